@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HEADROOM_PLAN_H
+#define HEADROOM_PLAN_H
+
+/* A plan is the list of settings that should change now: each with its old and new value and why. */
+
+#include <stddef.h>
+
+#include <headroom/setting.h>
+
+struct change {
+	char name[SETTING_NAME_MAX];
+	char tuner[32];
+	struct place place;
+	char old[SETTING_VALUE_MAX];
+	char new[SETTING_VALUE_MAX];
+	const char *reason; /* a slug */
+	int error;          /* after apply: 0, or -errno */
+	char actual[SETTING_VALUE_MAX]; /* after apply: what was read back */
+};
+
+struct plan {
+	struct change *changes;
+	size_t n, allocated;
+};
+
+/* Appends a zeroed change and returns it, or NULL without memory. It moves with the next append. */
+struct change *plan_add(struct plan *plan);
+
+/*
+ * Puts the changes into an order in which gc_thresh1 <= gc_thresh2 <= gc_thresh3 holds after every
+ * single write: what rises from level 3 down to 1, then what falls from 1 up to 3. All other
+ * changes keep their place before these.
+ */
+void plan_sort(struct plan *plan);
+
+void plan_clear(struct plan *plan);
+
+#endif

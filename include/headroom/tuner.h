@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HEADROOM_TUNER_H
+#define HEADROOM_TUNER_H
+
+/*
+ * A tuner is one concern: neighbour tables, transparent huge pages, sysctls. It senses and it
+ * decides; it never changes the node. A new tuner is a folder below src/tuners and a line in
+ * src/tuners/table.c.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <headroom/condition.h>
+#include <headroom/limit.h>
+#include <headroom/setting.h>
+
+#define TUNER_WHY_MAX 320
+
+struct config;
+struct config_fault_list;
+struct host;
+struct option;
+
+enum tuner_state {
+	TUNER_ACTIVE,   /* everything it can do, it does */
+	TUNER_DEGRADED, /* something is missing on this node: why names it, errno and cure */
+	TUNER_OFF,
+};
+
+/* What one tuner makes of the node at one moment. Cleared, then filled again, every tick. */
+struct outlook {
+	struct want *wants;
+	size_t n_wants, wants_allocated;
+	struct limit_reading *limits;
+	size_t n_limits, limits_allocated;
+	struct condition_reading *conditions;
+	size_t n_conditions, conditions_allocated;
+};
+
+/* Each appends a zeroed element and returns it, or NULL without memory. */
+struct want *outlook_want(struct outlook *outlook);
+struct limit_reading *outlook_limit(struct outlook *outlook);
+struct condition_reading *outlook_condition(struct outlook *outlook);
+void outlook_reset(struct outlook *outlook); /* empties it, keeps the memory */
+void outlook_clear(struct outlook *outlook);
+
+/* What decide() may know besides what was sensed. */
+struct past {
+	const struct record *records; /* of all tuners */
+	size_t n_records;
+	uint64_t now_us; /* CLOCK_MONOTONIC */
+};
+
+struct metric_sink;
+
+/* What `headroom explain` says of a limit or a setting. */
+struct explanation {
+	const char *name;   /* a pattern of fnmatch(3); NULL ends a table */
+	const char *kind;   /* "limit" or "setting" */
+	const char *what;   /* what it is and why it matters */
+	const char *unit;
+	const char *def;    /* the kernel's own default */
+	const char *option; /* the option that governs it; NULL for none */
+	const char *source; /* kernel file, commit, RFC or document */
+};
+
+struct tuner_ops {
+	const char *name;
+	const char *summary;          /* one sentence, for explain */
+	const struct option *options; /* rows of the option table, ended by a row without a name */
+	const struct explanation *explanations; /* of its limits and settings */
+	/* Sysctls that only this tuner may set: dotted names, a trailing '*' matches any rest. */
+	const char *const *owned_sysctls;
+
+	/* Checks what a row cannot: relations between merged options. Adds faults with their place. */
+	void (*validate)(const struct config *config, struct config_fault_list *faults);
+
+	/*
+	 * Probes the node, once, by doing. Returns 0 and a state in self (owned by the caller, given
+	 * to close), or -ENOMEM. What is missing on the node is no error: tuner_state tells it.
+	 * Loading BPF is for the agent alone: watch is false for one-shot commands.
+	 */
+	int (*open)(const struct host *host, bool watch, void **self);
+
+	/* Takes the configured values. Called after open and at each reload. 0 or -ENOMEM. */
+	int (*configure)(void *self, const struct config *config);
+
+	/* Reads the node. What cannot be read is recorded as such; nothing is returned. */
+	void (*sense)(void *self);
+
+	/* Pure but for its own memory in self: no clock, file or socket. 0 or -ENOMEM. */
+	int (*decide)(void *self, const struct past *past, struct outlook *outlook);
+
+	/* Active or degraded, as found by open and sense; why is written for degraded. */
+	enum tuner_state (*state)(const void *self, char why[static TUNER_WHY_MAX]);
+
+	/* Metrics that are this tuner's own; may be NULL. */
+	void (*metrics)(const void *self, struct metric_sink *sink);
+
+	void (*close)(void *self);
+};
+
+/* All tuners, ended by NULL: src/tuners/table.c. */
+extern const struct tuner_ops *const tuner_table[];
+
+const char *tuner_state_name(enum tuner_state state);
+
+#endif

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HEADROOM_WORKLOAD_H
+#define HEADROOM_WORKLOAD_H
+
+/* A workload is who uses a limit. */
+
+enum workload_kind {
+	WORKLOAD_HOST,
+	WORKLOAD_POD,
+	WORKLOAD_CONTAINER,
+	WORKLOAD_UNIT, /* a systemd unit */
+	WORKLOAD_LXD,
+	WORKLOAD_NETNS, /* a network namespace with nothing better known of it */
+};
+
+struct workload {
+	enum workload_kind kind;
+	char namespace[64]; /* Kubernetes namespace; empty elsewhere */
+	char name[128];
+	char id[72]; /* container id, pod uid or the namespace's inode */
+};
+
+const char *workload_kind_name(enum workload_kind kind);
+
+#endif

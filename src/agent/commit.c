@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/internal.h"
+
+#include "apply/apply.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "report/plan_json.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+/* What the storing thread gets: nothing in it is shared with the loop. */
+struct store {
+	int dir;
+	bool twice;
+	char *text;
+};
+
+static int run_store(void *argument)
+{
+	struct store *store = argument;
+	int r = journal_store_text(store->dir, store->text, store->twice);
+
+	free(store->text);
+	return r;
+}
+
+static void answer(struct agent *agent)
+{
+	_cleanup_free_ char *json = NULL;
+
+	if (!agent->reply)
+		return;
+	if (report_plan(&agent->committing, true, &json) < 0)
+		http_reply_finish(agent->reply, 500, "{\"error\": \"out of memory\"}");
+	else
+		http_reply_finish(agent->reply, 200, json);
+	agent->reply = NULL;
+}
+
+/* The journal is durable, or was not needed: now the node may change. */
+static void finish(struct agent *agent, int stored)
+{
+	struct core *core = &agent->core;
+
+	if (agent->restoring && stored < 0)
+		log_error("journal.json", "not stored after restore: %s", strerror(-stored));
+	else if (!agent->restoring && stored < 0)
+		apply_refused(&agent->committing, &core->node, stored, now_us());
+	else if (!agent->restoring)
+		apply_plan(&core->host, &agent->committing, &core->node, now_us());
+	core->node.applied = true;
+	agent->restoring = false;
+	core_judge(core);
+	answer(agent);
+	agent->committing.n = 0;
+}
+
+static void on_stored(int result, void *userdata)
+{
+	struct agent *agent = userdata;
+	struct journal *journal = agent->core.journal;
+
+	if (result == 0)
+		journal->dirty = journal->added = false;
+	else if (!agent->restoring)
+		journal_take_back(journal, agent->take_back);
+	journal_close(agent->take_back);
+	agent->take_back = NULL;
+	finish(agent, result);
+	agent_pump(agent);
+}
+
+/* Starts storing the journal, so that the loop never waits for a disk. */
+static int start_storing(struct agent *agent)
+{
+	struct journal *journal = agent->core.journal;
+	struct store *store = calloc(1, sizeof(*store));
+	int r;
+
+	if (!store)
+		return -ENOMEM;
+	store->dir = journal->dir;
+	store->twice = journal->added;
+	r = journal_print(journal, &store->text);
+	if (r == 0)
+		r = job_start(agent->event, &agent->job, run_store, store, on_stored, agent);
+	if (r < 0) {
+		free(store->text);
+		free(store);
+	}
+	return r;
+}
+
+static void commit(struct agent *agent)
+{
+	struct core *core = &agent->core;
+	struct journal *journal = core->journal;
+	int r = journal ? 0 : core->journal_error;
+
+	if (!journal || core->lock < 0) {
+		finish(agent, r < 0 ? r : -EROFS);
+		return;
+	}
+	agent->take_back = journal_copy(journal);
+	if (!agent->take_back)
+		r = -ENOMEM;
+	if (r == 0 && !agent->restoring)
+		r = journal_note(journal, &agent->committing);
+	journal_set_config(journal, core->checksum);
+	if (r == 0 && journal->dirty)
+		r = start_storing(agent);
+	if (r == 0 && agent->job)
+		return;
+	if (r < 0 && agent->take_back)
+		journal_take_back(journal, agent->take_back);
+	if (agent->take_back)
+		journal_close(agent->take_back);
+	agent->take_back = NULL;
+	finish(agent, r);
+}
+
+static void take_plan(struct agent *agent)
+{
+	struct plan emptied = agent->committing;
+
+	agent->committing = agent->core.plan;
+	agent->core.plan = emptied;
+	agent->core.plan.n = 0;
+}
+
+static void begin_request(struct agent *agent, const struct request *request)
+{
+	struct core *core = &agent->core;
+	const char *only = request->only[0] ? request->only : NULL;
+
+	agent->reply = request->reply;
+	agent->restoring = request->restore;
+	if (request->restore) {
+		core_restore(core, only);
+	} else {
+		core_reset(core, only);
+		core_look(core);
+		core_plan_only(core, only);
+	}
+	take_plan(agent);
+	commit(agent);
+	if (request->restore)
+		core_look(core);
+}
+
+void agent_pump(struct agent *agent)
+{
+	while (!agent->job && agent->n_requests > 0) {
+		struct request request = agent->requests[0];
+
+		agent->n_requests--;
+		memmove(&agent->requests[0], &agent->requests[1],
+			agent->n_requests * sizeof(request));
+		begin_request(agent, &request);
+	}
+	if (agent->job)
+		return;
+	if (agent->core.plan.n > 0 || !agent->core.node.applied) {
+		take_plan(agent);
+		commit(agent);
+	}
+}
+
+void agent_request(struct agent *agent, bool restore, const char *only, struct http_reply *reply)
+{
+	struct request *request = &agent->requests[agent->n_requests];
+
+	if (agent->core.options.observe || agent->core.lock < 0) {
+		http_reply_finish(reply, 409,
+			"{\"error\": \"the running agent only observes and writes nothing: stop it, or "
+			"start it without --observe\"}");
+		return;
+	}
+	if (agent->n_requests == REQUESTS_MAX) {
+		http_reply_finish(reply, 503, "{\"error\": \"too many requests are waiting\"}");
+		return;
+	}
+	*request = (struct request){.restore = restore, .reply = reply};
+	copy_text(request->only, sizeof(request->only), only ? only : "");
+	agent->n_requests++;
+	agent_pump(agent);
+}

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/core.h"
+
+#include "apply/apply.h"
+#include "apply/lock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "tuners/table.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+
+#define DEFAULT_CONFIG    "/etc/headroom/headroom.yaml"
+#define DEFAULT_CONFIG_D  "/etc/headroom/conf.d"
+#define DEFAULT_STATE_DIR "/var/lib/headroom"
+
+const char *core_state_folder(void)
+{
+	const char *folder = getenv("HEADROOM_STATE_DIR");
+
+	return folder && folder[0] ? folder : DEFAULT_STATE_DIR;
+}
+
+void core_socket_path(const struct config *config, char path[static PATH_MAX])
+{
+	const char *folder = getenv("HEADROOM_RUNTIME_DIR");
+
+	if (folder && folder[0] && config_where(config, "http.socket").line == 0)
+		snprintf(path, PATH_MAX, "%s/headroom.sock", folder);
+	else
+		copy_text(path, PATH_MAX, config_text(config, "http.socket"));
+}
+
+struct config_source core_source(const char *config_file)
+{
+	if (config_file)
+		return (struct config_source){.file = config_file};
+	return (struct config_source){
+		.file = DEFAULT_CONFIG, .optional = true, .directory = DEFAULT_CONFIG_D};
+}
+
+int core_load_config(const struct config_source *source, struct config **ret,
+	struct config_fault_list *faults, struct config_fault_list *notices)
+{
+	_cleanup_(cleanup_config_free) struct config *config = NULL;
+	struct config_fault_list unread = {0};
+	int r = config_load(source, option_tables, &config, faults, notices ? notices : &unread);
+
+	config_faults_clear(&unread);
+	if (r < 0)
+		return r;
+	tuners_validate(config, faults);
+	if (faults->n > 0)
+		return -EINVAL;
+	*ret = steal(config);
+	return 0;
+}
+
+/* The node's name for people: configured, given by Kubernetes' downward API, or the host's. */
+static void name_node(struct core *core)
+{
+	const char *configured = config_text(core->config, "node_name");
+	const char *given = getenv("NODE_NAME");
+
+	if (configured[0])
+		copy_text(core->node.name, sizeof(core->node.name), configured);
+	else if (given && given[0])
+		copy_text(core->node.name, sizeof(core->node.name), given);
+	else if (gethostname(core->node.name, sizeof(core->node.name) - 1) < 0)
+		copy_text(core->node.name, sizeof(core->node.name), "localhost");
+}
+
+static int open_tuner(struct core *core, struct tuner_status *tuner)
+{
+	int r;
+
+	tuner->mode = tuner_mode(tuner->ops, core->config);
+	if (tuner->mode == MODE_OFF) {
+		if (tuner->self)
+			tuner->ops->close(tuner->self);
+		tuner->self = NULL;
+		tuner->state = TUNER_OFF;
+		copy_text(tuner->why, sizeof(tuner->why), "switched off by the configuration");
+		return 0;
+	}
+	if (!tuner->self) {
+		r = tuner->ops->open(&core->host, core->options.watch, &tuner->self);
+		if (r < 0)
+			return r;
+	}
+	return tuner->ops->configure(tuner->self, core->config);
+}
+
+static int open_tuners(struct core *core)
+{
+	for (size_t i = 0; i < core->node.n_tuners; i++) {
+		int r = open_tuner(core, &core->node.tuners[i]);
+
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int make_tuners(struct core *core)
+{
+	size_t n = 0;
+
+	while (tuner_table[n])
+		n++;
+	core->node.tuners = calloc(n, sizeof(*core->node.tuners));
+	core->outlooks = calloc(n, sizeof(*core->outlooks));
+	if (!core->node.tuners || !core->outlooks)
+		return -ENOMEM;
+	core->node.n_tuners = n;
+	for (size_t i = 0; i < n; i++)
+		core->node.tuners[i].ops = tuner_table[i];
+	return 0;
+}
+
+static void read_boot(const struct core *core, char boot[static SETTING_VALUE_MAX])
+{
+	if (host_read_value(&core->host, "/proc/sys/kernel/random/boot_id", boot) < 0)
+		copy_text(boot, SETTING_VALUE_MAX, "unknown");
+}
+
+static void load_journal(struct core *core, bool create)
+{
+	char boot[SETTING_VALUE_MAX];
+
+	if (core->journal)
+		journal_close(steal(core->journal));
+	read_boot(core, boot);
+	core->journal_error = journal_open(core_state_folder(), boot, create, &core->journal);
+	if (core->journal && core->journal->note[0])
+		log_warning(core_state_folder(), "%s", core->journal->note);
+}
+
+int core_open(struct core *core, const struct core_options *options, struct config *config)
+{
+	int r;
+
+	core->options = *options;
+	core->config = config;
+	core->checksum = config_checksum(config);
+	core->source = core_source(options->config_file);
+	core->lock = -1;
+	core->node.started_us = realtime_us();
+	if (!host_init(&core->host, options->host_root))
+		return -ENAMETOOLONG;
+	name_node(core);
+	r = make_tuners(core);
+	return r < 0 ? r : open_tuners(core);
+}
+
+void core_close(struct core *core)
+{
+	for (size_t i = 0; i < core->node.n_tuners; i++) {
+		struct tuner_status *tuner = &core->node.tuners[i];
+
+		if (tuner->self)
+			tuner->ops->close(tuner->self);
+		outlook_clear(&core->outlooks[i]);
+	}
+	if (core->journal)
+		journal_close(core->journal);
+	cleanup_close(&core->lock);
+	plan_clear(&core->plan);
+	free(core->outlooks);
+	free(core->node.tuners);
+	free(core->node.settings);
+	free(core->node.limits);
+	config_free(core->config);
+}
+
+bool core_wants_to_write(const struct core *core)
+{
+	for (size_t i = 0; i < core->node.n_tuners; i++)
+		if (tuner_mode(core->node.tuners[i].ops, core->config) == MODE_ENFORCE)
+			return !core->options.observe;
+	return false;
+}
+
+void core_read_journal(struct core *core)
+{
+	load_journal(core, false);
+}
+
+int core_become_writer(struct core *core, const char *who, char *holder, size_t size)
+{
+	const char *folder = core_state_folder();
+	_cleanup_close_ int dir = -1;
+	int r = make_directories(folder, 0755);
+
+	if (r == 0) {
+		dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		r = dir < 0 ? -errno : lock_take(dir, who, holder, size);
+	}
+	if (r < 0) {
+		core->journal_error = r;
+		return r;
+	}
+	core->lock = r;
+	load_journal(core, true);
+	return 0;
+}
+
+int core_reconfigure(struct core *core, struct config *config)
+{
+	config_free(core->config);
+	core->config = config;
+	core->checksum = config_checksum(config);
+	name_node(core);
+	reconcile_reset(&core->node, NULL);
+	return open_tuners(core);
+}
+
+void core_reset(struct core *core, const char *only)
+{
+	reconcile_reset(&core->node, only);
+	for (size_t i = 0; core->journal && i < core->node.n_tuners; i++)
+		if (!only || streq(only, core->node.tuners[i].ops->name))
+			journal_unrelease(core->journal, core->node.tuners[i].ops->name);
+}
+
+void core_plan_only(struct core *core, const char *only)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < core->plan.n; i++)
+		if (!only || streq(core->plan.changes[i].tuner, only))
+			core->plan.changes[kept++] = core->plan.changes[i];
+	core->plan.n = kept;
+}
+
+int core_apply(struct core *core)
+{
+	int r = core->journal ? journal_note(core->journal, &core->plan) : 0;
+
+	if (r < 0)
+		return r;
+	r = core->journal_error;
+	if (core->journal) {
+		journal_set_config(core->journal, core->checksum);
+		r = journal_store(core->journal);
+	}
+	if (r < 0)
+		apply_refused(&core->plan, &core->node, r, now_us());
+	else
+		apply_plan(&core->host, &core->plan, &core->node, now_us());
+	core_judge(core);
+	return 0;
+}
+
+int core_restore(struct core *core, const char *only)
+{
+	const char *names[JOURNAL_RELEASED_MAX + 1] = {0};
+	int r;
+
+	for (size_t i = 0; i < MIN(core->node.n_tuners, JOURNAL_RELEASED_MAX); i++)
+		names[i] = core->node.tuners[i].ops->name;
+	plan_clear(&core->plan);
+	if (!core->journal)
+		return core->journal_error;
+	r = restore_make_plan(&core->host, core->journal, only, &core->plan);
+	if (r == 0)
+		restore_plan(&core->host, core->journal, only, names, &core->plan);
+	return r;
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef AGENT_INTERNAL_H
+#define AGENT_INTERNAL_H
+
+/* The running agent, shared by the files of this room. */
+
+#include <systemd/sd-event.h>
+
+#include "agent/core.h"
+#include "agent/job.h"
+#include "report/http.h"
+
+#define REQUESTS_MAX 8
+
+/* What a client of the unix socket asked for, waiting for its turn. */
+struct request {
+	bool restore; /* else apply */
+	char only[32]; /* a tuner; empty for all */
+	struct http_reply *reply;
+};
+
+struct agent {
+	struct core core;
+	sd_event *event;
+	sd_event_source *tick;
+	struct http_server *http;
+	char http_listen[256], http_socket[PATH_MAX]; /* what http was opened with */
+	uint64_t http_retry_us;
+
+	struct job *job;            /* the journal is being stored */
+	struct plan committing;     /* what is written once it is */
+	struct journal *take_back;  /* the journal as it was, in case storing fails */
+	bool restoring;             /* committing has been carried out already */
+	struct http_reply *reply;   /* who waits for it; NULL for nobody */
+	struct request requests[REQUESTS_MAX];
+	size_t n_requests;
+
+	uint64_t source_signature;  /* of the configuration files as loaded */
+	uint64_t source_changed;    /* another signature, seen once: 0 for none */
+	bool ready;                 /* READY=1 was sent */
+	char status[256];           /* the last STATUS= */
+};
+
+/*
+ * Takes the lock when the configuration wants something written, else only reads the journal. 0, or
+ * -errno, said in the log; -EBUSY when another process holds it.
+ */
+int agent_become_writer(struct agent *agent);
+
+/* commit.c: from the plan of the last look to the node, journal first. */
+void agent_pump(struct agent *agent);
+void agent_request(struct agent *agent, bool restore, const char *only, struct http_reply *reply);
+
+/* reload.c */
+void agent_watch_config(struct agent *agent);
+void agent_reload(struct agent *agent);
+
+/* serve.c: opens what the configuration asks for, closes what it does not any more. */
+void agent_serve(struct agent *agent);
+
+/* privilege.c: gives up every capability that is not needed after the start. */
+void agent_drop_privileges(const struct agent *agent);
+
+#endif

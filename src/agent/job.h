@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef AGENT_JOB_H
+#define AGENT_JOB_H
+
+/*
+ * What may block runs beside the loop: a job is a thread that gets plain data, hands a number back
+ * through an eventfd and ends. One at a time; no thread exists while there is nothing to do.
+ */
+
+#include <systemd/sd-event.h>
+
+struct job;
+
+/*
+ * Runs run(argument) in a thread; then, in the loop, done(result, userdata), before which the job is
+ * released and *job is NULL again. argument is freed afterwards. 0, or -errno with nothing started
+ * and argument still the caller's.
+ */
+int job_start(sd_event *event, struct job **job, int (*run)(void *argument), void *argument,
+	void (*done)(int result, void *userdata), void *userdata);
+
+/* Waits for the job and forgets it without calling done: for the end of the agent. */
+void job_finish(struct job **job);
+
+#endif

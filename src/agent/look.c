@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/core.h"
+
+#include "base/log.h"
+#include "base/util.h"
+#include "tuners/table.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+/* Appends one more cause to a condition's message, as long as there is room. */
+static void add_cause(struct condition_reading *reading, const char *reason, const char *object,
+	const char *text)
+{
+	size_t used = strlen(reading->message);
+
+	snprintf(reading->message + used, sizeof(reading->message) - used, "%s%s%s%s",
+		used > 0 ? "; " : "", object, object[0] ? ": " : "", text);
+	reading->status = CONDITION_TRUE;
+	reading->reason = reason;
+}
+
+static void judge_settings(
+	const struct node *node, struct condition_reading *drifted, struct condition_reading *failed)
+{
+	for (size_t i = 0; i < node->n_settings; i++) {
+		const struct setting *setting = &node->settings[i];
+		char text[2 * SETTING_VALUE_MAX + 32];
+
+		if (setting->state == SETTING_YIELDED || setting->state == SETTING_DRIFTED) {
+			snprintf(text, sizeof(text), "is %s, wanted %s", setting->want.actual,
+				setting->want.wanted);
+			add_cause(drifted, setting->reason, setting->want.name, text);
+		}
+		if (setting->state == SETTING_FAILED) {
+			snprintf(text, sizeof(text), "%s (%s)", strerror(-setting->error),
+				setting->reason);
+			add_cause(failed, setting->reason, setting->want.name, text);
+		}
+	}
+}
+
+static void judge_agent(const struct core *core, struct condition_reading *degraded)
+{
+	for (size_t i = 0; i < core->node.n_tuners; i++) {
+		const struct tuner_status *tuner = &core->node.tuners[i];
+
+		if (tuner->state == TUNER_DEGRADED)
+			add_cause(degraded, "tuner-degraded", tuner->ops->name, tuner->why);
+	}
+	if (core->journal_error < 0)
+		add_cause(degraded, "journal-unusable", core_state_folder(),
+			strerror(-core->journal_error));
+	else if (core->journal && core->journal->lost)
+		add_cause(degraded, "journal-unusable", core_state_folder(), core->journal->note);
+	if (core->trouble[0])
+		add_cause(degraded, "tuner-degraded", "", core->trouble);
+}
+
+static void observe(struct core *core, const struct condition_reading *reading)
+{
+	struct condition *condition = &core->node.conditions[reading->type];
+	bool known = condition->since_us > 0;
+
+	if (!condition_observe(condition, reading, realtime_us()))
+		return;
+	if (reading->status == CONDITION_TRUE)
+		log_warning(condition_name(reading->type), "%s", reading->message);
+	else if (known)
+		log_notice(condition_name(reading->type), "%s: %s",
+			condition_status_name(reading->status),
+			reading->message[0] ? reading->message : reading->reason);
+}
+
+void core_judge(struct core *core)
+{
+	struct condition_reading drifted = {
+		.type = CONDITION_SETTING_DRIFTED, .reason = "all-in-sync"};
+	struct condition_reading failed = {
+		.type = CONDITION_SETTING_FAILED, .reason = "none-failed"};
+	struct condition_reading degraded = {
+		.type = CONDITION_AGENT_DEGRADED, .reason = "all-active"};
+	struct condition_reading config = {
+		.type = CONDITION_CONFIG_INVALID, .reason = "config-valid"};
+
+	judge_settings(&core->node, &drifted, &failed);
+	judge_agent(core, &degraded);
+	if (core->config_fault[0])
+		add_cause(&config, "config-fault", "", core->config_fault);
+	observe(core, &drifted);
+	observe(core, &failed);
+	observe(core, &degraded);
+	observe(core, &config);
+}
+
+/* What the mode of a tuner is now, and why it is observe. */
+static const char *settle_mode(const struct core *core, struct tuner_status *tuner)
+{
+	const char *reason = "observe-mode";
+
+	if (tuner->mode == MODE_OFF)
+		return reason;
+	tuner->mode = core->options.observe ? MODE_OBSERVE
+					    : tuner_mode(tuner->ops, core->config);
+	if (tuner->mode == MODE_ENFORCE && core->journal &&
+		journal_is_released(core->journal, tuner->ops->name, core->checksum)) {
+		tuner->mode = MODE_OBSERVE;
+		reason = "restored";
+	}
+	return reason;
+}
+
+static int take_limit(struct node *node, const struct limit_reading *reading, uint64_t now)
+{
+	struct limit *limit = node_limit(node, reading->name);
+
+	if (!limit) {
+		if (grow_array(&node->limits, node->n_limits, &node->limits_allocated,
+			    sizeof(*node->limits)) < 0)
+			return -ENOMEM;
+		limit = &node->limits[node->n_limits++];
+	}
+	limit_observe(limit, reading, now);
+	return 0;
+}
+
+static void drop_stale_limits(struct node *node, uint64_t now)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < node->n_limits; i++)
+		if (node->limits[i].seen_at_us == now)
+			node->limits[kept++] = node->limits[i];
+	node->n_limits = kept;
+}
+
+static int look_with(struct core *core, size_t i, const struct past *past)
+{
+	struct tuner_status *tuner = &core->node.tuners[i];
+	struct outlook *outlook = &core->outlooks[i];
+	struct reconcile_input input = {
+		.tuner = tuner,
+		.outlook = outlook,
+		.records = past->records,
+		.n_records = past->n_records,
+		.on_drift = (enum on_drift)config_choice(core->config, "on_drift"),
+		.observe_reason = settle_mode(core, tuner),
+		.now_us = past->now_us,
+	};
+	int r = 0;
+
+	outlook_reset(outlook);
+	if (tuner->mode != MODE_OFF) {
+		tuner->ops->sense(tuner->self);
+		r = tuner->ops->decide(tuner->self, past, outlook);
+		tuner->state = tuner->ops->state(tuner->self, tuner->why);
+	}
+	if (r == 0)
+		r = reconcile(&core->node, &input, &core->plan);
+	for (size_t l = 0; r == 0 && l < outlook->n_limits; l++)
+		r = take_limit(&core->node, &outlook->limits[l], past->now_us);
+	return r;
+}
+
+/* Each type once: what a tuner said, or that no tuner that could say it is on. */
+static void take_conditions(struct core *core)
+{
+	for (int type = 0; type <= CONDITION_TRANSPARENT_HUGE_PAGES_ACTIVE; type++) {
+		struct condition_reading none = {.type = (enum condition_type)type,
+			.status = CONDITION_UNKNOWN,
+			.reason = "tuner-off"};
+		const struct condition_reading *said = &none;
+
+		for (size_t i = 0; i < core->node.n_tuners; i++)
+			for (size_t c = 0; c < core->outlooks[i].n_conditions; c++)
+				if ((int)core->outlooks[i].conditions[c].type == type)
+					said = &core->outlooks[i].conditions[c];
+		observe(core, said);
+	}
+}
+
+int core_look(struct core *core)
+{
+	struct past past = {
+		.records = core->journal ? core->journal->records : NULL,
+		.n_records = core->journal ? core->journal->n_records : 0,
+		.now_us = now_us(),
+	};
+
+	core->plan.n = 0;
+	for (size_t i = 0; i < core->node.n_tuners; i++) {
+		int r = look_with(core, i, &past);
+
+		if (r < 0)
+			return r;
+	}
+	drop_stale_limits(&core->node, past.now_us);
+	plan_sort(&core->plan);
+	take_conditions(core);
+	core_judge(core);
+	core->node.beat_us = past.now_us;
+	return 0;
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "apply/apply.h"
+
+#include "apply/reconcile.h"
+#include "apply/writer.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "model/reason.h"
+
+#include <errno.h>
+
+/* -ERANGE: the write went through, and another value stands there. */
+static void set_and_read_back(const struct host *host, struct change *change)
+{
+	int r = writer_set(host, &change->place, change->new);
+	int read = host_read_value(host, change->place.path, change->actual);
+
+	change->error = r < 0 ? r : read;
+	if (change->error == 0 && !value_equal(change->actual, change->new))
+		change->error = -ERANGE;
+}
+
+static void fail(struct setting *setting, const char *reason, int error, uint64_t now)
+{
+	/* Said once, when it begins: a retry that fails in the same way is no news. */
+	if (setting->retry_at_us == 0)
+		log_warning(setting->want.name, "not set to %s: %s: %s", setting->want.wanted,
+			strerror(-error), reason_sentence(reason));
+	setting->state = SETTING_FAILED;
+	setting->reason = reason;
+	setting->error = error;
+	setting->retry_at_us = now + RETRY_US;
+}
+
+static void follow(struct setting *setting, const struct change *change, uint64_t now)
+{
+	copy_text(setting->want.actual, sizeof(setting->want.actual), change->actual);
+	if (change->error == 0) {
+		log_info(change->name, "%s -> %s (%s)", change->old, change->actual,
+			change->reason);
+		setting->state = SETTING_IN_SYNC;
+		setting->reason = "in-sync";
+		setting->error = 0;
+		setting->retry_at_us = 0;
+		copy_text(setting->confirmed, sizeof(setting->confirmed), change->actual);
+	} else if (change->error != -ERANGE) {
+		fail(setting, "write-refused", change->error, now);
+	} else if (setting->rounds == 0) {
+		fail(setting, "not-taken", change->error, now);
+	}
+	/* Else someone was quicker than the read, in a fight: the next look counts another round. */
+}
+
+void apply_plan(const struct host *host, struct plan *plan, struct node *node, uint64_t now)
+{
+	plan_sort(plan);
+	for (size_t i = 0; i < plan->n; i++) {
+		struct change *change = &plan->changes[i];
+		struct setting *setting = node ? node_setting(node, change->name) : NULL;
+
+		set_and_read_back(host, change);
+		if (setting)
+			follow(setting, change, now);
+	}
+}
+
+void apply_refused(struct plan *plan, struct node *node, int error, uint64_t now)
+{
+	for (size_t i = 0; i < plan->n; i++) {
+		struct setting *setting = node_setting(node, plan->changes[i].name);
+
+		plan->changes[i].error = error;
+		copy_text(plan->changes[i].actual, SETTING_VALUE_MAX, plan->changes[i].old);
+		if (setting)
+			fail(setting, "not-recorded", error, now);
+	}
+}
+
+int restore_make_plan(const struct host *host, const struct journal *journal, const char *tuner,
+	struct plan *plan)
+{
+	for (size_t i = 0; i < journal->n_records; i++) {
+		const struct record *record = &journal->records[i];
+		char actual[SETTING_VALUE_MAX] = "";
+		struct change *change;
+		int r;
+
+		if (tuner && !streq(tuner, record->tuner))
+			continue;
+		r = host_read_value(host, record->place.path, actual);
+		change = plan_add(plan);
+		if (!change)
+			return -ENOMEM;
+		copy_text(change->name, sizeof(change->name), record->name);
+		copy_text(change->tuner, sizeof(change->tuner), record->tuner);
+		change->place = record->place;
+		copy_text(change->old, sizeof(change->old), actual);
+		copy_text(change->actual, sizeof(change->actual), actual);
+		change->error = r;
+		change->reason = "original";
+		if (r == 0 && record_is_foreign(record, actual))
+			change->reason = "changed-since";
+		else
+			copy_text(change->new, sizeof(change->new), record->original);
+	}
+	plan_sort(plan);
+	return 0;
+}
+
+static void restore_change(const struct host *host, struct change *change)
+{
+	/* A thing that has gone (a device, a module) took its value with it. */
+	if (change->error == -ENOENT)
+		change->error = 0;
+	else if (change->new[0] && !value_equal(change->old, change->new))
+		set_and_read_back(host, change);
+}
+
+void restore_plan(const struct host *host, struct journal *journal, const char *tuner,
+	const char *const *tuners, struct plan *plan)
+{
+	for (size_t i = 0; i < plan->n; i++) {
+		struct change *change = &plan->changes[i];
+
+		restore_change(host, change);
+		if (change->error < 0)
+			log_error(change->name, "not put back to %s: %s", change->new,
+				strerror(-change->error));
+	}
+	for (size_t i = 0; i < plan->n; i++)
+		if (plan->changes[i].error == 0)
+			journal_forget(journal, plan->changes[i].name);
+	for (; *tuners; tuners++)
+		if (!tuner || streq(tuner, *tuners))
+			journal_release(journal, *tuners);
+}
+
+size_t plan_failures(const struct plan *plan)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < plan->n; i++)
+		n += plan->changes[i].error < 0;
+	return n;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef APPLY_APPLY_H
+#define APPLY_APPLY_H
+
+/*
+ * Carries plans out. The order is always the same: note the plan in the journal, store the journal,
+ * write, read back. The node is told what was read, never what was asked for.
+ */
+
+#include "apply/journal.h"
+#include "kernel/host.h"
+#include "model/node.h"
+
+#include <headroom/plan.h>
+
+/*
+ * Writes every change of a plan whose journal is stored, and reads it back: change->error and
+ * change->actual. node may be NULL; with it, its settings follow.
+ */
+void apply_plan(
+	const struct host *host, struct plan *plan, struct node *node, uint64_t now_us);
+
+/* The journal could not be stored: nothing was written, and every setting of the plan says so. */
+void apply_refused(struct plan *plan, struct node *node, int error, uint64_t now_us);
+
+/*
+ * The plan that puts originals back: tuner NULL for all. What someone else changed since is in it
+ * with reason "changed-since" and an empty new value, to be left. 0 or -ENOMEM.
+ */
+int restore_make_plan(const struct host *host, const struct journal *journal, const char *tuner,
+	struct plan *plan);
+
+/*
+ * Carries a restore plan out and forgets in the journal what was put back or left; what failed
+ * stays recorded. The tuner's (NULL: all tuners') release is noted; storing is the caller's.
+ */
+void restore_plan(const struct host *host, struct journal *journal, const char *tuner,
+	const char *const *tuners, struct plan *plan);
+
+/* How many changes of a plan failed. */
+size_t plan_failures(const struct plan *plan);
+
+#endif

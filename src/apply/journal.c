@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "apply/journal.h"
+
+#include "base/file.h"
+#include "base/util.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+
+#define CURRENT "journal.json"
+#define OLDER   "journal.json.1"
+
+static struct record *find(struct journal *journal, const char *name)
+{
+	return (struct record *)record_find(journal->records, journal->n_records, name);
+}
+
+static int read_generation(struct journal *journal, const char *folder, const char *name)
+{
+	_cleanup_free_ char *text = NULL;
+	char path[PATH_MAX];
+	int r;
+
+	if (snprintf(path, sizeof(path), "%s/%s", folder, name) >= (int)sizeof(path))
+		return -ENAMETOOLONG;
+	r = read_file(path, JOURNAL_FILE_MAX, &text, NULL);
+	return r < 0 ? r : journal_parse(journal, text);
+}
+
+static const char *describe(int error)
+{
+	if (error == -EBADMSG)
+		return "torn or altered";
+	if (error == -EPROTO)
+		return "written by a newer version";
+	return strerror(-error);
+}
+
+/* Both generations are unreadable: they are kept for whoever wants to look, and a new one begins. */
+static void begin_anew(struct journal *journal, int error)
+{
+	journal->lost = true;
+	snprintf(journal->note, sizeof(journal->note),
+		"journal.json: %s, and so is journal.json.1: originals of values set before are lost; "
+		"kept as journal.json.bad",
+		describe(error));
+	renameat(journal->dir, CURRENT, journal->dir, CURRENT ".bad");
+	renameat(journal->dir, OLDER, journal->dir, OLDER ".bad");
+}
+
+static void load(struct journal *journal, const char *folder)
+{
+	int r = read_generation(journal, folder, CURRENT);
+	int older;
+
+	if (r == 0)
+		return;
+	older = read_generation(journal, folder, OLDER);
+	if (older == 0)
+		snprintf(journal->note, sizeof(journal->note),
+			"journal.json: %s: the older journal.json.1 is used", describe(r));
+	else if (r != -ENOENT || older != -ENOENT)
+		begin_anew(journal, r == -ENOENT ? older : r);
+}
+
+/* All places of this version live in procfs and sysfs, which a boot begins afresh. */
+static void drop_other_boot(struct journal *journal, const char *boot)
+{
+	if (!streq(journal->boot, boot) && journal->n_records > 0) {
+		journal->n_records = 0;
+		journal->dirty = true;
+	}
+	copy_text(journal->boot, sizeof(journal->boot), boot);
+}
+
+int journal_open(const char *folder, const char *boot, bool create, struct journal **ret)
+{
+	_cleanup_(cleanup_journal_close) struct journal *journal = calloc(1, sizeof(*journal));
+	int r;
+
+	if (!journal)
+		return -ENOMEM;
+	journal->dir = -1;
+	r = create ? make_directories(folder, 0755) : 0;
+	if (r < 0)
+		return r;
+	journal->dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (journal->dir < 0 && (create || errno != ENOENT))
+		return -errno;
+	if (journal->dir >= 0)
+		load(journal, folder);
+	drop_other_boot(journal, boot);
+	*ret = steal(journal);
+	return 0;
+}
+
+void journal_close(struct journal *journal)
+{
+	cleanup_close(&journal->dir);
+	free(journal->records);
+	free(journal);
+}
+
+static int add_record(struct journal *journal, const struct change *change)
+{
+	struct record *record;
+
+	if (grow_array(&journal->records, journal->n_records, &journal->records_allocated,
+		    sizeof(*journal->records)) < 0)
+		return -ENOMEM;
+	record = &journal->records[journal->n_records++];
+	copy_text(record->name, sizeof(record->name), change->name);
+	copy_text(record->tuner, sizeof(record->tuner), change->tuner);
+	record->place = change->place;
+	copy_text(record->original, sizeof(record->original), change->old);
+	copy_text(record->before, sizeof(record->before), change->old);
+	copy_text(record->target, sizeof(record->target), change->new);
+	journal->dirty = journal->added = true;
+	return 0;
+}
+
+/*
+ * before is what a crash between this note and the write leaves behind: ours to put back. A value
+ * that someone else wrote is not, so it never gets in there.
+ */
+static void renew_record(struct journal *journal, struct record *record, const struct change *change)
+{
+	char before[SETTING_VALUE_MAX];
+
+	copy_text(before, sizeof(before),
+		record_is_foreign(record, change->old) ? record->target : change->old);
+	if (streq(record->before, before) && streq(record->target, change->new))
+		return;
+	if (streq(record->target, change->new) && value_equal(change->old, record->original))
+		return; /* written again after someone put the original there: nothing new to know */
+	copy_text(record->before, sizeof(record->before), before);
+	copy_text(record->target, sizeof(record->target), change->new);
+	journal->dirty = true;
+}
+
+int journal_note(struct journal *journal, const struct plan *plan)
+{
+	for (size_t i = 0; i < plan->n; i++) {
+		struct record *record = find(journal, plan->changes[i].name);
+
+		if (record)
+			renew_record(journal, record, &plan->changes[i]);
+		else if (add_record(journal, &plan->changes[i]) < 0)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+void journal_forget(struct journal *journal, const char *name)
+{
+	struct record *record = find(journal, name);
+
+	if (!record)
+		return;
+	*record = journal->records[--journal->n_records];
+	journal->dirty = true;
+}
+
+void journal_set_config(struct journal *journal, uint32_t checksum)
+{
+	journal->dirty = journal->dirty || journal->config != checksum;
+	journal->config = checksum;
+}
+
+void journal_release(struct journal *journal, const char *tuner)
+{
+	struct journal_release *release;
+
+	journal_unrelease(journal, tuner);
+	if (journal->n_released == JOURNAL_RELEASED_MAX)
+		return;
+	release = &journal->released[journal->n_released++];
+	copy_text(release->tuner, sizeof(release->tuner), tuner);
+	release->config = journal->config;
+	journal->dirty = true;
+}
+
+void journal_unrelease(struct journal *journal, const char *tuner)
+{
+	for (size_t i = 0; i < journal->n_released; i++) {
+		if (!streq(journal->released[i].tuner, tuner))
+			continue;
+		journal->released[i] = journal->released[--journal->n_released];
+		journal->dirty = true;
+		return;
+	}
+}
+
+bool journal_is_released(const struct journal *journal, const char *tuner, uint32_t config)
+{
+	for (size_t i = 0; i < journal->n_released; i++)
+		if (streq(journal->released[i].tuner, tuner) &&
+			journal->released[i].config == config)
+			return true;
+	return false;
+}
+
+struct journal *journal_copy(const struct journal *journal)
+{
+	struct journal *copy = malloc(sizeof(*copy));
+
+	if (!copy)
+		return NULL;
+	*copy = *journal;
+	copy->dir = -1; /* stays the original's */
+	copy->records_allocated = journal->n_records;
+	copy->records = calloc(MAX(journal->n_records, 1), sizeof(*copy->records));
+	if (!copy->records) {
+		free(copy);
+		return NULL;
+	}
+	if (journal->n_records > 0)
+		memcpy(copy->records, journal->records, journal->n_records * sizeof(*copy->records));
+	return copy;
+}
+
+void journal_take_back(struct journal *journal, struct journal *copy)
+{
+	struct journal taken = *copy;
+
+	taken.dir = journal->dir;
+	copy->records = steal(journal->records);
+	*journal = taken;
+}
+
+/* The file that stands becomes the older generation without ever leaving its name. */
+static int store_once(int dir, const char *text)
+{
+	if (unlinkat(dir, OLDER, 0) < 0 && errno != ENOENT)
+		return -errno;
+	if (linkat(dir, CURRENT, dir, OLDER, 0) < 0 && errno != ENOENT)
+		return -errno;
+	return write_file_atomic(dir, CURRENT, text, strlen(text));
+}
+
+int journal_store_text(int dir, const char *text, bool twice)
+{
+	int r = store_once(dir, text);
+
+	return r == 0 && twice ? store_once(dir, text) : r;
+}
+
+int journal_store(struct journal *journal)
+{
+	_cleanup_free_ char *text = NULL;
+	int r;
+
+	if (!journal->dirty)
+		return 0;
+	r = journal_print(journal, &text);
+	if (r == 0)
+		r = journal_store_text(journal->dir, text, journal->added);
+	if (r == 0)
+		journal->dirty = journal->added = false;
+	return r;
+}

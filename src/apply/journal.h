@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef APPLY_JOURNAL_H
+#define APPLY_JOURNAL_H
+
+/*
+ * The journal of original values: journal.json in the state folder, and journal.json.1, one
+ * generation older. It is made durable before the first write to the node, and it alone is enough
+ * to restore: no configuration, no tuner, no running agent is needed.
+ *
+ * Whoever adds an original stores twice, so that both generations hold it: either file may be lost
+ * or torn afterwards and nothing is forgotten.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/cleanup.h"
+
+#include <headroom/plan.h>
+#include <headroom/setting.h>
+
+#define JOURNAL_RELEASED_MAX 16
+#define JOURNAL_FILE_MAX     (4 * 1024 * 1024)
+
+/* A tuner whose originals were put back: it only observes while the configuration stays the same. */
+struct journal_release {
+	char tuner[32];
+	uint32_t config;
+};
+
+struct journal {
+	int dir;       /* the state folder; -1 when it does not exist and nothing may be written */
+	char boot[64]; /* /proc/sys/kernel/random/boot_id */
+	uint32_t config; /* checksum of the configuration last applied */
+	struct record *records;
+	size_t n_records, records_allocated;
+	struct journal_release released[JOURNAL_RELEASED_MAX];
+	size_t n_released;
+	bool dirty; /* differs from what is on disk */
+	bool added; /* holds an original that is not on disk: store twice */
+	char note[256]; /* what was odd about loading it; empty when nothing was */
+	bool lost;      /* neither generation could be read: older originals are lost */
+};
+
+/*
+ * Loads the journal of a state folder. Records of another boot are dropped: procfs and sysfs start
+ * afresh. A torn file is passed over for the older one; two torn files are kept as *.bad and the
+ * journal starts empty, with lost and note set. create: make the folder. 0 with *ret (journal_close
+ * releases), or -errno of the folder.
+ */
+int journal_open(const char *folder, const char *boot, bool create, struct journal **ret);
+void journal_close(struct journal *journal);
+DEFINE_CLEANUP(struct journal, journal_close)
+
+/*
+ * Notes a plan: an original for each setting that has none, and the value about to be written.
+ * Nothing is stored. 0 or -ENOMEM.
+ */
+int journal_note(struct journal *journal, const struct plan *plan);
+
+/* Remembers which configuration is being applied. */
+void journal_set_config(struct journal *journal, uint32_t checksum);
+
+void journal_forget(struct journal *journal, const char *name);
+
+/* A tuner that was restored observes until its configuration changes or apply is asked for. */
+void journal_release(struct journal *journal, const char *tuner);
+void journal_unrelease(struct journal *journal, const char *tuner);
+bool journal_is_released(const struct journal *journal, const char *tuner, uint32_t config);
+
+/*
+ * A copy of what would be stored, to go back to when storing fails: what was never durable must not
+ * count as an original. journal_take_back takes the copy's content over. NULL without memory.
+ */
+struct journal *journal_copy(const struct journal *journal);
+void journal_take_back(struct journal *journal, struct journal *copy);
+
+/* The journal as text, which the caller frees. 0 or -ENOMEM. */
+int journal_print(const struct journal *journal, char **text);
+
+/* Stores a text durably, at every moment leaving a whole journal behind. May block. 0 or -errno. */
+int journal_store_text(int dir, const char *text, bool twice);
+
+/* Prints and stores, when dirty; for those who may block. 0 or -errno. */
+int journal_store(struct journal *journal);
+
+/* Reads a journal's text. -EBADMSG for a wrong checksum or form, -EPROTO for a newer schema. */
+int journal_parse(struct journal *journal, const char *text);
+
+#endif

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "apply/journal.h"
+
+#include "base/util.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <sys/socket.h>
+
+#include <cjson/cJSON.h>
+#include <zlib.h>
+
+/*
+ * {"schema": 1, "checksum": "crc32:0badc0de", "body": {...}}: the checksum is over the body as this
+ * library prints it without white space.
+ */
+#define SCHEMA 1
+
+DEFINE_CLEANUP(cJSON, cJSON_Delete)
+
+static void checksum_of(const char *body, char checksum[static 16])
+{
+	snprintf(checksum, 16, "crc32:%08lx",
+		crc32(0, (const unsigned char *)body, (unsigned)strlen(body)));
+}
+
+static const char *kind_name(enum place_kind kind)
+{
+	return kind == PLACE_NEIGHTBL ? "neightbl" : "file";
+}
+
+static cJSON *print_record(const struct record *record)
+{
+	cJSON *object = cJSON_CreateObject();
+
+	cJSON_AddStringToObject(object, "name", record->name);
+	cJSON_AddStringToObject(object, "tuner", record->tuner);
+	cJSON_AddStringToObject(object, "kind", kind_name(record->place.kind));
+	cJSON_AddStringToObject(object, "path", record->place.path);
+	if (record->place.kind == PLACE_NEIGHTBL) {
+		cJSON_AddNumberToObject(
+			object, "family", record->place.family == AF_INET ? 4 : 6);
+		cJSON_AddNumberToObject(object, "level", record->place.level);
+	}
+	cJSON_AddStringToObject(object, "original", record->original);
+	cJSON_AddStringToObject(object, "before", record->before);
+	cJSON_AddStringToObject(object, "target", record->target);
+	return object;
+}
+
+static cJSON *print_body(const struct journal *journal)
+{
+	cJSON *body = cJSON_CreateObject();
+	cJSON *records = cJSON_AddArrayToObject(body, "records");
+	cJSON *released = cJSON_AddArrayToObject(body, "released");
+
+	cJSON_AddStringToObject(body, "boot", journal->boot);
+	cJSON_AddNumberToObject(body, "config", journal->config);
+	for (size_t i = 0; i < journal->n_records; i++)
+		cJSON_AddItemToArray(records, print_record(&journal->records[i]));
+	for (size_t i = 0; i < journal->n_released; i++) {
+		cJSON *object = cJSON_CreateObject();
+
+		cJSON_AddStringToObject(object, "tuner", journal->released[i].tuner);
+		cJSON_AddNumberToObject(object, "config", journal->released[i].config);
+		cJSON_AddItemToArray(released, object);
+	}
+	return body;
+}
+
+int journal_print(const struct journal *journal, char **text)
+{
+	_cleanup_(cleanup_cJSON_Delete) cJSON *root = cJSON_CreateObject();
+	cJSON *body = print_body(journal);
+	_cleanup_free_ char *printed = cJSON_PrintUnformatted(body);
+	char checksum[16];
+
+	if (!printed) {
+		cJSON_Delete(body);
+		return -ENOMEM;
+	}
+	checksum_of(printed, checksum);
+	cJSON_AddNumberToObject(root, "schema", SCHEMA);
+	cJSON_AddStringToObject(root, "checksum", checksum);
+	cJSON_AddItemToObject(root, "body", body);
+	*text = cJSON_Print(root);
+	return *text ? 0 : -ENOMEM;
+}
+
+static bool take_text(const cJSON *object, const char *name, char *out, size_t size)
+{
+	const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, name));
+
+	return text && copy_text(out, size, text);
+}
+
+static bool take_number(const cJSON *object, const char *name, double *out)
+{
+	const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
+
+	if (!cJSON_IsNumber(item))
+		return false;
+	*out = item->valuedouble;
+	return true;
+}
+
+static bool take_place(const cJSON *object, struct place *place)
+{
+	char kind[16];
+	double family, level;
+
+	if (!take_text(object, "kind", kind, sizeof(kind)) ||
+		!take_text(object, "path", place->path, sizeof(place->path)))
+		return false;
+	if (streq(kind, "file")) {
+		place->kind = PLACE_FILE;
+		return true;
+	}
+	if (!streq(kind, "neightbl") || !take_number(object, "family", &family) ||
+		!take_number(object, "level", &level) || level < 1 || level > 3)
+		return false;
+	place->kind = PLACE_NEIGHTBL;
+	place->family = family == 4 ? AF_INET : AF_INET6;
+	place->level = (int)level;
+	return true;
+}
+
+static int take_record(const cJSON *object, struct journal *journal)
+{
+	struct record *record;
+
+	if (grow_array(&journal->records, journal->n_records, &journal->records_allocated,
+		    sizeof(*journal->records)) < 0)
+		return -ENOMEM;
+	record = &journal->records[journal->n_records];
+	if (!take_text(object, "name", record->name, sizeof(record->name)) ||
+		!take_text(object, "tuner", record->tuner, sizeof(record->tuner)) ||
+		!take_place(object, &record->place) ||
+		!take_text(object, "original", record->original, sizeof(record->original)) ||
+		!take_text(object, "before", record->before, sizeof(record->before)) ||
+		!take_text(object, "target", record->target, sizeof(record->target)))
+		return -EBADMSG;
+	journal->n_records++;
+	return 0;
+}
+
+static int take_release(const cJSON *object, struct journal *journal)
+{
+	struct journal_release *release = &journal->released[journal->n_released];
+	double config;
+
+	if (journal->n_released == JOURNAL_RELEASED_MAX)
+		return -EBADMSG;
+	if (!take_text(object, "tuner", release->tuner, sizeof(release->tuner)) ||
+		!take_number(object, "config", &config))
+		return -EBADMSG;
+	release->config = (uint32_t)config;
+	journal->n_released++;
+	return 0;
+}
+
+static int take_body(const cJSON *body, struct journal *journal)
+{
+	const cJSON *item;
+	double config;
+	int r = 0;
+
+	if (!take_text(body, "boot", journal->boot, sizeof(journal->boot)) ||
+		!take_number(body, "config", &config))
+		return -EBADMSG;
+	journal->config = (uint32_t)config;
+	cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(body, "records"))
+	{
+		r = take_record(item, journal);
+		if (r < 0)
+			return r;
+	}
+	cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(body, "released"))
+	{
+		r = take_release(item, journal);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int check_envelope(const cJSON *root, const cJSON *body)
+{
+	_cleanup_free_ char *printed = cJSON_PrintUnformatted(body);
+	char stored[16], computed[16];
+	double schema;
+
+	if (!printed)
+		return -ENOMEM;
+	if (!take_number(root, "schema", &schema))
+		return -EBADMSG;
+	if (schema > SCHEMA)
+		return -EPROTO;
+	checksum_of(printed, computed);
+	if (!take_text(root, "checksum", stored, sizeof(stored)) || !streq(stored, computed))
+		return -EBADMSG;
+	return 0;
+}
+
+int journal_parse(struct journal *journal, const char *text)
+{
+	_cleanup_(cleanup_cJSON_Delete) cJSON *root = cJSON_Parse(text);
+	const cJSON *body = cJSON_GetObjectItemCaseSensitive(root, "body");
+	int r = body ? check_envelope(root, body) : -EBADMSG;
+
+	if (r == 0)
+		r = take_body(body, journal);
+	if (r < 0) {
+		journal->n_records = 0;
+		journal->n_released = 0;
+	}
+	return r;
+}

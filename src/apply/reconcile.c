@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "apply/reconcile.h"
+
+#include "base/log.h"
+#include "base/util.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+static void become(struct setting *setting, enum setting_state state, const char *reason, int error)
+{
+	setting->state = state;
+	setting->reason = reason;
+	setting->error = error;
+}
+
+static bool is_left_alone(const struct setting *setting)
+{
+	return setting->state == SETTING_YIELDED || setting->state == SETTING_DRIFTED;
+}
+
+/*
+ * Changed by someone else: it stood at what was confirmed and does not now, or, before this process
+ * knew it, at a value that the journal knows nothing of.
+ */
+static bool is_drift(const struct setting *setting, const struct record *record)
+{
+	if (setting->confirmed[0])
+		return !value_equal(setting->want.actual, setting->confirmed);
+	return record && record_is_foreign(record, setting->want.actual);
+}
+
+static void judge_drift(struct setting *setting, const struct reconcile_input *input)
+{
+	setting->drift_total++;
+	setting->drift_at_us = input->now_us;
+	setting->rounds++;
+	log_notice(setting->want.name, "someone else changed it to %s (wanted %s)",
+		setting->want.actual, setting->want.wanted);
+	if (input->on_drift == ON_DRIFT_REPORT)
+		become(setting, SETTING_DRIFTED, "left-by-on-drift", 0);
+	else if (input->on_drift == ON_DRIFT_YIELD)
+		become(setting, SETTING_YIELDED, "left-by-on-drift", 0);
+	else if (setting->rounds > DRIFT_ROUNDS_MAX)
+		become(setting, SETTING_YIELDED, "rewritten-too-often", 0);
+	else
+		become(setting, SETTING_PENDING, "drift", 0);
+}
+
+static void judge_in_sync(struct setting *setting, uint64_t now)
+{
+	become(setting, SETTING_IN_SYNC, "in-sync", 0);
+	setting->retry_at_us = 0;
+	copy_text(setting->confirmed, sizeof(setting->confirmed), setting->want.actual);
+	if (now - setting->drift_at_us > DRIFT_QUIET_US)
+		setting->rounds = 0;
+}
+
+static void judge_difference(struct setting *setting, const struct record *record,
+	const struct reconcile_input *input)
+{
+	if (is_left_alone(setting))
+		return;
+	if (setting->state == SETTING_FAILED && input->now_us < setting->retry_at_us)
+		return;
+	if (is_drift(setting, record))
+		judge_drift(setting, input);
+	else
+		become(setting, SETTING_PENDING, setting->want.reason, 0);
+}
+
+static void judge(struct setting *setting, const struct reconcile_input *input)
+{
+	const struct want *want = &setting->want;
+	const struct record *record =
+		record_find(input->records, input->n_records, want->name);
+
+	copy_text(setting->original, sizeof(setting->original), record ? record->original : "");
+	setting->mode = input->tuner->mode;
+	if (want->error == -ENOENT)
+		become(setting, SETTING_UNSUPPORTED, "not-in-this-kernel", 0);
+	else if (want->error < 0)
+		become(setting, SETTING_FAILED, "unreadable", want->error);
+	else if (want->wanted[0] == '\0')
+		become(setting, SETTING_OBSERVED, "kept", 0);
+	else if (setting->mode == MODE_OBSERVE)
+		become(setting, SETTING_OBSERVED, input->observe_reason, 0);
+	else if (value_equal(want->actual, want->wanted))
+		judge_in_sync(setting, input->now_us);
+	else
+		judge_difference(setting, record, input);
+}
+
+static int plan_setting(const struct setting *setting, struct plan *plan)
+{
+	struct change *change = plan_add(plan);
+
+	if (!change)
+		return -ENOMEM;
+	copy_text(change->name, sizeof(change->name), setting->want.name);
+	copy_text(change->tuner, sizeof(change->tuner), setting->tuner);
+	change->place = setting->want.place;
+	copy_text(change->old, sizeof(change->old), setting->want.actual);
+	copy_text(change->new, sizeof(change->new), setting->want.wanted);
+	change->reason = setting->reason;
+	return 0;
+}
+
+/* Finds the setting of a want, or makes it, and moves it to index i of the tuner's stretch. */
+static struct setting *place_setting(
+	struct node *node, size_t i, const char *tuner, const struct want *want)
+{
+	for (size_t j = i; j < node->n_settings; j++) {
+		struct setting found = node->settings[j];
+
+		if (found.tuner != tuner || !streq(found.want.name, want->name))
+			continue;
+		if (j > i) {
+			memmove(&node->settings[i + 1], &node->settings[i],
+				(j - i) * sizeof(found));
+			node->settings[i] = found;
+		}
+		return &node->settings[i];
+	}
+	if (grow_array(&node->settings, node->n_settings, &node->settings_allocated,
+		    sizeof(*node->settings)) < 0)
+		return NULL;
+	memmove(&node->settings[i + 1], &node->settings[i],
+		(node->n_settings - i) * sizeof(*node->settings));
+	node->n_settings++;
+	node->settings[i] = (struct setting){.tuner = tuner};
+	return &node->settings[i];
+}
+
+/* A tuner's settings stand together: where they begin, or the end when it has none. */
+static size_t first_of(const struct node *node, const char *tuner)
+{
+	size_t i = 0;
+
+	while (i < node->n_settings && node->settings[i].tuner != tuner)
+		i++;
+	return i;
+}
+
+/* What a tuner no longer mentions follows its stretch: dropped. */
+static void drop_rest(struct node *node, size_t from, const char *tuner)
+{
+	size_t end = from;
+
+	while (end < node->n_settings && node->settings[end].tuner == tuner)
+		end++;
+	memmove(&node->settings[from], &node->settings[end],
+		(node->n_settings - end) * sizeof(*node->settings));
+	node->n_settings -= end - from;
+}
+
+int reconcile(struct node *node, const struct reconcile_input *input, struct plan *plan)
+{
+	const char *tuner = input->tuner->ops->name;
+	size_t i = first_of(node, tuner);
+
+	for (size_t w = 0; w < input->outlook->n_wants; w++, i++) {
+		struct setting *setting =
+			place_setting(node, i, tuner, &input->outlook->wants[w]);
+
+		if (!setting)
+			return -ENOMEM;
+		setting->want = input->outlook->wants[w];
+		judge(setting, input);
+		if (setting->state == SETTING_PENDING && plan_setting(setting, plan) < 0)
+			return -ENOMEM;
+	}
+	drop_rest(node, i, tuner);
+	return 0;
+}
+
+void reconcile_reset(struct node *node, const char *tuner)
+{
+	for (size_t i = 0; i < node->n_settings; i++) {
+		struct setting *setting = &node->settings[i];
+
+		if (tuner && !streq(setting->tuner, tuner))
+			continue;
+		setting->confirmed[0] = '\0';
+		setting->rounds = 0;
+		setting->retry_at_us = 0;
+		if (is_left_alone(setting) || setting->state == SETTING_FAILED)
+			become(setting, SETTING_PENDING, "configured", 0);
+	}
+}

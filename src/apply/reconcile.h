@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef APPLY_RECONCILE_H
+#define APPLY_RECONCILE_H
+
+/*
+ * From what a tuner wants to what should be written now. Drift is judged here: a setting that was in
+ * sync and is not any more was changed by someone else.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "model/node.h"
+
+#include <headroom/plan.h>
+
+/* A setting put back this often without a quiet time between is left to whoever keeps changing it. */
+#define DRIFT_ROUNDS_MAX 5
+
+/* Without drift for this long, a setting's rounds are forgotten. */
+#define DRIFT_QUIET_US (600 * UINT64_C(1000000))
+
+/* A setting that could not be written is tried again after this long. */
+#define RETRY_US (15 * UINT64_C(1000000))
+
+enum on_drift {
+	ON_DRIFT_ENFORCE,
+	ON_DRIFT_YIELD,
+	ON_DRIFT_REPORT,
+};
+
+struct reconcile_input {
+	struct tuner_status *tuner;    /* whose settings these are */
+	const struct outlook *outlook; /* what it wants */
+	const struct record *records;
+	size_t n_records;
+	enum on_drift on_drift;
+	const char *observe_reason; /* MODE_OBSERVE: "observe-mode" or "restored" */
+	uint64_t now_us;
+};
+
+/*
+ * Brings the node's settings of one tuner up to date with its outlook and adds to plan what should
+ * be written. Settings that it no longer mentions are dropped. 0 or -ENOMEM.
+ */
+int reconcile(struct node *node, const struct reconcile_input *input, struct plan *plan);
+
+/*
+ * Forgets what was yielded, drifted or failed, so that the next reconcile tries everything again.
+ * tuner NULL: of all. A new configuration and `headroom apply` do this.
+ */
+void reconcile_reset(struct node *node, const char *tuner);
+
+#endif

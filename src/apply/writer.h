@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef APPLY_WRITER_H
+#define APPLY_WRITER_H
+
+#include "kernel/host.h"
+
+#include <headroom/setting.h>
+
+/*
+ * Writes one value to the node: the only function of the whole program that changes it. A threshold
+ * goes by RTM_SETNEIGHTBL with an acknowledgement, and by its file in /proc/sys where that is
+ * refused. 0 or -errno; what the kernel made of it must be read back.
+ */
+int writer_set(const struct host *host, const struct place *place, const char *value);
+
+#endif

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BASE_EXPOSITION_H
+#define BASE_EXPOSITION_H
+
+/*
+ * Writes metrics as text: Prometheus 0.0.4, or OpenMetrics 1.0 where the scraper asked for it. The
+ * caller writes a family's line first, then all of its samples.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum metric_type {
+	METRIC_GAUGE,
+	METRIC_COUNTER, /* its name ends in _total */
+};
+
+struct metric_sink {
+	FILE *out;
+	bool openmetrics;
+	const char *family; /* the family that samples now belong to */
+};
+
+/* HELP and TYPE of a family. name must outlive the family's samples. */
+void metric_family(
+	struct metric_sink *sink, const char *name, enum metric_type type, const char *help);
+
+/*
+ * One sample of the current family. labels are name, value, name, value, ..., NULL; values are
+ * escaped here.
+ */
+void metric_sample(struct metric_sink *sink, double value, ...) __attribute__((sentinel));
+
+/* What ends the text: "# EOF" in OpenMetrics. */
+void metric_end(struct metric_sink *sink);
+
+#endif

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/file.h"
+
+#include "base/cleanup.h"
+#include "base/util.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <sys/stat.h>
+
+static int open_regular(const char *path)
+{
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	struct stat st;
+
+	if (fd < 0)
+		return -errno;
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (S_ISDIR(st.st_mode))
+		return -EISDIR;
+	if (!S_ISREG(st.st_mode))
+		return -EINVAL;
+	return steal_fd(&fd);
+}
+
+/* Reads until the end: files of procfs have no size that could be asked for. */
+static int read_until_end(int fd, size_t max, char **buffer, size_t *have)
+{
+	size_t allocated = 0;
+
+	for (*have = 0;;) {
+		ssize_t n;
+
+		if (*have + 1 >= allocated) {
+			char *moved = realloc(*buffer, allocated + 4096);
+
+			if (!moved)
+				return -ENOMEM;
+			*buffer = moved;
+			allocated += 4096;
+		}
+		n = read(fd, *buffer + *have, allocated - *have - 1);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : 0;
+		*have += (size_t)n;
+		if (*have > max)
+			return -EFBIG;
+	}
+}
+
+int read_file(const char *path, size_t max, char **ret, size_t *len)
+{
+	_cleanup_close_ int fd = open_regular(path);
+	_cleanup_free_ char *buffer = NULL;
+	size_t have;
+	int r;
+
+	if (fd < 0)
+		return fd;
+	r = read_until_end(fd, max, &buffer, &have);
+	if (r < 0)
+		return r;
+	buffer[have] = '\0';
+	if (len)
+		*len = have;
+	*ret = steal(buffer);
+	return 0;
+}
+
+int write_all(int fd, const void *data, size_t len)
+{
+	const char *p = data;
+
+	while (len > 0) {
+		ssize_t n = write(fd, p, len);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		p += n;
+		len -= (size_t)n;
+	}
+	return 0;
+}
+
+static int write_new(int dir, const char *name, const void *data, size_t len)
+{
+	_cleanup_close_ int fd =
+		openat(dir, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	int r;
+
+	if (fd < 0)
+		return -errno;
+	r = write_all(fd, data, len);
+	if (r < 0)
+		return r;
+	return fsync(fd) < 0 ? -errno : 0;
+}
+
+int write_file_atomic(int dir, const char *name, const void *data, size_t len)
+{
+	char temporary[NAME_MAX];
+	int r;
+
+	if (!copy_text(temporary, sizeof(temporary) - 4, name))
+		return -ENAMETOOLONG;
+	strcat(temporary, ".new");
+	r = write_new(dir, temporary, data, len);
+	if (r == 0 && renameat(dir, temporary, dir, name) < 0)
+		r = -errno;
+	if (r < 0) {
+		unlinkat(dir, temporary, 0);
+		return r;
+	}
+	return fsync(dir) < 0 ? -errno : 0;
+}
+
+int make_directories(const char *path, mode_t mode)
+{
+	char partial[PATH_MAX];
+
+	if (!copy_text(partial, sizeof(partial), path))
+		return -ENAMETOOLONG;
+	for (char *slash = partial; slash; ) {
+		slash = strchr(slash + 1, '/');
+		if (slash)
+			*slash = '\0';
+		if (mkdir(partial, mode) < 0 && errno != EEXIST)
+			return -errno;
+		if (slash)
+			*slash = '/';
+	}
+	return 0;
+}

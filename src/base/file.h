@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BASE_FILE_H
+#define BASE_FILE_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+/*
+ * Reads a whole regular file, at most max bytes, into a new terminated buffer that the caller
+ * frees; len (may be NULL) is without the terminator. -EFBIG when there is more, -EISDIR or -EINVAL
+ * for what is no regular file, else -errno. A FIFO or device never blocks.
+ */
+int read_file(const char *path, size_t max, char **ret, size_t *len);
+
+/*
+ * Replaces dir/name by way of dir/name.new: written, fsynced, renamed over it, dir fsynced. Anyone
+ * who opens the name sees the old content or the new, never a part. 0 or -errno; on an error the old
+ * file stands.
+ */
+int write_file_atomic(int dir, const char *name, const void *data, size_t len);
+
+/* Writes all of it, whatever the kernel takes at once. 0 or -errno. */
+int write_all(int fd, const void *data, size_t len);
+
+/* mkdir -p. 0 or -errno. */
+int make_directories(const char *path, mode_t mode);
+
+#endif

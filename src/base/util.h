@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BASE_UTIL_H
+#define BASE_UTIL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+#define MIN(a, b)     ((a) < (b) ? (a) : (b))
+#define MAX(a, b)     ((a) > (b) ? (a) : (b))
+
+#define USEC_PER_SEC  UINT64_C(1000000)
+#define USEC_PER_MSEC UINT64_C(1000)
+#define NSEC_PER_SEC  UINT64_C(1000000000)
+
+#define PRINTF_LIKE(fmt, args) __attribute__((__format__(__printf__, fmt, args)))
+
+static inline bool streq(const char *a, const char *b)
+{
+	return strcmp(a, b) == 0;
+}
+
+static inline bool starts_with(const char *s, const char *prefix)
+{
+	return strncmp(s, prefix, strlen(prefix)) == 0;
+}
+
+/* Copies as much of src as fits, always terminated. True when all of it did. */
+bool copy_text(char *dst, size_t size, const char *src);
+
+/*
+ * Makes room for one more element of an array that grows by doubling. On success the array may have
+ * moved and its new last element is zeroed. 0 or -ENOMEM.
+ */
+int grow_array(void *array, size_t n, size_t *allocated, size_t element_size);
+
+uint64_t now_us(void);          /* CLOCK_MONOTONIC, microseconds */
+uint64_t realtime_us(void);     /* CLOCK_REALTIME, microseconds since the epoch */
+
+#endif

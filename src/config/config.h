@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CONFIG_CONFIG_H
+#define CONFIG_CONFIG_H
+
+/*
+ * The merged configuration: the rows' defaults, then the profile's, then the file, then conf.d in
+ * name order. Later wins; maps merge, lists replace, null takes a key away. Immutable once loaded.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/cleanup.h"
+#include "base/util.h"
+#include "config/option.h"
+
+#include <headroom/setting.h>
+
+#define CONFIG_FILE_MAX   (256 * 1024) /* bytes: a hundred times a full configuration */
+#define CONFIG_FAULTS_MAX 20           /* faults told of one file: more only bury the first */
+
+struct config;
+
+/* Where a value was given. */
+struct config_place {
+	const char *file;      /* owned by the config; "profile NAME" or "default" without a file */
+	unsigned line, column; /* from 1; 0 without a file */
+};
+
+struct config_fault {
+	char file[256];
+	unsigned line, column; /* from 1; 1:1 for the file as a whole */
+	char message[320];     /* what is wrong, and the cure: one line */
+};
+
+/* Zero-initialise before use; config_faults_clear releases. */
+struct config_fault_list {
+	struct config_fault *faults;
+	size_t n, allocated;
+};
+
+/* Without memory the fault is lost: whoever must know counts what it added. */
+void config_fault_add(struct config_fault_list *list, const struct config_place *place,
+	const char *format, ...) PRINTF_LIKE(3, 4);
+void config_faults_clear(struct config_fault_list *list);
+
+/* One sysctl that is wanted, from the profile or from `sysctl:`. */
+struct config_sysctl {
+	char name[SETTING_NAME_MAX];   /* dotted, as sysctl(8) prints it */
+	char value[SETTING_VALUE_MAX]; /* fields separated by one space */
+	bool exact;                    /* set even where it lowers */
+	struct config_place place;
+};
+
+struct config_source {
+	const char *file; /* the main file; a missing one is no fault when optional */
+	bool optional;
+	const char *directory; /* its *.yaml are merged in name order; NULL for none */
+};
+
+/*
+ * Loads and checks everything. 0 with *ret, which config_free releases; -EINVAL with at least one
+ * fault and no config; -ENOMEM. Notices (reserved sections) are added to notices. Nothing but
+ * reading happens. tables is ended by NULL and must outlive the config.
+ */
+int config_load(const struct config_source *source, const struct option *const *tables,
+	struct config **ret, struct config_fault_list *faults, struct config_fault_list *notices);
+
+/* The same for a text in memory, called name in faults, with text[len] a terminator: for tests. */
+int config_load_text(const char *name, const char *text, size_t len,
+	const struct option *const *tables, struct config **ret, struct config_fault_list *faults,
+	struct config_fault_list *notices);
+
+void config_free(struct config *config);
+DEFINE_CLEANUP(struct config, config_free)
+
+/* Values. Asking for a name that no table has, or as another type, is a bug: it aborts. */
+bool config_bool(const struct config *config, const char *name);
+
+/* Of a text, "" when empty; of a choice or count, what stands there as text. */
+const char *config_text(const struct config *config, const char *name);
+
+/* The index of the chosen word; -1 for an OPTION_CHOICE that is empty, or an OPTION_COUNT that is a
+ * number. */
+int config_choice(const struct config *config, const char *name);
+
+/* The number; fallback when a word stands there. */
+uint64_t config_count(const struct config *config, const char *name, uint64_t fallback);
+
+/* Where it was given, for faults: the file, the profile or the default. */
+struct config_place config_where(const struct config *config, const char *name);
+
+/* Sorted by name. Owned by config; NULL when *n is 0. */
+const struct config_sysctl *config_sysctls(const struct config *config, size_t *n);
+
+/* A checksum of all effective values: equal for configurations that want the same. */
+uint32_t config_checksum(const struct config *config);
+
+/*
+ * A cheap checksum of name, inode, size and times of all source files, symlinks followed. It
+ * changes when one is written, replaced or swapped below a symlink, as a ConfigMap's are.
+ */
+uint64_t config_source_signature(const struct config_source *source);
+
+/* Profiles: named defaults, each with the document it comes from. A file's value wins over them. */
+struct profile {
+	const char *name;
+	const char *sentence; /* for what node, and what it does */
+};
+
+struct profile_row {
+	const char *profile;
+	const char *name; /* an option, or "sysctl." and a sysctl */
+	const char *value;
+	const char *source; /* why, and who says so */
+};
+
+extern const struct profile profile_table[];    /* ended by a row without a name */
+extern const char *const profile_words[];       /* the names alone, in the same order */
+extern const struct profile_row profile_rows[]; /* ended by a row without a name */
+
+#endif

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CONFIG_OPTION_H
+#define CONFIG_OPTION_H
+
+/*
+ * The table of options. A row is a name, a type, a range, a default and the sentence that documents
+ * it; the parser, validation, `explain`, the sample configuration and headroom.yaml(5) all come
+ * from these rows. The agent's own rows are in options.c, a tuner's in its folder.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define OPTION_NAME_MAX 96 /* bytes of a row's name, terminator included */
+
+enum option_type {
+	OPTION_BOOL,
+	OPTION_COUNT,    /* a whole number in min..max (max 0: no upper bound), or one of words */
+	OPTION_CHOICE,   /* one of words */
+	OPTION_TEXT,     /* any one-line text of at most max bytes; max 0: 255 */
+	OPTION_SYSCTLS,  /* a map of sysctl names to a value, or to {value: V, exact: true} */
+	OPTION_RESERVED, /* for a later version: anything is accepted, not used, and said once */
+};
+
+struct option {
+	const char *name; /* "neighbor.ipv4.gc_thresh1"; NULL ends a table */
+	enum option_type type;
+	uint64_t min, max;
+	const char *const *words; /* ended by NULL; may be NULL for anything but OPTION_CHOICE */
+	const char *unit;         /* NULL for none */
+	const char *def;          /* as it would stand in the file; NULL: empty */
+	const char *sentence;
+};
+
+/* The agent's own rows: mode, profile, node_name, http, on_drift and the reserved sections. */
+extern const struct option core_options[];
+
+/* A row found by name in tables (ended by NULL), or NULL. */
+const struct option *option_find(const struct option *const *tables, const char *name);
+
+/* True when rows are named below name: "neighbor", and "neighbor.ipv4" even if that is a row too.
+ */
+bool option_is_section(const struct option *const *tables, const char *name);
+
+/* True for name itself and whatever is named below it. */
+bool option_is_below(const char *option, const char *name);
+
+#endif

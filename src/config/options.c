@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config/option.h"
+
+#include "base/util.h"
+#include "config/config.h"
+
+static const char *const mode_words[] = {"enforce", "observe", NULL};
+static const char *const drift_words[] = {"enforce", "yield", "report", NULL};
+
+const struct option core_options[] = {
+	{
+		.name = "mode",
+		.type = OPTION_CHOICE,
+		.words = mode_words,
+		.def = "enforce",
+		.sentence = "What the agent may do to the node. enforce: set what is configured "
+			    "and keep it "
+			    "so. observe: only look and report what would change; nothing is "
+			    "written. Each "
+			    "tuner's own mode overrides this for that tuner.",
+	},
+	{
+		.name = "profile",
+		.type = OPTION_CHOICE,
+		.words = profile_words,
+		.def = "kubernetes-node",
+		.sentence =
+			"A named set of defaults for a kind of node, listed with their sources by "
+			"`headroom explain profile`. What a file says wins over the profile, and "
+			"null takes "
+			"a key of the profile away. minimal sets no sysctl at all.",
+	},
+	{
+		.name = "node_name",
+		.type = OPTION_TEXT,
+		.max = 253,
+		.sentence =
+			"The name under which this node appears in status and metrics. Empty: the "
+			"environment variable NODE_NAME, else the host name.",
+	},
+	{
+		.name = "http.listen",
+		.type = OPTION_TEXT,
+		.def = "127.0.0.1:19810",
+		.sentence =
+			"Address and port for metrics, health and the status page, such as "
+			"127.0.0.1:19810 or [::1]:19810. It is read-only and has no "
+			"authentication: on any "
+			"other address everyone who reaches it can read it. \"\": no TCP at all.",
+	},
+	{
+		.name = "http.socket",
+		.type = OPTION_TEXT,
+		.max = 107,
+		.def = "/run/headroom/headroom.sock",
+		.sentence = "Path of the unix socket that the command line uses; root alone can "
+			    "open it. "
+			    "\"\": none, and then status, apply and restore cannot reach the "
+			    "running agent.",
+	},
+	{
+		.name = "http.web_config",
+		.type = OPTION_TEXT,
+		.sentence = "Path of a web configuration file as Prometheus exporters use it, for "
+			    "TLS and "
+			    "authentication. Not implemented in this version: any value is "
+			    "refused, so that "
+			    "nothing is served openly that was meant to be protected.",
+	},
+	{
+		.name = "on_drift",
+		.type = OPTION_CHOICE,
+		.words = drift_words,
+		.def = "enforce",
+		.sentence = "What to do when someone else changes a setting that headroom has set. "
+			    "enforce: "
+			    "put it back, and leave it to them when they keep changing it. yield: "
+			    "leave the new "
+			    "value at once. report: leave it, and report it as drifted. In each "
+			    "case the change "
+			    "is counted and shown.",
+	},
+	{
+		.name = "dns",
+		.type = OPTION_RESERVED,
+		.sentence = "Reserved for watching DNS query budgets; not used by this version.",
+	},
+	{
+		.name = "runtime",
+		.type = OPTION_RESERVED,
+		.sentence =
+			"Reserved for settings of the container runtime; not used by this version.",
+	},
+	{
+		.name = "images",
+		.type = OPTION_RESERVED,
+		.sentence = "Reserved for loading images ahead of time; not used by this version.",
+	},
+	{
+		.name = "kubelet",
+		.type = OPTION_RESERVED,
+		.sentence = "Reserved for settings of the kubelet; not used by this version.",
+	},
+	{
+		.name = "storage",
+		.type = OPTION_RESERVED,
+		.sentence = "Reserved for watching storage latency; not used by this version.",
+	},
+	{0},
+};
+
+const struct option *option_find(const struct option *const *tables, const char *name)
+{
+	for (; *tables; tables++)
+		for (const struct option *option = *tables; option->name; option++)
+			if (streq(option->name, name))
+				return option;
+	return NULL;
+}
+
+bool option_is_below(const char *option, const char *name)
+{
+	size_t len = strlen(name);
+
+	return starts_with(option, name) && (option[len] == '\0' || option[len] == '.');
+}
+
+bool option_is_section(const struct option *const *tables, const char *name)
+{
+	for (; *tables; tables++)
+		for (const struct option *option = *tables; option->name; option++)
+			if (option_is_below(option->name, name) && !streq(option->name, name))
+				return true;
+	return false;
+}

@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config/document.h"
+
+#include "base/util.h"
+#include "config/syntax.h"
+#include "config/text.h"
+
+#include <errno.h>
+
+struct reader {
+	yaml_parser_t yaml;
+	const char *file;
+	const char *text;
+	size_t len;
+	unsigned nodes;
+	struct config_fault_list *faults;
+};
+
+#define _cleanup_event_ _cleanup_(yaml_event_delete)
+
+void node_free(struct node *node)
+{
+	struct node *next;
+
+	for (struct node *child = node->children; child; child = next) {
+		next = child->next;
+		node_free(child);
+	}
+	free(node->text);
+	free(node->key);
+	free(node);
+}
+
+static int refuse(struct reader *reader, yaml_mark_t mark, const char *message)
+{
+	struct config_place place = {
+		.file = reader->file,
+		.line = (unsigned)mark.line + 1,
+		.column = (unsigned)mark.column + 1,
+	};
+
+	config_fault_add(reader->faults, &place, "%s", message);
+	return -EINVAL;
+}
+
+static int next_event(struct reader *reader, yaml_event_t *event)
+{
+	if (yaml_parser_parse(&reader->yaml, event))
+		return 0;
+	if (reader->yaml.error == YAML_MEMORY_ERROR)
+		return -ENOMEM;
+	syntax_fault(reader->file, reader->text, reader->len, &reader->yaml, reader->faults);
+	return -EINVAL;
+}
+
+/* Refuses what would make two places of a file depend on each other, or on a type of YAML's. */
+static int check_properties(struct reader *reader, const yaml_event_t *event,
+	const yaml_char_t *anchor, const yaml_char_t *tag)
+{
+	if (anchor)
+		return refuse(reader, event->start_mark,
+			"anchors (&name) are not allowed: write the value out, or put it in "
+			"quotes");
+	if (tag)
+		return refuse(reader, event->start_mark,
+			"tags (!name) are not allowed: write the value alone, or put it in quotes");
+	return 0;
+}
+
+static int check_event(struct reader *reader, const yaml_event_t *event)
+{
+	switch (event->type) {
+	case YAML_ALIAS_EVENT:
+		return refuse(reader, event->start_mark,
+			"aliases (*name) are not allowed: write the value out, or put it in "
+			"quotes");
+	case YAML_SCALAR_EVENT:
+		if (memchr(event->data.scalar.value, '\0', event->data.scalar.length))
+			return refuse(reader, event->start_mark, "a NUL character: remove the \\0");
+		return check_properties(
+			reader, event, event->data.scalar.anchor, event->data.scalar.tag);
+	case YAML_MAPPING_START_EVENT:
+		return check_properties(reader, event, event->data.mapping_start.anchor,
+			event->data.mapping_start.tag);
+	case YAML_SEQUENCE_START_EVENT:
+		return check_properties(reader, event, event->data.sequence_start.anchor,
+			event->data.sequence_start.tag);
+	default:
+		return 0;
+	}
+}
+
+static int new_node(struct reader *reader, const yaml_event_t *event, struct node **ret)
+{
+	struct node *node;
+
+	if (++reader->nodes > DOCUMENT_NODES_MAX)
+		return refuse(reader, event->start_mark,
+			"more than 4096 values in one file: this is no configuration of headroom");
+	node = calloc(1, sizeof(*node));
+	if (!node)
+		return -ENOMEM;
+	node->line = (unsigned)event->start_mark.line + 1;
+	node->column = (unsigned)event->start_mark.column + 1;
+	*ret = node;
+	return 0;
+}
+
+static bool is_null(const yaml_event_t *event)
+{
+	static const char *const words[] = {"", "~", "null", "Null", "NULL"};
+
+	if (event->data.scalar.style != YAML_PLAIN_SCALAR_STYLE)
+		return false;
+	for (size_t i = 0; i < ARRAY_SIZE(words); i++)
+		if (streq((const char *)event->data.scalar.value, words[i]))
+			return true;
+	return false;
+}
+
+static int fill_text(const yaml_event_t *event, struct node *node)
+{
+	if (is_null(event))
+		return 0; /* a new node is null */
+	node->kind = NODE_TEXT;
+	node->text = strdup((const char *)event->data.scalar.value);
+	return node->text ? 0 : -ENOMEM;
+}
+
+static int read_node(
+	struct reader *reader, const yaml_event_t *event, unsigned depth, struct node **ret);
+
+static int fill_list(struct reader *reader, unsigned depth, struct node *list)
+{
+	for (struct node **end = &list->children;; end = &(*end)->next) {
+		_cleanup_event_ yaml_event_t event = {0};
+		int r = next_event(reader, &event);
+
+		if (r < 0 || event.type == YAML_SEQUENCE_END_EVENT)
+			return r;
+		r = read_node(reader, &event, depth + 1, end);
+		if (r < 0)
+			return r;
+	}
+}
+
+static int read_key(struct reader *reader, const yaml_event_t *event, char **key)
+{
+	int r = check_event(reader, event);
+
+	if (r < 0)
+		return r;
+	if (event->type != YAML_SCALAR_EVENT)
+		return refuse(
+			reader, event->start_mark, "a key must be a word: write \"key: value\"");
+	*key = strdup((const char *)event->data.scalar.value);
+	return *key ? 0 : -ENOMEM;
+}
+
+/* Reads the value of a key that was just read. */
+static int read_value(
+	struct reader *reader, const yaml_event_t *key, unsigned depth, struct node **ret)
+{
+	_cleanup_event_ yaml_event_t event = {0};
+	_cleanup_free_ char *name = NULL;
+	int r = read_key(reader, key, &name);
+
+	if (r == 0)
+		r = next_event(reader, &event);
+	if (r == 0)
+		r = read_node(reader, &event, depth + 1, ret);
+	if (r < 0)
+		return r;
+	(*ret)->key = steal(name);
+	(*ret)->key_line = (unsigned)key->start_mark.line + 1;
+	(*ret)->key_column = (unsigned)key->start_mark.column + 1;
+	return 0;
+}
+
+static int fill_map(struct reader *reader, unsigned depth, struct node *map)
+{
+	for (struct node **end = &map->children;; end = &(*end)->next) {
+		_cleanup_event_ yaml_event_t event = {0};
+		int r = next_event(reader, &event);
+
+		if (r < 0 || event.type == YAML_MAPPING_END_EVENT)
+			return r;
+		r = read_value(reader, &event, depth, end);
+		if (r < 0)
+			return r;
+	}
+}
+
+static int fill_node(
+	struct reader *reader, const yaml_event_t *event, unsigned depth, struct node *node)
+{
+	if (event->type == YAML_SCALAR_EVENT)
+		return fill_text(event, node);
+	if (depth >= DOCUMENT_DEPTH_MAX)
+		return refuse(
+			reader, event->start_mark, "nested deeper than 8 levels: no option is");
+	if (event->type == YAML_SEQUENCE_START_EVENT) {
+		node->kind = NODE_LIST;
+		return fill_list(reader, depth, node);
+	}
+	node->kind = NODE_MAP;
+	return fill_map(reader, depth, node);
+}
+
+static int read_node(
+	struct reader *reader, const yaml_event_t *event, unsigned depth, struct node **ret)
+{
+	_cleanup_(cleanup_node_free) struct node *node = NULL;
+	int r = check_event(reader, event);
+
+	if (r == 0)
+		r = new_node(reader, event, &node);
+	if (r == 0)
+		r = fill_node(reader, event, depth, node);
+	if (r < 0)
+		return r;
+	*ret = steal(node);
+	return 0;
+}
+
+/* Takes the event after which the document's content begins, or the stream ends. */
+static int begin_document(struct reader *reader, bool *empty)
+{
+	for (;;) {
+		_cleanup_event_ yaml_event_t event = {0};
+		int r = next_event(reader, &event);
+
+		if (r < 0)
+			return r;
+		*empty = event.type == YAML_STREAM_END_EVENT;
+		if (*empty || event.type == YAML_DOCUMENT_START_EVENT)
+			return 0;
+	}
+}
+
+static int read_root(struct reader *reader, struct node **root)
+{
+	_cleanup_event_ yaml_event_t event = {0};
+	int r = next_event(reader, &event);
+
+	if (r == 0)
+		r = read_node(reader, &event, 0, root);
+	if (r < 0)
+		return r;
+	if ((*root)->kind == NODE_MAP || (*root)->kind == NODE_NULL)
+		return 0;
+	return refuse(reader, event.start_mark,
+		(*root)->kind == NODE_LIST ? "the file must be a map of options, not a list: write "
+					     "\"key: value\" lines"
+					   : "the file must be a map of options, not one text: "
+					     "write \"key: value\" lines");
+}
+
+static int end_document(struct reader *reader)
+{
+	for (;;) {
+		_cleanup_event_ yaml_event_t event = {0};
+		int r = next_event(reader, &event);
+
+		if (r < 0 || event.type == YAML_STREAM_END_EVENT)
+			return r;
+		if (event.type == YAML_DOCUMENT_START_EVENT)
+			return refuse(reader, event.start_mark,
+				"a second document begins here: join both, or put it into a file "
+				"of its own");
+	}
+}
+
+static int read_stream(struct reader *reader, struct node **root)
+{
+	_cleanup_(cleanup_node_free) struct node *node = NULL;
+	bool empty = false;
+	int r = begin_document(reader, &empty);
+
+	if (r == 0 && !empty)
+		r = read_root(reader, &node);
+	if (r == 0 && !empty)
+		r = end_document(reader);
+	if (r < 0)
+		return r;
+	*root = node && node->kind == NODE_MAP ? steal(node) : NULL;
+	return 0;
+}
+
+int document_parse(const char *file, const char *text, size_t len, struct node **root,
+	struct config_fault_list *faults)
+{
+	struct reader reader = {.file = file, .faults = faults};
+	int r;
+
+	/* libyaml would count a byte order mark as a column. */
+	if (len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) {
+		text += 3;
+		len -= 3;
+	}
+	r = syntax_check_text(file, text, len, faults);
+	if (r < 0)
+		return r;
+	if (!yaml_parser_initialize(&reader.yaml))
+		return -ENOMEM;
+	reader.text = text;
+	reader.len = len;
+	yaml_parser_set_encoding(&reader.yaml, YAML_UTF8_ENCODING);
+	yaml_parser_set_input_string(&reader.yaml, (const unsigned char *)text, len);
+	r = read_stream(&reader, root);
+	yaml_parser_delete(&reader.yaml);
+	return r;
+}

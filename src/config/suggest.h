@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CONFIG_SUGGEST_H
+#define CONFIG_SUGGEST_H
+
+#include <stddef.h>
+
+#include "config/option.h"
+
+/*
+ * Appends what a person who wrote key in section ("" for the top) may have meant: the nearest key
+ * of the section, the same key elsewhere, or the keys that the section has.
+ */
+void suggest_key(const struct option *const *tables, const char *section, const char *key,
+	char *buffer, size_t size);
+
+#endif

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config/value.h"
+
+#include "base/parse.h"
+#include "base/util.h"
+#include "config/text.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+
+#define TEXT_DEFAULT_MAX 255
+
+static uint64_t upper_bound(const struct option *option)
+{
+	return option->max > 0 ? option->max : UINT64_MAX;
+}
+
+static void append_words(const struct option *option, char *buffer, size_t size)
+{
+	for (const char *const *word = option->words; word && *word; word++) {
+		if (word != option->words)
+			text_append(buffer, size, word[1] ? ", " : " or ");
+		text_append(buffer, size, *word);
+	}
+}
+
+static void append_count(const struct option *option, char *buffer, size_t size)
+{
+	char range[80];
+
+	snprintf(range, sizeof(range), "digits alone, from %" PRIu64 " to %" PRIu64, option->min,
+		upper_bound(option));
+	text_append(buffer, size, range);
+	if (option->unit) {
+		text_append(buffer, size, " ");
+		text_append(buffer, size, option->unit);
+	}
+	if (option->words && option->words[0]) {
+		text_append(buffer, size, ", or ");
+		append_words(option, buffer, size);
+	}
+}
+
+void value_describe(const struct option *option, char *buffer, size_t size)
+{
+	switch (option->type) {
+	case OPTION_BOOL:
+		text_append(buffer, size, "true or false");
+		break;
+	case OPTION_COUNT:
+		append_count(option, buffer, size);
+		break;
+	case OPTION_CHOICE:
+		append_words(option, buffer, size);
+		break;
+	case OPTION_TEXT:
+		text_append(buffer, size, "one line of text");
+		break;
+	case OPTION_SYSCTLS:
+		text_append(buffer, size, "a map of sysctl names to values");
+		break;
+	case OPTION_RESERVED:
+		text_append(buffer, size, "anything");
+		break;
+	}
+}
+
+static int word_index(const struct option *option, const char *text)
+{
+	for (int i = 0; option->words && option->words[i]; i++)
+		if (streq(option->words[i], text))
+			return i;
+	return -1;
+}
+
+static int explain(const struct option *option, const char *text, const char *what,
+	char why[static VALUE_WHY_MAX])
+{
+	char quoted[TEXT_QUOTE_MAX];
+
+	snprintf(why, VALUE_WHY_MAX, "%s is %s: write ", text_quote(quoted, text), what);
+	value_describe(option, why, VALUE_WHY_MAX);
+	return -EINVAL;
+}
+
+static int parse_number(const struct option *option, const char *text, struct option_value *value,
+	char why[static VALUE_WHY_MAX])
+{
+	uint64_t count;
+	int r = parse_count(text, &count);
+
+	if (r == -EINVAL)
+		return explain(option, text, "no whole number", why);
+	if (r < 0 || count < option->min || count > upper_bound(option))
+		return explain(option, text, "out of range", why);
+	*value = (struct option_value){.choice = -1, .count = count};
+	return 0;
+}
+
+static int parse_text(const struct option *option, const char *text, struct option_value *value,
+	char why[static VALUE_WHY_MAX])
+{
+	size_t max = option->max > 0 ? option->max : TEXT_DEFAULT_MAX;
+
+	if (!text_is_plain(text))
+		return explain(option, text, "a text with line breaks or control characters", why);
+	if (strlen(text) > max) {
+		snprintf(why, VALUE_WHY_MAX, "the text is too long: write at most %zu bytes", max);
+		return -EINVAL;
+	}
+	*value = (struct option_value){.choice = -1};
+	return 0;
+}
+
+int value_parse(const struct option *option, const char *text, struct option_value *value,
+	char why[static VALUE_WHY_MAX])
+{
+	bool is_true = streq(text, "true");
+	int choice = word_index(option, text);
+
+	if (option->type == OPTION_TEXT)
+		return parse_text(option, text, value, why);
+	if (option->type == OPTION_BOOL) {
+		if (!is_true && !streq(text, "false"))
+			return explain(option, text, "neither true nor false", why);
+		*value = (struct option_value){.choice = -1, .flag = is_true};
+		return 0;
+	}
+	if (choice < 0 && option->type == OPTION_COUNT)
+		return parse_number(option, text, value, why);
+	if (choice < 0)
+		return explain(option, text, "not known here", why);
+	*value = (struct option_value){.choice = choice};
+	return 0;
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CONFIG_VALUE_H
+#define CONFIG_VALUE_H
+
+/* From a text in a file to a checked value. */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "config/option.h"
+
+#include <headroom/setting.h>
+
+#define VALUE_WHY_MAX 224
+
+struct option_value {
+	int choice;     /* index into the row's words, -1 for none */
+	uint64_t count; /* when choice is -1 */
+	bool flag;
+};
+
+/* 0 with *value, or -EINVAL with why: what is wrong with the text, and what is expected. */
+int value_parse(const struct option *option, const char *text, struct option_value *value,
+	char why[static VALUE_WHY_MAX]);
+
+/* Appends what the row takes: "a whole number from 1 to 2147483647 (entries), or keep". */
+void value_describe(const struct option *option, char *buffer, size_t size);
+
+/*
+ * A sysctl's name as sysctl(8) prints it. The first separator of the name given tells its form:
+ * net/ipv4/conf/eth0.100/rp_filter becomes net.ipv4.conf.eth0/100.rp_filter. -EINVAL with why for
+ * what names no file below /proc/sys, or another than it seems to.
+ */
+int sysctl_name_parse(
+	const char *text, char name[static SETTING_NAME_MAX], char why[static VALUE_WHY_MAX]);
+
+/* Folds blanks to one space. -EINVAL with why for an empty or overlong value, or control
+ * characters. */
+int sysctl_value_parse(
+	const char *text, char value[static SETTING_VALUE_MAX], char why[static VALUE_WHY_MAX]);
+
+/* True for what can be compared, and so raised: one or more whole numbers. */
+bool sysctl_value_is_numeric(const char *value);
+
+#endif

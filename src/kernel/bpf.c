@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kernel/bpf.h"
+
+#include "base/log.h"
+#include "kernel/capability.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <bpf/libbpf.h>
+
+static int PRINTF_LIKE(2, 0)
+	log_libbpf(enum libbpf_print_level level, const char *format, va_list args)
+{
+	char text[512];
+
+	(void)level;
+	vsnprintf(text, sizeof(text), format, args);
+	text[strcspn(text, "\n")] = '\0';
+	log_debug("bpf", "%s", text);
+	return 0;
+}
+
+void bpf_quiet_libbpf(void)
+{
+	libbpf_set_print(log_libbpf);
+}
+
+static const char *cure(int error)
+{
+	if (access("/sys/kernel/btf/vmlinux", R_OK) < 0)
+		return "the kernel's types are not at /sys/kernel/btf/vmlinux; it needs "
+		       "CONFIG_DEBUG_INFO_BTF=y and an unmasked /sys";
+	if (!capability_have(CAP_SYS_ADMIN) &&
+		(!capability_have(CAP_BPF) || !capability_have(CAP_PERFMON)))
+		return "give CAP_BPF and CAP_PERFMON";
+	if (error == -EPERM)
+		return "something denies bpf(2): seccomp, lockdown or an LSM";
+	return "run with HEADROOM_LOG_LEVEL=debug for the kernel's own words";
+}
+
+void bpf_explain_failure(int error, char *why, size_t size)
+{
+	snprintf(why, size, "BPF: %s: %s", strerror(-error), cure(error));
+}

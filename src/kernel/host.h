@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef KERNEL_HOST_H
+#define KERNEL_HOST_H
+
+/* The node as files: where its procfs and sysfs are, and how one value is read from them. */
+
+#include <limits.h>
+#include <stdbool.h>
+
+#include "base/cleanup.h"
+
+#include <headroom/setting.h>
+
+struct host {
+	char root[256]; /* "" for /: what HEADROOM_HOST_ROOT or --host-root names, without a last slash */
+};
+
+/* A file of the host that is read again and again through one descriptor. */
+struct kept_file {
+	char path[SETTING_PATH_MAX]; /* below the host's root */
+	int fd;                      /* -1: to be opened at the next read */
+};
+
+/* root as the user gave it. False when it is too long. */
+bool host_init(struct host *host, const char *root);
+
+/* The full path of a file below the host's root. False when it does not fit. */
+bool host_path(const struct host *host, const char *path, char full[static PATH_MAX]);
+
+/*
+ * Reads a setting's value: one line, the selected word of a sysfs choice, white space folded. 0 or
+ * -errno; -E2BIG for a value longer than SETTING_VALUE_MAX - 1. value is written only on success.
+ */
+int host_read_value(
+	const struct host *host, const char *path, char value[static SETTING_VALUE_MAX]);
+
+/* The same through a kept descriptor, which is opened at need and dropped on an error. */
+int kept_read_value(
+	const struct host *host, struct kept_file *file, char value[static SETTING_VALUE_MAX]);
+
+/* Up to size - 1 bytes as they are, terminated. The length, or -errno. */
+int kept_read(const struct host *host, struct kept_file *file, char *buffer, size_t size);
+
+void kept_close(struct kept_file *file);
+
+/* 0 when this process could write the file, else -errno: -EROFS, -EACCES. Nothing is opened. */
+int host_may_write(const struct host *host, const char *path);
+
+#endif

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kernel/neightbl.h"
+
+#include "base/util.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+#define COLUMNS_MAX 32
+
+const char *neightbl_stat_path(int family)
+{
+	return family == AF_INET ? "/proc/net/stat/arp_cache" : "/proc/net/stat/ndisc_cache";
+}
+
+const char *neightbl_name(int family)
+{
+	return family == AF_INET ? "arp_cache" : "ndisc_cache";
+}
+
+void neightbl_threshold_name(int family, int level, char name[static SETTING_NAME_MAX])
+{
+	snprintf(name, SETTING_NAME_MAX, "net.%s.neigh.default.gc_thresh%d",
+		family == AF_INET ? "ipv4" : "ipv6", level);
+}
+
+/* Which statistic a column holds; the header names it, so that a kernel may add columns. */
+static uint64_t *column_target(const char *name, struct neightbl_stats *stats)
+{
+	if (streq(name, "entries"))
+		return &stats->entries;
+	if (streq(name, "allocs"))
+		return &stats->allocs;
+	if (streq(name, "forced_gc_runs"))
+		return &stats->forced_gc;
+	if (streq(name, "table_fulls"))
+		return &stats->table_fulls;
+	return NULL;
+}
+
+static size_t parse_header(char *line, struct neightbl_stats *stats, uint64_t *targets[COLUMNS_MAX])
+{
+	char *state = NULL;
+	size_t n = 0;
+
+	for (char *name = strtok_r(line, " \t", &state); name && n < COLUMNS_MAX;
+		name = strtok_r(NULL, " \t", &state))
+		targets[n++] = column_target(name, stats);
+	return n;
+}
+
+/* Every line repeats the table's entries; all else counts what happened on one CPU. */
+static void add_cpu(
+	char *line, uint64_t *const targets[COLUMNS_MAX], size_t columns, const uint64_t *entries)
+{
+	char *state = NULL;
+	size_t i = 0;
+
+	for (char *word = strtok_r(line, " \t", &state); word && i < columns;
+		word = strtok_r(NULL, " \t", &state), i++) {
+		if (!targets[i])
+			continue;
+		if (targets[i] == entries)
+			*targets[i] = strtoull(word, NULL, 16);
+		else
+			*targets[i] += strtoull(word, NULL, 16);
+	}
+}
+
+int neightbl_parse_stats(char *text, struct neightbl_stats *ret)
+{
+	struct neightbl_stats stats = {0};
+	uint64_t *targets[COLUMNS_MAX];
+	char *state = NULL;
+	char *line = strtok_r(text, "\n", &state);
+	size_t columns = line ? parse_header(line, &stats, targets) : 0;
+
+	if (columns == 0 || targets[0] != &stats.entries)
+		return -EBADMSG;
+	line = strtok_r(NULL, "\n", &state);
+	if (!line)
+		return -EBADMSG;
+	for (; line; line = strtok_r(NULL, "\n", &state))
+		add_cpu(line, targets, columns, &stats.entries);
+	*ret = stats;
+	return 0;
+}
+
+int neightbl_read_stats(const struct host *host, struct kept_file *file, char *scratch,
+	size_t size, struct neightbl_stats *stats)
+{
+	size_t have = 0;
+	int n;
+
+	/* A seq_file hands out a page at a time: read on until it ends. */
+	n = kept_read(host, file, scratch, size);
+	while (n > 0) {
+		have += (size_t)n;
+		if (have + 1 >= size)
+			return -EFBIG;
+		n = (int)pread(file->fd, scratch + have, size - have - 1, (off_t)have);
+	}
+	if (n < 0)
+		return have > 0 ? -errno : n;
+	scratch[have] = '\0';
+	return neightbl_parse_stats(scratch, stats);
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MODEL_NODE_H
+#define MODEL_NODE_H
+
+/* Everything that is known about this node now: what the agent keeps and what the report reads. */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <headroom/condition.h>
+#include <headroom/limit.h>
+#include <headroom/setting.h>
+#include <headroom/tuner.h>
+
+struct tuner_status {
+	const struct tuner_ops *ops;
+	void *self;     /* of ops->open */
+	enum mode mode; /* as configured, or MODE_OBSERVE after a restore */
+	enum tuner_state state;
+	char why[TUNER_WHY_MAX]; /* empty when active */
+};
+
+struct node {
+	char name[256];
+	bool applied;        /* the first reconcile is done */
+	uint64_t started_us; /* CLOCK_REALTIME */
+	uint64_t beat_us;    /* CLOCK_MONOTONIC of the last tick */
+	struct tuner_status *tuners;
+	size_t n_tuners;
+	struct setting *settings;
+	size_t n_settings, settings_allocated;
+	struct limit *limits;
+	size_t n_limits, limits_allocated;
+	struct condition conditions[CONDITION_TYPES]; /* index is the type */
+};
+
+/* Finds by name, or NULL. */
+struct setting *node_setting(const struct node *node, const char *name);
+struct limit *node_limit(const struct node *node, const char *name);
+
+/* ok, warning or critical: the worst True condition. */
+enum verdict {
+	VERDICT_OK,
+	VERDICT_WARNING,
+	VERDICT_CRITICAL,
+};
+
+enum verdict node_verdict(const struct node *node);
+const char *verdict_name(enum verdict verdict);
+
+#endif

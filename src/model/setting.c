@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <headroom/setting.h>
+
+#include "base/parse.h"
+#include "base/util.h"
+
+#include <ctype.h>
+#include <errno.h>
+
+/* An integer of either sign, as wide as any sysctl: kernel.shmmax needs all 64 bits. */
+struct number {
+	bool negative;
+	uint64_t magnitude;
+};
+
+const char *mode_name(enum mode mode)
+{
+	static const char *const names[] = {
+		[MODE_ENFORCE] = "enforce",
+		[MODE_OBSERVE] = "observe",
+		[MODE_OFF] = "off",
+	};
+
+	return names[mode];
+}
+
+const char *setting_state_name(enum setting_state state)
+{
+	static const char *const names[] = {
+		[SETTING_IN_SYNC] = "in-sync",
+		[SETTING_PENDING] = "pending",
+		[SETTING_DRIFTED] = "drifted",
+		[SETTING_YIELDED] = "yielded",
+		[SETTING_FAILED] = "failed",
+		[SETTING_UNSUPPORTED] = "unsupported",
+		[SETTING_OBSERVED] = "observed",
+	};
+
+	return names[state];
+}
+
+/* Copies the next blank-separated word and returns what follows it, or NULL when there is none. */
+static const char *next_word(const char *text, char word[static SETTING_VALUE_MAX])
+{
+	size_t n = 0;
+
+	while (isspace((unsigned char)*text))
+		text++;
+	for (; *text && !isspace((unsigned char)*text) && n + 1 < SETTING_VALUE_MAX; text++)
+		word[n++] = *text;
+	word[n] = '\0';
+	return n > 0 ? text : NULL;
+}
+
+static int parse_number(const char *word, struct number *number)
+{
+	bool negative = word[0] == '-';
+	uint64_t magnitude;
+	int r = parse_count(word + negative, &magnitude);
+
+	if (r < 0)
+		return r;
+	*number = (struct number){.negative = negative && magnitude > 0, .magnitude = magnitude};
+	return 0;
+}
+
+static int compare_numbers(struct number a, struct number b)
+{
+	int larger;
+
+	if (a.negative != b.negative)
+		return a.negative ? -1 : 1;
+	larger = (a.magnitude > b.magnitude) - (a.magnitude < b.magnitude);
+	return a.negative ? -larger : larger;
+}
+
+int value_compare(const char *a, const char *b, int *order)
+{
+	char word_a[SETTING_VALUE_MAX], word_b[SETTING_VALUE_MAX];
+	bool below = false, above = false;
+
+	for (size_t fields = 0;; fields++) {
+		struct number x, y;
+		int larger;
+
+		a = next_word(a, word_a);
+		b = next_word(b, word_b);
+		if (!a && !b && fields > 0)
+			break;
+		if (!a || !b || parse_number(word_a, &x) < 0 || parse_number(word_b, &y) < 0)
+			return -EINVAL;
+		larger = compare_numbers(x, y);
+		below = below || larger < 0;
+		above = above || larger > 0;
+	}
+	*order = below && above ? 2 : above - below;
+	return 0;
+}
+
+bool value_equal(const char *a, const char *b)
+{
+	char word_a[SETTING_VALUE_MAX], word_b[SETTING_VALUE_MAX];
+	int order;
+
+	if (value_compare(a, b, &order) == 0)
+		return order == 0;
+	for (;;) {
+		a = next_word(a, word_a);
+		b = next_word(b, word_b);
+		if (!a || !b)
+			return !a && !b;
+		if (!streq(word_a, word_b))
+			return false;
+	}
+}
+
+/* Appends a word and the blank before it. False when it does not fit. */
+static bool append_word(char text[static SETTING_VALUE_MAX], const char *word)
+{
+	size_t used = strlen(text);
+
+	if (used + 1 + strlen(word) >= SETTING_VALUE_MAX)
+		return false;
+	if (used > 0)
+		text[used++] = ' ';
+	return copy_text(text + used, SETTING_VALUE_MAX - used, word);
+}
+
+int value_max(const char *a, const char *b, char out[static SETTING_VALUE_MAX])
+{
+	char word_a[SETTING_VALUE_MAX], word_b[SETTING_VALUE_MAX], larger[SETTING_VALUE_MAX] = "";
+	int order;
+
+	if (value_compare(a, b, &order) < 0)
+		return -EINVAL;
+	while ((a = next_word(a, word_a)) && (b = next_word(b, word_b))) {
+		if (value_compare(word_a, word_b, &order) < 0 ||
+			!append_word(larger, order < 0 ? word_b : word_a))
+			return -EINVAL;
+	}
+	copy_text(out, SETTING_VALUE_MAX, larger);
+	return 0;
+}
+
+bool record_is_foreign(const struct record *record, const char *actual)
+{
+	return !value_equal(actual, record->original) && !value_equal(actual, record->before) &&
+		!value_equal(actual, record->target);
+}
+
+const struct record *record_find(const struct record *records, size_t n, const char *name)
+{
+	for (size_t i = 0; i < n; i++)
+		if (streq(records[i].name, name))
+			return &records[i];
+	return NULL;
+}
+
+void record_floor(
+	const struct record *record, const char *actual, char floor[static SETTING_VALUE_MAX])
+{
+	if (!record) {
+		copy_text(floor, SETTING_VALUE_MAX, actual);
+		return;
+	}
+	copy_text(floor, SETTING_VALUE_MAX, record->original);
+	if (record_is_foreign(record, actual))
+		value_max(floor, actual, floor); /* not numbers: then nothing is higher */
+}

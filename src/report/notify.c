@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "report/notify.h"
+
+#include "base/util.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <systemd/sd-daemon.h>
+
+#define STATUS_MAX 256
+
+/*
+ * Errors of sd_notify are ignored throughout: whoever started the agent may not listen, and the
+ * service manager notices by itself what it is not told.
+ */
+void notify_ready(void)
+{
+	sd_notify(0, "READY=1");
+}
+
+void notify_reloading(void)
+{
+	/* The time is required for Type=notify-reload, and ignored by systemd before 253. */
+	sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, now_us());
+}
+
+void notify_stopping(void)
+{
+	sd_notify(0, "STOPPING=1");
+}
+
+void notify_watchdog(void)
+{
+	sd_notify(0, "WATCHDOG=1");
+}
+
+/* Whole percents, so that a busy table does not send a new line every second. */
+static void put_limits(FILE *out, const struct node *node)
+{
+	for (size_t i = 0; i < node->n_limits; i++) {
+		const struct limit *limit = &node->limits[i];
+
+		if (limit->now.max > 0)
+			fprintf(out, "; %s %.0f %% used", limit->now.name,
+				(1 - limit_headroom(limit)) * 100);
+	}
+}
+
+static void put_status(FILE *out, const struct node *node)
+{
+	size_t synced = 0;
+
+	for (size_t i = 0; i < node->n_settings; i++)
+		synced += node->settings[i].state == SETTING_IN_SYNC;
+	fputs(verdict_name(node_verdict(node)), out);
+	for (int i = 0; i < CONDITION_TYPES; i++)
+		if (node->conditions[i].now.status == CONDITION_TRUE)
+			fprintf(out, ", %s", condition_name((enum condition_type)i));
+	fprintf(out, "; %zu of %zu settings in sync", synced, node->n_settings);
+	put_limits(out, node);
+}
+
+void notify_status(const struct node *node, char keep[static STATUS_MAX])
+{
+	char status[STATUS_MAX] = "";
+	FILE *out = fmemopen(status, sizeof(status) - 1, "w"); /* cuts what does not fit */
+
+	if (!out)
+		return;
+	put_status(out, node);
+	fclose(out);
+	if (streq(status, keep))
+		return;
+	copy_text(keep, STATUS_MAX, status);
+	sd_notifyf(0, "STATUS=%s", status);
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef REPORT_NOTIFY_H
+#define REPORT_NOTIFY_H
+
+/* What systemd is told (sd_notify(3)). Each call is silent where no one listens. */
+
+#include "model/node.h"
+
+void notify_ready(void);
+void notify_reloading(void);
+void notify_stopping(void);
+
+/* STATUS= in one line, sent only when it changed since the last call; keep is the caller's memory.
+ */
+void notify_status(const struct node *node, char keep[static 256]);
+
+/* WATCHDOG=1. */
+void notify_watchdog(void);
+
+#endif

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "report/report.h"
+
+#include "base/build.h"
+#include "report/json.h"
+
+#define STATUS_SCHEMA 1
+
+static void add_node(struct json *json, const struct node *node)
+{
+	cJSON *object = json_object(json, json->root, "node");
+
+	json_text(json, object, "name", node->name);
+	json_text(json, object, "version", HEADROOM_VERSION);
+	json_text(json, object, "commit", HEADROOM_COMMIT);
+	json_time(json, object, "started", node->started_us);
+	json_text(json, object, "verdict", verdict_name(node_verdict(node)));
+	json_bool(json, object, "applied", node->applied);
+}
+
+static void add_workload(struct json *json, cJSON *parent, const struct workload *workload)
+{
+	cJSON *object = json_object(json, parent, "workload");
+
+	json_text(json, object, "kind", workload_kind_name(workload->kind));
+	json_text(json, object, "namespace", workload->namespace);
+	json_text(json, object, "name", workload->name);
+	json_text(json, object, "id", workload->id);
+}
+
+static void add_top(struct json *json, cJSON *parent, const struct limit_reading *reading)
+{
+	cJSON *top = json_array(json, parent, "top");
+
+	for (unsigned i = 0; i < reading->n_top; i++) {
+		cJSON *user = json_append(json, top);
+
+		add_workload(json, user, &reading->top[i].workload);
+		json_number(json, user, "used", (double)reading->top[i].used);
+	}
+}
+
+static void add_limit(struct json *json, cJSON *array, const struct limit *limit)
+{
+	cJSON *object = json_append(json, array);
+	double full = limit_full_in_seconds(limit);
+
+	json_text(json, object, "name", limit->now.name);
+	json_number(json, object, "used", (double)limit->now.used);
+	json_number(json, object, "max", (double)limit->now.max);
+	json_text(json, object, "unit", limit->now.unit);
+	json_number(json, object, "headroom", limit_headroom(limit));
+	json_number(json, object, "peak", (double)limit->peak);
+	json_number(json, object, "hits", (double)limit->now.hits);
+	json_text(json, object, "bound", limit->now.upper_bound ? "upper" : "exact");
+	if (full < 0)
+		json_null(json, object, "full_in_seconds");
+	else
+		json_number(json, object, "full_in_seconds", full);
+	add_top(json, object, &limit->now);
+}
+
+static void add_setting(struct json *json, cJSON *array, const struct setting *setting)
+{
+	cJSON *object = json_append(json, array);
+
+	json_text(json, object, "name", setting->want.name);
+	json_text(json, object, "tuner", setting->tuner);
+	json_text(json, object, "mode", mode_name(setting->mode));
+	json_text(json, object, "wanted", setting->want.wanted);
+	json_text(json, object, "actual", setting->want.actual);
+	if (setting->original[0])
+		json_text(json, object, "original", setting->original);
+	else
+		json_null(json, object, "original");
+	json_text(json, object, "state", setting_state_name(setting->state));
+	json_text(json, object, "reason", setting->reason);
+}
+
+static void add_condition(struct json *json, cJSON *array, enum condition_type type,
+	const struct condition *condition)
+{
+	cJSON *object = json_append(json, array);
+
+	json_text(json, object, "type", condition_name(type));
+	json_text(json, object, "status", condition_status_name(condition->now.status));
+	json_text(json, object, "reason", condition->now.reason);
+	json_text(json, object, "message", condition->now.message);
+	json_time(json, object, "since", condition->since_us);
+}
+
+static void add_tuner(struct json *json, cJSON *array, const struct tuner_status *tuner)
+{
+	cJSON *object = json_append(json, array);
+
+	json_text(json, object, "name", tuner->ops->name);
+	json_text(json, object, "mode", mode_name(tuner->mode));
+	json_text(json, object, "state", tuner_state_name(tuner->state));
+	json_text(json, object, "why", tuner->why);
+}
+
+static void add_lists(struct json *json, const struct node *node)
+{
+	cJSON *limits = json_array(json, json->root, "limits");
+	cJSON *settings = json_array(json, json->root, "settings");
+	cJSON *conditions = json_array(json, json->root, "conditions");
+	cJSON *tuners = json_array(json, json->root, "tuners");
+
+	for (size_t i = 0; i < node->n_limits; i++)
+		add_limit(json, limits, &node->limits[i]);
+	for (size_t i = 0; i < node->n_settings; i++)
+		add_setting(json, settings, &node->settings[i]);
+	for (int i = 0; i < CONDITION_TYPES; i++)
+		add_condition(json, conditions, (enum condition_type)i, &node->conditions[i]);
+	for (size_t i = 0; i < node->n_tuners; i++)
+		add_tuner(json, tuners, &node->tuners[i]);
+}
+
+int report_status(const struct node *node, bool pretty, char **ret, size_t *len)
+{
+	struct json json;
+
+	json_begin(&json);
+	json_number(&json, json.root, "schema", STATUS_SCHEMA);
+	add_node(&json, node);
+	add_lists(&json, node);
+	/* Names of the contract whose tuners are not built: readers need not test for them. */
+	json_null(&json, json.root, "dns");
+	json_array(&json, json.root, "images");
+	return json_end(&json, pretty, ret, len);
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TUNERS_SYSCTL_SYSCTL_H
+#define TUNERS_SYSCTL_SYSCTL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "kernel/host.h"
+
+#include <headroom/tuner.h>
+
+/* One configured sysctl and how it was found. */
+struct sysctl_key {
+	char name[SETTING_NAME_MAX];
+	char configured[SETTING_VALUE_MAX];
+	bool exact;
+	bool from_profile;
+	struct kept_file file;
+	char actual[SETTING_VALUE_MAX];
+	int error; /* 0 or -errno of reading it */
+};
+
+/* Pure. 0 or -ENOMEM. */
+int sysctl_decide(const struct sysctl_key *keys, size_t n, const struct past *past,
+	struct outlook *outlook);
+
+#endif

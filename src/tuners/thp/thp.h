@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TUNERS_THP_THP_H
+#define TUNERS_THP_THP_H
+
+/*
+ * The switches of transparent huge pages (Documentation/admin-guide/mm/transhuge.rst). From 6.8 each
+ * page size has switches of its own, which can override the global ones: enabled=never is not off.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kernel/host.h"
+
+#include <headroom/tuner.h>
+
+#define THP_FOLDER       "/sys/kernel/mm/transparent_hugepage"
+#define THP_SWITCHES_MAX 48 /* 4 global ones and 2 for each size; an arm64 kernel has 15 sizes */
+
+enum thp_switch_kind {
+	THP_ENABLED,
+	THP_DEFRAG,
+	THP_SHMEM_ENABLED,
+	THP_KHUGEPAGED_DEFRAG,
+	THP_SIZE_ENABLED,       /* hugepages-64kB/enabled */
+	THP_SIZE_SHMEM_ENABLED, /* hugepages-64kB/shmem_enabled */
+	THP_SWITCH_KINDS,
+};
+
+/* One switch and how it was found. */
+struct thp_switch {
+	enum thp_switch_kind kind;
+	char name[SETTING_NAME_MAX]; /* "thp.hugepages-64kB.enabled" */
+	struct kept_file file;
+	char actual[SETTING_VALUE_MAX];
+	int error; /* 0 or -errno of reading it */
+};
+
+/* What memory is backed by huge pages, in kB, from /proc/meminfo. */
+struct thp_usage {
+	uint64_t anon;  /* AnonHugePages */
+	uint64_t shmem; /* ShmemHugePages */
+	uint64_t file;  /* FileHugePages: the file systems' own large folios, no switch governs them */
+};
+
+struct thp_seen {
+	struct thp_switch switches[THP_SWITCHES_MAX];
+	unsigned n_switches;
+	struct thp_usage usage;
+	int usage_error;         /* 0 or -errno */
+	char boot_line[128];     /* the parameters that set a switch at boot; empty for none */
+	bool at_boot[THP_SWITCH_KINDS]; /* which switches they set */
+};
+
+struct thp_config {
+	char wanted[THP_SWITCH_KINDS][16]; /* the value for each kind; empty for keep */
+};
+
+/* Pure. 0 or -ENOMEM. */
+int thp_decide(const struct thp_seen *seen, const struct thp_config *config, struct outlook *outlook);
+
+extern const struct explanation thp_explanations[];
+
+struct thp_sensor {
+	const struct host *host;
+	struct kept_file meminfo;
+};
+
+/* Finds the switches that this kernel has. */
+void thp_sensor_open(struct thp_sensor *sensor, const struct host *host, struct thp_seen *seen);
+void thp_sensor_close(struct thp_sensor *sensor, struct thp_seen *seen);
+void thp_sense(struct thp_sensor *sensor, struct thp_seen *seen);
+
+/* Takes the parameters of interest from a boot line. For tests. */
+void thp_parse_boot_line(const char *line, struct thp_seen *seen);
+
+/* -EBADMSG when text has no AnonHugePages. usage is written only on success. */
+int thp_parse_meminfo(const char *text, struct thp_usage *usage);
+
+#endif

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Any bytes at all as the configuration: no crash, no leak, and either a configuration or a fault.
+ */
+
+#include <stdlib.h>
+
+#include "base/cleanup.h"
+#include "base/util.h"
+#include "config/config.h"
+#include "tuners/table.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void use(const struct config *config)
+{
+	size_t n;
+	const struct config_sysctl *sysctls = config_sysctls(config, &n);
+
+	(void)config_checksum(config);
+	for (size_t i = 0; i < n; i++)
+		if (sysctls[i].name[0] == '\0' || sysctls[i].value[0] == '\0')
+			abort();
+}
+
+static void check_faults(const struct config_fault_list *faults)
+{
+	if (faults->n == 0 || faults->n > CONFIG_FAULTS_MAX)
+		abort();
+	for (size_t i = 0; i < faults->n; i++) {
+		const struct config_fault *fault = &faults->faults[i];
+
+		if (fault->line == 0 || fault->column == 0 || strpbrk(fault->message, "\n\r\033"))
+			abort();
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	_cleanup_(cleanup_config_free) struct config *config = NULL;
+	_cleanup_free_ char *text = NULL;
+	struct config_fault_list faults = {0}, notices = {0};
+
+	if (size > CONFIG_FILE_MAX)
+		return -1;
+	text = calloc(1, size + 1);
+	if (!text)
+		return -1;
+	if (size > 0)
+		memcpy(text, data, size);
+	if (config_load_text("fuzz", text, size, option_tables, &config, &faults, &notices) == 0) {
+		use(config);
+		tuners_validate(config, &faults);
+	} else {
+		check_faults(&faults);
+	}
+	config_faults_clear(&faults);
+	config_faults_clear(&notices);
+	return 0;
+}

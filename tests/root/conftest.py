@@ -1,0 +1,423 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures for the tests that need root: the real program against the real kernel.
+
+node   remembers every value that the agent may touch, and puts them back
+agent  starts agents with a state folder of their own, and stops them
+run    runs one command of the program with that same state folder
+"""
+
+from __future__ import annotations
+
+import fcntl
+import http.client
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any, Callable, Iterator
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BIN = Path(os.environ.get("HEADROOM_BIN", ROOT / "build/dev/src/headroom")).resolve()
+ASAN = "asan" in BIN.parts
+THP = Path("/sys/kernel/mm/transparent_hugepage")
+SLACK = 4.0 if ASAN else 1.0  # sanitizers slow everything down
+
+FAMILIES = ("ipv4", "ipv6")
+THRESHOLDS = [f"net.{family}.neigh.default.gc_thresh{level}" for family in FAMILIES for level in (1, 2, 3)]
+DEFAULTS = dict(zip(THRESHOLDS, ["80000", "90000", "100000"] * 2))
+
+# Files below /proc/sys that change by themselves, or whose mere reading does something.
+VOLATILE = re.compile(
+    r"^(fs/(aio-nr|dentry-state|file-nr|inode-nr|inode-state|dquot|quota|binfmt_misc)|"
+    r"kernel/(ns_last_pid|pty/nr|random|sched_domain|seccomp|tainted|perf_event_max_sample_rate)|"
+    r"vm/stat_refresh|net/netfilter/nf_conntrack_(count|buckets)|"
+    r"net/ipv[46]/(conf|neigh)/(?!all/|default/|$)|net/ipv4/tcp_fastopen_key|net/mptcp|"
+    r"debug/|dev/cdrom)"
+)
+
+
+def until(check: Callable[[], Any], timeout: float = 5.0, what: str = "", every: float = 0.02) -> Any:
+    """Asks until the answer is true, and returns it; fails the test after timeout seconds."""
+    deadline = time.monotonic() + timeout * SLACK
+    while True:
+        answer = check()
+        if answer:
+            return answer
+        if time.monotonic() > deadline:
+            pytest.fail(f"not within {timeout * SLACK:g} s: {what or check.__name__}; last answer: {answer!r}")
+        time.sleep(every)
+
+
+def sysctl_path(name: str) -> Path:
+    return Path("/proc/sys") / name.replace(".", "/")
+
+
+def read(path: Path | str) -> str:
+    return Path(path).read_text().strip()
+
+
+def sysctl(name: str, value: str | int | None = None) -> str:
+    """Reads a sysctl, or writes it first."""
+    if value is not None:
+        sysctl_path(name).write_text(str(value))
+    return read(sysctl_path(name))
+
+
+def chosen(path: Path | str) -> str:
+    """The word in brackets of a file such as "always [madvise] never"."""
+    match = re.search(r"\[([^]]+)\]", read(path))
+    return match.group(1) if match else read(path)
+
+
+def thresholds(family: str = "ipv4") -> tuple[int, int, int]:
+    base = Path(f"/proc/sys/net/{family}/neigh/default")
+    values = [int(read(base / f"gc_thresh{level}")) for level in (1, 2, 3)]
+    return values[0], values[1], values[2]
+
+
+def set_thresholds(family: str, values: tuple[int, int, int]) -> None:
+    """In an order that never has level 1 above 2, or 2 above 3."""
+    for level in (3, 2, 1):
+        if values[level - 1] >= int(sysctl(f"net.{family}.neigh.default.gc_thresh{level}")):
+            sysctl(f"net.{family}.neigh.default.gc_thresh{level}", values[level - 1])
+    for level in (1, 2, 3):
+        sysctl(f"net.{family}.neigh.default.gc_thresh{level}", values[level - 1])
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def thp_files() -> list[Path]:
+    names = {"enabled", "defrag", "shmem_enabled"}
+    return sorted(p for p in THP.rglob("*") if p.is_file() and p.name in names)
+
+
+class Node:
+    """Every value below /proc/sys and of transparent huge pages, as it was when made."""
+
+    def __init__(self) -> None:
+        self.before = self.snapshot()
+
+    @staticmethod
+    def snapshot() -> dict[str, str]:
+        values: dict[str, str] = {}
+        top = Path("/proc/sys")
+        for folder, folders, files in os.walk(top):
+            relative = os.path.relpath(folder, top)
+            folders[:] = [d for d in folders if not VOLATILE.match(f"{relative}/{d}/".removeprefix("./"))]
+            for name in files:
+                path = os.path.join(folder, name)
+                if VOLATILE.match(os.path.relpath(path, top)) or not os.stat(path).st_mode & 0o400:
+                    continue
+                try:
+                    values[path] = Path(path).read_bytes().decode("utf-8", "replace")
+                except OSError:
+                    pass
+        for path in [p for p in THP.rglob("*") if p.is_file() and "stats" not in p.parts]:
+            try:
+                values[str(path)] = path.read_bytes().decode("utf-8", "replace")
+            except OSError:
+                pass
+        return values
+
+    def changes(self) -> dict[str, tuple[str, str]]:
+        """What differs from when this was made: path -> (before, now)."""
+        now = self.snapshot()
+        return {
+            path: (old, now[path]) for path, old in self.before.items() if path in now and now[path] != old
+        }
+
+    def assert_unchanged(self, but: tuple[str, ...] = ()) -> None:
+        changes = {p: c for p, c in self.changes().items() if not p.endswith(but) or not but}
+        assert changes == {}
+
+    def put_back(self) -> None:
+        for family in FAMILIES:
+            base = f"/proc/sys/net/{family}/neigh/default/gc_thresh"
+            old = [int(self.before[f"{base}{level}"]) for level in (1, 2, 3)]
+            set_thresholds(family, (old[0], old[1], old[2]))
+        # vm.min_free_kbytes last: the kernel computes it anew when huge pages go on or off.
+        for path, (old, _) in sorted(self.changes().items(), key=lambda item: "min_free" in item[0]):
+            match = re.search(r"\[([^]]+)\]", old) if path.startswith("/sys") else None
+            Path(path).write_text(match.group(1) if match else old.strip())
+        self.assert_unchanged()
+
+
+class Agent:
+    """One running `headroom agent`, and what it tells systemd."""
+
+    def __init__(
+        self,
+        folder: Path,
+        config: str | None = "",
+        args: tuple[str, ...] = (),
+        wrap: tuple[str, ...] = (),
+        env: dict[str, str] | None = None,
+        binary: Path | None = None,
+        name: str = "agent",
+    ) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self.notices: list[tuple[float, str]] = []
+        self.log_path = folder / f"{name}.log"
+        self.config_path = folder / f"{name}.yaml"
+        self.socket_path = folder / "run/headroom.sock"
+        command = [*wrap, str(binary or BIN), "agent"]
+        if config is not None:
+            self.write_config(config)
+            command += ["--config", str(self.config_path)]
+        command += args
+        self._listen(folder / f"{name}.notify")
+        self.began = time.monotonic()
+        with self.log_path.open("ab") as log:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**environment(folder), "NOTIFY_SOCKET": self._notify_path, **(env or {})},
+            )
+
+    def _listen(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
+        self._notify_path = str(path)
+        self._notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._notify.bind(str(path))
+        path.chmod(0o666)
+        threading.Thread(target=self._collect, daemon=True).start()
+
+    def _collect(self) -> None:
+        while True:
+            try:
+                text = self._notify.recv(8192).decode()
+            except OSError:
+                return
+            if not text:
+                return
+            self.notices += [(time.monotonic(), line) for line in text.splitlines()]
+
+    @property
+    def pid(self) -> int:
+        """Of the agent itself, below any wrapper."""
+        pid = self.process.pid
+        while read(f"/proc/{pid}/comm") != "headroom":
+            children = read(f"/proc/{pid}/task/{pid}/children").split()
+            if not children:
+                break
+            pid = int(children[0])
+        return pid
+
+    @property
+    def log(self) -> str:
+        return self.log_path.read_text(errors="replace")
+
+    def told(self, prefix: str, since: float = 0.0) -> list[str]:
+        """What was said to systemd that begins with prefix."""
+        return [line for when, line in list(self.notices) if line.startswith(prefix) and when >= since]
+
+    def write_config(self, text: str) -> None:
+        """Replaces the configuration file; the address is added unless text has its own."""
+        if not re.search(r"^http:", text, re.M):
+            text = f'http: {{listen: "127.0.0.1:{self.port}"}}\n{text}'
+        new = self.config_path.with_suffix(".new")
+        new.write_text(text)
+        new.rename(self.config_path)
+
+    def wait_ready(self, timeout: float = 10.0) -> Agent:
+        def ready() -> bool:
+            if self.process.poll() is not None:
+                pytest.fail(f"the agent ended with {self.process.returncode}:\n{self.log}")
+            return bool(self.told("READY=1"))
+
+        until(ready, timeout, f"READY=1\n{self.log}")
+        return self
+
+    def get(
+        self, path: str, unix: bool = True, method: str = "GET", headers: dict[str, str] | None = None
+    ) -> tuple[int, str]:
+        if unix:
+            connection: http.client.HTTPConnection = UnixConnection(str(self.socket_path))
+        else:
+            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10 * SLACK)
+        try:
+            connection.request(method, path, headers=headers or {})
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        finally:
+            connection.close()
+
+    def status(self) -> dict[str, Any]:
+        code, body = self.get("/v1/status")
+        assert code == 200
+        return json.loads(body)
+
+    def setting(self, name: str) -> dict[str, Any]:
+        return next(s for s in self.status()["settings"] if s["name"] == name)
+
+    def condition(self, name: str) -> dict[str, Any]:
+        return next(c for c in self.status()["conditions"] if c["type"] == name)
+
+    def tuner(self, name: str) -> dict[str, Any]:
+        return next(t for t in self.status()["tuners"] if t["name"] == name)
+
+    def metrics(self) -> dict[str, float]:
+        """name{labels} -> value."""
+        code, body = self.get("/metrics")
+        assert code == 200
+        lines = [line for line in body.splitlines() if line and not line.startswith("#")]
+        return {line.rsplit(" ", 1)[0]: float(line.rsplit(" ", 1)[1]) for line in lines}
+
+    def wait_state(self, name: str, state: str, timeout: float = 10.0) -> dict[str, Any]:
+        return until(
+            lambda: (s := self.setting(name))["state"] == state and s, timeout, f"{name} {state}: {self.setting(name)}"
+        )
+
+    def wait_condition(self, name: str, status: str = "True", timeout: float = 10.0) -> dict[str, Any]:
+        return until(
+            lambda: (c := self.condition(name))["status"] == status and c, timeout, f"{name} is {status}"
+        )
+
+    def signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def reload(self) -> None:
+        """SIGHUP, and waits until the agent says that it has reloaded."""
+        since = time.monotonic()
+        self.signal(signal.SIGHUP)
+        until(lambda: self.told("READY=1", since), 10, f"READY=1 after SIGHUP\n{self.log}")
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            self.signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self) -> int:
+        """SIGTERM; the exit status."""
+        if self.process.poll() is None:
+            self.signal(signal.SIGTERM)
+        try:
+            return self.process.wait(5 * SLACK)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            pytest.fail(f"the agent did not end on SIGTERM:\n{self.log}")
+
+    def close(self) -> None:
+        try:
+            self.stop()
+        finally:
+            self._notify.close()
+        assert not re.search(r"AddressSanitizer|LeakSanitizer|runtime error:", self.log), self.log
+
+
+class UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost", timeout=10 * SLACK)
+        self.path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self.path)
+
+
+def environment(folder: Path) -> dict[str, str]:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("HEADROOM_", "NOTIFY_", "WATCHDOG_", "NO_COLOR"))}
+    return {
+        **kept,
+        "HEADROOM_STATE_DIR": str(folder / "state"),
+        "HEADROOM_RUNTIME_DIR": str(folder / "run"),
+        "LC_ALL": "C.UTF-8",
+    }
+
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def other_agents() -> list[str]:
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            line = (folder / "cmdline").read_bytes().split(b"\0")
+            if os.path.basename(line[0]) == b"headroom" and b"agent" in line[1:]:
+                found.append(folder.name)
+        except (OSError, IndexError):
+            pass
+    return found
+
+
+@pytest.fixture(scope="session", autouse=True)
+def alone() -> Iterator[None]:
+    """The kernel's tables exist once: one run of these tests at a time, and no agent beside them."""
+    if os.geteuid() != 0:
+        pytest.exit("these tests need root", 1)
+    if not os.access(BIN, os.X_OK):
+        pytest.exit(f"{BIN} is not built", 1)
+    with open("/run/headroom-tests.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        deadline = time.monotonic() + 60
+        while pids := other_agents():
+            if time.monotonic() > deadline:
+                pytest.exit(f"a headroom agent runs on this machine (pid {', '.join(pids)}): stop it first", 1)
+            time.sleep(0.2)
+        yield
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A short path that every user can reach, for state, sockets and configuration."""
+    path = Path(tempfile.mkdtemp(prefix="headroom-"))
+    path.chmod(0o755)
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+def node() -> Iterator[Node]:
+    node = Node()
+    yield node
+    node.put_back()
+
+
+@pytest.fixture
+def agent(node: Node, folder: Path) -> Iterator[Callable[..., Agent]]:
+    """agent(config, ...) starts an agent, by default until it is ready. All end with the test."""
+    started: list[Agent] = []
+
+    def start(config: str | None = "", ready: bool = True, **more: Any) -> Agent:
+        started.append(Agent(folder, config, **more))
+        return started[-1].wait_ready() if ready else started[-1]
+
+    yield start
+    for one in reversed(started):
+        one.close()
+
+
+@pytest.fixture
+def run(folder: Path) -> Run:
+    """run("plan", "--json") runs the program to its end, beside the test's agent."""
+
+    def command(
+        *args: str, wrap: tuple[str, ...] = (), env: dict[str, str] | None = None, timeout: float = 30
+    ) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*wrap, str(BIN), *args],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            env={**environment(folder), **(env or {})},
+            timeout=timeout * SLACK,
+        )
+
+    return command

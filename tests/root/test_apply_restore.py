@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+"""plan, apply and restore, without and with a running agent."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from conftest import (
+    DEFAULTS,
+    FAMILIES,
+    THP,
+    THRESHOLDS,
+    Node,
+    chosen,
+    set_thresholds,
+    sysctl,
+    thp_files,
+    thresholds,
+    until,
+)
+
+
+def wanted_thp(path) -> str:
+    words = path.read_text().replace("[", "").replace("]", "").split()
+    return "never" if "never" in words else words[-1]
+
+
+def assert_applied() -> None:
+    for name, value in DEFAULTS.items():
+        assert sysctl(name) == value
+    for path in thp_files():
+        assert chosen(path) == wanted_thp(path), path
+    assert (THP / "khugepaged/defrag").read_text().strip() == "0"
+
+
+@pytest.mark.quick
+def test_apply_with_no_config_and_restore_byte_for_byte(node: Node, run) -> None:
+    answer = run("apply")
+    assert answer.returncode == 0, answer.stderr
+    assert_applied()
+    assert node.changes()
+    answer = run("restore")
+    assert answer.returncode == 0, answer.stderr
+    node.assert_unchanged()
+
+
+def test_apply_and_restore_go_through_the_running_agent(node: Node, agent, run) -> None:
+    one = agent()
+    assert_applied()
+    answer = run("restore")
+    assert answer.returncode == 0, answer.stderr
+    node.assert_unchanged()
+    answer = run("apply")
+    assert answer.returncode == 0, answer.stderr
+    assert_applied()
+    assert one.process.poll() is None
+    assert run("restore").returncode == 0
+    node.assert_unchanged()
+
+
+@pytest.mark.quick
+def test_every_size_of_huge_pages_is_a_setting(agent) -> None:
+    names = {s["name"] for s in agent().status()["settings"]}
+    sizes = [p.name for p in THP.glob("hugepages-*kB")]
+    assert {f"thp.{size}.enabled" for size in sizes} <= names
+    assert {"thp.enabled", "thp.defrag", "thp.shmem_enabled", "thp.khugepaged.defrag"} <= names
+    shmem = {f"thp.{p.parent.name}.shmem_enabled" for p in THP.glob("hugepages-*kB/shmem_enabled")}
+    assert shmem <= names
+
+
+@pytest.mark.quick
+def test_plan_changes_nothing_and_exits_2_then_0(node: Node, run) -> None:
+    answer = run("plan")
+    assert answer.returncode == 2, answer.stderr
+    node.assert_unchanged()
+    for name, value in DEFAULTS.items():
+        line = next(line for line in answer.stdout.splitlines() if name in line.split())
+        words = line.split()
+        old = node.before["/proc/sys/" + name.replace(".", "/")].strip()
+        assert words.index(old) < words.index(value), "old comes before new"
+        assert len(words) > words.index(value) + 1, "and why comes after"
+    assert run("apply").returncode == 0
+    answer = run("plan")
+    assert answer.returncode == 0, answer.stdout
+    assert run("restore").returncode == 0
+    node.assert_unchanged()
+
+
+def test_plan_as_json(node: Node, run) -> None:
+    answer = run("plan", "--json")
+    assert answer.returncode == 2
+    plan = json.loads(answer.stdout)
+    changes = plan["changes"] if isinstance(plan, dict) else plan
+    by_name = {change["name"]: change for change in changes}
+    for name, value in DEFAULTS.items():
+        change = by_name[name]
+        assert change["old"] == node.before["/proc/sys/" + name.replace(".", "/")].strip()
+        assert change["new"] == value
+        assert change["reason"]
+    node.assert_unchanged()
+
+
+def test_plan_works_beside_an_agent(agent, run) -> None:
+    agent()
+    assert run("plan").returncode == 0
+    sysctl(THRESHOLDS[2], 99999)  # until the next tick
+    until(lambda: sysctl(THRESHOLDS[2]) == "100000", 5, "drift is put back")
+    assert run("plan").returncode == 0
+
+
+def test_only_one_tuner(node: Node, run) -> None:
+    assert run("apply", "--only", "neighbor").returncode == 0
+    assert {p for p in node.changes()} == {"/proc/sys/" + name.replace(".", "/") for name in THRESHOLDS}
+    assert run("apply", "--only", "thp").returncode == 0
+    assert chosen(THP / "enabled") == "never"
+    assert run("restore", "--only", "neighbor").returncode == 0
+    assert thresholds("ipv4") != (80000, 90000, 100000)
+    assert chosen(THP / "enabled") == "never"
+    assert run("restore").returncode == 0
+    node.assert_unchanged()
+
+
+def test_an_unknown_tuner_is_wrong_usage(node: Node, run) -> None:
+    for command in ("apply", "restore"):
+        answer = run(command, "--only", "nonesuch")
+        assert answer.returncode in (1, 64)
+        assert "nonesuch" in answer.stderr
+    node.assert_unchanged()
+
+
+@pytest.mark.quick
+def test_what_the_administrator_had_is_never_lowered(node: Node, run) -> None:
+    for family in FAMILIES:
+        set_thresholds(family, (200000, 300000, 400000))
+    assert run("apply").returncode == 0
+    assert thresholds("ipv4") == thresholds("ipv6") == (200000, 300000, 400000)
+    assert run("restore").returncode == 0
+    assert thresholds("ipv4") == thresholds("ipv6") == (200000, 300000, 400000)
+
+
+def test_lower_allows_to_lower(agent, run) -> None:
+    for family in FAMILIES:
+        set_thresholds(family, (200000, 300000, 400000))
+    agent("neighbor: {lower: true}")
+    assert thresholds("ipv4") == thresholds("ipv6") == (80000, 90000, 100000)
+    assert run("restore").returncode == 0
+    assert thresholds("ipv4") == thresholds("ipv6") == (200000, 300000, 400000)
+
+
+def test_an_administrator_between_the_configured_values(agent) -> None:
+    """Mixed: one threshold above what is configured, the others below; the order must still hold."""
+    set_thresholds("ipv4", (1000, 95000, 95000))
+    agent()
+    assert thresholds("ipv4") == (80000, 95000, 100000)
+
+
+def test_what_someone_else_changed_since_is_left_and_said(node: Node, run) -> None:
+    assert run("apply").returncode == 0
+    sysctl(THRESHOLDS[2], 123456)
+    answer = run("restore")
+    assert answer.returncode == 0, answer.stderr
+    assert sysctl(THRESHOLDS[2]) == "123456"
+    assert THRESHOLDS[2] in answer.stdout + answer.stderr
+    assert "123456" in answer.stdout + answer.stderr
+    node.assert_unchanged(but=("ipv4/neigh/default/gc_thresh3",))
+
+
+def test_a_foreign_lower_value_is_left_in_order(node: Node, run) -> None:
+    """thresh3 was lowered by someone: putting 1 and 2 back must not break the order."""
+    set_thresholds("ipv4", (60000, 70000, 80000))
+    assert run("apply").returncode == 0
+    set_thresholds("ipv4", (300, 400, 50000))
+    assert run("restore").returncode == 0
+    one, two, three = thresholds()
+    assert one <= two <= three
+
+
+@pytest.mark.quick
+def test_restore_twice_is_harmless(node: Node, run) -> None:
+    assert run("apply").returncode == 0
+    assert run("restore").returncode == 0
+    node.assert_unchanged()
+    sysctl("vm.max_map_count", int(sysctl("vm.max_map_count")) + 1)
+    answer = run("restore")
+    assert answer.returncode == 0
+    node.assert_unchanged(but=("vm/max_map_count",))
+
+
+def test_restore_without_anything_applied(node: Node, run) -> None:
+    assert run("restore").returncode == 0
+    node.assert_unchanged()
+
+
+@pytest.mark.quick
+def test_after_restore_the_agent_only_observes(node: Node, agent, run) -> None:
+    one = agent()
+    assert run("restore").returncode == 0
+    node.assert_unchanged()
+    until(lambda: one.setting(THRESHOLDS[2])["state"] == "observed", 5, "observed")
+    sysctl(THRESHOLDS[0], 200)
+    with pytest.raises(pytest.fail.Exception):
+        until(lambda: sysctl(THRESHOLDS[0]) != "200", 2.5 if one else 0, "put back")
+    assert one.stop() == 0
+
+    again = agent()  # a restart is no reason to begin again
+    assert sysctl(THRESHOLDS[0]) == "200"
+    assert again.setting(THRESHOLDS[2])["state"] == "observed"
+
+    assert run("apply").returncode == 0
+    assert_applied()
+    assert run("restore").returncode == 0
+
+
+def test_a_new_config_ends_the_pause_after_restore(node: Node, agent, run) -> None:
+    one = agent()
+    assert run("restore").returncode == 0
+    one.write_config("neighbor: {ipv4: {gc_thresh3: 100001}}")
+    until(lambda: sysctl(THRESHOLDS[2]) == "100001", 10, "the new config is applied")
+
+
+def test_a_stopped_agent_restores_nothing(node: Node, agent, run) -> None:
+    assert agent().stop() == 0
+    assert_applied()
+    one = agent()
+    assert one.setting(THRESHOLDS[2])["original"] == node.before["/proc/sys/net/ipv4/neigh/default/gc_thresh3"].strip()
+    assert run("restore").returncode == 0
+    node.assert_unchanged()
+
+
+def test_a_key_that_the_config_no_longer_names_is_still_restored(node: Node, agent, run) -> None:
+    value = int(sysctl("vm.max_map_count")) + 1000
+    one = agent(f"sysctl: {{vm.max_map_count: {value}}}")
+    assert sysctl("vm.max_map_count") == str(value)
+    one.write_config("profile: minimal")
+    one.reload()
+    assert run("restore").returncode == 0
+    node.assert_unchanged()
+
+
+def test_sysctls_only_rise_unless_exact(node: Node, agent) -> None:
+    swappiness = int(sysctl("vm.swappiness"))
+    assert swappiness > 2, "the test lowers it"
+    one = agent("profile: minimal\nsysctl: {vm.swappiness: 1}")
+    assert sysctl("vm.swappiness") == str(swappiness)
+    one.write_config("profile: minimal\nsysctl: {vm.swappiness: {value: 1, exact: true}}")
+    one.reload()
+    until(lambda: sysctl("vm.swappiness") == "1", 5, "set exactly")
+
+
+def test_a_sysctl_that_the_kernel_lacks_is_unsupported(agent) -> None:
+    one = agent("sysctl: {vm.no_such_key_here: 1}")
+    assert one.setting("vm.no_such_key_here")["state"] == "unsupported"
+    assert one.condition("SettingFailed")["status"] == "False"
+
+
+def test_thresholds_to_keep(node: Node, agent) -> None:
+    agent("neighbor: {ipv4: {gc_thresh1: keep, gc_thresh2: keep, gc_thresh3: keep}}")
+    assert thresholds("ipv6") == (80000, 90000, 100000)
+    assert str(thresholds("ipv4")[2]) == node.before["/proc/sys/net/ipv4/neigh/default/gc_thresh3"].strip()

@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands as people and scripts meet them."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import subprocess
+import unicodedata
+
+import pytest
+from conftest import BIN, THRESHOLDS, Node, environment, sysctl, until
+
+COMMANDS = ("agent", "status", "plan", "apply", "restore", "explain", "check-config", "version")
+CONDITIONS = (
+    "NeighborTablePressure",
+    "NeighborTableOverflow",
+    "TransparentHugePagesActive",
+    "SettingDrifted",
+    "SettingFailed",
+    "ConfigInvalid",
+    "AgentDegraded",
+)
+ESCAPE = "\x1b"
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    "args",
+    [
+        (),
+        ("nonesuch",),
+        ("--nonesuch",),
+        ("status", "--nonesuch"),
+        ("status", "extra"),
+        ("plan", "extra"),
+        ("apply", "--only"),
+        ("agent", "--config"),
+        ("explain",),
+        ("version", "extra"),
+    ],
+)
+def test_wrong_usage_is_64(node: Node, run, args: tuple[str, ...]) -> None:
+    answer = run(*args)
+    assert answer.returncode == 64
+    assert answer.stdout == ""
+    assert answer.stderr.strip()
+    node.assert_unchanged()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_names_what_it_does(run, command: str) -> None:
+    overview = run("--help")
+    assert overview.returncode == 0
+    assert re.search(rf"^\s+(headroom )?{command}\b", overview.stdout, re.M)
+    answer = run(command, "--help")
+    assert answer.returncode == 0
+    assert answer.stdout.strip() and answer.stderr == ""
+
+
+def test_version(run) -> None:
+    answer = run("version")
+    assert answer.returncode == 0
+    assert re.search(r"\b\d+\.\d+\.\d+\b", answer.stdout)
+    for tuner in ("neighbor", "thp", "sysctl"):
+        assert re.search(rf"\b{tuner}\b", answer.stdout)
+    document = json.loads(run("version", "--json").stdout)
+    assert re.fullmatch(r"\d+\.\d+\.\d+.*", document["version"])
+    assert document["commit"]
+    assert {t["name"]: t["state"] for t in document["tuners"]} == dict.fromkeys(("neighbor", "thp", "sysctl"), "active")
+    short = run("--version")
+    assert short.returncode == 0 and document["version"] in short.stdout
+
+
+@pytest.mark.quick
+def test_explain_knows_everything_that_is_shown(agent, run) -> None:
+    status = agent().status()
+    names = [limit["name"] for limit in status["limits"]]
+    names += [setting["name"] for setting in status["settings"]]
+    names += [condition["type"] for condition in status["conditions"]]
+    names += [thing["reason"] for thing in status["settings"] + status["conditions"]]
+    names += ["mode", "profile", "on_drift", "http.listen", "http.socket", "thp.enabled", "thp.sizes", "neighbor.lower"]
+    names += [f"neighbor.{f}.gc_thresh{i}" for f in ("ipv4", "ipv6") for i in (1, 2, 3)]
+    names += ["sysctl", *CONDITIONS]
+    assert "neighbor/ipv4" in names and "neighbor/ipv6" in names
+    for name in sorted(set(names)):
+        answer = run("explain", name)
+        assert answer.returncode == 0, (name, answer.stderr)
+        assert len(answer.stdout.split()) >= 6, (name, answer.stdout)
+        assert ESCAPE not in answer.stdout
+
+
+def test_explain_says_unit_default_and_source(run) -> None:
+    text = run("explain", "neighbor.ipv4.gc_thresh3").stdout
+    assert "100000" in text and "entries" in text
+    profile = run("explain", "profile").stdout
+    for name in ("kubernetes-node", "etcd", "lxd-host", "minimal"):
+        assert name in profile
+
+
+def test_explain_of_the_unknown_is_1_and_helps(run) -> None:
+    answer = run("explain", "neighbor.ipv4.gc_tresh3")
+    assert answer.returncode == 1
+    assert answer.stdout == ""
+    assert answer.stderr.startswith("headroom: ")
+    assert "neighbor.ipv4.gc_tresh3" in answer.stderr
+
+
+def width(line: str) -> int:
+    return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in line)
+
+
+@pytest.mark.quick
+def test_status_beside_an_agent(agent, run) -> None:
+    agent()
+    answer = run("status")
+    assert answer.returncode in (0, 2), answer.stderr
+    lines = answer.stdout.splitlines()
+    assert max(map(width, lines)) <= 80
+    assert 5 <= len(lines) <= 50, "one screen"
+    assert "neighbor/ipv4" in answer.stdout and "100000" in answer.stdout.replace(",", "").replace(" ", "")
+    assert ESCAPE not in answer.stdout
+    assert answer.stdout.endswith("\n") and not re.search(r"[ \t]+$", answer.stdout, re.M)
+
+
+def test_status_as_json_is_the_agents_document(agent, run) -> None:
+    one = agent()
+    document = json.loads(run("status", "--json").stdout)
+    assert document["schema"] == 1
+    assert {"node", "limits", "settings", "conditions", "tuners"} <= set(document)
+    served = one.status()
+    assert [s["name"] for s in document["settings"]] == [s["name"] for s in served["settings"]]
+    limit = next(limit for limit in document["limits"] if limit["name"] == "neighbor/ipv4")
+    assert {"name", "used", "max", "unit", "headroom", "peak", "hits", "full_in_seconds", "top"} <= set(limit)
+    setting = document["settings"][0]
+    assert {"name", "tuner", "mode", "wanted", "actual", "original", "state", "reason"} <= set(setting)
+    assert all(isinstance(setting[k], str) for k in ("wanted", "actual", "original"))
+    assert {c["type"] for c in document["conditions"]} >= set(CONDITIONS)
+    for condition in document["conditions"]:
+        assert condition["status"] in ("True", "False", "Unknown")
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)", condition["since"])
+
+
+def test_status_exits_2_when_a_condition_is_true(agent, run) -> None:
+    one = agent("on_drift: report")
+    was = {c["type"] for c in one.status()["conditions"] if c["status"] == "True"}
+    assert run("status").returncode == (2 if was else 0)
+    sysctl(THRESHOLDS[2], 99000)
+    one.wait_condition("SettingDrifted")
+    answer = run("status")
+    assert answer.returncode == 2
+    assert "SettingDrifted" in answer.stdout
+    assert run("status", "--json").returncode == 2
+
+
+@pytest.mark.quick
+def test_status_without_an_agent(node: Node, run) -> None:
+    answer = run("status")
+    assert answer.returncode in (0, 2), answer.stderr
+    assert "neighbor/ipv4" in answer.stdout
+    assert "agent" in answer.stdout + answer.stderr, "it is said that none runs"
+    assert max(map(width, answer.stdout.splitlines())) <= 80
+    assert json.loads(run("status", "--json").stdout)["schema"] == 1
+    node.assert_unchanged()
+
+
+def on_terminal(folder, columns: int, **env: str) -> str:
+    """What `headroom status` writes to a terminal."""
+    leader, follower = pty.openpty()
+    subprocess.run(["stty", "cols", str(columns), "rows", "50"], stdin=follower, check=True)
+    process = subprocess.Popen(
+        [BIN, "status"], stdin=follower, stdout=follower, stderr=follower, env={**environment(folder), "TERM": "xterm-256color", **env}
+    )
+    os.close(follower)
+    data = b""
+    while True:
+        try:
+            more = os.read(leader, 65536)
+        except OSError:
+            break
+        if not more:
+            break
+        data += more
+    os.close(leader)
+    assert process.wait(10) in (0, 2)
+    return data.decode().replace("\r\n", "\n")
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_colour_only_on_a_terminal_that_wants_it(agent, folder, columns: int) -> None:
+    agent()
+    coloured = on_terminal(folder, columns)
+    assert ESCAPE + "[" in coloured
+    plain = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", coloured)
+    assert ESCAPE not in plain
+    assert max(map(width, plain.splitlines())) <= columns
+    assert ESCAPE not in on_terminal(folder, columns, NO_COLOR="1")
+    assert ESCAPE not in on_terminal(folder, columns, TERM="dumb")
+
+
+def test_a_closed_pipe_is_no_crash(agent, folder) -> None:
+    agent()
+    answer = subprocess.run(
+        ["bash", "-c", 'set -o pipefail; "$0" status | head -n 1', BIN],
+        capture_output=True,
+        text=True,
+        env=environment(folder),
+    )
+    assert answer.returncode in (0, 2, 141)
+    assert answer.stderr == ""
+
+
+def test_output_that_cannot_be_written_is_an_error(run) -> None:
+    """A script that reads a plan must not take a cut one for a whole one."""
+    answer = run("version", wrap=("sh", "-c", 'exec "$@" >/dev/full', "sh"))
+    assert answer.returncode == 1
+    assert "No space" in answer.stderr
+
+
+def test_errors_name_object_fault_and_cure(run, folder) -> None:
+    answer = run("agent", "--config", str(folder / "none.yaml"))
+    assert answer.returncode == 1
+    assert re.match(rf"(headroom: )?{re.escape(str(folder))}/none\.yaml", answer.stderr)
+
+
+def test_watch_follows(agent, folder) -> None:
+    agent("on_drift: report")
+    process = subprocess.Popen([BIN, "status", "--watch"], stdout=subprocess.PIPE, text=True, env=environment(folder))
+    try:
+        os.set_blocking(process.stdout.fileno(), False)
+        seen = ""
+
+        def show() -> str:
+            nonlocal seen
+            seen += process.stdout.read() or ""
+            return seen
+
+        until(lambda: show().count("neighbor/ipv4") >= 2, 10, "shown again")
+    finally:
+        process.terminate()
+        process.wait(5)

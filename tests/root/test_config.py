@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Faulty configurations: said with their place, and without any effect."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from conftest import THRESHOLDS, Node, sysctl, thresholds, until
+
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{chr(98 + i)}: &{chr(98 + i)} [{', '.join(['*' + chr(97 + i)] * 9)}]\n" for i in range(9)
+)
+
+# name: (content, line, word that the message must have; None for any)
+FAULTS: dict[str, tuple[bytes, int | None, str | None]] = {
+    "wrong type": (b"mode: enforce\nneighbor:\n  grow: [1]\n", 3, "grow"),
+    "map for a word": (b"mode: {a: b}\n", 1, "mode"),
+    "word for a map": (b"neighbor: yes\n", 1, "neighbor"),
+    "80k": (b"neighbor:\n  ipv4:\n    gc_thresh1: 80k\n", 3, "80k"),
+    "negative": (b"neighbor: {ipv4: {gc_thresh1: -1}}\n", 1, "-1"),
+    "hexadecimal": (b"neighbor: {ipv4: {gc_thresh1: 0x100}}\n", 1, "0x100"),
+    "fraction": (b"neighbor: {ipv4: {gc_thresh1: 1.5}}\n", 1, "1.5"),
+    "too large": (b"neighbor: {ipv4: {gc_thresh3: 99999999999999999999999}}\n", 1, None),
+    "no such word": (b"\nmode: enforced\n", 2, "enforced"),
+    "unknown key": (b"mode: enforce\nneighbour: {}\n", 2, "neighbour"),
+    "unknown key below": (b"neighbor:\n  ipv4:\n    gc_tresh1: 1\n", 3, "gc_tresh1"),
+    "thresh1 > thresh2": (b"neighbor:\n  ipv4: {gc_thresh1: 500, gc_thresh2: 400, gc_thresh3: 600}\n", 2, "gc_thresh"),
+    "thresh1 > the default thresh2": (b"neighbor: {ipv6: {gc_thresh1: 95000}}\n", 1, "gc_thresh"),
+    "tab indentation": (b"neighbor:\n\tgrow: true\n", 2, "tab"),
+    "10 MB": (b"# padding\n" * 1_000_000 + b"mode: enforce\n", None, None),
+    "10 MB in one line": (b"mode: " + b"x" * 10_000_000, None, None),
+    "binary junk": (bytes(range(256)) * 8, None, None),
+    "zeros": (bytes(4096), None, None),
+    "half a character": (b"node_name: \xc3\n", 1, None),
+    "duplicate keys": (b"mode: enforce\nthp: {enabled: never}\nmode: observe\n", 3, "mode"),
+    "duplicate keys below": (b"thp:\n  enabled: never\n  enabled: always\n", 3, "enabled"),
+    "YAML bomb": (BOMB.encode(), None, None),
+    "deep nesting": (b"[" * 100_000, None, None),
+    "two documents": (b"mode: enforce\n---\nmode: observe\n", 2, "document"),
+    "an unclosed bracket": (b"neighbor: {ipv4: {gc_thresh1: 1\n", None, None),
+    "a list on top": (b"- mode\n", 1, None),
+    "a sysctl that a tuner owns": (b"sysctl:\n  net.ipv4.neigh.default.gc_thresh3: 5\n", 2, "neighbor"),
+    "an address that is none": (b"http: {listen: nowhere}\n", 1, "nowhere"),
+}
+
+
+def assert_one_line(text: str, path: Path, line: int | None, word: str | None) -> None:
+    lines = text.splitlines()
+    assert len(lines) == 1, text
+    match = re.fullmatch(rf"(?:headroom: )?{re.escape(str(path))}:(\d+):(\d+): (.+)", lines[0])
+    assert match, lines[0]
+    assert int(match[1]) >= 1 and int(match[2]) >= 1
+    assert line is None or int(match[1]) == line, lines[0]
+    assert word is None or word in match[3], lines[0]
+    assert len(lines[0]) < 1000 and lines[0].isprintable()
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_one_line_with_its_place(folder: Path, run, fault: str) -> None:
+    content, line, word = FAULTS[fault]
+    path = folder / "bad.yaml"
+    path.write_bytes(content)
+    began = time.monotonic()
+    answer = run("check-config", str(path))
+    assert answer.returncode == 1
+    assert time.monotonic() - began < 5, "no file takes long"
+    assert_one_line((answer.stdout + answer.stderr).rstrip("\n"), path, line, word)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("fault", ["80k", "thresh1 > thresh2", "YAML bomb", "binary junk"])
+def test_the_agent_does_not_start_with_a_fault(node: Node, agent, folder: Path, fault: str) -> None:
+    content, line, word = FAULTS[fault]
+    path = folder / "bad.yaml"
+    path.write_bytes(content)
+    one = agent(None, ready=False, args=("--config", str(path)))
+    assert one.process.wait(10) == 1
+    assert_one_line(one.log.rstrip("\n"), path, line, word)
+    node.assert_unchanged()
+
+
+def test_every_fault_of_a_file_is_listed(folder: Path, run) -> None:
+    path = folder / "bad.yaml"
+    path.write_text("mode: maybe\nthp: {enabled: 7}\nsomething: 1\n")
+    answer = run("check-config", str(path))
+    assert answer.returncode == 1
+    lines = (answer.stdout + answer.stderr).splitlines()
+    assert [line.removeprefix("headroom: ").split(":")[1] for line in lines] == ["1", "2", "3"]
+
+
+def test_good_files(folder: Path, run) -> None:
+    path = folder / "good.yaml"
+    for text in ("", "# nothing\n", "mode: observe\n", "neighbor: {ipv4: {gc_thresh1: 10, gc_thresh2: 10, gc_thresh3: 10}}\n", "neighbor: {ipv4: {gc_thresh1: null}}\n"):
+        path.write_text(text)
+        answer = run("check-config", str(path))
+        assert answer.returncode == 0, answer.stderr
+    missing = run("check-config", str(folder / "none.yaml"))
+    assert missing.returncode == 1
+    assert "none.yaml" in missing.stderr
+
+
+def test_a_fifo_or_folder_for_a_file_does_not_hang(folder: Path, run) -> None:
+    os.mkfifo(folder / "fifo.yaml")
+    for path in (folder / "fifo.yaml", folder, Path("/dev/zero")):
+        answer = run("check-config", str(path), timeout=5)
+        assert answer.returncode == 1
+        assert str(path) in answer.stdout + answer.stderr
+
+
+@pytest.mark.quick
+def test_a_bad_file_on_reload_keeps_the_old_config(agent) -> None:
+    one = agent("neighbor: {ipv4: {gc_thresh3: 101000}}")
+    assert one.condition("ConfigInvalid")["status"] == "False"
+    # The first line is the address, which write_config adds.
+    one.write_config("neighbor: {ipv4: {gc_thresh1: 1, gc_thresh2: 2, gc_thresh3: 3k}}")
+    one.signal(signal.SIGHUP)
+    condition = one.wait_condition("ConfigInvalid")
+    assert f"{one.config_path}:2:" in condition["message"] and "3k" in condition["message"]
+    assert thresholds() == (80000, 90000, 101000)
+    assert one.setting(THRESHOLDS[2])["wanted"] == "101000"
+    sysctl(THRESHOLDS[2], 100500)
+    until(lambda: sysctl(THRESHOLDS[2]) == "101000", 3, "the old config is still enforced")
+    assert one.get("/livez")[0] == 200
+    one.write_config("neighbor: {ipv4: {gc_thresh3: 102000}}")
+    one.signal(signal.SIGHUP)
+    until(lambda: sysctl(THRESHOLDS[2]) == "102000", 5, "the repaired config is applied")
+    one.wait_condition("ConfigInvalid", "False")
+
+
+def test_a_changed_file_is_taken_without_a_signal(agent) -> None:
+    one = agent()
+    one.write_config("neighbor: {ipv4: {gc_thresh3: 103000}}")
+    until(lambda: sysctl(THRESHOLDS[2]) == "103000", 10, "reloaded by itself")
+    one.config_path.write_text(one.config_path.read_text().replace("103000", "104000"))  # in place
+    until(lambda: sysctl(THRESHOLDS[2]) == "104000", 10, "reloaded by itself again")
+
+
+def test_a_deleted_file_keeps_the_old_config(agent) -> None:
+    one = agent("neighbor: {ipv4: {gc_thresh3: 103000}}")
+    one.config_path.unlink()
+    one.wait_condition("ConfigInvalid")
+    assert one.setting(THRESHOLDS[2])["wanted"] == "103000"
+    assert one.process.poll() is None
+
+
+def test_a_configmap_swap_is_seen(agent, folder: Path) -> None:
+    """The kubelet changes a mounted ConfigMap by renaming the ..data symlink."""
+    mount = folder / "config"
+    for version, value in (("..1", 105000), ("..2", 106000)):
+        (mount / version).mkdir(parents=True)
+        (mount / version / "headroom.yaml").write_text(f'http: {{listen: ""}}\nneighbor: {{ipv4: {{gc_thresh3: {value}}}}}\n')
+    (mount / "..data").symlink_to("..1")
+    (mount / "headroom.yaml").symlink_to("..data/headroom.yaml")
+    one = agent(None, args=("--config", str(mount / "headroom.yaml")))
+    assert sysctl(THRESHOLDS[2]) == "105000"
+    (mount / "..data_tmp").symlink_to("..2")
+    (mount / "..data_tmp").rename(mount / "..data")
+    until(lambda: sysctl(THRESHOLDS[2]) == "106000", 10, "the swap is seen")
+    assert one.condition("ConfigInvalid")["status"] == "False"
+
+
+def test_a_reload_under_fire(agent) -> None:
+    """SIGHUP a hundred times with files that are good and bad by turns."""
+    one = agent()
+    for i in range(100):
+        one.write_config("mode: nonsense" if i % 2 else f"neighbor: {{ipv4: {{gc_thresh3: {110000 + i}}}}}")
+        one.signal(signal.SIGHUP)
+    one.write_config("neighbor: {ipv4: {gc_thresh3: 120000}}")
+    one.signal(signal.SIGHUP)
+    until(lambda: sysctl(THRESHOLDS[2]) == "120000", 10, "the last config is in force")
+    one.wait_condition("ConfigInvalid", "False")
+
+
+def test_profiles(agent, run) -> None:
+    for profile in ("kubernetes-node", "etcd", "lxd-host", "minimal"):
+        one = agent(f"profile: {profile}", name=profile)
+        states = {s["name"]: s["state"] for s in one.status()["settings"]}
+        assert set(states.values()) <= {"in-sync", "unsupported"}, states
+        assert one.stop() == 0
+        assert run("restore").returncode == 0
+    assert run("restore").returncode == 0

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nodes that lack something: one feature goes, with errno and cure; the agent and the rest stay."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from conftest import BIN, THP, Node, chosen, thresholds
+
+
+def mounted(script: str) -> tuple[str, ...]:
+    """In a mount namespace of its own, after these mounts."""
+    return ("unshare", "--mount", "sh", "-ec", script + '\nexec "$@"', "sh")
+
+
+def without(*capabilities: str) -> tuple[str, ...]:
+    dropped = ",".join(f"-{c}" for c in capabilities)
+    return ("setpriv", f"--bounding-set={dropped}", f"--inh-caps={dropped}")
+
+
+READ_ONLY = "mount --bind {0} {0}; mount -o remount,bind,ro {0}"
+NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+
+
+class Lack(NamedTuple):
+    wrap: tuple[str, ...]
+    tuner: str | None  # that is degraded, or None for none
+    errno: str  # as it must be named
+    neighbor: bool  # thresholds are still set
+    thp: bool  # huge pages are still switched off
+    config: str = ""
+
+
+LACKS = {
+    "read-only /proc/sys": Lack(mounted(READ_ONLY.format("/proc/sys")), "sysctl", "EROFS", True, True),
+    "read-only sysfs": Lack(mounted(READ_ONLY.format("/sys")), "thp", "EROFS", True, False),
+    "no CAP_BPF": Lack(without("bpf", "perfmon", "sys_admin"), "neighbor", "EPERM", True, True),
+    "no CAP_NET_ADMIN": Lack(without("net_admin"), None, "", True, True),
+    "no CAP_NET_ADMIN and read-only /proc/sys": Lack(
+        without("net_admin") + mounted(READ_ONLY.format("/proc/sys")), "neighbor", "EPERM|EROFS", False, True
+    ),
+    "nobody": Lack(NOBODY, "neighbor", "EPERM|EACCES", False, False),
+    "another network namespace": Lack(("unshare", "--net"), "neighbor", "E[A-Z]+", False, True),
+    "no BTF": Lack(mounted("mount -t tmpfs none /sys/kernel/btf"), "neighbor", "ENOENT|ESRCH|EINVAL", True, True),
+}
+BOOSTED = "sysctl: {{vm.max_map_count: {}}}\n"
+
+
+@pytest.fixture
+def prepared(folder: Path) -> Path:
+    """Folders and a copy of the program that everyone may use."""
+    for name in ("state", "run"):
+        (folder / name).mkdir()
+        (folder / name).chmod(0o777)
+    binary = folder / "headroom"
+    shutil.copy(BIN, binary)
+    binary.chmod(0o755)
+    return binary
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("lack", LACKS)
+def test_the_agent_lives_and_says_what_it_lacks(node: Node, agent, folder: Path, prepared: Path, run, lack: str) -> None:
+    case = LACKS[lack]
+    higher = int(Path("/proc/sys/vm/max_map_count").read_text()) + 1000
+    one = agent(BOOSTED.format(higher), wrap=case.wrap, binary=prepared)
+
+    assert one.get("/livez")[0] == 200
+    assert one.get("/readyz")[0] == 200, "honestly degraded is ready"
+    assert one.process.poll() is None
+    assert (thresholds() == (80000, 90000, 100000)) == case.neighbor
+    assert (chosen(THP / "enabled") == "never") == case.thp
+
+    code, ready = one.get("/readyz?verbose")
+    version = run("version", wrap=case.wrap)
+    assert version.returncode == 0, version.stderr
+    status = one.status()
+    assert {s["name"] for s in status["settings"]} >= {"thp.enabled"}
+    for setting in status["settings"]:
+        assert setting["state"] in ("in-sync", "failed", "unsupported", "observed"), setting
+    if case.tuner is None:
+        assert not [t for t in status["tuners"] if t["state"] == "degraded"], status["tuners"]
+    else:
+        tuner = next(t for t in status["tuners"] if t["name"] == case.tuner)
+        assert tuner["state"] == "degraded"
+        for text in (tuner["why"], line_of(ready, case.tuner), line_of(version.stdout, case.tuner)):
+            assert re.search(rf"\b({case.errno})\b", text), text
+            assert cure(text), text
+        condition = one.condition("AgentDegraded")
+        assert condition["status"] == "True"
+        assert re.search(rf"\b({case.errno})\b", condition["message"]), condition
+    failed = [s["name"] for s in status["settings"] if s["state"] == "failed"]
+    assert one.condition("SettingFailed")["status"] == ("True" if failed else "False")
+    if failed:
+        assert re.search(r"\bE[A-Z]{3,}\b", one.condition("SettingFailed")["message"])
+    assert one.get("/metrics")[0] == 200
+    assert run("status").returncode in (0, 2)
+    assert one.stop() == 0
+    answer = run("restore")
+    assert answer.returncode == 0, answer.stderr
+    node.assert_unchanged()
+
+
+def line_of(text: str, tuner: str) -> str:
+    """The line of a tuner, and what is indented below it."""
+    lines = text.splitlines()
+    at = next(i for i, line in enumerate(lines) if re.search(rf"\b{tuner}\b", line))
+    block = [lines[at]]
+    for line in lines[at + 1 :]:
+        if not line.startswith("    "):
+            break
+        block.append(line)
+    return " ".join(block)
+
+
+def cure(text: str) -> bool:
+    """A message is OBJECT: what: cure; the cure comes after the errno."""
+    after = re.split(r"\bE[A-Z]{3,}\b", text)[-1]
+    return len(after.split()) >= 3
+
+
+@pytest.mark.quick
+def test_without_bpf_the_count_is_called_an_upper_bound(agent, run) -> None:
+    one = agent(wrap=without("bpf", "perfmon", "sys_admin"))
+    limit = next(limit for limit in one.status()["limits"] if limit["name"] == "neighbor/ipv4")
+    assert limit["max"] == 100000
+    assert "upper bound" in one.tuner("neighbor")["why"] + run("status").stdout + one.get("/readyz?verbose")[1]
+
+
+def test_all_is_well_here(agent) -> None:
+    """The control: with everything there, nothing is degraded."""
+    one = agent()
+    assert {t["state"] for t in one.status()["tuners"]} == {"active"}, one.status()["tuners"]
+    assert one.condition("AgentDegraded")["status"] == "False"
+    assert one.condition("SettingFailed")["status"] == "False"
+
+
+def test_a_host_root_elsewhere(agent, folder: Path) -> None:
+    """In a container the host's files are below a mount."""
+    host = folder / "host"
+    (host / "proc").mkdir(parents=True)
+    (host / "sys").mkdir()
+    script = f"mount --rbind /proc {host}/proc; mount --rbind /sys {host}/sys"
+    one = agent(wrap=mounted(script + f"; {READ_ONLY.format('/proc/sys')}; {READ_ONLY.format('/sys')}"), env={"HEADROOM_HOST_ROOT": str(host)})
+    assert thresholds() == (80000, 90000, 100000)
+    assert chosen(THP / "enabled") == "never"
+    assert one.setting("thp.enabled")["state"] == "in-sync"

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Values that someone else changes, by whatever way, and the order of the thresholds at every moment."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+import time
+from typing import Callable
+
+import pytest
+from conftest import SLACK, THP, THRESHOLDS, Node, chosen, set_thresholds, sysctl, sysctl_path, thresholds, until
+from pyroute2 import IPRoute
+from pyroute2.netlink import NLM_F_ACK, NLM_F_REQUEST
+from pyroute2.netlink.rtnl import RTM_SETNEIGHTBL
+from pyroute2.netlink.rtnl.ndtmsg import ndtmsg
+
+TICK = 2.5  # drift is seen within about a second; the rest is for a busy machine
+KEY = THRESHOLDS[2]
+
+
+def by_sysctl() -> None:
+    sysctl(KEY, 99000)
+
+
+def by_netlink() -> None:
+    message = ndtmsg()
+    message["family"] = 2
+    message["attrs"] = [("NDTA_NAME", "arp_cache"), ("NDTA_THRESH3", 99000)]
+    with IPRoute() as route:
+        route.nlm_request(message, RTM_SETNEIGHTBL, NLM_F_REQUEST | NLM_F_ACK)
+
+
+def by_another_procfs() -> None:
+    script = 'mount -t proc proc "$0" && echo 99000 > "$0/sys/net/ipv4/neigh/default/gc_thresh3"'
+    subprocess.run(["unshare", "--mount", "sh", "-c", script, "/mnt"], check=True)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("write", [by_sysctl, by_netlink, by_another_procfs])
+def test_a_changed_threshold_is_put_back(agent, write: Callable[[], None]) -> None:
+    one = agent()
+    began = time.monotonic()
+    write()
+    assert sysctl(KEY) in ("99000", "100000")
+    until(lambda: sysctl(KEY) == "100000", TICK, "put back")
+    assert time.monotonic() - began > 0.005 or sysctl(KEY) == "100000"
+    metric = f'headroom_setting_drift_total{{setting="{KEY}"}}'
+    until(lambda: one.metrics()[metric] >= 1, TICK, "the drift is counted")
+    assert one.setting(KEY)["state"] == "in-sync"
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("file", ["enabled", "defrag", "hugepages-64kB/enabled"])
+def test_a_changed_switch_in_sysfs_is_put_back(agent, file: str) -> None:
+    path = THP / file
+    if not path.exists():
+        pytest.skip("vm: this kernel has no such size of huge pages")
+    agent()
+    path.write_text("always")
+    until(lambda: chosen(path) == "never", TICK, "put back")
+
+
+def test_a_changed_sysctl_is_put_back(agent) -> None:
+    value = str(int(sysctl("vm.max_map_count")) + 5000)
+    agent(f"sysctl: {{vm.max_map_count: {value}}}")
+    assert sysctl("vm.max_map_count") == value
+    sysctl("vm.max_map_count", int(value) - 1)
+    until(lambda: sysctl("vm.max_map_count") == value, TICK, "put back")
+
+
+@pytest.mark.parametrize("policy", ["report", "yield"])
+def test_on_drift_that_leaves_the_value(agent, policy: str) -> None:
+    one = agent(f"on_drift: {policy}")
+    by_sysctl()
+    state = {"report": "drifted", "yield": "yielded"}[policy]
+    setting = one.wait_state(KEY, state)
+    assert setting["actual"] == "99000" and setting["wanted"] == "100000"
+    condition = one.wait_condition("SettingDrifted")
+    assert KEY in condition["message"]
+    time.sleep(2.2)  # two ticks: left alone for good
+    assert sysctl(KEY) == "99000"
+    assert one.setting(THRESHOLDS[5])["state"] == "in-sync", "the other settings live on"
+
+
+def test_apply_takes_back_what_was_left(agent, run) -> None:
+    one = agent("on_drift: report")
+    by_sysctl()
+    one.wait_state(KEY, "drifted")
+    assert run("apply").returncode == 0
+    assert sysctl(KEY) == "100000"
+    one.wait_condition("SettingDrifted", "False")
+
+
+def test_a_higher_value_of_the_administrator_is_no_drift_to_undo(agent) -> None:
+    """Raising by hand is welcome: thresholds only rise."""
+    one = agent()
+    sysctl(KEY, 150000)
+    time.sleep(2.2)
+    assert sysctl(KEY) == "150000"
+    assert one.condition("SettingDrifted")["status"] == "False"
+
+
+@pytest.mark.quick
+def test_someone_who_keeps_rewriting_gets_the_value(agent) -> None:
+    one = agent()
+    stop = threading.Event()
+
+    def fight() -> None:
+        while not stop.wait(0.1):
+            sysctl_path(KEY).write_text("99000")
+
+    fighter = threading.Thread(target=fight)
+    fighter.start()
+    try:
+        one.wait_state(KEY, "yielded", 60)
+        condition = one.wait_condition("SettingDrifted")
+        assert KEY in condition["message"]
+    finally:
+        stop.set()
+        fighter.join()
+    rounds = one.metrics()[f'headroom_setting_drift_total{{setting="{KEY}"}}']
+    assert 2 <= rounds < 60, "a few rounds, not for ever"
+    time.sleep(2.2)
+    assert sysctl(KEY) == "99000"
+    lines = [line for line in one.log.splitlines() if KEY in line]
+    assert len(lines) <= rounds + 5, "the log is not flooded"
+
+
+SAMPLER = r"""
+import os, sys, time
+# Each reading is three reads, so it is made from one side and then from the other: a violation counts
+# only where the values read before and after are the same.
+files = {f: [os.open(f"/proc/sys/net/{f}/neigh/default/gc_thresh{i}", os.O_RDONLY) for i in (1, 2, 3)] for f in ("ipv4", "ipv6")}
+def look(f): return tuple(int(os.pread(fd, 32, 0)) for fd in files[f])
+seen, bad = set(), []
+print("ready", flush=True)
+os.set_blocking(0, False)
+while True:
+    for f in files:
+        a = look(f)
+        b = look(f)
+        seen.add((f, a))
+        if a == b and not a[0] <= a[1] <= a[2]:
+            bad.append((f, a))
+    try:
+        if os.read(0, 1) is not None: break
+    except BlockingIOError:
+        pass
+print(len(seen), bad[:5], flush=True)
+"""
+
+
+class Sampler:
+    """Reads the thresholds in its own process, some ten thousand times a second."""
+
+    def __enter__(self) -> Sampler:
+        self.process = subprocess.Popen(
+            ["/usr/bin/python3", "-c", SAMPLER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert self.process.stdout and self.process.stdout.readline() == "ready\n"
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        out, _ = self.process.communicate("x", timeout=10 * SLACK)
+        self.seen, self.bad = int(out.split(" ", 1)[0]), out.split(" ", 1)[1].strip()
+
+
+SMALL = "neighbor: {lower: true, ipv4: {gc_thresh1: 100, gc_thresh2: 200, gc_thresh3: 300}, ipv6: {gc_thresh1: 1, gc_thresh2: 2, gc_thresh3: 3}}"
+LARGE = "neighbor: {lower: true, ipv4: {gc_thresh1: 700000, gc_thresh2: 800000, gc_thresh3: 900000}, ipv6: {gc_thresh1: 500, gc_thresh2: 600, gc_thresh3: 700000}}"
+
+
+def test_the_order_of_the_thresholds_holds_at_every_moment(agent, run) -> None:
+    set_thresholds("ipv4", (128, 512, 1024))
+    with Sampler() as sampler:
+        for _ in range(5):
+            assert run("apply", "--only", "neighbor").returncode == 0
+            assert run("restore").returncode == 0
+        one = agent(SMALL)
+        for config in [LARGE, SMALL, "neighbor: {lower: true}"] * 4:
+            one.write_config(config)
+            one.reload()
+            until(lambda: run("plan").returncode == 0, 10, "the new config is applied")
+        assert run("restore").returncode == 0
+    assert sampler.seen > 20, "the sampler saw the values move"
+    assert sampler.bad == "[]"
+
+
+def test_the_order_holds_where_only_procfs_is_left(node: Node, run) -> None:
+    """Without CAP_NET_ADMIN the thresholds are written through /proc/sys, one by one."""
+    wrap = ("setpriv", "--bounding-set=-net_admin", "--inh-caps=-net_admin")
+    with Sampler() as sampler:
+        for _ in range(5):
+            answer = run("apply", "--only", "neighbor", wrap=wrap)
+            assert answer.returncode == 0, answer.stderr
+            assert thresholds() == (80000, 90000, 100000)
+            assert run("restore", wrap=wrap).returncode == 0
+    assert sampler.seen > 8
+    assert sampler.bad == "[]"

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the service manager sees."""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+
+import pytest
+from conftest import DEFAULTS, SLACK, Node, sysctl, until
+
+
+@pytest.mark.quick
+def test_ready_only_after_the_first_apply(agent) -> None:
+    one = agent(ready=False)
+    until(lambda: one.told("READY=1"), 10, "READY=1")
+    assert {name: sysctl(name) for name in DEFAULTS} == DEFAULTS
+    assert one.get("/readyz")[0] == 200
+    assert len(one.told("READY=1")) == 1
+
+
+@pytest.mark.quick
+def test_status_is_one_short_line(agent) -> None:
+    one = agent()
+    until(lambda: one.told("STATUS="), 5, "STATUS=")
+    for line in one.told("STATUS="):
+        assert 8 < len(line) < 200 and line.isprintable()
+    time.sleep(2.2)
+    assert len(one.told("STATUS=")) <= 3, "it is said when it changes, not each second"
+
+
+@pytest.mark.quick
+def test_the_watchdog_is_fed(agent) -> None:
+    one = agent(env={"WATCHDOG_USEC": "1000000"})
+    begin = time.monotonic()
+    until(lambda: len(one.told("WATCHDOG=1", begin)) >= 4, 10, "WATCHDOG=1 again and again")
+    beats = [when for when, line in one.notices if line == "WATCHDOG=1" and when >= begin]
+    gaps = [b - a for a, b in zip(beats, beats[1:])]
+    assert max(gaps) < 1.0 * SLACK
+
+
+def test_no_watchdog_no_beats(agent) -> None:
+    one = agent()
+    time.sleep(2.2)
+    assert one.told("WATCHDOG=1") == []
+
+
+@pytest.mark.quick
+def test_reload_is_announced(agent) -> None:
+    one = agent()
+    since = time.monotonic()
+    one.signal(signal.SIGHUP)
+    until(lambda: one.told("READY=1", since), 5, "READY=1")
+    assert one.told("RELOADING=1", since)
+    stamps = one.told("MONOTONIC_USEC=", since)
+    assert stamps and int(stamps[0].split("=")[1]) > 0
+    order = [line for when, line in one.notices if when >= since and line in ("RELOADING=1", "READY=1")]
+    assert order == ["RELOADING=1", "READY=1"]
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_ends_in_under_a_second_and_restores_nothing(agent, number: signal.Signals) -> None:
+    one = agent()
+    began = time.monotonic()
+    one.signal(number)
+    assert one.process.wait(10) == 0
+    assert time.monotonic() - began < 1.0 * SLACK
+    until(lambda: one.told("STOPPING=1"), 1, "STOPPING=1")
+    assert {name: sysctl(name) for name in DEFAULTS} == DEFAULTS
+    assert not one.socket_path.exists()
+
+
+def test_it_ends_at_once_at_any_moment_of_its_start(node: Node, agent, run) -> None:
+    for i in range(12):
+        one = agent(ready=False, name=f"agent{i}")
+        time.sleep(i * 0.015)
+        began = time.monotonic()
+        one.process.send_signal(signal.SIGTERM)
+        assert one.process.wait(10) in (0, -signal.SIGTERM)  # the latter before it listens to signals
+        assert time.monotonic() - began < 1.0 * SLACK
+    assert run("restore").returncode == 0
+    node.assert_unchanged()
+
+
+def test_it_runs_without_a_service_manager(agent) -> None:
+    one = agent(env={"NOTIFY_SOCKET": ""}, ready=False)
+    until(lambda: one.socket_path.exists() and one.get("/readyz")[0] == 200, 10, "ready")
+    assert one.stop() == 0
+
+
+@pytest.mark.quick
+def test_the_log_is_short_and_plain(agent) -> None:
+    one = agent()
+    time.sleep(1.2)
+    assert one.stop() == 0
+    lines = one.log.splitlines()
+    assert len(lines) < 60
+    for line in lines:
+        assert re.match(r"headroom: \S.*: ", line) and line.isprintable(), line
+
+
+def test_a_stdout_that_is_closed_does_not_kill_it(agent) -> None:
+    one = agent(wrap=("sh", "-c", 'exec "$@" >&- 2>&-', "sh"))
+    one.reload()
+    assert one.get("/livez")[0] == 200
+    assert one.stop() == 0

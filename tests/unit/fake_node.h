@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TESTS_UNIT_FAKE_NODE_H
+#define TESTS_UNIT_FAKE_NODE_H
+
+/* A node with something of everything, for the tests of the report. */
+
+#include "base/exposition.h"
+#include "base/util.h"
+#include "model/node.h"
+
+#define FAKE_NODE_USED 81234
+
+struct fake_node {
+	struct node node;
+	struct setting settings[3];
+	struct limit limits[2];
+	struct tuner_status tuners[2];
+};
+
+static void fake_metrics(const void *self, struct metric_sink *sink)
+{
+	metric_family(sink, "headroom_fake_entries", METRIC_GAUGE, "Entries of a fake.");
+	metric_sample(sink, *(const int *)self, "family", "ipv4", NULL);
+}
+
+static const struct tuner_ops fake_tuner = {.name = "neighbor", .metrics = fake_metrics};
+static const struct tuner_ops fake_mute = {.name = "thp"};
+
+static inline void fake_workload(struct limit_user *user, enum workload_kind kind,
+	const char *namespace, const char *name, const char *id, uint64_t used)
+{
+	user->workload.kind = kind;
+	copy_text(user->workload.namespace, sizeof(user->workload.namespace), namespace);
+	copy_text(user->workload.name, sizeof(user->workload.name), name);
+	copy_text(user->workload.id, sizeof(user->workload.id), id);
+	user->used = used;
+}
+
+static inline void fake_limits(struct fake_node *fake)
+{
+	struct limit *limit = fake->limits;
+
+	limit[0] = (struct limit){.peak = 90000, .rate = 10, .seen_at_us = 1};
+	limit[0].now.name = "neighbor/ipv4";
+	limit[0].now.unit = "entries";
+	limit[0].now.used = FAKE_NODE_USED;
+	limit[0].now.max = 100000;
+	limit[0].now.hits = 7;
+	limit[0].now.n_top = 4;
+	fake_workload(&limit[0].now.top[0], WORKLOAD_POD, "kube-system", "coredns-x", "uid", 50000);
+	fake_workload(&limit[0].now.top[1], WORKLOAD_CONTAINER, "", "twin", "a", 20000);
+	fake_workload(&limit[0].now.top[2], WORKLOAD_CONTAINER, "", "twin", "b", 10000);
+	fake_workload(&limit[0].now.top[3], WORKLOAD_NETNS, "", "", "4026531840", 1000);
+	limit[1] = (struct limit){.peak = 5, .seen_at_us = 1};
+	limit[1].now.name = "neighbor/ipv6";
+	limit[1].now.unit = "entries";
+	limit[1].now.used = 5;
+	limit[1].now.max = 100000;
+	limit[1].now.upper_bound = true;
+}
+
+static inline void fake_setting(struct setting *setting, const char *name, const char *wanted,
+	const char *actual, enum setting_state state)
+{
+	copy_text(setting->want.name, sizeof(setting->want.name), name);
+	copy_text(setting->want.wanted, sizeof(setting->want.wanted), wanted);
+	copy_text(setting->want.actual, sizeof(setting->want.actual), actual);
+	setting->tuner = "neighbor";
+	setting->reason = "below-configured";
+	setting->state = state;
+}
+
+/* fake must not move afterwards. */
+static inline void fake_node_make(struct fake_node *fake)
+{
+	static int self = 42;
+	struct condition *pressure;
+
+	*fake = (struct fake_node){0};
+	fake_limits(fake);
+	fake_setting(&fake->settings[0], "net.ipv4.neigh.default.gc_thresh3", "100000", "100000",
+		SETTING_IN_SYNC);
+	copy_text(fake->settings[0].original, sizeof(fake->settings[0].original), "1024");
+	fake_setting(&fake->settings[1], "vm.max_map_count", "262144", "65530", SETTING_DRIFTED);
+	fake->settings[1].drift_total = 3;
+	fake_setting(&fake->settings[2], "thp.enabled", "never", "madvise", SETTING_OBSERVED);
+	fake->settings[2].mode = MODE_OBSERVE;
+	fake->tuners[0] =
+		(struct tuner_status){.ops = &fake_tuner, .self = &self, .state = TUNER_ACTIVE};
+	fake->tuners[1] = (struct tuner_status){
+		.ops = &fake_mute, .state = TUNER_DEGRADED, .why = "no /sys/kernel/mm: mount it"};
+	copy_text(fake->node.name, sizeof(fake->node.name), "node-1");
+	fake->node.applied = true;
+	fake->node.started_us = UINT64_C(1714564800000000); /* 2024-05-01T12:00:00Z */
+	fake->node.limits = fake->limits;
+	fake->node.n_limits = 2;
+	fake->node.settings = fake->settings;
+	fake->node.n_settings = 3;
+	fake->node.tuners = fake->tuners;
+	fake->node.n_tuners = 2;
+	for (int i = 0; i < CONDITION_TYPES; i++)
+		fake->node.conditions[i].now.type = (enum condition_type)i;
+	pressure = &fake->node.conditions[CONDITION_NEIGHBOR_TABLE_PRESSURE];
+	pressure->now.status = CONDITION_TRUE;
+	pressure->now.reason = "neighbor-near-full";
+	copy_text(pressure->now.message, sizeof(pressure->now.message), "81 % full");
+	pressure->since_us = fake->node.started_us;
+}
+
+#endif

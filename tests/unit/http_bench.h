@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TESTS_UNIT_HTTP_BENCH_H
+#define TESTS_UNIT_HTTP_BENCH_H
+
+/*
+ * A server with a fake node. It runs in a thread of its own, so that the tests can use plain
+ * blocking sockets.
+ */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include "base/cleanup.h"
+#include "report/http_internal.h"
+
+#include "fake_node.h"
+
+#define ANSWER_MAX ((size_t)256 * 1024)
+
+struct bench {
+	struct fake_node fake;
+	sd_event *event;
+	struct http_server *server;
+	struct http_reply *reply; /* held by the fake handler */
+	bool hold;                /* the handler finishes later */
+	unsigned changes;
+	char only[64];
+	char directory[32], path[64];
+	uint16_t port;
+	pthread_t thread;
+	int todo, done; /* eventfds */
+	void (*action)(struct bench *bench);
+};
+
+static const struct node *bench_node(void *userdata)
+{
+	return &((struct bench *)userdata)->fake.node;
+}
+
+static inline void bench_change(void *userdata, const char *only, struct http_reply *reply)
+{
+	struct bench *bench = userdata;
+
+	bench->changes++;
+	copy_text(bench->only, sizeof(bench->only), only ? only : "(all)");
+	if (bench->hold)
+		bench->reply = reply;
+	else
+		http_reply_finish(reply, 200, "{\"failed\":0}");
+}
+
+static const struct http_handlers bench_handlers = {
+	.node = bench_node,
+	.apply = bench_change,
+	.restore = bench_change,
+};
+
+static inline int on_todo(sd_event_source *source, int fd, uint32_t events, void *userdata)
+{
+	struct bench *bench = userdata;
+	eventfd_t n;
+
+	(void)source, (void)events;
+	eventfd_read(fd, &n);
+	bench->action(bench);
+	eventfd_write(bench->done, 1);
+	return 0;
+}
+
+static inline void *bench_loop(void *userdata)
+{
+	struct bench *bench = userdata;
+
+	sd_event_loop(bench->event);
+	return NULL;
+}
+
+/* Runs something where the server's state may be touched. */
+static inline void in_loop(struct bench *bench, void (*action)(struct bench *bench))
+{
+	eventfd_t n;
+
+	bench->action = action;
+	eventfd_write(bench->todo, 1);
+	eventfd_read(bench->done, &n);
+}
+
+static inline void do_nothing(struct bench *bench)
+{
+	(void)bench;
+}
+
+static inline void do_close(struct bench *bench)
+{
+	http_server_close(bench->server);
+	bench->server = NULL;
+}
+
+static inline void do_exit(struct bench *bench)
+{
+	if (bench->server)
+		do_close(bench);
+	sd_event_exit(bench->event, 0);
+}
+
+static inline void bench_begin(struct bench *bench, struct http_options options)
+{
+	const char *what;
+
+	*bench = (struct bench){.directory = "/tmp/headroom-http-XXXXXX"};
+	fake_node_make(&bench->fake);
+	assert_non_null(mkdtemp(bench->directory));
+	snprintf(bench->path, sizeof(bench->path), "%s/run/sock", bench->directory);
+	assert_int_equal(sd_event_new(&bench->event), 0);
+	bench->todo = eventfd(0, EFD_CLOEXEC);
+	bench->done = eventfd(0, EFD_CLOEXEC);
+	assert_true(sd_event_add_io(bench->event, NULL, bench->todo, EPOLLIN, on_todo, bench) >= 0);
+	options.listen_on = "127.0.0.1:0";
+	options.socket_path = bench->path;
+	if (options.admin == 0)
+		options.admin = getuid();
+	assert_int_equal(http_server_open_with(bench->event, &options, &bench_handlers, bench,
+				 &bench->server, &what),
+		0);
+	bench->port = http_server_port(bench->server);
+	assert_int_equal(pthread_create(&bench->thread, NULL, bench_loop, bench), 0);
+}
+
+static inline void bench_end(struct bench *bench)
+{
+	char parent[sizeof(bench->path)];
+
+	in_loop(bench, do_exit);
+	pthread_join(bench->thread, NULL);
+	sd_event_unref(bench->event);
+	close(bench->todo);
+	close(bench->done);
+	assert_int_equal(access(bench->path, F_OK), -1);
+	snprintf(parent, sizeof(parent), "%s/run", bench->directory);
+	assert_int_equal(rmdir(parent), 0);
+	assert_int_equal(rmdir(bench->directory), 0);
+}
+
+static inline int dial(const struct bench *bench)
+{
+	struct sockaddr_in address = {
+		.sin_family = AF_INET,
+		.sin_port = htons(bench->port),
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+	};
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	assert_int_equal(connect(fd, (const struct sockaddr *)&address, sizeof(address)), 0);
+	return fd;
+}
+
+static inline int dial_unix(const struct bench *bench)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	copy_text(address.sun_path, sizeof(address.sun_path), bench->path);
+	assert_int_equal(connect(fd, (const struct sockaddr *)&address, sizeof(address)), 0);
+	return fd;
+}
+
+static inline void say(int fd, const char *text)
+{
+	size_t len = strlen(text);
+
+	/* Whether the other side still listens is for the answer to show. */
+	while (len > 0) {
+		ssize_t n = send(fd, text, len, MSG_NOSIGNAL);
+
+		if (n <= 0)
+			return;
+		text += n;
+		len -= (size_t)n;
+	}
+}
+
+/* All until the end of the stream; "" for a connection that was closed without a word. */
+static inline char *hear(int fd)
+{
+	char *answer = malloc(ANSWER_MAX);
+	size_t have = 0;
+
+	assert_non_null(answer);
+	for (;;) {
+		struct pollfd wait = {.fd = fd, .events = POLLIN};
+		ssize_t n;
+
+		if (poll(&wait, 1, 5000) != 1)
+			fail_msg("no end of stream after: %.*s", (int)have, answer);
+		n = recv(fd, answer + have, ANSWER_MAX - have - 1, 0);
+		if (n <= 0)
+			break;
+		have += (size_t)n;
+	}
+	answer[have] = '\0';
+	return answer;
+}
+
+static inline bool closed_within(int fd, int milliseconds)
+{
+	struct pollfd wait = {.fd = fd, .events = POLLIN};
+	char byte;
+
+	return poll(&wait, 1, milliseconds) == 1 && recv(fd, &byte, 1, MSG_PEEK) <= 0;
+}
+
+#define END "\r\nHost: x\r\nConnection: close\r\n\r\n"
+
+static inline char *ask_on(int fd, const char *request)
+{
+	char *answer;
+
+	say(fd, request);
+	answer = hear(fd);
+	close(fd);
+	return answer;
+}
+
+static inline char *ask(const struct bench *bench, const char *request)
+{
+	return ask_on(dial(bench), request);
+}
+
+static inline void starts(const char *answer, const char *start)
+{
+	if (strncmp(answer, start, strlen(start)) != 0)
+		fail_msg("not '%s' but: %.600s", start, answer);
+}
+
+static inline void has(const char *answer, const char *part)
+{
+	if (!strstr(answer, part))
+		fail_msg("no '%s' in: %.1200s", part, answer);
+}
+
+static inline void expect(
+	const struct bench *bench, const char *request, const char *start, const char *part)
+{
+	_cleanup_free_ char *answer = ask(bench, request);
+
+	starts(answer, start);
+	has(answer, part);
+}
+
+static inline void expect_unix(
+	const struct bench *bench, const char *request, const char *start, const char *part)
+{
+	_cleanup_free_ char *answer = ask_on(dial_unix(bench), request);
+
+	starts(answer, start);
+	has(answer, part);
+}
+
+static inline uint64_t iterations(struct bench *bench)
+{
+	uint64_t n = 0;
+
+	sd_event_get_iteration(bench->event, &n);
+	return n;
+}
+
+#endif

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config_fixture.h"
+
+#include "base/file.h"
+#include "config/source.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+/* Each test runs in a folder of its own: names are relative. */
+static char root[64];
+
+static int enter_folder(void **state)
+{
+	(void)state;
+	strcpy(root, "/tmp/headroom-test-XXXXXX");
+	return mkdtemp(root) ? chdir(root) : -1;
+}
+
+static int leave_folder(void **state)
+{
+	char command[128];
+
+	(void)state;
+	snprintf(command, sizeof(command), "rm -rf '%s'", root);
+	return chdir("/") == 0 ? system(command) : -1;
+}
+
+static void write_text(const char *path, const char *text)
+{
+	_cleanup_fclose_ FILE *file = fopen(path, "we");
+
+	assert_non_null(file);
+	assert_true(fputs(text, file) >= 0);
+}
+
+static void missing_files(void **state)
+{
+	_cleanup_loaded_ struct loaded optional = load_source("F", true, "d");
+	_cleanup_loaded_ struct loaded needed = load_source("F", false, NULL);
+	_cleanup_loaded_ struct loaded nothing = load_source(NULL, false, NULL);
+
+	(void)state;
+	assert_loaded(&optional);
+	assert_loaded(&nothing);
+	assert_one_fault(&needed, 1, 1, "no such file");
+}
+
+static void large_file(void **state)
+{
+	_cleanup_close_ int fd = open("F", O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+
+	(void)state;
+	assert_int_equal(ftruncate(fd, 10 << 20), 0);
+	_cleanup_loaded_ struct loaded loaded = load_source("F", true, NULL);
+	assert_one_fault(&loaded, 1, 1, "larger than 256 kB");
+}
+
+static void what_is_no_file(void **state)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = "socket.yaml"};
+	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	(void)state;
+	assert_int_equal(mkdir("folder.yaml", 0700), 0);
+	assert_int_equal(mkfifo("fifo.yaml", 0600), 0);
+	assert_int_equal(symlink("loop.yaml", "loop.yaml"), 0);
+	assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	_cleanup_loaded_ struct loaded folder = load_source("folder.yaml", true, NULL);
+	_cleanup_loaded_ struct loaded fifo = load_source("fifo.yaml", true, NULL);
+	_cleanup_loaded_ struct loaded device = load_source("/dev/zero", true, NULL);
+	_cleanup_loaded_ struct loaded unix_socket = load_source("socket.yaml", true, NULL);
+	_cleanup_loaded_ struct loaded loop = load_source("loop.yaml", true, NULL);
+	_cleanup_loaded_ struct loaded no_directory = load_source(NULL, true, "fifo.yaml");
+	assert_one_fault(&folder, 1, 1, "a directory");
+	assert_one_fault(&fifo, 1, 1, "neither a file");
+	assert_one_fault(&device, 1, 1, "neither a file");
+	assert_one_fault(&unix_socket, 1, 1, "neither a file");
+	assert_one_fault(&loop, 1, 1, strerror(ELOOP));
+	assert_one_fault(&no_directory, 1, 1, strerror(ENOTDIR));
+}
+
+static void order_and_choice_of_names(void **state)
+{
+	static const char *const names[] = {"d/b.yaml", "d/a.yaml", "d/10.yaml", "d/9.yaml",
+		"d/A.yaml", "d/.hidden.yaml", "d/c.yml", "d/c.yaml~", "d/.yaml"};
+	static const char *const order[] = {
+		"d/10.yaml", "d/9.yaml", "d/A.yaml", "d/a.yaml", "d/b.yaml"};
+	_cleanup_(source_list_clear) struct source_list list = {0};
+
+	(void)state;
+	assert_int_equal(mkdir("d", 0700), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		write_text(names[i], "");
+	assert_int_equal(source_list_read("d", &list), 0);
+	assert_int_equal(list.n, ARRAY_SIZE(order));
+	for (size_t i = 0; i < list.n; i++)
+		assert_string_equal(list.paths[i], order[i]);
+}
+
+static void dangling_link_in_the_directory(void **state)
+{
+	(void)state;
+	assert_int_equal(mkdir("d", 0700), 0);
+	assert_int_equal(symlink("nowhere", "d/a.yaml"), 0);
+	_cleanup_loaded_ struct loaded loaded = load_source(NULL, true, "d");
+	assert_one_fault(&loaded, 1, 1, "no such file");
+}
+
+/* The files as the kubelet mounts a ConfigMap: swapped by renaming one link. */
+static void swap_to(const char *version)
+{
+	assert_int_equal(symlink(version, "d/..data_tmp"), 0);
+	assert_int_equal(rename("d/..data_tmp", "d/..data"), 0);
+}
+
+static void signature_sees_a_swapped_link(void **state)
+{
+	const struct config_source as_file = {.file = "d/a.yaml"};
+	const struct config_source as_directory = {.directory = "d"};
+	uint64_t file, directory;
+
+	(void)state;
+	assert_int_equal(mkdir("d", 0700), 0);
+	assert_int_equal(mkdir("d/..1", 0700), 0);
+	assert_int_equal(mkdir("d/..2", 0700), 0);
+	write_text("d/..1/a.yaml", "mode: enforce\n");
+	write_text("d/..2/a.yaml", "mode: observe\n");
+	swap_to("..1");
+	assert_int_equal(symlink("..data/a.yaml", "d/a.yaml"), 0);
+	file = config_source_signature(&as_file);
+	directory = config_source_signature(&as_directory);
+	assert_true(file == config_source_signature(&as_file));
+	swap_to("..2");
+	assert_true(file != config_source_signature(&as_file));
+	assert_true(directory != config_source_signature(&as_directory));
+	_cleanup_loaded_ struct loaded loaded = load_source(NULL, true, "d");
+	assert_loaded(&loaded);
+	assert_string_equal(config_text(loaded.config, "mode"), "observe");
+}
+
+static void signature_sees_each_change(void **state)
+{
+	const struct config_source source = {.file = "F", .optional = true, .directory = "d"};
+	uint64_t seen[8];
+	size_t n = 0;
+
+	(void)state;
+	seen[n++] = config_source_signature(&source);
+	write_text("F", "a");
+	seen[n++] = config_source_signature(&source);
+	write_text("F", "ab");
+	seen[n++] = config_source_signature(&source);
+	assert_int_equal(rename("F", "G"), 0);
+	write_text("F", "ab");
+	seen[n++] = config_source_signature(&source);
+	assert_int_equal(mkdir("d", 0700), 0);
+	seen[n++] = config_source_signature(&source);
+	write_text("d/a.yaml", "");
+	seen[n++] = config_source_signature(&source);
+	write_text("d/a.yaml", "x");
+	seen[n++] = config_source_signature(&source);
+	assert_int_equal(unlink("d/a.yaml"), 0);
+	seen[n++] = config_source_signature(&source);
+	/* Times have the grain of a tick, so that only neighbours are sure to differ. */
+	for (size_t i = 1; i < n; i++)
+		assert_true(seen[i] != seen[i - 1]);
+	/* What is not read does not count. */
+	assert_int_equal(unlink("G"), 0);
+	assert_true(seen[n - 1] == config_source_signature(&source));
+}
+
+int main(void)
+{
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, enter_folder, leave_folder)
+	const struct CMUnitTest tests[] = {
+		IN_FOLDER(missing_files),
+		IN_FOLDER(large_file),
+		IN_FOLDER(what_is_no_file),
+		IN_FOLDER(order_and_choice_of_names),
+		IN_FOLDER(dangling_link_in_the_directory),
+		IN_FOLDER(signature_sees_a_swapped_link),
+		IN_FOLDER(signature_sees_each_change),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/cleanup.h"
+#include "report/report.h"
+
+#include "fake_node.h"
+
+static void expect_health(const struct node *node, const char *part)
+{
+	_cleanup_free_ char *text = NULL;
+	size_t len;
+
+	assert_int_equal(report_health(node, &text, &len), 0);
+	assert_int_equal(strlen(text), len);
+	if (!strstr(text, part))
+		fail_msg("no %s in %s", part, text);
+}
+
+static void gives_a_verdict(void **state)
+{
+	struct fake_node fake;
+
+	(void)state;
+	fake_node_make(&fake);
+	expect_health(&fake.node, "{\"status\":\"warning\",\"checks\":[");
+	expect_health(&fake.node,
+		"{\"type\":\"NeighborTablePressure\",\"status\":\"warning\",\"reason\":"
+		"\"neighbor-near-full\",\"message\":\"81 % full\"}");
+	fake.node.conditions[CONDITION_NEIGHBOR_TABLE_OVERFLOW].now.status = CONDITION_TRUE;
+	expect_health(&fake.node, "{\"status\":\"critical\"");
+	expect_health(&fake.node, "\"type\":\"NeighborTableOverflow\",\"status\":\"critical\"");
+	fake.node.conditions[CONDITION_NEIGHBOR_TABLE_OVERFLOW].now.status = CONDITION_FALSE;
+	fake.node.conditions[CONDITION_NEIGHBOR_TABLE_PRESSURE].now.status = CONDITION_UNKNOWN;
+	expect_health(&fake.node, "{\"status\":\"ok\"");
+	expect_health(&fake.node, "\"type\":\"NeighborTablePressure\",\"status\":\"ok\"");
+}
+
+static void expect_ready(const struct node *node, bool expected, const char *part)
+{
+	_cleanup_free_ char *text = NULL;
+	bool ready = !expected;
+	size_t len;
+
+	assert_int_equal(report_ready(node, &ready, &text, &len), 0);
+	assert_int_equal(strlen(text), len);
+	assert_int_equal(ready, expected);
+	if (!strstr(text, part))
+		fail_msg("no %s in %s", part, text);
+}
+
+static void tells_readiness(void **state)
+{
+	struct fake_node fake;
+
+	(void)state;
+	fake_node_make(&fake);
+	expect_ready(&fake.node, true, "[+] neighbor: active\n");
+	expect_ready(&fake.node, true, "[~] thp: degraded: no /sys/kernel/mm: mount it\n");
+	fake.node.applied = false;
+	expect_ready(&fake.node, false, "[-] applied");
+	fake.node.applied = true;
+	fake.tuners[1].why[0] = '\0'; /* degraded, and does not say why */
+	expect_ready(&fake.node, false, "[-] thp: degraded\n");
+	fake.tuners[1].state = TUNER_OFF;
+	expect_ready(&fake.node, false, "[-] thp: off\n");
+	fake.tuners[1].mode = MODE_OFF;
+	expect_ready(&fake.node, true, "[+] thp: off\n");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(gives_a_verdict),
+		cmocka_unit_test(tells_readiness),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

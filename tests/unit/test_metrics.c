@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/cleanup.h"
+#include "report/report.h"
+
+#include "fake_node.h"
+
+static void has(const char *text, const char *line)
+{
+	if (!strstr(text, line))
+		fail_msg("no '%s' in:\n%s", line, text);
+}
+
+static void hasnt(const char *text, const char *line)
+{
+	if (strstr(text, line))
+		fail_msg("'%s' in:\n%s", line, text);
+}
+
+static char *metrics_of(const struct node *node, bool openmetrics)
+{
+	char *text;
+	size_t len;
+
+	assert_int_equal(report_metrics(node, openmetrics, &text, &len), 0);
+	assert_int_equal(strlen(text), len);
+	return text;
+}
+
+static void tells_the_node(void **state)
+{
+	static const char *const lines[] = {
+		"\nheadroom_build_info{version=\"",
+		"\nheadroom_limit_used{limit=\"neighbor/ipv4\"} 81234\n",
+		"\nheadroom_limit_max{limit=\"neighbor/ipv4\"} 100000\n",
+		"\nheadroom_limit_peak{limit=\"neighbor/ipv4\"} 90000\n",
+		"\nheadroom_limit_hits_total{limit=\"neighbor/ipv4\"} 7\n",
+		"\nheadroom_setting_in_sync{setting=\"net.ipv4.neigh.default.gc_thresh3\"} 1\n",
+		"\nheadroom_setting_in_sync{setting=\"vm.max_map_count\"} 0\n",
+		"\nheadroom_setting_in_sync{setting=\"thp.enabled\"} 0\n",
+		"\nheadroom_setting_drift_total{setting=\"vm.max_map_count\"} 3\n",
+		"\nheadroom_condition{condition=\"NeighborTablePressure\",status=\"true\"} 1\n",
+		"\nheadroom_condition{condition=\"NeighborTablePressure\",status=\"false\"} 0\n",
+		"\nheadroom_condition{condition=\"AgentDegraded\",status=\"false\"} 1\n",
+		"\nheadroom_condition{condition=\"AgentDegraded\",status=\"unknown\"} 0\n",
+		"\nheadroom_tuner_active{tuner=\"neighbor\"} 1\n",
+		"\nheadroom_tuner_active{tuner=\"thp\"} 0\n",
+		"\nheadroom_fake_entries{family=\"ipv4\"} 42\n",
+		"\nprocess_cpu_seconds_total ",
+		"\nprocess_resident_memory_bytes ",
+		"\nprocess_virtual_memory_bytes ",
+		"\nprocess_open_fds ",
+		"\nprocess_max_fds ",
+		"\nprocess_start_time_seconds 1714564800\n",
+	};
+	struct fake_node fake;
+	_cleanup_free_ char *text = NULL;
+
+	(void)state;
+	fake_node_make(&fake);
+	text = metrics_of(&fake.node, false);
+	for (size_t i = 0; i < ARRAY_SIZE(lines); i++)
+		has(text, lines[i]);
+	hasnt(text, "# EOF");
+}
+
+static void sums_workloads(void **state)
+{
+	struct fake_node fake;
+	_cleanup_free_ char *text = NULL;
+
+	(void)state;
+	fake_node_make(&fake);
+	text = metrics_of(&fake.node, false);
+	has(text, "{limit=\"neighbor/"
+		  "ipv4\",kind=\"pod\",namespace=\"kube-system\",name=\"coredns-x\"} "
+		  "50000\n");
+	has(text, "kind=\"container\",namespace=\"\",name=\"twin\"} 30000\n");
+	hasnt(text, "name=\"twin\"} 10000\n");
+	has(text, "kind=\"netns\",namespace=\"\",name=\"4026531840\"} 1000\n");
+	has(text, "kind=\"other\",namespace=\"\",name=\"other\"} 234\n");
+	hasnt(text, "workload{limit=\"neighbor/ipv6\"");
+}
+
+static void speaks_openmetrics(void **state)
+{
+	struct fake_node fake;
+	_cleanup_free_ char *text = NULL;
+
+	(void)state;
+	fake_node_make(&fake);
+	text = metrics_of(&fake.node, true);
+	has(text, "# TYPE headroom_limit_hits counter\nheadroom_limit_hits_total{");
+	has(text, "# TYPE process_cpu_seconds counter\nprocess_cpu_seconds_total ");
+	assert_string_equal(text + strlen(text) - strlen("# EOF\n"), "# EOF\n");
+}
+
+static void stands_an_empty_node(void **state)
+{
+	struct node node = {0};
+	_cleanup_free_ char *text = NULL;
+
+	(void)state;
+	text = metrics_of(&node, false);
+	has(text, "headroom_build_info");
+}
+
+/* promtool lints text 0.0.4; it comes with Prometheus. */
+static void satisfies_promtool(void **state)
+{
+	struct fake_node fake;
+	_cleanup_free_ char *text = NULL;
+	FILE *tool;
+
+	(void)state;
+	if (system("command -v promtool >/dev/null 2>&1") != 0)
+		skip();
+	fake_node_make(&fake);
+	text = metrics_of(&fake.node, false);
+	tool = popen("out=$(promtool check metrics 2>&1) && test -z \"$out\" || "
+		     "{ echo \"$out\" >&2; exit 1; }",
+		"w");
+	assert_non_null(tool);
+	fputs(text, tool);
+	assert_int_equal(pclose(tool), 0);
+}
+
+/* 500 us of CPU are allowed; ten times that catches a scan of something large, also below ASan. */
+static void is_cheap(void **state)
+{
+	enum { ROUNDS = 200 };
+	struct fake_node fake;
+	clock_t before = clock();
+
+	(void)state;
+	fake_node_make(&fake);
+	for (int i = 0; i < ROUNDS; i++)
+		free(metrics_of(&fake.node, false));
+	assert_true((double)(clock() - before) / CLOCKS_PER_SEC / ROUNDS < 0.005);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(tells_the_node),
+		cmocka_unit_test(sums_workloads),
+		cmocka_unit_test(speaks_openmetrics),
+		cmocka_unit_test(stands_an_empty_node),
+		cmocka_unit_test(satisfies_promtool),
+		cmocka_unit_test(is_cheap),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
