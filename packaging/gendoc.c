@@ -22,17 +22,17 @@
 #define TEXT_MAX     1024
 
 /* A function that is called for each row of all tables. */
-typedef void (*visit_option)(FILE *out, const struct option *option, void *userdata);
+typedef void (*visit_option)(FILE *out, const struct config_option *option, void *userdata);
 
 static void for_each_option(FILE *out, visit_option visit, void *userdata)
 {
 	for (size_t i = 0; option_tables[i]; i++)
-		for (const struct option *option = option_tables[i]; option->name; option++)
+		for (const struct config_option *option = option_tables[i]; option->name; option++)
 			visit(out, option, userdata);
 }
 
 /* What the row takes and its default, as sentences. */
-static void describe(const struct option *option, char text[static TEXT_MAX])
+static void describe(const struct config_option *option, char text[static TEXT_MAX])
 {
 	char takes[TEXT_MAX / 2] = "";
 
@@ -95,7 +95,7 @@ static void open_sections(FILE *out, const char *name, const char *previous)
 	}
 }
 
-static void print_default(FILE *out, const struct option *option)
+static void print_default(FILE *out, const struct config_option *option)
 {
 	size_t depth = depth_of(option->name);
 	const char *quote = option->type == OPTION_TEXT && option->def ? "\"" : "";
@@ -119,7 +119,7 @@ static bool same_section(const char *a, const char *b)
 	return strcspn(b, ".") == len && strncmp(a, b, len) == 0;
 }
 
-static void print_sample_row(FILE *out, const struct option *option, void *userdata)
+static void print_sample_row(FILE *out, const struct config_option *option, void *userdata)
 {
 	const char **previous = userdata;
 	size_t depth = depth_of(option->name);
@@ -192,13 +192,13 @@ static void put_tagged(FILE *out, const char *tag, const char *text)
 	put_line(out, text);
 }
 
-static bool is_general(const struct option *option)
+static bool is_general(const struct config_option *option)
 {
 	return !strchr(option->name, '.') && option->type != OPTION_RESERVED &&
 	       !option_is_section(option_tables, option->name);
 }
 
-static void put_option(FILE *out, const struct option *option)
+static void put_option(FILE *out, const struct config_option *option)
 {
 	char text[TEXT_MAX];
 
@@ -206,7 +206,7 @@ static void put_option(FILE *out, const struct option *option)
 	put_tagged(out, option->name, text);
 }
 
-static void visit_general(FILE *out, const struct option *option, void *userdata)
+static void visit_general(FILE *out, const struct config_option *option, void *userdata)
 {
 	(void)userdata;
 	if (is_general(option))
@@ -214,7 +214,7 @@ static void visit_general(FILE *out, const struct option *option, void *userdata
 }
 
 /* Rows of one section follow each other: a new first part begins a new one. */
-static void visit_sections(FILE *out, const struct option *option, void *userdata)
+static void visit_sections(FILE *out, const struct config_option *option, void *userdata)
 {
 	char *section = userdata;
 
@@ -228,7 +228,7 @@ static void visit_sections(FILE *out, const struct option *option, void *userdat
 	put_option(out, option);
 }
 
-static void visit_reserved(FILE *out, const struct option *option, void *userdata)
+static void visit_reserved(FILE *out, const struct config_option *option, void *userdata)
 {
 	(void)userdata;
 	if (option->type == OPTION_RESERVED)

@@ -20,7 +20,7 @@
 struct config;
 struct config_fault_list;
 struct host;
-struct option;
+struct config_option;
 
 enum tuner_state {
 	TUNER_ACTIVE,   /* everything it can do, it does */
@@ -68,7 +68,7 @@ struct explanation {
 struct tuner_ops {
 	const char *name;
 	const char *summary;          /* one sentence, for explain */
-	const struct option *options; /* rows of the option table, ended by a row without a name */
+	const struct config_option *options; /* rows of the option table, ended by a row without a name */
 	const struct explanation *explanations; /* of its limits and settings */
 	/* Sysctls that only this tuner may set: dotted names, a trailing '*' matches any rest. */
 	const char *const *owned_sysctls;

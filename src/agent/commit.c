@@ -137,6 +137,9 @@ static void begin_request(struct agent *agent, const struct request *request)
 	agent->reply = request->reply;
 	agent->restoring = request->restore;
 	if (request->restore) {
+		/* The pause after it lasts while this configuration stays, applied or not yet. */
+		if (core->journal)
+			journal_set_config(core->journal, core->checksum);
 		core_restore(core, only);
 	} else {
 		core_reset(core, only);

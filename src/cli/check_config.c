@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/cli.h"
 
-#include "base/util.h"
-
 #include <stdio.h>
 
 static void print_places(FILE *out, const struct config_fault_list *list, const char *kind)
@@ -40,7 +38,8 @@ int cli_check_config(const struct cli *cli)
 		return check(&source);
 	for (int i = 0; i < cli->n_names; i++) {
 		source = core_source(cli->names[i]);
-		worst = MAX(worst, check(&source));
+		if (check(&source) != EXIT_OK)
+			worst = EXIT_FAILED;
 	}
 	return worst;
 }

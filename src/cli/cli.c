@@ -5,9 +5,7 @@
 #include "base/util.h"
 #include "tuners/table.h"
 
-#define option getopt_option /* the option table has a struct of this name */
 #include <getopt.h>
-#undef option
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -47,7 +45,7 @@ static const struct subcommand {
 		"version, and what this node can run"},
 };
 
-static const struct getopt_option long_options[] = {
+static const struct option long_options[] = {
 	{"config", required_argument, NULL, OPTION_CONFIG},
 	{"observe", no_argument, NULL, OPTION_OBSERVE},
 	{"only", required_argument, NULL, OPTION_ONLY},

@@ -34,7 +34,7 @@ static bool explain_listed(const char *name)
 	return false;
 }
 
-static const char *option_kind(const struct option *option)
+static const char *option_kind(const struct config_option *option)
 {
 	static const char *const kinds[] = {
 		[OPTION_BOOL] = "true or false",
@@ -48,7 +48,7 @@ static const char *option_kind(const struct option *option)
 	return kinds[option->type];
 }
 
-static void print_range(const struct option *option)
+static void print_range(const struct config_option *option)
 {
 	if (option->words) {
 		printf("  %-9s", "words");
@@ -62,7 +62,7 @@ static void print_range(const struct option *option)
 
 static bool explain_option(const char *name)
 {
-	const struct option *option = option_find(option_tables, name);
+	const struct config_option *option = option_find(option_tables, name);
 
 	if (!option)
 		return false;
@@ -163,7 +163,7 @@ static bool explain(const struct cli *cli, const char *name)
 static int list_names(void)
 {
 	for (size_t t = 0; option_tables[t]; t++)
-		for (const struct option *row = option_tables[t]; row->name; row++)
+		for (const struct config_option *row = option_tables[t]; row->name; row++)
 			printf("%-34s config key\n", row->name);
 	for (size_t i = 0; tuner_table[i]; i++)
 		for (const struct explanation *row = tuner_table[i]->explanations; row && row->name;

@@ -112,7 +112,7 @@ static int settle(struct config **config, size_t faults_before, struct config_fa
 }
 
 int config_load_text(const char *name, const char *text, size_t len,
-	const struct option *const *tables, struct config **ret, struct config_fault_list *faults,
+	const struct config_option *const *tables, struct config **ret, struct config_fault_list *faults,
 	struct config_fault_list *notices)
 {
 	_cleanup_(cleanup_config_free) struct config *config = NULL;
@@ -127,7 +127,7 @@ int config_load_text(const char *name, const char *text, size_t len,
 	return settle(&config, before, faults, ret);
 }
 
-int config_load(const struct config_source *source, const struct option *const *tables,
+int config_load(const struct config_source *source, const struct config_option *const *tables,
 	struct config **ret, struct config_fault_list *faults, struct config_fault_list *notices)
 {
 	_cleanup_(cleanup_config_free) struct config *config = NULL;

@@ -64,12 +64,12 @@ struct config_source {
  * fault and no config; -ENOMEM. Notices (reserved sections) are added to notices. Nothing but
  * reading happens. tables is ended by NULL and must outlive the config.
  */
-int config_load(const struct config_source *source, const struct option *const *tables,
+int config_load(const struct config_source *source, const struct config_option *const *tables,
 	struct config **ret, struct config_fault_list *faults, struct config_fault_list *notices);
 
 /* The same for a text in memory, called name in faults, with text[len] a terminator: for tests. */
 int config_load_text(const char *name, const char *text, size_t len,
-	const struct option *const *tables, struct config **ret, struct config_fault_list *faults,
+	const struct config_option *const *tables, struct config **ret, struct config_fault_list *faults,
 	struct config_fault_list *notices);
 
 void config_free(struct config *config);

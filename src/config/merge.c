@@ -89,7 +89,7 @@ static void unknown_key(struct merge *merge, const char *section, const struct n
 }
 
 static void wrong_kind(
-	struct merge *merge, const struct option *option, const char *name, const struct node *node)
+	struct merge *merge, const struct config_option *option, const char *name, const struct node *node)
 {
 	char detail[DETAIL_MAX] = "";
 
@@ -105,7 +105,7 @@ static void wrong_kind(
 }
 
 /* What only a later version uses: during a roll-out both may read the same file. */
-static int merge_reserved(struct merge *merge, const struct option *option, const struct node *node)
+static int merge_reserved(struct merge *merge, const struct config_option *option, const struct node *node)
 {
 	struct config_place place = place_of(merge, node);
 	struct value *value = store_find(merge->config, option->name);
@@ -122,7 +122,7 @@ static int merge_reserved(struct merge *merge, const struct option *option, cons
 }
 
 static int merge_scalar(
-	struct merge *merge, const struct option *option, const char *name, const struct node *node)
+	struct merge *merge, const struct config_option *option, const char *name, const struct node *node)
 {
 	struct config_place place = place_of(merge, node);
 	struct option_value parsed;
@@ -266,7 +266,7 @@ static int merge_map(struct merge *merge, const char *section, const struct node
 }
 
 static int merge_section(
-	struct merge *merge, const struct option *option, const char *name, const struct node *node)
+	struct merge *merge, const struct config_option *option, const char *name, const struct node *node)
 {
 	struct config_place place = place_of(merge, node);
 	struct value *value = store_find(merge->config, name);
@@ -284,8 +284,8 @@ static int merge_section(
 
 static int merge_key(struct merge *merge, const char *section, const struct node *node)
 {
-	const struct option *const *tables = merge->config->tables;
-	const struct option *option;
+	const struct config_option *const *tables = merge->config->tables;
+	const struct config_option *option;
 	char name[OPTION_NAME_MAX];
 	int n = snprintf(name, sizeof(name), "%s%s%s", section, section[0] ? "." : "", node->key);
 

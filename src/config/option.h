@@ -23,7 +23,7 @@ enum option_type {
 	OPTION_RESERVED, /* for a later version: anything is accepted, not used, and said once */
 };
 
-struct option {
+struct config_option {
 	const char *name; /* "neighbor.ipv4.gc_thresh1"; NULL ends a table */
 	enum option_type type;
 	uint64_t min, max;
@@ -34,14 +34,14 @@ struct option {
 };
 
 /* The agent's own rows: mode, profile, node_name, http, on_drift and the reserved sections. */
-extern const struct option core_options[];
+extern const struct config_option core_options[];
 
 /* A row found by name in tables (ended by NULL), or NULL. */
-const struct option *option_find(const struct option *const *tables, const char *name);
+const struct config_option *option_find(const struct config_option *const *tables, const char *name);
 
 /* True when rows are named below name: "neighbor", and "neighbor.ipv4" even if that is a row too.
  */
-bool option_is_section(const struct option *const *tables, const char *name);
+bool option_is_section(const struct config_option *const *tables, const char *name);
 
 /* True for name itself and whatever is named below it. */
 bool option_is_below(const char *option, const char *name);

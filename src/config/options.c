@@ -7,7 +7,7 @@
 static const char *const mode_words[] = {"enforce", "observe", NULL};
 static const char *const drift_words[] = {"enforce", "yield", "report", NULL};
 
-const struct option core_options[] = {
+const struct config_option core_options[] = {
 	{
 		.name = "mode",
 		.type = OPTION_CHOICE,
@@ -109,10 +109,10 @@ const struct option core_options[] = {
 	{0},
 };
 
-const struct option *option_find(const struct option *const *tables, const char *name)
+const struct config_option *option_find(const struct config_option *const *tables, const char *name)
 {
 	for (; *tables; tables++)
-		for (const struct option *option = *tables; option->name; option++)
+		for (const struct config_option *option = *tables; option->name; option++)
 			if (streq(option->name, name))
 				return option;
 	return NULL;
@@ -125,10 +125,10 @@ bool option_is_below(const char *option, const char *name)
 	return starts_with(option, name) && (option[len] == '\0' || option[len] == '.');
 }
 
-bool option_is_section(const struct option *const *tables, const char *name)
+bool option_is_section(const struct config_option *const *tables, const char *name)
 {
 	for (; *tables; tables++)
-		for (const struct option *option = *tables; option->name; option++)
+		for (const struct config_option *option = *tables; option->name; option++)
 			if (option_is_below(option->name, name) && !streq(option->name, name))
 				return true;
 	return false;

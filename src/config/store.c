@@ -5,12 +5,12 @@
 
 #include <errno.h>
 
-static size_t count_rows(const struct option *const *tables)
+static size_t count_rows(const struct config_option *const *tables)
 {
 	size_t n = 0;
 
 	for (; *tables; tables++)
-		for (const struct option *option = *tables; option->name; option++)
+		for (const struct config_option *option = *tables; option->name; option++)
 			n++;
 	return n;
 }
@@ -30,7 +30,7 @@ static void set_default(struct value *value, enum value_origin origin)
 		abort(); /* the table is wrong: the tests of the tables find this */
 }
 
-int store_new(const struct option *const *tables, struct config **ret)
+int store_new(const struct config_option *const *tables, struct config **ret)
 {
 	_cleanup_(cleanup_config_free) struct config *config = calloc(1, sizeof(*config));
 
@@ -41,7 +41,7 @@ int store_new(const struct option *const *tables, struct config **ret)
 	if (!config->values)
 		return -ENOMEM;
 	for (; *tables; tables++) {
-		for (const struct option *option = *tables; option->name; option++) {
+		for (const struct config_option *option = *tables; option->name; option++) {
 			struct value *value = &config->values[config->n_values++];
 
 			value->option = option;

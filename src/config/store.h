@@ -14,7 +14,7 @@ enum value_origin {
 };
 
 struct value {
-	const struct option *option;
+	const struct config_option *option;
 	enum value_origin origin;
 	char *text; /* NULL: the row's default */
 	struct option_value parsed;
@@ -28,7 +28,7 @@ struct sysctl_entry {
 };
 
 struct config {
-	const struct option *const *tables;
+	const struct config_option *const *tables;
 	struct value *values; /* one for each row, in the order of the tables */
 	size_t n_values;
 	struct sysctl_entry *entries;
@@ -42,7 +42,7 @@ struct config {
 
 /* A configuration of nothing but defaults. 0 or -ENOMEM. A default that its own row refuses aborts.
  */
-int store_new(const struct option *const *tables, struct config **ret);
+int store_new(const struct config_option *const *tables, struct config **ret);
 
 /* A copy of a name that lives as long as the configuration; NULL without memory. */
 const char *store_name(struct config *config, const char *name);

@@ -64,12 +64,12 @@ static void key_in_section(
 typedef void (*visit_key)(const char *key, void *userdata);
 
 static void for_each_key(
-	const struct option *const *tables, const char *section, visit_key visit, void *userdata)
+	const struct config_option *const *tables, const char *section, visit_key visit, void *userdata)
 {
 	char key[OPTION_NAME_MAX], last[OPTION_NAME_MAX] = "";
 
 	for (; *tables; tables++) {
-		for (const struct option *option = *tables; option->name; option++) {
+		for (const struct config_option *option = *tables; option->name; option++) {
 			key_in_section(option->name, section, key);
 			if (key[0] == '\0' || streq(key, last))
 				continue;
@@ -113,10 +113,10 @@ static void visit_listing(const char *key, void *userdata)
 }
 
 /* A row elsewhere whose last part is key. */
-static const char *same_key_elsewhere(const struct option *const *tables, const char *key)
+static const char *same_key_elsewhere(const struct config_option *const *tables, const char *key)
 {
 	for (; *tables; tables++) {
-		for (const struct option *option = *tables; option->name; option++) {
+		for (const struct config_option *option = *tables; option->name; option++) {
 			const char *dot = strrchr(option->name, '.');
 
 			if (dot && streq(dot + 1, key))
@@ -126,7 +126,7 @@ static const char *same_key_elsewhere(const struct option *const *tables, const 
 	return NULL;
 }
 
-void suggest_key(const struct option *const *tables, const char *section, const char *key,
+void suggest_key(const struct config_option *const *tables, const char *section, const char *key,
 	char *buffer, size_t size)
 {
 	struct nearest nearest = {.key = key};

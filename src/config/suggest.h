@@ -10,7 +10,7 @@
  * Appends what a person who wrote key in section ("" for the top) may have meant: the nearest key
  * of the section, the same key elsewhere, or the keys that the section has.
  */
-void suggest_key(const struct option *const *tables, const char *section, const char *key,
+void suggest_key(const struct config_option *const *tables, const char *section, const char *key,
 	char *buffer, size_t size);
 
 #endif

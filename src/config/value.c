@@ -11,12 +11,12 @@
 
 #define TEXT_DEFAULT_MAX 255
 
-static uint64_t upper_bound(const struct option *option)
+static uint64_t upper_bound(const struct config_option *option)
 {
 	return option->max > 0 ? option->max : UINT64_MAX;
 }
 
-static void append_words(const struct option *option, char *buffer, size_t size)
+static void append_words(const struct config_option *option, char *buffer, size_t size)
 {
 	for (const char *const *word = option->words; word && *word; word++) {
 		if (word != option->words)
@@ -25,7 +25,7 @@ static void append_words(const struct option *option, char *buffer, size_t size)
 	}
 }
 
-static void append_count(const struct option *option, char *buffer, size_t size)
+static void append_count(const struct config_option *option, char *buffer, size_t size)
 {
 	char range[80];
 
@@ -42,7 +42,7 @@ static void append_count(const struct option *option, char *buffer, size_t size)
 	}
 }
 
-void value_describe(const struct option *option, char *buffer, size_t size)
+void value_describe(const struct config_option *option, char *buffer, size_t size)
 {
 	switch (option->type) {
 	case OPTION_BOOL:
@@ -66,7 +66,7 @@ void value_describe(const struct option *option, char *buffer, size_t size)
 	}
 }
 
-static int word_index(const struct option *option, const char *text)
+static int word_index(const struct config_option *option, const char *text)
 {
 	for (int i = 0; option->words && option->words[i]; i++)
 		if (streq(option->words[i], text))
@@ -74,7 +74,7 @@ static int word_index(const struct option *option, const char *text)
 	return -1;
 }
 
-static int explain(const struct option *option, const char *text, const char *what,
+static int explain(const struct config_option *option, const char *text, const char *what,
 	char why[static VALUE_WHY_MAX])
 {
 	char quoted[TEXT_QUOTE_MAX];
@@ -84,7 +84,7 @@ static int explain(const struct option *option, const char *text, const char *wh
 	return -EINVAL;
 }
 
-static int parse_number(const struct option *option, const char *text, struct option_value *value,
+static int parse_number(const struct config_option *option, const char *text, struct option_value *value,
 	char why[static VALUE_WHY_MAX])
 {
 	uint64_t count;
@@ -98,7 +98,7 @@ static int parse_number(const struct option *option, const char *text, struct op
 	return 0;
 }
 
-static int parse_text(const struct option *option, const char *text, struct option_value *value,
+static int parse_text(const struct config_option *option, const char *text, struct option_value *value,
 	char why[static VALUE_WHY_MAX])
 {
 	size_t max = option->max > 0 ? option->max : TEXT_DEFAULT_MAX;
@@ -113,7 +113,7 @@ static int parse_text(const struct option *option, const char *text, struct opti
 	return 0;
 }
 
-int value_parse(const struct option *option, const char *text, struct option_value *value,
+int value_parse(const struct config_option *option, const char *text, struct option_value *value,
 	char why[static VALUE_WHY_MAX])
 {
 	bool is_true = streq(text, "true");

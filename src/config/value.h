@@ -20,11 +20,11 @@ struct option_value {
 };
 
 /* 0 with *value, or -EINVAL with why: what is wrong with the text, and what is expected. */
-int value_parse(const struct option *option, const char *text, struct option_value *value,
+int value_parse(const struct config_option *option, const char *text, struct option_value *value,
 	char why[static VALUE_WHY_MAX]);
 
 /* Appends what the row takes: "a whole number from 1 to 2147483647 (entries), or keep". */
-void value_describe(const struct option *option, char *buffer, size_t size);
+void value_describe(const struct config_option *option, char *buffer, size_t size);
 
 /*
  * A sysctl's name as sysctl(8) prints it. The first separator of the name given tells its form:

@@ -11,7 +11,7 @@
 
 const struct tuner_ops *const tuner_table[] = {TUNERS(TUNER_ROW) NULL};
 
-const struct option *const option_tables[] = {core_options, TUNERS(OPTIONS_ROW) NULL};
+const struct config_option *const option_tables[] = {core_options, TUNERS(OPTIONS_ROW) NULL};
 
 const struct tuner_ops *tuner_find(const char *name)
 {

@@ -14,12 +14,12 @@
 
 #define DECLARE_TUNER(name)                                                                        \
 	extern const struct tuner_ops name##_tuner;                                                \
-	extern const struct option name##_options[];
+	extern const struct config_option name##_options[];
 
 TUNERS(DECLARE_TUNER)
 
 /* All option tables: the agent's own, then each tuner's; ended by NULL. */
-extern const struct option *const option_tables[];
+extern const struct config_option *const option_tables[];
 
 /* The tuner of that name, or NULL. */
 const struct tuner_ops *tuner_find(const char *name);

@@ -18,7 +18,7 @@ static const char *const fixture_modes[] = {"enforce", "observe", "off", NULL};
 static const char *const fixture_keep[] = {"keep", NULL};
 static const char *const fixture_auto[] = {"auto", NULL};
 
-static const struct option fixture_options[] = {
+static const struct config_option fixture_options[] = {
 	{"neighbor.mode", OPTION_CHOICE, 0, 0, fixture_modes, NULL, "enforce", "mode"},
 	{"neighbor.ipv4", OPTION_CHOICE, 0, 0, fixture_keep, NULL, NULL, "keep"},
 	{"neighbor.ipv4.gc_thresh1", OPTION_COUNT, 1, INT32_MAX, NULL, "entries", "80000", "one"},
@@ -31,7 +31,7 @@ static const struct option fixture_options[] = {
 	{0},
 };
 
-static const struct option *const fixture_tables[] = {core_options, fixture_options, NULL};
+static const struct config_option *const fixture_tables[] = {core_options, fixture_options, NULL};
 
 struct loaded {
 	struct config *config; /* NULL after a fault */

@@ -109,7 +109,7 @@ static void defaults(void **state)
 static void every_default_fits_its_row(void **state)
 {
 	(void)state;
-	for (const struct option *option = core_options; option->name; option++) {
+	for (const struct config_option *option = core_options; option->name; option++) {
 		struct option_value value;
 		char why[VALUE_WHY_MAX];
 

@@ -37,7 +37,7 @@ struct neighbor {
 static const char *const keep_words[] = {"keep", NULL};
 static const char *const mode_words[] = {"enforce", "observe", "off", NULL};
 
-const struct option neighbor_options[] = {
+const struct config_option neighbor_options[] = {
 	{"neighbor.mode", OPTION_CHOICE, 0, 0, mode_words, NULL, NULL,
 		"This tuner's own mode; empty: the agent's."},
 	{"neighbor.ipv4", OPTION_CHOICE, 0, 0, keep_words, NULL, NULL, KEEP_SENTENCE},

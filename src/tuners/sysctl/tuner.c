@@ -18,7 +18,7 @@ struct sysctl {
 
 static const char *const mode_words[] = {"enforce", "observe", "off", NULL};
 
-const struct option sysctl_options[] = {
+const struct config_option sysctl_options[] = {
 	{"sysctl", OPTION_SYSCTLS, 0, 0, NULL, NULL, NULL,
 		"Sysctls and their values, beside those of the profile. A value only raises; {value: V, "
 		"exact: true} sets it exactly; null leaves a key of the profile alone."},

@@ -24,7 +24,7 @@ static const char *const shmem_words[] = {
 static const char *const khugepaged_words[] = {"false", "true", "keep", NULL};
 static const char *const sizes_words[] = {"never", "inherit", "madvise", "always", "keep", NULL};
 
-const struct option thp_options[] = {
+const struct config_option thp_options[] = {
 	{"thp.mode", OPTION_CHOICE, 0, 0, mode_words, NULL, NULL,
 		"This tuner's own mode; empty: the agent's."},
 	{"thp.enabled", OPTION_CHOICE, 0, 0, enabled_words, NULL, "never",
@@ -63,7 +63,7 @@ static int thp_open(const struct host *host, bool watch, void **self)
 static void take_choice(
 	struct thp_config *thp, enum thp_switch_kind kind, const struct config *config, const char *name)
 {
-	const struct option *option = option_find(option_tables, name);
+	const struct config_option *option = option_find(option_tables, name);
 	const char *word = option->words[config_choice(config, name)];
 
 	if (streq(word, "keep"))
