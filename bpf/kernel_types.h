@@ -3,8 +3,8 @@
 #define BPF_KERNEL_TYPES_H
 
 /*
- * The few kernel structures that the programs look into, with only the fields they read: CO-RE finds
- * the offsets on the running kernel. Source, where none is named: include/net/neighbour.h.
+ * The few kernel structures that the programs look into, with only the fields they read: CO-RE
+ * finds the offsets on the running kernel. Source, where none is named: include/net/neighbour.h.
  */
 
 #include <linux/types.h>

@@ -14,7 +14,7 @@
 
 #include <headroom/bpf/neighbor.h>
 
-#define AF_INET	 2
+#define AF_INET  2
 #define AF_INET6 10
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -59,9 +59,9 @@ static __always_inline void sample_one(
 }
 
 /*
- * Attached to nothing: user space runs it (BPF_PROG_TEST_RUN, 5.10) when it wants fresh counts. Every
- * loopback device points to the tables, which all network namespaces share; the kernel's symbols of
- * them are listed only with KALLSYMS_ALL.
+ * Attached to nothing: user space runs it (BPF_PROG_TEST_RUN, 5.10) when it wants fresh counts.
+ * Every loopback device points to the tables, which all network namespaces share; the kernel's
+ * symbols of them are listed only with KALLSYMS_ALL.
  */
 SEC("raw_tp")
 int sample(void *ctx)

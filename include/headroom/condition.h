@@ -50,9 +50,9 @@ struct condition {
 bool condition_observe(
 	struct condition *condition, const struct condition_reading *reading, uint64_t realtime_us);
 
-const char *condition_name(enum condition_type type);         /* "NeighborTableOverflow" */
+const char *condition_name(enum condition_type type);            /* "NeighborTableOverflow" */
 const char *condition_status_name(enum condition_status status); /* "True" */
-const char *condition_sentence(enum condition_type type);     /* what it means, and the cure */
+const char *condition_sentence(enum condition_type type);        /* what it means, and the cure */
 enum severity condition_severity(enum condition_type type);
 bool condition_by_name(const char *name, enum condition_type *type); /* type only on success */
 

@@ -2,7 +2,8 @@
 #ifndef HEADROOM_PLAN_H
 #define HEADROOM_PLAN_H
 
-/* A plan is the list of settings that should change now: each with its old and new value and why. */
+/* A plan is the list of settings that should change now: each with its old and new value, and why.
+ */
 
 #include <stddef.h>
 
@@ -14,8 +15,8 @@ struct change {
 	struct place place;
 	char old[SETTING_VALUE_MAX];
 	char new[SETTING_VALUE_MAX];
-	const char *reason; /* a slug */
-	int error;          /* after apply: 0, or -errno */
+	const char *reason;             /* a slug */
+	int error;                      /* after apply: 0, or -errno */
 	char actual[SETTING_VALUE_MAX]; /* after apply: what was read back */
 };
 

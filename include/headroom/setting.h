@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #define SETTING_NAME_MAX  128
-#define SETTING_VALUE_MAX 128 /* the longest sysctl worth managing: core_pattern, CORENAME_MAX_SIZE */
+#define SETTING_VALUE_MAX 128 /* the longest sysctl worth managing is core_pattern */
 #define SETTING_PATH_MAX  256
 
 /* A tuner's, or the whole agent's, attitude to the node. */
@@ -35,8 +35,8 @@ enum setting_state {
 
 /* How a place is read and written: see src/kernel/place.h. */
 enum place_kind {
-	PLACE_FILE,      /* one value in one file of procfs or sysfs */
-	PLACE_NEIGHTBL,  /* a threshold of a neighbour table: rtnetlink, /proc/sys where that is refused */
+	PLACE_FILE,     /* one value in one file of procfs or sysfs */
+	PLACE_NEIGHTBL, /* a threshold of a neighbour table: rtnetlink, else /proc/sys */
 };
 
 /* Where a setting lives. Plain data: it is journaled, so that a restore needs no configuration. */
@@ -77,13 +77,13 @@ struct setting {
 	char original[SETTING_VALUE_MAX]; /* empty until something was written */
 	enum mode mode;
 	enum setting_state state;
-	const char *reason;    /* why it is in this state: a slug */
-	int error;             /* -errno behind SETTING_FAILED, 0 otherwise */
+	const char *reason;                /* why it is in this state: a slug */
+	int error;                         /* -errno behind SETTING_FAILED, 0 otherwise */
 	char confirmed[SETTING_VALUE_MAX]; /* as it last stood in sync: another value is drift */
-	unsigned rounds;       /* consecutive times it was put back after drift */
-	uint64_t drift_total;  /* times drift was seen */
-	uint64_t drift_at_us;  /* when it was last seen, CLOCK_MONOTONIC */
-	uint64_t retry_at_us;  /* SETTING_FAILED: when to try again */
+	unsigned rounds;                   /* consecutive times it was put back after drift */
+	uint64_t drift_total;              /* times drift was seen */
+	uint64_t drift_at_us;              /* when it was last seen, CLOCK_MONOTONIC */
+	uint64_t retry_at_us;              /* SETTING_FAILED: when to try again */
 };
 
 const char *mode_name(enum mode mode);
@@ -99,7 +99,7 @@ bool value_equal(const char *a, const char *b);
  */
 int value_compare(const char *a, const char *b, int *order);
 
-/* Writes the larger of both, field by field, to out. -EINVAL as value_compare. out may be a or b. */
+/* Writes the larger of both, field by field, to out, which may be a or b. -EINVAL as above. */
 int value_max(const char *a, const char *b, char out[static SETTING_VALUE_MAX]);
 
 /* True when actual is neither the original nor anything that was written by us. */

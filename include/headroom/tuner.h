@@ -56,9 +56,9 @@ struct metric_sink;
 
 /* What `headroom explain` says of a limit or a setting. */
 struct explanation {
-	const char *name;   /* a pattern of fnmatch(3); NULL ends a table */
-	const char *kind;   /* "limit" or "setting" */
-	const char *what;   /* what it is and why it matters */
+	const char *name; /* a pattern of fnmatch(3); NULL ends a table */
+	const char *kind; /* "limit" or "setting" */
+	const char *what; /* what it is and why it matters */
 	const char *unit;
 	const char *def;    /* the kernel's own default */
 	const char *option; /* the option that governs it; NULL for none */
@@ -67,19 +67,20 @@ struct explanation {
 
 struct tuner_ops {
 	const char *name;
-	const char *summary;          /* one sentence, for explain */
-	const struct config_option *options; /* rows of the option table, ended by a row without a name */
+	const char *summary; /* one sentence, for explain */
+	/* Rows of the option table, ended by a row without a name. */
+	const struct config_option *options;
 	const struct explanation *explanations; /* of its limits and settings */
 	/* Sysctls that only this tuner may set: dotted names, a trailing '*' matches any rest. */
 	const char *const *owned_sysctls;
 
-	/* Checks what a row cannot: relations between merged options. Adds faults with their place. */
+	/* Checks what a row cannot: relations between merged options. Faults have their place. */
 	void (*validate)(const struct config *config, struct config_fault_list *faults);
 
 	/*
-	 * Probes the node, once, by doing. Returns 0 and a state in self (owned by the caller, given
-	 * to close), or -ENOMEM. What is missing on the node is no error: tuner_state tells it.
-	 * Loading BPF is for the agent alone: watch is false for one-shot commands.
+	 * Probes the node, once, by doing. Returns 0 and a state in self (owned by the caller,
+	 * given to close), or -ENOMEM. What is missing on the node is no error: tuner_state tells
+	 * it. Loading BPF is for the agent alone: watch is false for one-shot commands.
 	 */
 	int (*open)(const struct host *host, bool watch, void **self);
 

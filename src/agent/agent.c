@@ -168,9 +168,8 @@ static int load_first_config(const struct core_options *options, struct config *
 	int r = core_load_config(&source, config, &faults, &notices);
 
 	for (size_t i = 0; i < notices.n; i++)
-		log_notice("config", "%s:%u:%u: %s", notices.faults[i].file,
-			notices.faults[i].line, notices.faults[i].column,
-			notices.faults[i].message);
+		log_notice("config", "%s:%u:%u: %s", notices.faults[i].file, notices.faults[i].line,
+			notices.faults[i].column, notices.faults[i].message);
 	for (size_t i = 0; i < faults.n; i++)
 		fprintf(stderr, "%s:%u:%u: %s\n", faults.faults[i].file, faults.faults[i].line,
 			faults.faults[i].column, faults.faults[i].message);

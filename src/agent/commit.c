@@ -51,7 +51,9 @@ static void finish(struct agent *agent, int stored)
 		apply_plan(&core->host, &agent->committing, &core->node, now_us());
 	core->node.applied = true;
 	agent->restoring = false;
-	core_judge(core);
+	/* Limits and metrics follow the new values at once, not at the next tick. */
+	if (core_look(core) < 0)
+		core_judge(core);
 	answer(agent);
 	agent->committing.n = 0;
 }

@@ -220,9 +220,15 @@ int core_reconfigure(struct core *core, struct config *config)
 void core_reset(struct core *core, const char *only)
 {
 	reconcile_reset(&core->node, only);
-	for (size_t i = 0; core->journal && i < core->node.n_tuners; i++)
-		if (!only || streq(only, core->node.tuners[i].ops->name))
-			journal_unrelease(core->journal, core->node.tuners[i].ops->name);
+	for (size_t i = 0; i < core->node.n_tuners; i++) {
+		struct tuner_status *tuner = &core->node.tuners[i];
+
+		if (only && !streq(only, tuner->ops->name))
+			continue;
+		tuner->insist = true;
+		if (core->journal)
+			journal_unrelease(core->journal, tuner->ops->name);
+	}
 }
 
 void core_plan_only(struct core *core, const char *only)

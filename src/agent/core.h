@@ -36,10 +36,10 @@ struct core {
 	struct outlook *outlooks; /* one for each tuner */
 	struct journal *journal;  /* NULL: journal_error says why */
 	int journal_error;
-	int lock; /* -1: this process may not write */
-	struct plan plan;  /* what the last look found to be written */
+	int lock;                                 /* -1: this process may not write */
+	struct plan plan;                         /* what the last look found to be written */
 	char config_fault[CONDITION_MESSAGE_MAX]; /* of the last reload; empty when it was good */
-	char trouble[CONDITION_MESSAGE_MAX];      /* the agent's own, e.g. no HTTP; empty for none */
+	char trouble[CONDITION_MESSAGE_MAX]; /* the agent's own, e.g. no HTTP; empty for none */
 };
 
 const char *core_state_folder(void); /* HEADROOM_STATE_DIR or /var/lib/headroom */
@@ -51,8 +51,8 @@ void core_socket_path(const struct config *config, char path[static PATH_MAX]);
 struct config_source core_source(const char *config_file);
 
 /*
- * Loads and validates everything, relations between options too. 0 with *ret, or -EINVAL with faults,
- * or -ENOMEM. notices may be NULL.
+ * Loads and validates everything, relations between options too. 0 with *ret, or -EINVAL with
+ * faults, or -ENOMEM. notices may be NULL.
  */
 int core_load_config(const struct config_source *source, struct config **ret,
 	struct config_fault_list *faults, struct config_fault_list *notices);
@@ -80,7 +80,7 @@ int core_become_writer(struct core *core, const char *who, char *holder, size_t 
 /* Puts another configuration in place of the current one, and tries everything again under it. */
 int core_reconfigure(struct core *core, struct config *config);
 
-/* Senses, decides, reconciles: node is up to date and plan is what should be written. 0 or -ENOMEM. */
+/* Senses, decides, reconciles: node is then up to date, plan what to write. 0 or -ENOMEM. */
 int core_look(struct core *core);
 
 /* Only the conditions that follow from the settings: after something was written. */

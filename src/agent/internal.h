@@ -14,7 +14,7 @@
 
 /* What a client of the unix socket asked for, waiting for its turn. */
 struct request {
-	bool restore; /* else apply */
+	bool restore;  /* else apply */
 	char only[32]; /* a tuner; empty for all */
 	struct http_reply *reply;
 };
@@ -27,18 +27,18 @@ struct agent {
 	char http_listen[256], http_socket[PATH_MAX]; /* what http was opened with */
 	uint64_t http_retry_us;
 
-	struct job *job;            /* the journal is being stored */
-	struct plan committing;     /* what is written once it is */
-	struct journal *take_back;  /* the journal as it was, in case storing fails */
-	bool restoring;             /* committing has been carried out already */
-	struct http_reply *reply;   /* who waits for it; NULL for nobody */
+	struct job *job;           /* the journal is being stored */
+	struct plan committing;    /* what is written once it is */
+	struct journal *take_back; /* the journal as it was, in case storing fails */
+	bool restoring;            /* committing has been carried out already */
+	struct http_reply *reply;  /* who waits for it; NULL for nobody */
 	struct request requests[REQUESTS_MAX];
 	size_t n_requests;
 
-	uint64_t source_signature;  /* of the configuration files as loaded */
-	uint64_t source_changed;    /* another signature, seen once: 0 for none */
-	bool ready;                 /* READY=1 was sent */
-	char status[256];           /* the last STATUS= */
+	uint64_t source_signature; /* of the configuration files as loaded */
+	uint64_t source_changed;   /* another signature, seen once: 0 for none */
+	bool ready;                /* READY=1 was sent */
+	char status[256];          /* the last STATUS= */
 };
 
 /*

@@ -12,9 +12,9 @@
 struct job;
 
 /*
- * Runs run(argument) in a thread; then, in the loop, done(result, userdata), before which the job is
- * released and *job is NULL again. argument is freed afterwards. 0, or -errno with nothing started
- * and argument still the caller's.
+ * Runs run(argument) in a thread; then, in the loop, done(result, userdata), before which the job
+ * is released and *job is NULL again. argument is freed afterwards. 0, or -errno with nothing
+ * started and argument still the caller's.
  */
 int job_start(sd_event *event, struct job **job, int (*run)(void *argument), void *argument,
 	void (*done)(int result, void *userdata), void *userdata);

@@ -9,8 +9,8 @@
 #include <stdio.h>
 
 /* Appends one more cause to a condition's message, as long as there is room. */
-static void add_cause(struct condition_reading *reading, const char *reason, const char *object,
-	const char *text)
+static void add_cause(
+	struct condition_reading *reading, const char *reason, const char *object, const char *text)
 {
 	size_t used = strlen(reading->message);
 
@@ -20,8 +20,8 @@ static void add_cause(struct condition_reading *reading, const char *reason, con
 	reading->reason = reason;
 }
 
-static void judge_settings(
-	const struct node *node, struct condition_reading *drifted, struct condition_reading *failed)
+static void judge_settings(const struct node *node, struct condition_reading *drifted,
+	struct condition_reading *failed)
 {
 	for (size_t i = 0; i < node->n_settings; i++) {
 		const struct setting *setting = &node->settings[i];
@@ -100,8 +100,7 @@ static const char *settle_mode(const struct core *core, struct tuner_status *tun
 
 	if (tuner->mode == MODE_OFF)
 		return reason;
-	tuner->mode = core->options.observe ? MODE_OBSERVE
-					    : tuner_mode(tuner->ops, core->config);
+	tuner->mode = core->options.observe ? MODE_OBSERVE : tuner_mode(tuner->ops, core->config);
 	if (tuner->mode == MODE_ENFORCE && core->journal &&
 		journal_is_released(core->journal, tuner->ops->name, core->checksum)) {
 		tuner->mode = MODE_OBSERVE;
@@ -143,7 +142,8 @@ static int look_with(struct core *core, size_t i, const struct past *past)
 		.outlook = outlook,
 		.records = past->records,
 		.n_records = past->n_records,
-		.on_drift = (enum on_drift)config_choice(core->config, "on_drift"),
+		.on_drift = tuner->insist ? ON_DRIFT_ENFORCE
+					  : (enum on_drift)config_choice(core->config, "on_drift"),
 		.observe_reason = settle_mode(core, tuner),
 		.now_us = past->now_us,
 	};
@@ -157,6 +157,7 @@ static int look_with(struct core *core, size_t i, const struct past *past)
 	}
 	if (r == 0)
 		r = reconcile(&core->node, &input, &core->plan);
+	tuner->insist = false;
 	for (size_t l = 0; r == 0 && l < outlook->n_limits; l++)
 		r = take_limit(&core->node, &outlook->limits[l], past->now_us);
 	return r;

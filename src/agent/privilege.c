@@ -8,15 +8,16 @@
 #include <sys/prctl.h>
 
 /*
- * Sysctls whose write the kernel guards with CAP_SYS_ADMIN (kernel/sysctl.c proc_dointvec_minmax_sysadmin
- * and net/core/sysctl_net_core.c proc_dolongvec_minmax_bpf_restricted).
+ * Sysctls whose write the kernel guards with CAP_SYS_ADMIN (kernel/sysctl.c
+ * proc_dointvec_minmax_sysadmin and net/core/sysctl_net_core.c
+ * proc_dolongvec_minmax_bpf_restricted).
  */
 static bool needs_sys_admin(const char *sysctl)
 {
 	return starts_with(sysctl, "kernel.dmesg_restrict") ||
-		starts_with(sysctl, "kernel.kptr_restrict") ||
-		starts_with(sysctl, "kernel.unprivileged_bpf_disabled") ||
-		starts_with(sysctl, "net.core.bpf_jit_");
+	       starts_with(sysctl, "kernel.kptr_restrict") ||
+	       starts_with(sysctl, "kernel.unprivileged_bpf_disabled") ||
+	       starts_with(sysctl, "net.core.bpf_jit_");
 }
 
 void agent_drop_privileges(const struct agent *agent)

@@ -31,9 +31,8 @@ void agent_reload(struct agent *agent)
 	agent->source_changed = 0;
 	r = core_load_config(&agent->core.source, &config, &faults, &notices);
 	for (size_t i = 0; i < notices.n; i++)
-		log_notice("config", "%s:%u:%u: %s", notices.faults[i].file,
-			notices.faults[i].line, notices.faults[i].column,
-			notices.faults[i].message);
+		log_notice("config", "%s:%u:%u: %s", notices.faults[i].file, notices.faults[i].line,
+			notices.faults[i].column, notices.faults[i].message);
 	if (r == 0) {
 		agent->core.config_fault[0] = '\0';
 		r = core_reconfigure(&agent->core, config);
@@ -54,8 +53,8 @@ void agent_reload(struct agent *agent)
 
 /*
  * The files are looked at every second: that sees each way of replacing them, a ConfigMap's symlink
- * swap included. A change is taken once it has stood for a second, so that nobody's half-written file
- * is loaded.
+ * swap included. A change is taken once it has stood for a second, so that nobody's half-written
+ * file is loaded.
  */
 void agent_watch_config(struct agent *agent)
 {

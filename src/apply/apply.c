@@ -36,8 +36,8 @@ static void follow(struct setting *setting, const struct change *change, uint64_
 {
 	copy_text(setting->want.actual, sizeof(setting->want.actual), change->actual);
 	if (change->error == 0) {
-		log_info(change->name, "%s -> %s (%s)", change->old, change->actual,
-			change->reason);
+		log_info(
+			change->name, "%s -> %s (%s)", change->old, change->actual, change->reason);
 		setting->state = SETTING_IN_SYNC;
 		setting->reason = "in-sync";
 		setting->error = 0;
@@ -48,7 +48,7 @@ static void follow(struct setting *setting, const struct change *change, uint64_
 	} else if (setting->rounds == 0) {
 		fail(setting, "not-taken", change->error, now);
 	}
-	/* Else someone was quicker than the read, in a fight: the next look counts another round. */
+	/* Else someone was quicker than the read, in a fight: the next look counts a round. */
 }
 
 void apply_plan(const struct host *host, struct plan *plan, struct node *node, uint64_t now)

@@ -17,8 +17,7 @@
  * Writes every change of a plan whose journal is stored, and reads it back: change->error and
  * change->actual. node may be NULL; with it, its settings follow.
  */
-void apply_plan(
-	const struct host *host, struct plan *plan, struct node *node, uint64_t now_us);
+void apply_plan(const struct host *host, struct plan *plan, struct node *node, uint64_t now_us);
 
 /* The journal could not be stored: nothing was written, and every setting of the plan says so. */
 void apply_refused(struct plan *plan, struct node *node, int error, uint64_t now_us);

@@ -38,7 +38,7 @@ static const char *describe(int error)
 	return strerror(-error);
 }
 
-/* Both generations are unreadable: they are kept for whoever wants to look, and a new one begins. */
+/* Both generations are unreadable: they are kept for whoever wants to look; a new one begins. */
 static void begin_anew(struct journal *journal, int error)
 {
 	journal->lost = true;
@@ -125,7 +125,8 @@ static int add_record(struct journal *journal, const struct change *change)
  * before is what a crash between this note and the write leaves behind: ours to put back. A value
  * that someone else wrote is not, so it never gets in there.
  */
-static void renew_record(struct journal *journal, struct record *record, const struct change *change)
+static void renew_record(
+	struct journal *journal, struct record *record, const struct change *change)
 {
 	char before[SETTING_VALUE_MAX];
 
@@ -134,7 +135,7 @@ static void renew_record(struct journal *journal, struct record *record, const s
 	if (streq(record->before, before) && streq(record->target, change->new))
 		return;
 	if (streq(record->target, change->new) && value_equal(change->old, record->original))
-		return; /* written again after someone put the original there: nothing new to know */
+		return; /* written again over the original that someone put there: nothing new */
 	copy_text(record->before, sizeof(record->before), before);
 	copy_text(record->target, sizeof(record->target), change->new);
 	journal->dirty = true;
@@ -217,7 +218,8 @@ struct journal *journal_copy(const struct journal *journal)
 		return NULL;
 	}
 	if (journal->n_records > 0)
-		memcpy(copy->records, journal->records, journal->n_records * sizeof(*copy->records));
+		memcpy(copy->records, journal->records,
+			journal->n_records * sizeof(*copy->records));
 	return copy;
 }
 

@@ -23,7 +23,7 @@
 #define JOURNAL_RELEASED_MAX 16
 #define JOURNAL_FILE_MAX     (4 * 1024 * 1024)
 
-/* A tuner whose originals were put back: it only observes while the configuration stays the same. */
+/* A tuner whose originals were put back: it only observes while the configuration stays. */
 struct journal_release {
 	char tuner[32];
 	uint32_t config;
@@ -37,8 +37,8 @@ struct journal {
 	size_t n_records, records_allocated;
 	struct journal_release released[JOURNAL_RELEASED_MAX];
 	size_t n_released;
-	bool dirty; /* differs from what is on disk */
-	bool added; /* holds an original that is not on disk: store twice */
+	bool dirty;     /* differs from what is on disk */
+	bool added;     /* holds an original that is not on disk: store twice */
 	char note[256]; /* what was odd about loading it; empty when nothing was */
 	bool lost;      /* neither generation could be read: older originals are lost */
 };

@@ -38,8 +38,7 @@ static cJSON *print_record(const struct record *record)
 	cJSON_AddStringToObject(object, "kind", kind_name(record->place.kind));
 	cJSON_AddStringToObject(object, "path", record->place.path);
 	if (record->place.kind == PLACE_NEIGHTBL) {
-		cJSON_AddNumberToObject(
-			object, "family", record->place.family == AF_INET ? 4 : 6);
+		cJSON_AddNumberToObject(object, "family", record->place.family == AF_INET ? 4 : 6);
 		cJSON_AddNumberToObject(object, "level", record->place.level);
 	}
 	cJSON_AddStringToObject(object, "original", record->original);
@@ -169,14 +168,12 @@ static int take_body(const cJSON *body, struct journal *journal)
 		!take_number(body, "config", &config))
 		return -EBADMSG;
 	journal->config = (uint32_t)config;
-	cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(body, "records"))
-	{
+	cJSON_ArrayForEach (item, cJSON_GetObjectItemCaseSensitive(body, "records")) {
 		r = take_record(item, journal);
 		if (r < 0)
 			return r;
 	}
-	cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(body, "released"))
-	{
+	cJSON_ArrayForEach (item, cJSON_GetObjectItemCaseSensitive(body, "released")) {
 		r = take_release(item, journal);
 		if (r < 0)
 			return r;

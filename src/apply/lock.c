@@ -34,7 +34,7 @@ int lock_take(int dir, const char *who, char *holder, size_t size)
 		read_holder(fd, holder, size);
 		return -EBUSY;
 	}
-	/* The name is a courtesy to whoever comes second: on a full disk the lock holds without it. */
+	/* The name is a courtesy to whoever comes second: on a full disk the lock does without. */
 	n = snprintf(text, sizeof(text), "%s, pid %d\n", who, (int)getpid());
 	if (ftruncate(fd, 0) == 0)
 		(void)write_all(fd, text, (size_t)n);

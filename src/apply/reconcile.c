@@ -56,8 +56,8 @@ static void judge_in_sync(struct setting *setting, uint64_t now)
 		setting->rounds = 0;
 }
 
-static void judge_difference(struct setting *setting, const struct record *record,
-	const struct reconcile_input *input)
+static void judge_difference(
+	struct setting *setting, const struct record *record, const struct reconcile_input *input)
 {
 	if (is_left_alone(setting))
 		return;
@@ -72,8 +72,7 @@ static void judge_difference(struct setting *setting, const struct record *recor
 static void judge(struct setting *setting, const struct reconcile_input *input)
 {
 	const struct want *want = &setting->want;
-	const struct record *record =
-		record_find(input->records, input->n_records, want->name);
+	const struct record *record = record_find(input->records, input->n_records, want->name);
 
 	copy_text(setting->original, sizeof(setting->original), record ? record->original : "");
 	setting->mode = input->tuner->mode;
@@ -160,8 +159,7 @@ int reconcile(struct node *node, const struct reconcile_input *input, struct pla
 	size_t i = first_of(node, tuner);
 
 	for (size_t w = 0; w < input->outlook->n_wants; w++, i++) {
-		struct setting *setting =
-			place_setting(node, i, tuner, &input->outlook->wants[w]);
+		struct setting *setting = place_setting(node, i, tuner, &input->outlook->wants[w]);
 
 		if (!setting)
 			return -ENOMEM;

@@ -3,8 +3,8 @@
 #define APPLY_RECONCILE_H
 
 /*
- * From what a tuner wants to what should be written now. Drift is judged here: a setting that was in
- * sync and is not any more was changed by someone else.
+ * From what a tuner wants to what should be written now. Drift is judged here: a setting that was
+ * in sync and is not any more was changed by someone else.
  */
 
 #include <stdbool.h>
@@ -14,7 +14,7 @@
 
 #include <headroom/plan.h>
 
-/* A setting put back this often without a quiet time between is left to whoever keeps changing it. */
+/* A setting put back this often without a quiet time is left to whoever keeps changing it. */
 #define DRIFT_ROUNDS_MAX 5
 
 /* Without drift for this long, a setting's rounds are forgotten. */

@@ -93,7 +93,7 @@ static bool is_procfs(const struct host *host, const char *path)
 	struct statfs fs;
 
 	return host_path(host, path, full) && statfs(full, &fs) == 0 &&
-		fs.f_type == PROC_SUPER_MAGIC;
+	       fs.f_type == PROC_SUPER_MAGIC;
 }
 
 int writer_set(const struct host *host, const struct place *place, const char *value)

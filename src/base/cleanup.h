@@ -32,19 +32,19 @@ static inline void cleanup_fclose(FILE **f)
 #define _cleanup_fclose_ _cleanup_(cleanup_fclose)
 
 /* Defines cleanup_NAME(type **) for a release function of the form void release(type *). */
-#define DEFINE_CLEANUP(type, release)                                                              \
-	static inline void cleanup_##release(type **p)                                             \
-	{                                                                                          \
-		if (*p)                                                                            \
-			release(*p);                                                               \
+#define DEFINE_CLEANUP(type, release)                  \
+	static inline void cleanup_##release(type **p) \
+	{                                              \
+		if (*p)                                \
+			release(*p);                   \
 	}
 
 /* Hands ownership on: returns the pointer and forgets it. */
-#define steal(p)                                                                                   \
-	({                                                                                         \
-		__typeof__(p) _stolen = (p);                                                       \
-		(p) = NULL;                                                                        \
-		_stolen;                                                                           \
+#define steal(p)                             \
+	({                                   \
+		__typeof__(p) _stolen = (p); \
+		(p) = NULL;                  \
+		_stolen;                     \
 	})
 
 static inline int steal_fd(int *fd)

@@ -126,7 +126,7 @@ int make_directories(const char *path, mode_t mode)
 
 	if (!copy_text(partial, sizeof(partial), path))
 		return -ENAMETOOLONG;
-	for (char *slash = partial; slash; ) {
+	for (char *slash = partial; slash;) {
 		slash = strchr(slash + 1, '/');
 		if (slash)
 			*slash = '\0';

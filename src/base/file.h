@@ -14,8 +14,8 @@ int read_file(const char *path, size_t max, char **ret, size_t *len);
 
 /*
  * Replaces dir/name by way of dir/name.new: written, fsynced, renamed over it, dir fsynced. Anyone
- * who opens the name sees the old content or the new, never a part. 0 or -errno; on an error the old
- * file stands.
+ * who opens the name sees the old content or the new, never a part. 0 or -errno; on an error the
+ * old file stands.
  */
 int write_file_atomic(int dir, const char *name, const void *data, size_t len);
 

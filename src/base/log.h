@@ -18,8 +18,8 @@ enum log_level {
 };
 
 /*
- * Once, at the start: what is logged without HEADROOM_LOG_LEVEL (error .. debug), and whether stderr
- * is the journal.
+ * Once, at the start: what is logged without HEADROOM_LOG_LEVEL (error .. debug), and whether
+ * stderr is the journal.
  */
 void log_init(enum log_level level);
 

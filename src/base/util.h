@@ -36,7 +36,7 @@ bool copy_text(char *dst, size_t size, const char *src);
  */
 int grow_array(void *array, size_t n, size_t *allocated, size_t element_size);
 
-uint64_t now_us(void);          /* CLOCK_MONOTONIC, microseconds */
-uint64_t realtime_us(void);     /* CLOCK_REALTIME, microseconds since the epoch */
+uint64_t now_us(void);      /* CLOCK_MONOTONIC, microseconds */
+uint64_t realtime_us(void); /* CLOCK_REALTIME, microseconds since the epoch */
 
 #endif

@@ -17,8 +17,7 @@ DEFINE_CLEANUP(cJSON, cJSON_Delete)
 static int say_error(const char *json, long status)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *root = cJSON_Parse(json);
-	const char *error =
-		cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(root, "error"));
+	const char *error = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(root, "error"));
 
 	return error ? cli_fail("agent", "%s", error)
 		     : cli_fail("agent", "answered with HTTP status %ld", status);
@@ -60,11 +59,12 @@ static int become_writer(struct core *core, const char *who)
 	int r = core_become_writer(core, who, holder, sizeof(holder));
 
 	if (r == -EBUSY)
-		return cli_fail(core_state_folder(), "the lock is held by %s: try again later, or stop it",
-			holder);
+		return cli_fail(core_state_folder(),
+			"the lock is held by %s: try again later, or stop it", holder);
 	if (r < 0)
 		return cli_fail(core_state_folder(),
-			"%s: nothing is written without a journal: give write access", strerror(-r));
+			"%s: nothing is written without a journal: give write access",
+			strerror(-r));
 	if (core->journal_error < 0)
 		return cli_fail(core_state_folder(), "%s", strerror(-core->journal_error));
 	return EXIT_OK;
@@ -86,7 +86,8 @@ static int apply_locally(const struct cli *cli, struct core *core)
 	if (r != EXIT_OK)
 		return r;
 	if (!core_wants_to_write(core))
-		return cli_fail("apply", "the configuration says mode: observe: nothing is written");
+		return cli_fail(
+			"apply", "the configuration says mode: observe: nothing is written");
 	core_reset(core, cli->only);
 	r = core_look(core);
 	core_plan_only(core, cli->only);

@@ -22,8 +22,7 @@ static int name_width(const cJSON *changes)
 	const cJSON *change;
 	size_t width = 0;
 
-	cJSON_ArrayForEach(change, changes)
-	{
+	cJSON_ArrayForEach (change, changes) {
 		const char *name = text_of(change, "name");
 
 		width = MAX(width, name ? strlen(name) : 0);
@@ -63,8 +62,7 @@ static void print_legend(const cJSON *changes)
 {
 	const cJSON *change;
 
-	cJSON_ArrayForEach(change, changes)
-	{
+	cJSON_ArrayForEach (change, changes) {
 		const char *reason = text_of(change, "reason");
 		const char *sentence = reason ? reason_sentence(reason) : NULL;
 
@@ -83,7 +81,8 @@ int print_changes(const char *json)
 	if (!cJSON_IsArray(changes))
 		return -1;
 	width = name_width(changes);
-	cJSON_ArrayForEach(change, changes) failed += print_change(change, width);
+	cJSON_ArrayForEach (change, changes)
+		failed += print_change(change, width);
 	print_legend(changes);
 	return failed;
 }

@@ -5,9 +5,9 @@
 #include <stdbool.h>
 
 /*
- * Prints the changes of a plan document (report_plan, or the agent's answer), a line each: name, old,
- * new and why, then what each reason means. Failures go to stderr. Returns how many failed, or -1 for
- * a document of another form.
+ * Prints the changes of a plan document (report_plan, or the agent's answer), a line each: name,
+ * old, new and why, then what each reason means. Failures go to stderr. Returns how many failed, or
+ * -1 for a document of another form.
  */
 int print_changes(const char *json);
 

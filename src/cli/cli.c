@@ -5,6 +5,7 @@
 #include "base/util.h"
 #include "tuners/table.h"
 
+#include <errno.h>
 #include <getopt.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -18,6 +19,7 @@ enum {
 	OPTION_IMAGES = 1 << 5,
 	TAKES_NAMES = 1 << 6,
 	OPTION_HOST_ROOT = 1 << 7, /* every subcommand */
+	OPTION_HELP = 1 << 8,      /* every subcommand */
 };
 
 static const struct subcommand {
@@ -53,6 +55,7 @@ static const struct option long_options[] = {
 	{"watch", no_argument, NULL, OPTION_WATCH},
 	{"images", no_argument, NULL, OPTION_IMAGES},
 	{"host-root", required_argument, NULL, OPTION_HOST_ROOT},
+	{"help", no_argument, NULL, OPTION_HELP},
 	{0},
 };
 
@@ -95,6 +98,8 @@ static bool take_option(struct cli *cli, int option)
 		return tuner_find(optarg) != NULL;
 	case OPTION_JSON:
 		return cli->json = true;
+	case OPTION_HELP:
+		return cli->help = true;
 	case OPTION_WATCH:
 		return cli->watch = true;
 	case OPTION_HOST_ROOT:
@@ -112,7 +117,7 @@ static int parse(const struct subcommand *subcommand, int argc, char **argv, str
 
 	opterr = 0;
 	while ((option = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
-		unsigned allowed = subcommand->takes | OPTION_HOST_ROOT;
+		unsigned allowed = subcommand->takes | OPTION_HOST_ROOT | OPTION_HELP;
 
 		if (option == '?' || !((unsigned)option & allowed))
 			return usage_error(
@@ -133,7 +138,16 @@ static int run(const struct subcommand *subcommand, int argc, char **argv)
 	struct cli cli = {.core.host_root = host_root ? host_root : ""};
 	int r = parse(subcommand, argc, argv, &cli);
 
-	return r != 0 ? r : subcommand->run(&cli);
+	if (r != 0)
+		return r;
+	if (cli.help)
+		printf("usage: headroom %s\n\n%s\n", subcommand->usage, subcommand->summary);
+	else
+		r = subcommand->run(&cli);
+	/* A script must not take half an answer, on a full disk, for a whole one. */
+	if (fflush(stdout) != 0 || ferror(stdout))
+		return cli_fail("standard output", "%s", strerror(errno));
+	return r;
 }
 
 int cli_main(int argc, char **argv)
@@ -170,4 +184,3 @@ struct config *cli_load_config(const struct cli *cli)
 	config_faults_clear(&faults);
 	return config;
 }
-

@@ -22,6 +22,7 @@ struct cli {
 	const char *only; /* --only TUNER; NULL for all */
 	bool json;
 	bool watch;
+	bool help;
 	char **names; /* what is left of the command line */
 	int n_names;
 };

@@ -11,7 +11,7 @@
 
 /* A local agent answers at once; applying waits for a disk. */
 #define CONNECT_TIMEOUT_MS 1000L
-#define TIMEOUT_MS	   30000L
+#define TIMEOUT_MS         30000L
 
 DEFINE_CLEANUP(CURL, curl_easy_cleanup)
 

@@ -6,9 +6,9 @@
 
 /*
  * One request to the running agent: over its unix socket, or over TCP when socket_path is NULL and
- * address ("127.0.0.1:19810") is not. The answer's body, which the caller frees, and its HTTP status.
- * 0; -ENOTCONN when no agent answers there; -EACCES when the socket is not for us; -ETIMEDOUT;
- * -ENOMEM.
+ * address ("127.0.0.1:19810") is not. The answer's body, which the caller frees, and its HTTP
+ * status. 0; -ENOTCONN when no agent answers there; -EACCES when the socket is not for us;
+ * -ETIMEDOUT; -ENOMEM.
  */
 int client_call(const char *socket_path, const char *address, bool post, const char *path,
 	char **body, long *status);

@@ -143,8 +143,7 @@ static void print_profiles(void)
 		printf("%s\n  %s\n", profile->name, profile->sentence);
 		for (const struct profile_row *row = profile_rows; row->name; row++)
 			if (streq(row->profile, profile->name))
-				printf("  %s: %s\n      %s\n", row->name, row->value,
-					row->source);
+				printf("  %s: %s\n      %s\n", row->name, row->value, row->source);
 	}
 }
 
@@ -157,7 +156,7 @@ static bool explain(const struct cli *cli, const char *name)
 	/* A tuner's section may be an option too (sysctl): both are worth telling. */
 	found = explain_tuner(name) || found;
 	return found || explain_listed(name) || explain_condition(name) || explain_reason(name) ||
-		explain_sysctl(cli, name);
+	       explain_sysctl(cli, name);
 }
 
 static int list_names(void)

@@ -8,6 +8,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <headroom/setting.h>
+
 #define BAR_WIDTH 20
 
 enum color {
@@ -21,12 +23,12 @@ enum color {
 
 struct screen screen_of(FILE *out)
 {
-	const char *no_color = getenv("NO_COLOR");
+	const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
 	bool terminal = isatty(fileno(out));
 	struct screen screen = {.out = out, .bars = terminal, .width = 80};
 	struct winsize size;
 
-	screen.color = terminal && !(no_color && no_color[0]);
+	screen.color = terminal && !(no_color && no_color[0]) && !(term && streq(term, "dumb"));
 	if (terminal && ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col >= 40)
 		screen.width = size.ws_col;
 	return screen;
@@ -153,17 +155,17 @@ static enum color color_of_state(const char *state)
 /* "21 in-sync, 1 failed": how many of a tuner's settings are in each state. */
 static void print_counts(const struct screen *screen, const cJSON *settings, const char *tuner)
 {
-	static const char *const states[] = {"in-sync", "pending", "drifted", "yielded", "failed",
-		"observed", "unsupported"};
+	static const char *const states[] = {
+		"in-sync", "pending", "drifted", "yielded", "failed", "observed", "unsupported"};
 	const char *between = "";
 
 	for (size_t i = 0; i < ARRAY_SIZE(states); i++) {
 		const cJSON *setting;
 		int n = 0;
 
-		cJSON_ArrayForEach(setting, settings) n +=
-			streq(text_of(setting, "tuner"), tuner) &&
-			streq(text_of(setting, "state"), states[i]);
+		cJSON_ArrayForEach (setting, settings)
+			n += streq(text_of(setting, "tuner"), tuner) &&
+			     streq(text_of(setting, "state"), states[i]);
 		if (n == 0)
 			continue;
 		fprintf(screen->out, "%s%d ", between, n);
@@ -199,15 +201,18 @@ static void print_tuner(const struct screen *screen, const cJSON *tuner, const c
 static void print_setting(const struct screen *screen, const cJSON *setting)
 {
 	const char *state = text_of(setting, "state");
+	char text[2 * SETTING_VALUE_MAX + 64];
+	int used;
 
 	if (streq(state, "in-sync") || streq(state, "observed") || streq(state, "unsupported"))
 		return;
-	fprintf(screen->out, "    %-36s ", text_of(setting, "name"));
+	used = fprintf(screen->out, "    %-36s ", text_of(setting, "name"));
 	set_color(screen, color_of_state(state));
-	fprintf(screen->out, "%-8s", state);
+	used += fprintf(screen->out, "%-8s", state);
 	set_color(screen, COLOR_NONE);
-	fprintf(screen->out, " %s, wanted %s (%s)\n", text_of(setting, "actual"),
+	snprintf(text, sizeof(text), " %s, wanted %s (%s)", text_of(setting, "actual"),
 		text_of(setting, "wanted"), text_of(setting, "reason"));
+	print_cut(screen, used, text);
 }
 
 static void print_condition(const struct screen *screen, const cJSON *condition)
@@ -221,7 +226,8 @@ static void print_condition(const struct screen *screen, const cJSON *condition)
 	set_color(screen, is_true ? COLOR_BAD : COLOR_FAINT);
 	fprintf(screen->out, "%-8s", status);
 	set_color(screen, COLOR_NONE);
-	fprintf(screen->out, "%-28s %s\n", text_of(condition, "type"), text_of(condition, "reason"));
+	fprintf(screen->out, "%-28s %s\n", text_of(condition, "type"),
+		text_of(condition, "reason"));
 	if (text_of(condition, "message")[0]) {
 		fputs("          ", screen->out);
 		print_cut(screen, 10, text_of(condition, "message"));
@@ -233,7 +239,8 @@ static int count_false(const cJSON *conditions)
 	const cJSON *condition;
 	int n = 0;
 
-	cJSON_ArrayForEach(condition, conditions) n += streq(text_of(condition, "status"), "False");
+	cJSON_ArrayForEach (condition, conditions)
+		n += streq(text_of(condition, "status"), "False");
 	return n;
 }
 
@@ -244,12 +251,16 @@ void screen_print(const struct screen *screen, const cJSON *status)
 
 	print_head(screen, status);
 	heading(screen, "Limits");
-	cJSON_ArrayForEach(item, get(status, "limits")) print_limit(screen, item);
+	cJSON_ArrayForEach (item, get(status, "limits"))
+		print_limit(screen, item);
 	heading(screen, "Settings");
-	cJSON_ArrayForEach(item, get(status, "tuners")) print_tuner(screen, item, settings);
-	cJSON_ArrayForEach(item, settings) print_setting(screen, item);
+	cJSON_ArrayForEach (item, get(status, "tuners"))
+		print_tuner(screen, item, settings);
+	cJSON_ArrayForEach (item, settings)
+		print_setting(screen, item);
 	heading(screen, "Conditions");
-	cJSON_ArrayForEach(item, conditions) print_condition(screen, item);
+	cJSON_ArrayForEach (item, conditions)
+		print_condition(screen, item);
 	fprintf(screen->out, "  ");
 	set_color(screen, COLOR_GOOD);
 	fprintf(screen->out, "%-8s", "False");

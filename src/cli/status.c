@@ -29,8 +29,8 @@ static int ask_agent(const struct cli *cli, char **json)
 	core_socket_path(config, socket_path);
 	r = client_call(socket_path, NULL, false, "/v1/status", json, &status);
 	if (r == -EACCES && config_text(config, "http.listen")[0])
-		r = client_call(NULL, config_text(config, "http.listen"), false, "/v1/status",
-			json, &status);
+		r = client_call(NULL, config_text(config, "http.listen"), false, "/v1/status", json,
+			&status);
 	config_free(config);
 	if (r == 0 && status != 200) {
 		free(*json);
@@ -53,8 +53,8 @@ static int look_locally(const struct cli *cli, char **json)
 
 static bool is_true(const cJSON *condition)
 {
-	const char *status = cJSON_GetStringValue(
-		cJSON_GetObjectItemCaseSensitive(condition, "status"));
+	const char *status =
+		cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(condition, "status"));
 
 	return status && streq(status, "True");
 }
@@ -63,8 +63,7 @@ static int exit_code(const cJSON *status)
 {
 	const cJSON *condition;
 
-	cJSON_ArrayForEach(condition, cJSON_GetObjectItemCaseSensitive(status, "conditions"))
-	{
+	cJSON_ArrayForEach (condition, cJSON_GetObjectItemCaseSensitive(status, "conditions")) {
 		if (is_true(condition))
 			return EXIT_ATTENTION;
 	}

@@ -112,8 +112,8 @@ static int settle(struct config **config, size_t faults_before, struct config_fa
 }
 
 int config_load_text(const char *name, const char *text, size_t len,
-	const struct config_option *const *tables, struct config **ret, struct config_fault_list *faults,
-	struct config_fault_list *notices)
+	const struct config_option *const *tables, struct config **ret,
+	struct config_fault_list *faults, struct config_fault_list *notices)
 {
 	_cleanup_(cleanup_config_free) struct config *config = NULL;
 	size_t before = faults->n;

@@ -69,8 +69,8 @@ int config_load(const struct config_source *source, const struct config_option *
 
 /* The same for a text in memory, called name in faults, with text[len] a terminator: for tests. */
 int config_load_text(const char *name, const char *text, size_t len,
-	const struct config_option *const *tables, struct config **ret, struct config_fault_list *faults,
-	struct config_fault_list *notices);
+	const struct config_option *const *tables, struct config **ret,
+	struct config_fault_list *faults, struct config_fault_list *notices);
 
 void config_free(struct config *config);
 DEFINE_CLEANUP(struct config, config_free)

@@ -88,8 +88,8 @@ static void unknown_key(struct merge *merge, const char *section, const struct n
 		section[0] ? " in " : "", section, detail);
 }
 
-static void wrong_kind(
-	struct merge *merge, const struct config_option *option, const char *name, const struct node *node)
+static void wrong_kind(struct merge *merge, const struct config_option *option, const char *name,
+	const struct node *node)
 {
 	char detail[DETAIL_MAX] = "";
 
@@ -105,7 +105,8 @@ static void wrong_kind(
 }
 
 /* What only a later version uses: during a roll-out both may read the same file. */
-static int merge_reserved(struct merge *merge, const struct config_option *option, const struct node *node)
+static int merge_reserved(
+	struct merge *merge, const struct config_option *option, const struct node *node)
 {
 	struct config_place place = place_of(merge, node);
 	struct value *value = store_find(merge->config, option->name);
@@ -121,8 +122,8 @@ static int merge_reserved(struct merge *merge, const struct config_option *optio
 	return store_set(value, "", &none, &place);
 }
 
-static int merge_scalar(
-	struct merge *merge, const struct config_option *option, const char *name, const struct node *node)
+static int merge_scalar(struct merge *merge, const struct config_option *option, const char *name,
+	const struct node *node)
 {
 	struct config_place place = place_of(merge, node);
 	struct option_value parsed;
@@ -265,8 +266,8 @@ static int merge_map(struct merge *merge, const char *section, const struct node
 	return r;
 }
 
-static int merge_section(
-	struct merge *merge, const struct config_option *option, const char *name, const struct node *node)
+static int merge_section(struct merge *merge, const struct config_option *option, const char *name,
+	const struct node *node)
 {
 	struct config_place place = place_of(merge, node);
 	struct value *value = store_find(merge->config, name);

@@ -37,7 +37,8 @@ struct config_option {
 extern const struct config_option core_options[];
 
 /* A row found by name in tables (ended by NULL), or NULL. */
-const struct config_option *option_find(const struct config_option *const *tables, const char *name);
+const struct config_option *option_find(
+	const struct config_option *const *tables, const char *name);
 
 /* True when rows are named below name: "neighbor", and "neighbor.ipv4" even if that is a row too.
  */

@@ -63,8 +63,8 @@ static void key_in_section(
 /* A function that gets each different key of a section once, in the order of the tables. */
 typedef void (*visit_key)(const char *key, void *userdata);
 
-static void for_each_key(
-	const struct config_option *const *tables, const char *section, visit_key visit, void *userdata)
+static void for_each_key(const struct config_option *const *tables, const char *section,
+	visit_key visit, void *userdata)
 {
 	char key[OPTION_NAME_MAX], last[OPTION_NAME_MAX] = "";
 

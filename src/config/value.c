@@ -84,8 +84,8 @@ static int explain(const struct config_option *option, const char *text, const c
 	return -EINVAL;
 }
 
-static int parse_number(const struct config_option *option, const char *text, struct option_value *value,
-	char why[static VALUE_WHY_MAX])
+static int parse_number(const struct config_option *option, const char *text,
+	struct option_value *value, char why[static VALUE_WHY_MAX])
 {
 	uint64_t count;
 	int r = parse_count(text, &count);
@@ -98,8 +98,8 @@ static int parse_number(const struct config_option *option, const char *text, st
 	return 0;
 }
 
-static int parse_text(const struct config_option *option, const char *text, struct option_value *value,
-	char why[static VALUE_WHY_MAX])
+static int parse_text(const struct config_option *option, const char *text,
+	struct option_value *value, char why[static VALUE_WHY_MAX])
 {
 	size_t max = option->max > 0 ? option->max : TEXT_DEFAULT_MAX;
 

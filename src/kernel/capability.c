@@ -17,7 +17,7 @@ bool capability_have(cap_value_t capability)
 	cap_flag_value_t value = CAP_CLEAR;
 
 	return caps && cap_get_flag(caps, capability, CAP_EFFECTIVE, &value) == 0 &&
-		value == CAP_SET;
+	       value == CAP_SET;
 }
 
 int capability_keep_only(const cap_value_t *kept, size_t n)

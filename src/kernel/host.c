@@ -111,8 +111,7 @@ void kept_close(struct kept_file *file)
 	file->fd = -1;
 }
 
-int host_read_value(
-	const struct host *host, const char *path, char value[static SETTING_VALUE_MAX])
+int host_read_value(const struct host *host, const char *path, char value[static SETTING_VALUE_MAX])
 {
 	struct kept_file file = {.fd = -1};
 	int r;

@@ -12,7 +12,8 @@
 #include <headroom/setting.h>
 
 struct host {
-	char root[256]; /* "" for /: what HEADROOM_HOST_ROOT or --host-root names, without a last slash */
+	char root[256]; /* "" for /: what HEADROOM_HOST_ROOT or --host-root names, without a last
+			   slash */
 };
 
 /* A file of the host that is read again and again through one descriptor. */

@@ -88,8 +88,8 @@ int neightbl_parse_stats(char *text, struct neightbl_stats *ret)
 	return 0;
 }
 
-int neightbl_read_stats(const struct host *host, struct kept_file *file, char *scratch,
-	size_t size, struct neightbl_stats *stats)
+int neightbl_read_stats(const struct host *host, struct kept_file *file, char *scratch, size_t size,
+	struct neightbl_stats *stats)
 {
 	size_t have = 0;
 	int n;

@@ -3,16 +3,16 @@
 #define KERNEL_NEIGHTBL_H
 
 /*
- * The kernel's neighbour tables as procfs shows them in the first network namespace. One table serves
- * all namespaces. Procfs is asked and not RTM_GETNEIGHTBL: that answers with a message for every
- * device and waits for the lock that creating a namespace holds.
+ * The kernel's neighbour tables as procfs shows them in the first network namespace. One table
+ * serves all namespaces. Procfs is asked and not RTM_GETNEIGHTBL: that answers with a message for
+ * every device and waits for the lock that creating a namespace holds.
  */
 
 #include <stdint.h>
 
 #include "kernel/host.h"
 
-/* Sums over all CPUs since boot (include/net/neighbour.h, struct neigh_statistics), and entries now. */
+/* Sums over all CPUs since boot (struct neigh_statistics of the kernel), and entries now. */
 struct neightbl_stats {
 	uint64_t entries;
 	uint64_t allocs;      /* entries made */
@@ -33,8 +33,8 @@ void neightbl_threshold_name(int family, int level, char name[static SETTING_NAM
  * Reads a statistics file. scratch is the caller's memory of the given size: a line for each CPU of
  * at most 200 bytes. 0; -errno; -EBADMSG for text of an unknown form; -EFBIG when it does not fit.
  */
-int neightbl_read_stats(const struct host *host, struct kept_file *file, char *scratch,
-	size_t size, struct neightbl_stats *stats);
+int neightbl_read_stats(const struct host *host, struct kept_file *file, char *scratch, size_t size,
+	struct neightbl_stats *stats);
 
 /* The parser behind it, for tests: text is consumed. */
 int neightbl_parse_stats(char *text, struct neightbl_stats *stats);

@@ -34,8 +34,7 @@ static const struct {
 bool condition_observe(
 	struct condition *condition, const struct condition_reading *reading, uint64_t realtime)
 {
-	bool changed =
-		condition->since_us == 0 || condition->now.status != reading->status;
+	bool changed = condition->since_us == 0 || condition->now.status != reading->status;
 
 	condition->now = *reading;
 	if (changed)

@@ -17,6 +17,7 @@ struct tuner_status {
 	const struct tuner_ops *ops;
 	void *self;     /* of ops->open */
 	enum mode mode; /* as configured, or MODE_OBSERVE after a restore */
+	bool insist;    /* the next look puts back what on_drift left to others: headroom apply */
 	enum tuner_state state;
 	char why[TUNER_WHY_MAX]; /* empty when active */
 };

@@ -23,8 +23,8 @@ struct limit_reading *outlook_limit(struct outlook *outlook)
 
 struct condition_reading *outlook_condition(struct outlook *outlook)
 {
-	if (grow_array(&outlook->conditions, outlook->n_conditions,
-		    &outlook->conditions_allocated, sizeof(*outlook->conditions)) < 0)
+	if (grow_array(&outlook->conditions, outlook->n_conditions, &outlook->conditions_allocated,
+		    sizeof(*outlook->conditions)) < 0)
 		return NULL;
 	return &outlook->conditions[outlook->n_conditions++];
 }

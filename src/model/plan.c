@@ -14,8 +14,8 @@ struct change *plan_add(struct plan *plan)
 
 /*
  * The place of a change in a safe order: everything without levels first, then what rises, highest
- * level first, then what falls, lowest level first. With that each threshold moves into the gap that
- * its neighbours have already left open.
+ * level first, then what falls, lowest level first. With that each threshold moves into the gap
+ * that its neighbours have already left open.
  */
 static int rank(const struct change *change)
 {

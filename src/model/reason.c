@@ -29,9 +29,11 @@ const struct reason reason_table[] = {
 		"The original could not be stored in the journal, so nothing was written. Make room in, "
 		"or give write access to, the state folder."},
 	{"write-refused", "The kernel refused the write."},
-	{"not-taken", "The write succeeded but another value was read back: the kernel rounds or limits it."},
+	{"not-taken",
+		"The write succeeded but another value was read back: the kernel rounds or limits it."},
 	{"original", "The value found before the first write is put back."},
-	{"changed-since", "Someone else changed the value since it was last written: it is left as it is."},
+	{"changed-since",
+		"Someone else changed the value since it was last written: it is left as it is."},
 	{"within-limit", "There is room left."},
 	{"near-full", "More than 80 % of the table is in use."},
 	{"entries-refused", "The kernel refused new entries because the table was full."},

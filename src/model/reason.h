@@ -3,7 +3,8 @@
 #define MODEL_REASON_H
 
 /*
- * Reasons are data: one slug ("below-configured") serves the log, the JSON, `explain` and the manual.
+ * Reasons are data: one slug ("below-configured") serves the log, the JSON, `explain` and the
+ * manual.
  */
 
 struct reason {

@@ -145,7 +145,7 @@ int value_max(const char *a, const char *b, char out[static SETTING_VALUE_MAX])
 bool record_is_foreign(const struct record *record, const char *actual)
 {
 	return !value_equal(actual, record->original) && !value_equal(actual, record->before) &&
-		!value_equal(actual, record->target);
+	       !value_equal(actual, record->target);
 }
 
 const struct record *record_find(const struct record *records, size_t n, const char *name)

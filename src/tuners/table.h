@@ -7,13 +7,13 @@
 #include <headroom/tuner.h>
 
 /* A new tuner is a folder, and its line here. */
-#define TUNERS(X)                                                                                  \
-	X(neighbor)                                                                                \
-	X(thp)                                                                                     \
+#define TUNERS(X)   \
+	X(neighbor) \
+	X(thp)      \
 	X(sysctl)
 
-#define DECLARE_TUNER(name)                                                                        \
-	extern const struct tuner_ops name##_tuner;                                                \
+#define DECLARE_TUNER(name)                         \
+	extern const struct tuner_ops name##_tuner; \
 	extern const struct config_option name##_options[];
 
 TUNERS(DECLARE_TUNER)

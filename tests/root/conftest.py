@@ -125,7 +125,7 @@ class Node:
                     values[path] = Path(path).read_bytes().decode("utf-8", "replace")
                 except OSError:
                     pass
-        for path in [p for p in THP.rglob("*") if p.is_file() and "stats" not in p.parts]:
+        for path in [p for p in THP.rglob("*") if p.is_file() and p.stat().st_mode & 0o200]:
             try:
                 values[str(path)] = path.read_bytes().decode("utf-8", "replace")
             except OSError:
@@ -142,6 +142,17 @@ class Node:
     def assert_unchanged(self, but: tuple[str, ...] = ()) -> None:
         changes = {p: c for p, c in self.changes().items() if not p.endswith(but) or not but}
         assert changes == {}
+
+    @staticmethod
+    def prepare() -> None:
+        """Values that differ from what the agent wants, whatever this machine had."""
+        for family in FAMILIES:
+            set_thresholds(family, (128, 512, 1024))
+        for name, value in (("enabled", "madvise"), ("defrag", "madvise"), ("khugepaged/defrag", "1")):
+            (THP / name).write_text(value)
+        for path in THP.glob("hugepages-*kB/*enabled"):
+            path.write_text("inherit")
+        sysctl("vm.max_map_count", 65530)
 
     def put_back(self) -> None:
         for family in FAMILIES:
@@ -395,10 +406,11 @@ def node() -> Iterator[Node]:
         if time.monotonic() > deadline:
             pytest.exit(f"a headroom agent runs on this machine (pid {', '.join(pids)}): stop it first", 1)
         time.sleep(0.2)
-    node = Node()
-    yield node
+    machine = Node()
+    Node.prepare()
+    yield Node()
     beside = other_agents()
-    node.put_back()
+    machine.put_back()
     assert beside == [], "no agent outlives its test, or came beside it"
 
 

@@ -19,7 +19,10 @@ def ip(*args: str, text: str | None = None, check: bool = True) -> "subprocess.C
 
 @pytest.fixture
 def fill() -> Iterator[Fill]:
-    """fill(family, count, state) makes entries in a namespace of its own; returns how many the kernel took."""
+    """fill(family, count, state) makes entries in a namespace of its own; returns how many there are then.
+
+    ip(8) gives up at the first entry that the kernel refuses.
+    """
     ip("netns", "del", NETNS, check=False)
     ip("netns", "add", NETNS)
     ip("-n", NETNS, "link", "add", "h0", "type", "veth", "peer", "name", "h1")
@@ -32,8 +35,8 @@ def fill() -> Iterator[Fill]:
             f"neigh replace {base.format(i >> 8, i & 255)} lladdr 02:00:00:00:{i >> 8:02x}:{i & 255:02x} nud {state} dev h0"
             for i in range(1, count + 1)
         ]
-        answer = ip("-n", NETNS, "-force", "-batch", "-", text="\n".join(lines) + "\n", check=False)
-        return count - answer.stderr.count("Command failed")
+        ip("-n", NETNS, "-batch", "-", text="\n".join(lines) + "\n", check=False)
+        return len(ip("-n", NETNS, f"-{family[-1]}", "neigh", "show", "nud", "all", "dev", "h0").stdout.splitlines())
 
     yield entries
     ip("netns", "del", NETNS)
@@ -49,7 +52,7 @@ def test_creations_in_a_namespace_are_counted(agent, fill: Fill, family: str) ->
     one = agent()
     created = count(one, "created_total", family)
     refused = count(one, "refused_total", family)
-    assert fill(family, 500) == 500
+    assert fill(family, 500) >= 500
     until(lambda: count(one, "created_total", family) >= created + 500, 5, "500 creations are counted")
     assert count(one, "created_total", family) < created + 600
     assert count(one, "refused_total", family) == refused
@@ -77,9 +80,9 @@ def test_refusals_are_counted_and_a_condition(agent, fill: Fill, family: str) ->
     one = agent("mode: observe")
     refused = count(one, "refused_total", family)
     hits = one.metrics()[f'headroom_limit_hits_total{{limit="neighbor/{family}"}}']
-    taken = fill(family, 600, "reachable")
-    assert taken < 600
-    until(lambda: count(one, "refused_total", family) >= refused + 600 - taken, 5, "refusals are counted")
+    for _ in range(5):
+        assert fill(family, 600, "reachable") < 600
+    until(lambda: count(one, "refused_total", family) >= refused + 5, 5, "refusals are counted")
     metric = f'headroom_limit_hits_total{{limit="neighbor/{family}"}}'
     until(lambda: one.metrics()[metric] > hits, 5, "the kernel's own count rises")
     condition = one.wait_condition("NeighborTableOverflow")

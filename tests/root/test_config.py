@@ -18,7 +18,7 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
 
 # name: (content, line, word that the message must have; None for any)
 FAULTS: dict[str, tuple[bytes, int | None, str | None]] = {
-    "wrong type": (b"mode: enforce\nneighbor:\n  grow: [1]\n", 3, "grow"),
+    "wrong type": (b"mode: enforce\nneighbor:\n  lower: [1]\n", 3, "lower"),
     "map for a word": (b"mode: {a: b}\n", 1, "mode"),
     "word for a map": (b"neighbor: yes\n", 1, "neighbor"),
     "80k": (b"neighbor:\n  ipv4:\n    gc_thresh1: 80k\n", 3, "80k"),

@@ -6,7 +6,6 @@
 
 #include <linux/types.h>
 
-
 #define NEIGHBOR_RECORD_VERSION 1
 
 enum neighbor_family {
@@ -16,10 +15,10 @@ enum neighbor_family {
 };
 
 struct neighbor_record {
-	__u32 version;  /* NEIGHBOR_RECORD_VERSION */
-	__u32 sampled;  /* 1 once collectable has been read from the table */
-	__u64 created;  /* entries made since the program was attached, in every network namespace */
-	__u64 refused;  /* entries that the kernel would not make: the table was full */
+	__u32 version; /* NEIGHBOR_RECORD_VERSION */
+	__u32 sampled; /* 1 once collectable has been read from the table */
+	__u64 created; /* entries made since the program was attached, in every network namespace */
+	__u64 refused; /* entries that the kernel would not make: the table was full */
 	__u64 collectable; /* the table's gc_entries when last sampled */
 };
 

@@ -43,8 +43,8 @@ static void want_thresholds(const struct neighbor_table_seen *table,
 		wanted->reason[i] = "configured";
 		if (config->lower)
 			continue;
-		neightbl_threshold_name(neighbor_address_family((enum neighbor_family)family),
-			i + 1, name);
+		neightbl_threshold_name(
+			neighbor_address_family((enum neighbor_family)family), i + 1, name);
 		record_floor(record_find(past->records, past->n_records, name), table->threshold[i],
 			floor);
 		raise_to(wanted, i, floor);
@@ -68,8 +68,7 @@ static int decide_thresholds(const struct neighbor_table_seen *table,
 		if (!want)
 			return -ENOMEM;
 		neightbl_threshold_name(af, i + 1, want->name);
-		want->place = (struct place){
-			.kind = PLACE_NEIGHTBL, .family = af, .level = i + 1};
+		want->place = (struct place){.kind = PLACE_NEIGHTBL, .family = af, .level = i + 1};
 		snprintf(want->place.path, sizeof(want->place.path),
 			"/proc/sys/net/%s/neigh/default/gc_thresh%d",
 			neighbor_family_name((enum neighbor_family)family), i + 1);
@@ -89,7 +88,8 @@ static uint64_t table_max(const struct neighbor_table_seen *table)
 	return max;
 }
 
-static int decide_limit(const struct neighbor_table_seen *table, int family, struct outlook *outlook)
+static int decide_limit(
+	const struct neighbor_table_seen *table, int family, struct outlook *outlook)
 {
 	static const char *const names[NEIGHBOR_FAMILIES] = {"neighbor/ipv4", "neighbor/ipv6"};
 	struct limit_reading *limit;
@@ -108,8 +108,8 @@ static int decide_limit(const struct neighbor_table_seen *table, int family, str
 	return 0;
 }
 
-static void remember_refusals(const struct neighbor_table_seen *table, struct neighbor_memory *memory,
-	int family, uint64_t now)
+static void remember_refusals(const struct neighbor_table_seen *table,
+	struct neighbor_memory *memory, int family, uint64_t now)
 {
 	uint64_t refused = table->stats.table_fulls;
 	uint64_t before = memory->families[family].refused;
@@ -148,10 +148,10 @@ static void say(struct condition_reading *condition, const char *reason, const c
 static int decide_conditions(const struct neighbor_seen *seen, const struct neighbor_memory *memory,
 	struct outlook *outlook)
 {
-	struct condition_reading pressure = {.type = CONDITION_NEIGHBOR_TABLE_PRESSURE,
-		.reason = "within-limit"};
-	struct condition_reading overflow = {.type = CONDITION_NEIGHBOR_TABLE_OVERFLOW,
-		.reason = "within-limit"};
+	struct condition_reading pressure = {
+		.type = CONDITION_NEIGHBOR_TABLE_PRESSURE, .reason = "within-limit"};
+	struct condition_reading overflow = {
+		.type = CONDITION_NEIGHBOR_TABLE_OVERFLOW, .reason = "within-limit"};
 
 	for (int family = 0; family < NEIGHBOR_FAMILIES; family++) {
 		const struct neighbor_table_seen *table = &seen->tables[family];
@@ -164,8 +164,8 @@ static int decide_conditions(const struct neighbor_seen *seen, const struct neig
 			table->exact ? "collectable entries" : "entries, an upper bound");
 		if (memory->families[family].pressure)
 			say(&pressure, "near-full", text);
-		snprintf(text, sizeof(text), "%s: %" PRIu64 " refused in the last five minutes", name,
-			refused);
+		snprintf(text, sizeof(text), "%s: %" PRIu64 " refused in the last five minutes",
+			name, refused);
 		if (refused > 0)
 			say(&overflow, "entries-refused", text);
 		if (table->stats_error < 0 && pressure.status == CONDITION_FALSE) {

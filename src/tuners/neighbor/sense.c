@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
-/* A line of /proc/net/stat/arp_cache is 13 columns of at most 17 characters; one more is the header. */
+/* A line of /proc/net/stat/arp_cache: 13 columns of at most 17 characters. One is the header. */
 #define STAT_LINE 256
 
 int neighbor_address_family(enum neighbor_family family)

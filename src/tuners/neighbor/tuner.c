@@ -22,17 +22,17 @@ struct neighbor {
 	char write_why[TUNER_WHY_MAX]; /* empty when thresholds can be written */
 };
 
-#define THRESHOLD_ROW(family, level, value, meaning)                                               \
-	{                                                                                          \
-		"neighbor." family ".gc_thresh" #level, OPTION_COUNT, 0, INT32_MAX, NULL,          \
-			"entries", value, meaning                                                  \
+#define THRESHOLD_ROW(family, level, value, meaning)                                      \
+	{                                                                                 \
+		"neighbor." family ".gc_thresh" #level, OPTION_COUNT, 0, INT32_MAX, NULL, \
+			"entries", value, meaning                                         \
 	}
 
-#define BELOW_IS_KEPT  "Below this many entries the kernel collects nothing."
-#define FORCED_ABOVE   "Above this many entries a new one forces a collection, every five seconds."
-#define REFUSED_ABOVE  "With this many collectable entries the kernel refuses any new one."
-#define KEEP_SENTENCE  "keep, in place of the three thresholds: leave what the node has."
-#define NEXT_VERSION   "Growth ahead of need is not part of this version."
+#define BELOW_IS_KEPT "Below this many entries the kernel collects nothing."
+#define FORCED_ABOVE  "Above this many entries a new one forces a collection, every five seconds."
+#define REFUSED_ABOVE "With this many collectable entries the kernel refuses any new one."
+#define KEEP_SENTENCE "keep, in place of the three thresholds: leave what the node has."
+#define NEXT_VERSION  "Growth ahead of need is not part of this version."
 
 static const char *const keep_words[] = {"keep", NULL};
 static const char *const mode_words[] = {"enforce", "observe", "off", NULL};
@@ -69,7 +69,8 @@ static void option_name(char name[static 64], int family, int level)
 
 static bool family_kept(const struct config *config, int family)
 {
-	return config_choice(config, family == NEIGHBOR_IPV4 ? "neighbor.ipv4" : "neighbor.ipv6") >= 0;
+	return config_choice(config, family == NEIGHBOR_IPV4 ? "neighbor.ipv4" : "neighbor.ipv6") >=
+	       0;
 }
 
 /* At most one fault a family: the first pair that is out of order, where a file gives one of it. */
@@ -90,7 +91,8 @@ static void validate_family(
 		config_fault_add(faults, &place,
 			"%s: %" PRIu64 " is above gc_thresh%d (%" PRIu64
 			"): thresholds must not fall from level to level",
-			low, config_count(config, low, 0), level + 1, config_count(config, high, 0));
+			low, config_count(config, low, 0), level + 1,
+			config_count(config, high, 0));
 		return;
 	}
 }
@@ -227,7 +229,8 @@ static void sample_thresholds(struct metric_sink *sink, const struct neighbor *n
 		for (int i = 0; i < NEIGHBOR_LEVELS; i++)
 			if (neighbor->seen.tables[family].threshold_error[i] == 0)
 				metric_sample(sink,
-					strtod(neighbor->seen.tables[family].threshold[i], NULL), "family",
+					strtod(neighbor->seen.tables[family].threshold[i], NULL),
+					"family",
 					neighbor_family_name((enum neighbor_family)family), "level",
 					levels[i], NULL);
 }
@@ -266,7 +269,8 @@ static void neighbor_close(void *self)
 
 const struct tuner_ops neighbor_tuner = {
 	.name = "neighbor",
-	.summary = "Sets the thresholds of the IPv4 and IPv6 neighbour tables and watches how full they are.",
+	.summary =
+		"Sets the thresholds of the IPv4 and IPv6 neighbour tables and watches how full they are.",
 	.options = neighbor_options,
 	.explanations = neighbor_explanations,
 	.owned_sysctls = neighbor_owned,

@@ -29,7 +29,7 @@ const struct config_option sysctl_options[] = {
 
 static int sysctl_open(const struct host *host, bool watch, void **self)
 {
-	/* A file that exists in every kernel, and that only a read-only mount keeps root from writing. */
+	/* In every kernel, and only a read-only mount keeps root from writing it. */
 	static const char probe[] = "/proc/sys/vm/max_map_count";
 	struct sysctl *sysctl = calloc(1, sizeof(*sysctl));
 	int r;

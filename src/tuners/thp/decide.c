@@ -21,9 +21,9 @@ static int decide_switch(const struct thp_switch *s, const struct thp_seen *seen
 	copy_text(want->actual, SETTING_VALUE_MAX, s->actual);
 	copy_text(want->wanted, SETTING_VALUE_MAX, wanted);
 	want->error = s->error;
-	want->reason = wanted[0] == '\0' ? "kept"
-		: seen->at_boot[s->kind] ? "configured-over-boot-line"
-					 : "configured";
+	want->reason = wanted[0] == '\0'        ? "kept"
+		       : seen->at_boot[s->kind] ? "configured-over-boot-line"
+						: "configured";
 	return 0;
 }
 
@@ -80,7 +80,8 @@ static int decide_condition(
 	return 0;
 }
 
-int thp_decide(const struct thp_seen *seen, const struct thp_config *config, struct outlook *outlook)
+int thp_decide(
+	const struct thp_seen *seen, const struct thp_config *config, struct outlook *outlook)
 {
 	for (unsigned i = 0; i < seen->n_switches; i++) {
 		int r = decide_switch(&seen->switches[i], seen, config, outlook);

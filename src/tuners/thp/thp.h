@@ -3,8 +3,9 @@
 #define TUNERS_THP_THP_H
 
 /*
- * The switches of transparent huge pages (Documentation/admin-guide/mm/transhuge.rst). From 6.8 each
- * page size has switches of its own, which can override the global ones: enabled=never is not off.
+ * The switches of transparent huge pages (Documentation/admin-guide/mm/transhuge.rst). From 6.8
+ * each page size has switches of its own, which can override the global ones: enabled=never is not
+ * off.
  */
 
 #include <stdbool.h>
@@ -40,15 +41,15 @@ struct thp_switch {
 struct thp_usage {
 	uint64_t anon;  /* AnonHugePages */
 	uint64_t shmem; /* ShmemHugePages */
-	uint64_t file;  /* FileHugePages: the file systems' own large folios, no switch governs them */
+	uint64_t file;  /* FileHugePages: the file systems' own large folios, without a switch */
 };
 
 struct thp_seen {
 	struct thp_switch switches[THP_SWITCHES_MAX];
 	unsigned n_switches;
 	struct thp_usage usage;
-	int usage_error;         /* 0 or -errno */
-	char boot_line[128];     /* the parameters that set a switch at boot; empty for none */
+	int usage_error;     /* 0 or -errno */
+	char boot_line[128]; /* the parameters that set a switch at boot; empty for none */
 	bool at_boot[THP_SWITCH_KINDS]; /* which switches they set */
 };
 
@@ -57,7 +58,8 @@ struct thp_config {
 };
 
 /* Pure. 0 or -ENOMEM. */
-int thp_decide(const struct thp_seen *seen, const struct thp_config *config, struct outlook *outlook);
+int thp_decide(
+	const struct thp_seen *seen, const struct thp_config *config, struct outlook *outlook);
 
 extern const struct explanation thp_explanations[];
 

@@ -60,8 +60,8 @@ static int thp_open(const struct host *host, bool watch, void **self)
 	return 0;
 }
 
-static void take_choice(
-	struct thp_config *thp, enum thp_switch_kind kind, const struct config *config, const char *name)
+static void take_choice(struct thp_config *thp, enum thp_switch_kind kind,
+	const struct config *config, const char *name)
 {
 	const struct config_option *option = option_find(option_tables, name);
 	const char *word = option->words[config_choice(config, name)];
@@ -121,7 +121,8 @@ static void thp_close(void *self)
 
 const struct tuner_ops thp_tuner = {
 	.name = "thp",
-	.summary = "Switches transparent huge pages off, all of their switches, and says what is still in use.",
+	.summary =
+		"Switches transparent huge pages off, all of their switches, and says what is still in use.",
 	.options = thp_options,
 	.explanations = thp_explanations,
 	.open = thp_open,
