@@ -15,9 +15,42 @@ typedef struct {
 	int counter;
 } atomic_t;
 
+struct list_head {
+	struct list_head *next;
+};
+
+struct hlist_node {
+	struct hlist_node *next;
+};
+
+struct hlist_head {
+	struct hlist_node *first;
+};
+
+struct neighbour;
+
+struct neigh_hash_table {
+	struct hlist_head *hash_heads;   /* from 6.13 */
+	struct neighbour **hash_buckets; /* before */
+	unsigned int hash_shift;
+};
+
 struct neigh_table {
 	int family;
-	atomic_t gc_entries; /* collectable entries: what gc_thresh3 is compared with; since 5.0 */
+	atomic_t gc_entries; /* collectable entries: what gc_thresh3 is compared with; from 5.0 */
+	struct neigh_hash_table *nht;
+};
+
+struct net_device;
+
+struct neighbour {
+	struct hlist_node hash; /* from 6.13 */
+	struct neighbour *next; /* before */
+	struct neigh_table *tbl;
+	__u8 nud_state;
+	__u32 flags;              /* __u8 before 5.16: the load is adapted */
+	struct list_head gc_list; /* linked while the entry is collectable */
+	struct net_device *dev;
 };
 
 struct neigh_parms {
@@ -32,12 +65,26 @@ struct inet6_dev { /* include/net/if_inet6.h */
 	struct neigh_parms *nd_parms;
 };
 
-struct net_device {
+struct ns_common { /* include/linux/ns_common.h */
+	unsigned int inum;
+};
+
+struct net;
+
+typedef struct { /* include/net/net_namespace.h */
+	struct net *net;
+} possible_net_t;
+
+struct net_device { /* include/linux/netdevice.h */
+	char name[16];
+	int ifindex;
+	possible_net_t nd_net;
 	struct in_device *ip_ptr;
 	struct inet6_dev *ip6_ptr;
 };
 
 struct net {
+	struct ns_common ns;
 	struct net_device *loopback_dev;
 };
 
@@ -46,10 +93,10 @@ struct nsproxy {
 };
 
 struct task_struct {
+	int pid; /* of the thread, in the first pid namespace */
+	int tgid;
 	struct nsproxy *nsproxy;
 };
-
-struct neighbour;
 
 #pragma clang attribute pop
 

@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Counts neighbour entries as the kernel makes and refuses them, in every network namespace, and
- * reads how many entries of each table can be collected. All counting is done here: user space
- * reads the records through a shared page and is never woken.
+ * Counts neighbour entries as the kernel makes, removes and refuses them, by network namespace and
+ * device, and reads how many entries of each table can be collected. All counting is done here.
+ * User space is woken once when a table has filled to a mark or an entry was refused, and not again
+ * before it has armed the mark anew.
+ *
+ * 5.10 has no atomics that return a value: plain atomic adds and plain stores do. A mark that
+ * several CPUs pass at once may wake more than once; that costs nothing but the waking.
  */
 #include <stdbool.h>
 
 #include "kernel_types.h"
+
+#include <linux/bpf.h>
 
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
@@ -17,59 +23,273 @@
 #define AF_INET  2
 #define AF_INET6 10
 
+#define NUD_PERMANENT   0x80 /* include/uapi/linux/neighbour.h */
+#define NTF_EXT_LEARNED 0x10
+
+#define CHAIN_MAX 16 /* entries of one bucket; the kernel keeps the average below one */
+
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 struct neighbor_record records[NEIGHBOR_FAMILIES];
 
-static __always_inline struct neighbor_record *record_of(int family)
+/* What walk() is to look at; user space sets them before each run. */
+__u32 walk_family;
+__u32 walk_bucket;
+__u32 walk_buckets; /* how many the table has: written by walk() */
+
+struct count_map {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, NEIGHBOR_COUNTS_MAX);
+	__type(key, struct neighbor_key);
+	__type(value, struct neighbor_count);
+};
+
+struct count_map counts SEC(".maps");
+
+/* Seldom and briefly in use: no memory is set aside for it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, NEIGHBOR_COUNTS_MAX);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct neighbor_key);
+	__type(value, struct neighbor_count);
+} walked SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+} wakeups SEC(".maps");
+
+static __always_inline int family_of(const struct neigh_table *table)
 {
-	if (family == AF_INET)
-		return &records[NEIGHBOR_IPV4];
-	if (family == AF_INET6)
-		return &records[NEIGHBOR_IPV6];
-	return NULL;
+	if (table->family == AF_INET)
+		return NEIGHBOR_IPV4;
+	if (table->family == AF_INET6)
+		return NEIGHBOR_IPV6;
+	return -1;
 }
 
-/*
- * Fires for every creation, and with a NULL neighbour for every refusal (net/core/neighbour.c,
- * ___neigh_create). 5.10 has no atomics that return a value: a plain atomic add does.
- */
+static __always_inline struct neighbor_count *count_of(void *map, const struct neighbor_key *key)
+{
+	static const struct neighbor_count zero;
+	struct neighbor_count *count = bpf_map_lookup_elem(map, key);
+
+	if (count)
+		return count;
+	bpf_map_update_elem(map, key, &zero, BPF_NOEXIST);
+	return bpf_map_lookup_elem(map, key);
+}
+
+static __always_inline void wake(__u32 family)
+{
+	bpf_ringbuf_output(&wakeups, &family, sizeof(family), BPF_RB_FORCE_WAKEUP);
+}
+
+static __always_inline void refuse(
+	struct neighbor_record *record, struct net_device *device, const void *key, __u32 family)
+{
+	__u32 length = family == NEIGHBOR_IPV4 ? 4 : 16;
+
+	__sync_fetch_and_add(&record->refused, 1);
+	record->last.netns = device->nd_net.net->ns.inum;
+	record->last.ifindex = device->ifindex;
+	bpf_probe_read_kernel(record->last.device, sizeof(record->last.device), device->name);
+	bpf_probe_read_kernel(record->last.address, length, key);
+	if (record->wake_refused) {
+		record->wake_refused = 0;
+		wake(family);
+	}
+}
+
+static __always_inline void create(
+	struct neighbor_record *record, const struct neigh_table *table, __u32 family)
+{
+	__sync_fetch_and_add(&record->created, 1);
+	if (record->wake_at && (__u64)table->gc_entries.counter >= record->wake_at) {
+		record->wake_at = 0;
+		wake(family);
+	}
+}
+
+/* Fires for every creation, and with a NULL neighbour for every refusal: net/core/neighbour.c. */
 SEC("tp_btf/neigh_create")
 int BPF_PROG(neigh_create, struct neigh_table *table, struct net_device *device, const void *key,
 	const struct neighbour *neighbour, bool exempt)
 {
-	struct neighbor_record *record = record_of(table->family);
+	struct neighbor_key who = {
+		.netns = device->nd_net.net->ns.inum, .ifindex = device->ifindex};
+	int family = family_of(table);
+	struct neighbor_count *count;
+	struct neighbor_record *record;
 
-	if (!record)
+	if (family < 0)
 		return 0;
-	if (neighbour)
-		__sync_fetch_and_add(&record->created, 1);
-	else
-		__sync_fetch_and_add(&record->refused, 1);
+	who.family = family;
+	record = &records[family & 1];
+	count = count_of(&counts, &who);
+	if (!count)
+		__sync_fetch_and_add(&record->lost, 1);
+	if (!neighbour) {
+		if (count)
+			__sync_fetch_and_add(&count->refused, 1);
+		refuse(record, device, key, family);
+		return 0;
+	}
+	if (count) {
+		__sync_fetch_and_add(&count->created, 1);
+		if (!exempt)
+			__sync_fetch_and_add(&count->collectable, 1);
+	}
+	create(record, table, family);
 	return 0;
 }
 
-static __always_inline void sample_one(
-	struct neighbor_record *record, const struct neigh_table *table)
+/* Permanent and externally learned entries are not collected: neigh_update_gc_list(). */
+static __always_inline bool is_exempt(const struct neighbour *neighbour)
 {
-	if (!table)
-		return;
-	record->collectable = (__u64)BPF_CORE_READ(table, gc_entries.counter);
-	record->sampled = 1;
+	return (neighbour->nud_state & NUD_PERMANENT) || (neighbour->flags & NTF_EXT_LEARNED);
 }
 
-/*
- * Attached to nothing: user space runs it (BPF_PROG_TEST_RUN, 5.10) when it wants fresh counts.
- * Every loopback device points to the tables, which all network namespaces share; the kernel's
- * symbols of them are listed only with KALLSYMS_ALL.
- */
-SEC("raw_tp")
-int sample(void *ctx)
+SEC("tp_btf/neigh_cleanup_and_release")
+int BPF_PROG(neigh_release, struct neighbour *neighbour, int rc)
+{
+	struct net_device *device = neighbour->dev;
+	struct neighbor_key who = {
+		.netns = device->nd_net.net->ns.inum, .ifindex = device->ifindex};
+	int family = family_of(neighbour->tbl);
+	struct neighbor_count *count;
+
+	if (family < 0)
+		return 0;
+	who.family = family;
+	__sync_fetch_and_add(&records[family & 1].removed, 1);
+	if (is_exempt(neighbour))
+		return 0;
+	count = count_of(&counts, &who);
+	if (count)
+		__sync_fetch_and_add(&count->collectable, -1);
+	return 0;
+}
+
+/* Every loopback device points to the tables, which all network namespaces share. */
+static __always_inline struct neigh_table *table_of(__u32 family)
 {
 	struct task_struct *task = (void *)bpf_get_current_task();
 	struct net_device *loopback = BPF_CORE_READ(task, nsproxy, net_ns, loopback_dev);
 
-	sample_one(&records[NEIGHBOR_IPV4], BPF_CORE_READ(loopback, ip_ptr, arp_parms, tbl));
-	sample_one(&records[NEIGHBOR_IPV6], BPF_CORE_READ(loopback, ip6_ptr, nd_parms, tbl));
+	if (family == NEIGHBOR_IPV4)
+		return BPF_CORE_READ(loopback, ip_ptr, arp_parms, tbl);
+	return BPF_CORE_READ(loopback, ip6_ptr, nd_parms, tbl);
+}
+
+static __always_inline void sample_one(__u32 family)
+{
+	struct neigh_table *table = table_of(family);
+
+	if (!table)
+		return;
+	records[family].collectable = (__u64)BPF_CORE_READ(table, gc_entries.counter);
+	records[family].sampled = 1;
+}
+
+/*
+ * Attached to nothing: user space runs it (BPF_PROG_TEST_RUN, 5.10) when it wants fresh counts. The
+ * kernel's symbols of the tables are listed only with KALLSYMS_ALL, so they are not asked for.
+ */
+SEC("raw_tp")
+int sample(void *ctx)
+{
+	sample_one(NEIGHBOR_IPV4);
+	sample_one(NEIGHBOR_IPV6);
+	return 0;
+}
+
+/*
+ * The two forms of the hash table. Functions of their own, so that the compiler moves no access to
+ * a field that the kernel lacks out of the branch that is never taken.
+ */
+static __noinline void *hlist_of(const struct neigh_hash_table *hash, __u32 bucket)
+{
+	struct hlist_head *heads = BPF_CORE_READ(hash, hash_heads);
+	void *first = NULL;
+
+	bpf_probe_read_kernel(&first, sizeof(first), &heads[bucket]);
+	return first;
+}
+
+static __noinline void *chain_of(const struct neigh_hash_table *hash, __u32 bucket)
+{
+	struct neighbour **buckets = BPF_CORE_READ(hash, hash_buckets);
+	void *first = NULL;
+
+	bpf_probe_read_kernel(&first, sizeof(first), &buckets[bucket]);
+	return first;
+}
+
+static __noinline void *hlist_next(const struct neighbour *neighbour)
+{
+	return BPF_CORE_READ(neighbour, hash.next);
+}
+
+static __noinline void *chain_next(const struct neighbour *neighbour)
+{
+	return BPF_CORE_READ(neighbour, next);
+}
+
+/* struct neighbour begins with its link, in both forms. */
+static __always_inline struct neighbour *first_of(struct neigh_hash_table *hash, __u32 bucket)
+{
+	if (bpf_core_field_exists(hash->hash_heads))
+		return hlist_of(hash, bucket);
+	return chain_of(hash, bucket);
+}
+
+static __always_inline struct neighbour *next_of(struct neighbour *neighbour)
+{
+	if (bpf_core_field_exists(neighbour->hash))
+		return hlist_next(neighbour);
+	return chain_next(neighbour);
+}
+
+static __always_inline void walk_one(struct neighbour *neighbour, __u32 family)
+{
+	struct list_head *linked = BPF_CORE_READ(neighbour, gc_list.next);
+	struct net_device *device = BPF_CORE_READ(neighbour, dev);
+	struct neighbor_key who = {.family = family};
+	struct neighbor_count *count;
+
+	/* An empty list points to itself. */
+	if (linked == (void *)neighbour + bpf_core_field_offset(neighbour->gc_list))
+		return;
+	who.netns = BPF_CORE_READ(device, nd_net.net, ns.inum);
+	who.ifindex = BPF_CORE_READ(device, ifindex);
+	count = count_of(&walked, &who);
+	if (count)
+		count->collectable++;
+}
+
+/*
+ * Counts what is in a stretch of the table's buckets, for an agent that starts on a table already
+ * full. A chain that changes meanwhile is read as far as it can be: every read is checked.
+ */
+SEC("raw_tp")
+int walk(void *ctx)
+{
+	__u32 family = walk_family & 1;
+	struct neigh_table *table = table_of(family);
+	struct neigh_hash_table *hash = table ? BPF_CORE_READ(table, nht) : NULL;
+
+	walk_buckets = hash ? 1U << (BPF_CORE_READ(hash, hash_shift) & 31) : 0;
+	for (__u32 i = 0; i < NEIGHBOR_WALK_BUCKETS; i++) {
+		struct neighbour *neighbour;
+
+		if (walk_bucket + i >= walk_buckets)
+			break;
+		neighbour = first_of(hash, walk_bucket + i);
+		for (int depth = 0; neighbour && depth < CHAIN_MAX; depth++) {
+			walk_one(neighbour, family);
+			neighbour = next_of(neighbour);
+		}
+	}
 	return 0;
 }

@@ -2,9 +2,9 @@
 #ifndef HEADROOM_PLAN_H
 #define HEADROOM_PLAN_H
 
-/* A plan is the list of settings that should change now: each with its old and new value, and why.
- */
+/* A plan lists the settings that should change now: each with its old and new value, and why. */
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include <headroom/setting.h>
@@ -15,7 +15,9 @@ struct change {
 	struct place place;
 	char old[SETTING_VALUE_MAX];
 	char new[SETTING_VALUE_MAX];
-	const char *reason;             /* a slug */
+	const char *reason; /* a slug */
+	bool record_only;   /* nothing to write: old and ahead are to be journaled */
+	struct ladder ahead;
 	int error;                      /* after apply: 0, or -errno */
 	char actual[SETTING_VALUE_MAX]; /* after apply: what was read back */
 };

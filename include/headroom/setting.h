@@ -48,6 +48,17 @@ struct place {
 };
 
 /*
+ * Values that may be written in a hurry, before a disk could say that they were: they are journaled
+ * in advance, with the original. Whole numbers as text.
+ */
+#define LADDER_RUNGS_MAX 12
+
+struct ladder {
+	char rungs[LADDER_RUNGS_MAX][24];
+	unsigned n;
+};
+
+/*
  * What was recorded before the first write, and since: enough to put the original back and to tell
  * our own writes from everybody else's. Owned and made durable by the journal.
  */
@@ -58,6 +69,7 @@ struct record {
 	char original[SETTING_VALUE_MAX]; /* before the first write of this boot */
 	char before[SETTING_VALUE_MAX];   /* what stood there when target was journaled */
 	char target[SETTING_VALUE_MAX];   /* the last value that was meant to be written */
+	struct ladder ahead; /* values that may have been written since without a note */
 };
 
 /* A value that a tuner wants, as its decide() states it. wanted is empty for "leave it alone". */
@@ -66,8 +78,9 @@ struct want {
 	struct place place;
 	char actual[SETTING_VALUE_MAX];
 	char wanted[SETTING_VALUE_MAX];
-	int error;          /* 0, or -errno of reading it: -ENOENT means unsupported */
-	const char *reason; /* a slug of src/model/reason.c */
+	int error;           /* 0, or -errno of reading it: -ENOENT means unsupported */
+	const char *reason;  /* a slug of src/model/reason.c */
+	struct ladder ahead; /* what it may become in a hurry; empty for nothing */
 };
 
 /* A setting's whole story, kept from tick to tick. */
@@ -91,6 +104,10 @@ const char *setting_state_name(enum setting_state state);
 
 /* True for a value equal to either: numbers by value, anything else by its words. */
 bool value_equal(const char *a, const char *b);
+
+/* True when value is one of the rungs. */
+bool ladder_has(const struct ladder *ladder, const char *value);
+bool ladder_equal(const struct ladder *a, const struct ladder *b);
 
 /*
  * Compares two values of one or more integers, field by field. Returns 0 and writes order: -1 when

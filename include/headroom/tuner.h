@@ -93,6 +93,16 @@ struct tuner_ops {
 	/* Pure but for its own memory in self: no clock, file or socket. 0 or -ENOMEM. */
 	int (*decide)(void *self, const struct past *past, struct outlook *outlook);
 
+	/*
+	 * A descriptor that becomes readable when the next look cannot wait for the tick, and what
+	 * takes note of it; -1 for none. Both may be NULL.
+	 */
+	int (*event_fd)(const void *self);
+	void (*drain)(void *self);
+
+	/* How soon the next look should be, in microseconds, when sooner than the tick; else 0. */
+	uint64_t (*hurry)(const void *self);
+
 	/* Active or degraded, as found by open and sense; why is written for degraded. */
 	enum tuner_state (*state)(const void *self, char why[static TUNER_WHY_MAX]);
 

@@ -13,9 +13,6 @@
 #include <stdio.h>
 #include <sys/resource.h>
 
-/* One look a second, and the loop's only timer: a drift is seen within that. */
-#define TICK_US USEC_PER_SEC
-
 /* Room for the timer to fall together with other wakeups of the machine. */
 #define TICK_ACCURACY_US (50 * USEC_PER_MSEC)
 
@@ -44,7 +41,7 @@ static int on_tick(sd_event_source *source, uint64_t usec, void *userdata)
 		agent_serve(agent);
 	notify_status(&agent->core.node, agent->status);
 	notify_watchdog();
-	return sd_event_source_set_time(source, now_us() + TICK_US);
+	return sd_event_source_set_time(source, now_us() + agent_tick_us(agent));
 }
 
 static int on_hangup(sd_event_source *source, const struct signalfd_siginfo *info, void *userdata)
@@ -132,7 +129,8 @@ static int start(struct agent *agent)
 	if (r < 0)
 		return r;
 	agent_pump(agent);
-	return add_tick(agent);
+	r = agent_watch_tuners(agent);
+	return r < 0 ? r : add_tick(agent);
 }
 
 /* READY must not wait for the first tick when storing the journal was quick. */
@@ -154,6 +152,9 @@ static void stop(struct agent *agent)
 	if (agent->http)
 		http_server_close(agent->http);
 	sd_event_source_disable_unref(agent->tick);
+	for (size_t i = 0; agent->watches && i < agent->core.node.n_tuners; i++)
+		sd_event_source_disable_unref(agent->watches[i]);
+	free(agent->watches);
 	sd_event_unref(agent->event);
 	if (agent->take_back)
 		journal_close(agent->take_back);

@@ -63,10 +63,13 @@ static void on_stored(int result, void *userdata)
 	struct agent *agent = userdata;
 	struct journal *journal = agent->core.journal;
 
-	if (result == 0)
-		journal->dirty = journal->added = false;
-	else if (!agent->restoring)
-		journal_take_back(journal, agent->take_back);
+	if (result < 0) {
+		agent->core.journal_retry_us = now_us() + RETRY_US;
+		if (!agent->restoring)
+			journal_take_back(journal, agent->take_back);
+		journal->dirty = true;
+		journal->added = true;
+	}
 	journal_close(agent->take_back);
 	agent->take_back = NULL;
 	finish(agent, result);
@@ -90,8 +93,11 @@ static int start_storing(struct agent *agent)
 	if (r < 0) {
 		free(store->text);
 		free(store);
+		return r;
 	}
-	return r;
+	/* What changes from here on is not in the text that is being stored. */
+	journal->dirty = journal->added = false;
+	return 0;
 }
 
 static void commit(struct agent *agent)
@@ -154,8 +160,24 @@ static void begin_request(struct agent *agent, const struct request *request)
 		core_look(core);
 }
 
+/*
+ * The note of what was written ahead is stored when the hurry is over: until then the record itself
+ * says that the value may be ours.
+ */
+#define STORE_BEHIND_US (5 * USEC_PER_SEC)
+
+static bool is_behind(const struct agent *agent)
+{
+	const struct core *core = &agent->core;
+	uint64_t now = now_us();
+
+	return core->lock >= 0 && core->journal && core->journal->dirty &&
+		now >= core->journal_retry_us && now - agent->urgent_at_us >= STORE_BEHIND_US;
+}
+
 void agent_pump(struct agent *agent)
 {
+	agent_apply_urgent(agent);
 	while (!agent->job && agent->n_requests > 0) {
 		struct request request = agent->requests[0];
 
@@ -166,7 +188,7 @@ void agent_pump(struct agent *agent)
 	}
 	if (agent->job)
 		return;
-	if (agent->core.plan.n > 0 || !agent->core.node.applied) {
+	if (agent->core.plan.n > 0 || !agent->core.node.applied || is_behind(agent)) {
 		take_plan(agent);
 		commit(agent);
 	}

@@ -236,7 +236,8 @@ void core_plan_only(struct core *core, const char *only)
 	size_t kept = 0;
 
 	for (size_t i = 0; i < core->plan.n; i++)
-		if (!only || streq(core->plan.changes[i].tuner, only))
+		if (!core->plan.changes[i].record_only &&
+			(!only || streq(core->plan.changes[i].tuner, only)))
 			core->plan.changes[kept++] = core->plan.changes[i];
 	core->plan.n = kept;
 }

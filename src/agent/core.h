@@ -36,8 +36,9 @@ struct core {
 	struct outlook *outlooks; /* one for each tuner */
 	struct journal *journal;  /* NULL: journal_error says why */
 	int journal_error;
-	int lock;                                 /* -1: this process may not write */
-	struct plan plan;                         /* what the last look found to be written */
+	int lock;                  /* -1: this process may not write */
+	uint64_t journal_retry_us; /* after a failure to store it: when to try again */
+	struct plan plan;          /* what the last look found to be written */
 	char config_fault[CONDITION_MESSAGE_MAX]; /* of the last reload; empty when it was good */
 	char trouble[CONDITION_MESSAGE_MAX]; /* the agent's own, e.g. no HTTP; empty for none */
 };
@@ -83,13 +84,19 @@ int core_reconfigure(struct core *core, struct config *config);
 /* Senses, decides, reconciles: node is then up to date, plan what to write. 0 or -ENOMEM. */
 int core_look(struct core *core);
 
+/* The same with one tuner alone, for what cannot wait until the next look at everything. */
+int core_look_tuner(struct core *core, size_t i);
+
 /* Only the conditions that follow from the settings: after something was written. */
 void core_judge(struct core *core);
 
 /* Forgets drift, failure and release, of one tuner or (NULL) of all, for an explicit apply. */
 void core_reset(struct core *core, const char *only);
 
-/* Takes what belongs to other tuners than only out of the plan; NULL leaves all. */
+/*
+ * Takes out of the plan what belongs to other tuners than only (NULL: nothing), and what is only to
+ * be recorded: what is left is what people should see.
+ */
 void core_plan_only(struct core *core, const char *only);
 
 /*

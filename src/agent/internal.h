@@ -12,6 +12,9 @@
 
 #define REQUESTS_MAX 8
 
+/* One look a second, and the loop's only timer: a drift is seen within that. */
+#define TICK_US USEC_PER_SEC
+
 /* What a client of the unix socket asked for, waiting for its turn. */
 struct request {
 	bool restore;  /* else apply */
@@ -23,6 +26,7 @@ struct agent {
 	struct core core;
 	sd_event *event;
 	sd_event_source *tick;
+	sd_event_source **watches; /* one for each tuner; NULL for those without a descriptor */
 	struct http_server *http;
 	char http_listen[256], http_socket[PATH_MAX]; /* what http was opened with */
 	uint64_t http_retry_us;
@@ -37,6 +41,7 @@ struct agent {
 
 	uint64_t source_signature; /* of the configuration files as loaded */
 	uint64_t source_changed;   /* another signature, seen once: 0 for none */
+	uint64_t urgent_at_us;     /* when something was last written ahead of its note */
 	bool ready;                /* READY=1 was sent */
 	char status[256];          /* the last STATUS= */
 };
@@ -46,6 +51,14 @@ struct agent {
  * -errno, said in the log; -EBUSY when another process holds it.
  */
 int agent_become_writer(struct agent *agent);
+
+/* urgent.c: the descriptors of tuners whose next look cannot wait, and how soon the next tick is
+ * due. */
+int agent_watch_tuners(struct agent *agent);
+uint64_t agent_tick_us(const struct agent *agent);
+
+/* Writes at once what may be written ahead of its note; it is noted, and stored behind. */
+void agent_apply_urgent(struct agent *agent);
 
 /* commit.c: from the plan of the last look to the node, journal first. */
 void agent_pump(struct agent *agent);

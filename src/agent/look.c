@@ -145,6 +145,7 @@ static int look_with(struct core *core, size_t i, const struct past *past)
 		.on_drift = tuner->insist ? ON_DRIFT_ENFORCE
 					  : (enum on_drift)config_choice(core->config, "on_drift"),
 		.observe_reason = settle_mode(core, tuner),
+		.may_record = past->now_us >= core->journal_retry_us,
 		.now_us = past->now_us,
 	};
 	int r = 0;
@@ -180,13 +181,29 @@ static void take_conditions(struct core *core)
 	}
 }
 
-int core_look(struct core *core)
+static struct past past_of(const struct core *core)
 {
-	struct past past = {
+	return (struct past){
 		.records = core->journal ? core->journal->records : NULL,
 		.n_records = core->journal ? core->journal->n_records : 0,
 		.now_us = now_us(),
 	};
+}
+
+int core_look_tuner(struct core *core, size_t i)
+{
+	struct past past = past_of(core);
+	int r;
+
+	core->plan.n = 0;
+	r = look_with(core, i, &past);
+	plan_sort(&core->plan);
+	return r;
+}
+
+int core_look(struct core *core)
+{
+	struct past past = past_of(core);
 
 	core->plan.n = 0;
 	for (size_t i = 0; i < core->node.n_tuners; i++) {

@@ -37,6 +37,7 @@ void agent_reload(struct agent *agent)
 		agent->core.config_fault[0] = '\0';
 		r = core_reconfigure(&agent->core, config);
 		agent_become_writer(agent);
+		agent_watch_tuners(agent);
 		agent_serve(agent);
 		log_info("config", "loaded");
 	} else if (faults.n > 0) {

@@ -32,12 +32,18 @@ static void fail(struct setting *setting, const char *reason, int error, uint64_
 	setting->retry_at_us = now + RETRY_US;
 }
 
+/* A table that grows is worth one line: gc_thresh2 only goes along with gc_thresh3. */
+static bool is_companion(const struct change *change)
+{
+	return change->place.level == 2 && streq(change->reason, "growing");
+}
+
 static void follow(struct setting *setting, const struct change *change, uint64_t now)
 {
 	copy_text(setting->want.actual, sizeof(setting->want.actual), change->actual);
 	if (change->error == 0) {
-		log_info(
-			change->name, "%s -> %s (%s)", change->old, change->actual, change->reason);
+		log_line(is_companion(change) ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, change->name,
+			"%s -> %s (%s)", change->old, change->actual, change->reason);
 		setting->state = SETTING_IN_SYNC;
 		setting->reason = "in-sync";
 		setting->error = 0;
@@ -58,10 +64,40 @@ void apply_plan(const struct host *host, struct plan *plan, struct node *node, u
 		struct change *change = &plan->changes[i];
 		struct setting *setting = node ? node_setting(node, change->name) : NULL;
 
+		if (change->record_only)
+			continue;
 		set_and_read_back(host, change);
 		if (setting)
 			follow(setting, change, now);
 	}
+}
+
+static bool is_urgent(const struct change *change, const struct journal *durable)
+{
+	const struct record *record =
+		record_find(durable->records, durable->n_records, change->name);
+
+	return record && !change->record_only && ladder_has(&record->ahead, change->new);
+}
+
+int plan_take_urgent(struct plan *plan, const struct journal *durable, struct plan *urgent)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < plan->n; i++) {
+		struct change *moved;
+
+		if (!is_urgent(&plan->changes[i], durable)) {
+			plan->changes[kept++] = plan->changes[i];
+			continue;
+		}
+		moved = plan_add(urgent);
+		if (!moved)
+			return -ENOMEM;
+		*moved = plan->changes[i];
+	}
+	plan->n = kept;
+	return 0;
 }
 
 void apply_refused(struct plan *plan, struct node *node, int error, uint64_t now)
@@ -69,6 +105,8 @@ void apply_refused(struct plan *plan, struct node *node, int error, uint64_t now
 	for (size_t i = 0; i < plan->n; i++) {
 		struct setting *setting = node_setting(node, plan->changes[i].name);
 
+		if (plan->changes[i].record_only)
+			continue;
 		plan->changes[i].error = error;
 		copy_text(plan->changes[i].actual, SETTING_VALUE_MAX, plan->changes[i].old);
 		if (setting)

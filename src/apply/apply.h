@@ -14,10 +14,16 @@
 #include <headroom/plan.h>
 
 /*
- * Writes every change of a plan whose journal is stored, and reads it back: change->error and
- * change->actual. node may be NULL; with it, its settings follow.
+ * Writes every change of a plan whose journal is stored, or that is urgent, and reads it back:
+ * change->error and change->actual. node may be NULL; with it, its settings follow.
  */
 void apply_plan(const struct host *host, struct plan *plan, struct node *node, uint64_t now_us);
+
+/*
+ * Moves to urgent what may be written before it is noted: values that a durable record names in
+ * advance. 0 or -ENOMEM.
+ */
+int plan_take_urgent(struct plan *plan, const struct journal *durable, struct plan *urgent);
 
 /* The journal could not be stored: nothing was written, and every setting of the plan says so. */
 void apply_refused(struct plan *plan, struct node *node, int error, uint64_t now_us);

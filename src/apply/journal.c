@@ -39,18 +39,32 @@ static const char *describe(int error)
 }
 
 /* Both generations are unreadable: they are kept for whoever wants to look; a new one begins. */
-static void begin_anew(struct journal *journal, int error)
+static void begin_anew(struct journal *journal, bool repair, int error)
 {
 	journal->lost = true;
 	snprintf(journal->note, sizeof(journal->note),
 		"journal.json: %s, and so is journal.json.1: originals of values set before are lost; "
 		"kept as journal.json.bad",
 		describe(error));
+	if (!repair)
+		return;
 	renameat(journal->dir, CURRENT, journal->dir, CURRENT ".bad");
 	renameat(journal->dir, OLDER, journal->dir, OLDER ".bad");
 }
 
-static void load(struct journal *journal, const char *folder)
+/*
+ * Storing gives up the older generation before the new one is whole, so that must not be the only
+ * good one: it becomes the current one. An error here is one of storing too, and is told there.
+ */
+static void promote_older(struct journal *journal)
+{
+	renameat(journal->dir, CURRENT, journal->dir, CURRENT ".bad");
+	renameat(journal->dir, OLDER, journal->dir, CURRENT);
+	journal->dirty = journal->added = true;
+}
+
+/* repair: this process is the one writer, and may move files. */
+static void load(struct journal *journal, const char *folder, bool repair)
 {
 	int r = read_generation(journal, folder, CURRENT);
 	int older;
@@ -58,11 +72,14 @@ static void load(struct journal *journal, const char *folder)
 	if (r == 0)
 		return;
 	older = read_generation(journal, folder, OLDER);
-	if (older == 0)
+	if (older == 0) {
 		snprintf(journal->note, sizeof(journal->note),
 			"journal.json: %s: the older journal.json.1 is used", describe(r));
-	else if (r != -ENOENT || older != -ENOENT)
-		begin_anew(journal, r == -ENOENT ? older : r);
+		if (repair)
+			promote_older(journal);
+	} else if (r != -ENOENT || older != -ENOENT) {
+		begin_anew(journal, repair, r == -ENOENT ? older : r);
+	}
 }
 
 /* All places of this version live in procfs and sysfs, which a boot begins afresh. */
@@ -90,7 +107,7 @@ int journal_open(const char *folder, const char *boot, bool create, struct journ
 	if (journal->dir < 0 && (create || errno != ENOENT))
 		return -errno;
 	if (journal->dir >= 0)
-		load(journal, folder);
+		load(journal, folder, create);
 	drop_other_boot(journal, boot);
 	*ret = steal(journal);
 	return 0;
@@ -117,6 +134,7 @@ static int add_record(struct journal *journal, const struct change *change)
 	copy_text(record->original, sizeof(record->original), change->old);
 	copy_text(record->before, sizeof(record->before), change->old);
 	copy_text(record->target, sizeof(record->target), change->new);
+	record->ahead = change->ahead;
 	journal->dirty = journal->added = true;
 	return 0;
 }
@@ -130,6 +148,13 @@ static void renew_record(
 {
 	char before[SETTING_VALUE_MAX];
 
+	/* Like an original: it must be in both generations before anything relies on it. */
+	if (!ladder_equal(&record->ahead, &change->ahead)) {
+		record->ahead = change->ahead;
+		journal->dirty = journal->added = true;
+	}
+	if (change->record_only)
+		return;
 	copy_text(before, sizeof(before),
 		record_is_foreign(record, change->old) ? record->target : change->old);
 	if (streq(record->before, before) && streq(record->target, change->new))

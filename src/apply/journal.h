@@ -45,8 +45,9 @@ struct journal {
 
 /*
  * Loads the journal of a state folder. Records of another boot are dropped: procfs and sysfs start
- * afresh. A torn file is passed over for the older one; two torn files are kept as *.bad and the
- * journal starts empty, with lost and note set. create: make the folder. 0 with *ret (journal_close
+ * afresh. A torn file is passed over for the older one; after two torn files the journal starts
+ * empty, with lost and note set. create is for the one writer: make the folder, keep torn files as
+ * *.bad, and put the older generation in the place of a torn one. 0 with *ret (journal_close
  * releases), or -errno of the folder.
  */
 int journal_open(const char *folder, const char *boot, bool create, struct journal **ret);

@@ -29,6 +29,14 @@ static const char *kind_name(enum place_kind kind)
 	return kind == PLACE_NEIGHTBL ? "neightbl" : "file";
 }
 
+static void print_ladder(cJSON *object, const struct ladder *ladder)
+{
+	cJSON *rungs = cJSON_AddArrayToObject(object, "ahead");
+
+	for (unsigned i = 0; i < ladder->n; i++)
+		cJSON_AddItemToArray(rungs, cJSON_CreateString(ladder->rungs[i]));
+}
+
 static cJSON *print_record(const struct record *record)
 {
 	cJSON *object = cJSON_CreateObject();
@@ -44,6 +52,8 @@ static cJSON *print_record(const struct record *record)
 	cJSON_AddStringToObject(object, "original", record->original);
 	cJSON_AddStringToObject(object, "before", record->before);
 	cJSON_AddStringToObject(object, "target", record->target);
+	if (record->ahead.n > 0)
+		print_ladder(object, &record->ahead);
 	return object;
 }
 
@@ -124,6 +134,21 @@ static bool take_place(const cJSON *object, struct place *place)
 	return true;
 }
 
+/* A record without it has an empty one. */
+static bool take_ladder(const cJSON *object, struct ladder *ladder)
+{
+	const cJSON *rung;
+
+	cJSON_ArrayForEach (rung, cJSON_GetObjectItemCaseSensitive(object, "ahead")) {
+		const char *text = cJSON_GetStringValue(rung);
+
+		if (!text || ladder->n == LADDER_RUNGS_MAX ||
+			!copy_text(ladder->rungs[ladder->n++], sizeof(ladder->rungs[0]), text))
+			return false;
+	}
+	return true;
+}
+
 static int take_record(const cJSON *object, struct journal *journal)
 {
 	struct record *record;
@@ -137,7 +162,8 @@ static int take_record(const cJSON *object, struct journal *journal)
 		!take_place(object, &record->place) ||
 		!take_text(object, "original", record->original, sizeof(record->original)) ||
 		!take_text(object, "before", record->before, sizeof(record->before)) ||
-		!take_text(object, "target", record->target, sizeof(record->target)))
+		!take_text(object, "target", record->target, sizeof(record->target)) ||
+		!take_ladder(object, &record->ahead))
 		return -EBADMSG;
 	journal->n_records++;
 	return 0;
@@ -189,7 +215,7 @@ static int check_envelope(const cJSON *root, const cJSON *body)
 
 	if (!printed)
 		return -ENOMEM;
-	if (!take_number(root, "schema", &schema))
+	if (!take_number(root, "schema", &schema) || schema < 1)
 		return -EBADMSG;
 	if (schema > SCHEMA)
 		return -EPROTO;

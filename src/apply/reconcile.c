@@ -90,6 +90,18 @@ static void judge(struct setting *setting, const struct reconcile_input *input)
 		judge_difference(setting, record, input);
 }
 
+/* What may have to be written in a hurry later is recorded now, while there is time. */
+static bool needs_record(const struct setting *setting, const struct reconcile_input *input)
+{
+	const struct want *want = &setting->want;
+	const struct record *record = record_find(input->records, input->n_records, want->name);
+
+	if (!input->may_record || want->ahead.n == 0 || want->error < 0 ||
+		setting->mode != MODE_ENFORCE)
+		return false;
+	return !record || !ladder_equal(&record->ahead, &want->ahead);
+}
+
 static int plan_setting(const struct setting *setting, struct plan *plan)
 {
 	struct change *change = plan_add(plan);
@@ -101,6 +113,10 @@ static int plan_setting(const struct setting *setting, struct plan *plan)
 	change->place = setting->want.place;
 	copy_text(change->old, sizeof(change->old), setting->want.actual);
 	copy_text(change->new, sizeof(change->new), setting->want.wanted);
+	change->ahead = setting->want.ahead;
+	change->record_only = setting->state != SETTING_PENDING;
+	if (change->record_only)
+		copy_text(change->new, sizeof(change->new), setting->want.actual);
 	change->reason = setting->reason;
 	return 0;
 }
@@ -165,7 +181,9 @@ int reconcile(struct node *node, const struct reconcile_input *input, struct pla
 			return -ENOMEM;
 		setting->want = input->outlook->wants[w];
 		judge(setting, input);
-		if (setting->state == SETTING_PENDING && plan_setting(setting, plan) < 0)
+		if (setting->state != SETTING_PENDING && !needs_record(setting, input))
+			continue;
+		if (plan_setting(setting, plan) < 0)
 			return -ENOMEM;
 	}
 	drop_rest(node, i, tuner);

@@ -36,6 +36,7 @@ struct reconcile_input {
 	size_t n_records;
 	enum on_drift on_drift;
 	const char *observe_reason; /* MODE_OBSERVE: "observe-mode" or "restored" */
+	bool may_record;            /* false for a while after the journal could not be stored */
 	uint64_t now_us;
 };
 

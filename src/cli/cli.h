@@ -36,6 +36,7 @@ int cli_explain(const struct cli *cli);
 int cli_plan(const struct cli *cli);
 int cli_restore(const struct cli *cli);
 int cli_status(const struct cli *cli);
+int cli_top(const struct cli *cli);
 int cli_version(const struct cli *cli);
 
 /* Loads the configuration; faults go to stderr as FILE:LINE:COLUMN: MESSAGE. NULL after a fault. */

@@ -268,3 +268,28 @@ void screen_print(const struct screen *screen, const cJSON *status)
 	fprintf(screen->out, "%d of %d: no problem\n", count_false(conditions),
 		cJSON_GetArraySize(conditions));
 }
+
+static void print_user(const struct screen *screen, const cJSON *user, double of)
+{
+	const cJSON *workload = get(user, "workload");
+	const char *namespace = text_of(workload, "namespace");
+	double used = number_of(user, "used");
+
+	fputs("    ", screen->out);
+	print_bar(screen, of > 0 ? used / of : 0);
+	fprintf(screen->out, "%10.0f  %-9s %s%s%s\n", used, text_of(workload, "kind"), namespace,
+		namespace[0] ? "/" : "", text_of(workload, "name"));
+}
+
+void screen_print_top(const struct screen *screen, const cJSON *status, const char *prefix)
+{
+	const cJSON *limit, *user;
+
+	cJSON_ArrayForEach (limit, get(status, "limits")) {
+		if (!starts_with(text_of(limit, "name"), prefix))
+			continue;
+		print_limit(screen, limit);
+		cJSON_ArrayForEach (user, get(limit, "top"))
+			print_user(screen, user, number_of(limit, "used"));
+	}
+}

@@ -21,4 +21,7 @@ struct screen screen_of(FILE *out);
 
 void screen_print(const struct screen *screen, const cJSON *status);
 
+/* The limits whose names begin with prefix, and who uses most of each. */
+void screen_print_top(const struct screen *screen, const cJSON *status, const char *prefix);
+
 #endif

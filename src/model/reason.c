@@ -13,6 +13,7 @@ const struct reason reason_table[] = {
 	{"administrator-higher",
 		"The administrator's own value is higher than the configured one and stands: values are "
 		"only raised, unless the configuration says lower: true or exact: true."},
+	{"growing", "The table is filling: raised ahead of need, before an entry is refused."},
 	{"kept", "The configuration says keep: the value is looked at and never written."},
 	{"observe-mode", "The mode is observe: nothing is written."},
 	{"restored",
@@ -36,6 +37,7 @@ const struct reason reason_table[] = {
 		"Someone else changed the value since it was last written: it is left as it is."},
 	{"within-limit", "There is room left."},
 	{"near-full", "More than 80 % of the table is in use."},
+	{"at-ceiling", "The table is filling, and growth has reached neighbor.ceiling."},
 	{"entries-refused", "The kernel refused new entries because the table was full."},
 	{"counters-unavailable", "The table's counters could not be read."},
 	{"none-in-use", "No memory is backed by transparent huge pages."},

@@ -142,10 +142,28 @@ int value_max(const char *a, const char *b, char out[static SETTING_VALUE_MAX])
 	return 0;
 }
 
+bool ladder_has(const struct ladder *ladder, const char *value)
+{
+	for (unsigned i = 0; i < ladder->n; i++)
+		if (value_equal(ladder->rungs[i], value))
+			return true;
+	return false;
+}
+
+bool ladder_equal(const struct ladder *a, const struct ladder *b)
+{
+	if (a->n != b->n)
+		return false;
+	for (unsigned i = 0; i < a->n; i++)
+		if (!streq(a->rungs[i], b->rungs[i]))
+			return false;
+	return true;
+}
+
 bool record_is_foreign(const struct record *record, const char *actual)
 {
 	return !value_equal(actual, record->original) && !value_equal(actual, record->before) &&
-	       !value_equal(actual, record->target);
+	       !value_equal(actual, record->target) && !ladder_has(&record->ahead, actual);
 }
 
 const struct record *record_find(const struct record *records, size_t n, const char *name)

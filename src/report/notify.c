@@ -31,7 +31,9 @@ void notify_stopping(void)
 
 void notify_watchdog(void)
 {
-	sd_notify(0, "WATCHDOG=1");
+	/* Only for who asked: each message wakes the service manager. */
+	if (sd_watchdog_enabled(0, NULL) > 0)
+		sd_notify(0, "WATCHDOG=1");
 }
 
 /* Whole percents, so that a busy table does not send a new line every second. */

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 /* NeighborTablePressure begins above the first share of gc_thresh3 and ends below the second. */
 #define PRESSURE_BEGINS 0.80
@@ -14,54 +15,127 @@
 /* NeighborTableOverflow stays for as long as a dashboard and an alert need to see it. */
 #define OVERFLOW_WINDOW_US (300 * USEC_PER_SEC)
 
-/* One family's three thresholds, each with the value wanted and why. */
-struct wanted_thresholds {
-	char value[NEIGHBOR_LEVELS][SETTING_VALUE_MAX];
+/* One family at one moment, on its way from what was seen to what is wanted. */
+struct family_view {
+	enum neighbor_family family;
+	const struct neighbor_table_seen *table;
+	const struct neighbor_config *config;
+	const struct past *past;
+	uint64_t ceiling;
+	char wanted[NEIGHBOR_LEVELS][SETTING_VALUE_MAX]; /* empty for keep */
 	const char *reason[NEIGHBOR_LEVELS];
+	struct ladder ahead[NEIGHBOR_LEVELS];
 };
 
-static void raise_to(struct wanted_thresholds *wanted, int i, const char *floor)
+uint64_t neighbor_table_max(const struct neighbor_table_seen *table)
+{
+	return strtoull(table->threshold[NEIGHBOR_LEVELS - 1], NULL, 10);
+}
+
+static const struct record *record_of(const struct family_view *view, int i)
+{
+	char name[SETTING_NAME_MAX];
+
+	neightbl_threshold_name(neighbor_address_family(view->family), i + 1, name);
+	return record_find(view->past->records, view->past->n_records, name);
+}
+
+static void want_number(struct family_view *view, int i, uint64_t number, const char *reason)
+{
+	snprintf(view->wanted[i], SETTING_VALUE_MAX, "%" PRIu64, number);
+	view->reason[i] = reason;
+}
+
+static void raise_to(struct family_view *view, int i, const char *floor)
 {
 	int order;
 
-	if (value_compare(floor, wanted->value[i], &order) < 0 || order <= 0)
+	if (value_compare(floor, view->wanted[i], &order) < 0 || order <= 0)
 		return;
-	copy_text(wanted->value[i], SETTING_VALUE_MAX, floor);
-	wanted->reason[i] = "administrator-higher";
+	copy_text(view->wanted[i], SETTING_VALUE_MAX, floor);
+	view->reason[i] = "administrator-higher";
 }
 
 /* The largest of the configuration, what the administrator had, and the threshold below. */
-static void want_thresholds(const struct neighbor_table_seen *table,
-	const struct neighbor_config *config, int family, const struct past *past,
-	struct wanted_thresholds *wanted)
+static void want_configured(struct family_view *view)
 {
 	for (int i = 0; i < NEIGHBOR_LEVELS; i++) {
-		char name[SETTING_NAME_MAX], floor[SETTING_VALUE_MAX];
+		char floor[SETTING_VALUE_MAX];
 
-		snprintf(wanted->value[i], SETTING_VALUE_MAX, "%" PRIu64,
-			config->families[family].threshold[i]);
-		wanted->reason[i] = "configured";
-		if (config->lower)
+		want_number(
+			view, i, view->config->families[view->family].threshold[i], "configured");
+		if (view->config->lower)
 			continue;
-		neightbl_threshold_name(
-			neighbor_address_family((enum neighbor_family)family), i + 1, name);
-		record_floor(record_find(past->records, past->n_records, name), table->threshold[i],
-			floor);
-		raise_to(wanted, i, floor);
+		record_floor(record_of(view, i), view->table->threshold[i], floor);
+		raise_to(view, i, floor);
 		if (i > 0)
-			raise_to(wanted, i, wanted->value[i - 1]);
+			raise_to(view, i, view->wanted[i - 1]);
 	}
 }
 
-static int decide_thresholds(const struct neighbor_table_seen *table,
-	const struct neighbor_config *config, int family, const struct past *past,
-	struct outlook *outlook)
+/* Where growth begins: the wanted gc_thresh3, or with keep the administrator's. */
+static uint64_t base_of(const struct family_view *view)
 {
-	int af = neighbor_address_family((enum neighbor_family)family);
-	struct wanted_thresholds wanted = {0};
+	const int last = NEIGHBOR_LEVELS - 1;
+	char floor[SETTING_VALUE_MAX];
 
-	if (!config->families[family].keep)
-		want_thresholds(table, config, family, past, &wanted);
+	copy_text(floor, sizeof(floor), view->wanted[last]);
+	if (floor[0] == '\0')
+		record_floor(record_of(view, last), view->table->threshold[last], floor);
+	return strtoull(floor, NULL, 10);
+}
+
+/* How far growth has come: a rung that stands in the kernel, or that was written and taken down. */
+static uint64_t grown_before(const struct family_view *view, uint64_t base)
+{
+	const int last = NEIGHBOR_LEVELS - 1;
+	const struct record *record = record_of(view, last);
+	const struct ladder *ladder = &view->ahead[last];
+	uint64_t grown = base;
+
+	if (ladder_has(ladder, view->table->threshold[last]))
+		grown = MAX(grown, neighbor_table_max(view->table));
+	if (record && ladder_has(ladder, record->target))
+		grown = MAX(grown, strtoull(record->target, NULL, 10));
+	return grown;
+}
+
+static void make_ladders(struct family_view *view, uint64_t base)
+{
+	const int last = NEIGHBOR_LEVELS - 1;
+	struct ladder *second = &view->ahead[last - 1];
+
+	view->ahead[last] = neighbor_ladder(base, view->ceiling);
+	for (unsigned i = 0; i < view->ahead[last].n; i++) {
+		uint64_t rung = strtoull(view->ahead[last].rungs[i], NULL, 10);
+
+		snprintf(second->rungs[second->n++], sizeof(second->rungs[0]), "%" PRIu64,
+			neighbor_second_threshold(rung));
+	}
+}
+
+/* gc_thresh1 stays: below it nothing is ever collected. */
+static void want_growth(struct family_view *view, struct neighbor_family_memory *memory)
+{
+	const int last = NEIGHBOR_LEVELS - 1;
+	uint64_t base = base_of(view), grown;
+
+	if (base == 0)
+		return;
+	make_ladders(view, base);
+	grown = neighbor_grow(view->table, grown_before(view, base), &view->ahead[last], memory,
+		view->past->now_us);
+	if (grown == base)
+		return;
+	want_number(view, last, grown, "growing");
+	want_number(view, last - 1, neighbor_second_threshold(grown), "growing");
+	raise_to(view, last - 1, view->table->threshold[0]);
+}
+
+static int add_wants(const struct family_view *view, struct outlook *outlook)
+{
+	int af = neighbor_address_family(view->family);
+
 	for (int i = 0; i < NEIGHBOR_LEVELS; i++) {
 		struct want *want = outlook_want(outlook);
 
@@ -71,27 +145,20 @@ static int decide_thresholds(const struct neighbor_table_seen *table,
 		want->place = (struct place){.kind = PLACE_NEIGHTBL, .family = af, .level = i + 1};
 		snprintf(want->place.path, sizeof(want->place.path),
 			"/proc/sys/net/%s/neigh/default/gc_thresh%d",
-			neighbor_family_name((enum neighbor_family)family), i + 1);
-		copy_text(want->actual, SETTING_VALUE_MAX, table->threshold[i]);
-		copy_text(want->wanted, SETTING_VALUE_MAX, wanted.value[i]);
-		want->error = table->threshold_error[i];
-		want->reason = wanted.reason[i] ? wanted.reason[i] : "kept";
+			neighbor_family_name(view->family), i + 1);
+		copy_text(want->actual, SETTING_VALUE_MAX, view->table->threshold[i]);
+		copy_text(want->wanted, SETTING_VALUE_MAX, view->wanted[i]);
+		want->error = view->table->threshold_error[i];
+		want->reason = view->reason[i] ? view->reason[i] : "kept";
+		want->ahead = view->ahead[i];
 	}
 	return 0;
 }
 
-static uint64_t table_max(const struct neighbor_table_seen *table)
-{
-	uint64_t max = 0;
-
-	sscanf(table->threshold[NEIGHBOR_LEVELS - 1], "%" SCNu64, &max);
-	return max;
-}
-
-static int decide_limit(
-	const struct neighbor_table_seen *table, int family, struct outlook *outlook)
+static int add_limit(const struct family_view *view, struct outlook *outlook)
 {
 	static const char *const names[NEIGHBOR_FAMILIES] = {"neighbor/ipv4", "neighbor/ipv6"};
+	const struct neighbor_table_seen *table = view->table;
 	struct limit_reading *limit;
 
 	if (table->stats_error < 0 || table->threshold_error[NEIGHBOR_LEVELS - 1] < 0)
@@ -99,107 +166,76 @@ static int decide_limit(
 	limit = outlook_limit(outlook);
 	if (!limit)
 		return -ENOMEM;
-	limit->name = names[family];
+	limit->name = names[view->family];
 	limit->unit = "entries";
 	limit->used = table->collectable;
-	limit->max = table_max(table);
+	limit->max = neighbor_table_max(table);
 	limit->hits = table->stats.table_fulls;
 	limit->upper_bound = !table->exact;
+	limit->n_top = table->n_top;
+	memcpy(limit->top, table->top, sizeof(limit->top));
 	return 0;
 }
 
 static void remember_refusals(const struct neighbor_table_seen *table,
-	struct neighbor_memory *memory, int family, uint64_t now)
+	struct neighbor_family_memory *memory, uint64_t now)
 {
 	uint64_t refused = table->stats.table_fulls;
-	uint64_t before = memory->families[family].refused;
 
-	if (memory->families[family].seen && refused > before) {
-		memory->families[family].refused_lately += refused - before;
-		memory->families[family].refused_at_us = now;
+	memory->refusing = memory->seen && refused > memory->refused;
+	if (memory->refusing) {
+		memory->refused_lately += refused - memory->refused;
+		memory->refused_at_us = now;
 	}
-	if (now - memory->families[family].refused_at_us > OVERFLOW_WINDOW_US)
-		memory->families[family].refused_lately = 0;
-	memory->families[family].refused = refused;
-	memory->families[family].seen = true;
+	if (now - memory->refused_at_us > OVERFLOW_WINDOW_US)
+		memory->refused_lately = 0;
+	memory->refused = refused;
+	memory->seen = true;
 }
 
 static void remember_pressure(
-	const struct neighbor_table_seen *table, struct neighbor_memory *memory, int family)
+	const struct neighbor_table_seen *table, struct neighbor_family_memory *memory)
 {
 	double used = (double)table->collectable;
-	double max = (double)table_max(table);
-	bool *pressure = &memory->families[family].pressure;
+	double max = (double)neighbor_table_max(table);
 
-	*pressure = used > max * (*pressure ? PRESSURE_ENDS : PRESSURE_BEGINS);
+	memory->pressure = used > max * (memory->pressure ? PRESSURE_ENDS : PRESSURE_BEGINS);
 }
 
-/* One condition speaks for both families: what there is to say of each, joined. */
-static void say(struct condition_reading *condition, const char *reason, const char *text)
+static int decide_family(
+	struct family_view *view, struct neighbor_family_memory *memory, struct outlook *outlook)
 {
-	size_t used = strlen(condition->message);
+	bool readable = view->table->stats_error == 0 &&
+			view->table->threshold_error[NEIGHBOR_LEVELS - 1] == 0;
+	int r;
 
-	snprintf(condition->message + used, CONDITION_MESSAGE_MAX - used, "%s%s",
-		used > 0 ? "; " : "", text);
-	condition->status = CONDITION_TRUE;
-	condition->reason = reason;
-}
-
-static int decide_conditions(const struct neighbor_seen *seen, const struct neighbor_memory *memory,
-	struct outlook *outlook)
-{
-	struct condition_reading pressure = {
-		.type = CONDITION_NEIGHBOR_TABLE_PRESSURE, .reason = "within-limit"};
-	struct condition_reading overflow = {
-		.type = CONDITION_NEIGHBOR_TABLE_OVERFLOW, .reason = "within-limit"};
-
-	for (int family = 0; family < NEIGHBOR_FAMILIES; family++) {
-		const struct neighbor_table_seen *table = &seen->tables[family];
-		const char *name = neighbor_family_name((enum neighbor_family)family);
-		uint64_t refused = memory->families[family].refused_lately;
-		char text[128];
-
-		snprintf(text, sizeof(text), "%s: %" PRIu64 " of %" PRIu64 " %s", name,
-			table->collectable, table_max(table),
-			table->exact ? "collectable entries" : "entries, an upper bound");
-		if (memory->families[family].pressure)
-			say(&pressure, "near-full", text);
-		snprintf(text, sizeof(text), "%s: %" PRIu64 " refused in the last five minutes",
-			name, refused);
-		if (refused > 0)
-			say(&overflow, "entries-refused", text);
-		if (table->stats_error < 0 && pressure.status == CONDITION_FALSE) {
-			pressure.status = overflow.status = CONDITION_UNKNOWN;
-			pressure.reason = overflow.reason = "counters-unavailable";
-		}
+	if (!view->config->families[view->family].keep)
+		want_configured(view);
+	if (view->config->grow && readable)
+		want_growth(view, memory);
+	if (readable) {
+		remember_refusals(view->table, memory, view->past->now_us);
+		remember_pressure(view->table, memory);
 	}
-	for (int i = 0; i < 2; i++) {
-		struct condition_reading *condition = outlook_condition(outlook);
-
-		if (!condition)
-			return -ENOMEM;
-		*condition = i == 0 ? pressure : overflow;
-	}
-	return 0;
+	r = add_wants(view, outlook);
+	return r < 0 ? r : add_limit(view, outlook);
 }
 
 int neighbor_decide(const struct neighbor_seen *seen, const struct neighbor_config *config,
 	struct neighbor_memory *memory, const struct past *past, struct outlook *outlook)
 {
-	int r;
-
 	for (int family = 0; family < NEIGHBOR_FAMILIES; family++) {
-		const struct neighbor_table_seen *table = &seen->tables[family];
+		struct family_view view = {
+			.family = (enum neighbor_family)family,
+			.table = &seen->tables[family],
+			.config = config,
+			.past = past,
+			.ceiling = neighbor_ceiling(config, seen->memory_bytes),
+		};
+		int r = decide_family(&view, &memory->families[family], outlook);
 
-		r = decide_thresholds(table, config, family, past, outlook);
-		if (r == 0)
-			r = decide_limit(table, family, outlook);
 		if (r < 0)
 			return r;
-		if (table->stats_error == 0) {
-			remember_refusals(table, memory, family, past->now_us);
-			remember_pressure(table, memory, family);
-		}
 	}
-	return decide_conditions(seen, memory, outlook);
+	return neighbor_decide_conditions(seen, memory, outlook);
 }

@@ -2,7 +2,7 @@
 #ifndef TUNERS_NEIGHBOR_NEIGHBOR_H
 #define TUNERS_NEIGHBOR_NEIGHBOR_H
 
-/* What the parts of this tuner share: sense.c fills neighbor_seen, decide.c judges it. */
+/* What the parts of this tuner share: sense.c fills neighbor_seen, decide.c and grow.c judge it. */
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -25,10 +25,16 @@ struct neighbor_table_seen {
 	uint64_t collectable;
 	uint64_t created; /* since boot as the kernel counts, or since start as BPF does */
 	uint64_t refused;
+	struct neighbor_refusal last; /* all zero without BPF, or when nothing was refused */
+	struct workload last_owner;   /* whose namespace that was */
+	struct limit_user top[LIMIT_TOP_MAX];
+	unsigned n_top;
 };
 
 struct neighbor_seen {
 	struct neighbor_table_seen tables[NEIGHBOR_FAMILIES];
+	uint64_t memory_bytes; /* of the node */
+	bool watched;          /* BPF wakes us: no need to poll */
 };
 
 struct neighbor_config {
@@ -37,17 +43,27 @@ struct neighbor_config {
 		uint64_t threshold[NEIGHBOR_LEVELS];
 	} families[NEIGHBOR_FAMILIES];
 	bool lower;
+	bool grow;
+	uint64_t ceiling; /* 0: by memory */
 };
 
-/* What decide() remembers from one look to the next. Zeroed at the start. */
+/* What decide() remembers of one family from one look to the next. Zeroed at the start. */
+struct neighbor_family_memory {
+	bool seen;
+	bool pressure;           /* hysteresis of NeighborTablePressure */
+	uint64_t refused;        /* table_fulls at the last look */
+	uint64_t refused_at_us;  /* when it last rose; 0 for never */
+	uint64_t refused_lately; /* how much it rose within the window */
+	uint64_t used;           /* collectable at the last look */
+	uint64_t used_at_us;
+	double rate;      /* entries a second between the last two looks */
+	bool at_ceiling;  /* growth was needed and there is none left */
+	uint64_t wake_at; /* collectable entries at which to look again at once; 0: never */
+	bool refusing;    /* entries were refused since the look before */
+};
+
 struct neighbor_memory {
-	struct {
-		bool seen;
-		bool pressure;           /* hysteresis of NeighborTablePressure */
-		uint64_t refused;        /* table_fulls at the last look */
-		uint64_t refused_at_us;  /* when it last rose; 0 for never */
-		uint64_t refused_lately; /* how much it rose within the window */
-	} families[NEIGHBOR_FAMILIES];
+	struct neighbor_family_memory families[NEIGHBOR_FAMILIES];
 };
 
 /* AF_INET for NEIGHBOR_IPV4, AF_INET6 for NEIGHBOR_IPV6. */
@@ -58,17 +74,50 @@ const char *neighbor_family_name(enum neighbor_family family); /* "ipv4" */
 int neighbor_decide(const struct neighbor_seen *seen, const struct neighbor_config *config,
 	struct neighbor_memory *memory, const struct past *past, struct outlook *outlook);
 
-extern const struct explanation neighbor_explanations[];
+/* The conditions of both families, from what neighbor_decide has just remembered. 0 or -ENOMEM. */
+int neighbor_decide_conditions(const struct neighbor_seen *seen,
+	const struct neighbor_memory *memory, struct outlook *outlook);
 
-/* The BPF side: counters in a page shared with the kernel. */
+/* gc_thresh3 as a number; 0 when it was not read. */
+uint64_t neighbor_table_max(const struct neighbor_table_seen *table);
+
+/* The largest gc_thresh3 that growth may reach. */
+uint64_t neighbor_ceiling(const struct neighbor_config *config, uint64_t memory_bytes);
+
+/*
+ * The values that gc_thresh3 may grow to, from base up to ceiling; none when base is there already.
+ * They depend on nothing else, so that they can be journaled before they are needed.
+ */
+struct ladder neighbor_ladder(uint64_t base, uint64_t ceiling);
+
+/* What goes with a gc_thresh3 that was grown. */
+uint64_t neighbor_second_threshold(uint64_t third);
+
+/*
+ * gc_thresh3 as it should be now: as it is, from, or a rung of the ladder when the table fills so
+ * fast that it could be full before the next look. memory is brought up to date.
+ */
+uint64_t neighbor_grow(const struct neighbor_table_seen *table, uint64_t from,
+	const struct ladder *ladder, struct neighbor_family_memory *memory, uint64_t now_us);
+
+/* The BPF side. */
 struct neighbor_bpf;
 
 /* NULL with why filled when BPF cannot be had on this node. */
-struct neighbor_bpf *neighbor_bpf_open(char why[static TUNER_WHY_MAX]);
-
-/* Has the kernel refresh the collectable counts and returns the records; NULL when it will not. */
-const struct neighbor_record *neighbor_bpf_read(struct neighbor_bpf *bpf);
+struct neighbor_bpf *neighbor_bpf_open(const struct host *host, char why[static TUNER_WHY_MAX]);
 void neighbor_bpf_close(struct neighbor_bpf *bpf);
+
+/* Fills in what BPF knows better, collectable and who among it. */
+void neighbor_bpf_sense(struct neighbor_bpf *bpf, struct neighbor_seen *seen, uint64_t now_us);
+
+/* Becomes readable when a mark was passed or an entry refused; drained, it can do so again. */
+int neighbor_bpf_event_fd(const struct neighbor_bpf *bpf);
+void neighbor_bpf_drain(struct neighbor_bpf *bpf);
+
+/* Sets the marks that decide() asked for. */
+void neighbor_bpf_arm(struct neighbor_bpf *bpf, const struct neighbor_memory *memory);
+
+extern const struct explanation neighbor_explanations[];
 
 /* The descriptors that sensing keeps. */
 struct neighbor_sensor {
@@ -77,11 +126,12 @@ struct neighbor_sensor {
 	struct kept_file stats[NEIGHBOR_FAMILIES];
 	char *scratch; /* for a statistics file: a line for each CPU */
 	size_t scratch_size;
+	uint64_t memory_bytes;
 	struct neighbor_bpf *bpf; /* NULL without */
 };
 
 int neighbor_sensor_open(struct neighbor_sensor *sensor, const struct host *host);
 void neighbor_sensor_close(struct neighbor_sensor *sensor);
-void neighbor_sense(struct neighbor_sensor *sensor, struct neighbor_seen *seen);
+void neighbor_sense(struct neighbor_sensor *sensor, struct neighbor_seen *seen, uint64_t now_us);
 
 #endif

@@ -42,6 +42,7 @@ int neighbor_sensor_open(struct neighbor_sensor *sensor, const struct host *host
 
 	sensor->host = host;
 	sensor->scratch_size = STAT_LINE * (size_t)(MAX(cpus, 1) + 1);
+	sensor->memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 	sensor->scratch = malloc(sensor->scratch_size);
 	if (!sensor->scratch)
 		return -ENOMEM;
@@ -61,27 +62,25 @@ void neighbor_sensor_close(struct neighbor_sensor *sensor)
 	free(sensor->scratch);
 }
 
-static void sense_family(struct neighbor_sensor *sensor, int family,
-	const struct neighbor_record *record, struct neighbor_table_seen *table)
+static void sense_family(
+	struct neighbor_sensor *sensor, int family, struct neighbor_table_seen *table)
 {
 	for (int i = 0; i < NEIGHBOR_LEVELS; i++)
 		table->threshold_error[i] = kept_read_value(
 			sensor->host, &sensor->thresholds[family][i], table->threshold[i]);
 	table->stats_error = neightbl_read_stats(sensor->host, &sensor->stats[family],
 		sensor->scratch, sensor->scratch_size, &table->stats);
-
-	table->exact = record && record->sampled;
-	table->collectable = table->exact ? record->collectable : table->stats.entries;
-	table->created = record ? record->created : table->stats.allocs;
-	table->refused = record ? record->refused : table->stats.table_fulls;
+	/* As far as procfs knows; BPF knows better. */
+	table->collectable = table->stats.entries;
+	table->created = table->stats.allocs;
+	table->refused = table->stats.table_fulls;
 }
 
-void neighbor_sense(struct neighbor_sensor *sensor, struct neighbor_seen *seen)
+void neighbor_sense(struct neighbor_sensor *sensor, struct neighbor_seen *seen, uint64_t now)
 {
-	const struct neighbor_record *records = sensor->bpf ? neighbor_bpf_read(sensor->bpf) : NULL;
-
-	*seen = (struct neighbor_seen){0};
+	*seen = (struct neighbor_seen){.memory_bytes = sensor->memory_bytes};
 	for (int family = 0; family < NEIGHBOR_FAMILIES; family++)
-		sense_family(
-			sensor, family, records ? &records[family] : NULL, &seen->tables[family]);
+		sense_family(sensor, family, &seen->tables[family]);
+	if (sensor->bpf)
+		neighbor_bpf_sense(sensor->bpf, seen, now);
 }

@@ -32,9 +32,9 @@ struct neighbor {
 #define FORCED_ABOVE  "Above this many entries a new one forces a collection, every five seconds."
 #define REFUSED_ABOVE "With this many collectable entries the kernel refuses any new one."
 #define KEEP_SENTENCE "keep, in place of the three thresholds: leave what the node has."
-#define NEXT_VERSION  "Growth ahead of need is not part of this version."
 
 static const char *const keep_words[] = {"keep", NULL};
+static const char *const ceiling_words[] = {"auto", NULL};
 static const char *const mode_words[] = {"enforce", "observe", "off", NULL};
 
 const struct config_option neighbor_options[] = {
@@ -50,8 +50,11 @@ const struct config_option neighbor_options[] = {
 	THRESHOLD_ROW("ipv6", 3, "100000", REFUSED_ABOVE),
 	{"neighbor.lower", OPTION_BOOL, 0, 0, NULL, NULL, "false",
 		"Also set thresholds that are below what the administrator had."},
-	{"neighbor.grow", OPTION_RESERVED, 0, 0, NULL, NULL, NULL, NEXT_VERSION},
-	{"neighbor.ceiling", OPTION_RESERVED, 0, 0, NULL, NULL, NULL, NEXT_VERSION},
+	{"neighbor.grow", OPTION_BOOL, 0, 0, NULL, NULL, "true",
+		"Raise gc_thresh2 and gc_thresh3 while a table fills, before it is full."},
+	{"neighbor.ceiling", OPTION_COUNT, 1, INT32_MAX, ceiling_words, "entries", "auto",
+		"Growth never raises gc_thresh3 above this; auto: 1 % of memory at 512 bytes an entry, at most "
+		"1048576."},
 	{0},
 };
 
@@ -138,7 +141,7 @@ static int neighbor_open(const struct host *host, bool watch, void **self)
 	}
 	probe_writing(&neighbor->sensor, neighbor->write_why);
 	if (watch)
-		neighbor->sensor.bpf = neighbor_bpf_open(neighbor->bpf_why);
+		neighbor->sensor.bpf = neighbor_bpf_open(host, neighbor->bpf_why);
 	*self = neighbor;
 	return 0;
 }
@@ -158,6 +161,8 @@ static int neighbor_configure(void *self, const struct config *config)
 		}
 	}
 	neighbor->config.lower = config_bool(config, "neighbor.lower");
+	neighbor->config.grow = config_bool(config, "neighbor.grow");
+	neighbor->config.ceiling = config_count(config, "neighbor.ceiling", 0);
 	return 0;
 }
 
@@ -165,15 +170,53 @@ static void neighbor_sense_op(void *self)
 {
 	struct neighbor *neighbor = self;
 
-	neighbor_sense(&neighbor->sensor, &neighbor->seen);
+	neighbor_sense(&neighbor->sensor, &neighbor->seen, now_us());
 }
 
 static int neighbor_decide_op(void *self, const struct past *past, struct outlook *outlook)
 {
 	struct neighbor *neighbor = self;
 
-	return neighbor_decide(
+	int r = neighbor_decide(
 		&neighbor->seen, &neighbor->config, &neighbor->memory, past, outlook);
+
+	/* The next waking is asked for once everything of this look is known, the thresholds aside.
+	 */
+	if (neighbor->sensor.bpf)
+		neighbor_bpf_arm(neighbor->sensor.bpf, &neighbor->memory);
+	return r;
+}
+
+static int neighbor_event_fd(const void *self)
+{
+	const struct neighbor *neighbor = self;
+
+	return neighbor->sensor.bpf ? neighbor_bpf_event_fd(neighbor->sensor.bpf) : -1;
+}
+
+static void neighbor_drain(void *self)
+{
+	struct neighbor *neighbor = self;
+
+	neighbor_bpf_drain(neighbor->sensor.bpf);
+}
+
+/* Without BPF nothing wakes us: the fuller a table, the sooner it is looked at. */
+static uint64_t neighbor_hurry(const void *self)
+{
+	const struct neighbor *neighbor = self;
+	uint64_t hurry = 0;
+
+	if (neighbor->seen.watched || !neighbor->config.grow)
+		return 0;
+	for (int family = 0; family < NEIGHBOR_FAMILIES; family++) {
+		uint64_t used = neighbor->seen.tables[family].collectable;
+		uint64_t max = neighbor_table_max(&neighbor->seen.tables[family]);
+
+		if (used * 10 >= max)
+			hurry = used * 4 >= max ? 20 * USEC_PER_MSEC : 100 * USEC_PER_MSEC;
+	}
+	return hurry;
 }
 
 static enum tuner_state neighbor_state(const void *self, char why[static TUNER_WHY_MAX])
@@ -279,6 +322,9 @@ const struct tuner_ops neighbor_tuner = {
 	.configure = neighbor_configure,
 	.sense = neighbor_sense_op,
 	.decide = neighbor_decide_op,
+	.event_fd = neighbor_event_fd,
+	.drain = neighbor_drain,
+	.hurry = neighbor_hurry,
 	.state = neighbor_state,
 	.metrics = neighbor_metrics,
 	.close = neighbor_close,

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef HEADROOM_BPF_OWNER_H
+#define HEADROOM_BPF_OWNER_H
+
+/* What bpf/owner.bpf.c writes for each process. */
+
+#include <linux/types.h>
+
+struct owner_record {
+	__u32 pid;   /* in the first pid namespace */
+	__u32 netns; /* inode of its network namespace */
+};
+
+_Static_assert(sizeof(struct owner_record) == 8, "shared with the BPF object");
+
+#endif

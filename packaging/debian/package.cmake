@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+# The Debian package, by CPack: cmake --workflow --preset deb
+
+# Times in the package are the commit's: whoever builds the same commit gets the same bytes.
+set(HEADROOM_EPOCH $ENV{SOURCE_DATE_EPOCH})
+if(NOT HEADROOM_EPOCH)
+	execute_process(COMMAND git -C ${PROJECT_SOURCE_DIR} log -1 --format=%ct
+		OUTPUT_VARIABLE HEADROOM_EPOCH OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+endif()
+file(STRINGS debian/changelog changelog)
+if(NOT HEADROOM_EPOCH)
+	# A source archive knows no commit: the changelog's date.
+	string(REGEX MATCH " -- [^>]*>  ([^;]*)" dated "${changelog}")
+	execute_process(COMMAND date --utc --date=${CMAKE_MATCH_1} +%s
+		OUTPUT_VARIABLE HEADROOM_EPOCH OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+endif()
+
+list(GET changelog 0 newest)
+string(REGEX MATCH "^headroom \\(([0-9.]+)\\)" matched "${newest}")
+if(NOT CMAKE_MATCH_1 STREQUAL PROJECT_VERSION)
+	message(FATAL_ERROR "packaging/debian/changelog begins with ${CMAKE_MATCH_1}, the project is ${PROJECT_VERSION}")
+endif()
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_NAME headroom)
+set(CPACK_PACKAGE_VENDOR Headroom)
+set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_SET_DESTDIR ON)
+set(CPACK_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS
+	OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
+configure_file(debian/cpack.cmake.in cpack.cmake @ONLY)
+set(CPACK_PROJECT_CONFIG_FILE ${CMAKE_CURRENT_BINARY_DIR}/cpack.cmake)
+set(CPACK_PRE_BUILD_SCRIPTS ${CMAKE_CURRENT_SOURCE_DIR}/debian/stamp.cmake)
+
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_COMPRESSION_TYPE xz)
+set(CPACK_DEBIAN_PACKAGE_MAINTAINER "Headroom maintainers <maintainers@headroom.invalid>")
+set(CPACK_DEBIAN_PACKAGE_SECTION admin)
+set(CPACK_DEBIAN_PACKAGE_PRIORITY optional)
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "keeps a node's hidden limits away from its workloads")
+set(CPACK_PACKAGE_DESCRIPTION
+"A node has limits that nobody watches until something breaks: the kernel's
+neighbour tables, transparent huge pages, sysctls made for one machine and not
+for a hundred containers. Headroom sets them, keeps them set, watches how much
+is used, and reports it to people, to Prometheus and to Kubernetes.
+.
+Every original value is recorded before the first write; removing the package
+puts all of them back.")
+# From the symbols that the program really uses: see README.md.
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
+set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA
+	${CMAKE_CURRENT_SOURCE_DIR}/debian/conffiles
+	${CMAKE_CURRENT_SOURCE_DIR}/debian/postinst
+	${CMAKE_CURRENT_SOURCE_DIR}/debian/prerm
+	${CMAKE_CURRENT_SOURCE_DIR}/debian/postrm)
+include(CPack)

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kernel/cgroup.h"
+
+#include "base/util.h"
+
+#include <ctype.h>
+#include <limits.h>
+#include <stdio.h>
+
+#define CONTAINER_ID_LEN 64
+#define SHORT_ID_LEN     12
+
+/* The length of the run of hexadecimal digits at the start of text. */
+static size_t hex_length(const char *text)
+{
+	size_t n = 0;
+
+	while (isxdigit((unsigned char)text[n]))
+		n++;
+	return n;
+}
+
+static void set_workload(
+	struct workload *workload, enum workload_kind kind, const char *name, const char *id)
+{
+	*workload = (struct workload){.kind = kind};
+	copy_text(workload->name, sizeof(workload->name), name);
+	copy_text(workload->id, sizeof(workload->id), id);
+}
+
+/*
+ * "podUID" below kubepods, or "kubepods-burstable-podUID.slice" with '_' for '-'. A static pod's
+ * uid is 32 hexadecimal digits without dashes.
+ */
+static bool take_pod(const char *component, struct workload *workload)
+{
+	const char *pod = strstr(component, "pod");
+	char uid[64];
+	size_t n;
+
+	/* The pod of "kubepods" is not followed by a uid. */
+	while (pod && !isxdigit((unsigned char)pod[3]))
+		pod = strstr(pod + 3, "pod");
+	if (!pod || (pod != component && pod[-1] != '-'))
+		return false;
+	copy_text(uid, sizeof(uid), pod + 3);
+	uid[strcspn(uid, ".")] = '\0';
+	n = strlen(uid);
+	for (char *p = uid; *p; p++)
+		*p = *p == '_' ? '-' : *p;
+	if (n < 32)
+		return false;
+	set_workload(workload, WORKLOAD_POD, uid, uid);
+	return true;
+}
+
+/* "docker-<64 hex>.scope", "cri-containerd-<64 hex>.scope", or the digits alone. */
+static bool take_container(const char *component, struct workload *workload)
+{
+	const char *dash = strrchr(component, '-');
+	const char *id = dash ? dash + 1 : component;
+	char full[CONTAINER_ID_LEN + 1], brief[SHORT_ID_LEN + 1];
+
+	if (hex_length(id) != CONTAINER_ID_LEN || starts_with(component, "crio-conmon-"))
+		return false;
+	copy_text(full, sizeof(full), id);
+	copy_text(brief, sizeof(brief), id);
+	set_workload(workload, WORKLOAD_CONTAINER, brief, full);
+	return true;
+}
+
+static bool take_lxd(const char *component, struct workload *workload)
+{
+	static const char prefix[] = "lxc.payload.";
+
+	if (!starts_with(component, prefix) || !component[strlen(prefix)])
+		return false;
+	set_workload(workload, WORKLOAD_LXD, component + strlen(prefix), "");
+	return true;
+}
+
+static bool take_unit(const char *component, struct workload *workload)
+{
+	size_t n = strlen(component);
+
+	if (n <= 8 || !streq(component + n - 8, ".service"))
+		return false;
+	set_workload(workload, WORKLOAD_UNIT, component, "");
+	return true;
+}
+
+bool cgroup_workload(const char *path, struct workload *workload)
+{
+	bool in_kubepods = strstr(path, "kubepods") != NULL, found = false;
+	char copy[PATH_MAX], *state = NULL;
+
+	copy_text(copy, sizeof(copy), path);
+	/* From the root down: the outermost owner is the one that people know. */
+	for (char *part = strtok_r(copy, "/", &state); part && !found;
+		part = strtok_r(NULL, "/", &state))
+		found = (in_kubepods && take_pod(part, workload)) || take_lxd(part, workload) ||
+			(!in_kubepods && take_container(part, workload)) ||
+			take_unit(part, workload);
+	return found;
+}
+
+/* A unit is the weakest answer: a container's cgroup may lie below its runtime's unit. */
+static int weight(const struct workload *workload)
+{
+	return workload->kind == WORKLOAD_UNIT ? 1 : 2;
+}
+
+bool cgroup_file_workload(const char *text, struct workload *workload)
+{
+	bool found = false;
+
+	/* hierarchy-ID:controllers:path, a line each: cgroups(7). */
+	for (const char *line = text; line && *line;) {
+		const char *end = strchr(line, '\n');
+		const char *path = strchr(line, ':');
+		struct workload candidate;
+		char copy[PATH_MAX];
+		int length;
+
+		path = path ? strchr(path + 1, ':') : NULL;
+		length = path ? (int)((end ? end : path + strlen(path)) - path - 1) : 0;
+		if (length > 0) {
+			snprintf(copy, sizeof(copy), "%.*s", length, path + 1);
+			if (cgroup_workload(copy, &candidate) &&
+				(!found || weight(&candidate) > weight(workload))) {
+				*workload = candidate;
+				found = true;
+			}
+		}
+		line = end ? end + 1 : NULL;
+	}
+	return found;
+}

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tuners/neighbor/users.h"
+
+#include "base/util.h"
+#include "kernel/owner.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include <bpf/bpf.h>
+
+#include "neighbor.skel.h"
+
+/* Counting costs a system call for each 256 namespaces and devices: every two seconds will do. */
+#define COUNT_EVERY_US (2 * USEC_PER_SEC)
+
+/* A sum that does not match is mended by walking the table, 200 ns an entry: not more often than
+ * this. */
+#define WALK_EVERY_US (60 * USEC_PER_SEC)
+
+#define BATCH 256
+
+/* What one namespace and device, or after merging one namespace, has in a table. */
+struct row {
+	struct neighbor_key key;
+	int64_t used;
+};
+
+struct rows {
+	struct row *rows;
+	size_t n, allocated;
+};
+
+struct neighbor_users {
+	struct neighbor_bpf_object *object;
+	struct owner_book *owners;
+	struct rows base;   /* what the walk found, less what had been counted until then */
+	struct rows merged; /* by family and namespace, largest first within a family */
+	uint64_t counted_at_us, walked_at_us;
+	uint64_t events; /* created and removed at the last count */
+};
+
+static uint64_t count_events(const struct neighbor_users *users)
+{
+	const struct neighbor_record *records = users->object->bss->records;
+	uint64_t sum = 0;
+
+	for (int family = 0; family < NEIGHBOR_FAMILIES; family++)
+		sum += records[family].created + records[family].removed + records[family].refused;
+	return sum;
+}
+
+static void add_row(struct rows *rows, const struct neighbor_key *key, int64_t used)
+{
+	/* Without memory a row is missing, and the sum that does not match tells it. */
+	if (grow_array(&rows->rows, rows->n, &rows->allocated, sizeof(*rows->rows)) == 0)
+		rows->rows[rows->n++] = (struct row){.key = *key, .used = used};
+}
+
+/* Adds sign times the collectable count of every key of a map. */
+static void add_map(struct rows *rows, int map, int sign)
+{
+	struct neighbor_key keys[BATCH];
+	struct neighbor_count values[BATCH];
+	uint32_t position, n;
+	void *from = NULL;
+	int r;
+
+	do {
+		n = BATCH;
+		r = bpf_map_lookup_batch(map, from, &position, keys, values, &n, NULL);
+		if (r < 0 && r != -ENOENT)
+			return;
+		for (uint32_t i = 0; i < n; i++)
+			add_row(rows, &keys[i], sign * values[i].collectable);
+		from = &position;
+	} while (r == 0);
+}
+
+static void clear_map(int map)
+{
+	struct neighbor_key key;
+
+	while (bpf_map_get_next_key(map, NULL, &key) == 0)
+		bpf_map_delete_elem(map, &key);
+}
+
+static void walk_family(struct neighbor_users *users, enum neighbor_family family)
+{
+	LIBBPF_OPTS(bpf_test_run_opts, options);
+	int program = bpf_program__fd(users->object->progs.walk);
+	struct neighbor_bpf_object__bss *shared = users->object->bss;
+
+	shared->walk_family = family;
+	shared->walk_bucket = 0;
+	do {
+		if (bpf_prog_test_run_opts(program, &options) < 0)
+			return;
+		shared->walk_bucket += NEIGHBOR_WALK_BUCKETS;
+	} while (shared->walk_bucket < shared->walk_buckets);
+}
+
+/* During a storm the walk and the events overlap: the sum will not match, and it is done again. */
+static void walk(struct neighbor_users *users, uint64_t now)
+{
+	int walked = bpf_map__fd(users->object->maps.walked);
+
+	clear_map(walked);
+	walk_family(users, NEIGHBOR_IPV4);
+	walk_family(users, NEIGHBOR_IPV6);
+	users->base.n = 0;
+	add_map(&users->base, walked, 1);
+	add_map(&users->base, bpf_map__fd(users->object->maps.counts), -1);
+	clear_map(walked);
+	users->walked_at_us = now;
+}
+
+/* By family, namespace, device: the order in which what belongs together is added up. */
+static int by_key(const void *a, const void *b)
+{
+	const struct neighbor_key *x = &((const struct row *)a)->key;
+	const struct neighbor_key *y = &((const struct row *)b)->key;
+
+	if (x->family != y->family)
+		return x->family < y->family ? -1 : 1;
+	if (x->netns != y->netns)
+		return x->netns < y->netns ? -1 : 1;
+	return (x->ifindex > y->ifindex) - (x->ifindex < y->ifindex);
+}
+
+static int by_family_and_use(const void *a, const void *b)
+{
+	const struct row *x = a, *y = b;
+
+	if (x->key.family != y->key.family)
+		return x->key.family < y->key.family ? -1 : 1;
+	return (x->used < y->used) - (x->used > y->used);
+}
+
+/* Adds up the rows of one key each. */
+static void merge(struct rows *rows)
+{
+	size_t kept = 0;
+
+	if (rows->n == 0)
+		return;
+	qsort(rows->rows, rows->n, sizeof(*rows->rows), by_key);
+	for (size_t i = 1; i < rows->n; i++) {
+		if (by_key(&rows->rows[kept], &rows->rows[i]) == 0)
+			rows->rows[kept].used += rows->rows[i].used;
+		else
+			rows->rows[++kept] = rows->rows[i];
+	}
+	rows->n = kept + 1;
+}
+
+/*
+ * What nobody uses any more is forgotten, so that namespaces that died leave no trace. An entry
+ * made between the look and the deletion is lost from the count: the sum will not match, and be
+ * mended.
+ */
+static void forget_unused(struct neighbor_users *users)
+{
+	int map = bpf_map__fd(users->object->maps.counts);
+	size_t kept = 0;
+
+	for (size_t i = 0; i < users->base.n; i++) {
+		const struct row *row = bsearch(&users->base.rows[i], users->merged.rows,
+			users->merged.n, sizeof(*row), by_key);
+
+		if (row && row->used != 0)
+			users->base.rows[kept++] = users->base.rows[i];
+	}
+	users->base.n = kept;
+	for (size_t i = 0; i < users->merged.n; i++)
+		if (users->merged.rows[i].used == 0)
+			bpf_map_delete_elem(map, &users->merged.rows[i].key);
+}
+
+static void count(struct neighbor_users *users)
+{
+	struct rows *merged = &users->merged;
+
+	merged->n = 0;
+	for (size_t i = 0; i < users->base.n; i++)
+		add_row(merged, &users->base.rows[i].key, users->base.rows[i].used);
+	add_map(merged, bpf_map__fd(users->object->maps.counts), 1);
+	merge(merged);
+	forget_unused(users);
+	/* From here on a namespace is one, whatever its devices. */
+	for (size_t i = 0; i < merged->n; i++)
+		merged->rows[i].key.ifindex = 0;
+	merge(merged);
+	if (merged->n > 0)
+		qsort(merged->rows, merged->n, sizeof(*merged->rows), by_family_and_use);
+}
+
+static bool matches(const struct neighbor_users *users)
+{
+	const struct neighbor_record *records = users->object->bss->records;
+	int64_t sums[NEIGHBOR_FAMILIES] = {0};
+
+	for (size_t i = 0; i < users->merged.n; i++)
+		sums[users->merged.rows[i].key.family & 1] += users->merged.rows[i].used;
+	for (int family = 0; family < NEIGHBOR_FAMILIES; family++)
+		if (records[family].sampled && sums[family] != (int64_t)records[family].collectable)
+			return false;
+	return true;
+}
+
+static void learn_owners(struct neighbor_users *users, uint64_t now)
+{
+	uint32_t netns[2 * NEIGHBOR_FAMILIES * LIMIT_TOP_MAX];
+	const struct neighbor_record *records = users->object->bss->records;
+	unsigned seen[NEIGHBOR_FAMILIES] = {0};
+	size_t n = 0;
+
+	for (size_t i = 0; i < users->merged.n; i++) {
+		unsigned family = users->merged.rows[i].key.family & 1;
+
+		if (users->merged.rows[i].used > 0 && seen[family]++ < LIMIT_TOP_MAX)
+			netns[n++] = users->merged.rows[i].key.netns;
+	}
+	for (int family = 0; family < NEIGHBOR_FAMILIES; family++)
+		if (records[family].last.netns)
+			netns[n++] = records[family].last.netns;
+	owner_book_keep_only(users->owners, netns, n);
+	owner_book_learn(users->owners, netns, n, now);
+}
+
+void neighbor_users_update(struct neighbor_users *users, uint64_t now)
+{
+	uint64_t events = count_events(users);
+	bool due = users->counted_at_us == 0 || now - users->counted_at_us >= COUNT_EVERY_US;
+
+	if (!due || (users->counted_at_us && events == users->events))
+		return;
+	users->counted_at_us = now;
+	users->events = events;
+	count(users);
+	if (!matches(users) &&
+		(users->walked_at_us == 0 || now - users->walked_at_us >= WALK_EVERY_US)) {
+		walk(users, now);
+		count(users);
+	}
+	learn_owners(users, now);
+}
+
+struct neighbor_users *neighbor_users_open(
+	struct neighbor_bpf_object *object, const struct host *host)
+{
+	struct neighbor_users *users = calloc(1, sizeof(*users));
+
+	if (!users)
+		return NULL;
+	users->object = object;
+	users->owners = owner_book_open(host);
+	if (!users->owners) {
+		free(users);
+		return NULL;
+	}
+	return users;
+}
+
+void neighbor_users_close(struct neighbor_users *users)
+{
+	owner_book_close(users->owners);
+	free(users->base.rows);
+	free(users->merged.rows);
+	free(users);
+}
+
+unsigned neighbor_users_top(const struct neighbor_users *users, enum neighbor_family family,
+	struct limit_user top[static LIMIT_TOP_MAX])
+{
+	unsigned n = 0;
+
+	for (size_t i = 0; i < users->merged.n && n < LIMIT_TOP_MAX; i++) {
+		const struct row *row = &users->merged.rows[i];
+
+		if (row->key.family != family || row->used <= 0)
+			continue;
+		top[n].workload = owner_book_find(users->owners, row->key.netns);
+		top[n++].used = (uint64_t)row->used;
+	}
+	return n;
+}
+
+struct workload neighbor_users_owner(const struct neighbor_users *users, uint32_t netns)
+{
+	return owner_book_find(users->owners, netns);
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TUNERS_NEIGHBOR_USERS_H
+#define TUNERS_NEIGHBOR_USERS_H
+
+/*
+ * Who uses the neighbour tables. BPF counts what is created and removed by network namespace and
+ * device from the moment it is attached; what was there before is counted once by walking the
+ * kernel's table, and again whenever the sum does not match the kernel's own.
+ */
+
+#include "tuners/neighbor/neighbor.h"
+
+struct neighbor_bpf_object;
+struct neighbor_users;
+
+/* NULL without memory. object must outlive it. */
+struct neighbor_users *neighbor_users_open(
+	struct neighbor_bpf_object *object, const struct host *host);
+void neighbor_users_close(struct neighbor_users *users);
+
+/*
+ * Counts anew, when something happened and the last count is a few seconds old. The first call
+ * walks the tables.
+ */
+void neighbor_users_update(struct neighbor_users *users, uint64_t now_us);
+
+/* The largest users of a family, largest first; how many there are. */
+unsigned neighbor_users_top(const struct neighbor_users *users, enum neighbor_family family,
+	struct limit_user top[static LIMIT_TOP_MAX]);
+
+/* Whose network namespace that is. */
+struct workload neighbor_users_owner(const struct neighbor_users *users, uint32_t netns);
+
+#endif

@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The rooms below src/ include only rooms before them, and few files open anything for writing."""
+
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+LEVEL = {"base": 0, "model": 1, "config": 2, "kernel": 3, "runtime": 3, "tuners": 4, "apply": 5,
+         "report": 6, "agent": 7, "cli": 8}
+INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.M)
+COMMENT_OR_TEXT = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', re.S)
+
+# Who opens for writing, and what. All but the writer work below the state folder.
+WRITERS = {
+    "src/apply/writer.c": "the node: values, thresholds",
+    "src/apply/lock.c": "the lock in the state folder",
+    "src/base/file.c": "files of the state folder, replaced whole",
+}
+WRITING = re.compile(r"\b(O_WRONLY|O_RDWR|O_CREAT|O_TRUNC|RTM_SETNEIGHTBL|RTM_NEWNEIGH|creat|"
+                     r"fopen|freopen|truncate|pwrite|rename|renameat)\b")
+READING_FOPEN = re.compile(r'fopen\([^;]*,\s*"re"\)')
+OTHER_WRITING = {"src/apply/journal.c": {"renameat"}}  # generations of the journal
+
+faults = []
+
+
+def fault(path, text):
+    faults.append(f"{path.relative_to(ROOT)}: {text}")
+
+
+def room_of(include):
+    first = include.split("/")[0]
+    return first if "/" in include and first in LEVEL else None
+
+
+def check_room(path, room, include):
+    other = room_of(include)
+    if include.startswith("headroom/") or other is None or other == room:
+        return
+    if LEVEL[other] >= LEVEL[room]:
+        fault(path, f"{room} includes {include}")
+
+
+def check_tuner(path, folder, include):
+    parts = include.split("/")
+    if parts[0] == "tuners" and parts[1] != folder and include != "tuners/table.h":
+        fault(path, f"the tuner {folder} includes {include}")
+
+
+def check_public(path, include):
+    if not include.startswith("headroom/") and room_of(include):
+        fault(path, f"a public header includes {include}")
+
+
+def check_bpf(path, include):
+    if not re.match(r"headroom/bpf/|linux/|bpf/bpf_|kernel_types\.h$|stdbool\.h$|stddef\.h$", include):
+        fault(path, f"a BPF program includes {include}")
+
+
+def check_writing(path, text):
+    name = str(path.relative_to(ROOT))
+    text = READING_FOPEN.sub("", text)
+    text = COMMENT_OR_TEXT.sub("", text)
+    found = set(WRITING.findall(text)) - OTHER_WRITING.get(name, set())
+    if found and name not in WRITERS:
+        fault(path, f"uses {', '.join(sorted(found))}: only src/apply/writer.c changes the node")
+
+
+def main():
+    files = [p for p in sorted((ROOT / "src").rglob("*.[ch]"))]
+    for path in files:
+        text = path.read_text()
+        parts = path.relative_to(ROOT / "src").parts
+        for include in INCLUDE.findall(text):
+            if len(parts) == 1:
+                if room_of(include) not in ("cli", None):
+                    fault(path, f"main includes {include}")
+                continue
+            if parts[0] not in LEVEL:
+                fault(path, f"{parts[0]} is no known room")
+                break
+            check_room(path, parts[0], include)
+            if parts[0] == "tuners" and len(parts) > 2:
+                check_tuner(path, parts[1], include)
+        check_writing(path, text)
+    for path in (ROOT / "include").rglob("*.h"):
+        for include in INCLUDE.findall(path.read_text()):
+            check_public(path, include)
+    for path in (ROOT / "bpf").glob("*.[ch]"):
+        for include in INCLUDE.findall(path.read_text()):
+            check_bpf(path, include)
+    for name in WRITERS:
+        if not (ROOT / name).exists():
+            faults.append(f"{name}: is gone: take it from the list")
+    print(f"{len(files)} files of src/ looked at")
+    for line in faults:
+        print(line)
+    return 1 if faults or len(files) < 20 else 0
+
+
+sys.exit(main())

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+/*
+ * What the checks ask the program's own tables:
+ *   tables names             "option NAME", "condition TYPE", "reason SLUG", a line each
+ *   tables sources           "PROFILE NAME: SOURCE" of each row of a profile
+ *   tables metrics made-up   the metrics of a node with something of everything
+ *   tables metrics node      and of this one, only looked at; with "openmetrics" after it in that
+ * form
+ */
+
+#include "../unit/fake_node.h"
+
+#include "agent/core.h"
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "model/reason.h"
+#include "report/report.h"
+#include "tuners/table.h"
+
+static int print_names(void)
+{
+	for (size_t i = 0; option_tables[i]; i++)
+		for (const struct config_option *row = option_tables[i]; row->name; row++)
+			printf("option %s\n", row->name);
+	for (int i = 0; i < CONDITION_TYPES; i++)
+		printf("condition %s\n", condition_name((enum condition_type)i));
+	for (const struct reason *reason = reason_table; reason->slug; reason++)
+		printf("reason %s\n", reason->slug);
+	return 0;
+}
+
+static int print_sources(void)
+{
+	for (const struct profile_row *row = profile_rows; row->name; row++)
+		printf("%s %s: %s\n", row->profile, row->name, row->source ? row->source : "");
+	return 0;
+}
+
+static int print_metrics(const struct node *node, bool openmetrics)
+{
+	_cleanup_free_ char *text = NULL;
+
+	if (report_metrics(node, openmetrics, &text, NULL) < 0)
+		return 1;
+	fputs(text, stdout);
+	return 0;
+}
+
+static int print_made_up_metrics(bool openmetrics)
+{
+	struct fake_node fake;
+
+	fake_node_make(&fake);
+	return print_metrics(&fake.node, openmetrics);
+}
+
+static int print_node_metrics(bool openmetrics)
+{
+	struct config_source source = {.file = "/nonexistent", .optional = true};
+	struct core_options options = {.host_root = "", .observe = true};
+	struct config_fault_list faults = {0};
+	struct config *config = NULL;
+	struct core core = {0};
+	int r = core_load_config(&source, &config, &faults, NULL);
+
+	config_faults_clear(&faults);
+	if (r < 0)
+		return 1;
+	r = core_open(&core, &options, config);
+	if (r == 0)
+		r = core_look(&core);
+	if (r == 0)
+		r = print_metrics(&core.node, openmetrics);
+	core_close(&core);
+	return r == 0 ? 0 : 1;
+}
+
+int main(int argc, char **argv)
+{
+	const char *what = argc > 1 ? argv[1] : "", *which = argc > 2 ? argv[2] : "";
+	bool openmetrics = argc > 3;
+
+	log_init(LOG_LEVEL_ERROR);
+	if (streq(what, "names"))
+		return print_names();
+	if (streq(what, "sources"))
+		return print_sources();
+	if (streq(what, "metrics") && streq(which, "made-up"))
+		return print_made_up_metrics(openmetrics);
+	if (streq(what, "metrics") && streq(which, "node"))
+		return print_node_metrics(openmetrics);
+	return 64;
+}

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "scenario.h"
+
+#include "base/cleanup.h"
+#include "base/parse.h"
+#include "model/reason.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+static void __attribute__((noreturn)) PRINTF_LIKE(2, 3)
+	fail(const struct scenario *scenario, const char *format, ...)
+{
+	va_list args;
+
+	fprintf(stderr, "%s:%u: ", scenario->path, scenario->line);
+	va_start(args, format);
+	vfprintf(stderr, format, args);
+	va_end(args);
+	fputc('\n', stderr);
+	exit(1);
+}
+
+const char *scenario_word(struct scenario *scenario)
+{
+	return scenario->next < scenario->n_words ? scenario->words[scenario->next++] : NULL;
+}
+
+bool scenario_is(struct scenario *scenario, const char *word)
+{
+	bool is =
+		scenario->next < scenario->n_words && streq(scenario->words[scenario->next], word);
+
+	scenario->next += is;
+	return is;
+}
+
+bool scenario_number(struct scenario *scenario, uint64_t *number)
+{
+	const char *word = scenario_word(scenario);
+
+	return word && parse_count(word, number) == 0;
+}
+
+bool scenario_value(struct scenario *scenario, char *value, size_t size)
+{
+	const char *word = scenario_word(scenario);
+
+	return word && copy_text(value, size, streq(word, "-") ? "" : word);
+}
+
+static const char *need(struct scenario *scenario, const char *what)
+{
+	const char *word = scenario_word(scenario);
+
+	if (!word)
+		fail(scenario, "no %s", what);
+	return streq(word, "-") ? "" : word;
+}
+
+static uint64_t need_number(struct scenario *scenario, const char *what)
+{
+	uint64_t number;
+
+	if (!scenario_number(scenario, &number))
+		fail(scenario, "no %s", what);
+	return number;
+}
+
+/* Cuts a line into words, in place. */
+static void split(struct scenario *scenario, char *line)
+{
+	scenario->n_words = scenario->next = 0;
+	line[strcspn(line, "\n")] = '\0';
+	for (char *p = line + strspn(line, " \t"); *p && *p != '#'; p += strspn(p, " \t")) {
+		size_t len;
+
+		if (scenario->n_words == SCENARIO_WORDS_MAX)
+			fail(scenario, "too many words");
+		p += *p == '"';
+		scenario->words[scenario->n_words++] = p;
+		len = strcspn(p, p > line && p[-1] == '"' ? "\"" : " \t");
+		p += len;
+		if (*p)
+			*p++ = '\0';
+	}
+}
+
+static void decide(struct scenario *scenario, const struct scenario_tuner *tuner, void *self)
+{
+	struct past past = {.records = scenario->records,
+		.n_records = scenario->n_records,
+		.now_us = scenario->now_us};
+
+	if (scenario->decided)
+		return;
+	outlook_reset(&scenario->outlook);
+	if (tuner->decide(self, &past, &scenario->outlook) < 0)
+		fail(scenario, "decide failed");
+	scenario->decided = true;
+}
+
+static void expect_setting(struct scenario *scenario)
+{
+	const char *name = need(scenario, "name");
+	const char *wanted = need(scenario, "value"), *reason = need(scenario, "reason");
+
+	for (size_t i = 0; i < scenario->outlook.n_wants; i++) {
+		const struct want *want = &scenario->outlook.wants[i];
+
+		if (!streq(want->name, name))
+			continue;
+		if (!streq(want->wanted, wanted) || !streq(want->reason, reason))
+			fail(scenario, "%s: wants '%s', %s", name, want->wanted, want->reason);
+		return;
+	}
+	fail(scenario, "%s: no such setting", name);
+}
+
+static void expect_condition(struct scenario *scenario)
+{
+	const char *name = need(scenario, "type");
+	const char *status = need(scenario, "status"), *reason = need(scenario, "reason");
+	const char *words = scenario_word(scenario);
+
+	for (size_t i = 0; i < scenario->outlook.n_conditions; i++) {
+		const struct condition_reading *said = &scenario->outlook.conditions[i];
+
+		if (!streq(condition_name(said->type), name))
+			continue;
+		if (!streq(condition_status_name(said->status), status) ||
+			!streq(said->reason, reason) || (words && !strstr(said->message, words)))
+			fail(scenario, "%s is %s, %s: '%s'", name,
+				condition_status_name(said->status), said->reason, said->message);
+		if (!reason_sentence(said->reason))
+			fail(scenario, "%s: no such reason", said->reason);
+		return;
+	}
+	fail(scenario, "%s: nothing was said", name);
+}
+
+static const struct limit_reading *find_limit(const struct scenario *scenario, const char *name)
+{
+	for (size_t i = 0; i < scenario->outlook.n_limits; i++)
+		if (streq(scenario->outlook.limits[i].name, name))
+			return &scenario->outlook.limits[i];
+	return NULL;
+}
+
+static void expect_limit(struct scenario *scenario)
+{
+	const char *name = need(scenario, "name");
+	const struct limit_reading *limit = find_limit(scenario, name);
+	uint64_t used = need_number(scenario, "used"), max = need_number(scenario, "max");
+	uint64_t hits = need_number(scenario, "hits");
+	bool upper_bound = scenario_is(scenario, "upper-bound");
+
+	if (!limit)
+		fail(scenario, "%s: no such limit", name);
+	if (!upper_bound && !scenario_is(scenario, "exact"))
+		fail(scenario, "exact or upper-bound?");
+	if (limit->used != used || limit->max != max || limit->hits != hits ||
+		limit->upper_bound != upper_bound)
+		fail(scenario, "%s: %llu of %llu, %llu hits, %s", name,
+			(unsigned long long)limit->used, (unsigned long long)limit->max,
+			(unsigned long long)limit->hits,
+			limit->upper_bound ? "upper-bound" : "exact");
+}
+
+static void expect(struct scenario *scenario)
+{
+	scenario->expectations++;
+	if (scenario_is(scenario, "setting"))
+		expect_setting(scenario);
+	else if (scenario_is(scenario, "condition"))
+		expect_condition(scenario);
+	else if (scenario_is(scenario, "limit"))
+		expect_limit(scenario);
+	else if (!scenario_is(scenario, "no") || !scenario_is(scenario, "limit"))
+		fail(scenario, "expect what?");
+	else if (find_limit(scenario, need(scenario, "name")))
+		fail(scenario, "there is such a limit");
+}
+
+static void add_record(struct scenario *scenario)
+{
+	struct record *record = &scenario->records[scenario->n_records];
+
+	if (scenario->n_records++ == SCENARIO_RECORDS_MAX)
+		fail(scenario, "too many records");
+	*record = (struct record){0};
+	copy_text(record->name, sizeof(record->name), need(scenario, "name"));
+	copy_text(record->original, sizeof(record->original), need(scenario, "original"));
+	copy_text(record->before, sizeof(record->before), need(scenario, "before"));
+	copy_text(record->target, sizeof(record->target), need(scenario, "target"));
+}
+
+static void forget_record(struct scenario *scenario)
+{
+	const char *name = need(scenario, "name");
+
+	for (size_t i = 0; i < scenario->n_records; i++) {
+		if (!streq(scenario->records[i].name, name))
+			continue;
+		scenario->records[i] = scenario->records[--scenario->n_records];
+		return;
+	}
+	fail(scenario, "%s: no such record", name);
+}
+
+/* "90s": a whole number of seconds, never back. */
+static void take_time(struct scenario *scenario, const struct scenario_tuner *tuner, void *self)
+{
+	const char *word = need(scenario, "time");
+	uint64_t at = strtoull(word, NULL, 10) * USEC_PER_SEC;
+
+	if (word[strlen(word) - 1] != 's' || at < scenario->now_us)
+		fail(scenario, "%s: no time, or a past one", word);
+	if (at > scenario->now_us && scenario->now_us > 0)
+		decide(scenario, tuner, self);
+	scenario->now_us = at;
+}
+
+static void take_line(struct scenario *scenario, const struct scenario_tuner *tuner, void *self)
+{
+	if (scenario_is(scenario, "expect")) {
+		decide(scenario, tuner, self);
+		expect(scenario);
+	} else {
+		if (scenario_is(scenario, "record"))
+			add_record(scenario);
+		else if (scenario_is(scenario, "forget"))
+			forget_record(scenario);
+		else if (!scenario_is(scenario, "at")) {
+			if (!tuner->line(scenario, self))
+				fail(scenario, "unknown line");
+		} else {
+			take_time(scenario, tuner, self);
+			if (!tuner->at(scenario, self))
+				fail(scenario, "the node cannot look so");
+		}
+		scenario->decided = false;
+	}
+	if (scenario->next < scenario->n_words)
+		fail(scenario, "%s: one word too many", scenario->words[scenario->next]);
+}
+
+int scenario_main(int argc, char **argv, const struct scenario_tuner *tuner, void *self)
+{
+	struct scenario scenario = {.path = argc == 2 ? argv[1] : ""};
+	_cleanup_fclose_ FILE *file = fopen(scenario.path, "re");
+	char line[512];
+
+	if (!file) {
+		fprintf(stderr, "usage: %s SCENARIO\n", argv[0]);
+		return 64;
+	}
+	while (fgets(line, sizeof(line), file)) {
+		scenario.line++;
+		if (scenario.line == 1 && !starts_with(line, "# "))
+			fail(&scenario, "the first line must tell what this is about");
+		split(&scenario, line);
+		if (scenario.n_words > 0)
+			take_line(&scenario, tuner, self);
+	}
+	if (scenario.expectations == 0)
+		fail(&scenario, "expects nothing");
+	outlook_clear(&scenario.outlook);
+	return 0;
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "scenario.h"
+
+#include "tuners/sysctl/sysctl.h"
+
+#include <errno.h>
+
+#define KEYS_MAX 8
+
+struct replay {
+	struct sysctl_key keys[KEYS_MAX];
+	size_t n;
+};
+
+static bool at(struct scenario *scenario, void *self)
+{
+	struct replay *replay = self;
+
+	for (size_t i = 0; i < replay->n; i++) {
+		struct sysctl_key *key = &replay->keys[i];
+
+		if (!scenario_is(scenario, key->name))
+			continue;
+		key->error = scenario_is(scenario, "missing") ? -ENOENT : 0;
+		return key->error < 0 || scenario_value(scenario, key->actual, sizeof(key->actual));
+	}
+	return false;
+}
+
+static bool line(struct scenario *scenario, void *self)
+{
+	struct replay *replay = self;
+	struct sysctl_key *key = &replay->keys[replay->n];
+
+	if (!scenario_is(scenario, "key") || replay->n++ == KEYS_MAX ||
+		!scenario_value(scenario, key->name, sizeof(key->name)) ||
+		!scenario_value(scenario, key->configured, sizeof(key->configured)))
+		return false;
+	key->exact = scenario_is(scenario, "exact");
+	key->from_profile = scenario_is(scenario, "profile");
+	return true;
+}
+
+static int decide(void *self, const struct past *past, struct outlook *outlook)
+{
+	struct replay *replay = self;
+
+	return sysctl_decide(replay->keys, replay->n, past, outlook);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct scenario_tuner tuner = {at, line, decide};
+	struct replay replay = {0};
+
+	return scenario_main(argc, argv, &tuner, &replay);
+}

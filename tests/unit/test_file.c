@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "folder.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+static int read_from(
+	const struct folder *folder, const char *name, size_t max, char **text, size_t *len)
+{
+	char full[PATH_MAX];
+
+	folder_path(folder, name, full);
+	return read_file(full, max, text, len);
+}
+
+static void reads_up_to_a_limit(void **state)
+{
+	static const size_t sizes[] = {0, 1, 4094, 4095, 4096, 4097, 10000};
+	_cleanup_folder_ struct folder folder;
+
+	(void)state;
+	folder_make(&folder);
+	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+		_cleanup_free_ char *data = malloc(sizes[i] + 1), *text = NULL;
+		char *untouched = NULL;
+		size_t len = 1;
+
+		memset(data, 'x', sizes[i]);
+		folder_put_bytes(&folder, "/f", data, sizes[i]);
+		assert_int_equal(read_from(&folder, "/f", sizes[i], &text, &len), 0);
+		assert_int_equal(len, sizes[i]);
+		assert_int_equal(strlen(text), sizes[i]);
+		if (sizes[i] == 0)
+			continue;
+		assert_int_equal(read_from(&folder, "/f", sizes[i] - 1, &untouched, NULL), -EFBIG);
+		assert_null(untouched);
+	}
+}
+
+static void reads_bytes_as_they_are(void **state)
+{
+	_cleanup_folder_ struct folder folder;
+	_cleanup_free_ char *text = NULL;
+	size_t len;
+
+	(void)state;
+	folder_make(&folder);
+	folder_put_bytes(&folder, "/f", "a\0b", 3);
+	assert_int_equal(read_from(&folder, "/f", 100, &text, &len), 0);
+	assert_int_equal(len, 3);
+	assert_memory_equal(text, "a\0b", 4);
+	/* Files of procfs say that they are empty. */
+	free(steal(text));
+	assert_int_equal(read_file("/proc/self/status", 65536, &text, &len), 0);
+	assert_true(starts_with(text, "Name:"));
+}
+
+static void refuses_what_is_no_regular_file(void **state)
+{
+	_cleanup_folder_ struct folder folder;
+	char full[PATH_MAX], *text = NULL;
+
+	(void)state;
+	folder_make(&folder);
+	folder_path(&folder, "/fifo", full);
+	assert_int_equal(mkfifo(full, 0600), 0);
+	assert_int_equal(read_file(full, 100, &text, NULL), -EINVAL);
+	assert_int_equal(read_file(folder.path, 100, &text, NULL), -EISDIR);
+	assert_int_equal(read_file("/dev/zero", 100, &text, NULL), -EINVAL);
+	assert_int_equal(read_from(&folder, "/none", 100, &text, NULL), -ENOENT);
+	assert_null(text);
+}
+
+static int open_folder(const struct folder *folder)
+{
+	int dir = open(folder->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	assert_true(dir >= 0);
+	return dir;
+}
+
+static void replaces_a_file(void **state)
+{
+	_cleanup_folder_ struct folder folder;
+	_cleanup_close_ int dir = -1, kept = -1;
+	char full[PATH_MAX], old[8] = "";
+
+	(void)state;
+	folder_make(&folder);
+	dir = open_folder(&folder);
+	assert_int_equal(write_file_atomic(dir, "f", "old", 3), 0);
+	assert_file(&folder, "/f", "old");
+	folder_path(&folder, "/f", full);
+	kept = open(full, O_RDONLY | O_CLOEXEC);
+	folder_put(&folder, "/f.new", "what a killed writer left behind");
+	assert_int_equal(write_file_atomic(dir, "f", "new", 3), 0);
+	assert_file(&folder, "/f", "new");
+	/* Whoever had the old one open still has it, whole. */
+	assert_int_equal(read(kept, old, sizeof(old)), 3);
+	assert_string_equal(old, "old");
+	assert_null(folder_get(&folder, "/f.new"));
+}
+
+/* A disk that is full in the middle of a write, as far as this process can tell. */
+static int write_with_limit(int dir, rlim_t limit, size_t len)
+{
+	struct rlimit before, lowered;
+	_cleanup_free_ char *data = calloc(1, len);
+	int r;
+
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+	lowered = (struct rlimit){.rlim_cur = limit, .rlim_max = before.rlim_max};
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &lowered), 0);
+	r = write_file_atomic(dir, "f", data, len);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+	return r;
+}
+
+static void keeps_the_old_file_after_an_error(void **state)
+{
+	_cleanup_folder_ struct folder folder;
+	_cleanup_close_ int dir = -1;
+	char name[NAME_MAX + 1], path[PATH_MAX];
+
+	(void)state;
+	signal(SIGXFSZ, SIG_IGN);
+	folder_make(&folder);
+	dir = open_folder(&folder);
+	assert_int_equal(write_file_atomic(dir, "f", "old", 3), 0);
+	assert_int_equal(write_with_limit(dir, 100, 5000), -EFBIG);
+	assert_file(&folder, "/f", "old");
+	assert_null(folder_get(&folder, "/f.new"));
+
+	memset(name, 'x', NAME_MAX);
+	name[NAME_MAX] = '\0';
+	assert_int_equal(write_file_atomic(dir, name, "new", 3), -ENAMETOOLONG);
+	assert_int_equal(write_file_atomic(-1, "f", "new", 3), -EBADF);
+
+	/* The name is a folder: it cannot be replaced, and nothing is left lying about. */
+	folder_put(&folder, "/g/inside", "old");
+	assert_int_equal(write_file_atomic(dir, "g", "new", 3), -EISDIR);
+	assert_file(&folder, "/g/inside", "old");
+	folder_path(&folder, "/g.new", path);
+	assert_int_equal(access(path, F_OK), -1);
+}
+
+static void follows_no_link_to_write(void **state)
+{
+	_cleanup_folder_ struct folder folder;
+	_cleanup_close_ int dir = -1;
+	char path[PATH_MAX], target[PATH_MAX];
+
+	(void)state;
+	folder_make(&folder);
+	dir = open_folder(&folder);
+	folder_put(&folder, "/precious", "precious");
+	folder_path(&folder, "/precious", target);
+	folder_path(&folder, "/f.new", path);
+	assert_int_equal(symlink(target, path), 0);
+	assert_int_equal(write_file_atomic(dir, "f", "new", 3), -ELOOP);
+	assert_file(&folder, "/precious", "precious");
+}
+
+static void makes_directories(void **state)
+{
+	_cleanup_folder_ struct folder folder;
+	char path[PATH_MAX];
+	struct stat st;
+
+	(void)state;
+	folder_make(&folder);
+	folder_path(&folder, "/a/b//c/", path);
+	assert_int_equal(make_directories(path, 0700), 0);
+	assert_int_equal(make_directories(path, 0700), 0);
+	assert_int_equal(stat(path, &st), 0);
+	assert_true(S_ISDIR(st.st_mode));
+	folder_put(&folder, "/file", "");
+	folder_path(&folder, "/file/d", path);
+	assert_int_equal(make_directories(path, 0700), -ENOTDIR);
+	assert_int_equal(make_directories("", 0700), -ENOENT);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(reads_up_to_a_limit),
+		cmocka_unit_test(reads_bytes_as_they_are),
+		cmocka_unit_test(refuses_what_is_no_regular_file),
+		cmocka_unit_test(replaces_a_file),
+		cmocka_unit_test(keeps_the_old_file_after_an_error),
+		cmocka_unit_test(follows_no_link_to_write),
+		cmocka_unit_test(makes_directories),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

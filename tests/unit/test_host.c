@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "folder.h"
+
+#include "kernel/host.h"
+
+#include <errno.h>
+#include <sys/stat.h>
+
+static const char long_value[] =
+	"1234567890123456789012345678901234567890123456789012345678901234567890"
+	"123456789012345678901234567890123456789012345678901234567"; /* SETTING_VALUE_MAX - 1 */
+
+static const struct {
+	const char *path, *text;
+	int result;
+	const char *value;
+} cases[] = {
+	{"/sys/a", "always [madvise] never\n", 0, "madvise"},
+	{"/sys/a", "[always] madvise never\n", 0, "always"},
+	{"/sys/a", "always defer+madvise [never]", 0, "never"},
+	{"/sys/a", "1\n", 0, "1"},
+	{"/sys/a", "odd [bracket\n", 0, "odd [bracket"},
+	{"/sys/a", "odd] [bracket]\n", 0, "bracket"},
+	{"/sys/a", "[]\n", 0, ""},
+	/* Brackets choose in sysfs alone: a sysctl may hold any text. */
+	{"/proc/sys/a", "core [%p]\n", 0, "core [%p]"},
+	{"/proc/sys/a", "4096\t87380\t6291456\n", 0, "4096 87380 6291456"},
+	{"/proc/sys/a", "  1 \n\n 2\t\n", 0, "1 2"},
+	{"/proc/sys/a", "\n", 0, ""},
+	{"/proc/sys/a", "", 0, ""},
+	{"/proc/sys/a", "-1\n", 0, "-1"},
+	{"/proc/sys/a", long_value, 0, long_value},
+};
+
+static void values_are_normalised(void **state)
+{
+	_cleanup_folder_ struct folder folder;
+	struct host host;
+
+	(void)state;
+	folder_make(&folder);
+	assert_true(host_init(&host, folder.path));
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		char value[SETTING_VALUE_MAX] = "untouched";
+
+		folder_put(&folder, cases[i].path, cases[i].text);
+		assert_int_equal(host_read_value(&host, cases[i].path, value), cases[i].result);
+		assert_string_equal(value, cases[i].value);
+	}
+}
+
+static void expect_error(const struct host *host, const char *path, int error)
+{
+	char value[SETTING_VALUE_MAX] = "untouched";
+
+	assert_int_equal(host_read_value(host, path, value), error);
+	assert_string_equal(value, "untouched");
+}
+
+static void what_cannot_be_read(void **state)
+{
+	_cleanup_folder_ struct folder folder;
+	char text[3 * SETTING_VALUE_MAX], full[PATH_MAX];
+	struct host host;
+
+	(void)state;
+	folder_make(&folder);
+	assert_true(host_init(&host, folder.path));
+	expect_error(&host, "/proc/sys/none", -ENOENT);
+	folder_put(&folder, "/proc/sys/long", long_value);
+	snprintf(text, sizeof(text), "%sx", long_value);
+	folder_put(&folder, "/proc/sys/long", text);
+	expect_error(&host, "/proc/sys/long", -E2BIG);
+	memset(text, 'x', sizeof(text) - 1);
+	text[sizeof(text) - 1] = '\0';
+	folder_put(&folder, "/proc/sys/long", text);
+	expect_error(&host, "/proc/sys/long", -E2BIG);
+	expect_error(&host, "/proc/sys", -EISDIR);
+	expect_error(&host, text, -ENAMETOOLONG);
+	folder_path(&folder, "/proc/fifo", full);
+	assert_int_equal(mkfifo(full, 0600), 0);
+	expect_error(&host, "/proc/fifo", -ESPIPE); /* and does not wait for a writer */
+}
+
+static void a_kept_descriptor_sees_every_change(void **state)
+{
+	_cleanup_folder_ struct folder folder;
+	struct kept_file file = {.path = "/proc/sys/a", .fd = -1};
+	char value[SETTING_VALUE_MAX];
+	struct host host;
+	int fd;
+
+	(void)state;
+	folder_make(&folder);
+	assert_true(host_init(&host, folder.path));
+	/* Not there yet: nothing is kept, and it is found once it comes. */
+	assert_int_equal(kept_read_value(&host, &file, value), -ENOENT);
+	assert_int_equal(file.fd, -1);
+	folder_put(&folder, "/proc/sys/a", "1\n");
+	assert_int_equal(kept_read_value(&host, &file, value), 0);
+	assert_string_equal(value, "1");
+	fd = file.fd;
+	folder_put(&folder, "/proc/sys/a", "22\n");
+	assert_int_equal(kept_read_value(&host, &file, value), 0);
+	assert_string_equal(value, "22");
+	assert_int_equal(file.fd, fd);
+	kept_close(&file);
+	assert_int_equal(file.fd, -1);
+	kept_close(&file);
+}
+
+static void an_error_drops_the_descriptor(void **state)
+{
+	_cleanup_folder_ struct folder folder;
+	struct kept_file file = {.path = "/proc/sys/a", .fd = -1};
+	char value[SETTING_VALUE_MAX], full[PATH_MAX];
+	struct host host;
+
+	(void)state;
+	folder_make(&folder);
+	assert_true(host_init(&host, folder.path));
+	folder_path(&folder, "/proc/sys/a", full);
+	assert_int_equal(make_directories(full, 0700), 0);
+	assert_int_equal(kept_read_value(&host, &file, value), -EISDIR);
+	assert_int_equal(file.fd, -1);
+	assert_int_equal(rmdir(full), 0);
+	folder_put(&folder, "/proc/sys/a", "1\n");
+	assert_int_equal(kept_read_value(&host, &file, value), 0);
+	assert_string_equal(value, "1");
+	kept_close(&file);
+}
+
+static void roots(void **state)
+{
+	static const char *const roots[][2] = {
+		{"", "/proc"}, {"/", "/proc"}, {"/host", "/host/proc"}, {"/host//", "/host/proc"}};
+	char full[PATH_MAX], root[300];
+	struct host host;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(roots); i++) {
+		assert_true(host_init(&host, roots[i][0]));
+		assert_true(host_path(&host, "/proc", full));
+		assert_string_equal(full, roots[i][1]);
+	}
+	memset(root, 'x', sizeof(root));
+	root[sizeof(host.root)] = '\0';
+	assert_false(host_init(&host, root));
+	root[sizeof(host.root) - 1] = '\0';
+	assert_true(host_init(&host, root));
+}
+
+static void probing_writes_nothing(void **state)
+{
+	_cleanup_folder_ struct folder folder;
+	struct host host;
+
+	(void)state;
+	folder_make(&folder);
+	assert_true(host_init(&host, folder.path));
+	folder_put(&folder, "/proc/sys/a", "1\n");
+	assert_int_equal(host_may_write(&host, "/proc/sys/a"), 0);
+	assert_file(&folder, "/proc/sys/a", "1\n");
+	assert_int_equal(host_may_write(&host, "/proc/sys/b"), -ENOENT);
+	assert_null(folder_get(&folder, "/proc/sys/b"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(values_are_normalised),
+		cmocka_unit_test(what_cannot_be_read),
+		cmocka_unit_test(a_kept_descriptor_sees_every_change),
+		cmocka_unit_test(an_error_drops_the_descriptor),
+		cmocka_unit_test(roots),
+		cmocka_unit_test(probing_writes_nothing),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

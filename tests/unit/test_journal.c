@@ -1,0 +1,499 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "folder.h"
+
+#include "apply/journal.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#define BOOT "0f5c2d8e-boot"
+
+static struct journal *open_journal(const struct folder *folder, const char *boot)
+{
+	struct journal *journal = NULL;
+
+	assert_int_equal(journal_open(folder->path, boot, true, &journal), 0);
+	assert_non_null(journal);
+	return journal;
+}
+
+#define _cleanup_journal_ _cleanup_(cleanup_journal_close)
+
+/* Notes one change of a file setting, as a plan of its own. */
+static void note(struct journal *journal, const char *name, const char *old, const char *new)
+{
+	struct change change = {.place.kind = PLACE_FILE, .reason = "configured"};
+	struct plan plan = {.changes = &change, .n = 1};
+
+	copy_text(change.name, sizeof(change.name), name);
+	copy_text(change.tuner, sizeof(change.tuner), "sysctl");
+	snprintf(change.place.path, sizeof(change.place.path), "/proc/sys/%s", name);
+	copy_text(change.old, sizeof(change.old), old);
+	copy_text(change.new, sizeof(change.new), new);
+	assert_int_equal(journal_note(journal, &plan), 0);
+}
+
+static void note_threshold(struct journal *journal)
+{
+	struct change change = {.name = "net.ipv6.neigh.default.gc_thresh2",
+		.tuner = "neighbor",
+		.place = {PLACE_NEIGHTBL, "/proc/sys/x", AF_INET6, 2},
+		.old = "512",
+		.new = "90000"};
+	struct plan plan = {.changes = &change, .n = 1};
+
+	assert_int_equal(journal_note(journal, &plan), 0);
+}
+
+static void assert_record(const struct journal *journal, const char *name, const char *original,
+	const char *before, const char *target)
+{
+	const struct record *record = record_find(journal->records, journal->n_records, name);
+
+	assert_non_null(record);
+	assert_string_equal(record->original, original);
+	assert_string_equal(record->before, before);
+	assert_string_equal(record->target, target);
+}
+
+/* A journal with something of everything, stored. */
+static void store_sample(const struct folder *folder)
+{
+	_cleanup_journal_ struct journal *journal = open_journal(folder, BOOT);
+
+	note(journal, "vm.a", "1", "2");
+	note(journal, "kernel.core_pattern", "|/bin/core \"%p\" \\ \xc3\xa9\x01", "core");
+	note_threshold(journal);
+	journal_set_config(journal, UINT32_MAX);
+	journal_release(journal, "thp");
+	assert_int_equal(journal_store(journal), 0);
+}
+
+static void assert_sample(const struct journal *journal)
+{
+	assert_int_equal(journal->n_records, 3);
+	assert_record(journal, "vm.a", "1", "1", "2");
+	assert_record(journal, "kernel.core_pattern", "|/bin/core \"%p\" \\ \xc3\xa9\x01",
+		"|/bin/core \"%p\" \\ \xc3\xa9\x01", "core");
+	assert_record(journal, "net.ipv6.neigh.default.gc_thresh2", "512", "512", "90000");
+	assert_int_equal(journal->records[2].place.kind, PLACE_NEIGHTBL);
+	assert_int_equal(journal->records[2].place.family, AF_INET6);
+	assert_int_equal(journal->records[2].place.level, 2);
+	assert_string_equal(journal->records[2].place.path, "/proc/sys/x");
+	assert_string_equal(journal->records[2].tuner, "neighbor");
+	assert_int_equal(journal->config, UINT32_MAX);
+	assert_true(journal_is_released(journal, "thp", UINT32_MAX));
+}
+
+static void what_is_stored_is_loaded(void **state)
+{
+	_cleanup_folder_ struct folder folder;
+	_cleanup_journal_ struct journal *journal = NULL;
+
+	(void)state;
+	folder_make(&folder);
+	store_sample(&folder);
+	journal = open_journal(&folder, BOOT);
+	assert_sample(journal);
+	assert_string_equal(journal->note, "");
+	assert_false(journal->dirty);
+	assert_false(journal->lost);
+}
+
+static void an_original_is_stored_in_both_generations(void **state)
+{
+	_cleanup_folder_ struct folder folder;
+	_cleanup_journal_ struct journal *journal = NULL;
+	_cleanup_free_ char *first = NULL, *second = NULL, *third = NULL;
+
+	(void)state;
+	folder_make(&folder);
+	store_sample(&folder);
+	first = folder_get(&folder, "/journal.json");
+	assert_file(&folder, "/journal.json.1", first);
+	/* Another target adds no original: once is enough, and the older one stays. */
+	journal = open_journal(&folder, BOOT);
+	note(journal, "vm.a", "2", "3");
+	assert_int_equal(journal_store(journal), 0);
+	second = folder_get(&folder, "/journal.json");
+	assert_string_not_equal(second, first);
+	assert_file(&folder, "/journal.json.1", first);
+	note(journal, "vm.b", "7", "8");
+	assert_int_equal(journal_store(journal), 0);
+	third = folder_get(&folder, "/journal.json");
+	assert_file(&folder, "/journal.json.1", third);
+	assert_non_null(strstr(third, "vm.b"));
+}
+
+static void nothing_new_is_not_stored(void **state)
+{
+	_cleanup_folder_ struct folder folder;
+	_cleanup_journal_ struct journal *journal = NULL;
+
+	(void)state;
+	folder_make(&folder);
+	store_sample(&folder);
+	journal = open_journal(&folder, BOOT);
+	note(journal, "vm.a", "1", "2");
+	journal_set_config(journal, UINT32_MAX);
+	journal_unrelease(journal, "neighbor");
+	journal_forget(journal, "no.such");
+	assert_false(journal->dirty);
+	folder_delete(&folder, "/journal.json");
+	assert_int_equal(journal_store(journal), 0);
+	assert_null(folder_get(&folder, "/journal.json"));
+}
+
+/* With journal.json as text, the sample must come back whole: from it, or from the older one. */
+static void assert_survives(
+	const struct folder *folder, const char *older, const char *text, size_t len)
+{
+	_cleanup_journal_ struct journal *journal = NULL;
+
+	folder_put_bytes(folder, "/journal.json", text, len);
+	folder_put(folder, "/journal.json.1", older);
+	assert_int_equal(journal_open(folder->path, BOOT, false, &journal), 0);
+	assert_sample(journal);
+	assert_false(journal->lost);
+}
+
+static void every_truncation_is_noticed(void **state)
+{
+	_cleanup_folder_ struct folder folder;
+	_cleanup_free_ char *text = NULL;
+
+	(void)state;
+	folder_make(&folder);
+	store_sample(&folder);
+	text = folder_get(&folder, "/journal.json");
+	for (size_t len = 0; len < strlen(text); len++) {
+		_cleanup_free_ char *part = strndup(text, len);
+		struct journal parsed = {0};
+
+		if (journal_parse(&parsed, part) != -EBADMSG)
+			fail_msg("the first %zu bytes pass", len);
+		assert_int_equal(parsed.n_records, 0);
+		free(parsed.records);
+		if (len % 16 == 0)
+			assert_survives(&folder, text, text, len);
+	}
+}
+
+static void no_flipped_bit_goes_unnoticed(void **state)
+{
+	_cleanup_folder_ struct folder folder;
+	_cleanup_free_ char *text = NULL;
+	size_t len;
+
+	(void)state;
+	folder_make(&folder);
+	store_sample(&folder);
+	text = folder_get(&folder, "/journal.json");
+	len = strlen(text);
+	for (size_t bit = 0; bit < 8 * len; bit++) {
+		struct journal parsed = {0};
+		bool blank = isspace((unsigned char)text[bit / 8]);
+		int r;
+
+		text[bit / 8] = (char)(text[bit / 8] ^ (1 << bit % 8));
+		r = journal_parse(&parsed, text);
+		/* Between words the parser takes any control character for a blank. */
+		if (r == 0 && blank)
+			assert_sample(&parsed);
+		else if (r == 0)
+			fail_msg("bit %zu passes", bit);
+		else
+			assert_int_equal(parsed.n_records, 0);
+		free(parsed.records);
+		text[bit / 8] = (char)(text[bit / 8] ^ (1 << bit % 8));
+	}
+}
+
+static void the_older_generation_takes_the_place_of_a_torn_one(void **state)
+{
+	_cleanup_folder_ struct folder folder;
+	_cleanup_journal_ struct journal *journal = NULL;
+	_cleanup_free_ char *text = NULL;
+
+	(void)state;
+	folder_make(&folder);
+	store_sample(&folder);
+	text = folder_get(&folder, "/journal.json");
+	folder_put(&folder, "/journal.json", "{\"schema\": 1, ");
+	journal = open_journal(&folder, BOOT);
+	assert_sample(journal);
+	assert_non_null(strstr(journal->note, "torn or altered"));
+	/* At no moment of what follows is the torn file the only one. */
+	assert_file(&folder, "/journal.json", text);
+	assert_file(&folder, "/journal.json.bad", "{\"schema\": 1, ");
+	assert_true(journal->dirty);
+	assert_int_equal(journal_store(journal), 0);
+	assert_file(&folder, "/journal.json", text);
+	assert_file(&folder, "/journal.json.1", text);
+}
+
+static void a_missing_file_is_made_up_for_by_the_older_one(void **state)
+{
+	_cleanup_folder_ struct folder folder;
+	_cleanup_journal_ struct journal *journal = NULL;
+	_cleanup_free_ char *text = NULL;
+
+	(void)state;
+	folder_make(&folder);
+	store_sample(&folder);
+	text = folder_get(&folder, "/journal.json");
+	folder_delete(&folder, "/journal.json");
+	journal = open_journal(&folder, BOOT);
+	assert_sample(journal);
+	assert_file(&folder, "/journal.json", text);
+}
+
+static void two_torn_files_are_kept(void **state)
+{
+	static const char bad[] = "{}", older[] = "";
+	_cleanup_folder_ struct folder folder;
+	_cleanup_journal_ struct journal *reader = NULL;
+	_cleanup_journal_ struct journal *writer = NULL;
+
+	(void)state;
+	folder_make(&folder);
+	folder_put(&folder, "/journal.json", bad);
+	folder_put(&folder, "/journal.json.1", older);
+	assert_int_equal(journal_open(folder.path, BOOT, false, &reader), 0);
+	assert_true(reader->lost);
+	assert_file(&folder, "/journal.json", bad); /* who only reads moves nothing */
+	writer = open_journal(&folder, BOOT);
+	assert_true(writer->lost);
+	assert_int_equal(writer->n_records, 0);
+	assert_non_null(strstr(writer->note, "lost"));
+	assert_file(&folder, "/journal.json.bad", bad);
+	assert_file(&folder, "/journal.json.1.bad", older);
+	assert_null(folder_get(&folder, "/journal.json"));
+}
+
+static void wrong_forms(void **state)
+{
+	static const struct {
+		const char *text;
+		int result;
+	} cases[] = {
+		{"", -EBADMSG},
+		{"[]", -EBADMSG},
+		{"{\"schema\": 1, \"checksum\": \"crc32:a3830348\"}", -EBADMSG},
+		{"{\"schema\": 1, \"checksum\": \"crc32:00000000\", \"body\": {}}", -EBADMSG},
+		/* A body of the right checksum and the wrong form. */
+		{"{\"schema\": 1, \"checksum\": \"crc32:a3830348\", \"body\": {}}", -EBADMSG},
+		{"{\"schema\": \"1\", \"checksum\": \"crc32:a3830348\", \"body\": {}}", -EBADMSG},
+		{"{\"schema\": 2, \"checksum\": \"crc32:a3830348\", \"body\": {}}", -EPROTO},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct journal journal = {0};
+
+		assert_int_equal(journal_parse(&journal, cases[i].text), cases[i].result);
+		free(journal.records);
+	}
+}
+
+static void another_boot_begins_afresh(void **state)
+{
+	_cleanup_folder_ struct folder folder;
+	_cleanup_journal_ struct journal *journal = NULL;
+
+	(void)state;
+	folder_make(&folder);
+	store_sample(&folder);
+	journal = open_journal(&folder, "another-boot");
+	assert_int_equal(journal->n_records, 0);
+	assert_string_equal(journal->boot, "another-boot");
+	assert_true(journal->dirty);
+	/* That somebody restored outlives a boot. */
+	assert_true(journal_is_released(journal, "thp", UINT32_MAX));
+}
+
+/* What is noted of one setting, step by step: what stood there and what will be written. */
+static const struct {
+	const char *what;
+	const char *old, *new;
+	const char *before, *target;
+	bool dirty;
+} steps[] = {
+	{"the first write records the original", "1024", "4096", "1024", "4096", true},
+	{"the same again", "1024", "4096", "1024", "4096", false},
+	{"a new target", "4096", "8192", "4096", "8192", true},
+	{"killed before the write, tried again", "4096", "8192", "4096", "8192", false},
+	{"someone put the original back", "1024", "8192", "4096", "8192", false},
+	{"a foreign value is not ours to put back", "5", "8192", "8192", "8192", true},
+	{"a foreign value again", "6", "8192", "8192", "8192", false},
+	{"a target over a foreign value", "7", "9000", "8192", "9000", true},
+	{"equal, and written otherwise", " 9000", "9000", " 9000", "9000", true},
+};
+
+static void notes_follow_the_node(void **state)
+{
+	_cleanup_folder_ struct folder folder;
+	_cleanup_journal_ struct journal *journal = NULL;
+
+	(void)state;
+	folder_make(&folder);
+	journal = open_journal(&folder, BOOT);
+	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
+		print_message("%s\n", steps[i].what);
+		journal->dirty = journal->added = false;
+		note(journal, "vm.a", steps[i].old, steps[i].new);
+		assert_int_equal(journal->n_records, 1);
+		assert_record(journal, "vm.a", "1024", steps[i].before, steps[i].target);
+		assert_int_equal(journal->dirty, steps[i].dirty);
+		assert_int_equal(journal->added, i == 0);
+	}
+}
+
+static void forgetting(void **state)
+{
+	_cleanup_folder_ struct folder folder;
+	_cleanup_journal_ struct journal *journal = NULL;
+
+	(void)state;
+	folder_make(&folder);
+	journal = open_journal(&folder, BOOT);
+	note(journal, "vm.a", "1", "2");
+	note(journal, "vm.b", "3", "4");
+	note(journal, "vm.c", "5", "6");
+	journal_forget(journal, "vm.a");
+	assert_int_equal(journal->n_records, 2);
+	assert_record(journal, "vm.b", "3", "3", "4");
+	assert_record(journal, "vm.c", "5", "5", "6");
+	/* The next write records afresh. */
+	note(journal, "vm.a", "9", "10");
+	assert_record(journal, "vm.a", "9", "9", "10");
+}
+
+static void a_release_holds_for_one_configuration(void **state)
+{
+	_cleanup_folder_ struct folder folder;
+	_cleanup_journal_ struct journal *journal = NULL;
+	char name[8];
+
+	(void)state;
+	folder_make(&folder);
+	journal = open_journal(&folder, BOOT);
+	journal_set_config(journal, 17);
+	journal_release(journal, "thp");
+	journal_release(journal, "thp");
+	assert_int_equal(journal->n_released, 1);
+	assert_true(journal_is_released(journal, "thp", 17));
+	assert_false(journal_is_released(journal, "thp", 18));
+	assert_false(journal_is_released(journal, "neighbor", 17));
+	journal_unrelease(journal, "thp");
+	assert_false(journal_is_released(journal, "thp", 17));
+	for (int i = 0; i < JOURNAL_RELEASED_MAX + 3; i++) {
+		snprintf(name, sizeof(name), "t%d", i);
+		journal_release(journal, name);
+	}
+	assert_int_equal(journal->n_released, JOURNAL_RELEASED_MAX);
+}
+
+static void what_was_not_stored_is_taken_back(void **state)
+{
+	_cleanup_folder_ struct folder folder;
+	_cleanup_journal_ struct journal *journal = NULL;
+	_cleanup_journal_ struct journal *copy = NULL;
+	int dir;
+
+	(void)state;
+	folder_make(&folder);
+	journal = open_journal(&folder, BOOT);
+	dir = journal->dir;
+	note(journal, "vm.a", "1", "2");
+	copy = journal_copy(journal);
+	assert_int_equal(copy->dir, -1);
+	note(journal, "vm.a", "2", "3");
+	note(journal, "vm.b", "3", "4");
+	journal_release(journal, "thp");
+	journal_take_back(journal, copy);
+	assert_int_equal(journal->dir, dir);
+	assert_int_equal(journal->n_records, 1);
+	assert_record(journal, "vm.a", "1", "1", "2");
+	assert_int_equal(journal->n_released, 0);
+	/* And it goes on from there. */
+	note(journal, "vm.c", "5", "6");
+	assert_int_equal(journal_store(journal), 0);
+}
+
+static void a_full_disk_leaves_the_old_journal(void **state)
+{
+	struct rlimit before, lowered;
+	_cleanup_folder_ struct folder folder;
+	_cleanup_journal_ struct journal *journal = NULL;
+	_cleanup_free_ char *text = NULL;
+
+	(void)state;
+	signal(SIGXFSZ, SIG_IGN);
+	folder_make(&folder);
+	store_sample(&folder);
+	text = folder_get(&folder, "/journal.json");
+	journal = open_journal(&folder, BOOT);
+	note(journal, "vm.b", "1", "2");
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+	lowered = (struct rlimit){.rlim_cur = 64, .rlim_max = before.rlim_max};
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &lowered), 0);
+	assert_int_equal(journal_store(journal), -EFBIG);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+	assert_file(&folder, "/journal.json", text);
+	assert_file(&folder, "/journal.json.1", text);
+	assert_true(journal->dirty);
+	assert_true(journal->added);
+	assert_int_equal(journal_store(journal), 0);
+	assert_false(journal->dirty);
+}
+
+static void a_folder_that_is_not_there(void **state)
+{
+	_cleanup_folder_ struct folder folder;
+	_cleanup_journal_ struct journal *journal = NULL;
+	struct journal *none = NULL;
+	char path[PATH_MAX];
+
+	(void)state;
+	folder_make(&folder);
+	folder_path(&folder, "/state", path);
+	assert_int_equal(journal_open(path, BOOT, false, &journal), 0);
+	assert_int_equal(journal->dir, -1);
+	assert_int_equal(access(path, F_OK), -1);
+	journal_close(steal(journal));
+	assert_int_equal(journal_open(path, BOOT, true, &journal), 0);
+	assert_true(journal->dir >= 0);
+	folder_put(&folder, "/file", "");
+	folder_path(&folder, "/file/state", path);
+	assert_int_equal(journal_open(path, BOOT, true, &none), -ENOTDIR);
+	assert_null(none);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_is_stored_is_loaded),
+		cmocka_unit_test(an_original_is_stored_in_both_generations),
+		cmocka_unit_test(nothing_new_is_not_stored),
+		cmocka_unit_test(every_truncation_is_noticed),
+		cmocka_unit_test(no_flipped_bit_goes_unnoticed),
+		cmocka_unit_test(the_older_generation_takes_the_place_of_a_torn_one),
+		cmocka_unit_test(a_missing_file_is_made_up_for_by_the_older_one),
+		cmocka_unit_test(two_torn_files_are_kept),
+		cmocka_unit_test(wrong_forms),
+		cmocka_unit_test(another_boot_begins_afresh),
+		cmocka_unit_test(notes_follow_the_node),
+		cmocka_unit_test(forgetting),
+		cmocka_unit_test(a_release_holds_for_one_configuration),
+		cmocka_unit_test(what_was_not_stored_is_taken_back),
+		cmocka_unit_test(a_full_disk_leaves_the_old_journal),
+		cmocka_unit_test(a_folder_that_is_not_there),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "folder.h"
+
+#include <headroom/limit.h>
+
+#define SECOND USEC_PER_SEC
+
+static void observe(struct limit *limit, uint64_t seconds, uint64_t used, uint64_t max)
+{
+	struct limit_reading reading = {.name = "x", .unit = "entries", .used = used, .max = max};
+
+	limit_observe(limit, &reading, seconds * SECOND);
+}
+
+static void the_first_reading_has_no_rate(void **state)
+{
+	struct limit limit = {0};
+
+	(void)state;
+	observe(&limit, 100, 900, 1000);
+	assert_true(limit.rate == 0);
+	assert_true(limit_full_in_seconds(&limit) < 0);
+	assert_float_equal(limit_headroom(&limit), 0.1, 1e-9);
+	assert_int_equal(limit.peak, 900);
+}
+
+static void steady_growth_is_told(void **state)
+{
+	struct limit limit = {0};
+
+	(void)state;
+	for (uint64_t t = 0; t <= 120; t++)
+		observe(&limit, 1 + t, 10 * t, 2200);
+	assert_float_equal(limit.rate, 10, 0.01);
+	assert_float_equal(limit_full_in_seconds(&limit), 100, 0.2);
+}
+
+static void half_of_a_burst_is_forgotten_in_ten_seconds(void **state)
+{
+	struct limit limit = {0};
+	double burst;
+
+	(void)state;
+	observe(&limit, 1, 0, 1000);
+	observe(&limit, 2, 100, 1000);
+	burst = limit.rate;
+	assert_true(burst > 0);
+	observe(&limit, 12, 100, 1000);
+	assert_float_equal(limit.rate, burst / 2, 1e-9);
+}
+
+static void the_rate_does_not_hang_on_the_interval(void **state)
+{
+	struct limit often = {0}, seldom = {0};
+
+	(void)state;
+	for (uint64_t t = 0; t <= 60; t++)
+		observe(&often, 1 + t, 5 * t, 10000);
+	for (uint64_t t = 0; t <= 60; t += 6)
+		observe(&seldom, 1 + t, 5 * t, 10000);
+	assert_float_equal(often.rate, seldom.rate, 1e-6);
+}
+
+static void two_readings_at_one_moment(void **state)
+{
+	struct limit limit = {0};
+
+	(void)state;
+	observe(&limit, 5, 10, 100);
+	observe(&limit, 5, 90, 100);
+	assert_true(limit.rate == 0);
+	assert_int_equal(limit.now.used, 90);
+}
+
+static void when_it_will_be_full(void **state)
+{
+	static const struct {
+		uint64_t used, max;
+		double rate, full_in;
+	} cases[] = {
+		{50, 100, 10, 5},
+		{50, 100, 0, -1},
+		{50, 100, -10, -1},
+		{50, 100, 0.05, -1}, /* breathing */
+		{100, 100, 1, 0},
+		{150, 100, 1, 0}, /* the maximum was lowered below what is there */
+		{100, 100, 0, -1},
+		{0, 0, 1, 0},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct limit limit = {
+			.rate = cases[i].rate, .now = {.used = cases[i].used, .max = cases[i].max}};
+
+		assert_float_equal(limit_full_in_seconds(&limit), cases[i].full_in, 1e-9);
+	}
+}
+
+static void headroom_is_a_share(void **state)
+{
+	static const struct {
+		uint64_t used, max;
+		double headroom;
+	} cases[] = {
+		{0, 100, 1}, {25, 100, 0.75}, {100, 100, 0}, {101, 100, 0}, {0, 0, 0}, {5, 0, 0}};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct limit limit = {.now = {.used = cases[i].used, .max = cases[i].max}};
+
+		assert_float_equal(limit_headroom(&limit), cases[i].headroom, 1e-9);
+	}
+}
+
+static void the_peak_stays(void **state)
+{
+	static const uint64_t used[] = {5, 90, 3, 40};
+	struct limit limit = {0};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(used); i++)
+		observe(&limit, 1 + i, used[i], 100);
+	assert_int_equal(limit.peak, 90);
+	assert_int_equal(limit.now.used, 40);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_first_reading_has_no_rate),
+		cmocka_unit_test(steady_growth_is_told),
+		cmocka_unit_test(half_of_a_burst_is_forgotten_in_ten_seconds),
+		cmocka_unit_test(the_rate_does_not_hang_on_the_interval),
+		cmocka_unit_test(two_readings_at_one_moment),
+		cmocka_unit_test(when_it_will_be_full),
+		cmocka_unit_test(headroom_is_a_share),
+		cmocka_unit_test(the_peak_stays),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "folder.h"
+
+#include "kernel/neightbl.h"
+
+#include <errno.h>
+#include <sys/socket.h>
+
+#define HEADER                                                                                   \
+	"entries  allocs   destroys hash_grows lookups  hits     res_failed "                    \
+	"rcv_probes_mcast rcv_probes_ucast periodic_gc_runs forced_gc_runs unresolved_discards " \
+	"table_fulls\n"
+
+static const struct {
+	const char *text;
+	int result;
+	struct neightbl_stats stats;
+} cases[] = {
+	/* Two CPUs: numbers are hexadecimal, entries are the table's on each line. */
+	{HEADER "0000000a  0000000f 1 2 3 4 5 6 7 8 00000002 9 00000003\n"
+		"0000000a  00000001 1 2 3 4 5 6 7 8 00000001 9 00000010\n",
+		0, {10, 16, 3, 19}},
+	/* An older kernel, without table_fulls. */
+	{"entries allocs forced_gc_runs\nff 1 2\n", 0, {255, 1, 2, 0}},
+	/* A newer one, with more columns than we know, and in another order. */
+	{"entries new table_fulls allocs newer\n1 99 2 3 99\n1 99 2 3 99 99 99\n", 0, {1, 6, 0, 4}},
+	{"entries allocs table_fulls\n7 8\n", 0, {7, 8, 0, 0}}, /* a short line */
+	{"", -EBADMSG, {0}},
+	{"\n\n", -EBADMSG, {0}},
+	{"entries allocs\n", -EBADMSG, {0}},
+	{"allocs entries\n1 2\n", -EBADMSG, {0}},
+	{"Tcp: 1 2 3\n4 5 6\n", -EBADMSG, {0}},
+	{"\x7f"
+	 "ELF\x02\x01\n\x01\x02\n",
+		-EBADMSG, {0}},
+};
+
+static void statistics_are_summed(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct neightbl_stats stats = {77, 77, 77, 77}, untouched = stats;
+		char text[1024];
+
+		assert_true(copy_text(text, sizeof(text), cases[i].text));
+		assert_int_equal(neightbl_parse_stats(text, &stats), cases[i].result);
+		assert_memory_equal(
+			&stats, cases[i].result == 0 ? &cases[i].stats : &untouched, sizeof(stats));
+	}
+}
+
+static void read_from_a_file(void **state)
+{
+	_cleanup_folder_ struct folder folder;
+	struct kept_file file = {.fd = -1};
+	struct neightbl_stats stats;
+	struct host host;
+	char scratch[1024];
+
+	(void)state;
+	folder_make(&folder);
+	assert_true(host_init(&host, folder.path));
+	assert_true(copy_text(file.path, sizeof(file.path), neightbl_stat_path(AF_INET6)));
+	assert_int_equal(
+		neightbl_read_stats(&host, &file, scratch, sizeof(scratch), &stats), -ENOENT);
+	folder_put(&folder, "/proc/net/stat/ndisc_cache", HEADER "a 1 2 3 4 5 6 7 8 9 a b c\n");
+	assert_int_equal(neightbl_read_stats(&host, &file, scratch, sizeof(scratch), &stats), 0);
+	assert_int_equal(stats.entries, 10);
+	assert_int_equal(stats.table_fulls, 12);
+	/* Where it does not fit, a part must not pass for all CPUs. */
+	assert_int_equal(neightbl_read_stats(&host, &file, scratch, 64, &stats), -EFBIG);
+	kept_close(&file);
+}
+
+static void the_running_kernel_is_understood(void **state)
+{
+	static const char path[] = "/proc/net/stat/arp_cache";
+	_cleanup_free_ char *scratch = malloc(1 << 20);
+	struct kept_file file = {.fd = -1};
+	struct neightbl_stats stats;
+	struct host host;
+
+	(void)state;
+	if (access(path, R_OK) < 0)
+		skip();
+	assert_true(host_init(&host, "/"));
+	assert_true(copy_text(file.path, sizeof(file.path), path));
+	assert_int_equal(neightbl_read_stats(&host, &file, scratch, 1 << 20, &stats), 0);
+	assert_true(stats.entries < 1 << 24);
+	kept_close(&file);
+}
+
+static void names(void **state)
+{
+	char name[SETTING_NAME_MAX];
+
+	(void)state;
+	neightbl_threshold_name(AF_INET, 3, name);
+	assert_string_equal(name, "net.ipv4.neigh.default.gc_thresh3");
+	neightbl_threshold_name(AF_INET6, 1, name);
+	assert_string_equal(name, "net.ipv6.neigh.default.gc_thresh1");
+	assert_string_equal(neightbl_name(AF_INET), "arp_cache");
+	assert_string_equal(neightbl_name(AF_INET6), "ndisc_cache");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(statistics_are_summed),
+		cmocka_unit_test(read_from_a_file),
+		cmocka_unit_test(the_running_kernel_is_understood),
+		cmocka_unit_test(names),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

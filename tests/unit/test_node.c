@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "folder.h"
+
+#include "fake_node.h"
+
+static void finds_by_name(void **state)
+{
+	struct fake_node fake;
+
+	(void)state;
+	fake_node_make(&fake);
+	assert_ptr_equal(node_setting(&fake.node, "vm.max_map_count"), &fake.settings[1]);
+	assert_null(node_setting(&fake.node, "vm.max_map"));
+	assert_ptr_equal(node_limit(&fake.node, "neighbor/ipv6"), &fake.limits[1]);
+	assert_null(node_limit(&fake.node, ""));
+}
+
+static void the_worst_true_condition_is_the_verdict(void **state)
+{
+	static const struct {
+		enum condition_status pressure, overflow;
+		enum verdict verdict;
+	} cases[] = {
+		{CONDITION_FALSE, CONDITION_FALSE, VERDICT_OK},
+		{CONDITION_UNKNOWN, CONDITION_UNKNOWN, VERDICT_OK},
+		{CONDITION_TRUE, CONDITION_FALSE, VERDICT_WARNING},
+		{CONDITION_FALSE, CONDITION_TRUE, VERDICT_CRITICAL},
+		{CONDITION_TRUE, CONDITION_TRUE, VERDICT_CRITICAL},
+	};
+	struct fake_node fake;
+
+	(void)state;
+	fake_node_make(&fake);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct condition *conditions = fake.node.conditions;
+
+		conditions[CONDITION_NEIGHBOR_TABLE_PRESSURE].now.status = cases[i].pressure;
+		conditions[CONDITION_NEIGHBOR_TABLE_OVERFLOW].now.status = cases[i].overflow;
+		assert_int_equal(node_verdict(&fake.node), cases[i].verdict);
+	}
+	assert_string_equal(verdict_name(VERDICT_OK), "ok");
+	assert_string_equal(verdict_name(VERDICT_CRITICAL), "critical");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(finds_by_name),
+		cmocka_unit_test(the_worst_true_condition_is_the_verdict),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "folder.h"
+
+#include <headroom/setting.h>
+
+#include <errno.h>
+
+/* Not of the order: what value_compare says of values that are no lists of as many integers. */
+#define TEXT 9
+
+#define LONG_WORD                                                                                \
+	"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx" \
+	"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+
+static const struct {
+	const char *a, *b;
+	int order; /* of a to b */
+	bool equal;
+	const char *max; /* NULL where there is none */
+} pairs[] = {
+	{"1", "1", 0, true, "1"},
+	{"1", "2", -1, false, "2"},
+	{"10", "9", 1, false, "10"},
+	{"-1", "0", -1, false, "0"},
+	{"-1", "1", -1, false, "1"},
+	{"-2", "-1", -1, false, "-1"},
+	{"-10", "-9", -1, false, "-9"},
+	{"-0", "0", 0, true, "-0"},
+	{"18446744073692774399", "18446744073692774398", 1, false, "18446744073692774399"},
+	{"18446744073709551615", "-1", 1, false, "18446744073709551615"},
+	{"-9223372036854775808", "9223372036854775807", -1, false, "9223372036854775807"},
+	{"18446744073709551616", "1", TEXT, false, NULL}, /* wider than any sysctl: text */
+	{"4096 87380 6291456", "4096\t87380\t6291456", 0, true, "4096 87380 6291456"},
+	{" 4096 87380 6291456\n", "4096 87380 6291456", 0, true, "4096 87380 6291456"},
+	{"4096 87380 6291456", "4096 131072 6291456", -1, false, "4096 131072 6291456"},
+	{"4096 131072 1", "4096 87380 6291456", 2, false, "4096 131072 6291456"},
+	{"1 -1", "-1 1", 2, false, "1 1"},
+	{"1 2", "1", TEXT, false, NULL},
+	{"1", "1 2", TEXT, false, NULL},
+	{"1 2 3", "1 2 x", TEXT, false, NULL},
+	{"", "", TEXT, true, NULL},
+	{"", "1", TEXT, false, NULL},
+	{"always", "always", TEXT, true, NULL},
+	{"always", "never", TEXT, false, NULL},
+	{"cubic  reno", " cubic reno", TEXT, true, NULL},
+	{"cubic", "cubic reno", TEXT, false, NULL},
+	{"010", "8", TEXT, false, NULL}, /* no octal numbers */
+	{"010", "10", TEXT, false, NULL},
+	{"+1", "1", TEXT, false, NULL},
+	{"-", "-", TEXT, true, NULL},
+	{"|/bin/core %p", "|/bin/core %p", TEXT, true, NULL},
+	{"|/bin/core %p", "|/bin/core %P", TEXT, false, NULL},
+	{LONG_WORD, LONG_WORD, TEXT, true, NULL},
+	{LONG_WORD "1", LONG_WORD "2", TEXT, false, NULL},
+};
+
+static void compare_pair(const char *a, const char *b, int order)
+{
+	int got = 7;
+	int r = value_compare(a, b, &got);
+
+	if (r != (order == TEXT ? -EINVAL : 0) || got != (order == TEXT ? 7 : order))
+		fail_msg("'%s' to '%s': %d, order %d", a, b, r, got);
+}
+
+static void values_compare(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(pairs); i++) {
+		int mirrored = pairs[i].order == TEXT || pairs[i].order == 2 ? pairs[i].order
+									     : -pairs[i].order;
+
+		compare_pair(pairs[i].a, pairs[i].b, pairs[i].order);
+		compare_pair(pairs[i].b, pairs[i].a, mirrored);
+	}
+}
+
+static void values_are_equal(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(pairs); i++)
+		if (value_equal(pairs[i].a, pairs[i].b) != pairs[i].equal ||
+			value_equal(pairs[i].b, pairs[i].a) != pairs[i].equal)
+			fail_msg("'%s' and '%s'", pairs[i].a, pairs[i].b);
+}
+
+static void expect_max(const char *a, const char *b, const char *max)
+{
+	char out[SETTING_VALUE_MAX] = "untouched";
+
+	assert_int_equal(value_max(a, b, out), max ? 0 : -EINVAL);
+	assert_string_equal(out, max ? max : "untouched");
+}
+
+static void the_larger_of_two(void **state)
+{
+	char same[SETTING_VALUE_MAX] = "1 9";
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(pairs); i++) {
+		expect_max(pairs[i].a, pairs[i].b, pairs[i].max);
+		if (!streq(pairs[i].a, "-0"))
+			expect_max(pairs[i].b, pairs[i].a, pairs[i].max);
+	}
+	assert_int_equal(value_max(same, "2 3", same), 0);
+	assert_string_equal(same, "2 9");
+}
+
+/* What stands on the node after original 1024, then 4096 written, then 8192 journaled. */
+static const struct record record = {
+	.name = "x", .original = "1024", .before = "4096", .target = "8192"};
+
+static void foreign_values(void **state)
+{
+	(void)state;
+	assert_false(record_is_foreign(&record, "1024"));
+	assert_false(record_is_foreign(&record, "4096")); /* killed between journal and write */
+	assert_false(record_is_foreign(&record, "8192"));
+	assert_false(record_is_foreign(&record, " 8192\n"));
+	assert_true(record_is_foreign(&record, "8193"));
+	assert_true(record_is_foreign(&record, ""));
+}
+
+static void floors(void **state)
+{
+	static const struct record text = {
+		.original = "always", .before = "always", .target = "never"};
+	static const struct record fields = {
+		.original = "1 50 3", .before = "1 50 3", .target = "9 50 9"};
+	static const struct {
+		const struct record *record;
+		const char *actual, *floor;
+	} cases[] = {
+		{NULL, "1024", "1024"},
+		{NULL, "", ""},
+		{&record, "1024", "1024"},
+		{&record, "8192", "1024"}, /* ours does not count as the administrator's */
+		{&record, "4096", "1024"},
+		{&record, "9000", "9000"}, /* the administrator raised it since */
+		{&record, "5000", "5000"},
+		{&record, "512", "1024"},
+		{&record, "", "1024"},
+		{&text, "madvise", "always"},
+		{&fields, "2 40 8", "2 50 8"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		char floor[SETTING_VALUE_MAX] = "#";
+
+		record_floor(cases[i].record, cases[i].actual, floor);
+		assert_string_equal(floor, cases[i].floor);
+	}
+}
+
+static void records_are_found_by_name(void **state)
+{
+	const struct record records[] = {{.name = "a"}, {.name = "ab"}};
+
+	(void)state;
+	assert_ptr_equal(record_find(records, 2, "ab"), &records[1]);
+	assert_null(record_find(records, 2, "b"));
+	assert_null(record_find(records, 1, "ab"));
+	assert_null(record_find(NULL, 0, "a"));
+}
+
+static void names(void **state)
+{
+	(void)state;
+	assert_string_equal(mode_name(MODE_OFF), "off");
+	for (int i = SETTING_IN_SYNC; i <= SETTING_OBSERVED; i++)
+		assert_non_null(setting_state_name((enum setting_state)i));
+	assert_string_equal(setting_state_name(SETTING_IN_SYNC), "in-sync");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(values_compare),
+		cmocka_unit_test(values_are_equal),
+		cmocka_unit_test(the_larger_of_two),
+		cmocka_unit_test(foreign_values),
+		cmocka_unit_test(floors),
+		cmocka_unit_test(records_are_found_by_name),
+		cmocka_unit_test(names),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

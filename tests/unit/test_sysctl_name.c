@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "folder.h"
+
+#include "kernel/sysctl.h"
+
+static void names_become_paths(void **state)
+{
+	static const char *const cases[][2] = {
+		{"vm.max_map_count", "/proc/sys/vm/max_map_count"},
+		{"net.ipv4.conf.eth0/100.mtu", "/proc/sys/net/ipv4/conf/eth0.100/mtu"},
+		{"kernel.pid_max", "/proc/sys/kernel/pid_max"},
+		{"", "/proc/sys/"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		char path[SETTING_PATH_MAX];
+
+		assert_true(sysctl_path(cases[i][0], path));
+		assert_string_equal(path, cases[i][1]);
+	}
+}
+
+static void a_name_that_is_too_long(void **state)
+{
+	char name[SETTING_PATH_MAX], path[SETTING_PATH_MAX];
+	size_t fits = SETTING_PATH_MAX - 1 - strlen("/proc/sys/");
+
+	(void)state;
+	memset(name, 'x', sizeof(name));
+	name[fits] = '\0';
+	assert_true(sysctl_path(name, path));
+	assert_int_equal(strlen(path), SETTING_PATH_MAX - 1);
+	name[fits] = 'x';
+	name[fits + 1] = '\0';
+	assert_false(sysctl_path(name, path));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(names_become_paths),
+		cmocka_unit_test(a_name_that_is_too_long),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "folder.h"
+
+#include "tuners/thp/thp.h"
+
+#include <errno.h>
+
+static void boot_lines(void **state)
+{
+	static const struct {
+		const char *line, *kept;
+		enum thp_switch_kind kinds[4];
+		unsigned n;
+	} cases[] = {
+		{"", "", {0}, 0},
+		{"BOOT_IMAGE=/vmlinuz root=/dev/sda1 ro quiet\n", "", {0}, 0},
+		{"ro transparent_hugepage=always quiet\n", "transparent_hugepage=always",
+			{THP_ENABLED}, 1},
+		{"transparent_hugepage=never thp_anon=16K-64K:always",
+			"transparent_hugepage=never thp_anon=16K-64K:always",
+			{THP_ENABLED, THP_SIZE_ENABLED}, 2},
+		{"thp_shmem=64K:always transparent_hugepage_shmem=advise",
+			"thp_shmem=64K:always transparent_hugepage_shmem=advise",
+			{THP_SIZE_SHMEM_ENABLED, THP_SHMEM_ENABLED}, 2},
+		{"not_transparent_hugepage=always xthp_anon=1", "", {0}, 0},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct thp_seen seen = {0};
+		unsigned found = 0;
+
+		thp_parse_boot_line(cases[i].line, &seen);
+		assert_string_equal(seen.boot_line, cases[i].kept);
+		for (int kind = 0; kind < THP_SWITCH_KINDS; kind++)
+			found += seen.at_boot[kind];
+		assert_int_equal(found, cases[i].n);
+		for (unsigned k = 0; k < cases[i].n; k++)
+			assert_true(seen.at_boot[cases[i].kinds[k]]);
+	}
+}
+
+static void a_boot_line_of_any_length(void **state)
+{
+	struct thp_seen seen = {0};
+	char line[4096];
+
+	(void)state;
+	memset(line, 'x', sizeof(line));
+	memcpy(line + 1000, " thp_anon=", strlen(" thp_anon="));
+	for (size_t i = 2000; i < 3000; i += 20)
+		memcpy(line + i, " transparent_hugepage=never", 27);
+	line[sizeof(line) - 1] = '\0';
+	thp_parse_boot_line(line, &seen);
+	assert_true(seen.at_boot[THP_SIZE_ENABLED]);
+	assert_true(strlen(seen.boot_line) < sizeof(seen.boot_line));
+}
+
+static void meminfo(void **state)
+{
+	static const struct {
+		const char *text;
+		int result;
+		struct thp_usage usage;
+	} cases[] = {
+		{"MemTotal:       8 kB\nAnonHugePages:   6144 kB\nShmemHugePages:  2048 kB\n"
+		 "ShmemPmdMapped:  7 kB\nFileHugePages:   4096 kB\n",
+			0, {6144, 2048, 4096}},
+		/* Before 5.4 there are no FileHugePages. */
+		{"MemTotal: 8 kB\nAnonHugePages: 2048 kB\nShmemHugePages: 0 kB\n", 0, {2048, 0, 0}},
+		{"MemTotal: 8 kB\n", -EBADMSG, {0}},
+		{"", -EBADMSG, {0}},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct thp_usage usage = {1, 2, 3}, untouched = usage;
+
+		assert_int_equal(thp_parse_meminfo(cases[i].text, &usage), cases[i].result);
+		assert_memory_equal(
+			&usage, cases[i].result == 0 ? &cases[i].usage : &untouched, sizeof(usage));
+	}
+}
+
+static const struct thp_switch *find(const struct thp_seen *seen, const char *name)
+{
+	for (unsigned i = 0; i < seen->n_switches; i++)
+		if (streq(seen->switches[i].name, name))
+			return &seen->switches[i];
+	return NULL;
+}
+
+static void make_node(const struct folder *folder)
+{
+	folder_put(folder, THP_FOLDER "/enabled", "always [madvise] never\n");
+	folder_put(folder, THP_FOLDER "/defrag", "always defer defer+madvise [madvise] never\n");
+	folder_put(folder, THP_FOLDER "/shmem_enabled",
+		"always within_size advise [never] deny force\n");
+	folder_put(folder, THP_FOLDER "/khugepaged/defrag", "1\n");
+	folder_put(
+		folder, THP_FOLDER "/hugepages-2048kB/enabled", "always [inherit] madvise never\n");
+	folder_put(
+		folder, THP_FOLDER "/hugepages-64kB/enabled", "[always] inherit madvise never\n");
+	folder_put(folder, THP_FOLDER "/hugepages-64kB/shmem_enabled",
+		"always inherit within_size advise [never]\n");
+	/* For shared memory alone; and no switch at all. */
+	folder_put(folder, THP_FOLDER "/hugepages-8kB/shmem_enabled", "always [never]\n");
+	folder_put(folder, THP_FOLDER "/hugepages-16kB/stats/x", "1\n");
+	folder_put(folder, "/proc/cmdline", "ro transparent_hugepage=madvise\n");
+	folder_put(folder, "/proc/meminfo",
+		"MemTotal: 8 kB\nAnonHugePages: 2048 kB\nShmemHugePages: 0 kB\n");
+}
+
+static void a_node_with_sizes(void **state)
+{
+	static const char *const expected[][2] = {
+		{"thp.enabled", "madvise"},
+		{"thp.defrag", "madvise"},
+		{"thp.shmem_enabled", "never"},
+		{"thp.khugepaged.defrag", "1"},
+		{"thp.hugepages-8kB.shmem_enabled", "never"},
+		{"thp.hugepages-64kB.enabled", "always"},
+		{"thp.hugepages-64kB.shmem_enabled", "never"},
+		{"thp.hugepages-2048kB.enabled", "inherit"},
+	};
+	_cleanup_folder_ struct folder folder;
+	struct thp_sensor sensor;
+	struct thp_seen seen = {0};
+	struct host host;
+
+	(void)state;
+	folder_make(&folder);
+	make_node(&folder);
+	assert_true(host_init(&host, folder.path));
+	thp_sensor_open(&sensor, &host, &seen);
+	thp_sense(&sensor, &seen);
+	assert_int_equal(seen.n_switches, ARRAY_SIZE(expected));
+	for (size_t i = 0; i < ARRAY_SIZE(expected); i++) {
+		assert_string_equal(seen.switches[i].name, expected[i][0]);
+		assert_string_equal(seen.switches[i].actual, expected[i][1]);
+		assert_int_equal(seen.switches[i].error, 0);
+	}
+	assert_int_equal(find(&seen, "thp.hugepages-64kB.enabled")->kind, THP_SIZE_ENABLED);
+	assert_true(seen.at_boot[THP_ENABLED]);
+	assert_int_equal(seen.usage_error, 0);
+	assert_int_equal(seen.usage.anon, 2048);
+	/* The next look sees what changed. */
+	folder_put(&folder, THP_FOLDER "/enabled", "always madvise [never]\n");
+	folder_put(&folder, "/proc/meminfo", "MemTotal: 8 kB\n");
+	thp_sense(&sensor, &seen);
+	assert_string_equal(find(&seen, "thp.enabled")->actual, "never");
+	assert_int_equal(seen.usage_error, -EBADMSG);
+	thp_sensor_close(&sensor, &seen);
+}
+
+static void a_kernel_without_huge_pages(void **state)
+{
+	_cleanup_folder_ struct folder folder;
+	struct thp_sensor sensor;
+	struct thp_seen seen = {0};
+	struct host host;
+
+	(void)state;
+	folder_make(&folder);
+	assert_true(host_init(&host, folder.path));
+	thp_sensor_open(&sensor, &host, &seen);
+	thp_sense(&sensor, &seen);
+	assert_int_equal(seen.n_switches, 4);
+	for (unsigned i = 0; i < seen.n_switches; i++)
+		assert_int_equal(seen.switches[i].error, -ENOENT);
+	assert_int_equal(seen.usage_error, -ENOENT);
+	thp_sensor_close(&sensor, &seen);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(boot_lines),
+		cmocka_unit_test(a_boot_line_of_any_length),
+		cmocka_unit_test(meminfo),
+		cmocka_unit_test(a_node_with_sizes),
+		cmocka_unit_test(a_kernel_without_huge_pages),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

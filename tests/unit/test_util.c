@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "folder.h"
+
+static void text_is_copied_as_far_as_it_fits(void **state)
+{
+	static const struct {
+		size_t size;
+		const char *src, *expected;
+		bool whole;
+	} cases[] = {
+		{8, "", "", true},
+		{8, "1234567", "1234567", true},
+		{8, "12345678", "1234567", false},
+		{1, "x", "", false},
+		{1, "", "", true},
+	};
+	char overlapping[8] = "abcdef";
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		char dst[8] = "#######";
+
+		assert_int_equal(copy_text(dst, cases[i].size, cases[i].src), cases[i].whole);
+		assert_string_equal(dst, cases[i].expected);
+	}
+	assert_true(copy_text(overlapping, sizeof(overlapping), overlapping + 2));
+	assert_string_equal(overlapping, "cdef");
+}
+
+static void an_array_grows_and_keeps_what_it_had(void **state)
+{
+	size_t allocated = 0;
+	int *numbers = NULL;
+
+	(void)state;
+	for (size_t n = 0; n < 100; n++) {
+		assert_int_equal(grow_array(&numbers, n, &allocated, sizeof(*numbers)), 0);
+		assert_true(allocated > n);
+		assert_int_equal(numbers[n], 0);
+		numbers[n] = (int)n;
+	}
+	for (int i = 0; i < 100; i++)
+		assert_int_equal(numbers[i], i);
+	/* An element that is used again is zeroed again. */
+	assert_int_equal(grow_array(&numbers, 50, &allocated, sizeof(*numbers)), 0);
+	assert_int_equal(numbers[50], 0);
+	assert_int_equal(numbers[49], 49);
+	free(numbers);
+}
+
+static void clocks_advance(void **state)
+{
+	uint64_t before = now_us();
+
+	(void)state;
+	usleep(2000);
+	assert_in_range(now_us() - before, 2000, 10 * USEC_PER_SEC);
+	assert_true(realtime_us() > UINT64_C(1600000000) * USEC_PER_SEC);
+}
+
+static void prefixes_and_equality(void **state)
+{
+	(void)state;
+	assert_true(starts_with("/sys/x", "/sys/"));
+	assert_true(starts_with("", ""));
+	assert_false(starts_with("/sy", "/sys/"));
+	assert_true(streq("a", "a"));
+	assert_false(streq("a", "A"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(text_is_copied_as_far_as_it_fits),
+		cmocka_unit_test(an_array_grows_and_keeps_what_it_had),
+		cmocka_unit_test(clocks_advance),
+		cmocka_unit_test(prefixes_and_equality),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

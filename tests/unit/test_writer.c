@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "folder.h"
+
+#include "apply/writer.h"
+
+#include <errno.h>
+#include <sys/socket.h>
+
+#define THRESHOLD "/proc/sys/net/ipv4/neigh/default/gc_thresh1"
+
+static void a_file_gets_the_value(void **state)
+{
+	struct place place = {.kind = PLACE_FILE, .path = "/proc/sys/vm/a"};
+	_cleanup_folder_ struct folder folder;
+	struct host host;
+
+	(void)state;
+	folder_make(&folder);
+	assert_true(host_init(&host, folder.path));
+	assert_int_equal(writer_set(&host, &place, "1"), -ENOENT);
+	assert_null(folder_get(&folder, place.path)); /* nothing is made that was not there */
+	folder_put(&folder, place.path, "10000\n");
+	assert_int_equal(writer_set(&host, &place, "20000"), 0);
+	assert_file(&folder, place.path, "20000\n");
+}
+
+static void what_cannot_be_written(void **state)
+{
+	struct place place = {.kind = PLACE_FILE, .path = "/proc/sys/vm"};
+	_cleanup_folder_ struct folder folder;
+	struct host host;
+
+	(void)state;
+	folder_make(&folder);
+	assert_true(host_init(&host, folder.path));
+	folder_put(&folder, "/proc/sys/vm/a", "");
+	assert_int_equal(writer_set(&host, &place, "1"), -EISDIR);
+	/* A file of the kernel that nobody may write. */
+	assert_true(host_init(&host, "/"));
+	assert_true(copy_text(place.path, sizeof(place.path), "/proc/self/status"));
+	assert_true(writer_set(&host, &place, "1") < 0);
+}
+
+/* Netlink would change the kernel that the test runs on. */
+static void a_threshold_below_a_made_up_root_is_a_file(void **state)
+{
+	struct place place = {PLACE_NEIGHTBL, THRESHOLD, AF_INET, 1};
+	_cleanup_folder_ struct folder folder;
+	_cleanup_free_ char *before = NULL, *after = NULL;
+	struct host host;
+
+	(void)state;
+	(void)read_file(THRESHOLD, 100, &before, NULL);
+	folder_make(&folder);
+	assert_true(host_init(&host, folder.path));
+	assert_int_equal(writer_set(&host, &place, "4711"), -EOPNOTSUPP);
+	folder_put(&folder, THRESHOLD, "1024\n");
+	assert_int_equal(writer_set(&host, &place, "4711"), 0);
+	assert_file(&folder, THRESHOLD, "4711\n");
+	(void)read_file(THRESHOLD, 100, &after, NULL);
+	if (before && after)
+		assert_string_equal(before, after);
+}
+
+/* Refused before anything is sent: with the kernel's own root, and still no change of it. */
+static void values_that_are_no_thresholds(void **state)
+{
+	static const char *const values[] = {"", "-1", "x", "2147483648", "1 2"};
+	struct place place = {PLACE_NEIGHTBL, THRESHOLD, AF_INET, 1};
+	struct host host;
+
+	(void)state;
+	if (access(THRESHOLD, F_OK) < 0)
+		skip();
+	assert_true(host_init(&host, ""));
+	for (size_t i = 0; i < ARRAY_SIZE(values); i++)
+		assert_int_equal(writer_set(&host, &place, values[i]), -EINVAL);
+	place.level = 4;
+	assert_int_equal(writer_set(&host, &place, "1"), -EINVAL);
+	place.level = 0;
+	assert_int_equal(writer_set(&host, &place, "1"), -EINVAL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_file_gets_the_value),
+		cmocka_unit_test(what_cannot_be_written),
+		cmocka_unit_test(a_threshold_below_a_made_up_root_is_a_file),
+		cmocka_unit_test(values_that_are_no_thresholds),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

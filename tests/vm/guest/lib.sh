@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+# Sourced by the suites: how they tell the host what they found.
+
+pass() { echo "@@ pass $1"; }
+fail() { echo "@@ fail $1: ${*:2}"; }
+skip() { echo "@@ skip $1: ${*:2}"; }
+figure() { echo "@@ figure $1: ${*:2}"; }
+
+# verdict NAME WHAT-IS-WRONG: empty is a pass
+verdict() {
+	if [[ -z ${*:2} ]]; then pass "$1"; else fail "$1" "${@:2}"; fi
+}
+
+# expect NAME WANTED GOT
+expect() {
+	if [[ $2 == "$3" ]]; then pass "$1"; else fail "$1" "wanted $2, got $3"; fi
+}
+
+# until_true SECONDS COMMAND...
+until_true() {
+	local end=$((SECONDS + $1))
+	shift
+	until "$@"; do
+		((SECONDS < end)) || return 1
+		sleep 0.1
+	done
+}
+
+milliseconds() {
+	local now=${EPOCHREALTIME//[.,]/}
+	echo $((now / 1000))
+}
