@@ -146,12 +146,9 @@ static void print_sample(FILE *out)
 
 	print_prose(out, 0,
 		"Configuration of headroom, see headroom.yaml(5). Each key stands here with its "
-		"default; "
-		"to change one, remove the # before it and before the names that it stands below. "
-		"Then "
-		"run `headroom check-config`. Files in conf.d beside this one are merged over it, "
-		"in name "
-		"order.");
+		"default; to change one, remove the # before it and before the names that it "
+		"stands below. Then run `headroom check-config`. Files in conf.d beside this one "
+		"are merged over it, in name order.");
 	for_each_option(out, print_sample_row, &previous);
 }
 

@@ -68,7 +68,6 @@ static void on_stored(int result, void *userdata)
 		if (!agent->restoring)
 			journal_take_back(journal, agent->take_back);
 		journal->dirty = true;
-		journal->added = true;
 	}
 	journal_close(agent->take_back);
 	agent->take_back = NULL;
@@ -172,7 +171,7 @@ static bool is_behind(const struct agent *agent)
 	uint64_t now = now_us();
 
 	return core->lock >= 0 && core->journal && core->journal->dirty &&
-		now >= core->journal_retry_us && now - agent->urgent_at_us >= STORE_BEHIND_US;
+	       now >= core->journal_retry_us && now - agent->urgent_at_us >= STORE_BEHIND_US;
 }
 
 void agent_pump(struct agent *agent)

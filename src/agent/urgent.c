@@ -10,11 +10,9 @@
 /* What is on disk for sure: the journal as it was before the store that is under way. */
 static const struct journal *durable_journal(const struct agent *agent)
 {
-	const struct journal *journal = agent->core.journal;
+	const struct journal *journal = agent->job ? agent->take_back : agent->core.journal;
 
-	if (agent->job)
-		return agent->take_back;
-	return journal && journal->added ? NULL : journal;
+	return journal && !journal->added ? journal : NULL;
 }
 
 void agent_apply_urgent(struct agent *agent)

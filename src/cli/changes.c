@@ -42,7 +42,7 @@ static int print_change(const cJSON *change, int width)
 	if (!name || !reason)
 		return 0;
 	/* It stands where it should already: a restore passes over much of this kind. */
-	if (!error && old && new && streq(old, new))
+	if (!error && old && new &&streq(old, new))
 		return 0;
 	if (error)
 		cli_fail(name, "not set to %s: %s", new ? new : "?", error);

@@ -204,8 +204,8 @@ static bool fill_sysctl(struct merge *merge, const struct node *node, struct sys
 	if (sysctl->exact || sysctl_value_is_numeric(sysctl->value))
 		return true;
 	fault_at_value(merge, value,
-		"sysctl.%s: %s is no whole number, and headroom raises only numbers; "
-		"give {value: ..., exact: true} to set this text",
+		"sysctl.%s: %s is no whole number, and headroom raises only numbers; give {value: "
+		"..., exact: true} to set this text",
 		sysctl->name, text_quote(quoted, sysctl->value));
 	return false;
 }

@@ -14,10 +14,9 @@ const struct config_option core_options[] = {
 		.words = mode_words,
 		.def = "enforce",
 		.sentence = "What the agent may do to the node. enforce: set what is configured "
-			    "and keep it "
-			    "so. observe: only look and report what would change; nothing is "
-			    "written. Each "
-			    "tuner's own mode overrides this for that tuner.",
+			    "and keep it so. observe: only look and report what would change; "
+			    "nothing is written. Each tuner's own mode overrides this for that "
+			    "tuner.",
 	},
 	{
 		.name = "profile",
@@ -27,8 +26,7 @@ const struct config_option core_options[] = {
 		.sentence =
 			"A named set of defaults for a kind of node, listed with their sources by "
 			"`headroom explain profile`. What a file says wins over the profile, and "
-			"null takes "
-			"a key of the profile away. minimal sets no sysctl at all.",
+			"null takes a key of the profile away. minimal sets no sysctl at all.",
 	},
 	{
 		.name = "node_name",
@@ -45,8 +43,8 @@ const struct config_option core_options[] = {
 		.sentence =
 			"Address and port for metrics, health and the status page, such as "
 			"127.0.0.1:19810 or [::1]:19810. It is read-only and has no "
-			"authentication: on any "
-			"other address everyone who reaches it can read it. \"\": no TCP at all.",
+			"authentication: on any other address everyone who reaches it can read it. "
+			"\"\": no TCP at all.",
 	},
 	{
 		.name = "http.socket",
@@ -54,18 +52,16 @@ const struct config_option core_options[] = {
 		.max = 107,
 		.def = "/run/headroom/headroom.sock",
 		.sentence = "Path of the unix socket that the command line uses; root alone can "
-			    "open it. "
-			    "\"\": none, and then status, apply and restore cannot reach the "
-			    "running agent.",
+			    "open it. \"\": none, and then status, apply and restore cannot reach "
+			    "the running agent.",
 	},
 	{
 		.name = "http.web_config",
 		.type = OPTION_TEXT,
 		.sentence = "Path of a web configuration file as Prometheus exporters use it, for "
-			    "TLS and "
-			    "authentication. Not implemented in this version: any value is "
-			    "refused, so that "
-			    "nothing is served openly that was meant to be protected.",
+			    "TLS and authentication. Not implemented in this version: any value is "
+			    "refused, so that nothing is served openly that was meant to be "
+			    "protected.",
 	},
 	{
 		.name = "on_drift",
@@ -73,12 +69,9 @@ const struct config_option core_options[] = {
 		.words = drift_words,
 		.def = "enforce",
 		.sentence = "What to do when someone else changes a setting that headroom has set. "
-			    "enforce: "
-			    "put it back, and leave it to them when they keep changing it. yield: "
-			    "leave the new "
-			    "value at once. report: leave it, and report it as drifted. In each "
-			    "case the change "
-			    "is counted and shown.",
+			    "enforce: put it back, and leave it to them when they keep changing "
+			    "it. yield: leave the new value at once. report: leave it, and report "
+			    "it as drifted. In each case the change is counted and shown.",
 	},
 	{
 		.name = "dns",

@@ -59,8 +59,7 @@ static int check_properties(struct reader *reader, const yaml_event_t *event,
 {
 	if (anchor)
 		return refuse(reader, event->start_mark,
-			"anchors (&name) are not allowed: write the value out, or put it in "
-			"quotes");
+			"anchors (&name) are not allowed: write the value out, or put it in quotes");
 	if (tag)
 		return refuse(reader, event->start_mark,
 			"tags (!name) are not allowed: write the value alone, or put it in quotes");
@@ -72,8 +71,7 @@ static int check_event(struct reader *reader, const yaml_event_t *event)
 	switch (event->type) {
 	case YAML_ALIAS_EVENT:
 		return refuse(reader, event->start_mark,
-			"aliases (*name) are not allowed: write the value out, or put it in "
-			"quotes");
+			"aliases (*name) are not allowed: write the value out, or put it in quotes");
 	case YAML_SCALAR_EVENT:
 		if (memchr(event->data.scalar.value, '\0', event->data.scalar.length))
 			return refuse(reader, event->start_mark, "a NUL character: remove the \\0");

@@ -3,15 +3,14 @@
 
 const struct profile profile_table[] = {
 	{"kubernetes-node", "A node that runs pods: many containers share what the kernel counts "
-			    "per user, so the "
-			    "limits for inotify, keys, process ids and memory maps are raised."},
+			    "per user, so the limits for inotify, keys, process ids and memory "
+			    "maps are raised."},
 	{"etcd", "A node given to etcd: only the accept queue is raised. Everything else that "
-		 "etcd's "
-		 "documentation asks for, such as fast disks and fitting time-outs, is no sysctl."},
+		 "etcd's documentation asks for, such as fast disks and fitting time-outs, is no "
+		 "sysctl."},
 	{"lxd-host",
 		"A host of LXD or Incus containers: the values of LXD's page on production setups. "
-		"kernel.dmesg_restrict is among them: reading the kernel log then takes "
-		"privileges."},
+		"kernel.dmesg_restrict is among them: reading the kernel log then takes privileges."},
 	{"minimal",
 		"No sysctl at all: only neighbour tables and transparent huge pages, as their own "
 		"options say."},
@@ -32,20 +31,16 @@ const struct profile_row profile_rows[] = {
 	{"kubernetes-node", "sysctl.fs.inotify.max_user_instances", "8192",
 		"Amazon's EKS node image (amazon-eks-ami pull request 614) and Zalando's "
 		"(kubernetes-on-aws 6630) ship this value. The kernel's default is 128 for each "
-		"user, "
-		"and all containers that run as root count as one user; with cgroup v2 containerd "
-		"takes "
-		"some for each container."},
+		"user, and all containers that run as root count as one user; with cgroup v2 "
+		"containerd takes some for each container."},
 	{"kubernetes-node", "sysctl.fs.inotify.max_user_watches", "524288",
 		"Amazon's EKS node image ships this value (amazon-eks-ami pull request 589), and "
-		"kind's "
-		"Known Issues ask for it. Before Linux 5.11 the default is 8192 for each user; a "
-		"watch "
-		"costs about 1 kB of memory, only when it is used."},
+		"kind's Known Issues ask for it. Before Linux 5.11 the default is 8192 for each "
+		"user; a watch costs about 1 kB of memory, only when it is used."},
 	{"kubernetes-node", "sysctl.vm.max_map_count", "262144",
 		"Elasticsearch's bootstrap checks refuse to start below this value, and a pod "
-		"cannot set "
-		"it. The kernel's default is 65530 (DEFAULT_MAX_MAP_COUNT in include/linux/mm.h)."},
+		"cannot set it. The kernel's default is 65530 (DEFAULT_MAX_MAP_COUNT in "
+		"include/linux/mm.h)."},
 	{"kubernetes-node", "sysctl.kernel.keys.root_maxkeys", "1000000",
 		KUBELET_SYSCTL "wants, because each container of root gets a session keyring. The "
 			       "kubelet checks it, or sets it with protectKernelDefaults off."},
@@ -53,29 +48,25 @@ const struct profile_row profile_rows[] = {
 		KUBELET_SYSCTL "wants: 25 bytes for each of kernel.keys.root_maxkeys."},
 	{"kubernetes-node", "sysctl.kernel.keys.maxkeys", "2000",
 		LXD_PAGE
-		"a container takes one key, its session keyring. Where its root is another "
-		"user on the host, as with user namespaces and rootless runtimes, that key "
-		"counts for that user, who has 200 by default (security/keys/key.c)."},
+		"a container takes one key, its session keyring. Where its root is another user on "
+		"the host, as with user namespaces and rootless runtimes, that key counts for that "
+		"user, who has 200 by default (security/keys/key.c)."},
 	{"kubernetes-node", "sysctl.kernel.keys.maxbytes", "2000000",
 		LXD_PAGE "goes with kernel.keys.maxkeys; the default is 20000 bytes."},
 	{"kubernetes-node", "sysctl.kernel.pid_max", "4194304",
 		"systemd's sysctl.d/50-pid-max.conf and Amazon's EKS node image set this value, "
-		"the "
-		"largest of a 64-bit kernel (PID_MAX_LIMIT in include/linux/threads.h). The "
-		"default is "
-		"32768 on small machines, and every thread of every pod takes one."},
+		"the largest of a 64-bit kernel (PID_MAX_LIMIT in include/linux/threads.h). The "
+		"default is 32768 on small machines, and every thread of every pod takes one."},
 	{"kubernetes-node", "sysctl.net.core.somaxconn", "4096",
 		"The kernel's own default since 5.4 (commit 19f92a030ca6, net: increase SOMAXCONN "
-		"to "
-		"4096): restores it where a distribution's file still says 128. New network "
+		"to 4096): restores it where a distribution's file still says 128. New network "
 		"namespaces begin with the kernel's default, so it serves host-network pods."},
 
 	{"etcd", "sysctl.net.core.somaxconn", "4096",
 		"The kernel's own default since 5.4 (commit 19f92a030ca6): restores it where an "
-		"older "
-		"file still says 128, a queue that many clients fill when they reconnect at once. "
-		"etcd's "
-		"own pages on tuning and hardware (https://etcd.io/docs/latest/tuning/, "
+		"older file still says 128, a queue that many clients fill when they reconnect at "
+		"once. etcd's own pages on tuning and hardware "
+		"(https://etcd.io/docs/latest/tuning/, "
 		"https://etcd.io/docs/latest/op-guide/hardware/) name no sysctl."},
 
 	{"lxd-host", "sysctl.fs.aio-max-nr", "524288",
@@ -88,8 +79,8 @@ const struct profile_row profile_rows[] = {
 		LXD_PAGE "watches of one user, default 8192 before Linux 5.11."},
 	{"lxd-host", "sysctl.kernel.dmesg_restrict", "1",
 		LXD_PAGE
-		"keeps containers from reading the host's kernel log, and the host's users "
-		"without CAP_SYSLOG too; default 0."},
+		"keeps containers from reading the host's kernel log, and the host's users without "
+		"CAP_SYSLOG too; default 0."},
 	{"lxd-host", "sysctl.kernel.keys.maxbytes", "2000000",
 		LXD_PAGE "bytes of keys of a user other than root, default 20000."},
 	{"lxd-host", "sysctl.kernel.keys.maxkeys", "2000",

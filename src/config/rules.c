@@ -52,8 +52,7 @@ static const char *check_web_config(const char *text)
 	if (text[0] == '\0')
 		return NULL;
 	return "this version has neither TLS nor authentication: remove the key and keep "
-	       "http.listen "
-	       "on a loopback address, or put a proxy in front of it";
+	       "http.listen on a loopback address, or put a proxy in front of it";
 }
 
 static const struct {

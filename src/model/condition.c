@@ -9,8 +9,8 @@ static const struct {
 	const char *sentence;
 } condition_table[CONDITION_TYPES] = {
 	[CONDITION_NEIGHBOR_TABLE_PRESSURE] = {"NeighborTablePressure", SEVERITY_WARNING,
-		"A neighbour table is more than 80 % full; it stays so until it is below 70 %. Raise "
-		"neighbor.ipv4 or neighbor.ipv6 gc_thresh3, or find who uses it."},
+		"A neighbour table is more than 80 % full; it stays so until it is below 70 %. "
+		"Raise neighbor.ipv4 or neighbor.ipv6 gc_thresh3, or find who uses it."},
 	[CONDITION_NEIGHBOR_TABLE_OVERFLOW] = {"NeighborTableOverflow", SEVERITY_CRITICAL,
 		"The kernel refused neighbour entries within the last five minutes: packets to new "
 		"addresses were dropped, for every network namespace. Raise gc_thresh3."},
@@ -21,14 +21,14 @@ static const struct {
 		"Someone else changed a managed setting and it was left so, by on_drift or because "
 		"they kept changing it. Find the other writer, then run headroom apply."},
 	[CONDITION_SETTING_FAILED] = {"SettingFailed", SEVERITY_WARNING,
-		"A setting could not be read, journaled or written. The message names the error and "
-		"the cure; it is tried again every 15 seconds."},
+		"A setting could not be read, journaled or written. The message names the error "
+		"and the cure; it is tried again every 15 seconds."},
 	[CONDITION_CONFIG_INVALID] = {"ConfigInvalid", SEVERITY_WARNING,
-		"The configuration on disk has a fault; the one loaded before it is still in use. The "
-		"message says where; headroom check-config lists all faults."},
+		"The configuration on disk has a fault; the one loaded before it is still in use. "
+		"The message says where; headroom check-config lists all faults."},
 	[CONDITION_AGENT_DEGRADED] = {"AgentDegraded", SEVERITY_WARNING,
-		"The node or the agent's own privileges lack something, and one feature is off for it. "
-		"The message names it, the error and the cure."},
+		"The node or the agent's own privileges lack something, and one feature is off for "
+		"it. The message names it, the error and the cure."},
 };
 
 bool condition_observe(

@@ -8,17 +8,17 @@ const struct reason reason_table[] = {
 	{"configured", "The configuration or its defaults ask for this value."},
 	{"profile", "The chosen profile asks for this value."},
 	{"configured-over-boot-line",
-		"The configuration asks for this value; the kernel's boot line sets another at each boot, and "
-		"is the place to change for the time before the agent starts."},
+		"The configuration asks for this value; the kernel's boot line sets another at "
+		"each boot, and is the place to change for the time before the agent starts."},
 	{"administrator-higher",
-		"The administrator's own value is higher than the configured one and stands: values are "
-		"only raised, unless the configuration says lower: true or exact: true."},
+		"The administrator's own value is higher than the configured one and stands: "
+		"values are only raised, unless the configuration says lower: true or exact: true."},
 	{"growing", "The table is filling: raised ahead of need, before an entry is refused."},
 	{"kept", "The configuration says keep: the value is looked at and never written."},
 	{"observe-mode", "The mode is observe: nothing is written."},
 	{"restored",
-		"headroom restore put the original back; nothing is written until headroom apply or a "
-		"new configuration."},
+		"headroom restore put the original back; nothing is written until headroom apply "
+		"or a new configuration."},
 	{"drift", "Someone else changed the value; it is put back, as on_drift: enforce asks."},
 	{"left-by-on-drift", "Someone else changed the value, and on_drift says to leave it."},
 	{"rewritten-too-often",
@@ -27,8 +27,8 @@ const struct reason reason_table[] = {
 	{"not-in-this-kernel", "The running kernel has no such setting."},
 	{"unreadable", "The value could not be read."},
 	{"not-recorded",
-		"The original could not be stored in the journal, so nothing was written. Make room in, "
-		"or give write access to, the state folder."},
+		"The original could not be stored in the journal, so nothing was written. Make "
+		"room in, or give write access to, the state folder."},
 	{"write-refused", "The kernel refused the write."},
 	{"not-taken",
 		"The write succeeded but another value was read back: the kernel rounds or limits it."},
@@ -42,8 +42,8 @@ const struct reason reason_table[] = {
 	{"counters-unavailable", "The table's counters could not be read."},
 	{"none-in-use", "No memory is backed by transparent huge pages."},
 	{"still-mapped",
-		"Memory mapped before the switch is still backed by transparent huge pages; it is given "
-		"back as its processes unmap it or end."},
+		"Memory mapped before the switch is still backed by transparent huge pages; it is "
+		"given back as its processes unmap it or end."},
 	{"wanted-in-use", "Huge pages are in use, as the configuration allows."},
 	{"meminfo-unavailable", "/proc/meminfo could not be read."},
 	{"all-in-sync", "No managed setting was changed by someone else."},

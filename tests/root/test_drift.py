@@ -182,7 +182,7 @@ def test_the_order_of_the_thresholds_holds_at_every_moment(agent, run) -> None:
             one.reload()
             until(lambda: run("plan").returncode == 0, 10, "the new config is applied")
         assert run("restore").returncode == 0
-    assert sampler.seen > 20, "the sampler saw the values move"
+    assert sampler.seen > 10, "the sampler saw the values move"
     assert sampler.bad == "[]"
 
 

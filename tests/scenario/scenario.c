@@ -182,17 +182,22 @@ static void expect(struct scenario *scenario)
 		fail(scenario, "there is such a limit");
 }
 
+/* In the place of an older one of that name. */
 static void add_record(struct scenario *scenario)
 {
-	struct record *record = &scenario->records[scenario->n_records];
+	const char *name = need(scenario, "name");
+	size_t i = 0;
 
-	if (scenario->n_records++ == SCENARIO_RECORDS_MAX)
+	while (i < scenario->n_records && !streq(scenario->records[i].name, name))
+		i++;
+	if (i == SCENARIO_RECORDS_MAX)
 		fail(scenario, "too many records");
-	*record = (struct record){0};
-	copy_text(record->name, sizeof(record->name), need(scenario, "name"));
-	copy_text(record->original, sizeof(record->original), need(scenario, "original"));
-	copy_text(record->before, sizeof(record->before), need(scenario, "before"));
-	copy_text(record->target, sizeof(record->target), need(scenario, "target"));
+	scenario->n_records = MAX(scenario->n_records, i + 1);
+	scenario->records[i] = (struct record){0};
+	copy_text(scenario->records[i].name, SETTING_NAME_MAX, name);
+	copy_text(scenario->records[i].original, SETTING_VALUE_MAX, need(scenario, "original"));
+	copy_text(scenario->records[i].before, SETTING_VALUE_MAX, need(scenario, "before"));
+	copy_text(scenario->records[i].target, SETTING_VALUE_MAX, need(scenario, "target"));
 }
 
 static void forget_record(struct scenario *scenario)

@@ -95,6 +95,10 @@ static bool line(struct scenario *scenario, void *self)
 		return false;
 	if (scenario_is(scenario, "lower"))
 		return replay->config.lower = true;
+	if (scenario_is(scenario, "grow"))
+		return replay->config.grow = true;
+	if (scenario_is(scenario, "ceiling"))
+		return scenario_number(scenario, &replay->config.ceiling);
 	if (!take_family(scenario, &family))
 		return false;
 	if (scenario_is(scenario, "keep"))

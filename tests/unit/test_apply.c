@@ -152,6 +152,30 @@ static void without_a_journal_nothing_is_written(void **state)
 	assert_string_equal(bench.setting.reason, "not-recorded");
 }
 
+/* Only what a durable record names in advance may be written before it is noted. */
+static void what_is_urgent(void **state)
+{
+	_cleanup_bench_ struct bench bench;
+	struct plan urgent = {0};
+
+	(void)state;
+	bench_make(&bench);
+	plan_value(&bench, "vm.a", "1", "2");
+	bench.plan.changes[0].ahead = (struct ladder){.rungs = {"4", "8"}, .n = 2};
+	assert_int_equal(journal_note(bench.journal, &bench.plan), 0);
+	bench.plan.n = 0;
+	plan_value(&bench, "vm.a", "2", "8");
+	plan_value(&bench, "vm.a", "2", "5");
+	plan_value(&bench, "vm.b", "2", "8");
+	assert_int_equal(plan_take_urgent(&bench.plan, bench.journal, &urgent), 0);
+	assert_int_equal(urgent.n, 1);
+	assert_string_equal(urgent.changes[0].new, "8");
+	assert_int_equal(bench.plan.n, 2);
+	assert_string_equal(bench.plan.changes[0].new, "5");
+	assert_string_equal(bench.plan.changes[1].name, "vm.b");
+	plan_clear(&urgent);
+}
+
 static void restore(struct bench *bench, const char *only)
 {
 	static const char *const tuners[] = {"sysctl", "thp", NULL};
@@ -258,6 +282,7 @@ int main(void)
 		cmocka_unit_test(someone_quicker_in_a_fight_is_no_failure),
 		cmocka_unit_test(a_refused_write_is_told_and_no_reason_to_stop),
 		cmocka_unit_test(without_a_journal_nothing_is_written),
+		cmocka_unit_test(what_is_urgent),
 		cmocka_unit_test(restore_puts_back_what_is_ours),
 		cmocka_unit_test(what_could_not_be_put_back_stays_recorded),
 		cmocka_unit_test(only_one_tuner),

@@ -1,93 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "folder.h"
+#include "journal_fixture.h"
 
-#include "apply/journal.h"
-
-#include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
-
-#define BOOT "0f5c2d8e-boot"
-
-static struct journal *open_journal(const struct folder *folder, const char *boot)
-{
-	struct journal *journal = NULL;
-
-	assert_int_equal(journal_open(folder->path, boot, true, &journal), 0);
-	assert_non_null(journal);
-	return journal;
-}
-
-#define _cleanup_journal_ _cleanup_(cleanup_journal_close)
-
-/* Notes one change of a file setting, as a plan of its own. */
-static void note(struct journal *journal, const char *name, const char *old, const char *new)
-{
-	struct change change = {.place.kind = PLACE_FILE, .reason = "configured"};
-	struct plan plan = {.changes = &change, .n = 1};
-
-	copy_text(change.name, sizeof(change.name), name);
-	copy_text(change.tuner, sizeof(change.tuner), "sysctl");
-	snprintf(change.place.path, sizeof(change.place.path), "/proc/sys/%s", name);
-	copy_text(change.old, sizeof(change.old), old);
-	copy_text(change.new, sizeof(change.new), new);
-	assert_int_equal(journal_note(journal, &plan), 0);
-}
-
-static void note_threshold(struct journal *journal)
-{
-	struct change change = {.name = "net.ipv6.neigh.default.gc_thresh2",
-		.tuner = "neighbor",
-		.place = {PLACE_NEIGHTBL, "/proc/sys/x", AF_INET6, 2},
-		.old = "512",
-		.new = "90000"};
-	struct plan plan = {.changes = &change, .n = 1};
-
-	assert_int_equal(journal_note(journal, &plan), 0);
-}
-
-static void assert_record(const struct journal *journal, const char *name, const char *original,
-	const char *before, const char *target)
-{
-	const struct record *record = record_find(journal->records, journal->n_records, name);
-
-	assert_non_null(record);
-	assert_string_equal(record->original, original);
-	assert_string_equal(record->before, before);
-	assert_string_equal(record->target, target);
-}
-
-/* A journal with something of everything, stored. */
-static void store_sample(const struct folder *folder)
-{
-	_cleanup_journal_ struct journal *journal = open_journal(folder, BOOT);
-
-	note(journal, "vm.a", "1", "2");
-	note(journal, "kernel.core_pattern", "|/bin/core \"%p\" \\ \xc3\xa9\x01", "core");
-	note_threshold(journal);
-	journal_set_config(journal, UINT32_MAX);
-	journal_release(journal, "thp");
-	assert_int_equal(journal_store(journal), 0);
-}
-
-static void assert_sample(const struct journal *journal)
-{
-	assert_int_equal(journal->n_records, 3);
-	assert_record(journal, "vm.a", "1", "1", "2");
-	assert_record(journal, "kernel.core_pattern", "|/bin/core \"%p\" \\ \xc3\xa9\x01",
-		"|/bin/core \"%p\" \\ \xc3\xa9\x01", "core");
-	assert_record(journal, "net.ipv6.neigh.default.gc_thresh2", "512", "512", "90000");
-	assert_int_equal(journal->records[2].place.kind, PLACE_NEIGHTBL);
-	assert_int_equal(journal->records[2].place.family, AF_INET6);
-	assert_int_equal(journal->records[2].place.level, 2);
-	assert_string_equal(journal->records[2].place.path, "/proc/sys/x");
-	assert_string_equal(journal->records[2].tuner, "neighbor");
-	assert_int_equal(journal->config, UINT32_MAX);
-	assert_true(journal_is_released(journal, "thp", UINT32_MAX));
-}
 
 static void what_is_stored_is_loaded(void **state)
 {
@@ -146,71 +62,6 @@ static void nothing_new_is_not_stored(void **state)
 	folder_delete(&folder, "/journal.json");
 	assert_int_equal(journal_store(journal), 0);
 	assert_null(folder_get(&folder, "/journal.json"));
-}
-
-/* With journal.json as text, the sample must come back whole: from it, or from the older one. */
-static void assert_survives(
-	const struct folder *folder, const char *older, const char *text, size_t len)
-{
-	_cleanup_journal_ struct journal *journal = NULL;
-
-	folder_put_bytes(folder, "/journal.json", text, len);
-	folder_put(folder, "/journal.json.1", older);
-	assert_int_equal(journal_open(folder->path, BOOT, false, &journal), 0);
-	assert_sample(journal);
-	assert_false(journal->lost);
-}
-
-static void every_truncation_is_noticed(void **state)
-{
-	_cleanup_folder_ struct folder folder;
-	_cleanup_free_ char *text = NULL;
-
-	(void)state;
-	folder_make(&folder);
-	store_sample(&folder);
-	text = folder_get(&folder, "/journal.json");
-	for (size_t len = 0; len < strlen(text); len++) {
-		_cleanup_free_ char *part = strndup(text, len);
-		struct journal parsed = {0};
-
-		if (journal_parse(&parsed, part) != -EBADMSG)
-			fail_msg("the first %zu bytes pass", len);
-		assert_int_equal(parsed.n_records, 0);
-		free(parsed.records);
-		if (len % 16 == 0)
-			assert_survives(&folder, text, text, len);
-	}
-}
-
-static void no_flipped_bit_goes_unnoticed(void **state)
-{
-	_cleanup_folder_ struct folder folder;
-	_cleanup_free_ char *text = NULL;
-	size_t len;
-
-	(void)state;
-	folder_make(&folder);
-	store_sample(&folder);
-	text = folder_get(&folder, "/journal.json");
-	len = strlen(text);
-	for (size_t bit = 0; bit < 8 * len; bit++) {
-		struct journal parsed = {0};
-		bool blank = isspace((unsigned char)text[bit / 8]);
-		int r;
-
-		text[bit / 8] = (char)(text[bit / 8] ^ (1 << bit % 8));
-		r = journal_parse(&parsed, text);
-		/* Between words the parser takes any control character for a blank. */
-		if (r == 0 && blank)
-			assert_sample(&parsed);
-		else if (r == 0)
-			fail_msg("bit %zu passes", bit);
-		else
-			assert_int_equal(parsed.n_records, 0);
-		free(parsed.records);
-		text[bit / 8] = (char)(text[bit / 8] ^ (1 << bit % 8));
-	}
 }
 
 static void the_older_generation_takes_the_place_of_a_torn_one(void **state)
@@ -273,31 +124,6 @@ static void two_torn_files_are_kept(void **state)
 	assert_file(&folder, "/journal.json.bad", bad);
 	assert_file(&folder, "/journal.json.1.bad", older);
 	assert_null(folder_get(&folder, "/journal.json"));
-}
-
-static void wrong_forms(void **state)
-{
-	static const struct {
-		const char *text;
-		int result;
-	} cases[] = {
-		{"", -EBADMSG},
-		{"[]", -EBADMSG},
-		{"{\"schema\": 1, \"checksum\": \"crc32:a3830348\"}", -EBADMSG},
-		{"{\"schema\": 1, \"checksum\": \"crc32:00000000\", \"body\": {}}", -EBADMSG},
-		/* A body of the right checksum and the wrong form. */
-		{"{\"schema\": 1, \"checksum\": \"crc32:a3830348\", \"body\": {}}", -EBADMSG},
-		{"{\"schema\": \"1\", \"checksum\": \"crc32:a3830348\", \"body\": {}}", -EBADMSG},
-		{"{\"schema\": 2, \"checksum\": \"crc32:a3830348\", \"body\": {}}", -EPROTO},
-	};
-
-	(void)state;
-	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		struct journal journal = {0};
-
-		assert_int_equal(journal_parse(&journal, cases[i].text), cases[i].result);
-		free(journal.records);
-	}
 }
 
 static void another_boot_begins_afresh(void **state)
@@ -480,12 +306,9 @@ int main(void)
 		cmocka_unit_test(what_is_stored_is_loaded),
 		cmocka_unit_test(an_original_is_stored_in_both_generations),
 		cmocka_unit_test(nothing_new_is_not_stored),
-		cmocka_unit_test(every_truncation_is_noticed),
-		cmocka_unit_test(no_flipped_bit_goes_unnoticed),
 		cmocka_unit_test(the_older_generation_takes_the_place_of_a_torn_one),
 		cmocka_unit_test(a_missing_file_is_made_up_for_by_the_older_one),
 		cmocka_unit_test(two_torn_files_are_kept),
-		cmocka_unit_test(wrong_forms),
 		cmocka_unit_test(another_boot_begins_afresh),
 		cmocka_unit_test(notes_follow_the_node),
 		cmocka_unit_test(forgetting),

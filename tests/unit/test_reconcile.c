@@ -282,6 +282,31 @@ static void what_is_only_observed(void **state)
 	expect(&bench, SETTING_FAILED, "unreadable", 0);
 }
 
+static void what_may_be_written_in_a_hurry_is_recorded_before(void **state)
+{
+	_cleanup_bench_ struct bench bench;
+
+	(void)state;
+	bench_make(&bench);
+	bench.want.ahead = (struct ladder){.rungs = {"200"}, .n = 1};
+	look(&bench, "100");
+	expect(&bench, SETTING_IN_SYNC, "in-sync", 0); /* the journal cannot be stored just now */
+	bench.input.may_record = true;
+	look(&bench, "100");
+	expect(&bench, SETTING_IN_SYNC, "in-sync", 1);
+	assert_true(bench.plan.changes[0].record_only);
+	assert_string_equal(bench.plan.changes[0].new, "100");
+	assert_string_equal(bench.plan.changes[0].ahead.rungs[0], "200");
+	record_original(&bench, "100", "100");
+	bench.record.ahead = bench.want.ahead;
+	look(&bench, "100");
+	expect(&bench, SETTING_IN_SYNC, "in-sync", 0);
+	bench.want.ahead.n = 0;
+	bench.tuner.mode = MODE_OBSERVE;
+	look(&bench, "100");
+	expect(&bench, SETTING_OBSERVED, "observe-mode", 0);
+}
+
 static void a_reset_tries_everything_again(void **state)
 {
 	static const enum setting_state left[] = {SETTING_YIELDED, SETTING_DRIFTED, SETTING_FAILED};
@@ -369,6 +394,7 @@ int main(void)
 		cmocka_unit_test(a_failure_waits_before_it_is_tried_again),
 		cmocka_unit_test(what_cannot_be_read),
 		cmocka_unit_test(what_is_only_observed),
+		cmocka_unit_test(what_may_be_written_in_a_hurry_is_recorded_before),
 		cmocka_unit_test(a_reset_tries_everything_again),
 		cmocka_unit_test(settings_come_and_go_with_their_tuner),
 	};

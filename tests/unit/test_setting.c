@@ -153,6 +153,25 @@ static void floors(void **state)
 	}
 }
 
+static void ladders(void **state)
+{
+	const struct ladder ladder = {.rungs = {"2048", "4096"}, .n = 2};
+	const struct ladder shorter = {.rungs = {"2048"}, .n = 1};
+	struct record ahead = {.original = "1024", .before = "1024", .target = "1024"};
+
+	(void)state;
+	assert_true(ladder_has(&ladder, "4096"));
+	assert_false(ladder_has(&shorter, "4096"));
+	assert_false(ladder_has(&ladder, ""));
+	assert_true(ladder_equal(&ladder, &ladder));
+	assert_false(ladder_equal(&ladder, &shorter));
+	/* What may have been written in a hurry is ours. */
+	assert_true(record_is_foreign(&ahead, "4096"));
+	ahead.ahead = ladder;
+	assert_false(record_is_foreign(&ahead, "4096"));
+	assert_true(record_is_foreign(&ahead, "4097"));
+}
+
 static void records_are_found_by_name(void **state)
 {
 	const struct record records[] = {{.name = "a"}, {.name = "ab"}};
@@ -181,6 +200,7 @@ int main(void)
 		cmocka_unit_test(the_larger_of_two),
 		cmocka_unit_test(foreign_values),
 		cmocka_unit_test(floors),
+		cmocka_unit_test(ladders),
 		cmocka_unit_test(records_are_found_by_name),
 		cmocka_unit_test(names),
 	};

@@ -53,8 +53,8 @@ const struct config_option neighbor_options[] = {
 	{"neighbor.grow", OPTION_BOOL, 0, 0, NULL, NULL, "true",
 		"Raise gc_thresh2 and gc_thresh3 while a table fills, before it is full."},
 	{"neighbor.ceiling", OPTION_COUNT, 1, INT32_MAX, ceiling_words, "entries", "auto",
-		"Growth never raises gc_thresh3 above this; auto: 1 % of memory at 512 bytes an entry, at most "
-		"1048576."},
+		"Growth never raises gc_thresh3 above this; auto: 1 % of memory at 512 bytes an "
+		"entry, at most 1048576."},
 	{0},
 };
 

@@ -20,8 +20,8 @@ static const char *const mode_words[] = {"enforce", "observe", "off", NULL};
 
 const struct config_option sysctl_options[] = {
 	{"sysctl", OPTION_SYSCTLS, 0, 0, NULL, NULL, NULL,
-		"Sysctls and their values, beside those of the profile. A value only raises; {value: V, "
-		"exact: true} sets it exactly; null leaves a key of the profile alone."},
+		"Sysctls and their values, beside those of the profile. A value only raises; "
+		"{value: V, exact: true} sets it exactly; null leaves a key of the profile alone."},
 	{"sysctl.mode", OPTION_CHOICE, 0, 0, mode_words, NULL, NULL,
 		"The mode of the sysctl tuner; empty: the agent's."},
 	{0},

@@ -5,8 +5,8 @@
 
 const struct explanation thp_explanations[] = {
 	{"thp.enabled", "setting",
-		"Whether anonymous memory gets huge pages: always, madvise (where asked for) or never. "
-		"Databases such as etcd and Redis see latency spikes with always.",
+		"Whether anonymous memory gets huge pages: always, madvise (where asked for) or "
+		"never. Databases such as etcd and Redis see latency spikes with always.",
 		NULL, "by the kernel's build: always or madvise", "thp.enabled", TRANSHUGE},
 	{"thp.defrag", "setting",
 		"Whether a page fault waits for memory to be compacted so that a huge page can be had.",

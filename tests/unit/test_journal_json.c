@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "journal_fixture.h"
+
+#include <ctype.h>
+#include <errno.h>
+
+/* With journal.json as text, the sample must come back whole: from it, or from the older one. */
+static void assert_survives(
+	const struct folder *folder, const char *older, const char *text, size_t len)
+{
+	_cleanup_journal_ struct journal *journal = NULL;
+
+	folder_put_bytes(folder, "/journal.json", text, len);
+	folder_put(folder, "/journal.json.1", older);
+	assert_int_equal(journal_open(folder->path, BOOT, false, &journal), 0);
+	assert_sample(journal);
+	assert_false(journal->lost);
+}
+
+static void every_truncation_is_noticed(void **state)
+{
+	_cleanup_folder_ struct folder folder;
+	_cleanup_free_ char *text = NULL;
+
+	(void)state;
+	folder_make(&folder);
+	store_sample(&folder);
+	text = folder_get(&folder, "/journal.json");
+	for (size_t len = 0; len < strlen(text); len++) {
+		_cleanup_free_ char *part = strndup(text, len);
+		struct journal parsed = {0};
+
+		if (journal_parse(&parsed, part) != -EBADMSG)
+			fail_msg("the first %zu bytes pass", len);
+		assert_int_equal(parsed.n_records, 0);
+		free(parsed.records);
+		if (len % 16 == 0)
+			assert_survives(&folder, text, text, len);
+	}
+}
+
+static void no_flipped_bit_goes_unnoticed(void **state)
+{
+	_cleanup_folder_ struct folder folder;
+	_cleanup_free_ char *text = NULL;
+	size_t len;
+
+	(void)state;
+	folder_make(&folder);
+	store_sample(&folder);
+	text = folder_get(&folder, "/journal.json");
+	len = strlen(text);
+	for (size_t bit = 0; bit < 8 * len; bit++) {
+		struct journal parsed = {0};
+		bool blank = isspace((unsigned char)text[bit / 8]);
+		int r;
+
+		text[bit / 8] = (char)(text[bit / 8] ^ (1 << bit % 8));
+		r = journal_parse(&parsed, text);
+		/* Between words the parser takes any control character for a blank. */
+		if (r == 0 && blank)
+			assert_sample(&parsed);
+		else if (r == 0)
+			fail_msg("bit %zu passes", bit);
+		else
+			assert_int_equal(parsed.n_records, 0);
+		free(parsed.records);
+		text[bit / 8] = (char)(text[bit / 8] ^ (1 << bit % 8));
+	}
+}
+
+static void wrong_forms(void **state)
+{
+	static const struct {
+		const char *text;
+		int result;
+	} cases[] = {
+		{"", -EBADMSG},
+		{"[]", -EBADMSG},
+		{"{\"schema\": 1, \"checksum\": \"crc32:a3830348\"}", -EBADMSG},
+		{"{\"schema\": 1, \"checksum\": \"crc32:00000000\", \"body\": {}}", -EBADMSG},
+		/* A body of the right checksum and the wrong form. */
+		{"{\"schema\": 1, \"checksum\": \"crc32:a3830348\", \"body\": {}}", -EBADMSG},
+		{"{\"schema\": \"1\", \"checksum\": \"crc32:a3830348\", \"body\": {}}", -EBADMSG},
+		{"{\"schema\": 2, \"checksum\": \"crc32:a3830348\", \"body\": {}}", -EPROTO},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct journal journal = {0};
+
+		assert_int_equal(journal_parse(&journal, cases[i].text), cases[i].result);
+		free(journal.records);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_truncation_is_noticed),
+		cmocka_unit_test(no_flipped_bit_goes_unnoticed),
+		cmocka_unit_test(wrong_forms),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
