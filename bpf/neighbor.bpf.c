@@ -111,6 +111,18 @@ static __always_inline void create(
 	}
 }
 
+/*
+ * Whether the tracepoint's neighbour is NULL. Read as a number: newer verifiers hold the argument
+ * to be never NULL, and drop what a comparison of the pointer itself leads to.
+ */
+static __always_inline bool was_refused(const unsigned long long *ctx)
+{
+	__u64 neighbour = 0;
+
+	bpf_probe_read_kernel(&neighbour, sizeof(neighbour), &ctx[3]);
+	return neighbour == 0;
+}
+
 /* Fires for every creation, and with a NULL neighbour for every refusal: net/core/neighbour.c. */
 SEC("tp_btf/neigh_create")
 int BPF_PROG(neigh_create, struct neigh_table *table, struct net_device *device, const void *key,
@@ -129,7 +141,7 @@ int BPF_PROG(neigh_create, struct neigh_table *table, struct net_device *device,
 	count = count_of(&counts, &who);
 	if (!count)
 		__sync_fetch_and_add(&record->lost, 1);
-	if (!neighbour) {
+	if (was_refused(ctx)) {
 		if (count)
 			__sync_fetch_and_add(&count->refused, 1);
 		refuse(record, device, key, family);

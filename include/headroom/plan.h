@@ -18,7 +18,8 @@ struct change {
 	const char *reason; /* a slug */
 	bool record_only;   /* nothing to write: old and ahead are to be journaled */
 	struct ladder ahead;
-	int error;                      /* after apply: 0, or -errno */
+	bool urgent; /* may be written before it is noted: see plan_take_urgent() */
+	int error;   /* after apply: 0, or -errno */
 	char actual[SETTING_VALUE_MAX]; /* after apply: what was read back */
 };
 

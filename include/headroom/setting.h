@@ -107,7 +107,12 @@ bool value_equal(const char *a, const char *b);
 
 /* True when value is one of the rungs. */
 bool ladder_has(const struct ladder *ladder, const char *value);
-bool ladder_equal(const struct ladder *a, const struct ladder *b);
+
+/* True when every rung of part is one of whole. */
+bool ladder_covers(const struct ladder *whole, const struct ladder *part);
+
+/* Adds a rung; without room it is left out. */
+void ladder_add(struct ladder *ladder, const char *value);
 
 /*
  * Compares two values of one or more integers, field by field. Returns 0 and writes order: -1 when

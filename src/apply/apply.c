@@ -72,12 +72,30 @@ void apply_plan(const struct host *host, struct plan *plan, struct node *node, u
 	}
 }
 
-static bool is_urgent(const struct change *change, const struct journal *durable)
+/* Only raising can be in a hurry, and only to a value that the record names in advance. */
+static bool is_raised_ahead(const struct change *change, const struct journal *durable)
 {
 	const struct record *record =
 		record_find(durable->records, durable->n_records, change->name);
+	int order;
 
-	return record && !change->record_only && ladder_has(&record->ahead, change->new);
+	return record && !change->record_only && ladder_has(&record->ahead, change->new) &&
+	       value_compare(change->new, change->old, &order) == 0 && order > 0;
+}
+
+/* Thresholds of one table keep their order only when they move together: all of them, or none. */
+static bool is_urgent(
+	const struct plan *plan, const struct change *change, const struct journal *durable)
+{
+	for (size_t i = 0; i < plan->n; i++) {
+		const struct change *other = &plan->changes[i];
+
+		if (change->place.kind == PLACE_NEIGHTBL && other->place.kind == PLACE_NEIGHTBL &&
+			other->place.family == change->place.family && !other->record_only &&
+			!is_raised_ahead(other, durable))
+			return false;
+	}
+	return is_raised_ahead(change, durable);
 }
 
 int plan_take_urgent(struct plan *plan, const struct journal *durable, struct plan *urgent)
@@ -87,15 +105,17 @@ int plan_take_urgent(struct plan *plan, const struct journal *durable, struct pl
 	for (size_t i = 0; i < plan->n; i++) {
 		struct change *moved;
 
-		if (!is_urgent(&plan->changes[i], durable)) {
-			plan->changes[kept++] = plan->changes[i];
+		plan->changes[i].urgent = is_urgent(plan, &plan->changes[i], durable);
+		if (!plan->changes[i].urgent)
 			continue;
-		}
 		moved = plan_add(urgent);
 		if (!moved)
 			return -ENOMEM;
 		*moved = plan->changes[i];
 	}
+	for (size_t i = 0; i < plan->n; i++)
+		if (!plan->changes[i].urgent)
+			plan->changes[kept++] = plan->changes[i];
 	plan->n = kept;
 	return 0;
 }

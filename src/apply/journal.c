@@ -140,6 +140,22 @@ static int add_record(struct journal *journal, const struct change *change)
 }
 
 /*
+ * Like an original, rungs must be in both generations before anything relies on them. The rung that
+ * growth has reached stays one, whatever the new ladder: it is still ours, and not to be cut.
+ */
+static void renew_ladder(struct journal *journal, struct record *record, const struct ladder *ahead)
+{
+	struct ladder renewed = *ahead;
+
+	if (ladder_covers(&record->ahead, ahead))
+		return;
+	if (ladder_has(&record->ahead, record->target) && !ladder_has(ahead, record->target))
+		ladder_add(&renewed, record->target);
+	record->ahead = renewed;
+	journal->dirty = journal->added = true;
+}
+
+/*
  * before is what a crash between this note and the write leaves behind: ours to put back. A value
  * that someone else wrote is not, so it never gets in there.
  */
@@ -148,11 +164,7 @@ static void renew_record(
 {
 	char before[SETTING_VALUE_MAX];
 
-	/* Like an original: it must be in both generations before anything relies on it. */
-	if (!ladder_equal(&record->ahead, &change->ahead)) {
-		record->ahead = change->ahead;
-		journal->dirty = journal->added = true;
-	}
+	renew_ladder(journal, record, &change->ahead);
 	if (change->record_only)
 		return;
 	copy_text(before, sizeof(before),

@@ -99,7 +99,7 @@ static bool needs_record(const struct setting *setting, const struct reconcile_i
 	if (!input->may_record || want->ahead.n == 0 || want->error < 0 ||
 		setting->mode != MODE_ENFORCE)
 		return false;
-	return !record || !ladder_equal(&record->ahead, &want->ahead);
+	return !record || !ladder_covers(&record->ahead, &want->ahead);
 }
 
 static int plan_setting(const struct setting *setting, struct plan *plan)

@@ -9,6 +9,8 @@
 
 #define CONTAINER_ID_LEN 64
 #define SHORT_ID_LEN     12
+#define UID_LEN          36
+#define STATIC_UID_LEN   32
 
 /* The length of the run of hexadecimal digits at the start of text. */
 static size_t hex_length(const char *text)
@@ -35,7 +37,7 @@ static void set_workload(
 static bool take_pod(const char *component, struct workload *workload)
 {
 	const char *pod = strstr(component, "pod");
-	char uid[64];
+	char uid[UID_LEN + 1];
 	size_t n;
 
 	/* The pod of "kubepods" is not followed by a uid. */
@@ -43,13 +45,12 @@ static bool take_pod(const char *component, struct workload *workload)
 		pod = strstr(pod + 3, "pod");
 	if (!pod || (pod != component && pod[-1] != '-'))
 		return false;
-	copy_text(uid, sizeof(uid), pod + 3);
-	uid[strcspn(uid, ".")] = '\0';
-	n = strlen(uid);
+	n = strspn(pod + 3, "0123456789abcdefABCDEF-_");
+	if ((n != STATIC_UID_LEN && n != UID_LEN) || (pod[3 + n] && pod[3 + n] != '.'))
+		return false;
+	copy_text(uid, n + 1, pod + 3);
 	for (char *p = uid; *p; p++)
 		*p = *p == '_' ? '-' : *p;
-	if (n < 32)
-		return false;
 	set_workload(workload, WORKLOAD_POD, uid, uid);
 	return true;
 }
@@ -61,7 +62,8 @@ static bool take_container(const char *component, struct workload *workload)
 	const char *id = dash ? dash + 1 : component;
 	char full[CONTAINER_ID_LEN + 1], brief[SHORT_ID_LEN + 1];
 
-	if (hex_length(id) != CONTAINER_ID_LEN || starts_with(component, "crio-conmon-"))
+	if (hex_length(id) != CONTAINER_ID_LEN || starts_with(component, "crio-conmon-") ||
+		(id[CONTAINER_ID_LEN] && id[CONTAINER_ID_LEN] != '.'))
 		return false;
 	copy_text(full, sizeof(full), id);
 	copy_text(brief, sizeof(brief), id);

@@ -150,14 +150,18 @@ bool ladder_has(const struct ladder *ladder, const char *value)
 	return false;
 }
 
-bool ladder_equal(const struct ladder *a, const struct ladder *b)
+bool ladder_covers(const struct ladder *whole, const struct ladder *part)
 {
-	if (a->n != b->n)
-		return false;
-	for (unsigned i = 0; i < a->n; i++)
-		if (!streq(a->rungs[i], b->rungs[i]))
+	for (unsigned i = 0; i < part->n; i++)
+		if (!ladder_has(whole, part->rungs[i]))
 			return false;
 	return true;
+}
+
+void ladder_add(struct ladder *ladder, const char *value)
+{
+	if (ladder->n < LADDER_RUNGS_MAX)
+		copy_text(ladder->rungs[ladder->n++], sizeof(ladder->rungs[0]), value);
 }
 
 bool record_is_foreign(const struct record *record, const char *actual)

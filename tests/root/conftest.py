@@ -17,6 +17,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -28,6 +29,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(os.environ.get("HEADROOM_BIN", ROOT / "build/dev/src/headroom")).resolve()
 ASAN = "asan" in BIN.parts
+LOCK = Path("/run/lock/headroom-tests.lock")  # also to be had with flock(1)
 THP = Path("/sys/kernel/mm/transparent_hugepage")
 SLACK = 4.0 if ASAN else 1.0  # sanitizers slow everything down
 
@@ -385,8 +387,13 @@ def alone() -> Iterator[None]:
         pytest.exit("these tests need root", 1)
     if not os.access(BIN, os.X_OK):
         pytest.exit(f"{BIN} is not built", 1)
-    with open("/run/headroom-tests.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    LOCK.parent.mkdir(parents=True, exist_ok=True)
+    with LOCK.open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"waiting for {LOCK}: other tests use this kernel's tables", file=sys.__stderr__, flush=True)
+            fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 

@@ -163,8 +163,9 @@ static void ladders(void **state)
 	assert_true(ladder_has(&ladder, "4096"));
 	assert_false(ladder_has(&shorter, "4096"));
 	assert_false(ladder_has(&ladder, ""));
-	assert_true(ladder_equal(&ladder, &ladder));
-	assert_false(ladder_equal(&ladder, &shorter));
+	assert_true(ladder_covers(&ladder, &ladder));
+	assert_true(ladder_covers(&ladder, &shorter));
+	assert_false(ladder_covers(&shorter, &ladder));
 	/* What may have been written in a hurry is ours. */
 	assert_true(record_is_foreign(&ahead, "4096"));
 	ahead.ahead = ladder;

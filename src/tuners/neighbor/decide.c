@@ -85,18 +85,27 @@ static uint64_t base_of(const struct family_view *view)
 	return strtoull(floor, NULL, 10);
 }
 
-/* How far growth has come: a rung that stands in the kernel, or that was written and taken down. */
+/*
+ * How far growth has come: a rung that stands in the kernel, or that was written and taken down.
+ * Only the journal's rungs count, and the original never does: an administrator may have had the
+ * same number.
+ */
 static uint64_t grown_before(const struct family_view *view, uint64_t base)
 {
 	const int last = NEIGHBOR_LEVELS - 1;
 	const struct record *record = record_of(view, last);
-	const struct ladder *ladder = &view->ahead[last];
+	const char *candidates[2];
 	uint64_t grown = base;
 
-	if (ladder_has(ladder, view->table->threshold[last]))
-		grown = MAX(grown, neighbor_table_max(view->table));
-	if (record && ladder_has(ladder, record->target))
-		grown = MAX(grown, strtoull(record->target, NULL, 10));
+	if (!record)
+		return base;
+	candidates[0] = view->table->threshold[last];
+	candidates[1] = record->target;
+	for (size_t i = 0; i < ARRAY_SIZE(candidates); i++)
+		if ((ladder_has(&record->ahead, candidates[i]) ||
+			    ladder_has(&view->ahead[last], candidates[i])) &&
+			!value_equal(candidates[i], record->original))
+			grown = MAX(grown, strtoull(candidates[i], NULL, 10));
 	return grown;
 }
 
@@ -129,7 +138,9 @@ static void want_growth(struct family_view *view, struct neighbor_family_memory 
 		return;
 	want_number(view, last, grown, "growing");
 	want_number(view, last - 1, neighbor_second_threshold(grown), "growing");
-	raise_to(view, last - 1, view->table->threshold[0]);
+	/* With keep, gc_thresh1 is whatever stands there. */
+	raise_to(view, last - 1, view->wanted[0][0] ? view->wanted[0] : view->table->threshold[0]);
+	raise_to(view, last, view->wanted[last - 1]);
 }
 
 static int add_wants(const struct family_view *view, struct outlook *outlook)

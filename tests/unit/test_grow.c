@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "folder.h"
+
+#include "tuners/neighbor/neighbor.h"
+
+#define GIB         (UINT64_C(1) << 30)
+#define NO_CEILING  UINT64_C(1048576)
+#define LOOKS_STORM 12 /* at most so many looks out of turn in one storm */
+
+static void assert_ladder(uint64_t base, uint64_t ceiling, const char *expected)
+{
+	struct ladder ladder = neighbor_ladder(base, ceiling);
+	char text[512] = "";
+	size_t n = 0;
+
+	for (unsigned i = 0; i < ladder.n; i++)
+		n += (size_t)snprintf(
+			text + n, sizeof(text) - n, "%s%s", i ? " " : "", ladder.rungs[i]);
+	assert_string_equal(text, expected);
+}
+
+static void ladders(void **state)
+{
+	(void)state;
+	assert_ladder(1024, 500000, "8192 65536 131072 262144 500000");
+	assert_ladder(100000, 500000, "200000 400000 500000");
+	assert_ladder(65536, 65537, "65537");
+	assert_ladder(65535, 1048576, "524280 1048560 1048576");
+	assert_ladder(1024, 1025, "1025");
+	/* There already, or above: nothing is ever cut. */
+	assert_ladder(1024, 1024, "");
+	assert_ladder(100000, 8192, "");
+	assert_ladder(0, 100, "8 64 100");
+	assert_ladder(0, 0, "");
+}
+
+/* From anywhere up to any ceiling that memory allows: ascending, and the last one is the ceiling.
+ */
+static void every_ladder_ends_at_the_ceiling(void **state)
+{
+	(void)state;
+	for (uint64_t base = 1; base < NO_CEILING; base += base / 7 + 1) {
+		for (uint64_t ceiling = base + 1; ceiling <= NO_CEILING;
+			ceiling += ceiling / 5 + 1) {
+			struct ladder ladder = neighbor_ladder(base, ceiling);
+			uint64_t below = base;
+
+			assert_in_range(ladder.n, 1, LADDER_RUNGS_MAX);
+			for (unsigned i = 0; i < ladder.n; i++) {
+				uint64_t rung = strtoull(ladder.rungs[i], NULL, 10);
+
+				assert_true(rung > below);
+				below = rung;
+			}
+			assert_int_equal(below, ceiling);
+		}
+	}
+}
+
+static void ceilings(void **state)
+{
+	struct neighbor_config config = {0};
+
+	(void)state;
+	/* auto: 1 % of memory at 512 bytes an entry, and never more than a million. */
+	assert_int_equal(neighbor_ceiling(&config, GIB), 20971);
+	assert_int_equal(neighbor_ceiling(&config, 16 * GIB), 335544);
+	assert_int_equal(neighbor_ceiling(&config, 1024 * GIB), 1048576);
+	assert_int_equal(neighbor_ceiling(&config, 0), 0);
+	config.ceiling = 2000000;
+	assert_int_equal(neighbor_ceiling(&config, GIB), 2000000);
+	config.ceiling = 1;
+	assert_int_equal(neighbor_ceiling(&config, GIB), 1);
+}
+
+static void the_second_threshold_leaves_a_tenth(void **state)
+{
+	(void)state;
+	assert_int_equal(neighbor_second_threshold(8192), 7373);
+	assert_int_equal(neighbor_second_threshold(200000), 180000);
+	assert_int_equal(neighbor_second_threshold(1), 1);
+	assert_int_equal(neighbor_second_threshold(0), 0);
+}
+
+/* One look at a table whose last look was at used entries, seconds ago. */
+struct look {
+	uint64_t from, ceiling;
+	uint64_t before, used;
+	double seconds;
+	uint64_t grown, wake_at;
+	bool at_ceiling;
+};
+
+static const struct look looks[] = {
+	/* A small table grows at a quarter, at any pace, by so much that it has time again. */
+	{1024, 500000, 0, 255, 1, 1024, 256, false},
+	{1024, 500000, 255, 256, 3600, 8192, 2048, false},
+	{1024, 500000, 0, 1023, 1, 8192, 2048, false},
+	{8192, 500000, 2000, 2048, 1, 65536, 16384, false},
+	/* Room for as much again and another second: rungs are skipped. */
+	{1024, 500000, 0, 1000, 0.01, 65536, 16384, false}, /* no rate of less than 100 ms */
+	{1024, 500000, 0, 900, 0.1, 65536, 16384, false},
+	{65536, 500000, 0, 40000, 0.1, 500000, 125000, false},
+	/* A large one looks at the rate first: a quarter full and slow, then half full. */
+	{100000, 500000, 24000, 25000, 1, 100000, 50000, false},
+	{100000, 500000, 24000, 25000, 0.01, 200000, 50000, false},
+	{100000, 500000, 0, 25000, 10, 100000, 50000, false},
+	{100000, 500000, 0, 25000, 3, 200000, 50000, false},
+	{100000, 500000, 49999, 50000, 3600, 200000, 50000, false},
+	{100000, 500000, 60000, 50000, 1, 200000, 50000, false}, /* getting fewer */
+	{100000, 500000, 0, 24999, 0.1, 100000, 25000, false},
+	/* At the ceiling: said once half full, and nothing is in a hurry. */
+	{500000, 500000, 0, 130000, 0.1, 500000, 250000, false},
+	{500000, 500000, 0, 250000, 0.1, 500000, 0, true},
+	{500000, 500000, 0, 500000, 0.1, 500000, 0, true},
+	{1024, 1024, 0, 300, 1, 1024, 512, false},
+	{1024, 1024, 0, 512, 1, 1024, 0, true},
+	{900000, 500000, 0, 900000, 1, 900000, 0, true}, /* the administrator had more */
+	/* A table that is overfull already, as the agent finds it. */
+	{1024, 500000, 0, 300000, 1, 500000, 125000, false},
+	{1, 500000, 0, 1, 1, 8, 2, false},
+};
+
+static struct neighbor_table_seen table_with(uint64_t max, uint64_t used)
+{
+	struct neighbor_table_seen table = {.exact = true, .collectable = used};
+
+	snprintf(table.threshold[NEIGHBOR_LEVELS - 1], SETTING_VALUE_MAX, "%llu",
+		(unsigned long long)max);
+	return table;
+}
+
+static void marks_and_steps(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(looks); i++) {
+		const struct look *look = &looks[i];
+		struct neighbor_table_seen table = table_with(look->from, look->used);
+		struct neighbor_family_memory memory = {
+			.used = look->before, .used_at_us = 10 * USEC_PER_SEC};
+		struct ladder ladder = neighbor_ladder(look->from, look->ceiling);
+		uint64_t now = memory.used_at_us + (uint64_t)(look->seconds * 1e6);
+		uint64_t grown = neighbor_grow(&table, look->from, &ladder, &memory, now);
+
+		if (grown != look->grown || memory.wake_at != look->wake_at ||
+			memory.at_ceiling != look->at_ceiling)
+			fail_msg("look %zu: %llu, wake at %llu, %d", i, (unsigned long long)grown,
+				(unsigned long long)memory.wake_at, memory.at_ceiling);
+	}
+}
+
+/* The first look has nothing to measure a rate against: what it finds is no storm. */
+static void the_first_look(void **state)
+{
+	struct neighbor_table_seen table = table_with(100000, 40000);
+	struct ladder ladder = neighbor_ladder(100000, 500000);
+	struct neighbor_family_memory memory = {0};
+
+	(void)state;
+	assert_int_equal(neighbor_grow(&table, 100000, &ladder, &memory, 5 * USEC_PER_SEC), 100000);
+	assert_true(memory.rate == 0);
+	assert_int_equal(memory.wake_at, 50000);
+	table.collectable = 40500;
+	neighbor_grow(&table, 100000, &ladder, &memory, 6 * USEC_PER_SEC);
+	assert_in_range((unsigned)memory.rate, 499, 501);
+}
+
+/* A node on simulated time: entries come at a rate, looks come with the tick and when woken. */
+struct storm {
+	uint64_t base, ceiling;
+	double delay;  /* seconds from a mark to the new threshold */
+	double change; /* seconds after which the rate changes from the first to the second */
+	double rates[2];
+	uint64_t begin; /* entries before */
+};
+
+struct simulated {
+	double now, used;
+	uint64_t max;
+	unsigned woken; /* looks out of turn */
+	struct neighbor_family_memory memory;
+};
+
+/* When so many will be there, if nothing changes but the rate. */
+static double time_of(const struct storm *storm, const struct simulated *node, double used)
+{
+	double left = used - node->used;
+	double first = MAX(storm->change - node->now, 0) * storm->rates[0];
+
+	if (left <= 0)
+		return node->now;
+	if (left <= first)
+		return node->now + left / storm->rates[0];
+	return MAX(node->now, storm->change) + (left - first) / storm->rates[1];
+}
+
+static void advance(const struct storm *storm, struct simulated *node, double until)
+{
+	double turn = MAX(MIN(storm->change, until), node->now);
+
+	node->used += (turn - node->now) * storm->rates[0];
+	node->used += (until - turn) * storm->rates[1];
+	node->now = until;
+}
+
+static void look(const struct storm *storm, struct simulated *node)
+{
+	struct neighbor_table_seen table = table_with(node->max, (uint64_t)node->used);
+	struct ladder ladder = neighbor_ladder(storm->base, storm->ceiling);
+	uint64_t grown = neighbor_grow(&table, node->max, &ladder, &node->memory,
+		USEC_PER_SEC + (uint64_t)(node->now * 1e6));
+
+	assert_true(grown >= node->max);
+	assert_true(grown <= MAX(storm->ceiling, storm->base));
+	node->max = grown;
+}
+
+/* Until the ceiling is reached. How many looks out of turn it took. */
+static unsigned weather(const struct storm *storm)
+{
+	struct simulated node = {.used = (double)storm->begin, .max = storm->base};
+	double tick = 1;
+
+	look(storm, &node);
+	while (node.max < storm->ceiling) {
+		double woken =
+			node.memory.wake_at
+				? time_of(storm, &node, (double)node.memory.wake_at) + storm->delay
+				: tick;
+
+		node.woken += woken < tick;
+		advance(storm, &node, MIN(woken, tick));
+		if (node.used >= (double)node.max)
+			fail_msg("full at %llu of %llu: from %llu after %.6f s at %.0f then %.0f/s "
+				 "from %.3f s, %.4f s late",
+				(unsigned long long)node.max, (unsigned long long)storm->ceiling,
+				(unsigned long long)storm->base, node.now, storm->rates[0],
+				storm->rates[1], storm->change, storm->delay);
+		look(storm, &node);
+		tick += node.now >= tick;
+	}
+	return node.woken;
+}
+
+static const uint64_t bases[] = {
+	512, 1024, 2048, 8192, 20000, 65535, 65536, 100000, 131072, 262144};
+
+/*
+ * The delay between a mark and the raised threshold is 5 ms at the worst. What three quarters of
+ * the first table cannot hold for so long no tuner can save: 1,024 entries stand 150,000 a second,
+ * 8,192 stand a million.
+ */
+static double fastest(uint64_t base, double delay)
+{
+	return MIN(1e6, 0.74 * (double)base / delay);
+}
+
+static void no_storm_fills_a_table(void **state)
+{
+	static const double delays[] = {0.0002, 0.001, 0.005};
+
+	(void)state;
+	for (size_t b = 0; b < ARRAY_SIZE(bases); b++) {
+		for (size_t d = 0; d < ARRAY_SIZE(delays); d++) {
+			double top = fastest(bases[b], delays[d]);
+
+			for (double rate = 20; rate <= top; rate *= rate < 1e3 ? 3 : 1.3) {
+				struct storm storm = {.base = bases[b],
+					.ceiling = NO_CEILING,
+					.delay = delays[d],
+					.rates = {rate, rate}};
+
+				weather(&storm);
+			}
+		}
+	}
+}
+
+static uint64_t draw(uint64_t *seed, uint64_t below)
+{
+	*seed = *seed * UINT64_C(6364136223846793005) + 1442695040888963407U;
+	return (*seed >> 33) % below;
+}
+
+/* Slow, then fast from any moment on: the worst is a change just after a look that saw no hurry. */
+static void no_change_of_pace_fills_a_table(void **state)
+{
+	uint64_t seed = 4;
+
+	(void)state;
+	for (unsigned i = 0; i < 20000; i++) {
+		uint64_t base = bases[draw(&seed, ARRAY_SIZE(bases))];
+		double top = fastest(base, 0.005);
+		struct storm storm = {.base = base,
+			.ceiling = NO_CEILING,
+			.delay = (double)draw(&seed, 5000) / 1e6,
+			.rates = {50 + (double)draw(&seed, 50000),
+				50 + (double)draw(&seed, (uint64_t)top)},
+			.change = (double)draw(&seed, 4000) / 1e3,
+			.begin = draw(&seed, base / 4)};
+
+		storm.rates[0] = MIN(storm.rates[0], top);
+		weather(&storm);
+	}
+}
+
+/* 100,000 entries in a second, from the kernel's defaults and from ours. */
+static void few_looks_see_a_storm_through(void **state)
+{
+	struct storm storm = {
+		.base = 1024, .ceiling = 500000, .delay = 0.0005, .rates = {1e5, 1e5}};
+
+	(void)state;
+	assert_in_range(weather(&storm), 1, LOOKS_STORM);
+	storm.base = 100000;
+	assert_in_range(weather(&storm), 1, LOOKS_STORM);
+	storm.rates[0] = storm.rates[1] = 2000;
+	assert_in_range(weather(&storm), 0, LOOKS_STORM);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(ladders),
+		cmocka_unit_test(every_ladder_ends_at_the_ceiling),
+		cmocka_unit_test(ceilings),
+		cmocka_unit_test(the_second_threshold_leaves_a_tenth),
+		cmocka_unit_test(marks_and_steps),
+		cmocka_unit_test(the_first_look),
+		cmocka_unit_test(no_storm_fills_a_table),
+		cmocka_unit_test(no_change_of_pace_fills_a_table),
+		cmocka_unit_test(few_looks_see_a_storm_through),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
