@@ -125,8 +125,8 @@ static __always_inline bool was_refused(const unsigned long long *ctx)
 
 /* Fires for every creation, and with a NULL neighbour for every refusal: net/core/neighbour.c. */
 SEC("tp_btf/neigh_create")
-int BPF_PROG(neigh_create, struct neigh_table *table, struct net_device *device, const void *key,
-	const struct neighbour *neighbour, bool exempt)
+int BPF_PROG(neigh_create, struct neigh_table *table, struct net_device *device,
+	const void *unreadable, const struct neighbour *neighbour, bool exempt)
 {
 	struct neighbor_key who = {
 		.netns = device->nd_net.net->ns.inum, .ifindex = device->ifindex};
@@ -142,8 +142,12 @@ int BPF_PROG(neigh_create, struct neigh_table *table, struct net_device *device,
 	if (!count)
 		__sync_fetch_and_add(&record->lost, 1);
 	if (was_refused(ctx)) {
+		const void *key = NULL;
+
 		if (count)
 			__sync_fetch_and_add(&count->refused, 1);
+		/* The verifiers of 5.10 and 6.1 let no program load an argument that is a const void *. */
+		bpf_probe_read_kernel(&key, sizeof(key), &ctx[2]);
 		refuse(record, device, key, family);
 		return 0;
 	}

@@ -87,7 +87,7 @@ struct want {
 struct setting {
 	struct want want;
 	const char *tuner;
-	char original[SETTING_VALUE_MAX]; /* empty until something was written */
+	char original[SETTING_VALUE_MAX]; /* before our first write; what stands there, until then */
 	enum mode mode;
 	enum setting_state state;
 	const char *reason;                /* why it is in this state: a slug */

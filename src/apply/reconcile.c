@@ -74,7 +74,9 @@ static void judge(struct setting *setting, const struct reconcile_input *input)
 	const struct want *want = &setting->want;
 	const struct record *record = record_find(input->records, input->n_records, want->name);
 
-	copy_text(setting->original, sizeof(setting->original), record ? record->original : "");
+	/* Until something is written, what stands there is the original. */
+	copy_text(setting->original, sizeof(setting->original),
+		record ? record->original : want->actual);
 	setting->mode = input->tuner->mode;
 	if (want->error == -ENOENT)
 		become(setting, SETTING_UNSUPPORTED, "not-in-this-kernel", 0);

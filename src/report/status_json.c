@@ -69,10 +69,7 @@ static void add_setting(struct json *json, cJSON *array, const struct setting *s
 	json_text(json, object, "mode", mode_name(setting->mode));
 	json_text(json, object, "wanted", setting->want.wanted);
 	json_text(json, object, "actual", setting->want.actual);
-	if (setting->original[0])
-		json_text(json, object, "original", setting->original);
-	else
-		json_null(json, object, "original");
+	json_text(json, object, "original", setting->original);
 	json_text(json, object, "state", setting_state_name(setting->state));
 	json_text(json, object, "reason", setting->reason);
 }

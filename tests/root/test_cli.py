@@ -137,7 +137,7 @@ def test_status_as_json_is_the_agents_document(agent, run) -> None:
     assert {"name", "tuner", "mode", "wanted", "actual", "original", "state", "reason"} <= set(document["settings"][0])
     for setting in document["settings"]:
         assert isinstance(setting["wanted"], str) and isinstance(setting["actual"], str)
-        assert setting["original"] is None or isinstance(setting["original"], str)
+        assert isinstance(setting["original"], str)
     assert {c["type"] for c in document["conditions"]} >= set(CONDITIONS)
     for condition in document["conditions"]:
         assert condition["status"] in ("True", "False", "Unknown")

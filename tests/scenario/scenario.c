@@ -183,6 +183,14 @@ static void expect(struct scenario *scenario)
 }
 
 /* In the place of an older one of that name. */
+static void add_rungs(struct scenario *scenario, struct ladder *ladder)
+{
+	for (const char *rung; (rung = scenario_word(scenario)); ladder->n++)
+		if (ladder->n == LADDER_RUNGS_MAX ||
+			!copy_text(ladder->rungs[ladder->n], sizeof(ladder->rungs[0]), rung))
+			fail(scenario, "%s: no rung, or one too many", rung);
+}
+
 static void add_record(struct scenario *scenario)
 {
 	const char *name = need(scenario, "name");
@@ -198,6 +206,7 @@ static void add_record(struct scenario *scenario)
 	copy_text(scenario->records[i].original, SETTING_VALUE_MAX, need(scenario, "original"));
 	copy_text(scenario->records[i].before, SETTING_VALUE_MAX, need(scenario, "before"));
 	copy_text(scenario->records[i].target, SETTING_VALUE_MAX, need(scenario, "target"));
+	add_rungs(scenario, &scenario->records[i].ahead);
 }
 
 static void forget_record(struct scenario *scenario)
@@ -213,14 +222,21 @@ static void forget_record(struct scenario *scenario)
 	fail(scenario, "%s: no such record", name);
 }
 
-/* "90s": a whole number of seconds, never back. */
+/* "90s" or "1500ms": a whole number, never back. */
 static void take_time(struct scenario *scenario, const struct scenario_tuner *tuner, void *self)
 {
 	const char *word = need(scenario, "time");
-	uint64_t at = strtoull(word, NULL, 10) * USEC_PER_SEC;
+	char *unit;
+	uint64_t at = strtoull(word, &unit, 10);
 
-	if (word[strlen(word) - 1] != 's' || at < scenario->now_us)
-		fail(scenario, "%s: no time, or a past one", word);
+	if (streq(unit, "s"))
+		at *= USEC_PER_SEC;
+	else if (streq(unit, "ms"))
+		at *= USEC_PER_MSEC;
+	else
+		fail(scenario, "%s: no time", word);
+	if (at < scenario->now_us)
+		fail(scenario, "%s: a past time", word);
 	if (at > scenario->now_us && scenario->now_us > 0)
 		decide(scenario, tuner, self);
 	scenario->now_us = at;

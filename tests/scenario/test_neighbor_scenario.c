@@ -57,6 +57,8 @@ static bool take_part(struct scenario *scenario, struct neighbor_table_seen *tab
 		return take_thresholds(scenario, table);
 	if (scenario_is(scenario, "entries"))
 		return scenario_number(scenario, &table->collectable);
+	if (scenario_is(scenario, "all"))
+		return scenario_number(scenario, &table->stats.entries);
 	if (scenario_is(scenario, "refused"))
 		return scenario_number(scenario, &table->stats.table_fulls);
 	if (scenario_is(scenario, "counters"))
@@ -122,7 +124,8 @@ int main(int argc, char **argv)
 	struct replay replay = {.config.families = {{.threshold = {80000, 90000, 100000}},
 					{.threshold = {80000, 90000, 100000}}}};
 
-	/* What a fresh node has, until the scenario says otherwise. */
+	/* What a fresh node of 16 GiB has, until the scenario says otherwise. */
+	replay.seen.memory_bytes = UINT64_C(16) << 30;
 	for (int family = 0; family < NEIGHBOR_FAMILIES; family++) {
 		struct neighbor_table_seen *table = &replay.seen.tables[family];
 

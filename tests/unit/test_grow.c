@@ -171,6 +171,7 @@ struct storm {
 	double delay;  /* seconds from a mark to the new threshold */
 	double change; /* seconds after which the rate changes from the first to the second */
 	double rates[2];
+	double end;     /* when it has been watched for long enough; 0: only at the ceiling */
 	uint64_t begin; /* entries before */
 };
 
@@ -215,14 +216,14 @@ static void look(const struct storm *storm, struct simulated *node)
 	node->max = grown;
 }
 
-/* Until the ceiling is reached. How many looks out of turn it took. */
+/* Until the ceiling is reached or the end. How many looks out of turn it took. */
 static unsigned weather(const struct storm *storm)
 {
 	struct simulated node = {.used = (double)storm->begin, .max = storm->base};
 	double tick = 1;
 
 	look(storm, &node);
-	while (node.max < storm->ceiling) {
+	while (node.max < storm->ceiling && (storm->end == 0 || node.now < storm->end)) {
 		double woken =
 			node.memory.wake_at
 				? time_of(storm, &node, (double)node.memory.wake_at) + storm->delay
@@ -293,13 +294,14 @@ static void no_change_of_pace_fills_a_table(void **state)
 		double top = fastest(base, 0.005);
 		struct storm storm = {.base = base,
 			.ceiling = NO_CEILING,
-			.delay = (double)draw(&seed, 5000) / 1e6,
+			.delay = (double)(20 + draw(&seed, 4980)) / 1e6,
 			.rates = {50 + (double)draw(&seed, 50000),
 				50 + (double)draw(&seed, (uint64_t)top)},
 			.change = (double)draw(&seed, 4000) / 1e3,
 			.begin = draw(&seed, base / 4)};
 
 		storm.rates[0] = MIN(storm.rates[0], top);
+		storm.end = storm.change + 8;
 		weather(&storm);
 	}
 }

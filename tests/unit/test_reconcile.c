@@ -91,7 +91,7 @@ static void a_difference_is_planned(void **state)
 	assert_string_equal(change->old, "5");
 	assert_string_equal(change->new, "100");
 	assert_string_equal(change->reason, "configured");
-	assert_string_equal(node_setting(&bench.node, "vm.a")->original, "");
+	assert_string_equal(node_setting(&bench.node, "vm.a")->original, "5");
 	record_original(&bench, "5", "100");
 	look(&bench, " 100 ");
 	expect(&bench, SETTING_IN_SYNC, "in-sync", 0);
