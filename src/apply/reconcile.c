@@ -166,6 +166,8 @@ static void drop_rest(struct node *node, size_t from, const char *tuner)
 
 	while (end < node->n_settings && node->settings[end].tuner == tuner)
 		end++;
+	if (end == from)
+		return;
 	memmove(&node->settings[from], &node->settings[end],
 		(node->n_settings - end) * sizeof(*node->settings));
 	node->n_settings -= end - from;

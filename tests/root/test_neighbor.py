@@ -1,0 +1,576 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Neighbour tables under storms: they grow ahead of need, whoever makes the entries, and it is said who."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import secrets
+import subprocess
+import sys
+import threading
+import time
+from argparse import Namespace
+from pathlib import Path
+from typing import Any, Callable, Iterator
+
+import pytest
+import storm
+from conftest import SLACK, Agent, Run, set_thresholds, thresholds, until
+
+KERNEL = (128, 512, 1024)  # the kernel's own, and the hard case
+DEFAULTS = (80000, 90000, 100000)
+KEEP = "neighbor: {ipv4: keep, ipv6: keep, grow: true}"
+NAMES = {4: "ipv4", 6: "ipv6"}
+
+
+def ip(*args: str, check: bool = True, text: str | None = None) -> str:
+    return subprocess.run(["ip", *args], input=text, text=True, capture_output=True, check=check).stdout
+
+
+def table(family: int) -> dict[str, int]:
+    """The kernel's own counts, of all network namespaces."""
+    lines = Path(f"/proc/net/stat/{'arp' if family == 4 else 'ndisc'}_cache").read_text().split("\n")
+    names = lines[0].split()
+    rows = [dict(zip(names, (int(word, 16) for word in line.split()))) for line in lines[1:] if line]
+    return {name: rows[0][name] if name == "entries" else sum(row[name] for row in rows) for name in names}
+
+
+class Space:
+    """A pair of devices in a network namespace, or in the first one; with pod: a process as the kubelet places it."""
+
+    def __init__(self, name: str, first: bool = False, pod: bool = False) -> None:
+        self.name = None if first else name
+        self.device = "hrstorm0" if first else "storm0"
+        self.uid = ""
+        self.process: subprocess.Popen[bytes] | None = None
+        self.folders: list[Path] = []
+        self.remove()
+        if self.name:
+            ip("netns", "add", self.name)
+        self.add_device(self.device, "198.18.0.1/15", "fd00:198::1/64")
+        if pod:
+            self._make_pod()
+
+    @property
+    def path(self) -> str | None:
+        return f"/run/netns/{self.name}" if self.name else None
+
+    @property
+    def inode(self) -> int:
+        return os.stat(self.path or "/proc/self/ns/net").st_ino
+
+    def ip(self, *args: str, check: bool = True) -> str:
+        return ip(*(["-n", self.name] if self.name else []), *args, check=check)
+
+    def add_device(self, device: str, *addresses: str) -> None:
+        self.ip("link", "add", device, "type", "veth", "peer", "name", device + "p")
+        self.ip("link", "set", device, "up")
+        self.ip("link", "set", device + "p", "up")
+        for one in addresses:
+            self.ip("addr", "add", one, "dev", device, *(["nodad"] if ":" in one else []))
+
+    def _make_pod(self) -> None:
+        self.uid = "{}-{}-{}-{}-{}".format(*(secrets.token_hex(n) for n in (4, 2, 2, 2, 6)))
+        mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
+        # Any hierarchy will do; cgroup2 where there is one.
+        roots = [m[1] for m in mounts if m[2] == "cgroup2"] + [m[1] for m in mounts if m[2] == "cgroup" and "pids" in m[3]]
+        folder = Path(roots[0])
+        for part in ("kubepods", "burstable", f"pod{self.uid}", secrets.token_hex(32)):
+            folder /= part
+            if not folder.exists():
+                folder.mkdir()
+                self.folders.append(folder)
+        script = f'echo $$ >{folder}/cgroup.procs && exec nsenter --net={self.path} sleep 1000'
+        self.process = subprocess.Popen(["sh", "-c", script], stdin=subprocess.DEVNULL)
+        until(lambda: Path(f"/proc/{self.process.pid}/comm").read_text() == "sleep\n", 5, "the pod's process runs")
+
+    def remove(self) -> None:
+        if self.process:
+            self.process.kill()
+            self.process.wait()
+        for folder in reversed(self.folders):
+            until(lambda: not (folder / "cgroup.procs").read_text(), 5, "the cgroup is empty")
+            folder.rmdir()
+        if self.name:
+            ip("netns", "del", self.name, check=False)
+        else:
+            ip("link", "del", self.device, check=False)
+            ip("link", "del", "hrother0", check=False)
+
+
+@pytest.fixture
+def space() -> Iterator[Callable[..., Space]]:
+    """space(first=False, pod=False) makes one; all go with the test."""
+    made: list[Space] = []
+
+    def make(**more: Any) -> Space:
+        made.append(Space(f"hr-storm-{len(made)}", **more))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.remove()
+
+
+def prepare(where: Space, how: str, count: int, family: int = 4, **more: Any) -> Callable[[], dict[str, float]]:
+    """A storm ready to break loose: call what is returned."""
+    options = [word for key, value in more.items() for word in (f"--{key}", str(value))]
+    options += ["--netns", where.path] if where.path else []
+    process = subprocess.Popen(
+        [sys.executable, storm.__file__, how, str(count), "--family", str(family), "--device", where.device, *options],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout and process.stdout.readline() == "ready\n"
+
+    def loose() -> dict[str, float]:
+        out, _ = process.communicate("go\n", timeout=120)
+        return json.loads(out)
+
+    return loose
+
+
+def fill(where: Space, count: int, family: int = 4, how: str = "netlink", first: int = 0, delete: bool = False) -> None:
+    """Without a program of its own: for many namespaces."""
+
+    def work() -> None:
+        if where.path:
+            storm.enter(where.path)  # of this thread
+        options = Namespace(how=how, count=count, family=family, device=where.device, first=first, rate=0, delete=delete)
+        storm.send_messages(options, *storm.messages(options))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+
+
+class Hogs:
+    """Keeps every CPU busy."""
+
+    def __enter__(self) -> Hogs:
+        self.processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
+        time.sleep(0.2)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self.processes:
+            process.kill()
+            process.wait()
+
+
+class Watch:
+    """What a storm does to the node and to the agent, from here to the end of the with block."""
+
+    def __init__(self, agent: Agent, family: int) -> None:
+        self.agent, self.family = agent, family
+        self.fell: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
+        self.stop = threading.Event()
+
+    def wakeups(self) -> int:
+        total = 0
+        for status in Path(f"/proc/{self.pid}/task").glob("*/status"):
+            try:
+                total += int(re.search(r"^voluntary_ctxt_switches:\s+(\d+)", status.read_text(), re.M)[1])
+            except OSError:
+                pass  # a thread that stored the journal has ended
+        return total
+
+    def _look(self) -> None:
+        before = thresholds(NAMES[self.family])
+        while not self.stop.wait(0.003):
+            now = thresholds(NAMES[self.family])
+            if any(new < old for new, old in zip(now, before)):
+                self.fell.append((before, now))
+            before = now
+
+    def __enter__(self) -> Watch:
+        self.pid = self.agent.pid
+        self.before = table(self.family)
+        self.first = thresholds(NAMES[self.family])
+        self.lines = len(self.agent.log.splitlines())
+        self.began, self.woken = time.monotonic(), self.wakeups()
+        self.thread = threading.Thread(target=self._look)
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop.set()
+        self.thread.join()
+        # One look a second is no wake-up of the storm.
+        self.woken = self.wakeups() - self.woken - math.ceil(time.monotonic() - self.began)
+        now = table(self.family)
+        self.refused = now["table_fulls"] - self.before["table_fulls"]
+        self.made = now["allocs"] - self.before["allocs"]
+        self.log = self.agent.log.splitlines()[self.lines :]
+
+    def assert_calm(self, count: int) -> None:
+        now = thresholds(NAMES[self.family])
+        assert self.refused == 0, f"{self.refused} of {count} refused\n" + "\n".join(self.log)
+        assert self.made >= count
+        assert self.fell == [], "thresholds never fall"
+        assert now[0] == self.first[0], "nothing is collected below gc_thresh1: it stays"
+        assert now[0] <= now[1] <= now[2]
+        assert len(self.log) <= 10, "\n".join(self.log)
+        if SLACK == 1:
+            assert self.woken <= 12
+
+
+def limit(agent: Agent, family: int = 4) -> dict[str, Any]:
+    return next(one for one in agent.status()["limits"] if one["name"] == f"neighbor/{NAMES[family]}")
+
+
+def top(agent: Agent, family: int = 4) -> list[dict[str, Any]]:
+    return limit(agent, family)["top"]
+
+
+def used_by(agent: Agent, name: str, family: int = 4) -> int:
+    return sum(user["used"] for user in top(agent, family) if name in (user["workload"]["name"], user["workload"]["id"]))
+
+
+STORMS = [
+    # base, how, count, family, where, others busy, a second device first
+    pytest.param(KERNEL, "packets", 4000, 4, "first", False, False, marks=pytest.mark.quick),
+    pytest.param(KERNEL, "packets", 4000, 6, "pod", False, False, marks=pytest.mark.quick),
+    (KERNEL, "netlink", 4000, 4, "pod", True, True),
+    (KERNEL, "netlink", 4000, 6, "first", True, False),
+    (KERNEL, "packets", 100000, 4, "pod", True, False),
+    (KERNEL, "packets", 100000, 6, "first", False, False),
+    (KERNEL, "packets", 100000, 4, "first", True, True),
+    (KERNEL, "netlink", 100000, 4, "pod", False, True),
+    (KERNEL, "netlink", 100000, 4, "first", True, False),
+    (KERNEL, "netlink", 100000, 6, "pod", True, False),
+    (DEFAULTS, "packets", 100000, 6, "pod", True, False),
+    (DEFAULTS, "netlink", 100000, 4, "pod", True, False),
+]
+
+
+@pytest.mark.parametrize("base, how, count, family, where, busy, second", STORMS)
+def test_a_storm_finds_room(agent, space, base, how: str, count: int, family: int, where: str, busy, second) -> None:
+    for name in NAMES.values():
+        set_thresholds(name, KERNEL)
+    one = agent(KEEP if base == KERNEL else "")
+    assert thresholds(NAMES[family]) == base
+    place = space(first=where == "first", pod=where == "pod")
+    if second:
+        place.add_device("hrother0", "192.0.2.1/24", "fd00:192::1/64")
+        for i in range(2, 20):
+            place.ip("neigh", "replace", f"192.0.2.{i}", "lladdr", "02:00:00:00:00:01", "dev", "hrother0")
+    loose = prepare(place, how, count, family)
+    time.sleep(1.1)
+    if busy:
+        with Hogs(), Watch(one, family) as watch:
+            loose()
+            time.sleep(0.5)
+    else:
+        with Watch(one, family) as watch:
+            loose()
+            time.sleep(0.5)
+    watch.assert_calm(count)
+    if base == KERNEL:
+        assert thresholds(NAMES[family])[2] >= count
+    if where == "pod":
+        until(lambda: used_by(one, place.uid, family) >= count * 0.9, 10, f"{place.uid} is named: {top(one, family)}")
+        first = top(one, family)[0]["workload"]
+        assert (first["kind"], first["id"]) == ("pod", place.uid)
+    else:
+        until(lambda: used_by(one, "host", family) >= count * 0.9, 10, f"the host is named: {top(one, family)}")
+        assert top(one, family)[0]["workload"]["kind"] == "host"
+
+
+def test_a_whole_storm_wakes_seldom(agent, space) -> None:
+    """Until everything is noted and stored, some seconds later."""
+    one = agent(KEEP)
+    place = space()
+    loose = prepare(place, "packets", 100000)
+    with Watch(one, 4) as watch:
+        loose()
+        time.sleep(8)
+    watch.assert_calm(100000)
+    assert one.condition("SettingDrifted")["status"] == "False"
+    assert one.condition("SettingFailed")["status"] == "False"
+
+
+@pytest.mark.parametrize("family", [4, 6])
+def test_what_the_administrator_set_stands(agent, space, family: int) -> None:
+    his = (8192, 32768, 65536)
+    set_thresholds(NAMES[family], his)
+    one = agent(KEEP)
+    place = space()
+    with Watch(one, family) as watch:
+        for _ in range(3):
+            fill(place, 1000, family)
+            time.sleep(0.3)
+            fill(place, 1000, family, delete=True)
+    assert watch.refused == 0 and watch.made >= 3000
+    time.sleep(1.2)
+    assert thresholds(NAMES[family]) == his
+    assert watch.log == []
+    assert one.condition("NeighborTablePressure")["status"] == "False"
+
+
+@pytest.mark.parametrize("how", ["permanent", "extern"])
+@pytest.mark.parametrize("family", [4, 6])
+def test_what_is_never_collected_raises_no_alarm(agent, space, family: int, how: str) -> None:
+    one = agent(KEEP)
+    place = space()
+    with Watch(one, family) as watch:
+        fill(place, 100000, family, how=how)
+        time.sleep(2.5)
+    watch.assert_calm(100000)
+    assert thresholds(NAMES[family]) == KERNEL
+    assert watch.log == []
+    assert table(family)["entries"] >= 100000
+    assert limit(one, family)["used"] < 100
+    for condition in ("NeighborTablePressure", "NeighborTableOverflow"):
+        assert one.condition(condition)["status"] == "False"
+    # And what comes on top of it is seen for what it is.
+    fill(place, 200, family, first=100000)
+    until(lambda: 200 <= limit(one, family)["used"] < 300, 3, "200 that can be collected")
+    until(lambda: 200 <= used_by(one, place.name, family) < 300, 6, f"and whose they are: {top(one, family)}")
+
+
+MANY = 100
+
+
+@pytest.fixture
+def many() -> Iterator[list[Space]]:
+    """A hundred namespaces with a device each; made in one go, for speed."""
+    names = [f"hr-many-{i}" for i in range(MANY)]
+    script = "".join(f"netns add {name}\n" for name in names)
+    ip("-force", "-batch", "-", text=script, check=False)
+    spaces = []
+    for name in names:
+        ip("-n", name, "-batch", "-", text="link add storm0 type veth peer name storm1\nlink set storm0 up\nlink set storm1 up\n")
+        one = Space.__new__(Space)
+        one.name, one.device, one.uid, one.process, one.folders = name, "storm0", "", None, []
+        spaces.append(one)
+    yield spaces
+    ip("-force", "-batch", "-", text="".join(f"netns del {name}\n" for name in names), check=False)
+
+
+def test_an_agent_that_starts_on_a_full_table(agent, run: Run, many: list[Space]) -> None:
+    """Entries of a hundred namespaces from before its time: the right numbers, and whose, within a second."""
+    set_thresholds("ipv4", DEFAULTS)
+    for i, place in enumerate(many):
+        fill(place, 10 * (i + 1))
+    total = sum(10 * (i + 1) for i in range(MANY))
+    one = agent("")
+    began = time.monotonic()
+    until(lambda: len(top(one)) == 10, 1, "top users are known")
+    seen = limit(one)
+    assert time.monotonic() - began < 1 * SLACK
+    assert abs(seen["used"] - total) < 50
+    for i, user in enumerate(seen["top"]):
+        assert user["used"] == 10 * (MANY - i), seen["top"]
+        assert user["workload"]["kind"] == "netns"
+        assert user["workload"]["name"] == f"hr-many-{MANY - 1 - i}"
+
+    # No more series than the largest and the sum of the rest, however many there are.
+    series = {k: v for k, v in one.metrics().items() if k.startswith('headroom_limit_used_by_workload{limit="neighbor/ipv4"')}
+    assert len(series) == 11
+    rest = next(value for key, value in series.items() if 'kind="other"' in key)
+    assert abs(sum(series.values()) - total) < 50 and rest > total / 2
+    assert len(one.metrics()) < 300
+
+    out = run("top", "neighbor").stdout
+    assert [line.split()[-1] for line in out.splitlines() if "hr-many-" in line] == [f"hr-many-{MANY - 1 - i}" for i in range(10)]
+    assert re.search(r"neighbor/ipv4.*50[ ,]?[45]\d\d", out), out
+
+    # Who is gone is forgotten, and the next ones move up.
+    for place in many[-5:]:
+        ip("netns", "del", str(place.name))
+    until(lambda: top(one)[0]["workload"]["name"] == f"hr-many-{MANY - 6}", 10, f"forgotten: {top(one)}")
+    assert all(user["workload"]["name"] not in [p.name for p in many[-5:]] for user in top(one))
+    assert top(one)[0]["used"] == 10 * (MANY - 5)
+    fill(many[0], 3000)
+    until(lambda: used_by(one, "hr-many-0") == 3000, 10, f"counted on: {top(one)}")
+
+
+def grow(one: Agent, place: Space, count: int = 4000, family: int = 4) -> tuple[int, int, int]:
+    """Fills until the table has grown; its thresholds then."""
+    refused = table(family)["table_fulls"]
+    fill(place, count, family)
+    assert table(family)["table_fulls"] == refused
+    until(lambda: thresholds(NAMES[family])[2] >= count, 2, "grown")
+    return thresholds(NAMES[family])
+
+
+def journal(folder: Path) -> str:
+    return (folder / "state/journal.json").read_text()
+
+
+@pytest.mark.quick
+def test_killed_before_the_note_nothing_is_cut(agent, run: Run, space, folder: Path) -> None:
+    one = agent(KEEP)
+    place = space()
+    grown = grow(one, place)
+    one.kill()
+    assert grown[2] > 1024 and f'"target": "{grown[2]}"' not in journal(folder).replace('":"', '": "'), "not noted yet"
+    again = agent(KEEP, name="again")
+    with Watch(again, 4) as watch:
+        time.sleep(2.2)
+    assert watch.fell == [] and thresholds() == grown
+    assert again.setting("net.ipv4.neigh.default.gc_thresh3")["original"] == "1024"
+    assert again.condition("SettingDrifted")["status"] == "False"
+    assert run("restore").returncode == 0
+    assert thresholds() == KERNEL
+
+
+@pytest.mark.parametrize("config, base", [(KEEP, KERNEL), ("neighbor: {lower: true, ipv4: {gc_thresh1: 200, gc_thresh2: 400, gc_thresh3: 800}}", (200, 400, 800))])
+def test_apply_reload_and_restart_do_not_cut(agent, run: Run, space, config: str, base) -> None:
+    one = agent(config)
+    assert thresholds() == base
+    place = space()
+    grown = grow(one, place)
+    with Watch(one, 4) as watch:
+        assert run("apply").returncode == 0
+        one.reload()
+        one.write_config(config + "\nthp: {enabled: keep}")
+        one.reload()
+        time.sleep(6)  # the note is stored by now
+    assert watch.fell == [] and thresholds() == grown
+    assert run("plan").returncode == 0
+    assert one.stop() == 0
+    assert thresholds() == grown
+    again = agent(config, name="again")
+    with Watch(again, 4) as watch:
+        time.sleep(1.2)
+        assert run("apply").returncode == 0
+    assert watch.fell == [] and thresholds() == grown
+    assert run("restore").returncode == 0
+    assert thresholds() == KERNEL
+
+
+def test_a_full_disk_does_not_stop_growth(agent, space, folder: Path) -> None:
+    """The originals and the steps are journaled at the start: growth itself waits for no disk."""
+    disk = folder / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(disk)], check=True)
+    try:
+        one = agent(KEEP, env={"HEADROOM_STATE_DIR": str(disk)})
+        time.sleep(1.5)
+        with (disk / "filler").open("wb", buffering=0) as filler:
+            with pytest.raises(OSError):
+                while True:
+                    filler.write(b"x" * 4096)
+        place = space()
+        first = grow(one, place)
+        time.sleep(7)  # storing the note has failed
+        with Watch(one, 4) as watch:
+            fill(place, 100000)
+            time.sleep(0.5)
+        assert watch.refused == 0 and watch.fell == []
+        assert thresholds()[2] > first[2]
+        assert len(one.log.splitlines()) < 20, one.log
+        (disk / "filler").unlink()
+        until(lambda: f'{thresholds()[2]}' in (disk / "journal.json").read_text(), 30, "stored once there is room")
+        one.stop()
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+@pytest.mark.quick
+def test_at_the_ceiling_it_is_said_who(agent, space) -> None:
+    one = agent(KEEP.replace("}", ", ceiling: 2048}"))
+    place = space(pod=True)
+    fill(place, 1500)
+    condition = one.wait_condition("NeighborTablePressure", timeout=4)
+    assert condition["reason"] == "at-ceiling"
+    until(lambda: f"pod {place.uid}" in one.condition("NeighborTablePressure")["message"], 8, "who")
+    assert re.search(r"ipv4: 1[45]\d\d of 2048", one.condition("NeighborTablePressure")["message"])
+    assert thresholds() == (128, 1844, 2048)
+    assert one.condition("NeighborTableOverflow")["status"] == "False"
+    fill(place, 1500, delete=True)
+    one.wait_condition("NeighborTablePressure", "False", 4)
+    assert thresholds() == (128, 1844, 2048)
+
+
+@pytest.mark.parametrize("family", [4, 6])
+def test_an_overflow_names_device_namespace_workload_and_address(agent, space, family: int) -> None:
+    one = agent(KEEP.replace("true", "false"))
+    place = space(pod=True)
+    refused = one.metrics()[f'headroom_neighbor_refused_total{{family="{NAMES[family]}"}}']
+    before = table(family)["table_fulls"]
+    with Watch(one, family) as watch:
+        prepare(place, "packets", 3000, family)()
+        time.sleep(1)
+    assert watch.refused > 1000
+    assert thresholds(NAMES[family]) == KERNEL
+    assert watch.woken <= 12 and len(watch.log) <= 10, "\n".join(watch.log)
+    until(lambda: place.uid in one.condition("NeighborTableOverflow")["message"], 10, "who")
+    condition = one.condition("NeighborTableOverflow")
+    last = storm.text(family, 2999)
+    assert condition["status"] == "True" and condition["reason"] == "entries-refused"
+    for word in (last, f"on {place.device} ", f"network namespace {place.inode} ", f"pod {place.uid}"):
+        assert word in condition["message"], condition["message"]
+    now = table(family)["table_fulls"] - before
+    until(
+        lambda: abs(one.metrics()[f'headroom_neighbor_refused_total{{family="{NAMES[family]}"}}'] - refused - now) < 50,
+        3,
+        "every refusal is counted",
+    )
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("family", [4, 6])
+def test_without_bpf_it_grows_by_polling(agent, space, family: int) -> None:
+    wrap = ("setpriv", "--bounding-set=-bpf,-perfmon,-sys_admin", "--inh-caps=-bpf,-perfmon,-sys_admin")
+    one = agent(KEEP, wrap=wrap)
+    tuner = one.tuner("neighbor")
+    assert tuner["state"] == "degraded" and "CAP_BPF" in tuner["why"]
+    assert "CAP_BPF" in one.condition("AgentDegraded")["message"]
+    place = space()
+    loose = prepare(place, "packets", 3000, family, rate=200 if family == 4 else 1000)
+    with Watch(one, family) as watch:
+        loose()
+        time.sleep(0.5)
+    assert watch.refused == 0 and watch.made >= 3000 and watch.fell == []
+    assert thresholds(NAMES[family])[2] > 3000
+    assert len(watch.log) <= 10
+
+
+def test_another_tool_that_lowers_thresholds_in_a_storm(agent, space) -> None:
+    one = agent(KEEP)
+    place = space()
+    stop = threading.Event()
+    lowered = 0
+
+    def lower() -> None:
+        nonlocal lowered
+        while not stop.wait(0.05):
+            set_thresholds("ipv4", KERNEL)
+            lowered += 1
+
+    other = threading.Thread(target=lower)
+    lines = len(one.log.splitlines())
+    other.start()
+    try:
+        prepare(place, "packets", 30000, rate=5000)()
+        one.wait_condition("SettingDrifted", timeout=30)
+    finally:
+        stop.set()
+        other.join()
+    log = one.log.splitlines()[lines:]
+    assert lowered > 50
+    assert len(log) <= 40, "\n".join(log)
+    assert sum("SettingDrifted" in line for line in log) == 1
+    assert "gc_thresh3" in one.condition("SettingDrifted")["message"]
+    time.sleep(2.2)
+    assert one.get("/livez")[0] == 200
+    assert len(one.log.splitlines()[lines:]) <= 45, "\n".join(one.log.splitlines()[lines:])
+
+
+def test_top_names_the_pod(agent, run: Run, space) -> None:
+    agent(KEEP)
+    place = space(pod=True)
+    fill(place, 700, 4)
+    fill(place, 300, 6)
+    until(lambda: place.uid in run("top", "neighbor").stdout, 8, "the pod is there")
+    out = run("top", "neighbor").stdout
+    users = [line.split() for line in out.splitlines() if place.uid in line]
+    assert ["700", "pod", place.uid] == users[0][-3:], out
+    assert run("top", "nothing").returncode == 64
