@@ -26,6 +26,8 @@
 #define NUD_PERMANENT   0x80 /* include/uapi/linux/neighbour.h */
 #define NTF_EXT_LEARNED 0x10
 
+#define PAGE 4096 /* no object lies in the first page */
+
 #define CHAIN_MAX 16 /* entries of one bucket; the kernel keeps the average below one */
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -112,15 +114,13 @@ static __always_inline void create(
 }
 
 /*
- * Whether the tracepoint's neighbour is NULL. Read as a number: newer verifiers hold the argument
- * to be never NULL, and drop what a comparison of the pointer itself leads to.
+ * Whether the tracepoint's neighbour is NULL. Newer verifiers hold the argument to be never NULL
+ * and drop what a comparison with 0 leads to; of a comparison with anything else they assume
+ * nothing.
  */
-static __always_inline bool was_refused(const unsigned long long *ctx)
+static __always_inline bool was_refused(const struct neighbour *neighbour)
 {
-	__u64 neighbour = 0;
-
-	bpf_probe_read_kernel(&neighbour, sizeof(neighbour), &ctx[3]);
-	return neighbour == 0;
+	return (unsigned long)neighbour < PAGE;
 }
 
 /* Fires for every creation, and with a NULL neighbour for every refusal: net/core/neighbour.c. */
@@ -141,12 +141,13 @@ int BPF_PROG(neigh_create, struct neigh_table *table, struct net_device *device,
 	count = count_of(&counts, &who);
 	if (!count)
 		__sync_fetch_and_add(&record->lost, 1);
-	if (was_refused(ctx)) {
+	if (was_refused(neighbour)) {
 		const void *key = NULL;
 
 		if (count)
 			__sync_fetch_and_add(&count->refused, 1);
-		/* The verifiers of 5.10 and 6.1 let no program load an argument that is a const void *. */
+		/* The verifiers of 5.10 and 6.1 let no program load an argument that is a const
+		 * void *. */
 		bpf_probe_read_kernel(&key, sizeof(key), &ctx[2]);
 		refuse(record, device, key, family);
 		return 0;

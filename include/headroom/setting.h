@@ -87,12 +87,14 @@ struct want {
 struct setting {
 	struct want want;
 	const char *tuner;
-	char original[SETTING_VALUE_MAX]; /* before our first write; what stands there, until then */
+	char original[SETTING_VALUE_MAX]; /* before our first write; what stands there, until then
+					   */
 	enum mode mode;
 	enum setting_state state;
 	const char *reason;                /* why it is in this state: a slug */
 	int error;                         /* -errno behind SETTING_FAILED, 0 otherwise */
 	char confirmed[SETTING_VALUE_MAX]; /* as it last stood in sync: another value is drift */
+	bool drifted;                      /* drift was seen, and nothing written since */
 	unsigned rounds;                   /* consecutive times it was put back after drift */
 	uint64_t drift_total;              /* times drift was seen */
 	uint64_t drift_at_us;              /* when it was last seen, CLOCK_MONOTONIC */

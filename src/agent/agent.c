@@ -27,11 +27,26 @@ static void become_ready(struct agent *agent)
 	notify_ready();
 }
 
+/* The folder may come to be writable later: a mount, a disk with room again. */
+static void retry_writer(struct agent *agent)
+{
+	struct core *core = &agent->core;
+	char holder[64];
+
+	if (core->lock >= 0 || now_us() < core->journal_retry_us || !core_wants_to_write(core))
+		return;
+	core->journal_retry_us = now_us() + RETRY_US;
+	if (core_become_writer(core, "agent", holder, sizeof(holder)) == 0)
+		log_notice(core_state_folder(), "the lock is taken: this agent writes from now on");
+}
+
 static int on_tick(sd_event_source *source, uint64_t usec, void *userdata)
 {
 	struct agent *agent = userdata;
+	uint64_t next;
 
 	(void)usec;
+	retry_writer(agent);
 	agent_watch_config(agent);
 	if (core_look(&agent->core) < 0)
 		log_error("agent", "out of memory: this look was incomplete");
@@ -41,7 +56,11 @@ static int on_tick(sd_event_source *source, uint64_t usec, void *userdata)
 		agent_serve(agent);
 	notify_status(&agent->core.node, agent->status);
 	notify_watchdog();
-	return sd_event_source_set_time(source, now_us() + agent_tick_us(agent));
+	next = agent_tick_us(agent);
+	/* A table that fills cannot wait for other wakeups. */
+	sd_event_source_set_time_accuracy(
+		source, next < TICK_US ? USEC_PER_MSEC : TICK_ACCURACY_US);
+	return sd_event_source_set_time(source, now_us() + next);
 }
 
 static int on_hangup(sd_event_source *source, const struct signalfd_siginfo *info, void *userdata)
@@ -200,7 +219,7 @@ int agent_run(const struct core_options *options)
 		r = start(&agent);
 	if (r >= 0) {
 		log_info("agent", "version %s, %s", HEADROOM_VERSION,
-			options->observe ? "observing" : "enforcing");
+			core_wants_to_write(&agent.core) ? "enforcing" : "observing");
 		r = run_until_applied(&agent);
 	}
 	if (r >= 0 && sd_event_get_state(agent.event) != SD_EVENT_FINISHED)

@@ -25,36 +25,52 @@ static int run_store(void *argument)
 	return r;
 }
 
-static void answer(struct agent *agent)
+/* noted is false after a restore that the journal does not tell of. */
+static void answer(struct agent *agent, bool noted)
 {
 	_cleanup_free_ char *json = NULL;
 
 	if (!agent->reply)
 		return;
-	if (report_plan(&agent->committing, true, &json) < 0)
+	if (!noted)
+		http_reply_finish(agent->reply, 507,
+			"{\"error\": \"values were put back, but that could not be noted: make room in "
+			"the state folder\"}");
+	else if (report_plan(&agent->committing, true, &json) < 0)
 		http_reply_finish(agent->reply, 500, "{\"error\": \"out of memory\"}");
 	else
 		http_reply_finish(agent->reply, 200, json);
 	agent->reply = NULL;
 }
 
+static void write_plan(struct agent *agent)
+{
+	struct core *core = &agent->core;
+
+	plan_drop_outdated(&agent->committing, &core->node);
+	apply_plan(&core->host, &agent->committing, &core->node, now_us());
+	if (core->journal)
+		journal_note_actual(core->journal, &agent->committing);
+}
+
 /* The journal is durable, or was not needed: now the node may change. */
 static void finish(struct agent *agent, int stored)
 {
 	struct core *core = &agent->core;
+	bool noted = !agent->restoring || stored == 0;
 
-	if (agent->restoring && stored < 0)
+	if (!noted)
 		log_error("journal.json", "not stored after restore: %s", strerror(-stored));
-	else if (!agent->restoring && stored < 0)
+	else if (stored < 0)
 		apply_refused(&agent->committing, &core->node, stored, now_us());
 	else if (!agent->restoring)
-		apply_plan(&core->host, &agent->committing, &core->node, now_us());
+		write_plan(agent);
 	core->node.applied = true;
 	agent->restoring = false;
 	/* Limits and metrics follow the new values at once, not at the next tick. */
 	if (core_look(core) < 0)
 		core_judge(core);
-	answer(agent);
+	answer(agent, noted);
 	agent->committing.n = 0;
 }
 
@@ -201,6 +217,11 @@ void agent_request(struct agent *agent, bool restore, const char *only, struct h
 		http_reply_finish(reply, 409,
 			"{\"error\": \"the running agent only observes and writes nothing: stop it, or "
 			"start it without --observe\"}");
+		return;
+	}
+	if (!restore && !core_wants_to_write(&agent->core)) {
+		http_reply_finish(reply, 409,
+			"{\"error\": \"the configuration says mode: observe: nothing is written\"}");
 		return;
 	}
 	if (agent->n_requests == REQUESTS_MAX) {

@@ -120,19 +120,13 @@ static int make_tuners(struct core *core)
 	return 0;
 }
 
-static void read_boot(const struct core *core, char boot[static SETTING_VALUE_MAX])
-{
-	if (host_read_value(&core->host, "/proc/sys/kernel/random/boot_id", boot) < 0)
-		copy_text(boot, SETTING_VALUE_MAX, "unknown");
-}
-
 static void load_journal(struct core *core, bool create)
 {
-	char boot[SETTING_VALUE_MAX];
+	char boot[SETTING_VALUE_MAX] = "";
 
 	if (core->journal)
 		journal_close(steal(core->journal));
-	read_boot(core, boot);
+	(void)host_read_value(&core->host, "/proc/sys/kernel/random/boot_id", boot);
 	core->journal_error = journal_open(core_state_folder(), boot, create, &core->journal);
 	if (core->journal && core->journal->note[0])
 		log_warning(core_state_folder(), "%s", core->journal->note);
@@ -242,6 +236,21 @@ void core_plan_only(struct core *core, const char *only)
 	core->plan.n = kept;
 }
 
+static void write_plan(struct core *core)
+{
+	int r;
+
+	apply_plan(&core->host, &core->plan, &core->node, now_us());
+	if (!core->journal)
+		return;
+	journal_note_actual(core->journal, &core->plan);
+	r = journal_store(core->journal);
+	if (r < 0)
+		log_error("journal.json",
+			"what the kernel made of a value is not noted: %s: make room in %s",
+			strerror(-r), core_state_folder());
+}
+
 int core_apply(struct core *core)
 {
 	int r = core->journal ? journal_note(core->journal, &core->plan) : 0;
@@ -256,7 +265,7 @@ int core_apply(struct core *core)
 	if (r < 0)
 		apply_refused(&core->plan, &core->node, r, now_us());
 	else
-		apply_plan(&core->host, &core->plan, &core->node, now_us());
+		write_plan(core);
 	core_judge(core);
 	return 0;
 }

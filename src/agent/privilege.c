@@ -7,29 +7,42 @@
 
 #include <sys/prctl.h>
 
-/*
- * Sysctls whose write the kernel guards with CAP_SYS_ADMIN (kernel/sysctl.c
- * proc_dointvec_minmax_sysadmin and net/core/sysctl_net_core.c
- * proc_dolongvec_minmax_bpf_restricted).
- */
-static bool needs_sys_admin(const char *sysctl)
+/* Sysctls whose write the kernel guards with a capability of their own, by how the names begin. */
+static const struct {
+	const char *prefix;
+	cap_value_t capability;
+} guarded[] = {
+	{"kernel.dmesg_restrict", CAP_SYS_ADMIN}, /* kernel/sysctl.c, or kernel/printk/sysctl.c */
+	{"kernel.kptr_restrict", CAP_SYS_ADMIN}, {"kernel.modules_disabled", CAP_SYS_MODULE},
+	{"kernel.unprivileged_bpf_disabled", CAP_SYS_ADMIN},
+	{"kernel.yama.", CAP_SYS_PTRACE},     /* security/yama/yama_lsm.c */
+	{"net.core.bpf_jit_", CAP_SYS_ADMIN}, /* net/core/sysctl_net_core.c */
+	{"user.", CAP_SYS_RESOURCE},          /* kernel/ucount.c */
+	{"vm.mmap_min_addr", CAP_SYS_RAWIO},  /* security/min_addr.c */
+};
+
+/* A record may be of a setting that the configuration names no more: a restore writes it. */
+static bool is_managed(const struct core *core, const char *prefix)
 {
-	return starts_with(sysctl, "kernel.dmesg_restrict") ||
-	       starts_with(sysctl, "kernel.kptr_restrict") ||
-	       starts_with(sysctl, "kernel.unprivileged_bpf_disabled") ||
-	       starts_with(sysctl, "net.core.bpf_jit_");
+	for (size_t i = 0; i < core->node.n_settings; i++)
+		if (starts_with(core->node.settings[i].want.name, prefix))
+			return true;
+	for (size_t i = 0; core->journal && i < core->journal->n_records; i++)
+		if (starts_with(core->journal->records[i].name, prefix))
+			return true;
+	return false;
 }
 
 void agent_drop_privileges(const struct agent *agent)
 {
 	/* Thresholds by netlink; and kernels before 5.19 read BPF counters for CAP_BPF alone. */
-	cap_value_t kept[3] = {CAP_NET_ADMIN, CAP_BPF};
+	cap_value_t kept[2 + ARRAY_SIZE(guarded)] = {CAP_NET_ADMIN, CAP_BPF};
 	size_t n = 2;
 	int r;
 
-	for (size_t i = 0; i < agent->core.node.n_settings && n < ARRAY_SIZE(kept); i++)
-		if (needs_sys_admin(agent->core.node.settings[i].want.name))
-			kept[n++] = CAP_SYS_ADMIN;
+	for (size_t i = 0; i < ARRAY_SIZE(guarded); i++)
+		if (is_managed(&agent->core, guarded[i].prefix))
+			kept[n++] = guarded[i].capability;
 	r = capability_keep_only(kept, n);
 	if (r < 0)
 		log_warning("privileges", "not dropped: %s", strerror(-r));

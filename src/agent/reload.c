@@ -49,7 +49,8 @@ void agent_reload(struct agent *agent)
 	config_faults_clear(&notices);
 	core_look(&agent->core);
 	agent_pump(agent);
-	notify_ready();
+	if (agent->ready)
+		notify_ready();
 }
 
 /*

@@ -41,6 +41,8 @@ static bool is_companion(const struct change *change)
 static void follow(struct setting *setting, const struct change *change, uint64_t now)
 {
 	copy_text(setting->want.actual, sizeof(setting->want.actual), change->actual);
+	if (change->error == 0 || change->error == -ERANGE)
+		setting->drifted = false;
 	if (change->error == 0) {
 		log_line(is_companion(change) ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, change->name,
 			"%s -> %s (%s)", change->old, change->actual, change->reason);
@@ -120,6 +122,21 @@ int plan_take_urgent(struct plan *plan, const struct journal *durable, struct pl
 	return 0;
 }
 
+void plan_drop_outdated(struct plan *plan, const struct node *node)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < plan->n; i++) {
+		const struct change *change = &plan->changes[i];
+		const struct setting *setting = node_setting(node, change->name);
+
+		if (setting && setting->mode == MODE_ENFORCE &&
+			value_equal(setting->want.wanted, change->new))
+			plan->changes[kept++] = *change;
+	}
+	plan->n = kept;
+}
+
 void apply_refused(struct plan *plan, struct node *node, int error, uint64_t now)
 {
 	for (size_t i = 0; i < plan->n; i++) {
@@ -132,6 +149,18 @@ void apply_refused(struct plan *plan, struct node *node, int error, uint64_t now
 		if (setting)
 			fail(setting, "not-recorded", error, now);
 	}
+}
+
+/* A thing that has gone (a device, a module) took its value with it. */
+static void settle_restore(struct change *change, const struct record *record, int read)
+{
+	bool gone = read == -ENOENT;
+
+	change->error = gone ? 0 : read;
+	change->left = gone || (read == 0 && record_is_foreign(record, change->old));
+	change->reason = gone ? "not-in-this-kernel" : change->left ? "changed-since" : "original";
+	if (!change->left)
+		copy_text(change->new, sizeof(change->new), record->original);
 }
 
 int restore_make_plan(const struct host *host, const struct journal *journal, const char *tuner,
@@ -154,12 +183,7 @@ int restore_make_plan(const struct host *host, const struct journal *journal, co
 		change->place = record->place;
 		copy_text(change->old, sizeof(change->old), actual);
 		copy_text(change->actual, sizeof(change->actual), actual);
-		change->error = r;
-		change->reason = "original";
-		if (r == 0 && record_is_foreign(record, actual))
-			change->reason = "changed-since";
-		else
-			copy_text(change->new, sizeof(change->new), record->original);
+		settle_restore(change, record, r);
 	}
 	plan_sort(plan);
 	return 0;
@@ -167,10 +191,7 @@ int restore_make_plan(const struct host *host, const struct journal *journal, co
 
 static void restore_change(const struct host *host, struct change *change)
 {
-	/* A thing that has gone (a device, a module) took its value with it. */
-	if (change->error == -ENOENT)
-		change->error = 0;
-	else if (change->new[0] && !value_equal(change->old, change->new))
+	if (!change->left && !value_equal(change->old, change->new))
 		set_and_read_back(host, change);
 }
 

@@ -25,12 +25,18 @@ void apply_plan(const struct host *host, struct plan *plan, struct node *node, u
  */
 int plan_take_urgent(struct plan *plan, const struct journal *durable, struct plan *urgent);
 
+/*
+ * Takes out what the node's settings no longer want: while the journal was being stored the
+ * configuration may have changed, or a table grown further.
+ */
+void plan_drop_outdated(struct plan *plan, const struct node *node);
+
 /* The journal could not be stored: nothing was written, and every setting of the plan says so. */
 void apply_refused(struct plan *plan, struct node *node, int error, uint64_t now_us);
 
 /*
- * The plan that puts originals back: tuner NULL for all. What someone else changed since is in it
- * with reason "changed-since" and an empty new value, to be left. 0 or -ENOMEM.
+ * The plan that puts originals back: tuner NULL for all. What someone else changed since, and what
+ * has gone, is in it too, to be left. 0 or -ENOMEM.
  */
 int restore_make_plan(const struct host *host, const struct journal *journal, const char *tuner,
 	struct plan *plan);

@@ -63,14 +63,20 @@ static void promote_older(struct journal *journal)
 	journal->dirty = journal->added = true;
 }
 
+/* Nothing is known of the file then, least of all that it is lost. */
+static bool is_out_of_reach(int error)
+{
+	return error == -EACCES || error == -ENOMEM || error == -EMFILE || error == -ENFILE;
+}
+
 /* repair: this process is the one writer, and may move files. */
-static void load(struct journal *journal, const char *folder, bool repair)
+static int load(struct journal *journal, const char *folder, bool repair)
 {
 	int r = read_generation(journal, folder, CURRENT);
 	int older;
 
-	if (r == 0)
-		return;
+	if (r == 0 || is_out_of_reach(r))
+		return r;
 	older = read_generation(journal, folder, OLDER);
 	if (older == 0) {
 		snprintf(journal->note, sizeof(journal->note),
@@ -80,11 +86,17 @@ static void load(struct journal *journal, const char *folder, bool repair)
 	} else if (r != -ENOENT || older != -ENOENT) {
 		begin_anew(journal, repair, r == -ENOENT ? older : r);
 	}
+	return 0;
 }
 
-/* All places of this version live in procfs and sysfs, which a boot begins afresh. */
+/*
+ * All places of this version live in procfs and sysfs, which a boot begins afresh. Where the boot
+ * cannot be told, as below a root that is not mounted, nothing may be given up.
+ */
 static void drop_other_boot(struct journal *journal, const char *boot)
 {
+	if (boot[0] == '\0')
+		return;
 	if (!streq(journal->boot, boot) && journal->n_records > 0) {
 		journal->n_records = 0;
 		journal->dirty = true;
@@ -106,8 +118,9 @@ int journal_open(const char *folder, const char *boot, bool create, struct journ
 	journal->dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (journal->dir < 0 && (create || errno != ENOENT))
 		return -errno;
-	if (journal->dir >= 0)
-		load(journal, folder, create);
+	r = journal->dir >= 0 ? load(journal, folder, create) : 0;
+	if (r < 0)
+		return r;
 	drop_other_boot(journal, boot);
 	*ret = steal(journal);
 	return 0;
@@ -191,6 +204,20 @@ int journal_note(struct journal *journal, const struct plan *plan)
 	return 0;
 }
 
+void journal_note_actual(struct journal *journal, const struct plan *plan)
+{
+	for (size_t i = 0; i < plan->n; i++) {
+		const struct change *change = &plan->changes[i];
+		struct record *record = find(journal, change->name);
+
+		if (!record || change->error != -ERANGE || streq(change->reason, "drift") ||
+			!record_is_foreign(record, change->actual))
+			continue;
+		copy_text(record->before, sizeof(record->before), change->actual);
+		journal->dirty = true;
+	}
+}
+
 void journal_forget(struct journal *journal, const char *name)
 {
 	struct record *record = find(journal, name);
@@ -203,7 +230,14 @@ void journal_forget(struct journal *journal, const char *name)
 
 void journal_set_config(struct journal *journal, uint32_t checksum)
 {
-	journal->dirty = journal->dirty || journal->config != checksum;
+	size_t kept = 0;
+
+	for (size_t i = 0; i < journal->n_released; i++)
+		if (journal->released[i].config == checksum)
+			journal->released[kept++] = journal->released[i];
+	journal->dirty =
+		journal->dirty || journal->config != checksum || kept < journal->n_released;
+	journal->n_released = kept;
 	journal->config = checksum;
 }
 

@@ -45,10 +45,11 @@ struct journal {
 
 /*
  * Loads the journal of a state folder. Records of another boot are dropped: procfs and sysfs start
- * afresh. A torn file is passed over for the older one; after two torn files the journal starts
- * empty, with lost and note set. create is for the one writer: make the folder, keep torn files as
+ * afresh; boot is empty when it is not known. A torn file is passed over for the older one; after
+ * two torn files the journal starts empty, with lost and note set. create is for the one writer:
+ * make the folder, keep torn files as
  * *.bad, and put the older generation in the place of a torn one. 0 with *ret (journal_close
- * releases), or -errno of the folder.
+ * releases), or -errno of the folder or of a journal that this process may not read.
  */
 int journal_open(const char *folder, const char *boot, bool create, struct journal **ret);
 void journal_close(struct journal *journal);
@@ -60,7 +61,13 @@ DEFINE_CLEANUP(struct journal, journal_close)
  */
 int journal_note(struct journal *journal, const struct plan *plan);
 
-/* Remembers which configuration is being applied. */
+/*
+ * Notes what was read back where the kernel rounds or limits what is written: it is ours to put
+ * back. In a fight it may be someone else's, and is not noted.
+ */
+void journal_note_actual(struct journal *journal, const struct plan *plan);
+
+/* Remembers which configuration is being applied: a release for another one ends with that. */
 void journal_set_config(struct journal *journal, uint32_t checksum);
 
 void journal_forget(struct journal *journal, const char *name);

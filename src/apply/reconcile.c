@@ -32,6 +32,7 @@ static bool is_drift(const struct setting *setting, const struct record *record)
 
 static void judge_drift(struct setting *setting, const struct reconcile_input *input)
 {
+	setting->drifted = true;
 	setting->drift_total++;
 	setting->drift_at_us = input->now_us;
 	setting->rounds++;
@@ -51,6 +52,7 @@ static void judge_in_sync(struct setting *setting, uint64_t now)
 {
 	become(setting, SETTING_IN_SYNC, "in-sync", 0);
 	setting->retry_at_us = 0;
+	setting->drifted = false;
 	copy_text(setting->confirmed, sizeof(setting->confirmed), setting->want.actual);
 	if (now - setting->drift_at_us > DRIFT_QUIET_US)
 		setting->rounds = 0;
@@ -63,7 +65,10 @@ static void judge_difference(
 		return;
 	if (setting->state == SETTING_FAILED && input->now_us < setting->retry_at_us)
 		return;
-	if (is_drift(setting, record))
+	/* While the journal is being stored, or cannot be, it is still the same drift. */
+	if (setting->drifted)
+		become(setting, SETTING_PENDING, "drift", 0);
+	else if (is_drift(setting, record))
 		judge_drift(setting, input);
 	else
 		become(setting, SETTING_PENDING, setting->want.reason, 0);
@@ -202,6 +207,7 @@ void reconcile_reset(struct node *node, const char *tuner)
 		if (tuner && !streq(setting->tuner, tuner))
 			continue;
 		setting->confirmed[0] = '\0';
+		setting->drifted = false;
 		setting->rounds = 0;
 		setting->retry_at_us = 0;
 		if (is_left_alone(setting) || setting->state == SETTING_FAILED)

@@ -29,6 +29,9 @@ static int write_text(const struct host *host, const char *path, const char *val
 	fd = open(full, O_WRONLY | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
+	/* Writing nothing changes nothing: a value that is empty is an empty line. */
+	if (value[0] == '\0')
+		value = "\n";
 	/* One write(2): procfs and sysfs take a value whole or not at all. */
 	return write(fd, value, strlen(value)) < 0 ? -errno : 0;
 }

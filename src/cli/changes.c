@@ -30,6 +30,12 @@ static int name_width(const cJSON *changes)
 	return (int)MIN(width, 60);
 }
 
+/* A value may be empty; a blank would hide it. */
+static const char *shown(const char *value)
+{
+	return value && value[0] ? value : "\"\"";
+}
+
 /* 1 when the change failed. */
 static int print_change(const cJSON *change, int width)
 {
@@ -45,11 +51,11 @@ static int print_change(const cJSON *change, int width)
 	if (!error && old && new &&streq(old, new))
 		return 0;
 	if (error)
-		cli_fail(name, "not set to %s: %s", new ? new : "?", error);
+		cli_fail(name, "not set to %s: %s", shown(new), error);
 	else if (!new)
-		printf("%-*s  %s left  (%s)\n", width, name, old ? old : "?", reason);
+		printf("%-*s  %s left  (%s)\n", width, name, shown(old), reason);
 	else
-		printf("%-*s  %s -> %s  (%s)\n", width, name, old ? old : "?", new, reason);
+		printf("%-*s  %s -> %s  (%s)\n", width, name, shown(old), shown(new), reason);
 	return error != NULL;
 }
 

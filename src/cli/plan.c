@@ -18,9 +18,14 @@ int cli_plan(const struct cli *cli)
 
 	if (r != EXIT_OK)
 		return r;
+	/* As apply would: what a restore or on_drift left is wanted again. Nothing of it is stored.
+	 */
+	core_reset(&core, cli->only);
+	r = core_look(&core);
 	core_plan_only(&core, cli->only);
 	n = core.plan.n;
-	r = report_plan(&core.plan, false, &json);
+	if (r == 0)
+		r = report_plan(&core.plan, false, &json);
 	core_close(&core);
 	if (r < 0)
 		return cli_fail("plan", "%s", strerror(-r));

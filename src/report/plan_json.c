@@ -24,8 +24,11 @@ static cJSON *print_change(const struct change *change, bool done)
 
 	cJSON_AddStringToObject(object, "name", change->name);
 	cJSON_AddStringToObject(object, "tuner", change->tuner);
-	add_text_or_null(object, "old", change->old);
-	add_text_or_null(object, "new", change->new);
+	cJSON_AddStringToObject(object, "old", change->old);
+	if (change->left)
+		cJSON_AddNullToObject(object, "new");
+	else
+		cJSON_AddStringToObject(object, "new", change->new);
 	add_text_or_null(object, "actual", done ? change->actual : NULL);
 	cJSON_AddStringToObject(object, "reason", change->reason);
 	add_text_or_null(

@@ -88,6 +88,7 @@ class Space:
         until(lambda: Path(f"/proc/{self.process.pid}/comm").read_text() == "sleep\n", 5, "the pod's process runs")
 
     def remove(self) -> None:
+        """The kernel takes a namespace apart later: the next test wants its entries gone."""
         if self.process:
             self.process.kill()
             self.process.wait()
@@ -99,6 +100,7 @@ class Space:
         else:
             ip("link", "del", self.device, check=False)
             ip("link", "del", "hrother0", check=False)
+        until(lambda: all(table(family)["entries"] < 200 for family in NAMES), 20, "the table is empty again", 0.1)
 
 
 @pytest.fixture

@@ -208,7 +208,7 @@ static void restore_puts_back_what_is_ours(void **state)
 			"original"}, /* killed between the second note and its write */
 		{"30000\n", "10000\n", "original"},
 		{"40000\n", "40000\n", "changed-since"}, /* someone else's: left */
-		{NULL, NULL, "original"},
+		{NULL, NULL, "not-in-this-kernel"},
 	};
 
 	(void)state;
@@ -232,6 +232,42 @@ static void restore_puts_back_what_is_ours(void **state)
 		assert_true(journal_is_released(bench.journal, "sysctl", 0));
 		assert_true(journal_is_released(bench.journal, "thp", 0));
 	}
+}
+
+static void an_empty_original_is_put_back(void **state)
+{
+	_cleanup_bench_ struct bench bench;
+
+	(void)state;
+	bench_make(&bench);
+	note_value(&bench, "", "1");
+	folder_put(&bench.root, PATH_A, "1");
+	restore(&bench, NULL);
+	assert_string_equal(bench.plan.changes[0].reason, "original");
+	assert_int_equal(plan_failures(&bench.plan), 0);
+	assert_file(&bench.root, PATH_A, "\n");
+	assert_int_equal(bench.journal->n_records, 0);
+}
+
+/* While the journal was being stored the table grew, or the configuration changed. */
+static void what_is_no_longer_wanted_is_not_written(void **state)
+{
+	_cleanup_bench_ struct bench bench;
+
+	(void)state;
+	bench_make(&bench);
+	copy_text(bench.setting.want.wanted, SETTING_VALUE_MAX, "20000");
+	plan_value(&bench, "vm.a", "10000", "20000");
+	plan_value(&bench, "vm.gone", "1", "2");
+	plan_drop_outdated(&bench.plan, &bench.node);
+	assert_int_equal(bench.plan.n, 1);
+	copy_text(bench.setting.want.wanted, SETTING_VALUE_MAX, "40000");
+	plan_drop_outdated(&bench.plan, &bench.node);
+	assert_int_equal(bench.plan.n, 0);
+	plan_value(&bench, "vm.a", "10000", "40000");
+	bench.setting.mode = MODE_OBSERVE;
+	plan_drop_outdated(&bench.plan, &bench.node);
+	assert_int_equal(bench.plan.n, 0);
 }
 
 static void what_could_not_be_put_back_stays_recorded(void **state)
@@ -284,6 +320,8 @@ int main(void)
 		cmocka_unit_test(without_a_journal_nothing_is_written),
 		cmocka_unit_test(what_is_urgent),
 		cmocka_unit_test(restore_puts_back_what_is_ours),
+		cmocka_unit_test(an_empty_original_is_put_back),
+		cmocka_unit_test(what_is_no_longer_wanted_is_not_written),
 		cmocka_unit_test(what_could_not_be_put_back_stays_recorded),
 		cmocka_unit_test(only_one_tuner),
 	};

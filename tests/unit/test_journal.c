@@ -142,6 +142,20 @@ static void another_boot_begins_afresh(void **state)
 	assert_true(journal_is_released(journal, "thp", UINT32_MAX));
 }
 
+static void an_unknown_boot_gives_nothing_up(void **state)
+{
+	_cleanup_folder_ struct folder folder;
+	_cleanup_journal_ struct journal *journal = NULL;
+
+	(void)state;
+	folder_make(&folder);
+	store_sample(&folder);
+	journal = open_journal(&folder, "");
+	assert_sample(journal);
+	assert_string_equal(journal->boot, BOOT);
+	assert_false(journal->dirty);
+}
+
 /* What is noted of one setting, step by step: what stood there and what will be written. */
 static const struct {
 	const char *what;
@@ -177,6 +191,31 @@ static void notes_follow_the_node(void **state)
 		assert_int_equal(journal->dirty, steps[i].dirty);
 		assert_int_equal(journal->added, i == 0);
 	}
+}
+
+/* The kernel makes 100 of 99: that is ours too. Of what was written in a fight nobody knows. */
+static void what_the_kernel_made_of_a_value_is_noted(void **state)
+{
+	struct change change = {.name = "vm.a", .error = -ERANGE, .actual = "100"};
+	struct plan plan = {.changes = &change, .n = 1};
+	_cleanup_folder_ struct folder folder;
+	_cleanup_journal_ struct journal *journal = NULL;
+
+	(void)state;
+	folder_make(&folder);
+	journal = open_journal(&folder, BOOT);
+	note(journal, "vm.a", "1", "99");
+	change.reason = "drift";
+	journal_note_actual(journal, &plan);
+	assert_true(record_is_foreign(&journal->records[0], "100"));
+	change.reason = "configured";
+	journal->dirty = false;
+	journal_note_actual(journal, &plan);
+	assert_false(record_is_foreign(&journal->records[0], "100"));
+	assert_true(journal->dirty);
+	journal->dirty = false;
+	journal_note_actual(journal, &plan);
+	assert_false(journal->dirty);
 }
 
 static void forgetting(void **state)
@@ -222,6 +261,11 @@ static void a_release_holds_for_one_configuration(void **state)
 		journal_release(journal, name);
 	}
 	assert_int_equal(journal->n_released, JOURNAL_RELEASED_MAX);
+	/* Another one was applied meanwhile: the first is a new one when it comes back. */
+	journal_set_config(journal, 18);
+	journal_set_config(journal, 17);
+	assert_false(journal_is_released(journal, "t0", 17));
+	assert_int_equal(journal->n_released, 0);
 }
 
 static void what_was_not_stored_is_taken_back(void **state)
@@ -310,7 +354,9 @@ int main(void)
 		cmocka_unit_test(a_missing_file_is_made_up_for_by_the_older_one),
 		cmocka_unit_test(two_torn_files_are_kept),
 		cmocka_unit_test(another_boot_begins_afresh),
+		cmocka_unit_test(an_unknown_boot_gives_nothing_up),
 		cmocka_unit_test(notes_follow_the_node),
+		cmocka_unit_test(what_the_kernel_made_of_a_value_is_noted),
 		cmocka_unit_test(forgetting),
 		cmocka_unit_test(a_release_holds_for_one_configuration),
 		cmocka_unit_test(what_was_not_stored_is_taken_back),

@@ -180,6 +180,29 @@ static void drift_that_is_left_is_counted_once(void **state)
 	assert_int_equal(setting->drift_total, 1);
 }
 
+/* The store is slow, or the disk full: nobody has rewritten anything meanwhile. */
+static void drift_that_waits_to_be_put_back_is_counted_once(void **state)
+{
+	_cleanup_bench_ struct bench bench;
+	struct setting *setting;
+
+	(void)state;
+	bench_make(&bench);
+	setting = look(&bench, "100");
+	for (int i = 0; i < 3 * DRIFT_ROUNDS_MAX; i++) {
+		look(&bench, "7");
+		expect(&bench, SETTING_PENDING, "drift", 1);
+		if (i % 2) {
+			setting->state = SETTING_FAILED; /* as apply_refused() leaves it */
+			setting->reason = "not-recorded";
+		}
+	}
+	assert_int_equal(setting->rounds, 1);
+	assert_int_equal(setting->drift_total, 1);
+	look(&bench, "100");
+	assert_int_equal(look(&bench, "7")->rounds, 2);
+}
+
 /* Someone else and we, in turns. */
 static void fight(struct bench *bench, unsigned rounds)
 {
@@ -363,6 +386,8 @@ static void settings_come_and_go_with_their_tuner(void **state)
 	struct node node = {0};
 
 	(void)state;
+	reconcile_names(&node, &ops, NULL, NULL); /* the first tuner is off */
+	assert_names(&node, "");
 	reconcile_names(&node, &ops, "a", "b");
 	reconcile_names(&node, &other_ops, "a", "c");
 	assert_names(&node, "sysctl/a sysctl/b thp/a thp/c");
@@ -389,6 +414,7 @@ int main(void)
 		cmocka_unit_test(a_new_wish_is_no_drift),
 		cmocka_unit_test(drift_is_met_as_configured),
 		cmocka_unit_test(drift_that_is_left_is_counted_once),
+		cmocka_unit_test(drift_that_waits_to_be_put_back_is_counted_once),
 		cmocka_unit_test(a_fight_ends),
 		cmocka_unit_test(a_quiet_time_ends_a_fight),
 		cmocka_unit_test(a_failure_waits_before_it_is_tried_again),

@@ -24,6 +24,21 @@ static void a_file_gets_the_value(void **state)
 	assert_file(&folder, place.path, "20000\n");
 }
 
+/* Writing nothing would leave what stands there: a list of ports is cleared by an empty line. */
+static void an_empty_value_is_an_empty_line(void **state)
+{
+	struct place place = {.kind = PLACE_FILE, .path = "/proc/sys/vm/a"};
+	_cleanup_folder_ struct folder folder;
+	struct host host;
+
+	(void)state;
+	folder_make(&folder);
+	assert_true(host_init(&host, folder.path));
+	folder_put(&folder, place.path, "1");
+	assert_int_equal(writer_set(&host, &place, ""), 0);
+	assert_file(&folder, place.path, "\n");
+}
+
 static void what_cannot_be_written(void **state)
 {
 	struct place place = {.kind = PLACE_FILE, .path = "/proc/sys/vm"};
@@ -85,6 +100,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_file_gets_the_value),
+		cmocka_unit_test(an_empty_value_is_an_empty_line),
 		cmocka_unit_test(what_cannot_be_written),
 		cmocka_unit_test(a_threshold_below_a_made_up_root_is_a_file),
 		cmocka_unit_test(values_that_are_no_thresholds),
