@@ -7,7 +7,7 @@ _headroom() {
 	COMPREPLY=()
 
 	if [[ $COMP_CWORD -eq 1 ]]; then
-		mapfile -t COMPREPLY < <(compgen -W 'agent status plan apply restore explain check-config version --help --version' -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W 'agent status plan apply restore top explain check-config version --help --version' -- "$cur")
 		return
 	fi
 	case $prev in
@@ -32,7 +32,7 @@ _headroom() {
 	plan) options+=' --config --json --only' ;;
 	apply) options+=' --config --only' ;;
 	restore) options+=' --config --only --images' ;;
-	explain | check-config) options+=' --config' ;;
+	top | explain | check-config) options+=' --config' ;;
 	version) options+=' --config --json' ;;
 	esac
 	if [[ $cur == -* ]]; then
@@ -40,6 +40,8 @@ _headroom() {
 	elif [[ ${COMP_WORDS[1]} == check-config ]]; then
 		compopt -o filenames
 		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+	elif [[ ${COMP_WORDS[1]} == top ]]; then
+		mapfile -t COMPREPLY < <(compgen -W 'neighbor' -- "$cur")
 	elif [[ ${COMP_WORDS[1]} == explain ]]; then
 		mapfile -t COMPREPLY < <(compgen -W 'profile neighbor/ipv4 neighbor/ipv6' -- "$cur")
 	fi

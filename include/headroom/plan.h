@@ -19,6 +19,7 @@ struct change {
 	bool record_only;   /* nothing to write: old and ahead are to be journaled */
 	struct ladder ahead;
 	bool urgent; /* may be written before it is noted: see plan_take_urgent() */
+	bool gone;   /* of a restore: there is no such thing here now; its record stays */
 	bool left;   /* of a restore: not ours to put back, reason says why; new is empty */
 	int error;   /* after apply: 0, or -errno */
 	char actual[SETTING_VALUE_MAX]; /* after apply: what was read back */

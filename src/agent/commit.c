@@ -209,19 +209,29 @@ void agent_pump(struct agent *agent)
 	}
 }
 
+/* Why this agent will not do it, as an answer; NULL when it will. */
+static const char *why_not(const struct core *core, bool restore)
+{
+	bool wants = core_wants_to_write(core);
+
+	if (core->lock < 0 && wants)
+		return "{\"error\": \"the running agent has no journal and writes nothing: headroom "
+		       "status says why\"}";
+	if (core->lock < 0)
+		return "{\"error\": \"the running agent only observes and writes nothing: stop it, or "
+		       "start it without --observe and with mode: enforce\"}";
+	if (!restore && !wants)
+		return "{\"error\": \"the configuration says mode: observe: nothing is written\"}";
+	return NULL;
+}
+
 void agent_request(struct agent *agent, bool restore, const char *only, struct http_reply *reply)
 {
 	struct request *request = &agent->requests[agent->n_requests];
+	const char *why = why_not(&agent->core, restore);
 
-	if (agent->core.options.observe || agent->core.lock < 0) {
-		http_reply_finish(reply, 409,
-			"{\"error\": \"the running agent only observes and writes nothing: stop it, or "
-			"start it without --observe\"}");
-		return;
-	}
-	if (!restore && !core_wants_to_write(&agent->core)) {
-		http_reply_finish(reply, 409,
-			"{\"error\": \"the configuration says mode: observe: nothing is written\"}");
+	if (why) {
+		http_reply_finish(reply, 409, why);
 		return;
 	}
 	if (agent->n_requests == REQUESTS_MAX) {

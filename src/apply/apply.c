@@ -151,14 +151,18 @@ void apply_refused(struct plan *plan, struct node *node, int error, uint64_t now
 	}
 }
 
-/* A thing that has gone (a device, a module) took its value with it. */
+/*
+ * A thing that has gone (a device, a module) took its value with it; or it cannot be seen from
+ * where we are. Either way its record stays until the next boot ends it.
+ */
 static void settle_restore(struct change *change, const struct record *record, int read)
 {
-	bool gone = read == -ENOENT;
-
-	change->error = gone ? 0 : read;
-	change->left = gone || (read == 0 && record_is_foreign(record, change->old));
-	change->reason = gone ? "not-in-this-kernel" : change->left ? "changed-since" : "original";
+	change->gone = read == -ENOENT;
+	change->error = change->gone ? 0 : read;
+	change->left = change->gone || (read == 0 && record_is_foreign(record, change->old));
+	change->reason = change->gone   ? "not-in-this-kernel"
+			 : change->left ? "changed-since"
+					: "original";
 	if (!change->left)
 		copy_text(change->new, sizeof(change->new), record->original);
 }
@@ -207,7 +211,7 @@ void restore_plan(const struct host *host, struct journal *journal, const char *
 				strerror(-change->error));
 	}
 	for (size_t i = 0; i < plan->n; i++)
-		if (plan->changes[i].error == 0)
+		if (plan->changes[i].error == 0 && !plan->changes[i].gone)
 			journal_forget(journal, plan->changes[i].name);
 	for (; *tuners; tuners++)
 		if (!tuner || streq(tuner, *tuners))

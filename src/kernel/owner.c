@@ -20,11 +20,18 @@
 /* Listing all processes takes milliseconds on a large node: not more often than this. */
 #define LEARN_EVERY_US (5 * USEC_PER_SEC)
 
+/*
+ * A network namespace is made, named and used before the pod's first process enters it: a name or a
+ * unit stands for good only after so many looks have found nothing better.
+ */
+#define LOOKS_FOR_BETTER 12
+
 #define NETNS_FOLDER "/run/netns"
 
 struct owner {
 	uint32_t netns;
-	bool known; /* else looked for in vain, so far */
+	bool known;     /* else it is looked for again */
+	unsigned looks; /* that found a name or a unit at best */
 	struct workload workload;
 };
 
@@ -105,6 +112,14 @@ static void ask_processes(struct owner_book *book)
 	}
 }
 
+/* By its inode: what there is to say of a namespace of which nothing is known. */
+static void call_netns(struct owner *owner)
+{
+	owner->workload = (struct workload){.kind = WORKLOAD_NETNS};
+	snprintf(owner->workload.name, sizeof(owner->workload.name), "%u", owner->netns);
+	copy_text(owner->workload.id, sizeof(owner->workload.id), owner->workload.name);
+}
+
 /* A namespace without a known process may have a name: ip-netns(8), CNI plugins. */
 static void ask_names(struct owner_book *book)
 {
@@ -124,8 +139,7 @@ static void ask_names(struct owner_book *book)
 		owner = find(book, (uint32_t)st.st_ino);
 		if (!owner || owner->known)
 			continue;
-		owner->known = true;
-		owner->workload.kind = WORKLOAD_NETNS;
+		call_netns(owner);
 		copy_text(owner->workload.name, sizeof(owner->workload.name), entry->d_name);
 	}
 	if (folder)
@@ -140,13 +154,16 @@ static void add_unknown(struct owner_book *book, uint32_t netns)
 		return;
 	owner = &book->owners[book->n++];
 	owner->netns = netns;
-	owner->workload.kind = WORKLOAD_NETNS;
-	snprintf(owner->workload.name, sizeof(owner->workload.name), "%u", netns);
-	snprintf(owner->workload.id, sizeof(owner->workload.id), "%u", netns);
+	call_netns(owner);
 	if (netns != book->own)
 		return;
 	owner->known = true;
 	owner->workload = (struct workload){.kind = WORKLOAD_HOST, .name = "host"};
+}
+
+static bool has_name(const struct owner *owner)
+{
+	return !streq(owner->workload.name, owner->workload.id);
 }
 
 void owner_book_learn(struct owner_book *book, const uint32_t *netns, size_t n, uint64_t now)
@@ -166,7 +183,7 @@ void owner_book_learn(struct owner_book *book, const uint32_t *netns, size_t n, 
 	ask_processes(book);
 	ask_names(book);
 	for (size_t i = 0; i < book->n; i++)
-		if (book->owners[i].workload.kind == WORKLOAD_UNIT)
+		if (++book->owners[i].looks >= LOOKS_FOR_BETTER && has_name(&book->owners[i]))
 			book->owners[i].known = true;
 }
 

@@ -4,6 +4,8 @@
 
 storm.py HOW COUNT [options], HOW being packets, netlink, permanent or extern. Waits for a line on its input once
 everything is prepared, and then prints what it did as JSON. Addresses: 198.18.0.0/15, or fd00:198::/64 for IPv6.
+
+As a module it makes the namespaces too, for the tests and for tests/bench/neighbor.
 """
 
 from __future__ import annotations
@@ -13,11 +15,18 @@ import ctypes
 import errno
 import json
 import os
+import re
+import secrets
 import socket
 import struct
+import subprocess
 import sys
+import threading
 import time
+from pathlib import Path
+from typing import Any, Callable
 
+NAMES = {4: "ipv4", 6: "ipv6"}
 CLONE_NEWNET = 0x40000000
 RTM_NEWNEIGH, RTM_DELNEIGH = 28, 29
 NLM_F_REQUEST, NLM_F_CREATE, NLM_F_REPLACE = 1, 0x400, 0x100
@@ -115,6 +124,153 @@ def send_messages(options: argparse.Namespace, s: socket.socket, step: int, batc
         pace.wait(i * step)
         s.send(batch)
     return 0
+
+
+def wait(check: Callable[[], Any], what: str, seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not check():
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"not within {seconds:g} s: {what}")
+        time.sleep(0.05)
+
+
+def ip(*args: str, check: bool = True, text: str | None = None) -> str:
+    return subprocess.run(["ip", *args], input=text, text=True, capture_output=True, check=check).stdout
+
+
+def table(family: int) -> dict[str, int]:
+    """The kernel's own counts, of all network namespaces."""
+    lines = Path(f"/proc/net/stat/{'arp' if family == 4 else 'ndisc'}_cache").read_text().split("\n")
+    names = lines[0].split()
+    rows = [dict(zip(names, (int(word, 16) for word in line.split()))) for line in lines[1:] if line]
+    return {name: rows[0][name] if name == "entries" else sum(row[name] for row in rows) for name in names}
+
+
+class Space:
+    """A pair of devices in a network namespace, or in the first one; with pod: a process as the kubelet places it."""
+
+    def __init__(self, name: str, first: bool = False, pod: bool = False, make: bool = True) -> None:
+        self.name = None if first else name
+        self.device = "hrstorm0" if first else "storm0"
+        self.uid = ""
+        self.process: subprocess.Popen[bytes] | None = None
+        self.folders: list[Path] = []
+        if not make:
+            return
+        self.remove()
+        if self.name:
+            ip("netns", "add", self.name)
+        self.add_device(self.device, "198.18.0.1/15", "fd00:198::1/64")
+        if pod:
+            self._make_pod()
+
+    @property
+    def path(self) -> str | None:
+        return f"/run/netns/{self.name}" if self.name else None
+
+    @property
+    def inode(self) -> int:
+        return os.stat(self.path or "/proc/self/ns/net").st_ino
+
+    def ip(self, *args: str, check: bool = True) -> str:
+        return ip(*(["-n", self.name] if self.name else []), *args, check=check)
+
+    def add_device(self, device: str, *addresses: str) -> None:
+        self.ip("link", "add", device, "type", "veth", "peer", "name", device + "p")
+        self.ip("link", "set", device, "up")
+        self.ip("link", "set", device + "p", "up")
+        for one in addresses:
+            self.ip("addr", "add", one, "dev", device, *(["nodad"] if ":" in one else []))
+
+    def _make_pod(self) -> None:
+        self.uid = "{}-{}-{}-{}-{}".format(*(secrets.token_hex(n) for n in (4, 2, 2, 2, 6)))
+        mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
+        # Any hierarchy will do; cgroup2 where there is one.
+        roots = [m[1] for m in mounts if m[2] == "cgroup2"] + [m[1] for m in mounts if m[2] == "cgroup" and "pids" in m[3]]
+        folder = Path(roots[0])
+        for part in ("kubepods", "burstable", f"pod{self.uid}", secrets.token_hex(32)):
+            folder /= part
+            if not folder.exists():
+                folder.mkdir()
+                self.folders.append(folder)
+        script = f'echo $$ >{folder}/cgroup.procs && exec nsenter --net={self.path} sleep 1000'
+        self.process = subprocess.Popen(["sh", "-c", script], stdin=subprocess.DEVNULL)
+        wait(lambda: Path(f"/proc/{self.process.pid}/comm").read_text() == "sleep\n", "the pod's process runs")
+
+    def remove(self) -> None:
+        """The kernel takes a namespace apart later: the next test wants its entries gone."""
+        if self.process:
+            self.process.kill()
+            self.process.wait()
+        for folder in reversed(self.folders):
+            wait(lambda: not (folder / "cgroup.procs").read_text(), "the cgroup is empty")
+            folder.rmdir()
+        if self.name:
+            ip("netns", "del", self.name, check=False)
+        else:
+            ip("link", "del", self.device, check=False)
+            ip("link", "del", "hrother0", check=False)
+        wait(lambda: all(table(family)["entries"] < 200 for family in NAMES), "the table is empty again")
+
+
+def prepare(where: Space, how: str, count: int, family: int = 4, **more: Any) -> Callable[[], dict[str, float]]:
+    """A storm ready to break loose: call what is returned."""
+    options = [word for key, value in more.items() for word in (f"--{key}", str(value))]
+    options += ["--netns", where.path] if where.path else []
+    process = subprocess.Popen(
+        [sys.executable, __file__, how, str(count), "--family", str(family), "--device", where.device, *options],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout and process.stdout.readline() == "ready\n"
+
+    def loose() -> dict[str, float]:
+        out, _ = process.communicate("go\n", timeout=120)
+        return json.loads(out)
+
+    return loose
+
+
+def fill(
+    where: Space, count: int, family: int = 4, how: str = "netlink", first: int = 0, delete: bool = False, rate: float = 0
+) -> None:
+    """Without a program of its own: for many namespaces."""
+
+    def work() -> None:
+        if where.path:
+            enter(where.path)  # of this thread
+        options = argparse.Namespace(how=how, count=count, family=family, device=where.device, first=first, rate=rate, delete=delete)
+        send_messages(options, *messages(options))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+
+
+class Hogs:
+    """Keeps every CPU busy."""
+
+    def __enter__(self) -> Hogs:
+        self.processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
+        time.sleep(0.2)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self.processes:
+            process.kill()
+            process.wait()
+
+
+def wakeups(pid: int) -> int:
+    """Of all threads there are."""
+    total = 0
+    for status in Path(f"/proc/{pid}/task").glob("*/status"):
+        try:
+            total += int(re.search(r"^voluntary_ctxt_switches:\s+(\d+)", status.read_text(), re.M)[1])
+        except OSError:
+            pass  # one that stored the journal has ended
+    return total
 
 
 def main() -> None:

@@ -180,7 +180,7 @@ def test_the_order_of_the_thresholds_holds_at_every_moment(agent, run) -> None:
         for config in [LARGE, SMALL, "neighbor: {lower: true}"] * 4:
             one.write_config(config)
             one.reload()
-            until(lambda: run("plan").returncode == 0, 10, "the new config is applied")
+            until(lambda: run("plan", "--config", str(one.config_path)).returncode == 0, 10, "the new config is applied")
         assert run("restore").returncode == 0
     assert sampler.seen > 10, "the sampler saw the values move"
     assert sampler.bad == "[]"

@@ -228,7 +228,8 @@ static void restore_puts_back_what_is_ours(void **state)
 			assert_file(&bench.root, PATH_A, cases[i].left);
 		else
 			assert_null(folder_get(&bench.root, PATH_A));
-		assert_int_equal(bench.journal->n_records, 0);
+		/* What cannot be seen now may be seen again before the next boot. */
+		assert_int_equal(bench.journal->n_records, cases[i].found ? 0 : 1);
 		assert_true(journal_is_released(bench.journal, "sysctl", 0));
 		assert_true(journal_is_released(bench.journal, "thp", 0));
 	}

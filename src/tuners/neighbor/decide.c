@@ -22,6 +22,7 @@ struct family_view {
 	const struct neighbor_config *config;
 	const struct past *past;
 	uint64_t ceiling;
+	bool once;
 	char wanted[NEIGHBOR_LEVELS][SETTING_VALUE_MAX]; /* empty for keep */
 	const char *reason[NEIGHBOR_LEVELS];
 	struct ladder ahead[NEIGHBOR_LEVELS];
@@ -132,8 +133,11 @@ static void want_growth(struct family_view *view, struct neighbor_family_memory 
 	if (base == 0)
 		return;
 	make_ladders(view, base);
-	grown = neighbor_grow(view->table, grown_before(view, base), &view->ahead[last], memory,
-		view->past->now_us);
+	grown = grown_before(view, base);
+	/* One look knows no rate, and without BPF not even what counts: growing is the agent's. */
+	if (!view->once)
+		grown = neighbor_grow(
+			view->table, grown, &view->ahead[last], memory, view->past->now_us);
 	if (grown == base)
 		return;
 	want_number(view, last, grown, "growing");
@@ -242,6 +246,7 @@ int neighbor_decide(const struct neighbor_seen *seen, const struct neighbor_conf
 			.config = config,
 			.past = past,
 			.ceiling = neighbor_ceiling(config, seen->memory_bytes),
+			.once = seen->once,
 		};
 		int r = decide_family(&view, &memory->families[family], outlook);
 

@@ -34,6 +34,7 @@ struct neighbor_table_seen {
 struct neighbor_seen {
 	struct neighbor_table_seen tables[NEIGHBOR_FAMILIES];
 	uint64_t memory_bytes; /* of the node */
+	bool once;             /* a command's only look */
 	bool watched;          /* BPF wakes us: no need to poll */
 };
 
@@ -127,6 +128,7 @@ struct neighbor_sensor {
 	char *scratch; /* for a statistics file: a line for each CPU */
 	size_t scratch_size;
 	uint64_t memory_bytes;
+	bool once;                /* a command's only look */
 	struct neighbor_bpf *bpf; /* NULL without */
 };
 

@@ -78,7 +78,7 @@ static void sense_family(
 
 void neighbor_sense(struct neighbor_sensor *sensor, struct neighbor_seen *seen, uint64_t now)
 {
-	*seen = (struct neighbor_seen){.memory_bytes = sensor->memory_bytes};
+	*seen = (struct neighbor_seen){.memory_bytes = sensor->memory_bytes, .once = sensor->once};
 	for (int family = 0; family < NEIGHBOR_FAMILIES; family++)
 		sense_family(sensor, family, &seen->tables[family]);
 	if (sensor->bpf)

@@ -139,6 +139,7 @@ static int neighbor_open(const struct host *host, bool watch, void **self)
 		free(neighbor);
 		return r;
 	}
+	neighbor->sensor.once = !watch;
 	probe_writing(&neighbor->sensor, neighbor->write_why);
 	if (watch)
 		neighbor->sensor.bpf = neighbor_bpf_open(host, neighbor->bpf_why);
@@ -213,8 +214,11 @@ static uint64_t neighbor_hurry(const void *self)
 		uint64_t used = neighbor->seen.tables[family].collectable;
 		uint64_t max = neighbor_table_max(&neighbor->seen.tables[family]);
 
-		if (used * 10 >= max)
-			hurry = used * 4 >= max ? 20 * USEC_PER_MSEC : 100 * USEC_PER_MSEC;
+		/* Without a table there is nothing to fill. */
+		if (max > 0 && used * 4 >= max)
+			hurry = 20 * USEC_PER_MSEC;
+		else if (max > 0 && used * 10 >= max && hurry == 0)
+			hurry = 100 * USEC_PER_MSEC;
 	}
 	return hurry;
 }

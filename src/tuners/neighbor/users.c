@@ -228,21 +228,28 @@ static void learn_owners(struct neighbor_users *users, uint64_t now)
 	owner_book_learn(users->owners, netns, n, now);
 }
 
+static void count_and_mend(struct neighbor_users *users, uint64_t now)
+{
+	count(users);
+	if (matches(users) ||
+		(users->walked_at_us != 0 && now - users->walked_at_us < WALK_EVERY_US))
+		return;
+	walk(users, now);
+	count(users);
+}
+
 void neighbor_users_update(struct neighbor_users *users, uint64_t now)
 {
 	uint64_t events = count_events(users);
-	bool due = users->counted_at_us == 0 || now - users->counted_at_us >= COUNT_EVERY_US;
+	bool first = users->counted_at_us == 0;
 
-	if (!due || (users->counted_at_us && events == users->events))
+	if (!first && now - users->counted_at_us < COUNT_EVERY_US)
 		return;
+	if (first || events != users->events)
+		count_and_mend(users, now);
 	users->counted_at_us = now;
 	users->events = events;
-	count(users);
-	if (!matches(users) &&
-		(users->walked_at_us == 0 || now - users->walked_at_us >= WALK_EVERY_US)) {
-		walk(users, now);
-		count(users);
-	}
+	/* Who it is may become known later than what he uses. */
 	learn_owners(users, now);
 }
 

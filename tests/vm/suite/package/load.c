@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * load RATE: makes so many new IPv4 neighbours a second until SIGTERM, by sending to addresses that nobody
- * has spoken to (10.128.0.1 and on, behind one device), and looks at the six thresholds at each step. At its
- * end it prints what was created and refused, and each threshold that was ever lower than before.
+ * load RATE: makes so many new IPv4 neighbours a second until SIGTERM, by sending to addresses that
+ * nobody has spoken to (10.128.0.1 and on, behind one device), and looks at the six thresholds at
+ * each step. At its end it prints what was created and refused, and each threshold that was ever
+ * lower than before.
  *
  * In C, because the machine is emulated: a script would need a processor of its own.
  */
@@ -20,8 +21,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define FIRST 0x0A800001u
-#define BATCH 64
+#define FIRST   0x0A800001u
+#define BATCH   64
 #define STEP_NS 10000000L
 
 enum { LOOKED_AT = 6, COLUMNS = 13 };
@@ -106,13 +107,16 @@ static void look(const int fds[LOOKED_AT], long highest[LOOKED_AT], long lowest_
 
 int main(int argc, char **argv)
 {
-	static const char *const paths[LOOKED_AT] = {
-		"/proc/sys/net/ipv4/neigh/default/gc_thresh1", "/proc/sys/net/ipv4/neigh/default/gc_thresh2",
-		"/proc/sys/net/ipv4/neigh/default/gc_thresh3", "/proc/sys/net/ipv6/neigh/default/gc_thresh1",
-		"/proc/sys/net/ipv6/neigh/default/gc_thresh2", "/proc/sys/net/ipv6/neigh/default/gc_thresh3"};
+	static const char *const paths[LOOKED_AT] = {"/proc/sys/net/ipv4/neigh/default/gc_thresh1",
+		"/proc/sys/net/ipv4/neigh/default/gc_thresh2",
+		"/proc/sys/net/ipv4/neigh/default/gc_thresh3",
+		"/proc/sys/net/ipv6/neigh/default/gc_thresh1",
+		"/proc/sys/net/ipv6/neigh/default/gc_thresh2",
+		"/proc/sys/net/ipv6/neigh/default/gc_thresh3"};
 	enum { ALLOCS = 1, TABLE_FULLS = 12 };
 	double rate = argc == 2 ? atof(argv[1]) : 0, started = seconds(), took;
-	uint64_t allocs = counter(ALLOCS), fulls = counter(TABLE_FULLS), sent = 0, errors = 0, looks = 0;
+	uint64_t allocs = counter(ALLOCS), fulls = counter(TABLE_FULLS), sent = 0, errors = 0,
+		 looks = 0;
 	long highest[LOOKED_AT] = {0}, lowest_after[LOOKED_AT];
 	int fds[LOOKED_AT], fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), lower = 0;
 
@@ -140,7 +144,8 @@ int main(int argc, char **argv)
 	printf("errors %llu\nlooks %.0f\nlower", (unsigned long long)errors, (double)looks / took);
 	for (int i = 0; i < LOOKED_AT; i++)
 		if (lowest_after[i] >= 0)
-			lower += printf(" %s: %ld after %ld;", paths[i], lowest_after[i], highest[i]);
+			lower += printf(
+				" %s: %ld after %ld;", paths[i], lowest_after[i], highest[i]);
 	puts(lower ? "" : " none");
 	return 0;
 }
