@@ -48,14 +48,8 @@ struct count_map {
 
 struct count_map counts SEC(".maps");
 
-/* Seldom and briefly in use: no memory is set aside for it. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, NEIGHBOR_COUNTS_MAX);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct neighbor_key);
-	__type(value, struct neighbor_count);
-} walked SEC(".maps");
+/* Set aside in full like the other: before 6.1 a tracing program must not allocate as it runs. */
+struct count_map walked SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/bpf.h"
 
+#include "base/cleanup.h"
 #include "base/log.h"
 #include "kernel/capability.h"
 
@@ -11,15 +12,20 @@
 
 #include <bpf/libbpf.h>
 
+/* A message may be the verifier's whole log: a line each. */
 static int PRINTF_LIKE(2, 0)
 	log_libbpf(enum libbpf_print_level level, const char *format, va_list args)
 {
-	char text[512];
+	_cleanup_free_ char *text = NULL;
+	char *state = NULL;
 
 	(void)level;
-	vsnprintf(text, sizeof(text), format, args);
-	text[strcspn(text, "\n")] = '\0';
-	log_debug("bpf", "%s", text);
+	if (vasprintf(&text, format, args) < 0) {
+		text = NULL;
+		return 0;
+	}
+	for (char *line = strtok_r(text, "\n", &state); line; line = strtok_r(NULL, "\n", &state))
+		log_debug("bpf", "%s", line);
 	return 0;
 }
 
