@@ -147,9 +147,10 @@ int BPF_PROG(neigh_create, struct neigh_table *table, struct net_device *device,
 		return 0;
 	}
 	if (count) {
+		/* Most are not exempt: one atomic for each entry that comes, one when it goes. */
 		__sync_fetch_and_add(&count->created, 1);
-		if (!exempt)
-			__sync_fetch_and_add(&count->collectable, 1);
+		if (exempt)
+			__sync_fetch_and_add(&count->exempt, 1);
 	}
 	create(record, table, family);
 	return 0;
@@ -178,7 +179,7 @@ int BPF_PROG(neigh_release, struct neighbour *neighbour, int rc)
 		return 0;
 	count = count_of(&counts, &who);
 	if (count)
-		__sync_fetch_and_add(&count->collectable, -1);
+		__sync_fetch_and_add(&count->removed, 1);
 	return 0;
 }
 
@@ -276,7 +277,7 @@ static __always_inline void walk_one(struct neighbour *neighbour, __u32 family)
 	who.ifindex = BPF_CORE_READ(device, ifindex);
 	count = count_of(&walked, &who);
 	if (count)
-		count->collectable++;
+		count->created++;
 }
 
 /*

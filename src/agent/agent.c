@@ -223,7 +223,7 @@ int agent_run(const struct core_options *options)
 		r = run_until_applied(&agent);
 	}
 	if (r >= 0 && sd_event_get_state(agent.event) != SD_EVENT_FINISHED)
-		r = sd_event_loop(agent.event);
+		r = agent_loop(&agent);
 	if (r < 0)
 		log_error("agent", "%s", strerror(-r));
 	stop(&agent);

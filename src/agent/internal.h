@@ -22,6 +22,12 @@ struct request {
 	struct http_reply *reply;
 };
 
+enum priority {
+	PRIORITY_ORDINARY,
+	PRIORITY_URGENT,  /* real time */
+	PRIORITY_REFUSED, /* it cannot be had: ordinary for good */
+};
+
 struct agent {
 	struct core core;
 	sd_event *event;
@@ -42,8 +48,9 @@ struct agent {
 	uint64_t source_signature; /* of the configuration files as loaded */
 	uint64_t source_changed;   /* another signature, seen once: 0 for none */
 	uint64_t urgent_at_us;     /* when something was last written ahead of its note */
-	bool ready;                /* READY=1 was sent */
-	char status[256];          /* the last STATUS= */
+	enum priority priority;
+	bool ready;       /* READY=1 was sent */
+	char status[256]; /* the last STATUS= */
 };
 
 /*
@@ -59,6 +66,9 @@ uint64_t agent_tick_us(const struct agent *agent);
 
 /* Writes at once what may be written ahead of its note; it is noted, and stored behind. */
 void agent_apply_urgent(struct agent *agent);
+
+/* priority.c: the loop, until it is told to end. 0 or -errno. */
+int agent_loop(struct agent *agent);
 
 /* commit.c: from the plan of the last look to the node, journal first. */
 void agent_pump(struct agent *agent);

@@ -35,9 +35,12 @@ static bool is_managed(const struct core *core, const char *prefix)
 
 void agent_drop_privileges(const struct agent *agent)
 {
-	/* Thresholds by netlink; and kernels before 5.19 read BPF counters for CAP_BPF alone. */
-	cap_value_t kept[2 + ARRAY_SIZE(guarded)] = {CAP_NET_ADMIN, CAP_BPF};
-	size_t n = 2;
+	/*
+	 * Thresholds by netlink; kernels before 5.19 read BPF counters for CAP_BPF alone; and the
+	 * loop goes to a real-time priority and back, see priority.c.
+	 */
+	cap_value_t kept[3 + ARRAY_SIZE(guarded)] = {CAP_NET_ADMIN, CAP_BPF, CAP_SYS_NICE};
+	size_t n = 3;
 	int r;
 
 	for (size_t i = 0; i < ARRAY_SIZE(guarded); i++)

@@ -12,7 +12,7 @@
 /* -ERANGE: the write went through, and another value stands there. */
 static void set_and_read_back(const struct host *host, struct change *change)
 {
-	int r = writer_set(host, &change->place, change->new);
+	int r = writer_set(host, &change->place, change->new, change->urgent);
 	int read = host_read_value(host, change->place.path, change->actual);
 
 	change->error = r < 0 ? r : read;

@@ -99,12 +99,14 @@ static bool is_procfs(const struct host *host, const char *path)
 	       fs.f_type == PROC_SUPER_MAGIC;
 }
 
-int writer_set(const struct host *host, const struct place *place, const char *value)
+int writer_set(const struct host *host, const struct place *place, const char *value, bool at_once)
 {
 	int r;
 
 	if (place->kind == PLACE_FILE)
 		return write_text(host, place->path, value);
+	if (at_once && write_text(host, place->path, value) == 0)
+		return 0;
 	r = is_procfs(host, place->path) ? set_threshold(place, value) : -EOPNOTSUPP;
 	if (r == 0 || r == -EINVAL)
 		return r;

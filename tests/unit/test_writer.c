@@ -17,10 +17,10 @@ static void a_file_gets_the_value(void **state)
 	(void)state;
 	folder_make(&folder);
 	assert_true(host_init(&host, folder.path));
-	assert_int_equal(writer_set(&host, &place, "1"), -ENOENT);
+	assert_int_equal(writer_set(&host, &place, "1", false), -ENOENT);
 	assert_null(folder_get(&folder, place.path)); /* nothing is made that was not there */
 	folder_put(&folder, place.path, "10000\n");
-	assert_int_equal(writer_set(&host, &place, "20000"), 0);
+	assert_int_equal(writer_set(&host, &place, "20000", false), 0);
 	assert_file(&folder, place.path, "20000\n");
 }
 
@@ -35,7 +35,7 @@ static void an_empty_value_is_an_empty_line(void **state)
 	folder_make(&folder);
 	assert_true(host_init(&host, folder.path));
 	folder_put(&folder, place.path, "1");
-	assert_int_equal(writer_set(&host, &place, ""), 0);
+	assert_int_equal(writer_set(&host, &place, "", false), 0);
 	assert_file(&folder, place.path, "\n");
 }
 
@@ -49,11 +49,11 @@ static void what_cannot_be_written(void **state)
 	folder_make(&folder);
 	assert_true(host_init(&host, folder.path));
 	folder_put(&folder, "/proc/sys/vm/a", "");
-	assert_int_equal(writer_set(&host, &place, "1"), -EISDIR);
+	assert_int_equal(writer_set(&host, &place, "1", false), -EISDIR);
 	/* A file of the kernel that nobody may write. */
 	assert_true(host_init(&host, "/"));
 	assert_true(copy_text(place.path, sizeof(place.path), "/proc/self/status"));
-	assert_true(writer_set(&host, &place, "1") < 0);
+	assert_true(writer_set(&host, &place, "1", false) < 0);
 }
 
 /* Netlink would change the kernel that the test runs on. */
@@ -68,9 +68,9 @@ static void a_threshold_below_a_made_up_root_is_a_file(void **state)
 	(void)read_file(THRESHOLD, 100, &before, NULL);
 	folder_make(&folder);
 	assert_true(host_init(&host, folder.path));
-	assert_int_equal(writer_set(&host, &place, "4711"), -EOPNOTSUPP);
+	assert_int_equal(writer_set(&host, &place, "4711", false), -EOPNOTSUPP);
 	folder_put(&folder, THRESHOLD, "1024\n");
-	assert_int_equal(writer_set(&host, &place, "4711"), 0);
+	assert_int_equal(writer_set(&host, &place, "4711", false), 0);
 	assert_file(&folder, THRESHOLD, "4711\n");
 	(void)read_file(THRESHOLD, 100, &after, NULL);
 	if (before && after)
@@ -89,11 +89,11 @@ static void values_that_are_no_thresholds(void **state)
 		skip();
 	assert_true(host_init(&host, ""));
 	for (size_t i = 0; i < ARRAY_SIZE(values); i++)
-		assert_int_equal(writer_set(&host, &place, values[i]), -EINVAL);
+		assert_int_equal(writer_set(&host, &place, values[i], false), -EINVAL);
 	place.level = 4;
-	assert_int_equal(writer_set(&host, &place, "1"), -EINVAL);
+	assert_int_equal(writer_set(&host, &place, "1", false), -EINVAL);
 	place.level = 0;
-	assert_int_equal(writer_set(&host, &place, "1"), -EINVAL);
+	assert_int_equal(writer_set(&host, &place, "1", false), -EINVAL);
 }
 
 int main(void)

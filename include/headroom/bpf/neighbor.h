@@ -6,7 +6,7 @@
 
 #include <linux/types.h>
 
-#define NEIGHBOR_RECORD_VERSION 2
+#define NEIGHBOR_RECORD_VERSION 3
 
 /* Network namespaces times devices times families that are told apart; more are counted as lost. */
 #define NEIGHBOR_COUNTS_MAX 16384
@@ -52,13 +52,15 @@ struct neighbor_key {
 	__u32 family; /* enum neighbor_family */
 };
 
+/* Since the program was attached. Collectable are created less exempt less removed. */
 struct neighbor_count {
 	__u64 created;
+	__u64 exempt;  /* of those created: permanent, or externally learned */
+	__u64 removed; /* of those that could be collected */
 	__u64 refused;
-	__s64 collectable; /* created less removed since the program was attached */
 };
 
 _Static_assert(sizeof(struct neighbor_key) == 12, "shared with the BPF object");
-_Static_assert(sizeof(struct neighbor_count) == 24, "shared with the BPF object");
+_Static_assert(sizeof(struct neighbor_count) == 32, "shared with the BPF object");
 
 #endif

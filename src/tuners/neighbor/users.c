@@ -57,6 +57,11 @@ static void add_row(struct rows *rows, const struct neighbor_key *key, int64_t u
 		rows->rows[rows->n++] = (struct row){.key = *key, .used = used};
 }
 
+static int64_t collectable(const struct neighbor_count *count)
+{
+	return (int64_t)(count->created - count->exempt - count->removed);
+}
+
 /* Adds sign times the collectable count of every key of a map. */
 static void add_map(struct rows *rows, int map, int sign)
 {
@@ -72,7 +77,7 @@ static void add_map(struct rows *rows, int map, int sign)
 		if (r < 0 && r != -ENOENT)
 			return;
 		for (uint32_t i = 0; i < n; i++)
-			add_row(rows, &keys[i], sign * values[i].collectable);
+			add_row(rows, &keys[i], sign * collectable(&values[i]));
 		from = &position;
 	} while (r == 0);
 }
