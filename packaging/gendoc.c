@@ -35,14 +35,35 @@ static void for_each_option(FILE *out, visit_option visit, void *userdata)
 static void describe(const struct config_option *option, char text[static TEXT_MAX])
 {
 	char takes[TEXT_MAX / 2] = "";
+	bool needed = option->type == OPTION_TEXT && option->min > 0 && !option->def;
 
 	if (option->type != OPTION_TEXT) { /* any text will do: the sentence tells which */
 		text_append(takes, sizeof(takes), " Takes ");
 		value_describe(option, takes, sizeof(takes));
 		text_append(takes, sizeof(takes), ".");
 	}
-	snprintf(text, TEXT_MAX, "%s%s Default: %s.", option->sentence, takes,
-		option->def ? option->def : "empty");
+	if (needed)
+		snprintf(text, TEXT_MAX, "%s Must be given.", option->sentence);
+	else
+		snprintf(text, TEXT_MAX, "%s%s Default: %s.", option->sentence, takes,
+			option->def                   ? option->def
+			: option->type == OPTION_LIST ? "[]"
+						      : "empty");
+}
+
+static bool has_plain_items(const struct config_option *option)
+{
+	return option->items[0].name[0] == '\0';
+}
+
+/* What an item of a list of plain values is. */
+static void describe_item(const struct config_option *option, char text[static TEXT_MAX])
+{
+	char takes[TEXT_MAX / 2] = "";
+
+	value_describe(option->items, takes, sizeof(takes));
+	snprintf(text, TEXT_MAX, "Each item is %s.%s%s", takes, option->items->sentence ? " " : "",
+		option->items->sentence ? option->items->sentence : "");
 }
 
 /* The sample. Its prose begins with ## and its keys with #: less one # it is the defaults in full.
@@ -95,6 +116,23 @@ static void open_sections(FILE *out, const char *name, const char *previous)
 	}
 }
 
+/* The fields of a list's items, a paragraph each. */
+static void print_items(FILE *out, const struct config_option *option, size_t depth)
+{
+	char text[TEXT_MAX], line[TEXT_MAX + OPTION_NAME_MAX];
+
+	if (has_plain_items(option)) {
+		describe_item(option, text);
+		print_prose(out, depth, text);
+		return;
+	}
+	for (const struct config_option *row = option->items; row->name; row++) {
+		describe(row, text);
+		snprintf(line, sizeof(line), "%s: %s", row->name, text);
+		print_prose(out, depth + 1, line);
+	}
+}
+
 static void print_default(FILE *out, const struct config_option *option)
 {
 	size_t depth = depth_of(option->name);
@@ -105,6 +143,8 @@ static void print_default(FILE *out, const struct config_option *option)
 		fputc('\n', out);
 	else if (option->type == OPTION_SYSCTLS)
 		fprintf(out, " {}\n");
+	else if (option->type == OPTION_LIST && !option->def)
+		fprintf(out, " []\n");
 	else if (option->def)
 		fprintf(out, " %s%s%s\n", quote, option->def, quote);
 	else
@@ -134,6 +174,8 @@ static void print_sample_row(FILE *out, const struct config_option *option, void
 	print_prose(out, depth, text);
 	if (option->type == OPTION_SYSCTLS)
 		print_prose(out, depth, "For example:  vm.max_map_count: 1048576");
+	else if (option->type == OPTION_LIST)
+		print_items(out, option, depth);
 	else if (option_is_section(option_tables, option->name))
 		print_prose(out, depth, "That word stands in place of the keys below.");
 	print_default(out, option);
@@ -201,6 +243,19 @@ static void put_option(FILE *out, const struct config_option *option)
 
 	describe(option, text);
 	put_tagged(out, option->name, text);
+	if (option->type != OPTION_LIST)
+		return;
+	if (has_plain_items(option)) {
+		describe_item(option, text);
+		put_line(out, text);
+		return;
+	}
+	fputs(".RS\n", out);
+	for (const struct config_option *row = option->items; row->name; row++) {
+		describe(row, text);
+		put_tagged(out, row->name, text);
+	}
+	fputs(".RE\n", out);
 }
 
 static void visit_general(FILE *out, const struct config_option *option, void *userdata)
@@ -225,16 +280,27 @@ static void visit_sections(FILE *out, const struct config_option *option, void *
 	put_option(out, option);
 }
 
+/* The first of them begins the section. */
 static void visit_reserved(FILE *out, const struct config_option *option, void *userdata)
 {
-	(void)userdata;
-	if (option->type == OPTION_RESERVED)
-		put_tagged(out, option->name, option->sentence);
+	bool *begun = userdata;
+
+	if (option->type != OPTION_RESERVED)
+		return;
+	if (!*begun) {
+		fputs(".SS Reserved\n", out);
+		put_line(out,
+			"Any content is accepted here and not used, so that two versions of "
+			"headroom can share a file during a roll-out. The agent says so once.");
+	}
+	*begun = true;
+	put_tagged(out, option->name, option->sentence);
 }
 
 static void put_options(FILE *out)
 {
 	char section[OPTION_NAME_MAX] = "";
+	bool reserved = false;
 
 	fputs(".SH OPTIONS\n", out);
 	put_line(out,
@@ -243,11 +309,7 @@ static void put_options(FILE *out)
 	fputs(".SS General\n", out);
 	for_each_option(out, visit_general, NULL);
 	for_each_option(out, visit_sections, section);
-	fputs(".SS Reserved\n", out);
-	put_line(out,
-		"Any content is accepted here and not used, so that two versions of headroom can "
-		"share a file during a roll-out. The agent says so once.");
-	for_each_option(out, visit_reserved, NULL);
+	for_each_option(out, visit_reserved, &reserved);
 }
 
 static void put_profiles(FILE *out)
@@ -312,8 +374,10 @@ static const char description[] =
 	"anchors, aliases and tags, and indented with spaces. Unknown keys are faults, and so is a "
 	"key\n"
 	"that stands twice. Numbers are decimal digits alone: 80k, 0x10 and 1_000 are faults. "
-	"Bools are\n"
-	"true or false.\n"
+	"Times are\n"
+	"one whole number with its unit, ms, s, m or h: 30 and 1h30m are faults. Bools are true "
+	"or\n"
+	"false. A list stands in brackets, or as one line with a leading \\- for each item.\n"
 	".PP\n"
 	"A fault is told with file, line and column by \\fBheadroom check\\-config\\fR. An agent "
 	"that\n"

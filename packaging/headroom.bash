@@ -41,7 +41,7 @@ _headroom() {
 		compopt -o filenames
 		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
 	elif [[ ${COMP_WORDS[1]} == top ]]; then
-		mapfile -t COMPREPLY < <(compgen -W 'neighbor' -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W 'dns neighbor' -- "$cur")
 	elif [[ ${COMP_WORDS[1]} == explain ]]; then
 		mapfile -t COMPREPLY < <(compgen -W 'profile neighbor/ipv4 neighbor/ipv6' -- "$cur")
 	fi

@@ -9,7 +9,8 @@
 
 #include <headroom/workload.h>
 
-#define LIMIT_TOP_MAX 10
+#define LIMIT_TOP_MAX  10
+#define LIMIT_NAME_MAX 64
 
 struct limit_user {
 	struct workload workload;
@@ -18,11 +19,13 @@ struct limit_user {
 
 /* What a tuner read just now. Counts are in unit. */
 struct limit_reading {
-	const char *name; /* "neighbor/ipv4"; static */
-	const char *unit; /* "entries"; static */
+	char name[LIMIT_NAME_MAX]; /* "neighbor/ipv4" */
+	const char *unit;          /* "entries"; static */
 	uint64_t used;
 	uint64_t max;
+	uint64_t peak;    /* the most since the last reading, where it may be above used */
 	uint64_t hits;    /* times the limit was struck since boot */
+	bool flow;        /* used is a rate, such as queries a second: it never fills up */
 	bool upper_bound; /* used may be less: the exact count needs something this node lacks */
 	struct limit_user top[LIMIT_TOP_MAX]; /* who uses most, largest first */
 	unsigned n_top;

@@ -17,12 +17,16 @@ struct change {
 	char new[SETTING_VALUE_MAX];
 	const char *reason; /* a slug */
 	bool record_only;   /* nothing to write: old and ahead are to be journaled */
+	bool activate_only; /* PLACE_EDIT: the file stands as wanted, and waits to take effect */
 	struct ladder ahead;
 	bool urgent; /* may be written before it is noted: see plan_take_urgent() */
 	bool gone;   /* of a restore: there is no such thing here now; its record stays */
 	bool left;   /* of a restore: not ours to put back, reason says why; new is empty */
 	int error;   /* after apply: 0, or -errno */
 	char actual[SETTING_VALUE_MAX]; /* after apply: what was read back */
+	char staged[SETTING_VALUE_MAX]; /* PLACE_EDIT: what stood in the file; old is what ran */
+	struct edit *edit;              /* PLACE_EDIT: a copy of the want's; owned */
+	char *why;                      /* more about error than strerror() can say; owned */
 };
 
 struct plan {
@@ -40,6 +44,16 @@ struct change *plan_add(struct plan *plan);
  */
 void plan_sort(struct plan *plan);
 
+/* Gives a change a copy of an edit, texts included; edit may be NULL. 0 or -ENOMEM. */
+int change_take_edit(struct change *change, const struct edit *edit);
+
+/* Frees what a change owns, before it is dropped from a plan. */
+void change_release(struct change *change);
+
+/* Moves all changes of another plan to the end of this one. 0, or -ENOMEM with those left there. */
+int plan_append(struct plan *plan, struct plan *from);
+
+void plan_reset(struct plan *plan); /* empties it, keeps the memory */
 void plan_clear(struct plan *plan);
 
 #endif

@@ -4,8 +4,9 @@
 
 /*
  * A setting is a value that the node should have: a sysctl, a switch in sysfs, a threshold of a
- * kernel table. Its value is text, as the kernel prints it, with the selected word taken out of
- * "always [madvise] never" and runs of white space folded to one space.
+ * kernel table, a key of a program's configuration file. Its value is text, as the kernel prints
+ * it, with the selected word taken out of "always [madvise] never" and runs of white space folded
+ * to one space. A value from a file is shown without the quotes of the file's language.
  */
 
 #include <stdbool.h>
@@ -15,6 +16,8 @@
 #define SETTING_NAME_MAX  128
 #define SETTING_VALUE_MAX 128 /* the longest sysctl worth managing is core_pattern */
 #define SETTING_PATH_MAX  256
+#define PLACE_TABLE_MAX   128
+#define PLACE_KEY_MAX     64
 
 /* A tuner's, or the whole agent's, attitude to the node. */
 enum mode {
@@ -33,10 +36,18 @@ enum setting_state {
 	SETTING_OBSERVED,    /* looked at, never written */
 };
 
-/* How a place is read and written: see src/kernel/place.h. */
+/* How a place is read and written: see src/apply/writer.h and src/apply/edit.h. */
 enum place_kind {
 	PLACE_FILE,     /* one value in one file of procfs or sysfs */
 	PLACE_NEIGHTBL, /* a threshold of a neighbour table: rtnetlink, else /proc/sys */
+	PLACE_EDIT,     /* a value in a program's configuration file, which outlives a boot */
+};
+
+/* The language of a PLACE_EDIT's file. */
+enum edit_format {
+	EDIT_TOML, /* one key of one table; every other byte stays */
+	EDIT_JSON, /* one key of the topmost object; order and unknown keys stay */
+	EDIT_OWN,  /* the whole file is ours */
 };
 
 /* Where a setting lives. Plain data: it is journaled, so that a restore needs no configuration. */
@@ -45,6 +56,63 @@ struct place {
 	char path[SETTING_PATH_MAX]; /* below the host's root: "/proc/sys/vm/max_map_count" */
 	int family;                  /* PLACE_NEIGHTBL: AF_INET or AF_INET6 */
 	int level;                   /* PLACE_NEIGHTBL: 1, 2, 3 of gc_thresh */
+	enum edit_format format;     /* PLACE_EDIT */
+	char table[PLACE_TABLE_MAX]; /* EDIT_TOML: plugins."io.containerd.grpc.v1.cri"; else "" */
+	char key[PLACE_KEY_MAX];     /* EDIT_TOML, EDIT_JSON: max_concurrent_downloads */
+};
+
+/* What makes a changed file take effect. */
+enum activation {
+	ACTIVATE_NOTHING,            /* it is read when it is used, or at the next start */
+	ACTIVATE_DOCKER_RELOAD,      /* SIGHUP; what dockerd made of it, its reload event tells */
+	ACTIVATE_CONTAINERD_RESTART, /* a restart of the unit, by policy */
+};
+
+enum restart_policy {
+	RESTART_NEVER,
+	RESTART_WHEN_IDLE, /* no pull in flight, and one try an hour */
+	RESTART_NOW,
+};
+
+/* What must be content with a new file before it may stand in the old one's place. */
+enum verifier {
+	VERIFY_NOTHING,
+	VERIFY_CONTAINERD_DUMP, /* `containerd config dump` of old and new: only our keys differ */
+	VERIFY_DOCKERD, /* no key that this version does not know; `dockerd --validate` from 23.0 */
+};
+
+/*
+ * The program that a file belongs to: plain data, journaled, so that a restore can make the old
+ * file take effect too. Paths are below the host's root; what is not known is empty.
+ */
+struct service {
+	enum activation activation;
+	enum restart_policy restart;
+	enum verifier verifier;
+	char unit[64];                 /* "containerd.service"; without it nothing is restarted */
+	char socket[108];              /* where it must answer again after a restart */
+	char binary[SETTING_PATH_MAX]; /* the running daemon's program, for the verifier */
+	char version[32];              /* of the running daemon, as it tells it: "20.10.24+dfsg1" */
+	char config[SETTING_PATH_MAX]; /* its main file, when the edited one is a drop-in of that */
+	char pid_file[128];            /* ACTIVATE_DOCKER_RELOAD: "/run/docker.pid" */
+	int pid;                       /* of the daemon, as this process sees it; 0: by pid_file */
+	bool busy;                     /* just now: a pull is in flight */
+};
+
+/*
+ * What only settings of PLACE_EDIT have. It belongs to the tuner, that is it stays valid until the
+ * tuner's next decide() or close(); a change gets a copy of its own.
+ */
+struct edit {
+	/*
+	 * What stands in the file: EDIT_OWN: all of it. EDIT_TOML and EDIT_JSON: the value in the
+	 * file's language, as in: 10, "30m0s" with its quotes, ["a", "b"]. NULL: the key is taken
+	 * out, or for EDIT_OWN the file is.
+	 */
+	const char *text;
+	const char *base; /* what a file begins with that does not exist yet; NULL for nothing */
+	const char *dump_key; /* VERIFY_CONTAINERD_DUMP: the key's full name in the dump */
+	struct service service;
 };
 
 /*
@@ -70,17 +138,29 @@ struct record {
 	char before[SETTING_VALUE_MAX];   /* what stood there when target was journaled */
 	char target[SETTING_VALUE_MAX];   /* the last value that was meant to be written */
 	struct ladder ahead; /* values that may have been written since without a note */
+	/*
+	 * PLACE_EDIT: original is the value that was in force before our first write, staged what
+	 * stood in the file then (empty: nothing); before and target are of the file too.
+	 */
+	char staged[SETTING_VALUE_MAX];
+	uint32_t given_up; /* checksum of the configuration under which it broke; 0 for none */
 };
 
 /* A value that a tuner wants, as its decide() states it. wanted is empty for "leave it alone". */
 struct want {
 	char name[SETTING_NAME_MAX];
 	struct place place;
-	char actual[SETTING_VALUE_MAX];
+	char actual[SETTING_VALUE_MAX]; /* PLACE_EDIT: what is in force now; empty: not known */
 	char wanted[SETTING_VALUE_MAX];
 	int error;           /* 0, or -errno of reading it: -ENOENT means unsupported */
 	const char *reason;  /* a slug of src/model/reason.c */
 	struct ladder ahead; /* what it may become in a hurry; empty for nothing */
+	/*
+	 * PLACE_EDIT: what stands in the file for the next start, in the form of wanted; empty for
+	 * nothing there. For EDIT_OWN it must equal wanted exactly when the file is edit->text.
+	 */
+	char staged[SETTING_VALUE_MAX];
+	const struct edit *edit; /* PLACE_EDIT, when wanted is not empty; else NULL */
 };
 
 /* A setting's whole story, kept from tick to tick. */
@@ -126,7 +206,10 @@ int value_compare(const char *a, const char *b, int *order);
 /* Writes the larger of both, field by field, to out, which may be a or b. -EINVAL as above. */
 int value_max(const char *a, const char *b, char out[static SETTING_VALUE_MAX]);
 
-/* True when actual is neither the original nor anything that was written by us. */
+/*
+ * True when actual (PLACE_EDIT: what stands in the file) is neither the original nor anything that
+ * was written by us.
+ */
 bool record_is_foreign(const struct record *record, const char *actual);
 
 /* The record of a name, or NULL. */

@@ -21,6 +21,8 @@ struct config;
 struct config_fault_list;
 struct host;
 struct config_option;
+struct cJSON;
+struct sd_event;
 
 enum tuner_state {
 	TUNER_ACTIVE,   /* everything it can do, it does */
@@ -84,6 +86,14 @@ struct tuner_ops {
 	 */
 	int (*open)(const struct host *host, bool watch, void **self);
 
+	/*
+	 * The loop in which the tuner may wait for answers of others; called once, after configure.
+	 * 0 or -errno. settled tells whether what was asked first is answered, or will not be: the
+	 * commands that work without an agent wait for it. Both may be NULL.
+	 */
+	int (*attach)(void *self, struct sd_event *event);
+	bool (*settled)(const void *self);
+
 	/* Takes the configured values. Called after open and at each reload. 0 or -ENOMEM. */
 	int (*configure)(void *self, const struct config *config);
 
@@ -105,6 +115,13 @@ struct tuner_ops {
 
 	/* Active or degraded, as found by open and sense; why is written for degraded. */
 	enum tuner_state (*state)(const void *self, char why[static TUNER_WHY_MAX]);
+
+	/*
+	 * The member of /v1/status that is this tuner's own, and its name there. trusted: whoever
+	 * reads it is root. The caller's; NULL without memory. Both may be NULL.
+	 */
+	const char *document_name;
+	struct cJSON *(*document)(const void *self, bool trusted);
 
 	/* Metrics that are this tuner's own; may be NULL. */
 	void (*metrics)(const void *self, struct metric_sink *sink);

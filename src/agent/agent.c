@@ -52,8 +52,7 @@ static int on_tick(sd_event_source *source, uint64_t usec, void *userdata)
 		log_error("agent", "out of memory: this look was incomplete");
 	agent_pump(agent);
 	become_ready(agent);
-	if (!agent->http)
-		agent_serve(agent);
+	agent_serve(agent);
 	notify_status(&agent->core.node, agent->status);
 	notify_watchdog();
 	next = agent_tick_us(agent);
@@ -140,9 +139,12 @@ static int start(struct agent *agent)
 
 	if (r >= 0)
 		r = add_signals(agent);
+	if (r >= 0)
+		r = core_attach(&agent->core, agent->event);
 	if (r < 0)
 		return r;
 	agent->source_signature = config_source_signature(&agent->core.source);
+	agent_begin_files(agent);
 	agent_serve(agent);
 	r = core_look(&agent->core);
 	if (r < 0)
@@ -168,8 +170,8 @@ static void stop(struct agent *agent)
 {
 	notify_stopping();
 	job_finish(&agent->job);
-	if (agent->http)
-		http_server_close(agent->http);
+	pipeline_close(&agent->files);
+	agent_serve_no_more(agent);
 	sd_event_source_disable_unref(agent->tick);
 	for (size_t i = 0; agent->watches && i < agent->core.node.n_tuners; i++)
 		sd_event_source_disable_unref(agent->watches[i]);
@@ -178,6 +180,7 @@ static void stop(struct agent *agent)
 	if (agent->take_back)
 		journal_close(agent->take_back);
 	plan_clear(&agent->committing);
+	plan_clear(&agent->done);
 	core_close(&agent->core);
 }
 

@@ -25,22 +25,55 @@ static int run_store(void *argument)
 	return r;
 }
 
-/* noted is false after a restore that the journal does not tell of. */
-static void answer(struct agent *agent, bool noted)
+/* When all that was asked for is done. */
+static void answer(struct agent *agent)
 {
 	_cleanup_free_ char *json = NULL;
 
-	if (!agent->reply)
+	if (!agent->reply || agent->asked_values || agent->asked_files)
 		return;
-	if (!noted)
+	if (agent->not_noted)
 		http_reply_finish(agent->reply, 507,
 			"{\"error\": \"values were put back, but that could not be noted: make room in "
 			"the state folder\"}");
-	else if (report_plan(&agent->committing, true, &json) < 0)
+	else if (report_plan(&agent->done, true, &json) < 0)
 		http_reply_finish(agent->reply, 500, "{\"error\": \"out of memory\"}");
 	else
 		http_reply_finish(agent->reply, 200, json);
 	agent->reply = NULL;
+	plan_clear(&agent->done);
+}
+
+static void take_done(struct agent *agent, struct plan *done)
+{
+	if (plan_append(&agent->done, done) < 0)
+		log_error("agent", "%s: the answer is incomplete", strerror(ENOMEM));
+}
+
+static void on_files_ended(struct pipeline *files)
+{
+	struct agent *agent = files->userdata;
+
+	if (!agent->asked_files)
+		return;
+	agent->asked_files = false;
+	agent->not_noted = agent->not_noted || files->store_error < 0;
+	take_done(agent, &files->edits.plan);
+	answer(agent);
+}
+
+static void on_files_store(struct pipeline *files)
+{
+	agent_pump(files->userdata);
+}
+
+void agent_begin_files(struct agent *agent)
+{
+	agent->files = (struct pipeline){.core = &agent->core,
+		.event = agent->event,
+		.store = on_files_store,
+		.ended = on_files_ended,
+		.userdata = agent};
 }
 
 static void write_plan(struct agent *agent)
@@ -57,7 +90,7 @@ static void write_plan(struct agent *agent)
 static void finish(struct agent *agent, int stored)
 {
 	struct core *core = &agent->core;
-	bool noted = !agent->restoring || stored == 0;
+	bool noted = !agent->restoring || stored == 0, files = agent->storing_files;
 
 	if (!noted)
 		log_error("journal.json", "not stored after restore: %s", strerror(-stored));
@@ -67,11 +100,19 @@ static void finish(struct agent *agent, int stored)
 		write_plan(agent);
 	core->node.applied = true;
 	agent->restoring = false;
+	agent->storing_files = false;
+	if (agent->asked_values) {
+		agent->asked_values = false;
+		agent->not_noted = !noted;
+		take_done(agent, &agent->committing);
+	}
+	plan_reset(&agent->committing);
+	if (files)
+		pipeline_stored(&agent->files, stored);
 	/* Limits and metrics follow the new values at once, not at the next tick. */
 	if (core_look(core) < 0)
 		core_judge(core);
-	answer(agent, noted);
-	agent->committing.n = 0;
+	answer(agent);
 }
 
 static void on_stored(int result, void *userdata)
@@ -121,6 +162,7 @@ static void commit(struct agent *agent)
 	struct journal *journal = core->journal;
 	int r = journal ? 0 : core->journal_error;
 
+	agent->storing_files = pipeline_wants_store(&agent->files);
 	if (!journal || core->lock < 0) {
 		finish(agent, r < 0 ? r : -EROFS);
 		return;
@@ -130,6 +172,8 @@ static void commit(struct agent *agent)
 		r = -ENOMEM;
 	if (r == 0 && !agent->restoring)
 		r = journal_note(journal, &agent->committing);
+	if (r == 0 && agent->storing_files)
+		r = pipeline_note(&agent->files);
 	journal_set_config(journal, core->checksum);
 	if (r == 0 && journal->dirty)
 		r = start_storing(agent);
@@ -149,7 +193,12 @@ static void take_plan(struct agent *agent)
 
 	agent->committing = agent->core.plan;
 	agent->core.plan = emptied;
-	agent->core.plan.n = 0;
+	plan_reset(&agent->core.plan);
+}
+
+static bool may_write(const struct core *core)
+{
+	return core->journal && core->lock >= 0;
 }
 
 static void begin_request(struct agent *agent, const struct request *request)
@@ -159,15 +208,20 @@ static void begin_request(struct agent *agent, const struct request *request)
 
 	agent->reply = request->reply;
 	agent->restoring = request->restore;
+	agent->asked_values = agent->asked_files = true;
+	agent->not_noted = false;
 	if (request->restore) {
 		/* The pause after it lasts while this configuration stays, applied or not yet. */
 		if (core->journal)
 			journal_set_config(core->journal, core->checksum);
 		core_restore(core, only);
+		agent->asked_files = may_write(core) && pipeline_restore(&agent->files, only);
 	} else {
 		core_reset(core, only);
 		core_look(core);
 		core_plan_only(core, only);
+		if (!may_write(core) || !pipeline_apply(&agent->files, &core->plan))
+			agent->asked_files = false;
 	}
 	take_plan(agent);
 	commit(agent);
@@ -193,7 +247,8 @@ static bool is_behind(const struct agent *agent)
 void agent_pump(struct agent *agent)
 {
 	agent_apply_urgent(agent);
-	while (!agent->job && agent->n_requests > 0) {
+	while (!agent->job && !agent->reply && agent->files.step == PIPELINE_IDLE &&
+		agent->n_requests > 0) {
 		struct request request = agent->requests[0];
 
 		agent->n_requests--;
@@ -201,9 +256,12 @@ void agent_pump(struct agent *agent)
 			agent->n_requests * sizeof(request));
 		begin_request(agent, &request);
 	}
+	if (may_write(&agent->core))
+		pipeline_apply(&agent->files, &agent->core.plan);
 	if (agent->job)
 		return;
-	if (agent->core.plan.n > 0 || !agent->core.node.applied || is_behind(agent)) {
+	if (pipeline_wants_store(&agent->files) || agent->core.plan.n > 0 ||
+		!agent->core.node.applied || is_behind(agent)) {
 		take_plan(agent);
 		commit(agent);
 	}

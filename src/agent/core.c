@@ -1,20 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/core.h"
 
+#include "agent/pipeline.h"
 #include "apply/apply.h"
 #include "apply/lock.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "kernel/names.h"
 #include "tuners/table.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 
+#include <systemd/sd-event.h>
+
 #define DEFAULT_CONFIG    "/etc/headroom/headroom.yaml"
 #define DEFAULT_CONFIG_D  "/etc/headroom/conf.d"
 #define DEFAULT_STATE_DIR "/var/lib/headroom"
+
+DEFINE_CLEANUP(sd_event, sd_event_unref)
+
+/* How long a command waits for a runtime that does not answer. */
+#define SETTLE_US (3 * USEC_PER_SEC)
 
 const char *core_state_folder(void)
 {
@@ -85,12 +94,14 @@ static int open_tuner(struct core *core, struct tuner_status *tuner)
 		copy_text(tuner->why, sizeof(tuner->why), "switched off by the configuration");
 		return 0;
 	}
-	if (!tuner->self) {
-		r = tuner->ops->open(&core->host, core->options.watch, &tuner->self);
-		if (r < 0)
-			return r;
-	}
-	return tuner->ops->configure(tuner->self, core->config);
+	if (tuner->self)
+		return tuner->ops->configure(tuner->self, core->config);
+	r = tuner->ops->open(&core->host, core->options.watch, &tuner->self);
+	if (r == 0)
+		r = tuner->ops->configure(tuner->self, core->config);
+	if (r == 0 && core->event && tuner->ops->attach)
+		r = tuner->ops->attach(tuner->self, core->event);
+	return r;
 }
 
 static int open_tuners(struct core *core)
@@ -144,6 +155,9 @@ int core_open(struct core *core, const struct core_options *options, struct conf
 	core->node.started_us = realtime_us();
 	if (!host_init(&core->host, options->host_root))
 		return -ENAMETOOLONG;
+	core->host.names = names_open();
+	if (!core->host.names)
+		return -ENOMEM;
 	name_node(core);
 	r = make_tuners(core);
 	return r < 0 ? r : open_tuners(core);
@@ -158,6 +172,9 @@ void core_close(struct core *core)
 			tuner->ops->close(tuner->self);
 		outlook_clear(&core->outlooks[i]);
 	}
+	sd_event_unref(core->event);
+	if (core->host.names)
+		names_close(core->host.names);
 	if (core->journal)
 		journal_close(core->journal);
 	cleanup_close(&core->lock);
@@ -167,6 +184,48 @@ void core_close(struct core *core)
 	free(core->node.settings);
 	free(core->node.limits);
 	config_free(core->config);
+}
+
+int core_attach(struct core *core, struct sd_event *event)
+{
+	int r = 0;
+
+	core->event = sd_event_ref(event);
+	for (size_t i = 0; r >= 0 && i < core->node.n_tuners; i++) {
+		const struct tuner_status *tuner = &core->node.tuners[i];
+
+		if (tuner->self && tuner->ops->attach)
+			r = tuner->ops->attach(tuner->self, event);
+	}
+	return MIN(r, 0);
+}
+
+static bool is_settled(const struct core *core)
+{
+	for (size_t i = 0; i < core->node.n_tuners; i++) {
+		const struct tuner_status *tuner = &core->node.tuners[i];
+
+		if (tuner->self && tuner->ops->settled && !tuner->ops->settled(tuner->self))
+			return false;
+	}
+	return true;
+}
+
+int core_settle(struct core *core)
+{
+	uint64_t end = now_us() + SETTLE_US, now;
+	int r = 0;
+
+	if (!core->event) {
+		_cleanup_(cleanup_sd_event_unref) sd_event *event = NULL;
+
+		r = sd_event_new(&event);
+		if (r >= 0)
+			r = core_attach(core, event);
+	}
+	while (r >= 0 && !is_settled(core) && (now = now_us()) < end)
+		r = sd_event_run(core->event, end - now);
+	return MIN(r, 0);
 }
 
 bool core_wants_to_write(const struct core *core)
@@ -223,6 +282,8 @@ void core_reset(struct core *core, const char *only)
 		if (core->journal)
 			journal_unrelease(core->journal, tuner->ops->name);
 	}
+	if (core->journal)
+		journal_try_again(core->journal, only);
 }
 
 void core_plan_only(struct core *core, const char *only)
@@ -233,6 +294,8 @@ void core_plan_only(struct core *core, const char *only)
 		if (!core->plan.changes[i].record_only &&
 			(!only || streq(core->plan.changes[i].tuner, only)))
 			core->plan.changes[kept++] = core->plan.changes[i];
+		else
+			change_release(&core->plan.changes[i]);
 	core->plan.n = kept;
 }
 
@@ -251,7 +314,8 @@ static void write_plan(struct core *core)
 			strerror(-r), core_state_folder());
 }
 
-int core_apply(struct core *core)
+/* All but files. */
+static int apply_values(struct core *core)
 {
 	int r = core->journal ? journal_note(core->journal, &core->plan) : 0;
 
@@ -266,8 +330,51 @@ int core_apply(struct core *core)
 		apply_refused(&core->plan, &core->node, r, now_us());
 	else
 		write_plan(core);
-	core_judge(core);
 	return 0;
+}
+
+/* For what waits for systemd, or for a thread. */
+static int need_loop(struct core *core)
+{
+	_cleanup_(cleanup_sd_event_unref) sd_event *event = NULL;
+	int r = core->event ? 0 : sd_event_new(&event);
+
+	return r < 0 || core->event ? r : core_attach(core, event);
+}
+
+int core_apply(struct core *core)
+{
+	struct pipeline files = {.core = core};
+	int r = need_loop(core);
+
+	files.event = core->event;
+	if (r == 0 && core->journal && core->lock >= 0)
+		pipeline_apply(&files, &core->plan);
+	if (r == 0)
+		r = apply_values(core);
+	if (r == 0)
+		pipeline_run(&files);
+	if (r == 0)
+		r = plan_append(&core->plan, &files.edits.plan);
+	pipeline_close(&files);
+	core_judge(core);
+	return r;
+}
+
+int core_restore_files(struct core *core, const char *only)
+{
+	struct pipeline files = {.core = core};
+	int r = need_loop(core);
+
+	files.event = core->event;
+	if (r == 0 && core->journal && pipeline_restore(&files, only))
+		pipeline_run(&files);
+	if (r == 0)
+		r = plan_append(&core->plan, &files.edits.plan);
+	if (r == 0)
+		r = files.store_error;
+	pipeline_close(&files);
+	return r;
 }
 
 int core_restore(struct core *core, const char *only)

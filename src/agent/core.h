@@ -29,6 +29,7 @@ struct core_options {
 struct core {
 	struct core_options options;
 	struct host host;
+	struct sd_event *event; /* in which tuners wait for answers; NULL before core_attach */
 	struct config_source source;
 	struct config *config;
 	uint32_t checksum; /* of config */
@@ -64,6 +65,15 @@ int core_load_config(const struct config_source *source, struct config **ret,
  */
 int core_open(struct core *core, const struct core_options *options, struct config *config);
 void core_close(struct core *core);
+
+/* Lets the tuners wait in this loop, those of later configurations too. 0 or -errno. */
+int core_attach(struct core *core, struct sd_event *event);
+
+/*
+ * For commands that work without an agent: a loop of their own, run until the tuners have the
+ * answers that they need, or three seconds. 0 or -errno.
+ */
+int core_settle(struct core *core);
 
 /* True when some tuner is to enforce and the command line does not forbid it. */
 bool core_wants_to_write(const struct core *core);
@@ -106,9 +116,15 @@ void core_plan_only(struct core *core, const char *only);
 int core_apply(struct core *core);
 
 /*
- * Puts originals back, of one tuner or (NULL) of all; plan is then what was done. The journal is
- * changed and not yet stored. 0 or -errno.
+ * Puts originals back but for files, of one tuner or (NULL) of all; plan is then what was done. The
+ * journal is changed and not yet stored. 0 or -errno.
  */
 int core_restore(struct core *core, const char *only);
+
+/*
+ * The same for files; the plan gets what was done, and the journal is stored. May block. 0, or
+ * -errno when it could not be noted.
+ */
+int core_restore_files(struct core *core, const char *only);
 
 #endif

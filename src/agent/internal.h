@@ -8,6 +8,7 @@
 
 #include "agent/core.h"
 #include "agent/job.h"
+#include "agent/pipeline.h"
 #include "report/http.h"
 
 #define REQUESTS_MAX 8
@@ -28,20 +29,32 @@ enum priority {
 	PRIORITY_REFUSED, /* it cannot be had: ordinary for good */
 };
 
+/* Where it serves: a TCP address or a path. Each by itself: one that is taken costs only itself. */
+struct endpoint {
+	struct http_server *server; /* NULL: none is configured, or error says why */
+	char place[PATH_MAX];       /* what server was opened with, or is to be */
+	int error;                  /* 0 or -errno */
+	uint64_t retry_us;
+};
+
 struct agent {
 	struct core core;
 	sd_event *event;
 	sd_event_source *tick;
 	sd_event_source **watches; /* one for each tuner; NULL for those without a descriptor */
-	struct http_server *http;
-	char http_listen[256], http_socket[PATH_MAX]; /* what http was opened with */
-	uint64_t http_retry_us;
+	struct endpoint tcp, local;
 
 	struct job *job;           /* the journal is being stored */
 	struct plan committing;    /* what is written once it is */
 	struct journal *take_back; /* the journal as it was, in case storing fails */
 	bool restoring;            /* committing has been carried out already */
-	struct http_reply *reply;  /* who waits for it; NULL for nobody */
+	struct pipeline files;     /* what is written to files, beside the above */
+	bool storing_files;        /* the journal that is being stored is for them too */
+
+	struct http_reply *reply;       /* who waits for what they asked for; NULL for nobody */
+	bool asked_values, asked_files; /* of that: not done yet */
+	struct plan done;               /* of that: done */
+	bool not_noted;                 /* of that: restored, and the journal does not tell */
 	struct request requests[REQUESTS_MAX];
 	size_t n_requests;
 
@@ -71,6 +84,7 @@ void agent_apply_urgent(struct agent *agent);
 int agent_loop(struct agent *agent);
 
 /* commit.c: from the plan of the last look to the node, journal first. */
+void agent_begin_files(struct agent *agent);
 void agent_pump(struct agent *agent);
 void agent_request(struct agent *agent, bool restore, const char *only, struct http_reply *reply);
 
@@ -80,6 +94,7 @@ void agent_reload(struct agent *agent);
 
 /* serve.c: opens what the configuration asks for, closes what it does not any more. */
 void agent_serve(struct agent *agent);
+void agent_serve_no_more(struct agent *agent);
 
 /* privilege.c: gives up every capability that is not needed after the start. */
 void agent_drop_privileges(const struct agent *agent);

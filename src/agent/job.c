@@ -92,3 +92,14 @@ void job_finish(struct job **owner)
 	*owner = NULL;
 	release(job);
 }
+
+void job_abandon(struct job **owner)
+{
+	struct job *job = *owner;
+
+	if (!job)
+		return;
+	job->source = sd_event_source_disable_unref(job->source);
+	pthread_detach(job->thread);
+	*owner = NULL;
+}

@@ -22,4 +22,10 @@ int job_start(sd_event *event, struct job **job, int (*run)(void *argument), voi
 /* Waits for the job and forgets it without calling done: for the end of the agent. */
 void job_finish(struct job **job);
 
+/*
+ * Leaves the job to itself, and what it works on with it: for the end of a process that must not
+ * wait. The end of the process ends it, as any crash would.
+ */
+void job_abandon(struct job **job);
+
 #endif

@@ -145,6 +145,7 @@ static int look_with(struct core *core, size_t i, const struct past *past)
 		.on_drift = tuner->insist ? ON_DRIFT_ENFORCE
 					  : (enum on_drift)config_choice(core->config, "on_drift"),
 		.observe_reason = settle_mode(core, tuner),
+		.config = core->checksum,
 		.may_record = past->now_us >= core->journal_retry_us,
 		.now_us = past->now_us,
 	};
@@ -167,7 +168,7 @@ static int look_with(struct core *core, size_t i, const struct past *past)
 /* Each type once: what a tuner said, or that no tuner that could say it is on. */
 static void take_conditions(struct core *core)
 {
-	for (int type = 0; type <= CONDITION_TRANSPARENT_HUGE_PAGES_ACTIVE; type++) {
+	for (int type = 0; type < CONDITION_OF_TUNERS; type++) {
 		struct condition_reading none = {.type = (enum condition_type)type,
 			.status = CONDITION_UNKNOWN,
 			.reason = "tuner-off"};
@@ -195,7 +196,7 @@ int core_look_tuner(struct core *core, size_t i)
 	struct past past = past_of(core);
 	int r;
 
-	core->plan.n = 0;
+	plan_reset(&core->plan);
 	r = look_with(core, i, &past);
 	plan_sort(&core->plan);
 	return r;
@@ -205,7 +206,7 @@ int core_look(struct core *core)
 {
 	struct past past = past_of(core);
 
-	core->plan.n = 0;
+	plan_reset(&core->plan);
 	for (size_t i = 0; i < core->node.n_tuners; i++) {
 		int r = look_with(core, i, &past);
 

@@ -27,44 +27,56 @@ static void on_restore(void *userdata, const char *only, struct http_reply *repl
 	agent_request(userdata, true, only, reply);
 }
 
-static void say_trouble(struct agent *agent, const char *what, int error)
-{
-	bool is_socket = what && streq(what, "socket");
-	char trouble[CONDITION_MESSAGE_MAX];
+static const struct http_handlers handlers = {
+	.node = get_node, .apply = on_apply, .restore = on_restore};
 
-	snprintf(trouble, sizeof(trouble), "http.%s: %.200s: %s: choose another or free it",
-		is_socket ? "socket" : "listen",
-		is_socket ? agent->http_socket : agent->http_listen, strerror(-error));
-	if (!streq(trouble, agent->core.trouble))
+/* Opens what is not open as configured, and closes what is not configured any more. */
+static void serve_at(struct agent *agent, struct endpoint *endpoint, const char *place)
+{
+	bool same = streq(place, endpoint->place), is_tcp = endpoint == &agent->tcp;
+	const char *what;
+	uint64_t now = now_us();
+
+	if (same && (endpoint->server || !place[0] || now < endpoint->retry_us))
+		return;
+	if (endpoint->server)
+		http_server_close(steal(endpoint->server));
+	copy_text(endpoint->place, sizeof(endpoint->place), place);
+	endpoint->retry_us = now + HTTP_RETRY_US;
+	endpoint->error = 0;
+	if (place[0])
+		endpoint->error = http_server_open(agent->event, is_tcp ? place : NULL,
+			is_tcp ? NULL : place, &handlers, agent, &endpoint->server, &what);
+}
+
+static void say_trouble(struct agent *agent)
+{
+	char trouble[CONDITION_MESSAGE_MAX] = "";
+	const struct endpoint *failed = agent->tcp.error < 0 ? &agent->tcp : &agent->local;
+
+	if (failed->error < 0)
+		snprintf(trouble, sizeof(trouble), "http.%s: %.200s: %s: choose another or free it",
+			failed == &agent->tcp ? "listen" : "socket", failed->place,
+			strerror(-failed->error));
+	if (trouble[0] && !streq(trouble, agent->core.trouble))
 		log_error("http", "%s", trouble);
 	copy_text(agent->core.trouble, sizeof(agent->core.trouble), trouble);
 }
 
 void agent_serve(struct agent *agent)
 {
-	static const struct http_handlers handlers = {
-		.node = get_node, .apply = on_apply, .restore = on_restore};
-	const char *listen_on = config_text(agent->core.config, "http.listen");
-	const char *what = NULL;
 	char socket_path[PATH_MAX];
-	uint64_t now = now_us();
-	int r;
 
 	core_socket_path(agent->core.config, socket_path);
-	if (agent->http && streq(listen_on, agent->http_listen) &&
-		streq(socket_path, agent->http_socket))
-		return;
-	if (!agent->http && now < agent->http_retry_us)
-		return;
-	if (agent->http)
-		http_server_close(steal(agent->http));
-	copy_text(agent->http_listen, sizeof(agent->http_listen), listen_on);
-	copy_text(agent->http_socket, sizeof(agent->http_socket), socket_path);
-	r = http_server_open(
-		agent->event, listen_on, socket_path, &handlers, agent, &agent->http, &what);
-	agent->http_retry_us = now + HTTP_RETRY_US;
-	if (r < 0)
-		say_trouble(agent, what, r);
-	else
-		agent->core.trouble[0] = '\0';
+	serve_at(agent, &agent->tcp, config_text(agent->core.config, "http.listen"));
+	serve_at(agent, &agent->local, socket_path);
+	say_trouble(agent);
+}
+
+void agent_serve_no_more(struct agent *agent)
+{
+	if (agent->tcp.server)
+		http_server_close(steal(agent->tcp.server));
+	if (agent->local.server)
+		http_server_close(steal(agent->local.server));
 }

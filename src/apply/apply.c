@@ -20,16 +20,17 @@ static void set_and_read_back(const struct host *host, struct change *change)
 		change->error = -ERANGE;
 }
 
-static void fail(struct setting *setting, const char *reason, int error, uint64_t now)
+void setting_fail(struct setting *setting, const char *reason, int error, const char *why,
+	uint64_t retry_at_us)
 {
-	/* Said once, when it begins: a retry that fails in the same way is no news. */
+	/* A retry that fails in the same way is no news. */
 	if (setting->retry_at_us == 0)
 		log_warning(setting->want.name, "not set to %s: %s: %s", setting->want.wanted,
-			strerror(-error), reason_sentence(reason));
+			why ? why : strerror(-error), reason_sentence(reason));
 	setting->state = SETTING_FAILED;
 	setting->reason = reason;
 	setting->error = error;
-	setting->retry_at_us = now + RETRY_US;
+	setting->retry_at_us = retry_at_us;
 }
 
 /* A table that grows is worth one line: gc_thresh2 only goes along with gc_thresh3. */
@@ -52,9 +53,9 @@ static void follow(struct setting *setting, const struct change *change, uint64_
 		setting->retry_at_us = 0;
 		copy_text(setting->confirmed, sizeof(setting->confirmed), change->actual);
 	} else if (change->error != -ERANGE) {
-		fail(setting, "write-refused", change->error, now);
+		setting_fail(setting, "write-refused", change->error, NULL, now + RETRY_US);
 	} else if (setting->rounds == 0) {
-		fail(setting, "not-taken", change->error, now);
+		setting_fail(setting, "not-taken", change->error, NULL, now + RETRY_US);
 	}
 	/* Else someone was quicker than the read, in a fight: the next look counts a round. */
 }
@@ -66,7 +67,7 @@ void apply_plan(const struct host *host, struct plan *plan, struct node *node, u
 		struct change *change = &plan->changes[i];
 		struct setting *setting = node ? node_setting(node, change->name) : NULL;
 
-		if (change->record_only)
+		if (change->record_only || change->place.kind == PLACE_EDIT)
 			continue;
 		set_and_read_back(host, change);
 		if (setting)
@@ -133,6 +134,8 @@ void plan_drop_outdated(struct plan *plan, const struct node *node)
 		if (setting && setting->mode == MODE_ENFORCE &&
 			value_equal(setting->want.wanted, change->new))
 			plan->changes[kept++] = *change;
+		else
+			change_release(&plan->changes[i]);
 	}
 	plan->n = kept;
 }
@@ -147,7 +150,7 @@ void apply_refused(struct plan *plan, struct node *node, int error, uint64_t now
 		plan->changes[i].error = error;
 		copy_text(plan->changes[i].actual, SETTING_VALUE_MAX, plan->changes[i].old);
 		if (setting)
-			fail(setting, "not-recorded", error, now);
+			setting_fail(setting, "not-recorded", error, NULL, now + RETRY_US);
 	}
 }
 
@@ -176,7 +179,7 @@ int restore_make_plan(const struct host *host, const struct journal *journal, co
 		struct change *change;
 		int r;
 
-		if (tuner && !streq(tuner, record->tuner))
+		if (record->place.kind == PLACE_EDIT || (tuner && !streq(tuner, record->tuner)))
 			continue;
 		r = host_read_value(host, record->place.path, actual);
 		change = plan_add(plan);

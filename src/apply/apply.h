@@ -35,8 +35,8 @@ void plan_drop_outdated(struct plan *plan, const struct node *node);
 void apply_refused(struct plan *plan, struct node *node, int error, uint64_t now_us);
 
 /*
- * The plan that puts originals back: tuner NULL for all. What someone else changed since, and what
- * has gone, is in it too, to be left. 0 or -ENOMEM.
+ * The plan that puts originals back, but for files (src/apply/edit.h): tuner NULL for all. What
+ * someone else changed since, and what has gone, is in it too, to be left. 0 or -ENOMEM.
  */
 int restore_make_plan(const struct host *host, const struct journal *journal, const char *tuner,
 	struct plan *plan);
@@ -47,6 +47,13 @@ int restore_make_plan(const struct host *host, const struct journal *journal, co
  */
 void restore_plan(const struct host *host, struct journal *journal, const char *tuner,
 	const char *const *tuners, struct plan *plan);
+
+/*
+ * Tells a setting that it could not be set, and the log, once, when that begins. why may be NULL
+ * when strerror() says enough.
+ */
+void setting_fail(struct setting *setting, const char *reason, int error, const char *why,
+	uint64_t retry_at_us);
 
 /* How many changes of a plan failed. */
 size_t plan_failures(const struct plan *plan);

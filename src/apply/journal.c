@@ -90,17 +90,20 @@ static int load(struct journal *journal, const char *folder, bool repair)
 }
 
 /*
- * All places of this version live in procfs and sysfs, which a boot begins afresh. Where the boot
- * cannot be told, as below a root that is not mounted, nothing may be given up.
+ * A boot begins procfs and sysfs afresh; files stay as they are. Where the boot cannot be told, as
+ * below a root that is not mounted, nothing may be given up.
  */
 static void drop_other_boot(struct journal *journal, const char *boot)
 {
-	if (boot[0] == '\0')
+	size_t kept = 0;
+
+	if (boot[0] == '\0' || streq(journal->boot, boot))
 		return;
-	if (!streq(journal->boot, boot) && journal->n_records > 0) {
-		journal->n_records = 0;
-		journal->dirty = true;
-	}
+	for (size_t i = 0; i < journal->n_records; i++)
+		if (journal->records[i].place.kind == PLACE_EDIT)
+			journal->records[kept++] = journal->records[i];
+	journal->dirty = journal->dirty || kept < journal->n_records;
+	journal->n_records = kept;
 	copy_text(journal->boot, sizeof(journal->boot), boot);
 }
 
@@ -126,11 +129,26 @@ int journal_open(const char *folder, const char *boot, bool create, struct journ
 	return 0;
 }
 
+static void clear_files(struct journal *journal)
+{
+	for (size_t i = 0; i < journal->n_files; i++)
+		file_note_clear(&journal->files[i]);
+	journal->n_files = 0;
+}
+
 void journal_close(struct journal *journal)
 {
 	cleanup_close(&journal->dir);
+	clear_files(journal);
+	free(journal->files);
 	free(journal->records);
 	free(journal);
+}
+
+/* What stands where it will be written: of a file that is not what is in force. */
+static const char *standing(const struct change *change)
+{
+	return change->place.kind == PLACE_EDIT ? change->staged : change->old;
 }
 
 static int add_record(struct journal *journal, const struct change *change)
@@ -145,8 +163,9 @@ static int add_record(struct journal *journal, const struct change *change)
 	copy_text(record->tuner, sizeof(record->tuner), change->tuner);
 	record->place = change->place;
 	copy_text(record->original, sizeof(record->original), change->old);
-	copy_text(record->before, sizeof(record->before), change->old);
+	copy_text(record->before, sizeof(record->before), standing(change));
 	copy_text(record->target, sizeof(record->target), change->new);
+	copy_text(record->staged, sizeof(record->staged), change->staged);
 	record->ahead = change->ahead;
 	journal->dirty = journal->added = true;
 	return 0;
@@ -175,16 +194,17 @@ static void renew_ladder(struct journal *journal, struct record *record, const s
 static void renew_record(
 	struct journal *journal, struct record *record, const struct change *change)
 {
+	const char *found = record->place.kind == PLACE_EDIT ? record->staged : record->original;
+	const char *old = standing(change);
 	char before[SETTING_VALUE_MAX];
 
 	renew_ladder(journal, record, &change->ahead);
 	if (change->record_only)
 		return;
-	copy_text(before, sizeof(before),
-		record_is_foreign(record, change->old) ? record->target : change->old);
+	copy_text(before, sizeof(before), record_is_foreign(record, old) ? record->target : old);
 	if (streq(record->before, before) && streq(record->target, change->new))
 		return;
-	if (streq(record->target, change->new) && value_equal(change->old, record->original))
+	if (streq(record->target, change->new) && value_equal(old, found))
 		return; /* written again over the original that someone put there: nothing new */
 	copy_text(record->before, sizeof(record->before), before);
 	copy_text(record->target, sizeof(record->target), change->new);
@@ -226,6 +246,76 @@ void journal_forget(struct journal *journal, const char *name)
 		return;
 	*record = journal->records[--journal->n_records];
 	journal->dirty = true;
+}
+
+const struct file_note *journal_file(const struct journal *journal, const char *path)
+{
+	for (size_t i = 0; i < journal->n_files; i++)
+		if (streq(journal->files[i].path, path))
+			return &journal->files[i];
+	return NULL;
+}
+
+int journal_note_file(struct journal *journal, const struct file_note *note)
+{
+	struct file_note *old = (struct file_note *)journal_file(journal, note->path);
+	struct file_note copy;
+	bool original_is_new = !old || !streq(old->original, note->original);
+
+	if (old && file_note_equal(old, note))
+		return 0;
+	if (file_note_copy(note, &copy) < 0)
+		return -ENOMEM;
+	if (old) {
+		original_is_new = original_is_new || old->n_keys != note->n_keys;
+		file_note_clear(old);
+	} else if (grow_array(&journal->files, journal->n_files, &journal->files_allocated,
+			   sizeof(*journal->files)) < 0) {
+		file_note_clear(&copy);
+		return -ENOMEM;
+	} else {
+		old = &journal->files[journal->n_files++];
+	}
+	*old = copy;
+	journal->dirty = true;
+	journal->added = journal->added || original_is_new;
+	return 0;
+}
+
+void journal_forget_file(struct journal *journal, const char *path)
+{
+	struct file_note *note = (struct file_note *)journal_file(journal, path);
+
+	if (!note)
+		return;
+	for (size_t i = 0; i < note->n_keys; i++)
+		journal_forget(journal, note->keys[i].name);
+	file_note_clear(note);
+	*note = journal->files[--journal->n_files];
+	/* Both generations: the bytes that the older one would ask for are about to go. */
+	journal->dirty = journal->added = true;
+}
+
+void journal_give_up(struct journal *journal, const char *name, uint32_t config)
+{
+	struct record *record = find(journal, name);
+
+	if (!record)
+		return;
+	record->given_up = config;
+	journal->dirty = true;
+}
+
+void journal_try_again(struct journal *journal, const char *tuner)
+{
+	for (size_t i = 0; i < journal->n_records; i++) {
+		struct record *record = &journal->records[i];
+
+		if (record->given_up == 0 || (tuner && !streq(record->tuner, tuner)))
+			continue;
+		record->given_up = 0;
+		journal->dirty = true;
+	}
 }
 
 void journal_set_config(struct journal *journal, uint32_t checksum)
@@ -274,6 +364,19 @@ bool journal_is_released(const struct journal *journal, const char *tuner, uint3
 	return false;
 }
 
+static int copy_files(const struct journal *journal, struct journal *copy)
+{
+	copy->n_files = 0;
+	copy->files_allocated = MAX(journal->n_files, 1);
+	copy->files = calloc(copy->files_allocated, sizeof(*copy->files));
+	if (!copy->files)
+		return -ENOMEM;
+	for (; copy->n_files < journal->n_files; copy->n_files++)
+		if (file_note_copy(&journal->files[copy->n_files], &copy->files[copy->n_files]) < 0)
+			return -ENOMEM;
+	return 0;
+}
+
 struct journal *journal_copy(const struct journal *journal)
 {
 	struct journal *copy = malloc(sizeof(*copy));
@@ -284,8 +387,8 @@ struct journal *journal_copy(const struct journal *journal)
 	copy->dir = -1; /* stays the original's */
 	copy->records_allocated = journal->n_records;
 	copy->records = calloc(MAX(journal->n_records, 1), sizeof(*copy->records));
-	if (!copy->records) {
-		free(copy);
+	if (copy_files(journal, copy) < 0 || !copy->records) {
+		journal_close(copy);
 		return NULL;
 	}
 	if (journal->n_records > 0)
@@ -298,8 +401,11 @@ void journal_take_back(struct journal *journal, struct journal *copy)
 {
 	struct journal taken = *copy;
 
+	clear_files(journal);
 	taken.dir = journal->dir;
 	copy->records = steal(journal->records);
+	copy->files = steal(journal->files);
+	copy->n_files = 0;
 	*journal = taken;
 }
 

@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "apply/files.h"
 #include "base/cleanup.h"
 
 #include <headroom/plan.h>
@@ -35,6 +36,8 @@ struct journal {
 	uint32_t config; /* checksum of the configuration last applied */
 	struct record *records;
 	size_t n_records, records_allocated;
+	struct file_note *files; /* configuration files that were changed */
+	size_t n_files, files_allocated;
 	struct journal_release released[JOURNAL_RELEASED_MAX];
 	size_t n_released;
 	bool dirty;     /* differs from what is on disk */
@@ -44,10 +47,10 @@ struct journal {
 };
 
 /*
- * Loads the journal of a state folder. Records of another boot are dropped: procfs and sysfs start
- * afresh; boot is empty when it is not known. A torn file is passed over for the older one; after
- * two torn files the journal starts empty, with lost and note set. create is for the one writer:
- * make the folder, keep torn files as
+ * Loads the journal of a state folder. Records of another boot are dropped, but for those of
+ * configuration files: procfs and sysfs start afresh; boot is empty when it is not known. A torn
+ * file is passed over for the older one; after two torn files the journal starts empty, with lost
+ * and note set. create is for the one writer: make the folder, keep torn files as
  * *.bad, and put the older generation in the place of a torn one. 0 with *ret (journal_close
  * releases), or -errno of the folder or of a journal that this process may not read.
  */
@@ -71,6 +74,25 @@ void journal_note_actual(struct journal *journal, const struct plan *plan);
 void journal_set_config(struct journal *journal, uint32_t checksum);
 
 void journal_forget(struct journal *journal, const char *name);
+
+/* The note of a file, or NULL. It moves with the next journal_note_file(). */
+const struct file_note *journal_file(const struct journal *journal, const char *path);
+
+/*
+ * Notes what is about to become of a file, in the place of an older note. Nothing is stored. 0 or
+ * -ENOMEM, with the older note unchanged.
+ */
+int journal_note_file(struct journal *journal, const struct file_note *note);
+
+/* Forgets a file, and the records of its settings. */
+void journal_forget_file(struct journal *journal, const char *path);
+
+/*
+ * A setting that broke its program under the current configuration is not tried again under it:
+ * apply_plan() is not asked for it, until journal_try_again() for its tuner (NULL: for all).
+ */
+void journal_give_up(struct journal *journal, const char *name, uint32_t config);
+void journal_try_again(struct journal *journal, const char *tuner);
 
 /* A tuner that was restored observes until its configuration changes or apply is asked for. */
 void journal_release(struct journal *journal, const char *tuner);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "apply/journal.h"
 
+#include "apply/files_json.h"
 #include "base/util.h"
 
 #include <errno.h>
@@ -12,9 +13,10 @@
 
 /*
  * {"schema": 1, "checksum": "crc32:0badc0de", "body": {...}}: the checksum is over the body as this
- * library prints it without white space.
+ * library prints it without white space. Who knows only schema 1 would lose the files of schema 2.
  */
-#define SCHEMA 1
+#define SCHEMA       1
+#define SCHEMA_FILES 2
 
 DEFINE_CLEANUP(cJSON, cJSON_Delete)
 
@@ -26,7 +28,7 @@ static void checksum_of(const char *body, char checksum[static 16])
 
 static const char *kind_name(enum place_kind kind)
 {
-	return kind == PLACE_NEIGHTBL ? "neightbl" : "file";
+	return kind == PLACE_NEIGHTBL ? "neightbl" : kind == PLACE_EDIT ? "edit" : "file";
 }
 
 static void print_ladder(cJSON *object, const struct ladder *ladder)
@@ -49,12 +51,35 @@ static cJSON *print_record(const struct record *record)
 		cJSON_AddNumberToObject(object, "family", record->place.family == AF_INET ? 4 : 6);
 		cJSON_AddNumberToObject(object, "level", record->place.level);
 	}
+	if (record->place.kind == PLACE_EDIT) {
+		cJSON_AddStringToObject(object, "format", edit_format_name(record->place.format));
+		cJSON_AddStringToObject(object, "table", record->place.table);
+		cJSON_AddStringToObject(object, "key", record->place.key);
+		cJSON_AddStringToObject(object, "staged", record->staged);
+		cJSON_AddNumberToObject(object, "given_up", record->given_up);
+	}
 	cJSON_AddStringToObject(object, "original", record->original);
 	cJSON_AddStringToObject(object, "before", record->before);
 	cJSON_AddStringToObject(object, "target", record->target);
 	if (record->ahead.n > 0)
 		print_ladder(object, &record->ahead);
 	return object;
+}
+
+/* Half of them would be worse than none: false without memory. */
+static bool print_files(const struct journal *journal, cJSON *body)
+{
+	cJSON *files = cJSON_AddArrayToObject(body, "files");
+
+	for (size_t i = 0; files && i < journal->n_files; i++) {
+		cJSON *note = file_note_print(&journal->files[i]);
+
+		if (!note || !cJSON_AddItemToArray(files, note)) {
+			cJSON_Delete(note);
+			return false;
+		}
+	}
+	return files;
 }
 
 static cJSON *print_body(const struct journal *journal)
@@ -81,7 +106,8 @@ int journal_print(const struct journal *journal, char **text)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *root = cJSON_CreateObject();
 	cJSON *body = print_body(journal);
-	_cleanup_free_ char *printed = cJSON_PrintUnformatted(body);
+	bool whole = journal->n_files == 0 || print_files(journal, body);
+	_cleanup_free_ char *printed = whole ? cJSON_PrintUnformatted(body) : NULL;
 	char checksum[16];
 
 	if (!printed) {
@@ -89,7 +115,7 @@ int journal_print(const struct journal *journal, char **text)
 		return -ENOMEM;
 	}
 	checksum_of(printed, checksum);
-	cJSON_AddNumberToObject(root, "schema", SCHEMA);
+	cJSON_AddNumberToObject(root, "schema", journal->n_files > 0 ? SCHEMA_FILES : SCHEMA);
 	cJSON_AddStringToObject(root, "checksum", checksum);
 	cJSON_AddItemToObject(root, "body", body);
 	*text = cJSON_Print(root);
@@ -125,12 +151,35 @@ static bool take_place(const cJSON *object, struct place *place)
 		place->kind = PLACE_FILE;
 		return true;
 	}
+	if (streq(kind, "edit")) {
+		char format[8];
+
+		place->kind = PLACE_EDIT;
+		return take_text(object, "format", format, sizeof(format)) &&
+		       edit_format_by_name(format, &place->format) &&
+		       take_text(object, "table", place->table, sizeof(place->table)) &&
+		       take_text(object, "key", place->key, sizeof(place->key));
+	}
 	if (!streq(kind, "neightbl") || !take_number(object, "family", &family) ||
 		!take_number(object, "level", &level) || level < 1 || level > 3)
 		return false;
 	place->kind = PLACE_NEIGHTBL;
 	place->family = family == 4 ? AF_INET : AF_INET6;
 	place->level = (int)level;
+	return true;
+}
+
+/* Only records of files have these. */
+static bool take_staged(const cJSON *object, struct record *record)
+{
+	double given_up;
+
+	if (record->place.kind != PLACE_EDIT)
+		return true;
+	if (!take_text(object, "staged", record->staged, sizeof(record->staged)) ||
+		!take_number(object, "given_up", &given_up))
+		return false;
+	record->given_up = (uint32_t)given_up;
 	return true;
 }
 
@@ -163,7 +212,7 @@ static int take_record(const cJSON *object, struct journal *journal)
 		!take_text(object, "original", record->original, sizeof(record->original)) ||
 		!take_text(object, "before", record->before, sizeof(record->before)) ||
 		!take_text(object, "target", record->target, sizeof(record->target)) ||
-		!take_ladder(object, &record->ahead))
+		!take_staged(object, record) || !take_ladder(object, &record->ahead))
 		return -EBADMSG;
 	journal->n_records++;
 	return 0;
@@ -184,6 +233,15 @@ static int take_release(const cJSON *object, struct journal *journal)
 	return 0;
 }
 
+static int take_file(const cJSON *object, struct journal *journal)
+{
+	if (grow_array(&journal->files, journal->n_files, &journal->files_allocated,
+		    sizeof(*journal->files)) < 0)
+		return -ENOMEM;
+	/* Counted first: what an error leaves half filled is cleared with the others. */
+	return file_note_parse(object, &journal->files[journal->n_files++]);
+}
+
 static int take_body(const cJSON *body, struct journal *journal)
 {
 	const cJSON *item;
@@ -196,6 +254,11 @@ static int take_body(const cJSON *body, struct journal *journal)
 	journal->config = (uint32_t)config;
 	cJSON_ArrayForEach (item, cJSON_GetObjectItemCaseSensitive(body, "records")) {
 		r = take_record(item, journal);
+		if (r < 0)
+			return r;
+	}
+	cJSON_ArrayForEach (item, cJSON_GetObjectItemCaseSensitive(body, "files")) {
+		r = take_file(item, journal);
 		if (r < 0)
 			return r;
 	}
@@ -217,7 +280,7 @@ static int check_envelope(const cJSON *root, const cJSON *body)
 		return -ENOMEM;
 	if (!take_number(root, "schema", &schema) || schema < 1)
 		return -EBADMSG;
-	if (schema > SCHEMA)
+	if (schema > SCHEMA_FILES)
 		return -EPROTO;
 	checksum_of(printed, computed);
 	if (!take_text(root, "checksum", stored, sizeof(stored)) || !streq(stored, computed))
@@ -236,6 +299,9 @@ int journal_parse(struct journal *journal, const char *text)
 	if (r < 0) {
 		journal->n_records = 0;
 		journal->n_released = 0;
+		for (size_t i = 0; i < journal->n_files; i++)
+			file_note_clear(&journal->files[i]);
+		journal->n_files = 0;
 	}
 	return r;
 }

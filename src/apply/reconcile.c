@@ -19,15 +19,23 @@ static bool is_left_alone(const struct setting *setting)
 	return setting->state == SETTING_YIELDED || setting->state == SETTING_DRIFTED;
 }
 
+/* What would be written over: of a file what stands in it, whatever its program runs with. */
+static const char *standing(const struct want *want)
+{
+	return want->place.kind == PLACE_EDIT ? want->staged : want->actual;
+}
+
 /*
  * Changed by someone else: it stood at what was confirmed and does not now, or, before this process
  * knew it, at a value that the journal knows nothing of.
  */
 static bool is_drift(const struct setting *setting, const struct record *record)
 {
+	const char *stands = standing(&setting->want);
+
 	if (setting->confirmed[0])
-		return !value_equal(setting->want.actual, setting->confirmed);
-	return record && record_is_foreign(record, setting->want.actual);
+		return !value_equal(stands, setting->confirmed);
+	return record && record_is_foreign(record, stands);
 }
 
 static void judge_drift(struct setting *setting, const struct reconcile_input *input)
@@ -37,7 +45,8 @@ static void judge_drift(struct setting *setting, const struct reconcile_input *i
 	setting->drift_at_us = input->now_us;
 	setting->rounds++;
 	log_notice(setting->want.name, "someone else changed it to %s (wanted %s)",
-		setting->want.actual, setting->want.wanted);
+		standing(&setting->want)[0] ? standing(&setting->want) : "nothing",
+		setting->want.wanted);
 	if (input->on_drift == ON_DRIFT_REPORT)
 		become(setting, SETTING_DRIFTED, "left-by-on-drift", 0);
 	else if (input->on_drift == ON_DRIFT_YIELD)
@@ -48,14 +57,32 @@ static void judge_drift(struct setting *setting, const struct reconcile_input *i
 		become(setting, SETTING_PENDING, "drift", 0);
 }
 
+static void confirm(struct setting *setting, uint64_t now)
+{
+	setting->drifted = false;
+	copy_text(setting->confirmed, sizeof(setting->confirmed), standing(&setting->want));
+	if (now - setting->drift_at_us > DRIFT_QUIET_US)
+		setting->rounds = 0;
+}
+
 static void judge_in_sync(struct setting *setting, uint64_t now)
 {
 	become(setting, SETTING_IN_SYNC, "in-sync", 0);
 	setting->retry_at_us = 0;
-	setting->drifted = false;
-	copy_text(setting->confirmed, sizeof(setting->confirmed), setting->want.actual);
-	if (now - setting->drift_at_us > DRIFT_QUIET_US)
-		setting->rounds = 0;
+	confirm(setting, now);
+}
+
+const char *waiting_reason(const struct service *service)
+{
+	return service->activation == ACTIVATE_DOCKER_RELOAD ? "reload-pending" : "restart-pending";
+}
+
+/* The file stands as wanted, and its program runs with another value still. */
+static void judge_waiting(struct setting *setting, uint64_t now)
+{
+	confirm(setting, now);
+	if (setting->state != SETTING_PENDING || !streq(setting->reason, "restart-refused"))
+		become(setting, SETTING_PENDING, waiting_reason(&setting->want.edit->service), 0);
 }
 
 static void judge_difference(
@@ -74,6 +101,12 @@ static void judge_difference(
 		become(setting, SETTING_PENDING, setting->want.reason, 0);
 }
 
+static bool is_different(const struct want *want)
+{
+	return !value_equal(want->actual, want->wanted) ||
+	       !value_equal(standing(want), want->wanted);
+}
+
 static void judge(struct setting *setting, const struct reconcile_input *input)
 {
 	const struct want *want = &setting->want;
@@ -82,6 +115,8 @@ static void judge(struct setting *setting, const struct reconcile_input *input)
 	/* Until something is written, what stands there is the original. */
 	copy_text(setting->original, sizeof(setting->original),
 		record ? record->original : want->actual);
+	if (want->place.kind == PLACE_EDIT && want->wanted[0] && !want->edit)
+		setting->want.error = -EINVAL;
 	setting->mode = input->tuner->mode;
 	if (want->error == -ENOENT)
 		become(setting, SETTING_UNSUPPORTED, "not-in-this-kernel", 0);
@@ -91,10 +126,38 @@ static void judge(struct setting *setting, const struct reconcile_input *input)
 		become(setting, SETTING_OBSERVED, "kept", 0);
 	else if (setting->mode == MODE_OBSERVE)
 		become(setting, SETTING_OBSERVED, input->observe_reason, 0);
-	else if (value_equal(want->actual, want->wanted))
+	else if (!is_different(want))
 		judge_in_sync(setting, input->now_us);
-	else
+	else if (record && record->given_up != 0 && record->given_up == input->config)
+		become(setting, SETTING_FAILED, "did-not-come-back", -ETIMEDOUT);
+	else if (!value_equal(standing(want), want->wanted))
 		judge_difference(setting, record, input);
+	else
+		judge_waiting(setting, input->now_us);
+}
+
+/*
+ * The file stands as wanted: whether its program should be made to take it now. Whoever tries sets
+ * retry_at_us.
+ */
+static bool may_activate(const struct setting *setting, uint64_t now)
+{
+	const struct want *want = &setting->want;
+	const struct service *service = want->edit ? &want->edit->service : NULL;
+
+	if (want->place.kind != PLACE_EDIT || setting->state != SETTING_PENDING || !service ||
+		!value_equal(want->staged, want->wanted) || now < setting->retry_at_us)
+		return false;
+	return service->activation == ACTIVATE_DOCKER_RELOAD ||
+	       (service->activation == ACTIVATE_CONTAINERD_RESTART &&
+		       (service->restart == RESTART_NOW ||
+			       (service->restart == RESTART_WHEN_IDLE && !service->busy)));
+}
+
+static bool is_to_be_written(const struct setting *setting)
+{
+	return setting->state == SETTING_PENDING &&
+	       !value_equal(standing(&setting->want), setting->want.wanted);
 }
 
 /* What may have to be written in a hurry later is recorded now, while there is time. */
@@ -113,15 +176,17 @@ static int plan_setting(const struct setting *setting, struct plan *plan)
 {
 	struct change *change = plan_add(plan);
 
-	if (!change)
+	if (!change || change_take_edit(change, setting->want.edit) < 0)
 		return -ENOMEM;
 	copy_text(change->name, sizeof(change->name), setting->want.name);
 	copy_text(change->tuner, sizeof(change->tuner), setting->tuner);
 	change->place = setting->want.place;
 	copy_text(change->old, sizeof(change->old), setting->want.actual);
 	copy_text(change->new, sizeof(change->new), setting->want.wanted);
+	copy_text(change->staged, sizeof(change->staged), setting->want.staged);
 	change->ahead = setting->want.ahead;
 	change->record_only = setting->state != SETTING_PENDING;
+	change->activate_only = !change->record_only && !is_to_be_written(setting);
 	if (change->record_only)
 		copy_text(change->new, sizeof(change->new), setting->want.actual);
 	change->reason = setting->reason;
@@ -190,7 +255,8 @@ int reconcile(struct node *node, const struct reconcile_input *input, struct pla
 			return -ENOMEM;
 		setting->want = input->outlook->wants[w];
 		judge(setting, input);
-		if (setting->state != SETTING_PENDING && !needs_record(setting, input))
+		if (!is_to_be_written(setting) && !may_activate(setting, input->now_us) &&
+			!needs_record(setting, input))
 			continue;
 		if (plan_setting(setting, plan) < 0)
 			return -ENOMEM;
@@ -210,7 +276,9 @@ void reconcile_reset(struct node *node, const char *tuner)
 		setting->drifted = false;
 		setting->rounds = 0;
 		setting->retry_at_us = 0;
-		if (is_left_alone(setting) || setting->state == SETTING_FAILED)
+		setting->want.edit = NULL; /* the tuner is about to state its wants anew */
+		if (is_left_alone(setting) || setting->state == SETTING_FAILED ||
+			setting->state == SETTING_PENDING)
 			become(setting, SETTING_PENDING, "configured", 0);
 	}
 }

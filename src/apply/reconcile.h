@@ -23,6 +23,13 @@
 /* A setting that could not be written is tried again after this long. */
 #define RETRY_US (15 * UINT64_C(1000000))
 
+/* One that its program refused: the file, or the program, has to change first. */
+#define RETRY_REFUSED_US (600 * UINT64_C(1000000))
+
+/* A file that stands as wanted is made to take effect again after this long, when it has not. */
+#define RESTART_AGAIN_US (3600 * UINT64_C(1000000))
+#define RELOAD_AGAIN_US  (60 * UINT64_C(1000000))
+
 enum on_drift {
 	ON_DRIFT_ENFORCE,
 	ON_DRIFT_YIELD,
@@ -36,6 +43,7 @@ struct reconcile_input {
 	size_t n_records;
 	enum on_drift on_drift;
 	const char *observe_reason; /* MODE_OBSERVE: "observe-mode" or "restored" */
+	uint32_t config;            /* its checksum: what broke under it is not tried again */
 	bool may_record;            /* false for a while after the journal could not be stored */
 	uint64_t now_us;
 };
@@ -45,6 +53,9 @@ struct reconcile_input {
  * be written. Settings that it no longer mentions are dropped. 0 or -ENOMEM.
  */
 int reconcile(struct node *node, const struct reconcile_input *input, struct plan *plan);
+
+/* Why a setting waits whose file stands as wanted: a slug. */
+const char *waiting_reason(const struct service *service);
 
 /*
  * Forgets what was yielded, drifted or failed, so that the next reconcile tries everything again.

@@ -8,7 +8,8 @@
 #include <stdarg.h>
 #include <stdlib.h>
 
-#define TOTAL "_total"
+#define TOTAL     "_total"
+#define BOUND_MAX 40 /* bytes of a bound as text */
 
 /* OpenMetrics names a counter's family without the suffix that its samples have. */
 static int family_length(const struct metric_sink *sink, const char *name, enum metric_type type)
@@ -61,33 +62,98 @@ static void put_value(FILE *out, double value)
 void metric_family(
 	struct metric_sink *sink, const char *name, enum metric_type type, const char *help)
 {
+	static const char *const types[] = {
+		[METRIC_GAUGE] = "gauge",
+		[METRIC_COUNTER] = "counter",
+		[METRIC_HISTOGRAM] = "histogram",
+	};
 	int len = family_length(sink, name, type);
 
 	fprintf(sink->out, "# HELP %.*s ", len, name);
 	put_escaped(sink->out, help, sink->openmetrics);
-	fprintf(sink->out, "\n# TYPE %.*s %s\n", len, name,
-		type == METRIC_COUNTER ? "counter" : "gauge");
+	fprintf(sink->out, "\n# TYPE %.*s %s\n", len, name, types[type]);
 	sink->family = name;
+}
+
+/* Labels with their brackets; le, when not NULL, after all others. */
+static void put_labels(FILE *out, const char *le, va_list labels)
+{
+	const char *label;
+	char before = '{';
+
+	while ((label = va_arg(labels, const char *))) {
+		fprintf(out, "%c%s=\"", before, label);
+		put_escaped(out, va_arg(labels, const char *), true);
+		fputc('"', out);
+		before = ',';
+	}
+	if (le) {
+		fprintf(out, "%cle=\"%s\"", before, le);
+		before = ',';
+	}
+	fputs(before == ',' ? "} " : " ", out);
 }
 
 void metric_sample(struct metric_sink *sink, double value, ...)
 {
-	const char *label;
-	char before = '{';
 	va_list labels;
 
 	fputs(sink->family, sink->out);
 	va_start(labels, value);
-	while ((label = va_arg(labels, const char *))) {
-		fprintf(sink->out, "%c%s=\"", before, label);
-		put_escaped(sink->out, va_arg(labels, const char *), true);
-		fputc('"', sink->out);
-		before = ',';
-	}
+	put_labels(sink->out, NULL, labels);
 	va_end(labels);
-	fputs(before == ',' ? "} " : " ", sink->out);
 	put_value(sink->out, value);
 	fputc('\n', sink->out);
+}
+
+/*
+ * A bound is a label, so its text is part of the series' name: the one form that the OpenMetrics
+ * specification calls canonical. The older format differs in that whole numbers have no ".0".
+ */
+static void format_bound(char text[static BOUND_MAX], double bound, bool openmetrics)
+{
+	int digits = 1, exponent;
+
+	do
+		snprintf(text, BOUND_MAX, "%.*e", digits - 1, bound);
+	while (strtod(text, NULL) != bound && digits++ < 17);
+	exponent = atoi(strchr(text, 'e') + 1);
+	if (exponent < -4 || exponent >= 6)
+		return;
+	snprintf(text, BOUND_MAX, "%.*f", MAX(digits - 1 - exponent, openmetrics ? 1 : 0), bound);
+}
+
+static void put_part(
+	struct metric_sink *sink, const char *suffix, const char *le, double value, va_list labels)
+{
+	va_list copy;
+
+	fprintf(sink->out, "%s%s", sink->family, suffix);
+	va_copy(copy, labels);
+	put_labels(sink->out, le, copy);
+	va_end(copy);
+	put_value(sink->out, value);
+	fputc('\n', sink->out);
+}
+
+void metric_histogram(struct metric_sink *sink, const double *bounds, const uint64_t *counts,
+	size_t n, double sum, ...)
+{
+	uint64_t total = 0;
+	va_list labels;
+
+	va_start(labels, sum);
+	for (size_t i = 0; i <= n; i++) {
+		char le[BOUND_MAX] = "+Inf";
+
+		if (i < n)
+			format_bound(le, bounds[i], sink->openmetrics);
+		total += counts[i];
+		put_part(sink, "_bucket", le, (double)total, labels);
+	}
+	put_part(sink, "_sum", NULL, sum, labels);
+	put_part(sink, "_count", NULL, (double)total, labels);
+	va_end(labels);
 }
 
 void metric_end(struct metric_sink *sink)

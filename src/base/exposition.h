@@ -8,12 +8,14 @@
  */
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
 enum metric_type {
 	METRIC_GAUGE,
-	METRIC_COUNTER, /* its name ends in _total */
+	METRIC_COUNTER,   /* its name ends in _total */
+	METRIC_HISTOGRAM, /* its samples are written by metric_histogram */
 };
 
 struct metric_sink {
@@ -31,6 +33,14 @@ void metric_family(
  * escaped here.
  */
 void metric_sample(struct metric_sink *sink, double value, ...) __attribute__((sentinel));
+
+/*
+ * One histogram of the current family: its _bucket, _sum and _count samples. bounds are n upper
+ * bounds in rising order, without +Inf; counts are n + 1, each of its bucket alone, the last of
+ * what is above all bounds. labels as for metric_sample, without le.
+ */
+void metric_histogram(struct metric_sink *sink, const double *bounds, const uint64_t *counts,
+	size_t n, double sum, ...) __attribute__((sentinel));
 
 /* What ends the text: "# EOF" in OpenMetrics. */
 void metric_end(struct metric_sink *sink);

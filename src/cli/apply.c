@@ -89,7 +89,9 @@ static int apply_locally(const struct cli *cli, struct core *core)
 		return cli_fail(
 			"apply", "the configuration says mode: observe: nothing is written");
 	core_reset(core, cli->only);
-	r = core_look(core);
+	r = core_settle(core);
+	if (r == 0)
+		r = core_look(core);
 	core_plan_only(core, cli->only);
 	if (r == 0)
 		r = core_apply(core);
@@ -100,16 +102,17 @@ static int apply_locally(const struct cli *cli, struct core *core)
 
 static int restore_locally(const struct cli *cli, struct core *core)
 {
-	int r = become_writer(core, "restore");
+	int r = become_writer(core, "restore"), stored;
 
 	if (r != EXIT_OK)
 		return r;
 	if (core->journal->lost)
 		return cli_fail("journal.json", "%s", core->journal->note);
 	r = core_restore(core, cli->only);
+	stored = r == 0 ? core_restore_files(core, cli->only) : 0;
 	if (r == 0)
 		r = print_plan(&core->plan, "Nothing to put back.");
-	if (r >= 0 && journal_store(core->journal) < 0)
+	if (r >= 0 && (stored < 0 || journal_store(core->journal) < 0))
 		return cli_fail("journal.json",
 			"values were put back, but that could not be noted: make room in %s",
 			core_state_folder());

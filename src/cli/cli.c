@@ -39,7 +39,7 @@ static const struct subcommand {
 		"set what is to be set, once"},
 	{"restore", cli_restore, OPTION_CONFIG | OPTION_ONLY | OPTION_IMAGES,
 		"restore [--only TUNER] [--images]", "put every original value back"},
-	{"top", cli_top, OPTION_CONFIG | TAKES_NAMES, "top [neighbor]", "live: who uses what"},
+	{"top", cli_top, OPTION_CONFIG | TAKES_NAMES, "top [dns|neighbor]", "live: who uses what"},
 	{"explain", cli_explain, OPTION_CONFIG | TAKES_NAMES, "explain [NAME]",
 		"a limit, setting, condition, reason or config key"},
 	{"check-config", cli_check_config, OPTION_CONFIG | TAKES_NAMES, "check-config [F...]",

@@ -12,6 +12,7 @@
 /* A local agent answers at once; applying waits for a disk. */
 #define CONNECT_TIMEOUT_MS 1000L
 #define TIMEOUT_MS         30000L
+#define CHANGE_TIMEOUT_MS  180000L /* a runtime may be restarted twice, and be slow to answer */
 
 DEFINE_CLEANUP(CURL, curl_easy_cleanup)
 
@@ -41,7 +42,7 @@ static int perform(CURL *curl, const char *socket_path, const char *url, bool po
 	/* Nobody's proxy settings concern a request to this machine. */
 	curl_easy_setopt(curl, CURLOPT_PROXY, "");
 	curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, CONNECT_TIMEOUT_MS);
-	curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, TIMEOUT_MS);
+	curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, post ? CHANGE_TIMEOUT_MS : TIMEOUT_MS);
 	curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
 	curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, take_body);
 	curl_easy_setopt(curl, CURLOPT_WRITEDATA, out);

@@ -40,7 +40,7 @@ static int look_locally(const struct cli *cli, bool watch, char **json)
 
 	if (r != EXIT_OK)
 		return -EINVAL;
-	r = report_status(&core.node, true, json, NULL);
+	r = report_status(&core.node, true, true, json, NULL);
 	core_close(&core);
 	return r;
 }

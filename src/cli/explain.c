@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 
 #include "base/util.h"
+#include "config/value.h"
 #include "model/reason.h"
 #include "tuners/table.h"
 
@@ -39,8 +40,10 @@ static const char *option_kind(const struct config_option *option)
 	static const char *const kinds[] = {
 		[OPTION_BOOL] = "true or false",
 		[OPTION_COUNT] = "whole number",
+		[OPTION_DURATION] = "time",
 		[OPTION_CHOICE] = "choice",
 		[OPTION_TEXT] = "text",
+		[OPTION_LIST] = "list",
 		[OPTION_SYSCTLS] = "map of sysctls",
 		[OPTION_RESERVED] = "reserved",
 	};
@@ -50,6 +53,8 @@ static const char *option_kind(const struct config_option *option)
 
 static void print_range(const struct config_option *option)
 {
+	char text[256] = "";
+
 	if (option->words) {
 		printf("  %-9s", "words");
 		for (const char *const *word = option->words; *word; word++)
@@ -58,6 +63,35 @@ static void print_range(const struct config_option *option)
 	}
 	if (option->type == OPTION_COUNT)
 		printf("  %-9s %" PRIu64 " to %" PRIu64 "\n", "range", option->min, option->max);
+	if (option->type == OPTION_DURATION || option->type == OPTION_LIST) {
+		value_describe(option, text, sizeof(text));
+		line("takes", text);
+	}
+}
+
+/* What an item of a list is: a plain value, or a map with these fields. */
+static void print_items(const struct config_option *option)
+{
+	for (const struct config_option *row = option->items; row->name; row++) {
+		char takes[256] = "";
+
+		value_describe(row, takes, sizeof(takes));
+		printf("  %-9s %s%s%s", "item", row->name, row->name[0] ? ": " : "", takes);
+		if (row->def)
+			printf(" (default %s)", row->def);
+		else if (row->type == OPTION_TEXT && row->min > 0 && row->name[0])
+			printf(" (must be given)");
+		putchar('\n');
+		if (row->sentence)
+			printf("            %s\n", row->sentence);
+	}
+}
+
+static const char *option_default(const struct config_option *option)
+{
+	if (option->def)
+		return option->def;
+	return option->type == OPTION_LIST ? "[]" : "empty";
 }
 
 static bool explain_option(const char *name)
@@ -68,8 +102,10 @@ static bool explain_option(const char *name)
 		return false;
 	printf("%s (config key, %s)\n  %s\n", name, option_kind(option), option->sentence);
 	print_range(option);
+	if (option->type == OPTION_LIST)
+		print_items(option);
 	line("unit", option->unit);
-	line("default", option->def ? option->def : "empty");
+	line("default", option_default(option));
 	line("source", "headroom.yaml(5)");
 	return true;
 }

@@ -15,8 +15,10 @@ int local_look(const struct cli *cli, bool watch, struct core *core)
 	r = core_open(core, &options, config);
 	if (r == 0) {
 		core_read_journal(core);
-		r = core_look(core);
+		r = core_settle(core);
 	}
+	if (r == 0)
+		r = core_look(core);
 	if (r == 0)
 		return EXIT_OK;
 	core_close(core);

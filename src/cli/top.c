@@ -9,7 +9,22 @@
 
 #define REFRESH_SECONDS 2
 
-static int show(const struct cli *cli, const char *prefix)
+/* topic: neighbor, dns, or empty for all. */
+static void print_topic(const struct screen *screen, const cJSON *status, const char *topic)
+{
+	char prefix[64] = "";
+
+	if (topic[0])
+		snprintf(prefix, sizeof(prefix), "%s/", topic);
+	if (!streq(topic, "dns"))
+		screen_print_top(screen, status, prefix);
+	if (!topic[0])
+		fputc('\n', screen->out);
+	if (!streq(topic, "neighbor"))
+		screen_print_dns(screen, status);
+}
+
+static int show(const struct cli *cli, const char *topic)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *status = NULL;
 	struct screen screen = screen_of(stdout);
@@ -19,7 +34,7 @@ static int show(const struct cli *cli, const char *prefix)
 		return r;
 	if (screen.bars)
 		fputs("\033[H\033[J", stdout);
-	screen_print_top(&screen, status, prefix);
+	print_topic(&screen, status, topic);
 	fflush(stdout);
 	return EXIT_OK;
 }
@@ -27,21 +42,18 @@ static int show(const struct cli *cli, const char *prefix)
 /* Live on a terminal, until interrupted; once for anything that reads it. */
 int cli_top(const struct cli *cli)
 {
-	const char *tuner = cli->n_names > 0 ? cli->names[0] : "";
+	const char *topic = cli->n_names > 0 ? cli->names[0] : "";
 	struct screen screen = screen_of(stdout);
-	char prefix[64] = "";
 	int r;
 
-	if (cli->n_names > 1 || (tuner[0] && !streq(tuner, "neighbor"))) {
-		cli_fail(tuner, "not known to top: usage: headroom top [neighbor]");
+	if (cli->n_names > 1 || (topic[0] && !streq(topic, "neighbor") && !streq(topic, "dns"))) {
+		cli_fail(topic, "not known to top: usage: headroom top [dns|neighbor]");
 		return EXIT_USAGE;
 	}
-	if (tuner[0])
-		snprintf(prefix, sizeof(prefix), "%s/", tuner);
-	r = show(cli, prefix);
+	r = show(cli, topic);
 	while (screen.bars && r == EXIT_OK && !ferror(stdout)) {
 		sleep(REFRESH_SECONDS);
-		r = show(cli, prefix);
+		r = show(cli, topic);
 	}
 	return r;
 }

@@ -7,7 +7,7 @@
 #include "config/store.h"
 
 #include <errno.h>
-#include <inttypes.h>
+#include <limits.h>
 #include <zlib.h>
 
 struct loading {
@@ -174,13 +174,17 @@ static const char *effective_text(const struct value *value)
 
 const char *config_text(const struct config *config, const char *name)
 {
-	return effective_text(
-		need(config, name, 1U << OPTION_TEXT | 1U << OPTION_CHOICE | 1U << OPTION_COUNT));
+	return effective_text(need(config, name,
+		1U << OPTION_TEXT | 1U << OPTION_CHOICE | 1U << OPTION_COUNT |
+			1U << OPTION_DURATION));
 }
 
 int config_choice(const struct config *config, const char *name)
 {
-	return need(config, name, 1U << OPTION_CHOICE | 1U << OPTION_COUNT)->parsed.choice;
+	return need(config, name,
+		1U << OPTION_CHOICE | 1U << OPTION_COUNT | 1U << OPTION_DURATION |
+			1U << OPTION_LIST)
+		->parsed.choice;
 }
 
 uint64_t config_count(const struct config *config, const char *name, uint64_t fallback)
@@ -189,6 +193,92 @@ uint64_t config_count(const struct config *config, const char *name, uint64_t fa
 
 	return value->parsed.choice >= 0 || *effective_text(value) == '\0' ? fallback
 									   : value->parsed.count;
+}
+
+uint64_t config_duration(const struct config *config, const char *name)
+{
+	return need(config, name, 1U << OPTION_DURATION)->parsed.count;
+}
+
+size_t config_list(const struct config *config, const char *name)
+{
+	const struct list *list = store_list(need(config, name, 1U << OPTION_LIST));
+
+	return list ? list->n : 0;
+}
+
+/* One field of an item, of one of some types, with its row. */
+static const struct list_field *need_field(const struct config *config, const char *name, size_t i,
+	const char *field, unsigned types, const struct config_option **row)
+{
+	const struct value *value = need(config, name, 1U << OPTION_LIST);
+	const struct list *list = store_list(value);
+	size_t index = 0;
+
+	*row = list_row(value->option, field, &index);
+	if (!list || i >= list->n || !*row || !(types & 1U << (*row)->type))
+		abort();
+	return &list->fields[i * list->n_fields + index];
+}
+
+const char *config_item(const struct config *config, const char *name, size_t i, const char *field)
+{
+	const struct config_option *row;
+	const struct list_field *found = need_field(config, name, i, field, UINT_MAX, &row);
+
+	if (found->text)
+		return found->text;
+	return row->def ? row->def : "";
+}
+
+static uint64_t item_number(const struct config *config, const char *name, size_t i,
+	const char *field, enum option_type type, uint64_t fallback)
+{
+	const struct config_option *row;
+	const struct list_field *found = need_field(config, name, i, field, 1U << type, &row);
+
+	if (found->parsed.choice >= 0 || (!found->text && !row->def))
+		return fallback;
+	return found->parsed.count;
+}
+
+uint64_t config_item_count(const struct config *config, const char *name, size_t i,
+	const char *field, uint64_t fallback)
+{
+	return item_number(config, name, i, field, OPTION_COUNT, fallback);
+}
+
+uint64_t config_item_duration(const struct config *config, const char *name, size_t i,
+	const char *field, uint64_t fallback)
+{
+	return item_number(config, name, i, field, OPTION_DURATION, fallback);
+}
+
+bool config_item_bool(const struct config *config, const char *name, size_t i, const char *field)
+{
+	const struct config_option *row;
+
+	return need_field(config, name, i, field, 1U << OPTION_BOOL, &row)->parsed.flag;
+}
+
+int config_item_choice(const struct config *config, const char *name, size_t i, const char *field)
+{
+	const struct config_option *row;
+
+	return need_field(config, name, i, field,
+		1U << OPTION_CHOICE | 1U << OPTION_COUNT | 1U << OPTION_DURATION, &row)
+		->parsed.choice;
+}
+
+struct config_place config_item_where(
+	const struct config *config, const char *name, size_t i, const char *field)
+{
+	const struct list *list = store_list(need(config, name, 1U << OPTION_LIST));
+	const struct config_option *row;
+
+	if (!list || i >= list->n)
+		abort();
+	return field ? need_field(config, name, i, field, UINT_MAX, &row)->place : list->places[i];
 }
 
 struct config_place config_where(const struct config *config, const char *name)
@@ -211,6 +301,19 @@ static uLong mix_text(uLong sum, const char *text)
 	return crc32(sum, (const Bytef *)text, (uInt)strlen(text) + 1);
 }
 
+static uLong mix_list(uLong sum, const struct config *config, const struct value *value)
+{
+	const char *name = value->option->name;
+	size_t n = config_list(config, name);
+
+	for (size_t i = 0; i < n; i++) {
+		sum = mix_text(sum, "item");
+		for (const struct config_option *row = value->option->items; row->name; row++)
+			sum = mix_text(sum, config_item(config, name, i, row->name));
+	}
+	return sum;
+}
+
 uint32_t config_checksum(const struct config *config)
 {
 	uLong sum = crc32(0, NULL, 0);
@@ -222,7 +325,10 @@ uint32_t config_checksum(const struct config *config)
 		if (value->option->type == OPTION_RESERVED)
 			continue;
 		sum = mix_text(sum, value->option->name);
-		sum = mix_text(sum, effective_text(value));
+		if (value->option->type == OPTION_LIST && store_list(value))
+			sum = mix_list(sum, config, value);
+		else
+			sum = mix_text(sum, effective_text(value));
 	}
 	for (size_t i = 0; i < config->n_sysctls; i++) {
 		sum = mix_text(sum, config->sysctls[i].name);

@@ -81,12 +81,41 @@ bool config_bool(const struct config *config, const char *name);
 /* Of a text, "" when empty; of a choice or count, what stands there as text. */
 const char *config_text(const struct config *config, const char *name);
 
-/* The index of the chosen word; -1 for an OPTION_CHOICE that is empty, or an OPTION_COUNT that is a
- * number. */
+/* The index of the chosen word; -1 for an OPTION_CHOICE that is empty, an OPTION_COUNT or
+ * OPTION_DURATION that is a number, or an OPTION_LIST that is a list. */
 int config_choice(const struct config *config, const char *name);
 
 /* The number; fallback when a word stands there. */
 uint64_t config_count(const struct config *config, const char *name, uint64_t fallback);
+
+/* Microseconds; 0 when a word stands there, or nothing. */
+uint64_t config_duration(const struct config *config, const char *name);
+
+/* The items of an OPTION_LIST; 0 when a word stands in its place. */
+size_t config_list(const struct config *config, const char *name);
+
+/*
+ * A field of item i, which is below config_list: "" as field stands for the item itself in a list
+ * of plain values. The text as it stands in the file, else the row's default, else "".
+ */
+const char *config_item(const struct config *config, const char *name, size_t i, const char *field);
+
+/* The same of a count, or of a duration in microseconds; fallback when a word or nothing is there.
+ */
+uint64_t config_item_count(const struct config *config, const char *name, size_t i,
+	const char *field, uint64_t fallback);
+uint64_t config_item_duration(const struct config *config, const char *name, size_t i,
+	const char *field, uint64_t fallback);
+
+/* The same of a bool; false when nothing is there. */
+bool config_item_bool(const struct config *config, const char *name, size_t i, const char *field);
+
+/* The index of the chosen word; -1 when none is there. */
+int config_item_choice(const struct config *config, const char *name, size_t i, const char *field);
+
+/* Where the field was given; the item's place when it was not, or when field is NULL. */
+struct config_place config_item_where(
+	const struct config *config, const char *name, size_t i, const char *field);
 
 /* Where it was given, for faults: the file, the profile or the default. */
 struct config_place config_where(const struct config *config, const char *name);

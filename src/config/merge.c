@@ -1,48 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config/merge.h"
 
-#include "config/suggest.h"
+#include "config/fault.h"
 #include "config/text.h"
 
 #include <errno.h>
-#include <stdarg.h>
 
 struct merge {
 	struct config *config;
-	const char *file;
-	struct config_fault_list *faults, *notices;
-	unsigned n_faults;
+	struct fault_sink sink;
+	struct config_fault_list *notices;
 };
-
-/* The part of a message that varies. */
-#define DETAIL_MAX 256
-
-static void fault_at(struct merge *merge, unsigned line, unsigned column, const char *format, ...)
-	PRINTF_LIKE(4, 5);
-
-static void fault_at(struct merge *merge, unsigned line, unsigned column, const char *format, ...)
-{
-	struct config_place place = {.file = merge->file, .line = line, .column = column};
-	char message[DETAIL_MAX + OPTION_NAME_MAX];
-	va_list args;
-
-	if (++merge->n_faults > CONFIG_FAULTS_MAX)
-		return;
-	va_start(args, format);
-	vsnprintf(message, sizeof(message), format, args);
-	va_end(args);
-	config_fault_add(merge->faults, &place, "%s", message);
-}
-
-#define fault_at_key(merge, node, ...) \
-	fault_at(merge, (node)->key_line, (node)->key_column, __VA_ARGS__)
-#define fault_at_value(merge, node, ...) fault_at(merge, (node)->line, (node)->column, __VA_ARGS__)
-
-static struct config_place place_of(const struct merge *merge, const struct node *node)
-{
-	return (struct config_place){
-		.file = merge->file, .line = node->line, .column = node->column};
-}
 
 static const struct node *earlier_sibling(const struct node *map, const struct node *node)
 {
@@ -67,7 +35,7 @@ static void drop_duplicates(struct merge *merge, struct node *parent)
 			at = &node->next;
 			continue;
 		}
-		fault_at_key(merge, node,
+		fault_at_key(&merge->sink, node,
 			"the key %s stands here twice, first in line %u: remove one",
 			text_quote(quoted, node->key), first->key_line);
 		*at = node->next;
@@ -75,47 +43,16 @@ static void drop_duplicates(struct merge *merge, struct node *parent)
 	}
 }
 
-static void unknown_key(struct merge *merge, const char *section, const struct node *node)
-{
-	char quoted[TEXT_QUOTE_MAX], detail[DETAIL_MAX] = "";
-
-	if (strchr(node->key, '.') && option_find(merge->config->tables, node->key))
-		text_append(
-			detail, sizeof(detail), "write each part of the name as a map of its own");
-	else
-		suggest_key(merge->config->tables, section, node->key, detail, sizeof(detail));
-	fault_at_key(merge, node, "unknown key %s%s%s: %s", text_quote(quoted, node->key),
-		section[0] ? " in " : "", section, detail);
-}
-
-static void wrong_kind(struct merge *merge, const struct config_option *option, const char *name,
-	const struct node *node)
-{
-	char detail[DETAIL_MAX] = "";
-
-	if (option)
-		value_describe(option, detail, sizeof(detail));
-	else
-		text_append(detail, sizeof(detail), "its keys below it");
-	fault_at_value(merge, node, "%s cannot be %s: write %s", name,
-		node->kind == NODE_MAP    ? "a map"
-		: node->kind == NODE_LIST ? "a list"
-					  : "one value",
-		detail);
-}
-
 /* What only a later version uses: during a roll-out both may read the same file. */
 static int merge_reserved(
 	struct merge *merge, const struct config_option *option, const struct node *node)
 {
-	struct config_place place = place_of(merge, node);
+	struct config_place place = fault_place_of_key(&merge->sink, node);
 	struct value *value = store_find(merge->config, option->name);
 	struct option_value none = {.choice = -1};
 
 	if (node->kind == NODE_NULL || value->origin == VALUE_GIVEN)
 		return 0;
-	place.line = node->key_line;
-	place.column = node->key_column;
 	config_fault_add(merge->notices, &place,
 		"%s: this version of headroom does not use it; it is left for one that does",
 		option->name);
@@ -125,16 +62,16 @@ static int merge_reserved(
 static int merge_scalar(struct merge *merge, const struct config_option *option, const char *name,
 	const struct node *node)
 {
-	struct config_place place = place_of(merge, node);
+	struct config_place place = fault_place(&merge->sink, node);
 	struct option_value parsed;
 	char why[VALUE_WHY_MAX];
 
 	if (!option) {
-		wrong_kind(merge, option, name, node);
+		fault_wrong_kind(&merge->sink, option, name, node);
 		return 0;
 	}
 	if (value_parse(option, node->text, &parsed, why) < 0) {
-		fault_at_value(merge, node, "%s: %s", name, why);
+		fault_at_value(&merge->sink, node, "%s: %s", name, why);
 		return 0;
 	}
 	store_clear_below(merge->config, name);
@@ -157,14 +94,14 @@ static bool read_sysctl_map(
 			   (is_true || streq(child->text, "false"))) {
 			*exact = is_true;
 		} else {
-			fault_at_key(merge, child,
+			fault_at_key(&merge->sink, child,
 				"sysctl.%s: %s does not fit here: write {value: ..., exact: true}",
 				node->key, text_quote(quoted, child->key));
 			return false;
 		}
 	}
 	if (!found)
-		fault_at_value(merge, node,
+		fault_at_value(&merge->sink, node,
 			"sysctl.%s has no value: write {value: ..., exact: true}", node->key);
 	*value = found;
 	return found;
@@ -180,7 +117,7 @@ static bool read_sysctl(
 	*value = node;
 	if (node->kind == NODE_TEXT)
 		return true;
-	fault_at_value(merge, node,
+	fault_at_value(&merge->sink, node,
 		"sysctl.%s cannot be a list: write several numbers as one text, \"4096 87380 "
 		"6291456\"",
 		node->key);
@@ -196,14 +133,14 @@ static bool fill_sysctl(struct merge *merge, const struct node *node, struct sys
 
 	if (!read_sysctl(merge, node, &value, &sysctl->exact))
 		return false;
-	sysctl->place = place_of(merge, value);
+	sysctl->place = fault_place(&merge->sink, value);
 	if (sysctl_value_parse(value->text, sysctl->value, why) < 0) {
-		fault_at_value(merge, value, "sysctl.%s: %s", sysctl->name, why);
+		fault_at_value(&merge->sink, value, "sysctl.%s: %s", sysctl->name, why);
 		return false;
 	}
 	if (sysctl->exact || sysctl_value_is_numeric(sysctl->value))
 		return true;
-	fault_at_value(merge, value,
+	fault_at_value(&merge->sink, value,
 		"sysctl.%s: %s is no whole number, and headroom raises only numbers; give {value: "
 		"..., exact: true} to set this text",
 		sysctl->name, text_quote(quoted, sysctl->value));
@@ -217,17 +154,17 @@ static int merge_sysctl(struct merge *merge, const struct node *node)
 	char why[VALUE_WHY_MAX];
 
 	if (sysctl_name_parse(node->key, entry.sysctl.name, why) < 0) {
-		fault_at_key(merge, node, "sysctl: %s", why);
+		fault_at_key(&merge->sink, node, "sysctl: %s", why);
 		return 0;
 	}
 	earlier = store_find_sysctl(merge->config, entry.sysctl.name);
-	if (earlier && earlier->sysctl.place.file == merge->file) {
-		fault_at_key(merge, node,
+	if (earlier && earlier->sysctl.place.file == merge->sink.file) {
+		fault_at_key(&merge->sink, node,
 			"sysctl.%s stands here twice, first in line %u: remove one",
 			entry.sysctl.name, earlier->sysctl.place.line);
 		return 0;
 	}
-	entry.sysctl.place = place_of(merge, node);
+	entry.sysctl.place = fault_place(&merge->sink, node);
 	if (!entry.cleared && !fill_sysctl(merge, node, &entry))
 		return 0;
 	return store_sysctl(merge->config, &entry);
@@ -241,7 +178,7 @@ static int merge_sysctls(struct merge *merge, const char *name, const struct nod
 	int r = 0;
 
 	if (map->kind != NODE_MAP) {
-		wrong_kind(merge, option_find(merge->config->tables, name), name, map);
+		fault_wrong_kind(&merge->sink, option_find(merge->config->tables, name), name, map);
 		return 0;
 	}
 	for (const struct node *child = map->children; child && r == 0; child = child->next) {
@@ -257,6 +194,18 @@ static int merge_sysctls(struct merge *merge, const char *name, const struct nod
 	return r;
 }
 
+static int merge_list(
+	struct merge *merge, const struct config_option *option, const struct node *node)
+{
+	struct config_place place = fault_place(&merge->sink, node);
+	struct list *list;
+	int r = list_read(option, node, &merge->sink, &list);
+
+	if (r < 0)
+		return r == -EINVAL ? 0 : r; /* told as faults */
+	return store_set_list(store_find(merge->config, option->name), list, &place);
+}
+
 static int merge_map(struct merge *merge, const char *section, const struct node *map)
 {
 	int r = 0;
@@ -269,12 +218,12 @@ static int merge_map(struct merge *merge, const char *section, const struct node
 static int merge_section(struct merge *merge, const struct config_option *option, const char *name,
 	const struct node *node)
 {
-	struct config_place place = place_of(merge, node);
+	struct config_place place = fault_place(&merge->sink, node);
 	struct value *value = store_find(merge->config, name);
 	struct option_value none = {.choice = -1};
 
 	if (node->kind == NODE_LIST || !option_is_section(merge->config->tables, name)) {
-		wrong_kind(merge, option, name, node);
+		fault_wrong_kind(&merge->sink, option, name, node);
 		return 0;
 	}
 	/* A map stands in place of a single word, such as keep, of an earlier file. */
@@ -292,7 +241,7 @@ static int merge_key(struct merge *merge, const char *section, const struct node
 
 	if (n < 0 || (size_t)n >= sizeof(name) || strchr(node->key, '.') ||
 		(!option_find(tables, name) && !option_is_section(tables, name))) {
-		unknown_key(merge, section, node);
+		fault_unknown_key(&merge->sink, tables, section, node);
 		return 0;
 	}
 	option = option_find(tables, name);
@@ -306,6 +255,8 @@ static int merge_key(struct merge *merge, const char *section, const struct node
 		return merge_sysctls(merge, name, node);
 	if (node->kind == NODE_TEXT)
 		return merge_scalar(merge, option, name, node);
+	if (node->kind == NODE_LIST && option && option->type == OPTION_LIST)
+		return merge_list(merge, option, node);
 	return merge_section(merge, option, name, node);
 }
 
@@ -321,7 +272,11 @@ static int by_place(const void *a, const void *b)
 int merge_document(struct config *config, const char *file, struct node *root,
 	struct config_fault_list *faults, struct config_fault_list *notices)
 {
-	struct merge merge = {.config = config, .file = file, .faults = faults, .notices = notices};
+	struct merge merge = {
+		.config = config,
+		.sink = {.file = file, .faults = faults},
+		.notices = notices,
+	};
 
 	size_t before = faults->n;
 	int r;
@@ -332,5 +287,5 @@ int merge_document(struct config *config, const char *file, struct node *root,
 		qsort(faults->faults + before, faults->n - before, sizeof(*faults->faults),
 			by_place);
 	/* A fault that could not be noted must not pass as none. */
-	return r == 0 && merge.n_faults > 0 && faults->n == before ? -ENOMEM : r;
+	return r == 0 && merge.sink.n > 0 && faults->n == before ? -ENOMEM : r;
 }

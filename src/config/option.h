@@ -17,8 +17,11 @@
 enum option_type {
 	OPTION_BOOL,
 	OPTION_COUNT,    /* a whole number in min..max (max 0: no upper bound), or one of words */
+	OPTION_DURATION, /* a whole number with ms, s, m or h; min..max in microseconds; or a word
+			  */
 	OPTION_CHOICE,   /* one of words */
-	OPTION_TEXT,     /* any one-line text of at most max bytes; max 0: 255 */
+	OPTION_TEXT,     /* any one-line text of min..max bytes; max 0: 255 */
+	OPTION_LIST,     /* a list of at most max items (max 0: 64), or one of words */
 	OPTION_SYSCTLS,  /* a map of sysctl names to a value, or to {value: V, exact: true} */
 	OPTION_RESERVED, /* for a later version: anything is accepted, not used, and said once */
 };
@@ -31,7 +34,15 @@ struct config_option {
 	const char *unit;         /* NULL for none */
 	const char *def;          /* as it would stand in the file; NULL: empty */
 	const char *sentence;
+	/*
+	 * OPTION_LIST alone: the rows of one item's map, ended by a row without a name; or, for a
+	 * list of plain values, one row whose name is "". They are of any type but a list, a map of
+	 * sysctls or reserved. A text with a min above 0 and no default must be given in each item.
+	 */
+	const struct config_option *items;
 };
+
+#define OPTION_ITEMS_MAX 64 /* items of a list whose row has no max */
 
 /* The agent's own rows: mode, profile, node_name, http, on_drift and the reserved sections. */
 extern const struct config_option core_options[];

@@ -74,25 +74,9 @@ const struct config_option core_options[] = {
 			    "it as drifted. In each case the change is counted and shown.",
 	},
 	{
-		.name = "dns",
-		.type = OPTION_RESERVED,
-		.sentence = "Reserved for watching DNS query budgets; not used by this version.",
-	},
-	{
-		.name = "runtime",
-		.type = OPTION_RESERVED,
-		.sentence =
-			"Reserved for settings of the container runtime; not used by this version.",
-	},
-	{
 		.name = "images",
 		.type = OPTION_RESERVED,
 		.sentence = "Reserved for loading images ahead of time; not used by this version.",
-	},
-	{
-		.name = "kubelet",
-		.type = OPTION_RESERVED,
-		.sentence = "Reserved for settings of the kubelet; not used by this version.",
 	},
 	{
 		.name = "storage",

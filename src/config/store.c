@@ -15,19 +15,51 @@ static size_t count_rows(const struct config_option *const *tables)
 	return n;
 }
 
+/* Drops what was given. */
+static void forget(struct value *value)
+{
+	free(value->text);
+	value->text = NULL;
+	if (value->list)
+		list_free(value->list);
+	value->list = NULL;
+}
+
 static void set_default(struct value *value, enum value_origin origin)
 {
 	char why[VALUE_WHY_MAX];
 
-	free(value->text);
-	value->text = NULL;
+	forget(value);
 	value->origin = origin;
 	value->place = (struct config_place){.file = "default"};
 	value->parsed = (struct option_value){.choice = -1};
 	if (value->option->def && value->option->type != OPTION_SYSCTLS &&
-		value->option->type != OPTION_RESERVED &&
+		value->option->type != OPTION_RESERVED && !value->fallback &&
 		value_parse(value->option, value->option->def, &value->parsed, why) < 0)
 		abort(); /* the table is wrong: the tests of the tables find this */
+}
+
+/* True when the row's default is one of its words. */
+static bool default_is_word(const struct config_option *option)
+{
+	for (const char *const *word = option->words; word && *word && option->def; word++)
+		if (streq(*word, option->def))
+			return true;
+	return false;
+}
+
+static int init_value(struct value *value, const struct config_option *option)
+{
+	int r = 0;
+
+	value->option = option;
+	if (option->type == OPTION_LIST && !default_is_word(option))
+		r = list_default(option, &value->fallback);
+	if (r == -EINVAL)
+		abort(); /* as in set_default */
+	if (r == 0)
+		set_default(value, VALUE_DEFAULT);
+	return r;
 }
 
 int store_new(const struct config_option *const *tables, struct config **ret)
@@ -42,10 +74,10 @@ int store_new(const struct config_option *const *tables, struct config **ret)
 		return -ENOMEM;
 	for (; *tables; tables++) {
 		for (const struct config_option *option = *tables; option->name; option++) {
-			struct value *value = &config->values[config->n_values++];
+			int r = init_value(&config->values[config->n_values++], option);
 
-			value->option = option;
-			set_default(value, VALUE_DEFAULT);
+			if (r < 0)
+				return r;
 		}
 	}
 	*ret = steal(config);
@@ -54,8 +86,11 @@ int store_new(const struct config_option *const *tables, struct config **ret)
 
 void config_free(struct config *config)
 {
-	for (size_t i = 0; i < config->n_values; i++)
-		free(config->values[i].text);
+	for (size_t i = 0; i < config->n_values; i++) {
+		forget(&config->values[i]);
+		if (config->values[i].fallback)
+			list_free(config->values[i].fallback);
+	}
 	for (size_t i = 0; i < config->n_names; i++)
 		free(config->names[i]);
 	free(config->values);
@@ -93,12 +128,28 @@ int store_set(struct value *value, const char *text, const struct option_value *
 
 	if (!copy)
 		return -ENOMEM;
-	free(value->text);
+	forget(value);
 	value->text = copy;
 	value->origin = VALUE_GIVEN;
 	value->parsed = *parsed;
 	value->place = *place;
 	return 0;
+}
+
+int store_set_list(struct value *value, struct list *list, const struct config_place *place)
+{
+	int r = store_set(value, "", &(struct option_value){.choice = -1}, place);
+
+	if (r < 0)
+		list_free(list);
+	else
+		value->list = list;
+	return r;
+}
+
+const struct list *store_list(const struct value *value)
+{
+	return value->text ? value->list : value->fallback;
 }
 
 static void clear_sysctls(struct config *config)

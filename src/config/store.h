@@ -5,6 +5,7 @@
 /* The inside of a configuration while it is put together. Only src/config includes this. */
 
 #include "config/config.h"
+#include "config/list.h"
 #include "config/value.h"
 
 enum value_origin {
@@ -18,6 +19,8 @@ struct value {
 	enum value_origin origin;
 	char *text; /* NULL: the row's default */
 	struct option_value parsed;
+	struct list *list;     /* of an OPTION_LIST: as given; NULL: the default or a word */
+	struct list *fallback; /* of an OPTION_LIST whose default is a list: that list */
 	struct config_place place;
 };
 
@@ -53,6 +56,12 @@ struct value *store_find(const struct config *config, const char *name);
 /* Sets a value that was parsed already. 0 or -ENOMEM. */
 int store_set(struct value *value, const char *text, const struct option_value *parsed,
 	const struct config_place *place);
+
+/* Sets a list, which the value owns from now on whatever is returned. 0 or -ENOMEM. */
+int store_set_list(struct value *value, struct list *list, const struct config_place *place);
+
+/* The list that stands there; NULL when a word does. */
+const struct list *store_list(const struct value *value);
 
 /* Back to the default: of name, and of everything below it. */
 void store_clear(struct config *config, const char *name);

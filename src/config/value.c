@@ -3,6 +3,7 @@
 
 #include "base/parse.h"
 #include "base/util.h"
+#include "config/duration.h"
 #include "config/text.h"
 
 #include <errno.h>
@@ -25,6 +26,14 @@ static void append_words(const struct config_option *option, char *buffer, size_
 	}
 }
 
+static void append_or_words(const struct config_option *option, char *buffer, size_t size)
+{
+	if (!option->words || !option->words[0])
+		return;
+	text_append(buffer, size, ", or ");
+	append_words(option, buffer, size);
+}
+
 static void append_count(const struct config_option *option, char *buffer, size_t size)
 {
 	char range[80];
@@ -36,10 +45,39 @@ static void append_count(const struct config_option *option, char *buffer, size_
 		text_append(buffer, size, " ");
 		text_append(buffer, size, option->unit);
 	}
-	if (option->words && option->words[0]) {
-		text_append(buffer, size, ", or ");
-		append_words(option, buffer, size);
+	append_or_words(option, buffer, size);
+}
+
+static void append_duration(const struct config_option *option, char *buffer, size_t size)
+{
+	char bound[DURATION_TEXT_MAX];
+
+	text_append(buffer, size, "a whole number with its unit, as in 500ms, 20s, 30m or 2h");
+	if (option->min > 0) {
+		text_append(buffer, size, ", from ");
+		text_append(buffer, size, duration_format(bound, option->min));
 	}
+	if (option->max > 0) {
+		text_append(buffer, size, option->min > 0 ? " to " : ", at most ");
+		text_append(buffer, size, duration_format(bound, option->max));
+	}
+	append_or_words(option, buffer, size);
+}
+
+static void append_list(const struct config_option *option, char *buffer, size_t size)
+{
+	if (option->items[0].name[0] == '\0') {
+		text_append(buffer, size, "a list, such as [a, b]");
+	} else {
+		text_append(buffer, size, "a list of maps, such as [{");
+		for (const struct config_option *row = option->items; row->name; row++) {
+			text_append(buffer, size, row == option->items ? "" : ", ");
+			text_append(buffer, size, row->name);
+			text_append(buffer, size, ": ...");
+		}
+		text_append(buffer, size, "}]");
+	}
+	append_or_words(option, buffer, size);
 }
 
 void value_describe(const struct config_option *option, char *buffer, size_t size)
@@ -50,6 +88,12 @@ void value_describe(const struct config_option *option, char *buffer, size_t siz
 		break;
 	case OPTION_COUNT:
 		append_count(option, buffer, size);
+		break;
+	case OPTION_DURATION:
+		append_duration(option, buffer, size);
+		break;
+	case OPTION_LIST:
+		append_list(option, buffer, size);
 		break;
 	case OPTION_CHOICE:
 		append_words(option, buffer, size);
@@ -98,6 +142,20 @@ static int parse_number(const struct config_option *option, const char *text,
 	return 0;
 }
 
+static int parse_duration(const struct config_option *option, const char *text,
+	struct option_value *value, char why[static VALUE_WHY_MAX])
+{
+	uint64_t us;
+	int r = duration_parse(text, &us);
+
+	if (r == -EINVAL)
+		return explain(option, text, "no time with a unit", why);
+	if (r < 0 || us < option->min || us > upper_bound(option))
+		return explain(option, text, "out of range", why);
+	*value = (struct option_value){.choice = -1, .count = us};
+	return 0;
+}
+
 static int parse_text(const struct config_option *option, const char *text,
 	struct option_value *value, char why[static VALUE_WHY_MAX])
 {
@@ -107,6 +165,12 @@ static int parse_text(const struct config_option *option, const char *text,
 		return explain(option, text, "a text with line breaks or control characters", why);
 	if (strlen(text) > max) {
 		snprintf(why, VALUE_WHY_MAX, "the text is too long: write at most %zu bytes", max);
+		return -EINVAL;
+	}
+	if (strlen(text) < option->min) {
+		snprintf(why, VALUE_WHY_MAX,
+			"the text is too short: write one of at least %" PRIu64 " bytes",
+			option->min);
 		return -EINVAL;
 	}
 	*value = (struct option_value){.choice = -1};
@@ -129,6 +193,10 @@ int value_parse(const struct config_option *option, const char *text, struct opt
 	}
 	if (choice < 0 && option->type == OPTION_COUNT)
 		return parse_number(option, text, value, why);
+	if (choice < 0 && option->type == OPTION_DURATION)
+		return parse_duration(option, text, value, why);
+	if (choice < 0 && option->type == OPTION_LIST)
+		return explain(option, text, "no list", why);
 	if (choice < 0)
 		return explain(option, text, "not known here", why);
 	*value = (struct option_value){.choice = choice};

@@ -18,6 +18,7 @@ bool host_init(struct host *host, const char *root)
 		return false;
 	memcpy(host->root, root, len);
 	host->root[len] = '\0';
+	host->names = NULL;
 	return true;
 }
 

@@ -11,9 +11,12 @@
 
 #include <headroom/setting.h>
 
+struct names;
+
 struct host {
 	char root[256]; /* "" for /: what HEADROOM_HOST_ROOT or --host-root names, without a last
 			   slash */
+	struct names *names; /* what runtimes tell of ids; NULL: nothing is known */
 };
 
 /* A file of the host that is read again and again through one descriptor. */

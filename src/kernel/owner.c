@@ -5,6 +5,7 @@
 #include "base/util.h"
 #include "kernel/bpf.h"
 #include "kernel/cgroup.h"
+#include "kernel/names.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -192,8 +193,12 @@ struct workload owner_book_find(const struct owner_book *book, uint32_t netns)
 	const struct owner *owner = book ? find(book, netns) : NULL;
 	struct workload unknown = {.kind = WORKLOAD_NETNS};
 
-	if (owner)
-		return owner->workload;
+	if (owner) {
+		struct workload workload = owner->workload;
+
+		names_apply(book->host->names, &workload);
+		return workload;
+	}
 	snprintf(unknown.name, sizeof(unknown.name), "%u", netns);
 	snprintf(unknown.id, sizeof(unknown.id), "%u", netns);
 	return unknown;

@@ -17,6 +17,35 @@ static const struct {
 	[CONDITION_TRANSPARENT_HUGE_PAGES_ACTIVE] = {"TransparentHugePagesActive", SEVERITY_WARNING,
 		"Memory is backed by transparent huge pages although they should be off: what was "
 		"mapped before the switch keeps them until its process ends or is restarted."},
+	[CONDITION_DNS_BUDGET_PRESSURE] = {"DNSBudgetPressure", SEVERITY_WARNING,
+		"The busiest second of the last minute used more than 80 % of what the resolver "
+		"allows this machine. headroom top dns names who asks; a node-local cache, fewer "
+		"search domains (ndots) or fewer forwarders on this node are the cures."},
+	[CONDITION_DNS_BUDGET_EXCEEDED] = {"DNSBudgetExceeded", SEVERITY_CRITICAL,
+		"More was asked of a resolver within one second than it allows this machine: it "
+		"drops the rest without a word. Spread the forwarders over more nodes, or cache."},
+	[CONDITION_DNS_UNANSWERED] = {"DNSUnanswered", SEVERITY_WARNING,
+		"Part of the queries to a resolver got no answer in time. It is down, unreachable, "
+		"or drops what is over its budget."},
+	[CONDITION_DNS_FORWARDER_CROWDING] = {"DNSForwarderCrowding", SEVERITY_WARNING,
+		"Several DNS servers on this node forward to the same upstream and share its budget "
+		"for one machine. Spread them: a topology spread constraint or anti-affinity."},
+	[CONDITION_RUNTIME_UNREACHABLE] = {"RuntimeUnreachable", SEVERITY_WARNING,
+		"A container runtime is installed and does not answer. Its settings are not checked, "
+		"and pods and containers appear under their ids."},
+	[CONDITION_RUNTIME_RESTART_PENDING] = {"RuntimeRestartPending", SEVERITY_WARNING,
+		"A setting is in the runtime's configuration and takes effect at its next start. "
+		"Restart it, or let headroom do so: runtime.restart."},
+	[CONDITION_IMAGE_STORE_FULL] = {"ImageStoreFull", SEVERITY_WARNING,
+		"The file system that holds the images is nearly full: pulls will fail, and the "
+		"kubelet deletes images, preloaded ones too."},
+	[CONDITION_PULL_STUCK] = {"PullStuck", SEVERITY_WARNING,
+		"A layer that is being fetched made no progress for a minute. The message names it, "
+		"where it comes from, and what waits behind it."},
+	[CONDITION_KUBELET_SERIAL_PULLS] = {"KubeletSerialPulls", SEVERITY_WARNING,
+		"The kubelet pulls one image at a time, or very few: one large image holds up all "
+		"others. Set serializeImagePulls: false and maxParallelImagePulls in its "
+		"configuration."},
 	[CONDITION_SETTING_DRIFTED] = {"SettingDrifted", SEVERITY_WARNING,
 		"Someone else changed a managed setting and it was left so, by on_drift or because "
 		"they kept changing it. Find the other writer, then run headroom apply."},

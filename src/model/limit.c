@@ -21,7 +21,7 @@ void limit_observe(struct limit *limit, const struct limit_reading *reading, uin
 		limit->rate = keep * limit->rate + (1 - keep) * grown / seconds;
 	}
 	limit->now = *reading;
-	limit->peak = MAX(limit->peak, reading->used);
+	limit->peak = MAX(limit->peak, MAX(reading->peak, reading->used));
 	limit->seen_at_us = now;
 }
 
@@ -34,7 +34,7 @@ double limit_headroom(const struct limit *limit)
 
 double limit_full_in_seconds(const struct limit *limit)
 {
-	if (limit->rate < RATE_MIN)
+	if (limit->now.flow || limit->rate < RATE_MIN)
 		return -1;
 	if (limit->now.used >= limit->now.max)
 		return 0;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <headroom/plan.h>
 
+#include "base/cleanup.h"
 #include "base/util.h"
 
-#include <stdlib.h>
+#include <errno.h>
 
 struct change *plan_add(struct plan *plan)
 {
@@ -41,8 +42,72 @@ void plan_sort(struct plan *plan)
 	}
 }
 
+static char *copy_or_null(const char *text, bool *failed)
+{
+	char *copy = text ? strdup(text) : NULL;
+
+	*failed = *failed || (text && !copy);
+	return copy;
+}
+
+static void free_edit(struct edit *edit)
+{
+	if (!edit)
+		return;
+	free((char *)edit->text);
+	free((char *)edit->base);
+	free((char *)edit->dump_key);
+	free(edit);
+}
+
+int change_take_edit(struct change *change, const struct edit *edit)
+{
+	struct edit *copy = edit ? malloc(sizeof(*copy)) : NULL;
+	bool failed = edit && !copy;
+
+	if (copy) {
+		*copy = *edit;
+		copy->text = copy_or_null(edit->text, &failed);
+		copy->base = copy_or_null(edit->base, &failed);
+		copy->dump_key = copy_or_null(edit->dump_key, &failed);
+	}
+	if (failed) {
+		free_edit(copy);
+		return -ENOMEM;
+	}
+	free_edit(change->edit);
+	change->edit = copy;
+	return 0;
+}
+
+void change_release(struct change *change)
+{
+	free_edit(steal(change->edit));
+	free(steal(change->why));
+}
+
+int plan_append(struct plan *plan, struct plan *from)
+{
+	size_t moved = 0;
+	struct change *change;
+
+	while (moved < from->n && (change = plan_add(plan)))
+		*change = from->changes[moved++];
+	memmove(from->changes, from->changes + moved, (from->n - moved) * sizeof(*from->changes));
+	from->n -= moved;
+	return from->n > 0 ? -ENOMEM : 0;
+}
+
+void plan_reset(struct plan *plan)
+{
+	for (size_t i = 0; i < plan->n; i++)
+		change_release(&plan->changes[i]);
+	plan->n = 0;
+}
+
 void plan_clear(struct plan *plan)
 {
+	plan_reset(plan);
 	free(plan->changes);
 	*plan = (struct plan){0};
 }

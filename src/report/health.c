@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/report.h"
 
-#include "report/json.h"
-#include "report/text.h"
+#include "base/json.h"
+#include "base/text.h"
 
 static const char *check_status(enum condition_type type, const struct condition *condition)
 {

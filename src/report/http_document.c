@@ -156,7 +156,8 @@ enum MHD_Result http_get_status(struct http_request *request)
 {
 	char *text = NULL;
 	size_t len = 0;
-	int r = report_status(node_of(request), parameter_set(request, "pretty"), &text, &len);
+	int r = report_status(node_of(request), parameter_set(request, "pretty"),
+		request->connection->authorized, &text, &len);
 
 	return answer_report(request, r, MHD_HTTP_OK, text, len, TYPE_JSON);
 }

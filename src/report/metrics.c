@@ -3,9 +3,9 @@
 
 #include "base/build.h"
 #include "base/exposition.h"
+#include "base/text.h"
 #include "base/util.h"
 #include "report/process.h"
-#include "report/text.h"
 
 struct metrics_text {
 	const struct node *node;

@@ -4,10 +4,10 @@
 #include "report/report.h"
 
 #include "base/build.h"
+#include "base/text.h"
 #include "base/utf8.h"
 #include "base/util.h"
 #include "model/reason.h"
-#include "report/text.h"
 
 #include <inttypes.h>
 

@@ -31,8 +31,11 @@ static cJSON *print_change(const struct change *change, bool done)
 		cJSON_AddStringToObject(object, "new", change->new);
 	add_text_or_null(object, "actual", done ? change->actual : NULL);
 	cJSON_AddStringToObject(object, "reason", change->reason);
-	add_text_or_null(
-		object, "error", done && change->error < 0 ? strerror(-change->error) : NULL);
+	if (done && change->error < 0)
+		add_text_or_null(
+			object, "error", change->why ? change->why : strerror(-change->error));
+	else
+		cJSON_AddNullToObject(object, "error");
 	return object;
 }
 

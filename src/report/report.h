@@ -14,8 +14,11 @@
 
 #include "model/node.h"
 
-/* /v1/status, schema 1. pretty: indented, for people. */
-int report_status(const struct node *node, bool pretty, char **ret, size_t *len);
+/*
+ * /v1/status, schema 1. pretty: indented, for people. trusted: for root's eyes, with what a tuner
+ * shows nobody else.
+ */
+int report_status(const struct node *node, bool pretty, bool trusted, char **ret, size_t *len);
 
 /* /metrics: Prometheus text 0.0.4, or OpenMetrics 1.0. */
 int report_metrics(const struct node *node, bool openmetrics, char **ret, size_t *len);

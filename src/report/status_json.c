@@ -2,7 +2,7 @@
 #include "report/report.h"
 
 #include "base/build.h"
-#include "report/json.h"
+#include "base/json.h"
 
 #define STATUS_SCHEMA 1
 
@@ -113,7 +113,27 @@ static void add_lists(struct json *json, const struct node *node)
 		add_tuner(json, tuners, &node->tuners[i]);
 }
 
-int report_status(const struct node *node, bool pretty, char **ret, size_t *len)
+/* Names of the contract: there whether or not their tuner is, so that readers need not test. */
+static void add_reserved(struct json *json)
+{
+	if (!cJSON_HasObjectItem(json->root, "dns"))
+		json_null(json, json->root, "dns");
+	if (!cJSON_HasObjectItem(json->root, "images"))
+		json_array(json, json->root, "images");
+}
+
+static void add_documents(struct json *json, const struct node *node, bool trusted)
+{
+	for (size_t i = 0; i < node->n_tuners; i++) {
+		const struct tuner_status *tuner = &node->tuners[i];
+
+		if (tuner->ops->document && tuner->self)
+			json_adopt(json, json->root, tuner->ops->document_name,
+				tuner->ops->document(tuner->self, trusted));
+	}
+}
+
+int report_status(const struct node *node, bool pretty, bool trusted, char **ret, size_t *len)
 {
 	struct json json;
 
@@ -121,8 +141,7 @@ int report_status(const struct node *node, bool pretty, char **ret, size_t *len)
 	json_number(&json, json.root, "schema", STATUS_SCHEMA);
 	add_node(&json, node);
 	add_lists(&json, node);
-	/* Names of the contract whose tuners are not built: readers need not test for them. */
-	json_null(&json, json.root, "dns");
-	json_array(&json, json.root, "images");
+	add_documents(&json, node, trusted);
+	add_reserved(&json);
 	return json_end(&json, pretty, ret, len);
 }

@@ -10,7 +10,10 @@
 #define TUNERS(X)   \
 	X(neighbor) \
 	X(thp)      \
-	X(sysctl)
+	X(dns)      \
+	X(runtime)  \
+	X(sysctl)   \
+	X(kubelet)
 
 #define DECLARE_TUNER(name)                         \
 	extern const struct tuner_ops name##_tuner; \

@@ -12,12 +12,35 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+/* Every field of every item can be asked for. */
+static void use_list(const struct config *config, const struct config_option *option)
+{
+	size_t n = config_list(config, option->name);
+
+	if (n > (option->max > 0 ? option->max : OPTION_ITEMS_MAX))
+		abort();
+	for (size_t i = 0; i < n; i++)
+		for (const struct config_option *row = option->items; row->name; row++)
+			if (!config_item(config, option->name, i, row->name) ||
+				!config_item_where(config, option->name, i, row->name).file)
+				abort();
+}
+
+static void use_lists(const struct config *config)
+{
+	for (size_t i = 0; option_tables[i]; i++)
+		for (const struct config_option *row = option_tables[i]; row->name; row++)
+			if (row->type == OPTION_LIST)
+				use_list(config, row);
+}
+
 static void use(const struct config *config)
 {
 	size_t n;
 	const struct config_sysctl *sysctls = config_sysctls(config, &n);
 
 	(void)config_checksum(config);
+	use_lists(config);
 	for (size_t i = 0; i < n; i++)
 		if (sysctls[i].name[0] == '\0' || sysctls[i].value[0] == '\0')
 			abort();

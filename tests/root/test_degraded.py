@@ -155,3 +155,18 @@ def test_a_host_root_elsewhere(agent, folder: Path) -> None:
     assert thresholds() == (80000, 90000, 100000)
     assert chosen(THP / "enabled") == "never"
     assert one.setting("thp.enabled")["state"] == "in-sync"
+
+
+def test_a_taken_port_costs_only_itself(agent, folder: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        path = folder / "run/headroom.sock"
+        one = agent(f'http: {{listen: "127.0.0.1:{port}", socket: {path}}}\nmode: observe\n')
+        condition = one.wait_condition("AgentDegraded")
+        assert "http.listen" in condition["message"]
+        assert f"127.0.0.1:{port}" in condition["message"]
+    one.port = port
+    until(lambda: one.condition("AgentDegraded")["status"] == "False", 15, "the port is free again")
+    assert one.get("/livez", unix=False)[0] == 200

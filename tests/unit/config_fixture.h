@@ -18,16 +18,123 @@ static const char *const fixture_modes[] = {"enforce", "observe", "off", NULL};
 static const char *const fixture_keep[] = {"keep", NULL};
 static const char *const fixture_auto[] = {"auto", NULL};
 
+static const char *const fixture_off[] = {"off", NULL};
+static const char *const fixture_kinds[] = {"upstream", "cluster", NULL};
+
+static const struct config_option fixture_text_item[] = {
+	{.name = "", .type = OPTION_TEXT, .min = 1, .max = 20},
+	{0},
+};
+
+static const struct config_option fixture_count_item[] = {
+	{.name = "", .type = OPTION_COUNT, .max = 65535, .words = fixture_auto},
+	{0},
+};
+
+static const struct config_option fixture_budget[] = {
+	{.name = "server", .type = OPTION_TEXT, .min = 1, .sentence = "server"},
+	{.name = "qps", .type = OPTION_COUNT, .min = 1, .max = 9999, .words = fixture_auto},
+	{.name = "tcp", .type = OPTION_BOOL, .def = "true"},
+	{.name = "every", .type = OPTION_DURATION, .words = fixture_off, .def = "1s"},
+	{.name = "kind", .type = OPTION_CHOICE, .words = fixture_kinds, .def = "upstream"},
+	{0},
+};
+
 static const struct config_option fixture_options[] = {
-	{"neighbor.mode", OPTION_CHOICE, 0, 0, fixture_modes, NULL, "enforce", "mode"},
-	{"neighbor.ipv4", OPTION_CHOICE, 0, 0, fixture_keep, NULL, NULL, "keep"},
-	{"neighbor.ipv4.gc_thresh1", OPTION_COUNT, 1, INT32_MAX, NULL, "entries", "80000", "one"},
-	{"neighbor.ipv4.gc_thresh3", OPTION_COUNT, 1, INT32_MAX, NULL, "entries", "100000",
-		"three"},
-	{"neighbor.grow", OPTION_BOOL, 0, 0, NULL, NULL, "true", "grow"},
-	{"neighbor.ceiling", OPTION_COUNT, 1, 1048576, fixture_auto, "entries", "auto", "ceiling"},
-	{"sysctl", OPTION_SYSCTLS, 0, 0, NULL, NULL, NULL, "sysctls"},
-	{"sysctl.mode", OPTION_CHOICE, 0, 0, fixture_modes, NULL, "enforce", "mode"},
+	{
+		.name = "neighbor.mode",
+		.type = OPTION_CHOICE,
+		.words = fixture_modes,
+		.def = "enforce",
+		.sentence = "mode",
+	},
+	{
+		.name = "neighbor.ipv4",
+		.type = OPTION_CHOICE,
+		.words = fixture_keep,
+		.sentence = "keep",
+	},
+	{
+		.name = "neighbor.ipv4.gc_thresh1",
+		.type = OPTION_COUNT,
+		.min = 1,
+		.max = INT32_MAX,
+		.unit = "entries",
+		.def = "80000",
+		.sentence = "one",
+	},
+	{
+		.name = "neighbor.ipv4.gc_thresh3",
+		.type = OPTION_COUNT,
+		.min = 1,
+		.max = INT32_MAX,
+		.unit = "entries",
+		.def = "100000",
+		.sentence = "three",
+	},
+	{
+		.name = "neighbor.grow",
+		.type = OPTION_BOOL,
+		.def = "true",
+		.sentence = "grow",
+	},
+	{
+		.name = "neighbor.ceiling",
+		.type = OPTION_COUNT,
+		.min = 1,
+		.max = 1048576,
+		.words = fixture_auto,
+		.unit = "entries",
+		.def = "auto",
+		.sentence = "ceiling",
+	},
+	{
+		.name = "sysctl",
+		.type = OPTION_SYSCTLS,
+		.sentence = "sysctls",
+	},
+	{
+		.name = "sysctl.mode",
+		.type = OPTION_CHOICE,
+		.words = fixture_modes,
+		.def = "enforce",
+		.sentence = "mode",
+	},
+	{
+		.name = "watch.timeout",
+		.type = OPTION_DURATION,
+		.min = 1000000,
+		.max = UINT64_C(86400000000),
+		.words = fixture_off,
+		.def = "30m",
+		.sentence = "timeout",
+	},
+	{
+		.name = "watch.domains",
+		.type = OPTION_LIST,
+		.max = 3,
+		.def = "[cluster.local]",
+		.sentence = "domains",
+		.items = fixture_text_item,
+	},
+	{
+		.name = "watch.servers",
+		.type = OPTION_LIST,
+		.words = fixture_auto,
+		.def = "auto",
+		.sentence = "servers",
+		.items = fixture_text_item,
+	},
+	{.name = "watch.ports", .type = OPTION_LIST, .items = fixture_count_item},
+	{
+		.name = "watch.budgets",
+		.type = OPTION_LIST,
+		.def = "[{server: auto}]",
+		.sentence = "budgets",
+		.items = fixture_budget,
+	},
+	{.name = "later", .type = OPTION_RESERVED, .sentence = "later"},
+	{.name = "much_later", .type = OPTION_RESERVED, .sentence = "much later"},
 	{0},
 };
 

@@ -41,7 +41,7 @@ static inline void fake_limits(struct fake_node *fake)
 	struct limit *limit = fake->limits;
 
 	limit[0] = (struct limit){.peak = 90000, .rate = 10, .seen_at_us = 1};
-	limit[0].now.name = "neighbor/ipv4";
+	copy_text(limit[0].now.name, LIMIT_NAME_MAX, "neighbor/ipv4");
 	limit[0].now.unit = "entries";
 	limit[0].now.used = FAKE_NODE_USED;
 	limit[0].now.max = 100000;
@@ -52,7 +52,7 @@ static inline void fake_limits(struct fake_node *fake)
 	fake_workload(&limit[0].now.top[2], WORKLOAD_CONTAINER, "", "twin", "b", 10000);
 	fake_workload(&limit[0].now.top[3], WORKLOAD_NETNS, "", "", "4026531840", 1000);
 	limit[1] = (struct limit){.peak = 5, .seen_at_us = 1};
-	limit[1].now.name = "neighbor/ipv6";
+	copy_text(limit[1].now.name, LIMIT_NAME_MAX, "neighbor/ipv6");
 	limit[1].now.unit = "entries";
 	limit[1].now.used = 5;
 	limit[1].now.max = 100000;

@@ -41,13 +41,95 @@ static inline void note_threshold(struct journal *journal)
 {
 	struct change change = {.name = "net.ipv6.neigh.default.gc_thresh2",
 		.tuner = "neighbor",
-		.place = {PLACE_NEIGHTBL, "/proc/sys/x", AF_INET6, 2},
+		.place = {.kind = PLACE_NEIGHTBL,
+			.path = "/proc/sys/x",
+			.family = AF_INET6,
+			.level = 2},
 		.old = "512",
 		.new = "90000",
 		.ahead = {.rungs = {"180000", "360000"}, .n = 2}};
 	struct plan plan = {.changes = &change, .n = 1};
 
 	assert_int_equal(journal_note(journal, &plan), 0);
+}
+
+/* Two settings of one configuration file: one was there, one was not. */
+static inline void note_file(struct journal *journal)
+{
+	struct place place = {.kind = PLACE_EDIT,
+		.path = "/etc/docker/daemon.json",
+		.format = EDIT_JSON,
+		.key = "registry-mirrors"};
+	struct change change = {.name = "docker.registry-mirrors",
+		.tuner = "runtime",
+		.place = place,
+		.old = "https://a",
+		.staged = "https://b",
+		.new = "https://c"};
+	struct plan plan = {.changes = &change, .n = 1};
+	struct file_note file = {.tuner = "runtime",
+		.path = "/etc/docker/daemon.json",
+		.format = EDIT_JSON,
+		.folders = 1,
+		.service = {.activation = ACTIVATE_CONTAINERD_RESTART,
+			.restart = RESTART_WHEN_IDLE,
+			.unit = "containerd.service",
+			.socket = "/run/x.sock",
+			.config = "/etc/containerd/config.toml",
+			.pid_file = "/run/docker.pid"}};
+	struct file_key *key;
+
+	assert_int_equal(journal_note(journal, &plan), 0);
+	hash_bytes("a", 1, file.original);
+	hash_bytes("b", 1, file.ours[0]);
+	hash_bytes("c", 1, file.ours[1]);
+	key = file_note_add_key(&file, "docker.registry-mirrors", &place);
+	assert_int_equal(replace_text(&key->original, "[\"https://\xc3\xa9\"]"), 0);
+	assert_int_equal(replace_text(&key->target, "[\"https://c\"]"), 0);
+	assert_int_equal(journal_note_file(journal, &file), 0);
+	journal_give_up(journal, "docker.registry-mirrors", 77);
+	file_note_clear(&file);
+}
+
+static inline void assert_file_noted(const struct journal *journal)
+{
+	const struct file_note *file = journal_file(journal, "/etc/docker/daemon.json");
+	const struct record *record =
+		record_find(journal->records, journal->n_records, "docker.registry-mirrors");
+	char hash[HASH_TEXT_MAX];
+
+	assert_non_null(file);
+	hash_bytes("a", 1, hash);
+	assert_string_equal(file->original, hash);
+	hash_bytes("b", 1, hash);
+	assert_true(file_note_is_ours(file, hash));
+	hash_bytes("c", 1, hash);
+	assert_true(file_note_is_ours(file, hash));
+	assert_int_equal(file->format, EDIT_JSON);
+	assert_int_equal(file->folders, 1);
+	assert_int_equal(file->service.activation, ACTIVATE_CONTAINERD_RESTART);
+	assert_int_equal(file->service.restart, RESTART_WHEN_IDLE);
+	assert_string_equal(file->service.unit, "containerd.service");
+	assert_string_equal(file->service.socket, "/run/x.sock");
+	assert_string_equal(file->service.config, "/etc/containerd/config.toml");
+	assert_string_equal(file->service.pid_file, "/run/docker.pid");
+	assert_int_equal(file->n_keys, 1);
+	assert_string_equal(file->keys[0].key, "registry-mirrors");
+	assert_string_equal(file->keys[0].original, "[\"https://\xc3\xa9\"]");
+	assert_null(file->keys[0].before);
+	assert_string_equal(file->keys[0].target, "[\"https://c\"]");
+	assert_int_equal(record->place.kind, PLACE_EDIT);
+	assert_string_equal(record->staged, "https://b");
+	assert_int_equal(record->given_up, 77);
+}
+
+/* What journal_parse() filled in, without a folder. */
+static inline void parsed_clear(struct journal *journal)
+{
+	for (size_t i = 0; i < journal->n_files; i++)
+		file_note_clear(&journal->files[i]);
+	free(journal->files);
+	free(journal->records);
 }
 
 static inline void assert_record(const struct journal *journal, const char *name,
@@ -69,6 +151,7 @@ static inline void store_sample(const struct folder *folder)
 	note(journal, "vm.a", "1", "2");
 	note(journal, "kernel.core_pattern", "|/bin/core \"%p\" \\ \xc3\xa9\x01", "core");
 	note_threshold(journal);
+	note_file(journal);
 	journal_set_config(journal, UINT32_MAX);
 	journal_release(journal, "thp");
 	assert_int_equal(journal_store(journal), 0);
@@ -76,7 +159,8 @@ static inline void store_sample(const struct folder *folder)
 
 static inline void assert_sample(const struct journal *journal)
 {
-	assert_int_equal(journal->n_records, 3);
+	assert_int_equal(journal->n_records, 4);
+	assert_file_noted(journal);
 	assert_record(journal, "vm.a", "1", "1", "2");
 	assert_record(journal, "kernel.core_pattern", "|/bin/core \"%p\" \\ \xc3\xa9\x01",
 		"|/bin/core \"%p\" \\ \xc3\xa9\x01", "core");

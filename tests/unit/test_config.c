@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "config/value.h"
+#include "tuners/table.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -106,17 +107,45 @@ static void defaults(void **state)
 		find_sysctl(config, "vm.max_map_count")->place.file, "profile kubernetes-node");
 }
 
+static void assert_default_fits(const struct config_option *option)
+{
+	struct option_value value;
+	char why[VALUE_WHY_MAX];
+
+	print_message("%s\n", option->name);
+	if (option->def)
+		assert_int_equal(value_parse(option, option->def, &value, why), 0);
+}
+
 static void every_default_fits_its_row(void **state)
 {
 	(void)state;
-	for (const struct config_option *option = core_options; option->name; option++) {
-		struct option_value value;
-		char why[VALUE_WHY_MAX];
-
-		assert_non_null(option->sentence);
-		if (option->def)
-			assert_int_equal(value_parse(option, option->def, &value, why), 0);
+	for (size_t i = 0; option_tables[i]; i++) {
+		for (const struct config_option *row = option_tables[i]; row->name; row++) {
+			assert_non_null(row->sentence);
+			assert_true(strlen(row->name) < OPTION_NAME_MAX);
+			if (row->type != OPTION_LIST) {
+				assert_default_fits(row);
+				continue;
+			}
+			assert_non_null(row->items);
+			for (const struct config_option *item = row->items; item->name; item++) {
+				assert_true(item->name[0] == '\0' || item->sentence);
+				assert_default_fits(item);
+			}
+		}
 	}
+}
+
+/* Lists that are defaults are parsed at the first load: it aborts when one does not fit. */
+static void every_table_loads(void **state)
+{
+	_cleanup_loaded_ struct loaded loaded = {0};
+
+	(void)state;
+	loaded.result = config_load_text(
+		"F", "", 0, option_tables, &loaded.config, &loaded.faults, &loaded.notices);
+	assert_loaded(&loaded);
 }
 
 static void later_files_win(void **state)
@@ -234,15 +263,15 @@ static void sysctl_values(void **state)
 static void reserved_sections_are_noticed_once(void **state)
 {
 	_cleanup_loaded_ struct loaded loaded =
-		load_three("mode: enforce\ndns: {budgets: [{server: auto}]}\n",
-			"dns: {names: off}\nimages:\n", NULL);
+		load_three("mode: enforce\nlater: {budgets: [{server: auto}]}\n",
+			"later: {names: off}\nmuch_later:\n", NULL);
 
 	(void)state;
 	assert_loaded(&loaded);
 	assert_int_equal(loaded.notices.n, 1);
 	assert_int_equal(loaded.notices.faults[0].line, 2);
 	assert_int_equal(loaded.notices.faults[0].column, 1);
-	assert_non_null(strstr(loaded.notices.faults[0].message, "dns"));
+	assert_non_null(strstr(loaded.notices.faults[0].message, "later"));
 }
 
 static void a_rule_is_checked_after_merging(void **state)
@@ -283,7 +312,7 @@ static void checksum_is_of_values(void **state)
 	_cleanup_loaded_ struct loaded plain = load_text("");
 	_cleanup_loaded_ struct loaded same =
 		load_text("# the same\nneighbor:\n  grow: true\nsysctl: {vm.max_map_count: "
-			  "262144}\ndns: 1\n");
+			  "262144}\nlater: 1\n");
 	uint32_t sum;
 
 	(void)state;
@@ -303,6 +332,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(defaults),
 		cmocka_unit_test(every_default_fits_its_row),
+		cmocka_unit_test(every_table_loads),
 		cmocka_unit_test(later_files_win),
 		cmocka_unit_test(null_takes_a_key_away),
 		cmocka_unit_test(null_takes_a_map_away),

@@ -52,8 +52,8 @@ static const struct fault_case fault_cases[] = {
 	{"\"mo\\u0007de\": 1\n", 1, 1, "unknown key \"mo?de\""},
 	{"mode: enforce\nprofile: etcd\nmode: observe\n", 3, 1, "twice, first in line 1"},
 	{"neighbor: {grow: true, grow: false}\n", 1, 24, "twice, first in line 1"},
-	{"dns:\n  a: 1\n  a: 2\n", 3, 3, "twice, first in line 2"},
-	{"dns: [{a: 1, a: 2}]\n", 1, 14, "twice"},
+	{"later:\n  a: 1\n  a: 2\n", 3, 3, "twice, first in line 2"},
+	{"later: [{a: 1, a: 2}]\n", 1, 16, "twice"},
 	/* Text. */
 	{"neighbor:\n\tgrow: true\n", 2, 1, "a tab cannot indent YAML: use spaces"},
 	{"neighbor:\n  \tgrow: true\n", 2, 3, "a tab cannot indent YAML"},
@@ -62,7 +62,7 @@ static const struct fault_case fault_cases[] = {
 	{"mode: \"enforce\nprofile: etcd\n", 1, 7, "this quote is never closed"},
 	{"mode: 'enforce\n", 1, 7, "this quote is never closed"},
 	{"neighbor: {grow: true\nmode: enforce\n", 1, 11, "this map is not closed"},
-	{"dns: [a, b\n", 1, 6, "this list is not closed"},
+	{"later: [a, b\n", 1, 8, "this list is not closed"},
 	{"mode enforce\nprofile: etcd\n", 1, 1, "\"key: value\""},
 	{"neighbor:\n    grow: true\n  ceiling: auto\n", 3, 3,
 		"indent keys of one section equally"},
@@ -82,12 +82,12 @@ static const struct fault_case fault_cases[] = {
 	/* What YAML has and a configuration does not. */
 	{"mode: &a enforce\n", 1, 7, "anchors"},
 	{"neighbor: &a {grow: true}\n", 1, 11, "anchors"},
-	{"dns: &a [1]\n", 1, 6, "anchors"},
+	{"later: &a [1]\n", 1, 8, "anchors"},
 	{"mode: *a\n", 1, 7, "aliases"},
 	{"*a : b\n", 1, 1, "aliases"},
 	{"mode: !!str enforce\n", 1, 7, "tags"},
 	{"mode: !x enforce\n", 1, 7, "tags"},
-	{"dns: !!python/object {a: 1}\n", 1, 6, "tags"},
+	{"later: !!python/object {a: 1}\n", 1, 8, "tags"},
 	{"a: &a [x,x]\nb: &b [*a,*a]\nc: &c [*b,*b]\n", 1, 4, "anchors"},
 	{"node_name: \"a\\0b\"\n", 1, 12, "NUL"},
 	{"mode: enforce\n---\nmode: observe\n", 2, 1, "second document"},
@@ -97,7 +97,7 @@ static const struct fault_case fault_cases[] = {
 	{"[mode]\n", 1, 1, "not a list"},
 	{"enforce\n", 1, 1, "not one text"},
 	{"\"\"\n", 1, 1, "not one text"},
-	{"dns: [[[[[[[[1]]]]]]]]\n", 1, 13, "nested deeper than 8"},
+	{"later: [[[[[[[[1]]]]]]]]\n", 1, 15, "nested deeper than 8"},
 	/* Sysctls. */
 	{"sysctl: {vm.max_map_count: 80k}\n", 1, 28, "\"80k\" is no whole number"},
 	{"sysctl: {vm.max_map_count: 0x10}\n", 1, 28, "{value: ..., exact: true}"},
@@ -250,8 +250,8 @@ static const char *const good_texts[] = {
 	"http: {listen: \"[::1]:80\"}\n",
 	"http: {listen: 0.0.0.0:65535}\n",
 	"sysctl: {}\n",
-	"dns: {anything: [goes, {here: 1}], x: 80k}\nruntime:\nimages: []\n",
-	"dns: [[[[[[[1]]]]]]]\n",
+	"later: {anything: [goes, {here: 1}], x: 80k}\nmuch_later: []\n",
+	"later: [[[[[[[1]]]]]]]\n",
 };
 
 static void good_files_have_no_fault(void **state)

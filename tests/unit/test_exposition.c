@@ -99,6 +99,84 @@ static void writes_numbers(void **state)
 	}
 }
 
+static void writes_histograms(void **state)
+{
+	static const double bounds[] = {0.005, 0.1, 1, 10};
+	static const uint64_t counts[] = {1, 0, 2, 4, 8};
+	struct written text, openmetrics;
+
+	(void)state;
+	begin(&text, false);
+	metric_family(&text.sink, "x_seconds", METRIC_HISTOGRAM, "Help.");
+	metric_histogram(&text.sink, bounds, counts, 4, 12.5, "a", "1\"", "b", "2", NULL);
+	expect(&text, "# HELP x_seconds Help.\n# TYPE x_seconds histogram\n"
+		      "x_seconds_bucket{a=\"1\\\"\",b=\"2\",le=\"0.005\"} 1\n"
+		      "x_seconds_bucket{a=\"1\\\"\",b=\"2\",le=\"0.1\"} 1\n"
+		      "x_seconds_bucket{a=\"1\\\"\",b=\"2\",le=\"1\"} 3\n"
+		      "x_seconds_bucket{a=\"1\\\"\",b=\"2\",le=\"10\"} 7\n"
+		      "x_seconds_bucket{a=\"1\\\"\",b=\"2\",le=\"+Inf\"} 15\n"
+		      "x_seconds_sum{a=\"1\\\"\",b=\"2\"} 12.5\n"
+		      "x_seconds_count{a=\"1\\\"\",b=\"2\"} 15\n");
+	begin(&openmetrics, true);
+	metric_family(&openmetrics.sink, "x_seconds", METRIC_HISTOGRAM, "Help.");
+	metric_histogram(&openmetrics.sink, bounds + 2, counts + 2, 2, 12.5, NULL);
+	expect(&openmetrics, "# HELP x_seconds Help.\n# TYPE x_seconds histogram\n"
+			     "x_seconds_bucket{le=\"1.0\"} 2\n"
+			     "x_seconds_bucket{le=\"10.0\"} 6\n"
+			     "x_seconds_bucket{le=\"+Inf\"} 14\n"
+			     "x_seconds_sum 12.5\nx_seconds_count 14\n# EOF\n");
+}
+
+static void a_histogram_without_bounds(void **state)
+{
+	static const uint64_t counts[] = {3};
+	struct written written;
+
+	(void)state;
+	begin(&written, false);
+	written.sink.family = "x";
+	metric_histogram(&written.sink, NULL, counts, 0, 1, NULL);
+	expect(&written, "x_bucket{le=\"+Inf\"} 3\nx_sum 1\nx_count 3\n");
+}
+
+static void bounds_are_canonical(void **state)
+{
+	static const struct {
+		double bound;
+		const char *text, *openmetrics;
+	} cases[] = {
+		{0, "0", "0.0"},
+		{0.00001, "1e-05", "1e-05"},
+		{0.0001, "0.0001", "0.0001"},
+		{0.00025, "0.00025", "0.00025"},
+		{1.0 / 3, "0.3333333333333333", "0.3333333333333333"},
+		{2.5, "2.5", "2.5"},
+		{30, "30", "30.0"},
+		{100000, "100000", "100000.0"},
+		{1000000, "1e+06", "1e+06"},
+		{1234567, "1.234567e+06", "1.234567e+06"},
+		{-0.5, "-0.5", "-0.5"},
+	};
+	static const uint64_t counts[] = {0, 0};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		for (int openmetrics = 0; openmetrics < 2; openmetrics++) {
+			struct written written;
+			char want[256];
+
+			snprintf(want, sizeof(want),
+				"x_bucket{le=\"%s\"} 0\nx_bucket{le=\"+Inf\"} 0\nx_sum 0\nx_count 0\n%s",
+				openmetrics ? cases[i].openmetrics : cases[i].text,
+				openmetrics ? "# EOF\n" : "");
+			begin(&written, openmetrics);
+			written.sink.family = "x";
+			metric_histogram(&written.sink, &cases[i].bound, counts, 1, 0, NULL);
+			expect(&written, want);
+		}
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -106,6 +184,9 @@ int main(void)
 		cmocka_unit_test(writes_openmetrics),
 		cmocka_unit_test(escapes_labels),
 		cmocka_unit_test(writes_numbers),
+		cmocka_unit_test(writes_histograms),
+		cmocka_unit_test(a_histogram_without_bounds),
+		cmocka_unit_test(bounds_are_canonical),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "journal_fixture.h"
 
+#include "apply/files_json.h"
+
 #include <ctype.h>
 #include <errno.h>
 
@@ -33,7 +35,7 @@ static void every_truncation_is_noticed(void **state)
 		if (journal_parse(&parsed, part) != -EBADMSG)
 			fail_msg("the first %zu bytes pass", len);
 		assert_int_equal(parsed.n_records, 0);
-		free(parsed.records);
+		parsed_clear(&parsed);
 		if (len % 16 == 0)
 			assert_survives(&folder, text, text, len);
 	}
@@ -64,7 +66,7 @@ static void no_flipped_bit_goes_unnoticed(void **state)
 			fail_msg("bit %zu passes", bit);
 		else
 			assert_int_equal(parsed.n_records, 0);
-		free(parsed.records);
+		parsed_clear(&parsed);
 		text[bit / 8] = (char)(text[bit / 8] ^ (1 << bit % 8));
 	}
 }
@@ -82,7 +84,7 @@ static void wrong_forms(void **state)
 		/* A body of the right checksum and the wrong form. */
 		{"{\"schema\": 1, \"checksum\": \"crc32:a3830348\", \"body\": {}}", -EBADMSG},
 		{"{\"schema\": \"1\", \"checksum\": \"crc32:a3830348\", \"body\": {}}", -EBADMSG},
-		{"{\"schema\": 2, \"checksum\": \"crc32:a3830348\", \"body\": {}}", -EPROTO},
+		{"{\"schema\": 3, \"checksum\": \"crc32:a3830348\", \"body\": {}}", -EPROTO},
 	};
 
 	(void)state;
@@ -90,7 +92,45 @@ static void wrong_forms(void **state)
 		struct journal journal = {0};
 
 		assert_int_equal(journal_parse(&journal, cases[i].text), cases[i].result);
-		free(journal.records);
+		parsed_clear(&journal);
+	}
+}
+
+/* Whoever edits the journal by hand gets no path of theirs written or read. */
+static void wrong_file_notes(void **state)
+{
+	static const struct {
+		const char *good, *bad;
+	} cases[] = {
+		{"\"/etc/docker/daemon.json\",\"tuner", "\"etc/docker/daemon.jsonn\",\"tuner"},
+		{"\"original\":\"ca978112", "\"original\":\"../../etc"},
+		{"containerd-restart", "containerd-rest@rt"},
+		{"when-idle", "when-idol"},
+		{"\"folders\":1", "\"folders\":-"},
+		{"\"format\":\"json\",\"folders", "\"format\":\"jsom\",\"folders"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_journal_ struct journal *journal = calloc(1, sizeof(*journal));
+		struct file_note note = {0};
+		_cleanup_free_ char *text = NULL;
+		cJSON *good, *bad;
+		char *place;
+
+		journal->dir = -1;
+		note_file(journal);
+		good = file_note_print(&journal->files[0]);
+		text = cJSON_PrintUnformatted(good);
+		place = strstr(text, cases[i].good);
+		assert_non_null(place);
+		memcpy(place, cases[i].bad, strlen(cases[i].bad));
+		bad = cJSON_Parse(text);
+		if (file_note_parse(bad, &note) != -EBADMSG)
+			fail_msg("%s passes", cases[i].bad);
+		file_note_clear(&note);
+		cJSON_Delete(good);
+		cJSON_Delete(bad);
 	}
 }
 
@@ -100,6 +140,7 @@ int main(void)
 		cmocka_unit_test(every_truncation_is_noticed),
 		cmocka_unit_test(no_flipped_bit_goes_unnoticed),
 		cmocka_unit_test(wrong_forms),
+		cmocka_unit_test(wrong_file_notes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -125,6 +125,23 @@ static void the_peak_stays(void **state)
 	assert_int_equal(limit.now.used, 40);
 }
 
+static void a_rate_never_fills_and_its_peak_may_lie_between(void **state)
+{
+	struct limit limit = {0};
+	struct limit_reading reading = {
+		.name = "dns/192.0.2.1", .unit = "queries/s", .max = 1000, .flow = true};
+
+	(void)state;
+	for (uint64_t t = 1; t <= 20; t++) {
+		reading.used = 40 * t;
+		reading.peak = t == 5 ? 950 : 0;
+		limit_observe(&limit, &reading, t * SECOND);
+	}
+	assert_true(limit.rate > 20);
+	assert_true(limit_full_in_seconds(&limit) < 0);
+	assert_int_equal(limit.peak, 950);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -136,6 +153,7 @@ int main(void)
 		cmocka_unit_test(when_it_will_be_full),
 		cmocka_unit_test(headroom_is_a_share),
 		cmocka_unit_test(the_peak_stays),
+		cmocka_unit_test(a_rate_never_fills_and_its_peak_may_lie_between),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -22,7 +22,7 @@ static cJSON *status_of(const struct node *node)
 	cJSON *json;
 	size_t len;
 
-	assert_int_equal(report_status(node, false, &text, &len), 0);
+	assert_int_equal(report_status(node, false, false, &text, &len), 0);
 	assert_int_equal(strlen(text), len);
 	assert_int_equal(text[len - 1], '\n');
 	json = cJSON_Parse(text);

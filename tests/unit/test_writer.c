@@ -59,7 +59,8 @@ static void what_cannot_be_written(void **state)
 /* Netlink would change the kernel that the test runs on. */
 static void a_threshold_below_a_made_up_root_is_a_file(void **state)
 {
-	struct place place = {PLACE_NEIGHTBL, THRESHOLD, AF_INET, 1};
+	struct place place = {
+		.kind = PLACE_NEIGHTBL, .path = THRESHOLD, .family = AF_INET, .level = 1};
 	_cleanup_folder_ struct folder folder;
 	_cleanup_free_ char *before = NULL, *after = NULL;
 	struct host host;
@@ -81,7 +82,8 @@ static void a_threshold_below_a_made_up_root_is_a_file(void **state)
 static void values_that_are_no_thresholds(void **state)
 {
 	static const char *const values[] = {"", "-1", "x", "2147483648", "1 2"};
-	struct place place = {PLACE_NEIGHTBL, THRESHOLD, AF_INET, 1};
+	struct place place = {
+		.kind = PLACE_NEIGHTBL, .path = THRESHOLD, .family = AF_INET, .level = 1};
 	struct host host;
 
 	(void)state;

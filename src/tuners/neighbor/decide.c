@@ -181,7 +181,7 @@ static int add_limit(const struct family_view *view, struct outlook *outlook)
 	limit = outlook_limit(outlook);
 	if (!limit)
 		return -ENOMEM;
-	limit->name = names[view->family];
+	copy_text(limit->name, sizeof(limit->name), names[view->family]);
 	limit->unit = "entries";
 	limit->used = table->collectable;
 	limit->max = neighbor_table_max(table);

@@ -22,10 +22,10 @@ struct neighbor {
 	char write_why[TUNER_WHY_MAX]; /* empty when thresholds can be written */
 };
 
-#define THRESHOLD_ROW(family, level, value, meaning)                                      \
-	{                                                                                 \
-		"neighbor." family ".gc_thresh" #level, OPTION_COUNT, 0, INT32_MAX, NULL, \
-			"entries", value, meaning                                         \
+#define THRESHOLD_ROW(family, level, value, meaning)                                    \
+	{                                                                               \
+		.name = "neighbor." family ".gc_thresh" #level, .type = OPTION_COUNT,   \
+		.max = INT32_MAX, .unit = "entries", .def = value, .sentence = meaning, \
 	}
 
 #define BELOW_IS_KEPT "Below this many entries the kernel collects nothing."
@@ -38,23 +38,55 @@ static const char *const ceiling_words[] = {"auto", NULL};
 static const char *const mode_words[] = {"enforce", "observe", "off", NULL};
 
 const struct config_option neighbor_options[] = {
-	{"neighbor.mode", OPTION_CHOICE, 0, 0, mode_words, NULL, NULL,
-		"This tuner's own mode; empty: the agent's."},
-	{"neighbor.ipv4", OPTION_CHOICE, 0, 0, keep_words, NULL, NULL, KEEP_SENTENCE},
+	{
+		.name = "neighbor.mode",
+		.type = OPTION_CHOICE,
+		.words = mode_words,
+		.sentence = "This tuner's own mode; empty: the agent's.",
+	},
+	{
+		.name = "neighbor.ipv4",
+		.type = OPTION_CHOICE,
+		.words = keep_words,
+		.sentence = KEEP_SENTENCE,
+	},
 	THRESHOLD_ROW("ipv4", 1, "80000", BELOW_IS_KEPT),
 	THRESHOLD_ROW("ipv4", 2, "90000", FORCED_ABOVE),
 	THRESHOLD_ROW("ipv4", 3, "100000", REFUSED_ABOVE),
-	{"neighbor.ipv6", OPTION_CHOICE, 0, 0, keep_words, NULL, NULL, KEEP_SENTENCE},
+	{
+		.name = "neighbor.ipv6",
+		.type = OPTION_CHOICE,
+		.words = keep_words,
+		.sentence = KEEP_SENTENCE,
+	},
 	THRESHOLD_ROW("ipv6", 1, "80000", BELOW_IS_KEPT),
 	THRESHOLD_ROW("ipv6", 2, "90000", FORCED_ABOVE),
 	THRESHOLD_ROW("ipv6", 3, "100000", REFUSED_ABOVE),
-	{"neighbor.lower", OPTION_BOOL, 0, 0, NULL, NULL, "false",
-		"Also set thresholds that are below what the administrator had."},
-	{"neighbor.grow", OPTION_BOOL, 0, 0, NULL, NULL, "true",
-		"Raise gc_thresh2 and gc_thresh3 while a table fills, before it is full."},
-	{"neighbor.ceiling", OPTION_COUNT, 1, INT32_MAX, ceiling_words, "entries", "auto",
-		"Growth never raises gc_thresh3 above this; auto: 1 % of memory at 512 bytes an "
-		"entry, at most 1048576."},
+	{
+		.name = "neighbor.lower",
+		.type = OPTION_BOOL,
+		.def = "false",
+		.sentence = "Also set thresholds that are below what the administrator had.",
+	},
+	{
+		.name = "neighbor.grow",
+		.type = OPTION_BOOL,
+		.def = "true",
+		.sentence =
+			"Raise gc_thresh2 and gc_thresh3 while a table fills, before it is full.",
+	},
+	{
+		.name = "neighbor.ceiling",
+		.type = OPTION_COUNT,
+		.min = 1,
+		.max = INT32_MAX,
+		.words = ceiling_words,
+		.unit = "entries",
+		.def = "auto",
+		.sentence =
+			"Growth never raises gc_thresh3 above this; auto: 1 % of memory at 512 bytes an "
+			"entry, at most 1048576.",
+	},
 	{0},
 };
 

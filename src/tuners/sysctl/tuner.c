@@ -19,11 +19,19 @@ struct sysctl {
 static const char *const mode_words[] = {"enforce", "observe", "off", NULL};
 
 const struct config_option sysctl_options[] = {
-	{"sysctl", OPTION_SYSCTLS, 0, 0, NULL, NULL, NULL,
-		"Sysctls and their values, beside those of the profile. A value only raises; "
-		"{value: V, exact: true} sets it exactly; null leaves a key of the profile alone."},
-	{"sysctl.mode", OPTION_CHOICE, 0, 0, mode_words, NULL, NULL,
-		"The mode of the sysctl tuner; empty: the agent's."},
+	{
+		.name = "sysctl",
+		.type = OPTION_SYSCTLS,
+		.sentence =
+			"Sysctls and their values, beside those of the profile. A value only raises; "
+			"{value: V, exact: true} sets it exactly; null leaves a key of the profile alone.",
+	},
+	{
+		.name = "sysctl.mode",
+		.type = OPTION_CHOICE,
+		.words = mode_words,
+		.sentence = "The mode of the sysctl tuner; empty: the agent's.",
+	},
 	{0},
 };
 

@@ -25,18 +25,50 @@ static const char *const khugepaged_words[] = {"false", "true", "keep", NULL};
 static const char *const sizes_words[] = {"never", "inherit", "madvise", "always", "keep", NULL};
 
 const struct config_option thp_options[] = {
-	{"thp.mode", OPTION_CHOICE, 0, 0, mode_words, NULL, NULL,
-		"This tuner's own mode; empty: the agent's."},
-	{"thp.enabled", OPTION_CHOICE, 0, 0, enabled_words, NULL, "never",
-		"Huge pages for anonymous memory; keep leaves what the node has."},
-	{"thp.defrag", OPTION_CHOICE, 0, 0, defrag_words, NULL, "never",
-		"Whether a page fault stalls to compact memory for a huge page."},
-	{"thp.shmem", OPTION_CHOICE, 0, 0, shmem_words, NULL, "never",
-		"Huge pages for the kernel's internal shared memory mount (shmem_enabled)."},
-	{"thp.khugepaged_defrag", OPTION_CHOICE, 0, 0, khugepaged_words, NULL, "false",
-		"Whether khugepaged compacts memory to make huge pages (khugepaged/defrag)."},
-	{"thp.sizes", OPTION_CHOICE, 0, 0, sizes_words, NULL, "never",
-		"The switches of each page size, hugepages-*kB/enabled and shmem_enabled, from Linux 6.8."},
+	{
+		.name = "thp.mode",
+		.type = OPTION_CHOICE,
+		.words = mode_words,
+		.sentence = "This tuner's own mode; empty: the agent's.",
+	},
+	{
+		.name = "thp.enabled",
+		.type = OPTION_CHOICE,
+		.words = enabled_words,
+		.def = "never",
+		.sentence = "Huge pages for anonymous memory; keep leaves what the node has.",
+	},
+	{
+		.name = "thp.defrag",
+		.type = OPTION_CHOICE,
+		.words = defrag_words,
+		.def = "never",
+		.sentence = "Whether a page fault stalls to compact memory for a huge page.",
+	},
+	{
+		.name = "thp.shmem",
+		.type = OPTION_CHOICE,
+		.words = shmem_words,
+		.def = "never",
+		.sentence =
+			"Huge pages for the kernel's internal shared memory mount (shmem_enabled).",
+	},
+	{
+		.name = "thp.khugepaged_defrag",
+		.type = OPTION_CHOICE,
+		.words = khugepaged_words,
+		.def = "false",
+		.sentence =
+			"Whether khugepaged compacts memory to make huge pages (khugepaged/defrag).",
+	},
+	{
+		.name = "thp.sizes",
+		.type = OPTION_CHOICE,
+		.words = sizes_words,
+		.def = "never",
+		.sentence =
+			"The switches of each page size, hugepages-*kB/enabled and shmem_enabled, from Linux 6.8.",
+	},
 	{0},
 };
 

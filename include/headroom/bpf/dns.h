@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef HEADROOM_BPF_DNS_H
+#define HEADROOM_BPF_DNS_H
+
+/*
+ * What bpf/dns.bpf.c shares with user space. All counters only rise, from when the programs were
+ * attached; times are CLOCK_MONOTONIC in nanoseconds; addresses are in network order.
+ */
+
+#include <linux/types.h>
+
+#define DNS_RECORD_VERSION 1
+
+#define DNS_SERVERS_MAX 1024  /* servers told apart; the rest is counted under the zero key */
+#define DNS_ROWS_MAX    16384 /* of who asks what; the rest is counted in lost_rows */
+#define DNS_SOURCES_MAX 256   /* source addresses told apart by the watch */
+#define DNS_STREAMS     4096  /* TCP connections whose messages are told apart; a power of two */
+
+/* A query without an answer for so long is unanswered: what glibc and musl wait, resolv.conf(5). */
+#define DNS_TIMEOUT_NS UINT64_C(5000000000)
+
+/* Sixteenths of a second: bin number (time / DNS_BIN_NS) % DNS_BINS. */
+#define DNS_BINS            64
+#define DNS_BINS_PER_SECOND 16
+#define DNS_BIN_NS          UINT64_C(62500000)
+
+/*
+ * Bucket i has the answers that took less than 2^(i + DNS_LATENCY_SHIFT) ns (131 us to 2.1 s) and
+ * no less than the bound before; the last has the rest.
+ */
+#define DNS_LATENCY_BUCKETS 16
+#define DNS_LATENCY_SHIFT   17
+
+enum dns_transport {
+	DNS_UDP,
+	DNS_TCP,
+	DNS_TRANSPORTS,
+};
+
+/* RFC 1035 4.1.1 and RFC 2136 2.2; the first six are the code's own value. */
+enum dns_rcode_class {
+	DNS_NOERROR,
+	DNS_FORMERR,
+	DNS_SERVFAIL,
+	DNS_NXDOMAIN,
+	DNS_NOTIMP,
+	DNS_REFUSED,
+	DNS_RCODE_OTHER,
+	DNS_RCODES,
+};
+
+enum dns_type_class {
+	DNS_TYPE_OTHER,
+	DNS_TYPE_A,
+	DNS_TYPE_AAAA,
+	DNS_TYPE_PTR,
+	DNS_TYPE_SRV,
+	DNS_TYPES,
+};
+
+/* What a name ends in, by the table of suffixes. */
+enum dns_suffix_class {
+	DNS_SUFFIX_NONE,
+	DNS_SUFFIX_CLUSTER, /* a cluster domain */
+	DNS_SUFFIX_SEARCH,  /* another domain of the search list */
+	DNS_SUFFIXES,
+};
+
+/* Key of the maps servers and sources. All zero: what found no room. */
+struct dns_key {
+	__u32 family;     /* AF_INET, AF_INET6 */
+	__u8 address[16]; /* IPv4 in the first four, the rest zero */
+};
+
+/* Value of the map servers. */
+struct dns_server {
+	/* By what leaves: messages to port 53 that are queries. */
+	__u64 queries[DNS_TRANSPORTS]; /* with repeats */
+	__u64 retransmissions; /* of those: the same id and question again, not answered yet */
+	__u64 edns;            /* of those: with an OPT record */
+	__u64 malformed;       /* messages of either direction that could not be read in full */
+	__u64 packets;         /* to its port 53, handshakes and acknowledgements among them */
+	__u64 dot_packets;     /* to its TCP port 853, not in packets */
+	__u64 evicted;         /* queries whose place another took before an answer came */
+	__u32 query_bins[DNS_BINS];
+	__u32 packet_bins[DNS_BINS];
+	/* By what comes: answers from port 53. */
+	__u64 responses[DNS_RCODES];        /* = answered + late */
+	__u64 answered;                     /* belonged to a pending query */
+	__u64 late;                         /* did not */
+	__u64 truncated;                    /* with the TC bit: to be asked again over TCP */
+	__u64 cluster_answers;              /* NOERROR to a name with DNS_SUFFIX_CLUSTER */
+	__u64 latency_ns;                   /* sum over answered */
+	__u64 latency[DNS_LATENCY_BUCKETS]; /* of answered */
+	__u64 reserved[2];
+};
+
+_Static_assert(sizeof(struct dns_key) == 20, "shared with the BPF object");
+_Static_assert(sizeof(struct dns_server) == 816, "shared with the BPF object");
+
+/* Key of the map rows: who asks whom for what. No padding. */
+struct dns_row_key {
+	struct dns_key server;
+	__u8 source_family; /* of source: 0 unless the cgroup is the root and tells nothing */
+	__u8 type;          /* enum dns_type_class */
+	__u8 suffix;        /* enum dns_suffix_class */
+	__u8 reserved;
+	__u8 source[16]; /* the address that asks */
+	__u64 cgroup;    /* inode of its folder */
+};
+
+struct dns_row {
+	__u64 queries;  /* with repeats; they add up to those of the server less what was lost */
+	__u64 nxdomain; /* answers that belonged to them */
+	__u64 retransmissions;
+};
+
+_Static_assert(sizeof(struct dns_row_key) == 48, "shared with the BPF object");
+_Static_assert(sizeof(struct dns_row) == 24, "shared with the BPF object");
+
+/* A query that waits for its answer. Free when sent_ns is 0. */
+struct dns_pending {
+	__u64 sent_ns; /* the first time */
+	__u64 cookie;  /* of the socket */
+	__u64 cgroup;
+	__u32 question; /* hash of lower-cased name and type */
+	__u16 id;
+	__u8 family : 4; /* 4 or 6: of server and source */
+	__u8 has_source : 1;
+	__u8 transport : 3; /* enum dns_transport */
+	__u8 type : 4;      /* enum dns_type_class */
+	__u8 suffix : 4;    /* enum dns_suffix_class */
+	__u8 server[16];
+	__u8 source[16]; /* zero unless has_source */
+};
+
+#define DNS_WAYS    4
+#define DNS_BUCKETS 4096 /* a power of two */
+
+/* Element of the array pending, which user space maps. */
+struct dns_bucket {
+	struct dns_pending ways[DNS_WAYS];
+};
+
+_Static_assert(sizeof(struct dns_pending) == 64, "a cache line");
+_Static_assert(sizeof(struct dns_bucket) == 256, "shared with the BPF object");
+
+/* Value of the map sources: packets to the watched addresses, by the address they came from. */
+struct dns_source {
+	__u64 packets;
+	__u32 bins[DNS_BINS];
+};
+
+_Static_assert(sizeof(struct dns_source) == 264, "shared with the BPF object");
+
+/* Record of the ring buffer samples. */
+#define DNS_SAMPLE_NAME 128
+
+struct dns_sample {
+	struct dns_key server;
+	__u16 type;   /* as in the message */
+	__u16 length; /* of name; the first DNS_SAMPLE_NAME bytes of a longer one */
+	__u64 cgroup;
+	__u8 name[DNS_SAMPLE_NAME]; /* as in the message: length, label, ... */
+};
+
+_Static_assert(sizeof(struct dns_sample) == 160, "shared with the BPF object");
+
+/* Suffixes by how many labels they have, at most DNS_SUFFIX_LABELS; hash 0 is a free place. */
+#define DNS_SUFFIX_LABELS 6
+#define DNS_SUFFIX_SLOTS  4
+
+struct dns_suffix {
+	__u64 hash;  /* dns_suffix_hash() of headroom/bpf/dns_parse.h */
+	__u64 class; /* enum dns_suffix_class */
+};
+
+/* Addresses whose packets, of any protocol, share a budget. */
+#define DNS_WATCH_IPV4 6
+#define DNS_WATCH_IPV6 4
+
+struct dns_watch {
+	__u32 on;
+	__u32 ipv4[DNS_WATCH_IPV4]; /* 0 is a free place */
+	__u32 reserved;
+	__u64 ipv6[DNS_WATCH_IPV6][2]; /* as it lies in the packet */
+};
+
+/* In a page that user space reads and writes without a system call. */
+struct dns_control {
+	__u32 version; /* DNS_RECORD_VERSION */
+	/* Written by user space. */
+	__u32 sample_share; /* names sampled, in 2^32ths of the queries; 0: none */
+	__u64 root_cgroup;  /* inode of the cgroup that tells nothing: 1, the root of all */
+	struct dns_suffix suffixes[DNS_SUFFIX_LABELS][DNS_SUFFIX_SLOTS];
+	struct dns_watch watch;
+	/* Written by the programs. */
+	__u64 lost_servers; /* events counted under the zero key for want of room */
+	__u64 lost_rows;    /* queries that found no room in rows */
+	__u64 lost_sources; /* watched packets that found no room in sources */
+	__u64 lost_samples; /* names that found no room in samples */
+	__u64 fragments;    /* packets without ports: not the first fragment of a datagram */
+	__u64 resyncs;      /* TCP: where a message begins was not known, and guessed */
+	__u64 cut;          /* TCP: segments with more messages than one look takes */
+};
+
+_Static_assert(sizeof(struct dns_control) == 16 + 384 + 96 + 56, "shared with the BPF object");
+
+/*
+ * Wanted by user space, to tell forwarders from clients: the map served, queries that come in for
+ * port 53 (QR=0) by {struct dns_key of the destination, cgroup}; see /tmp/helpers/to-helper-1.md.
+ */
+
+#endif

@@ -1,0 +1,442 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef HEADROOM_BPF_DNS_PARSE_H
+#define HEADROOM_BPF_DNS_PARSE_H
+
+/*
+ * Reads DNS messages (RFC 1035 4.1), for BPF and for user space alike: no allocation, no pointer
+ * into the packet, no memory but a few registers. Whoever wants messages read, not only hashes,
+ * defines before including this
+ *
+ *   DNS_SOURCE                                the type of what holds the packet
+ *   __u64 dns_word(DNS_SOURCE *, __u32 at)
+ *       eight bytes of it, the first in the lowest bits; zeros where it has ended
+ *   int dns_pair(DNS_SOURCE *, __u32 at, __u64 words[2])
+ *       the same for two words, at once and cheaply. 0, and nothing written, where that cannot be;
+ *       anything may be in a word that begins beyond the end
+ *
+ * The words are little-endian, as all machines are that we run on.
+ */
+
+#include <headroom/bpf/dns.h>
+
+#define DNS_HEADER      12 /* bytes */
+#define DNS_NAME_MAX    255
+#define DNS_LABEL_MAX   63
+#define DNS_OPT         41         /* RFC 6891 6.1.2 */
+#define DNS_HEAD_ANSWER 0x00008000 /* QR and TC in the first four bytes */
+#define DNS_HEAD_CUT    0x00000200
+
+/* A message in one word: its id in the lowest 16 bits, then these, the question's hash above 31. */
+#define DNS_READ_HEADER    (1ULL << 16) /* there is one; without, nothing else is set */
+#define DNS_READ_ANSWER    (1ULL << 17)
+#define DNS_READ_TRUNCATED (1ULL << 18)
+#define DNS_READ_EDNS      (1ULL << 19) /* a query with an OPT record next to the question */
+#define DNS_READ_MALFORMED (1ULL << 20) /* the question cannot be read */
+#define DNS_READ_RCODE     24           /* three bits: enum dns_rcode_class */
+#define DNS_READ_TYPE      27           /* three bits: enum dns_type_class */
+#define DNS_READ_SUFFIX    30           /* two bits: enum dns_suffix_class */
+#define DNS_READ_QUESTION  32           /* 0 without a question */
+
+#define DNS_HASH_SEED   0x243f6a8885a308d3ULL
+#define DNS_HASH_FACTOR 0x9e3779b97f4a7c15ULL
+
+static inline __u64 dns_mix(__u64 hash, __u64 value)
+{
+	return (hash ^ value) * DNS_HASH_FACTOR;
+}
+
+/* Every A to Z among eight bytes in lower case. The sums never carry into the next byte. */
+static inline __u64 dns_lower(__u64 word)
+{
+	const __u64 ones = 0x0101010101010101ULL;
+	__u64 seven = word & ones * 0x7f;
+	__u64 from_a = seven + ones * (0x80 - 'A');
+	__u64 beyond_z = seven + ones * (0x7f - 'Z');
+
+	return word | ((from_a & ~beyond_z & ~word & ones * 0x80) >> 2);
+}
+
+static inline __u64 dns_read_rcode(__u64 read)
+{
+	return read >> DNS_READ_RCODE & 7;
+}
+
+static inline __u64 dns_read_type(__u64 read)
+{
+	return read >> DNS_READ_TYPE & 7;
+}
+
+static inline __u64 dns_read_suffix(__u64 read)
+{
+	return read >> DNS_READ_SUFFIX & 3;
+}
+
+static inline __u32 dns_read_question(__u64 read)
+{
+	return read >> DNS_READ_QUESTION;
+}
+
+/* What the first four bytes of a message tell, the first in the highest bits. */
+static inline __u64 dns_read_head(__u32 head)
+{
+	__u64 read = DNS_READ_HEADER | head >> 16;
+	__u64 rcode = head & 15;
+
+	if (head & DNS_HEAD_ANSWER)
+		read |= DNS_READ_ANSWER;
+	if (head & DNS_HEAD_CUT)
+		read |= DNS_READ_TRUNCATED;
+	return read | (rcode < DNS_RCODE_OTHER ? rcode : DNS_RCODE_OTHER) << DNS_READ_RCODE;
+}
+
+static inline __u64 dns_type_class(__u32 type)
+{
+	switch (type) { /* RFC 1035 3.2.2, RFC 3596 2.1, RFC 2782 */
+	case 1:
+		return DNS_TYPE_A;
+	case 28:
+		return DNS_TYPE_AAAA;
+	case 12:
+		return DNS_TYPE_PTR;
+	case 33:
+		return DNS_TYPE_SRV;
+	default:
+		return DNS_TYPE_OTHER;
+	}
+}
+
+/*
+ * A label is hashed with its length in front: eight bytes at a time, zeros after the last, and no
+ * less than two times. The lowest bits tell how many bytes it has with its length; 0 is no label.
+ */
+#define DNS_LABEL_SIZE 127
+#define DNS_ROOT       1
+#define DNS_SHORT      16 /* bytes that two words hold */
+
+/* By how many of a word's bytes belong to the label. */
+static const __u64 dns_masks[2 * 8 + 1] = {
+	0,
+	0xffULL,
+	0xffffULL,
+	0xffffffULL,
+	0xffffffffULL,
+	0xffffffffffULL,
+	0xffffffffffffULL,
+	0xffffffffffffffULL,
+	~0ULL,
+	~0ULL,
+	~0ULL,
+	~0ULL,
+	~0ULL,
+	~0ULL,
+	~0ULL,
+	~0ULL,
+	~0ULL,
+};
+
+static inline __u64 dns_label_word(__u64 hash, __u64 word, __u64 mask)
+{
+	return dns_mix(hash, dns_lower(word & mask));
+}
+
+static inline __u64 dns_label_end(__u64 hash, __u32 size)
+{
+	return (hash & ~(__u64)DNS_LABEL_SIZE) | size;
+}
+
+/* The name as it is read: hashes of all its labels, and of the last, the last two, ... of them. */
+struct dns_name {
+	__u64 all;
+	__u64 last[DNS_SUFFIX_LABELS];
+};
+
+static inline void dns_name_add(struct dns_name *name, __u64 label)
+{
+	/* Out of order they would overwrite each other; a loop would ask the verifier for more. */
+	name->last[5] = dns_mix(name->last[4], label);
+	name->last[4] = dns_mix(name->last[3], label);
+	name->last[3] = dns_mix(name->last[2], label);
+	name->last[2] = dns_mix(name->last[1], label);
+	name->last[1] = dns_mix(name->last[0], label);
+	name->last[0] = dns_mix(DNS_HASH_SEED, label);
+	name->all = dns_mix(name->all, label);
+}
+
+_Static_assert(DNS_SUFFIX_LABELS == 6, "as many as dns_name_add() has lines");
+
+static inline __u64 dns_suffix_among(const struct dns_suffix *slots, __u64 hash)
+{
+	for (int i = 0; i < DNS_SUFFIX_SLOTS && slots[i].hash; i++)
+		if (slots[i].hash == hash)
+			return slots[i].class;
+	return DNS_SUFFIX_NONE;
+}
+
+typedef struct dns_suffix dns_suffix_table[DNS_SUFFIX_LABELS][DNS_SUFFIX_SLOTS];
+
+/* The most labels decide. */
+static inline __u64 dns_suffix_class(const struct dns_name *name, const dns_suffix_table *table)
+{
+	__u64 class = DNS_SUFFIX_NONE;
+
+#ifdef __bpf__
+#pragma clang loop unroll(full)
+#endif
+	for (int labels = DNS_SUFFIX_LABELS - 1; labels >= 0; labels--)
+		if (!class)
+			class = dns_suffix_among((*table)[labels], name->last[labels]);
+	return class;
+}
+
+#ifdef DNS_SOURCE
+
+/* Functions of their own are verified but once, whatever is known of their arguments. */
+#ifdef __bpf__
+#define DNS_PART __attribute__((noinline))
+#else
+#define DNS_PART static inline
+#endif
+
+/* The label at a place in the packet; DNS_ROOT at the end of the name, 0 where none can begin. */
+DNS_PART __u64 dns_label(DNS_SOURCE *source, __u32 at)
+{
+	__u64 word = dns_word(source, at), hash = DNS_HASH_SEED;
+	__u32 size = (word & 0xff) + 1, left = size;
+
+	if (size == DNS_ROOT)
+		return DNS_ROOT;
+	if (size > DNS_LABEL_MAX + 1)
+		return 0;
+#ifdef __bpf__
+#pragma clang loop unroll(disable)
+#endif
+	for (int i = 0; i < (DNS_LABEL_MAX + 1) / 8; i++) {
+		__u32 here = left < 8 ? left : 8;
+
+		if (!left && i >= DNS_SHORT / 8)
+			break;
+		hash = dns_label_word(hash, word, dns_masks[here & 15]);
+		left -= here;
+		at += 8;
+		word = left ? dns_word(source, at) : 0;
+	}
+	return dns_label_end(hash, size);
+}
+
+/* What comes after the name, which ends before at: added to what the header told. */
+static inline __u64 dns_read_type(DNS_SOURCE *source, __u32 at, __u32 end, int edns,
+	const struct dns_name *name, const dns_suffix_table *table, __u64 read)
+{
+	/* Type and class, then the root and the type of a record. */
+	__u64 tail = __builtin_bswap64(dns_word(source, at)) >> 8;
+
+	if (at + 4 > end)
+		return read | DNS_READ_MALFORMED;
+	if (edns && at + 7 <= end && (tail & 0xffffff) == DNS_OPT)
+		read |= DNS_READ_EDNS;
+	tail >>= 40;
+	read |= dns_type_class(tail) << DNS_READ_TYPE;
+	read |= dns_suffix_class(name, table) << DNS_READ_SUFFIX;
+	/* Never 0. */
+	return read | (dns_mix(name->all, tail) >> 32 | 1) << DNS_READ_QUESTION;
+}
+
+/* The question, whatever it is like and wherever it lies. Ends before end. */
+DNS_PART __u64 dns_read_slowly(
+	DNS_SOURCE *source, __u32 at, __u32 end, __u64 read, const dns_suffix_table *table)
+{
+	int edns = (read & DNS_READ_EDNS) != 0;
+	struct dns_name name = {.all = DNS_HASH_SEED};
+	__u32 most = at + DNS_NAME_MAX;
+
+	read &= ~DNS_READ_EDNS;
+	if (most > end)
+		most = end;
+#ifdef __bpf__
+#pragma clang loop unroll(disable)
+#endif
+	for (int i = 0; i < DNS_NAME_MAX / 2 + 1 && at < most; i++) {
+		__u64 label = dns_label(source, at);
+
+		if (label == DNS_ROOT)
+			return dns_read_type(source, at + 1, end, edns, &name, table, read);
+		if (label == 0)
+			break;
+		at += label & DNS_LABEL_SIZE;
+		dns_name_add(&name, label);
+	}
+	return read | DNS_READ_MALFORMED;
+}
+
+XXX
+	return read | DNS_READ_MALFORMED;
+whole:
+	at++;
+	if (at + 4 > end)
+		return read | DNS_READ_MALFORMED;
+	/* Type and class, then the root and the type of a record. */
+	tail = __builtin_bswap64(dns_word(source, at)) >> 8;
+	if (edns && at + 7 <= end && (tail & 0xffffff) == DNS_OPT)
+		read |= DNS_READ_EDNS;
+	tail >>= 40;
+	read |= dns_type_class(tail) << DNS_READ_TYPE;
+	read |= dns_suffix_class(&name, table) << DNS_READ_SUFFIX;
+	/* Never 0. */
+	return read | (dns_mix(name.all, tail) >> 32 | 1) << DNS_READ_QUESTION;
+}
+
+/* The message at offset of which length bytes are there. */
+static inline __u64 dns_read(
+	DNS_SOURCE *source, __u32 offset, __u32 length, const dns_suffix_table *table)
+{
+	__u64 first, counts, read;
+	int edns;
+
+	if (length < DNS_HEADER)
+		return 0;
+	first = __builtin_bswap64(dns_word(source, offset));
+	counts = __builtin_bswap64(dns_word(source, offset + 4)); /* QD, AN, NS, AR */
+	read = dns_read_head(first >> 32);
+	/* Without a question: an error, or a cookie, RFC 7873 5.4. More than one: RFC 9619. */
+	if (counts >> 48 == 0)
+		return read;
+	if (counts >> 48 > 1)
+		return read | DNS_READ_MALFORMED;
+	edns = !(read & DNS_READ_ANSWER) && counts << 16 >> 32 == 0 && (counts & 0xffff);
+	return dns_read_name(source, offset, length, edns, table, read);
+}
+
+/* One direction of a TCP connection, RFC 1035 4.2.2: a length of two bytes before each message. */
+struct dns_side {
+	__u64 carry; /* the first bytes of the next message's frame, seen already */
+	__u32 next;  /* sequence number at which that frame begins */
+	__u32 have;  /* bytes in carry, at most 5; DNS_SIDE_LOST when next is not known */
+};
+
+#define DNS_SIDE_LOST 255
+
+/* A message of a stream. */
+struct dns_frame {
+	__u32 offset;
+	__u32 visible; /* bytes of it in this packet, from offset */
+	__u32 length;
+	__u32 head; /* its first four bytes, unless length is less than DNS_HEADER */
+	int whole;  /* its frame has been seen so far that the rest of this is filled in */
+};
+
+/* What the data after a SYN with this sequence number begins with. */
+static inline void dns_side_open(struct dns_side *side, __u32 sequence)
+{
+	side->carry = 0;
+	side->next = sequence + 1;
+	side->have = 0;
+}
+
+/*
+ * How many bytes of a segment to pass over: those seen before, or of a message counted before; all
+ * of them, perhaps. -1 when it is not known where a message begins: the best guess is at the start
+ * of the segment, and the side is set to that.
+ */
+static inline __s64 dns_side_skip(struct dns_side *side, __u32 sequence)
+{
+	__s32 ahead = side->next + side->have - sequence;
+
+	if (side->have != DNS_SIDE_LOST && ahead >= 0)
+		return ahead;
+	side->carry = 0;
+	side->next = sequence;
+	side->have = 0;
+	return -1;
+}
+
+/*
+ * Takes the frame that begins or goes on at offset, less than end. Returns where the next one
+ * begins: maybe beyond end. When there is not enough of it yet to tell what it is, frame->whole is
+ * 0: what there is is kept for the next segment.
+ */
+static inline __u32 dns_side_frame(
+	DNS_SOURCE *source, struct dns_side *side, __u32 offset, __u32 end, struct dns_frame *frame)
+{
+	__u32 have = side->have & 7, known = have + (end - offset);
+	__u64 word = __builtin_bswap64(dns_word(source, offset));
+	/* Length, id and flags. */
+	__u64 head = side->carry << (48 - 8 * have) | word >> (16 + 8 * have);
+
+	if (known > 6)
+		known = 6;
+	frame->length = head >> 32;
+	frame->whole = known >= 2 && (frame->length < DNS_HEADER || known == 6);
+	if (!frame->whole) {
+		side->carry = head >> (48 - 8 * known);
+		side->have = known;
+		return end;
+	}
+	side->carry = 0;
+	side->have = 0;
+	side->next += 2 + frame->length;
+	frame->head = head;
+	frame->offset = offset + 2 - have;
+	frame->visible = have <= 2 ? end - frame->offset : 0;
+	if (frame->visible > frame->length)
+		frame->visible = frame->length;
+	return frame->offset + frame->length;
+}
+
+/* What to make of it when read is what could be read: of a message that is cut, what is there. */
+static inline __u64 dns_frame_read(const struct dns_frame *frame, __u64 read)
+{
+	if (frame->length < DNS_HEADER)
+		return 0;
+	if (frame->visible < DNS_HEADER)
+		return dns_read_head(frame->head);
+	return frame->visible < frame->length ? read & ~DNS_READ_MALFORMED : read;
+}
+
+#endif
+
+#ifndef __bpf__
+
+/* As dns_label() has it: the length, then the letters. */
+static inline __u64 dns_label_hash(const char *text, __u32 length)
+{
+	__u64 hash = DNS_HASH_SEED, word = length;
+	__u32 n = 1; /* bytes in word */
+
+	for (__u32 i = 0; i < length; i++) {
+		if (n == 8) {
+			hash = dns_mix(hash, dns_lower(word));
+			word = n = 0;
+		}
+		word |= (__u64)(unsigned char)text[i] << (8 * n++);
+	}
+	return dns_label_end(hash, word, n, length + 1);
+}
+
+/*
+ * The hash of a domain as text ("cluster.local", a last dot is fine) and its number of labels. 0
+ * and nothing written when it is none: no label, an empty or a long one, or too many.
+ */
+static inline __u64 dns_suffix_hash(const char *text, __u32 *labels)
+{
+	__u64 hash = DNS_HASH_SEED;
+	__u32 n = 0;
+
+	while (*text) {
+		__u32 length = 0;
+
+		while (text[length] && text[length] != '.')
+			length++;
+		if (length == 0 || length > DNS_LABEL_MAX || ++n > DNS_SUFFIX_LABELS)
+			return 0;
+		hash = dns_mix(hash, dns_label_hash(text, length));
+		text += length + (text[length] == '.');
+	}
+	if (n == 0)
+		return 0;
+	*labels = n;
+	return hash;
+}
+
+#endif
+
+#endif

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/activate.h"
+
+#include "apply/apply.h"
+#include "apply/reconcile.h"
+#include "apply/reload.h"
+#include "base/log.h"
+#include "base/util.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#define NEVER UINT64_MAX
+
+static const struct service *service_at(const struct pipeline *pipeline, size_t i)
+{
+	return &pipeline->edits.files[i].service;
+}
+
+/* Two files of one program: it takes both at once. */
+static bool is_same(const struct service *a, const struct service *b)
+{
+	return a->activation == b->activation && streq(a->unit, b->unit) &&
+	       streq(a->pid_file, b->pid_file) && a->pid == b->pid;
+}
+
+/* Calls for each change that the service at index at takes effect for. */
+static struct change *next_change(const struct pipeline *pipeline, size_t at, size_t *i)
+{
+	const struct plan *plan = &pipeline->edits.plan;
+
+	for (; *i < plan->n; (*i)++) {
+		struct change *change = &plan->changes[*i];
+
+		for (size_t f = 0; f < pipeline->edits.n; f++)
+			if (streq(pipeline->edits.files[f].note.path, change->place.path) &&
+				is_same(service_at(pipeline, f), service_at(pipeline, at)) &&
+				change->error == 0) {
+				(*i)++;
+				return change;
+			}
+	}
+	return NULL;
+}
+
+/* The settings of the service wait until then, for this reason. */
+static void hold(struct pipeline *pipeline, const char *reason, uint64_t until)
+{
+	struct change *change;
+
+	for (size_t i = 0; (change = next_change(pipeline, pipeline->at, &i));) {
+		struct setting *setting = node_setting(&pipeline->core->node, change->name);
+
+		if (!pipeline->restoring && reason)
+			change->reason = reason;
+		if (!setting || setting->state != SETTING_PENDING)
+			continue;
+		setting->retry_at_us = until;
+		if (reason)
+			setting->reason = reason;
+	}
+}
+
+/* It was said before, and nothing has changed since. */
+static bool is_held(const struct pipeline *pipeline, const char *reason)
+{
+	const struct change *change;
+
+	for (size_t i = 0; (change = next_change(pipeline, pipeline->at, &i));) {
+		const struct setting *setting = node_setting(&pipeline->core->node, change->name);
+
+		if (setting && streq(setting->reason, reason))
+			return true;
+	}
+	return false;
+}
+
+static void fail_all(struct pipeline *pipeline, const char *reason, const char *why)
+{
+	struct change *change;
+
+	for (size_t i = 0; (change = next_change(pipeline, pipeline->at, &i));) {
+		struct setting *setting = node_setting(&pipeline->core->node, change->name);
+
+		if (setting)
+			setting_fail(setting, reason, -ETIMEDOUT, why, NEVER);
+		(void)replace_text(&change->why, why);
+		change->error = -ETIMEDOUT;
+	}
+}
+
+static bool was_written(const struct pipeline *pipeline, size_t at)
+{
+	for (size_t f = 0; f < pipeline->edits.n; f++)
+		if (pipeline->edits.files[f].written &&
+			is_same(service_at(pipeline, f), service_at(pipeline, at)))
+			return true;
+	return false;
+}
+
+/* Written now, or found to stand as wanted and not in force. */
+static bool is_due(const struct pipeline *pipeline, size_t at)
+{
+	const struct change *change;
+
+	for (size_t f = 0; f < at; f++)
+		if (is_same(service_at(pipeline, f), service_at(pipeline, at)))
+			return false;
+	if (was_written(pipeline, at))
+		return true;
+	for (size_t i = 0; (change = next_change(pipeline, at, &i));)
+		if (change->activate_only)
+			return true;
+	return false;
+}
+
+static void reload(struct pipeline *pipeline)
+{
+	const struct service *service = service_at(pipeline, pipeline->at);
+	int r = reload_docker(&pipeline->core->host, service);
+
+	if (r == 0)
+		log_info("dockerd", "told to read its configuration again");
+	else
+		log_warning("dockerd", "not told to read its configuration again: %s",
+			r == -ESRCH ? "no such process is seen from here" : strerror(-r));
+	hold(pipeline, r < 0 ? "reload-pending" : NULL, now_us() + RELOAD_AGAIN_US);
+}
+
+/* When this unit was last tried, to be written; the longest ago makes room for a new one. */
+static uint64_t *tried(struct pipeline *pipeline, const char *unit)
+{
+	size_t oldest = 0;
+
+	for (size_t i = 0; i < PIPELINE_UNITS; i++) {
+		if (streq(pipeline->tried[i].unit, unit))
+			return &pipeline->tried[i].at_us;
+		if (pipeline->tried[i].at_us < pipeline->tried[oldest].at_us)
+			oldest = i;
+	}
+	copy_text(pipeline->tried[oldest].unit, sizeof(pipeline->tried[0].unit), unit);
+	pipeline->tried[oldest].at_us = 0;
+	return &pipeline->tried[oldest].at_us;
+}
+
+/* By the policy that goes with the file; what forbids it otherwise, systemd is asked for. */
+static bool may_restart(struct pipeline *pipeline, const struct service *service)
+{
+	uint64_t last = *tried(pipeline, service->unit), now = now_us();
+
+	if (service->restart == RESTART_NEVER) {
+		hold(pipeline, "restart-pending", 0);
+		return false;
+	}
+	if (!service->unit[0]) {
+		hold(pipeline, "restart-refused", now + RESTART_AGAIN_US);
+		return false;
+	}
+	if (service->restart == RESTART_WHEN_IDLE && service->busy) {
+		hold(pipeline, "restart-pending", 0);
+		return false;
+	}
+	if (service->restart == RESTART_WHEN_IDLE && last > 0 && now - last < RESTART_AGAIN_US &&
+		!pipeline->restoring) {
+		hold(pipeline, "restart-pending", last + RESTART_AGAIN_US);
+		return false;
+	}
+	return true;
+}
+
+static void go_on(struct pipeline *pipeline)
+{
+	pipeline->at++;
+	pipeline_activate(pipeline);
+}
+
+static void on_put_back(int result, void *userdata)
+{
+	struct pipeline *pipeline = userdata;
+
+	(void)result;
+	pipeline_ask_to_store(pipeline, PIPELINE_GIVING_UP);
+}
+
+/* It does not answer with the new file: the old one goes back. */
+static void put_back(struct pipeline *pipeline, const char *why)
+{
+	const struct core *core = pipeline->core;
+	const struct service *service = service_at(pipeline, pipeline->at);
+	int r = 0;
+
+	log_error(service->unit,
+		"%s: the file from before goes back, and it is restarted once more; this is not tried again until the configuration changes",
+		why);
+	copy_text(pipeline->why, sizeof(pipeline->why), why);
+	edits_clear(&pipeline->back);
+	for (size_t f = 0; r == 0 && f < pipeline->edits.n; f++)
+		if (is_same(service_at(pipeline, f), service))
+			r = edits_add_restore(&core->host, core->journal,
+				pipeline->edits.files[f].note.path, &pipeline->back);
+	if (r == 0 && pipeline->back.n > 0)
+		r = pipeline_start_job(pipeline, PIPELINE_PUTTING_BACK, &pipeline->back,
+			edits_restore, on_put_back);
+	if (r == 0 && pipeline->back.n > 0)
+		return;
+	log_error(service->unit, "nothing was put back: %s",
+		r < 0 ? strerror(-r) : "the file is not ours");
+	fail_all(pipeline, "did-not-come-back", why);
+	go_on(pipeline);
+}
+
+static void on_restarted(int result, const char *why, void *userdata)
+{
+	struct pipeline *pipeline = userdata;
+	const char *unit = service_at(pipeline, pipeline->at)->unit;
+
+	pipeline->restart = NULL;
+	if (result == 0) {
+		log_notice(unit, "restarted: it answers, and runs with its file as it stands");
+		hold(pipeline, NULL, NEVER);
+	} else if (result == -ETIMEDOUT && !pipeline->restoring) {
+		put_back(pipeline, why);
+		return;
+	} else {
+		if (result == -ETIMEDOUT || !is_held(pipeline, "restart-refused"))
+			log_warning(unit, "%s", why);
+		hold(pipeline, "restart-refused", now_us() + RESTART_AGAIN_US);
+	}
+	go_on(pipeline);
+}
+
+static int restart(struct pipeline *pipeline, bool forced, restart_done done)
+{
+	const struct service *service = service_at(pipeline, pipeline->at);
+	struct restart_options options = {.host = &pipeline->core->host,
+		.service = service,
+		.forced = forced,
+		.deadline_us = pipeline->patience_us};
+
+	*tried(pipeline, service->unit) = now_us();
+	return restart_start(pipeline->event, &options, done, pipeline, &pipeline->restart);
+}
+
+static void on_restarted_again(int result, const char *why, void *userdata)
+{
+	struct pipeline *pipeline = userdata;
+	const char *unit = service_at(pipeline, pipeline->at)->unit;
+
+	pipeline->restart = NULL;
+	if (result == 0)
+		log_notice(unit, "it answers again, with the file from before");
+	else
+		log_error(unit, "with the file from before too: %s", why);
+	fail_all(pipeline, "did-not-come-back", pipeline->why);
+	go_on(pipeline);
+}
+
+void pipeline_restart_again(struct pipeline *pipeline)
+{
+	int r;
+
+	for (size_t f = 0; f < pipeline->back.n; f++)
+		if (pipeline->back.files[f].error < 0)
+			log_error(pipeline->back.files[f].note.path, "not put back: %s",
+				strerror(-pipeline->back.files[f].error));
+	pipeline->step = PIPELINE_RESTARTING;
+	r = restart(pipeline, true, on_restarted_again);
+	if (r < 0)
+		on_restarted_again(r, strerror(-r), pipeline);
+}
+
+void pipeline_activate(struct pipeline *pipeline)
+{
+	pipeline->step = PIPELINE_ACTIVATING;
+	for (; pipeline->at < pipeline->edits.n; pipeline->at++) {
+		const struct service *service = service_at(pipeline, pipeline->at);
+		int r;
+
+		if (service->activation == ACTIVATE_NOTHING || !is_due(pipeline, pipeline->at))
+			continue;
+		if (service->activation == ACTIVATE_DOCKER_RELOAD) {
+			reload(pipeline);
+			continue;
+		}
+		if (!may_restart(pipeline, service))
+			continue;
+		r = restart(pipeline, false, on_restarted);
+		if (r == 0)
+			return;
+		log_warning(service->unit, "not restarted: %s", strerror(-r));
+		hold(pipeline, "restart-refused", now_us() + RESTART_AGAIN_US);
+	}
+	pipeline_end(pipeline);
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef AGENT_ACTIVATE_H
+#define AGENT_ACTIVATE_H
+
+/* Between pipeline.c and activate.c. */
+
+#include "agent/pipeline.h"
+
+/* Makes the services of the files that were changed take them, one after the other, then ends. */
+void pipeline_activate(struct pipeline *pipeline);
+
+/* The old file is back, and that is noted: the runtime gets one more restart, with it. */
+void pipeline_restart_again(struct pipeline *pipeline);
+
+/* On to a step that waits for the journal. */
+void pipeline_ask_to_store(struct pipeline *pipeline, enum pipeline_step step);
+
+/* The run is over. */
+void pipeline_end(struct pipeline *pipeline);
+
+int pipeline_start_job(struct pipeline *pipeline, enum pipeline_step step, struct edits *edits,
+	void (*run)(struct edits *edits), void (*done)(int result, void *userdata));
+
+#endif

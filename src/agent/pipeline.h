@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef AGENT_PIPELINE_H
+#define AGENT_PIPELINE_H
+
+/*
+ * The way of configuration files from a plan to a runtime that has taken them, beside the loop: one
+ * thing after the other, each step either a job of src/agent/job.h, a stored journal, or an answer
+ * of systemd. The agent and the commands that work without one use the same.
+ */
+
+#include "agent/core.h"
+#include "agent/job.h"
+#include "apply/edit.h"
+#include "apply/restart.h"
+
+enum pipeline_step {
+	PIPELINE_IDLE,
+	PIPELINE_PREPARING,    /* a job: read, edit, verify, keep the original */
+	PIPELINE_NOTING,       /* waits for the journal */
+	PIPELINE_WRITING,      /* a job */
+	PIPELINE_RESTORING,    /* a job: originals go back, as was asked for */
+	PIPELINE_FORGETTING,   /* waits for the journal */
+	PIPELINE_SWEEPING,     /* a job: kept bytes that nothing needs any more */
+	PIPELINE_ACTIVATING,   /* waits for systemd */
+	PIPELINE_PUTTING_BACK, /* a job: the runtime did not come back */
+	PIPELINE_GIVING_UP,    /* waits for the journal */
+	PIPELINE_RESTARTING,   /* waits for systemd, the old file in place again */
+};
+
+#define PIPELINE_UNITS 8
+
+struct pipeline {
+	struct core *core;
+	sd_event *event;
+	void (*store)(struct pipeline *pipeline); /* it wants the journal stored; may be NULL */
+	void (*ended)(struct pipeline *pipeline); /* edits.plan has the results; may be NULL */
+	void *userdata;
+	uint64_t patience_us; /* for a runtime to answer again; 0: the usual */
+
+	enum pipeline_step step;
+	bool restoring;
+	int store_error; /* of a restore: it is done and could not be noted */
+	struct edits edits;
+	struct edits back; /* what a runtime that did not come back is given again */
+	struct job *job;
+	struct restart *restart;
+	size_t at;              /* index of the file whose service is being activated */
+	char why[EDIT_WHY_MAX]; /* it did not come back */
+	/* When a unit was last tried: RESTART_WHEN_IDLE tries once an hour. */
+	struct {
+		char unit[64];
+		uint64_t at_us;
+	} tried[PIPELINE_UNITS];
+};
+
+/*
+ * Takes the changes of files out of a plan and begins with them; while it is busy with others they
+ * are dropped, for the next look plans them again. True when it began.
+ */
+bool pipeline_apply(struct pipeline *pipeline, struct plan *plan);
+
+/* Begins to put back what a tuner (NULL: all) changed. Only when idle. True when it began. */
+bool pipeline_restore(struct pipeline *pipeline, const char *only);
+
+/*
+ * When true: the journal has to be stored with what pipeline_note() adds to it (0 or -ENOMEM), then
+ * pipeline_stored() has to be called with the result of that.
+ */
+bool pipeline_wants_store(const struct pipeline *pipeline);
+int pipeline_note(struct pipeline *pipeline);
+void pipeline_stored(struct pipeline *pipeline, int result);
+
+/* Runs it to its end in its loop, storing the journal by itself: for commands. May block. */
+void pipeline_run(struct pipeline *pipeline);
+
+/* Ends at once, whatever it is at. */
+void pipeline_close(struct pipeline *pipeline);
+
+#endif

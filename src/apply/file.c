@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "apply/file.h"
+
+#include "apply/files.h"
+#include "base/file.h"
+#include "base/util.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/xattr.h>
+
+#include <linux/openat2.h>
+
+#define KEPT        "files"
+#define FOLDERS_MAX 16
+
+void file_bytes_clear(struct file_bytes *bytes)
+{
+	free(steal(bytes->bytes));
+}
+
+/* The host's links are the host's: an absolute one begins at its root, not at ours. */
+static int open_in_root(int root, const char *path, int flags)
+{
+	struct open_how how = {.flags = (uint64_t)(O_PATH | O_CLOEXEC | flags),
+		.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
+	long fd = syscall(SYS_openat2, root, path, &how, sizeof(how));
+
+	return fd < 0 ? -errno : (int)fd;
+}
+
+/* The real path of a descriptor. */
+static int path_of(int fd, char path[static PATH_MAX])
+{
+	char link[32];
+	ssize_t n;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	n = readlink(link, path, PATH_MAX - 1);
+	if (n < 0)
+		return -errno;
+	path[n] = '\0';
+	return 0;
+}
+
+/* -ENOENT: to be looked for one folder further up. */
+static int locate_existing(int root, const char *path, char full[static PATH_MAX])
+{
+	_cleanup_close_ int fd = open_in_root(root, path, 0);
+	int r;
+
+	if (fd >= 0)
+		return path_of(fd, full);
+	r = fd;
+	cleanup_close(&fd);
+	if (r != -ENOENT)
+		return r;
+	fd = open_in_root(root, path, O_NOFOLLOW);
+	return fd >= 0 ? -ELOOP : r;
+}
+
+int file_locate(const struct host *host, const char *path, struct file_at *at)
+{
+	_cleanup_close_ int root =
+		open(host->root[0] ? host->root : "/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	struct file_at found = {0};
+	char above[PATH_MAX];
+	int r;
+
+	if (root < 0)
+		return -errno;
+	if (!copy_text(above, sizeof(above), path))
+		return -ENAMETOOLONG;
+	r = locate_existing(root, above, found.full);
+	if (r == 0) {
+		copy_text(found.folder, sizeof(found.folder), found.full);
+		*strrchr(found.folder, '/') = '\0';
+		*at = found;
+		return 0;
+	}
+	for (unsigned i = 0; r == -ENOENT && i < FOLDERS_MAX; i++) {
+		char *slash = strrchr(above, '/');
+
+		if (!slash)
+			return -EINVAL;
+		found.missing = i;
+		*slash = '\0';
+		r = locate_existing(root, above[0] ? above : "/", found.folder);
+	}
+	if (r < 0)
+		return r;
+	if (streq(found.folder, "/"))
+		found.folder[0] = '\0';
+	if (snprintf(found.full, PATH_MAX, "%s%s", found.folder, path + strlen(above)) >= PATH_MAX)
+		return -ENAMETOOLONG;
+	*at = found;
+	return 0;
+}
+
+int file_take(const struct file_at *at, struct file_bytes *bytes)
+{
+	struct file_bytes taken = {.hash = FILE_HASH_NONE};
+	int r = read_file(at->full, FILE_BYTES_MAX, &taken.bytes, &taken.len);
+
+	if (r < 0 && r != -ENOENT)
+		return r;
+	if (r == 0)
+		hash_bytes(taken.bytes, taken.len, taken.hash);
+	*bytes = taken;
+	return 0;
+}
+
+static int sync_folder(const char *folder)
+{
+	_cleanup_close_ int fd = open(folder[0] ? folder : "/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	return fd < 0 || fsync(fd) < 0 ? -errno : 0;
+}
+
+/* From the deepest one that exists down to the file's own. */
+static int make_folders(const struct file_at *at)
+{
+	char folder[PATH_MAX];
+	char *end = folder + strlen(at->folder);
+
+	copy_text(folder, sizeof(folder), at->full);
+	for (unsigned i = 0; i < at->missing; i++) {
+		char *slash = strchr(end + 1, '/');
+
+		if (!slash)
+			return -EINVAL;
+		*slash = '\0';
+		if (mkdir(folder, 0755) < 0 && errno != EEXIST)
+			return -errno;
+		*slash = '/';
+		end = slash;
+	}
+	return at->missing > 0 ? sync_folder(at->folder) : 0;
+}
+
+/*
+ * EPERM for security.*: without its module a label means nothing, and only CAP_SYS_ADMIN may set
+ * it. With the module a refusal is EACCES.
+ */
+static int copy_attribute(int from, int to, const char *name)
+{
+	char value[4096], there[4096];
+	ssize_t n = fgetxattr(from, name, value, sizeof(value));
+	ssize_t n_there = fgetxattr(to, name, there, sizeof(there));
+
+	if (n < 0)
+		return errno == ENODATA ? 0 : -errno;
+	if (n == n_there && memcmp(value, there, (size_t)n) == 0)
+		return 0;
+	if (fsetxattr(to, name, value, (size_t)n, 0) == 0 || errno == EOPNOTSUPP)
+		return 0;
+	return errno == EPERM && starts_with(name, "security.") ? 0 : -errno;
+}
+
+static int copy_attributes(int from, int to)
+{
+	char names[4096];
+	ssize_t n = flistxattr(from, names, sizeof(names));
+	int r = n < 0 && errno != EOPNOTSUPP ? -errno : 0;
+
+	for (const char *name = names; r == 0 && n > 0 && name < names + n;
+		name += strlen(name) + 1)
+		r = copy_attribute(from, to, name);
+	return r;
+}
+
+/* Owner last: a file of somebody else may be changed no more. Only who differs asks for CAP_CHOWN.
+ */
+static int copy_look(const char *path, int to)
+{
+	_cleanup_close_ int from = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	struct stat old, new;
+	int r;
+
+	if (from < 0 && errno == ENOENT)
+		return fchmod(to, 0644) < 0 ? -errno : 0;
+	if (from < 0 || fstat(from, &old) < 0 || fstat(to, &new) < 0 ||
+		fchmod(to, old.st_mode & 0777) < 0)
+		return -errno;
+	r = copy_attributes(from, to);
+	if (r < 0 || (old.st_uid == new.st_uid &&old.st_gid == new.st_gid))
+		return r;
+	return fchown(to, old.st_uid, old.st_gid) < 0 ? -errno : 0;
+}
+
+/* A new file beside the old one, as nobody but root may read it yet. */
+static int write_beside(const char *path, const char *bytes, size_t len)
+{
+	_cleanup_close_ int fd = -1;
+
+	unlink(path);
+	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return -errno;
+	return write_all(fd, bytes, len);
+}
+
+static int dress(const char *path, const char *like)
+{
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	int r;
+
+	if (fd < 0)
+		return -errno;
+	r = copy_look(like, fd);
+	if (r < 0)
+		return r;
+	return fsync(fd) < 0 ? -errno : 0;
+}
+
+static int check_unchanged(const struct file_at *at, const char *expected)
+{
+	struct file_bytes now;
+	int r = file_take(at, &now);
+
+	if (r < 0)
+		return r;
+	file_bytes_clear(&now);
+	return streq(now.hash, expected) ? 0 : -ESTALE;
+}
+
+static int replace(const struct file_at *at, const char *expected, const char *bytes, size_t len)
+{
+	char new[PATH_MAX];
+	int r;
+
+	if (snprintf(new, sizeof(new), "%s" FILE_NEW, at->full) >= PATH_MAX)
+		return -ENAMETOOLONG;
+	r = make_folders(at);
+	if (r == 0)
+		r = write_beside(new, bytes, len);
+	if (r == 0)
+		r = dress(new, at->full);
+	if (r == 0)
+		r = check_unchanged(at, expected);
+	if (r == 0 && rename(new, at->full) < 0)
+		r = -errno;
+	if (r < 0)
+		unlink(new);
+	return r;
+}
+
+int file_put(const struct file_at *at, const char *expected, const char *bytes, size_t len)
+{
+	char folder[PATH_MAX];
+	int r;
+
+	if (bytes) {
+		r = replace(at, expected, bytes, len);
+	} else {
+		r = check_unchanged(at, expected);
+		if (r == 0 && unlink(at->full) < 0 && errno != ENOENT)
+			r = -errno;
+	}
+	if (r < 0)
+		return r;
+	copy_text(folder, sizeof(folder), at->full);
+	*strrchr(folder, '/') = '\0';
+	r = sync_folder(folder);
+	return r == -ENOENT && !bytes ? 0 : r;
+}
+
+void file_drop_folders(const struct file_at *at, unsigned n)
+{
+	char folder[PATH_MAX];
+
+	copy_text(folder, sizeof(folder), at->full);
+	for (unsigned i = 0; i < n; i++) {
+		*strrchr(folder, '/') = '\0';
+		if (folder[0] == '\0' || (rmdir(folder) < 0 && errno != ENOENT))
+			return;
+	}
+}
+
+int file_put_trial(const struct file_at *at, const char *bytes, size_t len, char *path)
+{
+	const char *name = strrchr(at->full, '/');
+
+	if (snprintf(path, PATH_MAX, "%s%s" FILE_NEW, at->folder, name) >= PATH_MAX)
+		return -ENAMETOOLONG;
+	return write_beside(path, bytes, len);
+}
+
+void file_clean(const struct file_at *at)
+{
+	char path[PATH_MAX];
+
+	if (snprintf(path, sizeof(path), "%s" FILE_NEW, at->full) < PATH_MAX)
+		unlink(path);
+}
+
+static int open_kept(int state, bool make)
+{
+	int fd;
+
+	if (make && mkdirat(state, KEPT, 0700) == 0 && fsync(state) < 0)
+		return -errno;
+	fd = openat(state, KEPT, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	return fd < 0 ? -errno : fd;
+}
+
+int file_recall(int state, const char *hash, char **bytes, size_t *len)
+{
+	_cleanup_free_ char *read = NULL;
+	char path[64 + HASH_TEXT_MAX], found[HASH_TEXT_MAX];
+	size_t n;
+	int r;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d/" KEPT "/%s", state, hash);
+	r = read_file(path, FILE_BYTES_MAX, &read, &n);
+	if (r < 0)
+		return r;
+	hash_bytes(read, n, found);
+	if (!streq(found, hash))
+		return -EBADMSG;
+	*bytes = steal(read);
+	*len = n;
+	return 0;
+}
+
+int file_keep(int state, const char *hash, const char *bytes, size_t len)
+{
+	_cleanup_close_ int kept = open_kept(state, true);
+	_cleanup_free_ char *there = NULL;
+	size_t n;
+
+	if (kept < 0)
+		return kept;
+	if (file_recall(state, hash, &there, &n) == 0)
+		return 0;
+	return write_file_atomic(kept, hash, bytes, len);
+}
+
+void file_sweep(int state, const char *keep)
+{
+	int fd = open_kept(state, false);
+	DIR *folder = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *entry;
+
+	if (!folder) {
+		cleanup_close(&fd);
+		return;
+	}
+	while ((entry = readdir(folder)))
+		if (entry->d_name[0] != '.' && !strstr(keep, entry->d_name))
+			unlinkat(fd, entry->d_name, 0);
+	closedir(folder);
+}

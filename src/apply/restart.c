@@ -1,0 +1,466 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "apply/restart.h"
+
+#include "apply/file.h"
+#include "base/util.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <systemd/sd-bus.h>
+
+#define SYSTEMD     "org.freedesktop.systemd1"
+#define MANAGER     "/org/freedesktop/systemd1"
+#define UNIT_FOLDER "/org/freedesktop/systemd1/unit"
+#define BUS_SOCKET  "/run/dbus/system_bus_socket"
+
+#define ANSWER_US     (30 * USEC_PER_SEC)
+#define CALL_US       (5 * USEC_PER_SEC)
+#define POLL_US       (100 * USEC_PER_MSEC)
+#define NEIGHBORS_MAX 64
+
+struct restart {
+	sd_bus *bus;
+	sd_bus_slot *call;
+	sd_event_source *timer;
+	sd_event *event;
+	struct host host;
+	struct service service;
+	char *path; /* of the unit, on the bus */
+	bool forced, restarted;
+	uint64_t patience_us, deadline_us;
+	char state[32];                     /* ActiveState */
+	bool has_job;                       /* systemd is not done with it */
+	char *neighbors[NEIGHBORS_MAX + 1]; /* units that may be bound to it */
+	size_t n_neighbors;
+	restart_done done;
+	void *userdata;
+};
+
+/* Each step is a call; its answer, or failure, decides on the next. */
+typedef int (*answer_handler)(struct restart *restart, sd_bus_message *answer);
+
+static int check_kill_mode(struct restart *restart);
+static int poll_again(struct restart *restart);
+
+void restart_abandon(struct restart *restart)
+{
+	if (!restart)
+		return;
+	sd_bus_slot_unref(restart->call);
+	sd_event_source_disable_unref(restart->timer);
+	if (restart->bus) {
+		sd_bus_detach_event(restart->bus);
+		sd_bus_close(restart->bus);
+		sd_bus_unref(restart->bus);
+	}
+	sd_event_unref(restart->event);
+	for (size_t i = 0; i < restart->n_neighbors; i++)
+		free(restart->neighbors[i]);
+	free(restart->path);
+	free(restart);
+}
+
+static int finish(struct restart *restart, int result, const char *why)
+{
+	restart_done done = restart->done;
+	void *userdata = restart->userdata;
+	char said[EDIT_WHY_MAX];
+
+	copy_text(said, sizeof(said), why);
+	restart_abandon(restart);
+	done(result, said, userdata);
+	return 0;
+}
+
+static int refuse(struct restart *restart, const char *unit, const char *what)
+{
+	char why[EDIT_WHY_MAX];
+
+	snprintf(why, sizeof(why), "%.80s %s", unit, what);
+	return finish(restart, -EPERM, why);
+}
+
+static int give_up(struct restart *restart, int error, const char *message)
+{
+	char why[EDIT_WHY_MAX];
+
+	snprintf(why, sizeof(why), "systemd: %.200s", message ? message : strerror(-error));
+	return finish(restart, restart->restarted ? -ETIMEDOUT : error, why);
+}
+
+/* An error of the bus, or what the handler of this answer makes of it. */
+static int on_answer(struct restart *restart, sd_bus_message *answer, answer_handler handler)
+{
+	const sd_bus_error *error = sd_bus_message_get_error(answer);
+	int r;
+
+	restart->call = sd_bus_slot_unref(restart->call);
+	if (error) {
+		/* While systemd reexecutes itself, or the bus is restarted: the deadline decides.
+		 */
+		if (restart->restarted)
+			return poll_again(restart);
+		return give_up(restart, -sd_bus_error_get_errno(error), error->message);
+	}
+	r = handler(restart, answer);
+	return r < 0 ? give_up(restart, r, NULL) : 0;
+}
+
+/* ---- after the restart: until it answers ---- */
+
+/* A stale socket refuses; a daemon that is up accepts, even when it is too busy to. */
+static int try_socket(const struct restart *restart)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	_cleanup_close_ int fd = -1, file = -1;
+	struct file_at at;
+	int r = file_locate(&restart->host, restart->service.socket, &at);
+
+	if (r < 0)
+		return r;
+	file = open(at.full, O_PATH | O_CLOEXEC);
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (file < 0 || fd < 0)
+		return -errno;
+	/* However long the path is below the host's root. */
+	snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d", file);
+	if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0 && errno != EAGAIN)
+		return -errno;
+	return 0;
+}
+
+static int take_state(struct restart *restart, sd_bus_message *answer)
+{
+	int r = sd_bus_message_enter_container(answer, 'a', "{sv}");
+
+	while (r >= 0 && (r = sd_bus_message_enter_container(answer, 'e', "sv")) > 0) {
+		const char *name, *text;
+		uint32_t job;
+
+		r = sd_bus_message_read(answer, "s", &name);
+		if (r < 0)
+			return r;
+		if (streq(name, "ActiveState")) {
+			r = sd_bus_message_read(answer, "v", "s", &text);
+			if (r >= 0)
+				copy_text(restart->state, sizeof(restart->state), text);
+		} else if (streq(name, "Job")) {
+			r = sd_bus_message_read(answer, "v", "(uo)", &job, NULL);
+			restart->has_job = r >= 0 && job != 0;
+		} else {
+			r = sd_bus_message_skip(answer, "v");
+		}
+		if (r >= 0)
+			r = sd_bus_message_exit_container(answer);
+	}
+	return r;
+}
+
+static int on_state_after(struct restart *restart, sd_bus_message *answer)
+{
+	int r = take_state(restart, answer);
+
+	if (r < 0)
+		return r;
+	if (!restart->has_job && streq(restart->state, "active") &&
+		(!restart->service.socket[0] || try_socket(restart) == 0))
+		return finish(restart, 0, "");
+	return poll_again(restart);
+}
+
+static int handle_state_after(sd_bus_message *answer, void *userdata, sd_bus_error *error)
+{
+	(void)error;
+	return on_answer(userdata, answer, on_state_after);
+}
+
+static int get_all(struct restart *restart, sd_bus_message_handler_t handler)
+{
+	return sd_bus_call_method_async(restart->bus, &restart->call, SYSTEMD, restart->path,
+		"org.freedesktop.DBus.Properties", "GetAll", handler, restart, "s",
+		SYSTEMD ".Unit");
+}
+
+static int on_timer(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	struct restart *restart = userdata;
+	char why[EDIT_WHY_MAX];
+
+	(void)source;
+	(void)usec;
+	restart->timer = sd_event_source_disable_unref(restart->timer);
+	if (now_us() < restart->deadline_us && get_all(restart, handle_state_after) >= 0)
+		return 0;
+	snprintf(why, sizeof(why), "%.60s was restarted and did not answer within %d s: it is %s",
+		restart->service.unit, (int)(restart->patience_us / USEC_PER_SEC),
+		restart->state[0] ? restart->state : "in an unknown state");
+	return finish(restart, -ETIMEDOUT, why);
+}
+
+static int poll_again(struct restart *restart)
+{
+	return sd_event_add_time(restart->event, &restart->timer, CLOCK_MONOTONIC,
+		now_us() + POLL_US, POLL_US / 4, on_timer, restart);
+}
+
+static int on_restarted(struct restart *restart, sd_bus_message *answer)
+{
+	(void)answer;
+	restart->restarted = true;
+	restart->deadline_us = now_us() + restart->patience_us;
+	return poll_again(restart);
+}
+
+static int handle_restarted(sd_bus_message *answer, void *userdata, sd_bus_error *error)
+{
+	(void)error;
+	return on_answer(userdata, answer, on_restarted);
+}
+
+static int call_restart(struct restart *restart)
+{
+	return sd_bus_call_method_async(restart->bus, &restart->call, SYSTEMD, MANAGER,
+		SYSTEMD ".Manager", "RestartUnit", handle_restarted, restart, "ss",
+		restart->service.unit, "replace");
+}
+
+/* ---- before it: whether it may be restarted ---- */
+
+/* "active", "reloading", "activating", "deactivating": something of it runs. */
+static bool is_up(const char *state)
+{
+	return !streq(state, "inactive") && !streq(state, "failed");
+}
+
+static int on_neighbors(struct restart *restart, sd_bus_message *answer)
+{
+	const char *name, *state;
+	int r = sd_bus_message_enter_container(answer, 'a', "(ssssssouso)");
+
+	while (r >= 0 && (r = sd_bus_message_read(answer, "(ssssssouso)", &name, NULL, NULL, &state,
+				  NULL, NULL, NULL, NULL, NULL, NULL)) > 0)
+		if (is_up(state)) {
+			char what[160];
+
+			snprintf(what, sizeof(what),
+				"is not restarted: %.80s depends on it and would be stopped too",
+				name);
+			return refuse(restart, restart->service.unit, what);
+		}
+	return r < 0 ? r : call_restart(restart);
+}
+
+static int handle_neighbors(sd_bus_message *answer, void *userdata, sd_bus_error *error)
+{
+	(void)error;
+	return on_answer(userdata, answer, on_neighbors);
+}
+
+static int check_neighbors(struct restart *restart)
+{
+	sd_bus_message *call = NULL;
+	int r;
+
+	if (restart->n_neighbors == 0)
+		return call_restart(restart);
+	r = sd_bus_message_new_method_call(
+		restart->bus, &call, SYSTEMD, MANAGER, SYSTEMD ".Manager", "ListUnitsByNames");
+	if (r >= 0)
+		r = sd_bus_message_append_strv(call, restart->neighbors);
+	if (r >= 0)
+		r = sd_bus_call_async(
+			restart->bus, &restart->call, call, handle_neighbors, restart, 0);
+	sd_bus_message_unref(call);
+	return r;
+}
+
+static int on_kill_mode(struct restart *restart, sd_bus_message *answer)
+{
+	const char *mode;
+	int r = sd_bus_message_read(answer, "v", "s", &mode);
+
+	if (r < 0)
+		return r;
+	if (!streq(mode, "process")) {
+		char what[160];
+
+		snprintf(what, sizeof(what),
+			"is not restarted: its KillMode is %.40s, which would kill containers too",
+			mode);
+		return refuse(restart, restart->service.unit, what);
+	}
+	return check_neighbors(restart);
+}
+
+static int handle_kill_mode(sd_bus_message *answer, void *userdata, sd_bus_error *error)
+{
+	(void)error;
+	return on_answer(userdata, answer, on_kill_mode);
+}
+
+static int check_kill_mode(struct restart *restart)
+{
+	return sd_bus_call_method_async(restart->bus, &restart->call, SYSTEMD, restart->path,
+		"org.freedesktop.DBus.Properties", "Get", handle_kill_mode, restart, "ss",
+		SYSTEMD ".Service", "KillMode");
+}
+
+static int add_neighbors(struct restart *restart, sd_bus_message *answer)
+{
+	const char *name;
+	int r = sd_bus_message_enter_container(answer, 'v', "as");
+
+	if (r >= 0)
+		r = sd_bus_message_enter_container(answer, 'a', "s");
+	while (r >= 0 && (r = sd_bus_message_read(answer, "s", &name)) > 0) {
+		/* More than anybody looks through: then one of them is up. */
+		if (restart->n_neighbors == NEIGHBORS_MAX)
+			return -E2BIG;
+		restart->neighbors[restart->n_neighbors] = strdup(name);
+		if (!restart->neighbors[restart->n_neighbors])
+			return -ENOMEM;
+		restart->n_neighbors++;
+	}
+	if (r >= 0)
+		r = sd_bus_message_exit_container(answer);
+	return r >= 0 ? sd_bus_message_exit_container(answer) : r;
+}
+
+/* What systemd stops or restarts along with the unit: Requires=, Requisite=, BindsTo=, PartOf=. */
+static bool is_dependency(const char *name)
+{
+	static const char *const names[] = {"RequiredBy", "RequisiteOf", "BoundBy", "ConsistsOf"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (streq(names[i], name))
+			return true;
+	return false;
+}
+
+static int on_state_before(struct restart *restart, sd_bus_message *answer)
+{
+	int r = sd_bus_message_enter_container(answer, 'a', "{sv}");
+
+	while (r >= 0 && (r = sd_bus_message_enter_container(answer, 'e', "sv")) > 0) {
+		const char *name;
+
+		r = sd_bus_message_read(answer, "s", &name);
+		if (r >= 0 && is_dependency(name))
+			r = add_neighbors(restart, answer);
+		else if (r >= 0)
+			r = sd_bus_message_skip(answer, "v");
+		if (r >= 0)
+			r = sd_bus_message_exit_container(answer);
+	}
+	if (r >= 0)
+		r = sd_bus_message_rewind(answer, true);
+	if (r >= 0)
+		r = take_state(restart, answer);
+	if (r < 0)
+		return r;
+	if (!streq(restart->state, "active"))
+		return refuse(restart, restart->service.unit,
+			"is not restarted: it is not active, so it is not what runs here");
+	return check_kill_mode(restart);
+}
+
+static int handle_state_before(sd_bus_message *answer, void *userdata, sd_bus_error *error)
+{
+	(void)error;
+	return on_answer(userdata, answer, on_state_before);
+}
+
+/* ---- start ---- */
+
+/* The host's bus: where the environment says, else the usual place below the host's root. */
+static int open_bus(struct restart *restart)
+{
+	char address[PATH_MAX + 16];
+	struct file_at at;
+	int r;
+
+	if (!restart->host.root[0] || getenv("DBUS_SYSTEM_BUS_ADDRESS"))
+		return sd_bus_open_system(&restart->bus);
+	r = file_locate(&restart->host, BUS_SOCKET, &at);
+	if (r < 0)
+		return r;
+	snprintf(address, sizeof(address), "unix:path=%s", at.full);
+	r = sd_bus_new(&restart->bus);
+	if (r >= 0)
+		r = sd_bus_set_address(restart->bus, address);
+	if (r >= 0)
+		r = sd_bus_set_bus_client(restart->bus, true);
+	return r >= 0 ? sd_bus_start(restart->bus) : r;
+}
+
+/* What runs the kubelet along with the runtime, or is no unit to be restarted by us at all. */
+static bool is_forbidden(const char *unit)
+{
+	static const char *const others[] = {"k3s", "rke2", "k0s", "snap.microk8s", "kubelet"};
+	const char *ending = strrchr(unit, '.');
+
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+		if (starts_with(unit, others[i]))
+			return true;
+	return !ending || !streq(ending, ".service");
+}
+
+static int ask(struct restart *restart)
+{
+	int r = open_bus(restart);
+
+	if (r >= 0)
+		r = sd_bus_set_method_call_timeout(restart->bus, CALL_US);
+	if (r >= 0)
+		r = sd_bus_attach_event(restart->bus, restart->event, SD_EVENT_PRIORITY_NORMAL);
+	if (r >= 0)
+		r = sd_bus_path_encode(UNIT_FOLDER, restart->service.unit, &restart->path);
+	if (r < 0)
+		return r;
+	return restart->forced ? call_restart(restart) : get_all(restart, handle_state_before);
+}
+
+/* What is known without asking is said from the loop too. */
+static int on_begin(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	struct restart *restart = userdata;
+	int r;
+
+	(void)source;
+	(void)usec;
+	restart->timer = sd_event_source_disable_unref(restart->timer);
+	if (is_forbidden(restart->service.unit))
+		return refuse(restart, restart->service.unit,
+			"is not restarted: more than the runtime runs in it, or it is no service");
+	r = ask(restart);
+	return r < 0 ? give_up(restart, r, NULL) : 0;
+}
+
+int restart_start(sd_event *event, const struct restart_options *options, restart_done done,
+	void *userdata, struct restart **ret)
+{
+	struct restart *restart = calloc(1, sizeof(*restart));
+	int r;
+
+	if (!restart)
+		return -ENOMEM;
+	restart->event = sd_event_ref(event);
+	restart->host = *options->host;
+	restart->service = *options->service;
+	restart->forced = options->forced;
+	restart->patience_us = options->deadline_us ? options->deadline_us : ANSWER_US;
+	restart->done = done;
+	restart->userdata = userdata;
+	r = sd_event_add_time(
+		event, &restart->timer, CLOCK_MONOTONIC, now_us(), 1, on_begin, restart);
+	if (r < 0) {
+		restart_abandon(restart);
+		return r;
+	}
+	*ret = restart;
+	return 0;
+}

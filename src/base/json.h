@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BASE_JSON_H
+#define BASE_JSON_H
+
+/*
+ * Building a cJSON document without a check at every step: the first shortage of memory is kept and
+ * told at the end. Keys must be static text. Parents may be NULL after a failure.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cjson/cJSON.h>
+
+struct json {
+	cJSON *root;
+	bool failed;
+};
+
+void json_begin(struct json *json);
+cJSON *json_object(struct json *json, cJSON *parent, const char *key);
+cJSON *json_array(struct json *json, cJSON *parent, const char *key);
+cJSON *json_append(struct json *json, cJSON *array); /* a new object at the array's end */
+void json_text(struct json *json, cJSON *parent, const char *key, const char *text); /* NULL: "" */
+void json_number(struct json *json, cJSON *parent, const char *key, double number);
+void json_bool(struct json *json, cJSON *parent, const char *key, bool value);
+void json_null(struct json *json, cJSON *parent, const char *key);
+void json_time(
+	struct json *json, cJSON *parent, const char *key, uint64_t realtime_us); /* 0: null */
+
+/* Takes over an item made elsewhere; NULL counts as a shortage of memory. */
+void json_adopt(struct json *json, cJSON *parent, const char *key, cJSON *item);
+
+/* The document, which is then the caller's; NULL, and released, when memory was short. */
+cJSON *json_take(struct json *json);
+
+/* Prints, with a newline at the end, and releases the document. 0 or -ENOMEM; ret as in report.h.
+ */
+int json_end(struct json *json, bool pretty, char **ret, size_t *len);
+
+#endif

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BASE_TEXT_H
+#define BASE_TEXT_H
+
+/* How documents are written, and times in them. */
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#define TIME_TEXT_MAX 32
+
+/* RFC 3339 in UTC, whole seconds: "2024-05-01T12:00:00Z". */
+void time_text(uint64_t realtime_us, char out[static TIME_TEXT_MAX]);
+
+/* Two units at most: "45 s", "12 min", "3 h 20 min", "4 d 2 h". */
+void duration_text(double seconds, char out[static TIME_TEXT_MAX]);
+
+/* What put writes, as a new buffer. 0 or -ENOMEM; ret and len as in report.h. */
+int document_text(void (*put)(FILE *out, void *data), void *data, char **ret, size_t *len);
+
+#endif

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tuners/dns/address.h"
+
+#include "base/util.h"
+
+#include <arpa/inet.h>
+
+bool dns_address_parse(const char *text, struct dns_key *address)
+{
+	struct dns_key parsed = {0};
+	char plain[DNS_ADDRESS_TEXT];
+	size_t len = strcspn(text, "%");
+
+	if (len >= sizeof(plain))
+		return false;
+	copy_text(plain, len + 1, text);
+	parsed.family = strchr(plain, ':') ? AF_INET6 : AF_INET;
+	if (inet_pton((int)parsed.family, plain, parsed.address) != 1)
+		return false;
+	*address = parsed;
+	return true;
+}
+
+void dns_address_text(const struct dns_key *address, char text[static DNS_ADDRESS_TEXT])
+{
+	if (address->family == 0 ||
+		!inet_ntop((int)address->family, address->address, text, DNS_ADDRESS_TEXT))
+		copy_text(text, DNS_ADDRESS_TEXT, "other");
+}
+
+bool dns_address_equal(const struct dns_key *a, const struct dns_key *b)
+{
+	return a->family == b->family && memcmp(a->address, b->address, sizeof(a->address)) == 0;
+}
+
+bool dns_address_within(const struct dns_key *address, const char *network, unsigned bits)
+{
+	struct dns_key other;
+	uint8_t mask = (uint8_t)(0xff00u >> (bits % 8));
+
+	if (!dns_address_parse(network, &other) || other.family != address->family ||
+		memcmp(address->address, other.address, bits / 8) != 0)
+		return false;
+	return bits % 8 == 0 ||
+	       ((address->address[bits / 8] ^ other.address[bits / 8]) & mask) == 0;
+}
+
+bool dns_address_is_loopback(const struct dns_key *address)
+{
+	return dns_address_within(address, "127.0.0.0", 8) ||
+	       dns_address_within(address, "::1", 128) ||
+	       dns_address_within(address, "::ffff:127.0.0.0", 104);
+}

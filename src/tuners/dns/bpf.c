@@ -1,0 +1,446 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tuners/dns/bpf.h"
+
+#include "base/cleanup.h"
+#include "base/util.h"
+#include "kernel/bpf.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <mntent.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include <bpf/bpf.h>
+#include <headroom/bpf/dns_parse.h>
+
+#include "dns.skel.h"
+
+#define ROOT_INODE 1 /* of the root of all: kernfs counts from there; a container's has another */
+
+#define PENDING_SIZE ((size_t)DNS_BUCKETS * sizeof(struct dns_bucket))
+
+/* Elements that one system call reads: more than a bucket of the kernel's hash table has. */
+#define SERVERS_AT_ONCE 32
+#define ROWS_AT_ONCE    128
+
+struct dns_bpf {
+	struct dns_bpf_object *object;
+	struct ring_buffer *ring;
+	struct dns_bucket *pending;
+	/* Whose names dns_bpf_drain_samples() hands over, while it runs. */
+	void (*take_sample)(void *userdata, const struct dns_sample *sample);
+	void *userdata;
+};
+
+static int hand_over(void *userdata, void *data, size_t size)
+{
+	const struct dns_bpf *bpf = userdata;
+	struct dns_sample sample;
+	size_t at = 0;
+
+	if (size < sizeof(sample) || !bpf->take_sample)
+		return 0;
+	memcpy(&sample, data, sizeof(sample));
+	sample.length = MIN(sample.length, DNS_SAMPLE_NAME);
+	/* What came after the name came with it: its type. */
+	while (at < sample.length && sample.name[at] && sample.name[at] <= DNS_LABEL_MAX)
+		at += sample.name[at] + 1U;
+	if (at + 3 <= sample.length && sample.name[at] == 0) {
+		sample.type = (uint16_t)(sample.name[at + 1] << 8 | sample.name[at + 2]);
+		sample.length = (uint16_t)(at + 1);
+	}
+	bpf->take_sample(bpf->userdata, &sample);
+	return 0;
+}
+
+static int load(struct dns_bpf *bpf)
+{
+	static const struct dns_key other;
+	static const struct dns_server none;
+	void *mapped;
+
+	bpf->object = dns_bpf_object__open_and_load();
+	if (!bpf->object)
+		return -errno;
+	bpf->object->bss->control.version = DNS_RECORD_VERSION;
+	bpf->object->bss->control.root_cgroup = ROOT_INODE;
+	if (bpf_map_update_elem(
+		    bpf_map__fd(bpf->object->maps.servers), &other, &none, BPF_NOEXIST) < 0)
+		return -errno;
+	mapped = mmap(NULL, PENDING_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED,
+		bpf_map__fd(bpf->object->maps.pending), 0);
+	if (mapped == MAP_FAILED)
+		return -errno;
+	bpf->pending = mapped;
+	bpf->ring = ring_buffer__new(bpf_map__fd(bpf->object->maps.samples), hand_over, bpf, NULL);
+	return bpf->ring ? 0 : -errno;
+}
+
+struct dns_bpf *dns_bpf_load(char why[static TUNER_WHY_MAX])
+{
+	struct dns_bpf *bpf = calloc(1, sizeof(*bpf));
+	int r = bpf ? 0 : -ENOMEM;
+
+	bpf_quiet_libbpf();
+	if (r == 0)
+		r = load(bpf);
+	if (r == 0)
+		return bpf;
+	bpf_explain_failure(r, why, TUNER_WHY_MAX);
+	dns_bpf_close(bpf);
+	return NULL;
+}
+
+/* A folder that is the root of the cgroup2 hierarchy: its descriptor. Else -1, and why. */
+static int open_if_root(const struct host *host, const char *folder, char why[static TUNER_WHY_MAX])
+{
+	_cleanup_close_ int fd = -1;
+	char full[PATH_MAX];
+	struct stat st;
+
+	if (!host_path(host, folder, full))
+		return -1;
+	fd = open(full, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st) < 0) {
+		snprintf(why, TUNER_WHY_MAX, "%.200s: %s: let the agent read the host's cgroup2",
+			full, strerror(errno));
+		return -1;
+	}
+	if (st.st_ino == ROOT_INODE)
+		return steal_fd(&fd);
+	snprintf(why, TUNER_WHY_MAX,
+		"%.180s is not the host's root of cgroup2 but a container's: mount the host's "
+		"/sys/fs/cgroup, and give the agent the host's cgroup namespace",
+		full);
+	return -1;
+}
+
+/*
+ * Wherever it is mounted: below /sys/fs/cgroup, with the older hierarchies beside it, or anywhere.
+ * With a host's root of its own the mounts are those of the host's first process.
+ */
+static int open_cgroup_root(const struct host *host, char why[static TUNER_WHY_MAX])
+{
+	const char *mounts = host->root[0] ? "/proc/1/mounts" : "/proc/self/mounts";
+	const struct mntent *mount;
+	char full[PATH_MAX];
+	FILE *file;
+	int fd = -1;
+
+	snprintf(why, TUNER_WHY_MAX,
+		"no cgroup2 is mounted: mount -t cgroup2 none /sys/fs/cgroup/unified");
+	if (!host_path(host, mounts, full))
+		return -1;
+	file = setmntent(full, "re");
+	if (!file) {
+		snprintf(why, TUNER_WHY_MAX,
+			"%.200s: %s: it tells where cgroup2 is mounted; mount the host's /proc",
+			full, strerror(errno));
+		return -1;
+	}
+	while (fd < 0 && (mount = getmntent(file)))
+		if (streq(mount->mnt_type, "cgroup2"))
+			fd = open_if_root(host, mount->mnt_dir, why);
+	endmntent(file);
+	return fd;
+}
+
+static int attach(struct dns_bpf *bpf, int cgroup)
+{
+	struct dns_bpf_object *object = bpf->object;
+
+	/* Answers first: a query that is counted must find its answer counted, too. */
+	object->links.dns_ingress = bpf_program__attach_cgroup(object->progs.dns_ingress, cgroup);
+	if (!object->links.dns_ingress)
+		return -errno;
+	object->links.dns_egress = bpf_program__attach_cgroup(object->progs.dns_egress, cgroup);
+	return object->links.dns_egress ? 0 : -errno;
+}
+
+struct dns_bpf *dns_bpf_open(const struct host *host, char why[static TUNER_WHY_MAX])
+{
+	_cleanup_close_ int cgroup = open_cgroup_root(host, why);
+	struct dns_bpf *bpf = cgroup < 0 ? NULL : dns_bpf_load(why);
+	int r = bpf ? attach(bpf, cgroup) : 0;
+
+	if (r == 0)
+		return bpf;
+	bpf_explain_failure(r, why, TUNER_WHY_MAX);
+	dns_bpf_close(bpf);
+	return NULL;
+}
+
+void dns_bpf_close(struct dns_bpf *bpf)
+{
+	if (!bpf)
+		return;
+	ring_buffer__free(bpf->ring);
+	if (bpf->pending)
+		munmap(bpf->pending, PENDING_SIZE);
+	dns_bpf_object__destroy(bpf->object);
+	free(bpf);
+}
+
+int dns_bpf_program(const struct dns_bpf *bpf, bool ingress)
+{
+	return bpf_program__fd(
+		ingress ? bpf->object->progs.dns_ingress : bpf->object->progs.dns_egress);
+}
+
+const struct dns_control *dns_bpf_control(const struct dns_bpf *bpf)
+{
+	return (const struct dns_control *)&bpf->object->bss->control;
+}
+
+/* A map of which every element is wanted. */
+struct reading {
+	int fd;
+	size_t key_size, value_size;
+	unsigned at_once;
+	void (*take)(const struct reading *reading, const void *key, const void *value);
+	void *user_take; /* points to the caller's function */
+	void *userdata;
+};
+
+static int read_one_by_one(const struct reading *reading)
+{
+	_cleanup_free_ char *buffer = calloc(1, 2 * reading->key_size + reading->value_size);
+	char *key, *value, *before = NULL;
+
+	if (!buffer)
+		return -ENOMEM;
+	key = buffer + reading->key_size;
+	value = key + reading->key_size;
+	while (bpf_map_get_next_key(reading->fd, before, key) == 0) {
+		if (bpf_map_lookup_elem(reading->fd, key, value) == 0)
+			reading->take(reading, key, value);
+		before = memcpy(buffer, key, reading->key_size);
+	}
+	return errno == ENOENT ? 0 : -errno;
+}
+
+static int read_map(const struct reading *reading)
+{
+	_cleanup_free_ char *keys = calloc(reading->at_once, reading->key_size);
+	_cleanup_free_ char *values = calloc(reading->at_once, reading->value_size);
+	uint32_t place = 0; /* a hash table's: a bucket's number */
+	bool began = false;
+	int r;
+
+	if (!keys || !values)
+		return -ENOMEM;
+	do {
+		uint32_t n = reading->at_once;
+
+		r = bpf_map_lookup_batch(
+			reading->fd, began ? &place : NULL, &place, keys, values, &n, NULL);
+		/* Nothing has been taken yet: this kernel reads only one at a time. */
+		if (r < 0 && errno != ENOENT)
+			return began ? -errno : read_one_by_one(reading);
+		for (uint32_t i = 0; i < n; i++)
+			reading->take(reading, keys + i * reading->key_size,
+				values + i * reading->value_size);
+		began = true;
+	} while (r == 0);
+	return 0;
+}
+
+typedef void take_server(void *, const struct dns_key *, const struct dns_server *);
+typedef void take_row(void *, const struct dns_row_key *, const struct dns_row *);
+typedef void take_source(void *, const struct dns_key *, const struct dns_source *);
+
+static void to_take_server(const struct reading *reading, const void *key, const void *value)
+{
+	(*(take_server **)reading->user_take)(reading->userdata, key, value);
+}
+
+static void to_take_row(const struct reading *reading, const void *key, const void *value)
+{
+	(*(take_row **)reading->user_take)(reading->userdata, key, value);
+}
+
+static void to_take_source(const struct reading *reading, const void *key, const void *value)
+{
+	(*(take_source **)reading->user_take)(reading->userdata, key, value);
+}
+
+int dns_bpf_each_server(struct dns_bpf *bpf, take_server *take, void *userdata)
+{
+	return read_map(&(struct reading){bpf_map__fd(bpf->object->maps.servers),
+		sizeof(struct dns_key), sizeof(struct dns_server), SERVERS_AT_ONCE, to_take_server,
+		&take, userdata});
+}
+
+int dns_bpf_each_row(struct dns_bpf *bpf, take_row *take, void *userdata)
+{
+	return read_map(
+		&(struct reading){bpf_map__fd(bpf->object->maps.rows), sizeof(struct dns_row_key),
+			sizeof(struct dns_row), ROWS_AT_ONCE, to_take_row, &take, userdata});
+}
+
+int dns_bpf_each_source(struct dns_bpf *bpf, take_source *take, void *userdata)
+{
+	return read_map(&(struct reading){bpf_map__fd(bpf->object->maps.sources),
+		sizeof(struct dns_key), sizeof(struct dns_source), SERVERS_AT_ONCE, to_take_source,
+		&take, userdata});
+}
+
+void dns_bpf_forget_server(struct dns_bpf *bpf, const struct dns_key *server)
+{
+	static const struct dns_key other;
+
+	if (memcmp(server, &other, sizeof(other)) != 0)
+		bpf_map_delete_elem(bpf_map__fd(bpf->object->maps.servers), server);
+}
+
+void dns_bpf_forget_row(struct dns_bpf *bpf, const struct dns_row_key *key)
+{
+	bpf_map_delete_elem(bpf_map__fd(bpf->object->maps.rows), key);
+}
+
+static void sweep_one(struct dns_pending *place, uint64_t now,
+	void (*take)(void *userdata, const struct dns_pending *query, bool unanswered),
+	void *userdata)
+{
+	uint64_t sent = __atomic_load_n(&place->sent_ns, __ATOMIC_ACQUIRE);
+	struct dns_pending query;
+	bool unanswered;
+
+	if (sent == 0)
+		return;
+	query = *place;
+	/* Answered, or another query's, while it was copied. */
+	if (__atomic_load_n(&place->sent_ns, __ATOMIC_ACQUIRE) != sent)
+		return;
+	query.sent_ns = sent;
+	unanswered = now > sent && now - sent > DNS_TIMEOUT_NS;
+	if (unanswered && !__atomic_compare_exchange_n(&place->sent_ns, &sent, 0, false,
+				  __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+		return;
+	take(userdata, &query, unanswered);
+}
+
+void dns_bpf_sweep(struct dns_bpf *bpf, uint64_t now,
+	void (*take)(void *userdata, const struct dns_pending *query, bool unanswered),
+	void *userdata)
+{
+	for (size_t i = 0; i < DNS_BUCKETS; i++)
+		for (size_t j = 0; j < DNS_WAYS; j++)
+			sweep_one(&bpf->pending[i].ways[j], now, take, userdata);
+}
+
+struct dns_key dns_pending_server(const struct dns_pending *query)
+{
+	struct dns_key key = {.family = query->family == 4 ? AF_INET : AF_INET6};
+
+	memcpy(key.address, query->server, sizeof(key.address));
+	return key;
+}
+
+struct dns_row_key dns_pending_row(const struct dns_pending *query)
+{
+	struct dns_row_key key = {
+		.server = dns_pending_server(query),
+		.type = query->type,
+		.suffix = query->suffix,
+		.cgroup = query->cgroup,
+	};
+
+	if (query->has_source)
+		key.source_family = (uint8_t)key.server.family;
+	memcpy(key.source, query->source, sizeof(key.source));
+	return key;
+}
+
+void dns_bpf_sample(struct dns_bpf *bpf, uint64_t one_in)
+{
+	bpf->object->bss->control.sample_share = one_in ? (uint32_t)(UINT32_MAX / one_in) : 0;
+}
+
+void dns_bpf_drain_samples(struct dns_bpf *bpf,
+	void (*take)(void *userdata, const struct dns_sample *sample), void *userdata)
+{
+	bpf->take_sample = take;
+	bpf->userdata = userdata;
+	ring_buffer__consume(bpf->ring);
+	bpf->take_sample = NULL;
+}
+
+bool dns_sample_name(const struct dns_sample *sample, char *text, size_t size)
+{
+	size_t at = 0, n = 0;
+
+	text[0] = '\0';
+	while (at < sample->length && sample->name[at] && sample->name[at] <= DNS_LABEL_MAX) {
+		size_t label = at + 1, end = label + sample->name[at];
+
+		for (; label < end && label < sample->length; label++) {
+			unsigned char c = (unsigned char)dns_lower(sample->name[label]);
+			bool plain = c > ' ' && c < 0x7f && c != '.' && c != '\\' && c != '"';
+
+			if (n + (plain ? 3 : 6) > size)
+				return false;
+			if (plain)
+				n += (size_t)snprintf(text + n, size - n, "%c", c);
+			else
+				n += (size_t)snprintf(text + n, size - n, "\\%03u", c);
+		}
+		if (end >= sample->length)
+			return false;
+		at = end;
+		if (sample->name[at])
+			n += (size_t)snprintf(text + n, size - n, ".");
+	}
+	return at < sample->length && sample->name[at] == 0;
+}
+
+/* Whether there was room for it, and it is a domain. */
+static bool add_suffix(dns_suffix_table *table, const struct dns_suffix_name *suffix)
+{
+	uint32_t labels = 0;
+	uint64_t hash = dns_suffix_hash(suffix->name, &labels);
+
+	if (hash == 0)
+		return false;
+	for (size_t i = 0; i < DNS_SUFFIX_SLOTS; i++) {
+		struct dns_suffix *slot = &(*table)[labels - 1][i];
+
+		if (slot->hash == hash)
+			return true;
+		if (slot->hash)
+			continue;
+		*slot = (struct dns_suffix){.hash = hash, .class = suffix->class};
+		return true;
+	}
+	return false;
+}
+
+size_t dns_bpf_set_suffixes(struct dns_bpf *bpf, const struct dns_suffix_name *suffixes, size_t n)
+{
+	dns_suffix_table table = {0};
+	size_t taken = 0;
+
+	for (size_t i = 0; i < n; i++)
+		taken += add_suffix(&table, &suffixes[i]);
+	/* A name that comes meanwhile may be told by the old domain and the new class: once. */
+	memcpy(&bpf->object->bss->control.suffixes, &table, sizeof(table));
+	return taken;
+}
+
+size_t dns_bpf_watch(struct dns_bpf *bpf, const struct dns_key *addresses, size_t n)
+{
+	struct dns_watch watch = {0};
+	size_t four = 0, six = 0;
+
+	for (size_t i = 0; i < n; i++)
+		if (addresses[i].family == AF_INET && four < DNS_WATCH_IPV4)
+			memcpy(&watch.ipv4[four++], addresses[i].address, 4);
+		else if (addresses[i].family == AF_INET6 && six < DNS_WATCH_IPV6)
+			memcpy(watch.ipv6[six++], addresses[i].address, 16);
+	watch.on = four + six > 0;
+	memcpy(&bpf->object->bss->control.watch, &watch, sizeof(watch));
+	return four + six;
+}

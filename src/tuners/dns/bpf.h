@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TUNERS_DNS_BPF_H
+#define TUNERS_DNS_BPF_H
+
+/*
+ * The kernel's side of the DNS counters: loading, attaching, reading its maps. What the records
+ * mean stands in headroom/bpf/dns.h.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernel/host.h"
+
+#include <headroom/bpf/dns.h>
+#include <headroom/tuner.h>
+
+struct dns_bpf;
+
+/*
+ * Attaches to the host's root of cgroup2, wherever it is mounted. NULL, with the reason and its
+ * cure in why, when that cannot be had. The programs go when this process does.
+ */
+struct dns_bpf *dns_bpf_open(const struct host *host, char why[static TUNER_WHY_MAX]);
+void dns_bpf_close(struct dns_bpf *bpf); /* NULL is fine */
+
+/* The same without attaching: nothing is counted but what the programs are run on by hand. */
+struct dns_bpf *dns_bpf_load(char why[static TUNER_WHY_MAX]);
+int dns_bpf_program(const struct dns_bpf *bpf, bool ingress); /* its descriptor */
+
+/*
+ * The totals and losses, read live. What the programs write may change at any time; what user space
+ * sets is set by the functions below.
+ */
+const struct dns_control *dns_bpf_control(const struct dns_bpf *bpf);
+
+/*
+ * Each calls take for every element there is, in no order; what it gets lives until it returns. An
+ * element that comes or goes meanwhile may be left out. 0, or -errno when the map cannot be read;
+ * what was taken until then was right.
+ */
+int dns_bpf_each_server(struct dns_bpf *bpf,
+	void (*take)(void *userdata, const struct dns_key *server, const struct dns_server *counts),
+	void *userdata);
+int dns_bpf_each_row(struct dns_bpf *bpf,
+	void (*take)(void *userdata, const struct dns_row_key *key, const struct dns_row *counts),
+	void *userdata);
+int dns_bpf_each_source(struct dns_bpf *bpf,
+	void (*take)(void *userdata, const struct dns_key *source, const struct dns_source *counts),
+	void *userdata);
+
+/*
+ * Removes what is idle, for room. The counts go with it: they begin at 0 should it come again. The
+ * zero key stays. Not from within take.
+ */
+void dns_bpf_forget_server(struct dns_bpf *bpf, const struct dns_key *server);
+void dns_bpf_forget_row(struct dns_bpf *bpf, const struct dns_row_key *key);
+
+/*
+ * Calls take for every query without an answer, and removes those that are older than
+ * DNS_TIMEOUT_NS: for them unanswered is true, once. now_ns is CLOCK_MONOTONIC. Reads a mebibyte: a
+ * caller whose servers have answered everything and sent nothing since need not ask.
+ */
+void dns_bpf_sweep(struct dns_bpf *bpf, uint64_t now_ns,
+	void (*take)(void *userdata, const struct dns_pending *query, bool unanswered),
+	void *userdata);
+
+/* The server of a pending query as it stands in the other maps. */
+struct dns_key dns_pending_server(const struct dns_pending *query);
+/* The row that it was counted in. root_cgroup as in struct dns_control. */
+struct dns_row_key dns_pending_row(const struct dns_pending *query);
+
+/* Has one in so many queries hand over its name; 0: none. */
+void dns_bpf_sample(struct dns_bpf *bpf, uint64_t one_in);
+
+/* Calls take for every name handed over since the last time. */
+void dns_bpf_drain_samples(struct dns_bpf *bpf,
+	void (*take)(void *userdata, const struct dns_sample *sample), void *userdata);
+
+/*
+ * The name as text, lower case, without the last dot, unprintable bytes as \DDD (RFC 4343 2.1).
+ * True when all of it was there and fits.
+ */
+bool dns_sample_name(const struct dns_sample *sample, char *text, size_t size);
+
+/* A domain that names may end in. */
+struct dns_suffix_name {
+	const char *name; /* "cluster.local" */
+	enum dns_suffix_class class;
+};
+
+/*
+ * Replaces the table of suffixes; the one with the most labels decides. Returns how many were
+ * taken: none of more than DNS_SUFFIX_LABELS labels, and no more than DNS_SUFFIX_SLOTS with as
+ * many labels as each other. A name is "no domain" when it is empty or has an empty or overlong
+ * label: not taken.
+ */
+size_t dns_bpf_set_suffixes(struct dns_bpf *bpf, const struct dns_suffix_name *suffixes, size_t n);
+
+/*
+ * Replaces the addresses whose packets are counted by source; none: the watch is off. Returns how
+ * many were taken: at most DNS_WATCH_IPV4 and DNS_WATCH_IPV6.
+ */
+size_t dns_bpf_watch(struct dns_bpf *bpf, const struct dns_key *addresses, size_t n);
+
+#endif

@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tuners/dns/report.h"
+
+#include "base/json.h"
+#include "base/util.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+const char *dns_rcode_name(enum dns_rcode_class code)
+{
+	static const char *const names[] = {
+		[DNS_NOERROR] = "NOERROR",
+		[DNS_FORMERR] = "FORMERR",
+		[DNS_SERVFAIL] = "SERVFAIL",
+		[DNS_NXDOMAIN] = "NXDOMAIN",
+		[DNS_NOTIMP] = "NOTIMP",
+		[DNS_REFUSED] = "REFUSED",
+		[DNS_RCODE_OTHER] = "other",
+	};
+
+	return names[code];
+}
+
+/* IANA's DNS parameters; RFC 3597 for the rest. */
+static const char *type_name(uint32_t type, char text[static 16])
+{
+	static const struct {
+		uint32_t type;
+		const char *name;
+	} known[] = {{1, "A"}, {2, "NS"}, {5, "CNAME"}, {6, "SOA"}, {12, "PTR"}, {15, "MX"},
+		{16, "TXT"}, {28, "AAAA"}, {33, "SRV"}, {64, "SVCB"}, {65, "HTTPS"}, {255, "ANY"}};
+
+	for (size_t i = 0; i < ARRAY_SIZE(known); i++)
+		if (known[i].type == type)
+			return known[i].name;
+	snprintf(text, 16, "TYPE%u", type);
+	return text;
+}
+
+static void add_workload(struct json *json, cJSON *parent, const struct workload *workload)
+{
+	cJSON *object = json_object(json, parent, "workload");
+
+	json_text(json, object, "kind", workload_kind_name(workload->kind));
+	json_text(json, object, "namespace", workload->namespace);
+	json_text(json, object, "name", workload->name);
+	json_text(json, object, "id", workload->id);
+}
+
+static void add_budget(struct json *json, cJSON *parent, const struct dns_seen *seen,
+	const struct dns_server_state *server)
+{
+	const struct dns_budget *budget = &server->budget;
+	cJSON *object;
+
+	if (!dns_has_budget(server)) {
+		json_null(json, parent, "budget");
+		return;
+	}
+	object = json_object(json, parent, "budget");
+	json_number(json, object, "qps", (double)budget->qps);
+	json_number(json, object, "pps", (double)budget->pps);
+	json_number(json, object, "pending", (double)budget->pending);
+	json_text(json, object, "source", budget->source);
+	json_bool(json, object, "sustained", budget->sustained);
+	json_bool(json, object, "link_local", budget->link_local);
+	json_number(json, object, "used", dns_budget_used(seen, server));
+	json_text(json, object, "bound", dns_is_upper_bound(seen, server) ? "upper" : "exact");
+}
+
+/* Within a bucket times are taken to be spread evenly. */
+static double quantile(const struct dns_totals *totals, double share)
+{
+	double wanted = share * (double)totals->answered, below = 0;
+
+	for (int i = 0; i < DNS_LATENCY_BUCKETS; i++) {
+		double upper = (double)(UINT64_C(1) << (i + DNS_LATENCY_SHIFT)) / 1e9;
+		double lower = i == 0 ? 0 : upper / 2, count = (double)totals->latency[i];
+
+		if (count > 0 && below + count >= wanted)
+			return i == DNS_LATENCY_BUCKETS - 1
+				       ? lower
+				       : lower + (upper - lower) * (wanted - below) / count;
+		below += count;
+	}
+	return 0;
+}
+
+static void add_latency(struct json *json, cJSON *parent, const struct dns_totals *totals)
+{
+	cJSON *object;
+
+	if (totals->answered == 0) {
+		json_null(json, parent, "latency");
+		return;
+	}
+	object = json_object(json, parent, "latency");
+	json_number(
+		json, object, "mean", (double)totals->latency_ns / (double)totals->answered / 1e9);
+	json_number(json, object, "p50", quantile(totals, 0.50));
+	json_number(json, object, "p99", quantile(totals, 0.99));
+}
+
+static int by_queries(const void *a, const void *b)
+{
+	const struct dns_user *x = *(const struct dns_user *const *)a;
+	const struct dns_user *y = *(const struct dns_user *const *)b;
+
+	return (x->queries < y->queries) - (x->queries > y->queries);
+}
+
+/* What they add up to, and the rest, is all that was asked. */
+static void add_users(struct json *json, cJSON *parent, const struct dns_label *label)
+{
+	cJSON *array = json_array(json, parent, "top"), *rest;
+	uint64_t told = 0, all = dns_queries(&label->server->totals);
+	const struct dns_user *users[DNS_TOP];
+	double rate = label->server->queries.last;
+
+	for (unsigned i = 0; i < label->n_users; i++)
+		users[i] = &label->users[i];
+	qsort(users, label->n_users, sizeof(users[0]), by_queries);
+	for (unsigned i = 0; i < MIN(label->n_users, LIMIT_TOP_MAX); i++) {
+		cJSON *user = json_append(json, array);
+
+		add_workload(json, user, &users[i]->workload);
+		json_number(json, user, "queries", (double)users[i]->queries);
+		json_number(json, user, "queries_per_second", users[i]->per_second);
+		told += users[i]->queries;
+		rate -= users[i]->per_second;
+	}
+	rest = json_object(json, parent, "other");
+	json_number(json, rest, "queries", (double)(all - MIN(told, all)));
+	json_number(json, rest, "queries_per_second", MAX(rate, 0));
+}
+
+static void add_names(struct json *json, cJSON *parent, const struct dns_label *label)
+{
+	cJSON *array = json_array(json, parent, "names");
+	const struct dns_name *top[DNS_NAMES_TOP];
+	size_t n = label->names ? dns_names_top(label->names, top) : 0;
+	double sum = 0, rate = (double)dns_minute_queries(label->server) / 60;
+
+	for (size_t i = 0; label->names && i < label->names->n; i++)
+		sum += label->names->names[i].count;
+	for (size_t i = 0; i < n; i++) {
+		cJSON *name = json_append(json, array);
+		char text[16];
+
+		json_text(json, name, "name", top[i]->text);
+		json_text(json, name, "type", type_name(top[i]->type, text));
+		json_number(json, name, "samples", top[i]->count);
+		json_number(json, name, "share", top[i]->count / sum);
+		json_number(json, name, "queries_per_second", top[i]->count / sum * rate);
+	}
+}
+
+static void add_counts(struct json *json, cJSON *object, const struct dns_totals *totals)
+{
+	cJSON *queries = json_object(json, object, "queries");
+	cJSON *responses = json_object(json, object, "responses");
+
+	json_number(json, queries, "udp", (double)totals->queries[DNS_UDP]);
+	json_number(json, queries, "tcp", (double)totals->queries[DNS_TCP]);
+	for (int code = 0; code < DNS_RCODES; code++)
+		json_number(json, responses, dns_rcode_name((enum dns_rcode_class)code),
+			(double)totals->responses[code]);
+	json_number(json, object, "retransmissions", (double)totals->retransmissions);
+	json_number(json, object, "answered", (double)totals->answered);
+	json_number(json, object, "unanswered", (double)totals->unanswered);
+	json_number(json, object, "late", (double)totals->late);
+	json_number(json, object, "evicted", (double)totals->evicted);
+	json_number(json, object, "truncated", (double)totals->truncated);
+	json_number(json, object, "malformed", (double)totals->malformed);
+	json_number(json, object, "edns", (double)totals->edns);
+	json_number(json, object, "packets", (double)totals->packets);
+	json_number(json, object, "dot_packets", (double)totals->dot_packets);
+	add_latency(json, object, totals);
+}
+
+static void add_rates(struct json *json, cJSON *object, const struct dns_server_state *server)
+{
+	json_number(json, object, "queries_per_second", server->queries.last);
+	json_number(json, object, "peak", dns_seconds_peak(&server->queries));
+	if (server->packets) {
+		json_number(json, object, "packets_per_second", server->packets->last);
+		json_number(json, object, "peak_packets", dns_seconds_peak(server->packets));
+	}
+	json_number(json, object, "minute_queries", (double)dns_minute_queries(server));
+	json_number(json, object, "minute_unanswered", (double)dns_minute_unanswered(server));
+	json_number(json, object, "over_budget_seconds", (double)server->memory.over);
+}
+
+static void add_server(struct json *json, cJSON *array, const struct dns_report *report,
+	const struct dns_label *label)
+{
+	const struct dns_server_state *server = label->server;
+	cJSON *object = json_append(json, array);
+
+	json_text(json, object, "server", server->name);
+	json_text(json, object, "role", dns_role_name(server->role));
+	add_counts(json, object, &server->totals);
+	json_number(json, object, "pending", (double)server->pending);
+	add_rates(json, object, server);
+	add_budget(json, object, report->seen, server);
+	add_users(json, object, label);
+	if (report->names && report->trusted)
+		add_names(json, object, label);
+}
+
+/* The busiest first. */
+static int order(const struct dns_server_state *a, const struct dns_server_state *b)
+{
+	uint64_t x = dns_minute_queries(a), y = dns_minute_queries(b);
+
+	if (x != y)
+		return x < y ? 1 : -1;
+	x = dns_queries(&a->totals);
+	y = dns_queries(&b->totals);
+	return (x < y) - (x > y);
+}
+
+static void add_servers(struct json *json, cJSON *array, const struct dns_report *report)
+{
+	const struct dns_label *sorted[DNS_LABELS];
+	size_t n = 0;
+
+	for (size_t i = 0; i < DNS_LABELS; i++) {
+		const struct dns_label *label = &report->seen->book->labels[i];
+		size_t at = n;
+
+		if (!label->server)
+			continue;
+		for (; at > 0 && order(sorted[at - 1]->server, label->server) > 0; at--)
+			sorted[at] = sorted[at - 1];
+		sorted[at] = label;
+		n++;
+	}
+	for (size_t i = 0; i < n; i++)
+		add_server(json, array, report, sorted[i]);
+}
+
+static void add_totals(struct dns_totals *sum, const struct dns_totals *totals)
+{
+	const uint64_t *from = (const uint64_t *)totals;
+	uint64_t *to = (uint64_t *)sum;
+
+	for (size_t i = 0; i < sizeof(*sum) / sizeof(*to); i++)
+		to[i] += from[i];
+}
+
+/* All that has no line of its own. */
+static void add_rest(struct json *json, cJSON *array, const struct dns_book *book)
+{
+	struct dns_totals sum = {0};
+	uint64_t pending = 0;
+	size_t n = 0;
+	cJSON *object;
+
+	for (size_t i = 0; i < book->n; i++) {
+		const struct dns_server_state *server = book->servers[i];
+
+		n += server->label < 0 && server->key.family != 0;
+		pending += server->label < 0 ? server->pending : 0;
+	}
+	for (int role = 0; role < DNS_ROLES; role++)
+		add_totals(&sum, &book->others[role]);
+	if (dns_queries(&sum) == 0 && n == 0)
+		return;
+	object = json_append(json, array);
+	json_text(json, object, "server", "other");
+	json_text(json, object, "role", dns_role_name(DNS_UPSTREAM));
+	json_number(json, object, "servers", (double)n);
+	add_counts(json, object, &sum);
+	json_number(json, object, "pending", (double)pending);
+	json_null(json, object, "budget");
+	json_array(json, object, "top");
+	json_number(json, json_object(json, object, "other"), "queries", (double)dns_queries(&sum));
+}
+
+/* What the seeds of amplification cost, and what would save it. */
+static void add_search(struct json *json, const struct dns_seen *seen)
+{
+	static const char *const advice[DNS_ROLES] = {
+		[DNS_LOCAL] = "dns-search-local",
+		[DNS_CLUSTER] = "dns-search-cluster",
+		[DNS_UPSTREAM] = "dns-search-upstream",
+	};
+	cJSON *array = json_array(json, json->root, "expansions");
+
+	for (int role = 0; role < DNS_ROLES; role++) {
+		const struct dns_search *search = &seen->search[role];
+		cJSON *object = json_append(json, array);
+
+		json_text(json, object, "role", dns_role_name((enum dns_role)role));
+		json_number(json, object, "queries", (double)search->queries);
+		json_number(json, object, "failed", (double)search->failed);
+		json_number(json, object, "queries_per_second", search->queries_per_second);
+		json_number(json, object, "failed_per_second", search->failed_per_second);
+		json_text(json, object, "explain", advice[role]);
+	}
+}
+
+static void add_forwarders(struct json *json, const struct dns_seen *seen)
+{
+	cJSON *array = json_array(json, json->root, "forwarders");
+
+	for (unsigned i = 0; i < seen->n_forwarders; i++) {
+		cJSON *object = json_append(json, array);
+
+		add_workload(json, object, &seen->forwarders[i].workload);
+		json_number(json, object, "per_second", seen->forwarders[i].per_second);
+		json_bool(json, object, "expected", seen->forwarders[i].expected);
+	}
+}
+
+struct cJSON *dns_make_document(const struct dns_report *report)
+{
+	struct json json;
+	cJSON *lost, *servers;
+
+	if (!report->seen->watched)
+		return cJSON_CreateNull();
+	json_begin(&json);
+	json_text(&json, json.root, "names", report->names ? "socket" : "off");
+	json_text(&json, json.root, "cloud", report->cloud);
+	json_number(&json, json.root, "timeout", (double)DNS_TIMEOUT_NS / 1e9);
+	lost = json_object(&json, json.root, "lost");
+	for (int loss = 0; loss < DNS_LOSSES; loss++)
+		json_number(&json, lost, dns_loss_name((enum dns_loss)loss),
+			(double)report->losses[loss]);
+	add_search(&json, report->seen);
+	add_forwarders(&json, report->seen);
+	servers = json_array(&json, json.root, "servers");
+	add_servers(&json, servers, report);
+	add_rest(&json, servers, report->seen->book);
+	return json_take(&json);
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tuners/dns/names.h"
+
+#include "base/util.h"
+
+#include <stdlib.h>
+
+#define FADE_EVERY_US (30 * USEC_PER_SEC)
+
+/* The rarest name gives its place, and its count, to a new one. */
+static struct dns_name *place_for_new(struct dns_names *names)
+{
+	struct dns_name *least = &names->names[0];
+
+	if (names->n < DNS_NAMES_KEPT)
+		return &names->names[names->n++];
+	for (size_t i = 1; i < names->n; i++)
+		if (names->names[i].count < least->count)
+			least = &names->names[i];
+	least->excess = least->count;
+	return least;
+}
+
+void dns_names_add(struct dns_names *names, const char *text, uint32_t type)
+{
+	size_t len = strlen(text);
+	struct dns_name *name;
+
+	if (len >= DNS_NAME_MAX)
+		text += len - (DNS_NAME_MAX - 1);
+	for (size_t i = 0; i < names->n; i++) {
+		name = &names->names[i];
+		if (name->type == type && streq(name->text, text)) {
+			name->count++;
+			return;
+		}
+	}
+	name = place_for_new(names);
+	copy_text(name->text, sizeof(name->text), text);
+	name->type = type;
+	name->count++;
+}
+
+void dns_names_fade(struct dns_names *names, uint64_t now)
+{
+	size_t kept = 0;
+
+	if (names->faded_at_us == 0)
+		names->faded_at_us = now;
+	if (now - names->faded_at_us < FADE_EVERY_US)
+		return;
+	names->faded_at_us = now;
+	for (size_t i = 0; i < names->n; i++) {
+		struct dns_name *name = &names->names[i];
+
+		name->count /= 2;
+		name->excess /= 2;
+		if (name->count > 0)
+			names->names[kept++] = *name;
+	}
+	memset(&names->names[kept], 0, (names->n - kept) * sizeof(names->names[0]));
+	names->n = kept;
+}
+
+static uint32_t sure(const struct dns_name *name)
+{
+	return name->count - name->excess;
+}
+
+static int by_sure_count(const void *a, const void *b)
+{
+	const struct dns_name *x = *(const struct dns_name *const *)a;
+	const struct dns_name *y = *(const struct dns_name *const *)b;
+
+	if (sure(x) != sure(y))
+		return sure(x) < sure(y) ? 1 : -1;
+	return strcmp(x->text, y->text);
+}
+
+size_t dns_names_top(const struct dns_names *names, const struct dns_name *top[DNS_NAMES_TOP])
+{
+	const struct dns_name *all[DNS_NAMES_KEPT];
+	size_t n = 0;
+
+	for (size_t i = 0; i < names->n; i++)
+		all[n++] = &names->names[i];
+	qsort(all, n, sizeof(all[0]), by_sure_count);
+	n = MIN(n, DNS_NAMES_TOP);
+	memcpy(top, all, n * sizeof(top[0]));
+	return n;
+}

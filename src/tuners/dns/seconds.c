@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tuners/dns/seconds.h"
+
+#include "base/util.h"
+
+/* Nothing of what was counted more than a minute ago belongs to a second that is still shown. */
+#define MINUTE_BINS (60 * DNS_BINS_PER_SECOND)
+
+/* The outer bins, times this, against the 15 between: a bin and a quarter, for what is uneven. */
+#define EDGE_SHARE 12
+
+const double dns_second_bounds[DNS_SECOND_BOUNDS] = {0, 10, 50, 100, 200, 500, 1000, 2000, 5000};
+
+static void end_second(struct dns_seconds *seconds)
+{
+	size_t bucket = 0;
+
+	while (bucket < DNS_SECOND_BOUNDS && seconds->under_way > dns_second_bounds[bucket])
+		bucket++;
+	seconds->counts[bucket]++;
+	seconds->sum += seconds->under_way;
+	seconds->peaks[seconds->next / DNS_BINS_PER_SECOND % DNS_PEAKS] = seconds->under_way;
+	seconds->under_way = 0;
+}
+
+/* The bin that ended so many bins before the last one. */
+static uint32_t bin_before(const struct dns_seconds *seconds, uint64_t bins)
+{
+	return seconds->window[(seconds->next - 1 - bins) % ARRAY_SIZE(seconds->window)];
+}
+
+/* What the busiest second got that ended in the last bin. */
+static uint32_t busiest(const struct dns_seconds *seconds)
+{
+	uint64_t first = bin_before(seconds, DNS_BINS_PER_SECOND), last = bin_before(seconds, 0);
+	uint64_t between = seconds->last - last;
+
+	return seconds->last + ((first + last) * EDGE_SHARE <= between ? (uint32_t)first : 0);
+}
+
+/* One more bin is over, with so much in it. */
+static void push(struct dns_seconds *seconds, uint32_t count, uint64_t budget)
+{
+	uint32_t peak;
+
+	seconds->next++;
+	seconds->window[(seconds->next - 1) % ARRAY_SIZE(seconds->window)] = count;
+	seconds->last += count - bin_before(seconds, DNS_BINS_PER_SECOND);
+	peak = busiest(seconds);
+	seconds->look_peak = MAX(seconds->look_peak, peak);
+	seconds->under_way = MAX(seconds->under_way, peak);
+	if (budget > 0 && peak > budget && seconds->next >= seconds->over_until) {
+		seconds->over++;
+		seconds->over_until = seconds->next + DNS_BINS_PER_SECOND;
+	}
+	if (seconds->next % DNS_BINS_PER_SECOND == 0)
+		end_second(seconds);
+}
+
+static bool is_idle(const struct dns_seconds *seconds, const uint32_t bins[static DNS_BINS])
+{
+	return seconds->last == 0 && seconds->under_way == 0 &&
+	       memcmp(seconds->seen, bins, sizeof(seconds->seen)) == 0;
+}
+
+/* Of an idle server only the seconds are to be counted: it has a second without queries behind it.
+ */
+static void pass_idle(struct dns_seconds *seconds, uint64_t until)
+{
+	memset(seconds->window, 0, sizeof(seconds->window));
+	while (seconds->next < until) {
+		uint64_t end = (seconds->next / DNS_BINS_PER_SECOND + 1) * DNS_BINS_PER_SECOND;
+
+		seconds->next = MIN(end, until);
+		if (seconds->next == end)
+			end_second(seconds);
+	}
+}
+
+/* How often a bin of this index comes in the bins from next up to until. */
+static uint64_t laps(uint64_t next, uint64_t until)
+{
+	return (until - next + DNS_BINS - 1) / DNS_BINS;
+}
+
+/* A minute without a look: the time passes, and all that is shown of the past is forgotten. */
+static void skip(struct dns_seconds *seconds, const uint32_t bins[static DNS_BINS], uint64_t until)
+{
+	memcpy(seconds->seen, bins, sizeof(seconds->seen));
+	memset(seconds->window, 0, sizeof(seconds->window));
+	memset(seconds->peaks, 0, sizeof(seconds->peaks));
+	seconds->last = 0;
+	seconds->under_way = 0;
+	seconds->next = until;
+}
+
+bool dns_seconds_look(struct dns_seconds *seconds, const uint32_t bins[static DNS_BINS],
+	uint64_t now_ns, uint64_t budget)
+{
+	uint64_t until = now_ns / DNS_BIN_NS;
+	bool in_time;
+
+	/* A server's first look: all that its bins have is of the time since it was met. */
+	if (seconds->next == 0)
+		seconds->next = until < DNS_BINS ? 0 : until - (DNS_BINS - 1);
+	in_time = until < seconds->next + DNS_BINS;
+	seconds->look_peak = 0;
+	if (is_idle(seconds, bins)) {
+		pass_idle(seconds, until);
+		return true;
+	}
+	if (until > seconds->next + MINUTE_BINS) {
+		skip(seconds, bins, until);
+		return false;
+	}
+	while (seconds->next < until) {
+		size_t i = seconds->next % DNS_BINS;
+		uint32_t rest = bins[i] - seconds->seen[i];
+		uint32_t share = rest / (uint32_t)laps(seconds->next, until);
+
+		seconds->seen[i] += share;
+		push(seconds, share, budget);
+	}
+	seconds->look_peak = MAX(seconds->look_peak, seconds->last);
+	return in_time;
+}
+
+uint32_t dns_seconds_peak(const struct dns_seconds *seconds)
+{
+	uint32_t peak = seconds->under_way;
+
+	for (size_t i = 0; i < DNS_PEAKS; i++)
+		peak = MAX(peak, seconds->peaks[i]);
+	return peak;
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tuners/runtime/runtime.h"
+
+#include "base/json.h"
+#include "base/util.h"
+
+#include <stdio.h>
+
+static const char *answer_text(enum runtime_answer answer)
+{
+	static const char *const texts[] = {
+		[RUNTIME_ASKED] = "asked",
+		[RUNTIME_ANSWERS] = "answers",
+		[RUNTIME_SILENT] = "silent",
+	};
+
+	return texts[answer];
+}
+
+/* Stores that are slow, lossy or gone from newer versions, each with what to do. */
+static const struct {
+	const char *driver, *why;
+} poor_drivers[] = {
+	{"aufs", "aufs is no part of the kernel, and Docker 24 dropped it: use overlay2"},
+	{"devicemapper", "devicemapper is slow on loop devices, and Docker 25 dropped it: use "
+			 "overlay2"},
+	{"vfs", "vfs copies every layer whole: use overlay2"},
+	{"native", "the native snapshotter copies every layer whole: use overlayfs"},
+};
+
+static void warn(struct json *json, cJSON *array, const char *text)
+{
+	cJSON *item = cJSON_CreateString(text);
+
+	if (!item || !cJSON_AddItemToArray(array, item)) {
+		cJSON_Delete(item);
+		json->failed = true;
+	}
+}
+
+static void add_store(struct json *json, cJSON *parent, const struct runtime_store *store)
+{
+	cJSON *object = json_object(json, parent, "store");
+	cJSON *warnings;
+
+	json_text(json, object, "folder", store->folder);
+	json_text(json, object, "driver", store->driver);
+	json_text(json, object, "filesystem", store->filesystem);
+	json_text(json, object, "device", store->device);
+	json_bool(json, object, "rotational", store->rotational);
+	json_bool(json, object, "network", store->network);
+	json_number(json, object, "size", (double)store->size);
+	json_number(json, object, "used", (double)store->used);
+	json_number(json, object, "images", (double)store->image_bytes);
+	warnings = json_array(json, object, "warnings");
+	for (size_t i = 0; i < ARRAY_SIZE(poor_drivers); i++)
+		if (streq(store->driver, poor_drivers[i].driver))
+			warn(json, warnings, poor_drivers[i].why);
+	if (store->rotational)
+		warn(json, warnings, "images lie on a disk that rotates: unpacking waits for it");
+	if (store->network)
+		warn(json, warnings, "images lie on a network file system: use a local disk");
+}
+
+static void add_pull(struct json *json, cJSON *array, const struct pull_layer *layer,
+	const struct runtime_seen *seen)
+{
+	cJSON *object = json_append(json, array);
+	char registry[64];
+
+	pulls_registry_of(layer->image, registry);
+	json_text(json, object, "ref", layer->piece.ref);
+	json_text(json, object, "image", layer->image);
+	json_text(json, object, "registry", registry);
+	json_number(json, object, "offset", (double)layer->piece.offset);
+	json_number(json, object, "total", (double)layer->piece.total);
+	json_number(json, object, "bytes_per_second", layer->rate);
+	json_time(json, object, "since", seen->realtime_us - (seen->now_us - layer->noted_us));
+	json_number(json, object, "still_seconds",
+		(double)(seen->now_us - layer->moved_us) / (double)USEC_PER_SEC);
+}
+
+static void add_runtime(struct json *json, cJSON *array, const struct runtime_one *one,
+	const struct runtime_seen *seen)
+{
+	cJSON *object = json_append(json, array), *pulls;
+
+	json_text(json, object, "name", one->where.name);
+	json_text(json, object, "kind", runtime_kind_name(one->where.kind));
+	json_text(json, object, "version", one->version);
+	json_text(json, object, "socket", one->where.socket);
+	json_text(json, object, "unit", one->where.unit);
+	json_text(json, object, "config", one->config_path);
+	json_text(json, object, "state", answer_text(one->answer));
+	json_text(json, object, "why", one->why[0] ? one->why : one->file_why);
+	json_text(json, object, "max_concurrent_downloads", one->downloads);
+	if (one->store.known)
+		add_store(json, object, &one->store);
+	else
+		json_null(json, object, "store");
+	pulls = json_array(json, object, "pulls");
+	for (size_t i = 0; i < one->pulls.n; i++)
+		add_pull(json, pulls, &one->pulls.layers[i], seen);
+}
+
+static void add_mirror(struct json *json, cJSON *array, const struct mirror *mirror)
+{
+	static const char *const states[] = {
+		[MIRROR_UNKNOWN] = "unknown", [MIRROR_UP] = "up", [MIRROR_DOWN] = "down"};
+	cJSON *object = json_append(json, array);
+
+	json_text(json, object, "url", mirror->url);
+	json_text(json, object, "state", states[mirror->state]);
+	json_text(json, object, "why", mirror->why);
+	json_number(json, object, "seconds", (double)mirror->took_us / (double)USEC_PER_SEC);
+}
+
+struct cJSON *runtime_document_make(const struct runtime_seen *seen, const struct mirrors *mirrors)
+{
+	const struct mirror *all = NULL;
+	size_t n = 0;
+	struct json json;
+	cJSON *array;
+
+	json_begin(&json);
+	array = json_array(&json, json.root, "found");
+	for (size_t i = 0; i < seen->n; i++)
+		if (seen->ones[i].where.socket)
+			add_runtime(&json, array, &seen->ones[i], seen);
+	array = json_array(&json, json.root, "mirrors");
+	if (mirrors)
+		all = mirrors_all(mirrors, &n);
+	for (size_t i = 0; i < n; i++)
+		add_mirror(&json, array, &all[i]);
+	return json_take(&json);
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tuners/runtime/runtime.h"
+
+#include "base/exposition.h"
+#include "base/util.h"
+
+#include <stdlib.h>
+
+static void write_info(const struct runtime_seen *seen, struct metric_sink *sink)
+{
+	metric_family(sink, "headroom_runtime_info", METRIC_GAUGE,
+		"A container runtime of this node that has answered, and its version.");
+	for (size_t i = 0; i < seen->n; i++)
+		if (seen->ones[i].where.socket && seen->ones[i].version[0])
+			metric_sample(sink, 1, "runtime", seen->ones[i].where.name, "version",
+				seen->ones[i].version, NULL);
+	metric_family(sink, "headroom_runtime_max_concurrent_downloads", METRIC_GAUGE,
+		"Layers that the runtime fetches at once, as it is in force.");
+	for (size_t i = 0; i < seen->n; i++)
+		if (seen->ones[i].where.socket && seen->ones[i].downloads[0])
+			metric_sample(sink, strtod(seen->ones[i].downloads, NULL), "runtime",
+				seen->ones[i].where.name, NULL);
+}
+
+/* What all runtimes fetched from one registry. */
+static void add(struct pull_registry sums[static PULL_REGISTRIES_MAX], size_t *n,
+	const struct pull_registry *one)
+{
+	size_t i = 0;
+
+	while (i < *n && !streq(sums[i].name, one->name))
+		i++;
+	if (i == PULL_REGISTRIES_MAX)
+		i--;
+	if (i == *n) {
+		sums[(*n)++] = *one;
+		return;
+	}
+	sums[i].bytes += one->bytes;
+	sums[i].seconds += one->seconds;
+	for (size_t b = 0; b <= PULL_BOUNDS; b++)
+		sums[i].buckets[b] += one->buckets[b];
+}
+
+static unsigned active_from(const struct runtime_seen *seen, const char *registry)
+{
+	unsigned active = 0;
+	char name[64];
+
+	for (size_t i = 0; i < seen->n; i++)
+		for (size_t p = 0; p < seen->ones[i].pulls.n_images; p++) {
+			pulls_registry_of(seen->ones[i].pulls.images[p].name, name);
+			active += streq(name, registry);
+		}
+	return active;
+}
+
+void runtime_metrics_write(const struct runtime_seen *seen, struct metric_sink *sink)
+{
+	struct pull_registry sums[PULL_REGISTRIES_MAX];
+	size_t n = 0;
+
+	write_info(seen, sink);
+	for (size_t i = 0; i < seen->n; i++)
+		for (size_t r = 0; r < seen->ones[i].pulls.n_registries; r++)
+			add(sums, &n, &seen->ones[i].pulls.registries[r]);
+	metric_family(
+		sink, "headroom_pulls_active", METRIC_GAUGE, "Images that are being pulled now.");
+	for (size_t i = 0; i < n; i++)
+		metric_sample(
+			sink, active_from(seen, sums[i].name), "registry", sums[i].name, NULL);
+	metric_family(sink, "headroom_pull_bytes_total", METRIC_COUNTER,
+		"Bytes of images fetched while the agent ran.");
+	for (size_t i = 0; i < n; i++)
+		metric_sample(sink, (double)sums[i].bytes, "registry", sums[i].name, NULL);
+	metric_family(sink, "headroom_pull_duration_seconds", METRIC_HISTOGRAM,
+		"How long pulls took, by looks at what is being fetched: short ones are missed.");
+	for (size_t i = 0; i < n; i++)
+		metric_histogram(sink, pull_bounds, sums[i].buckets, PULL_BOUNDS, sums[i].seconds,
+			"registry", sums[i].name, NULL);
+}

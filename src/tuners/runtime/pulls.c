@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tuners/runtime/pulls.h"
+
+#include "base/util.h"
+
+#include <math.h>
+
+/* Between the layers of one image nothing may be fetched for a moment. */
+#define BETWEEN_LAYERS_US (5 * USEC_PER_SEC)
+
+#define RATE_HALF_LIFE 5.0 /* seconds */
+
+#define NO_REGISTRY "unknown"
+
+const double pull_bounds[PULL_BOUNDS] = {1, 3, 10, 30, 60, 120, 300, 600, 1800};
+
+void pulls_registry_of(const char *image, char registry[static 64])
+{
+	const char *slash = strchr(image, '/');
+	size_t length = slash ? (size_t)(slash - image) : 0;
+
+	if (length == 0 || length >= 64) {
+		copy_text(registry, 64, NO_REGISTRY);
+		return;
+	}
+	memcpy(registry, image, length);
+	registry[length] = '\0';
+}
+
+static struct pull_registry *registry_of(struct pulls *pulls, const char *image)
+{
+	struct pull_registry *registry;
+	char name[64];
+
+	pulls_registry_of(image, name);
+	for (size_t i = 0; i < pulls->n_registries; i++)
+		if (streq(pulls->registries[i].name, name))
+			return &pulls->registries[i];
+	/* The last place is for all that find none. */
+	if (pulls->n_registries == PULL_REGISTRIES_MAX)
+		return &pulls->registries[PULL_REGISTRIES_MAX - 1];
+	registry = &pulls->registries[pulls->n_registries++];
+	copy_text(registry->name, sizeof(registry->name),
+		pulls->n_registries == PULL_REGISTRIES_MAX ? "other" : name);
+	return registry;
+}
+
+static struct pull_image *image_of(struct pulls *pulls, const char *name, uint64_t now)
+{
+	struct pull_image *image;
+
+	for (size_t i = 0; i < pulls->n_images; i++)
+		if (streq(pulls->images[i].name, name))
+			return &pulls->images[i];
+	if (pulls->n_images == PULL_IMAGES_MAX)
+		return NULL;
+	image = &pulls->images[pulls->n_images++];
+	*image = (struct pull_image){.since_us = now};
+	copy_text(image->name, sizeof(image->name), name);
+	return image;
+}
+
+static struct pull_layer *find_layer(struct pulls *pulls, const char *ref)
+{
+	for (size_t i = 0; i < pulls->n; i++)
+		if (streq(pulls->layers[i].piece.ref, ref))
+			return &pulls->layers[i];
+	return NULL;
+}
+
+static struct pull_layer *add_layer(
+	struct pulls *pulls, const struct pull_piece *piece, uint64_t now)
+{
+	struct pull_layer *layer;
+
+	if (pulls->n == PULL_LAYERS_MAX) {
+		pulls->more++;
+		return NULL;
+	}
+	layer = &pulls->layers[pulls->n++];
+	*layer = (struct pull_layer){
+		.piece = *piece, .moved_us = now, .noted_us = now, .at_us = now};
+	return layer;
+}
+
+static void advance(
+	struct pulls *pulls, struct pull_layer *layer, const struct pull_piece *piece, uint64_t now)
+{
+	/* A layer that was given up begins again at zero. */
+	uint64_t grown =
+		piece->offset > layer->piece.offset ? piece->offset - layer->piece.offset : 0;
+	double seconds = (double)(now - layer->at_us) / (double)USEC_PER_SEC;
+
+	if (seconds > 0) {
+		double keep = exp2(-seconds / RATE_HALF_LIFE);
+
+		layer->rate = keep * layer->rate + (1 - keep) * (double)grown / seconds;
+	}
+	if (piece->offset != layer->piece.offset)
+		layer->moved_us = now;
+	registry_of(pulls, layer->image)->bytes += grown;
+	layer->piece = *piece;
+	layer->at_us = now;
+}
+
+/* A layer that is not told of any more has come in: the rest of it, too. */
+static void drop_ended(struct pulls *pulls)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < pulls->n; i++) {
+		const struct pull_layer *layer = &pulls->layers[i];
+
+		if (layer->seen)
+			pulls->layers[kept++] = *layer;
+		else if (layer->piece.total > layer->piece.offset)
+			registry_of(pulls, layer->image)->bytes +=
+				layer->piece.total - layer->piece.offset;
+	}
+	pulls->n = kept;
+}
+
+static void observe_duration(struct pulls *pulls, const struct pull_image *image)
+{
+	struct pull_registry *registry = registry_of(pulls, image->name);
+	double seconds = (double)(image->latest_us - image->since_us) / (double)USEC_PER_SEC;
+	size_t bucket = 0;
+
+	while (bucket < PULL_BOUNDS && seconds > pull_bounds[bucket])
+		bucket++;
+	registry->buckets[bucket]++;
+	registry->seconds += seconds;
+}
+
+static void count_images(struct pulls *pulls, uint64_t now)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < pulls->n_images; i++)
+		pulls->images[i].layers = 0;
+	for (size_t i = 0; i < pulls->n; i++) {
+		struct pull_image *image =
+			image_of(pulls, pulls->layers[i].image, pulls->layers[i].noted_us);
+
+		if (!image)
+			continue;
+		image->layers++;
+		image->latest_us = now;
+	}
+	for (size_t i = 0; i < pulls->n_images; i++) {
+		if (now - pulls->images[i].latest_us < BETWEEN_LAYERS_US)
+			pulls->images[kept++] = pulls->images[i];
+		else
+			observe_duration(pulls, &pulls->images[i]);
+	}
+	pulls->n_images = kept;
+}
+
+void pulls_take(struct pulls *pulls, const struct pull_piece *pieces, size_t n, uint64_t now)
+{
+	pulls->more = 0;
+	for (size_t i = 0; i < pulls->n; i++)
+		pulls->layers[i].seen = false;
+	for (size_t i = 0; i < n; i++) {
+		struct pull_layer *layer = find_layer(pulls, pieces[i].ref);
+
+		if (layer)
+			advance(pulls, layer, &pieces[i], now);
+		else
+			layer = add_layer(pulls, &pieces[i], now);
+		if (layer)
+			layer->seen = true;
+	}
+	drop_ended(pulls);
+	count_images(pulls, now);
+}
+
+/* The pull was noted without its name: it goes on under it. */
+static void rename_image(struct pulls *pulls, const char *name, uint64_t since)
+{
+	struct pull_image *image = image_of(pulls, name, since);
+
+	if (!image)
+		return;
+	image->since_us = MIN(image->since_us, since);
+	image->latest_us = MAX(image->latest_us, since);
+	for (size_t i = 0; i < pulls->n_images; i++)
+		if (pulls->images[i].name[0] == '\0') {
+			pulls->images[i] = pulls->images[--pulls->n_images];
+			return;
+		}
+}
+
+bool pulls_name(struct pulls *pulls, const char *digest, const char *image)
+{
+	bool found = false;
+
+	for (size_t i = 0; digest[0] && i < pulls->n; i++) {
+		struct pull_layer *layer = &pulls->layers[i];
+
+		if (!strstr(layer->piece.ref, digest))
+			continue;
+		found = true;
+		if (layer->image[0])
+			continue;
+		copy_text(layer->image, sizeof(layer->image), image);
+		rename_image(pulls, layer->image, layer->noted_us);
+	}
+	return found;
+}
+
+const struct pull_layer *pulls_nameless(const struct pulls *pulls)
+{
+	for (size_t i = 0; i < pulls->n; i++)
+		if (pulls->layers[i].image[0] == '\0')
+			return &pulls->layers[i];
+	return NULL;
+}
+
+const struct pull_layer *pulls_stuck(const struct pulls *pulls, uint64_t now)
+{
+	const struct pull_layer *worst = NULL;
+
+	for (size_t i = 0; i < pulls->n; i++) {
+		const struct pull_layer *layer = &pulls->layers[i];
+
+		if (now - layer->moved_us >= PULL_STUCK_US &&
+			(!worst || layer->moved_us < worst->moved_us))
+			worst = layer;
+	}
+	return worst;
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TUNERS_RUNTIME_PULLS_H
+#define TUNERS_RUNTIME_PULLS_H
+
+/*
+ * Pulls in flight, from what a runtime says it is fetching at this moment: pieces of content with
+ * an offset. Pure: the same texts and times give the same pulls.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define PULL_LAYERS_MAX     64 /* fetched at once and told apart */
+#define PULL_REGISTRIES_MAX 8  /* of metrics; more are "other" */
+#define PULL_IMAGES_MAX     16
+#define PULL_STUCK_US       (60 * UINT64_C(1000000))
+#define PULL_BOUNDS         9
+
+extern const double pull_bounds[PULL_BOUNDS]; /* seconds, of the durations' buckets */
+
+/* One piece of content as it is told. */
+struct pull_piece {
+	char ref[128];          /* "layer-sha256:..." */
+	uint64_t offset, total; /* bytes; total 0: not known */
+};
+
+struct pull_layer {
+	struct pull_piece piece;
+	char image[160];   /* "docker.io/library/nginx"; empty until known */
+	bool seen;         /* in this round */
+	uint64_t moved_us; /* CLOCK_MONOTONIC: when its offset last changed */
+	uint64_t noted_us; /* CLOCK_MONOTONIC: first seen */
+	uint64_t at_us;    /* CLOCK_MONOTONIC of the last round */
+	double rate;       /* bytes a second, smoothed */
+};
+
+/* An image that is being pulled: its layers come and go. */
+struct pull_image {
+	char name[160];     /* empty: of layers whose image is not known */
+	uint64_t since_us;  /* CLOCK_MONOTONIC */
+	uint64_t latest_us; /* when a layer of it was last seen */
+	unsigned layers;    /* now */
+};
+
+/* What one registry has given since the agent started. */
+struct pull_registry {
+	char name[64]; /* "docker.io"; "unknown" where the runtime does not tell */
+	uint64_t bytes;
+	uint64_t buckets[PULL_BOUNDS + 1];
+	double seconds; /* of all durations */
+};
+
+struct pulls {
+	struct pull_layer layers[PULL_LAYERS_MAX];
+	size_t n;
+	size_t more; /* pieces beyond those */
+	struct pull_image images[PULL_IMAGES_MAX];
+	size_t n_images;
+	struct pull_registry registries[PULL_REGISTRIES_MAX];
+	size_t n_registries;
+};
+
+/* What is fetched now, all of it. */
+void pulls_take(struct pulls *pulls, const struct pull_piece *pieces, size_t n, uint64_t now_us);
+
+/* Tells whose a layer is: any text that contains its digest. False when no layer is called so. */
+bool pulls_name(struct pulls *pulls, const char *digest, const char *image);
+
+/* A layer whose name is not known yet, or NULL. */
+const struct pull_layer *pulls_nameless(const struct pulls *pulls);
+
+/* The registry of an image's name: what is before its first slash. */
+void pulls_registry_of(const char *image, char registry[static 64]);
+
+/* The layer that has stood still longest, when that is PULL_STUCK_US or more; else NULL. */
+const struct pull_layer *pulls_stuck(const struct pulls *pulls, uint64_t now_us);
+
+#endif

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tuners/runtime/watch.h"
+
+#include "base/util.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* How long a runtime may take for an answer. */
+#define ANSWER_US (5 * USEC_PER_SEC)
+
+/* The paces. A runtime that does not answer is asked for its version alone. */
+#define VERSION_EVERY_US    (15 * USEC_PER_SEC)
+#define STATUS_EVERY_US     (30 * USEC_PER_SEC)
+#define NAMES_EVERY_US      (15 * USEC_PER_SEC)
+#define STORE_EVERY_US      (60 * USEC_PER_SEC)
+#define NAMESPACES_EVERY_US (60 * USEC_PER_SEC)
+#define PULLS_EVERY_US      (5 * USEC_PER_SEC)
+#define PULLING_EVERY_US    (2 * USEC_PER_SEC)
+#define SILENT_EVERY_US     (5 * USEC_PER_SEC)
+
+/* Addresses of new pods are asked for a few at a time. */
+#define ADDRESSES_AT_ONCE 4
+
+int watched_open_cri(struct watched *watched)
+{
+	char path[PATH_MAX];
+	int r = host_path(watched->watch->host, watched->one->where.socket, path) ? 0
+										  : -ENAMETOOLONG;
+
+	if (r == 0)
+		r = cri_client_open(watched->watch->event, path, ANSWER_US, &watched->cri);
+	if (r == 0 && watched->one->where.kind == RUNTIME_CONTAINERD)
+		r = containerd_client_open(
+			watched->watch->event, path, ANSWER_US, &watched->containerd);
+	return r;
+}
+
+/* True for an answer that says something; notes that one came, or why none did. */
+static bool is_good(struct watched *watched, enum ask ask, const struct grpc_result *result)
+{
+	char why[RUNTIME_WHY_MAX];
+
+	watched->open[ask] = false;
+	if (result->status == GRPC_OK) {
+		watched_answered(watched);
+		return true;
+	}
+	if (!result->local)
+		return false;
+	snprintf(why, sizeof(why), "%s%s%s", grpc_status_name(result->status),
+		result->message[0] ? ": " : "", result->message);
+	watched_silent(watched, why);
+	watched->due_us[ASK_VERSION] = now_us() + SILENT_EVERY_US;
+	return false;
+}
+
+static void take_version(struct watched *watched, const char *version)
+{
+	struct runtime_one *one = watched->one;
+
+	/* Another version has other places for its settings. */
+	if (!streq(one->version, version))
+		one->file_due_us = 0;
+	copy_text(one->version, sizeof(one->version), version);
+}
+
+static void on_version(const struct cri_answer *answer, void *userdata)
+{
+	struct watched *watched = userdata;
+
+	/* containerd without its CRI plugin still is one: Docker's is. */
+	if (!answer->result.local && answer->result.status == GRPC_UNIMPLEMENTED) {
+		watched->no_cri = true;
+		watched->due_us[ASK_VERSION] = 0;
+	}
+	if (!is_good(watched, ASK_VERSION, &answer->result))
+		return;
+	watched_process(watched, cri_client_peer(watched->cri));
+	take_version(watched, answer->version.version);
+}
+
+static void on_own_version(const struct containerd_answer *answer, void *userdata)
+{
+	struct watched *watched = userdata;
+
+	if (!is_good(watched, ASK_VERSION, &answer->result))
+		return;
+	watched_process(watched, containerd_client_peer(watched->containerd));
+	take_version(watched, answer->version.version);
+}
+
+static void ask_version(struct watched *watched)
+{
+	int r = watched->no_cri && watched->containerd
+			? containerd_version(watched->containerd, on_own_version, watched)
+			: cri_version(watched->cri, on_version, watched);
+
+	watched->open[ASK_VERSION] = r == 0;
+}
+
+/* "5m0s" of whatever spelling the runtime has. */
+static void tell_duration(char value[static SETTING_VALUE_MAX], const char *told)
+{
+	unsigned long long us;
+	char text[32] = "";
+
+	if (told && containerd_duration_parse(told, &us) == 0)
+		runtime_duration_text(us, text);
+	copy_text(value, SETTING_VALUE_MAX, text);
+}
+
+static void on_status(const struct cri_answer *answer, void *userdata)
+{
+	struct watched *watched = userdata;
+	struct runtime_one *one = watched->one;
+	const struct cri_running_config *config = &answer->status.config;
+
+	if (!is_good(watched, ASK_STATUS, &answer->result))
+		return;
+	one->told_downloads[0] = '\0';
+	if (config->max_concurrent_downloads >= 0)
+		snprintf(one->told_downloads, SETTING_VALUE_MAX, "%lld",
+			(long long)config->max_concurrent_downloads);
+	tell_duration(one->told_timeout, config->image_pull_progress_timeout);
+	copy_text(one->told_folder, SETTING_VALUE_MAX,
+		config->registry_config_path ? config->registry_config_path : "");
+	copy_text(one->store.driver, sizeof(one->store.driver),
+		config->snapshotter ? config->snapshotter : "");
+}
+
+static struct watch_pod *find_pod(struct watched *watched, const char *sandbox)
+{
+	for (size_t i = 0; i < watched->n_pods; i++)
+		if (streq(watched->pods[i].sandbox, sandbox))
+			return &watched->pods[i];
+	return NULL;
+}
+
+static struct watch_pod *add_pod(struct watched *watched, const struct cri_sandbox *sandbox)
+{
+	struct watch_pod *pod;
+
+	if (grow_array(&watched->pods, watched->n_pods, &watched->pods_allocated,
+		    sizeof(*watched->pods)) < 0)
+		return NULL;
+	pod = &watched->pods[watched->n_pods++];
+	*pod = (struct watch_pod){.entry.workload.kind = WORKLOAD_POD};
+	copy_text(pod->sandbox, sizeof(pod->sandbox), sandbox->id);
+	copy_text(pod->entry.workload.name, sizeof(pod->entry.workload.name), sandbox->name);
+	copy_text(pod->entry.workload.namespace, sizeof(pod->entry.workload.namespace),
+		sandbox->namespace);
+	copy_text(pod->entry.workload.id, sizeof(pod->entry.workload.id), sandbox->uid);
+	return pod;
+}
+
+static void on_address(const struct cri_answer *answer, void *userdata)
+{
+	struct watched *watched = userdata;
+	struct watch_pod *pod;
+
+	watched->open[ASK_SANDBOXES] = false;
+	if (answer->result.status != GRPC_OK)
+		return;
+	pod = find_pod(watched, answer->sandbox.sandbox.id);
+	if (!pod || answer->sandbox.host_network || answer->sandbox.n_ips == 0)
+		return;
+	copy_text(pod->entry.address, sizeof(pod->entry.address), answer->sandbox.ips[0]);
+	watched_tell_names(watched);
+}
+
+static void ask_addresses(struct watched *watched)
+{
+	int asked = 0;
+
+	for (size_t i = 0; i < watched->n_pods && asked < ADDRESSES_AT_ONCE; i++) {
+		struct watch_pod *pod = &watched->pods[i];
+
+		if (pod->asked)
+			continue;
+		pod->asked = true;
+		asked += cri_sandbox_status(watched->cri, pod->sandbox, on_address, watched) == 0;
+	}
+}
+
+static void on_sandboxes(const struct cri_answer *answer, void *userdata)
+{
+	struct watched *watched = userdata;
+	size_t kept = 0;
+
+	if (!is_good(watched, ASK_SANDBOXES, &answer->result))
+		return;
+	for (size_t i = 0; i < watched->n_pods; i++)
+		watched->pods[i].seen = false;
+	for (size_t i = 0; i < answer->sandboxes.n; i++) {
+		const struct cri_sandbox *sandbox = &answer->sandboxes.list[i];
+		struct watch_pod *pod = sandbox->ready ? find_pod(watched, sandbox->id) : NULL;
+
+		if (!pod && sandbox->ready)
+			pod = add_pod(watched, sandbox);
+		if (pod)
+			pod->seen = true;
+	}
+	for (size_t i = 0; i < watched->n_pods; i++)
+		if (watched->pods[i].seen)
+			watched->pods[kept++] = watched->pods[i];
+	watched->n_pods = kept;
+	watched_tell_names(watched);
+}
+
+/* Where a container's cgroup lies outside its pod's, its own id leads to the pod. */
+static void on_containers(const struct cri_answer *answer, void *userdata)
+{
+	struct watched *watched = userdata;
+	struct name_entry *entries;
+	size_t n = 0;
+
+	if (!is_good(watched, ASK_CONTAINERS, &answer->result))
+		return;
+	entries = answer->containers.n > 0 ? calloc(answer->containers.n, sizeof(*entries)) : NULL;
+	for (size_t i = 0; entries && i < answer->containers.n; i++) {
+		const struct cri_container *container = &answer->containers.list[i];
+		const struct watch_pod *pod = find_pod(watched, container->sandbox_id);
+
+		if (!pod || !container->running)
+			continue;
+		entries[n].workload = pod->entry.workload;
+		copy_text(entries[n].workload.id, sizeof(entries[n].workload.id), container->id);
+		n++;
+	}
+	free(watched->containers);
+	watched->containers = entries;
+	watched->n_containers = n;
+	watched_tell_names(watched);
+}
+
+static void on_store(const struct cri_answer *answer, void *userdata)
+{
+	struct watched *watched = userdata;
+	struct runtime_store *store = &watched->one->store;
+
+	if (!is_good(watched, ASK_STORE, &answer->result) || answer->filesystems.n == 0)
+		return;
+	copy_text(store->folder, sizeof(store->folder), answer->filesystems.list[0].mountpoint);
+	store->image_bytes = answer->filesystems.list[0].used_bytes;
+}
+
+static uint64_t pace(const struct watched *watched, enum ask ask)
+{
+	static const uint64_t paces[ASKS] = {
+		[ASK_VERSION] = VERSION_EVERY_US,
+		[ASK_STATUS] = STATUS_EVERY_US,
+		[ASK_SANDBOXES] = NAMES_EVERY_US,
+		[ASK_CONTAINERS] = NAMES_EVERY_US,
+		[ASK_STORE] = STORE_EVERY_US,
+		[ASK_NAMESPACES] = NAMESPACES_EVERY_US,
+		[ASK_INGESTS] = PULLS_EVERY_US,
+		[ASK_CONTENT] = PULLS_EVERY_US,
+	};
+
+	if (ask == ASK_INGESTS && watched->one->pulls.n > 0)
+		return PULLING_EVERY_US;
+	return paces[ask];
+}
+
+static void start(struct watched *watched, enum ask ask)
+{
+	cri_callback done = NULL;
+	int (*call)(struct cri_client *, cri_callback, void *) = NULL;
+
+	switch (ask) {
+	case ASK_VERSION:
+		ask_version(watched);
+		return;
+	case ASK_NAMESPACES:
+		watched_ask_namespaces(watched);
+		return;
+	case ASK_INGESTS:
+		watched_ask_ingests(watched);
+		return;
+	case ASK_CONTENT:
+		watched_ask_content(watched);
+		return;
+	case ASK_STATUS:
+		call = cri_status, done = on_status;
+		break;
+	case ASK_SANDBOXES:
+		call = cri_list_sandboxes, done = on_sandboxes;
+		break;
+	case ASK_CONTAINERS:
+		call = cri_list_containers, done = on_containers;
+		break;
+	default:
+		call = cri_image_fs_info, done = on_store;
+		break;
+	}
+	if (!watched->no_cri)
+		watched->open[ask] = call(watched->cri, done, watched) == 0;
+}
+
+void watched_turn_cri(struct watched *watched, uint64_t now)
+{
+	for (int ask = 0; ask < ASKS; ask++) {
+		bool may = ask == ASK_VERSION ||
+			   (ask == ASK_STATUS && watched->one->answer != RUNTIME_SILENT) ||
+			   watched->one->answer == RUNTIME_ANSWERS;
+
+		if (!may || watched->open[ask] || now < watched->due_us[ask])
+			continue;
+		watched->due_us[ask] = now + pace(watched, (enum ask)ask);
+		start(watched, (enum ask)ask);
+	}
+	if (watched->one->answer == RUNTIME_ANSWERS && !watched->no_cri)
+		ask_addresses(watched);
+}

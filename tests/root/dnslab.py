@@ -1,0 +1,405 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two network namespaces with DNS between them, cgroups as a kubelet makes them, real servers and a real client.
+
+Sockets belong to the namespace and the cgroup in which they were made, wherever they are used afterwards: the tests
+make theirs inside (Lab.udp, Lab.tcp) and use them from here. A process joins its cgroup before its namespace, and
+without `ip netns exec`, which hides the cgroups behind a new /sys.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+import shutil
+import socket
+import subprocess
+import threading
+import time
+from pathlib import Path
+from typing import Any, Callable, Iterator
+
+import pytest
+from conftest import SLACK, Agent, other_agents, until
+from dnswire import A, Server, framed, query
+from storm import enter, ip
+
+CLIENT, SERVER = "hr-dns-client", "hr-dns-server"
+V4, V6 = "10.54.0.{}", "fd00:54::{}"  # the servers'
+QUIET = "mode: observe\nneighbor: {mode: off}\nthp: {mode: off}\nsysctl: {}\n"
+
+
+def cgroup_root() -> Path:
+    """Where the kernel's own cgroup2 root is mounted."""
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        words = line.split()
+        if words[words.index("-") + 1] == "cgroup2" and words[3] == "/" and os.stat(words[4]).st_ino == 1:
+            return Path(words[4])
+    pytest.skip("no cgroup2 root is mounted here")
+
+
+class Cgroup:
+    """One that the test made, with the folders that it needed; `with` puts this process inside."""
+
+    def __init__(self, path: str) -> None:
+        self.root = cgroup_root()
+        self.path = self.root / path.strip("/")
+        self.made: list[Path] = []
+        folder = self.root
+        for part in path.strip("/").split("/"):
+            folder /= part
+            if not folder.exists():
+                folder.mkdir()
+                self.made.append(folder)
+
+    def __enter__(self) -> Cgroup:
+        (self.path / "cgroup.procs").write_text("0")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        (self.root / "cgroup.procs").write_text("0")
+
+    def remove(self) -> None:
+        for folder in reversed(self.made):
+            with contextlib.suppress(FileNotFoundError):
+                until(lambda: not (folder / "cgroup.procs").read_text(), 5, f"{folder} is empty")
+                folder.rmdir()
+
+
+def pod_path(uid: str = "", container: str = "", systemd: bool = False) -> tuple[str, str, str]:
+    """A pod's cgroup as a kubelet names it, the pod's uid and the container's id."""
+    uid = uid or "{}-{}-{}-{}-{}".format(*(secrets.token_hex(n) for n in (4, 2, 2, 2, 6)))
+    container = container or secrets.token_hex(32)
+    if systemd:
+        slice_name = f"kubepods-burstable-pod{uid.replace('-', '_')}.slice"
+        path = f"kubepods.slice/kubepods-burstable.slice/{slice_name}/cri-containerd-{container}.scope"
+    else:
+        path = f"kubepods/burstable/pod{uid}/{container}"
+    return path, uid, container
+
+
+class Lab:
+    """The namespaces, joined by a pair of devices; and what was started in them."""
+
+    def __init__(self) -> None:
+        self.processes: list[subprocess.Popen[str]] = []
+        self.servers: list[Server] = []
+        self.cgroups: list[Cgroup] = []
+        self.number = 0
+        self.remove_namespaces()
+        for name in (CLIENT, SERVER):
+            ip("netns", "add", name)
+            ip("-n", name, "link", "set", "lo", "up")
+        ip("link", "add", "dns0", "netns", CLIENT, "type", "veth", "peer", "name", "dns0", "netns", SERVER)
+        for name, last in ((CLIENT, 1), (SERVER, 2)):
+            ip("-n", name, "addr", "add", f"10.53.0.{last}/24", "dev", "dns0")
+            ip("-n", name, "addr", "add", f"fd00:53::{last}/64", "dev", "dns0", "nodad")
+            ip("-n", name, "link", "set", "dns0", "up")
+        # Every address of these networks is one of the server's: it can listen on as many as a test likes.
+        for network, via in (("10.54.0.0/16", "10.53.0.2"), ("fd00:54::/64", "fd00:53::2")):
+            ip("-n", CLIENT, "route", "add", network, "via", via)
+            ip("-n", SERVER, "route", "add", "local", network, "dev", "lo")
+        self.run(SERVER, "sysctl", "-qw", "net.ipv6.ip_nonlocal_bind=1")
+
+    @staticmethod
+    def remove_namespaces() -> None:
+        for name in (CLIENT, SERVER):
+            ip("netns", "del", name, check=False)
+
+    def end(self) -> None:
+        """What a test started; the namespaces stay for the next one."""
+        for server in self.servers:
+            server.close()
+        for process in self.processes:
+            process.terminate()
+        for process in self.processes:
+            process.wait(10)
+        for group in self.cgroups:
+            group.remove()
+        self.servers, self.processes, self.cgroups = [], [], []
+
+    def cgroup(self, path: str) -> Cgroup:
+        self.cgroups.append(Cgroup(path))
+        return self.cgroups[-1]
+
+    @staticmethod
+    def raw(where: str, *kind: int, group: Cgroup | None = None) -> socket.socket:
+        """One that belongs to this namespace and to this cgroup."""
+        made: list[socket.socket] = []
+
+        def make() -> None:
+            enter(f"/run/netns/{where}")  # of this thread
+            made.append(socket.socket(*kind))
+
+        with group or contextlib.nullcontext():
+            thread = threading.Thread(target=make)
+            thread.start()
+            thread.join()
+        made[0].settimeout(5 * SLACK)
+        return made[0]
+
+    def server(self, *addresses: str) -> Server:
+        """One that does as the names it is asked for say: see dnswire."""
+        udp, tcp = [], []
+        for address in addresses:
+            family = socket.AF_INET6 if ":" in address else socket.AF_INET
+            for kind, into in ((socket.SOCK_DGRAM, udp), (socket.SOCK_STREAM, tcp)):
+                s = self.raw(SERVER, family, kind)
+                s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                s.bind((address, 53))
+                if kind == socket.SOCK_STREAM:
+                    s.listen(64)
+                into.append(s)
+        self.servers.append(Server(udp, tcp))
+        return self.servers[-1]
+
+    def udp(self, group: Cgroup | None = None, family: int = socket.AF_INET, source: str = "") -> Client:
+        s = self.raw(CLIENT, family, socket.SOCK_DGRAM, group=group)
+        s.setsockopt(socket.SOL_SOCKET, 33, 1 << 24)  # SO_RCVBUFFORCE
+        s.bind((source, 0))
+        return Client(s)
+
+    def tcp(self, server: str, group: Cgroup | None = None) -> Client:
+        family = socket.AF_INET6 if ":" in server else socket.AF_INET
+        s = self.raw(CLIENT, family, socket.SOCK_STREAM, group=group)
+        s.connect((server, 53))
+        s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return Client(s)
+
+    @contextlib.contextmanager
+    def more_addresses(self, *addresses: str) -> Iterator[None]:
+        """These, too, are the server's, as long as this lasts."""
+        for address in addresses:
+            ip("-n", SERVER, "route", "add", "local", address, "dev", "lo")
+            ip("-n", CLIENT, "route", "add", address, "via", "10.53.0.2")
+        try:
+            yield
+        finally:
+            for address in addresses:
+                ip("-n", CLIENT, "route", "del", address)
+                ip("-n", SERVER, "route", "del", "local", address, "dev", "lo")
+
+    @staticmethod
+    def run(where: str, *command: str) -> None:
+        subprocess.run(["nsenter", f"--net=/run/netns/{where}", *command], check=True, capture_output=True)
+
+    def start(self, where: str, *command: str, group: Cgroup | None = None) -> subprocess.Popen[str]:
+        with group or contextlib.nullcontext():
+            process = subprocess.Popen(
+                ["nsenter", f"--net=/run/netns/{where}", *command],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+        self.processes.append(process)
+        return process
+
+    def answers(self, address: str, where: str = CLIENT) -> None:
+        """Waits until a server answers."""
+
+        def ask() -> bool:
+            s = self.raw(where, socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM)
+            with contextlib.closing(Client(s)) as client, contextlib.suppress(OSError):
+                s.settimeout(0.2)
+                return bool(client.ask(address, "ok.example.test"))
+            return False
+
+        until(ask, 10, f"{address} answers")
+
+    def unbound(self, folder: Path, *addresses: str) -> None:
+        """Answers everything below example.test and example.org at once, from memory."""
+        need("unbound")
+        config = folder / "unbound.conf"
+        lines = [f"  interface: {address}" for address in addresses]
+        config.write_text(
+            'server:\n  username: ""\n  chroot: ""\n  pidfile: ""\n  use-syslog: no\n  do-daemonize: no\n'
+            f'  directory: "{folder}"\n  num-threads: 1\n  incoming-num-tcp: 100\n  so-rcvbuf: 4m\n  so-sndbuf: 4m\n'
+            '  module-config: "iterator"\n  access-control: 0.0.0.0/0 allow\n  access-control: ::/0 allow\n'
+            '  local-zone: "example.test." redirect\n  local-data: "example.test. 60 IN A 192.0.2.1"\n'
+            '  local-data: "example.test. 60 IN AAAA 2001:db8::1"\n' + "\n".join(lines) + "\n"
+        )
+        self.start(SERVER, "unbound", "-d", "-c", str(config))
+        for address in addresses:
+            self.answers(address)
+
+    def dnsmasq(self, where: str, address: str, *upstreams: str, group: Cgroup | None = None) -> None:
+        """Forwards everything and keeps nothing."""
+        need("dnsmasq")
+        self.start(
+            where, "dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--no-resolv", "--no-hosts", "--user=root",
+            "--pid-file=", "--cache-size=0", "--bind-interfaces", f"--listen-address={address}", "--log-facility=-",
+            *(f"--server={one}" for one in upstreams), group=group,
+        )  # fmt: skip
+        self.answers(address, where)
+
+    def dnsperf(self, folder: Path, server: str, *options: str, group: Cgroup | None = None) -> Perf:
+        """Runs it to its end."""
+        return self.dnsperf_start(folder, server, *options, group=group).result()
+
+    def dnsperf_start(self, folder: Path, server: str, *options: str, group: Cgroup | None = None) -> Perf:
+        need("dnsperf")
+        names = folder / "names.txt"
+        if not names.exists():
+            names.write_text("".join(f"host{i}.example.test {kind}\n" for i in range(500) for kind in ("A", "AAAA")))
+        return Perf(self.start(CLIENT, "dnsperf", "-s", server, "-d", str(names), "-t", "3", *options, group=group))
+
+
+class Perf:
+    """A running dnsperf, and what it counted."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+
+    def result(self, timeout: float = 60) -> Perf:
+        self.text, _ = self.process.communicate(timeout=timeout * SLACK)
+        assert self.process.returncode == 0, self.text
+        self.sent = int(re.search(r"Queries sent:\s+(\d+)", self.text)[1])  # type: ignore[index]
+        self.completed = int(re.search(r"Queries completed:\s+(\d+)", self.text)[1])  # type: ignore[index]
+        self.rate = float(re.search(r"Queries per second:\s+([\d.]+)", self.text)[1])  # type: ignore[index]
+        return self
+
+
+class Client:
+    """A socket that asks."""
+
+    def __init__(self, s: socket.socket) -> None:
+        self.socket = s
+        self.number = secrets.randbelow(60000)
+
+    def close(self) -> None:
+        self.socket.close()
+
+    def send(self, server: str, name: str, kind: int = A, number: int | None = None, edns: bool = False) -> int:
+        """One query; the id that it has."""
+        if number is None:
+            self.number = number = self.number + 1 & 0xFFFF
+        message = query(name, number, kind, edns)
+        if self.socket.type == socket.SOCK_STREAM:
+            self.socket.sendall(framed(message))
+        else:
+            self.socket.sendto(message, (server, 53))
+        return number
+
+    def receive(self) -> bytes:
+        """The next answer."""
+        if self.socket.type == socket.SOCK_DGRAM:
+            return self.socket.recv(4096)
+        data = b""
+        while len(data) < 2 or len(data) < 2 + int.from_bytes(data[:2], "big"):
+            length = 2 if len(data) < 2 else 2 + int.from_bytes(data[:2], "big")
+            more = self.socket.recv(length - len(data))
+            assert more, "the server closed the connection"
+            data += more
+        return data[2:]
+
+    def ask(self, server: str, name: str, kind: int = A, **more: Any) -> bytes:
+        self.send(server, name, kind, **more)
+        return self.receive()
+
+    def burst(self, server: str, count: int, begin: float, seconds: float, name: str = "ok.example.test") -> None:
+        """Evenly from begin (CLOCK_REALTIME) on, over this time; answers are left unread."""
+        for i in range(count):
+            left = begin + seconds * i / count - time.time()
+            if left > 0.001:
+                time.sleep(left)
+            self.send(server, name)
+
+
+def need(program: str) -> None:
+    if not shutil.which(program, path=os.environ.get("PATH", "") + ":/usr/sbin"):
+        pytest.skip(f"{program} is not installed")
+
+
+LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+
+
+class Look:
+    """One scrape and one status document."""
+
+    def __init__(self, agent: Agent) -> None:
+        self.metrics = agent.metrics()
+        self.document = agent.status()["dns"]
+
+    def total(self, metric: str, **labels: str) -> float:
+        """The sum over all series of headroom_dns_METRIC that have these labels."""
+        found = 0.0
+        for series, value in self.metrics.items():
+            name, _, rest = series.partition("{")
+            has = dict(LABEL.findall(rest))
+            if name == f"headroom_dns_{metric}" and all(has.get(key) == wanted for key, wanted in labels.items()):
+                found += value
+        return found
+
+    def row(self, server: str) -> dict[str, Any]:
+        """The server's own part of the document; empty while there is none."""
+        return next((row for row in self.document["servers"] if row["server"] == server), {})
+
+
+def settle(agent: Agent, check: Callable[[Look], Any], what: str, timeout: float = 6.0) -> Look:
+    """Looks until check is true of a look, and returns that look."""
+    last: list[Look] = []
+
+    def look() -> bool:
+        last[:] = [Look(agent)]
+        return bool(check(last[0]))
+
+    def said() -> str:
+        lines = [f"{name} {value:g}" for name, value in last[0].metrics.items() if name.startswith("headroom_dns_")]
+        return "\n".join([f"not {what}", *(line for line in lines if "_bucket" not in line), str(last[0].document)])
+
+    deadline = time.monotonic() + timeout * SLACK
+    while not look():
+        if time.monotonic() > deadline:
+            pytest.fail(said())
+        time.sleep(0.2)
+    return last[0]
+
+
+@pytest.fixture(scope="module", name="network")
+def fixture_network() -> Iterator[Lab]:
+    """Made once for all tests of a file."""
+    lab = Lab()
+    yield lab
+    lab.remove_namespaces()
+
+
+@pytest.fixture(name="lab")
+def fixture_lab(network: Lab) -> Iterator[Lab]:
+    yield network
+    network.end()
+
+
+def strangers() -> list[str]:
+    """Agents on this machine that these tests did not start."""
+    found = []
+    for pid in other_agents():
+        with contextlib.suppress(OSError):
+            if f"\nPPid:\t{os.getpid()}\n" not in Path(f"/proc/{pid}/status").read_text():
+                found.append(pid)
+    return found
+
+
+@contextlib.contextmanager
+def watching(folder: Path) -> Iterator[Callable[..., Agent]]:
+    """Gives what starts agents that only watch DNS: they change nothing on the node. All end with this."""
+    until(lambda: not strangers(), 60, "the end of other agents on this machine")
+    started: list[Agent] = []
+
+    def start(dns: str = "{}", ready: bool = True, **more: Any) -> Agent:
+        started.append(Agent(folder, f"{QUIET}dns: {dns}\n", **more))
+        return started[-1].wait_ready() if ready else started[-1]
+
+    try:
+        yield start
+    finally:
+        for one in reversed(started):
+            one.close()
+
+
+@pytest.fixture(name="watch")
+def fixture_watch(folder: Path) -> Iterator[Callable[..., Agent]]:
+    """watch("{names: off}", ...)"""
+    with watching(folder) as start:
+        yield start

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DNS messages, as little of them as the tests need, and a server that misbehaves as it is asked to.
+
+The first label of a name says what becomes of a query: ok-1.example.test is answered, and
+
+ok        NOERROR and an address             nx, servfail, refused, formerr, notimp   that error
+drop      nothing, ever                      late-1500   after so many milliseconds
+tc        over UDP truncated and empty, over TCP in full
+twice     answered two times                 swap        after the next one of the same client
+"""
+
+from __future__ import annotations
+
+import heapq
+import re
+import selectors
+import socket
+import struct
+import threading
+import time
+from typing import Any, Callable
+
+A, NS, PTR, TXT, AAAA, SRV = 1, 2, 12, 16, 28, 33
+RCODES = {"ok": 0, "formerr": 1, "servfail": 2, "nx": 3, "notimp": 4, "refused": 5}
+QR, TC, RD, RA = 0x8000, 0x0200, 0x0100, 0x0080
+
+
+def encode(name: str) -> bytes:
+    labels = [label for label in name.split(".") if label]
+    return b"".join(bytes([len(label)]) + label.encode() for label in labels) + b"\0"
+
+
+def query(name: str, number: int, kind: int = A, edns: bool = False) -> bytes:
+    head = struct.pack("!6H", number, RD, 1, 0, 0, 1 if edns else 0)
+    extra = b"\0" + struct.pack("!HHIH", 41, 1232, 0, 0) if edns else b""
+    return head + encode(name) + struct.pack("!2H", kind, 1) + extra
+
+
+def framed(message: bytes) -> bytes:
+    return struct.pack("!H", len(message)) + message
+
+
+def question(message: bytes) -> tuple[str, int]:
+    """The name, and where the message goes on after the question."""
+    labels, at = [], 12
+    while message[at]:
+        labels.append(message[at + 1 : at + 1 + message[at]].decode())
+        at += 1 + message[at]
+    return ".".join(labels), at + 5
+
+
+def answer(message: bytes, rcode: int, truncated: bool = False) -> bytes:
+    """To a query for one name; NOERROR has one address."""
+    _, end = question(message)
+    number, flags = struct.unpack("!2H", message[:4])
+    full = rcode == 0 and not truncated
+    head = struct.pack("!6H", number, QR | flags & RD | RA | (TC if truncated else 0) | rcode, 1, int(full), 0, 0)
+    record = struct.pack("!3HIH", 0xC00C, A, 1, 60, 4) + bytes([192, 0, 2, 1]) if full else b""
+    return head + message[12:end] + record
+
+
+class Server:
+    """Answers on sockets that were made elsewhere, in a thread of its own; counts what came."""
+
+    def __init__(self, udp: list[socket.socket], tcp: list[socket.socket]) -> None:
+        self.seen = 0
+        self._selector = selectors.DefaultSelector()
+        self._late: list[tuple[float, int, Callable[[], Any]]] = []
+        self._held: dict[Any, Callable[[], Any]] = {}
+        self._stop, self._wake = socket.socketpair()
+        self._selector.register(self._stop, selectors.EVENT_READ, None)
+        for one in udp:
+            self._selector.register(one, selectors.EVENT_READ, self._udp)
+        for one in tcp:
+            one.setblocking(False)
+            self._selector.register(one, selectors.EVENT_READ, self._accept)
+        self._streams: dict[socket.socket, bytes] = {}
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._wake.send(b"x")
+        self._thread.join()
+        for key in list(self._selector.get_map().values()):
+            key.fileobj.close()  # type: ignore[union-attr]
+        self._selector.close()
+        self._wake.close()
+
+    def _run(self) -> None:
+        while True:
+            while self._late and self._late[0][0] <= time.monotonic():
+                heapq.heappop(self._late)[2]()
+            wait = max(0, self._late[0][0] - time.monotonic()) if self._late else None
+            for key, _ in self._selector.select(wait):
+                if key.data is None:
+                    return
+                key.data(key.fileobj)
+
+    def _accept(self, listener: socket.socket) -> None:
+        stream, _ = listener.accept()
+        self._streams[stream] = b""
+        self._selector.register(stream, selectors.EVENT_READ, self._tcp)
+
+    def _udp(self, s: socket.socket) -> None:
+        message, client = s.recvfrom(4096)
+        self._handle(message, (s, client), lambda reply: s.sendto(reply, client), False)
+
+    def _tcp(self, stream: socket.socket) -> None:
+        try:
+            data = stream.recv(65536)
+        except OSError:
+            data = b""
+        if not data:
+            self._selector.unregister(stream)
+            del self._streams[stream]
+            stream.close()
+            return
+        data = self._streams[stream] + data
+        while len(data) >= 2 and len(data) >= 2 + int.from_bytes(data[:2], "big"):
+            length = 2 + int.from_bytes(data[:2], "big")
+            self._handle(data[2:length], stream, lambda reply: stream.send(framed(reply)), True)
+            data = data[length:]
+        self._streams[stream] = data
+
+    def _handle(self, message: bytes, client: Any, send: Callable[[bytes], Any], tcp: bool) -> None:
+        if len(message) < 17 or message[2] & 0x80:
+            return
+        self.seen += 1
+        word, argument = re.match(r"([a-z]+)(?:-(\d+))?", question(message)[0].lower()).groups()  # type: ignore[union-attr]
+        reply = answer(message, RCODES.get(word, 0), truncated=word == "tc" and not tcp)
+        if word == "drop":
+            return
+        if word == "late":
+            heapq.heappush(self._late, (time.monotonic() + int(argument) / 1000, self.seen, lambda: send(reply)))
+        elif word == "swap" and client not in self._held:
+            self._held[client] = lambda: send(reply)
+        else:
+            send(reply)
+            if word == "twice":
+                send(reply)
+            if client in self._held:
+                self._held.pop(client)()

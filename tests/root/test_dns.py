@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What leaves this host for port 53 is counted, all of it and once: queries, answers and what never comes."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+
+import pytest
+from dnslab import CLIENT, SERVER, V4, V6, Look, fixture_lab, fixture_network, fixture_watch, need, settle  # noqa: F401
+from dnswire import A, AAAA, PTR, SRV, TXT, answer, framed, query
+
+IPV6_DSTOPTS = 59
+
+
+def sums_agree(look: Look, server: str) -> None:
+    """What the workloads asked is what the server was asked."""
+    row = look.row(server)
+    shares = sum(user["queries"] for user in row["top"]) + row["other"]["queries"]
+    assert shares == sum(row["queries"].values()) == look.total("queries_total", server=server)
+
+
+@pytest.mark.quick
+def test_every_query_is_counted_once(watch, lab, folder) -> None:
+    server = V4.format(1)
+    lab.unbound(folder, server)
+    one = watch()
+    perf = lab.dnsperf(folder, server, "-Q", "20000", "-l", "2", "-c", "8")
+    assert perf.sent == perf.completed
+    look = settle(one, lambda now: now.total("responses_total", server=server) >= perf.sent, f"{perf.sent} answers")
+    assert look.total("queries_total") == look.total("queries_total", server=server, role="upstream", transport="udp")
+    assert look.total("queries_total", server=server) == perf.sent
+    assert look.total("responses_total", server=server) == look.total("responses_total", rcode="NOERROR", server=server)
+    assert look.total("responses_total") == perf.sent, "nothing is counted at the server's side of this host"
+    assert look.total("unanswered_total") == look.total("pending") == 0
+    assert look.total("latency_seconds_count", server=server) == perf.sent
+    assert look.row(server)["retransmissions"] == 0
+    assert set(look.document["lost"].values()) == {0}
+    sums_agree(look, server)
+
+
+def test_as_fast_as_this_machine_can(watch, lab, folder) -> None:
+    udp, tcp = V4.format(1), V4.format(2)
+    lab.unbound(folder, udp, tcp)
+    one = watch()
+    fast = lab.dnsperf(folder, udp, "-l", "2", "-c", "8", "-q", "400")
+    piped = lab.dnsperf(folder, tcp, "-l", "2", "-c", "4", "-q", "400", "-m", "tcp")
+    look = settle(one, lambda now: now.total("pending") == 0, "nothing is pending", 8)
+    assert 0 <= abs(look.total("queries_total", server=udp) - fast.sent) <= fast.sent / 10_000
+    assert 0 <= abs(look.total("queries_total", server=tcp, transport="tcp") - piped.sent) <= piped.sent / 1000
+    assert abs(look.total("responses_total", server=tcp) - piped.completed) <= piped.completed / 1000
+    assert look.document["lost"]["streams"] == 0
+    for server in (udp, tcp):
+        sums_agree(look, server)
+
+
+def test_answers_by_rcode_type_and_transport(watch, lab) -> None:
+    server = V4.format(3)
+    lab.server(server)
+    one = watch()
+    with contextlib.closing(lab.udp()) as client:
+        for rcode, count in (("ok", 8), ("nx", 5), ("servfail", 4), ("refused", 3), ("formerr", 2), ("notimp", 1)):
+            for i in range(count):
+                client.ask(server, f"{rcode}-{i}.example.test", (A, AAAA, PTR, SRV, TXT)[i % 5], edns=i % 2 == 1)
+        assert client.ask(server, "tc.example.test")[2] & 2
+        client.ask(server, "late-200.example.test")
+    with contextlib.closing(lab.tcp(server)) as stream:
+        stream.ask(server, "tc.example.test")
+    look = settle(one, lambda now: now.total("responses_total", server=server) >= 26, "26 answers")
+    answers = {"NOERROR": 11, "NXDOMAIN": 5, "SERVFAIL": 4, "REFUSED": 3, "FORMERR": 2, "NOTIMP": 1}
+    assert {rcode: look.total("responses_total", server=server, rcode=rcode) for rcode in answers} == answers
+    assert look.total("queries_total", server=server, transport="udp") == 25
+    assert look.total("queries_total", server=server, transport="tcp") == 1
+    row = look.row(server)
+    assert row["truncated"] == 1 and row["late"] == 0
+    assert look.total("latency_seconds_count", server=server) == 26
+    assert look.total("latency_seconds_sum", server=server) > 0.2
+    assert 0 < row["latency"]["p50"] < 0.2 <= row["latency"]["p99"] < 0.6
+    sums_agree(look, server)
+
+
+def test_repeats_and_second_answers_are_told_apart(watch, lab) -> None:
+    again, twice, reused = (V4.format(i) for i in (4, 5, 6))
+    lab.server(again, twice, reused)
+    one = watch()
+    with contextlib.closing(lab.udp()) as client:
+        for _ in range(3):
+            client.send(again, "late-500.example.test", number=77)
+        client.send(twice, "twice.example.test")
+        # An id that comes back after its answer is a new query, and so is another name.
+        for _ in range(2):
+            client.ask(reused, "ok.example.test", number=99)
+        client.send(reused, "late-300.example.test", number=98)
+        client.send(reused, "late-301.example.test", number=98)
+        look = settle(one, lambda now: now.total("responses_total") >= 9, "nine answers")
+    assert (look.total("queries_total", server=again), look.row(again)["retransmissions"]) == (3, 2)
+    assert (look.total("queries_total", server=twice), look.total("responses_total", server=twice)) == (1, 2)
+    assert (look.row(twice)["late"], look.row(twice)["retransmissions"]) == (1, 0)
+    assert (look.total("queries_total", server=reused), look.row(reused)["retransmissions"]) == (4, 0)
+    assert look.total("unanswered_total", server=twice) == look.total("pending", server=twice) == 0
+
+
+def test_one_id_to_several_servers(watch, lab) -> None:
+    """As musl asks: one socket, one id, all name servers at once."""
+    servers = [V4.format(i) for i in (7, 8, 9)]
+    lab.server(*servers)
+    one = watch()
+    with contextlib.closing(lab.udp()) as client:
+        for i in range(50):
+            for server in servers:
+                client.send(server, "ok.example.test", number=i)
+            for _ in servers:
+                client.receive()
+    look = settle(one, lambda now: now.total("responses_total") >= 150, "150 answers")
+    for server in servers:
+        assert look.total("queries_total", server=server) == look.total("responses_total", server=server) == 50
+        assert look.total("latency_seconds_count", server=server) == 50
+        assert look.row(server)["retransmissions"] == look.row(server)["late"] == look.total("pending", server=server) == 0
+
+
+def test_a_service_address_in_between(watch, lab) -> None:
+    """The query leaves for the address behind, the answer comes from the one in front."""
+    need("iptables")
+    front, behind = "10.96.0.10", V4.format(10)
+    lab.server(behind)
+    rule = ["OUTPUT", "-d", front, "-p", "udp", "--dport", "53", "-j", "DNAT", "--to-destination", behind]
+    lab.run(CLIENT, "ip", "route", "add", front, "via", "10.53.0.2")
+    lab.run(CLIENT, "iptables", "-t", "nat", "-A", *rule)
+    try:
+        one = watch()
+        with contextlib.closing(lab.udp()) as client:
+            for i in range(20):
+                client.ask(front, f"ok-{i}.example.test")
+            look = settle(one, lambda now: now.total("responses_total") >= 20, "20 answers")
+    finally:
+        lab.run(CLIENT, "iptables", "-t", "nat", "-D", *rule)
+        lab.run(CLIENT, "ip", "route", "del", front)
+    servers = {row["server"] for row in look.document["servers"] if sum(row["queries"].values())}
+    assert servers == {behind}
+    assert look.total("queries_total", server=behind) == look.total("responses_total", server=behind) == 20
+    assert look.total("latency_seconds_count", server=behind) == 20
+    assert look.total("unanswered_total") == look.total("pending") == look.row(behind)["late"] == 0
+
+
+@pytest.mark.quick
+def test_ipv6_with_extension_headers(watch, lab, folder) -> None:
+    plain, options = V6.format("1"), V6.format("2")
+    lab.unbound(folder, plain)
+    lab.server(options)
+    one = watch()
+    perf = lab.dnsperf(folder, plain, "-Q", "5000", "-l", "1")
+    with contextlib.closing(lab.udp(family=socket.AF_INET6)) as client:
+        # A header of destination options that holds nothing but padding.
+        client.socket.setsockopt(socket.IPPROTO_IPV6, IPV6_DSTOPTS, bytes([0, 0, 1, 4, 0, 0, 0, 0]))
+        for i in range(10):
+            client.ask(options, f"nx-{i}.example.test")
+    with contextlib.closing(lab.tcp(options)) as stream:
+        stream.ask(options, "ok.example.test")
+    look = settle(one, lambda now: now.total("responses_total") >= perf.sent + 11, "all answers")
+    assert look.total("queries_total", server=plain) == look.total("responses_total", server=plain) >= perf.sent
+    assert look.total("queries_total", server=options, transport="udp") == 10
+    assert look.total("queries_total", server=options, transport="tcp") == 1
+    assert look.total("responses_total", server=options, rcode="NXDOMAIN") == 10
+    assert look.total("unanswered_total") == look.total("pending") == 0
+
+
+def test_streams_cut_anywhere(watch, lab) -> None:
+    """Length prefixes and messages in pieces, many in one segment, answers out of order."""
+    server = V4.format(11)
+    lab.server(server)
+    one = watch()
+    pieces = [framed(query(f"ok-{i}.example.test", 100 + i)) for i in range(40)]
+    with contextlib.closing(lab.tcp(server)) as stream:
+        data = b"".join(pieces)
+        for cut in (1, 2, 3, 13, 60, 61, 90, 300, len(data)):
+            stream.socket.sendall(data[:cut])
+            data = data[cut:]
+            # Small enough a wait for the next piece to be a segment of its own.
+            with contextlib.suppress(TimeoutError):
+                stream.socket.settimeout(0.02)
+                stream.socket.recv(1, socket.MSG_PEEK)
+        stream.socket.settimeout(5)
+        for _ in pieces:
+            stream.receive()
+        for i in range(10):
+            stream.send(server, f"swap-{i}.example.test")
+            stream.send(server, f"ok-{i}.example.test")
+        for _ in range(20):
+            stream.receive()
+    look = settle(one, lambda now: now.total("responses_total", server=server) >= 60, "60 answers")
+    assert look.total("queries_total", server=server, transport="tcp") == 60
+    assert look.total("responses_total", server=server, rcode="NOERROR") == 60
+    assert look.total("latency_seconds_count", server=server) == 60
+    assert look.total("pending") == look.total("unanswered_total") == 0
+    assert look.document["lost"]["streams"] == 0
+
+
+def test_segments_that_are_lost_on_the_way(watch, lab) -> None:
+    """What TCP sends again is no new query."""
+    server = V4.format(12)
+    lab.server(server)
+    lab.run(CLIENT, "iptables", "-A", "INPUT", "-p", "tcp", "-m", "statistic", "--mode", "nth", "--every", "7", "--packet", "6", "-j", "DROP")
+    lab.run(SERVER, "iptables", "-A", "INPUT", "-p", "tcp", "-m", "statistic", "--mode", "nth", "--every", "5", "--packet", "4", "-j", "DROP")
+    try:
+        one = watch()
+        with contextlib.closing(lab.tcp(server)) as stream:
+            stream.socket.settimeout(10)
+            for i in range(60):
+                stream.send(server, f"ok-{i}.example.test")
+            for _ in range(60):
+                stream.receive()
+    finally:
+        for where in (CLIENT, SERVER):
+            lab.run(where, "iptables", "-F", "INPUT")
+    look = settle(one, lambda now: now.total("responses_total", server=server) >= 60, "60 answers")
+    assert look.total("queries_total", server=server) == 60
+    assert look.total("responses_total", server=server) == 60
+    assert look.row(server)["retransmissions"] == 0
+
+
+def test_what_never_comes_and_what_comes_late(watch, lab) -> None:
+    """Five seconds are the time-out: first pending, then unanswered; an answer after that is late."""
+    silent, late, good = (V4.format(i) for i in (13, 14, 15))
+    lab.server(silent, late, good)
+    one = watch()
+    with contextlib.closing(lab.udp()) as client:
+        for i in range(7):
+            client.send(silent, f"drop-{i}.example.test")
+        for i in range(3):
+            client.send(late, f"late-{6500 + i}.example.test")
+        client.ask(good, "ok.example.test")
+        look = settle(one, lambda now: now.total("pending") == 10, "ten are pending", 3)
+        assert (look.total("pending", server=silent), look.total("pending", server=late)) == (7, 3)
+        assert look.total("unanswered_total") == 0
+        look = settle(one, lambda now: now.row(late).get("late") == 3, "three late answers", 10)
+    assert look.total("pending") == 0
+    assert look.total("unanswered_total", server=silent) == 7
+    assert look.total("unanswered_total", server=late) == 3
+    assert look.total("unanswered_total", server=good) == 0
+    assert look.total("responses_total", server=late) == 3
+    assert look.total("latency_seconds_count", server=late) == 0
+
+
+def test_what_is_no_query(watch, lab) -> None:
+    """Answers sent from here, other ports and half messages; encrypted DNS as packets."""
+    server = V4.format(16)
+    lab.server(server)
+    one = watch()
+    with contextlib.closing(lab.udp()) as client:
+        client.ask(server, "ok.example.test")
+        client.socket.sendto(answer(query("ok.example.test", 5), 0), (server, 53))
+        client.socket.sendto(query("ok.example.test", 6), (server, 5353))
+        for length in (0, 1, 11, 14):
+            client.socket.sendto(query("ok.example.test", 7)[:length], (server, 53))
+        client.socket.sendto(struct.pack("!6H", 8, 0, 0xFFFF, 0, 0, 0) + b"\x3f" * 40, (server, 53))
+        for _ in range(4):
+            with contextlib.closing(lab.raw(CLIENT, socket.AF_INET, socket.SOCK_STREAM)) as refused:
+                assert refused.connect_ex((server, 853))
+        look = settle(one, lambda now: now.row(server).get("malformed", 0) >= 4, "malformed ones")
+    assert look.total("queries_total", server=server) - look.row(server)["malformed"] in (1, -4, 0)
+    assert look.total("responses_total", server=server) == 1
+    assert look.row(server)["dot_packets"] == 4
+    settle(one, lambda now: now.total("pending") == 0, "nothing is pending", 8)

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How close to what an upstream allows: the busiest second wherever it begins, budgets and their conditions."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import re
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Iterator
+
+import pytest
+from conftest import Agent, Run
+from dnslab import V4, Look, fixture_lab, fixture_network, fixture_watch, settle, watching  # noqa: F401
+
+
+def budgets(**limits: dict[str, int]) -> str:
+    """server address -> what it allows, as configuration."""
+    rows = [f"{{server: {server}, " + ", ".join(f"{k}: {v}" for k, v in of.items()) + "}" for server, of in limits.items()]
+    return "{budgets: [" + ", ".join(rows) + "]}"
+
+
+def limit(agent: Agent, server: str) -> dict[str, Any]:
+    return next(one for one in agent.status()["limits"] if one["name"] == f"dns/{server}")
+
+
+def seconds_above(look: Look, server: str, least: int) -> float:
+    """How many seconds the histogram has in the buckets above the last bound that is not above least."""
+    found = {}
+    for series, value in look.metrics.items():
+        if series.startswith("headroom_dns_second_queries_bucket{") and f'server="{server}"' in series:
+            found[float(re.search(r'le="([^"]+)"', series)[1])] = value  # type: ignore[index]
+    return found[math.inf] - found[max(bound for bound in found if bound <= least)]
+
+
+BURSTS = {V4.format(21 + i): i / 4 for i in range(4)}  # server -> where in a second the burst begins
+NEAR, SILENT = V4.format(25), V4.format(28)
+
+
+class Minute:
+    """An agent that watches through all tests of this file: what it is told at first is seen a minute later."""
+
+    def __init__(self, agent: Agent) -> None:
+        self.agent = agent
+        self.burst_at = 0.0
+
+
+@pytest.fixture(scope="module", name="minute")
+def fixture_minute(network) -> Iterator[Minute]:  # noqa: ARG001
+    folder = Path(tempfile.mkdtemp(prefix="headroom-"))
+    folder.chmod(0o755)
+    limits = {server: {"qps": 1024} for server in BURSTS} | {NEAR: {"qps": 200}}
+    with watching(folder) as start:
+        yield Minute(start(budgets(**limits)))
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def check_burst(look: Look, agent: Agent, server: str) -> None:
+    assert 1470 <= look.total("peak_queries_per_second", server=server) <= 1530
+    # An observation is the busiest second that ended in a second of the clock: told in full, once or twice.
+    assert seconds_above(look, server, 1024) in (1, 2)
+    assert look.total("second_queries_sum", server=server) >= 1470
+    assert look.total("over_budget_seconds_total", server=server) in (1, 2)
+    assert look.total("budget_queries_per_second", server=server) == 1024
+    has = limit(agent, server)
+    assert (has["max"], has["unit"], has["used"]) == (1024, "queries/s", 0)
+    assert 1470 <= has["peak"] <= 1530 and has["hits"] in (1, 2)
+    row = look.row(server)
+    assert row["budget"]["qps"] == 1024 and row["over_budget_seconds"] == has["hits"]
+
+
+@pytest.mark.quick
+def test_a_burst_shows_wherever_its_second_begins(minute, lab) -> None:
+    one = minute.agent
+    for name in ("DNSBudgetPressure", "DNSBudgetExceeded", "DNSUnanswered"):
+        assert one.condition(name)["status"] == "False"
+    lab.server(*BURSTS)
+    clients = {server: lab.udp() for server in BURSTS}
+    for server, client in clients.items():
+        client.ask(server, "ok.example.test")
+    time.sleep(1.2)
+    begin = math.ceil(time.time()) + 0.2
+    for i, (server, phase) in enumerate(BURSTS.items()):
+        clients[server].burst(server, 1500, begin + 2 * i + phase, 0.9)
+        minute.burst_at = minute.burst_at or time.monotonic()
+    look = settle(one, lambda now: all(now.total("peak_queries_per_second", server=s) > 1400 for s in BURSTS), "peaks")
+    exceeded = one.wait_condition("DNSBudgetExceeded")
+    assert any(server in exceeded["message"] for server in BURSTS)
+    time.sleep(2)
+    look = settle(one, lambda now: now.total("queries_total") == 6004, "6004 queries")
+    for server in BURSTS:
+        assert look.total("queries_total", server=server) == 1501
+        check_burst(look, one, server)
+    for client in clients.values():
+        client.close()
+
+
+def test_pressure_comes_before_the_limit(minute, lab, folder) -> None:
+    one = minute.agent
+    lab.unbound(folder, NEAR)
+    lab.dnsperf(folder, NEAR, "-Q", "180", "-l", "3", "-c", "1")
+    look = settle(one, lambda now: now.total("peak_queries_per_second", server=NEAR) >= 170, "a peak")
+    assert look.total("over_budget_seconds_total", server=NEAR) == 0 and limit(one, NEAR)["hits"] == 0
+    assert NEAR in one.wait_condition("DNSBudgetPressure", timeout=4)["message"]
+    assert NEAR not in one.condition("DNSBudgetExceeded")["message"]
+    perf = lab.dnsperf(folder, NEAR, "-Q", "300", "-l", "3", "-c", "1")
+    look = settle(one, lambda now: now.row(NEAR)["queries_per_second"] == 0, "quiet")
+    assert perf.sent >= 890
+    assert 2 <= look.total("over_budget_seconds_total", server=NEAR) <= 4
+    assert limit(one, NEAR)["hits"] == look.total("over_budget_seconds_total", server=NEAR)
+
+
+def test_silence_is_said(minute, lab) -> None:
+    one = minute.agent
+    lab.server(SILENT)
+    with contextlib.closing(lab.udp()) as client:
+        for i in range(60):
+            client.send(SILENT, f"drop-{i}.example.test")
+        said = one.wait_condition("DNSUnanswered", timeout=10)
+        assert SILENT in said["message"] and NEAR not in said["message"]
+    look = Look(one)
+    assert look.total("unanswered_total", server=SILENT) == 60 and look.total("pending") == 0
+
+
+def test_packets_have_a_budget_too(watch, lab) -> None:
+    """A query over TCP costs a handler a handful of packets; on some clouds each counts."""
+    server = V4.format(26)
+    lab.server(server)
+    one = watch(budgets(**{server: {"pps": 60}}))
+    for _ in range(40):
+        with contextlib.closing(lab.tcp(server)) as stream:
+            stream.ask(server, "ok.example.test")
+    look = settle(one, lambda now: now.total("over_budget_seconds_total", server=server) >= 1, "seconds over the budget")
+    row = look.row(server)
+    assert row["queries"]["tcp"] == 40 and row["peak_packets"] >= 160 > 60 and row["budget"]["pps"] == 60
+    assert server in one.wait_condition("DNSBudgetExceeded")["message"]
+
+
+def test_pending_has_a_budget_too(watch, lab) -> None:
+    server = V4.format(27)
+    lab.server(server)
+    one = watch(budgets(**{server: {"pending": 20}}))
+    with contextlib.closing(lab.udp()) as client:
+        for i in range(40):
+            client.send(server, f"late-{3000 + i}.example.test")
+        assert server in one.wait_condition("DNSBudgetExceeded", timeout=4)["message"]
+        assert one.condition("DNSUnanswered")["status"] == "False"
+        look = settle(one, lambda now: now.total("pending") == 0, "nothing is pending")
+    assert look.total("unanswered_total") == 0
+
+
+def test_the_clouds_budgets_are_known(watch, lab, run: Run) -> None:
+    azure, aws, metadata = "168.63.129.16", "169.254.169.253", "169.254.169.254"
+    with lab.more_addresses(azure, aws, metadata):
+        lab.server(azure, aws)
+        one = watch()
+        with contextlib.closing(lab.udp()) as client:
+            for server in (azure, aws):
+                client.ask(server, "ok.example.test")
+            settle(one, lambda now: now.row(azure) and now.row(aws), "both servers")
+            time.sleep(1.2)
+            # Not DNS at all, and yet out of the same budget.
+            for _ in range(1200):
+                client.socket.sendto(b"what time is it", (metadata, 123))
+            client.ask(aws, "ok.example.test")
+        said = one.wait_condition("DNSBudgetExceeded")
+        assert aws in said["message"] and azure not in said["message"]
+    look = Look(one)
+    assert look.row(azure)["budget"] == {"qps": 1000, "pps": 0, "pending": 200, "source": "azure"}
+    assert look.row(aws)["budget"]["pps"] == 1024 and look.row(aws)["budget"]["source"] == "aws"
+    assert (limit(one, azure)["max"], limit(one, azure)["unit"]) == (1000, "queries/s")
+    has = limit(one, aws)
+    assert (has["max"], has["unit"]) == (1024, "packets/s") and 1200 <= has["peak"] <= 1204 and has["hits"] in (1, 2)
+    assert look.total("queries_total", server=aws) == 2
+    assert "https://" in run("explain", f"dns/{azure}").stdout + run("explain", "budget/azure").stdout
+
+
+def test_a_bad_budget_is_refused_with_its_place(run, folder) -> None:
+    config = folder / "bad.yaml"
+    config.write_text("dns:\n  budgets:\n    - {server: 10.0.0.2, qps: 80k}\n    - {server: nowhere, qps: 5}\n")
+    result = run("check-config", str(config))
+    assert result.returncode == 1
+    assert re.search(r"bad\.yaml:3:\d+: .*80k", result.stderr + result.stdout)
+    assert re.search(r"bad\.yaml:4:\d+: .*nowhere", result.stderr + result.stdout)
+
+
+def test_a_minute_later(minute) -> None:
+    """A scrape 55 seconds after the burst still has it; after a minute and a bit what has passed is over."""
+    one = minute.agent
+    assert minute.burst_at, "this goes on from the first test of this file"
+    time.sleep(max(0.0, minute.burst_at + 55 - time.monotonic()))
+    look = Look(one)
+    for server in BURSTS:
+        check_burst(look, one, server)
+    for name in ("DNSBudgetPressure", "DNSUnanswered"):
+        one.wait_condition(name, "False", timeout=45)
+    assert one.condition("DNSBudgetExceeded")["status"] == "True", "it stays to be seen"
+    assert all(Look(one).total("peak_queries_per_second", server=server) == 0 for server in BURSTS)
+    transitions = [line for line in one.log.splitlines() if "DNS" in line]
+    assert len(transitions) <= 8, "\n".join(transitions)

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Floods, garbage, a killed agent and nodes where it cannot be: nothing is lost but counts, and that is said."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import socket
+import time
+
+import pytest
+from conftest import until
+from dnslab import CLIENT, V4, cgroup_root, fixture_lab, fixture_network, fixture_watch, pod_path, settle  # noqa: F401
+from dnswire import query
+from passing import Passing, attached
+
+SERVERS, CGROUPS = 10_000, 5_000
+
+
+def memory(pid: int) -> int:
+    """Bytes that are the agent's own."""
+    with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:
+        return sum(int(line.split()[1]) for line in file if line.startswith("Private_")) * 1024
+
+
+def test_ten_thousand_servers(watch, lab) -> None:
+    one = watch()
+    good = V4.format(41)
+    lab.server(good)
+    with contextlib.closing(lab.udp()) as client:
+        client.ask(good, "ok.example.test")
+        settle(one, lambda now: now.total("responses_total") == 1, "the first answer")
+        before = memory(one.pid)
+        for i in range(SERVERS):
+            client.send(f"10.54.{100 + (i >> 8)}.{i & 255}", f"drop-{i}.example.test", number=random.randrange(65536))
+        for _ in range(100):
+            client.ask(good, "ok.example.test")
+    look = settle(one, lambda now: now.total("queries_total") >= SERVERS + 101, "all queries")
+    assert look.total("queries_total") == SERVERS + 101, "the sum over servers is what was sent"
+    assert look.total("queries_total", server=good) == 101
+    assert look.total("queries_total", server="other") > 0
+    assert look.document["lost"]["servers"] > 0
+    assert len(look.metrics) <= 2000 and len(look.document["servers"]) <= 21
+    assert memory(one.pid) - before < 8 << 20
+    settle(one, lambda now: now.total("pending") == 0, "nothing is pending", 12)
+    assert len([line for line in one.log.splitlines() if "dns" in line.lower()]) <= 10, one.log
+    assert one.get("/livez")[0] == 200
+
+
+def test_five_thousand_cgroups(watch, lab) -> None:
+    """One query each, and gone."""
+    one = watch()
+    server = V4.format(42)
+    lab.server(server)
+    before = memory(one.pid)
+    base = f"kubepods/besteffort/{os.path.basename(pod_path()[0])}"
+    for i in range(CGROUPS):
+        group = lab.cgroup(f"{base}/{i}")
+        s = lab.raw(CLIENT, socket.AF_INET, socket.SOCK_DGRAM, group=group)
+        s.sendto(query("ok.example.test", i & 0xFFFF), (server, 53))
+        s.close()
+        if i % 500 == 499:
+            time.sleep(0.1)
+    look = settle(one, lambda now: now.total("queries_total", server=server) >= CGROUPS, "all queries")
+    row = look.row(server)
+    assert sum(user["queries"] for user in row["top"]) + row["other"]["queries"] == CGROUPS
+    assert len(row["top"]) <= 20 and len(look.metrics) <= 2000
+    assert memory(one.pid) - before < 8 << 20
+    lab.end()
+    time.sleep(2)
+    assert one.get("/livez")[0] == 200
+
+
+def test_garbage(watch, lab) -> None:
+    """Whatever is sent to port 53: it passes, and is counted as malformed or as a query."""
+    one = watch()
+    server = V4.format(43)
+    lab.server(server)
+    noise = random.Random(53)
+    valid = query("ok.example.test", 1)
+    sent = 0
+    with contextlib.closing(lab.udp()) as client, contextlib.closing(lab.tcp(server)) as stream:
+        for i in range(5000):
+            if i % 3 == 0:
+                message = bytearray(valid)
+                for _ in range(1 + i % 7):
+                    message[noise.randrange(len(message))] = noise.randrange(256)
+                message[2] &= 0x7F
+            else:
+                message = bytearray(noise.randbytes(noise.randrange(0, 1400)))
+                if len(message) > 2:
+                    message[2] &= 0x7F
+            client.socket.sendto(message, ("10.54.0.200", 53))
+            sent += 1
+        stream.socket.sendall(noise.randbytes(60_000))
+        client.ask(server, "ok.example.test")
+    look = settle(one, lambda now: now.total("responses_total", server=server) >= 1, "an answer")
+    row = look.row("10.54.0.200")
+    assert sum(row["queries"].values()) + row["malformed"] >= sent
+    assert row["malformed"] > 1000
+    assert one.get("/livez")[0] == 200
+
+
+@pytest.mark.quick
+def test_a_killed_agent_harms_nobody(watch, lab, folder) -> None:
+    server = V4.format(44)
+    lab.unbound(folder, server)
+    root = cgroup_root()
+    other = Passing(root)
+    try:
+        one = watch()
+        with_us = attached(root)
+        assert "passing" in with_us and len(with_us) >= 3
+        perf = lab.dnsperf_start(folder, server, "-Q", "5000", "-l", "2")
+        time.sleep(1)
+        one.kill()
+        until(lambda: attached(root) == ["passing"], 5, "our programs have gone, the other one stays")
+        perf.result()
+        assert perf.sent == perf.completed
+    finally:
+        other.close()
+
+
+def test_a_program_that_comes_later_stays(watch, lab) -> None:
+    server = V4.format(45)
+    lab.server(server)
+    root = cgroup_root()
+    one = watch()
+    other = Passing(root)
+    try:
+        with contextlib.closing(lab.udp()) as client:
+            for _ in range(10):
+                client.ask(server, "ok.example.test")
+        settle(one, lambda now: now.total("queries_total", server=server) == 10, "ten queries")
+        one.stop()
+        assert attached(root) == ["passing"]
+    finally:
+        other.close()
+
+
+def test_a_restart_counts_from_zero_and_once(watch, lab) -> None:
+    server = V4.format(46)
+    lab.server(server)
+    for _ in range(2):
+        one = watch()
+        with contextlib.closing(lab.udp()) as client:
+            for _ in range(10):
+                client.ask(server, "ok.example.test")
+        settle(one, lambda now: now.total("queries_total", server=server) == 10, "ten queries, not more")
+        one.stop()
+
+
+NO_CGROUP2 = 'umount -l "$(findmnt -n -o TARGET -t cgroup2 | head -1)" && exec "$@"'
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    "wrap, why",
+    [
+        (("setpriv", "--bounding-set=-bpf,-perfmon,-sys_admin", "--inh-caps=-bpf,-perfmon,-sys_admin"), "CAP_BPF"),
+        (("unshare", "-m", "sh", "-c", NO_CGROUP2, "sh"), "cgroup2"),
+    ],
+    ids=["no-CAP_BPF", "no-cgroup2"],
+)
+def test_where_it_cannot_be_it_says_why(watch, lab, run, wrap: tuple[str, ...], why: str) -> None:
+    one = watch(wrap=wrap)
+    tuner = one.tuner("dns")
+    assert tuner["state"] == "degraded" and why in tuner["why"]
+    assert why in one.condition("AgentDegraded")["message"]
+    assert one.condition("DNSBudgetExceeded")["status"] == "Unknown"
+    assert one.status()["dns"] is None
+    assert one.get("/readyz")[0] == 200 and one.get("/livez")[0] == 200
+    assert not [series for series in one.metrics() if series.startswith("headroom_dns_")]
+    assert why in run("top", "dns").stdout
+
+
+def test_a_containers_cgroup_root_is_not_the_hosts(watch, lab) -> None:
+    """Inside a cgroup namespace a new mount shows the container's own part as the root."""
+    group = lab.cgroup("hrdns-container")
+    script = (
+        f'echo 0 >{group.path}/cgroup.procs && exec unshare -C -m sh -c \'umount -l "$0" && mount -t cgroup2 none "$0" '
+        f'&& exec "$@"\' {group.root} "$@"'
+    )
+    one = watch(wrap=("sh", "-c", script, "sh"))
+    tuner = one.tuner("dns")
+    assert tuner["state"] == "degraded" and "root" in tuner["why"], tuner
+    assert one.get("/readyz")[0] == 200

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who asks, what role a server has, and who may see the names."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from typing import Any, Iterator
+
+import pytest
+from conftest import Agent, Run, until
+from dnslab import CLIENT, V4, Cgroup, Lab, fixture_lab, fixture_network, fixture_watch, pod_path, settle  # noqa: F401
+from dnswire import AAAA
+
+
+def asks(lab: Lab, server: str, count: int, group: Cgroup | None, name: str = "ok.example.test", **more: Any) -> None:
+    with contextlib.closing(lab.udp(group, **more)) as client:
+        for _ in range(count):
+            client.ask(server, name)
+
+
+@pytest.mark.quick
+def test_workloads_are_named(watch, lab) -> None:
+    server = V4.format(31)
+    lab.server(server)
+    plain, guaranteed, systemd = pod_path(), pod_path(), pod_path(systemd=True)
+    paths = {
+        plain[1]: plain[0],
+        guaranteed[1]: guaranteed[0].replace("burstable/", ""),
+        systemd[1]: systemd[0],
+        "hrdns-box": "lxc.payload.hrdns-box",
+        "hrdns-test.service": "system.slice/hrdns-test.service",
+    }
+    one = watch()
+    for i, path in enumerate(paths.values()):
+        asks(lab, server, 20 + i, lab.cgroup(path))
+    asks(lab, server, 40, None)
+    look = settle(one, lambda now: len(now.row(server).get("top", [])) >= 6, "six workloads")
+    top = look.row(server)["top"]
+    for i, (name, kind) in enumerate(zip(paths, ("pod", "pod", "pod", "lxd", "unit"))):
+        mine = [user for user in top if name in (user["workload"]["name"], user["workload"]["id"])]
+        assert [(user["workload"]["kind"], user["queries"]) for user in mine] == [(kind, 20 + i)], (name, top)
+    # Outside any cgroup of its own, the address tells.
+    assert top[0]["queries"] == 40 and "10.53.0.1" in str(top[0]["workload"])
+    assert sum(user["queries"] for user in top) + look.row(server)["other"]["queries"] == 40 + sum(range(20, 25))
+    metric = {k: v for k, v in look.metrics.items() if k.startswith("headroom_limit_used_by_workload") and "dns/" in k}
+    assert len(metric) <= 11
+
+
+def test_many_workloads_are_summed(watch, lab) -> None:
+    server = V4.format(32)
+    lab.server(server)
+    one = watch()
+    groups = [lab.cgroup(pod_path()[0]) for _ in range(30)]
+    for i, group in enumerate(groups):
+        asks(lab, server, 1 + i, group)
+    look = settle(one, lambda now: now.row(server).get("top"), "a top list")
+    row = look.row(server)
+    told = [user["queries"] for user in row["top"]]
+    assert told == list(range(30, 30 - len(told), -1)) and 10 <= len(told) <= 20
+    assert row["other"]["queries"] == sum(range(1, 31)) - sum(told)
+    # One that has gone keeps its part of the sum.
+    lab.end()
+    time.sleep(2)
+    row = settle(one, lambda now: now.row(server), "the server").row(server)
+    assert sum(user["queries"] for user in row["top"]) + row["other"]["queries"] == sum(range(1, 31))
+
+
+@pytest.mark.quick
+def test_roles_belong_to_servers(watch, lab) -> None:
+    upstream, told, answering, denying = (V4.format(i) for i in (33, 34, 35, 36))
+    node_cache = "169.254.20.10"
+    lab.server(upstream, told, answering, denying)
+    lab.run(CLIENT, "ip", "addr", "add", f"{node_cache}/32", "dev", "lo")
+    try:
+        lab.dnsmasq(CLIENT, "127.0.0.53", upstream)
+        lab.dnsmasq(CLIENT, node_cache, upstream)
+        # The node's own addresses are those of the network namespace that the agent runs in.
+        one = watch(f"{{cluster_servers: [{told}]}}", wrap=("nsenter", f"--net=/run/netns/{CLIENT}"))
+        asks(lab, "127.0.0.53", 5, None)
+        asks(lab, node_cache, 6, None)
+        asks(lab, told, 7, None)
+        asks(lab, answering, 8, None, "ok.default.svc.cluster.local")
+        asks(lab, denying, 9, None, "nx.default.svc.cluster.local")
+        look = settle(one, lambda now: now.total("responses_total") >= 46, "46 answers")
+    finally:
+        lab.run(CLIENT, "ip", "addr", "del", f"{node_cache}/32", "dev", "lo")
+    roles = {row["server"]: row["role"] for row in look.document["servers"]}
+    assert {name for name, role in roles.items() if role == "local"} == {"127.0.0.53", node_cache}
+    assert {name for name, role in roles.items() if role == "cluster"} == {told, answering}
+    assert {name for name, role in roles.items() if role == "upstream"} >= {upstream, denying}
+    assert look.total("queries_total", role="local") == 11
+    assert look.total("queries_total", role="upstream", server=upstream) == 11, "what the forwarders passed on, once"
+    assert look.total("queries_total", server=answering, role="cluster") == 8
+    assert {name for name in (one["name"] for one in one.status()["limits"]) if name.startswith("dns/")} == set()
+
+
+def test_failed_expansions_are_counted_by_role(watch, lab) -> None:
+    cluster, upstream = V4.format(37), V4.format(38)
+    lab.server(cluster, upstream)
+    one = watch(f"{{cluster_servers: [{cluster}], cluster_domains: [Cluster.Local, k8s.test]}}")
+    with contextlib.closing(lab.udp()) as client:
+        for suffix in ("default.svc.cluster.local", "svc.CLUSTER.local", "cluster.local", "svc.k8s.test"):
+            for kind in (1, AAAA):
+                client.ask(cluster, f"nx-1.example.org.{suffix}", kind)
+        client.ask(cluster, "nx-1.notcluster.local")
+        client.ask(cluster, "nx-1.example.org")
+        client.ask(cluster, "ok-1.default.svc.cluster.local")
+        client.ask(upstream, "nx-2.default.svc.cluster.local")
+    look = settle(one, lambda now: now.total("search_expansions_total") >= 9, "nine expansions")
+    assert look.total("search_expansions_total", role="cluster") == 8
+    assert look.total("search_expansions_total", role="upstream") == 1
+    expansions = {row["role"]: row for row in look.document["expansions"]}
+    assert expansions["cluster"]["failed"] == 8
+
+
+@pytest.fixture(name="names")
+def fixture_names(lab) -> Iterator[tuple[str, str]]:
+    server, name = V4.format(39), "ok-secret.example.test"
+    lab.server(server)
+    yield server, name
+
+
+def sampled(agent: Agent, lab: Lab, server: str, name: str, seconds: float) -> list[dict[str, Any]]:
+    """Asks for this name until it is shown over the unix socket, or the time is over."""
+    deadline = time.monotonic() + seconds
+    with contextlib.closing(lab.udp()) as client:
+        while time.monotonic() < deadline:
+            for _ in range(20):
+                client.ask(server, name)
+            row = next((r for r in agent.status()["dns"]["servers"] if r["server"] == server), {})
+            if row.get("names"):
+                return row["names"]
+            time.sleep(0.1)
+    return []
+
+
+@pytest.mark.quick
+def test_names_are_for_the_unix_socket_alone(watch, lab, names, run: Run) -> None:
+    server, name = names
+    one = watch()
+    shown = sampled(one, lab, server, name, 10)
+    assert [(entry["name"], entry["type"]) for entry in shown] == [(name, "A")]
+    assert shown[0]["share"] == 1 and shown[0]["samples"] >= 1
+    for path in ("/v1/status", "/metrics", "/", "/health", "/readyz?verbose"):
+        assert "secret" not in one.get(path, unix=False)[1], path
+    assert all("names" not in row for row in json.loads(one.get("/v1/status", unix=False)[1])["dns"]["servers"])
+    assert "secret" not in one.get("/metrics")[1] + one.log
+    top = run("top", "dns").stdout
+    assert name in top and server in top and "upstream" in top
+
+
+def test_names_can_be_switched_off(watch, lab, names, run: Run) -> None:
+    server, name = names
+    one = watch("{names: off}")
+    assert sampled(one, lab, server, name, 4) == []
+    assert "secret" not in run("top", "dns").stdout
+
+
+def test_several_forwarders_on_one_node_are_said(watch, lab) -> None:
+    """Each alone is below the limit, together they are not."""
+    upstream = V4.format(40)
+    lab.server(upstream)
+    one = watch()
+    for i in range(3):
+        lab.dnsmasq(CLIENT, f"127.0.1.{i + 1}", upstream, group=lab.cgroup(pod_path()[0]))
+    assert one.condition("DNSForwarderCrowding")["status"] == "False"
+
+    def crowded() -> bool:
+        for i in range(3):
+            asks(lab, f"127.0.1.{i + 1}", 10, None)
+        return one.condition("DNSForwarderCrowding")["status"] == "True"
+
+    until(crowded, 15, "three forwarders are said", 0.5)
+    assert "3" in one.condition("DNSForwarderCrowding")["message"]

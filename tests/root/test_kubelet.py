@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kubelet's configuration: what is said of it, and the drop-in file that kubelet.manage writes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any, Callable, Iterator
+
+import pytest
+from conftest import until
+
+LIBRARY = Path("/var/lib/kubelet")  # where it is, a kubelet is looked for
+SETTING = "kubelet.serializeImagePulls"
+CONDITION = "KubeletSerialPulls"
+MANAGE = "mode: observe\nkubelet: {mode: enforce, manage: true}\n"
+
+
+class Kubelet:
+    """A process by the name of kubelet, with the command line of one; it does nothing."""
+
+    def __init__(self, folder: Path) -> None:
+        self.program = folder / "kubelet"
+        self.program.write_text("#!/bin/sh\nread line\n")
+        self.program.chmod(0o755)
+        self.config = folder / "config.yaml"
+        self.drop_ins = folder / "kubelet.conf.d"
+        self.drop_ins.mkdir()
+        self.own = self.drop_ins / "99-headroom.conf"
+        self.config.write_text("kind: KubeletConfiguration\nregistryBurst: 20\n")
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, *flags: str) -> None:
+        self.stop()
+        command = [str(self.program), f"--config={self.config}", *flags]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE)
+        comm = Path(f"/proc/{self.process.pid}/comm")
+        until(lambda: comm.read_text() == "kubelet\n", 5, "the made-up kubelet")
+
+    def start_with_drop_ins(self) -> None:
+        self.start(f"--config-dir={self.drop_ins}")
+
+    def stop(self) -> None:
+        if self.process:
+            self.process.communicate(b"\n", timeout=10)
+            self.process = None
+
+
+@pytest.fixture
+def kubelet(folder: Path) -> Iterator[Kubelet]:
+    made = not LIBRARY.exists()
+    LIBRARY.mkdir(exist_ok=True)
+    made_up = Kubelet(folder)
+    yield made_up
+    made_up.stop()
+    if made:
+        LIBRARY.rmdir()
+
+
+def test_serial_pulls_are_told(kubelet: Kubelet, agent: Callable[..., Any]) -> None:
+    kubelet.start()
+    running = agent("mode: observe\n")
+    condition = running.wait_condition(CONDITION)
+    assert condition["reason"] == "serial-pulls"
+    assert str(kubelet.config) in condition["message"]
+    assert running.setting(SETTING)["state"] == "observed"
+    document = running.status()["kubelet"]
+    assert document["values"]["registryBurst"] == {"value": "20", "from": f"{kubelet.config}:2"}
+    assert document["advice"]
+
+    # A change is seen at the next tick, and what cannot be read makes the tuner degraded, with its place.
+    kubelet.config.write_text("serializeImagePulls: maybe\n")
+    until(lambda: running.tuner("kubelet")["state"] == "degraded", 15, "degraded")
+    assert f"{kubelet.config}:1:22" in running.tuner("kubelet")["why"]
+    running.wait_condition(CONDITION, "Unknown")
+    kubelet.config.write_text("maxParallelImagePulls: 5\n")
+    running.wait_condition(CONDITION, "False", 15)
+    assert running.tuner("kubelet")["state"] == "active"
+
+
+def test_a_drop_in_is_written_and_taken_back(
+    kubelet: Kubelet, agent: Callable[..., Any], run: Callable[..., Any]
+) -> None:
+    kubelet.start_with_drop_ins()
+    before = kubelet.config.read_bytes()
+    running = agent(MANAGE)
+    until(kubelet.own.exists, 15, f"{kubelet.own}\n{running.log}")
+    assert "serializeImagePulls: false" in kubelet.own.read_text()
+    setting = until(
+        lambda: (s := running.setting(SETTING))["reason"] == "restart-pending" and s, 15, "waits for a restart"
+    )
+    assert setting["state"] == "pending"
+    assert "restart the kubelet" in running.condition(CONDITION)["message"]
+    running.stop()
+
+    # The kubelet was restarted: now it pulls in parallel.
+    kubelet.start_with_drop_ins()
+    running = agent(MANAGE)
+    running.wait_state(SETTING, "in-sync")
+    running.wait_condition(CONDITION, "False")
+
+    assert run("restore").returncode == 0
+    assert list(kubelet.drop_ins.iterdir()) == []
+    assert kubelet.config.read_bytes() == before
+
+
+def test_without_a_drop_in_directory_nothing_is_written(kubelet: Kubelet, agent: Callable[..., Any]) -> None:
+    kubelet.start()
+    running = agent(MANAGE)
+    running.wait_condition(CONDITION)
+    tuner = running.tuner("kubelet")
+    assert tuner["state"] == "degraded"
+    assert "--config-dir" in tuner["why"]
+    assert running.setting(SETTING)["state"] == "observed"
+    assert list(kubelet.drop_ins.iterdir()) == []
+
+
+def test_plan_shows_the_drop_in(kubelet: Kubelet, folder: Path, run: Callable[..., Any]) -> None:
+    kubelet.start_with_drop_ins()
+    config = folder / "plan.yaml"
+    config.write_text(MANAGE)
+    planned = run("plan", "--json", "--config", str(config))
+    assert planned.returncode == 2, planned.stderr
+    changes = {change["name"]: change for change in json.loads(planned.stdout)["changes"]}
+    assert changes[SETTING]["new"] == "false"
+    assert list(kubelet.drop_ins.iterdir()) == []

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Runs the DNS programs on packets from standard input, attached to nothing, and prints what they
+ * counted. Each command is a byte and its arguments, little-endian:
+ *
+ *   p  direction (1: ingress), gso_size and gso_segs (32 bits each), length (32 bits), packet
+ *   t  repeat (32 bits), then as p: prints the nanoseconds a run takes, hot
+ *   e  the same for a program that does nothing
+ *   s  class (32 bits), length (32 bits), name: adds to the table of suffixes
+ *   w  family (32 bits), address (16 bytes): adds to what is watched
+ *   n  one name in so many (32 bits) is handed over
+ *   d  prints everything that was counted, and takes servers and rows away
+ */
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+
+#include <bpf/bpf.h>
+#include <linux/bpf.h>
+
+#include "base/util.h"
+#include "tuners/dns/bpf.h"
+
+#define PACKET_MAX 65536
+#define ETHERNET   14 /* bytes, that bpf(2) wants before the packet */
+#define ROOM       4096
+#define SUFFIXES   24
+#define NAME_MAX_  256
+
+struct tool {
+	struct dns_bpf *bpf;
+	int empty;
+	unsigned char packet[ETHERNET + PACKET_MAX];
+	struct dns_suffix_name suffixes[SUFFIXES];
+	char names[SUFFIXES][NAME_MAX_];
+	size_t n_suffixes;
+	struct dns_key watched[ROOM];
+	size_t n_watched;
+	struct dns_key servers[ROOM];
+	size_t n_servers;
+	struct dns_row_key *rows;
+	size_t n_rows;
+};
+
+static void fail(const char *what)
+{
+	fprintf(stderr, "dns_packets: %s: %s\n", what, strerror(errno));
+	exit(1);
+}
+
+static void take_input(void *data, size_t size)
+{
+	if (fread(data, 1, size, stdin) != size)
+		fail("the input ends within a command");
+}
+
+static uint32_t take_number(void)
+{
+	uint32_t number;
+
+	take_input(&number, sizeof(number));
+	return number;
+}
+
+static int make_empty(void)
+{
+	const struct bpf_insn body[] = {
+		{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0, .imm = 1},
+		{.code = BPF_JMP | BPF_EXIT},
+	};
+	LIBBPF_OPTS(bpf_prog_load_opts, options, .expected_attach_type = BPF_CGROUP_INET_INGRESS);
+
+	return bpf_prog_load(
+		BPF_PROG_TYPE_CGROUP_SKB, "empty", "GPL", body, ARRAY_SIZE(body), &options);
+}
+
+/* The direction is a byte; the packet goes to the program in an Ethernet frame. */
+static uint32_t run(struct tool *tool, int program, uint32_t repeat)
+{
+	struct __sk_buff context = {0};
+	unsigned char direction;
+	uint32_t size;
+	LIBBPF_OPTS(bpf_test_run_opts, options, .data_in = tool->packet, .repeat = (int)repeat,
+		.ctx_in = &context, .ctx_size_in = sizeof(context));
+
+	take_input(&direction, 1);
+	context.gso_size = take_number();
+	context.gso_segs = take_number();
+	size = take_number();
+	if (size == 0 || size > PACKET_MAX)
+		fail("a packet's length");
+	take_input(tool->packet + ETHERNET, size);
+	memset(tool->packet, 0, ETHERNET);
+	tool->packet[12] = tool->packet[ETHERNET] >> 4 == 4 ? 0x08 : 0x86;
+	tool->packet[13] = tool->packet[ETHERNET] >> 4 == 4 ? 0x00 : 0xdd;
+	options.data_size_in = ETHERNET + size;
+	if (bpf_prog_test_run_opts(
+		    program < 0 ? dns_bpf_program(tool->bpf, direction) : program, &options) < 0)
+		fail("BPF_PROG_TEST_RUN");
+	if (options.retval != 1)
+		fail("a packet was not let pass");
+	return options.duration;
+}
+
+static void print_address(const char *what, uint32_t family, const uint8_t *address)
+{
+	char text[INET6_ADDRSTRLEN] = "none";
+
+	if (family)
+		inet_ntop((int)family, address, text, sizeof(text));
+	printf(" %s=%s", what, text);
+}
+
+static void print_bins(const char *what, const uint32_t *bins)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < DNS_BINS; i++)
+		sum += bins[i];
+	printf(" %s=%" PRIu64, what, sum);
+}
+
+static void print_server(
+	void *userdata, const struct dns_key *server, const struct dns_server *counts)
+{
+	struct tool *tool = userdata;
+	uint64_t timed = 0;
+
+	printf("server");
+	print_address("address", server->family, server->address);
+	printf(" udp=%llu tcp=%llu retransmissions=%llu edns=%llu malformed=%llu packets=%llu",
+		counts->queries[DNS_UDP], counts->queries[DNS_TCP], counts->retransmissions,
+		counts->edns, counts->malformed, counts->packets);
+	print_bins("query_bins", counts->query_bins);
+	print_bins("packet_bins", counts->packet_bins);
+	for (size_t i = 0; i < DNS_RCODES; i++)
+		printf(" rcode%zu=%llu", i, counts->responses[i]);
+	for (size_t i = 0; i < DNS_LATENCY_BUCKETS; i++)
+		timed += counts->latency[i];
+	printf(" answered=%llu late=%llu truncated=%llu cluster_answers=%llu dot=%llu evicted=%llu "
+	       "timed=%" PRIu64 "\n",
+		counts->answered, counts->late, counts->truncated, counts->cluster_answers,
+		counts->dot_packets, counts->evicted, timed);
+	if (tool->n_servers < ROOM)
+		tool->servers[tool->n_servers++] = *server;
+}
+
+static void print_row(void *userdata, const struct dns_row_key *key, const struct dns_row *counts)
+{
+	struct tool *tool = userdata;
+
+	printf("row");
+	print_address("server", key->server.family, key->server.address);
+	print_address("source", key->source_family, key->source);
+	printf(" cgroup=%llu type=%u suffix=%u queries=%llu nxdomain=%llu retransmissions=%llu\n",
+		key->cgroup, key->type, key->suffix, counts->queries, counts->nxdomain,
+		counts->retransmissions);
+	if (tool->n_rows < DNS_ROWS_MAX)
+		tool->rows[tool->n_rows++] = *key;
+}
+
+static void print_source(
+	void *userdata, const struct dns_key *source, const struct dns_source *counts)
+{
+	(void)userdata;
+	printf("source");
+	print_address("address", source->family, source->address);
+	printf(" packets=%llu", counts->packets);
+	print_bins("bins", counts->bins);
+	printf("\n");
+}
+
+static void print_pending(void *userdata, const struct dns_pending *query, bool unanswered)
+{
+	struct dns_key server = dns_pending_server(query);
+
+	(void)userdata;
+	printf("pending");
+	print_address("server", server.family, server.address);
+	printf(" id=%u question=%u unanswered=%d\n", query->id, query->question, unanswered);
+}
+
+static void print_sample(void *userdata, const struct dns_sample *sample)
+{
+	char name[1024];
+	bool whole = dns_sample_name(sample, name, sizeof(name));
+
+	(void)userdata;
+	printf("sample");
+	print_address("server", sample->server.family, sample->server.address);
+	printf(" type=%u whole=%d name=%s\n", sample->type, whole, name);
+}
+
+static void dump(struct tool *tool)
+{
+	const struct dns_control *control = dns_bpf_control(tool->bpf);
+
+	tool->n_servers = tool->n_rows = 0;
+	if (dns_bpf_each_server(tool->bpf, print_server, tool) < 0 ||
+		dns_bpf_each_row(tool->bpf, print_row, tool) < 0 ||
+		dns_bpf_each_source(tool->bpf, print_source, tool) < 0)
+		fail("reading the maps");
+	/* As if it were much later: all are unanswered, and gone. */
+	dns_bpf_sweep(tool->bpf, now_us() * 1000 + 2 * DNS_TIMEOUT_NS, print_pending, tool);
+	dns_bpf_drain_samples(tool->bpf, print_sample, tool);
+	printf("control version=%u lost_servers=%llu lost_rows=%llu lost_sources=%llu "
+	       "lost_samples=%llu fragments=%llu resyncs=%llu cut=%llu\nend\n",
+		control->version, control->lost_servers, control->lost_rows, control->lost_sources,
+		control->lost_samples, control->fragments, control->resyncs, control->cut);
+	for (size_t i = 0; i < tool->n_servers; i++)
+		dns_bpf_forget_server(tool->bpf, &tool->servers[i]);
+	for (size_t i = 0; i < tool->n_rows; i++)
+		dns_bpf_forget_row(tool->bpf, &tool->rows[i]);
+	fflush(stdout);
+}
+
+static void add_suffix(struct tool *tool)
+{
+	struct dns_suffix_name *suffix = &tool->suffixes[tool->n_suffixes];
+	uint32_t size;
+
+	suffix->class = (enum dns_suffix_class)take_number();
+	size = take_number();
+	if (tool->n_suffixes == SUFFIXES || size >= NAME_MAX_)
+		fail("a suffix");
+	take_input(tool->names[tool->n_suffixes], size);
+	suffix->name = tool->names[tool->n_suffixes++];
+	printf("suffixes %zu\n", dns_bpf_set_suffixes(tool->bpf, tool->suffixes, tool->n_suffixes));
+	fflush(stdout);
+}
+
+static void add_watched(struct tool *tool)
+{
+	struct dns_key *key = &tool->watched[tool->n_watched++];
+
+	key->family = take_number();
+	take_input(key->address, sizeof(key->address));
+	printf("watched %zu\n", dns_bpf_watch(tool->bpf, tool->watched, tool->n_watched));
+	fflush(stdout);
+}
+
+static void measure(struct tool *tool, int program)
+{
+	uint32_t repeat = take_number();
+
+	printf("ns %u\n", run(tool, program, repeat));
+	fflush(stdout);
+}
+
+static void obey(struct tool *tool, int command)
+{
+	switch (command) {
+	case 'p':
+		run(tool, -1, 1);
+		break;
+	case 't':
+		measure(tool, -1);
+		break;
+	case 'e':
+		measure(tool, tool->empty);
+		break;
+	case 's':
+		add_suffix(tool);
+		break;
+	case 'w':
+		add_watched(tool);
+		break;
+	case 'n':
+		dns_bpf_sample(tool->bpf, take_number());
+		break;
+	case 'd':
+		dump(tool);
+		break;
+	default:
+		errno = EINVAL;
+		fail("a command");
+	}
+}
+
+int main(void)
+{
+	struct tool *tool = calloc(1, sizeof(*tool));
+	char why[TUNER_WHY_MAX];
+	int command;
+
+	if (!tool || !(tool->rows = calloc(DNS_ROWS_MAX, sizeof(*tool->rows))))
+		fail("memory");
+	tool->bpf = dns_bpf_load(why);
+	if (!tool->bpf) {
+		fprintf(stderr, "dns_packets: %s\n", why);
+		return 1;
+	}
+	tool->empty = make_empty();
+	if (tool->empty < 0)
+		fail("the empty program");
+	while ((command = getchar()) != EOF)
+		obey(tool, command);
+	dns_bpf_close(tool->bpf);
+	free(tool->rows);
+	free(tool);
+	return 0;
+}

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TESTS_UNIT_FAKE_HTTP_H
+#define TESTS_UNIT_FAKE_HTTP_H
+
+/*
+ * An HTTP server in a thread of its own, one thread more for each connection, which answers as the
+ * test says: well, badly, or never. On a unix socket or on a port of loopback.
+ */
+
+#include "folder.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <systemd/sd-event.h>
+
+#define FAKE_CONNECTIONS_MAX 256
+
+/* Answers one request; head is its text up to the empty line. The connection is closed after it. */
+typedef void fake_http_fn(int fd, const char *head, void *userdata);
+
+struct fake_http {
+	int fd;
+	int port;
+	pthread_t thread, connections[FAKE_CONNECTIONS_MAX];
+	size_t n;
+	_Atomic(fake_http_fn *) serve; /* may be exchanged while it runs */
+	void *userdata;
+	atomic_uint requests;
+};
+
+struct fake_connection {
+	struct fake_http *http;
+	int fd;
+};
+
+static inline void fake_send(int fd, const char *text)
+{
+	size_t len = strlen(text);
+
+	/* A client may go at any time: that is what is tested. */
+	while (len > 0) {
+		ssize_t n = send(fd, text, len, MSG_NOSIGNAL);
+
+		if (n <= 0)
+			return;
+		text += n;
+		len -= (size_t)n;
+	}
+}
+
+static inline void fake_reply(int fd, int status, const char *body)
+{
+	char head[128];
+
+	snprintf(head, sizeof(head), "HTTP/1.1 %d X\r\nContent-Length: %zu\r\n\r\n", status,
+		strlen(body));
+	fake_send(fd, head);
+	fake_send(fd, body);
+}
+
+static inline void fake_begin_chunks(int fd)
+{
+	fake_send(fd, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+}
+
+static inline void fake_chunk(int fd, const char *text)
+{
+	char size[32];
+
+	snprintf(size, sizeof(size), "%zx\r\n", strlen(text));
+	fake_send(fd, size);
+	fake_send(fd, text);
+	fake_send(fd, "\r\n");
+}
+
+/* Until the client closes. */
+static inline void fake_wait(int fd)
+{
+	char byte;
+
+	while (recv(fd, &byte, 1, 0) > 0)
+		;
+}
+
+/* As much as the client takes, up to so many MiB. Returns how many it took. */
+static inline size_t fake_flood(int fd, const char *unit, size_t mib)
+{
+	size_t len = strlen(unit), sent = 0;
+
+	while (sent < mib * 1024 * 1024) {
+		ssize_t n = send(fd, unit, len, MSG_NOSIGNAL);
+
+		if (n <= 0)
+			break;
+		sent += (size_t)n;
+	}
+	return sent / (1024 * 1024);
+}
+
+static inline void *fake_connection_run(void *userdata)
+{
+	struct fake_connection *connection = userdata;
+	struct fake_http *http = connection->http;
+	char head[8192];
+	size_t len = 0;
+
+	head[0] = '\0';
+	while (len + 1 < sizeof(head) && !strstr(head, "\r\n\r\n")) {
+		ssize_t n = recv(connection->fd, head + len, 1, 0);
+
+		if (n <= 0)
+			break;
+		len += (size_t)n;
+		head[len] = '\0';
+	}
+	if (strstr(head, "\r\n\r\n")) {
+		atomic_fetch_add(&http->requests, 1);
+		atomic_load (&http->serve)(connection->fd, head, http->userdata);
+	}
+	close(connection->fd);
+	free(connection);
+	return NULL;
+}
+
+static inline void *fake_http_run(void *userdata)
+{
+	struct fake_http *http = userdata;
+	int fd;
+
+	while ((fd = accept4(http->fd, NULL, NULL, SOCK_CLOEXEC)) >= 0) {
+		struct fake_connection *connection = malloc(sizeof(*connection));
+
+		if (!connection || http->n == FAKE_CONNECTIONS_MAX)
+			abort();
+		*connection = (struct fake_connection){.http = http, .fd = fd};
+		if (pthread_create(&http->connections[http->n++], NULL, fake_connection_run,
+			    connection) != 0)
+			abort();
+	}
+	return NULL;
+}
+
+static inline void fake_http_begin(struct fake_http *http, fake_http_fn *serve, void *userdata)
+{
+	atomic_store(&http->serve, serve);
+	http->userdata = userdata;
+	assert_int_equal(listen(http->fd, 16), 0);
+	assert_int_equal(pthread_create(&http->thread, NULL, fake_http_run, http), 0);
+}
+
+static inline void fake_http_start_unix(
+	struct fake_http *http, const char *path, fake_http_fn *serve, void *userdata)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+
+	*http = (struct fake_http){.fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+	assert_true(http->fd >= 0);
+	assert_true(copy_text(address.sun_path, sizeof(address.sun_path), path));
+	assert_int_equal(bind(http->fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	fake_http_begin(http, serve, userdata);
+}
+
+static inline void fake_http_start_tcp(struct fake_http *http, fake_http_fn *serve, void *userdata)
+{
+	struct sockaddr_in address = {
+		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t len = sizeof(address);
+
+	*http = (struct fake_http){.fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+	assert_true(http->fd >= 0);
+	assert_int_equal(bind(http->fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	assert_int_equal(getsockname(http->fd, (struct sockaddr *)&address, &len), 0);
+	http->port = ntohs(address.sin_port);
+	fake_http_begin(http, serve, userdata);
+}
+
+/* Waits for its connections to end: the clients must be gone, or their requests answered. */
+static inline void fake_http_stop(struct fake_http *http)
+{
+	if (http->fd < 0)
+		return;
+	shutdown(http->fd, SHUT_RDWR);
+	assert_int_equal(pthread_join(http->thread, NULL), 0);
+	for (size_t i = 0; i < http->n; i++)
+		assert_int_equal(pthread_join(http->connections[i], NULL), 0);
+	close(http->fd);
+	http->fd = -1;
+}
+
+/* Runs the loop until the condition holds; 30 s mean that it never will. */
+#define run_until(event, condition)                                                 \
+	do {                                                                        \
+		uint64_t _end = now_us() + 30 * USEC_PER_SEC;                       \
+		while (!(condition)) {                                              \
+			if (now_us() > _end)                                        \
+				fail_msg("never: %s", #condition);                  \
+			assert_true(sd_event_run(event, 100 * USEC_PER_MSEC) >= 0); \
+		}                                                                   \
+	} while (0)
+
+/* Runs the loop a little: for what must not happen. */
+static inline void run_for(sd_event *event, uint64_t us)
+{
+	uint64_t end = now_us() + us;
+
+	while (now_us() < end)
+		assert_true(sd_event_run(event, 10 * USEC_PER_MSEC) >= 0);
+}
+
+#endif

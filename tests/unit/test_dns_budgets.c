@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <sys/socket.h>
+
+#include "tuners/dns/budgets.h"
+
+#include "folder.h"
+
+static struct dns_key key_of(const char *text)
+{
+	struct dns_key key;
+
+	assert_true(dns_address_parse(text, &key));
+	return key;
+}
+
+static enum dns_cloud cloud_with(const char *file, const char *text)
+{
+	_cleanup_folder_ struct folder folder = {0};
+	struct host host = {0};
+
+	folder_make(&folder);
+	folder_put(&folder, file, text);
+	assert_true(host_init(&host, folder.path));
+	return dns_cloud_detect(&host);
+}
+
+static void the_firmware_tells_the_cloud(void **state)
+{
+	(void)state;
+	assert_int_equal(cloud_with("/sys/class/dmi/id/sys_vendor", "Amazon EC2\n"), DNS_CLOUD_AWS);
+	assert_int_equal(
+		cloud_with("/sys/class/dmi/id/bios_version", "4.11.amazon\n"), DNS_CLOUD_AWS);
+	assert_int_equal(cloud_with("/sys/class/dmi/id/chassis_asset_tag",
+				 "7783-7084-3265-9085-8269-3286-77\n"),
+		DNS_CLOUD_AZURE);
+	/* A Hyper-V of one's own. */
+	assert_int_equal(cloud_with("/sys/class/dmi/id/sys_vendor", "Microsoft Corporation\n"),
+		DNS_CLOUD_NONE);
+	assert_int_equal(
+		cloud_with("/sys/class/dmi/id/sys_vendor", "Alibaba Cloud\n"), DNS_CLOUD_ALIBABA);
+	assert_int_equal(cloud_with("/sys/class/dmi/id/chassis_asset_tag", "HUAWEICLOUD\n"),
+		DNS_CLOUD_HUAWEI);
+	assert_int_equal(cloud_with("/sys/class/dmi/id/product_name", "Google Compute Engine\n"),
+		DNS_CLOUD_GCP);
+	assert_int_equal(cloud_with("/sys/class/dmi/id/sys_vendor", "QEMU\n"), DNS_CLOUD_NONE);
+	assert_int_equal(cloud_with("/nothing", ""), DNS_CLOUD_NONE);
+}
+
+struct expected {
+	enum dns_cloud cloud;
+	const char *server;
+	bool listed;
+	const char *source; /* NULL: no budget */
+	uint64_t qps, pps, pending;
+};
+
+static void each_cloud_has_its_budget(void **state)
+{
+	static const struct expected table[] = {
+		{DNS_CLOUD_AWS, "169.254.169.253", false, "aws", 0, 1024, 0},
+		{DNS_CLOUD_NONE, "fd00:ec2::253", false, "aws", 0, 1024, 0},
+		{DNS_CLOUD_AWS, "10.0.0.2", true, "aws", 0, 1024, 0},
+		{DNS_CLOUD_AWS, "172.31.0.2", true, "aws", 0, 1024, 0},
+		{DNS_CLOUD_AWS, "192.168.5.18", true, "aws", 0, 1024, 0},
+		/* Not the VPC's base plus two, not the node's resolver, not this cloud. */
+		{DNS_CLOUD_AWS, "10.0.0.3", true, NULL, 0, 0, 0},
+		{DNS_CLOUD_AWS, "10.0.0.2", false, NULL, 0, 0, 0},
+		{DNS_CLOUD_NONE, "10.0.0.2", true, NULL, 0, 0, 0},
+		{DNS_CLOUD_AWS, "8.8.8.2", true, NULL, 0, 0, 0},
+		{DNS_CLOUD_AZURE, "168.63.129.16", false, "azure", 1000, 0, 200},
+		{DNS_CLOUD_NONE, "168.63.129.16", false, "azure", 1000, 0, 200},
+		{DNS_CLOUD_ALIBABA, "100.100.2.136", false, "alibaba", 5000, 0, 0},
+		{DNS_CLOUD_ALIBABA, "100.100.2.138", false, "alibaba", 5000, 0, 0},
+		/* Shared address space: anybody may have it. */
+		{DNS_CLOUD_NONE, "100.100.2.136", false, NULL, 0, 0, 0},
+		{DNS_CLOUD_HUAWEI, "100.125.1.250", false, "huawei", 2000, 0, 0},
+		{DNS_CLOUD_HUAWEI, "100.125.129.250", false, "huawei", 2000, 0, 0},
+		{DNS_CLOUD_NONE, "72.3.128.240", false, "rackspace", 10, 0, 0},
+		/* No published number. */
+		{DNS_CLOUD_GCP, "169.254.169.254", true, NULL, 0, 0, 0},
+		{DNS_CLOUD_DIGITALOCEAN, "67.207.67.2", true, NULL, 0, 0, 0},
+		{DNS_CLOUD_NONE, "1.1.1.1", true, NULL, 0, 0, 0},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
+		struct dns_key server = key_of(table[i].server);
+		struct dns_budget budget = {0};
+		bool found = dns_budget_builtin(table[i].cloud, &server, table[i].listed, &budget);
+
+		if (found != (table[i].source != NULL))
+			fail_msg("%s in %s", table[i].server, dns_cloud_name(table[i].cloud));
+		assert_int_equal(dns_budget_is_set(&budget), found);
+		if (!found)
+			continue;
+		assert_string_equal(budget.source, table[i].source);
+		assert_int_equal(budget.qps, table[i].qps);
+		assert_int_equal(budget.pps, table[i].pps);
+		assert_int_equal(budget.pending, table[i].pending);
+		assert_int_equal(budget.link_local, streq(table[i].source, "aws"));
+		assert_int_equal(budget.sustained, streq(table[i].source, "rackspace"));
+	}
+}
+
+static void addresses(void **state)
+{
+	struct dns_key key = {0};
+	char text[DNS_ADDRESS_TEXT];
+
+	(void)state;
+	assert_false(dns_address_parse("", &key));
+	assert_false(dns_address_parse("10.0.0", &key));
+	assert_false(dns_address_parse("10.0.0.256", &key));
+	assert_false(dns_address_parse("example", &key));
+	assert_int_equal(key.family, 0);
+	dns_address_text(&key, text);
+	assert_string_equal(text, "other");
+	assert_true(dns_address_parse("fe80::1%eth0", &key));
+	assert_int_equal(key.family, AF_INET6);
+	dns_address_text(&key, text);
+	assert_string_equal(text, "fe80::1");
+	assert_true(dns_address_is_loopback(&(struct dns_key){AF_INET, {127, 0, 0, 53}}));
+	key = key_of("10.65.0.1");
+	assert_true(dns_address_within(&key, "10.64.0.0", 10));
+	assert_true(dns_address_within(&key, "10.0.0.0", 8));
+	assert_false(dns_address_within(&key, "10.128.0.0", 9));
+	assert_false(dns_address_within(&key, "::", 0));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_firmware_tells_the_cloud),
+		cmocka_unit_test(each_cloud_has_its_budget),
+		cmocka_unit_test(addresses),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/util.h"
+#include "tuners/dns/names.h"
+
+static void the_busiest_names_come_first(void **state)
+{
+	struct dns_names names = {0};
+	const struct dns_name *top[DNS_NAMES_TOP];
+
+	(void)state;
+	for (int i = 0; i < 30; i++)
+		dns_names_add(&names, "a.example", 1);
+	for (int i = 0; i < 20; i++)
+		dns_names_add(&names, "a.example", 28);
+	for (int i = 0; i < 10; i++)
+		dns_names_add(&names, "b.example", 1);
+	assert_int_equal(dns_names_top(&names, top), 3);
+	assert_string_equal(top[0]->text, "a.example");
+	assert_int_equal(top[0]->type, 1);
+	assert_int_equal(top[0]->count, 30);
+	assert_int_equal(top[1]->type, 28);
+	assert_string_equal(top[2]->text, "b.example");
+}
+
+/* Two heavy names among a stream of names that never come again. */
+static void heavy_names_stand_out_of_garbage(void **state)
+{
+	struct dns_names names = {0};
+	const struct dns_name *top[DNS_NAMES_TOP];
+	char text[64];
+
+	(void)state;
+	for (int i = 0; i < 20000; i++) {
+		snprintf(text, sizeof(text), "random-%d.example", i);
+		dns_names_add(&names, text, 1);
+		if (i % 10 == 0)
+			dns_names_add(&names, "heavy.example", 1);
+		if (i % 20 == 0)
+			dns_names_add(&names, "half.example", 1);
+	}
+	assert_int_equal(names.n, DNS_NAMES_KEPT);
+	dns_names_top(&names, top);
+	assert_string_equal(top[0]->text, "heavy.example");
+	assert_string_equal(top[1]->text, "half.example");
+	/* The sketch's promise: not less than it was, at most by excess more. */
+	assert_true(top[0]->count >= 2000);
+	assert_true(top[0]->count - top[0]->excess <= 2000);
+}
+
+static void counts_fade(void **state)
+{
+	struct dns_names names = {0};
+	const struct dns_name *top[DNS_NAMES_TOP];
+	uint64_t now = 1000 * USEC_PER_SEC;
+
+	(void)state;
+	dns_names_fade(&names, now);
+	for (int i = 0; i < 8; i++)
+		dns_names_add(&names, "was.example", 1);
+	dns_names_add(&names, "once.example", 1);
+	dns_names_fade(&names, now + 29 * USEC_PER_SEC);
+	assert_int_equal(dns_names_top(&names, top), 2);
+	dns_names_fade(&names, now + 31 * USEC_PER_SEC);
+	assert_int_equal(dns_names_top(&names, top), 1);
+	assert_int_equal(top[0]->count, 4);
+	for (int i = 0; i < 5; i++)
+		dns_names_add(&names, "is.example", 1);
+	dns_names_top(&names, top);
+	assert_string_equal(top[0]->text, "is.example");
+	for (int i = 2; i < 8; i++)
+		dns_names_fade(&names, now + (uint64_t)i * 40 * USEC_PER_SEC);
+	assert_int_equal(names.n, 0);
+	/* A place that was given up begins at nothing. */
+	dns_names_add(&names, "new.example", 1);
+	assert_int_equal(names.names[0].count, 1);
+	assert_int_equal(names.names[0].excess, 0);
+}
+
+static void a_long_name_keeps_its_end(void **state)
+{
+	struct dns_names names = {0};
+	char text[300];
+
+	(void)state;
+	memset(text, 'x', sizeof(text));
+	strcpy(text + 280, ".example");
+	dns_names_add(&names, text, 1);
+	dns_names_add(&names, text, 1);
+	assert_int_equal(names.n, 1);
+	assert_int_equal(strlen(names.names[0].text), DNS_NAME_MAX - 1);
+	assert_non_null(strstr(names.names[0].text, "x.example"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_busiest_names_come_first),
+		cmocka_unit_test(heavy_names_stand_out_of_garbage),
+		cmocka_unit_test(counts_fade),
+		cmocka_unit_test(a_long_name_keeps_its_end),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

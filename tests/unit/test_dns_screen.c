@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <limits.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/cleanup.h"
+#include "cli/screen.h"
+
+#define SERVER                                                                                    \
+	"{\"server\":\"10.0.0.2\",\"role\":\"upstream\",\"queries_per_second\":12,\"peak\":1500," \
+	"\"budget\":{\"qps\":1024,\"pps\":60},\"pending\":4,\"unanswered\":2,"                    \
+	"\"latency\":{\"p50\":0.00038,\"p99\":0.021},\"top\":["                                   \
+	"{\"workload\":{\"kind\":\"pod\",\"namespace\":\"shop\",\"name\":\"cart\"},\"queries\":"  \
+	"700,\"queries_per_second\":8}],\"other\":{\"queries\":320,\"queries_per_second\":4},"    \
+	"\"names\":[{\"name\":\"a\\u001b[2Jb.example\",\"type\":\"A\",\"share\":0.4}]}"
+#define SILENT                                                                               \
+	"{\"server\":\"2001:db8::1\",\"role\":\"cluster\",\"budget\":null,\"latency\":null," \
+	"\"other\":{\"queries\":0}}"
+
+/* What is drawn of this document, on so many lines and with or without colours. The caller's. */
+static char *drawn(const char *document, int height, bool color)
+{
+	cJSON *status = cJSON_Parse(document);
+	struct screen screen = {.color = color, .width = 80, .height = height};
+	char *text = NULL;
+	size_t len = 0;
+
+	assert_non_null(status);
+	screen.out = open_memstream(&text, &len);
+	assert_non_null(screen.out);
+	screen_print_dns(&screen, status);
+	fclose(screen.out);
+	cJSON_Delete(status);
+	return text;
+}
+
+static void test_servers_users_and_names(void **state)
+{
+	_cleanup_free_ char *text = drawn("{\"dns\":{\"lost\":{\"servers\":0,\"rows\":7,\"looks\":"
+					  "1},\"expansions\":[{\"role\":\"local\"},{\"role\":"
+					  "\"cluster\",\"failed_per_second\":40,"
+					  "\"queries_per_second\":50}],"
+					  "\"servers\":[" SERVER "," SILENT "]}}",
+		INT_MAX, false);
+
+	(void)state;
+	assert_string_equal(text,
+		"DNS\n"
+		"  server                    role          q/s    peak    budget  pending  unanswered"
+		"     p50     p99\n"
+		"  10.0.0.2                  upstream       12    1500      1024        4           2"
+		"  380 us   21 ms\n"
+		"           8/s          700  pod       shop/cart\n"
+		"           4/s          320  other\n"
+		"          40 %               a?[2Jb.example  A\n"
+		"  2001:db8::1               cluster         0       0         -        0           0"
+		"       -       -\n"
+		"  failed search-list expansions: cluster 40 of 50/s\n"
+		"  not counted in full: rows 7, looks 1\n");
+}
+
+static void test_a_small_screen_keeps_every_server(void **state)
+{
+	_cleanup_free_ char *text =
+		drawn("{\"dns\":{\"servers\":[" SERVER "," SILENT "]}}", 9, false);
+
+	(void)state;
+	assert_non_null(strstr(text, "shop/cart"));
+	assert_null(strstr(text, "other"));
+	assert_null(strstr(text, "example"));
+	assert_non_null(strstr(text, "2001:db8::1"));
+}
+
+static void test_over_the_budget_is_red(void **state)
+{
+	_cleanup_free_ char *text = drawn("{\"dns\":{\"servers\":[" SERVER "]}}", INT_MAX, true);
+
+	(void)state;
+	assert_non_null(strstr(text, "\033[31m    1500\033[0m"));
+	assert_non_null(strstr(text, "\033[32m      12\033[0m"));
+}
+
+static void test_why_there_is_nothing(void **state)
+{
+	_cleanup_free_ char *none = drawn("{\"dns\":{\"servers\":[]}}", INT_MAX, false);
+	_cleanup_free_ char *off = drawn("{\"dns\":null,\"tuners\":[{\"name\":\"thp\",\"state\":"
+					 "\"active\",\"why\":\"\"},{\"name\":\"dns\",\"state\":"
+					 "\"degraded\",\"why\":\"no cgroup2\"}]}",
+		INT_MAX, false);
+
+	(void)state;
+	assert_non_null(strstr(none, "no query has left this node yet"));
+	assert_string_equal(off, "DNS\n  degraded: no cgroup2\n");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_servers_users_and_names),
+		cmocka_unit_test(test_a_small_screen_keeps_every_server),
+		cmocka_unit_test(test_over_the_budget_is_red),
+		cmocka_unit_test(test_why_there_is_nothing),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

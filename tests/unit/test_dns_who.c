@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "kernel/names.h"
+#include "tuners/dns/who.h"
+
+#include "folder.h"
+
+#define POD \
+	"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1b2c3d4e_0000_1111_2222_333344445555.slice"
+#define UID "1b2c3d4e-0000-1111-2222-333344445555"
+
+/* A folder stands for a cgroup: it has an inode too, which is returned. */
+static uint64_t make_cgroup(const struct folder *folder, const char *path)
+{
+	char full[PATH_MAX];
+	struct stat st;
+
+	folder_path(folder, path, full);
+	assert_int_equal(make_directories(full, 0755), 0);
+	assert_int_equal(stat(full, &st), 0);
+	return st.st_ino;
+}
+
+static struct workload find(const struct dns_who *who, uint64_t cgroup)
+{
+	static const struct dns_roles roles;
+	static const struct dns_key none;
+
+	return dns_who_find(who, cgroup, 1, &none, &roles);
+}
+
+static void a_cgroup_is_a_workload(void **state)
+{
+	_cleanup_folder_ struct folder folder = {0};
+	_cleanup_(cleanup_dns_who_close) struct dns_who *who = NULL;
+	struct host host = {0};
+	uint64_t ids[5];
+
+	(void)state;
+	folder_make(&folder);
+	ids[0] = make_cgroup(&folder, POD "/cri-containerd-aa.scope");
+	ids[1] = make_cgroup(&folder, "/system.slice/ssh.service");
+	ids[2] = make_cgroup(&folder, "/user.slice/user-0.slice/session-3.scope");
+	ids[3] = make_cgroup(&folder, "/lxc.payload.web/init.scope");
+	ids[4] = make_cgroup(&folder, "/made/by/hand");
+	who = dns_who_open(&host, folder.path);
+	assert_non_null(who);
+	assert_int_equal(find(who, ids[0]).kind, WORKLOAD_UNIT);
+	dns_who_learn(who, ids, 5, 1000);
+	assert_int_equal(find(who, ids[0]).kind, WORKLOAD_POD);
+	assert_string_equal(find(who, ids[0]).id, UID);
+	assert_int_equal(find(who, ids[1]).kind, WORKLOAD_UNIT);
+	assert_string_equal(find(who, ids[1]).name, "ssh.service");
+	assert_string_equal(find(who, ids[2]).name, "session-3.scope");
+	assert_int_equal(find(who, ids[3]).kind, WORKLOAD_LXD);
+	assert_string_equal(find(who, ids[3]).name, "web");
+	assert_string_equal(find(who, ids[4]).name, "/made/by/hand");
+}
+
+static void a_runtime_knows_the_pods_name(void **state)
+{
+	_cleanup_folder_ struct folder folder = {0};
+	_cleanup_(cleanup_dns_who_close) struct dns_who *who = NULL;
+	_cleanup_(cleanup_names_close) struct names *names = names_open();
+	struct name_entry *entry = calloc(1, sizeof(*entry));
+	struct dns_key source = {0}, stranger = {0};
+	struct dns_roles roles = {0};
+	struct host host = {.names = names};
+	struct workload workload;
+	uint64_t id;
+
+	(void)state;
+	assert_non_null(entry);
+	folder_make(&folder);
+	id = make_cgroup(&folder, POD);
+	entry->workload = (struct workload){WORKLOAD_POD, "shop", "cart-7", UID};
+	strcpy(entry->address, "10.244.1.5");
+	assert_int_equal(names_replace(names, "test", entry, 1), 0);
+	who = dns_who_open(&host, folder.path);
+	dns_who_learn(who, &id, 1, 1000);
+	assert_string_equal(find(who, id).name, "cart-7");
+	assert_string_equal(find(who, id).namespace, "shop");
+	/* Where all are in the root, the address tells. */
+	assert_true(dns_address_parse("10.244.1.5", &source));
+	workload = dns_who_find(who, 1, 1, &source, &roles);
+	assert_int_equal(workload.kind, WORKLOAD_POD);
+	assert_string_equal(workload.name, "cart-7");
+	assert_true(dns_address_parse("192.0.2.9", &stranger));
+	workload = dns_who_find(who, 1, 1, &stranger, &roles);
+	assert_int_equal(workload.kind, WORKLOAD_NETNS);
+	assert_string_equal(workload.name, "192.0.2.9");
+	assert_true(dns_address_parse("127.0.0.1", &source));
+	assert_int_equal(dns_who_find(who, 1, 1, &source, &roles).kind, WORKLOAD_HOST);
+	roles.node = &stranger;
+	roles.n_node = 1;
+	assert_int_equal(dns_who_find(who, 1, 1, &stranger, &roles).kind, WORKLOAD_HOST);
+}
+
+static void a_cgroup_that_comes_later_is_found(void **state)
+{
+	_cleanup_folder_ struct folder folder = {0};
+	_cleanup_(cleanup_dns_who_close) struct dns_who *who = NULL;
+	struct host host = {0};
+	uint64_t gone = 123456789, later, wishes[3];
+
+	(void)state;
+	folder_make(&folder);
+	who = dns_who_open(&host, folder.path);
+	for (uint64_t now = 1; now < 20; now++)
+		dns_who_learn(who, &gone, 1, now * 100 * USEC_PER_SEC);
+	assert_string_equal(find(who, gone).name, "cgroup 123456789");
+	later = make_cgroup(&folder, "/system.slice/later.service");
+	wishes[0] = wishes[1] = later; /* asked for twice, known once */
+	wishes[2] = gone;
+	dns_who_learn(who, wishes, 3, 3000 * USEC_PER_SEC);
+	assert_string_equal(find(who, later).name, "later.service");
+}
+
+static void forwarders_are_told_by_name(void **state)
+{
+	struct workload workload = {.kind = WORKLOAD_POD};
+
+	(void)state;
+	strcpy(workload.name, "coredns-5dd5756b68-x7k2p");
+	assert_true(dns_who_is_forwarder(&workload));
+	assert_false(dns_who_is_node_cache(&workload));
+	strcpy(workload.name, "node-local-dns-9xk2p");
+	assert_true(dns_who_is_forwarder(&workload));
+	assert_true(dns_who_is_node_cache(&workload));
+	strcpy(workload.name, "dnsmasq.service");
+	assert_true(dns_who_is_forwarder(&workload));
+	strcpy(workload.name, "cart-7");
+	assert_false(dns_who_is_forwarder(&workload));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_cgroup_is_a_workload),
+		cmocka_unit_test(a_runtime_knows_the_pods_name),
+		cmocka_unit_test(a_cgroup_that_comes_later_is_found),
+		cmocka_unit_test(forwarders_are_told_by_name),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

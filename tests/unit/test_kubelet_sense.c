@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "folder.h"
+
+#include "tuners/kubelet/kubelet.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <sys/stat.h>
+
+#define MAIN_FILE "/var/lib/kubelet/config.yaml"
+#define SERVICE   "/sys/fs/cgroup/system.slice/kubelet.service/cgroup.procs"
+/* Ticks since boot at which a made-up process began: before any file of this test, or long after.
+ */
+#define EARLY "0"
+#define LATE  "100000000000"
+
+/* A made-up node, and what is seen of it. */
+struct fixture {
+	struct folder folder;
+	struct host host;
+	struct kubelet_sensor sensor;
+	struct kubelet_seen seen;
+};
+
+static void fixture_make(struct fixture *fixture)
+{
+	*fixture = (struct fixture){0};
+	folder_make(&fixture->folder);
+	assert_true(host_init(&fixture->host, fixture->folder.path));
+	fixture->sensor.host = &fixture->host;
+}
+
+static void fixture_remove(struct fixture *fixture)
+{
+	kubelet_sensor_close(&fixture->sensor);
+	folder_remove(&fixture->folder);
+}
+
+#define _cleanup_fixture_ __attribute__((cleanup(fixture_remove)))
+
+/* line is the command line with blanks between its words. */
+static void put_process(const struct fixture *fixture, int pid, const char *name, const char *start,
+	const char *line)
+{
+	char path[64], text[256], words[256];
+	size_t len = strlen(line) + 1;
+
+	snprintf(path, sizeof(path), "/proc/%d/comm", pid);
+	snprintf(text, sizeof(text), "%s\n", name);
+	folder_put(&fixture->folder, path, text);
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	snprintf(text, sizeof(text),
+		"%d (a) b) S 1 2 3 0 -1 4 5 6 7 8 9 10 11 12 20 0 1 0 %s 99 100\n", pid, start);
+	folder_put(&fixture->folder, path, text);
+	strcpy(words, line);
+	for (size_t i = 0; i < len; i++)
+		if (words[i] == ' ')
+			words[i] = '\0';
+	snprintf(path, sizeof(path), "/proc/%d/cmdline", pid);
+	folder_put_bytes(&fixture->folder, path, words, len);
+}
+
+/* Looks, though no minute has passed. */
+static const struct kubelet_seen *look(struct fixture *fixture)
+{
+	fixture->sensor.next_look_us = 0;
+	kubelet_sense(&fixture->sensor, &fixture->seen);
+	return &fixture->seen;
+}
+
+static const char *seen_value(const struct kubelet_seen *seen, enum kubelet_field field)
+{
+	return seen->values.field[field].text;
+}
+
+static void a_node_without_a_kubelet(void **state)
+{
+	_cleanup_fixture_ struct fixture fixture;
+
+	(void)state;
+	fixture_make(&fixture);
+	assert_int_equal(look(&fixture)->presence, KUBELET_ABSENT);
+	assert_string_equal(fixture.seen.why, "");
+	/* Its file alone is read, but tells nothing of what runs. */
+	folder_put(&fixture.folder, MAIN_FILE, "serializeImagePulls: false\n");
+	assert_int_equal(look(&fixture)->presence, KUBELET_STOPPED);
+	assert_string_equal(seen_value(&fixture.seen, KUBELET_SERIALIZE_IMAGE_PULLS), "false");
+	assert_false(fixture.seen.values_run);
+}
+
+static void the_services_process_and_its_file(void **state)
+{
+	_cleanup_fixture_ struct fixture fixture;
+
+	(void)state;
+	fixture_make(&fixture);
+	folder_put(&fixture.folder, SERVICE, "41\n42\n");
+	put_process(&fixture, 41, "sh", LATE, "sh -c kubelet");
+	put_process(&fixture, 42, "kubelet", LATE, "/usr/bin/kubelet --config=/etc/k.json");
+	folder_put(&fixture.folder, "/etc/k.json", "{\"maxParallelImagePulls\": 4}");
+	assert_int_equal(look(&fixture)->presence, KUBELET_RUNNING);
+	assert_string_equal(fixture.seen.config, "/etc/k.json");
+	assert_string_equal(fixture.seen.config_dir, "");
+	assert_string_equal(seen_value(&fixture.seen, KUBELET_SERIALIZE_IMAGE_PULLS), "false");
+	assert_string_equal(seen_value(&fixture.seen, KUBELET_MAX_PARALLEL_IMAGE_PULLS), "4");
+	assert_true(fixture.seen.values_run);
+	assert_non_null(kubelet_unmanageable(&fixture.seen));
+}
+
+static void any_kubelet_process_but_a_nested_one(void **state)
+{
+	_cleanup_fixture_ struct fixture fixture;
+
+	(void)state;
+	fixture_make(&fixture);
+	put_process(&fixture, 7, "kubelet", LATE, "kubelet --config=/etc/a");
+	put_process(&fixture, 8, "kubelet", LATE, "kubelet --config=/etc/b");
+	folder_put(
+		&fixture.folder, "/proc/7/status", "Name:\tkubelet\nNSpid:\t7\t1\nThreads:\t1\n");
+	folder_put(&fixture.folder, "/proc/8/status", "Name:\tkubelet\nNSpid:\t8\nThreads:\t1\n");
+	folder_put(&fixture.folder, "/etc/a", "");
+	folder_put(&fixture.folder, "/etc/b", "");
+	/* Without a folder of a kubelet nobody looks through all processes. */
+	assert_int_equal(look(&fixture)->presence, KUBELET_ABSENT);
+	folder_put(&fixture.folder, "/var/lib/kubelet/cpu_manager_state", "");
+	assert_int_equal(look(&fixture)->presence, KUBELET_RUNNING);
+	assert_string_equal(fixture.seen.config, "/etc/b");
+}
+
+static void k3s_pulls_in_parallel(void **state)
+{
+	static const char drop_in[] =
+		"/var/lib/rancher/k3s/agent/etc/kubelet.conf.d/00-k3s-defaults.conf";
+	_cleanup_fixture_ struct fixture fixture;
+
+	(void)state;
+	fixture_make(&fixture);
+	put_process(&fixture, 9, "k3s-server", LATE, "/usr/local/bin/k3s server");
+	folder_put(&fixture.folder, "/var/lib/rancher/k3s/a", "");
+	assert_true(look(&fixture)->embedded);
+	assert_string_equal(seen_value(&fixture.seen, KUBELET_SERIALIZE_IMAGE_PULLS), "false");
+	assert_string_equal(fixture.seen.config_dir, "");
+	folder_put(&fixture.folder, drop_in, "registryBurst: 50\n");
+	fixture.sensor.process.pid = 0; /* as after a restart */
+	assert_string_equal(seen_value(look(&fixture), KUBELET_REGISTRY_BURST), "50");
+}
+
+static void drop_ins_come_in_order_and_flags_last(void **state)
+{
+	_cleanup_fixture_ struct fixture fixture;
+	const struct folder *folder = &fixture.folder;
+
+	(void)state;
+	fixture_make(&fixture);
+	folder_put(folder, SERVICE, "5\n");
+	put_process(&fixture, 5, "kubelet", LATE,
+		"kubelet --config " MAIN_FILE " --config-dir=/k.d --registry-burst=99");
+	folder_put(folder, MAIN_FILE,
+		"registryPullQPS: 1\nregistryBurst: 1\n"
+		"imageGCHighThresholdPercent: 1\nmaxParallelImagePulls: 5\n");
+	folder_put(folder, "/k.d/10-a.conf", "registryPullQPS: 2\nregistryBurst: 2\n");
+	folder_put(folder, "/k.d/20-b/x.conf", "registryPullQPS: 3\n");
+	folder_put(folder, "/k.d/9-c.conf", "registryPullQPS: 4\nimageGCHighThresholdPercent: ~\n");
+	folder_put(folder, "/k.d/zz.yaml", "registryPullQPS: 5\n");
+	look(&fixture);
+	assert_string_equal(fixture.seen.why, "");
+	assert_string_equal(seen_value(&fixture.seen, KUBELET_REGISTRY_PULL_QPS), "4");
+	assert_string_equal(
+		fixture.seen.values.field[KUBELET_REGISTRY_PULL_QPS].file, "/k.d/9-c.conf");
+	assert_string_equal(seen_value(&fixture.seen, KUBELET_REGISTRY_BURST), "99");
+	assert_string_equal(seen_value(&fixture.seen, KUBELET_IMAGE_GC_HIGH), "85");
+	assert_string_equal(seen_value(&fixture.seen, KUBELET_SERIALIZE_IMAGE_PULLS), "false");
+	assert_null(kubelet_unmanageable(&fixture.seen));
+	folder_put(folder, "/k.d/999.conf", "serializeImagePulls: true\n");
+	look(&fixture);
+	assert_non_null(strstr(kubelet_unmanageable(&fixture.seen), "comes after"));
+}
+
+static void our_own_file_is_told_from_others(void **state)
+{
+	_cleanup_fixture_ struct fixture fixture;
+	const struct folder *folder = &fixture.folder;
+
+	(void)state;
+	fixture_make(&fixture);
+	folder_put(folder, SERVICE, "5\n");
+	put_process(&fixture, 5, "kubelet", LATE, "kubelet --config-dir=/k.d");
+	folder_put(folder, "/k.d/" KUBELET_OWN_FILE, kubelet_own_text);
+	assert_int_equal(look(&fixture)->own, KUBELET_OWN_WRITTEN);
+	assert_string_equal(seen_value(&fixture.seen, KUBELET_SERIALIZE_IMAGE_PULLS), "false");
+	assert_string_equal(fixture.seen.others.field[KUBELET_SERIALIZE_IMAGE_PULLS].text, "true");
+	assert_true(fixture.seen.values_run);
+	/* A kubelet that began before it was written runs without it. */
+	put_process(&fixture, 5, "kubelet", EARLY, "kubelet --config-dir=/k.d");
+	look(&fixture);
+	assert_false(fixture.seen.values_run);
+	assert_true(fixture.seen.others_run);
+	/* And one that began before a file of somebody else: nobody knows. */
+	folder_put(folder, "/k.d/a.conf", "");
+	look(&fixture);
+	assert_false(fixture.seen.others_run);
+	folder_put(folder, "/k.d/" KUBELET_OWN_FILE, "serializeImagePulls: true\n");
+	assert_int_equal(look(&fixture)->own, KUBELET_OWN_OTHER);
+}
+
+static void what_cannot_be_read_is_said(void **state)
+{
+	_cleanup_fixture_ struct fixture fixture;
+	char full[PATH_MAX];
+
+	(void)state;
+	fixture_make(&fixture);
+	folder_put(&fixture.folder, SERVICE, "5\n");
+	put_process(&fixture, 5, "kubelet", LATE, "kubelet --config=/etc/k --config-dir=/k.d");
+	look(&fixture);
+	assert_non_null(strstr(fixture.seen.why, "/k.d: No such file"));
+	folder_put(&fixture.folder, "/k.d/a.conf", "a: b: c\n");
+	look(&fixture);
+	assert_non_null(strstr(fixture.seen.why, "/etc/k: No such file"));
+	folder_put(&fixture.folder, "/etc/k", "");
+	look(&fixture);
+	assert_non_null(strstr(fixture.seen.why, "/k.d/a.conf:1:5: neither YAML nor JSON"));
+	assert_false(fixture.seen.values_run);
+	folder_path(&fixture.folder, "/k.d/a.conf", full);
+	assert_int_equal(truncate(full, 300 * 1024), 0);
+	look(&fixture);
+	assert_non_null(strstr(fixture.seen.why, "no configuration of the kubelet"));
+	folder_delete(&fixture.folder, "/k.d/a.conf");
+	assert_string_equal(look(&fixture)->why, "");
+}
+
+static void too_many_files(void **state)
+{
+	_cleanup_fixture_ struct fixture fixture;
+
+	(void)state;
+	fixture_make(&fixture);
+	folder_put(&fixture.folder, SERVICE, "5\n");
+	put_process(&fixture, 5, "kubelet", LATE, "kubelet --config-dir=/k.d");
+	for (int i = 0; i < KUBELET_FILES_MAX; i++) {
+		char path[32];
+
+		snprintf(path, sizeof(path), "/k.d/%d.conf", i);
+		folder_put(&fixture.folder, path, "");
+	}
+	look(&fixture);
+	assert_non_null(strstr(fixture.seen.why, "more than 64 files"));
+}
+
+static void a_change_is_seen_at_once_and_else_nothing_is_read(void **state)
+{
+	_cleanup_fixture_ struct fixture fixture;
+
+	(void)state;
+	fixture_make(&fixture);
+	folder_put(&fixture.folder, SERVICE, "5\n");
+	put_process(&fixture, 5, "kubelet", LATE, "kubelet --config-dir=/k.d");
+	folder_put(&fixture.folder, "/k.d/a.conf", "registryBurst: 7\n");
+	look(&fixture);
+	/* What nobody reads again stays as it is put here. */
+	strcpy(fixture.seen.values.field[KUBELET_REGISTRY_BURST].text, "kept");
+	kubelet_sense(&fixture.sensor, &fixture.seen);
+	assert_string_equal(seen_value(&fixture.seen, KUBELET_REGISTRY_BURST), "kept");
+	folder_put(&fixture.folder, "/k.d/a.conf", "registryBurst: 1234\n");
+	kubelet_sense(&fixture.sensor, &fixture.seen);
+	assert_string_equal(seen_value(&fixture.seen, KUBELET_REGISTRY_BURST), "1234");
+	folder_put(&fixture.folder, "/k.d/b.conf", "registryBurst: 8\n");
+	kubelet_sense(&fixture.sensor, &fixture.seen);
+	assert_string_equal(seen_value(&fixture.seen, KUBELET_REGISTRY_BURST), "8");
+}
+
+static void the_document(void **state)
+{
+	_cleanup_fixture_ struct fixture fixture;
+	const cJSON *values, *burst;
+	cJSON *document;
+
+	(void)state;
+	fixture_make(&fixture);
+	document = kubelet_document(look(&fixture));
+	assert_string_equal(cJSON_GetObjectItem(document, "kubelet")->valuestring, "absent");
+	assert_null(cJSON_GetObjectItem(document, "values"));
+	cJSON_Delete(document);
+	folder_put(&fixture.folder, MAIN_FILE, "\nregistryBurst: 20\n");
+	document = kubelet_document(look(&fixture));
+	values = cJSON_GetObjectItem(document, "values");
+	burst = cJSON_GetObjectItem(values, "registryBurst");
+	assert_int_equal(cJSON_GetArraySize(values), KUBELET_FIELDS);
+	assert_string_equal(cJSON_GetObjectItem(burst, "value")->valuestring, "20");
+	assert_string_equal(cJSON_GetObjectItem(burst, "from")->valuestring, MAIN_FILE ":2");
+	assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(document, "advice")), 2);
+	cJSON_Delete(document);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_node_without_a_kubelet),
+		cmocka_unit_test(the_services_process_and_its_file),
+		cmocka_unit_test(any_kubelet_process_but_a_nested_one),
+		cmocka_unit_test(k3s_pulls_in_parallel),
+		cmocka_unit_test(drop_ins_come_in_order_and_flags_last),
+		cmocka_unit_test(our_own_file_is_told_from_others),
+		cmocka_unit_test(what_cannot_be_read_is_said),
+		cmocka_unit_test(too_many_files),
+		cmocka_unit_test(a_change_is_seen_at_once_and_else_nothing_is_read),
+		cmocka_unit_test(the_document),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "folder.h"
+
+#include "kernel/names.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+static struct name_entry entry(const char *id, const char *name, const char *address)
+{
+	struct name_entry made = {.workload = {.kind = WORKLOAD_POD, .namespace = "default"}};
+
+	copy_text(made.workload.id, sizeof(made.workload.id), id);
+	copy_text(made.workload.name, sizeof(made.workload.name), name);
+	copy_text(made.address, sizeof(made.address), address);
+	return made;
+}
+
+/* What a source tells: a buffer of its own, as names_replace takes it over. */
+static void tell(struct names *names, const char *source, const char *const ids[], size_t n)
+{
+	struct name_entry *entries = calloc(n, sizeof(*entries));
+	char name[64];
+
+	assert_non_null(entries);
+	for (size_t i = 0; i < n; i++) {
+		snprintf(name, sizeof(name), "%s-of-%s", ids[i], source);
+		entries[i] = entry(ids[i], name, "");
+	}
+	assert_int_equal(names_replace(names, source, entries, n), 0);
+}
+
+static const char *name_of(const struct names *names, const char *id)
+{
+	static struct workload workload;
+
+	workload = entry(id, "unnamed", "").workload;
+	workload.kind = WORKLOAD_CONTAINER;
+	return names_apply(names, &workload) ? workload.name : NULL;
+}
+
+static void every_source_is_asked(void **state)
+{
+	_cleanup_(cleanup_names_close) struct names *names = names_open();
+
+	(void)state;
+	tell(names, "one", (const char *const[]){"c", "a", "b"}, 3);
+	tell(names, "two", (const char *const[]){"z"}, 1);
+	assert_string_equal(name_of(names, "a"), "a-of-one");
+	assert_string_equal(name_of(names, "c"), "c-of-one");
+	assert_string_equal(name_of(names, "z"), "z-of-two");
+	assert_null(name_of(names, "d"));
+	assert_null(name_of(names, ""));
+	assert_null(name_of(NULL, "a"));
+}
+
+static void a_source_replaces_only_its_own(void **state)
+{
+	_cleanup_(cleanup_names_close) struct names *names = names_open();
+
+	(void)state;
+	tell(names, "one", (const char *const[]){"a"}, 1);
+	tell(names, "two", (const char *const[]){"z"}, 1);
+	tell(names, "one", (const char *const[]){"b"}, 1);
+	assert_null(name_of(names, "a"));
+	assert_string_equal(name_of(names, "b"), "b-of-one");
+	assert_string_equal(name_of(names, "z"), "z-of-two");
+	assert_int_equal(names_replace(names, "one", NULL, 0), 0);
+	assert_null(name_of(names, "b"));
+}
+
+static void sources_are_bounded(void **state)
+{
+	_cleanup_(cleanup_names_close) struct names *names = names_open();
+	char name[16];
+
+	(void)state;
+	for (int i = 0; i < NAMES_SOURCES_MAX; i++) {
+		snprintf(name, sizeof(name), "%d", i);
+		tell(names, name, (const char *const[]){"a"}, 1);
+	}
+	assert_int_equal(
+		names_replace(names, "more", calloc(1, sizeof(struct name_entry)), 1), -ENOSPC);
+}
+
+static void an_address_belongs_to_one(void **state)
+{
+	_cleanup_(cleanup_names_close) struct names *names = names_open();
+	struct name_entry *entries = calloc(2, sizeof(*entries));
+	struct workload workload;
+
+	(void)state;
+	entries[0] = entry("uid-1", "coredns", "10.0.0.5");
+	entries[1] = entry("uid-2", "on-the-host", "");
+	assert_int_equal(names_replace(names, "one", entries, 2), 0);
+	assert_true(names_at_address(names, "10.0.0.5", &workload));
+	assert_string_equal(workload.name, "coredns");
+	assert_false(names_at_address(names, "10.0.0.6", &workload));
+	assert_false(names_at_address(names, "", &workload));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_source_is_asked),
+		cmocka_unit_test(a_source_replaces_only_its_own),
+		cmocka_unit_test(sources_are_bounded),
+		cmocka_unit_test(an_address_belongs_to_one),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "folder.h"
+
+#include "runtime/registry.h"
+
+#include <errno.h>
+
+static void takes_names_of_registries(void **state)
+{
+	static const char *const good[] = {"docker.io", "registry.k8s.io", "localhost", "10.0.0.1",
+		"10.0.0.1:5000", "host:1", "host:65535", "my_registry-1.example:5000", "[::1]",
+		"[fd00:ec2::253]:5000", "GCR.IO"};
+	static const char *const bad[] = {"", ".", "..", "../etc", "a/b", "/", "_default", "-a",
+		".a", "a.", "a..b", "a:", "a:0", "a:05", "a:65536", "a:123456", "a:5000:1", "a:b",
+		"a b", "a\n", "a\"", "a\\b", "ü.example", "user@a", "[::1", "::1", "[::g]",
+		"[fe80::1%eth0]", "[]", "[::1]5000", "%2e%2e", "*"};
+	char longest[REGISTRY_NAME_MAX + 1];
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(good); i++)
+		if (registry_check_name(good[i]) != 0)
+			fail_msg("refuses %s", good[i]);
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		if (registry_check_name(bad[i]) != -EINVAL)
+			fail_msg("takes %s", bad[i]);
+	memset(longest, 'a', sizeof(longest));
+	longest[253] = '\0';
+	assert_int_equal(registry_check_name(longest), 0);
+	longest[253] = 'a';
+	longest[254] = '\0';
+	assert_int_equal(registry_check_name(longest), -EINVAL);
+}
+
+static void takes_addresses_of_mirrors(void **state)
+{
+	static const char *const good[] = {"http://127.0.0.1:5000", "https://mirror.example",
+		"https://mirror.example/", "https://mirror.example/v2/proxy-1_x.y~z/",
+		"http://[::1]:30020", "https://h:1/a:b+c"};
+	static const char *const bad[] = {"", "mirror.example", "ftp://mirror.example", "http://",
+		"http:///v2", "https://user@h", "https://user:password@h/", "https://h?x=1",
+		"https://h/?x", "https://h/#f", "https://h/a b", "https://h/\"", "https://h/\\",
+		"https://h/..", "https://h/../x", "https://h/.hidden", "https://h/a%2f",
+		"https://h/\n", "https://h:0", "HTTPS://h", "https://h/é", "unix:///run/x"};
+	char text[REGISTRY_URL_MAX + 8] = "http://h/";
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(good); i++)
+		if (registry_check_url(good[i]) != 0)
+			fail_msg("refuses %s", good[i]);
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		if (registry_check_url(bad[i]) != -EINVAL)
+			fail_msg("takes %s", bad[i]);
+	memset(text + 9, 'a', REGISTRY_URL_MAX - 9);
+	text[REGISTRY_URL_MAX - 1] = '\0';
+	assert_int_equal(registry_check_url(text), 0);
+	text[REGISTRY_URL_MAX - 1] = 'a';
+	text[REGISTRY_URL_MAX] = '\0';
+	assert_int_equal(registry_check_url(text), -EINVAL);
+}
+
+static void cuts_slashes_at_the_end(void **state)
+{
+	char copy[16];
+
+	(void)state;
+	assert_true(registry_copy_url(copy, sizeof(copy), "http://h///"));
+	assert_string_equal(copy, "http://h");
+	assert_true(registry_copy_url(copy, sizeof(copy), "http://h/v2"));
+	assert_string_equal(copy, "http://h/v2");
+	assert_true(registry_copy_url(copy, sizeof(copy), "http://12345678"));
+	assert_false(registry_copy_url(copy, sizeof(copy), "http://123456789"));
+	assert_string_equal(copy, "http://12345678");
+}
+
+static void knows_this_node(void **state)
+{
+	static const char *const here[] = {"http://127.0.0.1:5000", "http://127.255.0.9",
+		"https://localhost/x", "http://LocalHost:1", "http://[::1]:1"};
+	static const char *const elsewhere[] = {"http://10.0.0.1", "http://128.0.0.1",
+		"http://localhost.example", "http://[::2]", "http://127.0.0.1.example", "garbage"};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(here); i++)
+		if (!registry_is_loopback(here[i]))
+			fail_msg("%s is here", here[i]);
+	for (size_t i = 0; i < ARRAY_SIZE(elsewhere); i++)
+		if (registry_is_loopback(elsewhere[i]))
+			fail_msg("%s is not here", elsewhere[i]);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(takes_names_of_registries),
+		cmocka_unit_test(takes_addresses_of_mirrors),
+		cmocka_unit_test(cuts_slashes_at_the_end),
+		cmocka_unit_test(knows_this_node),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
