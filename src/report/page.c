@@ -5,75 +5,12 @@
 
 #include "base/build.h"
 #include "base/text.h"
-#include "base/utf8.h"
 #include "base/util.h"
 #include "model/reason.h"
-
-#include <inttypes.h>
-
-/*
- * Rows are left out beyond this, so that no node makes a page of 200 kB: the largest row, of values
- * that all have to be escaped, is 5 kB.
- */
-#define PAGE_ROWS_MAX (180 * 1000)
 
 /* A bar's colour: the agent itself speaks of pressure from 80 % on. */
 #define BAR_WARNING  80
 #define BAR_CRITICAL 95
-
-/* Text within an element or a quoted attribute. */
-static void put_text(FILE *out, const char *text)
-{
-	for (; text && *text; text += MAX(utf8_length(text), (size_t)1)) {
-		size_t n = utf8_length(text);
-
-		if (*text == '&')
-			fputs("&amp;", out);
-		else if (*text == '<')
-			fputs("&lt;", out);
-		else if (*text == '>')
-			fputs("&gt;", out);
-		else if (*text == '"')
-			fputs("&quot;", out);
-		else if (*text == '\'')
-			fputs("&#39;", out);
-		else if (n > 0)
-			fwrite(text, 1, n, out);
-		else
-			fputs(UTF8_REPLACEMENT, out);
-	}
-}
-
-static bool page_full(FILE *out)
-{
-	return ftello(out) > PAGE_ROWS_MAX;
-}
-
-static void put_left_out(FILE *out, size_t n)
-{
-	if (n > 0)
-		fprintf(out, "<p class=\"dim\">%zu more: see /v1/status.</p>\n", n);
-}
-
-/* 1234567 as "1 234 567", with thin spaces that do not break. */
-static void put_count(FILE *out, uint64_t n)
-{
-	char digits[24];
-	int len = snprintf(digits, sizeof(digits), "%" PRIu64, n);
-
-	for (int i = 0; i < len; i++) {
-		if (i > 0 && (len - i) % 3 == 0)
-			fputs("\xe2\x80\xaf", out);
-		fputc(digits[i], out);
-	}
-}
-
-static void put_badge(FILE *out, const char *class, const char *text)
-{
-	fprintf(out, "<span class=\"badge %s\">", class);
-	put_text(out, text);
-	fputs("</span>", out);
-}
 
 static void put_head(FILE *out, const struct node *node)
 {
@@ -81,7 +18,7 @@ static void put_head(FILE *out, const struct node *node)
 	      "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
 	      "<meta http-equiv=\"refresh\" content=\"5\">\n<title>",
 		out);
-	put_text(out, node->name);
+	page_text(out, node->name);
 	fprintf(out, ": %s - Headroom</title>\n", verdict_name(node_verdict(node)));
 	fputs("<link rel=\"icon\" href=\"data:image/svg+xml,%3Csvg "
 	      "xmlns='http://www.w3.org/2000/svg' "
@@ -106,11 +43,11 @@ static void put_header(FILE *out, const struct node *node)
 			      : 0,
 		up);
 	fputs("<body>\n<header>\n<h1>", out);
-	put_text(out, node->name);
+	page_text(out, node->name);
 	fputs("</h1>", out);
-	put_badge(out, verdict, verdict);
+	page_badge(out, verdict, verdict);
 	if (!node->applied)
-		put_badge(out, "dim", "not applied yet");
+		page_badge(out, "dim", "not applied yet");
 	fprintf(out,
 		"\n<p class=\"sub\">Headroom %s (%s), up %s since <time>%s</time>, seen "
 		"<time>%s</time>"
@@ -138,7 +75,7 @@ static void put_bar(FILE *out, const struct limit *limit, double percent)
 		"<div class=\"track\" role=\"meter\" aria-valuemin=\"0\" aria-valuemax=\"100\" "
 		"aria-valuenow=\"%.0f\" aria-label=\"",
 		percent);
-	put_text(out, limit->now.name);
+	page_text(out, limit->now.name);
 	fprintf(out,
 		" used\"><div class=\"bar %s\" style=\"width:%.1f%%\"></div>"
 		"<div class=\"peak\" style=\"left:%.1f%%\" title=\"peak\"></div></div>\n",
@@ -151,9 +88,9 @@ static void put_facts(FILE *out, const struct limit *limit)
 	char duration[TIME_TEXT_MAX];
 
 	fputs("<p class=\"facts num\"><span>peak ", out);
-	put_count(out, limit->peak);
+	page_count(out, limit->peak);
 	fputs("</span><span>struck ", out);
-	put_count(out, limit->now.hits);
+	page_count(out, limit->now.hits);
 	fputs(limit->now.hits == 1 ? " time</span>" : " times</span>", out);
 	if (limit->now.upper_bound)
 		fputs("<span>an upper bound: the exact count is not known here</span>", out);
@@ -170,12 +107,12 @@ static void put_user(FILE *out, const struct limit_user *user)
 
 	fprintf(out, "<li class=\"row\"><span><span class=\"dim\">%s</span> ",
 		workload_kind_name(workload->kind));
-	put_text(out, workload->namespace);
+	page_text(out, workload->namespace);
 	if (workload->namespace[0])
 		fputc('/', out);
-	put_text(out, workload->name[0] ? workload->name : workload->id);
+	page_text(out, workload->name[0] ? workload->name : workload->id);
 	fputs("</span><span class=\"num\">", out);
-	put_count(out, user->used);
+	page_count(out, user->used);
 	fputs("</span></li>\n", out);
 }
 
@@ -184,15 +121,15 @@ static void put_limit(FILE *out, const struct limit *limit)
 	double percent = (1 - limit_headroom(limit)) * 100;
 
 	fputs("<section class=\"card\"><div class=\"row\"><h3>", out);
-	put_text(out, limit->now.name);
+	page_text(out, limit->now.name);
 	fprintf(out, "</h3><b class=\"num %s\">%.0f %%</b></div>\n", bar_class(percent), percent);
 	put_bar(out, limit, percent);
 	fprintf(out, "<p class=\"facts num\"><span>%s", limit->now.upper_bound ? "at most " : "");
-	put_count(out, limit->now.used);
+	page_count(out, limit->now.used);
 	fputs(" of ", out);
-	put_count(out, limit->now.max);
+	page_count(out, limit->now.max);
 	fputc(' ', out);
-	put_text(out, limit->now.unit);
+	page_text(out, limit->now.unit);
 	fputs("</span></p>\n", out);
 	put_facts(out, limit);
 	if (limit->now.n_top > 0) {
@@ -214,7 +151,7 @@ static void put_limits(FILE *out, const struct node *node)
 	for (i = 0; i < node->n_limits && !page_full(out); i++)
 		put_limit(out, &node->limits[i]);
 	fputs("</div>\n", out);
-	put_left_out(out, node->n_limits - i);
+	page_left_out(out, node->n_limits - i);
 }
 
 static const char *condition_class(enum condition_type type, enum condition_status status)
@@ -232,14 +169,14 @@ static void put_condition(FILE *out, const struct node *node, enum condition_typ
 	if (condition->since_us)
 		time_text(condition->since_us, since);
 	fputs("<tr><th scope=\"row\" title=\"", out);
-	put_text(out, condition_sentence(type));
+	page_text(out, condition_sentence(type));
 	fputs("\">", out);
-	put_text(out, condition_name(type));
+	page_text(out, condition_name(type));
 	fputs("</th><td>", out);
-	put_badge(out, condition_class(type, condition->now.status),
+	page_badge(out, condition_class(type, condition->now.status),
 		condition_status_name(condition->now.status));
 	fputs("</td><td>", out);
-	put_text(out, condition->now.message[0] ? condition->now.message : condition->now.reason);
+	page_text(out, condition->now.message[0] ? condition->now.message : condition->now.reason);
 	fprintf(out, "</td><td class=\"dim num\">%s</td></tr>\n", since);
 }
 
@@ -282,7 +219,7 @@ static const char *setting_class(enum setting_state state)
 static void put_value(FILE *out, const char *value)
 {
 	fputs("<td><code>", out);
-	put_text(out, value);
+	page_text(out, value);
 	fputs("</code></td>", out);
 }
 
@@ -291,17 +228,17 @@ static void put_setting(FILE *out, const struct setting *setting)
 	const char *sentence = setting->reason ? reason_sentence(setting->reason) : NULL;
 
 	fputs("<tr><th scope=\"row\">", out);
-	put_text(out, setting->want.name);
+	page_text(out, setting->want.name);
 	fputs("</th><td>", out);
-	put_badge(out, setting_class(setting->state), setting_state_name(setting->state));
+	page_badge(out, setting_class(setting->state), setting_state_name(setting->state));
 	fputs("</td>", out);
 	put_value(out, setting->want.wanted);
 	put_value(out, setting->want.actual);
 	put_value(out, setting->original);
 	fputs("<td class=\"dim\" title=\"", out);
-	put_text(out, sentence);
+	page_text(out, sentence);
 	fputs("\">", out);
-	put_text(out, setting->reason);
+	page_text(out, setting->reason);
 	fputs("</td></tr>\n", out);
 }
 
@@ -321,7 +258,7 @@ static void put_settings(FILE *out, const struct node *node)
 	for (i = 0; i < node->n_settings && !page_full(out); i++)
 		put_setting(out, &node->settings[i]);
 	fputs("</tbody>\n</table></div>\n", out);
-	put_left_out(out, node->n_settings - i);
+	page_left_out(out, node->n_settings - i);
 }
 
 static const char *tuner_class(enum tuner_state state)
@@ -334,11 +271,11 @@ static const char *tuner_class(enum tuner_state state)
 static void put_tuner(FILE *out, const struct tuner_status *tuner)
 {
 	fputs("<tr><th scope=\"row\">", out);
-	put_text(out, tuner->ops->name);
+	page_text(out, tuner->ops->name);
 	fputs("</th><td>", out);
-	put_badge(out, tuner_class(tuner->state), tuner_state_name(tuner->state));
+	page_badge(out, tuner_class(tuner->state), tuner_state_name(tuner->state));
 	fprintf(out, "</td><td>%s</td><td>", mode_name(tuner->mode));
-	put_text(out, tuner->why);
+	page_text(out, tuner->why);
 	fputs("</td></tr>\n", out);
 }
 
@@ -365,6 +302,7 @@ static void put_page(FILE *out, void *data)
 	put_header(out, node);
 	put_conditions(out, node);
 	put_limits(out, node);
+	page_documents(out, node);
 	put_tuners(out, node);
 	put_settings(out, node);
 	fputs("</main>\n<footer>Read-only, renewed every 5 seconds. More: <a href=\"/v1/status\">"
