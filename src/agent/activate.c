@@ -124,7 +124,8 @@ static void reload(struct pipeline *pipeline)
 	else
 		log_warning("dockerd", "not told to read its configuration again: %s",
 			r == -ESRCH ? "no such process is seen from here" : strerror(-r));
-	hold(pipeline, r < 0 ? "reload-pending" : NULL, now_us() + RELOAD_AGAIN_US);
+	hold(pipeline, r < 0 ? "reload-pending" : NULL,
+		now_us() + (r < 0 ? RETRY_FILE_US : RELOAD_AGAIN_US));
 }
 
 /* When this unit was last tried, to be written; the longest ago makes room for a new one. */
@@ -189,7 +190,7 @@ static void put_back(struct pipeline *pipeline, const char *why)
 	const struct service *service = service_at(pipeline, pipeline->at);
 	int r = 0;
 
-	log_error(service->unit,
+	log_error("runtime",
 		"%s: the file from before goes back, and it is restarted once more; this is not tried again until the configuration changes",
 		why);
 	copy_text(pipeline->why, sizeof(pipeline->why), why);
@@ -223,7 +224,7 @@ static void on_restarted(int result, const char *why, void *userdata)
 		return;
 	} else {
 		if (result == -ETIMEDOUT || !is_held(pipeline, "restart-refused"))
-			log_warning(unit, "%s", why);
+			log_warning("runtime", "%s", why);
 		hold(pipeline, "restart-refused", now_us() + RESTART_AGAIN_US);
 	}
 	go_on(pipeline);
@@ -250,7 +251,7 @@ static void on_restarted_again(int result, const char *why, void *userdata)
 	if (result == 0)
 		log_notice(unit, "it answers again, with the file from before");
 	else
-		log_error(unit, "with the file from before too: %s", why);
+		log_error("runtime", "with the file from before too: %s", why);
 	fail_all(pipeline, "did-not-come-back", pipeline->why);
 	go_on(pipeline);
 }

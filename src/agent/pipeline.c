@@ -180,8 +180,8 @@ bool pipeline_restore(struct pipeline *pipeline, const char *only)
 
 	begin(pipeline, true);
 	r = edits_make_restore(&core->host, core->journal, only, &pipeline->edits);
-	if (r == 0 && pipeline->edits.n == 0)
-		return false;
+	/* With no file to put back there may be a trial to clear away. */
+	pipeline->edits.kept = kept_hashes(core->journal);
 	if (r == 0)
 		r = pipeline_start_job(
 			pipeline, PIPELINE_RESTORING, &pipeline->edits, edits_restore, on_restored);
@@ -231,6 +231,7 @@ static void sweep(struct pipeline *pipeline)
 {
 	int r = pipeline->store_error;
 
+	free(steal(pipeline->edits.kept));
 	pipeline->edits.kept = kept_hashes(pipeline->core->journal);
 	if (r == 0)
 		r = pipeline_start_job(

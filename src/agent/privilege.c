@@ -33,19 +33,41 @@ static bool is_managed(const struct core *core, const char *prefix)
 	return false;
 }
 
+/*
+ * Files of runtimes and of the kubelet: an owner other than root is kept with CAP_CHOWN, and from a
+ * container the host's own programs are asked in the host's root. Where the unit or the pod does
+ * not give these, they are not had, and cannot be kept.
+ */
+static bool edits_files(const struct core *core)
+{
+	static const char *const tuners[] = {"runtime", "kubelet"};
+
+	for (size_t i = 0; i < core->node.n_tuners; i++)
+		for (size_t t = 0; t < ARRAY_SIZE(tuners); t++)
+			if (core->node.tuners[i].mode == MODE_ENFORCE &&
+				streq(core->node.tuners[i].ops->name, tuners[t]))
+				return true;
+	return core->journal && core->journal->n_files > 0;
+}
+
 void agent_drop_privileges(const struct agent *agent)
 {
 	/*
 	 * Thresholds by netlink; kernels before 5.19 read BPF counters for CAP_BPF alone; and the
 	 * loop goes to a real-time priority and back, see priority.c.
 	 */
-	cap_value_t kept[3 + ARRAY_SIZE(guarded)] = {CAP_NET_ADMIN, CAP_BPF, CAP_SYS_NICE};
+	cap_value_t kept[5 + ARRAY_SIZE(guarded)] = {CAP_NET_ADMIN, CAP_BPF, CAP_SYS_NICE};
 	size_t n = 3;
 	int r;
 
 	for (size_t i = 0; i < ARRAY_SIZE(guarded); i++)
 		if (is_managed(&agent->core, guarded[i].prefix))
 			kept[n++] = guarded[i].capability;
+	if (edits_files(&agent->core)) {
+		kept[n++] = CAP_CHOWN;
+		if (agent->core.host.root[0])
+			kept[n++] = CAP_SYS_CHROOT;
+	}
 	r = capability_keep_only(kept, n);
 	if (r < 0)
 		log_warning("privileges", "not dropped: %s", strerror(-r));

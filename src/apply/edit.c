@@ -258,6 +258,7 @@ static int verify(const struct edits *edits, struct edit_file *file)
 	size_t i = 0;
 	const struct change *change = next_of(edits, file, &i);
 	struct trial trial = {.host = &edits->host,
+		.state = edits->state,
 		.service = &file->service,
 		.path = file->note.path,
 		.at = &file->at,
@@ -300,7 +301,9 @@ static void prepare(const struct edits *edits, struct edit_file *file)
 	if (r == 0)
 		r = verify(edits, file);
 	if (r < 0) {
-		fail(file, "verify-refused", r);
+		bool refused = file->why[0] || r == -EINVAL || r == -EBADMSG;
+
+		fail(file, refused ? "verify-refused" : "write-refused", r);
 		return;
 	}
 	r = keep_original(edits, file);
@@ -373,9 +376,11 @@ void edits_write(struct edits *edits)
 		if (!is_to_be_written(file))
 			continue;
 		r = file_put(&file->at, file->old.hash, file->new, file->new_len);
-		if (r == 0)
-			file->written = true;
-		else
+		file->written = r == 0;
+		if (r == -ESTALE)
+			copy_text(file->why, sizeof(file->why),
+				"someone else is changing the file just now: try again");
+		if (r < 0)
 			fail(file, "write-refused", r);
 	}
 }
@@ -390,7 +395,7 @@ static void follow(struct setting *setting, const struct change *change, const c
 		return;
 	if (file->error < 0) {
 		setting_fail(setting, reason, file->error, change->why,
-			now + (streq(reason, "verify-refused") ? RETRY_REFUSED_US : RETRY_US));
+			now + (streq(reason, "verify-refused") ? RETRY_REFUSED_US : RETRY_FILE_US));
 		return;
 	}
 	copy_text(setting->want.staged, SETTING_VALUE_MAX, change->new);

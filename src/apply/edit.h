@@ -10,7 +10,7 @@
  *   edits_note()     into the journal, which the caller stores
  *   edits_write()    replaces the files, unless somebody was quicker
  *   edits_settle()   the results, to the plan and the node
- *   activation       see src/apply/activate.h
+ *   activation       see src/apply/reload.h and restart.h
  *
  * Prepare, write and restore may block and touch nothing but the edits: they are for a thread.
  */

@@ -64,6 +64,8 @@ int edits_make_restore(const struct host *host, const struct journal *journal, c
 {
 	int r = 0;
 
+	edits->host = *host;
+	edits->state = journal->dir;
 	for (size_t i = 0; r == 0 && i < journal->n_files; i++)
 		if (!tuner || streq(tuner, journal->files[i].tuner))
 			r = edits_add_restore(host, journal, journal->files[i].path, edits);
@@ -159,16 +161,6 @@ static int put_back(const struct edits *edits, struct edit_file *file)
 	return r;
 }
 
-/* Of a trial that was cut short, beside the file or beside the main one of a drop-in. */
-static void clean(const struct edits *edits, const struct edit_file *file)
-{
-	struct file_at main;
-
-	file_clean(&file->at);
-	if (file->service.config[0] && file_locate(&edits->host, file->service.config, &main) == 0)
-		file_clean(&main);
-}
-
 static int restore_once(const struct edits *edits, struct edit_file *file)
 {
 	int r = file_locate(&edits->host, file->note.path, &file->at);
@@ -177,7 +169,7 @@ static int restore_once(const struct edits *edits, struct edit_file *file)
 		r = file_take(&file->at, &file->old);
 	if (r < 0)
 		return r;
-	clean(edits, file);
+	file_clean(&file->at);
 	if (streq(file->old.hash, file->note.original)) {
 		/* Killed after the note and before the write, its folders were made already. */
 		if (!file->old.bytes)
@@ -209,6 +201,7 @@ static void restore(const struct edits *edits, struct edit_file *file)
 
 void edits_restore(struct edits *edits)
 {
+	edits_sweep(edits);
 	for (size_t i = 0; i < edits->n; i++)
 		restore(edits, &edits->files[i]);
 }

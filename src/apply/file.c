@@ -18,6 +18,9 @@
 #define KEPT        "files"
 #define FOLDERS_MAX 16
 
+#define TRIAL          "trial."
+#define TRIAL_NAME_MAX (sizeof(TRIAL) + HASH_TEXT_MAX)
+
 void file_bytes_clear(struct file_bytes *bytes)
 {
 	free(steal(bytes->bytes));
@@ -134,7 +137,8 @@ static int make_folders(const struct file_at *at)
 		if (!slash)
 			return -EINVAL;
 		*slash = '\0';
-		if (mkdir(folder, 0755) < 0 && errno != EEXIST)
+		/* Whatever the umask, which is a daemon's: others read what lies beside ours. */
+		if (mkdir(folder, 0755) == 0 ? chmod(folder, 0755) < 0 : errno != EEXIST)
 			return -errno;
 		*slash = '/';
 		end = slash;
@@ -281,15 +285,6 @@ void file_drop_folders(const struct file_at *at, unsigned n)
 	}
 }
 
-int file_put_trial(const struct file_at *at, const char *bytes, size_t len, char *path)
-{
-	const char *name = strrchr(at->full, '/');
-
-	if (snprintf(path, PATH_MAX, "%s%s" FILE_NEW, at->folder, name) >= PATH_MAX)
-		return -ENAMETOOLONG;
-	return write_beside(path, bytes, len);
-}
-
 void file_clean(const struct file_at *at)
 {
 	char path[PATH_MAX];
@@ -306,6 +301,55 @@ static int open_kept(int state, bool make)
 		return -errno;
 	fd = openat(state, KEPT, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	return fd < 0 ? -errno : fd;
+}
+
+/* A link in files/ to the trial. */
+static void name_trial(const char *path, char name[static TRIAL_NAME_MAX])
+{
+	char hash[HASH_TEXT_MAX];
+
+	hash_bytes(path, strlen(path), hash);
+	snprintf(name, TRIAL_NAME_MAX, TRIAL "%s", hash);
+}
+
+int file_put_trial(int state, const struct file_at *at, const char *bytes, size_t len,
+	char path[static PATH_MAX])
+{
+	_cleanup_close_ int kept = open_kept(state, true);
+	char name[TRIAL_NAME_MAX];
+
+	if (kept < 0)
+		return kept;
+	if (snprintf(path, PATH_MAX, "%s%s" FILE_NEW, at->folder, strrchr(at->full, '/')) >=
+		PATH_MAX)
+		return -ENAMETOOLONG;
+	name_trial(path, name);
+	if (symlinkat(path, kept, name) < 0 && errno != EEXIST)
+		return -errno;
+	return write_beside(path, bytes, len);
+}
+
+void file_drop_trial(int state, const char *path)
+{
+	_cleanup_close_ int kept = open_kept(state, false);
+	char name[TRIAL_NAME_MAX];
+
+	unlink(path);
+	name_trial(path, name);
+	if (kept >= 0)
+		unlinkat(kept, name, 0);
+}
+
+static void drop_left_trial(int kept, const char *name)
+{
+	char path[PATH_MAX];
+	ssize_t n = readlinkat(kept, name, path, sizeof(path) - 1);
+
+	if (n < 0)
+		return;
+	path[n] = '\0';
+	unlink(path);
+	unlinkat(kept, name, 0);
 }
 
 int file_recall(int state, const char *hash, char **bytes, size_t *len)
@@ -351,7 +395,9 @@ void file_sweep(int state, const char *keep)
 		return;
 	}
 	while ((entry = readdir(folder)))
-		if (entry->d_name[0] != '.' && !strstr(keep, entry->d_name))
+		if (starts_with(entry->d_name, TRIAL))
+			drop_left_trial(fd, entry->d_name);
+		else if (entry->d_name[0] != '.' && !strstr(keep, entry->d_name))
 			unlinkat(fd, entry->d_name, 0);
 	closedir(folder);
 }

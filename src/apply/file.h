@@ -44,8 +44,13 @@ int file_put(const struct file_at *at, const char *expected, const char *bytes, 
 /* Removes up to n folders above a file that was removed, as long as they are empty. */
 void file_drop_folders(const struct file_at *at, unsigned n);
 
-/* A file for the verifier's eyes only, in a folder that exists; path is the caller's PATH_MAX. */
-int file_put_trial(const struct file_at *at, const char *bytes, size_t len, char *path);
+/*
+ * A file for the verifier's eyes only, beside the real one or as near as folders exist. The state
+ * folder remembers it, so that file_sweep() finds what a crash left.
+ */
+int file_put_trial(int state, const struct file_at *at, const char *bytes, size_t len,
+	char path[static PATH_MAX]);
+void file_drop_trial(int state, const char *path);
 
 /* What a crash may have left beside a file. */
 void file_clean(const struct file_at *at);
@@ -57,7 +62,7 @@ void file_clean(const struct file_at *at);
 int file_keep(int state, const char *hash, const char *bytes, size_t len);
 int file_recall(int state, const char *hash, char **bytes, size_t *len);
 
-/* Removes all kept bytes whose hash does not occur in keep. */
+/* Removes all kept bytes whose hash does not occur in keep, and trials that a crash left. */
 void file_sweep(int state, const char *keep);
 
 #endif

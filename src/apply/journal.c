@@ -162,7 +162,9 @@ static int add_record(struct journal *journal, const struct change *change)
 	copy_text(record->name, sizeof(record->name), change->name);
 	copy_text(record->tuner, sizeof(record->tuner), change->tuner);
 	record->place = change->place;
-	copy_text(record->original, sizeof(record->original), change->old);
+	/* What a program runs with may not be known: then what it was to start with. */
+	copy_text(record->original, sizeof(record->original),
+		change->old[0] ? change->old : standing(change));
 	copy_text(record->before, sizeof(record->before), standing(change));
 	copy_text(record->target, sizeof(record->target), change->new);
 	copy_text(record->staged, sizeof(record->staged), change->staged);

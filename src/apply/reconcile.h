@@ -23,12 +23,15 @@
 /* A setting that could not be written is tried again after this long. */
 #define RETRY_US (15 * UINT64_C(1000000))
 
+/* One in a file: each try may run a program twice. */
+#define RETRY_FILE_US (60 * UINT64_C(1000000))
+
 /* One that its program refused: the file, or the program, has to change first. */
 #define RETRY_REFUSED_US (600 * UINT64_C(1000000))
 
 /* A file that stands as wanted is made to take effect again after this long, when it has not. */
 #define RESTART_AGAIN_US (3600 * UINT64_C(1000000))
-#define RELOAD_AGAIN_US  (60 * UINT64_C(1000000))
+#define RELOAD_AGAIN_US  (600 * UINT64_C(1000000))
 
 enum on_drift {
 	ON_DRIFT_ENFORCE,

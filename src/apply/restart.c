@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "apply/restart.h"
 
+#include "apply/answer.h"
 #include "apply/file.h"
 #include "base/util.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 
 #include <systemd/sd-bus.h>
 
@@ -18,6 +16,7 @@
 #define BUS_SOCKET  "/run/dbus/system_bus_socket"
 
 #define ANSWER_US     (30 * USEC_PER_SEC)
+#define ANSWERS       15 /* that may be waited for within that time, one after the other */
 #define CALL_US       (5 * USEC_PER_SEC)
 #define POLL_US       (100 * USEC_PER_MSEC)
 #define NEIGHBORS_MAX 64
@@ -31,6 +30,8 @@ struct restart {
 	struct service service;
 	char *path; /* of the unit, on the bus */
 	bool forced, restarted;
+	struct answer *answer;
+	enum answer_level before, level;
 	uint64_t patience_us, deadline_us;
 	char state[32];                     /* ActiveState */
 	bool has_job;                       /* systemd is not done with it */
@@ -43,7 +44,6 @@ struct restart {
 /* Each step is a call; its answer, or failure, decides on the next. */
 typedef int (*answer_handler)(struct restart *restart, sd_bus_message *answer);
 
-static int check_kill_mode(struct restart *restart);
 static int poll_again(struct restart *restart);
 
 void restart_abandon(struct restart *restart)
@@ -52,6 +52,7 @@ void restart_abandon(struct restart *restart)
 		return;
 	sd_bus_slot_unref(restart->call);
 	sd_event_source_disable_unref(restart->timer);
+	answer_abandon(restart->answer);
 	if (restart->bus) {
 		sd_bus_detach_event(restart->bus);
 		sd_bus_close(restart->bus);
@@ -112,27 +113,6 @@ static int on_answer(struct restart *restart, sd_bus_message *answer, answer_han
 
 /* ---- after the restart: until it answers ---- */
 
-/* A stale socket refuses; a daemon that is up accepts, even when it is too busy to. */
-static int try_socket(const struct restart *restart)
-{
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	_cleanup_close_ int fd = -1, file = -1;
-	struct file_at at;
-	int r = file_locate(&restart->host, restart->service.socket, &at);
-
-	if (r < 0)
-		return r;
-	file = open(at.full, O_PATH | O_CLOEXEC);
-	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	if (file < 0 || fd < 0)
-		return -errno;
-	/* However long the path is below the host's root. */
-	snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d", file);
-	if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0 && errno != EAGAIN)
-		return -errno;
-	return 0;
-}
-
 static int take_state(struct restart *restart, sd_bus_message *answer)
 {
 	int r = sd_bus_message_enter_container(answer, 'a', "{sv}");
@@ -160,16 +140,49 @@ static int take_state(struct restart *restart, sd_bus_message *answer)
 	return r;
 }
 
+static int ask_socket(struct restart *restart, answer_done done)
+{
+	return answer_ask(restart->event, &restart->host, restart->service.socket,
+		restart->patience_us / ANSWERS, done, restart, &restart->answer);
+}
+
+/* As much of it has to answer as did before: its CRI may fail to load, while all else runs. */
+static void on_answer_after(enum answer_level level, void *userdata)
+{
+	struct restart *restart = userdata;
+
+	restart->answer = NULL;
+	restart->level = level;
+	if (level >= MAX(restart->before, ANSWER_CONNECT))
+		finish(restart, 0, "");
+	else if (poll_again(restart) < 0)
+		finish(restart, -ETIMEDOUT, strerror(ENOMEM));
+}
+
+static int not_back(struct restart *restart)
+{
+	char why[EDIT_WHY_MAX];
+
+	snprintf(why, sizeof(why), "%.60s was restarted and does not answer: it is %s%s",
+		restart->service.unit, restart->state[0] ? restart->state : "in an unknown state",
+		restart->level == ANSWER_GRPC ? ", and without its CRI" : "");
+	return finish(restart, -ETIMEDOUT, why);
+}
+
 static int on_state_after(struct restart *restart, sd_bus_message *answer)
 {
 	int r = take_state(restart, answer);
 
 	if (r < 0)
 		return r;
-	if (!restart->has_job && streq(restart->state, "active") &&
-		(!restart->service.socket[0] || try_socket(restart) == 0))
+	/* Failed is what systemd has given up; a unit that it starts again is activating. */
+	if (!restart->has_job && streq(restart->state, "failed"))
+		return not_back(restart);
+	if (restart->has_job || !streq(restart->state, "active"))
+		return poll_again(restart);
+	if (!restart->service.socket[0])
 		return finish(restart, 0, "");
-	return poll_again(restart);
+	return ask_socket(restart, on_answer_after);
 }
 
 static int handle_state_after(sd_bus_message *answer, void *userdata, sd_bus_error *error)
@@ -188,17 +201,18 @@ static int get_all(struct restart *restart, sd_bus_message_handler_t handler)
 static int on_timer(sd_event_source *source, uint64_t usec, void *userdata)
 {
 	struct restart *restart = userdata;
-	char why[EDIT_WHY_MAX];
 
 	(void)source;
 	(void)usec;
 	restart->timer = sd_event_source_disable_unref(restart->timer);
-	if (now_us() < restart->deadline_us && get_all(restart, handle_state_after) >= 0)
+	if (now_us() >= restart->deadline_us)
+		return not_back(restart);
+	if (get_all(restart, handle_state_after) >= 0)
 		return 0;
-	snprintf(why, sizeof(why), "%.60s was restarted and did not answer within %d s: it is %s",
-		restart->service.unit, (int)(restart->patience_us / USEC_PER_SEC),
-		restart->state[0] ? restart->state : "in an unknown state");
-	return finish(restart, -ETIMEDOUT, why);
+	/* The bus is gone: then what the runtime itself says has to do. */
+	if (restart->service.socket[0] && ask_socket(restart, on_answer_after) >= 0)
+		return 0;
+	return not_back(restart);
 }
 
 static int poll_again(struct restart *restart)
@@ -424,6 +438,18 @@ static int ask(struct restart *restart)
 	return restart->forced ? call_restart(restart) : get_all(restart, handle_state_before);
 }
 
+static void on_answer_before(enum answer_level level, void *userdata)
+{
+	struct restart *restart = userdata;
+	int r;
+
+	restart->answer = NULL;
+	restart->before = level;
+	r = ask(restart);
+	if (r < 0)
+		give_up(restart, r, NULL);
+}
+
 /* What is known without asking is said from the loop too. */
 static int on_begin(sd_event_source *source, uint64_t usec, void *userdata)
 {
@@ -436,7 +462,8 @@ static int on_begin(sd_event_source *source, uint64_t usec, void *userdata)
 	if (is_forbidden(restart->service.unit))
 		return refuse(restart, restart->service.unit,
 			"is not restarted: more than the runtime runs in it, or it is no service");
-	r = ask(restart);
+	r = restart->forced || !restart->service.socket[0] ? ask(restart)
+							   : ask_socket(restart, on_answer_before);
 	return r < 0 ? give_up(restart, r, NULL) : 0;
 }
 

@@ -70,11 +70,11 @@ static int dump_old(const struct trial *trial, const struct file_at *main, char 
 
 	if (main->missing == 0 && access(main->full, F_OK) == 0)
 		return dump(trial, main->full, output, why);
-	r = file_put_trial(
-		main, trial->base ? trial->base : "", trial->base ? strlen(trial->base) : 0, path);
+	r = file_put_trial(trial->state, main, trial->base ? trial->base : "",
+		trial->base ? strlen(trial->base) : 0, path);
 	if (r == 0) {
 		r = dump(trial, path, output, why);
-		unlink(path);
+		file_drop_trial(trial->state, path);
 	}
 	return r;
 }
@@ -94,18 +94,18 @@ static int dump_drop_in(const struct trial *trial, const struct file_at *main, c
 		text.bytes ? text.bytes : "", text.len, inside(trial->host, drop_in), &importing);
 	file_bytes_clear(&text);
 	if (r == 0)
-		r = file_put_trial(main, importing, strlen(importing), path);
+		r = file_put_trial(trial->state, main, importing, strlen(importing), path);
 	if (r < 0)
 		return r;
 	r = dump(trial, path, output, why);
-	unlink(path);
+	file_drop_trial(trial->state, path);
 	return r;
 }
 
 static int dump_new(const struct trial *trial, const struct file_at *main, char **output, char *why)
 {
 	char path[PATH_MAX];
-	int r = file_put_trial(trial->at, trial->text, trial->len, path);
+	int r = file_put_trial(trial->state, trial->at, trial->text, trial->len, path);
 
 	if (r < 0)
 		return r;
@@ -113,7 +113,7 @@ static int dump_new(const struct trial *trial, const struct file_at *main, char 
 		r = dump_drop_in(trial, main, path, output, why);
 	else
 		r = dump(trial, path, output, why);
-	unlink(path);
+	file_drop_trial(trial->state, path);
 	return r;
 }
 
@@ -135,10 +135,11 @@ static int verify_containerd(const struct trial *trial, char *why)
 	struct file_at main;
 	int r = file_locate(trial->host, config[0] ? config : trial->path, &main);
 
-	if (r == 0)
-		r = dump_old(trial, &main, &old, why);
+	/* The new one first: where nothing can be written, no program needs to be run. */
 	if (r == 0)
 		r = dump_new(trial, &main, &new, why);
+	if (r == 0)
+		r = dump_old(trial, &main, &old, why);
 	if (r == 0)
 		r = compare(trial, old, new, why);
 	return r;
@@ -148,14 +149,14 @@ static int validate(const struct trial *trial, char *why)
 {
 	_cleanup_free_ char *output = NULL;
 	char path[PATH_MAX];
-	int r = file_put_trial(trial->at, trial->text, trial->len, path);
+	int r = file_put_trial(trial->state, trial->at, trial->text, trial->len, path);
 	const char *const arguments[] = {trial->service->binary, "--validate", "--config-file",
 		inside(trial->host, path), NULL};
 
 	if (r < 0)
 		return r;
 	r = ask(trial, arguments, &output, why);
-	unlink(path);
+	file_drop_trial(trial->state, path);
 	return r;
 }
 

@@ -8,6 +8,7 @@
 /* A new configuration text, to be tried before it stands anywhere. */
 struct trial {
 	const struct host *host;
+	int state; /* the state folder */
 	const struct service *service;
 	const char *path; /* below the host's root */
 	const struct file_at *at;

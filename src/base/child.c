@@ -10,7 +10,10 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+
+#include <linux/close_range.h>
 
 enum {
 	OUT,
@@ -62,6 +65,9 @@ static void become(const struct child *child, const struct pipes *pipes, pid_t p
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	/* What others opened without O_CLOEXEC; kernels before 5.11 cannot do this, and need not.
+	 */
+	syscall(SYS_close_range, STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
 	null = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	if (getppid() == parent && null >= 0 && dup2(null, STDIN_FILENO) >= 0 &&
 		dup2(pipes->write[OUT], STDOUT_FILENO) >= 0 &&

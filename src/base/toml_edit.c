@@ -204,8 +204,6 @@ static int accept_literal(const struct toml_event *event, void *userdata)
 
 static int check_literal(const char *literal)
 {
-	if (strpbrk(literal, "\r\n"))
-		return -EINVAL;
 	return toml_scan_literal(literal, accept_literal, NULL) == 0 ? 0 : -EINVAL;
 }
 

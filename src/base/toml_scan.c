@@ -77,13 +77,10 @@ static bool accept_line_end(struct scanner *s)
 
 static void skip_comment(struct scanner *s)
 {
-	const char *from = s->cursor.text + s->cursor.at;
-	const char *end;
-
 	if (peek(s) != '#')
 		return;
-	end = memchr(from, '\n', s->cursor.len - s->cursor.at);
-	s->cursor.at = end ? (size_t)(end - s->cursor.text) : s->cursor.len;
+	while (more(s) && peek(s) != '\n' && peek(s) != '\r')
+		s->cursor.at++;
 }
 
 static int end_line(struct scanner *s)

@@ -48,7 +48,7 @@ static int print_change(const cJSON *change, int width)
 	if (!name || !reason)
 		return 0;
 	/* It stands where it should already: a restore passes over much of this kind. */
-	if (!error && old && new &&streq(old, new))
+	if (!error && old && new &&streq(old, new) && streq(reason, "original"))
 		return 0;
 	if (error)
 		cli_fail(name, "not set to %s: %s", shown(new), error);

@@ -24,7 +24,7 @@ static void put_latency(const struct screen *screen, const cJSON *latency, const
 		snprintf(text, sizeof(text), "%.0f ms", seconds * 1e3);
 	else
 		snprintf(text, sizeof(text), "%.1f s", seconds);
-	fprintf(screen->out, "%8s", text);
+	fprintf(screen->out, "%7s", text);
 }
 
 static enum color color_against(double value, double budget)
@@ -54,22 +54,34 @@ static void put_budget(const struct screen *screen, const cJSON *budget)
 			snprintf(text, sizeof(text), "%.0f%s", number_of(budget, kinds[i].name),
 				kinds[i].unit);
 	}
-	fprintf(screen->out, "%10s", text);
+	fprintf(screen->out, "%9s", text);
 }
 
-static void print_server(const struct screen *screen, const cJSON *server)
+/* Fits 80 columns while all are IPv4. */
+static int server_width(const cJSON *servers)
+{
+	const cJSON *server;
+	size_t width = strlen("255.255.255.255");
+
+	cJSON_ArrayForEach (server, servers)
+		width = MAX(width, strlen(text_of(server, "server")));
+	return (int)width;
+}
+
+static void print_server(const struct screen *screen, const cJSON *server, int width)
 {
 	const cJSON *budget = member(server, "budget"), *latency = member(server, "latency");
 	double qps = number_of(budget, "qps"), unanswered = number_of(server, "unanswered");
 	double now = number_of(server, "queries_per_second"), peak = number_of(server, "peak");
 
-	fprintf(screen->out, "  %-25s %-9s", text_of(server, "server"), text_of(server, "role"));
-	put_number(screen, 8, now, color_against(now, qps));
-	put_number(screen, 8, peak, color_against(peak, qps));
+	fprintf(screen->out, "  %-*s %-8s", width, text_of(server, "server"),
+		text_of(server, "role"));
+	put_number(screen, 6, now, color_against(now, qps));
+	put_number(screen, 6, peak, color_against(peak, qps));
 	put_budget(screen, budget);
-	put_number(screen, 9, number_of(server, "pending"),
+	put_number(screen, 8, number_of(server, "pending"),
 		color_against(number_of(server, "pending"), number_of(budget, "pending")));
-	put_number(screen, 12, unanswered, unanswered > 0 ? COLOR_WARNING : COLOR_NONE);
+	put_number(screen, 11, unanswered, unanswered > 0 ? COLOR_WARNING : COLOR_NONE);
 	put_latency(screen, latency, "p50");
 	put_latency(screen, latency, "p99");
 	fputc('\n', screen->out);
@@ -175,6 +187,7 @@ void screen_print_dns(const struct screen *screen, const cJSON *status)
 {
 	const cJSON *dns = member(status, "dns"), *servers = member(dns, "servers"), *server;
 	int left = screen->height - 6 - cJSON_GetArraySize(servers);
+	int width = server_width(servers);
 
 	draw_colored(screen, COLOR_BOLD, "DNS");
 	fputc('\n', screen->out);
@@ -183,11 +196,11 @@ void screen_print_dns(const struct screen *screen, const cJSON *status)
 		return;
 	}
 	draw_color(screen, COLOR_FAINT);
-	fprintf(screen->out, "  %-25s %-9s%8s%8s%10s%9s%12s%8s%8s\n", "server", "role", "q/s",
+	fprintf(screen->out, "  %-*s %-8s%6s%6s%9s%8s%11s%7s%7s\n", width, "server", "role", "q/s",
 		"peak", "budget", "pending", "unanswered", "p50", "p99");
 	draw_color(screen, COLOR_NONE);
 	cJSON_ArrayForEach (server, servers) {
-		print_server(screen, server);
+		print_server(screen, server, width);
 		left -= print_details(screen, server, left);
 	}
 	if (cJSON_GetArraySize(servers) == 0)

@@ -51,7 +51,7 @@ static void print_limit(const struct screen *screen, const cJSON *limit)
 	double used = number_of(limit, "used"), max = number_of(limit, "max");
 	const cJSON *full = member(limit, "full_in_seconds");
 
-	fprintf(screen->out, "  %-16s ", text_of(limit, "name"));
+	fprintf(screen->out, "  %-19s ", text_of(limit, "name"));
 	draw_bar(screen, max > 0 ? used / max : 0);
 	fprintf(screen->out, "%s%.0f of %.0f  %.0f %%  peak %.0f  ",
 		streq(text_of(limit, "bound"), "upper") ? "<= " : "", used, max,

@@ -93,7 +93,9 @@ int plan_append(struct plan *plan, struct plan *from)
 
 	while (moved < from->n && (change = plan_add(plan)))
 		*change = from->changes[moved++];
-	memmove(from->changes, from->changes + moved, (from->n - moved) * sizeof(*from->changes));
+	if (moved > 0)
+		memmove(from->changes, from->changes + moved,
+			(from->n - moved) * sizeof(*from->changes));
 	from->n -= moved;
 	return from->n > 0 ? -ENOMEM : 0;
 }

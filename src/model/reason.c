@@ -69,6 +69,9 @@ const struct reason reason_table[] = {
 	{"file-unusable",
 		"The runtime's configuration file cannot be read or is broken: it is left "
 		"as it is."},
+	{"on-command-line",
+		"The daemon was started with an option for it: the same in its file would keep it "
+		"from starting. Take the option away."},
 	{"file-of-others", "The file that this belongs into was made by someone else: it is left "
 			   "alone."},
 	{"no-mirror-up",

@@ -147,6 +147,7 @@ int containerd_images(struct containerd_client *client, const char *namespace,
 	const struct grpc_call call = {
 		.method = IMAGES "List",
 		.containerd_namespace = namespace,
+		.limit = WIRE_LIST_MAX,
 	};
 
 	return begin(client, &call, NULL, containerd_read_images, done, userdata);

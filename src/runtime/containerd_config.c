@@ -178,7 +178,8 @@ int containerd_config_plan(const struct containerd_config *config, enum containe
 		.row = &rows[setting],
 		.edit = &result,
 	};
-	int r = write_literal(&plan, value);
+	int r = strlen(config->main_path) < sizeof(result.path) ? write_literal(&plan, value)
+								: -ENAMETOOLONG;
 
 	if (r < 0)
 		return r;

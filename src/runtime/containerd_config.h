@@ -91,8 +91,7 @@ struct containerd_edit {
 	char table[128];             /* for toml_set() and its like */
 	char key[64];
 	char literal[SETTING_VALUE_MAX]; /* the wanted value as TOML spells it */
-	char begin[160]; /* what the file begins with, when it is to be made; empty when it is there
-			  */
+	char begin[160]; /* what a file that is to be made begins with; empty when it is there */
 
 	char staged[SETTING_VALUE_MAX];    /* what stands in that file; empty for nothing */
 	char effective[SETTING_VALUE_MAX]; /* what the dump has; empty without a dump */
@@ -101,17 +100,17 @@ struct containerd_edit {
 
 /* What is known of a containerd. */
 struct containerd_config {
-	const char *version; /* as it tells it: "1.6.20~ds1", "v2.1.4" */
-	const char
-		*main_path; /* absolute; CONTAINERD_MAIN_FILE unless it was started with another */
+	const char *version;   /* as it tells it: "1.6.20~ds1", "v2.1.4" */
+	const char *main_path; /* absolute: CONTAINERD_MAIN_FILE, or what it was started with */
 	struct containerd_files files;
 	const char *dump; /* what `containerd -c main_path config dump` says; NULL when not known */
 	bool read_only;   /* the main file's folder is of a read-only file system */
 };
 
 /*
- * Decides where a setting goes. Always 0 with edit written, -EINVAL for a value that is none, or
- * -ENOMEM. The value is text as in the configuration: 10, 30m, a path.
+ * Decides where a setting goes. 0 with edit written, also for what is unsupported; -EINVAL for a
+ * value that is none, -ENAMETOOLONG, -ENOMEM. The value is text as in the configuration: 10, 30m, a
+ * path. The folder of a file that is to be made may be missing too.
  */
 int containerd_config_plan(const struct containerd_config *config, enum containerd_setting setting,
 	const char *value, struct containerd_edit *edit);

@@ -13,6 +13,7 @@ static const struct {
 	const char *cure;
 } generated[] = {
 	{"/rancher/", NULL, "k3s and RKE2 write it: use config.toml.tmpl beside it"},
+	{"/snap.docker/", NULL, "dockerd writes it: use Docker's daemon.json"},
 	{"/docker/containerd/", NULL, "dockerd writes it: use Docker's daemon.json"},
 	{"/microk8s/", NULL, "MicroK8s writes it: use containerd-template.toml beside it"},
 	{"/run/k0s/", NULL, "k0s writes it: use /etc/k0s/containerd.d"},

@@ -80,6 +80,8 @@ static void clean_path(char *path)
 		}
 		from += n;
 	}
+	if (to == path)
+		*to++ = '/';
 	*to = '\0';
 }
 

@@ -188,7 +188,7 @@ int cri_status(struct cri_client *client, cri_callback done, void *userdata)
 int cri_list_images(struct cri_client *client, cri_callback done, void *userdata)
 {
 	static const struct operation operation = {
-		"ImageService", "ListImages", GRPC_ANSWER_MAX, cri_read_images};
+		"ImageService", "ListImages", WIRE_LIST_MAX, cri_read_images};
 
 	return begin(client, &operation, NULL, client->timeout_us, done, userdata);
 }
@@ -245,7 +245,7 @@ int cri_image_fs_info(struct cri_client *client, cri_callback done, void *userda
 int cri_list_sandboxes(struct cri_client *client, cri_callback done, void *userdata)
 {
 	static const struct operation operation = {
-		"RuntimeService", "ListPodSandbox", GRPC_ANSWER_MAX, cri_read_sandboxes};
+		"RuntimeService", "ListPodSandbox", WIRE_LIST_MAX, cri_read_sandboxes};
 
 	return begin(client, &operation, NULL, client->timeout_us, done, userdata);
 }
@@ -253,7 +253,7 @@ int cri_list_sandboxes(struct cri_client *client, cri_callback done, void *userd
 int cri_list_containers(struct cri_client *client, cri_callback done, void *userdata)
 {
 	static const struct operation operation = {
-		"RuntimeService", "ListContainers", GRPC_ANSWER_MAX, cri_read_containers};
+		"RuntimeService", "ListContainers", WIRE_LIST_MAX, cri_read_containers};
 
 	return begin(client, &operation, NULL, client->timeout_us, done, userdata);
 }

@@ -9,10 +9,12 @@
 #include <stdio.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <unistd.h>
 
-#define LOOK_US     (10 * USEC_PER_SEC) /* from one look to the next */
-#define RETRY_US    (1 * USEC_PER_SEC)  /* after a failure; doubled up to LOOK_US */
-#define ANSWER_US   (5 * USEC_PER_SEC)  /* a daemon that takes longer hangs */
+#define LOOK_US     (10 * USEC_PER_SEC)    /* from one look to the next */
+#define RETRY_US    (1 * USEC_PER_SEC)     /* after a failure; doubled up to LOOK_US */
+#define HELLO_US    (5 * USEC_PER_SEC / 2) /* for /version, which costs a daemon nothing: it hangs */
+#define ANSWER_US   (10 * USEC_PER_SEC)    /* for /info, which does */
 #define ACCURACY_US USEC_PER_MSEC
 #define INFO_EVERY  6      /* looks: the daemon walks its containers for /info */
 #define ANSWER_MAX  262144 /* bytes of /version and /info: some thousand are usual */
@@ -26,11 +28,22 @@
 
 static void look(struct docker *docker);
 
+/*
+ * Where systemd holds the socket, a mere connection would start a dockerd that somebody stopped, or
+ * one that was never meant to run on this node: it says by its pid file that it runs.
+ */
+static bool is_running(const struct docker *docker)
+{
+	return docker->listening || access(docker->paths.pid_file, F_OK) == 0;
+}
+
 int docker_request(struct docker *docker, const char *url_path, struct fetch_request *request,
 	struct fetch **fetch)
 {
 	char url[2048];
 
+	if (!is_running(docker))
+		return -ESRCH;
 	if (snprintf(url, sizeof(url), "http://docker%s", url_path) >= (int)sizeof(url))
 		return -EINVAL;
 	request->url = url;
@@ -188,7 +201,7 @@ static void listen_from_now(struct docker *docker)
 	char path[1024];
 	struct stat st;
 
-	request.connect_us = ANSWER_US;
+	request.connect_us = HELLO_US;
 	events_path(path, sizeof(path), EVENTS);
 	append_time(path, sizeof(path), "since", docker->asked_us);
 	if (stat(docker->paths.socket, &st) == 0) {
@@ -235,19 +248,23 @@ static void on_past(const struct fetch_result *result, void *userdata)
 	all_is_well(docker);
 }
 
-static bool ask(struct docker *docker, const char *path, size_t limit, fetch_data_fn *data,
-	fetch_done_fn *done)
+static void fail_to_ask(struct docker *docker, int error)
 {
-	struct fetch_request request = {.deadline_us = ANSWER_US,
-		.limit = limit,
-		.data = data,
-		.done = done,
-		.userdata = docker};
-	int r = docker_request(docker, path, &request, &docker->look);
+	char why[DOCKER_WHY_MAX];
 
+	snprintf(why, sizeof(why), "it does not run: no %s", docker->paths.pid_file);
+	fail(docker, error, "dockerd", error == -ESRCH ? why : strerror(-error));
+}
+
+/* The request's userdata is set here. */
+static void ask(struct docker *docker, const char *path, struct fetch_request request)
+{
+	int r;
+
+	request.userdata = docker;
+	r = docker_request(docker, path, &request, &docker->look);
 	if (r < 0)
-		fail(docker, r, "asking", strerror(-r));
-	return r == 0;
+		fail_to_ask(docker, r);
 }
 
 /*
@@ -264,7 +281,11 @@ static void ask_past(struct docker *docker)
 	events_path(path, sizeof(path), RELOADS);
 	append_time(path, sizeof(path), "since", USEC_PER_SEC); /* 0 would be no time */
 	append_time(path, sizeof(path), "until", docker->asked_us);
-	ask(docker, path, PAST_MAX, on_past_data, on_past);
+	ask(docker, path,
+		(struct fetch_request){.deadline_us = HELLO_US,
+			.limit = PAST_MAX,
+			.data = on_past_data,
+			.done = on_past});
 }
 
 static void on_info(const struct fetch_result *result, void *userdata)
@@ -301,7 +322,9 @@ static void on_version(const struct fetch_result *result, void *userdata)
 	if (again)
 		all_is_well(docker);
 	else
-		ask(docker, "/info", ANSWER_MAX, NULL, on_info);
+		ask(docker, "/info",
+			(struct fetch_request){
+				.deadline_us = ANSWER_US, .limit = ANSWER_MAX, .done = on_info});
 }
 
 /* Whoever listened on a socket that was replaced is not who answers there now. */
@@ -319,7 +342,9 @@ static void look(struct docker *docker)
 		return;
 	if (socket_was_replaced(docker))
 		stop_listening(docker);
-	ask(docker, "/version", ANSWER_MAX, NULL, on_version);
+	ask(docker, "/version",
+		(struct fetch_request){
+			.deadline_us = HELLO_US, .limit = ANSWER_MAX, .done = on_version});
 }
 
 static bool set_paths(struct docker_paths *paths, const struct docker_options *options)

@@ -6,6 +6,8 @@
  * A client of the Docker Engine API over its unix socket. It keeps one picture of the daemon
  * (struct docker_state) by listening to the daemon's events, asks again every 10 s in case a
  * daemon hangs or a socket was replaced, and comes back by itself. It knows, it decides nothing.
+ * It connects only while there is a pid file: where systemd listens on the socket, asking would
+ * start a daemon that somebody has stopped. Without the file the error is -ESRCH: it does not run.
  * No credentials are read, sent or kept.
  *
  * API: docs.docker.com/engine/api, from 1.41 (Docker 20.10) on; paths without a version, so that
@@ -63,7 +65,7 @@ struct docker_state {
 	bool containerd_store; /* images are kept by containerd */
 	bool live_restore;
 	unsigned int containers, running, images;
-	char mirrors[DOCKER_MIRRORS_MAX][DOCKER_NAME_MAX]; /* running, with a slash at the end */
+	char mirrors[DOCKER_MIRRORS_MAX][DOCKER_NAME_MAX]; /* running; no slash at the end */
 	size_t n_mirrors;
 
 	unsigned int max_downloads; /* running; when source is not NONE. 0: no limit */
@@ -144,7 +146,7 @@ struct docker_image {
 
 /*
  * Lists, also of what does not run. done is called once, from the loop; error is 0 or -errno, and
- * the array lasts as long as the call. One call of each kind at a time: -EBUSY. -ENOMEM.
+ * the array lasts as long as the call. One call of each kind at a time: -EBUSY. -ESRCH, -ENOMEM.
  */
 int docker_list_containers(struct docker *docker,
 	void (*done)(int error, const struct docker_container *list, size_t n, void *userdata),
@@ -177,21 +179,24 @@ struct docker_transfer_options {
 	void *userdata;
 };
 
-/* Pulls by the daemon, without credentials: reference NAME[:TAG][@DIGEST]. 0, -EINVAL, -ENOMEM. */
+/* Pulls by the daemon, without credentials: reference NAME[:TAG][@DIGEST]. 0, -EINVAL, -ESRCH,
+ * -ENOMEM. */
 int docker_pull(struct docker *docker, const char *reference,
 	const struct docker_transfer_options *options, struct docker_transfer **transfer);
 
-/* Loads an archive (docker save) from fd, which the caller keeps open until done. 0 or -ENOMEM. */
+/* Loads an archive (docker save) from fd, which the caller keeps open until done. 0, -ESRCH,
+ * -ENOMEM.
+ */
 int docker_load(struct docker *docker, int fd, const struct docker_transfer_options *options,
 	struct docker_transfer **transfer);
 
 void docker_transfer_cancel(struct docker_transfer *transfer); /* NULL is fine */
 
 /*
- * The running dockerd, to be told to reload (SIGHUP): the process that the pid file names, else the
- * one that listens on the socket, in either case only when its name is dockerd; a socket made by
- * systemd is systemd's. Paths as in docker_options; both may be NULL. 0, -ESRCH when none is found
- * (or only one in another PID namespace).
+ * The running dockerd, to be told to reload (SIGHUP): the process that the pid file names, else,
+ * where there is such a file, the one that listens on the socket; in either case only when its name
+ * is dockerd (a socket made by systemd is systemd's). Paths as in docker_options; both may be NULL.
+ * 0, or -ESRCH when none is found, or only in another PID namespace.
  */
 int docker_daemon_pid(
 	const char *host_root, const char *pid_file, const char *socket_path, pid_t *pid);

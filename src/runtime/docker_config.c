@@ -347,12 +347,13 @@ static char *change(
 	const struct document *document, const char *key, const char *value, size_t *out_len)
 {
 	size_t i = find_last(document, key);
-	const struct json_member *member = &document->object.members[i];
+	const struct json_member *member;
 
 	if (!value)
 		return take_out(document, key, out_len);
 	if (i == document->object.n)
 		return insert(document, key, value, out_len);
+	member = &document->object.members[i];
 	return splice(document, member->value, member->value_end, value, out_len);
 }
 

@@ -81,7 +81,7 @@ int docker_parse_version(const char *text, size_t len, struct docker_state *stat
 	return 0;
 }
 
-/* In order; a daemon writes each with a slash at the end. */
+/* In order. /info has each with a slash at the end, a reload's event as the file has it. */
 static void take_mirrors(const cJSON *list, struct docker_state *state)
 {
 	const cJSON *item;
@@ -89,9 +89,15 @@ static void take_mirrors(const cJSON *list, struct docker_state *state)
 	state->n_mirrors = 0;
 	memset(state->mirrors, 0, sizeof(state->mirrors));
 	cJSON_ArrayForEach (item, list) {
-		if (!cJSON_IsString(item) || state->n_mirrors == DOCKER_MIRRORS_MAX)
+		char *mirror = state->mirrors[state->n_mirrors];
+
+		if (!cJSON_IsString(item))
 			continue;
-		copy_line(state->mirrors[state->n_mirrors++], DOCKER_NAME_MAX, item->valuestring);
+		copy_line(mirror, DOCKER_NAME_MAX, item->valuestring);
+		for (size_t n = strlen(mirror); n > 0 && mirror[n - 1] == '/'; n--)
+			mirror[n - 1] = '\0';
+		if (++state->n_mirrors == DOCKER_MIRRORS_MAX)
+			return;
 	}
 }
 

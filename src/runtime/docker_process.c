@@ -65,6 +65,9 @@ static int find_daemon(const char *pid_file, const char *socket_path, pid_t *pid
 {
 	pid_t found = 0;
 
+	/* Without one dockerd does not run, and a connection would make systemd start it. */
+	if (access(pid_file, F_OK) < 0)
+		return -ESRCH;
 	/* A stale file may name any process that came later: its name is looked at, too. */
 	if (pid_of_file(pid_file, &found) == 0 && is_dockerd("/proc", found)) {
 		*pid = found;
@@ -211,6 +214,23 @@ static void read_config(const char *path, struct docker_state *state)
 	}
 }
 
+/*
+ * Whether nothing was added to or taken from the folder since the daemon started, but for the key
+ * that Docker 20.10 puts there at its first start.
+ */
+static bool is_old_folder(char *path, size_t size, const struct docker_state *state)
+{
+	size_t len = strlen(path);
+	struct stat folder, key;
+
+	if (stat(path, &folder) < 0)
+		return errno == ENOENT;
+	if (us_of(&folder.st_mtim) <= state->started_us)
+		return true;
+	snprintf(path + len, size - len, "/key.json");
+	return stat(path, &key) == 0 && us_of(&folder.st_mtim) <= us_of(&key.st_ctim);
+}
+
 /* A file that changed since the daemon started says nothing of what the daemon has read. */
 static void look_at_config(const char *root, struct docker_state *state)
 {
@@ -224,12 +244,11 @@ static void look_at_config(const char *root, struct docker_state *state)
 			read_config(path, state);
 		return;
 	}
-	/* None: nor was there one when the daemon started, if its folder is as old. */
 	slash = strrchr(path, '/');
 	if (errno != ENOENT || !slash)
 		return;
 	*slash = '\0';
-	if (stat(path, &st) < 0 ? errno == ENOENT : us_of(&st.st_mtim) <= state->started_us)
+	if (is_old_folder(path, sizeof(path), state))
 		default_downloads(state);
 }
 

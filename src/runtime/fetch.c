@@ -65,12 +65,13 @@ static int error_of(CURL *easy, CURLcode code)
 	}
 }
 
-static const char *message_of(const struct fetch *fetch, CURLcode code)
+static const char *message_of(const struct fetch *fetch, CURLcode code, int error)
 {
-	if (fetch->error == -EFBIG)
+	if (error == -EFBIG)
 		return "the answer is larger than it may be";
-	if (fetch->error < 0)
-		return strerror(-fetch->error);
+	/* libcurl's own words for these tell neither the errno nor what a user can do. */
+	if (fetch->error < 0 || code == CURLE_COULDNT_CONNECT)
+		return strerror(-error);
 	return *fetch->message ? fetch->message : curl_easy_strerror(code);
 }
 
@@ -84,7 +85,7 @@ static void finish(struct fetch *fetch, CURLcode code)
 	curl_easy_getinfo(fetch->easy, CURLINFO_RESPONSE_CODE, &result.status);
 	if (fetch->error < 0 || code != CURLE_OK) {
 		result.error = fetch->error < 0 ? fetch->error : error_of(fetch->easy, code);
-		result.message = message_of(fetch, code);
+		result.message = message_of(fetch, code, result.error);
 	}
 	take_off(fetch);
 	fetch->done(&result, fetch->userdata);

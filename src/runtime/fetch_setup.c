@@ -11,6 +11,8 @@
 /* Collected of an answer that is streamed when it is well: enough for an error's message. */
 #define ERROR_BODY_MAX 65536
 #define HEADERS_MAX    65536 /* bytes in all: libcurl 7.88 keeps as many as come */
+/* libcurl reads up to 100 of these in one call: this much at a time is parsed in 1 ms or two. */
+#define BUFFER_SIZE 1024L
 /* How soon to ask again for bytes of a file that are not in memory yet. */
 #define READ_RETRY_US (2 * USEC_PER_MSEC)
 
@@ -181,6 +183,7 @@ static void set_limits(CURL *easy, const struct fetch_request *request)
 		curl_easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, 1L);
 		curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, (long)request->idle_s);
 	}
+	curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, BUFFER_SIZE);
 	curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
 	/* Else ending a request would wait for the thread that resolves its name. */
 	curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L);

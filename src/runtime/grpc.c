@@ -245,6 +245,9 @@ static int on_timer(sd_event_source *source, uint64_t usec, void *userdata)
 		else
 			set_timer(client, call->deadline_us);
 	}
+	/* These are sent before their time is looked at again. */
+	for (struct call *call = client->waiting; call; call = call->next)
+		set_timer(client, call->deadline_us);
 	for (struct grpc_connection *c = client->connections; c; c = c->next)
 		connection_flush(c);
 	client_turn(client);

@@ -61,7 +61,7 @@ struct grpc_call {
 struct grpc_result {
 	enum grpc_status status;
 	bool local;          /* the status is this side's: the server sent none */
-	const char *message; /* printable, one line, "" when there is none */
+	const char *message; /* printable, one line, without secrets of URLs; "" for none */
 	const uint8_t *data; /* the encoded answer; NULL unless status is GRPC_OK */
 	size_t size;
 };

@@ -15,10 +15,14 @@
 #include "base/cleanup.h"
 
 /*
- * Bytes that the messages of one answer may become. Filling them takes under 10 ms. A list of 1,000
- * images takes half a megabyte, one of 1,000 containers less than one.
+ * Bytes that the messages of one answer may become: bounded by time, as decoding what fills them
+ * takes some 5 ms. A list of 1,000 images takes half a megabyte, one of 1,000 containers with all
+ * their labels and annotations about two.
  */
-#define ARENA_MAX ((size_t)12 * 1024 * 1024)
+#define ARENA_MAX ((size_t)5 * 1024 * 1024)
+
+/* Bytes of the longest list on the wire: more than fits into the arena is not waited for. */
+#define WIRE_LIST_MAX ARENA_MAX
 
 struct arena_chunk;
 

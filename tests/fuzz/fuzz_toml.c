@@ -52,7 +52,10 @@ static int hash_value(const char *path, const struct toml_value *value, void *us
 {
 	struct values *values = userdata;
 
-	if (value->type == TOML_TABLE || streq(path, values->without))
+	size_t n = strlen(values->without);
+
+	if (value->type == TOML_TABLE ||
+		(strncmp(path, values->without, n) == 0 && (path[n] == '\0' || path[n] == '[')))
 		return 0;
 	for (const char *p = path; *p; p++)
 		values->hash = (values->hash ^ (unsigned char)*p) * UINT64_C(1099511628211);
@@ -80,7 +83,7 @@ static void put_back(const struct target *target, const struct text *changed, co
 			     &back.bytes, &back.len, NULL) == 0);
 		/* A table that was marked as added is taken away with its last key. */
 		must(same(&back, text, len) || memmem(text, len, "added by headroom", 17));
-	} else if (!strpbrk(literal, "\r\n")) {
+	} else {
 		must(toml_set(changed->bytes, changed->len, target->table, target->key, literal,
 			     &back.bytes, &back.len, NULL) == 0);
 		must(same(&back, text, len));

@@ -27,7 +27,7 @@ from storm import enter, ip
 
 CLIENT, SERVER = "hr-dns-client", "hr-dns-server"
 V4, V6 = "10.54.0.{}", "fd00:54::{}"  # the servers'
-QUIET = "mode: observe\nneighbor: {mode: off}\nthp: {mode: off}\nsysctl: {}\n"
+QUIET = "mode: observe\nneighbor: {mode: off}\nthp: {mode: off}\nsysctl: {}\nruntime: {mode: off}\n"
 
 
 def cgroup_root() -> Path:
@@ -109,15 +109,16 @@ class Lab:
 
     def end(self) -> None:
         """What a test started; the namespaces stay for the next one."""
-        for server in self.servers:
-            server.close()
-        for process in self.processes:
-            process.terminate()
-        for process in self.processes:
-            process.wait(10)
-        for group in self.cgroups:
-            group.remove()
+        servers, processes, groups = self.servers, self.processes, self.cgroups
         self.servers, self.processes, self.cgroups = [], [], []
+        for server in servers:
+            server.close()
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.wait(10)
+        for group in reversed(groups):
+            group.remove()
 
     def cgroup(self, path: str) -> Cgroup:
         self.cgroups.append(Cgroup(path))
@@ -338,7 +339,7 @@ class Look:
 
 
 def settle(agent: Agent, check: Callable[[Look], Any], what: str, timeout: float = 6.0) -> Look:
-    """Looks until check is true of a look, and returns that look."""
+    """Looks until check is true of a look, and returns the next one: metrics and document come one after the other."""
     last: list[Look] = []
 
     def look() -> bool:
@@ -354,7 +355,7 @@ def settle(agent: Agent, check: Callable[[Look], Any], what: str, timeout: float
         if time.monotonic() > deadline:
             pytest.fail(said())
         time.sleep(0.2)
-    return last[0]
+    return Look(agent)
 
 
 @pytest.fixture(scope="module", name="network")
@@ -399,7 +400,7 @@ def watching(folder: Path) -> Iterator[Callable[..., Agent]]:
 
 
 @pytest.fixture(name="watch")
-def fixture_watch(folder: Path) -> Iterator[Callable[..., Agent]]:
+def fixture_watch(lab: Lab, folder: Path) -> Iterator[Callable[..., Agent]]:  # noqa: ARG001 - ends before the lab does
     """watch("{names: off}", ...)"""
     with watching(folder) as start:
         yield start

@@ -123,10 +123,14 @@ class Server:
         self._streams[stream] = data
 
     def _handle(self, message: bytes, client: Any, send: Callable[[bytes], Any], tcp: bool) -> None:
-        if len(message) < 17 or message[2] & 0x80:
+        try:
+            asked = re.match(r"([a-z]+)(?:-(\d+))?", question(message)[0].lower())
+        except (IndexError, UnicodeDecodeError):
+            return
+        if not asked or len(message) < 17 or message[2] & 0x80:
             return
         self.seen += 1
-        word, argument = re.match(r"([a-z]+)(?:-(\d+))?", question(message)[0].lower()).groups()  # type: ignore[union-attr]
+        word, argument = asked.groups()
         reply = answer(message, RCODES.get(word, 0), truncated=word == "tc" and not tcp)
         if word == "drop":
             return

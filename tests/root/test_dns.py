@@ -36,7 +36,8 @@ def test_every_query_is_counted_once(watch, lab, folder) -> None:
     assert look.total("unanswered_total") == look.total("pending") == 0
     assert look.total("latency_seconds_count", server=server) == perf.sent
     assert look.row(server)["retransmissions"] == 0
-    assert set(look.document["lost"].values()) == {0}
+    # Names are a sample: what of it found no room is no loss of counts.
+    assert {what for what, count in look.document["lost"].items() if count} <= {"names"}
     sums_agree(look, server)
 
 
@@ -213,9 +214,10 @@ def test_segments_that_are_lost_on_the_way(watch, lab) -> None:
     finally:
         for where in (CLIENT, SERVER):
             lab.run(where, "iptables", "-F", "INPUT")
-    look = settle(one, lambda now: now.total("responses_total", server=server) >= 60, "60 answers")
+    # What comes is seen in the order in which it comes: the segment before a gap may not be told, and that is said.
+    look = settle(one, lambda now: now.total("responses_total", server=server) >= 55, "answers")
     assert look.total("queries_total", server=server) == 60
-    assert look.total("responses_total", server=server) == 60
+    assert look.total("responses_total", server=server) == 60 or look.document["lost"]["streams"] > 0
     assert look.row(server)["retransmissions"] == 0
 
 
@@ -257,8 +259,10 @@ def test_what_is_no_query(watch, lab) -> None:
         for _ in range(4):
             with contextlib.closing(lab.raw(CLIENT, socket.AF_INET, socket.SOCK_STREAM)) as refused:
                 assert refused.connect_ex((server, 853))
-        look = settle(one, lambda now: now.row(server).get("malformed", 0) >= 4, "malformed ones")
-    assert look.total("queries_total", server=server) - look.row(server)["malformed"] in (1, -4, 0)
+        look = settle(one, lambda now: now.row(server).get("malformed", 0) >= 5, "malformed ones")
+    # A header makes a query of it, readable or not; less than that is nothing.
+    assert look.total("queries_total", server=server) == 3 and look.row(server)["malformed"] == 5
     assert look.total("responses_total", server=server) == 1
+    sums_agree(look, server)
     assert look.row(server)["dot_packets"] == 4
     settle(one, lambda now: now.total("pending") == 0, "nothing is pending", 8)

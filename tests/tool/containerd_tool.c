@@ -4,6 +4,7 @@
  * What src/base/toml.h and src/runtime/containerd_config.h do, for the root tests.
  *
  * containerd_tool get FILE TABLE KEY
+ * containerd_tool literal FILE TABLE KEY            as it is spelled
  * containerd_tool set FILE TABLE KEY LITERAL        writes FILE
  * containerd_tool remove FILE TABLE KEY             writes FILE
  * containerd_tool walk FILE                         one value a line: path TAB type TAB text
@@ -47,7 +48,7 @@ static int store(const char *path, const char *text, size_t len)
 	return 0;
 }
 
-static int get(char **args)
+static int get(char **args, bool literal)
 {
 	_cleanup_free_ char *text = NULL;
 	_cleanup_(toml_value_clear) struct toml_value value = {0};
@@ -59,7 +60,10 @@ static int get(char **args)
 		r = toml_get(text, len, args[1], args[2], &value, &error);
 	if (r < 0)
 		return fail(args[0], r, &error);
-	puts(value.text);
+	if (literal)
+		fwrite(text + value.at, 1, value.len, stdout);
+	else
+		puts(value.text);
 	return 0;
 }
 
@@ -203,8 +207,8 @@ int main(int argc, char **argv)
 	char **args = argv + 2;
 	int n = argc - 2;
 
-	if (streq(verb, "get") && n == 3)
-		return get(args);
+	if ((streq(verb, "get") || streq(verb, "literal")) && n == 3)
+		return get(args, streq(verb, "literal"));
 	if ((streq(verb, "set") && n == 4) || (streq(verb, "remove") && n == 3))
 		return edit(args, n == 4);
 	if (streq(verb, "walk") && n == 1)

@@ -99,6 +99,7 @@ static inline void fake_docker_begin(struct fake_docker *fake)
 
 	folder_path(&fake->folder, "/run/docker.sock", path);
 	unlink(path);
+	folder_put(&fake->folder, "/run/docker.pid", "999999999"); /* of nobody here */
 	fake_http_start_unix(&fake->http, path, fake_docker_serve, fake);
 }
 

@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "kill.h"
 #include "made_up_node.h"
 
 #include "apply/apply.h"
 #include "base/log.h"
-
-#include <errno.h>
-#include <signal.h>
-#include <sys/ptrace.h>
-#include <sys/wait.h>
 
 /*
  * A process that applies one configuration after the other is killed, again and again, on its way
@@ -15,15 +11,6 @@
  */
 
 #define ROUNDS 300
-
-/* xorshift64: the same sequence on every machine. */
-static uint64_t next_random(uint64_t *seed)
-{
-	*seed ^= *seed << 13;
-	*seed ^= *seed >> 7;
-	*seed ^= *seed << 17;
-	return *seed;
-}
 
 static bool apply(const struct made_up_node *node)
 {
@@ -39,67 +26,21 @@ static bool apply(const struct made_up_node *node)
 	return good;
 }
 
-/* Where there is no ptrace(2), SIGKILL comes from a timer. */
-static void run_child(struct made_up_node *node, bool b_first, bool traced)
+struct life {
+	struct made_up_node *node;
+	bool b_first;
+};
+
+static bool run_life(void *userdata)
 {
-	char other[PATH_MAX];
-	bool good;
+	const struct life *life = userdata;
+	struct made_up_node *node = life->node;
 
-	if (traced && ptrace(PTRACE_TRACEME, 0, NULL, NULL) < 0)
-		_exit(2);
-	raise(SIGSTOP);
-	folder_path(&node->folder, b_first ? "/b.yaml" : "/a.yaml", node->config);
-	folder_path(&node->folder, b_first ? "/a.yaml" : "/b.yaml", other);
-	good = apply(node);
-	memcpy(node->config, other, sizeof(other));
-	_exit(good && apply(node) ? 0 : 1);
-}
-
-/* Lets the child come to its nth system call boundary and kills it there. How far it came. */
-static uint64_t kill_at(pid_t child, uint64_t nth, bool *ended)
-{
-	uint64_t stops = 0;
-	int status;
-
-	assert_int_equal(waitpid(child, &status, 0), child);
-	assert_true(WIFSTOPPED(status));
-	for (; stops < nth; stops++) {
-		assert_int_equal(ptrace(PTRACE_SYSCALL, child, NULL, NULL), 0);
-		assert_int_equal(waitpid(child, &status, 0), child);
-		*ended = WIFEXITED(status);
-		if (*ended) {
-			assert_int_equal(WEXITSTATUS(status), 0);
-			return stops;
-		}
-		assert_true(WIFSTOPPED(status));
-	}
-	kill(child, SIGKILL);
-	assert_int_equal(waitpid(child, &status, 0), child);
-	assert_true(WIFSIGNALED(status));
-	return stops;
-}
-
-static void kill_after(pid_t child, uint64_t microseconds, bool *ended)
-{
-	int status;
-
-	assert_int_equal(waitpid(child, &status, WUNTRACED), child);
-	kill(child, SIGCONT);
-	usleep((useconds_t)microseconds);
-	kill(child, SIGKILL);
-	assert_int_equal(waitpid(child, &status, 0), child);
-	*ended = WIFEXITED(status);
-}
-
-static bool can_trace(void)
-{
-	pid_t child = fork();
-	int status;
-
-	if (child == 0)
-		_exit(ptrace(PTRACE_TRACEME, 0, NULL, NULL) < 0);
-	waitpid(child, &status, 0);
-	return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+	folder_path(&node->folder, life->b_first ? "/b.yaml" : "/a.yaml", node->config);
+	if (!apply(node))
+		return false;
+	folder_path(&node->folder, life->b_first ? "/a.yaml" : "/b.yaml", node->config);
+	return apply(node);
 }
 
 /* From the journal alone, with the defaults for a configuration. */
@@ -120,20 +61,12 @@ static void restore_all(struct made_up_node *node, int round)
 			fail_msg("round %d: %s differs", round, made_up_files[i].path);
 }
 
-/* One life, up to the given moment: system call boundaries, or without ptrace(2) microseconds. */
 static uint64_t live(
 	struct made_up_node *node, bool b_first, bool traced, uint64_t until, bool *ended)
 {
-	pid_t child = fork();
+	struct life life = {.node = node, .b_first = b_first};
 
-	if (child == 0)
-		run_child(node, b_first, traced);
-	assert_true(child > 0);
-	*ended = false;
-	if (traced)
-		return kill_at(child, until, ended);
-	kill_after(child, until, ended);
-	return until;
+	return live_until(run_life, &life, traced, until, ended);
 }
 
 static void restore_after_any_death(void **state)

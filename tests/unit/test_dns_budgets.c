@@ -8,7 +8,7 @@
 
 #include <sys/socket.h>
 
-#include "tuners/dns/budgets.h"
+#include "tuners/dns/dns.h"
 
 #include "folder.h"
 
@@ -109,6 +109,26 @@ static void each_cloud_has_its_budget(void **state)
 	}
 }
 
+/* What explain tells of a budget, and where it stands, is never missing. */
+static void every_budget_has_its_source(void **state)
+{
+	(void)state;
+	for (const struct dns_budget_row *row = dns_budget_rows; row->name; row++) {
+		const struct explanation *found = NULL;
+		struct dns_key key;
+
+		for (const struct explanation *one = dns_explanations; one->name; one++)
+			if (starts_with(one->name, "budget/") &&
+				streq(one->name + strlen("budget/"), row->name))
+				found = one;
+		if (!found)
+			fail_msg("explain knows nothing of budget/%s", row->name);
+		assert_true(strlen(found->source) > 20);
+		assert_true(dns_address_parse(row->network, &key));
+		assert_string_equal(row->name, dns_cloud_name(row->cloud));
+	}
+}
+
 static void addresses(void **state)
 {
 	struct dns_key key = {0};
@@ -139,6 +159,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_firmware_tells_the_cloud),
 		cmocka_unit_test(each_cloud_has_its_budget),
+		cmocka_unit_test(every_budget_has_its_source),
 		cmocka_unit_test(addresses),
 	};
 

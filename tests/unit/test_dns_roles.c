@@ -32,7 +32,7 @@ static enum dns_role role_of(
 static void servers_have_roles(void **state)
 {
 	struct dns_key node[] = {key_of("10.1.0.7"), key_of("169.254.20.10")};
-	struct dns_roles roles = {.node = node, .n_node = 2, .learn = true};
+	struct dns_roles roles = {.node = node, .n_node = 2};
 	struct dns_key cluster = key_of("10.96.0.10");
 
 	(void)state;
@@ -49,8 +49,6 @@ static void servers_have_roles(void **state)
 	assert_int_equal(role_of(&roles, "10.244.1.5", 1, false), DNS_CLUSTER);
 	assert_int_equal(role_of(&roles, "10.244.1.5", 0, false), DNS_UPSTREAM);
 	assert_int_equal(role_of(&roles, "168.63.129.16", 7, true), DNS_UPSTREAM);
-	roles.learn = false;
-	assert_int_equal(role_of(&roles, "10.244.1.5", 1, false), DNS_UPSTREAM);
 }
 
 static void the_node_has_its_addresses(void **state)

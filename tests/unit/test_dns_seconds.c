@@ -192,6 +192,26 @@ static void after_a_minute_nothing_is_made_up(void **state)
 	assert_int_equal(dns_seconds_peak(&seconds), 48);
 }
 
+/* A sum that misses one of its parts for a moment makes no second of four billion. */
+static void counters_that_seem_to_fall_are_left(void **state)
+{
+	struct dns_seconds seconds = {0};
+	struct kernel kernel = {0}, part = {0};
+
+	(void)state;
+	dns_seconds_look(&seconds, kernel.bins, 100 * NS, 10);
+	burst(&kernel, 100 * NS, 4 * NS, 640);
+	for (int second = 101; second <= 104; second++)
+		dns_seconds_look(&seconds, kernel.bins, (uint64_t)second * NS, 1000);
+	dns_seconds_look(&seconds, part.bins, 105 * NS, 1000);
+	assert_int_equal(seconds.look_peak, 160);
+	assert_int_equal(seconds.last, 0);
+	burst(&kernel, 105 * NS, NS, 16);
+	dns_seconds_look(&seconds, kernel.bins, 106 * NS, 1000);
+	assert_int_equal(seconds.last, 16);
+	assert_int_equal(seconds.over, 0);
+}
+
 static void counters_may_wrap(void **state)
 {
 	struct dns_seconds seconds = {0};
@@ -219,6 +239,7 @@ int main(void)
 		cmocka_unit_test(every_second_is_observed_once),
 		cmocka_unit_test(a_late_look_is_told_and_spreads),
 		cmocka_unit_test(after_a_minute_nothing_is_made_up),
+		cmocka_unit_test(counters_that_seem_to_fall_are_left),
 		cmocka_unit_test(counters_may_wrap),
 	};
 

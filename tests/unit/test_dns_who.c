@@ -126,6 +126,53 @@ static void a_cgroup_that_comes_later_is_found(void **state)
 	assert_string_equal(find(who, later).name, "later.service");
 }
 
+#define UDP_HEAD \
+	"   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt uid\n"
+#define UDP_DNS "  12: 0100007F:0035 00000000:0000 07 00000000:00000000 00:00000000 00000000 0\n"
+#define UDP_WEB "  13: 00000000:1F90 00000000:0035 07 00000000:00000000 00:00000000 00000000 0\n"
+
+/* The process of a cgroup serves when its name says so, or its own namespace binds port 53. */
+static void who_serves_is_told_by_its_process(void **state)
+{
+	static const struct {
+		const char *cgroup, *name, *sockets;
+		bool serves;
+	} table[] = {
+		{POD, "resolver", UDP_HEAD UDP_WEB UDP_DNS, true},
+		{POD, "web", UDP_HEAD UDP_WEB, false},
+		{POD, "coredns", UDP_HEAD, true},
+		{"/system.slice/a.service", "systemd-resolve", UDP_HEAD UDP_DNS, false},
+		{"/system.slice/b.service", "dnsmasq", UDP_HEAD, true},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
+		_cleanup_folder_ struct folder folder = {0};
+		_cleanup_(cleanup_dns_who_close) struct dns_who *who = NULL;
+		struct host host = {0};
+		char path[PATH_MAX], line[64];
+		uint64_t id;
+
+		folder_make(&folder);
+		assert_true(host_init(&host, folder.path));
+		id = make_cgroup(&folder, table[i].cgroup);
+		snprintf(path, sizeof(path), "%s/cgroup.procs", table[i].cgroup);
+		folder_put(&folder, path, "77\n78\n");
+		snprintf(line, sizeof(line), "%s\n", table[i].name);
+		folder_put(&folder, "/proc/77/comm", line);
+		folder_put(&folder, "/proc/77/net/udp", table[i].sockets);
+		who = dns_who_open(&host, folder.path);
+		assert_false(dns_who_serves(who, id, USEC_PER_SEC));
+		dns_who_learn(who, &id, 1, USEC_PER_SEC);
+		if (dns_who_serves(who, id, USEC_PER_SEC) != table[i].serves)
+			fail_msg("%s", table[i].name);
+		/* A minute later it is somebody else, or nobody. */
+		folder_put(&folder, "/proc/77/comm", "unbound\n");
+		assert_int_equal(dns_who_serves(who, id, 50 * USEC_PER_SEC), table[i].serves);
+		assert_true(dns_who_serves(who, id, 62 * USEC_PER_SEC));
+	}
+}
+
 static void forwarders_are_told_by_name(void **state)
 {
 	struct workload workload = {.kind = WORKLOAD_POD};
@@ -149,6 +196,7 @@ int main(void)
 		cmocka_unit_test(a_cgroup_is_a_workload),
 		cmocka_unit_test(a_runtime_knows_the_pods_name),
 		cmocka_unit_test(a_cgroup_that_comes_later_is_found),
+		cmocka_unit_test(who_serves_is_told_by_its_process),
 		cmocka_unit_test(forwarders_are_told_by_name),
 	};
 

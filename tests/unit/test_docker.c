@@ -21,8 +21,10 @@ static void knows_the_daemon(void **state)
 	assert_int_equal(docker->running, 3);
 	assert_int_equal(docker->images, 7);
 	assert_int_equal(docker->n_mirrors, 1);
-	assert_string_equal(docker->mirrors[0], "https://mirror.example/");
-	assert_int_equal(docker->source, DOCKER_SOURCE_NONE); /* nothing tells its start */
+	assert_string_equal(docker->mirrors[0], "https://mirror.example");
+	assert_int_equal(docker->source, DOCKER_SOURCE_DEFAULT); /* no daemon.json */
+	assert_int_equal(docker->max_downloads, 3);
+	assert_int_equal(docker->pid, 0);
 	assert_true(docker->since_us > 0);
 	assert_int_equal(fake.changes, 1);
 }
@@ -58,7 +60,7 @@ static void hears_of_reloads(void **state)
 	assert_int_equal(docker->max_downloads, 10);
 	assert_false(docker->live_restore);
 	assert_int_equal(docker->n_mirrors, 1);
-	assert_string_equal(docker->mirrors[0], "http://127.0.0.1:30020/");
+	assert_string_equal(docker->mirrors[0], "http://127.0.0.1:30020");
 	assert_int_equal(fake.events, 1);
 	assert_int_equal(fake.last.kind, DOCKER_EVENT_RELOAD);
 	assert_int_equal(fake.changes, 2);
@@ -89,14 +91,44 @@ static void says_why_nobody_answers_and_comes_back(void **state)
 	docker = docker_state(fake.docker);
 	assert_int_equal(docker->error, -EINPROGRESS);
 	run_until(fake.event, docker_settled(fake.docker));
-	assert_int_equal(docker->error, -ENOENT);
-	assert_non_null(strstr(docker->why, "/run/docker.sock: GET /version: No such file"));
+	assert_int_equal(docker->error, -ESRCH);
+	assert_non_null(strstr(docker->why, "/run/docker.sock: dockerd: it does not run: no /"));
 	assert_int_equal(fake.changes, 1);
+	folder_put(&fake.folder, "/run/docker.pid", "999999999");
+	docker_refresh(fake.docker);
+	run_until(fake.event, docker->error == -ENOENT);
+	assert_non_null(strstr(docker->why, "/run/docker.sock: GET /version: No such file"));
 	fake_docker_begin(&fake);
+	docker_refresh(fake.docker);
 	run_until(fake.event, docker->error == 0);
 	assert_string_equal(docker->version, "20.10.24+dfsg1");
 	assert_string_equal(docker->why, "");
-	assert_int_equal(fake.changes, 2);
+	assert_int_equal(fake.changes, 3);
+}
+
+/* Whoever listens, perhaps systemd: a connection would start a daemon that was stopped. */
+static void wakes_nobody_who_does_not_run(void **state)
+{
+	_cleanup_fake_docker_ struct fake_docker fake;
+	const struct docker_state *docker;
+	pid_t pid;
+
+	(void)state;
+	fake_docker_open(&fake);
+	fake_docker_begin(&fake);
+	folder_delete(&fake.folder, "/run/docker.pid");
+	fake_docker_open_client(&fake);
+	docker = docker_state(fake.docker);
+	run_until(fake.event, docker_settled(fake.docker));
+	assert_int_equal(docker->error, -ESRCH);
+	docker_refresh(fake.docker);
+	run_for(fake.event, 50 * USEC_PER_MSEC);
+	assert_int_equal(docker_daemon_pid(fake.folder.path, NULL, NULL, &pid), -ESRCH);
+	assert_int_equal(fake.http.requests, 0);
+	assert_int_equal(fake.http.n, 0);
+	folder_put(&fake.folder, "/run/docker.pid", "999999999");
+	docker_refresh(fake.docker);
+	run_until(fake.event, docker->error == 0);
 }
 
 static void serve_garbage(int fd, const char *head, void *userdata)
@@ -173,6 +205,7 @@ static void lives_through_a_mad_daemon(void **state)
 		assert_string_equal(docker->version, "20.10.24+dfsg1");
 		assert_string_equal(docker->root_dir, "/var/lib/docker");
 		atomic_store(&fake.misbehave, NULL);
+		docker_refresh(fake.docker);
 		run_until(fake.event, docker->error == 0);
 	}
 }
@@ -256,7 +289,7 @@ static void follows_a_daemon_that_restarts(void **state)
 	fake_docker_begin(&fake);
 	run_until(fake.event, docker->error == 0);
 	assert_string_equal(docker->version, "28.5.2");
-	assert_int_equal(docker->source, DOCKER_SOURCE_NONE);
+	assert_int_equal(docker->source, DOCKER_SOURCE_DEFAULT);
 }
 
 static void notices_a_socket_that_was_replaced(void **state)
@@ -271,18 +304,16 @@ static void notices_a_socket_that_was_replaced(void **state)
 	run_until(fake.event, atomic_load(&fake.live_fd) >= 0);
 	/* The old one still runs, and its stream is open; the new one has the name. */
 	old = fake.http;
-	old.serve = fake.http.serve;
 	fake_docker_begin(&fake);
 	atomic_store(&fake.past, RELOAD(8));
 	docker_refresh(fake.docker);
 	run_until(fake.event, docker->max_downloads == 8);
 	assert_int_equal(docker->error, 0);
-	/* Of the old one's threads only the one that accepts is left. */
-	close(old.fd);
-	pthread_cancel(old.thread);
-	pthread_join(old.thread, NULL);
+	shutdown(old.fd, SHUT_RDWR);
+	assert_int_equal(pthread_join(old.thread, NULL), 0);
 	for (size_t i = 0; i < old.n; i++)
-		pthread_join(old.connections[i], NULL);
+		assert_int_equal(pthread_join(old.connections[i], NULL), 0);
+	close(old.fd);
 }
 
 static void closes_at_any_time(void **state)
@@ -327,6 +358,7 @@ int main(void)
 		cmocka_unit_test(takes_the_last_reload_of_the_past),
 		cmocka_unit_test(hears_of_reloads),
 		cmocka_unit_test(says_why_nobody_answers_and_comes_back),
+		cmocka_unit_test(wakes_nobody_who_does_not_run),
 		cmocka_unit_test(lives_through_a_mad_daemon),
 		cmocka_unit_test(waits_for_no_daemon_that_hangs),
 		cmocka_unit_test(notices_broken_info_and_events),

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 
 /* As an administrator may have written it. */
 static const char original[] = "# ours, do not touch\r\n"
@@ -339,7 +340,8 @@ static void kept_bytes_are_checked_and_swept(void **state)
 static void owner_and_mode_stay(void **state)
 {
 	_cleanup_edit_bench_ struct edit_bench bench;
-	char full[PATH_MAX];
+	char full[PATH_MAX], label[8] = "";
+	bool labelled; /* not every file system of tests has them */
 	struct stat st;
 
 	(void)state;
@@ -347,6 +349,7 @@ static void owner_and_mode_stay(void **state)
 	folder_put(&bench.root, CONFIG_TOML, original);
 	folder_path(&bench.root, CONFIG_TOML, full);
 	assert_int_equal(chmod(full, 0640), 0);
+	labelled = setxattr(full, "user.label", "kept", 4, 0) == 0;
 	if (geteuid() == 0)
 		assert_int_equal(chown(full, 1234, 2345), 0);
 	apply_downloads(&bench);
@@ -359,6 +362,12 @@ static void owner_and_mode_stay(void **state)
 	edit_restore(&bench);
 	assert_int_equal(stat(full, &st), 0);
 	assert_int_equal(st.st_mode & 07777, 0640);
+	if (labelled) {
+		assert_int_equal(getxattr(full, "user.label", label, sizeof(label)), 4);
+		assert_string_equal(label, "kept");
+	} else {
+		print_message("without extended attributes\n");
+	}
 }
 
 /* The link is the host's: its target lies below the host's root. */

@@ -278,6 +278,7 @@ static void a_mirror_that_is_down_is_taken_out(void **state)
 	copy_text(record->target, SETTING_VALUE_MAX, "http://127.0.0.1:5000");
 	copy_text(one->staged_mirrors, SETTING_VALUE_MAX, "http://127.0.0.1:5000");
 	copy_text(one->mirrors, SETTING_VALUE_MAX, "http://127.0.0.1:5000");
+	one->mirrors_in_file = true;
 	add_mirror(bench, "docker.io", "http://127.0.0.1:5000");
 	bench->seen.mirror_states[0] = MIRROR_UNKNOWN;
 	decide(bench);
@@ -285,7 +286,13 @@ static void a_mirror_that_is_down_is_taken_out(void **state)
 	bench->seen.mirror_states[0] = MIRROR_DOWN;
 	decide(bench);
 	assert_string_equal(want(bench, "docker.registry-mirrors")->wanted, "none");
-	assert_null(want(bench, "docker.registry-mirrors")->edit->text);
+	/* dockerd would keep them without the key. */
+	assert_string_equal(want(bench, "docker.registry-mirrors")->edit->text, "[]");
+	one->mirrors_in_file = false;
+	one->staged_mirrors[0] = '\0';
+	decide(bench);
+	assert_string_equal(want(bench, "docker.registry-mirrors")->staged, "");
+	one->mirrors_in_file = true;
 	/* The same once it is out of the configuration. */
 	bench->config.n_mirrors = 0;
 	decide(bench);

@@ -179,6 +179,7 @@ static void one_key_changes_and_nothing_else(void **state)
 		{"  a\t=  1\t# c\n", "", "a", "2", "  a\t=  2\t# c\n"},
 		{"a = [1,\n2] # c", "", "a", "[]", "a = [] # c"},
 		{"t = {a=1,b=2}", "t", "b", "\"x\"", "t = {a=1,b=\"x\"}"},
+		{"a = 1 # c", "", "a", "[1,\n2]", "a = [1,\n2] # c"},
 		/* the same value, spelled otherwise */
 		{"a = 0x0A", "", "a", "10", "a = 0x0A"},
 		{"a = 'x'", "", "a", "\"x\"", "a = 'x'"},
@@ -228,7 +229,7 @@ static void one_key_changes_and_nothing_else(void **state)
 static void what_is_no_literal_is_refused(void **state)
 {
 	static const char *const literals[] = {
-		"", "1 ", " 1", "1 # c", "x", "\"x", "1\n2", "1, 2", "[1,\n2]", "}"};
+		"", "1 ", " 1", "1 # c", "x", "\"x", "1\n2", "1, 2", "[1,\n2", "}"};
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(literals); i++) {

@@ -206,9 +206,4 @@ struct dns_control {
 
 _Static_assert(sizeof(struct dns_control) == 16 + 384 + 96 + 56, "shared with the BPF object");
 
-/*
- * Wanted by user space, to tell forwarders from clients: the map served, queries that come in for
- * port 53 (QR=0) by {struct dns_key of the destination, cgroup}; see /tmp/helpers/to-helper-1.md.
- */
-
 #endif

@@ -14,6 +14,8 @@
  *       the same for two words, at once and cheaply. 0, and nothing written, where that cannot be;
  *       anything may be in a word that begins beyond the end
  *
+ *   DNS_SUFFIXES                              the table of suffixes, const dns_suffix_table *
+ *
  * The words are little-endian, as all machines are that we run on.
  */
 
@@ -25,6 +27,18 @@
 #define DNS_OPT         41         /* RFC 6891 6.1.2 */
 #define DNS_HEAD_ANSWER 0x00008000 /* QR and TC in the first four bytes */
 #define DNS_HEAD_CUT    0x00000200
+
+/* For BPF: what is verified but once, whatever is known of its arguments; and what costs no call.
+ */
+#ifdef __bpf__
+#define DNS_PART    __attribute__((noinline))
+#define DNS_INLINE  static inline __attribute__((always_inline))
+#define DNS_HIDE(x) asm volatile("" : "+r"(x)) /* so that no branch is made of what follows */
+#else
+#define DNS_PART   static inline
+#define DNS_INLINE static inline
+#define DNS_HIDE(x)
+#endif
 
 /* A message in one word: its id in the lowest 16 bits, then these, the question's hash above 31. */
 #define DNS_READ_HEADER    (1ULL << 16) /* there is one; without, nothing else is set */
@@ -40,13 +54,21 @@
 #define DNS_HASH_SEED   0x243f6a8885a308d3ULL
 #define DNS_HASH_FACTOR 0x9e3779b97f4a7c15ULL
 
-static inline __u64 dns_mix(__u64 hash, __u64 value)
+DNS_INLINE __u64 dns_mix(__u64 hash, __u64 value)
 {
 	return (hash ^ value) * DNS_HASH_FACTOR;
 }
 
+/* 0 or 1, without a branch. */
+DNS_INLINE __u64 dns_nonzero(__u64 value)
+{
+	value |= -value;
+	DNS_HIDE(value);
+	return value >> 63;
+}
+
 /* Every A to Z among eight bytes in lower case. The sums never carry into the next byte. */
-static inline __u64 dns_lower(__u64 word)
+DNS_INLINE __u64 dns_lower(__u64 word)
 {
 	const __u64 ones = 0x0101010101010101ULL;
 	__u64 seven = word & ones * 0x7f;
@@ -56,40 +78,39 @@ static inline __u64 dns_lower(__u64 word)
 	return word | ((from_a & ~beyond_z & ~word & ones * 0x80) >> 2);
 }
 
-static inline __u64 dns_read_rcode(__u64 read)
+DNS_INLINE __u64 dns_read_rcode(__u64 read)
 {
 	return read >> DNS_READ_RCODE & 7;
 }
 
-static inline __u64 dns_read_type(__u64 read)
+DNS_INLINE __u64 dns_read_class(__u64 read)
 {
 	return read >> DNS_READ_TYPE & 7;
 }
 
-static inline __u64 dns_read_suffix(__u64 read)
+DNS_INLINE __u64 dns_read_suffix(__u64 read)
 {
 	return read >> DNS_READ_SUFFIX & 3;
 }
 
-static inline __u32 dns_read_question(__u64 read)
+DNS_INLINE __u32 dns_read_question(__u64 read)
 {
 	return read >> DNS_READ_QUESTION;
 }
 
 /* What the first four bytes of a message tell, the first in the highest bits. */
-static inline __u64 dns_read_head(__u32 head)
+DNS_INLINE __u64 dns_read_head(__u32 head)
 {
-	__u64 read = DNS_READ_HEADER | head >> 16;
-	__u64 rcode = head & 15;
+	__u64 rcode = head & 15, over = DNS_REFUSED - rcode;
 
-	if (head & DNS_HEAD_ANSWER)
-		read |= DNS_READ_ANSWER;
-	if (head & DNS_HEAD_CUT)
-		read |= DNS_READ_TRUNCATED;
-	return read | (rcode < DNS_RCODE_OTHER ? rcode : DNS_RCODE_OTHER) << DNS_READ_RCODE;
+	DNS_HIDE(over);
+	over = over >> 63; /* 1 for what has no class of its own */
+	rcode = (rcode & (over - 1)) | DNS_RCODE_OTHER * over;
+	return DNS_READ_HEADER | head >> 16 | (head & DNS_HEAD_ANSWER ? DNS_READ_ANSWER : 0) |
+	       (head & DNS_HEAD_CUT ? DNS_READ_TRUNCATED : 0) | rcode << DNS_READ_RCODE;
 }
 
-static inline __u64 dns_type_class(__u32 type)
+DNS_INLINE __u64 dns_type_class(__u32 type)
 {
 	switch (type) { /* RFC 1035 3.2.2, RFC 3596 2.1, RFC 2782 */
 	case 1:
@@ -113,33 +134,34 @@ static inline __u64 dns_type_class(__u32 type)
 #define DNS_ROOT       1
 #define DNS_SHORT      16 /* bytes that two words hold */
 
-/* By how many of a word's bytes belong to the label. */
-static const __u64 dns_masks[2 * 8 + 1] = {
-	0,
-	0xffULL,
-	0xffffULL,
-	0xffffffULL,
-	0xffffffffULL,
-	0xffffffffffULL,
-	0xffffffffffffULL,
-	0xffffffffffffffULL,
-	~0ULL,
-	~0ULL,
-	~0ULL,
-	~0ULL,
-	~0ULL,
-	~0ULL,
-	~0ULL,
-	~0ULL,
-	~0ULL,
+#define DNS_SHORT_LABELS 36 /* and the root: those of an address of IPv6 below ip6.arpa are 34 */
+
+/* The bytes of a word that belong to a label of which 8 less than the index are left there. */
+static const __u64 dns_masks[32] = {
+	[9] = 0xff,
+	[10] = 0xffff,
+	[11] = 0xffffff,
+	[12] = 0xffffffff,
+	[13] = 0xffffffffff,
+	[14] = 0xffffffffffff,
+	[15] = 0xffffffffffffff,
+	[16] = ~0ULL,
+	[17] = ~0ULL,
+	[18] = ~0ULL,
+	[19] = ~0ULL,
+	[20] = ~0ULL,
+	[21] = ~0ULL,
+	[22] = ~0ULL,
+	[23] = ~0ULL,
+	[24] = ~0ULL,
 };
 
-static inline __u64 dns_label_word(__u64 hash, __u64 word, __u64 mask)
+DNS_INLINE __u64 dns_label_word(__u64 hash, __u64 word, __u64 mask)
 {
 	return dns_mix(hash, dns_lower(word & mask));
 }
 
-static inline __u64 dns_label_end(__u64 hash, __u32 size)
+DNS_INLINE __u64 dns_label_end(__u64 hash, __u32 size)
 {
 	return (hash & ~(__u64)DNS_LABEL_SIZE) | size;
 }
@@ -150,7 +172,7 @@ struct dns_name {
 	__u64 last[DNS_SUFFIX_LABELS];
 };
 
-static inline void dns_name_add(struct dns_name *name, __u64 label)
+DNS_INLINE void dns_name_add(struct dns_name *name, __u64 label)
 {
 	/* Out of order they would overwrite each other; a loop would ask the verifier for more. */
 	name->last[5] = dns_mix(name->last[4], label);
@@ -164,18 +186,25 @@ static inline void dns_name_add(struct dns_name *name, __u64 label)
 
 _Static_assert(DNS_SUFFIX_LABELS == 6, "as many as dns_name_add() has lines");
 
-static inline __u64 dns_suffix_among(const struct dns_suffix *slots, __u64 hash)
+/* Without a branch for each: the verifier would follow them all. */
+DNS_INLINE __u64 dns_suffix_among(const struct dns_suffix *slots, __u64 hash)
 {
-	for (int i = 0; i < DNS_SUFFIX_SLOTS && slots[i].hash; i++)
-		if (slots[i].hash == hash)
-			return slots[i].class;
-	return DNS_SUFFIX_NONE;
+	__u64 class = 0;
+
+#ifdef __bpf__
+#pragma clang loop unroll(full)
+#endif
+	for (int i = 0; i < DNS_SUFFIX_SLOTS; i++) {
+		/* All ones when they are the same. */
+		class |= slots[i].class & (dns_nonzero(slots[i].hash ^ hash) - 1);
+	}
+	return class;
 }
 
 typedef struct dns_suffix dns_suffix_table[DNS_SUFFIX_LABELS][DNS_SUFFIX_SLOTS];
 
 /* The most labels decide. */
-static inline __u64 dns_suffix_class(const struct dns_name *name, const dns_suffix_table *table)
+DNS_INLINE __u64 dns_suffix_class(const struct dns_name *name, const dns_suffix_table *table)
 {
 	__u64 class = DNS_SUFFIX_NONE;
 
@@ -183,19 +212,12 @@ static inline __u64 dns_suffix_class(const struct dns_name *name, const dns_suff
 #pragma clang loop unroll(full)
 #endif
 	for (int labels = DNS_SUFFIX_LABELS - 1; labels >= 0; labels--)
-		if (!class)
+		if (!class && (*table)[labels][0].hash)
 			class = dns_suffix_among((*table)[labels], name->last[labels]);
 	return class;
 }
 
 #ifdef DNS_SOURCE
-
-/* Functions of their own are verified but once, whatever is known of their arguments. */
-#ifdef __bpf__
-#define DNS_PART __attribute__((noinline))
-#else
-#define DNS_PART static inline
-#endif
 
 /* The label at a place in the packet; DNS_ROOT at the end of the name, 0 where none can begin. */
 DNS_PART __u64 dns_label(DNS_SOURCE *source, __u32 at)
@@ -210,46 +232,48 @@ DNS_PART __u64 dns_label(DNS_SOURCE *source, __u32 at)
 #ifdef __bpf__
 #pragma clang loop unroll(disable)
 #endif
-	for (int i = 0; i < (DNS_LABEL_MAX + 1) / 8; i++) {
-		__u32 here = left < 8 ? left : 8;
-
-		if (!left && i >= DNS_SHORT / 8)
-			break;
-		hash = dns_label_word(hash, word, dns_masks[here & 15]);
-		left -= here;
+	for (int i = 0; i < (DNS_LABEL_MAX + 1) / 8 && left > 8; i++) {
+		hash = dns_label_word(hash, word, ~0ULL);
+		left -= 8;
 		at += 8;
-		word = left ? dns_word(source, at) : 0;
+		word = dns_word(source, at);
 	}
+	hash = dns_label_word(hash, word, ~0ULL >> (64 - 8 * left));
+	if (size <= 8)
+		hash = dns_label_word(hash, 0, 0);
 	return dns_label_end(hash, size);
 }
 
-/* What comes after the name, which ends before at: added to what the header told. */
-static inline __u64 dns_read_type(DNS_SOURCE *source, __u32 at, __u32 end, int edns,
-	const struct dns_name *name, const dns_suffix_table *table, __u64 read)
+/*
+ * What comes after the name, which ends before at: added to what the header told. DNS_READ_EDNS
+ * stays when an OPT record is the first thing behind the question.
+ */
+DNS_INLINE __u64 dns_read_type(
+	DNS_SOURCE *source, __u32 at, __u32 end, const struct dns_name *name, __u64 read)
 {
-	/* Type and class, then the root and the type of a record. */
-	__u64 tail = __builtin_bswap64(dns_word(source, at)) >> 8;
+	__u64 words[2], tail;
 
+	if (!dns_pair(source, at, words))
+		words[0] = dns_word(source, at);
+	/* Type and class, then the root and the type of a record. */
+	tail = __builtin_bswap64(words[0]) >> 8;
 	if (at + 4 > end)
-		return read | DNS_READ_MALFORMED;
-	if (edns && at + 7 <= end && (tail & 0xffffff) == DNS_OPT)
-		read |= DNS_READ_EDNS;
+		return (read & ~DNS_READ_EDNS) | DNS_READ_MALFORMED;
+	if (at + 7 > end || (tail & 0xffffff) != DNS_OPT)
+		read &= ~DNS_READ_EDNS;
 	tail >>= 40;
+	read |= dns_suffix_class(name, DNS_SUFFIXES) << DNS_READ_SUFFIX;
 	read |= dns_type_class(tail) << DNS_READ_TYPE;
-	read |= dns_suffix_class(name, table) << DNS_READ_SUFFIX;
 	/* Never 0. */
 	return read | (dns_mix(name->all, tail) >> 32 | 1) << DNS_READ_QUESTION;
 }
 
 /* The question, whatever it is like and wherever it lies. Ends before end. */
-DNS_PART __u64 dns_read_slowly(
-	DNS_SOURCE *source, __u32 at, __u32 end, __u64 read, const dns_suffix_table *table)
+DNS_PART __u64 dns_read_slowly(DNS_SOURCE *source, __u32 at, __u32 end, __u64 read)
 {
-	int edns = (read & DNS_READ_EDNS) != 0;
 	struct dns_name name = {.all = DNS_HASH_SEED};
 	__u32 most = at + DNS_NAME_MAX;
 
-	read &= ~DNS_READ_EDNS;
 	if (most > end)
 		most = end;
 #ifdef __bpf__
@@ -259,51 +283,68 @@ DNS_PART __u64 dns_read_slowly(
 		__u64 label = dns_label(source, at);
 
 		if (label == DNS_ROOT)
-			return dns_read_type(source, at + 1, end, edns, &name, table, read);
+			return dns_read_type(source, at + 1, end, &name, read);
 		if (label == 0)
 			break;
 		at += label & DNS_LABEL_SIZE;
 		dns_name_add(&name, label);
 	}
-	return read | DNS_READ_MALFORMED;
+	return (read & ~DNS_READ_EDNS) | DNS_READ_MALFORMED;
 }
 
-XXX
-	return read | DNS_READ_MALFORMED;
-whole:
-	at++;
-	if (at + 4 > end)
-		return read | DNS_READ_MALFORMED;
-	/* Type and class, then the root and the type of a record. */
-	tail = __builtin_bswap64(dns_word(source, at)) >> 8;
-	if (edns && at + 7 <= end && (tail & 0xffffff) == DNS_OPT)
-		read |= DNS_READ_EDNS;
-	tail >>= 40;
-	read |= dns_type_class(tail) << DNS_READ_TYPE;
-	read |= dns_suffix_class(&name, table) << DNS_READ_SUFFIX;
-	/* Never 0. */
-	return read | (dns_mix(name.all, tail) >> 32 | 1) << DNS_READ_QUESTION;
+/*
+ * The same without a call for each label, of which there may be DNS_SHORT_LABELS, none longer than
+ * two words: nearly every name. No way out of the loop leads back into it, so that the verifier
+ * follows each but once.
+ */
+DNS_INLINE __u64 dns_read_question_of(DNS_SOURCE *source, __u32 at, __u32 end, __u64 read)
+{
+	__u32 from = at, size = 0;
+	struct dns_name name = {.all = DNS_HASH_SEED};
+	__u64 words[2], label;
+
+#ifdef __bpf__
+#pragma clang loop unroll(disable)
+#endif
+	for (int i = 0; i < DNS_SHORT_LABELS && at < end; i++) {
+		if (!dns_pair(source, at, words))
+			break;
+		size = (words[0] & 0xff) + 1;
+		if (size - 2 > DNS_SHORT - 2)
+			break;
+		label = dns_label_word(DNS_HASH_SEED, words[0], dns_masks[(size + 8) & 31]);
+		label = dns_label_word(label, words[1], dns_masks[size & 31]);
+		dns_name_add(&name, dns_label_end(label, size));
+		at += size;
+	}
+	if (size != DNS_ROOT || at - from >= DNS_NAME_MAX)
+		return dns_read_slowly(source, from, end, read);
+	return dns_read_type(source, at + 1, end, &name, read);
 }
 
 /* The message at offset of which length bytes are there. */
-static inline __u64 dns_read(
-	DNS_SOURCE *source, __u32 offset, __u32 length, const dns_suffix_table *table)
+DNS_INLINE __u64 dns_read(DNS_SOURCE *source, __u32 offset, __u32 length)
 {
-	__u64 first, counts, read;
-	int edns;
+	__u64 words[2], counts, read;
 
 	if (length < DNS_HEADER)
 		return 0;
-	first = __builtin_bswap64(dns_word(source, offset));
-	counts = __builtin_bswap64(dns_word(source, offset + 4)); /* QD, AN, NS, AR */
-	read = dns_read_head(first >> 32);
+	if (!dns_pair(source, offset, words)) {
+		words[0] = dns_word(source, offset);
+		words[1] = dns_word(source, offset + 8);
+	}
+	read = dns_read_head(__builtin_bswap64(words[0]) >> 32);
+	/* QD, AN, NS, AR. */
+	counts = __builtin_bswap64(words[0] >> 32 | words[1] << 32);
 	/* Without a question: an error, or a cookie, RFC 7873 5.4. More than one: RFC 9619. */
 	if (counts >> 48 == 0)
 		return read;
 	if (counts >> 48 > 1)
 		return read | DNS_READ_MALFORMED;
-	edns = !(read & DNS_READ_ANSWER) && counts << 16 >> 32 == 0 && (counts & 0xffff);
-	return dns_read_name(source, offset, length, edns, table, read);
+	/* For now: that there may be an OPT record, as a query has no records before it. */
+	read |= DNS_READ_EDNS * (dns_nonzero(counts & 0xffff) & ~dns_nonzero(counts << 16 >> 32) &
+					~dns_nonzero(read & DNS_READ_ANSWER));
+	return dns_read_question_of(source, offset + DNS_HEADER, offset + length, read);
 }
 
 /* One direction of a TCP connection, RFC 1035 4.2.2: a length of two bytes before each message. */
@@ -325,7 +366,7 @@ struct dns_frame {
 };
 
 /* What the data after a SYN with this sequence number begins with. */
-static inline void dns_side_open(struct dns_side *side, __u32 sequence)
+DNS_INLINE void dns_side_open(struct dns_side *side, __u32 sequence)
 {
 	side->carry = 0;
 	side->next = sequence + 1;
@@ -337,7 +378,7 @@ static inline void dns_side_open(struct dns_side *side, __u32 sequence)
  * of them, perhaps. -1 when it is not known where a message begins: the best guess is at the start
  * of the segment, and the side is set to that.
  */
-static inline __s64 dns_side_skip(struct dns_side *side, __u32 sequence)
+DNS_INLINE __s64 dns_side_skip(struct dns_side *side, __u32 sequence)
 {
 	__s32 ahead = side->next + side->have - sequence;
 
@@ -350,17 +391,16 @@ static inline __s64 dns_side_skip(struct dns_side *side, __u32 sequence)
 }
 
 /*
- * Takes the frame that begins or goes on at offset, less than end. Returns where the next one
- * begins: maybe beyond end. When there is not enough of it yet to tell what it is, frame->whole is
- * 0: what there is is kept for the next segment.
+ * Takes the frame that begins or goes on at offset, less than end, with this dns_word(). Returns
+ * where the next one begins: maybe beyond end. When there is not enough of it yet to tell what it
+ * is, frame->whole is 0: what there is is kept for the next segment.
  */
-static inline __u32 dns_side_frame(
-	DNS_SOURCE *source, struct dns_side *side, __u32 offset, __u32 end, struct dns_frame *frame)
+DNS_INLINE __u32 dns_side_frame(
+	struct dns_side *side, __u64 word, __u32 offset, __u32 end, struct dns_frame *frame)
 {
 	__u32 have = side->have & 7, known = have + (end - offset);
-	__u64 word = __builtin_bswap64(dns_word(source, offset));
 	/* Length, id and flags. */
-	__u64 head = side->carry << (48 - 8 * have) | word >> (16 + 8 * have);
+	__u64 head = side->carry << (48 - 8 * have) | __builtin_bswap64(word) >> (16 + 8 * have);
 
 	if (known > 6)
 		known = 6;
@@ -383,7 +423,7 @@ static inline __u32 dns_side_frame(
 }
 
 /* What to make of it when read is what could be read: of a message that is cut, what is there. */
-static inline __u64 dns_frame_read(const struct dns_frame *frame, __u64 read)
+DNS_INLINE __u64 dns_frame_read(const struct dns_frame *frame, __u64 read)
 {
 	if (frame->length < DNS_HEADER)
 		return 0;
@@ -397,26 +437,23 @@ static inline __u64 dns_frame_read(const struct dns_frame *frame, __u64 read)
 #ifndef __bpf__
 
 /* As dns_label() has it: the length, then the letters. */
-static inline __u64 dns_label_hash(const char *text, __u32 length)
+DNS_INLINE __u64 dns_label_hash(const char *text, __u32 length)
 {
-	__u64 hash = DNS_HASH_SEED, word = length;
-	__u32 n = 1; /* bytes in word */
+	__u64 hash = DNS_HASH_SEED, words[(DNS_LABEL_MAX + 1) / 8] = {length};
+	__u32 n = length / 8 + 1;
 
-	for (__u32 i = 0; i < length; i++) {
-		if (n == 8) {
-			hash = dns_mix(hash, dns_lower(word));
-			word = n = 0;
-		}
-		word |= (__u64)(unsigned char)text[i] << (8 * n++);
-	}
-	return dns_label_end(hash, word, n, length + 1);
+	for (__u32 i = 0; i < length; i++)
+		words[(i + 1) / 8] |= (__u64)(unsigned char)text[i] << 8 * ((i + 1) % 8);
+	for (__u32 i = 0; i < n || i < DNS_SHORT / 8; i++)
+		hash = dns_label_word(hash, words[i], ~0ULL);
+	return dns_label_end(hash, length + 1);
 }
 
 /*
  * The hash of a domain as text ("cluster.local", a last dot is fine) and its number of labels. 0
  * and nothing written when it is none: no label, an empty or a long one, or too many.
  */
-static inline __u64 dns_suffix_hash(const char *text, __u32 *labels)
+DNS_INLINE __u64 dns_suffix_hash(const char *text, __u32 *labels)
 {
 	__u64 hash = DNS_HASH_SEED;
 	__u32 n = 0;

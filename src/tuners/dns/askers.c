@@ -7,10 +7,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Reading costs some 30 ns a row: more seldom when there are many. */
-#define READ_EVERY_US      (2 * USEC_PER_SEC)
-#define READ_MANY_EVERY_US (10 * USEC_PER_SEC)
-#define MANY_ROWS          2048
+/* Reading, sorting and naming cost up to a microsecond a row: the more, the more seldom. */
+#define FEW_ROWS  256  /* every second */
+#define MANY_ROWS 2048 /* every ten; between the two, every two */
 
 /* Beyond half of the kernel's room, rows that did not change for so long make place. */
 #define IDLE_US (60 * USEC_PER_SEC)
@@ -199,6 +198,9 @@ static void name_users(const struct dns_askers *askers, struct dns_who *who,
 		dns_who_learn(who, chosen->cgroups, chosen->n_cgroups, askers->read_at_us);
 	}
 	for (size_t l = 0; all && chosen && l < DNS_LABELS; l++) {
+		const struct dns_server_state *server = book->labels[l].server;
+		bool upstream = server && server->role == DNS_UPSTREAM;
+
 		for (size_t i = 0; i < chosen->n[l]; i++) {
 			const struct dns_asker *asker = chosen->askers[l][i];
 
@@ -208,6 +210,8 @@ static void name_users(const struct dns_askers *askers, struct dns_who *who,
 				.queries = asker->queries,
 				.per_second = asker->per_second,
 				.smooth = asker->smooth,
+				.serves = upstream &&
+					  dns_who_serves(who, asker->cgroup, askers->read_at_us),
 			};
 		}
 		dns_askers_tell(&book->labels[l], chosen->users, chosen->n[l]);
@@ -319,34 +323,50 @@ static void prune(struct dns_askers *askers, struct dns_bpf *bpf, const struct d
 	free(idle.keys);
 }
 
-static void keep_old(struct dns_askers *askers)
+static void swap_readings(struct dns_askers *askers)
 {
-	struct dns_asker *spare = askers->old;
-	size_t spare_allocated = askers->old_allocated;
+	struct dns_askers was = *askers;
 
-	askers->old = askers->askers;
-	askers->n_old = askers->n;
-	askers->old_allocated = askers->allocated;
-	askers->askers = spare;
-	askers->allocated = spare_allocated;
+	askers->askers = was.old;
+	askers->n = was.n_old;
+	askers->allocated = was.old_allocated;
+	askers->old = was.askers;
+	askers->n_old = was.n;
+	askers->old_allocated = was.allocated;
+}
+
+static bool is_due(const struct dns_askers *askers, uint64_t now)
+{
+	uint64_t seconds = askers->rows > MANY_ROWS ? 10 : askers->rows > FEW_ROWS ? 2 : 1;
+
+	/* A look a little early is better than the next one a second late. */
+	return askers->read_at_us == 0 ||
+	       now - askers->read_at_us + USEC_PER_SEC / 2 >= seconds * USEC_PER_SEC;
+}
+
+/* What is there in part only would look as if the rest began anew: then that of before stays. */
+static bool read_rows(struct dns_askers *askers, struct dns_bpf *bpf)
+{
+	swap_readings(askers);
 	askers->n = 0;
+	if (dns_bpf_each_row(bpf, take_row, askers) < 0) {
+		swap_readings(askers);
+		return false;
+	}
+	askers->rows = askers->n;
+	askers->n = dns_askers_merge(askers->askers, askers->n);
+	return true;
 }
 
 void dns_askers_read(struct dns_askers *askers, struct dns_bpf *bpf, struct dns_who *who,
 	const struct dns_roles *roles, struct dns_seen *seen, uint64_t now)
 {
-	uint64_t every = askers->rows > MANY_ROWS ? READ_MANY_EVERY_US : READ_EVERY_US;
-	double seconds = (double)(now - askers->read_at_us) / (double)USEC_PER_SEC;
+	double seconds = askers->read_at_us == 0
+				 ? 0
+				 : (double)(now - askers->read_at_us) / (double)USEC_PER_SEC;
 
-	/* A look a little early is better than the next one a second late. */
-	if (askers->read_at_us > 0 && now - askers->read_at_us + USEC_PER_SEC / 2 < every)
+	if (!is_due(askers, now) || !read_rows(askers, bpf))
 		return;
-	if (askers->read_at_us == 0)
-		seconds = 0;
-	keep_old(askers);
-	(void)dns_bpf_each_row(bpf, take_row, askers);
-	askers->rows = askers->n;
-	askers->n = dns_askers_merge(askers->askers, askers->n);
 	dns_askers_rate(askers, now);
 	take_search(askers, seen, seconds);
 	prune(askers, bpf, seen->book);

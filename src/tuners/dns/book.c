@@ -8,6 +8,9 @@
 /* The kernel's servers, the one for the rest, and those that are watched before they are asked. */
 #define BOOK_MAX (DNS_SERVERS_MAX + 1 + DNS_PINNED_MAX)
 
+/* Who was not asked for so long gives its label to anybody who is. */
+#define LABEL_IDLE_US (600 * USEC_PER_SEC)
+
 _Static_assert(sizeof(struct dns_totals) % sizeof(uint64_t) == 0, "nothing but uint64_t");
 #define TOTALS_WORDS (sizeof(struct dns_totals) / sizeof(uint64_t))
 
@@ -139,7 +142,7 @@ void dns_minute_pass(struct dns_server_state *server, uint64_t now)
 {
 	uint64_t slot = now / DNS_SLOT_US;
 
-	if (slot - server->slot > DNS_SLOTS)
+	if (slot > server->slot + DNS_SLOTS)
 		server->slot = slot - DNS_SLOTS;
 	while (server->slot < slot) {
 		server->slot++;
@@ -174,6 +177,13 @@ static uint64_t weight(const struct dns_server_state *server)
 		       : dns_minute_queries(server);
 }
 
+static bool is_lighter(const struct dns_server_state *a, const struct dns_server_state *b)
+{
+	uint64_t x = weight(a), y = weight(b);
+
+	return x != y ? x < y : a->changed_at_us < b->changed_at_us;
+}
+
 static struct dns_label *lightest(struct dns_book *book)
 {
 	struct dns_label *least = &book->labels[0];
@@ -183,18 +193,26 @@ static struct dns_label *lightest(struct dns_book *book)
 
 		if (!label->server)
 			return label;
-		if (weight(label->server) < weight(least->server))
+		if (is_lighter(label->server, least->server))
 			least = label;
 	}
 	return least;
 }
 
-/* A series that comes and goes is of no use: only who is much busier takes another's place. */
-static bool deserves(const struct dns_server_state *server, const struct dns_label *label)
+/*
+ * A series that comes and goes is of no use: only who is much busier takes another's place, or
+ * anybody that of who was not asked for long.
+ */
+static bool deserves(
+	const struct dns_server_state *server, const struct dns_label *label, uint64_t now)
 {
+	uint64_t mine = weight(server), its;
+
 	if (!label->server)
 		return server->pinned || dns_queries(&server->totals) > 0;
-	return weight(server) > 2 * weight(label->server) + 60;
+	its = weight(label->server);
+	return mine > 2 * its + 60 ||
+	       (mine > 0 && its == 0 && now - label->server->changed_at_us > LABEL_IDLE_US);
 }
 
 static void give(struct dns_book *book, struct dns_label *label, struct dns_server_state *server)
@@ -212,14 +230,14 @@ void dns_book_offer(struct dns_book *book, struct dns_server_state *server)
 		give(book, label, server);
 }
 
-void dns_book_label(struct dns_book *book)
+void dns_book_label(struct dns_book *book, uint64_t now)
 {
 	struct dns_label *label = lightest(book);
 
 	for (size_t i = 0; i < book->n; i++) {
 		struct dns_server_state *server = book->servers[i];
 
-		if (server->label >= 0 || server->key.family == 0 || !deserves(server, label))
+		if (server->label >= 0 || server->key.family == 0 || !deserves(server, label, now))
 			continue;
 		give(book, label, server);
 		label = lightest(book);

@@ -40,62 +40,90 @@ static void describe(const struct workload *workload, char *text, size_t size)
 			workload->namespace, workload->namespace[0] ? "/" : "", workload->name);
 }
 
-static void add_busiest(struct condition_reading *condition, const struct dns_seen *seen,
-	const struct dns_server_state *server)
-{
-	const struct dns_label *label = dns_label_of(seen->book, server);
-	char who[192];
+struct numbers {
+	double queries;
+	uint64_t packets, pending;
+};
 
-	if (!label || label->n_users == 0 || label->users[0].smooth < 1)
-		return;
-	describe(&label->users[0].workload, who, sizeof(who));
-	add(condition, ", most of them from %s, %.0f/s", who, label->users[0].smooth);
-}
-
+/* "1500 of 1024 queries/s, 201 of 200 pending". */
 static void add_numbers(struct condition_reading *condition, const struct dns_seen *seen,
-	const struct dns_server_state *server)
+	const struct dns_server_state *server, const struct numbers *used)
 {
 	const struct dns_budget *budget = &server->budget;
-	const struct dns_seconds *packets = dns_packets_of(seen, server);
 	const char *comma = "";
 
-	add(condition, "%s: ", server->name);
 	if (budget->qps > 0) {
-		if (budget->sustained)
-			add(condition, "%.1f of %" PRIu64 " queries/s over a minute",
-				(double)dns_minute_queries(server) / 60, budget->qps);
-		else
-			add(condition, "%" PRIu32 " of %" PRIu64 " queries in a second",
-				dns_seconds_peak(&server->queries), budget->qps);
+		add(condition, "%.0f of %" PRIu64 " queries/s%s", used->queries, budget->qps,
+			budget->sustained ? " over a minute" : "");
 		comma = ", ";
 	}
-	if (budget->pps > 0 && packets) {
-		add(condition, "%s%" PRIu32 " of %" PRIu64 " packets in a second%s", comma,
-			dns_seconds_peak(packets), budget->pps,
-			dns_is_upper_bound(seen, server) ? ", of all network interfaces together"
+	if (budget->pps > 0) {
+		add(condition, "%s%" PRIu64 " of %" PRIu64 " packets/s%s", comma, used->packets,
+			budget->pps,
+			dns_is_upper_bound(seen, server) ? " of all network interfaces together"
 							 : "");
 		comma = ", ";
 	}
 	if (budget->pending > 0)
-		add(condition, "%s%" PRIu64 " of %" PRIu64 " pending", comma, server->pending,
+		add(condition, "%s%" PRIu64 " of %" PRIu64 " pending", comma, used->pending,
 			budget->pending);
+}
+
+static double mean_of_minute(const struct dns_server_state *server)
+{
+	return (double)dns_minute_queries(server) / 60;
 }
 
 static void judge_budget(const struct dns_seen *seen, const struct dns_server_state *server,
 	struct condition_reading *pressure, struct condition_reading *exceeded)
 {
-	if (server->memory.pressure) {
+	const struct dns_server_memory *memory = &server->memory;
+	const struct dns_seconds *packets = dns_packets_of(seen, server);
+	struct numbers last = {
+		.queries = dns_seconds_peak(&server->queries),
+		.packets = packets ? dns_seconds_peak(packets) : 0,
+		.pending = server->pending,
+	};
+	struct numbers worst = {
+		(double)memory->worst_queries, memory->worst_packets, memory->worst_pending};
+
+	if (server->budget.sustained)
+		last.queries = worst.queries = mean_of_minute(server);
+	if (memory->pressure) {
 		set(pressure, "near-budget");
-		add_numbers(pressure, seen, server);
-		add_busiest(pressure, seen, server);
+		add(pressure, "%s: ", server->name);
+		add_numbers(pressure, seen, server, &last);
 	}
-	if (server->memory.over_lately > 0) {
+	if (memory->over_lately > 0) {
 		set(exceeded, "over-budget");
-		add(exceeded, "%s: over budget %" PRIu64 " times in the last five minutes: ",
-			server->name, server->memory.over_lately);
-		add_numbers(exceeded, seen, server);
-		add_busiest(exceeded, seen, server);
+		add(exceeded, "%s: %" PRIu64 " s over, up to ", server->name, memory->over_lately);
+		add_numbers(exceeded, seen, server, &worst);
 	}
+}
+
+/* Who asks most of the server that is the nearest to its budget, or the farthest beyond. */
+static void add_busiest(struct condition_reading *condition, const struct dns_seen *seen)
+{
+	const struct dns_server_state *worst = NULL;
+	const struct dns_user *user = NULL;
+	const struct dns_label *label;
+	char who[192];
+
+	for (size_t i = 0; i < seen->book->n; i++) {
+		const struct dns_server_state *server = seen->book->servers[i];
+
+		if (dns_has_budget(server) &&
+			(!worst || dns_budget_used(seen, server) > dns_budget_used(seen, worst)))
+			worst = server;
+	}
+	label = worst ? dns_label_of(seen->book, worst) : NULL;
+	for (unsigned i = 0; label && i < label->n_users; i++)
+		if (!user || label->users[i].smooth > user->smooth)
+			user = &label->users[i];
+	if (!user || condition->status != CONDITION_TRUE)
+		return;
+	describe(&user->workload, who, sizeof(who));
+	add(condition, "; most for %s from %s", worst->name, who);
 }
 
 static void judge_answers(const struct dns_server_state *server, unsigned *named,
@@ -105,34 +133,37 @@ static void judge_answers(const struct dns_server_state *server, unsigned *named
 		return;
 	set(unanswered, "unanswered");
 	add(unanswered,
-		"%s (%s): %" PRIu64 " queries without an answer in the last minute, "
-		"%" PRIu64 " were sent",
+		"%s (%s): %" PRIu64 " without an answer in the last minute, %" PRIu64 " sent",
 		server->name, dns_role_name(server->role), dns_minute_unanswered(server),
 		dns_minute_queries(server));
 }
 
-static void judge_crowd(const struct dns_seen *seen, const struct dns_memory *memory,
-	struct condition_reading *crowding)
+void dns_describe_crowd(const struct dns_seen *seen, double least, char *text, size_t size)
 {
-	unsigned n = 0;
+	unsigned n = 0, named = 0;
 	double sum = 0;
-	char who[192];
+	size_t used;
 
-	if (!memory->crowded)
-		return;
-	set(crowding, "several-forwarders");
 	for (unsigned i = 0; i < seen->n_forwarders; i++) {
-		n += !seen->forwarders[i].expected;
-		sum += seen->forwarders[i].expected ? 0 : seen->forwarders[i].per_second;
-	}
-	add(crowding, "%u forwarders on this node send upstream %.0f queries/s in all", n, sum);
-	n = 0;
-	for (unsigned i = 0; i < seen->n_forwarders && n < NAMED; i++) {
-		if (seen->forwarders[i].expected)
+		const struct dns_forwarder *forwarder = &seen->forwarders[i];
+
+		if (forwarder->expected || forwarder->per_second < least)
 			continue;
-		describe(&seen->forwarders[i].workload, who, sizeof(who));
-		add(crowding, "%s%s %.0f/s", n++ == 0 ? ": " : ", ", who,
-			seen->forwarders[i].per_second);
+		n++;
+		sum += forwarder->per_second;
+	}
+	snprintf(text, size, "%u forwarders on this node send upstream %.3g queries/s in all", n,
+		sum);
+	for (unsigned i = 0; i < seen->n_forwarders && named < NAMED; i++) {
+		const struct dns_forwarder *forwarder = &seen->forwarders[i];
+		char who[192];
+
+		if (forwarder->expected || forwarder->per_second < least)
+			continue;
+		describe(&forwarder->workload, who, sizeof(who));
+		used = strlen(text);
+		snprintf(text + used, size - used, "%s%s %.3g/s", named++ == 0 ? ": " : ", ", who,
+			forwarder->per_second);
 	}
 }
 
@@ -155,7 +186,12 @@ static void judge(const struct dns_seen *seen, const struct dns_memory *memory,
 	}
 	if (silent > NAMED)
 		add(&readings[2], "; and %u other servers", silent - NAMED);
-	judge_crowd(seen, memory, &readings[3]);
+	if (memory->crowded) {
+		set(&readings[3], "several-forwarders");
+		add(&readings[3], "%s", memory->crowd);
+	}
+	add_busiest(&readings[0], seen);
+	add_busiest(&readings[1], seen);
 	for (int i = 0; i < 2; i++)
 		if (readings[i].status == CONDITION_FALSE && !any_budget(seen))
 			readings[i].reason = "no-budget";

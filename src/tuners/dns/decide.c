@@ -61,16 +61,38 @@ double dns_budget_used(const struct dns_seen *seen, const struct dns_server_stat
 	return used;
 }
 
-/* All seconds over one of the budget's numbers. An upper bound of packets proves nothing. */
-static uint64_t seconds_over(const struct dns_seen *seen, const struct dns_server_state *server)
+/* How much each of the budget's numbers was overrun since the last look: a second counts once. */
+static uint64_t newly_over(const struct dns_seen *seen, struct dns_server_state *server)
 {
 	const struct dns_seconds *packets = dns_packets_of(seen, server);
-	uint64_t over = server->queries.over + server->memory.pending_over +
-			(uint64_t)server->memory.sustained_over;
+	uint64_t *before = server->memory.counted;
+	uint64_t counts[DNS_OVERRUNS] = {
+		[DNS_OVER_QUERIES] = server->queries.over,
+		[DNS_OVER_PACKETS] = packets ? packets->over : 0,
+		[DNS_OVER_PENDING] = server->memory.pending_over,
+		[DNS_OVER_SUSTAINED] = (uint64_t)server->memory.sustained_over,
+	};
+	uint64_t most = 0;
 
-	if (packets && server->budget.pps > 0 && !dns_is_upper_bound(seen, server))
-		over += packets->over;
-	return over;
+	/* An upper bound of packets proves nothing. */
+	if (server->budget.pps == 0 || dns_is_upper_bound(seen, server))
+		counts[DNS_OVER_PACKETS] = before[DNS_OVER_PACKETS];
+	for (int i = 0; i < DNS_OVERRUNS; i++) {
+		most = MAX(most, counts[i] - MIN(counts[i], before[i]));
+		before[i] = counts[i];
+	}
+	return most;
+}
+
+static void remember_worst(const struct dns_seen *seen, struct dns_server_state *server)
+{
+	struct dns_server_memory *memory = &server->memory;
+	const struct dns_seconds *packets = dns_packets_of(seen, server);
+
+	memory->worst_queries = MAX(memory->worst_queries, server->queries.look_peak);
+	memory->worst_pending = MAX(memory->worst_pending, server->pending);
+	if (packets)
+		memory->worst_packets = MAX(memory->worst_packets, packets->look_peak);
 }
 
 static void remember_over(
@@ -79,20 +101,22 @@ static void remember_over(
 	struct dns_server_memory *memory = &server->memory;
 	const struct dns_budget *budget = &server->budget;
 	double passed = memory->looked_at_us == 0 ? 0 : (double)(now - memory->looked_at_us);
-	uint64_t over;
+	uint64_t more;
 
 	if (budget->pending > 0 && server->pending > budget->pending)
 		memory->pending_over++;
 	if (budget->sustained && dns_minute_queries(server) > 60 * budget->qps)
 		memory->sustained_over += passed / (double)USEC_PER_SEC;
-	over = seconds_over(seen, server);
-	if (over > memory->over) {
-		memory->over_lately += over - memory->over;
+	more = newly_over(seen, server);
+	memory->over += more;
+	if (more > 0) {
+		memory->over_lately += more;
 		memory->over_at_us = now;
+		remember_worst(seen, server);
 	} else if (now - memory->over_at_us > EXCEEDED_WINDOW_US) {
 		memory->over_lately = 0;
+		memory->worst_queries = memory->worst_packets = memory->worst_pending = 0;
 	}
-	memory->over = over;
 	memory->looked_at_us = now;
 }
 
@@ -131,6 +155,7 @@ static void remember_crowd(const struct dns_seen *seen, struct dns_memory *memor
 	if (count_forwarders(seen, memory->crowded ? FORWARDER_ENDS : FORWARDER_BEGINS) >= CROWD) {
 		memory->crowded = true;
 		memory->crowded_at_us = now;
+		dns_describe_crowd(seen, FORWARDER_ENDS, memory->crowd, sizeof(memory->crowd));
 	} else if (now - memory->crowded_at_us > CROWDED_FOR_US) {
 		memory->crowded = false;
 	}

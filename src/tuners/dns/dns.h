@@ -27,6 +27,8 @@ struct metric_sink;
 #define DNS_PINNED_MAX  16 /* servers that are watched before anybody asks them */
 #define DNS_TOP         20 /* workloads told of one server */
 #define DNS_FORWARDERS  16
+#define DNS_SENDERS     16
+#define DNS_SENDERS     16
 #define DNS_SLOTS       6 /* of ten seconds: what is judged over a minute */
 #define DNS_SLOT_US     UINT64_C(10000000)
 #define DNS_DOMAINS_MAX 16
@@ -50,15 +52,26 @@ struct dns_user {
 	bool serves;       /* it answers queries of others, too */
 };
 
+/* The ways in which a budget can be overrun. */
+enum dns_overrun {
+	DNS_OVER_QUERIES,
+	DNS_OVER_PACKETS,
+	DNS_OVER_PENDING,
+	DNS_OVER_SUSTAINED,
+	DNS_OVERRUNS,
+};
+
 /* What decide() remembers of a server. Zeroed at the start. */
 struct dns_server_memory {
-	bool pressure, unanswered; /* their hysteresis */
-	uint64_t over;             /* seconds over budget so far */
-	uint64_t over_at_us;       /* when that last rose; 0: never */
-	uint64_t over_lately;      /* how much it rose within the window */
-	uint64_t pending_over;     /* looks that found more pending than the budget has */
-	uint64_t looked_at_us;     /* 0: never */
-	double sustained_over;     /* seconds with a minute behind them over a sustained budget */
+	bool pressure, unanswered;      /* their hysteresis */
+	uint64_t over;                  /* seconds over budget so far */
+	uint64_t counted[DNS_OVERRUNS]; /* that are in it already */
+	uint64_t over_at_us;            /* when that last rose; 0: never */
+	uint64_t over_lately;           /* how much it rose within the window */
+	uint64_t worst_queries, worst_packets, worst_pending; /* in a second over, of the window */
+	uint64_t pending_over; /* looks that found more pending than the budget has */
+	uint64_t looked_at_us; /* 0: never */
+	double sustained_over; /* seconds with a minute behind them over a sustained budget */
 };
 
 /* A server as it is known here. */
@@ -115,6 +128,12 @@ struct dns_book {
 	struct dns_totals others[DNS_ROLES]; /* what has no label, by role */
 };
 
+/* An address of this node that sent packets to the link-local services that share a budget. */
+struct dns_sender {
+	struct dns_key source;
+	uint64_t packets;
+};
+
 /* What was seen: all that decide() knows. */
 struct dns_seen {
 	bool watched; /* the counters are there: BPF runs */
@@ -124,13 +143,16 @@ struct dns_seen {
 	unsigned n_forwarders;
 	struct dns_seconds
 		*link_local; /* of all packets that share the budget; NULL: none watched */
-	unsigned uplinks;    /* network devices of the machine, each with its own such budget */
-	uint64_t coarse;     /* looks that came too late to tell seconds apart */
+	struct dns_sender senders[DNS_SENDERS]; /* the busiest, in no order */
+	unsigned n_senders;
+	unsigned uplinks; /* network devices of the machine, each with its own such budget */
+	uint64_t coarse;  /* looks that came too late to tell seconds apart */
 };
 
 struct dns_memory {
 	bool crowded;
-	uint64_t crowded_at_us; /* when it last was */
+	uint64_t crowded_at_us;            /* when it last was */
+	char crowd[CONDITION_MESSAGE_MAX]; /* who it was then */
 };
 
 /* book.c */
@@ -146,8 +168,8 @@ bool dns_book_take(struct dns_book *book, struct dns_server_state *server,
 void dns_book_take_unanswered(struct dns_book *book, struct dns_server_state *server, uint64_t n);
 /* Gives a free label, if there is one: before anything is counted, so that all of it is told. */
 void dns_book_offer(struct dns_book *book, struct dns_server_state *server);
-/* Gives free labels to those without, and one to who is much busier than the least busy. */
-void dns_book_label(struct dns_book *book);
+/* Gives free labels to those without, and those of the idle to who is much busier. */
+void dns_book_label(struct dns_book *book, uint64_t now_us);
 /* Over the last minute. */
 uint64_t dns_minute_queries(const struct dns_server_state *server);
 uint64_t dns_minute_unanswered(const struct dns_server_state *server);
@@ -174,6 +196,9 @@ bool dns_is_upper_bound(const struct dns_seen *seen, const struct dns_server_sta
 bool dns_has_budget(const struct dns_server_state *server); /* an upstream with one */
 /* The largest share of one of the budget's numbers that was used in the last minute; 1: all. */
 double dns_budget_used(const struct dns_seen *seen, const struct dns_server_state *server);
+
+/* Who forwards at least that many queries a second, in words. conditions.c */
+void dns_describe_crowd(const struct dns_seen *seen, double least, char *text, size_t size);
 
 /* conditions.c. What dns_decide has remembered, put in words. 0 or -ENOMEM. */
 int dns_decide_conditions(

@@ -63,10 +63,9 @@ static void add_budget(struct json *json, cJSON *parent, const struct dns_seen *
 	json_number(json, object, "pps", (double)budget->pps);
 	json_number(json, object, "pending", (double)budget->pending);
 	json_text(json, object, "source", budget->source);
-	json_bool(json, object, "sustained", budget->sustained);
-	json_bool(json, object, "link_local", budget->link_local);
-	json_number(json, object, "used", dns_budget_used(seen, server));
-	json_text(json, object, "bound", dns_is_upper_bound(seen, server) ? "upper" : "exact");
+	json_number(json, parent, "budget_used", dns_budget_used(seen, server));
+	json_text(
+		json, parent, "budget_bound", dns_is_upper_bound(seen, server) ? "upper" : "exact");
 }
 
 /* Within a bucket times are taken to be spread evenly. */
@@ -315,6 +314,30 @@ static void add_forwarders(struct json *json, const struct dns_seen *seen)
 	}
 }
 
+/* What shares one budget of packets on AWS, and from which addresses it came. */
+static void add_link_local(struct json *json, const struct dns_seen *seen)
+{
+	cJSON *object, *array;
+
+	if (!seen->link_local) {
+		json_null(json, json->root, "link_local");
+		return;
+	}
+	object = json_object(json, json->root, "link_local");
+	json_number(json, object, "packets_per_second", seen->link_local->last);
+	json_number(json, object, "peak_packets", dns_seconds_peak(seen->link_local));
+	json_number(json, object, "uplinks", seen->uplinks);
+	array = json_array(json, object, "sources");
+	for (unsigned i = 0; i < seen->n_senders; i++) {
+		cJSON *source = json_append(json, array);
+		char text[DNS_ADDRESS_TEXT];
+
+		dns_address_text(&seen->senders[i].source, text);
+		json_text(json, source, "address", text);
+		json_number(json, source, "packets", (double)seen->senders[i].packets);
+	}
+}
+
 struct cJSON *dns_make_document(const struct dns_report *report)
 {
 	struct json json;
@@ -332,6 +355,7 @@ struct cJSON *dns_make_document(const struct dns_report *report)
 			(double)report->losses[loss]);
 	add_search(&json, report->seen);
 	add_forwarders(&json, report->seen);
+	add_link_local(&json, report->seen);
 	servers = json_array(&json, json.root, "servers");
 	add_servers(&json, servers, report);
 	add_rest(&json, servers, report->seen->book);

@@ -36,37 +36,39 @@ const struct explanation dns_explanations[] = {
 		"has several interfaces, used is that of all together, an upper bound, and "
 		"DNSBudgetExceeded is left out.",
 		"packets/s", "1024 an interface", "dns.budgets",
-		"Amazon VPC User Guide, DNS attributes for your VPC: DNS quotas"},
+		"https://docs.aws.amazon.com/vpc/latest/userguide/AmazonDNS-concepts.html, DNS quotas"},
 	{"budget/azure", "budget",
 		"1000 queries a second and 200 pending ones, for each virtual machine, to "
 		"168.63.129.16. It was 500 a second in 2020.",
 		"queries/s", "1000, and 200 pending", "dns.budgets",
-		"Azure subscription and service limits: Azure-provided DNS resolver VM limits"},
+		"https://learn.microsoft.com/azure/azure-resource-manager/management/"
+		"azure-subscription-service-limits, Azure-provided DNS resolver VM limits"},
 	{"budget/alibaba", "budget",
 		"5000 queries a second from one address to 100.100.2.136 and 100.100.2.138; of those "
 		"that the resolver must ask others for, 600, which cannot be told apart here.",
 		"queries/s", "5000", "dns.budgets",
-		"Alibaba Cloud DNS, Private Zone: limits of DNS resolution"},
+		"https://www.alibabacloud.com/help/en/dns/notification-message-subscription-new, "
+		"Throttling alerts"},
 	{"budget/huawei", "budget",
 		"2000 queries a second from one address to the region's private DNS servers, "
 		"100.125.0.0/16; of those that the resolver must ask others for, 600, which cannot "
 		"be told apart here.",
 		"queries/s", "2000", "dns.budgets",
-		"Huawei Cloud Domain Name Service, FAQ: What Are the Restrictions on Concurrent "
-		"Private DNS Requests?"},
+		"https://support.huaweicloud.com/intl/es-us/eu-west-0-usermanual-dns/dns_faq_033.html"},
 	{"budget/rackspace", "budget",
 		"10 queries a second for each address to Rackspace's caching servers, sustained: "
 		"short bursts are let through, so the mean of a minute is held against it.",
 		"queries/s", "10, over a minute", "dns.budgets",
-		"Rackspace How-To, Limits on DNS lookups"},
+		"https://docs.rackspace.com/docs/limits-on-dns-lookups"},
 	{"budget/gcp", "budget",
 		"Google publishes no number for 169.254.169.254: there is no built-in budget. Give "
 		"one in dns.budgets to be warned.",
-		NULL, "none", "dns.budgets", "Cloud DNS, Quotas and limits"},
+		NULL, "none", "dns.budgets", "https://cloud.google.com/dns/quotas"},
 	{"budget/digitalocean", "budget",
 		"DigitalOcean publishes no number for 67.207.67.2 and 67.207.67.3: there is no "
 		"built-in budget. Give one in dns.budgets to be warned.",
-		NULL, "none", "dns.budgets", "DigitalOcean Documentation, DNS: limits"},
+		NULL, "none", "dns.budgets",
+		"https://docs.digitalocean.com/products/networking/dns/details/limits"},
 	{"budget/config", "budget", "The configuration gives this upstream its budget.", NULL,
 		"none", "dns.budgets", "headroom.yaml(5)"},
 	{"dns-search-local", "advice",
@@ -100,6 +102,6 @@ const struct explanation dns_explanations[] = {
 		"(pods + services) / 250 + 56. At most one replica a node: together they share the "
 		"node's budget upstream.",
 		"replicas, MB", "2 replicas with 170 MiB", NULL,
-		"CoreDNS, deployment repository: Scaling CoreDNS in Kubernetes Clusters"},
+		"https://github.com/coredns/deployment/blob/master/kubernetes/Scaling_CoreDNS.md"},
 	{0},
 };

@@ -185,7 +185,6 @@ const char *dns_loss_name(enum dns_loss loss)
 		[DNS_LOST_STREAMS] = "streams",
 		[DNS_LOST_FRAGMENTS] = "fragments",
 		[DNS_LOST_MALFORMED] = "malformed",
-		[DNS_LOST_NAMES] = "names",
 		[DNS_LOST_SOURCES] = "sources",
 	};
 

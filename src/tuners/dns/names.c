@@ -26,8 +26,8 @@ void dns_names_add(struct dns_names *names, const char *text, uint32_t type)
 	size_t len = strlen(text);
 	struct dns_name *name;
 
-	if (len >= DNS_NAME_MAX)
-		text += len - (DNS_NAME_MAX - 1);
+	if (len >= DNS_NAME_TEXT)
+		text += len - (DNS_NAME_TEXT - 1);
 	for (size_t i = 0; i < names->n; i++) {
 		name = &names->names[i];
 		if (name->type == type && streq(name->text, text)) {

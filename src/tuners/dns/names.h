@@ -13,10 +13,10 @@
 
 #define DNS_NAMES_KEPT 48
 #define DNS_NAMES_TOP  10
-#define DNS_NAME_MAX   128 /* a longer name is cut at its front, where it tells least */
+#define DNS_NAME_TEXT  128 /* a longer name is cut at its front, where it tells least */
 
 struct dns_name {
-	char text[DNS_NAME_MAX];
+	char text[DNS_NAME_TEXT];
 	uint32_t type;   /* as the sample has it */
 	uint32_t count;  /* at least count - excess, at most count */
 	uint32_t excess; /* what it may have taken over from a name that was dropped for it */

@@ -15,7 +15,6 @@ enum dns_loss {
 	DNS_LOST_STREAMS,   /* TCP: where a message begins was not known */
 	DNS_LOST_FRAGMENTS, /* packets without ports */
 	DNS_LOST_MALFORMED, /* messages that could not be read in full */
-	DNS_LOST_NAMES,     /* sampled names that found no room */
 	DNS_LOST_SOURCES,   /* link-local packets whose source found no room */
 	DNS_LOSSES,
 };

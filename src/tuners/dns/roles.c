@@ -66,7 +66,7 @@ enum dns_role dns_role_of(const struct dns_roles *roles, const struct dns_key *s
 		return DNS_LOCAL;
 	if (is_cluster(roles, server))
 		return DNS_CLUSTER;
-	return roles->learn && answers > 0 && !budgeted ? DNS_CLUSTER : DNS_UPSTREAM;
+	return answers > 0 && !budgeted ? DNS_CLUSTER : DNS_UPSTREAM;
 }
 
 static bool take_address(const struct sockaddr *from, struct dns_key *address)

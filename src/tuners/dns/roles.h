@@ -26,7 +26,6 @@ struct dns_roles {
 	size_t n_node, allocated;
 	struct dns_key cluster[DNS_CLUSTER_SERVERS_MAX];
 	size_t n_cluster;
-	bool learn; /* who answers cluster names is of the cluster too */
 };
 
 const char *dns_role_name(enum dns_role role); /* "upstream" */

@@ -86,7 +86,7 @@ static uint64_t laps(uint64_t next, uint64_t until)
 /* A minute without a look: the time passes, and all that is shown of the past is forgotten. */
 static void skip(struct dns_seconds *seconds, const uint32_t bins[static DNS_BINS], uint64_t until)
 {
-	memcpy(seconds->seen, bins, sizeof(seconds->seen));
+	memmove(seconds->seen, bins, sizeof(seconds->seen));
 	memset(seconds->window, 0, sizeof(seconds->window));
 	memset(seconds->peaks, 0, sizeof(seconds->peaks));
 	seconds->last = 0;
@@ -118,6 +118,8 @@ bool dns_seconds_look(struct dns_seconds *seconds, const uint32_t bins[static DN
 		uint32_t rest = bins[i] - seconds->seen[i];
 		uint32_t share = rest / (uint32_t)laps(seconds->next, until);
 
+		/* A counter never falls; one that seems to was not read in full: the next time. */
+		share = rest > INT32_MAX ? 0 : share;
 		seconds->seen[i] += share;
 		push(seconds, share, budget);
 	}

@@ -18,7 +18,6 @@
 #define IDLE_US       (60 * USEC_PER_SEC)
 #define IDLE_LABEL_US (600 * USEC_PER_SEC)
 
-#define SAMPLE_EVERY_US    (5 * USEC_PER_SEC)
 #define SAMPLES_PER_SECOND 100
 
 int dns_sensor_open(struct dns_sensor *sensor, const struct host *host, bool watch,
@@ -31,6 +30,8 @@ int dns_sensor_open(struct dns_sensor *sensor, const struct host *host, bool wat
 	sensor->cloud = dns_cloud_detect(host);
 	if (watch)
 		sensor->bpf = dns_bpf_open(host, why);
+	if (sensor->bpf)
+		why[0] = '\0';
 	return 0;
 }
 
@@ -145,7 +146,8 @@ static void pass_unseen(struct dns_sensor *sensor)
 		if (server->seen)
 			continue;
 		dns_minute_pass(server, sensor->now_us);
-		count_seconds(sensor, server, none, none);
+		count_seconds(sensor, server, server->queries.seen,
+			server->packets ? server->packets->seen : none);
 	}
 }
 
@@ -188,17 +190,38 @@ static void sweep(struct dns_sensor *sensor)
 	dns_bpf_sweep(sensor->bpf, sensor->now_us * 1000, take_pending, sensor);
 }
 
+struct link_local {
+	struct dns_seen *seen;
+	uint32_t bins[DNS_BINS]; /* of all sources */
+};
+
+/* The place for one more, if need be that of who has sent the least. */
+static struct dns_sender *sender_for(struct dns_seen *seen)
+{
+	struct dns_sender *least = &seen->senders[0];
+
+	if (seen->n_senders < DNS_SENDERS)
+		return &seen->senders[seen->n_senders++];
+	for (unsigned i = 1; i < DNS_SENDERS; i++)
+		if (seen->senders[i].packets < least->packets)
+			least = &seen->senders[i];
+	return least;
+}
+
 static void take_source(void *userdata, const struct dns_key *key, const struct dns_source *counts)
 {
-	struct dns_sensor *sensor = userdata;
+	struct link_local *all = userdata;
+	struct dns_sender *sender = sender_for(all->seen);
 
-	(void)key;
+	if (counts->packets >= sender->packets)
+		*sender = (struct dns_sender){.source = *key, .packets = counts->packets};
 	for (size_t i = 0; i < DNS_BINS; i++)
-		sensor->link_local_bins[i] += counts->bins[i];
+		all->bins[i] += counts->bins[i];
 }
 
 static void look_at_link_local(struct dns_sensor *sensor, struct dns_seen *seen)
 {
+	struct link_local all = {.seen = seen};
 	uint64_t budget = 0;
 
 	if (sensor->n_watched == 0)
@@ -206,10 +229,11 @@ static void look_at_link_local(struct dns_sensor *sensor, struct dns_seen *seen)
 	for (size_t i = 0; i < sensor->book.n; i++)
 		if (sensor->book.servers[i]->budget.link_local)
 			budget = MAX(budget, sensor->book.servers[i]->budget.pps);
-	memset(sensor->link_local_bins, 0, sizeof(sensor->link_local_bins));
-	(void)dns_bpf_each_source(sensor->bpf, take_source, sensor);
-	dns_seconds_look(
-		&sensor->link_local, sensor->link_local_bins, sensor->now_us * 1000, budget);
+	memset(seen->senders, 0, sizeof(seen->senders));
+	seen->n_senders = 0;
+	if (dns_bpf_each_source(sensor->bpf, take_source, &all) == 0)
+		(void)dns_seconds_look(
+			&sensor->link_local, all.bins, sensor->now_us * 1000, budget);
 	seen->link_local = &sensor->link_local;
 }
 
@@ -235,30 +259,27 @@ static void take_sample(void *userdata, const struct dns_sample *sample)
 static void steer_samples(struct dns_sensor *sensor)
 {
 	double seconds = (double)(sensor->now_us - sensor->sampled_at_us) / (double)USEC_PER_SEC;
-	double rate = (double)sensor->sample_asked / seconds;
+	double rate = sensor->sampled_at_us == 0 ? 0 : (double)sensor->asked / MAX(seconds, 0.1);
+	uint64_t one_in = (uint64_t)(rate / SAMPLES_PER_SECOND) + 1;
 
-	if (sensor->sampled_at_us > 0 && sensor->now_us - sensor->sampled_at_us < SAMPLE_EVERY_US)
-		return;
-	dns_bpf_sample(sensor->bpf, rate > SAMPLES_PER_SECOND && sensor->sampled_at_us > 0
-					    ? (uint64_t)(rate / SAMPLES_PER_SECOND) + 1
-					    : 1);
+	if (one_in != sensor->one_in)
+		dns_bpf_sample(sensor->bpf, one_in);
+	sensor->one_in = one_in;
 	sensor->sampled_at_us = sensor->now_us;
-	sensor->sample_asked = 0;
 }
 
 static void look_at_names(struct dns_sensor *sensor)
 {
 	if (!sensor->config.names) {
-		if (sensor->sampled_at_us > 0)
+		if (sensor->one_in > 0)
 			dns_bpf_sample(sensor->bpf, 0);
-		sensor->sampled_at_us = 0;
+		sensor->one_in = 0;
 		for (size_t i = 0; i < DNS_LABELS; i++) {
 			free(sensor->book.labels[i].names);
 			sensor->book.labels[i].names = NULL;
 		}
 		return;
 	}
-	sensor->sample_asked += sensor->asked;
 	steer_samples(sensor);
 	dns_bpf_drain_samples(sensor->bpf, take_sample, sensor);
 	for (size_t i = 0; i < DNS_LABELS; i++)
@@ -311,7 +332,7 @@ void dns_sense(struct dns_sensor *sensor, struct dns_seen *seen, uint64_t now)
 	look_at_names(sensor);
 	prune(sensor);
 	if (now - sensor->labelled_at_us >= LABEL_EVERY_US) {
-		dns_book_label(&sensor->book);
+		dns_book_label(&sensor->book, now);
 		sensor->labelled_at_us = now;
 	}
 	seen->coarse = sensor->coarse;

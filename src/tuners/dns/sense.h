@@ -43,14 +43,13 @@ struct dns_sensor {
 	size_t n_watched;
 	uint64_t refreshed_at_us; /* files and addresses of the node; 0: to be done */
 	uint64_t labelled_at_us, pruned_at_us, sampled_at_us;
-	uint64_t now_us;       /* of the look under way */
-	uint64_t asked;        /* queries that it found */
-	uint64_t sample_asked; /* queries since sampling was set */
-	uint64_t pending;      /* queries without an answer at the last sweep */
-	uint64_t coarse;       /* looks that were late for some server */
-	bool late;             /* this one is */
-	uint32_t link_local_bins[DNS_BINS];
-	bool strangers; /* servers came whose role rests on old addresses */
+	uint64_t now_us;  /* of the look under way */
+	uint64_t asked;   /* queries that it found */
+	uint64_t one_in;  /* queries of which one name is sampled; 0: none */
+	uint64_t pending; /* queries without an answer at the last sweep */
+	uint64_t coarse;  /* looks that were late for some server */
+	bool late;        /* this one is */
+	bool strangers;   /* servers came whose role rests on old addresses */
 };
 
 /* watch: load BPF, with why filled when it cannot be had. 0 or -ENOMEM. */

@@ -17,7 +17,6 @@ static void read_roles(struct dns_sensor *sensor)
 	const struct dns_config *config = &sensor->config;
 
 	dns_roles_read_node(roles);
-	roles->learn = config->cluster_auto;
 	roles->n_cluster = 0;
 	for (size_t i = 0; i < config->n_cluster; i++)
 		dns_roles_add_cluster(roles, &config->cluster[i]);

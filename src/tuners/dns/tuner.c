@@ -9,6 +9,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#define LABEL_MAX 63 /* RFC 1035 2.3.4 */
+
 struct dns {
 	struct dns_sensor sensor;
 	struct dns_seen seen;
@@ -103,8 +105,9 @@ const struct config_option dns_options[] = {
 		.items = server_items,
 		.words = auto_words,
 		.def = "auto",
-		.sentence = "Addresses of the cluster's DNS. auto: the kubelet's clusterDNS, and "
-			    "whoever answers names of the cluster's domains.",
+		.sentence = "Addresses of the cluster's DNS. auto: the kubelet's clusterDNS. In "
+			    "either case whoever answers names of dns.cluster_domains is of the "
+			    "cluster too, unless a budget names it.",
 	},
 	{
 		.name = "dns.names",
@@ -158,14 +161,54 @@ static void validate_budget(const struct config *config, size_t i, struct config
 			faults, &place, "dns.budgets: %s is there twice: keep one", server);
 }
 
-static void dns_validate(const struct config *config, struct config_fault_list *faults)
+/* 0 for what is no domain. */
+static size_t count_labels(const char *domain)
 {
-	size_t n = config_list(config, "dns.budgets");
+	size_t labels = 0;
+
+	for (const char *label = domain; *label;) {
+		size_t len = strcspn(label, ".");
+
+		if (len == 0 || len > LABEL_MAX)
+			return 0;
+		labels++;
+		label += len + (label[len] == '.');
+	}
+	return labels;
+}
+
+/* The kernel looks for a few domains of each length: see headroom/bpf/dns.h. */
+static void validate_domains(const struct config *config, struct config_fault_list *faults)
+{
+	size_t n = config_list(config, "dns.cluster_domains"), alike[DNS_SUFFIX_LABELS + 1] = {0};
+
+	for (size_t i = 0; i < n; i++) {
+		const char *domain = config_item(config, "dns.cluster_domains", i, "");
+		struct config_place place = config_item_where(config, "dns.cluster_domains", i, "");
+		size_t labels = count_labels(domain);
+
+		if (labels == 0)
+			config_fault_add(faults, &place,
+				"dns.cluster_domains: %s is no domain: labels of 1 to 63 characters "
+				"with a dot between them",
+				domain);
+		else if (labels > DNS_SUFFIX_LABELS)
+			config_fault_add(faults, &place,
+				"dns.cluster_domains: %s has %zu labels: at most %d are looked at",
+				domain, labels, DNS_SUFFIX_LABELS);
+		else if (++alike[labels] > DNS_SUFFIX_SLOTS)
+			config_fault_add(faults, &place,
+				"dns.cluster_domains: %s is one too many: at most %d domains with as "
+				"many labels as each other",
+				domain, DNS_SUFFIX_SLOTS);
+	}
+}
+
+static void validate_servers(const struct config *config, struct config_fault_list *faults)
+{
+	size_t n = config_list(config, "dns.cluster_servers");
 	struct dns_key key;
 
-	for (size_t i = 0; i < n; i++)
-		validate_budget(config, i, faults);
-	n = config_list(config, "dns.cluster_servers");
 	for (size_t i = 0; i < n; i++) {
 		const char *server = config_item(config, "dns.cluster_servers", i, "");
 		struct config_place place = config_item_where(config, "dns.cluster_servers", i, "");
@@ -176,6 +219,16 @@ static void dns_validate(const struct config *config, struct config_fault_list *
 				"addresses, or auto in place of the list",
 				server);
 	}
+}
+
+static void dns_validate(const struct config *config, struct config_fault_list *faults)
+{
+	size_t n = config_list(config, "dns.budgets");
+
+	for (size_t i = 0; i < n; i++)
+		validate_budget(config, i, faults);
+	validate_servers(config, faults);
+	validate_domains(config, faults);
 }
 
 static int dns_open(const struct host *host, bool watch, void **self)
@@ -243,7 +296,6 @@ static void read_losses(const struct dns *dns, uint64_t losses[static DNS_LOSSES
 	losses[DNS_LOST_LOOKS] = dns->sensor.coarse;
 	losses[DNS_LOST_STREAMS] = control->resyncs + control->cut;
 	losses[DNS_LOST_FRAGMENTS] = control->fragments;
-	losses[DNS_LOST_NAMES] = control->lost_samples;
 	losses[DNS_LOST_SOURCES] = control->lost_sources;
 	for (int role = 0; role < DNS_ROLES; role++)
 		add_lost(losses, &book->others[role]);

@@ -2,20 +2,25 @@
 #include "tuners/dns/who.h"
 
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "base/util.h"
 #include "kernel/cgroup.h"
 #include "kernel/names.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
 
-#define KNOWN_MAX       8192
+#define KNOWN_MAX 8192
+/* A namespace with thousands of UDP sockets is no forwarder's. */
+#define PROC_FILE_MAX   (256 * 1024)
 #define DEPTH_MAX       32
 #define WALK_EVERY_US   (2 * USEC_PER_SEC)
 #define WALK_SHARE      500 /* of the time that passes, a walk takes at most this part */
 #define LOOKS_IN_VAIN   5   /* then a folder that nobody finds is gone */
+#define CHECK_EVERY_US  (60 * USEC_PER_SEC)
 #define FORGET_AFTER_US (600 * USEC_PER_SEC)
 
 struct known {
@@ -23,6 +28,9 @@ struct known {
 	bool found;
 	unsigned looks;
 	uint64_t asked_at_us;
+	int pid; /* of its first process when it was found; 0: none, or not to be seen */
+	uint64_t checked_at_us; /* whether that serves */
+	bool serves;
 	struct workload workload;
 };
 
@@ -107,6 +115,21 @@ struct workload dns_who_of_path(const char *path)
 	return workload;
 }
 
+static int first_process(int folder, const char *name)
+{
+	char path[NAME_MAX + 16], text[32];
+	_cleanup_close_ int fd = -1;
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "%s/cgroup.procs", name);
+	fd = openat(folder, path, O_RDONLY | O_CLOEXEC);
+	n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+	if (n <= 0)
+		return 0;
+	text[n] = '\0';
+	return atoi(text);
+}
+
 /* path has room for PATH_MAX; what is below it is visited too. */
 static void walk(struct dns_who *who, int parent, const char *name, char *path, unsigned depth)
 {
@@ -129,6 +152,7 @@ static void walk(struct dns_who *who, int parent, const char *name, char *path, 
 		known = find(who, entry->d_ino);
 		if (known && !known->found) {
 			known->workload = dns_who_of_path(path);
+			known->pid = first_process(dirfd(folder), entry->d_name);
 			known->found = true;
 			who->missing--;
 		}
@@ -242,6 +266,60 @@ struct workload dns_who_find(const struct dns_who *who, uint64_t cgroup, uint64_
 	if (who->host->names)
 		names_apply(who->host->names, &unknown);
 	return unknown;
+}
+
+static int read_of_process(const struct dns_who *who, int pid, const char *name, char **text)
+{
+	char path[64], full[PATH_MAX];
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
+	return host_path(who->host, path, full) ? read_file(full, PROC_FILE_MAX, text, NULL)
+						: -ENAMETOOLONG;
+}
+
+/* A line of /proc/PID/net/udp: "  12: 00000000:0035 00000000:0000 07 ...". */
+static bool binds_dns(const struct dns_who *who, int pid, const char *name)
+{
+	_cleanup_free_ char *text = NULL;
+	char *state = NULL;
+	unsigned port;
+
+	if (read_of_process(who, pid, name, &text) < 0)
+		return false;
+	for (char *line = strtok_r(text, "\n", &state); line; line = strtok_r(NULL, "\n", &state))
+		if (sscanf(line, " %*u: %*[0-9A-F]:%x", &port) == 1 && port == 53)
+			return true;
+	return false;
+}
+
+/* Sockets are those of the whole network namespace: a container's own, but not the host's. */
+static bool process_serves(const struct dns_who *who, const struct known *known)
+{
+	static const char *const servers[] = {"coredns", "kube-dns", "node-cache", "dnsmasq",
+		"unbound", "named", "pdns_recursor", "kresd"};
+	_cleanup_free_ char *name = NULL;
+
+	if (read_of_process(who, known->pid, "comm", &name) < 0)
+		return false;
+	name[strcspn(name, "\n")] = '\0';
+	for (size_t i = 0; i < ARRAY_SIZE(servers); i++)
+		if (streq(name, servers[i]))
+			return true;
+	return known->workload.kind != WORKLOAD_UNIT &&
+	       (binds_dns(who, known->pid, "net/udp") || binds_dns(who, known->pid, "net/udp6"));
+}
+
+bool dns_who_serves(struct dns_who *who, uint64_t cgroup, uint64_t now)
+{
+	struct known *known = find(who, cgroup);
+
+	if (!known || known->pid <= 0)
+		return false;
+	if (known->checked_at_us == 0 || now - known->checked_at_us >= CHECK_EVERY_US) {
+		known->checked_at_us = now;
+		known->serves = process_serves(who, known);
+	}
+	return known->serves;
 }
 
 bool dns_who_is_forwarder(const struct workload *workload)

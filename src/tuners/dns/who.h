@@ -38,6 +38,12 @@ void dns_who_learn(struct dns_who *who, const uint64_t *cgroups, size_t n, uint6
 struct workload dns_who_find(const struct dns_who *who, uint64_t cgroup, uint64_t root_cgroup,
 	const struct dns_key *source, const struct dns_roles *roles);
 
+/*
+ * True when a process of that cgroup is a DNS server: by its name, or, in a container, by a UDP
+ * socket bound to port 53. It is looked up again once a minute.
+ */
+bool dns_who_serves(struct dns_who *who, uint64_t cgroup, uint64_t now_us);
+
 /* By the path below the root: what kernel/cgroup.h tells, else the folder itself. */
 struct workload dns_who_of_path(const char *path);
 

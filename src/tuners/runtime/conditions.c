@@ -28,7 +28,7 @@ static struct condition_reading *read_condition(
 static bool is_missed(const struct runtime_one *one, uint64_t now)
 {
 	return one->where.socket && one->answer == RUNTIME_SILENT &&
-	       now - one->since_us >= SILENT_AFTER_US &&
+	       pulls_age(now, one->since_us) >= SILENT_AFTER_US &&
 	       (one->where.has_socket || one->answered_once);
 }
 
@@ -130,7 +130,7 @@ static void name_stuck(const struct runtime_one *one, const struct pull_layer *l
 		one->where.name, layer->piece.ref,
 		layer->image[0] ? layer->image : "an image not known", registry,
 		(unsigned long long)layer->piece.offset, (unsigned long long)layer->piece.total,
-		(unsigned long long)((now - layer->moved_us) / USEC_PER_SEC),
+		(unsigned long long)(pulls_age(now, layer->moved_us) / USEC_PER_SEC),
 		one->pulls.n - 1 + one->pulls.more);
 }
 

@@ -7,6 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* What was told longer ago says nothing of whether a restart would cut off a pull. */
+#define PULLS_KNOWN_US (3 * USEC_PER_SEC)
+
 /* The three settings of a containerd, as its configuration spells them. */
 static const char *const suffixes[CONTAINERD_SETTINGS] = {
 	[CONTAINERD_DOWNLOADS] = "max_concurrent_downloads",
@@ -31,12 +34,23 @@ const char *runtime_prefix(const struct runtime_seen *seen, const struct runtime
 	return plain == one ? runtime_kind_name(one->where.kind) : one->where.name;
 }
 
-struct service runtime_service(const struct runtime_one *one, const struct runtime_config *config)
+/* Something is being pulled, for all that is known. */
+static bool is_busy(const struct runtime_seen *seen, const struct runtime_one *one)
 {
-	struct service service = {.restart = config->restart, .busy = one->pulls.n > 0};
+	return one->pulls.n > 0 || one->pulls.n_images > 0 || one->pulls_at_us == 0 ||
+	       pulls_age(seen->now_us, one->pulls_at_us) > PULLS_KNOWN_US;
+}
 
+struct service runtime_service(const struct runtime_seen *seen, const struct runtime_one *one,
+	const struct runtime_config *config)
+{
+	struct service service = {.restart = config->restart, .busy = is_busy(seen, one)};
+
+	copy_text(service.binary, sizeof(service.binary), one->binary);
+	copy_text(service.version, sizeof(service.version), one->version);
 	if (one->where.kind == RUNTIME_DOCKER) {
 		service.activation = ACTIVATE_DOCKER_RELOAD;
+		service.verifier = VERIFY_DOCKERD;
 		service.pid = (int)one->pid;
 		copy_text(service.pid_file, sizeof(service.pid_file), "/run/docker.pid");
 		return service;
@@ -47,7 +61,6 @@ struct service runtime_service(const struct runtime_one *one, const struct runti
 		service.restart = RESTART_NEVER;
 	copy_text(service.unit, sizeof(service.unit), one->where.unit ? one->where.unit : "");
 	copy_text(service.socket, sizeof(service.socket), one->where.socket);
-	copy_text(service.binary, sizeof(service.binary), one->binary);
 	return service;
 }
 
@@ -132,7 +145,7 @@ static int want_key(const struct runtime_seen *seen, const struct runtime_one *o
 {
 	const struct containerd_edit *edit = &one->edits[setting];
 	struct place place = place_of(edit);
-	struct service service = runtime_service(one, config);
+	struct service service = runtime_service(seen, one, config);
 	char name[SETTING_NAME_MAX];
 	struct want *want;
 
@@ -145,6 +158,7 @@ static int want_key(const struct runtime_seen *seen, const struct runtime_one *o
 		copy_text(service.config, sizeof(service.config), one->config_path);
 	memory->edits[memory->n_edits - 1].service = service;
 	memory->edits[memory->n_edits - 1].base = edit->begin[0] ? edit->begin : NULL;
+	memory->edits[memory->n_edits - 1].dump_key = edit->effective_path;
 	if (edit->method == CONTAINERD_UNSUPPORTED)
 		want->error = -ENOENT;
 	want->reason =
@@ -225,13 +239,15 @@ static int want_docker(const struct runtime_seen *seen, const struct runtime_one
 	want = runtime_want(memory, outlook, name, &place, text);
 	if (!want)
 		return -ENOMEM;
-	memory->edits[memory->n_edits - 1].service = runtime_service(one, config);
+	memory->edits[memory->n_edits - 1].service = runtime_service(seen, one, config);
 	copy_text(want->actual, SETTING_VALUE_MAX, one->downloads);
 	copy_text(want->staged, SETTING_VALUE_MAX, one->staged_downloads);
 	copy_text(want->wanted, SETTING_VALUE_MAX, text);
 	want->reason = "configured";
 	if (obstacle(one))
 		leave_alone(want, obstacle(one));
+	else if (one->downloads_on_command)
+		leave_alone(want, "on-command-line");
 	else if (config->downloads == 0)
 		leave_alone(want, "kept");
 	else if (!config->downloads_exact && had_more(past, want, false))
@@ -284,8 +300,10 @@ int runtime_decide(const struct runtime_seen *seen, const struct runtime_config 
 	for (size_t i = 0; r == 0 && i < seen->n; i++) {
 		const struct runtime_one *one = &seen->ones[i];
 
-		/* Until its files were looked at, nothing is known that could be wanted. */
-		if (!one->where.socket || one->file_signature == 0)
+		/* Until its files were looked at, nothing is known that could be wanted. The one
+		 * that dockerd runs pulls nothing. */
+		if (!one->where.socket || one->file_signature == 0 ||
+			one->where.keeper == RUNTIME_OF_DOCKER)
 			continue;
 		if (one->where.kind == RUNTIME_CONTAINERD)
 			r = want_containerd(seen, one, config, memory, past, outlook);

@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-static const char *answer_text(enum runtime_answer answer)
+static const char *answer_text(const struct runtime_one *one)
 {
 	static const char *const texts[] = {
 		[RUNTIME_ASKED] = "asked",
@@ -14,7 +14,9 @@ static const char *answer_text(enum runtime_answer answer)
 		[RUNTIME_SILENT] = "silent",
 	};
 
-	return texts[answer];
+	if (!one->where.has_socket && one->answer == RUNTIME_ASKED)
+		return "not-running";
+	return texts[one->answer];
 }
 
 /* Stores that are slow, lossy or gone from newer versions, each with what to do. */
@@ -38,6 +40,12 @@ static void warn(struct json *json, cJSON *array, const char *text)
 	}
 }
 
+/* Disks of virtual machines say that they rotate when nobody has told them anything. */
+static bool is_virtual(const char *device)
+{
+	return starts_with(device, "vd") || starts_with(device, "xvd");
+}
+
 static void add_store(struct json *json, cJSON *parent, const struct runtime_store *store)
 {
 	cJSON *object = json_object(json, parent, "store");
@@ -56,7 +64,7 @@ static void add_store(struct json *json, cJSON *parent, const struct runtime_sto
 	for (size_t i = 0; i < ARRAY_SIZE(poor_drivers); i++)
 		if (streq(store->driver, poor_drivers[i].driver))
 			warn(json, warnings, poor_drivers[i].why);
-	if (store->rotational)
+	if (store->rotational && !is_virtual(store->device))
 		warn(json, warnings, "images lie on a disk that rotates: unpacking waits for it");
 	if (store->network)
 		warn(json, warnings, "images lie on a network file system: use a local disk");
@@ -75,9 +83,20 @@ static void add_pull(struct json *json, cJSON *array, const struct pull_layer *l
 	json_number(json, object, "offset", (double)layer->piece.offset);
 	json_number(json, object, "total", (double)layer->piece.total);
 	json_number(json, object, "bytes_per_second", layer->rate);
-	json_time(json, object, "since", seen->realtime_us - (seen->now_us - layer->noted_us));
+	json_time(json, object, "since",
+		seen->realtime_us - pulls_age(seen->now_us, layer->noted_us));
 	json_number(json, object, "still_seconds",
-		(double)(seen->now_us - layer->moved_us) / (double)USEC_PER_SEC);
+		(double)pulls_age(seen->now_us, layer->moved_us) / (double)USEC_PER_SEC);
+}
+
+/* Settings that this runtime cannot be given, and why. */
+static void add_refusals(struct json *json, cJSON *parent, const struct runtime_one *one)
+{
+	cJSON *array = json_array(json, parent, "refusals");
+
+	for (int i = 0; i < CONTAINERD_SETTINGS; i++)
+		if (one->edits[i].refusal != CONTAINERD_FINE)
+			warn(json, array, one->edits[i].why);
 }
 
 static void add_runtime(struct json *json, cJSON *array, const struct runtime_one *one,
@@ -91,9 +110,10 @@ static void add_runtime(struct json *json, cJSON *array, const struct runtime_on
 	json_text(json, object, "socket", one->where.socket);
 	json_text(json, object, "unit", one->where.unit);
 	json_text(json, object, "config", one->config_path);
-	json_text(json, object, "state", answer_text(one->answer));
+	json_text(json, object, "state", answer_text(one));
 	json_text(json, object, "why", one->why[0] ? one->why : one->file_why);
 	json_text(json, object, "max_concurrent_downloads", one->downloads);
+	add_refusals(json, object, one);
 	if (one->store.known)
 		add_store(json, object, &one->store);
 	else

@@ -22,7 +22,7 @@ const struct explanation runtime_explanations[] = {
 		.unit = "Go duration",
 		.def = "5m0s",
 		.option = "runtime.pull_progress_timeout",
-		.source = "containerd, docs/cri/config.md, from 1.6.9 and 1.7",
+		.source = "containerd, docs/cri/config.md, from 1.7",
 	},
 	{
 		.name = "*.config_path",

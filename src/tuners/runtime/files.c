@@ -132,6 +132,7 @@ static void read_docker(const struct host *host, struct runtime_one *one)
 			: -ENAMETOOLONG;
 
 	one->staged_downloads[0] = one->staged_mirrors[0] = '\0';
+	one->mirrors_in_file = false;
 	one->file_error = r == -ENOENT ? 0 : r;
 	if (r < 0 && r != -ENOENT)
 		snprintf(one->file_why, sizeof(one->file_why), "%s: %s", one->config_path,
@@ -143,7 +144,9 @@ static void read_docker(const struct host *host, struct runtime_one *one)
 		return;
 	if (docker_config_get_count(text, len, "max-concurrent-downloads", &count, NULL) == 0)
 		snprintf(one->staged_downloads, SETTING_VALUE_MAX, "%u", count);
-	if (docker_config_get(text, len, "registry-mirrors", &mirrors, NULL) == 0)
+	one->mirrors_in_file =
+		docker_config_get(text, len, "registry-mirrors", &mirrors, NULL) == 0;
+	if (one->mirrors_in_file)
 		words_of_array(mirrors, one->staged_mirrors);
 }
 

@@ -113,20 +113,23 @@ static int want_docker_mirrors(const struct runtime_seen *seen, const struct run
 	add_foreign(one, config, record, &wanted);
 	for (size_t i = 0; i < wanted.n; i++)
 		list[i] = wanted.list[i];
-	literal = wanted.n > 0 ? docker_config_list(list, wanted.n) : NULL;
+	/* dockerd keeps the mirrors that it has when the key is gone: an empty list takes them. */
+	literal = docker_config_list(list, wanted.n);
 	copy_text(place.path, sizeof(place.path), one->config_path);
-	if ((wanted.n > 0 && !literal) ||
-		!(want = runtime_want(memory, outlook, name, &place, literal)))
+	if (!literal || !(want = runtime_want(memory, outlook, name, &place, literal)))
 		return -ENOMEM;
-	memory->edits[memory->n_edits - 1].service = runtime_service(one, config);
+	memory->edits[memory->n_edits - 1].service = runtime_service(seen, one, config);
 	join_words(&wanted, want->wanted);
 	normalize(one->mirrors, want->actual);
-	normalize(one->staged_mirrors, want->staged);
+	if (one->mirrors_in_file || one->mirrors[0] == '\0')
+		normalize(one->staged_mirrors, want->staged);
 	want->reason = "configured";
-	if (one->file_error < 0 || one->answer != RUNTIME_ANSWERS) {
+	if (one->file_error < 0 || one->answer != RUNTIME_ANSWERS || one->mirrors_on_command) {
 		want->wanted[0] = '\0';
 		want->edit = NULL;
-		want->reason = one->file_error < 0 ? "file-unusable" : "runtime-silent";
+		want->reason = one->file_error < 0              ? "file-unusable"
+			       : one->answer != RUNTIME_ANSWERS ? "runtime-silent"
+								: "on-command-line";
 	}
 	return 0;
 }

@@ -209,6 +209,19 @@ bool pulls_name(struct pulls *pulls, const char *digest, const char *image)
 	return found;
 }
 
+void pulls_end(struct pulls *pulls, const char *image, uint64_t now)
+{
+	for (size_t i = 0; i < pulls->n; i++)
+		if (pulls->layers[i].image[0] == '\0')
+			return;
+	for (size_t i = 0; i < pulls->n_images; i++)
+		if (pulls->images[i].name[0] == '\0') {
+			copy_text(pulls->images[i].name, sizeof(pulls->images[i].name), image);
+			pulls->images[i].latest_us = now;
+			return;
+		}
+}
+
 const struct pull_layer *pulls_nameless(const struct pulls *pulls)
 {
 	for (size_t i = 0; i < pulls->n; i++)
@@ -224,7 +237,8 @@ const struct pull_layer *pulls_stuck(const struct pulls *pulls, uint64_t now)
 	for (size_t i = 0; i < pulls->n; i++) {
 		const struct pull_layer *layer = &pulls->layers[i];
 
-		if (now - layer->moved_us >= PULL_STUCK_US &&
+		if (pulls_age(now, layer->moved_us) >= PULL_STUCK_US &&
+			layer->piece.total > layer->piece.offset &&
 			(!worst || layer->moved_us < worst->moved_us))
 			worst = layer;
 	}

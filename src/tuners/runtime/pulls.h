@@ -19,7 +19,10 @@
 
 extern const double pull_bounds[PULL_BOUNDS]; /* seconds, of the durations' buckets */
 
-/* One piece of content as it is told. */
+/*
+ * One piece of content as it is told. containerd writes, and so counts, whole MiB: less than that a
+ * minute looks like nothing at all.
+ */
 struct pull_piece {
 	char ref[128];          /* "layer-sha256:..." */
 	uint64_t offset, total; /* bytes; total 0: not known */
@@ -67,13 +70,25 @@ void pulls_take(struct pulls *pulls, const struct pull_piece *pieces, size_t n, 
 /* Tells whose a layer is: any text that contains its digest. False when no layer is called so. */
 bool pulls_name(struct pulls *pulls, const char *digest, const char *image);
 
+/* The pulls without a name that are under way were one of this image, which has come in. */
+void pulls_end(struct pulls *pulls, const char *image, uint64_t now_us);
+
+/* Microseconds from then to now; 0 when an answer came after the look at the clock. */
+static inline uint64_t pulls_age(uint64_t now_us, uint64_t then_us)
+{
+	return now_us > then_us ? now_us - then_us : 0;
+}
+
 /* A layer whose name is not known yet, or NULL. */
 const struct pull_layer *pulls_nameless(const struct pulls *pulls);
 
 /* The registry of an image's name: what is before its first slash. */
 void pulls_registry_of(const char *image, char registry[static 64]);
 
-/* The layer that has stood still longest, when that is PULL_STUCK_US or more; else NULL. */
+/*
+ * The layer that has stood still longest, when that is PULL_STUCK_US or more; else NULL. One that
+ * is complete, or of a size not told, may well wait for others.
+ */
 const struct pull_layer *pulls_stuck(const struct pulls *pulls, uint64_t now_us);
 
 #endif

@@ -90,6 +90,8 @@ struct runtime_one {
 	/* In force now; empty: not known. Durations as Go prints them. */
 	char downloads[SETTING_VALUE_MAX], timeout[SETTING_VALUE_MAX], folder[SETTING_VALUE_MAX];
 	char mirrors[SETTING_VALUE_MAX]; /* Docker's, by spaces */
+	/* What dockerd's command line has must not stand in its file too: it would not start. */
+	bool downloads_on_command, mirrors_on_command;
 
 	/* Its configuration, as it stands on disk. */
 	uint64_t file_due_us, file_signature;
@@ -101,9 +103,11 @@ struct runtime_one {
 	char staged_downloads[SETTING_VALUE_MAX]; /* what the file says; empty: nothing */
 	char staged_timeout[SETTING_VALUE_MAX];
 	char staged_mirrors[SETTING_VALUE_MAX];
+	bool mirrors_in_file; /* the key is there, be it an empty list */
 
 	struct runtime_store store;
 	struct pulls pulls;
+	uint64_t pulls_at_us; /* CLOCK_MONOTONIC of when all of them were last told; 0: never */
 };
 
 /* A registry that has mirrors configured, or had: what stands in its hosts.toml. */
@@ -156,7 +160,8 @@ struct want *runtime_want(struct runtime_memory *memory, struct outlook *outlook
 	const struct place *place, const char *literal);
 
 /* What makes a changed file of this runtime take effect. */
-struct service runtime_service(const struct runtime_one *one, const struct runtime_config *config);
+struct service runtime_service(const struct runtime_seen *seen, const struct runtime_one *one,
+	const struct runtime_config *config);
 
 /* Which runtime's settings carry its kind's plain name: the first of that kind. */
 const char *runtime_prefix(const struct runtime_seen *seen, const struct runtime_one *one);

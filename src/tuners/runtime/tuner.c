@@ -99,6 +99,17 @@ static int runtime_decide_op(void *self, const struct past *past, struct outlook
 	return runtime_decide(&tuner->seen, &tuner->config, &tuner->memory, past, outlook);
 }
 
+/* What somebody could mend, so that the number of downloads can be set. */
+static bool is_refused(const struct runtime_one *one, const struct runtime_config *config)
+{
+	const struct containerd_edit *edit = &one->edits[CONTAINERD_DOWNLOADS];
+
+	return one->where.kind == RUNTIME_CONTAINERD && one->where.keeper != RUNTIME_OF_DOCKER &&
+	       config->downloads > 0 && one->downloads[0] &&
+	       strtoull(one->downloads, NULL, 10) < config->downloads &&
+	       edit->refusal != CONTAINERD_FINE && edit->refusal != CONTAINERD_CRI_OFF;
+}
+
 /* A runtime that is silent is a condition of its own; a file that is broken is what is missing. */
 static enum tuner_state runtime_state(const void *self, char why[static TUNER_WHY_MAX])
 {
@@ -110,6 +121,8 @@ static enum tuner_state runtime_state(const void *self, char why[static TUNER_WH
 
 		if (one->where.socket && one->file_error < 0)
 			copy_text(why, TUNER_WHY_MAX, one->file_why);
+		else if (one->where.socket && is_refused(one, &tuner->config))
+			copy_text(why, TUNER_WHY_MAX, one->edits[CONTAINERD_DOWNLOADS].why);
 	}
 	return why[0] ? TUNER_DEGRADED : TUNER_ACTIVE;
 }

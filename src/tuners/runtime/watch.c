@@ -113,6 +113,7 @@ void watched_silent(struct watched *watched, const char *why)
 	copy_text(one->why, sizeof(one->why), why);
 	/* What it is fetching is not known any more: nothing is stuck for all that is known. */
 	one->pulls.n = 0;
+	one->pulls_at_us = 0;
 }
 
 static void read_binary(const struct host *host, struct runtime_one *one)

@@ -66,6 +66,8 @@ static void take_version(struct watched *watched, const char *version)
 	copy_text(one->version, sizeof(one->version), version);
 }
 
+static void ask_version(struct watched *watched);
+
 static void on_version(const struct cri_answer *answer, void *userdata)
 {
 	struct watched *watched = userdata;
@@ -73,7 +75,8 @@ static void on_version(const struct cri_answer *answer, void *userdata)
 	/* containerd without its CRI plugin still is one: Docker's is. */
 	if (!answer->result.local && answer->result.status == GRPC_UNIMPLEMENTED) {
 		watched->no_cri = true;
-		watched->due_us[ASK_VERSION] = 0;
+		ask_version(watched);
+		return;
 	}
 	if (!is_good(watched, ASK_VERSION, &answer->result))
 		return;
@@ -259,7 +262,9 @@ static uint64_t pace(const struct watched *watched, enum ask ask)
 		[ASK_CONTENT] = PULLS_EVERY_US,
 	};
 
-	if (ask == ASK_INGESTS && watched->one->pulls.n > 0)
+	/* Before a restart it must be known that there is none. */
+	if (ask == ASK_INGESTS &&
+		(watched->one->pulls.n > 0 || watched->watch->config->restart == RESTART_WHEN_IDLE))
 		return PULLING_EVERY_US;
 	return paces[ask];
 }
@@ -299,8 +304,22 @@ static void start(struct watched *watched, enum ask ask)
 		watched->open[ask] = call(watched->cri, done, watched) == 0;
 }
 
+/* A daemon that was restarted is not waited for until its next turn. */
+static void notice_end(struct watched *watched)
+{
+	struct runtime_one *one = watched->one;
+	uint64_t started;
+
+	if (one->pid <= 0 || one->answer != RUNTIME_ANSWERS ||
+		runtime_process_started(one->pid, &started) != -ESRCH)
+		return;
+	one->pid = 0;
+	watched->due_us[ASK_VERSION] = 0;
+}
+
 void watched_turn_cri(struct watched *watched, uint64_t now)
 {
+	notice_end(watched);
 	for (int ask = 0; ask < ASKS; ask++) {
 		bool may = ask == ASK_VERSION ||
 			   (ask == ASK_STATUS && watched->one->answer != RUNTIME_SILENT) ||

@@ -3,11 +3,16 @@
 
 #include "base/util.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
-#define NAMES_EVERY_US (30 * USEC_PER_SEC)
+#define NAMES_EVERY_US  (30 * USEC_PER_SEC)
+#define LAYERS_EVERY_US (2 * USEC_PER_SEC)
+#define LAYER_PREFIX    "GetImageBlob"
 
 static void on_changed(void *userdata);
 static void on_event(const struct docker_event *event, void *userdata);
@@ -62,8 +67,44 @@ static void on_changed(void *userdata)
 	if (state->source != DOCKER_SOURCE_NONE)
 		snprintf(one->downloads, SETTING_VALUE_MAX, "%u", state->max_downloads);
 	words_of(state, one->mirrors);
+	one->downloads_on_command = state->max_downloads_on_command;
+	one->mirrors_on_command = state->mirrors_on_command;
 	copy_text(one->store.driver, sizeof(one->store.driver), state->storage_driver);
 	copy_text(one->store.folder, sizeof(one->store.folder), state->root_dir);
+}
+
+/*
+ * What the Engine API does not tell: a layer that comes in is a file of this name below the
+ * daemon's root, as large as what is there of it, until it is unpacked (distribution/pull_v2.go).
+ */
+static void take_layers(struct watched *watched)
+{
+	char path[PATH_MAX], full[PATH_MAX];
+	const struct dirent *entry;
+	struct stat st;
+	DIR *folder;
+
+	watched->n_pieces = 0;
+	if (snprintf(path, sizeof(path), "%s/tmp", watched->one->store.folder) >=
+			(int)sizeof(path) ||
+		!host_path(watched->watch->host, path, full))
+		return;
+	folder = opendir(full);
+	if (!folder)
+		return;
+	while (watched->n_pieces < PULL_LAYERS_MAX && (entry = readdir(folder))) {
+		struct pull_piece *piece = &watched->pieces[watched->n_pieces];
+
+		if (!starts_with(entry->d_name, LAYER_PREFIX) ||
+			fstatat(dirfd(folder), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+			continue;
+		copy_text(piece->ref, sizeof(piece->ref), entry->d_name);
+		piece->offset = (uint64_t)st.st_size;
+		piece->total = 0;
+		watched->n_pieces++;
+	}
+	closedir(folder);
+	pulls_take(&watched->one->pulls, watched->pieces, watched->n_pieces, now_us());
 }
 
 static void on_event(const struct docker_event *event, void *userdata)
@@ -74,6 +115,10 @@ static void on_event(const struct docker_event *event, void *userdata)
 		event->kind == DOCKER_EVENT_CONTAINER_GONE ||
 		event->kind == DOCKER_EVENT_CONTAINER_RENAMED)
 		watched->due_us[ASK_CONTAINERS] = 0;
+	if (event->kind == DOCKER_EVENT_IMAGE_PULL) {
+		take_layers(watched);
+		pulls_end(&watched->one->pulls, event->name, now_us());
+	}
 }
 
 /* A pod's container, by cri-dockerd's labels, is the pod's. */
@@ -124,8 +169,13 @@ static void on_containers(int error, const struct docker_container *list, size_t
 
 void watched_turn_docker(struct watched *watched, uint64_t now)
 {
-	if (watched->one->answer != RUNTIME_ANSWERS || watched->open[ASK_CONTAINERS] ||
-		now < watched->due_us[ASK_CONTAINERS])
+	if (watched->one->answer != RUNTIME_ANSWERS)
+		return;
+	if (now >= watched->due_us[ASK_INGESTS]) {
+		watched->due_us[ASK_INGESTS] = now + LAYERS_EVERY_US;
+		take_layers(watched);
+	}
+	if (watched->open[ASK_CONTAINERS] || now < watched->due_us[ASK_CONTAINERS])
 		return;
 	watched->due_us[ASK_CONTAINERS] = now + NAMES_EVERY_US;
 	watched->open[ASK_CONTAINERS] =

@@ -3,6 +3,19 @@
 
 #include "base/util.h"
 
+/* Where the CRI keeps its content; it comes into being with the first pull. */
+#define CRI_NAMESPACE "k8s.io"
+
+static void add_namespace(struct watched *watched, const char *name)
+{
+	for (size_t i = 0; i < watched->n_namespaces; i++)
+		if (streq(watched->namespaces[i], name))
+			return;
+	if (watched->n_namespaces < WATCH_NAMESPACES_MAX)
+		copy_text(watched->namespaces[watched->n_namespaces++],
+			sizeof(watched->namespaces[0]), name);
+}
+
 static void on_namespaces(const struct containerd_answer *answer, void *userdata)
 {
 	struct watched *watched = userdata;
@@ -10,10 +23,10 @@ static void on_namespaces(const struct containerd_answer *answer, void *userdata
 	watched->open[ASK_NAMESPACES] = false;
 	if (answer->result.status != GRPC_OK)
 		return;
-	watched->n_namespaces = MIN(answer->namespaces.n, WATCH_NAMESPACES_MAX);
-	for (size_t i = 0; i < watched->n_namespaces; i++)
-		copy_text(watched->namespaces[i], sizeof(watched->namespaces[i]),
-			answer->namespaces.list[i]);
+	watched->n_namespaces = 0;
+	add_namespace(watched, CRI_NAMESPACE);
+	for (size_t i = 0; i < answer->namespaces.n; i++)
+		add_namespace(watched, answer->namespaces.list[i]);
 	watched->due_us[ASK_INGESTS] = 0;
 }
 
@@ -53,8 +66,11 @@ static void on_ingests(const struct containerd_answer *answer, void *userdata)
 	if (whole && ask_next(watched))
 		return;
 	watched->open[ASK_INGESTS] = false;
-	if (whole)
-		pulls_take(&watched->one->pulls, watched->pieces, watched->n_pieces, now_us());
+	if (whole) {
+		watched->one->pulls_at_us = now_us();
+		pulls_take(&watched->one->pulls, watched->pieces, watched->n_pieces,
+			watched->one->pulls_at_us);
+	}
 	if (watched->one->pulls.n > 0)
 		watched->due_us[ASK_CONTENT] = 0;
 }

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef BPF_DNS_COUNT_H
+#define BPF_DNS_COUNT_H
+
+/* What a message adds to the counters. */
+
+#include "dns_pending.h"
+
+/* Hands over one name in so many; the clock's low bits are as good as chance. */
+static __always_inline void sample(
+	struct __sk_buff *skb, const struct dns_row_key *who, __u32 offset, __u32 length, __u64 now)
+{
+	struct dns_sample *sample;
+
+	if ((__u32)(now * DNS_HASH_FACTOR >> 32) >= control.sample_share || length <= DNS_HEADER)
+		return;
+	sample = bpf_ringbuf_reserve(&samples, sizeof(*sample), 0);
+	if (!sample) {
+		add(&control.lost_samples);
+		return;
+	}
+	length -= DNS_HEADER;
+	if (length > DNS_SAMPLE_NAME)
+		length = DNS_SAMPLE_NAME;
+	length -= 1;
+	barrier_var(length);
+	length &= DNS_SAMPLE_NAME - 1;
+	length += 1;
+	sample->server = who->server;
+	sample->type = 0;
+	sample->length = length;
+	sample->cgroup = who->cgroup;
+	if (bpf_skb_load_bytes(skb, offset + DNS_HEADER, sample->name, length) < 0)
+		sample->length = 0;
+	bpf_ringbuf_submit(sample, BPF_RB_NO_WAKEUP);
+}
+
+static __always_inline void count_row(const struct dns_row_key *who, bool again)
+{
+	struct dns_row *row = element_of(&rows, who, &no_row);
+
+	if (!row) {
+		add(&control.lost_rows);
+		return;
+	}
+	add(&row->queries);
+	if (again)
+		add(&row->retransmissions);
+}
+
+/* A message to a port 53, which lies at offset. */
+static __always_inline int count_query(
+	struct __sk_buff *skb, __u64 read, __u32 offset, __u32 length, __u32 transport)
+{
+	struct dns_row_key who = {.type = dns_read_class(read), .suffix = dns_read_suffix(read)};
+	__u64 now = bpf_ktime_get_ns();
+	struct dns_server *server;
+	bool again;
+
+	who.server.family = address_of(skb, EGRESS, who.server.address);
+	if (!who.server.family)
+		return 0;
+	server = element_of(&servers, &who.server, &no_server);
+	if (!server) {
+		server = other_server();
+		if (!server)
+			return 0;
+	}
+	if (transport == DNS_UDP) {
+		add(&server->packets);
+		add_to_bin(server->packet_bins, 1, now);
+	}
+	if (!(read & DNS_READ_HEADER) || read & DNS_READ_MALFORMED)
+		add(&server->malformed);
+	if (!(read & DNS_READ_HEADER))
+		return 0;
+	add(&server->queries[transport & 1]);
+	add_to_bin(server->query_bins, 1, now);
+	if (read & DNS_READ_EDNS)
+		add(&server->edns);
+	who.cgroup = bpf_skb_cgroup_id(skb);
+	if (who.cgroup == control.root_cgroup)
+		who.source_family = address_of(skb, INGRESS, who.source);
+	again = remember(&who, bpf_get_socket_cookie(skb), read, transport, now);
+	if (again)
+		add(&server->retransmissions);
+	count_row(&who, again);
+	if (control.sample_share)
+		sample(skb, &who, offset, length, now);
+	return 0;
+}
+
+static __always_inline __u32 latency_bucket(__u64 ns)
+{
+	__u64 left = ns >> DNS_LATENCY_SHIFT;
+	__u32 bucket = left != 0;
+
+	if (left >> (DNS_LATENCY_BUCKETS - 2))
+		return DNS_LATENCY_BUCKETS - 1;
+	for (int bits = 8; bits; bits /= 2)
+		if (left >> bits) {
+			left >>= bits;
+			bucket += bits;
+		}
+	return bucket;
+}
+
+static __always_inline void count_nxdomain(const struct dns_pending *query)
+{
+	struct dns_row_key who = {
+		.type = query->type, .suffix = query->suffix, .cgroup = query->cgroup};
+	struct dns_row *row;
+
+	server_of(query, &who.server);
+	if (query->has_source)
+		who.source_family = who.server.family;
+	__builtin_memcpy(who.source, query->source, 16);
+	row = bpf_map_lookup_elem(&rows, &who);
+	if (row)
+		add(&row->nxdomain);
+}
+
+static __always_inline void count_answered(
+	struct dns_server *server, struct dns_pending *query, __u64 rcode)
+{
+	__u64 now = bpf_ktime_get_ns(), sent = *(volatile __u64 *)&query->sent_ns;
+	/* Taken away by the sweep at this moment, it is as old as can be. */
+	__u64 latency = sent && now > sent ? now - sent : 0;
+	__u32 bucket = latency_bucket(latency);
+
+	add(&server->answered);
+	__sync_fetch_and_add(&server->latency_ns, latency);
+	barrier_var(bucket);
+	add(&server->latency[bucket & (DNS_LATENCY_BUCKETS - 1)]);
+	if (rcode == DNS_NXDOMAIN)
+		count_nxdomain(query);
+	if (rcode == DNS_NOERROR && query->suffix == DNS_SUFFIX_CLUSTER)
+		add(&server->cluster_answers);
+	*(volatile __u64 *)&query->sent_ns = 0;
+}
+
+/* A message from a port 53. */
+static __always_inline int count_answer(struct __sk_buff *skb, __u64 read)
+{
+	struct dns_pending *query = NULL;
+	struct dns_server *server;
+	struct dns_key key = {0};
+	__u64 rcode = dns_read_rcode(read);
+
+	key.family = address_of(skb, INGRESS, key.address);
+	if (!key.family)
+		return 0;
+	if (read & DNS_READ_HEADER)
+		query = recall(&key, bpf_get_socket_cookie(skb), read);
+	if (query)
+		server_of(query, &key);
+	/* What nobody asked makes no element. */
+	server = bpf_map_lookup_elem(&servers, &key);
+	if (!server) {
+		server = other_server();
+		if (!server)
+			return 0;
+	}
+	if (!(read & DNS_READ_HEADER) || read & DNS_READ_MALFORMED)
+		add(&server->malformed);
+	if (!(read & DNS_READ_HEADER))
+		return 0;
+	add(&server->responses[rcode]);
+	if (read & DNS_READ_TRUNCATED)
+		add(&server->truncated);
+	if (query)
+		count_answered(server, query, rcode);
+	else
+		add(&server->late);
+	return 0;
+}
+
+/* The rest of what is told of a message: five arguments are all there are. */
+#define ABOUT_LENGTH 0xffff
+#define ABOUT_TCP    0x10000
+
+/*
+ * A message at offset, all of it or as much as is visible of its length; head are the first four
+ * bytes of a message of TCP. What is no answer, or no query, is a server's business.
+ */
+static __always_inline void count_message(struct __sk_buff *skb, __u32 offset, __u32 visible,
+	__u32 about, __u32 head, enum direction direction)
+{
+	struct dns_frame frame = {.visible = visible, .length = about & ABOUT_LENGTH, .head = head};
+	__u64 read = 0, noise = skb->len;
+
+	if (visible >= DNS_HEADER)
+		read = dns_read(skb, offset, visible);
+	read = dns_frame_read(&frame, read);
+	/* The verifier is to forget how read came about, and not to follow each way on. */
+	asm volatile("%0 ^= %1\n%0 ^= %1" : "+r"(read) : "r"(noise));
+	if (direction == EGRESS && !(read & DNS_READ_ANSWER))
+		count_query(skb, read, offset, visible, about & ABOUT_TCP ? DNS_TCP : DNS_UDP);
+	else if (direction == INGRESS && (read & DNS_READ_ANSWER || !(read & DNS_READ_HEADER)))
+		count_answer(skb, read);
+}
+
+/* One of each for either program, which so has only what it needs to be verified. */
+__noinline int count_sent(
+	struct __sk_buff *skb, __u32 offset, __u32 visible, __u32 about, __u32 head)
+{
+	count_message(skb, offset, visible, about, head, EGRESS);
+	return 0;
+}
+
+__noinline int count_received(
+	struct __sk_buff *skb, __u32 offset, __u32 visible, __u32 about, __u32 head)
+{
+	count_message(skb, offset, visible, about, head, INGRESS);
+	return 0;
+}
+
+#endif

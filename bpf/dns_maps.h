@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef BPF_DNS_MAPS_H
+#define BPF_DNS_MAPS_H
+
+/* The maps of bpf/dns.bpf.c, and how their counters are added to. */
+
+#include <stdbool.h>
+
+#include "dns_words.h"
+
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+
+#define AF_INET  2
+#define AF_INET6 10
+
+enum direction {
+	EGRESS,
+	INGRESS,
+	DIRECTIONS,
+};
+
+/* A TCP connection. */
+struct stream {
+	__u64 cookie;
+	struct dns_side sides[DIRECTIONS];
+};
+
+/* The last bin that was counted into: most packets fall into it, which saves a division. */
+__u64 current_bin;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, DNS_SERVERS_MAX);
+	__type(key, struct dns_key);
+	__type(value, struct dns_server);
+} servers SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, DNS_ROWS_MAX);
+	__type(key, struct dns_row_key);
+	__type(value, struct dns_row);
+} rows SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, DNS_SOURCES_MAX);
+	__type(key, struct dns_key);
+	__type(value, struct dns_source);
+} sources SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, DNS_BUCKETS);
+	__type(key, __u32);
+	__type(value, struct dns_bucket);
+} pending SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, DNS_STREAMS);
+	__type(key, __u32);
+	__type(value, struct stream);
+} streams SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 65536);
+} samples SEC(".maps");
+
+static const struct dns_key no_key;
+static const struct dns_server no_server;
+static const struct dns_row no_row;
+static const struct dns_source no_source;
+
+static __always_inline void add(__u64 *counter)
+{
+	__sync_fetch_and_add(counter, 1);
+}
+
+static __always_inline void add_to_bin(__u32 *bins, __u32 n, __u64 now)
+{
+	__u64 bin = *(volatile __u64 *)&current_bin;
+
+	if (now - bin * DNS_BIN_NS >= DNS_BIN_NS) {
+		bin = now / DNS_BIN_NS;
+		*(volatile __u64 *)&current_bin = bin;
+	}
+	__sync_fetch_and_add(&bins[bin & (DNS_BINS - 1)], n);
+}
+
+/*
+ * The element of a key, made if need be: several processors may try at once. NULL when there is no
+ * room.
+ */
+static __always_inline void *element_of(void *map, const void *key, const void *zero)
+{
+	void *element = bpf_map_lookup_elem(map, key);
+
+	if (element)
+		return element;
+	bpf_map_update_elem(map, key, zero, BPF_NOEXIST);
+	return bpf_map_lookup_elem(map, key);
+}
+
+/* Where everything is counted whose server has no element: user space made it. */
+static __always_inline struct dns_server *other_server(void)
+{
+	add(&control.lost_servers);
+	return bpf_map_lookup_elem(&servers, &no_key);
+}
+
+/* The packet's source or destination, into 16 bytes that are zero: its family, 0 for none. */
+static __always_inline __u32 address_of(
+	struct __sk_buff *skb, enum direction direction, __u8 *address)
+{
+	const struct ipv6hdr *six = (void *)(long)skb->data;
+	const struct iphdr *four = (void *)(long)skb->data;
+	const void *end = (void *)(long)skb->data_end;
+
+	if ((void *)(four + 1) > end)
+		return 0;
+	if (four->version == 4) {
+		*(__u32 *)address = direction == EGRESS ? four->daddr : four->saddr;
+		return AF_INET;
+	}
+	if ((void *)(six + 1) > end)
+		return 0;
+	__builtin_memcpy(address, direction == EGRESS ? &six->daddr : &six->saddr, 16);
+	return AF_INET6;
+}
+
+#endif

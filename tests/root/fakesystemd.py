@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A message bus with a systemd on it that knows one unit, which a test really restarts."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any, Callable
+
+import dbus
+import dbus.bus
+import dbus.mainloop.glib
+import dbus.service
+from conftest import until
+from gi.repository import GLib
+
+SYSTEMD = "org.freedesktop.systemd1"
+PROPERTIES = "org.freedesktop.DBus.Properties"
+
+CONFIG = """<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
+ "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
+<busconfig><type>system</type><listen>unix:path={}</listen><auth>EXTERNAL</auth>
+<policy context="default"><allow send_destination="*" eavesdrop="true"/><allow receive_sender="*"/>
+<allow own="*"/></policy></busconfig>
+"""
+
+
+class Unit(dbus.service.Object):  # type: ignore[misc]
+    def __init__(self, bus: Any, name: str) -> None:
+        encoded = "".join(c if c.isalnum() else f"_{ord(c):02x}" for c in name)
+        super().__init__(bus, f"/org/freedesktop/systemd1/unit/{encoded}")
+        self.kill_mode = "process"
+        self.state = "active"
+        self.bound: list[str] = []
+
+    @dbus.service.method(PROPERTIES, in_signature="ss", out_signature="v")
+    def Get(self, interface: str, name: str) -> Any:
+        return {"KillMode": self.kill_mode}.get(name) or self.GetAll(interface)[name]
+
+    @dbus.service.method(PROPERTIES, in_signature="s", out_signature="a{sv}")
+    def GetAll(self, _interface: str) -> Any:
+        return {
+            "ActiveState": self.state,
+            "BoundBy": dbus.Array(self.bound, signature="s"),
+            "RequiredBy": dbus.Array([], signature="s"),
+            "Job": dbus.Struct((dbus.UInt32(0), dbus.ObjectPath("/")), signature="uo"),
+        }
+
+
+class Manager(dbus.service.Object):  # type: ignore[misc]
+    def __init__(self, bus: Any, restart: Callable[[str], None]) -> None:
+        super().__init__(bus, "/org/freedesktop/systemd1")
+        self.restart = restart
+        self.restarted: list[str] = []
+
+    @dbus.service.method(f"{SYSTEMD}.Manager", in_signature="ss", out_signature="o")
+    def RestartUnit(self, unit: str, _mode: str) -> Any:
+        self.restarted.append(str(unit))
+        self.restart(str(unit))
+        return dbus.ObjectPath("/org/freedesktop/systemd1/job/1")
+
+    @dbus.service.method(f"{SYSTEMD}.Manager", in_signature="as", out_signature="a(ssssssouso)")
+    def ListUnitsByNames(self, names: list[str]) -> Any:
+        none = dbus.ObjectPath("/")
+        return [(n, "", "loaded", "active", "running", "", none, dbus.UInt32(0), "", none) for n in names]
+
+
+class Systemd:
+    """Its own bus at path, and a thread that answers there."""
+
+    def __init__(self, path: Path, config: Path, unit: str, restart: Callable[[str], None]) -> None:
+        config.write_text(CONFIG.format(path))
+        self.daemon = subprocess.Popen(
+            ["dbus-daemon", f"--config-file={config}", "--nofork", "--nopidfile"],
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        until(path.exists, 10, "the message bus")
+        dbus.mainloop.glib.threads_init()
+        self.bus = dbus.bus.BusConnection(f"unix:path={path}", mainloop=dbus.mainloop.glib.DBusGMainLoop())
+        self.loop = GLib.MainLoop()
+        self.name = dbus.service.BusName(SYSTEMD, self.bus)
+        self.unit = Unit(self.bus, unit)
+        self.manager = Manager(self.bus, restart)
+        self.thread = threading.Thread(target=self.loop.run, daemon=True)
+        self.thread.start()
+
+    @property
+    def restarted(self) -> list[str]:
+        return self.manager.restarted
+
+    def close(self) -> None:
+        GLib.idle_add(self.loop.quit)
+        self.thread.join(5)
+        self.bus.close()
+        self.daemon.terminate()
+        self.daemon.wait(10)

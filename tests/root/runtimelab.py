@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Real container runtimes in a mount namespace that has an /etc, a /run and runtimes' folders of its own.
+
+Everything is where a node has it, so that neither the runtimes nor the agent need to be told. Seen
+from outside these files lie below Lab.root.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any, Callable, Iterator
+
+import pytest
+from conftest import SLACK, Agent, UnixConnection, until
+from fakesystemd import Systemd
+from registrylab import Image, Proxy, Registry
+
+CONTAINERD = "run/containerd/containerd.sock"
+DOCKER = "run/docker.sock"
+
+# As the package has it, and with a comment that must live through everything.
+CONTAINERD_CONFIG = """\
+# kept by the administrator
+version = 2
+
+[plugins]
+  [plugins."io.containerd.grpc.v1.cri"]
+    restrict_oom_score_adj = true
+    sandbox_image = "registry.example/pause:3.6"   # ours
+    [plugins."io.containerd.grpc.v1.cri".cni]
+      bin_dir = "/etc/cni/bin"
+      conf_dir = "/etc/cni/net.d"
+  [plugins."io.containerd.internal.v1.opt"]
+    path = "/var/lib/containerd/opt"
+"""
+
+# Pods get a network namespace of their own, and an address on paper.
+CNI_NET = '{"cniVersion": "0.4.0", "name": "test", "plugins": [{"type": "paper"}]}\n'
+CNI_PLUGIN = """#!/bin/sh
+[ "$CNI_COMMAND" = ADD ] || exit 0
+echo '{"cniVersion": "0.4.0", "interfaces": [{"name": "eth0", "sandbox": "'"$CNI_NETNS"'"}],'
+echo '"ips": [{"version": "4", "address": "10.77.0.5/24", "interface": 0}]}'
+"""
+
+DOCKER_OPTIONS = ["--iptables=false", "--ip6tables=false", "--bridge=none", "--ip-forward=false"]
+
+SCRIPT = """
+set -e
+mount -t overlay overlay -o lowerdir=/etc,upperdir=$1/etc,workdir=$1/work /etc
+mount --bind $1/run /run
+mkdir -p /var/lib/containerd /var/lib/docker
+mount --bind $1/containerd /var/lib/containerd
+mount --bind $1/docker /var/lib/docker
+echo ready
+exec sleep infinity
+"""
+
+
+class Daemon:
+    """A runtime's program in the lab's namespace; it may be stopped and started."""
+
+    def __init__(self, lab: Lab, name: str, command: list[str], answers: Callable[[], bool]) -> None:
+        self.lab, self.name, self.command, self.answers = lab, name, command, answers
+        self.log_path = lab.folder / f"{name}.log"
+        self.env: dict[str, str] = {}
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self.process
+        return self.process.pid
+
+    @property
+    def log(self) -> str:
+        return self.log_path.read_text(errors="replace")
+
+    def launch(self) -> None:
+        with self.log_path.open("ab") as log:
+            self.process = subprocess.Popen(
+                [*self.lab.wrap, *self.command],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **self.env},
+            )
+
+    def start(self) -> Daemon:
+        self.launch()
+        until(lambda: self.alive() and self.answers(), 20, f"{self.name} answers\n{self.log_path}", 0.1)
+        return self
+
+    def alive(self) -> bool:
+        if self.process and self.process.poll() is not None:
+            pytest.fail(f"{self.name} ended with {self.process.returncode}:\n{self.log[-2000:]}")
+        return True
+
+    def signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def stop(self) -> None:
+        if not self.process:
+            return
+        if self.process.poll() is None:
+            self.signal(signal.SIGCONT)
+            self.signal(signal.SIGTERM)
+        try:
+            self.process.wait(15 * SLACK)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.process = None
+
+    def restart(self) -> None:
+        """As systemd does it: without waiting until it answers."""
+        self.stop()
+        self.launch()
+
+
+class Lab:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "lab"
+        for name in ("etc", "work", "run/dbus", "containerd", "docker"):
+            (self.folder / name).mkdir(parents=True)
+        self.holder = subprocess.Popen(
+            ["unshare", "--mount", "--propagation", "private", "sh", "-c", SCRIPT, "sh", str(self.folder)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+        )
+        assert self.holder.stdout and self.holder.stdout.readline() == b"ready\n"
+        self.root = Path(f"/proc/{self.holder.pid}/root")
+        self.wrap = ("nsenter", "-t", str(self.holder.pid), "-m", "--")
+        self.daemons: dict[str, Daemon] = {}
+        self.systemd: Systemd | None = None
+        self.closers: list[Callable[[], None]] = []
+        self.config = self.root / "etc/containerd/config.toml"
+        self.daemon_json = self.root / "etc/docker/daemon.json"
+        self.certs = self.root / "etc/containerd/certs.d"
+        self.containerd_socket = self.folder / CONTAINERD
+        self.docker_socket = self.folder / DOCKER
+        self.write("etc/containerd/config.toml", CONTAINERD_CONFIG)
+        self.write("etc/cni/net.d/10-test.conflist", CNI_NET)
+        self.write("etc/cni/bin/paper", CNI_PLUGIN).chmod(0o755)
+        shutil.rmtree(self.root / "etc/docker", ignore_errors=True)
+
+    def write(self, path: str, text: str) -> Path:
+        file = self.root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        return file
+
+    def run(self, *command: str) -> str:
+        done = subprocess.run([*self.wrap, *command], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def containerd(self, programs: Path | None = None, options: tuple[str, ...] = ()) -> Daemon:
+        """Debian's, or the one in a folder."""
+        program = str(programs / "containerd") if programs else "containerd"
+        daemon = Daemon(self, "containerd", [program, *options], lambda: self.connects(self.containerd_socket))
+        if programs:
+            daemon.env = {"PATH": f"{programs}:{os.environ['PATH']}"}
+        self.daemons["containerd"] = daemon
+        return daemon.start()
+
+    def dockerd(self, *options: str) -> Daemon:
+        command = ["dockerd", *DOCKER_OPTIONS, *options]
+        daemon = Daemon(self, "dockerd", command, self.docker_answers)
+        self.daemons["dockerd"] = daemon
+        return daemon.start()
+
+    @staticmethod
+    def connects(path: Path) -> bool:
+        connection = UnixConnection(str(path))
+        try:
+            connection.connect()
+            return True
+        except OSError:
+            return False
+        finally:
+            connection.close()
+
+    def docker_answers(self) -> bool:
+        try:
+            return self.docker("GET", "/_ping")[0] == 200
+        except OSError:
+            return False
+
+    def docker(self, method: str, path: str, body: Any = None) -> tuple[int, str]:
+        connection = UnixConnection(str(self.docker_socket))
+        connection.timeout = 120
+        try:
+            data = None if body is None else json.dumps(body)
+            connection.request(method, path, data, {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        finally:
+            connection.close()
+
+    def with_systemd(self, unit: str = "containerd.service") -> Systemd:
+        path = self.folder / "run/dbus/system_bus_socket"
+        self.systemd = Systemd(path, self.folder / "bus.conf", unit, lambda _: self.daemons["containerd"].restart())
+        return self.systemd
+
+    def registry(self) -> Registry:
+        registry = Registry(self.folder)
+        self.closers.append(registry.stop)
+        return registry
+
+    def proxy(self, registry: Registry, rate: float = 0) -> Proxy:
+        proxy = Proxy(registry.port, rate)
+        self.closers.append(proxy.close)
+        return proxy
+
+    def leftovers(self) -> list[int]:
+        """Processes of this namespace: shims and what they keep, and a containerd of Docker's."""
+        mine = os.readlink(f"/proc/{self.holder.pid}/ns/mnt")
+        found = []
+        for entry in Path("/proc").glob("[0-9]*"):
+            pid = int(entry.name)
+            try:
+                if pid != self.holder.pid and os.readlink(entry / "ns/mnt") == mine:
+                    found.append(pid)
+                elif str(self.folder) in (entry / "mountinfo").read_text() and pid != os.getpid():
+                    if (entry / "root/pause").exists():
+                        found.append(pid)
+            except OSError:
+                pass
+        return found
+
+    def close(self) -> None:
+        for closer in self.closers:
+            closer()
+        for name in ("dockerd", "containerd"):
+            if name in self.daemons:
+                self.daemons[name].stop()
+        if self.systemd:
+            self.systemd.close()
+        deadline = time.monotonic() + 5
+        while (left := self.leftovers()) and time.monotonic() < deadline:
+            for pid in left:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+            time.sleep(0.05)
+        self.holder.kill()
+        self.holder.wait()
+
+
+@pytest.fixture
+def lab(folder: Path) -> Iterator[Lab]:
+    made = Lab(folder)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture
+def watcher(lab: Lab, agent: Callable[..., Agent]) -> Callable[..., Agent]:
+    """watcher(text) starts an agent in the lab that changes nothing but runtimes; text: of its section."""
+
+    def start(section: str = "", more: str = "", **options: Any) -> Agent:
+        text = f"mode: observe\nruntime: {{mode: enforce{', ' if section else ''}{section}}}\n{more}"
+        return agent(text, wrap=lab.wrap, **options)
+
+    return start
+
+
+__all__ = ["CONTAINERD_CONFIG", "Daemon", "Image", "Lab", "Proxy", "Registry", "lab", "watcher"]

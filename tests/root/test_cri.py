@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CRI and containerd's services by our client against real containerds.
+
+containerd 1.6 is Debian's, 2.x is built by tests/tools/containerd2. Each has folders of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tarfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import criwire
+import pytest
+from conftest import BIN, ROOT, until
+from registrylab import static_program
+
+pytestmark = pytest.mark.quick
+
+CLIENT = BIN.parents[1] / "tests/tool/runtime_client"
+CONFIG = {
+    "1.6": """version = 2
+[plugins."io.containerd.grpc.v1.cri"]
+  max_concurrent_downloads = 7
+  sandbox_image = "test.invalid/sandbox:1"
+  disable_tcp_service = true
+  restrict_oom_score_adj = true
+  [plugins."io.containerd.grpc.v1.cri".registry]
+    config_path = "/nowhere/certs.d"
+""",
+    "2.": """version = 3
+[plugins.'io.containerd.cri.v1.images'.pinned_images]
+  sandbox = "test.invalid/sandbox:1"
+[plugins.'io.containerd.cri.v1.runtime']
+  restrict_oom_score_adj = true
+""",
+}
+
+
+class Containerd:
+    def __init__(self, program: Path, generation: str, folder: Path) -> None:
+        self.program, self.generation = program, generation
+        self.folder = folder
+        self.socket = folder / "c.sock"
+        self.config = folder / "config.toml"
+        self.config.write_text(CONFIG[generation])
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, ready: str = "version") -> None:
+        env = {**os.environ, "PATH": f"{self.program.parent}:{os.environ['PATH']}:/usr/sbin:/sbin"}
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [self.program, "-c", self.config, "-a", self.socket]
+                + ["--root", self.folder / "root", "--state", self.folder / "state"],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=env,
+            )
+        until(lambda: self.ask(ready)["status"] == "OK", 30, f"containerd answers, see {self.folder}/log")
+
+    def stop(self, number: int = signal.SIGTERM) -> None:
+        if self.process:
+            self.process.send_signal(number)
+            self.process.wait(20)
+        self.process = None
+
+    def ask(self, *command: str | Path | int) -> dict[str, Any]:
+        answer = subprocess.run(
+            [CLIENT, self.socket, *map(str, command)], capture_output=True, text=True, timeout=90
+        )
+        assert answer.returncode == 0, f"{command}: {answer.returncode} {answer.stderr}"
+        told = json.loads(answer.stdout)
+        assert isinstance(told, dict)
+        return told
+
+    def well(self, *command: str | Path | int) -> dict[str, Any]:
+        told = self.ask(*command)
+        assert told["status"] == "OK", f"{command}: {told}"
+        return told
+
+    def ctr(self, *args: str | Path) -> str:
+        return subprocess.run(
+            [self.program.parent / "ctr", "-a", self.socket, "-n", "k8s.io", *args],
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        ).stdout
+
+
+def write_archive(path: Path, names: list[str], program: bytes = b"") -> None:
+    """Images in docker-save's form: one common layer with /program, a configuration each."""
+    layer = io.BytesIO()
+    with tarfile.open(fileobj=layer, mode="w") as tar:
+        entry = tarfile.TarInfo("program")
+        entry.size = len(program)
+        entry.mode = 0o755
+        tar.addfile(entry, io.BytesIO(program))
+    diff = hashlib.sha256(layer.getvalue()).hexdigest()
+    files = {"layer.tar": layer.getvalue()}
+    manifest = []
+    for name in names:
+        config = {
+            "architecture": "amd64",
+            "os": "linux",
+            "config": {"Labels": {"name": name}, "Entrypoint": ["/program"]},
+            "rootfs": {"type": "layers", "diff_ids": [f"sha256:{diff}"]},
+        }
+        text = json.dumps(config).encode()
+        file = hashlib.sha256(text).hexdigest() + ".json"
+        files[file] = text
+        manifest.append({"Config": file, "RepoTags": [f"{name}:1"], "Layers": ["layer.tar"]})
+    files["manifest.json"] = json.dumps(manifest).encode()
+    with tarfile.open(path, "w") as tar:
+        for name, data in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            tar.addfile(entry, io.BytesIO(data))
+
+
+def program_of(generation: str) -> Path:
+    if generation.startswith("1."):
+        found = shutil.which("containerd")
+        if not found:
+            pytest.skip("Debian's containerd is not installed")
+        return Path(found)
+    answer = subprocess.run([ROOT / "tests/tools/containerd2"], capture_output=True, text=True, timeout=1200)
+    if answer.returncode == 77:
+        pytest.skip(f"containerd2: {answer.stderr.strip()}")
+    assert answer.returncode == 0, answer.stderr
+    return Path(answer.stdout.strip()) / "containerd"
+
+
+@pytest.fixture(params=sorted(CONFIG))
+def containerd(request: pytest.FixtureRequest, folder: Path) -> Iterator[Containerd]:
+    daemon = Containerd(program_of(request.param), request.param, folder)
+    try:
+        daemon.start()
+        yield daemon
+    finally:
+        daemon.stop(signal.SIGKILL)
+
+
+def test_tells_version_and_status(containerd: Containerd) -> None:
+    version = containerd.well("version")
+    assert version["runtime"] == "containerd"
+    assert version["version"].lstrip("v").startswith(containerd.generation)
+    assert version["api_version"] == "v1"
+    assert version["peer"] == containerd.process.pid
+    assert containerd.well("ctd-version")["version"] == version["version"]
+    status = containerd.well("status")
+    assert status["runtime_ready"] and not status["network_ready"]
+    assert status["network_message"]
+    assert status["config_told"]
+    if containerd.generation == "1.6":
+        assert status["max_concurrent_downloads"] == 7
+        assert status["registry_config_path"] == "/nowhere/certs.d"
+        assert status["sandbox_image"] == "test.invalid/sandbox:1"
+    else:
+        assert status["max_concurrent_downloads"] == -1, "2.x does not tell it"
+        assert "registry_config_path" not in status
+    filesystems = containerd.well("filesystems")["filesystems"]
+    assert [Path(f["mountpoint"]).parent for f in filesystems] == [containerd.folder / "root"]
+
+
+def test_running_value_is_not_the_files(containerd: Containerd) -> None:
+    if containerd.generation != "1.6":
+        assert containerd.well("status")["max_concurrent_downloads"] == -1
+        return
+    text = containerd.config.read_text()
+    containerd.config.write_text(text.replace("downloads = 7", "downloads = 10"))
+    assert containerd.well("status")["max_concurrent_downloads"] == 7
+    containerd.stop()
+    assert containerd.ask("status")["status"] == "UNAVAILABLE"
+    containerd.start()
+    assert containerd.well("status")["max_concurrent_downloads"] == 10
+
+
+def test_images(containerd: Containerd, tmp_path: Path) -> None:
+    assert containerd.well("images")["images"] == []
+    assert "image" not in containerd.well("image", "test.invalid/a:1")
+    write_archive(tmp_path / "a.tar", ["test.invalid/a", "test.invalid/b"])
+    containerd.ctr("images", "import", tmp_path / "a.tar")
+    images = until(lambda: (i := containerd.well("images")["images"]) and len(i) == 2 and i, 10, "two images")
+    assert sorted(tag for image in images for tag in image["tags"]) == ["test.invalid/a:1", "test.invalid/b:1"]
+    image = containerd.well("image", "test.invalid/a:1")["image"]
+    assert image["id"].startswith("sha256:") and image["size"] > 0 and not image["pinned"]
+    containerd.well("remove", "test.invalid/b:1")
+    until(lambda: len(containerd.well("images")["images"]) == 1, 10, "one image")
+    failed = containerd.ask("pull", "127.0.0.1:1/nothing/there:1")
+    assert failed["status"] != "OK" and not failed["local"]
+    assert "127.0.0.1:1" in failed["message"]
+
+
+def test_names_and_labels_of_images(containerd: Containerd, tmp_path: Path) -> None:
+    write_archive(tmp_path / "a.tar", ["test.invalid/a"])
+    containerd.ctr("images", "import", tmp_path / "a.tar")
+    containerd.ctr("images", "label", "test.invalid/a:1", "other=kept")
+    assert containerd.well("ctd-namespaces")["namespaces"] == ["k8s.io"]
+    image = containerd.well("ctd-get", "k8s.io", "test.invalid/a:1")["image"]
+    assert image["digest"].startswith("sha256:") and image["labels"]["other"] == "kept"
+
+    labelled = containerd.well("ctd-label", "k8s.io", "test.invalid/a:1", "io.cri-containerd.pinned", "pinned")
+    assert labelled["image"]["labels"] == {**image["labels"], "io.cri-containerd.pinned": "pinned"}
+    assert labelled["image"]["digest"] == image["digest"]
+    containerd.well("ctd-label", "k8s.io", "test.invalid/a:1", "io.cri-containerd.pinned", "")
+    assert containerd.well("ctd-get", "k8s.io", "test.invalid/a:1")["image"] == image
+
+    create = ["ctd-create", "k8s.io", "test.invalid/second:1", image["media_type"], image["digest"], image["size"]]
+    assert containerd.well(*create)["image"]["digest"] == image["digest"]
+    assert containerd.ask(*create)["status"] == "ALREADY_EXISTS"
+    names = [i["name"] for i in containerd.well("ctd-images", "k8s.io")["images"]]
+    assert {"test.invalid/a:1", "test.invalid/second:1"} <= set(names)
+    containerd.well("ctd-delete", "k8s.io", "test.invalid/second:1")
+    assert containerd.ask("ctd-get", "k8s.io", "test.invalid/second:1")["status"] == "NOT_FOUND"
+    missing = containerd.ask("ctd-label", "k8s.io", "test.invalid/none:1", "a", "b")
+    assert missing["status"] == "NOT_FOUND"
+    assert containerd.process.poll() is None
+
+
+def test_pieces_being_fetched(containerd: Containerd) -> None:
+    assert containerd.well("ctd-ingests", "k8s.io")["ingests"] == []
+    before = time.time()
+    feeder = subprocess.Popen(
+        [containerd.program.parent / "ctr", "-a", containerd.socket, "-n", "k8s.io", "content", "ingest"]
+        + ["--expected-size", "10000000", "layer-test"],
+        stdin=subprocess.PIPE,
+    )
+    try:
+        feeder.stdin.write(b"x" * 3_000_000)
+        feeder.stdin.flush()
+        (ingest,) = until(
+            lambda: (i := containerd.well("ctd-ingests", "k8s.io")["ingests"]) and i[0]["offset"] > 0 and i, 10, "bytes"
+        )
+    finally:
+        feeder.kill()
+        feeder.wait()
+        feeder.stdin.close()
+    assert ingest["ref"] == "layer-test"
+    assert 0 < ingest["offset"] <= 3_000_000
+    assert before - 1 < ingest["started_us"] / 1e6 <= ingest["updated_us"] / 1e6 + 0.001 < time.time() + 1
+
+
+def test_other_namespaces_stay_apart(containerd: Containerd, tmp_path: Path) -> None:
+    write_archive(tmp_path / "a.tar", ["test.invalid/a"])
+    containerd.ctr("images", "import", tmp_path / "a.tar")
+    assert containerd.well("ctd-images", "moby")["images"] == []
+    assert containerd.well("ctd-images", "k8s.io")["images"] != []
+
+
+def test_pods_and_containers(containerd: Containerd, tmp_path: Path) -> None:
+    assert containerd.well("sandboxes")["sandboxes"] == []
+    assert containerd.well("containers")["containers"] == []
+    assert containerd.ask("sandbox", "none")["status"] == "NOT_FOUND"
+    source = "#include <signal.h>\n#include <unistd.h>\nint main(void){signal(SIGTERM,_exit);for(;;)pause();}"
+    program = static_program(tmp_path, "sleeper", source)
+    write_archive(tmp_path / "sandbox.tar", ["test.invalid/sandbox"], program)
+    containerd.ctr("images", "import", tmp_path / "sandbox.tar")
+    until(lambda: "image" in containerd.well("image", "test.invalid/sandbox:1"), 10, "the sandbox's image")
+
+    uid = "0b1c2d3e-0000-4000-8000-000000000004"
+    sandbox = criwire.run_pod(containerd.socket, "web-1", "shop", uid)
+    try:
+        (pod,) = containerd.well("sandboxes")["sandboxes"]
+        assert pod == {"id": sandbox, "name": "web-1", "namespace": "shop", "uid": uid, "ready": True}
+        told = containerd.well("sandbox", sandbox)
+        assert told["sandbox"] == pod and told["host_network"] and told["ips"] == []
+        assert containerd.well("containers")["containers"] == []
+        criwire.call(containerd.socket, f"{criwire.RUNTIME}/StopPodSandbox", criwire.message(f1=sandbox))
+        assert not containerd.well("sandbox", sandbox)["sandbox"]["ready"]
+    finally:
+        criwire.remove_pod(containerd.socket, sandbox)
+
+
+def test_cri_switched_off(folder: Path) -> None:
+    daemon = Containerd(program_of("1.6"), "1.6", folder)
+    daemon.config.write_text('version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n')
+    try:
+        daemon.start("ctd-version")
+        assert daemon.ask("version")["status"] == "UNIMPLEMENTED"
+        assert daemon.well("ctd-version")["version"].startswith("1.6")
+    finally:
+        daemon.stop(signal.SIGKILL)
+
+
+def test_stopped_process(containerd: Containerd) -> None:
+    """A runtime that hangs: an answer of our own in time, and it works again at once afterwards."""
+    containerd.process.send_signal(signal.SIGSTOP)
+    stat = Path(f"/proc/{containerd.process.pid}/stat")
+    try:
+        until(lambda: stat.read_text().rsplit(")", 1)[1].split()[0] == "T", 5, "stopped")
+        told = containerd.ask("version")
+    finally:
+        containerd.process.send_signal(signal.SIGCONT)
+    assert told["status"] == "DEADLINE_EXCEEDED" and told["local"]
+    containerd.well("version")

@@ -1,0 +1,376 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The DNS programs, run on thousands of packets, beside what dnspython makes of the same bytes."""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections import Counter
+from pathlib import Path
+from typing import Iterator
+
+import dns.exception
+import dns.flags
+import dns.message
+import dns.name
+import dns.rcode
+import dns.rdatatype
+import pytest
+from conftest import BIN
+from dns_wire import EGRESS, INGRESS, TCP, UDP, Tool, framed, ipv4, ipv6, tcp, udp
+
+TYPES = {"A": 1, "AAAA": 2, "PTR": 3, "SRV": 4}
+CLUSTER, SEARCH = 1, 2
+SUFFIXES = {"cluster.local": CLUSTER, "svc.Example.TEST": SEARCH, "example.test": CLUSTER, "a.b.c.d.e.f": SEARCH}
+HERE, HERE6 = "198.18.0.1", "2001:db8::1"
+BATCH = 500
+LONGEST = 2800  # bytes; BPF_PROG_TEST_RUN takes no more than a page with its own room
+
+# Extension headers: what follows the byte that names the next header.
+HOP = (0, bytes([0]) + bytes(6))
+ROUTING = (43, bytes([2]) + bytes(22))
+DESTINATION = (60, bytes([1]) + bytes(14))
+AUTHENTICATION = (51, bytes([4]) + bytes(22))
+FIRST_FRAGMENT = (44, bytes([0, 0, 1]) + bytes(4))
+LATER_FRAGMENT = (44, bytes([0, 1, 1]) + bytes(4))
+
+
+@pytest.fixture
+def tool() -> Iterator[Tool]:
+    one = Tool(Path(BIN).resolve().parents[1] / "tests/tool/dns_packets")
+    for name, kind in SUFFIXES.items():
+        one.suffix(name, kind)
+    yield one
+    one.close()
+
+
+def suffix_of(labels: list[bytes]) -> int:
+    """By dnspython's labels: the suffix with the most of them."""
+    name = [label.lower() for label in labels]
+    best = (0, 0)
+    for text, kind in SUFFIXES.items():
+        wanted = [label.lower().encode() for label in text.split(".")]
+        if name[-len(wanted) :] == wanted:
+            best = max(best, (len(wanted), kind))
+    return best[1]
+
+
+class Expected:
+    """What should be counted of one message, by dnspython and RFC 1035 alone."""
+
+    def __init__(self, message: bytes, direction: int, transport: int) -> None:
+        self.server: Counter[str] = Counter()
+        self.row: tuple[int, int] | None = None
+        if transport == UDP and direction == EGRESS:
+            self.server["packets"] = 1
+        if len(message) < 12:
+            self.server["malformed"] = 1
+            return
+        flags, questions, answers, authorities, additional = struct.unpack("!HHHHH", message[2:12])
+        if (direction == EGRESS) == bool(flags & dns.flags.QR):
+            self.server.clear()
+            return
+        kind, suffix, readable, edns = self.question(message, questions)
+        self.server["malformed"] = int(not readable)
+        if direction == INGRESS:
+            self.server[f"rcode{min(flags & 15, 6)}"] = 1
+            self.server["late"] = 1
+            self.server["truncated"] = int(bool(flags & dns.flags.TC))
+            return
+        self.server["udp" if transport == UDP else "tcp"] = 1
+        self.server["edns"] = int(edns and answers == authorities == 0 and additional > 0)
+        self.row = (kind, suffix)
+
+    @staticmethod
+    def question(message: bytes, count: int) -> tuple[int, int, bool, bool]:
+        """Type class, suffix class, whether it is readable, whether an OPT record is next."""
+        if count == 0:
+            return 0, 0, True, False
+        if count > 1:
+            return 0, 0, False, False
+        try:
+            # Nothing lies before the first name that it could point to.
+            name, used = dns.name.from_wire(message, 12)
+            end = 12 + used
+            if any(byte >= 0xC0 for byte in Expected.lengths(message)) or end + 4 > len(message):
+                return 0, 0, False, False
+        except dns.exception.DNSException:
+            return 0, 0, False, False
+        kind = dns.rdatatype.to_text(struct.unpack("!H", message[end : end + 2])[0])
+        opt = message[end + 4 : end + 7] == b"\0\0\x29"
+        return TYPES.get(kind, 0), suffix_of(list(name.labels[:-1])), True, opt
+
+    @staticmethod
+    def lengths(message: bytes) -> Iterator[int]:
+        at = 12
+        while at < len(message) and message[at]:
+            yield message[at]
+            if message[at] > 63:
+                return
+            at += 1 + message[at]
+
+
+def random_name(chance: random.Random) -> str:
+    words = ["www", "api", "x", "storage", "googleapis", "com", "kubernetes", "default", "_http", "_tcp", "a" * 63, "b" * 15, "c" * 16]
+    labels = [chance.choice(words) for _ in range(chance.choice((0, 1, 2, 3, 5)))]
+    ends = ["com", "example.com", "cluster.local", "notcluster.local", "svc.example.test", "example.test", "xsvc.example.test", "a.b.c.d.e.f", "z.a.b.c.d.e.f", "local", "4.3.2.1.in-addr.arpa", ".".join("0123456789abcdef" * 2) + ".ip6.arpa", ""]
+    text = ".".join([*labels, chance.choice(ends)]).strip(".")
+    while len(text) > 250:
+        text = text.split(".", 1)[1]
+    return "".join(chance.choice((c.upper(), c.lower())) for c in text)
+
+
+def a_query(chance: random.Random) -> bytes:
+    kind = chance.choice(("A", "AAAA", "PTR", "SRV", "TXT", "HTTPS", "MX", "TYPE65281"))
+    message = dns.message.make_query(random_name(chance) + ".", kind, use_edns=chance.choice((-1, 0, 0)))
+    if chance.random() < 0.1:
+        message.flags |= dns.flags.CD
+    return message.to_wire()
+
+
+def an_answer(chance: random.Random) -> bytes:
+    message = dns.message.make_response(dns.message.make_query(random_name(chance) + ".", "A"))
+    message.set_rcode(chance.choice((0, 0, 1, 2, 3, 3, 4, 5, 6, 9)))
+    if chance.random() < 0.2:
+        message.flags |= dns.flags.TC
+    return message.to_wire()
+
+
+def longest_name() -> bytes:
+    """255 bytes, one byte a label but for the last."""
+    return b"\x01a" * 126 + b"\x01b" + b"\0"
+
+
+def spoiled(message: bytes, chance: random.Random) -> bytes:
+    """Cut off, random, pointing, too long, or with other counts."""
+    how = chance.randrange(8)
+    head = message[:12]
+    if how == 0:
+        return message[: chance.randrange(len(message))]
+    if how == 1:
+        return chance.randbytes(chance.randrange(1, 200))
+    if how == 2:
+        return head + b"\xc0\x0c" + message[-4:]
+    if how == 3:
+        return head + b"\x03www" + bytes([chance.choice((64, 0x80, 0xC0, 0xFF))]) + message[16:]
+    if how == 4:
+        return head + longest_name() + b"\0\1\0\1"
+    if how == 5:
+        return head + b"\x02aa" + longest_name() + b"\0\1\0\1"
+    if how == 6:
+        return message[:4] + struct.pack("!H", chance.choice((0, 2, 65535))) + message[6:]
+    changed = bytearray(message)
+    changed[chance.randrange(len(changed))] = chance.randrange(256)
+    return bytes(changed)
+
+
+def packet(chance: random.Random, payload: bytes, transport: int, direction: int, server: int) -> tuple[bytes, str]:
+    """Any way to send it; the server's address names the case."""
+    ports = (chance.randrange(1024, 65536), 53)
+    body = tcp(payload, *ports[:: 1 if direction == EGRESS else -1], sequence=chance.randrange(1 << 32), options=chance.choice((b"", bytes([1]) * 12, bytes([1]) * 40))) if transport == TCP else udp(payload, *ports[:: 1 if direction == EGRESS else -1])
+    if chance.random() < 0.5:
+        there, here = f"198.19.{server >> 8}.{server & 255}", HERE
+        source, destination = (here, there) if direction == EGRESS else (there, here)
+        options = chance.choice((b"", bytes([1]) * 4, bytes([1]) * 40))
+        return ipv4(body, transport, source, destination, options, chance.choice((0, 0x4000, 0x2000))), there
+    there, here = f"2001:db8:53::{server:x}", HERE6
+    source, destination = (here, there) if direction == EGRESS else (there, here)
+    chain = chance.sample([HOP, ROUTING, DESTINATION, AUTHENTICATION, FIRST_FRAGMENT], chance.choice((0, 0, 1, 2, 5)))
+    return ipv6(body, transport, source, destination, chain), there
+
+
+def of_server(dump: dict[str, list[dict[str, str]]], address: str) -> Counter[str]:
+    found = [line for line in dump.get("server", []) if line["address"] == address]
+    assert len(found) <= 1
+    return Counter({key: int(value) for line in found for key, value in line.items() if key != "address"})
+
+
+def check(dump: dict[str, list[dict[str, str]]], address: str, expected: list[Expected], what: str) -> None:
+    wanted: Counter[str] = Counter()
+    for one in expected:
+        wanted.update(one.server)
+    counts = of_server(dump, address)
+    assert counts["packet_bins"] == counts["packets"], what
+    assert counts["query_bins"] == counts["udp"] + counts["tcp"], what
+    got = {key: counts[key] for key in wanted} | {key: n for key, n in counts.items() if n and not key.endswith("bins")}
+    assert {k: n for k, n in got.items() if n} == {k: n for k, n in wanted.items() if n}, what
+    rows: Counter[tuple[int, int]] = Counter()
+    for row in dump.get("row", []):
+        if row["server"] == address:
+            rows[int(row["type"]), int(row["suffix"])] += int(row["queries"])
+    assert rows == Counter(one.row for one in expected if one.row), what
+    asked = {(row["server"], row["source"]) for row in dump.get("row", []) if row["server"] == address}
+    assert len(asked) <= 1, what
+
+
+@pytest.mark.quick
+def test_datagrams_are_read_as_dnspython_reads_them(tool: Tool) -> None:
+    """2,000 of each: good and spoiled, out and in."""
+    chance = random.Random(53)
+    for make, direction in ((a_query, EGRESS), (an_answer, INGRESS)):
+        for spoil in (False, True):
+            for _ in range(2000 // BATCH):
+                cases: dict[str, tuple[bytes, Expected]] = {}
+                for server in range(1, BATCH + 1):
+                    payload = make(chance)
+                    if spoil:
+                        payload = spoiled(payload, chance)
+                    data, there = packet(chance, payload, UDP, direction, server)
+                    if direction == INGRESS:  # only a server that was asked has counters of its own
+                        tool.run(EGRESS, packet_to(there))
+                    tool.run(direction, data)
+                    cases[there] = (payload, Expected(payload, direction, UDP))
+                dump = tool.dump()
+                for there, (payload, expected) in cases.items():
+                    if direction == INGRESS:
+                        expected.server["packets"] += 1
+                    check(dump, there, [expected], f"{there} {payload.hex()}")
+                assert dump["control"][0]["lost_servers"] == "0"
+
+
+def packet_to(server: str) -> bytes:
+    """An acknowledgement: makes the server known, and is no query."""
+    body = tcp(b"", 40000, 53, flags=0x10)
+    return ipv4(body, TCP, HERE, server) if "." in server else ipv6(body, TCP, HERE6, server)
+
+
+def test_every_message_of_a_segment_counts(tool: Tool) -> None:
+    """Of one segment as of a packet that the device is to cut up, as long as bpf(2) takes them."""
+    chance = random.Random(853)
+    for _ in range(3):
+        cases = {}
+        for server in range(1, 101):
+            many = chance.choice((1, 2, 7, 40))
+            messages: list[bytes] = []
+            while len(messages) < many and sum(len(m) + 2 for m in messages) < LONGEST:
+                messages.append(a_query(chance) if chance.random() < 0.9 else spoiled(a_query(chance), chance))
+            data, there = packet(chance, framed(*messages), TCP, EGRESS, server)
+            segments = max(1, (len(data) - 60 + 1399) // 1400)
+            tool.run(EGRESS, data, *((1400, segments) if segments > 1 else ()))
+            cases[there] = messages, segments
+        dump = tool.dump()
+        for there, (messages, segments) in cases.items():
+            wanted = [Expected(message, EGRESS, TCP) for message in messages]
+            wanted[0].server["packets"] = segments
+            # Some were spoiled into each other.
+            wanted[0].server["retransmissions"] = of_server(dump, there)["retransmissions"]
+            wanted[0].server["evicted"] = of_server(dump, there)["evicted"]
+            check(dump, there, wanted, f"{there}: {len(messages)} messages")
+        assert dump["control"][0]["cut"] == "0"
+
+
+def test_a_message_cut_by_the_end_of_a_segment_counts_once(tool: Tool) -> None:
+    """As much of it as is there decides of what kind it is."""
+    chance = random.Random(1)
+    whole, last = a_query(chance), dns.message.make_query("kubernetes.default.svc.cluster.local.", "AAAA").to_wire()
+    for server, kept in enumerate(range(0, len(last) + 2), 1):
+        there = f"198.19.0.{server}"
+        data = (framed(whole) + framed(last))[: len(framed(whole)) + kept]
+        tool.run(EGRESS, ipv4(tcp(data, 40000, 53, sequence=4294967295 - server), TCP, HERE, there))
+    dump = tool.dump()
+    for server, kept in enumerate(range(0, len(last) + 2), 1):
+        counts = of_server(dump, f"198.19.0.{server}")
+        # Length, id and flags tell that it is a query.
+        assert counts["tcp"] == 1 + (kept >= 6), kept
+        assert counts["malformed"] == 0, kept
+    assert of_server(dump, f"198.19.0.{len(last) + 2}")["tcp"] == 2
+
+
+def test_datagrams_that_a_device_cuts_up(tool: Tool) -> None:
+    query = dns.message.make_query("example.com.", "A", use_edns=-1).to_wire()
+    payload = b"".join(struct.pack("!H", i) + query[2:] for i in range(40)) + query[:20]
+    tool.run(EGRESS, ipv4(udp(payload, 40000, 53), UDP, HERE, "198.19.0.1"), len(query), 41)
+    counts = of_server(tool.dump(), "198.19.0.1")
+    assert (counts["udp"], counts["packets"], counts["malformed"]) == (41, 41, 1)
+
+
+@pytest.mark.quick
+def test_what_is_not_dns_leaves_no_trace(tool: Tool) -> None:
+    chance = random.Random(443)
+    query = a_query(chance)
+    there, there6 = "198.19.0.1", "2001:db8:53::1"
+    cases = [
+        (EGRESS, ipv4(udp(query, 53, 40000), UDP, HERE, there)),  # a server's answer
+        (INGRESS, ipv4(udp(query, 40000, 53), UDP, there, HERE)),  # a server's query
+        (INGRESS, ipv4(udp(query, 53, 53), UDP, there, HERE)),
+        (EGRESS, ipv4(udp(query, 40000, 5353), UDP, HERE, there)),
+        (EGRESS, ipv4(udp(query, 40000, 853), UDP, HERE, there)),
+        (INGRESS, ipv4(tcp(query, 853, 40000), TCP, there, HERE)),
+        (EGRESS, ipv4(query, 1, HERE, there)),
+        (EGRESS, ipv6(query, 58, HERE6, there6)),
+        (EGRESS, ipv6(udp(query, 40000, 53), UDP, HERE6, there6, [(59, bytes(7))])),
+        (EGRESS, ipv4(b"\x9c\x40\0", UDP, HERE, there)),
+        (EGRESS, ipv4(b"\x9c\x40\0\x35", TCP, HERE, there)[:23]),
+        *((EGRESS, chance.randbytes(chance.randrange(20, 100))) for _ in range(500)),
+    ]
+    for direction, data in cases:
+        if data[0] >> 4 == 4 or (data[0] >> 4 == 6 and len(data) >= 40):  # bpf(2) takes no others
+            tool.run(direction, data)
+    dump = tool.dump()
+    assert [line["address"] for line in dump["server"]] == ["none"]
+    assert "row" not in dump
+    assert not any(of_server(dump, "none").values())
+
+
+def test_fragments_and_encrypted_packets(tool: Tool) -> None:
+    query = a_query(random.Random(2))
+    there, there6 = "198.19.0.1", "2001:db8:53::1"
+    tool.run(EGRESS, ipv4(udp(query, 40000, 53), UDP, HERE, there, fragment=0x2000))
+    tool.run(EGRESS, ipv4(udp(query, 40000, 53), UDP, HERE, there, fragment=0x0001))
+    tool.run(EGRESS, ipv6(udp(query, 40000, 53), UDP, HERE6, there6, [HOP, LATER_FRAGMENT]))
+    tool.run(EGRESS, ipv4(tcp(query, 40000, 853), TCP, HERE, there))
+    tool.run(EGRESS, ipv4(tcp(query * 30, 40000, 853), TCP, HERE, there), 100, 43)
+    dump = tool.dump()
+    counts = of_server(dump, there)
+    assert (counts["udp"], counts["packets"], counts["dot"]) == (1, 1, 44)
+    assert of_server(dump, there6) == Counter()
+    assert dump["control"][0]["fragments"] == "2"
+
+
+@pytest.mark.quick
+def test_servers_and_rows_without_room_count_as_others(tool: Tool) -> None:
+    query = dns.message.make_query("example.com.", "A", id=1).to_wire()
+    for i in range(3000):
+        tool.run(EGRESS, ipv4(udp(query, 40000, 53), UDP, HERE, f"198.19.{i >> 8}.{i & 255}"))
+    dump = tool.dump()
+    assert len(dump["server"]) == 1024
+    total = sum(int(line["udp"]) for line in dump["server"])
+    assert total == 3000
+    lost = 3000 - 1023
+    assert of_server(dump, "none")["udp"] == lost
+    assert int(dump["control"][0]["lost_servers"]) >= lost
+    assert sum(int(row["queries"]) for row in dump["row"]) == 3000
+    # As many sockets with the same id as the table of pending queries takes.
+    assert len(dump["pending"]) + int(sum(int(line["evicted"]) for line in dump["server"])) == 3000
+
+
+def test_packets_to_watched_addresses_by_source(tool: Tool) -> None:
+    metadata, link, other = "169.254.169.254", "fd00:ec2::254", "169.254.169.1"
+    assert tool.watch(metadata) == 1
+    assert tool.watch(link) == 2
+    for _ in range(3):
+        tool.run(EGRESS, ipv4(tcp(b"GET /", 40000, 80), TCP, "198.18.0.7", metadata))
+    tool.run(EGRESS, ipv4(udp(bytes(48), 123, 123), UDP, "198.18.0.8", metadata))
+    tool.run(EGRESS, ipv4(b"ping" * 4, 1, "198.18.0.8", metadata))
+    tool.run(EGRESS, ipv4(tcp(bytes(3000), 40000, 80), TCP, "198.18.0.8", metadata), 1448, 7)
+    tool.run(EGRESS, ipv4(udp(bytes(48), 123, 123), UDP, "198.18.0.8", other))
+    tool.run(INGRESS, ipv4(udp(bytes(48), 123, 123), UDP, "198.18.0.8", metadata))
+    tool.run(EGRESS, ipv6(udp(bytes(48), 123, 123), UDP, HERE6, link))
+    found = {line["address"]: (line["packets"], line["bins"]) for line in tool.dump()["source"]}
+    assert found == {"198.18.0.7": ("3", "3"), "198.18.0.8": ("9", "9"), HERE6: ("1", "1")}
+
+
+@pytest.mark.quick
+def test_sampled_names(tool: Tool) -> None:
+    tool.sample(1)
+    names = ["WWW.Example.com", "a b.c\\d.e", "x" * 63 + "." + "y" * 63 + ".cut.example"]
+    wire = [b"\x03WWW\x07Example\x03com\0", b"\x03a b\x03c\\d\x01e\0", dns.name.from_text(names[2]).to_wire()]
+    for labels in wire:
+        message = struct.pack("!HHHHHH", 7, 0x100, 1, 0, 0, 0) + labels + b"\0\x1c\0\1"
+        tool.run(EGRESS, ipv4(udp(message, 40000, 53), UDP, HERE, "198.19.0.1"))
+    found = [(line["type"], line["whole"], line["name"]) for line in tool.dump()["sample"]]
+    assert found[:2] == [("28", "1", "www.example.com"), ("28", "1", "a\\032b.c\\092d.e")]
+    assert found[2][1] == "0" and found[2][2].startswith("x" * 63 + ".")
+    tool.sample(0)
+    tool.run(EGRESS, ipv4(udp(a_query(random.Random(3)), 40000, 53), UDP, HERE, "198.19.0.1"))
+    assert "sample" not in tool.dump()

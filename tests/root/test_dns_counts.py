@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The DNS programs attached, beside clients and servers that know what they sent (tests/tool/dns_live.c)."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from conftest import BIN
+
+
+def live(*args: int) -> None:
+    tool = Path(BIN).resolve().parents[1] / "tests/tool/dns_live"
+    done = subprocess.run([tool, *map(str, args)], capture_output=True, text=True, timeout=300)
+    lines = done.stdout.splitlines()
+    assert [line for line in lines if not line.startswith("ok ")] == []
+    assert len(lines) >= 20 and done.returncode == 0, done.stderr
+
+
+@pytest.mark.quick
+def test_datagrams_and_streams_however_they_are_cut() -> None:
+    live()
+
+
+def test_20000_of_20000_at_20000_a_second() -> None:
+    live(20_000, 20_000)
+
+
+def test_all_of_a_million_as_fast_as_two_processors_can() -> None:
+    live(500_000, 0, 2)

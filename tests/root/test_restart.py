@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real containerd, restarted through systemd's interface by `headroom apply`: only where it may be."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Callable
+
+import pytest
+from runtimelab import CONTAINERD_CONFIG, Lab, lab  # noqa: F401
+
+NAME = "containerd.max_concurrent_downloads"
+CONFIG = 'mode: observe\nhttp: {listen: ""}\nruntime: {mode: enforce, restart: now}\n'
+
+
+@pytest.fixture
+def config(folder: Path) -> str:
+    path = folder / "a.yaml"
+    path.write_text(CONFIG)
+    return str(path)
+
+
+def setting(run: Callable[..., Any], lab: Lab, config: str) -> dict[str, Any]:
+    document = json.loads(run("status", "--json", "--config", config, wrap=lab.wrap).stdout)
+    return next(s for s in document["settings"] if s["name"] == NAME)
+
+
+@pytest.mark.quick
+def test_now_means_that_it_is_in_force(lab: Lab, run: Callable[..., Any], config: str) -> None:
+    lab.containerd()
+    systemd = lab.with_systemd()
+    answer = run("apply", "--config", config, wrap=lab.wrap)
+    assert answer.returncode == 0, answer.stderr
+    assert systemd.restarted == ["containerd.service"]
+    found = setting(run, lab, config)
+    assert (found["actual"], found["original"], found["state"]) == ("10", "3", "in-sync"), found
+    assert run("apply", "--config", config, wrap=lab.wrap).stdout == "Nothing to change.\n"
+    assert len(systemd.restarted) == 1
+    assert run("restore", wrap=lab.wrap).returncode == 0
+    assert lab.config.read_text() == CONTAINERD_CONFIG
+    assert len(systemd.restarted) == 2, "the old file takes effect by the same policy"
+
+
+def test_a_runtime_that_does_not_come_back_gets_its_old_file(lab: Lab, run: Callable[..., Any], config: str) -> None:
+    daemon = lab.containerd()
+    systemd = lab.with_systemd()
+
+    def fail_once(_unit: str) -> None:
+        daemon.stop()
+        if len(systemd.restarted) > 1:
+            systemd.unit.state = "active"
+            daemon.launch()
+        else:
+            systemd.unit.state = "failed"
+
+    systemd.manager.restart = fail_once
+    answer = run("apply", "--config", config, wrap=lab.wrap, timeout=90)
+    assert answer.returncode == 1
+    assert "does not answer" in answer.stderr
+    assert lab.config.read_text() == CONTAINERD_CONFIG
+    assert len(systemd.restarted) == 2
+    assert daemon.alive() and daemon.answers()
+    found = setting(run, lab, config)
+    assert (found["state"], found["reason"]) == ("failed", "did-not-come-back"), found
+    assert run("restore", wrap=lab.wrap).returncode == 0
+    assert lab.config.read_text() == CONTAINERD_CONFIG
+
+
+def test_a_runtime_without_its_cri_is_not_back(lab: Lab, run: Callable[..., Any], config: str) -> None:
+    """It runs and listens, and the kubelet could start no pod: a plugin that did not load looks like that."""
+    daemon = lab.containerd()
+    systemd = lab.with_systemd()
+    lab.write("etc/without.toml", 'version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n')
+
+    def lose_cri_once(_unit: str) -> None:
+        broken = len(systemd.restarted) == 1
+        daemon.command = ["containerd", "-c", "/etc/without.toml"] if broken else ["containerd"]
+        daemon.restart()
+
+    systemd.manager.restart = lose_cri_once
+    answer = run("apply", "--config", config, wrap=lab.wrap, timeout=120)
+    assert answer.returncode == 1
+    assert "without its CRI" in answer.stderr
+    assert lab.config.read_text() == CONTAINERD_CONFIG
+    assert len(systemd.restarted) == 2
+
+
+@pytest.mark.parametrize("what", ["KillMode", "BoundBy", "not active"])
+def test_what_must_not_be_restarted_is_not(lab: Lab, run: Callable[..., Any], config: str, what: str) -> None:
+    lab.containerd()
+    systemd = lab.with_systemd()
+    if what == "KillMode":
+        systemd.unit.kill_mode = "control-group"
+    elif what == "BoundBy":
+        systemd.unit.bound = ["docker.service"]
+    else:
+        systemd.unit.state = "inactive"
+    answer = run("apply", "--config", config, wrap=lab.wrap)
+    assert answer.returncode == 0, answer.stderr
+    assert "restart-refused" in answer.stdout
+    assert systemd.restarted == []
+    assert "max_concurrent_downloads = 10" in lab.config.read_text()
+    assert setting(run, lab, config)["state"] == "pending"
+
+
+CONTAINER = """
+mount --rbind / "$0"
+mount -t tmpfs none /etc/containerd
+mount -t tmpfs none /run
+mount --bind /dev/null /usr/bin/containerd
+exec "$@"
+"""
+
+
+def test_from_a_container(lab: Lab, run: Callable[..., Any], config: str, folder: Path) -> None:
+    """Nothing of the node is where it usually is, but all below one folder: its containerd and its bus too."""
+    host = folder / "host"
+    host.mkdir()
+    lab.containerd()
+    systemd = lab.with_systemd()
+    wrap = (*lab.wrap, "unshare", "--mount", "--propagation", "private", "sh", "-ec", CONTAINER, str(host))
+    env = {"HEADROOM_HOST_ROOT": str(host)}
+    answer = run("apply", "--config", config, wrap=wrap, env=env)
+    assert answer.returncode == 0, answer.stderr
+    assert "max_concurrent_downloads = 10" in lab.config.read_text(), answer.stdout + answer.stderr
+    assert systemd.restarted == ["containerd.service"], answer.stdout + answer.stderr
+    assert setting(run, lab, config)["state"] == "in-sync"
+    # Without the right to go into the host's root nothing is tried out, and nothing written.
+    lab.write("etc/containerd/config.toml", CONTAINERD_CONFIG)
+    poor = (*wrap, "setpriv", "--bounding-set=-sys_chroot", "--inh-caps=-sys_chroot")
+    answer = run("apply", "--config", config, wrap=poor, env=env)
+    assert answer.returncode == 1
+    assert "CAP_SYS_CHROOT" in answer.stderr
+    assert lab.config.read_text() == CONTAINERD_CONFIG

@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the agent sets in real runtimes, how that takes effect, and how all of it is taken back."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any, Callable
+
+import criwire
+import pytest
+from conftest import ROOT, Agent, until
+from registrylab import Image, sleeper
+from runtimelab import CONTAINERD_CONFIG, Lab, lab, watcher  # noqa: F401
+
+DOWNLOADS = "containerd.max_concurrent_downloads"
+DOCKER = "docker.max-concurrent-downloads"
+LINE = "    max_concurrent_downloads = 10\n"
+
+Watcher = Callable[..., Agent]
+
+
+def containerd2() -> Path:
+    """The folder with the programs of containerd 2.x."""
+    asked = subprocess.run([str(ROOT / "tests/tools/containerd2")], capture_output=True, text=True)
+    if asked.returncode == 77:
+        pytest.skip(asked.stderr.strip())
+    assert asked.returncode == 0, asked.stderr
+    return Path(asked.stdout.strip())
+
+
+def wait_setting(agent: Agent, name: str, state: str, timeout: float = 20) -> dict[str, Any]:
+    """As Agent.wait_state(), for a setting that is not there before its runtime has answered."""
+
+    def seen() -> Any:
+        found = [s for s in agent.status()["settings"] if s["name"] == name]
+        return found and found[0]["state"] == state and found[0]
+
+    return until(seen, timeout, f"{name} {state}\n{agent.log}", 0.1)
+
+
+def wait_reason(agent: Agent, name: str, reason: str, timeout: float = 15) -> dict[str, Any]:
+    def seen() -> Any:
+        found = [s for s in agent.status()["settings"] if s["name"] == name]
+        return found and found[0]["reason"] == reason and found[0]
+
+    return until(seen, timeout, f"{name}: {reason}\n{agent.log}", 0.1)
+
+
+def found(agent: Agent, name: str) -> dict[str, Any]:
+    """What the document says of one runtime."""
+    return next((one for one in agent.status()["runtime"]["found"] if one["name"] == name), {})
+
+
+@pytest.mark.quick
+def test_containerd_waits_for_its_restart(lab: Lab, watcher: Watcher, run: Callable[..., Any]) -> None:
+    lab.containerd()
+    running = watcher()
+    pending = wait_reason(running, DOWNLOADS, "restart-pending")
+    assert (pending["wanted"], pending["actual"], pending["original"]) == ("10", "3", "3")
+    assert pending["state"] == "pending"
+    condition = running.wait_condition("RuntimeRestartPending")
+    assert "restart containerd.service" in condition["message"]
+    assert "/etc/containerd/config.toml" in condition["message"]
+    text = lab.config.read_text()
+    assert LINE in text and text.replace(LINE, "") == CONTAINERD_CONFIG
+
+    lab.daemons["containerd"].restart()
+    wait_setting(running, DOWNLOADS, "in-sync", 30)
+    running.wait_condition("RuntimeRestartPending", "False")
+    assert found(running, "containerd")["max_concurrent_downloads"] == "10"
+
+    assert run("restore", wrap=lab.wrap).returncode == 0
+    assert lab.config.read_text() == CONTAINERD_CONFIG
+
+
+def test_apply_alone_restarts_now_and_pods_live_on(lab: Lab, folder: Path, run: Callable[..., Any]) -> None:
+    registry = lab.registry()
+    registry.push("pause", sleeper(folder))
+    text = CONTAINERD_CONFIG.replace("registry.example/pause:3.6", f"{registry.name}/pause:latest")
+    lab.config.write_text(text)
+    lab.containerd()
+    systemd = lab.with_systemd()
+    sandbox = criwire.run_pod(lab.containerd_socket, "web-1", "shop", "0b1c2d3e-0000-4000-8000-000000000001")
+    status = criwire.call(lab.containerd_socket, f"{criwire.RUNTIME}/PodSandboxStatus", criwire.message(f1=sandbox))
+    assert sandbox.encode() in status
+    pods = set(lab.leftovers()) - {lab.daemons["containerd"].pid}
+    assert pods
+
+    config = folder / "apply.yaml"
+    config.write_text("mode: observe\nruntime: {mode: enforce, restart: now}\n")
+    done = run("apply", "--config", str(config), wrap=lab.wrap)
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert systemd.restarted == ["containerd.service"], (done.stdout, done.stderr) if "done" in locals() else running.log
+    assert lab.config.read_text().replace(LINE, "") == text
+    until(lambda: criwire.running_config(lab.containerd_socket).get("maxConcurrentDownloads") == 10, 10, "10 run")
+    assert pods <= set(lab.leftovers()), "every process of the pod lives on"
+    answer = criwire.call(lab.containerd_socket, f"{criwire.RUNTIME}/ListPodSandbox")
+    assert sandbox.encode() in answer
+
+    done = run("restore", "--config", str(config), wrap=lab.wrap)
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert lab.config.read_text() == text
+    assert systemd.restarted == ["containerd.service"] * 2
+    criwire.remove_pod(lab.containerd_socket, sandbox)
+
+
+def test_a_unit_that_would_stop_more_is_not_restarted(lab: Lab, watcher: Watcher) -> None:
+    lab.containerd()
+    systemd = lab.with_systemd()
+    systemd.unit.kill_mode = "control-group"
+    running = watcher("restart: now")
+    refused = wait_reason(running, DOWNLOADS, "restart-refused")
+    assert refused["state"] == "pending"
+    assert "its KillMode is control-group" in running.log
+    running.wait_condition("RuntimeRestartPending")
+    assert systemd.restarted == []
+
+
+def test_when_idle_waits_for_pulls(lab: Lab, folder: Path, watcher: Watcher) -> None:
+    registry = lab.registry()
+    registry.push("slow", Image(2, 1 << 20))
+    proxy = lab.proxy(registry, 32 * 1024)
+    lab.containerd()
+    systemd = lab.with_systemd()
+    pull = criwire.start_pull(lab.containerd_socket, f"{proxy.name}/slow:latest")
+    until(lambda: proxy.now > 0, 10, "the pull has begun")
+    running = watcher("restart: when-idle")
+    wait_reason(running, DOWNLOADS, "restart-pending")
+    until(lambda: found(running, "containerd")["pulls"], 15, "a pull is seen")
+    assert systemd.restarted == []
+    proxy.rate = 0
+    criwire.finish(pull)
+    wait_setting(running, DOWNLOADS, "in-sync", 30)
+    assert systemd.restarted == ["containerd.service"], (done.stdout, done.stderr) if "done" in locals() else running.log
+
+
+def test_a_keeper_is_never_restarted(lab: Lab, watcher: Watcher) -> None:
+    """k3s writes containerd's configuration from a template and runs the kubelet beside it."""
+    where = "var/lib/rancher/k3s/agent/etc/containerd/config.toml"
+    (lab.folder / "run/k3s/containerd").mkdir(parents=True)
+    socket = lab.folder / "run/k3s/containerd/containerd.sock"
+    lab.run("sh", "-c", f"mkdir -p /var/lib/rancher && mount -t tmpfs tmpfs /var/lib/rancher && mkdir -p /{os.path.dirname(where)}")
+    text = CONTAINERD_CONFIG + '[grpc]\n  address = "/run/k3s/containerd/containerd.sock"\n'
+    lab.write(where, text)
+    lab.containerd_socket = socket
+    daemon = lab.containerd(options=("--config", f"/{where}"))
+    systemd = lab.with_systemd("k3s.service")
+    running = watcher("restart: now")
+    wait_setting(running, "k3s.max_concurrent_downloads", "unsupported")
+    assert any("config.toml.tmpl" in refusal for refusal in found(running, "k3s")["refusals"])
+    assert "config.toml.tmpl" in running.wait_condition("AgentDegraded")["message"]
+    assert (lab.root / where).read_text() == text
+    assert systemd.restarted == [] and daemon.alive()
+
+
+@pytest.mark.quick
+def test_docker_is_reloaded_hot(lab: Lab, watcher: Watcher, run: Callable[..., Any]) -> None:
+    before = '{\n    "log-level": "warn",\n    "registry-mirrors": ["http://127.0.0.1:9"],\n    "labels": ["a=b"]\n}\n'
+    lab.write("etc/docker/daemon.json", before)
+    daemon = lab.dockerd()
+    running = watcher()
+    wait_setting(running, DOCKER, "in-sync", 30)
+    setting = running.setting(DOCKER)
+    assert (setting["actual"], setting["original"]) == ("10", "3")
+    written = json.loads(lab.daemon_json.read_text())
+    assert written == {**json.loads(before), "max-concurrent-downloads": 10}
+    assert list(written)[:3] == ["log-level", "registry-mirrors", "labels"]
+    assert daemon.alive()
+
+    assert run("restore", wrap=lab.wrap).returncode == 0
+    assert lab.daemon_json.read_text() == before
+    until(lambda: found(running, "docker")["max_concurrent_downloads"] == "3", 15, "as before")
+
+
+def test_docker_containers_live_through_a_reload(lab: Lab, folder: Path, watcher: Watcher) -> None:
+    registry = lab.registry()
+    registry.push("pause", sleeper(folder))
+    lab.dockerd()
+    name = f"{registry.name}/pause:latest"
+    assert lab.docker("POST", f"/images/create?fromImage={name}")[0] == 200
+    code, answer = lab.docker("POST", "/containers/create?name=keeps-running", {"Image": name, "HostConfig": {"NetworkMode": "none"}})
+    assert code == 201, answer
+    container = json.loads(answer)["Id"]
+    assert lab.docker("POST", f"/containers/{container}/start")[0] == 204
+    pid = json.loads(lab.docker("GET", f"/containers/{container}/json")[1])["State"]["Pid"]
+    running = watcher()
+    wait_setting(running, DOCKER, "in-sync", 30)
+    state = json.loads(lab.docker("GET", f"/containers/{container}/json")[1])["State"]
+    assert state["Running"] and state["Pid"] == pid
+
+
+def test_apply_alone_reloads_docker(lab: Lab, folder: Path, run: Callable[..., Any]) -> None:
+    lab.dockerd()
+    config = folder / "apply.yaml"
+    config.write_text("mode: observe\nruntime: {mode: enforce}\n")
+    done = run("apply", "--config", str(config), wrap=lab.wrap)
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert json.loads(lab.daemon_json.read_text()) == {"max-concurrent-downloads": 10}
+    until(lambda: "Reloaded configuration" in lab.daemons["dockerd"].log, 10, "reloaded")
+    done = run("plan", "--json", "--config", str(config), wrap=lab.wrap)
+    names = [change["name"] for change in json.loads(done.stdout)["changes"]]
+    assert DOCKER not in names
+    assert run("restore", "--config", str(config), wrap=lab.wrap).returncode == 0
+    assert not lab.daemon_json.exists()
+
+
+def test_containerd_2(lab: Lab, watcher: Watcher, run: Callable[..., Any]) -> None:
+    programs = containerd2()
+    main = "version = 3\nimports = ['/etc/containerd/conf.d/*.toml']   # as its own default\n"
+    lab.config.write_text(main)
+    lab.containerd(programs)
+    systemd = lab.with_systemd()
+    running = watcher("restart: now")
+    wait_setting(running, DOWNLOADS, "in-sync", 40)
+    assert systemd.restarted == ["containerd.service"], (done.stdout, done.stderr) if "done" in locals() else running.log
+    assert lab.config.read_text() == main
+    own = lab.root / "etc/containerd/conf.d/99-headroom.toml"
+    assert "max_concurrent_downloads = 10" in own.read_text()
+    assert running.setting("containerd.image_pull_progress_timeout")["state"] == "in-sync"
+    assert run("restore", wrap=lab.wrap).returncode == 0
+    assert not own.exists()
+    assert lab.config.read_text() == main
+
+
+def test_from_a_pod(lab: Lab, watcher: Watcher, run: Callable[..., Any]) -> None:
+    """All that is the host's lies below another folder, and its D-Bus too."""
+    lab.run("sh", "-c", f"mkdir {lab.folder}/host && mount --rbind / {lab.folder}/host")
+    lab.containerd()
+    systemd = lab.with_systemd()
+    place = {"HEADROOM_HOST_ROOT": f"{lab.folder}/host"}
+    running = watcher("restart: now", env=place)
+    wait_setting(running, DOWNLOADS, "in-sync", 30)
+    assert systemd.restarted == ["containerd.service"], (done.stdout, done.stderr) if "done" in locals() else running.log
+    assert LINE in lab.config.read_text()
+    assert run("restore", wrap=lab.wrap, env=place).returncode == 0
+    assert lab.config.read_text() == CONTAINERD_CONFIG

@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Broken configurations and broken runtimes: one clear word each, nothing touched, and back by itself."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import stat
+import threading
+import time
+from pathlib import Path
+from typing import Any, Callable, Iterator
+
+import pytest
+from conftest import Agent, read, until
+from runtimelab import CONTAINERD_CONFIG, Lab, lab, watcher  # noqa: F401
+from test_runtime import DOCKER, DOWNLOADS, LINE, Watcher, found, wait_reason, wait_setting
+
+SECRET = "hunter2-not-to-be-seen"
+
+
+def test_broken_toml_is_named_and_left_alone(lab: Lab, watcher: Watcher) -> None:
+    lab.containerd()
+    broken = CONTAINERD_CONFIG + "[plugins\n"
+    lab.config.write_text(broken)
+    running = watcher()
+    message = running.wait_condition("AgentDegraded", timeout=20)["message"]
+    line = len(CONTAINERD_CONFIG.splitlines()) + 1
+    assert f"/etc/containerd/config.toml:{line}:" in message
+    assert "left alone" in message
+    wait_reason(running, DOWNLOADS, "file-unusable")
+    assert lab.config.read_text() == broken
+    assert running.log.count("config.toml") == 1, running.log
+
+    lab.config.write_text(CONTAINERD_CONFIG)
+    wait_reason(running, DOWNLOADS, "restart-pending", 20)
+    running.wait_condition("AgentDegraded", "False")
+    assert LINE in lab.config.read_text()
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ('{\n  "log-level": "warn",,\n}\n', "/etc/docker/daemon.json:2:23"),
+        ('{\n  "log-level": "warn",\n  "max-concurent-downloads": 6\n}\n', "/etc/docker/daemon.json:3:3: dockerd"),
+    ],
+    ids=["syntax", "unknown-key"],
+)
+def test_broken_daemon_json_is_named_and_left_alone(lab: Lab, watcher: Watcher, text: str, said: str) -> None:
+    lab.dockerd()
+    lab.write("etc/docker/daemon.json", text)
+    running = watcher()
+    message = running.wait_condition("AgentDegraded", timeout=20)["message"]
+    assert said in message
+    wait_reason(running, DOCKER, "file-unusable")
+    assert lab.daemon_json.read_text() == text
+    lab.daemon_json.write_text("{}\n")
+    wait_setting(running, DOCKER, "in-sync")
+
+
+def test_dockerd_with_an_option_for_it(lab: Lab, watcher: Watcher) -> None:
+    lab.dockerd("--max-concurrent-downloads=5")
+    running = watcher()
+    setting = wait_reason(running, DOCKER, "on-command-line")
+    assert setting["actual"] == "5"
+    assert not lab.daemon_json.exists()
+
+
+def test_a_read_only_etc(lab: Lab, watcher: Watcher) -> None:
+    lab.containerd()
+    lab.run("mount", "-o", "remount,ro", "/etc")
+    running = watcher()
+    message = running.wait_condition("AgentDegraded", timeout=20)["message"]
+    assert "/etc/containerd/config.toml" in message and "read-only" in message
+    assert lab.config.read_text() == CONTAINERD_CONFIG
+    lab.run("mount", "-o", "remount,rw", "/etc")
+
+
+def test_a_file_that_may_not_be_written(lab: Lab, watcher: Watcher) -> None:
+    lab.dockerd()
+    lab.write("etc/docker/daemon.json", "{}\n")
+    lab.run("sh", "-c", "mount --bind /etc/docker /etc/docker && mount -o remount,bind,ro /etc/docker")
+    running = watcher()
+    setting = wait_setting(running, DOCKER, "failed")
+    message = running.wait_condition("SettingFailed")["message"]
+    assert DOCKER in message and "Read-only file system" in message
+    assert setting["actual"] == "3"
+
+
+def test_nobody_sees_credentials(lab: Lab, folder: Path, watcher: Watcher, run: Callable[..., Any]) -> None:
+    text = CONTAINERD_CONFIG.replace(
+        '  [plugins."io.containerd.internal.v1.opt"]',
+        '    [plugins."io.containerd.grpc.v1.cri".registry.configs."registry.example".auth]\n'
+        f'      password = "{SECRET}"\n  [plugins."io.containerd.internal.v1.opt"]',
+    )
+    lab.config.write_text(text)
+    lab.containerd()
+    home = folder / "home"
+    for name in (".docker/config.json", ".dockercfg"):
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(f'{{"auths": {{"registry.example": {{"auth": "{SECRET}"}}}}}}')
+    env = {"HOME": str(home), "HEADROOM_LOG_LEVEL": "debug"}
+    running = watcher(env=env)
+    wait_reason(running, DOWNLOADS, "restart-pending")
+    assert SECRET not in running.log
+    assert SECRET not in str(running.status()) + str(running.metrics())
+    assert SECRET not in run("plan", wrap=lab.wrap).stdout
+    kept = [path for path in (folder / "state").rglob("*") if path.is_file() and SECRET in path.read_text()]
+    assert len(kept) == 1, "the original, to be put back"
+    for path in kept:
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600 and path.stat().st_uid == 0
+        assert stat.S_IMODE(path.parent.stat().st_mode) & 0o077 == 0
+
+
+class Watch:
+    """Asks the agent for its health all the time."""
+
+    def __init__(self, agent: Agent) -> None:
+        self.agent, self.worst, self.asked = agent, 0.0, 0
+        self.ended = threading.Event()
+        self.thread = threading.Thread(target=self._ask, daemon=True)
+        self.thread.start()
+
+    def _ask(self) -> None:
+        while not self.ended.wait(0.005):
+            began = time.monotonic()
+            assert self.agent.get("/healthz")[0] == 200
+            self.worst = max(self.worst, time.monotonic() - began)
+            self.asked += 1
+
+    def close(self) -> float:
+        self.ended.set()
+        self.thread.join(10)
+        assert self.asked > 10
+        return self.worst
+
+
+class Impostor:
+    """Somebody else at a runtime's socket."""
+
+    SETTINGS = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+    HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+
+    def __init__(self, path: Path, how: str, http: bool) -> None:
+        self.how, self.http = how, http
+        self.served = 0
+        path.unlink(missing_ok=True)
+        self.server = socket.socket(socket.AF_UNIX)
+        self.server.bind(str(path))
+        self.server.listen(16)
+        self.path = path
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self.server.accept()
+            except OSError:
+                return
+            self.served += 1
+            threading.Thread(target=self._answer, args=(client,), daemon=True).start()
+
+    def _answer(self, client: socket.socket) -> None:
+        head = self.HEAD if self.http else self.SETTINGS
+        try:
+            with client:
+                if self.how == "garbage":
+                    client.sendall(os.urandom(4096))
+                elif self.how == "dies":
+                    client.recv(64)
+                    client.sendall(head % 1000 + b'{"' if self.http else head + b"\x00\x10\x00\x00\x00")
+                elif self.how == "huge":
+                    client.recv(64)
+                    client.sendall(head % 100_000_000 if self.http else head)
+                    for _ in range(100):
+                        client.sendall(b" " * 1_000_000)
+                else:
+                    client.recv(1 << 20)
+                    time.sleep(60)
+        except OSError:
+            pass
+
+    def close(self) -> None:
+        self.server.close()
+        self.path.unlink(missing_ok=True)
+
+
+@pytest.fixture
+def healthy() -> Iterator[Callable[[Agent], Watch]]:
+    watches: list[Watch] = []
+
+    def start(agent: Agent) -> Watch:
+        watches.append(Watch(agent))
+        return watches[-1]
+
+    yield start
+    for watch in watches:
+        print(f"the longest wait for /healthz: {watch.close() * 1000:.1f} ms of {watch.asked} answers")
+
+
+def resident(agent: Agent) -> int:
+    """Kilobytes that are the agent's own."""
+    return int(next(line.split()[1] for line in read(f"/proc/{agent.pid}/status").splitlines() if "RssAnon" in line))
+
+
+def check_silent(agent: Agent, name: str) -> None:
+    message = agent.wait_condition("RuntimeUnreachable", timeout=30)["message"]
+    assert name in message and "systemctl status" in message
+    assert agent.get("/livez")[0] == 200 and agent.get("/readyz")[0] == 200
+
+
+def test_containerd_hangs_and_is_killed(lab: Lab, watcher: Watcher, healthy: Callable[[Agent], Watch]) -> None:
+    daemon = lab.containerd()
+    running = watcher("max_concurrent_downloads: keep, pull_progress_timeout: keep")
+    until(lambda: found(running, "containerd").get("version"), 10, "it answers")
+    healthy(running)
+    daemon.signal(signal.SIGSTOP)
+    check_silent(running, "containerd")
+    daemon.signal(signal.SIGCONT)
+    running.wait_condition("RuntimeUnreachable", "False", 15)
+    daemon.signal(signal.SIGKILL)
+    daemon.process.wait()  # type: ignore[union-attr]
+    check_silent(running, "containerd")
+    daemon.start()
+    running.wait_condition("RuntimeUnreachable", "False", 25)
+    assert running.log.count("RuntimeUnreachable: containerd") == 2, running.log
+
+
+def test_impostors_at_the_sockets(lab: Lab, watcher: Watcher, healthy: Callable[[Agent], Watch]) -> None:
+    daemon, docker = lab.containerd(), lab.dockerd("--containerd", "/run/containerd/containerd.sock")
+    running = watcher("max_concurrent_downloads: keep, pull_progress_timeout: keep")
+    until(lambda: all(found(running, name).get("version") for name in ("containerd", "docker")), 10, "both answer")
+    healthy(running)
+    before = resident(running)
+    kept = [(path, path.with_suffix(".kept")) for path in (lab.containerd_socket, lab.docker_socket)]
+    for path, aside in kept:
+        path.rename(aside)
+    for how in ("garbage", "dies", "huge", "hangs"):
+        others = [Impostor(path, how, path == lab.docker_socket) for path, _ in kept]
+        until(lambda: all(other.served for other in others), 20, f"{how}: it is asked")
+        until(
+            lambda: {found(running, name)["state"] for name in ("containerd", "docker")} == {"silent"},
+            30,
+            f"{how}: silent",
+        )
+        assert resident(running) < before + 20_000, f"{how}: memory is bounded"
+        for other in others:
+            other.close()
+    check_silent(running, "docker")
+    for path, aside in kept:
+        aside.rename(path)
+    running.wait_condition("RuntimeUnreachable", "False", 30)
+    assert resident(running) < before + 4_000
+    assert daemon.alive() and docker.alive()

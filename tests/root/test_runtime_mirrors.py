@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mirrors of registries: written where they work, taken out while they do not, others' files left alone."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Callable
+
+import criwire
+from conftest import until
+from registrylab import Image
+from runtimelab import CONTAINERD_CONFIG, Lab, lab, watcher  # noqa: F401
+from test_runtime import Watcher, found, wait_reason, wait_setting
+
+KEEP = "max_concurrent_downloads: keep, pull_progress_timeout: keep"
+NAME = "mirrors.docker.io"
+FOREIGN = '# from our own tool\nserver = "https://registry.example"\n'
+
+
+def mirrors(*pairs: tuple[str, str]) -> str:
+    items = ", ".join(f'{{registry: "{registry}", url: "{url}"}}' for registry, url in pairs)
+    return f"{KEEP}, mirrors: [{items}]"
+
+
+def test_a_mirror_comes_and_goes_with_its_health(lab: Lab, watcher: Watcher, run: Callable[..., Any]) -> None:
+    registry = lab.registry()
+    registry.push("team/app", Image(1, 1000))
+    foreign = lab.write("etc/containerd/certs.d/quay.io/hosts.toml", FOREIGN)
+    lab.containerd()
+    systemd = lab.with_systemd()
+    url = f"http://{registry.name}"
+    running = watcher(f"restart: now, {mirrors(('docker.io', url), ('quay.io', url))}")
+    hosts = lab.certs / "docker.io/hosts.toml"
+    until(hosts.exists, 20, f"{hosts}\n{running.log}")
+    assert url in hosts.read_text()
+    wait_setting(running, NAME, "in-sync")
+    wait_setting(running, "containerd.config_path", "in-sync")
+    assert systemd.restarted == ["containerd.service"]
+    assert 'config_path = "/etc/containerd/certs.d"' in lab.config.read_text()
+
+    # Everything of docker.io comes from there, without another restart.
+    until(lambda: criwire.running_config(lab.containerd_socket), 20, "the CRI answers", 0.1)
+    criwire.pull(lab.containerd_socket, "docker.io/team/app:latest")
+
+    # What is somebody else's stays so.
+    assert wait_reason(running, "mirrors.quay.io", "file-of-others")["actual"]
+    assert foreign.read_text() == FOREIGN
+
+    registry.stop()
+    until(lambda: not hosts.exists(), 30, "taken out")
+    document = next(m for m in running.status()["runtime"]["mirrors"] if m["url"] == url)
+    assert document["state"] == "down" and "refused" in document["why"].lower()
+    registry.start()
+    until(hosts.exists, 30, "put back")
+
+    assert run("restore", wrap=lab.wrap).returncode == 0
+    assert not hosts.exists() and not hosts.parent.exists()
+    assert foreign.read_text() == FOREIGN
+    assert lab.config.read_text() == CONTAINERD_CONFIG
+    assert systemd.restarted == ["containerd.service"] * 2
+
+
+def test_dockers_mirrors_keep_those_of_others(lab: Lab, watcher: Watcher, run: Callable[..., Any]) -> None:
+    registry = lab.registry()
+    registry.push("team/app", Image(1, 1000))
+    url, other = f"http://{registry.name}", "http://127.0.0.1:9"
+    before = f'{{"registry-mirrors": ["{other}"],\t"debug": false}}\n'
+    lab.write("etc/docker/daemon.json", before)
+    lab.dockerd()
+    running = watcher(mirrors(("docker.io", url)))
+    wait_setting(running, "docker.registry-mirrors", "in-sync", 30)
+    assert json.loads(lab.daemon_json.read_text()) == {"registry-mirrors": [url, other], "debug": False}
+    code, answer = lab.docker("POST", "/images/create?fromImage=team/app&tag=latest")
+    assert code == 200 and "errorDetail" not in answer, answer
+
+    registry.stop()
+    until(lambda: json.loads(lab.daemon_json.read_text())["registry-mirrors"] == [other], 30, "taken out")
+    wait_setting(running, "docker.registry-mirrors", "in-sync")
+    registry.start()
+    until(lambda: json.loads(lab.daemon_json.read_text())["registry-mirrors"] == [url, other], 30, "put back")
+    assert run("restore", wrap=lab.wrap).returncode == 0
+    assert lab.daemon_json.read_text() == before
+
+
+def test_dockers_last_mirror_goes_at_once(lab: Lab, watcher: Watcher) -> None:
+    """Without the key dockerd would keep asking a mirror that is dead."""
+    registry = lab.registry()
+    lab.dockerd()
+    running = watcher(mirrors(("docker.io", f"http://{registry.name}")))
+    wait_setting(running, "docker.registry-mirrors", "in-sync", 30)
+    assert registry.name in lab.docker("GET", "/info")[1]
+    registry.stop()
+    until(lambda: registry.name not in lab.docker("GET", "/info")[1], 90, f"taken out\n{running.log}", 0.2)

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What runtimes tell beside their settings: whose a network namespace is, and how full the image store is."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any, Callable
+
+import criwire
+from conftest import Agent, until
+from registrylab import sleeper
+from runtimelab import CONTAINERD_CONFIG, Lab, lab, watcher  # noqa: F401
+from test_runtime import Watcher, found
+
+NEIGHBORS = 40
+
+
+def fill_neighbors(pid: int) -> None:
+    """Entries in a process's network namespace."""
+    script = "ip link add hr-d type dummy && ip addr add 10.9.0.1/24 dev hr-d && ip link set hr-d up\n"
+    script += "".join(
+        f"ip neigh add 10.9.0.{i} lladdr 02:00:00:00:00:{i:02x} nud reachable dev hr-d\n" for i in range(2, 2 + NEIGHBORS)
+    )
+    subprocess.run(["nsenter", "-t", str(pid), "-n", "sh", "-ec", script], check=True)
+
+
+def users(agent: Agent) -> dict[str, dict[str, Any]]:
+    limit = next(l for l in agent.status()["limits"] if l["name"] == "neighbor/ipv4")
+    return {user["workload"]["name"]: user for user in limit["top"]}
+
+
+def process_of(lab: Lab, container: str) -> int:
+    """A container's first process."""
+    tasks = criwire.call(
+        lab.containerd_socket, "/containerd.services.tasks.v1.Tasks/Get", criwire.message(f1=container), namespace="k8s.io"
+    )
+    process = next(bytes(v) for n, v in criwire.fields_of(tasks) if n == 1)  # type: ignore[arg-type]
+    return next(int(v) for n, v in criwire.fields_of(process) if n == 3)  # type: ignore[arg-type]
+
+
+def test_pods_are_named(lab: Lab, folder: Path, watcher: Watcher) -> None:
+    registry = lab.registry()
+    registry.push("pause", sleeper(folder))
+    lab.config.write_text(CONTAINERD_CONFIG.replace("registry.example/pause:3.6", f"{registry.name}/pause:latest"))
+    lab.containerd()
+    sandbox = criwire.run_pod(lab.containerd_socket, "web-1", "shop", "0b1c2d3e-0000-4000-8000-000000000001", host=False)
+    fill_neighbors(process_of(lab, sandbox))
+    running = watcher("max_concurrent_downloads: keep, pull_progress_timeout: keep")
+    user = until(lambda: users(running).get("web-1"), 30, f"the pod: {users(running)}", 0.2)
+    assert user["used"] >= NEIGHBORS
+    assert (user["workload"]["kind"], user["workload"]["namespace"]) == ("pod", "shop")
+    criwire.remove_pod(lab.containerd_socket, sandbox)
+
+
+def test_docker_containers_are_named(lab: Lab, folder: Path, watcher: Watcher) -> None:
+    registry = lab.registry()
+    registry.push("pause", sleeper(folder))
+    lab.dockerd()
+    name = f"{registry.name}/pause:latest"
+    assert lab.docker("POST", f"/images/create?fromImage={name}")[0] == 200
+    body = {"Image": name, "HostConfig": {"NetworkMode": "none"}}
+    container = json.loads(lab.docker("POST", "/containers/create?name=hungry", body)[1])["Id"]
+    assert lab.docker("POST", f"/containers/{container}/start")[0] == 204
+    fill_neighbors(json.loads(lab.docker("GET", f"/containers/{container}/json")[1])["State"]["Pid"])
+    running = watcher("max_concurrent_downloads: keep")
+    user = until(lambda: users(running).get("hungry"), 30, f"the container: {users(running)}", 0.2)
+    assert user["used"] >= NEIGHBORS and user["workload"]["kind"] == "container"
+    assert container.startswith(user["workload"]["id"]) or user["workload"]["id"].startswith(container)
+    # A new name is the name from then on.
+    assert lab.docker("POST", f"/containers/{container}/rename?name=less-hungry")[0] == 204
+    until(lambda: users(running).get("less-hungry"), 30, "its new name", 0.2)
+
+
+def test_the_image_store_fills(lab: Lab, watcher: Watcher) -> None:
+    lab.run("mount", "-t", "tmpfs", "-o", "size=40m", "tmpfs", "/var/lib/containerd")
+    lab.containerd()
+    running = watcher("max_concurrent_downloads: keep, pull_progress_timeout: keep")
+    store = until(lambda: found(running, "containerd").get("store"), 15, "the store is known")
+    assert store["filesystem"] == "tmpfs" and store["driver"] == "overlayfs" and store["size"] == 40 << 20
+    limit = next(l for l in running.status()["limits"] if l["name"] == "images/store")
+    assert limit["unit"] == "bytes" and limit["max"] == 40 << 20
+    running.wait_condition("ImageStoreFull", "False")
+    big = lab.write("var/lib/containerd/big", "")
+    big.write_bytes(b"x" * (36 << 20))
+    message = running.wait_condition("ImageStoreFull")["message"]
+    assert "/var/lib/containerd" in message and "% full" in message and "remove images" in message
+    big.unlink()
+    running.wait_condition("ImageStoreFull", "False")
+
+
+def test_a_storage_driver_that_copies_is_warned_of(lab: Lab, watcher: Watcher) -> None:
+    lab.dockerd("--storage-driver=vfs")
+    running = watcher("max_concurrent_downloads: keep")
+    store = until(lambda: found(running, "docker").get("store"), 15, "the store is known")
+    assert store["driver"] == "vfs" and store["folder"] == "/var/lib/docker"
+    assert any("vfs copies every layer" in warning for warning in store["warnings"])

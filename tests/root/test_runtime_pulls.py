@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pulls: as many layers at once as is set, and what is said of them while they run."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+import time
+from pathlib import Path
+from typing import Any, Callable
+
+import criwire
+import pytest
+from conftest import Agent, until
+from registrylab import Image, Proxy, Registry
+from runtimelab import CONTAINERD_CONFIG, Lab, lab, watcher  # noqa: F401
+from test_runtime import DOCKER, DOWNLOADS, Watcher, containerd2, found, wait_setting
+
+LAYERS, SIZE, RATE = 12, 128 * 1024, 256 * 1024
+V2 = "version = 3\nimports = ['/etc/containerd/conf.d/*.toml']\n"
+
+
+def timed(proxy: Proxy, pull: Callable[[], None]) -> tuple[int, float]:
+    """How many layers came at once at most, and how long it took."""
+    proxy.count()
+    began = time.monotonic()
+    pull()
+    took = time.monotonic() - began
+    assert len(proxy.blobs) >= LAYERS
+    return proxy.peak, took
+
+
+def cri_puller(lab: Lab, proxy: Proxy) -> Callable[[], None]:
+    def pull() -> None:
+        criwire.pull(lab.containerd_socket, f"{proxy.name}/twelve:latest")
+        criwire.remove(lab.containerd_socket, f"{proxy.name}/twelve:latest")
+
+    return pull
+
+
+def docker_puller(lab: Lab, proxy: Proxy) -> Callable[[], None]:
+    def pull() -> None:
+        code, answer = lab.docker("POST", f"/images/create?fromImage={proxy.name}/twelve:latest")
+        assert code == 200 and "errorDetail" not in answer, answer
+        assert lab.docker("DELETE", f"/images/{proxy.name}/twelve:latest")[0] == 200
+
+    return pull
+
+
+@pytest.mark.parametrize("runtime", ["containerd", "containerd2", "docker"])
+def test_ten_layers_at_once_after_apply(lab: Lab, runtime: str, folder: Path, run: Callable[..., Any]) -> None:
+    """Ten connections instead of one; how much faster that is, tests/bench/pulls tells."""
+    programs = containerd2() if runtime == "containerd2" else None
+    registry = lab.registry()
+    registry.push("twelve", Image(LAYERS, SIZE))
+    proxy = lab.proxy(registry, RATE)
+    config = folder / "apply.yaml"
+
+    def apply(downloads: int) -> None:
+        section = f"mode: enforce, restart: now, max_concurrent_downloads: {downloads}"
+        config.write_text(f"mode: observe\nruntime: {{{section}}}\n")
+        done = run("apply", "--config", str(config), wrap=lab.wrap)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    if runtime == "docker":
+        lab.dockerd()
+        pull = docker_puller(lab, proxy)
+    else:
+        if programs:
+            lab.config.write_text(V2)
+        lab.containerd(programs)
+        lab.with_systemd()
+        pull = cri_puller(lab, proxy)
+    peaks, times = {}, {}
+    for downloads in (1, 10):
+        apply(downloads)
+        if runtime == "docker":
+            reloads = downloads // 10 + 1
+            until(lambda: lab.daemons["dockerd"].log.count("Reloaded configuration") == reloads, 10, "reloaded")
+        else:
+            until(lambda: criwire.running_config(lab.containerd_socket), 20, "the CRI answers", 0.1)
+        peaks[downloads], times[downloads] = timed(proxy, pull)
+    print(f"{runtime}: {times[1]:.2f} s with 1 at once, {times[10]:.2f} s with 10: {times[1] / times[10]:.1f} times faster")
+    assert peaks == {1: 1, 10: 10}
+
+
+def test_pulls_in_flight(lab: Lab, watcher: Watcher) -> None:
+    registry = lab.registry()
+    registry.push("team/app", Image(4, 4 << 20))
+    proxy = lab.proxy(registry, 400 * 1024)
+    lab.containerd()
+    running = watcher("max_concurrent_downloads: keep, pull_progress_timeout: keep")
+    until(lambda: found(running, "containerd").get("version"), 10, "it answers")
+    pull = criwire.start_pull(lab.containerd_socket, f"{proxy.name}/team/app:latest")
+    pulls = until(lambda: [p for p in found(running, "containerd")["pulls"] if p["bytes_per_second"] > 0], 20, "pulls", 0.1)
+    for one in pulls:
+        assert one["ref"].startswith("layer-sha256:")
+        assert 0 < one["offset"] <= one["total"] and one["total"] > 1 << 20
+    named = until(
+        lambda: [p for p in found(running, "containerd")["pulls"] if p["image"]], 10, "whose image it is", 0.1
+    )
+    assert {p["image"] for p in named} == {f"{proxy.name}/team/app"}
+    assert {p["registry"] for p in named} == {proxy.name}
+    assert running.metrics()[f'headroom_pulls_active{{registry="{proxy.name}"}}'] == 1
+    proxy.rate = 0
+    criwire.finish(pull)
+    until(lambda: not found(running, "containerd")["pulls"], 10, "all came in")
+    label = f'{{registry="{proxy.name}"}}'
+    metrics = until(
+        lambda: (m := running.metrics()).get(f"headroom_pull_duration_seconds_count{label}") and m, 20, "a duration"
+    )
+    assert metrics[f"headroom_pull_bytes_total{label}"] > 1 << 20
+    assert metrics[f"headroom_pulls_active{label}"] == 0
+    assert metrics['headroom_runtime_max_concurrent_downloads{runtime="containerd"}'] == 3
+    assert any(name.startswith('headroom_runtime_info{runtime="containerd",version="1.6') for name in metrics)
+    assert len(metrics) < 300
+    running.wait_condition("PullStuck", "False")
+
+
+def test_pulls_of_docker_in_flight(lab: Lab, watcher: Watcher) -> None:
+    registry = lab.registry()
+    image = registry.push("team/app", Image(4, 4 << 20))
+    proxy = lab.proxy(registry, 400 * 1024)
+    lab.dockerd()
+    running = watcher("max_concurrent_downloads: keep")
+    until(lambda: found(running, "docker").get("version"), 10, "it answers")
+    thread = threading.Thread(
+        target=lambda: lab.docker("POST", f"/images/create?fromImage={proxy.name}/team/app:latest"), daemon=True
+    )
+    thread.start()
+    pulls = until(lambda: [p for p in found(running, "docker")["pulls"] if p["bytes_per_second"] > 0], 20, "pulls", 0.1)
+    assert len(pulls) <= 3
+    proxy.rate = 0
+    thread.join(30)
+    until(lambda: not found(running, "docker")["pulls"], 10, "all came in")
+    fetched = sum(v for k, v in running.metrics().items() if k.startswith("headroom_pull_bytes_total"))
+    assert 0 < fetched < 2 * image.bytes
+
+
+def test_a_pull_that_stands_still_is_named(lab: Lab, watcher: Watcher) -> None:
+    """A minute without a byte: this test waits for it."""
+    registry = lab.registry()
+    image = registry.push("team/stuck", Image(5, 1 << 20))
+    proxy = lab.proxy(registry)
+    proxy.stop_after = 300_000
+    lab.containerd()
+    running = watcher("max_concurrent_downloads: keep, pull_progress_timeout: keep")
+    until(lambda: found(running, "containerd").get("version"), 10, "it answers")
+    pull = criwire.start_pull(lab.containerd_socket, f"{proxy.name}/team/stuck:latest")
+    condition = running.wait_condition("PullStuck", timeout=90)
+    assert condition["reason"] == "no-progress"
+    message = condition["message"]
+    assert "layer-sha256:" in message and f"of {proxy.name}/team/stuck" in message and f"from {proxy.name}" in message
+    assert "2 other layers" in message, message
+    assert any(f"of {len(layer)} bytes" in message for layer in image.layers)
+    proxy.stop_after = 0
+    running.wait_condition("PullStuck", "False", 20)
+    criwire.finish(pull)

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "scenario.h"
+
+#include "base/cleanup.h"
+#include "tuners/dns/sense.h"
+
+#define SENDS_MAX 64
+
+/* Queries, or link-local packets, on their way to one server, evenly from begin to end. */
+struct sending {
+	struct dns_server_state *server; /* NULL: link-local packets */
+	uint64_t begin_ns, end_ns, n, sent;
+};
+
+struct replay {
+	struct dns_sensor sensor; /* its configuration, book and roles */
+	struct dns_seen seen;
+	struct dns_memory memory;
+	struct sending sendings[SENDS_MAX];
+	size_t n_sendings;
+	struct {
+		const struct dns_server_state *server;
+		uint32_t bins[DNS_BINS];
+	} kernel[8];
+	uint32_t link_local[DNS_BINS];
+	struct dns_seconds link_local_seconds;
+	uint64_t ticked_us; /* the last look */
+};
+
+static bool take_address(struct scenario *scenario, struct dns_key *key)
+{
+	const char *word = scenario_word(scenario);
+
+	return word && dns_address_parse(word, key);
+}
+
+static uint32_t *bins_of(struct replay *replay, const struct dns_server_state *server)
+{
+	size_t i = 0;
+
+	if (!server)
+		return replay->link_local;
+	while (i < ARRAY_SIZE(replay->kernel) - 1 && replay->kernel[i].server &&
+		replay->kernel[i].server != server)
+		i++;
+	replay->kernel[i].server = server;
+	return replay->kernel[i].bins;
+}
+
+/* A server has its role and budget as in the agent. */
+static void place(struct replay *replay, struct dns_server_state *server)
+{
+	server->budget = dns_config_budget(
+		&replay->sensor.config, replay->sensor.cloud, &replay->sensor.resolv, &server->key);
+	server->role = dns_role_of(&replay->sensor.roles, &server->key,
+		server->totals.cluster_answers, dns_budget_is_set(&server->budget));
+}
+
+/* "1500 since 4300": so many, evenly from that millisecond until now. */
+static bool take_send(
+	struct scenario *scenario, struct replay *replay, struct dns_server_state *server)
+{
+	struct sending *sending = &replay->sendings[replay->n_sendings];
+	uint64_t n, since;
+
+	if (replay->n_sendings == SENDS_MAX || !scenario_number(scenario, &n) ||
+		!scenario_is(scenario, "since") || !scenario_number(scenario, &since))
+		return false;
+	*sending = (struct sending){.server = server,
+		.begin_ns = since * 1000000,
+		.end_ns = scenario->now_us * 1000,
+		.n = n};
+	replay->n_sendings++;
+	return sending->begin_ns < sending->end_ns && since * 1000 >= replay->ticked_us;
+}
+
+/* "pod kube-system coredns-x 200 [serves]". */
+static bool take_user(struct scenario *scenario, struct dns_label *label)
+{
+	static const char *const kinds[] = {"host", "pod", "container", "unit"};
+	struct dns_user user = {0};
+	uint64_t rate;
+	int kind = 0;
+
+	while (kind < 4 && !scenario_is(scenario, kinds[kind]))
+		kind++;
+	user.workload.kind = (enum workload_kind)kind;
+	if (kind == 4 || label->n_users == DNS_TOP ||
+		!scenario_value(
+			scenario, user.workload.namespace, sizeof(user.workload.namespace)) ||
+		!scenario_value(scenario, user.workload.name, sizeof(user.workload.name)) ||
+		!scenario_number(scenario, &rate))
+		return false;
+	user.per_second = user.smooth = (double)rate;
+	user.serves = scenario_is(scenario, "serves");
+	label->users[label->n_users++] = user;
+	return true;
+}
+
+static bool take_part(
+	struct scenario *scenario, struct replay *replay, struct dns_server_state *server)
+{
+	uint64_t number;
+
+	if (scenario_is(scenario, "send"))
+		return take_send(scenario, replay, server);
+	if (scenario_is(scenario, "user"))
+		return take_user(scenario, &replay->sensor.book.labels[server->label]);
+	if (scenario_is(scenario, "no-users")) {
+		replay->sensor.book.labels[server->label].n_users = 0;
+		return true;
+	}
+	if (scenario_is(scenario, "pending"))
+		return scenario_number(scenario, &server->pending);
+	if (scenario_is(scenario, "cluster-answers"))
+		return scenario_number(scenario, &server->totals.cluster_answers);
+	if (!scenario_is(scenario, "unanswered") || !scenario_number(scenario, &number))
+		return false;
+	dns_minute_pass(server, scenario->now_us);
+	dns_book_take_unanswered(&replay->sensor.book, server, number);
+	return true;
+}
+
+static bool at(struct scenario *scenario, void *self)
+{
+	struct replay *replay = self;
+	struct dns_server_state *server;
+	struct dns_key key;
+
+	if (scenario_is(scenario, "look"))
+		return true;
+	if (scenario_is(scenario, "link-local"))
+		return scenario_is(scenario, "send") && take_send(scenario, replay, NULL);
+	if (!scenario_is(scenario, "server") || !take_address(scenario, &key))
+		return false;
+	server = dns_book_get(&replay->sensor.book, &key);
+	if (!server)
+		return false;
+	place(replay, server);
+	dns_book_offer(&replay->sensor.book, server);
+	while (scenario->next < scenario->n_words)
+		if (!take_part(scenario, replay, server))
+			return false;
+	return true;
+}
+
+static bool take_budget(struct scenario *scenario, struct dns_config *config)
+{
+	struct dns_budget budget = {.source = "config"};
+	struct dns_key key = {0};
+	bool automatic = scenario_is(scenario, "auto");
+
+	if (!automatic && !take_address(scenario, &key))
+		return false;
+	while (scenario->next < scenario->n_words) {
+		uint64_t *number = scenario_is(scenario, "qps")       ? &budget.qps
+				   : scenario_is(scenario, "pps")     ? &budget.pps
+				   : scenario_is(scenario, "pending") ? &budget.pending
+								      : NULL;
+
+		if (!number || !scenario_number(scenario, number))
+			return false;
+	}
+	if (automatic) {
+		config->own = budget;
+		return config->budget_auto = true;
+	}
+	config->budgets[config->n_budgets].server = key;
+	config->budgets[config->n_budgets++].budget = budget;
+	return true;
+}
+
+static bool take_cloud(struct scenario *scenario, enum dns_cloud *cloud)
+{
+	for (int i = 1; i < DNS_CLOUDS; i++) {
+		if (!scenario_is(scenario, dns_cloud_name((enum dns_cloud)i)))
+			continue;
+		*cloud = (enum dns_cloud)i;
+		return true;
+	}
+	return false;
+}
+
+static bool line(struct scenario *scenario, void *self)
+{
+	struct replay *replay = self;
+	struct dns_sensor *sensor = &replay->sensor;
+	struct dns_resolv *resolv = &sensor->resolv;
+	uint64_t uplinks;
+	struct dns_key key;
+
+	if (!scenario_is(scenario, "config"))
+		return false;
+	if (scenario_is(scenario, "unwatched"))
+		return !(replay->seen.watched = false);
+	if (scenario_is(scenario, "cloud"))
+		return take_cloud(scenario, &sensor->cloud);
+	if (scenario_is(scenario, "budget"))
+		return take_budget(scenario, &sensor->config);
+	if (scenario_is(scenario, "no-budgets"))
+		return !(sensor->config.budget_auto = false);
+	if (scenario_is(scenario, "listed"))
+		return take_address(scenario, &resolv->servers[resolv->n_servers++]);
+	if (scenario_is(scenario, "uplinks")) {
+		bool is = scenario_number(scenario, &uplinks);
+
+		replay->seen.uplinks = (unsigned)uplinks;
+		return is;
+	}
+	if (!scenario_is(scenario, "cluster") || !take_address(scenario, &key))
+		return false;
+	dns_roles_add_cluster(&sensor->roles, &key);
+	return true;
+}
+
+/* What has left until this moment. */
+static void send_until(struct replay *replay, uint64_t now_ns)
+{
+	for (size_t i = 0; i < replay->n_sendings; i++) {
+		struct sending *sending = &replay->sendings[i];
+		uint64_t length = sending->end_ns - sending->begin_ns, at, n = 0;
+		uint32_t *bins = bins_of(replay, sending->server);
+
+		while (sending->sent < sending->n &&
+			(at = sending->begin_ns + length * sending->sent / sending->n) < now_ns) {
+			bins[at / DNS_BIN_NS % DNS_BINS]++;
+			sending->sent++;
+			n++;
+		}
+		if (sending->server) {
+			struct dns_totals totals = sending->server->totals;
+
+			totals.queries[DNS_UDP] += n;
+			dns_minute_pass(sending->server, now_ns / 1000);
+			dns_book_take(
+				&replay->sensor.book, sending->server, &totals, now_ns / 1000);
+		}
+	}
+}
+
+static int tick(struct replay *replay, struct past *past, struct outlook *outlook)
+{
+	struct dns_book *book = &replay->sensor.book;
+	uint64_t now_ns = past->now_us * 1000;
+
+	send_until(replay, now_ns);
+	for (size_t i = 0; i < book->n; i++) {
+		struct dns_server_state *server = book->servers[i];
+		uint64_t qps = server->budget.sustained ? 0 : server->budget.qps;
+
+		place(replay, server);
+		dns_minute_pass(server, past->now_us);
+		dns_seconds_look(&server->queries, bins_of(replay, server), now_ns, qps);
+	}
+	dns_seconds_look(&replay->link_local_seconds, replay->link_local, now_ns, 1024);
+	replay->seen.link_local = &replay->link_local_seconds;
+	dns_askers_forwarders(&replay->seen);
+	replay->ticked_us = past->now_us;
+	outlook_reset(outlook);
+	return dns_decide(&replay->seen, &replay->memory, past, outlook);
+}
+
+/* Looks once a second, as the agent does, up to this moment. */
+static int decide(void *self, const struct past *past, struct outlook *outlook)
+{
+	struct replay *replay = self;
+	struct past moment = *past;
+	int r = 0;
+
+	for (moment.now_us = replay->ticked_us + USEC_PER_SEC;
+		replay->ticked_us > 0 && r == 0 && moment.now_us < past->now_us;
+		moment.now_us += USEC_PER_SEC)
+		r = tick(replay, &moment, outlook);
+	moment.now_us = past->now_us;
+	return r < 0 ? r : tick(replay, &moment, outlook);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct scenario_tuner tuner = {at, line, decide};
+	struct replay *replay = calloc(1, sizeof(*replay));
+	int r;
+
+	if (!replay)
+		return 1;
+	replay->sensor.config.budget_auto = true;
+	replay->seen.watched = true;
+	replay->seen.uplinks = 1;
+	replay->seen.book = &replay->sensor.book;
+	r = scenario_main(argc, argv, &tuner, replay);
+	dns_book_clear(&replay->sensor.book);
+	free(replay);
+	return r;
+}

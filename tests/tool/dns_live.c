@@ -1,0 +1,454 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Attaches the DNS programs, asks and answers as clients and servers do, on the loopback device of
+ * a network namespace and in a cgroup of its own, and compares what was counted with what was done.
+ *
+ *   dns_live [QUERIES [PER_SECOND [THREADS]]]   defaults: 400, without pause, 1
+ *
+ * A line each: ok or wrong, what, least-most wanted, got. Ends with 1 when something was wrong.
+ */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <mntent.h>
+#include <net/if.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include <bpf/bpf.h>
+
+#include "base/util.h"
+#include "tuners/dns/bpf.h"
+
+#include "dns_sockets.h"
+
+#define IN_VAIN 200 /* number of the server that does not answer all */
+#define IN_HAND 32  /* queries on their way at once, less than any socket's buffer holds */
+
+struct node {
+	char cgroup[512]; /* its folder */
+	uint64_t inode;
+	int root; /* of cgroup2 */
+};
+
+struct load {
+	pthread_t thread;
+	unsigned number; /* names the server: 127.53.0.NUMBER */
+	uint64_t queries, per_second;
+	uint64_t sent, got;
+};
+
+static bool wrong;
+
+static void compare_range(const char *what, uint64_t least, uint64_t most, uint64_t got)
+{
+	bool good = least <= got && got <= most;
+
+	wrong = wrong || !good;
+	printf("%s %s %" PRIu64 "-%" PRIu64 " %" PRIu64 "\n", good ? "ok" : "wrong", what, least,
+		most, got);
+}
+
+static void compare(const char *what, uint64_t wanted, uint64_t got)
+{
+	compare_range(what, wanted, wanted, got);
+}
+
+/* One client and one server; answers those it gets, but for the last unanswered ones. */
+static void answer_all(int server, int client, struct load *load, unsigned n, unsigned unanswered)
+{
+	struct sockaddr_storage from;
+	uint8_t message[512];
+
+	for (unsigned i = 0; i < n; i++) {
+		socklen_t size = sizeof(from);
+		ssize_t length =
+			recvfrom(server, message, sizeof(message), 0, (void *)&from, &size);
+
+		if (length < 0)
+			fail("the server gets nothing");
+		if (i + unanswered >= n)
+			continue;
+		make_answer(message);
+		if (sendto(server, message, (size_t)length, 0, (void *)&from, size) != length ||
+			recv(client, message, sizeof(message), 0) != length)
+			fail("the client gets nothing");
+		load->got++;
+	}
+}
+
+static void pace(const struct load *load, uint64_t began)
+{
+	uint64_t due = began;
+	struct timespec until;
+
+	if (!load->per_second)
+		return;
+	due += load->sent * NSEC_PER_SEC / load->per_second;
+	until.tv_sec = (time_t)(due / NSEC_PER_SEC);
+	until.tv_nsec = (long)(due % NSEC_PER_SEC);
+	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
+}
+
+static void *ask_datagrams(void *data)
+{
+	struct load *load = data;
+	struct sockaddr_storage address = server_address(load->number == 0, load->number);
+	int server = open_socket(&address, SOCK_DGRAM, true);
+	int client = open_socket(&address, SOCK_DGRAM, false);
+	uint64_t began = now_us() * 1000;
+	uint8_t message[128];
+
+	while (load->sent < load->queries) {
+		unsigned n = (unsigned)MIN(load->queries - load->sent, IN_HAND);
+
+		for (unsigned i = 0; i < n; i++) {
+			size_t size = make_query(message, (uint16_t)(load->sent + i));
+
+			if (send(client, message, size, 0) != (ssize_t)size)
+				fail("send");
+		}
+		load->sent += n;
+		answer_all(server, client, load, n, 0);
+		pace(load, began);
+	}
+	close(client);
+	close(server);
+	return NULL;
+}
+
+/* Ten queries, three of them twice, of which two get no answer. */
+static void ask_in_vain(void)
+{
+	struct sockaddr_storage address = server_address(false, IN_VAIN);
+	int server = open_socket(&address, SOCK_DGRAM, true);
+	int client = open_socket(&address, SOCK_DGRAM, false);
+	struct load load = {0};
+	uint8_t message[512];
+
+	for (uint16_t id = 0; id < 13; id++) {
+		size_t size = make_query(message, id % 10);
+
+		if (send(client, message, size, 0) != (ssize_t)size)
+			fail("send");
+	}
+	/* The first ten that come are all different. */
+	answer_all(server, client, &load, 10, 2);
+	close(client);
+	close(server);
+}
+
+/* piece as in ask_stream(). */
+static void write_pieces(int fd, const uint8_t *data, size_t size, size_t piece)
+{
+	for (size_t at = 0, n; at < size; at += n) {
+		n = piece ? 1 + (size_t)rand() % piece : size;
+		n = MIN(n, size - at);
+		if (write(fd, data + at, n) != (ssize_t)n)
+			fail("write");
+	}
+}
+
+static void read_whole(int fd, uint8_t *data, size_t size)
+{
+	for (size_t at = 0; at < size;) {
+		ssize_t n = read(fd, data + at, size - at);
+
+		if (n <= 0)
+			fail("read");
+		at += (size_t)n;
+	}
+}
+
+/* piece: written in pieces of random length up to so many bytes, a packet each; 0: all at once. */
+static void ask_stream(bool six, unsigned number, unsigned queries, size_t piece, int segment)
+{
+	struct sockaddr_storage address = server_address(six, number);
+	int listener = open_socket(&address, SOCK_STREAM, true), one = 1, client, server;
+	size_t frame = 2 + HEADER + sizeof(question) - 1, size = queries * frame;
+	uint8_t *data = malloc(size);
+
+	if (!data)
+		fail("memory");
+	setsockopt(listener, IPPROTO_TCP, TCP_MAXSEG, &segment, sizeof(segment));
+	if (listen(listener, 1) < 0)
+		fail("listen");
+	client = open_socket(&address, SOCK_STREAM, false);
+	server = accept(listener, NULL, NULL);
+	setsockopt(client, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	setsockopt(server, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	for (unsigned i = 0; i < queries; i++) {
+		uint8_t *at = data + i * frame;
+
+		at[0] = 0;
+		at[1] = (uint8_t)(frame - 2);
+		make_query(at + 2, (uint16_t)i);
+	}
+	write_pieces(client, data, size, piece);
+	read_whole(server, data, size);
+	for (unsigned i = 0; i < queries; i++)
+		make_answer(data + i * frame + 2);
+	write_pieces(server, data, size, piece);
+	read_whole(client, data, size);
+	close(client);
+	close(server);
+	close(listener);
+	free(data);
+}
+
+static void enter_namespace(void)
+{
+	struct ifreq request = {.ifr_name = "lo"};
+	int fd;
+
+	if (unshare(CLONE_NEWNET) < 0)
+		fail("a network namespace");
+	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd < 0 || ioctl(fd, SIOCGIFFLAGS, &request) < 0)
+		fail("lo");
+	request.ifr_flags |= IFF_UP;
+	if (ioctl(fd, SIOCSIFFLAGS, &request) < 0)
+		fail("lo up");
+	close(fd);
+}
+
+static void move_to(const char *folder)
+{
+	char path[1024];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/cgroup.procs", folder);
+	file = fopen(path, "we");
+	if (!file || fprintf(file, "0\n") < 0 || fclose(file) != 0)
+		fail(path);
+}
+
+static void enter_cgroup(struct node *node, char *root)
+{
+	FILE *mounts = setmntent("/proc/self/mounts", "re");
+	const struct mntent *mount = NULL;
+	struct stat st;
+
+	while (mounts && (mount = getmntent(mounts)) && !streq(mount->mnt_type, "cgroup2"))
+		;
+	if (!mount)
+		fail("cgroup2");
+	snprintf(root, 256, "%s", mount->mnt_dir);
+	endmntent(mounts);
+	node->root = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	snprintf(node->cgroup, sizeof(node->cgroup), "%s/headroom-dns-live-%d", root, getpid());
+	if (node->root < 0 || mkdir(node->cgroup, 0755) < 0 || stat(node->cgroup, &st) < 0)
+		fail(node->cgroup);
+	node->inode = st.st_ino;
+	move_to(node->cgroup);
+}
+
+/* Whether a program is attached to the root of cgroup2. */
+static bool is_attached(const struct node *node, uint32_t program)
+{
+	for (int type = BPF_CGROUP_INET_INGRESS; type <= BPF_CGROUP_INET_EGRESS; type++) {
+		uint32_t ids[64], count = ARRAY_SIZE(ids);
+
+		if (bpf_prog_query(node->root, (enum bpf_attach_type)type, 0, NULL, ids, &count) <
+			0)
+			fail("BPF_PROG_QUERY");
+		for (uint32_t i = 0; i < count; i++)
+			if (ids[i] == program)
+				return true;
+	}
+	return false;
+}
+
+static uint32_t program_id(int fd)
+{
+	struct bpf_prog_info info = {0};
+	uint32_t size = sizeof(info);
+
+	if (bpf_obj_get_info_by_fd(fd, &info, &size) < 0)
+		fail("BPF_OBJ_GET_INFO_BY_FD");
+	return info.id;
+}
+
+/* Another's program at the same place, by a link. */
+static uint32_t attach_other(const struct node *node)
+{
+	const struct bpf_insn body[] = {
+		{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0, .imm = 1},
+		{.code = BPF_JMP | BPF_EXIT},
+	};
+	LIBBPF_OPTS(bpf_prog_load_opts, options, .expected_attach_type = BPF_CGROUP_INET_EGRESS);
+	int program = bpf_prog_load(
+		BPF_PROG_TYPE_CGROUP_SKB, "other", "GPL", body, ARRAY_SIZE(body), &options);
+
+	if (program < 0 || bpf_link_create(program, node->root, BPF_CGROUP_INET_EGRESS, NULL) < 0)
+		fail("another program");
+	return program_id(program);
+}
+
+struct sums {
+	const struct node *node;
+	struct dns_server servers;
+	struct dns_server in_vain; /* of the server that does not answer all */
+	struct dns_row rows;
+	uint64_t cluster_rows, unanswered, pending;
+};
+
+static void sum_server(void *userdata, const struct dns_key *key, const struct dns_server *counts)
+{
+	struct sums *sums = userdata;
+	uint64_t *into = (uint64_t *)&sums->servers;
+	bool ours = key->family == AF_INET ? key->address[0] == 127 && key->address[1] == 53
+					   : key->address[15] == 1 && key->address[0] == 0;
+
+	if (!ours)
+		return;
+	if (key->address[3] == IN_VAIN && key->family == AF_INET) {
+		sums->in_vain = *counts;
+		return;
+	}
+	for (size_t i = 0; i < sizeof(*counts) / sizeof(uint64_t); i++)
+		into[i] += ((const uint64_t *)counts)[i];
+}
+
+static void sum_row(void *userdata, const struct dns_row_key *key, const struct dns_row *counts)
+{
+	struct sums *sums = userdata;
+
+	if (key->cgroup != sums->node->inode)
+		return;
+	sums->rows.queries += counts->queries;
+	sums->rows.nxdomain += counts->nxdomain;
+	sums->rows.retransmissions += counts->retransmissions;
+	if (key->suffix == DNS_SUFFIX_CLUSTER && key->type == DNS_TYPE_A && !key->source_family)
+		sums->cluster_rows += counts->queries;
+}
+
+static void sum_pending(void *userdata, const struct dns_pending *query, bool unanswered)
+{
+	struct sums *sums = userdata;
+
+	/* Not those whose answers were late. */
+	if (query->cgroup == sums->node->inode && query->server[3] == IN_VAIN)
+		*(unanswered ? &sums->unanswered : &sums->pending) += 1;
+}
+
+static void check_in_vain(struct dns_bpf *bpf, struct sums *sums)
+{
+	const struct dns_server *counts = &sums->in_vain;
+
+	compare("with repeats", 13, counts->queries[DNS_UDP]);
+	compare("repeats", 3, counts->retransmissions);
+	compare("answered of those", 8, counts->answered);
+	dns_bpf_sweep(bpf, now_us() * 1000, sum_pending, sums);
+	compare("pending", 2, sums->pending);
+	dns_bpf_sweep(bpf, now_us() * 1000 + DNS_TIMEOUT_NS + 1, sum_pending, sums);
+	compare("unanswered", 2, sums->unanswered);
+	sums->pending = sums->unanswered = 0;
+	dns_bpf_sweep(bpf, now_us() * 1000 + DNS_TIMEOUT_NS + 1, sum_pending, sums);
+	compare("unanswered only once", 0, sums->pending + sums->unanswered);
+}
+
+static void check_counts(
+	struct dns_bpf *bpf, const struct node *node, uint64_t udp, uint64_t tcp, uint64_t slack)
+{
+	struct sums sums = {.node = node};
+	const struct dns_server *servers = &sums.servers;
+	const struct dns_control *control = dns_bpf_control(bpf);
+	uint64_t all = udp + tcp, timed = 0;
+
+	if (dns_bpf_each_server(bpf, sum_server, &sums) < 0 ||
+		dns_bpf_each_row(bpf, sum_row, &sums) < 0)
+		fail("reading the maps");
+	compare("datagrams", udp, servers->queries[DNS_UDP]);
+	compare("messages of streams", tcp, servers->queries[DNS_TCP]);
+	compare_range("answered", all - slack, all, servers->answered);
+	compare("answered or late", all, servers->answered + servers->late);
+	compare("NXDOMAIN", all / 2, servers->responses[DNS_NXDOMAIN]);
+	/* The name of a message that the end of a segment cuts is not known. */
+	compare_range("of cluster names", udp / 2 - slack, all / 2, servers->cluster_answers);
+	for (size_t i = 0; i < DNS_LATENCY_BUCKETS; i++)
+		timed += servers->latency[i];
+	compare("timed", servers->answered, timed);
+	compare("repeats of those answered", 0, servers->retransmissions);
+	compare("malformed", 0, servers->malformed);
+	compare_range("evicted", 0, slack, servers->evicted);
+	compare("by who asks", all + 13, sums.rows.queries);
+	compare("by who asks, repeats", 3, sums.rows.retransmissions);
+	compare_range("by who asks, of cluster names", udp + 13, udp + tcp + 13, sums.cluster_rows);
+	compare("resynchronised", 0, control->resyncs);
+	compare("cut", 0, control->cut);
+	check_in_vain(bpf, &sums);
+}
+
+static uint64_t ask_all(uint64_t queries, uint64_t per_second, unsigned threads, uint64_t *tcp)
+{
+	struct load loads[16] = {0};
+	uint64_t udp = 0;
+
+	threads = MIN(threads, (unsigned)ARRAY_SIZE(loads) - 1);
+	/* The first over IPv6. */
+	for (unsigned i = 0; i <= threads; i++) {
+		loads[i] = (struct load){.number = i, .queries = queries, .per_second = per_second};
+		if (pthread_create(&loads[i].thread, NULL, ask_datagrams, &loads[i]) != 0)
+			fail("a thread");
+		if (i == 0)
+			pthread_join(loads[i].thread, NULL);
+	}
+	for (unsigned i = 0; i <= threads; i++) {
+		if (i > 0)
+			pthread_join(loads[i].thread, NULL);
+		udp += loads[i].sent;
+	}
+	/* In one write, and packets of 64 KiB; in small segments; dribbled, headers cut apart. */
+	ask_stream(false, 100, 2000, 0, 65495);
+	ask_stream(false, 101, 1000, 0, 536);
+	ask_stream(true, 0, 1000, 700, 1220);
+	ask_stream(false, 102, 400, 9, 536);
+	ask_stream(false, 103, 100, 1, 536);
+	*tcp = 2000 + 1000 + 1000 + 400 + 100;
+	ask_in_vain();
+	return queries * (1 + threads);
+}
+
+int main(int argc, char **argv)
+{
+	uint64_t queries = argc > 1 ? strtoull(argv[1], NULL, 10) : 400, tcp = 0, udp;
+	uint64_t per_second = argc > 2 ? strtoull(argv[2], NULL, 10) : 0;
+	unsigned threads = argc > 3 ? (unsigned)strtoul(argv[3], NULL, 10) : 1;
+	uint32_t ours[2], other;
+	const struct dns_suffix_name suffix = {"cluster.local", DNS_SUFFIX_CLUSTER};
+	char why[TUNER_WHY_MAX], root[256];
+	struct host host = {0};
+	struct node node = {0};
+	struct dns_bpf *bpf;
+
+	enter_cgroup(&node, root);
+	other = attach_other(&node);
+	bpf = dns_bpf_open(&host, why);
+	if (!bpf) {
+		printf("wrong %s\n", why);
+		wrong = true;
+	} else {
+		ours[0] = program_id(dns_bpf_program(bpf, false));
+		ours[1] = program_id(dns_bpf_program(bpf, true));
+		compare("attached", 2, is_attached(&node, ours[0]) + is_attached(&node, ours[1]));
+		dns_bpf_set_suffixes(bpf, &suffix, 1);
+		enter_namespace();
+		udp = ask_all(queries, per_second, threads, &tcp);
+		check_counts(bpf, &node, udp, tcp, threads > 1 ? udp / 10000 : 0);
+		dns_bpf_close(bpf);
+		/* A link goes with its last descriptor, and takes its program along. */
+		compare("detached", 0, is_attached(&node, ours[0]) + is_attached(&node, ours[1]));
+		compare("another's program stays", 1, is_attached(&node, other));
+	}
+	move_to(root);
+	rmdir(node.cgroup);
+	return wrong;
+}

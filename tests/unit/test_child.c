@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "folder.h"
+
+#include "base/child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+static int run_shell(const char *script, size_t output_max, struct child_result *result)
+{
+	const char *const arguments[] = {"/bin/sh", "-c", script, NULL};
+	struct child child = {.arguments = arguments,
+		.deadline_us = now_us() + 20 * USEC_PER_SEC,
+		.output_max = output_max};
+
+	return child_run(&child, result);
+}
+
+static void expect_output(const char *script, const char *output)
+{
+	struct child_result result = {0};
+
+	assert_int_equal(run_shell(script, 65536, &result), 0);
+	assert_true(WIFEXITED(result.status));
+	assert_int_equal(WEXITSTATUS(result.status), 0);
+	assert_string_equal(result.output, output);
+	free(result.output);
+}
+
+static void its_output_is_taken(void **state)
+{
+	(void)state;
+	expect_output("echo one; echo two", "one\ntwo\n");
+	expect_output("true", "");
+	expect_output("echo no >&2", "");
+}
+
+static void its_exit_and_first_complaint_are_told(void **state)
+{
+	struct child_result result = {0};
+
+	(void)state;
+	assert_int_equal(run_shell("printf 'bad\\tthing\\nmore' >&2; exit 3", 100, &result), 0);
+	assert_int_equal(WEXITSTATUS(result.status), 3);
+	assert_string_equal(result.error, "bad thing");
+	free(result.output);
+}
+
+/* Whatever this process has: variables, blocked and ignored signals, descriptors, input. */
+static void it_begins_fresh(void **state)
+{
+	sigset_t all;
+
+	(void)state;
+	setenv("SECRET", "x", 1);
+	sigfillset(&all);
+	sigprocmask(SIG_BLOCK, &all, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	assert_true(open("/etc/passwd", O_RDONLY | O_CLOEXEC) >= 0);
+	expect_output("echo \"$SECRET$HOME\"; cat", "\n");
+	expect_output(
+		"sed -n '/^Sig[BI]/s/.*\t//p' /proc/self/status | sort -u", "0000000000000000\n");
+	expect_output("ls /proc/self/fd | wc -l", "4\n"); /* and that of ls */
+	sigprocmask(SIG_UNBLOCK, &all, NULL);
+	signal(SIGPIPE, SIG_DFL);
+}
+
+static void too_much_output_ends_it(void **state)
+{
+	struct child_result result = {0};
+
+	(void)state;
+	assert_int_equal(run_shell("yes", 10000, &result), -EFBIG);
+	assert_null(result.output);
+}
+
+static void one_that_hangs_is_killed(void **state)
+{
+	static const char *const scripts[] = {
+		"sleep 1000", "exec >&- 2>&-; sleep 1000", "trap '' TERM; while :; do :; done"};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(scripts); i++) {
+		const char *const arguments[] = {"/bin/sh", "-c", scripts[i], NULL};
+		struct child child = {.arguments = arguments,
+			.deadline_us = now_us() + 50 * USEC_PER_MSEC,
+			.output_max = 100};
+		struct child_result result = {0};
+
+		assert_int_equal(child_run(&child, &result), -ETIMEDOUT);
+		assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* nothing is left behind */
+	}
+}
+
+static void what_cannot_be_started(void **state)
+{
+	const char *const missing[] = {"/nonexistent", NULL}, *const shell[] = {"/bin/sh", NULL};
+	struct child child = {.arguments = missing,
+		.deadline_us = now_us() + 20 * USEC_PER_SEC,
+		.output_max = 100};
+	struct child_result result = {0};
+
+	(void)state;
+	assert_int_equal(child_run(&child, &result), -ENOENT);
+	child.arguments = shell;
+	child.root = "/nonexistent";
+	assert_int_equal(child_run(&child, &result), geteuid() == 0 ? -ENOENT : -EPERM);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(its_output_is_taken),
+		cmocka_unit_test(its_exit_and_first_complaint_are_told),
+		cmocka_unit_test(it_begins_fresh),
+		cmocka_unit_test(too_much_output_ends_it),
+		cmocka_unit_test(one_that_hangs_is_killed),
+		cmocka_unit_test(what_cannot_be_started),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "folder.h"
+
+#include "runtime/containerd_config.h"
+
+#include <errno.h>
+
+#define MAIN "/etc/containerd/config.toml"
+
+static void assert_read(const struct folder *root, const char *const *paths)
+{
+	char culprit[CONTAINERD_CULPRIT_MAX];
+	struct containerd_files files;
+	size_t n = 0;
+	int r = containerd_files_read(root->path, MAIN, &files, culprit);
+
+	if (r != 0)
+		fail_msg("%d: %s", r, culprit);
+	for (; paths[n]; n++) {
+		assert_true(n < files.n);
+		assert_string_equal(files.files[n].path, paths[n]);
+		assert_int_equal(files.files[n].len, strlen(files.files[n].text));
+		assert_false(files.files[n].read_only);
+	}
+	assert_int_equal(files.n, n);
+	containerd_files_clear(&files);
+	assert_int_equal(files.n, 0);
+}
+
+static void files_come_in_the_order_that_containerd_reads_them(void **state)
+{
+	_cleanup_folder_ struct folder root;
+
+	(void)state;
+	folder_make(&root);
+	assert_read(&root, (const char *const[]){NULL});
+	folder_put(&root, MAIN,
+		"imports = ['conf.d/*.toml', '/etc/containerd/../x.toml', './config.toml', "
+		"'none/*.toml']\n");
+	folder_put(&root, "/etc/x.toml", "imports = ['y.toml', '/etc/containerd/config.toml']\n");
+	folder_put(&root, "/etc/y.toml", "");
+	folder_put(&root, "/etc/containerd/conf.d/b.toml", "imports = ['/etc/z.toml']\n");
+	folder_put(&root, "/etc/containerd/conf.d/a.toml", "# nothing");
+	folder_put(&root, "/etc/containerd/conf.d/.c.toml", "");
+	folder_put(&root, "/etc/containerd/conf.d/c.tom", "not read");
+	folder_put(&root, "/etc/z.toml", "");
+	assert_read(&root, (const char *const[]){MAIN, "/etc/containerd/conf.d/.c.toml",
+				   "/etc/containerd/conf.d/a.toml", "/etc/containerd/conf.d/b.toml",
+				   "/etc/x.toml", "/etc/z.toml", "/etc/y.toml", NULL});
+}
+
+static void assert_fails(const struct folder *root, int error, const char *said)
+{
+	char culprit[CONTAINERD_CULPRIT_MAX];
+	struct containerd_files files = {.n = 7};
+
+	assert_int_equal(containerd_files_read(root->path, MAIN, &files, culprit), error);
+	assert_int_equal(files.n, 7);
+	assert_string_equal(culprit, said);
+}
+
+static void a_file_that_cannot_be_read_is_named(void **state)
+{
+	_cleanup_folder_ struct folder root;
+	char text[4096] = "imports = [";
+
+	(void)state;
+	folder_make(&root);
+	folder_put(&root, MAIN, "imports = ['gone.toml']\n");
+	assert_fails(&root, -ENOENT, "/etc/containerd/gone.toml");
+	folder_put(&root, MAIN, "imports = 'x.toml'\n");
+	assert_fails(&root, -EBADMSG, MAIN);
+	folder_put(&root, MAIN, "imports = [1]\n");
+	assert_fails(&root, -EBADMSG, MAIN);
+	folder_put(&root, MAIN, "version = 2\n[plugins\n");
+	assert_fails(&root, -EBADMSG, MAIN ":2:9: ] was expected");
+	folder_put(&root, MAIN, "imports = ['x.toml']\n");
+	folder_put(&root, "/etc/containerd/x.toml", "a = \n");
+	assert_fails(&root, -EBADMSG, "/etc/containerd/x.toml:1:5: a value was expected");
+	for (int i = 0; i < CONTAINERD_FILES_MAX; i++) {
+		char name[64];
+
+		snprintf(name, sizeof(name), "/etc/containerd/m%d.toml", i);
+		folder_put(&root, name, "");
+		snprintf(text + strlen(text), sizeof(text) - strlen(text), "'m%d.toml', ", i);
+	}
+	strcat(text, "]\n");
+	folder_put(&root, MAIN, text);
+	assert_fails(&root, -E2BIG, "/etc/containerd/m31.toml");
+}
+
+static void durations_are_those_of_go(void **state)
+{
+	static const struct {
+		const char *text;
+		int result;
+		unsigned long long us;
+	} cases[] = {
+		{"30m", 0, 1800000000ULL},
+		{"30m0s", 0, 1800000000ULL},
+		{"1h30m", 0, 5400000000ULL},
+		{"500ms", 0, 500000},
+		{"1us", 0, 1},
+		{"7\xc2\xb5s", 0, 7},
+		{"0", 0, 0},
+		{"0s", 0, 0},
+		{"", -EINVAL, 0},
+		{"30", -EINVAL, 0},
+		{"m", -EINVAL, 0},
+		{"-1m", -EINVAL, 0},
+		{"1 m", -EINVAL, 0},
+		{"1d", -EINVAL, 0},
+		{"99999999999999999999s", -ERANGE, 0},
+		{"9999999999999999h", -ERANGE, 0},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		unsigned long long us = 12345;
+
+		if (containerd_duration_parse(cases[i].text, &us) != cases[i].result)
+			fail_msg("'%s'", cases[i].text);
+		assert_true(us == (cases[i].result == 0 ? cases[i].us : 12345));
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(files_come_in_the_order_that_containerd_reads_them),
+		cmocka_unit_test(a_file_that_cannot_be_read_is_named),
+		cmocka_unit_test(durations_are_those_of_go),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

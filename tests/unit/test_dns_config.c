@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "config/config.h"
+#include "tuners/dns/sense.h"
+#include "tuners/table.h"
+
+struct loaded {
+	struct config *config; /* NULL after a fault of the file's own */
+	struct config_fault_list faults, notices;
+};
+
+static void unload(struct loaded *loaded)
+{
+	if (loaded->config)
+		config_free(loaded->config);
+	config_faults_clear(&loaded->faults);
+	config_faults_clear(&loaded->notices);
+}
+
+#define _cleanup_loaded_ __attribute__((cleanup(unload)))
+
+static struct loaded load(const char *text)
+{
+	struct loaded loaded = {0};
+
+	if (config_load_text("F", text, strlen(text), option_tables, &loaded.config, &loaded.faults,
+		    &loaded.notices) == 0)
+		tuners_validate(loaded.config, &loaded.faults);
+	return loaded;
+}
+
+static void assert_fault(const char *text, unsigned line, const char *words)
+{
+	_cleanup_loaded_ struct loaded loaded = load(text);
+
+	assert_int_equal(loaded.faults.n, 1);
+	assert_int_equal(loaded.faults.faults[0].line, line);
+	if (!strstr(loaded.faults.faults[0].message, words))
+		fail_msg("%s", loaded.faults.faults[0].message);
+}
+
+static struct dns_budget budget_of(
+	const struct dns_config *config, enum dns_cloud cloud, const char *server)
+{
+	struct dns_resolv resolv = {0};
+	struct dns_key key;
+
+	assert_true(dns_address_parse(server, &key));
+	return dns_config_budget(config, cloud, &resolv, &key);
+}
+
+static void defaults(void **state)
+{
+	_cleanup_loaded_ struct loaded loaded = load("");
+	struct dns_config config;
+
+	(void)state;
+	assert_int_equal(loaded.faults.n, 0);
+	dns_config_read(&config, loaded.config);
+	assert_int_equal(config.n_domains, 1);
+	assert_string_equal(config.domains[0], "cluster.local");
+	assert_true(config.cluster_auto);
+	assert_true(config.names);
+	assert_true(config.budget_auto);
+	assert_int_equal(config.n_budgets, 0);
+	assert_int_equal(budget_of(&config, DNS_CLOUD_NONE, "168.63.129.16").qps, 1000);
+	assert_false(dns_budget_is_set(&(struct dns_budget){0}));
+}
+
+static void what_is_given(void **state)
+{
+	_cleanup_loaded_ struct loaded loaded =
+		load("dns:\n"
+		     "  cluster_domains: [example.internal, b]\n"
+		     "  cluster_servers: [10.96.0.10, \"fd00::a\"]\n"
+		     "  names: off\n"
+		     "  budgets:\n"
+		     "  - {server: auto, qps: 500}\n"
+		     "  - {server: 10.0.0.2, qps: 200, pps: 1024, pending: 50}\n"
+		     "  - {server: 169.254.169.253, pps: 2048}\n");
+	struct dns_config config;
+	struct dns_budget budget;
+
+	(void)state;
+	assert_int_equal(loaded.faults.n, 0);
+	dns_config_read(&config, loaded.config);
+	assert_int_equal(config.n_domains, 2);
+	assert_false(config.cluster_auto);
+	assert_int_equal(config.n_cluster, 2);
+	assert_false(config.names);
+	budget = budget_of(&config, DNS_CLOUD_NONE, "10.0.0.2");
+	assert_int_equal(budget.qps, 200);
+	assert_int_equal(budget.pps, 1024);
+	assert_int_equal(budget.pending, 50);
+	assert_string_equal(budget.source, "config");
+	assert_false(budget.link_local);
+	/* Numbers of one's own, of the cloud's kind. */
+	budget = budget_of(&config, DNS_CLOUD_AWS, "169.254.169.253");
+	assert_int_equal(budget.pps, 2048);
+	assert_true(budget.link_local);
+	budget = budget_of(&config, DNS_CLOUD_AZURE, "168.63.129.16");
+	assert_int_equal(budget.qps, 500);
+	assert_int_equal(budget.pending, 0);
+	budget = budget_of(&config, DNS_CLOUD_NONE, "1.1.1.1");
+	assert_false(dns_budget_is_set(&budget));
+}
+
+static void none_at_all(void **state)
+{
+	_cleanup_loaded_ struct loaded loaded =
+		load("dns: {budgets: [], cluster_domains: [], cluster_servers: []}\n");
+	struct dns_config config;
+	struct dns_budget budget;
+
+	(void)state;
+	assert_int_equal(loaded.faults.n, 0);
+	dns_config_read(&config, loaded.config);
+	assert_int_equal(config.n_domains, 0);
+	assert_false(config.cluster_auto);
+	budget = budget_of(&config, DNS_CLOUD_AZURE, "168.63.129.16");
+	assert_false(dns_budget_is_set(&budget));
+}
+
+static void faults_have_their_place(void **state)
+{
+	(void)state;
+	assert_fault("dns:\n  budgets:\n  - {server: example.com, qps: 1}\n", 3, "no address");
+	assert_fault("dns:\n  budgets:\n  - {server: 10.0.0.2}\n", 3, "has no number");
+	assert_fault("dns:\n  budgets:\n  - {qps: 5}\n", 3, "server");
+	assert_fault("dns:\n  budgets:\n  - {server: auto}\n  - {server: auto}\n", 4, "twice");
+	assert_fault("dns:\n  budgets:\n  - {server: 10.0.0.2, qps: 1k}\n", 3, "1k");
+	assert_fault("dns:\n  cluster_servers:\n  - 10.96.0\n", 3, "no address");
+	assert_fault("dns:\n  names: yes\n", 2, "socket");
+	assert_fault("dns:\n  cluster_domains:\n  - a\n  - b..c\n", 4, "no domain");
+	assert_fault("dns:\n  cluster_domains: [a.b.c.d.e.f.g]\n", 2, "7 labels");
+	assert_fault("dns:\n  cluster_domains: [a, b, c, d, e, x.y]\n", 2, "e is one too many");
+	assert_fault("dns:\n  cluster_domains: cluster.local\n", 2, "cluster_domains");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(defaults),
+		cmocka_unit_test(what_is_given),
+		cmocka_unit_test(none_at_all),
+		cmocka_unit_test(faults_have_their_place),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/util.h"
+
+#include <headroom/bpf/dns.h>
+
+struct packet {
+	const uint8_t *data;
+	size_t size;
+	bool in_pieces; /* not in one: pairs of words cannot be had */
+};
+
+static struct dns_suffix suffixes[DNS_SUFFIX_LABELS][DNS_SUFFIX_SLOTS];
+
+#define DNS_SOURCE   const struct packet
+#define DNS_SUFFIXES (&suffixes)
+
+static __u64 dns_word(const struct packet *packet, __u32 at)
+{
+	__u64 word = 0;
+
+	if (at < packet->size)
+		memcpy(&word, packet->data + at, MIN(packet->size - at, sizeof(word)));
+	return word;
+}
+
+static int dns_pair(const struct packet *packet, __u32 at, __u64 words[2])
+{
+	if (packet->in_pieces)
+		return 0;
+	words[0] = dns_word(packet, at);
+	words[1] = dns_word(packet, at + 8);
+	return 1;
+}
+
+#include <headroom/bpf/dns_parse.h>
+
+#define HEADER_OF(flags, counts) "\x12\x34" flags counts
+#define QUERY                    HEADER_OF("\x01\x00", "\0\1\0\0\0\0\0\0")
+#define QUERY_EDNS               HEADER_OF("\x01\x00", "\0\1\0\0\0\0\0\1")
+#define OPT                      "\0\0\x29\x10\0\0\0\0\0\0\0"
+#define A_IN                     "\0\1\0\1"
+#define AAAA_IN                  "\0\x1c\0\1"
+
+#define KUBERNETES           \
+	"\x0akubernetes\x07" \
+	"default\x03svc"
+
+/* Both ways to read it agree. */
+static __u64 read_bytes(const void *data, size_t size)
+{
+	struct packet packet = {.data = data, .size = size};
+	__u64 fast = dns_read(&packet, 0, (__u32)size), slow;
+
+	packet.in_pieces = true;
+	slow = dns_read(&packet, 0, (__u32)size);
+	assert_int_equal(fast, slow);
+	return fast;
+}
+
+#define READ(text) read_bytes(text, sizeof(text) - 1)
+
+static void set_suffix(const char *name, enum dns_suffix_class class)
+{
+	__u32 labels = 0;
+	__u64 hash = dns_suffix_hash(name, &labels);
+
+	assert_int_not_equal(hash, 0);
+	for (size_t i = 0; i < DNS_SUFFIX_SLOTS; i++)
+		if (!suffixes[labels - 1][i].hash) {
+			suffixes[labels - 1][i] = (struct dns_suffix){.hash = hash, .class = class};
+			return;
+		}
+	fail();
+}
+
+static int clear_suffixes(void **state)
+{
+	(void)state;
+	memset(suffixes, 0, sizeof(suffixes));
+	return 0;
+}
+
+static void test_a_query_is_read(void **state)
+{
+	__u64 read = READ(QUERY "\7example\3com\0" A_IN);
+
+	(void)state;
+	assert_int_equal(read & 0xffff, 0x1234);
+	assert_true(read & DNS_READ_HEADER);
+	assert_false(read & (DNS_READ_ANSWER | DNS_READ_EDNS | DNS_READ_MALFORMED));
+	assert_int_equal(dns_read_class(read), DNS_TYPE_A);
+	assert_int_not_equal(dns_read_question(read), 0);
+	assert_int_equal(dns_read_class(READ(QUERY "\0" AAAA_IN)), DNS_TYPE_AAAA);
+	assert_int_equal(dns_read_class(READ(QUERY "\1a\0\0\x0c\0\1")), DNS_TYPE_PTR);
+	assert_int_equal(dns_read_class(READ(QUERY "\1a\0\0\x21\0\1")), DNS_TYPE_SRV);
+	/* Its second byte alone would be A. */
+	assert_int_equal(dns_read_class(READ(QUERY "\1a\0\1\1\0\1")), DNS_TYPE_OTHER);
+}
+
+static void test_the_question_is_told_by_name_and_type_not_by_case(void **state)
+{
+	__u32 question = dns_read_question(READ(QUERY "\7example\3com\0" A_IN));
+
+	(void)state;
+	assert_int_equal(question, dns_read_question(READ(QUERY "\7eXAmple\3COM\0" A_IN)));
+	assert_int_not_equal(question, dns_read_question(READ(QUERY "\7example\3com\0" AAAA_IN)));
+	assert_int_not_equal(question, dns_read_question(READ(QUERY "\7example\3cox\0" A_IN)));
+	assert_int_not_equal(question, dns_read_question(READ(QUERY "\3com\7example\0" A_IN)));
+	/* What lies next to the letters stays as it is: @ and `, [ and {. */
+	assert_int_not_equal(dns_read_question(READ(QUERY "\1@\0" A_IN)),
+		dns_read_question(READ(QUERY "\1`\0" A_IN)));
+	assert_int_not_equal(dns_read_question(READ(QUERY "\1[\0" A_IN)),
+		dns_read_question(READ(QUERY "\1{\0" A_IN)));
+	assert_int_not_equal(dns_read_question(READ(QUERY "\1\xc1\0" A_IN)),
+		dns_read_question(READ(QUERY "\1\xe1\0" A_IN)));
+}
+
+static void test_rcodes(void **state)
+{
+	char answer[] = HEADER_OF("\x83\x80", "\0\1\0\0\0\0\0\0") "\1a\0" A_IN;
+
+	(void)state;
+	for (int rcode = 0; rcode < 16; rcode++) {
+		__u64 read;
+
+		answer[3] = (char)(0x80 | rcode);
+		read = READ(answer);
+		assert_int_equal(dns_read_rcode(read), MIN(rcode, DNS_RCODE_OTHER));
+		assert_true(read & DNS_READ_ANSWER);
+		assert_true(read & DNS_READ_TRUNCATED);
+	}
+}
+
+static void test_edns(void **state)
+{
+	(void)state;
+	assert_true(READ(QUERY_EDNS "\1a\0" A_IN OPT) & DNS_READ_EDNS);
+	/* Not an OPT record; none, whatever the header counts; one that the header does not. */
+	assert_false(READ(QUERY_EDNS "\1a\0" A_IN "\0\0\x2a") & DNS_READ_EDNS);
+	assert_int_equal(READ(QUERY_EDNS "\1a\0" A_IN) & (DNS_READ_EDNS | DNS_READ_MALFORMED), 0);
+	assert_false(READ(QUERY "\1a\0" A_IN OPT) & DNS_READ_EDNS);
+	/* Answers have records before it. */
+	assert_false(
+		READ(HEADER_OF("\x81\x80", "\0\1\0\0\0\0\0\1") "\1a\0" A_IN OPT) & DNS_READ_EDNS);
+}
+
+static void test_what_is_malformed(void **state)
+{
+	char longest[DNS_HEADER + 256 + 4] = QUERY;
+	size_t at = DNS_HEADER;
+
+	(void)state;
+	assert_int_equal(READ(""), 0);
+	assert_int_equal(READ("\x12\x34\1\0\0\1\0\0\0\0\0"), 0);
+	assert_true(READ(QUERY) & DNS_READ_MALFORMED);
+	assert_true(READ(QUERY "\7example\3com\0\0\1\0") & DNS_READ_MALFORMED);
+	assert_true(READ(QUERY "\7example\3com") & DNS_READ_MALFORMED);
+	assert_true(READ(QUERY "\xc0\x0c" A_IN) & DNS_READ_MALFORMED);
+	assert_true(READ(QUERY "\1a\x40"
+			       "b" A_IN) &
+		    DNS_READ_MALFORMED);
+	assert_true(READ(HEADER_OF("\1\0", "\0\2\0\0\0\0\0\0") "\1a\0" A_IN) & DNS_READ_MALFORMED);
+	assert_int_equal(READ(HEADER_OF("\1\0", "\0\0\0\0\0\0\0\0")), 0x1234 | DNS_READ_HEADER);
+	/* 255 bytes, and one more. */
+	for (int i = 0; i < 127; i++, at += 2)
+		memcpy(longest + at, "\1a", 2);
+	memcpy(longest + at, "\0" A_IN, 5);
+	assert_false(read_bytes(longest, at + 5) & DNS_READ_MALFORMED);
+	longest[at - 2] = 2;
+	memcpy(longest + at, "b\0" A_IN, 6);
+	assert_true(read_bytes(longest, at + 6) & DNS_READ_MALFORMED);
+}
+
+static void test_suffixes_at_a_label_and_the_longest(void **state)
+{
+	(void)state;
+	set_suffix("cluster.local", DNS_SUFFIX_CLUSTER);
+	set_suffix("corp.Example.COM.", DNS_SUFFIX_SEARCH);
+	set_suffix("dev.corp.example.com", DNS_SUFFIX_CLUSTER);
+	set_suffix("averyveryverylongdomain.x", DNS_SUFFIX_SEARCH);
+	set_suffix("one.two.three.four.five.six", DNS_SUFFIX_SEARCH);
+	assert_int_equal(dns_read_suffix(READ(QUERY KUBERNETES "\7cluster\5local\0" A_IN)), 1);
+	assert_int_equal(dns_read_suffix(READ(QUERY "\7CLUSTER\5locaL\0" A_IN)), 1);
+	assert_int_equal(dns_read_suffix(READ(QUERY "\x0anotcluster\5local\0" A_IN)), 0);
+	assert_int_equal(dns_read_suffix(READ(QUERY "\7cluster\5local\1x\0" A_IN)), 0);
+	assert_int_equal(dns_read_suffix(READ(QUERY "\5local\0" A_IN)), 0);
+	assert_int_equal(dns_read_suffix(READ(QUERY "\0" A_IN)), 0);
+	/* One label with a dot in it. */
+	assert_int_equal(dns_read_suffix(READ(QUERY "\x0d"
+						    "cluster.local\0" A_IN)),
+		0);
+	assert_int_equal(dns_read_suffix(READ(QUERY "\1a\4corp\7example\3com\0" A_IN)), 2);
+	assert_int_equal(dns_read_suffix(READ(QUERY "\3dev\4corp\7example\3com\0" A_IN)), 1);
+	assert_int_equal(dns_read_suffix(READ(QUERY "\1a\x17"
+						    "averyveryverylongdomain\1x\0" A_IN)),
+		2);
+	assert_int_equal(
+		dns_read_suffix(READ(QUERY "\3one\3two\5three\4four\4five\3six\0" A_IN)), 2);
+}
+
+static void test_a_suffix_is_a_domain(void **state)
+{
+	static const char *const none[] = {"", ".", "a..b", ".a", "1.2.3.4.5.6.7",
+		"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa.b"};
+	__u32 labels = 77, same;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(none); i++)
+		assert_int_equal(dns_suffix_hash(none[i], &labels), 0);
+	assert_int_equal(labels, 77);
+	assert_int_equal(dns_suffix_hash("a.b", &labels), dns_suffix_hash("A.B.", &same));
+	assert_int_equal(labels, 2);
+	assert_int_equal(same, 2);
+}
+
+#define MESSAGES 200
+
+/* A stream of messages, each with its number as id, and a socket's segments of it. */
+struct stream {
+	uint8_t data[MESSAGES * 80];
+	size_t size;
+	unsigned seen[MESSAGES], others;
+	unsigned resyncs;
+	struct dns_side side;
+};
+
+static void fill(struct stream *stream)
+{
+	memset(stream, 0, sizeof(*stream));
+	for (unsigned i = 0; i < MESSAGES; i++) {
+		/* Some have nothing but a header, and some less. */
+		unsigned length = i % 10 == 9 ? i % 12 : DNS_HEADER + (i * 7) % 60;
+		uint8_t *at = stream->data + stream->size;
+
+		at[0] = 0;
+		at[1] = (uint8_t)length;
+		if (length >= DNS_HEADER) {
+			memset(at + 2, (int)i, length);
+			at[2] = (uint8_t)(i >> 8);
+			at[3] = (uint8_t)i;
+		}
+		stream->size += 2 + length;
+	}
+}
+
+static void take_segment(struct stream *stream, uint32_t first, size_t from, size_t size)
+{
+	struct packet packet = {.data = stream->data + from, .size = size};
+	int64_t skip = dns_side_skip(&stream->side, first + (uint32_t)from);
+	uint32_t at = skip > 0 ? (uint32_t)skip : 0;
+
+	stream->resyncs += skip < 0;
+	while (skip < (int64_t)size && at < size) {
+		struct dns_frame frame = {0};
+		uint32_t next = dns_side_frame(
+			&stream->side, dns_word(&packet, at), at, (uint32_t)size, &frame);
+
+		assert_true(next > at);
+		at = next;
+		if (!frame.whole)
+			break;
+		assert_true(frame.visible <= frame.length);
+		if (frame.length < DNS_HEADER)
+			stream->others++;
+		else if (frame.head >> 16 < MESSAGES)
+			stream->seen[frame.head >> 16]++;
+		else
+			fail();
+	}
+}
+
+static void check_all_once(const struct stream *stream)
+{
+	for (unsigned i = 0; i < MESSAGES; i++)
+		assert_int_equal(stream->seen[i], i % 10 != 9);
+	assert_int_equal(stream->others, MESSAGES / 10);
+	assert_int_equal(stream->resyncs, 0);
+}
+
+static void test_messages_of_a_stream_count_once_however_it_is_cut(void **state)
+{
+	static struct stream stream;
+	uint32_t first = UINT32_MAX - 3000; /* sequence numbers go round */
+
+	(void)state;
+	for (size_t cut = 1; cut < 200; cut++) {
+		fill(&stream);
+		dns_side_open(&stream.side, first - 1);
+		for (size_t from = 0; from < stream.size; from += cut) {
+			size_t size = MIN(cut, stream.size - from);
+
+			take_segment(&stream, first, from, size);
+			/* Sent again, and with what went before. */
+			if (from % 3 == 0)
+				take_segment(&stream, first, from, size);
+			if (from % 5 == 0 && from >= 100)
+				take_segment(&stream, first, from - 100, size + 100);
+		}
+		check_all_once(&stream);
+	}
+}
+
+static void test_random_cuts(void **state)
+{
+	static struct stream stream;
+
+	(void)state;
+	srand(53);
+	for (int round = 0; round < 500; round++) {
+		uint32_t first = (uint32_t)rand();
+
+		fill(&stream);
+		dns_side_open(&stream.side, first - 1);
+		for (size_t from = 0, size; from < stream.size; from += size) {
+			size = 1 + (size_t)rand() % 40;
+			size = MIN(size, stream.size - from);
+			take_segment(&stream, first, from, size);
+		}
+		check_all_once(&stream);
+	}
+}
+
+static void test_a_lost_stream_is_found_again_at_a_segment(void **state)
+{
+	static struct stream stream;
+	size_t from = 0;
+
+	(void)state;
+	fill(&stream);
+	stream.side.have = DNS_SIDE_LOST;
+	/* Whole messages from the fourth on; then two are not seen. */
+	for (int i = 0; i < 4; i++)
+		from += 2U + stream.data[from + 1];
+	take_segment(&stream, 7, from, 2U + stream.data[from + 1]);
+	assert_int_equal(stream.seen[4], 1);
+	for (int i = 0; i < 3; i++)
+		from += 2U + stream.data[from + 1];
+	take_segment(&stream, 7, from, 2U + stream.data[from + 1]);
+	assert_int_equal(stream.seen[7], 1);
+	assert_int_equal(stream.seen[5] + stream.seen[6], 0);
+	assert_int_equal(stream.resyncs, 2);
+}
+
+static void test_what_is_there_of_a_cut_message(void **state)
+{
+	struct dns_frame frame = {.length = 50, .visible = 20, .head = 0x12348103};
+	__u64 read = DNS_READ_HEADER | DNS_READ_MALFORMED | 5;
+
+	(void)state;
+	/* That it ends early is the segment's fault. */
+	assert_int_equal(dns_frame_read(&frame, read), DNS_READ_HEADER | 5);
+	frame.visible = 50;
+	assert_int_equal(dns_frame_read(&frame, read), read);
+	frame.visible = 6;
+	read = dns_frame_read(&frame, 0);
+	assert_int_equal(read & 0xffff, 0x1234);
+	assert_true(read & DNS_READ_ANSWER);
+	assert_int_equal(dns_read_rcode(read), DNS_NXDOMAIN);
+	frame.length = DNS_HEADER - 1;
+	assert_int_equal(dns_frame_read(&frame, 0), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_a_query_is_read),
+		cmocka_unit_test(test_the_question_is_told_by_name_and_type_not_by_case),
+		cmocka_unit_test(test_rcodes),
+		cmocka_unit_test(test_edns),
+		cmocka_unit_test(test_what_is_malformed),
+		cmocka_unit_test_setup(test_suffixes_at_a_label_and_the_longest, clear_suffixes),
+		cmocka_unit_test(test_a_suffix_is_a_domain),
+		cmocka_unit_test(test_messages_of_a_stream_count_once_however_it_is_cut),
+		cmocka_unit_test(test_random_cuts),
+		cmocka_unit_test(test_a_lost_stream_is_found_again_at_a_segment),
+		cmocka_unit_test(test_what_is_there_of_a_cut_message),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

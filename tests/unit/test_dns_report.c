@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/cleanup.h"
+#include "base/exposition.h"
+#include "base/util.h"
+#include "tuners/dns/report.h"
+
+DEFINE_CLEANUP(cJSON, cJSON_Delete)
+
+static void clear(struct dns_book **book)
+{
+	dns_book_clear(*book);
+	free(*book);
+}
+
+#define _cleanup_book_ __attribute__((cleanup(clear)))
+
+static struct dns_server_state *add_server(
+	struct dns_book *book, unsigned n, uint64_t udp, uint64_t answers)
+{
+	struct dns_key key = {AF_INET, {10, (uint8_t)(n >> 16), (uint8_t)(n >> 8), (uint8_t)n}};
+	struct dns_server_state *server = dns_book_get(book, &key);
+	struct dns_totals totals = {.queries = {udp, udp / 10}, .answered = answers};
+
+	assert_non_null(server);
+	dns_book_offer(book, server);
+	totals.responses[DNS_NOERROR] = answers;
+	totals.latency[6] = answers; /* under 8.4 ms */
+	totals.latency_ns = answers * 6000000;
+	dns_book_take(book, server, &totals, 1);
+	return server;
+}
+
+static void add_user(struct dns_label *label, const char *name, uint64_t queries)
+{
+	struct dns_user *user = &label->users[label->n_users++];
+
+	user->workload.kind = WORKLOAD_POD;
+	copy_text(user->workload.name, sizeof(user->workload.name), name);
+	user->queries = queries;
+	user->per_second = (double)queries / 10;
+}
+
+static char *metrics_of(const struct dns_seen *seen)
+{
+	uint64_t losses[DNS_LOSSES] = {[DNS_LOST_ROWS] = 7};
+	struct metric_sink sink = {0};
+	char *text = NULL;
+	size_t len = 0;
+
+	sink.out = open_memstream(&text, &len);
+	assert_non_null(sink.out);
+	dns_put_metrics(&sink, seen, losses);
+	fclose(sink.out);
+	return text;
+}
+
+static void has(const char *text, const char *line)
+{
+	if (!strstr(text, line))
+		fail_msg("no '%s' in:\n%s", line, text);
+}
+
+static void metrics_tell_a_server(void **state)
+{
+	_cleanup_book_ struct dns_book *book = calloc(1, sizeof(*book));
+	struct dns_seen seen = {.watched = true, .book = book};
+	_cleanup_free_ char *text = NULL;
+	struct dns_server_state *server;
+
+	(void)state;
+	server = add_server(book, 2, 1000, 900);
+	server->budget.qps = 1024;
+	server->memory.over = 3;
+	server->pending = 4;
+	dns_book_take_unanswered(book, server, 2);
+	seen.search[DNS_CLUSTER].failed = 11;
+	text = metrics_of(&seen);
+	has(text,
+		"headroom_dns_queries_total{server=\"10.0.0.2\",role=\"upstream\",transport=\"udp\"} "
+		"1000\n");
+	has(text, "role=\"upstream\",transport=\"tcp\"} 100\n");
+	has(text, "headroom_dns_responses_total{server=\"10.0.0.2\",rcode=\"NOERROR\"} 900\n");
+	has(text, "headroom_dns_unanswered_total{server=\"10.0.0.2\"} 2\n");
+	has(text, "headroom_dns_pending{server=\"10.0.0.2\"} 4\n");
+	has(text, "headroom_dns_retransmissions_total{server=\"10.0.0.2\"} 0\n");
+	has(text, "headroom_dns_budget_queries_per_second{server=\"10.0.0.2\"} 1024\n");
+	has(text, "headroom_dns_over_budget_seconds_total{server=\"10.0.0.2\"} 3\n");
+	has(text, "headroom_dns_peak_queries_per_second{server=\"10.0.0.2\"} 0\n");
+	has(text, "headroom_dns_second_queries_bucket{server=\"10.0.0.2\",le=\"1000\"} 0\n");
+	has(text, "headroom_dns_latency_seconds_count{server=\"10.0.0.2\"} 900\n");
+	has(text, "headroom_dns_latency_seconds_sum{server=\"10.0.0.2\"} 5.4\n");
+	has(text, "le=\"0.004194304\"} 0\n");
+	has(text, "le=\"0.016777216\"} 900\n");
+	has(text, "headroom_dns_search_expansions_total{role=\"cluster\"} 11\n");
+	has(text, "headroom_dns_lost_total{what=\"rows\"} 7\n");
+	assert_null(strstr(text, "server=\"other\""));
+}
+
+static size_t count_series(const char *text)
+{
+	size_t n = 0;
+
+	for (const char *line = text; line && *line; line = strchr(line, '\n')) {
+		line += *line == '\n';
+		n += *line && *line != '#';
+	}
+	return n;
+}
+
+static void series_are_bounded(void **state)
+{
+	_cleanup_book_ struct dns_book *book = calloc(1, sizeof(*book));
+	struct dns_seen seen = {.watched = true, .book = book};
+	_cleanup_free_ char *text = NULL, *quiet = NULL;
+
+	(void)state;
+	for (unsigned i = 0; i < 3; i++)
+		add_server(book, i, 100, 50);
+	quiet = metrics_of(&seen);
+	assert_in_range(count_series(quiet), 50, 150);
+	for (unsigned i = 3; i < 1000; i++)
+		add_server(book, i, 100, 50);
+	text = metrics_of(&seen);
+	assert_in_range(count_series(text), 300, 1000);
+	has(text,
+		"headroom_dns_queries_total{server=\"other\",role=\"upstream\",transport=\"udp\"} "
+		"98000\n");
+	has(text, "headroom_dns_responses_total{server=\"other\",rcode=\"NOERROR\"} 49000\n");
+}
+
+static double number_at(const cJSON *object, const char *name)
+{
+	const cJSON *item = cJSON_GetObjectItem(object, name);
+
+	if (!cJSON_IsNumber(item))
+		fail_msg("no number %s", name);
+	return item->valuedouble;
+}
+
+static void the_document_adds_up(void **state)
+{
+	_cleanup_book_ struct dns_book *book = calloc(1, sizeof(*book));
+	struct dns_seen seen = {.watched = true, .book = book};
+	struct dns_report report = {.seen = &seen, .cloud = "aws", .names = true};
+	_cleanup_(cleanup_cJSON_Delete) cJSON *document = NULL, *trusted = NULL;
+	const cJSON *server, *user, *name;
+	double sum;
+
+	(void)state;
+	add_server(book, 2, 1000, 900);
+	add_user(&book->labels[0], "little", 30);
+	add_user(&book->labels[0], "big", 700);
+	book->labels[0].names = calloc(1, sizeof(*book->labels[0].names));
+	for (int i = 0; i < 3; i++)
+		dns_names_add(book->labels[0].names, "a.example", 28);
+	dns_names_add(book->labels[0].names, "b.example", 65280);
+	document = dns_make_document(&report);
+	server = cJSON_GetArrayItem(cJSON_GetObjectItem(document, "servers"), 0);
+	assert_string_equal(
+		cJSON_GetStringValue(cJSON_GetObjectItem(server, "server")), "10.0.0.2");
+	sum = number_at(cJSON_GetObjectItem(server, "other"), "queries");
+	cJSON_ArrayForEach (user, cJSON_GetObjectItem(server, "top"))
+		sum += number_at(user, "queries");
+	assert_true(sum == 1100);
+	user = cJSON_GetArrayItem(cJSON_GetObjectItem(server, "top"), 0);
+	assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(
+				    cJSON_GetObjectItem(user, "workload"), "name")),
+		"big");
+	assert_true(number_at(cJSON_GetObjectItem(server, "latency"), "p50") > 0.004194);
+	assert_true(number_at(cJSON_GetObjectItem(server, "latency"), "p99") < 0.008389);
+	assert_true(number_at(cJSON_GetObjectItem(server, "latency"), "mean") == 0.006);
+	assert_true(cJSON_IsNull(cJSON_GetObjectItem(server, "budget")));
+	/* Names are for whoever may see them. */
+	assert_null(cJSON_GetObjectItem(server, "names"));
+	report.trusted = true;
+	trusted = dns_make_document(&report);
+	server = cJSON_GetArrayItem(cJSON_GetObjectItem(trusted, "servers"), 0);
+	name = cJSON_GetArrayItem(cJSON_GetObjectItem(server, "names"), 0);
+	assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(name, "name")), "a.example");
+	assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(name, "type")), "AAAA");
+	assert_true(number_at(name, "share") == 0.75);
+	name = cJSON_GetArrayItem(cJSON_GetObjectItem(server, "names"), 1);
+	assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(name, "type")), "TYPE65280");
+}
+
+static void names_switched_off_are_nowhere(void **state)
+{
+	_cleanup_book_ struct dns_book *book = calloc(1, sizeof(*book));
+	struct dns_seen seen = {.watched = true, .book = book};
+	struct dns_report report = {.seen = &seen, .cloud = "", .trusted = true};
+	_cleanup_(cleanup_cJSON_Delete) cJSON *document = NULL;
+
+	(void)state;
+	add_server(book, 2, 10, 9);
+	document = dns_make_document(&report);
+	assert_null(cJSON_GetObjectItem(
+		cJSON_GetArrayItem(cJSON_GetObjectItem(document, "servers"), 0), "names"));
+	assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(document, "names")), "off");
+}
+
+static void many_servers_are_one_line(void **state)
+{
+	_cleanup_book_ struct dns_book *book = calloc(1, sizeof(*book));
+	struct dns_seen seen = {.watched = true, .book = book};
+	struct dns_report report = {.seen = &seen, .cloud = ""};
+	_cleanup_(cleanup_cJSON_Delete) cJSON *document = NULL;
+	const cJSON *servers, *rest;
+
+	(void)state;
+	for (unsigned i = 0; i < 500; i++)
+		add_server(book, i, 10, 9);
+	document = dns_make_document(&report);
+	servers = cJSON_GetObjectItem(document, "servers");
+	assert_int_equal(cJSON_GetArraySize(servers), DNS_LABELS + 1);
+	rest = cJSON_GetArrayItem(servers, DNS_LABELS);
+	assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(rest, "server")), "other");
+	assert_true(number_at(rest, "servers") == 480);
+	assert_true(number_at(cJSON_GetObjectItem(rest, "queries"), "udp") == 4800);
+}
+
+static void nothing_watched_is_null(void **state)
+{
+	struct dns_book *book = calloc(1, sizeof(*book));
+	struct dns_seen seen = {.book = book};
+	struct dns_report report = {.seen = &seen, .cloud = ""};
+	_cleanup_(cleanup_cJSON_Delete) cJSON *document = dns_make_document(&report);
+
+	(void)state;
+	assert_true(cJSON_IsNull(document));
+	free(book);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(metrics_tell_a_server),
+		cmocka_unit_test(series_are_bounded),
+		cmocka_unit_test(the_document_adds_up),
+		cmocka_unit_test(names_switched_off_are_nowhere),
+		cmocka_unit_test(many_servers_are_one_line),
+		cmocka_unit_test(nothing_watched_is_null),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

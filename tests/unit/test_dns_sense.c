@@ -1,0 +1,447 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "tuners/dns/sense.h"
+
+#include "folder.h"
+
+/* A kernel that counts what the test says: it stands in the place of src/tuners/dns/bpf.c. */
+
+#define FAKE_SERVERS 1100
+#define FAKE_ROWS    64
+#define FAKE_PENDING 64
+
+struct dns_bpf {
+	struct dns_control control;
+	struct dns_key server_keys[FAKE_SERVERS];
+	struct dns_server servers[FAKE_SERVERS];
+	size_t n_servers;
+	struct dns_row_key row_keys[FAKE_ROWS];
+	struct dns_row rows[FAKE_ROWS];
+	size_t n_rows;
+	struct dns_source source;
+	struct dns_pending pending[FAKE_PENDING];
+	size_t n_pending;
+	struct dns_key watched[16];
+	size_t n_watched, n_suffixes, forgotten, sweeps;
+	uint64_t one_in;
+	int error; /* of every reading */
+};
+
+struct dns_bpf *dns_bpf_open(const struct host *host, char why[static TUNER_WHY_MAX])
+{
+	struct dns_bpf *bpf = calloc(1, sizeof(*bpf));
+
+	(void)host;
+	assert_non_null(bpf);
+	strcpy(why, "whatever was tried before it worked");
+	bpf->control.root_cgroup = 1;
+	bpf->n_servers = 1; /* the zero key */
+	return bpf;
+}
+
+void dns_bpf_close(struct dns_bpf *bpf)
+{
+	free(bpf);
+}
+
+const struct dns_control *dns_bpf_control(const struct dns_bpf *bpf)
+{
+	return &bpf->control;
+}
+
+int dns_bpf_each_server(struct dns_bpf *bpf,
+	void (*take)(void *userdata, const struct dns_key *server, const struct dns_server *counts),
+	void *userdata)
+{
+	for (size_t i = 0; i < bpf->n_servers && bpf->error == 0; i++)
+		take(userdata, &bpf->server_keys[i], &bpf->servers[i]);
+	return bpf->error;
+}
+
+int dns_bpf_each_row(struct dns_bpf *bpf,
+	void (*take)(void *userdata, const struct dns_row_key *key, const struct dns_row *counts),
+	void *userdata)
+{
+	for (size_t i = 0; i < bpf->n_rows && bpf->error == 0; i++)
+		take(userdata, &bpf->row_keys[i], &bpf->rows[i]);
+	return bpf->error;
+}
+
+int dns_bpf_each_source(struct dns_bpf *bpf,
+	void (*take)(void *userdata, const struct dns_key *source, const struct dns_source *counts),
+	void *userdata)
+{
+	take(userdata, &bpf->server_keys[0], &bpf->source);
+	return bpf->error;
+}
+
+void dns_bpf_forget_server(struct dns_bpf *bpf, const struct dns_key *server)
+{
+	for (size_t i = 0; i < bpf->n_servers; i++) {
+		if (!dns_address_equal(&bpf->server_keys[i], server))
+			continue;
+		bpf->n_servers--;
+		bpf->server_keys[i] = bpf->server_keys[bpf->n_servers];
+		bpf->servers[i] = bpf->servers[bpf->n_servers];
+		bpf->forgotten++;
+		return;
+	}
+}
+
+void dns_bpf_forget_row(struct dns_bpf *bpf, const struct dns_row_key *key)
+{
+	for (size_t i = 0; i < bpf->n_rows; i++) {
+		if (memcmp(&bpf->row_keys[i], key, sizeof(*key)) != 0)
+			continue;
+		bpf->n_rows--;
+		bpf->row_keys[i] = bpf->row_keys[bpf->n_rows];
+		bpf->rows[i] = bpf->rows[bpf->n_rows];
+		return;
+	}
+}
+
+void dns_bpf_sweep(struct dns_bpf *bpf, uint64_t now_ns,
+	void (*take)(void *userdata, const struct dns_pending *query, bool unanswered),
+	void *userdata)
+{
+	size_t kept = 0;
+
+	bpf->sweeps++;
+	for (size_t i = 0; i < bpf->n_pending; i++) {
+		bool over = now_ns - bpf->pending[i].sent_ns > DNS_TIMEOUT_NS;
+
+		take(userdata, &bpf->pending[i], over);
+		if (!over)
+			bpf->pending[kept++] = bpf->pending[i];
+	}
+	bpf->n_pending = kept;
+}
+
+struct dns_key dns_pending_server(const struct dns_pending *query)
+{
+	struct dns_key key = {.family = query->family == 4 ? AF_INET : AF_INET6};
+
+	memcpy(key.address, query->server, sizeof(key.address));
+	return key;
+}
+
+void dns_bpf_sample(struct dns_bpf *bpf, uint64_t one_in)
+{
+	bpf->one_in = one_in;
+}
+
+void dns_bpf_drain_samples(struct dns_bpf *bpf,
+	void (*take)(void *userdata, const struct dns_sample *sample), void *userdata)
+{
+	struct dns_sample sample = {.type = 1};
+
+	/* Nothing of the zero key has a name that could be told. */
+	sample.server = bpf->server_keys[bpf->n_servers - 1];
+	if (bpf->one_in > 0 && bpf->n_servers > 1)
+		take(userdata, &sample);
+}
+
+bool dns_sample_name(const struct dns_sample *sample, char *text, size_t size)
+{
+	(void)sample;
+	return copy_text(text, size, "a.example");
+}
+
+size_t dns_bpf_set_suffixes(struct dns_bpf *bpf, const struct dns_suffix_name *suffixes, size_t n)
+{
+	(void)suffixes;
+	return bpf->n_suffixes = n;
+}
+
+size_t dns_bpf_watch(struct dns_bpf *bpf, const struct dns_key *addresses, size_t n)
+{
+	memcpy(bpf->watched, addresses, n * sizeof(*addresses));
+	return bpf->n_watched = n;
+}
+
+/* A node made up for a test, and the agent's looks at it. */
+struct fixture {
+	struct folder folder;
+	struct host host;
+	struct dns_sensor sensor;
+	struct dns_seen seen;
+	struct dns_bpf *kernel;
+	uint64_t now_us;
+};
+
+static void look(struct fixture *node, uint64_t later_us)
+{
+	node->now_us += later_us;
+	dns_sense(&node->sensor, &node->seen, node->now_us);
+}
+
+static int begin(void **state)
+{
+	struct fixture *node = calloc(1, sizeof(*node));
+	char why[TUNER_WHY_MAX] = "";
+
+	assert_non_null(node);
+	folder_make(&node->folder);
+	assert_true(host_init(&node->host, node->folder.path));
+	folder_put(&node->folder, "/etc/resolv.conf",
+		"nameserver 168.63.129.16\nsearch cluster.LOCAL ec2.internal\n");
+	assert_int_equal(dns_sensor_open(&node->sensor, &node->host, true, why), 0);
+	assert_string_equal(why, "");
+	node->kernel = node->sensor.bpf;
+	node->sensor.config.budget_auto = true;
+	node->sensor.config.names = true;
+	copy_text(node->sensor.config.domains[0], DNS_DOMAIN_MAX, "cluster.local");
+	node->sensor.config.n_domains = 1;
+	node->now_us = 1000 * USEC_PER_SEC;
+	look(node, 0);
+	*state = node;
+	return 0;
+}
+
+static int end(void **state)
+{
+	struct fixture *node = *state;
+
+	dns_sensor_close(&node->sensor);
+	folder_remove(&node->folder);
+	free(node);
+	return 0;
+}
+
+static struct dns_server *serve(struct fixture *node, const char *address)
+{
+	struct dns_bpf *kernel = node->kernel;
+	struct dns_key key;
+
+	assert_true(dns_address_parse(address, &key));
+	for (size_t i = 0; i < kernel->n_servers; i++)
+		if (dns_address_equal(&kernel->server_keys[i], &key))
+			return &kernel->servers[i];
+	assert_true(kernel->n_servers < FAKE_SERVERS);
+	kernel->server_keys[kernel->n_servers] = key;
+	memset(&kernel->servers[kernel->n_servers], 0, sizeof(kernel->servers[0]));
+	return &kernel->servers[kernel->n_servers++];
+}
+
+static void ask(struct fixture *node, const char *address, uint32_t n)
+{
+	struct dns_server *server = serve(node, address);
+
+	server->queries[DNS_UDP] += n;
+	server->query_bins[node->now_us * 1000 / DNS_BIN_NS % DNS_BINS] += n;
+	server->packets += n;
+	server->packet_bins[node->now_us * 1000 / DNS_BIN_NS % DNS_BINS] += n;
+}
+
+static const struct dns_server_state *known(const struct fixture *node, const char *address)
+{
+	struct dns_key key;
+
+	assert_true(dns_address_parse(address, &key));
+	return dns_book_find(&node->sensor.book, &key);
+}
+
+static void budgets_are_watched_before_they_are_used(void **state)
+{
+	struct fixture *node = *state;
+
+	assert_non_null(known(node, "168.63.129.16"));
+	assert_int_equal(known(node, "168.63.129.16")->budget.qps, 1000);
+	assert_true(known(node, "168.63.129.16")->label >= 0);
+	/* The cluster's domain once, though the search list has it too. */
+	assert_int_equal(node->kernel->n_suffixes, 2);
+	ask(node, "168.63.129.16", 1500);
+	look(node, USEC_PER_SEC);
+	assert_int_equal(known(node, "168.63.129.16")->queries.look_peak, 1500);
+	assert_int_equal(known(node, "168.63.129.16")->queries.over, 1);
+	assert_int_equal(dns_queries(&node->sensor.book.labels[0].told), 1500);
+}
+
+static void a_reading_that_fails_changes_nothing(void **state)
+{
+	struct fixture *node = *state;
+
+	ask(node, "10.9.9.9", 100);
+	look(node, USEC_PER_SEC);
+	node->kernel->error = -EFAULT;
+	for (int i = 0; i < 5; i++)
+		look(node, USEC_PER_SEC);
+	assert_int_equal(dns_queries(&known(node, "10.9.9.9")->totals), 100);
+	assert_int_equal(dns_seconds_peak(&known(node, "10.9.9.9")->queries), 100);
+	assert_int_equal(known(node, "10.9.9.9")->queries.last, 0);
+	node->kernel->error = 0;
+	ask(node, "10.9.9.9", 7);
+	look(node, USEC_PER_SEC);
+	assert_int_equal(dns_queries(&known(node, "10.9.9.9")->totals), 107);
+	assert_int_equal(known(node, "10.9.9.9")->queries.last, 7);
+}
+
+static void send_one(struct fixture *node, const char *address)
+{
+	struct dns_pending *query = &node->kernel->pending[node->kernel->n_pending++];
+	struct dns_key key;
+
+	assert_true(dns_address_parse(address, &key));
+	*query = (struct dns_pending){.sent_ns = node->now_us * 1000, .family = 4};
+	memcpy(query->server, key.address, sizeof(query->server));
+	ask(node, address, 1);
+}
+
+static void silence_is_swept_up(void **state)
+{
+	struct fixture *node = *state;
+	size_t sweeps;
+
+	for (int i = 0; i < 12; i++)
+		send_one(node, "10.9.9.9");
+	look(node, USEC_PER_SEC);
+	assert_int_equal(known(node, "10.9.9.9")->pending, 12);
+	assert_int_equal(known(node, "10.9.9.9")->totals.unanswered, 0);
+	look(node, 5 * USEC_PER_SEC);
+	assert_int_equal(known(node, "10.9.9.9")->pending, 0);
+	assert_int_equal(known(node, "10.9.9.9")->totals.unanswered, 12);
+	assert_int_equal(dns_minute_unanswered(known(node, "10.9.9.9")), 12);
+	/* What another took the place of never gets an answer either. */
+	serve(node, "10.9.9.9")->evicted += 3;
+	look(node, USEC_PER_SEC);
+	assert_int_equal(known(node, "10.9.9.9")->totals.unanswered, 15);
+	/* An idle node is not swept. */
+	look(node, USEC_PER_SEC);
+	sweeps = node->kernel->sweeps;
+	for (int i = 0; i < 10; i++)
+		look(node, USEC_PER_SEC);
+	assert_int_equal(node->kernel->sweeps, sweeps);
+}
+
+static void who_answers_cluster_names_is_of_the_cluster(void **state)
+{
+	struct fixture *node = *state;
+
+	ask(node, "10.244.1.5", 3);
+	ask(node, "168.63.129.16", 3);
+	look(node, USEC_PER_SEC);
+	assert_int_equal(known(node, "10.244.1.5")->role, DNS_UPSTREAM);
+	serve(node, "10.244.1.5")->cluster_answers = 1;
+	serve(node, "168.63.129.16")->cluster_answers = 1;
+	look(node, USEC_PER_SEC);
+	assert_int_equal(known(node, "10.244.1.5")->role, DNS_CLUSTER);
+	/* A resolver with a budget stays what it is, whatever it makes of such names. */
+	assert_int_equal(known(node, "168.63.129.16")->role, DNS_UPSTREAM);
+	ask(node, "127.0.0.53", 1);
+	look(node, USEC_PER_SEC);
+	assert_int_equal(known(node, "127.0.0.53")->role, DNS_LOCAL);
+}
+
+static void room_is_made_for_new_servers(void **state)
+{
+	struct fixture *node = *state;
+	char address[DNS_ADDRESS_TEXT];
+
+	for (int i = 0; i < 600; i++) {
+		snprintf(address, sizeof(address), "10.1.%d.%d", i / 250, i % 250 + 1);
+		ask(node, address, 1);
+	}
+	ask(node, "10.9.9.9", 1000);
+	look(node, USEC_PER_SEC);
+	look(node, 30 * USEC_PER_SEC);
+	assert_int_equal(node->kernel->forgotten, 0);
+	for (int i = 0; i < 40; i++) {
+		ask(node, "10.9.9.9", 10);
+		look(node, USEC_PER_SEC);
+	}
+	/* All but the busy one, the pinned one, the rest's, and those with a label. */
+	assert_in_range(node->kernel->forgotten, 570, 600);
+	assert_non_null(known(node, "10.9.9.9"));
+	assert_non_null(known(node, "168.63.129.16"));
+	assert_null(known(node, "10.1.2.99"));
+	/* It comes again, and counts from there. */
+	ask(node, "10.1.2.99", 5);
+	look(node, USEC_PER_SEC);
+	assert_int_equal(dns_queries(&known(node, "10.1.2.99")->totals), 5);
+}
+
+static void names_are_sampled_while_they_may_be(void **state)
+{
+	struct fixture *node = *state;
+
+	ask(node, "10.9.9.9", 10);
+	look(node, USEC_PER_SEC);
+	look(node, USEC_PER_SEC);
+	assert_int_equal(node->kernel->one_in, 1);
+	assert_non_null(node->sensor.book.labels[known(node, "10.9.9.9")->label].names);
+	ask(node, "10.9.9.9", 10000);
+	look(node, USEC_PER_SEC);
+	assert_in_range(node->kernel->one_in, 50, 200);
+	node->sensor.config.names = false;
+	look(node, USEC_PER_SEC);
+	assert_int_equal(node->kernel->one_in, 0);
+	assert_null(node->sensor.book.labels[known(node, "10.9.9.9")->label].names);
+}
+
+static void link_local_packets_share_a_budget(void **state)
+{
+	struct fixture *node = *state;
+	size_t bin;
+
+	assert_int_equal(node->kernel->n_watched, 0);
+	assert_null(node->seen.link_local);
+	ask(node, "169.254.169.253", 1);
+	look(node, USEC_PER_SEC);
+	assert_int_equal(node->kernel->n_watched, 6);
+	look(node, USEC_PER_SEC);
+	bin = node->now_us * 1000 / DNS_BIN_NS % DNS_BINS;
+	node->kernel->source.bins[bin] += 1200;
+	node->kernel->source.packets = 1200;
+	look(node, USEC_PER_SEC);
+	assert_non_null(node->seen.link_local);
+	assert_int_equal(node->seen.link_local->look_peak, 1200);
+	assert_int_equal(node->seen.link_local->over, 1);
+	assert_int_equal(node->seen.n_senders, 1);
+	assert_int_equal(node->seen.senders[0].packets, 1200);
+}
+
+static void late_looks_are_counted_once(void **state)
+{
+	struct fixture *node = *state;
+
+	ask(node, "10.9.9.9", 100);
+	ask(node, "10.9.9.10", 100);
+	look(node, USEC_PER_SEC);
+	assert_int_equal(node->seen.coarse, 0);
+	ask(node, "10.9.9.9", 100);
+	ask(node, "10.9.9.10", 100);
+	look(node, 20 * USEC_PER_SEC);
+	assert_int_equal(node->seen.coarse, 1);
+	/* Nothing happened: nothing is uncertain. */
+	look(node, 2 * USEC_PER_SEC);
+	look(node, 20 * USEC_PER_SEC);
+	assert_int_equal(node->seen.coarse, 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(
+			budgets_are_watched_before_they_are_used, begin, end),
+		cmocka_unit_test_setup_teardown(a_reading_that_fails_changes_nothing, begin, end),
+		cmocka_unit_test_setup_teardown(silence_is_swept_up, begin, end),
+		cmocka_unit_test_setup_teardown(
+			who_answers_cluster_names_is_of_the_cluster, begin, end),
+		cmocka_unit_test_setup_teardown(room_is_made_for_new_servers, begin, end),
+		cmocka_unit_test_setup_teardown(names_are_sampled_while_they_may_be, begin, end),
+		cmocka_unit_test_setup_teardown(link_local_packets_share_a_budget, begin, end),
+		cmocka_unit_test_setup_teardown(late_looks_are_counted_once, begin, end),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fake_systemd.h"
+
+#include "agent/pipeline.h"
+#include "apply/reconcile.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <sys/prctl.h>
+
+/*
+ * From a tuner's wish to a runtime that has taken it: one setting of one file, a made-up systemd,
+ * and what runs with the file as it was when the unit was last restarted.
+ */
+
+#define PATH "/etc/docker/daemon.json"
+#define NAME "docker.max-concurrent-downloads"
+#define OLD  "{\n  \"max-concurrent-downloads\": 3\n}\n"
+#define NEW  "{\n  \"max-concurrent-downloads\": 10\n}\n"
+#define HOUR (3600 * USEC_PER_SEC)
+
+static const struct tuner_ops ops = {.name = "runtime"};
+
+struct bench {
+	struct fake_systemd fake;
+	struct folder root, state;
+	struct core core;
+	struct tuner_status tuner;
+	struct want want;
+	struct edit edit;
+	struct outlook outlook;
+	struct pipeline pipeline;
+	unsigned seen; /* restarts that the running value follows */
+	uint64_t now_us;
+};
+
+static void bench_make(struct bench *bench, enum restart_policy policy)
+{
+	struct core *core = &bench->core;
+
+	*bench = (struct bench){.tuner = {.ops = &ops}, .now_us = now_us()};
+	fake_systemd_make(&bench->fake);
+	folder_make(&bench->root);
+	folder_make(&bench->state);
+	folder_put(&bench->root, PATH, OLD);
+	assert_true(host_init(&core->host, bench->root.path));
+	assert_int_equal(journal_open(bench->state.path, "boot", true, &core->journal), 0);
+	core->checksum = 1;
+	bench->edit = (struct edit){.text = "10"};
+	bench->edit.service = (struct service){
+		.activation = ACTIVATE_CONTAINERD_RESTART, .restart = policy, .unit = FAKE_UNIT};
+	bench->want = (struct want){.name = NAME,
+		.place = {.kind = PLACE_EDIT,
+			.path = PATH,
+			.format = EDIT_JSON,
+			.key = "max-concurrent-downloads"},
+		.actual = "3",
+		.wanted = "10",
+		.reason = "configured",
+		.edit = &bench->edit};
+	bench->outlook = (struct outlook){.wants = &bench->want, .n_wants = 1};
+	bench->pipeline = (struct pipeline){
+		.core = core, .event = bench->fake.event, .patience_us = 300 * USEC_PER_MSEC};
+}
+
+static void bench_clear(struct bench *bench)
+{
+	pipeline_close(&bench->pipeline);
+	plan_clear(&bench->core.plan);
+	journal_close(bench->core.journal);
+	free(bench->core.node.settings);
+	folder_remove(&bench->root);
+	folder_remove(&bench->state);
+	fake_systemd_clear(&bench->fake);
+}
+
+#define _cleanup_bench_ __attribute__((cleanup(bench_clear)))
+
+/* What the file says to whoever reads it. */
+static void read_file_value(const struct bench *bench, char value[static SETTING_VALUE_MAX])
+{
+	_cleanup_free_ char *text = folder_get(&bench->root, PATH);
+	const char *number = text ? strstr(text, ": ") : NULL;
+
+	snprintf(value, SETTING_VALUE_MAX, "%d", number ? atoi(number + 2) : 0);
+}
+
+/* One look after so much time, and what follows from it. */
+static struct setting *look(struct bench *bench, uint64_t later)
+{
+	struct core *core = &bench->core;
+	struct reconcile_input input = {.tuner = &bench->tuner,
+		.outlook = &bench->outlook,
+		.records = core->journal->records,
+		.n_records = core->journal->n_records,
+		.observe_reason = "observe-mode",
+		.config = core->checksum,
+		.now_us = bench->now_us += later};
+
+	read_file_value(bench, bench->want.staged);
+	if (bench->fake.restarts > bench->seen && bench->fake.socket >= 0)
+		read_file_value(bench, bench->want.actual);
+	bench->seen = bench->fake.restarts;
+	plan_reset(&core->plan);
+	assert_int_equal(reconcile(&core->node, &input, &core->plan), 0);
+	if (pipeline_apply(&bench->pipeline, &core->plan))
+		pipeline_run(&bench->pipeline);
+	return node_setting(&core->node, NAME);
+}
+
+static void expect_at(const struct bench *bench, enum setting_state state, const char *reason,
+	unsigned restarts, const char *file, int line)
+{
+	const struct setting *setting = node_setting(&bench->core.node, NAME);
+
+	if (setting->state != state || !streq(setting->reason, reason))
+		fail_msg("line %d: %s, %s", line, setting_state_name(setting->state),
+			setting->reason);
+	if (bench->fake.restarts != restarts)
+		fail_msg("line %d: %u restarts", line, bench->fake.restarts);
+	assert_file(&bench->root, PATH, file);
+}
+
+#define expect(bench, state, reason, restarts, file) \
+	expect_at(bench, state, reason, restarts, file, __LINE__)
+
+static void restore(struct bench *bench)
+{
+	if (pipeline_restore(&bench->pipeline, NULL))
+		pipeline_run(&bench->pipeline);
+	assert_int_equal(bench->pipeline.store_error, 0);
+	assert_int_equal(bench->core.journal->n_files, 0);
+	assert_int_equal(bench->core.journal->n_records, 0);
+}
+
+static void never_means_that_it_waits(void **state)
+{
+	_cleanup_bench_ struct bench bench;
+
+	(void)state;
+	bench_make(&bench, RESTART_NEVER);
+	look(&bench, 0);
+	expect(&bench, SETTING_PENDING, "restart-pending", 0, NEW);
+	for (int i = 0; i < 3; i++) {
+		look(&bench, HOUR);
+		assert_int_equal(bench.core.plan.n, 0);
+		expect(&bench, SETTING_PENDING, "restart-pending", 0, NEW);
+	}
+	/* Somebody restarts it. */
+	bench.fake.restarts++;
+	look(&bench, HOUR);
+	expect(&bench, SETTING_IN_SYNC, "in-sync", 1, NEW);
+	restore(&bench);
+	assert_file(&bench.root, PATH, OLD);
+	assert_int_equal(bench.fake.restarts, 1);
+}
+
+static void now_means_at_once_and_once(void **state)
+{
+	_cleanup_bench_ struct bench bench;
+
+	(void)state;
+	bench_make(&bench, RESTART_NOW);
+	look(&bench, 0);
+	expect(&bench, SETTING_PENDING, "restart-pending", 1, NEW);
+	look(&bench, 1);
+	expect(&bench, SETTING_IN_SYNC, "in-sync", 1, NEW);
+	restore(&bench);
+	assert_file(&bench.root, PATH, OLD);
+	assert_int_equal(bench.fake.restarts, 2);
+}
+
+/* It runs with something else all the same: then it is not restarted over and over. */
+static void what_does_not_help_is_not_repeated(void **state)
+{
+	_cleanup_bench_ struct bench bench;
+
+	(void)state;
+	bench_make(&bench, RESTART_NOW);
+	look(&bench, 0);
+	for (int i = 0; i < 5; i++) {
+		bench.seen = bench.fake.restarts;
+		look(&bench, HOUR);
+		expect(&bench, SETTING_PENDING, "restart-pending", 1, NEW);
+	}
+	/* Until somebody asks for it. */
+	reconcile_reset(&bench.core.node, NULL);
+	look(&bench, 1);
+	assert_int_equal(bench.fake.restarts, 2);
+}
+
+static void when_idle_waits_for_the_last_pull(void **state)
+{
+	_cleanup_bench_ struct bench bench;
+
+	(void)state;
+	bench_make(&bench, RESTART_WHEN_IDLE);
+	bench.edit.service.busy = true;
+	for (int i = 0; i < 3; i++) {
+		look(&bench, HOUR);
+		expect(&bench, SETTING_PENDING, "restart-pending", 0, NEW);
+	}
+	bench.edit.service.busy = false;
+	look(&bench, 1);
+	expect(&bench, SETTING_PENDING, "restart-pending", 1, NEW);
+	look(&bench, 1);
+	expect(&bench, SETTING_IN_SYNC, "in-sync", 1, NEW);
+	/* Another value within the hour is written, and waits. */
+	bench.edit.text = "3";
+	copy_text(bench.want.wanted, SETTING_VALUE_MAX, "3");
+	look(&bench, 1);
+	expect(&bench, SETTING_PENDING, "restart-pending", 1, OLD);
+	look(&bench, HOUR / 2);
+	expect(&bench, SETTING_PENDING, "restart-pending", 1, OLD);
+}
+
+/* Killed between the write and the restart, or restarted by hand to no avail. */
+static void what_stands_in_the_file_already_is_activated(void **state)
+{
+	_cleanup_bench_ struct bench bench;
+
+	(void)state;
+	bench_make(&bench, RESTART_NOW);
+	folder_put(&bench.root, PATH, NEW);
+	look(&bench, 0);
+	expect(&bench, SETTING_PENDING, "restart-pending", 1, NEW);
+	look(&bench, 1);
+	expect(&bench, SETTING_IN_SYNC, "in-sync", 1, NEW);
+	assert_int_equal(bench.core.journal->n_files, 0);
+}
+
+static void what_must_not_be_restarted_is_said(void **state)
+{
+	_cleanup_bench_ struct bench bench;
+
+	(void)state;
+	bench_make(&bench, RESTART_NOW);
+	bench.fake.kill_mode = "control-group";
+	look(&bench, 0);
+	expect(&bench, SETTING_PENDING, "restart-refused", 0, NEW);
+	look(&bench, 1);
+	expect(&bench, SETTING_PENDING, "restart-refused", 0, NEW);
+	/* An hour later it may. */
+	bench.fake.kill_mode = "process";
+	look(&bench, HOUR + USEC_PER_SEC);
+	assert_int_equal(bench.fake.restarts, 1);
+	look(&bench, 1);
+	expect(&bench, SETTING_IN_SYNC, "in-sync", 1, NEW);
+}
+
+static void a_runtime_that_does_not_come_back_gets_its_old_file(void **state)
+{
+	_cleanup_bench_ struct bench bench;
+	const struct change *change;
+
+	(void)state;
+	bench_make(&bench, RESTART_NOW);
+	bench.fake.fails = 1;
+	look(&bench, 0);
+	expect(&bench, SETTING_FAILED, "did-not-come-back", 2, OLD);
+	assert_string_equal(bench.fake.state, "active");
+	change = &bench.pipeline.edits.plan.changes[0];
+	assert_int_equal(change->error, -ETIMEDOUT);
+	assert_non_null(strstr(change->why, "does not answer"));
+	for (int i = 0; i < 3; i++) {
+		look(&bench, HOUR);
+		expect(&bench, SETTING_FAILED, "did-not-come-back", 2, OLD);
+	}
+	/* Not even by another agent, before the configuration changes. */
+	reconcile_reset(&bench.core.node, NULL);
+	look(&bench, 1);
+	expect(&bench, SETTING_FAILED, "did-not-come-back", 2, OLD);
+	bench.core.checksum = 2;
+	reconcile_reset(&bench.core.node, NULL);
+	look(&bench, 1);
+	look(&bench, 1);
+	expect(&bench, SETTING_IN_SYNC, "in-sync", 3, NEW);
+	restore(&bench);
+	assert_file(&bench.root, PATH, OLD);
+}
+
+static void a_reload_goes_to_dockerd_alone(void **state)
+{
+	_cleanup_bench_ struct bench bench;
+	int status;
+	pid_t child;
+
+	(void)state;
+	bench_make(&bench, RESTART_NEVER);
+	bench.edit.service.activation = ACTIVATE_DOCKER_RELOAD;
+	child = fork();
+	if (child == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (;;)
+			pause();
+	}
+	bench.edit.service.pid = child;
+	look(&bench, 0);
+	expect(&bench, SETTING_PENDING, "reload-pending", 0, NEW);
+	assert_int_equal(waitpid(child, &status, WNOHANG), 0); /* not called dockerd: unharmed */
+	look(&bench, 30 * USEC_PER_SEC);
+	assert_int_equal(waitpid(child, &status, WNOHANG), 0);
+	kill(child, SIGKILL);
+	waitpid(child, &status, 0);
+	child = fork();
+	if (child == 0) {
+		signal(SIGHUP, SIG_DFL);
+		prctl(PR_SET_NAME, "dockerd");
+		raise(SIGSTOP);
+		pause();
+		_exit(0);
+	}
+	assert_int_equal(waitpid(child, &status, WUNTRACED), child);
+	kill(child, SIGCONT);
+	bench.edit.service.pid = child;
+	look(&bench, 60 * USEC_PER_SEC);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFSIGNALED(status));
+	assert_int_equal(WTERMSIG(status), SIGHUP);
+}
+
+static void a_full_state_folder_leaves_the_file(void **state)
+{
+	_cleanup_bench_ struct bench bench;
+
+	(void)state;
+	bench_make(&bench, RESTART_NOW);
+	folder_put(&bench.state, "/files", "in the place of a folder");
+	look(&bench, 0);
+	expect(&bench, SETTING_FAILED, "not-recorded", 0, OLD);
+}
+
+static void what_nothing_needs_is_swept(void **state)
+{
+	_cleanup_bench_ struct bench bench;
+	char name[16 + HASH_TEXT_MAX], full[PATH_MAX];
+
+	(void)state;
+	bench_make(&bench, RESTART_NEVER);
+	look(&bench, 0);
+	snprintf(name, sizeof(name), "/files/%s", bench.core.journal->files[0].original);
+	assert_file(&bench.state, name, OLD);
+	restore(&bench);
+	folder_path(&bench.state, name, full);
+	assert_int_equal(access(full, F_OK), -1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(never_means_that_it_waits),
+		cmocka_unit_test(now_means_at_once_and_once),
+		cmocka_unit_test(what_does_not_help_is_not_repeated),
+		cmocka_unit_test(when_idle_waits_for_the_last_pull),
+		cmocka_unit_test(what_stands_in_the_file_already_is_activated),
+		cmocka_unit_test(what_must_not_be_restarted_is_said),
+		cmocka_unit_test(a_runtime_that_does_not_come_back_gets_its_old_file),
+		cmocka_unit_test(a_reload_goes_to_dockerd_alone),
+		cmocka_unit_test(a_full_state_folder_leaves_the_file),
+		cmocka_unit_test(what_nothing_needs_is_swept),
+	};
+
+	log_init(LOG_LEVEL_ERROR);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
