@@ -132,7 +132,7 @@ static int standing(
 
 /*
  * What a crash between this note and the write leaves is ours, so it becomes before; what somebody
- * else put there is not.
+ * else put there is not: that is what a restore gives back from now on.
  */
 static int note_key(struct edit_file *file, const struct change *change, char *why)
 {
@@ -145,10 +145,12 @@ static int note_key(struct edit_file *file, const struct change *change, char *w
 		return r;
 	if (!key) {
 		key = file_note_add_key(&file->note, change->name, &change->place);
-		if (!key || replace_text(&key->original, literal) < 0)
+		if (!key)
 			return -ENOMEM;
 	}
 	ours = same_text(literal, key->target) || same_text(literal, key->before);
+	if (!ours && replace_text(&key->original, literal) < 0)
+		return -ENOMEM;
 	if (replace_text(&key->before, ours ? literal : key->original) < 0)
 		return -ENOMEM;
 	return file->note.format == EDIT_OWN ? 0 : replace_text(&key->target, change->edit->text);
@@ -191,7 +193,7 @@ static int compose(const struct edits *edits, struct edit_file *file)
 	return 0;
 }
 
-/* Someone else's file with our keys as they were before us: that is what a restore gives back. */
+/* Someone else's file, with what is ours in it as it was before us: what a restore gives back. */
 static int keep_without_ours(const struct edits *edits, struct edit_file *file)
 {
 	_cleanup_free_ char *text = copy_bytes(file->old.bytes, file->old.len);

@@ -54,8 +54,7 @@ static void on_result(const struct grpc_result *result, void *userdata)
 	call->done(&answer, call->userdata); /* may close the client */
 }
 
-/* grpc: all but the message, and what belongs to the callback. */
-static int begin(struct containerd_client *client, const struct grpc_call *grpc,
+int containerd_begin(struct containerd_client *client, const struct grpc_call *grpc,
 	const ProtobufCMessage *request, containerd_reader read, containerd_callback done,
 	void *userdata)
 {
@@ -115,7 +114,7 @@ int containerd_version(struct containerd_client *client, containerd_callback don
 		.limit = SMALL_MAX,
 	};
 
-	return begin(client, &call, NULL, containerd_read_version, done, userdata);
+	return containerd_begin(client, &call, NULL, containerd_read_version, done, userdata);
 }
 
 int containerd_namespaces(
@@ -126,7 +125,7 @@ int containerd_namespaces(
 		.limit = IMAGE_MAX,
 	};
 
-	return begin(client, &call, NULL, containerd_read_namespaces, done, userdata);
+	return containerd_begin(client, &call, NULL, containerd_read_namespaces, done, userdata);
 }
 
 int containerd_ingests(struct containerd_client *client, const char *namespace,
@@ -138,7 +137,7 @@ int containerd_ingests(struct containerd_client *client, const char *namespace,
 		.limit = IMAGE_MAX,
 	};
 
-	return begin(client, &call, NULL, containerd_read_ingests, done, userdata);
+	return containerd_begin(client, &call, NULL, containerd_read_ingests, done, userdata);
 }
 
 int containerd_images(struct containerd_client *client, const char *namespace,
@@ -150,7 +149,7 @@ int containerd_images(struct containerd_client *client, const char *namespace,
 		.limit = WIRE_LIST_MAX,
 	};
 
-	return begin(client, &call, NULL, containerd_read_images, done, userdata);
+	return containerd_begin(client, &call, NULL, containerd_read_images, done, userdata);
 }
 
 static bool fits(const char *text)
@@ -166,7 +165,7 @@ static int begin_named(struct containerd_client *client, const struct grpc_call 
 	if (!fits(name))
 		return -EINVAL;
 	request.name = (char *)name;
-	return begin(client, call, &request.base, read, done, userdata);
+	return containerd_begin(client, call, &request.base, read, done, userdata);
 }
 
 int containerd_image_get(struct containerd_client *client, const char *namespace, const char *name,
@@ -238,7 +237,8 @@ int containerd_image_create(struct containerd_client *client, const char *namesp
 	message.name = (char *)image->name;
 	message.target = &target;
 	request.image = &message;
-	return begin(client, &call, &request.base, containerd_read_image, done, userdata);
+	return containerd_begin(
+		client, &call, &request.base, containerd_read_image, done, userdata);
 }
 
 static void label_call_free(void *userdata)
@@ -277,8 +277,8 @@ static int send_label(const struct label_call *call, Containerd__Image *image)
 	mask.n_paths = ARRAY_SIZE(paths);
 	request.image = image;
 	request.update_mask = &mask;
-	return begin(call->client, &grpc, &request.base, containerd_read_image, call->done,
-		call->userdata);
+	return containerd_begin(call->client, &grpc, &request.base, containerd_read_image,
+		call->done, call->userdata);
 }
 
 static void on_label_image(const struct grpc_result *result, void *userdata)

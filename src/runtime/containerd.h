@@ -48,6 +48,13 @@ struct containerd_ingest {
 	uint64_t updated_us;   /* CLOCK_REALTIME: when a byte came last */
 };
 
+/* What lies in the content store. */
+struct containerd_content {
+	const char *digest;
+	const struct containerd_label *labels;
+	size_t n_labels;
+};
+
 struct containerd_version {
 	const char *version, *revision;
 };
@@ -70,6 +77,10 @@ struct containerd_answer {
 			const struct containerd_ingest *list;
 			size_t n;
 		} ingests;
+		struct {
+			const struct containerd_content *list;
+			size_t n;
+		} contents;
 	};
 };
 
@@ -97,6 +108,17 @@ int containerd_namespaces(
 /* What is being fetched in a namespace now, in no order. */
 int containerd_ingests(struct containerd_client *client, const char *namespace,
 	containerd_callback done, void *userdata);
+
+/*
+ * The manifests that have this layer, "sha256:...", among their first CONTAINERD_LAYERS_MAX: their
+ * labels containerd.io/gc.ref.content.l.N are all of its layers, and those of
+ * containerd.io/distribution.source.REGISTRY the repositories that it was pulled from. The answer
+ * is a stream of one message, which is taken like any other: where no manifest has it, or more than
+ * a hundred have, that is no answer, and the result a local GRPC_INTERNAL. -EINVAL for no digest.
+ */
+#define CONTAINERD_LAYERS_MAX 64
+int containerd_manifests_of(struct containerd_client *client, const char *namespace,
+	const char *layer, containerd_callback done, void *userdata);
 
 int containerd_images(struct containerd_client *client, const char *namespace,
 	containerd_callback done, void *userdata);

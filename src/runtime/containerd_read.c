@@ -74,6 +74,35 @@ bool containerd_read_ingests(
 	return true;
 }
 
+bool containerd_read_contents(
+	struct arena *arena, const uint8_t *data, size_t size, struct containerd_answer *answer)
+{
+	const Containerd__ListContentResponse *m =
+		wire_decode(arena, &containerd__list_content_response__descriptor, data, size);
+	struct containerd_content *list = m ? arena_array(arena, m->n_info, sizeof(*list)) : NULL;
+
+	for (size_t i = 0; list && i < m->n_info; i++) {
+		const Containerd__Info *info = m->info[i];
+		struct containerd_label *labels =
+			arena_array(arena, info->n_labels, sizeof(*labels));
+
+		if (!labels)
+			return false;
+		for (size_t l = 0; l < info->n_labels; l++) {
+			labels[l].key = info->labels[l]->key;
+			labels[l].value = info->labels[l]->value;
+		}
+		list[i].digest = info->digest;
+		list[i].labels = labels;
+		list[i].n_labels = info->n_labels;
+	}
+	if (!list)
+		return false;
+	answer->contents.list = list;
+	answer->contents.n = m->n_info;
+	return true;
+}
+
 static bool read_image(
 	struct arena *arena, const Containerd__Image *m, struct containerd_image *image)
 {

@@ -43,9 +43,9 @@ class Passing:
         os.close(self.cgroup)
 
 
-def attached(cgroup: Path) -> list[str]:
-    """The names of the programs on this cgroup itself, as bpftool sees them."""
+def attached(cgroup: Path) -> dict[int, str]:
+    """The programs on this cgroup itself, id -> name, as bpftool sees them."""
     out = subprocess.run(["bpftool", "--json", "cgroup", "show", str(cgroup)], capture_output=True, text=True, check=True,
                          env={**os.environ, "PATH": os.environ.get("PATH", "") + ":/usr/sbin"}).stdout  # fmt: skip
     # Of none at all, bpftool 7.1 makes a lone bracket.
-    return sorted(program["name"] for program in json.loads(out)) if out.strip().startswith("[") else []
+    return {program["id"]: program["name"] for program in json.loads(out)} if out.strip().startswith("[") else {}

@@ -145,7 +145,8 @@ class Lab:
         self.docker_socket = self.folder / DOCKER
         self.write("etc/containerd/config.toml", CONTAINERD_CONFIG)
         self.write("etc/cni/net.d/10-test.conflist", CNI_NET)
-        self.write("etc/cni/bin/paper", CNI_PLUGIN).chmod(0o755)
+        for plugin in ("paper", "loopback"):
+            self.write(f"etc/cni/bin/{plugin}", CNI_PLUGIN).chmod(0o755)
         shutil.rmtree(self.root / "etc/docker", ignore_errors=True)
 
     def write(self, path: str, text: str) -> Path:

@@ -19,7 +19,8 @@ NEIGHBORS = 40
 
 def fill_neighbors(pid: int) -> None:
     """Entries in a process's network namespace."""
-    script = "ip link add hr-d type dummy && ip addr add 10.9.0.1/24 dev hr-d && ip link set hr-d up\n"
+    script = "ip link add hr-d type veth peer name hr-p\nip addr add 10.9.0.1/24 dev hr-d\n"
+    script += "ip link set hr-d up\nip link set hr-p up\n"
     script += "".join(
         f"ip neigh add 10.9.0.{i} lladdr 02:00:00:00:00:{i:02x} nud reachable dev hr-d\n" for i in range(2, 2 + NEIGHBORS)
     )

@@ -8,7 +8,8 @@
 
 /* Queries, or link-local packets, on their way to one server, evenly from begin to end. */
 struct sending {
-	struct dns_server_state *server; /* NULL: link-local packets */
+	struct dns_server_state *server; /* NULL: link-local packets, */
+	unsigned sender;                 /* from this address of the node */
 	uint64_t begin_ns, end_ns, n, sent;
 };
 
@@ -22,7 +23,7 @@ struct replay {
 		const struct dns_server_state *server;
 		uint32_t bins[DNS_BINS];
 	} kernel[8];
-	uint32_t link_local[DNS_BINS];
+	uint32_t link_local[DNS_BINS], by_sender[2][DNS_BINS];
 	struct dns_seconds link_local_seconds;
 	uint64_t ticked_us; /* the last look */
 };
@@ -38,8 +39,6 @@ static uint32_t *bins_of(struct replay *replay, const struct dns_server_state *s
 {
 	size_t i = 0;
 
-	if (!server)
-		return replay->link_local;
 	while (i < ARRAY_SIZE(replay->kernel) - 1 && replay->kernel[i].server &&
 		replay->kernel[i].server != server)
 		i++;
@@ -121,6 +120,15 @@ static bool take_part(
 	return true;
 }
 
+/* "send 900 since 10000 [other]": other, from another address of the node. */
+static bool take_link_local(struct scenario *scenario, struct replay *replay)
+{
+	if (!scenario_is(scenario, "send") || !take_send(scenario, replay, NULL))
+		return false;
+	replay->sendings[replay->n_sendings - 1].sender = scenario_is(scenario, "other");
+	return true;
+}
+
 static bool at(struct scenario *scenario, void *self)
 {
 	struct replay *replay = self;
@@ -130,7 +138,7 @@ static bool at(struct scenario *scenario, void *self)
 	if (scenario_is(scenario, "look"))
 		return true;
 	if (scenario_is(scenario, "link-local"))
-		return scenario_is(scenario, "send") && take_send(scenario, replay, NULL);
+		return take_link_local(scenario, replay);
 	if (!scenario_is(scenario, "server") || !take_address(scenario, &key))
 		return false;
 	server = dns_book_get(&replay->sensor.book, &key);
@@ -219,11 +227,14 @@ static void send_until(struct replay *replay, uint64_t now_ns)
 	for (size_t i = 0; i < replay->n_sendings; i++) {
 		struct sending *sending = &replay->sendings[i];
 		uint64_t length = sending->end_ns - sending->begin_ns, at, n = 0;
-		uint32_t *bins = bins_of(replay, sending->server);
+		uint32_t *bins =
+			sending->server ? bins_of(replay, sending->server) : replay->link_local;
 
 		while (sending->sent < sending->n &&
 			(at = sending->begin_ns + length * sending->sent / sending->n) < now_ns) {
 			bins[at / DNS_BIN_NS % DNS_BINS]++;
+			if (!sending->server)
+				replay->by_sender[sending->sender][at / DNS_BIN_NS % DNS_BINS]++;
 			sending->sent++;
 			n++;
 		}
@@ -254,6 +265,10 @@ static int tick(struct replay *replay, struct past *past, struct outlook *outloo
 	}
 	dns_seconds_look(&replay->link_local_seconds, replay->link_local, now_ns, 1024);
 	replay->seen.link_local = &replay->link_local_seconds;
+	replay->seen.n_senders = 2;
+	for (size_t i = 0; i < 2; i++)
+		dns_seconds_look(
+			&replay->seen.senders[i].seconds, replay->by_sender[i], now_ns, 1024);
 	dns_askers_forwarders(&replay->seen);
 	replay->ticked_us = past->now_us;
 	outlook_reset(outlook);

@@ -19,6 +19,7 @@
 #define FAKE_SERVERS 1100
 #define FAKE_ROWS    64
 #define FAKE_PENDING 64
+#define FAKE_SOURCES 20
 
 struct dns_bpf {
 	struct dns_control control;
@@ -28,7 +29,8 @@ struct dns_bpf {
 	struct dns_row_key row_keys[FAKE_ROWS];
 	struct dns_row rows[FAKE_ROWS];
 	size_t n_rows;
-	struct dns_source source;
+	struct dns_source sources[FAKE_SOURCES];
+	size_t n_sources;
 	struct dns_pending pending[FAKE_PENDING];
 	size_t n_pending;
 	struct dns_key watched[16];
@@ -81,7 +83,9 @@ int dns_bpf_each_source(struct dns_bpf *bpf,
 	void (*take)(void *userdata, const struct dns_key *source, const struct dns_source *counts),
 	void *userdata)
 {
-	take(userdata, &bpf->server_keys[0], &bpf->source);
+	for (size_t i = 0; i < bpf->n_sources && bpf->error == 0; i++)
+		take(userdata, &(struct dns_key){AF_INET, {10, 0, 0, (uint8_t)i}},
+			&bpf->sources[i]);
 	return bpf->error;
 }
 
@@ -388,10 +392,18 @@ static void names_are_sampled_while_they_may_be(void **state)
 	assert_null(node->sensor.book.labels[known(node, "10.9.9.9")->label].names);
 }
 
+static void send_packets(struct fixture *node, size_t source, uint32_t n)
+{
+	struct dns_source *counts = &node->kernel->sources[source];
+
+	node->kernel->n_sources = MAX(node->kernel->n_sources, source + 1);
+	counts->bins[node->now_us * 1000 / DNS_BIN_NS % DNS_BINS] += n;
+	counts->packets += n;
+}
+
 static void link_local_packets_share_a_budget(void **state)
 {
 	struct fixture *node = *state;
-	size_t bin;
 
 	assert_int_equal(node->kernel->n_watched, 0);
 	assert_null(node->seen.link_local);
@@ -399,15 +411,46 @@ static void link_local_packets_share_a_budget(void **state)
 	look(node, USEC_PER_SEC);
 	assert_int_equal(node->kernel->n_watched, 6);
 	look(node, USEC_PER_SEC);
-	bin = node->now_us * 1000 / DNS_BIN_NS % DNS_BINS;
-	node->kernel->source.bins[bin] += 1200;
-	node->kernel->source.packets = 1200;
+	send_packets(node, 0, 600);
+	send_packets(node, 1, 600);
 	look(node, USEC_PER_SEC);
 	assert_non_null(node->seen.link_local);
 	assert_int_equal(node->seen.link_local->look_peak, 1200);
 	assert_int_equal(node->seen.link_local->over, 1);
-	assert_int_equal(node->seen.n_senders, 1);
-	assert_int_equal(node->seen.senders[0].packets, 1200);
+	assert_int_equal(node->seen.n_senders, 2);
+	assert_int_equal(node->seen.senders[0].seconds.look_peak, 600);
+	assert_int_equal(node->seen.senders[0].seconds.over, 0);
+}
+
+static void the_busiest_senders_are_kept(void **state)
+{
+	struct fixture *node = *state;
+	uint64_t sum = 0;
+
+	ask(node, "169.254.169.253", 1);
+	look(node, USEC_PER_SEC);
+	for (size_t i = 0; i < FAKE_SOURCES; i++)
+		send_packets(node, i, (uint32_t)i + 1);
+	look(node, USEC_PER_SEC);
+	assert_int_equal(node->seen.n_senders, DNS_SENDERS);
+	for (size_t i = 0; i < DNS_SENDERS; i++)
+		sum += node->seen.senders[i].packets;
+	assert_int_equal(sum, 20 * 21 / 2 - 4 * 5 / 2);
+	/* Who takes another's place brings no burst of the past. */
+	for (size_t i = 0; i < DNS_SENDERS; i++)
+		assert_true(dns_seconds_peak(&node->seen.senders[i].seconds) <= 20);
+	send_packets(node, 0, 5000);
+	look(node, USEC_PER_SEC);
+	look(node, USEC_PER_SEC);
+	for (size_t i = 0; i < DNS_SENDERS; i++)
+		assert_int_equal(node->seen.senders[i].seconds.over, 0);
+	send_packets(node, 0, 5000);
+	look(node, USEC_PER_SEC);
+	assert_int_equal(node->seen.link_local->over, 2);
+	sum = 0;
+	for (size_t i = 0; i < DNS_SENDERS; i++)
+		sum += node->seen.senders[i].seconds.over;
+	assert_int_equal(sum, 1);
 }
 
 static void late_looks_are_counted_once(void **state)
@@ -440,6 +483,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(room_is_made_for_new_servers, begin, end),
 		cmocka_unit_test_setup_teardown(names_are_sampled_while_they_may_be, begin, end),
 		cmocka_unit_test_setup_teardown(link_local_packets_share_a_budget, begin, end),
+		cmocka_unit_test_setup_teardown(the_busiest_senders_are_kept, begin, end),
 		cmocka_unit_test_setup_teardown(late_looks_are_counted_once, begin, end),
 	};
 

@@ -33,6 +33,12 @@ static void apply_downloads(struct edit_bench *bench)
 	assert_int_equal(edit_apply(bench), 0);
 }
 
+static void apply_downloads_again(struct edit_bench *bench)
+{
+	plan_downloads(bench, "10", "12");
+	assert_int_equal(edit_apply(bench), 0);
+}
+
 static void expect_forgotten(const struct edit_bench *bench)
 {
 	assert_int_equal(bench->journal->n_files, 0);
@@ -248,6 +254,34 @@ static void an_edit_of_others_becomes_the_original(void **state)
 	expect_forgotten(&bench);
 }
 
+/* They set our key, or took it out, and we set it again, as on_drift asks: it was theirs. */
+static void a_value_of_others_becomes_the_original(void **state)
+{
+	static const char *const theirs[] = {
+		"version = 2\n[plugins.\"io.containerd.grpc.v1.cri\"]\n  "
+		"max_concurrent_downloads = 5\n",
+		"version = 2\n[plugins.\"io.containerd.grpc.v1.cri\"]\n  sandbox_image = \"x\"\n",
+		"version = 2\n",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(theirs); i++) {
+		_cleanup_edit_bench_ struct edit_bench bench;
+		_cleanup_free_ char *text = NULL;
+
+		edit_bench_make(&bench);
+		folder_put(&bench.root, CONFIG_TOML, original);
+		apply_downloads(&bench);
+		folder_put(&bench.root, CONFIG_TOML, theirs[i]);
+		apply_downloads(&bench);
+		apply_downloads_again(&bench);
+		text = folder_get(&bench.root, CONFIG_TOML);
+		assert_non_null(strstr(text, "max_concurrent_downloads = 12"));
+		edit_restore(&bench);
+		assert_file(&bench.root, CONFIG_TOML, theirs[i]);
+	}
+}
+
 static void nobody_is_overwritten_who_was_quicker(void **state)
 {
 	_cleanup_edit_bench_ struct edit_bench bench;
@@ -432,6 +466,7 @@ int main(void)
 		cmocka_unit_test(a_file_of_our_own_that_someone_changed_is_left),
 		cmocka_unit_test(restore_takes_out_only_what_is_ours),
 		cmocka_unit_test(an_edit_of_others_becomes_the_original),
+		cmocka_unit_test(a_value_of_others_becomes_the_original),
 		cmocka_unit_test(nobody_is_overwritten_who_was_quicker),
 		cmocka_unit_test(killed_between_the_note_and_the_write),
 		cmocka_unit_test(killed_before_the_second_write),

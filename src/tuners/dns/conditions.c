@@ -43,6 +43,7 @@ static void describe(const struct workload *workload, char *text, size_t size)
 struct numbers {
 	double queries;
 	uint64_t packets, pending;
+	const char *whose; /* the packets, where there are several network devices */
 };
 
 /* "1500 of 1024 queries/s, 201 of 200 pending". */
@@ -59,9 +60,7 @@ static void add_numbers(struct condition_reading *condition, const struct dns_se
 	}
 	if (budget->pps > 0) {
 		add(condition, "%s%" PRIu64 " of %" PRIu64 " packets/s%s", comma, used->packets,
-			budget->pps,
-			dns_is_upper_bound(seen, server) ? " of all network interfaces together"
-							 : "");
+			budget->pps, dns_is_upper_bound(seen, server) ? used->whose : "");
 		comma = ", ";
 	}
 	if (budget->pending > 0)
@@ -83,9 +82,10 @@ static void judge_budget(const struct dns_seen *seen, const struct dns_server_st
 		.queries = dns_seconds_peak(&server->queries),
 		.packets = packets ? dns_seconds_peak(packets) : 0,
 		.pending = server->pending,
+		.whose = " of all network interfaces together",
 	};
-	struct numbers worst = {
-		(double)memory->worst_queries, memory->worst_packets, memory->worst_pending};
+	struct numbers worst = {(double)memory->worst_queries, memory->worst_packets,
+		memory->worst_pending, " of one address"};
 
 	if (server->budget.sustained)
 		last.queries = worst.queries = mean_of_minute(server);

@@ -61,22 +61,52 @@ double dns_budget_used(const struct dns_seen *seen, const struct dns_server_stat
 	return used;
 }
 
+/*
+ * Seconds in which more packets than the budget were sent for sure. With several network devices,
+ * each with a budget of its own, all together prove nothing: what one address sends alone does, as
+ * an address is on one device.
+ */
+static uint64_t packets_over(const struct dns_seen *seen, const struct dns_server_state *server)
+{
+	const struct dns_seconds *packets = dns_packets_of(seen, server);
+	uint64_t sum = 0;
+
+	if (!packets || server->budget.pps == 0)
+		return 0;
+	if (!dns_is_upper_bound(seen, server))
+		return packets->over;
+	for (unsigned i = 0; i < seen->n_senders; i++)
+		sum += seen->senders[i].seconds.over;
+	return sum;
+}
+
+/* The most that counts in such a second. */
+static uint64_t packets_peak(const struct dns_seen *seen, const struct dns_server_state *server)
+{
+	const struct dns_seconds *packets = dns_packets_of(seen, server);
+	uint64_t peak = 0;
+
+	if (!packets)
+		return 0;
+	if (!dns_is_upper_bound(seen, server))
+		return packets->look_peak;
+	for (unsigned i = 0; i < seen->n_senders; i++)
+		peak = MAX(peak, seen->senders[i].seconds.look_peak);
+	return peak;
+}
+
 /* How much each of the budget's numbers was overrun since the last look: a second counts once. */
 static uint64_t newly_over(const struct dns_seen *seen, struct dns_server_state *server)
 {
-	const struct dns_seconds *packets = dns_packets_of(seen, server);
 	uint64_t *before = server->memory.counted;
 	uint64_t counts[DNS_OVERRUNS] = {
 		[DNS_OVER_QUERIES] = server->queries.over,
-		[DNS_OVER_PACKETS] = packets ? packets->over : 0,
+		[DNS_OVER_PACKETS] = packets_over(seen, server),
 		[DNS_OVER_PENDING] = server->memory.pending_over,
 		[DNS_OVER_SUSTAINED] = (uint64_t)server->memory.sustained_over,
 	};
 	uint64_t most = 0;
 
-	/* An upper bound of packets proves nothing. */
-	if (server->budget.pps == 0 || dns_is_upper_bound(seen, server))
-		counts[DNS_OVER_PACKETS] = before[DNS_OVER_PACKETS];
 	for (int i = 0; i < DNS_OVERRUNS; i++) {
 		most = MAX(most, counts[i] - MIN(counts[i], before[i]));
 		before[i] = counts[i];
@@ -87,12 +117,10 @@ static uint64_t newly_over(const struct dns_seen *seen, struct dns_server_state 
 static void remember_worst(const struct dns_seen *seen, struct dns_server_state *server)
 {
 	struct dns_server_memory *memory = &server->memory;
-	const struct dns_seconds *packets = dns_packets_of(seen, server);
 
 	memory->worst_queries = MAX(memory->worst_queries, server->queries.look_peak);
 	memory->worst_pending = MAX(memory->worst_pending, server->pending);
-	if (packets)
-		memory->worst_packets = MAX(memory->worst_packets, packets->look_peak);
+	memory->worst_packets = MAX(memory->worst_packets, packets_peak(seen, server));
 }
 
 static void remember_over(
@@ -223,7 +251,7 @@ static int add_packets(
 	limit->max = server->budget.pps;
 	limit->used = packets->last;
 	limit->peak = packets->look_peak;
-	limit->hits = packets->over;
+	limit->hits = packets_over(seen, server);
 	limit->upper_bound = dns_is_upper_bound(seen, server);
 	if (server->budget.qps == 0)
 		take_users(limit, dns_label_of(seen->book, server));

@@ -132,6 +132,7 @@ struct dns_book {
 struct dns_sender {
 	struct dns_key source;
 	uint64_t packets;
+	struct dns_seconds seconds; /* over: those in which it alone overran the budget */
 };
 
 /* What was seen: all that decide() knows. */
@@ -143,7 +144,7 @@ struct dns_seen {
 	unsigned n_forwarders;
 	struct dns_seconds
 		*link_local; /* of all packets that share the budget; NULL: none watched */
-	struct dns_sender senders[DNS_SENDERS]; /* the busiest, in no order */
+	struct dns_sender senders[DNS_SENDERS]; /* of them, the busiest, in no order */
 	unsigned n_senders;
 	unsigned uplinks; /* network devices of the machine, each with its own such budget */
 	uint64_t coarse;  /* looks that came too late to tell seconds apart */

@@ -335,6 +335,8 @@ static void add_link_local(struct json *json, const struct dns_seen *seen)
 		dns_address_text(&seen->senders[i].source, text);
 		json_text(json, source, "address", text);
 		json_number(json, source, "packets", (double)seen->senders[i].packets);
+		json_number(
+			json, source, "peak_packets", dns_seconds_peak(&seen->senders[i].seconds));
 	}
 }
 

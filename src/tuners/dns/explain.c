@@ -33,8 +33,8 @@ const struct explanation dns_explanations[] = {
 		"fd00:ec2::253 and the VPC's base address plus two. The instance metadata service "
 		"(169.254.169.254) and the time service (169.254.169.123) share it, so all packets "
 		"to these are counted, by source address; TCP handshakes count. Where the machine "
-		"has several interfaces, used is that of all together, an upper bound, and "
-		"DNSBudgetExceeded is left out.",
+		"has several interfaces, used is that of all together, an upper bound, and hits and "
+		"DNSBudgetExceeded tell what one source address overran alone.",
 		"packets/s", "1024 an interface", "dns.budgets",
 		"https://docs.aws.amazon.com/vpc/latest/userguide/AmazonDNS-concepts.html, DNS quotas"},
 	{"budget/azure", "budget",

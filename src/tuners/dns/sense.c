@@ -192,48 +192,60 @@ static void sweep(struct dns_sensor *sensor)
 
 struct link_local {
 	struct dns_seen *seen;
+	uint64_t now_ns, budget;
 	uint32_t bins[DNS_BINS]; /* of all sources */
 };
 
-/* The place for one more, if need be that of who has sent the least. */
-static struct dns_sender *sender_for(struct dns_seen *seen)
+/*
+ * The source's place; for a new one a free place, or that of who has sent least. What it had been
+ * sending before it got another's belongs to no second that is shown.
+ */
+static struct dns_sender *sender_of(
+	struct dns_seen *seen, const struct dns_key *source, const struct dns_source *counts)
 {
 	struct dns_sender *least = &seen->senders[0];
+	bool replaces = seen->n_senders == DNS_SENDERS;
 
-	if (seen->n_senders < DNS_SENDERS)
-		return &seen->senders[seen->n_senders++];
-	for (unsigned i = 1; i < DNS_SENDERS; i++)
+	for (unsigned i = 0; i < seen->n_senders; i++) {
+		if (dns_address_equal(&seen->senders[i].source, source))
+			return &seen->senders[i];
 		if (seen->senders[i].packets < least->packets)
 			least = &seen->senders[i];
+	}
+	if (!replaces)
+		least = &seen->senders[seen->n_senders++];
+	else if (least->packets >= counts->packets)
+		return NULL;
+	*least = (struct dns_sender){.source = *source};
+	if (replaces)
+		memcpy(least->seconds.seen, counts->bins, sizeof(least->seconds.seen));
 	return least;
 }
 
 static void take_source(void *userdata, const struct dns_key *key, const struct dns_source *counts)
 {
 	struct link_local *all = userdata;
-	struct dns_sender *sender = sender_for(all->seen);
+	struct dns_sender *sender = sender_of(all->seen, key, counts);
 
-	if (counts->packets >= sender->packets)
-		*sender = (struct dns_sender){.source = *key, .packets = counts->packets};
 	for (size_t i = 0; i < DNS_BINS; i++)
 		all->bins[i] += counts->bins[i];
+	if (!sender)
+		return;
+	sender->packets = counts->packets;
+	(void)dns_seconds_look(&sender->seconds, counts->bins, all->now_ns, all->budget);
 }
 
 static void look_at_link_local(struct dns_sensor *sensor, struct dns_seen *seen)
 {
-	struct link_local all = {.seen = seen};
-	uint64_t budget = 0;
+	struct link_local all = {.seen = seen, .now_ns = sensor->now_us * 1000};
 
 	if (sensor->n_watched == 0)
 		return;
 	for (size_t i = 0; i < sensor->book.n; i++)
 		if (sensor->book.servers[i]->budget.link_local)
-			budget = MAX(budget, sensor->book.servers[i]->budget.pps);
-	memset(seen->senders, 0, sizeof(seen->senders));
-	seen->n_senders = 0;
+			all.budget = MAX(all.budget, sensor->book.servers[i]->budget.pps);
 	if (dns_bpf_each_source(sensor->bpf, take_source, &all) == 0)
-		(void)dns_seconds_look(
-			&sensor->link_local, all.bins, sensor->now_us * 1000, budget);
+		(void)dns_seconds_look(&sensor->link_local, all.bins, all.now_ns, all.budget);
 	seen->link_local = &sensor->link_local;
 }
 

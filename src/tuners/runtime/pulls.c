@@ -222,11 +222,14 @@ void pulls_end(struct pulls *pulls, const char *image, uint64_t now)
 		}
 }
 
-const struct pull_layer *pulls_nameless(const struct pulls *pulls)
+const struct pull_layer *pulls_nameless(const struct pulls *pulls, size_t turn)
 {
-	for (size_t i = 0; i < pulls->n; i++)
-		if (pulls->layers[i].image[0] == '\0')
-			return &pulls->layers[i];
+	for (size_t i = 0; i < pulls->n; i++) {
+		const struct pull_layer *layer = &pulls->layers[(turn + i) % pulls->n];
+
+		if (layer->image[0] == '\0')
+			return layer;
+	}
 	return NULL;
 }
 

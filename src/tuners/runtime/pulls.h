@@ -25,6 +25,7 @@ extern const double pull_bounds[PULL_BOUNDS]; /* seconds, of the durations' buck
  */
 struct pull_piece {
 	char ref[128];          /* "layer-sha256:..." */
+	char namespace[64];     /* of containerd */
 	uint64_t offset, total; /* bytes; total 0: not known */
 };
 
@@ -79,8 +80,8 @@ static inline uint64_t pulls_age(uint64_t now_us, uint64_t then_us)
 	return now_us > then_us ? now_us - then_us : 0;
 }
 
-/* A layer whose name is not known yet, or NULL. */
-const struct pull_layer *pulls_nameless(const struct pulls *pulls);
+/* One of the layers whose image is not known yet, another with each turn; NULL: all are known. */
+const struct pull_layer *pulls_nameless(const struct pulls *pulls, size_t turn);
 
 /* The registry of an image's name: what is before its first slash. */
 void pulls_registry_of(const char *image, char registry[static 64]);

@@ -149,20 +149,36 @@ void watched_process(struct watched *watched, pid_t pid)
 	watched->due_us[ASK_STATUS] = 0;
 }
 
+/* A pod is found by its uid, and where its cgroup does not have that, by its sandbox. */
+static size_t fill_pods(const struct watched *watched, struct name_entry *entries)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < watched->n_pods; i++) {
+		const struct watch_pod *pod = &watched->pods[i];
+
+		entries[n++] = pod->entry;
+		entries[n] = pod->entry;
+		entries[n].address[0] = '\0';
+		copy_text(entries[n].workload.id, sizeof(entries[n].workload.id), pod->sandbox);
+		n++;
+	}
+	return n;
+}
+
 void watched_tell_names(struct watched *watched)
 {
 	const struct host *host = watched->watch->host;
-	size_t n = watched->n_pods + watched->n_containers;
+	size_t n = 2 * watched->n_pods + watched->n_containers;
 	struct name_entry *entries = n > 0 ? calloc(n, sizeof(*entries)) : NULL;
 
 	if (!host->names || (n > 0 && !entries)) {
 		free(entries);
 		return;
 	}
-	for (size_t i = 0; i < watched->n_pods; i++)
-		entries[i] = watched->pods[i].entry;
+	n = fill_pods(watched, entries);
 	for (size_t i = 0; i < watched->n_containers; i++)
-		entries[watched->n_pods + i] = watched->containers[i];
+		entries[n++] = watched->containers[i];
 	(void)names_replace(host->names, watched->one->where.socket, entries, n);
 }
 

@@ -53,6 +53,7 @@ struct watched {
 	size_t n_namespaces, at_namespace;
 	struct pull_piece pieces[PULL_LAYERS_MAX];
 	size_t n_pieces;
+	size_t content_turn; /* which nameless layer is asked about next */
 };
 
 struct runtime_watch {

@@ -3,6 +3,8 @@
 
 #include "base/util.h"
 
+#include <stdio.h>
+
 /* Where the CRI keeps its content; it comes into being with the first pull. */
 #define CRI_NAMESPACE "k8s.io"
 
@@ -62,17 +64,20 @@ static void on_ingests(const struct containerd_answer *answer, void *userdata)
 		piece->offset = (uint64_t)MAX(ingest->offset, (int64_t)0);
 		piece->total = (uint64_t)MAX(ingest->total, (int64_t)0);
 		copy_text(piece->ref, sizeof(piece->ref), ingest->ref);
+		copy_text(piece->namespace, sizeof(piece->namespace),
+			watched->namespaces[watched->at_namespace - 1]);
 	}
 	if (whole && ask_next(watched))
 		return;
 	watched->open[ASK_INGESTS] = false;
 	if (whole) {
+		/* The first ones of a pull are asked about at once. */
+		if (watched->one->pulls.n == 0)
+			watched->due_us[ASK_CONTENT] = 0;
 		watched->one->pulls_at_us = now_us();
 		pulls_take(&watched->one->pulls, watched->pieces, watched->n_pieces,
 			watched->one->pulls_at_us);
 	}
-	if (watched->one->pulls.n > 0)
-		watched->due_us[ASK_CONTENT] = 0;
 }
 
 void watched_ask_ingests(struct watched *watched)
@@ -82,7 +87,53 @@ void watched_ask_ingests(struct watched *watched)
 		watched->open[ASK_INGESTS] = ask_next(watched);
 }
 
+#define LAYER_LABEL  "containerd.io/gc.ref.content.l."
+#define SOURCE_LABEL "containerd.io/distribution.source."
+
+/* "docker.io/library/nginx" of a label ...source.docker.io=library/nginx,other/name. */
+static bool image_of(const struct containerd_content *manifest, char image[static 160])
+{
+	for (size_t i = 0; i < manifest->n_labels; i++) {
+		const struct containerd_label *label = &manifest->labels[i];
+
+		if (starts_with(label->key, SOURCE_LABEL))
+			return snprintf(image, 160, "%s/%.*s", label->key + strlen(SOURCE_LABEL),
+				       (int)strcspn(label->value, ","), label->value) < 160;
+	}
+	return false;
+}
+
+/* All layers of the image at once: the others need not be asked for. */
+static void on_manifests(const struct containerd_answer *answer, void *userdata)
+{
+	struct watched *watched = userdata;
+	char image[160];
+
+	watched->open[ASK_CONTENT] = false;
+	if (answer->result.status != GRPC_OK)
+		return;
+	for (size_t m = 0; m < answer->contents.n; m++) {
+		const struct containerd_content *manifest = &answer->contents.list[m];
+
+		if (!image_of(manifest, image))
+			continue;
+		for (size_t i = 0; i < manifest->n_labels; i++)
+			if (starts_with(manifest->labels[i].key, LAYER_LABEL))
+				(void)pulls_name(
+					&watched->one->pulls, manifest->labels[i].value, image);
+	}
+}
+
+/* Each layer in its turn: one that no manifest has must not hold up the others. */
 void watched_ask_content(struct watched *watched)
 {
-	(void)watched;
+	const struct pull_layer *layer =
+		pulls_nameless(&watched->one->pulls, watched->content_turn++);
+	const char *digest = layer ? strstr(layer->piece.ref, "sha256:") : NULL;
+
+	if (!digest || !watched->containerd)
+		return;
+	watched->open[ASK_CONTENT] =
+		containerd_manifests_of(watched->containerd, layer->piece.namespace, digest,
+			on_manifests, watched) == 0;
 }
