@@ -16,6 +16,7 @@
 #define SETTING_NAME_MAX  128
 #define SETTING_VALUE_MAX 128 /* the longest sysctl worth managing is core_pattern */
 #define SETTING_PATH_MAX  256
+#define SETTING_WHY_MAX   200
 #define PLACE_TABLE_MAX   128
 #define PLACE_KEY_MAX     64
 
@@ -173,6 +174,7 @@ struct setting {
 	enum setting_state state;
 	const char *reason;                /* why it is in this state: a slug */
 	int error;                         /* -errno behind SETTING_FAILED, 0 otherwise */
+	char why[SETTING_WHY_MAX];         /* more about error than strerror(3) says; or empty */
 	char confirmed[SETTING_VALUE_MAX]; /* as it last stood in sync: another value is drift */
 	bool drifted;                      /* drift was seen, and nothing written since */
 	unsigned rounds;                   /* consecutive times it was put back after drift */

@@ -33,7 +33,8 @@ static void judge_settings(const struct node *node, struct condition_reading *dr
 			add_cause(drifted, setting->reason, setting->want.name, text);
 		}
 		if (setting->state == SETTING_FAILED) {
-			snprintf(text, sizeof(text), "%s (%s)", strerror(-setting->error),
+			snprintf(text, sizeof(text), "%s (%s)",
+				setting->why[0] ? setting->why : strerror(-setting->error),
 				setting->reason);
 			add_cause(failed, setting->reason, setting->want.name, text);
 		}

@@ -30,6 +30,7 @@ void setting_fail(struct setting *setting, const char *reason, int error, const 
 	setting->state = SETTING_FAILED;
 	setting->reason = reason;
 	setting->error = error;
+	copy_text(setting->why, sizeof(setting->why), why ? why : "");
 	setting->retry_at_us = retry_at_us;
 }
 

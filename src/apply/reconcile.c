@@ -9,6 +9,8 @@
 
 static void become(struct setting *setting, enum setting_state state, const char *reason, int error)
 {
+	if (state != SETTING_FAILED || !setting->reason || !streq(setting->reason, reason))
+		setting->why[0] = '\0';
 	setting->state = state;
 	setting->reason = reason;
 	setting->error = error;
@@ -107,6 +109,12 @@ static bool is_different(const struct want *want)
 	       !value_equal(standing(want), want->wanted);
 }
 
+/* Of a setting in a file the tuner knows better: it is the runtime that lacks or keeps it. */
+static const char *own_reason(const struct want *want, const char *ordinary)
+{
+	return want->place.kind == PLACE_EDIT && want->reason ? want->reason : ordinary;
+}
+
 static void judge(struct setting *setting, const struct reconcile_input *input)
 {
 	const struct want *want = &setting->want;
@@ -119,11 +127,11 @@ static void judge(struct setting *setting, const struct reconcile_input *input)
 		setting->want.error = -EINVAL;
 	setting->mode = input->tuner->mode;
 	if (want->error == -ENOENT)
-		become(setting, SETTING_UNSUPPORTED, "not-in-this-kernel", 0);
+		become(setting, SETTING_UNSUPPORTED, own_reason(want, "not-in-this-kernel"), 0);
 	else if (want->error < 0)
 		become(setting, SETTING_FAILED, "unreadable", want->error);
 	else if (want->wanted[0] == '\0')
-		become(setting, SETTING_OBSERVED, "kept", 0);
+		become(setting, SETTING_OBSERVED, own_reason(want, "kept"), 0);
 	else if (setting->mode == MODE_OBSERVE)
 		become(setting, SETTING_OBSERVED, input->observe_reason, 0);
 	else if (!is_different(want))

@@ -5,6 +5,7 @@
 #include "apply/file.h"
 #include "base/util.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 
@@ -90,6 +91,10 @@ static int give_up(struct restart *restart, int error, const char *message)
 	char why[EDIT_WHY_MAX];
 
 	snprintf(why, sizeof(why), "systemd: %.200s", message ? message : strerror(-error));
+	/* One line of a log, whatever the peer says. */
+	for (char *p = why; *p; p++)
+		if (iscntrl((unsigned char)*p))
+			*p = ' ';
 	return finish(restart, restart->restarted ? -ETIMEDOUT : error, why);
 }
 

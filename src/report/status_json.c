@@ -72,6 +72,7 @@ static void add_setting(struct json *json, cJSON *array, const struct setting *s
 	json_text(json, object, "original", setting->original);
 	json_text(json, object, "state", setting_state_name(setting->state));
 	json_text(json, object, "reason", setting->reason);
+	json_text(json, object, "why", setting->why);
 }
 
 static void add_condition(struct json *json, cJSON *array, enum condition_type type,

@@ -47,7 +47,7 @@ def docker_puller(lab: Lab, proxy: Proxy) -> Callable[[], None]:
     return pull
 
 
-@pytest.mark.parametrize("runtime", ["containerd", "containerd2", "docker"])
+@pytest.mark.parametrize("runtime", ["containerd", pytest.param("containerd2", marks=pytest.mark.containerd2), "docker"])
 def test_ten_layers_at_once_after_apply(lab: Lab, runtime: str, folder: Path, run: Callable[..., Any]) -> None:
     """Ten connections instead of one; how much faster that is, tests/bench/pulls tells."""
     programs = containerd2() if runtime == "containerd2" else None
@@ -136,6 +136,7 @@ def test_pulls_of_docker_in_flight(lab: Lab, watcher: Watcher) -> None:
     assert 0 < fetched < 2 * image.bytes
 
 
+@pytest.mark.slow
 def test_a_pull_that_stands_still_is_named(lab: Lab, watcher: Watcher) -> None:
     """A minute without a byte: this test waits for it."""
     registry = lab.registry()
