@@ -8,6 +8,9 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+
+#include <linux/openat2.h>
 
 static int open_regular(const char *path)
 {
@@ -69,6 +72,42 @@ int read_file(const char *path, size_t max, char **ret, size_t *len)
 		*len = have;
 	*ret = steal(buffer);
 	return 0;
+}
+
+/* For kernels and containers without openat2(2). */
+static int join(const char *root, const char *path, char full[static PATH_MAX])
+{
+	if (snprintf(full, PATH_MAX, "%s%s", root, path) >= PATH_MAX)
+		return -ENAMETOOLONG;
+	return access(full, F_OK) < 0 ? -errno : 0;
+}
+
+static int path_of(int fd, char path[static PATH_MAX])
+{
+	char link[32];
+	ssize_t n;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	n = readlink(link, path, PATH_MAX - 1);
+	if (n < 0)
+		return -errno;
+	path[n] = '\0';
+	return 0;
+}
+
+int path_in_root(const char *root, const char *path, char full[static PATH_MAX])
+{
+	struct open_how how = {
+		.flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
+	_cleanup_close_ int top = -1, fd = -1;
+
+	top = open(root[0] ? root : "/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (top < 0)
+		return -errno;
+	fd = (int)syscall(SYS_openat2, top, path, &how, sizeof(how));
+	if (fd >= 0)
+		return path_of(fd, full);
+	return errno == ENOSYS || errno == EPERM ? join(root, path, full) : -errno;
 }
 
 int write_all(int fd, const void *data, size_t len)

@@ -2,6 +2,7 @@
 #ifndef BASE_FILE_H
 #define BASE_FILE_H
 
+#include <limits.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -18,6 +19,13 @@ int read_file(const char *path, size_t max, char **ret, size_t *len);
  * old file stands.
  */
 int write_file_atomic(int dir, const char *name, const void *data, size_t len);
+
+/*
+ * Where a file below root ("" for /) really is, absolute links on the way read from root on, as the
+ * host itself would. path is absolute and must be there. 0 or -errno: -ENOENT, -ENAMETOOLONG. Before
+ * Linux 5.6, or without leave to call openat2(2), links are not looked at.
+ */
+int path_in_root(const char *root, const char *path, char full[static PATH_MAX]);
 
 /* Writes all of it, whatever the kernel takes at once. 0 or -errno. */
 int write_all(int fd, const void *data, size_t len);

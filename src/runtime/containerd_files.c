@@ -22,7 +22,6 @@ void containerd_files_clear(struct containerd_files *files)
 /* Files in the order that containerd reads them: those that a file imports go to the end. */
 struct reading {
 	const char *root;
-	size_t root_len;
 	char **pending;
 	size_t n_pending, allocated;
 	struct containerd_files files;
@@ -98,32 +97,60 @@ int containerd_import_path(const char *parent, const char *import, char path[sta
 	return 0;
 }
 
-/* As Go's filepath.Glob: a leading dot is nothing special, what cannot be read matches nothing. */
-static int add_matches(struct reading *reading, const char *host_pattern)
+/*
+ * As Go's filepath.Glob: a leading dot is nothing special, what cannot be read matches nothing. The
+ * first `drop` bytes of a match are this machine's name for what containerd calls prefix.
+ */
+static int add_matches(
+	struct reading *reading, const char *pattern, size_t drop, const char *prefix)
 {
 	glob_t matches = {0};
-	int r = glob(host_pattern, GLOB_PERIOD, NULL, &matches);
+	char path[PATH_MAX];
+	int r = glob(pattern, GLOB_PERIOD, NULL, &matches);
 
 	r = r == GLOB_NOSPACE ? -ENOMEM : 0;
-	for (size_t i = 0; i < matches.gl_pathc && r == 0; i++)
-		r = add_pending(reading, matches.gl_pathv[i] + reading->root_len);
+	for (size_t i = 0; i < matches.gl_pathc && r == 0; i++) {
+		if (snprintf(path, sizeof(path), "%s%s", prefix, matches.gl_pathv[i] + drop) <
+			(int)sizeof(path))
+			r = add_pending(reading, path);
+		else
+			r = -ENAMETOOLONG;
+	}
 	globfree(&matches);
 	return r;
 }
 
+/* path is absolute, with a star. */
+static int add_pattern(struct reading *reading, char *path)
+{
+	char folder[PATH_MAX], pattern[PATH_MAX];
+	char *name = strrchr(path, '/');
+	int r;
+
+	*name++ = '\0';
+	if (strpbrk(path, "*?[\\")) { /* links in a folder of many names are not followed */
+		r = snprintf(pattern, sizeof(pattern), "%s%s/%s", reading->root, path, name);
+		return r < (int)sizeof(pattern)
+			       ? add_matches(reading, pattern, strlen(reading->root), "")
+			       : -ENAMETOOLONG;
+	}
+	r = path_in_root(reading->root, path[0] ? path : "/", folder);
+	if (r < 0)
+		return r == -ENAMETOOLONG ? r : 0;
+	if (streq(folder, "/"))
+		folder[0] = '\0';
+	r = snprintf(pattern, sizeof(pattern), "%s/%s", folder, name);
+	return r < (int)sizeof(pattern) ? add_matches(reading, pattern, strlen(folder), path)
+					: -ENAMETOOLONG;
+}
+
 static int add_import(struct reading *reading, const char *parent, const char *import)
 {
-	char path[PATH_MAX], host_pattern[PATH_MAX];
-	int n;
+	char path[PATH_MAX];
 
 	if (containerd_import_path(parent, import, path) < 0)
 		return -ENAMETOOLONG;
-	if (!strchr(path, '*'))
-		return add_pending(reading, path);
-	n = snprintf(host_pattern, sizeof(host_pattern), "%s%s", reading->root, path);
-	if (n < 0 || (size_t)n >= sizeof(host_pattern))
-		return -ENAMETOOLONG;
-	return add_matches(reading, host_pattern);
+	return strchr(path, '*') ? add_pattern(reading, path) : add_pending(reading, path);
 }
 
 static int add_imports(struct reading *reading, const struct containerd_file *file)
@@ -168,10 +195,9 @@ static int read_one(struct reading *reading, const char *path)
 
 	if (reading->files.n >= CONTAINERD_FILES_MAX)
 		return -E2BIG;
-	r = snprintf(host_path, sizeof(host_path), "%s%s", reading->root, path);
-	if (r < 0 || (size_t)r >= sizeof(host_path))
-		return -ENAMETOOLONG;
-	r = read_file(host_path, CONTAINERD_FILE_MAX, &text, &len);
+	r = path_in_root(reading->root, path, host_path);
+	if (r == 0)
+		r = read_file(host_path, CONTAINERD_FILE_MAX, &text, &len);
 	if (r < 0)
 		return r;
 	r = toml_check(text, len, &error);
@@ -203,7 +229,6 @@ int containerd_files_read(const char *root, const char *main_path, struct contai
 	int r;
 
 	culprit[0] = '\0';
-	reading.root_len = strlen(reading.root);
 	r = add_pending(&reading, main_path);
 	for (size_t i = 0; i < reading.n_pending && r == 0; i++) {
 		if (is_known(&reading, reading.pending[i]))

@@ -48,6 +48,10 @@ static void put_process(const struct fixture *fixture, int pid, const char *name
 	snprintf(path, sizeof(path), "/proc/%d/comm", pid);
 	snprintf(text, sizeof(text), "%s\n", name);
 	folder_put(&fixture->folder, path, text);
+	snprintf(path, sizeof(path), "/proc/%d/status", pid);
+	snprintf(text, sizeof(text), "Name:\t%s\nUid:\t0\t0\t0\t0\nNSpid:\t%d\nThreads:\t1\n", name,
+		pid);
+	folder_put(&fixture->folder, path, text);
 	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
 	snprintf(text, sizeof(text),
 		"%d (a) b) S 1 2 3 0 -1 4 5 6 7 8 9 10 11 12 20 0 1 0 %s 99 100\n", pid, start);

@@ -224,8 +224,8 @@ static void a_want_without_an_edit_is_refused(void **state)
 	look(&bench, "3", "3");
 	expect(&bench, SETTING_FAILED, "unreadable", 0);
 	bench.want.wanted[0] = '\0';
-	look(&bench, "3", "3");
 	bench.want.reason = "file-of-others";
+	look(&bench, "3", "3");
 	expect(&bench, SETTING_OBSERVED, "file-of-others", 0);
 }
 

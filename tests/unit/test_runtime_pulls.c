@@ -97,6 +97,55 @@ static void what_stands_still_for_a_minute_is_stuck(void **state)
 	assert_null(pulls_stuck(&pulls, START + 72 * SECOND));
 }
 
+/* Complete, or of a size that nobody told: it may wait to be unpacked, behind others. */
+static void what_may_be_complete_is_not_stuck(void **state)
+{
+	struct pulls pulls = {0};
+	const struct pull_piece pieces[] = {
+		piece("layer-sha256:aa", 10, 10), piece("GetImageBlob1", 7, 0)};
+
+	(void)state;
+	for (uint64_t t = 0; t <= 200; t += 2)
+		take(&pulls, t, pieces, 2);
+	assert_null(pulls_stuck(&pulls, START + 200 * SECOND));
+}
+
+static void a_pull_may_get_its_name_at_its_end(void **state)
+{
+	struct pulls pulls = {0};
+
+	(void)state;
+	take(&pulls, 0, (struct pull_piece[]){piece("GetImageBlob1", 7, 0)}, 1);
+	pulls_end(&pulls, "docker.io/library/a", START + 4 * SECOND);
+	assert_string_equal(pulls.images[0].name, "");
+	take(&pulls, 6, NULL, 0);
+	take(&pulls, 7, (struct pull_piece[]){piece("GetImageBlob2", 7, 0)}, 1);
+	take(&pulls, 9, NULL, 0);
+	pulls_end(&pulls, "docker.io/library/a", START + 9 * SECOND);
+	take(&pulls, 20, NULL, 0);
+	assert_int_equal(pulls.n_images, 0);
+	assert_int_equal(registry(&pulls, "docker.io")->buckets[1], 1);
+	assert_true(registry(&pulls, "docker.io")->seconds == 2);
+}
+
+static void nameless_layers_have_their_turns(void **state)
+{
+	struct pulls pulls = {0};
+
+	(void)state;
+	assert_null(pulls_nameless(&pulls, 3));
+	take(&pulls, 0,
+		(struct pull_piece[]){
+			piece("layer-sha256:aa", 0, 1), piece("layer-sha256:bb", 0, 1)},
+		2);
+	assert_string_equal(pulls_nameless(&pulls, 0)->piece.ref, "layer-sha256:aa");
+	assert_string_equal(pulls_nameless(&pulls, 1)->piece.ref, "layer-sha256:bb");
+	assert_true(pulls_name(&pulls, "sha256:bb", "docker.io/library/a"));
+	assert_string_equal(pulls_nameless(&pulls, 1)->piece.ref, "layer-sha256:aa");
+	assert_int_equal(pulls_age(5, 3), 2);
+	assert_int_equal(pulls_age(3, 5), 0);
+}
+
 static void everything_is_bounded(void **state)
 {
 	struct pulls pulls = {0};
@@ -148,6 +197,9 @@ int main(void)
 		cmocka_unit_test(a_layer_that_begins_again_takes_nothing_back),
 		cmocka_unit_test(a_pull_lasts_from_its_first_layer_to_its_last),
 		cmocka_unit_test(what_stands_still_for_a_minute_is_stuck),
+		cmocka_unit_test(what_may_be_complete_is_not_stuck),
+		cmocka_unit_test(a_pull_may_get_its_name_at_its_end),
+		cmocka_unit_test(nameless_layers_have_their_turns),
 		cmocka_unit_test(everything_is_bounded),
 		cmocka_unit_test(names_of_registries),
 	};

@@ -165,7 +165,7 @@ void dns_book_clear(struct dns_book *book);
 /* Takes new totals: what rose goes to the server's label, or to the rest. True when any did. */
 bool dns_book_take(struct dns_book *book, struct dns_server_state *server,
 	const struct dns_totals *totals, uint64_t now_us);
-/* Sets how many of a server's queries are unanswered by now. */
+/* So many more of its queries got no answer in time. */
 void dns_book_take_unanswered(struct dns_book *book, struct dns_server_state *server, uint64_t n);
 /* Gives a free label, if there is one: before anything is counted, so that all of it is told. */
 void dns_book_offer(struct dns_book *book, struct dns_server_state *server);

@@ -112,17 +112,23 @@ enum match {
 	MATCH_KUBELET,
 };
 
-/* A kubelet in a container, as in a nested cluster, is not this node's: it has pids of its own. */
-static bool is_nested(const struct host *host, int pid)
+/*
+ * A kubelet in a container, as in a nested cluster, is not this node's: it has pids of its own. And
+ * any user may call a program kubelet: only root's command line may say where files are written.
+ */
+static bool is_of_node(const struct host *host, int pid)
 {
 	_cleanup_free_ char *text = NULL;
-	const char *line;
+	const char *pids, *uids;
+	unsigned real, effective;
 	int first, second;
 
 	if (read_proc(host, pid, "status", &text, NULL) < 0)
 		return false;
-	line = strstr(text, "\nNSpid:");
-	return line && sscanf(line, "\nNSpid: %d %d", &first, &second) == 2;
+	uids = strstr(text, "\nUid:");
+	pids = strstr(text, "\nNSpid:");
+	return uids && sscanf(uids, "\nUid: %u %u", &real, &effective) == 2 && real == 0 &&
+	       effective == 0 && !(pids && sscanf(pids, "\nNSpid: %d %d", &first, &second) == 2);
 }
 
 static enum match match_process(const struct host *host, int pid)
@@ -137,7 +143,7 @@ static enum match match_process(const struct host *host, int pid)
 		match = MATCH_KUBELET;
 	else if (streq(name, "k3s-server") || streq(name, "k3s-agent"))
 		match = MATCH_EMBEDDED;
-	return match != MATCH_NONE && is_nested(host, pid) ? MATCH_NONE : match;
+	return match != MATCH_NONE && is_of_node(host, pid) ? match : MATCH_NONE;
 }
 
 /* The usual case costs one file: what runs in the service's cgroup. */
@@ -168,11 +174,10 @@ static int find_in_service(const struct host *host)
 /* All processes are looked at only where a kubelet keeps its files. */
 static bool may_have_kubelet(const struct host *host)
 {
-	char kubelet[PATH_MAX], rancher[PATH_MAX];
+	char full[PATH_MAX];
 
-	return host_path(host, "/var/lib/kubelet", kubelet) &&
-	       host_path(host, "/var/lib/rancher", rancher) &&
-	       (access(kubelet, F_OK) == 0 || access(rancher, F_OK) == 0);
+	return path_in_root(host->root, "/var/lib/kubelet", full) == 0 ||
+	       path_in_root(host->root, "/var/lib/rancher", full) == 0;
 }
 
 static int find_in_proc(const struct host *host, enum match *match)
@@ -215,7 +220,7 @@ static void take_process(
 	}
 	if (!embedded)
 		kubelet_parse_command_line(line, len, process);
-	else if (host_path(host, K3S_CONFIG_DIR, full) && access(full, F_OK) == 0)
+	else if (path_in_root(host->root, K3S_CONFIG_DIR, full) == 0)
 		take_path(process->config_dir, K3S_CONFIG_DIR);
 }
 

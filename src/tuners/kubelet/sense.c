@@ -38,9 +38,10 @@ static uint64_t mix(uint64_t hash, const void *data, size_t len)
 static int stat_below(const struct host *host, const char *path, struct stat *st)
 {
 	char full[PATH_MAX];
+	int r = path_in_root(host->root, path, full);
 
-	if (!host_path(host, path, full))
-		return -ENAMETOOLONG;
+	if (r < 0)
+		return r;
 	return stat(full, st) < 0 ? -errno : 0;
 }
 
@@ -115,9 +116,10 @@ static int read_values(
 	_cleanup_free_ char *text = NULL;
 	char full[PATH_MAX];
 	size_t len = 0;
-	int r = host_path(look->host, path, full) ? read_file(full, FILE_MAX, &text, &len)
-						  : -ENAMETOOLONG;
+	int r = path_in_root(look->host->root, path, full);
 
+	if (r == 0)
+		r = read_file(full, FILE_MAX, &text, &len);
 	if (r < 0) {
 		complain(look, path, r,
 			r == -EFBIG ? "this is no configuration of the kubelet"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/kubelet/kubelet.h"
 
+#include "base/file.h"
 #include "base/util.h"
 
 #include <dirent.h>
@@ -48,14 +49,15 @@ static bool is_drop_in(const char *name)
 static int walk(const struct host *host, const char *directory, unsigned depth,
 	struct kubelet_paths *paths);
 
-static int take_entry(const struct host *host, const char *directory, const char *name,
-	unsigned depth, struct kubelet_paths *paths)
+/* real: where the directory is. */
+static int take_entry(const struct host *host, const char *directory, const char *real,
+	const char *name, unsigned depth, struct kubelet_paths *paths)
 {
 	char path[SETTING_PATH_MAX], full[PATH_MAX];
 	struct stat st;
 
 	if (snprintf(path, sizeof(path), "%s/%s", directory, name) >= (int)sizeof(path) ||
-		!host_path(host, path, full))
+		snprintf(full, sizeof(full), "%s/%s", real, name) >= (int)sizeof(full))
 		return -ENAMETOOLONG;
 	if (lstat(full, &st) < 0)
 		return errno == ENOENT ? 0 : -errno;
@@ -73,14 +75,15 @@ static int walk(
 
 	if (r < 0)
 		return r;
-	if (!host_path(host, directory, full))
-		return -ENAMETOOLONG;
+	r = path_in_root(host->root, directory, full);
+	if (r < 0)
+		return r;
 	n = scandir(full, &entries, not_dots, by_bytes);
 	if (n < 0)
 		return -errno;
 	for (int i = 0; i < n; i++) {
 		if (r == 0)
-			r = take_entry(host, directory, entries[i]->d_name, depth, paths);
+			r = take_entry(host, directory, full, entries[i]->d_name, depth, paths);
 		free(entries[i]);
 	}
 	return r;

@@ -107,6 +107,16 @@ static void take_layers(struct watched *watched)
 	pulls_take(&watched->one->pulls, watched->pieces, watched->n_pieces, now_us());
 }
 
+/* With the registry that Docker leaves out: distribution/reference, splitDockerDomain(). */
+static void whole_name(const char *name, char image[static 160])
+{
+	size_t host = strcspn(name, "/");
+	bool is_host = name[host] == '/' && (strcspn(name, ".:") < host ||
+						    starts_with(name, "localhost/"));
+
+	snprintf(image, 160, "%s%s", is_host ? "" : "docker.io/", name);
+}
+
 static void on_event(const struct docker_event *event, void *userdata)
 {
 	struct watched *watched = userdata;
@@ -116,8 +126,11 @@ static void on_event(const struct docker_event *event, void *userdata)
 		event->kind == DOCKER_EVENT_CONTAINER_RENAMED)
 		watched->due_us[ASK_CONTAINERS] = 0;
 	if (event->kind == DOCKER_EVENT_IMAGE_PULL) {
+		char image[160];
+
 		take_layers(watched);
-		pulls_end(&watched->one->pulls, event->name, now_us());
+		whole_name(event->name, image);
+		pulls_end(&watched->one->pulls, image, now_us());
 	}
 }
 
