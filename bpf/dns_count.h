@@ -121,9 +121,9 @@ static __always_inline void count_nxdomain(const struct dns_pending *query)
 }
 
 static __always_inline void count_answered(
-	struct dns_server *server, struct dns_pending *query, __u64 *sent_ns, __u64 rcode)
+	struct dns_server *server, struct dns_pending *query, __u64 rcode)
 {
-	__u64 now = bpf_ktime_get_ns(), sent = *(volatile __u64 *)sent_ns;
+	__u64 now = bpf_ktime_get_ns(), sent = *(volatile __u64 *)&query->sent_ns;
 	/* Taken away by the sweep at this moment, it is as old as can be. */
 	__u64 latency = sent && now > sent ? now - sent : 0;
 	__u32 bucket = latency_bucket(latency);
@@ -136,7 +136,7 @@ static __always_inline void count_answered(
 		count_nxdomain(query);
 	if (rcode == DNS_NOERROR && query->suffix == DNS_SUFFIX_CLUSTER)
 		add(&server->cluster_answers);
-	*(volatile __u64 *)sent_ns = 0;
+	*(volatile __u64 *)&query->sent_ns = 0;
 }
 
 /* A message from a port 53. */
@@ -145,13 +145,13 @@ static __always_inline int count_answer(struct __sk_buff *skb, __u64 read)
 	struct dns_pending *query = NULL;
 	struct dns_server *server;
 	struct dns_key key = {0};
-	__u64 rcode = dns_read_rcode(read), *sent_ns = NULL;
+	__u64 rcode = dns_read_rcode(read);
 
 	key.family = address_of(skb, INGRESS, key.address);
 	if (!key.family)
 		return 0;
 	if (read & DNS_READ_HEADER)
-		query = recall(&key, bpf_get_socket_cookie(skb), read, &sent_ns);
+		query = recall(&key, bpf_get_socket_cookie(skb), read);
 	if (query)
 		server_of(query, &key);
 	/* What nobody asked makes no element. */
@@ -168,8 +168,8 @@ static __always_inline int count_answer(struct __sk_buff *skb, __u64 read)
 	add(&server->responses[rcode]);
 	if (read & DNS_READ_TRUNCATED)
 		add(&server->truncated);
-	if (query && sent_ns)
-		count_answered(server, query, sent_ns, rcode);
+	if (query)
+		count_answered(server, query, rcode);
 	else
 		add(&server->late);
 	return 0;

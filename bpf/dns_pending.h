@@ -34,9 +34,9 @@ __noinline int count_evicted(__u64 cookie, __u32 id, __u32 way)
 	struct dns_server *server;
 	struct dns_key key;
 
-	if (!bucket || way >= DNS_WAYS)
+	if (!bucket)
 		return 0;
-	server_of(&bucket->ways[way], &key);
+	server_of(&bucket->ways[way & (DNS_WAYS - 1)], &key);
 	server = bpf_map_lookup_elem(&servers, &key);
 	if (!server)
 		server = other_server();
@@ -45,14 +45,11 @@ __noinline int count_evicted(__u64 cookie, __u32 id, __u32 way)
 	return 0;
 }
 
-/* The bucket's time last: user space must not take a new query for an old one. */
-static __always_inline void put(struct dns_bucket *bucket, __u32 way, const struct dns_row_key *who,
+/* sent_ns last: user space must not take a new query for an old one. */
+static __always_inline void put(struct dns_pending *place, const struct dns_row_key *who,
 	__u64 cookie, __u64 read, enum dns_transport transport, __u64 now)
 {
-	struct dns_pending *place = &bucket->ways[way];
-
-	*(volatile __u64 *)&bucket->sent_ns[way] = 0;
-	place->sent_ns = now;
+	*(volatile __u64 *)&place->sent_ns = 0;
 	place->cookie = cookie;
 	place->cgroup = who->cgroup;
 	place->question = dns_read_question(read);
@@ -65,7 +62,7 @@ static __always_inline void put(struct dns_bucket *bucket, __u32 way, const stru
 	__builtin_memcpy(place->server, who->server.address, 16);
 	__builtin_memcpy(place->source, who->source, 16);
 	barrier();
-	*(volatile __u64 *)&bucket->sent_ns[way] = now;
+	*(volatile __u64 *)&place->sent_ns = now;
 }
 
 /*
@@ -76,40 +73,34 @@ static __always_inline bool remember(const struct dns_row_key *who, __u64 cookie
 	enum dns_transport transport, __u64 now)
 {
 	struct dns_bucket *bucket = bucket_of(cookie, read);
-	/* Each begins elsewhere, so that two of them seldom want the same. */
-	__u32 place = (cookie ^ read) & (DNS_WAYS / 2);
-	__u64 oldest;
+	struct dns_pending *place;
 
 	if (!bucket)
 		return false;
-	oldest = bucket->sent_ns[place];
-	for (__u32 i = 0; i < DNS_WAYS; i++) {
-		const struct dns_pending *way = &bucket->ways[i];
-		__u64 sent = bucket->sent_ns[i];
+	/* Each begins elsewhere, so that two of them seldom want the same. */
+	place = &bucket->ways[(cookie ^ read) & (DNS_WAYS - 1)];
+	for (int i = 0; i < DNS_WAYS; i++) {
+		struct dns_pending *way = &bucket->ways[i];
 
-		if (sent && way->cookie == cookie && way->id == (__u16)read &&
+		if (way->sent_ns && way->cookie == cookie && way->id == (__u16)read &&
 			way->question == dns_read_question(read) && is_server(way, &who->server))
 			return true;
 		/* A free one, or the oldest. */
-		if (sent < oldest) {
-			oldest = sent;
-			place = i;
-		}
+		if (way->sent_ns < place->sent_ns)
+			place = way;
 	}
-	if (oldest)
-		count_evicted(cookie, read & 0xffff, place);
-	barrier_var(place);
-	if (place < DNS_WAYS)
-		put(bucket, place, who, cookie, read, transport, now);
+	if (place->sent_ns)
+		count_evicted(cookie, read & 0xffff, place - bucket->ways);
+	put(place, who, cookie, read, transport, now);
 	return false;
 }
 
 /*
  * The query that an answer belongs to: the server is another than the one asked where addresses are
- * translated, and one socket may ask several servers with one id. With it, the time of its place.
+ * translated, and one socket may ask several servers with one id.
  */
 static __always_inline struct dns_pending *recall(
-	const struct dns_key *server, __u64 cookie, __u64 read, __u64 **sent_ns)
+	const struct dns_key *server, __u64 cookie, __u64 read)
 {
 	struct dns_bucket *bucket = bucket_of(cookie, read);
 	__u32 question = dns_read_question(read);
@@ -117,15 +108,14 @@ static __always_inline struct dns_pending *recall(
 
 	if (!bucket)
 		return NULL;
-	for (__u32 i = 0; i < DNS_WAYS; i++) {
+	for (int i = 0; i < DNS_WAYS; i++) {
 		struct dns_pending *way = &bucket->ways[i];
 
-		if (!bucket->sent_ns[i] || way->cookie != cookie || way->id != (__u16)read)
+		if (!way->sent_ns || way->cookie != cookie || way->id != (__u16)read)
 			continue;
 		if (question && way->question && question != way->question)
 			continue;
 		found = way;
-		*sent_ns = &bucket->sent_ns[i];
 		if (is_server(way, server))
 			break;
 	}

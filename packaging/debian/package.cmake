@@ -40,9 +40,11 @@ set(CPACK_DEBIAN_PACKAGE_PRIORITY optional)
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "keeps a node's hidden limits away from its workloads")
 set(CPACK_PACKAGE_DESCRIPTION
 "A node has limits that nobody watches until something breaks: the kernel's
-neighbour tables, transparent huge pages, sysctls made for one machine and not
-for a hundred containers. Headroom sets them, keeps them set, watches how much
-is used, and reports it to people, to Prometheus and to Kubernetes.
+neighbour tables, the DNS queries that a cloud allows one machine, the layers
+that a container runtime fetches at once, transparent huge pages, sysctls made
+for one machine and not for a hundred containers. Headroom sets them, keeps
+them set, watches how much is used and by whom, and reports it to people, to
+Prometheus and to Kubernetes.
 .
 Every original value is recorded before the first write; removing the package
 puts all of them back.")

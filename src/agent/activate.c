@@ -77,13 +77,14 @@ static bool is_held(const struct pipeline *pipeline, const char *reason)
 
 static void fail_all(struct pipeline *pipeline, const char *reason, const char *why)
 {
+	uint64_t until = pipeline_is_outdated(pipeline) ? now_us() + RETRY_FILE_US : NEVER;
 	struct change *change;
 
 	for (size_t i = 0; (change = next_change(pipeline, pipeline->at, &i));) {
 		struct setting *setting = node_setting(&pipeline->core->node, change->name);
 
 		if (setting)
-			setting_fail(setting, reason, -ETIMEDOUT, why, NEVER);
+			setting_fail(setting, reason, -ETIMEDOUT, why, until);
 		(void)replace_text(&change->why, why);
 		change->error = -ETIMEDOUT;
 	}
@@ -144,12 +145,35 @@ static uint64_t *tried(struct pipeline *pipeline, const char *unit)
 	return &pipeline->tried[oldest].at_us;
 }
 
-/* By the policy that goes with the file; what forbids it otherwise, systemd is asked for. */
+/*
+ * By the policy that goes with the file; what forbids it otherwise, systemd is asked for. Of a
+ * restore that was noted with the last write: what the configuration says by now counts too.
+ */
+static enum restart_policy policy_of(const struct pipeline *pipeline, bool *busy)
+{
+	const struct service *service = service_at(pipeline, pipeline->at);
+	enum restart_policy policy = service->restart;
+	const struct change *change;
+
+	*busy = service->busy;
+	for (size_t i = 0; (change = next_change(pipeline, pipeline->at, &i));) {
+		const struct setting *setting = node_setting(&pipeline->core->node, change->name);
+
+		if (!setting || !setting->want.edit)
+			continue;
+		policy = MIN(policy, setting->want.edit->service.restart);
+		*busy = *busy || setting->want.edit->service.busy;
+	}
+	return policy;
+}
+
 static bool may_restart(struct pipeline *pipeline, const struct service *service)
 {
 	uint64_t last = *tried(pipeline, service->unit), now = now_us();
+	bool busy;
+	enum restart_policy policy = policy_of(pipeline, &busy);
 
-	if (service->restart == RESTART_NEVER) {
+	if (policy == RESTART_NEVER) {
 		hold(pipeline, "restart-pending", 0);
 		return false;
 	}
@@ -157,11 +181,11 @@ static bool may_restart(struct pipeline *pipeline, const struct service *service
 		hold(pipeline, "restart-refused", now + RESTART_AGAIN_US);
 		return false;
 	}
-	if (service->restart == RESTART_WHEN_IDLE && service->busy) {
+	if (policy == RESTART_WHEN_IDLE && busy) {
 		hold(pipeline, "restart-pending", 0);
 		return false;
 	}
-	if (service->restart == RESTART_WHEN_IDLE && last > 0 && now - last < RESTART_AGAIN_US &&
+	if (policy == RESTART_WHEN_IDLE && last > 0 && now - last < RESTART_AGAIN_US &&
 		!pipeline->restoring) {
 		hold(pipeline, "restart-pending", last + RESTART_AGAIN_US);
 		return false;
@@ -277,7 +301,8 @@ void pipeline_activate(struct pipeline *pipeline)
 		const struct service *service = service_at(pipeline, pipeline->at);
 		int r;
 
-		if (service->activation == ACTIVATE_NOTHING || !is_due(pipeline, pipeline->at))
+		if (service->activation == ACTIVATE_NOTHING || !is_due(pipeline, pipeline->at) ||
+			pipeline_is_outdated(pipeline))
 			continue;
 		if (service->activation == ACTIVATE_DOCKER_RELOAD) {
 			reload(pipeline);

@@ -12,6 +12,9 @@ void pipeline_activate(struct pipeline *pipeline);
 /* The old file is back, and that is noted: the runtime gets one more restart, with it. */
 void pipeline_restart_again(struct pipeline *pipeline);
 
+/* The configuration has changed since it began: what is left to do would be against it. */
+bool pipeline_is_outdated(const struct pipeline *pipeline);
+
 /* On to a step that waits for the journal. */
 void pipeline_ask_to_store(struct pipeline *pipeline, enum pipeline_step step);
 

@@ -170,8 +170,9 @@ static void stop(struct agent *agent)
 {
 	notify_stopping();
 	job_finish(&agent->job);
-	pipeline_close(&agent->files);
 	agent_serve_no_more(agent);
+	if (pipeline_abandon(&agent->files))
+		return;
 	sd_event_source_disable_unref(agent->tick);
 	for (size_t i = 0; agent->watches && i < agent->core.node.n_tuners; i++)
 		sd_event_source_disable_unref(agent->watches[i]);
@@ -182,6 +183,7 @@ static void stop(struct agent *agent)
 	plan_clear(&agent->committing);
 	plan_clear(&agent->done);
 	core_close(&agent->core);
+	free(agent);
 }
 
 static int load_first_config(const struct core_options *options, struct config **config)
@@ -203,8 +205,8 @@ static int load_first_config(const struct core_options *options, struct config *
 
 int agent_run(const struct core_options *options)
 {
-	struct agent agent = {0};
 	struct config *config;
+	struct agent *agent;
 	int r;
 
 	/* One arena: the short-lived threads need no heap of their own. */
@@ -213,22 +215,29 @@ int agent_run(const struct core_options *options)
 	r = load_first_config(options, &config);
 	if (r < 0)
 		return 1;
-	r = core_open(&agent.core, options, config);
-	if (r == 0 && agent_become_writer(&agent) == -EBUSY) {
-		core_close(&agent.core);
+	/* Not on the stack: a job may go on until the process has ended, see stop(). */
+	agent = calloc(1, sizeof(*agent));
+	if (!agent) {
+		config_free(config);
+		return 1;
+	}
+	r = core_open(&agent->core, options, config);
+	if (r == 0 && agent_become_writer(agent) == -EBUSY) {
+		core_close(&agent->core);
+		free(agent);
 		return 1;
 	}
 	if (r == 0)
-		r = start(&agent);
+		r = start(agent);
 	if (r >= 0) {
 		log_info("agent", "version %s, %s", HEADROOM_VERSION,
-			core_wants_to_write(&agent.core) ? "enforcing" : "observing");
-		r = run_until_applied(&agent);
+			core_wants_to_write(&agent->core) ? "enforcing" : "observing");
+		r = run_until_applied(agent);
 	}
-	if (r >= 0 && sd_event_get_state(agent.event) != SD_EVENT_FINISHED)
-		r = agent_loop(&agent);
+	if (r >= 0 && sd_event_get_state(agent->event) != SD_EVENT_FINISHED)
+		r = agent_loop(agent);
 	if (r < 0)
 		log_error("agent", "%s", strerror(-r));
-	stop(&agent);
+	stop(agent);
 	return r < 0 ? 1 : 0;
 }

@@ -34,8 +34,8 @@ static void answer(struct agent *agent)
 		return;
 	if (agent->not_noted)
 		http_reply_finish(agent->reply, 507,
-			"{\"error\": \"values were put back, but that could not be noted: make room in "
-			"the state folder\"}");
+			"{\"error\": \"not all could be put back and noted: make room in the state folder: "
+			"headroom's log says more\"}");
 	else if (report_plan(&agent->done, true, &json) < 0)
 		http_reply_finish(agent->reply, 500, "{\"error\": \"out of memory\"}");
 	else
@@ -103,7 +103,7 @@ static void finish(struct agent *agent, int stored)
 	agent->storing_files = false;
 	if (agent->asked_values) {
 		agent->asked_values = false;
-		agent->not_noted = !noted;
+		agent->not_noted = agent->not_noted || !noted;
 		take_done(agent, &agent->committing);
 	}
 	plan_reset(&agent->committing);
@@ -216,6 +216,7 @@ static void begin_request(struct agent *agent, const struct request *request)
 			journal_set_config(core->journal, core->checksum);
 		core_restore(core, only);
 		agent->asked_files = may_write(core) && pipeline_restore(&agent->files, only);
+		agent->not_noted = may_write(core) && !agent->asked_files;
 	} else {
 		core_reset(core, only);
 		core_look(core);

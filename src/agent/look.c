@@ -51,7 +51,7 @@ static void judge_agent(const struct core *core, struct condition_reading *degra
 	}
 	if (core->journal_error < 0)
 		add_cause(degraded, "journal-unusable", core_state_folder(),
-			strerror(-core->journal_error));
+			journal_describe(core->journal_error));
 	else if (core->journal && core->journal->lost)
 		add_cause(degraded, "journal-unusable", core_state_folder(), core->journal->note);
 	if (core->trouble[0])

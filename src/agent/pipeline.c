@@ -108,6 +108,7 @@ static void begin(struct pipeline *pipeline, bool restoring)
 {
 	edits_clear(&pipeline->edits);
 	pipeline->restoring = restoring;
+	pipeline->config = pipeline->core->checksum;
 	pipeline->store_error = 0;
 	pipeline->at = 0;
 }
@@ -166,11 +167,11 @@ bool pipeline_apply(struct pipeline *pipeline, struct plan *plan)
 		r = pipeline_start_job(
 			pipeline, PIPELINE_PREPARING, &pipeline->edits, edits_prepare, on_prepared);
 	if (r < 0) {
-		log_error("agent", "files of the configuration wait: %s", strerror(-r));
 		drop_files(plan);
-		edits_clear(&pipeline->edits);
+		edits_refused(&pipeline->edits, r);
+		settle(pipeline);
 	}
-	return r == 0;
+	return true;
 }
 
 bool pipeline_restore(struct pipeline *pipeline, const char *only)
@@ -208,15 +209,23 @@ int pipeline_note(struct pipeline *pipeline)
 		edits_finish_restore(&pipeline->edits, journal);
 	if (pipeline->step == PIPELINE_GIVING_UP)
 		for (size_t i = 0; i < pipeline->back.plan.n; i++)
-			journal_give_up(journal, pipeline->back.plan.changes[i].name,
-				pipeline->core->checksum);
+			journal_give_up(
+				journal, pipeline->back.plan.changes[i].name, pipeline->config);
 	return 0;
+}
+
+bool pipeline_is_outdated(const struct pipeline *pipeline)
+{
+	return !pipeline->restoring && pipeline->config != pipeline->core->checksum;
 }
 
 static void write_noted(struct pipeline *pipeline, int stored)
 {
 	int r = stored;
 
+	/* Preparing took its time: what the configuration says now is for the next look to find. */
+	if (r == 0 && pipeline_is_outdated(pipeline))
+		r = -ESTALE;
 	if (r == 0)
 		r = pipeline_start_job(
 			pipeline, PIPELINE_WRITING, &pipeline->edits, edits_write, on_written);
@@ -274,10 +283,18 @@ void pipeline_run(struct pipeline *pipeline)
 void pipeline_close(struct pipeline *pipeline)
 {
 	restart_abandon(steal(pipeline->restart));
-	if (pipeline->job) {
-		job_abandon(&pipeline->job);
-		return;
-	}
+	job_finish(&pipeline->job);
 	edits_clear(&pipeline->edits);
 	edits_clear(&pipeline->back);
+}
+
+bool pipeline_abandon(struct pipeline *pipeline)
+{
+	/* Only a dry run of somebody else's program takes long: nothing is written meanwhile. */
+	if (!pipeline->job || pipeline->step != PIPELINE_PREPARING) {
+		pipeline_close(pipeline);
+		return false;
+	}
+	job_abandon(&pipeline->job);
+	return true;
 }

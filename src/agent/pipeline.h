@@ -39,6 +39,7 @@ struct pipeline {
 
 	enum pipeline_step step;
 	bool restoring;
+	uint32_t config; /* the configuration's checksum when it began */
 	int store_error; /* of a restore: it is done and could not be noted */
 	struct edits edits;
 	struct edits back; /* what a runtime that did not come back is given again */
@@ -73,7 +74,13 @@ void pipeline_stored(struct pipeline *pipeline, int result);
 /* Runs it to its end in its loop, storing the journal by itself: for commands. May block. */
 void pipeline_run(struct pipeline *pipeline);
 
-/* Ends at once, whatever it is at. */
+/* Ends it, whatever it is at; a job's end is waited for. */
 void pipeline_close(struct pipeline *pipeline);
+
+/*
+ * Ends at once: true when a job that may take its time goes on meanwhile. Then all that it works
+ * with, the pipeline, the journal and the lock, has to stay until the process ends.
+ */
+bool pipeline_abandon(struct pipeline *pipeline);
 
 #endif

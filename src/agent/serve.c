@@ -49,15 +49,22 @@ static void serve_at(struct agent *agent, struct endpoint *endpoint, const char 
 			is_tcp ? NULL : place, &handlers, agent, &endpoint->server, &what);
 }
 
+/* What keeps both from being reached is one text. */
 static void say_trouble(struct agent *agent)
 {
+	const struct endpoint *const endpoints[] = {&agent->tcp, &agent->local};
 	char trouble[CONDITION_MESSAGE_MAX] = "";
-	const struct endpoint *failed = agent->tcp.error < 0 ? &agent->tcp : &agent->local;
 
-	if (failed->error < 0)
-		snprintf(trouble, sizeof(trouble), "http.%s: %.200s: %s: choose another or free it",
-			failed == &agent->tcp ? "listen" : "socket", failed->place,
-			strerror(-failed->error));
+	for (size_t i = 0; i < ARRAY_SIZE(endpoints); i++) {
+		const struct endpoint *endpoint = endpoints[i];
+		size_t used = strlen(trouble);
+
+		if (endpoint->error < 0)
+			snprintf(trouble + used, sizeof(trouble) - used,
+				"%shttp.%s: %.100s: %s: choose another or free it",
+				used ? "; " : "", endpoint == &agent->tcp ? "listen" : "socket",
+				endpoint->place, strerror(-endpoint->error));
+	}
 	if (trouble[0] && !streq(trouble, agent->core.trouble))
 		log_error("http", "%s", trouble);
 	copy_text(agent->core.trouble, sizeof(agent->core.trouble), trouble);

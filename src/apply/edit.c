@@ -148,6 +148,9 @@ static int note_key(struct edit_file *file, const struct change *change, char *w
 		if (!key)
 			return -ENOMEM;
 	}
+	/* Another generation of the program has it elsewhere. */
+	copy_text(key->table, sizeof(key->table), change->place.table);
+	copy_text(key->key, sizeof(key->key), change->place.key);
 	ours = same_text(literal, key->target) || same_text(literal, key->before);
 	if (!ours && replace_text(&key->original, literal) < 0)
 		return -ENOMEM;
@@ -364,9 +367,16 @@ int edits_note(const struct edits *edits, struct journal *journal)
 
 void edits_refused(struct edits *edits, int error)
 {
-	for (size_t i = 0; i < edits->n; i++)
-		if (is_to_be_written(&edits->files[i]))
-			fail(&edits->files[i], "not-recorded", error);
+	for (size_t i = 0; i < edits->n; i++) {
+		struct edit_file *file = &edits->files[i];
+
+		if (file->error < 0)
+			continue;
+		if (error == -ESTALE)
+			copy_text(file->why, sizeof(file->why),
+				"the configuration has changed meanwhile");
+		fail(file, "not-recorded", error);
+	}
 }
 
 void edits_write(struct edits *edits)
@@ -392,7 +402,7 @@ static void follow(struct setting *setting, const struct change *change, const c
 {
 	bool in_force = value_equal(change->actual, setting->want.wanted);
 
-	/* Somebody was quicker: the next look sees what they wrote. */
+	/* Somebody was quicker: the next look sees what is there, and what is wanted, by now. */
 	if (file->error == -ESTALE)
 		return;
 	if (file->error < 0) {

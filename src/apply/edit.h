@@ -57,7 +57,10 @@ void edits_sweep(struct edits *edits); /* originals that nothing needs any more 
 int edits_note(const struct edits *edits, struct journal *journal);
 void edits_write(struct edits *edits);
 
-/* The journal could not be stored: no file was written. */
+/*
+ * Instead of writing: nothing could be prepared, or not be noted, or (-ESTALE) nobody wants it any
+ * more.
+ */
 void edits_refused(struct edits *edits, int error);
 
 /* Results to the plan's changes, and to the node's settings. config: its checksum. */

@@ -72,17 +72,22 @@ int edits_make_restore(const struct host *host, const struct journal *journal, c
 	return r;
 }
 
-static struct change *change_of(const struct edits *edits, const char *name)
+/* A setting that moved from one file to another is in both. */
+static struct change *change_of(
+	const struct edits *edits, const struct edit_file *file, const char *name)
 {
-	for (size_t i = 0; i < edits->plan.n; i++)
-		if (streq(edits->plan.changes[i].name, name))
-			return &edits->plan.changes[i];
+	for (size_t i = 0; i < edits->plan.n; i++) {
+		struct change *change = &edits->plan.changes[i];
+
+		if (streq(change->name, name) && streq(change->place.path, file->note.path))
+			return change;
+	}
 	return NULL;
 }
 
-static void leave(const struct edits *edits, const char *name)
+static void leave(const struct edits *edits, const struct edit_file *file, const char *name)
 {
-	struct change *change = change_of(edits, name);
+	struct change *change = change_of(edits, file, name);
 
 	change->left = true;
 	change->reason = "changed-since";
@@ -92,7 +97,7 @@ static void leave(const struct edits *edits, const char *name)
 static void leave_all(const struct edits *edits, const struct edit_file *file)
 {
 	for (size_t i = 0; i < file->note.n_keys; i++)
-		leave(edits, file->note.keys[i].name);
+		leave(edits, file, file->note.keys[i].name);
 }
 
 /* One of our keys in a file that somebody else has changed: ours are taken out, theirs stay. */
@@ -106,7 +111,7 @@ static int take_out_key(const struct edits *edits, const struct edit_file *file,
 	if (r < 0 || same_text(literal, key->original))
 		return r;
 	if (!same_text(literal, key->target) && !same_text(literal, key->before)) {
-		leave(edits, key->name);
+		leave(edits, file, key->name);
 		return 0;
 	}
 	r = edit_text_set(file->note.format, *text, *len, key->table, key->key, key->original,
@@ -115,7 +120,7 @@ static int take_out_key(const struct edits *edits, const struct edit_file *file,
 		return r;
 	free(*text);
 	*text = edited;
-	change_of(edits, key->name)->reason = "file-changed-since";
+	change_of(edits, file, key->name)->reason = "file-changed-since";
 	return 0;
 }
 
@@ -190,7 +195,7 @@ static void restore(const struct edits *edits, struct edit_file *file)
 	}
 	file->error = r;
 	for (size_t i = 0; i < file->note.n_keys; i++) {
-		struct change *change = change_of(edits, file->note.keys[i].name);
+		struct change *change = change_of(edits, file, file->note.keys[i].name);
 
 		change->error = r;
 		if (!file->written && !change->left)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "apply/file.h"
 
-#include "apply/files.h"
+#include "apply/journal.h"
 #include "base/file.h"
 #include "base/util.h"
 
@@ -129,9 +129,10 @@ static int make_folders(const struct file_at *at)
 {
 	char folder[PATH_MAX];
 	char *end = folder + strlen(at->folder);
+	int r = 0;
 
 	copy_text(folder, sizeof(folder), at->full);
-	for (unsigned i = 0; i < at->missing; i++) {
+	for (unsigned i = 0; r == 0 && i < at->missing; i++) {
 		char *slash = strchr(end + 1, '/');
 
 		if (!slash)
@@ -140,10 +141,12 @@ static int make_folders(const struct file_at *at)
 		/* Whatever the umask, which is a daemon's: others read what lies beside ours. */
 		if (mkdir(folder, 0755) == 0 ? chmod(folder, 0755) < 0 : errno != EEXIST)
 			return -errno;
-		*slash = '/';
+		*end = '\0';
+		r = sync_folder(folder);
+		*end = *slash = '/';
 		end = slash;
 	}
-	return at->missing > 0 ? sync_folder(at->folder) : 0;
+	return r;
 }
 
 /*
@@ -232,6 +235,20 @@ static int check_unchanged(const struct file_at *at, const char *expected)
 	return streq(now.hash, expected) ? 0 : -ESTALE;
 }
 
+/* A file that somebody made since we looked stays, where the file system can tell in one step. */
+static int move_into_place(const char *new, const char *path, bool is_first)
+{
+	if (is_first) {
+		if (renameat2(AT_FDCWD, new, AT_FDCWD, path, RENAME_NOREPLACE) == 0)
+			return 0;
+		if (errno == EEXIST)
+			return -ESTALE;
+		if (errno != EINVAL && errno != ENOSYS)
+			return -errno;
+	}
+	return rename(new, path) < 0 ? -errno : 0;
+}
+
 static int replace(const struct file_at *at, const char *expected, const char *bytes, size_t len)
 {
 	char new[PATH_MAX];
@@ -246,8 +263,8 @@ static int replace(const struct file_at *at, const char *expected, const char *b
 		r = dress(new, at->full);
 	if (r == 0)
 		r = check_unchanged(at, expected);
-	if (r == 0 && rename(new, at->full) < 0)
-		r = -errno;
+	if (r == 0)
+		r = move_into_place(new, at->full, streq(expected, FILE_HASH_NONE));
 	if (r < 0)
 		unlink(new);
 	return r;
@@ -379,8 +396,9 @@ int file_keep(int state, const char *hash, const char *bytes, size_t len)
 
 	if (kept < 0)
 		return kept;
+	/* Killed before the folder was synced, an earlier run left only the name. */
 	if (file_recall(state, hash, &there, &n) == 0)
-		return 0;
+		return fsync(kept) < 0 ? -errno : 0;
 	return write_file_atomic(kept, hash, bytes, len);
 }
 
@@ -389,6 +407,8 @@ void file_sweep(int state, const char *keep)
 	int fd = open_kept(state, false);
 	DIR *folder = fd < 0 ? NULL : fdopendir(fd);
 	struct dirent *entry;
+	/* The only one that can tell what they are of is to be read by people. */
+	bool keep_all = faccessat(state, JOURNAL_BAD, F_OK, 0) == 0;
 
 	if (!folder) {
 		cleanup_close(&fd);
@@ -397,7 +417,7 @@ void file_sweep(int state, const char *keep)
 	while ((entry = readdir(folder)))
 		if (starts_with(entry->d_name, TRIAL))
 			drop_left_trial(fd, entry->d_name);
-		else if (entry->d_name[0] != '.' && !strstr(keep, entry->d_name))
+		else if (entry->d_name[0] != '.' && !keep_all && !strstr(keep, entry->d_name))
 			unlinkat(fd, entry->d_name, 0);
 	closedir(folder);
 }

@@ -62,7 +62,10 @@ void file_clean(const struct file_at *at);
 int file_keep(int state, const char *hash, const char *bytes, size_t len);
 int file_recall(int state, const char *hash, char **bytes, size_t *len);
 
-/* Removes all kept bytes whose hash does not occur in keep, and trials that a crash left. */
+/*
+ * Removes all kept bytes whose hash does not occur in keep, unless a journal that could not be read
+ * may know them; and trials that a crash left.
+ */
 void file_sweep(int state, const char *keep);
 
 #endif

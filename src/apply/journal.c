@@ -29,12 +29,12 @@ static int read_generation(struct journal *journal, const char *folder, const ch
 	return r < 0 ? r : journal_parse(journal, text);
 }
 
-static const char *describe(int error)
+const char *journal_describe(int error)
 {
 	if (error == -EBADMSG)
 		return "torn or altered";
 	if (error == -EPROTO)
-		return "written by a newer version";
+		return "the journal was written by a newer version: install that one, or restore with it";
 	return strerror(-error);
 }
 
@@ -45,10 +45,10 @@ static void begin_anew(struct journal *journal, bool repair, int error)
 	snprintf(journal->note, sizeof(journal->note),
 		"journal.json: %s, and so is journal.json.1: originals of values set before are lost; "
 		"kept as journal.json.bad",
-		describe(error));
+		journal_describe(error));
 	if (!repair)
 		return;
-	renameat(journal->dir, CURRENT, journal->dir, CURRENT ".bad");
+	renameat(journal->dir, CURRENT, journal->dir, JOURNAL_BAD);
 	renameat(journal->dir, OLDER, journal->dir, OLDER ".bad");
 }
 
@@ -58,7 +58,7 @@ static void begin_anew(struct journal *journal, bool repair, int error)
  */
 static void promote_older(struct journal *journal)
 {
-	renameat(journal->dir, CURRENT, journal->dir, CURRENT ".bad");
+	renameat(journal->dir, CURRENT, journal->dir, JOURNAL_BAD);
 	renameat(journal->dir, OLDER, journal->dir, CURRENT);
 	journal->dirty = journal->added = true;
 }
@@ -66,7 +66,8 @@ static void promote_older(struct journal *journal)
 /* Nothing is known of the file then, least of all that it is lost. */
 static bool is_out_of_reach(int error)
 {
-	return error == -EACCES || error == -ENOMEM || error == -EMFILE || error == -ENFILE;
+	return error == -EPROTO || error == -EACCES || error == -ENOMEM || error == -EMFILE ||
+	       error == -ENFILE;
 }
 
 /* repair: this process is the one writer, and may move files. */
@@ -80,9 +81,11 @@ static int load(struct journal *journal, const char *folder, bool repair)
 	older = read_generation(journal, folder, OLDER);
 	if (older == 0) {
 		snprintf(journal->note, sizeof(journal->note),
-			"journal.json: %s: the older journal.json.1 is used", describe(r));
+			"journal.json: %s: the older journal.json.1 is used", journal_describe(r));
 		if (repair)
 			promote_older(journal);
+	} else if (is_out_of_reach(older)) {
+		return older;
 	} else if (r != -ENOENT || older != -ENOENT) {
 		begin_anew(journal, repair, r == -ENOENT ? older : r);
 	}
@@ -284,16 +287,28 @@ int journal_note_file(struct journal *journal, const struct file_note *note)
 	return 0;
 }
 
+/* A setting that moved from one file to another is in the notes of both. */
+static bool is_noted_elsewhere(const struct journal *journal, const char *name)
+{
+	for (size_t i = 0; i < journal->n_files; i++)
+		if (file_note_key(&journal->files[i], name))
+			return true;
+	return false;
+}
+
 void journal_forget_file(struct journal *journal, const char *path)
 {
 	struct file_note *note = (struct file_note *)journal_file(journal, path);
+	struct file_note forgotten;
 
 	if (!note)
 		return;
-	for (size_t i = 0; i < note->n_keys; i++)
-		journal_forget(journal, note->keys[i].name);
-	file_note_clear(note);
+	forgotten = *note;
 	*note = journal->files[--journal->n_files];
+	for (size_t i = 0; i < forgotten.n_keys; i++)
+		if (!is_noted_elsewhere(journal, forgotten.keys[i].name))
+			journal_forget(journal, forgotten.keys[i].name);
+	file_note_clear(&forgotten);
 	/* Both generations: the bytes that the older one would ask for are about to go. */
 	journal->dirty = journal->added = true;
 }

@@ -24,6 +24,9 @@
 #define JOURNAL_RELEASED_MAX 16
 #define JOURNAL_FILE_MAX     (4 * 1024 * 1024)
 
+/* A journal that could not be read. While it is there, original bytes of files are not swept. */
+#define JOURNAL_BAD "journal.json.bad"
+
 /* A tuner whose originals were put back: it only observes while the configuration stays. */
 struct journal_release {
 	char tuner[32];
@@ -52,10 +55,14 @@ struct journal {
  * file is passed over for the older one; after two torn files the journal starts empty, with lost
  * and note set. create is for the one writer: make the folder, keep torn files as
  * *.bad, and put the older generation in the place of a torn one. 0 with *ret (journal_close
- * releases), or -errno of the folder or of a journal that this process may not read.
+ * releases), or -errno of the folder or of a journal that this process may not read; -EPROTO for
+ * one of a newer version, which alone knows what is to be put back: it stays as it is.
  */
 int journal_open(const char *folder, const char *boot, bool create, struct journal **ret);
 void journal_close(struct journal *journal);
+
+/* What an error of journal_open() means, for people. */
+const char *journal_describe(int error);
 DEFINE_CLEANUP(struct journal, journal_close)
 
 /*
@@ -84,7 +91,7 @@ const struct file_note *journal_file(const struct journal *journal, const char *
  */
 int journal_note_file(struct journal *journal, const struct file_note *note);
 
-/* Forgets a file, and the records of its settings. */
+/* Forgets a file, and the records of its settings that are in no other. */
 void journal_forget_file(struct journal *journal, const char *path);
 
 /*

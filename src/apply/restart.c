@@ -2,7 +2,7 @@
 #include "apply/restart.h"
 
 #include "apply/answer.h"
-#include "apply/file.h"
+#include "apply/bus.h"
 #include "base/util.h"
 
 #include <ctype.h>
@@ -14,7 +14,6 @@
 #define SYSTEMD     "org.freedesktop.systemd1"
 #define MANAGER     "/org/freedesktop/systemd1"
 #define UNIT_FOLDER "/org/freedesktop/systemd1/unit"
-#define BUS_SOCKET  "/run/dbus/system_bus_socket"
 
 #define ANSWER_US     (30 * USEC_PER_SEC)
 #define ANSWERS       15 /* that may be waited for within that time, one after the other */
@@ -30,7 +29,8 @@ struct restart {
 	struct host host;
 	struct service service;
 	char *path; /* of the unit, on the bus */
-	bool forced, restarted;
+	bool forced;
+	bool asked, restarted; /* RestartUnit was sent; and it was answered, or may have been */
 	struct answer *answer;
 	enum answer_level before, level;
 	uint64_t patience_us, deadline_us;
@@ -46,6 +46,7 @@ struct restart {
 typedef int (*answer_handler)(struct restart *restart, sd_bus_message *answer);
 
 static int poll_again(struct restart *restart);
+static int on_restarted(struct restart *restart, sd_bus_message *answer);
 
 void restart_abandon(struct restart *restart)
 {
@@ -90,12 +91,28 @@ static int give_up(struct restart *restart, int error, const char *message)
 {
 	char why[EDIT_WHY_MAX];
 
+	/* To the caller that would say that it was restarted. */
+	if (error == -ETIMEDOUT)
+		error = -EIO;
 	snprintf(why, sizeof(why), "systemd: %.200s", message ? message : strerror(-error));
 	/* One line of a log, whatever the peer says. */
 	for (char *p = why; *p; p++)
 		if (iscntrl((unsigned char)*p))
 			*p = ' ';
 	return finish(restart, restart->restarted ? -ETIMEDOUT : error, why);
+}
+
+static int on_error(struct restart *restart, sd_bus_message *answer, const sd_bus_error *error)
+{
+	int failed = sd_bus_error_get_errno(error);
+
+	/* No reply, because systemd is slow or reexecutes itself: it may have begun. */
+	if (restart->asked && !restart->restarted && failed == ETIMEDOUT)
+		return on_restarted(restart, answer);
+	/* While systemd reexecutes itself, or the bus is restarted: the deadline decides. */
+	if (restart->restarted)
+		return poll_again(restart);
+	return give_up(restart, -failed, error->message);
 }
 
 /* An error of the bus, or what the handler of this answer makes of it. */
@@ -105,14 +122,7 @@ static int on_answer(struct restart *restart, sd_bus_message *answer, answer_han
 	int r;
 
 	restart->call = sd_bus_slot_unref(restart->call);
-	if (error) {
-		/* While systemd reexecutes itself, or the bus is restarted: the deadline decides.
-		 */
-		if (restart->restarted)
-			return poll_again(restart);
-		return give_up(restart, -sd_bus_error_get_errno(error), error->message);
-	}
-	r = handler(restart, answer);
+	r = error ? on_error(restart, answer, error) : handler(restart, answer);
 	return r < 0 ? give_up(restart, r, NULL) : 0;
 }
 
@@ -242,6 +252,7 @@ static int handle_restarted(sd_bus_message *answer, void *userdata, sd_bus_error
 
 static int call_restart(struct restart *restart)
 {
+	restart->asked = true;
 	return sd_bus_call_method_async(restart->bus, &restart->call, SYSTEMD, MANAGER,
 		SYSTEMD ".Manager", "RestartUnit", handle_restarted, restart, "ss",
 		restart->service.unit, "replace");
@@ -349,10 +360,14 @@ static int add_neighbors(struct restart *restart, sd_bus_message *answer)
 	return r >= 0 ? sd_bus_message_exit_container(answer) : r;
 }
 
-/* What systemd stops or restarts along with the unit: Requires=, Requisite=, BindsTo=, PartOf=. */
+/*
+ * What systemd stops or restarts along with the unit: who has it in Requires=, Requisite=,
+ * BindsTo=, PartOf= or StopPropagatedFrom=.
+ */
 static bool is_dependency(const char *name)
 {
-	static const char *const names[] = {"RequiredBy", "RequisiteOf", "BoundBy", "ConsistsOf"};
+	static const char *const names[] = {
+		"RequiredBy", "RequisiteOf", "BoundBy", "ConsistsOf", "PropagatesStopTo"};
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		if (streq(names[i], name))
@@ -395,27 +410,6 @@ static int handle_state_before(sd_bus_message *answer, void *userdata, sd_bus_er
 
 /* ---- start ---- */
 
-/* The host's bus: where the environment says, else the usual place below the host's root. */
-static int open_bus(struct restart *restart)
-{
-	char address[PATH_MAX + 16];
-	struct file_at at;
-	int r;
-
-	if (!restart->host.root[0] || getenv("DBUS_SYSTEM_BUS_ADDRESS"))
-		return sd_bus_open_system(&restart->bus);
-	r = file_locate(&restart->host, BUS_SOCKET, &at);
-	if (r < 0)
-		return r;
-	snprintf(address, sizeof(address), "unix:path=%s", at.full);
-	r = sd_bus_new(&restart->bus);
-	if (r >= 0)
-		r = sd_bus_set_address(restart->bus, address);
-	if (r >= 0)
-		r = sd_bus_set_bus_client(restart->bus, true);
-	return r >= 0 ? sd_bus_start(restart->bus) : r;
-}
-
 /* What runs the kubelet along with the runtime, or is no unit to be restarted by us at all. */
 static bool is_forbidden(const char *unit)
 {
@@ -430,7 +424,7 @@ static bool is_forbidden(const char *unit)
 
 static int ask(struct restart *restart)
 {
-	int r = open_bus(restart);
+	int r = bus_open(&restart->host, &restart->bus);
 
 	if (r >= 0)
 		r = sd_bus_set_method_call_timeout(restart->bus, CALL_US);

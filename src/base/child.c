@@ -65,6 +65,7 @@ static void become(const struct child *child, const struct pipes *pipes, pid_t p
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	setpgid(0, 0);
 	/* What others opened without O_CLOEXEC; kernels before 5.11 cannot do this, and need not.
 	 */
 	syscall(SYS_close_range, STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
@@ -152,6 +153,15 @@ static int await(pid_t pid, uint64_t deadline_us, int *status)
 	}
 }
 
+/* With all that it started: these would hold files open, and run on. */
+static void end(pid_t pid)
+{
+	kill(-pid, SIGKILL);
+	kill(pid, SIGKILL); /* should it not have come to its group yet */
+	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		;
+}
+
 static void keep_first_line(const struct stream *stream, char *line, size_t size)
 {
 	copy_text(line, size, stream->text ? stream->text : "");
@@ -187,10 +197,8 @@ int child_run(const struct child *child, struct child_result *result)
 	r = collect(&pipes, child->deadline_us, streams);
 	if (r == 0)
 		r = await(pid, child->deadline_us, &status);
-	if (r < 0) {
-		kill(pid, SIGKILL);
-		waitpid(pid, &status, 0);
-	}
+	if (r < 0)
+		end(pid);
 	if (r == 0)
 		r = start_error(&pipes);
 	if (r == 0) {

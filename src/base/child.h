@@ -8,7 +8,7 @@
 /*
  * Runs another program to its end, without a shell: standard input is /dev/null, the environment
  * holds a PATH and GOMAXPROCS alone, all of its descriptors and signals are as at a fresh start. It
- * dies with the thread that started it.
+ * dies with the thread that started it. It leads a process group, which is killed as a whole.
  */
 struct child {
 	const char *const *arguments; /* the program's path first, ended by NULL */

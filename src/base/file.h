@@ -22,8 +22,8 @@ int write_file_atomic(int dir, const char *name, const void *data, size_t len);
 
 /*
  * Where a file below root ("" for /) really is, absolute links on the way read from root on, as the
- * host itself would. path is absolute and must be there. 0 or -errno: -ENOENT, -ENAMETOOLONG. Before
- * Linux 5.6, or without leave to call openat2(2), links are not looked at.
+ * host itself would. path is absolute and must be there. 0 or -errno: -ENOENT, -ENAMETOOLONG.
+ * Before Linux 5.6, or without leave to call openat2(2), links are not looked at.
  */
 int path_in_root(const char *root, const char *path, char full[static PATH_MAX]);
 

@@ -35,7 +35,9 @@ void json_adopt(struct json *json, cJSON *parent, const char *key, cJSON *item);
 /* The document, which is then the caller's; NULL, and released, when memory was short. */
 cJSON *json_take(struct json *json);
 
-/* Prints, with a newline at the end, and releases the document. 0 or -ENOMEM; ret as in report.h.
+/*
+ * Prints, with a newline at the end, and releases the document. 0 or -ENOMEM. ret is terminated and
+ * freed by the caller; len (may be NULL) is without the terminator.
  */
 int json_end(struct json *json, bool pretty, char **ret, size_t *len);
 

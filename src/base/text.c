@@ -56,3 +56,19 @@ int document_text(void (*put)(FILE *out, void *data), void *data, char **ret, si
 	*ret = steal(text);
 	return 0;
 }
+
+void hide_secrets(char *text)
+{
+	for (char *url = strstr(text, "://"); url; url = strstr(url, "://")) {
+		char *end, *at, *query;
+
+		url += strlen("://");
+		at = memrchr(url, '@', strcspn(url, "/? \"'\\"));
+		if (at)
+			memmove(url, at + 1, strlen(at + 1) + 1);
+		end = url + strcspn(url, " \"'\\");
+		query = memchr(url, '?', (size_t)(end - url));
+		if (query)
+			memmove(query, end, strlen(end) + 1);
+	}
+}

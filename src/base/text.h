@@ -2,7 +2,7 @@
 #ifndef BASE_TEXT_H
 #define BASE_TEXT_H
 
-/* How documents are written, and times in them. */
+/* How documents are written, times in them, and what must not stand in them. */
 
 #include <stddef.h>
 #include <stdint.h>
@@ -16,7 +16,16 @@ void time_text(uint64_t realtime_us, char out[static TIME_TEXT_MAX]);
 /* Two units at most: "45 s", "12 min", "3 h 20 min", "4 d 2 h". */
 void duration_text(double seconds, char out[static TIME_TEXT_MAX]);
 
-/* What put writes, as a new buffer. 0 or -ENOMEM; ret and len as in report.h. */
+/*
+ * What put writes, as a new terminated buffer that the caller frees; len (may be NULL) is without
+ * the terminator. 0 or -ENOMEM.
+ */
 int document_text(void (*put)(FILE *out, void *data), void *data, char **ret, size_t *len);
+
+/*
+ * Takes users, passwords and queries out of the URLs in a text, in place: those of a failed pull
+ * may be signed, and who may read our log need not be who may pull.
+ */
+void hide_secrets(char *text);
 
 #endif

@@ -66,7 +66,7 @@ static int become_writer(struct core *core, const char *who)
 			"%s: nothing is written without a journal: give write access",
 			strerror(-r));
 	if (core->journal_error < 0)
-		return cli_fail(core_state_folder(), "%s", strerror(-core->journal_error));
+		return cli_fail(core_state_folder(), "%s", journal_describe(core->journal_error));
 	return EXIT_OK;
 }
 

@@ -55,9 +55,9 @@ int names_replace(struct names *names, const char *name, struct name_entry *entr
 {
 	struct source *source = find_source(names, name);
 
-	if (!source) {
+	if (!source || strlen(name) >= sizeof(source->name)) {
 		free(entries);
-		return -ENOSPC;
+		return source ? -ENAMETOOLONG : -ENOSPC;
 	}
 	free(source->entries);
 	*source = (struct source){.entries = entries, .n = n};

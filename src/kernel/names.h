@@ -32,7 +32,8 @@ DEFINE_CLEANUP(struct names, names_close)
 /*
  * Everything that one source, such as a runtime's socket, knows now, in place of what it knew
  * before. Takes over entries (malloc'ed; NULL with n 0: it knows nothing any more). -ENOSPC with
- * too many sources: entries are released then too.
+ * too many sources, -ENAMETOOLONG for a source's name of over 107 bytes: entries are released then
+ * too.
  */
 int names_replace(struct names *names, const char *source, struct name_entry *entries, size_t n);
 

@@ -72,6 +72,9 @@ const struct reason reason_table[] = {
 	{"on-command-line",
 		"The daemon was started with an option for it: the same in its file would keep it "
 		"from starting. Take the option away."},
+	{"process-not-seen",
+		"The runtime's process is not seen from here, and so not the program that could "
+		"try out a new file: share the host's process IDs."},
 	{"file-of-others", "The file that this belongs into was made by someone else: it is left "
 			   "alone."},
 	{"no-mirror-up",

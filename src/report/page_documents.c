@@ -137,13 +137,14 @@ static const char *answer_class(const char *state)
 static void put_pulls(FILE *out, const cJSON *pulls)
 {
 	double rate = 0;
+	int n = cJSON_GetArraySize(pulls);
 	const cJSON *pull;
 
 	cJSON_ArrayForEach (pull, pulls)
 		rate += number(pull, "bytes_per_second");
 	fputs("<td class=\"num\">", out);
-	if (cJSON_GetArraySize(pulls) > 0)
-		fprintf(out, "%d layers, %.1f MB/s", cJSON_GetArraySize(pulls), rate / 1e6);
+	if (n > 0)
+		fprintf(out, "%d layer%s, %.1f MB/s", n, n == 1 ? "" : "s", rate / 1e6);
 	fputs("</td>", out);
 }
 
@@ -199,17 +200,24 @@ static void put_runtimes(FILE *out, const cJSON *document)
 		"Runtime", "Version", "State", "Layers at once", "Fetching now", "Images", NULL};
 	const cJSON *found = cJSON_GetObjectItem(document, "found"), *runtime;
 	bool begun = false;
+	size_t left_out = 0;
 
 	cJSON_ArrayForEach (runtime, found) {
-		if (!is_news(runtime) || page_full(out))
+		if (!is_news(runtime))
 			continue;
+		if (page_full(out)) {
+			left_out++;
+			continue;
+		}
 		if (!begun)
 			begin_table(out, "Container runtimes", heads);
 		begun = true;
 		put_runtime(out, runtime);
 	}
 	if (begun)
-		end_table(out, 0);
+		end_table(out, left_out);
+	else
+		page_left_out(out, left_out);
 }
 
 void page_documents(FILE *out, const struct node *node)

@@ -295,11 +295,14 @@ static void on_label_image(const struct grpc_result *result, void *userdata)
 		m = wire_decode(
 			&arena, &containerd__image_message__descriptor, result->data, result->size);
 		/* Without a target the update would panic containerd. */
-		if (m && m->image && m->image->target && send_label(call, m->image) == 0)
+		if (!m || !m->image || !m->image->target)
+			answer.result.message = "the image is told without its target";
+		else if (send_label(call, m->image) == 0)
 			return;
+		else
+			answer.result.message = "the update cannot be sent";
 		answer.result.status = GRPC_INTERNAL;
 		answer.result.local = true;
-		answer.result.message = "the image is told without its target";
 	}
 	call->done(&answer, call->userdata); /* may close the client */
 }

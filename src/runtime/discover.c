@@ -3,12 +3,13 @@
 
 #include "base/cleanup.h"
 #include "base/file.h"
+#include "base/process.h"
 #include "base/util.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <sys/stat.h>
-#include <time.h>
+#include <unistd.h>
 
 #define COMMAND_MAX ((size_t)128 * 1024)
 
@@ -295,40 +296,65 @@ int runtime_process_config(enum runtime_kind kind, pid_t pid, char path[static P
 	return r < 0 ? r : runtime_command_config(kind, command, len, path);
 }
 
-/* The 22nd field of proc(5), counted behind the name, which may hold spaces and brackets. */
-static int start_ticks(const char *text, uint64_t *ticks)
+/* systemd.exec(5), $PATH: where a unit's program is that is named without a folder. */
+static int find_program(const char *host_root, const char *name, char path[static PATH_MAX])
 {
-	const char *field = strrchr(text, ')');
-	unsigned long long value;
+	static const char *const folders[] = {
+		"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"};
 
-	for (int i = 2; field && i < 22; i++) {
-		field = strchr(field, ' ');
-		if (field)
-			field++;
+	for (size_t i = 0; i < ARRAY_SIZE(folders); i++) {
+		char full[PATH_MAX];
+		struct stat st;
+
+		if (snprintf(path, PATH_MAX, "%s/%s", folders[i], name) >= PATH_MAX ||
+			snprintf(full, sizeof(full), "%s%s", host_root, path) >= (int)sizeof(full))
+			return -ENAMETOOLONG;
+		if (stat(full, &st) == 0 && S_ISREG(st.st_mode))
+			return 0;
 	}
-	if (!field || sscanf(field, "%llu", &value) != 1)
-		return -EINVAL;
-	*ticks = value;
-	return 0;
+	return -ENOENT;
+}
+
+int runtime_command_program(
+	const char *host_root, const char *command, size_t len, char path[static PATH_MAX])
+{
+	if (len == 0 || !memchr(command, '\0', len) || command[0] == '\0')
+		return -ENOENT;
+	if (command[0] == '/')
+		return copy_text(path, PATH_MAX, command) ? 0 : -ENAMETOOLONG;
+	return strchr(command, '/') ? -ENOENT : find_program(host_root, command, path);
+}
+
+int runtime_process_program(const char *host_root, pid_t pid, char path[static PATH_MAX])
+{
+	static const char gone[] = " (deleted)"; /* replaced: the next start takes the new one */
+	_cleanup_free_ char *command = NULL;
+	char link[64], program[PATH_MAX];
+	size_t len;
+	ssize_t n;
+	int r;
+
+	snprintf(link, sizeof(link), "/proc/%d/exe", (int)pid);
+	n = pid > 0 ? readlink(link, program, sizeof(program) - 1) : -1;
+	program[MAX(n, (ssize_t)0)] = '\0';
+	if (program[0] == '/' && !strstr(program, gone))
+		return copy_text(path, PATH_MAX, program) ? 0 : -ENAMETOOLONG;
+	/* Who has given up capabilities may not see that link of who has them. */
+	r = read_process_file(pid, "cmdline", &command, &len);
+	return r < 0 ? r : runtime_command_program(host_root, command, len, path);
 }
 
 int runtime_process_started(pid_t pid, uint64_t *started_us)
 {
 	_cleanup_free_ char *text = NULL;
-	struct timespec boot;
-	uint64_t ticks, since_us, up_us;
+	uint64_t since_boot_us;
 	int r = read_process_file(pid, "stat", &text, NULL);
 
-	if (r < 0)
-		return r;
-	r = start_ticks(text, &ticks);
-	if (r < 0)
-		return r;
-	clock_gettime(CLOCK_BOOTTIME, &boot);
-	up_us = (uint64_t)boot.tv_sec * USEC_PER_SEC + (uint64_t)boot.tv_nsec / 1000;
-	since_us = ticks * (USEC_PER_SEC / (uint64_t)sysconf(_SC_CLK_TCK));
-	*started_us = realtime_us() - MAX(up_us, since_us) + since_us;
-	return 0;
+	if (r == 0)
+		r = process_start(text, &since_boot_us);
+	if (r == 0)
+		*started_us = realtime_of_boottime(since_boot_us);
+	return r;
 }
 
 const char *runtime_kind_name(enum runtime_kind kind)

@@ -57,8 +57,21 @@ int runtime_command_config(
 int runtime_process_config(enum runtime_kind kind, pid_t pid, char path[static PATH_MAX]);
 
 /*
+ * The program that a daemon runs, as its next start will find it: the first word of its command
+ * line, looked for below host_root where it has no folder. -ENOENT; -ENAMETOOLONG.
+ */
+int runtime_command_program(
+	const char *host_root, const char *command, size_t len, char path[static PATH_MAX]);
+
+/*
+ * The same of a running process: what /proc/PID/exe says, or, where that may not be read
+ * (PTRACE_MODE_READ) or the file was replaced since, its command line. Also -ESRCH, -EACCES.
+ */
+int runtime_process_program(const char *host_root, pid_t pid, char path[static PATH_MAX]);
+
+/*
  * When a process began, CLOCK_REALTIME in microseconds, to within 10 ms: a file changed later is
- * not what it runs with. 0, -ESRCH, -EACCES.
+ * not what it runs with. 0, -ESRCH, -EACCES, -EBADMSG.
  */
 int runtime_process_started(pid_t pid, uint64_t *started_us);
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/docker_parse.h"
 
+#include "base/cleanup.h"
 #include "base/parse.h"
+#include "base/text.h"
 #include "base/utf8.h"
 #include "base/util.h"
 
@@ -303,13 +305,29 @@ static int error_of(const char *message)
 	return -EIO;
 }
 
+#define MESSAGE_MAX 8192 /* bytes of one that are looked at */
+
+/*
+ * A failed pull quotes URLs: their secrets go before the text is cut, so that none is cut in two.
+ * The cause may stand behind the cut.
+ */
+static int take_why(char why[static DOCKER_WHY_MAX], const char *message)
+{
+	_cleanup_free_ char *text = strndup(message, MESSAGE_MAX);
+
+	if (!text)
+		return -ENOMEM;
+	hide_secrets(text);
+	copy_line(why, DOCKER_WHY_MAX, text);
+	return error_of(text);
+}
+
 int docker_parse_refusal(const char *body, char why[static DOCKER_WHY_MAX])
 {
 	_cleanup_json_ cJSON *object = cJSON_Parse(body);
 	const char *message = get_text(object, "message");
 
-	copy_line(why, DOCKER_WHY_MAX, *message ? message : body);
-	return error_of(why);
+	return take_why(why, *message ? message : body);
 }
 
 int docker_parse_progress(const char *text, size_t len, struct docker_progress *progress,
@@ -325,10 +343,8 @@ int docker_parse_progress(const char *text, size_t len, struct docker_progress *
 	error = get_text(get(object, "errorDetail"), "message");
 	if (*error == '\0')
 		error = get_text(object, "error");
-	if (*error || get(object, "error") || get(object, "errorDetail")) {
-		copy_line(why, DOCKER_WHY_MAX, *error ? error : "an error without a message");
-		return error_of(why);
-	}
+	if (*error || get(object, "error") || get(object, "errorDetail"))
+		return take_why(why, *error ? error : "an error without a message");
 	copy_member(found.id, sizeof(found.id), object, "id");
 	copy_member(found.status, sizeof(found.status), object, "status");
 	found.current = get_count(get(object, "progressDetail"), "current");

@@ -4,6 +4,7 @@
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/parse.h"
+#include "base/process.h"
 #include "base/util.h"
 #include "runtime/docker_config.h"
 
@@ -12,7 +13,6 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <time.h>
 
 #define COMMAND_MAX 65536
 #define DOWNLOADS   "max-concurrent-downloads"
@@ -92,39 +92,20 @@ int docker_daemon_pid(
 	return find_daemon(full_pid_file, full_socket, pid);
 }
 
-static uint64_t clock_us(clockid_t clock)
-{
-	struct timespec ts;
-
-	clock_gettime(clock, &ts);
-	return (uint64_t)ts.tv_sec * USEC_PER_SEC + (uint64_t)ts.tv_nsec / 1000;
-}
-
 /*
- * CLOCK_REALTIME of the process's start, from field 22 of proc(5)'s stat (ticks since the boot):
- * the end of the tick, so that what was written right before the start is not taken for later.
+ * CLOCK_REALTIME of the process's start: the end of its clock tick, so that what was written right
+ * before the start is not taken for later. 0 when it is not known.
  */
 static uint64_t started_of(const char *proc, pid_t pid)
 {
 	_cleanup_free_ char *text = NULL;
 	char path[PATH_MAX];
-	unsigned long long ticks;
-	const char *after_name;
-	uint64_t hz = (uint64_t)sysconf(_SC_CLK_TCK), age;
+	uint64_t start_us;
 
 	snprintf(path, sizeof(path), "%s/%d/stat", proc, (int)pid);
-	if (read_file(path, 4096, &text, NULL) < 0)
+	if (read_file(path, 4096, &text, NULL) < 0 || process_start(text, &start_us) < 0)
 		return 0;
-	/* The name, field 2, may hold anything, brackets and spaces too. */
-	after_name = strrchr(text, ')');
-	if (!after_name || sscanf(after_name + 1,
-				   " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d "
-				   "%*d %*d %*d %*d %llu",
-				   &ticks) != 1)
-		return 0;
-	age = clock_us(CLOCK_BOOTTIME) -
-	      MIN((ticks + 1) * USEC_PER_SEC / hz, clock_us(CLOCK_BOOTTIME));
-	return realtime_us() - age;
+	return realtime_of_boottime(start_us + process_tick_us());
 }
 
 static uint64_t us_of(const struct timespec *ts)
@@ -197,15 +178,21 @@ static bool is_unset(const struct docker_state *state, unsigned int value)
 	return value == 0 && !starts_with(state->version, "20.");
 }
 
+/*
+ * A file that changed since the daemon started says nothing of what the daemon has read. That is
+ * looked at after reading: what is put in its place meanwhile is younger.
+ */
 static void read_config(const char *path, struct docker_state *state)
 {
 	_cleanup_free_ char *text = NULL;
 	unsigned int value;
+	struct stat st;
 	size_t len;
 	int r = read_file(path, DOCKER_CONFIG_MAX, &text, &len);
 
-	if (r == 0)
-		r = docker_config_get_count(text, len, DOWNLOADS, &value, NULL);
+	if (r < 0 || stat(path, &st) < 0 || us_of(&st.st_ctim) > state->started_us)
+		return;
+	r = docker_config_get_count(text, len, DOWNLOADS, &value, NULL);
 	if (r == -ENOENT || (r == 0 && is_unset(state, value))) {
 		default_downloads(state);
 	} else if (r == 0) {
@@ -224,31 +211,30 @@ static bool is_old_folder(char *path, size_t size, const struct docker_state *st
 	struct stat folder, key;
 
 	if (stat(path, &folder) < 0)
-		return errno == ENOENT;
+		return false;
 	if (us_of(&folder.st_mtim) <= state->started_us)
 		return true;
 	snprintf(path + len, size - len, "/key.json");
 	return stat(path, &key) == 0 && us_of(&folder.st_mtim) <= us_of(&key.st_ctim);
 }
 
-/* A file that changed since the daemon started says nothing of what the daemon has read. */
+/* Where no file is, and none was when the daemon started, the default runs. */
 static void look_at_config(const char *root, struct docker_state *state)
 {
-	char path[PATH_MAX], *slash;
-	struct stat st;
+	char path[PATH_MAX], folder[DOCKER_PATH_MAX], *slash;
+	int r = path_in_root(root, state->config_path, path);
 
-	if (snprintf(path, sizeof(path), "%s%s", root, state->config_path) >= (int)sizeof(path))
+	if (r == 0)
+		read_config(path, state);
+	if (r != -ENOENT)
 		return;
-	if (stat(path, &st) == 0) {
-		if (us_of(&st.st_ctim) <= state->started_us)
-			read_config(path, state);
-		return;
-	}
-	slash = strrchr(path, '/');
-	if (errno != ENOENT || !slash)
+	copy_text(folder, sizeof(folder), state->config_path);
+	slash = strrchr(folder, '/');
+	if (!slash)
 		return;
 	*slash = '\0';
-	if (is_old_folder(path, sizeof(path), state))
+	r = path_in_root(root, folder[0] ? folder : "/", path);
+	if (r == -ENOENT || (r == 0 && is_old_folder(path, sizeof(path), state)))
 		default_downloads(state);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/grpc_reply.h"
 
+#include "base/text.h"
 #include "base/utf8.h"
 #include "base/util.h"
 
@@ -29,26 +30,6 @@ void grpc_reply_clear(struct grpc_reply *reply)
 	}
 	reply->data = NULL;
 	reply->size = reply->have = 0;
-}
-
-/*
- * Takes users, passwords and queries out of URLs: those of a failed pull may be signed, and who may
- * read our log need not be who may pull.
- */
-static void hide_secrets(char *text)
-{
-	for (char *url = strstr(text, "://"); url; url = strstr(url, "://")) {
-		char *end, *at, *query;
-
-		url += strlen("://");
-		at = memrchr(url, '@', strcspn(url, "/? \"'\\"));
-		if (at)
-			memmove(url, at + 1, strlen(at + 1) + 1);
-		end = url + strcspn(url, " \"'\\");
-		query = memchr(url, '?', (size_t)(end - url));
-		if (query)
-			memmove(query, end, strlen(end) + 1);
-	}
 }
 
 /* One line of printable text: it goes into logs and conditions. */

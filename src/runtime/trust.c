@@ -34,8 +34,9 @@ static int read_bundle(const char *host_root, char **text)
 	int r = -ENOENT;
 
 	for (size_t i = 0; i < ARRAY_SIZE(places) && r == -ENOENT; i++) {
-		snprintf(path, sizeof(path), "%s%s", host_root, places[i]);
-		r = read_file(path, BUNDLE_MAX, text, NULL);
+		r = path_in_root(host_root, places[i], path);
+		if (r == 0)
+			r = read_file(path, BUNDLE_MAX, text, NULL);
 	}
 	return r;
 }

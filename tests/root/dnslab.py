@@ -27,6 +27,7 @@ from storm import enter, ip
 
 CLIENT, SERVER = "hr-dns-client", "hr-dns-server"
 V4, V6 = "10.54.0.{}", "fd00:54::{}"  # the servers'
+OURS = ("10.53.", "10.54.", "fd00:53:", "fd00:54:")
 QUIET = "mode: observe\nneighbor: {mode: off}\nthp: {mode: off}\nsysctl: {}\nruntime: {mode: off}\n"
 
 
@@ -324,12 +325,17 @@ class Look:
         self.document = agent.status()["dns"]
 
     def total(self, metric: str, **labels: str) -> float:
-        """The sum over all series of headroom_dns_METRIC that have these labels."""
+        """
+        The sum over all series of headroom_dns_METRIC that have these labels. Without a server among them: over the
+        servers of the namespaces; what else this machine asks is not ours.
+        """
         found = 0.0
         for series, value in self.metrics.items():
             name, _, rest = series.partition("{")
             has = dict(LABEL.findall(rest))
-            if name == f"headroom_dns_{metric}" and all(has.get(key) == wanted for key, wanted in labels.items()):
+            if name != f"headroom_dns_{metric}" or any(has.get(key) != wanted for key, wanted in labels.items()):
+                continue
+            if "server" in labels or has.get("server", OURS[0]).startswith(OURS):
                 found += value
         return found
 

@@ -31,22 +31,27 @@ def containerd2() -> Path:
     return Path(asked.stdout.strip())
 
 
-def wait_setting(agent: Agent, name: str, state: str, timeout: float = 20) -> dict[str, Any]:
-    """As Agent.wait_state(), for a setting that is not there before its runtime has answered."""
+def wait_for(agent: Agent, name: str, key: str, value: str, timeout: float) -> dict[str, Any]:
+    """A setting that is not there before its runtime has answered; what went wrong is told whole."""
 
     def seen() -> Any:
-        found = [s for s in agent.status()["settings"] if s["name"] == name]
-        return found and found[0]["state"] == state and found[0]
+        settings = [s for s in agent.status()["settings"] if s["name"] == name]
+        return settings and settings[0][key] == value and settings[0]
 
-    return until(seen, timeout, f"{name} {state}\n{agent.log}", 0.1)
+    try:
+        return until(seen, timeout, f"{name} {value}", 0.1)
+    except pytest.fail.Exception:
+        status = agent.status()
+        print(agent.log, [s for s in status["settings"] if s["tuner"] == "runtime"], status["runtime"], sep="\n")
+        raise
+
+
+def wait_setting(agent: Agent, name: str, state: str, timeout: float = 20) -> dict[str, Any]:
+    return wait_for(agent, name, "state", state, timeout)
 
 
 def wait_reason(agent: Agent, name: str, reason: str, timeout: float = 15) -> dict[str, Any]:
-    def seen() -> Any:
-        found = [s for s in agent.status()["settings"] if s["name"] == name]
-        return found and found[0]["reason"] == reason and found[0]
-
-    return until(seen, timeout, f"{name}: {reason}\n{agent.log}", 0.1)
+    return wait_for(agent, name, "reason", reason, timeout)
 
 
 def found(agent: Agent, name: str) -> dict[str, Any]:
@@ -205,6 +210,24 @@ def test_apply_alone_reloads_docker(lab: Lab, folder: Path, run: Callable[..., A
     assert DOCKER not in names
     assert run("restore", "--config", str(config), wrap=lab.wrap).returncode == 0
     assert not lab.daemon_json.exists()
+
+
+def test_restore_leaves_what_others_wrote(lab: Lab, watcher: Watcher, run: Callable[..., Any]) -> None:
+    """Files that somebody else has changed since lose our key, and nothing else."""
+    before = '{"log-level": "warn"}\n'
+    lab.write("etc/docker/daemon.json", before)
+    lab.containerd()
+    lab.dockerd("--containerd", "/run/containerd/containerd.sock")
+    running = watcher()
+    wait_reason(running, DOWNLOADS, "restart-pending")
+    wait_setting(running, DOCKER, "in-sync")
+    lab.config.write_text(lab.config.read_text() + "# by somebody else\n")
+    lab.daemon_json.write_text(lab.daemon_json.read_text().replace("warn", "info"))
+    done = run("restore", wrap=lab.wrap)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "file-changed-since" in done.stdout
+    assert lab.config.read_text() == CONTAINERD_CONFIG + "# by somebody else\n"
+    assert json.loads(lab.daemon_json.read_text()) == {"log-level": "info"}
 
 
 @pytest.mark.containerd2

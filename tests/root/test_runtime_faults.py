@@ -78,8 +78,8 @@ def test_a_read_only_etc(lab: Lab, watcher: Watcher) -> None:
 
 
 def test_a_file_that_may_not_be_written(lab: Lab, watcher: Watcher) -> None:
-    lab.dockerd()
     lab.write("etc/docker/daemon.json", "{}\n")
+    lab.dockerd()
     lab.run("sh", "-c", "mount --bind /etc/docker /etc/docker && mount -o remount,bind,ro /etc/docker")
     running = watcher()
     setting = wait_setting(running, DOCKER, "failed")

@@ -97,6 +97,20 @@ static void pace(const struct load *load, uint64_t began)
 	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
 }
 
+/*
+ * A thread that moves to another processor can overtake its own packets on the loopback device:
+ * where a message of a stream begins is then not known.
+ */
+static void stay_on_processor(unsigned number)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(number % (unsigned)sysconf(_SC_NPROCESSORS_ONLN), &set);
+	if (sched_setaffinity(0, sizeof(set), &set) < 0)
+		fail("sched_setaffinity");
+}
+
 static void *ask_datagrams(void *data)
 {
 	struct load *load = data;
@@ -106,6 +120,7 @@ static void *ask_datagrams(void *data)
 	uint64_t began = now_us() * 1000;
 	uint8_t message[128];
 
+	stay_on_processor(load->number);
 	while (load->sent < load->queries) {
 		unsigned n = (unsigned)MIN(load->queries - load->sent, IN_HAND);
 

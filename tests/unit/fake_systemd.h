@@ -30,8 +30,9 @@ struct fake_systemd {
 	const char *dependency; /* "RequiredBy": of it docker.service is one; NULL: of none */
 	const char *docker_state;
 	unsigned restarts;
-	unsigned fails; /* so many restarts lead to a unit that does not come back */
-	unsigned slow;  /* so many looks after a restart see it activating */
+	unsigned fails;     /* so many restarts lead to a unit that does not come back */
+	unsigned slow;      /* so many looks after a restart see it activating */
+	const char *silent; /* what is asked for and gets no reply: "KillMode"; NULL: nothing */
 	uint32_t job;
 	int socket; /* it listens while the unit is active */
 	char socket_path[PATH_MAX];
@@ -59,7 +60,8 @@ static inline int fake_text(sd_bus *bus, const char *path, const char *interface
 	(void)bus;
 	(void)path;
 	(void)interface;
-	(void)error;
+	if (fake->silent && streq(fake->silent, property))
+		return sd_bus_error_set(error, SD_BUS_ERROR_NO_REPLY, "no reply");
 	if (is_state && fake->job > 0 && fake->slow > 0) {
 		fake->slow--;
 		return sd_bus_message_append(reply, "s", "activating");
@@ -132,6 +134,8 @@ static inline int fake_restart(sd_bus_message *call, void *userdata, sd_bus_erro
 		fake->state = "active";
 		fake_listen(fake);
 	}
+	if (fake->silent && streq(fake->silent, "RestartUnit"))
+		return sd_bus_reply_method_errorf(call, SD_BUS_ERROR_NO_REPLY, "no reply");
 	return sd_bus_reply_method_return(call, "o", "/org/freedesktop/systemd1/job/7");
 }
 
@@ -147,6 +151,7 @@ static const sd_bus_vtable fake_unit[] = {SD_BUS_VTABLE_START(0),
 	SD_BUS_PROPERTY("RequisiteOf", "as", fake_dependency, 0, 0),
 	SD_BUS_PROPERTY("BoundBy", "as", fake_dependency, 0, 0),
 	SD_BUS_PROPERTY("ConsistsOf", "as", fake_dependency, 0, 0),
+	SD_BUS_PROPERTY("PropagatesStopTo", "as", fake_dependency, 0, 0),
 	SD_BUS_PROPERTY("WantedBy", "as", fake_dependency, 0, 0), SD_BUS_VTABLE_END};
 static const sd_bus_vtable fake_service[] = {SD_BUS_VTABLE_START(0),
 	SD_BUS_PROPERTY("KillMode", "s", fake_text, 0, 0), SD_BUS_VTABLE_END};

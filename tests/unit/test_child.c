@@ -5,7 +5,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 static int run_shell(const char *script, size_t output_max, struct child_result *result)
@@ -94,6 +96,32 @@ static void one_that_hangs_is_killed(void **state)
 	}
 }
 
+/* A pipe that only it and its children hold open for writing ends with the last of them. */
+static void its_children_are_killed_with_it(void **state)
+{
+	_cleanup_folder_ struct folder folder;
+	char fifo[PATH_MAX], script[2 * PATH_MAX], byte;
+	const char *const arguments[] = {"/bin/sh", "-c", script, NULL};
+	struct child child = {.arguments = arguments, .output_max = 100};
+	struct child_result result = {0};
+	_cleanup_close_ int reader = -1;
+	struct pollfd ended = {.events = POLLIN};
+
+	(void)state;
+	folder_make(&folder);
+	folder_path(&folder, "/fifo", fifo);
+	assert_int_equal(mkfifo(fifo, 0600), 0);
+	reader = open(fifo, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	assert_true(reader >= 0);
+	snprintf(script, sizeof(script), "sleep 1000 3>'%s' & echo begun >'%s'; wait", fifo, fifo);
+	child.deadline_us = now_us() + 300 * USEC_PER_MSEC;
+	assert_int_equal(child_run(&child, &result), -ETIMEDOUT);
+	for (ended.fd = reader; poll(&ended, 1, 20000) == 1;)
+		if (read(reader, &byte, 1) == 0)
+			return;
+	fail_msg("it runs on");
+}
+
 static void what_cannot_be_started(void **state)
 {
 	const char *const missing[] = {"/nonexistent", NULL}, *const shell[] = {"/bin/sh", NULL};
@@ -117,6 +145,7 @@ int main(void)
 		cmocka_unit_test(it_begins_fresh),
 		cmocka_unit_test(too_much_output_ends_it),
 		cmocka_unit_test(one_that_hangs_is_killed),
+		cmocka_unit_test(its_children_are_killed_with_it),
 		cmocka_unit_test(what_cannot_be_started),
 	};
 

@@ -49,6 +49,24 @@ static void files_come_in_the_order_that_containerd_reads_them(void **state)
 				   "/etc/x.toml", "/etc/z.toml", "/etc/y.toml", NULL});
 }
 
+/* An absolute link on the host begins at the host's root, wherever that is here. */
+static void links_are_the_hosts(void **state)
+{
+	_cleanup_folder_ struct folder root;
+	char path[PATH_MAX];
+
+	(void)state;
+	folder_make(&root);
+	folder_put(&root, "/opt/containerd/real.toml", "imports = ['conf.d/*.toml']\n");
+	folder_put(&root, "/opt/conf.d/a.toml", "");
+	folder_put(&root, "/etc/containerd/x", "");
+	folder_path(&root, MAIN, path);
+	assert_int_equal(symlink("/opt/containerd/real.toml", path), 0);
+	folder_path(&root, "/etc/containerd/conf.d", path);
+	assert_int_equal(symlink("/opt/conf.d", path), 0);
+	assert_read(&root, (const char *const[]){MAIN, "/etc/containerd/conf.d/a.toml", NULL});
+}
+
 static void assert_fails(const struct folder *root, int error, const char *said)
 {
 	char culprit[CONTAINERD_CULPRIT_MAX];
@@ -128,6 +146,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(files_come_in_the_order_that_containerd_reads_them),
+		cmocka_unit_test(links_are_the_hosts),
 		cmocka_unit_test(a_file_that_cannot_be_read_is_named),
 		cmocka_unit_test(durations_are_those_of_go),
 	};

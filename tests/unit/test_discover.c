@@ -200,6 +200,30 @@ static void reads_command_lines(void **state)
 	}
 }
 
+static void finds_programs(void **state)
+{
+	_cleanup_folder_ struct folder folder;
+	static const char whole[] = "/opt/bin/containerd\0--config\0/x";
+	static const char name[] = "containerd\0-c\0x";
+	static const char relative[] = "./containerd";
+	char path[PATH_MAX] = "";
+
+	(void)state;
+	folder_make(&folder);
+	assert_int_equal(runtime_command_program(folder.path, whole, sizeof(whole), path), 0);
+	assert_string_equal(path, "/opt/bin/containerd");
+	assert_int_equal(runtime_command_program(folder.path, name, sizeof(name), path), -ENOENT);
+	folder_put(&folder, "usr/bin/containerd", "");
+	folder_put(&folder, "bin/containerd", "");
+	assert_int_equal(runtime_command_program(folder.path, name, sizeof(name), path), 0);
+	assert_string_equal(path, "/usr/bin/containerd");
+	assert_int_equal(
+		runtime_command_program(folder.path, relative, sizeof(relative), path), -ENOENT);
+	assert_int_equal(runtime_command_program(folder.path, "", 0, path), -ENOENT);
+	assert_int_equal(runtime_process_program("", getpid(), path), 0);
+	assert_string_equal(strrchr(path, '/'), "/test_discover");
+}
+
 static void looks_at_processes(void **state)
 {
 	char path[PATH_MAX];
@@ -233,6 +257,7 @@ int main(void)
 		cmocka_unit_test(takes_a_socket_once),
 		cmocka_unit_test(looks_into_var_run),
 		cmocka_unit_test(reads_command_lines),
+		cmocka_unit_test(finds_programs),
 		cmocka_unit_test(looks_at_processes),
 		cmocka_unit_test(names_kinds),
 	};

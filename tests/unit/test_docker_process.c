@@ -93,6 +93,25 @@ static void believes_a_file_that_has_not_changed(void **state)
 	assert_int_equal(docker.max_downloads, 4);
 }
 
+/* An absolute link on the host begins at the host's root. */
+static void follows_links_as_the_host_does(void **state)
+{
+	_cleanup_bench_ struct bench bench;
+	struct docker_state docker;
+	char path[PATH_MAX];
+
+	(void)state;
+	bench_open(&bench);
+	folder_put(&bench.folder, "/opt/d.json", "{\"max-concurrent-downloads\": 6}");
+	folder_put(&bench.folder, "/etc/docker/key.json", "");
+	folder_path(&bench.folder, "/etc/docker/daemon.json", path);
+	assert_int_equal(symlink("/opt/d.json", path), 0);
+	start_daemon(&bench, "dockerd", 8);
+	docker = look(&bench, PID);
+	assert_int_equal(docker.source, DOCKER_SOURCE_FILE);
+	assert_int_equal(docker.max_downloads, 6);
+}
+
 static void knows_the_default(void **state)
 {
 	static const char *const without[] = {"", "{}", "{\"debug\": true}"};
@@ -270,6 +289,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(believes_a_file_that_has_not_changed),
+		cmocka_unit_test(follows_links_as_the_host_does),
 		cmocka_unit_test(knows_the_default),
 		cmocka_unit_test(knows_whether_there_was_a_file),
 		cmocka_unit_test(believes_no_broken_file),

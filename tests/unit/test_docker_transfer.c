@@ -66,6 +66,10 @@ static void reads_progress(void **state)
 	assert_int_equal(moved.last.total, 2048);
 }
 
+#define SPACES_10 "          "
+#define SPACES_100                                                                                \
+	SPACES_10 SPACES_10 SPACES_10 SPACES_10 SPACES_10 SPACES_10 SPACES_10 SPACES_10 SPACES_10 \
+		SPACES_10
 #define ERROR_MESSAGE(text) \
 	"{\"errorDetail\":{\"message\":\"" text "\"},\"error\":\"" text "\"}\r\n"
 
@@ -90,6 +94,9 @@ static void finds_the_error_inside_a_good_answer(void **state)
 		{ERROR_MESSAGE("unexpected EOF"), -EIO, "unexpected EOF"},
 		{"{\"error\":\"archive/tar: invalid\\ntar header\"}", -EIO,
 			"archive/tar: invalid tar header"},
+		{ERROR_MESSAGE("Get https://me:pass@r.invalid/blob?X-Amz-Signature=12: EOF"), -EIO,
+			"Get https://r.invalid/blob EOF"},
+		{"{\"error\":\"" SPACES_100 SPACES_100 SPACES_100 "unauthorized\"}", -EACCES, NULL},
 		{"{\"error\":\"\"}", -EIO, "an error without a message"},
 		/* The first is the cause. */
 		{ERROR_MESSAGE("unauthorized") ERROR_MESSAGE("no space left on device"), -EACCES,

@@ -164,6 +164,32 @@ static void follows_no_link_to_write(void **state)
 	assert_file(&folder, "/precious", "precious");
 }
 
+static void finds_what_links_of_a_root_name(void **state)
+{
+	_cleanup_folder_ struct folder root;
+	char path[PATH_MAX], link[PATH_MAX], full[PATH_MAX] = "as it was";
+
+	(void)state;
+	folder_make(&root);
+	folder_put(&root, "/opt/file", "");
+	folder_path(&root, "/opt/file", path);
+	folder_path(&root, "/link", link);
+	assert_int_equal(path_in_root(root.path, "/none", full), -ENOENT);
+	assert_int_equal(path_in_root("", "/none-of-this-name", full), -ENOENT);
+	assert_string_equal(full, "as it was");
+	assert_int_equal(symlink("/opt", link), 0);
+	assert_int_equal(path_in_root(root.path, "/link/file", full), 0);
+	assert_string_equal(full, path);
+	/* Nothing leads out of it. */
+	assert_int_equal(path_in_root(root.path, "/../../link/../opt/file", full), 0);
+	assert_string_equal(full, path);
+	assert_int_equal(path_in_root("", path, full), 0);
+	assert_string_equal(full, path);
+	assert_int_equal(unlink(link), 0);
+	assert_int_equal(symlink("/etc/passwd", link), 0);
+	assert_int_equal(path_in_root(root.path, "/link", full), -ENOENT);
+}
+
 static void makes_directories(void **state)
 {
 	_cleanup_folder_ struct folder folder;
@@ -192,6 +218,7 @@ int main(void)
 		cmocka_unit_test(replaces_a_file),
 		cmocka_unit_test(keeps_the_old_file_after_an_error),
 		cmocka_unit_test(follows_no_link_to_write),
+		cmocka_unit_test(finds_what_links_of_a_root_name),
 		cmocka_unit_test(makes_directories),
 	};
 

@@ -126,6 +126,53 @@ static void two_torn_files_are_kept(void **state)
 	assert_null(folder_get(&folder, "/journal.json"));
 }
 
+/* It alone knows what is to be put back: a version of before leaves it, and writes nothing. */
+static void a_newer_version_s_is_left(void **state)
+{
+	static const char newer[] =
+		"{\"schema\": 3, \"checksum\": \"crc32:a3830348\", \"body\": {}}";
+	static const char *const names[] = {"/journal.json", "/journal.json.1"};
+	struct journal *journal = NULL;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		_cleanup_folder_ struct folder folder;
+
+		folder_make(&folder);
+		folder_put(&folder, "/journal.json", "torn");
+		folder_put(&folder, names[i], newer);
+		assert_int_equal(journal_open(folder.path, BOOT, true, &journal), -EPROTO);
+		assert_null(journal);
+		assert_file(&folder, names[i], newer);
+	}
+}
+
+/* A setting whose file is another one now is restored in both, whichever goes first. */
+static void a_moved_setting_is_known_until_both_are_forgotten(void **state)
+{
+	static const char *const paths[] = {"/etc/a.toml", "/etc/b.toml"};
+	_cleanup_folder_ struct folder folder;
+	_cleanup_journal_ struct journal *journal = NULL;
+
+	(void)state;
+	folder_make(&folder);
+	journal = open_journal(&folder, BOOT);
+	note(journal, "moved", "3", "10");
+	for (size_t i = 0; i < ARRAY_SIZE(paths); i++) {
+		struct file_note file = {.original = FILE_HASH_NONE};
+		struct place place = {.key = "x"};
+
+		copy_text(file.path, sizeof(file.path), paths[i]);
+		assert_non_null(file_note_add_key(&file, "moved", &place));
+		assert_int_equal(journal_note_file(journal, &file), 0);
+		file_note_clear(&file);
+	}
+	journal_forget_file(journal, paths[0]);
+	assert_int_equal(journal->n_records, 1);
+	journal_forget_file(journal, paths[1]);
+	assert_int_equal(journal->n_records, 0);
+}
+
 static void another_boot_begins_afresh(void **state)
 {
 	_cleanup_folder_ struct folder folder;
@@ -356,6 +403,8 @@ int main(void)
 		cmocka_unit_test(the_older_generation_takes_the_place_of_a_torn_one),
 		cmocka_unit_test(a_missing_file_is_made_up_for_by_the_older_one),
 		cmocka_unit_test(two_torn_files_are_kept),
+		cmocka_unit_test(a_newer_version_s_is_left),
+		cmocka_unit_test(a_moved_setting_is_known_until_both_are_forgotten),
 		cmocka_unit_test(another_boot_begins_afresh),
 		cmocka_unit_test(an_unknown_boot_gives_nothing_up),
 		cmocka_unit_test(notes_follow_the_node),

@@ -111,17 +111,19 @@ static void the_services_process_and_its_file(void **state)
 	assert_non_null(kubelet_unmanageable(&fixture.seen));
 }
 
-static void any_kubelet_process_but_a_nested_one(void **state)
+static void any_kubelet_process_of_root_and_the_node(void **state)
 {
 	_cleanup_fixture_ struct fixture fixture;
 
 	(void)state;
 	fixture_make(&fixture);
+	put_process(&fixture, 6, "kubelet", LATE, "kubelet --config=/etc/a");
 	put_process(&fixture, 7, "kubelet", LATE, "kubelet --config=/etc/a");
 	put_process(&fixture, 8, "kubelet", LATE, "kubelet --config=/etc/b");
-	folder_put(
-		&fixture.folder, "/proc/7/status", "Name:\tkubelet\nNSpid:\t7\t1\nThreads:\t1\n");
-	folder_put(&fixture.folder, "/proc/8/status", "Name:\tkubelet\nNSpid:\t8\nThreads:\t1\n");
+	folder_put(&fixture.folder, "/proc/6/status",
+		"Name:\tkubelet\nUid:\t1000\t0\t0\t0\nNSpid:\t6\nThreads:\t1\n");
+	folder_put(&fixture.folder, "/proc/7/status",
+		"Name:\tkubelet\nUid:\t0\t0\t0\t0\nNSpid:\t7\t1\nThreads:\t1\n");
 	folder_put(&fixture.folder, "/etc/a", "");
 	folder_put(&fixture.folder, "/etc/b", "");
 	/* Without a folder of a kubelet nobody looks through all processes. */
@@ -129,6 +131,34 @@ static void any_kubelet_process_but_a_nested_one(void **state)
 	folder_put(&fixture.folder, "/var/lib/kubelet/cpu_manager_state", "");
 	assert_int_equal(look(&fixture)->presence, KUBELET_RUNNING);
 	assert_string_equal(fixture.seen.config, "/etc/b");
+}
+
+/* The loop stands for some of them only; none is passed over. */
+static void among_many_it_is_found_in_parts(void **state)
+{
+	_cleanup_fixture_ struct fixture fixture;
+	unsigned looks = 0;
+
+	(void)state;
+	fixture_make(&fixture);
+	folder_put(&fixture.folder, "/var/lib/kubelet/cpu_manager_state", "");
+	assert_int_equal(look(&fixture)->presence, KUBELET_ABSENT);
+	for (int pid = 1000; pid < 2000; pid++)
+		put_process(&fixture, pid, pid == 1500 ? "kubelet" : "sleep", LATE, "kubelet");
+	for (fixture.sensor.next_look_us = 0; looks < 6 && fixture.seen.presence == KUBELET_ABSENT;
+		looks++) {
+		kubelet_sense(&fixture.sensor, &fixture.seen);
+		/* The rest comes at the next look, whenever that is, and not in a minute. */
+		if (fixture.seen.presence == KUBELET_ABSENT)
+			assert_non_null(fixture.sensor.scan.proc);
+	}
+	assert_int_equal(fixture.seen.presence, KUBELET_RUNNING);
+	assert_int_equal(fixture.sensor.process.pid, 1500);
+	assert_null(fixture.sensor.scan.proc);
+	/* At the start, for commands that look once, all are looked at. */
+	kubelet_sensor_close(&fixture.sensor);
+	fixture.sensor = (struct kubelet_sensor){.host = &fixture.host};
+	assert_int_equal(look(&fixture)->presence, KUBELET_RUNNING);
 }
 
 static void k3s_pulls_in_parallel(void **state)
@@ -178,6 +208,31 @@ static void drop_ins_come_in_order_and_flags_last(void **state)
 	folder_put(folder, "/k.d/999.conf", "serializeImagePulls: true\n");
 	look(&fixture);
 	assert_non_null(strstr(kubelet_unmanageable(&fixture.seen), "comes after"));
+}
+
+/* An absolute link on the host begins at the host's root. */
+static void links_are_the_hosts(void **state)
+{
+	_cleanup_fixture_ struct fixture fixture;
+	char path[PATH_MAX];
+
+	(void)state;
+	fixture_make(&fixture);
+	put_process(&fixture, 5, "kubelet", LATE,
+		"kubelet --config=/var/lib/kubelet/k --config-dir=/k.d");
+	folder_put(&fixture.folder, "/mnt/kubelet/k", "registryBurst: 20\n");
+	folder_put(&fixture.folder, "/mnt/k.d/a.conf", "registryPullQPS: 30\n");
+	folder_put(&fixture.folder, "/var/lib/a", "");
+	folder_path(&fixture.folder, "/var/lib/kubelet", path);
+	assert_int_equal(symlink("/mnt/kubelet", path), 0);
+	folder_path(&fixture.folder, "/k.d", path);
+	assert_int_equal(symlink("/mnt/k.d", path), 0);
+	assert_int_equal(look(&fixture)->presence, KUBELET_RUNNING);
+	assert_string_equal(fixture.seen.why, "");
+	assert_string_equal(seen_value(&fixture.seen, KUBELET_REGISTRY_BURST), "20");
+	assert_string_equal(seen_value(&fixture.seen, KUBELET_REGISTRY_PULL_QPS), "30");
+	assert_string_equal(
+		fixture.seen.values.field[KUBELET_REGISTRY_PULL_QPS].file, "/k.d/a.conf");
 }
 
 static void our_own_file_is_told_from_others(void **state)
@@ -301,9 +356,11 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_node_without_a_kubelet),
 		cmocka_unit_test(the_services_process_and_its_file),
-		cmocka_unit_test(any_kubelet_process_but_a_nested_one),
+		cmocka_unit_test(any_kubelet_process_of_root_and_the_node),
+		cmocka_unit_test(among_many_it_is_found_in_parts),
 		cmocka_unit_test(k3s_pulls_in_parallel),
 		cmocka_unit_test(drop_ins_come_in_order_and_flags_last),
+		cmocka_unit_test(links_are_the_hosts),
 		cmocka_unit_test(our_own_file_is_told_from_others),
 		cmocka_unit_test(what_cannot_be_read_is_said),
 		cmocka_unit_test(too_many_files),

@@ -72,9 +72,12 @@ static void a_source_replaces_only_its_own(void **state)
 static void sources_are_bounded(void **state)
 {
 	_cleanup_(cleanup_names_close) struct names *names = names_open();
-	char name[16];
+	char name[16], long_name[300] = {0};
 
 	(void)state;
+	memset(long_name, 'n', sizeof(long_name) - 1);
+	assert_int_equal(names_replace(names, long_name, calloc(1, sizeof(struct name_entry)), 1),
+		-ENAMETOOLONG);
 	for (int i = 0; i < NAMES_SOURCES_MAX; i++) {
 		snprintf(name, sizeof(name), "%d", i);
 		tell(names, name, (const char *const[]){"a"}, 1);

@@ -51,7 +51,7 @@ static char *page_of(const char *dns_text, const char *runtime_text)
 static void resolvers_and_runtimes_have_tables(void **state)
 {
 	static const char *const shown[] = {"10.0.0.2", "upstream", "packets/s", "0.4, 21.0 ms",
-		"shop/&lt;b&gt;cart", "containerd", "1.6.20", "1 layers, 2.5 MB/s", "90 % full",
+		"shop/&lt;b&gt;cart", "containerd", "1.6.20", "1 layer, 2.5 MB/s", "90 % full",
 		"copies &lt;every&gt; layer"};
 	_cleanup_free_ char *page = page_of(dns, runtime);
 
@@ -69,6 +69,23 @@ static void names_are_never_asked_for(void **state)
 	(void)state;
 	assert_false(asked_trusted);
 	assert_null(strstr(page, "secret.example"));
+}
+
+static void what_is_left_out_is_counted(void **state)
+{
+	size_t size = 400 * 1000, used;
+	_cleanup_free_ char *many = malloc(size), *page = NULL;
+
+	(void)state;
+	assert_non_null(many);
+	used = (size_t)snprintf(many, size, "{\"found\": [{}");
+	while (used < size - 300)
+		used += (size_t)snprintf(many + used, size - used,
+			", {\"name\": \"%0200d\", \"state\": \"answers\"}", 7);
+	snprintf(many + used, size - used, "]}");
+	page = page_of("{}", many);
+	assert_true(strlen(page) < 200 * 1000);
+	assert_non_null(strstr(page, " more: see /v1/status."));
 }
 
 static void documents_of_another_shape_do_no_harm(void **state)
@@ -90,6 +107,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(resolvers_and_runtimes_have_tables),
 		cmocka_unit_test(names_are_never_asked_for),
+		cmocka_unit_test(what_is_left_out_is_counted),
 		cmocka_unit_test(documents_of_another_shape_do_no_harm),
 	};
 

@@ -85,8 +85,8 @@ static void read_file_value(const struct bench *bench, char value[static SETTING
 	snprintf(value, SETTING_VALUE_MAX, "%d", number ? atoi(number + 2) : 0);
 }
 
-/* One look after so much time, and what follows from it. */
-static struct setting *look(struct bench *bench, uint64_t later)
+/* What one look after so much time finds to be done. */
+static void plan(struct bench *bench, uint64_t later)
 {
 	struct core *core = &bench->core;
 	struct reconcile_input input = {.tuner = &bench->tuner,
@@ -103,9 +103,14 @@ static struct setting *look(struct bench *bench, uint64_t later)
 	bench->seen = bench->fake.restarts;
 	plan_reset(&core->plan);
 	assert_int_equal(reconcile(&core->node, &input, &core->plan), 0);
-	if (pipeline_apply(&bench->pipeline, &core->plan))
+}
+
+/* The same, and what follows from it. */
+static void look(struct bench *bench, uint64_t later)
+{
+	plan(bench, later);
+	if (pipeline_apply(&bench->pipeline, &bench->core.plan))
 		pipeline_run(&bench->pipeline);
-	return node_setting(&core->node, NAME);
 }
 
 static void expect_at(const struct bench *bench, enum setting_state state, const char *reason,
@@ -330,6 +335,62 @@ static void a_full_state_folder_leaves_the_file(void **state)
 	expect(&bench, SETTING_FAILED, "not-recorded", 0, OLD);
 }
 
+/* Preparing may take seconds: what was reloaded meanwhile counts, and may say to write nothing. */
+static void a_configuration_that_changes_meanwhile_counts(void **state)
+{
+	_cleanup_bench_ struct bench bench;
+	struct core *core = &bench.core;
+
+	(void)state;
+	bench_make(&bench, RESTART_NOW);
+	plan(&bench, 0);
+	assert_true(pipeline_apply(&bench.pipeline, &core->plan));
+	core->checksum = 2;
+	pipeline_run(&bench.pipeline);
+	expect(&bench, SETTING_PENDING, "configured", 0, OLD);
+	assert_int_equal(bench.pipeline.edits.plan.changes[0].error, -ESTALE);
+	look(&bench, 1);
+	expect(&bench, SETTING_PENDING, "restart-pending", 1, NEW);
+}
+
+/* The note is of the last write: since then its owner may have thought better of restarts. */
+static void a_restore_heeds_what_the_configuration_says_by_now(void **state)
+{
+	static const struct service now[] = {
+		{.restart = RESTART_NEVER}, {.restart = RESTART_WHEN_IDLE, .busy = true}};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(now); i++) {
+		_cleanup_bench_ struct bench bench;
+
+		bench_make(&bench, RESTART_NOW);
+		look(&bench, 0);
+		look(&bench, 1);
+		expect(&bench, SETTING_IN_SYNC, "in-sync", 1, NEW);
+		bench.edit.service.restart = now[i].restart;
+		bench.edit.service.busy = now[i].busy;
+		look(&bench, 1);
+		restore(&bench);
+		assert_file(&bench.root, PATH, OLD);
+		assert_int_equal(bench.fake.restarts, 1);
+	}
+}
+
+/* Originals that only a journal knows which nobody can read: kept for who can. */
+static void what_a_broken_journal_may_know_is_not_swept(void **state)
+{
+	_cleanup_bench_ struct bench bench;
+	char name[16 + HASH_TEXT_MAX];
+
+	(void)state;
+	bench_make(&bench, RESTART_NEVER);
+	look(&bench, 0);
+	snprintf(name, sizeof(name), "/files/%s", bench.core.journal->files[0].original);
+	folder_put(&bench.state, "/" JOURNAL_BAD, "{");
+	restore(&bench);
+	assert_file(&bench.state, name, OLD);
+}
+
 static void what_nothing_needs_is_swept(void **state)
 {
 	_cleanup_bench_ struct bench bench;
@@ -357,6 +418,9 @@ int main(void)
 		cmocka_unit_test(a_runtime_that_does_not_come_back_gets_its_old_file),
 		cmocka_unit_test(a_reload_goes_to_dockerd_alone),
 		cmocka_unit_test(a_full_state_folder_leaves_the_file),
+		cmocka_unit_test(a_configuration_that_changes_meanwhile_counts),
+		cmocka_unit_test(a_restore_heeds_what_the_configuration_says_by_now),
+		cmocka_unit_test(what_a_broken_journal_may_know_is_not_swept),
 		cmocka_unit_test(what_nothing_needs_is_swept),
 	};
 

@@ -80,7 +80,7 @@ static void only_the_daemon_may_be_killed(void **state)
 static void nobody_is_dragged_along(void **state)
 {
 	static const char *const dependencies[] = {
-		"RequiredBy", "RequisiteOf", "BoundBy", "ConsistsOf"};
+		"RequiredBy", "RequisiteOf", "BoundBy", "ConsistsOf", "PropagatesStopTo"};
 	_cleanup_fake_systemd_ struct fake_systemd fake;
 
 	(void)state;
@@ -180,6 +180,25 @@ static void without_a_bus_nothing_is_done(void **state)
 	assert_int_equal(fake.restarts, 0);
 }
 
+/* Nothing was done, so nothing is to be put back, least of all by another restart. */
+static void no_reply_is_no_restart(void **state)
+{
+	static const char *const asked[] = {"ActiveState", "KillMode"};
+	_cleanup_fake_systemd_ struct fake_systemd fake;
+
+	(void)state;
+	fake_systemd_make(&fake);
+	for (size_t i = 0; i < ARRAY_SIZE(asked); i++) {
+		fake.silent = asked[i];
+		expect(&fake, FAKE_UNIT, -EIO, "no reply", 0);
+	}
+	/* This one was asked for, and may have been done: what comes of it is looked at. */
+	fake.silent = "RestartUnit";
+	expect(&fake, FAKE_UNIT, 0, "", 1);
+	fake.fails = 1;
+	expect(&fake, FAKE_UNIT, -ETIMEDOUT, "failed", 2);
+}
+
 static void it_can_be_abandoned_at_any_step(void **state)
 {
 	_cleanup_fake_systemd_ struct fake_systemd fake;
@@ -213,6 +232,7 @@ int main(void)
 		cmocka_unit_test(one_that_does_not_come_back),
 		cmocka_unit_test(active_and_deaf_is_not_back),
 		cmocka_unit_test(without_a_bus_nothing_is_done),
+		cmocka_unit_test(no_reply_is_no_restart),
 		cmocka_unit_test(it_can_be_abandoned_at_any_step),
 	};
 

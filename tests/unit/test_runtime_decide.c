@@ -39,6 +39,7 @@ static struct runtime_one *add_runtime(struct bench *bench, enum runtime_kind ki
 	one->since_us = 1;
 	one->file_signature = 1;
 	copy_text(one->version, sizeof(one->version), "1.6.20");
+	copy_text(one->binary, sizeof(one->binary), "/usr/bin/containerd");
 	copy_text(one->config_path, sizeof(one->config_path),
 		docker ? "/etc/docker/daemon.json" : "/etc/containerd/config.toml");
 	copy_text(one->downloads, SETTING_VALUE_MAX, "3");
@@ -187,6 +188,10 @@ static void nothing_is_wanted_of_what_is_broken_or_silent(void **state)
 	assert_string_equal(want(bench, DOWNLOADS)->wanted, "");
 	assert_string_equal(want(bench, DOWNLOADS)->reason, "file-unusable");
 	one->file_error = 0;
+	one->binary[0] = '\0';
+	decide(bench);
+	assert_string_equal(want(bench, DOWNLOADS)->wanted, "");
+	assert_string_equal(want(bench, DOWNLOADS)->reason, "process-not-seen");
 	one->answer = RUNTIME_SILENT;
 	copy_text(one->why, sizeof(one->why), "UNAVAILABLE: Connection refused");
 	decide(bench);

@@ -301,25 +301,24 @@ void dns_bpf_forget_row(struct dns_bpf *bpf, const struct dns_row_key *key)
 	bpf_map_delete_elem(bpf_map__fd(bpf->object->maps.rows), key);
 }
 
-static void sweep_one(struct dns_bucket *bucket, size_t way, uint64_t now,
+static void sweep_one(struct dns_pending *place, uint64_t now,
 	void (*take)(void *userdata, const struct dns_pending *query, bool unanswered),
 	void *userdata)
 {
-	uint64_t *place = (uint64_t *)&bucket->sent_ns[way];
-	uint64_t sent = __atomic_load_n(place, __ATOMIC_ACQUIRE);
+	uint64_t sent = __atomic_load_n(&place->sent_ns, __ATOMIC_ACQUIRE);
 	struct dns_pending query;
 	bool unanswered;
 
 	if (sent == 0)
 		return;
-	query = bucket->ways[way];
+	query = *place;
 	/* Answered, or another query's, while it was copied. */
-	if (__atomic_load_n(place, __ATOMIC_ACQUIRE) != sent)
+	if (__atomic_load_n(&place->sent_ns, __ATOMIC_ACQUIRE) != sent)
 		return;
 	query.sent_ns = sent;
 	unanswered = now > sent && now - sent > DNS_TIMEOUT_NS;
-	if (unanswered && !__atomic_compare_exchange_n(
-				  place, &sent, 0, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+	if (unanswered && !__atomic_compare_exchange_n(&place->sent_ns, &sent, 0, false,
+				  __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
 		return;
 	take(userdata, &query, unanswered);
 }
@@ -330,7 +329,7 @@ void dns_bpf_sweep(struct dns_bpf *bpf, uint64_t now,
 {
 	for (size_t i = 0; i < DNS_BUCKETS; i++)
 		for (size_t j = 0; j < DNS_WAYS; j++)
-			sweep_one(&bpf->pending[i], j, now, take, userdata);
+			sweep_one(&bpf->pending[i].ways[j], now, take, userdata);
 }
 
 struct dns_key dns_pending_server(const struct dns_pending *query)

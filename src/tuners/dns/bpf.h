@@ -59,7 +59,7 @@ void dns_bpf_forget_row(struct dns_bpf *bpf, const struct dns_row_key *key);
 
 /*
  * Calls take for every query without an answer, and removes those that are older than
- * DNS_TIMEOUT_NS: for them unanswered is true, once. now_ns is CLOCK_MONOTONIC. Reads 128 KiB: a
+ * DNS_TIMEOUT_NS: for them unanswered is true, once. now_ns is CLOCK_MONOTONIC. Reads 512 KiB: a
  * caller whose servers have answered everything and sent nothing since need not ask.
  */
 void dns_bpf_sweep(struct dns_bpf *bpf, uint64_t now_ns,

@@ -9,6 +9,7 @@
  * start and never again.
  */
 
+#include <dirent.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -135,8 +136,17 @@ struct kubelet_process {
 	struct kubelet_values flags;
 };
 
-/* Finds it, first where it was. What cannot be found leaves pid 0. */
-void kubelet_process_find(const struct host *host, struct kubelet_process *process);
+/* A search among all processes, some at a time: each costs 10 us of the loop's time. */
+struct kubelet_scan {
+	DIR *proc;        /* NULL: none is under way */
+	int embedded;     /* the k3s that was met so far; 0: none */
+	unsigned at_once; /* processes looked at in one call; 0: all */
+};
+
+/* Finds it, first where it was. What cannot be found, or not yet, leaves pid 0. */
+void kubelet_process_find(
+	const struct host *host, struct kubelet_scan *scan, struct kubelet_process *process);
+void kubelet_scan_end(struct kubelet_scan *scan);
 
 /* Takes the words of a command line, each ended by a NUL, len bytes in all. */
 void kubelet_parse_command_line(const char *line, size_t len, struct kubelet_process *process);
@@ -155,6 +165,7 @@ void kubelet_paths_clear(struct kubelet_paths *paths);
 struct kubelet_sensor {
 	const struct host *host;
 	struct kubelet_process process;
+	struct kubelet_scan scan;
 	struct kubelet_paths paths;
 	uint64_t signature;    /* of paths, when they were read */
 	uint64_t next_look_us; /* CLOCK_MONOTONIC */

@@ -3,11 +3,10 @@
 
 #include "base/file.h"
 #include "base/parse.h"
+#include "base/process.h"
 #include "base/util.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -86,24 +85,12 @@ void kubelet_parse_command_line(const char *line, size_t len, struct kubelet_pro
 	}
 }
 
-/* Field 22 of /proc/PID/stat; the second, in brackets, may hold anything. */
 static int read_start(const struct host *host, int pid, uint64_t *start_us)
 {
 	_cleanup_free_ char *text = NULL;
-	const char *at;
-	uint64_t ticks;
 	int r = read_proc(host, pid, "stat", &text, NULL);
 
-	if (r < 0)
-		return r;
-	at = strrchr(text, ')');
-	if (!at || sscanf(at + 1,
-			   " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d "
-			   "%*d %*d %" SCNu64,
-			   &ticks) != 1)
-		return -EBADMSG;
-	*start_us = ticks * USEC_PER_SEC / (uint64_t)sysconf(_SC_CLK_TCK);
-	return 0;
+	return r < 0 ? r : process_start(text, start_us);
 }
 
 enum match {
@@ -180,29 +167,41 @@ static bool may_have_kubelet(const struct host *host)
 	       path_in_root(host->root, "/var/lib/rancher", full) == 0;
 }
 
-static int find_in_proc(const struct host *host, enum match *match)
+void kubelet_scan_end(struct kubelet_scan *scan)
+{
+	if (scan->proc)
+		closedir(steal(scan->proc));
+}
+
+/* A k3s counts when all have been looked at: beside it a kubelet of its own may run. */
+static int find_in_proc(const struct host *host, struct kubelet_scan *scan, enum match *match)
 {
 	char full[PATH_MAX];
-	DIR *proc = host_path(host, "/proc", full) ? opendir(full) : NULL;
 	const struct dirent *entry;
-	int found = 0;
+	unsigned looked_at = 0;
 
-	*match = MATCH_NONE;
-	while (proc && *match != MATCH_KUBELET && (entry = readdir(proc))) {
+	if (!scan->proc) {
+		scan->embedded = 0;
+		scan->proc = host_path(host, "/proc", full) ? opendir(full) : NULL;
+	}
+	while (scan->proc && (entry = readdir(scan->proc))) {
 		uint64_t pid;
-		enum match this;
 
 		if (parse_count(entry->d_name, &pid) < 0 || pid == 0 || pid > INT32_MAX)
 			continue;
-		this = match_process(host, (int)pid);
-		if (this <= *match)
-			continue;
-		*match = this;
-		found = (int)pid;
+		*match = match_process(host, (int)pid);
+		if (*match == MATCH_KUBELET) {
+			kubelet_scan_end(scan);
+			return (int)pid;
+		}
+		if (*match == MATCH_EMBEDDED)
+			scan->embedded = (int)pid;
+		if (++looked_at == scan->at_once)
+			return 0;
 	}
-	if (proc)
-		closedir(proc);
-	return found;
+	kubelet_scan_end(scan);
+	*match = MATCH_EMBEDDED;
+	return scan->embedded;
 }
 
 static void take_process(
@@ -224,7 +223,8 @@ static void take_process(
 		take_path(process->config_dir, K3S_CONFIG_DIR);
 }
 
-void kubelet_process_find(const struct host *host, struct kubelet_process *process)
+void kubelet_process_find(
+	const struct host *host, struct kubelet_scan *scan, struct kubelet_process *process)
 {
 	uint64_t start_us = 0;
 	enum match match = MATCH_KUBELET;
@@ -233,8 +233,10 @@ void kubelet_process_find(const struct host *host, struct kubelet_process *proce
 	if (pid > 0 && read_start(host, pid, &start_us) == 0 && start_us == process->start_us)
 		return;
 	pid = find_in_service(host);
-	if (pid == 0 && may_have_kubelet(host))
-		pid = find_in_proc(host, &match);
+	if (pid > 0 || !may_have_kubelet(host))
+		kubelet_scan_end(scan);
+	else
+		pid = find_in_proc(host, scan, &match);
 	if (pid > 0)
 		take_process(host, pid, match == MATCH_EMBEDDED, process);
 	else

@@ -2,19 +2,20 @@
 #include "tuners/kubelet/kubelet.h"
 
 #include "base/file.h"
+#include "base/process.h"
 #include "base/util.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <time.h>
 
-#define DEFAULT_FILE "/var/lib/kubelet/config.yaml"
-#define FILE_MAX     (256 * 1024) /* bytes: a hundred times a full configuration */
-#define LOOK_US      (60 * USEC_PER_SEC)
-#define FNV_OFFSET   UINT64_C(14695981039346656037)
-#define FNV_PRIME    UINT64_C(1099511628211)
+#define DEFAULT_FILE      "/var/lib/kubelet/config.yaml"
+#define FILE_MAX          (256 * 1024) /* bytes: a hundred times a full configuration */
+#define LOOK_US           (60 * USEC_PER_SEC)
+#define PROCESSES_AT_ONCE 200 /* some 2 ms */
+#define FNV_OFFSET        UINT64_C(14695981039346656037)
+#define FNV_PRIME         UINT64_C(1099511628211)
 
 /* One look at the files. */
 struct look {
@@ -138,9 +139,12 @@ static void take_file(struct look *look, const char *path)
 	struct kubelet_values given = {0};
 	bool own = is_own(look, path), is_ours = false;
 
+	int r = read_values(look, path, &given, &is_ours);
+
+	/* After reading: what is put in its place meanwhile is younger. */
 	if (is_younger(look, path))
 		*(own ? &look->own_changed : &look->changed) = true;
-	if (read_values(look, path, &given, &is_ours) < 0)
+	if (r < 0)
 		return;
 	if (own)
 		seen->own = is_ours ? KUBELET_OWN_WRITTEN : KUBELET_OWN_OTHER;
@@ -150,16 +154,6 @@ static void take_file(struct look *look, const char *path)
 	if (is_after_own(look, path) &&
 		given.field[KUBELET_SERIALIZE_IMAGE_PULLS].origin != KUBELET_UNSET)
 		seen->overridden = true;
-}
-
-static uint64_t realtime_of_boottime(uint64_t boottime_us)
-{
-	struct timespec now = {0};
-	uint64_t since_boot_us;
-
-	clock_gettime(CLOCK_BOOTTIME, &now);
-	since_boot_us = (uint64_t)now.tv_sec * USEC_PER_SEC + (uint64_t)now.tv_nsec / 1000;
-	return realtime_us() - since_boot_us + boottime_us;
 }
 
 /* Which files there are. What is missing or cannot be listed is said. */
@@ -228,7 +222,9 @@ static void look_at(struct kubelet_sensor *sensor, struct kubelet_seen *seen)
 	struct look look = {.host = sensor->host, .process = &sensor->process, .seen = seen};
 
 	*seen = (struct kubelet_seen){0};
-	kubelet_process_find(sensor->host, &sensor->process);
+	/* At the start all at once: a command looks only then. */
+	sensor->scan.at_once = sensor->looked ? PROCESSES_AT_ONCE : 0;
+	kubelet_process_find(sensor->host, &sensor->scan, &sensor->process);
 	fill_presence(&look);
 	list_files(&look, &sensor->paths);
 	/* Signed before it is read: what changes meanwhile is seen the next time. */
@@ -245,10 +241,11 @@ void kubelet_sense(struct kubelet_sensor *sensor, struct kubelet_seen *seen)
 		return;
 	look_at(sensor, seen);
 	sensor->looked = true;
-	sensor->next_look_us = now + LOOK_US;
+	sensor->next_look_us = sensor->scan.proc ? now : now + LOOK_US;
 }
 
 void kubelet_sensor_close(struct kubelet_sensor *sensor)
 {
+	kubelet_scan_end(&sensor->scan);
 	kubelet_paths_clear(&sensor->paths);
 }

@@ -136,6 +136,10 @@ static const char *obstacle(const struct runtime_one *one)
 {
 	if (one->file_error < 0)
 		return "file-unusable";
+	/* Without the program that reads it, nothing can be tried out. */
+	if (one->where.kind == RUNTIME_CONTAINERD && one->answer == RUNTIME_ANSWERS &&
+		!one->binary[0])
+		return "process-not-seen";
 	return one->answer == RUNTIME_SILENT ? "runtime-silent" : NULL;
 }
 

@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #define DISCOVER_EVERY_US (15 * USEC_PER_SEC)
 
@@ -116,16 +115,6 @@ void watched_silent(struct watched *watched, const char *why)
 	one->pulls_at_us = 0;
 }
 
-static void read_binary(const struct host *host, struct runtime_one *one)
-{
-	char path[64], full[PATH_MAX];
-	ssize_t n;
-
-	snprintf(path, sizeof(path), "/proc/%d/exe", (int)one->pid);
-	n = host_path(host, path, full) ? readlink(full, one->binary, sizeof(one->binary) - 1) : -1;
-	one->binary[MAX(n, 0)] = '\0';
-}
-
 void watched_process(struct watched *watched, pid_t pid)
 {
 	struct runtime_one *one = watched->one;
@@ -139,7 +128,9 @@ void watched_process(struct watched *watched, pid_t pid)
 		return;
 	one->pid = pid;
 	one->started_us = started;
-	read_binary(host, one);
+	one->binary[0] = '\0';
+	if (runtime_process_program(host->root, pid, path) == 0)
+		copy_text(one->binary, sizeof(one->binary), path);
 	copy_text(one->config_path, sizeof(one->config_path), one->where.config);
 	if (pid > 0 && runtime_process_config(one->where.kind, pid, path) == 0)
 		copy_text(one->config_path, sizeof(one->config_path), path);

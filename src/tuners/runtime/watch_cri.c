@@ -19,6 +19,7 @@
 #define PULLS_EVERY_US      (5 * USEC_PER_SEC)
 #define PULLING_EVERY_US    (2 * USEC_PER_SEC)
 #define SILENT_EVERY_US     (5 * USEC_PER_SEC)
+#define BEGINNING_EVERY_US  (1 * USEC_PER_SEC)
 
 /* Addresses of new pods are asked for a few at a time. */
 #define ADDRESSES_AT_ONCE 4
@@ -47,8 +48,12 @@ static bool is_good(struct watched *watched, enum ask ask, const struct grpc_res
 		watched_answered(watched);
 		return true;
 	}
-	if (!result->local)
+	if (!result->local) {
+		/* It is there, and may be about to begin: "server is not initialized yet". */
+		if (ask == ASK_VERSION || ask == ASK_STATUS)
+			watched->due_us[ask] = now_us() + BEGINNING_EVERY_US;
 		return false;
+	}
 	snprintf(why, sizeof(why), "%s%s%s", grpc_status_name(result->status),
 		result->message[0] ? ": " : "", result->message);
 	watched_silent(watched, why);
@@ -314,6 +319,7 @@ static void notice_end(struct watched *watched)
 		runtime_process_started(one->pid, &started) != -ESRCH)
 		return;
 	one->pid = 0;
+	watched->no_cri = false;
 	watched->due_us[ASK_VERSION] = 0;
 }
 

@@ -111,10 +111,10 @@ static void take_layers(struct watched *watched)
 static void whole_name(const char *name, char image[static 160])
 {
 	size_t host = strcspn(name, "/");
-	bool is_host = name[host] == '/' && (strcspn(name, ".:") < host ||
-						    starts_with(name, "localhost/"));
+	bool is_host = name[host] == '/' &&
+		       (strcspn(name, ".:") < host || starts_with(name, "localhost/"));
 
-	snprintf(image, 160, "%s%s", is_host ? "" : "docker.io/", name);
+	snprintf(image, 160, "%s%.140s", is_host ? "" : "docker.io/", name);
 }
 
 static void on_event(const struct docker_event *event, void *userdata)
