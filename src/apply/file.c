@@ -334,6 +334,7 @@ int file_put_trial(int state, const struct file_at *at, const char *bytes, size_
 {
 	_cleanup_close_ int kept = open_kept(state, true);
 	char name[TRIAL_NAME_MAX];
+	int r;
 
 	if (kept < 0)
 		return kept;
@@ -343,7 +344,10 @@ int file_put_trial(int state, const struct file_at *at, const char *bytes, size_
 	name_trial(path, name);
 	if (symlinkat(path, kept, name) < 0 && errno != EEXIST)
 		return -errno;
-	return write_beside(path, bytes, len);
+	r = write_beside(path, bytes, len);
+	if (r < 0)
+		file_drop_trial(state, path);
+	return r;
 }
 
 void file_drop_trial(int state, const char *path)

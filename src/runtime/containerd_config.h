@@ -134,8 +134,8 @@ int containerd_trial_main(const char *main_text, size_t len, const char *drop_in
 /*
  * Compares two texts of `containerd config dump`, key by key, whatever their order and spelling.
  * 0 when they differ in the allowed keys (full names as edit->effective_path) at most, 1 with
- * difference: "plugins....key: old, new"; -EBADMSG when one is no TOML, -ENOMEM. `imports` may
- * differ: 1.x puts the names of all files that it read there, in no order.
+ * difference: "plugins....key would go", which tells no values; -EBADMSG when one is no TOML,
+ * -ENOMEM. `imports` may differ: 1.x puts the names of all files that it read there, in no order.
  */
 #define CONTAINERD_DIFFERENCE_MAX 512
 int containerd_dump_differs(const char *old_dump, const char *new_dump, const char *const *allowed,

@@ -72,13 +72,18 @@ static bool is_allowed(const char *path, const char *const *allowed, size_t n)
 	return false;
 }
 
-/* old or new may be NULL: the dump does not have the key. */
+/*
+ * old or new may be NULL: the dump does not have the key. It goes to logs and pages, so it names
+ * the key alone: a registry's password is a value too.
+ */
 static int differ(const struct entry *old, const struct entry *new,
 	char difference[static CONTAINERD_DIFFERENCE_MAX])
 {
-	snprintf(difference, CONTAINERD_DIFFERENCE_MAX, "%.250s: %.100s, now %.100s",
-		old ? old->path : new->path, old ? old->text : "not there",
-		new ? new->text : "not there");
+	snprintf(difference, CONTAINERD_DIFFERENCE_MAX, "%.400s would %s",
+		old ? old->path : new->path,
+		!old   ? "be new"
+		: !new ? "go"
+		       : "have another value");
 	return 1;
 }
 

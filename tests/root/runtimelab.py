@@ -19,7 +19,7 @@ from typing import Any, Callable, Iterator
 import pytest
 from conftest import SLACK, Agent, UnixConnection, until
 from fakesystemd import Systemd
-from registrylab import Image, Proxy, Registry
+from registrylab import Proxy, Registry
 
 CONTAINERD = "run/containerd/containerd.sock"
 DOCKER = "run/docker.sock"
@@ -53,6 +53,7 @@ DOCKER_OPTIONS = ["--iptables=false", "--ip6tables=false", "--bridge=none", "--i
 SCRIPT = """
 set -e
 mount -t overlay overlay -o lowerdir=/etc,upperdir=$1/etc,workdir=$1/work /etc
+mount -t overlay overlay -o lowerdir=/var/lib,upperdir=$1/lib,workdir=$1/libwork /var/lib
 mount --bind $1/run /run
 mkdir -p /var/lib/containerd /var/lib/docker
 mount --bind $1/containerd /var/lib/containerd
@@ -125,7 +126,7 @@ class Daemon:
 class Lab:
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "lab"
-        for name in ("etc", "work", "run/dbus", "containerd", "docker"):
+        for name in ("etc", "work", "lib", "libwork", "run/dbus", "containerd", "docker"):
             (self.folder / name).mkdir(parents=True)
         self.holder = subprocess.Popen(
             ["unshare", "--mount", "--propagation", "private", "sh", "-c", SCRIPT, "sh", str(self.folder)],
@@ -267,11 +268,8 @@ def lab(folder: Path) -> Iterator[Lab]:
 def watcher(lab: Lab, agent: Callable[..., Agent]) -> Callable[..., Agent]:
     """watcher(text) starts an agent in the lab that changes nothing but runtimes; text: of its section."""
 
-    def start(section: str = "", more: str = "", **options: Any) -> Agent:
+    def start(section: str = "", more: str = "", wrap: tuple[str, ...] = (), **options: Any) -> Agent:
         text = f"mode: observe\nruntime: {{mode: enforce{', ' if section else ''}{section}}}\n{more}"
-        return agent(text, wrap=lab.wrap, **options)
+        return agent(text, wrap=(*lab.wrap, *wrap), **options)
 
     return start
-
-
-__all__ = ["CONTAINERD_CONFIG", "Daemon", "Image", "Lab", "Proxy", "Registry", "lab", "watcher"]

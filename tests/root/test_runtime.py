@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from pathlib import Path
 from typing import Any, Callable
@@ -112,6 +111,16 @@ def test_apply_alone_restarts_now_and_pods_live_on(lab: Lab, folder: Path, run: 
     criwire.remove_pod(lab.containerd_socket, sandbox)
 
 
+def test_with_the_capabilities_of_the_service(lab: Lab, watcher: Watcher) -> None:
+    """Who has so few may not look at /proc/PID/exe of who has all."""
+    lab.containerd()
+    systemd = lab.with_systemd()
+    few = ("setpriv", "--bounding-set=-all,+net_admin,+bpf,+perfmon", "--no-new-privs")
+    running = watcher("restart: now", wrap=few)
+    wait_setting(running, DOWNLOADS, "in-sync", 30)
+    assert systemd.restarted == ["containerd.service"]
+
+
 def test_a_unit_that_would_stop_more_is_not_restarted(lab: Lab, watcher: Watcher) -> None:
     lab.containerd()
     systemd = lab.with_systemd()
@@ -147,7 +156,6 @@ def test_a_keeper_is_never_restarted(lab: Lab, watcher: Watcher) -> None:
     where = "var/lib/rancher/k3s/agent/etc/containerd/config.toml"
     (lab.folder / "run/k3s/containerd").mkdir(parents=True)
     socket = lab.folder / "run/k3s/containerd/containerd.sock"
-    lab.run("sh", "-c", f"mkdir -p /var/lib/rancher && mount -t tmpfs tmpfs /var/lib/rancher && mkdir -p /{os.path.dirname(where)}")
     text = CONTAINERD_CONFIG + '[grpc]\n  address = "/run/k3s/containerd/containerd.sock"\n'
     lab.write(where, text)
     lab.containerd_socket = socket
@@ -186,7 +194,8 @@ def test_docker_containers_live_through_a_reload(lab: Lab, folder: Path, watcher
     lab.dockerd()
     name = f"{registry.name}/pause:latest"
     assert lab.docker("POST", f"/images/create?fromImage={name}")[0] == 200
-    code, answer = lab.docker("POST", "/containers/create?name=keeps-running", {"Image": name, "HostConfig": {"NetworkMode": "none"}})
+    body = {"Image": name, "HostConfig": {"NetworkMode": "none"}}
+    code, answer = lab.docker("POST", "/containers/create?name=keeps-running", body)
     assert code == 201, answer
     container = json.loads(answer)["Id"]
     assert lab.docker("POST", f"/containers/{container}/start")[0] == 204

@@ -10,7 +10,7 @@ import criwire
 from conftest import until
 from registrylab import Image
 from runtimelab import CONTAINERD_CONFIG, Lab, lab, watcher  # noqa: F401
-from test_runtime import Watcher, found, wait_reason, wait_setting
+from test_runtime import Watcher, wait_reason, wait_setting
 
 KEEP = "max_concurrent_downloads: keep, pull_progress_timeout: keep"
 NAME = "mirrors.docker.io"

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 import criwire
 from conftest import Agent, until

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import threading
 import time
 from pathlib import Path
@@ -11,10 +10,10 @@ from typing import Any, Callable
 
 import criwire
 import pytest
-from conftest import Agent, until
-from registrylab import Image, Proxy, Registry
-from runtimelab import CONTAINERD_CONFIG, Lab, lab, watcher  # noqa: F401
-from test_runtime import DOCKER, DOWNLOADS, Watcher, containerd2, found, wait_setting
+from conftest import until
+from registrylab import Image, Proxy
+from runtimelab import Lab, lab, watcher  # noqa: F401
+from test_runtime import Watcher, containerd2, found
 
 LAYERS, SIZE, RATE = 12, 64 * 1024, 256 * 1024
 V2 = "version = 3\nimports = ['/etc/containerd/conf.d/*.toml']\n"

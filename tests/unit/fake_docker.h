@@ -55,6 +55,23 @@ static inline void fake_docker_listen(struct fake_docker *fake, int fd)
 	atomic_store(&fake->live_fd, -1);
 }
 
+/* The body is read first: who closes a socket with unread bytes resets the other side. */
+static inline void fake_docker_transfer(struct fake_docker *fake, int fd, const char *head)
+{
+	const char *length = strstr(head, "Content-Length: ");
+	long left = length ? atol(length + strlen("Content-Length: ")) : 0;
+	char bytes[4096];
+
+	while (left > 0) {
+		ssize_t n = recv(fd, bytes, (size_t)MIN(left, (long)sizeof(bytes)), 0);
+
+		if (n <= 0)
+			return;
+		left -= n;
+	}
+	fake_reply(fd, 200, or_else(atomic_load(&fake->transfer), ""));
+}
+
 static inline void fake_docker_serve(int fd, const char *head, void *userdata)
 {
 	struct fake_docker *fake = userdata;
@@ -75,7 +92,7 @@ static inline void fake_docker_serve(int fd, const char *head, void *userdata)
 	else if (starts_with(head, "GET /images/json "))
 		fake_reply(fd, 200, or_else(atomic_load(&fake->images), "[]\n"));
 	else if (starts_with(head, "POST /images/"))
-		fake_reply(fd, 200, or_else(atomic_load(&fake->transfer), ""));
+		fake_docker_transfer(fake, fd, head);
 	else
 		fake_reply(fd, 404, "{\"message\":\"page not found\"}");
 }

@@ -234,6 +234,53 @@ static void reads_times(void **state)
 	}
 }
 
+static void asks_for_digests_alone(void **state)
+{
+	static const char *const bad[] = {"", "sha256", "sha256:0\"", "sha256:0==", "a b:c"};
+	struct bench bench;
+
+	(void)state;
+	bench_begin(&bench);
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		assert_int_equal(
+			containerd_manifests_of(bench.client, "k8s.io", bad[i], on_answer, &bench),
+			-EINVAL);
+	assert_int_equal(
+		containerd_manifests_of(bench.client, "k8s.io", "sha256:01", on_answer, &bench), 0);
+	wait_for_answer(&bench);
+	assert_int_equal(bench.status, GRPC_OK);
+	bench_end(&bench);
+}
+
+static void reads_labels_of_content(void **state)
+{
+	Containerd__ListContentResponse message = CONTAINERD__LIST_CONTENT_RESPONSE__INIT;
+	Containerd__Info info = CONTAINERD__INFO__INIT, *list[] = {&info};
+	Containerd__Info__LabelsEntry label = CONTAINERD__INFO__LABELS_ENTRY__INIT;
+	Containerd__Info__LabelsEntry *labels[] = {&label};
+	struct containerd_answer answer = {0};
+	_cleanup_free_ uint8_t *data = NULL;
+	_cleanup_arena_ struct arena arena;
+	size_t size;
+
+	(void)state;
+	arena_init(&arena);
+	label.key = (char *)"containerd.io/gc.ref.content.l.0";
+	label.value = (char *)"sha256:01";
+	info.digest = (char *)"sha256:02";
+	info.labels = labels;
+	info.n_labels = 1;
+	message.info = list;
+	message.n_info = 1;
+	assert_int_equal(wire_encode(&message.base, &data, &size), 0);
+	assert_true(containerd_read_contents(&arena, data, size, &answer));
+	assert_int_equal(answer.contents.n, 1);
+	assert_string_equal(answer.contents.list[0].digest, "sha256:02");
+	assert_int_equal(answer.contents.list[0].n_labels, 1);
+	assert_string_equal(answer.contents.list[0].labels[0].value, "sha256:01");
+	assert_false(containerd_read_contents(&arena, data, size - 1, &answer));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -242,6 +289,8 @@ int main(void)
 		cmocka_unit_test(knows_an_answer_without_an_image),
 		cmocka_unit_test(refuses_half_images),
 		cmocka_unit_test(reads_times),
+		cmocka_unit_test(asks_for_digests_alone),
+		cmocka_unit_test(reads_labels_of_content),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

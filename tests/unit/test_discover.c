@@ -213,8 +213,8 @@ static void finds_programs(void **state)
 	assert_int_equal(runtime_command_program(folder.path, whole, sizeof(whole), path), 0);
 	assert_string_equal(path, "/opt/bin/containerd");
 	assert_int_equal(runtime_command_program(folder.path, name, sizeof(name), path), -ENOENT);
-	folder_put(&folder, "usr/bin/containerd", "");
-	folder_put(&folder, "bin/containerd", "");
+	folder_put(&folder, "/usr/bin/containerd", "");
+	folder_put(&folder, "/bin/containerd", "");
 	assert_int_equal(runtime_command_program(folder.path, name, sizeof(name), path), 0);
 	assert_string_equal(path, "/usr/bin/containerd");
 	assert_int_equal(

@@ -257,12 +257,9 @@ static void an_edit_of_others_becomes_the_original(void **state)
 /* They set our key, or took it out, and we set it again, as on_drift asks: it was theirs. */
 static void a_value_of_others_becomes_the_original(void **state)
 {
-	static const char *const theirs[] = {
-		"version = 2\n[plugins.\"io.containerd.grpc.v1.cri\"]\n  "
-		"max_concurrent_downloads = 5\n",
-		"version = 2\n[plugins.\"io.containerd.grpc.v1.cri\"]\n  sandbox_image = \"x\"\n",
-		"version = 2\n",
-	};
+#define CRI_FILE "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\"]\n  "
+	static const char *const theirs[] = {CRI_FILE "max_concurrent_downloads = 5\n",
+		CRI_FILE "sandbox_image = \"x\"\n", "version = 2\n"};
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(theirs); i++) {

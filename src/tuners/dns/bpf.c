@@ -305,7 +305,7 @@ static void sweep_one(struct dns_pending *place, uint64_t now,
 	void (*take)(void *userdata, const struct dns_pending *query, bool unanswered),
 	void *userdata)
 {
-	uint64_t sent = __atomic_load_n(&place->sent_ns, __ATOMIC_ACQUIRE);
+	__u64 sent = __atomic_load_n(&place->sent_ns, __ATOMIC_ACQUIRE);
 	struct dns_pending query;
 	bool unanswered;
 

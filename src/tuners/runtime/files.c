@@ -15,18 +15,21 @@
 
 DEFINE_CLEANUP(cJSON, cJSON_Delete)
 
-/* Differs when the file was written, replaced or taken away. */
+/*
+ * Differs when the file was written, replaced or taken away. By ctime: a package, cp -p and rsync
+ * give a new file an old mtime.
+ */
 static uint64_t signature_of(const struct host *host, const char *path, uint64_t *changed_us)
 {
 	char full[PATH_MAX];
 	struct stat st;
 
-	if (!host_path(host, path, full) || stat(full, &st) < 0)
+	if (path_in_root(host->root, path, full) < 0 || stat(full, &st) < 0)
 		return 1;
 	*changed_us = MAX(*changed_us,
-		(uint64_t)st.st_mtim.tv_sec * USEC_PER_SEC + (uint64_t)st.st_mtim.tv_nsec / 1000);
-	return (uint64_t)st.st_ino * 31 + (uint64_t)st.st_size * 7 + (uint64_t)st.st_mtim.tv_nsec +
-	       (uint64_t)st.st_mtim.tv_sec * 1000003 + 2;
+		(uint64_t)st.st_ctim.tv_sec * USEC_PER_SEC + (uint64_t)st.st_ctim.tv_nsec / 1000);
+	return (uint64_t)st.st_ino * 31 + (uint64_t)st.st_size * 7 + (uint64_t)st.st_ctim.tv_nsec +
+	       (uint64_t)st.st_ctim.tv_sec * 1000003 + 2;
 }
 
 /* The durations of all generations in one form, so that 30m is 30m0s. */
@@ -84,8 +87,8 @@ static void read_containerd(
 	containerd_files_clear(&containerd.files);
 }
 
-/* ["a", "b"] as words. */
-static void words_of_array(const char *json, char words[static SETTING_VALUE_MAX])
+/* ["a", "b"] as words. False when they do not fit: what is cut off must not look like a list. */
+static bool words_of_array(const char *json, char words[static SETTING_VALUE_MAX])
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *array = cJSON_Parse(json);
 	const cJSON *item;
@@ -93,11 +96,14 @@ static void words_of_array(const char *json, char words[static SETTING_VALUE_MAX
 
 	words[0] = '\0';
 	cJSON_ArrayForEach (item, array) {
-		if (!cJSON_IsString(item) || used >= SETTING_VALUE_MAX - 1)
+		if (!cJSON_IsString(item))
 			continue;
 		used += (size_t)snprintf(words + used, SETTING_VALUE_MAX - used, "%s%s",
 			used > 0 ? " " : "", item->valuestring);
+		if (used >= SETTING_VALUE_MAX)
+			return false;
 	}
+	return true;
 }
 
 /* What would make dockerd refuse the file whole is told with its place. */
@@ -127,9 +133,10 @@ static void read_docker(const struct host *host, struct runtime_one *one)
 	char full[PATH_MAX];
 	size_t len = 0;
 	unsigned count;
-	int r = host_path(host, one->config_path, full)
-			? read_file(full, DOCKER_CONFIG_MAX, &text, &len)
-			: -ENAMETOOLONG;
+	int r = path_in_root(host->root, one->config_path, full);
+
+	if (r == 0)
+		r = read_file(full, DOCKER_CONFIG_MAX, &text, &len);
 
 	one->staged_downloads[0] = one->staged_mirrors[0] = '\0';
 	one->mirrors_in_file = false;
@@ -146,8 +153,12 @@ static void read_docker(const struct host *host, struct runtime_one *one)
 		snprintf(one->staged_downloads, SETTING_VALUE_MAX, "%u", count);
 	one->mirrors_in_file =
 		docker_config_get(text, len, "registry-mirrors", &mirrors, NULL) == 0;
-	if (one->mirrors_in_file)
-		words_of_array(mirrors, one->staged_mirrors);
+	if (one->mirrors_in_file && !words_of_array(mirrors, one->staged_mirrors)) {
+		one->file_error = -E2BIG;
+		snprintf(one->file_why, sizeof(one->file_why),
+			"%s: registry-mirrors: more than can be looked at: it is left alone",
+			one->config_path);
+	}
 }
 
 /* Of the main file, and of those that a setting would go to. */

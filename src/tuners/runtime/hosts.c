@@ -86,7 +86,7 @@ static bool is_there(const struct host *host, const char *path)
 {
 	char full[PATH_MAX];
 
-	return host_path(host, path, full) && access(full, F_OK) == 0;
+	return path_in_root(host->root, path, full) == 0;
 }
 
 /* The file that counts for the registry: the first that is there, else the first that would. */
@@ -109,15 +109,17 @@ static int find_file(const struct host *host, struct runtime_hosts *hosts, const
 }
 
 /* A folder with certificates and without a hosts.toml is somebody's: ours would switch them off. */
-static bool folder_is_taken(const char *file)
+static bool folder_is_taken(const struct host *host, const char *file)
 {
-	char folder[PATH_MAX];
+	char folder[PATH_MAX], full[PATH_MAX];
 	const struct dirent *entry;
 	bool taken = false;
 	DIR *dir;
 
 	copy_text(folder, sizeof(folder), file);
-	dir = opendir(dirname(folder));
+	if (path_in_root(host->root, dirname(folder), full) < 0)
+		return false;
+	dir = opendir(full);
 	if (!dir)
 		return false;
 	while (!taken && (entry = readdir(dir)))
@@ -131,12 +133,13 @@ static void read_file_of(const struct host *host, struct runtime_hosts *hosts)
 	_cleanup_free_ char *text = NULL;
 	char full[PATH_MAX];
 	size_t len = 0;
-	int r = host_path(host, hosts->path, full)
-			? read_file(full, HOSTS_TOML_FILE_MAX, &text, &len)
-			: -ENAMETOOLONG;
+	int r = path_in_root(host->root, hosts->path, full);
+
+	if (r == 0)
+		r = read_file(full, HOSTS_TOML_FILE_MAX, &text, &len);
 
 	if (r == -ENOENT || r == -ENOTDIR) {
-		hosts->exists = folder_is_taken(full);
+		hosts->exists = folder_is_taken(host, hosts->path);
 		hosts->matches = !hosts->text;
 		return;
 	}

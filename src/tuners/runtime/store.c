@@ -74,7 +74,7 @@ void runtime_store_read(const struct host *host, struct runtime_store *store)
 	struct statvfs fs;
 	struct stat st;
 
-	store->known = store->folder[0] && host_path(host, store->folder, full) &&
+	store->known = store->folder[0] && path_in_root(host->root, store->folder, full) == 0 &&
 		       stat(full, &st) == 0 && statvfs(full, &fs) == 0 && fs.f_blocks > 0;
 	if (!store->known)
 		return;

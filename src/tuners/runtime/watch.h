@@ -13,6 +13,10 @@
 
 #define WATCH_NAMESPACES_MAX 8
 
+/* Far above what a kubelet runs: what a runtime tells beyond that is left out. */
+#define WATCH_PODS_MAX       2048
+#define WATCH_CONTAINERS_MAX 8192
+
 /* What is asked of a runtime, each at its own pace. */
 enum ask {
 	ASK_VERSION,
@@ -29,8 +33,8 @@ enum ask {
 struct watch_pod {
 	char sandbox[DOCKER_ID_MAX];
 	struct name_entry entry;
-	bool asked; /* for its address */
-	bool seen;  /* in this round */
+	bool asked;    /* for its address */
+	bool answered; /* whether or not it has one */
 };
 
 /* One runtime and its clients. */
@@ -44,8 +48,8 @@ struct watched {
 	bool open[ASKS];
 	uint64_t due_us[ASKS];
 
-	struct watch_pod *pods;
-	size_t n_pods, pods_allocated;
+	struct watch_pod *pods; /* sorted by sandbox */
+	size_t n_pods;
 	struct name_entry *containers; /* of no pod */
 	size_t n_containers;
 

@@ -61,9 +61,16 @@ static bool is_good(struct watched *watched, enum ask ask, const struct grpc_res
 	return false;
 }
 
-static void take_version(struct watched *watched, const char *version)
+/* It goes into sentences: printable, whatever the runtime says. */
+static void take_version(struct watched *watched, const char *told)
 {
 	struct runtime_one *one = watched->one;
+	char version[sizeof(one->version)];
+
+	copy_text(version, sizeof(version), told);
+	for (char *c = version; *c; c++)
+		if (*c <= ' ' || *c > '~')
+			*c = '?';
 
 	/* Another version has other places for its settings. */
 	if (!streq(one->version, version))
@@ -138,29 +145,32 @@ static void on_status(const struct cri_answer *answer, void *userdata)
 		config->snapshotter ? config->snapshotter : "");
 }
 
-static struct watch_pod *find_pod(struct watched *watched, const char *sandbox)
+static int compare_pods(const void *a, const void *b)
 {
-	for (size_t i = 0; i < watched->n_pods; i++)
-		if (streq(watched->pods[i].sandbox, sandbox))
-			return &watched->pods[i];
-	return NULL;
+	const struct watch_pod *one = a, *other = b;
+
+	return strcmp(one->sandbox, other->sandbox);
 }
 
-static struct watch_pod *add_pod(struct watched *watched, const struct cri_sandbox *sandbox)
+static struct watch_pod *find_pod(struct watched *watched, const char *sandbox)
 {
-	struct watch_pod *pod;
+	struct watch_pod wanted;
 
-	if (grow_array(&watched->pods, watched->n_pods, &watched->pods_allocated,
-		    sizeof(*watched->pods)) < 0)
-		return NULL;
-	pod = &watched->pods[watched->n_pods++];
-	*pod = (struct watch_pod){.entry.workload.kind = WORKLOAD_POD};
+	copy_text(wanted.sandbox, sizeof(wanted.sandbox), sandbox);
+	return watched->n_pods > 0 ? bsearch(&wanted, watched->pods, watched->n_pods,
+					     sizeof(*watched->pods), compare_pods)
+				   : NULL;
+}
+
+static void fill_pod(struct watch_pod *pod, const struct cri_sandbox *sandbox)
+{
+	struct workload *workload = &pod->entry.workload;
+
+	workload->kind = WORKLOAD_POD;
 	copy_text(pod->sandbox, sizeof(pod->sandbox), sandbox->id);
-	copy_text(pod->entry.workload.name, sizeof(pod->entry.workload.name), sandbox->name);
-	copy_text(pod->entry.workload.namespace, sizeof(pod->entry.workload.namespace),
-		sandbox->namespace);
-	copy_text(pod->entry.workload.id, sizeof(pod->entry.workload.id), sandbox->uid);
-	return pod;
+	copy_text(workload->name, sizeof(workload->name), sandbox->name);
+	copy_text(workload->namespace, sizeof(workload->namespace), sandbox->namespace);
+	copy_text(workload->id, sizeof(workload->id), sandbox->uid);
 }
 
 static void on_address(const struct cri_answer *answer, void *userdata)
@@ -168,10 +178,11 @@ static void on_address(const struct cri_answer *answer, void *userdata)
 	struct watched *watched = userdata;
 	struct watch_pod *pod;
 
-	watched->open[ASK_SANDBOXES] = false;
 	if (answer->result.status != GRPC_OK)
 		return;
 	pod = find_pod(watched, answer->sandbox.sandbox.id);
+	if (pod)
+		pod->answered = true;
 	if (!pod || answer->sandbox.host_network || answer->sandbox.n_ips == 0)
 		return;
 	copy_text(pod->entry.address, sizeof(pod->entry.address), answer->sandbox.ips[0]);
@@ -187,33 +198,40 @@ static void ask_addresses(struct watched *watched)
 
 		if (pod->asked)
 			continue;
-		pod->asked = true;
-		asked += cri_sandbox_status(watched->cri, pod->sandbox, on_address, watched) == 0;
+		pod->asked =
+			cri_sandbox_status(watched->cri, pod->sandbox, on_address, watched) == 0;
+		asked++;
 	}
 }
 
+/* All pods anew; what is known of an address stays, and who gave no answer is asked again. */
 static void on_sandboxes(const struct cri_answer *answer, void *userdata)
 {
 	struct watched *watched = userdata;
-	size_t kept = 0;
+	struct watch_pod *pods;
+	size_t n = 0;
 
 	if (!is_good(watched, ASK_SANDBOXES, &answer->result))
 		return;
-	for (size_t i = 0; i < watched->n_pods; i++)
-		watched->pods[i].seen = false;
-	for (size_t i = 0; i < answer->sandboxes.n; i++) {
+	pods = calloc(MIN(answer->sandboxes.n, (size_t)WATCH_PODS_MAX) + 1, sizeof(*pods));
+	for (size_t i = 0; pods && i < answer->sandboxes.n && n < WATCH_PODS_MAX; i++) {
 		const struct cri_sandbox *sandbox = &answer->sandboxes.list[i];
-		struct watch_pod *pod = sandbox->ready ? find_pod(watched, sandbox->id) : NULL;
+		const struct watch_pod *known;
 
-		if (!pod && sandbox->ready)
-			pod = add_pod(watched, sandbox);
-		if (pod)
-			pod->seen = true;
+		if (!sandbox->ready)
+			continue;
+		known = find_pod(watched, sandbox->id);
+		if (known)
+			pods[n] = *known;
+		pods[n].asked = known && known->answered;
+		fill_pod(&pods[n++], sandbox);
 	}
-	for (size_t i = 0; i < watched->n_pods; i++)
-		if (watched->pods[i].seen)
-			watched->pods[kept++] = watched->pods[i];
-	watched->n_pods = kept;
+	if (!pods)
+		return;
+	qsort(pods, n, sizeof(*pods), compare_pods);
+	free(watched->pods);
+	watched->pods = pods;
+	watched->n_pods = n;
 	watched_tell_names(watched);
 }
 
@@ -222,12 +240,13 @@ static void on_containers(const struct cri_answer *answer, void *userdata)
 {
 	struct watched *watched = userdata;
 	struct name_entry *entries;
-	size_t n = 0;
+	size_t n = 0, limit;
 
 	if (!is_good(watched, ASK_CONTAINERS, &answer->result))
 		return;
-	entries = answer->containers.n > 0 ? calloc(answer->containers.n, sizeof(*entries)) : NULL;
-	for (size_t i = 0; entries && i < answer->containers.n; i++) {
+	limit = MIN(answer->containers.n, (size_t)WATCH_CONTAINERS_MAX);
+	entries = limit > 0 ? calloc(limit, sizeof(*entries)) : NULL;
+	for (size_t i = 0; entries && i < limit; i++) {
 		const struct cri_container *container = &answer->containers.list[i];
 		const struct watch_pod *pod = find_pod(watched, container->sandbox_id);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/runtime/watch.h"
 
+#include "base/file.h"
 #include "base/util.h"
 
 #include <dirent.h>
@@ -87,7 +88,7 @@ static void take_layers(struct watched *watched)
 	watched->n_pieces = 0;
 	if (snprintf(path, sizeof(path), "%s/tmp", watched->one->store.folder) >=
 			(int)sizeof(path) ||
-		!host_path(watched->watch->host, path, full))
+		path_in_root(watched->watch->host->root, path, full) < 0)
 		return;
 	folder = opendir(full);
 	if (!folder)

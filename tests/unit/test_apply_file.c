@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "folder.h"
+
+#include "apply/file.h"
+#include "apply/files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#define PATH "/etc/containerd/config.toml"
+
+struct bench {
+	struct folder root, state_folder;
+	struct host host;
+	int state;
+	struct file_at at;
+};
+
+static void bench_make(struct bench *bench)
+{
+	*bench = (struct bench){0};
+	folder_make(&bench->root);
+	folder_make(&bench->state_folder);
+	assert_true(host_init(&bench->host, bench->root.path));
+	bench->state = open(bench->state_folder.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	assert_true(bench->state >= 0);
+	folder_put(&bench->root, "/etc/passwd", "");
+	assert_int_equal(file_locate(&bench->host, PATH, &bench->at), 0);
+}
+
+static void bench_clear(struct bench *bench)
+{
+	close(bench->state);
+	folder_remove(&bench->root);
+	folder_remove(&bench->state_folder);
+}
+
+#define _cleanup_bench_ __attribute__((cleanup(bench_clear)))
+
+/* Whatever the umask: others read what lies beside ours. */
+static void a_new_file_has_folders_made_for_it(void **state)
+{
+	_cleanup_bench_ struct bench bench;
+	struct stat st;
+	mode_t mask = umask(0077);
+
+	(void)state;
+	bench_make(&bench);
+	assert_int_equal(bench.at.missing, 1);
+	assert_int_equal(file_put(&bench.at, FILE_HASH_NONE, "a", 1), 0);
+	umask(mask);
+	assert_file(&bench.root, PATH, "a");
+	assert_int_equal(stat(bench.at.full, &st), 0);
+	assert_int_equal(st.st_mode & 0777, 0644);
+	*strrchr(bench.at.full, '/') = '\0';
+	assert_int_equal(stat(bench.at.full, &st), 0);
+	assert_int_equal(st.st_mode & 0777, 0755);
+}
+
+static void what_somebody_made_meanwhile_stays(void **state)
+{
+	_cleanup_bench_ struct bench bench;
+
+	(void)state;
+	bench_make(&bench);
+	folder_put(&bench.root, PATH, "theirs");
+	assert_int_equal(file_put(&bench.at, FILE_HASH_NONE, "a", 1), -ESTALE);
+	assert_file(&bench.root, PATH, "theirs");
+	assert_null(folder_get(&bench.root, PATH FILE_NEW));
+}
+
+/* A full disk, a folder that went: neither the trial nor the name that it is swept by. */
+static void a_trial_that_cannot_be_written_leaves_nothing(void **state)
+{
+	_cleanup_bench_ struct bench bench;
+	char path[PATH_MAX], kept[PATH_MAX];
+
+	(void)state;
+	bench_make(&bench);
+	folder_path(&bench.root, "/nowhere", bench.at.folder);
+	assert_int_equal(file_put_trial(bench.state, &bench.at, "a", 1, path), -ENOENT);
+	folder_path(&bench.state_folder, "/files", kept);
+	assert_int_equal(rmdir(kept), 0); /* it is empty */
+}
+
+static void what_is_kept_is_for_root_alone(void **state)
+{
+	_cleanup_bench_ struct bench bench;
+	_cleanup_free_ char *bytes = NULL;
+	char hash[HASH_TEXT_MAX], name[16 + HASH_TEXT_MAX], full[PATH_MAX];
+	struct stat st;
+	size_t len;
+
+	(void)state;
+	bench_make(&bench);
+	hash_bytes("secret", 6, hash);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(file_keep(bench.state, hash, "secret", 6), 0);
+	snprintf(name, sizeof(name), "/files/%s", hash);
+	folder_path(&bench.state_folder, name, full);
+	assert_int_equal(stat(full, &st), 0);
+	assert_int_equal(st.st_mode & 0777, 0600);
+	assert_int_equal(file_recall(bench.state, hash, &bytes, &len), 0);
+	assert_int_equal(len, 6);
+	/* Altered, they are not given out, and kept afresh. */
+	folder_put(&bench.state_folder, name, "secres");
+	free(steal(bytes));
+	assert_int_equal(file_recall(bench.state, hash, &bytes, &len), -EBADMSG);
+	assert_int_equal(file_keep(bench.state, hash, "secret", 6), 0);
+	assert_file(&bench.state_folder, name, "secret");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_new_file_has_folders_made_for_it),
+		cmocka_unit_test(what_somebody_made_meanwhile_stays),
+		cmocka_unit_test(a_trial_that_cannot_be_written_leaves_nothing),
+		cmocka_unit_test(what_is_kept_is_for_root_alone),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
