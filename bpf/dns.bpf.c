@@ -291,8 +291,11 @@ __noinline int watch(struct __sk_buff *skb)
 	from.family = address_of(skb, INGRESS, from.address);
 	source = element_of(&sources, &from, &no_source);
 	if (!source) {
+		/* Its packets are of the budget all the same: user space made this one. */
 		add(&control.lost_sources);
-		return 0;
+		source = bpf_map_lookup_elem(&sources, &no_key);
+		if (!source)
+			return 0;
 	}
 	__sync_fetch_and_add(&source->packets, n);
 	add_to_bin(source->bins, n, bpf_ktime_get_ns());

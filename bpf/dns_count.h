@@ -55,7 +55,7 @@ static __always_inline int count_query(
 	struct dns_row_key who = {.type = dns_read_class(read), .suffix = dns_read_suffix(read)};
 	__u64 now = bpf_ktime_get_ns();
 	struct dns_server *server;
-	bool again;
+	bool again, lost = false;
 
 	who.server.family = address_of(skb, EGRESS, who.server.address);
 	if (!who.server.family)
@@ -63,6 +63,7 @@ static __always_inline int count_query(
 	server = element_of(&servers, &who.server, &no_server);
 	if (!server) {
 		server = other_server();
+		lost = true;
 		if (!server)
 			return 0;
 	}
@@ -84,6 +85,9 @@ static __always_inline int count_query(
 	again = remember(&who, bpf_get_socket_cookie(skb), read, transport, now);
 	if (again)
 		add(&server->retransmissions);
+	/* Thousands of servers without a place are not to take that of other rows. */
+	if (lost)
+		__builtin_memset(&who.server, 0, sizeof(who.server));
 	count_row(&who, again);
 	if (control.sample_share)
 		sample(skb, &who, offset, length, now);

@@ -258,8 +258,9 @@ int runtime_command_config(
 		const char *next = memchr(word, '\0', (size_t)(end - word));
 		const char *rest;
 
-		if (!next++)
+		if (!next)
 			break;
+		next++;
 		rest = after_option(word, name);
 		if (!rest && kind != RUNTIME_DOCKER)
 			rest = after_option(word, "c");

@@ -15,6 +15,9 @@
 #define PAYLOAD 256
 #define PORT    53
 
+#define UDP_HEADER 8
+#define TCP_HEADER 20 /* options are shipped with the rest */
+
 struct packet {
 	__u64 time;
 	__u64 cgroup;
@@ -38,23 +41,25 @@ static __always_inline int ship(struct __sk_buff *skb, int egress)
 	__u32 start, n;
 
 	if (skb->protocol != bpf_htons(ETH_P_IP) ||
-		bpf_skb_load_bytes(skb, 0, &ip, sizeof(ip)) < 0 || ip.protocol != IPPROTO_UDP)
+		bpf_skb_load_bytes(skb, 0, &ip, sizeof(ip)) < 0 ||
+		(ip.protocol != IPPROTO_UDP && ip.protocol != IPPROTO_TCP))
 		return 1;
 	start = ip.ihl * 4u;
 	if (bpf_skb_load_bytes(skb, start, ports, sizeof(ports)) < 0 ||
 		ports[egress ? 1 : 0] != bpf_htons(PORT))
 		return 1;
+	start += ip.protocol == IPPROTO_UDP ? UDP_HEADER : TCP_HEADER;
 	packet = bpf_ringbuf_reserve(&packets, sizeof(*packet), 0);
 	if (!packet)
 		return 1;
-	n = skb->len > start + 8 ? skb->len - start - 8 : 0;
+	n = skb->len > start ? skb->len - start : 0;
 	packet->time = bpf_ktime_get_ns();
 	packet->cgroup = bpf_skb_cgroup_id(skb);
 	packet->length = n;
 	packet->egress = (__u8)egress;
 	n = n < PAYLOAD ? n : PAYLOAD;
 	if (n > 0)
-		bpf_skb_load_bytes(skb, start + 8, packet->data, n);
+		bpf_skb_load_bytes(skb, start, packet->data, n);
 	bpf_ringbuf_submit(packet, BPF_RB_FORCE_WAKEUP);
 	return 1;
 }

@@ -51,7 +51,6 @@ def test_as_fast_as_this_machine_can(watch, lab, folder) -> None:
     assert 0 <= abs(look.total("queries_total", server=udp) - fast.sent) <= fast.sent / 10_000
     assert 0 <= abs(look.total("queries_total", server=tcp, transport="tcp") - piped.sent) <= piped.sent / 1000
     assert abs(look.total("responses_total", server=tcp) - piped.completed) <= piped.completed / 1000
-    assert look.document["lost"]["streams"] == 0
     for server in (udp, tcp):
         sums_agree(look, server)
 

@@ -86,7 +86,7 @@ def test_ten_layers_at_once_after_apply(lab: Lab, runtime: str, folder: Path, ru
 def test_pulls_in_flight(lab: Lab, watcher: Watcher) -> None:
     registry = lab.registry()
     registry.push("team/app", Image(4, 4 << 20))
-    proxy = lab.proxy(registry, 1200 * 1024)
+    proxy = lab.proxy(registry, 700 * 1024)
     lab.containerd()
     running = watcher("max_concurrent_downloads: keep, pull_progress_timeout: keep")
     until(lambda: found(running, "containerd").get("version"), 10, "it answers")
@@ -118,7 +118,7 @@ def test_pulls_in_flight(lab: Lab, watcher: Watcher) -> None:
 def test_pulls_of_docker_in_flight(lab: Lab, watcher: Watcher) -> None:
     registry = lab.registry()
     image = registry.push("team/app", Image(4, 4 << 20))
-    proxy = lab.proxy(registry, 1200 * 1024)
+    proxy = lab.proxy(registry, 700 * 1024)
     lab.dockerd()
     running = watcher("max_concurrent_downloads: keep")
     until(lambda: found(running, "docker").get("version"), 10, "it answers")

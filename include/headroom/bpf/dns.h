@@ -13,7 +13,7 @@
 
 #define DNS_SERVERS_MAX 1024  /* servers told apart; the rest is counted under the zero key */
 #define DNS_ROWS_MAX    16384 /* of who asks what; the rest is counted in lost_rows */
-#define DNS_SOURCES_MAX 256   /* source addresses told apart by the watch */
+#define DNS_SOURCES_MAX 256   /* source addresses told apart by the watch; the rest as above */
 #define DNS_STREAMS     4096  /* TCP connections whose messages are told apart; a power of two */
 
 /* A query without an answer for so long is unanswered: what glibc and musl wait, resolv.conf(5). */
@@ -100,10 +100,10 @@ _Static_assert(sizeof(struct dns_server) == 816, "shared with the BPF object");
 
 /* Key of the map rows: who asks whom for what. No padding. */
 struct dns_row_key {
-	struct dns_key server;
-	__u8 source_family; /* of source: 0 unless the cgroup is the root and tells nothing */
-	__u8 type;          /* enum dns_type_class */
-	__u8 suffix;        /* enum dns_suffix_class */
+	struct dns_key server; /* all zero for those that found no room in servers */
+	__u8 source_family;    /* of source: 0 unless the cgroup is the root and tells nothing */
+	__u8 type;             /* enum dns_type_class */
+	__u8 suffix;           /* enum dns_suffix_class */
 	__u8 reserved;
 	__u8 source[16]; /* the address that asks */
 	__u64 cgroup;    /* inode of its folder */
@@ -198,7 +198,7 @@ struct dns_control {
 	/* Written by the programs. */
 	__u64 lost_servers; /* events counted under the zero key for want of room */
 	__u64 lost_rows;    /* queries that found no room in rows */
-	__u64 lost_sources; /* watched packets that found no room in sources */
+	__u64 lost_sources; /* watched packets counted under the zero key for want of room */
 	__u64 lost_samples; /* names that found no room in samples */
 	__u64 fragments;    /* packets without ports: not the first fragment of a datagram */
 	__u64 resyncs;      /* TCP: where a message begins was not known, and guessed */

@@ -168,6 +168,15 @@ uint64_t dns_minute_unanswered(const struct dns_server_state *server)
 	return sum;
 }
 
+uint64_t dns_minute_pending(const struct dns_server_state *server)
+{
+	uint64_t most = server->pending;
+
+	for (size_t i = 0; i < DNS_SLOTS; i++)
+		most = MAX(most, server->slots[i].pending);
+	return most;
+}
+
 /* What has a budget to tell of is never in the rest. */
 static uint64_t weight(const struct dns_server_state *server)
 {

@@ -60,6 +60,7 @@ static int load(struct dns_bpf *bpf)
 {
 	static const struct dns_key other;
 	static const struct dns_server none;
+	static const struct dns_source nowhere;
 	void *mapped;
 
 	bpf->object = dns_bpf_object__open_and_load();
@@ -68,7 +69,9 @@ static int load(struct dns_bpf *bpf)
 	bpf->object->bss->control.version = DNS_RECORD_VERSION;
 	bpf->object->bss->control.root_cgroup = ROOT_INODE;
 	if (bpf_map_update_elem(
-		    bpf_map__fd(bpf->object->maps.servers), &other, &none, BPF_NOEXIST) < 0)
+		    bpf_map__fd(bpf->object->maps.servers), &other, &none, BPF_NOEXIST) < 0 ||
+		bpf_map_update_elem(
+			bpf_map__fd(bpf->object->maps.sources), &other, &nowhere, BPF_NOEXIST) < 0)
 		return -errno;
 	mapped = mmap(NULL, PENDING_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED,
 		bpf_map__fd(bpf->object->maps.pending), 0);
@@ -286,6 +289,15 @@ int dns_bpf_each_source(struct dns_bpf *bpf, take_source *take, void *userdata)
 	return read_map(&(struct reading){bpf_map__fd(bpf->object->maps.sources),
 		sizeof(struct dns_key), sizeof(struct dns_source), SERVERS_AT_ONCE, to_take_source,
 		&take, userdata});
+}
+
+void dns_bpf_expect_server(struct dns_bpf *bpf, const struct dns_key *server)
+{
+	static const struct dns_server none;
+
+	/* It may be there already. */
+	(void)bpf_map_update_elem(
+		bpf_map__fd(bpf->object->maps.servers), server, &none, BPF_NOEXIST);
 }
 
 void dns_bpf_forget_server(struct dns_bpf *bpf, const struct dns_key *server)

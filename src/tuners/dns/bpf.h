@@ -50,6 +50,9 @@ int dns_bpf_each_source(struct dns_bpf *bpf,
 	void (*take)(void *userdata, const struct dns_key *source, const struct dns_source *counts),
 	void *userdata);
 
+/* Gives it a place, if there is one, before anybody asks it. */
+void dns_bpf_expect_server(struct dns_bpf *bpf, const struct dns_key *server);
+
 /*
  * Removes what is idle, for room. The counts go with it: they begin at 0 should it come again. The
  * zero key stays. Not from within take.

@@ -81,7 +81,7 @@ static void judge_budget(const struct dns_seen *seen, const struct dns_server_st
 	struct numbers last = {
 		.queries = dns_seconds_peak(&server->queries),
 		.packets = packets ? dns_seconds_peak(packets) : 0,
-		.pending = server->pending,
+		.pending = dns_minute_pending(server),
 		.whose = " of all network interfaces together",
 	};
 	struct numbers worst = {(double)memory->worst_queries, memory->worst_packets,
@@ -101,18 +101,28 @@ static void judge_budget(const struct dns_seen *seen, const struct dns_server_st
 	}
 }
 
-/* Who asks most of the server that is the nearest to its budget, or the farthest beyond. */
+static void add_user(struct condition_reading *condition, const struct dns_server_state *server,
+	const struct dns_user *user)
+{
+	char who[192];
+
+	if (!user || condition->status != CONDITION_TRUE)
+		return;
+	describe(&user->workload, who, sizeof(who));
+	add(condition, "; most for %s from %s", server->name, who);
+}
+
+/* Who asks most of the server that is the nearest to its budget. */
 static void add_busiest(struct condition_reading *condition, const struct dns_seen *seen)
 {
 	const struct dns_server_state *worst = NULL;
 	const struct dns_user *user = NULL;
 	const struct dns_label *label;
-	char who[192];
 
 	for (size_t i = 0; i < seen->book->n; i++) {
 		const struct dns_server_state *server = seen->book->servers[i];
 
-		if (dns_has_budget(server) &&
+		if (server->memory.pressure &&
 			(!worst || dns_budget_used(seen, server) > dns_budget_used(seen, worst)))
 			worst = server;
 	}
@@ -120,10 +130,25 @@ static void add_busiest(struct condition_reading *condition, const struct dns_se
 	for (unsigned i = 0; label && i < label->n_users; i++)
 		if (!user || label->users[i].smooth > user->smooth)
 			user = &label->users[i];
-	if (!user || condition->status != CONDITION_TRUE)
-		return;
-	describe(&user->workload, who, sizeof(who));
-	add(condition, "; most for %s from %s", worst->name, who);
+	add_user(condition, worst, user);
+}
+
+/* Who asked most, then, of the server whose budget was overrun last. */
+static void add_culprit(struct condition_reading *condition, const struct dns_seen *seen)
+{
+	const struct dns_server_state *last = NULL;
+	const struct dns_label *label;
+
+	for (size_t i = 0; i < seen->book->n; i++) {
+		const struct dns_server_state *server = seen->book->servers[i];
+
+		if (server->memory.over_lately > 0 &&
+			(!last || server->memory.over_at_us > last->memory.over_at_us))
+			last = server;
+	}
+	label = last ? dns_label_of(seen->book, last) : NULL;
+	if (label && label->worst.per_second > 0)
+		add_user(condition, last, &label->worst);
 }
 
 static void judge_answers(const struct dns_server_state *server, unsigned *named,
@@ -191,7 +216,7 @@ static void judge(const struct dns_seen *seen, const struct dns_memory *memory,
 		add(&readings[3], "%s", memory->crowd);
 	}
 	add_busiest(&readings[0], seen);
-	add_busiest(&readings[1], seen);
+	add_culprit(&readings[1], seen);
 	for (int i = 0; i < 2; i++)
 		if (readings[i].status == CONDITION_FALSE && !any_budget(seen))
 			readings[i].reason = "no-budget";

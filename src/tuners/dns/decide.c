@@ -14,6 +14,9 @@
 /* DNSBudgetExceeded stays for as long as a dashboard and an alert need to see it. */
 #define EXCEEDED_WINDOW_US (300 * USEC_PER_SEC)
 
+/* Who asks is read as seldom as every ten seconds: so long it may take to see who it was. */
+#define WHO_IS_KNOWN_US (11 * USEC_PER_SEC)
+
 /*
  * DNSUnanswered begins with so many queries, and such a share, of the last minute; a few are lost
  * on any network. It ends below the second share.
@@ -57,7 +60,7 @@ double dns_budget_used(const struct dns_seen *seen, const struct dns_server_stat
 	if (budget->pps > 0 && packets)
 		used = MAX(used, (double)dns_seconds_peak(packets) / (double)budget->pps);
 	if (budget->pending > 0)
-		used = MAX(used, (double)server->pending / (double)budget->pending);
+		used = MAX(used, (double)dns_minute_pending(server) / (double)budget->pending);
 	return used;
 }
 
@@ -108,7 +111,11 @@ static uint64_t newly_over(const struct dns_seen *seen, struct dns_server_state 
 	uint64_t most = 0;
 
 	for (int i = 0; i < DNS_OVERRUNS; i++) {
-		most = MAX(most, counts[i] - MIN(counts[i], before[i]));
+		uint64_t more = counts[i] - MIN(counts[i], before[i]);
+
+		/* A sum over senders falls when one is forgotten. */
+		most = MAX(most, more);
+		server->memory.hits[i] += more;
 		before[i] = counts[i];
 	}
 	return most;
@@ -123,14 +130,31 @@ static void remember_worst(const struct dns_seen *seen, struct dns_server_state 
 	memory->worst_packets = MAX(memory->worst_packets, packets_peak(seen, server));
 }
 
+/* The busiest of the moment: an average of any time would blame who asks steadily and little. */
+static void remember_who(
+	const struct dns_seen *seen, const struct dns_server_state *server, uint64_t now)
+{
+	struct dns_label *label = server->label < 0 ? NULL : &seen->book->labels[server->label];
+
+	if (!label)
+		return;
+	if (server->memory.over_lately == 0)
+		label->worst = (struct dns_user){0};
+	else if (now - server->memory.over_at_us <= WHO_IS_KNOWN_US)
+		for (unsigned i = 0; i < label->n_users; i++)
+			if (label->users[i].per_second > label->worst.per_second)
+				label->worst = label->users[i];
+}
+
 static void remember_over(
 	const struct dns_seen *seen, struct dns_server_state *server, uint64_t now)
 {
 	struct dns_server_memory *memory = &server->memory;
 	const struct dns_budget *budget = &server->budget;
 	double passed = memory->looked_at_us == 0 ? 0 : (double)(now - memory->looked_at_us);
-	uint64_t more;
+	uint64_t *most = &server->slots[server->slot % DNS_SLOTS].pending, more;
 
+	*most = MAX(*most, server->pending);
 	if (budget->pending > 0 && server->pending > budget->pending)
 		memory->pending_over++;
 	if (budget->sustained && dns_minute_queries(server) > 60 * budget->qps)
@@ -145,6 +169,7 @@ static void remember_over(
 		memory->over_lately = 0;
 		memory->worst_queries = memory->worst_packets = memory->worst_pending = 0;
 	}
+	remember_who(seen, server, now);
 	memory->looked_at_us = now;
 }
 
@@ -225,13 +250,13 @@ static int add_queries(
 	limit->max = budget->qps;
 	limit->used = server->queries.last;
 	limit->peak = server->queries.look_peak;
-	limit->hits = server->queries.over;
+	limit->hits = server->memory.hits[DNS_OVER_QUERIES];
 	take_users(limit, dns_label_of(seen->book, server));
 	if (!budget->sustained)
 		return 0;
 	limit->used = (dns_minute_queries(server) + 59) / 60;
 	limit->peak = limit->used;
-	limit->hits = (uint64_t)server->memory.sustained_over;
+	limit->hits = server->memory.hits[DNS_OVER_SUSTAINED];
 	return 0;
 }
 
@@ -251,7 +276,7 @@ static int add_packets(
 	limit->max = server->budget.pps;
 	limit->used = packets->last;
 	limit->peak = packets->look_peak;
-	limit->hits = packets_over(seen, server);
+	limit->hits = server->memory.hits[DNS_OVER_PACKETS];
 	limit->upper_bound = dns_is_upper_bound(seen, server);
 	if (server->budget.qps == 0)
 		take_users(limit, dns_label_of(seen->book, server));
@@ -267,7 +292,7 @@ static int add_pending(const struct dns_server_state *server, struct outlook *ou
 	limit->flow = true;
 	limit->max = server->budget.pending;
 	limit->used = server->pending;
-	limit->hits = server->memory.pending_over;
+	limit->hits = server->memory.hits[DNS_OVER_PENDING];
 	return 0;
 }
 

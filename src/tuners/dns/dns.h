@@ -28,7 +28,6 @@ struct metric_sink;
 #define DNS_TOP         20 /* workloads told of one server */
 #define DNS_FORWARDERS  16
 #define DNS_SENDERS     16
-#define DNS_SENDERS     16
 #define DNS_SLOTS       6 /* of ten seconds: what is judged over a minute */
 #define DNS_SLOT_US     UINT64_C(10000000)
 #define DNS_DOMAINS_MAX 16
@@ -66,6 +65,7 @@ struct dns_server_memory {
 	bool pressure, unanswered;      /* their hysteresis */
 	uint64_t over;                  /* seconds over budget so far */
 	uint64_t counted[DNS_OVERRUNS]; /* that are in it already */
+	uint64_t hits[DNS_OVERRUNS];    /* seconds over each of the numbers; only rises */
 	uint64_t over_at_us;            /* when that last rose; 0: never */
 	uint64_t over_lately;           /* how much it rose within the window */
 	uint64_t worst_queries, worst_packets, worst_pending; /* in a second over, of the window */
@@ -91,6 +91,7 @@ struct dns_server_state {
 	uint64_t slot;               /* the ten seconds under way: time / DNS_SLOT_US */
 	struct {
 		uint64_t queries, unanswered;
+		uint64_t pending; /* the most that a look found */
 	} slots[DNS_SLOTS];
 	struct dns_server_memory memory;
 };
@@ -104,6 +105,7 @@ struct dns_label {
 	struct dns_totals told;
 	struct dns_user users[DNS_TOP]; /* the busiest first */
 	unsigned n_users;
+	struct dns_user worst; /* who asked most when the budget was overrun; 0 a second: nobody */
 	struct dns_names *names; /* NULL until one was sampled */
 };
 
@@ -174,6 +176,7 @@ void dns_book_label(struct dns_book *book, uint64_t now_us);
 /* Over the last minute. */
 uint64_t dns_minute_queries(const struct dns_server_state *server);
 uint64_t dns_minute_unanswered(const struct dns_server_state *server);
+uint64_t dns_minute_pending(const struct dns_server_state *server); /* the most */
 /* Begins new slots of ten seconds as time goes. */
 void dns_minute_pass(struct dns_server_state *server, uint64_t now_us);
 uint64_t dns_queries(const struct dns_totals *totals);

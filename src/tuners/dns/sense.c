@@ -225,7 +225,8 @@ static struct dns_sender *sender_of(
 static void take_source(void *userdata, const struct dns_key *key, const struct dns_source *counts)
 {
 	struct link_local *all = userdata;
-	struct dns_sender *sender = sender_of(all->seen, key, counts);
+	/* What found no room is of the sum, but of no one address. */
+	struct dns_sender *sender = key->family == 0 ? NULL : sender_of(all->seen, key, counts);
 
 	for (size_t i = 0; i < DNS_BINS; i++)
 		all->bins[i] += counts->bins[i];

@@ -120,6 +120,8 @@ static void pin(struct dns_sensor *sensor, const struct dns_key *key)
 	if (!server)
 		return;
 	server->pinned = true;
+	/* Else whoever asks a thousand others first could hide what is asked of this one. */
+	dns_bpf_expect_server(sensor->bpf, key);
 	dns_surroundings_place(sensor, server);
 	dns_book_offer(&sensor->book, server);
 }

@@ -51,7 +51,11 @@ static bool is_host_root(const char *path)
 	return stat(path, &st) == 0 && st.st_ino == 1;
 }
 
-/* The place of cgroup2 in this process's view, below the host's root: proc(5), mountinfo. */
+/*
+ * The place of cgroup2 in this process's view, below the host's root: proc(5), mountinfo. What that
+ * has for the root of the mount is told from this process's own cgroup namespace: "/.." is the
+ * host's, too.
+ */
 static void find_root(struct dns_who *who)
 {
 	_cleanup_fclose_ FILE *mounts = fopen("/proc/self/mountinfo", "re");
@@ -61,7 +65,7 @@ static void find_root(struct dns_who *who)
 
 	while (mounts && getline(&line, &size, mounts) > 0) {
 		if (strstr(line, " - cgroup2 ") &&
-			sscanf(line, "%*s %*s %*s / %4095s", path) == 1 && is_host_root(path)) {
+			sscanf(line, "%*s %*s %*s %*s %4095s", path) == 1 && is_host_root(path)) {
 			copy_text(who->root, sizeof(who->root), path);
 			return;
 		}
@@ -292,7 +296,24 @@ static bool binds_dns(const struct dns_who *who, int pid, const char *name)
 	return false;
 }
 
-/* Sockets are those of the whole network namespace: a container's own, but not the host's. */
+/*
+ * Whether the process is in this agent's network namespace, the node's. The kernel numbers these
+ * files anew for each namespace (proc_alloc_inum() of fs/proc/generic.c), which anybody may see.
+ */
+static bool shares_network(const struct dns_who *who, int pid)
+{
+	char path[64], full[PATH_MAX];
+	struct stat its, ours;
+
+	snprintf(path, sizeof(path), "/proc/%d/net/udp", pid);
+	return host_path(who->host, path, full) && stat(full, &its) == 0 &&
+	       stat("/proc/self/net/udp", &ours) == 0 && its.st_ino == ours.st_ino;
+}
+
+/*
+ * Sockets are those of the whole network namespace: a container's own. In the node's there may be
+ * anybody's stub.
+ */
 static bool process_serves(const struct dns_who *who, const struct known *known)
 {
 	static const char *const servers[] = {"coredns", "kube-dns", "node-cache", "dnsmasq",
@@ -305,7 +326,7 @@ static bool process_serves(const struct dns_who *who, const struct known *known)
 	for (size_t i = 0; i < ARRAY_SIZE(servers); i++)
 		if (streq(name, servers[i]))
 			return true;
-	return known->workload.kind != WORKLOAD_UNIT &&
+	return known->workload.kind != WORKLOAD_UNIT && !shares_network(who, known->pid) &&
 	       (binds_dns(who, known->pid, "net/udp") || binds_dns(who, known->pid, "net/udp6"));
 }
 

@@ -134,13 +134,17 @@ static struct place place_of(const struct containerd_edit *edit)
 /* What stands in the way of writing this one; NULL for nothing. */
 static const char *obstacle(const struct runtime_one *one)
 {
+	bool answers = one->answer == RUNTIME_ANSWERS;
+	const char *reason = NULL;
+
 	if (one->file_error < 0)
-		return "file-unusable";
+		reason = "file-unusable";
+	else if (one->answer == RUNTIME_SILENT)
+		reason = "runtime-silent";
 	/* Without the program that reads it, nothing can be tried out. */
-	if (one->where.kind == RUNTIME_CONTAINERD && one->answer == RUNTIME_ANSWERS &&
-		!one->binary[0])
-		return "process-not-seen";
-	return one->answer == RUNTIME_SILENT ? "runtime-silent" : NULL;
+	else if (one->where.kind == RUNTIME_CONTAINERD && answers && !one->binary[0])
+		reason = "process-not-seen";
+	return reason;
 }
 
 static int want_key(const struct runtime_seen *seen, const struct runtime_one *one,

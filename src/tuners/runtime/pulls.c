@@ -79,7 +79,14 @@ static struct pull_layer *add_layer(
 	}
 	layer = &pulls->layers[pulls->n++];
 	*layer = (struct pull_layer){
-		.piece = *piece, .moved_us = now, .noted_us = now, .at_us = now};
+		.piece = *piece,
+		.moved_us = pulls_age(now, piece->still_us),
+		.noted_us = pulls_age(now, piece->age_us),
+		.at_us = now,
+		.rate = piece->age_us > 0 ? (double)piece->offset * (double)USEC_PER_SEC /
+						    (double)piece->age_us
+					  : 0,
+	};
 	return layer;
 }
 
@@ -176,14 +183,14 @@ void pulls_take(struct pulls *pulls, const struct pull_piece *pieces, size_t n, 
 }
 
 /* The pull was noted without its name: it goes on under it. */
-static void rename_image(struct pulls *pulls, const char *name, uint64_t since)
+static void rename_image(struct pulls *pulls, const struct pull_layer *layer)
 {
-	struct pull_image *image = image_of(pulls, name, since);
+	struct pull_image *image = image_of(pulls, layer->image, layer->noted_us);
 
 	if (!image)
 		return;
-	image->since_us = MIN(image->since_us, since);
-	image->latest_us = MAX(image->latest_us, since);
+	image->since_us = MIN(image->since_us, layer->noted_us);
+	image->latest_us = MAX(image->latest_us, layer->at_us);
 	for (size_t i = 0; i < pulls->n_images; i++)
 		if (pulls->images[i].name[0] == '\0') {
 			pulls->images[i] = pulls->images[--pulls->n_images];
@@ -204,7 +211,7 @@ bool pulls_name(struct pulls *pulls, const char *digest, const char *image)
 		if (layer->image[0])
 			continue;
 		copy_text(layer->image, sizeof(layer->image), image);
-		rename_image(pulls, layer->image, layer->noted_us);
+		rename_image(pulls, layer);
 	}
 	return found;
 }

@@ -27,6 +27,8 @@ struct pull_piece {
 	char ref[128];          /* "layer-sha256:..." */
 	char namespace[64];     /* of containerd */
 	uint64_t offset, total; /* bytes; total 0: not known */
+	uint64_t age_us;        /* since it began; 0: not known */
+	uint64_t still_us;      /* since a byte came last; 0: just now, or not known */
 };
 
 struct pull_layer {

@@ -86,6 +86,7 @@ int watched_open_cri(struct watched *watched);
 void watched_turn_cri(struct watched *watched, uint64_t now_us);
 
 /* watch_pulls.c */
+uint64_t watched_pulls_pace(const struct watched *watched); /* microseconds between two looks */
 void watched_ask_namespaces(struct watched *watched);
 void watched_ask_ingests(struct watched *watched);
 void watched_ask_content(struct watched *watched);

@@ -16,8 +16,7 @@
 #define NAMES_EVERY_US      (15 * USEC_PER_SEC)
 #define STORE_EVERY_US      (60 * USEC_PER_SEC)
 #define NAMESPACES_EVERY_US (60 * USEC_PER_SEC)
-#define PULLS_EVERY_US      (5 * USEC_PER_SEC)
-#define PULLING_EVERY_US    (2 * USEC_PER_SEC)
+#define CONTENT_EVERY_US    (5 * USEC_PER_SEC)
 #define SILENT_EVERY_US     (5 * USEC_PER_SEC)
 #define BEGINNING_EVERY_US  (1 * USEC_PER_SEC)
 
@@ -282,15 +281,10 @@ static uint64_t pace(const struct watched *watched, enum ask ask)
 		[ASK_CONTAINERS] = NAMES_EVERY_US,
 		[ASK_STORE] = STORE_EVERY_US,
 		[ASK_NAMESPACES] = NAMESPACES_EVERY_US,
-		[ASK_INGESTS] = PULLS_EVERY_US,
-		[ASK_CONTENT] = PULLS_EVERY_US,
+		[ASK_CONTENT] = CONTENT_EVERY_US,
 	};
 
-	/* Before a restart it must be known that there is none. */
-	if (ask == ASK_INGESTS &&
-		(watched->one->pulls.n > 0 || watched->watch->config->restart == RESTART_WHEN_IDLE))
-		return PULLING_EVERY_US;
-	return paces[ask];
+	return ask == ASK_INGESTS ? watched_pulls_pace(watched) : paces[ask];
 }
 
 static void start(struct watched *watched, enum ask ask)

@@ -5,6 +5,9 @@
 
 #include <stdio.h>
 
+#define PULLS_EVERY_US   (5 * USEC_PER_SEC)
+#define PULLING_EVERY_US (2 * USEC_PER_SEC)
+
 /* Where the CRI keeps its content; it comes into being with the first pull. */
 #define CRI_NAMESPACE "k8s.io"
 
@@ -48,6 +51,12 @@ static bool ask_next(struct watched *watched)
 		       on_ingests, watched) == 0;
 }
 
+/* Since a time of the wall clock, which 0 is none of. */
+static uint64_t age_of(uint64_t realtime)
+{
+	return realtime > 0 ? pulls_age(realtime_us(), realtime) : 0;
+}
+
 /* Namespace by namespace; what all of them told is one round. */
 static void on_ingests(const struct containerd_answer *answer, void *userdata)
 {
@@ -63,6 +72,8 @@ static void on_ingests(const struct containerd_answer *answer, void *userdata)
 		watched->n_pieces++;
 		piece->offset = (uint64_t)MAX(ingest->offset, (int64_t)0);
 		piece->total = (uint64_t)MAX(ingest->total, (int64_t)0);
+		piece->age_us = age_of(ingest->started_us);
+		piece->still_us = age_of(ingest->updated_us);
 		copy_text(piece->ref, sizeof(piece->ref), ingest->ref);
 		copy_text(piece->namespace, sizeof(piece->namespace),
 			watched->namespaces[watched->at_namespace - 1]);
@@ -77,7 +88,20 @@ static void on_ingests(const struct containerd_answer *answer, void *userdata)
 		watched->one->pulls_at_us = now_us();
 		pulls_take(&watched->one->pulls, watched->pieces, watched->n_pieces,
 			watched->one->pulls_at_us);
+		watched->due_us[ASK_INGESTS] =
+			watched->one->pulls_at_us + watched_pulls_pace(watched);
 	}
+}
+
+uint64_t watched_pulls_pace(const struct watched *watched)
+{
+	const struct pulls *pulls = &watched->one->pulls;
+
+	/* Before a restart it must be known that there is none. */
+	return pulls->n > 0 || pulls->n_images > 0 ||
+			       watched->watch->config->restart == RESTART_WHEN_IDLE
+		       ? PULLING_EVERY_US
+		       : PULLS_EVERY_US;
 }
 
 void watched_ask_ingests(struct watched *watched)

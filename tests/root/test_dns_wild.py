@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Clients, servers and neighbours as they are met: who hastens, hides, translates, crowds or comes too late."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import socket
+import struct
+import time
+
+import pytest
+from conftest import until
+from dnslab import CLIENT, SERVER, V4, V6, Look, cgroup_root, fixture_lab, fixture_network, fixture_watch, pod_path, settle  # noqa: F401
+from dnswire import encode, query
+from storm import ip
+
+
+def test_the_pod_that_broke_the_budget_is_named(watch, lab, folder) -> None:
+    """Not the one that asks steadily and little, however long that goes on afterwards."""
+    server = V4.format(61)
+    lab.unbound(folder, server)
+    one = watch(f"{{budgets: [{{server: {server}, qps: 1024}}]}}")
+    steady, burst = pod_path(), pod_path()
+    perf = lab.dnsperf_start(folder, server, "-Q", "400", "-l", "14", "-c", "1", group=lab.cgroup(steady[0]))
+    with contextlib.closing(lab.udp(lab.cgroup(burst[0]))) as client:
+        client.ask(server, "ok.example.test")
+        settle(one, lambda now: len(now.row(server).get("top", [])) >= 2, "both pods")
+        time.sleep(3)
+        client.burst(server, 1500, time.time() + 0.3, 0.9)
+        one.wait_condition("DNSBudgetExceeded")
+        until(lambda: burst[1] in one.condition("DNSBudgetExceeded")["message"], 4, "the pod of the burst is named")
+        time.sleep(4)
+        said = one.condition("DNSBudgetExceeded")["message"]
+        assert burst[1] in said and steady[1] not in said
+    perf.result()
+
+
+def test_a_private_view_of_cgroups(watch, lab) -> None:
+    """An agent in a cgroup namespace of its own, as in a pod, with the host's cgroups mounted: it still names pods."""
+    group = lab.cgroup("hrdns-agent")
+    script = f'echo 0 >{group.path}/cgroup.procs && exec unshare -C "$@"'
+    one = watch(wrap=("sh", "-c", script, "sh"))
+    server, pod = V4.format(62), pod_path()
+    lab.server(server)
+    with contextlib.closing(lab.udp(lab.cgroup(pod[0]))) as client:
+        for _ in range(10):
+            client.ask(server, "ok.example.test")
+        settle(one, lambda now: pod[1] in str(now.row(server).get("top")), "the pod is named")
+    one.stop()
+
+
+def test_pods_in_the_hosts_network_are_no_forwarders(watch, lab) -> None:
+    """They share the namespace in which a stub listens on port 53, and ask upstream themselves."""
+    upstream = V4.format(63)
+    lab.server(upstream)
+    lab.dnsmasq(CLIENT, "127.0.0.53", upstream, group=lab.cgroup("system.slice/hrdns-stub.service"))
+    one = watch(wrap=("nsenter", f"--net=/run/netns/{CLIENT}"))
+    groups = [lab.cgroup(pod_path()[0]) for _ in range(3)]
+    for group in groups:
+        lab.start(CLIENT, "sleep", "60", group=group)
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(contextlib.closing(lab.udp(group))) for group in groups]
+        for _ in range(16):
+            for client in clients:
+                for _ in range(5):
+                    client.ask(upstream, "ok.example.test")
+            time.sleep(0.5)
+    look = Look(one)
+    assert look.total("queries_total", server=upstream) >= 240
+    assert one.condition("DNSForwarderCrowding")["status"] == "False", one.condition("DNSForwarderCrowding")
+
+
+def test_a_budgeted_upstream_has_its_place(watch, lab) -> None:
+    """However many other servers somebody asks before."""
+    upstream = V4.format(64)
+    lab.server(upstream)
+    one = watch(f"{{budgets: [{{server: {upstream}, qps: 100}}]}}")
+    settle(one, lambda now: now.row(upstream), "the upstream")
+    with contextlib.closing(lab.udp()) as client:
+        for i in range(1500):
+            client.send(f"10.54.{150 + (i >> 8)}.{i & 255}", "drop.example.test")
+        for _ in range(20):
+            client.ask(upstream, "ok.example.test")
+    look = settle(one, lambda now: now.document["lost"]["servers"] > 0, "a loss")
+    look = settle(one, lambda now: now.total("queries_total", server=upstream) >= 20, "the upstream's")
+    assert look.total("queries_total", server=upstream) == look.total("responses_total", server=upstream) == 20
+
+
+def test_letters_cookies_and_versions(watch, lab) -> None:
+    """Mixed case (0x20), EDNS with a cookie, a socket of both families, a link-local server, another address answers."""
+    server, mapped, other = V4.format(65), V4.format(66), V4.format(67)
+    lab.server(server, mapped)
+    ip("-n", SERVER, "addr", "add", "fe80::53/64", "dev", "dns0", "nodad")
+    local = lab.raw(SERVER, socket.AF_INET6, socket.SOCK_DGRAM)
+    one = watch()
+    try:
+        index = int(next(line for line in ip("-n", CLIENT, "-o", "link", "show", "dns0").splitlines()).split(":")[0])
+        served = int(next(line for line in ip("-n", SERVER, "-o", "link", "show", "dns0").splitlines()).split(":")[0])
+        local.bind(("fe80::53", 53, 0, served))
+        with contextlib.closing(lab.udp()) as client:
+            client.ask(server, "oK-1.ExAmPle.TeSt")
+            # The same question in other letters, while it waits: a repeat.
+            client.send(server, "late-800.ExAmple.test", number=501)
+            client.send(server, "LATE-800.exaMPLE.test", number=501)
+            cookie = struct.pack("!HH", 10, 8) + secrets.token_bytes(8)
+            head = struct.pack("!6H", 502, 0x100, 1, 0, 0, 1) + encode("ok.example.test") + struct.pack("!2H", 1, 1)
+            client.socket.sendto(head + b"\0" + struct.pack("!HHIH", 41, 1232, 0, len(cookie)) + cookie, (server, 53))
+            client.receive()
+            look = settle(one, lambda now: now.total("responses_total", server=server) >= 4, "answers")
+        assert look.total("queries_total", server=server) == 4
+        row = look.row(server)
+        assert (row["edns"], row["malformed"], row["retransmissions"], row["late"]) == (1, 0, 1, 1)
+        with contextlib.closing(lab.raw(CLIENT, socket.AF_INET6, socket.SOCK_DGRAM)) as both:
+            both.sendto(query("ok.example.test", 1), (f"::ffff:{mapped}", 53))
+            both.recv(512)
+            both.sendto(query("ok.example.test", 2), ("fe80::53", 53, 0, index))
+            asked, client_address = local.recvfrom(512)
+            local.sendto(bytes([asked[0], asked[1], 0x81, 0x80]) + asked[4:], client_address)
+            both.recv(512)
+        # A server with several addresses answers from the one that its route prefers.
+        asked_at = lab.raw(SERVER, socket.AF_INET, socket.SOCK_DGRAM)
+        from_other = lab.raw(SERVER, socket.AF_INET, socket.SOCK_DGRAM)
+        with contextlib.closing(lab.udp()) as client, contextlib.closing(asked_at), contextlib.closing(from_other):
+            asked_at.bind((other, 53))
+            from_other.bind((V4.format(68), 53))
+            client.send(other, "ok.example.test", number=600)
+            asked, client_address = asked_at.recvfrom(512)
+            from_other.sendto(bytes([asked[0], asked[1], 0x81, 0x80]) + asked[4:], client_address)
+            client.receive()
+        look = settle(one, lambda now: now.row(other).get("answered"), "the last answer")
+    finally:
+        local.close()
+        ip("-n", SERVER, "addr", "del", "fe80::53/64", "dev", "dns0")
+    assert look.total("queries_total", server=mapped) == look.total("responses_total", server=mapped) == 1
+    assert look.row("fe80::53")["queries"]["udp"] == look.row("fe80::53")["answered"] == 1
+    assert look.row(other)["answered"] == 1 and not look.row(V4.format(68))
+
+
+def test_a_client_that_does_not_wait(watch, lab) -> None:
+    """Nobody is there for the answer: without an answer, after five seconds; an id used again at once is a new query."""
+    server = V4.format(69)
+    lab.server(server)
+    one = watch()
+    for i in range(5):
+        with contextlib.closing(lab.udp()) as client:
+            client.send(server, f"late-300.host{i}.test", number=7)
+    with contextlib.closing(lab.udp()) as client:
+        for i in range(5):
+            client.ask(server, f"ok-{i}.example.test", number=8)
+    look = settle(one, lambda now: now.total("unanswered_total", server=server) >= 5, "five without an answer", 8)
+    assert look.total("queries_total", server=server) == 10 and look.row(server)["retransmissions"] == 0
+    assert look.total("responses_total", server=server) == look.row(server)["answered"] == 5
+    assert look.total("unanswered_total", server=server) == 5 and look.total("pending", server=server) == 0
+
+
+@pytest.mark.parametrize("phase", [0.1, 0.45, 0.8])
+def test_a_burst_while_the_machine_is_busy(watch, lab, phase: float) -> None:
+    """The agent has the last place in the queue, and both processors have other things to do."""
+    server = V4.format(70)
+    lab.server(server)
+    one = watch(f"{{budgets: [{{server: {server}, qps: 1024}}]}}", wrap=("nice", "-n", "19"))
+    for _ in range(3):
+        lab.start(CLIENT, "sh", "-c", "while :; do :; done")
+    with contextlib.closing(lab.udp()) as client:
+        client.burst(server, 1500, int(time.time()) + 2 + phase, 0.9)
+    time.sleep(3)
+    look = settle(one, lambda now: now.total("peak_queries_per_second", server=server) > 1000, "a peak", 10)
+    assert look.total("queries_total", server=server) == 1500
+    assert 1400 <= look.total("peak_queries_per_second", server=server) <= 1530
+    assert look.total("over_budget_seconds_total", server=server) in (1, 2)
