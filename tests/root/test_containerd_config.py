@@ -2,7 +2,7 @@
 """What we change in containerd's configuration, as real containerds read it before and after.
 
 Shapes of configurations are those of tests/unit/corpus/config.toml. containerd 1.6 is Debian's,
-2.x is built by tests/tools/containerd2.
+2.x is built by tests/tool/containerd2.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def containerd(request: pytest.FixtureRequest) -> Containerd:
             pytest.skip("Debian's containerd is not installed")
         program = Path(found)
     else:
-        answer = subprocess.run([ROOT / "tests/tools/containerd2"], capture_output=True, text=True, timeout=1200)
+        answer = subprocess.run([ROOT / "tests/tool/containerd2"], capture_output=True, text=True, timeout=1200)
         if answer.returncode == 77:
             pytest.skip(f"containerd2: {answer.stderr.strip()}")
         assert answer.returncode == 0, answer.stderr

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """CRI and containerd's services by our client against real containerds.
 
-containerd 1.6 is Debian's, 2.x is built by tests/tools/containerd2. Each has folders of its own.
+containerd 1.6 is Debian's, 2.x is built by tests/tool/containerd2. Each has folders of its own.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def program_of(generation: str) -> Path:
         if not found:
             pytest.skip("Debian's containerd is not installed")
         return Path(found)
-    answer = subprocess.run([ROOT / "tests/tools/containerd2"], capture_output=True, text=True, timeout=1200)
+    answer = subprocess.run([ROOT / "tests/tool/containerd2"], capture_output=True, text=True, timeout=1200)
     if answer.returncode == 77:
         pytest.skip(f"containerd2: {answer.stderr.strip()}")
     assert answer.returncode == 0, answer.stderr

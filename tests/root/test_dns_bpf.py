@@ -340,6 +340,7 @@ def test_servers_and_rows_without_room_count_as_others(tool: Tool) -> None:
     assert of_server(dump, "none")["udp"] == lost
     assert int(dump["control"][0]["lost_servers"]) >= lost
     assert sum(int(row["queries"]) for row in dump["row"]) == 3000
+    assert len(dump["row"]) == 1024, "those without a place share a row, and take nobody's"
     # As many sockets with the same id as the table of pending queries takes.
     assert len(dump["pending"]) + int(sum(int(line["evicted"]) for line in dump["server"])) == 3000
 
@@ -357,7 +358,14 @@ def test_packets_to_watched_addresses_by_source(tool: Tool) -> None:
     tool.run(INGRESS, ipv4(udp(bytes(48), 123, 123), UDP, "198.18.0.8", metadata))
     tool.run(EGRESS, ipv6(udp(bytes(48), 123, 123), UDP, HERE6, link))
     found = {line["address"]: (line["packets"], line["bins"]) for line in tool.dump()["source"]}
-    assert found == {"198.18.0.7": ("3", "3"), "198.18.0.8": ("9", "9"), HERE6: ("1", "1")}
+    assert found == {"none": ("0", "0"), "198.18.0.7": ("3", "3"), "198.18.0.8": ("9", "9"), HERE6: ("1", "1")}
+    # More addresses than there is room for: all their packets are of the budget.
+    for i in range(300):
+        tool.run(EGRESS, ipv4(udp(bytes(48), 123, 123), UDP, f"198.18.{1 + (i >> 8)}.{i & 255}", metadata))
+    dump = tool.dump()
+    assert sum(int(line["packets"]) for line in dump["source"]) == sum(int(line["bins"]) for line in dump["source"]) == 313
+    lost = next(int(line["packets"]) for line in dump["source"] if line["address"] == "none")
+    assert lost == int(dump["control"][0]["lost_sources"]) == 300 + 4 - 256
 
 
 @pytest.mark.quick

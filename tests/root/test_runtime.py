@@ -23,7 +23,7 @@ Watcher = Callable[..., Agent]
 
 def containerd2() -> Path:
     """The folder with the programs of containerd 2.x."""
-    asked = subprocess.run([str(ROOT / "tests/tools/containerd2")], capture_output=True, text=True)
+    asked = subprocess.run([str(ROOT / "tests/tool/containerd2")], capture_output=True, text=True)
     if asked.returncode == 77:
         pytest.skip(asked.stderr.strip())
     assert asked.returncode == 0, asked.stderr

@@ -83,10 +83,10 @@ int dns_bpf_each_source(struct dns_bpf *bpf,
 	void (*take)(void *userdata, const struct dns_key *source, const struct dns_source *counts),
 	void *userdata)
 {
+	static const struct dns_key rest;
+
 	for (size_t i = 0; i < bpf->n_sources && bpf->error == 0; i++)
-		take(userdata,
-			i == FAKE_SOURCES - 1 ? &(struct dns_key){0} /* the rest */
-					      : &(struct dns_key){AF_INET, {10, 0, 0, (uint8_t)i}},
+		take(userdata, i == 19 ? &rest : &(struct dns_key){AF_INET, {10, 0, 0, (uint8_t)i}},
 			&bpf->sources[i]);
 	return bpf->error;
 }
@@ -96,7 +96,9 @@ void dns_bpf_expect_server(struct dns_bpf *bpf, const struct dns_key *server)
 	for (size_t i = 0; i < bpf->n_servers; i++)
 		if (dns_address_equal(&bpf->server_keys[i], server))
 			return;
-	bpf->server_keys[bpf->n_servers++] = *server;
+	assert_true(bpf->n_servers < FAKE_SERVERS);
+	bpf->server_keys[bpf->n_servers] = *server;
+	bpf->servers[bpf->n_servers++] = (struct dns_server){0};
 }
 
 void dns_bpf_forget_server(struct dns_bpf *bpf, const struct dns_key *server)
@@ -238,13 +240,11 @@ static struct dns_server *serve(struct fixture *node, const char *address)
 	struct dns_key key;
 
 	assert_true(dns_address_parse(address, &key));
+	dns_bpf_expect_server(kernel, &key);
 	for (size_t i = 0; i < kernel->n_servers; i++)
 		if (dns_address_equal(&kernel->server_keys[i], &key))
 			return &kernel->servers[i];
-	assert_true(kernel->n_servers < FAKE_SERVERS);
-	kernel->server_keys[kernel->n_servers] = key;
-	memset(&kernel->servers[kernel->n_servers], 0, sizeof(kernel->servers[0]));
-	return &kernel->servers[kernel->n_servers++];
+	return NULL;
 }
 
 static void ask(struct fixture *node, const char *address, uint32_t n)
