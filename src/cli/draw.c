@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-#define BAR_WIDTH 20
+#define BAR_WIDTH 16
 
 void draw_color(const struct screen *screen, enum color color)
 {

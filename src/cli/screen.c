@@ -75,12 +75,13 @@ static enum color color_of_state(const char *state)
 	return COLOR_WARNING;
 }
 
-/* "21 in-sync, 1 failed": how many of a tuner's settings are in each state. */
-static void print_counts(const struct screen *screen, const cJSON *settings, const char *tuner)
+/* "21 in-sync, 1 failed": how many of a tuner's settings are in each state; blanks before any. */
+static void print_counts(
+	const struct screen *screen, const cJSON *settings, const char *tuner, int blanks)
 {
 	static const char *const states[] = {
 		"in-sync", "pending", "drifted", "yielded", "failed", "observed", "unsupported"};
-	const char *between = "";
+	bool first = true;
 
 	for (size_t i = 0; i < ARRAY_SIZE(states); i++) {
 		const cJSON *setting;
@@ -91,9 +92,9 @@ static void print_counts(const struct screen *screen, const cJSON *settings, con
 			     streq(text_of(setting, "state"), states[i]);
 		if (n == 0)
 			continue;
-		fprintf(screen->out, "%s%d ", between, n);
+		fprintf(screen->out, "%*s%s%d ", first ? blanks : 0, "", first ? "" : ", ", n);
 		draw_colored(screen, color_of_state(states[i]), states[i]);
-		between = ", ";
+		first = false;
 	}
 }
 
@@ -103,10 +104,9 @@ static void print_tuner(const struct screen *screen, const cJSON *tuner, const c
 
 	fprintf(screen->out, "  %-10s %-8s ", name, text_of(tuner, "mode"));
 	draw_color(screen, color_of_state(state));
-	fprintf(screen->out, "%-9s", state);
+	fputs(state, screen->out);
 	draw_color(screen, COLOR_NONE);
-	fputs("  ", screen->out);
-	print_counts(screen, settings, name);
+	print_counts(screen, settings, name, MAX(11 - (int)strlen(state), 1));
 	fputc('\n', screen->out);
 	if (text_of(tuner, "why")[0]) {
 		fputs("             ", screen->out);

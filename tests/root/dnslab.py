@@ -395,8 +395,13 @@ def watching(folder: Path) -> Iterator[Callable[..., Agent]]:
     started: list[Agent] = []
 
     def start(dns: str = "{}", ready: bool = True, **more: Any) -> Agent:
-        started.append(Agent(folder, f"{QUIET}dns: {dns}\n", **more))
-        return started[-1].wait_ready() if ready else started[-1]
+        one = Agent(folder, f"{QUIET}dns: {dns}\n", **more)
+        started.append(one)
+        if ready:
+            one.wait_ready()
+            # The programs are loaded beside the start.
+            until(lambda: one.status()["dns"] or one.tuner("dns")["state"] != "active", 10, "the programs")
+        return one
 
     try:
         yield start

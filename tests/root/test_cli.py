@@ -63,12 +63,13 @@ def test_version(run) -> None:
     answer = run("version")
     assert answer.returncode == 0
     assert re.search(r"\b\d+\.\d+\.\d+\b", answer.stdout)
-    for tuner in ("neighbor", "thp", "sysctl"):
+    tuners = ("neighbor", "thp", "dns", "runtime", "sysctl", "kubelet")
+    for tuner in tuners:
         assert re.search(rf"\b{tuner}\b", answer.stdout)
     document = json.loads(run("version", "--json").stdout)
     assert re.fullmatch(r"\d+\.\d+\.\d+.*", document["version"])
     assert document["commit"]
-    assert {t["name"]: t["state"] for t in document["tuners"]} == dict.fromkeys(("neighbor", "thp", "sysctl"), "active")
+    assert {t["name"]: t["state"] for t in document["tuners"]} == dict.fromkeys(tuners, "active")
     short = run("--version")
     assert short.returncode == 0 and document["version"] in short.stdout
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import re
 import shutil
+import socket
 from errno import EACCES, EINVAL, ENOENT, EOPNOTSUPP, EPERM, EROFS, ESRCH, errorcode
 from os import strerror
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from conftest import BIN, THP, Node, chosen, thresholds
+from conftest import BIN, THP, Node, chosen, thresholds, until
 
 
 def mounted(script: str) -> tuple[str, ...]:

@@ -50,6 +50,25 @@ def test_a_private_view_of_cgroups(watch, lab) -> None:
     one.stop()
 
 
+KUBELET = (
+    "mount -t tmpfs none /var/lib && mkdir /var/lib/kubelet && "
+    "printf 'kind: KubeletConfiguration\\nclusterDNS:\\n- %s\\n' \"$0\" >/var/lib/kubelet/config.yaml && exec \"$@\""
+)
+
+
+def test_the_kubelet_says_who_is_the_clusters(watch, lab) -> None:
+    server, other = V4.format(71), V4.format(72)
+    lab.server(server, other)
+    one = watch(wrap=("unshare", "-m", "sh", "-c", KUBELET, server))
+    with contextlib.closing(lab.udp()) as client:
+        for _ in range(3):
+            client.ask(server, "ok.example.test")
+            client.ask(other, "ok.example.test")
+    look = settle(one, lambda now: now.total("responses_total") >= 6, "the answers")
+    assert look.total("queries_total", server=server, role="cluster") == 3
+    assert look.total("queries_total", server=other, role="upstream") == 3
+
+
 def test_pods_in_the_hosts_network_are_no_forwarders(watch, lab) -> None:
     """They share the namespace in which a stub listens on port 53, and ask upstream themselves."""
     upstream = V4.format(63)

@@ -96,9 +96,9 @@ const struct explanation dns_explanations[] = {
 		"How much CoreDNS a cluster needs, from its totals. Queries: Q = "
 		"max_over_time(sum(rate(headroom_dns_queries_total{role=\"cluster\"}[1m]))[7d:1m]). "
 		"Replicas: Q / (33667 x vCPUs / 2), rounded up, plus one for the node that is down: "
-		"an instance on two vCPUs answers 33,667 queries a second for names of the cluster, "
-		"and about a fifth of that where most are outside names with a search list of four "
-		"domains. Memory of a replica in MB: (pods + services) / 1000 + 54; with autopath "
+		"an instance on two vCPUs answers 33,667 queries a second. Q has every query that "
+		"search lists make, so an outside name that costs five of them is in it five "
+		"times already. Memory of a replica in MB: (pods + services) / 1000 + 54; with autopath "
 		"(pods + services) / 250 + 56. At most one replica a node: together they share the "
 		"node's budget upstream.",
 		"replicas, MB", "2 replicas with 170 MiB", NULL,

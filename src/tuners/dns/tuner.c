@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "tuners/dns/loader.h"
 #include "tuners/dns/report.h"
 #include "tuners/dns/sense.h"
 #include "tuners/table.h"
@@ -7,6 +8,7 @@
 #include "config/config.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <stdlib.h>
 
 #define LABEL_MAX 63 /* RFC 1035 2.3.4 */
@@ -15,6 +17,8 @@ struct dns {
 	struct dns_sensor sensor;
 	struct dns_seen seen;
 	struct dns_memory memory;
+	bool watch;
+	struct dns_loader *loader; /* NULL when nothing is being loaded */
 	char why[TUNER_WHY_MAX];
 };
 
@@ -238,7 +242,8 @@ static int dns_open(const struct host *host, bool watch, void **self)
 
 	if (!dns)
 		return -ENOMEM;
-	r = dns_sensor_open(&dns->sensor, host, watch, dns->why);
+	dns->watch = watch;
+	r = dns_sensor_open(&dns->sensor, host, false, dns->why);
 	if (r < 0) {
 		free(dns);
 		return r;
@@ -246,6 +251,35 @@ static int dns_open(const struct host *host, bool watch, void **self)
 	dns->seen.book = &dns->sensor.book;
 	*self = dns;
 	return 0;
+}
+
+static void on_loaded(struct dns_bpf *bpf, const char *why, void *userdata)
+{
+	struct dns *dns = userdata;
+
+	copy_text(dns->why, sizeof(dns->why), bpf ? "" : why);
+	dns_loader_close(steal(dns->loader));
+	dns->sensor.bpf = bpf;
+	/* The kernel is told of domains and addresses at the next look. */
+	dns->sensor.refreshed_at_us = 0;
+	/* Loading took megabytes for a moment. */
+	malloc_trim(0);
+}
+
+static int dns_attach(void *self, struct sd_event *event)
+{
+	struct dns *dns = self;
+
+	if (!dns->watch)
+		return 0;
+	return dns_loader_start(event, dns->sensor.host, on_loaded, dns, &dns->loader);
+}
+
+static bool dns_settled(const void *self)
+{
+	const struct dns *dns = self;
+
+	return !dns->loader;
 }
 
 static int dns_configure(void *self, const struct config *config)
@@ -333,6 +367,7 @@ static void dns_close(void *self)
 {
 	struct dns *dns = self;
 
+	dns_loader_close(dns->loader);
 	dns_sensor_close(&dns->sensor);
 	free(dns);
 }
@@ -345,6 +380,8 @@ const struct tuner_ops dns_tuner = {
 	.explanations = dns_explanations,
 	.validate = dns_validate,
 	.open = dns_open,
+	.attach = dns_attach,
+	.settled = dns_settled,
 	.configure = dns_configure,
 	.sense = dns_sense_op,
 	.decide = dns_decide_op,

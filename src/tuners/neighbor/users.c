@@ -18,6 +18,13 @@
  * this. */
 #define WALK_EVERY_US (60 * USEC_PER_SEC)
 
+/*
+ * A table that once was large stays wide, and a wide one takes a quarter of a second: that waits
+ * until the start is over. 16384 buckets take 10 ms.
+ */
+#define START_US              USEC_PER_SEC
+#define WALK_AT_START_BUCKETS 16384
+
 #define BATCH 256
 
 /* What one namespace and device, or after merging one namespace, has in a table. */
@@ -36,7 +43,8 @@ struct neighbor_users {
 	struct owner_book *owners;
 	struct rows base;   /* what the walk found, less what had been counted until then */
 	struct rows merged; /* by family and namespace, largest first within a family */
-	uint64_t counted_at_us, walked_at_us;
+	uint64_t begun_at_us, counted_at_us, walked_at_us;
+	bool postponed;  /* a walk that is due */
 	uint64_t events; /* created and removed at the last count */
 };
 
@@ -103,6 +111,22 @@ static void walk_family(struct neighbor_users *users, enum neighbor_family famil
 			return;
 		shared->walk_bucket += NEIGHBOR_WALK_BUCKETS;
 	} while (shared->walk_bucket < shared->walk_buckets);
+}
+
+static bool is_wide(struct neighbor_users *users)
+{
+	LIBBPF_OPTS(bpf_test_run_opts, options);
+	struct neighbor_bpf_object__bss *shared = users->object->bss;
+	uint64_t buckets = 0;
+
+	for (int family = 0; family < NEIGHBOR_FAMILIES; family++) {
+		shared->walk_family = (uint32_t)family;
+		shared->walk_bucket = 0;
+		if (bpf_prog_test_run_opts(bpf_program__fd(users->object->progs.walk), &options) ==
+			0)
+			buckets += shared->walk_buckets;
+	}
+	return buckets > WALK_AT_START_BUCKETS;
 }
 
 /* During a storm the walk and the events overlap: the sum will not match, and it is done again. */
@@ -239,6 +263,9 @@ static void count_and_mend(struct neighbor_users *users, uint64_t now)
 	if (matches(users) ||
 		(users->walked_at_us != 0 && now - users->walked_at_us < WALK_EVERY_US))
 		return;
+	users->postponed = now - users->begun_at_us < START_US && is_wide(users);
+	if (users->postponed)
+		return;
 	walk(users, now);
 	count(users);
 }
@@ -250,7 +277,9 @@ void neighbor_users_update(struct neighbor_users *users, uint64_t now)
 
 	if (!first && now - users->counted_at_us < COUNT_EVERY_US)
 		return;
-	if (first || events != users->events)
+	if (first)
+		users->begun_at_us = now;
+	if (first || users->postponed || events != users->events)
 		count_and_mend(users, now);
 	users->counted_at_us = now;
 	users->events = events;

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TESTS_UNIT_FAKE_DNS_KERNEL_H
+#define TESTS_UNIT_FAKE_DNS_KERNEL_H
+
+/* A kernel that counts what the test says: it stands in the place of src/tuners/dns/bpf.c. */
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "tuners/dns/sense.h"
+
+#include "base/util.h"
+
+#define FAKE_SERVERS 1100
+#define FAKE_ROWS    64
+#define FAKE_PENDING 64
+#define FAKE_SOURCES 20
+
+struct dns_bpf {
+	struct dns_control control;
+	struct dns_key server_keys[FAKE_SERVERS];
+	struct dns_server servers[FAKE_SERVERS];
+	size_t n_servers;
+	struct dns_row_key row_keys[FAKE_ROWS];
+	struct dns_row rows[FAKE_ROWS];
+	size_t n_rows;
+	struct dns_source sources[FAKE_SOURCES];
+	size_t n_sources;
+	struct dns_pending pending[FAKE_PENDING];
+	size_t n_pending;
+	struct dns_key watched[16];
+	size_t n_watched, n_suffixes, forgotten, sweeps;
+	uint64_t one_in;
+	int error; /* of every reading */
+};
+
+struct dns_bpf *dns_bpf_open(const struct host *host, char why[static TUNER_WHY_MAX])
+{
+	struct dns_bpf *bpf = calloc(1, sizeof(*bpf));
+
+	(void)host;
+	assert_non_null(bpf);
+	strcpy(why, "whatever was tried before it worked");
+	bpf->control.root_cgroup = 1;
+	bpf->n_servers = 1; /* the zero key */
+	return bpf;
+}
+
+void dns_bpf_close(struct dns_bpf *bpf)
+{
+	free(bpf);
+}
+
+const struct dns_control *dns_bpf_control(const struct dns_bpf *bpf)
+{
+	return &bpf->control;
+}
+
+int dns_bpf_each_server(struct dns_bpf *bpf,
+	void (*take)(void *userdata, const struct dns_key *server, const struct dns_server *counts),
+	void *userdata)
+{
+	for (size_t i = 0; i < bpf->n_servers && bpf->error == 0; i++)
+		take(userdata, &bpf->server_keys[i], &bpf->servers[i]);
+	return bpf->error;
+}
+
+int dns_bpf_each_row(struct dns_bpf *bpf,
+	void (*take)(void *userdata, const struct dns_row_key *key, const struct dns_row *counts),
+	void *userdata)
+{
+	for (size_t i = 0; i < bpf->n_rows && bpf->error == 0; i++)
+		take(userdata, &bpf->row_keys[i], &bpf->rows[i]);
+	return bpf->error;
+}
+
+int dns_bpf_each_source(struct dns_bpf *bpf,
+	void (*take)(void *userdata, const struct dns_key *source, const struct dns_source *counts),
+	void *userdata)
+{
+	static const struct dns_key rest;
+
+	for (size_t i = 0; i < bpf->n_sources && bpf->error == 0; i++)
+		take(userdata, i == 19 ? &rest : &(struct dns_key){AF_INET, {10, 0, 0, (uint8_t)i}},
+			&bpf->sources[i]);
+	return bpf->error;
+}
+
+static size_t place_of(struct dns_bpf *bpf, const struct dns_key *server)
+{
+	size_t i = 0;
+
+	while (i < bpf->n_servers && !dns_address_equal(&bpf->server_keys[i], server))
+		i++;
+	assert_true(i < FAKE_SERVERS);
+	bpf->server_keys[i] = *server;
+	bpf->n_servers = MAX(bpf->n_servers, i + 1);
+	return i;
+}
+
+void dns_bpf_expect_server(struct dns_bpf *bpf, const struct dns_key *server)
+{
+	(void)place_of(bpf, server);
+}
+
+void dns_bpf_forget_server(struct dns_bpf *bpf, const struct dns_key *server)
+{
+	for (size_t i = 0; i < bpf->n_servers; i++) {
+		if (!dns_address_equal(&bpf->server_keys[i], server))
+			continue;
+		bpf->n_servers--;
+		bpf->server_keys[i] = bpf->server_keys[bpf->n_servers];
+		bpf->servers[i] = bpf->servers[bpf->n_servers];
+		bpf->servers[bpf->n_servers] = (struct dns_server){0};
+		bpf->forgotten++;
+		return;
+	}
+}
+
+void dns_bpf_forget_row(struct dns_bpf *bpf, const struct dns_row_key *key)
+{
+	for (size_t i = 0; i < bpf->n_rows; i++) {
+		if (memcmp(&bpf->row_keys[i], key, sizeof(*key)) != 0)
+			continue;
+		bpf->n_rows--;
+		bpf->row_keys[i] = bpf->row_keys[bpf->n_rows];
+		bpf->rows[i] = bpf->rows[bpf->n_rows];
+		return;
+	}
+}
+
+void dns_bpf_sweep(struct dns_bpf *bpf, uint64_t now_ns,
+	void (*take)(void *userdata, const struct dns_pending *query, bool unanswered),
+	void *userdata)
+{
+	size_t kept = 0;
+
+	bpf->sweeps++;
+	for (size_t i = 0; i < bpf->n_pending; i++) {
+		bool over = now_ns - bpf->pending[i].sent_ns > DNS_TIMEOUT_NS;
+
+		take(userdata, &bpf->pending[i], over);
+		if (!over)
+			bpf->pending[kept++] = bpf->pending[i];
+	}
+	bpf->n_pending = kept;
+}
+
+struct dns_key dns_pending_server(const struct dns_pending *query)
+{
+	struct dns_key key = {.family = query->family == 4 ? AF_INET : AF_INET6};
+
+	memcpy(key.address, query->server, sizeof(key.address));
+	return key;
+}
+
+void dns_bpf_sample(struct dns_bpf *bpf, uint64_t one_in)
+{
+	bpf->one_in = one_in;
+}
+
+void dns_bpf_drain_samples(struct dns_bpf *bpf,
+	void (*take)(void *userdata, const struct dns_sample *sample), void *userdata)
+{
+	struct dns_sample sample = {.type = 1};
+
+	/* Nothing of the zero key has a name that could be told. */
+	sample.server = bpf->server_keys[bpf->n_servers - 1];
+	if (bpf->one_in > 0 && bpf->n_servers > 1)
+		take(userdata, &sample);
+}
+
+bool dns_sample_name(const struct dns_sample *sample, char *text, size_t size)
+{
+	(void)sample;
+	return copy_text(text, size, "a.example");
+}
+
+size_t dns_bpf_set_suffixes(struct dns_bpf *bpf, const struct dns_suffix_name *suffixes, size_t n)
+{
+	(void)suffixes;
+	return bpf->n_suffixes = n;
+}
+
+size_t dns_bpf_watch(struct dns_bpf *bpf, const struct dns_key *addresses, size_t n)
+{
+	memcpy(bpf->watched, addresses, n * sizeof(*addresses));
+	return bpf->n_watched = n;
+}
+
+#endif
