@@ -93,8 +93,8 @@ static int add_signals(struct agent *agent)
 
 static int add_tick(struct agent *agent)
 {
-	int r = sd_event_add_time(agent->event, &agent->tick, CLOCK_MONOTONIC, now_us() + TICK_US,
-		TICK_ACCURACY_US, on_tick, agent);
+	int r = sd_event_add_time(agent->event, &agent->tick, CLOCK_MONOTONIC,
+		now_us() + agent_tick_us(agent), TICK_ACCURACY_US, on_tick, agent);
 
 	/* A timer fires once: on_tick sets the next, after its work. */
 	return r < 0 ? r : sd_event_source_set_enabled(agent->tick, SD_EVENT_ON);

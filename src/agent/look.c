@@ -62,12 +62,14 @@ static void observe(struct core *core, const struct condition_reading *reading)
 {
 	struct condition *condition = &core->node.conditions[reading->type];
 	bool known = condition->since_us > 0;
+	enum condition_status before = condition->now.status;
 
 	if (!condition_observe(condition, reading, realtime_us()))
 		return;
 	if (reading->status == CONDITION_TRUE)
 		log_warning(condition_name(reading->type), "%s", reading->message);
-	else if (known)
+	/* That all is well where nothing was known is no news: each start would say it. */
+	else if (known && (before == CONDITION_TRUE || reading->status == CONDITION_UNKNOWN))
 		log_notice(condition_name(reading->type), "%s: %s",
 			condition_status_name(reading->status),
 			reading->message[0] ? reading->message : reading->reason);

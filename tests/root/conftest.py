@@ -318,7 +318,13 @@ class Agent:
         """SIGHUP, and waits until the agent says that it has reloaded."""
         since = time.monotonic()
         self.signal(signal.SIGHUP)
-        until(lambda: self.told("READY=1", since), 10, f"READY=1 after SIGHUP\n{self.log}")
+
+        def ready() -> bool:
+            if self.process.poll() is not None:
+                pytest.fail(f"the agent ended with {self.process.returncode} on SIGHUP:\n{self.log}")
+            return bool(self.told("READY=1", since))
+
+        until(ready, 10, f"READY=1 after SIGHUP\n{self.log}")
 
     def kill(self) -> None:
         if self.process.poll() is None:

@@ -98,6 +98,8 @@ def fixture_agent(tmp_path):
             return agent.get("/readyz")[0].status == 200
 
         wait_for(ready, what="/readyz")
+        # The DNS programs are loaded beside the start, and bring descriptors of their own.
+        wait_for(lambda: json.loads(agent.get("/v1/status")[1])["dns"], what="the DNS programs")
         yield agent
 
 

@@ -116,6 +116,11 @@ void neighbor_bpf_drain(struct neighbor_bpf *bpf)
 	bpf->woken = true;
 }
 
+uint64_t neighbor_bpf_hurry(const struct neighbor_bpf *bpf)
+{
+	return neighbor_users_hurry(bpf->users);
+}
+
 void neighbor_bpf_arm(struct neighbor_bpf *bpf, const struct neighbor_memory *memory)
 {
 	struct neighbor_record *records = bpf->object->bss->records;

@@ -115,6 +115,9 @@ void neighbor_bpf_sense(struct neighbor_bpf *bpf, struct neighbor_seen *seen, ui
 int neighbor_bpf_event_fd(const struct neighbor_bpf *bpf);
 void neighbor_bpf_drain(struct neighbor_bpf *bpf);
 
+/* How soon the next look should be, in microseconds, for what was put off; 0 for nothing. */
+uint64_t neighbor_bpf_hurry(const struct neighbor_bpf *bpf);
+
 /* Sets the marks that decide() asked for. */
 void neighbor_bpf_arm(struct neighbor_bpf *bpf, const struct neighbor_memory *memory);
 

@@ -240,8 +240,10 @@ static uint64_t neighbor_hurry(const void *self)
 	const struct neighbor *neighbor = self;
 	uint64_t hurry = 0;
 
+	if (neighbor->sensor.bpf)
+		hurry = neighbor_bpf_hurry(neighbor->sensor.bpf);
 	if (neighbor->seen.watched || !neighbor->config.grow)
-		return 0;
+		return hurry;
 	for (int family = 0; family < NEIGHBOR_FAMILIES; family++) {
 		uint64_t used = neighbor->seen.tables[family].collectable;
 		uint64_t max = neighbor_table_max(&neighbor->seen.tables[family]);

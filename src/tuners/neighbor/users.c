@@ -22,7 +22,7 @@
  * A table that once was large stays wide, and a wide one takes a quarter of a second: that waits
  * until the start is over. 16384 buckets take 10 ms.
  */
-#define START_US              USEC_PER_SEC
+#define START_US              (200 * USEC_PER_MSEC)
 #define WALK_AT_START_BUCKETS 16384
 
 #define BATCH 256
@@ -270,12 +270,17 @@ static void count_and_mend(struct neighbor_users *users, uint64_t now)
 	count(users);
 }
 
+uint64_t neighbor_users_hurry(const struct neighbor_users *users)
+{
+	return users->postponed ? START_US : 0;
+}
+
 void neighbor_users_update(struct neighbor_users *users, uint64_t now)
 {
 	uint64_t events = count_events(users);
 	bool first = users->counted_at_us == 0;
 
-	if (!first && now - users->counted_at_us < COUNT_EVERY_US)
+	if (!first && !users->postponed && now - users->counted_at_us < COUNT_EVERY_US)
 		return;
 	if (first)
 		users->begun_at_us = now;
@@ -284,7 +289,8 @@ void neighbor_users_update(struct neighbor_users *users, uint64_t now)
 	users->counted_at_us = now;
 	users->events = events;
 	/* Who it is may become known later than what he uses. */
-	learn_owners(users, now);
+	if (!users->postponed)
+		learn_owners(users, now);
 }
 
 struct neighbor_users *neighbor_users_open(
