@@ -53,6 +53,9 @@ static int on_tick(sd_event_source *source, uint64_t usec, void *userdata)
 	agent_pump(agent);
 	become_ready(agent);
 	agent_serve(agent);
+	if (agent->reloaded)
+		notify_ready();
+	agent->reloaded = false;
 	notify_status(&agent->core.node, agent->status);
 	notify_watchdog();
 	next = agent_tick_us(agent);

@@ -63,6 +63,7 @@ struct agent {
 	uint64_t urgent_at_us;     /* when something was last written ahead of its note */
 	enum priority priority;
 	bool ready;       /* READY=1 was sent */
+	bool reloaded;    /* to be said again at the next tick: nobody may wait for it for ever */
 	char status[256]; /* the last STATUS= */
 };
 

@@ -51,6 +51,7 @@ void agent_reload(struct agent *agent)
 	agent_pump(agent);
 	if (agent->ready)
 		notify_ready();
+	agent->reloaded = agent->ready;
 }
 
 /*

@@ -85,7 +85,7 @@ def test_killed_again_and_again(lab: Lab, folder: Path, run: Callable[..., Any],
             killed += live(lab, folder, ["restore"], dice.uniform(0, 0.1) * SLACK)
         else:
             config = configuration(folder, i + 1)
-            killed += live(lab, folder, [command, "--config", config], dice.uniform(0, whole * 1.1))
+            killed += live(lab, folder, [command, "--config", config], dice.uniform(0, whole * 1.6))
         touched += lab.config.read_text() != CONTAINERD_CONFIG
         expect_valid(lab, i)
         if i % 10 == 9:

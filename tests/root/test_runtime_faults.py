@@ -210,6 +210,7 @@ def check_silent(agent: Agent, name: str) -> None:
     assert agent.get("/livez")[0] == 200 and agent.get("/readyz")[0] == 200
 
 
+@pytest.mark.slow
 def test_containerd_hangs_and_is_killed(lab: Lab, watcher: Watcher, healthy: Callable[[Agent], Watch]) -> None:
     daemon = lab.containerd()
     running = watcher("max_concurrent_downloads: keep, pull_progress_timeout: keep")
@@ -227,6 +228,7 @@ def test_containerd_hangs_and_is_killed(lab: Lab, watcher: Watcher, healthy: Cal
     assert running.log.count("RuntimeUnreachable: containerd") == 2, running.log
 
 
+@pytest.mark.slow
 def test_impostors_at_the_sockets(lab: Lab, watcher: Watcher, healthy: Callable[[Agent], Watch]) -> None:
     daemon, docker = lab.containerd(), lab.dockerd("--containerd", "/run/containerd/containerd.sock")
     running = watcher("max_concurrent_downloads: keep, pull_progress_timeout: keep")

@@ -7,6 +7,7 @@ import json
 from typing import Any, Callable
 
 import criwire
+import pytest
 from conftest import until
 from registrylab import Image
 from runtimelab import CONTAINERD_CONFIG, Lab, lab, watcher  # noqa: F401
@@ -22,6 +23,7 @@ def mirrors(*pairs: tuple[str, str]) -> str:
     return f"{KEEP}, mirrors: [{items}]"
 
 
+@pytest.mark.slow
 def test_a_mirror_comes_and_goes_with_its_health(lab: Lab, watcher: Watcher, run: Callable[..., Any]) -> None:
     registry = lab.registry()
     registry.push("team/app", Image(1, 1000))
