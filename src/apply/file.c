@@ -10,10 +10,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/xattr.h>
-
-#include <linux/openat2.h>
 
 #define KEPT        "files"
 #define FOLDERS_MAX 16
@@ -26,30 +23,6 @@ void file_bytes_clear(struct file_bytes *bytes)
 	free(steal(bytes->bytes));
 }
 
-/* The host's links are the host's: an absolute one begins at its root, not at ours. */
-static int open_in_root(int root, const char *path, int flags)
-{
-	struct open_how how = {.flags = (uint64_t)(O_PATH | O_CLOEXEC | flags),
-		.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
-	long fd = syscall(SYS_openat2, root, path, &how, sizeof(how));
-
-	return fd < 0 ? -errno : (int)fd;
-}
-
-/* The real path of a descriptor. */
-static int path_of(int fd, char path[static PATH_MAX])
-{
-	char link[32];
-	ssize_t n;
-
-	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-	n = readlink(link, path, PATH_MAX - 1);
-	if (n < 0)
-		return -errno;
-	path[n] = '\0';
-	return 0;
-}
-
 /* -ENOENT: to be looked for one folder further up. */
 static int locate_existing(int root, const char *path, char full[static PATH_MAX])
 {
@@ -57,7 +30,7 @@ static int locate_existing(int root, const char *path, char full[static PATH_MAX
 	int r;
 
 	if (fd >= 0)
-		return path_of(fd, full);
+		return descriptor_path(fd, full);
 	r = fd;
 	cleanup_close(&fd);
 	if (r != -ENOENT)

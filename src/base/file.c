@@ -82,7 +82,7 @@ static int join(const char *root, const char *path, char full[static PATH_MAX])
 	return access(full, F_OK) < 0 ? -errno : 0;
 }
 
-static int path_of(int fd, char path[static PATH_MAX])
+int descriptor_path(int fd, char path[static PATH_MAX])
 {
 	char link[32];
 	ssize_t n;
@@ -95,19 +95,26 @@ static int path_of(int fd, char path[static PATH_MAX])
 	return 0;
 }
 
+int open_in_root(int root, const char *path, int flags)
+{
+	struct open_how how = {.flags = (uint64_t)(O_PATH | O_CLOEXEC | flags),
+		.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
+	long fd = syscall(SYS_openat2, root, path, &how, sizeof(how));
+
+	return fd < 0 ? -errno : (int)fd;
+}
+
 int path_in_root(const char *root, const char *path, char full[static PATH_MAX])
 {
-	struct open_how how = {
-		.flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
 	_cleanup_close_ int top = -1, fd = -1;
 
 	top = open(root[0] ? root : "/", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (top < 0)
 		return -errno;
-	fd = (int)syscall(SYS_openat2, top, path, &how, sizeof(how));
+	fd = open_in_root(top, path, 0);
 	if (fd >= 0)
-		return path_of(fd, full);
-	return errno == ENOSYS || errno == EPERM ? join(root, path, full) : -errno;
+		return descriptor_path(fd, full);
+	return fd == -ENOSYS || fd == -EPERM ? join(root, path, full) : fd;
 }
 
 int write_all(int fd, const void *data, size_t len)

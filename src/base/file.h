@@ -21,6 +21,16 @@ int read_file(const char *path, size_t max, char **ret, size_t *len);
 int write_file_atomic(int dir, const char *name, const void *data, size_t len);
 
 /*
+ * Opens a path as a process would that has the folder root for its root: the host's links are the
+ * host's, an absolute one begins there and not at ours. The descriptor is one of O_PATH; flags are
+ * added. It, or -errno: -ENOSYS before Linux 5.6, -EPERM without leave to call openat2(2).
+ */
+int open_in_root(int root, const char *path, int flags);
+
+/* The real path of what a descriptor is open on. 0 or -errno. */
+int descriptor_path(int fd, char path[static PATH_MAX]);
+
+/*
  * Where a file below root ("" for /) really is, absolute links on the way read from root on, as the
  * host itself would. path is absolute and must be there. 0 or -errno: -ENOENT, -ENAMETOOLONG.
  * Before Linux 5.6, or without leave to call openat2(2), links are not looked at.

@@ -41,8 +41,9 @@ static int begin(void **state)
 	assert_true(host_init(&node->host, node->folder.path));
 	folder_put(&node->folder, "/etc/resolv.conf",
 		"nameserver 168.63.129.16\nsearch cluster.LOCAL ec2.internal\n");
-	assert_int_equal(dns_sensor_open(&node->sensor, &node->host, true, why), 0);
-	assert_string_equal(why, "");
+	assert_int_equal(dns_sensor_open(&node->sensor, &node->host), 0);
+	node->sensor.bpf = dns_bpf_open(&node->host, why);
+	assert_non_null(node->sensor.bpf);
 	node->kernel = node->sensor.bpf;
 	node->sensor.config.budget_auto = true;
 	node->sensor.config.names = true;

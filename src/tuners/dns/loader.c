@@ -27,6 +27,9 @@ static void *load(void *userdata)
 	uint64_t one = 1;
 
 	loader->bpf = dns_bpf_open(loader->host, loader->why);
+	/* What was tried before it worked is no reason. */
+	if (loader->bpf)
+		loader->why[0] = '\0';
 	/* An eventfd that was never written before cannot be full. */
 	(void)!write(loader->fd, &one, sizeof(one));
 	return NULL;

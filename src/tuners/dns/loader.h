@@ -14,8 +14,8 @@
 struct dns_loader;
 
 /*
- * Called once, from the loop: bpf is the receiver's, NULL when it cannot be had, and why says why.
- * The loader may be closed then.
+ * Called once, from the loop: bpf is the receiver's, NULL when it cannot be had, and why says why;
+ * else why is empty. The loader may be closed then.
  */
 typedef void dns_loaded_fn(struct dns_bpf *bpf, const char *why, void *userdata);
 

@@ -20,18 +20,13 @@
 
 #define SAMPLES_PER_SECOND 100
 
-int dns_sensor_open(struct dns_sensor *sensor, const struct host *host, bool watch,
-	char why[static TUNER_WHY_MAX])
+int dns_sensor_open(struct dns_sensor *sensor, const struct host *host)
 {
 	*sensor = (struct dns_sensor){.host = host};
 	sensor->who = dns_who_open(host, NULL);
 	if (!sensor->who)
 		return -ENOMEM;
 	sensor->cloud = dns_cloud_detect(host);
-	if (watch)
-		sensor->bpf = dns_bpf_open(host, why);
-	if (sensor->bpf)
-		why[0] = '\0';
 	return 0;
 }
 

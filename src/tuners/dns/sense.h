@@ -52,9 +52,9 @@ struct dns_sensor {
 	bool strangers;   /* servers came whose role rests on old addresses */
 };
 
-/* watch: load BPF, with why filled when it cannot be had. 0 or -ENOMEM. */
-int dns_sensor_open(struct dns_sensor *sensor, const struct host *host, bool watch,
-	char why[static TUNER_WHY_MAX]);
+/* Without the programs: whoever has loaded them sets bpf, which is closed with the rest. 0 or
+ * -ENOMEM. */
+int dns_sensor_open(struct dns_sensor *sensor, const struct host *host);
 void dns_sensor_close(struct dns_sensor *sensor);
 
 /* Takes the configuration. config.c */

@@ -243,7 +243,7 @@ static int dns_open(const struct host *host, bool watch, void **self)
 	if (!dns)
 		return -ENOMEM;
 	dns->watch = watch;
-	r = dns_sensor_open(&dns->sensor, host, false, dns->why);
+	r = dns_sensor_open(&dns->sensor, host);
 	if (r < 0) {
 		free(dns);
 		return r;
@@ -257,7 +257,7 @@ static void on_loaded(struct dns_bpf *bpf, const char *why, void *userdata)
 {
 	struct dns *dns = userdata;
 
-	copy_text(dns->why, sizeof(dns->why), bpf ? "" : why);
+	copy_text(dns->why, sizeof(dns->why), why);
 	dns_loader_close(steal(dns->loader));
 	dns->sensor.bpf = bpf;
 	/* The kernel is told of domains and addresses at the next look. */
