@@ -143,12 +143,10 @@ __noinline int count_packet(struct __sk_buff *skb, __u32 encrypted)
 		if (!server)
 			return 0;
 	}
-	if (encrypted) {
-		__sync_fetch_and_add(&server->dot_packets, n);
-		return 0;
-	}
-	__sync_fetch_and_add(&server->packets, n);
-	add_to_bin(server->packet_bins, n, bpf_ktime_get_ns());
+	if (encrypted)
+		add_many(&server->dot_packets, n);
+	else
+		count_packets(server, n, bpf_ktime_get_ns());
 	return 0;
 }
 
@@ -297,8 +295,8 @@ __noinline int watch(struct __sk_buff *skb)
 		if (!source)
 			return 0;
 	}
-	__sync_fetch_and_add(&source->packets, n);
-	add_to_bin(source->bins, n, bpf_ktime_get_ns());
+	add_many(&source->packets, n);
+	__sync_fetch_and_add(&source->bins[bin_of(bpf_ktime_get_ns())], n);
 	return 0;
 }
 
@@ -359,7 +357,7 @@ static __always_inline int look(struct __sk_buff *skb, enum direction direction)
 SEC("cgroup_skb/egress")
 int dns_egress(struct __sk_buff *skb)
 {
-	if (control.watch.on)
+	if (control.watching)
 		watch(skb);
 	return look(skb, EGRESS);
 }

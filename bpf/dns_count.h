@@ -14,6 +14,9 @@ static __always_inline void sample(
 
 	if ((__u32)(now * DNS_HASH_FACTOR >> 32) >= control.sample_share || length <= DNS_HEADER)
 		return;
+	if (control.samples >= control.samples_most)
+		return;
+	add(&control.samples);
 	sample = bpf_ringbuf_reserve(&samples, sizeof(*sample), 0);
 	if (!sample) {
 		add(&control.lost_samples);
@@ -33,6 +36,13 @@ static __always_inline void sample(
 	if (bpf_skb_load_bytes(skb, offset + DNS_HEADER, sample->name, length) < 0)
 		sample->length = 0;
 	bpf_ringbuf_submit(sample, BPF_RB_NO_WAKEUP);
+}
+
+/* To port 53, but no query over UDP. */
+static __always_inline void count_packets(struct dns_server *server, __u64 n, __u64 now)
+{
+	add_many(&server->other_packets, n);
+	add_many(&server->bins[bin_of(now)], n * DNS_BIN_PACKET);
 }
 
 static __always_inline void count_row(const struct dns_row_key *who, bool again)
@@ -67,16 +77,16 @@ static __always_inline int count_query(
 		if (!server)
 			return 0;
 	}
-	if (transport == DNS_UDP) {
-		add(&server->packets);
-		add_to_bin(server->packet_bins, 1, now);
-	}
 	if (!(read & DNS_READ_HEADER) || read & DNS_READ_MALFORMED)
 		add(&server->malformed);
-	if (!(read & DNS_READ_HEADER))
+	if (!(read & DNS_READ_HEADER)) {
+		if (transport == DNS_UDP)
+			count_packets(server, 1, now);
 		return 0;
+	}
 	add(&server->queries[transport & 1]);
-	add_to_bin(server->query_bins, 1, now);
+	add_many(&server->bins[bin_of(now)],
+		transport == DNS_UDP ? DNS_BIN_QUERY + DNS_BIN_PACKET : DNS_BIN_QUERY);
 	if (read & DNS_READ_EDNS)
 		add(&server->edns);
 	who.cgroup = bpf_skb_cgroup_id(skb);
@@ -125,22 +135,20 @@ static __always_inline void count_nxdomain(const struct dns_pending *query)
 }
 
 static __always_inline void count_answered(
-	struct dns_server *server, struct dns_pending *query, __u64 rcode)
+	struct dns_server *server, const struct dns_pending *query, __u64 rcode)
 {
 	__u64 now = bpf_ktime_get_ns(), sent = *(volatile __u64 *)&query->sent_ns;
 	/* Taken away by the sweep at this moment, it is as old as can be. */
 	__u64 latency = sent && now > sent ? now - sent : 0;
 	__u32 bucket = latency_bucket(latency);
 
-	add(&server->answered);
-	__sync_fetch_and_add(&server->latency_ns, latency);
+	add_many(&server->latency_ns, latency);
 	barrier_var(bucket);
 	add(&server->latency[bucket & (DNS_LATENCY_BUCKETS - 1)]);
 	if (rcode == DNS_NXDOMAIN)
 		count_nxdomain(query);
 	if (rcode == DNS_NOERROR && query->suffix == DNS_SUFFIX_CLUSTER)
 		add(&server->cluster_answers);
-	*(volatile __u64 *)&query->sent_ns = 0;
 }
 
 /* A message from a port 53. */
@@ -150,12 +158,13 @@ static __always_inline int count_answer(struct __sk_buff *skb, __u64 read)
 	struct dns_server *server;
 	struct dns_key key = {0};
 	__u64 rcode = dns_read_rcode(read);
+	bool far = false;
 
 	key.family = address_of(skb, INGRESS, key.address);
 	if (!key.family)
 		return 0;
 	if (read & DNS_READ_HEADER)
-		query = recall(&key, bpf_get_socket_cookie(skb), read);
+		query = recall(&key, bpf_get_socket_cookie(skb), read, &far);
 	if (query)
 		server_of(query, &key);
 	/* What nobody asked makes no element. */
@@ -172,10 +181,12 @@ static __always_inline int count_answer(struct __sk_buff *skb, __u64 read)
 	add(&server->responses[rcode]);
 	if (read & DNS_READ_TRUNCATED)
 		add(&server->truncated);
-	if (query)
+	if (query) {
 		count_answered(server, query, rcode);
-	else
+		clear(query, far);
+	} else {
 		add(&server->late);
+	}
 	return 0;
 }
 
@@ -194,7 +205,7 @@ static __always_inline void count_message(struct __sk_buff *skb, __u32 offset, _
 	__u64 read = 0, noise = skb->len;
 
 	if (visible >= DNS_HEADER)
-		read = dns_read(skb, offset, visible);
+		read = read_message(skb, offset, visible);
 	read = dns_frame_read(&frame, read);
 	/* The verifier is to forget how read came about, and not to follow each way on. */
 	asm volatile("%0 ^= %1\n%0 ^= %1" : "+r"(read) : "r"(noise));

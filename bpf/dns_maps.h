@@ -26,11 +26,9 @@ struct stream {
 	struct dns_side sides[DIRECTIONS];
 };
 
-/* The last bin that was counted into: most packets fall into it, which saves a division. */
-__u64 current_bin;
-
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, DNS_SERVERS_MAX);
 	__type(key, struct dns_key);
 	__type(value, struct dns_server);
@@ -38,6 +36,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, DNS_ROWS_MAX);
 	__type(key, struct dns_row_key);
 	__type(value, struct dns_row);
@@ -53,7 +52,7 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, DNS_BUCKETS);
+	__uint(max_entries, DNS_NEAR + DNS_FAR);
 	__type(key, __u32);
 	__type(value, struct dns_bucket);
 } pending SEC(".maps");
@@ -75,20 +74,27 @@ static const struct dns_server no_server;
 static const struct dns_row no_row;
 static const struct dns_source no_source;
 
-static __always_inline void add(__u64 *counter)
+static __always_inline void add_many(__u64 *counter, __u64 n)
 {
-	__sync_fetch_and_add(counter, 1);
+	__sync_fetch_and_add(counter, n);
 }
 
-static __always_inline void add_to_bin(__u32 *bins, __u32 n, __u64 now)
+static __always_inline void add(__u64 *counter)
 {
-	__u64 bin = *(volatile __u64 *)&current_bin;
+	add_many(counter, 1);
+}
+
+/* The index of the bin of this time. Most packets fall into the last one, which saves a division.
+ */
+static __always_inline __u64 bin_of(__u64 now)
+{
+	__u64 bin = *(volatile __u64 *)&control.bin;
 
 	if (now - bin * DNS_BIN_NS >= DNS_BIN_NS) {
 		bin = now / DNS_BIN_NS;
-		*(volatile __u64 *)&current_bin = bin;
+		*(volatile __u64 *)&control.bin = bin;
 	}
-	__sync_fetch_and_add(&bins[bin & (DNS_BINS - 1)], n);
+	return bin & (DNS_BINS - 1);
 }
 
 /*

@@ -6,11 +6,30 @@
 
 #include "dns_maps.h"
 
-static __always_inline struct dns_bucket *bucket_of(__u64 cookie, __u16 id)
+static __always_inline __u64 hash_of(__u64 cookie, __u16 id)
 {
-	__u32 index = ((cookie << 16 ^ id) * DNS_HASH_FACTOR) >> 40 & (DNS_BUCKETS - 1);
+	return (cookie << 16 ^ id) * DNS_HASH_FACTOR;
+}
+
+static __always_inline struct dns_pending *near_of(__u64 cookie, __u16 id)
+{
+	__u64 hash = hash_of(cookie, id);
+	__u32 index = hash >> 56 & (DNS_NEAR - 1);
+	struct dns_bucket *bucket = bpf_map_lookup_elem(&pending, &index);
+
+	return bucket ? &bucket->ways[hash >> 54 & (DNS_WAYS - 1)] : NULL;
+}
+
+static __always_inline struct dns_bucket *far_of(__u64 cookie, __u16 id)
+{
+	__u32 index = DNS_NEAR + (hash_of(cookie, id) >> 40 & (DNS_FAR - 1));
 
 	return bpf_map_lookup_elem(&pending, &index);
+}
+
+static __always_inline bool is_far_used(void)
+{
+	return *(volatile __u64 *)&control.far != 0;
 }
 
 static __always_inline bool is_server(const struct dns_pending *query, const struct dns_key *key)
@@ -25,24 +44,6 @@ static __always_inline void server_of(const struct dns_pending *query, struct dn
 {
 	key->family = query->family == 4 ? AF_INET : AF_INET6;
 	__builtin_memcpy(key->address, query->server, 16);
-}
-
-/* Seldom, and a function of its own for the sake of the stack. */
-__noinline int count_evicted(__u64 cookie, __u32 id, __u32 way)
-{
-	struct dns_bucket *bucket = bucket_of(cookie, id);
-	struct dns_server *server;
-	struct dns_key key;
-
-	if (!bucket)
-		return 0;
-	server_of(&bucket->ways[way & (DNS_WAYS - 1)], &key);
-	server = bpf_map_lookup_elem(&servers, &key);
-	if (!server)
-		server = other_server();
-	if (server)
-		add(&server->evicted);
-	return 0;
 }
 
 /* sent_ns last: user space must not take a new query for an old one. */
@@ -65,6 +66,57 @@ static __always_inline void put(struct dns_pending *place, const struct dns_row_
 	*(volatile __u64 *)&place->sent_ns = now;
 }
 
+/* It is free again. In a far bucket, which the hash tells, that is counted. */
+static __always_inline void clear(struct dns_pending *place, bool far)
+{
+	*(volatile __u64 *)&place->sent_ns = 0;
+	if (far)
+		add_many(&control.far, -1);
+}
+
+static __always_inline bool is_again(
+	const struct dns_pending *sent, const struct dns_row_key *who, __u64 cookie, __u64 read)
+{
+	return sent->sent_ns && sent->cookie == cookie && sent->id == (__u16)read &&
+	       sent->question == dns_read_question(read) && is_server(sent, &who->server);
+}
+
+/* A far way that is free, or the oldest; each begins elsewhere, so that two seldom want the same.
+ */
+static __always_inline struct dns_pending *find_place(
+	struct dns_bucket *bucket, __u64 cookie, __u64 read)
+{
+	struct dns_pending *place = &bucket->ways[(cookie ^ read) & (DNS_WAYS - 1)];
+
+	for (int i = 0; i < DNS_WAYS; i++)
+		if (bucket->ways[i].sent_ns < place->sent_ns)
+			place = &bucket->ways[i];
+	return place;
+}
+
+/* A function of its own for the sake of the stack: the oldest makes room in a far bucket. */
+__noinline int evict(__u64 cookie, __u32 id)
+{
+	struct dns_bucket *bucket = far_of(cookie, id);
+	struct dns_pending *oldest;
+	struct dns_server *server;
+	struct dns_key key;
+
+	if (!bucket)
+		return 0;
+	oldest = find_place(bucket, cookie, id);
+	if (!oldest->sent_ns)
+		return 0;
+	server_of(oldest, &key);
+	clear(oldest, true);
+	server = bpf_map_lookup_elem(&servers, &key);
+	if (!server)
+		server = other_server();
+	if (server)
+		add(&server->evicted);
+	return 0;
+}
+
 /*
  * Notes that the query waits for its answer. True when it does already: it was sent again. Two
  * processors may take the same place at once: a few answers in a million are late then.
@@ -72,50 +124,63 @@ static __always_inline void put(struct dns_pending *place, const struct dns_row_
 static __always_inline bool remember(const struct dns_row_key *who, __u64 cookie, __u64 read,
 	enum dns_transport transport, __u64 now)
 {
-	struct dns_bucket *bucket = bucket_of(cookie, read);
-	struct dns_pending *place;
+	struct dns_pending *near = near_of(cookie, read);
+	struct dns_bucket *bucket;
 
+	if (!near)
+		return false;
+	if (is_again(near, who, cookie, read))
+		return true;
+	if (is_far_used()) {
+		bucket = far_of(cookie, read);
+		for (int i = 0; bucket && i < DNS_WAYS; i++)
+			if (is_again(&bucket->ways[i], who, cookie, read))
+				return true;
+	}
+	if (!near->sent_ns) {
+		put(near, who, cookie, read, transport, now);
+		return false;
+	}
+	evict(cookie, read & 0xffff);
+	bucket = far_of(cookie, read);
 	if (!bucket)
 		return false;
-	/* Each begins elsewhere, so that two of them seldom want the same. */
-	place = &bucket->ways[(cookie ^ read) & (DNS_WAYS - 1)];
-	for (int i = 0; i < DNS_WAYS; i++) {
-		struct dns_pending *way = &bucket->ways[i];
-
-		if (way->sent_ns && way->cookie == cookie && way->id == (__u16)read &&
-			way->question == dns_read_question(read) && is_server(way, &who->server))
-			return true;
-		/* A free one, or the oldest. */
-		if (way->sent_ns < place->sent_ns)
-			place = way;
-	}
-	if (place->sent_ns)
-		count_evicted(cookie, read & 0xffff, place - bucket->ways);
-	put(place, who, cookie, read, transport, now);
+	put(find_place(bucket, cookie, read), who, cookie, read, transport, now);
+	add(&control.far);
 	return false;
 }
 
+static __always_inline bool may_be_asked(const struct dns_pending *query, __u64 cookie, __u64 read)
+{
+	__u32 question = dns_read_question(read);
+
+	return query->sent_ns && query->cookie == cookie && query->id == (__u16)read &&
+	       (!question || !query->question || question == query->question);
+}
+
 /*
- * The query that an answer belongs to: the server is another than the one asked where addresses are
- * translated, and one socket may ask several servers with one id.
+ * The query that an answer belongs to, or NULL: the server is another than the one asked where
+ * addresses are translated, and one socket may ask several servers with one id.
  */
 static __always_inline struct dns_pending *recall(
-	const struct dns_key *server, __u64 cookie, __u64 read)
+	const struct dns_key *server, __u64 cookie, __u64 read, bool *far)
 {
-	struct dns_bucket *bucket = bucket_of(cookie, read);
-	__u32 question = dns_read_question(read);
-	struct dns_pending *found = NULL;
+	struct dns_pending *found = near_of(cookie, read);
+	struct dns_bucket *bucket;
 
-	if (!bucket)
-		return NULL;
-	for (int i = 0; i < DNS_WAYS; i++) {
+	*far = false;
+	if (found && !may_be_asked(found, cookie, read))
+		found = NULL;
+	if (!is_far_used() || (found && is_server(found, server)))
+		return found;
+	bucket = far_of(cookie, read);
+	for (int i = 0; bucket && i < DNS_WAYS; i++) {
 		struct dns_pending *way = &bucket->ways[i];
 
-		if (!way->sent_ns || way->cookie != cookie || way->id != (__u16)read)
-			continue;
-		if (question && way->question && question != way->question)
+		if (!may_be_asked(way, cookie, read) || (found && !is_server(way, server)))
 			continue;
 		found = way;
+		*far = true;
 		if (is_server(way, server))
 			break;
 	}

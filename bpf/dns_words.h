@@ -12,9 +12,10 @@
 
 #include <headroom/bpf/dns.h>
 
-struct dns_control control;
+struct dns_control control __attribute__((aligned(64)));
 
 #define DNS_SOURCE   struct __sk_buff
+#define DNS_VIEW     const struct view
 #define DNS_SUFFIXES (&control.suffixes)
 
 /* Eight bytes of the packet, zeros where it has ended. */
@@ -47,7 +48,43 @@ static __always_inline __u64 back_off(__u64 offset, __u64 last, __u64 *beyond)
 	return offset - *beyond;
 }
 
-static __always_inline int dns_pair(struct __sk_buff *skb, __u32 offset, __u64 words[2])
+#define COPY_MAX 256 /* bytes of a message; a power of two */
+
+/*
+ * A message that does not lie in one piece, as most of TCP: one call gets it. Another program may
+ * run on this processor before it is read, and take the copy over.
+ */
+struct copy {
+	__u32 owner;
+	__u8 bytes[COPY_MAX];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct copy);
+} copies SEC(".maps");
+
+/* The packet itself, or a copy of what begins at an offset. */
+struct view {
+	struct __sk_buff *skb;
+	const struct copy *copy;
+	__u32 offset;
+};
+
+static __always_inline int pair_of_copy(const struct view *view, __u32 offset, __u64 words[2])
+{
+	__u64 at = offset - view->offset;
+
+	if (at > COPY_MAX - 16)
+		return 0;
+	words[0] = *(const __u64 *)&view->copy->bytes[at];
+	words[1] = *(const __u64 *)&view->copy->bytes[at + 8];
+	return 1;
+}
+
+static __always_inline int pair_of_packet(struct __sk_buff *skb, __u32 offset, __u64 words[2])
 {
 	const void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
 	__u64 last = skb->len - 8, beyond, after;
@@ -65,6 +102,43 @@ static __always_inline int dns_pair(struct __sk_buff *skb, __u32 offset, __u64 w
 	return 1;
 }
 
+static __always_inline int dns_pair(const struct view *view, __u32 offset, __u64 words[2])
+{
+	return view->copy ? pair_of_copy(view, offset, words)
+			  : pair_of_packet(view->skb, offset, words);
+}
+
 #include <headroom/bpf/dns_parse.h>
+
+/* 0 when it cannot be read like this. */
+__noinline __u64 read_copied(struct __sk_buff *skb, __u32 offset, __u32 length)
+{
+	__u32 first = 0, owner = bpf_get_prandom_u32(), n = length;
+	struct copy *copy = bpf_map_lookup_elem(&copies, &first);
+	__u64 read;
+
+	if (!copy || length < DNS_HEADER)
+		return 0;
+	if (n > COPY_MAX)
+		n = COPY_MAX;
+	n -= 1;
+	barrier_var(n);
+	n &= COPY_MAX - 1;
+	n += 1;
+	*(volatile __u32 *)&copy->owner = owner;
+	if (bpf_skb_load_bytes(skb, offset, copy->bytes, n) < 0)
+		return 0;
+	read = dns_read_quickly(&(struct view){skb, copy, offset}, offset, length);
+	return *(volatile __u32 *)&copy->owner == owner ? read : 0;
+}
+
+static __always_inline __u64 read_message(struct __sk_buff *skb, __u32 offset, __u32 length)
+{
+	__u64 read = skb->data_end - skb->data < offset + length
+			     ? read_copied(skb, offset, length)
+			     : dns_read_quickly(&(struct view){.skb = skb}, offset, length);
+
+	return read ? read : dns_read_by_words(skb, offset, length);
+}
 
 #endif

@@ -21,9 +21,10 @@ struct packet {
 	bool in_pieces;
 };
 
-static const struct dns_suffix suffixes[DNS_SUFFIX_LABELS][DNS_SUFFIX_SLOTS];
+static const struct dns_suffixes suffixes;
 
 #define DNS_SOURCE   const struct packet
+#define DNS_VIEW     const struct packet
 #define DNS_SUFFIXES (&suffixes)
 
 static __u64 dns_word(const struct packet *packet, __u32 at)
@@ -57,10 +58,10 @@ static void check(bool good)
 static __u64 read_one(const uint8_t *data, size_t size)
 {
 	struct packet packet = {.data = data, .size = size};
-	__u64 fast = dns_read(&packet, 0, (__u32)size);
+	__u64 fast = dns_read(&packet, &packet, 0, (__u32)size);
 
 	packet.in_pieces = true;
-	check(fast == dns_read(&packet, 0, (__u32)size));
+	check(fast == dns_read(&packet, &packet, 0, (__u32)size));
 	check((fast == 0) == (size < DNS_HEADER));
 	check(dns_read_rcode(fast) < DNS_RCODES && dns_read_class(fast) < DNS_TYPES);
 	check(dns_read_suffix(fast) == DNS_SUFFIX_NONE);
@@ -111,7 +112,7 @@ static struct told walk(const uint8_t *data, size_t size, unsigned cuts)
 				told.hash = dns_mix(told.hash, frame.head);
 			if (frame.visible >= DNS_HEADER)
 				(void)dns_frame_read(
-					&frame, dns_read(&packet, frame.offset, frame.visible));
+					&frame, dns_read(&packet, &packet, frame.offset, frame.visible));
 		}
 	}
 	return told;

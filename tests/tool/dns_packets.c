@@ -23,6 +23,7 @@
 
 #include "base/util.h"
 #include "tuners/dns/bpf.h"
+#include "tuners/dns/counts.h"
 
 #define PACKET_MAX 65536
 #define ETHERNET   14 /* bytes, that bpf(2) wants before the packet */
@@ -127,23 +128,21 @@ static void print_server(
 	void *userdata, const struct dns_key *server, const struct dns_server *counts)
 {
 	struct tool *tool = userdata;
-	uint64_t timed = 0;
+	struct dns_bins bins;
 
 	printf("server");
 	print_address("address", server->family, server->address);
 	printf(" udp=%llu tcp=%llu retransmissions=%llu edns=%llu malformed=%llu packets=%llu",
 		counts->queries[DNS_UDP], counts->queries[DNS_TCP], counts->retransmissions,
-		counts->edns, counts->malformed, counts->packets);
-	print_bins("query_bins", counts->query_bins);
-	print_bins("packet_bins", counts->packet_bins);
+		counts->edns, counts->malformed, (unsigned long long)dns_server_packets(counts));
+	dns_server_bins(counts, &bins);
+	print_bins("query_bins", bins.queries);
+	print_bins("packet_bins", bins.packets);
 	for (size_t i = 0; i < DNS_RCODES; i++)
 		printf(" rcode%zu=%llu", i, counts->responses[i]);
-	for (size_t i = 0; i < DNS_LATENCY_BUCKETS; i++)
-		timed += counts->latency[i];
-	printf(" answered=%llu late=%llu truncated=%llu cluster_answers=%llu dot=%llu evicted=%llu "
-	       "timed=%" PRIu64 "\n",
-		counts->answered, counts->late, counts->truncated, counts->cluster_answers,
-		counts->dot_packets, counts->evicted, timed);
+	printf(" answered=%llu late=%llu truncated=%llu cluster_answers=%llu dot=%llu evicted=%llu\n",
+		(unsigned long long)dns_server_answered(counts), counts->late, counts->truncated,
+		counts->cluster_answers, counts->dot_packets, counts->evicted);
 	if (tool->n_servers < ROOM)
 		tool->servers[tool->n_servers++] = *server;
 }
@@ -269,7 +268,7 @@ static void obey(struct tool *tool, int command)
 		add_watched(tool);
 		break;
 	case 'n':
-		dns_bpf_sample(tool->bpf, take_number());
+		dns_bpf_sample(tool->bpf, take_number(), UINT32_MAX);
 		break;
 	case 'd':
 		dump(tool);

@@ -27,7 +27,10 @@ struct dns_bpf {
 	size_t n_rows;
 	struct dns_source sources[FAKE_SOURCES];
 	size_t n_sources;
-	struct dns_pending pending[FAKE_PENDING];
+	struct {
+		struct dns_pending query;
+		uint64_t sent_ns;
+	} pending[FAKE_PENDING];
 	size_t n_pending;
 	struct dns_key watched[16];
 	size_t n_watched, n_suffixes, forgotten, sweeps;
@@ -140,23 +143,16 @@ void dns_bpf_sweep(struct dns_bpf *bpf, uint64_t now_ns,
 	for (size_t i = 0; i < bpf->n_pending; i++) {
 		bool over = now_ns - bpf->pending[i].sent_ns > DNS_TIMEOUT_NS;
 
-		take(userdata, &bpf->pending[i], over);
+		take(userdata, &bpf->pending[i].query, over);
 		if (!over)
 			bpf->pending[kept++] = bpf->pending[i];
 	}
 	bpf->n_pending = kept;
 }
 
-struct dns_key dns_pending_server(const struct dns_pending *query)
+void dns_bpf_sample(struct dns_bpf *bpf, uint64_t one_in, uint64_t at_most)
 {
-	struct dns_key key = {.family = query->family == 4 ? AF_INET : AF_INET6};
-
-	memcpy(key.address, query->server, sizeof(key.address));
-	return key;
-}
-
-void dns_bpf_sample(struct dns_bpf *bpf, uint64_t one_in)
-{
+	assert_int_equal(at_most > 0, one_in > 0);
 	bpf->one_in = one_in;
 }
 

@@ -72,31 +72,37 @@ struct dns_key {
 	__u8 address[16]; /* IPv4 in the first four, the rest zero */
 };
 
-/* Value of the map servers. */
+/* What is added to a bin: queries are in its lower half, packets to port 53 in its upper. */
+#define DNS_BIN_QUERY  UINT64_C(1)
+#define DNS_BIN_PACKET (UINT64_C(1) << 32)
+
+/*
+ * Value of the map servers. With key and head an element of the kernel's table is 14 cache lines:
+ * what every query adds to is in one, and a bin; what every answer adds to in another, and a bucket
+ * of the latencies. Neither is in the one where the key ends, which both read.
+ */
 struct dns_server {
+	__u64 retransmissions; /* queries with the same id and question again, not answered yet */
+	__u64 malformed;       /* messages of either direction that could not be read in full */
+	__u64 evicted;         /* queries whose place another took before an answer came */
+	__u64 dot_packets;     /* to its TCP port 853 */
+	__u64 late;            /* answers that belonged to no pending query */
+	__u64 truncated;       /* answers with the TC bit: to be asked again over TCP */
+	__u64 cluster_answers; /* NOERROR to a name with DNS_SUFFIX_CLUSTER */
 	/* By what leaves: messages to port 53 that are queries. */
 	__u64 queries[DNS_TRANSPORTS]; /* with repeats */
-	__u64 retransmissions; /* of those: the same id and question again, not answered yet */
-	__u64 edns;            /* of those: with an OPT record */
-	__u64 malformed;       /* messages of either direction that could not be read in full */
-	__u64 packets;         /* to its port 53, handshakes and acknowledgements among them */
-	__u64 dot_packets;     /* to its TCP port 853, not in packets */
-	__u64 evicted;         /* queries whose place another took before an answer came */
-	__u32 query_bins[DNS_BINS];
-	__u32 packet_bins[DNS_BINS];
+	__u64 edns;                    /* of those: with an OPT record */
+	__u64 other_packets;           /* to its port 53, but for the queries over UDP */
+	__u64 reserved[4];
 	/* By what comes: answers from port 53. */
-	__u64 responses[DNS_RCODES];        /* = answered + late */
-	__u64 answered;                     /* belonged to a pending query */
-	__u64 late;                         /* did not */
-	__u64 truncated;                    /* with the TC bit: to be asked again over TCP */
-	__u64 cluster_answers;              /* NOERROR to a name with DNS_SUFFIX_CLUSTER */
-	__u64 latency_ns;                   /* sum over answered */
-	__u64 latency[DNS_LATENCY_BUCKETS]; /* of answered */
-	__u64 reserved[2];
+	__u64 latency_ns;                   /* sum over those that are not late */
+	__u64 responses[DNS_RCODES];        /* with those that are */
+	__u64 latency[DNS_LATENCY_BUCKETS]; /* without */
+	__u64 bins[DNS_BINS];
 };
 
 _Static_assert(sizeof(struct dns_key) == 20, "shared with the BPF object");
-_Static_assert(sizeof(struct dns_server) == 816, "shared with the BPF object");
+_Static_assert(sizeof(struct dns_server) == 824, "shared with the BPF object");
 
 /* Key of the map rows: who asks whom for what. No padding. */
 struct dns_row_key {
@@ -113,10 +119,11 @@ struct dns_row {
 	__u64 queries;  /* with repeats; they add up to those of the server less what was lost */
 	__u64 nxdomain; /* answers that belonged to them */
 	__u64 retransmissions;
+	__u64 reserved; /* an element is two cache lines */
 };
 
 _Static_assert(sizeof(struct dns_row_key) == 48, "shared with the BPF object");
-_Static_assert(sizeof(struct dns_row) == 24, "shared with the BPF object");
+_Static_assert(sizeof(struct dns_row) == 32, "shared with the BPF object");
 
 /* A query that waits for its answer. Free when sent_ns is 0. */
 struct dns_pending {
@@ -134,9 +141,14 @@ struct dns_pending {
 	__u8 source[16]; /* zero unless has_source */
 };
 
-/* So many queries may wait at once: 1,600 a second without any answer. More fall out of caches. */
-#define DNS_WAYS    4
-#define DNS_BUCKETS 2048 /* a power of two */
+/*
+ * So many queries may wait at once: 1,600 a second without any answer. Each has one place in the
+ * near buckets, a cache line that is all it touches as a rule; when that is taken, those of a far
+ * bucket.
+ */
+#define DNS_WAYS 4
+#define DNS_NEAR 256  /* the first buckets; a power of two, as the next */
+#define DNS_FAR  2048 /* those behind them */
 
 /* Element of the array pending, which user space maps. */
 struct dns_bucket {
@@ -176,35 +188,43 @@ struct dns_suffix {
 	__u64 class; /* enum dns_suffix_class */
 };
 
+struct dns_suffixes {
+	__u64 used; /* bit n: there is one of n + 1 labels */
+	struct dns_suffix slots[DNS_SUFFIX_LABELS][DNS_SUFFIX_SLOTS];
+};
+
 /* Addresses whose packets, of any protocol, share a budget. */
 #define DNS_WATCH_IPV4 6
 #define DNS_WATCH_IPV6 4
 
 struct dns_watch {
-	__u32 on;
-	__u32 ipv4[DNS_WATCH_IPV4]; /* 0 is a free place */
-	__u32 reserved;
+	__u32 ipv4[DNS_WATCH_IPV4];    /* 0 is a free place */
 	__u64 ipv6[DNS_WATCH_IPV6][2]; /* as it lies in the packet */
 };
 
 /* In a page that user space reads and writes without a system call. */
 struct dns_control {
-	__u32 version; /* DNS_RECORD_VERSION */
-	/* Written by user space. */
+	/* All that every query needs, in one cache line. */
+	__u32 version;      /* DNS_RECORD_VERSION */
 	__u32 sample_share; /* names sampled, in 2^32ths of the queries; 0: none */
+	__u64 samples_most; /* and no more than so many ever: each second adds its share */
 	__u64 root_cgroup;  /* inode of the cgroup that tells nothing: 1, the root of all */
-	struct dns_suffix suffixes[DNS_SUFFIX_LABELS][DNS_SUFFIX_SLOTS];
+	__u64 watching;     /* whether there is anything in watch */
+	__u64 bin;          /* by the programs: the last that was counted into */
+	__u64 far;          /* by both: queries in far buckets; at 0 none is looked for there */
+	struct dns_suffixes suffixes;
 	struct dns_watch watch;
 	/* Written by the programs. */
 	__u64 lost_servers; /* events counted under the zero key for want of room */
 	__u64 lost_rows;    /* queries that found no room in rows */
 	__u64 lost_sources; /* watched packets counted under the zero key for want of room */
-	__u64 lost_samples; /* names that found no room in samples */
+	__u64 samples;      /* names handed over */
+	__u64 lost_samples; /* names that found no room in the ring buffer */
 	__u64 fragments;    /* packets without ports: not the first fragment of a datagram */
 	__u64 resyncs;      /* TCP: where a message begins was not known, and guessed */
 	__u64 cut;          /* TCP: segments with more messages than one look takes */
 };
 
-_Static_assert(sizeof(struct dns_control) == 16 + 384 + 96 + 56, "shared with the BPF object");
+_Static_assert(sizeof(struct dns_control) == 48 + 392 + 88 + 64, "shared with the BPF object");
 
 #endif

@@ -10,11 +10,12 @@
  *   DNS_SOURCE                                the type of what holds the packet
  *   __u64 dns_word(DNS_SOURCE *, __u32 at)
  *       eight bytes of it, the first in the lowest bits; zeros where it has ended
- *   int dns_pair(DNS_SOURCE *, __u32 at, __u64 words[2])
- *       the same for two words, at once and cheaply. 0, and nothing written, where that cannot be;
- *       anything may be in a word that begins beyond the end
+ *   DNS_VIEW                                  the type of what shows some of it cheaply
+ *   int dns_pair(DNS_VIEW *, __u32 at, __u64 words[2])
+ *       two such words at once. 0, and nothing written, where the view does not reach; anything
+ *       may be in what is beyond the end of the packet
  *
- *   DNS_SUFFIXES                              the table of suffixes, const dns_suffix_table *
+ *   DNS_SUFFIXES                              the table of suffixes, const struct dns_suffixes *
  *
  * The words are little-endian, as all machines are that we run on.
  */
@@ -136,25 +137,23 @@ DNS_INLINE __u64 dns_type_class(__u32 type)
 
 #define DNS_SHORT_LABELS 36 /* and the root: those of an address of IPv6 below ip6.arpa are 34 */
 
-/* The bytes of a word that belong to a label of which 8 less than the index are left there. */
-static const __u64 dns_masks[32] = {
-	[9] = 0xff,
-	[10] = 0xffff,
-	[11] = 0xffffff,
-	[12] = 0xffffffff,
-	[13] = 0xffffffffff,
-	[14] = 0xffffffffffff,
-	[15] = 0xffffffffffffff,
-	[16] = ~0ULL,
-	[17] = ~0ULL,
-	[18] = ~0ULL,
-	[19] = ~0ULL,
-	[20] = ~0ULL,
-	[21] = ~0ULL,
-	[22] = ~0ULL,
-	[23] = ~0ULL,
-	[24] = ~0ULL,
-};
+/* The bytes of the first word that belong to a label of so many, at least one. */
+DNS_INLINE __u64 dns_first_mask(__u64 size)
+{
+	__s64 beyond = 8 - (__s64)size;
+
+	/* Without a branch: none of a label that fills the word. */
+	beyond &= ~(beyond >> 63);
+	return ~0ULL >> (8 * beyond & 63);
+}
+
+/* And of the second: at most DNS_SHORT. In two steps, for there may be none. */
+DNS_INLINE __u64 dns_second_mask(__u64 size)
+{
+	__u64 half = 4 * (DNS_SHORT - size) & 63;
+
+	return ~0ULL >> half >> half;
+}
 
 DNS_INLINE __u64 dns_label_word(__u64 hash, __u64 word, __u64 mask)
 {
@@ -201,19 +200,17 @@ DNS_INLINE __u64 dns_suffix_among(const struct dns_suffix *slots, __u64 hash)
 	return class;
 }
 
-typedef struct dns_suffix dns_suffix_table[DNS_SUFFIX_LABELS][DNS_SUFFIX_SLOTS];
-
 /* The most labels decide. */
-DNS_INLINE __u64 dns_suffix_class(const struct dns_name *name, const dns_suffix_table *table)
+DNS_INLINE __u64 dns_suffix_class(const struct dns_name *name, const struct dns_suffixes *table)
 {
-	__u64 class = DNS_SUFFIX_NONE;
+	__u64 class = DNS_SUFFIX_NONE, used = table->used;
 
 #ifdef __bpf__
 #pragma clang loop unroll(full)
 #endif
 	for (int labels = DNS_SUFFIX_LABELS - 1; labels >= 0; labels--)
-		if (!class && (*table)[labels][0].hash)
-			class = dns_suffix_among((*table)[labels], name->last[labels]);
+		if (!class && used >> labels & 1)
+			class = dns_suffix_among(table->slots[labels], name->last[labels]);
 	return class;
 }
 
@@ -245,18 +242,15 @@ DNS_PART __u64 dns_label(DNS_SOURCE *source, __u32 at)
 }
 
 /*
- * What comes after the name, which ends before at: added to what the header told. DNS_READ_EDNS
- * stays when an OPT record is the first thing behind the question.
+ * What comes after the name, which ends before at, and with this word: added to what the header
+ * told. DNS_READ_EDNS stays when an OPT record is the first thing behind the question.
  */
 DNS_INLINE __u64 dns_read_type(
-	DNS_SOURCE *source, __u32 at, __u32 end, const struct dns_name *name, __u64 read)
+	__u64 word, __u32 at, __u32 end, const struct dns_name *name, __u64 read)
 {
-	__u64 words[2], tail;
-
-	if (!dns_pair(source, at, words))
-		words[0] = dns_word(source, at);
 	/* Type and class, then the root and the type of a record. */
-	tail = __builtin_bswap64(words[0]) >> 8;
+	__u64 tail = __builtin_bswap64(word) >> 8;
+
 	if (at + 4 > end)
 		return (read & ~DNS_READ_EDNS) | DNS_READ_MALFORMED;
 	if (at + 7 > end || (tail & 0xffffff) != DNS_OPT)
@@ -283,7 +277,7 @@ DNS_PART __u64 dns_read_slowly(DNS_SOURCE *source, __u32 at, __u32 end, __u64 re
 		__u64 label = dns_label(source, at);
 
 		if (label == DNS_ROOT)
-			return dns_read_type(source, at + 1, end, &name, read);
+			return dns_read_type(dns_word(source, at + 1), at + 1, end, &name, read);
 		if (label == 0)
 			break;
 		at += label & DNS_LABEL_SIZE;
@@ -292,59 +286,77 @@ DNS_PART __u64 dns_read_slowly(DNS_SOURCE *source, __u32 at, __u32 end, __u64 re
 	return (read & ~DNS_READ_EDNS) | DNS_READ_MALFORMED;
 }
 
-/*
- * The same without a call for each label, of which there may be DNS_SHORT_LABELS, none longer than
- * two words: nearly every name. No way out of the loop leads back into it, so that the verifier
- * follows each but once.
- */
-DNS_INLINE __u64 dns_read_question_of(DNS_SOURCE *source, __u32 at, __u32 end, __u64 read)
+/* What the first two words tell. 0 when there is no question to be read. */
+DNS_INLINE int dns_read_header(const __u64 words[2], __u64 *read)
 {
-	__u32 from = at, size = 0;
-	struct dns_name name = {.all = DNS_HASH_SEED};
-	__u64 words[2], label;
+	/* QD, AN, NS, AR. */
+	__u64 counts = __builtin_bswap64(words[0] >> 32 | words[1] << 32);
 
+	*read = dns_read_head(__builtin_bswap64(words[0]) >> 32);
+	/* Without a question: an error, or a cookie, RFC 7873 5.4. More than one: RFC 9619. */
+	if (counts >> 48 > 1)
+		*read |= DNS_READ_MALFORMED;
+	if (counts >> 48 != 1)
+		return 0;
+	/* For now: that there may be an OPT record, as a query has no records before it. */
+	*read |= DNS_READ_EDNS * (dns_nonzero(counts & 0xffff) & ~dns_nonzero(counts << 16 >> 32) &
+					 ~dns_nonzero(*read & DNS_READ_ANSWER));
+	return 1;
+}
+
+/* The message at offset of which length bytes are there, at least a header; however it lies. */
+DNS_PART __u64 dns_read_by_words(DNS_SOURCE *source, __u32 offset, __u32 length)
+{
+	const __u64 words[2] = {dns_word(source, offset), dns_word(source, offset + 8)};
+	__u64 read;
+
+	if (!dns_read_header(words, &read))
+		return read;
+	return dns_read_slowly(source, offset + DNS_HEADER, offset + length, read);
+}
+
+/*
+ * The same of what the view reaches, without a call for each label, of which there may be
+ * DNS_SHORT_LABELS, none longer than two words: nearly every name. 0 for any other. No way out of
+ * the loop leads back into it, so that the verifier follows each but once.
+ */
+DNS_INLINE __u64 dns_read_quickly(DNS_VIEW *view, __u32 offset, __u32 length)
+{
+	__u32 from = offset + DNS_HEADER, end = offset + length, at = from, size = 0;
+	struct dns_name name = {.all = DNS_HASH_SEED};
+	__u64 words[2], label, read;
+
+	if (!dns_pair(view, offset, words))
+		return 0;
+	if (!dns_read_header(words, &read))
+		return read;
 #ifdef __bpf__
 #pragma clang loop unroll(disable)
 #endif
 	for (int i = 0; i < DNS_SHORT_LABELS && at < end; i++) {
-		if (!dns_pair(source, at, words))
-			break;
+		if (!dns_pair(view, at, words))
+			return 0;
 		size = (words[0] & 0xff) + 1;
 		if (size - 2 > DNS_SHORT - 2)
 			break;
-		label = dns_label_word(DNS_HASH_SEED, words[0], dns_masks[(size + 8) & 31]);
-		label = dns_label_word(label, words[1], dns_masks[size & 31]);
+		label = dns_label_word(DNS_HASH_SEED, words[0], dns_first_mask(size));
+		label = dns_label_word(label, words[1], dns_second_mask(size));
 		dns_name_add(&name, dns_label_end(label, size));
 		at += size;
 	}
-	if (size != DNS_ROOT || at - from >= DNS_NAME_MAX)
-		return dns_read_slowly(source, from, end, read);
-	return dns_read_type(source, at + 1, end, &name, read);
+	if (size != DNS_ROOT || at - from >= DNS_NAME_MAX || !dns_pair(view, at + 1, words))
+		return 0;
+	return dns_read_type(words[0], at + 1, end, &name, read);
 }
 
-/* The message at offset of which length bytes are there. */
-DNS_INLINE __u64 dns_read(DNS_SOURCE *source, __u32 offset, __u32 length)
+DNS_INLINE __u64 dns_read(DNS_SOURCE *source, DNS_VIEW *view, __u32 offset, __u32 length)
 {
-	__u64 words[2], counts, read;
+	__u64 read;
 
 	if (length < DNS_HEADER)
 		return 0;
-	if (!dns_pair(source, offset, words)) {
-		words[0] = dns_word(source, offset);
-		words[1] = dns_word(source, offset + 8);
-	}
-	read = dns_read_head(__builtin_bswap64(words[0]) >> 32);
-	/* QD, AN, NS, AR. */
-	counts = __builtin_bswap64(words[0] >> 32 | words[1] << 32);
-	/* Without a question: an error, or a cookie, RFC 7873 5.4. More than one: RFC 9619. */
-	if (counts >> 48 == 0)
-		return read;
-	if (counts >> 48 > 1)
-		return read | DNS_READ_MALFORMED;
-	/* For now: that there may be an OPT record, as a query has no records before it. */
-	read |= DNS_READ_EDNS * (dns_nonzero(counts & 0xffff) & ~dns_nonzero(counts << 16 >> 32) &
-					~dns_nonzero(read & DNS_READ_ANSWER));
-	return dns_read_question_of(source, offset + DNS_HEADER, offset + length, read);
+	read = dns_read_quickly(view, offset, length);
+	return read ? read : dns_read_by_words(source, offset, length);
 }
 
 /* One direction of a TCP connection, RFC 1035 4.2.2: a length of two bytes before each message. */

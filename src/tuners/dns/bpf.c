@@ -20,7 +20,7 @@
 
 #define ROOT_INODE 1 /* of the root of all: kernfs counts from there; a container's has another */
 
-#define PENDING_SIZE ((size_t)DNS_BUCKETS * sizeof(struct dns_bucket))
+#define PENDING_SIZE ((size_t)(DNS_NEAR + DNS_FAR) * sizeof(struct dns_bucket))
 
 /* Elements that one system call reads: more than a bucket of the kernel's hash table has. */
 #define SERVERS_AT_ONCE 32
@@ -313,63 +313,64 @@ void dns_bpf_forget_row(struct dns_bpf *bpf, const struct dns_row_key *key)
 	bpf_map_delete_elem(bpf_map__fd(bpf->object->maps.rows), key);
 }
 
-static void sweep_one(struct dns_pending *place, uint64_t now,
-	void (*take)(void *userdata, const struct dns_pending *query, bool unanswered),
-	void *userdata)
+typedef void take_pending(void *userdata, const struct dns_pending *query, bool unanswered);
+
+/* Whether the query is still there afterwards. */
+static bool sweep_one(struct dns_pending *place, uint64_t now, take_pending *take, void *userdata)
 {
 	__u64 sent = __atomic_load_n(&place->sent_ns, __ATOMIC_ACQUIRE);
 	struct dns_pending query;
 	bool unanswered;
 
 	if (sent == 0)
-		return;
+		return false;
 	query = *place;
 	/* Answered, or another query's, while it was copied. */
 	if (__atomic_load_n(&place->sent_ns, __ATOMIC_ACQUIRE) != sent)
-		return;
+		return true;
 	query.sent_ns = sent;
 	unanswered = now > sent && now - sent > DNS_TIMEOUT_NS;
 	if (unanswered && !__atomic_compare_exchange_n(&place->sent_ns, &sent, 0, false,
 				  __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
-		return;
+		return true;
 	take(userdata, &query, unanswered);
+	return !unanswered;
 }
 
-void dns_bpf_sweep(struct dns_bpf *bpf, uint64_t now,
-	void (*take)(void *userdata, const struct dns_pending *query, bool unanswered),
-	void *userdata)
+static bool sweep_buckets(
+	struct dns_bucket *buckets, size_t n, uint64_t now, take_pending *take, void *userdata)
 {
-	for (size_t i = 0; i < DNS_BUCKETS; i++)
+	bool any = false;
+
+	for (size_t i = 0; i < n; i++)
 		for (size_t j = 0; j < DNS_WAYS; j++)
-			sweep_one(&bpf->pending[i].ways[j], now, take, userdata);
+			any = sweep_one(&buckets[i].ways[j], now, take, userdata) || any;
+	return any;
 }
 
-struct dns_key dns_pending_server(const struct dns_pending *query)
+void dns_bpf_sweep(struct dns_bpf *bpf, uint64_t now, take_pending *take, void *userdata)
 {
-	struct dns_key key = {.family = query->family == 4 ? AF_INET : AF_INET6};
+	struct dns_control *control = (struct dns_control *)&bpf->object->bss->control;
+	__u64 far = __atomic_load_n(&control->far, __ATOMIC_ACQUIRE);
 
-	memcpy(key.address, query->server, sizeof(key.address));
-	return key;
+	(void)sweep_buckets(bpf->pending, DNS_NEAR, now, take, userdata);
+	if (far == 0)
+		return;
+	/*
+	 * What was swept goes from the count here, once none is left: so does what two processors
+	 * at one place have miscounted. What came meanwhile stays in it.
+	 */
+	if (!sweep_buckets(bpf->pending + DNS_NEAR, DNS_FAR, now, take, userdata))
+		__atomic_compare_exchange_n(
+			&control->far, &far, 0, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
 
-struct dns_row_key dns_pending_row(const struct dns_pending *query)
+void dns_bpf_sample(struct dns_bpf *bpf, uint64_t one_in, uint64_t at_most)
 {
-	struct dns_row_key key = {
-		.server = dns_pending_server(query),
-		.type = query->type,
-		.suffix = query->suffix,
-		.cgroup = query->cgroup,
-	};
+	struct dns_control *control = (struct dns_control *)&bpf->object->bss->control;
 
-	if (query->has_source)
-		key.source_family = (uint8_t)key.server.family;
-	memcpy(key.source, query->source, sizeof(key.source));
-	return key;
-}
-
-void dns_bpf_sample(struct dns_bpf *bpf, uint64_t one_in)
-{
-	bpf->object->bss->control.sample_share = one_in ? (uint32_t)(UINT32_MAX / one_in) : 0;
+	control->samples_most = __atomic_load_n(&control->samples, __ATOMIC_RELAXED) + at_most;
+	control->sample_share = one_in ? (uint32_t)(UINT32_MAX / one_in) : 0;
 }
 
 void dns_bpf_drain_samples(struct dns_bpf *bpf,
@@ -410,7 +411,7 @@ bool dns_sample_name(const struct dns_sample *sample, char *text, size_t size)
 }
 
 /* Whether there was room for it, and it is a domain. */
-static bool add_suffix(dns_suffix_table *table, const struct dns_suffix_name *suffix)
+static bool add_suffix(struct dns_suffixes *table, const struct dns_suffix_name *suffix)
 {
 	uint32_t labels = 0;
 	uint64_t hash = dns_suffix_hash(suffix->name, &labels);
@@ -418,13 +419,14 @@ static bool add_suffix(dns_suffix_table *table, const struct dns_suffix_name *su
 	if (hash == 0)
 		return false;
 	for (size_t i = 0; i < DNS_SUFFIX_SLOTS; i++) {
-		struct dns_suffix *slot = &(*table)[labels - 1][i];
+		struct dns_suffix *slot = &table->slots[labels - 1][i];
 
 		if (slot->hash == hash)
 			return true;
 		if (slot->hash)
 			continue;
 		*slot = (struct dns_suffix){.hash = hash, .class = suffix->class};
+		table->used |= 1ULL << (labels - 1);
 		return true;
 	}
 	return false;
@@ -432,7 +434,7 @@ static bool add_suffix(dns_suffix_table *table, const struct dns_suffix_name *su
 
 size_t dns_bpf_set_suffixes(struct dns_bpf *bpf, const struct dns_suffix_name *suffixes, size_t n)
 {
-	dns_suffix_table table = {0};
+	struct dns_suffixes table = {0};
 	size_t taken = 0;
 
 	for (size_t i = 0; i < n; i++)
@@ -452,7 +454,7 @@ size_t dns_bpf_watch(struct dns_bpf *bpf, const struct dns_key *addresses, size_
 			memcpy(&watch.ipv4[four++], addresses[i].address, 4);
 		else if (addresses[i].family == AF_INET6 && six < DNS_WATCH_IPV6)
 			memcpy(watch.ipv6[six++], addresses[i].address, 16);
-	watch.on = four + six > 0;
 	memcpy(&bpf->object->bss->control.watch, &watch, sizeof(watch));
+	bpf->object->bss->control.watching = four + six > 0;
 	return four + six;
 }

@@ -62,20 +62,16 @@ void dns_bpf_forget_row(struct dns_bpf *bpf, const struct dns_row_key *key);
 
 /*
  * Calls take for every query without an answer, and removes those that are older than
- * DNS_TIMEOUT_NS: for them unanswered is true, once. now_ns is CLOCK_MONOTONIC. Reads 512 KiB: a
- * caller whose servers have answered everything and sent nothing since need not ask.
+ * DNS_TIMEOUT_NS: for them unanswered is true, once. now_ns is CLOCK_MONOTONIC. A caller whose
+ * servers have answered everything and sent nothing since need not ask.
  */
 void dns_bpf_sweep(struct dns_bpf *bpf, uint64_t now_ns,
 	void (*take)(void *userdata, const struct dns_pending *query, bool unanswered),
 	void *userdata);
 
-/* The server of a pending query as it stands in the other maps. */
-struct dns_key dns_pending_server(const struct dns_pending *query);
-/* The row that it was counted in. root_cgroup as in struct dns_control. */
-struct dns_row_key dns_pending_row(const struct dns_pending *query);
-
-/* Has one in so many queries hand over its name; 0: none. */
-void dns_bpf_sample(struct dns_bpf *bpf, uint64_t one_in);
+/* Has one in so many queries hand over its name (0: none), and at_most so many until it is called
+ * again. */
+void dns_bpf_sample(struct dns_bpf *bpf, uint64_t one_in, uint64_t at_most);
 
 /* Calls take for every name handed over since the last time. */
 void dns_bpf_drain_samples(struct dns_bpf *bpf,

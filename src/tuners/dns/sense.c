@@ -2,6 +2,7 @@
 #include "tuners/dns/sense.h"
 
 #include "base/util.h"
+#include "tuners/dns/counts.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -18,7 +19,7 @@
 #define IDLE_US       (60 * USEC_PER_SEC)
 #define IDLE_LABEL_US (600 * USEC_PER_SEC)
 
-#define SAMPLES_PER_SECOND 100
+#define SAMPLES_PER_SECOND 40
 
 int dns_sensor_open(struct dns_sensor *sensor, const struct host *host)
 {
@@ -46,10 +47,10 @@ static struct dns_totals totals_of(const struct dns_server *counts)
 		.retransmissions = counts->retransmissions,
 		.edns = counts->edns,
 		.malformed = counts->malformed,
-		.packets = counts->packets,
+		.packets = dns_server_packets(counts),
 		.dot_packets = counts->dot_packets,
 		.evicted = counts->evicted,
-		.answered = counts->answered,
+		.answered = dns_server_answered(counts),
 		.late = counts->late,
 		.truncated = counts->truncated,
 		.cluster_answers = counts->cluster_answers,
@@ -110,6 +111,7 @@ static void take_server(void *userdata, const struct dns_key *key, const struct 
 	struct dns_sensor *sensor = userdata;
 	struct dns_server_state *server = meet(sensor, key);
 	struct dns_totals totals = totals_of(counts);
+	struct dns_bins bins;
 	uint64_t queries, evicted;
 	bool place;
 
@@ -126,7 +128,8 @@ static void take_server(void *userdata, const struct dns_key *key, const struct 
 	dns_minute_pass(server, sensor->now_us);
 	dns_book_take(&sensor->book, server, &totals, sensor->now_us);
 	dns_book_take_unanswered(&sensor->book, server, evicted);
-	count_seconds(sensor, server, counts->query_bins, counts->packet_bins);
+	dns_server_bins(counts, &bins);
+	count_seconds(sensor, server, bins.queries, bins.packets);
 	sensor->asked += dns_queries(&server->totals) - queries;
 }
 
@@ -270,8 +273,7 @@ static void steer_samples(struct dns_sensor *sensor)
 	double rate = sensor->sampled_at_us == 0 ? 0 : (double)sensor->asked / MAX(seconds, 0.1);
 	uint64_t one_in = (uint64_t)(rate / SAMPLES_PER_SECOND) + 1;
 
-	if (one_in != sensor->one_in)
-		dns_bpf_sample(sensor->bpf, one_in);
+	dns_bpf_sample(sensor->bpf, one_in, SAMPLES_PER_SECOND);
 	sensor->one_in = one_in;
 	sensor->sampled_at_us = sensor->now_us;
 }
@@ -280,7 +282,7 @@ static void look_at_names(struct dns_sensor *sensor)
 {
 	if (!sensor->config.names) {
 		if (sensor->one_in > 0)
-			dns_bpf_sample(sensor->bpf, 0);
+			dns_bpf_sample(sensor->bpf, 0, 0);
 		sensor->one_in = 0;
 		for (size_t i = 0; i < DNS_LABELS; i++) {
 			free(sensor->book.labels[i].names);
