@@ -37,12 +37,21 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-static __always_inline struct stream *stream_of(__u64 cookie)
+/* The packet's; another's that had its place is forgotten. */
+static __always_inline struct stream *stream_of(struct __sk_buff *skb)
 {
+	__u64 cookie = bpf_get_socket_cookie(skb);
 	/* Cookies are given out one after the other. */
 	__u32 index = cookie & (DNS_STREAMS - 1);
+	struct stream *stream = bpf_map_lookup_elem(&streams, &index);
 
-	return bpf_map_lookup_elem(&streams, &index);
+	if (stream && stream->cookie != cookie) {
+		stream->cookie = cookie;
+		stream->generation = 0;
+		stream->sides[EGRESS].have = DNS_SIDE_LOST;
+		stream->sides[INGRESS].have = DNS_SIDE_LOST;
+	}
+	return stream;
 }
 
 static __always_inline void count_one(struct __sk_buff *skb, __u32 offset, __u32 visible,
@@ -59,7 +68,7 @@ static __always_inline __u32 count_frame(
 	struct __sk_buff *skb, __u32 offset, enum direction direction)
 {
 	__u64 word = dns_word(skb, offset);
-	struct stream *stream = stream_of(bpf_get_socket_cookie(skb));
+	struct stream *stream = stream_of(skb);
 	struct dns_frame frame = {0};
 	__u32 next;
 
@@ -91,21 +100,12 @@ __noinline __u32 count_frames_received(struct __sk_buff *skb, __u32 offset)
 	return count_frames(skb, offset, INGRESS);
 }
 
-/* A segment with its data from offset on. */
-static __always_inline void count_segment(
-	struct __sk_buff *skb, __u32 sequence, bool syn, __u32 offset, enum direction direction)
+/* The data of a segment, from offset on. */
+static __always_inline void count_data(struct __sk_buff *skb, struct stream *stream, __u32 sequence,
+	bool syn, __u32 offset, enum direction direction)
 {
-	__u64 cookie = bpf_get_socket_cookie(skb);
-	struct stream *stream = stream_of(cookie);
 	__s64 skip;
 
-	if (!stream || (!syn && offset >= skb->len))
-		return;
-	if (stream->cookie != cookie) {
-		stream->cookie = cookie;
-		stream->sides[EGRESS].have = DNS_SIDE_LOST;
-		stream->sides[INGRESS].have = DNS_SIDE_LOST;
-	}
 	if (syn)
 		dns_side_open(&stream->sides[direction], sequence++);
 	if (offset >= skb->len)
@@ -127,37 +127,46 @@ static __always_inline void count_segment(
 	add(&control.cut);
 }
 
-/* What goes to a server besides messages: handshakes, acknowledgements, what is encrypted. */
-__noinline int count_packet(struct __sk_buff *skb, __u32 encrypted)
+static __always_inline __u32 packets_in(const struct __sk_buff *skb)
 {
-	struct dns_key key = {0};
-	struct dns_server *server;
-	__u32 n = skb->gso_segs ? skb->gso_segs : 1;
+	return skb->gso_segs ? skb->gso_segs : 1;
+}
 
-	key.family = address_of(skb, EGRESS, key.address);
-	if (!key.family)
-		return 0;
-	server = element_of(&servers, &key, &no_server);
-	if (!server) {
-		server = other_server();
-		if (!server)
-			return 0;
+/* Handshakes and acknowledgements too. */
+static __always_inline void count_segments(struct __sk_buff *skb, struct stream *stream)
+{
+	__u64 generation = *(const volatile __u64 *)&control.generation;
+	__u32 place;
+
+	if (stream->generation == generation) {
+		count_packet(stream->server, packets_in(skb), false);
+		return;
 	}
-	if (encrypted)
-		add_many(&server->dot_packets, n);
-	else
-		count_packets(server, n, bpf_ktime_get_ns());
+	place = place_of_receiver(skb);
+	count_packet(place, packets_in(skb), false);
+	if (place == NO_PLACE)
+		return;
+	stream->server = place;
+	stream->generation = generation;
+}
+
+__noinline int count_encrypted(struct __sk_buff *skb)
+{
+	count_packet(place_of_receiver(skb), packets_in(skb), true);
 	return 0;
 }
 
 static __always_inline void count_tcp(struct __sk_buff *skb, __u32 at, enum direction direction)
 {
+	struct stream *stream = stream_of(skb);
 	const struct tcphdr *tcp;
 	__u32 offset, sequence;
 	bool syn;
 
+	if (!stream)
+		return;
 	if (direction == EGRESS)
-		count_packet(skb, 0);
+		count_segments(skb, stream);
 	at &= 0x7ff;
 	tcp = (void *)(long)skb->data + at;
 	if ((void *)(tcp + 1) > (void *)(long)skb->data_end)
@@ -165,7 +174,8 @@ static __always_inline void count_tcp(struct __sk_buff *skb, __u32 at, enum dire
 	offset = at + tcp->doff * 4;
 	sequence = bpf_ntohl(tcp->seq);
 	syn = tcp->syn;
-	count_segment(skb, sequence, syn, offset, direction);
+	if (syn || offset < skb->len)
+		count_data(skb, stream, sequence, syn, offset, direction);
 }
 
 __noinline int count_tcp_sent(struct __sk_buff *skb, __u32 at)
@@ -281,7 +291,8 @@ __noinline int watch(struct __sk_buff *skb)
 {
 	struct dns_key to = {0}, from = {0};
 	struct dns_source *source;
-	__u32 n = skb->gso_segs ? skb->gso_segs : 1;
+	__u32 n = packets_in(skb);
+	__u64 now;
 
 	to.family = address_of(skb, EGRESS, to.address);
 	if (!to.family || !is_watched(&to))
@@ -295,8 +306,10 @@ __noinline int watch(struct __sk_buff *skb)
 		if (!source)
 			return 0;
 	}
+	now = bpf_ktime_get_ns();
+	*(volatile __u64 *)&source->last_ns = now;
 	add_many(&source->packets, n);
-	__sync_fetch_and_add(&source->bins[bin_of(bpf_ktime_get_ns())], n);
+	__sync_fetch_and_add(&source->bins[bin_of(now)], n);
 	return 0;
 }
 
@@ -349,7 +362,7 @@ static __always_inline int look(struct __sk_buff *skb, enum direction direction)
 		else
 			count_tcp_received(skb, at);
 	} else if (direction == EGRESS && port == PORT_DOT && protocol == IPPROTO_TCP) {
-		count_packet(skb, 1);
+		count_encrypted(skb);
 	}
 	return PASS;
 }

@@ -38,16 +38,9 @@ static __always_inline void sample(
 	bpf_ringbuf_submit(sample, BPF_RB_NO_WAKEUP);
 }
 
-/* To port 53, but no query over UDP. */
-static __always_inline void count_packets(struct dns_server *server, __u64 n, __u64 now)
+static __always_inline void count_row(__u32 place, bool again)
 {
-	add_many(&server->other_packets, n);
-	add_many(&server->bins[bin_of(now)], n * DNS_BIN_PACKET);
-}
-
-static __always_inline void count_row(const struct dns_row_key *who, bool again)
-{
-	struct dns_row *row = element_of(&rows, who, &no_row);
+	struct dns_row *row = bpf_map_lookup_elem(&row_counts, &place);
 
 	if (!row) {
 		add(&control.lost_rows);
@@ -58,47 +51,73 @@ static __always_inline void count_row(const struct dns_row_key *who, bool again)
 		add(&row->retransmissions);
 }
 
+/* What goes to a server besides queries over UDP; place is its, or none. */
+static __always_inline void count_packet(__u32 place, __u32 n, bool encrypted)
+{
+	struct dns_server *server;
+
+	if (place == NO_PLACE) {
+		add(&control.lost_servers);
+		place = 0;
+	}
+	server = server_at(place);
+	if (!server)
+		return;
+	if (encrypted) {
+		add_many(&server->dot_packets, n);
+		return;
+	}
+	add_many(&server->other_packets, n);
+	add_many(&server->bins[bin_of(bpf_ktime_get_ns())], n * DNS_BIN_PACKET);
+}
+
+/* Without a header it is no query. */
+static __always_inline void count_unreadable(struct __sk_buff *skb, __u32 transport)
+{
+	__u32 place = place_of_receiver(skb);
+	struct dns_server *server = server_at(place == NO_PLACE ? 0 : place);
+
+	if (server)
+		add(&server->malformed);
+	if (transport == DNS_UDP)
+		count_packet(place, 1, false);
+}
+
 /* A message to a port 53, which lies at offset. */
 static __always_inline int count_query(
 	struct __sk_buff *skb, __u64 read, __u32 offset, __u32 length, __u32 transport)
 {
 	struct dns_row_key who = {.type = dns_read_class(read), .suffix = dns_read_suffix(read)};
-	__u64 now = bpf_ktime_get_ns();
+	__u64 now = bpf_ktime_get_ns(), places;
 	struct dns_server *server;
-	bool again, lost = false;
 
+	if (!(read & DNS_READ_HEADER)) {
+		count_unreadable(skb, transport);
+		return 0;
+	}
 	who.server.family = address_of(skb, EGRESS, who.server.address);
 	if (!who.server.family)
 		return 0;
-	server = element_of(&servers, &who.server, &no_server);
-	if (!server) {
-		server = other_server();
-		lost = true;
-		if (!server)
-			return 0;
-	}
-	if (!(read & DNS_READ_HEADER) || read & DNS_READ_MALFORMED)
-		add(&server->malformed);
-	if (!(read & DNS_READ_HEADER)) {
-		if (transport == DNS_UDP)
-			count_packets(server, 1, now);
-		return 0;
-	}
-	add(&server->queries[transport & 1]);
-	add_many(&server->bins[bin_of(now)],
-		transport == DNS_UDP ? DNS_BIN_QUERY + DNS_BIN_PACKET : DNS_BIN_QUERY);
-	if (read & DNS_READ_EDNS)
-		add(&server->edns);
 	who.cgroup = bpf_skb_cgroup_id(skb);
 	if (who.cgroup == control.root_cgroup)
 		who.source_family = address_of(skb, INGRESS, who.source);
-	again = remember(&who, bpf_get_socket_cookie(skb), read, transport, now);
-	if (again)
+	places = places_of(&who);
+	server = server_at(SERVER_PLACE(places));
+	if (!server)
+		return 0;
+	add(&server->queries[transport & 1]);
+	add_many(&server->bins[bin_of(now)],
+		transport == DNS_UDP ? DNS_BIN_QUERY + DNS_BIN_PACKET : DNS_BIN_QUERY);
+	if (read & DNS_READ_MALFORMED)
+		add(&server->malformed);
+	if (read & DNS_READ_EDNS)
+		add(&server->edns);
+	if (remember(&who, places, bpf_get_socket_cookie(skb), read, now)) {
 		add(&server->retransmissions);
-	/* Thousands of servers without a place are not to take that of other rows. */
-	if (lost)
-		__builtin_memset(&who.server, 0, sizeof(who.server));
-	count_row(&who, again);
+		count_row(ROW_PLACE(places), true);
+	} else {
+		count_row(ROW_PLACE(places), false);
+	}
 	if (control.sample_share)
 		sample(skb, &who, offset, length, now);
 	return 0;
@@ -121,15 +140,9 @@ static __always_inline __u32 latency_bucket(__u64 ns)
 
 static __always_inline void count_nxdomain(const struct dns_pending *query)
 {
-	struct dns_row_key who = {
-		.type = query->type, .suffix = query->suffix, .cgroup = query->cgroup};
-	struct dns_row *row;
+	__u32 place = ROW_PLACE(query->places);
+	struct dns_row *row = bpf_map_lookup_elem(&row_counts, &place);
 
-	server_of(query, &who.server);
-	if (query->has_source)
-		who.source_family = who.server.family;
-	__builtin_memcpy(who.source, query->source, 16);
-	row = bpf_map_lookup_elem(&rows, &who);
 	if (row)
 		add(&row->nxdomain);
 }
@@ -151,6 +164,16 @@ static __always_inline void count_answered(
 		add(&server->cluster_answers);
 }
 
+/* Who sent an answer that nobody waits for, which makes no element. */
+static __always_inline struct dns_server *sender_of(const struct dns_key *key)
+{
+	const __u32 *place = bpf_map_lookup_elem(&servers, key);
+
+	if (!place)
+		add(&control.lost_servers);
+	return server_at(place ? *place : 0);
+}
+
 /* A message from a port 53. */
 static __always_inline int count_answer(struct __sk_buff *skb, __u64 read)
 {
@@ -165,15 +188,9 @@ static __always_inline int count_answer(struct __sk_buff *skb, __u64 read)
 		return 0;
 	if (read & DNS_READ_HEADER)
 		query = recall(&key, bpf_get_socket_cookie(skb), read, &far);
-	if (query)
-		server_of(query, &key);
-	/* What nobody asked makes no element. */
-	server = bpf_map_lookup_elem(&servers, &key);
-	if (!server) {
-		server = other_server();
-		if (!server)
-			return 0;
-	}
+	server = query ? server_at(SERVER_PLACE(query->places)) : sender_of(&key);
+	if (!server)
+		return 0;
 	if (!(read & DNS_READ_HEADER) || read & DNS_READ_MALFORMED)
 		add(&server->malformed);
 	if (!(read & DNS_READ_HEADER))

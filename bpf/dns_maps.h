@@ -20,27 +20,63 @@ enum direction {
 	DIRECTIONS,
 };
 
-/* A TCP connection. */
+/* A TCP connection, and where its server is counted, if that is of the same generation. */
 struct stream {
 	__u64 cookie;
+	__u64 generation;
+	__u64 server;
 	struct dns_side sides[DIRECTIONS];
 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, DNS_SERVERS_MAX);
 	__type(key, struct dns_key);
-	__type(value, struct dns_server);
+	__type(value, __u32);
 } servers SEC(".maps");
 
 struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, DNS_SERVERS_MAX);
+	__type(key, __u32);
+	__type(value, struct dns_server);
+} server_counts SEC(".maps");
+
+struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, DNS_ROWS_MAX);
 	__type(key, struct dns_row_key);
-	__type(value, struct dns_row);
+	__type(value, __u32);
 } rows SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, DNS_ROWS_MAX);
+	__type(key, __u32);
+	__type(value, struct dns_row);
+} row_counts SEC(".maps");
+
+/* Indices that belong to no key; user space puts them here. */
+struct {
+	__uint(type, BPF_MAP_TYPE_QUEUE);
+	__uint(max_entries, DNS_SERVERS_MAX);
+	__type(value, __u32);
+} free_servers SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_QUEUE);
+	__uint(max_entries, DNS_ROWS_MAX);
+	__type(value, __u32);
+} free_rows SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, DNS_MEMOS);
+	__type(key, __u32);
+	__type(value, struct dns_memo);
+} memos SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -70,8 +106,6 @@ struct {
 } samples SEC(".maps");
 
 static const struct dns_key no_key;
-static const struct dns_server no_server;
-static const struct dns_row no_row;
 static const struct dns_source no_source;
 
 static __always_inline void add_many(__u64 *counter, __u64 n)
@@ -109,13 +143,6 @@ static __always_inline void *element_of(void *map, const void *key, const void *
 		return element;
 	bpf_map_update_elem(map, key, zero, BPF_NOEXIST);
 	return bpf_map_lookup_elem(map, key);
-}
-
-/* Where everything is counted whose server has no element: user space made it. */
-static __always_inline struct dns_server *other_server(void)
-{
-	add(&control.lost_servers);
-	return bpf_map_lookup_elem(&servers, &no_key);
 }
 
 /* The packet's source or destination, into 16 bytes that are zero: its family, 0 for none. */

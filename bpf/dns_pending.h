@@ -4,7 +4,7 @@
 
 /* The queries that wait for their answers. */
 
-#include "dns_maps.h"
+#include "dns_places.h"
 
 static __always_inline __u64 hash_of(__u64 cookie, __u16 id)
 {
@@ -40,28 +40,18 @@ static __always_inline bool is_server(const struct dns_pending *query, const str
 	       one[3] == other[3] && query->family == (key->family == AF_INET ? 4 : 6);
 }
 
-static __always_inline void server_of(const struct dns_pending *query, struct dns_key *key)
-{
-	key->family = query->family == 4 ? AF_INET : AF_INET6;
-	__builtin_memcpy(key->address, query->server, 16);
-}
-
 /* sent_ns last: user space must not take a new query for an old one. */
 static __always_inline void put(struct dns_pending *place, const struct dns_row_key *who,
-	__u64 cookie, __u64 read, enum dns_transport transport, __u64 now)
+	__u64 places, __u64 cookie, __u64 read, __u64 now)
 {
 	*(volatile __u64 *)&place->sent_ns = 0;
 	place->cookie = cookie;
-	place->cgroup = who->cgroup;
+	place->places = places;
 	place->question = dns_read_question(read);
 	place->id = read;
 	place->family = who->server.family == AF_INET ? 4 : 6;
-	place->has_source = who->source_family != 0;
-	place->transport = transport;
-	place->type = who->type;
 	place->suffix = who->suffix;
 	__builtin_memcpy(place->server, who->server.address, 16);
-	__builtin_memcpy(place->source, who->source, 16);
 	barrier();
 	*(volatile __u64 *)&place->sent_ns = now;
 }
@@ -100,18 +90,14 @@ __noinline int evict(__u64 cookie, __u32 id)
 	struct dns_bucket *bucket = far_of(cookie, id);
 	struct dns_pending *oldest;
 	struct dns_server *server;
-	struct dns_key key;
 
 	if (!bucket)
 		return 0;
 	oldest = find_place(bucket, cookie, id);
 	if (!oldest->sent_ns)
 		return 0;
-	server_of(oldest, &key);
+	server = server_at(SERVER_PLACE(oldest->places));
 	clear(oldest, true);
-	server = bpf_map_lookup_elem(&servers, &key);
-	if (!server)
-		server = other_server();
 	if (server)
 		add(&server->evicted);
 	return 0;
@@ -121,8 +107,8 @@ __noinline int evict(__u64 cookie, __u32 id)
  * Notes that the query waits for its answer. True when it does already: it was sent again. Two
  * processors may take the same place at once: a few answers in a million are late then.
  */
-static __always_inline bool remember(const struct dns_row_key *who, __u64 cookie, __u64 read,
-	enum dns_transport transport, __u64 now)
+static __always_inline bool remember(
+	const struct dns_row_key *who, __u64 places, __u64 cookie, __u64 read, __u64 now)
 {
 	struct dns_pending *near = near_of(cookie, read);
 	struct dns_bucket *bucket;
@@ -138,14 +124,14 @@ static __always_inline bool remember(const struct dns_row_key *who, __u64 cookie
 				return true;
 	}
 	if (!near->sent_ns) {
-		put(near, who, cookie, read, transport, now);
+		put(near, who, places, cookie, read, now);
 		return false;
 	}
 	evict(cookie, read & 0xffff);
 	bucket = far_of(cookie, read);
 	if (!bucket)
 		return false;
-	put(find_place(bucket, cookie, read), who, cookie, read, transport, now);
+	put(find_place(bucket, cookie, read), who, places, cookie, read, now);
 	add(&control.far);
 	return false;
 }

@@ -345,6 +345,22 @@ def test_servers_and_rows_without_room_count_as_others(tool: Tool) -> None:
     assert len(dump["pending"]) + int(sum(int(line["evicted"]) for line in dump["server"])) == 3000
 
 
+@pytest.mark.quick
+def test_what_is_forgotten_begins_anew_and_makes_room(tool: Tool) -> None:
+    """dump() forgets all servers and rows: no index is lost, and no memo leads to where another counts now."""
+    query = dns.message.make_query("example.com.", "A", id=1).to_wire()
+    for turn in range(4):
+        first = 1023 * turn // 2
+        for i in range(first, first + 1023):
+            packet = ipv4(udp(query, 40000, 53), UDP, HERE, f"198.19.{i >> 8}.{i & 255}")
+            for _ in range(1 + i % 3):
+                tool.run(EGRESS, packet)
+        dump = tool.dump()
+        asked = {f"198.19.{i >> 8}.{i & 255}": str(1 + i % 3) for i in range(first, first + 1023)}
+        assert {line["address"]: line["udp"] for line in dump["server"] if line["address"] != "none"} == asked
+        assert {row["server"]: row["queries"] for row in dump["row"]} == asked
+
+
 def test_packets_to_watched_addresses_by_source(tool: Tool) -> None:
     metadata, link, other = "169.254.169.254", "fd00:ec2::254", "169.254.169.1"
     assert tool.watch(metadata) == 1

@@ -361,7 +361,7 @@ static void sum_pending(void *userdata, const struct dns_pending *query, bool un
 	struct sums *sums = userdata;
 
 	/* Not those whose answers were late. */
-	if (query->cgroup == sums->node->inode && query->server[3] == IN_VAIN)
+	if (query->server[3] == IN_VAIN)
 		*(unanswered ? &sums->unanswered : &sums->pending) += 1;
 }
 

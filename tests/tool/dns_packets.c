@@ -213,6 +213,7 @@ static void dump(struct tool *tool)
 		dns_bpf_forget_server(tool->bpf, &tool->servers[i]);
 	for (size_t i = 0; i < tool->n_rows; i++)
 		dns_bpf_forget_row(tool->bpf, &tool->rows[i]);
+	dns_bpf_use_again(tool->bpf);
 	fflush(stdout);
 }
 

@@ -15,7 +15,8 @@
 #define FAKE_SERVERS 1100
 #define FAKE_ROWS    64
 #define FAKE_PENDING 64
-#define FAKE_SOURCES 20
+#define FAKE_SOURCES 200
+#define FAKE_REST    19 /* the source that stands for those without room */
 
 struct dns_bpf {
 	struct dns_control control;
@@ -85,8 +86,11 @@ int dns_bpf_each_source(struct dns_bpf *bpf,
 	static const struct dns_key rest;
 
 	for (size_t i = 0; i < bpf->n_sources && bpf->error == 0; i++)
-		take(userdata, i == 19 ? &rest : &(struct dns_key){AF_INET, {10, 0, 0, (uint8_t)i}},
-			&bpf->sources[i]);
+		if (bpf->sources[i].packets > 0)
+			take(userdata,
+				i == FAKE_REST ? &rest
+					       : &(struct dns_key){AF_INET, {10, 0, 0, (uint8_t)i}},
+				&bpf->sources[i]);
 	return bpf->error;
 }
 
@@ -131,6 +135,19 @@ void dns_bpf_forget_row(struct dns_bpf *bpf, const struct dns_row_key *key)
 		bpf->rows[i] = bpf->rows[bpf->n_rows];
 		return;
 	}
+}
+
+bool dns_bpf_forget_source(
+	struct dns_bpf *bpf, const struct dns_key *source, struct dns_source *counts)
+{
+	*counts = bpf->sources[source->address[3]];
+	bpf->sources[source->address[3]] = (struct dns_source){0};
+	return true;
+}
+
+void dns_bpf_use_again(struct dns_bpf *bpf)
+{
+	(void)bpf;
 }
 
 void dns_bpf_sweep(struct dns_bpf *bpf, uint64_t now_ns,

@@ -238,6 +238,7 @@ static void send_packets(struct fixture *node, size_t source, uint32_t n)
 	node->kernel->n_sources = MAX(node->kernel->n_sources, source + 1);
 	counts->bins[node->now_us * 1000 / DNS_BIN_NS % DNS_BINS] += n;
 	counts->packets += n;
+	counts->last_ns = node->now_us * 1000;
 }
 
 static void link_local_packets_share_a_budget(void **state)
@@ -277,7 +278,7 @@ static void the_busiest_senders_are_kept(void **state)
 
 	ask(node, "169.254.169.253", 1);
 	look(node, USEC_PER_SEC);
-	for (size_t i = 0; i < FAKE_SOURCES; i++)
+	for (size_t i = 0; i <= FAKE_REST; i++)
 		send_packets(node, i, (uint32_t)i + 1);
 	look(node, USEC_PER_SEC);
 	/* All are of the sum; the last stands for who found no room, and is nobody. */
@@ -297,6 +298,45 @@ static void the_busiest_senders_are_kept(void **state)
 	look(node, USEC_PER_SEC);
 	assert_int_equal(node->seen.link_local->over, 2);
 	assert_int_equal(sum_over(node), 1);
+}
+
+static size_t count_sources(const struct fixture *node)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < FAKE_SOURCES; i++)
+		n += node->kernel->sources[i].packets > 0;
+	return n;
+}
+
+static void idle_senders_make_room(void **state)
+{
+	struct fixture *node = *state;
+
+	ask(node, "169.254.169.253", 1);
+	look(node, USEC_PER_SEC);
+	for (size_t i = 0; i < FAKE_SOURCES; i++)
+		send_packets(node, i, 1);
+	look(node, USEC_PER_SEC);
+	for (int i = 0; i < 29; i++) {
+		send_packets(node, 7, 1);
+		look(node, 20 * USEC_PER_SEC);
+	}
+	assert_int_equal(count_sources(node), FAKE_SOURCES);
+	for (int i = 0; i < 30; i++) {
+		send_packets(node, 7, 1);
+		look(node, 2 * USEC_PER_SEC);
+		assert_int_equal(node->seen.link_local->look_peak, 1);
+	}
+	/* Half of the room is free, and who sends has stayed. */
+	assert_in_range(count_sources(node), DNS_SOURCES_MAX / 2 - 16, DNS_SOURCES_MAX / 2);
+	assert_int_equal(node->kernel->sources[7].packets, 60);
+	assert_int_equal(node->kernel->sources[FAKE_REST].packets, 1);
+	/* Who comes again begins anew. */
+	for (size_t i = 0; i < 7; i++)
+		send_packets(node, i, 100);
+	look(node, USEC_PER_SEC);
+	assert_int_equal(node->seen.link_local->look_peak, 700);
 }
 
 static void late_looks_are_counted_once(void **state)
@@ -329,6 +369,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(room_is_made_for_new_servers, begin, end),
 		cmocka_unit_test_setup_teardown(names_are_sampled_while_they_may_be, begin, end),
 		cmocka_unit_test_setup_teardown(link_local_packets_share_a_budget, begin, end),
+		cmocka_unit_test_setup_teardown(idle_senders_make_room, begin, end),
 		cmocka_unit_test_setup_teardown(the_busiest_senders_are_kept, begin, end),
 		cmocka_unit_test_setup_teardown(late_looks_are_counted_once, begin, end),
 	};

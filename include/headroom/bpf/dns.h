@@ -66,7 +66,7 @@ enum dns_suffix_class {
 	DNS_SUFFIXES,
 };
 
-/* Key of the maps servers and sources. All zero: what found no room. */
+/* Key of the maps servers and sources. All zero: what found no room; in servers its index is 0. */
 struct dns_key {
 	__u32 family;     /* AF_INET, AF_INET6 */
 	__u8 address[16]; /* IPv4 in the first four, the rest zero */
@@ -77,32 +77,32 @@ struct dns_key {
 #define DNS_BIN_PACKET (UINT64_C(1) << 32)
 
 /*
- * Value of the map servers. With key and head an element of the kernel's table is 14 cache lines:
- * what every query adds to is in one, and a bin; what every answer adds to in another, and a bucket
- * of the latencies. Neither is in the one where the key ends, which both read.
+ * Element of the array server_counts, which user space maps; the map servers has the index of each
+ * key. What every query adds to is in one cache line, and a bin; what every answer adds to in
+ * another, and a bucket of the latencies.
  */
 struct dns_server {
-	__u64 retransmissions; /* queries with the same id and question again, not answered yet */
-	__u64 malformed;       /* messages of either direction that could not be read in full */
-	__u64 evicted;         /* queries whose place another took before an answer came */
-	__u64 dot_packets;     /* to its TCP port 853 */
-	__u64 late;            /* answers that belonged to no pending query */
-	__u64 truncated;       /* answers with the TC bit: to be asked again over TCP */
-	__u64 cluster_answers; /* NOERROR to a name with DNS_SUFFIX_CLUSTER */
 	/* By what leaves: messages to port 53 that are queries. */
 	__u64 queries[DNS_TRANSPORTS]; /* with repeats */
-	__u64 edns;                    /* of those: with an OPT record */
-	__u64 other_packets;           /* to its port 53, but for the queries over UDP */
-	__u64 reserved[4];
+	__u64 retransmissions; /* of those: the same id and question again, not answered yet */
+	__u64 edns;            /* of those: with an OPT record */
+	__u64 other_packets;   /* to its port 53, but for the queries over UDP */
+	__u64 dot_packets;     /* to its TCP port 853 */
+	__u64 malformed;       /* messages of either direction that could not be read in full */
+	__u64 evicted;         /* queries whose place another took before an answer came */
 	/* By what comes: answers from port 53. */
-	__u64 latency_ns;                   /* sum over those that are not late */
-	__u64 responses[DNS_RCODES];        /* with those that are */
-	__u64 latency[DNS_LATENCY_BUCKETS]; /* without */
+	__u64 responses[DNS_RCODES];        /* with those that are late */
+	__u64 latency_ns;                   /* sum over those that are not */
+	__u64 latency[DNS_LATENCY_BUCKETS]; /* of the same */
+	__u64 late;                         /* belonged to no pending query */
+	__u64 truncated;                    /* with the TC bit: to be asked again over TCP */
+	__u64 cluster_answers;              /* NOERROR to a name with DNS_SUFFIX_CLUSTER */
+	__u64 reserved[5];
 	__u64 bins[DNS_BINS];
 };
 
 _Static_assert(sizeof(struct dns_key) == 20, "shared with the BPF object");
-_Static_assert(sizeof(struct dns_server) == 824, "shared with the BPF object");
+_Static_assert(sizeof(struct dns_server) == 832, "shared with the BPF object");
 
 /* Key of the map rows: who asks whom for what. No padding. */
 struct dns_row_key {
@@ -115,30 +115,39 @@ struct dns_row_key {
 	__u64 cgroup;    /* inode of its folder */
 };
 
+/* Element of the array row_counts, of which the map rows has the index of each key. */
 struct dns_row {
 	__u64 queries;  /* with repeats; they add up to those of the server less what was lost */
 	__u64 nxdomain; /* answers that belonged to them */
 	__u64 retransmissions;
-	__u64 reserved; /* an element is two cache lines */
+	__u64 reserved;
 };
 
 _Static_assert(sizeof(struct dns_row_key) == 48, "shared with the BPF object");
 _Static_assert(sizeof(struct dns_row) == 32, "shared with the BPF object");
 
+#define DNS_MEMOS 1024 /* a power of two */
+
+/* Element of the array memos: where an asker of late is counted. */
+struct dns_memo {
+	struct dns_row_key who;
+	__u64 places; /* index of row_counts in the upper half, of server_counts in the lower */
+	__u64 seal;   /* over all of it, and dns_control.generation */
+};
+
+_Static_assert(sizeof(struct dns_memo) == 64, "a cache line");
+
 /* A query that waits for its answer. Free when sent_ns is 0. */
 struct dns_pending {
-	__u64 sent_ns; /* the first time */
-	__u64 cookie;  /* of the socket */
-	__u64 cgroup;
+	__u64 sent_ns;  /* the first time */
+	__u64 cookie;   /* of the socket */
+	__u64 places;   /* where it is counted, as in dns_memo */
 	__u32 question; /* hash of lower-cased name and type */
 	__u16 id;
-	__u8 family : 4; /* 4 or 6: of server and source */
-	__u8 has_source : 1;
-	__u8 transport : 3; /* enum dns_transport */
-	__u8 type : 4;      /* enum dns_type_class */
-	__u8 suffix : 4;    /* enum dns_suffix_class */
+	__u8 family; /* 4 or 6: of server */
+	__u8 suffix; /* enum dns_suffix_class */
 	__u8 server[16];
-	__u8 source[16]; /* zero unless has_source */
+	__u64 reserved[2];
 };
 
 /*
@@ -161,10 +170,11 @@ _Static_assert(sizeof(struct dns_bucket) == 256, "shared with the BPF object");
 /* Value of the map sources: packets to the watched addresses, by the address they came from. */
 struct dns_source {
 	__u64 packets;
+	__u64 last_ns; /* when the last of them was sent */
 	__u32 bins[DNS_BINS];
 };
 
-_Static_assert(sizeof(struct dns_source) == 264, "shared with the BPF object");
+_Static_assert(sizeof(struct dns_source) == 272, "shared with the BPF object");
 
 /* Record of the ring buffer samples. */
 #define DNS_SAMPLE_NAME 128
@@ -211,6 +221,7 @@ struct dns_control {
 	__u64 root_cgroup;  /* inode of the cgroup that tells nothing: 1, the root of all */
 	__u64 watching;     /* whether there is anything in watch */
 	__u64 bin;          /* by the programs: the last that was counted into */
+	__u64 generation;   /* rises when an index was taken away from its key; never 0 */
 	__u64 far;          /* by both: queries in far buckets; at 0 none is looked for there */
 	struct dns_suffixes suffixes;
 	struct dns_watch watch;
@@ -218,6 +229,7 @@ struct dns_control {
 	__u64 lost_servers; /* events counted under the zero key for want of room */
 	__u64 lost_rows;    /* queries that found no room in rows */
 	__u64 lost_sources; /* watched packets counted under the zero key for want of room */
+	__u64 made;         /* keys added to servers and rows */
 	__u64 samples;      /* names handed over */
 	__u64 lost_samples; /* names that found no room in the ring buffer */
 	__u64 fragments;    /* packets without ports: not the first fragment of a datagram */
@@ -225,6 +237,6 @@ struct dns_control {
 	__u64 cut;          /* TCP: segments with more messages than one look takes */
 };
 
-_Static_assert(sizeof(struct dns_control) == 48 + 392 + 88 + 64, "shared with the BPF object");
+_Static_assert(sizeof(struct dns_control) == 56 + 392 + 88 + 72, "shared with the BPF object");
 
 #endif

@@ -4,6 +4,7 @@
 #include "base/cleanup.h"
 #include "base/util.h"
 #include "kernel/bpf.h"
+#include "tuners/dns/table.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,14 +23,11 @@
 
 #define PENDING_SIZE ((size_t)(DNS_NEAR + DNS_FAR) * sizeof(struct dns_bucket))
 
-/* Elements that one system call reads: more than a bucket of the kernel's hash table has. */
-#define SERVERS_AT_ONCE 32
-#define ROWS_AT_ONCE    128
-
 struct dns_bpf {
 	struct dns_bpf_object *object;
 	struct ring_buffer *ring;
 	struct dns_bucket *pending;
+	struct dns_table servers, rows;
 	/* Whose names dns_bpf_drain_samples() hands over, while it runs. */
 	void (*take_sample)(void *userdata, const struct dns_sample *sample);
 	void *userdata;
@@ -59,25 +57,30 @@ static int hand_over(void *userdata, void *data, size_t size)
 static int load(struct dns_bpf *bpf)
 {
 	static const struct dns_key other;
-	static const struct dns_server none;
 	static const struct dns_source nowhere;
-	void *mapped;
+	static const uint32_t first;
+	int r;
 
 	bpf->object = dns_bpf_object__open_and_load();
 	if (!bpf->object)
 		return -errno;
 	bpf->object->bss->control.version = DNS_RECORD_VERSION;
 	bpf->object->bss->control.root_cgroup = ROOT_INODE;
+	bpf->object->bss->control.generation = 1;
+	r = dns_table_open(&bpf->servers, bpf->object->maps.servers,
+		bpf->object->maps.server_counts, bpf->object->maps.free_servers, 1);
+	if (r == 0)
+		r = dns_table_open(&bpf->rows, bpf->object->maps.rows, bpf->object->maps.row_counts,
+			bpf->object->maps.free_rows, 0);
+	if (r == 0)
+		r = dns_map_array(bpf->object->maps.pending, &bpf->pending);
+	if (r < 0)
+		return r;
 	if (bpf_map_update_elem(
-		    bpf_map__fd(bpf->object->maps.servers), &other, &none, BPF_NOEXIST) < 0 ||
+		    bpf_map__fd(bpf->object->maps.servers), &other, &first, BPF_NOEXIST) < 0 ||
 		bpf_map_update_elem(
 			bpf_map__fd(bpf->object->maps.sources), &other, &nowhere, BPF_NOEXIST) < 0)
 		return -errno;
-	mapped = mmap(NULL, PENDING_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED,
-		bpf_map__fd(bpf->object->maps.pending), 0);
-	if (mapped == MAP_FAILED)
-		return -errno;
-	bpf->pending = mapped;
 	bpf->ring = ring_buffer__new(bpf_map__fd(bpf->object->maps.samples), hand_over, bpf, NULL);
 	return bpf->ring ? 0 : -errno;
 }
@@ -183,6 +186,8 @@ void dns_bpf_close(struct dns_bpf *bpf)
 	ring_buffer__free(bpf->ring);
 	if (bpf->pending)
 		munmap(bpf->pending, PENDING_SIZE);
+	dns_table_close(&bpf->servers);
+	dns_table_close(&bpf->rows);
 	dns_bpf_object__destroy(bpf->object);
 	free(bpf);
 }
@@ -198,119 +203,96 @@ const struct dns_control *dns_bpf_control(const struct dns_bpf *bpf)
 	return (const struct dns_control *)&bpf->object->bss->control;
 }
 
-/* A map of which every element is wanted. */
-struct reading {
-	int fd;
-	size_t key_size, value_size;
-	unsigned at_once;
-	void (*take)(const struct reading *reading, const void *key, const void *value);
-	void *user_take; /* points to the caller's function */
-	void *userdata;
-};
-
-static int read_one_by_one(const struct reading *reading)
-{
-	_cleanup_free_ char *buffer = calloc(1, 2 * reading->key_size + reading->value_size);
-	char *key, *value, *before = NULL;
-
-	if (!buffer)
-		return -ENOMEM;
-	key = buffer + reading->key_size;
-	value = key + reading->key_size;
-	while (bpf_map_get_next_key(reading->fd, before, key) == 0) {
-		if (bpf_map_lookup_elem(reading->fd, key, value) == 0)
-			reading->take(reading, key, value);
-		before = memcpy(buffer, key, reading->key_size);
-	}
-	return errno == ENOENT ? 0 : -errno;
-}
-
-static int read_map(const struct reading *reading)
-{
-	_cleanup_free_ char *keys = calloc(reading->at_once, reading->key_size);
-	_cleanup_free_ char *values = calloc(reading->at_once, reading->value_size);
-	uint32_t place = 0; /* a hash table's: a bucket's number */
-	bool began = false;
-	int r;
-
-	if (!keys || !values)
-		return -ENOMEM;
-	do {
-		uint32_t n = reading->at_once;
-
-		r = bpf_map_lookup_batch(
-			reading->fd, began ? &place : NULL, &place, keys, values, &n, NULL);
-		/* Nothing has been taken yet: this kernel reads only one at a time. */
-		if (r < 0 && errno != ENOENT)
-			return began ? -errno : read_one_by_one(reading);
-		for (uint32_t i = 0; i < n; i++)
-			reading->take(reading, keys + i * reading->key_size,
-				values + i * reading->value_size);
-		began = true;
-	} while (r == 0);
-	return 0;
-}
-
 typedef void take_server(void *, const struct dns_key *, const struct dns_server *);
 typedef void take_row(void *, const struct dns_row_key *, const struct dns_row *);
 typedef void take_source(void *, const struct dns_key *, const struct dns_source *);
 
-static void to_take_server(const struct reading *reading, const void *key, const void *value)
+/* Who gets what is found in a map. */
+struct taker {
+	take_server *server;
+	take_row *row;
+	take_source *source;
+	void *userdata;
+};
+
+static void to_take_server(void *userdata, const void *key, const void *counts)
 {
-	(*(take_server **)reading->user_take)(reading->userdata, key, value);
+	const struct taker *taker = userdata;
+
+	taker->server(taker->userdata, key, counts);
 }
 
-static void to_take_row(const struct reading *reading, const void *key, const void *value)
+static void to_take_row(void *userdata, const void *key, const void *counts)
 {
-	(*(take_row **)reading->user_take)(reading->userdata, key, value);
+	const struct taker *taker = userdata;
+
+	taker->row(taker->userdata, key, counts);
 }
 
-static void to_take_source(const struct reading *reading, const void *key, const void *value)
+static void to_take_source(void *userdata, const void *key, const void *counts)
 {
-	(*(take_source **)reading->user_take)(reading->userdata, key, value);
+	const struct taker *taker = userdata;
+
+	taker->source(taker->userdata, key, counts);
+}
+
+static struct dns_control *control_of(struct dns_bpf *bpf)
+{
+	return (struct dns_control *)&bpf->object->bss->control;
 }
 
 int dns_bpf_each_server(struct dns_bpf *bpf, take_server *take, void *userdata)
 {
-	return read_map(&(struct reading){bpf_map__fd(bpf->object->maps.servers),
-		sizeof(struct dns_key), sizeof(struct dns_server), SERVERS_AT_ONCE, to_take_server,
-		&take, userdata});
+	struct taker taker = {.server = take, .userdata = userdata};
+
+	return dns_table_each(&bpf->servers, &control_of(bpf)->made, to_take_server, &taker);
 }
 
 int dns_bpf_each_row(struct dns_bpf *bpf, take_row *take, void *userdata)
 {
-	return read_map(
-		&(struct reading){bpf_map__fd(bpf->object->maps.rows), sizeof(struct dns_row_key),
-			sizeof(struct dns_row), ROWS_AT_ONCE, to_take_row, &take, userdata});
+	struct taker taker = {.row = take, .userdata = userdata};
+
+	return dns_table_each(&bpf->rows, &control_of(bpf)->made, to_take_row, &taker);
 }
 
 int dns_bpf_each_source(struct dns_bpf *bpf, take_source *take, void *userdata)
 {
-	return read_map(&(struct reading){bpf_map__fd(bpf->object->maps.sources),
-		sizeof(struct dns_key), sizeof(struct dns_source), SERVERS_AT_ONCE, to_take_source,
-		&take, userdata});
+	struct taker taker = {.source = take, .userdata = userdata};
+
+	return dns_map_each(bpf->object->maps.sources, to_take_source, &taker);
 }
 
 void dns_bpf_expect_server(struct dns_bpf *bpf, const struct dns_key *server)
 {
-	static const struct dns_server none;
-
-	/* It may be there already. */
-	(void)bpf_map_update_elem(
-		bpf_map__fd(bpf->object->maps.servers), server, &none, BPF_NOEXIST);
+	dns_table_add(&bpf->servers, server);
 }
 
 void dns_bpf_forget_server(struct dns_bpf *bpf, const struct dns_key *server)
 {
 	static const struct dns_key other;
 
-	if (memcmp(server, &other, sizeof(other)) != 0)
-		bpf_map_delete_elem(bpf_map__fd(bpf->object->maps.servers), server);
+	if (memcmp(server, &other, sizeof(other)) != 0 && dns_table_remove(&bpf->servers, server))
+		__atomic_add_fetch(&control_of(bpf)->generation, 1, __ATOMIC_RELEASE);
 }
 
 void dns_bpf_forget_row(struct dns_bpf *bpf, const struct dns_row_key *key)
 {
-	bpf_map_delete_elem(bpf_map__fd(bpf->object->maps.rows), key);
+	if (dns_table_remove(&bpf->rows, key))
+		__atomic_add_fetch(&control_of(bpf)->generation, 1, __ATOMIC_RELEASE);
+}
+
+bool dns_bpf_forget_source(
+	struct dns_bpf *bpf, const struct dns_key *source, struct dns_source *counts)
+{
+	int fd = bpf_map__fd(bpf->object->maps.sources);
+
+	return bpf_map_lookup_elem(fd, source, counts) == 0 && bpf_map_delete_elem(fd, source) == 0;
+}
+
+void dns_bpf_use_again(struct dns_bpf *bpf)
+{
+	dns_table_use_again(&bpf->servers);
+	dns_table_use_again(&bpf->rows);
 }
 
 typedef void take_pending(void *userdata, const struct dns_pending *query, bool unanswered);
@@ -350,7 +332,7 @@ static bool sweep_buckets(
 
 void dns_bpf_sweep(struct dns_bpf *bpf, uint64_t now, take_pending *take, void *userdata)
 {
-	struct dns_control *control = (struct dns_control *)&bpf->object->bss->control;
+	struct dns_control *control = control_of(bpf);
 	__u64 far = __atomic_load_n(&control->far, __ATOMIC_ACQUIRE);
 
 	(void)sweep_buckets(bpf->pending, DNS_NEAR, now, take, userdata);
@@ -367,7 +349,7 @@ void dns_bpf_sweep(struct dns_bpf *bpf, uint64_t now, take_pending *take, void *
 
 void dns_bpf_sample(struct dns_bpf *bpf, uint64_t one_in, uint64_t at_most)
 {
-	struct dns_control *control = (struct dns_control *)&bpf->object->bss->control;
+	struct dns_control *control = control_of(bpf);
 
 	control->samples_most = __atomic_load_n(&control->samples, __ATOMIC_RELAXED) + at_most;
 	control->sample_share = one_in ? (uint32_t)(UINT32_MAX / one_in) : 0;

@@ -188,66 +188,6 @@ static void sweep(struct dns_sensor *sensor)
 	dns_bpf_sweep(sensor->bpf, sensor->now_us * 1000, take_pending, sensor);
 }
 
-struct link_local {
-	struct dns_seen *seen;
-	uint64_t now_ns, budget;
-	uint32_t bins[DNS_BINS]; /* of all sources */
-};
-
-/*
- * The source's place; for a new one a free place, or that of who has sent least. What it had been
- * sending before it got another's belongs to no second that is shown.
- */
-static struct dns_sender *sender_of(
-	struct dns_seen *seen, const struct dns_key *source, const struct dns_source *counts)
-{
-	struct dns_sender *least = &seen->senders[0];
-	bool replaces = seen->n_senders == DNS_SENDERS;
-
-	for (unsigned i = 0; i < seen->n_senders; i++) {
-		if (dns_address_equal(&seen->senders[i].source, source))
-			return &seen->senders[i];
-		if (seen->senders[i].packets < least->packets)
-			least = &seen->senders[i];
-	}
-	if (!replaces)
-		least = &seen->senders[seen->n_senders++];
-	else if (least->packets >= counts->packets)
-		return NULL;
-	*least = (struct dns_sender){.source = *source};
-	if (replaces)
-		memcpy(least->seconds.seen, counts->bins, sizeof(least->seconds.seen));
-	return least;
-}
-
-static void take_source(void *userdata, const struct dns_key *key, const struct dns_source *counts)
-{
-	struct link_local *all = userdata;
-	/* What found no room is of the sum, but of no one address. */
-	struct dns_sender *sender = key->family == 0 ? NULL : sender_of(all->seen, key, counts);
-
-	for (size_t i = 0; i < DNS_BINS; i++)
-		all->bins[i] += counts->bins[i];
-	if (!sender)
-		return;
-	sender->packets = counts->packets;
-	(void)dns_seconds_look(&sender->seconds, counts->bins, all->now_ns, all->budget);
-}
-
-static void look_at_link_local(struct dns_sensor *sensor, struct dns_seen *seen)
-{
-	struct link_local all = {.seen = seen, .now_ns = sensor->now_us * 1000};
-
-	if (sensor->n_watched == 0)
-		return;
-	for (size_t i = 0; i < sensor->book.n; i++)
-		if (sensor->book.servers[i]->budget.link_local)
-			all.budget = MAX(all.budget, sensor->book.servers[i]->budget.pps);
-	if (dns_bpf_each_source(sensor->bpf, take_source, &all) == 0)
-		(void)dns_seconds_look(&sensor->link_local, all.bins, all.now_ns, all.budget);
-	seen->link_local = &sensor->link_local;
-}
-
 static void take_sample(void *userdata, const struct dns_sample *sample)
 {
 	struct dns_sensor *sensor = userdata;
@@ -333,10 +273,11 @@ void dns_sense(struct dns_sensor *sensor, struct dns_seen *seen, uint64_t now)
 	sensor->now_us = now;
 	if (!sensor->bpf)
 		return;
+	dns_bpf_use_again(sensor->bpf);
 	refresh(sensor, seen);
 	look_at_servers(sensor);
 	sweep(sensor);
-	look_at_link_local(sensor, seen);
+	dns_link_local_look(sensor, seen);
 	dns_askers_read(
 		&sensor->askers, sensor->bpf, sensor->who, &sensor->roles, seen, sensor->now_us);
 	look_at_names(sensor);

@@ -39,6 +39,7 @@ struct dns_sensor {
 	struct dns_resolv resolv;
 	enum dns_cloud cloud;
 	struct dns_seconds link_local;
+	uint32_t gone[DNS_BINS]; /* of it: what was counted of addresses that are forgotten */
 	struct dns_key watched[DNS_WATCH_IPV4 + DNS_WATCH_IPV6];
 	size_t n_watched;
 	uint64_t refreshed_at_us; /* files and addresses of the node; 0: to be done */
@@ -67,6 +68,9 @@ struct dns_budget dns_config_budget(const struct dns_config *config, enum dns_cl
 void dns_surroundings_read(struct dns_sensor *sensor, struct dns_seen *seen);
 /* The role and the budget of one server. */
 void dns_surroundings_place(struct dns_sensor *sensor, struct dns_server_state *server);
+
+/* What shares the budget of a cloud's link-local services. link_local.c */
+void dns_link_local_look(struct dns_sensor *sensor, struct dns_seen *seen);
 
 void dns_sense(struct dns_sensor *sensor, struct dns_seen *seen, uint64_t now_us);
 

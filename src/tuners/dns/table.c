@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tuners/dns/table.h"
+
+#include "base/cleanup.h"
+#include "base/util.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include <bpf/bpf.h>
+
+/* Elements that one system call reads: more than a bucket of the kernel's hash table has. */
+#define AT_ONCE 64
+
+static int read_one_by_one(
+	int fd, size_t key_size, size_t value_size, dns_take *take, void *userdata)
+{
+	_cleanup_free_ char *buffer = calloc(1, 2 * key_size + value_size);
+	char *key, *value, *before = NULL;
+
+	if (!buffer)
+		return -ENOMEM;
+	key = buffer + key_size;
+	value = key + key_size;
+	while (bpf_map_get_next_key(fd, before, key) == 0) {
+		if (bpf_map_lookup_elem(fd, key, value) == 0)
+			take(userdata, key, value);
+		before = memcpy(buffer, key, key_size);
+	}
+	return errno == ENOENT ? 0 : -errno;
+}
+
+int dns_map_each(const struct bpf_map *map, dns_take *take, void *userdata)
+{
+	size_t key_size = bpf_map__key_size(map), value_size = bpf_map__value_size(map);
+	_cleanup_free_ char *keys = calloc(AT_ONCE, key_size);
+	_cleanup_free_ char *values = calloc(AT_ONCE, value_size);
+	uint32_t place = 0; /* a hash table's: a bucket's number */
+	int fd = bpf_map__fd(map), r;
+	bool began = false;
+
+	if (!keys || !values)
+		return -ENOMEM;
+	do {
+		uint32_t n = AT_ONCE;
+
+		r = bpf_map_lookup_batch(fd, began ? &place : NULL, &place, keys, values, &n, NULL);
+		/* Nothing has been taken yet: this kernel reads only one at a time. */
+		if (r < 0 && errno != ENOENT)
+			return began ? -errno
+				     : read_one_by_one(fd, key_size, value_size, take, userdata);
+		for (uint32_t i = 0; i < n; i++)
+			take(userdata, keys + i * key_size, values + i * value_size);
+		began = true;
+	} while (r == 0);
+	return 0;
+}
+
+int dns_map_array(const struct bpf_map *map, void *start)
+{
+	size_t size = (size_t)bpf_map__value_size(map) * bpf_map__max_entries(map);
+	void *mapped = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, bpf_map__fd(map), 0);
+
+	if (mapped == MAP_FAILED)
+		return -errno;
+	*(void **)start = mapped;
+	return 0;
+}
+
+static int give(const struct dns_table *table, uint32_t index)
+{
+	return bpf_map_update_elem(table->free, NULL, &index, BPF_ANY) < 0 ? -errno : 0;
+}
+
+int dns_table_open(struct dns_table *table, const struct bpf_map *keys,
+	const struct bpf_map *counts, const struct bpf_map *unused, uint32_t first)
+{
+	int r;
+
+	table->keys = keys;
+	table->free = bpf_map__fd(unused);
+	table->size = bpf_map__value_size(counts);
+	table->n = bpf_map__max_entries(counts);
+	r = dns_map_array(counts, &table->counts);
+	for (uint32_t i = first; r == 0 && i < table->n; i++)
+		r = give(table, i);
+	return r;
+}
+
+void dns_table_close(struct dns_table *table)
+{
+	if (table->counts)
+		munmap(table->counts, table->n * table->size);
+	free(table->known);
+	free(table->gone);
+}
+
+static size_t known_size(const struct dns_table *table)
+{
+	return bpf_map__key_size(table->keys) + sizeof(uint32_t);
+}
+
+struct learning {
+	struct dns_table *table;
+	int error;
+};
+
+static void learn(void *userdata, const void *key, const void *index)
+{
+	struct learning *learning = userdata;
+	struct dns_table *table = learning->table;
+	size_t size = known_size(table), key_size = size - sizeof(uint32_t);
+	char *one;
+
+	if (grow_array(&table->known, table->n_known, &table->known_allocated, size) < 0) {
+		learning->error = -ENOMEM;
+		return;
+	}
+	one = table->known + table->n_known++ * size;
+	memcpy(one, key, key_size);
+	memcpy(one + key_size, index, sizeof(uint32_t));
+}
+
+static int learn_all(struct dns_table *table)
+{
+	struct learning learning = {.table = table};
+	int r;
+
+	table->n_known = 0;
+	r = dns_map_each(table->keys, learn, &learning);
+	return r < 0 ? r : learning.error;
+}
+
+int dns_table_each(struct dns_table *table, const __u64 *made, dns_take *take, void *userdata)
+{
+	/* One more than that is never 0; what is added from now on, it does not have. */
+	uint64_t now = __atomic_load_n(made, __ATOMIC_ACQUIRE) + 1;
+	size_t size = known_size(table);
+	uint32_t index;
+	int r;
+
+	if (table->read_at != now) {
+		table->read_at = 0;
+		r = learn_all(table);
+		if (r < 0)
+			return r;
+		table->read_at = now;
+	}
+	for (size_t i = 0; i < table->n_known; i++) {
+		const char *one = table->known + i * size;
+
+		memcpy(&index, one + size - sizeof(index), sizeof(index));
+		if (index < table->n)
+			take(userdata, one, table->counts + index * table->size);
+	}
+	return 0;
+}
+
+void dns_table_add(struct dns_table *table, const void *key)
+{
+	int keys = bpf_map__fd(table->keys);
+	uint32_t index;
+
+	if (bpf_map_lookup_elem(keys, key, &index) == 0 ||
+		bpf_map_lookup_and_delete_elem(table->free, NULL, &index) < 0)
+		return;
+	/* A program may have been quicker. */
+	if (bpf_map_update_elem(keys, key, &index, BPF_NOEXIST) < 0)
+		(void)give(table, index);
+	table->read_at = 0;
+}
+
+bool dns_table_remove(struct dns_table *table, const void *key)
+{
+	int keys = bpf_map__fd(table->keys);
+	uint32_t index;
+
+	if (bpf_map_lookup_elem(keys, key, &index) < 0 ||
+		grow_array(&table->gone, table->n_gone, &table->gone_allocated, sizeof(index)) <
+			0 ||
+		bpf_map_delete_elem(keys, key) < 0)
+		return false;
+	table->gone[table->n_gone++] = index;
+	table->read_at = 0;
+	return true;
+}
+
+void dns_table_use_again(struct dns_table *table)
+{
+	for (size_t i = 0; i < table->n_gone; i++) {
+		memset(table->counts + table->gone[i] * table->size, 0, table->size);
+		(void)give(table, table->gone[i]);
+	}
+	table->n_gone = 0;
+}

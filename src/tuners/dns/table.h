@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TUNERS_DNS_TABLE_H
+#define TUNERS_DNS_TABLE_H
+
+/*
+ * Reading the kernel's maps: a hash table of keys, and a table in two parts: a hash table that has
+ * an index for each key, and an array, in our memory too, that has what is counted there. Such a
+ * table is read without a system call as long as no key is new.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <bpf/libbpf.h>
+#include <linux/types.h>
+
+struct dns_table {
+	const struct bpf_map *keys;
+	int free; /* queue of the indices that have no key */
+	char *counts;
+	size_t size, n; /* of an element, in bytes; and elements */
+	/* The keys as they were last read, each followed by its index. */
+	char *known;
+	size_t n_known, known_allocated;
+	uint64_t read_at; /* what made was then; 0: to be read again */
+	/* Indices taken from their keys, which a program may still be using. */
+	uint32_t *gone;
+	size_t n_gone, gone_allocated;
+};
+
+typedef void dns_take(void *userdata, const void *key, const void *value);
+
+/* Those from first on belong to no key yet. 0 or -errno; to be closed in either case. */
+int dns_table_open(struct dns_table *table, const struct bpf_map *keys,
+	const struct bpf_map *counts, const struct bpf_map *unused, uint32_t first);
+void dns_table_close(struct dns_table *table);
+
+/*
+ * Calls take with each key and what is counted there, which may change at any time. made rises with
+ * each key that a program adds, afterwards. 0, or -errno when the keys cannot be read.
+ */
+int dns_table_each(struct dns_table *table, const __u64 *made, dns_take *take, void *userdata);
+
+/* Gives the key an index, if it has none and there is one. */
+void dns_table_add(struct dns_table *table, const void *key);
+
+/*
+ * Takes the key's index away, if it has one: whether it had. The index and what is counted there
+ * stay as they are until dns_table_use_again().
+ */
+bool dns_table_remove(struct dns_table *table, const void *key);
+void dns_table_use_again(struct dns_table *table);
+
+/* Calls take for each element of a hash table. 0, or -errno when it cannot be read. */
+int dns_map_each(const struct bpf_map *map, dns_take *take, void *userdata);
+
+/* Puts an array that can be mapped at *start; munmap() releases it. 0 or -errno. */
+int dns_map_array(const struct bpf_map *map, void *start);
+
+#endif
