@@ -133,7 +133,7 @@ static __always_inline __u32 packets_in(const struct __sk_buff *skb)
 }
 
 /* Handshakes and acknowledgements too. */
-static __always_inline void count_segments(struct __sk_buff *skb, struct stream *stream)
+static __noinline void count_segments(struct __sk_buff *skb, struct stream *stream)
 {
 	__u64 generation = *(const volatile __u64 *)&control.generation;
 	__u32 place;

@@ -129,20 +129,24 @@ static void reload(struct pipeline *pipeline)
 		now_us() + (r < 0 ? RETRY_FILE_US : RELOAD_AGAIN_US));
 }
 
-/* When this unit was last tried, to be written; the longest ago makes room for a new one. */
-static uint64_t *tried(struct pipeline *pipeline, const char *unit)
+/* How long a unit has to be left, as RESTART_WHEN_IDLE tries once an hour; 0 for no longer. */
+static uint64_t rest_us(const struct pipeline *pipeline, const char *unit)
 {
-	size_t oldest = 0;
+	const struct journal_restart *last = journal_find_restart(pipeline->core->journal, unit);
+	uint64_t now = realtime_us(), end;
 
-	for (size_t i = 0; i < PIPELINE_UNITS; i++) {
-		if (streq(pipeline->tried[i].unit, unit))
-			return &pipeline->tried[i].at_us;
-		if (pipeline->tried[i].at_us < pipeline->tried[oldest].at_us)
-			oldest = i;
-	}
-	copy_text(pipeline->tried[oldest].unit, sizeof(pipeline->tried[0].unit), unit);
-	pipeline->tried[oldest].at_us = 0;
-	return &pipeline->tried[oldest].at_us;
+	if (!last)
+		return 0;
+	end = last->at_s * USEC_PER_SEC + RESTART_AGAIN_US;
+	/* Longer still: the clock was wrong then, or is now. */
+	return end > now && end - now <= 2 * RESTART_AGAIN_US ? end - now : 0;
+}
+
+static bool is_open(const struct pipeline *pipeline, const char *unit)
+{
+	const struct journal_restart *last = journal_find_restart(pipeline->core->journal, unit);
+
+	return last && last->open;
 }
 
 /*
@@ -169,12 +173,17 @@ static enum restart_policy policy_of(const struct pipeline *pipeline, bool *busy
 
 static bool may_restart(struct pipeline *pipeline, const struct service *service)
 {
-	uint64_t last = *tried(pipeline, service->unit), now = now_us();
+	uint64_t rest = rest_us(pipeline, service->unit), now = now_us();
 	bool busy;
 	enum restart_policy policy = policy_of(pipeline, &busy);
 
 	if (policy == RESTART_NEVER) {
 		hold(pipeline, "restart-pending", 0);
+		return false;
+	}
+	/* What came of the last one is seen first: systemd is asked for that again soon. */
+	if (service->unit[0] && is_open(pipeline, service->unit)) {
+		hold(pipeline, "restart-refused", now + RETRY_FILE_US);
 		return false;
 	}
 	if (!service->unit[0]) {
@@ -185,9 +194,8 @@ static bool may_restart(struct pipeline *pipeline, const struct service *service
 		hold(pipeline, "restart-pending", 0);
 		return false;
 	}
-	if (policy == RESTART_WHEN_IDLE && last > 0 && now - last < RESTART_AGAIN_US &&
-		!pipeline->restoring) {
-		hold(pipeline, "restart-pending", last + RESTART_AGAIN_US);
+	if (policy == RESTART_WHEN_IDLE && rest > 0 && !pipeline->restoring) {
+		hold(pipeline, "restart-pending", now + rest);
 		return false;
 	}
 	return true;
@@ -197,6 +205,12 @@ static void go_on(struct pipeline *pipeline)
 {
 	pipeline->at++;
 	pipeline_activate(pipeline);
+}
+
+/* What came of it is known. Stored along with what comes next: till then it is looked at again. */
+static void unmark(struct pipeline *pipeline)
+{
+	journal_end_restart(pipeline->core->journal, service_at(pipeline, pipeline->at)->unit);
 }
 
 static void on_put_back(int result, void *userdata)
@@ -230,6 +244,7 @@ static void put_back(struct pipeline *pipeline, const char *why)
 		return;
 	log_error(service->unit, "nothing was put back: %s",
 		r < 0 ? strerror(-r) : "the file is not ours");
+	unmark(pipeline);
 	fail_all(pipeline, "did-not-come-back", why);
 	go_on(pipeline);
 }
@@ -240,12 +255,14 @@ static void on_restarted(int result, const char *why, void *userdata)
 	const char *unit = service_at(pipeline, pipeline->at)->unit;
 
 	pipeline->restart = NULL;
+	if (result == -ETIMEDOUT && !pipeline->restoring) {
+		put_back(pipeline, why);
+		return;
+	}
+	unmark(pipeline);
 	if (result == 0) {
 		log_notice(unit, "restarted: it answers, and runs with its file as it stands");
 		hold(pipeline, NULL, NEVER);
-	} else if (result == -ETIMEDOUT && !pipeline->restoring) {
-		put_back(pipeline, why);
-		return;
 	} else {
 		if (result == -ETIMEDOUT || !is_held(pipeline, "restart-refused"))
 			log_warning("runtime", "%s", why);
@@ -254,15 +271,57 @@ static void on_restarted(int result, const char *why, void *userdata)
 	go_on(pipeline);
 }
 
-static int restart(struct pipeline *pipeline, bool forced, restart_done done)
+/* Nothing speaks against it: the journal has to tell of it first. */
+static void on_ready(enum answer_level answered, void *userdata)
 {
-	const struct service *service = service_at(pipeline, pipeline->at);
+	struct pipeline *pipeline = userdata;
+
+	pipeline->answered = answered;
+	pipeline_ask_to_store(pipeline, PIPELINE_MARKING);
+}
+
+int pipeline_mark(struct pipeline *pipeline)
+{
+	struct journal_restart mark = {.at_s = realtime_us() / USEC_PER_SEC,
+		.answered = pipeline->answered,
+		.config = pipeline->config};
+
+	copy_text(mark.unit, sizeof(mark.unit), service_at(pipeline, pipeline->at)->unit);
+	return journal_begin_restart(pipeline->core->journal, &mark);
+}
+
+void pipeline_marked(struct pipeline *pipeline, int stored)
+{
+	const char *unit = service_at(pipeline, pipeline->at)->unit;
+	bool outdated = pipeline_is_outdated(pipeline);
+	int r = stored;
+
+	pipeline->step = PIPELINE_ACTIVATING;
+	if (r == 0 && !outdated) {
+		r = restart_go(pipeline->restart);
+		if (r == 0)
+			return;
+	}
+	restart_abandon(steal(pipeline->restart));
+	unmark(pipeline);
+	if (r < 0) {
+		log_error(unit, "not restarted%s: %s",
+			stored < 0 ? ", for it could not be noted in the journal" : "",
+			strerror(-r));
+		hold(pipeline, "restart-refused", now_us() + RETRY_FILE_US);
+	}
+	go_on(pipeline);
+}
+
+static int restart(struct pipeline *pipeline, enum restart_way way, restart_done done)
+{
 	struct restart_options options = {.host = &pipeline->core->host,
-		.service = service,
-		.forced = forced,
+		.service = service_at(pipeline, pipeline->at),
+		.way = way,
+		.ready = on_ready,
+		.answered = pipeline->answered,
 		.deadline_us = pipeline->patience_us};
 
-	*tried(pipeline, service->unit) = now_us();
 	return restart_start(pipeline->event, &options, done, pipeline, &pipeline->restart);
 }
 
@@ -272,6 +331,7 @@ static void on_restarted_again(int result, const char *why, void *userdata)
 	const char *unit = service_at(pipeline, pipeline->at)->unit;
 
 	pipeline->restart = NULL;
+	unmark(pipeline);
 	if (result == 0)
 		log_notice(unit, "it answers again, with the file from before");
 	else
@@ -289,7 +349,7 @@ void pipeline_restart_again(struct pipeline *pipeline)
 			log_error(pipeline->back.files[f].note.path, "not put back: %s",
 				strerror(-pipeline->back.files[f].error));
 	pipeline->step = PIPELINE_RESTARTING;
-	r = restart(pipeline, true, on_restarted_again);
+	r = restart(pipeline, RESTART_AGAIN, on_restarted_again);
 	if (r < 0)
 		on_restarted_again(r, strerror(-r), pipeline);
 }
@@ -310,11 +370,88 @@ void pipeline_activate(struct pipeline *pipeline)
 		}
 		if (!may_restart(pipeline, service))
 			continue;
-		r = restart(pipeline, false, on_restarted);
+		r = restart(pipeline, RESTART_ASK, on_restarted);
 		if (r == 0)
 			return;
 		log_warning(service->unit, "not restarted: %s", strerror(-r));
 		hold(pipeline, "restart-refused", now_us() + RESTART_AGAIN_US);
 	}
 	pipeline_end(pipeline);
+}
+
+/* ---- a restart that another process asked for ---- */
+
+static void on_resumed(int result, const char *why, void *userdata)
+{
+	struct pipeline *pipeline = userdata;
+	const char *unit = service_at(pipeline, pipeline->at)->unit;
+
+	pipeline->restart = NULL;
+	if (result == -ETIMEDOUT) {
+		put_back(pipeline, why);
+		return;
+	}
+	if (result == 0 || result == -EPERM) {
+		unmark(pipeline);
+		log_notice(unit, "%s", result == 0 ? "it answers after the restart" : why);
+		/* Time for its tuner to see what it runs with. */
+		hold(pipeline, NULL, now_us() + RETRY_FILE_US);
+	} else {
+		pipeline->resume_us = now_us() + RETRY_FILE_US;
+		log_warning(unit, "what came of its restart is not known: %s", why);
+	}
+	go_on(pipeline);
+}
+
+/* All files that we have changed for the unit. 0 or -ENOMEM. */
+static int take_files(struct pipeline *pipeline, const char *unit)
+{
+	const struct core *core = pipeline->core;
+	const struct journal *journal = core->journal;
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < journal->n_files; i++)
+		if (journal->files[i].service.activation == ACTIVATE_CONTAINERD_RESTART &&
+			streq(journal->files[i].service.unit, unit))
+			r = edits_add_restore(
+				&core->host, journal, journal->files[i].path, &pipeline->edits);
+	return r;
+}
+
+static bool resume(struct pipeline *pipeline, const struct journal_restart *mark)
+{
+	int r;
+
+	pipeline_begin(pipeline, false);
+	pipeline->config = mark->config;
+	pipeline->answered = mark->answered;
+	r = take_files(pipeline, mark->unit);
+	if (r == 0 && pipeline->edits.n == 0) {
+		/* They were put back meanwhile, or were not ours. */
+		journal_end_restart(pipeline->core->journal, mark->unit);
+		return false;
+	}
+	if (r == 0)
+		r = restart(pipeline, RESTART_AWAIT, on_resumed);
+	if (r < 0) {
+		pipeline->resume_us = now_us() + RETRY_FILE_US;
+		log_warning(mark->unit, "what came of its restart is not known: %s", strerror(-r));
+		return false;
+	}
+	log_notice(mark->unit,
+		"its restart was under way when this program last ended: waiting for it to answer");
+	pipeline->step = PIPELINE_ACTIVATING;
+	return true;
+}
+
+bool pipeline_resume(struct pipeline *pipeline)
+{
+	const struct journal *journal = pipeline->core->journal;
+
+	if (pipeline->step != PIPELINE_IDLE || now_us() < pipeline->resume_us)
+		return false;
+	for (size_t i = 0; i < journal->n_restarts; i++)
+		if (journal->restarts[i].open && resume(pipeline, &journal->restarts[i]))
+			return true;
+	return false;
 }

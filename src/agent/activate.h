@@ -9,6 +9,12 @@
 /* Makes the services of the files that were changed take them, one after the other, then ends. */
 void pipeline_activate(struct pipeline *pipeline);
 
+/* Notes in the journal that the unit is about to be restarted. 0 or -errno. */
+int pipeline_mark(struct pipeline *pipeline);
+
+/* With that stored, it is; without (-errno), it is not. */
+void pipeline_marked(struct pipeline *pipeline, int stored);
+
 /* The old file is back, and that is noted: the runtime gets one more restart, with it. */
 void pipeline_restart_again(struct pipeline *pipeline);
 
@@ -20,6 +26,9 @@ void pipeline_ask_to_store(struct pipeline *pipeline, enum pipeline_step step);
 
 /* The run is over. */
 void pipeline_end(struct pipeline *pipeline);
+
+/* A new run: what the last one left is cleared. */
+void pipeline_begin(struct pipeline *pipeline, bool restoring);
 
 int pipeline_start_job(struct pipeline *pipeline, enum pipeline_step step, struct edits *edits,
 	void (*run)(struct edits *edits), void (*done)(int result, void *userdata));

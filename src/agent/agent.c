@@ -173,6 +173,7 @@ static void stop(struct agent *agent)
 {
 	notify_stopping();
 	job_finish(&agent->job);
+	free(steal(agent->store.text));
 	agent_serve_no_more(agent);
 	if (pipeline_abandon(&agent->files))
 		return;

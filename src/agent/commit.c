@@ -9,20 +9,11 @@
 #include <errno.h>
 #include <stdio.h>
 
-/* What the storing thread gets: nothing in it is shared with the loop. */
-struct store {
-	int dir;
-	bool twice;
-	char *text;
-};
-
 static int run_store(void *argument)
 {
-	struct store *store = argument;
-	int r = journal_store_text(store->dir, store->text, store->twice);
+	const struct store *store = argument;
 
-	free(store->text);
-	return r;
+	return journal_store_text(store->dir, store->text, store->twice);
 }
 
 /* When all that was asked for is done. */
@@ -120,6 +111,7 @@ static void on_stored(int result, void *userdata)
 	struct agent *agent = userdata;
 	struct journal *journal = agent->core.journal;
 
+	free(steal(agent->store.text));
 	if (result < 0) {
 		agent->core.journal_retry_us = now_us() + RETRY_US;
 		if (!agent->restoring)
@@ -136,19 +128,16 @@ static void on_stored(int result, void *userdata)
 static int start_storing(struct agent *agent)
 {
 	struct journal *journal = agent->core.journal;
-	struct store *store = calloc(1, sizeof(*store));
-	int r;
+	struct store *store = &agent->store;
+	int r = journal_print(journal, &store->text);
 
-	if (!store)
-		return -ENOMEM;
+	if (r < 0)
+		return r;
 	store->dir = journal->dir;
 	store->twice = journal->added;
-	r = journal_print(journal, &store->text);
-	if (r == 0)
-		r = job_start(agent->event, &agent->job, run_store, store, on_stored, agent);
+	r = job_start(agent->event, &agent->job, run_store, store, on_stored, agent);
 	if (r < 0) {
-		free(store->text);
-		free(store);
+		free(steal(store->text));
 		return r;
 	}
 	/* What changes from here on is not in the text that is being stored. */
@@ -248,6 +237,8 @@ static bool is_behind(const struct agent *agent)
 void agent_pump(struct agent *agent)
 {
 	agent_apply_urgent(agent);
+	if (may_write(&agent->core))
+		pipeline_resume(&agent->files);
 	while (!agent->job && !agent->reply && agent->files.step == PIPELINE_IDLE &&
 		agent->n_requests > 0) {
 		struct request request = agent->requests[0];

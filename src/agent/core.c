@@ -342,6 +342,29 @@ static int need_loop(struct core *core)
 	return r < 0 || core->event ? r : core_attach(core, event);
 }
 
+static bool has_failed(const struct plan *plan)
+{
+	for (size_t i = 0; i < plan->n; i++)
+		if (plan->changes[i].error < 0)
+			return true;
+	return false;
+}
+
+int core_resume(struct core *core)
+{
+	struct pipeline files = {.core = core};
+	int r = need_loop(core);
+	bool failed = false;
+
+	files.event = core->event;
+	while (r == 0 && core->journal && pipeline_resume(&files)) {
+		pipeline_run(&files);
+		failed = failed || has_failed(&files.edits.plan);
+	}
+	pipeline_close(&files);
+	return r == 0 && failed ? -ETIMEDOUT : r;
+}
+
 int core_apply(struct core *core)
 {
 	struct pipeline files = {.core = core};

@@ -110,6 +110,13 @@ void core_reset(struct core *core, const char *only);
 void core_plan_only(struct core *core, const char *only);
 
 /*
+ * Sees to restarts under way when the last writer ended: waits for what they come to, as
+ * pipeline_resume() says. For commands, before they look. May block. 0; -ETIMEDOUT when something
+ * did not come back and was given up, or another -errno.
+ */
+int core_resume(struct core *core);
+
+/*
  * Carries the plan out at once: journal, write, read back. May block. What failed is in the plan's
  * changes. 0 or -ENOMEM.
  */

@@ -7,8 +7,8 @@
 #include <systemd/sd-event.h>
 
 #include "agent/core.h"
-#include "agent/job.h"
 #include "agent/pipeline.h"
+#include "base/job.h"
 #include "report/http.h"
 
 #define REQUESTS_MAX 8
@@ -29,6 +29,13 @@ enum priority {
 	PRIORITY_REFUSED, /* it cannot be had: ordinary for good */
 };
 
+/* What the storing thread gets. */
+struct store {
+	int dir;
+	bool twice;
+	char *text;
+};
+
 /* Where it serves: a TCP address or a path. Each by itself: one that is taken costs only itself. */
 struct endpoint {
 	struct http_server *server; /* NULL: none is configured, or error says why */
@@ -45,6 +52,7 @@ struct agent {
 	struct endpoint tcp, local;
 
 	struct job *job;           /* the journal is being stored */
+	struct store store;        /* the job's */
 	struct plan committing;    /* what is written once it is */
 	struct journal *take_back; /* the journal as it was, in case storing fails */
 	bool restoring;            /* committing has been carried out already */

@@ -8,34 +8,25 @@
 
 #include <errno.h>
 
-/* A job over one set of edits, to which the loop does not reach meanwhile. */
-struct work {
-	struct edits *edits;
-	void (*run)(struct edits *edits);
-};
-
+/* Over one set of edits, to which the loop does not reach meanwhile. */
 static int run_work(void *argument)
 {
-	const struct work *work = argument;
+	const struct pipeline *pipeline = argument;
 
-	work->run(work->edits);
+	pipeline->work.run(pipeline->work.edits);
 	return 0;
 }
 
 int pipeline_start_job(struct pipeline *pipeline, enum pipeline_step step, struct edits *edits,
 	void (*run)(struct edits *edits), void (*done)(int result, void *userdata))
 {
-	struct work *work = malloc(sizeof(*work));
 	int r;
 
-	if (!work)
-		return -ENOMEM;
-	*work = (struct work){.edits = edits, .run = run};
-	r = job_start(pipeline->event, &pipeline->job, run_work, work, done, pipeline);
-	if (r < 0) {
-		free(work);
+	pipeline->work.edits = edits;
+	pipeline->work.run = run;
+	r = job_start(pipeline->event, &pipeline->job, run_work, pipeline, done, pipeline);
+	if (r < 0)
 		return r;
-	}
 	pipeline->step = step;
 	return 0;
 }
@@ -103,8 +94,7 @@ static char *kept_hashes(const struct journal *journal)
 	return kept;
 }
 
-/* A new run: what the last one left is cleared. */
-static void begin(struct pipeline *pipeline, bool restoring)
+void pipeline_begin(struct pipeline *pipeline, bool restoring)
 {
 	edits_clear(&pipeline->edits);
 	pipeline->restoring = restoring;
@@ -153,7 +143,7 @@ bool pipeline_apply(struct pipeline *pipeline, struct plan *plan)
 		drop_files(plan);
 		return false;
 	}
-	begin(pipeline, false);
+	pipeline_begin(pipeline, false);
 	r = edits_take(plan, &pipeline->edits);
 	if (r == 0)
 		r = edits_make(&core->host, core->journal, &pipeline->edits);
@@ -179,7 +169,7 @@ bool pipeline_restore(struct pipeline *pipeline, const char *only)
 	struct core *core = pipeline->core;
 	int r;
 
-	begin(pipeline, true);
+	pipeline_begin(pipeline, true);
 	r = edits_make_restore(&core->host, core->journal, only, &pipeline->edits);
 	/* With no file to put back there may be a trial to clear away. */
 	pipeline->edits.kept = kept_hashes(core->journal);
@@ -196,7 +186,16 @@ bool pipeline_restore(struct pipeline *pipeline, const char *only)
 bool pipeline_wants_store(const struct pipeline *pipeline)
 {
 	return pipeline->step == PIPELINE_NOTING || pipeline->step == PIPELINE_FORGETTING ||
-	       pipeline->step == PIPELINE_GIVING_UP;
+	       pipeline->step == PIPELINE_MARKING || pipeline->step == PIPELINE_GIVING_UP;
+}
+
+/* The old file is back, and another restart is next. */
+static int note_given_up(struct pipeline *pipeline)
+{
+	for (size_t i = 0; i < pipeline->back.plan.n; i++)
+		journal_give_up(pipeline->core->journal, pipeline->back.plan.changes[i].name,
+			pipeline->config);
+	return pipeline_mark(pipeline);
 }
 
 int pipeline_note(struct pipeline *pipeline)
@@ -207,10 +206,10 @@ int pipeline_note(struct pipeline *pipeline)
 		return edits_note(&pipeline->edits, journal);
 	if (pipeline->step == PIPELINE_FORGETTING)
 		edits_finish_restore(&pipeline->edits, journal);
+	if (pipeline->step == PIPELINE_MARKING)
+		return pipeline_mark(pipeline);
 	if (pipeline->step == PIPELINE_GIVING_UP)
-		for (size_t i = 0; i < pipeline->back.plan.n; i++)
-			journal_give_up(
-				journal, pipeline->back.plan.changes[i].name, pipeline->config);
+		return note_given_up(pipeline);
 	return 0;
 }
 
@@ -256,6 +255,8 @@ void pipeline_stored(struct pipeline *pipeline, int result)
 	} else if (pipeline->step == PIPELINE_FORGETTING) {
 		pipeline->store_error = result;
 		sweep(pipeline);
+	} else if (pipeline->step == PIPELINE_MARKING) {
+		pipeline_marked(pipeline, result);
 	} else if (pipeline->step == PIPELINE_GIVING_UP) {
 		pipeline_restart_again(pipeline);
 	}
@@ -272,12 +273,18 @@ static void store_now(struct pipeline *pipeline)
 
 void pipeline_run(struct pipeline *pipeline)
 {
+	int r;
+
 	while (pipeline->step != PIPELINE_IDLE) {
 		if (pipeline_wants_store(pipeline))
 			store_now(pipeline);
 		else if (sd_event_run(pipeline->event, UINT64_MAX) < 0)
 			return;
 	}
+	/* That a restart has ended waits for the next store, and there is none. */
+	r = pipeline->core->journal ? journal_store(pipeline->core->journal) : 0;
+	if (r < 0)
+		log_warning("journal.json", "not stored: %s", strerror(-r));
 }
 
 void pipeline_close(struct pipeline *pipeline)

@@ -4,30 +4,29 @@
 
 /*
  * The way of configuration files from a plan to a runtime that has taken them, beside the loop: one
- * thing after the other, each step either a job of src/agent/job.h, a stored journal, or an answer
+ * thing after the other, each step either a job of src/base/job.h, a stored journal, or an answer
  * of systemd. The agent and the commands that work without one use the same.
  */
 
 #include "agent/core.h"
-#include "agent/job.h"
 #include "apply/edit.h"
 #include "apply/restart.h"
+#include "base/job.h"
 
 enum pipeline_step {
 	PIPELINE_IDLE,
-	PIPELINE_PREPARING,    /* a job: read, edit, verify, keep the original */
-	PIPELINE_NOTING,       /* waits for the journal */
-	PIPELINE_WRITING,      /* a job */
-	PIPELINE_RESTORING,    /* a job: originals go back, as was asked for */
-	PIPELINE_FORGETTING,   /* waits for the journal */
-	PIPELINE_SWEEPING,     /* a job: kept bytes that nothing needs any more */
-	PIPELINE_ACTIVATING,   /* waits for systemd */
+	PIPELINE_PREPARING,  /* a job: read, edit, verify, keep the original */
+	PIPELINE_NOTING,     /* waits for the journal */
+	PIPELINE_WRITING,    /* a job */
+	PIPELINE_RESTORING,  /* a job: originals go back, as was asked for */
+	PIPELINE_FORGETTING, /* waits for the journal */
+	PIPELINE_SWEEPING,   /* a job: kept bytes that nothing needs any more */
+	PIPELINE_ACTIVATING, /* waits for systemd */
+	PIPELINE_MARKING,    /* waits for the journal: systemd is about to be asked for a restart */
 	PIPELINE_PUTTING_BACK, /* a job: the runtime did not come back */
 	PIPELINE_GIVING_UP,    /* waits for the journal */
 	PIPELINE_RESTARTING,   /* waits for systemd, the old file in place again */
 };
-
-#define PIPELINE_UNITS 8
 
 struct pipeline {
 	struct core *core;
@@ -44,15 +43,23 @@ struct pipeline {
 	struct edits edits;
 	struct edits back; /* what a runtime that did not come back is given again */
 	struct job *job;
-	struct restart *restart;
-	size_t at;              /* index of the file whose service is being activated */
-	char why[EDIT_WHY_MAX]; /* it did not come back */
-	/* When a unit was last tried: RESTART_WHEN_IDLE tries once an hour. */
 	struct {
-		char unit[64];
-		uint64_t at_us;
-	} tried[PIPELINE_UNITS];
+		struct edits *edits;
+		void (*run)(struct edits *edits);
+	} work; /* the job's */
+	struct restart *restart;
+	size_t at;                  /* index of the file whose service is being activated */
+	enum answer_level answered; /* how much of that did before it was restarted */
+	char why[EDIT_WHY_MAX];     /* it did not come back */
+	uint64_t resume_us;         /* when pipeline_resume() may ask systemd again */
 };
+
+/*
+ * Begins with a restart that the journal tells of and whose end nobody saw, for the process that
+ * asked for it was killed: when the runtime does not answer in time, its files go back and it is
+ * restarted once more, as ever. Only when idle, and before anything else. True when it began.
+ */
+bool pipeline_resume(struct pipeline *pipeline);
 
 /*
  * Takes the changes of files out of a plan and begins with them; while it is busy with others they
@@ -64,7 +71,7 @@ bool pipeline_apply(struct pipeline *pipeline, struct plan *plan);
 bool pipeline_restore(struct pipeline *pipeline, const char *only);
 
 /*
- * When true: the journal has to be stored with what pipeline_note() adds to it (0 or -ENOMEM), then
+ * When true: the journal has to be stored with what pipeline_note() adds to it (0 or -errno), then
  * pipeline_stored() has to be called with the result of that.
  */
 bool pipeline_wants_store(const struct pipeline *pipeline);

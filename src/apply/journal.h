@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "apply/answer.h"
 #include "apply/files.h"
 #include "base/cleanup.h"
 
@@ -22,6 +23,7 @@
 #include <headroom/setting.h>
 
 #define JOURNAL_RELEASED_MAX 16
+#define JOURNAL_RESTARTS_MAX 8
 #define JOURNAL_FILE_MAX     (4 * 1024 * 1024)
 
 /* A journal that could not be read. While it is there, original bytes of files are not swept. */
@@ -31,6 +33,15 @@
 struct journal_release {
 	char tuner[32];
 	uint32_t config;
+};
+
+/* A unit that was restarted. While it is open, nobody has seen what came of it. */
+struct journal_restart {
+	char unit[64];
+	uint64_t at_s; /* when it was last tried: CLOCK_REALTIME, seconds since the epoch */
+	bool open;
+	enum answer_level answered; /* how much of it did before */
+	uint32_t config;            /* checksum of the configuration that wanted it */
 };
 
 struct journal {
@@ -43,6 +54,8 @@ struct journal {
 	size_t n_files, files_allocated;
 	struct journal_release released[JOURNAL_RELEASED_MAX];
 	size_t n_released;
+	struct journal_restart restarts[JOURNAL_RESTARTS_MAX];
+	size_t n_restarts;
 	bool dirty;     /* differs from what is on disk */
 	bool added;     /* holds an original that is not on disk: store twice */
 	char note[256]; /* what was odd about loading it; empty when nothing was */
@@ -51,7 +64,8 @@ struct journal {
 
 /*
  * Loads the journal of a state folder. Records of another boot are dropped, but for those of
- * configuration files: procfs and sysfs start afresh; boot is empty when it is not known. A torn
+ * configuration files: procfs and sysfs start afresh; boot is empty when it is not known. Restarts
+ * stay: a boot starts the unit with the same file. A torn
  * file is passed over for the older one; after two torn files the journal starts empty, with lost
  * and note set. create is for the one writer: make the folder, keep torn files as
  * *.bad, and put the older generation in the place of a torn one. 0 with *ret (journal_close
@@ -105,6 +119,20 @@ void journal_try_again(struct journal *journal, const char *tuner);
 void journal_release(struct journal *journal, const char *tuner);
 void journal_unrelease(struct journal *journal, const char *tuner);
 bool journal_is_released(const struct journal *journal, const char *tuner, uint32_t config);
+
+/* journal_restart.c: the last restart of a unit, or NULL. It moves with the next one that begins.
+ */
+const struct journal_restart *journal_find_restart(const struct journal *journal, const char *unit);
+
+/*
+ * Notes that a unit is about to be restarted, in the place of what is known of it or, without room,
+ * of the one longest ago. To be in both generations before it is asked for; a restore forgets
+ * neither this nor its end. 0; -EINVAL without a unit, -ENOSPC when all are open.
+ */
+int journal_begin_restart(struct journal *journal, const struct journal_restart *restart);
+
+/* What came of it was seen, or it was not asked for after all. */
+void journal_end_restart(struct journal *journal, const char *unit);
 
 /*
  * A copy of what would be stored, to go back to when storing fails: what was never durable must not

@@ -14,9 +14,19 @@
 /*
  * {"schema": 1, "checksum": "crc32:0badc0de", "body": {...}}: the checksum is over the body as this
  * library prints it without white space. Who knows only schema 1 would lose the files of schema 2.
+ * Restarts need no schema of their own: who does not know them stores a journal without them, and
+ * all originals.
  */
 #define SCHEMA       1
 #define SCHEMA_FILES 2
+
+#define SECONDS_MAX 1e12 /* the year 33658: times a million it is still a number of ours */
+
+/* How much of a unit's program answered before it was restarted. */
+static const char *const levels[] = {[ANSWER_NONE] = "none",
+	[ANSWER_CONNECT] = "connect",
+	[ANSWER_GRPC] = "grpc",
+	[ANSWER_CRI] = "cri"};
 
 DEFINE_CLEANUP(cJSON, cJSON_Delete)
 
@@ -82,6 +92,29 @@ static bool print_files(const struct journal *journal, cJSON *body)
 	return files;
 }
 
+/* Also false without memory. */
+static bool print_restarts(const struct journal *journal, cJSON *body)
+{
+	cJSON *restarts = cJSON_AddArrayToObject(body, "restarts");
+
+	for (size_t i = 0; restarts && i < journal->n_restarts; i++) {
+		const struct journal_restart *restart = &journal->restarts[i];
+		cJSON *object = cJSON_CreateObject();
+
+		if (!object || !cJSON_AddItemToArray(restarts, object)) {
+			cJSON_Delete(object);
+			return false;
+		}
+		if (!cJSON_AddStringToObject(object, "unit", restart->unit) ||
+			!cJSON_AddNumberToObject(object, "at", (double)restart->at_s) ||
+			!cJSON_AddBoolToObject(object, "open", restart->open) ||
+			!cJSON_AddStringToObject(object, "answered", levels[restart->answered]) ||
+			!cJSON_AddNumberToObject(object, "config", restart->config))
+			return false;
+	}
+	return restarts;
+}
+
 static cJSON *print_body(const struct journal *journal)
 {
 	cJSON *body = cJSON_CreateObject();
@@ -106,7 +139,8 @@ int journal_print(const struct journal *journal, char **text)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *root = cJSON_CreateObject();
 	cJSON *body = print_body(journal);
-	bool whole = journal->n_files == 0 || print_files(journal, body);
+	bool whole = (journal->n_files == 0 || print_files(journal, body)) &&
+		     (journal->n_restarts == 0 || print_restarts(journal, body));
 	_cleanup_free_ char *printed = whole ? cJSON_PrintUnformatted(body) : NULL;
 	char checksum[16];
 
@@ -233,6 +267,42 @@ static int take_release(const cJSON *object, struct journal *journal)
 	return 0;
 }
 
+static bool take_whole(const cJSON *object, const char *name, double max, uint64_t *out)
+{
+	double number;
+
+	if (!take_number(object, name, &number) || !(number >= 0 && number <= max))
+		return false;
+	*out = (uint64_t)number;
+	return true;
+}
+
+static int take_restart(const cJSON *object, struct journal *journal)
+{
+	struct journal_restart restart = {0};
+	const cJSON *open = cJSON_GetObjectItemCaseSensitive(object, "open");
+	size_t level = 0;
+	uint64_t config;
+	char answered[16];
+
+	if (journal->n_restarts == JOURNAL_RESTARTS_MAX ||
+		!take_text(object, "unit", restart.unit, sizeof(restart.unit)) ||
+		!restart.unit[0] || journal_find_restart(journal, restart.unit) ||
+		!take_whole(object, "at", SECONDS_MAX, &restart.at_s) || !cJSON_IsBool(open) ||
+		!take_text(object, "answered", answered, sizeof(answered)) ||
+		!take_whole(object, "config", UINT32_MAX, &config))
+		return -EBADMSG;
+	while (level < ARRAY_SIZE(levels) && !streq(levels[level], answered))
+		level++;
+	if (level == ARRAY_SIZE(levels))
+		return -EBADMSG;
+	restart.open = cJSON_IsTrue(open);
+	restart.answered = (enum answer_level)level;
+	restart.config = (uint32_t)config;
+	journal->restarts[journal->n_restarts++] = restart;
+	return 0;
+}
+
 static int take_file(const cJSON *object, struct journal *journal)
 {
 	if (grow_array(&journal->files, journal->n_files, &journal->files_allocated,
@@ -264,6 +334,11 @@ static int take_body(const cJSON *body, struct journal *journal)
 	}
 	cJSON_ArrayForEach (item, cJSON_GetObjectItemCaseSensitive(body, "released")) {
 		r = take_release(item, journal);
+		if (r < 0)
+			return r;
+	}
+	cJSON_ArrayForEach (item, cJSON_GetObjectItemCaseSensitive(body, "restarts")) {
+		r = take_restart(item, journal);
 		if (r < 0)
 			return r;
 	}
@@ -299,6 +374,7 @@ int journal_parse(struct journal *journal, const char *text)
 	if (r < 0) {
 		journal->n_records = 0;
 		journal->n_released = 0;
+		journal->n_restarts = 0;
 		for (size_t i = 0; i < journal->n_files; i++)
 			file_note_clear(&journal->files[i]);
 		journal->n_files = 0;

@@ -1,49 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "apply/restart.h"
 
-#include "apply/answer.h"
 #include "apply/bus.h"
+#include "apply/restart_internal.h"
 #include "base/util.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 
-#include <systemd/sd-bus.h>
-
-#define SYSTEMD     "org.freedesktop.systemd1"
-#define MANAGER     "/org/freedesktop/systemd1"
 #define UNIT_FOLDER "/org/freedesktop/systemd1/unit"
 
-#define ANSWER_US     (30 * USEC_PER_SEC)
-#define ANSWERS       15 /* that may be waited for within that time, one after the other */
-#define CALL_US       (5 * USEC_PER_SEC)
-#define POLL_US       (100 * USEC_PER_MSEC)
-#define NEIGHBORS_MAX 64
-
-struct restart {
-	sd_bus *bus;
-	sd_bus_slot *call;
-	sd_event_source *timer;
-	sd_event *event;
-	struct host host;
-	struct service service;
-	char *path; /* of the unit, on the bus */
-	bool forced;
-	bool asked, restarted; /* RestartUnit was sent; and it was answered, or may have been */
-	struct answer *answer;
-	enum answer_level before, level;
-	uint64_t patience_us, deadline_us;
-	char state[32];                     /* ActiveState */
-	bool has_job;                       /* systemd is not done with it */
-	char *neighbors[NEIGHBORS_MAX + 1]; /* units that may be bound to it */
-	size_t n_neighbors;
-	restart_done done;
-	void *userdata;
-};
-
-/* Each step is a call; its answer, or failure, decides on the next. */
-typedef int (*answer_handler)(struct restart *restart, sd_bus_message *answer);
+#define ANSWER_US (30 * USEC_PER_SEC)
+#define ANSWERS   15 /* that may be waited for within that time, one after the other */
+#define CALL_US   (5 * USEC_PER_SEC)
+#define POLL_US   (100 * USEC_PER_MSEC)
 
 static int poll_again(struct restart *restart);
 static int on_restarted(struct restart *restart, sd_bus_message *answer);
@@ -79,11 +50,11 @@ static int finish(struct restart *restart, int result, const char *why)
 	return 0;
 }
 
-static int refuse(struct restart *restart, const char *unit, const char *what)
+int restart_refuse(struct restart *restart, const char *what)
 {
 	char why[EDIT_WHY_MAX];
 
-	snprintf(why, sizeof(why), "%.80s %s", unit, what);
+	snprintf(why, sizeof(why), "%.80s %s", restart->service.unit, what);
 	return finish(restart, -EPERM, why);
 }
 
@@ -116,7 +87,7 @@ static int on_error(struct restart *restart, sd_bus_message *answer, const sd_bu
 }
 
 /* An error of the bus, or what the handler of this answer makes of it. */
-static int on_answer(struct restart *restart, sd_bus_message *answer, answer_handler handler)
+int restart_on_answer(struct restart *restart, sd_bus_message *answer, restart_handler handler)
 {
 	const sd_bus_error *error = sd_bus_message_get_error(answer);
 	int r;
@@ -128,7 +99,7 @@ static int on_answer(struct restart *restart, sd_bus_message *answer, answer_han
 
 /* ---- after the restart: until it answers ---- */
 
-static int take_state(struct restart *restart, sd_bus_message *answer)
+int restart_take_state(struct restart *restart, sd_bus_message *answer)
 {
 	int r = sd_bus_message_enter_container(answer, 'a', "{sv}");
 
@@ -186,7 +157,7 @@ static int not_back(struct restart *restart)
 
 static int on_state_after(struct restart *restart, sd_bus_message *answer)
 {
-	int r = take_state(restart, answer);
+	int r = restart_take_state(restart, answer);
 
 	if (r < 0)
 		return r;
@@ -203,14 +174,14 @@ static int on_state_after(struct restart *restart, sd_bus_message *answer)
 static int handle_state_after(sd_bus_message *answer, void *userdata, sd_bus_error *error)
 {
 	(void)error;
-	return on_answer(userdata, answer, on_state_after);
+	return restart_on_answer(userdata, answer, on_state_after);
 }
 
-static int get_all(struct restart *restart, sd_bus_message_handler_t handler)
+int restart_get_all(struct restart *restart, sd_bus_message_handler_t handler)
 {
-	return sd_bus_call_method_async(restart->bus, &restart->call, SYSTEMD, restart->path,
-		"org.freedesktop.DBus.Properties", "GetAll", handler, restart, "s",
-		SYSTEMD ".Unit");
+	return sd_bus_call_method_async(restart->bus, &restart->call, RESTART_SYSTEMD,
+		restart->path, "org.freedesktop.DBus.Properties", "GetAll", handler, restart, "s",
+		RESTART_SYSTEMD ".Unit");
 }
 
 static int on_timer(sd_event_source *source, uint64_t usec, void *userdata)
@@ -222,7 +193,7 @@ static int on_timer(sd_event_source *source, uint64_t usec, void *userdata)
 	restart->timer = sd_event_source_disable_unref(restart->timer);
 	if (now_us() >= restart->deadline_us)
 		return not_back(restart);
-	if (get_all(restart, handle_state_after) >= 0)
+	if (restart_get_all(restart, handle_state_after) >= 0)
 		return 0;
 	/* The bus is gone: then what the runtime itself says has to do. */
 	if (restart->service.socket[0] && ask_socket(restart, on_answer_after) >= 0)
@@ -247,165 +218,31 @@ static int on_restarted(struct restart *restart, sd_bus_message *answer)
 static int handle_restarted(sd_bus_message *answer, void *userdata, sd_bus_error *error)
 {
 	(void)error;
-	return on_answer(userdata, answer, on_restarted);
+	return restart_on_answer(userdata, answer, on_restarted);
 }
 
 static int call_restart(struct restart *restart)
 {
 	restart->asked = true;
-	return sd_bus_call_method_async(restart->bus, &restart->call, SYSTEMD, MANAGER,
-		SYSTEMD ".Manager", "RestartUnit", handle_restarted, restart, "ss",
-		restart->service.unit, "replace");
+	return sd_bus_call_method_async(restart->bus, &restart->call, RESTART_SYSTEMD,
+		RESTART_MANAGER, RESTART_SYSTEMD ".Manager", "RestartUnit", handle_restarted,
+		restart, "ss", restart->service.unit, "replace");
 }
 
-/* ---- before it: whether it may be restarted ---- */
-
-/* "active", "reloading", "activating", "deactivating": something of it runs. */
-static bool is_up(const char *state)
+int restart_may_go(struct restart *restart)
 {
-	return !streq(state, "inactive") && !streq(state, "failed");
-}
-
-static int on_neighbors(struct restart *restart, sd_bus_message *answer)
-{
-	const char *name, *state;
-	int r = sd_bus_message_enter_container(answer, 'a', "(ssssssouso)");
-
-	while (r >= 0 && (r = sd_bus_message_read(answer, "(ssssssouso)", &name, NULL, NULL, &state,
-				  NULL, NULL, NULL, NULL, NULL, NULL)) > 0)
-		if (is_up(state)) {
-			char what[160];
-
-			snprintf(what, sizeof(what),
-				"is not restarted: %.80s depends on it and would be stopped too",
-				name);
-			return refuse(restart, restart->service.unit, what);
-		}
-	return r < 0 ? r : call_restart(restart);
-}
-
-static int handle_neighbors(sd_bus_message *answer, void *userdata, sd_bus_error *error)
-{
-	(void)error;
-	return on_answer(userdata, answer, on_neighbors);
-}
-
-static int check_neighbors(struct restart *restart)
-{
-	sd_bus_message *call = NULL;
-	int r;
-
-	if (restart->n_neighbors == 0)
+	if (!restart->ready)
 		return call_restart(restart);
-	r = sd_bus_message_new_method_call(
-		restart->bus, &call, SYSTEMD, MANAGER, SYSTEMD ".Manager", "ListUnitsByNames");
-	if (r >= 0)
-		r = sd_bus_message_append_strv(call, restart->neighbors);
-	if (r >= 0)
-		r = sd_bus_call_async(
-			restart->bus, &restart->call, call, handle_neighbors, restart, 0);
-	sd_bus_message_unref(call);
-	return r;
+	/* It may be released in there. */
+	restart->ready(restart->before, restart->userdata);
+	return 0;
 }
 
-static int on_kill_mode(struct restart *restart, sd_bus_message *answer)
+int restart_go(struct restart *restart)
 {
-	const char *mode;
-	int r = sd_bus_message_read(answer, "v", "s", &mode);
+	int r = call_restart(restart);
 
-	if (r < 0)
-		return r;
-	if (!streq(mode, "process")) {
-		char what[160];
-
-		snprintf(what, sizeof(what),
-			"is not restarted: its KillMode is %.40s, which would kill containers too",
-			mode);
-		return refuse(restart, restart->service.unit, what);
-	}
-	return check_neighbors(restart);
-}
-
-static int handle_kill_mode(sd_bus_message *answer, void *userdata, sd_bus_error *error)
-{
-	(void)error;
-	return on_answer(userdata, answer, on_kill_mode);
-}
-
-static int check_kill_mode(struct restart *restart)
-{
-	return sd_bus_call_method_async(restart->bus, &restart->call, SYSTEMD, restart->path,
-		"org.freedesktop.DBus.Properties", "Get", handle_kill_mode, restart, "ss",
-		SYSTEMD ".Service", "KillMode");
-}
-
-static int add_neighbors(struct restart *restart, sd_bus_message *answer)
-{
-	const char *name;
-	int r = sd_bus_message_enter_container(answer, 'v', "as");
-
-	if (r >= 0)
-		r = sd_bus_message_enter_container(answer, 'a', "s");
-	while (r >= 0 && (r = sd_bus_message_read(answer, "s", &name)) > 0) {
-		/* More than anybody looks through: then one of them is up. */
-		if (restart->n_neighbors == NEIGHBORS_MAX)
-			return -E2BIG;
-		restart->neighbors[restart->n_neighbors] = strdup(name);
-		if (!restart->neighbors[restart->n_neighbors])
-			return -ENOMEM;
-		restart->n_neighbors++;
-	}
-	if (r >= 0)
-		r = sd_bus_message_exit_container(answer);
-	return r >= 0 ? sd_bus_message_exit_container(answer) : r;
-}
-
-/*
- * What systemd stops or restarts along with the unit: who has it in Requires=, Requisite=,
- * BindsTo=, PartOf= or StopPropagatedFrom=.
- */
-static bool is_dependency(const char *name)
-{
-	static const char *const names[] = {
-		"RequiredBy", "RequisiteOf", "BoundBy", "ConsistsOf", "PropagatesStopTo"};
-
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-		if (streq(names[i], name))
-			return true;
-	return false;
-}
-
-static int on_state_before(struct restart *restart, sd_bus_message *answer)
-{
-	int r = sd_bus_message_enter_container(answer, 'a', "{sv}");
-
-	while (r >= 0 && (r = sd_bus_message_enter_container(answer, 'e', "sv")) > 0) {
-		const char *name;
-
-		r = sd_bus_message_read(answer, "s", &name);
-		if (r >= 0 && is_dependency(name))
-			r = add_neighbors(restart, answer);
-		else if (r >= 0)
-			r = sd_bus_message_skip(answer, "v");
-		if (r >= 0)
-			r = sd_bus_message_exit_container(answer);
-	}
-	if (r >= 0)
-		r = sd_bus_message_rewind(answer, true);
-	if (r >= 0)
-		r = take_state(restart, answer);
-	if (r < 0)
-		return r;
-	if (!streq(restart->state, "active"))
-		return refuse(restart, restart->service.unit,
-			"is not restarted: it is not active, so it is not what runs here");
-	return check_kill_mode(restart);
-}
-
-static int handle_state_before(sd_bus_message *answer, void *userdata, sd_bus_error *error)
-{
-	(void)error;
-	return on_answer(userdata, answer, on_state_before);
+	return MIN(r, 0);
 }
 
 /* ---- start ---- */
@@ -434,7 +271,15 @@ static int ask(struct restart *restart)
 		r = sd_bus_path_encode(UNIT_FOLDER, restart->service.unit, &restart->path);
 	if (r < 0)
 		return r;
-	return restart->forced ? call_restart(restart) : get_all(restart, handle_state_before);
+	switch (restart->way) {
+	case RESTART_AGAIN:
+		return call_restart(restart);
+	case RESTART_AWAIT:
+		return on_restarted(restart, NULL);
+	case RESTART_ASK:
+		break;
+	}
+	return restart_check(restart);
 }
 
 static void on_answer_before(enum answer_level level, void *userdata)
@@ -459,10 +304,11 @@ static int on_begin(sd_event_source *source, uint64_t usec, void *userdata)
 	(void)usec;
 	restart->timer = sd_event_source_disable_unref(restart->timer);
 	if (is_forbidden(restart->service.unit))
-		return refuse(restart, restart->service.unit,
+		return restart_refuse(restart,
 			"is not restarted: more than the runtime runs in it, or it is no service");
-	r = restart->forced || !restart->service.socket[0] ? ask(restart)
-							   : ask_socket(restart, on_answer_before);
+	r = restart->way == RESTART_ASK && restart->service.socket[0]
+		    ? ask_socket(restart, on_answer_before)
+		    : ask(restart);
 	return r < 0 ? give_up(restart, r, NULL) : 0;
 }
 
@@ -477,7 +323,9 @@ int restart_start(sd_event *event, const struct restart_options *options, restar
 	restart->event = sd_event_ref(event);
 	restart->host = *options->host;
 	restart->service = *options->service;
-	restart->forced = options->forced;
+	restart->way = options->way;
+	restart->ready = options->ready;
+	restart->before = options->way == RESTART_AWAIT ? options->answered : ANSWER_NONE;
 	restart->patience_us = options->deadline_us ? options->deadline_us : ANSWER_US;
 	restart->done = done;
 	restart->userdata = userdata;

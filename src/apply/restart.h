@@ -11,16 +11,31 @@
 
 #include <systemd/sd-event.h>
 
+#include "apply/answer.h"
 #include "apply/edit_text.h"
 #include "kernel/host.h"
 
 struct restart;
 
+enum restart_way {
+	RESTART_ASK,   /* where it may be */
+	RESTART_AGAIN, /* it was restarted already: without asking whether it may be */
+	RESTART_AWAIT, /* it was asked for earlier, by another process maybe: only waits */
+};
+
+/*
+ * Called from the loop when it may be restarted, and systemd was not asked for it yet: answered is
+ * how much of it answers. Now or later restart_go() has it done, or restart_abandon() ends it.
+ */
+typedef void (*restart_ready)(enum answer_level answered, void *userdata);
+
 struct restart_options {
 	const struct host *host; /* only its root is used */
 	const struct service *service;
-	bool forced;          /* it was restarted already: without asking whether it may be */
-	uint64_t deadline_us; /* how long it may take to answer again; 0: 30 s */
+	enum restart_way way;
+	restart_ready ready;        /* RESTART_ASK; NULL: it goes on by itself */
+	enum answer_level answered; /* RESTART_AWAIT: as much as this has to answer again */
+	uint64_t deadline_us;       /* how long it may take to answer again; 0: 30 s */
 };
 
 /*
@@ -33,6 +48,9 @@ typedef void (*restart_done)(int result, const char *why, void *userdata);
 /* done is called once, from the loop, never from here; restart is released by then. 0 or -errno. */
 int restart_start(sd_event *event, const struct restart_options *options, restart_done done,
 	void *userdata, struct restart **ret);
+
+/* After ready: 0, or -errno with nothing done, and the caller abandons it. */
+int restart_go(struct restart *restart);
 
 /* Forgets it without calling done; what systemd was asked for goes on. NULL is allowed. */
 void restart_abandon(struct restart *restart);

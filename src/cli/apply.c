@@ -81,7 +81,7 @@ static int print_plan(const struct plan *plan, const char *nothing)
 
 static int apply_locally(const struct cli *cli, struct core *core)
 {
-	int r = become_writer(core, "apply");
+	int r = become_writer(core, "apply"), resumed;
 
 	if (r != EXIT_OK)
 		return r;
@@ -89,6 +89,8 @@ static int apply_locally(const struct cli *cli, struct core *core)
 		return cli_fail(
 			"apply", "the configuration says mode: observe: nothing is written");
 	core_reset(core, cli->only);
+	/* What it gives up must stay so: after the reset. */
+	resumed = core_resume(core);
 	r = core_settle(core);
 	if (r == 0)
 		r = core_look(core);
@@ -97,7 +99,8 @@ static int apply_locally(const struct cli *cli, struct core *core)
 		r = core_apply(core);
 	if (r < 0)
 		return cli_fail("apply", "%s", strerror(-r));
-	return print_plan(&core->plan, "Nothing to change.");
+	r = print_plan(&core->plan, "Nothing to change.");
+	return r == EXIT_OK && resumed < 0 ? EXIT_FAILED : r;
 }
 
 static int restore_locally(const struct cli *cli, struct core *core)
@@ -108,6 +111,7 @@ static int restore_locally(const struct cli *cli, struct core *core)
 		return r;
 	if (core->journal->lost)
 		return cli_fail("journal.json", "%s", core->journal->note);
+	(void)core_resume(core);
 	r = core_restore(core, cli->only);
 	stored = r == 0 ? core_restore_files(core, cli->only) : 0;
 	if (r == 0)

@@ -104,21 +104,9 @@ static int new_node(struct reader *reader, const yaml_event_t *event, struct nod
 	return 0;
 }
 
-static bool is_null(const yaml_event_t *event)
-{
-	static const char *const words[] = {"", "~", "null", "Null", "NULL"};
-
-	if (event->data.scalar.style != YAML_PLAIN_SCALAR_STYLE)
-		return false;
-	for (size_t i = 0; i < ARRAY_SIZE(words); i++)
-		if (streq((const char *)event->data.scalar.value, words[i]))
-			return true;
-	return false;
-}
-
 static int fill_text(const yaml_event_t *event, struct node *node)
 {
-	if (is_null(event))
+	if (syntax_is_null(event))
 		return 0; /* a new node is null */
 	node->kind = NODE_TEXT;
 	node->text = strdup((const char *)event->data.scalar.value);

@@ -126,3 +126,15 @@ void syntax_fault(const char *file, const char *text, size_t len, const yaml_par
 		config_fault_add(faults, &place, "no valid YAML: %s%s%s", problem,
 			parser->context ? " " : "", parser->context ? parser->context : "");
 }
+
+bool syntax_is_null(const yaml_event_t *scalar)
+{
+	static const char *const words[] = {"", "~", "null", "Null", "NULL"};
+
+	if (scalar->data.scalar.style != YAML_PLAIN_SCALAR_STYLE)
+		return false;
+	for (size_t i = 0; i < ARRAY_SIZE(words); i++)
+		if (streq((const char *)scalar->data.scalar.value, words[i]))
+			return true;
+	return false;
+}

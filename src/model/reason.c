@@ -40,7 +40,8 @@ const struct reason reason_table[] = {
 		"that it did."},
 	{"restart-refused",
 		"The file has the wanted value, and the program was not restarted: systemd could "
-		"not be asked, or a restart would stop more than the program. The log says which."},
+		"not be asked, or the journal not be stored, or a restart would stop more than the "
+		"program. The log says which."},
 	{"verify-refused",
 		"The program that the file belongs to, or a check of the new file, did not accept "
 		"it: the file is as it was."},

@@ -8,18 +8,10 @@
 #include <stdarg.h>
 
 static const struct containerd_row rows[CONTAINERD_SETTINGS] = {
-	[CONTAINERD_DOWNLOADS] = {"containerd.max_concurrent_downloads", "",
-		"max_concurrent_downloads"},
-	[CONTAINERD_PROGRESS_TIMEOUT] = {"containerd.image_pull_progress_timeout", "",
-		"image_pull_progress_timeout"},
-	[CONTAINERD_REGISTRY_FOLDER] = {"containerd.registry.config_path", ".registry",
-		"config_path"},
+	[CONTAINERD_DOWNLOADS] = {"", "max_concurrent_downloads"},
+	[CONTAINERD_PROGRESS_TIMEOUT] = {"", "image_pull_progress_timeout"},
+	[CONTAINERD_REGISTRY_FOLDER] = {".registry", "config_path"},
 };
-
-const char *containerd_setting_name(enum containerd_setting setting)
-{
-	return rows[setting].name;
-}
 
 static void refuse(struct containerd_plan *plan, enum containerd_refusal refusal,
 	const char *format, ...) PRINTF_LIKE(3, 4);
@@ -200,14 +192,4 @@ int containerd_config_plan(const struct containerd_config *config, enum containe
 	}
 	*edit = result;
 	return 0;
-}
-
-int containerd_edit_apply(const struct containerd_edit *edit, const char *old, size_t len,
-	char **text, size_t *text_len)
-{
-	if (!old) {
-		old = edit->begin;
-		len = strlen(old);
-	}
-	return toml_set(old, len, edit->table, edit->key, edit->literal, text, text_len, NULL);
 }

@@ -115,16 +115,6 @@ struct containerd_config {
 int containerd_config_plan(const struct containerd_config *config, enum containerd_setting setting,
 	const char *value, struct containerd_edit *edit);
 
-/* The setting's name in status and journal: containerd.max_concurrent_downloads. */
-const char *containerd_setting_name(enum containerd_setting setting);
-
-/*
- * The text to write to edit->path: old with the key set; old is NULL for a file that is to be made.
- * Freed by the caller. As toml_set().
- */
-int containerd_edit_apply(const struct containerd_edit *edit, const char *old, size_t len,
-	char **text, size_t *text_len);
-
 /*
  * The main file's text for a dry run of a drop-in: as it is, but importing that path last. To be
  * put beside the main file, because relative imports are relative to it. Freed by the caller.

@@ -12,8 +12,7 @@
 #define PLAN_TABLE_MAX sizeof(((struct containerd_edit *)0)->table)
 
 struct containerd_row {
-	const char *name; /* in status */
-	const char *sub;  /* table below the CRI plugin's */
+	const char *sub; /* table below the CRI plugin's */
 	const char *key;
 };
 

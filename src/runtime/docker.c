@@ -413,23 +413,3 @@ bool docker_settled(const struct docker *docker)
 {
 	return docker->settled;
 }
-
-void docker_refresh(struct docker *docker)
-{
-	docker->info_due = true;
-	if (!docker->look)
-		look_in(docker, 0);
-}
-
-const char *docker_source_text(enum docker_source source)
-{
-	static const char *const texts[] = {
-		[DOCKER_SOURCE_NONE] = "not known",
-		[DOCKER_SOURCE_RELOAD] = "the daemon's last reload",
-		[DOCKER_SOURCE_COMMAND] = "dockerd's command line",
-		[DOCKER_SOURCE_FILE] = "daemon.json, unchanged since dockerd started",
-		[DOCKER_SOURCE_DEFAULT] = "dockerd's default",
-	};
-
-	return texts[source];
-}

@@ -122,9 +122,6 @@ const struct docker_state *docker_state(const struct docker *docker);
 /* True when the first look is over, well or not: what a one-shot command waits for. */
 bool docker_settled(const struct docker *docker);
 
-/* Looks again now, not at the next turn. */
-void docker_refresh(struct docker *docker);
-
 struct docker_container {
 	char id[DOCKER_ID_MAX];
 	char name[DOCKER_NAME_MAX]; /* without the slash */
@@ -191,17 +188,6 @@ int docker_load(struct docker *docker, int fd, const struct docker_transfer_opti
 	struct docker_transfer **transfer);
 
 void docker_transfer_cancel(struct docker_transfer *transfer); /* NULL is fine */
-
-/*
- * The running dockerd, to be told to reload (SIGHUP): the process that the pid file names, else,
- * where there is such a file, the one that listens on the socket; in either case only when its name
- * is dockerd (a socket made by systemd is systemd's). Paths as in docker_options; both may be NULL.
- * 0, or -ESRCH when none is found, or only in another PID namespace.
- */
-int docker_daemon_pid(
-	const char *host_root, const char *pid_file, const char *socket_path, pid_t *pid);
-
-const char *docker_source_text(enum docker_source source); /* "reload event", "not known", ... */
 
 DEFINE_CLEANUP(struct docker, docker_close)
 

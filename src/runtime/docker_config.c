@@ -118,13 +118,6 @@ static size_t find_last(const struct document *document, const char *key)
 	return document->object.n;
 }
 
-int docker_config_check(const char *text, size_t len, struct docker_config_fault *fault)
-{
-	_cleanup_document_ struct document document = {0};
-
-	return read_document(&document, text, len, fault);
-}
-
 int docker_config_get(const char *text, size_t len, const char *key, char **value,
 	struct docker_config_fault *fault)
 {

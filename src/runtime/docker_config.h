@@ -20,15 +20,10 @@ struct docker_config_fault {
 };
 
 /*
- * Strict JSON with an object at its top? 0, or -EINVAL with fault (may be NULL), -EFBIG above
- * DOCKER_CONFIG_MAX, -ENOMEM.
- */
-int docker_config_check(const char *text, size_t len, struct docker_config_fault *fault);
-
-/*
  * The value of a top-level key as it stands in the text (JSON: strings with their quotes), for the
- * caller to free. Of doubles the last one, as dockerd has it. 0, -ENOENT without that key, or as
- * docker_config_check.
+ * caller to free. Of doubles the last one, as dockerd has it. 0, -ENOENT without that key, -EINVAL
+ * with fault (may be NULL) for what is no strict JSON with an object at its top, -EFBIG above
+ * DOCKER_CONFIG_MAX, -ENOMEM.
  */
 int docker_config_get(const char *text, size_t len, const char *key, char **value,
 	struct docker_config_fault *fault);
@@ -42,7 +37,7 @@ int docker_config_get_count(const char *text, size_t len, const char *key, unsig
  * key is, else as the last one, in the style of the key before it. value NULL takes the key out,
  * all doubles of it. The new text is terminated and the caller's; it equals the old one byte for
  * byte when nothing had to change, and taking out a key that was inserted gives the text from
- * before (of an empty file: {, a line break, }). 0, or as docker_config_check; also -EINVAL for a
+ * before (of an empty file: {, a line break, }). 0, or as docker_config_get; also -EINVAL for a
  * key or value that is no JSON, -EILSEQ when the result did not stand the check against cJSON.
  */
 int docker_config_set(const char *text, size_t len, const char *key, const char *value, char **out,
@@ -55,7 +50,7 @@ char *docker_config_list(const char *const *strings, size_t n);
 /*
  * The first key that this version of dockerd does not know (docker_keys.h): it would refuse the
  * reload, which is seen in its log alone, and its next start. 1 with the key and its place (fault
- * may be NULL), 0 when all are known, or as docker_config_check.
+ * may be NULL), 0 when all are known, or as docker_config_get.
  */
 int docker_config_unknown_key(const char *text, size_t len, const char *version,
 	char key[static DOCKER_CONFIG_KEY_MAX], struct docker_config_fault *fault);

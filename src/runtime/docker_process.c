@@ -61,6 +61,10 @@ static int pid_of_socket(const char *path, pid_t *pid)
 	return 0;
 }
 
+/*
+ * The process that the pid file names, else the one that listens on the socket (one made by systemd
+ * is systemd's). -ESRCH also when it is in another PID namespace.
+ */
 static int find_daemon(const char *pid_file, const char *socket_path, pid_t *pid)
 {
 	pid_t found = 0;
@@ -78,18 +82,6 @@ static int find_daemon(const char *pid_file, const char *socket_path, pid_t *pid
 		return 0;
 	}
 	return -ESRCH;
-}
-
-int docker_daemon_pid(
-	const char *host_root, const char *pid_file, const char *socket_path, pid_t *pid)
-{
-	char full_pid_file[PATH_MAX], full_socket[PATH_MAX];
-
-	snprintf(full_pid_file, sizeof(full_pid_file), "%s%s", host_root,
-		pid_file ? pid_file : DOCKER_PID_FILE);
-	snprintf(full_socket, sizeof(full_socket), "%s%s", host_root,
-		socket_path ? socket_path : DOCKER_SOCKET);
-	return find_daemon(full_pid_file, full_socket, pid);
 }
 
 /*

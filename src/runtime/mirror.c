@@ -206,13 +206,6 @@ static int on_time(sd_event_source *source, uint64_t usec, void *userdata)
 	return 0;
 }
 
-void mirrors_check(struct mirrors *mirrors)
-{
-	for (size_t i = 0; i < mirrors->n; i++)
-		if (!mirrors->checks[i]->fetch)
-			again_in(mirrors->checks[i], 0);
-}
-
 int mirrors_open(sd_event *event, struct fetcher *fetcher, const char *host_root,
 	mirrors_changed_fn *changed, void *userdata, struct mirrors **ret)
 {

@@ -67,9 +67,6 @@ const struct mirror *mirrors_find(const struct mirrors *mirrors, const char *url
 /* All, in the order of mirrors_set. */
 const struct mirror *mirrors_all(const struct mirrors *mirrors, size_t *n);
 
-/* Checks all now, not at their next turn. */
-void mirrors_check(struct mirrors *mirrors);
-
 /*
  * Takes one more answer: the rule at the top of this page, without clock or socket. Writes state,
  * since_us, checked_us and against. True when the state has changed.

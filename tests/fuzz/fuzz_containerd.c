@@ -52,7 +52,8 @@ static void try_setting(struct containerd_config *config, enum containerd_settin
 	if (edit.method == CONTAINERD_UNSUPPORTED || !file)
 		return;
 	old = *file;
-	if (containerd_edit_apply(&edit, old.text, old.len, &file->text, &file->len) < 0)
+	if (toml_set(old.text, old.len, edit.table, edit.key, edit.literal, &file->text, &file->len,
+		    NULL) < 0)
 		return; /* what the table or the key is called is something else here */
 	must(containerd_config_plan(config, setting, values[setting], &again) == 0);
 	check_refusal(&again);

@@ -111,8 +111,8 @@ static struct told walk(const uint8_t *data, size_t size, unsigned cuts)
 			if (frame.length >= DNS_HEADER)
 				told.hash = dns_mix(told.hash, frame.head);
 			if (frame.visible >= DNS_HEADER)
-				(void)dns_frame_read(
-					&frame, dns_read(&packet, &packet, frame.offset, frame.visible));
+				(void)dns_frame_read(&frame,
+					dns_read(&packet, &packet, frame.offset, frame.visible));
 		}
 	}
 	return told;

@@ -129,14 +129,23 @@ static int write_edit(const struct containerd_edit *edit, const char *root)
 	r = load(path, &old, &len);
 	if (r < 0 && r != -ENOENT)
 		return r;
-	r = containerd_edit_apply(edit, old, len, &text, &len);
+	if (!old)
+		len = strlen(edit->begin);
+	r = toml_set(old ? old : edit->begin, len, edit->table, edit->key, edit->literal, &text,
+		&len, NULL);
 	return r < 0 ? r : store(path, text, len);
 }
 
 static int setting_of(const char *name)
 {
+	static const char *const names[CONTAINERD_SETTINGS] = {
+		[CONTAINERD_DOWNLOADS] = "containerd.max_concurrent_downloads",
+		[CONTAINERD_PROGRESS_TIMEOUT] = "containerd.image_pull_progress_timeout",
+		[CONTAINERD_REGISTRY_FOLDER] = "containerd.registry.config_path",
+	};
+
 	for (int i = 0; i < CONTAINERD_SETTINGS; i++)
-		if (streq(containerd_setting_name((enum containerd_setting)i), name))
+		if (streq(names[i], name))
 			return i;
 	return -EINVAL;
 }

@@ -6,7 +6,6 @@
  *
  * docker_tool ROOT state                the picture after the first look
  * docker_tool ROOT watch                the picture at each change, until SIGTERM
- * docker_tool ROOT pid
  * docker_tool ROOT containers | images
  * docker_tool ROOT pull REFERENCE
  * docker_tool ROOT load FILE
@@ -52,6 +51,19 @@ static void print(cJSON *object)
 	cJSON_Delete(object);
 }
 
+static const char *source_text(enum docker_source source)
+{
+	static const char *const texts[] = {
+		[DOCKER_SOURCE_NONE] = "not known",
+		[DOCKER_SOURCE_RELOAD] = "the daemon's last reload",
+		[DOCKER_SOURCE_COMMAND] = "dockerd's command line",
+		[DOCKER_SOURCE_FILE] = "daemon.json, unchanged since dockerd started",
+		[DOCKER_SOURCE_DEFAULT] = "dockerd's default",
+	};
+
+	return texts[source];
+}
+
 static void print_state(void *userdata)
 {
 	const struct tool *tool = userdata;
@@ -69,7 +81,7 @@ static void print_state(void *userdata)
 	cJSON_AddStringToObject(object, "containerd", state->containerd);
 	cJSON_AddBoolToObject(object, "live_restore", state->live_restore);
 	cJSON_AddNumberToObject(object, "max_downloads", state->max_downloads);
-	cJSON_AddStringToObject(object, "source", docker_source_text(state->source));
+	cJSON_AddStringToObject(object, "source", source_text(state->source));
 	cJSON_AddBoolToObject(object, "on_command", state->max_downloads_on_command);
 	cJSON_AddNumberToObject(object, "reloads", (double)state->reloads);
 	cJSON_AddNumberToObject(object, "pid", state->pid);
@@ -176,15 +188,6 @@ static int begin(struct tool *tool, const char *what, const char *argument)
 	return 0;
 }
 
-static int print_pid(const char *root)
-{
-	pid_t pid;
-	int r = docker_daemon_pid(root, NULL, NULL, &pid);
-
-	printf("%d\n", r < 0 ? r : (int)pid);
-	return r < 0;
-}
-
 static int run(struct tool *tool, struct fetcher *fetcher, char **argv)
 {
 	struct docker_options options = {.host_root = argv[1], .userdata = tool};
@@ -214,8 +217,6 @@ int main(int argc, char **argv)
 
 	if (argc < 3)
 		return 64;
-	if (streq(argv[2], "pid"))
-		return print_pid(argv[1]);
 	sigemptyset(&signals);
 	sigaddset(&signals, SIGTERM);
 	sigprocmask(SIG_BLOCK, &signals, NULL);

@@ -7,7 +7,7 @@
 
 #include "fake_http.h"
 
-#include "runtime/docker.h"
+#include "runtime/docker_internal.h"
 #include "runtime/fetch.h"
 
 #define VERSION "{\"Version\":\"20.10.24+dfsg1\",\"ApiVersion\":\"1.41\",\"Os\":\"linux\"}"
@@ -140,6 +140,16 @@ static inline void fake_docker_open(struct fake_docker *fake)
 	folder_put(&fake->folder, "/run/keep", "");
 	assert_int_equal(sd_event_new(&fake->event), 0);
 	assert_int_equal(fetcher_open(fake->event, &fake->fetcher), 0);
+}
+
+/* Has the client look now, not at its next turn. */
+static inline void fake_docker_look(struct fake_docker *fake)
+{
+	fake->docker->info_due = true;
+	if (fake->docker->look)
+		return;
+	assert_true(sd_event_source_set_time_relative(fake->docker->timer, 0) >= 0);
+	assert_true(sd_event_source_set_enabled(fake->docker->timer, SD_EVENT_ONESHOT) >= 0);
 }
 
 /* Both running, and the first look over. */

@@ -147,6 +147,8 @@ static inline void assert_record(const struct journal *journal, const char *name
 static inline void store_sample(const struct folder *folder)
 {
 	_cleanup_journal_ struct journal *journal = open_journal(folder, BOOT);
+	struct journal_restart restart = {
+		.unit = "containerd.service", .at_s = 1763755200, .answered = ANSWER_GRPC};
 
 	note(journal, "vm.a", "1", "2");
 	note(journal, "kernel.core_pattern", "|/bin/core \"%p\" \\ \xc3\xa9\x01", "core");
@@ -154,6 +156,7 @@ static inline void store_sample(const struct folder *folder)
 	note_file(journal);
 	journal_set_config(journal, UINT32_MAX);
 	journal_release(journal, "thp");
+	assert_int_equal(journal_begin_restart(journal, &restart), 0);
 	assert_int_equal(journal_store(journal), 0);
 }
 
@@ -175,6 +178,11 @@ static inline void assert_sample(const struct journal *journal)
 	assert_int_equal(journal->records[0].ahead.n, 0);
 	assert_int_equal(journal->config, UINT32_MAX);
 	assert_true(journal_is_released(journal, "thp", UINT32_MAX));
+	assert_int_equal(journal->n_restarts, 1);
+	assert_string_equal(journal->restarts[0].unit, "containerd.service");
+	assert_int_equal(journal->restarts[0].at_s, 1763755200);
+	assert_int_equal(journal->restarts[0].answered, ANSWER_GRPC);
+	assert_true(journal->restarts[0].open);
 }
 
 #endif

@@ -95,11 +95,11 @@ static void says_why_nobody_answers_and_comes_back(void **state)
 	assert_non_null(strstr(docker->why, "/run/docker.sock: dockerd: it does not run: no /"));
 	assert_int_equal(fake.changes, 1);
 	folder_put(&fake.folder, "/run/docker.pid", "999999999");
-	docker_refresh(fake.docker);
+	fake_docker_look(&fake);
 	run_until(fake.event, docker->error == -ENOENT);
 	assert_non_null(strstr(docker->why, "/run/docker.sock: GET /version: No such file"));
 	fake_docker_begin(&fake);
-	docker_refresh(fake.docker);
+	fake_docker_look(&fake);
 	run_until(fake.event, docker->error == 0);
 	assert_string_equal(docker->version, "20.10.24+dfsg1");
 	assert_string_equal(docker->why, "");
@@ -111,7 +111,6 @@ static void wakes_nobody_who_does_not_run(void **state)
 {
 	_cleanup_fake_docker_ struct fake_docker fake;
 	const struct docker_state *docker;
-	pid_t pid;
 
 	(void)state;
 	fake_docker_open(&fake);
@@ -121,13 +120,12 @@ static void wakes_nobody_who_does_not_run(void **state)
 	docker = docker_state(fake.docker);
 	run_until(fake.event, docker_settled(fake.docker));
 	assert_int_equal(docker->error, -ESRCH);
-	docker_refresh(fake.docker);
+	fake_docker_look(&fake);
 	run_for(fake.event, 50 * USEC_PER_MSEC);
-	assert_int_equal(docker_daemon_pid(fake.folder.path, NULL, NULL, &pid), -ESRCH);
 	assert_int_equal(fake.http.requests, 0);
 	assert_int_equal(fake.http.n, 0);
 	folder_put(&fake.folder, "/run/docker.pid", "999999999");
-	docker_refresh(fake.docker);
+	fake_docker_look(&fake);
 	run_until(fake.event, docker->error == 0);
 }
 
@@ -196,7 +194,7 @@ static void lives_through_a_mad_daemon(void **state)
 	docker = docker_state(fake.docker);
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		atomic_store(&fake.misbehave, cases[i].misbehave);
-		docker_refresh(fake.docker);
+		fake_docker_look(&fake);
 		run_until(fake.event, docker->error != 0);
 		assert_int_equal(docker->error, cases[i].error);
 		if (!strstr(docker->why, cases[i].why))
@@ -205,7 +203,7 @@ static void lives_through_a_mad_daemon(void **state)
 		assert_string_equal(docker->version, "20.10.24+dfsg1");
 		assert_string_equal(docker->root_dir, "/var/lib/docker");
 		atomic_store(&fake.misbehave, NULL);
-		docker_refresh(fake.docker);
+		fake_docker_look(&fake);
 		run_until(fake.event, docker->error == 0);
 	}
 }
@@ -249,11 +247,11 @@ static void notices_broken_info_and_events(void **state)
 	assert_non_null(strstr(docker->why, "GET /info"));
 	atomic_store(&fake.info, NULL);
 	atomic_store(&fake.past, "{\"Type\":");
-	docker_refresh(fake.docker);
+	fake_docker_look(&fake);
 	run_until(fake.event, strstr(docker->why, "GET /events"));
 	assert_int_equal(docker->error, -EBADMSG);
 	atomic_store(&fake.past, "no events");
-	docker_refresh(fake.docker);
+	fake_docker_look(&fake);
 	run_for(fake.event, 100 * USEC_PER_MSEC);
 	assert_int_equal(docker->error, -EBADMSG);
 	atomic_store(&fake.past, NULL);
@@ -306,7 +304,7 @@ static void notices_a_socket_that_was_replaced(void **state)
 	old = fake.http;
 	fake_docker_begin(&fake);
 	atomic_store(&fake.past, RELOAD(8));
-	docker_refresh(fake.docker);
+	fake_docker_look(&fake);
 	run_until(fake.event, docker->max_downloads == 8);
 	assert_int_equal(docker->error, 0);
 	shutdown(old.fd, SHUT_RDWR);

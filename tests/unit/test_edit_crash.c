@@ -51,12 +51,13 @@ static void expect_valid(const struct edit_bench *bench, int round)
 	_cleanup_free_ char *toml_now = folder_get(&bench->root, CONFIG_TOML);
 	_cleanup_free_ char *json_now = folder_get(&bench->root, DAEMON_JSON);
 	_cleanup_free_ char *hosts_now = folder_get(&bench->root, hosts);
+	_cleanup_free_ char *value = NULL;
 
 	if (!toml_now || !strstr(toml_now, "address = \"\"\n") ||
 		toml_check(toml_now, strlen(toml_now), NULL) < 0)
 		fail_msg("round %d: %s", round, toml_now);
 	if (!json_now || !strstr(json_now, "\"live-restore\": true") ||
-		docker_config_check(json_now, strlen(json_now), NULL) < 0)
+		docker_config_get(json_now, strlen(json_now), "live-restore", &value, NULL) < 0)
 		fail_msg("round %d: %s", round, json_now);
 	if (hosts_now && !streq(hosts_now, "10") && !streq(hosts_now, "12"))
 		fail_msg("round %d: %s", round, hosts_now);

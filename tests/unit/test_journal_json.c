@@ -35,6 +35,7 @@ static void every_truncation_is_noticed(void **state)
 		if (journal_parse(&parsed, part) != -EBADMSG)
 			fail_msg("the first %zu bytes pass", len);
 		assert_int_equal(parsed.n_records, 0);
+		assert_int_equal(parsed.n_restarts, 0);
 		parsed_clear(&parsed);
 		if (len % 16 == 0)
 			assert_survives(&folder, text, text, len);

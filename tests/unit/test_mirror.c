@@ -56,12 +56,19 @@ static const struct mirror *the_one(const struct bench *bench)
 	return all;
 }
 
+/* Their turn comes every ten seconds; here it is never far. */
+int sd_event_source_set_time_relative(sd_event_source *source, uint64_t us)
+{
+	bool is_turn = us == 10 * USEC_PER_SEC;
+
+	return sd_event_source_set_time(source, now_us() + (is_turn ? 20 * USEC_PER_MSEC : us));
+}
+
 /* Puts one check's answer through. */
 static const struct mirror *check(struct bench *bench)
 {
 	uint64_t before = the_one(bench)->checked_us;
 
-	mirrors_check(bench->mirrors);
 	run_until(bench->event, the_one(bench)->checked_us > before);
 	return the_one(bench);
 }

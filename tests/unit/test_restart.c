@@ -21,13 +21,15 @@ static void on_done(int result, const char *why, void *userdata)
 	copy_text(outcome->why, sizeof(outcome->why), why);
 }
 
-static struct outcome restart(struct fake_systemd *fake, const char *unit, bool forced)
+static struct outcome restart_by(struct fake_systemd *fake, const char *unit, enum restart_way way,
+	enum answer_level answered)
 {
 	struct host host = {0};
 	struct service service = {0};
 	struct restart_options options = {.host = &host,
 		.service = &service,
-		.forced = forced,
+		.way = way,
+		.answered = answered,
 		.deadline_us = 500 * USEC_PER_MSEC};
 	struct outcome outcome = {0};
 	struct restart *restart;
@@ -39,6 +41,11 @@ static struct outcome restart(struct fake_systemd *fake, const char *unit, bool 
 	while (!outcome.done)
 		assert_true(sd_event_run(fake->event, 20 * USEC_PER_SEC) > 0);
 	return outcome;
+}
+
+static struct outcome restart(struct fake_systemd *fake, const char *unit, bool forced)
+{
+	return restart_by(fake, unit, forced ? RESTART_AGAIN : RESTART_ASK, ANSWER_NONE);
 }
 
 static void expect(
@@ -199,6 +206,90 @@ static void no_reply_is_no_restart(void **state)
 	expect(&fake, FAKE_UNIT, -ETIMEDOUT, "failed", 2);
 }
 
+/* What another process asked for: it is only looked at, by the same measure. */
+static void what_was_asked_for_earlier_is_waited_for(void **state)
+{
+	_cleanup_fake_systemd_ struct fake_systemd fake;
+	struct outcome outcome;
+
+	(void)state;
+	fake_systemd_make(&fake);
+	fake.kill_mode = "control-group";
+	assert_int_equal(restart_by(&fake, FAKE_UNIT, RESTART_AWAIT, ANSWER_CONNECT).result, 0);
+	/* It listens; before the restart it had a CRI. */
+	outcome = restart_by(&fake, FAKE_UNIT, RESTART_AWAIT, ANSWER_CRI);
+	assert_int_equal(outcome.result, -ETIMEDOUT);
+	fake.state = "failed";
+	outcome = restart_by(&fake, FAKE_UNIT, RESTART_AWAIT, ANSWER_NONE);
+	assert_int_equal(outcome.result, -ETIMEDOUT);
+	assert_non_null(strstr(outcome.why, "failed"));
+	/* On its way down, and up: time decides. */
+	fake.state = "inactive";
+	outcome = restart_by(&fake, FAKE_UNIT, RESTART_AWAIT, ANSWER_NONE);
+	assert_int_equal(outcome.result, -ETIMEDOUT);
+	assert_int_equal(fake.restarts, 0);
+}
+
+struct readiness {
+	struct restart *restart;
+	unsigned calls;
+	enum answer_level answered;
+	struct outcome outcome;
+	bool abandons;
+};
+
+static void on_ready(enum answer_level answered, void *userdata)
+{
+	struct readiness *readiness = userdata;
+
+	readiness->calls++;
+	readiness->answered = answered;
+	if (readiness->abandons)
+		restart_abandon(steal(readiness->restart));
+}
+
+static void on_ready_done(int result, const char *why, void *userdata)
+{
+	on_done(result, why, &((struct readiness *)userdata)->outcome);
+}
+
+/* What has to be durable before is stored in between. */
+static void it_waits_to_be_told_to_go(void **state)
+{
+	(void)state;
+	for (int abandons = 0; abandons < 2; abandons++) {
+		_cleanup_fake_systemd_ struct fake_systemd fake;
+		struct readiness readiness = {.abandons = abandons};
+		struct host host = {0};
+		struct service service = {.unit = FAKE_UNIT};
+		struct restart_options options = {.host = &host,
+			.service = &service,
+			.ready = on_ready,
+			.deadline_us = 500 * USEC_PER_MSEC};
+
+		fake_systemd_make(&fake);
+		copy_text(service.socket, sizeof(service.socket), fake.socket_path);
+		assert_int_equal(restart_start(fake.event, &options, on_ready_done, &readiness,
+					 &readiness.restart),
+			0);
+		while (readiness.calls == 0)
+			assert_true(sd_event_run(fake.event, 20 * USEC_PER_SEC) > 0);
+		for (int i = 0; i < 5; i++)
+			assert_true(sd_event_run(fake.event, 20 * USEC_PER_MSEC) >= 0);
+		assert_int_equal(readiness.answered, ANSWER_CONNECT);
+		assert_int_equal(fake.restarts, 0);
+		assert_false(readiness.outcome.done);
+		if (abandons)
+			continue;
+		assert_int_equal(restart_go(readiness.restart), 0);
+		while (!readiness.outcome.done)
+			assert_true(sd_event_run(fake.event, 20 * USEC_PER_SEC) > 0);
+		assert_int_equal(readiness.outcome.result, 0);
+		assert_int_equal(readiness.calls, 1);
+		assert_int_equal(fake.restarts, 1);
+	}
+}
+
 static void it_can_be_abandoned_at_any_step(void **state)
 {
 	_cleanup_fake_systemd_ struct fake_systemd fake;
@@ -233,6 +324,8 @@ int main(void)
 		cmocka_unit_test(active_and_deaf_is_not_back),
 		cmocka_unit_test(without_a_bus_nothing_is_done),
 		cmocka_unit_test(no_reply_is_no_restart),
+		cmocka_unit_test(what_was_asked_for_earlier_is_waited_for),
+		cmocka_unit_test(it_waits_to_be_told_to_go),
 		cmocka_unit_test(it_can_be_abandoned_at_any_step),
 	};
 

@@ -305,7 +305,7 @@ DNS_INLINE int dns_read_header(const __u64 words[2], __u64 *read)
 }
 
 /* The message at offset of which length bytes are there, at least a header; however it lies. */
-DNS_PART __u64 dns_read_by_words(DNS_SOURCE *source, __u32 offset, __u32 length)
+DNS_INLINE __u64 dns_read_by_words(DNS_SOURCE *source, __u32 offset, __u32 length)
 {
 	const __u64 words[2] = {dns_word(source, offset), dns_word(source, offset + 8)};
 	__u64 read;

@@ -83,10 +83,9 @@ struct kubelet_config {
 	bool manage;
 };
 
-/* A field's name in the file, its flag (NULL for none) and its default's text. */
+/* A field's name in the file, and its flag (NULL for none). */
 const char *kubelet_field_name(enum kubelet_field field);
 const char *kubelet_field_flag(enum kubelet_field field);
-const char *kubelet_field_default(enum kubelet_field field);
 
 /* The text of our own drop-in file. */
 extern const char kubelet_own_text[];

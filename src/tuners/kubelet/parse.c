@@ -2,11 +2,11 @@
 #include "tuners/kubelet/kubelet.h"
 
 #include "base/util.h"
+#include "config/syntax.h"
 #include "config/text.h"
 
 #include <errno.h>
 #include <stdio.h>
-#include <yaml.h>
 
 #define KIND "KubeletConfiguration"
 
@@ -60,18 +60,6 @@ static void take_key(struct reader *reader, const char *key)
 	reader->is_kind = streq(key, "kind");
 }
 
-static bool is_null(const yaml_event_t *event)
-{
-	static const char *const words[] = {"", "~", "null", "Null", "NULL"};
-
-	if (event->data.scalar.style != YAML_PLAIN_SCALAR_STYLE)
-		return false;
-	for (size_t i = 0; i < ARRAY_SIZE(words); i++)
-		if (streq((const char *)event->data.scalar.value, words[i]))
-			return true;
-	return false;
-}
-
 static int take_value(struct reader *reader, const yaml_event_t *event)
 {
 	const char *text = (const char *)event->data.scalar.value;
@@ -85,7 +73,7 @@ static int take_value(struct reader *reader, const yaml_event_t *event)
 		return 0;
 	value = &reader->values->field[field];
 	*value = (struct kubelet_value){.origin = KUBELET_CLEARED};
-	if (is_null(event))
+	if (syntax_is_null(event))
 		return 0;
 	/* A quoted number or bool is a string, which the kubelet refuses. */
 	if ((quoted && field != KUBELET_IMAGE_MAXIMUM_GC_AGE) || !kubelet_take(value, field, text))
@@ -128,7 +116,7 @@ static int take_event(struct reader *reader, const yaml_event_t *event)
 	reader->finished =
 		event->type == YAML_STREAM_END_EVENT || event->type == YAML_DOCUMENT_END_EVENT;
 	if (reader->depth == 0 && (leaf || event->type == YAML_SEQUENCE_START_EVENT) &&
-		!(event->type == YAML_SCALAR_EVENT && is_null(event)))
+		!(event->type == YAML_SCALAR_EVENT && syntax_is_null(event)))
 		return refuse(reader, event->start_mark, "not a map of options", NULL);
 	if (!leaf_fits(reader, event))
 		return refuse(reader, event->start_mark, "one plain value is expected here", NULL);

@@ -38,11 +38,6 @@ const char *kubelet_field_flag(enum kubelet_field field)
 	return fields[field].flag;
 }
 
-const char *kubelet_field_default(enum kubelet_field field)
-{
-	return fields[field].def;
-}
-
 static const char *bool_word(const char *text)
 {
 	/* YAML 1.1's words as the kubelet's parser takes them, and Go's for a flag. */

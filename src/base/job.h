@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef AGENT_JOB_H
-#define AGENT_JOB_H
+#ifndef BASE_JOB_H
+#define BASE_JOB_H
 
 /*
- * What may block runs beside the loop: a job is a thread that gets plain data, hands a number back
- * through an eventfd and ends. One at a time; no thread exists while there is nothing to do.
+ * What may block runs beside the loop: a job is a thread that works on data which nobody else
+ * touches meanwhile, hands a number back through an eventfd and ends. No thread exists while there
+ * is nothing to do.
  */
 
 #include <systemd/sd-event.h>
@@ -13,8 +14,8 @@ struct job;
 
 /*
  * Runs run(argument) in a thread; then, in the loop, done(result, userdata), before which the job
- * is released and *job is NULL again. argument is freed afterwards. 0, or -errno with nothing
- * started and argument still the caller's.
+ * is released and *job is NULL again. Until then, or until job_finish(), argument and *job have to
+ * stay where they are. 0, or -errno with nothing started.
  */
 int job_start(sd_event *event, struct job **job, int (*run)(void *argument), void *argument,
 	void (*done)(int result, void *userdata), void *userdata);

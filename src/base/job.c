@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "agent/job.h"
+#include "base/job.h"
 
 #include "base/cleanup.h"
 
@@ -35,7 +35,6 @@ static void release(struct job *job)
 {
 	sd_event_source_disable_unref(job->source);
 	cleanup_close(&job->fd);
-	free(job->argument);
 	free(job);
 }
 
@@ -65,16 +64,17 @@ int job_start(sd_event *event, struct job **owner, int (*run)(void *argument), v
 
 	if (!job)
 		return -ENOMEM;
-	*job = (struct job){.owner = owner, .run = run, .done = done, .userdata = userdata};
+	*job = (struct job){.owner = owner,
+		.run = run,
+		.argument = argument,
+		.done = done,
+		.userdata = userdata};
 	job->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	r = job->fd < 0 ? -errno
 			: sd_event_add_io(event, &job->source, job->fd, EPOLLIN, on_done, job);
-	if (r >= 0) {
-		job->argument = argument;
+	if (r >= 0)
 		r = -pthread_create(&job->thread, NULL, run_job, job);
-	}
 	if (r < 0) {
-		job->argument = NULL;
 		release(job);
 		return r;
 	}

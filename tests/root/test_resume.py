@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent is killed while a real containerd restarts: the next one sees to what comes of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Callable
+
+import pytest
+from conftest import Agent, until
+from fakesystemd import Systemd
+from runtimelab import CONTAINERD_CONFIG, Lab, lab  # noqa: F401
+
+NAME = "containerd.max_concurrent_downloads"
+CONFIG = "mode: observe\nruntime: {{mode: enforce, restart: {}, max_concurrent_downloads: {}}}\n"
+
+
+def marks(folder: Path) -> list[dict[str, Any]]:
+    body = json.loads((folder / "state/journal.json").read_text())["body"]
+    return body.get("restarts", [])
+
+
+def is_over(folder: Path) -> Callable[[], bool]:
+    return lambda: bool(marks(folder)) and not marks(folder)[0]["open"]
+
+
+def found(agent: Agent) -> dict[str, Any]:
+    """The setting; nothing until the runtime has answered."""
+    return next((s for s in agent.status()["settings"] if s["name"] == NAME), {})
+
+
+def is_given_up(agent: Agent) -> Callable[[], bool]:
+    return lambda: found(agent).get("reason") == "did-not-come-back"
+
+
+def is_in_sync(agent: Agent) -> Callable[[], bool]:
+    return lambda: found(agent).get("state") == "in-sync"
+
+
+def killed_amid(lab: Lab, agent: Callable[..., Agent], comes_back: bool) -> tuple[Systemd, list[bool]]:
+    """An agent that is no more at the moment when systemd has been asked for a restart."""
+    systemd = lab.with_systemd()
+    daemon = lab.daemons["containerd"]
+    open_then: list[bool] = []
+
+    def restart(_unit: str) -> None:
+        if len(systemd.restarted) > 1 or comes_back:
+            systemd.unit.state = "active"
+            daemon.restart()
+        else:
+            systemd.unit.state = "failed"
+            daemon.stop()
+        if len(systemd.restarted) == 1:
+            open_then.append(marks(agent_then.folder)[0]["open"])
+            agent_then.kill()
+
+    systemd.manager.restart = restart
+    agent_then = agent(CONFIG.format("now", 10), ready=False, wrap=lab.wrap)
+    until(lambda: agent_then.process.poll() is not None, 30, f"killed\n{agent_then.log}")
+    assert systemd.restarted == ["containerd.service"]
+    assert "max_concurrent_downloads = 10" in lab.config.read_text()
+    return systemd, open_then
+
+
+@pytest.mark.quick
+def test_the_runtime_does_not_come_back(lab: Lab, folder: Path, agent: Callable[..., Agent]) -> None:
+    daemon = lab.containerd()
+    systemd, open_then = killed_amid(lab, agent, comes_back=False)
+    assert open_then == [True], "it was durable before systemd was asked"
+    after = agent(CONFIG.format("now", 10), wrap=lab.wrap)
+    until(is_over(folder), 40, f"it is over\n{after.log}")
+    assert lab.config.read_bytes() == CONTAINERD_CONFIG.encode()
+    assert len(systemd.restarted) == 2
+    assert daemon.alive() and daemon.answers()
+    until(is_given_up(after), 40, after.log)
+    until(lambda: "with the file from before" in after.log, 5, after.log)
+    assert after.stop() == 0
+    # Nor does a third one try again.
+    third = agent(CONFIG.format("now", 10), wrap=lab.wrap)
+    until(is_given_up(third), 40, third.log)
+    assert len(systemd.restarted) == 2
+
+
+def test_apply_sees_to_it_as_well(lab: Lab, folder: Path, agent: Callable[..., Agent], run: Callable[..., Any]) -> None:
+    lab.containerd()
+    systemd, _ = killed_amid(lab, agent, comes_back=False)
+    answer = run("apply", "--config", str(folder / "agent.yaml"), wrap=lab.wrap, timeout=90)
+    assert answer.returncode == 1, answer.stdout + answer.stderr
+    assert "does not answer" in answer.stderr
+    assert lab.config.read_bytes() == CONTAINERD_CONFIG.encode()
+    assert len(systemd.restarted) == 2
+    assert is_over(folder)()
+
+
+def test_the_runtime_comes_back(lab: Lab, folder: Path, agent: Callable[..., Agent], run: Callable[..., Any]) -> None:
+    lab.containerd()
+    systemd, open_then = killed_amid(lab, agent, comes_back=True)
+    assert open_then == [True]
+    after = agent(CONFIG.format("now", 10), wrap=lab.wrap)
+    until(is_over(folder), 40, f"it is over\n{after.log}")
+    until(is_in_sync(after), 40, after.log)
+    assert after.setting(NAME)["actual"] == "10"
+    assert "max_concurrent_downloads = 10" in lab.config.read_text()
+    assert len(systemd.restarted) == 1
+    assert after.stop() == 0
+    assert run("restore", wrap=lab.wrap).returncode == 0
+    assert lab.config.read_bytes() == CONTAINERD_CONFIG.encode()
+
+
+def test_the_hour_of_when_idle_outlives_the_agent(lab: Lab, folder: Path, agent: Callable[..., Agent]) -> None:
+    lab.containerd()
+    systemd = lab.with_systemd()
+    first = agent(CONFIG.format("when-idle", 10), wrap=lab.wrap)
+    until(is_in_sync(first), 40, first.log)
+    until(is_over(folder), 10, first.log)
+    assert len(systemd.restarted) == 1
+    first.kill()
+    second = agent(CONFIG.format("when-idle", 12), wrap=lab.wrap, env={"WATCHDOG_USEC": "3000000"})
+    until(lambda: "max_concurrent_downloads = 12" in lab.config.read_text(), 15, second.log)
+    looks = len(second.told("WATCHDOG=1"))
+    until(lambda: len(second.told("WATCHDOG=1")) >= looks + 3, 15, second.log)
+    last = found(second)
+    assert (last["state"], last["reason"], last["actual"]) == ("pending", "restart-pending", "10")
+    assert len(systemd.restarted) == 1
