@@ -48,8 +48,8 @@ static void put_number(FILE *out, double value)
 static void put_budget(FILE *out, const cJSON *budget)
 {
 	static const char *const keys[][2] = {
-		{"queries_per_second", "queries/s"},
-		{"packets_per_second", "packets/s"},
+		{"qps", "queries/s"},
+		{"pps", "packets/s"},
 		{"pending", "pending"},
 	};
 	const char *separator = "";

@@ -42,7 +42,7 @@ const char page_style[] =
 	"tbody tr:last-child>*{border-bottom:0}"
 	"thead th{color:var(--dim);font-weight:600;font-size:13px}"
 	"tbody th{font-weight:500;overflow-wrap:anywhere}"
-	"td{overflow-wrap:anywhere}td.num,tbody th{white-space:nowrap}"
+	"td{overflow-wrap:break-word}td.num,tbody th{white-space:nowrap}"
 	"code{font:13px/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}"
 	"a{color:inherit}"
 	"footer{color:var(--dim);font-size:13px;padding-top:22px;padding-bottom:34px}";

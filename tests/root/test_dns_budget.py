@@ -170,6 +170,8 @@ def test_the_clouds_budgets_are_known(watch, lab, run: Run) -> None:
         assert aws in said["message"] and azure not in said["message"]
     look = Look(one)
     assert look.row(azure)["budget"] == {"qps": 1000, "pps": 0, "pending": 200, "source": "azure"}
+    # Thousands are set apart by a narrow space.
+    assert re.search(r"<td class=.num.>1\W?000 queries/s, 200 pending</td>", one.get("/")[1])
     assert look.row(aws)["budget"]["pps"] == 1024 and look.row(aws)["budget"]["source"] == "aws"
     assert (limit(one, azure)["max"], limit(one, azure)["unit"]) == (1000, "queries/s")
     has = limit(one, aws)

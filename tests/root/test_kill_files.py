@@ -64,7 +64,7 @@ def restore(lab: Lab, folder: Path, run: Callable[..., Any]) -> None:
     assert not kept.exists() or list(kept.iterdir()) == []
 
 
-@pytest.mark.parametrize("command,rounds", [("apply", ROUNDS), ("agent", ROUNDS // 4)])
+@pytest.mark.parametrize("command,rounds", [("apply", ROUNDS), ("agent", ROUNDS // 8)])
 def test_killed_again_and_again(lab: Lab, folder: Path, run: Callable[..., Any], command: str, rounds: int) -> None:
     lab.write("etc/docker/daemon.json", DAEMON_JSON)
     lab.containerd()

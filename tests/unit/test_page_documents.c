@@ -8,7 +8,7 @@
 static const char dns[] =
 	"{\"servers\": [{\"server\": \"10.0.0.2\", \"role\": \"upstream\", \"queries_per_second\": 12,"
 	" \"peak\": 1500, \"pending\": 3, \"unanswered\": 2,"
-	" \"budget\": {\"packets_per_second\": 1024}, \"latency\": {\"p50\": 0.0004, \"p99\": 0.021},"
+	" \"budget\": {\"qps\": 0, \"pps\": 1024, \"pending\": 0}, \"latency\": {\"p50\": 0.0004, \"p99\": 0.021},"
 	" \"top\": [{\"workload\": {\"kind\": \"pod\", \"namespace\": \"shop\","
 	" \"name\": \"<b>cart\"}}], \"names\": [{\"name\": \"secret.example\"}]},"
 	" {\"server\": \"other\", \"budget\": null, \"latency\": null, \"top\": []}]}";
