@@ -27,6 +27,10 @@ static void answer(struct agent *agent)
 		http_reply_finish(agent->reply, 507,
 			"{\"error\": \"not all could be put back and noted: make room in the state folder: "
 			"headroom's log says more\"}");
+	else if (agent->not_known)
+		http_reply_finish(agent->reply, 500,
+			"{\"error\": \"what was set since the journal was found torn has been put back; the "
+			"originals from before are lost: see journal.json.bad in the state folder\"}");
 	else if (report_plan(&agent->done, true, &json) < 0)
 		http_reply_finish(agent->reply, 500, "{\"error\": \"out of memory\"}");
 	else
@@ -199,6 +203,7 @@ static void begin_request(struct agent *agent, const struct request *request)
 	agent->restoring = request->restore;
 	agent->asked_values = agent->asked_files = true;
 	agent->not_noted = false;
+	agent->not_known = request->restore && core->journal && core->journal->lost;
 	if (request->restore) {
 		/* The pause after it lasts while this configuration stays, applied or not yet. */
 		if (core->journal)

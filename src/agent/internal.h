@@ -63,6 +63,7 @@ struct agent {
 	bool asked_values, asked_files; /* of that: not done yet */
 	struct plan done;               /* of that: done */
 	bool not_noted;                 /* of that: restored, and the journal does not tell */
+	bool not_known; /* of that: restored what a new journal tells, the old one is lost */
 	struct request requests[REQUESTS_MAX];
 	size_t n_requests;
 

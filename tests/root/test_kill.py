@@ -107,6 +107,17 @@ def test_both_generations_torn_is_said(node: Node, folder: Path, run) -> None:
     assert sysctl(THRESHOLDS[2]) == DEFAULTS[THRESHOLDS[2]]
 
 
+def test_both_generations_torn_below_an_agent_is_said(node: Node, folder: Path, agent, run) -> None:
+    agent().kill()
+    for path in generations(folder / "state"):
+        spoil(path, "noise")
+    one = agent()
+    assert one.condition("AgentDegraded")["reason"] == "journal-unusable"
+    answer = run("restore")
+    assert answer.returncode == 1
+    assert "originals" in answer.stderr and "lost" in answer.stderr
+
+
 def test_a_leftover_of_a_torn_write_is_no_obstacle(node: Node, folder: Path, run) -> None:
     assert run("apply").returncode == 0
     (folder / "state/journal.json.new").write_text("{")
