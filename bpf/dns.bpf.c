@@ -41,13 +41,13 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 static __always_inline struct stream *stream_of(struct __sk_buff *skb)
 {
 	__u64 cookie = bpf_get_socket_cookie(skb);
-	/* Cookies are given out one after the other. */
-	__u32 index = cookie & (DNS_STREAMS - 1);
+	/* Each processor gives out cookies one after the other, from a range of its own. */
+	__u32 index = cookie * DNS_HASH_FACTOR >> 40 & (DNS_STREAMS - 1);
 	struct stream *stream = bpf_map_lookup_elem(&streams, &index);
 
 	if (stream && stream->cookie != cookie) {
 		stream->cookie = cookie;
-		stream->generation = 0;
+		stream->seal = 0;
 		stream->sides[EGRESS].have = DNS_SIDE_LOST;
 		stream->sides[INGRESS].have = DNS_SIDE_LOST;
 	}
@@ -132,22 +132,27 @@ static __always_inline __u32 packets_in(const struct __sk_buff *skb)
 	return skb->gso_segs ? skb->gso_segs : 1;
 }
 
-/* Handshakes and acknowledgements too. */
+/*
+ * Handshakes and acknowledgements too. A cookie is not always one server's: the kernel's own
+ * sockets answer for connections that are gone, and a socket may be connected anew.
+ */
 static __noinline void count_segments(struct __sk_buff *skb, struct stream *stream)
 {
-	__u64 generation = *(const volatile __u64 *)&control.generation;
+	__u64 generation = *(const volatile __u64 *)&control.generation, hash;
+	struct dns_key key = {0};
 	__u32 place;
 
-	if (stream->generation == generation) {
-		count_packet(stream->server, packets_in(skb), false);
+	key.family = address_of(skb, EGRESS, key.address);
+	if (!key.family)
 		return;
+	hash = dns_mix(mix_address(&key), stream->cookie);
+	place = *(const volatile __u64 *)&stream->server;
+	if (stream->seal != seal_of(hash, place, generation)) {
+		place = place_of(&servers, &free_servers, &key);
+		stream->server = place;
+		stream->seal = place == NO_PLACE ? 0 : seal_of(hash, place, generation);
 	}
-	place = place_of_receiver(skb);
 	count_packet(place, packets_in(skb), false);
-	if (place == NO_PLACE)
-		return;
-	stream->server = place;
-	stream->generation = generation;
 }
 
 __noinline int count_encrypted(struct __sk_buff *skb)

@@ -152,7 +152,7 @@ static __always_inline void count_answered(
 {
 	__u64 now = bpf_ktime_get_ns(), sent = *(volatile __u64 *)&query->sent_ns;
 	/* Taken away by the sweep at this moment, it is as old as can be. */
-	__u64 latency = sent && now > sent ? now - sent : 0;
+	__u64 latency = !sent ? DNS_TIMEOUT_NS : now > sent ? now - sent : 0;
 	__u32 bucket = latency_bucket(latency);
 
 	add_many(&server->latency_ns, latency);
@@ -169,8 +169,6 @@ static __always_inline struct dns_server *sender_of(const struct dns_key *key)
 {
 	const __u32 *place = bpf_map_lookup_elem(&servers, key);
 
-	if (!place)
-		add(&control.lost_servers);
 	return server_at(place ? *place : 0);
 }
 

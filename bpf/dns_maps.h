@@ -20,11 +20,11 @@ enum direction {
 	DIRECTIONS,
 };
 
-/* A TCP connection, and where its server is counted, if that is of the same generation. */
+/* A TCP connection, and where its server is counted, if the seal is over that server. */
 struct stream {
 	__u64 cookie;
-	__u64 generation;
 	__u64 server;
+	__u64 seal;
 	struct dns_side sides[DIRECTIONS];
 };
 

@@ -49,6 +49,17 @@ static __noinline __u32 place_of_receiver(struct __sk_buff *skb)
 	return key.family ? place_of(&servers, &free_servers, &key) : NO_PLACE;
 }
 
+static __always_inline __u64 mix_address(const struct dns_key *key)
+{
+	const __u32 *words = (const void *)key;
+	__u64 hash = DNS_HASH_SEED;
+
+#pragma clang loop unroll(full)
+	for (unsigned i = 0; i < sizeof(*key) / sizeof(*words); i++)
+		hash = dns_mix(hash, words[i]);
+	return hash;
+}
+
 static __always_inline __u64 mix_words(const struct dns_row_key *who)
 {
 	const __u64 *words = (const void *)who;
@@ -98,6 +109,8 @@ static __noinline __u64 find_places(const struct dns_row_key *who, __u64 hash, _
 	row = place_of(&rows, &free_rows, &key);
 	places = (__u64)row << 32 | (server == NO_PLACE ? 0 : server);
 	if (!memo || server == NO_PLACE || row == NO_PLACE)
+		return places;
+	if (*(const volatile __u64 *)&control.generation != generation)
 		return places;
 	memo->who = *who;
 	memo->places = places;

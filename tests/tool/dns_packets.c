@@ -210,10 +210,10 @@ static void dump(struct tool *tool)
 		control->version, control->lost_servers, control->lost_rows, control->lost_sources,
 		control->lost_samples, control->fragments, control->resyncs, control->cut);
 	for (size_t i = 0; i < tool->n_servers; i++)
-		dns_bpf_forget_server(tool->bpf, &tool->servers[i]);
+		(void)dns_bpf_forget_server(tool->bpf, &tool->servers[i], 0);
 	for (size_t i = 0; i < tool->n_rows; i++)
-		dns_bpf_forget_row(tool->bpf, &tool->rows[i]);
-	dns_bpf_use_again(tool->bpf);
+		(void)dns_bpf_forget_row(tool->bpf, &tool->rows[i], 0);
+	dns_bpf_use_again(tool->bpf, UINT64_MAX);
 	fflush(stdout);
 }
 

@@ -111,8 +111,9 @@ void dns_bpf_expect_server(struct dns_bpf *bpf, const struct dns_key *server)
 	(void)place_of(bpf, server);
 }
 
-void dns_bpf_forget_server(struct dns_bpf *bpf, const struct dns_key *server)
+bool dns_bpf_forget_server(struct dns_bpf *bpf, const struct dns_key *server, uint64_t now)
 {
+	(void)now;
 	for (size_t i = 0; i < bpf->n_servers; i++) {
 		if (!dns_address_equal(&bpf->server_keys[i], server))
 			continue;
@@ -121,20 +122,23 @@ void dns_bpf_forget_server(struct dns_bpf *bpf, const struct dns_key *server)
 		bpf->servers[i] = bpf->servers[bpf->n_servers];
 		bpf->servers[bpf->n_servers] = (struct dns_server){0};
 		bpf->forgotten++;
-		return;
+		return true;
 	}
+	return true;
 }
 
-void dns_bpf_forget_row(struct dns_bpf *bpf, const struct dns_row_key *key)
+bool dns_bpf_forget_row(struct dns_bpf *bpf, const struct dns_row_key *key, uint64_t now)
 {
+	(void)now;
 	for (size_t i = 0; i < bpf->n_rows; i++) {
 		if (memcmp(&bpf->row_keys[i], key, sizeof(*key)) != 0)
 			continue;
 		bpf->n_rows--;
 		bpf->row_keys[i] = bpf->row_keys[bpf->n_rows];
 		bpf->rows[i] = bpf->rows[bpf->n_rows];
-		return;
+		return true;
 	}
+	return true;
 }
 
 bool dns_bpf_forget_source(
@@ -145,9 +149,10 @@ bool dns_bpf_forget_source(
 	return true;
 }
 
-void dns_bpf_use_again(struct dns_bpf *bpf)
+void dns_bpf_use_again(struct dns_bpf *bpf, uint64_t now)
 {
 	(void)bpf;
+	(void)now;
 }
 
 void dns_bpf_sweep(struct dns_bpf *bpf, uint64_t now_ns,

@@ -339,6 +339,35 @@ static void idle_senders_make_room(void **state)
 	assert_int_equal(node->seen.link_local->look_peak, 700);
 }
 
+static void who_takes_a_forgotten_ones_place_brings_no_past(void **state)
+{
+	struct fixture *node = *state;
+
+	ask(node, "169.254.169.253", 1);
+	look(node, USEC_PER_SEC);
+	for (size_t i = 0; i < FAKE_SOURCES; i++)
+		send_packets(node, i, 1);
+	for (int turn = 0; turn < 29; turn++) {
+		for (size_t i = 20; i < 40; i++)
+			send_packets(node, i, i < 36 ? 120 : 100);
+		look(node, 19 * USEC_PER_SEC);
+		look(node, USEC_PER_SEC);
+	}
+	assert_int_equal(node->seen.n_senders, DNS_SENDERS);
+	for (int turn = 0; turn < 60; turn++) {
+		for (size_t i = 36; i < FAKE_SOURCES; i++)
+			send_packets(node, i, 1);
+		look(node, 19 * USEC_PER_SEC);
+		look(node, USEC_PER_SEC);
+		for (size_t i = 0; i < node->seen.n_senders; i++)
+			assert_true(dns_seconds_peak(&node->seen.senders[i].seconds) <= 120);
+	}
+	assert_int_equal(node->kernel->sources[20].packets, 0);
+	assert_true(node->kernel->sources[39].packets > 2000);
+	assert_int_equal(sum_over(node), 0);
+	assert_int_equal(node->seen.link_local->over, 0);
+}
+
 static void late_looks_are_counted_once(void **state)
 {
 	struct fixture *node = *state;
@@ -370,6 +399,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(names_are_sampled_while_they_may_be, begin, end),
 		cmocka_unit_test_setup_teardown(link_local_packets_share_a_budget, begin, end),
 		cmocka_unit_test_setup_teardown(idle_senders_make_room, begin, end),
+		cmocka_unit_test_setup_teardown(
+			who_takes_a_forgotten_ones_place_brings_no_past, begin, end),
 		cmocka_unit_test_setup_teardown(the_busiest_senders_are_kept, begin, end),
 		cmocka_unit_test_setup_teardown(late_looks_are_counted_once, begin, end),
 	};

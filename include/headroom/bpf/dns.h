@@ -3,15 +3,17 @@
 #define HEADROOM_BPF_DNS_H
 
 /*
- * What bpf/dns.bpf.c shares with user space. All counters only rise, from when the programs were
- * attached; times are CLOCK_MONOTONIC in nanoseconds; addresses are in network order.
+ * What bpf/dns.bpf.c shares with user space. Counters only rise, from when the programs were
+ * attached or their key came; times are CLOCK_MONOTONIC in nanoseconds; addresses are in network
+ * order.
  */
 
 #include <linux/types.h>
 
 #define DNS_RECORD_VERSION 1
 
-#define DNS_SERVERS_MAX 1024  /* servers told apart; the rest is counted under the zero key */
+#define DNS_SERVERS_MAX \
+	1024 /* servers told apart, and the zero key, under which the rest is counted */
 #define DNS_ROWS_MAX    16384 /* of who asks what; the rest is counted in lost_rows */
 #define DNS_SOURCES_MAX 256   /* source addresses told apart by the watch; the rest as above */
 #define DNS_STREAMS     4096  /* TCP connections whose messages are told apart; a power of two */

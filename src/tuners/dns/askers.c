@@ -261,9 +261,10 @@ void dns_askers_forwarders(struct dns_seen *seen)
 			by_forwarded);
 }
 
-static void take_row(void *userdata, const struct dns_row_key *key, const struct dns_row *counts)
+static void take_row(void *userdata, const struct dns_row_key *key, const struct dns_row *live)
 {
 	struct dns_askers *askers = userdata;
+	const struct dns_row counts = *live;
 	struct dns_asker *asker;
 
 	if (grow_array(&askers->askers, askers->n, &askers->allocated, sizeof(*asker)) < 0)
@@ -271,10 +272,10 @@ static void take_row(void *userdata, const struct dns_row_key *key, const struct
 	asker = &askers->askers[askers->n++];
 	asker->server = key->server;
 	asker->cgroup = key->cgroup;
-	asker->queries = counts->queries;
+	asker->queries = counts.queries;
 	if (key->suffix != DNS_SUFFIX_NONE) {
-		asker->expanded = counts->queries;
-		asker->failed = counts->nxdomain;
+		asker->expanded = counts.queries;
+		asker->failed = counts.nxdomain;
 	}
 	if (key->source_family == 0)
 		return;
@@ -319,7 +320,7 @@ static void prune(struct dns_askers *askers, struct dns_bpf *bpf, const struct d
 	askers->prune = false;
 	(void)dns_bpf_each_row(bpf, take_idle, &idle);
 	for (size_t i = 0; i < idle.n; i++)
-		dns_bpf_forget_row(bpf, &idle.keys[i]);
+		(void)dns_bpf_forget_row(bpf, &idle.keys[i], askers->read_at_us);
 	free(idle.keys);
 }
 

@@ -108,6 +108,11 @@ static struct dns_totals *told_of(struct dns_book *book, const struct dns_server
 	return server->label >= 0 ? &book->labels[server->label].told : &book->others[server->role];
 }
 
+static uint64_t risen(uint64_t now, uint64_t before)
+{
+	return now - MIN(now, before);
+}
+
 bool dns_book_take(struct dns_book *book, struct dns_server_state *server,
 	const struct dns_totals *totals, uint64_t now)
 {
@@ -117,6 +122,8 @@ bool dns_book_take(struct dns_book *book, struct dns_server_state *server,
 	uint64_t queries = dns_queries(&server->totals);
 	bool rose = false;
 
+	book->evicted += risen(totals->evicted, server->totals.evicted);
+	book->malformed += risen(totals->malformed, server->totals.malformed);
 	for (size_t i = 0; i < TOTALS_WORDS; i++) {
 		/* A counter that is read while the kernel writes may seem to go back a little. */
 		if (fresh[i] <= old[i])

@@ -21,12 +21,17 @@
 
 #define ROOT_INODE 1 /* of the root of all: kernfs counts from there; a container's has another */
 
-#define PENDING_SIZE ((size_t)(DNS_NEAR + DNS_FAR) * sizeof(struct dns_bucket))
+/* A look that sweeps may be late by so much. */
+#define LATE_US (3 * USEC_PER_SEC)
+
+#define NEAR_SIZE (DNS_NEAR * sizeof(struct dns_bucket))
+#define FAR_SIZE  (DNS_FAR * sizeof(struct dns_bucket))
 
 struct dns_bpf {
 	struct dns_bpf_object *object;
 	struct ring_buffer *ring;
-	struct dns_bucket *pending;
+	struct dns_bucket *near, *far; /* far is mapped while there is something in it */
+	uint64_t far_rest;             /* what was counted there when the last sweep found none */
 	struct dns_table servers, rows;
 	/* Whose names dns_bpf_drain_samples() hands over, while it runs. */
 	void (*take_sample)(void *userdata, const struct dns_sample *sample);
@@ -73,7 +78,7 @@ static int load(struct dns_bpf *bpf)
 		r = dns_table_open(&bpf->rows, bpf->object->maps.rows, bpf->object->maps.row_counts,
 			bpf->object->maps.free_rows, 0);
 	if (r == 0)
-		r = dns_map_array(bpf->object->maps.pending, &bpf->pending);
+		r = dns_map_array(bpf->object->maps.pending, 0, NEAR_SIZE, &bpf->near);
 	if (r < 0)
 		return r;
 	if (bpf_map_update_elem(
@@ -184,8 +189,10 @@ void dns_bpf_close(struct dns_bpf *bpf)
 	if (!bpf)
 		return;
 	ring_buffer__free(bpf->ring);
-	if (bpf->pending)
-		munmap(bpf->pending, PENDING_SIZE);
+	if (bpf->near)
+		munmap(bpf->near, NEAR_SIZE);
+	if (bpf->far)
+		munmap(bpf->far, FAR_SIZE);
 	dns_table_close(&bpf->servers);
 	dns_table_close(&bpf->rows);
 	dns_bpf_object__destroy(bpf->object);
@@ -267,18 +274,26 @@ void dns_bpf_expect_server(struct dns_bpf *bpf, const struct dns_key *server)
 	dns_table_add(&bpf->servers, server);
 }
 
-void dns_bpf_forget_server(struct dns_bpf *bpf, const struct dns_key *server)
+/* A query that is being counted, or waits for its answer, has the index too. */
+static bool forget(struct dns_bpf *bpf, struct dns_table *table, const void *key, uint64_t now)
+{
+	bool gone = dns_table_remove(table, key, now + DNS_TIMEOUT_NS / 1000 + LATE_US);
+
+	__atomic_add_fetch(&control_of(bpf)->generation, 1, __ATOMIC_RELEASE);
+	return gone;
+}
+
+bool dns_bpf_forget_server(struct dns_bpf *bpf, const struct dns_key *server, uint64_t now)
 {
 	static const struct dns_key other;
 
-	if (memcmp(server, &other, sizeof(other)) != 0 && dns_table_remove(&bpf->servers, server))
-		__atomic_add_fetch(&control_of(bpf)->generation, 1, __ATOMIC_RELEASE);
+	return memcmp(server, &other, sizeof(other)) != 0 &&
+	       forget(bpf, &bpf->servers, server, now);
 }
 
-void dns_bpf_forget_row(struct dns_bpf *bpf, const struct dns_row_key *key)
+bool dns_bpf_forget_row(struct dns_bpf *bpf, const struct dns_row_key *key, uint64_t now)
 {
-	if (dns_table_remove(&bpf->rows, key))
-		__atomic_add_fetch(&control_of(bpf)->generation, 1, __ATOMIC_RELEASE);
+	return forget(bpf, &bpf->rows, key, now);
 }
 
 bool dns_bpf_forget_source(
@@ -289,10 +304,10 @@ bool dns_bpf_forget_source(
 	return bpf_map_lookup_elem(fd, source, counts) == 0 && bpf_map_delete_elem(fd, source) == 0;
 }
 
-void dns_bpf_use_again(struct dns_bpf *bpf)
+void dns_bpf_use_again(struct dns_bpf *bpf, uint64_t now)
 {
-	dns_table_use_again(&bpf->servers);
-	dns_table_use_again(&bpf->rows);
+	dns_table_use_again(&bpf->servers, now);
+	dns_table_use_again(&bpf->rows, now);
 }
 
 typedef void take_pending(void *userdata, const struct dns_pending *query, bool unanswered);
@@ -330,21 +345,41 @@ static bool sweep_buckets(
 	return any;
 }
 
+static void leave_far(struct dns_bpf *bpf)
+{
+	if (bpf->far)
+		munmap(bpf->far, FAR_SIZE);
+	bpf->far = NULL;
+	bpf->far_rest = 0;
+}
+
+/*
+ * What was swept goes from the count here, once none is left for two looks: so does what two
+ * processors at one place have miscounted. What came meanwhile stays in it.
+ */
+static void sweep_far(struct dns_bpf *bpf, uint64_t now, take_pending *take, void *userdata)
+{
+	__u64 *count = &control_of(bpf)->far, far = __atomic_load_n(count, __ATOMIC_ACQUIRE);
+	bool any;
+
+	if (far == 0) {
+		leave_far(bpf);
+		return;
+	}
+	if (!bpf->far &&
+		dns_map_array(bpf->object->maps.pending, NEAR_SIZE, FAR_SIZE, &bpf->far) < 0)
+		return;
+	any = sweep_buckets(bpf->far, DNS_FAR, now, take, userdata);
+	if (!any && bpf->far_rest == far)
+		__atomic_compare_exchange_n(
+			count, &far, 0, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+	bpf->far_rest = any ? 0 : far;
+}
+
 void dns_bpf_sweep(struct dns_bpf *bpf, uint64_t now, take_pending *take, void *userdata)
 {
-	struct dns_control *control = control_of(bpf);
-	__u64 far = __atomic_load_n(&control->far, __ATOMIC_ACQUIRE);
-
-	(void)sweep_buckets(bpf->pending, DNS_NEAR, now, take, userdata);
-	if (far == 0)
-		return;
-	/*
-	 * What was swept goes from the count here, once none is left: so does what two processors
-	 * at one place have miscounted. What came meanwhile stays in it.
-	 */
-	if (!sweep_buckets(bpf->pending + DNS_NEAR, DNS_FAR, now, take, userdata))
-		__atomic_compare_exchange_n(
-			&control->far, &far, 0, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+	(void)sweep_buckets(bpf->near, DNS_NEAR, now, take, userdata);
+	sweep_far(bpf, now, take, userdata);
 }
 
 void dns_bpf_sample(struct dns_bpf *bpf, uint64_t one_in, uint64_t at_most)

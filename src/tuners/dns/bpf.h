@@ -55,12 +55,12 @@ void dns_bpf_expect_server(struct dns_bpf *bpf, const struct dns_key *server);
 
 /*
  * Removes what is idle, for room. The counts go with it: they begin at 0 should it come again. The
- * zero key stays. Not from within take. The room is there from the next dns_bpf_use_again() on,
- * which is to come some milliseconds later: nobody counts there any more by then.
+ * zero key stays. Not from within take. False when it could not be removed. The room is there from
+ * the first dns_bpf_use_again() on that comes some seconds later: nobody counts there any more.
  */
-void dns_bpf_forget_server(struct dns_bpf *bpf, const struct dns_key *server);
-void dns_bpf_forget_row(struct dns_bpf *bpf, const struct dns_row_key *key);
-void dns_bpf_use_again(struct dns_bpf *bpf);
+bool dns_bpf_forget_server(struct dns_bpf *bpf, const struct dns_key *server, uint64_t now_us);
+bool dns_bpf_forget_row(struct dns_bpf *bpf, const struct dns_row_key *key, uint64_t now_us);
+void dns_bpf_use_again(struct dns_bpf *bpf, uint64_t now_us);
 
 /* Removes a watched packet's source: whether there was one, and what had been counted of it. */
 bool dns_bpf_forget_source(

@@ -128,6 +128,7 @@ struct dns_book {
 	uint16_t index[4096]; /* by hash of the key: 1 + the place in servers, 0: free */
 	struct dns_label labels[DNS_LABELS];
 	struct dns_totals others[DNS_ROLES]; /* what has no label, by role */
+	uint64_t evicted, malformed;         /* of all that there ever were */
 };
 
 /* An address of this node that sent packets to the link-local services that share a budget. */

@@ -14,6 +14,7 @@ struct link_local {
 	struct dns_seen *seen;
 	uint64_t now_ns, budget;
 	uint32_t bins[DNS_BINS]; /* of all sources */
+	bool any_old;            /* who has no place yet may have sent for long */
 	struct dns_key idle[FORGET_AT_ONCE];
 	size_t n_idle, n;
 };
@@ -22,8 +23,8 @@ struct link_local {
  * The source's place; for a new one a free place, or that of who has sent least. What it had been
  * sending before it got another's belongs to no second that is shown.
  */
-static struct dns_sender *sender_of(
-	struct dns_seen *seen, const struct dns_key *source, const struct dns_source *counts)
+static struct dns_sender *sender_of(struct dns_seen *seen, const struct dns_key *source,
+	const struct dns_source *counts, bool old)
 {
 	struct dns_sender *least = &seen->senders[0];
 	bool replaces = seen->n_senders == DNS_SENDERS;
@@ -39,7 +40,7 @@ static struct dns_sender *sender_of(
 	else if (least->packets >= counts->packets)
 		return NULL;
 	*least = (struct dns_sender){.source = *source};
-	if (replaces)
+	if (replaces || old)
 		memcpy(least->seconds.seen, counts->bins, sizeof(least->seconds.seen));
 	return least;
 }
@@ -47,9 +48,11 @@ static struct dns_sender *sender_of(
 static void take_source(void *userdata, const struct dns_key *key, const struct dns_source *counts)
 {
 	struct link_local *all = userdata;
-	bool idle = key->family != 0 && all->now_ns > counts->last_ns + IDLE_NS;
+	bool idle =
+		key->family != 0 && counts->last_ns != 0 && all->now_ns > counts->last_ns + IDLE_NS;
 	/* What found no room is of the sum, but of no one address. */
-	struct dns_sender *sender = key->family == 0 ? NULL : sender_of(all->seen, key, counts);
+	struct dns_sender *sender =
+		key->family == 0 ? NULL : sender_of(all->seen, key, counts, all->any_old);
 
 	all->n++;
 	if (idle && all->n_idle < FORGET_AT_ONCE)
@@ -84,12 +87,14 @@ static void forget_idle(struct dns_sensor *sensor, const struct link_local *all)
 		for (size_t bin = 0; bin < DNS_BINS; bin++)
 			sensor->gone[bin] += counts.bins[bin];
 		forget_sender(all->seen, &all->idle[i]);
+		sensor->sources_gone = true;
 	}
 }
 
 void dns_link_local_look(struct dns_sensor *sensor, struct dns_seen *seen)
 {
-	struct link_local all = {.seen = seen, .now_ns = sensor->now_us * 1000};
+	struct link_local all = {
+		.seen = seen, .now_ns = sensor->now_us * 1000, .any_old = sensor->sources_gone};
 
 	if (sensor->n_watched == 0)
 		return;

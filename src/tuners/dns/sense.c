@@ -251,7 +251,8 @@ static void prune(struct dns_sensor *sensor)
 		if (server->pinned || server->key.family == 0 || server->pending > 0 ||
 			idle < (server->label >= 0 ? IDLE_LABEL_US : IDLE_US))
 			continue;
-		dns_bpf_forget_server(sensor->bpf, &server->key);
+		if (!dns_bpf_forget_server(sensor->bpf, &server->key, sensor->now_us))
+			continue;
 		dns_book_remove(book, server);
 		sensor->askers.prune = true;
 	}
@@ -273,7 +274,7 @@ void dns_sense(struct dns_sensor *sensor, struct dns_seen *seen, uint64_t now)
 	sensor->now_us = now;
 	if (!sensor->bpf)
 		return;
-	dns_bpf_use_again(sensor->bpf);
+	dns_bpf_use_again(sensor->bpf, sensor->now_us);
 	refresh(sensor, seen);
 	look_at_servers(sensor);
 	sweep(sensor);

@@ -40,6 +40,7 @@ struct dns_sensor {
 	enum dns_cloud cloud;
 	struct dns_seconds link_local;
 	uint32_t gone[DNS_BINS]; /* of it: what was counted of addresses that are forgotten */
+	bool sources_gone;       /* some are */
 	struct dns_key watched[DNS_WATCH_IPV4 + DNS_WATCH_IPV6];
 	size_t n_watched;
 	uint64_t refreshed_at_us; /* files and addresses of the node; 0: to be done */

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <bpf/bpf.h>
 
@@ -57,10 +58,10 @@ int dns_map_each(const struct bpf_map *map, dns_take *take, void *userdata)
 	return 0;
 }
 
-int dns_map_array(const struct bpf_map *map, void *start)
+int dns_map_array(const struct bpf_map *map, size_t offset, size_t size, void *start)
 {
-	size_t size = (size_t)bpf_map__value_size(map) * bpf_map__max_entries(map);
-	void *mapped = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, bpf_map__fd(map), 0);
+	void *mapped = mmap(
+		NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, bpf_map__fd(map), (off_t)offset);
 
 	if (mapped == MAP_FAILED)
 		return -errno;
@@ -76,14 +77,13 @@ static int give(const struct dns_table *table, uint32_t index)
 int dns_table_open(struct dns_table *table, const struct bpf_map *keys,
 	const struct bpf_map *counts, const struct bpf_map *unused, uint32_t first)
 {
-	int r;
+	int r = 0;
 
 	table->keys = keys;
 	table->free = bpf_map__fd(unused);
+	table->array = counts;
 	table->size = bpf_map__value_size(counts);
-	table->n = bpf_map__max_entries(counts);
-	r = dns_map_array(counts, &table->counts);
-	for (uint32_t i = first; r == 0 && i < table->n; i++)
+	for (uint32_t i = first; r == 0 && i < bpf_map__max_entries(counts); i++)
 		r = give(table, i);
 	return r;
 }
@@ -91,9 +91,33 @@ int dns_table_open(struct dns_table *table, const struct bpf_map *keys,
 void dns_table_close(struct dns_table *table)
 {
 	if (table->counts)
-		munmap(table->counts, table->n * table->size);
+		munmap(table->counts, table->mapped);
 	free(table->known);
 	free(table->gone);
+}
+
+/* Maps the array up to this element. */
+static int reach(struct dns_table *table, uint32_t index)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), end = (index + (size_t)1) * table->size;
+	size_t all = bpf_map__max_entries(table->array) * table->size;
+	char *counts = NULL;
+	int r;
+
+	if (index >= bpf_map__max_entries(table->array))
+		return -ERANGE;
+	if (end <= table->mapped)
+		return 0;
+	end = MIN(MAX(end, 2 * table->mapped), all);
+	end = (end + page - 1) / page * page;
+	r = dns_map_array(table->array, 0, end, &counts);
+	if (r < 0)
+		return r;
+	if (table->counts)
+		munmap(table->counts, table->mapped);
+	table->counts = counts;
+	table->mapped = end;
+	return 0;
 }
 
 static size_t known_size(const struct dns_table *table)
@@ -111,9 +135,12 @@ static void learn(void *userdata, const void *key, const void *index)
 	struct learning *learning = userdata;
 	struct dns_table *table = learning->table;
 	size_t size = known_size(table), key_size = size - sizeof(uint32_t);
+	uint32_t number;
 	char *one;
 
-	if (grow_array(&table->known, table->n_known, &table->known_allocated, size) < 0) {
+	memcpy(&number, index, sizeof(number));
+	if (reach(table, number) < 0 ||
+		grow_array(&table->known, table->n_known, &table->known_allocated, size) < 0) {
 		learning->error = -ENOMEM;
 		return;
 	}
@@ -151,8 +178,7 @@ int dns_table_each(struct dns_table *table, const __u64 *made, dns_take *take, v
 		const char *one = table->known + i * size;
 
 		memcpy(&index, one + size - sizeof(index), sizeof(index));
-		if (index < table->n)
-			take(userdata, one, table->counts + index * table->size);
+		take(userdata, one, table->counts + index * table->size);
 	}
 	return 0;
 }
@@ -171,26 +197,36 @@ void dns_table_add(struct dns_table *table, const void *key)
 	table->read_at = 0;
 }
 
-bool dns_table_remove(struct dns_table *table, const void *key)
+bool dns_table_remove(struct dns_table *table, const void *key, uint64_t until)
 {
 	int keys = bpf_map__fd(table->keys);
 	uint32_t index;
 
-	if (bpf_map_lookup_elem(keys, key, &index) < 0 ||
-		grow_array(&table->gone, table->n_gone, &table->gone_allocated, sizeof(index)) <
+	if (bpf_map_lookup_elem(keys, key, &index) < 0)
+		return true;
+	if (grow_array(&table->gone, table->n_gone, &table->gone_allocated, sizeof(*table->gone)) <
 			0 ||
 		bpf_map_delete_elem(keys, key) < 0)
 		return false;
-	table->gone[table->n_gone++] = index;
+	table->gone[table->n_gone].index = index;
+	table->gone[table->n_gone++].at_us = until;
 	table->read_at = 0;
 	return true;
 }
 
-void dns_table_use_again(struct dns_table *table)
+void dns_table_use_again(struct dns_table *table, uint64_t now)
 {
+	size_t kept = 0;
+
 	for (size_t i = 0; i < table->n_gone; i++) {
-		memset(table->counts + table->gone[i] * table->size, 0, table->size);
-		(void)give(table, table->gone[i]);
+		uint32_t index = table->gone[i].index;
+
+		if (now < table->gone[i].at_us || reach(table, index) < 0) {
+			table->gone[kept++] = table->gone[i];
+			continue;
+		}
+		memset(table->counts + index * table->size, 0, table->size);
+		(void)give(table, index);
 	}
-	table->n_gone = 0;
+	table->n_gone = kept;
 }

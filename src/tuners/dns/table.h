@@ -18,14 +18,19 @@
 struct dns_table {
 	const struct bpf_map *keys;
 	int free; /* queue of the indices that have no key */
-	char *counts;
-	size_t size, n; /* of an element, in bytes; and elements */
+	const struct bpf_map *array;
+	char *counts; /* as far as indices have been used: what is mapped counts as resident */
+	size_t mapped;
+	size_t size; /* of an element */
 	/* The keys as they were last read, each followed by its index. */
 	char *known;
 	size_t n_known, known_allocated;
 	uint64_t read_at; /* what made was then; 0: to be read again */
-	/* Indices taken from their keys, which a program may still be using. */
-	uint32_t *gone;
+	/* Indices taken from their keys, which programs may still be using. */
+	struct {
+		uint32_t index;
+		uint64_t at_us;
+	} * gone;
 	size_t n_gone, gone_allocated;
 };
 
@@ -46,16 +51,17 @@ int dns_table_each(struct dns_table *table, const __u64 *made, dns_take *take, v
 void dns_table_add(struct dns_table *table, const void *key);
 
 /*
- * Takes the key's index away, if it has one: whether it had. The index and what is counted there
- * stay as they are until dns_table_use_again().
+ * Takes the key's index away, if it has one. The index and what is counted there stay as they are
+ * until dns_table_use_again() with that time, in microseconds, or a later one. False when the key
+ * keeps its index.
  */
-bool dns_table_remove(struct dns_table *table, const void *key);
-void dns_table_use_again(struct dns_table *table);
+bool dns_table_remove(struct dns_table *table, const void *key, uint64_t until);
+void dns_table_use_again(struct dns_table *table, uint64_t now);
 
 /* Calls take for each element of a hash table. 0, or -errno when it cannot be read. */
 int dns_map_each(const struct bpf_map *map, dns_take *take, void *userdata);
 
-/* Puts an array that can be mapped at *start; munmap() releases it. 0 or -errno. */
-int dns_map_array(const struct bpf_map *map, void *start);
+/* Puts some of an array, from a whole page on, at *start; munmap() releases it. 0 or -errno. */
+int dns_map_array(const struct bpf_map *map, size_t offset, size_t size, void *start);
 
 #endif

@@ -313,12 +313,6 @@ static enum tuner_state dns_state(const void *self, char why[static TUNER_WHY_MA
 	return why[0] ? TUNER_DEGRADED : TUNER_ACTIVE;
 }
 
-static void add_lost(uint64_t losses[static DNS_LOSSES], const struct dns_totals *totals)
-{
-	losses[DNS_LOST_PENDING] += totals->evicted;
-	losses[DNS_LOST_MALFORMED] += totals->malformed;
-}
-
 static void read_losses(const struct dns *dns, uint64_t losses[static DNS_LOSSES])
 {
 	const struct dns_control *control = dns_bpf_control(dns->sensor.bpf);
@@ -331,10 +325,8 @@ static void read_losses(const struct dns *dns, uint64_t losses[static DNS_LOSSES
 	losses[DNS_LOST_STREAMS] = control->resyncs + control->cut;
 	losses[DNS_LOST_FRAGMENTS] = control->fragments;
 	losses[DNS_LOST_SOURCES] = control->lost_sources;
-	for (int role = 0; role < DNS_ROLES; role++)
-		add_lost(losses, &book->others[role]);
-	for (size_t i = 0; i < DNS_LABELS; i++)
-		add_lost(losses, &book->labels[i].told);
+	losses[DNS_LOST_PENDING] = book->evicted;
+	losses[DNS_LOST_MALFORMED] = book->malformed;
 }
 
 static void dns_metrics(const void *self, struct metric_sink *sink)
