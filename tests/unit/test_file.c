@@ -4,8 +4,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stddef.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 
 static int read_from(
 	const struct folder *folder, const char *name, size_t max, char **text, size_t *len)
@@ -190,6 +197,59 @@ static void finds_what_links_of_a_root_name(void **state)
 	assert_int_equal(path_in_root(root.path, "/link", full), -ENOENT);
 }
 
+/* As systemd does for a unit with RestrictSUIDSGID=yes. */
+static void refuse_openat2(void)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat2, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	const struct sock_fprog program = {.len = ARRAY_SIZE(filter), .filter = filter};
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+		prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0)
+		_exit(2);
+}
+
+/* The two descriptors that it opened: below its own root, and below another. */
+static int open_without_openat2(const char *own, const char *other)
+{
+	int top = open("/", O_PATH | O_DIRECTORY), root = open(other, O_PATH | O_DIRECTORY);
+	char full[PATH_MAX];
+	int fd;
+
+	refuse_openat2();
+	fd = open_in_root(top, own, 0);
+	if (fd < 0 || descriptor_path(fd, full) < 0 || !streq(full, own))
+		return 3;
+	if (open_in_root(top, "/none-of-this-name", 0) != -ENOENT)
+		return 4;
+	/* There a link might lead out of it. */
+	return open_in_root(root, "/opt/file", 0) == -ENOSYS ? 0 : 5;
+}
+
+static void its_own_root_needs_no_openat2(void **state)
+{
+	_cleanup_folder_ struct folder root;
+	char path[PATH_MAX], real[PATH_MAX];
+	int status;
+	pid_t pid;
+
+	(void)state;
+	folder_make(&root);
+	folder_put(&root, "/opt/file", "");
+	folder_path(&root, "/opt/file", path);
+	assert_non_null(realpath(path, real));
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0)
+		_exit(open_without_openat2(real, root.path));
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
 static void makes_directories(void **state)
 {
 	_cleanup_folder_ struct folder folder;
@@ -219,6 +279,7 @@ int main(void)
 		cmocka_unit_test(keeps_the_old_file_after_an_error),
 		cmocka_unit_test(follows_no_link_to_write),
 		cmocka_unit_test(finds_what_links_of_a_root_name),
+		cmocka_unit_test(its_own_root_needs_no_openat2),
 		cmocka_unit_test(makes_directories),
 	};
 
