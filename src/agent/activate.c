@@ -213,12 +213,37 @@ static void unmark(struct pipeline *pipeline)
 	journal_end_restart(pipeline->core->journal, service_at(pipeline, pipeline->at)->unit);
 }
 
+/* It is down, and its mark stays: what could not be done now is tried again soon. */
+static void leave_open(struct pipeline *pipeline)
+{
+	pipeline->resume_us = now_us() + RETRY_FILE_US;
+	fail_all(pipeline, "did-not-come-back", pipeline->why);
+	go_on(pipeline);
+}
+
+static size_t count_not_back(const struct pipeline *pipeline)
+{
+	size_t n = 0;
+
+	for (size_t f = 0; f < pipeline->back.n; f++)
+		n += pipeline->back.files[f].error < 0;
+	return n;
+}
+
 static void on_put_back(int result, void *userdata)
 {
 	struct pipeline *pipeline = userdata;
 
 	(void)result;
-	pipeline_ask_to_store(pipeline, PIPELINE_GIVING_UP);
+	for (size_t f = 0; f < pipeline->back.n; f++)
+		if (pipeline->back.files[f].error < 0)
+			log_error(pipeline->back.files[f].note.path, "not put back: %s",
+				strerror(-pipeline->back.files[f].error));
+	/* With the same files it would fail in the same way. */
+	if (count_not_back(pipeline) == pipeline->back.n)
+		leave_open(pipeline);
+	else
+		pipeline_ask_to_store(pipeline, PIPELINE_GIVING_UP);
 }
 
 /* It does not answer with the new file: the old one goes back. */
@@ -244,6 +269,10 @@ static void put_back(struct pipeline *pipeline, const char *why)
 		return;
 	log_error(service->unit, "nothing was put back: %s",
 		r < 0 ? strerror(-r) : "the file is not ours");
+	if (r < 0) {
+		leave_open(pipeline);
+		return;
+	}
 	unmark(pipeline);
 	fail_all(pipeline, "did-not-come-back", why);
 	go_on(pipeline);
@@ -331,11 +360,16 @@ static void on_restarted_again(int result, const char *why, void *userdata)
 	const char *unit = service_at(pipeline, pipeline->at)->unit;
 
 	pipeline->restart = NULL;
-	unmark(pipeline);
 	if (result == 0)
 		log_notice(unit, "it answers again, with the file from before");
 	else
 		log_error("runtime", "with the file from before too: %s", why);
+	if (result != 0 &&
+		(count_not_back(pipeline) > 0 || (result != -ETIMEDOUT && result != -EPERM))) {
+		leave_open(pipeline);
+		return;
+	}
+	unmark(pipeline);
 	fail_all(pipeline, "did-not-come-back", pipeline->why);
 	go_on(pipeline);
 }
@@ -344,10 +378,6 @@ void pipeline_restart_again(struct pipeline *pipeline)
 {
 	int r;
 
-	for (size_t f = 0; f < pipeline->back.n; f++)
-		if (pipeline->back.files[f].error < 0)
-			log_error(pipeline->back.files[f].note.path, "not put back: %s",
-				strerror(-pipeline->back.files[f].error));
 	pipeline->step = PIPELINE_RESTARTING;
 	r = restart(pipeline, RESTART_AGAIN, on_restarted_again);
 	if (r < 0)
@@ -387,11 +417,17 @@ static void on_resumed(int result, const char *why, void *userdata)
 	const char *unit = service_at(pipeline, pipeline->at)->unit;
 
 	pipeline->restart = NULL;
-	if (result == -ETIMEDOUT) {
+	if (result == -ETIMEDOUT && pipeline_may_put_back(pipeline)) {
 		put_back(pipeline, why);
 		return;
 	}
-	if (result == 0 || result == -EPERM) {
+	if (result == -ETIMEDOUT) {
+		unmark(pipeline);
+		log_error(unit,
+			"%s: its file is left, and it is not restarted, as the configuration forbids it now",
+			why);
+		hold(pipeline, "restart-pending", now_us() + RETRY_FILE_US);
+	} else if (result == 0 || result == -EPERM) {
 		unmark(pipeline);
 		log_notice(unit, "%s", result == 0 ? "it answers after the restart" : why);
 		/* Time for its tuner to see what it runs with. */

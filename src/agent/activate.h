@@ -21,6 +21,12 @@ void pipeline_restart_again(struct pipeline *pipeline);
 /* The configuration has changed since it began: what is left to do would be against it. */
 bool pipeline_is_outdated(const struct pipeline *pipeline);
 
+/*
+ * By today's configuration the file at hand may be put back and its unit restarted; it was another
+ * configuration maybe that wanted the restart.
+ */
+bool pipeline_may_put_back(const struct pipeline *pipeline);
+
 /* On to a step that waits for the journal. */
 void pipeline_ask_to_store(struct pipeline *pipeline, enum pipeline_step step);
 

@@ -218,6 +218,19 @@ bool pipeline_is_outdated(const struct pipeline *pipeline)
 	return !pipeline->restoring && pipeline->config != pipeline->core->checksum;
 }
 
+bool pipeline_may_put_back(const struct pipeline *pipeline)
+{
+	const struct core *core = pipeline->core;
+	const char *tuner = pipeline->edits.files[pipeline->at].note.tuner;
+
+	if (core->config && config_choice(core->config, "runtime.restart") == (int)RESTART_NEVER)
+		return false;
+	for (size_t i = 0; i < core->node.n_tuners; i++)
+		if (streq(core->node.tuners[i].ops->name, tuner))
+			return core->node.tuners[i].mode == MODE_ENFORCE;
+	return true;
+}
+
 static void write_noted(struct pipeline *pipeline, int stored)
 {
 	int r = stored;

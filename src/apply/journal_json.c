@@ -277,7 +277,8 @@ static bool take_whole(const cJSON *object, const char *name, double max, uint64
 	return true;
 }
 
-static int take_restart(const cJSON *object, struct journal *journal)
+/* What this version does not understand is left out: the originals matter more. */
+static void take_restart(const cJSON *object, struct journal *journal)
 {
 	struct journal_restart restart = {0};
 	const cJSON *open = cJSON_GetObjectItemCaseSensitive(object, "open");
@@ -291,16 +292,15 @@ static int take_restart(const cJSON *object, struct journal *journal)
 		!take_whole(object, "at", SECONDS_MAX, &restart.at_s) || !cJSON_IsBool(open) ||
 		!take_text(object, "answered", answered, sizeof(answered)) ||
 		!take_whole(object, "config", UINT32_MAX, &config))
-		return -EBADMSG;
+		return;
 	while (level < ARRAY_SIZE(levels) && !streq(levels[level], answered))
 		level++;
 	if (level == ARRAY_SIZE(levels))
-		return -EBADMSG;
+		level = ANSWER_NONE;
 	restart.open = cJSON_IsTrue(open);
 	restart.answered = (enum answer_level)level;
 	restart.config = (uint32_t)config;
 	journal->restarts[journal->n_restarts++] = restart;
-	return 0;
 }
 
 static int take_file(const cJSON *object, struct journal *journal)
@@ -337,11 +337,8 @@ static int take_body(const cJSON *body, struct journal *journal)
 		if (r < 0)
 			return r;
 	}
-	cJSON_ArrayForEach (item, cJSON_GetObjectItemCaseSensitive(body, "restarts")) {
-		r = take_restart(item, journal);
-		if (r < 0)
-			return r;
-	}
+	cJSON_ArrayForEach (item, cJSON_GetObjectItemCaseSensitive(body, "restarts"))
+		take_restart(item, journal);
 	return 0;
 }
 

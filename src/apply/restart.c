@@ -15,6 +15,7 @@
 #define ANSWERS   15 /* that may be waited for within that time, one after the other */
 #define CALL_US   (5 * USEC_PER_SEC)
 #define POLL_US   (100 * USEC_PER_MSEC)
+#define PATIENCES 20 /* as long as it may take with systemd's job for it, at most: 10 min */
 
 static int poll_again(struct restart *restart);
 static int on_restarted(struct restart *restart, sd_bus_message *answer);
@@ -70,7 +71,10 @@ static int give_up(struct restart *restart, int error, const char *message)
 	for (char *p = why; *p; p++)
 		if (iscntrl((unsigned char)*p))
 			*p = ' ';
-	return finish(restart, restart->restarted ? -ETIMEDOUT : error, why);
+	/* Who only waits has not seen it fail. */
+	if (restart->restarted && restart->way != RESTART_AWAIT)
+		error = -ETIMEDOUT;
+	return finish(restart, error, why);
 }
 
 static int on_error(struct restart *restart, sd_bus_message *answer, const sd_bus_error *error)
@@ -81,8 +85,10 @@ static int on_error(struct restart *restart, sd_bus_message *answer, const sd_bu
 	if (restart->asked && !restart->restarted && failed == ETIMEDOUT)
 		return on_restarted(restart, answer);
 	/* While systemd reexecutes itself, or the bus is restarted: the deadline decides. */
-	if (restart->restarted)
+	if (restart->restarted) {
+		restart->state[0] = '\0';
 		return poll_again(restart);
+	}
 	return give_up(restart, -failed, error->message);
 }
 
@@ -105,7 +111,6 @@ int restart_take_state(struct restart *restart, sd_bus_message *answer)
 
 	while (r >= 0 && (r = sd_bus_message_enter_container(answer, 'e', "sv")) > 0) {
 		const char *name, *text;
-		uint32_t job;
 
 		r = sd_bus_message_read(answer, "s", &name);
 		if (r < 0)
@@ -115,8 +120,7 @@ int restart_take_state(struct restart *restart, sd_bus_message *answer)
 			if (r >= 0)
 				copy_text(restart->state, sizeof(restart->state), text);
 		} else if (streq(name, "Job")) {
-			r = sd_bus_message_read(answer, "v", "(uo)", &job, NULL);
-			restart->has_job = r >= 0 && job != 0;
+			r = sd_bus_message_read(answer, "v", "(uo)", &restart->job, NULL);
 		} else {
 			r = sd_bus_message_skip(answer, "v");
 		}
@@ -142,7 +146,7 @@ static void on_answer_after(enum answer_level level, void *userdata)
 	if (level >= MAX(restart->before, ANSWER_CONNECT))
 		finish(restart, 0, "");
 	else if (poll_again(restart) < 0)
-		finish(restart, -ETIMEDOUT, strerror(ENOMEM));
+		give_up(restart, -ENOMEM, NULL);
 }
 
 static int not_back(struct restart *restart)
@@ -155,16 +159,54 @@ static int not_back(struct restart *restart)
 	return finish(restart, -ETIMEDOUT, why);
 }
 
+static void on_last_answer(enum answer_level level, void *userdata)
+{
+	struct restart *restart = userdata;
+
+	restart->answer = NULL;
+	restart->level = level;
+	if (level >= MAX(restart->before, ANSWER_CONNECT))
+		finish(restart, 0, "");
+	else
+		not_back(restart);
+}
+
+/* That systemd says nothing is no fault of the runtime, which is asked itself then. */
+static int on_deadline(struct restart *restart)
+{
+	if (restart->state[0])
+		return not_back(restart);
+	if (restart->service.socket[0] && ask_socket(restart, on_last_answer) >= 0)
+		return 0;
+	return give_up(restart, -EIO, "it does not tell the unit's state");
+}
+
+/*
+ * The job that it is found with is what was asked for, or a boot's: it may wait for others or stop
+ * for long, and none of that counts. Those after it are of a unit that fails again and again.
+ */
+static void wait_for_job(struct restart *restart)
+{
+	if (restart->job != 0 && restart->first_job == 0)
+		restart->first_job = restart->job;
+	if (restart->job != 0 && restart->job == restart->first_job)
+		restart->deadline_us =
+			MIN(now_us() + restart->patience_us, restart->last_deadline_us);
+}
+
 static int on_state_after(struct restart *restart, sd_bus_message *answer)
 {
 	int r = restart_take_state(restart, answer);
 
 	if (r < 0)
 		return r;
+	wait_for_job(restart);
 	/* Failed is what systemd has given up; a unit that it starts again is activating. */
-	if (!restart->has_job && streq(restart->state, "failed"))
+	if (restart->job == 0 && streq(restart->state, "failed"))
 		return not_back(restart);
-	if (restart->has_job || !streq(restart->state, "active"))
+	if (restart->job == 0 && restart->way != RESTART_AGAIN && streq(restart->state, "inactive"))
+		return restart_refuse(restart, "was stopped by somebody else, and is left so");
+	if (restart->job != 0 || !streq(restart->state, "active"))
 		return poll_again(restart);
 	if (!restart->service.socket[0])
 		return finish(restart, 0, "");
@@ -192,13 +234,14 @@ static int on_timer(sd_event_source *source, uint64_t usec, void *userdata)
 	(void)usec;
 	restart->timer = sd_event_source_disable_unref(restart->timer);
 	if (now_us() >= restart->deadline_us)
-		return not_back(restart);
+		return on_deadline(restart);
 	if (restart_get_all(restart, handle_state_after) >= 0)
 		return 0;
 	/* The bus is gone: then what the runtime itself says has to do. */
+	restart->state[0] = '\0';
 	if (restart->service.socket[0] && ask_socket(restart, on_answer_after) >= 0)
 		return 0;
-	return not_back(restart);
+	return on_deadline(restart);
 }
 
 static int poll_again(struct restart *restart)
@@ -211,7 +254,9 @@ static int on_restarted(struct restart *restart, sd_bus_message *answer)
 {
 	(void)answer;
 	restart->restarted = true;
+	restart->state[0] = '\0';
 	restart->deadline_us = now_us() + restart->patience_us;
+	restart->last_deadline_us = now_us() + PATIENCES * restart->patience_us;
 	return poll_again(restart);
 }
 
@@ -221,12 +266,15 @@ static int handle_restarted(sd_bus_message *answer, void *userdata, sd_bus_error
 	return restart_on_answer(userdata, answer, on_restarted);
 }
 
+/* One that was stopped since it was looked at is not started; one that failed by us is. */
 static int call_restart(struct restart *restart)
 {
+	const char *method = restart->way == RESTART_AGAIN ? "RestartUnit" : "TryRestartUnit";
+
 	restart->asked = true;
 	return sd_bus_call_method_async(restart->bus, &restart->call, RESTART_SYSTEMD,
-		RESTART_MANAGER, RESTART_SYSTEMD ".Manager", "RestartUnit", handle_restarted,
-		restart, "ss", restart->service.unit, "replace");
+		RESTART_MANAGER, RESTART_SYSTEMD ".Manager", method, handle_restarted, restart,
+		"ss", restart->service.unit, "replace");
 }
 
 int restart_may_go(struct restart *restart)

@@ -60,6 +60,10 @@ class Manager(dbus.service.Object):  # type: ignore[misc]
         self.restart(str(unit))
         return dbus.ObjectPath("/org/freedesktop/systemd1/job/1")
 
+    @dbus.service.method(f"{SYSTEMD}.Manager", in_signature="ss", out_signature="o")
+    def TryRestartUnit(self, unit: str, mode: str) -> Any:
+        return self.RestartUnit(unit, mode)
+
     @dbus.service.method(f"{SYSTEMD}.Manager", in_signature="as", out_signature="a(ssssssouso)")
     def ListUnitsByNames(self, names: list[str]) -> Any:
         none = dbus.ObjectPath("/")

@@ -139,8 +139,19 @@ static inline int fake_restart(sd_bus_message *call, void *userdata, sd_bus_erro
 	return sd_bus_reply_method_return(call, "o", "/org/freedesktop/systemd1/job/7");
 }
 
+/* Nothing is done about a unit that does not run. */
+static inline int fake_try_restart(sd_bus_message *call, void *userdata, sd_bus_error *error)
+{
+	const struct fake_systemd *fake = userdata;
+
+	if (!streq(fake->state, "inactive") && !streq(fake->state, "failed"))
+		return fake_restart(call, userdata, error);
+	return sd_bus_reply_method_return(call, "o", "/org/freedesktop/systemd1/job/7");
+}
+
 static const sd_bus_vtable fake_manager[] = {SD_BUS_VTABLE_START(0),
 	SD_BUS_METHOD("RestartUnit", "ss", "o", fake_restart, SD_BUS_VTABLE_UNPRIVILEGED),
+	SD_BUS_METHOD("TryRestartUnit", "ss", "o", fake_try_restart, SD_BUS_VTABLE_UNPRIVILEGED),
 	SD_BUS_METHOD(
 		"ListUnitsByNames", "as", "a(ssssssouso)", fake_list, SD_BUS_VTABLE_UNPRIVILEGED),
 	SD_BUS_VTABLE_END};

@@ -223,10 +223,14 @@ static void what_was_asked_for_earlier_is_waited_for(void **state)
 	outcome = restart_by(&fake, FAKE_UNIT, RESTART_AWAIT, ANSWER_NONE);
 	assert_int_equal(outcome.result, -ETIMEDOUT);
 	assert_non_null(strstr(outcome.why, "failed"));
-	/* On its way down, and up: time decides. */
-	fake.state = "inactive";
+	/* On its way down, or up: time decides. */
+	fake.state = "deactivating";
 	outcome = restart_by(&fake, FAKE_UNIT, RESTART_AWAIT, ANSWER_NONE);
 	assert_int_equal(outcome.result, -ETIMEDOUT);
+	fake.state = "inactive";
+	outcome = restart_by(&fake, FAKE_UNIT, RESTART_AWAIT, ANSWER_NONE);
+	assert_int_equal(outcome.result, -EPERM);
+	assert_non_null(strstr(outcome.why, "stopped"));
 	assert_int_equal(fake.restarts, 0);
 }
 
