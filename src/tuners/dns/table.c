@@ -120,9 +120,10 @@ static int reach(struct dns_table *table, uint32_t index)
 	return 0;
 }
 
+/* A key and its index, so that each key is aligned as the first is. */
 static size_t known_size(const struct dns_table *table)
 {
-	return bpf_map__key_size(table->keys) + sizeof(uint32_t);
+	return (bpf_map__key_size(table->keys) + sizeof(uint32_t) + 7) / 8 * 8;
 }
 
 struct learning {
@@ -134,7 +135,7 @@ static void learn(void *userdata, const void *key, const void *index)
 {
 	struct learning *learning = userdata;
 	struct dns_table *table = learning->table;
-	size_t size = known_size(table), key_size = size - sizeof(uint32_t);
+	size_t size = known_size(table), key_size = bpf_map__key_size(table->keys);
 	uint32_t number;
 	char *one;
 
@@ -177,7 +178,7 @@ int dns_table_each(struct dns_table *table, const __u64 *made, dns_take *take, v
 	for (size_t i = 0; i < table->n_known; i++) {
 		const char *one = table->known + i * size;
 
-		memcpy(&index, one + size - sizeof(index), sizeof(index));
+		memcpy(&index, one + bpf_map__key_size(table->keys), sizeof(index));
 		take(userdata, one, table->counts + index * table->size);
 	}
 	return 0;
