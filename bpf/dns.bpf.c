@@ -8,8 +8,8 @@
  * what a server on this host gets and sends is not, so that nothing counts twice.
  *
  * 5.10 has no atomics that return a value, and its verifier takes no variable offset into the
- * stack: messages are read in words by way of the packet. Functions that are not static are
- * verified once, whatever calls them; on 5.10 they take numbers and the context only.
+ * stack: messages are read in words, of the packet or of a copy in a map. Functions that are not
+ * static are verified once, whatever calls them; on 5.10 they take numbers and the context only.
  */
 #include "dns_count.h"
 

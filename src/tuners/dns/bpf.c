@@ -184,6 +184,14 @@ struct dns_bpf *dns_bpf_open(const struct host *host, char why[static TUNER_WHY_
 	return NULL;
 }
 
+static void leave_far(struct dns_bpf *bpf)
+{
+	if (bpf->far)
+		munmap(bpf->far, FAR_SIZE);
+	bpf->far = NULL;
+	bpf->far_rest = 0;
+}
+
 void dns_bpf_close(struct dns_bpf *bpf)
 {
 	if (!bpf)
@@ -191,8 +199,7 @@ void dns_bpf_close(struct dns_bpf *bpf)
 	ring_buffer__free(bpf->ring);
 	if (bpf->near)
 		munmap(bpf->near, NEAR_SIZE);
-	if (bpf->far)
-		munmap(bpf->far, FAR_SIZE);
+	leave_far(bpf);
 	dns_table_close(&bpf->servers);
 	dns_table_close(&bpf->rows);
 	dns_bpf_object__destroy(bpf->object);
@@ -343,14 +350,6 @@ static bool sweep_buckets(
 		for (size_t j = 0; j < DNS_WAYS; j++)
 			any = sweep_one(&buckets[i].ways[j], now, take, userdata) || any;
 	return any;
-}
-
-static void leave_far(struct dns_bpf *bpf)
-{
-	if (bpf->far)
-		munmap(bpf->far, FAR_SIZE);
-	bpf->far = NULL;
-	bpf->far_rest = 0;
 }
 
 /*

@@ -212,7 +212,7 @@ void dns_put_metrics(struct metric_sink *sink, const struct dns_seen *seen,
 	put_labelled(sink, book, retransmissions);
 	put_responses(sink, book);
 	metric_family(sink, "headroom_dns_unanswered_total", METRIC_COUNTER,
-		"Queries without an answer after five seconds.");
+		"Queries without an answer after five seconds, or until their place was taken.");
 	put_labelled(sink, book, unanswered);
 	put_pending(sink, book);
 	put_latency(sink, book);
