@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adds up the JUnit files of a run: summary.py FOLDER KIND...
+"""Adds up the JUnit files of a run: summary.py DIRECTORY KIND...
 
 Ends with "N passed, N failed, N skipped" and fails when a test failed, or when a kind ran none. Where CI
 is set, a test may be skipped only for want of a virtual machine, or of Go to build containerd 2.x with: its
@@ -35,10 +35,10 @@ def outcome(case: ElementTree.Element) -> tuple[str, str]:
     return "skipped", reason
 
 
-def main(folder: Path, kinds: list[str]) -> int:
+def main(directory: Path, kinds: list[str]) -> int:
     counts = {"passed": 0, "failed": 0, "skipped": 0}
     ran: set[str] = set()
-    for path in sorted(folder.glob("*.xml")):
+    for path in sorted(directory.glob("*.xml")):
         try:
             cases = list(ElementTree.parse(path).iter("testcase"))
         except ElementTree.ParseError as error:

@@ -23,10 +23,10 @@ struct change {
 	bool gone;   /* of a restore: there is no such thing here now; its record stays */
 	bool left;   /* of a restore: not ours to put back, reason says why; new is empty */
 	int error;   /* after apply: 0, or -errno */
-	char actual[SETTING_VALUE_MAX]; /* after apply: what was read back */
-	char staged[SETTING_VALUE_MAX]; /* PLACE_EDIT: what stood in the file; old is what ran */
-	struct edit *edit;              /* PLACE_EDIT: a copy of the want's; owned */
-	char *why;                      /* more about error than strerror() can say; owned */
+	char actual[SETTING_VALUE_MAX];  /* after apply: what was read back */
+	char on_disk[SETTING_VALUE_MAX]; /* PLACE_EDIT: what stood in the file; old is what ran */
+	struct edit *edit;               /* PLACE_EDIT: a copy of the want's; owned */
+	char *why;                       /* more about error than strerror() can say; owned */
 };
 
 struct plan {

@@ -140,10 +140,10 @@ struct record {
 	char target[SETTING_VALUE_MAX];   /* the last value that was meant to be written */
 	struct ladder ahead; /* values that may have been written since without a note */
 	/*
-	 * PLACE_EDIT: original is the value that was in force before our first write, staged what
+	 * PLACE_EDIT: original is the value that was in force before our first write, on_disk what
 	 * stood in the file then (empty: nothing); before and target are of the file too.
 	 */
-	char staged[SETTING_VALUE_MAX];
+	char on_disk[SETTING_VALUE_MAX];
 	uint32_t given_up; /* checksum of the configuration under which it broke; 0 for none */
 };
 
@@ -160,7 +160,7 @@ struct want {
 	 * PLACE_EDIT: what stands in the file for the next start, in the form of wanted; empty for
 	 * nothing there. For EDIT_OWN it must equal wanted exactly when the file is edit->text.
 	 */
-	char staged[SETTING_VALUE_MAX];
+	char on_disk[SETTING_VALUE_MAX];
 	const struct edit *edit; /* PLACE_EDIT, when wanted is not empty; else NULL */
 };
 

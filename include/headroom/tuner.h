@@ -4,7 +4,7 @@
 
 /*
  * A tuner is one concern: neighbour tables, transparent huge pages, sysctls. It senses and it
- * decides; it never changes the node. A new tuner is a folder below src/tuners and a line in
+ * decides; it never changes the node. A new tuner is a directory below src/tuners and a line in
  * src/tuners/table.c.
  */
 
@@ -31,7 +31,7 @@ enum tuner_state {
 };
 
 /* What one tuner makes of the node at one moment. Cleared, then filled again, every tick. */
-struct outlook {
+struct proposal {
 	struct want *wants;
 	size_t n_wants, wants_allocated;
 	struct limit_reading *limits;
@@ -41,11 +41,11 @@ struct outlook {
 };
 
 /* Each appends a zeroed element and returns it, or NULL without memory. */
-struct want *outlook_want(struct outlook *outlook);
-struct limit_reading *outlook_limit(struct outlook *outlook);
-struct condition_reading *outlook_condition(struct outlook *outlook);
-void outlook_reset(struct outlook *outlook); /* empties it, keeps the memory */
-void outlook_clear(struct outlook *outlook);
+struct want *proposal_want(struct proposal *proposal);
+struct limit_reading *proposal_limit(struct proposal *proposal);
+struct condition_reading *proposal_condition(struct proposal *proposal);
+void proposal_reset(struct proposal *proposal); /* empties it, keeps the memory */
+void proposal_clear(struct proposal *proposal);
 
 /* What decide() may know besides what was sensed. */
 struct past {
@@ -101,7 +101,7 @@ struct tuner_ops {
 	void (*sense)(void *self);
 
 	/* Pure but for its own memory in self: no clock, file or socket. 0 or -ENOMEM. */
-	int (*decide)(void *self, const struct past *past, struct outlook *outlook);
+	int (*decide)(void *self, const struct past *past, struct proposal *proposal);
 
 	/*
 	 * A descriptor that becomes readable when the next look cannot wait for the tick, and what

@@ -349,7 +349,7 @@ static int restart(struct pipeline *pipeline, enum restart_way way, restart_done
 		.way = way,
 		.ready = on_ready,
 		.answered = pipeline->answered,
-		.deadline_us = pipeline->patience_us};
+		.deadline_us = pipeline->timeout_us};
 
 	return restart_start(pipeline->event, &options, done, pipeline, &pipeline->restart);
 }

@@ -27,7 +27,7 @@ static void become_ready(struct agent *agent)
 	notify_ready();
 }
 
-/* The folder may come to be writable later: a mount, a disk with room again. */
+/* The directory may come to be writable later: a mount, a disk with room again. */
 static void retry_writer(struct agent *agent)
 {
 	struct core *core = &agent->core;
@@ -37,7 +37,8 @@ static void retry_writer(struct agent *agent)
 		return;
 	core->journal_retry_us = now_us() + RETRY_US;
 	if (core_become_writer(core, "agent", holder, sizeof(holder)) == 0)
-		log_notice(core_state_folder(), "the lock is taken: this agent writes from now on");
+		log_notice(
+			core_state_directory(), "the lock is taken: this agent writes from now on");
 }
 
 static int on_tick(sd_event_source *source, uint64_t usec, void *userdata)
@@ -127,10 +128,10 @@ int agent_become_writer(struct agent *agent)
 	}
 	r = core_become_writer(&agent->core, "agent", holder, sizeof(holder));
 	if (r == -EBUSY)
-		log_error(core_state_folder(),
+		log_error(core_state_directory(),
 			"the lock is held by %s: stop it, or run with --observe", holder);
 	else if (r < 0)
-		log_warning(core_state_folder(),
+		log_warning(core_state_directory(),
 			"%s: nothing will be written without a journal: give write access",
 			strerror(-r));
 	return r;

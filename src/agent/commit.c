@@ -25,12 +25,12 @@ static void answer(struct agent *agent)
 		return;
 	if (agent->not_noted)
 		http_reply_finish(agent->reply, 507,
-			"{\"error\": \"not all could be put back and noted: make room in the state folder: "
+			"{\"error\": \"not all could be put back and noted: make room in the state directory: "
 			"headroom's log says more\"}");
 	else if (agent->not_known)
 		http_reply_finish(agent->reply, 500,
 			"{\"error\": \"what was set since the journal was found torn has been put back; the "
-			"originals from before are lost: see journal.json.bad in the state folder\"}");
+			"originals from before are lost: see journal.json.bad in the state directory\"}");
 	else if (report_plan(&agent->done, true, &json) < 0)
 		http_reply_finish(agent->reply, 500, "{\"error\": \"out of memory\"}");
 	else

@@ -25,19 +25,19 @@ DEFINE_CLEANUP(sd_event, sd_event_unref)
 /* How long a command waits for a runtime that does not answer. */
 #define SETTLE_US (3 * USEC_PER_SEC)
 
-const char *core_state_folder(void)
+const char *core_state_directory(void)
 {
-	const char *folder = getenv("HEADROOM_STATE_DIR");
+	const char *directory = getenv("HEADROOM_STATE_DIR");
 
-	return folder && folder[0] ? folder : DEFAULT_STATE_DIR;
+	return directory && directory[0] ? directory : DEFAULT_STATE_DIR;
 }
 
 void core_socket_path(const struct config *config, char path[static PATH_MAX])
 {
-	const char *folder = getenv("HEADROOM_RUNTIME_DIR");
+	const char *directory = getenv("HEADROOM_RUNTIME_DIR");
 
-	if (folder && folder[0] && config_where(config, "http.socket").line == 0)
-		snprintf(path, PATH_MAX, "%s/headroom.sock", folder);
+	if (directory && directory[0] && config_where(config, "http.socket").line == 0)
+		snprintf(path, PATH_MAX, "%s/headroom.sock", directory);
 	else
 		copy_text(path, PATH_MAX, config_text(config, "http.socket"));
 }
@@ -122,8 +122,8 @@ static int make_tuners(struct core *core)
 	while (tuner_table[n])
 		n++;
 	core->node.tuners = calloc(n, sizeof(*core->node.tuners));
-	core->outlooks = calloc(n, sizeof(*core->outlooks));
-	if (!core->node.tuners || !core->outlooks)
+	core->proposals = calloc(n, sizeof(*core->proposals));
+	if (!core->node.tuners || !core->proposals)
 		return -ENOMEM;
 	core->node.n_tuners = n;
 	for (size_t i = 0; i < n; i++)
@@ -138,9 +138,9 @@ static void load_journal(struct core *core, bool create)
 	if (core->journal)
 		journal_close(steal(core->journal));
 	(void)host_read_value(&core->host, "/proc/sys/kernel/random/boot_id", boot);
-	core->journal_error = journal_open(core_state_folder(), boot, create, &core->journal);
+	core->journal_error = journal_open(core_state_directory(), boot, create, &core->journal);
 	if (core->journal && core->journal->note[0])
-		log_warning(core_state_folder(), "%s", core->journal->note);
+		log_warning(core_state_directory(), "%s", core->journal->note);
 }
 
 int core_open(struct core *core, const struct core_options *options, struct config *config)
@@ -170,7 +170,7 @@ void core_close(struct core *core)
 
 		if (tuner->self)
 			tuner->ops->close(tuner->self);
-		outlook_clear(&core->outlooks[i]);
+		proposal_clear(&core->proposals[i]);
 	}
 	sd_event_unref(core->event);
 	if (core->host.names)
@@ -179,7 +179,7 @@ void core_close(struct core *core)
 		journal_close(core->journal);
 	cleanup_close(&core->lock);
 	plan_clear(&core->plan);
-	free(core->outlooks);
+	free(core->proposals);
 	free(core->node.tuners);
 	free(core->node.settings);
 	free(core->node.limits);
@@ -243,12 +243,12 @@ void core_read_journal(struct core *core)
 
 int core_become_writer(struct core *core, const char *who, char *holder, size_t size)
 {
-	const char *folder = core_state_folder();
+	const char *directory = core_state_directory();
 	_cleanup_close_ int dir = -1;
-	int r = make_directories(folder, 0755);
+	int r = make_directories(directory, 0755);
 
 	if (r == 0) {
-		dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		dir = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		r = dir < 0 ? -errno : lock_take(dir, who, holder, size);
 	}
 	if (r < 0) {
@@ -278,7 +278,7 @@ void core_reset(struct core *core, const char *only)
 
 		if (only && !streq(only, tuner->ops->name))
 			continue;
-		tuner->insist = true;
+		tuner->force = true;
 		if (core->journal)
 			journal_unrelease(core->journal, tuner->ops->name);
 	}
@@ -311,7 +311,7 @@ static void write_plan(struct core *core)
 	if (r < 0)
 		log_error("journal.json",
 			"what the kernel made of a value is not noted: %s: make room in %s",
-			strerror(-r), core_state_folder());
+			strerror(-r), core_state_directory());
 }
 
 /* All but files. */

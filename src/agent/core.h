@@ -34,8 +34,8 @@ struct core {
 	struct config *config;
 	uint32_t checksum; /* of config */
 	struct node node;
-	struct outlook *outlooks; /* one for each tuner */
-	struct journal *journal;  /* NULL: journal_error says why */
+	struct proposal *proposals; /* one for each tuner */
+	struct journal *journal;    /* NULL: journal_error says why */
 	int journal_error;
 	int lock;                  /* -1: this process may not write */
 	uint64_t journal_retry_us; /* after a failure to store it: when to try again */
@@ -44,7 +44,7 @@ struct core {
 	char trouble[CONDITION_MESSAGE_MAX]; /* the agent's own, e.g. no HTTP; empty for none */
 };
 
-const char *core_state_folder(void); /* HEADROOM_STATE_DIR or /var/lib/headroom */
+const char *core_state_directory(void); /* HEADROOM_STATE_DIR or /var/lib/headroom */
 
 /* The configured unix socket; HEADROOM_RUNTIME_DIR moves the default one. */
 void core_socket_path(const struct config *config, char path[static PATH_MAX]);
@@ -82,9 +82,9 @@ bool core_wants_to_write(const struct core *core);
 void core_read_journal(struct core *core);
 
 /*
- * Becomes the one writer: makes the state folder, takes the lock, loads the journal. 0; -EBUSY with
- * holder when another process is it; any other error is kept in journal_error and what cannot be
- * journaled will not be written.
+ * Becomes the one writer: makes the state directory, takes the lock, loads the journal. 0; -EBUSY
+ * with holder when another process is it; any other error is kept in journal_error and what cannot
+ * be journaled will not be written.
  */
 int core_become_writer(struct core *core, const char *who, char *holder, size_t size);
 

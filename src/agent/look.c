@@ -50,10 +50,11 @@ static void judge_agent(const struct core *core, struct condition_reading *degra
 			add_cause(degraded, "tuner-degraded", tuner->ops->name, tuner->why);
 	}
 	if (core->journal_error < 0)
-		add_cause(degraded, "journal-unusable", core_state_folder(),
+		add_cause(degraded, "journal-unusable", core_state_directory(),
 			journal_describe(core->journal_error));
 	else if (core->journal && core->journal->lost)
-		add_cause(degraded, "journal-unusable", core_state_folder(), core->journal->note);
+		add_cause(
+			degraded, "journal-unusable", core_state_directory(), core->journal->note);
 	if (core->trouble[0])
 		add_cause(degraded, "tuner-degraded", "", core->trouble);
 }
@@ -139,14 +140,14 @@ static void drop_stale_limits(struct node *node, uint64_t now)
 static int look_with(struct core *core, size_t i, const struct past *past)
 {
 	struct tuner_status *tuner = &core->node.tuners[i];
-	struct outlook *outlook = &core->outlooks[i];
+	struct proposal *proposal = &core->proposals[i];
 	struct reconcile_input input = {
 		.tuner = tuner,
-		.outlook = outlook,
+		.proposal = proposal,
 		.records = past->records,
 		.n_records = past->n_records,
-		.on_drift = tuner->insist ? ON_DRIFT_ENFORCE
-					  : (enum on_drift)config_choice(core->config, "on_drift"),
+		.on_drift = tuner->force ? ON_DRIFT_ENFORCE
+					 : (enum on_drift)config_choice(core->config, "on_drift"),
 		.observe_reason = settle_mode(core, tuner),
 		.config = core->checksum,
 		.may_record = past->now_us >= core->journal_retry_us,
@@ -154,17 +155,17 @@ static int look_with(struct core *core, size_t i, const struct past *past)
 	};
 	int r = 0;
 
-	outlook_reset(outlook);
+	proposal_reset(proposal);
 	if (tuner->mode != MODE_OFF) {
 		tuner->ops->sense(tuner->self);
-		r = tuner->ops->decide(tuner->self, past, outlook);
+		r = tuner->ops->decide(tuner->self, past, proposal);
 		tuner->state = tuner->ops->state(tuner->self, tuner->why);
 	}
 	if (r == 0)
 		r = reconcile(&core->node, &input, &core->plan);
-	tuner->insist = false;
-	for (size_t l = 0; r == 0 && l < outlook->n_limits; l++)
-		r = take_limit(&core->node, &outlook->limits[l], past->now_us);
+	tuner->force = false;
+	for (size_t l = 0; r == 0 && l < proposal->n_limits; l++)
+		r = take_limit(&core->node, &proposal->limits[l], past->now_us);
 	return r;
 }
 
@@ -178,9 +179,9 @@ static void take_conditions(struct core *core)
 		const struct condition_reading *said = &none;
 
 		for (size_t i = 0; i < core->node.n_tuners; i++)
-			for (size_t c = 0; c < core->outlooks[i].n_conditions; c++)
-				if ((int)core->outlooks[i].conditions[c].type == type)
-					said = &core->outlooks[i].conditions[c];
+			for (size_t c = 0; c < core->proposals[i].n_conditions; c++)
+				if ((int)core->proposals[i].conditions[c].type == type)
+					said = &core->proposals[i].conditions[c];
 		observe(core, said);
 	}
 }
@@ -220,6 +221,6 @@ int core_look(struct core *core)
 	plan_sort(&core->plan);
 	take_conditions(core);
 	core_judge(core);
-	core->node.beat_us = past.now_us;
+	core->node.heartbeat_us = past.now_us;
 	return 0;
 }

@@ -34,7 +34,7 @@ struct pipeline {
 	void (*store)(struct pipeline *pipeline); /* it wants the journal stored; may be NULL */
 	void (*ended)(struct pipeline *pipeline); /* edits.plan has the results; may be NULL */
 	void *userdata;
-	uint64_t patience_us; /* for a runtime to answer again; 0: the usual */
+	uint64_t timeout_us; /* for a runtime to answer again; 0: the usual */
 
 	enum pipeline_step step;
 	bool restoring;

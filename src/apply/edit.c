@@ -319,7 +319,7 @@ static void prepare(const struct edits *edits, struct edit_file *file)
 	copy_text(note->ours[0], HASH_TEXT_MAX,
 		file_note_is_ours(note, file->old.hash) ? file->old.hash : "");
 	copy_text(note->ours[1], HASH_TEXT_MAX, file->new_hash);
-	note->folders = MAX(note->folders, file->new ? file->at.missing : 0);
+	note->directories = MAX(note->directories, file->new ? file->at.missing : 0);
 }
 
 void edits_sweep(struct edits *edits)
@@ -410,7 +410,7 @@ static void follow(struct setting *setting, const struct change *change, const c
 			now + (streq(reason, "verify-refused") ? RETRY_REFUSED_US : RETRY_FILE_US));
 		return;
 	}
-	copy_text(setting->want.staged, SETTING_VALUE_MAX, change->new);
+	copy_text(setting->want.on_disk, SETTING_VALUE_MAX, change->new);
 	copy_text(setting->confirmed, SETTING_VALUE_MAX, change->new);
 	copy_text(setting->want.actual, SETTING_VALUE_MAX, change->actual);
 	setting->drifted = false;
@@ -436,8 +436,8 @@ void edits_settle(struct edits *edits, struct node *node, uint64_t now)
 				at_once && file->error == 0 ? change->new : change->old);
 			if (file->error == 0)
 				log_info(change->name, "%s -> %s in %s (%s)",
-					change->staged[0] ? change->staged : "nothing", change->new,
-					file->note.path, change->reason);
+					change->on_disk[0] ? change->on_disk : "nothing",
+					change->new, file->note.path, change->reason);
 			if (setting && value_equal(setting->want.wanted, change->new))
 				follow(setting, change, file->reason, file, now);
 		}

@@ -40,7 +40,7 @@ struct edit_file {
 
 struct edits {
 	struct host host; /* only its root is used */
-	int state;        /* the state folder, owned by the journal; -1 for none */
+	int state;        /* the state directory, owned by the journal; -1 for none */
 	struct plan plan; /* the changes of these files, and what a restore did */
 	struct edit_file *files;
 	size_t n, allocated;

@@ -161,7 +161,7 @@ static int put_back(const struct edits *edits, struct edit_file *file)
 	}
 	r = file_put(&file->at, file->old.hash, bytes, len);
 	if (r == 0 && !existed)
-		file_drop_folders(&file->at, file->note.folders);
+		file_drop_directories(&file->at, file->note.directories);
 	file->written = r == 0;
 	return r;
 }
@@ -176,9 +176,9 @@ static int restore_once(const struct edits *edits, struct edit_file *file)
 		return r;
 	file_clean(&file->at);
 	if (streq(file->old.hash, file->note.original)) {
-		/* Killed after the note and before the write, its folders were made already. */
+		/* Killed after the note and before the write, its directories were made already. */
 		if (!file->old.bytes)
-			file_drop_folders(&file->at, file->note.folders);
+			file_drop_directories(&file->at, file->note.directories);
 		return 0;
 	}
 	return file_note_is_ours(&file->note, file->old.hash) ? put_back(edits, file)

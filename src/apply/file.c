@@ -12,8 +12,8 @@
 #include <sys/stat.h>
 #include <sys/xattr.h>
 
-#define KEPT        "files"
-#define FOLDERS_MAX 16
+#define KEPT            "files"
+#define DIRECTORIES_MAX 16
 
 #define TRIAL          "trial."
 #define TRIAL_NAME_MAX (sizeof(TRIAL) + HASH_TEXT_MAX)
@@ -23,7 +23,7 @@ void file_bytes_clear(struct file_bytes *bytes)
 	free(steal(bytes->bytes));
 }
 
-/* -ENOENT: to be looked for one folder further up. */
+/* -ENOENT: to be looked for one directory further up. */
 static int locate_existing(int root, const char *path, char full[static PATH_MAX])
 {
 	_cleanup_close_ int fd = open_in_root(root, path, 0);
@@ -53,25 +53,26 @@ int file_locate(const struct host *host, const char *path, struct file_at *at)
 		return -ENAMETOOLONG;
 	r = locate_existing(root, above, found.full);
 	if (r == 0) {
-		copy_text(found.folder, sizeof(found.folder), found.full);
-		*strrchr(found.folder, '/') = '\0';
+		copy_text(found.directory, sizeof(found.directory), found.full);
+		*strrchr(found.directory, '/') = '\0';
 		*at = found;
 		return 0;
 	}
-	for (unsigned i = 0; r == -ENOENT && i < FOLDERS_MAX; i++) {
+	for (unsigned i = 0; r == -ENOENT && i < DIRECTORIES_MAX; i++) {
 		char *slash = strrchr(above, '/');
 
 		if (!slash)
 			return -EINVAL;
 		found.missing = i;
 		*slash = '\0';
-		r = locate_existing(root, above[0] ? above : "/", found.folder);
+		r = locate_existing(root, above[0] ? above : "/", found.directory);
 	}
 	if (r < 0)
 		return r;
-	if (streq(found.folder, "/"))
-		found.folder[0] = '\0';
-	if (snprintf(found.full, PATH_MAX, "%s%s", found.folder, path + strlen(above)) >= PATH_MAX)
+	if (streq(found.directory, "/"))
+		found.directory[0] = '\0';
+	if (snprintf(found.full, PATH_MAX, "%s%s", found.directory, path + strlen(above)) >=
+		PATH_MAX)
 		return -ENAMETOOLONG;
 	*at = found;
 	return 0;
@@ -90,21 +91,22 @@ int file_take(const struct file_at *at, struct file_bytes *bytes)
 	return 0;
 }
 
-static int sync_folder(const char *folder)
+static int sync_directory(const char *directory)
 {
-	_cleanup_close_ int fd = open(folder[0] ? folder : "/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	_cleanup_close_ int fd =
+		open(directory[0] ? directory : "/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	return fd < 0 || fsync(fd) < 0 ? -errno : 0;
 }
 
 /* From the deepest one that exists down to the file's own. */
-static int make_folders(const struct file_at *at)
+static int make_missing_directories(const struct file_at *at)
 {
-	char folder[PATH_MAX];
-	char *end = folder + strlen(at->folder);
+	char directory[PATH_MAX];
+	char *end = directory + strlen(at->directory);
 	int r = 0;
 
-	copy_text(folder, sizeof(folder), at->full);
+	copy_text(directory, sizeof(directory), at->full);
 	for (unsigned i = 0; r == 0 && i < at->missing; i++) {
 		char *slash = strchr(end + 1, '/');
 
@@ -112,10 +114,10 @@ static int make_folders(const struct file_at *at)
 			return -EINVAL;
 		*slash = '\0';
 		/* Whatever the umask, which is a daemon's: others read what lies beside ours. */
-		if (mkdir(folder, 0755) == 0 ? chmod(folder, 0755) < 0 : errno != EEXIST)
+		if (mkdir(directory, 0755) == 0 ? chmod(directory, 0755) < 0 : errno != EEXIST)
 			return -errno;
 		*end = '\0';
-		r = sync_folder(folder);
+		r = sync_directory(directory);
 		*end = *slash = '/';
 		end = slash;
 	}
@@ -229,7 +231,7 @@ static int replace(const struct file_at *at, const char *expected, const char *b
 
 	if (snprintf(new, sizeof(new), "%s" FILE_NEW, at->full) >= PATH_MAX)
 		return -ENAMETOOLONG;
-	r = make_folders(at);
+	r = make_missing_directories(at);
 	if (r == 0)
 		r = write_beside(new, bytes, len);
 	if (r == 0)
@@ -245,7 +247,7 @@ static int replace(const struct file_at *at, const char *expected, const char *b
 
 int file_put(const struct file_at *at, const char *expected, const char *bytes, size_t len)
 {
-	char folder[PATH_MAX];
+	char directory[PATH_MAX];
 	int r;
 
 	if (bytes) {
@@ -257,20 +259,20 @@ int file_put(const struct file_at *at, const char *expected, const char *bytes, 
 	}
 	if (r < 0)
 		return r;
-	copy_text(folder, sizeof(folder), at->full);
-	*strrchr(folder, '/') = '\0';
-	r = sync_folder(folder);
+	copy_text(directory, sizeof(directory), at->full);
+	*strrchr(directory, '/') = '\0';
+	r = sync_directory(directory);
 	return r == -ENOENT && !bytes ? 0 : r;
 }
 
-void file_drop_folders(const struct file_at *at, unsigned n)
+void file_drop_directories(const struct file_at *at, unsigned n)
 {
-	char folder[PATH_MAX];
+	char directory[PATH_MAX];
 
-	copy_text(folder, sizeof(folder), at->full);
+	copy_text(directory, sizeof(directory), at->full);
 	for (unsigned i = 0; i < n; i++) {
-		*strrchr(folder, '/') = '\0';
-		if (folder[0] == '\0' || (rmdir(folder) < 0 && errno != ENOENT))
+		*strrchr(directory, '/') = '\0';
+		if (directory[0] == '\0' || (rmdir(directory) < 0 && errno != ENOENT))
 			return;
 	}
 }
@@ -311,7 +313,7 @@ int file_put_trial(int state, const struct file_at *at, const char *bytes, size_
 
 	if (kept < 0)
 		return kept;
-	if (snprintf(path, PATH_MAX, "%s%s" FILE_NEW, at->folder, strrchr(at->full, '/')) >=
+	if (snprintf(path, PATH_MAX, "%s%s" FILE_NEW, at->directory, strrchr(at->full, '/')) >=
 		PATH_MAX)
 		return -ENAMETOOLONG;
 	name_trial(path, name);
@@ -373,7 +375,7 @@ int file_keep(int state, const char *hash, const char *bytes, size_t len)
 
 	if (kept < 0)
 		return kept;
-	/* Killed before the folder was synced, an earlier run left only the name. */
+	/* Killed before the directory was synced, an earlier run left only the name. */
 	if (file_recall(state, hash, &there, &n) == 0)
 		return fsync(kept) < 0 ? -errno : 0;
 	return write_file_atomic(kept, hash, bytes, len);
@@ -382,19 +384,19 @@ int file_keep(int state, const char *hash, const char *bytes, size_t len)
 void file_sweep(int state, const char *keep)
 {
 	int fd = open_kept(state, false);
-	DIR *folder = fd < 0 ? NULL : fdopendir(fd);
+	DIR *directory = fd < 0 ? NULL : fdopendir(fd);
 	struct dirent *entry;
 	/* The only one that can tell what they are of is to be read by people. */
 	bool keep_all = faccessat(state, JOURNAL_BAD, F_OK, 0) == 0;
 
-	if (!folder) {
+	if (!directory) {
 		cleanup_close(&fd);
 		return;
 	}
-	while ((entry = readdir(folder)))
+	while ((entry = readdir(directory)))
 		if (starts_with(entry->d_name, TRIAL))
 			drop_left_trial(fd, entry->d_name);
 		else if (entry->d_name[0] != '.' && !keep_all && !strstr(keep, entry->d_name))
 			unlinkat(fd, entry->d_name, 0);
-	closedir(folder);
+	closedir(directory);
 }

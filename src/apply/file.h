@@ -15,9 +15,9 @@
 
 /* Where a file really is, symbolic links of the host followed below the host's root. */
 struct file_at {
-	char full[PATH_MAX];   /* as this process sees it */
-	char folder[PATH_MAX]; /* the deepest folder above it that exists */
-	unsigned missing;      /* how many folders between them do not */
+	char full[PATH_MAX];      /* as this process sees it */
+	char directory[PATH_MAX]; /* the deepest directory above it that exists */
+	unsigned missing;         /* how many directories between them do not */
 };
 
 struct file_bytes {
@@ -36,17 +36,17 @@ int file_take(const struct file_at *at, struct file_bytes *bytes);
 
 /*
  * Puts bytes in the place of a file that still has the hash expected, with its owner, mode and
- * extended attributes, making missing folders; bytes NULL removes the file. Durable on return.
+ * extended attributes, making missing directories; bytes NULL removes the file. Durable on return.
  * -ESTALE when the file has another hash now.
  */
 int file_put(const struct file_at *at, const char *expected, const char *bytes, size_t len);
 
-/* Removes up to n folders above a file that was removed, as long as they are empty. */
-void file_drop_folders(const struct file_at *at, unsigned n);
+/* Removes up to n directories above a file that was removed, as long as they are empty. */
+void file_drop_directories(const struct file_at *at, unsigned n);
 
 /*
- * A file for the verifier's eyes only, beside the real one or as near as folders exist. The state
- * folder remembers it, so that file_sweep() finds what a crash left.
+ * A file for the verifier's eyes only, beside the real one or as near as directories exist. The
+ * state directory remembers it, so that file_sweep() finds what a crash left.
  */
 int file_put_trial(int state, const struct file_at *at, const char *bytes, size_t len,
 	char path[static PATH_MAX]);
@@ -56,8 +56,8 @@ void file_drop_trial(int state, const char *path);
 void file_clean(const struct file_at *at);
 
 /*
- * Original bytes, in files/ of the state folder under the name of their hash. file_keep is durable
- * on return; file_recall gives -EBADMSG for bytes that are not those of the name.
+ * Original bytes, in files/ of the state directory under the name of their hash. file_keep is
+ * durable on return; file_recall gives -EBADMSG for bytes that are not those of the name.
  */
 int file_keep(int state, const char *hash, const char *bytes, size_t len);
 int file_recall(int state, const char *hash, char **bytes, size_t *len);

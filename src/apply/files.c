@@ -102,7 +102,7 @@ static bool same_service(const struct service *a, const struct service *b)
 bool file_note_equal(const struct file_note *a, const struct file_note *b)
 {
 	if (!streq(a->path, b->path) || !streq(a->tuner, b->tuner) || a->format != b->format ||
-		a->folders != b->folders || !streq(a->original, b->original) ||
+		a->directories != b->directories || !streq(a->original, b->original) ||
 		!streq(a->ours[0], b->ours[0]) || !streq(a->ours[1], b->ours[1]) ||
 		!same_service(&a->service, &b->service) || a->n_keys != b->n_keys)
 		return false;

@@ -5,7 +5,7 @@
 /*
  * What the journal knows of a configuration file that was changed: enough to give its original
  * bytes back, or, after someone else has changed it too, to take out no more than is ours. The
- * bytes themselves lie in the state folder, below files/, under the name of their hash. They
+ * bytes themselves lie in the state directory, below files/, under the name of their hash. They
  * outlive a boot.
  */
 
@@ -31,7 +31,7 @@ struct file_note {
 	char tuner[32];
 	enum edit_format format;
 	struct service service;
-	unsigned folders;             /* how many folders above it were made for it */
+	unsigned directories;         /* how many directories above it were made for it */
 	char original[HASH_TEXT_MAX]; /* of the bytes to put back, which files/ has */
 	/* Of what we wrote, and were about to write when this was noted. */
 	char ours[2][HASH_TEXT_MAX];

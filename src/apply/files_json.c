@@ -93,7 +93,7 @@ cJSON *file_note_print(const struct file_note *note)
 
 	if (object && put(object, "path", note->path) && put(object, "tuner", note->tuner) &&
 		put(object, "format", formats[note->format]) &&
-		cJSON_AddNumberToObject(object, "folders", note->folders) &&
+		cJSON_AddNumberToObject(object, "directories", note->directories) &&
 		put(object, "original", note->original) && print_ours(object, note) &&
 		print_service(object, &note->service) && print_keys(object, note))
 		return object;
@@ -173,20 +173,21 @@ static bool is_hash(const char *text)
 
 int file_note_parse(const cJSON *object, struct file_note *note)
 {
-	const cJSON *folders = cJSON_GetObjectItemCaseSensitive(object, "folders");
+	const cJSON *directories = cJSON_GetObjectItemCaseSensitive(object, "directories");
 	const cJSON *item;
 	int r = 0;
 
 	if (!take(object, "path", note->path, sizeof(note->path)) || note->path[0] != '/' ||
 		!take(object, "tuner", note->tuner, sizeof(note->tuner)) ||
 		!edit_format_by_name(text_of(object, "format"), &note->format) ||
-		!cJSON_IsNumber(folders) || folders->valuedouble < 0 || folders->valuedouble > 64 ||
+		!cJSON_IsNumber(directories) || directories->valuedouble < 0 ||
+		directories->valuedouble > 64 ||
 		!take(object, "original", note->original, sizeof(note->original)) ||
 		!is_hash(note->original) ||
 		!take_ours(cJSON_GetObjectItemCaseSensitive(object, "ours"), note) ||
 		!take_service(cJSON_GetObjectItemCaseSensitive(object, "service"), &note->service))
 		return -EBADMSG;
-	note->folders = (unsigned)folders->valuedouble;
+	note->directories = (unsigned)directories->valuedouble;
 	cJSON_ArrayForEach (item, cJSON_GetObjectItemCaseSensitive(object, "keys")) {
 		r = take_key(item, note);
 		if (r < 0)

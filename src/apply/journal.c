@@ -17,13 +17,13 @@ static struct record *find(struct journal *journal, const char *name)
 	return (struct record *)record_find(journal->records, journal->n_records, name);
 }
 
-static int read_generation(struct journal *journal, const char *folder, const char *name)
+static int read_generation(struct journal *journal, const char *directory, const char *name)
 {
 	_cleanup_free_ char *text = NULL;
 	char path[PATH_MAX];
 	int r;
 
-	if (snprintf(path, sizeof(path), "%s/%s", folder, name) >= (int)sizeof(path))
+	if (snprintf(path, sizeof(path), "%s/%s", directory, name) >= (int)sizeof(path))
 		return -ENAMETOOLONG;
 	r = read_file(path, JOURNAL_FILE_MAX, &text, NULL);
 	return r < 0 ? r : journal_parse(journal, text);
@@ -71,14 +71,14 @@ static bool is_out_of_reach(int error)
 }
 
 /* repair: this process is the one writer, and may move files. */
-static int load(struct journal *journal, const char *folder, bool repair)
+static int load(struct journal *journal, const char *directory, bool repair)
 {
-	int r = read_generation(journal, folder, CURRENT);
+	int r = read_generation(journal, directory, CURRENT);
 	int older;
 
 	if (r == 0 || is_out_of_reach(r))
 		return r;
-	older = read_generation(journal, folder, OLDER);
+	older = read_generation(journal, directory, OLDER);
 	if (older == 0) {
 		snprintf(journal->note, sizeof(journal->note),
 			"journal.json: %s: the older journal.json.1 is used", journal_describe(r));
@@ -110,7 +110,7 @@ static void drop_other_boot(struct journal *journal, const char *boot)
 	copy_text(journal->boot, sizeof(journal->boot), boot);
 }
 
-int journal_open(const char *folder, const char *boot, bool create, struct journal **ret)
+int journal_open(const char *directory, const char *boot, bool create, struct journal **ret)
 {
 	_cleanup_(cleanup_journal_close) struct journal *journal = calloc(1, sizeof(*journal));
 	int r;
@@ -118,13 +118,13 @@ int journal_open(const char *folder, const char *boot, bool create, struct journ
 	if (!journal)
 		return -ENOMEM;
 	journal->dir = -1;
-	r = create ? make_directories(folder, 0755) : 0;
+	r = create ? make_directories(directory, 0755) : 0;
 	if (r < 0)
 		return r;
-	journal->dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	journal->dir = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (journal->dir < 0 && (create || errno != ENOENT))
 		return -errno;
-	r = journal->dir >= 0 ? load(journal, folder, create) : 0;
+	r = journal->dir >= 0 ? load(journal, directory, create) : 0;
 	if (r < 0)
 		return r;
 	drop_other_boot(journal, boot);
@@ -151,7 +151,7 @@ void journal_close(struct journal *journal)
 /* What stands where it will be written: of a file that is not what is in force. */
 static const char *standing(const struct change *change)
 {
-	return change->place.kind == PLACE_EDIT ? change->staged : change->old;
+	return change->place.kind == PLACE_EDIT ? change->on_disk : change->old;
 }
 
 static int add_record(struct journal *journal, const struct change *change)
@@ -170,7 +170,7 @@ static int add_record(struct journal *journal, const struct change *change)
 		change->old[0] ? change->old : standing(change));
 	copy_text(record->before, sizeof(record->before), standing(change));
 	copy_text(record->target, sizeof(record->target), change->new);
-	copy_text(record->staged, sizeof(record->staged), change->staged);
+	copy_text(record->on_disk, sizeof(record->on_disk), change->on_disk);
 	record->ahead = change->ahead;
 	journal->dirty = journal->added = true;
 	return 0;
@@ -199,7 +199,7 @@ static void renew_ladder(struct journal *journal, struct record *record, const s
 static void renew_record(
 	struct journal *journal, struct record *record, const struct change *change)
 {
-	const char *found = record->place.kind == PLACE_EDIT ? record->staged : record->original;
+	const char *found = record->place.kind == PLACE_EDIT ? record->on_disk : record->original;
 	const char *old = standing(change);
 	char before[SETTING_VALUE_MAX];
 

@@ -3,7 +3,7 @@
 #define APPLY_JOURNAL_H
 
 /*
- * The journal of original values: journal.json in the state folder, and journal.json.1, one
+ * The journal of original values: journal.json in the state directory, and journal.json.1, one
  * generation older. It is made durable before the first write to the node, and it alone is enough
  * to restore: no configuration, no tuner, no running agent is needed.
  *
@@ -45,8 +45,8 @@ struct journal_restart {
 };
 
 struct journal {
-	int dir;       /* the state folder; -1 when it does not exist and nothing may be written */
-	char boot[64]; /* /proc/sys/kernel/random/boot_id */
+	int dir; /* the state directory; -1 when it does not exist and nothing may be written */
+	char boot[64];   /* /proc/sys/kernel/random/boot_id */
 	uint32_t config; /* checksum of the configuration last applied */
 	struct record *records;
 	size_t n_records, records_allocated;
@@ -63,16 +63,16 @@ struct journal {
 };
 
 /*
- * Loads the journal of a state folder. Records of another boot are dropped, but for those of
+ * Loads the journal of a state directory. Records of another boot are dropped, but for those of
  * configuration files: procfs and sysfs start afresh; boot is empty when it is not known. Restarts
  * stay: a boot starts the unit with the same file. A torn
  * file is passed over for the older one; after two torn files the journal starts empty, with lost
- * and note set. create is for the one writer: make the folder, keep torn files as
+ * and note set. create is for the one writer: make the directory, keep torn files as
  * *.bad, and put the older generation in the place of a torn one. 0 with *ret (journal_close
- * releases), or -errno of the folder or of a journal that this process may not read; -EPROTO for
+ * releases), or -errno of the directory or of a journal that this process may not read; -EPROTO for
  * one of a newer version, which alone knows what is to be put back: it stays as it is.
  */
-int journal_open(const char *folder, const char *boot, bool create, struct journal **ret);
+int journal_open(const char *directory, const char *boot, bool create, struct journal **ret);
 void journal_close(struct journal *journal);
 
 /* What an error of journal_open() means, for people. */

@@ -65,7 +65,7 @@ static cJSON *print_record(const struct record *record)
 		cJSON_AddStringToObject(object, "format", edit_format_name(record->place.format));
 		cJSON_AddStringToObject(object, "table", record->place.table);
 		cJSON_AddStringToObject(object, "key", record->place.key);
-		cJSON_AddStringToObject(object, "staged", record->staged);
+		cJSON_AddStringToObject(object, "on_disk", record->on_disk);
 		cJSON_AddNumberToObject(object, "given_up", record->given_up);
 	}
 	cJSON_AddStringToObject(object, "original", record->original);
@@ -204,13 +204,13 @@ static bool take_place(const cJSON *object, struct place *place)
 }
 
 /* Only records of files have these. */
-static bool take_staged(const cJSON *object, struct record *record)
+static bool take_on_disk(const cJSON *object, struct record *record)
 {
 	double given_up;
 
 	if (record->place.kind != PLACE_EDIT)
 		return true;
-	if (!take_text(object, "staged", record->staged, sizeof(record->staged)) ||
+	if (!take_text(object, "on_disk", record->on_disk, sizeof(record->on_disk)) ||
 		!take_number(object, "given_up", &given_up))
 		return false;
 	record->given_up = (uint32_t)given_up;
@@ -246,7 +246,7 @@ static int take_record(const cJSON *object, struct journal *journal)
 		!take_text(object, "original", record->original, sizeof(record->original)) ||
 		!take_text(object, "before", record->before, sizeof(record->before)) ||
 		!take_text(object, "target", record->target, sizeof(record->target)) ||
-		!take_staged(object, record) || !take_ladder(object, &record->ahead))
+		!take_on_disk(object, record) || !take_ladder(object, &record->ahead))
 		return -EBADMSG;
 	journal->n_records++;
 	return 0;

@@ -5,7 +5,7 @@
 #include <stddef.h>
 
 /*
- * One writer at a time: an exclusive flock(2) on the file "lock" of the state folder, which the
+ * One writer at a time: an exclusive flock(2) on the file "lock" of the state directory, which the
  * kernel gives up for us however we end. who ("agent", "apply") and our pid are written into it.
  * Returns the descriptor to keep open; -EBUSY with the holder ("agent, pid 1234") in holder;
  * -errno.

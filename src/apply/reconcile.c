@@ -24,7 +24,7 @@ static bool is_left_alone(const struct setting *setting)
 /* What would be written over: of a file what stands in it, whatever its program runs with. */
 static const char *standing(const struct want *want)
 {
-	return want->place.kind == PLACE_EDIT ? want->staged : want->actual;
+	return want->place.kind == PLACE_EDIT ? want->on_disk : want->actual;
 }
 
 /*
@@ -154,7 +154,7 @@ static bool may_activate(const struct setting *setting, uint64_t now)
 	const struct service *service = want->edit ? &want->edit->service : NULL;
 
 	if (want->place.kind != PLACE_EDIT || setting->state != SETTING_PENDING || !service ||
-		!value_equal(want->staged, want->wanted) || now < setting->retry_at_us)
+		!value_equal(want->on_disk, want->wanted) || now < setting->retry_at_us)
 		return false;
 	return service->activation == ACTIVATE_DOCKER_RELOAD ||
 	       (service->activation == ACTIVATE_CONTAINERD_RESTART &&
@@ -191,7 +191,7 @@ static int plan_setting(const struct setting *setting, struct plan *plan)
 	change->place = setting->want.place;
 	copy_text(change->old, sizeof(change->old), setting->want.actual);
 	copy_text(change->new, sizeof(change->new), setting->want.wanted);
-	copy_text(change->staged, sizeof(change->staged), setting->want.staged);
+	copy_text(change->on_disk, sizeof(change->on_disk), setting->want.on_disk);
 	change->ahead = setting->want.ahead;
 	change->record_only = setting->state != SETTING_PENDING;
 	change->activate_only = !change->record_only && !is_to_be_written(setting);
@@ -256,12 +256,12 @@ int reconcile(struct node *node, const struct reconcile_input *input, struct pla
 	const char *tuner = input->tuner->ops->name;
 	size_t i = first_of(node, tuner);
 
-	for (size_t w = 0; w < input->outlook->n_wants; w++, i++) {
-		struct setting *setting = place_setting(node, i, tuner, &input->outlook->wants[w]);
+	for (size_t w = 0; w < input->proposal->n_wants; w++, i++) {
+		struct setting *setting = place_setting(node, i, tuner, &input->proposal->wants[w]);
 
 		if (!setting)
 			return -ENOMEM;
-		setting->want = input->outlook->wants[w];
+		setting->want = input->proposal->wants[w];
 		judge(setting, input);
 		if (!is_to_be_written(setting) && !may_activate(setting, input->now_us) &&
 			!needs_record(setting, input))

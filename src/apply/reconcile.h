@@ -40,8 +40,8 @@ enum on_drift {
 };
 
 struct reconcile_input {
-	struct tuner_status *tuner;    /* whose settings these are */
-	const struct outlook *outlook; /* what it wants */
+	struct tuner_status *tuner;      /* whose settings these are */
+	const struct proposal *proposal; /* what it wants */
 	const struct record *records;
 	size_t n_records;
 	enum on_drift on_drift;
@@ -52,7 +52,7 @@ struct reconcile_input {
 };
 
 /*
- * Brings the node's settings of one tuner up to date with its outlook and adds to plan what should
+ * Brings the node's settings of one tuner up to date with its proposal and adds to plan what should
  * be written. Settings that it no longer mentions are dropped. 0 or -ENOMEM.
  */
 int reconcile(struct node *node, const struct reconcile_input *input, struct plan *plan);

@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-#define UNIT_FOLDER "/org/freedesktop/systemd1/unit"
+#define UNIT_DIRECTORY "/org/freedesktop/systemd1/unit"
 
 #define ANSWER_US (30 * USEC_PER_SEC)
 #define ANSWERS   15 /* that may be waited for within that time, one after the other */
@@ -133,7 +133,7 @@ int restart_take_state(struct restart *restart, sd_bus_message *answer)
 static int ask_socket(struct restart *restart, answer_done done)
 {
 	return answer_ask(restart->event, &restart->host, restart->service.socket,
-		restart->patience_us / ANSWERS, done, restart, &restart->answer);
+		restart->timeout_us / ANSWERS, done, restart, &restart->answer);
 }
 
 /* As much of it has to answer as did before: its CRI may fail to load, while all else runs. */
@@ -191,7 +191,7 @@ static void wait_for_job(struct restart *restart)
 		restart->first_job = restart->job;
 	if (restart->job != 0 && restart->job == restart->first_job)
 		restart->deadline_us =
-			MIN(now_us() + restart->patience_us, restart->last_deadline_us);
+			MIN(now_us() + restart->timeout_us, restart->last_deadline_us);
 }
 
 static int on_state_after(struct restart *restart, sd_bus_message *answer)
@@ -255,8 +255,8 @@ static int on_restarted(struct restart *restart, sd_bus_message *answer)
 	(void)answer;
 	restart->restarted = true;
 	restart->state[0] = '\0';
-	restart->deadline_us = now_us() + restart->patience_us;
-	restart->last_deadline_us = now_us() + PATIENCES * restart->patience_us;
+	restart->deadline_us = now_us() + restart->timeout_us;
+	restart->last_deadline_us = now_us() + PATIENCES * restart->timeout_us;
 	return poll_again(restart);
 }
 
@@ -316,7 +316,7 @@ static int ask(struct restart *restart)
 	if (r >= 0)
 		r = sd_bus_attach_event(restart->bus, restart->event, SD_EVENT_PRIORITY_NORMAL);
 	if (r >= 0)
-		r = sd_bus_path_encode(UNIT_FOLDER, restart->service.unit, &restart->path);
+		r = sd_bus_path_encode(UNIT_DIRECTORY, restart->service.unit, &restart->path);
 	if (r < 0)
 		return r;
 	switch (restart->way) {
@@ -374,7 +374,7 @@ int restart_start(sd_event *event, const struct restart_options *options, restar
 	restart->way = options->way;
 	restart->ready = options->ready;
 	restart->before = options->way == RESTART_AWAIT ? options->answered : ANSWER_NONE;
-	restart->patience_us = options->deadline_us ? options->deadline_us : ANSWER_US;
+	restart->timeout_us = options->deadline_us ? options->deadline_us : ANSWER_US;
 	restart->done = done;
 	restart->userdata = userdata;
 	r = sd_event_add_time(

@@ -28,7 +28,7 @@ struct restart {
 	bool asked, restarted; /* RestartUnit was sent; and it was answered, or may have been */
 	struct answer *answer;
 	enum answer_level before, level;
-	uint64_t patience_us, deadline_us, last_deadline_us;
+	uint64_t timeout_us, deadline_us, last_deadline_us;
 	char state[32];          /* ActiveState at the last look; empty: it was not told */
 	uint32_t job, first_job; /* not 0: systemd is not done with it */
 	char *neighbors[NEIGHBORS_MAX + 1]; /* units that may be bound to it */

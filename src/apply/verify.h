@@ -8,7 +8,7 @@
 /* A new configuration text, to be tried before it stands anywhere. */
 struct trial {
 	const struct host *host;
-	int state; /* the state folder */
+	int state; /* the state directory */
 	const struct service *service;
 	const char *path; /* below the host's root */
 	const struct file_at *at;

@@ -89,7 +89,8 @@ static int set_threshold(const struct place *place, const char *value)
 	return message ? send_and_wait(message) : -ENOMEM;
 }
 
-/* Netlink speaks to the kernel we run on: a root folder that is no node's is left to its files. */
+/* Netlink speaks to the kernel we run on: a root directory that is no node's is left to its files.
+ */
 static bool is_procfs(const struct host *host, const char *path)
 {
 	char full[PATH_MAX];

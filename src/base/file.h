@@ -21,9 +21,9 @@ int read_file(const char *path, size_t max, char **ret, size_t *len);
 int write_file_atomic(int dir, const char *name, const void *data, size_t len);
 
 /*
- * Opens a path as a process would that has the folder root for its root: the host's links are the
- * host's, an absolute one begins there and not at ours. path is absolute. The descriptor is one of
- * O_PATH; flags are added. It, or -errno: where root is not this process's own, -ENOSYS before
+ * Opens a path as a process would that has the directory root for its root: the host's links are
+ * the host's, an absolute one begins there and not at ours. path is absolute. The descriptor is one
+ * of O_PATH; flags are added. It, or -errno: where root is not this process's own, -ENOSYS before
  * Linux 5.6, and that or -EPERM without leave to call openat2(2).
  */
 int open_in_root(int root, const char *path, int flags);

@@ -59,14 +59,15 @@ static int become_writer(struct core *core, const char *who)
 	int r = core_become_writer(core, who, holder, sizeof(holder));
 
 	if (r == -EBUSY)
-		return cli_fail(core_state_folder(),
+		return cli_fail(core_state_directory(),
 			"the lock is held by %s: try again later, or stop it", holder);
 	if (r < 0)
-		return cli_fail(core_state_folder(),
+		return cli_fail(core_state_directory(),
 			"%s: nothing is written without a journal: give write access",
 			strerror(-r));
 	if (core->journal_error < 0)
-		return cli_fail(core_state_folder(), "%s", journal_describe(core->journal_error));
+		return cli_fail(
+			core_state_directory(), "%s", journal_describe(core->journal_error));
 	return EXIT_OK;
 }
 
@@ -119,7 +120,7 @@ static int restore_locally(const struct cli *cli, struct core *core)
 	if (r >= 0 && (stored < 0 || journal_store(core->journal) < 0))
 		return cli_fail("journal.json",
 			"values were put back, but that could not be noted: make room in %s",
-			core_state_folder());
+			core_state_directory());
 	return r < 0 ? cli_fail("restore", "%s", strerror(-r)) : r;
 }
 

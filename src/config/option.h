@@ -5,7 +5,7 @@
 /*
  * The table of options. A row is a name, a type, a range, a default and the sentence that documents
  * it; the parser, validation, `explain`, the sample configuration and headroom.yaml(5) all come
- * from these rows. The agent's own rows are in options.c, a tuner's in its folder.
+ * from these rows. The agent's own rows are in options.c, a tuner's in its directory.
  */
 
 #include <stdbool.h>

@@ -27,7 +27,7 @@
  */
 #define LOOKS_FOR_BETTER 12
 
-#define NETNS_FOLDER "/run/netns"
+#define NETNS_DIRECTORY "/run/netns"
 
 struct owner {
 	uint32_t netns;
@@ -126,16 +126,16 @@ static void ask_names(struct owner_book *book)
 {
 	char full[PATH_MAX];
 	struct dirent *entry;
-	DIR *folder;
+	DIR *directory;
 
-	if (!host_path(book->host, NETNS_FOLDER, full))
+	if (!host_path(book->host, NETNS_DIRECTORY, full))
 		return;
-	folder = opendir(full);
-	while (folder && (entry = readdir(folder))) {
+	directory = opendir(full);
+	while (directory && (entry = readdir(directory))) {
 		struct owner *owner;
 		struct stat st;
 
-		if (fstatat(dirfd(folder), entry->d_name, &st, 0) < 0)
+		if (fstatat(dirfd(directory), entry->d_name, &st, 0) < 0)
 			continue;
 		owner = find(book, (uint32_t)st.st_ino);
 		if (!owner || owner->known)
@@ -143,8 +143,8 @@ static void ask_names(struct owner_book *book)
 		call_netns(owner);
 		copy_text(owner->workload.name, sizeof(owner->workload.name), entry->d_name);
 	}
-	if (folder)
-		closedir(folder);
+	if (directory)
+		closedir(directory);
 }
 
 static void add_unknown(struct owner_book *book, uint32_t netns)

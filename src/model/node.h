@@ -17,16 +17,16 @@ struct tuner_status {
 	const struct tuner_ops *ops;
 	void *self;     /* of ops->open */
 	enum mode mode; /* as configured, or MODE_OBSERVE after a restore */
-	bool insist;    /* the next look puts back what on_drift left to others: headroom apply */
+	bool force;     /* the next look puts back what on_drift left to others: headroom apply */
 	enum tuner_state state;
 	char why[TUNER_WHY_MAX]; /* empty when active */
 };
 
 struct node {
 	char name[256];
-	bool applied;        /* the first reconcile is done */
-	uint64_t started_us; /* CLOCK_REALTIME */
-	uint64_t beat_us;    /* CLOCK_MONOTONIC of the last tick */
+	bool applied;          /* the first reconcile is done */
+	uint64_t started_us;   /* CLOCK_REALTIME */
+	uint64_t heartbeat_us; /* CLOCK_MONOTONIC of the last tick */
 	struct tuner_status *tuners;
 	size_t n_tuners;
 	struct setting *settings;

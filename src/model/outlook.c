@@ -5,43 +5,43 @@
 
 #include <stdlib.h>
 
-struct want *outlook_want(struct outlook *outlook)
+struct want *proposal_want(struct proposal *proposal)
 {
-	if (grow_array(&outlook->wants, outlook->n_wants, &outlook->wants_allocated,
-		    sizeof(*outlook->wants)) < 0)
+	if (grow_array(&proposal->wants, proposal->n_wants, &proposal->wants_allocated,
+		    sizeof(*proposal->wants)) < 0)
 		return NULL;
-	return &outlook->wants[outlook->n_wants++];
+	return &proposal->wants[proposal->n_wants++];
 }
 
-struct limit_reading *outlook_limit(struct outlook *outlook)
+struct limit_reading *proposal_limit(struct proposal *proposal)
 {
-	if (grow_array(&outlook->limits, outlook->n_limits, &outlook->limits_allocated,
-		    sizeof(*outlook->limits)) < 0)
+	if (grow_array(&proposal->limits, proposal->n_limits, &proposal->limits_allocated,
+		    sizeof(*proposal->limits)) < 0)
 		return NULL;
-	return &outlook->limits[outlook->n_limits++];
+	return &proposal->limits[proposal->n_limits++];
 }
 
-struct condition_reading *outlook_condition(struct outlook *outlook)
+struct condition_reading *proposal_condition(struct proposal *proposal)
 {
-	if (grow_array(&outlook->conditions, outlook->n_conditions, &outlook->conditions_allocated,
-		    sizeof(*outlook->conditions)) < 0)
+	if (grow_array(&proposal->conditions, proposal->n_conditions,
+		    &proposal->conditions_allocated, sizeof(*proposal->conditions)) < 0)
 		return NULL;
-	return &outlook->conditions[outlook->n_conditions++];
+	return &proposal->conditions[proposal->n_conditions++];
 }
 
-void outlook_reset(struct outlook *outlook)
+void proposal_reset(struct proposal *proposal)
 {
-	outlook->n_wants = 0;
-	outlook->n_limits = 0;
-	outlook->n_conditions = 0;
+	proposal->n_wants = 0;
+	proposal->n_limits = 0;
+	proposal->n_conditions = 0;
 }
 
-void outlook_clear(struct outlook *outlook)
+void proposal_clear(struct proposal *proposal)
 {
-	free(outlook->wants);
-	free(outlook->limits);
-	free(outlook->conditions);
-	*outlook = (struct outlook){0};
+	free(proposal->wants);
+	free(proposal->limits);
+	free(proposal->conditions);
+	*proposal = (struct proposal){0};
 }
 
 const char *tuner_state_name(enum tuner_state state)

@@ -28,7 +28,7 @@ const struct reason reason_table[] = {
 	{"unreadable", "The value could not be read."},
 	{"not-recorded",
 		"The original could not be stored in the journal, so nothing was written. Make "
-		"room in, or give write access to, the state folder."},
+		"room in, or give write access to, the state directory."},
 	{"write-refused", "The kernel refused the write."},
 	{"not-taken",
 		"The write succeeded but another value was read back: the kernel rounds or limits it."},

@@ -166,7 +166,7 @@ void ladder_add(struct ladder *ladder, const char *value)
 
 bool record_is_foreign(const struct record *record, const char *actual)
 {
-	const char *found = record->place.kind == PLACE_EDIT ? record->staged : record->original;
+	const char *found = record->place.kind == PLACE_EDIT ? record->on_disk : record->original;
 
 	return !value_equal(actual, found) && !value_equal(actual, record->before) &&
 	       !value_equal(actual, record->target) && !ladder_has(&record->ahead, actual);

@@ -105,7 +105,7 @@ static bool parameter_set(struct http_request *request, const char *name)
 /* It is the loop itself that answers; only a tick that no longer comes can make it fail. */
 enum MHD_Result http_get_live(struct http_request *request)
 {
-	uint64_t beat = node_of(request)->beat_us, now = now_us();
+	uint64_t beat = node_of(request)->heartbeat_us, now = now_us();
 
 	if (beat > 0 && now > beat + BEAT_MAX_US)
 		return http_answer_text(request, MHD_HTTP_SERVICE_UNAVAILABLE,

@@ -154,7 +154,7 @@ static void put_store(FILE *out, const cJSON *store)
 
 	fputs("<td>", out);
 	if (cJSON_IsObject(store)) {
-		page_text(out, text(store, "folder"));
+		page_text(out, text(store, "directory"));
 		fputs(" <span class=\"dim\">", out);
 		page_text(out, text(store, "driver"));
 		fputs(", ", out);

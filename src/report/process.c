@@ -64,7 +64,7 @@ static void put_descriptors(struct metric_sink *sink)
 	struct stat st;
 	double n;
 
-	/* Linux 6.2 (f1f1f2569901) counts them in the folder's size; before it is 0. */
+	/* Linux 6.2 (f1f1f2569901) counts them in the directory's size; before it is 0. */
 	n = stat("/proc/self/fd", &st) == 0 && st.st_size > 0 ? (double)st.st_size
 							      : count_entries();
 	if (n >= 0) {

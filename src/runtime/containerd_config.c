@@ -10,7 +10,7 @@
 static const struct containerd_row rows[CONTAINERD_SETTINGS] = {
 	[CONTAINERD_DOWNLOADS] = {"", "max_concurrent_downloads"},
 	[CONTAINERD_PROGRESS_TIMEOUT] = {"", "image_pull_progress_timeout"},
-	[CONTAINERD_REGISTRY_FOLDER] = {".registry", "config_path"},
+	[CONTAINERD_REGISTRY_DIRECTORY] = {".registry", "config_path"},
 };
 
 static void refuse(struct containerd_plan *plan, enum containerd_refusal refusal,
@@ -45,7 +45,7 @@ static int write_literal(struct containerd_plan *plan, const char *value)
 	if (plan->setting == CONTAINERD_PROGRESS_TIMEOUT &&
 		containerd_duration_parse(value, &us) < 0)
 		return -EINVAL;
-	if (plan->setting == CONTAINERD_REGISTRY_FOLDER && value[0] != '/')
+	if (plan->setting == CONTAINERD_REGISTRY_DIRECTORY && value[0] != '/')
 		return -EINVAL;
 	r = toml_quote(value, &quoted);
 	if (r < 0)
@@ -66,7 +66,7 @@ static void write_effective(struct containerd_plan *plan)
 	if (!dump || toml_get(dump, strlen(dump), table, plan->row->key, &value, NULL) < 0)
 		return;
 	copy_text(edit->effective, sizeof(edit->effective), value.text);
-	if (plan->setting == CONTAINERD_REGISTRY_FOLDER && edit->effective[0] == '\0' &&
+	if (plan->setting == CONTAINERD_REGISTRY_DIRECTORY && edit->effective[0] == '\0' &&
 		plan->generation->registry_default &&
 		!plan_any_below(plan, "registry.mirrors", "") &&
 		!plan_any_below(plan, "registry.configs", "") &&
@@ -81,14 +81,14 @@ static void write_place(
 {
 	struct containerd_edit *edit = plan->edit;
 	const char *cure = plan_generated(plan, path, file);
-	_cleanup_free_ char *staged = NULL;
+	_cleanup_free_ char *on_disk = NULL;
 
 	copy_text(edit->path, sizeof(edit->path), path);
 	copy_text(edit->key, sizeof(edit->key), plan->row->key);
 	plan_table(plan, file, edit->table);
-	staged = file ? plan_value(file, edit->table, edit->key) : NULL;
-	if (staged)
-		copy_text(edit->staged, sizeof(edit->staged), staged);
+	on_disk = file ? plan_value(file, edit->table, edit->key) : NULL;
+	if (on_disk)
+		copy_text(edit->on_disk, sizeof(edit->on_disk), on_disk);
 	if (cure)
 		refuse(plan, CONTAINERD_GENERATED, "%s: %s", path, cure);
 	else if (file ? file->read_only : plan->config->read_only)
@@ -187,7 +187,7 @@ int containerd_config_plan(const struct containerd_config *config, enum containe
 		plan.transfer = setting == CONTAINERD_DOWNLOADS && plan.generation->transfer &&
 				!plan_pulls_the_old_way(&plan);
 		write_effective(&plan);
-		if (setting != CONTAINERD_REGISTRY_FOLDER || check_registry(&plan))
+		if (setting != CONTAINERD_REGISTRY_DIRECTORY || check_registry(&plan))
 			find_place(&plan);
 	}
 	*edit = result;

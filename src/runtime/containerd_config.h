@@ -57,9 +57,9 @@ int containerd_files_read(const char *root, const char *main_path, struct contai
 void containerd_files_clear(struct containerd_files *files);
 
 enum containerd_setting {
-	CONTAINERD_DOWNLOADS,        /* layers at once; a count */
-	CONTAINERD_PROGRESS_TIMEOUT, /* a pull without progress for so long fails; 30m */
-	CONTAINERD_REGISTRY_FOLDER,  /* where hosts.toml files are; /etc/containerd/certs.d */
+	CONTAINERD_DOWNLOADS,          /* layers at once; a count */
+	CONTAINERD_PROGRESS_TIMEOUT,   /* a pull without progress for so long fails; 30m */
+	CONTAINERD_REGISTRY_DIRECTORY, /* where hosts.toml files are; /etc/containerd/certs.d */
 	CONTAINERD_SETTINGS,
 };
 
@@ -93,7 +93,7 @@ struct containerd_edit {
 	char literal[SETTING_VALUE_MAX]; /* the wanted value as TOML spells it */
 	char begin[160]; /* what a file that is to be made begins with; empty when it is there */
 
-	char staged[SETTING_VALUE_MAX];    /* what stands in that file; empty for nothing */
+	char on_disk[SETTING_VALUE_MAX];   /* what stands in that file; empty for nothing */
 	char effective[SETTING_VALUE_MAX]; /* what the dump has; empty without a dump */
 	char effective_path[200]; /* the key's full name in the dump: to be allowed to differ */
 };
@@ -104,13 +104,13 @@ struct containerd_config {
 	const char *main_path; /* absolute: CONTAINERD_MAIN_FILE, or what it was started with */
 	struct containerd_files files;
 	const char *dump; /* what `containerd -c main_path config dump` says; NULL when not known */
-	bool read_only;   /* the main file's folder is of a read-only file system */
+	bool read_only;   /* the main file's directory is of a read-only file system */
 };
 
 /*
  * Decides where a setting goes. 0 with edit written, also for what is unsupported; -EINVAL for a
  * value that is none, -ENAMETOOLONG, -ENOMEM. The value is text as in the configuration: 10, 30m, a
- * path. The folder of a file that is to be made may be missing too.
+ * path. The directory of a file that is to be made may be missing too.
  */
 int containerd_config_plan(const struct containerd_config *config, enum containerd_setting setting,
 	const char *value, struct containerd_edit *edit);

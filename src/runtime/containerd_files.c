@@ -123,24 +123,24 @@ static int add_matches(
 /* path is absolute, with a star. */
 static int add_pattern(struct reading *reading, char *path)
 {
-	char folder[PATH_MAX], pattern[PATH_MAX];
+	char directory[PATH_MAX], pattern[PATH_MAX];
 	char *name = strrchr(path, '/');
 	int r;
 
 	*name++ = '\0';
-	if (strpbrk(path, "*?[\\")) { /* links in a folder of many names are not followed */
+	if (strpbrk(path, "*?[\\")) { /* links in a directory of many names are not followed */
 		r = snprintf(pattern, sizeof(pattern), "%s%s/%s", reading->root, path, name);
 		return r < (int)sizeof(pattern)
 			       ? add_matches(reading, pattern, strlen(reading->root), "")
 			       : -ENAMETOOLONG;
 	}
-	r = path_in_root(reading->root, path[0] ? path : "/", folder);
+	r = path_in_root(reading->root, path[0] ? path : "/", directory);
 	if (r < 0)
 		return r == -ENAMETOOLONG ? r : 0;
-	if (streq(folder, "/"))
-		folder[0] = '\0';
-	r = snprintf(pattern, sizeof(pattern), "%s/%s", folder, name);
-	return r < (int)sizeof(pattern) ? add_matches(reading, pattern, strlen(folder), path)
+	if (streq(directory, "/"))
+		directory[0] = '\0';
+	r = snprintf(pattern, sizeof(pattern), "%s/%s", directory, name);
+	return r < (int)sizeof(pattern) ? add_matches(reading, pattern, strlen(directory), path)
 					: -ENAMETOOLONG;
 }
 

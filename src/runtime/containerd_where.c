@@ -46,11 +46,11 @@ static bool is_after(
 	const struct containerd_plan *plan, const struct containerd_file *file, const char *own)
 {
 	const struct containerd_file *ours = plan_find(plan, own);
-	size_t folder = (size_t)(strrchr(own, '/') - own) + 1;
+	size_t directory = (size_t)(strrchr(own, '/') - own) + 1;
 
 	if (ours)
 		return file > ours;
-	if (strncmp(file->path, own, folder) == 0 && !strchr(file->path + folder, '/'))
+	if (strncmp(file->path, own, directory) == 0 && !strchr(file->path + directory, '/'))
 		return strcmp(file->path, own) > 0;
 	return file != plan->config->files.files; /* from another import, whose turn is not known */
 }

@@ -38,7 +38,7 @@ struct cri_running_config {
 	const char *registry_config_path;        /* "" is told, and means that none is set */
 	const char *sandbox_image;
 	const char *snapshotter;
-	const char *root; /* containerd's root folder */
+	const char *root; /* containerd's root directory */
 };
 
 struct cri_status {

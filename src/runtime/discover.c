@@ -27,7 +27,7 @@ static const struct place places[] = {
 			{
 				.name = "containerd",
 				.kind = RUNTIME_CONTAINERD,
-				.keeper = RUNTIME_OF_NODE,
+				.managed_by = RUNTIME_OF_NODE,
 				.socket = "/run/containerd/containerd.sock",
 				.config = "/etc/containerd/config.toml",
 				.unit = "containerd.service",
@@ -39,7 +39,7 @@ static const struct place places[] = {
 			{
 				.name = "docker",
 				.kind = RUNTIME_DOCKER,
-				.keeper = RUNTIME_OF_NODE,
+				.managed_by = RUNTIME_OF_NODE,
 				.socket = "/run/docker.sock",
 				.config = "/etc/docker/daemon.json",
 				.unit = "docker.service",
@@ -51,7 +51,7 @@ static const struct place places[] = {
 			{
 				.name = "crio",
 				.kind = RUNTIME_CRIO,
-				.keeper = RUNTIME_OF_NODE,
+				.managed_by = RUNTIME_OF_NODE,
 				.socket = "/run/crio/crio.sock",
 				.config = "/etc/crio/crio.conf",
 				.unit = "crio.service",
@@ -64,7 +64,7 @@ static const struct place places[] = {
 			{
 				.name = "rke2",
 				.kind = RUNTIME_CONTAINERD,
-				.keeper = RUNTIME_OF_K8S,
+				.managed_by = RUNTIME_OF_K8S,
 				.socket = "/run/k3s/containerd/containerd.sock",
 				.config = "/var/lib/rancher/rke2/agent/etc/containerd/config.toml",
 				.template = "/var/lib/rancher/rke2/agent/etc/containerd/"
@@ -79,7 +79,7 @@ static const struct place places[] = {
 			{
 				.name = "k3s",
 				.kind = RUNTIME_CONTAINERD,
-				.keeper = RUNTIME_OF_K8S,
+				.managed_by = RUNTIME_OF_K8S,
 				.socket = "/run/k3s/containerd/containerd.sock",
 				.config = "/var/lib/rancher/k3s/agent/etc/containerd/config.toml",
 				.template = "/var/lib/rancher/k3s/agent/etc/containerd/"
@@ -93,7 +93,7 @@ static const struct place places[] = {
 			{
 				.name = "k0s",
 				.kind = RUNTIME_CONTAINERD,
-				.keeper = RUNTIME_OF_K8S,
+				.managed_by = RUNTIME_OF_K8S,
 				.socket = "/run/k0s/containerd.sock",
 				.config = "/etc/k0s/containerd.toml",
 				.unit = "k0scontroller.service",
@@ -105,7 +105,7 @@ static const struct place places[] = {
 			{
 				.name = "microk8s",
 				.kind = RUNTIME_CONTAINERD,
-				.keeper = RUNTIME_OF_K8S,
+				.managed_by = RUNTIME_OF_K8S,
 				.socket = "/var/snap/microk8s/common/run/containerd.sock",
 				.config = "/var/snap/microk8s/current/args/containerd.toml",
 				.template = "/var/snap/microk8s/current/args/"
@@ -120,7 +120,7 @@ static const struct place places[] = {
 			{
 				.name = "docker-containerd",
 				.kind = RUNTIME_CONTAINERD,
-				.keeper = RUNTIME_OF_DOCKER,
+				.managed_by = RUNTIME_OF_DOCKER,
 				.socket = "/run/docker/containerd/containerd.sock",
 				.config = "/run/docker/containerd/containerd.toml",
 				.unit = "docker.service",
@@ -131,7 +131,7 @@ static const struct place places[] = {
 _Static_assert(ARRAY_SIZE(places) <= RUNTIME_MAX, "all of them may be here at once");
 
 /* systemd.unit(5), the order that decides. */
-static const char *const unit_folders[] = {
+static const char *const unit_directories[] = {
 	"/etc/systemd/system",
 	"/run/systemd/system",
 	"/usr/local/lib/systemd/system",
@@ -164,11 +164,11 @@ static bool is_masked(const char *host_root, const char *path, const struct stat
 
 static bool unit_installed(const char *host_root, const char *unit)
 {
-	for (size_t i = 0; unit && i < ARRAY_SIZE(unit_folders); i++) {
+	for (size_t i = 0; unit && i < ARRAY_SIZE(unit_directories); i++) {
 		char path[PATH_MAX];
 		struct stat st;
 
-		snprintf(path, sizeof(path), "%s/%s", unit_folders[i], unit);
+		snprintf(path, sizeof(path), "%s/%s", unit_directories[i], unit);
 		if (look_at(host_root, path, &st) == 0)
 			return !is_masked(host_root, path, &st);
 	}
@@ -221,7 +221,7 @@ static bool look_for(const char *host_root, const struct place *place, struct so
 		runtime.has_unit = true;
 		runtime.unit = place->other_unit;
 	}
-	if (!runtime.has_socket && (!runtime.has_unit || runtime.keeper == RUNTIME_OF_DOCKER))
+	if (!runtime.has_socket && (!runtime.has_unit || runtime.managed_by == RUNTIME_OF_DOCKER))
 		return false;
 	*ret = runtime;
 	return true;
@@ -297,17 +297,17 @@ int runtime_process_config(enum runtime_kind kind, pid_t pid, char path[static P
 	return r < 0 ? r : runtime_command_config(kind, command, len, path);
 }
 
-/* systemd.exec(5), $PATH: where a unit's program is that is named without a folder. */
+/* systemd.exec(5), $PATH: where a unit's program is that is named without a directory. */
 static int find_program(const char *host_root, const char *name, char path[static PATH_MAX])
 {
-	static const char *const folders[] = {
+	static const char *const directories[] = {
 		"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"};
 
-	for (size_t i = 0; i < ARRAY_SIZE(folders); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(directories); i++) {
 		char full[PATH_MAX];
 		struct stat st;
 
-		if (snprintf(path, PATH_MAX, "%s/%s", folders[i], name) >= PATH_MAX ||
+		if (snprintf(path, PATH_MAX, "%s/%s", directories[i], name) >= PATH_MAX ||
 			snprintf(full, sizeof(full), "%s%s", host_root, path) >= (int)sizeof(full))
 			return -ENAMETOOLONG;
 		if (stat(full, &st) == 0 && S_ISREG(st.st_mode))

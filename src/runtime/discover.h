@@ -17,7 +17,7 @@ enum runtime_kind {
 };
 
 /* Who writes the configuration and restarts the daemon. */
-enum runtime_keeper {
+enum runtime_managed_by {
 	RUNTIME_OF_NODE,   /* a unit of its own: the administrator's */
 	RUNTIME_OF_K8S,    /* part of k3s, RKE2, k0s or MicroK8s, which writes it from a template */
 	RUNTIME_OF_DOCKER, /* the containerd that dockerd starts for itself */
@@ -29,10 +29,10 @@ struct runtime {
 	const char *name; /* "containerd", "docker", "crio", "k3s", "rke2", "k0s", "microk8s",
 			     "docker-containerd" */
 	enum runtime_kind kind;
-	enum runtime_keeper keeper;
+	enum runtime_managed_by managed_by;
 	const char *socket;   /* below the host's root, as all paths here */
 	const char *config;   /* where it lies unless the daemon was told another; may not exist */
-	const char *template; /* what the keeper makes the configuration from, or NULL */
+	const char *template; /* what the managed_by makes the configuration from, or NULL */
 	const char *unit; /* "containerd.service": the one that is installed, else the usual one */
 	bool has_socket;  /* a socket stands there; whether anyone serves it is not asked */
 	bool has_unit;    /* the unit is installed, and not masked */
@@ -58,7 +58,7 @@ int runtime_process_config(enum runtime_kind kind, pid_t pid, char path[static P
 
 /*
  * The program that a daemon runs, as its next start will find it: the first word of its command
- * line, looked for below host_root where it has no folder. -ENOENT; -ENAMETOOLONG.
+ * line, looked for below host_root where it has no directory. -ENOENT; -ENAMETOOLONG.
  */
 int runtime_command_program(
 	const char *host_root, const char *command, size_t len, char path[static PATH_MAX]);

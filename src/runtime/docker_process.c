@@ -194,39 +194,39 @@ static void read_config(const char *path, struct docker_state *state)
 }
 
 /*
- * Whether nothing was added to or taken from the folder since the daemon started, but for the key
- * that Docker 20.10 puts there at its first start.
+ * Whether nothing was added to or taken from the directory since the daemon started, but for the
+ * key that Docker 20.10 puts there at its first start.
  */
-static bool is_old_folder(char *path, size_t size, const struct docker_state *state)
+static bool is_old_directory(char *path, size_t size, const struct docker_state *state)
 {
 	size_t len = strlen(path);
-	struct stat folder, key;
+	struct stat directory, key;
 
-	if (stat(path, &folder) < 0)
+	if (stat(path, &directory) < 0)
 		return false;
-	if (us_of(&folder.st_mtim) <= state->started_us)
+	if (us_of(&directory.st_mtim) <= state->started_us)
 		return true;
 	snprintf(path + len, size - len, "/key.json");
-	return stat(path, &key) == 0 && us_of(&folder.st_mtim) <= us_of(&key.st_ctim);
+	return stat(path, &key) == 0 && us_of(&directory.st_mtim) <= us_of(&key.st_ctim);
 }
 
 /* Where no file is, and none was when the daemon started, the default runs. */
 static void look_at_config(const char *root, struct docker_state *state)
 {
-	char path[PATH_MAX], folder[DOCKER_PATH_MAX], *slash;
+	char path[PATH_MAX], directory[DOCKER_PATH_MAX], *slash;
 	int r = path_in_root(root, state->config_path, path);
 
 	if (r == 0)
 		read_config(path, state);
 	if (r != -ENOENT)
 		return;
-	copy_text(folder, sizeof(folder), state->config_path);
-	slash = strrchr(folder, '/');
+	copy_text(directory, sizeof(directory), state->config_path);
+	slash = strrchr(directory, '/');
 	if (!slash)
 		return;
 	*slash = '\0';
-	r = path_in_root(root, folder[0] ? folder : "/", path);
-	if (r == -ENOENT || (r == 0 && is_old_folder(path, sizeof(path), state)))
+	r = path_in_root(root, directory[0] ? directory : "/", path);
+	if (r == -ENOENT || (r == 0 && is_old_directory(path, sizeof(path), state)))
 		default_downloads(state);
 }
 

@@ -163,7 +163,7 @@ static bool set_target(CURL *easy, const struct fetch_request *request)
 		return false;
 	if (!request->ca_file)
 		return true;
-	/* Without this GnuTLS would read a folder of certificates as well. */
+	/* Without this GnuTLS would read a directory of certificates as well. */
 	curl_easy_setopt(easy, CURLOPT_CAPATH, NULL);
 	return curl_easy_setopt(easy, CURLOPT_CAINFO, request->ca_file) == CURLE_OK;
 }

@@ -105,22 +105,22 @@ int hosts_toml_write(const struct hosts_toml *hosts, char **text, size_t *len)
  * containerd's hostDirectory() (remotes/docker/config/hosts.go): the text's last ':' becomes '_',
  * and '_' ends it. It does so with an IPv6 address without a port, too.
  */
-int hosts_toml_folders(const char *registry, char folders[static 2][REGISTRY_NAME_MAX])
+int hosts_toml_directories(const char *registry, char directories[static 2][REGISTRY_NAME_MAX])
 {
 	const char *colon = strrchr(registry, ':');
 
 	if (streq(registry, HOSTS_TOML_DEFAULT)) {
-		strcpy(folders[0], registry);
+		strcpy(directories[0], registry);
 		return 1;
 	}
 	if (registry_check_name(registry) < 0 || strlen(registry) + 1 >= REGISTRY_NAME_MAX)
 		return -EINVAL;
 	if (!colon) {
-		strcpy(folders[0], registry);
+		strcpy(directories[0], registry);
 		return 1;
 	}
-	snprintf(folders[0], REGISTRY_NAME_MAX, "%.*s_%s_", (int)(colon - registry), registry,
+	snprintf(directories[0], REGISTRY_NAME_MAX, "%.*s_%s_", (int)(colon - registry), registry,
 		colon + 1);
-	strcpy(folders[1], registry);
+	strcpy(directories[1], registry);
 	return 2;
 }

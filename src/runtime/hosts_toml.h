@@ -6,12 +6,12 @@
  * The text of certs.d/REGISTRY/hosts.toml, which containerd and nerdctl read at each pull
  * (containerd docs/hosts.md). Pure.
  *
- * containerd takes the FIRST folder that exists: for a registry with a port HOST_PORT_ and then
+ * containerd takes the FIRST directory that exists: for a registry with a port HOST_PORT_ and then
  * HOST:PORT, for one without HOST, and at last _default. Two consequences for whoever places files:
- *  - a folder made for a registry hides a second one for it, and _default: look at all of
- *    hosts_toml_folders() before making one;
- *  - a hosts.toml put into a folder that holds somebody's *.crt, *.cert or *.key without a
- *    hosts.toml switches these certificates off: such a folder is somebody else's.
+ *  - a directory made for a registry hides a second one for it, and _default: look at all of
+ *    hosts_toml_directories() before making one;
+ *  - a hosts.toml put into a directory that holds somebody's *.crt, *.cert or *.key without a
+ *    hosts.toml switches these certificates off: such a directory is somebody else's.
  */
 
 #include <stdbool.h>
@@ -19,7 +19,7 @@
 
 #include "runtime/registry.h"
 
-#define HOSTS_TOML_DEFAULT   "_default" /* any registry without a folder of its own */
+#define HOSTS_TOML_DEFAULT   "_default" /* any registry without a directory of its own */
 #define HOSTS_TOML_FILE_MAX  65536      /* bytes; more is nobody's hosts.toml */
 #define HOSTS_TOML_HOSTS_MAX 32
 
@@ -56,10 +56,10 @@ int hosts_toml_write(const struct hosts_toml *hosts, char **text, size_t *len);
 bool hosts_toml_is_ours(const char *text, size_t len);
 
 /*
- * The folders below certs.d that containerd would read for a registry, first one first; the first
- * is where a new file goes. registry is a name for registry_check_name or HOSTS_TOML_DEFAULT.
+ * The directories below certs.d that containerd would read for a registry, first one first; the
+ * first is where a new file goes. registry is a name for registry_check_name or HOSTS_TOML_DEFAULT.
  * Returns how many (1 or 2) or -EINVAL.
  */
-int hosts_toml_folders(const char *registry, char folders[static 2][REGISTRY_NAME_MAX]);
+int hosts_toml_directories(const char *registry, char directories[static 2][REGISTRY_NAME_MAX]);
 
 #endif

@@ -27,7 +27,7 @@ static bool is_host_name(const char *host, size_t len)
 		if (host[i] == '.' && host[i + 1] == '.')
 			return false;
 	}
-	/* "_default" is a folder of its own meaning beside the registries' ones. */
+	/* "_default" is a directory of its own meaning beside the registries' ones. */
 	return host[0] != '_';
 }
 

@@ -6,7 +6,7 @@
 
 #include <headroom/tuner.h>
 
-/* A new tuner is a folder, and its line here. */
+/* A new tuner is a directory, and its line here. */
 #define TUNERS(X)   \
 	X(neighbor) \
 	X(thp)      \

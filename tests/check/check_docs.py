@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The manual tells of every option, condition and reason, and the sample is a configuration.
 
-check_docs.py HEADROOM TABLES DOCUMENTS: the two programs, and the folder of the documents.
+check_docs.py HEADROOM TABLES DOCUMENTS: the two programs, and the directory of the documents.
 """
 
 import re
@@ -46,8 +46,8 @@ def check_config(path, what):
 def check_sample():
     sample = (DOCUMENTS / "headroom.yaml").read_text()
     check_config(DOCUMENTS / "headroom.yaml", "as it is")
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "headroom.yaml"
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "headroom.yaml"
         text = re.sub(r"^#", "", sample, flags=re.M)
         path.write_text(text)
         check_config(path, "with all keys in force")

@@ -12,12 +12,12 @@ LEVEL = {"base": 0, "model": 1, "config": 2, "kernel": 3, "runtime": 3, "tuners"
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.M)
 COMMENT_OR_TEXT = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', re.S)
 
-# Who opens for writing, and what. All but the first two work below the state folder.
+# Who opens for writing, and what. All but the first two work below the state directory.
 WRITERS = {
     "src/apply/writer.c": "the node: values, thresholds",
     "src/apply/file.c": "the node: configuration files, replaced whole",
-    "src/apply/lock.c": "the lock in the state folder",
-    "src/base/file.c": "files of the state folder, replaced whole",
+    "src/apply/lock.c": "the lock in the state directory",
+    "src/base/file.c": "files of the state directory, replaced whole",
 }
 WRITING = re.compile(r"\b(O_WRONLY|O_RDWR|O_CREAT|O_TRUNC|RTM_SETNEIGHTBL|RTM_NEWNEIGH|creat|"
                      r"fopen|freopen|truncate|pwrite|rename|renameat)\b")
@@ -44,10 +44,10 @@ def check_room(path, room, include):
         fault(path, f"{room} includes {include}")
 
 
-def check_tuner(path, folder, include):
+def check_tuner(path, directory, include):
     parts = include.split("/")
-    if parts[0] == "tuners" and parts[1] != folder and include != "tuners/table.h":
-        fault(path, f"the tuner {folder} includes {include}")
+    if parts[0] == "tuners" and parts[1] != directory and include != "tuners/table.h":
+        fault(path, f"the tuner {directory} includes {include}")
 
 
 def check_public(path, include):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Lengths, licences, globals and format. The argument is the build folder."""
+"""Lengths, licences, globals and format. The argument is the build directory."""
 
 import re
 import shutil
@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(sys.argv[1])
-FOLDERS = ["src", "bpf", "include", "packaging", "tests"]
+DIRECTORIES = ["src", "bpf", "include", "packaging", "tests"]
 
 FUNCTION_MAX = 80
 FUNCTION_P90_MAX = 45
@@ -21,8 +21,8 @@ faults = []
 
 
 def sources():
-    for folder in FOLDERS:
-        yield from sorted(p for p in (ROOT / folder).rglob("*.[ch]"))
+    for directory in DIRECTORIES:
+        yield from sorted(p for p in (ROOT / directory).rglob("*.[ch]"))
 
 
 def functions(lines):
@@ -67,8 +67,8 @@ def needs_licence(path):
 
 def check_licences():
     paths = [ROOT / "CMakeLists.txt"]
-    for folder in FOLDERS:
-        paths += (ROOT / folder).rglob("*")
+    for directory in DIRECTORIES:
+        paths += (ROOT / directory).rglob("*")
     for path in paths:
         if "__pycache__" in path.parts or not needs_licence(path):
             continue

@@ -58,7 +58,7 @@ static void try_setting(struct containerd_config *config, enum containerd_settin
 	must(containerd_config_plan(config, setting, values[setting], &again) == 0);
 	check_refusal(&again);
 	must(streq(again.path, edit.path) && streq(again.table, edit.table));
-	must(streq(again.staged, values[setting]));
+	must(streq(again.on_disk, values[setting]));
 	free(file->text);
 	*file = old;
 }

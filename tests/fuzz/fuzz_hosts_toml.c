@@ -2,7 +2,7 @@
 
 /*
  * Lines of any bytes as the name of a registry, upstream and mirrors: refused, or a file of which
- * every line is one that was meant, and folders that lie nowhere else.
+ * every line is one that was meant, and directories that lie nowhere else.
  */
 
 #include <stdlib.h>
@@ -15,14 +15,14 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void check_folders(const char *registry)
+static void check_directories(const char *registry)
 {
-	char folders[2][REGISTRY_NAME_MAX];
-	int n = hosts_toml_folders(registry, folders);
+	char directories[2][REGISTRY_NAME_MAX];
+	int n = hosts_toml_directories(registry, directories);
 
 	for (int i = 0; i < n; i++)
-		if (folders[i][0] == '\0' || folders[i][0] == '.' || strchr(folders[i], '/') ||
-			strlen(folders[i]) >= REGISTRY_NAME_MAX)
+		if (directories[i][0] == '\0' || directories[i][0] == '.' ||
+			strchr(directories[i], '/') || strlen(directories[i]) >= REGISTRY_NAME_MAX)
 			abort();
 }
 
@@ -71,7 +71,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	(void)hosts_toml_is_ours(input, size);
 	(void)hosts_toml_knows_dial_timeout(input);
 	line = strsep(&rest, "\n");
-	check_folders(line);
+	check_directories(line);
 	hosts.dial_timeout_ms = size % 2 ? 200 : 0;
 	hosts.upstream = rest && size % 3 ? strsep(&rest, "\n") : NULL;
 	while (rest && hosts.n < MIRRORS) {

@@ -2,8 +2,8 @@
 """Fixtures for the tests that need root: the real program against the real kernel.
 
 node   remembers every value that the agent may touch, and puts them back
-agent  starts agents with a state folder of their own, and stops them
-run    runs one command of the program with that same state folder
+agent  starts agents with a state directory of their own, and stops them
+run    runs one command of the program with that same state directory
 """
 
 from __future__ import annotations
@@ -116,11 +116,11 @@ class Node:
     def snapshot() -> dict[str, str]:
         values: dict[str, str] = {}
         top = Path("/proc/sys")
-        for folder, folders, files in os.walk(top):
-            relative = os.path.relpath(folder, top)
-            folders[:] = [d for d in folders if not VOLATILE.match(f"{relative}/{d}/".removeprefix("./"))]
+        for directory, directories, files in os.walk(top):
+            relative = os.path.relpath(directory, top)
+            directories[:] = [d for d in directories if not VOLATILE.match(f"{relative}/{d}/".removeprefix("./"))]
             for name in files:
-                path = os.path.join(folder, name)
+                path = os.path.join(directory, name)
                 if VOLATILE.match(os.path.relpath(path, top)) or not os.stat(path).st_mode & 0o400:
                     continue
                 try:
@@ -175,7 +175,7 @@ class Agent:
 
     def __init__(
         self,
-        folder: Path,
+        directory: Path,
         config: str | None = "",
         args: tuple[str, ...] = (),
         wrap: tuple[str, ...] = (),
@@ -183,18 +183,18 @@ class Agent:
         binary: Path | None = None,
         name: str = "agent",
     ) -> None:
-        self.folder = folder
-        self.port = self._port(folder / f"{name}.port")
+        self.directory = directory
+        self.port = self._port(directory / f"{name}.port")
         self.notices: list[tuple[float, str]] = []
-        self.log_path = folder / f"{name}.log"
-        self.config_path = folder / f"{name}.yaml"
-        self.socket_path = folder / "run/headroom.sock"
+        self.log_path = directory / f"{name}.log"
+        self.config_path = directory / f"{name}.yaml"
+        self.socket_path = directory / "run/headroom.sock"
         command = [*wrap, str(binary or BIN), "agent"]
         if config is not None:
             self.write_config(config)
             command += ["--config", str(self.config_path)]
         command += args
-        self._listen(folder / f"{name}.notify")
+        self._listen(directory / f"{name}.notify")
         self.began = time.monotonic()
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
@@ -202,7 +202,7 @@ class Agent:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**environment(folder), "NOTIFY_SOCKET": self._notify_path, **(env or {})},
+                env={**environment(directory), "NOTIFY_SOCKET": self._notify_path, **(env or {})},
             )
 
     @staticmethod
@@ -360,12 +360,12 @@ class UnixConnection(http.client.HTTPConnection):
         self.sock.connect(self.path)
 
 
-def environment(folder: Path) -> dict[str, str]:
+def environment(directory: Path) -> dict[str, str]:
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("HEADROOM_", "NOTIFY_", "WATCHDOG_", "NO_COLOR"))}
     return {
         **kept,
-        "HEADROOM_STATE_DIR": str(folder / "state"),
-        "HEADROOM_RUNTIME_DIR": str(folder / "run"),
+        "HEADROOM_STATE_DIR": str(directory / "state"),
+        "HEADROOM_RUNTIME_DIR": str(directory / "run"),
         "LC_ALL": "C.UTF-8",
     }
 
@@ -376,11 +376,11 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 def other_agents() -> list[str]:
     """The pids of all agents on this machine."""
     found = []
-    for folder in Path("/proc").glob("[0-9]*"):
+    for directory in Path("/proc").glob("[0-9]*"):
         try:
-            line = (folder / "cmdline").read_bytes().split(b"\0")
+            line = (directory / "cmdline").read_bytes().split(b"\0")
             if os.path.basename(line[0]) == b"headroom" and b"agent" in line[1:]:
-                found.append(folder.name)
+                found.append(directory.name)
         except (OSError, IndexError):
             pass
     return found
@@ -404,7 +404,7 @@ def alone() -> Iterator[None]:
 
 
 @pytest.fixture
-def folder() -> Iterator[Path]:
+def directory() -> Iterator[Path]:
     """A short path that every user can reach, for state, sockets and configuration."""
     path = Path(tempfile.mkdtemp(prefix="headroom-"))
     path.chmod(0o755)
@@ -428,12 +428,12 @@ def node() -> Iterator[Node]:
 
 
 @pytest.fixture
-def agent(node: Node, folder: Path) -> Iterator[Callable[..., Agent]]:
+def agent(node: Node, directory: Path) -> Iterator[Callable[..., Agent]]:
     """agent(config, ...) starts an agent, by default until it is ready. All end with the test."""
     started: list[Agent] = []
 
     def start(config: str | None = "", ready: bool = True, **more: Any) -> Agent:
-        started.append(Agent(folder, config, **more))
+        started.append(Agent(directory, config, **more))
         return started[-1].wait_ready() if ready else started[-1]
 
     yield start
@@ -442,7 +442,7 @@ def agent(node: Node, folder: Path) -> Iterator[Callable[..., Agent]]:
 
 
 @pytest.fixture
-def run(folder: Path) -> Run:
+def run(directory: Path) -> Run:
     """run("plan", "--json") runs the program to its end, beside the test's agent."""
 
     def command(
@@ -453,7 +453,7 @@ def run(folder: Path) -> Run:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            env={**environment(folder), **(env or {})},
+            env={**environment(directory), **(env or {})},
             timeout=timeout * SLACK,
         )
 

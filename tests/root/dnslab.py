@@ -41,18 +41,18 @@ def cgroup_root() -> Path:
 
 
 class Cgroup:
-    """One that the test made, with the folders that it needed; `with` puts this process inside."""
+    """One that the test made, with the directories that it needed; `with` puts this process inside."""
 
     def __init__(self, path: str) -> None:
         self.root = cgroup_root()
         self.path = self.root / path.strip("/")
         self.made: list[Path] = []
-        folder = self.root
+        directory = self.root
         for part in path.strip("/").split("/"):
-            folder /= part
-            if not folder.exists():
-                folder.mkdir()
-                self.made.append(folder)
+            directory /= part
+            if not directory.exists():
+                directory.mkdir()
+                self.made.append(directory)
 
     def __enter__(self) -> Cgroup:
         (self.path / "cgroup.procs").write_text("0")
@@ -62,10 +62,10 @@ class Cgroup:
         (self.root / "cgroup.procs").write_text("0")
 
     def remove(self) -> None:
-        for folder in reversed(self.made):
+        for directory in reversed(self.made):
             with contextlib.suppress(FileNotFoundError):
-                until(lambda: not (folder / "cgroup.procs").read_text(), 5, f"{folder} is empty")
-                folder.rmdir()
+                until(lambda: not (directory / "cgroup.procs").read_text(), 5, f"{directory} is empty")
+                directory.rmdir()
 
 
 def pod_path(uid: str = "", container: str = "", systemd: bool = False) -> tuple[str, str, str]:
@@ -210,14 +210,14 @@ class Lab:
 
         until(ask, 10, f"{address} answers")
 
-    def unbound(self, folder: Path, *addresses: str) -> None:
+    def unbound(self, directory: Path, *addresses: str) -> None:
         """Answers everything below example.test and example.org at once, from memory."""
         need("unbound")
-        config = folder / "unbound.conf"
+        config = directory / "unbound.conf"
         lines = [f"  interface: {address}" for address in addresses]
         config.write_text(
             'server:\n  username: ""\n  chroot: ""\n  pidfile: ""\n  use-syslog: no\n  do-daemonize: no\n'
-            f'  directory: "{folder}"\n  num-threads: 1\n  incoming-num-tcp: 100\n  so-rcvbuf: 4m\n  so-sndbuf: 4m\n'
+            f'  directory: "{directory}"\n  num-threads: 1\n  incoming-num-tcp: 100\n  so-rcvbuf: 4m\n  so-sndbuf: 4m\n'
             '  module-config: "iterator"\n  access-control: 0.0.0.0/0 allow\n  access-control: ::/0 allow\n'
             '  local-zone: "example.test." redirect\n  local-data: "example.test. 60 IN A 192.0.2.1"\n'
             '  local-data: "example.test. 60 IN AAAA 2001:db8::1"\n' + "\n".join(lines) + "\n"
@@ -236,13 +236,13 @@ class Lab:
         )  # fmt: skip
         self.answers(address, where)
 
-    def dnsperf(self, folder: Path, server: str, *options: str, group: Cgroup | None = None) -> Perf:
+    def dnsperf(self, directory: Path, server: str, *options: str, group: Cgroup | None = None) -> Perf:
         """Runs it to its end."""
-        return self.dnsperf_start(folder, server, *options, group=group).result()
+        return self.dnsperf_start(directory, server, *options, group=group).result()
 
-    def dnsperf_start(self, folder: Path, server: str, *options: str, group: Cgroup | None = None) -> Perf:
+    def dnsperf_start(self, directory: Path, server: str, *options: str, group: Cgroup | None = None) -> Perf:
         need("dnsperf")
-        names = folder / "names.txt"
+        names = directory / "names.txt"
         if not names.exists():
             names.write_text("".join(f"host{i}.example.test {kind}\n" for i in range(500) for kind in ("A", "AAAA")))
         return Perf(self.start(CLIENT, "dnsperf", "-s", server, "-d", str(names), "-t", "3", *options, group=group))
@@ -389,13 +389,13 @@ def strangers() -> list[str]:
 
 
 @contextlib.contextmanager
-def watching(folder: Path) -> Iterator[Callable[..., Agent]]:
+def watching(directory: Path) -> Iterator[Callable[..., Agent]]:
     """Gives what starts agents that only watch DNS: they change nothing on the node. All end with this."""
     until(lambda: not strangers(), 60, "the end of other agents on this machine")
     started: list[Agent] = []
 
     def start(dns: str = "{}", ready: bool = True, **more: Any) -> Agent:
-        one = Agent(folder, f"{QUIET}dns: {dns}\n", **more)
+        one = Agent(directory, f"{QUIET}dns: {dns}\n", **more)
         started.append(one)
         if ready:
             one.wait_ready()
@@ -411,7 +411,7 @@ def watching(folder: Path) -> Iterator[Callable[..., Agent]]:
 
 
 @pytest.fixture(name="watch")
-def fixture_watch(lab: Lab, folder: Path) -> Iterator[Callable[..., Agent]]:  # noqa: ARG001 - ends before the lab does
+def fixture_watch(lab: Lab, directory: Path) -> Iterator[Callable[..., Agent]]:  # noqa: ARG001 - ends before the lab does
     """watch("{names: off}", ...)"""
-    with watching(folder) as start:
+    with watching(directory) as start:
         yield start

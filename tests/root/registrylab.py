@@ -69,18 +69,18 @@ class Image:
 
 
 class Registry:
-    """Debian's docker-registry with a folder of its own."""
+    """Debian's docker-registry with a directory of its own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, directory: Path) -> None:
         self.port = free_port()
         self.name = f"127.0.0.1:{self.port}"
-        config = folder / "registry.yml"
+        config = directory / "registry.yml"
         config.write_text(
             "version: 0.1\nlog: {level: error}\n"
-            f"storage: {{filesystem: {{rootdirectory: {folder / 'registry'}}}}}\n"
+            f"storage: {{filesystem: {{rootdirectory: {directory / 'registry'}}}}}\n"
             f"http: {{addr: '{self.name}'}}\n"
         )
-        self.log = (folder / "registry.log").open("wb")
+        self.log = (directory / "registry.log").open("wb")
         self.process: subprocess.Popen[bytes] | None = None
         self.command = ["docker-registry", "serve", str(config)]
         self.start()
@@ -227,9 +227,9 @@ class Proxy:
         self.server.close()
 
 
-def static_program(folder: Path, name: str, source: str) -> bytes:
+def static_program(directory: Path, name: str, source: str) -> bytes:
     """A program that needs nothing of the image it is in."""
-    program = folder / name
+    program = directory / name
     made = subprocess.run(
         ["cc", "-static", "-Os", "-o", str(program), "-x", "c", "-"], input=source, text=True, capture_output=True
     )
@@ -238,7 +238,7 @@ def static_program(folder: Path, name: str, source: str) -> bytes:
     return program.read_bytes()
 
 
-def sleeper(folder: Path) -> Image:
+def sleeper(directory: Path) -> Image:
     """An image whose only program sleeps until it is told to end."""
     source = "#include <unistd.h>\n#include <signal.h>\nint main(void){signal(SIGTERM,_exit);for(;;)pause();}"
-    return Image(0, 0, {"pause": static_program(folder, "pause", source)}, ["/pause"])
+    return Image(0, 0, {"pause": static_program(directory, "pause", source)}, ["/pause"])

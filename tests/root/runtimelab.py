@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real container runtimes in a mount namespace that has an /etc, a /run and runtimes' folders of its own.
+"""Real container runtimes in a mount namespace that has an /etc, a /run and runtimes' directories of its own.
 
 Everything is where a node has it, so that neither the runtimes nor the agent need to be told. Seen
 from outside these files lie below Lab.root.
@@ -68,7 +68,7 @@ class Daemon:
 
     def __init__(self, lab: Lab, name: str, command: list[str], answers: Callable[[], bool]) -> None:
         self.lab, self.name, self.command, self.answers = lab, name, command, answers
-        self.log_path = lab.folder / f"{name}.log"
+        self.log_path = lab.directory / f"{name}.log"
         self.env: dict[str, str] = {}
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -124,12 +124,12 @@ class Daemon:
 
 
 class Lab:
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder / "lab"
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory / "lab"
         for name in ("etc", "work", "lib", "libwork", "run/dbus", "containerd", "docker"):
-            (self.folder / name).mkdir(parents=True)
+            (self.directory / name).mkdir(parents=True)
         self.holder = subprocess.Popen(
-            ["unshare", "--mount", "--propagation", "private", "sh", "-c", SCRIPT, "sh", str(self.folder)],
+            ["unshare", "--mount", "--propagation", "private", "sh", "-c", SCRIPT, "sh", str(self.directory)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
         )
@@ -142,8 +142,8 @@ class Lab:
         self.config = self.root / "etc/containerd/config.toml"
         self.daemon_json = self.root / "etc/docker/daemon.json"
         self.certs = self.root / "etc/containerd/certs.d"
-        self.containerd_socket = self.folder / CONTAINERD
-        self.docker_socket = self.folder / DOCKER
+        self.containerd_socket = self.directory / CONTAINERD
+        self.docker_socket = self.directory / DOCKER
         self.write("etc/containerd/config.toml", CONTAINERD_CONFIG)
         self.write("etc/cni/net.d/10-test.conflist", CNI_NET)
         for plugin in ("paper", "loopback"):
@@ -162,7 +162,7 @@ class Lab:
         return done.stdout
 
     def containerd(self, programs: Path | None = None, options: tuple[str, ...] = ()) -> Daemon:
-        """Debian's, or the one in a folder."""
+        """Debian's, or the one in a directory."""
         program = str(programs / "containerd") if programs else "containerd"
         daemon = Daemon(self, "containerd", [program, *options], lambda: self.connects(self.containerd_socket))
         if programs:
@@ -205,12 +205,12 @@ class Lab:
             connection.close()
 
     def with_systemd(self, unit: str = "containerd.service") -> Systemd:
-        path = self.folder / "run/dbus/system_bus_socket"
-        self.systemd = Systemd(path, self.folder / "bus.conf", unit, lambda _: self.daemons["containerd"].restart())
+        path = self.directory / "run/dbus/system_bus_socket"
+        self.systemd = Systemd(path, self.directory / "bus.conf", unit, lambda _: self.daemons["containerd"].restart())
         return self.systemd
 
     def registry(self) -> Registry:
-        registry = Registry(self.folder)
+        registry = Registry(self.directory)
         self.closers.append(registry.stop)
         return registry
 
@@ -228,7 +228,7 @@ class Lab:
             try:
                 if pid != self.holder.pid and os.readlink(entry / "ns/mnt") == mine:
                     found.append(pid)
-                elif str(self.folder) in (entry / "mountinfo").read_text() and pid != os.getpid():
+                elif str(self.directory) in (entry / "mountinfo").read_text() and pid != os.getpid():
                     if (entry / "root/pause").exists():
                         found.append(pid)
             except OSError:
@@ -256,8 +256,8 @@ class Lab:
 
 
 @pytest.fixture
-def lab(folder: Path) -> Iterator[Lab]:
-    made = Lab(folder)
+def lab(directory: Path) -> Iterator[Lab]:
+    made = Lab(directory)
     try:
         yield made
     finally:

@@ -154,7 +154,7 @@ class Space:
         self.device = "hrstorm0" if first else "storm0"
         self.uid = ""
         self.process: subprocess.Popen[bytes] | None = None
-        self.folders: list[Path] = []
+        self.directories: list[Path] = []
         if not make:
             return
         self.remove()
@@ -187,13 +187,13 @@ class Space:
         mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
         # Any hierarchy will do; cgroup2 where there is one.
         roots = [m[1] for m in mounts if m[2] == "cgroup2"] + [m[1] for m in mounts if m[2] == "cgroup" and "pids" in m[3]]
-        folder = Path(roots[0])
+        directory = Path(roots[0])
         for part in ("kubepods", "burstable", f"pod{self.uid}", secrets.token_hex(32)):
-            folder /= part
-            if not folder.exists():
-                folder.mkdir()
-                self.folders.append(folder)
-        script = f'echo $$ >{folder}/cgroup.procs && exec nsenter --net={self.path} sleep 1000'
+            directory /= part
+            if not directory.exists():
+                directory.mkdir()
+                self.directories.append(directory)
+        script = f'echo $$ >{directory}/cgroup.procs && exec nsenter --net={self.path} sleep 1000'
         self.process = subprocess.Popen(["sh", "-c", script], stdin=subprocess.DEVNULL)
         wait(lambda: Path(f"/proc/{self.process.pid}/comm").read_text() == "sleep\n", "the pod's process runs")
 
@@ -202,9 +202,9 @@ class Space:
         if self.process:
             self.process.kill()
             self.process.wait()
-        for folder in reversed(self.folders):
-            wait(lambda: not (folder / "cgroup.procs").read_text(), "the cgroup is empty")
-            folder.rmdir()
+        for directory in reversed(self.directories):
+            wait(lambda: not (directory / "cgroup.procs").read_text(), "the cgroup is empty")
+            directory.rmdir()
         if self.name:
             ip("netns", "del", self.name, check=False)
         else:

@@ -168,12 +168,12 @@ def test_status_without_an_agent(node: Node, run) -> None:
     node.assert_unchanged()
 
 
-def on_terminal(folder, columns: int, **env: str) -> str:
+def on_terminal(directory, columns: int, **env: str) -> str:
     """What `headroom status` writes to a terminal."""
     leader, follower = pty.openpty()
     subprocess.run(["stty", "cols", str(columns), "rows", "50"], stdin=follower, check=True)
     process = subprocess.Popen(
-        [BIN, "status"], stdin=follower, stdout=follower, stderr=follower, env={**environment(folder), "TERM": "xterm-256color", **env}
+        [BIN, "status"], stdin=follower, stdout=follower, stderr=follower, env={**environment(directory), "TERM": "xterm-256color", **env}
     )
     os.close(follower)
     data = b""
@@ -191,24 +191,24 @@ def on_terminal(folder, columns: int, **env: str) -> str:
 
 
 @pytest.mark.parametrize("columns", [80, 120])
-def test_colour_only_on_a_terminal_that_wants_it(agent, folder, columns: int) -> None:
+def test_colour_only_on_a_terminal_that_wants_it(agent, directory, columns: int) -> None:
     agent()
-    coloured = on_terminal(folder, columns)
+    coloured = on_terminal(directory, columns)
     assert ESCAPE + "[" in coloured
     plain = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", coloured)
     assert ESCAPE not in plain
     assert max(map(width, plain.splitlines())) <= columns
-    assert ESCAPE not in on_terminal(folder, columns, NO_COLOR="1")
-    assert ESCAPE not in on_terminal(folder, columns, TERM="dumb")
+    assert ESCAPE not in on_terminal(directory, columns, NO_COLOR="1")
+    assert ESCAPE not in on_terminal(directory, columns, TERM="dumb")
 
 
-def test_a_closed_pipe_is_no_crash(agent, folder) -> None:
+def test_a_closed_pipe_is_no_crash(agent, directory) -> None:
     agent()
     answer = subprocess.run(
         ["bash", "-c", 'set -o pipefail; "$0" status | head -n 1', BIN],
         capture_output=True,
         text=True,
-        env=environment(folder),
+        env=environment(directory),
     )
     assert answer.returncode in (0, 2, 141)
     assert answer.stderr == ""
@@ -221,15 +221,15 @@ def test_output_that_cannot_be_written_is_an_error(run) -> None:
     assert "No space" in answer.stderr
 
 
-def test_errors_name_object_fault_and_cure(run, folder) -> None:
-    answer = run("agent", "--config", str(folder / "none.yaml"))
+def test_errors_name_object_fault_and_cure(run, directory) -> None:
+    answer = run("agent", "--config", str(directory / "none.yaml"))
     assert answer.returncode == 1
-    assert re.match(rf"(headroom: )?{re.escape(str(folder))}/none\.yaml", answer.stderr)
+    assert re.match(rf"(headroom: )?{re.escape(str(directory))}/none\.yaml", answer.stderr)
 
 
-def test_watch_follows(agent, folder) -> None:
+def test_watch_follows(agent, directory) -> None:
     agent("on_drift: report")
-    process = subprocess.Popen([BIN, "status", "--watch"], stdout=subprocess.PIPE, env=environment(folder))
+    process = subprocess.Popen([BIN, "status", "--watch"], stdout=subprocess.PIPE, env=environment(directory))
     try:
         os.set_blocking(process.stdout.fileno(), False)
         seen = ""

@@ -62,9 +62,9 @@ def assert_one_line(text: str, path: Path, line: int | None, word: str | None) -
 
 @pytest.mark.quick
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_is_one_line_with_its_place(folder: Path, run, fault: str) -> None:
+def test_a_fault_is_one_line_with_its_place(directory: Path, run, fault: str) -> None:
     content, line, word = FAULTS[fault]
-    path = folder / "bad.yaml"
+    path = directory / "bad.yaml"
     path.write_bytes(content)
     began = time.monotonic()
     answer = run("check-config", str(path))
@@ -75,9 +75,9 @@ def test_a_fault_is_one_line_with_its_place(folder: Path, run, fault: str) -> No
 
 @pytest.mark.quick
 @pytest.mark.parametrize("fault", ["80k", "thresh1 > thresh2", "YAML bomb", "binary junk"])
-def test_the_agent_does_not_start_with_a_fault(node: Node, agent, folder: Path, fault: str) -> None:
+def test_the_agent_does_not_start_with_a_fault(node: Node, agent, directory: Path, fault: str) -> None:
     content, line, word = FAULTS[fault]
-    path = folder / "bad.yaml"
+    path = directory / "bad.yaml"
     path.write_bytes(content)
     one = agent(None, ready=False, args=("--config", str(path)))
     assert one.process.wait(10) == 1
@@ -85,8 +85,8 @@ def test_the_agent_does_not_start_with_a_fault(node: Node, agent, folder: Path, 
     node.assert_unchanged()
 
 
-def test_every_fault_of_a_file_is_listed(folder: Path, run) -> None:
-    path = folder / "bad.yaml"
+def test_every_fault_of_a_file_is_listed(directory: Path, run) -> None:
+    path = directory / "bad.yaml"
     path.write_text("mode: maybe\nthp: {enabled: 7}\nsomething: 1\n")
     answer = run("check-config", str(path))
     assert answer.returncode == 1
@@ -94,20 +94,20 @@ def test_every_fault_of_a_file_is_listed(folder: Path, run) -> None:
     assert [line.removeprefix("headroom: ").split(":")[1] for line in lines] == ["1", "2", "3"]
 
 
-def test_good_files(folder: Path, run) -> None:
-    path = folder / "good.yaml"
+def test_good_files(directory: Path, run) -> None:
+    path = directory / "good.yaml"
     for text in ("", "# nothing\n", "mode: observe\n", "neighbor: {ipv4: {gc_thresh1: 10, gc_thresh2: 10, gc_thresh3: 10}}\n", "neighbor: {ipv4: {gc_thresh1: null}}\n"):
         path.write_text(text)
         answer = run("check-config", str(path))
         assert answer.returncode == 0, answer.stderr
-    missing = run("check-config", str(folder / "none.yaml"))
+    missing = run("check-config", str(directory / "none.yaml"))
     assert missing.returncode == 1
     assert "none.yaml" in missing.stderr
 
 
-def test_a_fifo_or_folder_for_a_file_does_not_hang(folder: Path, run) -> None:
-    os.mkfifo(folder / "fifo.yaml")
-    for path in (folder / "fifo.yaml", folder, Path("/dev/zero")):
+def test_a_fifo_or_directory_for_a_file_does_not_hang(directory: Path, run) -> None:
+    os.mkfifo(directory / "fifo.yaml")
+    for path in (directory / "fifo.yaml", directory, Path("/dev/zero")):
         answer = run("check-config", str(path), timeout=5)
         assert answer.returncode == 1
         assert str(path) in answer.stdout + answer.stderr
@@ -149,9 +149,9 @@ def test_a_deleted_file_keeps_the_old_config(agent) -> None:
     assert one.process.poll() is None
 
 
-def test_a_configmap_swap_is_seen(agent, folder: Path) -> None:
+def test_a_configmap_swap_is_seen(agent, directory: Path) -> None:
     """The kubelet changes a mounted ConfigMap by renaming the ..data symlink."""
-    mount = folder / "config"
+    mount = directory / "config"
     for version, value in (("..1", 105000), ("..2", 106000)):
         (mount / version).mkdir(parents=True)
         (mount / version / "headroom.yaml").write_text(f'http: {{listen: ""}}\nneighbor: {{ipv4: {{gc_thresh3: {value}}}}}\n')

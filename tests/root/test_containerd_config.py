@@ -84,18 +84,18 @@ def plan(containerd: Containerd, main: Path, dump: Path, setting: str, verb: str
     return {line.split(" ", 1)[0]: line.split(" ", 1)[1] for line in answer.stdout.splitlines()}
 
 
-def lay_out(folder: Path, shape: str) -> Path:
-    """The shape as a main file, its imports moved to the same folder."""
-    main = folder / "config.toml"
+def lay_out(directory: Path, shape: str) -> Path:
+    """The shape as a main file, its imports moved to the same directory."""
+    main = directory / "config.toml"
     text = (ROOT / "tests/unit/corpus/config.toml" / shape).read_bytes()
-    main.write_bytes(re.sub(rb"/etc/containerd/(conf(ig)?\.d)/", str(folder).encode() + rb"/\1/", text))
+    main.write_bytes(re.sub(rb"/etc/containerd/(conf(ig)?\.d)/", str(directory).encode() + rb"/\1/", text))
     for name in ("conf.d", "config.d"):
-        (folder / name).mkdir()
+        (directory / name).mkdir()
     return main
 
 
-def files_of(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.toml")}
+def files_of(directory: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*.toml")}
 
 
 def is_too_new(containerd: Containerd, shape: str) -> bool:
@@ -111,9 +111,9 @@ def is_unsupported(containerd: Containerd, shape: str, setting: str) -> bool:
     return containerd.version.startswith("1.6.") and setting == "containerd.image_pull_progress_timeout"
 
 
-def apply(containerd: Containerd, folder: Path, main: Path, setting: str) -> dict[str, str]:
+def apply(containerd: Containerd, directory: Path, main: Path, setting: str) -> dict[str, str]:
     """Sets it; the dump differs in it and in nothing else."""
-    old, new = folder / "old.dump", folder / "new.dump"
+    old, new = directory / "old.dump", directory / "new.dump"
     before = containerd.dump(main)
     assert before is not None
     old.write_text(before)
@@ -130,21 +130,21 @@ def apply(containerd: Containerd, folder: Path, main: Path, setting: str) -> dic
     return edit
 
 
-def put_back(edit: dict[str, str], files: dict[str, bytes], folder: Path) -> None:
+def put_back(edit: dict[str, str], files: dict[str, bytes], directory: Path) -> None:
     """What was added is taken out, what was changed set back: every byte is as before."""
     path = Path(edit["path"])
     if edit["begin"] == "1":
         path.unlink()
     else:
-        original = folder / "original"
-        original.write_bytes(files[str(path.relative_to(folder))])
+        original = directory / "original"
+        original.write_bytes(files[str(path.relative_to(directory))])
         found = tool("literal", original, edit["table"], edit["key"], status=(0, 2))
         assert (found.returncode == 0) == is_in(original.read_bytes(), edit)
         if found.returncode == 0:
             tool("set", path, edit["table"], edit["key"], found.stdout)
         else:
             tool("remove", path, edit["table"], edit["key"])
-    assert files_of(folder) == files
+    assert files_of(directory) == files
 
 
 def is_in(text: bytes, edit: dict[str, str]) -> bool:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """CRI and containerd's services by our client against real containerds.
 
-containerd 1.6 is Debian's, 2.x is built by tests/tool/containerd2. Each has folders of its own.
+containerd 1.6 is Debian's, 2.x is built by tests/tool/containerd2. Each has directories of its own.
 """
 
 from __future__ import annotations
@@ -47,26 +47,26 @@ CONFIG = {
 
 
 class Containerd:
-    def __init__(self, program: Path, generation: str, folder: Path) -> None:
+    def __init__(self, program: Path, generation: str, directory: Path) -> None:
         self.program, self.generation = program, generation
-        self.folder = folder
-        self.socket = folder / "c.sock"
-        self.config = folder / "config.toml"
+        self.directory = directory
+        self.socket = directory / "c.sock"
+        self.config = directory / "config.toml"
         self.config.write_text(CONFIG[generation])
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, ready: str = "version") -> None:
         env = {**os.environ, "PATH": f"{self.program.parent}:{os.environ['PATH']}:/usr/sbin:/sbin"}
-        with (self.folder / "log").open("ab") as log:
+        with (self.directory / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 [self.program, "-c", self.config, "-a", self.socket]
-                + ["--root", self.folder / "root", "--state", self.folder / "state"],
+                + ["--root", self.directory / "root", "--state", self.directory / "state"],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 env=env,
             )
-        until(lambda: self.ask(ready)["status"] == "OK", 30, f"containerd answers, see {self.folder}/log")
+        until(lambda: self.ask(ready)["status"] == "OK", 30, f"containerd answers, see {self.directory}/log")
 
     def stop(self, number: int = signal.SIGTERM) -> None:
         if self.process:
@@ -142,8 +142,8 @@ def program_of(generation: str) -> Path:
 
 
 @pytest.fixture(params=sorted(CONFIG))
-def containerd(request: pytest.FixtureRequest, folder: Path) -> Iterator[Containerd]:
-    daemon = Containerd(program_of(request.param), request.param, folder)
+def containerd(request: pytest.FixtureRequest, directory: Path) -> Iterator[Containerd]:
+    daemon = Containerd(program_of(request.param), request.param, directory)
     try:
         daemon.start()
         yield daemon
@@ -170,7 +170,7 @@ def test_tells_version_and_status(containerd: Containerd) -> None:
         assert status["max_concurrent_downloads"] == -1, "2.x does not tell it"
         assert "registry_config_path" not in status
     filesystems = containerd.well("filesystems")["filesystems"]
-    assert [Path(f["mountpoint"]).parent for f in filesystems] == [containerd.folder / "root"]
+    assert [Path(f["mountpoint"]).parent for f in filesystems] == [containerd.directory / "root"]
 
 
 def test_running_value_is_not_the_files(containerd: Containerd) -> None:
@@ -282,8 +282,8 @@ def test_pods_and_containers(containerd: Containerd, tmp_path: Path) -> None:
         criwire.remove_pod(containerd.socket, sandbox)
 
 
-def test_cri_switched_off(folder: Path) -> None:
-    daemon = Containerd(program_of("1.6"), "1.6", folder)
+def test_cri_switched_off(directory: Path) -> None:
+    daemon = Containerd(program_of("1.6"), "1.6", directory)
     daemon.config.write_text('version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n')
     try:
         daemon.start("ctd-version")

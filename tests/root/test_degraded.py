@@ -54,12 +54,12 @@ BOOSTED = "sysctl: {{vm.max_map_count: {}}}\n"
 
 
 @pytest.fixture
-def prepared(folder: Path) -> Path:
-    """Folders and a copy of the program that everyone may use."""
+def prepared(directory: Path) -> Path:
+    """Directories and a copy of the program that everyone may use."""
     for name in ("state", "run"):
-        (folder / name).mkdir()
-        (folder / name).chmod(0o777)
-    binary = folder / "headroom"
+        (directory / name).mkdir()
+        (directory / name).chmod(0o777)
+    binary = directory / "headroom"
     shutil.copy(BIN, binary)
     binary.chmod(0o755)
     return binary
@@ -67,7 +67,7 @@ def prepared(folder: Path) -> Path:
 
 @pytest.mark.quick
 @pytest.mark.parametrize("lack", LACKS)
-def test_the_agent_lives_and_says_what_it_lacks(node: Node, agent, folder: Path, prepared: Path, run, lack: str) -> None:
+def test_the_agent_lives_and_says_what_it_lacks(node: Node, agent, directory: Path, prepared: Path, run, lack: str) -> None:
     case = LACKS[lack]
     higher = int(Path("/proc/sys/vm/max_map_count").read_text()) + 1000
     one = agent(BOOSTED.format(higher), wrap=case.wrap, binary=prepared)
@@ -146,9 +146,9 @@ def test_all_is_well_here(agent) -> None:
     assert one.condition("SettingFailed")["status"] == "False"
 
 
-def test_a_host_root_elsewhere(agent, folder: Path) -> None:
+def test_a_host_root_elsewhere(agent, directory: Path) -> None:
     """In a container the host's files are below a mount."""
-    host = folder / "host"
+    host = directory / "host"
     (host / "proc").mkdir(parents=True)
     (host / "sys").mkdir()
     script = f"mount --rbind /proc {host}/proc; mount --rbind /sys {host}/sys"
@@ -158,12 +158,12 @@ def test_a_host_root_elsewhere(agent, folder: Path) -> None:
     assert one.setting("thp.enabled")["state"] == "in-sync"
 
 
-def test_a_taken_port_costs_only_itself(agent, folder: Path) -> None:
+def test_a_taken_port_costs_only_itself(agent, directory: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        path = folder / "run/headroom.sock"
+        path = directory / "run/headroom.sock"
         one = agent(f'http: {{listen: "127.0.0.1:{port}", socket: {path}}}\nmode: observe\n')
         condition = one.wait_condition("AgentDegraded")
         assert "http.listen" in condition["message"]

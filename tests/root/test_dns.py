@@ -23,11 +23,11 @@ def sums_agree(look: Look, server: str) -> None:
 
 
 @pytest.mark.quick
-def test_every_query_is_counted_once(watch, lab, folder) -> None:
+def test_every_query_is_counted_once(watch, lab, directory) -> None:
     server = V4.format(1)
-    lab.unbound(folder, server)
+    lab.unbound(directory, server)
     one = watch()
-    perf = lab.dnsperf(folder, server, "-Q", "20000", "-l", "2", "-c", "8")
+    perf = lab.dnsperf(directory, server, "-Q", "20000", "-l", "2", "-c", "8")
     assert perf.sent == perf.completed
     look = settle(one, lambda now: now.total("responses_total", server=server) >= perf.sent, f"{perf.sent} answers")
     assert look.total("queries_total") == look.total("queries_total", server=server, role="upstream", transport="udp")
@@ -42,12 +42,12 @@ def test_every_query_is_counted_once(watch, lab, folder) -> None:
     sums_agree(look, server)
 
 
-def test_as_fast_as_this_machine_can(watch, lab, folder) -> None:
+def test_as_fast_as_this_machine_can(watch, lab, directory) -> None:
     udp, tcp = V4.format(1), V4.format(2)
-    lab.unbound(folder, udp, tcp)
+    lab.unbound(directory, udp, tcp)
     one = watch()
-    fast = lab.dnsperf(folder, udp, "-l", "2", "-c", "8", "-q", "400")
-    piped = lab.dnsperf(folder, tcp, "-l", "2", "-c", "4", "-q", "400", "-m", "tcp")
+    fast = lab.dnsperf(directory, udp, "-l", "2", "-c", "8", "-q", "400")
+    piped = lab.dnsperf(directory, tcp, "-l", "2", "-c", "4", "-q", "400", "-m", "tcp")
     look = settle(one, lambda now: now.total("pending") == 0, "nothing is pending", 8)
     assert 0 <= abs(look.total("queries_total", server=udp) - fast.sent) <= fast.sent / 10_000
     assert 0 <= abs(look.total("queries_total", server=tcp, transport="tcp") - piped.sent) <= piped.sent / 1000
@@ -144,12 +144,12 @@ def test_a_service_address_in_between(watch, lab) -> None:
     assert look.total("unanswered_total") == look.total("pending") == look.row(behind)["late"] == 0
 
 
-def test_ipv6_with_extension_headers(watch, lab, folder) -> None:
+def test_ipv6_with_extension_headers(watch, lab, directory) -> None:
     plain, options = V6.format("1"), V6.format("2")
-    lab.unbound(folder, plain)
+    lab.unbound(directory, plain)
     lab.server(options)
     one = watch()
-    perf = lab.dnsperf(folder, plain, "-Q", "5000", "-l", "1")
+    perf = lab.dnsperf(directory, plain, "-Q", "5000", "-l", "1")
     with contextlib.closing(lab.udp(family=socket.AF_INET6)) as client:
         # A header of destination options that holds nothing but padding.
         client.socket.setsockopt(socket.IPPROTO_IPV6, IPV6_DSTOPTS, bytes([0, 0, 1, 4, 0, 0, 0, 0]))

@@ -50,12 +50,12 @@ class Minute:
 
 @pytest.fixture(scope="module", name="minute")
 def fixture_minute(network) -> Iterator[Minute]:  # noqa: ARG001
-    folder = Path(tempfile.mkdtemp(prefix="headroom-"))
-    folder.chmod(0o755)
+    directory = Path(tempfile.mkdtemp(prefix="headroom-"))
+    directory.chmod(0o755)
     limits = {server: {"qps": 1024} for server in BURSTS} | {NEAR: {"qps": 200}}
-    with watching(folder) as start:
+    with watching(directory) as start:
         yield Minute(start(budgets(**limits)))
-    shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 def check_burst(look: Look, agent: Agent, server: str) -> None:
@@ -97,15 +97,15 @@ def test_a_burst_shows_wherever_its_second_begins(minute, lab) -> None:
         client.close()
 
 
-def test_pressure_comes_before_the_limit(minute, lab, folder) -> None:
+def test_pressure_comes_before_the_limit(minute, lab, directory) -> None:
     one = minute.agent
-    lab.unbound(folder, NEAR)
-    lab.dnsperf(folder, NEAR, "-Q", "180", "-l", "3", "-c", "1")
+    lab.unbound(directory, NEAR)
+    lab.dnsperf(directory, NEAR, "-Q", "180", "-l", "3", "-c", "1")
     look = settle(one, lambda now: now.total("peak_queries_per_second", server=NEAR) >= 170, "a peak")
     assert look.total("over_budget_seconds_total", server=NEAR) == 0 and limit(one, NEAR)["hits"] == 0
     assert NEAR in one.wait_condition("DNSBudgetPressure", timeout=4)["message"]
     assert NEAR not in one.condition("DNSBudgetExceeded")["message"]
-    perf = lab.dnsperf(folder, NEAR, "-Q", "300", "-l", "3", "-c", "1")
+    perf = lab.dnsperf(directory, NEAR, "-Q", "300", "-l", "3", "-c", "1")
     look = settle(one, lambda now: now.row(NEAR)["queries_per_second"] == 0, "quiet")
     assert perf.sent >= 890
     assert 2 <= look.total("over_budget_seconds_total", server=NEAR) <= 4
@@ -184,8 +184,8 @@ def test_the_clouds_budgets_are_known(watch, lab, run: Run) -> None:
     "row, column, what",
     [("{server: 10.0.0.2, qps: 80k}", 31, "80k"), ("{server: nowhere, qps: 5}", 16, "nowhere"), ("{server: 10.0.0.2}", 16, "number")],
 )
-def test_a_bad_budget_is_refused_with_its_place(run: Run, folder, row: str, column: int, what: str) -> None:
-    config = folder / "bad.yaml"
+def test_a_bad_budget_is_refused_with_its_place(run: Run, directory, row: str, column: int, what: str) -> None:
+    config = directory / "bad.yaml"
     config.write_text(f"dns:\n  budgets:\n    - {row}\n")
     result = run("check-config", str(config))
     assert result.returncode == 1

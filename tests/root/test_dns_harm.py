@@ -113,9 +113,9 @@ def ours(before: dict[int, str], root: Path) -> set[int]:
 
 
 @pytest.mark.quick
-def test_a_killed_agent_harms_nobody(watch, lab, folder) -> None:
+def test_a_killed_agent_harms_nobody(watch, lab, directory) -> None:
     server = V4.format(44)
-    lab.unbound(folder, server)
+    lab.unbound(directory, server)
     root = cgroup_root()
     other = Passing(root)
     before = attached(root)
@@ -123,7 +123,7 @@ def test_a_killed_agent_harms_nobody(watch, lab, folder) -> None:
         one = watch()
         mine = ours(before, root)
         assert len(mine) >= 2
-        perf = lab.dnsperf_start(folder, server, "-Q", "5000", "-l", "2")
+        perf = lab.dnsperf_start(directory, server, "-Q", "5000", "-l", "2")
         time.sleep(1)
         one.kill()
         until(lambda: not mine & set(attached(root)), 5, "our programs have gone")

@@ -16,13 +16,13 @@ from dnswire import encode, query
 from storm import ip
 
 
-def test_the_pod_that_broke_the_budget_is_named(watch, lab, folder) -> None:
+def test_the_pod_that_broke_the_budget_is_named(watch, lab, directory) -> None:
     """Not the one that asks steadily and little, however long that goes on afterwards."""
     server = V4.format(61)
-    lab.unbound(folder, server)
+    lab.unbound(directory, server)
     one = watch(f"{{budgets: [{{server: {server}, qps: 1024}}]}}")
     steady, burst = pod_path(), pod_path()
-    perf = lab.dnsperf_start(folder, server, "-Q", "400", "-l", "14", "-c", "1", group=lab.cgroup(steady[0]))
+    perf = lab.dnsperf_start(directory, server, "-Q", "400", "-l", "14", "-c", "1", group=lab.cgroup(steady[0]))
     with contextlib.closing(lab.udp(lab.cgroup(burst[0]))) as client:
         client.ask(server, "ok.example.test")
         settle(one, lambda now: len(now.row(server).get("top", [])) >= 2, "both pods")

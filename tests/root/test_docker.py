@@ -137,7 +137,7 @@ def test_it_comes_back_by_itself(lab: Lab, watch: Callable[[], Watch]) -> None:
     watching.until(lambda s: s["error"] != 0, "its death")
     assert daemon.process
     daemon.process.wait()
-    (lab.folder / "run/docker.pid").unlink(missing_ok=True)
+    (lab.directory / "run/docker.pid").unlink(missing_ok=True)
     daemon.start()
     second = watching.until(lambda s: s["error"] == 0, "the next one")
     assert second["pid"] == daemon.pid != first["pid"]
@@ -174,7 +174,7 @@ def test_it_lists_and_loads(lab: Lab, watch: Callable[[], Watch]) -> None:
     watching.until(lambda s: s["error"] == 0, "an answer")
     assert tool(lab, "images") == [] and tool(lab, "containers") == []
     config = {"architecture": "amd64", "os": "linux", "config": {}, "rootfs": {"type": "layers", "diff_ids": [diff_id()]}}
-    good = archive(lab.folder / "good.tar", json.dumps(config).encode())
+    good = archive(lab.directory / "good.tar", json.dumps(config).encode())
     (end,) = tool(lab, "load", str(good))
     assert (end["error"], end["why"]) == (0, "")
     (image,) = tool(lab, "images")
@@ -188,7 +188,7 @@ def test_it_lists_and_loads(lab: Lab, watch: Callable[[], Watch]) -> None:
     assert container["id"] == json.loads(body)["Id"]
 
     # It answers 200, and says no inside.
-    bad = archive(lab.folder / "bad.tar", b"this is no configuration")
+    bad = archive(lab.directory / "bad.tar", b"this is no configuration")
     (end,) = tool(lab, "load", str(bad))
     assert end["error"] != 0 and end["why"]
 

@@ -23,23 +23,23 @@ ROUNDS = 30 if ASAN else 200
 
 
 @pytest.mark.parametrize("seed", [1])
-def test_killed_200_times_while_two_configs_take_turns(node: Node, folder: Path, run, seed: int) -> None:
-    (folder / "a.yaml").write_text('http: {listen: ""}\n')
-    (folder / "b.yaml").write_text('http: {listen: ""}\n' + OTHER)
+def test_killed_200_times_while_two_configs_take_turns(node: Node, directory: Path, run, seed: int) -> None:
+    (directory / "a.yaml").write_text('http: {listen: ""}\n')
+    (directory / "b.yaml").write_text('http: {listen: ""}\n' + OTHER)
     dice = random.Random(seed)
     touched = 0
     for i in range(ROUNDS):
-        with (folder / "log").open("ab") as log:
+        with (directory / "log").open("ab") as log:
             agent = subprocess.Popen(
-                [BIN, "agent", "--config", folder / ("a.yaml", "b.yaml")[i % 2]],
+                [BIN, "agent", "--config", directory / ("a.yaml", "b.yaml")[i % 2]],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=environment(folder),
+                env=environment(directory),
             )
             time.sleep(dice.uniform(0, 0.4))
             agent.send_signal(signal.SIGKILL)
-            assert agent.wait() == -signal.SIGKILL, (folder / "log").read_text()
+            assert agent.wait() == -signal.SIGKILL, (directory / "log").read_text()
         for family in ("ipv4", "ipv6"):
             one, two, three = thresholds(family)
             assert one <= two <= three
@@ -76,30 +76,30 @@ def spoil(path: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["deleted", "empty", "half", "last byte", "bit", "zeros", "noise"])
-def test_a_torn_journal(node: Node, folder: Path, run, how: str) -> None:
+def test_a_torn_journal(node: Node, directory: Path, run, how: str) -> None:
     """The newest generation is spoilt: the one before it knows the originals too."""
     assert run("apply").returncode == 0
-    assert len(generations(folder / "state")) >= 2
-    spoil(folder / "state/journal.json", how)
+    assert len(generations(directory / "state")) >= 2
+    spoil(directory / "state/journal.json", how)
     answer = run("restore")
     assert answer.returncode == 0, answer.stderr
     node.assert_unchanged()
 
 
 @pytest.mark.quick
-def test_a_torn_journal_below_an_agent(node: Node, folder: Path, agent, run) -> None:
+def test_a_torn_journal_below_an_agent(node: Node, directory: Path, agent, run) -> None:
     agent().kill()
-    spoil(folder / "state/journal.json", "half")
+    spoil(directory / "state/journal.json", "half")
     one = agent()
     assert one.setting(THRESHOLDS[0])["original"] == node.before["/proc/sys/net/ipv4/neigh/default/gc_thresh1"].strip()
     assert run("restore").returncode == 0
     node.assert_unchanged()
 
 
-def test_both_generations_torn_is_said(node: Node, folder: Path, run) -> None:
+def test_both_generations_torn_is_said(node: Node, directory: Path, run) -> None:
     """Nothing can be put back then: no success may be claimed, and no value invented."""
     assert run("apply").returncode == 0
-    for path in generations(folder / "state"):
+    for path in generations(directory / "state"):
         spoil(path, "noise")
     answer = run("restore")
     assert answer.returncode == 1
@@ -107,9 +107,9 @@ def test_both_generations_torn_is_said(node: Node, folder: Path, run) -> None:
     assert sysctl(THRESHOLDS[2]) == DEFAULTS[THRESHOLDS[2]]
 
 
-def test_both_generations_torn_below_an_agent_is_said(node: Node, folder: Path, agent, run) -> None:
+def test_both_generations_torn_below_an_agent_is_said(node: Node, directory: Path, agent, run) -> None:
     agent().kill()
-    for path in generations(folder / "state"):
+    for path in generations(directory / "state"):
         spoil(path, "noise")
     one = agent()
     assert one.condition("AgentDegraded")["reason"] == "journal-unusable"
@@ -118,31 +118,31 @@ def test_both_generations_torn_below_an_agent_is_said(node: Node, folder: Path, 
     assert "originals" in answer.stderr and "lost" in answer.stderr
 
 
-def test_a_leftover_of_a_torn_write_is_no_obstacle(node: Node, folder: Path, run) -> None:
+def test_a_leftover_of_a_torn_write_is_no_obstacle(node: Node, directory: Path, run) -> None:
     assert run("apply").returncode == 0
-    (folder / "state/journal.json.new").write_text("{")
+    (directory / "state/journal.json.new").write_text("{")
     assert run("restore").returncode == 0
     node.assert_unchanged()
 
 
 @pytest.fixture
-def tiny_state(folder: Path):
-    state = folder / "state"
+def tiny_state(directory: Path):
+    state = directory / "state"
     state.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k,mode=700", "headroom-test", state], check=True)
     yield state
     subprocess.run(["umount", "-l", state], check=True)
 
 
-def fill(folder: Path) -> Path:
-    filler = folder / "filler"
+def fill(directory: Path) -> Path:
+    filler = directory / "filler"
     with filler.open("wb", buffering=0) as f:
         try:
             while True:
                 f.write(bytes(4096))
         except OSError:
             pass
-    assert shutil.disk_usage(folder).free == 0
+    assert shutil.disk_usage(directory).free == 0
     return filler
 
 
@@ -177,14 +177,14 @@ def test_apply_on_a_full_disk_fails_and_writes_nothing(node: Node, tiny_state: P
     node.assert_unchanged()
 
 
-def test_another_boot_records_afresh(node: Node, folder: Path, run) -> None:
+def test_another_boot_records_afresh(node: Node, directory: Path, run) -> None:
     """Originals of another boot are no originals of this one."""
-    state = folder / "state"
+    state = directory / "state"
     assert run("apply").returncode == 0
     assert run("restore").returncode == 0
     set_by_hand = int(sysctl("vm.max_map_count")) + 7
     sysctl("vm.max_map_count", set_by_hand)
-    boot = (folder / "boot_id")
+    boot = (directory / "boot_id")
     boot.write_text("00000000-0000-4000-8000-000000000000\n")
     in_another_boot = (
         "unshare", "-m", "sh", "-c",

@@ -19,9 +19,9 @@ DAEMON_JSON = '{\n    "live-restore": true,\n    "log-opts": {"max-size": "10m"}
 ROUNDS = 30 if ASAN else 200
 
 
-def configuration(folder: Path, round_: int) -> Path:
+def configuration(directory: Path, round_: int) -> Path:
     """Another one each time: after a restore an agent only observes while the configuration stays."""
-    path = folder / "a.yaml"
+    path = directory / "a.yaml"
     path.write_text(
         'mode: observe\nhttp: {listen: ""}\n'
         f"runtime: {{mode: enforce, max_concurrent_downloads: {(10, 12)[round_ % 2]}, "
@@ -30,16 +30,16 @@ def configuration(folder: Path, round_: int) -> Path:
     return path
 
 
-def live(lab: Lab, folder: Path, arguments: list[Any], seconds: float) -> bool:
+def live(lab: Lab, directory: Path, arguments: list[Any], seconds: float) -> bool:
     """True when it was killed; else it had ended by itself, and well."""
-    with (folder / "log").open("ab") as log:
+    with (directory / "log").open("ab") as log:
         process = subprocess.Popen(
-            [*lab.wrap, BIN, *arguments], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment(folder)
+            [*lab.wrap, BIN, *arguments], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment(directory)
         )
         time.sleep(seconds)
         process.send_signal(signal.SIGKILL)
         code = process.wait()
-    assert code in (0, -signal.SIGKILL), (folder / "log").read_text()[-3000:]
+    assert code in (0, -signal.SIGKILL), (directory / "log").read_text()[-3000:]
     return code != 0
 
 
@@ -53,44 +53,44 @@ def expect_valid(lab: Lab, round_: int) -> None:
     assert document == json.loads(DAEMON_JSON), round_
 
 
-def restore(lab: Lab, folder: Path, run: Callable[..., Any]) -> None:
+def restore(lab: Lab, directory: Path, run: Callable[..., Any]) -> None:
     answer = run("restore", wrap=lab.wrap)
     assert answer.returncode == 0, answer.stderr
     assert lab.config.read_bytes() == CONTAINERD_CONFIG.encode(), answer.stdout
     assert lab.daemon_json.read_bytes() == DAEMON_JSON.encode(), answer.stdout
     left = [p.name for f in (lab.config, lab.daemon_json) for p in f.parent.iterdir() if "headroom" in p.name]
     assert left == []
-    kept = folder / "state/files"
+    kept = directory / "state/files"
     assert not kept.exists() or list(kept.iterdir()) == []
 
 
 @pytest.mark.parametrize("command,rounds", [("apply", ROUNDS), ("agent", ROUNDS // 8)])
-def test_killed_again_and_again(lab: Lab, folder: Path, run: Callable[..., Any], command: str, rounds: int) -> None:
+def test_killed_again_and_again(lab: Lab, directory: Path, run: Callable[..., Any], command: str, rounds: int) -> None:
     lab.write("etc/docker/daemon.json", DAEMON_JSON)
     lab.containerd()
     lab.dockerd()
     started = time.monotonic()
-    answer = run("apply", "--config", str(configuration(folder, 0)), wrap=lab.wrap)
+    answer = run("apply", "--config", str(configuration(directory, 0)), wrap=lab.wrap)
     whole = time.monotonic() - started
     assert answer.returncode == 0, answer.stderr
     assert "max_concurrent_downloads = 10" in lab.config.read_text()
     assert json.loads(lab.daemon_json.read_text())["max-concurrent-downloads"] == 10
-    restore(lab, folder, run)
+    restore(lab, directory, run)
     if command == "agent":
         whole = 2.5 * SLACK  # it looks once a second, and first it asks the runtimes
     dice = random.Random(7)
     touched = killed = 0
     for i in range(rounds):
         if i % 4 == 3:
-            killed += live(lab, folder, ["restore"], dice.uniform(0, 0.1) * SLACK)
+            killed += live(lab, directory, ["restore"], dice.uniform(0, 0.1) * SLACK)
         else:
-            config = configuration(folder, i + 1)
-            killed += live(lab, folder, [command, "--config", config], dice.uniform(0, whole * 1.6))
+            config = configuration(directory, i + 1)
+            killed += live(lab, directory, [command, "--config", config], dice.uniform(0, whole * 1.6))
         touched += lab.config.read_text() != CONTAINERD_CONFIG
         expect_valid(lab, i)
         if i % 10 == 9:
-            restore(lab, folder, run)
-    restore(lab, folder, run)
+            restore(lab, directory, run)
+    restore(lab, directory, run)
     assert killed > rounds / 4
     assert touched > rounds / 8, "they got as far as writing"
     for daemon in lab.daemons.values():

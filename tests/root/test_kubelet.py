@@ -20,12 +20,12 @@ MANAGE = "mode: observe\nkubelet: {mode: enforce, manage: true}\n"
 class Kubelet:
     """A process by the name of kubelet, with the command line of one; it does nothing."""
 
-    def __init__(self, folder: Path) -> None:
-        self.program = folder / "kubelet"
+    def __init__(self, directory: Path) -> None:
+        self.program = directory / "kubelet"
         self.program.write_text("#!/bin/sh\nread line\n")
         self.program.chmod(0o755)
-        self.config = folder / "config.yaml"
-        self.drop_ins = folder / "kubelet.conf.d"
+        self.config = directory / "config.yaml"
+        self.drop_ins = directory / "kubelet.conf.d"
         self.drop_ins.mkdir()
         self.own = self.drop_ins / "99-headroom.conf"
         self.config.write_text("kind: KubeletConfiguration\nregistryBurst: 20\n")
@@ -48,10 +48,10 @@ class Kubelet:
 
 
 @pytest.fixture
-def kubelet(folder: Path) -> Iterator[Kubelet]:
+def kubelet(directory: Path) -> Iterator[Kubelet]:
     made = not LIBRARY.exists()
     LIBRARY.mkdir(exist_ok=True)
-    made_up = Kubelet(folder)
+    made_up = Kubelet(directory)
     yield made_up
     made_up.stop()
     if made:
@@ -116,9 +116,9 @@ def test_without_a_drop_in_directory_nothing_is_written(kubelet: Kubelet, agent:
     assert list(kubelet.drop_ins.iterdir()) == []
 
 
-def test_plan_shows_the_drop_in(kubelet: Kubelet, folder: Path, run: Callable[..., Any]) -> None:
+def test_plan_shows_the_drop_in(kubelet: Kubelet, directory: Path, run: Callable[..., Any]) -> None:
     kubelet.start_with_drop_ins()
-    config = folder / "plan.yaml"
+    config = directory / "plan.yaml"
     config.write_text(MANAGE)
     planned = run("plan", "--json", "--config", str(config))
     assert planned.returncode == 2, planned.stderr

@@ -49,12 +49,12 @@ def test_commands_go_through_the_running_agent(node: Node, agent, run) -> None:
     assert run("restore").returncode == 0
 
 
-def test_the_socket_is_for_root_alone(agent, folder) -> None:
+def test_the_socket_is_for_root_alone(agent, directory) -> None:
     one = agent()
     mode = one.socket_path.stat().st_mode & 0o777
     assert mode & 0o077 == 0
     one.socket_path.chmod(0o666)  # even where the file lets everyone in
-    (folder / "run").chmod(0o755)
+    (directory / "run").chmod(0o755)
     script = (
         "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]);"
         "s.sendall(b'POST /v1/restore HTTP/1.1\\r\\nHost: x\\r\\nContent-Length: 0\\r\\n\\r\\n');"

@@ -271,17 +271,17 @@ def grow(one: Agent, place: Space, count: int = 4000, family: int = 4) -> tuple[
     return thresholds(NAMES[family])
 
 
-def journal(folder: Path) -> str:
-    return (folder / "state/journal.json").read_text()
+def journal(directory: Path) -> str:
+    return (directory / "state/journal.json").read_text()
 
 
 @pytest.mark.quick
-def test_killed_before_the_note_nothing_is_cut(agent, run: Run, space, folder: Path) -> None:
+def test_killed_before_the_note_nothing_is_cut(agent, run: Run, space, directory: Path) -> None:
     one = agent(KEEP)
     place = space()
     grown = grow(one, place)
     one.kill()
-    assert grown[2] > 1024 and f'"target": "{grown[2]}"' not in journal(folder).replace('":"', '": "'), "not noted yet"
+    assert grown[2] > 1024 and f'"target": "{grown[2]}"' not in journal(directory).replace('":"', '": "'), "not noted yet"
     again = agent(KEEP, name="again")
     with Watch(again, 4) as watch:
         time.sleep(2.2)
@@ -320,9 +320,9 @@ def test_apply_reload_and_restart_do_not_cut(agent, run: Run, space, config: str
     assert thresholds() == KERNEL
 
 
-def test_a_full_disk_does_not_stop_growth(agent, space, folder: Path) -> None:
+def test_a_full_disk_does_not_stop_growth(agent, space, directory: Path) -> None:
     """The originals and the steps are journaled at the start: growth itself waits for no disk."""
-    disk = folder / "disk"
+    disk = directory / "disk"
     disk.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(disk)], check=True)
     try:

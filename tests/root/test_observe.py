@@ -22,9 +22,9 @@ def strace(out: Path) -> tuple[str, ...]:
     return ("strace", "-f", "-q", "-s", "300", "-o", str(out), "-e", f"trace={CALLS}", "-e", "signal=none")
 
 
-def writes(trace: str, folder: Path) -> list[str]:
-    """The calls that write, or could, below /proc/sys, /sys or the state folder."""
-    guarded = ("/proc/sys", "/sys/", str(folder / "state"))
+def writes(trace: str, directory: Path) -> list[str]:
+    """The calls that write, or could, below /proc/sys, /sys or the state directory."""
+    guarded = ("/proc/sys", "/sys/", str(directory / "state"))
     found = []
     for line in trace.splitlines():
         if "RTM_SETNEIGHTBL" in line:
@@ -43,9 +43,9 @@ def no_sanitizers() -> None:
     assert not ASAN, "the leak sanitizer does not work below strace"
 
 
-def test_observe_mode_writes_nothing(node: Node, folder: Path, agent, run) -> None:
-    out = folder / "trace"
-    (folder / "state").mkdir(0o700)
+def test_observe_mode_writes_nothing(node: Node, directory: Path, agent, run) -> None:
+    out = directory / "trace"
+    (directory / "state").mkdir(0o700)
     one = agent("mode: observe", wrap=strace(out))
     settings = {s["name"]: s for s in one.status()["settings"]}
     assert settings[THRESHOLDS[2]]["state"] == "observed"
@@ -59,29 +59,29 @@ def test_observe_mode_writes_nothing(node: Node, folder: Path, agent, run) -> No
     assert one.process.wait(10) == 0
     trace = out.read_text()
     assert "/proc/sys/" in trace, "the agent was traced while it looked"
-    assert writes(trace, folder) == []
-    assert list((folder / "state").iterdir()) == []
+    assert writes(trace, directory) == []
+    assert list((directory / "state").iterdir()) == []
     node.assert_unchanged(but=("ipv4/neigh/default/gc_thresh3",))
 
 
-def test_the_same_witness_sees_enforce_mode(folder: Path, agent, run) -> None:
+def test_the_same_witness_sees_enforce_mode(directory: Path, agent, run) -> None:
     """The test above could fail: what it looks for is there once the agent enforces."""
-    out = folder / "trace"
+    out = directory / "trace"
     one = agent(wrap=strace(out))
     one.signal(signal.SIGTERM)
     assert one.process.wait(10) == 0
-    found = "\n".join(writes(out.read_text(), folder))
+    found = "\n".join(writes(out.read_text(), directory))
     assert "RTM_SETNEIGHTBL" in found
     assert "/sys/kernel/mm/transparent_hugepage" in found
-    assert str(folder / "state") in found
+    assert str(directory / "state") in found
     assert run("restore").returncode == 0
 
 
-def test_plan_writes_nothing(node: Node, folder: Path, run) -> None:
-    out = folder / "trace"
+def test_plan_writes_nothing(node: Node, directory: Path, run) -> None:
+    out = directory / "trace"
     assert run("plan", wrap=strace(out)).returncode == 2
-    assert writes(out.read_text(), folder) == []
-    assert not (folder / "state").exists()
+    assert writes(out.read_text(), directory) == []
+    assert not (directory / "state").exists()
     node.assert_unchanged()
 
 

@@ -15,8 +15,8 @@ CONFIG = 'mode: observe\nhttp: {listen: ""}\nruntime: {mode: enforce, restart: n
 
 
 @pytest.fixture
-def config(folder: Path) -> str:
-    path = folder / "a.yaml"
+def config(directory: Path) -> str:
+    path = directory / "a.yaml"
     path.write_text(CONFIG)
     return str(path)
 
@@ -113,9 +113,9 @@ exec "$@"
 """
 
 
-def test_from_a_container(lab: Lab, run: Callable[..., Any], config: str, folder: Path) -> None:
-    """Nothing of the node is where it usually is, but all below one folder: its containerd and its bus too."""
-    host = folder / "host"
+def test_from_a_container(lab: Lab, run: Callable[..., Any], config: str, directory: Path) -> None:
+    """Nothing of the node is where it usually is, but all below one directory: its containerd and its bus too."""
+    host = directory / "host"
     host.mkdir()
     lab.containerd()
     systemd = lab.with_systemd()

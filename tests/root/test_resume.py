@@ -16,13 +16,13 @@ NAME = "containerd.max_concurrent_downloads"
 CONFIG = "mode: observe\nruntime: {{mode: enforce, restart: {}, max_concurrent_downloads: {}}}\n"
 
 
-def marks(folder: Path) -> list[dict[str, Any]]:
-    body = json.loads((folder / "state/journal.json").read_text())["body"]
+def marks(directory: Path) -> list[dict[str, Any]]:
+    body = json.loads((directory / "state/journal.json").read_text())["body"]
     return body.get("restarts", [])
 
 
-def is_over(folder: Path) -> Callable[[], bool]:
-    return lambda: bool(marks(folder)) and not marks(folder)[0]["open"]
+def is_over(directory: Path) -> Callable[[], bool]:
+    return lambda: bool(marks(directory)) and not marks(directory)[0]["open"]
 
 
 def found(agent: Agent) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def killed_amid(lab: Lab, agent: Callable[..., Agent], comes_back: bool) -> tupl
             systemd.unit.state = "failed"
             daemon.stop()
         if len(systemd.restarted) == 1:
-            open_then.append(marks(agent_then.folder)[0]["open"])
+            open_then.append(marks(agent_then.directory)[0]["open"])
             agent_then.kill()
 
     systemd.manager.restart = restart
@@ -64,12 +64,12 @@ def killed_amid(lab: Lab, agent: Callable[..., Agent], comes_back: bool) -> tupl
 
 
 @pytest.mark.quick
-def test_the_runtime_does_not_come_back(lab: Lab, folder: Path, agent: Callable[..., Agent]) -> None:
+def test_the_runtime_does_not_come_back(lab: Lab, directory: Path, agent: Callable[..., Agent]) -> None:
     daemon = lab.containerd()
     systemd, open_then = killed_amid(lab, agent, comes_back=False)
     assert open_then == [True], "it was durable before systemd was asked"
     after = agent(CONFIG.format("now", 10), wrap=lab.wrap)
-    until(is_over(folder), 40, f"it is over\n{after.log}")
+    until(is_over(directory), 40, f"it is over\n{after.log}")
     assert lab.config.read_bytes() == CONTAINERD_CONFIG.encode()
     assert len(systemd.restarted) == 2
     assert daemon.alive() and daemon.answers()
@@ -82,23 +82,23 @@ def test_the_runtime_does_not_come_back(lab: Lab, folder: Path, agent: Callable[
     assert len(systemd.restarted) == 2
 
 
-def test_apply_sees_to_it_as_well(lab: Lab, folder: Path, agent: Callable[..., Agent], run: Callable[..., Any]) -> None:
+def test_apply_sees_to_it_as_well(lab: Lab, directory: Path, agent: Callable[..., Agent], run: Callable[..., Any]) -> None:
     lab.containerd()
     systemd, _ = killed_amid(lab, agent, comes_back=False)
-    answer = run("apply", "--config", str(folder / "agent.yaml"), wrap=lab.wrap, timeout=90)
+    answer = run("apply", "--config", str(directory / "agent.yaml"), wrap=lab.wrap, timeout=90)
     assert answer.returncode == 1, answer.stdout + answer.stderr
     assert "does not answer" in answer.stderr
     assert lab.config.read_bytes() == CONTAINERD_CONFIG.encode()
     assert len(systemd.restarted) == 2
-    assert is_over(folder)()
+    assert is_over(directory)()
 
 
-def test_the_runtime_comes_back(lab: Lab, folder: Path, agent: Callable[..., Agent], run: Callable[..., Any]) -> None:
+def test_the_runtime_comes_back(lab: Lab, directory: Path, agent: Callable[..., Agent], run: Callable[..., Any]) -> None:
     lab.containerd()
     systemd, open_then = killed_amid(lab, agent, comes_back=True)
     assert open_then == [True]
     after = agent(CONFIG.format("now", 10), wrap=lab.wrap)
-    until(is_over(folder), 40, f"it is over\n{after.log}")
+    until(is_over(directory), 40, f"it is over\n{after.log}")
     until(is_in_sync(after), 40, after.log)
     assert after.setting(NAME)["actual"] == "10"
     assert "max_concurrent_downloads = 10" in lab.config.read_text()
@@ -108,12 +108,12 @@ def test_the_runtime_comes_back(lab: Lab, folder: Path, agent: Callable[..., Age
     assert lab.config.read_bytes() == CONTAINERD_CONFIG.encode()
 
 
-def test_the_hour_of_when_idle_outlives_the_agent(lab: Lab, folder: Path, agent: Callable[..., Agent]) -> None:
+def test_the_hour_of_when_idle_outlives_the_agent(lab: Lab, directory: Path, agent: Callable[..., Agent]) -> None:
     lab.containerd()
     systemd = lab.with_systemd()
     first = agent(CONFIG.format("when-idle", 10), wrap=lab.wrap)
     until(is_in_sync(first), 40, first.log)
-    until(is_over(folder), 10, first.log)
+    until(is_over(directory), 10, first.log)
     assert len(systemd.restarted) == 1
     first.kill()
     second = agent(CONFIG.format("when-idle", 12), wrap=lab.wrap, env={"WATCHDOG_USEC": "3000000"})

@@ -22,7 +22,7 @@ Watcher = Callable[..., Agent]
 
 
 def containerd2() -> Path:
-    """The folder with the programs of containerd 2.x."""
+    """The directory with the programs of containerd 2.x."""
     asked = subprocess.run([str(ROOT / "tests/tool/containerd2")], capture_output=True, text=True)
     if asked.returncode == 77:
         pytest.skip(asked.stderr.strip())
@@ -80,9 +80,9 @@ def test_containerd_waits_for_its_restart(lab: Lab, watcher: Watcher, run: Calla
     assert lab.config.read_text() == CONTAINERD_CONFIG
 
 
-def test_apply_alone_restarts_now_and_pods_live_on(lab: Lab, folder: Path, run: Callable[..., Any]) -> None:
+def test_apply_alone_restarts_now_and_pods_live_on(lab: Lab, directory: Path, run: Callable[..., Any]) -> None:
     registry = lab.registry()
-    registry.push("pause", sleeper(folder))
+    registry.push("pause", sleeper(directory))
     text = CONTAINERD_CONFIG.replace("registry.example/pause:3.6", f"{registry.name}/pause:latest")
     lab.config.write_text(text)
     lab.containerd()
@@ -93,7 +93,7 @@ def test_apply_alone_restarts_now_and_pods_live_on(lab: Lab, folder: Path, run: 
     pods = set(lab.leftovers()) - {lab.daemons["containerd"].pid}
     assert pods
 
-    config = folder / "apply.yaml"
+    config = directory / "apply.yaml"
     config.write_text("mode: observe\nruntime: {mode: enforce, restart: now}\n")
     done = run("apply", "--config", str(config), wrap=lab.wrap)
     assert done.returncode == 0, done.stderr + done.stdout
@@ -133,7 +133,7 @@ def test_a_unit_that_would_stop_more_is_not_restarted(lab: Lab, watcher: Watcher
     assert systemd.restarted == []
 
 
-def test_when_idle_waits_for_pulls(lab: Lab, folder: Path, watcher: Watcher) -> None:
+def test_when_idle_waits_for_pulls(lab: Lab, directory: Path, watcher: Watcher) -> None:
     registry = lab.registry()
     registry.push("slow", Image(2, 1 << 20))
     proxy = lab.proxy(registry, 32 * 1024)
@@ -154,8 +154,8 @@ def test_when_idle_waits_for_pulls(lab: Lab, folder: Path, watcher: Watcher) -> 
 def test_a_keeper_is_never_restarted(lab: Lab, watcher: Watcher) -> None:
     """k3s writes containerd's configuration from a template and runs the kubelet beside it."""
     where = "var/lib/rancher/k3s/agent/etc/containerd/config.toml"
-    (lab.folder / "run/k3s/containerd").mkdir(parents=True)
-    socket = lab.folder / "run/k3s/containerd/containerd.sock"
+    (lab.directory / "run/k3s/containerd").mkdir(parents=True)
+    socket = lab.directory / "run/k3s/containerd/containerd.sock"
     text = CONTAINERD_CONFIG + '[grpc]\n  address = "/run/k3s/containerd/containerd.sock"\n'
     lab.write(where, text)
     lab.containerd_socket = socket
@@ -188,9 +188,9 @@ def test_docker_is_reloaded_hot(lab: Lab, watcher: Watcher, run: Callable[..., A
     until(lambda: found(running, "docker")["max_concurrent_downloads"] == "3", 15, "as before")
 
 
-def test_docker_containers_live_through_a_reload(lab: Lab, folder: Path, watcher: Watcher) -> None:
+def test_docker_containers_live_through_a_reload(lab: Lab, directory: Path, watcher: Watcher) -> None:
     registry = lab.registry()
-    registry.push("pause", sleeper(folder))
+    registry.push("pause", sleeper(directory))
     lab.dockerd()
     name = f"{registry.name}/pause:latest"
     assert lab.docker("POST", f"/images/create?fromImage={name}")[0] == 200
@@ -206,9 +206,9 @@ def test_docker_containers_live_through_a_reload(lab: Lab, folder: Path, watcher
     assert state["Running"] and state["Pid"] == pid
 
 
-def test_apply_alone_reloads_docker(lab: Lab, folder: Path, run: Callable[..., Any]) -> None:
+def test_apply_alone_reloads_docker(lab: Lab, directory: Path, run: Callable[..., Any]) -> None:
     lab.dockerd()
-    config = folder / "apply.yaml"
+    config = directory / "apply.yaml"
     config.write_text("mode: observe\nruntime: {mode: enforce}\n")
     done = run("apply", "--config", str(config), wrap=lab.wrap)
     assert done.returncode == 0, done.stderr + done.stdout
@@ -259,11 +259,11 @@ def test_containerd_2(lab: Lab, watcher: Watcher, run: Callable[..., Any]) -> No
 
 
 def test_from_a_pod(lab: Lab, watcher: Watcher, run: Callable[..., Any]) -> None:
-    """All that is the host's lies below another folder, and its D-Bus too."""
-    lab.run("sh", "-c", f"mkdir {lab.folder}/host && mount --rbind / {lab.folder}/host")
+    """All that is the host's lies below another directory, and its D-Bus too."""
+    lab.run("sh", "-c", f"mkdir {lab.directory}/host && mount --rbind / {lab.directory}/host")
     lab.containerd()
     systemd = lab.with_systemd()
-    place = {"HEADROOM_HOST_ROOT": f"{lab.folder}/host"}
+    place = {"HEADROOM_HOST_ROOT": f"{lab.directory}/host"}
     running = watcher("restart: now", env=place)
     wait_setting(running, DOWNLOADS, "in-sync", 30)
     assert systemd.restarted == ["containerd.service"]

@@ -90,7 +90,7 @@ def test_a_file_that_may_not_be_written(lab: Lab, watcher: Watcher) -> None:
     assert setting["actual"] == "3"
 
 
-def test_nobody_sees_credentials(lab: Lab, folder: Path, watcher: Watcher, run: Callable[..., Any]) -> None:
+def test_nobody_sees_credentials(lab: Lab, directory: Path, watcher: Watcher, run: Callable[..., Any]) -> None:
     text = CONTAINERD_CONFIG.replace(
         '  [plugins."io.containerd.internal.v1.opt"]',
         '    [plugins."io.containerd.grpc.v1.cri".registry.configs."registry.example".auth]\n'
@@ -98,7 +98,7 @@ def test_nobody_sees_credentials(lab: Lab, folder: Path, watcher: Watcher, run: 
     )
     lab.config.write_text(text)
     lab.containerd()
-    home = folder / "home"
+    home = directory / "home"
     for name in (".docker/config.json", ".dockercfg"):
         (home / name).parent.mkdir(parents=True, exist_ok=True)
         (home / name).write_text(f'{{"auths": {{"registry.example": {{"auth": "{SECRET}"}}}}}}')
@@ -108,7 +108,7 @@ def test_nobody_sees_credentials(lab: Lab, folder: Path, watcher: Watcher, run: 
     assert SECRET not in running.log
     assert SECRET not in str(running.status()) + str(running.metrics())
     assert SECRET not in run("plan", wrap=lab.wrap).stdout
-    kept = [path for path in (folder / "state").rglob("*") if path.is_file() and SECRET in path.read_text()]
+    kept = [path for path in (directory / "state").rglob("*") if path.is_file() and SECRET in path.read_text()]
     assert len(kept) == 1, "the original, to be put back"
     for path in kept:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600 and path.stat().st_uid == 0

@@ -41,9 +41,9 @@ def process_of(lab: Lab, container: str) -> int:
     return next(int(v) for n, v in criwire.fields_of(process) if n == 3)  # type: ignore[arg-type]
 
 
-def test_pods_are_named(lab: Lab, folder: Path, watcher: Watcher) -> None:
+def test_pods_are_named(lab: Lab, directory: Path, watcher: Watcher) -> None:
     registry = lab.registry()
-    registry.push("pause", sleeper(folder))
+    registry.push("pause", sleeper(directory))
     lab.config.write_text(CONTAINERD_CONFIG.replace("registry.example/pause:3.6", f"{registry.name}/pause:latest"))
     lab.containerd()
     sandbox = criwire.run_pod(lab.containerd_socket, "web-1", "shop", "0b1c2d3e-0000-4000-8000-000000000001", host=False)
@@ -55,9 +55,9 @@ def test_pods_are_named(lab: Lab, folder: Path, watcher: Watcher) -> None:
     criwire.remove_pod(lab.containerd_socket, sandbox)
 
 
-def test_docker_containers_are_named(lab: Lab, folder: Path, watcher: Watcher) -> None:
+def test_docker_containers_are_named(lab: Lab, directory: Path, watcher: Watcher) -> None:
     registry = lab.registry()
-    registry.push("pause", sleeper(folder))
+    registry.push("pause", sleeper(directory))
     lab.dockerd()
     name = f"{registry.name}/pause:latest"
     assert lab.docker("POST", f"/images/create?fromImage={name}")[0] == 200
@@ -95,5 +95,5 @@ def test_a_storage_driver_that_copies_is_warned_of(lab: Lab, watcher: Watcher) -
     lab.dockerd("--storage-driver=vfs")
     running = watcher("max_concurrent_downloads: keep")
     store = until(lambda: found(running, "docker").get("store"), 15, "the store is known")
-    assert store["driver"] == "vfs" and store["folder"] == "/var/lib/docker"
+    assert store["driver"] == "vfs" and store["directory"] == "/var/lib/docker"
     assert any("vfs copies every layer" in warning for warning in store["warnings"])

@@ -94,8 +94,8 @@ static void decide(struct scenario *scenario, const struct scenario_tuner *tuner
 
 	if (scenario->decided)
 		return;
-	outlook_reset(&scenario->outlook);
-	if (tuner->decide(self, &past, &scenario->outlook) < 0)
+	proposal_reset(&scenario->proposal);
+	if (tuner->decide(self, &past, &scenario->proposal) < 0)
 		fail(scenario, "decide failed");
 	scenario->decided = true;
 }
@@ -105,8 +105,8 @@ static void expect_setting(struct scenario *scenario)
 	const char *name = need(scenario, "name");
 	const char *wanted = need(scenario, "value"), *reason = need(scenario, "reason");
 
-	for (size_t i = 0; i < scenario->outlook.n_wants; i++) {
-		const struct want *want = &scenario->outlook.wants[i];
+	for (size_t i = 0; i < scenario->proposal.n_wants; i++) {
+		const struct want *want = &scenario->proposal.wants[i];
 
 		if (!streq(want->name, name))
 			continue;
@@ -123,8 +123,8 @@ static void expect_condition(struct scenario *scenario)
 	const char *status = need(scenario, "status"), *reason = need(scenario, "reason");
 	const char *words = scenario_word(scenario);
 
-	for (size_t i = 0; i < scenario->outlook.n_conditions; i++) {
-		const struct condition_reading *said = &scenario->outlook.conditions[i];
+	for (size_t i = 0; i < scenario->proposal.n_conditions; i++) {
+		const struct condition_reading *said = &scenario->proposal.conditions[i];
 
 		if (!streq(condition_name(said->type), name))
 			continue;
@@ -141,9 +141,9 @@ static void expect_condition(struct scenario *scenario)
 
 static const struct limit_reading *find_limit(const struct scenario *scenario, const char *name)
 {
-	for (size_t i = 0; i < scenario->outlook.n_limits; i++)
-		if (streq(scenario->outlook.limits[i].name, name))
-			return &scenario->outlook.limits[i];
+	for (size_t i = 0; i < scenario->proposal.n_limits; i++)
+		if (streq(scenario->proposal.limits[i].name, name))
+			return &scenario->proposal.limits[i];
 	return NULL;
 }
 
@@ -286,6 +286,6 @@ int scenario_main(int argc, char **argv, const struct scenario_tuner *tuner, voi
 	}
 	if (scenario.expectations == 0)
 		fail(&scenario, "expects nothing");
-	outlook_clear(&scenario.outlook);
+	proposal_clear(&scenario.proposal);
 	return 0;
 }

@@ -18,7 +18,7 @@ struct scenario_tuner {
 	 * cannot. */
 	bool (*at)(struct scenario *scenario, void *self);
 	bool (*line)(struct scenario *scenario, void *self);
-	int (*decide)(void *self, const struct past *past, struct outlook *outlook);
+	int (*decide)(void *self, const struct past *past, struct proposal *proposal);
 };
 
 struct scenario {
@@ -29,8 +29,8 @@ struct scenario {
 	struct record records[SCENARIO_RECORDS_MAX];
 	size_t n_records;
 	uint64_t now_us;
-	bool decided; /* outlook is of this moment */
-	struct outlook outlook;
+	bool decided; /* proposal is of this moment */
+	struct proposal proposal;
 	unsigned expectations;
 };
 

@@ -249,7 +249,7 @@ static void send_until(struct replay *replay, uint64_t now_ns)
 	}
 }
 
-static int tick(struct replay *replay, struct past *past, struct outlook *outlook)
+static int tick(struct replay *replay, struct past *past, struct proposal *proposal)
 {
 	struct dns_book *book = &replay->sensor.book;
 	uint64_t now_ns = past->now_us * 1000;
@@ -271,12 +271,12 @@ static int tick(struct replay *replay, struct past *past, struct outlook *outloo
 			&replay->seen.senders[i].seconds, replay->by_sender[i], now_ns, 1024);
 	dns_askers_forwarders(&replay->seen);
 	replay->ticked_us = past->now_us;
-	outlook_reset(outlook);
-	return dns_decide(&replay->seen, &replay->memory, past, outlook);
+	proposal_reset(proposal);
+	return dns_decide(&replay->seen, &replay->memory, past, proposal);
 }
 
 /* Looks once a second, as the agent does, up to this moment. */
-static int decide(void *self, const struct past *past, struct outlook *outlook)
+static int decide(void *self, const struct past *past, struct proposal *proposal)
 {
 	struct replay *replay = self;
 	struct past moment = *past;
@@ -285,9 +285,9 @@ static int decide(void *self, const struct past *past, struct outlook *outlook)
 	for (moment.now_us = replay->ticked_us + USEC_PER_SEC;
 		replay->ticked_us > 0 && r == 0 && moment.now_us < past->now_us;
 		moment.now_us += USEC_PER_SEC)
-		r = tick(replay, &moment, outlook);
+		r = tick(replay, &moment, proposal);
 	moment.now_us = past->now_us;
-	return r < 0 ? r : tick(replay, &moment, outlook);
+	return r < 0 ? r : tick(replay, &moment, proposal);
 }
 
 int main(int argc, char **argv)

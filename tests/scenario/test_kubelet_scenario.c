@@ -103,7 +103,7 @@ static bool line(struct scenario *scenario, void *self)
 	       (replay->config.manage = scenario_is(scenario, "manage"));
 }
 
-static int decide(void *self, const struct past *past, struct outlook *outlook)
+static int decide(void *self, const struct past *past, struct proposal *proposal)
 {
 	struct replay *replay = self;
 	struct kubelet_seen seen = replay->seen;
@@ -111,7 +111,7 @@ static int decide(void *self, const struct past *past, struct outlook *outlook)
 	(void)past;
 	kubelet_fill_defaults(&seen.values, false);
 	kubelet_fill_defaults(&seen.others, false);
-	return kubelet_decide(&seen, &replay->config, outlook);
+	return kubelet_decide(&seen, &replay->config, proposal);
 }
 
 int main(int argc, char **argv)

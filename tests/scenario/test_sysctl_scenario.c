@@ -41,11 +41,11 @@ static bool line(struct scenario *scenario, void *self)
 	return true;
 }
 
-static int decide(void *self, const struct past *past, struct outlook *outlook)
+static int decide(void *self, const struct past *past, struct proposal *proposal)
 {
 	struct replay *replay = self;
 
-	return sysctl_decide(replay->keys, replay->n, past, outlook);
+	return sysctl_decide(replay->keys, replay->n, past, proposal);
 }
 
 int main(int argc, char **argv)

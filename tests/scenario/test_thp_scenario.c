@@ -96,12 +96,12 @@ static bool line(struct scenario *scenario, void *self)
 		       scenario, replay->config.wanted[kind], sizeof(replay->config.wanted[kind]));
 }
 
-static int decide(void *self, const struct past *past, struct outlook *outlook)
+static int decide(void *self, const struct past *past, struct proposal *proposal)
 {
 	struct replay *replay = self;
 
 	(void)past;
-	return thp_decide(&replay->seen, &replay->config, outlook);
+	return thp_decide(&replay->seen, &replay->config, proposal);
 }
 
 int main(int argc, char **argv)

@@ -114,7 +114,7 @@ static void print_plan(const struct containerd_edit *edit)
 	printf("method %s\nrefusal %d\nwhy %s\npath %s\ntable %s\nkey %s\nliteral %s\n"
 	       "begin %d\nstaged %s\neffective %s\neffective_path %s\n",
 		methods[edit->method], (int)edit->refusal, edit->why, edit->path, edit->table,
-		edit->key, edit->literal, edit->begin[0] != '\0', edit->staged, edit->effective,
+		edit->key, edit->literal, edit->begin[0] != '\0', edit->on_disk, edit->effective,
 		edit->effective_path);
 }
 
@@ -141,7 +141,7 @@ static int setting_of(const char *name)
 	static const char *const names[CONTAINERD_SETTINGS] = {
 		[CONTAINERD_DOWNLOADS] = "containerd.max_concurrent_downloads",
 		[CONTAINERD_PROGRESS_TIMEOUT] = "containerd.image_pull_progress_timeout",
-		[CONTAINERD_REGISTRY_FOLDER] = "containerd.registry.config_path",
+		[CONTAINERD_REGISTRY_DIRECTORY] = "containerd.registry.config_path",
 	};
 
 	for (int i = 0; i < CONTAINERD_SETTINGS; i++)

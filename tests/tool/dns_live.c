@@ -34,7 +34,7 @@
 #define IN_HAND 32  /* queries on their way at once, less than any socket's buffer holds */
 
 struct node {
-	char cgroup[512]; /* its folder */
+	char cgroup[512]; /* its directory */
 	uint64_t inode;
 	int root; /* of cgroup2 */
 };
@@ -235,12 +235,12 @@ static void enter_namespace(void)
 	close(fd);
 }
 
-static void move_to(const char *folder)
+static void move_to(const char *directory)
 {
 	char path[1024];
 	FILE *file;
 
-	snprintf(path, sizeof(path), "%s/cgroup.procs", folder);
+	snprintf(path, sizeof(path), "%s/cgroup.procs", directory);
 	file = fopen(path, "we");
 	if (!file || fprintf(file, "0\n") < 0 || fclose(file) != 0)
 		fail(path);

@@ -4,7 +4,7 @@
 
 /* What the tests of configuration files share: a made-up host, a journal, and one run of edits. */
 
-#include "folder.h"
+#include "directory.h"
 
 #include "apply/edit.h"
 #include "apply/journal.h"
@@ -14,7 +14,7 @@
 #define DAEMON_JSON "/etc/docker/daemon.json"
 
 struct edit_bench {
-	struct folder root, state;
+	struct directory root, state;
 	struct host host;
 	struct journal *journal;
 	struct plan plan;
@@ -33,8 +33,8 @@ static inline void edit_bench_open(struct edit_bench *bench, const char *boot)
 static inline void edit_bench_make(struct edit_bench *bench)
 {
 	*bench = (struct edit_bench){.edits = {.state = -1}};
-	folder_make(&bench->root);
-	folder_make(&bench->state);
+	directory_make(&bench->root);
+	directory_make(&bench->state);
 	assert_true(host_init(&bench->host, bench->root.path));
 	edit_bench_open(bench, "boot-1");
 }
@@ -44,15 +44,15 @@ static inline void edit_bench_clear(struct edit_bench *bench)
 	edits_clear(&bench->edits);
 	plan_clear(&bench->plan);
 	journal_close(bench->journal);
-	folder_remove(&bench->root);
-	folder_remove(&bench->state);
+	directory_remove(&bench->root);
+	directory_remove(&bench->state);
 }
 
 #define _cleanup_edit_bench_ __attribute__((cleanup(edit_bench_clear)))
 
 /* Adds a change to the plan; edit's texts are copied. */
 static inline struct change *plan_edit(struct edit_bench *bench, const char *name,
-	const struct place *place, const char *staged, const char *wanted, const struct edit *edit)
+	const struct place *place, const char *on_disk, const char *wanted, const struct edit *edit)
 {
 	struct change *change = plan_add(&bench->plan);
 
@@ -61,7 +61,7 @@ static inline struct change *plan_edit(struct edit_bench *bench, const char *nam
 	copy_text(change->tuner, sizeof(change->tuner), "runtime");
 	change->place = *place;
 	copy_text(change->old, SETTING_VALUE_MAX, "3");
-	copy_text(change->staged, SETTING_VALUE_MAX, staged);
+	copy_text(change->on_disk, SETTING_VALUE_MAX, on_disk);
 	copy_text(change->new, SETTING_VALUE_MAX, wanted);
 	change->reason = "configured";
 	assert_int_equal(change_take_edit(change, edit), 0);
@@ -69,7 +69,7 @@ static inline struct change *plan_edit(struct edit_bench *bench, const char *nam
 }
 
 static inline struct change *plan_downloads(
-	struct edit_bench *bench, const char *staged, const char *wanted)
+	struct edit_bench *bench, const char *on_disk, const char *wanted)
 {
 	const struct place place = {.kind = PLACE_EDIT,
 		.path = CONFIG_TOML,
@@ -79,11 +79,11 @@ static inline struct change *plan_downloads(
 	const struct edit edit = {.text = wanted, .base = "version = 2\n"};
 
 	return plan_edit(
-		bench, "containerd.max_concurrent_downloads", &place, staged, wanted, &edit);
+		bench, "containerd.max_concurrent_downloads", &place, on_disk, wanted, &edit);
 }
 
 static inline struct change *plan_docker(
-	struct edit_bench *bench, const char *staged, const char *wanted)
+	struct edit_bench *bench, const char *on_disk, const char *wanted)
 {
 	const struct place place = {.kind = PLACE_EDIT,
 		.path = DAEMON_JSON,
@@ -91,7 +91,7 @@ static inline struct change *plan_docker(
 		.key = "max-concurrent-downloads"};
 	const struct edit edit = {.text = wanted};
 
-	return plan_edit(bench, "docker.max-concurrent-downloads", &place, staged, wanted, &edit);
+	return plan_edit(bench, "docker.max-concurrent-downloads", &place, on_disk, wanted, &edit);
 }
 
 static inline struct change *plan_own(
@@ -134,11 +134,11 @@ static inline void edit_restore(struct edit_bench *bench)
 	assert_int_equal(journal_store(bench->journal), 0);
 }
 
-static inline void assert_no_file(const struct folder *folder, const char *name)
+static inline void assert_no_file(const struct directory *directory, const char *name)
 {
 	char full[PATH_MAX];
 
-	folder_path(folder, name, full);
+	directory_path(directory, name, full);
 	if (access(full, F_OK) == 0)
 		fail_msg("%s is there", name);
 }

@@ -2,7 +2,8 @@
 #ifndef TESTS_UNIT_FAKE_DOCKER_H
 #define TESTS_UNIT_FAKE_DOCKER_H
 
-/* A made-up Docker daemon on a unix socket, and a client of it, below a folder as the host's root.
+/* A made-up Docker daemon on a unix socket, and a client of it, below a directory as the host's
+ * root.
  */
 
 #include "fake_http.h"
@@ -23,7 +24,7 @@
 	"}}}\n"
 
 struct fake_docker {
-	struct folder folder;
+	struct directory directory;
 	struct fake_http http;
 	sd_event *event;
 	struct fetcher *fetcher;
@@ -114,15 +115,15 @@ static inline void fake_docker_begin(struct fake_docker *fake)
 {
 	char path[PATH_MAX];
 
-	folder_path(&fake->folder, "/run/docker.sock", path);
+	directory_path(&fake->directory, "/run/docker.sock", path);
 	unlink(path);
-	folder_put(&fake->folder, "/run/docker.pid", "999999999"); /* of nobody here */
+	directory_put(&fake->directory, "/run/docker.pid", "999999999"); /* of nobody here */
 	fake_http_start_unix(&fake->http, path, fake_docker_serve, fake);
 }
 
 static inline void fake_docker_open_client(struct fake_docker *fake)
 {
-	const struct docker_options options = {.host_root = fake->folder.path,
+	const struct docker_options options = {.host_root = fake->directory.path,
 		.changed = fake_docker_changed,
 		.event = fake_docker_event,
 		.userdata = fake};
@@ -136,8 +137,8 @@ static inline void fake_docker_open(struct fake_docker *fake)
 	memset(fake, 0, sizeof(*fake));
 	fake->http.fd = -1;
 	atomic_store(&fake->live_fd, -1);
-	folder_make(&fake->folder);
-	folder_put(&fake->folder, "/run/keep", "");
+	directory_make(&fake->directory);
+	directory_put(&fake->directory, "/run/keep", "");
 	assert_int_equal(sd_event_new(&fake->event), 0);
 	assert_int_equal(fetcher_open(fake->event, &fake->fetcher), 0);
 }
@@ -167,7 +168,7 @@ static inline void fake_docker_close(struct fake_docker *fake)
 	fetcher_close(fake->fetcher);
 	sd_event_unref(fake->event);
 	fake_http_stop(&fake->http);
-	folder_remove(&fake->folder);
+	directory_remove(&fake->directory);
 }
 
 #define _cleanup_fake_docker_ __attribute__((cleanup(fake_docker_close)))

@@ -7,7 +7,7 @@
  * test says: well, badly, or never. On a unix socket or on a port of loopback.
  */
 
-#include "folder.h"
+#include "directory.h"
 
 #include <errno.h>
 #include <netinet/in.h>

@@ -7,7 +7,7 @@
  * from the test's own loop.
  */
 
-#include "folder.h"
+#include "directory.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -22,7 +22,7 @@
 #define FAKE_UNIT "containerd.service"
 
 struct fake_systemd {
-	struct folder folder;
+	struct directory directory;
 	pid_t daemon;
 	sd_event *event;
 	sd_bus *bus;
@@ -214,9 +214,9 @@ static inline void fake_systemd_make(struct fake_systemd *fake)
 		print_message("no dbus-daemon\n");
 		skip();
 	}
-	folder_make(&fake->folder);
-	folder_path(&fake->folder, "/bus", path);
-	folder_path(&fake->folder, "/containerd.sock", fake->socket_path);
+	directory_make(&fake->directory);
+	directory_path(&fake->directory, "/bus", path);
+	directory_path(&fake->directory, "/containerd.sock", fake->socket_path);
 	snprintf(address, sizeof(address), "unix:path=%s", path);
 	snprintf(option, sizeof(option), "--address=%s", address);
 	fake_start_daemon(fake, option);
@@ -243,7 +243,7 @@ static inline void fake_systemd_clear(struct fake_systemd *fake)
 	if (fake->socket >= 0)
 		close(fake->socket);
 	unsetenv("DBUS_SYSTEM_BUS_ADDRESS");
-	folder_remove(&fake->folder);
+	directory_remove(&fake->directory);
 }
 
 #define _cleanup_fake_systemd_ __attribute__((cleanup(fake_systemd_clear)))

@@ -11,7 +11,7 @@
 #define MIB (1024u * 1024u)
 
 struct bench {
-	struct folder folder;
+	struct directory directory;
 	char socket[PATH_MAX];
 	struct fake_http http;
 	sd_event *event;
@@ -56,8 +56,8 @@ static inline int on_data(const char *data, size_t len, void *userdata)
 
 static inline void bench_open(struct bench *bench, fake_http_fn *serve)
 {
-	folder_make(&bench->folder);
-	folder_path(&bench->folder, "/s", bench->socket);
+	directory_make(&bench->directory);
+	directory_path(&bench->directory, "/s", bench->socket);
 	fake_http_start_unix(&bench->http, bench->socket, serve, bench);
 	assert_int_equal(sd_event_new(&bench->event), 0);
 	assert_int_equal(fetcher_open(bench->event, &bench->fetcher), 0);
@@ -68,7 +68,7 @@ static inline void bench_close(struct bench *bench)
 	fetcher_close(bench->fetcher);
 	sd_event_unref(bench->event);
 	fake_http_stop(&bench->http);
-	folder_remove(&bench->folder);
+	directory_remove(&bench->directory);
 }
 
 #define _cleanup_bench_ __attribute__((cleanup(bench_close)))

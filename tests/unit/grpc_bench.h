@@ -10,7 +10,7 @@
 #define SERVER_TIME (20 * USEC_PER_SEC)
 
 struct bench {
-	struct folder folder;
+	struct directory directory;
 	sd_event *event;
 	struct server server;
 	struct grpc_client *client;
@@ -32,12 +32,12 @@ static inline void server_behave(struct server_call *call, void *userdata);
 static inline void bench_begin(struct bench *bench)
 {
 	memset(bench, 0, sizeof(*bench));
-	folder_make(&bench->folder);
+	directory_make(&bench->directory);
 	assert_true(sd_event_new(&bench->event) >= 0);
 	bench->server.event = bench->event;
 	bench->server.serve = server_behave;
 	bench->server.userdata = bench;
-	folder_path(&bench->folder, "/s.sock", bench->server.path);
+	directory_path(&bench->directory, "/s.sock", bench->server.path);
 	assert_int_equal(grpc_client_open(bench->event, bench->server.path, &bench->client), 0);
 }
 
@@ -47,7 +47,7 @@ static inline void bench_end(struct bench *bench)
 		grpc_client_close(bench->client);
 	server_stop(&bench->server);
 	sd_event_unref(bench->event);
-	folder_remove(&bench->folder);
+	directory_remove(&bench->directory);
 }
 
 static inline void on_done(const struct grpc_result *result, void *userdata)

@@ -4,7 +4,7 @@
 
 /* A gRPC server in the test's own event loop that behaves as badly as the test wants. */
 
-#include "folder.h"
+#include "directory.h"
 
 #include "runtime/grpc.h"
 
@@ -359,16 +359,16 @@ static inline int server_on_accept(sd_event_source *source, int fd, uint32_t eve
 static inline void server_listen(struct server *server)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	_cleanup_close_ int folder = -1;
+	_cleanup_close_ int directory = -1;
 	char parent[PATH_MAX];
 
 	copy_text(parent, sizeof(parent), server->path);
 	*strrchr(parent, '/') = '\0';
 	/* The path may be longer than sun_path. */
-	folder = open(parent, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	assert_true(folder >= 0);
+	directory = open(parent, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	assert_true(directory >= 0);
 	unlink(server->path);
-	snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/%s", folder,
+	snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/%s", directory,
 		strrchr(server->path, '/') + 1);
 	server->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	assert_int_equal(bind(server->listener, (struct sockaddr *)&address, sizeof(address)), 0);

@@ -4,7 +4,7 @@
 
 /* What the tests of the journal share: a journal with something of everything. */
 
-#include "folder.h"
+#include "directory.h"
 
 #include "apply/journal.h"
 
@@ -12,11 +12,11 @@
 
 #define BOOT "0f5c2d8e-boot"
 
-static inline struct journal *open_journal(const struct folder *folder, const char *boot)
+static inline struct journal *open_journal(const struct directory *directory, const char *boot)
 {
 	struct journal *journal = NULL;
 
-	assert_int_equal(journal_open(folder->path, boot, true, &journal), 0);
+	assert_int_equal(journal_open(directory->path, boot, true, &journal), 0);
 	assert_non_null(journal);
 	return journal;
 }
@@ -64,13 +64,13 @@ static inline void note_file(struct journal *journal)
 		.tuner = "runtime",
 		.place = place,
 		.old = "https://a",
-		.staged = "https://b",
+		.on_disk = "https://b",
 		.new = "https://c"};
 	struct plan plan = {.changes = &change, .n = 1};
 	struct file_note file = {.tuner = "runtime",
 		.path = "/etc/docker/daemon.json",
 		.format = EDIT_JSON,
-		.folders = 1,
+		.directories = 1,
 		.service = {.activation = ACTIVATE_CONTAINERD_RESTART,
 			.restart = RESTART_WHEN_IDLE,
 			.unit = "containerd.service",
@@ -106,7 +106,7 @@ static inline void assert_file_noted(const struct journal *journal)
 	hash_bytes("c", 1, hash);
 	assert_true(file_note_is_ours(file, hash));
 	assert_int_equal(file->format, EDIT_JSON);
-	assert_int_equal(file->folders, 1);
+	assert_int_equal(file->directories, 1);
 	assert_int_equal(file->service.activation, ACTIVATE_CONTAINERD_RESTART);
 	assert_int_equal(file->service.restart, RESTART_WHEN_IDLE);
 	assert_string_equal(file->service.unit, "containerd.service");
@@ -119,11 +119,11 @@ static inline void assert_file_noted(const struct journal *journal)
 	assert_null(file->keys[0].before);
 	assert_string_equal(file->keys[0].target, "[\"https://c\"]");
 	assert_int_equal(record->place.kind, PLACE_EDIT);
-	assert_string_equal(record->staged, "https://b");
+	assert_string_equal(record->on_disk, "https://b");
 	assert_int_equal(record->given_up, 77);
 }
 
-/* What journal_parse() filled in, without a folder. */
+/* What journal_parse() filled in, without a directory. */
 static inline void parsed_clear(struct journal *journal)
 {
 	for (size_t i = 0; i < journal->n_files; i++)
@@ -144,9 +144,9 @@ static inline void assert_record(const struct journal *journal, const char *name
 }
 
 /* A journal with something of everything, stored. */
-static inline void store_sample(const struct folder *folder)
+static inline void store_sample(const struct directory *directory)
 {
-	_cleanup_journal_ struct journal *journal = open_journal(folder, BOOT);
+	_cleanup_journal_ struct journal *journal = open_journal(directory, BOOT);
 	struct journal_restart restart = {
 		.unit = "containerd.service", .at_s = 1763755200, .answered = ANSWER_GRPC};
 

@@ -3,11 +3,11 @@
 #define TESTS_UNIT_MADE_UP_NODE_H
 
 /*
- * A node in a folder, with a state folder and a configuration beside it. Plain files keep what a
- * shorter value does not overwrite, so all values of one setting are equally long here.
+ * A node in a directory, with a state directory and a configuration beside it. Plain files keep
+ * what a shorter value does not overwrite, so all values of one setting are equally long here.
  */
 
-#include "folder.h"
+#include "directory.h"
 
 #include "agent/core.h"
 
@@ -52,7 +52,7 @@ static const char made_up_b[] = MADE_UP_COMMON
 	"sysctl: {vm.max_map_count: 524288, net.ipv4.tcp_rmem: \"8192 131072 6291456\"}\n";
 
 struct made_up_node {
-	struct folder folder;
+	struct directory directory;
 	char root[PATH_MAX], config[PATH_MAX];
 };
 
@@ -60,27 +60,27 @@ static inline void made_up_node_make(struct made_up_node *node)
 {
 	char path[PATH_MAX];
 
-	folder_make(&node->folder);
-	folder_path(&node->folder, "/root", node->root);
-	folder_path(&node->folder, "/config.yaml", node->config);
+	directory_make(&node->directory);
+	directory_path(&node->directory, "/root", node->root);
+	directory_path(&node->directory, "/config.yaml", node->config);
 	for (size_t i = 0; i < ARRAY_SIZE(made_up_files); i++) {
 		snprintf(path, sizeof(path), "/root%s", made_up_files[i].path);
-		folder_put(&node->folder, path, made_up_files[i].text);
+		directory_put(&node->directory, path, made_up_files[i].text);
 	}
-	folder_path(&node->folder, "/state", path);
+	directory_path(&node->directory, "/state", path);
 	assert_int_equal(setenv("HEADROOM_STATE_DIR", path, 1), 0);
 }
 
 static inline void made_up_node_remove(struct made_up_node *node)
 {
-	folder_remove(&node->folder);
+	directory_remove(&node->directory);
 }
 
 #define _cleanup_made_up_node_ __attribute__((cleanup(made_up_node_remove)))
 
 static inline void made_up_node_config(const struct made_up_node *node, const char *text)
 {
-	folder_put(&node->folder, "/config.yaml", text);
+	directory_put(&node->directory, "/config.yaml", text);
 }
 
 /* The file of the made-up node is as it was in the beginning. */
@@ -90,7 +90,7 @@ static inline bool made_up_file_is_original(const struct made_up_node *node, siz
 	char path[PATH_MAX];
 
 	snprintf(path, sizeof(path), "/root%s", made_up_files[i].path);
-	text = folder_get(&node->folder, path);
+	text = directory_get(&node->directory, path);
 	return text && streq(text, made_up_files[i].text);
 }
 
@@ -100,7 +100,7 @@ static inline void assert_node_file(
 	char path[PATH_MAX];
 
 	snprintf(path, sizeof(path), "/root%s", name);
-	assert_file(&node->folder, path, expected);
+	assert_file(&node->directory, path, expected);
 }
 
 /* What `headroom apply` and `headroom restore` do, in this process; false when it went wrong. */

@@ -25,12 +25,12 @@ static const struct tuner_ops bench_ops = {.name = "runtime"};
 
 struct bench {
 	struct fake_systemd fake;
-	struct folder root, state;
+	struct directory root, state;
 	struct core core;
 	struct tuner_status tuner;
 	struct want want;
 	struct edit edit;
-	struct outlook outlook;
+	struct proposal proposal;
 	struct pipeline pipeline;
 	unsigned seen; /* restarts that the running value follows */
 	uint64_t now_us;
@@ -42,9 +42,9 @@ static inline void bench_make(struct bench *bench, enum restart_policy policy)
 
 	*bench = (struct bench){.tuner = {.ops = &bench_ops}, .now_us = now_us()};
 	fake_systemd_make(&bench->fake);
-	folder_make(&bench->root);
-	folder_make(&bench->state);
-	folder_put(&bench->root, PATH, OLD);
+	directory_make(&bench->root);
+	directory_make(&bench->state);
+	directory_put(&bench->root, PATH, OLD);
 	assert_true(host_init(&core->host, bench->root.path));
 	assert_int_equal(journal_open(bench->state.path, "boot", true, &core->journal), 0);
 	core->checksum = 1;
@@ -60,9 +60,9 @@ static inline void bench_make(struct bench *bench, enum restart_policy policy)
 		.wanted = "10",
 		.reason = "configured",
 		.edit = &bench->edit};
-	bench->outlook = (struct outlook){.wants = &bench->want, .n_wants = 1};
+	bench->proposal = (struct proposal){.wants = &bench->want, .n_wants = 1};
 	bench->pipeline = (struct pipeline){
-		.core = core, .event = bench->fake.event, .patience_us = 300 * USEC_PER_MSEC};
+		.core = core, .event = bench->fake.event, .timeout_us = 300 * USEC_PER_MSEC};
 }
 
 static inline void bench_clear(struct bench *bench)
@@ -71,8 +71,8 @@ static inline void bench_clear(struct bench *bench)
 	plan_clear(&bench->core.plan);
 	journal_close(bench->core.journal);
 	free(bench->core.node.settings);
-	folder_remove(&bench->root);
-	folder_remove(&bench->state);
+	directory_remove(&bench->root);
+	directory_remove(&bench->state);
 	fake_systemd_clear(&bench->fake);
 }
 
@@ -82,7 +82,7 @@ static inline void bench_kill(struct bench *bench)
 	struct core *core = &bench->core;
 	struct pipeline next = {.core = core,
 		.event = bench->pipeline.event,
-		.patience_us = bench->pipeline.patience_us};
+		.timeout_us = bench->pipeline.timeout_us};
 
 	pipeline_close(&bench->pipeline);
 	journal_close(steal(core->journal));
@@ -111,7 +111,7 @@ static inline void bench_step(struct bench *bench)
 /* What the file says to whoever reads it. */
 static inline void read_file_value(const struct bench *bench, char value[static SETTING_VALUE_MAX])
 {
-	_cleanup_free_ char *text = folder_get(&bench->root, PATH);
+	_cleanup_free_ char *text = directory_get(&bench->root, PATH);
 	const char *number = text ? strstr(text, ": ") : NULL;
 
 	snprintf(value, SETTING_VALUE_MAX, "%d", number ? atoi(number + 2) : 0);
@@ -122,14 +122,14 @@ static inline void plan(struct bench *bench, uint64_t later)
 {
 	struct core *core = &bench->core;
 	struct reconcile_input input = {.tuner = &bench->tuner,
-		.outlook = &bench->outlook,
+		.proposal = &bench->proposal,
 		.records = core->journal->records,
 		.n_records = core->journal->n_records,
 		.observe_reason = "observe-mode",
 		.config = core->checksum,
 		.now_us = bench->now_us += later};
 
-	read_file_value(bench, bench->want.staged);
+	read_file_value(bench, bench->want.on_disk);
 	if (bench->fake.restarts > bench->seen && bench->fake.socket >= 0)
 		read_file_value(bench, bench->want.actual);
 	bench->seen = bench->fake.restarts;

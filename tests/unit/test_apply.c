@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "folder.h"
+#include "directory.h"
 
 #include "apply/apply.h"
 #include "apply/reconcile.h"
@@ -11,7 +11,7 @@
 
 /* A made-up node and its journal. */
 struct bench {
-	struct folder root, state;
+	struct directory root, state;
 	struct host host;
 	struct journal *journal;
 	struct node node;
@@ -22,8 +22,8 @@ struct bench {
 static void bench_make(struct bench *bench)
 {
 	*bench = (struct bench){0};
-	folder_make(&bench->root);
-	folder_make(&bench->state);
+	directory_make(&bench->root);
+	directory_make(&bench->state);
 	assert_true(host_init(&bench->host, bench->root.path));
 	assert_int_equal(journal_open(bench->state.path, "boot", true, &bench->journal), 0);
 	copy_text(bench->setting.want.name, SETTING_NAME_MAX, "vm.a");
@@ -37,8 +37,8 @@ static void bench_clear(struct bench *bench)
 {
 	journal_close(bench->journal);
 	plan_clear(&bench->plan);
-	folder_remove(&bench->root);
-	folder_remove(&bench->state);
+	directory_remove(&bench->root);
+	directory_remove(&bench->state);
 }
 
 #define _cleanup_bench_ __attribute__((cleanup(bench_clear)))
@@ -70,7 +70,7 @@ static void writes_and_reads_back(void **state)
 
 	(void)state;
 	bench_make(&bench);
-	folder_put(&bench.root, PATH_A, "10000\n");
+	directory_put(&bench.root, PATH_A, "10000\n");
 	plan_value(&bench, "vm.a", "10000", "20000");
 	carry_out(&bench);
 	assert_file(&bench.root, PATH_A, "20000\n");
@@ -89,7 +89,7 @@ static void another_value_read_back_is_a_failure(void **state)
 
 	(void)state;
 	bench_make(&bench);
-	folder_put(&bench.root, PATH_A, "10000\n");
+	directory_put(&bench.root, PATH_A, "10000\n");
 	plan_value(&bench, "vm.a", "10000", "2");
 	carry_out(&bench);
 	assert_int_equal(bench.plan.changes[0].error, -ERANGE);
@@ -107,7 +107,7 @@ static void someone_quicker_in_a_fight_is_no_failure(void **state)
 	(void)state;
 	bench_make(&bench);
 	bench.setting.rounds = 1;
-	folder_put(&bench.root, PATH_A, "10000\n");
+	directory_put(&bench.root, PATH_A, "10000\n");
 	plan_value(&bench, "vm.a", "10000", "2");
 	carry_out(&bench);
 	assert_int_equal(bench.plan.changes[0].error, -ERANGE);
@@ -121,9 +121,9 @@ static void a_refused_write_is_told_and_no_reason_to_stop(void **state)
 
 	(void)state;
 	bench_make(&bench);
-	folder_path(&bench.root, PATH_A, path);
+	directory_path(&bench.root, PATH_A, path);
 	assert_int_equal(make_directories(path, 0700), 0); /* what even root cannot write */
-	folder_put(&bench.root, "/proc/sys/vm/b", "1\n");
+	directory_put(&bench.root, "/proc/sys/vm/b", "1\n");
 	plan_value(&bench, "vm.a", "1", "2");
 	plan_value(&bench, "vm.b", "1", "2");
 	carry_out(&bench);
@@ -142,7 +142,7 @@ static void without_a_journal_nothing_is_written(void **state)
 
 	(void)state;
 	bench_make(&bench);
-	folder_put(&bench.root, PATH_A, "1\n");
+	directory_put(&bench.root, PATH_A, "1\n");
 	plan_value(&bench, "vm.a", "1", "2");
 	apply_refused(&bench.plan, &bench.node, -ENOSPC, 1000);
 	assert_file(&bench.root, PATH_A, "1\n");
@@ -219,7 +219,7 @@ static void restore_puts_back_what_is_ours(void **state)
 		note_value(&bench, "10000", "20000");
 		note_value(&bench, "20000", "30000");
 		if (cases[i].found)
-			folder_put(&bench.root, PATH_A, cases[i].found);
+			directory_put(&bench.root, PATH_A, cases[i].found);
 		restore(&bench, NULL);
 		assert_int_equal(bench.plan.n, 1);
 		assert_int_equal(plan_failures(&bench.plan), 0);
@@ -227,7 +227,7 @@ static void restore_puts_back_what_is_ours(void **state)
 		if (cases[i].left)
 			assert_file(&bench.root, PATH_A, cases[i].left);
 		else
-			assert_null(folder_get(&bench.root, PATH_A));
+			assert_null(directory_get(&bench.root, PATH_A));
 		/* What cannot be seen now may be seen again before the next boot. */
 		assert_int_equal(bench.journal->n_records, cases[i].found ? 0 : 1);
 		assert_true(journal_is_released(bench.journal, "sysctl", 0));
@@ -242,7 +242,7 @@ static void an_empty_original_is_put_back(void **state)
 	(void)state;
 	bench_make(&bench);
 	note_value(&bench, "", "1");
-	folder_put(&bench.root, PATH_A, "1");
+	directory_put(&bench.root, PATH_A, "1");
 	restore(&bench, NULL);
 	assert_string_equal(bench.plan.changes[0].reason, "original");
 	assert_int_equal(plan_failures(&bench.plan), 0);
@@ -279,14 +279,14 @@ static void what_could_not_be_put_back_stays_recorded(void **state)
 	(void)state;
 	bench_make(&bench);
 	note_value(&bench, "10000", "20000");
-	folder_path(&bench.root, PATH_A, path);
+	directory_path(&bench.root, PATH_A, path);
 	assert_int_equal(make_directories(path, 0700), 0);
 	restore(&bench, NULL);
 	assert_int_equal(plan_failures(&bench.plan), 1);
 	assert_int_equal(bench.journal->n_records, 1);
 	/* The next try does it. */
 	assert_int_equal(rmdir(path), 0);
-	folder_put(&bench.root, PATH_A, "20000\n");
+	directory_put(&bench.root, PATH_A, "20000\n");
 	restore(&bench, NULL);
 	assert_int_equal(plan_failures(&bench.plan), 0);
 	assert_file(&bench.root, PATH_A, "10000\n");
@@ -300,7 +300,7 @@ static void only_one_tuner(void **state)
 	(void)state;
 	bench_make(&bench);
 	note_value(&bench, "10000", "20000");
-	folder_put(&bench.root, PATH_A, "20000\n");
+	directory_put(&bench.root, PATH_A, "20000\n");
 	restore(&bench, "thp");
 	assert_int_equal(bench.plan.n, 0);
 	assert_file(&bench.root, PATH_A, "20000\n");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "folder.h"
+#include "directory.h"
 
 #include "apply/file.h"
 #include "apply/files.h"
@@ -11,7 +11,7 @@
 #define PATH "/etc/containerd/config.toml"
 
 struct bench {
-	struct folder root, state_folder;
+	struct directory root, state_directory;
 	struct host host;
 	int state;
 	struct file_at at;
@@ -20,26 +20,26 @@ struct bench {
 static void bench_make(struct bench *bench)
 {
 	*bench = (struct bench){0};
-	folder_make(&bench->root);
-	folder_make(&bench->state_folder);
+	directory_make(&bench->root);
+	directory_make(&bench->state_directory);
 	assert_true(host_init(&bench->host, bench->root.path));
-	bench->state = open(bench->state_folder.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	bench->state = open(bench->state_directory.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	assert_true(bench->state >= 0);
-	folder_put(&bench->root, "/etc/passwd", "");
+	directory_put(&bench->root, "/etc/passwd", "");
 	assert_int_equal(file_locate(&bench->host, PATH, &bench->at), 0);
 }
 
 static void bench_clear(struct bench *bench)
 {
 	close(bench->state);
-	folder_remove(&bench->root);
-	folder_remove(&bench->state_folder);
+	directory_remove(&bench->root);
+	directory_remove(&bench->state_directory);
 }
 
 #define _cleanup_bench_ __attribute__((cleanup(bench_clear)))
 
 /* Whatever the umask: others read what lies beside ours. */
-static void a_new_file_has_folders_made_for_it(void **state)
+static void a_new_file_has_directories_made_for_it(void **state)
 {
 	_cleanup_bench_ struct bench bench;
 	struct stat st;
@@ -64,13 +64,13 @@ static void what_somebody_made_meanwhile_stays(void **state)
 
 	(void)state;
 	bench_make(&bench);
-	folder_put(&bench.root, PATH, "theirs");
+	directory_put(&bench.root, PATH, "theirs");
 	assert_int_equal(file_put(&bench.at, FILE_HASH_NONE, "a", 1), -ESTALE);
 	assert_file(&bench.root, PATH, "theirs");
-	assert_null(folder_get(&bench.root, PATH FILE_NEW));
+	assert_null(directory_get(&bench.root, PATH FILE_NEW));
 }
 
-/* A full disk, a folder that went: neither the trial nor the name that it is swept by. */
+/* A full disk, a directory that went: neither the trial nor the name that it is swept by. */
 static void a_trial_that_cannot_be_written_leaves_nothing(void **state)
 {
 	_cleanup_bench_ struct bench bench;
@@ -78,9 +78,9 @@ static void a_trial_that_cannot_be_written_leaves_nothing(void **state)
 
 	(void)state;
 	bench_make(&bench);
-	folder_path(&bench.root, "/nowhere", bench.at.folder);
+	directory_path(&bench.root, "/nowhere", bench.at.directory);
 	assert_int_equal(file_put_trial(bench.state, &bench.at, "a", 1, path), -ENOENT);
-	folder_path(&bench.state_folder, "/files", kept);
+	directory_path(&bench.state_directory, "/files", kept);
 	assert_int_equal(rmdir(kept), 0); /* it is empty */
 }
 
@@ -98,23 +98,23 @@ static void what_is_kept_is_for_root_alone(void **state)
 	for (int i = 0; i < 2; i++)
 		assert_int_equal(file_keep(bench.state, hash, "secret", 6), 0);
 	snprintf(name, sizeof(name), "/files/%s", hash);
-	folder_path(&bench.state_folder, name, full);
+	directory_path(&bench.state_directory, name, full);
 	assert_int_equal(stat(full, &st), 0);
 	assert_int_equal(st.st_mode & 0777, 0600);
 	assert_int_equal(file_recall(bench.state, hash, &bytes, &len), 0);
 	assert_int_equal(len, 6);
 	/* Altered, they are not given out, and kept afresh. */
-	folder_put(&bench.state_folder, name, "secres");
+	directory_put(&bench.state_directory, name, "secres");
 	free(steal(bytes));
 	assert_int_equal(file_recall(bench.state, hash, &bytes, &len), -EBADMSG);
 	assert_int_equal(file_keep(bench.state, hash, "secret", 6), 0);
-	assert_file(&bench.state_folder, name, "secret");
+	assert_file(&bench.state_directory, name, "secret");
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_new_file_has_folders_made_for_it),
+		cmocka_unit_test(a_new_file_has_directories_made_for_it),
 		cmocka_unit_test(what_somebody_made_meanwhile_stays),
 		cmocka_unit_test(a_trial_that_cannot_be_written_leaves_nothing),
 		cmocka_unit_test(what_is_kept_is_for_root_alone),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "folder.h"
+#include "directory.h"
 
 #include "base/child.h"
 
@@ -99,7 +99,7 @@ static void one_that_hangs_is_killed(void **state)
 /* A pipe that only it and its children hold open for writing ends with the last of them. */
 static void its_children_are_killed_with_it(void **state)
 {
-	_cleanup_folder_ struct folder folder;
+	_cleanup_directory_ struct directory directory;
 	char fifo[PATH_MAX], script[2 * PATH_MAX], byte;
 	const char *const arguments[] = {"/bin/sh", "-c", script, NULL};
 	struct child child = {.arguments = arguments, .output_max = 100};
@@ -108,8 +108,8 @@ static void its_children_are_killed_with_it(void **state)
 	struct pollfd ended = {.events = POLLIN};
 
 	(void)state;
-	folder_make(&folder);
-	folder_path(&folder, "/fifo", fifo);
+	directory_make(&directory);
+	directory_path(&directory, "/fifo", fifo);
 	assert_int_equal(mkfifo(fifo, 0600), 0);
 	reader = open(fifo, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 	assert_true(reader >= 0);

@@ -8,7 +8,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-/* A folder with F and d/1.yaml, d/2.yaml of the given texts; NULL leaves one out. */
+/* A directory with F and d/1.yaml, d/2.yaml of the given texts; NULL leaves one out. */
 struct files {
 	char root[64], main[96], directory[96];
 };

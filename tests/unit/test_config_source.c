@@ -10,17 +10,17 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
-/* Each test runs in a folder of its own: names are relative. */
+/* Each test runs in a directory of its own: names are relative. */
 static char root[64];
 
-static int enter_folder(void **state)
+static int enter_directory(void **state)
 {
 	(void)state;
 	strcpy(root, "/tmp/headroom-test-XXXXXX");
 	return mkdtemp(root) ? chdir(root) : -1;
 }
 
-static int leave_folder(void **state)
+static int leave_directory(void **state)
 {
 	char command[128];
 
@@ -65,17 +65,17 @@ static void what_is_no_file(void **state)
 	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
 	(void)state;
-	assert_int_equal(mkdir("folder.yaml", 0700), 0);
+	assert_int_equal(mkdir("directory.yaml", 0700), 0);
 	assert_int_equal(mkfifo("fifo.yaml", 0600), 0);
 	assert_int_equal(symlink("loop.yaml", "loop.yaml"), 0);
 	assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-	_cleanup_loaded_ struct loaded folder = load_source("folder.yaml", true, NULL);
+	_cleanup_loaded_ struct loaded directory = load_source("directory.yaml", true, NULL);
 	_cleanup_loaded_ struct loaded fifo = load_source("fifo.yaml", true, NULL);
 	_cleanup_loaded_ struct loaded device = load_source("/dev/zero", true, NULL);
 	_cleanup_loaded_ struct loaded unix_socket = load_source("socket.yaml", true, NULL);
 	_cleanup_loaded_ struct loaded loop = load_source("loop.yaml", true, NULL);
 	_cleanup_loaded_ struct loaded no_directory = load_source(NULL, true, "fifo.yaml");
-	assert_one_fault(&folder, 1, 1, "a directory");
+	assert_one_fault(&directory, 1, 1, "a directory");
 	assert_one_fault(&fifo, 1, 1, "neither a file");
 	assert_one_fault(&device, 1, 1, "neither a file");
 	assert_one_fault(&unix_socket, 1, 1, "neither a file");
@@ -175,15 +175,15 @@ static void signature_sees_each_change(void **state)
 
 int main(void)
 {
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, enter_folder, leave_folder)
+#define IN_DIRECTORY(test) cmocka_unit_test_setup_teardown(test, enter_directory, leave_directory)
 	const struct CMUnitTest tests[] = {
-		IN_FOLDER(missing_files),
-		IN_FOLDER(large_file),
-		IN_FOLDER(what_is_no_file),
-		IN_FOLDER(order_and_choice_of_names),
-		IN_FOLDER(dangling_link_in_the_directory),
-		IN_FOLDER(signature_sees_a_swapped_link),
-		IN_FOLDER(signature_sees_each_change),
+		IN_DIRECTORY(missing_files),
+		IN_DIRECTORY(large_file),
+		IN_DIRECTORY(what_is_no_file),
+		IN_DIRECTORY(order_and_choice_of_names),
+		IN_DIRECTORY(dangling_link_in_the_directory),
+		IN_DIRECTORY(signature_sees_a_swapped_link),
+		IN_DIRECTORY(signature_sees_each_change),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

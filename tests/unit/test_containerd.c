@@ -6,7 +6,7 @@
 #define TIMEOUT_US (20 * USEC_PER_SEC)
 
 struct bench {
-	struct folder folder;
+	struct directory directory;
 	sd_event *event;
 	struct server server;
 	struct containerd_client *client;
@@ -81,12 +81,12 @@ static void serve(struct server_call *call, void *userdata)
 static void bench_begin(struct bench *bench)
 {
 	memset(bench, 0, sizeof(*bench));
-	folder_make(&bench->folder);
+	directory_make(&bench->directory);
 	assert_true(sd_event_new(&bench->event) >= 0);
 	bench->server.event = bench->event;
 	bench->server.serve = serve;
 	bench->server.userdata = bench;
-	folder_path(&bench->folder, "/s.sock", bench->server.path);
+	directory_path(&bench->directory, "/s.sock", bench->server.path);
 	server_listen(&bench->server);
 	assert_int_equal(containerd_client_open(
 				 bench->event, bench->server.path, TIMEOUT_US, &bench->client),
@@ -98,7 +98,7 @@ static void bench_end(struct bench *bench)
 	containerd_client_close(bench->client);
 	server_stop(&bench->server);
 	sd_event_unref(bench->event);
-	folder_remove(&bench->folder);
+	directory_remove(&bench->directory);
 }
 
 static void on_answer(const struct containerd_answer *answer, void *userdata)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "folder.h"
+#include "directory.h"
 
 #include "base/toml.h"
 #include "runtime/containerd_config.h"
@@ -89,9 +89,10 @@ static void each_generation_has_its_place(void **state)
 			CONTAINERD_IN_PLACE, CONTAINERD_FINE, MAIN, GRPC, 0},
 		{"1.7 timeout", "1.7.0", CONTAINERD_PROGRESS_TIMEOUT, {{MAIN, "version = 2\n", 0}},
 			NULL, CONTAINERD_IN_PLACE, CONTAINERD_FINE, MAIN, GRPC, 0},
-		{"1.7 registry", "1.7.0", CONTAINERD_REGISTRY_FOLDER, {{MAIN, "version = 2\n", 0}},
-			NULL, CONTAINERD_IN_PLACE, CONTAINERD_FINE, MAIN, GRPC ".registry", 0},
-		{"1.6, version 1", "1.6.36", CONTAINERD_REGISTRY_FOLDER,
+		{"1.7 registry", "1.7.0", CONTAINERD_REGISTRY_DIRECTORY,
+			{{MAIN, "version = 2\n", 0}}, NULL, CONTAINERD_IN_PLACE, CONTAINERD_FINE,
+			MAIN, GRPC ".registry", 0},
+		{"1.6, version 1", "1.6.36", CONTAINERD_REGISTRY_DIRECTORY,
 			{{MAIN, "root = '/r'\n", 0}}, NULL, CONTAINERD_IN_PLACE, CONTAINERD_FINE,
 			MAIN, "plugins.cri.registry", 0},
 		{"2.0", "2.0.5", CONTAINERD_DOWNLOADS, {{MAIN, "version = 3\n", 0}}, NULL,
@@ -101,7 +102,7 @@ static void each_generation_has_its_place(void **state)
 		{"2.0, imports", "2.0.5", CONTAINERD_DOWNLOADS,
 			{{MAIN, "version = 3\n" IMPORTS, 0}}, NULL, CONTAINERD_OWN_FILE,
 			CONTAINERD_FINE, DROP_IN, IMAGES, 1},
-		{"2.0, imports, version 2", "2.0.5", CONTAINERD_REGISTRY_FOLDER,
+		{"2.0, imports, version 2", "2.0.5", CONTAINERD_REGISTRY_DIRECTORY,
 			{{MAIN, "version = 2\n" IMPORTS, 0}}, NULL, CONTAINERD_OWN_FILE,
 			CONTAINERD_FINE, DROP_IN, GRPC ".registry", 1},
 		{"2.1", "v2.1.4", CONTAINERD_DOWNLOADS, {{MAIN, "version = 3\n", 0}}, NULL,
@@ -114,13 +115,13 @@ static void each_generation_has_its_place(void **state)
 		{"2.2 reads no conf.d that the main file does not name", "2.2.1",
 			CONTAINERD_DOWNLOADS, {{MAIN, "version = 3\n", 0}}, NULL,
 			CONTAINERD_IN_PLACE, CONTAINERD_FINE, MAIN, TRANSFER, 0},
-		{"2.3, version 4", "2.3.0", CONTAINERD_REGISTRY_FOLDER,
+		{"2.3, version 4", "2.3.0", CONTAINERD_REGISTRY_DIRECTORY,
 			{{MAIN, "version = 4\n" IMPORTS, 0}}, NULL, CONTAINERD_OWN_FILE,
 			CONTAINERD_FINE, DROP_IN, IMAGES ".registry", 1},
-		{"2.4, version 2: each file has its own", "2.4.2", CONTAINERD_REGISTRY_FOLDER,
+		{"2.4, version 2: each file has its own", "2.4.2", CONTAINERD_REGISTRY_DIRECTORY,
 			{{MAIN, "version = 2\n" IMPORTS, 0}}, NULL, CONTAINERD_OWN_FILE,
 			CONTAINERD_FINE, DROP_IN, IMAGES ".registry", 1},
-		{"2.4, version 1", "2.4.2", CONTAINERD_REGISTRY_FOLDER,
+		{"2.4, version 1", "2.4.2", CONTAINERD_REGISTRY_DIRECTORY,
 			{{MAIN, "[plugins.cri]\n", 0}}, NULL, CONTAINERD_IN_PLACE, CONTAINERD_FINE,
 			MAIN, "plugins.cri.registry", 0},
 		{"2.9, not yet known", "2.9.0", CONTAINERD_DOWNLOADS, {{MAIN, "version = 4\n", 0}},
@@ -171,7 +172,7 @@ static void other_files_count(void **state)
 				{DROP_IN, "[" TRANSFER "]\nmax_concurrent_downloads = 4\n", 0}},
 			NULL, CONTAINERD_OWN_FILE, CONTAINERD_FINE, DROP_IN, TRANSFER, 0},
 		{"2.1: the main file sets the key, ours is read after it", "2.1.0",
-			CONTAINERD_REGISTRY_FOLDER,
+			CONTAINERD_REGISTRY_DIRECTORY,
 			{{MAIN,
 				"version = 3\n" IMPORTS "[" IMAGES
 				".registry]\nconfig_path = '/x'\n",
@@ -180,7 +181,7 @@ static void other_files_count(void **state)
 		{"2.0: the version is the last file's", "2.0.0", CONTAINERD_DOWNLOADS,
 			{{MAIN, "version = 3\n" IMPORTS, 0}, {early, "version = 2\n", 0}}, NULL,
 			CONTAINERD_OWN_FILE, CONTAINERD_FINE, DROP_IN, GRPC, 1},
-		{"2.1: one file by name is no folder for ours", "2.1.0", CONTAINERD_DOWNLOADS,
+		{"2.1: one file by name is no directory for ours", "2.1.0", CONTAINERD_DOWNLOADS,
 			{{MAIN, "version = 3\nimports = ['extra.toml']\n", 0},
 				{"/etc/containerd/extra.toml",
 					"[" TRANSFER "]\nmax_concurrent_downloads = 4\n", 0}},
@@ -272,19 +273,19 @@ static void what_cannot_be_has_a_reason(void **state)
 			NULL, CONTAINERD_UNSUPPORTED, CONTAINERD_GENERATED, NULL, NULL, 0},
 		{"read-only", "1.7.11", CONTAINERD_DOWNLOADS, {{MAIN, "version = 2\n", true}}, NULL,
 			CONTAINERD_UNSUPPORTED, CONTAINERD_READ_ONLY, MAIN, NULL, 0},
-		{"mirrors", "1.7.11", CONTAINERD_REGISTRY_FOLDER,
+		{"mirrors", "1.7.11", CONTAINERD_REGISTRY_DIRECTORY,
 			{{MAIN,
 				"version = 2\n[" GRPC
 				".registry.mirrors.'docker.io']\nendpoint = []\n",
 				0}},
 			NULL, CONTAINERD_UNSUPPORTED, CONTAINERD_EXCLUDED, NULL, NULL, 0},
-		{"certificates", "1.7.11", CONTAINERD_REGISTRY_FOLDER,
+		{"certificates", "1.7.11", CONTAINERD_REGISTRY_DIRECTORY,
 			{{MAIN,
 				"version = 2\n[" GRPC ".registry.configs.'r.example'.tls]\n"
 				"ca_file = '/x'\n",
 				0}},
 			NULL, CONTAINERD_UNSUPPORTED, CONTAINERD_EXCLUDED, NULL, NULL, 0},
-		{"credentials do not", "1.7.11", CONTAINERD_REGISTRY_FOLDER,
+		{"credentials do not", "1.7.11", CONTAINERD_REGISTRY_DIRECTORY,
 			{{MAIN, "version = 2\n[" GRPC ".registry.configs.'r.example'.auth]\n", 0}},
 			NULL, CONTAINERD_IN_PLACE, CONTAINERD_FINE, MAIN, GRPC ".registry", 0},
 		{"no CRI", "1.6.36", CONTAINERD_DOWNLOADS,
@@ -314,8 +315,8 @@ static void values_are_checked_and_spelled(void **state)
 		{CONTAINERD_DOWNLOADS, "99999999999", NULL},
 		{CONTAINERD_PROGRESS_TIMEOUT, "30m", "\"30m\""},
 		{CONTAINERD_PROGRESS_TIMEOUT, "30", NULL},
-		{CONTAINERD_REGISTRY_FOLDER, "/a\"b:/c", "\"/a\\\"b:/c\""},
-		{CONTAINERD_REGISTRY_FOLDER, "a", NULL},
+		{CONTAINERD_REGISTRY_DIRECTORY, "/a\"b:/c", "\"/a\\\"b:/c\""},
+		{CONTAINERD_REGISTRY_DIRECTORY, "a", NULL},
 	};
 
 	(void)state;
@@ -349,7 +350,7 @@ static void an_edit_knows_what_stands_and_what_counts(void **state)
 {
 	struct decision decision = {
 		.version = "2.2.0",
-		.setting = CONTAINERD_REGISTRY_FOLDER,
+		.setting = CONTAINERD_REGISTRY_DIRECTORY,
 		.files = {{MAIN, "version = 3\n[" IMAGES ".registry]\nconfig_path = '/x' # c\n",
 			0}},
 		.dump = "version = 3\n[" IMAGES ".registry]\nconfig_path = '/x'\n",
@@ -359,7 +360,7 @@ static void an_edit_knows_what_stands_and_what_counts(void **state)
 
 	(void)state;
 	assert_int_equal(plan(&decision, "/y", &edit), 0);
-	assert_string_equal(edit.staged, "/x");
+	assert_string_equal(edit.on_disk, "/x");
 	assert_string_equal(edit.effective, "/x");
 	assert_string_equal(edit.effective_path, IMAGES ".registry.config_path");
 	text = edited(&edit, decision.files[0].text);
@@ -368,7 +369,7 @@ static void an_edit_knows_what_stands_and_what_counts(void **state)
 	decision.files[0].text = "version = 3\n";
 	decision.dump = "[" IMAGES ".registry]\nconfig_path = ''\n";
 	assert_int_equal(plan(&decision, "/y", &edit), 0);
-	assert_string_equal(edit.staged, "");
+	assert_string_equal(edit.on_disk, "");
 	assert_string_equal(edit.effective, "/etc/containerd/certs.d:/etc/docker/certs.d");
 	decision.version = "2.1.0";
 	assert_int_equal(plan(&decision, "/y", &edit), 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "folder.h"
+#include "directory.h"
 
 #include "runtime/containerd_config.h"
 
@@ -7,7 +7,7 @@
 
 #define MAIN "/etc/containerd/config.toml"
 
-static void assert_read(const struct folder *root, const char *const *paths)
+static void assert_read(const struct directory *root, const char *const *paths)
 {
 	char culprit[CONTAINERD_CULPRIT_MAX];
 	struct containerd_files files;
@@ -29,21 +29,22 @@ static void assert_read(const struct folder *root, const char *const *paths)
 
 static void files_come_in_the_order_that_containerd_reads_them(void **state)
 {
-	_cleanup_folder_ struct folder root;
+	_cleanup_directory_ struct directory root;
 
 	(void)state;
-	folder_make(&root);
+	directory_make(&root);
 	assert_read(&root, (const char *const[]){NULL});
-	folder_put(&root, MAIN,
+	directory_put(&root, MAIN,
 		"imports = ['conf.d/*.toml', '/etc/containerd/../x.toml', './config.toml', "
 		"'none/*.toml']\n");
-	folder_put(&root, "/etc/x.toml", "imports = ['y.toml', '/etc/containerd/config.toml']\n");
-	folder_put(&root, "/etc/y.toml", "");
-	folder_put(&root, "/etc/containerd/conf.d/b.toml", "imports = ['/etc/z.toml']\n");
-	folder_put(&root, "/etc/containerd/conf.d/a.toml", "# nothing");
-	folder_put(&root, "/etc/containerd/conf.d/.c.toml", "");
-	folder_put(&root, "/etc/containerd/conf.d/c.tom", "not read");
-	folder_put(&root, "/etc/z.toml", "");
+	directory_put(
+		&root, "/etc/x.toml", "imports = ['y.toml', '/etc/containerd/config.toml']\n");
+	directory_put(&root, "/etc/y.toml", "");
+	directory_put(&root, "/etc/containerd/conf.d/b.toml", "imports = ['/etc/z.toml']\n");
+	directory_put(&root, "/etc/containerd/conf.d/a.toml", "# nothing");
+	directory_put(&root, "/etc/containerd/conf.d/.c.toml", "");
+	directory_put(&root, "/etc/containerd/conf.d/c.tom", "not read");
+	directory_put(&root, "/etc/z.toml", "");
 	assert_read(&root, (const char *const[]){MAIN, "/etc/containerd/conf.d/.c.toml",
 				   "/etc/containerd/conf.d/a.toml", "/etc/containerd/conf.d/b.toml",
 				   "/etc/x.toml", "/etc/z.toml", "/etc/y.toml", NULL});
@@ -52,22 +53,22 @@ static void files_come_in_the_order_that_containerd_reads_them(void **state)
 /* An absolute link on the host begins at the host's root, wherever that is here. */
 static void links_are_the_hosts(void **state)
 {
-	_cleanup_folder_ struct folder root;
+	_cleanup_directory_ struct directory root;
 	char path[PATH_MAX];
 
 	(void)state;
-	folder_make(&root);
-	folder_put(&root, "/opt/containerd/real.toml", "imports = ['conf.d/*.toml']\n");
-	folder_put(&root, "/opt/conf.d/a.toml", "");
-	folder_put(&root, "/etc/containerd/x", "");
-	folder_path(&root, MAIN, path);
+	directory_make(&root);
+	directory_put(&root, "/opt/containerd/real.toml", "imports = ['conf.d/*.toml']\n");
+	directory_put(&root, "/opt/conf.d/a.toml", "");
+	directory_put(&root, "/etc/containerd/x", "");
+	directory_path(&root, MAIN, path);
 	assert_int_equal(symlink("/opt/containerd/real.toml", path), 0);
-	folder_path(&root, "/etc/containerd/conf.d", path);
+	directory_path(&root, "/etc/containerd/conf.d", path);
 	assert_int_equal(symlink("/opt/conf.d", path), 0);
 	assert_read(&root, (const char *const[]){MAIN, "/etc/containerd/conf.d/a.toml", NULL});
 }
 
-static void assert_fails(const struct folder *root, int error, const char *said)
+static void assert_fails(const struct directory *root, int error, const char *said)
 {
 	char culprit[CONTAINERD_CULPRIT_MAX];
 	struct containerd_files files = {.n = 7};
@@ -79,31 +80,31 @@ static void assert_fails(const struct folder *root, int error, const char *said)
 
 static void a_file_that_cannot_be_read_is_named(void **state)
 {
-	_cleanup_folder_ struct folder root;
+	_cleanup_directory_ struct directory root;
 	char text[4096] = "imports = [";
 
 	(void)state;
-	folder_make(&root);
-	folder_put(&root, MAIN, "imports = ['gone.toml']\n");
+	directory_make(&root);
+	directory_put(&root, MAIN, "imports = ['gone.toml']\n");
 	assert_fails(&root, -ENOENT, "/etc/containerd/gone.toml");
-	folder_put(&root, MAIN, "imports = 'x.toml'\n");
+	directory_put(&root, MAIN, "imports = 'x.toml'\n");
 	assert_fails(&root, -EBADMSG, MAIN);
-	folder_put(&root, MAIN, "imports = [1]\n");
+	directory_put(&root, MAIN, "imports = [1]\n");
 	assert_fails(&root, -EBADMSG, MAIN);
-	folder_put(&root, MAIN, "version = 2\n[plugins\n");
+	directory_put(&root, MAIN, "version = 2\n[plugins\n");
 	assert_fails(&root, -EBADMSG, MAIN ":2:9: ] was expected");
-	folder_put(&root, MAIN, "imports = ['x.toml']\n");
-	folder_put(&root, "/etc/containerd/x.toml", "a = \n");
+	directory_put(&root, MAIN, "imports = ['x.toml']\n");
+	directory_put(&root, "/etc/containerd/x.toml", "a = \n");
 	assert_fails(&root, -EBADMSG, "/etc/containerd/x.toml:1:5: a value was expected");
 	for (int i = 0; i < CONTAINERD_FILES_MAX; i++) {
 		char name[64];
 
 		snprintf(name, sizeof(name), "/etc/containerd/m%d.toml", i);
-		folder_put(&root, name, "");
+		directory_put(&root, name, "");
 		snprintf(text + strlen(text), sizeof(text) - strlen(text), "'m%d.toml', ", i);
 	}
 	strcat(text, "]\n");
-	folder_put(&root, MAIN, text);
+	directory_put(&root, MAIN, text);
 	assert_fails(&root, -E2BIG, "/etc/containerd/m31.toml");
 }
 

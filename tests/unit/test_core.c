@@ -123,7 +123,7 @@ static void there_is_one_writer(void **state)
 	core_close(&first);
 }
 
-static void without_a_state_folder_nothing_is_written(void **state)
+static void without_a_state_directory_nothing_is_written(void **state)
 {
 	_cleanup_made_up_node_ struct made_up_node node;
 	const struct setting *setting;
@@ -133,7 +133,7 @@ static void without_a_state_folder_nothing_is_written(void **state)
 	(void)state;
 	made_up_node_make(&node);
 	made_up_node_config(&node, made_up_a);
-	folder_path(&node.folder, "/config.yaml/state", path);
+	directory_path(&node.directory, "/config.yaml/state", path);
 	assert_int_equal(setenv("HEADROOM_STATE_DIR", path, 1), 0);
 	assert_false(made_up_node_open(&node, &core));
 	assert_int_equal(core_look(&core), 0);
@@ -154,7 +154,7 @@ int main(void)
 		cmocka_unit_test(applied_and_restored_byte_for_byte),
 		cmocka_unit_test(after_a_restore_it_only_observes),
 		cmocka_unit_test(there_is_one_writer),
-		cmocka_unit_test(without_a_state_folder_nothing_is_written),
+		cmocka_unit_test(without_a_state_directory_nothing_is_written),
 	};
 
 	log_init(LOG_LEVEL_ERROR);

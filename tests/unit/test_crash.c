@@ -36,10 +36,10 @@ static bool run_life(void *userdata)
 	const struct life *life = userdata;
 	struct made_up_node *node = life->node;
 
-	folder_path(&node->folder, life->b_first ? "/b.yaml" : "/a.yaml", node->config);
+	directory_path(&node->directory, life->b_first ? "/b.yaml" : "/a.yaml", node->config);
 	if (!apply(node))
 		return false;
-	folder_path(&node->folder, life->b_first ? "/a.yaml" : "/b.yaml", node->config);
+	directory_path(&node->directory, life->b_first ? "/a.yaml" : "/b.yaml", node->config);
 	return apply(node);
 }
 
@@ -48,7 +48,7 @@ static void restore_all(struct made_up_node *node, int round)
 {
 	struct core core;
 
-	folder_path(&node->folder, "/empty.yaml", node->config);
+	directory_path(&node->directory, "/empty.yaml", node->config);
 	assert_true(made_up_node_open(node, &core));
 	if (core.journal->note[0])
 		fail_msg("round %d: %s", round, core.journal->note);
@@ -78,9 +78,9 @@ static void restore_after_any_death(void **state)
 
 	(void)state;
 	made_up_node_make(&node);
-	folder_put(&node.folder, "/a.yaml", made_up_a);
-	folder_put(&node.folder, "/b.yaml", made_up_b);
-	folder_put(&node.folder, "/empty.yaml", "");
+	directory_put(&node.directory, "/a.yaml", made_up_a);
+	directory_put(&node.directory, "/b.yaml", made_up_b);
+	directory_put(&node.directory, "/empty.yaml", "");
 	whole_life = live(&node, false, traced, traced ? UINT64_MAX : 20000, &ended);
 	for (int round = 0; round < ROUNDS; round++) {
 		uint64_t until = next_random(&seed) % (whole_life + 1);

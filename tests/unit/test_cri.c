@@ -8,7 +8,7 @@
 #define TIMEOUT_US (20 * USEC_PER_SEC)
 
 struct bench {
-	struct folder folder;
+	struct directory directory;
 	sd_event *event;
 	struct server server;
 	struct cri_client *client;
@@ -45,13 +45,13 @@ static void serve(struct server_call *call, void *userdata)
 static void bench_begin(struct bench *bench, const char *knows)
 {
 	memset(bench, 0, sizeof(*bench));
-	folder_make(&bench->folder);
+	directory_make(&bench->directory);
 	assert_true(sd_event_new(&bench->event) >= 0);
 	bench->knows = knows;
 	bench->server.event = bench->event;
 	bench->server.serve = serve;
 	bench->server.userdata = bench;
-	folder_path(&bench->folder, "/s.sock", bench->server.path);
+	directory_path(&bench->directory, "/s.sock", bench->server.path);
 	server_listen(&bench->server);
 	assert_int_equal(
 		cri_client_open(bench->event, bench->server.path, TIMEOUT_US, &bench->client), 0);
@@ -63,7 +63,7 @@ static void bench_end(struct bench *bench)
 		cri_client_close(bench->client);
 	server_stop(&bench->server);
 	sd_event_unref(bench->event);
-	folder_remove(&bench->folder);
+	directory_remove(&bench->directory);
 }
 
 static void on_version(const struct cri_answer *answer, void *userdata)

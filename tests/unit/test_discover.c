@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "folder.h"
+#include "directory.h"
 
 #include "runtime/discover.h"
 
@@ -8,13 +8,13 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
-static void put_socket(const struct folder *folder, const char *name)
+static void put_socket(const struct directory *directory, const char *name)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM, 0);
 	char full[PATH_MAX], *slash;
 
-	folder_path(folder, name, full);
+	directory_path(directory, name, full);
 	slash = strrchr(full, '/');
 	*slash = '\0';
 	assert_int_equal(make_directories(full, 0700), 0);
@@ -23,11 +23,11 @@ static void put_socket(const struct folder *folder, const char *name)
 	assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
 }
 
-static void put_link(const struct folder *folder, const char *name, const char *target)
+static void put_link(const struct directory *directory, const char *name, const char *target)
 {
 	char full[PATH_MAX];
 
-	folder_path(folder, name, full);
+	directory_path(directory, name, full);
 	assert_int_equal(symlink(target, full), 0);
 }
 
@@ -41,38 +41,38 @@ static const struct runtime *find(const struct runtime *found, size_t n, const c
 
 static void finds_nothing(void **state)
 {
-	_cleanup_folder_ struct folder folder;
+	_cleanup_directory_ struct directory directory;
 	struct runtime found[RUNTIME_MAX];
 
 	(void)state;
-	folder_make(&folder);
-	assert_int_equal(runtime_discover(folder.path, found), 0);
+	directory_make(&directory);
+	assert_int_equal(runtime_discover(directory.path, found), 0);
 	/* Files that only look like it. */
-	folder_put(&folder, "/run/containerd/containerd.sock", "");
-	folder_put(&folder, "/etc/containerd/config.toml", "version = 2\n");
-	assert_int_equal(runtime_discover(folder.path, found), 0);
+	directory_put(&directory, "/run/containerd/containerd.sock", "");
+	directory_put(&directory, "/etc/containerd/config.toml", "version = 2\n");
+	assert_int_equal(runtime_discover(directory.path, found), 0);
 }
 
 static void finds_several(void **state)
 {
-	_cleanup_folder_ struct folder folder;
+	_cleanup_directory_ struct directory directory;
 	struct runtime found[RUNTIME_MAX];
 	const struct runtime *runtime;
 	size_t n;
 
 	(void)state;
-	folder_make(&folder);
-	put_socket(&folder, "/run/containerd/containerd.sock");
-	put_socket(&folder, "/run/docker.sock");
-	put_socket(&folder, "/run/crio/crio.sock");
-	put_socket(&folder, "/run/docker/containerd/containerd.sock");
-	folder_put(&folder, "/lib/systemd/system/containerd.service", "[Service]\n");
-	n = runtime_discover(folder.path, found);
+	directory_make(&directory);
+	put_socket(&directory, "/run/containerd/containerd.sock");
+	put_socket(&directory, "/run/docker.sock");
+	put_socket(&directory, "/run/crio/crio.sock");
+	put_socket(&directory, "/run/docker/containerd/containerd.sock");
+	directory_put(&directory, "/lib/systemd/system/containerd.service", "[Service]\n");
+	n = runtime_discover(directory.path, found);
 	assert_int_equal(n, 4);
 	runtime = find(found, n, "containerd");
 	assert_non_null(runtime);
 	assert_int_equal(runtime->kind, RUNTIME_CONTAINERD);
-	assert_int_equal(runtime->keeper, RUNTIME_OF_NODE);
+	assert_int_equal(runtime->managed_by, RUNTIME_OF_NODE);
 	assert_true(runtime->has_socket && runtime->has_unit);
 	assert_string_equal(runtime->unit, "containerd.service");
 	assert_string_equal(runtime->config, "/etc/containerd/config.toml");
@@ -83,52 +83,53 @@ static void finds_several(void **state)
 	assert_int_equal(find(found, n, "crio")->kind, RUNTIME_CRIO);
 	runtime = find(found, n, "docker-containerd");
 	assert_int_equal(runtime->kind, RUNTIME_CONTAINERD);
-	assert_int_equal(runtime->keeper, RUNTIME_OF_DOCKER);
+	assert_int_equal(runtime->managed_by, RUNTIME_OF_DOCKER);
 }
 
 static void finds_what_is_down(void **state)
 {
-	_cleanup_folder_ struct folder folder;
+	_cleanup_directory_ struct directory directory;
 	struct runtime found[RUNTIME_MAX];
 
 	(void)state;
-	folder_make(&folder);
-	folder_put(&folder, "/usr/lib/systemd/system/docker.service", "[Service]\n");
-	assert_int_equal(runtime_discover(folder.path, found), 1);
+	directory_make(&directory);
+	directory_put(&directory, "/usr/lib/systemd/system/docker.service", "[Service]\n");
+	assert_int_equal(runtime_discover(directory.path, found), 1);
 	assert_string_equal(found[0].name, "docker");
 	assert_false(found[0].has_socket);
 	assert_true(found[0].has_unit);
 	/* Masked, in both ways. */
-	folder_put(&folder, "/etc/systemd/system/other", "");
-	put_link(&folder, "/etc/systemd/system/docker.service", "/dev/null");
-	assert_int_equal(runtime_discover(folder.path, found), 0);
-	folder_delete(&folder, "/etc/systemd/system/docker.service");
-	folder_put(&folder, "/etc/systemd/system/docker.service", "");
-	assert_int_equal(runtime_discover(folder.path, found), 0);
+	directory_put(&directory, "/etc/systemd/system/other", "");
+	put_link(&directory, "/etc/systemd/system/docker.service", "/dev/null");
+	assert_int_equal(runtime_discover(directory.path, found), 0);
+	directory_delete(&directory, "/etc/systemd/system/docker.service");
+	directory_put(&directory, "/etc/systemd/system/docker.service", "");
+	assert_int_equal(runtime_discover(directory.path, found), 0);
 	/* A link elsewhere is how systemctl link and alias units do it. */
-	folder_delete(&folder, "/etc/systemd/system/docker.service");
-	put_link(&folder, "/etc/systemd/system/docker.service", "/opt/docker/docker.service");
-	assert_int_equal(runtime_discover(folder.path, found), 1);
+	directory_delete(&directory, "/etc/systemd/system/docker.service");
+	put_link(&directory, "/etc/systemd/system/docker.service", "/opt/docker/docker.service");
+	assert_int_equal(runtime_discover(directory.path, found), 1);
 }
 
 static void tells_k3s_from_rke2(void **state)
 {
-	_cleanup_folder_ struct folder folder;
+	_cleanup_directory_ struct directory directory;
 	struct runtime found[RUNTIME_MAX];
 
 	(void)state;
-	folder_make(&folder);
-	put_socket(&folder, "/run/k3s/containerd/containerd.sock");
-	folder_put(&folder, "/etc/systemd/system/k3s-agent.service", "[Service]\n");
-	assert_int_equal(runtime_discover(folder.path, found), 1);
+	directory_make(&directory);
+	put_socket(&directory, "/run/k3s/containerd/containerd.sock");
+	directory_put(&directory, "/etc/systemd/system/k3s-agent.service", "[Service]\n");
+	assert_int_equal(runtime_discover(directory.path, found), 1);
 	assert_string_equal(found[0].name, "k3s");
-	assert_int_equal(found[0].keeper, RUNTIME_OF_K8S);
+	assert_int_equal(found[0].managed_by, RUNTIME_OF_K8S);
 	assert_string_equal(found[0].unit, "k3s-agent.service");
 	assert_non_null(found[0].template);
-	folder_delete(&folder, "/etc/systemd/system/k3s-agent.service");
-	folder_put(&folder, "/var/lib/rancher/rke2/agent/x", "");
-	folder_put(&folder, "/usr/local/lib/systemd/system/rke2-server.service", "[Service]\n");
-	assert_int_equal(runtime_discover(folder.path, found), 1);
+	directory_delete(&directory, "/etc/systemd/system/k3s-agent.service");
+	directory_put(&directory, "/var/lib/rancher/rke2/agent/x", "");
+	directory_put(
+		&directory, "/usr/local/lib/systemd/system/rke2-server.service", "[Service]\n");
+	assert_int_equal(runtime_discover(directory.path, found), 1);
 	assert_string_equal(found[0].name, "rke2");
 	assert_string_equal(found[0].unit, "rke2-server.service");
 }
@@ -136,29 +137,30 @@ static void tells_k3s_from_rke2(void **state)
 /* The usual trick: containerd's usual place is a link to k3s's socket. */
 static void takes_a_socket_once(void **state)
 {
-	_cleanup_folder_ struct folder folder;
+	_cleanup_directory_ struct directory directory;
 	struct runtime found[RUNTIME_MAX];
 
 	(void)state;
-	folder_make(&folder);
-	put_socket(&folder, "/run/k3s/containerd/containerd.sock");
-	folder_put(&folder, "/run/containerd/other", "");
-	put_link(&folder, "/run/containerd/containerd.sock", "../k3s/containerd/containerd.sock");
-	folder_put(&folder, "/var/other", "");
-	put_link(&folder, "/var/run", "/run");
-	assert_int_equal(runtime_discover(folder.path, found), 1);
+	directory_make(&directory);
+	put_socket(&directory, "/run/k3s/containerd/containerd.sock");
+	directory_put(&directory, "/run/containerd/other", "");
+	put_link(
+		&directory, "/run/containerd/containerd.sock", "../k3s/containerd/containerd.sock");
+	directory_put(&directory, "/var/other", "");
+	put_link(&directory, "/var/run", "/run");
+	assert_int_equal(runtime_discover(directory.path, found), 1);
 	assert_string_equal(found[0].name, "k3s");
 }
 
 static void looks_into_var_run(void **state)
 {
-	_cleanup_folder_ struct folder folder;
+	_cleanup_directory_ struct directory directory;
 	struct runtime found[RUNTIME_MAX];
 
 	(void)state;
-	folder_make(&folder);
-	put_socket(&folder, "/var/run/docker.sock");
-	assert_int_equal(runtime_discover(folder.path, found), 1);
+	directory_make(&directory);
+	put_socket(&directory, "/var/run/docker.sock");
+	assert_int_equal(runtime_discover(directory.path, found), 1);
 	assert_string_equal(found[0].socket, "/var/run/docker.sock");
 }
 
@@ -202,24 +204,25 @@ static void reads_command_lines(void **state)
 
 static void finds_programs(void **state)
 {
-	_cleanup_folder_ struct folder folder;
+	_cleanup_directory_ struct directory directory;
 	static const char whole[] = "/opt/bin/containerd\0--config\0/x";
 	static const char name[] = "containerd\0-c\0x";
 	static const char relative[] = "./containerd";
 	char path[PATH_MAX] = "";
 
 	(void)state;
-	folder_make(&folder);
-	assert_int_equal(runtime_command_program(folder.path, whole, sizeof(whole), path), 0);
+	directory_make(&directory);
+	assert_int_equal(runtime_command_program(directory.path, whole, sizeof(whole), path), 0);
 	assert_string_equal(path, "/opt/bin/containerd");
-	assert_int_equal(runtime_command_program(folder.path, name, sizeof(name), path), -ENOENT);
-	folder_put(&folder, "/usr/bin/containerd", "");
-	folder_put(&folder, "/bin/containerd", "");
-	assert_int_equal(runtime_command_program(folder.path, name, sizeof(name), path), 0);
+	assert_int_equal(
+		runtime_command_program(directory.path, name, sizeof(name), path), -ENOENT);
+	directory_put(&directory, "/usr/bin/containerd", "");
+	directory_put(&directory, "/bin/containerd", "");
+	assert_int_equal(runtime_command_program(directory.path, name, sizeof(name), path), 0);
 	assert_string_equal(path, "/usr/bin/containerd");
 	assert_int_equal(
-		runtime_command_program(folder.path, relative, sizeof(relative), path), -ENOENT);
-	assert_int_equal(runtime_command_program(folder.path, "", 0, path), -ENOENT);
+		runtime_command_program(directory.path, relative, sizeof(relative), path), -ENOENT);
+	assert_int_equal(runtime_command_program(directory.path, "", 0, path), -ENOENT);
 	assert_int_equal(runtime_process_program("", getpid(), path), 0);
 	assert_string_equal(strrchr(path, '/'), "/test_discover");
 }

@@ -10,7 +10,7 @@
 
 #include "tuners/dns/dns.h"
 
-#include "folder.h"
+#include "directory.h"
 
 static struct dns_key key_of(const char *text)
 {
@@ -22,12 +22,12 @@ static struct dns_key key_of(const char *text)
 
 static enum dns_cloud cloud_with(const char *file, const char *text)
 {
-	_cleanup_folder_ struct folder folder = {0};
+	_cleanup_directory_ struct directory directory = {0};
 	struct host host = {0};
 
-	folder_make(&folder);
-	folder_put(&folder, file, text);
-	assert_true(host_init(&host, folder.path));
+	directory_make(&directory);
+	directory_put(&directory, file, text);
+	assert_true(host_init(&host, directory.path));
 	return dns_cloud_detect(&host);
 }
 

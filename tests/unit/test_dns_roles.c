@@ -11,7 +11,7 @@
 #include "tuners/dns/resolv.h"
 #include "tuners/dns/roles.h"
 
-#include "folder.h"
+#include "directory.h"
 
 static struct dns_key key_of(const char *text)
 {
@@ -94,22 +94,22 @@ static void a_kubelet_tells_the_clusters_dns(void **state)
 
 static void the_kubelets_file_is_found(void **state)
 {
-	_cleanup_folder_ struct folder folder = {0};
+	_cleanup_directory_ struct directory directory = {0};
 	struct dns_roles roles = {0};
 	struct host host = {0};
 
 	(void)state;
-	folder_make(&folder);
-	assert_true(host_init(&host, folder.path));
+	directory_make(&directory);
+	assert_true(host_init(&host, directory.path));
 	dns_roles_read_kubelet(&roles, &host);
 	assert_int_equal(roles.n_cluster, 0);
-	folder_put(
-		&folder, "/etc/kubernetes/kubelet/config.json", "{\"clusterDNS\": [\"10.7.0.9\"]}");
-	folder_put(&folder, "/var/lib/kubelet/config.yaml", "authentication: {}\n");
+	directory_put(&directory, "/etc/kubernetes/kubelet/config.json",
+		"{\"clusterDNS\": [\"10.7.0.9\"]}");
+	directory_put(&directory, "/var/lib/kubelet/config.yaml", "authentication: {}\n");
 	dns_roles_read_kubelet(&roles, &host);
 	assert_int_equal(role_of(&roles, "10.7.0.9", 0, false), DNS_CLUSTER);
 	roles.n_cluster = 0;
-	folder_put(&folder, "/var/lib/kubelet/config.yaml", "clusterDNS: [10.96.0.10]\n");
+	directory_put(&directory, "/var/lib/kubelet/config.yaml", "clusterDNS: [10.96.0.10]\n");
 	dns_roles_read_kubelet(&roles, &host);
 	assert_int_equal(roles.n_cluster, 1);
 	assert_int_equal(role_of(&roles, "10.96.0.10", 0, false), DNS_CLUSTER);
@@ -136,20 +136,21 @@ static void resolv_conf(void **state)
 
 static void the_real_upstreams_stand_behind_the_stub(void **state)
 {
-	_cleanup_folder_ struct folder folder = {0};
+	_cleanup_directory_ struct directory directory = {0};
 	struct dns_key upstream = key_of("10.0.0.2"), stub = key_of("127.0.0.53");
 	struct dns_resolv resolv;
 	struct host host = {0};
 
 	(void)state;
-	folder_make(&folder);
-	assert_true(host_init(&host, folder.path));
+	directory_make(&directory);
+	assert_true(host_init(&host, directory.path));
 	dns_resolv_read(&resolv, &host);
 	assert_int_equal(resolv.n_servers, 0);
-	folder_put(&folder, "/etc/resolv.conf", "nameserver 127.0.0.53\n");
+	directory_put(&directory, "/etc/resolv.conf", "nameserver 127.0.0.53\n");
 	dns_resolv_read(&resolv, &host);
 	assert_true(dns_resolv_names(&resolv, &stub));
-	folder_put(&folder, "/run/systemd/resolve/resolv.conf", "nameserver 10.0.0.2\nsearch x\n");
+	directory_put(
+		&directory, "/run/systemd/resolve/resolv.conf", "nameserver 10.0.0.2\nsearch x\n");
 	dns_resolv_read(&resolv, &host);
 	assert_true(dns_resolv_names(&resolv, &upstream));
 	assert_false(dns_resolv_names(&resolv, &stub));

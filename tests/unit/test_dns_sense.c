@@ -12,12 +12,12 @@
 
 #include "tuners/dns/sense.h"
 
+#include "directory.h"
 #include "fake_dns_kernel.h"
-#include "folder.h"
 
 /* A node made up for a test, and the agent's looks at it. */
 struct fixture {
-	struct folder folder;
+	struct directory directory;
 	struct host host;
 	struct dns_sensor sensor;
 	struct dns_seen seen;
@@ -37,9 +37,9 @@ static int begin(void **state)
 	char why[TUNER_WHY_MAX] = "";
 
 	assert_non_null(node);
-	folder_make(&node->folder);
-	assert_true(host_init(&node->host, node->folder.path));
-	folder_put(&node->folder, "/etc/resolv.conf",
+	directory_make(&node->directory);
+	assert_true(host_init(&node->host, node->directory.path));
+	directory_put(&node->directory, "/etc/resolv.conf",
 		"nameserver 168.63.129.16\nsearch cluster.LOCAL ec2.internal\n");
 	assert_int_equal(dns_sensor_open(&node->sensor, &node->host), 0);
 	node->sensor.bpf = dns_bpf_open(&node->host, why);
@@ -60,7 +60,7 @@ static int end(void **state)
 	struct fixture *node = *state;
 
 	dns_sensor_close(&node->sensor);
-	folder_remove(&node->folder);
+	directory_remove(&node->directory);
 	free(node);
 	return 0;
 }

@@ -13,19 +13,19 @@
 #include "kernel/names.h"
 #include "tuners/dns/who.h"
 
-#include "folder.h"
+#include "directory.h"
 
 #define POD \
 	"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1b2c3d4e_0000_1111_2222_333344445555.slice"
 #define UID "1b2c3d4e-0000-1111-2222-333344445555"
 
-/* A folder stands for a cgroup: it has an inode too, which is returned. */
-static uint64_t make_cgroup(const struct folder *folder, const char *path)
+/* A directory stands for a cgroup: it has an inode too, which is returned. */
+static uint64_t make_cgroup(const struct directory *directory, const char *path)
 {
 	char full[PATH_MAX];
 	struct stat st;
 
-	folder_path(folder, path, full);
+	directory_path(directory, path, full);
 	assert_int_equal(make_directories(full, 0755), 0);
 	assert_int_equal(stat(full, &st), 0);
 	return st.st_ino;
@@ -41,19 +41,19 @@ static struct workload find(const struct dns_who *who, uint64_t cgroup)
 
 static void a_cgroup_is_a_workload(void **state)
 {
-	_cleanup_folder_ struct folder folder = {0};
+	_cleanup_directory_ struct directory directory = {0};
 	_cleanup_(cleanup_dns_who_close) struct dns_who *who = NULL;
 	struct host host = {0};
 	uint64_t ids[5];
 
 	(void)state;
-	folder_make(&folder);
-	ids[0] = make_cgroup(&folder, POD "/cri-containerd-aa.scope");
-	ids[1] = make_cgroup(&folder, "/system.slice/ssh.service");
-	ids[2] = make_cgroup(&folder, "/user.slice/user-0.slice/session-3.scope");
-	ids[3] = make_cgroup(&folder, "/lxc.payload.web/init.scope");
-	ids[4] = make_cgroup(&folder, "/made/by/hand");
-	who = dns_who_open(&host, folder.path);
+	directory_make(&directory);
+	ids[0] = make_cgroup(&directory, POD "/cri-containerd-aa.scope");
+	ids[1] = make_cgroup(&directory, "/system.slice/ssh.service");
+	ids[2] = make_cgroup(&directory, "/user.slice/user-0.slice/session-3.scope");
+	ids[3] = make_cgroup(&directory, "/lxc.payload.web/init.scope");
+	ids[4] = make_cgroup(&directory, "/made/by/hand");
+	who = dns_who_open(&host, directory.path);
 	assert_non_null(who);
 	assert_int_equal(find(who, ids[0]).kind, WORKLOAD_UNIT);
 	dns_who_learn(who, ids, 5, 1000);
@@ -69,7 +69,7 @@ static void a_cgroup_is_a_workload(void **state)
 
 static void a_runtime_knows_the_pods_name(void **state)
 {
-	_cleanup_folder_ struct folder folder = {0};
+	_cleanup_directory_ struct directory directory = {0};
 	_cleanup_(cleanup_dns_who_close) struct dns_who *who = NULL;
 	_cleanup_(cleanup_names_close) struct names *names = names_open();
 	struct name_entry *entry = calloc(1, sizeof(*entry));
@@ -81,12 +81,12 @@ static void a_runtime_knows_the_pods_name(void **state)
 
 	(void)state;
 	assert_non_null(entry);
-	folder_make(&folder);
-	id = make_cgroup(&folder, POD);
+	directory_make(&directory);
+	id = make_cgroup(&directory, POD);
 	entry->workload = (struct workload){WORKLOAD_POD, "shop", "cart-7", UID};
 	strcpy(entry->address, "10.244.1.5");
 	assert_int_equal(names_replace(names, "test", entry, 1), 0);
-	who = dns_who_open(&host, folder.path);
+	who = dns_who_open(&host, directory.path);
 	dns_who_learn(who, &id, 1, 1000);
 	assert_string_equal(find(who, id).name, "cart-7");
 	assert_string_equal(find(who, id).namespace, "shop");
@@ -108,18 +108,18 @@ static void a_runtime_knows_the_pods_name(void **state)
 
 static void a_cgroup_that_comes_later_is_found(void **state)
 {
-	_cleanup_folder_ struct folder folder = {0};
+	_cleanup_directory_ struct directory directory = {0};
 	_cleanup_(cleanup_dns_who_close) struct dns_who *who = NULL;
 	struct host host = {0};
 	uint64_t gone = 123456789, later, wishes[3];
 
 	(void)state;
-	folder_make(&folder);
-	who = dns_who_open(&host, folder.path);
+	directory_make(&directory);
+	who = dns_who_open(&host, directory.path);
 	for (uint64_t now = 1; now < 20; now++)
 		dns_who_learn(who, &gone, 1, now * 100 * USEC_PER_SEC);
 	assert_string_equal(find(who, gone).name, "cgroup 123456789");
-	later = make_cgroup(&folder, "/system.slice/later.service");
+	later = make_cgroup(&directory, "/system.slice/later.service");
 	wishes[0] = wishes[1] = later; /* asked for twice, known once */
 	wishes[2] = gone;
 	dns_who_learn(who, wishes, 3, 3000 * USEC_PER_SEC);
@@ -147,27 +147,27 @@ static void who_serves_is_told_by_its_process(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
-		_cleanup_folder_ struct folder folder = {0};
+		_cleanup_directory_ struct directory directory = {0};
 		_cleanup_(cleanup_dns_who_close) struct dns_who *who = NULL;
 		struct host host = {0};
 		char path[PATH_MAX], line[64];
 		uint64_t id;
 
-		folder_make(&folder);
-		assert_true(host_init(&host, folder.path));
-		id = make_cgroup(&folder, table[i].cgroup);
+		directory_make(&directory);
+		assert_true(host_init(&host, directory.path));
+		id = make_cgroup(&directory, table[i].cgroup);
 		snprintf(path, sizeof(path), "%s/cgroup.procs", table[i].cgroup);
-		folder_put(&folder, path, "77\n78\n");
+		directory_put(&directory, path, "77\n78\n");
 		snprintf(line, sizeof(line), "%s\n", table[i].name);
-		folder_put(&folder, "/proc/77/comm", line);
-		folder_put(&folder, "/proc/77/net/udp", table[i].sockets);
-		who = dns_who_open(&host, folder.path);
+		directory_put(&directory, "/proc/77/comm", line);
+		directory_put(&directory, "/proc/77/net/udp", table[i].sockets);
+		who = dns_who_open(&host, directory.path);
 		assert_false(dns_who_serves(who, id, USEC_PER_SEC));
 		dns_who_learn(who, &id, 1, USEC_PER_SEC);
 		if (dns_who_serves(who, id, USEC_PER_SEC) != table[i].serves)
 			fail_msg("%s", table[i].name);
 		/* A minute later it is somebody else, or nobody. */
-		folder_put(&folder, "/proc/77/comm", "unbound\n");
+		directory_put(&directory, "/proc/77/comm", "unbound\n");
 		assert_int_equal(dns_who_serves(who, id, 50 * USEC_PER_SEC), table[i].serves);
 		assert_true(dns_who_serves(who, id, 62 * USEC_PER_SEC));
 	}

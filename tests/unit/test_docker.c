@@ -94,7 +94,7 @@ static void says_why_nobody_answers_and_comes_back(void **state)
 	assert_int_equal(docker->error, -ESRCH);
 	assert_non_null(strstr(docker->why, "/run/docker.sock: dockerd: it does not run: no /"));
 	assert_int_equal(fake.changes, 1);
-	folder_put(&fake.folder, "/run/docker.pid", "999999999");
+	directory_put(&fake.directory, "/run/docker.pid", "999999999");
 	fake_docker_look(&fake);
 	run_until(fake.event, docker->error == -ENOENT);
 	assert_non_null(strstr(docker->why, "/run/docker.sock: GET /version: No such file"));
@@ -115,7 +115,7 @@ static void wakes_nobody_who_does_not_run(void **state)
 	(void)state;
 	fake_docker_open(&fake);
 	fake_docker_begin(&fake);
-	folder_delete(&fake.folder, "/run/docker.pid");
+	directory_delete(&fake.directory, "/run/docker.pid");
 	fake_docker_open_client(&fake);
 	docker = docker_state(fake.docker);
 	run_until(fake.event, docker_settled(fake.docker));
@@ -124,7 +124,7 @@ static void wakes_nobody_who_does_not_run(void **state)
 	run_for(fake.event, 50 * USEC_PER_MSEC);
 	assert_int_equal(fake.http.requests, 0);
 	assert_int_equal(fake.http.n, 0);
-	folder_put(&fake.folder, "/run/docker.pid", "999999999");
+	directory_put(&fake.directory, "/run/docker.pid", "999999999");
 	fake_docker_look(&fake);
 	run_until(fake.event, docker->error == 0);
 }

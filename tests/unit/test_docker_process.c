@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "folder.h"
+#include "directory.h"
 
 #include "runtime/docker_process.h"
 
@@ -11,7 +11,7 @@
 #define PID 77
 
 struct bench {
-	struct folder folder;
+	struct directory directory;
 	struct docker_paths paths;
 	char proc[PATH_MAX];
 };
@@ -19,19 +19,19 @@ struct bench {
 static void bench_open(struct bench *bench)
 {
 	memset(bench, 0, sizeof(*bench));
-	folder_make(&bench->folder);
-	folder_path(&bench->folder, "/proc", bench->proc);
-	strcpy(bench->paths.root, bench->folder.path);
+	directory_make(&bench->directory);
+	directory_path(&bench->directory, "/proc", bench->proc);
+	strcpy(bench->paths.root, bench->directory.path);
 	strcpy(bench->paths.config, "/etc/docker/daemon.json");
 	snprintf(bench->paths.pid_file, sizeof(bench->paths.pid_file), "%s/run/docker.pid",
-		bench->folder.path);
+		bench->directory.path);
 	snprintf(bench->paths.socket, sizeof(bench->paths.socket), "%s/run/docker.sock",
-		bench->folder.path);
+		bench->directory.path);
 }
 
 static void bench_close(struct bench *bench)
 {
-	folder_remove(&bench->folder);
+	directory_remove(&bench->directory);
 }
 
 #define _cleanup_bench_ __attribute__((cleanup(bench_close)))
@@ -49,8 +49,8 @@ static void start_daemon(struct bench *bench, const char *command, size_t len)
 	snprintf(text, sizeof(text),
 		"77 (docker) d 0) S 1 77 77 0 -1 4194560 1 0 0 0 5 4 0 0 20 0 9 0 %llu 1 2 3\n",
 		ticks);
-	folder_put(&bench->folder, "/proc/77/stat", text);
-	folder_put_bytes(&bench->folder, "/proc/77/cmdline", command, len);
+	directory_put(&bench->directory, "/proc/77/stat", text);
+	directory_put_bytes(&bench->directory, "/proc/77/cmdline", command, len);
 }
 
 /* Longer than the tick of the clock that starts are told in. */
@@ -83,7 +83,8 @@ static void believes_a_file_that_has_not_changed(void **state)
 
 	(void)state;
 	bench_open(&bench);
-	folder_put(&bench.folder, "/etc/docker/daemon.json", "{\"max-concurrent-downloads\": 6}");
+	directory_put(
+		&bench.directory, "/etc/docker/daemon.json", "{\"max-concurrent-downloads\": 6}");
 	start_daemon(&bench, "dockerd", 8);
 	docker = look(&bench, PID);
 	assert_int_equal(docker.pid, PID);
@@ -92,7 +93,8 @@ static void believes_a_file_that_has_not_changed(void **state)
 	assert_string_equal(docker.config_path, "/etc/docker/daemon.json");
 	assert_false(docker.max_downloads_on_command);
 	wait_some_ticks();
-	folder_put(&bench.folder, "/etc/docker/daemon.json", "{\"max-concurrent-downloads\": 9}");
+	directory_put(
+		&bench.directory, "/etc/docker/daemon.json", "{\"max-concurrent-downloads\": 9}");
 	assert_int_equal(look(&bench, PID).source, DOCKER_SOURCE_NONE);
 	/* What a reload told stands above all. */
 	docker.source = DOCKER_SOURCE_RELOAD;
@@ -111,9 +113,9 @@ static void follows_links_as_the_host_does(void **state)
 
 	(void)state;
 	bench_open(&bench);
-	folder_put(&bench.folder, "/opt/d.json", "{\"max-concurrent-downloads\": 6}");
-	folder_put(&bench.folder, "/etc/docker/key.json", "");
-	folder_path(&bench.folder, "/etc/docker/daemon.json", path);
+	directory_put(&bench.directory, "/opt/d.json", "{\"max-concurrent-downloads\": 6}");
+	directory_put(&bench.directory, "/etc/docker/key.json", "");
+	directory_path(&bench.directory, "/etc/docker/daemon.json", path);
 	assert_int_equal(symlink("/opt/d.json", path), 0);
 	start_daemon(&bench, "dockerd", 8);
 	docker = look(&bench, PID);
@@ -131,7 +133,7 @@ static void knows_the_default(void **state)
 		_cleanup_bench_ struct bench bench;
 
 		bench_open(&bench);
-		folder_put(&bench.folder, "/etc/docker/daemon.json", without[i]);
+		directory_put(&bench.directory, "/etc/docker/daemon.json", without[i]);
 		start_daemon(&bench, "dockerd", 8);
 		docker = look(&bench, PID);
 		assert_int_equal(docker.source, DOCKER_SOURCE_DEFAULT);
@@ -146,21 +148,22 @@ static void knows_whether_there_was_a_file(void **state)
 	(void)state;
 	bench_open(&bench);
 	start_daemon(&bench, "dockerd", 8);
-	assert_int_equal(look(&bench, PID).source, DOCKER_SOURCE_DEFAULT); /* nor a folder */
+	assert_int_equal(look(&bench, PID).source, DOCKER_SOURCE_DEFAULT); /* nor a directory */
 	wait_some_ticks();
-	folder_put(&bench.folder, "/etc/docker/daemon.json", "{\"max-concurrent-downloads\": 9}");
-	folder_delete(&bench.folder, "/etc/docker/daemon.json");
-	/* The folder has changed since: who knows what stood there. */
+	directory_put(
+		&bench.directory, "/etc/docker/daemon.json", "{\"max-concurrent-downloads\": 9}");
+	directory_delete(&bench.directory, "/etc/docker/daemon.json");
+	/* The directory has changed since: who knows what stood there. */
 	assert_int_equal(look(&bench, PID).source, DOCKER_SOURCE_NONE);
 	start_daemon(&bench, "dockerd", 8);
 	assert_int_equal(look(&bench, PID).source, DOCKER_SOURCE_DEFAULT);
 	wait_some_ticks();
 	/* Docker 20.10 does this itself, right after its first start. */
-	folder_put(&bench.folder, "/etc/docker/key.json", "{}");
+	directory_put(&bench.directory, "/etc/docker/key.json", "{}");
 	assert_int_equal(look(&bench, PID).source, DOCKER_SOURCE_DEFAULT);
 	wait_some_ticks();
-	folder_put(&bench.folder, "/etc/docker/daemon.json", "{}");
-	folder_delete(&bench.folder, "/etc/docker/daemon.json");
+	directory_put(&bench.directory, "/etc/docker/daemon.json", "{}");
+	directory_delete(&bench.directory, "/etc/docker/daemon.json");
 	assert_int_equal(look(&bench, PID).source, DOCKER_SOURCE_NONE);
 }
 
@@ -174,7 +177,7 @@ static void believes_no_broken_file(void **state)
 		_cleanup_bench_ struct bench bench;
 
 		bench_open(&bench);
-		folder_put(&bench.folder, "/etc/docker/daemon.json", broken[i]);
+		directory_put(&bench.directory, "/etc/docker/daemon.json", broken[i]);
 		start_daemon(&bench, "dockerd", 8);
 		assert_int_equal(look(&bench, PID).source, DOCKER_SOURCE_NONE);
 	}
@@ -221,7 +224,7 @@ static void reads_the_file_that_the_command_line_names(void **state)
 
 	(void)state;
 	bench_open(&bench);
-	folder_put(&bench.folder, "/opt/daemon.json", "{\"max-concurrent-downloads\": 0}");
+	directory_put(&bench.directory, "/opt/daemon.json", "{\"max-concurrent-downloads\": 0}");
 	start_daemon(&bench, command, sizeof(command));
 	docker = look(&bench, PID);
 	assert_int_equal(docker.source, DOCKER_SOURCE_FILE);
@@ -240,10 +243,11 @@ static void takes_the_pid_file_for_a_start_elsewhere(void **state)
 
 	(void)state;
 	bench_open(&bench);
-	folder_put(&bench.folder, "/etc/docker/daemon.json", "{\"max-concurrent-downloads\": 6}");
+	directory_put(
+		&bench.directory, "/etc/docker/daemon.json", "{\"max-concurrent-downloads\": 6}");
 	assert_int_equal(look(&bench, 0).source, DOCKER_SOURCE_NONE);
 	wait_some_ticks();
-	folder_put(&bench.folder, "/run/docker.pid", "77");
+	directory_put(&bench.directory, "/run/docker.pid", "77");
 	docker = look(&bench, 0);
 	assert_int_equal(docker.pid, 0);
 	assert_int_equal(docker.source, DOCKER_SOURCE_FILE);
@@ -261,10 +265,10 @@ static void finds_no_daemon_by_number_alone(void **state)
 	assert_int_equal(found(&bench), 0);
 	/* This process runs, but it is no dockerd. */
 	snprintf(number, sizeof(number), "%d\n", (int)getpid());
-	folder_put(&bench.folder, "/run/docker.pid", number);
+	directory_put(&bench.directory, "/run/docker.pid", number);
 	assert_int_equal(found(&bench), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
-		folder_put(&bench.folder, "/run/docker.pid", numbers[i]);
+		directory_put(&bench.directory, "/run/docker.pid", numbers[i]);
 		assert_int_equal(found(&bench), 0);
 	}
 }
@@ -284,7 +288,7 @@ static void finds_the_daemon_by_its_name(void **state)
 	fputs("dockerd", file);
 	fflush(file);
 	snprintf(number, sizeof(number), "%d", (int)getpid());
-	folder_put(&bench.folder, "/run/docker.pid", number);
+	directory_put(&bench.directory, "/run/docker.pid", number);
 	assert_int_equal(found(&bench), getpid());
 	rewind(file);
 	fputs(comm, file);

@@ -236,8 +236,8 @@ static void loads_an_archive(void **state)
 
 	(void)state;
 	fake_docker_start(&fake);
-	folder_put(&fake.folder, "/archive.tar", "what a tar holds");
-	folder_path(&fake.folder, "/archive.tar", path);
+	directory_put(&fake.directory, "/archive.tar", "what a tar holds");
+	directory_path(&fake.directory, "/archive.tar", path);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	assert_true(fd >= 0);
 	atomic_store(&fake.transfer, "{\"stream\":\"Loaded image: a:1\\n\"}\r\n");

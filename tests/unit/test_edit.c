@@ -52,14 +52,14 @@ static void one_key_changes_and_comes_back(void **state)
 
 	(void)state;
 	edit_bench_make(&bench);
-	folder_put(&bench.root, CONFIG_TOML, original);
+	directory_put(&bench.root, CONFIG_TOML, original);
 	apply_downloads(&bench);
 	assert_file(&bench.root, CONFIG_TOML, edited);
 	assert_string_equal(bench.edits.plan.changes[0].actual, "10");
 	assert_int_equal(bench.journal->n_records, 1);
 	record = &bench.journal->records[0];
 	assert_string_equal(record->original, "3");
-	assert_string_equal(record->staged, "3");
+	assert_string_equal(record->on_disk, "3");
 	assert_string_equal(record->target, "10");
 	edit_restore(&bench);
 	assert_file(&bench.root, CONFIG_TOML, original);
@@ -80,14 +80,14 @@ static void what_belongs_to_one_file_is_one_edit(void **state)
 
 	(void)state;
 	edit_bench_make(&bench);
-	folder_put(&bench.root, CONFIG_TOML, original);
+	directory_put(&bench.root, CONFIG_TOML, original);
 	plan_downloads(&bench, "3", "10");
 	plan_edit(&bench, "containerd.image_pull_progress_timeout", &place, "", "30m0s", &edit);
 	assert_int_equal(edit_apply(&bench), 0);
 	assert_int_equal(bench.edits.n, 1);
 	assert_int_equal(bench.journal->n_files, 1);
 	assert_int_equal(bench.journal->files[0].n_keys, 2);
-	text = folder_get(&bench.root, CONFIG_TOML);
+	text = directory_get(&bench.root, CONFIG_TOML);
 	assert_non_null(strstr(text, "max_concurrent_downloads = 10"));
 	assert_non_null(strstr(text, "image_pull_progress_timeout = \"30m0s\""));
 	edit_restore(&bench);
@@ -101,19 +101,19 @@ static void a_missing_file_is_made_and_removed(void **state)
 
 	(void)state;
 	edit_bench_make(&bench);
-	folder_put(&bench.root, "/etc/passwd", "");
+	directory_put(&bench.root, "/etc/passwd", "");
 	plan_downloads(&bench, "", "10");
 	assert_int_equal(edit_apply(&bench), 0);
-	text = folder_get(&bench.root, CONFIG_TOML);
+	text = directory_get(&bench.root, CONFIG_TOML);
 	assert_true(starts_with(text, "version = 2\n"));
 	assert_non_null(strstr(text, "max_concurrent_downloads = 10"));
-	assert_int_equal(bench.journal->files[0].folders, 1);
+	assert_int_equal(bench.journal->files[0].directories, 1);
 	edit_restore(&bench);
 	assert_no_file(&bench.root, "/etc/containerd");
 	assert_file(&bench.root, "/etc/passwd", "");
 }
 
-static void a_folder_with_something_else_in_it_stays(void **state)
+static void a_directory_with_something_else_in_it_stays(void **state)
 {
 	_cleanup_edit_bench_ struct edit_bench bench;
 
@@ -121,8 +121,8 @@ static void a_folder_with_something_else_in_it_stays(void **state)
 	edit_bench_make(&bench);
 	plan_own(&bench, "/etc/containerd/certs.d/docker.io/hosts.toml", "a mirror", "# ours\n");
 	assert_int_equal(edit_apply(&bench), 0);
-	assert_int_equal(bench.journal->files[0].folders, 4);
-	folder_put(&bench.root, "/etc/containerd/certs.d/ca.pem", "someone's");
+	assert_int_equal(bench.journal->files[0].directories, 4);
+	directory_put(&bench.root, "/etc/containerd/certs.d/ca.pem", "someone's");
 	edit_restore(&bench);
 	assert_no_file(&bench.root, "/etc/containerd/certs.d/docker.io");
 	assert_file(&bench.root, "/etc/containerd/certs.d/ca.pem", "someone's");
@@ -136,10 +136,10 @@ static void docker_has_json(void **state)
 
 	(void)state;
 	edit_bench_make(&bench);
-	folder_put(&bench.root, DAEMON_JSON, json);
+	directory_put(&bench.root, DAEMON_JSON, json);
 	plan_docker(&bench, "", "10");
 	assert_int_equal(edit_apply(&bench), 0);
-	text = folder_get(&bench.root, DAEMON_JSON);
+	text = directory_get(&bench.root, DAEMON_JSON);
 	assert_non_null(strstr(text, "\"max-concurrent-downloads\": 10"));
 	assert_true(starts_with(text, "{\n    \"live-restore\": true,\n    \"x\":  1"));
 	edit_restore(&bench);
@@ -177,7 +177,7 @@ static void a_file_of_our_own_that_someone_changed_is_left(void **state)
 	edit_bench_make(&bench);
 	plan_own(&bench, path, "one mirror", "# ours: b\n");
 	assert_int_equal(edit_apply(&bench), 0);
-	folder_put(&bench.root, path, "# mine now\n");
+	directory_put(&bench.root, path, "# mine now\n");
 	edit_restore(&bench);
 	assert_file(&bench.root, path, "# mine now\n");
 	assert_true(bench.edits.plan.changes[0].left);
@@ -216,12 +216,12 @@ static void restore_takes_out_only_what_is_ours(void **state)
 
 		print_message("%s\n", since[i].what);
 		edit_bench_make(&bench);
-		folder_put(&bench.root, CONFIG_TOML, original);
+		directory_put(&bench.root, CONFIG_TOML, original);
 		apply_downloads(&bench);
 		if (since[i].found)
-			folder_put(&bench.root, CONFIG_TOML, since[i].found);
+			directory_put(&bench.root, CONFIG_TOML, since[i].found);
 		else
-			folder_delete(&bench.root, CONFIG_TOML);
+			directory_delete(&bench.root, CONFIG_TOML);
 		edit_restore(&bench);
 		if (since[i].left)
 			assert_file(&bench.root, CONFIG_TOML, since[i].left);
@@ -239,11 +239,11 @@ static void an_edit_of_others_becomes_the_original(void **state)
 
 	(void)state;
 	edit_bench_make(&bench);
-	folder_put(&bench.root, CONFIG_TOML, original);
+	directory_put(&bench.root, CONFIG_TOML, original);
 	apply_downloads(&bench);
-	text = folder_get(&bench.root, CONFIG_TOML);
+	text = directory_get(&bench.root, CONFIG_TOML);
 	memcpy(strstr(text, "'info'"), "'warn'", 6);
-	folder_put(&bench.root, CONFIG_TOML, text);
+	directory_put(&bench.root, CONFIG_TOML, text);
 	plan_downloads(&bench, "10", "12");
 	assert_int_equal(edit_apply(&bench), 0);
 	edit_restore(&bench);
@@ -267,12 +267,12 @@ static void a_value_of_others_becomes_the_original(void **state)
 		_cleanup_free_ char *text = NULL;
 
 		edit_bench_make(&bench);
-		folder_put(&bench.root, CONFIG_TOML, original);
+		directory_put(&bench.root, CONFIG_TOML, original);
 		apply_downloads(&bench);
-		folder_put(&bench.root, CONFIG_TOML, theirs[i]);
+		directory_put(&bench.root, CONFIG_TOML, theirs[i]);
 		apply_downloads(&bench);
 		apply_downloads_again(&bench);
-		text = folder_get(&bench.root, CONFIG_TOML);
+		text = directory_get(&bench.root, CONFIG_TOML);
 		assert_non_null(strstr(text, "max_concurrent_downloads = 12"));
 		edit_restore(&bench);
 		assert_file(&bench.root, CONFIG_TOML, theirs[i]);
@@ -285,10 +285,10 @@ static void nobody_is_overwritten_who_was_quicker(void **state)
 
 	(void)state;
 	edit_bench_make(&bench);
-	folder_put(&bench.root, CONFIG_TOML, original);
+	directory_put(&bench.root, CONFIG_TOML, original);
 	plan_downloads(&bench, "3", "10");
 	edit_prepare(&bench);
-	folder_put(&bench.root, CONFIG_TOML, "version = 2 # theirs\n");
+	directory_put(&bench.root, CONFIG_TOML, "version = 2 # theirs\n");
 	edits_write(&bench.edits);
 	assert_int_equal(bench.edits.files[0].error, -ESTALE);
 	assert_file(&bench.root, CONFIG_TOML, "version = 2 # theirs\n");
@@ -301,11 +301,11 @@ static void killed_between_the_note_and_the_write(void **state)
 
 	(void)state;
 	edit_bench_make(&bench);
-	folder_put(&bench.root, CONFIG_TOML, original);
+	directory_put(&bench.root, CONFIG_TOML, original);
 	plan_downloads(&bench, "3", "10");
 	edit_prepare(&bench);
 	edit_bench_open(&bench, "boot-1");
-	folder_put(&bench.root, CONFIG_TOML FILE_NEW, "half of it");
+	directory_put(&bench.root, CONFIG_TOML FILE_NEW, "half of it");
 	edit_restore(&bench);
 	assert_file(&bench.root, CONFIG_TOML, original);
 	assert_no_file(&bench.root, CONFIG_TOML FILE_NEW);
@@ -319,7 +319,7 @@ static void killed_before_the_second_write(void **state)
 
 	(void)state;
 	edit_bench_make(&bench);
-	folder_put(&bench.root, CONFIG_TOML, original);
+	directory_put(&bench.root, CONFIG_TOML, original);
 	apply_downloads(&bench);
 	for (int i = 0; i < 3; i++) {
 		char wanted[8];
@@ -339,7 +339,7 @@ static void a_files_original_outlives_a_boot(void **state)
 
 	(void)state;
 	edit_bench_make(&bench);
-	folder_put(&bench.root, CONFIG_TOML, original);
+	directory_put(&bench.root, CONFIG_TOML, original);
 	apply_downloads(&bench);
 	edit_bench_open(&bench, "boot-2");
 	assert_int_equal(bench.journal->n_records, 1);
@@ -355,15 +355,15 @@ static void kept_bytes_are_checked_and_swept(void **state)
 
 	(void)state;
 	edit_bench_make(&bench);
-	folder_put(&bench.root, CONFIG_TOML, original);
+	directory_put(&bench.root, CONFIG_TOML, original);
 	apply_downloads(&bench);
 	snprintf(name, sizeof(name), "/files/%s", bench.journal->files[0].original);
 	assert_file(&bench.state, name, original);
-	folder_put(&bench.state, "/files/0123", "of nobody");
+	directory_put(&bench.state, "/files/0123", "of nobody");
 	file_sweep(bench.journal->dir, bench.journal->files[0].original);
 	assert_no_file(&bench.state, "/files/0123");
 	/* Spoilt, they are not what goes back: then only our key does, in its place. */
-	folder_put(&bench.state, name, "spoilt");
+	directory_put(&bench.state, name, "spoilt");
 	edit_restore(&bench);
 	assert_file(&bench.root, CONFIG_TOML, original);
 }
@@ -377,8 +377,8 @@ static void owner_and_mode_stay(void **state)
 
 	(void)state;
 	edit_bench_make(&bench);
-	folder_put(&bench.root, CONFIG_TOML, original);
-	folder_path(&bench.root, CONFIG_TOML, full);
+	directory_put(&bench.root, CONFIG_TOML, original);
+	directory_path(&bench.root, CONFIG_TOML, full);
 	assert_int_equal(chmod(full, 0640), 0);
 	labelled = setxattr(full, "user.label", "kept", 4, 0) == 0;
 	if (geteuid() == 0)
@@ -409,9 +409,9 @@ static void a_link_is_followed_on_the_host(void **state)
 
 	(void)state;
 	edit_bench_make(&bench);
-	folder_put(&bench.root, "/opt/real.toml", original);
-	folder_put(&bench.root, "/etc/containerd/x", "");
-	folder_path(&bench.root, CONFIG_TOML, link);
+	directory_put(&bench.root, "/opt/real.toml", original);
+	directory_put(&bench.root, "/etc/containerd/x", "");
+	directory_path(&bench.root, CONFIG_TOML, link);
 	assert_int_equal(symlink("/opt/real.toml", link), 0);
 	apply_downloads(&bench);
 	assert_file(&bench.root, "/opt/real.toml", edited);
@@ -427,8 +427,8 @@ static void a_link_to_nothing_is_left(void **state)
 
 	(void)state;
 	edit_bench_make(&bench);
-	folder_put(&bench.root, "/etc/containerd/x", "");
-	folder_path(&bench.root, CONFIG_TOML, link);
+	directory_put(&bench.root, "/etc/containerd/x", "");
+	directory_path(&bench.root, CONFIG_TOML, link);
 	assert_int_equal(symlink("/opt/none.toml", link), 0);
 	plan_downloads(&bench, "3", "10");
 	assert_int_equal(edit_apply(&bench), -ELOOP);
@@ -442,7 +442,7 @@ static void a_broken_file_is_not_touched(void **state)
 
 	(void)state;
 	edit_bench_make(&bench);
-	folder_put(&bench.root, DAEMON_JSON, "{\"a\": }");
+	directory_put(&bench.root, DAEMON_JSON, "{\"a\": }");
 	plan_docker(&bench, "", "10");
 	assert_int_equal(edit_apply(&bench), -EBADMSG);
 	assert_string_equal(bench.edits.files[0].reason, "verify-refused");
@@ -457,7 +457,7 @@ int main(void)
 		cmocka_unit_test(one_key_changes_and_comes_back),
 		cmocka_unit_test(what_belongs_to_one_file_is_one_edit),
 		cmocka_unit_test(a_missing_file_is_made_and_removed),
-		cmocka_unit_test(a_folder_with_something_else_in_it_stays),
+		cmocka_unit_test(a_directory_with_something_else_in_it_stays),
 		cmocka_unit_test(docker_has_json),
 		cmocka_unit_test(a_file_of_our_own_comes_changes_and_goes),
 		cmocka_unit_test(a_file_of_our_own_that_someone_changed_is_left),

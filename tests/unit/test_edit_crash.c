@@ -20,12 +20,12 @@ static const char toml[] = "version = 2 # 1\n"
 static const char json[] = "{\n  \"live-restore\": true\n}\n";
 static const char hosts[] = "/etc/containerd/certs.d/docker.io/hosts.toml";
 
-static bool apply(struct edit_bench *bench, const char *staged, const char *wanted)
+static bool apply(struct edit_bench *bench, const char *on_disk, const char *wanted)
 {
 	bool good;
 
-	plan_downloads(bench, staged, wanted);
-	plan_docker(bench, staged, wanted);
+	plan_downloads(bench, on_disk, wanted);
+	plan_docker(bench, on_disk, wanted);
 	plan_own(bench, hosts, wanted, wanted);
 	good = edit_apply(bench) == 0;
 	for (size_t i = 0; i < bench->edits.n; i++)
@@ -48,9 +48,9 @@ static bool run_life(void *userdata)
 
 static void expect_valid(const struct edit_bench *bench, int round)
 {
-	_cleanup_free_ char *toml_now = folder_get(&bench->root, CONFIG_TOML);
-	_cleanup_free_ char *json_now = folder_get(&bench->root, DAEMON_JSON);
-	_cleanup_free_ char *hosts_now = folder_get(&bench->root, hosts);
+	_cleanup_free_ char *toml_now = directory_get(&bench->root, CONFIG_TOML);
+	_cleanup_free_ char *json_now = directory_get(&bench->root, DAEMON_JSON);
+	_cleanup_free_ char *hosts_now = directory_get(&bench->root, hosts);
 	_cleanup_free_ char *value = NULL;
 
 	if (!toml_now || !strstr(toml_now, "address = \"\"\n") ||
@@ -87,8 +87,8 @@ static void restore_after_any_death(void **state)
 
 	(void)state;
 	edit_bench_make(&bench);
-	folder_put(&bench.root, CONFIG_TOML, toml);
-	folder_put(&bench.root, DAEMON_JSON, json);
+	directory_put(&bench.root, CONFIG_TOML, toml);
+	directory_put(&bench.root, DAEMON_JSON, json);
 	whole_life = live_until(run_life, &bench, traced, traced ? UINT64_MAX : 30000, &ended);
 	for (int round = 0; round < ROUNDS; round++) {
 		live_until(run_life, &bench, traced, next_random(&seed) % (whole_life + 1), &ended);

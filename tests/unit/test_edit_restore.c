@@ -15,7 +15,7 @@ static const char original[] =
 
 /* The same setting as in plan_downloads(), in another file or table. */
 static void plan_elsewhere(struct edit_bench *bench, const char *path, const char *table,
-	const char *staged, const char *wanted)
+	const char *on_disk, const char *wanted)
 {
 	struct place place = {
 		.kind = PLACE_EDIT, .format = EDIT_TOML, .key = "max_concurrent_downloads"};
@@ -23,7 +23,7 @@ static void plan_elsewhere(struct edit_bench *bench, const char *path, const cha
 
 	copy_text(place.path, sizeof(place.path), path);
 	copy_text(place.table, sizeof(place.table), table);
-	plan_edit(bench, NAME, &place, staged, wanted, &edit);
+	plan_edit(bench, NAME, &place, on_disk, wanted, &edit);
 }
 
 /* The runtime was upgraded, and takes drop-ins by now: both files are ours to put back. */
@@ -33,12 +33,12 @@ static void a_setting_that_moved_is_told_of_each_file(void **state)
 
 	(void)state;
 	edit_bench_make(&bench);
-	folder_put(&bench.root, CONFIG_TOML, original);
+	directory_put(&bench.root, CONFIG_TOML, original);
 	plan_downloads(&bench, "3", "10");
 	assert_int_equal(edit_apply(&bench), 0);
 	plan_elsewhere(&bench, DROP_IN, CRI, "", "10");
 	assert_int_equal(edit_apply(&bench), 0);
-	folder_put(&bench.root, CONFIG_TOML, "what is [ this");
+	directory_put(&bench.root, CONFIG_TOML, "what is [ this");
 	edit_restore(&bench);
 	assert_int_equal(bench.edits.plan.n, 2);
 	assert_int_equal(plan_failures(&bench.edits.plan), 1);
@@ -48,7 +48,7 @@ static void a_setting_that_moved_is_told_of_each_file(void **state)
 	assert_non_null(journal_file(bench.journal, CONFIG_TOML));
 	assert_int_equal(bench.journal->n_records, 1);
 	/* Mended, it is put back too. */
-	folder_put(&bench.root, CONFIG_TOML,
+	directory_put(&bench.root, CONFIG_TOML,
 		"version = 2\n[" CRI "]\n  max_concurrent_downloads = 10\n[x]\n");
 	edit_restore(&bench);
 	assert_file(&bench.root, CONFIG_TOML,
@@ -63,14 +63,14 @@ static void a_key_that_moved_is_taken_out_where_it_is(void **state)
 
 	(void)state;
 	edit_bench_make(&bench);
-	folder_put(&bench.root, CONFIG_TOML, original);
+	directory_put(&bench.root, CONFIG_TOML, original);
 	plan_downloads(&bench, "3", "10");
 	assert_int_equal(edit_apply(&bench), 0);
-	folder_put(&bench.root, CONFIG_TOML,
+	directory_put(&bench.root, CONFIG_TOML,
 		"version = 3\n[" IMAGES "]\n  max_concurrent_downloads = 10\n");
 	plan_elsewhere(&bench, CONFIG_TOML, IMAGES, "10", "12");
 	assert_int_equal(edit_apply(&bench), 0);
-	folder_put(&bench.root, CONFIG_TOML,
+	directory_put(&bench.root, CONFIG_TOML,
 		"version = 3\n[" IMAGES "]\n  max_concurrent_downloads = 12\n[x]\n");
 	edit_restore(&bench);
 	assert_file(&bench.root, CONFIG_TOML,

@@ -224,14 +224,14 @@ static void tells_why_it_could_not_connect(void **state)
 	(void)state;
 	bench_open(&bench, serve_echo);
 	request = a_request(&bench, &outcome);
-	folder_path(&bench.folder, "/none", path);
+	directory_path(&bench.directory, "/none", path);
 	request.unix_socket = path;
 	fetch_and_wait(&bench, &request, &outcome);
 	assert_int_equal(outcome.error, -ENOENT);
 
 	/* A socket that nobody listens on any more. */
 	outcome = (struct outcome){0};
-	folder_path(&bench.folder, "/old", path);
+	directory_path(&bench.directory, "/old", path);
 	{
 		struct fake_http old;
 

@@ -110,8 +110,8 @@ static void sends_a_file(void **state)
 	bench_open(&bench, serve_upload);
 	for (size_t i = 0; i < 2 * MIB; i++)
 		data[i] = (char)(i * 7 + i / 4096);
-	folder_put_bytes(&bench.folder, "/file", data, 2 * MIB);
-	folder_path(&bench.folder, "/file", path);
+	directory_put_bytes(&bench.directory, "/file", data, 2 * MIB);
+	directory_path(&bench.directory, "/file", path);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	assert_int_equal(lseek(fd, 100, SEEK_SET), 100);
 	/* Nothing of it in memory, as far as the file system lets go. */

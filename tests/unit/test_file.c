@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "folder.h"
+#include "directory.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,48 +15,49 @@
 #include <linux/seccomp.h>
 
 static int read_from(
-	const struct folder *folder, const char *name, size_t max, char **text, size_t *len)
+	const struct directory *directory, const char *name, size_t max, char **text, size_t *len)
 {
 	char full[PATH_MAX];
 
-	folder_path(folder, name, full);
+	directory_path(directory, name, full);
 	return read_file(full, max, text, len);
 }
 
 static void reads_up_to_a_limit(void **state)
 {
 	static const size_t sizes[] = {0, 1, 4094, 4095, 4096, 4097, 10000};
-	_cleanup_folder_ struct folder folder;
+	_cleanup_directory_ struct directory directory;
 
 	(void)state;
-	folder_make(&folder);
+	directory_make(&directory);
 	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
 		_cleanup_free_ char *data = malloc(sizes[i] + 1), *text = NULL;
 		char *untouched = NULL;
 		size_t len = 1;
 
 		memset(data, 'x', sizes[i]);
-		folder_put_bytes(&folder, "/f", data, sizes[i]);
-		assert_int_equal(read_from(&folder, "/f", sizes[i], &text, &len), 0);
+		directory_put_bytes(&directory, "/f", data, sizes[i]);
+		assert_int_equal(read_from(&directory, "/f", sizes[i], &text, &len), 0);
 		assert_int_equal(len, sizes[i]);
 		assert_int_equal(strlen(text), sizes[i]);
 		if (sizes[i] == 0)
 			continue;
-		assert_int_equal(read_from(&folder, "/f", sizes[i] - 1, &untouched, NULL), -EFBIG);
+		assert_int_equal(
+			read_from(&directory, "/f", sizes[i] - 1, &untouched, NULL), -EFBIG);
 		assert_null(untouched);
 	}
 }
 
 static void reads_bytes_as_they_are(void **state)
 {
-	_cleanup_folder_ struct folder folder;
+	_cleanup_directory_ struct directory directory;
 	_cleanup_free_ char *text = NULL;
 	size_t len;
 
 	(void)state;
-	folder_make(&folder);
-	folder_put_bytes(&folder, "/f", "a\0b", 3);
-	assert_int_equal(read_from(&folder, "/f", 100, &text, &len), 0);
+	directory_make(&directory);
+	directory_put_bytes(&directory, "/f", "a\0b", 3);
+	assert_int_equal(read_from(&directory, "/f", 100, &text, &len), 0);
 	assert_int_equal(len, 3);
 	assert_memory_equal(text, "a\0b", 4);
 	/* Files of procfs say that they are empty. */
@@ -67,23 +68,23 @@ static void reads_bytes_as_they_are(void **state)
 
 static void refuses_what_is_no_regular_file(void **state)
 {
-	_cleanup_folder_ struct folder folder;
+	_cleanup_directory_ struct directory directory;
 	char full[PATH_MAX], *text = NULL;
 
 	(void)state;
-	folder_make(&folder);
-	folder_path(&folder, "/fifo", full);
+	directory_make(&directory);
+	directory_path(&directory, "/fifo", full);
 	assert_int_equal(mkfifo(full, 0600), 0);
 	assert_int_equal(read_file(full, 100, &text, NULL), -EINVAL);
-	assert_int_equal(read_file(folder.path, 100, &text, NULL), -EISDIR);
+	assert_int_equal(read_file(directory.path, 100, &text, NULL), -EISDIR);
 	assert_int_equal(read_file("/dev/zero", 100, &text, NULL), -EINVAL);
-	assert_int_equal(read_from(&folder, "/none", 100, &text, NULL), -ENOENT);
+	assert_int_equal(read_from(&directory, "/none", 100, &text, NULL), -ENOENT);
 	assert_null(text);
 }
 
-static int open_folder(const struct folder *folder)
+static int open_directory(const struct directory *directory)
 {
-	int dir = open(folder->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int dir = open(directory->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	assert_true(dir >= 0);
 	return dir;
@@ -91,24 +92,24 @@ static int open_folder(const struct folder *folder)
 
 static void replaces_a_file(void **state)
 {
-	_cleanup_folder_ struct folder folder;
+	_cleanup_directory_ struct directory directory;
 	_cleanup_close_ int dir = -1, kept = -1;
 	char full[PATH_MAX], old[8] = "";
 
 	(void)state;
-	folder_make(&folder);
-	dir = open_folder(&folder);
+	directory_make(&directory);
+	dir = open_directory(&directory);
 	assert_int_equal(write_file_atomic(dir, "f", "old", 3), 0);
-	assert_file(&folder, "/f", "old");
-	folder_path(&folder, "/f", full);
+	assert_file(&directory, "/f", "old");
+	directory_path(&directory, "/f", full);
 	kept = open(full, O_RDONLY | O_CLOEXEC);
-	folder_put(&folder, "/f.new", "what a killed writer left behind");
+	directory_put(&directory, "/f.new", "what a killed writer left behind");
 	assert_int_equal(write_file_atomic(dir, "f", "new", 3), 0);
-	assert_file(&folder, "/f", "new");
+	assert_file(&directory, "/f", "new");
 	/* Whoever had the old one open still has it, whole. */
 	assert_int_equal(read(kept, old, sizeof(old)), 3);
 	assert_string_equal(old, "old");
-	assert_null(folder_get(&folder, "/f.new"));
+	assert_null(directory_get(&directory, "/f.new"));
 }
 
 /* A disk that is full in the middle of a write, as far as this process can tell. */
@@ -128,59 +129,59 @@ static int write_with_limit(int dir, rlim_t limit, size_t len)
 
 static void keeps_the_old_file_after_an_error(void **state)
 {
-	_cleanup_folder_ struct folder folder;
+	_cleanup_directory_ struct directory directory;
 	_cleanup_close_ int dir = -1;
 	char name[NAME_MAX + 1], path[PATH_MAX];
 
 	(void)state;
 	signal(SIGXFSZ, SIG_IGN);
-	folder_make(&folder);
-	dir = open_folder(&folder);
+	directory_make(&directory);
+	dir = open_directory(&directory);
 	assert_int_equal(write_file_atomic(dir, "f", "old", 3), 0);
 	assert_int_equal(write_with_limit(dir, 100, 5000), -EFBIG);
-	assert_file(&folder, "/f", "old");
-	assert_null(folder_get(&folder, "/f.new"));
+	assert_file(&directory, "/f", "old");
+	assert_null(directory_get(&directory, "/f.new"));
 
 	memset(name, 'x', NAME_MAX);
 	name[NAME_MAX] = '\0';
 	assert_int_equal(write_file_atomic(dir, name, "new", 3), -ENAMETOOLONG);
 	assert_int_equal(write_file_atomic(-1, "f", "new", 3), -EBADF);
 
-	/* The name is a folder: it cannot be replaced, and nothing is left lying about. */
-	folder_put(&folder, "/g/inside", "old");
+	/* The name is a directory: it cannot be replaced, and nothing is left lying about. */
+	directory_put(&directory, "/g/inside", "old");
 	assert_int_equal(write_file_atomic(dir, "g", "new", 3), -EISDIR);
-	assert_file(&folder, "/g/inside", "old");
-	folder_path(&folder, "/g.new", path);
+	assert_file(&directory, "/g/inside", "old");
+	directory_path(&directory, "/g.new", path);
 	assert_int_equal(access(path, F_OK), -1);
 }
 
 static void follows_no_link_to_write(void **state)
 {
-	_cleanup_folder_ struct folder folder;
+	_cleanup_directory_ struct directory directory;
 	_cleanup_close_ int dir = -1;
 	char path[PATH_MAX], target[PATH_MAX];
 
 	(void)state;
-	folder_make(&folder);
-	dir = open_folder(&folder);
-	folder_put(&folder, "/precious", "precious");
-	folder_path(&folder, "/precious", target);
-	folder_path(&folder, "/f.new", path);
+	directory_make(&directory);
+	dir = open_directory(&directory);
+	directory_put(&directory, "/precious", "precious");
+	directory_path(&directory, "/precious", target);
+	directory_path(&directory, "/f.new", path);
 	assert_int_equal(symlink(target, path), 0);
 	assert_int_equal(write_file_atomic(dir, "f", "new", 3), -ELOOP);
-	assert_file(&folder, "/precious", "precious");
+	assert_file(&directory, "/precious", "precious");
 }
 
 static void finds_what_links_of_a_root_name(void **state)
 {
-	_cleanup_folder_ struct folder root;
+	_cleanup_directory_ struct directory root;
 	char path[PATH_MAX], link[PATH_MAX], full[PATH_MAX] = "as it was";
 
 	(void)state;
-	folder_make(&root);
-	folder_put(&root, "/opt/file", "");
-	folder_path(&root, "/opt/file", path);
-	folder_path(&root, "/link", link);
+	directory_make(&root);
+	directory_put(&root, "/opt/file", "");
+	directory_path(&root, "/opt/file", path);
+	directory_path(&root, "/link", link);
 	assert_int_equal(path_in_root(root.path, "/none", full), -ENOENT);
 	assert_int_equal(path_in_root("", "/none-of-this-name", full), -ENOENT);
 	assert_string_equal(full, "as it was");
@@ -232,15 +233,15 @@ static int open_without_openat2(const char *own, const char *other)
 
 static void its_own_root_needs_no_openat2(void **state)
 {
-	_cleanup_folder_ struct folder root;
+	_cleanup_directory_ struct directory root;
 	char path[PATH_MAX], real[PATH_MAX];
 	int status;
 	pid_t pid;
 
 	(void)state;
-	folder_make(&root);
-	folder_put(&root, "/opt/file", "");
-	folder_path(&root, "/opt/file", path);
+	directory_make(&root);
+	directory_put(&root, "/opt/file", "");
+	directory_path(&root, "/opt/file", path);
 	assert_non_null(realpath(path, real));
 	pid = fork();
 	assert_true(pid >= 0);
@@ -252,19 +253,19 @@ static void its_own_root_needs_no_openat2(void **state)
 
 static void makes_directories(void **state)
 {
-	_cleanup_folder_ struct folder folder;
+	_cleanup_directory_ struct directory directory;
 	char path[PATH_MAX];
 	struct stat st;
 
 	(void)state;
-	folder_make(&folder);
-	folder_path(&folder, "/a/b//c/", path);
+	directory_make(&directory);
+	directory_path(&directory, "/a/b//c/", path);
 	assert_int_equal(make_directories(path, 0700), 0);
 	assert_int_equal(make_directories(path, 0700), 0);
 	assert_int_equal(stat(path, &st), 0);
 	assert_true(S_ISDIR(st.st_mode));
-	folder_put(&folder, "/file", "");
-	folder_path(&folder, "/file/d", path);
+	directory_put(&directory, "/file", "");
+	directory_path(&directory, "/file/d", path);
 	assert_int_equal(make_directories(path, 0700), -ENOTDIR);
 	assert_int_equal(make_directories("", 0700), -ENOENT);
 }

@@ -129,17 +129,17 @@ static void follows_goaway(void **state)
 static void takes_long_paths(void **state)
 {
 	struct bench bench;
-	char folder[PATH_MAX];
+	char directory[PATH_MAX];
 
 	(void)state;
 	bench_begin(&bench);
 	grpc_client_close(bench.client);
-	folder_path(&bench.folder,
-		"/a-folder-that-a-host-was-mounted-to-whose-name-is-longer-than-what-fits-into-a-"
+	directory_path(&bench.directory,
+		"/a-directory-that-a-host-was-mounted-to-whose-name-is-longer-than-what-fits-into-a-"
 		"socket-address-of-linux/run",
-		folder);
-	assert_int_equal(make_directories(folder, 0700), 0);
-	snprintf(bench.server.path, sizeof(bench.server.path), "%.200s/s.sock", folder);
+		directory);
+	assert_int_equal(make_directories(directory, 0700), 0);
+	snprintf(bench.server.path, sizeof(bench.server.path), "%.200s/s.sock", directory);
 	assert_int_equal(grpc_client_open(bench.event, bench.server.path, &bench.client), 0);
 	expect(&bench, "/t.T/Echo", "x", GRPC_UNAVAILABLE, true);
 	assert_int_equal(grpc_client_peer(bench.client), 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "folder.h"
+#include "directory.h"
 
 #include "kernel/host.h"
 
@@ -34,16 +34,16 @@ static const struct {
 
 static void values_are_normalised(void **state)
 {
-	_cleanup_folder_ struct folder folder;
+	_cleanup_directory_ struct directory directory;
 	struct host host;
 
 	(void)state;
-	folder_make(&folder);
-	assert_true(host_init(&host, folder.path));
+	directory_make(&directory);
+	assert_true(host_init(&host, directory.path));
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		char value[SETTING_VALUE_MAX] = "untouched";
 
-		folder_put(&folder, cases[i].path, cases[i].text);
+		directory_put(&directory, cases[i].path, cases[i].text);
 		assert_int_equal(host_read_value(&host, cases[i].path, value), cases[i].result);
 		assert_string_equal(value, cases[i].value);
 	}
@@ -59,48 +59,48 @@ static void expect_error(const struct host *host, const char *path, int error)
 
 static void what_cannot_be_read(void **state)
 {
-	_cleanup_folder_ struct folder folder;
+	_cleanup_directory_ struct directory directory;
 	char text[3 * SETTING_VALUE_MAX], full[PATH_MAX];
 	struct host host;
 
 	(void)state;
-	folder_make(&folder);
-	assert_true(host_init(&host, folder.path));
+	directory_make(&directory);
+	assert_true(host_init(&host, directory.path));
 	expect_error(&host, "/proc/sys/none", -ENOENT);
-	folder_put(&folder, "/proc/sys/long", long_value);
+	directory_put(&directory, "/proc/sys/long", long_value);
 	snprintf(text, sizeof(text), "%sx", long_value);
-	folder_put(&folder, "/proc/sys/long", text);
+	directory_put(&directory, "/proc/sys/long", text);
 	expect_error(&host, "/proc/sys/long", -E2BIG);
 	memset(text, 'x', sizeof(text) - 1);
 	text[sizeof(text) - 1] = '\0';
-	folder_put(&folder, "/proc/sys/long", text);
+	directory_put(&directory, "/proc/sys/long", text);
 	expect_error(&host, "/proc/sys/long", -E2BIG);
 	expect_error(&host, "/proc/sys", -EISDIR);
 	expect_error(&host, text, -ENAMETOOLONG);
-	folder_path(&folder, "/proc/fifo", full);
+	directory_path(&directory, "/proc/fifo", full);
 	assert_int_equal(mkfifo(full, 0600), 0);
 	expect_error(&host, "/proc/fifo", -ESPIPE); /* and does not wait for a writer */
 }
 
 static void a_kept_descriptor_sees_every_change(void **state)
 {
-	_cleanup_folder_ struct folder folder;
+	_cleanup_directory_ struct directory directory;
 	struct kept_file file = {.path = "/proc/sys/a", .fd = -1};
 	char value[SETTING_VALUE_MAX];
 	struct host host;
 	int fd;
 
 	(void)state;
-	folder_make(&folder);
-	assert_true(host_init(&host, folder.path));
+	directory_make(&directory);
+	assert_true(host_init(&host, directory.path));
 	/* Not there yet: nothing is kept, and it is found once it comes. */
 	assert_int_equal(kept_read_value(&host, &file, value), -ENOENT);
 	assert_int_equal(file.fd, -1);
-	folder_put(&folder, "/proc/sys/a", "1\n");
+	directory_put(&directory, "/proc/sys/a", "1\n");
 	assert_int_equal(kept_read_value(&host, &file, value), 0);
 	assert_string_equal(value, "1");
 	fd = file.fd;
-	folder_put(&folder, "/proc/sys/a", "22\n");
+	directory_put(&directory, "/proc/sys/a", "22\n");
 	assert_int_equal(kept_read_value(&host, &file, value), 0);
 	assert_string_equal(value, "22");
 	assert_int_equal(file.fd, fd);
@@ -111,20 +111,20 @@ static void a_kept_descriptor_sees_every_change(void **state)
 
 static void an_error_drops_the_descriptor(void **state)
 {
-	_cleanup_folder_ struct folder folder;
+	_cleanup_directory_ struct directory directory;
 	struct kept_file file = {.path = "/proc/sys/a", .fd = -1};
 	char value[SETTING_VALUE_MAX], full[PATH_MAX];
 	struct host host;
 
 	(void)state;
-	folder_make(&folder);
-	assert_true(host_init(&host, folder.path));
-	folder_path(&folder, "/proc/sys/a", full);
+	directory_make(&directory);
+	assert_true(host_init(&host, directory.path));
+	directory_path(&directory, "/proc/sys/a", full);
 	assert_int_equal(make_directories(full, 0700), 0);
 	assert_int_equal(kept_read_value(&host, &file, value), -EISDIR);
 	assert_int_equal(file.fd, -1);
 	assert_int_equal(rmdir(full), 0);
-	folder_put(&folder, "/proc/sys/a", "1\n");
+	directory_put(&directory, "/proc/sys/a", "1\n");
 	assert_int_equal(kept_read_value(&host, &file, value), 0);
 	assert_string_equal(value, "1");
 	kept_close(&file);
@@ -152,17 +152,17 @@ static void roots(void **state)
 
 static void probing_writes_nothing(void **state)
 {
-	_cleanup_folder_ struct folder folder;
+	_cleanup_directory_ struct directory directory;
 	struct host host;
 
 	(void)state;
-	folder_make(&folder);
-	assert_true(host_init(&host, folder.path));
-	folder_put(&folder, "/proc/sys/a", "1\n");
+	directory_make(&directory);
+	assert_true(host_init(&host, directory.path));
+	directory_put(&directory, "/proc/sys/a", "1\n");
 	assert_int_equal(host_may_write(&host, "/proc/sys/a"), 0);
-	assert_file(&folder, "/proc/sys/a", "1\n");
+	assert_file(&directory, "/proc/sys/a", "1\n");
 	assert_int_equal(host_may_write(&host, "/proc/sys/b"), -ENOENT);
-	assert_null(folder_get(&folder, "/proc/sys/b"));
+	assert_null(directory_get(&directory, "/proc/sys/b"));
 }
 
 int main(void)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "folder.h"
+#include "directory.h"
 
 #include "runtime/hosts_toml.h"
 
@@ -116,7 +116,7 @@ static void knows_its_own_files(void **state)
 	assert_false(hosts_toml_is_ours(NULL, 0));
 }
 
-static void knows_which_folders_are_read(void **state)
+static void knows_which_directories_are_read(void **state)
 {
 	static const struct {
 		const char *registry, *first, *second;
@@ -129,18 +129,18 @@ static void knows_which_folders_are_read(void **state)
 		{"[::1]", "[:_1]_", "[::1]"},
 	};
 	static const char *const bad[] = {"", "..", ".", "../../etc", "a/b", "_other", "a:", "a:x"};
-	char folders[2][REGISTRY_NAME_MAX];
+	char directories[2][REGISTRY_NAME_MAX];
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		assert_int_equal(
-			hosts_toml_folders(cases[i].registry, folders), cases[i].second ? 2 : 1);
-		assert_string_equal(folders[0], cases[i].first);
+		assert_int_equal(hosts_toml_directories(cases[i].registry, directories),
+			cases[i].second ? 2 : 1);
+		assert_string_equal(directories[0], cases[i].first);
 		if (cases[i].second)
-			assert_string_equal(folders[1], cases[i].second);
+			assert_string_equal(directories[1], cases[i].second);
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
-		assert_int_equal(hosts_toml_folders(bad[i], folders), -EINVAL);
+		assert_int_equal(hosts_toml_directories(bad[i], directories), -EINVAL);
 }
 
 static void knows_who_knows_dial_timeout(void **state)
@@ -166,7 +166,7 @@ int main(void)
 		cmocka_unit_test(leaves_out_what_is_not_wanted),
 		cmocka_unit_test(refuses_what_could_say_more_than_an_address),
 		cmocka_unit_test(knows_its_own_files),
-		cmocka_unit_test(knows_which_folders_are_read),
+		cmocka_unit_test(knows_which_directories_are_read),
 		cmocka_unit_test(knows_who_knows_dial_timeout),
 	};
 

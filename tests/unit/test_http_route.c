@@ -137,12 +137,12 @@ static void keeps_alive_and_pipelines(void **state)
 
 static void do_late_beat(struct bench *bench)
 {
-	bench->fake.node.beat_us = now_us() - 11 * USEC_PER_SEC;
+	bench->fake.node.heartbeat_us = now_us() - 11 * USEC_PER_SEC;
 }
 
 static void do_unapplied(struct bench *bench)
 {
-	bench->fake.node.beat_us = now_us();
+	bench->fake.node.heartbeat_us = now_us();
 	bench->fake.node.applied = false;
 }
 

@@ -7,13 +7,13 @@
 
 static void what_is_stored_is_loaded(void **state)
 {
-	_cleanup_folder_ struct folder folder;
+	_cleanup_directory_ struct directory directory;
 	_cleanup_journal_ struct journal *journal = NULL;
 
 	(void)state;
-	folder_make(&folder);
-	store_sample(&folder);
-	journal = open_journal(&folder, BOOT);
+	directory_make(&directory);
+	store_sample(&directory);
+	journal = open_journal(&directory, BOOT);
 	assert_sample(journal);
 	assert_string_equal(journal->note, "");
 	assert_false(journal->dirty);
@@ -22,108 +22,108 @@ static void what_is_stored_is_loaded(void **state)
 
 static void an_original_is_stored_in_both_generations(void **state)
 {
-	_cleanup_folder_ struct folder folder;
+	_cleanup_directory_ struct directory directory;
 	_cleanup_journal_ struct journal *journal = NULL;
 	_cleanup_free_ char *first = NULL, *second = NULL, *third = NULL;
 
 	(void)state;
-	folder_make(&folder);
-	store_sample(&folder);
-	first = folder_get(&folder, "/journal.json");
-	assert_file(&folder, "/journal.json.1", first);
+	directory_make(&directory);
+	store_sample(&directory);
+	first = directory_get(&directory, "/journal.json");
+	assert_file(&directory, "/journal.json.1", first);
 	/* Another target adds no original: once is enough, and the older one stays. */
-	journal = open_journal(&folder, BOOT);
+	journal = open_journal(&directory, BOOT);
 	note(journal, "vm.a", "2", "3");
 	assert_int_equal(journal_store(journal), 0);
-	second = folder_get(&folder, "/journal.json");
+	second = directory_get(&directory, "/journal.json");
 	assert_string_not_equal(second, first);
-	assert_file(&folder, "/journal.json.1", first);
+	assert_file(&directory, "/journal.json.1", first);
 	note(journal, "vm.b", "7", "8");
 	assert_int_equal(journal_store(journal), 0);
-	third = folder_get(&folder, "/journal.json");
-	assert_file(&folder, "/journal.json.1", third);
+	third = directory_get(&directory, "/journal.json");
+	assert_file(&directory, "/journal.json.1", third);
 	assert_non_null(strstr(third, "vm.b"));
 }
 
 static void nothing_new_is_not_stored(void **state)
 {
-	_cleanup_folder_ struct folder folder;
+	_cleanup_directory_ struct directory directory;
 	_cleanup_journal_ struct journal *journal = NULL;
 
 	(void)state;
-	folder_make(&folder);
-	store_sample(&folder);
-	journal = open_journal(&folder, BOOT);
+	directory_make(&directory);
+	store_sample(&directory);
+	journal = open_journal(&directory, BOOT);
 	note(journal, "vm.a", "1", "2");
 	journal_set_config(journal, UINT32_MAX);
 	journal_unrelease(journal, "neighbor");
 	journal_forget(journal, "no.such");
 	assert_false(journal->dirty);
-	folder_delete(&folder, "/journal.json");
+	directory_delete(&directory, "/journal.json");
 	assert_int_equal(journal_store(journal), 0);
-	assert_null(folder_get(&folder, "/journal.json"));
+	assert_null(directory_get(&directory, "/journal.json"));
 }
 
 static void the_older_generation_takes_the_place_of_a_torn_one(void **state)
 {
-	_cleanup_folder_ struct folder folder;
+	_cleanup_directory_ struct directory directory;
 	_cleanup_journal_ struct journal *journal = NULL;
 	_cleanup_free_ char *text = NULL;
 
 	(void)state;
-	folder_make(&folder);
-	store_sample(&folder);
-	text = folder_get(&folder, "/journal.json");
-	folder_put(&folder, "/journal.json", "{\"schema\": 1, ");
-	journal = open_journal(&folder, BOOT);
+	directory_make(&directory);
+	store_sample(&directory);
+	text = directory_get(&directory, "/journal.json");
+	directory_put(&directory, "/journal.json", "{\"schema\": 1, ");
+	journal = open_journal(&directory, BOOT);
 	assert_sample(journal);
 	assert_non_null(strstr(journal->note, "torn or altered"));
 	/* At no moment of what follows is the torn file the only one. */
-	assert_file(&folder, "/journal.json", text);
-	assert_file(&folder, "/journal.json.bad", "{\"schema\": 1, ");
+	assert_file(&directory, "/journal.json", text);
+	assert_file(&directory, "/journal.json.bad", "{\"schema\": 1, ");
 	assert_true(journal->dirty);
 	assert_int_equal(journal_store(journal), 0);
-	assert_file(&folder, "/journal.json", text);
-	assert_file(&folder, "/journal.json.1", text);
+	assert_file(&directory, "/journal.json", text);
+	assert_file(&directory, "/journal.json.1", text);
 }
 
 static void a_missing_file_is_made_up_for_by_the_older_one(void **state)
 {
-	_cleanup_folder_ struct folder folder;
+	_cleanup_directory_ struct directory directory;
 	_cleanup_journal_ struct journal *journal = NULL;
 	_cleanup_free_ char *text = NULL;
 
 	(void)state;
-	folder_make(&folder);
-	store_sample(&folder);
-	text = folder_get(&folder, "/journal.json");
-	folder_delete(&folder, "/journal.json");
-	journal = open_journal(&folder, BOOT);
+	directory_make(&directory);
+	store_sample(&directory);
+	text = directory_get(&directory, "/journal.json");
+	directory_delete(&directory, "/journal.json");
+	journal = open_journal(&directory, BOOT);
 	assert_sample(journal);
-	assert_file(&folder, "/journal.json", text);
+	assert_file(&directory, "/journal.json", text);
 }
 
 static void two_torn_files_are_kept(void **state)
 {
 	static const char bad[] = "{}", older[] = "";
-	_cleanup_folder_ struct folder folder;
+	_cleanup_directory_ struct directory directory;
 	_cleanup_journal_ struct journal *reader = NULL;
 	_cleanup_journal_ struct journal *writer = NULL;
 
 	(void)state;
-	folder_make(&folder);
-	folder_put(&folder, "/journal.json", bad);
-	folder_put(&folder, "/journal.json.1", older);
-	assert_int_equal(journal_open(folder.path, BOOT, false, &reader), 0);
+	directory_make(&directory);
+	directory_put(&directory, "/journal.json", bad);
+	directory_put(&directory, "/journal.json.1", older);
+	assert_int_equal(journal_open(directory.path, BOOT, false, &reader), 0);
 	assert_true(reader->lost);
-	assert_file(&folder, "/journal.json", bad); /* who only reads moves nothing */
-	writer = open_journal(&folder, BOOT);
+	assert_file(&directory, "/journal.json", bad); /* who only reads moves nothing */
+	writer = open_journal(&directory, BOOT);
 	assert_true(writer->lost);
 	assert_int_equal(writer->n_records, 0);
 	assert_non_null(strstr(writer->note, "lost"));
-	assert_file(&folder, "/journal.json.bad", bad);
-	assert_file(&folder, "/journal.json.1.bad", older);
-	assert_null(folder_get(&folder, "/journal.json"));
+	assert_file(&directory, "/journal.json.bad", bad);
+	assert_file(&directory, "/journal.json.1.bad", older);
+	assert_null(directory_get(&directory, "/journal.json"));
 }
 
 /* It alone knows what is to be put back: a version of before leaves it, and writes nothing. */
@@ -136,14 +136,14 @@ static void a_newer_version_s_is_left(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
-		_cleanup_folder_ struct folder folder;
+		_cleanup_directory_ struct directory directory;
 
-		folder_make(&folder);
-		folder_put(&folder, "/journal.json", "torn");
-		folder_put(&folder, names[i], newer);
-		assert_int_equal(journal_open(folder.path, BOOT, true, &journal), -EPROTO);
+		directory_make(&directory);
+		directory_put(&directory, "/journal.json", "torn");
+		directory_put(&directory, names[i], newer);
+		assert_int_equal(journal_open(directory.path, BOOT, true, &journal), -EPROTO);
 		assert_null(journal);
-		assert_file(&folder, names[i], newer);
+		assert_file(&directory, names[i], newer);
 	}
 }
 
@@ -151,12 +151,12 @@ static void a_newer_version_s_is_left(void **state)
 static void a_moved_setting_is_known_until_both_are_forgotten(void **state)
 {
 	static const char *const paths[] = {"/etc/a.toml", "/etc/b.toml"};
-	_cleanup_folder_ struct folder folder;
+	_cleanup_directory_ struct directory directory;
 	_cleanup_journal_ struct journal *journal = NULL;
 
 	(void)state;
-	folder_make(&folder);
-	journal = open_journal(&folder, BOOT);
+	directory_make(&directory);
+	journal = open_journal(&directory, BOOT);
 	note(journal, "moved", "3", "10");
 	for (size_t i = 0; i < ARRAY_SIZE(paths); i++) {
 		struct file_note file = {.original = FILE_HASH_NONE};
@@ -175,13 +175,13 @@ static void a_moved_setting_is_known_until_both_are_forgotten(void **state)
 
 static void another_boot_begins_afresh(void **state)
 {
-	_cleanup_folder_ struct folder folder;
+	_cleanup_directory_ struct directory directory;
 	_cleanup_journal_ struct journal *journal = NULL;
 
 	(void)state;
-	folder_make(&folder);
-	store_sample(&folder);
-	journal = open_journal(&folder, "another-boot");
+	directory_make(&directory);
+	store_sample(&directory);
+	journal = open_journal(&directory, "another-boot");
 	assert_int_equal(journal->n_records, 1);
 	assert_file_noted(journal); /* files stay as they are */
 	assert_string_equal(journal->boot, "another-boot");
@@ -192,13 +192,13 @@ static void another_boot_begins_afresh(void **state)
 
 static void an_unknown_boot_gives_nothing_up(void **state)
 {
-	_cleanup_folder_ struct folder folder;
+	_cleanup_directory_ struct directory directory;
 	_cleanup_journal_ struct journal *journal = NULL;
 
 	(void)state;
-	folder_make(&folder);
-	store_sample(&folder);
-	journal = open_journal(&folder, "");
+	directory_make(&directory);
+	store_sample(&directory);
+	journal = open_journal(&directory, "");
 	assert_sample(journal);
 	assert_string_equal(journal->boot, BOOT);
 	assert_false(journal->dirty);
@@ -224,12 +224,12 @@ static const struct {
 
 static void notes_follow_the_node(void **state)
 {
-	_cleanup_folder_ struct folder folder;
+	_cleanup_directory_ struct directory directory;
 	_cleanup_journal_ struct journal *journal = NULL;
 
 	(void)state;
-	folder_make(&folder);
-	journal = open_journal(&folder, BOOT);
+	directory_make(&directory);
+	journal = open_journal(&directory, BOOT);
 	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
 		print_message("%s\n", steps[i].what);
 		journal->dirty = journal->added = false;
@@ -246,12 +246,12 @@ static void what_the_kernel_made_of_a_value_is_noted(void **state)
 {
 	struct change change = {.name = "vm.a", .error = -ERANGE, .actual = "100"};
 	struct plan plan = {.changes = &change, .n = 1};
-	_cleanup_folder_ struct folder folder;
+	_cleanup_directory_ struct directory directory;
 	_cleanup_journal_ struct journal *journal = NULL;
 
 	(void)state;
-	folder_make(&folder);
-	journal = open_journal(&folder, BOOT);
+	directory_make(&directory);
+	journal = open_journal(&directory, BOOT);
 	note(journal, "vm.a", "1", "99");
 	change.reason = "drift";
 	journal_note_actual(journal, &plan);
@@ -268,12 +268,12 @@ static void what_the_kernel_made_of_a_value_is_noted(void **state)
 
 static void forgetting(void **state)
 {
-	_cleanup_folder_ struct folder folder;
+	_cleanup_directory_ struct directory directory;
 	_cleanup_journal_ struct journal *journal = NULL;
 
 	(void)state;
-	folder_make(&folder);
-	journal = open_journal(&folder, BOOT);
+	directory_make(&directory);
+	journal = open_journal(&directory, BOOT);
 	note(journal, "vm.a", "1", "2");
 	note(journal, "vm.b", "3", "4");
 	note(journal, "vm.c", "5", "6");
@@ -288,13 +288,13 @@ static void forgetting(void **state)
 
 static void a_release_holds_for_one_configuration(void **state)
 {
-	_cleanup_folder_ struct folder folder;
+	_cleanup_directory_ struct directory directory;
 	_cleanup_journal_ struct journal *journal = NULL;
 	char name[8];
 
 	(void)state;
-	folder_make(&folder);
-	journal = open_journal(&folder, BOOT);
+	directory_make(&directory);
+	journal = open_journal(&directory, BOOT);
 	journal_set_config(journal, 17);
 	journal_release(journal, "thp");
 	journal_release(journal, "thp");
@@ -318,14 +318,14 @@ static void a_release_holds_for_one_configuration(void **state)
 
 static void what_was_not_stored_is_taken_back(void **state)
 {
-	_cleanup_folder_ struct folder folder;
+	_cleanup_directory_ struct directory directory;
 	_cleanup_journal_ struct journal *journal = NULL;
 	_cleanup_journal_ struct journal *copy = NULL;
 	int dir;
 
 	(void)state;
-	folder_make(&folder);
-	journal = open_journal(&folder, BOOT);
+	directory_make(&directory);
+	journal = open_journal(&directory, BOOT);
 	dir = journal->dir;
 	note(journal, "vm.a", "1", "2");
 	copy = journal_copy(journal);
@@ -348,48 +348,48 @@ static void what_was_not_stored_is_taken_back(void **state)
 static void a_full_disk_leaves_the_old_journal(void **state)
 {
 	struct rlimit before, lowered;
-	_cleanup_folder_ struct folder folder;
+	_cleanup_directory_ struct directory directory;
 	_cleanup_journal_ struct journal *journal = NULL;
 	_cleanup_free_ char *text = NULL;
 
 	(void)state;
 	signal(SIGXFSZ, SIG_IGN);
-	folder_make(&folder);
-	store_sample(&folder);
-	text = folder_get(&folder, "/journal.json");
-	journal = open_journal(&folder, BOOT);
+	directory_make(&directory);
+	store_sample(&directory);
+	text = directory_get(&directory, "/journal.json");
+	journal = open_journal(&directory, BOOT);
 	note(journal, "vm.b", "1", "2");
 	assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
 	lowered = (struct rlimit){.rlim_cur = 64, .rlim_max = before.rlim_max};
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &lowered), 0);
 	assert_int_equal(journal_store(journal), -EFBIG);
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
-	assert_file(&folder, "/journal.json", text);
-	assert_file(&folder, "/journal.json.1", text);
+	assert_file(&directory, "/journal.json", text);
+	assert_file(&directory, "/journal.json.1", text);
 	assert_true(journal->dirty);
 	assert_true(journal->added);
 	assert_int_equal(journal_store(journal), 0);
 	assert_false(journal->dirty);
 }
 
-static void a_folder_that_is_not_there(void **state)
+static void a_directory_that_is_not_there(void **state)
 {
-	_cleanup_folder_ struct folder folder;
+	_cleanup_directory_ struct directory directory;
 	_cleanup_journal_ struct journal *journal = NULL;
 	struct journal *none = NULL;
 	char path[PATH_MAX];
 
 	(void)state;
-	folder_make(&folder);
-	folder_path(&folder, "/state", path);
+	directory_make(&directory);
+	directory_path(&directory, "/state", path);
 	assert_int_equal(journal_open(path, BOOT, false, &journal), 0);
 	assert_int_equal(journal->dir, -1);
 	assert_int_equal(access(path, F_OK), -1);
 	journal_close(steal(journal));
 	assert_int_equal(journal_open(path, BOOT, true, &journal), 0);
 	assert_true(journal->dir >= 0);
-	folder_put(&folder, "/file", "");
-	folder_path(&folder, "/file/state", path);
+	directory_put(&directory, "/file", "");
+	directory_path(&directory, "/file/state", path);
 	assert_int_equal(journal_open(path, BOOT, true, &none), -ENOTDIR);
 	assert_null(none);
 }
@@ -413,7 +413,7 @@ int main(void)
 		cmocka_unit_test(a_release_holds_for_one_configuration),
 		cmocka_unit_test(what_was_not_stored_is_taken_back),
 		cmocka_unit_test(a_full_disk_leaves_the_old_journal),
-		cmocka_unit_test(a_folder_that_is_not_there),
+		cmocka_unit_test(a_directory_that_is_not_there),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,26 +8,26 @@
 
 /* With journal.json as text, the sample must come back whole: from it, or from the older one. */
 static void assert_survives(
-	const struct folder *folder, const char *older, const char *text, size_t len)
+	const struct directory *directory, const char *older, const char *text, size_t len)
 {
 	_cleanup_journal_ struct journal *journal = NULL;
 
-	folder_put_bytes(folder, "/journal.json", text, len);
-	folder_put(folder, "/journal.json.1", older);
-	assert_int_equal(journal_open(folder->path, BOOT, false, &journal), 0);
+	directory_put_bytes(directory, "/journal.json", text, len);
+	directory_put(directory, "/journal.json.1", older);
+	assert_int_equal(journal_open(directory->path, BOOT, false, &journal), 0);
 	assert_sample(journal);
 	assert_false(journal->lost);
 }
 
 static void every_truncation_is_noticed(void **state)
 {
-	_cleanup_folder_ struct folder folder;
+	_cleanup_directory_ struct directory directory;
 	_cleanup_free_ char *text = NULL;
 
 	(void)state;
-	folder_make(&folder);
-	store_sample(&folder);
-	text = folder_get(&folder, "/journal.json");
+	directory_make(&directory);
+	store_sample(&directory);
+	text = directory_get(&directory, "/journal.json");
 	for (size_t len = 0; len < strlen(text); len++) {
 		_cleanup_free_ char *part = strndup(text, len);
 		struct journal parsed = {0};
@@ -38,20 +38,20 @@ static void every_truncation_is_noticed(void **state)
 		assert_int_equal(parsed.n_restarts, 0);
 		parsed_clear(&parsed);
 		if (len % 16 == 0)
-			assert_survives(&folder, text, text, len);
+			assert_survives(&directory, text, text, len);
 	}
 }
 
 static void no_flipped_bit_goes_unnoticed(void **state)
 {
-	_cleanup_folder_ struct folder folder;
+	_cleanup_directory_ struct directory directory;
 	_cleanup_free_ char *text = NULL;
 	size_t len;
 
 	(void)state;
-	folder_make(&folder);
-	store_sample(&folder);
-	text = folder_get(&folder, "/journal.json");
+	directory_make(&directory);
+	store_sample(&directory);
+	text = directory_get(&directory, "/journal.json");
 	len = strlen(text);
 	for (size_t bit = 0; bit < 8 * len; bit++) {
 		struct journal parsed = {0};
@@ -107,8 +107,8 @@ static void wrong_file_notes(void **state)
 		{"\"original\":\"ca978112", "\"original\":\"../../etc"},
 		{"containerd-restart", "containerd-rest@rt"},
 		{"when-idle", "when-idol"},
-		{"\"folders\":1", "\"folders\":-"},
-		{"\"format\":\"json\",\"folders", "\"format\":\"jsom\",\"folders"},
+		{"\"directories\":1", "\"directories\":-"},
+		{"\"format\":\"json\",\"directories", "\"format\":\"jsom\",\"directories"},
 	};
 
 	(void)state;

@@ -17,22 +17,22 @@ static int begin(struct journal *journal, const char *unit, uint64_t at_s)
 
 static void what_is_stored_is_loaded(void **state)
 {
-	_cleanup_folder_ struct folder folder;
+	_cleanup_directory_ struct directory directory;
 	_cleanup_journal_ struct journal *journal = NULL;
 	_cleanup_free_ char *text = NULL;
 	const struct journal_restart *restart;
 
 	(void)state;
-	folder_make(&folder);
-	journal = open_journal(&folder, BOOT);
+	directory_make(&directory);
+	journal = open_journal(&directory, BOOT);
 	assert_int_equal(begin(journal, "a.service", 1763755200), 0);
 	assert_int_equal(journal_store(journal), 0);
 	/* Either file may be lost from now on. */
-	text = folder_get(&folder, "/journal.json");
-	assert_file(&folder, "/journal.json.1", text);
+	text = directory_get(&directory, "/journal.json");
+	assert_file(&directory, "/journal.json.1", text);
 	journal_close(steal(journal));
 	/* A boot starts it with the same file. */
-	journal = open_journal(&folder, "another-boot");
+	journal = open_journal(&directory, "another-boot");
 	restart = journal_find_restart(journal, "a.service");
 	assert_non_null(restart);
 	assert_int_equal(restart->at_s, 1763755200);
@@ -50,7 +50,7 @@ static void what_is_stored_is_loaded(void **state)
 	journal_end_restart(journal, "a.service");
 	assert_false(journal->dirty);
 	journal_close(steal(journal));
-	journal = open_journal(&folder, BOOT);
+	journal = open_journal(&directory, BOOT);
 	restart = journal_find_restart(journal, "a.service");
 	assert_false(restart->open);
 	assert_int_equal(restart->at_s, 1763755200);
@@ -59,13 +59,13 @@ static void what_is_stored_is_loaded(void **state)
 /* An older version reads it, and a journal without restarts is what such a version wrote. */
 static void the_schema_stays(void **state)
 {
-	_cleanup_folder_ struct folder folder;
+	_cleanup_directory_ struct directory directory;
 	_cleanup_journal_ struct journal *journal = NULL;
 	_cleanup_free_ char *without = NULL, *with = NULL;
 
 	(void)state;
-	folder_make(&folder);
-	journal = open_journal(&folder, BOOT);
+	directory_make(&directory);
+	journal = open_journal(&directory, BOOT);
 	note(journal, "vm.a", "1", "2");
 	assert_int_equal(journal_print(journal, &without), 0);
 	assert_null(strstr(without, "restarts"));
@@ -77,13 +77,13 @@ static void the_schema_stays(void **state)
 
 static void there_is_room_for_so_many(void **state)
 {
-	_cleanup_folder_ struct folder folder;
+	_cleanup_directory_ struct directory directory;
 	_cleanup_journal_ struct journal *journal = NULL;
 	char unit[32];
 
 	(void)state;
-	folder_make(&folder);
-	journal = open_journal(&folder, BOOT);
+	directory_make(&directory);
+	journal = open_journal(&directory, BOOT);
 	assert_int_equal(begin(journal, "", 1), -EINVAL);
 	for (unsigned i = 0; i < JOURNAL_RESTARTS_MAX; i++) {
 		snprintf(unit, sizeof(unit), "%u.service", i);
@@ -106,13 +106,13 @@ static void there_is_room_for_so_many(void **state)
 
 static void what_was_not_stored_is_taken_back(void **state)
 {
-	_cleanup_folder_ struct folder folder;
+	_cleanup_directory_ struct directory directory;
 	_cleanup_journal_ struct journal *journal = NULL;
 	_cleanup_journal_ struct journal *copy = NULL;
 
 	(void)state;
-	folder_make(&folder);
-	journal = open_journal(&folder, BOOT);
+	directory_make(&directory);
+	journal = open_journal(&directory, BOOT);
 	assert_int_equal(begin(journal, "a.service", 1), 0);
 	journal_end_restart(journal, "a.service");
 	copy = journal_copy(journal);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "folder.h"
+#include "directory.h"
 
 #include "tuners/kubelet/kubelet.h"
 
@@ -16,7 +16,7 @@
 
 /* A made-up node, and what is seen of it. */
 struct fixture {
-	struct folder folder;
+	struct directory directory;
 	struct host host;
 	struct kubelet_sensor sensor;
 	struct kubelet_seen seen;
@@ -25,15 +25,15 @@ struct fixture {
 static void fixture_make(struct fixture *fixture)
 {
 	*fixture = (struct fixture){0};
-	folder_make(&fixture->folder);
-	assert_true(host_init(&fixture->host, fixture->folder.path));
+	directory_make(&fixture->directory);
+	assert_true(host_init(&fixture->host, fixture->directory.path));
 	fixture->sensor.host = &fixture->host;
 }
 
 static void fixture_remove(struct fixture *fixture)
 {
 	kubelet_sensor_close(&fixture->sensor);
-	folder_remove(&fixture->folder);
+	directory_remove(&fixture->directory);
 }
 
 #define _cleanup_fixture_ __attribute__((cleanup(fixture_remove)))
@@ -47,21 +47,21 @@ static void put_process(const struct fixture *fixture, int pid, const char *name
 
 	snprintf(path, sizeof(path), "/proc/%d/comm", pid);
 	snprintf(text, sizeof(text), "%s\n", name);
-	folder_put(&fixture->folder, path, text);
+	directory_put(&fixture->directory, path, text);
 	snprintf(path, sizeof(path), "/proc/%d/status", pid);
 	snprintf(text, sizeof(text), "Name:\t%s\nUid:\t0\t0\t0\t0\nNSpid:\t%d\nThreads:\t1\n", name,
 		pid);
-	folder_put(&fixture->folder, path, text);
+	directory_put(&fixture->directory, path, text);
 	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
 	snprintf(text, sizeof(text),
 		"%d (a) b) S 1 2 3 0 -1 4 5 6 7 8 9 10 11 12 20 0 1 0 %s 99 100\n", pid, start);
-	folder_put(&fixture->folder, path, text);
+	directory_put(&fixture->directory, path, text);
 	strcpy(words, line);
 	for (size_t i = 0; i < len; i++)
 		if (words[i] == ' ')
 			words[i] = '\0';
 	snprintf(path, sizeof(path), "/proc/%d/cmdline", pid);
-	folder_put_bytes(&fixture->folder, path, words, len);
+	directory_put_bytes(&fixture->directory, path, words, len);
 }
 
 /* Looks, though no minute has passed. */
@@ -86,7 +86,7 @@ static void a_node_without_a_kubelet(void **state)
 	assert_int_equal(look(&fixture)->presence, KUBELET_ABSENT);
 	assert_string_equal(fixture.seen.why, "");
 	/* Its file alone is read, but tells nothing of what runs. */
-	folder_put(&fixture.folder, MAIN_FILE, "serializeImagePulls: false\n");
+	directory_put(&fixture.directory, MAIN_FILE, "serializeImagePulls: false\n");
 	assert_int_equal(look(&fixture)->presence, KUBELET_STOPPED);
 	assert_string_equal(seen_value(&fixture.seen, KUBELET_SERIALIZE_IMAGE_PULLS), "false");
 	assert_false(fixture.seen.values_run);
@@ -98,10 +98,10 @@ static void the_services_process_and_its_file(void **state)
 
 	(void)state;
 	fixture_make(&fixture);
-	folder_put(&fixture.folder, SERVICE, "41\n42\n");
+	directory_put(&fixture.directory, SERVICE, "41\n42\n");
 	put_process(&fixture, 41, "sh", LATE, "sh -c kubelet");
 	put_process(&fixture, 42, "kubelet", LATE, "/usr/bin/kubelet --config=/etc/k.json");
-	folder_put(&fixture.folder, "/etc/k.json", "{\"maxParallelImagePulls\": 4}");
+	directory_put(&fixture.directory, "/etc/k.json", "{\"maxParallelImagePulls\": 4}");
 	assert_int_equal(look(&fixture)->presence, KUBELET_RUNNING);
 	assert_string_equal(fixture.seen.config, "/etc/k.json");
 	assert_string_equal(fixture.seen.config_dir, "");
@@ -120,15 +120,15 @@ static void any_kubelet_process_of_root_and_the_node(void **state)
 	put_process(&fixture, 6, "kubelet", LATE, "kubelet --config=/etc/a");
 	put_process(&fixture, 7, "kubelet", LATE, "kubelet --config=/etc/a");
 	put_process(&fixture, 8, "kubelet", LATE, "kubelet --config=/etc/b");
-	folder_put(&fixture.folder, "/proc/6/status",
+	directory_put(&fixture.directory, "/proc/6/status",
 		"Name:\tkubelet\nUid:\t1000\t0\t0\t0\nNSpid:\t6\nThreads:\t1\n");
-	folder_put(&fixture.folder, "/proc/7/status",
+	directory_put(&fixture.directory, "/proc/7/status",
 		"Name:\tkubelet\nUid:\t0\t0\t0\t0\nNSpid:\t7\t1\nThreads:\t1\n");
-	folder_put(&fixture.folder, "/etc/a", "");
-	folder_put(&fixture.folder, "/etc/b", "");
-	/* Without a folder of a kubelet nobody looks through all processes. */
+	directory_put(&fixture.directory, "/etc/a", "");
+	directory_put(&fixture.directory, "/etc/b", "");
+	/* Without a directory of a kubelet nobody looks through all processes. */
 	assert_int_equal(look(&fixture)->presence, KUBELET_ABSENT);
-	folder_put(&fixture.folder, "/var/lib/kubelet/cpu_manager_state", "");
+	directory_put(&fixture.directory, "/var/lib/kubelet/cpu_manager_state", "");
 	assert_int_equal(look(&fixture)->presence, KUBELET_RUNNING);
 	assert_string_equal(fixture.seen.config, "/etc/b");
 }
@@ -141,7 +141,7 @@ static void among_many_it_is_found_in_parts(void **state)
 
 	(void)state;
 	fixture_make(&fixture);
-	folder_put(&fixture.folder, "/var/lib/kubelet/cpu_manager_state", "");
+	directory_put(&fixture.directory, "/var/lib/kubelet/cpu_manager_state", "");
 	assert_int_equal(look(&fixture)->presence, KUBELET_ABSENT);
 	for (int pid = 1000; pid < 2000; pid++)
 		put_process(&fixture, pid, pid == 1500 ? "kubelet" : "sleep", LATE, "kubelet");
@@ -170,11 +170,11 @@ static void k3s_pulls_in_parallel(void **state)
 	(void)state;
 	fixture_make(&fixture);
 	put_process(&fixture, 9, "k3s-server", LATE, "/usr/local/bin/k3s server");
-	folder_put(&fixture.folder, "/var/lib/rancher/k3s/a", "");
+	directory_put(&fixture.directory, "/var/lib/rancher/k3s/a", "");
 	assert_true(look(&fixture)->embedded);
 	assert_string_equal(seen_value(&fixture.seen, KUBELET_SERIALIZE_IMAGE_PULLS), "false");
 	assert_string_equal(fixture.seen.config_dir, "");
-	folder_put(&fixture.folder, drop_in, "registryBurst: 50\n");
+	directory_put(&fixture.directory, drop_in, "registryBurst: 50\n");
 	fixture.sensor.process.pid = 0; /* as after a restart */
 	assert_string_equal(seen_value(look(&fixture), KUBELET_REGISTRY_BURST), "50");
 }
@@ -182,20 +182,21 @@ static void k3s_pulls_in_parallel(void **state)
 static void drop_ins_come_in_order_and_flags_last(void **state)
 {
 	_cleanup_fixture_ struct fixture fixture;
-	const struct folder *folder = &fixture.folder;
+	const struct directory *directory = &fixture.directory;
 
 	(void)state;
 	fixture_make(&fixture);
-	folder_put(folder, SERVICE, "5\n");
+	directory_put(directory, SERVICE, "5\n");
 	put_process(&fixture, 5, "kubelet", LATE,
 		"kubelet --config " MAIN_FILE " --config-dir=/k.d --registry-burst=99");
-	folder_put(folder, MAIN_FILE,
+	directory_put(directory, MAIN_FILE,
 		"registryPullQPS: 1\nregistryBurst: 1\n"
 		"imageGCHighThresholdPercent: 1\nmaxParallelImagePulls: 5\n");
-	folder_put(folder, "/k.d/10-a.conf", "registryPullQPS: 2\nregistryBurst: 2\n");
-	folder_put(folder, "/k.d/20-b/x.conf", "registryPullQPS: 3\n");
-	folder_put(folder, "/k.d/9-c.conf", "registryPullQPS: 4\nimageGCHighThresholdPercent: ~\n");
-	folder_put(folder, "/k.d/zz.yaml", "registryPullQPS: 5\n");
+	directory_put(directory, "/k.d/10-a.conf", "registryPullQPS: 2\nregistryBurst: 2\n");
+	directory_put(directory, "/k.d/20-b/x.conf", "registryPullQPS: 3\n");
+	directory_put(
+		directory, "/k.d/9-c.conf", "registryPullQPS: 4\nimageGCHighThresholdPercent: ~\n");
+	directory_put(directory, "/k.d/zz.yaml", "registryPullQPS: 5\n");
 	look(&fixture);
 	assert_string_equal(fixture.seen.why, "");
 	assert_string_equal(seen_value(&fixture.seen, KUBELET_REGISTRY_PULL_QPS), "4");
@@ -205,7 +206,7 @@ static void drop_ins_come_in_order_and_flags_last(void **state)
 	assert_string_equal(seen_value(&fixture.seen, KUBELET_IMAGE_GC_HIGH), "85");
 	assert_string_equal(seen_value(&fixture.seen, KUBELET_SERIALIZE_IMAGE_PULLS), "false");
 	assert_null(kubelet_unmanageable(&fixture.seen));
-	folder_put(folder, "/k.d/999.conf", "serializeImagePulls: true\n");
+	directory_put(directory, "/k.d/999.conf", "serializeImagePulls: true\n");
 	look(&fixture);
 	assert_non_null(strstr(kubelet_unmanageable(&fixture.seen), "comes after"));
 }
@@ -220,12 +221,12 @@ static void links_are_the_hosts(void **state)
 	fixture_make(&fixture);
 	put_process(&fixture, 5, "kubelet", LATE,
 		"kubelet --config=/var/lib/kubelet/k --config-dir=/k.d");
-	folder_put(&fixture.folder, "/mnt/kubelet/k", "registryBurst: 20\n");
-	folder_put(&fixture.folder, "/mnt/k.d/a.conf", "registryPullQPS: 30\n");
-	folder_put(&fixture.folder, "/var/lib/a", "");
-	folder_path(&fixture.folder, "/var/lib/kubelet", path);
+	directory_put(&fixture.directory, "/mnt/kubelet/k", "registryBurst: 20\n");
+	directory_put(&fixture.directory, "/mnt/k.d/a.conf", "registryPullQPS: 30\n");
+	directory_put(&fixture.directory, "/var/lib/a", "");
+	directory_path(&fixture.directory, "/var/lib/kubelet", path);
 	assert_int_equal(symlink("/mnt/kubelet", path), 0);
-	folder_path(&fixture.folder, "/k.d", path);
+	directory_path(&fixture.directory, "/k.d", path);
 	assert_int_equal(symlink("/mnt/k.d", path), 0);
 	assert_int_equal(look(&fixture)->presence, KUBELET_RUNNING);
 	assert_string_equal(fixture.seen.why, "");
@@ -238,13 +239,13 @@ static void links_are_the_hosts(void **state)
 static void our_own_file_is_told_from_others(void **state)
 {
 	_cleanup_fixture_ struct fixture fixture;
-	const struct folder *folder = &fixture.folder;
+	const struct directory *directory = &fixture.directory;
 
 	(void)state;
 	fixture_make(&fixture);
-	folder_put(folder, SERVICE, "5\n");
+	directory_put(directory, SERVICE, "5\n");
 	put_process(&fixture, 5, "kubelet", LATE, "kubelet --config-dir=/k.d");
-	folder_put(folder, "/k.d/" KUBELET_OWN_FILE, kubelet_own_text);
+	directory_put(directory, "/k.d/" KUBELET_OWN_FILE, kubelet_own_text);
 	assert_int_equal(look(&fixture)->own, KUBELET_OWN_WRITTEN);
 	assert_string_equal(seen_value(&fixture.seen, KUBELET_SERIALIZE_IMAGE_PULLS), "false");
 	assert_string_equal(fixture.seen.others.field[KUBELET_SERIALIZE_IMAGE_PULLS].text, "true");
@@ -255,10 +256,10 @@ static void our_own_file_is_told_from_others(void **state)
 	assert_false(fixture.seen.values_run);
 	assert_true(fixture.seen.others_run);
 	/* And one that began before a file of somebody else: nobody knows. */
-	folder_put(folder, "/k.d/a.conf", "");
+	directory_put(directory, "/k.d/a.conf", "");
 	look(&fixture);
 	assert_false(fixture.seen.others_run);
-	folder_put(folder, "/k.d/" KUBELET_OWN_FILE, "serializeImagePulls: true\n");
+	directory_put(directory, "/k.d/" KUBELET_OWN_FILE, "serializeImagePulls: true\n");
 	assert_int_equal(look(&fixture)->own, KUBELET_OWN_OTHER);
 }
 
@@ -269,22 +270,22 @@ static void what_cannot_be_read_is_said(void **state)
 
 	(void)state;
 	fixture_make(&fixture);
-	folder_put(&fixture.folder, SERVICE, "5\n");
+	directory_put(&fixture.directory, SERVICE, "5\n");
 	put_process(&fixture, 5, "kubelet", LATE, "kubelet --config=/etc/k --config-dir=/k.d");
 	look(&fixture);
 	assert_non_null(strstr(fixture.seen.why, "/k.d: No such file"));
-	folder_put(&fixture.folder, "/k.d/a.conf", "a: b: c\n");
+	directory_put(&fixture.directory, "/k.d/a.conf", "a: b: c\n");
 	look(&fixture);
 	assert_non_null(strstr(fixture.seen.why, "/etc/k: No such file"));
-	folder_put(&fixture.folder, "/etc/k", "");
+	directory_put(&fixture.directory, "/etc/k", "");
 	look(&fixture);
 	assert_non_null(strstr(fixture.seen.why, "/k.d/a.conf:1:5: neither YAML nor JSON"));
 	assert_false(fixture.seen.values_run);
-	folder_path(&fixture.folder, "/k.d/a.conf", full);
+	directory_path(&fixture.directory, "/k.d/a.conf", full);
 	assert_int_equal(truncate(full, 300 * 1024), 0);
 	look(&fixture);
 	assert_non_null(strstr(fixture.seen.why, "no configuration of the kubelet"));
-	folder_delete(&fixture.folder, "/k.d/a.conf");
+	directory_delete(&fixture.directory, "/k.d/a.conf");
 	assert_string_equal(look(&fixture)->why, "");
 }
 
@@ -294,13 +295,13 @@ static void too_many_files(void **state)
 
 	(void)state;
 	fixture_make(&fixture);
-	folder_put(&fixture.folder, SERVICE, "5\n");
+	directory_put(&fixture.directory, SERVICE, "5\n");
 	put_process(&fixture, 5, "kubelet", LATE, "kubelet --config-dir=/k.d");
 	for (int i = 0; i < KUBELET_FILES_MAX; i++) {
 		char path[32];
 
 		snprintf(path, sizeof(path), "/k.d/%d.conf", i);
-		folder_put(&fixture.folder, path, "");
+		directory_put(&fixture.directory, path, "");
 	}
 	look(&fixture);
 	assert_non_null(strstr(fixture.seen.why, "more than 64 files"));
@@ -312,18 +313,18 @@ static void a_change_is_seen_at_once_and_else_nothing_is_read(void **state)
 
 	(void)state;
 	fixture_make(&fixture);
-	folder_put(&fixture.folder, SERVICE, "5\n");
+	directory_put(&fixture.directory, SERVICE, "5\n");
 	put_process(&fixture, 5, "kubelet", LATE, "kubelet --config-dir=/k.d");
-	folder_put(&fixture.folder, "/k.d/a.conf", "registryBurst: 7\n");
+	directory_put(&fixture.directory, "/k.d/a.conf", "registryBurst: 7\n");
 	look(&fixture);
 	/* What nobody reads again stays as it is put here. */
 	strcpy(fixture.seen.values.field[KUBELET_REGISTRY_BURST].text, "kept");
 	kubelet_sense(&fixture.sensor, &fixture.seen);
 	assert_string_equal(seen_value(&fixture.seen, KUBELET_REGISTRY_BURST), "kept");
-	folder_put(&fixture.folder, "/k.d/a.conf", "registryBurst: 1234\n");
+	directory_put(&fixture.directory, "/k.d/a.conf", "registryBurst: 1234\n");
 	kubelet_sense(&fixture.sensor, &fixture.seen);
 	assert_string_equal(seen_value(&fixture.seen, KUBELET_REGISTRY_BURST), "1234");
-	folder_put(&fixture.folder, "/k.d/b.conf", "registryBurst: 8\n");
+	directory_put(&fixture.directory, "/k.d/b.conf", "registryBurst: 8\n");
 	kubelet_sense(&fixture.sensor, &fixture.seen);
 	assert_string_equal(seen_value(&fixture.seen, KUBELET_REGISTRY_BURST), "8");
 }
@@ -340,7 +341,7 @@ static void the_document(void **state)
 	assert_string_equal(cJSON_GetObjectItem(document, "kubelet")->valuestring, "absent");
 	assert_null(cJSON_GetObjectItem(document, "values"));
 	cJSON_Delete(document);
-	folder_put(&fixture.folder, MAIN_FILE, "\nregistryBurst: 20\n");
+	directory_put(&fixture.directory, MAIN_FILE, "\nregistryBurst: 20\n");
 	document = kubelet_document(look(&fixture));
 	values = cJSON_GetObjectItem(document, "values");
 	burst = cJSON_GetObjectItem(values, "registryBurst");

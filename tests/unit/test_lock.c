@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "folder.h"
+#include "directory.h"
 
 #include "apply/lock.h"
 
@@ -8,9 +8,9 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-static int open_folder(const struct folder *folder)
+static int open_directory(const struct directory *directory)
 {
-	int dir = open(folder->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int dir = open(directory->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	assert_true(dir >= 0);
 	return dir;
@@ -18,14 +18,14 @@ static int open_folder(const struct folder *folder)
 
 static void the_second_is_told_of_the_first(void **state)
 {
-	_cleanup_folder_ struct folder folder;
+	_cleanup_directory_ struct directory directory;
 	_cleanup_close_ int dir = -1;
 	char holder[64] = "", expected[64];
 	int first, second;
 
 	(void)state;
-	folder_make(&folder);
-	dir = open_folder(&folder);
+	directory_make(&directory);
+	dir = open_directory(&directory);
 	first = lock_take(dir, "agent", holder, sizeof(holder));
 	assert_true(first >= 0);
 	assert_string_equal(holder, "");
@@ -44,15 +44,15 @@ static void the_second_is_told_of_the_first(void **state)
 
 static void a_holder_without_a_name(void **state)
 {
-	_cleanup_folder_ struct folder folder;
+	_cleanup_directory_ struct directory directory;
 	_cleanup_close_ int dir = -1, held = -1;
 	char holder[64], path[PATH_MAX];
 
 	(void)state;
-	folder_make(&folder);
-	dir = open_folder(&folder);
+	directory_make(&directory);
+	dir = open_directory(&directory);
 	held = lock_take(dir, "agent", holder, sizeof(holder));
-	folder_path(&folder, "/lock", path);
+	directory_path(&directory, "/lock", path);
 	assert_int_equal(truncate(path, 0), 0);
 	assert_int_equal(lock_take(dir, "apply", holder, sizeof(holder)), -EBUSY);
 	assert_string_equal(holder, "another headroom");
@@ -60,15 +60,15 @@ static void a_holder_without_a_name(void **state)
 
 static void a_killed_holder_holds_nothing(void **state)
 {
-	_cleanup_folder_ struct folder folder;
+	_cleanup_directory_ struct directory directory;
 	_cleanup_close_ int dir = -1, held = -1;
 	char holder[64], byte;
 	int ready[2];
 	pid_t child;
 
 	(void)state;
-	folder_make(&folder);
-	dir = open_folder(&folder);
+	directory_make(&directory);
+	dir = open_directory(&directory);
 	assert_int_equal(pipe(ready), 0);
 	child = fork();
 	if (child == 0) {
@@ -87,7 +87,7 @@ static void a_killed_holder_holds_nothing(void **state)
 	close(ready[1]);
 }
 
-static void a_folder_that_is_none(void **state)
+static void a_directory_that_is_none(void **state)
 {
 	char holder[64];
 
@@ -101,7 +101,7 @@ int main(void)
 		cmocka_unit_test(the_second_is_told_of_the_first),
 		cmocka_unit_test(a_holder_without_a_name),
 		cmocka_unit_test(a_killed_holder_holds_nothing),
-		cmocka_unit_test(a_folder_that_is_none),
+		cmocka_unit_test(a_directory_that_is_none),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

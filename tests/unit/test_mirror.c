@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 
 struct bench {
-	struct folder folder;
+	struct directory directory;
 	sd_event *event;
 	struct fetcher *fetcher;
 	struct mirrors *mirrors;
@@ -24,11 +24,11 @@ static void on_changed(void *userdata)
 static void bench_open(struct bench *bench)
 {
 	memset(bench, 0, sizeof(*bench));
-	folder_make(&bench->folder);
+	directory_make(&bench->directory);
 	assert_int_equal(sd_event_new(&bench->event), 0);
 	assert_int_equal(fetcher_open(bench->event, &bench->fetcher), 0);
-	assert_int_equal(mirrors_open(bench->event, bench->fetcher, bench->folder.path, on_changed,
-				 bench, &bench->mirrors),
+	assert_int_equal(mirrors_open(bench->event, bench->fetcher, bench->directory.path,
+				 on_changed, bench, &bench->mirrors),
 		0);
 }
 
@@ -37,7 +37,7 @@ static void bench_close(struct bench *bench)
 	mirrors_close(bench->mirrors);
 	fetcher_close(bench->fetcher);
 	sd_event_unref(bench->event);
-	folder_remove(&bench->folder);
+	directory_remove(&bench->directory);
 }
 
 #define _cleanup_bench_ __attribute__((cleanup(bench_close)))
@@ -288,16 +288,16 @@ static void asks_where_containerd_asks(void **state)
 	fake_http_stop(&http);
 }
 
-static void shell(const char *format, const char *folder)
+static void shell(const char *format, const char *directory)
 {
 	char command[1024];
 
-	snprintf(command, sizeof(command), "cd %s && %s", folder, format);
+	snprintf(command, sizeof(command), "cd %s && %s", directory, format);
 	assert_int_equal(system(command), 0);
 }
 
 /* openssl's server, which answers 200 to everything. Its port; ca-certificates brings openssl. */
-static int start_tls(const struct folder *folder, pid_t *pid)
+static int start_tls(const struct directory *directory, pid_t *pid)
 {
 	char line[256];
 	int out[2], port = 0;
@@ -307,7 +307,7 @@ static int start_tls(const struct folder *folder, pid_t *pid)
 	*pid = fork();
 	if (*pid == 0) {
 		dup2(out[1], STDOUT_FILENO);
-		if (chdir(folder->path) == 0)
+		if (chdir(directory->path) == 0)
 			execlp("openssl", "openssl", "s_server", "-accept", "127.0.0.1:0", "-key",
 				"server.key", "-cert", "server.crt", "-www", (char *)NULL);
 		_exit(1);
@@ -335,18 +335,18 @@ static void trusts_what_the_node_trusts(void **state)
 
 	(void)state;
 	bench_open(&bench);
-	folder_put(&bench.folder, "/etc/ssl/certs/keep", "");
-	shell(NEW_CERTIFICATE "-keyout server.key -out server.crt", bench.folder.path);
-	shell(NEW_CERTIFICATE "-keyout other.key -out other.crt", bench.folder.path);
+	directory_put(&bench.directory, "/etc/ssl/certs/keep", "");
+	shell(NEW_CERTIFICATE "-keyout server.key -out server.crt", bench.directory.path);
+	shell(NEW_CERTIFICATE "-keyout other.key -out other.crt", bench.directory.path);
 	shell("for i in $(seq 30); do cat other.crt; done > etc/ssl/certs/ca-certificates.crt",
-		bench.folder.path);
-	snprintf(url, sizeof(url), "https://127.0.0.1:%d", start_tls(&bench.folder, &server));
+		bench.directory.path);
+	snprintf(url, sizeof(url), "https://127.0.0.1:%d", start_tls(&bench.directory, &server));
 	set_one(&bench, url);
 	run_until(bench.event, mirrors_settled(bench.mirrors));
 	assert_int_equal(the_one(&bench)->state, MIRROR_DOWN);
 	assert_string_equal(
 		the_one(&bench)->why, "its certificate is not one that this node trusts");
-	shell("cat server.crt >> etc/ssl/certs/ca-certificates.crt", bench.folder.path);
+	shell("cat server.crt >> etc/ssl/certs/ca-certificates.crt", bench.directory.path);
 	assert_string_equal(check(&bench)->why, "");
 	assert_int_equal(check(&bench)->state, MIRROR_UP);
 	assert_int_equal(kill(server, SIGTERM), 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "folder.h"
+#include "directory.h"
 
 #include "kernel/neightbl.h"
 
@@ -51,19 +51,20 @@ static void statistics_are_summed(void **state)
 
 static void read_from_a_file(void **state)
 {
-	_cleanup_folder_ struct folder folder;
+	_cleanup_directory_ struct directory directory;
 	struct kept_file file = {.fd = -1};
 	struct neightbl_stats stats;
 	struct host host;
 	char scratch[1024];
 
 	(void)state;
-	folder_make(&folder);
-	assert_true(host_init(&host, folder.path));
+	directory_make(&directory);
+	assert_true(host_init(&host, directory.path));
 	assert_true(copy_text(file.path, sizeof(file.path), neightbl_stat_path(AF_INET6)));
 	assert_int_equal(
 		neightbl_read_stats(&host, &file, scratch, sizeof(scratch), &stats), -ENOENT);
-	folder_put(&folder, "/proc/net/stat/ndisc_cache", HEADER "a 1 2 3 4 5 6 7 8 9 a b c\n");
+	directory_put(
+		&directory, "/proc/net/stat/ndisc_cache", HEADER "a 1 2 3 4 5 6 7 8 9 a b c\n");
 	assert_int_equal(neightbl_read_stats(&host, &file, scratch, sizeof(scratch), &stats), 0);
 	assert_int_equal(stats.entries, 10);
 	assert_int_equal(stats.table_fulls, 12);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "folder.h"
+#include "directory.h"
 
 #include "kernel/bpf.h"
 #include "kernel/owner.h"
@@ -15,7 +15,7 @@
 
 /* A made-up root with names in /run/netns: any file's inode does for a namespace's. */
 struct node {
-	struct folder folder;
+	struct directory directory;
 	struct host host;
 	struct owner_book *book;
 	uint64_t now;
@@ -23,8 +23,8 @@ struct node {
 
 static void node_make(struct node *node)
 {
-	folder_make(&node->folder);
-	assert_true(host_init(&node->host, node->folder.path));
+	directory_make(&node->directory);
+	assert_true(host_init(&node->host, node->directory.path));
 	node->book = owner_book_open(&node->host);
 	assert_non_null(node->book);
 	node->now = 100 * USEC_PER_SEC;
@@ -33,7 +33,7 @@ static void node_make(struct node *node)
 static void node_remove(struct node *node)
 {
 	owner_book_close(node->book);
-	folder_remove(&node->folder);
+	directory_remove(&node->directory);
 }
 
 #define _cleanup_node_ __attribute__((cleanup(node_remove)))
@@ -51,8 +51,8 @@ static uint32_t name_netns(const struct node *node, const char *name)
 	char path[PATH_MAX], full[PATH_MAX];
 
 	snprintf(path, sizeof(path), "/run/netns/%s", name);
-	folder_put(&node->folder, path, "");
-	folder_path(&node->folder, path, full);
+	directory_put(&node->directory, path, "");
+	directory_path(&node->directory, path, full);
 	return inode_of(full);
 }
 
@@ -113,8 +113,8 @@ static void rename_netns(const struct node *node, const char *from, const char *
 {
 	char old[PATH_MAX], new[PATH_MAX];
 
-	folder_path(&node->folder, from, old);
-	folder_path(&node->folder, to, new);
+	directory_path(&node->directory, from, old);
+	directory_path(&node->directory, to, new);
 	assert_int_equal(rename(old, new), 0);
 }
 
@@ -193,7 +193,7 @@ static void says_cgroup(const struct node *node, pid_t pid, const char *text)
 	char path[64];
 
 	snprintf(path, sizeof(path), "/proc/%d/cgroup", pid);
-	folder_put(&node->folder, path, text);
+	directory_put(&node->directory, path, text);
 }
 
 static uint32_t netns_of(pid_t pid)

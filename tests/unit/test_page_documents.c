@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "folder.h"
+#include "directory.h"
 
 #include "report/report.h"
 
@@ -16,7 +16,7 @@ static const char dns[] =
 static const char runtime[] =
 	"{\"found\": [{\"name\": \"containerd\", \"version\": \"1.6.20\", \"state\": \"answers\","
 	" \"max_concurrent_downloads\": \"10\", \"pulls\": [{\"bytes_per_second\": 2500000}],"
-	" \"store\": {\"folder\": \"/var/lib/c\", \"driver\": \"vfs\", \"filesystem\": \"ext4\","
+	" \"store\": {\"directory\": \"/var/lib/c\", \"driver\": \"vfs\", \"filesystem\": \"ext4\","
 	" \"size\": 1000, \"used\": 900, \"warnings\": [\"copies <every> layer\"]}},"
 	" {\"name\": \"docker\", \"state\": \"asked\"}]}";
 

@@ -91,7 +91,7 @@ static void what_stands_in_the_file_already_is_activated(void **state)
 
 	(void)state;
 	bench_make(&bench, RESTART_NOW);
-	folder_put(&bench.root, PATH, NEW);
+	directory_put(&bench.root, PATH, NEW);
 	look(&bench, 0);
 	expect(&bench, SETTING_PENDING, "restart-pending", 1, NEW);
 	look(&bench, 1);
@@ -189,13 +189,13 @@ static void a_reload_goes_to_dockerd_alone(void **state)
 	assert_int_equal(WTERMSIG(status), SIGHUP);
 }
 
-static void a_full_state_folder_leaves_the_file(void **state)
+static void a_full_state_directory_leaves_the_file(void **state)
 {
 	_cleanup_bench_ struct bench bench;
 
 	(void)state;
 	bench_make(&bench, RESTART_NOW);
-	folder_put(&bench.state, "/files", "in the place of a folder");
+	directory_put(&bench.state, "/files", "in the place of a directory");
 	look(&bench, 0);
 	expect(&bench, SETTING_FAILED, "not-recorded", 0, OLD);
 }
@@ -251,7 +251,7 @@ static void what_a_broken_journal_may_know_is_not_swept(void **state)
 	bench_make(&bench, RESTART_NEVER);
 	look(&bench, 0);
 	snprintf(name, sizeof(name), "/files/%s", bench.core.journal->files[0].original);
-	folder_put(&bench.state, "/" JOURNAL_BAD, "{");
+	directory_put(&bench.state, "/" JOURNAL_BAD, "{");
 	restore(&bench);
 	assert_file(&bench.state, name, OLD);
 }
@@ -267,7 +267,7 @@ static void what_nothing_needs_is_swept(void **state)
 	snprintf(name, sizeof(name), "/files/%s", bench.core.journal->files[0].original);
 	assert_file(&bench.state, name, OLD);
 	restore(&bench);
-	folder_path(&bench.state, name, full);
+	directory_path(&bench.state, name, full);
 	assert_int_equal(access(full, F_OK), -1);
 }
 
@@ -282,7 +282,7 @@ int main(void)
 		cmocka_unit_test(what_must_not_be_restarted_is_said),
 		cmocka_unit_test(a_runtime_that_does_not_come_back_gets_its_old_file),
 		cmocka_unit_test(a_reload_goes_to_dockerd_alone),
-		cmocka_unit_test(a_full_state_folder_leaves_the_file),
+		cmocka_unit_test(a_full_state_directory_leaves_the_file),
 		cmocka_unit_test(a_configuration_that_changes_meanwhile_counts),
 		cmocka_unit_test(a_restore_heeds_what_the_configuration_says_by_now),
 		cmocka_unit_test(what_a_broken_journal_may_know_is_not_swept),

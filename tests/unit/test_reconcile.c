@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "folder.h"
+#include "directory.h"
 
 #include "apply/reconcile.h"
 
@@ -15,7 +15,7 @@ struct bench {
 	struct node node;
 	struct tuner_status tuner;
 	struct want want;
-	struct outlook outlook;
+	struct proposal proposal;
 	struct record record;
 	struct reconcile_input input;
 	struct plan plan;
@@ -27,9 +27,9 @@ static void bench_make(struct bench *bench)
 	bench->want = (struct want){.name = "vm.a", .reason = "configured"};
 	copy_text(bench->want.wanted, SETTING_VALUE_MAX, "100");
 	copy_text(bench->want.actual, SETTING_VALUE_MAX, "100");
-	bench->outlook = (struct outlook){.wants = &bench->want, .n_wants = 1};
+	bench->proposal = (struct proposal){.wants = &bench->want, .n_wants = 1};
 	bench->input = (struct reconcile_input){.tuner = &bench->tuner,
-		.outlook = &bench->outlook,
+		.proposal = &bench->proposal,
 		.observe_reason = "observe-mode",
 		.now_us = 1000 * SECOND};
 }
@@ -370,9 +370,9 @@ static void reconcile_names(
 {
 	struct tuner_status tuner = {.ops = tuner_ops, .mode = MODE_OBSERVE};
 	struct want wants[2] = {{.reason = "kept"}, {.reason = "kept"}};
-	struct outlook outlook = {.wants = wants, .n_wants = (a != NULL) + (b != NULL)};
+	struct proposal proposal = {.wants = wants, .n_wants = (a != NULL) + (b != NULL)};
 	struct reconcile_input input = {
-		.tuner = &tuner, .outlook = &outlook, .observe_reason = "observe-mode"};
+		.tuner = &tuner, .proposal = &proposal, .observe_reason = "observe-mode"};
 	struct plan plan = {0};
 
 	copy_text(wants[0].name, SETTING_NAME_MAX, a ? a : "");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "folder.h"
+#include "directory.h"
 
 #include "apply/reconcile.h"
 
@@ -16,7 +16,7 @@ struct bench {
 	struct tuner_status tuner;
 	struct edit edit;
 	struct want want;
-	struct outlook outlook;
+	struct proposal proposal;
 	struct record record;
 	struct reconcile_input input;
 	struct plan plan;
@@ -31,9 +31,9 @@ static void bench_make(struct bench *bench)
 		.wanted = "10",
 		.reason = "configured",
 		.edit = &bench->edit};
-	bench->outlook = (struct outlook){.wants = &bench->want, .n_wants = 1};
+	bench->proposal = (struct proposal){.wants = &bench->want, .n_wants = 1};
 	bench->input = (struct reconcile_input){.tuner = &bench->tuner,
-		.outlook = &bench->outlook,
+		.proposal = &bench->proposal,
 		.observe_reason = "observe-mode",
 		.config = 5,
 		.now_us = HOUR};
@@ -48,11 +48,11 @@ static void bench_clear(struct bench *bench)
 #define _cleanup_bench_ __attribute__((cleanup(bench_clear)))
 
 /* A second later: what is in force, and what stands in the file. */
-static struct setting *look(struct bench *bench, const char *actual, const char *staged)
+static struct setting *look(struct bench *bench, const char *actual, const char *on_disk)
 {
 	bench->input.now_us += USEC_PER_SEC;
 	copy_text(bench->want.actual, SETTING_VALUE_MAX, actual);
-	copy_text(bench->want.staged, SETTING_VALUE_MAX, staged);
+	copy_text(bench->want.on_disk, SETTING_VALUE_MAX, on_disk);
 	plan_reset(&bench->plan);
 	assert_int_equal(reconcile(&bench->node, &bench->input, &bench->plan), 0);
 	return node_setting(&bench->node, NAME);
@@ -83,7 +83,7 @@ static void what_differs_in_the_file_is_planned(void **state)
 	expect(&bench, SETTING_PENDING, "configured", 1);
 	change = &bench.plan.changes[0];
 	assert_string_equal(change->old, "3");
-	assert_string_equal(change->staged, "");
+	assert_string_equal(change->on_disk, "");
 	assert_string_equal(change->new, "10");
 	assert_false(change->activate_only);
 	/* A copy, for the tuner's own lasts until its next decision only. */
@@ -173,7 +173,7 @@ static void only_the_file_drifts(void **state)
 static void the_journal_tells_what_stood_in_the_file(void **state)
 {
 	static const struct {
-		const char *staged, *reason;
+		const char *on_disk, *reason;
 	} cases[] = {{"", "configured"}, {"8", "configured"}, {"7", "drift"}};
 
 	(void)state;
@@ -188,7 +188,7 @@ static void the_journal_tells_what_stood_in_the_file(void **state)
 			.target = "10"};
 		bench.input.records = &bench.record;
 		bench.input.n_records = 1;
-		look(&bench, "3", cases[i].staged);
+		look(&bench, "3", cases[i].on_disk);
 		expect(&bench, SETTING_PENDING, cases[i].reason, 1);
 		assert_string_equal(node_setting(&bench.node, NAME)->original, "3");
 	}

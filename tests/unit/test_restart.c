@@ -152,7 +152,7 @@ static void active_and_deaf_is_not_back(void **state)
 	(void)state;
 	fake_systemd_make(&fake);
 	copy_text(path, sizeof(path), fake.socket_path);
-	folder_path(&fake.folder, "/elsewhere.sock", fake.socket_path);
+	directory_path(&fake.directory, "/elsewhere.sock", fake.socket_path);
 	fake_listen(&fake);
 	unlink(fake.socket_path);
 	{

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "folder.h"
+#include "directory.h"
 
 #include "tuners/runtime/runtime.h"
 
@@ -11,7 +11,7 @@ struct bench {
 	struct runtime_seen seen;
 	struct runtime_config config;
 	struct runtime_memory memory;
-	struct outlook outlook;
+	struct proposal proposal;
 	struct record records[4];
 	size_t n_records;
 };
@@ -47,7 +47,7 @@ static struct runtime_one *add_runtime(struct bench *bench, enum runtime_kind ki
 	plan_key(&one->edits[CONTAINERD_DOWNLOADS], "max_concurrent_downloads", "10");
 	plan_key(&one->edits[CONTAINERD_PROGRESS_TIMEOUT], "image_pull_progress_timeout",
 		"\"30m0s\"");
-	plan_key(&one->edits[CONTAINERD_REGISTRY_FOLDER], "config_path",
+	plan_key(&one->edits[CONTAINERD_REGISTRY_DIRECTORY], "config_path",
 		"\"/etc/containerd/certs.d\"");
 	return one;
 }
@@ -70,7 +70,7 @@ static int close_bench(void **state)
 	struct bench *bench = *state;
 
 	runtime_memory_clear(&bench->memory);
-	outlook_clear(&bench->outlook);
+	proposal_clear(&bench->proposal);
 	free(bench);
 	return 0;
 }
@@ -80,26 +80,26 @@ static void decide(struct bench *bench)
 	struct past past = {
 		.records = bench->records, .n_records = bench->n_records, .now_us = NOW};
 
-	outlook_reset(&bench->outlook);
+	proposal_reset(&bench->proposal);
 	assert_int_equal(runtime_decide(&bench->seen, &bench->config, &bench->memory, &past,
-				 &bench->outlook),
+				 &bench->proposal),
 		0);
 }
 
 static const struct want *want(const struct bench *bench, const char *name)
 {
-	for (size_t i = 0; i < bench->outlook.n_wants; i++)
-		if (streq(bench->outlook.wants[i].name, name))
-			return &bench->outlook.wants[i];
+	for (size_t i = 0; i < bench->proposal.n_wants; i++)
+		if (streq(bench->proposal.wants[i].name, name))
+			return &bench->proposal.wants[i];
 	return NULL;
 }
 
 static const struct condition_reading *condition(
 	const struct bench *bench, enum condition_type type)
 {
-	for (size_t i = 0; i < bench->outlook.n_conditions; i++)
-		if (bench->outlook.conditions[i].type == type)
-			return &bench->outlook.conditions[i];
+	for (size_t i = 0; i < bench->proposal.n_conditions; i++)
+		if (bench->proposal.conditions[i].type == type)
+			return &bench->proposal.conditions[i];
 	fail_msg("nothing said of %s", condition_name(type));
 	return NULL;
 }
@@ -117,7 +117,7 @@ static void a_containerd_with_defaults(void **state)
 	timeout = want(bench, "containerd.image_pull_progress_timeout");
 	assert_string_equal(downloads->wanted, "10");
 	assert_string_equal(downloads->actual, "3");
-	assert_string_equal(downloads->staged, "");
+	assert_string_equal(downloads->on_disk, "");
 	assert_string_equal(downloads->edit->text, "10");
 	assert_int_equal(downloads->edit->service.activation, ACTIVATE_CONTAINERD_RESTART);
 	assert_int_equal(downloads->edit->service.verifier, VERIFY_CONTAINERD_DUMP);
@@ -136,7 +136,7 @@ static void a_default_only_raises(void **state)
 	struct runtime_one *one = add_runtime(bench, RUNTIME_CONTAINERD);
 
 	copy_text(one->downloads, SETTING_VALUE_MAX, "20");
-	copy_text(one->staged_downloads, SETTING_VALUE_MAX, "20");
+	copy_text(one->on_disk_downloads, SETTING_VALUE_MAX, "20");
 	decide(bench);
 	assert_string_equal(want(bench, DOWNLOADS)->wanted, "");
 	assert_string_equal(want(bench, DOWNLOADS)->reason, "administrator-higher");
@@ -153,7 +153,7 @@ static void the_original_is_the_floor(void **state)
 	struct record *record = &bench->records[bench->n_records++];
 
 	copy_text(one->downloads, SETTING_VALUE_MAX, "16");
-	copy_text(one->staged_downloads, SETTING_VALUE_MAX, "16");
+	copy_text(one->on_disk_downloads, SETTING_VALUE_MAX, "16");
 	copy_text(record->name, sizeof(record->name), DOWNLOADS);
 	copy_text(record->original, SETTING_VALUE_MAX, "3");
 	copy_text(record->target, SETTING_VALUE_MAX, "16");
@@ -167,7 +167,7 @@ static void what_is_written_and_not_in_force_is_pending(void **state)
 	struct runtime_one *one = add_runtime(bench, RUNTIME_CONTAINERD);
 	const struct condition_reading *pending;
 
-	copy_text(one->staged_downloads, SETTING_VALUE_MAX, "10");
+	copy_text(one->on_disk_downloads, SETTING_VALUE_MAX, "10");
 	decide(bench);
 	pending = condition(bench, CONDITION_RUNTIME_RESTART_PENDING);
 	assert_int_equal(pending->status, CONDITION_TRUE);
@@ -221,9 +221,9 @@ static void several_of_a_kind_have_names_of_their_own(void **state)
 	struct bench *bench = *state;
 
 	add_runtime(bench, RUNTIME_CONTAINERD)->where.name = "k3s";
-	bench->seen.ones[0].where.keeper = RUNTIME_OF_K8S;
+	bench->seen.ones[0].where.managed_by = RUNTIME_OF_K8S;
 	add_runtime(bench, RUNTIME_CONTAINERD);
-	bench->seen.ones[1].where.keeper = RUNTIME_OF_NODE;
+	bench->seen.ones[1].where.managed_by = RUNTIME_OF_NODE;
 	decide(bench);
 	assert_non_null(want(bench, DOWNLOADS));
 	assert_non_null(want(bench, "k3s.max_concurrent_downloads"));
@@ -260,7 +260,7 @@ static void dockers_mirrors_keep_those_of_others(void **state)
 	struct runtime_one *one = add_runtime(bench, RUNTIME_DOCKER);
 	const struct want *mirrors;
 
-	copy_text(one->staged_mirrors, SETTING_VALUE_MAX, "https://theirs.example/");
+	copy_text(one->on_disk_mirrors, SETTING_VALUE_MAX, "https://theirs.example/");
 	copy_text(one->mirrors, SETTING_VALUE_MAX, "https://theirs.example");
 	decide(bench);
 	assert_null(want(bench, "docker.registry-mirrors"));
@@ -281,7 +281,7 @@ static void a_mirror_that_is_down_is_taken_out(void **state)
 
 	copy_text(record->name, sizeof(record->name), "docker.registry-mirrors");
 	copy_text(record->target, SETTING_VALUE_MAX, "http://127.0.0.1:5000");
-	copy_text(one->staged_mirrors, SETTING_VALUE_MAX, "http://127.0.0.1:5000");
+	copy_text(one->on_disk_mirrors, SETTING_VALUE_MAX, "http://127.0.0.1:5000");
 	copy_text(one->mirrors, SETTING_VALUE_MAX, "http://127.0.0.1:5000");
 	one->mirrors_in_file = true;
 	add_mirror(bench, "docker.io", "http://127.0.0.1:5000");
@@ -294,9 +294,9 @@ static void a_mirror_that_is_down_is_taken_out(void **state)
 	/* dockerd would keep them without the key. */
 	assert_string_equal(want(bench, "docker.registry-mirrors")->edit->text, "[]");
 	one->mirrors_in_file = false;
-	one->staged_mirrors[0] = '\0';
+	one->on_disk_mirrors[0] = '\0';
 	decide(bench);
-	assert_string_equal(want(bench, "docker.registry-mirrors")->staged, "");
+	assert_string_equal(want(bench, "docker.registry-mirrors")->on_disk, "");
 	one->mirrors_in_file = true;
 	/* The same once it is out of the configuration. */
 	bench->config.n_mirrors = 0;
@@ -304,7 +304,7 @@ static void a_mirror_that_is_down_is_taken_out(void **state)
 	assert_string_equal(want(bench, "docker.registry-mirrors")->wanted, "none");
 }
 
-static void the_folder_of_mirrors_is_set_where_none_is(void **state)
+static void the_directory_of_mirrors_is_set_where_none_is(void **state)
 {
 	struct bench *bench = *state;
 	struct runtime_one *one = add_runtime(bench, RUNTIME_CONTAINERD);
@@ -313,7 +313,7 @@ static void the_folder_of_mirrors_is_set_where_none_is(void **state)
 	decide(bench);
 	assert_string_equal(
 		want(bench, "containerd.config_path")->wanted, "/etc/containerd/certs.d");
-	copy_text(one->folder, SETTING_VALUE_MAX, "/etc/certs");
+	copy_text(one->directory, SETTING_VALUE_MAX, "/etc/certs");
 	decide(bench);
 	assert_null(want(bench, "containerd.config_path"));
 }
@@ -335,7 +335,7 @@ static void the_image_store_is_full_with_hysteresis(void **state)
 		decide(bench);
 		assert_int_equal(
 			condition(bench, CONDITION_IMAGE_STORE_FULL)->status, steps[i].status);
-		assert_int_equal(bench->outlook.limits[0].used, steps[i].used);
+		assert_int_equal(bench->proposal.limits[0].used, steps[i].used);
 	}
 }
 
@@ -354,7 +354,7 @@ int main(void)
 		TEST(docker_reloads),
 		TEST(dockers_mirrors_keep_those_of_others),
 		TEST(a_mirror_that_is_down_is_taken_out),
-		TEST(the_folder_of_mirrors_is_set_where_none_is),
+		TEST(the_directory_of_mirrors_is_set_where_none_is),
 		TEST(the_image_store_is_full_with_hysteresis),
 	};
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "folder.h"
+#include "directory.h"
 
 #include "tuners/thp/thp.h"
 
@@ -90,24 +90,25 @@ static const struct thp_switch *find(const struct thp_seen *seen, const char *na
 	return NULL;
 }
 
-static void make_node(const struct folder *folder)
+static void make_node(const struct directory *directory)
 {
-	folder_put(folder, THP_FOLDER "/enabled", "always [madvise] never\n");
-	folder_put(folder, THP_FOLDER "/defrag", "always defer defer+madvise [madvise] never\n");
-	folder_put(folder, THP_FOLDER "/shmem_enabled",
+	directory_put(directory, THP_DIRECTORY "/enabled", "always [madvise] never\n");
+	directory_put(
+		directory, THP_DIRECTORY "/defrag", "always defer defer+madvise [madvise] never\n");
+	directory_put(directory, THP_DIRECTORY "/shmem_enabled",
 		"always within_size advise [never] deny force\n");
-	folder_put(folder, THP_FOLDER "/khugepaged/defrag", "1\n");
-	folder_put(
-		folder, THP_FOLDER "/hugepages-2048kB/enabled", "always [inherit] madvise never\n");
-	folder_put(
-		folder, THP_FOLDER "/hugepages-64kB/enabled", "[always] inherit madvise never\n");
-	folder_put(folder, THP_FOLDER "/hugepages-64kB/shmem_enabled",
+	directory_put(directory, THP_DIRECTORY "/khugepaged/defrag", "1\n");
+	directory_put(directory, THP_DIRECTORY "/hugepages-2048kB/enabled",
+		"always [inherit] madvise never\n");
+	directory_put(directory, THP_DIRECTORY "/hugepages-64kB/enabled",
+		"[always] inherit madvise never\n");
+	directory_put(directory, THP_DIRECTORY "/hugepages-64kB/shmem_enabled",
 		"always inherit within_size advise [never]\n");
 	/* For shared memory alone; and no switch at all. */
-	folder_put(folder, THP_FOLDER "/hugepages-8kB/shmem_enabled", "always [never]\n");
-	folder_put(folder, THP_FOLDER "/hugepages-16kB/stats/x", "1\n");
-	folder_put(folder, "/proc/cmdline", "ro transparent_hugepage=madvise\n");
-	folder_put(folder, "/proc/meminfo",
+	directory_put(directory, THP_DIRECTORY "/hugepages-8kB/shmem_enabled", "always [never]\n");
+	directory_put(directory, THP_DIRECTORY "/hugepages-16kB/stats/x", "1\n");
+	directory_put(directory, "/proc/cmdline", "ro transparent_hugepage=madvise\n");
+	directory_put(directory, "/proc/meminfo",
 		"MemTotal: 8 kB\nAnonHugePages: 2048 kB\nShmemHugePages: 0 kB\n");
 }
 
@@ -123,15 +124,15 @@ static void a_node_with_sizes(void **state)
 		{"thp.hugepages-64kB.shmem_enabled", "never"},
 		{"thp.hugepages-2048kB.enabled", "inherit"},
 	};
-	_cleanup_folder_ struct folder folder;
+	_cleanup_directory_ struct directory directory;
 	struct thp_sensor sensor;
 	struct thp_seen seen = {0};
 	struct host host;
 
 	(void)state;
-	folder_make(&folder);
-	make_node(&folder);
-	assert_true(host_init(&host, folder.path));
+	directory_make(&directory);
+	make_node(&directory);
+	assert_true(host_init(&host, directory.path));
 	thp_sensor_open(&sensor, &host, &seen);
 	thp_sense(&sensor, &seen);
 	assert_int_equal(seen.n_switches, ARRAY_SIZE(expected));
@@ -145,8 +146,8 @@ static void a_node_with_sizes(void **state)
 	assert_int_equal(seen.usage_error, 0);
 	assert_int_equal(seen.usage.anon, 2048);
 	/* The next look sees what changed. */
-	folder_put(&folder, THP_FOLDER "/enabled", "always madvise [never]\n");
-	folder_put(&folder, "/proc/meminfo", "MemTotal: 8 kB\n");
+	directory_put(&directory, THP_DIRECTORY "/enabled", "always madvise [never]\n");
+	directory_put(&directory, "/proc/meminfo", "MemTotal: 8 kB\n");
 	thp_sense(&sensor, &seen);
 	assert_string_equal(find(&seen, "thp.enabled")->actual, "never");
 	assert_int_equal(seen.usage_error, -EBADMSG);
@@ -155,14 +156,14 @@ static void a_node_with_sizes(void **state)
 
 static void a_kernel_without_huge_pages(void **state)
 {
-	_cleanup_folder_ struct folder folder;
+	_cleanup_directory_ struct directory directory;
 	struct thp_sensor sensor;
 	struct thp_seen seen = {0};
 	struct host host;
 
 	(void)state;
-	folder_make(&folder);
-	assert_true(host_init(&host, folder.path));
+	directory_make(&directory);
+	assert_true(host_init(&host, directory.path));
 	thp_sensor_open(&sensor, &host, &seen);
 	thp_sense(&sensor, &seen);
 	assert_int_equal(seen.n_switches, 4);

@@ -3,7 +3,7 @@
 /* Shapes of containerd's configuration as clouds, installers and people write it:
  * corpus/config.toml. */
 
-#include "folder.h"
+#include "directory.h"
 
 #include "base/toml.h"
 
@@ -37,11 +37,11 @@ typedef void (*corpus_test)(const char *name, const struct text *original);
 
 static void for_each_file(corpus_test test)
 {
-	DIR *folder = opendir(TEST_CORPUS "/config.toml");
+	DIR *directory = opendir(TEST_CORPUS "/config.toml");
 	size_t n = 0;
 
-	assert_non_null(folder);
-	for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+	assert_non_null(directory);
+	for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
 		_cleanup_free_ char *bytes = NULL;
 		struct text original;
 		char path[PATH_MAX];
@@ -54,7 +54,7 @@ static void for_each_file(corpus_test test)
 		test(entry->d_name, &original);
 		n++;
 	}
-	closedir(folder);
+	closedir(directory);
 	assert_true(n >= 20);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "folder.h"
+#include "directory.h"
 
 #include "runtime/trust.h"
 
@@ -8,7 +8,7 @@
 #define BUNDLE "/etc/pki/tls/certs/ca-bundle.crt"
 
 /* So many made-up certificates, with the comments that bundles have. */
-static void put_bundle(const struct folder *folder, unsigned int n)
+static void put_bundle(const struct directory *directory, unsigned int n)
 {
 	_cleanup_free_ char *text = calloc(1, 64 + n * 128);
 	size_t used = (size_t)sprintf(text, "# what this node trusts\n\n");
@@ -17,7 +17,7 @@ static void put_bundle(const struct folder *folder, unsigned int n)
 		used += (size_t)sprintf(text + used,
 			"# number %u\n-----BEGIN CERTIFICATE-----\nAA%uA\n-----END CERTIFICATE-----\n",
 			i, i);
-	folder_put(folder, BUNDLE, text);
+	directory_put(directory, BUNDLE, text);
 }
 
 static unsigned int count(const char *text, const char *word)
@@ -39,13 +39,13 @@ static void splits_a_bundle(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		_cleanup_folder_ struct folder folder;
+		_cleanup_directory_ struct directory directory;
 		_cleanup_(cleanup_trust_close) struct trust *trust = NULL;
 		unsigned int seen = 0;
 
-		folder_make(&folder);
-		put_bundle(&folder, cases[i].n);
-		assert_int_equal(trust_open(folder.path, &trust), 0);
+		directory_make(&directory);
+		put_bundle(&directory, cases[i].n);
+		assert_int_equal(trust_open(directory.path, &trust), 0);
 		assert_int_equal(trust_parts(trust), cases[i].parts);
 		for (size_t part = 0; part < trust_parts(trust); part++) {
 			_cleanup_free_ char *text = NULL;
@@ -64,14 +64,14 @@ static void splits_a_bundle(void **state)
 
 static void says_why_there_is_none(void **state)
 {
-	_cleanup_folder_ struct folder folder;
+	_cleanup_directory_ struct directory directory;
 	struct trust *trust = NULL;
 
 	(void)state;
-	folder_make(&folder);
-	assert_int_equal(trust_open(folder.path, &trust), -ENOENT);
-	folder_put(&folder, BUNDLE, "nothing yet\n");
-	assert_int_equal(trust_open(folder.path, &trust), -EINVAL);
+	directory_make(&directory);
+	assert_int_equal(trust_open(directory.path, &trust), -ENOENT);
+	directory_put(&directory, BUNDLE, "nothing yet\n");
+	assert_int_equal(trust_open(directory.path, &trust), -EINVAL);
 	assert_null(trust);
 	trust_close(NULL);
 }

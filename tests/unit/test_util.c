@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "folder.h"
+#include "directory.h"
 
 static void text_is_copied_as_far_as_it_fits(void **state)
 {

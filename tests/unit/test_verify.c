@@ -32,7 +32,7 @@ static struct change *plan_verified(struct edit_bench *bench, const char *binary
 	copy_text(service->binary, sizeof(service->binary), binary);
 	free((char *)change->edit->dump_key);
 	change->edit->dump_key = strdup(key);
-	folder_path(&bench->root, CONFIG_TOML, path);
+	directory_path(&bench->root, CONFIG_TOML, path);
 	assert_true(copy_text(change->place.path, sizeof(change->place.path), path));
 	assert_true(host_init(&bench->host, ""));
 	return change;
@@ -41,8 +41,8 @@ static struct change *plan_verified(struct edit_bench *bench, const char *binary
 static void make_program(
 	const struct edit_bench *bench, const char *script, char binary[static PATH_MAX])
 {
-	folder_put(&bench->root, "/containerd", script);
-	folder_path(&bench->root, "/containerd", binary);
+	directory_put(&bench->root, "/containerd", script);
+	directory_path(&bench->root, "/containerd", binary);
 	assert_int_equal(chmod(binary, 0755), 0);
 }
 
@@ -72,7 +72,7 @@ static void only_our_keys_may_differ(void **state)
 
 		print_message("%s\n", cases[i].what);
 		edit_bench_make(&bench);
-		folder_put(&bench.root, CONFIG_TOML, old_text);
+		directory_put(&bench.root, CONFIG_TOML, old_text);
 		if (cases[i].script)
 			make_program(&bench, cases[i].script, binary);
 		plan_verified(&bench, binary, cases[i].key);
@@ -104,11 +104,11 @@ static void the_real_one_is_content(void **state)
 	(void)state;
 	need_real();
 	edit_bench_make(&bench);
-	folder_put(&bench.root, CONFIG_TOML, old_text);
+	directory_put(&bench.root, CONFIG_TOML, old_text);
 	plan_verified(&bench, REAL, DUMP_KEY);
 	assert_int_equal(edit_apply(&bench), 0);
 	/* A file that is made is compared with what it begins with. */
-	folder_delete(&bench.root, CONFIG_TOML);
+	directory_delete(&bench.root, CONFIG_TOML);
 	plan_verified(&bench, REAL, DUMP_KEY);
 	assert_int_equal(edit_apply(&bench), 0);
 }
@@ -121,7 +121,7 @@ static void the_real_one_refuses(void **state)
 	(void)state;
 	need_real();
 	edit_bench_make(&bench);
-	folder_put(&bench.root, CONFIG_TOML, "version = 2\nroot = \"/x\"\n");
+	directory_put(&bench.root, CONFIG_TOML, "version = 2\nroot = \"/x\"\n");
 	change = plan_verified(&bench, REAL, "root");
 	copy_text(change->place.table, sizeof(change->place.table), "");
 	copy_text(change->place.key, sizeof(change->place.key), "oom_score");
@@ -144,13 +144,13 @@ static void a_drop_in_that_resets_a_section_is_refused(void **state)
 	(void)state;
 	need_real();
 	edit_bench_make(&bench);
-	folder_path(&bench.root, CONFIG_TOML, main_path);
-	folder_path(&bench.root, "/etc/containerd/conf.d/99-headroom.toml", drop_in);
+	directory_path(&bench.root, CONFIG_TOML, main_path);
+	directory_path(&bench.root, "/etc/containerd/conf.d/99-headroom.toml", drop_in);
 	snprintf(text, sizeof(text),
 		"version = 2\nimports = [\"%s/etc/containerd/conf.d/*.toml\"]\n"
 		"[plugins.\"io.containerd.grpc.v1.cri\"]\nsandbox_image = \"x/pause:1\"\n",
 		bench.root.path);
-	folder_put(&bench.root, CONFIG_TOML, text);
+	directory_put(&bench.root, CONFIG_TOML, text);
 	change = plan_verified(&bench, REAL, DUMP_KEY);
 	copy_text(change->place.path, sizeof(change->place.path), drop_in);
 	copy_text(change->edit->service.config, sizeof(change->edit->service.config), main_path);
@@ -160,24 +160,25 @@ static void a_drop_in_that_resets_a_section_is_refused(void **state)
 	assert_no_file(&bench.root, CONFIG_TOML FILE_NEW);
 }
 
-/* As in a pod, where the host is mounted below a folder: its containerd sees the host's paths. */
+/* As in a pod, where the host is mounted below a directory: its containerd sees the host's paths.
+ */
 static void in_the_hosts_root(void **state)
 {
 	_cleanup_edit_bench_ struct edit_bench bench;
-	_cleanup_folder_ struct folder mounted;
+	_cleanup_directory_ struct directory mounted;
 	struct change *change;
 
 	(void)state;
 	need_real();
 	edit_bench_make(&bench);
-	folder_make(&mounted);
+	directory_make(&mounted);
 	if (geteuid() != 0 || unshare(CLONE_NEWNS) < 0) {
 		print_message("not root\n");
 		skip();
 	}
 	assert_int_equal(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL), 0);
 	assert_int_equal(mount("/", mounted.path, NULL, MS_BIND, NULL), 0);
-	folder_put(&bench.root, CONFIG_TOML, old_text);
+	directory_put(&bench.root, CONFIG_TOML, old_text);
 	change = plan_verified(&bench, REAL, DUMP_KEY);
 	assert_true(host_init(&bench.host, mounted.path));
 	assert_true(starts_with(change->place.path, "/tmp/"));
@@ -193,7 +194,7 @@ static void docker_keys_are_checked(void **state)
 
 	(void)state;
 	edit_bench_make(&bench);
-	folder_put(&bench.root, DAEMON_JSON, "{\"debgu\": true}\n");
+	directory_put(&bench.root, DAEMON_JSON, "{\"debgu\": true}\n");
 	change = plan_docker(&bench, "", "10");
 	change->edit->service.verifier = VERIFY_DOCKERD;
 	copy_text(change->edit->service.version, 32, "20.10.24+dfsg1");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "folder.h"
+#include "directory.h"
 
 #include "apply/writer.h"
 
@@ -11,44 +11,44 @@
 static void a_file_gets_the_value(void **state)
 {
 	struct place place = {.kind = PLACE_FILE, .path = "/proc/sys/vm/a"};
-	_cleanup_folder_ struct folder folder;
+	_cleanup_directory_ struct directory directory;
 	struct host host;
 
 	(void)state;
-	folder_make(&folder);
-	assert_true(host_init(&host, folder.path));
+	directory_make(&directory);
+	assert_true(host_init(&host, directory.path));
 	assert_int_equal(writer_set(&host, &place, "1", false), -ENOENT);
-	assert_null(folder_get(&folder, place.path)); /* nothing is made that was not there */
-	folder_put(&folder, place.path, "10000\n");
+	assert_null(directory_get(&directory, place.path)); /* nothing is made that was not there */
+	directory_put(&directory, place.path, "10000\n");
 	assert_int_equal(writer_set(&host, &place, "20000", false), 0);
-	assert_file(&folder, place.path, "20000\n");
+	assert_file(&directory, place.path, "20000\n");
 }
 
 /* Writing nothing would leave what stands there: a list of ports is cleared by an empty line. */
 static void an_empty_value_is_an_empty_line(void **state)
 {
 	struct place place = {.kind = PLACE_FILE, .path = "/proc/sys/vm/a"};
-	_cleanup_folder_ struct folder folder;
+	_cleanup_directory_ struct directory directory;
 	struct host host;
 
 	(void)state;
-	folder_make(&folder);
-	assert_true(host_init(&host, folder.path));
-	folder_put(&folder, place.path, "1");
+	directory_make(&directory);
+	assert_true(host_init(&host, directory.path));
+	directory_put(&directory, place.path, "1");
 	assert_int_equal(writer_set(&host, &place, "", false), 0);
-	assert_file(&folder, place.path, "\n");
+	assert_file(&directory, place.path, "\n");
 }
 
 static void what_cannot_be_written(void **state)
 {
 	struct place place = {.kind = PLACE_FILE, .path = "/proc/sys/vm"};
-	_cleanup_folder_ struct folder folder;
+	_cleanup_directory_ struct directory directory;
 	struct host host;
 
 	(void)state;
-	folder_make(&folder);
-	assert_true(host_init(&host, folder.path));
-	folder_put(&folder, "/proc/sys/vm/a", "");
+	directory_make(&directory);
+	assert_true(host_init(&host, directory.path));
+	directory_put(&directory, "/proc/sys/vm/a", "");
 	assert_int_equal(writer_set(&host, &place, "1", false), -EISDIR);
 	/* A file of the kernel that nobody may write. */
 	assert_true(host_init(&host, "/"));
@@ -61,18 +61,18 @@ static void a_threshold_below_a_made_up_root_is_a_file(void **state)
 {
 	struct place place = {
 		.kind = PLACE_NEIGHTBL, .path = THRESHOLD, .family = AF_INET, .level = 1};
-	_cleanup_folder_ struct folder folder;
+	_cleanup_directory_ struct directory directory;
 	_cleanup_free_ char *before = NULL, *after = NULL;
 	struct host host;
 
 	(void)state;
 	(void)read_file(THRESHOLD, 100, &before, NULL);
-	folder_make(&folder);
-	assert_true(host_init(&host, folder.path));
+	directory_make(&directory);
+	assert_true(host_init(&host, directory.path));
 	assert_int_equal(writer_set(&host, &place, "4711", false), -EOPNOTSUPP);
-	folder_put(&folder, THRESHOLD, "1024\n");
+	directory_put(&directory, THRESHOLD, "1024\n");
 	assert_int_equal(writer_set(&host, &place, "4711", false), 0);
-	assert_file(&folder, THRESHOLD, "4711\n");
+	assert_file(&directory, THRESHOLD, "4711\n");
 	(void)read_file(THRESHOLD, 100, &after, NULL);
 	if (before && after)
 		assert_string_equal(before, after);

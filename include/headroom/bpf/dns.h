@@ -114,7 +114,7 @@ struct dns_row_key {
 	__u8 suffix;           /* enum dns_suffix_class */
 	__u8 reserved;
 	__u8 source[16]; /* the address that asks */
-	__u64 cgroup;    /* inode of its folder */
+	__u64 cgroup;    /* inode of its directory */
 };
 
 /* Element of the array row_counts, of which the map rows has the index of each key. */

@@ -105,14 +105,15 @@ struct dns_bpf *dns_bpf_load(char why[static TUNER_WHY_MAX])
 	return NULL;
 }
 
-/* A folder that is the root of the cgroup2 hierarchy: its descriptor. Else -1, and why. */
-static int open_if_root(const struct host *host, const char *folder, char why[static TUNER_WHY_MAX])
+/* A directory that is the root of the cgroup2 hierarchy: its descriptor. Else -1, and why. */
+static int open_if_root(
+	const struct host *host, const char *directory, char why[static TUNER_WHY_MAX])
 {
 	_cleanup_close_ int fd = -1;
 	char full[PATH_MAX];
 	struct stat st;
 
-	if (!host_path(host, folder, full))
+	if (!host_path(host, directory, full))
 		return -1;
 	fd = open(full, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0 || fstat(fd, &st) < 0) {

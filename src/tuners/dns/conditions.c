@@ -223,7 +223,7 @@ static void judge(const struct dns_seen *seen, const struct dns_memory *memory,
 }
 
 int dns_decide_conditions(
-	const struct dns_seen *seen, const struct dns_memory *memory, struct outlook *outlook)
+	const struct dns_seen *seen, const struct dns_memory *memory, struct proposal *proposal)
 {
 	struct condition_reading readings[] = {
 		{.type = CONDITION_DNS_BUDGET_PRESSURE, .reason = "within-budget"},
@@ -235,7 +235,7 @@ int dns_decide_conditions(
 	if (seen->watched)
 		judge(seen, memory, readings);
 	for (size_t i = 0; i < ARRAY_SIZE(readings); i++) {
-		struct condition_reading *condition = outlook_condition(outlook);
+		struct condition_reading *condition = proposal_condition(proposal);
 
 		if (!condition)
 			return -ENOMEM;

@@ -214,10 +214,10 @@ static void remember_crowd(const struct dns_seen *seen, struct dns_memory *memor
 	}
 }
 
-static struct limit_reading *new_limit(struct outlook *outlook,
+static struct limit_reading *new_limit(struct proposal *proposal,
 	const struct dns_server_state *server, const char *part, const char *unit)
 {
-	struct limit_reading *limit = outlook_limit(outlook);
+	struct limit_reading *limit = proposal_limit(proposal);
 
 	if (!limit)
 		return NULL;
@@ -238,11 +238,11 @@ static void take_users(struct limit_reading *limit, const struct dns_label *labe
 	}
 }
 
-static int add_queries(
-	const struct dns_seen *seen, const struct dns_server_state *server, struct outlook *outlook)
+static int add_queries(const struct dns_seen *seen, const struct dns_server_state *server,
+	struct proposal *proposal)
 {
 	const struct dns_budget *budget = &server->budget;
-	struct limit_reading *limit = new_limit(outlook, server, "", "queries/s");
+	struct limit_reading *limit = new_limit(proposal, server, "", "queries/s");
 
 	if (!limit)
 		return -ENOMEM;
@@ -261,15 +261,15 @@ static int add_queries(
 }
 
 /* Without a budget of queries the limit of packets has the server's plain name. */
-static int add_packets(
-	const struct dns_seen *seen, const struct dns_server_state *server, struct outlook *outlook)
+static int add_packets(const struct dns_seen *seen, const struct dns_server_state *server,
+	struct proposal *proposal)
 {
 	const struct dns_seconds *packets = dns_packets_of(seen, server);
 	struct limit_reading *limit;
 
 	if (!packets)
 		return 0;
-	limit = new_limit(outlook, server, server->budget.qps > 0 ? "/packets" : "", "packets/s");
+	limit = new_limit(proposal, server, server->budget.qps > 0 ? "/packets" : "", "packets/s");
 	if (!limit)
 		return -ENOMEM;
 	limit->flow = true;
@@ -283,9 +283,9 @@ static int add_packets(
 	return 0;
 }
 
-static int add_pending(const struct dns_server_state *server, struct outlook *outlook)
+static int add_pending(const struct dns_server_state *server, struct proposal *proposal)
 {
-	struct limit_reading *limit = new_limit(outlook, server, "/pending", "queries");
+	struct limit_reading *limit = new_limit(proposal, server, "/pending", "queries");
 
 	if (!limit)
 		return -ENOMEM;
@@ -296,22 +296,22 @@ static int add_pending(const struct dns_server_state *server, struct outlook *ou
 	return 0;
 }
 
-static int add_limits(
-	const struct dns_seen *seen, const struct dns_server_state *server, struct outlook *outlook)
+static int add_limits(const struct dns_seen *seen, const struct dns_server_state *server,
+	struct proposal *proposal)
 {
 	int r = 0;
 
 	if (server->budget.qps > 0)
-		r = add_queries(seen, server, outlook);
+		r = add_queries(seen, server, proposal);
 	if (r == 0 && server->budget.pps > 0)
-		r = add_packets(seen, server, outlook);
+		r = add_packets(seen, server, proposal);
 	if (r == 0 && server->budget.pending > 0)
-		r = add_pending(server, outlook);
+		r = add_pending(server, proposal);
 	return r;
 }
 
 int dns_decide(const struct dns_seen *seen, struct dns_memory *memory, const struct past *past,
-	struct outlook *outlook)
+	struct proposal *proposal)
 {
 	int r = 0;
 
@@ -320,8 +320,8 @@ int dns_decide(const struct dns_seen *seen, struct dns_memory *memory, const str
 
 		remember(seen, server, past->now_us);
 		if (dns_has_budget(server) && server->label >= 0)
-			r = add_limits(seen, server, outlook);
+			r = add_limits(seen, server, proposal);
 	}
 	remember_crowd(seen, memory, past->now_us);
-	return r < 0 ? r : dns_decide_conditions(seen, memory, outlook);
+	return r < 0 ? r : dns_decide_conditions(seen, memory, proposal);
 }

@@ -191,7 +191,7 @@ static inline const struct dns_label *dns_label_of(
 
 /* decide.c. Pure. 0 or -ENOMEM. */
 int dns_decide(const struct dns_seen *seen, struct dns_memory *memory, const struct past *past,
-	struct outlook *outlook);
+	struct proposal *proposal);
 
 /* What a limit of this server's packets is counted by; NULL: by nothing. */
 const struct dns_seconds *dns_packets_of(
@@ -207,7 +207,7 @@ void dns_describe_crowd(const struct dns_seen *seen, double least, char *text, s
 
 /* conditions.c. What dns_decide has remembered, put in words. 0 or -ENOMEM. */
 int dns_decide_conditions(
-	const struct dns_seen *seen, const struct dns_memory *memory, struct outlook *outlook);
+	const struct dns_seen *seen, const struct dns_memory *memory, struct proposal *proposal);
 
 extern const struct explanation dns_explanations[];
 

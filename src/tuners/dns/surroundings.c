@@ -41,12 +41,12 @@ static unsigned count_uplinks(const struct host *host)
 	char full[PATH_MAX];
 	struct dirent *entry;
 	unsigned n = 0;
-	DIR *folder = host_path(host, "/sys/class/net", full) ? opendir(full) : NULL;
+	DIR *directory = host_path(host, "/sys/class/net", full) ? opendir(full) : NULL;
 
-	while (folder && (entry = readdir(folder)))
+	while (directory && (entry = readdir(directory)))
 		n += is_uplink(host, entry->d_name);
-	if (folder)
-		closedir(folder);
+	if (directory)
+		closedir(directory);
 	return n;
 }
 

@@ -298,11 +298,11 @@ static void dns_sense_op(void *self)
 	dns_sense(&dns->sensor, &dns->seen, now_us());
 }
 
-static int dns_decide_op(void *self, const struct past *past, struct outlook *outlook)
+static int dns_decide_op(void *self, const struct past *past, struct proposal *proposal)
 {
 	struct dns *dns = self;
 
-	return dns_decide(&dns->seen, &dns->memory, past, outlook);
+	return dns_decide(&dns->seen, &dns->memory, past, proposal);
 }
 
 static enum tuner_state dns_state(const void *self, char why[static TUNER_WHY_MAX])

@@ -19,7 +19,7 @@
 #define DEPTH_MAX       32
 #define WALK_EVERY_US   (2 * USEC_PER_SEC)
 #define WALK_SHARE      500 /* of the time that passes, a walk takes at most this part */
-#define LOOKS_IN_VAIN   5   /* then a folder that nobody finds is gone */
+#define LOOKS_IN_VAIN   5   /* then a directory that nobody finds is gone */
 #define CHECK_EVERY_US  (60 * USEC_PER_SEC)
 #define FORGET_AFTER_US (600 * USEC_PER_SEC)
 
@@ -119,14 +119,14 @@ struct workload dns_who_of_path(const char *path)
 	return workload;
 }
 
-static int first_process(int folder, const char *name)
+static int first_process(int directory, const char *name)
 {
 	char path[NAME_MAX + 16], text[32];
 	_cleanup_close_ int fd = -1;
 	ssize_t n;
 
 	snprintf(path, sizeof(path), "%s/cgroup.procs", name);
-	fd = openat(folder, path, O_RDONLY | O_CLOEXEC);
+	fd = openat(directory, path, O_RDONLY | O_CLOEXEC);
 	n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
 	if (n <= 0)
 		return 0;
@@ -140,14 +140,14 @@ static void walk(struct dns_who *who, int parent, const char *name, char *path, 
 	int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	size_t len = strlen(path);
 	struct dirent *entry;
-	DIR *folder = fd < 0 ? NULL : fdopendir(fd);
+	DIR *directory = fd < 0 ? NULL : fdopendir(fd);
 
-	if (!folder) {
+	if (!directory) {
 		if (fd >= 0)
 			close(fd);
 		return;
 	}
-	while (who->missing > 0 && (entry = readdir(folder))) {
+	while (who->missing > 0 && (entry = readdir(directory))) {
 		struct known *known;
 
 		if (entry->d_type != DT_DIR || entry->d_name[0] == '.' || depth == 0)
@@ -156,14 +156,14 @@ static void walk(struct dns_who *who, int parent, const char *name, char *path, 
 		known = find(who, entry->d_ino);
 		if (known && !known->found) {
 			known->workload = dns_who_of_path(path);
-			known->pid = first_process(dirfd(folder), entry->d_name);
+			known->pid = first_process(dirfd(directory), entry->d_name);
 			known->found = true;
 			who->missing--;
 		}
-		walk(who, dirfd(folder), entry->d_name, path, depth - 1);
+		walk(who, dirfd(directory), entry->d_name, path, depth - 1);
 		path[len] = '\0';
 	}
-	closedir(folder);
+	closedir(directory);
 }
 
 static void add(struct dns_who *who, uint64_t cgroup, uint64_t now)

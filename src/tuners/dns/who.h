@@ -3,8 +3,8 @@
 #define TUNERS_DNS_WHO_H
 
 /*
- * Who asks: the workload of a cgroup, by the path of its folder; where the cgroup is the root, as
- * everybody's is on a host with cgroup v1, the workload that has the source address.
+ * Who asks: the workload of a cgroup, by the path of its directory; where the cgroup is the root,
+ * as everybody's is on a host with cgroup v1, the workload that has the source address.
  */
 
 #include <stdbool.h>
@@ -19,15 +19,15 @@
 
 struct dns_who;
 
-/* root: the folder of the host's cgroup2 root; NULL: it is looked for. NULL without memory. */
+/* root: the directory of the host's cgroup2 root; NULL: it is looked for. NULL without memory. */
 struct dns_who *dns_who_open(const struct host *host, const char *root);
 void dns_who_close(struct dns_who *who);
 DEFINE_CLEANUP(struct dns_who, dns_who_close)
 
 /*
  * Looks for all of these cgroups (inodes) that are not known yet, when it is time to: that takes a
- * walk through all folders, which is done less often the longer it takes. Forgets those that were
- * not asked for in a long while, when there are many.
+ * walk through all directories, which is done less often the longer it takes. Forgets those that
+ * were not asked for in a long while, when there are many.
  */
 void dns_who_learn(struct dns_who *who, const uint64_t *cgroups, size_t n, uint64_t now_us);
 
@@ -44,7 +44,7 @@ struct workload dns_who_find(const struct dns_who *who, uint64_t cgroup, uint64_
  */
 bool dns_who_serves(struct dns_who *who, uint64_t cgroup, uint64_t now_us);
 
-/* By the path below the root: what kernel/cgroup.h tells, else the folder itself. */
+/* By the path below the root: what kernel/cgroup.h tells, else the directory itself. */
 struct workload dns_who_of_path(const char *path);
 
 /* True when name or id say that this is a DNS server that forwards: CoreDNS, dnsmasq, ... */

@@ -73,10 +73,10 @@ static const struct kubelet_values *running_values(const struct kubelet_seen *se
 }
 
 static int decide_setting(const struct kubelet_seen *seen, const struct kubelet_config *config,
-	struct outlook *outlook)
+	struct proposal *proposal)
 {
 	const struct kubelet_values *running = running_values(seen);
-	struct want *want = outlook_want(outlook);
+	struct want *want = proposal_want(proposal);
 
 	if (!want)
 		return -ENOMEM;
@@ -98,9 +98,9 @@ static int decide_setting(const struct kubelet_seen *seen, const struct kubelet_
 	want->edit = &own_edit;
 	copy_text(want->wanted, sizeof(want->wanted), "false");
 	if (seen->own == KUBELET_OWN_WRITTEN)
-		copy_text(want->staged, sizeof(want->staged), "false");
+		copy_text(want->on_disk, sizeof(want->on_disk), "false");
 	else if (seen->own == KUBELET_OWN_OTHER)
-		copy_text(want->staged, sizeof(want->staged), "another text");
+		copy_text(want->on_disk, sizeof(want->on_disk), "another text");
 	return 0;
 }
 
@@ -170,9 +170,9 @@ static void judge_pulls(const struct kubelet_seen *seen, struct condition_readin
 			"the kubelet pulls any number of images at once");
 }
 
-static int decide_condition(const struct kubelet_seen *seen, struct outlook *outlook)
+static int decide_condition(const struct kubelet_seen *seen, struct proposal *proposal)
 {
-	struct condition_reading *condition = outlook_condition(outlook);
+	struct condition_reading *condition = proposal_condition(proposal);
 
 	if (!condition)
 		return -ENOMEM;
@@ -192,14 +192,14 @@ static int decide_condition(const struct kubelet_seen *seen, struct outlook *out
 }
 
 int kubelet_decide(const struct kubelet_seen *seen, const struct kubelet_config *config,
-	struct outlook *outlook)
+	struct proposal *proposal)
 {
 	/* What a broken file means nobody knows: nothing is written beside it. */
 	if (seen->presence != KUBELET_ABSENT && seen->why[0] == '\0') {
-		int r = decide_setting(seen, config, outlook);
+		int r = decide_setting(seen, config, proposal);
 
 		if (r < 0)
 			return r;
 	}
-	return decide_condition(seen, outlook);
+	return decide_condition(seen, proposal);
 }

@@ -19,7 +19,7 @@
 #include <headroom/tuner.h>
 
 #define KUBELET_VALUE_MAX 32
-#define KUBELET_FILES_MAX 64 /* of files and folders; a node has one to five */
+#define KUBELET_FILES_MAX 64 /* of files and directories; a node has one to five */
 #define KUBELET_FEW_PULLS 3  /* below this many at once, pulls wait for each other */
 #define KUBELET_OWN_FILE  "99-headroom.conf"
 #define KUBELET_SETTING   "kubelet.serializeImagePulls"
@@ -92,7 +92,7 @@ extern const char kubelet_own_text[];
 
 /* Pure. 0 or -ENOMEM. */
 int kubelet_decide(const struct kubelet_seen *seen, const struct kubelet_config *config,
-	struct outlook *outlook);
+	struct proposal *proposal);
 
 /*
  * The advices that fit what was seen, n of them at most, each one sentence of fewer than

@@ -23,8 +23,8 @@ struct look {
 	const struct kubelet_process *process;
 	struct kubelet_seen *seen;
 	uint64_t start_us; /* CLOCK_REALTIME of the kubelet's start */
-	/* What is younger than that: files of others, our own, folders. */
-	bool changed, own_changed, folder_changed;
+	/* What is younger than that: files of others, our own, directories. */
+	bool changed, own_changed, directory_changed;
 };
 
 static uint64_t mix(uint64_t hash, const void *data, size_t len)
@@ -169,7 +169,7 @@ static void list_files(struct look *look, struct kubelet_paths *paths)
 		r = kubelet_walk(look->host, seen->config_dir, paths);
 	if (r < 0)
 		complain(look, seen->config_dir, r,
-			r == -E2BIG ? "more than 64 files, or folders 5 deep: join them"
+			r == -E2BIG ? "more than 64 files, or directories 5 deep: join them"
 				    : "give read access to it below the host's root");
 }
 
@@ -198,7 +198,7 @@ static void take_files(struct look *look, const struct kubelet_paths *paths)
 		if (paths->is_file[i])
 			take_file(look, paths->paths[i]);
 		else
-			look->folder_changed |= is_younger(look, paths->paths[i]);
+			look->directory_changed |= is_younger(look, paths->paths[i]);
 	}
 	kubelet_merge(&seen->values, &look->process->flags);
 	kubelet_merge(&seen->others, &look->process->flags);
@@ -212,8 +212,9 @@ static void judge_running(const struct look *look)
 	struct kubelet_seen *seen = look->seen;
 	bool known = seen->presence == KUBELET_RUNNING && !look->changed && seen->why[0] == '\0';
 
-	/* A folder changes when our own file comes to stand in it; else a file was taken away. */
-	seen->values_run = known && !look->own_changed && !look->folder_changed;
+	/* A directory changes when our own file comes to stand in it; else a file was taken away.
+	 */
+	seen->values_run = known && !look->own_changed && !look->directory_changed;
 	seen->others_run = known && look->own_changed;
 }
 

@@ -64,12 +64,12 @@ static void kubelet_sense_op(void *self)
 	kubelet_sense(&kubelet->sensor, &kubelet->seen);
 }
 
-static int kubelet_decide_op(void *self, const struct past *past, struct outlook *outlook)
+static int kubelet_decide_op(void *self, const struct past *past, struct proposal *proposal)
 {
 	struct kubelet *kubelet = self;
 
 	(void)past;
-	return kubelet_decide(&kubelet->seen, &kubelet->config, outlook);
+	return kubelet_decide(&kubelet->seen, &kubelet->config, proposal);
 }
 
 static enum tuner_state kubelet_state(const void *self, char why[static TUNER_WHY_MAX])

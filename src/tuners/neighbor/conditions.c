@@ -101,7 +101,7 @@ static void judge_family(enum neighbor_family family, const struct neighbor_tabl
 }
 
 int neighbor_decide_conditions(const struct neighbor_seen *seen,
-	const struct neighbor_memory *memory, struct outlook *outlook)
+	const struct neighbor_memory *memory, struct proposal *proposal)
 {
 	struct condition_reading readings[] = {
 		{.type = CONDITION_NEIGHBOR_TABLE_PRESSURE, .reason = "within-limit"},
@@ -112,7 +112,7 @@ int neighbor_decide_conditions(const struct neighbor_seen *seen,
 		judge_family((enum neighbor_family)family, &seen->tables[family],
 			&memory->families[family], &readings[0], &readings[1]);
 	for (size_t i = 0; i < ARRAY_SIZE(readings); i++) {
-		struct condition_reading *condition = outlook_condition(outlook);
+		struct condition_reading *condition = proposal_condition(proposal);
 
 		if (!condition)
 			return -ENOMEM;

@@ -147,12 +147,12 @@ static void want_growth(struct family_view *view, struct neighbor_family_memory 
 	raise_to(view, last, view->wanted[last - 1]);
 }
 
-static int add_wants(const struct family_view *view, struct outlook *outlook)
+static int add_wants(const struct family_view *view, struct proposal *proposal)
 {
 	int af = neighbor_address_family(view->family);
 
 	for (int i = 0; i < NEIGHBOR_LEVELS; i++) {
-		struct want *want = outlook_want(outlook);
+		struct want *want = proposal_want(proposal);
 
 		if (!want)
 			return -ENOMEM;
@@ -170,7 +170,7 @@ static int add_wants(const struct family_view *view, struct outlook *outlook)
 	return 0;
 }
 
-static int add_limit(const struct family_view *view, struct outlook *outlook)
+static int add_limit(const struct family_view *view, struct proposal *proposal)
 {
 	static const char *const names[NEIGHBOR_FAMILIES] = {"neighbor/ipv4", "neighbor/ipv6"};
 	const struct neighbor_table_seen *table = view->table;
@@ -178,7 +178,7 @@ static int add_limit(const struct family_view *view, struct outlook *outlook)
 
 	if (table->stats_error < 0 || table->threshold_error[NEIGHBOR_LEVELS - 1] < 0)
 		return 0;
-	limit = outlook_limit(outlook);
+	limit = proposal_limit(proposal);
 	if (!limit)
 		return -ENOMEM;
 	copy_text(limit->name, sizeof(limit->name), names[view->family]);
@@ -218,7 +218,7 @@ static void remember_pressure(
 }
 
 static int decide_family(
-	struct family_view *view, struct neighbor_family_memory *memory, struct outlook *outlook)
+	struct family_view *view, struct neighbor_family_memory *memory, struct proposal *proposal)
 {
 	bool readable = view->table->stats_error == 0 &&
 			view->table->threshold_error[NEIGHBOR_LEVELS - 1] == 0;
@@ -232,12 +232,12 @@ static int decide_family(
 		remember_refusals(view->table, memory, view->past->now_us);
 		remember_pressure(view->table, memory);
 	}
-	r = add_wants(view, outlook);
-	return r < 0 ? r : add_limit(view, outlook);
+	r = add_wants(view, proposal);
+	return r < 0 ? r : add_limit(view, proposal);
 }
 
 int neighbor_decide(const struct neighbor_seen *seen, const struct neighbor_config *config,
-	struct neighbor_memory *memory, const struct past *past, struct outlook *outlook)
+	struct neighbor_memory *memory, const struct past *past, struct proposal *proposal)
 {
 	for (int family = 0; family < NEIGHBOR_FAMILIES; family++) {
 		struct family_view view = {
@@ -248,10 +248,10 @@ int neighbor_decide(const struct neighbor_seen *seen, const struct neighbor_conf
 			.ceiling = neighbor_ceiling(config, seen->memory_bytes),
 			.once = seen->once,
 		};
-		int r = decide_family(&view, &memory->families[family], outlook);
+		int r = decide_family(&view, &memory->families[family], proposal);
 
 		if (r < 0)
 			return r;
 	}
-	return neighbor_decide_conditions(seen, memory, outlook);
+	return neighbor_decide_conditions(seen, memory, proposal);
 }

@@ -73,11 +73,11 @@ const char *neighbor_family_name(enum neighbor_family family); /* "ipv4" */
 
 /* Pure. 0 or -ENOMEM. */
 int neighbor_decide(const struct neighbor_seen *seen, const struct neighbor_config *config,
-	struct neighbor_memory *memory, const struct past *past, struct outlook *outlook);
+	struct neighbor_memory *memory, const struct past *past, struct proposal *proposal);
 
 /* The conditions of both families, from what neighbor_decide has just remembered. 0 or -ENOMEM. */
 int neighbor_decide_conditions(const struct neighbor_seen *seen,
-	const struct neighbor_memory *memory, struct outlook *outlook);
+	const struct neighbor_memory *memory, struct proposal *proposal);
 
 /* gc_thresh3 as a number; 0 when it was not read. */
 uint64_t neighbor_table_max(const struct neighbor_table_seen *table);

@@ -206,12 +206,12 @@ static void neighbor_sense_op(void *self)
 	neighbor_sense(&neighbor->sensor, &neighbor->seen, now_us());
 }
 
-static int neighbor_decide_op(void *self, const struct past *past, struct outlook *outlook)
+static int neighbor_decide_op(void *self, const struct past *past, struct proposal *proposal)
 {
 	struct neighbor *neighbor = self;
 
 	int r = neighbor_decide(
-		&neighbor->seen, &neighbor->config, &neighbor->memory, past, outlook);
+		&neighbor->seen, &neighbor->config, &neighbor->memory, past, proposal);
 
 	/* The next waking is asked for once everything of this look is known, the thresholds aside.
 	 */

@@ -14,9 +14,9 @@
 #define STORE_ROOMY_PERCENT 80
 
 static struct condition_reading *read_condition(
-	struct outlook *outlook, enum condition_type type, const char *reason)
+	struct proposal *proposal, enum condition_type type, const char *reason)
 {
-	struct condition_reading *reading = outlook_condition(outlook);
+	struct condition_reading *reading = proposal_condition(proposal);
 
 	if (reading)
 		*reading = (struct condition_reading){
@@ -32,10 +32,10 @@ static bool is_missed(const struct runtime_one *one, uint64_t now)
 	       (one->where.has_socket || one->answered_once);
 }
 
-static int judge_reach(const struct runtime_seen *seen, struct outlook *outlook)
+static int judge_reach(const struct runtime_seen *seen, struct proposal *proposal)
 {
 	struct condition_reading *reading =
-		read_condition(outlook, CONDITION_RUNTIME_UNREACHABLE, "runtime-answers");
+		read_condition(proposal, CONDITION_RUNTIME_UNREACHABLE, "runtime-answers");
 	size_t used = 0, n = 0;
 
 	if (!reading)
@@ -57,10 +57,10 @@ static int judge_reach(const struct runtime_seen *seen, struct outlook *outlook)
 	return 0;
 }
 
-static int judge_restart(const struct runtime_memory *memory, struct outlook *outlook)
+static int judge_restart(const struct runtime_memory *memory, struct proposal *proposal)
 {
 	struct condition_reading *reading =
-		read_condition(outlook, CONDITION_RUNTIME_RESTART_PENDING, "none-pending");
+		read_condition(proposal, CONDITION_RUNTIME_RESTART_PENDING, "none-pending");
 
 	if (!reading)
 		return -ENOMEM;
@@ -88,11 +88,11 @@ static const struct runtime_store *fullest(const struct runtime_seen *seen)
 }
 
 static int judge_store(
-	const struct runtime_seen *seen, struct runtime_memory *memory, struct outlook *outlook)
+	const struct runtime_seen *seen, struct runtime_memory *memory, struct proposal *proposal)
 {
 	const struct runtime_store *store = fullest(seen);
 	struct condition_reading *reading =
-		read_condition(outlook, CONDITION_IMAGE_STORE_FULL, "within-limit");
+		read_condition(proposal, CONDITION_IMAGE_STORE_FULL, "within-limit");
 	double percent;
 
 	if (!reading)
@@ -106,7 +106,7 @@ static int judge_store(
 	memory->store_full =
 		percent >= (memory->store_full ? STORE_ROOMY_PERCENT : STORE_FULL_PERCENT);
 	snprintf(reading->message, sizeof(reading->message), "%.100s (%s%s%s) is %.0f %% full",
-		store->folder, store->filesystem, store->device[0] ? " on " : "", store->device,
+		store->directory, store->filesystem, store->device[0] ? " on " : "", store->device,
 		percent);
 	if (!memory->store_full)
 		return 0;
@@ -134,10 +134,10 @@ static void name_stuck(const struct runtime_one *one, const struct pull_layer *l
 		one->pulls.n - 1 + one->pulls.more);
 }
 
-static int judge_pulls(const struct runtime_seen *seen, struct outlook *outlook)
+static int judge_pulls(const struct runtime_seen *seen, struct proposal *proposal)
 {
 	struct condition_reading *reading =
-		read_condition(outlook, CONDITION_PULL_STUCK, "pulls-move");
+		read_condition(proposal, CONDITION_PULL_STUCK, "pulls-move");
 
 	if (!reading)
 		return -ENOMEM;
@@ -154,25 +154,25 @@ static int judge_pulls(const struct runtime_seen *seen, struct outlook *outlook)
 }
 
 int runtime_decide_conditions(
-	const struct runtime_seen *seen, struct runtime_memory *memory, struct outlook *outlook)
+	const struct runtime_seen *seen, struct runtime_memory *memory, struct proposal *proposal)
 {
-	int r = judge_reach(seen, outlook);
+	int r = judge_reach(seen, proposal);
 
 	if (r == 0)
-		r = judge_restart(memory, outlook);
+		r = judge_restart(memory, proposal);
 	if (r == 0)
-		r = judge_store(seen, memory, outlook);
-	return r < 0 ? r : judge_pulls(seen, outlook);
+		r = judge_store(seen, memory, proposal);
+	return r < 0 ? r : judge_pulls(seen, proposal);
 }
 
-int runtime_decide_limits(const struct runtime_seen *seen, struct outlook *outlook)
+int runtime_decide_limits(const struct runtime_seen *seen, struct proposal *proposal)
 {
 	const struct runtime_store *store = fullest(seen);
 	struct limit_reading *limit;
 
 	if (!store)
 		return 0;
-	limit = outlook_limit(outlook);
+	limit = proposal_limit(proposal);
 	if (!limit)
 		return -ENOMEM;
 	copy_text(limit->name, sizeof(limit->name), "images/store");

@@ -14,7 +14,7 @@
 static const char *const suffixes[CONTAINERD_SETTINGS] = {
 	[CONTAINERD_DOWNLOADS] = "max_concurrent_downloads",
 	[CONTAINERD_PROGRESS_TIMEOUT] = "image_pull_progress_timeout",
-	[CONTAINERD_REGISTRY_FOLDER] = "config_path",
+	[CONTAINERD_REGISTRY_DIRECTORY] = "config_path",
 };
 
 const char *runtime_prefix(const struct runtime_seen *seen, const struct runtime_one *one)
@@ -27,8 +27,8 @@ const char *runtime_prefix(const struct runtime_seen *seen, const struct runtime
 
 		if (!other->where.socket || other->where.kind != one->where.kind)
 			continue;
-		if (!plain || (plain->where.keeper != RUNTIME_OF_NODE &&
-				      other->where.keeper == RUNTIME_OF_NODE))
+		if (!plain || (plain->where.managed_by != RUNTIME_OF_NODE &&
+				      other->where.managed_by == RUNTIME_OF_NODE))
 			plain = other;
 	}
 	return plain == one ? runtime_kind_name(one->where.kind) : one->where.name;
@@ -57,7 +57,7 @@ struct service runtime_service(const struct runtime_seen *seen, const struct run
 	}
 	service.activation = ACTIVATE_CONTAINERD_RESTART;
 	service.verifier = VERIFY_CONTAINERD_DUMP;
-	if (one->where.keeper != RUNTIME_OF_NODE)
+	if (one->where.managed_by != RUNTIME_OF_NODE)
 		service.restart = RESTART_NEVER;
 	copy_text(service.unit, sizeof(service.unit), one->where.unit ? one->where.unit : "");
 	copy_text(service.socket, sizeof(service.socket), one->where.socket);
@@ -71,14 +71,14 @@ void runtime_memory_clear(struct runtime_memory *memory)
 	memory->n_edits = 0;
 }
 
-struct want *runtime_want(struct runtime_memory *memory, struct outlook *outlook, const char *name,
-	const struct place *place, const char *literal)
+struct want *runtime_want(struct runtime_memory *memory, struct proposal *proposal,
+	const char *name, const struct place *place, const char *literal)
 {
 	struct want *want;
 	char *copy = literal ? strdup(literal) : NULL;
 	size_t i = memory->n_edits;
 
-	if ((literal && !copy) || i == RUNTIME_EDITS_MAX || !(want = outlook_want(outlook))) {
+	if ((literal && !copy) || i == RUNTIME_EDITS_MAX || !(want = proposal_want(proposal))) {
 		free(copy);
 		return NULL;
 	}
@@ -109,7 +109,7 @@ static bool had_more(const struct past *past, const struct want *want, bool dura
 	const struct record *record = record_find(past->records, past->n_records, want->name);
 	uint64_t wanted = number_of(want->wanted, duration);
 	uint64_t in_force = number_of(record ? record->original : want->actual, duration);
-	uint64_t in_file = number_of(record ? record->staged : want->staged, duration);
+	uint64_t in_file = number_of(record ? record->on_disk : want->on_disk, duration);
 
 	return in_file > 0 ? in_file > wanted : in_force > wanted;
 }
@@ -148,8 +148,8 @@ static const char *obstacle(const struct runtime_one *one)
 }
 
 static int want_key(const struct runtime_seen *seen, const struct runtime_one *one,
-	const struct runtime_config *config, struct runtime_memory *memory, struct outlook *outlook,
-	enum containerd_setting setting, struct want **ret)
+	const struct runtime_config *config, struct runtime_memory *memory,
+	struct proposal *proposal, enum containerd_setting setting, struct want **ret)
 {
 	const struct containerd_edit *edit = &one->edits[setting];
 	struct place place = place_of(edit);
@@ -158,7 +158,7 @@ static int want_key(const struct runtime_seen *seen, const struct runtime_one *o
 	struct want *want;
 
 	snprintf(name, sizeof(name), "%s.%s", runtime_prefix(seen, one), suffixes[setting]);
-	want = runtime_want(memory, outlook, name, &place, edit->literal);
+	want = runtime_want(memory, proposal, name, &place, edit->literal);
 	if (!want)
 		return -ENOMEM;
 	/* A drop-in is tried out through the file that imports it. */
@@ -177,20 +177,20 @@ static int want_key(const struct runtime_seen *seen, const struct runtime_one *o
 
 static int want_number(const struct runtime_seen *seen, const struct runtime_one *one,
 	const struct runtime_config *config, struct runtime_memory *memory, const struct past *past,
-	struct outlook *outlook, enum containerd_setting setting)
+	struct proposal *proposal, enum containerd_setting setting)
 {
 	bool duration = setting == CONTAINERD_PROGRESS_TIMEOUT;
 	bool kept = duration ? config->timeout_us == 0 : config->downloads == 0;
 	bool exact = duration ? config->timeout_exact : config->downloads_exact;
 	struct want *want;
 	char text[32];
-	int r = want_key(seen, one, config, memory, outlook, setting, &want);
+	int r = want_key(seen, one, config, memory, proposal, setting, &want);
 
 	if (r < 0)
 		return r;
 	copy_text(want->actual, SETTING_VALUE_MAX, duration ? one->timeout : one->downloads);
-	copy_text(want->staged, SETTING_VALUE_MAX,
-		duration ? one->staged_timeout : one->staged_downloads);
+	copy_text(want->on_disk, SETTING_VALUE_MAX,
+		duration ? one->on_disk_timeout : one->on_disk_downloads);
 	if (duration)
 		runtime_duration_text(config->timeout_us, text);
 	else
@@ -205,27 +205,27 @@ static int want_number(const struct runtime_seen *seen, const struct runtime_one
 	return 0;
 }
 
-/* The folder of hosts.toml files is set only where mirrors need it and nobody has set one. */
-static int want_folder(const struct runtime_seen *seen, const struct runtime_one *one,
+/* The directory of hosts.toml files is set only where mirrors need it and nobody has set one. */
+static int want_directory(const struct runtime_seen *seen, const struct runtime_one *one,
 	const struct runtime_config *config, struct runtime_memory *memory, const struct past *past,
-	struct outlook *outlook)
+	struct proposal *proposal)
 {
-	const struct containerd_edit *edit = &one->edits[CONTAINERD_REGISTRY_FOLDER];
+	const struct containerd_edit *edit = &one->edits[CONTAINERD_REGISTRY_DIRECTORY];
 	char name[SETTING_NAME_MAX];
 	bool recorded;
 	struct want *want;
 	int r;
 
 	snprintf(name, sizeof(name), "%s.%s", runtime_prefix(seen, one),
-		suffixes[CONTAINERD_REGISTRY_FOLDER]);
+		suffixes[CONTAINERD_REGISTRY_DIRECTORY]);
 	recorded = record_find(past->records, past->n_records, name) != NULL;
-	if (!recorded && (config->n_mirrors == 0 || one->folder[0] || edit->staged[0]))
+	if (!recorded && (config->n_mirrors == 0 || one->directory[0] || edit->on_disk[0]))
 		return 0;
-	r = want_key(seen, one, config, memory, outlook, CONTAINERD_REGISTRY_FOLDER, &want);
+	r = want_key(seen, one, config, memory, proposal, CONTAINERD_REGISTRY_DIRECTORY, &want);
 	if (r < 0)
 		return r;
-	copy_text(want->actual, SETTING_VALUE_MAX, one->folder);
-	copy_text(want->staged, SETTING_VALUE_MAX, edit->staged);
+	copy_text(want->actual, SETTING_VALUE_MAX, one->directory);
+	copy_text(want->on_disk, SETTING_VALUE_MAX, edit->on_disk);
 	copy_text(want->wanted, SETTING_VALUE_MAX, "/etc/containerd/certs.d");
 	if (obstacle(one))
 		leave_alone(want, obstacle(one));
@@ -234,7 +234,7 @@ static int want_folder(const struct runtime_seen *seen, const struct runtime_one
 
 static int want_docker(const struct runtime_seen *seen, const struct runtime_one *one,
 	const struct runtime_config *config, struct runtime_memory *memory, const struct past *past,
-	struct outlook *outlook)
+	struct proposal *proposal)
 {
 	struct place place = {
 		.kind = PLACE_EDIT, .format = EDIT_JSON, .key = "max-concurrent-downloads"};
@@ -244,12 +244,12 @@ static int want_docker(const struct runtime_seen *seen, const struct runtime_one
 	copy_text(place.path, sizeof(place.path), one->config_path);
 	snprintf(name, sizeof(name), "%s.max-concurrent-downloads", runtime_prefix(seen, one));
 	snprintf(text, sizeof(text), "%llu", (unsigned long long)config->downloads);
-	want = runtime_want(memory, outlook, name, &place, text);
+	want = runtime_want(memory, proposal, name, &place, text);
 	if (!want)
 		return -ENOMEM;
 	memory->edits[memory->n_edits - 1].service = runtime_service(seen, one, config);
 	copy_text(want->actual, SETTING_VALUE_MAX, one->downloads);
-	copy_text(want->staged, SETTING_VALUE_MAX, one->staged_downloads);
+	copy_text(want->on_disk, SETTING_VALUE_MAX, one->on_disk_downloads);
 	copy_text(want->wanted, SETTING_VALUE_MAX, text);
 	want->reason = "configured";
 	if (obstacle(one))
@@ -265,28 +265,28 @@ static int want_docker(const struct runtime_seen *seen, const struct runtime_one
 
 static int want_containerd(const struct runtime_seen *seen, const struct runtime_one *one,
 	const struct runtime_config *config, struct runtime_memory *memory, const struct past *past,
-	struct outlook *outlook)
+	struct proposal *proposal)
 {
-	int r = want_number(seen, one, config, memory, past, outlook, CONTAINERD_DOWNLOADS);
+	int r = want_number(seen, one, config, memory, past, proposal, CONTAINERD_DOWNLOADS);
 
 	if (r == 0)
 		r = want_number(
-			seen, one, config, memory, past, outlook, CONTAINERD_PROGRESS_TIMEOUT);
+			seen, one, config, memory, past, proposal, CONTAINERD_PROGRESS_TIMEOUT);
 	if (r == 0)
-		r = want_folder(seen, one, config, memory, past, outlook);
+		r = want_directory(seen, one, config, memory, past, proposal);
 	return r;
 }
 
 /* What is written and waits for a start, in words. */
-static void note_pending(const struct outlook *outlook, struct runtime_memory *memory)
+static void note_pending(const struct proposal *proposal, struct runtime_memory *memory)
 {
 	memory->restart_pending = false;
-	for (size_t i = 0; i < outlook->n_wants; i++) {
-		const struct want *want = &outlook->wants[i];
+	for (size_t i = 0; i < proposal->n_wants; i++) {
+		const struct want *want = &proposal->wants[i];
 
 		if (!want->edit || want->edit->service.activation != ACTIVATE_CONTAINERD_RESTART ||
 			!want->wanted[0] || want->error < 0 ||
-			!value_equal(want->staged, want->wanted) ||
+			!value_equal(want->on_disk, want->wanted) ||
 			value_equal(want->actual, want->wanted))
 			continue;
 		memory->restart_pending = true;
@@ -300,7 +300,7 @@ static void note_pending(const struct outlook *outlook, struct runtime_memory *m
 }
 
 int runtime_decide(const struct runtime_seen *seen, const struct runtime_config *config,
-	struct runtime_memory *memory, const struct past *past, struct outlook *outlook)
+	struct runtime_memory *memory, const struct past *past, struct proposal *proposal)
 {
 	int r = 0;
 
@@ -311,17 +311,17 @@ int runtime_decide(const struct runtime_seen *seen, const struct runtime_config 
 		/* Until its files were looked at, nothing is known that could be wanted. The one
 		 * that dockerd runs pulls nothing. */
 		if (!one->where.socket || one->file_signature == 0 ||
-			one->where.keeper == RUNTIME_OF_DOCKER)
+			one->where.managed_by == RUNTIME_OF_DOCKER)
 			continue;
 		if (one->where.kind == RUNTIME_CONTAINERD)
-			r = want_containerd(seen, one, config, memory, past, outlook);
+			r = want_containerd(seen, one, config, memory, past, proposal);
 		else if (one->where.kind == RUNTIME_DOCKER)
-			r = want_docker(seen, one, config, memory, past, outlook);
+			r = want_docker(seen, one, config, memory, past, proposal);
 	}
 	if (r == 0)
-		r = runtime_decide_mirrors(seen, config, memory, past, outlook);
-	note_pending(outlook, memory);
+		r = runtime_decide_mirrors(seen, config, memory, past, proposal);
+	note_pending(proposal, memory);
 	if (r == 0)
-		r = runtime_decide_limits(seen, outlook);
-	return r < 0 ? r : runtime_decide_conditions(seen, memory, outlook);
+		r = runtime_decide_limits(seen, proposal);
+	return r < 0 ? r : runtime_decide_conditions(seen, memory, proposal);
 }

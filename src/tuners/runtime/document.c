@@ -51,7 +51,7 @@ static void add_store(struct json *json, cJSON *parent, const struct runtime_sto
 	cJSON *object = json_object(json, parent, "store");
 	cJSON *warnings;
 
-	json_text(json, object, "folder", store->folder);
+	json_text(json, object, "directory", store->directory);
 	json_text(json, object, "driver", store->driver);
 	json_text(json, object, "filesystem", store->filesystem);
 	json_text(json, object, "device", store->device);

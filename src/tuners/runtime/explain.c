@@ -27,7 +27,7 @@ const struct explanation runtime_explanations[] = {
 	{
 		.name = "*.config_path",
 		.kind = "setting",
-		.what = "The folder in which containerd looks for hosts.toml files, that is for "
+		.what = "The directory in which containerd looks for hosts.toml files, that is for "
 			"mirrors. Set only where mirrors are configured and nobody has set it.",
 		.def = "empty; /etc/containerd/certs.d in the packages of clouds",
 		.option = "runtime.mirrors",

@@ -56,11 +56,11 @@ static void plan_edits(const struct runtime_config *config, struct runtime_one *
 	for (int i = 0; i < CONTAINERD_SETTINGS && one->file_error == 0; i++)
 		one->file_error = containerd_config_plan(
 			containerd, (enum containerd_setting)i, values[i], &one->edits[i]);
-	copy_text(
-		one->staged_downloads, SETTING_VALUE_MAX, one->edits[CONTAINERD_DOWNLOADS].staged);
-	copy_text(one->staged_timeout, SETTING_VALUE_MAX,
-		one->edits[CONTAINERD_PROGRESS_TIMEOUT].staged);
-	canonical_duration(one->staged_timeout);
+	copy_text(one->on_disk_downloads, SETTING_VALUE_MAX,
+		one->edits[CONTAINERD_DOWNLOADS].on_disk);
+	copy_text(one->on_disk_timeout, SETTING_VALUE_MAX,
+		one->edits[CONTAINERD_PROGRESS_TIMEOUT].on_disk);
+	canonical_duration(one->on_disk_timeout);
 }
 
 static void read_containerd(
@@ -69,7 +69,7 @@ static void read_containerd(
 	struct containerd_config containerd = {
 		.version = one->version, .main_path = one->config_path};
 	char culprit[CONTAINERD_CULPRIT_MAX] = "";
-	char folder[PATH_MAX];
+	char directory[PATH_MAX];
 	int r = containerd_files_read(host->root, one->config_path, &containerd.files, culprit);
 
 	one->file_error = r;
@@ -81,7 +81,7 @@ static void read_containerd(
 	}
 	for (size_t i = 0; i < containerd.files.n; i++)
 		signature_of(host, containerd.files.files[i].path, &one->file_changed_us);
-	containerd.read_only = host_path(host, one->config_path, folder) &&
+	containerd.read_only = host_path(host, one->config_path, directory) &&
 			       host_may_write(host, one->config_path) == -EROFS;
 	plan_edits(config, one, &containerd);
 	containerd_files_clear(&containerd.files);
@@ -138,7 +138,7 @@ static void read_docker(const struct host *host, struct runtime_one *one)
 	if (r == 0)
 		r = read_file(full, DOCKER_CONFIG_MAX, &text, &len);
 
-	one->staged_downloads[0] = one->staged_mirrors[0] = '\0';
+	one->on_disk_downloads[0] = one->on_disk_mirrors[0] = '\0';
 	one->mirrors_in_file = false;
 	one->file_error = r == -ENOENT ? 0 : r;
 	if (r < 0 && r != -ENOENT)
@@ -150,10 +150,10 @@ static void read_docker(const struct host *host, struct runtime_one *one)
 	if (one->file_error < 0)
 		return;
 	if (docker_config_get_count(text, len, "max-concurrent-downloads", &count, NULL) == 0)
-		snprintf(one->staged_downloads, SETTING_VALUE_MAX, "%u", count);
+		snprintf(one->on_disk_downloads, SETTING_VALUE_MAX, "%u", count);
 	one->mirrors_in_file =
 		docker_config_get(text, len, "registry-mirrors", &mirrors, NULL) == 0;
-	if (one->mirrors_in_file && !words_of_array(mirrors, one->staged_mirrors)) {
+	if (one->mirrors_in_file && !words_of_array(mirrors, one->on_disk_mirrors)) {
 		one->file_error = -E2BIG;
 		snprintf(one->file_why, sizeof(one->file_why),
 			"%s: registry-mirrors: more than can be looked at: it is left alone",

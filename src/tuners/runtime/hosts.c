@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define DEFAULT_FOLDER "/etc/containerd/certs.d"
+#define DEFAULT_DIRECTORY "/etc/containerd/certs.d"
 
 /* What is asked of a mirror before the next one gets its turn. */
 #define DIAL_TIMEOUT_MS 3000
@@ -20,21 +20,21 @@ static const struct runtime_one *containerd_of(const struct runtime_seen *seen)
 {
 	for (size_t i = 0; i < seen->n; i++)
 		if (seen->ones[i].where.kind == RUNTIME_CONTAINERD &&
-			seen->ones[i].where.keeper == RUNTIME_OF_NODE)
+			seen->ones[i].where.managed_by == RUNTIME_OF_NODE)
 			return &seen->ones[i];
 	return NULL;
 }
 
-/* Where it looks for hosts.toml, or will: of several folders the first. */
-static void folder_of(const struct runtime_one *one, char folder[static SETTING_PATH_MAX])
+/* Where it looks for hosts.toml, or will: of several directories the first. */
+static void directory_of(const struct runtime_one *one, char directory[static SETTING_PATH_MAX])
 {
-	const char *staged = one->edits[CONTAINERD_REGISTRY_FOLDER].staged;
+	const char *on_disk = one->edits[CONTAINERD_REGISTRY_DIRECTORY].on_disk;
 
-	copy_text(folder, SETTING_PATH_MAX,
-		one->folder[0] ? one->folder
-		: staged[0]    ? staged
-			       : DEFAULT_FOLDER);
-	folder[strcspn(folder, ":")] = '\0';
+	copy_text(directory, SETTING_PATH_MAX,
+		one->directory[0] ? one->directory
+		: on_disk[0]      ? on_disk
+				  : DEFAULT_DIRECTORY);
+	directory[strcspn(directory, ":")] = '\0';
 }
 
 static struct runtime_hosts *hosts_of(struct runtime_seen *seen, const char *registry)
@@ -90,15 +90,15 @@ static bool is_there(const struct host *host, const char *path)
 }
 
 /* The file that counts for the registry: the first that is there, else the first that would. */
-static int find_file(const struct host *host, struct runtime_hosts *hosts, const char *folder)
+static int find_file(const struct host *host, struct runtime_hosts *hosts, const char *directory)
 {
-	char folders[2][REGISTRY_NAME_MAX];
-	int n = hosts_toml_folders(hosts->registry, folders);
+	char directories[2][REGISTRY_NAME_MAX];
+	int n = hosts_toml_directories(hosts->registry, directories);
 
 	for (int i = n - 1; i >= 0; i--) {
 		char path[SETTING_PATH_MAX];
 
-		if (snprintf(path, sizeof(path), "%s/%s/hosts.toml", folder, folders[i]) >=
+		if (snprintf(path, sizeof(path), "%s/%s/hosts.toml", directory, directories[i]) >=
 			(int)sizeof(path))
 			return -ENAMETOOLONG;
 		if (i == 0 ? !is_there(host, hosts->path) || is_there(host, path)
@@ -108,16 +108,17 @@ static int find_file(const struct host *host, struct runtime_hosts *hosts, const
 	return MIN(n, 0);
 }
 
-/* A folder with certificates and without a hosts.toml is somebody's: ours would switch them off. */
-static bool folder_is_taken(const struct host *host, const char *file)
+/* A directory with certificates and without a hosts.toml is somebody's: ours would switch them off.
+ */
+static bool directory_is_taken(const struct host *host, const char *file)
 {
-	char folder[PATH_MAX], full[PATH_MAX];
+	char directory[PATH_MAX], full[PATH_MAX];
 	const struct dirent *entry;
 	bool taken = false;
 	DIR *dir;
 
-	copy_text(folder, sizeof(folder), file);
-	if (path_in_root(host->root, dirname(folder), full) < 0)
+	copy_text(directory, sizeof(directory), file);
+	if (path_in_root(host->root, dirname(directory), full) < 0)
 		return false;
 	dir = opendir(full);
 	if (!dir)
@@ -139,7 +140,7 @@ static void read_file_of(const struct host *host, struct runtime_hosts *hosts)
 		r = read_file(full, HOSTS_TOML_FILE_MAX, &text, &len);
 
 	if (r == -ENOENT || r == -ENOTDIR) {
-		hosts->exists = folder_is_taken(host, hosts->path);
+		hosts->exists = directory_is_taken(host, hosts->path);
 		hosts->matches = !hosts->text;
 		return;
 	}
@@ -174,20 +175,20 @@ void runtime_hosts_read(const struct host *host, const struct runtime_config *co
 	const struct runtime_memory *memory, struct runtime_seen *seen)
 {
 	const struct runtime_one *one = containerd_of(seen);
-	char folder[SETTING_PATH_MAX];
+	char directory[SETTING_PATH_MAX];
 
 	runtime_hosts_clear(seen);
 	/* Where a file goes depends on the version: without one nothing is decided yet. */
 	if (!one || one->file_signature == 0)
 		return;
-	folder_of(one, folder);
+	directory_of(one, directory);
 	note_registries(config, memory, seen);
 	for (size_t i = 0; i < seen->n_hosts; i++) {
 		struct runtime_hosts *hosts = &seen->hosts[i];
 
 		want_text(hosts, config, seen, one->version);
 		if (hosts->error == 0)
-			hosts->error = find_file(host, hosts, folder);
+			hosts->error = find_file(host, hosts, directory);
 		if (hosts->error == 0)
 			read_file_of(host, hosts);
 	}

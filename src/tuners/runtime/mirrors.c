@@ -70,10 +70,10 @@ static void add_foreign(const struct runtime_one *one, const struct runtime_conf
 {
 	struct words in_file, written = {0}, original = {0};
 
-	split_words(one->staged_mirrors, &in_file);
+	split_words(one->on_disk_mirrors, &in_file);
 	if (record) {
 		split_words(record->target, &written);
-		split_words(record->staged, &original);
+		split_words(record->on_disk, &original);
 	}
 	for (size_t i = 0; i < in_file.n; i++) {
 		const char *word = in_file.list[i];
@@ -88,7 +88,7 @@ static void add_foreign(const struct runtime_one *one, const struct runtime_conf
 
 static int want_docker_mirrors(const struct runtime_seen *seen, const struct runtime_one *one,
 	const struct runtime_config *config, struct runtime_memory *memory, const struct past *past,
-	struct outlook *outlook)
+	struct proposal *proposal)
 {
 	struct place place = {.kind = PLACE_EDIT, .format = EDIT_JSON, .key = "registry-mirrors"};
 	const struct record *record;
@@ -116,13 +116,13 @@ static int want_docker_mirrors(const struct runtime_seen *seen, const struct run
 	/* dockerd keeps the mirrors that it has when the key is gone: an empty list takes them. */
 	literal = docker_config_list(list, wanted.n);
 	copy_text(place.path, sizeof(place.path), one->config_path);
-	if (!literal || !(want = runtime_want(memory, outlook, name, &place, literal)))
+	if (!literal || !(want = runtime_want(memory, proposal, name, &place, literal)))
 		return -ENOMEM;
 	memory->edits[memory->n_edits - 1].service = runtime_service(seen, one, config);
 	join_words(&wanted, want->wanted);
 	normalize(one->mirrors, want->actual);
 	if (one->mirrors_in_file || one->mirrors[0] == '\0')
-		normalize(one->staged_mirrors, want->staged);
+		normalize(one->on_disk_mirrors, want->on_disk);
 	want->reason = "configured";
 	if (one->file_error < 0 || one->answer != RUNTIME_ANSWERS || one->mirrors_on_command) {
 		want->wanted[0] = '\0';
@@ -135,7 +135,7 @@ static int want_docker_mirrors(const struct runtime_seen *seen, const struct run
 }
 
 static int want_hosts(
-	const struct runtime_hosts *hosts, struct runtime_memory *memory, struct outlook *outlook)
+	const struct runtime_hosts *hosts, struct runtime_memory *memory, struct proposal *proposal)
 {
 	struct place place = {.kind = PLACE_EDIT, .format = EDIT_OWN};
 	bool others = hosts->exists && !hosts->ours;
@@ -148,16 +148,16 @@ static int want_hosts(
 		return 0;
 	snprintf(name, sizeof(name), "mirrors.%.100s", hosts->registry);
 	copy_text(place.path, sizeof(place.path), hosts->path);
-	want = runtime_want(memory, outlook, name, &place, hosts->text);
+	want = runtime_want(memory, proposal, name, &place, hosts->text);
 	if (!want)
 		return -ENOMEM;
 	copy_text(want->wanted, SETTING_VALUE_MAX, hosts->wanted);
-	copy_text(want->staged, SETTING_VALUE_MAX,
+	copy_text(want->on_disk, SETTING_VALUE_MAX,
 		hosts->matches   ? hosts->wanted
 		: !hosts->exists ? NONE
 		: others         ? "of someone else"
 				 : "other text");
-	copy_text(want->actual, SETTING_VALUE_MAX, want->staged);
+	copy_text(want->actual, SETTING_VALUE_MAX, want->on_disk);
 	want->error = hosts->error;
 	want->reason = hosts->text ? "configured" : "no-mirror-up";
 	if (others && !hosts->matches) {
@@ -182,7 +182,7 @@ static void remember_recorded(const struct past *past, struct runtime_memory *me
 }
 
 int runtime_decide_mirrors(const struct runtime_seen *seen, const struct runtime_config *config,
-	struct runtime_memory *memory, const struct past *past, struct outlook *outlook)
+	struct runtime_memory *memory, const struct past *past, struct proposal *proposal)
 {
 	int r = 0;
 
@@ -192,9 +192,9 @@ int runtime_decide_mirrors(const struct runtime_seen *seen, const struct runtime
 
 		if (one->where.socket && one->where.kind == RUNTIME_DOCKER &&
 			one->file_signature != 0)
-			r = want_docker_mirrors(seen, one, config, memory, past, outlook);
+			r = want_docker_mirrors(seen, one, config, memory, past, proposal);
 	}
 	for (size_t i = 0; r == 0 && i < seen->n_hosts; i++)
-		r = want_hosts(&seen->hosts[i], memory, outlook);
+		r = want_hosts(&seen->hosts[i], memory, proposal);
 	return r;
 }

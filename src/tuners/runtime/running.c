@@ -24,13 +24,13 @@ void runtime_duration_text(uint64_t us, char text[static 32])
 }
 
 /* What a daemon has read when it started is what stands there, if nobody has written since. */
-static void infer(struct runtime_one *one, char value[static SETTING_VALUE_MAX], const char *staged,
-	const char *otherwise)
+static void infer(struct runtime_one *one, char value[static SETTING_VALUE_MAX],
+	const char *on_disk, const char *otherwise)
 {
 	bool unchanged =
 		one->started_us > 0 && one->file_changed_us <= one->started_us + START_SLACK_US;
 
-	copy_text(value, SETTING_VALUE_MAX, !unchanged ? "" : staged[0] ? staged : otherwise);
+	copy_text(value, SETTING_VALUE_MAX, !unchanged ? "" : on_disk[0] ? on_disk : otherwise);
 }
 
 void runtime_infer_running(struct runtime_one *one)
@@ -45,11 +45,11 @@ void runtime_infer_running(struct runtime_one *one)
 	if (told)
 		copy_text(one->downloads, SETTING_VALUE_MAX, one->told_downloads);
 	else if (!same && one->file_error == 0)
-		infer(one, one->downloads, one->staged_downloads, DEFAULT_DOWNLOADS);
+		infer(one, one->downloads, one->on_disk_downloads, DEFAULT_DOWNLOADS);
 	if (one->told_timeout[0])
 		copy_text(one->timeout, SETTING_VALUE_MAX, one->told_timeout);
 	else if (!same && one->file_error == 0)
-		infer(one, one->timeout, one->staged_timeout, "");
-	copy_text(one->folder, SETTING_VALUE_MAX, one->told_folder);
+		infer(one, one->timeout, one->on_disk_timeout, "");
+	copy_text(one->directory, SETTING_VALUE_MAX, one->told_directory);
 	one->inferred_of_us = one->started_us;
 }

@@ -62,10 +62,10 @@ enum runtime_answer {
 /* The file system that images are unpacked to. */
 struct runtime_store {
 	bool known;
-	char folder[SETTING_PATH_MAX]; /* below the host's root */
-	char driver[64];               /* Docker's storage driver or containerd's snapshotter */
-	char filesystem[32];           /* "ext4"; empty when not known */
-	char device[64];               /* "sda1"; empty for a file system without one */
+	char directory[SETTING_PATH_MAX]; /* below the host's root */
+	char driver[64];                  /* Docker's storage driver or containerd's snapshotter */
+	char filesystem[32];              /* "ext4"; empty when not known */
+	char device[64];                  /* "sda1"; empty for a file system without one */
 	bool rotational, network;
 	uint64_t size, used; /* bytes of the file system; used is what root cannot write any more */
 	uint64_t image_bytes; /* of it, what the runtime says its images take */
@@ -85,10 +85,10 @@ struct runtime_one {
 
 	/* What it told of its configuration in force; empty where it did not. */
 	char told_downloads[SETTING_VALUE_MAX], told_timeout[SETTING_VALUE_MAX];
-	char told_folder[SETTING_VALUE_MAX];
+	char told_directory[SETTING_VALUE_MAX];
 
 	/* In force now; empty: not known. Durations as Go prints them. */
-	char downloads[SETTING_VALUE_MAX], timeout[SETTING_VALUE_MAX], folder[SETTING_VALUE_MAX];
+	char downloads[SETTING_VALUE_MAX], timeout[SETTING_VALUE_MAX], directory[SETTING_VALUE_MAX];
 	char mirrors[SETTING_VALUE_MAX]; /* Docker's, by spaces */
 	/* What dockerd's command line has must not stand in its file too: it would not start. */
 	bool downloads_on_command, mirrors_on_command;
@@ -100,9 +100,9 @@ struct runtime_one {
 	int file_error;                 /* 0 or -errno: file_why says what and where */
 	char file_why[RUNTIME_WHY_MAX]; /* with place and cure */
 	struct containerd_edit edits[CONTAINERD_SETTINGS];
-	char staged_downloads[SETTING_VALUE_MAX]; /* what the file says; empty: nothing */
-	char staged_timeout[SETTING_VALUE_MAX];
-	char staged_mirrors[SETTING_VALUE_MAX];
+	char on_disk_downloads[SETTING_VALUE_MAX]; /* what the file says; empty: nothing */
+	char on_disk_timeout[SETTING_VALUE_MAX];
+	char on_disk_mirrors[SETTING_VALUE_MAX];
 	bool mirrors_in_file; /* the key is there, be it an empty list */
 
 	struct runtime_store store;
@@ -147,17 +147,17 @@ struct runtime_memory {
 /* ---- decisions: pure ---- */
 
 int runtime_decide(const struct runtime_seen *seen, const struct runtime_config *config,
-	struct runtime_memory *memory, const struct past *past, struct outlook *outlook);
+	struct runtime_memory *memory, const struct past *past, struct proposal *proposal);
 int runtime_decide_mirrors(const struct runtime_seen *seen, const struct runtime_config *config,
-	struct runtime_memory *memory, const struct past *past, struct outlook *outlook);
+	struct runtime_memory *memory, const struct past *past, struct proposal *proposal);
 int runtime_decide_conditions(
-	const struct runtime_seen *seen, struct runtime_memory *memory, struct outlook *outlook);
-int runtime_decide_limits(const struct runtime_seen *seen, struct outlook *outlook);
+	const struct runtime_seen *seen, struct runtime_memory *memory, struct proposal *proposal);
+int runtime_decide_limits(const struct runtime_seen *seen, struct proposal *proposal);
 void runtime_memory_clear(struct runtime_memory *memory);
 
 /* A want in a file, with its edit; NULL without memory or room. literal is copied. */
-struct want *runtime_want(struct runtime_memory *memory, struct outlook *outlook, const char *name,
-	const struct place *place, const char *literal);
+struct want *runtime_want(struct runtime_memory *memory, struct proposal *proposal,
+	const char *name, const struct place *place, const char *literal);
 
 /* What makes a changed file of this runtime take effect. */
 struct service runtime_service(const struct runtime_seen *seen, const struct runtime_one *one,
@@ -189,7 +189,7 @@ void runtime_hosts_read(const struct host *host, const struct runtime_config *co
 	const struct runtime_memory *memory, struct runtime_seen *seen);
 void runtime_hosts_clear(struct runtime_seen *seen);
 
-/* store.c: the file system below a folder. Keeps driver and image_bytes. */
+/* store.c: the file system below a directory. Keeps driver and image_bytes. */
 void runtime_store_read(const struct host *host, struct runtime_store *store);
 
 /* watch.c: the running clients. They keep seen->ones up to date, and host->names. */

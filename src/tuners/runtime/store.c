@@ -74,7 +74,8 @@ void runtime_store_read(const struct host *host, struct runtime_store *store)
 	struct statvfs fs;
 	struct stat st;
 
-	store->known = store->folder[0] && path_in_root(host->root, store->folder, full) == 0 &&
+	store->known = store->directory[0] &&
+		       path_in_root(host->root, store->directory, full) == 0 &&
 		       stat(full, &st) == 0 && statvfs(full, &fs) == 0 && fs.f_blocks > 0;
 	if (!store->known)
 		return;

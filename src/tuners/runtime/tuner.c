@@ -92,11 +92,11 @@ static void runtime_sense(void *self)
 	runtime_hosts_read(tuner->host, &tuner->config, &tuner->memory, seen);
 }
 
-static int runtime_decide_op(void *self, const struct past *past, struct outlook *outlook)
+static int runtime_decide_op(void *self, const struct past *past, struct proposal *proposal)
 {
 	struct runtime_tuner *tuner = self;
 
-	return runtime_decide(&tuner->seen, &tuner->config, &tuner->memory, past, outlook);
+	return runtime_decide(&tuner->seen, &tuner->config, &tuner->memory, past, proposal);
 }
 
 /* What somebody could mend, so that the number of downloads can be set. */
@@ -104,9 +104,9 @@ static bool is_refused(const struct runtime_one *one, const struct runtime_confi
 {
 	const struct containerd_edit *edit = &one->edits[CONTAINERD_DOWNLOADS];
 
-	return one->where.kind == RUNTIME_CONTAINERD && one->where.keeper != RUNTIME_OF_DOCKER &&
-	       config->downloads > 0 && one->downloads[0] &&
-	       strtoull(one->downloads, NULL, 10) < config->downloads &&
+	return one->where.kind == RUNTIME_CONTAINERD &&
+	       one->where.managed_by != RUNTIME_OF_DOCKER && config->downloads > 0 &&
+	       one->downloads[0] && strtoull(one->downloads, NULL, 10) < config->downloads &&
 	       edit->refusal != CONTAINERD_FINE && edit->refusal != CONTAINERD_CRI_OFF;
 }
 

@@ -136,7 +136,7 @@ void watched_process(struct watched *watched, pid_t pid)
 		copy_text(one->config_path, sizeof(one->config_path), path);
 	one->file_due_us = 0;
 	/* What the one before told is not what this one has in force. */
-	one->told_downloads[0] = one->told_timeout[0] = one->told_folder[0] = '\0';
+	one->told_downloads[0] = one->told_timeout[0] = one->told_directory[0] = '\0';
 	watched->due_us[ASK_STATUS] = 0;
 }
 

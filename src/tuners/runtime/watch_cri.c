@@ -138,7 +138,7 @@ static void on_status(const struct cri_answer *answer, void *userdata)
 		snprintf(one->told_downloads, SETTING_VALUE_MAX, "%lld",
 			(long long)config->max_concurrent_downloads);
 	tell_duration(one->told_timeout, config->image_pull_progress_timeout);
-	copy_text(one->told_folder, SETTING_VALUE_MAX,
+	copy_text(one->told_directory, SETTING_VALUE_MAX,
 		config->registry_config_path ? config->registry_config_path : "");
 	copy_text(one->store.driver, sizeof(one->store.driver),
 		config->snapshotter ? config->snapshotter : "");
@@ -268,7 +268,8 @@ static void on_store(const struct cri_answer *answer, void *userdata)
 
 	if (!is_good(watched, ASK_STORE, &answer->result) || answer->filesystems.n == 0)
 		return;
-	copy_text(store->folder, sizeof(store->folder), answer->filesystems.list[0].mountpoint);
+	copy_text(
+		store->directory, sizeof(store->directory), answer->filesystems.list[0].mountpoint);
 	store->image_bytes = answer->filesystems.list[0].used_bytes;
 }
 

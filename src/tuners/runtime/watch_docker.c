@@ -71,7 +71,7 @@ static void on_changed(void *userdata)
 	one->downloads_on_command = state->max_downloads_on_command;
 	one->mirrors_on_command = state->mirrors_on_command;
 	copy_text(one->store.driver, sizeof(one->store.driver), state->storage_driver);
-	copy_text(one->store.folder, sizeof(one->store.folder), state->root_dir);
+	copy_text(one->store.directory, sizeof(one->store.directory), state->root_dir);
 }
 
 /*
@@ -83,28 +83,28 @@ static void take_layers(struct watched *watched)
 	char path[PATH_MAX], full[PATH_MAX];
 	const struct dirent *entry;
 	struct stat st;
-	DIR *folder;
+	DIR *directory;
 
 	watched->n_pieces = 0;
-	if (snprintf(path, sizeof(path), "%s/tmp", watched->one->store.folder) >=
+	if (snprintf(path, sizeof(path), "%s/tmp", watched->one->store.directory) >=
 			(int)sizeof(path) ||
 		path_in_root(watched->watch->host->root, path, full) < 0)
 		return;
-	folder = opendir(full);
-	if (!folder)
+	directory = opendir(full);
+	if (!directory)
 		return;
-	while (watched->n_pieces < PULL_LAYERS_MAX && (entry = readdir(folder))) {
+	while (watched->n_pieces < PULL_LAYERS_MAX && (entry = readdir(directory))) {
 		struct pull_piece *piece = &watched->pieces[watched->n_pieces];
 
 		if (!starts_with(entry->d_name, LAYER_PREFIX) ||
-			fstatat(dirfd(folder), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+			fstatat(dirfd(directory), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 			continue;
 		copy_text(piece->ref, sizeof(piece->ref), entry->d_name);
 		piece->offset = (uint64_t)st.st_size;
 		piece->total = 0;
 		watched->n_pieces++;
 	}
-	closedir(folder);
+	closedir(directory);
 	pulls_take(&watched->one->pulls, watched->pieces, watched->n_pieces, now_us());
 }
 

@@ -21,10 +21,10 @@ static void want_value(const struct sysctl_key *key, const struct past *past, st
 }
 
 int sysctl_decide(
-	const struct sysctl_key *keys, size_t n, const struct past *past, struct outlook *outlook)
+	const struct sysctl_key *keys, size_t n, const struct past *past, struct proposal *proposal)
 {
 	for (size_t i = 0; i < n; i++) {
-		struct want *want = outlook_want(outlook);
+		struct want *want = proposal_want(proposal);
 
 		if (!want)
 			return -ENOMEM;

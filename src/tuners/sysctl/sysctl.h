@@ -21,7 +21,7 @@ struct sysctl_key {
 };
 
 /* Pure. 0 or -ENOMEM. */
-int sysctl_decide(
-	const struct sysctl_key *keys, size_t n, const struct past *past, struct outlook *outlook);
+int sysctl_decide(const struct sysctl_key *keys, size_t n, const struct past *past,
+	struct proposal *proposal);
 
 #endif

@@ -98,11 +98,11 @@ static void sysctl_sense(void *self)
 	}
 }
 
-static int sysctl_decide_op(void *self, const struct past *past, struct outlook *outlook)
+static int sysctl_decide_op(void *self, const struct past *past, struct proposal *proposal)
 {
 	struct sysctl *sysctl = self;
 
-	return sysctl_decide(sysctl->keys, sysctl->n, past, outlook);
+	return sysctl_decide(sysctl->keys, sysctl->n, past, proposal);
 }
 
 static enum tuner_state sysctl_state(const void *self, char why[static TUNER_WHY_MAX])

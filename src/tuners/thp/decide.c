@@ -8,10 +8,10 @@
 #include <stdio.h>
 
 static int decide_switch(const struct thp_switch *s, const struct thp_seen *seen,
-	const struct thp_config *config, struct outlook *outlook)
+	const struct thp_config *config, struct proposal *proposal)
 {
 	const char *wanted = config->wanted[s->kind];
-	struct want *want = outlook_want(outlook);
+	struct want *want = proposal_want(proposal);
 
 	if (!want)
 		return -ENOMEM;
@@ -55,9 +55,9 @@ static void describe_usage(const struct thp_seen *seen, char *message, size_t si
 }
 
 static int decide_condition(
-	const struct thp_seen *seen, const struct thp_config *config, struct outlook *outlook)
+	const struct thp_seen *seen, const struct thp_config *config, struct proposal *proposal)
 {
-	struct condition_reading *condition = outlook_condition(outlook);
+	struct condition_reading *condition = proposal_condition(proposal);
 
 	if (!condition)
 		return -ENOMEM;
@@ -81,13 +81,13 @@ static int decide_condition(
 }
 
 int thp_decide(
-	const struct thp_seen *seen, const struct thp_config *config, struct outlook *outlook)
+	const struct thp_seen *seen, const struct thp_config *config, struct proposal *proposal)
 {
 	for (unsigned i = 0; i < seen->n_switches; i++) {
-		int r = decide_switch(&seen->switches[i], seen, config, outlook);
+		int r = decide_switch(&seen->switches[i], seen, config, proposal);
 
 		if (r < 0)
 			return r;
 	}
-	return decide_condition(seen, config, outlook);
+	return decide_condition(seen, config, proposal);
 }

@@ -28,12 +28,12 @@ static void add_switch(
 }
 
 static void add_size_switch(const struct host *host, struct thp_seen *seen,
-	enum thp_switch_kind kind, const char *folder, const char *file)
+	enum thp_switch_kind kind, const char *directory, const char *file)
 {
 	char name[SETTING_NAME_MAX], path[SETTING_PATH_MAX], value[SETTING_VALUE_MAX];
 
-	snprintf(name, sizeof(name), "thp.%.60s.%s", folder, file);
-	snprintf(path, sizeof(path), THP_FOLDER "/%.60s/%s", folder, file);
+	snprintf(name, sizeof(name), "thp.%.60s.%s", directory, file);
+	snprintf(path, sizeof(path), THP_DIRECTORY "/%.60s/%s", directory, file);
 	/* Not every size has both: 8 kB is for shared memory alone. */
 	if (host_read_value(host, path, value) != -ENOENT)
 		add_switch(seen, kind, name, path);
@@ -50,7 +50,7 @@ static void find_sizes(const struct host *host, struct thp_seen *seen)
 	struct dirent **sizes;
 	int n;
 
-	if (!host_path(host, THP_FOLDER, full))
+	if (!host_path(host, THP_DIRECTORY, full))
 		return;
 	n = scandir(full, &sizes, is_size, versionsort);
 	for (int i = 0; i < n; i++) {
@@ -103,11 +103,11 @@ void thp_sensor_open(struct thp_sensor *sensor, const struct host *host, struct 
 {
 	sensor->host = host;
 	sensor->meminfo = (struct kept_file){.path = "/proc/meminfo", .fd = -1};
-	add_switch(seen, THP_ENABLED, "thp.enabled", THP_FOLDER "/enabled");
-	add_switch(seen, THP_DEFRAG, "thp.defrag", THP_FOLDER "/defrag");
-	add_switch(seen, THP_SHMEM_ENABLED, "thp.shmem_enabled", THP_FOLDER "/shmem_enabled");
+	add_switch(seen, THP_ENABLED, "thp.enabled", THP_DIRECTORY "/enabled");
+	add_switch(seen, THP_DEFRAG, "thp.defrag", THP_DIRECTORY "/defrag");
+	add_switch(seen, THP_SHMEM_ENABLED, "thp.shmem_enabled", THP_DIRECTORY "/shmem_enabled");
 	add_switch(seen, THP_KHUGEPAGED_DEFRAG, "thp.khugepaged.defrag",
-		THP_FOLDER "/khugepaged/defrag");
+		THP_DIRECTORY "/khugepaged/defrag");
 	find_sizes(host, seen);
 	read_boot_line(host, seen);
 }

@@ -15,7 +15,7 @@
 
 #include <headroom/tuner.h>
 
-#define THP_FOLDER       "/sys/kernel/mm/transparent_hugepage"
+#define THP_DIRECTORY    "/sys/kernel/mm/transparent_hugepage"
 #define THP_SWITCHES_MAX 48 /* 4 global ones and 2 for each size; an arm64 kernel has 15 sizes */
 
 enum thp_switch_kind {
@@ -59,7 +59,7 @@ struct thp_config {
 
 /* Pure. 0 or -ENOMEM. */
 int thp_decide(
-	const struct thp_seen *seen, const struct thp_config *config, struct outlook *outlook);
+	const struct thp_seen *seen, const struct thp_config *config, struct proposal *proposal);
 
 extern const struct explanation thp_explanations[];
 

@@ -81,12 +81,12 @@ static int thp_open(const struct host *host, bool watch, void **self)
 	if (!thp)
 		return -ENOMEM;
 	thp_sensor_open(&thp->sensor, host, &thp->seen);
-	r = host_may_write(host, THP_FOLDER "/enabled");
+	r = host_may_write(host, THP_DIRECTORY "/enabled");
 	/* A kernel without huge pages has none to switch off: nothing is missing. */
 	if (r < 0 && r != -ENOENT)
 		snprintf(thp->write_why, TUNER_WHY_MAX,
-			THP_FOLDER "/enabled: %s: run as uid 0 with a writable " THP_FOLDER
-				   " (ProtectKernelTunables=no, or a hostPath)",
+			THP_DIRECTORY "/enabled: %s: run as uid 0 with a writable " THP_DIRECTORY
+				      " (ProtectKernelTunables=no, or a hostPath)",
 			strerror(-r));
 	*self = thp;
 	return 0;
@@ -127,12 +127,12 @@ static void thp_sense_op(void *self)
 	thp_sense(&thp->sensor, &thp->seen);
 }
 
-static int thp_decide_op(void *self, const struct past *past, struct outlook *outlook)
+static int thp_decide_op(void *self, const struct past *past, struct proposal *proposal)
 {
 	struct thp *thp = self;
 
 	(void)past;
-	return thp_decide(&thp->seen, &thp->config, outlook);
+	return thp_decide(&thp->seen, &thp->config, proposal);
 }
 
 static enum tuner_state thp_state(const void *self, char why[static TUNER_WHY_MAX])

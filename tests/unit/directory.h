@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TESTS_UNIT_DIRECTORY_H
+#define TESTS_UNIT_DIRECTORY_H
+
+/* A directory of a test's own below /tmp: as the root of a made-up node, or as a state directory.
+ */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/cleanup.h"
+#include "base/file.h"
+#include "base/util.h"
+
+#include <limits.h>
+
+struct directory {
+	char path[64];
+};
+
+static inline void directory_make(struct directory *directory)
+{
+	strcpy(directory->path, "/tmp/headroom-test-XXXXXX");
+	assert_non_null(mkdtemp(directory->path));
+}
+
+static inline void directory_remove(struct directory *directory)
+{
+	char command[128];
+
+	snprintf(command, sizeof(command), "rm -rf '%s'", directory->path);
+	assert_int_equal(system(command), 0);
+}
+
+#define _cleanup_directory_ __attribute__((cleanup(directory_remove)))
+
+static inline void directory_path(
+	const struct directory *directory, const char *name, char full[PATH_MAX])
+{
+	assert_true(snprintf(full, PATH_MAX, "%s%s", directory->path, name) < PATH_MAX);
+}
+
+/* Writes a file, name beginning with a slash, and makes the directories above it. */
+static inline void directory_put_bytes(
+	const struct directory *directory, const char *name, const void *data, size_t len)
+{
+	_cleanup_fclose_ FILE *file = NULL;
+	char full[PATH_MAX], *slash;
+
+	directory_path(directory, name, full);
+	slash = strrchr(full, '/');
+	*slash = '\0';
+	assert_int_equal(make_directories(full, 0700), 0);
+	*slash = '/';
+	file = fopen(full, "we");
+	assert_non_null(file);
+	assert_int_equal(fwrite(data, 1, len, file), len);
+}
+
+static inline void directory_put(
+	const struct directory *directory, const char *name, const char *text)
+{
+	directory_put_bytes(directory, name, text, strlen(text));
+}
+
+/* The whole file, which the caller frees; NULL when there is none. */
+static inline char *directory_get(const struct directory *directory, const char *name)
+{
+	char full[PATH_MAX], *text = NULL;
+
+	directory_path(directory, name, full);
+	return read_file(full, 1024 * 1024, &text, NULL) == 0 ? text : NULL;
+}
+
+static inline void assert_file(
+	const struct directory *directory, const char *name, const char *expected)
+{
+	_cleanup_free_ char *text = directory_get(directory, name);
+
+	if (!text)
+		fail_msg("no %s", name);
+	assert_string_equal(text, expected);
+}
+
+static inline void directory_delete(const struct directory *directory, const char *name)
+{
+	char full[PATH_MAX];
+
+	directory_path(directory, name, full);
+	assert_int_equal(unlink(full), 0);
+}
+
+#endif
