@@ -23,6 +23,7 @@ struct host;
 struct config_option;
 struct cJSON;
 struct sd_event;
+struct wait;
 
 enum tuner_state {
 	TUNER_ACTIVE,   /* everything it can do, it does */
@@ -47,8 +48,8 @@ struct condition_reading *proposal_condition(struct proposal *proposal);
 void proposal_reset(struct proposal *proposal); /* empties it, keeps the memory */
 void proposal_clear(struct proposal *proposal);
 
-/* What decide() may know besides what was sensed. */
-struct past {
+/* What decide() knows besides what was sensed. */
+struct decide_input {
 	const struct record *records; /* of all tuners */
 	size_t n_records;
 	uint64_t now_us; /* CLOCK_MONOTONIC */
@@ -87,9 +88,9 @@ struct tuner_ops {
 	int (*open)(const struct host *host, bool watch, void **self);
 
 	/*
-	 * The loop in which the tuner may wait for answers of others; called once, after configure.
-	 * 0 or -errno. settled tells whether what was asked first is answered, or will not be: the
-	 * commands that work without an agent wait for it. Both may be NULL.
+	 * To be replaced by sample_request(): the loop in which the tuner may wait for answers of
+	 * others; called once, after configure. 0 or -errno. settled tells whether what was asked
+	 * first is answered, or will not be. Both may be NULL.
 	 */
 	int (*attach)(void *self, struct sd_event *event);
 	bool (*settled)(const void *self);
@@ -100,18 +101,45 @@ struct tuner_ops {
 	/* Reads the node. What cannot be read is recorded as such; nothing is returned. */
 	void (*sense)(void *self);
 
-	/* Pure but for its own memory in self: no clock, file or socket. 0 or -ENOMEM. */
-	int (*decide)(void *self, const struct past *past, struct proposal *proposal);
+	/*
+	 * What may block, in three steps. In the loop: a self-contained request, or NULL when
+	 * nothing is due. On the worker, or at once in a command without an agent: asks the other
+	 * programs, within the wait, and leaves the answers in the request. In the loop again:
+	 * takes the answers over and frees the request; with self NULL it only frees. All or none
+	 * are NULL.
+	 */
+	void *(*sample_request)(void *self);
+	void (*sample)(void *request, const struct wait *wait);
+	void (*sample_take)(void *self, void *request);
 
 	/*
-	 * A descriptor that becomes readable when the next look cannot wait for the tick, and what
+	 * What decide() keeps from call to call: so many bytes, zeroed by the core when the tuner
+	 * is opened. memory_clear releases what it owns, not the bytes themselves; it may be NULL.
+	 */
+	size_t memory_size;
+	void (*memory_clear)(void *memory);
+
+	/*
+	 * Pure: what was sensed and configured, input and memory in; proposal and memory out. No
+	 * clock, file, socket or BPF map. What a want points to stays valid until the next call.
+	 * 0 or -ENOMEM.
+	 */
+	int (*decide)(const void *self, const struct decide_input *input, void *memory,
+		struct proposal *proposal);
+
+	/* Hands the kernel the BPF parameters that decide() left in memory. May be NULL. */
+	void (*arm)(void *self, const void *memory);
+
+	/*
+	 * A descriptor that becomes readable when the next poll cannot wait for the tick, and what
 	 * takes note of it; -1 for none. Both may be NULL.
 	 */
 	int (*event_fd)(const void *self);
 	void (*drain)(void *self);
 
-	/* How soon the next look should be, in microseconds, when sooner than the tick; else 0. */
-	uint64_t (*hurry)(const void *self);
+	/* How soon to poll next, in microseconds, when sooner than the tick; else 0. May be NULL.
+	 */
+	uint64_t (*next_poll_us)(const void *self, const void *memory);
 
 	/* Active or degraded, as found by open and sense; why is written for degraded. */
 	enum tuner_state (*state)(const void *self, char why[static TUNER_WHY_MAX]);
@@ -121,10 +149,10 @@ struct tuner_ops {
 	 * reads it is root. The caller's; NULL without memory. Both may be NULL.
 	 */
 	const char *document_name;
-	struct cJSON *(*document)(const void *self, bool trusted);
+	struct cJSON *(*document)(const void *self, const void *memory, bool trusted);
 
 	/* Metrics that are this tuner's own; may be NULL. */
-	void (*metrics)(const void *self, struct metric_sink *sink);
+	void (*metrics)(const void *self, const void *memory, struct metric_sink *sink);
 
 	void (*close)(void *self);
 };

@@ -49,7 +49,7 @@ static int on_tick(sd_event_source *source, uint64_t usec, void *userdata)
 	(void)usec;
 	retry_writer(agent);
 	agent_watch_config(agent);
-	if (core_look(&agent->core) < 0)
+	if (core_poll(&agent->core) < 0)
 		log_error("agent", "out of memory: this look was incomplete");
 	agent_pump(agent);
 	become_ready(agent);
@@ -150,7 +150,7 @@ static int start(struct agent *agent)
 	agent->source_signature = config_source_signature(&agent->core.source);
 	agent_begin_files(agent);
 	agent_serve(agent);
-	r = core_look(&agent->core);
+	r = core_poll(&agent->core);
 	if (r < 0)
 		return r;
 	agent_pump(agent);

@@ -105,7 +105,7 @@ static void finish(struct agent *agent, int stored)
 	if (files)
 		pipeline_stored(&agent->files, stored);
 	/* Limits and metrics follow the new values at once, not at the next tick. */
-	if (core_look(core) < 0)
+	if (core_poll(core) < 0)
 		core_judge(core);
 	answer(agent);
 }
@@ -213,7 +213,7 @@ static void begin_request(struct agent *agent, const struct request *request)
 		agent->not_noted = may_write(core) && !agent->asked_files;
 	} else {
 		core_reset(core, only);
-		core_look(core);
+		core_poll(core);
 		core_plan_only(core, only);
 		if (!may_write(core) || !pipeline_apply(&agent->files, &core->plan))
 			agent->asked_files = false;
@@ -221,7 +221,7 @@ static void begin_request(struct agent *agent, const struct request *request)
 	take_plan(agent);
 	commit(agent);
 	if (request->restore)
-		core_look(core);
+		core_poll(core);
 }
 
 /*

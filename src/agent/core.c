@@ -81,21 +81,32 @@ static void name_node(struct core *core)
 		copy_text(core->node.name, sizeof(core->node.name), "localhost");
 }
 
+static void close_tuner(struct tuner_status *tuner)
+{
+	if (tuner->self)
+		tuner->ops->close(tuner->self);
+	if (tuner->memory && tuner->ops->memory_clear)
+		tuner->ops->memory_clear(tuner->memory);
+	free(tuner->memory);
+	tuner->self = tuner->memory = NULL;
+}
+
 static int open_tuner(struct core *core, struct tuner_status *tuner)
 {
 	int r;
 
 	tuner->mode = tuner_mode(tuner->ops, core->config);
 	if (tuner->mode == MODE_OFF) {
-		if (tuner->self)
-			tuner->ops->close(tuner->self);
-		tuner->self = NULL;
+		close_tuner(tuner);
 		tuner->state = TUNER_OFF;
 		copy_text(tuner->why, sizeof(tuner->why), "switched off by the configuration");
 		return 0;
 	}
 	if (tuner->self)
 		return tuner->ops->configure(tuner->self, core->config);
+	tuner->memory = calloc(1, MAX(tuner->ops->memory_size, 1));
+	if (!tuner->memory)
+		return -ENOMEM;
 	r = tuner->ops->open(&core->host, core->options.watch, &tuner->self);
 	if (r == 0)
 		r = tuner->ops->configure(tuner->self, core->config);
@@ -166,10 +177,7 @@ int core_open(struct core *core, const struct core_options *options, struct conf
 void core_close(struct core *core)
 {
 	for (size_t i = 0; i < core->node.n_tuners; i++) {
-		struct tuner_status *tuner = &core->node.tuners[i];
-
-		if (tuner->self)
-			tuner->ops->close(tuner->self);
+		close_tuner(&core->node.tuners[i]);
 		proposal_clear(&core->proposals[i]);
 	}
 	sd_event_unref(core->event);

@@ -92,10 +92,10 @@ int core_become_writer(struct core *core, const char *who, char *holder, size_t 
 int core_reconfigure(struct core *core, struct config *config);
 
 /* Senses, decides, reconciles: node is then up to date, plan what to write. 0 or -ENOMEM. */
-int core_look(struct core *core);
+int core_poll(struct core *core);
 
 /* The same with one tuner alone, for what cannot wait until the next look at everything. */
-int core_look_tuner(struct core *core, size_t i);
+int core_poll_tuner(struct core *core, size_t i);
 
 /* Only the conditions that follow from the settings: after something was written. */
 void core_judge(struct core *core);

@@ -137,35 +137,37 @@ static void drop_stale_limits(struct node *node, uint64_t now)
 	node->n_limits = kept;
 }
 
-static int look_with(struct core *core, size_t i, const struct past *past)
+static int poll_tuner(struct core *core, size_t i, const struct decide_input *input)
 {
 	struct tuner_status *tuner = &core->node.tuners[i];
 	struct proposal *proposal = &core->proposals[i];
-	struct reconcile_input input = {
+	struct reconcile_input request = {
 		.tuner = tuner,
 		.proposal = proposal,
-		.records = past->records,
-		.n_records = past->n_records,
+		.records = input->records,
+		.n_records = input->n_records,
 		.on_drift = tuner->force ? ON_DRIFT_ENFORCE
 					 : (enum on_drift)config_choice(core->config, "on_drift"),
 		.observe_reason = settle_mode(core, tuner),
 		.config = core->checksum,
-		.may_record = past->now_us >= core->journal_retry_us,
-		.now_us = past->now_us,
+		.may_record = input->now_us >= core->journal_retry_us,
+		.now_us = input->now_us,
 	};
 	int r = 0;
 
 	proposal_reset(proposal);
 	if (tuner->mode != MODE_OFF) {
 		tuner->ops->sense(tuner->self);
-		r = tuner->ops->decide(tuner->self, past, proposal);
+		r = tuner->ops->decide(tuner->self, input, tuner->memory, proposal);
+		if (r == 0 && tuner->ops->arm)
+			tuner->ops->arm(tuner->self, tuner->memory);
 		tuner->state = tuner->ops->state(tuner->self, tuner->why);
 	}
 	if (r == 0)
-		r = reconcile(&core->node, &input, &core->plan);
+		r = reconcile(&core->node, &request, &core->plan);
 	tuner->force = false;
 	for (size_t l = 0; r == 0 && l < proposal->n_limits; l++)
-		r = take_limit(&core->node, &proposal->limits[l], past->now_us);
+		r = take_limit(&core->node, &proposal->limits[l], input->now_us);
 	return r;
 }
 
@@ -186,41 +188,41 @@ static void take_conditions(struct core *core)
 	}
 }
 
-static struct past past_of(const struct core *core)
+static struct decide_input make_decide_input(const struct core *core)
 {
-	return (struct past){
+	return (struct decide_input){
 		.records = core->journal ? core->journal->records : NULL,
 		.n_records = core->journal ? core->journal->n_records : 0,
 		.now_us = now_us(),
 	};
 }
 
-int core_look_tuner(struct core *core, size_t i)
+int core_poll_tuner(struct core *core, size_t i)
 {
-	struct past past = past_of(core);
+	struct decide_input input = make_decide_input(core);
 	int r;
 
 	plan_reset(&core->plan);
-	r = look_with(core, i, &past);
+	r = poll_tuner(core, i, &input);
 	plan_sort(&core->plan);
 	return r;
 }
 
-int core_look(struct core *core)
+int core_poll(struct core *core)
 {
-	struct past past = past_of(core);
+	struct decide_input input = make_decide_input(core);
 
 	plan_reset(&core->plan);
 	for (size_t i = 0; i < core->node.n_tuners; i++) {
-		int r = look_with(core, i, &past);
+		int r = poll_tuner(core, i, &input);
 
 		if (r < 0)
 			return r;
 	}
-	drop_stale_limits(&core->node, past.now_us);
+	drop_stale_limits(&core->node, input.now_us);
 	plan_sort(&core->plan);
 	take_conditions(core);
 	core_judge(core);
-	core->node.heartbeat_us = past.now_us;
+	core->node.heartbeat_us = input.now_us;
 	return 0;
 }

@@ -47,7 +47,7 @@ void agent_reload(struct agent *agent)
 		log_error("config", "not loaded: %s", strerror(ENOMEM));
 	config_faults_clear(&faults);
 	config_faults_clear(&notices);
-	core_look(&agent->core);
+	core_poll(&agent->core);
 	agent_pump(agent);
 	if (agent->ready)
 		notify_ready();

@@ -46,7 +46,7 @@ static int on_watch(sd_event_source *source, int fd, uint32_t events, void *user
 		if (agent->watches[i] != source)
 			continue;
 		tuner->ops->drain(tuner->self);
-		if (core_look_tuner(&agent->core, i) < 0)
+		if (core_poll_tuner(&agent->core, i) < 0)
 			log_error(tuner->ops->name, "%s", strerror(ENOMEM));
 	}
 	agent_apply_urgent(agent);
@@ -89,11 +89,13 @@ uint64_t agent_tick_us(const struct agent *agent)
 
 	for (size_t i = 0; i < agent->core.node.n_tuners; i++) {
 		const struct tuner_status *tuner = &agent->core.node.tuners[i];
-		uint64_t hurry =
-			tuner->self && tuner->ops->hurry ? tuner->ops->hurry(tuner->self) : 0;
+		uint64_t next_poll_us =
+			tuner->self && tuner->ops->next_poll_us
+				? tuner->ops->next_poll_us(tuner->self, tuner->memory)
+				: 0;
 
-		if (hurry > 0)
-			soonest = MIN(soonest, hurry);
+		if (next_poll_us > 0)
+			soonest = MIN(soonest, next_poll_us);
 	}
 	return soonest;
 }

@@ -94,7 +94,7 @@ static int apply_locally(const struct cli *cli, struct core *core)
 	resumed = core_resume(core);
 	r = core_settle(core);
 	if (r == 0)
-		r = core_look(core);
+		r = core_poll(core);
 	core_plan_only(core, cli->only);
 	if (r == 0)
 		r = core_apply(core);

@@ -18,7 +18,7 @@ int local_look(const struct cli *cli, bool watch, struct core *core)
 		r = core_settle(core);
 	}
 	if (r == 0)
-		r = core_look(core);
+		r = core_poll(core);
 	if (r == 0)
 		return EXIT_OK;
 	core_close(core);

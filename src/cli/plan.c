@@ -21,7 +21,7 @@ int cli_plan(const struct cli *cli)
 	/* As apply would: what a restore or on_drift left is wanted again. Nothing of it is stored.
 	 */
 	core_reset(&core, cli->only);
-	r = core_look(&core);
+	r = core_poll(&core);
 	core_plan_only(&core, cli->only);
 	n = core.plan.n;
 	if (r == 0)

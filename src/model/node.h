@@ -16,6 +16,7 @@
 struct tuner_status {
 	const struct tuner_ops *ops;
 	void *self;     /* of ops->open */
+	void *memory;   /* what its decide() keeps from call to call */
 	enum mode mode; /* as configured, or MODE_OBSERVE after a restore */
 	bool force;     /* the next look puts back what on_drift left to others: headroom apply */
 	enum tuner_state state;

@@ -161,7 +161,7 @@ static void put_tuners(struct metric_sink *sink, const struct node *node)
 		const struct tuner_status *tuner = &node->tuners[i];
 
 		if (tuner->ops->metrics && tuner->self && tuner->state != TUNER_OFF)
-			tuner->ops->metrics(tuner->self, sink);
+			tuner->ops->metrics(tuner->self, tuner->memory, sink);
 	}
 }
 

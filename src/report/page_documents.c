@@ -236,7 +236,7 @@ void page_documents(FILE *out, const struct node *node)
 				!streq(tuner->ops->document_name, tables[t].name))
 				continue;
 			/* The page is for everyone who reaches the port. */
-			document = tuner->ops->document(tuner->self, false);
+			document = tuner->ops->document(tuner->self, tuner->memory, false);
 			if (document)
 				tables[t].put(out, document);
 		}

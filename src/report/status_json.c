@@ -130,7 +130,7 @@ static void add_documents(struct json *json, const struct node *node, bool trust
 
 		if (tuner->ops->document && tuner->self)
 			json_adopt(json, json->root, tuner->ops->document_name,
-				tuner->ops->document(tuner->self, trusted));
+				tuner->ops->document(tuner->self, tuner->memory, trusted));
 	}
 }
 

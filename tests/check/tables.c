@@ -72,10 +72,11 @@ static bool make_up_dns(struct dns_book *book)
 	return true;
 }
 
-static void put_made_up_dns(const void *self, struct metric_sink *sink)
+static void put_made_up_dns(const void *self, const void *memory, struct metric_sink *sink)
 {
 	const uint64_t losses[DNS_LOSSES] = {0};
 
+	(void)memory;
 	dns_put_metrics(sink, self, losses);
 }
 
@@ -112,7 +113,7 @@ static int print_node_metrics(bool openmetrics)
 		return 1;
 	r = core_open(&core, &options, config);
 	if (r == 0)
-		r = core_look(&core);
+		r = core_poll(&core);
 	if (r == 0)
 		r = print_metrics(&core.node, openmetrics);
 	core_close(&core);

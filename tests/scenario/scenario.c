@@ -88,14 +88,14 @@ static void split(struct scenario *scenario, char *line)
 
 static void decide(struct scenario *scenario, const struct scenario_tuner *tuner, void *self)
 {
-	struct past past = {.records = scenario->records,
+	struct decide_input input = {.records = scenario->records,
 		.n_records = scenario->n_records,
 		.now_us = scenario->now_us};
 
 	if (scenario->decided)
 		return;
 	proposal_reset(&scenario->proposal);
-	if (tuner->decide(self, &past, &scenario->proposal) < 0)
+	if (tuner->decide(self, &input, &scenario->proposal) < 0)
 		fail(scenario, "decide failed");
 	scenario->decided = true;
 }

@@ -18,7 +18,7 @@ struct scenario_tuner {
 	 * cannot. */
 	bool (*at)(struct scenario *scenario, void *self);
 	bool (*line)(struct scenario *scenario, void *self);
-	int (*decide)(void *self, const struct past *past, struct proposal *proposal);
+	int (*decide)(void *self, const struct decide_input *input, struct proposal *proposal);
 };
 
 struct scenario {

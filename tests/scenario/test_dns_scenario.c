@@ -249,10 +249,10 @@ static void send_until(struct replay *replay, uint64_t now_ns)
 	}
 }
 
-static int tick(struct replay *replay, struct past *past, struct proposal *proposal)
+static int tick(struct replay *replay, struct decide_input *input, struct proposal *proposal)
 {
 	struct dns_book *book = &replay->sensor.book;
-	uint64_t now_ns = past->now_us * 1000;
+	uint64_t now_ns = input->now_us * 1000;
 
 	send_until(replay, now_ns);
 	for (size_t i = 0; i < book->n; i++) {
@@ -260,7 +260,7 @@ static int tick(struct replay *replay, struct past *past, struct proposal *propo
 		uint64_t qps = server->budget.sustained ? 0 : server->budget.qps;
 
 		place(replay, server);
-		dns_minute_pass(server, past->now_us);
+		dns_minute_pass(server, input->now_us);
 		dns_seconds_look(&server->queries, bins_of(replay, server), now_ns, qps);
 	}
 	dns_seconds_look(&replay->link_local_seconds, replay->link_local, now_ns, 1024);
@@ -270,23 +270,23 @@ static int tick(struct replay *replay, struct past *past, struct proposal *propo
 		dns_seconds_look(
 			&replay->seen.senders[i].seconds, replay->by_sender[i], now_ns, 1024);
 	dns_askers_forwarders(&replay->seen);
-	replay->ticked_us = past->now_us;
+	replay->ticked_us = input->now_us;
 	proposal_reset(proposal);
-	return dns_decide(&replay->seen, &replay->memory, past, proposal);
+	return dns_decide(&replay->seen, &replay->memory, input, proposal);
 }
 
 /* Looks once a second, as the agent does, up to this moment. */
-static int decide(void *self, const struct past *past, struct proposal *proposal)
+static int decide(void *self, const struct decide_input *input, struct proposal *proposal)
 {
 	struct replay *replay = self;
-	struct past moment = *past;
+	struct decide_input moment = *input;
 	int r = 0;
 
 	for (moment.now_us = replay->ticked_us + USEC_PER_SEC;
-		replay->ticked_us > 0 && r == 0 && moment.now_us < past->now_us;
+		replay->ticked_us > 0 && r == 0 && moment.now_us < input->now_us;
 		moment.now_us += USEC_PER_SEC)
 		r = tick(replay, &moment, proposal);
-	moment.now_us = past->now_us;
+	moment.now_us = input->now_us;
 	return r < 0 ? r : tick(replay, &moment, proposal);
 }
 

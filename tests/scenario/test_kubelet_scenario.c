@@ -103,12 +103,12 @@ static bool line(struct scenario *scenario, void *self)
 	       (replay->config.manage = scenario_is(scenario, "manage"));
 }
 
-static int decide(void *self, const struct past *past, struct proposal *proposal)
+static int decide(void *self, const struct decide_input *input, struct proposal *proposal)
 {
 	struct replay *replay = self;
 	struct kubelet_seen seen = replay->seen;
 
-	(void)past;
+	(void)input;
 	kubelet_fill_defaults(&seen.values, false);
 	kubelet_fill_defaults(&seen.others, false);
 	return kubelet_decide(&seen, &replay->config, proposal);

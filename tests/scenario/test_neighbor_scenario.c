@@ -111,11 +111,11 @@ static bool line(struct scenario *scenario, void *self)
 	return true;
 }
 
-static int decide(void *self, const struct past *past, struct proposal *proposal)
+static int decide(void *self, const struct decide_input *input, struct proposal *proposal)
 {
 	struct replay *replay = self;
 
-	return neighbor_decide(&replay->seen, &replay->config, &replay->memory, past, proposal);
+	return neighbor_decide(&replay->seen, &replay->config, &replay->memory, input, proposal);
 }
 
 int main(int argc, char **argv)

@@ -41,11 +41,11 @@ static bool line(struct scenario *scenario, void *self)
 	return true;
 }
 
-static int decide(void *self, const struct past *past, struct proposal *proposal)
+static int decide(void *self, const struct decide_input *input, struct proposal *proposal)
 {
 	struct replay *replay = self;
 
-	return sysctl_decide(replay->keys, replay->n, past, proposal);
+	return sysctl_decide(replay->keys, replay->n, input, proposal);
 }
 
 int main(int argc, char **argv)

@@ -96,11 +96,11 @@ static bool line(struct scenario *scenario, void *self)
 		       scenario, replay->config.wanted[kind], sizeof(replay->config.wanted[kind]));
 }
 
-static int decide(void *self, const struct past *past, struct proposal *proposal)
+static int decide(void *self, const struct decide_input *input, struct proposal *proposal)
 {
 	struct replay *replay = self;
 
-	(void)past;
+	(void)input;
 	return thp_decide(&replay->seen, &replay->config, proposal);
 }
 

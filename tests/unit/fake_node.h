@@ -17,8 +17,9 @@ struct fake_node {
 	struct tuner_status tuners[2];
 };
 
-static void fake_metrics(const void *self, struct metric_sink *sink)
+static void fake_metrics(const void *self, const void *memory, struct metric_sink *sink)
 {
+	(void)memory;
 	metric_family(sink, "headroom_fake_entries", METRIC_GAUGE, "Entries of a fake.");
 	metric_sample(sink, *(const int *)self, "family", "ipv4", NULL);
 }

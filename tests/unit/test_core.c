@@ -15,7 +15,7 @@ static void apply(const struct made_up_node *node, struct core *core)
 {
 	assert_true(made_up_node_open(node, core));
 	core_reset(core, NULL);
-	assert_int_equal(core_look(core), 0);
+	assert_int_equal(core_poll(core), 0);
 	assert_int_equal(core_apply(core), 0);
 	assert_int_equal(plan_failures(&core->plan), 0);
 }
@@ -37,7 +37,7 @@ static void looking_changes_nothing(void **state)
 	made_up_node_make(&node);
 	made_up_node_config(&node, made_up_a);
 	assert_true(made_up_node_open(&node, &core));
-	assert_int_equal(core_look(&core), 0);
+	assert_int_equal(core_poll(&core), 0);
 	assert_int_equal(core.plan.n, 10);
 	assert_int_equal(node_setting(&core.node, "vm.max_map_count")->state, SETTING_PENDING);
 	assert_int_equal(node_limit(&core.node, "neighbor/ipv4")->now.max, 30000);
@@ -86,7 +86,7 @@ static void after_a_restore_it_only_observes(void **state)
 	apply(&node, &core);
 	core_close(&core);
 	restore(&node, &core, "sysctl");
-	assert_int_equal(core_look(&core), 0);
+	assert_int_equal(core_poll(&core), 0);
 	assert_int_equal(core.plan.n, 0);
 	assert_string_equal(node_setting(&core.node, "vm.max_map_count")->reason, "restored");
 	core_close(&core);
@@ -94,12 +94,12 @@ static void after_a_restore_it_only_observes(void **state)
 	assert_node_file(&node, NEIGH("ipv4") "1", "40000\n");
 	/* Another configuration, or an explicit apply, ends that. */
 	assert_true(made_up_node_open(&node, &core));
-	assert_int_equal(core_look(&core), 0);
+	assert_int_equal(core_poll(&core), 0);
 	assert_int_equal(core.plan.n, 0);
 	core_close(&core);
 	made_up_node_config(&node, made_up_b);
 	assert_true(made_up_node_open(&node, &core));
-	assert_int_equal(core_look(&core), 0);
+	assert_int_equal(core_poll(&core), 0);
 	assert_true(core.plan.n > 0);
 	core_close(&core);
 	made_up_node_config(&node, made_up_a);
@@ -136,7 +136,7 @@ static void without_a_state_directory_nothing_is_written(void **state)
 	directory_path(&node.directory, "/config.yaml/state", path);
 	assert_int_equal(setenv("HEADROOM_STATE_DIR", path, 1), 0);
 	assert_false(made_up_node_open(&node, &core));
-	assert_int_equal(core_look(&core), 0);
+	assert_int_equal(core_poll(&core), 0);
 	assert_int_equal(core_apply(&core), 0);
 	assert_int_equal(plan_failures(&core.plan), core.plan.n);
 	setting = node_setting(&core.node, "vm.max_map_count");

@@ -19,7 +19,7 @@ static bool apply(const struct made_up_node *node)
 
 	if (good) {
 		core_reset(&core, NULL);
-		good = core_look(&core) == 0 && core_apply(&core) == 0 &&
+		good = core_poll(&core) == 0 && core_apply(&core) == 0 &&
 		       plan_failures(&core.plan) == 0;
 	}
 	core_close(&core);

@@ -77,11 +77,11 @@ static int close_bench(void **state)
 
 static void decide(struct bench *bench)
 {
-	struct past past = {
+	struct decide_input input = {
 		.records = bench->records, .n_records = bench->n_records, .now_us = NOW};
 
 	proposal_reset(&bench->proposal);
-	assert_int_equal(runtime_decide(&bench->seen, &bench->config, &bench->memory, &past,
+	assert_int_equal(runtime_decide(&bench->seen, &bench->config, &bench->memory, &input,
 				 &bench->proposal),
 		0);
 }

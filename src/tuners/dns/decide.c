@@ -310,18 +310,18 @@ static int add_limits(const struct dns_seen *seen, const struct dns_server_state
 	return r;
 }
 
-int dns_decide(const struct dns_seen *seen, struct dns_memory *memory, const struct past *past,
-	struct proposal *proposal)
+int dns_decide(const struct dns_seen *seen, struct dns_memory *memory,
+	const struct decide_input *input, struct proposal *proposal)
 {
 	int r = 0;
 
 	for (size_t i = 0; seen->watched && r == 0 && i < seen->book->n; i++) {
 		struct dns_server_state *server = seen->book->servers[i];
 
-		remember(seen, server, past->now_us);
+		remember(seen, server, input->now_us);
 		if (dns_has_budget(server) && server->label >= 0)
 			r = add_limits(seen, server, proposal);
 	}
-	remember_crowd(seen, memory, past->now_us);
+	remember_crowd(seen, memory, input->now_us);
 	return r < 0 ? r : dns_decide_conditions(seen, memory, proposal);
 }

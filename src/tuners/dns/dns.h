@@ -190,8 +190,8 @@ static inline const struct dns_label *dns_label_of(
 }
 
 /* decide.c. Pure. 0 or -ENOMEM. */
-int dns_decide(const struct dns_seen *seen, struct dns_memory *memory, const struct past *past,
-	struct proposal *proposal);
+int dns_decide(const struct dns_seen *seen, struct dns_memory *memory,
+	const struct decide_input *input, struct proposal *proposal);
 
 /* What a limit of this server's packets is counted by; NULL: by nothing. */
 const struct dns_seconds *dns_packets_of(

@@ -298,11 +298,13 @@ static void dns_sense_op(void *self)
 	dns_sense(&dns->sensor, &dns->seen, now_us());
 }
 
-static int dns_decide_op(void *self, const struct past *past, struct proposal *proposal)
+static int dns_decide_op(
+	const void *self, const struct decide_input *input, void *memory, struct proposal *proposal)
 {
-	struct dns *dns = self;
+	struct dns *dns = (struct dns *)self; /* not pure yet: servers remember in themselves */
 
-	return dns_decide(&dns->seen, &dns->memory, past, proposal);
+	(void)memory;
+	return dns_decide(&dns->seen, &dns->memory, input, proposal);
 }
 
 static enum tuner_state dns_state(const void *self, char why[static TUNER_WHY_MAX])
@@ -329,18 +331,19 @@ static void read_losses(const struct dns *dns, uint64_t losses[static DNS_LOSSES
 	losses[DNS_LOST_MALFORMED] = book->malformed;
 }
 
-static void dns_metrics(const void *self, struct metric_sink *sink)
+static void dns_metrics(const void *self, const void *memory, struct metric_sink *sink)
 {
 	const struct dns *dns = self;
 	uint64_t losses[DNS_LOSSES];
 
+	(void)memory;
 	if (!dns->seen.watched)
 		return;
 	read_losses(dns, losses);
 	dns_put_metrics(sink, &dns->seen, losses);
 }
 
-static struct cJSON *dns_document(const void *self, bool trusted)
+static struct cJSON *dns_document(const void *self, const void *memory, bool trusted)
 {
 	const struct dns *dns = self;
 	struct dns_report report = {
@@ -350,6 +353,7 @@ static struct cJSON *dns_document(const void *self, bool trusted)
 		.trusted = trusted,
 	};
 
+	(void)memory;
 	if (dns->seen.watched)
 		read_losses(dns, report.losses);
 	return dns_make_document(&report);

@@ -64,11 +64,13 @@ static void kubelet_sense_op(void *self)
 	kubelet_sense(&kubelet->sensor, &kubelet->seen);
 }
 
-static int kubelet_decide_op(void *self, const struct past *past, struct proposal *proposal)
+static int kubelet_decide_op(
+	const void *self, const struct decide_input *input, void *memory, struct proposal *proposal)
 {
-	struct kubelet *kubelet = self;
+	const struct kubelet *kubelet = self;
 
-	(void)past;
+	(void)input;
+	(void)memory;
 	return kubelet_decide(&kubelet->seen, &kubelet->config, proposal);
 }
 
@@ -87,10 +89,11 @@ static enum tuner_state kubelet_state(const void *self, char why[static TUNER_WH
 	return why[0] ? TUNER_DEGRADED : TUNER_ACTIVE;
 }
 
-static struct cJSON *kubelet_document_op(const void *self, bool trusted)
+static struct cJSON *kubelet_document_op(const void *self, const void *memory, bool trusted)
 {
 	const struct kubelet *kubelet = self;
 
+	(void)memory;
 	(void)trusted;
 	return kubelet_document(&kubelet->seen);
 }

@@ -116,9 +116,9 @@ void neighbor_bpf_drain(struct neighbor_bpf *bpf)
 	bpf->woken = true;
 }
 
-uint64_t neighbor_bpf_hurry(const struct neighbor_bpf *bpf)
+uint64_t neighbor_bpf_next_poll_us(const struct neighbor_bpf *bpf)
 {
-	return neighbor_users_hurry(bpf->users);
+	return neighbor_users_next_poll_us(bpf->users);
 }
 
 void neighbor_bpf_arm(struct neighbor_bpf *bpf, const struct neighbor_memory *memory)

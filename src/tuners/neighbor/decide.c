@@ -20,7 +20,7 @@ struct family_view {
 	enum neighbor_family family;
 	const struct neighbor_table_seen *table;
 	const struct neighbor_config *config;
-	const struct past *past;
+	const struct decide_input *input;
 	uint64_t ceiling;
 	bool once;
 	char wanted[NEIGHBOR_LEVELS][SETTING_VALUE_MAX]; /* empty for keep */
@@ -38,7 +38,7 @@ static const struct record *record_of(const struct family_view *view, int i)
 	char name[SETTING_NAME_MAX];
 
 	neightbl_threshold_name(neighbor_address_family(view->family), i + 1, name);
-	return record_find(view->past->records, view->past->n_records, name);
+	return record_find(view->input->records, view->input->n_records, name);
 }
 
 static void want_number(struct family_view *view, int i, uint64_t number, const char *reason)
@@ -137,7 +137,7 @@ static void want_growth(struct family_view *view, struct neighbor_family_memory 
 	/* One look knows no rate, and without BPF not even what counts: growing is the agent's. */
 	if (!view->once)
 		grown = neighbor_grow(
-			view->table, grown, &view->ahead[last], memory, view->past->now_us);
+			view->table, grown, &view->ahead[last], memory, view->input->now_us);
 	if (grown == base)
 		return;
 	want_number(view, last, grown, "growing");
@@ -229,7 +229,7 @@ static int decide_family(
 	if (view->config->grow && readable)
 		want_growth(view, memory);
 	if (readable) {
-		remember_refusals(view->table, memory, view->past->now_us);
+		remember_refusals(view->table, memory, view->input->now_us);
 		remember_pressure(view->table, memory);
 	}
 	r = add_wants(view, proposal);
@@ -237,14 +237,14 @@ static int decide_family(
 }
 
 int neighbor_decide(const struct neighbor_seen *seen, const struct neighbor_config *config,
-	struct neighbor_memory *memory, const struct past *past, struct proposal *proposal)
+	struct neighbor_memory *memory, const struct decide_input *input, struct proposal *proposal)
 {
 	for (int family = 0; family < NEIGHBOR_FAMILIES; family++) {
 		struct family_view view = {
 			.family = (enum neighbor_family)family,
 			.table = &seen->tables[family],
 			.config = config,
-			.past = past,
+			.input = input,
 			.ceiling = neighbor_ceiling(config, seen->memory_bytes),
 			.once = seen->once,
 		};

@@ -73,7 +73,8 @@ const char *neighbor_family_name(enum neighbor_family family); /* "ipv4" */
 
 /* Pure. 0 or -ENOMEM. */
 int neighbor_decide(const struct neighbor_seen *seen, const struct neighbor_config *config,
-	struct neighbor_memory *memory, const struct past *past, struct proposal *proposal);
+	struct neighbor_memory *memory, const struct decide_input *input,
+	struct proposal *proposal);
 
 /* The conditions of both families, from what neighbor_decide has just remembered. 0 or -ENOMEM. */
 int neighbor_decide_conditions(const struct neighbor_seen *seen,
@@ -116,7 +117,7 @@ int neighbor_bpf_event_fd(const struct neighbor_bpf *bpf);
 void neighbor_bpf_drain(struct neighbor_bpf *bpf);
 
 /* How soon the next look should be, in microseconds, for what was put off; 0 for nothing. */
-uint64_t neighbor_bpf_hurry(const struct neighbor_bpf *bpf);
+uint64_t neighbor_bpf_next_poll_us(const struct neighbor_bpf *bpf);
 
 /* Sets the marks that decide() asked for. */
 void neighbor_bpf_arm(struct neighbor_bpf *bpf, const struct neighbor_memory *memory);

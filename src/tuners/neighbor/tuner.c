@@ -17,7 +17,6 @@ struct neighbor {
 	struct neighbor_sensor sensor;
 	struct neighbor_seen seen;
 	struct neighbor_config config;
-	struct neighbor_memory memory;
 	char bpf_why[TUNER_WHY_MAX];   /* empty when BPF runs or was not asked for */
 	char write_why[TUNER_WHY_MAX]; /* empty when thresholds can be written */
 };
@@ -206,18 +205,20 @@ static void neighbor_sense_op(void *self)
 	neighbor_sense(&neighbor->sensor, &neighbor->seen, now_us());
 }
 
-static int neighbor_decide_op(void *self, const struct past *past, struct proposal *proposal)
+static int neighbor_decide_op(
+	const void *self, const struct decide_input *input, void *memory, struct proposal *proposal)
+{
+	const struct neighbor *neighbor = self;
+
+	return neighbor_decide(&neighbor->seen, &neighbor->config, memory, input, proposal);
+}
+
+static void neighbor_arm(void *self, const void *memory)
 {
 	struct neighbor *neighbor = self;
 
-	int r = neighbor_decide(
-		&neighbor->seen, &neighbor->config, &neighbor->memory, past, proposal);
-
-	/* The next waking is asked for once everything of this look is known, the thresholds aside.
-	 */
 	if (neighbor->sensor.bpf)
-		neighbor_bpf_arm(neighbor->sensor.bpf, &neighbor->memory);
-	return r;
+		neighbor_bpf_arm(neighbor->sensor.bpf, memory);
 }
 
 static int neighbor_event_fd(const void *self)
@@ -235,26 +236,27 @@ static void neighbor_drain(void *self)
 }
 
 /* Without BPF nothing wakes us: the fuller a table, the sooner it is looked at. */
-static uint64_t neighbor_hurry(const void *self)
+static uint64_t neighbor_next_poll_us(const void *self, const void *memory)
 {
 	const struct neighbor *neighbor = self;
-	uint64_t hurry = 0;
+	uint64_t delay = 0;
 
+	(void)memory;
 	if (neighbor->sensor.bpf)
-		hurry = neighbor_bpf_hurry(neighbor->sensor.bpf);
+		delay = neighbor_bpf_next_poll_us(neighbor->sensor.bpf);
 	if (neighbor->seen.watched || !neighbor->config.grow)
-		return hurry;
+		return delay;
 	for (int family = 0; family < NEIGHBOR_FAMILIES; family++) {
 		uint64_t used = neighbor->seen.tables[family].collectable;
 		uint64_t max = neighbor_table_max(&neighbor->seen.tables[family]);
 
 		/* Without a table there is nothing to fill. */
 		if (max > 0 && used * 4 >= max)
-			hurry = 20 * USEC_PER_MSEC;
-		else if (max > 0 && used * 10 >= max && hurry == 0)
-			hurry = 100 * USEC_PER_MSEC;
+			delay = 20 * USEC_PER_MSEC;
+		else if (max > 0 && used * 10 >= max && delay == 0)
+			delay = 100 * USEC_PER_MSEC;
 	}
-	return hurry;
+	return delay;
 }
 
 static enum tuner_state neighbor_state(const void *self, char why[static TUNER_WHY_MAX])
@@ -316,10 +318,11 @@ static void sample_thresholds(struct metric_sink *sink, const struct neighbor *n
 					levels[i], NULL);
 }
 
-static void neighbor_metrics(const void *self, struct metric_sink *sink)
+static void neighbor_metrics(const void *self, const void *memory, struct metric_sink *sink)
 {
 	const struct neighbor *neighbor = self;
 
+	(void)memory;
 	metric_family(sink, "headroom_neighbor_entries", METRIC_GAUGE,
 		"Entries in the kernel's neighbour table, of all network namespaces.");
 	sample_families(sink, neighbor, entries);
@@ -359,10 +362,12 @@ const struct tuner_ops neighbor_tuner = {
 	.open = neighbor_open,
 	.configure = neighbor_configure,
 	.sense = neighbor_sense_op,
+	.memory_size = sizeof(struct neighbor_memory),
 	.decide = neighbor_decide_op,
+	.arm = neighbor_arm,
 	.event_fd = neighbor_event_fd,
 	.drain = neighbor_drain,
-	.hurry = neighbor_hurry,
+	.next_poll_us = neighbor_next_poll_us,
 	.state = neighbor_state,
 	.metrics = neighbor_metrics,
 	.close = neighbor_close,

@@ -270,7 +270,7 @@ static void count_and_mend(struct neighbor_users *users, uint64_t now)
 	count(users);
 }
 
-uint64_t neighbor_users_hurry(const struct neighbor_users *users)
+uint64_t neighbor_users_next_poll_us(const struct neighbor_users *users)
 {
 	return users->postponed ? START_US : 0;
 }

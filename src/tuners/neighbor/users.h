@@ -25,7 +25,7 @@ void neighbor_users_close(struct neighbor_users *users);
 void neighbor_users_update(struct neighbor_users *users, uint64_t now_us);
 
 /* How soon the next call should be, in microseconds, when something was put off; else 0. */
-uint64_t neighbor_users_hurry(const struct neighbor_users *users);
+uint64_t neighbor_users_next_poll_us(const struct neighbor_users *users);
 
 /* The largest users of a family, largest first; how many there are. */
 unsigned neighbor_users_top(const struct neighbor_users *users, enum neighbor_family family,

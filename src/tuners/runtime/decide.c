@@ -104,9 +104,9 @@ static uint64_t number_of(const char *value, bool duration)
  * As a default it only raises: what the administrator had, in the file or in force, is a floor.
  * True when that is more than what is configured.
  */
-static bool had_more(const struct past *past, const struct want *want, bool duration)
+static bool had_more(const struct decide_input *input, const struct want *want, bool duration)
 {
-	const struct record *record = record_find(past->records, past->n_records, want->name);
+	const struct record *record = record_find(input->records, input->n_records, want->name);
 	uint64_t wanted = number_of(want->wanted, duration);
 	uint64_t in_force = number_of(record ? record->original : want->actual, duration);
 	uint64_t in_file = number_of(record ? record->on_disk : want->on_disk, duration);
@@ -176,8 +176,9 @@ static int want_key(const struct runtime_seen *seen, const struct runtime_one *o
 }
 
 static int want_number(const struct runtime_seen *seen, const struct runtime_one *one,
-	const struct runtime_config *config, struct runtime_memory *memory, const struct past *past,
-	struct proposal *proposal, enum containerd_setting setting)
+	const struct runtime_config *config, struct runtime_memory *memory,
+	const struct decide_input *input, struct proposal *proposal,
+	enum containerd_setting setting)
 {
 	bool duration = setting == CONTAINERD_PROGRESS_TIMEOUT;
 	bool kept = duration ? config->timeout_us == 0 : config->downloads == 0;
@@ -200,15 +201,15 @@ static int want_number(const struct runtime_seen *seen, const struct runtime_one
 		leave_alone(want, obstacle(one));
 	else if (kept)
 		leave_alone(want, "kept");
-	else if (!exact && had_more(past, want, duration))
+	else if (!exact && had_more(input, want, duration))
 		leave_alone(want, "administrator-higher");
 	return 0;
 }
 
 /* The directory of hosts.toml files is set only where mirrors need it and nobody has set one. */
 static int want_directory(const struct runtime_seen *seen, const struct runtime_one *one,
-	const struct runtime_config *config, struct runtime_memory *memory, const struct past *past,
-	struct proposal *proposal)
+	const struct runtime_config *config, struct runtime_memory *memory,
+	const struct decide_input *input, struct proposal *proposal)
 {
 	const struct containerd_edit *edit = &one->edits[CONTAINERD_REGISTRY_DIRECTORY];
 	char name[SETTING_NAME_MAX];
@@ -218,7 +219,7 @@ static int want_directory(const struct runtime_seen *seen, const struct runtime_
 
 	snprintf(name, sizeof(name), "%s.%s", runtime_prefix(seen, one),
 		suffixes[CONTAINERD_REGISTRY_DIRECTORY]);
-	recorded = record_find(past->records, past->n_records, name) != NULL;
+	recorded = record_find(input->records, input->n_records, name) != NULL;
 	if (!recorded && (config->n_mirrors == 0 || one->directory[0] || edit->on_disk[0]))
 		return 0;
 	r = want_key(seen, one, config, memory, proposal, CONTAINERD_REGISTRY_DIRECTORY, &want);
@@ -233,8 +234,8 @@ static int want_directory(const struct runtime_seen *seen, const struct runtime_
 }
 
 static int want_docker(const struct runtime_seen *seen, const struct runtime_one *one,
-	const struct runtime_config *config, struct runtime_memory *memory, const struct past *past,
-	struct proposal *proposal)
+	const struct runtime_config *config, struct runtime_memory *memory,
+	const struct decide_input *input, struct proposal *proposal)
 {
 	struct place place = {
 		.kind = PLACE_EDIT, .format = EDIT_JSON, .key = "max-concurrent-downloads"};
@@ -258,22 +259,22 @@ static int want_docker(const struct runtime_seen *seen, const struct runtime_one
 		leave_alone(want, "on-command-line");
 	else if (config->downloads == 0)
 		leave_alone(want, "kept");
-	else if (!config->downloads_exact && had_more(past, want, false))
+	else if (!config->downloads_exact && had_more(input, want, false))
 		leave_alone(want, "administrator-higher");
 	return 0;
 }
 
 static int want_containerd(const struct runtime_seen *seen, const struct runtime_one *one,
-	const struct runtime_config *config, struct runtime_memory *memory, const struct past *past,
-	struct proposal *proposal)
+	const struct runtime_config *config, struct runtime_memory *memory,
+	const struct decide_input *input, struct proposal *proposal)
 {
-	int r = want_number(seen, one, config, memory, past, proposal, CONTAINERD_DOWNLOADS);
+	int r = want_number(seen, one, config, memory, input, proposal, CONTAINERD_DOWNLOADS);
 
 	if (r == 0)
 		r = want_number(
-			seen, one, config, memory, past, proposal, CONTAINERD_PROGRESS_TIMEOUT);
+			seen, one, config, memory, input, proposal, CONTAINERD_PROGRESS_TIMEOUT);
 	if (r == 0)
-		r = want_directory(seen, one, config, memory, past, proposal);
+		r = want_directory(seen, one, config, memory, input, proposal);
 	return r;
 }
 
@@ -300,7 +301,7 @@ static void note_pending(const struct proposal *proposal, struct runtime_memory 
 }
 
 int runtime_decide(const struct runtime_seen *seen, const struct runtime_config *config,
-	struct runtime_memory *memory, const struct past *past, struct proposal *proposal)
+	struct runtime_memory *memory, const struct decide_input *input, struct proposal *proposal)
 {
 	int r = 0;
 
@@ -314,12 +315,12 @@ int runtime_decide(const struct runtime_seen *seen, const struct runtime_config 
 			one->where.managed_by == RUNTIME_OF_DOCKER)
 			continue;
 		if (one->where.kind == RUNTIME_CONTAINERD)
-			r = want_containerd(seen, one, config, memory, past, proposal);
+			r = want_containerd(seen, one, config, memory, input, proposal);
 		else if (one->where.kind == RUNTIME_DOCKER)
-			r = want_docker(seen, one, config, memory, past, proposal);
+			r = want_docker(seen, one, config, memory, input, proposal);
 	}
 	if (r == 0)
-		r = runtime_decide_mirrors(seen, config, memory, past, proposal);
+		r = runtime_decide_mirrors(seen, config, memory, input, proposal);
 	note_pending(proposal, memory);
 	if (r == 0)
 		r = runtime_decide_limits(seen, proposal);

@@ -87,8 +87,8 @@ static void add_foreign(const struct runtime_one *one, const struct runtime_conf
 }
 
 static int want_docker_mirrors(const struct runtime_seen *seen, const struct runtime_one *one,
-	const struct runtime_config *config, struct runtime_memory *memory, const struct past *past,
-	struct proposal *proposal)
+	const struct runtime_config *config, struct runtime_memory *memory,
+	const struct decide_input *input, struct proposal *proposal)
 {
 	struct place place = {.kind = PLACE_EDIT, .format = EDIT_JSON, .key = "registry-mirrors"};
 	const struct record *record;
@@ -100,7 +100,7 @@ static int want_docker_mirrors(const struct runtime_seen *seen, const struct run
 	bool unchecked = false;
 
 	snprintf(name, sizeof(name), "%s.registry-mirrors", runtime_prefix(seen, one));
-	record = record_find(past->records, past->n_records, name);
+	record = record_find(input->records, input->n_records, name);
 	for (size_t i = 0; i < config->n_mirrors; i++) {
 		if (!runtime_mirror_is_dockers(&config->mirrors[i]))
 			continue;
@@ -169,30 +169,30 @@ static int want_hosts(
 }
 
 /* A hosts.toml outlives the configuration that asked for it: the journal knows which there are. */
-static void remember_recorded(const struct past *past, struct runtime_memory *memory)
+static void remember_recorded(const struct decide_input *input, struct runtime_memory *memory)
 {
 	memory->n_recorded = 0;
-	for (size_t i = 0; i < past->n_records && memory->n_recorded < RUNTIME_MIRROR_MAX; i++) {
-		const char *name = past->records[i].name;
+	for (size_t i = 0; i < input->n_records && memory->n_recorded < RUNTIME_MIRROR_MAX; i++) {
+		const char *name = input->records[i].name;
 
-		if (streq(past->records[i].tuner, "runtime") && starts_with(name, "mirrors."))
+		if (streq(input->records[i].tuner, "runtime") && starts_with(name, "mirrors."))
 			copy_text(memory->recorded[memory->n_recorded++], REGISTRY_NAME_MAX,
 				name + strlen("mirrors."));
 	}
 }
 
 int runtime_decide_mirrors(const struct runtime_seen *seen, const struct runtime_config *config,
-	struct runtime_memory *memory, const struct past *past, struct proposal *proposal)
+	struct runtime_memory *memory, const struct decide_input *input, struct proposal *proposal)
 {
 	int r = 0;
 
-	remember_recorded(past, memory);
+	remember_recorded(input, memory);
 	for (size_t i = 0; r == 0 && i < seen->n; i++) {
 		const struct runtime_one *one = &seen->ones[i];
 
 		if (one->where.socket && one->where.kind == RUNTIME_DOCKER &&
 			one->file_signature != 0)
-			r = want_docker_mirrors(seen, one, config, memory, past, proposal);
+			r = want_docker_mirrors(seen, one, config, memory, input, proposal);
 	}
 	for (size_t i = 0; r == 0 && i < seen->n_hosts; i++)
 		r = want_hosts(&seen->hosts[i], memory, proposal);

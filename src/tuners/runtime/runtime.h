@@ -147,9 +147,9 @@ struct runtime_memory {
 /* ---- decisions: pure ---- */
 
 int runtime_decide(const struct runtime_seen *seen, const struct runtime_config *config,
-	struct runtime_memory *memory, const struct past *past, struct proposal *proposal);
+	struct runtime_memory *memory, const struct decide_input *input, struct proposal *proposal);
 int runtime_decide_mirrors(const struct runtime_seen *seen, const struct runtime_config *config,
-	struct runtime_memory *memory, const struct past *past, struct proposal *proposal);
+	struct runtime_memory *memory, const struct decide_input *input, struct proposal *proposal);
 int runtime_decide_conditions(
 	const struct runtime_seen *seen, struct runtime_memory *memory, struct proposal *proposal);
 int runtime_decide_limits(const struct runtime_seen *seen, struct proposal *proposal);

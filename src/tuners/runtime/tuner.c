@@ -92,11 +92,13 @@ static void runtime_sense(void *self)
 	runtime_hosts_read(tuner->host, &tuner->config, &tuner->memory, seen);
 }
 
-static int runtime_decide_op(void *self, const struct past *past, struct proposal *proposal)
+static int runtime_decide_op(
+	const void *self, const struct decide_input *input, void *memory, struct proposal *proposal)
 {
-	struct runtime_tuner *tuner = self;
+	struct runtime_tuner *tuner = (struct runtime_tuner *)self; /* sensing needs its memory */
 
-	return runtime_decide(&tuner->seen, &tuner->config, &tuner->memory, past, proposal);
+	(void)memory;
+	return runtime_decide(&tuner->seen, &tuner->config, &tuner->memory, input, proposal);
 }
 
 /* What somebody could mend, so that the number of downloads can be set. */
@@ -127,18 +129,20 @@ static enum tuner_state runtime_state(const void *self, char why[static TUNER_WH
 	return why[0] ? TUNER_DEGRADED : TUNER_ACTIVE;
 }
 
-static struct cJSON *runtime_document(const void *self, bool trusted)
+static struct cJSON *runtime_document(const void *self, const void *memory, bool trusted)
 {
 	const struct runtime_tuner *tuner = self;
 
+	(void)memory;
 	(void)trusted;
 	return runtime_document_make(&tuner->seen, runtime_watch_mirrors(tuner->watch));
 }
 
-static void runtime_metrics(const void *self, struct metric_sink *sink)
+static void runtime_metrics(const void *self, const void *memory, struct metric_sink *sink)
 {
 	const struct runtime_tuner *tuner = self;
 
+	(void)memory;
 	runtime_metrics_write(&tuner->seen, sink);
 }
 

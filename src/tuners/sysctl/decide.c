@@ -6,7 +6,8 @@
 #include <errno.h>
 
 /* Raises only: the larger, field by field, of what is configured and what the administrator had. */
-static void want_value(const struct sysctl_key *key, const struct past *past, struct want *want)
+static void want_value(
+	const struct sysctl_key *key, const struct decide_input *input, struct want *want)
 {
 	char floor[SETTING_VALUE_MAX];
 
@@ -14,14 +15,14 @@ static void want_value(const struct sysctl_key *key, const struct past *past, st
 	want->reason = key->from_profile ? "profile" : "configured";
 	if (key->exact || key->error < 0)
 		return;
-	record_floor(record_find(past->records, past->n_records, key->name), key->actual, floor);
+	record_floor(record_find(input->records, input->n_records, key->name), key->actual, floor);
 	if (value_max(key->configured, floor, want->wanted) == 0 &&
 		!value_equal(want->wanted, key->configured))
 		want->reason = "administrator-higher";
 }
 
-int sysctl_decide(
-	const struct sysctl_key *keys, size_t n, const struct past *past, struct proposal *proposal)
+int sysctl_decide(const struct sysctl_key *keys, size_t n, const struct decide_input *input,
+	struct proposal *proposal)
 {
 	for (size_t i = 0; i < n; i++) {
 		struct want *want = proposal_want(proposal);
@@ -33,7 +34,7 @@ int sysctl_decide(
 		copy_text(want->place.path, SETTING_PATH_MAX, keys[i].file.path);
 		copy_text(want->actual, SETTING_VALUE_MAX, keys[i].actual);
 		want->error = keys[i].error;
-		want_value(&keys[i], past, want);
+		want_value(&keys[i], input, want);
 	}
 	return 0;
 }

@@ -21,7 +21,7 @@ struct sysctl_key {
 };
 
 /* Pure. 0 or -ENOMEM. */
-int sysctl_decide(const struct sysctl_key *keys, size_t n, const struct past *past,
+int sysctl_decide(const struct sysctl_key *keys, size_t n, const struct decide_input *input,
 	struct proposal *proposal);
 
 #endif

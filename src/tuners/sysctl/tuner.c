@@ -98,11 +98,13 @@ static void sysctl_sense(void *self)
 	}
 }
 
-static int sysctl_decide_op(void *self, const struct past *past, struct proposal *proposal)
+static int sysctl_decide_op(
+	const void *self, const struct decide_input *input, void *memory, struct proposal *proposal)
 {
-	struct sysctl *sysctl = self;
+	const struct sysctl *sysctl = self;
 
-	return sysctl_decide(sysctl->keys, sysctl->n, past, proposal);
+	(void)memory;
+	return sysctl_decide(sysctl->keys, sysctl->n, input, proposal);
 }
 
 static enum tuner_state sysctl_state(const void *self, char why[static TUNER_WHY_MAX])

@@ -127,11 +127,13 @@ static void thp_sense_op(void *self)
 	thp_sense(&thp->sensor, &thp->seen);
 }
 
-static int thp_decide_op(void *self, const struct past *past, struct proposal *proposal)
+static int thp_decide_op(
+	const void *self, const struct decide_input *input, void *memory, struct proposal *proposal)
 {
-	struct thp *thp = self;
+	const struct thp *thp = self;
 
-	(void)past;
+	(void)input;
+	(void)memory;
 	return thp_decide(&thp->seen, &thp->config, proposal);
 }
 
