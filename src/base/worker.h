@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BASE_WORKER_H
+#define BASE_WORKER_H
+
+/*
+ * A thread for what may block: it runs one job after the other, and sleeps in between. A job works
+ * on memory that nobody else touches until it is done. All functions are for the loop's thread.
+ */
+
+#include <systemd/sd-event.h>
+
+#include "base/cleanup.h"
+#include "base/wait.h"
+
+struct worker;
+
+/* The thread starts with the first job. 0 or -errno. */
+int worker_new(sd_event *event, struct worker **ret);
+
+/*
+ * Queues run(job, wait) for the thread; then the loop calls done(job, userdata), which owns the job
+ * again. wait carries the descriptor that cancels and no deadline: run sets its own. 0, or -errno
+ * with nothing queued.
+ */
+int worker_submit(struct worker *worker, void (*run)(void *job, const struct wait *wait),
+	void (*done)(void *job, void *userdata), void *job, void *userdata);
+
+/*
+ * Cancels the running job, waits for its end, and calls done for every job left, whether it was run
+ * or not. done may submit nothing any more. NULL is allowed.
+ */
+void worker_free(struct worker *worker);
+DEFINE_CLEANUP(struct worker, worker_free)
+
+#endif
