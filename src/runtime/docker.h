@@ -22,6 +22,7 @@
 #include <systemd/sd-event.h>
 
 #include "base/cleanup.h"
+#include "base/wait.h"
 
 #define DOCKER_SOCKET   "/run/docker.sock"        /* below the host's root, as all of these */
 #define DOCKER_PID_FILE "/run/docker.pid"         /* /var/run is a link to /run */
@@ -32,6 +33,7 @@
 #define DOCKER_PATH_MAX    1024
 #define DOCKER_WHY_MAX     256
 #define DOCKER_MIRRORS_MAX 32
+#define DOCKER_VALUE_MAX   128
 
 #define DOCKER_MAX_DOWNLOADS_DEFAULT 3 /* dockerd's own (daemon/config/config.go) */
 
@@ -188,6 +190,47 @@ int docker_load(struct docker *docker, int fd, const struct docker_transfer_opti
 	struct docker_transfer **transfer);
 
 void docker_transfer_cancel(struct docker_transfer *transfer); /* NULL is fine */
+
+/*
+ * Blocking calls. socket is the full path of the daemon's socket. Where systemd listens on it, a
+ * connection starts dockerd: call these only when it runs. All: 0, -ETIMEDOUT, -ECANCELED, -EPROTO
+ * or -EBADMSG for what is no answer of Docker, or -errno of connecting; why describes it.
+ */
+
+/* What dockerd says of itself. */
+struct docker_info {
+	char version[64]; /* "20.10.24+dfsg1" */
+	char storage_driver[64];
+	char root_dir[DOCKER_PATH_MAX]; /* as the daemon has it: not below the host's root */
+	char mirrors[DOCKER_VALUE_MAX]; /* in force, separated by spaces; "none" */
+	/* Of the last reload that it remembers; "" when there was none. */
+	char reloaded_downloads[16];
+};
+
+int docker_read_info(const char *socket, struct docker_info *info, const struct wait *wait,
+	char why[static DOCKER_WHY_MAX]);
+
+/* Whether a dockerd answers, by GET /version. */
+int docker_probe(const char *socket, const struct wait *wait);
+
+/*
+ * Waits for the `reload` event that dockerd sends when it has read daemon.json again; a reload that
+ * it refused sends none. since_us is CLOCK_REALTIME from before the SIGHUP: events after it are
+ * found also when they came before this call. value becomes what is in force of a top-level key of
+ * daemon.json: "10"; for registry-mirrors as in struct docker_info; "" for a key that the event
+ * does not have.
+ */
+int docker_wait_reload(const char *socket, uint64_t since_us, const char *key,
+	char value[static DOCKER_VALUE_MAX], const struct wait *wait);
+
+/* Names of the images that were pulled since then (CLOCK_REALTIME), oldest first; n of at most max.
+ */
+int docker_read_pulled(const char *socket, uint64_t since_us, char (*names)[DOCKER_NAME_MAX],
+	size_t max, size_t *n, const struct wait *wait);
+
+/* All containers, also stopped ones, for the caller to free. */
+int docker_read_containers(
+	const char *socket, struct docker_container **list, size_t *n, const struct wait *wait);
 
 DEFINE_CLEANUP(struct docker, docker_close)
 

@@ -83,6 +83,97 @@ int docker_parse_version(const char *text, size_t len, struct docker_state *stat
 	return 0;
 }
 
+int docker_parse_info_version(const char *text, size_t len, struct docker_info *info)
+{
+	_cleanup_json_ cJSON *object = NULL;
+	int r = parse(text, len, &object);
+
+	if (r < 0)
+		return r;
+	if (*get_text(object, "Version") == '\0' || *get_text(object, "ApiVersion") == '\0')
+		return -EBADMSG;
+	copy_member(info->version, sizeof(info->version), object, "Version");
+	return 0;
+}
+
+/* A list of addresses as words, without the slash that /info puts at the end of each. */
+static void join_mirrors(const cJSON *list, char text[static DOCKER_VALUE_MAX])
+{
+	const cJSON *item;
+	size_t used = 0;
+
+	copy_line(text, DOCKER_VALUE_MAX, "none");
+	cJSON_ArrayForEach (item, list) {
+		const char *mirror = cJSON_GetStringValue(item);
+		size_t len = mirror ? strlen(mirror) : 0;
+
+		while (len > 0 && mirror[len - 1] == '/')
+			len--;
+		if (len == 0 || used >= DOCKER_VALUE_MAX - 1)
+			continue;
+		used += (size_t)snprintf(text + used, DOCKER_VALUE_MAX - used, "%s%.*s",
+			used > 0 ? " " : "", (int)len, mirror);
+	}
+	for (char *p = text; *p; p++)
+		if ((unsigned char)*p < 0x20 || *p == 0x7f)
+			*p = '?';
+}
+
+int docker_parse_info_rest(const char *text, size_t len, struct docker_info *info)
+{
+	_cleanup_json_ cJSON *object = NULL;
+	int r = parse(text, len, &object);
+
+	if (r < 0)
+		return r;
+	if (!get(object, "Driver") || !get(object, "DockerRootDir"))
+		return -EBADMSG;
+	copy_member(info->storage_driver, sizeof(info->storage_driver), object, "Driver");
+	copy_member(info->root_dir, sizeof(info->root_dir), object, "DockerRootDir");
+	join_mirrors(get(get(object, "RegistryConfig"), "Mirrors"), info->mirrors);
+	return 0;
+}
+
+static bool is_event(const cJSON *object, const char *type, const char *action)
+{
+	return streq(get_text(object, "Type"), type) && streq(get_text(object, "Action"), action);
+}
+
+/* The attributes of a reload are texts, also where they hold numbers and lists. */
+int docker_parse_reload(
+	const char *text, size_t len, const char *key, char value[static DOCKER_VALUE_MAX])
+{
+	_cleanup_json_ cJSON *object = NULL, *list = NULL;
+	const cJSON *attributes;
+	int r = parse(text, len, &object);
+
+	if (r < 0)
+		return r;
+	if (!is_event(object, "daemon", "reload"))
+		return 0;
+	attributes = get(get(object, "Actor"), "Attributes");
+	copy_member(value, DOCKER_VALUE_MAX, attributes, key);
+	if (streq(key, "registry-mirrors")) {
+		list = cJSON_Parse(get_text(attributes, key));
+		join_mirrors(list, value);
+	}
+	return 1;
+}
+
+/* The actor of a pull is the whole reference, its name attribute lacks the tag. */
+int docker_parse_pull(const char *text, size_t len, char name[static DOCKER_NAME_MAX])
+{
+	_cleanup_json_ cJSON *object = NULL;
+	int r = parse(text, len, &object);
+
+	if (r < 0)
+		return r;
+	if (!is_event(object, "image", "pull"))
+		return 0;
+	copy_member(name, DOCKER_NAME_MAX, get(object, "Actor"), "ID");
+	return 1;
+}
+
 /* In order. /info has each with a slash at the end, a reload's event as the file has it. */
 static void take_mirrors(const cJSON *list, struct docker_state *state)
 {

@@ -14,6 +14,17 @@
 int docker_parse_version(const char *text, size_t len, struct docker_state *state);
 int docker_parse_info(const char *text, size_t len, struct docker_state *state);
 
+int docker_parse_info_version(const char *text, size_t len, struct docker_info *info);
+int docker_parse_info_rest(const char *text, size_t len, struct docker_info *info);
+
+/*
+ * One message of GET /events. 1 when it is a reload (value becomes what is in force of a top-level
+ * key of daemon.json) or the end of a pull (name becomes the image's reference), else 0.
+ */
+int docker_parse_reload(
+	const char *text, size_t len, const char *key, char value[static DOCKER_VALUE_MAX]);
+int docker_parse_pull(const char *text, size_t len, char name[static DOCKER_NAME_MAX]);
+
 /*
  * One message of GET /events. 1 when it is of a kind that is told on. A reload writes the effective
  * values into the state.

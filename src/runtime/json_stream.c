@@ -89,7 +89,7 @@ int json_stream_feed(
 		r = keep(s, data + start, i + 1 - start);
 		if (r == 0)
 			r = each(s->buffer, s->len, userdata);
-		if (r < 0)
+		if (r != 0)
 			return r;
 		s->len = 0;
 	}

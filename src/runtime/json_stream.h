@@ -22,7 +22,7 @@ struct json_stream {
 	bool in_string, escaped, opened, closed;
 };
 
-/* One object's text, terminated. A negative return ends the feeding with it. */
+/* One object's text, terminated. Any return but 0 ends the feeding with it. */
 typedef int json_stream_fn(const char *text, size_t len, void *userdata);
 
 /*

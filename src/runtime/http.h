@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef RUNTIME_HTTP_H
+#define RUNTIME_HTTP_H
+
+/*
+ * Blocking HTTP GET requests with libcurl, over TCP or a unix socket. Several are made at the same
+ * time. No proxy, redirect, cookie or credential is ever used, whatever the environment says, and
+ * no connection is kept.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/wait.h"
+
+/*
+ * A piece of the body of a 2xx answer. Bodies of other answers are collected, because they hold the
+ * error message. 0 goes on, 1 ends the request with success, -errno ends it with that error.
+ */
+typedef int http_data_fn(const char *data, size_t len, void *userdata);
+
+struct http_get {
+	/* The request. Strings must stay valid during the call. */
+	const char *url;         /* http:// or https:// */
+	const char *unix_socket; /* NULL: TCP to the URL's host */
+	const char *ca_file;     /* trusted certificates for https; NULL: libcurl's default */
+	size_t limit;            /* bytes of body at most, also when it goes to data; 0: no limit */
+	http_data_fn *data;      /* NULL: the body is collected */
+	void *userdata;
+
+	/* The answer. */
+	int error;     /* 0: a whole answer came, whatever its status. Else -errno: see below */
+	long status;   /* of HTTP; 0 without an answer */
+	char *body;    /* terminated; NULL when nothing was collected. http_get_clear() frees it */
+	size_t len;    /* of body */
+	char why[160]; /* describes error; "" without one. Never holds a body */
+	uint64_t took_us;
+};
+
+/*
+ * Makes n requests at the same time and returns when all have an answer or an error: -ETIMEDOUT,
+ * -ECANCELED, -EFBIG (limit), -ENOENT, -EACCES, -ECONNREFUSED, ... (connecting), -EHOSTUNREACH
+ * (name not found), -ECONNRESET (ended within the answer), -EKEYREJECTED (certificate not trusted),
+ * -EPROTO (not HTTP, not TLS), -EINVAL (bad URL), -ENOMEM, or what data returned.
+ */
+void http_get_all(struct http_get *gets, size_t n, const struct wait *wait);
+
+void http_get_clear(struct http_get *get);
+
+#endif
