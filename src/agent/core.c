@@ -7,8 +7,8 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "kernel/names.h"
 #include "tuners/table.h"
+#include "workload/names.h"
 
 #include <errno.h>
 #include <fcntl.h>

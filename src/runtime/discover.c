@@ -3,8 +3,8 @@
 
 #include "base/cleanup.h"
 #include "base/file.h"
-#include "base/process.h"
 #include "base/util.h"
+#include "workload/process.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -352,7 +352,7 @@ int runtime_process_started(pid_t pid, uint64_t *started_us)
 	int r = read_process_file(pid, "stat", &text, NULL);
 
 	if (r == 0)
-		r = process_start(text, &since_boot_us);
+		r = process_parse_start(text, &since_boot_us);
 	if (r == 0)
 		*started_us = realtime_of_boottime(since_boot_us);
 	return r;

@@ -4,9 +4,9 @@
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/parse.h"
-#include "base/process.h"
 #include "base/util.h"
 #include "runtime/docker_config.h"
+#include "workload/process.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -95,7 +95,7 @@ static uint64_t started_of(const char *proc, pid_t pid)
 	uint64_t start_us;
 
 	snprintf(path, sizeof(path), "%s/%d/stat", proc, (int)pid);
-	if (read_file(path, 4096, &text, NULL) < 0 || process_start(text, &start_us) < 0)
+	if (read_file(path, 4096, &text, NULL) < 0 || process_parse_start(text, &start_us) < 0)
 		return 0;
 	return realtime_of_boottime(start_us + process_tick_us());
 }

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-LEVEL = {"base": 0, "model": 1, "config": 2, "kernel": 3, "runtime": 3, "tuners": 4, "apply": 5,
-         "report": 6, "agent": 7, "cli": 8}
+LEVEL = {"base": 0, "model": 1, "config": 2, "kernel": 3, "workload": 4, "runtime": 5, "tuners": 6,
+         "apply": 7, "report": 8, "agent": 9, "cli": 10}
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.M)
 COMMENT_OR_TEXT = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', re.S)
 

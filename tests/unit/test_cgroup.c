@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "directory.h"
 
-#include "kernel/cgroup.h"
+#include "workload/cgroup.h"
 
 #include <stdio.h>
 

@@ -10,8 +10,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "kernel/names.h"
 #include "tuners/dns/who.h"
+#include "workload/names.h"
 
 #include "directory.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "directory.h"
 
-#include "kernel/names.h"
+#include "workload/names.h"
 
 #include <errno.h>
 #include <stdio.h>

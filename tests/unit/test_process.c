@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "directory.h"
 
-#include "base/process.h"
+#include "workload/process.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 static void the_start_is_field_22(void **state)
 {
@@ -12,13 +13,13 @@ static void the_start_is_field_22(void **state)
 
 	(void)state;
 	assert_int_equal(
-		process_start(
+		process_parse_start(
 			"1 (a) b) S 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 300 23\n", &us),
 		0);
 	assert_int_equal(us, 300 * process_tick_us());
 	snprintf(text, sizeof(text), "1 (a) S 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 %llu",
 		42ULL);
-	assert_int_equal(process_start(text, &us), 0);
+	assert_int_equal(process_parse_start(text, &us), 0);
 	assert_int_equal(us, 42 * process_tick_us());
 }
 
@@ -34,7 +35,7 @@ static void what_is_no_such_file_is_refused(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
-		if (process_start(texts[i], &us) != -EBADMSG)
+		if (process_parse_start(texts[i], &us) != -EBADMSG)
 			fail_msg("taken: %s", texts[i]);
 	assert_int_equal(us, 7);
 }
@@ -49,12 +50,109 @@ static void a_time_since_boot_is_a_time_of_day(void **state)
 	assert_true(realtime_of_boottime(0) > 0);
 }
 
+static void put(const struct directory *directory, int pid, const char *name, const char *text)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
+	directory_put(directory, path, text);
+}
+
+static bool is_kubelet_of_host(const char *root, pid_t pid, void *userdata)
+{
+	return process_is_named(root, pid, userdata) && process_is_of_host(root, pid);
+}
+
+static void processes_are_found_by_name_owner_and_unit(void **state)
+{
+	_cleanup_directory_ struct directory directory = {0};
+	const char *root;
+	char name[] = "kubelet";
+
+	(void)state;
+	directory_make(&directory);
+	root = directory.path;
+	put(&directory, 5, "comm", "kubelet\n");
+	put(&directory, 5, "status", "Name:\tx\nUid:\t0\t0\t0\t0\nNSpid:\t5\t1\n");
+	put(&directory, 6, "comm", "kubelet\n");
+	put(&directory, 6, "status", "Name:\tx\nUid:\t1000\t0\t0\t0\nNSpid:\t6\n");
+	assert_int_equal(process_find(root, is_kubelet_of_host, name), 0);
+	put(&directory, 7, "comm", "kubelet\n");
+	put(&directory, 7, "status", "Name:\tx\nUid:\t0\t0\t0\t0\nNSpid:\t7\n");
+	assert_int_equal(process_find(root, is_kubelet_of_host, name), 7);
+	assert_int_equal(process_of_unit(root, "kubelet.service", is_kubelet_of_host, name), 0);
+	directory_put(&directory,
+		"/sys/fs/cgroup/systemd/system.slice/kubelet.service/cgroup.procs", "5\n7\n");
+	assert_int_equal(process_of_unit(root, "kubelet.service", is_kubelet_of_host, name), 7);
+}
+
+static void a_pid_file_holds_a_pid(void **state)
+{
+	static const struct {
+		const char *text;
+		int r;
+	} table[] = {{"77\n", 0}, {"77", 0}, {"1\n", -EINVAL}, {"", -EINVAL}, {"x", -EINVAL}};
+	_cleanup_directory_ struct directory directory = {0};
+	char path[PATH_MAX];
+	pid_t pid = 0;
+
+	(void)state;
+	directory_make(&directory);
+	directory_path(&directory, "/pid", path);
+	assert_int_equal(process_of_pid_file(path, &pid), -ENOENT);
+	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
+		directory_put(&directory, "/pid", table[i].text);
+		assert_int_equal(process_of_pid_file(path, &pid), table[i].r);
+	}
+	assert_int_equal(pid, 77);
+}
+
+static void options_are_read_as_their_programs_read_them(void **state)
+{
+#define LINE(text)                 \
+	{                          \
+		text, sizeof(text) \
+	}
+	static const struct {
+		struct {
+			char text[64];
+			size_t len;
+		} line;
+		const char *value, *boolean; /* of "config-file" */
+	} table[] = {
+		{LINE("dockerd"), NULL, NULL},
+		{LINE("dockerd\0--config-file\0/a"), "/a", "true"},
+		{LINE("dockerd\0--config-file=/a\0-D"), "/a", "/a"},
+		{LINE("dockerd\0-config-file=/a\0--config-file=/b"), "/b", "/b"},
+		{LINE("kubelet\0--config_file=/a\0--config-files=/b"), "/a", "/a"},
+		{LINE("x\0config-file=/a\0--config-file"), NULL, "true"},
+		{LINE("x\0--\0--config-file=/a"), NULL, NULL},
+		{LINE("x\0--config-file="), "", ""},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
+		struct command command = {(char *)table[i].line.text, table[i].line.len};
+		const char *value = command_option(&command, "config-file");
+		const char *boolean = command_switch(&command, "config-file");
+
+		if (!value != !table[i].value || (value && !streq(value, table[i].value)) ||
+			!boolean != !table[i].boolean ||
+			(boolean && !streq(boolean, table[i].boolean)))
+			fail_msg(
+				"row %zu: %s, %s", i, value ? value : "-", boolean ? boolean : "-");
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_start_is_field_22),
 		cmocka_unit_test(what_is_no_such_file_is_refused),
 		cmocka_unit_test(a_time_since_boot_is_a_time_of_day),
+		cmocka_unit_test(processes_are_found_by_name_owner_and_unit),
+		cmocka_unit_test(a_pid_file_holds_a_pid),
+		cmocka_unit_test(options_are_read_as_their_programs_read_them),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,8 +4,8 @@
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/util.h"
-#include "kernel/cgroup.h"
-#include "kernel/names.h"
+#include "workload/cgroup.h"
+#include "workload/names.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -44,7 +44,7 @@ struct workload dns_who_find(const struct dns_who *who, uint64_t cgroup, uint64_
  */
 bool dns_who_serves(struct dns_who *who, uint64_t cgroup, uint64_t now_us);
 
-/* By the path below the root: what kernel/cgroup.h tells, else the directory itself. */
+/* By the path below the root: what workload/cgroup.h tells, else the directory itself. */
 struct workload dns_who_of_path(const char *path);
 
 /* True when name or id say that this is a DNS server that forwards: CoreDNS, dnsmasq, ... */

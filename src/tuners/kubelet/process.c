@@ -3,8 +3,8 @@
 
 #include "base/file.h"
 #include "base/parse.h"
-#include "base/process.h"
 #include "base/util.h"
+#include "workload/process.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -90,7 +90,7 @@ static int read_start(const struct host *host, int pid, uint64_t *start_us)
 	_cleanup_free_ char *text = NULL;
 	int r = read_proc(host, pid, "stat", &text, NULL);
 
-	return r < 0 ? r : process_start(text, start_us);
+	return r < 0 ? r : process_parse_start(text, start_us);
 }
 
 enum match {

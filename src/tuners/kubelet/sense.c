@@ -2,8 +2,8 @@
 #include "tuners/kubelet/kubelet.h"
 
 #include "base/file.h"
-#include "base/process.h"
 #include "base/util.h"
+#include "workload/process.h"
 
 #include <errno.h>
 #include <stdio.h>

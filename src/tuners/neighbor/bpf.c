@@ -3,7 +3,6 @@
 
 #include "base/util.h"
 #include "kernel/bpf.h"
-#include "kernel/owner.h"
 #include "tuners/neighbor/users.h"
 
 #include <errno.h>
@@ -98,7 +97,8 @@ void neighbor_bpf_sense(struct neighbor_bpf *bpf, struct neighbor_seen *seen, ui
 		table->created = records[family].created;
 		table->refused = records[family].refused;
 		table->last = records[family].last;
-		table->last_owner = neighbor_users_owner(bpf->users, table->last.netns);
+		table->last_owner =
+			neighbor_users_refused(bpf->users, (enum neighbor_family)family, now);
 		table->n_top =
 			neighbor_users_top(bpf->users, (enum neighbor_family)family, table->top);
 	}

@@ -2,7 +2,7 @@
 #include "tuners/neighbor/users.h"
 
 #include "base/util.h"
-#include "kernel/owner.h"
+#include "workload/netns.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -40,12 +40,14 @@ struct rows {
 
 struct neighbor_users {
 	struct neighbor_bpf_object *object;
-	struct owner_book *owners;
+	struct netns_owners *owners;
 	struct rows base;   /* what the walk found, less what had been counted until then */
 	struct rows merged; /* by family and namespace, largest first within a family */
 	uint64_t begun_at_us, counted_at_us, walked_at_us;
-	bool postponed;  /* a walk that is due */
-	uint64_t events; /* created and removed at the last count */
+	bool postponed;                                 /* a walk that is due */
+	uint64_t events;                                /* created and removed at the last count */
+	struct netns_event refusals[NEIGHBOR_FAMILIES]; /* the last of each family */
+	uint64_t refused[NEIGHBOR_FAMILIES];            /* how many there were by then */
 };
 
 static uint64_t count_events(const struct neighbor_users *users)
@@ -253,8 +255,8 @@ static void learn_owners(struct neighbor_users *users, uint64_t now)
 	for (int family = 0; family < NEIGHBOR_FAMILIES; family++)
 		if (records[family].last.netns)
 			netns[n++] = records[family].last.netns;
-	owner_book_keep_only(users->owners, netns, n);
-	owner_book_learn(users->owners, netns, n, now);
+	netns_owners_keep_only(users->owners, netns, n);
+	netns_owners_learn(users->owners, netns, n, now);
 }
 
 static void count_and_mend(struct neighbor_users *users, uint64_t now)
@@ -301,7 +303,7 @@ struct neighbor_users *neighbor_users_open(
 	if (!users)
 		return NULL;
 	users->object = object;
-	users->owners = owner_book_open(host);
+	users->owners = netns_owners_open(host);
 	if (!users->owners) {
 		free(users);
 		return NULL;
@@ -311,7 +313,7 @@ struct neighbor_users *neighbor_users_open(
 
 void neighbor_users_close(struct neighbor_users *users)
 {
-	owner_book_close(users->owners);
+	netns_owners_close(users->owners);
 	free(users->base.rows);
 	free(users->merged.rows);
 	free(users);
@@ -327,13 +329,20 @@ unsigned neighbor_users_top(const struct neighbor_users *users, enum neighbor_fa
 
 		if (row->key.family != family || row->used <= 0)
 			continue;
-		top[n].workload = owner_book_find(users->owners, row->key.netns);
+		top[n].workload = netns_owners_find(users->owners, row->key.netns);
 		top[n++].used = (uint64_t)row->used;
 	}
 	return n;
 }
 
-struct workload neighbor_users_owner(const struct neighbor_users *users, uint32_t netns)
+struct workload neighbor_users_refused(
+	struct neighbor_users *users, enum neighbor_family family, uint64_t now)
 {
-	return owner_book_find(users->owners, netns);
+	const struct neighbor_record *record = &users->object->bss->records[family];
+	struct netns_event *event = &users->refusals[family];
+
+	netns_event_update(event, users->owners, record->last.netns,
+		record->refused != users->refused[family], now);
+	users->refused[family] = record->refused;
+	return event->owner;
 }

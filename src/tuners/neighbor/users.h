@@ -31,7 +31,8 @@ uint64_t neighbor_users_next_poll_us(const struct neighbor_users *users);
 unsigned neighbor_users_top(const struct neighbor_users *users, enum neighbor_family family,
 	struct limit_user top[static LIMIT_TOP_MAX]);
 
-/* Whose network namespace that is. */
-struct workload neighbor_users_owner(const struct neighbor_users *users, uint32_t netns);
+/* Who wanted the entry that was refused last: the owner of its network namespace at that time. */
+struct workload neighbor_users_refused(
+	struct neighbor_users *users, enum neighbor_family family, uint64_t now_us);
 
 #endif

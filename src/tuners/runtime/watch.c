@@ -3,7 +3,7 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "kernel/names.h"
+#include "workload/names.h"
 
 #include <errno.h>
 #include <stdio.h>

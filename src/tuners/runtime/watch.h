@@ -4,12 +4,12 @@
 
 /* How the two kinds of clients share the watch. All of it happens in the loop. */
 
-#include "kernel/names.h"
 #include "runtime/containerd.h"
 #include "runtime/cri.h"
 #include "runtime/docker.h"
 #include "runtime/fetch.h"
 #include "tuners/runtime/runtime.h"
+#include "workload/names.h"
 
 #define WATCH_NAMESPACES_MAX 8
 

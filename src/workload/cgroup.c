@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/cgroup.h"
+#include "workload/cgroup.h"
 
 #include "base/util.h"
 
 #include <ctype.h>
-#include <limits.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <mntent.h>
 #include <stdio.h>
+#include <sys/stat.h>
 
 #define CONTAINER_ID_LEN 64
 #define SHORT_ID_LEN     12
@@ -106,12 +109,6 @@ bool cgroup_workload(const char *path, struct workload *workload)
 	return found;
 }
 
-/* A unit is the weakest answer: a container's cgroup may lie below its runtime's unit. */
-static int weight(const struct workload *workload)
-{
-	return workload->kind == WORKLOAD_UNIT ? 1 : 2;
-}
-
 bool cgroup_file_workload(const char *text, struct workload *workload)
 {
 	bool found = false;
@@ -128,8 +125,10 @@ bool cgroup_file_workload(const char *text, struct workload *workload)
 		length = path ? (int)((end ? end : path + strlen(path)) - path - 1) : 0;
 		if (length > 0) {
 			snprintf(copy, sizeof(copy), "%.*s", length, path + 1);
+			/* A container's cgroup may lie below its runtime's unit. */
 			if (cgroup_workload(copy, &candidate) &&
-				(!found || weight(&candidate) > weight(workload))) {
+				(!found || (workload->kind == WORKLOAD_UNIT &&
+						   candidate.kind != WORKLOAD_UNIT))) {
 				*workload = candidate;
 				found = true;
 			}
@@ -137,4 +136,54 @@ bool cgroup_file_workload(const char *text, struct workload *workload)
 		line = end ? end + 1 : NULL;
 	}
 	return found;
+}
+
+/* The descriptor of a directory that is the host's root of cgroup2; else -1, and why. */
+static int open_if_root(const struct host *host, const char *directory, char *why, size_t size)
+{
+	_cleanup_close_ int fd = -1;
+	char full[PATH_MAX];
+	struct stat st;
+
+	if (!host_path(host, directory, full))
+		return -1;
+	fd = open(full, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st) < 0) {
+		snprintf(why, size, "%.200s: %s: let the agent read the host's cgroup2", full,
+			strerror(errno));
+		return -1;
+	}
+	if (st.st_ino == CGROUP_ROOT_INODE)
+		return steal_fd(&fd);
+	snprintf(why, size,
+		"%.180s is not the host's root of cgroup2 but a container's: mount the host's "
+		"/sys/fs/cgroup, and give the agent the host's cgroup namespace",
+		full);
+	return -1;
+}
+
+int cgroup_root_open(const struct host *host, char *why, size_t size)
+{
+	/* With a host's root of its own the mounts are those of the host's first process. */
+	const char *mounts = host->root[0] ? "/proc/1/mounts" : "/proc/self/mounts";
+	const struct mntent *mount;
+	char full[PATH_MAX];
+	FILE *file;
+	int fd = -1;
+
+	snprintf(why, size, "no cgroup2 is mounted: mount -t cgroup2 none /sys/fs/cgroup/unified");
+	if (!host_path(host, mounts, full))
+		return -1;
+	file = setmntent(full, "re");
+	if (!file) {
+		snprintf(why, size,
+			"%.200s: %s: it tells where cgroup2 is mounted; mount the host's /proc",
+			full, strerror(errno));
+		return -1;
+	}
+	while (fd < 0 && (mount = getmntent(file)))
+		if (streq(mount->mnt_type, "cgroup2"))
+			fd = open_if_root(host, mount->mnt_dir, why, size);
+	endmntent(file);
+	return fd;
 }

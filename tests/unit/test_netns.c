@@ -2,7 +2,7 @@
 #include "directory.h"
 
 #include "kernel/bpf.h"
-#include "kernel/owner.h"
+#include "workload/netns.h"
 
 #include <sched.h>
 #include <signal.h>
@@ -17,7 +17,7 @@
 struct node {
 	struct directory directory;
 	struct host host;
-	struct owner_book *book;
+	struct netns_owners *owners;
 	uint64_t now;
 };
 
@@ -25,14 +25,14 @@ static void node_make(struct node *node)
 {
 	directory_make(&node->directory);
 	assert_true(host_init(&node->host, node->directory.path));
-	node->book = owner_book_open(&node->host);
-	assert_non_null(node->book);
+	node->owners = netns_owners_open(&node->host);
+	assert_non_null(node->owners);
 	node->now = 100 * USEC_PER_SEC;
 }
 
 static void node_remove(struct node *node)
 {
-	owner_book_close(node->book);
+	netns_owners_close(node->owners);
 	directory_remove(&node->directory);
 }
 
@@ -59,19 +59,19 @@ static uint32_t name_netns(const struct node *node, const char *name)
 static void learn(struct node *node, uint32_t netns, double seconds)
 {
 	node->now += (uint64_t)(seconds * 1e6);
-	owner_book_learn(node->book, &netns, 1, node->now);
+	netns_owners_learn(node->owners, &netns, 1, node->now);
 }
 
 static void expect(
 	const struct node *node, uint32_t netns, enum workload_kind kind, const char *name)
 {
-	struct workload workload = owner_book_find(node->book, netns);
+	struct workload workload = netns_owners_find(node->owners, netns);
 
 	if (workload.kind != kind || !streq(workload.name, name))
 		fail_msg("%u is %s '%s'", netns, workload_kind_name(workload.kind), workload.name);
 }
 
-static void names_of_namespaces(void **state)
+static void a_namespace_has_its_name_in_run_netns(void **state)
 {
 	_cleanup_node_ struct node node;
 	uint32_t blue, other = 12;
@@ -84,7 +84,7 @@ static void names_of_namespaces(void **state)
 	expect(&node, blue, WORKLOAD_NETNS, number); /* nobody has looked yet */
 	learn(&node, blue, 0);
 	expect(&node, blue, WORKLOAD_NETNS, "blue");
-	assert_string_equal(owner_book_find(node.book, blue).id, number);
+	assert_string_equal(netns_owners_find(node.owners, blue).id, number);
 	learn(&node, other, 10);
 	expect(&node, other, WORKLOAD_NETNS, "12");
 	expect(&node, blue, WORKLOAD_NETNS, "blue");
@@ -92,7 +92,7 @@ static void names_of_namespaces(void **state)
 
 /* Listing processes costs: what was sought in vain is sought again after five seconds, not before.
  */
-static void what_is_unknown_is_sought_again(void **state)
+static void unknown_owners_are_searched_every_five_seconds(void **state)
 {
 	_cleanup_node_ struct node node;
 	uint32_t blue, first = 12;
@@ -102,9 +102,9 @@ static void what_is_unknown_is_sought_again(void **state)
 	learn(&node, first, 0);
 	blue = name_netns(&node, "blue");
 	learn(&node, blue, 1);
-	assert_string_not_equal(owner_book_find(node.book, blue).name, "blue");
+	assert_string_not_equal(netns_owners_find(node.owners, blue).name, "blue");
 	learn(&node, blue, 3.9);
-	assert_string_not_equal(owner_book_find(node.book, blue).name, "blue");
+	assert_string_not_equal(netns_owners_find(node.owners, blue).name, "blue");
 	learn(&node, blue, 0.2);
 	expect(&node, blue, WORKLOAD_NETNS, "blue");
 }
@@ -118,33 +118,51 @@ static void rename_netns(const struct node *node, const char *from, const char *
 	assert_int_equal(rename(old, new), 0);
 }
 
-/* A name is provisional for a minute, and then stands until it is forgotten. */
-static void a_name_stands_in_the_end(void **state)
+/* The inode of a namespace that died is used again. */
+static void a_name_counts_while_it_has_the_inode(void **state)
 {
 	_cleanup_node_ struct node node;
+	uint32_t blue;
+
+	(void)state;
+	node_make(&node);
+	blue = name_netns(&node, "blue");
+	for (unsigned i = 0; i < 14; i++)
+		learn(&node, blue, 6);
+	expect(&node, blue, WORKLOAD_NETNS, "blue");
+	rename_netns(&node, "/run/netns/blue", "/run/netns/green");
+	learn(&node, blue, 1);
+	expect(&node, blue, WORKLOAD_NETNS, "green");
+	netns_owners_keep_only(node.owners, NULL, 0);
+	assert_string_equal(
+		netns_owners_find(node.owners, blue).name, netns_owners_find(node.owners, blue).id);
+}
+
+static void an_event_keeps_its_owner(void **state)
+{
+	_cleanup_node_ struct node node;
+	struct netns_event event = {0};
 	uint32_t blue, other = 12;
 
 	(void)state;
 	node_make(&node);
 	blue = name_netns(&node, "blue");
-	learn(&node, blue, 0);
+	netns_event_update(&event, node.owners, blue, true, node.now);
+	assert_string_equal(event.owner.name, event.owner.id); /* not known yet */
+	learn(&node, blue, 1);
+	netns_event_update(&event, node.owners, blue, false, node.now);
+	assert_string_equal(event.owner.name, "blue");
+	netns_event_update(&event, node.owners, other, false, node.now);
+	assert_string_equal(event.owner.name, "blue");
 	rename_netns(&node, "/run/netns/blue", "/run/netns/green");
-	learn(&node, blue, 6);
-	expect(&node, blue, WORKLOAD_NETNS, "green");
-	for (unsigned i = 0; i < 12; i++)
-		learn(&node, blue, 6);
-	rename_netns(&node, "/run/netns/green", "/run/netns/red");
-	learn(&node, blue, 6);
-	expect(&node, blue, WORKLOAD_NETNS, "green");
-	/* The inode of a namespace that died is used again. */
-	owner_book_keep_only(node.book, &blue, 1);
-	expect(&node, blue, WORKLOAD_NETNS, "green");
-	owner_book_keep_only(node.book, &other, 1);
-	learn(&node, blue, 6);
-	expect(&node, blue, WORKLOAD_NETNS, "red");
+	learn(&node, blue, 100);
+	netns_event_update(&event, node.owners, blue, false, node.now);
+	assert_string_equal(event.owner.name, "blue");
+	netns_event_update(&event, node.owners, blue, true, node.now);
+	assert_string_equal(event.owner.name, "green");
 }
 
-static void ours_is_the_hosts(void **state)
+static void own_namespace_is_the_hosts(void **state)
 {
 	_cleanup_node_ struct node node;
 	uint32_t own = inode_of("/proc/self/ns/net");
@@ -153,7 +171,7 @@ static void ours_is_the_hosts(void **state)
 	node_make(&node);
 	learn(&node, own, 0);
 	expect(&node, own, WORKLOAD_HOST, "host");
-	assert_int_equal(owner_book_find(NULL, own).kind, WORKLOAD_NETNS);
+	assert_int_equal(netns_owners_find(NULL, own).kind, WORKLOAD_NETNS);
 }
 
 /* Each child in a network namespace of its own; -1 where that is not permitted. */
@@ -188,12 +206,16 @@ static void end(pid_t pid)
 	waitpid(pid, NULL, 0);
 }
 
-static void says_cgroup(const struct node *node, pid_t pid, const char *text)
+static void put_process(const struct node *node, pid_t pid, unsigned start, const char *cgroup)
 {
-	char path[64];
+	char path[64], stat[128];
 
 	snprintf(path, sizeof(path), "/proc/%d/cgroup", pid);
-	directory_put(&node->directory, path, text);
+	directory_put(&node->directory, path, cgroup);
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	snprintf(stat, sizeof(stat),
+		"%d (a) S 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 %u 23", pid, start);
+	directory_put(&node->directory, path, stat);
 }
 
 static uint32_t netns_of(pid_t pid)
@@ -209,11 +231,11 @@ static bool lists_processes(struct node *node, pid_t pid)
 {
 	uint32_t netns = netns_of(pid);
 
-	says_cgroup(node, pid, "0::/lxc.payload.probe\n");
+	put_process(node, pid, 100, "0::/lxc.payload.probe\n");
 	learn(node, netns, 0);
-	if (owner_book_find(node->book, netns).kind != WORKLOAD_LXD)
+	if (netns_owners_find(node->owners, netns).kind != WORKLOAD_LXD)
 		return false;
-	owner_book_keep_only(node->book, NULL, 0);
+	netns_owners_keep_only(node->owners, NULL, 0);
 	node->now += 6 * USEC_PER_SEC;
 	return true;
 }
@@ -223,20 +245,26 @@ static void check_processes(struct node *node, pid_t pod, pid_t unit, pid_t none
 {
 	uint32_t netns[] = {netns_of(pod), netns_of(unit), netns_of(none)};
 
-	says_cgroup(node, pod, "0::/kubepods/burstable/pod" UID "/x\n");
-	says_cgroup(node, unit, "0::/system.slice/web.service\n");
-	owner_book_learn(node->book, netns, 3, node->now);
+	put_process(node, pod, 100, "0::/kubepods/burstable/pod" UID "/x\n");
+	put_process(node, unit, 100, "0::/system.slice/web.service\n");
+	netns_owners_learn(node->owners, netns, 3, node->now);
 	expect(node, netns[0], WORKLOAD_POD, UID);
 	expect(node, netns[1], WORKLOAD_UNIT, "web.service");
-	assert_int_equal(owner_book_find(node->book, netns[2]).kind, WORKLOAD_NETNS);
+	assert_int_equal(netns_owners_find(node->owners, netns[2]).kind, WORKLOAD_NETNS);
 	/* The pod's process enters a namespace that was in use before. */
-	says_cgroup(node, unit, "0::/lxc.payload.c1\n");
-	says_cgroup(node, none, "0::/lxc.payload.c2\n");
+	put_process(node, unit, 100, "0::/lxc.payload.c1\n");
+	put_process(node, none, 100, "0::/lxc.payload.c2\n");
 	node->now += 6 * USEC_PER_SEC;
-	owner_book_learn(node->book, netns, 3, node->now);
+	netns_owners_learn(node->owners, netns, 3, node->now);
 	expect(node, netns[0], WORKLOAD_POD, UID);
 	expect(node, netns[1], WORKLOAD_LXD, "c1");
 	expect(node, netns[2], WORKLOAD_LXD, "c2");
+	/* The inode is another namespace's: its processes are others, even with the same pid. */
+	put_process(node, unit, 200, "0::/lxc.payload.c3\n");
+	node->now += USEC_PER_SEC;
+	netns_owners_learn(node->owners, netns, 3, node->now);
+	expect(node, netns[0], WORKLOAD_POD, UID);
+	expect(node, netns[1], WORKLOAD_LXD, "c3");
 }
 
 static void processes(void **state)
@@ -268,10 +296,11 @@ static void processes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(names_of_namespaces),
-		cmocka_unit_test(what_is_unknown_is_sought_again),
-		cmocka_unit_test(a_name_stands_in_the_end),
-		cmocka_unit_test(ours_is_the_hosts),
+		cmocka_unit_test(a_namespace_has_its_name_in_run_netns),
+		cmocka_unit_test(unknown_owners_are_searched_every_five_seconds),
+		cmocka_unit_test(a_name_counts_while_it_has_the_inode),
+		cmocka_unit_test(an_event_keeps_its_owner),
+		cmocka_unit_test(own_namespace_is_the_hosts),
 		cmocka_unit_test(processes),
 	};
 

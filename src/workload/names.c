@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/names.h"
+#include "workload/names.h"
 
 #include "base/util.h"
 

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef KERNEL_NAMES_H
-#define KERNEL_NAMES_H
+#ifndef WORKLOAD_NAMES_H
+#define WORKLOAD_NAMES_H
 
 /*
- * What the kernel knows by an id, people know by a name: the pod of a uid, the container of an id,
- * the pod behind an address. Container runtimes tell them; whoever turns cgroups and network
- * namespaces into workloads asks here.
+ * The names behind ids: the pod of a uid, the container of an id, the pod of an address. Container
+ * runtimes provide them.
  */
 
 #include <stdbool.h>

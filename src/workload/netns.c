@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "workload/netns.h"
+
+#include "base/util.h"
+#include "kernel/bpf.h"
+#include "workload/cgroup.h"
+#include "workload/names.h"
+#include "workload/process.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include <bpf/bpf.h>
+
+#include <headroom/bpf/owner.h>
+
+#include "owner.skel.h"
+
+/* Listing all processes takes milliseconds on a large node: not more often than this. */
+#define LEARN_EVERY_US (5 * USEC_PER_SEC)
+
+/*
+ * A network namespace is made, named and used before the pod's first process enters it: a name or a
+ * unit is final only after this many attempts to find something better.
+ */
+#define ATTEMPTS 12
+
+#define EVENT_PROVISIONAL_US (60 * USEC_PER_SEC)
+#define NETNS_DIRECTORY      "/run/netns"
+
+struct owner {
+	uint32_t netns;
+	bool known;        /* else it is searched again */
+	unsigned attempts; /* that found a name or a unit at best */
+	pid_t pid;         /* of the process that told; 0: a name did */
+	uint64_t start_us; /* of that process */
+	struct workload workload;
+};
+
+struct netns_owners {
+	const struct host *host;
+	struct owner_bpf_object *bpf; /* NULL without */
+	uint32_t own;                 /* the namespace we run in: the host's */
+	struct owner *owners;
+	size_t n, allocated;
+	uint64_t learned_at_us;
+};
+
+struct netns_owners *netns_owners_open(const struct host *host)
+{
+	struct netns_owners *owners = calloc(1, sizeof(*owners));
+	struct stat st;
+
+	if (!owners)
+		return NULL;
+	owners->host = host;
+	if (stat("/proc/self/ns/net", &st) == 0)
+		owners->own = (uint32_t)st.st_ino;
+	owners->bpf = owner_bpf_object__open_and_load();
+	if (owners->bpf && owner_bpf_object__attach(owners->bpf) < 0) {
+		owner_bpf_object__destroy(owners->bpf);
+		owners->bpf = NULL;
+	}
+	return owners;
+}
+
+void netns_owners_close(struct netns_owners *owners)
+{
+	owner_bpf_object__destroy(owners->bpf);
+	free(owners->owners);
+	free(owners);
+}
+
+static struct owner *find(const struct netns_owners *owners, uint32_t netns)
+{
+	for (size_t i = 0; i < owners->n; i++)
+		if (owners->owners[i].netns == netns)
+			return &owners->owners[i];
+	return NULL;
+}
+
+static struct workload unknown_netns(uint32_t netns)
+{
+	struct workload workload = {.kind = WORKLOAD_NETNS};
+
+	snprintf(workload.name, sizeof(workload.name), "%u", netns);
+	snprintf(workload.id, sizeof(workload.id), "%u", netns);
+	return workload;
+}
+
+/*
+ * A pod or a container is the answer. A unit is one only for want of a name in /run/netns: some
+ * unit started whoever works in a namespace made by hand.
+ */
+static void take_process(const struct netns_owners *owners, struct owner *owner, pid_t pid)
+{
+	const char *root = owners->host->root;
+	_cleanup_free_ char *text = NULL;
+	uint64_t start_us;
+
+	if (process_start(root, pid, &start_us) < 0 ||
+		process_read(root, pid, "cgroup", &text, NULL) < 0 ||
+		!cgroup_file_workload(text, &owner->workload))
+		return;
+	owner->pid = pid;
+	owner->start_us = start_us;
+	owner->known = owner->workload.kind != WORKLOAD_UNIT;
+}
+
+/* Asks for every process that the kernel lists, until all owners are known. */
+static void search_processes(struct netns_owners *owners)
+{
+	struct owner_record records[256];
+	_cleanup_close_ int fd =
+		owners->bpf ? bpf_iter_create(bpf_link__fd(owners->bpf->links.list_owners)) : -1;
+	ssize_t n = 0;
+
+	while (fd >= 0 && (n = read(fd, records, sizeof(records))) != 0) {
+		if (n < 0 && errno != EAGAIN && errno != EINTR)
+			return;
+		for (ssize_t i = 0; i < n / (ssize_t)sizeof(records[0]); i++) {
+			struct owner *owner = find(owners, records[i].netns);
+
+			if (owner && !owner->known)
+				take_process(owners, owner, (pid_t)records[i].pid);
+		}
+	}
+}
+
+/* A namespace without a known process may have a name: ip-netns(8), CNI plugins. */
+static void search_names(struct netns_owners *owners)
+{
+	const struct dirent *entry;
+	char full[PATH_MAX];
+	DIR *directory = host_path(owners->host, NETNS_DIRECTORY, full) ? opendir(full) : NULL;
+
+	while (directory && (entry = readdir(directory))) {
+		struct owner *owner;
+		struct stat st;
+
+		if (fstatat(dirfd(directory), entry->d_name, &st, 0) < 0)
+			continue;
+		owner = find(owners, (uint32_t)st.st_ino);
+		if (!owner || owner->known)
+			continue;
+		owner->pid = 0;
+		owner->workload = unknown_netns(owner->netns);
+		copy_text(owner->workload.name, sizeof(owner->workload.name), entry->d_name);
+	}
+	if (directory)
+		closedir(directory);
+}
+
+static bool has_name(const struct owner *owner)
+{
+	return !streq(owner->workload.name, owner->workload.id);
+}
+
+/* Whether the process or the name that told the owner is there no more: the inode was reused. */
+static bool is_gone(const struct netns_owners *owners, const struct owner *owner)
+{
+	char path[PATH_MAX], full[PATH_MAX];
+	uint64_t start_us;
+	struct stat st;
+
+	if (owner->netns == owners->own || !has_name(owner))
+		return false;
+	if (owner->pid > 0)
+		return process_start(owners->host->root, owner->pid, &start_us) < 0 ||
+		       start_us != owner->start_us;
+	snprintf(path, sizeof(path), NETNS_DIRECTORY "/%s", owner->workload.name);
+	return !host_path(owners->host, path, full) || stat(full, &st) < 0 ||
+	       (uint32_t)st.st_ino != owner->netns;
+}
+
+/* Whether its owner is to be searched. */
+static bool check(struct netns_owners *owners, uint32_t netns)
+{
+	struct owner *owner = find(owners, netns);
+
+	if (!owner) {
+		if (grow_array(&owners->owners, owners->n, &owners->allocated, sizeof(*owner)) < 0)
+			return false;
+		owner = &owners->owners[owners->n++];
+		*owner = (struct owner){.netns = netns, .workload = unknown_netns(netns)};
+		if (netns == owners->own) {
+			owner->known = true;
+			owner->workload = (struct workload){.kind = WORKLOAD_HOST, .name = "host"};
+		}
+	} else if (is_gone(owners, owner)) {
+		*owner = (struct owner){.netns = netns, .workload = unknown_netns(netns)};
+		owners->learned_at_us = 0;
+	}
+	return !owner->known;
+}
+
+void netns_owners_learn(struct netns_owners *owners, const uint32_t *netns, size_t n, uint64_t now)
+{
+	bool unknown = false;
+
+	for (size_t i = 0; i < n; i++)
+		unknown = check(owners, netns[i]) || unknown;
+	if (!unknown || (owners->learned_at_us && now - owners->learned_at_us < LEARN_EVERY_US))
+		return;
+	owners->learned_at_us = now;
+	search_processes(owners);
+	search_names(owners);
+	for (size_t i = 0; i < owners->n; i++)
+		if (++owners->owners[i].attempts >= ATTEMPTS && has_name(&owners->owners[i]))
+			owners->owners[i].known = true;
+}
+
+struct workload netns_owners_find(const struct netns_owners *owners, uint32_t netns)
+{
+	const struct owner *owner = owners ? find(owners, netns) : NULL;
+	struct workload workload = owner ? owner->workload : unknown_netns(netns);
+
+	if (owner)
+		names_apply(owners->host->names, &workload);
+	return workload;
+}
+
+void netns_owners_keep_only(struct netns_owners *owners, const uint32_t *netns, size_t n)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < owners->n; i++) {
+		bool wanted = false;
+
+		for (size_t j = 0; j < n; j++)
+			wanted = wanted || netns[j] == owners->owners[i].netns;
+		if (wanted)
+			owners->owners[kept++] = owners->owners[i];
+	}
+	owners->n = kept;
+}
+
+void netns_event_update(struct netns_event *event, const struct netns_owners *owners,
+	uint32_t netns, bool happened, uint64_t now)
+{
+	struct workload owner = netns_owners_find(owners, netns);
+	bool unnamed = event->owner.kind == WORKLOAD_NETNS; /* its id is but the inode */
+	bool same = !unnamed && owner.kind == event->owner.kind && streq(owner.id, event->owner.id);
+
+	if (happened)
+		*event = (struct netns_event){.netns = netns, .at_us = now, .owner = owner};
+	else if (event->at_us && netns == event->netns &&
+		 (same || (unnamed && now - event->at_us < EVENT_PROVISIONAL_US)))
+		event->owner = owner;
+}

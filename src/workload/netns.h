@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef WORKLOAD_NETNS_H
+#define WORKLOAD_NETNS_H
+
+/*
+ * Who owns a network namespace: the workload of a process in it, else its name in /run/netns. The
+ * kernel gives the inode of a namespace that died to the next one at once, so each answer holds
+ * only while the process or the name that it came from is the same.
+ */
+
+#include <stdint.h>
+
+#include "base/cleanup.h"
+#include "kernel/host.h"
+
+#include <headroom/workload.h>
+
+struct netns_owners;
+
+/* Loads what it needs. NULL without memory; without BPF only names of /run/netns are known. */
+struct netns_owners *netns_owners_open(const struct host *host);
+void netns_owners_close(struct netns_owners *owners);
+DEFINE_CLEANUP(struct netns_owners, netns_owners_close)
+
+/*
+ * Checks what is known of these namespaces (inodes), and searches the owners of the others: all at
+ * once, and at most every few seconds.
+ */
+void netns_owners_learn(
+	struct netns_owners *owners, const uint32_t *netns, size_t n, uint64_t now_us);
+
+/* The owner of a namespace; kind netns and its inode when none is known. owners may be NULL. */
+struct workload netns_owners_find(const struct netns_owners *owners, uint32_t netns);
+
+/* Forgets all but these. */
+void netns_owners_keep_only(struct netns_owners *owners, const uint32_t *netns, size_t n);
+
+/* Who caused an event in a namespace: what was known then, whoever owns the namespace later. */
+struct netns_event {
+	uint32_t netns;
+	uint64_t at_us; /* 0: no event yet */
+	struct workload owner;
+};
+
+/*
+ * To be called again and again: happened is true when there was another event since the last call.
+ * An owner that was not known then is searched for one minute.
+ */
+void netns_event_update(struct netns_event *event, const struct netns_owners *owners,
+	uint32_t netns, bool happened, uint64_t now_us);
+
+#endif
