@@ -35,12 +35,11 @@ static int explain_start(const struct host *host, const char *binary, int error,
 /* -EINVAL when the program says no. */
 static int ask(const struct trial *trial, const char *const *arguments, char **output, char *why)
 {
-	struct child child = {.arguments = arguments,
-		.root = trial->host->root,
-		.deadline_us = now_us() + DEADLINE_US,
-		.output_max = DUMP_MAX};
+	struct child child = {
+		.arguments = arguments, .root = trial->host->root, .output_max = DUMP_MAX};
+	const struct wait wait = {.deadline_us = now_us() + DEADLINE_US, .cancel_fd = -1};
 	struct child_result result = {0};
-	int r = child_run(&child, &result);
+	int r = child_run(&child, &wait, &result);
 
 	if (r < 0)
 		return explain_start(trial->host, arguments[0], r, why);

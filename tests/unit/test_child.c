@@ -13,11 +13,10 @@
 static int run_shell(const char *script, size_t output_max, struct child_result *result)
 {
 	const char *const arguments[] = {"/bin/sh", "-c", script, NULL};
-	struct child child = {.arguments = arguments,
-		.deadline_us = now_us() + 20 * USEC_PER_SEC,
-		.output_max = output_max};
+	const struct child child = {.arguments = arguments, .output_max = output_max};
+	const struct wait wait = {.deadline_us = now_us() + 20 * USEC_PER_SEC, .cancel_fd = -1};
 
-	return child_run(&child, result);
+	return child_run(&child, &wait, result);
 }
 
 static void expect_output(const char *script, const char *output)
@@ -69,7 +68,7 @@ static void it_begins_fresh(void **state)
 	signal(SIGPIPE, SIG_DFL);
 }
 
-static void too_much_output_ends_it(void **state)
+static void too_much_output_is_an_error(void **state)
 {
 	struct child_result result = {0};
 
@@ -86,14 +85,46 @@ static void one_that_hangs_is_killed(void **state)
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(scripts); i++) {
 		const char *const arguments[] = {"/bin/sh", "-c", scripts[i], NULL};
-		struct child child = {.arguments = arguments,
-			.deadline_us = now_us() + 50 * USEC_PER_MSEC,
-			.output_max = 100};
+		const struct child child = {.arguments = arguments, .output_max = 100};
+		const struct wait wait = {
+			.deadline_us = now_us() + 50 * USEC_PER_MSEC, .cancel_fd = -1};
 		struct child_result result = {0};
 
-		assert_int_equal(child_run(&child, &result), -ETIMEDOUT);
+		assert_int_equal(child_run(&child, &wait, &result), -ETIMEDOUT);
 		assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* nothing is left behind */
 	}
+}
+
+static void cancelling_kills_it(void **state)
+{
+	const char *const arguments[] = {"/bin/sleep", "1000", NULL};
+	const struct child child = {.arguments = arguments, .output_max = 100};
+	struct child_result result = {0};
+	int fds[2];
+
+	(void)state;
+	assert_int_equal(pipe(fds), 0);
+	close(fds[1]); /* readable: its end */
+	{
+		const struct wait wait = {.deadline_us = UINT64_MAX, .cancel_fd = fds[0]};
+
+		assert_int_equal(child_run(&child, &wait, &result), -ECANCELED);
+	}
+	close(fds[0]);
+	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+}
+
+static void it_runs_in_its_working_directory(void **state)
+{
+	const char *const arguments[] = {"/bin/pwd", NULL};
+	const struct child child = {.arguments = arguments, .directory = "/usr", .output_max = 100};
+	const struct wait wait = {.deadline_us = now_us() + 20 * USEC_PER_SEC, .cancel_fd = -1};
+	struct child_result result = {0};
+
+	(void)state;
+	assert_int_equal(child_run(&child, &wait, &result), 0);
+	assert_string_equal(result.output, "/usr\n");
+	free(result.output);
 }
 
 /* A pipe that only it and its children hold open for writing ends with the last of them. */
@@ -102,7 +133,8 @@ static void its_children_are_killed_with_it(void **state)
 	_cleanup_directory_ struct directory directory;
 	char fifo[PATH_MAX], script[2 * PATH_MAX], byte;
 	const char *const arguments[] = {"/bin/sh", "-c", script, NULL};
-	struct child child = {.arguments = arguments, .output_max = 100};
+	const struct child child = {.arguments = arguments, .output_max = 100};
+	struct wait wait = {.cancel_fd = -1};
 	struct child_result result = {0};
 	_cleanup_close_ int reader = -1;
 	struct pollfd ended = {.events = POLLIN};
@@ -114,8 +146,8 @@ static void its_children_are_killed_with_it(void **state)
 	reader = open(fifo, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 	assert_true(reader >= 0);
 	snprintf(script, sizeof(script), "sleep 1000 3>'%s' & echo begun >'%s'; wait", fifo, fifo);
-	child.deadline_us = now_us() + 300 * USEC_PER_MSEC;
-	assert_int_equal(child_run(&child, &result), -ETIMEDOUT);
+	wait.deadline_us = now_us() + 300 * USEC_PER_MSEC;
+	assert_int_equal(child_run(&child, &wait, &result), -ETIMEDOUT);
 	for (ended.fd = reader; poll(&ended, 1, 20000) == 1;)
 		if (read(reader, &byte, 1) == 0)
 			return;
@@ -125,16 +157,15 @@ static void its_children_are_killed_with_it(void **state)
 static void what_cannot_be_started(void **state)
 {
 	const char *const missing[] = {"/nonexistent", NULL}, *const shell[] = {"/bin/sh", NULL};
-	struct child child = {.arguments = missing,
-		.deadline_us = now_us() + 20 * USEC_PER_SEC,
-		.output_max = 100};
+	struct child child = {.arguments = missing, .output_max = 100};
+	const struct wait wait = {.deadline_us = now_us() + 20 * USEC_PER_SEC, .cancel_fd = -1};
 	struct child_result result = {0};
 
 	(void)state;
-	assert_int_equal(child_run(&child, &result), -ENOENT);
+	assert_int_equal(child_run(&child, &wait, &result), -ENOENT);
 	child.arguments = shell;
 	child.root = "/nonexistent";
-	assert_int_equal(child_run(&child, &result), geteuid() == 0 ? -ENOENT : -EPERM);
+	assert_int_equal(child_run(&child, &wait, &result), geteuid() == 0 ? -ENOENT : -EPERM);
 }
 
 int main(void)
@@ -143,8 +174,10 @@ int main(void)
 		cmocka_unit_test(its_output_is_taken),
 		cmocka_unit_test(its_exit_and_first_complaint_are_told),
 		cmocka_unit_test(it_begins_fresh),
-		cmocka_unit_test(too_much_output_ends_it),
+		cmocka_unit_test(too_much_output_is_an_error),
 		cmocka_unit_test(one_that_hangs_is_killed),
+		cmocka_unit_test(cancelling_kills_it),
+		cmocka_unit_test(it_runs_in_its_working_directory),
 		cmocka_unit_test(its_children_are_killed_with_it),
 		cmocka_unit_test(what_cannot_be_started),
 	};
