@@ -7,7 +7,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include <headroom/file.h>
 #include <headroom/setting.h>
+#include <headroom/value.h>
 
 struct change {
 	char name[SETTING_NAME_MAX];
@@ -25,7 +27,7 @@ struct change {
 	int error;   /* after apply: 0, or -errno */
 	char actual[SETTING_VALUE_MAX];  /* after apply: what was read back */
 	char on_disk[SETTING_VALUE_MAX]; /* PLACE_EDIT: what stood in the file; old is what ran */
-	struct edit *edit;               /* PLACE_EDIT: a copy of the want's; owned */
+	struct file_edit *edit;          /* PLACE_EDIT: a copy of the want's; owned */
 	char *why;                       /* more about error than strerror() can say; owned */
 };
 
@@ -45,7 +47,7 @@ struct change *plan_add(struct plan *plan);
 void plan_sort(struct plan *plan);
 
 /* Gives a change a copy of an edit, texts included; edit may be NULL. 0 or -ENOMEM. */
-int change_take_edit(struct change *change, const struct edit *edit);
+int change_take_edit(struct change *change, const struct file_edit *edit);
 
 /* Frees what a change owns, before it is dropped from a plan. */
 void change_release(struct change *change);

@@ -17,8 +17,8 @@
 #define SETTING_VALUE_MAX 128 /* the longest sysctl worth managing is core_pattern */
 #define SETTING_PATH_MAX  256
 #define SETTING_WHY_MAX   200
-#define PLACE_TABLE_MAX   128
-#define PLACE_KEY_MAX     64
+#define FILE_TABLE_MAX    128
+#define FILE_KEY_MAX      64
 
 /* A tuner's, or the whole agent's, attitude to the node. */
 enum mode {
@@ -44,77 +44,18 @@ enum place_kind {
 	PLACE_EDIT,     /* a value in a program's configuration file, which outlives a boot */
 };
 
-/* The language of a PLACE_EDIT's file. */
-enum edit_format {
-	EDIT_TOML, /* one key of one table; every other byte stays */
-	EDIT_JSON, /* one key of the topmost object; order and unknown keys stay */
-	EDIT_OWN,  /* the whole file is ours */
-};
-
 /* Where a setting lives. Plain data: it is journaled, so that a restore needs no configuration. */
 struct place {
 	enum place_kind kind;
 	char path[SETTING_PATH_MAX]; /* below the host's root: "/proc/sys/vm/max_map_count" */
 	int family;                  /* PLACE_NEIGHTBL: AF_INET or AF_INET6 */
 	int level;                   /* PLACE_NEIGHTBL: 1, 2, 3 of gc_thresh */
-	enum edit_format format;     /* PLACE_EDIT */
-	char table[PLACE_TABLE_MAX]; /* EDIT_TOML: plugins."io.containerd.grpc.v1.cri"; else "" */
-	char key[PLACE_KEY_MAX];     /* EDIT_TOML, EDIT_JSON: max_concurrent_downloads */
+	unsigned format;             /* PLACE_EDIT: enum edit_format */
+	char table[FILE_TABLE_MAX];  /* EDIT_TOML: plugins."io.containerd.grpc.v1.cri"; else "" */
+	char key[FILE_KEY_MAX];      /* EDIT_TOML, EDIT_JSON: max_concurrent_downloads */
 };
 
-/* What makes a changed file take effect. */
-enum activation {
-	ACTIVATE_NOTHING,            /* it is read when it is used, or at the next start */
-	ACTIVATE_DOCKER_RELOAD,      /* SIGHUP; what dockerd made of it, its reload event tells */
-	ACTIVATE_CONTAINERD_RESTART, /* a restart of the unit, by policy */
-};
-
-enum restart_policy {
-	RESTART_NEVER,
-	RESTART_WHEN_IDLE, /* no pull in flight, and one try an hour */
-	RESTART_NOW,
-};
-
-/* What must be content with a new file before it may stand in the old one's place. */
-enum verifier {
-	VERIFY_NOTHING,
-	VERIFY_CONTAINERD_DUMP, /* `containerd config dump` of old and new: only our keys differ */
-	VERIFY_DOCKERD, /* no key that this version does not know; `dockerd --validate` from 23.0 */
-};
-
-/*
- * The program that a file belongs to: plain data, journaled, so that a restore can make the old
- * file take effect too. Paths are below the host's root; what is not known is empty.
- */
-struct service {
-	enum activation activation;
-	enum restart_policy restart;
-	enum verifier verifier;
-	char unit[64];                 /* "containerd.service"; without it nothing is restarted */
-	char socket[108];              /* where it must answer again after a restart */
-	char binary[SETTING_PATH_MAX]; /* the running daemon's program, for the verifier */
-	char version[32];              /* of the running daemon, as it tells it: "20.10.24+dfsg1" */
-	char config[SETTING_PATH_MAX]; /* its main file, when the edited one is a drop-in of that */
-	char pid_file[128];            /* ACTIVATE_DOCKER_RELOAD: "/run/docker.pid" */
-	int pid;                       /* of the daemon, as this process sees it; 0: by pid_file */
-	bool busy;                     /* just now: a pull is in flight */
-};
-
-/*
- * What only settings of PLACE_EDIT have. It belongs to the tuner, that is it stays valid until the
- * tuner's next decide() or close(); a change gets a copy of its own.
- */
-struct edit {
-	/*
-	 * What stands in the file: EDIT_OWN: all of it. EDIT_TOML and EDIT_JSON: the value in the
-	 * file's language, as in: 10, "30m0s" with its quotes, ["a", "b"]. NULL: the key is taken
-	 * out, or for EDIT_OWN the file is.
-	 */
-	const char *text;
-	const char *base; /* what a file begins with that does not exist yet; NULL for nothing */
-	const char *dump_key; /* VERIFY_CONTAINERD_DUMP: the key's full name in the dump */
-	struct service service;
-};
+struct file_edit;
 
 /*
  * Values that may be written in a hurry, before a disk could say that they were: they are journaled
@@ -161,7 +102,7 @@ struct want {
 	 * nothing there. For EDIT_OWN it must equal wanted exactly when the file is edit->text.
 	 */
 	char on_disk[SETTING_VALUE_MAX];
-	const struct edit *edit; /* PLACE_EDIT, when wanted is not empty; else NULL */
+	const struct file_edit *edit; /* PLACE_EDIT, when wanted is not empty; else NULL */
 };
 
 /* A setting's whole story, kept from tick to tick. */

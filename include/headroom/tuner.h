@@ -12,8 +12,10 @@
 #include <stdint.h>
 
 #include <headroom/condition.h>
+#include <headroom/file.h>
 #include <headroom/limit.h>
 #include <headroom/setting.h>
+#include <headroom/value.h>
 
 #define TUNER_WHY_MAX 320
 
@@ -33,8 +35,10 @@ enum tuner_state {
 
 /* What one tuner makes of the node at one moment. Cleared, then filled again, every tick. */
 struct proposal {
-	struct want *wants;
-	size_t n_wants, wants_allocated;
+	struct value_want *values;
+	size_t n_values, values_allocated;
+	struct file_want *files;
+	size_t n_files, files_allocated;
 	struct limit_reading *limits;
 	size_t n_limits, limits_allocated;
 	struct condition_reading *conditions;
@@ -42,16 +46,19 @@ struct proposal {
 };
 
 /* Each appends a zeroed element and returns it, or NULL without memory. */
-struct want *proposal_want(struct proposal *proposal);
+struct value_want *proposal_value(struct proposal *proposal);
+struct file_want *proposal_file(struct proposal *proposal);
 struct limit_reading *proposal_limit(struct proposal *proposal);
 struct condition_reading *proposal_condition(struct proposal *proposal);
 void proposal_reset(struct proposal *proposal); /* empties it, keeps the memory */
 void proposal_clear(struct proposal *proposal);
 
-/* What decide() knows besides what was sensed. */
+/* What decide() may know besides what was sensed. */
 struct decide_input {
-	const struct record *records; /* of all tuners */
-	size_t n_records;
+	const struct value_record *values; /* of all tuners */
+	size_t n_values;
+	const struct file_record *files; /* of all tuners */
+	size_t n_files;
 	uint64_t now_us; /* CLOCK_MONOTONIC */
 };
 

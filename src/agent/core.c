@@ -188,6 +188,9 @@ void core_close(struct core *core)
 	cleanup_close(&core->lock);
 	plan_clear(&core->plan);
 	free(core->proposals);
+	free(core->wants);
+	free(core->value_records);
+	free(core->file_records);
 	free(core->node.tuners);
 	free(core->node.settings);
 	free(core->node.limits);

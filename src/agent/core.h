@@ -39,7 +39,12 @@ struct core {
 	int journal_error;
 	int lock;                  /* -1: this process may not write */
 	uint64_t journal_retry_us; /* after a failure to store it: when to try again */
-	struct plan plan;          /* what the last look found to be written */
+	struct want *wants;        /* of one tuner, in one list */
+	size_t n_wants, wants_allocated;
+	struct value_record *value_records; /* of the journal */
+	struct file_record *file_records;
+	size_t n_value_records, n_file_records;
+	struct plan plan;                         /* what the last look found to be written */
 	char config_fault[CONDITION_MESSAGE_MAX]; /* of the last reload; empty when it was good */
 	char trouble[CONDITION_MESSAGE_MAX]; /* the agent's own, e.g. no HTTP; empty for none */
 };

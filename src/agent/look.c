@@ -137,15 +137,110 @@ static void drop_stale_limits(struct node *node, uint64_t now)
 	node->n_limits = kept;
 }
 
+static struct want *add_want(struct core *core)
+{
+	if (grow_array(&core->wants, core->n_wants, &core->wants_allocated, sizeof(*core->wants)) <
+		0)
+		return NULL;
+	return &core->wants[core->n_wants++];
+}
+
+static int add_value(struct core *core, const struct value_want *value)
+{
+	struct want *want = add_want(core);
+
+	if (!want)
+		return -ENOMEM;
+	copy_text(want->name, sizeof(want->name), value->name);
+	copy_text(want->actual, sizeof(want->actual), value->actual);
+	copy_text(want->wanted, sizeof(want->wanted), value->wanted);
+	copy_text(want->place.path, sizeof(want->place.path), value->target.path);
+	want->place.kind = value->target.kind == VALUE_FILE ? PLACE_FILE : PLACE_NEIGHTBL;
+	want->place.family = value->target.family;
+	want->place.level = value->target.level;
+	want->error = value->error;
+	want->reason = value->reason;
+	if (value->grown)
+		ladder_add(&want->ahead, value->wanted);
+	return 0;
+}
+
+static int add_file(struct core *core, const struct file_want *file)
+{
+	struct want *want = add_want(core);
+
+	if (!want)
+		return -ENOMEM;
+	copy_text(want->name, sizeof(want->name), file->name);
+	copy_text(want->actual, sizeof(want->actual), file->actual);
+	copy_text(want->on_disk, sizeof(want->on_disk), file->on_disk);
+	copy_text(want->wanted, sizeof(want->wanted), file->wanted);
+	want->place = (struct place){.kind = PLACE_EDIT, .format = file->target.format};
+	copy_text(want->place.path, sizeof(want->place.path), file->target.path);
+	copy_text(want->place.table, sizeof(want->place.table), file->target.table);
+	copy_text(want->place.key, sizeof(want->place.key), file->target.key);
+	want->error = file->error;
+	want->reason = file->reason;
+	want->edit = file->edit;
+	return 0;
+}
+
+static int join_wants(struct core *core, const struct proposal *proposal)
+{
+	int r = 0;
+
+	core->n_wants = 0;
+	for (size_t i = 0; r == 0 && i < proposal->n_values; i++)
+		r = add_value(core, &proposal->values[i]);
+	for (size_t i = 0; r == 0 && i < proposal->n_files; i++)
+		r = add_file(core, &proposal->files[i]);
+	return r;
+}
+
+static void split_record(struct core *core, const struct record *record)
+{
+	struct value_record value = {.grown = ladder_has(&record->ahead, record->target)};
+	struct file_record file = {.failed_config = record->given_up};
+
+	if (record->place.kind == PLACE_EDIT) {
+		copy_text(file.name, sizeof(file.name), record->name);
+		copy_text(file.tuner, sizeof(file.tuner), record->tuner);
+		copy_text(file.original, sizeof(file.original), record->original);
+		copy_text(file.on_disk, sizeof(file.on_disk), record->on_disk);
+		copy_text(file.before, sizeof(file.before), record->before);
+		copy_text(file.wanted, sizeof(file.wanted), record->target);
+		core->file_records[core->n_file_records++] = file;
+		return;
+	}
+	copy_text(value.name, sizeof(value.name), record->name);
+	copy_text(value.tuner, sizeof(value.tuner), record->tuner);
+	copy_text(value.original, sizeof(value.original), record->original);
+	copy_text(value.before, sizeof(value.before), record->before);
+	copy_text(value.wanted, sizeof(value.wanted), record->target);
+	core->value_records[core->n_value_records++] = value;
+}
+
+static void split_records(struct core *core)
+{
+	size_t n = core->journal ? core->journal->n_records : 0;
+
+	free(core->value_records);
+	free(core->file_records);
+	core->value_records = calloc(n + 1, sizeof(*core->value_records));
+	core->file_records = calloc(n + 1, sizeof(*core->file_records));
+	core->n_value_records = core->n_file_records = 0;
+	for (size_t i = 0; i < n && core->value_records && core->file_records; i++)
+		split_record(core, &core->journal->records[i]);
+}
+
 static int poll_tuner(struct core *core, size_t i, const struct decide_input *input)
 {
 	struct tuner_status *tuner = &core->node.tuners[i];
 	struct proposal *proposal = &core->proposals[i];
 	struct reconcile_input request = {
 		.tuner = tuner,
-		.proposal = proposal,
-		.records = input->records,
-		.n_records = input->n_records,
+		.records = core->journal ? core->journal->records : NULL,
+		.n_records = core->journal ? core->journal->n_records : 0,
 		.on_drift = tuner->force ? ON_DRIFT_ENFORCE
 					 : (enum on_drift)config_choice(core->config, "on_drift"),
 		.observe_reason = settle_mode(core, tuner),
@@ -163,6 +258,10 @@ static int poll_tuner(struct core *core, size_t i, const struct decide_input *in
 			tuner->ops->arm(tuner->self, tuner->memory);
 		tuner->state = tuner->ops->state(tuner->self, tuner->why);
 	}
+	if (r == 0)
+		r = join_wants(core, proposal);
+	request.wants = core->wants;
+	request.n_wants = core->n_wants;
 	if (r == 0)
 		r = reconcile(&core->node, &request, &core->plan);
 	tuner->force = false;
@@ -188,11 +287,14 @@ static void take_conditions(struct core *core)
 	}
 }
 
-static struct decide_input make_decide_input(const struct core *core)
+static struct decide_input make_decide_input(struct core *core)
 {
+	split_records(core);
 	return (struct decide_input){
-		.records = core->journal ? core->journal->records : NULL,
-		.n_records = core->journal ? core->journal->n_records : 0,
+		.values = core->value_records,
+		.n_values = core->n_value_records,
+		.files = core->file_records,
+		.n_files = core->n_file_records,
 		.now_us = now_us(),
 	};
 }

@@ -11,7 +11,7 @@
 #include <stdio.h>
 
 #define DUMP_KEYS_MAX 16
-#define DUMP_KEY_MAX  (PLACE_TABLE_MAX + PLACE_KEY_MAX + 1)
+#define DUMP_KEY_MAX  (FILE_TABLE_MAX + FILE_KEY_MAX + 1)
 
 static void clear_file(struct edit_file *file)
 {

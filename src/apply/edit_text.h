@@ -2,7 +2,7 @@
 #ifndef APPLY_EDIT_TEXT_H
 #define APPLY_EDIT_TEXT_H
 
-#include <headroom/setting.h>
+#include <headroom/file.h>
 
 #define EDIT_WHY_MAX 320
 

@@ -12,15 +12,15 @@
 #include "base/cleanup.h"
 #include "base/hash.h"
 
-#include <headroom/setting.h>
+#include <headroom/file.h>
 
 #define FILE_HASH_NONE "none" /* in place of a hash: there is no such file */
 
 /* A key of ours; texts are in the file's language, NULL: it is not there. EDIT_OWN has none. */
 struct file_key {
 	char name[SETTING_NAME_MAX]; /* the setting's, whose record has the place */
-	char table[PLACE_TABLE_MAX];
-	char key[PLACE_KEY_MAX];
+	char table[FILE_TABLE_MAX];
+	char key[FILE_KEY_MAX];
 	char *original; /* before our first write */
 	char *before;   /* what stood there when target was noted: the original, or ours */
 	char *target;

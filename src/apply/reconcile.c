@@ -256,12 +256,12 @@ int reconcile(struct node *node, const struct reconcile_input *input, struct pla
 	const char *tuner = input->tuner->ops->name;
 	size_t i = first_of(node, tuner);
 
-	for (size_t w = 0; w < input->proposal->n_wants; w++, i++) {
-		struct setting *setting = place_setting(node, i, tuner, &input->proposal->wants[w]);
+	for (size_t w = 0; w < input->n_wants; w++, i++) {
+		struct setting *setting = place_setting(node, i, tuner, &input->wants[w]);
 
 		if (!setting)
 			return -ENOMEM;
-		setting->want = input->proposal->wants[w];
+		setting->want = input->wants[w];
 		judge(setting, input);
 		if (!is_to_be_written(setting) && !may_activate(setting, input->now_us) &&
 			!needs_record(setting, input))

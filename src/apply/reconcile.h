@@ -40,8 +40,9 @@ enum on_drift {
 };
 
 struct reconcile_input {
-	struct tuner_status *tuner;      /* whose settings these are */
-	const struct proposal *proposal; /* what it wants */
+	struct tuner_status *tuner; /* whose settings these are */
+	const struct want *wants;   /* of it */
+	size_t n_wants;
 	const struct record *records;
 	size_t n_records;
 	enum on_drift on_drift;

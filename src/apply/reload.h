@@ -4,6 +4,8 @@
 
 #include "kernel/host.h"
 
+#include <headroom/file.h>
+
 /*
  * SIGHUP to dockerd, which then reads its daemon.json. 0; -ESRCH when the process that the service
  * names is not there, or is another program; -errno. What it made of the file, its reload event

@@ -11,18 +11,18 @@
 #define ADDED "# added by headroom"
 
 /* An edit is one piece of the text that becomes another. */
-struct edit {
+struct file_edit {
 	size_t from, to;
 	struct toml_buffer text;
 };
 
-static void edit_release(struct edit *edit)
+static void edit_release(struct file_edit *edit)
 {
 	toml_buffer_clear(&edit->text);
 }
 
 static int edit_apply(
-	const char *text, size_t len, const struct edit *edit, char **out, size_t *out_len)
+	const char *text, size_t len, const struct file_edit *edit, char **out, size_t *out_len)
 {
 	size_t result = len - (edit->to - edit->from) + edit->text.len;
 	char *copy = malloc(result + 1);
@@ -41,7 +41,7 @@ static int edit_apply(
 }
 
 /* The texts one after the other, up to NULL. */
-static int add_texts(struct edit *edit, const char *const *texts)
+static int add_texts(struct file_edit *edit, const char *const *texts)
 {
 	int r = 0;
 
@@ -86,7 +86,7 @@ static bool ends_a_line(const char *text, size_t at)
 }
 
 /* Adds the blanks that the line at begins with. */
-static int add_indent(struct edit *edit, const char *text, size_t at)
+static int add_indent(struct file_edit *edit, const char *text, size_t at)
 {
 	size_t start = line_start(text, at), n = 0;
 
@@ -108,7 +108,7 @@ static int spell_key(const struct toml_place *place, size_t context_len, char **
 }
 
 /* A line of its own below the one that `behind` is the end of a value, or header, in. */
-static int add_line(struct edit *edit, const char *text, size_t len, size_t behind,
+static int add_line(struct file_edit *edit, const char *text, size_t len, size_t behind,
 	const char *more_indent, const char *key, const char *literal)
 {
 	const char *line_end = line_end_of(text, len);
@@ -126,14 +126,14 @@ static int add_line(struct edit *edit, const char *text, size_t len, size_t behi
 }
 
 static int add_to_top(
-	struct edit *edit, const char *text, size_t len, const char *key, const char *literal)
+	struct file_edit *edit, const char *text, size_t len, const char *key, const char *literal)
 {
 	edit->from = edit->to = bom_of(text, len);
 	return add(edit, key, " = ", literal, line_end_of(text, len));
 }
 
 /* In an empty pair of braces the blanks that stand there come on both sides. */
-static int add_to_braces(struct edit *edit, const char *text, const struct toml_place *place,
+static int add_to_braces(struct file_edit *edit, const char *text, const struct toml_place *place,
 	const char *key, const char *literal)
 {
 	size_t blanks = 0;
@@ -150,7 +150,7 @@ static int add_to_braces(struct edit *edit, const char *text, const struct toml_
 	return toml_buffer_add(&edit->text, text + place->braces_end - blanks, blanks);
 }
 
-static int add_table(struct edit *edit, const char *text, size_t len,
+static int add_table(struct file_edit *edit, const char *text, size_t len,
 	const struct toml_place *place, const char *key, const char *literal)
 {
 	_cleanup_(toml_buffer_clear) struct toml_buffer table = {0};
@@ -167,8 +167,8 @@ static int add_table(struct edit *edit, const char *text, size_t len,
 }
 
 /* The way that keeps the text TOML: see the comments in struct toml_place. */
-static int add_key(struct edit *edit, const char *text, size_t len, const struct toml_place *place,
-	const char *literal)
+static int add_key(struct file_edit *edit, const char *text, size_t len,
+	const struct toml_place *place, const char *literal)
 {
 	_cleanup_free_ char *key = NULL;
 	size_t context_len = place->braces                     ? place->braces_name_len
@@ -211,7 +211,7 @@ int toml_set(const char *text, size_t len, const char *table, const char *key, c
 	char **out, size_t *out_len, struct toml_error *error)
 {
 	_cleanup_(toml_place_clear) struct toml_place place = {0};
-	_cleanup_(edit_release) struct edit edit = {0};
+	_cleanup_(edit_release) struct file_edit edit = {0};
 	int r = check_literal(literal);
 
 	if (r == 0)
@@ -229,7 +229,8 @@ int toml_set(const char *text, size_t len, const char *table, const char *key, c
 }
 
 /* Stretches a removal of text from the start of a line to what a line takes, its end included. */
-static void remove_line(struct edit *edit, const char *text, size_t len, size_t start, size_t end)
+static void remove_line(
+	struct file_edit *edit, const char *text, size_t len, size_t start, size_t end)
 {
 	edit->from = line_start(text, start);
 	if (edit->from < bom_of(text, len))
@@ -250,7 +251,7 @@ static size_t skip_blanks(const char *text, size_t at)
 }
 
 /* Text in braces always goes on behind a value: with } at least. */
-static void remove_member(struct edit *edit, const char *text, const struct toml_event *event)
+static void remove_member(struct file_edit *edit, const char *text, const struct toml_event *event)
 {
 	size_t behind = skip_blanks(text, event->end);
 
@@ -276,7 +277,7 @@ static bool is_added(const char *text, size_t len, const struct toml_place *plac
 /* Takes the header's line away, and the blank line that add_table() put above it. */
 static int drop_table(char **text, size_t *len, const struct toml_place *place)
 {
-	_cleanup_(edit_release) struct edit edit = {0};
+	_cleanup_(edit_release) struct file_edit edit = {0};
 	_cleanup_free_ char *old = *text;
 	size_t old_len = *len;
 	size_t start = line_start(old, place->header_start);
@@ -308,7 +309,7 @@ int toml_remove(const char *text, size_t len, const char *table, const char *key
 	size_t *out_len, struct toml_error *error)
 {
 	_cleanup_(toml_place_clear) struct toml_place place = {0};
-	struct edit edit = {0};
+	struct file_edit edit = {0};
 	_cleanup_free_ char *result = NULL;
 	size_t result_len;
 	int r = toml_find(text, len, table, key, &place, error);

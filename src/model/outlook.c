@@ -5,12 +5,20 @@
 
 #include <stdlib.h>
 
-struct want *proposal_want(struct proposal *proposal)
+struct value_want *proposal_value(struct proposal *proposal)
 {
-	if (grow_array(&proposal->wants, proposal->n_wants, &proposal->wants_allocated,
-		    sizeof(*proposal->wants)) < 0)
+	if (grow_array(&proposal->values, proposal->n_values, &proposal->values_allocated,
+		    sizeof(*proposal->values)) < 0)
 		return NULL;
-	return &proposal->wants[proposal->n_wants++];
+	return &proposal->values[proposal->n_values++];
+}
+
+struct file_want *proposal_file(struct proposal *proposal)
+{
+	if (grow_array(&proposal->files, proposal->n_files, &proposal->files_allocated,
+		    sizeof(*proposal->files)) < 0)
+		return NULL;
+	return &proposal->files[proposal->n_files++];
 }
 
 struct limit_reading *proposal_limit(struct proposal *proposal)
@@ -31,14 +39,16 @@ struct condition_reading *proposal_condition(struct proposal *proposal)
 
 void proposal_reset(struct proposal *proposal)
 {
-	proposal->n_wants = 0;
+	proposal->n_values = 0;
+	proposal->n_files = 0;
 	proposal->n_limits = 0;
 	proposal->n_conditions = 0;
 }
 
 void proposal_clear(struct proposal *proposal)
 {
-	free(proposal->wants);
+	free(proposal->values);
+	free(proposal->files);
 	free(proposal->limits);
 	free(proposal->conditions);
 	*proposal = (struct proposal){0};

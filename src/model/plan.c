@@ -50,7 +50,7 @@ static char *copy_or_null(const char *text, bool *failed)
 	return copy;
 }
 
-static void free_edit(struct edit *edit)
+static void free_edit(struct file_edit *edit)
 {
 	if (!edit)
 		return;
@@ -60,9 +60,9 @@ static void free_edit(struct edit *edit)
 	free(edit);
 }
 
-int change_take_edit(struct change *change, const struct edit *edit)
+int change_take_edit(struct change *change, const struct file_edit *edit)
 {
-	struct edit *copy = edit ? malloc(sizeof(*copy)) : NULL;
+	struct file_edit *copy = edit ? malloc(sizeof(*copy)) : NULL;
 	bool failed = edit && !copy;
 
 	if (copy) {

@@ -88,8 +88,8 @@ static void split(struct scenario *scenario, char *line)
 
 static void decide(struct scenario *scenario, const struct scenario_tuner *tuner, void *self)
 {
-	struct decide_input input = {.records = scenario->records,
-		.n_records = scenario->n_records,
+	struct decide_input input = {.values = scenario->records,
+		.n_values = scenario->n_records,
 		.now_us = scenario->now_us};
 
 	if (scenario->decided)
@@ -103,18 +103,29 @@ static void decide(struct scenario *scenario, const struct scenario_tuner *tuner
 static void expect_setting(struct scenario *scenario)
 {
 	const char *name = need(scenario, "name");
-	const char *wanted = need(scenario, "value"), *reason = need(scenario, "reason");
+	const char *value = need(scenario, "value"), *reason = need(scenario, "reason");
+	const char *wanted = NULL, *because = NULL;
 
-	for (size_t i = 0; i < scenario->proposal.n_wants; i++) {
-		const struct want *want = &scenario->proposal.wants[i];
+	for (size_t i = 0; i < scenario->proposal.n_values; i++) {
+		const struct value_want *want = &scenario->proposal.values[i];
 
-		if (!streq(want->name, name))
-			continue;
-		if (!streq(want->wanted, wanted) || !streq(want->reason, reason))
-			fail(scenario, "%s: wants '%s', %s", name, want->wanted, want->reason);
-		return;
+		if (streq(want->name, name)) {
+			wanted = want->wanted;
+			because = want->reason;
+		}
 	}
-	fail(scenario, "%s: no such setting", name);
+	for (size_t i = 0; i < scenario->proposal.n_files; i++) {
+		const struct file_want *want = &scenario->proposal.files[i];
+
+		if (streq(want->name, name)) {
+			wanted = want->wanted;
+			because = want->reason;
+		}
+	}
+	if (!wanted)
+		fail(scenario, "%s: no such setting", name);
+	if (!streq(wanted, value) || !streq(because, reason))
+		fail(scenario, "%s: wants '%s', %s", name, wanted, because);
 }
 
 static void expect_condition(struct scenario *scenario)
@@ -182,15 +193,7 @@ static void expect(struct scenario *scenario)
 		fail(scenario, "there is such a limit");
 }
 
-/* In the place of an older one of that name. */
-static void add_rungs(struct scenario *scenario, struct ladder *ladder)
-{
-	for (const char *rung; (rung = scenario_word(scenario)); ladder->n++)
-		if (ladder->n == LADDER_RUNGS_MAX ||
-			!copy_text(ladder->rungs[ladder->n], sizeof(ladder->rungs[0]), rung))
-			fail(scenario, "%s: no rung, or one too many", rung);
-}
-
+/* Replaces an older one of that name. */
 static void add_record(struct scenario *scenario)
 {
 	const char *name = need(scenario, "name");
@@ -201,12 +204,12 @@ static void add_record(struct scenario *scenario)
 	if (i == SCENARIO_RECORDS_MAX)
 		fail(scenario, "too many records");
 	scenario->n_records = MAX(scenario->n_records, i + 1);
-	scenario->records[i] = (struct record){0};
+	scenario->records[i] = (struct value_record){0};
 	copy_text(scenario->records[i].name, SETTING_NAME_MAX, name);
 	copy_text(scenario->records[i].original, SETTING_VALUE_MAX, need(scenario, "original"));
 	copy_text(scenario->records[i].before, SETTING_VALUE_MAX, need(scenario, "before"));
-	copy_text(scenario->records[i].target, SETTING_VALUE_MAX, need(scenario, "target"));
-	add_rungs(scenario, &scenario->records[i].ahead);
+	copy_text(scenario->records[i].wanted, SETTING_VALUE_MAX, need(scenario, "wanted"));
+	scenario->records[i].grown = scenario_is(scenario, "grown");
 }
 
 static void forget_record(struct scenario *scenario)

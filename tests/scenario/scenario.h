@@ -26,7 +26,7 @@ struct scenario {
 	unsigned line;
 	char *words[SCENARIO_WORDS_MAX]; /* of the line; those from next on are not yet taken */
 	unsigned n_words, next;
-	struct record records[SCENARIO_RECORDS_MAX];
+	struct value_record records[SCENARIO_RECORDS_MAX];
 	size_t n_records;
 	uint64_t now_us;
 	bool decided; /* proposal is of this moment */

@@ -52,7 +52,8 @@ static inline void edit_bench_clear(struct edit_bench *bench)
 
 /* Adds a change to the plan; edit's texts are copied. */
 static inline struct change *plan_edit(struct edit_bench *bench, const char *name,
-	const struct place *place, const char *on_disk, const char *wanted, const struct edit *edit)
+	const struct place *place, const char *on_disk, const char *wanted,
+	const struct file_edit *edit)
 {
 	struct change *change = plan_add(&bench->plan);
 
@@ -76,7 +77,7 @@ static inline struct change *plan_downloads(
 		.format = EDIT_TOML,
 		.table = CRI,
 		.key = "max_concurrent_downloads"};
-	const struct edit edit = {.text = wanted, .base = "version = 2\n"};
+	const struct file_edit edit = {.text = wanted, .base = "version = 2\n"};
 
 	return plan_edit(
 		bench, "containerd.max_concurrent_downloads", &place, on_disk, wanted, &edit);
@@ -89,7 +90,7 @@ static inline struct change *plan_docker(
 		.path = DAEMON_JSON,
 		.format = EDIT_JSON,
 		.key = "max-concurrent-downloads"};
-	const struct edit edit = {.text = wanted};
+	const struct file_edit edit = {.text = wanted};
 
 	return plan_edit(bench, "docker.max-concurrent-downloads", &place, on_disk, wanted, &edit);
 }
@@ -98,7 +99,7 @@ static inline struct change *plan_own(
 	struct edit_bench *bench, const char *path, const char *wanted, const char *text)
 {
 	struct place place = {.kind = PLACE_EDIT, .format = EDIT_OWN};
-	const struct edit edit = {.text = text};
+	const struct file_edit edit = {.text = text};
 
 	copy_text(place.path, sizeof(place.path), path);
 	return plan_edit(bench, "mirrors.docker.io", &place, "", wanted, &edit);

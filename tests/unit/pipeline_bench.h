@@ -29,8 +29,7 @@ struct bench {
 	struct core core;
 	struct tuner_status tuner;
 	struct want want;
-	struct edit edit;
-	struct proposal proposal;
+	struct file_edit edit;
 	struct pipeline pipeline;
 	unsigned seen; /* restarts that the running value follows */
 	uint64_t now_us;
@@ -48,7 +47,7 @@ static inline void bench_make(struct bench *bench, enum restart_policy policy)
 	assert_true(host_init(&core->host, bench->root.path));
 	assert_int_equal(journal_open(bench->state.path, "boot", true, &core->journal), 0);
 	core->checksum = 1;
-	bench->edit = (struct edit){.text = "10"};
+	bench->edit = (struct file_edit){.text = "10"};
 	bench->edit.service = (struct service){
 		.activation = ACTIVATE_CONTAINERD_RESTART, .restart = policy, .unit = FAKE_UNIT};
 	bench->want = (struct want){.name = NAME,
@@ -60,7 +59,6 @@ static inline void bench_make(struct bench *bench, enum restart_policy policy)
 		.wanted = "10",
 		.reason = "configured",
 		.edit = &bench->edit};
-	bench->proposal = (struct proposal){.wants = &bench->want, .n_wants = 1};
 	bench->pipeline = (struct pipeline){
 		.core = core, .event = bench->fake.event, .timeout_us = 300 * USEC_PER_MSEC};
 }
@@ -122,7 +120,8 @@ static inline void plan(struct bench *bench, uint64_t later)
 {
 	struct core *core = &bench->core;
 	struct reconcile_input input = {.tuner = &bench->tuner,
-		.proposal = &bench->proposal,
+		.wants = &bench->want,
+		.n_wants = 1,
 		.records = core->journal->records,
 		.n_records = core->journal->n_records,
 		.observe_reason = "observe-mode",

@@ -74,7 +74,7 @@ static void what_belongs_to_one_file_is_one_edit(void **state)
 		.format = EDIT_TOML,
 		.table = CRI,
 		.key = "image_pull_progress_timeout"};
-	const struct edit edit = {.text = "\"30m0s\""};
+	const struct file_edit edit = {.text = "\"30m0s\""};
 	_cleanup_edit_bench_ struct edit_bench bench;
 	_cleanup_free_ char *text = NULL;
 

@@ -19,7 +19,7 @@ static void plan_elsewhere(struct edit_bench *bench, const char *path, const cha
 {
 	struct place place = {
 		.kind = PLACE_EDIT, .format = EDIT_TOML, .key = "max_concurrent_downloads"};
-	const struct edit edit = {.text = wanted, .base = "version = 2\n"};
+	const struct file_edit edit = {.text = wanted, .base = "version = 2\n"};
 
 	copy_text(place.path, sizeof(place.path), path);
 	copy_text(place.table, sizeof(place.table), table);

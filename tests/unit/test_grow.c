@@ -7,56 +7,6 @@
 #define NO_CEILING  UINT64_C(1048576)
 #define LOOKS_STORM 12 /* at most so many looks out of turn in one storm */
 
-static void assert_ladder(uint64_t base, uint64_t ceiling, const char *expected)
-{
-	struct ladder ladder = neighbor_ladder(base, ceiling);
-	char text[512] = "";
-	size_t n = 0;
-
-	for (unsigned i = 0; i < ladder.n; i++)
-		n += (size_t)snprintf(
-			text + n, sizeof(text) - n, "%s%s", i ? " " : "", ladder.rungs[i]);
-	assert_string_equal(text, expected);
-}
-
-static void ladders(void **state)
-{
-	(void)state;
-	assert_ladder(1024, 500000, "8192 65536 131072 262144 500000");
-	assert_ladder(100000, 500000, "200000 400000 500000");
-	assert_ladder(65536, 65537, "65537");
-	assert_ladder(65535, 1048576, "524280 1048560 1048576");
-	assert_ladder(1024, 1025, "1025");
-	/* There already, or above: nothing is ever cut. */
-	assert_ladder(1024, 1024, "");
-	assert_ladder(100000, 8192, "");
-	assert_ladder(0, 100, "8 64 100");
-	assert_ladder(0, 0, "");
-}
-
-/* From anywhere up to any ceiling that memory allows: ascending, and the last one is the ceiling.
- */
-static void every_ladder_ends_at_the_ceiling(void **state)
-{
-	(void)state;
-	for (uint64_t base = 1; base < NO_CEILING; base += base / 7 + 1) {
-		for (uint64_t ceiling = base + 1; ceiling <= NO_CEILING;
-			ceiling += ceiling / 5 + 1) {
-			struct ladder ladder = neighbor_ladder(base, ceiling);
-			uint64_t below = base;
-
-			assert_in_range(ladder.n, 1, LADDER_RUNGS_MAX);
-			for (unsigned i = 0; i < ladder.n; i++) {
-				uint64_t rung = strtoull(ladder.rungs[i], NULL, 10);
-
-				assert_true(rung > below);
-				below = rung;
-			}
-			assert_int_equal(below, ceiling);
-		}
-	}
-}
-
 static void ceilings(void **state)
 {
 	struct neighbor_config config = {0};
@@ -97,7 +47,7 @@ static const struct look looks[] = {
 	{1024, 500000, 255, 256, 3600, 8192, 2048, false},
 	{1024, 500000, 0, 1023, 1, 8192, 2048, false},
 	{8192, 500000, 2000, 2048, 1, 65536, 16384, false},
-	/* Room for as much again and another second: rungs are skipped. */
+	/* Room for as much again and another second: steps are skipped. */
 	{1024, 500000, 0, 1000, 0.01, 65536, 16384, false}, /* no rate of less than 100 ms */
 	{1024, 500000, 0, 900, 0.1, 65536, 16384, false},
 	{65536, 500000, 0, 40000, 0.1, 500000, 125000, false},
@@ -138,9 +88,8 @@ static void marks_and_steps(void **state)
 		struct neighbor_table_seen table = table_with(look->from, look->used);
 		struct neighbor_family_memory memory = {
 			.used = look->before, .used_at_us = 10 * USEC_PER_SEC};
-		struct ladder ladder = neighbor_ladder(look->from, look->ceiling);
 		uint64_t now = memory.used_at_us + (uint64_t)(look->seconds * 1e6);
-		uint64_t grown = neighbor_grow(&table, look->from, &ladder, &memory, now);
+		uint64_t grown = neighbor_grow(&table, look->from, look->ceiling, &memory, now);
 
 		if (grown != look->grown || memory.wake_at != look->wake_at ||
 			memory.at_ceiling != look->at_ceiling)
@@ -153,15 +102,14 @@ static void marks_and_steps(void **state)
 static void the_first_look(void **state)
 {
 	struct neighbor_table_seen table = table_with(100000, 40000);
-	struct ladder ladder = neighbor_ladder(100000, 500000);
 	struct neighbor_family_memory memory = {0};
 
 	(void)state;
-	assert_int_equal(neighbor_grow(&table, 100000, &ladder, &memory, 5 * USEC_PER_SEC), 100000);
+	assert_int_equal(neighbor_grow(&table, 100000, 500000, &memory, 5 * USEC_PER_SEC), 100000);
 	assert_true(memory.rate == 0);
 	assert_int_equal(memory.wake_at, 50000);
 	table.collectable = 40500;
-	neighbor_grow(&table, 100000, &ladder, &memory, 6 * USEC_PER_SEC);
+	neighbor_grow(&table, 100000, 500000, &memory, 6 * USEC_PER_SEC);
 	assert_in_range((unsigned)memory.rate, 499, 501);
 }
 
@@ -207,8 +155,7 @@ static void advance(const struct storm *storm, struct simulated *node, double un
 static void look(const struct storm *storm, struct simulated *node)
 {
 	struct neighbor_table_seen table = table_with(node->max, (uint64_t)node->used);
-	struct ladder ladder = neighbor_ladder(storm->base, storm->ceiling);
-	uint64_t grown = neighbor_grow(&table, node->max, &ladder, &node->memory,
+	uint64_t grown = neighbor_grow(&table, node->max, storm->ceiling, &node->memory,
 		USEC_PER_SEC + (uint64_t)(node->now * 1e6));
 
 	assert_true(grown >= node->max);
@@ -323,8 +270,6 @@ static void few_looks_see_a_storm_through(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(ladders),
-		cmocka_unit_test(every_ladder_ends_at_the_ceiling),
 		cmocka_unit_test(ceilings),
 		cmocka_unit_test(the_second_threshold_leaves_a_tenth),
 		cmocka_unit_test(marks_and_steps),

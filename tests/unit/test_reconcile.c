@@ -15,7 +15,6 @@ struct bench {
 	struct node node;
 	struct tuner_status tuner;
 	struct want want;
-	struct proposal proposal;
 	struct record record;
 	struct reconcile_input input;
 	struct plan plan;
@@ -27,9 +26,9 @@ static void bench_make(struct bench *bench)
 	bench->want = (struct want){.name = "vm.a", .reason = "configured"};
 	copy_text(bench->want.wanted, SETTING_VALUE_MAX, "100");
 	copy_text(bench->want.actual, SETTING_VALUE_MAX, "100");
-	bench->proposal = (struct proposal){.wants = &bench->want, .n_wants = 1};
 	bench->input = (struct reconcile_input){.tuner = &bench->tuner,
-		.proposal = &bench->proposal,
+		.wants = &bench->want,
+		.n_wants = 1,
 		.observe_reason = "observe-mode",
 		.now_us = 1000 * SECOND};
 }
@@ -370,9 +369,10 @@ static void reconcile_names(
 {
 	struct tuner_status tuner = {.ops = tuner_ops, .mode = MODE_OBSERVE};
 	struct want wants[2] = {{.reason = "kept"}, {.reason = "kept"}};
-	struct proposal proposal = {.wants = wants, .n_wants = (a != NULL) + (b != NULL)};
-	struct reconcile_input input = {
-		.tuner = &tuner, .proposal = &proposal, .observe_reason = "observe-mode"};
+	struct reconcile_input input = {.tuner = &tuner,
+		.wants = wants,
+		.n_wants = (size_t)((a != NULL) + (b != NULL)),
+		.observe_reason = "observe-mode"};
 	struct plan plan = {0};
 
 	copy_text(wants[0].name, SETTING_NAME_MAX, a ? a : "");

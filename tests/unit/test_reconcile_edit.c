@@ -14,9 +14,8 @@ static const struct tuner_ops ops = {.name = "runtime"};
 struct bench {
 	struct node node;
 	struct tuner_status tuner;
-	struct edit edit;
+	struct file_edit edit;
 	struct want want;
-	struct proposal proposal;
 	struct record record;
 	struct reconcile_input input;
 	struct plan plan;
@@ -25,15 +24,15 @@ struct bench {
 static void bench_make(struct bench *bench)
 {
 	*bench = (struct bench){.tuner = {.ops = &ops}};
-	bench->edit = (struct edit){.text = "10", .base = "version = 2\n"};
+	bench->edit = (struct file_edit){.text = "10", .base = "version = 2\n"};
 	bench->want = (struct want){.name = NAME,
 		.place = {.kind = PLACE_EDIT, .path = "/etc/containerd/config.toml"},
 		.wanted = "10",
 		.reason = "configured",
 		.edit = &bench->edit};
-	bench->proposal = (struct proposal){.wants = &bench->want, .n_wants = 1};
 	bench->input = (struct reconcile_input){.tuner = &bench->tuner,
-		.proposal = &bench->proposal,
+		.wants = &bench->want,
+		.n_wants = 1,
 		.observe_reason = "observe-mode",
 		.config = 5,
 		.now_us = HOUR};

@@ -12,7 +12,7 @@ struct bench {
 	struct runtime_config config;
 	struct runtime_memory memory;
 	struct proposal proposal;
-	struct record records[4];
+	struct file_record records[4];
 	size_t n_records;
 };
 
@@ -78,7 +78,7 @@ static int close_bench(void **state)
 static void decide(struct bench *bench)
 {
 	struct decide_input input = {
-		.records = bench->records, .n_records = bench->n_records, .now_us = NOW};
+		.files = bench->records, .n_files = bench->n_records, .now_us = NOW};
 
 	proposal_reset(&bench->proposal);
 	assert_int_equal(runtime_decide(&bench->seen, &bench->config, &bench->memory, &input,
@@ -86,11 +86,11 @@ static void decide(struct bench *bench)
 		0);
 }
 
-static const struct want *want(const struct bench *bench, const char *name)
+static const struct file_want *want(const struct bench *bench, const char *name)
 {
-	for (size_t i = 0; i < bench->proposal.n_wants; i++)
-		if (streq(bench->proposal.wants[i].name, name))
-			return &bench->proposal.wants[i];
+	for (size_t i = 0; i < bench->proposal.n_files; i++)
+		if (streq(bench->proposal.files[i].name, name))
+			return &bench->proposal.files[i];
 	return NULL;
 }
 
@@ -109,7 +109,7 @@ static const struct condition_reading *condition(
 static void a_containerd_with_defaults(void **state)
 {
 	struct bench *bench = *state;
-	const struct want *downloads, *timeout;
+	const struct file_want *downloads, *timeout;
 
 	add_runtime(bench, RUNTIME_CONTAINERD);
 	decide(bench);
@@ -150,13 +150,13 @@ static void the_original_is_the_floor(void **state)
 {
 	struct bench *bench = *state;
 	struct runtime_one *one = add_runtime(bench, RUNTIME_CONTAINERD);
-	struct record *record = &bench->records[bench->n_records++];
+	struct file_record *record = &bench->records[bench->n_records++];
 
 	copy_text(one->downloads, SETTING_VALUE_MAX, "16");
 	copy_text(one->on_disk_downloads, SETTING_VALUE_MAX, "16");
 	copy_text(record->name, sizeof(record->name), DOWNLOADS);
 	copy_text(record->original, SETTING_VALUE_MAX, "3");
-	copy_text(record->target, SETTING_VALUE_MAX, "16");
+	copy_text(record->wanted, SETTING_VALUE_MAX, "16");
 	decide(bench);
 	assert_string_equal(want(bench, DOWNLOADS)->wanted, "10");
 }
@@ -234,13 +234,13 @@ static void several_of_a_kind_have_names_of_their_own(void **state)
 static void docker_reloads(void **state)
 {
 	struct bench *bench = *state;
-	const struct want *downloads;
+	const struct file_want *downloads;
 
 	add_runtime(bench, RUNTIME_DOCKER)->pid = 42;
 	decide(bench);
 	downloads = want(bench, "docker.max-concurrent-downloads");
-	assert_int_equal(downloads->place.format, EDIT_JSON);
-	assert_string_equal(downloads->place.path, "/etc/docker/daemon.json");
+	assert_int_equal(downloads->target.format, EDIT_JSON);
+	assert_string_equal(downloads->target.path, "/etc/docker/daemon.json");
 	assert_int_equal(downloads->edit->service.activation, ACTIVATE_DOCKER_RELOAD);
 	assert_int_equal(downloads->edit->service.pid, 42);
 }
@@ -258,7 +258,7 @@ static void dockers_mirrors_keep_those_of_others(void **state)
 {
 	struct bench *bench = *state;
 	struct runtime_one *one = add_runtime(bench, RUNTIME_DOCKER);
-	const struct want *mirrors;
+	const struct file_want *mirrors;
 
 	copy_text(one->on_disk_mirrors, SETTING_VALUE_MAX, "https://theirs.example/");
 	copy_text(one->mirrors, SETTING_VALUE_MAX, "https://theirs.example");
@@ -277,10 +277,10 @@ static void a_mirror_that_is_down_is_taken_out(void **state)
 {
 	struct bench *bench = *state;
 	struct runtime_one *one = add_runtime(bench, RUNTIME_DOCKER);
-	struct record *record = &bench->records[bench->n_records++];
+	struct file_record *record = &bench->records[bench->n_records++];
 
 	copy_text(record->name, sizeof(record->name), "docker.registry-mirrors");
-	copy_text(record->target, SETTING_VALUE_MAX, "http://127.0.0.1:5000");
+	copy_text(record->wanted, SETTING_VALUE_MAX, "http://127.0.0.1:5000");
 	copy_text(one->on_disk_mirrors, SETTING_VALUE_MAX, "http://127.0.0.1:5000");
 	copy_text(one->mirrors, SETTING_VALUE_MAX, "http://127.0.0.1:5000");
 	one->mirrors_in_file = true;

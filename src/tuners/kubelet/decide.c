@@ -16,7 +16,7 @@ const char kubelet_own_text[] =
 	"serializeImagePulls: false\n";
 
 /* The kubelet reads the file at its next start; headroom never restarts it. */
-static const struct edit own_edit = {
+static const struct file_edit own_edit = {
 	.text = kubelet_own_text,
 	.service = {.activation = ACTIVATE_NOTHING, .unit = "kubelet.service"},
 };
@@ -76,21 +76,21 @@ static int decide_setting(const struct kubelet_seen *seen, const struct kubelet_
 	struct proposal *proposal)
 {
 	const struct kubelet_values *running = running_values(seen);
-	struct want *want = proposal_want(proposal);
+	struct file_want *want = proposal_file(proposal);
 
 	if (!want)
 		return -ENOMEM;
 	copy_text(want->name, sizeof(want->name), KUBELET_SETTING);
-	want->place = (struct place){.kind = PLACE_EDIT, .format = EDIT_OWN};
-	copy_text(want->place.path, sizeof(want->place.path), seen->config);
+	want->target = (struct file_target){.format = EDIT_OWN};
+	copy_text(want->target.path, sizeof(want->target.path), seen->config);
 	if (running)
 		copy_text(want->actual, sizeof(want->actual),
 			field(running, KUBELET_SERIALIZE_IMAGE_PULLS)->text);
 	want->reason = "kept";
 	if (!is_wanted(seen, config))
 		return 0;
-	if (snprintf(want->place.path, sizeof(want->place.path), "%s/%s", seen->config_dir,
-		    KUBELET_OWN_FILE) >= (int)sizeof(want->place.path)) {
+	if (snprintf(want->target.path, sizeof(want->target.path), "%s/%s", seen->config_dir,
+		    KUBELET_OWN_FILE) >= (int)sizeof(want->target.path)) {
 		want->error = -ENAMETOOLONG;
 		return 0;
 	}

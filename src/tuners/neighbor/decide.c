@@ -25,7 +25,7 @@ struct family_view {
 	bool once;
 	char wanted[NEIGHBOR_LEVELS][SETTING_VALUE_MAX]; /* empty for keep */
 	const char *reason[NEIGHBOR_LEVELS];
-	struct ladder ahead[NEIGHBOR_LEVELS];
+	bool grown; /* gc_thresh2 and gc_thresh3 are above what is configured */
 };
 
 uint64_t neighbor_table_max(const struct neighbor_table_seen *table)
@@ -33,12 +33,12 @@ uint64_t neighbor_table_max(const struct neighbor_table_seen *table)
 	return strtoull(table->threshold[NEIGHBOR_LEVELS - 1], NULL, 10);
 }
 
-static const struct record *record_of(const struct family_view *view, int i)
+static const struct value_record *record_of(const struct family_view *view, int i)
 {
 	char name[SETTING_NAME_MAX];
 
 	neightbl_threshold_name(neighbor_address_family(view->family), i + 1, name);
-	return record_find(view->input->records, view->input->n_records, name);
+	return value_record_find(view->input->values, view->input->n_values, name);
 }
 
 static void want_number(struct family_view *view, int i, uint64_t number, const char *reason)
@@ -67,7 +67,7 @@ static void want_configured(struct family_view *view)
 			view, i, view->config->families[view->family].threshold[i], "configured");
 		if (view->config->lower)
 			continue;
-		record_floor(record_of(view, i), view->table->threshold[i], floor);
+		value_floor(record_of(view, i), view->table->threshold[i], floor);
 		raise_to(view, i, floor);
 		if (i > 0)
 			raise_to(view, i, view->wanted[i - 1]);
@@ -82,46 +82,16 @@ static uint64_t base_of(const struct family_view *view)
 
 	copy_text(floor, sizeof(floor), view->wanted[last]);
 	if (floor[0] == '\0')
-		record_floor(record_of(view, last), view->table->threshold[last], floor);
+		value_floor(record_of(view, last), view->table->threshold[last], floor);
 	return strtoull(floor, NULL, 10);
 }
 
-/*
- * How far growth has come: a rung that stands in the kernel, or that was written and taken down.
- * Only the journal's rungs count, and the original never does: an administrator may have had the
- * same number.
- */
+/* What growth had reached, in the record of this boot: a restart does not cut it. */
 static uint64_t grown_before(const struct family_view *view, uint64_t base)
 {
-	const int last = NEIGHBOR_LEVELS - 1;
-	const struct record *record = record_of(view, last);
-	const char *candidates[2];
-	uint64_t grown = base;
+	const struct value_record *record = record_of(view, NEIGHBOR_LEVELS - 1);
 
-	if (!record)
-		return base;
-	candidates[0] = view->table->threshold[last];
-	candidates[1] = record->target;
-	for (size_t i = 0; i < ARRAY_SIZE(candidates); i++)
-		if ((ladder_has(&record->ahead, candidates[i]) ||
-			    ladder_has(&view->ahead[last], candidates[i])) &&
-			!value_equal(candidates[i], record->original))
-			grown = MAX(grown, strtoull(candidates[i], NULL, 10));
-	return grown;
-}
-
-static void make_ladders(struct family_view *view, uint64_t base)
-{
-	const int last = NEIGHBOR_LEVELS - 1;
-	struct ladder *second = &view->ahead[last - 1];
-
-	view->ahead[last] = neighbor_ladder(base, view->ceiling);
-	for (unsigned i = 0; i < view->ahead[last].n; i++) {
-		uint64_t rung = strtoull(view->ahead[last].rungs[i], NULL, 10);
-
-		snprintf(second->rungs[second->n++], sizeof(second->rungs[0]), "%" PRIu64,
-			neighbor_second_threshold(rung));
-	}
+	return record && record->grown ? MAX(base, strtoull(record->wanted, NULL, 10)) : base;
 }
 
 /* gc_thresh1 stays: below it nothing is ever collected. */
@@ -132,14 +102,14 @@ static void want_growth(struct family_view *view, struct neighbor_family_memory 
 
 	if (base == 0)
 		return;
-	make_ladders(view, base);
 	grown = grown_before(view, base);
 	/* One look knows no rate, and without BPF not even what counts: growing is the agent's. */
 	if (!view->once)
 		grown = neighbor_grow(
-			view->table, grown, &view->ahead[last], memory, view->input->now_us);
+			view->table, grown, view->ceiling, memory, view->input->now_us);
 	if (grown == base)
 		return;
+	view->grown = true;
 	want_number(view, last, grown, "growing");
 	want_number(view, last - 1, neighbor_second_threshold(grown), "growing");
 	/* With keep, gc_thresh1 is whatever stands there. */
@@ -152,20 +122,21 @@ static int add_wants(const struct family_view *view, struct proposal *proposal)
 	int af = neighbor_address_family(view->family);
 
 	for (int i = 0; i < NEIGHBOR_LEVELS; i++) {
-		struct want *want = proposal_want(proposal);
+		struct value_want *want = proposal_value(proposal);
 
 		if (!want)
 			return -ENOMEM;
 		neightbl_threshold_name(af, i + 1, want->name);
-		want->place = (struct place){.kind = PLACE_NEIGHTBL, .family = af, .level = i + 1};
-		snprintf(want->place.path, sizeof(want->place.path),
+		want->target =
+			(struct value_target){.kind = VALUE_NEIGHTBL, .family = af, .level = i + 1};
+		snprintf(want->target.path, sizeof(want->target.path),
 			"/proc/sys/net/%s/neigh/default/gc_thresh%d",
 			neighbor_family_name(view->family), i + 1);
 		copy_text(want->actual, SETTING_VALUE_MAX, view->table->threshold[i]);
 		copy_text(want->wanted, SETTING_VALUE_MAX, view->wanted[i]);
 		want->error = view->table->threshold_error[i];
 		want->reason = view->reason[i] ? view->reason[i] : "kept";
-		want->ahead = view->ahead[i];
+		want->grown = view->grown && i > 0;
 	}
 	return 0;
 }

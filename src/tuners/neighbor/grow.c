@@ -3,10 +3,6 @@
 
 #include "base/util.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-
 /* 1 % of the node's memory, at 512 bytes an entry: struct neighbour with its key and slab padding.
  */
 #define CEILING_MEMORY_SHARE 100
@@ -40,18 +36,6 @@ uint64_t neighbor_ceiling(const struct neighbor_config *config, uint64_t memory_
 	return config->ceiling ? config->ceiling : MIN(by_memory, CEILING_MAX);
 }
 
-struct ladder neighbor_ladder(uint64_t base, uint64_t ceiling)
-{
-	struct ladder ladder = {0};
-
-	for (uint64_t rung = MAX(base, 1); rung < ceiling && ladder.n < LADDER_RUNGS_MAX;) {
-		rung *= rung < SMALL_TABLE ? SMALL_FACTOR : LARGE_FACTOR;
-		rung = MIN(rung, ceiling);
-		snprintf(ladder.rungs[ladder.n++], sizeof(ladder.rungs[0]), "%" PRIu64, rung);
-	}
-	return ladder;
-}
-
 uint64_t neighbor_second_threshold(uint64_t third)
 {
 	/* The kernel's defaults leave half, ours a tenth, for the collection that level 2 forces.
@@ -83,25 +67,19 @@ static bool fills_soon(uint64_t used, uint64_t max, const struct neighbor_family
 	return max < SMALL_TABLE || left < memory->rate * HURRY_SECONDS;
 }
 
-/* The first rung with room for as much again and a second's growth; the last one failing that. */
-static uint64_t next_rung(const struct ladder *ladder, uint64_t from, uint64_t used, double rate)
+/* The first step with room for as much again and a second's growth; the ceiling failing that. */
+static uint64_t next_step(uint64_t from, uint64_t ceiling, uint64_t used, double rate)
 {
-	uint64_t needed = 2 * used + (uint64_t)rate, rung = from;
+	uint64_t needed = 2 * used + (uint64_t)rate, step = MAX(from, 1);
 
-	for (unsigned i = 0; i < ladder->n; i++) {
-		uint64_t value = strtoull(ladder->rungs[i], NULL, 10);
-
-		if (value <= from)
-			continue;
-		rung = value;
-		if (rung >= needed)
-			break;
-	}
-	return rung;
+	do {
+		step *= step < SMALL_TABLE ? SMALL_FACTOR : LARGE_FACTOR;
+	} while (step < needed && step < ceiling);
+	return MAX(from, MIN(step, ceiling));
 }
 
-uint64_t neighbor_grow(const struct neighbor_table_seen *table, uint64_t from,
-	const struct ladder *ladder, struct neighbor_family_memory *memory, uint64_t now)
+uint64_t neighbor_grow(const struct neighbor_table_seen *table, uint64_t from, uint64_t ceiling,
+	struct neighbor_family_memory *memory, uint64_t now)
 {
 	uint64_t used = table->collectable, first = share(from, FIRST_MARK);
 	uint64_t second = share(from, SECOND_MARK), grown = from;
@@ -111,7 +89,7 @@ uint64_t neighbor_grow(const struct neighbor_table_seen *table, uint64_t from,
 	memory->wake_at = used < first ? first : second;
 	if (used < first || (used < second && !fills_soon(used, from, memory)))
 		return from;
-	grown = next_rung(ladder, from, used, memory->rate);
+	grown = next_step(from, ceiling, used, memory->rate);
 	memory->at_ceiling = grown == from && used >= second;
 	/* At the ceiling nothing is left to do in a hurry: the tick reports it. */
 	if (grown > from)

@@ -86,21 +86,15 @@ uint64_t neighbor_table_max(const struct neighbor_table_seen *table);
 /* The largest gc_thresh3 that growth may reach. */
 uint64_t neighbor_ceiling(const struct neighbor_config *config, uint64_t memory_bytes);
 
-/*
- * The values that gc_thresh3 may grow to, from base up to ceiling; none when base is there already.
- * They depend on nothing else, so that they can be journaled before they are needed.
- */
-struct ladder neighbor_ladder(uint64_t base, uint64_t ceiling);
-
 /* What goes with a gc_thresh3 that was grown. */
 uint64_t neighbor_second_threshold(uint64_t third);
 
 /*
- * gc_thresh3 as it should be now: as it is, from, or a rung of the ladder when the table fills so
+ * gc_thresh3 as it should be now: as it is, from, or more, up to ceiling, when the table fills so
  * fast that it could be full before the next look. memory is brought up to date.
  */
-uint64_t neighbor_grow(const struct neighbor_table_seen *table, uint64_t from,
-	const struct ladder *ladder, struct neighbor_family_memory *memory, uint64_t now_us);
+uint64_t neighbor_grow(const struct neighbor_table_seen *table, uint64_t from, uint64_t ceiling,
+	struct neighbor_family_memory *memory, uint64_t now_us);
 
 /* The BPF side. */
 struct neighbor_bpf;

@@ -71,22 +71,22 @@ void runtime_memory_clear(struct runtime_memory *memory)
 	memory->n_edits = 0;
 }
 
-struct want *runtime_want(struct runtime_memory *memory, struct proposal *proposal,
-	const char *name, const struct place *place, const char *literal)
+struct file_want *runtime_want(struct runtime_memory *memory, struct proposal *proposal,
+	const char *name, const struct file_target *target, const char *literal)
 {
-	struct want *want;
+	struct file_want *want;
 	char *copy = literal ? strdup(literal) : NULL;
 	size_t i = memory->n_edits;
 
-	if ((literal && !copy) || i == RUNTIME_EDITS_MAX || !(want = proposal_want(proposal))) {
+	if ((literal && !copy) || i == RUNTIME_EDITS_MAX || !(want = proposal_file(proposal))) {
 		free(copy);
 		return NULL;
 	}
 	memory->n_edits++;
 	memory->literals[i] = copy;
-	memory->edits[i] = (struct edit){.text = copy};
+	memory->edits[i] = (struct file_edit){.text = copy};
 	copy_text(want->name, sizeof(want->name), name);
-	want->place = *place;
+	want->target = *target;
 	want->edit = &memory->edits[i];
 	return want;
 }
@@ -104,9 +104,10 @@ static uint64_t number_of(const char *value, bool duration)
  * As a default it only raises: what the administrator had, in the file or in force, is a floor.
  * True when that is more than what is configured.
  */
-static bool had_more(const struct decide_input *input, const struct want *want, bool duration)
+static bool had_more(const struct decide_input *input, const struct file_want *want, bool duration)
 {
-	const struct record *record = record_find(input->records, input->n_records, want->name);
+	const struct file_record *record =
+		file_record_find(input->files, input->n_files, want->name);
 	uint64_t wanted = number_of(want->wanted, duration);
 	uint64_t in_force = number_of(record ? record->original : want->actual, duration);
 	uint64_t in_file = number_of(record ? record->on_disk : want->on_disk, duration);
@@ -114,21 +115,21 @@ static bool had_more(const struct decide_input *input, const struct want *want, 
 	return in_file > 0 ? in_file > wanted : in_force > wanted;
 }
 
-static void leave_alone(struct want *want, const char *reason)
+static void leave_alone(struct file_want *want, const char *reason)
 {
 	want->wanted[0] = '\0';
 	want->reason = reason;
 	want->edit = NULL;
 }
 
-static struct place place_of(const struct containerd_edit *edit)
+static struct file_target target_of(const struct containerd_edit *edit)
 {
-	struct place place = {.kind = PLACE_EDIT, .format = EDIT_TOML};
+	struct file_target target = {.format = EDIT_TOML};
 
-	copy_text(place.path, sizeof(place.path), edit->path);
-	copy_text(place.table, sizeof(place.table), edit->table);
-	copy_text(place.key, sizeof(place.key), edit->key);
-	return place;
+	copy_text(target.path, sizeof(target.path), edit->path);
+	copy_text(target.table, sizeof(target.table), edit->table);
+	copy_text(target.key, sizeof(target.key), edit->key);
+	return target;
 }
 
 /* What stands in the way of writing this one; NULL for nothing. */
@@ -149,16 +150,16 @@ static const char *obstacle(const struct runtime_one *one)
 
 static int want_key(const struct runtime_seen *seen, const struct runtime_one *one,
 	const struct runtime_config *config, struct runtime_memory *memory,
-	struct proposal *proposal, enum containerd_setting setting, struct want **ret)
+	struct proposal *proposal, enum containerd_setting setting, struct file_want **ret)
 {
 	const struct containerd_edit *edit = &one->edits[setting];
-	struct place place = place_of(edit);
+	struct file_target target = target_of(edit);
 	struct service service = runtime_service(seen, one, config);
 	char name[SETTING_NAME_MAX];
-	struct want *want;
+	struct file_want *want;
 
 	snprintf(name, sizeof(name), "%s.%s", runtime_prefix(seen, one), suffixes[setting]);
-	want = runtime_want(memory, proposal, name, &place, edit->literal);
+	want = runtime_want(memory, proposal, name, &target, edit->literal);
 	if (!want)
 		return -ENOMEM;
 	/* A drop-in is tried out through the file that imports it. */
@@ -183,7 +184,7 @@ static int want_number(const struct runtime_seen *seen, const struct runtime_one
 	bool duration = setting == CONTAINERD_PROGRESS_TIMEOUT;
 	bool kept = duration ? config->timeout_us == 0 : config->downloads == 0;
 	bool exact = duration ? config->timeout_exact : config->downloads_exact;
-	struct want *want;
+	struct file_want *want;
 	char text[32];
 	int r = want_key(seen, one, config, memory, proposal, setting, &want);
 
@@ -214,12 +215,12 @@ static int want_directory(const struct runtime_seen *seen, const struct runtime_
 	const struct containerd_edit *edit = &one->edits[CONTAINERD_REGISTRY_DIRECTORY];
 	char name[SETTING_NAME_MAX];
 	bool recorded;
-	struct want *want;
+	struct file_want *want;
 	int r;
 
 	snprintf(name, sizeof(name), "%s.%s", runtime_prefix(seen, one),
 		suffixes[CONTAINERD_REGISTRY_DIRECTORY]);
-	recorded = record_find(input->records, input->n_records, name) != NULL;
+	recorded = file_record_find(input->files, input->n_files, name) != NULL;
 	if (!recorded && (config->n_mirrors == 0 || one->directory[0] || edit->on_disk[0]))
 		return 0;
 	r = want_key(seen, one, config, memory, proposal, CONTAINERD_REGISTRY_DIRECTORY, &want);
@@ -237,15 +238,14 @@ static int want_docker(const struct runtime_seen *seen, const struct runtime_one
 	const struct runtime_config *config, struct runtime_memory *memory,
 	const struct decide_input *input, struct proposal *proposal)
 {
-	struct place place = {
-		.kind = PLACE_EDIT, .format = EDIT_JSON, .key = "max-concurrent-downloads"};
+	struct file_target target = {.format = EDIT_JSON, .key = "max-concurrent-downloads"};
 	char name[SETTING_NAME_MAX], text[32];
-	struct want *want;
+	struct file_want *want;
 
-	copy_text(place.path, sizeof(place.path), one->config_path);
+	copy_text(target.path, sizeof(target.path), one->config_path);
 	snprintf(name, sizeof(name), "%s.max-concurrent-downloads", runtime_prefix(seen, one));
 	snprintf(text, sizeof(text), "%llu", (unsigned long long)config->downloads);
-	want = runtime_want(memory, proposal, name, &place, text);
+	want = runtime_want(memory, proposal, name, &target, text);
 	if (!want)
 		return -ENOMEM;
 	memory->edits[memory->n_edits - 1].service = runtime_service(seen, one, config);
@@ -282,8 +282,8 @@ static int want_containerd(const struct runtime_seen *seen, const struct runtime
 static void note_pending(const struct proposal *proposal, struct runtime_memory *memory)
 {
 	memory->restart_pending = false;
-	for (size_t i = 0; i < proposal->n_wants; i++) {
-		const struct want *want = &proposal->wants[i];
+	for (size_t i = 0; i < proposal->n_files; i++) {
+		const struct file_want *want = &proposal->files[i];
 
 		if (!want->edit || want->edit->service.activation != ACTIVATE_CONTAINERD_RESTART ||
 			!want->wanted[0] || want->error < 0 ||
@@ -293,7 +293,7 @@ static void note_pending(const struct proposal *proposal, struct runtime_memory 
 		memory->restart_pending = true;
 		snprintf(memory->restart_why, sizeof(memory->restart_why),
 			"%s is %s in %.80s, and %s in force: restart %s, or set runtime.restart",
-			want->name, want->wanted, want->place.path,
+			want->name, want->wanted, want->target.path,
 			want->actual[0] ? want->actual : "not known what",
 			want->edit->service.unit);
 		return;

@@ -66,13 +66,13 @@ static void normalize(const char *text, char out[static SETTING_VALUE_MAX])
 
 /* Somebody else's mirrors in Docker's file: neither configured here nor ever written by us. */
 static void add_foreign(const struct runtime_one *one, const struct runtime_config *config,
-	const struct record *record, struct words *wanted)
+	const struct file_record *record, struct words *wanted)
 {
 	struct words in_file, written = {0}, original = {0};
 
 	split_words(one->on_disk_mirrors, &in_file);
 	if (record) {
-		split_words(record->target, &written);
+		split_words(record->wanted, &written);
 		split_words(record->on_disk, &original);
 	}
 	for (size_t i = 0; i < in_file.n; i++) {
@@ -90,17 +90,17 @@ static int want_docker_mirrors(const struct runtime_seen *seen, const struct run
 	const struct runtime_config *config, struct runtime_memory *memory,
 	const struct decide_input *input, struct proposal *proposal)
 {
-	struct place place = {.kind = PLACE_EDIT, .format = EDIT_JSON, .key = "registry-mirrors"};
-	const struct record *record;
+	struct file_target target = {.format = EDIT_JSON, .key = "registry-mirrors"};
+	const struct file_record *record;
 	struct words wanted = {0};
 	const char *list[WORDS_MAX];
 	_cleanup_free_ char *literal = NULL;
 	char name[SETTING_NAME_MAX];
-	struct want *want;
+	struct file_want *want;
 	bool unchecked = false;
 
 	snprintf(name, sizeof(name), "%s.registry-mirrors", runtime_prefix(seen, one));
-	record = record_find(input->records, input->n_records, name);
+	record = file_record_find(input->files, input->n_files, name);
 	for (size_t i = 0; i < config->n_mirrors; i++) {
 		if (!runtime_mirror_is_dockers(&config->mirrors[i]))
 			continue;
@@ -115,8 +115,8 @@ static int want_docker_mirrors(const struct runtime_seen *seen, const struct run
 		list[i] = wanted.list[i];
 	/* dockerd keeps the mirrors that it has when the key is gone: an empty list takes them. */
 	literal = docker_config_list(list, wanted.n);
-	copy_text(place.path, sizeof(place.path), one->config_path);
-	if (!literal || !(want = runtime_want(memory, proposal, name, &place, literal)))
+	copy_text(target.path, sizeof(target.path), one->config_path);
+	if (!literal || !(want = runtime_want(memory, proposal, name, &target, literal)))
 		return -ENOMEM;
 	memory->edits[memory->n_edits - 1].service = runtime_service(seen, one, config);
 	join_words(&wanted, want->wanted);
@@ -137,18 +137,18 @@ static int want_docker_mirrors(const struct runtime_seen *seen, const struct run
 static int want_hosts(
 	const struct runtime_hosts *hosts, struct runtime_memory *memory, struct proposal *proposal)
 {
-	struct place place = {.kind = PLACE_EDIT, .format = EDIT_OWN};
+	struct file_target target = {.format = EDIT_OWN};
 	bool others = hosts->exists && !hosts->ours;
 	char name[SETTING_NAME_MAX];
-	struct want *want;
+	struct file_want *want;
 
 	/* Nothing is there, and nothing should be; or it is not known yet whether anything should.
 	 */
 	if (hosts->unchecked || (hosts->error == 0 && !hosts->exists && !hosts->text))
 		return 0;
 	snprintf(name, sizeof(name), "mirrors.%.100s", hosts->registry);
-	copy_text(place.path, sizeof(place.path), hosts->path);
-	want = runtime_want(memory, proposal, name, &place, hosts->text);
+	copy_text(target.path, sizeof(target.path), hosts->path);
+	want = runtime_want(memory, proposal, name, &target, hosts->text);
 	if (!want)
 		return -ENOMEM;
 	copy_text(want->wanted, SETTING_VALUE_MAX, hosts->wanted);
@@ -172,10 +172,10 @@ static int want_hosts(
 static void remember_recorded(const struct decide_input *input, struct runtime_memory *memory)
 {
 	memory->n_recorded = 0;
-	for (size_t i = 0; i < input->n_records && memory->n_recorded < RUNTIME_MIRROR_MAX; i++) {
-		const char *name = input->records[i].name;
+	for (size_t i = 0; i < input->n_files && memory->n_recorded < RUNTIME_MIRROR_MAX; i++) {
+		const char *name = input->files[i].name;
 
-		if (streq(input->records[i].tuner, "runtime") && starts_with(name, "mirrors."))
+		if (streq(input->files[i].tuner, "runtime") && starts_with(name, "mirrors."))
 			copy_text(memory->recorded[memory->n_recorded++], REGISTRY_NAME_MAX,
 				name + strlen("mirrors."));
 	}

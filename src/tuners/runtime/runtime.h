@@ -133,8 +133,8 @@ struct runtime_seen {
 
 /* What decide() keeps from one look to the next. */
 struct runtime_memory {
-	struct edit edits[RUNTIME_EDITS_MAX]; /* of the wants of this look */
-	char *literals[RUNTIME_EDITS_MAX];    /* texts of these that have no other owner */
+	struct file_edit edits[RUNTIME_EDITS_MAX]; /* of the wants of this look */
+	char *literals[RUNTIME_EDITS_MAX];         /* texts of these that have no other owner */
 	size_t n_edits;
 	bool store_full; /* hysteresis */
 	/* Registries that the journal has a hosts.toml of. */
@@ -156,8 +156,8 @@ int runtime_decide_limits(const struct runtime_seen *seen, struct proposal *prop
 void runtime_memory_clear(struct runtime_memory *memory);
 
 /* A want in a file, with its edit; NULL without memory or room. literal is copied. */
-struct want *runtime_want(struct runtime_memory *memory, struct proposal *proposal,
-	const char *name, const struct place *place, const char *literal);
+struct file_want *runtime_want(struct runtime_memory *memory, struct proposal *proposal,
+	const char *name, const struct file_target *target, const char *literal);
 
 /* What makes a changed file of this runtime take effect. */
 struct service runtime_service(const struct runtime_seen *seen, const struct runtime_one *one,

@@ -7,7 +7,7 @@
 
 /* Raises only: the larger, field by field, of what is configured and what the administrator had. */
 static void want_value(
-	const struct sysctl_key *key, const struct decide_input *input, struct want *want)
+	const struct sysctl_key *key, const struct decide_input *input, struct value_want *want)
 {
 	char floor[SETTING_VALUE_MAX];
 
@@ -15,7 +15,8 @@ static void want_value(
 	want->reason = key->from_profile ? "profile" : "configured";
 	if (key->exact || key->error < 0)
 		return;
-	record_floor(record_find(input->records, input->n_records, key->name), key->actual, floor);
+	value_floor(
+		value_record_find(input->values, input->n_values, key->name), key->actual, floor);
 	if (value_max(key->configured, floor, want->wanted) == 0 &&
 		!value_equal(want->wanted, key->configured))
 		want->reason = "administrator-higher";
@@ -25,13 +26,13 @@ int sysctl_decide(const struct sysctl_key *keys, size_t n, const struct decide_i
 	struct proposal *proposal)
 {
 	for (size_t i = 0; i < n; i++) {
-		struct want *want = proposal_want(proposal);
+		struct value_want *want = proposal_value(proposal);
 
 		if (!want)
 			return -ENOMEM;
 		copy_text(want->name, SETTING_NAME_MAX, keys[i].name);
-		want->place.kind = PLACE_FILE;
-		copy_text(want->place.path, SETTING_PATH_MAX, keys[i].file.path);
+		want->target.kind = VALUE_FILE;
+		copy_text(want->target.path, SETTING_PATH_MAX, keys[i].file.path);
 		copy_text(want->actual, SETTING_VALUE_MAX, keys[i].actual);
 		want->error = keys[i].error;
 		want_value(&keys[i], input, want);

@@ -11,13 +11,13 @@ static int decide_switch(const struct thp_switch *s, const struct thp_seen *seen
 	const struct thp_config *config, struct proposal *proposal)
 {
 	const char *wanted = config->wanted[s->kind];
-	struct want *want = proposal_want(proposal);
+	struct value_want *want = proposal_value(proposal);
 
 	if (!want)
 		return -ENOMEM;
 	copy_text(want->name, SETTING_NAME_MAX, s->name);
-	want->place.kind = PLACE_FILE;
-	copy_text(want->place.path, SETTING_PATH_MAX, s->file.path);
+	want->target.kind = VALUE_FILE;
+	copy_text(want->target.path, SETTING_PATH_MAX, s->file.path);
 	copy_text(want->actual, SETTING_VALUE_MAX, s->actual);
 	copy_text(want->wanted, SETTING_VALUE_MAX, wanted);
 	want->error = s->error;
