@@ -23,49 +23,30 @@ void file_bytes_clear(struct file_bytes *bytes)
 	free(steal(bytes->bytes));
 }
 
-/* -ENOENT: to be looked for one directory further up. */
-static int locate_existing(int root, const char *path, char full[static PATH_MAX])
-{
-	_cleanup_close_ int fd = open_in_root(root, path, 0);
-	int r;
-
-	if (fd >= 0)
-		return descriptor_path(fd, full);
-	r = fd;
-	cleanup_close(&fd);
-	if (r != -ENOENT)
-		return r;
-	fd = open_in_root(root, path, O_NOFOLLOW);
-	return fd >= 0 ? -ELOOP : r;
-}
-
 int file_locate(const struct host *host, const char *path, struct file_at *at)
 {
-	_cleanup_close_ int root =
-		open(host->root[0] ? host->root : "/", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	struct file_at found = {0};
-	char above[PATH_MAX];
-	int r;
+	char above[PATH_MAX], link[PATH_MAX];
+	int r = locate_in_root(host->root, path, 0, found.full);
 
-	if (root < 0)
-		return -errno;
-	if (!copy_text(above, sizeof(above), path))
-		return -ENAMETOOLONG;
-	r = locate_existing(root, above, found.full);
 	if (r == 0) {
 		copy_text(found.directory, sizeof(found.directory), found.full);
 		*strrchr(found.directory, '/') = '\0';
 		*at = found;
 		return 0;
 	}
+	if (!copy_text(above, sizeof(above), path))
+		return -ENAMETOOLONG;
 	for (unsigned i = 0; r == -ENOENT && i < DIRECTORIES_MAX; i++) {
 		char *slash = strrchr(above, '/');
 
 		if (!slash)
 			return -EINVAL;
+		if (locate_in_root(host->root, above, O_NOFOLLOW, link) == 0)
+			return -ELOOP;
 		found.missing = i;
 		*slash = '\0';
-		r = locate_existing(root, above[0] ? above : "/", found.directory);
+		r = locate_in_root(host->root, above[0] ? above : "/", 0, found.directory);
 	}
 	if (r < 0)
 		return r;
@@ -124,54 +105,83 @@ static int make_missing_directories(const struct file_at *at)
 	return r;
 }
 
+/* The old content's measurement and signature. */
+static bool is_of_content(const char *name)
+{
+	return streq(name, "security.ima") || streq(name, "security.evm");
+}
+
 /*
  * EPERM for security.*: without its module a label means nothing, and only CAP_SYS_ADMIN may set
  * it. With the module a refusal is EACCES.
  */
 static int copy_attribute(int from, int to, const char *name)
 {
-	char value[4096], there[4096];
+	char value[4096], present[4096];
 	ssize_t n = fgetxattr(from, name, value, sizeof(value));
-	ssize_t n_there = fgetxattr(to, name, there, sizeof(there));
+	ssize_t n_present = fgetxattr(to, name, present, sizeof(present));
 
 	if (n < 0)
 		return errno == ENODATA ? 0 : -errno;
-	if (n == n_there && memcmp(value, there, (size_t)n) == 0)
+	if (n == n_present && memcmp(value, present, (size_t)n) == 0)
 		return 0;
 	if (fsetxattr(to, name, value, (size_t)n, 0) == 0 || errno == EOPNOTSUPP)
 		return 0;
 	return errno == EPERM && starts_with(name, "security.") ? 0 : -errno;
 }
 
-static int copy_attributes(int from, int to)
+/* What the new file took from its directory, such as a default ACL, and the old one lacks. */
+static int remove_attribute(int from, int to, const char *name)
 {
-	char names[4096];
-	ssize_t n = flistxattr(from, names, sizeof(names));
-	int r = n < 0 && errno != EOPNOTSUPP ? -errno : 0;
-
-	for (const char *name = names; r == 0 && n > 0 && name < names + n;
-		name += strlen(name) + 1)
-		r = copy_attribute(from, to, name);
-	return r;
+	if (fgetxattr(from, name, NULL, 0) >= 0 || errno != ENODATA ||
+		starts_with(name, "security."))
+		return 0;
+	return fremovexattr(to, name) < 0 && errno != ENODATA && errno != EOPNOTSUPP ? -errno : 0;
 }
 
-/* Owner last: a file of somebody else may be changed no more. Only who differs asks for CAP_CHOWN.
- */
-static int copy_look(const char *path, int to)
+static int copy_attributes(int from, int to)
 {
-	_cleanup_close_ int from = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	for (int copying = 0; copying < 2; copying++) {
+		char names[4096];
+		ssize_t n = flistxattr(copying ? from : to, names, sizeof(names));
+
+		if (n < 0 && errno != EOPNOTSUPP)
+			return -errno;
+		for (const char *name = names; n > 0 && name < names + n;
+			name += strlen(name) + 1) {
+			int r = is_of_content(name) ? 0
+				: copying           ? copy_attribute(from, to, name)
+						    : remove_attribute(from, to, name);
+
+			if (r < 0)
+				return r;
+		}
+	}
+	return 0;
+}
+
+/*
+ * Mode before owner: a file of somebody else may be changed no more. Only who differs asks for
+ * CAP_CHOWN, and setuid bits, which a change of owner takes, for CAP_FOWNER.
+ */
+static int copy_metadata(int from, int to)
+{
 	struct stat old, new;
 	int r;
 
-	if (from < 0 && errno == ENOENT)
-		return fchmod(to, 0644) < 0 ? -errno : 0;
-	if (from < 0 || fstat(from, &old) < 0 || fstat(to, &new) < 0 ||
-		fchmod(to, old.st_mode & 0777) < 0)
+	if (fstat(from, &old) < 0)
 		return -errno;
+	/* First, because with the mode an inherited ACL takes effect. */
 	r = copy_attributes(from, to);
-	if (r < 0 || (old.st_uid == new.st_uid &&old.st_gid == new.st_gid))
+	if (r < 0)
 		return r;
-	return fchown(to, old.st_uid, old.st_gid) < 0 ? -errno : 0;
+	if (fchmod(to, old.st_mode & 0777) < 0 || fstat(to, &new) < 0 ||
+		((old.st_uid != new.st_uid || old.st_gid != new.st_gid) &&
+			fchown(to, old.st_uid, old.st_gid) < 0))
+		return -errno;
+	if ((old.st_mode & 07777) != (old.st_mode & 0777) && fchmod(to, old.st_mode & 07777) < 0)
+		return -errno;
+	return 0;
 }
 
 /* A new file beside the old one, as nobody but root may read it yet. */
@@ -186,17 +196,23 @@ static int write_beside(const char *path, const char *bytes, size_t len)
 	return write_all(fd, bytes, len);
 }
 
-static int dress(const char *path, const char *like)
+static int apply_metadata(const char *path, const char *like)
 {
-	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-	int r;
+	_cleanup_close_ int to = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	_cleanup_close_ int from = open(like, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	int r = 0;
 
-	if (fd < 0)
+	if (from < 0 && errno != ENOENT)
 		return -errno;
-	r = copy_look(like, fd);
+	if (to < 0)
+		return -errno;
+	if (from >= 0)
+		r = copy_metadata(from, to);
+	else if (fchmod(to, 0644) < 0)
+		r = -errno;
 	if (r < 0)
 		return r;
-	return fsync(fd) < 0 ? -errno : 0;
+	return fsync(to) < 0 ? -errno : 0;
 }
 
 static int check_unchanged(const struct file_at *at, const char *expected)
@@ -235,7 +251,7 @@ static int replace(const struct file_at *at, const char *expected, const char *b
 	if (r == 0)
 		r = write_beside(new, bytes, len);
 	if (r == 0)
-		r = dress(new, at->full);
+		r = apply_metadata(new, at->full);
 	if (r == 0)
 		r = check_unchanged(at, expected);
 	if (r == 0)

@@ -74,25 +74,12 @@ int read_file(const char *path, size_t max, char **ret, size_t *len)
 	return 0;
 }
 
-/* For kernels and containers without openat2(2). */
-static int join(const char *root, const char *path, char full[static PATH_MAX])
+static bool is_same_file(int fd, const char *path)
 {
-	if (snprintf(full, PATH_MAX, "%s%s", root, path) >= PATH_MAX)
-		return -ENAMETOOLONG;
-	return access(full, F_OK) < 0 ? -errno : 0;
-}
+	struct stat ours, found;
 
-int descriptor_path(int fd, char path[static PATH_MAX])
-{
-	char link[32];
-	ssize_t n;
-
-	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-	n = readlink(link, path, PATH_MAX - 1);
-	if (n < 0)
-		return -errno;
-	path[n] = '\0';
-	return 0;
+	return fstat(fd, &ours) == 0 && lstat(path, &found) == 0 && ours.st_dev == found.st_dev &&
+	       ours.st_ino == found.st_ino;
 }
 
 /* Where root is this process's own, whoever follows links stays in it. */
@@ -120,17 +107,55 @@ int open_in_root(int root, const char *path, int flags)
 	return fd < 0 ? -errno : (int)fd;
 }
 
+/*
+ * The kernel names a file from its mount namespace's root: where root is a process's root of
+ * another namespace, that is relative to root. A name that leads to another file by now is none.
+ */
+static int path_of(int fd, const char *root, char full[static PATH_MAX])
+{
+	char link[32], name[PATH_MAX], below[PATH_MAX];
+	ssize_t n;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	n = readlink(link, name, sizeof(name) - 1);
+	if (n < 0)
+		return -errno;
+	name[n] = '\0';
+	if (is_same_file(fd, name)) {
+		copy_text(full, PATH_MAX, name);
+		return 0;
+	}
+	if (snprintf(below, sizeof(below), "%s%s", root, name) >= PATH_MAX)
+		return -ENAMETOOLONG;
+	if (!is_same_file(fd, below))
+		return -ESTALE;
+	copy_text(full, PATH_MAX, below);
+	return 0;
+}
+
+int locate_in_root(const char *root, const char *path, int flags, char full[static PATH_MAX])
+{
+	_cleanup_close_ int top = open(root[0] ? root : "/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	int r = top < 0 ? -errno : -ESTALE;
+
+	/* Again when the file was replaced in between. */
+	for (int i = 0; r == -ESTALE && i < 5; i++) {
+		_cleanup_close_ int fd = open_in_root(top, path, flags);
+
+		r = fd < 0 ? fd : path_of(fd, root, full);
+	}
+	return r;
+}
+
 int path_in_root(const char *root, const char *path, char full[static PATH_MAX])
 {
-	_cleanup_close_ int top = -1, fd = -1;
+	int r = locate_in_root(root, path, 0, full);
 
-	top = open(root[0] ? root : "/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (top < 0)
-		return -errno;
-	fd = open_in_root(top, path, 0);
-	if (fd >= 0)
-		return descriptor_path(fd, full);
-	return fd == -ENOSYS || fd == -EPERM ? join(root, path, full) : fd;
+	if (r != -ENOSYS && r != -EPERM)
+		return r;
+	if (snprintf(full, PATH_MAX, "%s%s", root, path) >= PATH_MAX)
+		return -ENAMETOOLONG;
+	return access(full, F_OK) < 0 ? -errno : 0;
 }
 
 int write_all(int fd, const void *data, size_t len)

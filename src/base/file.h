@@ -28,15 +28,15 @@ int write_file_atomic(int dir, const char *name, const void *data, size_t len);
  */
 int open_in_root(int root, const char *path, int flags);
 
-/* The real path of what a descriptor is open on. 0 or -errno. */
-int descriptor_path(int fd, char path[static PATH_MAX]);
-
 /*
  * Where a file below root ("" for /) really is, absolute links on the way read from root on, as the
  * host itself would. path is absolute and must be there. 0 or -errno: -ENOENT, -ENAMETOOLONG.
  * Before Linux 5.6, or without leave to call openat2(2), links are not looked at.
  */
 int path_in_root(const char *root, const char *path, char full[static PATH_MAX]);
+
+/* The same, but with the errors of open_in_root() where links cannot be followed safely. */
+int locate_in_root(const char *root, const char *path, int flags, char full[static PATH_MAX]);
 
 /* Writes all of it, whatever the kernel takes at once. 0 or -errno. */
 int write_all(int fd, const void *data, size_t len);

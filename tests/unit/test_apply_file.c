@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 
 #define PATH "/etc/containerd/config.toml"
 
@@ -111,12 +112,49 @@ static void what_is_kept_is_for_root_alone(void **state)
 	assert_file(&bench.state_directory, name, "secret");
 }
 
+/* A default ACL of the directory: u::rwx u:1234:rwx g::r-x m::rwx o::---. */
+static const unsigned char default_acl[] = {2, 0, 0, 0,                          /* version */
+	1, 0, 7, 0, 0xff, 0xff, 0xff, 0xff, 2, 0, 7, 0, 0xd2, 4, 0, 0,           /* owner, 1234 */
+	4, 0, 5, 0, 0xff, 0xff, 0xff, 0xff, 16, 0, 7, 0, 0xff, 0xff, 0xff, 0xff, /* group, mask */
+	32, 0, 0, 0, 0xff, 0xff, 0xff, 0xff};
+
+static void a_replaced_file_keeps_its_metadata_and_takes_no_other(void **state)
+{
+	_cleanup_bench_ struct bench bench;
+	struct file_bytes old;
+	char value[256];
+	struct stat st;
+	bool acl;
+
+	(void)state;
+	bench_make(&bench);
+	directory_put(&bench.root, PATH, "password");
+	assert_int_equal(file_locate(&bench.host, PATH, &bench.at), 0);
+	acl = setxattr(bench.at.directory, "system.posix_acl_default", default_acl,
+		      sizeof(default_acl), 0) == 0;
+	if (geteuid() == 0 && setxattr(bench.at.full, "security.ima", "\4x", 2, 0) < 0)
+		print_message("without security attributes\n");
+	assert_int_equal(chmod(bench.at.full, 04640), 0);
+	assert_int_equal(file_take(&bench.at, &old), 0);
+	assert_int_equal(file_put(&bench.at, old.hash, "passwort", 8), 0);
+	assert_int_equal(stat(bench.at.full, &st), 0);
+	assert_int_equal(st.st_mode & 07777, 04640);
+	assert_true(getxattr(bench.at.full, "security.ima", value, sizeof(value)) < 0);
+	if (acl)
+		assert_true(getxattr(bench.at.full, "system.posix_acl_access", value,
+				    sizeof(value)) < 0);
+	else
+		print_message("without ACLs\n");
+	file_bytes_clear(&old);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_new_file_has_directories_made_for_it),
 		cmocka_unit_test(what_somebody_made_meanwhile_stays),
 		cmocka_unit_test(a_trial_that_cannot_be_written_leaves_nothing),
+		cmocka_unit_test(a_replaced_file_keeps_its_metadata_and_takes_no_other),
 		cmocka_unit_test(what_is_kept_is_for_root_alone),
 	};
 

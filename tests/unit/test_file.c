@@ -3,8 +3,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stddef.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -198,6 +200,44 @@ static void finds_what_links_of_a_root_name(void **state)
 	assert_int_equal(path_in_root(root.path, "/link", full), -ENOENT);
 }
 
+/* A process's root, as a container names the host's: the kernel's names lack this prefix. */
+static void the_root_of_another_mount_namespace_keeps_its_prefix(void **state)
+{
+	char root[64], full[PATH_MAX], expected[PATH_MAX];
+	struct stat st;
+	int fds[2];
+	pid_t pid;
+	char ready;
+
+	(void)state;
+	if (geteuid() != 0)
+		skip();
+	assert_int_equal(pipe(fds), 0);
+	pid = fork();
+	if (pid == 0) {
+		bool made = unshare(CLONE_NEWNS) == 0 &&
+			    mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+			    mount("none", "/srv", "tmpfs", 0, NULL) == 0 &&
+			    close(open("/srv/theirs", O_CREAT | O_WRONLY | O_CLOEXEC, 0600)) == 0;
+
+		(void)!write(fds[1], made ? "y" : "n", 1);
+		for (;;)
+			pause();
+	}
+	assert_int_equal(read(fds[0], &ready, 1), 1);
+	snprintf(root, sizeof(root), "/proc/%d/root", (int)pid);
+	snprintf(expected, sizeof(expected), "%s/srv/theirs", root);
+	if (ready == 'y') {
+		assert_int_equal(stat(expected, &st), 0);
+		assert_int_equal(path_in_root(root, "/srv/theirs", full), 0);
+		assert_string_equal(full, expected);
+	}
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	close(fds[0]);
+	close(fds[1]);
+}
+
 /* As systemd does for a unit with RestrictSUIDSGID=yes. */
 static void refuse_openat2(void)
 {
@@ -223,7 +263,7 @@ static int open_without_openat2(const char *own, const char *other)
 
 	refuse_openat2();
 	fd = open_in_root(top, own, 0);
-	if (fd < 0 || descriptor_path(fd, full) < 0 || !streq(full, own))
+	if (fd < 0 || locate_in_root("", own, 0, full) < 0 || !streq(full, own))
 		return 3;
 	if (open_in_root(top, "/none-of-this-name", 0) != -ENOENT)
 		return 4;
@@ -280,6 +320,7 @@ int main(void)
 		cmocka_unit_test(keeps_the_old_file_after_an_error),
 		cmocka_unit_test(follows_no_link_to_write),
 		cmocka_unit_test(finds_what_links_of_a_root_name),
+		cmocka_unit_test(the_root_of_another_mount_namespace_keeps_its_prefix),
 		cmocka_unit_test(its_own_root_needs_no_openat2),
 		cmocka_unit_test(makes_directories),
 	};
