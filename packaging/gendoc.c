@@ -13,7 +13,6 @@
 #include "config/config.h"
 #include "config/text.h"
 #include "config/value.h"
-#include "model/reason.h"
 #include "tuners/table.h"
 
 #include <headroom/condition.h>
@@ -333,29 +332,37 @@ static void put_profiles(FILE *out)
 	}
 }
 
+static bool put_reason(const struct reason *row, const struct tuner_ops *ops, void *userdata)
+{
+	(void)ops;
+	put_tagged(userdata, row->slug, row->help);
+	return false;
+}
+
 static void put_reasons(FILE *out)
 {
 	fputs(".SH REASONS\n", out);
 	put_line(out,
 		"The words that stand as reason of a setting or condition in the log, in status "
 		"and in metrics.");
-	for (const struct reason *reason = reason_table; reason->slug; reason++)
-		put_tagged(out, reason->slug, reason->sentence);
+	reasons_visit(put_reason, out);
 }
 
 static void put_conditions(FILE *out)
 {
 	fputs(".SH CONDITIONS\n", out);
 	put_line(out, "A condition that is True is a problem.");
-	for (int i = 0; i < CONDITION_TYPES; i++) {
-		enum condition_type type = (enum condition_type)i;
-		char text[TEXT_MAX];
+	for (size_t i = 0; all_tables[i]; i++)
+		for (const struct condition_type *type = all_tables[i]->conditions;
+			type && type->name; type++) {
+			char text[TEXT_MAX];
 
-		snprintf(text, sizeof(text), "%s True makes the verdict of /health %s.",
-			condition_sentence(type),
-			condition_severity(type) == SEVERITY_CRITICAL ? "critical" : "warning");
-		put_tagged(out, condition_name(type), text);
-	}
+			snprintf(text, sizeof(text), "%s True makes the verdict of /health %s.",
+				type->help,
+				type->severity == SEVERITY_ADVICE ? "stay as it is"
+								  : severity_name(type->severity));
+			put_tagged(out, type->name, text);
+		}
 }
 
 static const char description[] =

@@ -10,27 +10,6 @@
 
 #define CONDITION_MESSAGE_MAX 320
 
-enum condition_type {
-	CONDITION_NEIGHBOR_TABLE_PRESSURE,
-	CONDITION_NEIGHBOR_TABLE_OVERFLOW,
-	CONDITION_TRANSPARENT_HUGE_PAGES_ACTIVE,
-	CONDITION_DNS_BUDGET_PRESSURE,
-	CONDITION_DNS_BUDGET_EXCEEDED,
-	CONDITION_DNS_UNANSWERED,
-	CONDITION_DNS_FORWARDER_CROWDING,
-	CONDITION_RUNTIME_UNREACHABLE,
-	CONDITION_RUNTIME_RESTART_PENDING,
-	CONDITION_IMAGE_STORE_FULL,
-	CONDITION_PULL_STUCK,
-	CONDITION_KUBELET_SERIAL_PULLS,
-	CONDITION_OF_TUNERS, /* those above are the tuners', those below the agent's own */
-	CONDITION_SETTING_DRIFTED = CONDITION_OF_TUNERS,
-	CONDITION_SETTING_FAILED,
-	CONDITION_CONFIG_INVALID,
-	CONDITION_AGENT_DEGRADED,
-	CONDITION_TYPES, /* how many there are */
-};
-
 enum condition_status {
 	CONDITION_FALSE,
 	CONDITION_TRUE,
@@ -41,13 +20,28 @@ enum condition_status {
 enum severity {
 	SEVERITY_WARNING,
 	SEVERITY_CRITICAL,
+	SEVERITY_ADVICE, /* nothing: worth doing, and no fault of the node */
+};
+
+/* Reasons are data: one slug serves the log, the JSON, `explain` and the manual. */
+struct reason {
+	const char *slug; /* "near-full"; NULL ends a table */
+	const char *help;
+};
+
+/* A row of a tuner's table of conditions. */
+struct condition_type {
+	const char *name; /* "NeighborTableOverflow"; NULL ends a table */
+	enum severity severity;
+	const char *help;             /* what it means, and the cure */
+	const struct reason *reasons; /* its own; conditions of one tuner may share a table */
 };
 
 /* What is said of a condition just now. */
 struct condition_reading {
-	enum condition_type type;
+	const struct condition_type *type;
 	enum condition_status status;
-	const char *reason; /* a slug of src/model/reason.c */
+	const char *reason; /* a slug */
 	char message[CONDITION_MESSAGE_MAX];
 };
 
@@ -60,10 +54,7 @@ struct condition {
 bool condition_observe(
 	struct condition *condition, const struct condition_reading *reading, uint64_t realtime_us);
 
-const char *condition_name(enum condition_type type);            /* "NeighborTableOverflow" */
 const char *condition_status_name(enum condition_status status); /* "True" */
-const char *condition_sentence(enum condition_type type);        /* what it means, and the cure */
-enum severity condition_severity(enum condition_type type);
-bool condition_by_name(const char *name, enum condition_type *type); /* type only on success */
+const char *severity_name(enum severity severity);               /* "critical" */
 
 #endif

@@ -15,6 +15,7 @@
 #include <headroom/file.h>
 #include <headroom/limit.h>
 #include <headroom/setting.h>
+#include <headroom/tables.h>
 #include <headroom/value.h>
 
 #define TUNER_WHY_MAX 320
@@ -64,23 +65,17 @@ struct decide_input {
 
 struct metric_sink;
 
-/* What `headroom explain` says of a limit or a setting. */
-struct explanation {
-	const char *name; /* a pattern of fnmatch(3); NULL ends a table */
-	const char *kind; /* "limit" or "setting" */
-	const char *what; /* what it is and why it matters */
-	const char *unit;
-	const char *def;    /* the kernel's own default */
-	const char *option; /* the option that governs it; NULL for none */
-	const char *source; /* kernel file, commit, RFC or document */
-};
-
 struct tuner_ops {
 	const char *name;
 	const char *summary; /* one sentence, for explain */
 	/* Rows of the option table, ended by a row without a name. */
 	const struct config_option *options;
+	/* Tables, each ended by a row without a name; NULL for none. */
 	const struct explanation *explanations; /* of its limits and settings */
+	const struct condition_type *conditions;
+	const struct reason *reasons; /* of its settings; conditions have their own */
+	const struct metric_row *metric_rows;
+	const struct capability_row *capabilities; /* what it needs, and why */
 	/* Sysctls that only this tuner may set: dotted names, a trailing '*' matches any rest. */
 	const char *const *owned_sysctls;
 

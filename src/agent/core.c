@@ -126,6 +126,23 @@ static int open_tuners(struct core *core)
 	return 0;
 }
 
+static int make_conditions(struct node *node)
+{
+	for (size_t i = 0; all_tables[i]; i++)
+		for (const struct condition_type *type = all_tables[i]->conditions;
+			type && type->name; type++)
+			node->n_conditions++;
+	node->conditions = calloc(node->n_conditions, sizeof(*node->conditions));
+	if (!node->conditions)
+		return -ENOMEM;
+	node->n_conditions = 0;
+	for (size_t i = 0; all_tables[i]; i++)
+		for (const struct condition_type *type = all_tables[i]->conditions;
+			type && type->name; type++)
+			node->conditions[node->n_conditions++].now.type = type;
+	return 0;
+}
+
 static int make_tuners(struct core *core)
 {
 	size_t n = 0;
@@ -139,7 +156,7 @@ static int make_tuners(struct core *core)
 	core->node.n_tuners = n;
 	for (size_t i = 0; i < n; i++)
 		core->node.tuners[i].ops = tuner_table[i];
-	return 0;
+	return make_conditions(&core->node);
 }
 
 static void load_journal(struct core *core, bool create)
@@ -194,6 +211,7 @@ void core_close(struct core *core)
 	free(core->node.tuners);
 	free(core->node.settings);
 	free(core->node.limits);
+	free(core->node.conditions);
 	config_free(core->config);
 }
 

@@ -61,31 +61,30 @@ static void judge_agent(const struct core *core, struct condition_reading *degra
 
 static void observe(struct core *core, const struct condition_reading *reading)
 {
-	struct condition *condition = &core->node.conditions[reading->type];
+	struct condition *condition = node_condition(&core->node, reading->type);
 	bool known = condition->since_us > 0;
 	enum condition_status before = condition->now.status;
 
 	if (!condition_observe(condition, reading, realtime_us()))
 		return;
 	if (reading->status == CONDITION_TRUE)
-		log_warning(condition_name(reading->type), "%s", reading->message);
+		log_warning(reading->type->name, "%s", reading->message);
 	/* That all is well where nothing was known is no news: each start would say it. */
 	else if (known && (before == CONDITION_TRUE || reading->status == CONDITION_UNKNOWN))
-		log_notice(condition_name(reading->type), "%s: %s",
-			condition_status_name(reading->status),
+		log_notice(reading->type->name, "%s: %s", condition_status_name(reading->status),
 			reading->message[0] ? reading->message : reading->reason);
 }
 
 void core_judge(struct core *core)
 {
 	struct condition_reading drifted = {
-		.type = CONDITION_SETTING_DRIFTED, .reason = "all-in-sync"};
+		.type = &core_tables.conditions[CORE_SETTING_DRIFTED], .reason = "all-in-sync"};
 	struct condition_reading failed = {
-		.type = CONDITION_SETTING_FAILED, .reason = "none-failed"};
+		.type = &core_tables.conditions[CORE_SETTING_FAILED], .reason = "none-failed"};
 	struct condition_reading degraded = {
-		.type = CONDITION_AGENT_DEGRADED, .reason = "all-active"};
+		.type = &core_tables.conditions[CORE_AGENT_DEGRADED], .reason = "all-active"};
 	struct condition_reading config = {
-		.type = CONDITION_CONFIG_INVALID, .reason = "config-valid"};
+		.type = &core_tables.conditions[CORE_CONFIG_INVALID], .reason = "config-valid"};
 
 	judge_settings(&core->node, &drifted, &failed);
 	judge_agent(core, &degraded);
@@ -270,20 +269,22 @@ static int poll_tuner(struct core *core, size_t i, const struct decide_input *in
 	return r;
 }
 
-/* Each type once: what a tuner said, or that no tuner that could say it is on. */
+/* Each type of a tuner once: what it reports, or that it is off. */
 static void take_conditions(struct core *core)
 {
-	for (int type = 0; type < CONDITION_OF_TUNERS; type++) {
-		struct condition_reading none = {.type = (enum condition_type)type,
-			.status = CONDITION_UNKNOWN,
-			.reason = "tuner-off"};
-		const struct condition_reading *said = &none;
+	for (size_t i = 0; i < core->node.n_tuners; i++) {
+		const struct condition_type *type = core->node.tuners[i].ops->conditions;
 
-		for (size_t i = 0; i < core->node.n_tuners; i++)
+		for (; type && type->name; type++) {
+			struct condition_reading none = {
+				.type = type, .status = CONDITION_UNKNOWN, .reason = "tuner-off"};
+			const struct condition_reading *reading = &none;
+
 			for (size_t c = 0; c < core->proposals[i].n_conditions; c++)
-				if ((int)core->proposals[i].conditions[c].type == type)
-					said = &core->proposals[i].conditions[c];
-		observe(core, said);
+				if (core->proposals[i].conditions[c].type == type)
+					reading = &core->proposals[i].conditions[c];
+			observe(core, reading);
+		}
 	}
 }
 

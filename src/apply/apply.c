@@ -5,7 +5,7 @@
 #include "apply/writer.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "model/reason.h"
+#include "tuners/table.h"
 
 #include <errno.h>
 
@@ -26,7 +26,7 @@ void setting_fail(struct setting *setting, const char *reason, int error, const 
 	/* A retry that fails in the same way is no news. */
 	if (setting->retry_at_us == 0)
 		log_warning(setting->want.name, "not set to %s: %s: %s", setting->want.wanted,
-			why ? why : strerror(-error), reason_sentence(reason));
+			why ? why : strerror(-error), reason_help(reason));
 	setting->state = SETTING_FAILED;
 	setting->reason = reason;
 	setting->error = error;

@@ -59,31 +59,40 @@ static void put_value(FILE *out, double value)
 	fputs(text, out);
 }
 
-void metric_family(
-	struct metric_sink *sink, const char *name, enum metric_type type, const char *help)
+void metric_family(struct metric_sink *sink, const char *name)
 {
 	static const char *const types[] = {
 		[METRIC_GAUGE] = "gauge",
 		[METRIC_COUNTER] = "counter",
 		[METRIC_HISTOGRAM] = "histogram",
 	};
-	int len = family_length(sink, name, type);
+	int len;
 
+	sink->row = sink->rows;
+	while (sink->row && sink->row->name && !streq(sink->row->name, name))
+		sink->row++;
+	if (!sink->row || !sink->row->name) {
+		sink->row = NULL;
+		return;
+	}
+	len = family_length(sink, name, sink->row->type);
 	fprintf(sink->out, "# HELP %.*s ", len, name);
-	put_escaped(sink->out, help, sink->openmetrics);
-	fprintf(sink->out, "\n# TYPE %.*s %s\n", len, name, types[type]);
-	sink->family = name;
+	put_escaped(sink->out, sink->row->help, sink->openmetrics);
+	fprintf(sink->out, "\n# TYPE %.*s %s\n", len, name, types[sink->row->type]);
 }
 
 /* Labels with their brackets; le, when not NULL, after all others. */
-static void put_labels(FILE *out, const char *le, va_list labels)
+static void put_labels(FILE *out, const struct metric_row *row, const char *le, va_list values)
 {
-	const char *label;
+	const char *value;
 	char before = '{';
 
-	while ((label = va_arg(labels, const char *))) {
-		fprintf(out, "%c%s=\"", before, label);
-		put_escaped(out, va_arg(labels, const char *), true);
+	for (size_t i = 0; i < METRIC_LABELS_MAX && row->labels[i]; i++) {
+		value = va_arg(values, const char *);
+		if (!value)
+			break;
+		fprintf(out, "%c%s=\"", before, row->labels[i]);
+		put_escaped(out, value, true);
 		fputc('"', out);
 		before = ',';
 	}
@@ -94,16 +103,28 @@ static void put_labels(FILE *out, const char *le, va_list labels)
 	fputs(before == ',' ? "} " : " ", out);
 }
 
+static void put_part(
+	struct metric_sink *sink, const char *suffix, const char *le, double value, va_list labels)
+{
+	va_list copy;
+
+	fprintf(sink->out, "%s%s", sink->row->name, suffix);
+	va_copy(copy, labels);
+	put_labels(sink->out, sink->row, le, copy);
+	va_end(copy);
+	put_value(sink->out, value);
+	fputc('\n', sink->out);
+}
+
 void metric_sample(struct metric_sink *sink, double value, ...)
 {
 	va_list labels;
 
-	fputs(sink->family, sink->out);
+	if (!sink->row)
+		return;
 	va_start(labels, value);
-	put_labels(sink->out, NULL, labels);
+	put_part(sink, "", NULL, value, labels);
 	va_end(labels);
-	put_value(sink->out, value);
-	fputc('\n', sink->out);
 }
 
 /*
@@ -123,25 +144,14 @@ static void format_bound(char text[static BOUND_MAX], double bound, bool openmet
 	snprintf(text, BOUND_MAX, "%.*f", MAX(digits - 1 - exponent, openmetrics ? 1 : 0), bound);
 }
 
-static void put_part(
-	struct metric_sink *sink, const char *suffix, const char *le, double value, va_list labels)
-{
-	va_list copy;
-
-	fprintf(sink->out, "%s%s", sink->family, suffix);
-	va_copy(copy, labels);
-	put_labels(sink->out, le, copy);
-	va_end(copy);
-	put_value(sink->out, value);
-	fputc('\n', sink->out);
-}
-
 void metric_histogram(struct metric_sink *sink, const double *bounds, const uint64_t *counts,
 	size_t n, double sum, ...)
 {
 	uint64_t total = 0;
 	va_list labels;
 
+	if (!sink->row)
+		return;
 	va_start(labels, sum);
 	for (size_t i = 0; i <= n; i++) {
 		char le[BOUND_MAX] = "+Inf";

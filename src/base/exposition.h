@@ -12,32 +12,28 @@
 #include <stdint.h>
 #include <stdio.h>
 
-enum metric_type {
-	METRIC_GAUGE,
-	METRIC_COUNTER,   /* its name ends in _total */
-	METRIC_HISTOGRAM, /* its samples are written by metric_histogram */
-};
+#include <headroom/tables.h>
 
 struct metric_sink {
 	FILE *out;
 	bool openmetrics;
-	const char *family; /* the family that samples now belong to */
+	const struct metric_row *rows; /* the table in which metric_family() finds names */
+	const struct metric_row *row;  /* what samples now belong to; NULL: they are not written */
 };
 
-/* HELP and TYPE of a family. name must outlive the family's samples. */
-void metric_family(
-	struct metric_sink *sink, const char *name, enum metric_type type, const char *help);
+/* HELP and TYPE of the family of that name. One without a row is not exported. */
+void metric_family(struct metric_sink *sink, const char *name);
 
 /*
- * One sample of the current family. labels are name, value, name, value, ..., NULL; values are
- * escaped here.
+ * One sample of the current family. What follows are the values of the row's labels, in its order,
+ * and NULL; they are escaped here.
  */
 void metric_sample(struct metric_sink *sink, double value, ...) __attribute__((sentinel));
 
 /*
  * One histogram of the current family: its _bucket, _sum and _count samples. bounds are n upper
  * bounds in rising order, without +Inf; counts are n + 1, each of its bucket alone, the last of
- * what is above all bounds. labels as for metric_sample, without le.
+ * what is above all bounds. label values as for metric_sample().
  */
 void metric_histogram(struct metric_sink *sink, const double *bounds, const uint64_t *counts,
 	size_t n, double sum, ...) __attribute__((sentinel));

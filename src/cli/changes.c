@@ -4,7 +4,7 @@
 #include "base/cleanup.h"
 #include "base/util.h"
 #include "cli/cli.h"
-#include "model/reason.h"
+#include "tuners/table.h"
 
 #include <stdio.h>
 
@@ -73,10 +73,10 @@ static void print_legend(const cJSON *changes)
 
 	cJSON_ArrayForEach (change, changes) {
 		const char *reason = text_of(change, "reason");
-		const char *sentence = reason ? reason_sentence(reason) : NULL;
+		const char *help = reason ? reason_help(reason) : NULL;
 
-		if (sentence && !said_before(change, reason))
-			printf("  %s: %s\n", reason, sentence);
+		if (help && !said_before(change, reason))
+			printf("  %s: %s\n", reason, help);
 	}
 }
 

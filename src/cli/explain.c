@@ -3,7 +3,6 @@
 
 #include "base/util.h"
 #include "config/value.h"
-#include "model/reason.h"
 #include "tuners/table.h"
 
 #include <fnmatch.h>
@@ -112,23 +111,22 @@ static bool explain_option(const char *name)
 
 static bool explain_condition(const char *name)
 {
-	enum condition_type type;
+	const struct condition_type *type = condition_find(name);
 
-	if (!condition_by_name(name, &type))
+	if (!type)
 		return false;
-	printf("%s (condition, %s when True)\n  %s\n", name,
-		condition_severity(type) == SEVERITY_CRITICAL ? "critical" : "warning",
-		condition_sentence(type));
+	printf("%s (condition, %s when True)\n  %s\n", name, severity_name(type->severity),
+		type->help);
 	return true;
 }
 
 static bool explain_reason(const char *name)
 {
-	const char *sentence = reason_sentence(name);
+	const char *help = reason_help(name);
 
-	if (sentence)
-		printf("%s (reason)\n  %s\n", name, sentence);
-	return sentence != NULL;
+	if (help)
+		printf("%s (reason)\n  %s\n", name, help);
+	return help != NULL;
 }
 
 /* A sysctl that a profile or the configuration names. */
@@ -195,6 +193,13 @@ static bool explain(const struct cli *cli, const char *name)
 	       explain_sysctl(cli, name);
 }
 
+static bool list_reason(const struct reason *row, const struct tuner_ops *ops, void *userdata)
+{
+	(void)ops, (void)userdata;
+	printf("%-34s reason\n", row->slug);
+	return false;
+}
+
 static int list_names(void)
 {
 	for (size_t t = 0; option_tables[t]; t++)
@@ -204,10 +209,11 @@ static int list_names(void)
 		for (const struct explanation *row = tuner_table[i]->explanations; row && row->name;
 			row++)
 			printf("%-34s %s\n", row->name, row->kind);
-	for (int i = 0; i < CONDITION_TYPES; i++)
-		printf("%-34s condition\n", condition_name((enum condition_type)i));
-	for (const struct reason *row = reason_table; row->slug; row++)
-		printf("%-34s reason\n", row->slug);
+	for (size_t i = 0; all_tables[i]; i++)
+		for (const struct condition_type *row = all_tables[i]->conditions; row && row->name;
+			row++)
+			printf("%-34s condition\n", row->name);
+	reasons_visit(list_reason, NULL);
 	return EXIT_OK;
 }
 

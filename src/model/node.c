@@ -19,16 +19,32 @@ struct limit *node_limit(const struct node *node, const char *name)
 	return NULL;
 }
 
+struct condition *node_condition(const struct node *node, const struct condition_type *type)
+{
+	for (size_t i = 0; i < node->n_conditions; i++)
+		if (node->conditions[i].now.type == type)
+			return &node->conditions[i];
+	return NULL;
+}
+
+enum verdict condition_verdict(const struct condition *condition)
+{
+	static const enum verdict verdicts[] = {
+		[SEVERITY_WARNING] = VERDICT_WARNING,
+		[SEVERITY_CRITICAL] = VERDICT_CRITICAL,
+		[SEVERITY_ADVICE] = VERDICT_OK,
+	};
+
+	return condition->now.status == CONDITION_TRUE ? verdicts[condition->now.type->severity]
+						       : VERDICT_OK;
+}
+
 enum verdict node_verdict(const struct node *node)
 {
 	enum verdict worst = VERDICT_OK;
 
-	for (int i = 0; i < CONDITION_TYPES; i++) {
-		bool critical = condition_severity((enum condition_type)i) == SEVERITY_CRITICAL;
-
-		if (node->conditions[i].now.status == CONDITION_TRUE)
-			worst = MAX(worst, critical ? VERDICT_CRITICAL : VERDICT_WARNING);
-	}
+	for (size_t i = 0; i < node->n_conditions; i++)
+		worst = MAX(worst, condition_verdict(&node->conditions[i]));
 	return worst;
 }
 

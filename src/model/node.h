@@ -34,12 +34,14 @@ struct node {
 	size_t n_settings, settings_allocated;
 	struct limit *limits;
 	size_t n_limits, limits_allocated;
-	struct condition conditions[CONDITION_TYPES]; /* index is the type */
+	struct condition *conditions; /* one of each type, in the tables' order */
+	size_t n_conditions;
 };
 
 /* Finds by name, or NULL. */
 struct setting *node_setting(const struct node *node, const char *name);
 struct limit *node_limit(const struct node *node, const char *name);
+struct condition *node_condition(const struct node *node, const struct condition_type *type);
 
 /* ok, warning or critical: the worst True condition. */
 enum verdict {
@@ -49,6 +51,7 @@ enum verdict {
 };
 
 enum verdict node_verdict(const struct node *node);
+enum verdict condition_verdict(const struct condition *condition);
 const char *verdict_name(enum verdict verdict);
 
 #endif

@@ -4,14 +4,6 @@
 #include "base/json.h"
 #include "base/text.h"
 
-static const char *check_status(enum condition_type type, const struct condition *condition)
-{
-	if (condition->now.status != CONDITION_TRUE)
-		return verdict_name(VERDICT_OK);
-	return verdict_name(
-		condition_severity(type) == SEVERITY_CRITICAL ? VERDICT_CRITICAL : VERDICT_WARNING);
-}
-
 int report_health(const struct node *node, char **ret, size_t *len)
 {
 	struct json json;
@@ -20,12 +12,12 @@ int report_health(const struct node *node, char **ret, size_t *len)
 	json_begin(&json);
 	json_text(&json, json.root, "status", verdict_name(node_verdict(node)));
 	checks = json_array(&json, json.root, "checks");
-	for (int i = 0; i < CONDITION_TYPES; i++) {
+	for (size_t i = 0; i < node->n_conditions; i++) {
 		const struct condition *condition = &node->conditions[i];
 		cJSON *check = json_append(&json, checks);
 
-		json_text(&json, check, "type", condition_name((enum condition_type)i));
-		json_text(&json, check, "status", check_status((enum condition_type)i, condition));
+		json_text(&json, check, "type", condition->now.type->name);
+		json_text(&json, check, "status", verdict_name(condition_verdict(condition)));
 		json_text(&json, check, "reason", condition->now.reason);
 		json_text(&json, check, "message", condition->now.message);
 	}

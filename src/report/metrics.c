@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "base/util.h"
 #include "report/process.h"
+#include "tuners/table.h"
 
 struct metrics_text {
 	const struct node *node;
@@ -14,9 +15,8 @@ struct metrics_text {
 
 static void put_build(struct metric_sink *sink)
 {
-	metric_family(sink, "headroom_build_info", METRIC_GAUGE,
-		"The running agent: always 1, with its version and commit.");
-	metric_sample(sink, 1, "version", HEADROOM_VERSION, "commit", HEADROOM_COMMIT, NULL);
+	metric_family(sink, "headroom_build_info");
+	metric_sample(sink, 1, HEADROOM_VERSION, HEADROOM_COMMIT, NULL);
 }
 
 /* A namespace without a better name is told by its inode. */
@@ -58,13 +58,12 @@ static void put_users(struct metric_sink *sink, const struct limit_reading *read
 
 		told += (double)reading->top[i].used;
 		if (user_sum(reading, i, &sum))
-			metric_sample(sink, sum, "limit", reading->name, "kind",
-				workload_kind_name(workload->kind), "namespace",
-				workload->namespace, "name", user_name(workload), NULL);
+			metric_sample(sink, sum, reading->name, workload_kind_name(workload->kind),
+				workload->namespace, user_name(workload), NULL);
 	}
 	if (reading->n_top > 0 && told < (double)reading->used)
-		metric_sample(sink, (double)reading->used - told, "limit", reading->name, "kind",
-			"other", "namespace", "", "name", "other", NULL);
+		metric_sample(sink, (double)reading->used - told, reading->name, "other", "",
+			"other", NULL);
 }
 
 static double limit_used(const struct limit *limit)
@@ -91,42 +90,34 @@ static void put_limits(struct metric_sink *sink, const struct node *node)
 {
 	static const struct {
 		const char *name;
-		enum metric_type type;
-		const char *help;
 		double (*value)(const struct limit *limit);
 	} families[] = {
-		{"headroom_limit_used", METRIC_GAUGE, "How much of the limit is in use.",
-			limit_used},
-		{"headroom_limit_max", METRIC_GAUGE, "The limit itself.", limit_max},
-		{"headroom_limit_peak", METRIC_GAUGE,
-			"The largest use seen since the agent started.", limit_peak},
-		{"headroom_limit_hits_total", METRIC_COUNTER,
-			"Times that the limit was struck since boot.", limit_hits},
+		{"headroom_limit_used", limit_used},
+		{"headroom_limit_max", limit_max},
+		{"headroom_limit_peak", limit_peak},
+		{"headroom_limit_hits_total", limit_hits},
 	};
 
 	for (size_t f = 0; f < ARRAY_SIZE(families); f++) {
-		metric_family(sink, families[f].name, families[f].type, families[f].help);
+		metric_family(sink, families[f].name);
 		for (size_t i = 0; i < node->n_limits; i++)
-			metric_sample(sink, families[f].value(&node->limits[i]), "limit",
+			metric_sample(sink, families[f].value(&node->limits[i]),
 				node->limits[i].now.name, NULL);
 	}
-	metric_family(sink, "headroom_limit_used_by_workload", METRIC_GAUGE,
-		"Who uses most of the limit; everyone else is summed under kind other.");
+	metric_family(sink, "headroom_limit_used_by_workload");
 	for (size_t i = 0; i < node->n_limits; i++)
 		put_users(sink, &node->limits[i].now);
 }
 
 static void put_settings(struct metric_sink *sink, const struct node *node)
 {
-	metric_family(sink, "headroom_setting_in_sync", METRIC_GAUGE,
-		"1 while the value read back is the wanted one.");
+	metric_family(sink, "headroom_setting_in_sync");
 	for (size_t i = 0; i < node->n_settings; i++)
-		metric_sample(sink, node->settings[i].state == SETTING_IN_SYNC, "setting",
+		metric_sample(sink, node->settings[i].state == SETTING_IN_SYNC,
 			node->settings[i].want.name, NULL);
-	metric_family(sink, "headroom_setting_drift_total", METRIC_COUNTER,
-		"Times that someone else changed the setting.");
+	metric_family(sink, "headroom_setting_drift_total");
 	for (size_t i = 0; i < node->n_settings; i++)
-		metric_sample(sink, (double)node->settings[i].drift_total, "setting",
+		metric_sample(sink, (double)node->settings[i].drift_total,
 			node->settings[i].want.name, NULL);
 }
 
@@ -141,40 +132,41 @@ static void put_conditions(struct metric_sink *sink, const struct node *node)
 		{CONDITION_UNKNOWN, "unknown"},
 	};
 
-	metric_family(sink, "headroom_condition", METRIC_GAUGE,
-		"A statement about the node: the series of its status is 1. True is a problem.");
-	for (int i = 0; i < CONDITION_TYPES; i++)
+	metric_family(sink, "headroom_condition");
+	for (size_t i = 0; i < node->n_conditions; i++)
 		for (size_t k = 0; k < ARRAY_SIZE(statuses); k++)
 			metric_sample(sink, node->conditions[i].now.status == statuses[k].status,
-				"condition", condition_name((enum condition_type)i), "status",
-				statuses[k].label, NULL);
+				node->conditions[i].now.type->name, statuses[k].label, NULL);
 }
 
 static void put_tuners(struct metric_sink *sink, const struct node *node)
 {
-	metric_family(sink, "headroom_tuner_active", METRIC_GAUGE,
-		"1 while the tuner does everything it can do, 0 while it is degraded or off.");
+	metric_family(sink, "headroom_tuner_active");
 	for (size_t i = 0; i < node->n_tuners; i++)
-		metric_sample(sink, node->tuners[i].state == TUNER_ACTIVE, "tuner",
+		metric_sample(sink, node->tuners[i].state == TUNER_ACTIVE,
 			node->tuners[i].ops->name, NULL);
 	for (size_t i = 0; i < node->n_tuners; i++) {
 		const struct tuner_status *tuner = &node->tuners[i];
 
-		if (tuner->ops->metrics && tuner->self && tuner->state != TUNER_OFF)
-			tuner->ops->metrics(tuner->self, tuner->memory, sink);
+		if (!tuner->ops->metrics || !tuner->self || tuner->state == TUNER_OFF)
+			continue;
+		sink->rows = tuner->ops->metric_rows;
+		tuner->ops->metrics(tuner->self, tuner->memory, sink);
 	}
 }
 
 static void put_metrics(FILE *out, void *data)
 {
 	const struct metrics_text *text = data;
-	struct metric_sink sink = {.out = out, .openmetrics = text->openmetrics};
+	struct metric_sink sink = {
+		.out = out, .openmetrics = text->openmetrics, .rows = core_tables.metric_rows};
 
 	put_build(&sink);
 	put_limits(&sink, text->node);
 	put_settings(&sink, text->node);
 	put_conditions(&sink, text->node);
 	put_tuners(&sink, text->node);
+	sink.rows = core_tables.metric_rows;
 	process_metrics(&sink, text->node->started_us);
 	metric_end(&sink);
 }

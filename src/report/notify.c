@@ -55,9 +55,9 @@ static void put_status(FILE *out, const struct node *node)
 	for (size_t i = 0; i < node->n_settings; i++)
 		synced += node->settings[i].state == SETTING_IN_SYNC;
 	fputs(verdict_name(node_verdict(node)), out);
-	for (int i = 0; i < CONDITION_TYPES; i++)
+	for (size_t i = 0; i < node->n_conditions; i++)
 		if (node->conditions[i].now.status == CONDITION_TRUE)
-			fprintf(out, ", %s", condition_name((enum condition_type)i));
+			fprintf(out, ", %s", node->conditions[i].now.type->name);
 	fprintf(out, "; %zu of %zu settings in sync", synced, node->n_settings);
 	put_limits(out, node);
 }

@@ -6,7 +6,7 @@
 #include "base/build.h"
 #include "base/text.h"
 #include "base/util.h"
-#include "model/reason.h"
+#include "tuners/table.h"
 
 /* A bar's colour: the agent itself speaks of pressure from 80 % on. */
 #define BAR_WARNING  80
@@ -154,27 +154,27 @@ static void put_limits(FILE *out, const struct node *node)
 	page_left_out(out, node->n_limits - i);
 }
 
-static const char *condition_class(enum condition_type type, enum condition_status status)
+static const char *condition_class(const struct condition *condition)
 {
-	if (status == CONDITION_TRUE)
-		return condition_severity(type) == SEVERITY_CRITICAL ? "critical" : "warning";
-	return status == CONDITION_FALSE ? "ok" : "dim";
+	enum verdict verdict = condition_verdict(condition);
+
+	if (verdict != VERDICT_OK)
+		return verdict_name(verdict);
+	return condition->now.status == CONDITION_FALSE ? "ok" : "dim";
 }
 
-static void put_condition(FILE *out, const struct node *node, enum condition_type type)
+static void put_condition(FILE *out, const struct condition *condition)
 {
-	const struct condition *condition = &node->conditions[type];
 	char since[TIME_TEXT_MAX] = "";
 
 	if (condition->since_us)
 		time_text(condition->since_us, since);
 	fputs("<tr><th scope=\"row\" title=\"", out);
-	page_text(out, condition_sentence(type));
+	page_text(out, condition->now.type->help);
 	fputs("\">", out);
-	page_text(out, condition_name(type));
+	page_text(out, condition->now.type->name);
 	fputs("</th><td>", out);
-	page_badge(out, condition_class(type, condition->now.status),
-		condition_status_name(condition->now.status));
+	page_badge(out, condition_class(condition), condition_status_name(condition->now.status));
 	fputs("</td><td>", out);
 	page_text(out, condition->now.message[0] ? condition->now.message : condition->now.reason);
 	fprintf(out, "</td><td class=\"dim num\">%s</td></tr>\n", since);
@@ -189,12 +189,12 @@ static void put_conditions(FILE *out, const struct node *node)
 	      "</th></tr></thead>\n<tbody>\n",
 		out);
 	/* Problems first. */
-	for (int i = 0; i < CONDITION_TYPES; i++)
+	for (size_t i = 0; i < node->n_conditions; i++)
 		if (node->conditions[i].now.status == CONDITION_TRUE)
-			put_condition(out, node, (enum condition_type)i);
-	for (int i = 0; i < CONDITION_TYPES; i++)
+			put_condition(out, &node->conditions[i]);
+	for (size_t i = 0; i < node->n_conditions; i++)
 		if (node->conditions[i].now.status != CONDITION_TRUE)
-			put_condition(out, node, (enum condition_type)i);
+			put_condition(out, &node->conditions[i]);
 	fputs("</tbody>\n</table></div>\n", out);
 }
 
@@ -225,7 +225,7 @@ static void put_value(FILE *out, const char *value)
 
 static void put_setting(FILE *out, const struct setting *setting)
 {
-	const char *sentence = setting->reason ? reason_sentence(setting->reason) : NULL;
+	const char *help = setting->reason ? reason_help(setting->reason) : NULL;
 
 	fputs("<tr><th scope=\"row\">", out);
 	page_text(out, setting->want.name);
@@ -236,7 +236,7 @@ static void put_setting(FILE *out, const struct setting *setting)
 	put_value(out, setting->want.actual);
 	put_value(out, setting->original);
 	fputs("<td class=\"dim\" title=\"", out);
-	page_text(out, sentence);
+	page_text(out, help);
 	fputs("\">", out);
 	page_text(out, setting->reason);
 	fputs("</td></tr>\n", out);

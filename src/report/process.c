@@ -18,8 +18,7 @@ static void put_cpu(struct metric_sink *sink)
 
 	if (clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts) < 0)
 		return;
-	metric_family(sink, "process_cpu_seconds_total", METRIC_COUNTER,
-		"Total user and system CPU time spent in seconds.");
+	metric_family(sink, "process_cpu_seconds_total");
 	metric_sample(sink, (double)ts.tv_sec + (double)ts.tv_nsec / (double)NSEC_PER_SEC, NULL);
 }
 
@@ -36,11 +35,9 @@ static void put_memory(struct metric_sink *sink)
 	text[n] = '\0';
 	if (sscanf(text, "%" SCNu64 " %" SCNu64, &virtual, &resident) != 2)
 		return;
-	metric_family(sink, "process_virtual_memory_bytes", METRIC_GAUGE,
-		"Virtual memory size in bytes.");
+	metric_family(sink, "process_virtual_memory_bytes");
 	metric_sample(sink, (double)virtual * page, NULL);
-	metric_family(sink, "process_resident_memory_bytes", METRIC_GAUGE,
-		"Resident memory size in bytes.");
+	metric_family(sink, "process_resident_memory_bytes");
 	metric_sample(sink, (double)resident * page, NULL);
 }
 
@@ -68,13 +65,11 @@ static void put_descriptors(struct metric_sink *sink)
 	n = stat("/proc/self/fd", &st) == 0 && st.st_size > 0 ? (double)st.st_size
 							      : count_entries();
 	if (n >= 0) {
-		metric_family(
-			sink, "process_open_fds", METRIC_GAUGE, "Number of open file descriptors.");
+		metric_family(sink, "process_open_fds");
 		metric_sample(sink, n, NULL);
 	}
 	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-		metric_family(sink, "process_max_fds", METRIC_GAUGE,
-			"Maximum number of open file descriptors.");
+		metric_family(sink, "process_max_fds");
 		metric_sample(sink, (double)limit.rlim_cur, NULL);
 	}
 }
@@ -84,7 +79,6 @@ void process_metrics(struct metric_sink *sink, uint64_t started_us)
 	put_cpu(sink);
 	put_memory(sink);
 	put_descriptors(sink);
-	metric_family(sink, "process_start_time_seconds", METRIC_GAUGE,
-		"Start time of the process since unix epoch in seconds.");
+	metric_family(sink, "process_start_time_seconds");
 	metric_sample(sink, (double)started_us / (double)USEC_PER_SEC, NULL);
 }

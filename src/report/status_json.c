@@ -75,13 +75,13 @@ static void add_setting(struct json *json, cJSON *array, const struct setting *s
 	json_text(json, object, "why", setting->why);
 }
 
-static void add_condition(struct json *json, cJSON *array, enum condition_type type,
-	const struct condition *condition)
+static void add_condition(struct json *json, cJSON *array, const struct condition *condition)
 {
 	cJSON *object = json_append(json, array);
 
-	json_text(json, object, "type", condition_name(type));
+	json_text(json, object, "type", condition->now.type->name);
 	json_text(json, object, "status", condition_status_name(condition->now.status));
+	json_text(json, object, "severity", severity_name(condition->now.type->severity));
 	json_text(json, object, "reason", condition->now.reason);
 	json_text(json, object, "message", condition->now.message);
 	json_time(json, object, "since", condition->since_us);
@@ -108,8 +108,8 @@ static void add_lists(struct json *json, const struct node *node)
 		add_limit(json, limits, &node->limits[i]);
 	for (size_t i = 0; i < node->n_settings; i++)
 		add_setting(json, settings, &node->settings[i]);
-	for (int i = 0; i < CONDITION_TYPES; i++)
-		add_condition(json, conditions, (enum condition_type)i, &node->conditions[i]);
+	for (size_t i = 0; i < node->n_conditions; i++)
+		add_condition(json, conditions, &node->conditions[i]);
 	for (size_t i = 0; i < node->n_tuners; i++)
 		add_tuner(json, tuners, &node->tuners[i]);
 }

@@ -9,10 +9,11 @@
 #include <errno.h>
 #include <inttypes.h>
 
-#define VERSION_US (5 * USEC_PER_SEC / 2) /* GET /version costs a daemon nothing: later it hangs \
-					   */
-#define ANSWER_US   (10 * USEC_PER_SEC)   /* for /info and lists of thousands of containers */
-#define ANSWER_MAX  262144                /* bytes of /version and /info: some thousand are usual */
+#define VERSION_US                                                                             \
+	(5 * USEC_PER_SEC / 2)          /* GET /version costs a daemon nothing: later it hangs \
+					 */
+#define ANSWER_US   (10 * USEC_PER_SEC) /* for /info and lists of thousands of containers */
+#define ANSWER_MAX  262144              /* bytes of /version and /info: some thousand are usual */
 #define EVENTS_MAX  1048576
 #define LIST_MAX    ((size_t)64 << 20)
 #define OBJECT_MAX  262144 /* bytes of one object of a list or stream */

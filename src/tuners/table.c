@@ -11,6 +11,8 @@
 
 const struct tuner_ops *const tuner_table[] = {TUNERS(TUNER_ROW) NULL};
 
+const struct tuner_ops *const all_tables[] = {&core_tables, TUNERS(TUNER_ROW) NULL};
+
 const struct config_option *const option_tables[] = {core_options, TUNERS(OPTIONS_ROW) NULL};
 
 const struct tuner_ops *tuner_find(const char *name)
@@ -19,6 +21,53 @@ const struct tuner_ops *tuner_find(const char *name)
 		if (streq(tuner_table[i]->name, name))
 			return tuner_table[i];
 	return NULL;
+}
+
+const struct condition_type *condition_find(const char *name)
+{
+	for (size_t i = 0; all_tables[i]; i++)
+		for (const struct condition_type *row = all_tables[i]->conditions; row && row->name;
+			row++)
+			if (streq(row->name, name))
+				return row;
+	return NULL;
+}
+
+static const struct reason *each_reason(
+	const struct reason *row, const struct tuner_ops *ops, visit_reason visit, void *userdata)
+{
+	for (; row && row->slug; row++)
+		if (visit(row, ops, userdata))
+			return row;
+	return NULL;
+}
+
+const struct reason *reasons_visit(visit_reason visit, void *userdata)
+{
+	const struct reason *found = NULL, *last = NULL;
+
+	for (size_t i = 0; all_tables[i] && !found; i++) {
+		const struct condition_type *type = all_tables[i]->conditions;
+
+		found = each_reason(all_tables[i]->reasons, all_tables[i], visit, userdata);
+		for (; type && type->name && !found; last = type->reasons, type++)
+			if (type->reasons != last) /* neighbours may share a table */
+				found = each_reason(type->reasons, all_tables[i], visit, userdata);
+	}
+	return found;
+}
+
+static bool is_slug(const struct reason *row, const struct tuner_ops *ops, void *userdata)
+{
+	(void)ops;
+	return streq(row->slug, userdata);
+}
+
+const char *reason_help(const char *slug)
+{
+	const struct reason *row = reasons_visit(is_slug, (void *)slug);
+
+	return row ? row->help : NULL;
 }
 
 const struct tuner_ops *tuner_owning_sysctl(const char *sysctl)

@@ -21,6 +21,25 @@
 
 TUNERS(DECLARE_TUNER)
 
+/* What belongs to the agent and to no tuner: tables alone, no functions. */
+extern const struct tuner_ops core_tables;
+
+/* The agent's tables, then each tuner's; ended by NULL. */
+extern const struct tuner_ops *const all_tables[];
+
+/* The rows of core_tables.conditions. */
+enum { CORE_SETTING_DRIFTED, CORE_SETTING_FAILED, CORE_CONFIG_INVALID, CORE_AGENT_DEGRADED };
+
+/* The condition of that name, or NULL. */
+const struct condition_type *condition_find(const char *name);
+
+/* What a slug means, or NULL for one that is in no table. */
+const char *reason_help(const char *slug);
+
+/* Calls visit for each reason of all tables until it returns true; that row, or NULL. */
+typedef bool (*visit_reason)(const struct reason *row, const struct tuner_ops *ops, void *userdata);
+const struct reason *reasons_visit(visit_reason visit, void *userdata);
+
 /* All option tables: the agent's own, then each tuner's; ended by NULL. */
 extern const struct config_option *const option_tables[];
 

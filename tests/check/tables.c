@@ -14,7 +14,6 @@
 #include "agent/core.h"
 #include "base/cleanup.h"
 #include "base/log.h"
-#include "model/reason.h"
 #include "report/report.h"
 #include "tuners/dns/report.h"
 #include "tuners/table.h"
@@ -22,15 +21,23 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
+static bool print_reason(const struct reason *row, const struct tuner_ops *ops, void *userdata)
+{
+	(void)ops, (void)userdata;
+	printf("reason %s\n", row->slug);
+	return false;
+}
+
 static int print_names(void)
 {
 	for (size_t i = 0; option_tables[i]; i++)
 		for (const struct config_option *row = option_tables[i]; row->name; row++)
 			printf("option %s\n", row->name);
-	for (int i = 0; i < CONDITION_TYPES; i++)
-		printf("condition %s\n", condition_name((enum condition_type)i));
-	for (const struct reason *reason = reason_table; reason->slug; reason++)
-		printf("reason %s\n", reason->slug);
+	for (size_t i = 0; all_tables[i]; i++)
+		for (const struct condition_type *row = all_tables[i]->conditions; row && row->name;
+			row++)
+			printf("condition %s\n", row->name);
+	reasons_visit(print_reason, NULL);
 	return 0;
 }
 
@@ -82,7 +89,8 @@ static void put_made_up_dns(const void *self, const void *memory, struct metric_
 
 static int print_made_up_metrics(bool openmetrics)
 {
-	static const struct tuner_ops made_up_dns = {.name = "dns", .metrics = put_made_up_dns};
+	static const struct tuner_ops made_up_dns = {
+		.name = "dns", .metrics = put_made_up_dns, .metric_rows = dns_metric_rows};
 	struct dns_book *book = calloc(1, sizeof(*book));
 	struct dns_seen seen = {.watched = true, .book = book};
 	struct fake_node fake;

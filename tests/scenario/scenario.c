@@ -3,7 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/parse.h"
-#include "model/reason.h"
+#include "tuners/table.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -137,13 +137,13 @@ static void expect_condition(struct scenario *scenario)
 	for (size_t i = 0; i < scenario->proposal.n_conditions; i++) {
 		const struct condition_reading *said = &scenario->proposal.conditions[i];
 
-		if (!streq(condition_name(said->type), name))
+		if (!streq(said->type->name, name))
 			continue;
 		if (!streq(condition_status_name(said->status), status) ||
 			!streq(said->reason, reason) || (words && !strstr(said->message, words)))
 			fail(scenario, "%s is %s, %s: '%s'", name,
 				condition_status_name(said->status), said->reason, said->message);
-		if (!reason_sentence(said->reason))
+		if (!reason_help(said->reason))
 			fail(scenario, "%s: no such reason", said->reason);
 		return;
 	}

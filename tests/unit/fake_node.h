@@ -10,21 +10,39 @@
 
 #define FAKE_NODE_USED 81234
 
+enum { FAKE_PRESSURE, FAKE_OVERFLOW, FAKE_ADVICE, FAKE_CONDITIONS };
+
 struct fake_node {
 	struct node node;
 	struct setting settings[3];
 	struct limit limits[2];
 	struct tuner_status tuners[2];
+	struct condition conditions[FAKE_CONDITIONS];
 };
 
 static void fake_metrics(const void *self, const void *memory, struct metric_sink *sink)
 {
 	(void)memory;
-	metric_family(sink, "headroom_fake_entries", METRIC_GAUGE, "Entries of a fake.");
-	metric_sample(sink, *(const int *)self, "family", "ipv4", NULL);
+	metric_family(sink, "headroom_fake_entries");
+	metric_sample(sink, *(const int *)self, "ipv4", NULL);
+	metric_family(sink, "headroom_fake_unlisted");
+	metric_sample(sink, 1, NULL);
 }
 
-static const struct tuner_ops fake_tuner = {.name = "neighbor", .metrics = fake_metrics};
+static const struct condition_type fake_conditions[] = {
+	[FAKE_PRESSURE] = {"FakePressure", SEVERITY_WARNING, "The fake fills.", NULL},
+	[FAKE_OVERFLOW] = {"FakeOverflow", SEVERITY_CRITICAL, "The fake is full.", NULL},
+	[FAKE_ADVICE] = {"FakeAdvice", SEVERITY_ADVICE, "The fake could be larger.", NULL},
+	{0},
+};
+static const struct metric_row fake_metric_rows[] = {
+	{"headroom_fake_entries", METRIC_GAUGE, NULL, "Entries of a fake.", {"family"}},
+	{0},
+};
+static const struct tuner_ops fake_tuner = {.name = "neighbor",
+	.metrics = fake_metrics,
+	.metric_rows = fake_metric_rows,
+	.conditions = fake_conditions};
 static const struct tuner_ops fake_mute = {.name = "thp"};
 
 static inline void fake_workload(struct limit_user *user, enum workload_kind kind,
@@ -99,9 +117,11 @@ static inline void fake_node_make(struct fake_node *fake)
 	fake->node.n_settings = 3;
 	fake->node.tuners = fake->tuners;
 	fake->node.n_tuners = 2;
-	for (int i = 0; i < CONDITION_TYPES; i++)
-		fake->node.conditions[i].now.type = (enum condition_type)i;
-	pressure = &fake->node.conditions[CONDITION_NEIGHBOR_TABLE_PRESSURE];
+	fake->node.conditions = fake->conditions;
+	fake->node.n_conditions = FAKE_CONDITIONS;
+	for (int i = 0; i < FAKE_CONDITIONS; i++)
+		fake->conditions[i].now.type = &fake_conditions[i];
+	pressure = &fake->conditions[FAKE_PRESSURE];
 	pressure->now.status = CONDITION_TRUE;
 	pressure->now.reason = "neighbor-near-full";
 	copy_text(pressure->now.message, sizeof(pressure->now.message), "81 % full");

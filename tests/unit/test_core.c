@@ -3,6 +3,7 @@
 
 #include "apply/apply.h"
 #include "base/log.h"
+#include "tuners/table.h"
 
 static void assert_all_original(const struct made_up_node *node)
 {
@@ -142,7 +143,9 @@ static void without_a_state_directory_nothing_is_written(void **state)
 	setting = node_setting(&core.node, "vm.max_map_count");
 	assert_int_equal(setting->state, SETTING_FAILED);
 	assert_string_equal(setting->reason, "not-recorded");
-	assert_int_equal(core.node.conditions[CONDITION_SETTING_FAILED].now.status, CONDITION_TRUE);
+	assert_int_equal(node_condition(&core.node, &core_tables.conditions[CORE_SETTING_FAILED])
+				 ->now.status,
+		CONDITION_TRUE);
 	core_close(&core);
 	assert_all_original(&node);
 }

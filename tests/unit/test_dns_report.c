@@ -56,7 +56,7 @@ static void add_user(struct dns_label *label, const char *name, uint64_t queries
 static char *metrics_of(const struct dns_seen *seen)
 {
 	uint64_t losses[DNS_LOSSES] = {[DNS_LOST_ROWS] = 7};
-	struct metric_sink sink = {0};
+	struct metric_sink sink = {.rows = dns_metric_rows};
 	char *text = NULL;
 	size_t len = 0;
 

@@ -11,6 +11,14 @@
 #include "base/cleanup.h"
 #include "base/exposition.h"
 
+static const struct metric_row rows[] = {
+	{"x_total", METRIC_COUNTER, NULL, "Help \"quoted\" \\ \n.", {"a", "b"}},
+	{"a_total_of", METRIC_GAUGE, NULL, "Gauge.", {"a", "b"}},
+	{"x", METRIC_GAUGE, NULL, "Help.", {"a", "b"}},
+	{"x_seconds", METRIC_HISTOGRAM, NULL, "Help.", {"a", "b"}},
+	{0},
+};
+
 struct written {
 	struct metric_sink sink;
 	char *text;
@@ -19,7 +27,7 @@ struct written {
 
 static void begin(struct written *written, bool openmetrics)
 {
-	*written = (struct written){.sink.openmetrics = openmetrics};
+	*written = (struct written){.sink.openmetrics = openmetrics, .sink.rows = rows};
 	written->sink.out = open_memstream(&written->text, &written->len);
 	assert_non_null(written->sink.out);
 }
@@ -38,9 +46,9 @@ static void writes_text(void **state)
 
 	(void)state;
 	begin(&written, false);
-	metric_family(&written.sink, "x_total", METRIC_COUNTER, "Help \"quoted\" \\ \n.");
+	metric_family(&written.sink, "x_total");
 	metric_sample(&written.sink, 3, NULL);
-	metric_sample(&written.sink, 0.1, "a", "1", "b", "2", NULL);
+	metric_sample(&written.sink, 0.1, "1", "2", NULL);
 	expect(&written,
 		"# HELP x_total Help \"quoted\" \\\\ \\n.\n# TYPE x_total counter\nx_total 3\n"
 		"x_total{a=\"1\",b=\"2\"} 0.1\n");
@@ -52,12 +60,12 @@ static void writes_openmetrics(void **state)
 
 	(void)state;
 	begin(&written, true);
-	metric_family(&written.sink, "x_total", METRIC_COUNTER, "Help \"quoted\".");
+	metric_family(&written.sink, "x_total");
 	metric_sample(&written.sink, 3, NULL);
-	metric_family(&written.sink, "a_total_of", METRIC_GAUGE, "Gauge.");
+	metric_family(&written.sink, "a_total_of");
 	metric_sample(&written.sink, 1, NULL);
 	expect(&written,
-		"# HELP x Help \\\"quoted\\\".\n# TYPE x counter\nx_total 3\n"
+		"# HELP x Help \\\"quoted\\\" \\\\ \\n.\n# TYPE x counter\nx_total 3\n"
 		"# HELP a_total_of Gauge.\n# TYPE a_total_of gauge\na_total_of 1\n# EOF\n");
 }
 
@@ -67,10 +75,10 @@ static void escapes_labels(void **state)
 
 	(void)state;
 	begin(&written, false);
-	metric_family(&written.sink, "x", METRIC_GAUGE, "Help.");
-	metric_sample(&written.sink, 1, "l", "a\"b\\c\nd\xff\xc3\xa9", NULL);
+	metric_family(&written.sink, "x");
+	metric_sample(&written.sink, 1, "a\"b\\c\nd\xff\xc3\xa9", NULL);
 	expect(&written, "# HELP x Help.\n# TYPE x gauge\n"
-			 "x{l=\"a\\\"b\\\\c\\nd\xef\xbf\xbd\xc3\xa9\"} 1\n");
+			 "x{a=\"a\\\"b\\\\c\\nd\xef\xbf\xbd\xc3\xa9\"} 1\n");
 }
 
 static void writes_numbers(void **state)
@@ -93,7 +101,7 @@ static void writes_numbers(void **state)
 		struct written written;
 
 		begin(&written, false);
-		written.sink.family = "x";
+		written.sink.row = &rows[2];
 		metric_sample(&written.sink, numbers[i].value, NULL);
 		expect(&written, numbers[i].text);
 	}
@@ -107,8 +115,8 @@ static void writes_histograms(void **state)
 
 	(void)state;
 	begin(&text, false);
-	metric_family(&text.sink, "x_seconds", METRIC_HISTOGRAM, "Help.");
-	metric_histogram(&text.sink, bounds, counts, 4, 12.5, "a", "1\"", "b", "2", NULL);
+	metric_family(&text.sink, "x_seconds");
+	metric_histogram(&text.sink, bounds, counts, 4, 12.5, "1\"", "2", NULL);
 	expect(&text, "# HELP x_seconds Help.\n# TYPE x_seconds histogram\n"
 		      "x_seconds_bucket{a=\"1\\\"\",b=\"2\",le=\"0.005\"} 1\n"
 		      "x_seconds_bucket{a=\"1\\\"\",b=\"2\",le=\"0.1\"} 1\n"
@@ -118,7 +126,7 @@ static void writes_histograms(void **state)
 		      "x_seconds_sum{a=\"1\\\"\",b=\"2\"} 12.5\n"
 		      "x_seconds_count{a=\"1\\\"\",b=\"2\"} 15\n");
 	begin(&openmetrics, true);
-	metric_family(&openmetrics.sink, "x_seconds", METRIC_HISTOGRAM, "Help.");
+	metric_family(&openmetrics.sink, "x_seconds");
 	metric_histogram(&openmetrics.sink, bounds + 2, counts + 2, 2, 12.5, NULL);
 	expect(&openmetrics, "# HELP x_seconds Help.\n# TYPE x_seconds histogram\n"
 			     "x_seconds_bucket{le=\"1.0\"} 2\n"
@@ -134,7 +142,7 @@ static void a_histogram_without_bounds(void **state)
 
 	(void)state;
 	begin(&written, false);
-	written.sink.family = "x";
+	written.sink.row = &rows[2];
 	metric_histogram(&written.sink, NULL, counts, 0, 1, NULL);
 	expect(&written, "x_bucket{le=\"+Inf\"} 3\nx_sum 1\nx_count 3\n");
 }
@@ -170,7 +178,7 @@ static void bounds_are_canonical(void **state)
 				openmetrics ? cases[i].openmetrics : cases[i].text,
 				openmetrics ? "# EOF\n" : "");
 			begin(&written, openmetrics);
-			written.sink.family = "x";
+			written.sink.row = &rows[2];
 			metric_histogram(&written.sink, &cases[i].bound, counts, 1, 0, NULL);
 			expect(&written, want);
 		}

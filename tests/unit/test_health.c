@@ -29,16 +29,15 @@ static void gives_a_verdict(void **state)
 	(void)state;
 	fake_node_make(&fake);
 	expect_health(&fake.node, "{\"status\":\"warning\",\"checks\":[");
-	expect_health(&fake.node,
-		"{\"type\":\"NeighborTablePressure\",\"status\":\"warning\",\"reason\":"
-		"\"neighbor-near-full\",\"message\":\"81 % full\"}");
-	fake.node.conditions[CONDITION_NEIGHBOR_TABLE_OVERFLOW].now.status = CONDITION_TRUE;
+	expect_health(&fake.node, "{\"type\":\"FakePressure\",\"status\":\"warning\",\"reason\":"
+				  "\"neighbor-near-full\",\"message\":\"81 % full\"}");
+	fake.node.conditions[FAKE_OVERFLOW].now.status = CONDITION_TRUE;
 	expect_health(&fake.node, "{\"status\":\"critical\"");
-	expect_health(&fake.node, "\"type\":\"NeighborTableOverflow\",\"status\":\"critical\"");
-	fake.node.conditions[CONDITION_NEIGHBOR_TABLE_OVERFLOW].now.status = CONDITION_FALSE;
-	fake.node.conditions[CONDITION_NEIGHBOR_TABLE_PRESSURE].now.status = CONDITION_UNKNOWN;
+	expect_health(&fake.node, "\"type\":\"FakeOverflow\",\"status\":\"critical\"");
+	fake.node.conditions[FAKE_OVERFLOW].now.status = CONDITION_FALSE;
+	fake.node.conditions[FAKE_PRESSURE].now.status = CONDITION_UNKNOWN;
 	expect_health(&fake.node, "{\"status\":\"ok\"");
-	expect_health(&fake.node, "\"type\":\"NeighborTablePressure\",\"status\":\"ok\"");
+	expect_health(&fake.node, "\"type\":\"FakePressure\",\"status\":\"ok\"");
 }
 
 static void expect_ready(const struct node *node, bool expected, const char *part)

@@ -48,10 +48,10 @@ static void tells_the_node(void **state)
 		"\nheadroom_setting_in_sync{setting=\"vm.max_map_count\"} 0\n",
 		"\nheadroom_setting_in_sync{setting=\"thp.enabled\"} 0\n",
 		"\nheadroom_setting_drift_total{setting=\"vm.max_map_count\"} 3\n",
-		"\nheadroom_condition{condition=\"NeighborTablePressure\",status=\"true\"} 1\n",
-		"\nheadroom_condition{condition=\"NeighborTablePressure\",status=\"false\"} 0\n",
-		"\nheadroom_condition{condition=\"AgentDegraded\",status=\"false\"} 1\n",
-		"\nheadroom_condition{condition=\"AgentDegraded\",status=\"unknown\"} 0\n",
+		"\nheadroom_condition{condition=\"FakePressure\",status=\"true\"} 1\n",
+		"\nheadroom_condition{condition=\"FakePressure\",status=\"false\"} 0\n",
+		"\nheadroom_condition{condition=\"FakeOverflow\",status=\"false\"} 1\n",
+		"\nheadroom_condition{condition=\"FakeOverflow\",status=\"unknown\"} 0\n",
 		"\nheadroom_tuner_active{tuner=\"neighbor\"} 1\n",
 		"\nheadroom_tuner_active{tuner=\"thp\"} 0\n",
 		"\nheadroom_fake_entries{family=\"ipv4\"} 42\n",
@@ -71,6 +71,7 @@ static void tells_the_node(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(lines); i++)
 		has(text, lines[i]);
 	hasnt(text, "# EOF");
+	hasnt(text, "headroom_fake_unlisted");
 }
 
 static void sums_workloads(void **state)

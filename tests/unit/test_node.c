@@ -34,8 +34,8 @@ static void the_worst_true_condition_is_the_verdict(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct condition *conditions = fake.node.conditions;
 
-		conditions[CONDITION_NEIGHBOR_TABLE_PRESSURE].now.status = cases[i].pressure;
-		conditions[CONDITION_NEIGHBOR_TABLE_OVERFLOW].now.status = cases[i].overflow;
+		conditions[FAKE_PRESSURE].now.status = cases[i].pressure;
+		conditions[FAKE_OVERFLOW].now.status = cases[i].overflow;
 		assert_int_equal(node_verdict(&fake.node), cases[i].verdict);
 	}
 	assert_string_equal(verdict_name(VERDICT_OK), "ok");

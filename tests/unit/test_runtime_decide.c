@@ -94,13 +94,12 @@ static const struct file_want *want(const struct bench *bench, const char *name)
 	return NULL;
 }
 
-static const struct condition_reading *condition(
-	const struct bench *bench, enum condition_type type)
+static const struct condition_reading *condition(const struct bench *bench, int type)
 {
 	for (size_t i = 0; i < bench->proposal.n_conditions; i++)
-		if (bench->proposal.conditions[i].type == type)
+		if (bench->proposal.conditions[i].type == &runtime_conditions[type])
 			return &bench->proposal.conditions[i];
-	fail_msg("nothing said of %s", condition_name(type));
+	fail_msg("nothing said of %s", runtime_conditions[type].name);
 	return NULL;
 }
 
@@ -125,9 +124,8 @@ static void a_containerd_with_defaults(void **state)
 	assert_string_equal(timeout->wanted, "30m0s");
 	assert_string_equal(timeout->edit->text, "\"30m0s\"");
 	assert_null(want(bench, "containerd.config_path"));
-	assert_int_equal(condition(bench, CONDITION_RUNTIME_UNREACHABLE)->status, CONDITION_FALSE);
-	assert_int_equal(
-		condition(bench, CONDITION_RUNTIME_RESTART_PENDING)->status, CONDITION_FALSE);
+	assert_int_equal(condition(bench, RUNTIME_UNREACHABLE)->status, CONDITION_FALSE);
+	assert_int_equal(condition(bench, RUNTIME_RESTART_PENDING)->status, CONDITION_FALSE);
 }
 
 static void a_default_only_raises(void **state)
@@ -169,13 +167,12 @@ static void what_is_written_and_not_in_force_is_pending(void **state)
 
 	copy_text(one->on_disk_downloads, SETTING_VALUE_MAX, "10");
 	decide(bench);
-	pending = condition(bench, CONDITION_RUNTIME_RESTART_PENDING);
+	pending = condition(bench, RUNTIME_RESTART_PENDING);
 	assert_int_equal(pending->status, CONDITION_TRUE);
 	assert_non_null(strstr(pending->message, "containerd.service"));
 	copy_text(one->downloads, SETTING_VALUE_MAX, "10");
 	decide(bench);
-	assert_int_equal(
-		condition(bench, CONDITION_RUNTIME_RESTART_PENDING)->status, CONDITION_FALSE);
+	assert_int_equal(condition(bench, RUNTIME_RESTART_PENDING)->status, CONDITION_FALSE);
 }
 
 static void nothing_is_wanted_of_what_is_broken_or_silent(void **state)
@@ -196,13 +193,13 @@ static void nothing_is_wanted_of_what_is_broken_or_silent(void **state)
 	copy_text(one->why, sizeof(one->why), "UNAVAILABLE: Connection refused");
 	decide(bench);
 	assert_string_equal(want(bench, DOWNLOADS)->wanted, "");
-	assert_int_equal(condition(bench, CONDITION_RUNTIME_UNREACHABLE)->status, CONDITION_TRUE);
+	assert_int_equal(condition(bench, RUNTIME_UNREACHABLE)->status, CONDITION_TRUE);
 	one->where.has_socket = false;
 	decide(bench);
-	assert_int_equal(condition(bench, CONDITION_RUNTIME_UNREACHABLE)->status, CONDITION_FALSE);
+	assert_int_equal(condition(bench, RUNTIME_UNREACHABLE)->status, CONDITION_FALSE);
 	one->answered_once = true;
 	decide(bench);
-	assert_int_equal(condition(bench, CONDITION_RUNTIME_UNREACHABLE)->status, CONDITION_TRUE);
+	assert_int_equal(condition(bench, RUNTIME_UNREACHABLE)->status, CONDITION_TRUE);
 }
 
 static void a_version_without_the_key(void **state)
@@ -333,8 +330,7 @@ static void the_image_store_is_full_with_hysteresis(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
 		store->used = steps[i].used;
 		decide(bench);
-		assert_int_equal(
-			condition(bench, CONDITION_IMAGE_STORE_FULL)->status, steps[i].status);
+		assert_int_equal(condition(bench, IMAGE_STORE_FULL)->status, steps[i].status);
 		assert_int_equal(bench->proposal.limits[0].used, steps[i].used);
 	}
 }

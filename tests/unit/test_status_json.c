@@ -120,7 +120,7 @@ static void tells_the_rest(void **state)
 	is_text(json, "settings/0/reason", "below-configured");
 	is_text(json, "settings/1/original", "");
 	is_text(json, "settings/2/mode", "observe");
-	is_text(json, "conditions/0/type", "NeighborTablePressure");
+	is_text(json, "conditions/0/type", "FakePressure");
 	is_text(json, "conditions/0/status", "True");
 	is_text(json, "conditions/0/reason", "neighbor-near-full");
 	is_text(json, "conditions/0/message", "81 % full");
@@ -128,7 +128,7 @@ static void tells_the_rest(void **state)
 	is_text(json, "conditions/1/status", "False");
 	is_text(json, "conditions/1/reason", "");
 	assert_true(cJSON_IsNull(at(json, "conditions/1/since")));
-	assert_int_equal(cJSON_GetArraySize(at(json, "conditions")), CONDITION_TYPES);
+	assert_int_equal(cJSON_GetArraySize(at(json, "conditions")), FAKE_CONDITIONS);
 	is_text(json, "tuners/0/name", "neighbor");
 	is_text(json, "tuners/0/state", "active");
 	is_text(json, "tuners/1/state", "degraded");

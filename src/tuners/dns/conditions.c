@@ -226,10 +226,10 @@ int dns_decide_conditions(
 	const struct dns_seen *seen, const struct dns_memory *memory, struct proposal *proposal)
 {
 	struct condition_reading readings[] = {
-		{.type = CONDITION_DNS_BUDGET_PRESSURE, .reason = "within-budget"},
-		{.type = CONDITION_DNS_BUDGET_EXCEEDED, .reason = "within-budget"},
-		{.type = CONDITION_DNS_UNANSWERED, .reason = "all-answered"},
-		{.type = CONDITION_DNS_FORWARDER_CROWDING, .reason = "few-forwarders"},
+		{.type = &dns_conditions[DNS_BUDGET_PRESSURE], .reason = "within-budget"},
+		{.type = &dns_conditions[DNS_BUDGET_EXCEEDED], .reason = "within-budget"},
+		{.type = &dns_conditions[DNS_UNANSWERED], .reason = "all-answered"},
+		{.type = &dns_conditions[DNS_FORWARDER_CROWDING], .reason = "few-forwarders"},
 	};
 
 	if (seen->watched)

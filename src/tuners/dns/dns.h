@@ -210,5 +210,10 @@ int dns_decide_conditions(
 	const struct dns_seen *seen, const struct dns_memory *memory, struct proposal *proposal);
 
 extern const struct explanation dns_explanations[];
+extern const struct condition_type dns_conditions[];
+extern const struct metric_row dns_metric_rows[];
+extern const struct capability_row dns_capabilities[];
+
+enum { DNS_BUDGET_PRESSURE, DNS_BUDGET_EXCEEDED, DNS_UNANSWERED, DNS_FORWARDER_CROWDING };
 
 #endif

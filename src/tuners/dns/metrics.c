@@ -14,12 +14,12 @@ static void put_labelled(struct metric_sink *sink, const struct dns_book *book,
 
 	for (size_t i = 0; i < DNS_LABELS; i++)
 		if (book->labels[i].server)
-			metric_sample(sink, (double)value(&book->labels[i].told), "server",
+			metric_sample(sink, (double)value(&book->labels[i].told),
 				book->labels[i].server->name, NULL);
 	for (int role = 0; role < DNS_ROLES; role++)
 		rest += value(&book->others[role]);
 	if (rest > 0)
-		metric_sample(sink, (double)rest, "server", "other", NULL);
+		metric_sample(sink, (double)rest, "other", NULL);
 }
 
 static uint64_t unanswered(const struct dns_totals *totals)
@@ -39,15 +39,13 @@ static void put_transports(struct metric_sink *sink, const char *server, enum dn
 
 	for (int i = 0; i < DNS_TRANSPORTS; i++)
 		if (told->queries[i] > 0 || (always && i == DNS_UDP))
-			metric_sample(sink, (double)told->queries[i], "server", server, "role",
-				dns_role_name(role), "transport", transports[i], NULL);
+			metric_sample(sink, (double)told->queries[i], server, dns_role_name(role),
+				transports[i], NULL);
 }
 
 static void put_queries(struct metric_sink *sink, const struct dns_book *book)
 {
-	metric_family(sink, "headroom_dns_queries_total", METRIC_COUNTER,
-		"Queries that left a socket of this node, repeats among them; server other is all "
-		"but the busiest.");
+	metric_family(sink, "headroom_dns_queries_total");
 	for (size_t i = 0; i < DNS_LABELS; i++) {
 		const struct dns_label *label = &book->labels[i];
 
@@ -64,7 +62,7 @@ static void put_rcodes(
 {
 	for (int code = 0; code < DNS_RCODES; code++)
 		if (responses[code] > 0)
-			metric_sample(sink, (double)responses[code], "server", server, "rcode",
+			metric_sample(sink, (double)responses[code], server,
 				dns_rcode_name((enum dns_rcode_class)code), NULL);
 }
 
@@ -72,8 +70,7 @@ static void put_responses(struct metric_sink *sink, const struct dns_book *book)
 {
 	uint64_t rest[DNS_RCODES] = {0};
 
-	metric_family(sink, "headroom_dns_responses_total", METRIC_COUNTER,
-		"Answers that came to a socket of this node, by response code.");
+	metric_family(sink, "headroom_dns_responses_total");
 	for (size_t i = 0; i < DNS_LABELS; i++)
 		if (book->labels[i].server)
 			put_rcodes(
@@ -90,8 +87,7 @@ static void put_latency(struct metric_sink *sink, const struct dns_book *book)
 
 	for (int i = 0; i < LATENCY_BOUNDS; i++)
 		bounds[i] = (double)(UINT64_C(1) << (DNS_LATENCY_SHIFT + MIN(2 * i + 1, 14))) / 1e9;
-	metric_family(sink, "headroom_dns_latency_seconds", METRIC_HISTOGRAM,
-		"From a query to its answer, as a socket of this node sees it.");
+	metric_family(sink, "headroom_dns_latency_seconds");
 	for (size_t i = 0; i < DNS_LABELS; i++) {
 		const struct dns_totals *told = &book->labels[i].told;
 		uint64_t counts[LATENCY_BOUNDS + 1] = {0};
@@ -101,51 +97,44 @@ static void put_latency(struct metric_sink *sink, const struct dns_book *book)
 		for (int bucket = 0; bucket < DNS_LATENCY_BUCKETS; bucket++)
 			counts[bucket == 15 ? LATENCY_BOUNDS : bucket / 2] += told->latency[bucket];
 		metric_histogram(sink, bounds, counts, LATENCY_BOUNDS,
-			(double)told->latency_ns / 1e9, "server", book->labels[i].server->name,
-			NULL);
+			(double)told->latency_ns / 1e9, book->labels[i].server->name, NULL);
 	}
 }
 
 static void put_seconds(struct metric_sink *sink, const struct dns_book *book)
 {
-	metric_family(sink, "headroom_dns_peak_queries_per_second", METRIC_GAUGE,
-		"Queries in the busiest second of the last minute, wherever it began.");
+	metric_family(sink, "headroom_dns_peak_queries_per_second");
 	for (size_t i = 0; i < DNS_LABELS; i++)
 		if (book->labels[i].server)
 			metric_sample(sink, dns_seconds_peak(&book->labels[i].server->queries),
-				"server", book->labels[i].server->name, NULL);
-	metric_family(sink, "headroom_dns_second_queries", METRIC_HISTOGRAM,
-		"An observation a second: queries in the busiest second that ended in it.");
+				book->labels[i].server->name, NULL);
+	metric_family(sink, "headroom_dns_second_queries");
 	for (size_t i = 0; i < DNS_LABELS; i++) {
 		const struct dns_server_state *server = book->labels[i].server;
 
 		if (server)
 			metric_histogram(sink, dns_second_bounds, server->queries.counts,
-				DNS_SECOND_BOUNDS, server->queries.sum, "server", server->name,
-				NULL);
+				DNS_SECOND_BOUNDS, server->queries.sum, server->name, NULL);
 	}
 }
 
 static void put_budgets(struct metric_sink *sink, const struct dns_book *book)
 {
-	metric_family(sink, "headroom_dns_budget_queries_per_second", METRIC_GAUGE,
-		"What the upstream allows this machine; where that is packets, as many queries.");
+	metric_family(sink, "headroom_dns_budget_queries_per_second");
 	for (size_t i = 0; i < DNS_LABELS; i++) {
 		const struct dns_server_state *server = book->labels[i].server;
 		uint64_t qps = server ? server->budget.qps : 0;
 
 		qps = server && qps == 0 ? server->budget.pps : qps;
 		if (qps > 0)
-			metric_sample(sink, (double)qps, "server", server->name, NULL);
+			metric_sample(sink, (double)qps, server->name, NULL);
 	}
-	metric_family(sink, "headroom_dns_over_budget_seconds_total", METRIC_COUNTER,
-		"Seconds in which more was sent to the upstream than it allows this machine.");
+	metric_family(sink, "headroom_dns_over_budget_seconds_total");
 	for (size_t i = 0; i < DNS_LABELS; i++) {
 		const struct dns_server_state *server = book->labels[i].server;
 
 		if (server && dns_has_budget(server))
-			metric_sample(
-				sink, (double)server->memory.over, "server", server->name, NULL);
+			metric_sample(sink, (double)server->memory.over, server->name, NULL);
 	}
 }
 
@@ -153,25 +142,23 @@ static void put_pending(struct metric_sink *sink, const struct dns_book *book)
 {
 	double rest = 0;
 
-	metric_family(sink, "headroom_dns_pending", METRIC_GAUGE,
-		"Queries that have no answer yet and are not given up.");
+	metric_family(sink, "headroom_dns_pending");
 	for (size_t i = 0; i < DNS_LABELS; i++)
 		if (book->labels[i].server)
-			metric_sample(sink, (double)book->labels[i].server->pending, "server",
+			metric_sample(sink, (double)book->labels[i].server->pending,
 				book->labels[i].server->name, NULL);
 	for (size_t i = 0; i < book->n; i++)
 		if (book->servers[i]->label < 0)
 			rest += (double)book->servers[i]->pending;
 	if (rest > 0)
-		metric_sample(sink, rest, "server", "other", NULL);
+		metric_sample(sink, rest, "other", NULL);
 }
 
 static void put_search(struct metric_sink *sink, const struct dns_seen *seen)
 {
-	metric_family(sink, "headroom_dns_search_expansions_total", METRIC_COUNTER,
-		"Queries for a name with a search domain added that does not exist.");
+	metric_family(sink, "headroom_dns_search_expansions_total");
 	for (int role = 0; role < DNS_ROLES; role++)
-		metric_sample(sink, (double)seen->search[role].failed, "role",
+		metric_sample(sink, (double)seen->search[role].failed,
 			dns_role_name((enum dns_role)role), NULL);
 }
 
@@ -193,12 +180,9 @@ const char *dns_loss_name(enum dns_loss loss)
 
 static void put_losses(struct metric_sink *sink, const uint64_t losses[static DNS_LOSSES])
 {
-	metric_family(sink, "headroom_dns_lost_total", METRIC_COUNTER,
-		"What could not be counted in full: for want of room, because the agent looked too "
-		"late, or because a message could not be read. All 0 on a healthy node.");
+	metric_family(sink, "headroom_dns_lost_total");
 	for (int loss = 0; loss < DNS_LOSSES; loss++)
-		metric_sample(sink, (double)losses[loss], "what",
-			dns_loss_name((enum dns_loss)loss), NULL);
+		metric_sample(sink, (double)losses[loss], dns_loss_name((enum dns_loss)loss), NULL);
 }
 
 void dns_put_metrics(struct metric_sink *sink, const struct dns_seen *seen,
@@ -207,12 +191,10 @@ void dns_put_metrics(struct metric_sink *sink, const struct dns_seen *seen,
 	const struct dns_book *book = seen->book;
 
 	put_queries(sink, book);
-	metric_family(sink, "headroom_dns_retransmissions_total", METRIC_COUNTER,
-		"Queries sent again before their answer came; counted as queries too.");
+	metric_family(sink, "headroom_dns_retransmissions_total");
 	put_labelled(sink, book, retransmissions);
 	put_responses(sink, book);
-	metric_family(sink, "headroom_dns_unanswered_total", METRIC_COUNTER,
-		"Queries without an answer after five seconds, or until their place was taken.");
+	metric_family(sink, "headroom_dns_unanswered_total");
 	put_labelled(sink, book, unanswered);
 	put_pending(sink, book);
 	put_latency(sink, book);

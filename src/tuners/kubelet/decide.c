@@ -176,7 +176,7 @@ static int decide_condition(const struct kubelet_seen *seen, struct proposal *pr
 
 	if (!condition)
 		return -ENOMEM;
-	condition->type = CONDITION_KUBELET_SERIAL_PULLS;
+	condition->type = &kubelet_conditions[KUBELET_SERIAL_PULLS];
 	condition->status = CONDITION_UNKNOWN;
 	if (seen->presence == KUBELET_ABSENT) {
 		condition->reason = "no-kubelet";

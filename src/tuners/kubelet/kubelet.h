@@ -108,6 +108,10 @@ const char *kubelet_unmanageable(const struct kubelet_seen *seen);
 struct cJSON *kubelet_document(const struct kubelet_seen *seen);
 
 extern const struct explanation kubelet_explanations[];
+extern const struct condition_type kubelet_conditions[];
+extern const struct capability_row kubelet_capabilities[];
+
+enum { KUBELET_SERIAL_PULLS };
 
 /*
  * Reads one file, YAML or JSON. 0 with the fields that it gives set in values, of which the others

@@ -112,6 +112,8 @@ const struct tuner_ops kubelet_tuner = {
 		"Reads how the kubelet pulls and collects images, and says what makes pods wait.",
 	.options = kubelet_options,
 	.explanations = kubelet_explanations,
+	.conditions = kubelet_conditions,
+	.capabilities = kubelet_capabilities,
 	.open = kubelet_open,
 	.configure = kubelet_configure,
 	.sense = kubelet_sense_op,

@@ -104,8 +104,8 @@ int neighbor_decide_conditions(const struct neighbor_seen *seen,
 	const struct neighbor_memory *memory, struct proposal *proposal)
 {
 	struct condition_reading readings[] = {
-		{.type = CONDITION_NEIGHBOR_TABLE_PRESSURE, .reason = "within-limit"},
-		{.type = CONDITION_NEIGHBOR_TABLE_OVERFLOW, .reason = "within-limit"},
+		{.type = &neighbor_conditions[NEIGHBOR_TABLE_PRESSURE], .reason = "within-limit"},
+		{.type = &neighbor_conditions[NEIGHBOR_TABLE_OVERFLOW], .reason = "within-limit"},
 	};
 
 	for (int family = 0; family < NEIGHBOR_FAMILIES; family++)

@@ -117,6 +117,12 @@ uint64_t neighbor_bpf_next_poll_us(const struct neighbor_bpf *bpf);
 void neighbor_bpf_arm(struct neighbor_bpf *bpf, const struct neighbor_memory *memory);
 
 extern const struct explanation neighbor_explanations[];
+extern const struct condition_type neighbor_conditions[];
+extern const struct reason neighbor_reasons[];
+extern const struct metric_row neighbor_metric_rows[];
+extern const struct capability_row neighbor_capabilities[];
+
+enum { NEIGHBOR_TABLE_PRESSURE, NEIGHBOR_TABLE_OVERFLOW };
 
 /* The descriptors that sensing keeps. */
 struct neighbor_sensor {

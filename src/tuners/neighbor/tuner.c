@@ -275,7 +275,7 @@ static void sample_families(struct metric_sink *sink, const struct neighbor *nei
 {
 	for (int family = 0; family < NEIGHBOR_FAMILIES; family++)
 		if (neighbor->seen.tables[family].stats_error == 0)
-			metric_sample(sink, (double)value(&neighbor->seen.tables[family]), "family",
+			metric_sample(sink, (double)value(&neighbor->seen.tables[family]),
 				neighbor_family_name((enum neighbor_family)family), NULL);
 }
 
@@ -313,8 +313,7 @@ static void sample_thresholds(struct metric_sink *sink, const struct neighbor *n
 			if (neighbor->seen.tables[family].threshold_error[i] == 0)
 				metric_sample(sink,
 					strtod(neighbor->seen.tables[family].threshold[i], NULL),
-					"family",
-					neighbor_family_name((enum neighbor_family)family), "level",
+					neighbor_family_name((enum neighbor_family)family),
 					levels[i], NULL);
 }
 
@@ -323,23 +322,17 @@ static void neighbor_metrics(const void *self, const void *memory, struct metric
 	const struct neighbor *neighbor = self;
 
 	(void)memory;
-	metric_family(sink, "headroom_neighbor_entries", METRIC_GAUGE,
-		"Entries in the kernel's neighbour table, of all network namespaces.");
+	metric_family(sink, "headroom_neighbor_entries");
 	sample_families(sink, neighbor, entries);
-	metric_family(sink, "headroom_neighbor_collectable_entries", METRIC_GAUGE,
-		"Entries that gc_thresh3 counts; without BPF all entries, an upper bound.");
+	metric_family(sink, "headroom_neighbor_collectable_entries");
 	sample_families(sink, neighbor, collectable);
-	metric_family(sink, "headroom_neighbor_gc_threshold", METRIC_GAUGE,
-		"The table's gc_thresh1, 2 and 3 as read back.");
+	metric_family(sink, "headroom_neighbor_gc_threshold");
 	sample_thresholds(sink, neighbor);
-	metric_family(sink, "headroom_neighbor_created_total", METRIC_COUNTER,
-		"Entries created in all network namespaces.");
+	metric_family(sink, "headroom_neighbor_created_total");
 	sample_families(sink, neighbor, created);
-	metric_family(sink, "headroom_neighbor_refused_total", METRIC_COUNTER,
-		"Entries refused because the table was full.");
+	metric_family(sink, "headroom_neighbor_refused_total");
 	sample_families(sink, neighbor, refused);
-	metric_family(sink, "headroom_neighbor_forced_gc_total", METRIC_COUNTER,
-		"Collections that a new entry forced above gc_thresh2.");
+	metric_family(sink, "headroom_neighbor_forced_gc_total");
 	sample_families(sink, neighbor, forced_gc);
 }
 
@@ -357,6 +350,10 @@ const struct tuner_ops neighbor_tuner = {
 		"Sets the thresholds of the IPv4 and IPv6 neighbour tables and watches how full they are.",
 	.options = neighbor_options,
 	.explanations = neighbor_explanations,
+	.conditions = neighbor_conditions,
+	.reasons = neighbor_reasons,
+	.metric_rows = neighbor_metric_rows,
+	.capabilities = neighbor_capabilities,
 	.owned_sysctls = neighbor_owned,
 	.validate = neighbor_validate,
 	.open = neighbor_open,

@@ -14,13 +14,14 @@
 #define STORE_ROOMY_PERCENT 80
 
 static struct condition_reading *read_condition(
-	struct proposal *proposal, enum condition_type type, const char *reason)
+	struct proposal *proposal, int type, const char *reason)
 {
 	struct condition_reading *reading = proposal_condition(proposal);
 
 	if (reading)
-		*reading = (struct condition_reading){
-			.type = type, .status = CONDITION_FALSE, .reason = reason};
+		*reading = (struct condition_reading){.type = &runtime_conditions[type],
+			.status = CONDITION_FALSE,
+			.reason = reason};
 	return reading;
 }
 
@@ -35,7 +36,7 @@ static bool is_missed(const struct runtime_one *one, uint64_t now)
 static int judge_reach(const struct runtime_seen *seen, struct proposal *proposal)
 {
 	struct condition_reading *reading =
-		read_condition(proposal, CONDITION_RUNTIME_UNREACHABLE, "runtime-answers");
+		read_condition(proposal, RUNTIME_UNREACHABLE, "runtime-answers");
 	size_t used = 0, n = 0;
 
 	if (!reading)
@@ -60,7 +61,7 @@ static int judge_reach(const struct runtime_seen *seen, struct proposal *proposa
 static int judge_restart(const struct runtime_memory *memory, struct proposal *proposal)
 {
 	struct condition_reading *reading =
-		read_condition(proposal, CONDITION_RUNTIME_RESTART_PENDING, "none-pending");
+		read_condition(proposal, RUNTIME_RESTART_PENDING, "none-pending");
 
 	if (!reading)
 		return -ENOMEM;
@@ -92,7 +93,7 @@ static int judge_store(
 {
 	const struct runtime_store *store = fullest(seen);
 	struct condition_reading *reading =
-		read_condition(proposal, CONDITION_IMAGE_STORE_FULL, "within-limit");
+		read_condition(proposal, IMAGE_STORE_FULL, "within-limit");
 	double percent;
 
 	if (!reading)
@@ -136,8 +137,7 @@ static void name_stuck(const struct runtime_one *one, const struct pull_layer *l
 
 static int judge_pulls(const struct runtime_seen *seen, struct proposal *proposal)
 {
-	struct condition_reading *reading =
-		read_condition(proposal, CONDITION_PULL_STUCK, "pulls-move");
+	struct condition_reading *reading = read_condition(proposal, PULL_STUCK, "pulls-move");
 
 	if (!reading)
 		return -ENOMEM;

@@ -8,17 +8,15 @@
 
 static void write_info(const struct runtime_seen *seen, struct metric_sink *sink)
 {
-	metric_family(sink, "headroom_runtime_info", METRIC_GAUGE,
-		"A container runtime of this node that has answered, and its version.");
+	metric_family(sink, "headroom_runtime_info");
 	for (size_t i = 0; i < seen->n; i++)
 		if (seen->ones[i].where.socket && seen->ones[i].version[0])
-			metric_sample(sink, 1, "runtime", seen->ones[i].where.name, "version",
-				seen->ones[i].version, NULL);
-	metric_family(sink, "headroom_runtime_max_concurrent_downloads", METRIC_GAUGE,
-		"Layers that the runtime fetches at once, as it is in force.");
+			metric_sample(
+				sink, 1, seen->ones[i].where.name, seen->ones[i].version, NULL);
+	metric_family(sink, "headroom_runtime_max_concurrent_downloads");
 	for (size_t i = 0; i < seen->n; i++)
 		if (seen->ones[i].where.socket && seen->ones[i].downloads[0])
-			metric_sample(sink, strtod(seen->ones[i].downloads, NULL), "runtime",
+			metric_sample(sink, strtod(seen->ones[i].downloads, NULL),
 				seen->ones[i].where.name, NULL);
 }
 
@@ -64,18 +62,14 @@ void runtime_metrics_write(const struct runtime_seen *seen, struct metric_sink *
 	for (size_t i = 0; i < seen->n; i++)
 		for (size_t r = 0; r < seen->ones[i].pulls.n_registries; r++)
 			add(sums, &n, &seen->ones[i].pulls.registries[r]);
-	metric_family(
-		sink, "headroom_pulls_active", METRIC_GAUGE, "Images that are being pulled now.");
+	metric_family(sink, "headroom_pulls_active");
 	for (size_t i = 0; i < n; i++)
-		metric_sample(
-			sink, active_from(seen, sums[i].name), "registry", sums[i].name, NULL);
-	metric_family(sink, "headroom_pull_bytes_total", METRIC_COUNTER,
-		"Bytes of images fetched while the agent ran.");
+		metric_sample(sink, active_from(seen, sums[i].name), sums[i].name, NULL);
+	metric_family(sink, "headroom_pull_bytes_total");
 	for (size_t i = 0; i < n; i++)
-		metric_sample(sink, (double)sums[i].bytes, "registry", sums[i].name, NULL);
-	metric_family(sink, "headroom_pull_duration_seconds", METRIC_HISTOGRAM,
-		"How long pulls took, by looks at what is being fetched: short ones are missed.");
+		metric_sample(sink, (double)sums[i].bytes, sums[i].name, NULL);
+	metric_family(sink, "headroom_pull_duration_seconds");
 	for (size_t i = 0; i < n; i++)
 		metric_histogram(sink, pull_bounds, sums[i].buckets, PULL_BOUNDS, sums[i].seconds,
-			"registry", sums[i].name, NULL);
+			sums[i].name, NULL);
 }

@@ -208,5 +208,11 @@ struct metric_sink;
 void runtime_metrics_write(const struct runtime_seen *seen, struct metric_sink *sink);
 struct cJSON *runtime_document_make(const struct runtime_seen *seen, const struct mirrors *mirrors);
 extern const struct explanation runtime_explanations[];
+extern const struct condition_type runtime_conditions[];
+extern const struct reason runtime_reasons[];
+extern const struct metric_row runtime_metric_rows[];
+extern const struct capability_row runtime_capabilities[];
+
+enum { RUNTIME_UNREACHABLE, RUNTIME_RESTART_PENDING, IMAGE_STORE_FULL, PULL_STUCK };
 
 #endif

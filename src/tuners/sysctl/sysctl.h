@@ -24,4 +24,6 @@ struct sysctl_key {
 int sysctl_decide(const struct sysctl_key *keys, size_t n, const struct decide_input *input,
 	struct proposal *proposal);
 
+extern const struct capability_row sysctl_capabilities[];
+
 #endif

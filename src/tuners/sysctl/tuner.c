@@ -127,6 +127,7 @@ const struct tuner_ops sysctl_tuner = {
 	.name = "sysctl",
 	.summary = "Raises the sysctls of the profile and of the configuration.",
 	.options = sysctl_options,
+	.capabilities = sysctl_capabilities,
 	.open = sysctl_open,
 	.configure = sysctl_configure,
 	.sense = sysctl_sense,

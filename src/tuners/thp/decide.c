@@ -61,7 +61,7 @@ static int decide_condition(
 
 	if (!condition)
 		return -ENOMEM;
-	condition->type = CONDITION_TRANSPARENT_HUGE_PAGES_ACTIVE;
+	condition->type = &thp_conditions[THP_ACTIVE];
 	if (seen->usage_error < 0) {
 		condition->status = CONDITION_UNKNOWN;
 		condition->reason = "meminfo-unavailable";

@@ -62,6 +62,10 @@ int thp_decide(
 	const struct thp_seen *seen, const struct thp_config *config, struct proposal *proposal);
 
 extern const struct explanation thp_explanations[];
+extern const struct condition_type thp_conditions[];
+extern const struct reason thp_reasons[];
+
+enum { THP_ACTIVE };
 
 struct thp_sensor {
 	const struct host *host;

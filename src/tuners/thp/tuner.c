@@ -159,6 +159,8 @@ const struct tuner_ops thp_tuner = {
 		"Switches transparent huge pages off, all of their switches, and says what is still in use.",
 	.options = thp_options,
 	.explanations = thp_explanations,
+	.conditions = thp_conditions,
+	.reasons = thp_reasons,
 	.open = thp_open,
 	.configure = thp_configure,
 	.sense = thp_sense_op,

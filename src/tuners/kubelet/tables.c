@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/kubelet/kubelet.h"
 
+#include <linux/capability.h>
+
 #define API "kubelet.config.k8s.io/v1beta1 KubeletConfiguration"
 
 const struct explanation kubelet_explanations[] = {
@@ -38,5 +40,30 @@ const struct explanation kubelet_explanations[] = {
 		"Images unused for this long are deleted however much room there is, preloaded ones "
 		"too unless they are pinned; from 1.29. 0s: off.",
 		"time", "0s", NULL, API},
+	{0},
+};
+
+static const struct reason pull_reasons[] = {
+	{"no-kubelet", "No kubelet and no configuration of one was found on this node."},
+	{"kubelet-config-unreadable",
+		"The kubelet's configuration could not be read: the message says where and why."},
+	{"serial-pulls", "The kubelet pulls one image after the other."},
+	{"few-parallel-pulls", "The kubelet pulls fewer than three images at once."},
+	{"parallel-pulls", "The kubelet pulls at least three images at once."},
+	{0},
+};
+
+const struct condition_type kubelet_conditions[] = {
+	[KUBELET_SERIAL_PULLS] = {"KubeletSerialPulls", SEVERITY_ADVICE,
+		"The kubelet pulls one image at a time, or very few: one large image delays all "
+		"others. Set serializeImagePulls: false and maxParallelImagePulls in its "
+		"configuration.",
+		pull_reasons},
+	{0},
+};
+
+const struct capability_row kubelet_capabilities[] = {
+	{CAPABILITY(CAP_CHOWN), CAPABILITY_TO_ENFORCE, NULL,
+		"keeps the owner of a configuration file that does not belong to root"},
 	{0},
 };

@@ -27,3 +27,28 @@ const struct explanation thp_explanations[] = {
 		TRANSHUGE " (from Linux 6.11)"},
 	{0},
 };
+
+static const struct reason condition_reasons[] = {
+	{"none-in-use", "No memory is backed by transparent huge pages."},
+	{"still-mapped",
+		"Memory mapped before the switch is still backed by transparent huge pages; it is "
+		"given back as its processes unmap it or end."},
+	{"wanted-in-use", "Huge pages are in use, as the configuration allows."},
+	{"meminfo-unavailable", "/proc/meminfo could not be read."},
+	{0},
+};
+
+const struct condition_type thp_conditions[] = {
+	[THP_ACTIVE] = {"TransparentHugePagesActive", SEVERITY_WARNING,
+		"Memory is backed by transparent huge pages although they should be off: what was "
+		"mapped before the switch keeps them until its process ends or is restarted.",
+		condition_reasons},
+	{0},
+};
+
+const struct reason thp_reasons[] = {
+	{"configured-over-boot-line",
+		"The configuration asks for this value; the kernel's boot line sets another at "
+		"each boot: change it there for the time before the agent starts."},
+	{0},
+};

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/dns/dns.h"
 
+#include <linux/capability.h>
+
 #define PER_SECOND                                                                             \
 	"used is the last full second, peak the busiest second there was, wherever it began, " \
 	"and hits are seconds over the budget."
@@ -103,5 +105,104 @@ const struct explanation dns_explanations[] = {
 		"node's budget upstream.",
 		"replicas, MB", "2 replicas with 170 MiB", NULL,
 		"https://github.com/coredns/deployment/blob/master/kubernetes/Scaling_CoreDNS.md"},
+	{0},
+};
+
+static const struct reason budget_reasons[] = {
+	{"within-budget", "No upstream DNS server receives nearly as much as it allows."},
+	{"no-budget",
+		"No upstream DNS server has a known budget: the cloud publishes none, or the server "
+		"is one of your own. dns.budgets can give one."},
+	{"near-budget",
+		"The busiest second of the last minute, or what is pending, took more than 80 % of "
+		"an upstream's budget."},
+	{"over-budget",
+		"Within the last five minutes more was sent to an upstream DNS server than it "
+		"allows this machine."},
+	{"not-watched",
+		"DNS is not counted: BPF is missing, as the tuner's state says, or this is a "
+		"command's own sample, without the running agent."},
+	{0},
+};
+
+static const struct reason answer_reasons[] = {
+	{"all-answered", "DNS servers answer in time, but for a few queries at most."},
+	{"unanswered",
+		"At least ten queries of the last minute, and one in twenty of those sent to a DNS "
+		"server, were without an answer after five seconds."},
+	{0},
+};
+
+static const struct reason forwarder_reasons[] = {
+	{"few-forwarders", "At most one DNS forwarder on this node sends upstream."},
+	{"several-forwarders", "Several DNS forwarders on this node send upstream."},
+	{0},
+};
+
+const struct condition_type dns_conditions[] = {
+	[DNS_BUDGET_PRESSURE] = {"DNSBudgetPressure", SEVERITY_WARNING,
+		"The busiest second of the last minute used more than 80 % of what the resolver "
+		"allows this machine. headroom top dns names who sends the queries; a node-local "
+		"cache, fewer search domains (ndots) or fewer forwarders on this node reduce them.",
+		budget_reasons},
+	[DNS_BUDGET_EXCEEDED] = {"DNSBudgetExceeded", SEVERITY_CRITICAL,
+		"More was sent to a resolver within one second than it allows this machine: it "
+		"silently drops the excess. Spread the forwarders over more nodes, or cache.",
+		budget_reasons},
+	[DNS_UNANSWERED] = {"DNSUnanswered", SEVERITY_WARNING,
+		"Part of the queries to a resolver got no answer in time. It is down, unreachable, "
+		"or drops what is over its budget.",
+		answer_reasons},
+	[DNS_FORWARDER_CROWDING] = {"DNSForwarderCrowding", SEVERITY_WARNING,
+		"Several DNS servers on this node forward to the same upstream and share its budget "
+		"for one machine. Spread them: a topology spread constraint or anti-affinity.",
+		forwarder_reasons},
+	{0},
+};
+
+const struct metric_row dns_metric_rows[] = {
+	{"headroom_dns_queries_total", METRIC_COUNTER, "queries",
+		"Queries that left a socket of this node, repeats among them; server other is all "
+		"but the busiest.",
+		{"server", "role", "transport"}},
+	{"headroom_dns_retransmissions_total", METRIC_COUNTER, "queries",
+		"Queries sent again before their answer came; counted as queries too.", {"server"}},
+	{"headroom_dns_responses_total", METRIC_COUNTER, "answers",
+		"Answers that came to a socket of this node, by response code.",
+		{"server", "rcode"}},
+	{"headroom_dns_unanswered_total", METRIC_COUNTER, "queries",
+		"Queries without an answer after five seconds, or until their slot was reused.",
+		{"server"}},
+	{"headroom_dns_pending", METRIC_GAUGE, "queries",
+		"Queries that have no answer yet and are not given up.", {"server"}},
+	{"headroom_dns_latency_seconds", METRIC_HISTOGRAM, "seconds",
+		"From a query to its answer, as a socket of this node sees it.", {"server"}},
+	{"headroom_dns_peak_queries_per_second", METRIC_GAUGE, "queries/s",
+		"Queries in the busiest second of the last minute, wherever it began.", {"server"}},
+	{"headroom_dns_second_queries", METRIC_HISTOGRAM, "queries",
+		"An observation a second: queries in the busiest second that ended in it.",
+		{"server"}},
+	{"headroom_dns_budget_queries_per_second", METRIC_GAUGE, "queries/s",
+		"What the upstream allows this machine; where that is packets, as many queries.",
+		{"server"}},
+	{"headroom_dns_over_budget_seconds_total", METRIC_COUNTER, "seconds",
+		"Seconds in which more was sent to the upstream than it allows this machine.",
+		{"server"}},
+	{"headroom_dns_search_expansions_total", METRIC_COUNTER, "queries",
+		"Queries for a name with a search domain added that does not exist.", {"role"}},
+	{"headroom_dns_lost_total", METRIC_COUNTER, NULL,
+		"What could not be counted in full: for want of room, because the agent read too "
+		"late, or because a message could not be parsed. All 0 on a healthy node.",
+		{"what"}},
+	{0},
+};
+
+const struct capability_row dns_capabilities[] = {
+	{CAPABILITY(CAP_BPF), CAPABILITY_TO_RUN, NULL,
+		"loads the programs that count DNS queries, and reads their counters"},
+	{CAPABILITY(CAP_PERFMON), CAPABILITY_TO_OPEN, NULL,
+		"attaches these programs to the kernel"},
+	{CAPABILITY(CAP_NET_ADMIN), CAPABILITY_TO_RUN, NULL,
+		"attaches these programs to the cgroup"},
 	{0},
 };

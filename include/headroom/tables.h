@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HEADROOM_TABLES_H
+#define HEADROOM_TABLES_H
+
+/*
+ * Rows of the const tables that say what a tuner is; see also condition.h. Status, metrics, the
+ * page, `explain`, the manual and the other documents are made from them: nothing is listed twice.
+ */
+
+/* What `headroom explain` says of a limit, a setting or another name that status shows. */
+struct explanation {
+	const char *name; /* a pattern of fnmatch(3); NULL ends a table */
+	const char *kind; /* "limit", "setting", ... */
+	const char *what; /* what it is and why it matters */
+	const char *unit;
+	const char *def;    /* the kernel's own default */
+	const char *option; /* the option that governs it; NULL for none */
+	const char *source; /* kernel file, commit, RFC or document */
+};
+
+#define METRIC_LABELS_MAX 4
+
+enum metric_type {
+	METRIC_GAUGE,
+	METRIC_COUNTER,   /* its name ends in _total */
+	METRIC_HISTOGRAM, /* its samples are written by metric_histogram() */
+};
+
+/* Only what has a row is exported. */
+struct metric_row {
+	const char *name; /* "headroom_limit_used"; NULL ends a table */
+	enum metric_type type;
+	const char *unit; /* "seconds"; NULL for a plain number */
+	const char *help;
+	const char *labels[METRIC_LABELS_MAX]; /* the rest is NULL */
+};
+
+/* When a capability is needed. */
+enum capability_use {
+	CAPABILITY_TO_OPEN,    /* to load BPF programs, then given up */
+	CAPABILITY_TO_RUN,     /* as long as the tuner is on */
+	CAPABILITY_TO_ENFORCE, /* while the tuner may change files, or has changed some */
+	CAPABILITY_TO_CHROOT,  /* the same, when the host's root is not the agent's */
+	CAPABILITY_TO_SET,     /* while a setting whose name begins with setting is managed */
+};
+
+struct capability_row {
+	const char *name; /* "CAP_NET_ADMIN"; NULL ends a table */
+	int capability;
+	enum capability_use use;
+	const char *setting; /* CAPABILITY_TO_SET; else NULL */
+	const char *why;
+};
+
+/* The first two members of a row. */
+#define CAPABILITY(capability) #capability, capability
+
+#endif

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "directory.h"
+
+#include "tuners/table.h"
+
+#include <ctype.h>
+
+/* A sentence of a table: it begins large, ends with a full stop, and has no odd white space. */
+static void expect_sentence(const char *name, const char *text)
+{
+	if (!text || (islower((unsigned char)text[0]) && !starts_with(text, "headroom ")))
+		fail_msg("%s: does not begin as a sentence", name);
+	if (!strchr(".)", text[strlen(text) - 1]))
+		fail_msg("%s: does not end as a sentence", name);
+	if (strstr(text, "  ") || strpbrk(text, "\n\t"))
+		fail_msg("%s: odd white space", name);
+}
+
+static void conditions_are_described_and_found_by_name(void **state)
+{
+	(void)state;
+	for (size_t i = 0; all_tables[i]; i++)
+		for (const struct condition_type *row = all_tables[i]->conditions; row && row->name;
+			row++) {
+			assert_true(isupper((unsigned char)row->name[0]));
+			assert_ptr_equal(condition_find(row->name), row);
+			assert_non_null(row->reasons);
+			expect_sentence(row->name, row->help);
+		}
+	assert_null(condition_find("neighbortablepressure"));
+	assert_null(condition_find(""));
+}
+
+static bool check_reason(const struct reason *row, const struct tuner_ops *ops, void *userdata)
+{
+	size_t len = strlen(row->slug);
+
+	(void)userdata;
+	assert_in_range(len, 2, 32);
+	assert_int_equal(strspn(row->slug, "abcdefghijklmnopqrstuvwxyz-"), len);
+	/* Two rows with one slug would leave open which of them `explain` prints. */
+	if (reason_help(row->slug) != row->help)
+		fail_msg("%s of %s: another table has this slug", row->slug, ops->name);
+	expect_sentence(row->slug, row->help);
+	return false;
+}
+
+static void reasons_have_one_meaning_each(void **state)
+{
+	(void)state;
+	assert_null(reasons_visit(check_reason, NULL));
+	assert_null(reason_help("no-such-reason"));
+	assert_null(reason_help(""));
+}
+
+static void metrics_are_named_as_prometheus_asks(void **state)
+{
+	(void)state;
+	for (size_t i = 0; all_tables[i]; i++)
+		for (const struct metric_row *row = all_tables[i]->metric_rows; row && row->name;
+			row++) {
+			const char *total = strstr(row->name, "_total");
+
+			if (!starts_with(row->name, "headroom_") &&
+				!starts_with(row->name, "process_"))
+				fail_msg("%s: without our prefix", row->name);
+			if ((row->type == METRIC_COUNTER) != (total && streq(total, "_total")))
+				fail_msg("%s: _total is for counters", row->name);
+			expect_sentence(row->name, row->help);
+		}
+}
+
+static void explanations_say_what_and_whence(void **state)
+{
+	(void)state;
+	for (size_t i = 0; all_tables[i]; i++)
+		for (const struct explanation *row = all_tables[i]->explanations; row && row->name;
+			row++) {
+			expect_sentence(row->name, row->what);
+			if (!row->kind || !row->source)
+				fail_msg("%s: no kind or source", row->name);
+			if (streq(row->kind, "limit") && !row->unit)
+				fail_msg("%s: a limit without a unit", row->name);
+		}
+}
+
+static void capabilities_say_why(void **state)
+{
+	(void)state;
+	for (size_t i = 0; all_tables[i]; i++)
+		for (const struct capability_row *row = all_tables[i]->capabilities;
+			row && row->name; row++) {
+			assert_true(starts_with(row->name, "CAP_"));
+			assert_true(row->why && row->why[0]);
+			assert_int_equal(row->use == CAPABILITY_TO_SET, row->setting != NULL);
+		}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(conditions_are_described_and_found_by_name),
+		cmocka_unit_test(reasons_have_one_meaning_each),
+		cmocka_unit_test(metrics_are_named_as_prometheus_asks),
+		cmocka_unit_test(explanations_say_what_and_whence),
+		cmocka_unit_test(capabilities_say_why),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
