@@ -28,9 +28,9 @@ struct file_target {
 
 /* What makes a changed file take effect. */
 enum activation {
-	ACTIVATE_NOTHING,            /* it is read when it is used, or at the next start */
-	ACTIVATE_DOCKER_RELOAD,      /* SIGHUP; dockerd's reload event has the result */
-	ACTIVATE_CONTAINERD_RESTART, /* a restart of the unit, by policy */
+	ACTIVATE_NOTHING, /* it is read when it is used, or at the next start */
+	ACTIVATE_RELOAD,  /* SIGHUP */
+	ACTIVATE_RESTART, /* a restart of the unit, by policy */
 };
 
 enum restart_policy {
@@ -55,13 +55,15 @@ struct service {
 	enum restart_policy restart;
 	enum verifier verifier;
 	char unit[64];                 /* "containerd.service"; without it nothing is restarted */
-	char socket[108];              /* where it must answer again after a restart */
+	char socket[108];              /* where it must answer again after a restart or reload */
 	char binary[SETTING_PATH_MAX]; /* the running daemon's program, for the verifier */
 	char version[32];              /* of the running daemon: "20.10.24+dfsg1" */
-	char config[SETTING_PATH_MAX]; /* its main file, when the edited one is a drop-in of that */
-	char pid_file[128];            /* ACTIVATE_DOCKER_RELOAD: "/run/docker.pid" */
-	int pid;                       /* of the daemon, as this process sees it; 0: by pid_file */
-	bool busy;                     /* just now: a pull is in flight */
+	char config[SETTING_PATH_MAX]; /* its main file, which the edited one may be a drop-in of */
+	char directory[SETTING_PATH_MAX]; /* its working directory: relative imports begin there */
+	char program[16];                 /* ACTIVATE_RELOAD: what its process must be called */
+	char pid_file[128];               /* ACTIVATE_RELOAD: "/run/docker.pid" */
+	int pid;   /* of the daemon, as this process sees it; 0: by pid_file */
+	bool busy; /* just now: a pull is in flight */
 };
 
 /*
@@ -75,6 +77,9 @@ struct file_edit {
 	 * removed.
 	 */
 	const char *text;
+	/* EDIT_TOML: tables to try, in this order, until the program has the value; ended by NULL.
+	 * Static data. NULL: the target's table alone. */
+	const char *const *tables;
 	const char *base; /* what a file begins with that does not exist yet; NULL for nothing */
 	const char *dump_key; /* VERIFY_CONTAINERD_DUMP: the key's full name in the dump */
 	struct service service;
@@ -105,7 +110,7 @@ struct file_record {
 	char on_disk[SETTING_VALUE_MAX];  /* in the file then; empty: nothing */
 	char before[SETTING_VALUE_MAX];   /* in the file when wanted was recorded */
 	char wanted[SETTING_VALUE_MAX];
-	uint32_t failed_config; /* checksum of the configuration under which it broke; 0: none */
+	char failed[SETTING_VALUE_MAX]; /* wanted, and the program did not come back with it */
 };
 
 /* The record of a name, or NULL. */

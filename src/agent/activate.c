@@ -394,7 +394,7 @@ void pipeline_activate(struct pipeline *pipeline)
 		if (service->activation == ACTIVATE_NOTHING || !is_due(pipeline, pipeline->at) ||
 			pipeline_is_outdated(pipeline))
 			continue;
-		if (service->activation == ACTIVATE_DOCKER_RELOAD) {
+		if (service->activation == ACTIVATE_RELOAD) {
 			reload(pipeline);
 			continue;
 		}
@@ -447,7 +447,7 @@ static int take_files(struct pipeline *pipeline, const char *unit)
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < journal->n_files; i++)
-		if (journal->files[i].service.activation == ACTIVATE_CONTAINERD_RESTART &&
+		if (journal->files[i].service.activation == ACTIVATE_RESTART &&
 			streq(journal->files[i].service.unit, unit))
 			r = edits_add_restore(
 				&core->host, journal, journal->files[i].path, &pipeline->edits);

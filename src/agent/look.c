@@ -199,7 +199,7 @@ static int join_wants(struct core *core, const struct proposal *proposal)
 static void split_record(struct core *core, const struct record *record)
 {
 	struct value_record value = {.grown = ladder_has(&record->ahead, record->target)};
-	struct file_record file = {.failed_config = record->given_up};
+	struct file_record file = {0};
 
 	if (record->place.kind == PLACE_EDIT) {
 		copy_text(file.name, sizeof(file.name), record->name);
@@ -208,6 +208,8 @@ static void split_record(struct core *core, const struct record *record)
 		copy_text(file.on_disk, sizeof(file.on_disk), record->on_disk);
 		copy_text(file.before, sizeof(file.before), record->before);
 		copy_text(file.wanted, sizeof(file.wanted), record->target);
+		if (record->given_up != 0)
+			copy_text(file.failed, sizeof(file.failed), record->target);
 		core->file_records[core->n_file_records++] = file;
 		return;
 	}

@@ -8,8 +8,8 @@
 static const char *const formats[] = {
 	[EDIT_TOML] = "toml", [EDIT_JSON] = "json", [EDIT_OWN] = "own"};
 static const char *const activations[] = {[ACTIVATE_NOTHING] = "nothing",
-	[ACTIVATE_DOCKER_RELOAD] = "docker-reload",
-	[ACTIVATE_CONTAINERD_RESTART] = "containerd-restart"};
+	[ACTIVATE_RELOAD] = "docker-reload",
+	[ACTIVATE_RESTART] = "containerd-restart"};
 static const char *const policies[] = {
 	[RESTART_NEVER] = "never", [RESTART_WHEN_IDLE] = "when-idle", [RESTART_NOW] = "now"};
 

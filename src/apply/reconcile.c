@@ -76,7 +76,7 @@ static void judge_in_sync(struct setting *setting, uint64_t now)
 
 const char *waiting_reason(const struct service *service)
 {
-	return service->activation == ACTIVATE_DOCKER_RELOAD ? "reload-pending" : "restart-pending";
+	return service->activation == ACTIVATE_RELOAD ? "reload-pending" : "restart-pending";
 }
 
 /* The file stands as wanted, and its program runs with another value still. */
@@ -156,8 +156,8 @@ static bool may_activate(const struct setting *setting, uint64_t now)
 	if (want->place.kind != PLACE_EDIT || setting->state != SETTING_PENDING || !service ||
 		!value_equal(want->on_disk, want->wanted) || now < setting->retry_at_us)
 		return false;
-	return service->activation == ACTIVATE_DOCKER_RELOAD ||
-	       (service->activation == ACTIVATE_CONTAINERD_RESTART &&
+	return service->activation == ACTIVATE_RELOAD ||
+	       (service->activation == ACTIVATE_RESTART &&
 		       (service->restart == RESTART_NOW ||
 			       (service->restart == RESTART_WHEN_IDLE && !service->busy)));
 }

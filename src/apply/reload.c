@@ -11,8 +11,6 @@
 #include <stdio.h>
 #include <sys/syscall.h>
 
-#define DAEMON "dockerd"
-
 static int find_pid(const struct host *host, const struct service *service, pid_t *pid)
 {
 	_cleanup_free_ char *text = NULL;
@@ -39,7 +37,7 @@ static int find_pid(const struct host *host, const struct service *service, pid_
 }
 
 /* By our own /proc: the signal goes to whoever has that number here. */
-static bool is_dockerd(pid_t pid)
+static bool is_named(pid_t pid, const char *program)
 {
 	_cleanup_free_ char *name = NULL;
 	char path[64];
@@ -48,7 +46,7 @@ static bool is_dockerd(pid_t pid)
 	if (read_file(path, 64, &name, NULL) < 0)
 		return false;
 	name[strcspn(name, "\n")] = '\0';
-	return streq(name, DAEMON);
+	return streq(name, program);
 }
 
 int reload_docker(const struct host *host, const struct service *service)
@@ -63,7 +61,7 @@ int reload_docker(const struct host *host, const struct service *service)
 	fd = (int)syscall(SYS_pidfd_open, pid, 0);
 	if (fd < 0)
 		return -errno;
-	if (!is_dockerd(pid))
+	if (!is_named(pid, service->program))
 		return -ESRCH;
 	return syscall(SYS_pidfd_send_signal, fd, SIGHUP, NULL, 0) < 0 ? -errno : 0;
 }

@@ -71,7 +71,7 @@ static inline void note_file(struct journal *journal)
 		.path = "/etc/docker/daemon.json",
 		.format = EDIT_JSON,
 		.directories = 1,
-		.service = {.activation = ACTIVATE_CONTAINERD_RESTART,
+		.service = {.activation = ACTIVATE_RESTART,
 			.restart = RESTART_WHEN_IDLE,
 			.unit = "containerd.service",
 			.socket = "/run/x.sock",
@@ -107,7 +107,7 @@ static inline void assert_file_noted(const struct journal *journal)
 	assert_true(file_note_is_ours(file, hash));
 	assert_int_equal(file->format, EDIT_JSON);
 	assert_int_equal(file->directories, 1);
-	assert_int_equal(file->service.activation, ACTIVATE_CONTAINERD_RESTART);
+	assert_int_equal(file->service.activation, ACTIVATE_RESTART);
 	assert_int_equal(file->service.restart, RESTART_WHEN_IDLE);
 	assert_string_equal(file->service.unit, "containerd.service");
 	assert_string_equal(file->service.socket, "/run/x.sock");

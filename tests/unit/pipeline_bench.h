@@ -49,7 +49,7 @@ static inline void bench_make(struct bench *bench, enum restart_policy policy)
 	core->checksum = 1;
 	bench->edit = (struct file_edit){.text = "10"};
 	bench->edit.service = (struct service){
-		.activation = ACTIVATE_CONTAINERD_RESTART, .restart = policy, .unit = FAKE_UNIT};
+		.activation = ACTIVATE_RESTART, .restart = policy, .unit = FAKE_UNIT};
 	bench->want = (struct want){.name = NAME,
 		.place = {.kind = PLACE_EDIT,
 			.path = PATH,

@@ -157,7 +157,7 @@ static void a_reload_goes_to_dockerd_alone(void **state)
 
 	(void)state;
 	bench_make(&bench, RESTART_NEVER);
-	bench.edit.service.activation = ACTIVATE_DOCKER_RELOAD;
+	bench.edit.service.activation = ACTIVATE_RELOAD;
 	child = fork();
 	if (child == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -165,6 +165,7 @@ static void a_reload_goes_to_dockerd_alone(void **state)
 			pause();
 	}
 	bench.edit.service.pid = child;
+	copy_text(bench.edit.service.program, sizeof(bench.edit.service.program), "dockerd");
 	look(&bench, 0);
 	expect(&bench, SETTING_PENDING, "reload-pending", 0, NEW);
 	assert_int_equal(waitpid(child, &status, WNOHANG), 0); /* not called dockerd: unharmed */

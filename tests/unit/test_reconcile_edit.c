@@ -106,11 +106,11 @@ static void a_file_that_waits_is_pending(void **state)
 		size_t changes;
 	} cases[] = {
 		{ACTIVATE_NOTHING, RESTART_NEVER, false, "restart-pending", 0},
-		{ACTIVATE_CONTAINERD_RESTART, RESTART_NEVER, false, "restart-pending", 0},
-		{ACTIVATE_CONTAINERD_RESTART, RESTART_WHEN_IDLE, true, "restart-pending", 0},
-		{ACTIVATE_CONTAINERD_RESTART, RESTART_WHEN_IDLE, false, "restart-pending", 1},
-		{ACTIVATE_CONTAINERD_RESTART, RESTART_NOW, true, "restart-pending", 1},
-		{ACTIVATE_DOCKER_RELOAD, RESTART_NEVER, true, "reload-pending", 1},
+		{ACTIVATE_RESTART, RESTART_NEVER, false, "restart-pending", 0},
+		{ACTIVATE_RESTART, RESTART_WHEN_IDLE, true, "restart-pending", 0},
+		{ACTIVATE_RESTART, RESTART_WHEN_IDLE, false, "restart-pending", 1},
+		{ACTIVATE_RESTART, RESTART_NOW, true, "restart-pending", 1},
+		{ACTIVATE_RELOAD, RESTART_NEVER, true, "reload-pending", 1},
 	};
 
 	(void)state;
@@ -139,7 +139,7 @@ static void whoever_tried_waits_before_the_next_try(void **state)
 
 	(void)state;
 	bench_make(&bench);
-	bench.edit.service.activation = ACTIVATE_CONTAINERD_RESTART;
+	bench.edit.service.activation = ACTIVATE_RESTART;
 	bench.edit.service.restart = RESTART_NOW;
 	look(&bench, "3", "10")->retry_at_us = bench.input.now_us + HOUR;
 	look(&bench, "3", "10");

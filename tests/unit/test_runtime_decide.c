@@ -118,7 +118,7 @@ static void a_containerd_with_defaults(void **state)
 	assert_string_equal(downloads->actual, "3");
 	assert_string_equal(downloads->on_disk, "");
 	assert_string_equal(downloads->edit->text, "10");
-	assert_int_equal(downloads->edit->service.activation, ACTIVATE_CONTAINERD_RESTART);
+	assert_int_equal(downloads->edit->service.activation, ACTIVATE_RESTART);
 	assert_int_equal(downloads->edit->service.verifier, VERIFY_CONTAINERD_DUMP);
 	assert_int_equal(downloads->edit->service.restart, RESTART_NOW);
 	assert_string_equal(timeout->wanted, "30m0s");
@@ -238,7 +238,7 @@ static void docker_reloads(void **state)
 	downloads = want(bench, "docker.max-concurrent-downloads");
 	assert_int_equal(downloads->target.format, EDIT_JSON);
 	assert_string_equal(downloads->target.path, "/etc/docker/daemon.json");
-	assert_int_equal(downloads->edit->service.activation, ACTIVATE_DOCKER_RELOAD);
+	assert_int_equal(downloads->edit->service.activation, ACTIVATE_RELOAD);
 	assert_int_equal(downloads->edit->service.pid, 42);
 }
 

@@ -49,13 +49,14 @@ struct service runtime_service(const struct runtime_seen *seen, const struct run
 	copy_text(service.binary, sizeof(service.binary), one->binary);
 	copy_text(service.version, sizeof(service.version), one->version);
 	if (one->where.kind == RUNTIME_DOCKER) {
-		service.activation = ACTIVATE_DOCKER_RELOAD;
+		service.activation = ACTIVATE_RELOAD;
 		service.verifier = VERIFY_DOCKERD;
 		service.pid = (int)one->pid;
+		copy_text(service.program, sizeof(service.program), "dockerd");
 		copy_text(service.pid_file, sizeof(service.pid_file), "/run/docker.pid");
 		return service;
 	}
-	service.activation = ACTIVATE_CONTAINERD_RESTART;
+	service.activation = ACTIVATE_RESTART;
 	service.verifier = VERIFY_CONTAINERD_DUMP;
 	if (one->where.managed_by != RUNTIME_OF_NODE)
 		service.restart = RESTART_NEVER;
@@ -285,7 +286,7 @@ static void note_pending(const struct proposal *proposal, struct runtime_memory 
 	for (size_t i = 0; i < proposal->n_files; i++) {
 		const struct file_want *want = &proposal->files[i];
 
-		if (!want->edit || want->edit->service.activation != ACTIVATE_CONTAINERD_RESTART ||
+		if (!want->edit || want->edit->service.activation != ACTIVATE_RESTART ||
 			!want->wanted[0] || want->error < 0 ||
 			!value_equal(want->on_disk, want->wanted) ||
 			value_equal(want->actual, want->wanted))
