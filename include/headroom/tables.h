@@ -7,10 +7,26 @@
  * page, `explain`, the manual and the other documents are made from them: nothing is listed twice.
  */
 
-/* What `headroom explain` says of a limit, a setting or another name that status shows. */
+/* A number in a file below the host's root. */
+struct number_in_file {
+	const char *path;
+	unsigned field; /* from 1, white space between them */
+};
+
+struct limit_row {
+	const char *name; /* a pattern of fnmatch(3); NULL ends a table */
+	const char *unit;
+	const char *help;                /* what it is and why it matters */
+	const char *def;                 /* the kernel's own default; NULL for none */
+	const char *option;              /* the option that governs it; NULL for none */
+	const char *source;              /* kernel file, commit, RFC or document */
+	struct number_in_file used, max; /* what the tuner `limits` reads */
+};
+
+/* What `headroom explain` says of a setting or another name that status shows. */
 struct explanation {
 	const char *name; /* a pattern of fnmatch(3); NULL ends a table */
-	const char *kind; /* "limit", "setting", ... */
+	const char *kind; /* "setting", ... */
 	const char *what; /* what it is and why it matters */
 	const char *unit;
 	const char *def;    /* the kernel's own default */

@@ -71,7 +71,8 @@ struct tuner_ops {
 	/* Rows of the option table, ended by a row without a name. */
 	const struct config_option *options;
 	/* Tables, each ended by a row without a name; NULL for none. */
-	const struct explanation *explanations; /* of its limits and settings */
+	const struct limit_row *limits;
+	const struct explanation *explanations; /* of its settings, and what else needs one */
 	const struct condition_type *conditions;
 	const struct reason *reasons; /* of its settings; conditions have their own */
 	const struct metric_row *metric_rows;

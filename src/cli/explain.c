@@ -15,6 +15,22 @@ static void line(const char *what, const char *text)
 		printf("  %-9s %s\n", what, text);
 }
 
+static bool explain_limit(const char *name)
+{
+	for (size_t i = 0; all_tables[i]; i++)
+		for (const struct limit_row *row = all_tables[i]->limits; row && row->name; row++) {
+			if (fnmatch(row->name, name, 0) != 0)
+				continue;
+			printf("%s (limit)\n  %s\n", name, row->help);
+			line("unit", row->unit);
+			line("default", row->def);
+			line("option", row->option);
+			line("source", row->source);
+			return true;
+		}
+	return false;
+}
+
 static bool explain_listed(const char *name)
 {
 	for (size_t i = 0; tuner_table[i]; i++) {
@@ -189,8 +205,8 @@ static bool explain(const struct cli *cli, const char *name)
 		print_profiles();
 	/* A tuner's section may be an option too (sysctl): both are worth telling. */
 	found = explain_tuner(name) || found;
-	return found || explain_listed(name) || explain_condition(name) || explain_reason(name) ||
-	       explain_sysctl(cli, name);
+	return found || explain_limit(name) || explain_listed(name) || explain_condition(name) ||
+	       explain_reason(name) || explain_sysctl(cli, name);
 }
 
 static bool list_reason(const struct reason *row, const struct tuner_ops *ops, void *userdata)
@@ -205,6 +221,9 @@ static int list_names(void)
 	for (size_t t = 0; option_tables[t]; t++)
 		for (const struct config_option *row = option_tables[t]; row->name; row++)
 			printf("%-34s config key\n", row->name);
+	for (size_t i = 0; tuner_table[i]; i++)
+		for (const struct limit_row *row = tuner_table[i]->limits; row && row->name; row++)
+			printf("%-34s limit\n", row->name);
 	for (size_t i = 0; tuner_table[i]; i++)
 		for (const struct explanation *row = tuner_table[i]->explanations; row && row->name;
 			row++)

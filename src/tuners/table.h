@@ -13,7 +13,8 @@
 	X(dns)      \
 	X(runtime)  \
 	X(sysctl)   \
-	X(kubelet)
+	X(kubelet)  \
+	X(limits)
 
 #define DECLARE_TUNER(name)                         \
 	extern const struct tuner_ops name##_tuner; \

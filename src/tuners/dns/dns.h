@@ -209,6 +209,7 @@ void dns_describe_crowd(const struct dns_seen *seen, double least, char *text, s
 int dns_decide_conditions(
 	const struct dns_seen *seen, const struct dns_memory *memory, struct proposal *proposal);
 
+extern const struct limit_row dns_limits[];
 extern const struct explanation dns_explanations[];
 extern const struct condition_type dns_conditions[];
 extern const struct metric_row dns_metric_rows[];

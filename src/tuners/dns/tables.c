@@ -12,24 +12,39 @@
 	"asked for with every domain of the list first, for A and for AAAA. With four domains "   \
 	"that makes ten queries of one, and eight of them fail. "
 
+const struct limit_row dns_limits[] = {
+	{
+		.name = "dns/*/pending",
+		.unit = "queries",
+		.help = "Queries to this upstream that have no answer yet. What is above the limit, the "
+			"upstream drops without a word.",
+		.option = "dns.budgets",
+		.source = "headroom explain budget/azure",
+	},
+	{
+		.name = "dns/*/packets",
+		.unit = "packets/s",
+		.help = "Packets that this machine sends to this upstream in a second, for an upstream that "
+			"has a budget of queries too. " PER_SECOND,
+		.option = "dns.budgets",
+		.source = "headroom explain budget/aws",
+	},
+	{
+		.name = "dns/*",
+		.unit = "queries/s or packets/s",
+		.help = "What this machine asks of this upstream DNS server in a second, in queries or, "
+			"where the cloud counts those, in packets. What is above the limit, the upstream "
+			"drops without a word. " PER_SECOND
+			" Not seen: guests of virtual machines, Kata and gVisor, XDP and AF_PACKET senders, "
+			"DNS over HTTPS, and other ports than 53.",
+		.def = "by cloud: headroom explain budget/aws, budget/azure, ...",
+		.option = "dns.budgets",
+		.source = "bpf/dns.bpf.c, cgroup_skb at the root of cgroup2",
+	},
+	{0},
+};
+
 const struct explanation dns_explanations[] = {
-	{"dns/*/pending", "limit",
-		"Queries to this upstream that have no answer yet. What is above the limit, the "
-		"upstream drops without a word.",
-		"queries", NULL, "dns.budgets", "headroom explain budget/azure"},
-	{"dns/*/packets", "limit",
-		"Packets that this machine sends to this upstream in a second, for an upstream that "
-		"has a budget of queries too. " PER_SECOND,
-		"packets/s", NULL, "dns.budgets", "headroom explain budget/aws"},
-	{"dns/*", "limit",
-		"What this machine asks of this upstream DNS server in a second, in queries or, "
-		"where the cloud counts those, in packets. What is above the limit, the upstream "
-		"drops without a word. " PER_SECOND
-		" Not seen: guests of virtual machines, Kata and gVisor, XDP and AF_PACKET senders, "
-		"DNS over HTTPS, and other ports than 53.",
-		"queries/s or packets/s",
-		"by cloud: headroom explain budget/aws, budget/azure, ...", "dns.budgets",
-		"bpf/dns.bpf.c, cgroup_skb at the root of cgroup2"},
 	{"budget/aws", "budget",
 		"1024 packets a second to the resolver, for each network interface: 169.254.169.253, "
 		"fd00:ec2::253 and the VPC's base address plus two. The instance metadata service "

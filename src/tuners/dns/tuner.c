@@ -373,6 +373,7 @@ const struct tuner_ops dns_tuner = {
 	.summary = "Counts the DNS queries that leave this node, by upstream, second and workload, "
 		   "and holds them against what the cloud allows one machine.",
 	.options = dns_options,
+	.limits = dns_limits,
 	.explanations = dns_explanations,
 	.conditions = dns_conditions,
 	.metric_rows = dns_metric_rows,

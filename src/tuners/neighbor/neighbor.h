@@ -116,6 +116,7 @@ uint64_t neighbor_bpf_next_poll_us(const struct neighbor_bpf *bpf);
 /* Sets the marks that decide() asked for. */
 void neighbor_bpf_arm(struct neighbor_bpf *bpf, const struct neighbor_memory *memory);
 
+extern const struct limit_row neighbor_limits[];
 extern const struct explanation neighbor_explanations[];
 extern const struct condition_type neighbor_conditions[];
 extern const struct reason neighbor_reasons[];

@@ -3,18 +3,30 @@
 
 #include <linux/capability.h>
 
+const struct limit_row neighbor_limits[] = {
+	{
+		.name = "neighbor/ipv4",
+		.unit = "entries",
+		.help = "Collectable entries of the IPv4 neighbour (ARP) table, one table for all network "
+			"namespaces of the kernel. When it is full, packets to new addresses are dropped.",
+		.def = "gc_thresh3 is 1024",
+		.option = "neighbor.ipv4",
+		.source = "net/core/neighbour.c, neigh_alloc(): gc_entries against gc_thresh3",
+	},
+	{
+		.name = "neighbor/ipv6",
+		.unit = "entries",
+		.help = "Collectable entries of the IPv6 neighbour (NDISC) table, one table for all "
+			"network namespaces of the kernel. When it is full, packets to new addresses are "
+			"dropped.",
+		.def = "gc_thresh3 is 1024",
+		.option = "neighbor.ipv6",
+		.source = "net/core/neighbour.c, neigh_alloc(): gc_entries against gc_thresh3",
+	},
+	{0},
+};
+
 const struct explanation neighbor_explanations[] = {
-	{"neighbor/ipv4", "limit",
-		"Collectable entries of the IPv4 neighbour (ARP) table, one table for all network "
-		"namespaces of the kernel. When it is full, packets to new addresses are dropped.",
-		"entries", "gc_thresh3 is 1024", "neighbor.ipv4",
-		"net/core/neighbour.c, neigh_alloc(): gc_entries against gc_thresh3"},
-	{"neighbor/ipv6", "limit",
-		"Collectable entries of the IPv6 neighbour (NDISC) table, one table for all "
-		"network namespaces of the kernel. When it is full, packets to new addresses are "
-		"dropped.",
-		"entries", "gc_thresh3 is 1024", "neighbor.ipv6",
-		"net/core/neighbour.c, neigh_alloc(): gc_entries against gc_thresh3"},
 	{"net.ipv[46].neigh.default.gc_thresh1", "setting",
 		"Below this many entries the table is left alone: nothing is collected.", "entries",
 		"128", "neighbor.ipv4.gc_thresh1, neighbor.ipv6.gc_thresh1",

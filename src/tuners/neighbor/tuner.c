@@ -349,6 +349,7 @@ const struct tuner_ops neighbor_tuner = {
 	.summary =
 		"Sets the thresholds of the IPv4 and IPv6 neighbour tables and watches how full they are.",
 	.options = neighbor_options,
+	.limits = neighbor_limits,
 	.explanations = neighbor_explanations,
 	.conditions = neighbor_conditions,
 	.reasons = neighbor_reasons,

@@ -207,6 +207,7 @@ const struct mirrors *runtime_watch_mirrors(const struct runtime_watch *watch);
 struct metric_sink;
 void runtime_metrics_write(const struct runtime_seen *seen, struct metric_sink *sink);
 struct cJSON *runtime_document_make(const struct runtime_seen *seen, const struct mirrors *mirrors);
+extern const struct limit_row runtime_limits[];
 extern const struct explanation runtime_explanations[];
 extern const struct condition_type runtime_conditions[];
 extern const struct reason runtime_reasons[];

@@ -3,6 +3,19 @@
 
 #include <linux/capability.h>
 
+const struct limit_row runtime_limits[] = {
+	{
+		.name = "images/store",
+		.help = "The file system that images are unpacked to. The kubelet begins to delete "
+			"images at 85 % (imageGCHighThresholdPercent), those loaded ahead of time "
+			"among the first.",
+		.unit = "bytes",
+		.def = "the file system's size",
+		.source = "CRI, ImageFsInfo; Docker, /info DockerRootDir; statvfs(3)",
+	},
+	{0},
+};
+
 const struct explanation runtime_explanations[] = {
 	{
 		.name = "*.max_concurrent_downloads",
@@ -64,16 +77,6 @@ const struct explanation runtime_explanations[] = {
 		.def = "none",
 		.option = "runtime.mirrors",
 		.source = "containerd, docs/hosts.md; issues 10624 and 10660",
-	},
-	{
-		.name = "images/store",
-		.kind = "limit",
-		.what = "The file system that images are unpacked to. The kubelet begins to delete "
-			"images at 85 % (imageGCHighThresholdPercent), those loaded ahead of time "
-			"among the first.",
-		.unit = "bytes",
-		.def = "the file system's size",
-		.source = "CRI, ImageFsInfo; Docker, /info DockerRootDir; statvfs(3)",
 	},
 	{0},
 };

@@ -162,6 +162,7 @@ const struct tuner_ops runtime_tuner = {
 		"Sets how many layers the container runtime fetches at once and from which mirrors, "
 		"and watches pulls and the image store.",
 	.options = runtime_options,
+	.limits = runtime_limits,
 	.explanations = runtime_explanations,
 	.conditions = runtime_conditions,
 	.reasons = runtime_reasons,

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "directory.h"
+
+#include "tuners/limits/limits.h"
+#include "tuners/table.h"
+
+#include "kernel/host.h"
+
+#include <errno.h>
+
+static void numbers_are_taken_by_field(void **state)
+{
+	static const struct {
+		const char *text;
+		unsigned field;
+		int r;
+		uint64_t value;
+	} cases[] = {
+		{"262144\n", 1, 0, 262144},
+		{"1046\t0\t2466177\n", 1, 0, 1046},
+		{"1046\t0\t2466177\n", 3, 0, 2466177},
+		{"1046\t0\n", 3, -EBADMSG, 7},
+		{"", 1, -EBADMSG, 7},
+		{"max\n", 1, -EBADMSG, 7},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		uint64_t value = 7;
+
+		assert_int_equal(limits_parse(cases[i].text, cases[i].field, &value), cases[i].r);
+		assert_int_equal(value, cases[i].value);
+	}
+}
+
+static void a_row_becomes_a_limit_where_the_node_has_it(void **state)
+{
+	static const struct limit_row rows[] = {
+		{.name = "here", .unit = "things"},
+		{.name = "module-not-loaded", .unit = "things"},
+		{.name = "unlimited", .unit = "things"},
+		{.name = "full", .unit = "others"},
+		{0},
+	};
+	const struct limits_reading readings[] = {
+		{.used = 5, .max = 10},
+		{.error = -ENOENT},
+		{.used = 5, .max = INT64_MAX},
+		{.used = 10, .max = 10},
+	};
+	struct proposal proposal = {0};
+
+	(void)state;
+	assert_int_equal(limits_decide(rows, readings, &proposal), 0);
+	assert_int_equal(proposal.n_limits, 2);
+	assert_string_equal(proposal.limits[0].name, "here");
+	assert_string_equal(proposal.limits[0].unit, "things");
+	assert_int_equal(proposal.limits[0].used, 5);
+	assert_int_equal(proposal.limits[0].max, 10);
+	assert_string_equal(proposal.limits[1].name, "full");
+	assert_int_equal(proposal.n_conditions, 0);
+	assert_int_equal(proposal.n_values, 0);
+	proposal_clear(&proposal);
+}
+
+static void put(const struct directory *root, const char *path, const char *text)
+{
+	char full[PATH_MAX];
+	FILE *file;
+
+	snprintf(full, sizeof(full), "%s%s", root->path, path);
+	file = fopen(full, "we");
+	assert_non_null(file);
+	assert_true(fputs(text, file) >= 0);
+	assert_int_equal(fclose(file), 0);
+}
+
+static void files_are_read_below_the_hosts_root(void **state)
+{
+	_cleanup_directory_ struct directory root;
+	struct proposal proposal = {0};
+	char path[PATH_MAX], why[TUNER_WHY_MAX];
+	struct host host;
+	void *self;
+
+	(void)state;
+	directory_make(&root);
+	snprintf(path, sizeof(path), "%s/proc/sys/fs", root.path);
+	assert_int_equal(make_directories(path, 0755), 0);
+	snprintf(path, sizeof(path), "%s/proc/sys/net/netfilter", root.path);
+	assert_int_equal(make_directories(path, 0755), 0);
+	put(&root, "/proc/sys/fs/file-nr", "1046\t0\t2466177\n");
+	assert_true(host_init(&host, root.path));
+	assert_int_equal(limits_tuner.open(&host, false, &self), 0);
+	limits_tuner.sense(self);
+	assert_int_equal(limits_tuner.decide(self, NULL, NULL, &proposal), 0);
+	assert_int_equal(limits_tuner.state(self, why), TUNER_ACTIVE);
+	assert_int_equal(proposal.n_limits, 1);
+	assert_string_equal(proposal.limits[0].name, "file-handles");
+	assert_int_equal(proposal.limits[0].max, 2466177);
+
+	/* The module is loaded. */
+	put(&root, "/proc/sys/net/netfilter/nf_conntrack_count", "12\n");
+	put(&root, "/proc/sys/net/netfilter/nf_conntrack_max", "262144\n");
+	proposal_reset(&proposal);
+	limits_tuner.sense(self);
+	assert_int_equal(limits_tuner.decide(self, NULL, NULL, &proposal), 0);
+	assert_int_equal(proposal.n_limits, 2);
+	assert_string_equal(proposal.limits[0].name, "conntrack");
+	assert_int_equal(proposal.limits[0].used, 12);
+	proposal_clear(&proposal);
+	limits_tuner.close(self);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(numbers_are_taken_by_field),
+		cmocka_unit_test(a_row_becomes_a_limit_where_the_node_has_it),
+		cmocka_unit_test(files_are_read_below_the_hosts_root),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
