@@ -65,9 +65,8 @@ int containerd_get_ingests(struct grpc *grpc, const struct wait *wait, struct ar
 /*
  * The manifests that have this layer, "sha256:...", among their first CONTAINERD_LAYERS_MAX: their
  * labels containerd.io/gc.ref.content.l.N are all of its layers, and those of
- * containerd.io/distribution.source.REGISTRY the repositories that it was pulled from. -EBADMSG
- * where no manifest has it, or more than a hundred have: the answer is a stream of messages, of
- * which one is taken. -EINVAL for no digest.
+ * containerd.io/distribution.source.REGISTRY the repositories that it was pulled from. None where
+ * more than a hundred have it. -EINVAL for no digest.
  */
 #define CONTAINERD_LAYERS_MAX 64
 int containerd_get_manifests(struct grpc *grpc, const struct wait *wait, struct arena *arena,

@@ -19,26 +19,7 @@
 #include <systemd/sd-event.h>
 
 #include "base/cleanup.h"
-
-enum grpc_status {
-	GRPC_OK = 0,
-	GRPC_CANCELLED = 1,
-	GRPC_UNKNOWN = 2, /* also: no status in the answer */
-	GRPC_INVALID_ARGUMENT = 3,
-	GRPC_DEADLINE_EXCEEDED = 4, /* also: no answer in the call's time */
-	GRPC_NOT_FOUND = 5,
-	GRPC_ALREADY_EXISTS = 6,
-	GRPC_PERMISSION_DENIED = 7,
-	GRPC_RESOURCE_EXHAUSTED = 8, /* also: the answer is larger than the call's limit */
-	GRPC_FAILED_PRECONDITION = 9,
-	GRPC_ABORTED = 10,
-	GRPC_OUT_OF_RANGE = 11,
-	GRPC_UNIMPLEMENTED = 12,
-	GRPC_INTERNAL = 13,    /* also: the answer is no message of this call */
-	GRPC_UNAVAILABLE = 14, /* also: no socket, nobody behind it, no HTTP/2, or it died */
-	GRPC_DATA_LOSS = 15,
-	GRPC_UNAUTHENTICATED = 16,
-};
+#include "runtime/grpc_client.h"
 
 /* Bytes of one answer where a call says nothing else: what the kubelet takes from a runtime. */
 #define GRPC_ANSWER_MAX ((size_t)16 * 1024 * 1024)
@@ -90,8 +71,5 @@ int grpc_call(struct grpc_client *client, const struct grpc_call *call, grpc_cal
  * process is not visible from this pid namespace. With socket activation it is the init system.
  */
 pid_t grpc_client_peer(const struct grpc_client *client);
-
-/* "DEADLINE_EXCEEDED"; "UNKNOWN" for any other number. */
-const char *grpc_status_name(enum grpc_status status);
 
 #endif

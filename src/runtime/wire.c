@@ -39,3 +39,25 @@ int wire_encode(const ProtobufCMessage *message, uint8_t **data, size_t *size)
 	*data = buffer;
 	return 0;
 }
+
+int wire_call(struct grpc *grpc, const struct wait *wait, struct arena *arena,
+	const struct grpc_request *request, const ProtobufCMessage *message,
+	const ProtobufCMessageDescriptor *type, void *ret)
+{
+	struct grpc_request complete = *request;
+	_cleanup_free_ uint8_t *data = NULL;
+	struct grpc_answer answer;
+	void *decoded;
+	int r = message ? wire_encode(message, &data, &complete.size) : 0;
+
+	complete.message = data;
+	if (r == 0)
+		r = grpc_unary(grpc, wait, &complete, arena, &answer);
+	if (r != 0)
+		return r;
+	decoded = wire_decode(arena, type, answer.data, answer.size);
+	if (!decoded)
+		return grpc_refuse_answer(grpc);
+	*(void **)ret = decoded;
+	return 0;
+}

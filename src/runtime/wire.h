@@ -9,7 +9,7 @@
 
 #include <protobuf-c/protobuf-c.h>
 
-#include "base/arena.h"
+#include "runtime/grpc_client.h"
 
 /* Bytes of the longest list on the wire; as many again are there for what it becomes. */
 #define WIRE_LIST_MAX (ARENA_MAX / 2)
@@ -20,6 +20,15 @@
  */
 void *wire_decode(struct arena *arena, const ProtobufCMessageDescriptor *type, const uint8_t *data,
 	size_t size);
+
+/*
+ * A call whose request and answer are messages: message NULL is an empty one, the answer is in the
+ * arena. As grpc_unary(); -EBADMSG also for an answer that is not of the type, or larger than the
+ * arena may become.
+ */
+int wire_call(struct grpc *grpc, const struct wait *wait, struct arena *arena,
+	const struct grpc_request *request, const ProtobufCMessage *message,
+	const ProtobufCMessageDescriptor *type, void *ret);
 
 /* Encodes a message into a new buffer that the caller frees. 0 or -ENOMEM. */
 int wire_encode(const ProtobufCMessage *message, uint8_t **data, size_t *size);

@@ -5,9 +5,12 @@
  * which. What is read must be readable to its end.
  */
 
-#include "base/util.h"
-#include "runtime/containerd_internal.h"
-#include "runtime/cri_internal.h"
+#include "socket_server.h"
+
+#include "runtime/containerd_client.h"
+#include "runtime/cri_client.h"
+
+#define INPUT_MAX 16000 /* one frame */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -15,19 +18,6 @@ static void use(const char *text)
 {
 	if (text && strlen(text) > ARENA_MAX)
 		abort();
-}
-
-static void use_list(const char *const *texts, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		use(texts[i]);
-}
-
-static void use_image(const struct cri_image *image)
-{
-	use(image->id);
-	use_list(image->tags, image->n_tags);
-	use_list(image->digests, image->n_digests);
 }
 
 static void use_sandbox(const struct cri_sandbox *sandbox)
@@ -38,87 +28,106 @@ static void use_sandbox(const struct cri_sandbox *sandbox)
 	use(sandbox->uid);
 }
 
-static void use_config(const struct cri_running_config *config)
+static void call_cri(unsigned which, struct cri *cri, const struct wait *wait, struct arena *arena)
 {
-	if (config->max_concurrent_downloads < -1)
-		abort();
-	use(config->image_pull_progress_timeout);
-	use(config->registry_config_path);
-	use(config->sandbox_image);
-	use(config->snapshotter);
-	use(config->root);
+	struct cri_version version;
+	struct cri_status status;
+	struct cri_filesystems filesystems;
+	struct cri_sandboxes sandboxes;
+	struct cri_sandbox_status sandbox;
+	struct cri_containers containers;
+
+	if (which == 0 && cri_get_version(cri, wait, arena, &version) == 0)
+		use(version.version);
+	if (which == 1 && cri_get_status(cri, wait, arena, &status) == 0) {
+		use(status.config.image_pull_progress_timeout);
+		use(status.config.registry_config_path);
+		use(status.config.snapshotter);
+	}
+	if (which == 2 && cri_get_filesystems(cri, wait, arena, &filesystems) == 0)
+		for (size_t i = 0; i < filesystems.n; i++)
+			use(filesystems.list[i].mountpoint);
+	if (which == 3 && cri_get_sandboxes(cri, wait, arena, &sandboxes) == 0)
+		for (size_t i = 0; i < sandboxes.n; i++)
+			use_sandbox(&sandboxes.list[i]);
+	if (which == 4 && cri_get_sandbox(cri, wait, arena, "id", &sandbox) == 0) {
+		use_sandbox(&sandbox.sandbox);
+		for (size_t i = 0; i < sandbox.n_ips; i++)
+			use(sandbox.ips[i]);
+	}
+	if (which == 5 && cri_get_containers(cri, wait, arena, &containers) == 0)
+		for (size_t i = 0; i < containers.n; i++)
+			use(containers.list[i].name);
 }
 
-static void read_cri(unsigned which, struct arena *arena, const uint8_t *data, size_t size)
+static void call_containerd(
+	unsigned which, struct grpc *grpc, const struct wait *wait, struct arena *arena)
 {
-	struct cri_answer answer = {0};
+	struct containerd_version version;
+	struct containerd_namespaces namespaces;
+	struct containerd_ingests ingests;
+	struct containerd_manifests manifests;
 
-	if (which == 0 && cri_read_version(arena, data, size, &answer))
-		use(answer.version.version);
-	if (which == 1 && cri_read_status(arena, data, size, &answer)) {
-		use(answer.status.runtime_message);
-		use(answer.status.network_message);
-		use_config(&answer.status.config);
-	}
-	if (which == 2 && cri_read_images(arena, data, size, &answer))
-		for (size_t i = 0; i < answer.images.n; i++)
-			use_image(&answer.images.list[i]);
-	if (which == 3 && cri_read_image(arena, data, size, &answer) && answer.image)
-		use_image(answer.image);
-	if (which == 4 && cri_read_pull(arena, data, size, &answer))
-		use(answer.image_ref);
-	if (which == 5 && cri_read_filesystems(arena, data, size, &answer))
-		for (size_t i = 0; i < answer.filesystems.n; i++)
-			use(answer.filesystems.list[i].mountpoint);
-	if (which == 6 && cri_read_sandboxes(arena, data, size, &answer))
-		for (size_t i = 0; i < answer.sandboxes.n; i++)
-			use_sandbox(&answer.sandboxes.list[i]);
-	if (which == 7 && cri_read_containers(arena, data, size, &answer))
-		for (size_t i = 0; i < answer.containers.n; i++)
-			use(answer.containers.list[i].image);
-	if (which == 8 && cri_read_sandbox(arena, data, size, &answer)) {
-		use_sandbox(&answer.sandbox.sandbox);
-		use_list(answer.sandbox.ips, answer.sandbox.n_ips);
-	}
+	if (which == 6 && containerd_get_version(grpc, wait, arena, &version) == 0)
+		use(version.revision);
+	if (which == 7 && containerd_get_namespaces(grpc, wait, arena, &namespaces) == 0)
+		for (size_t i = 0; i < namespaces.n; i++)
+			use(namespaces.list[i]);
+	if (which == 8 && containerd_get_ingests(grpc, wait, arena, "moby", &ingests) == 0)
+		for (size_t i = 0; i < ingests.n; i++)
+			use(ingests.list[i].ref);
+	if (which == 9 &&
+		containerd_get_manifests(grpc, wait, arena, "moby", "sha256:0", &manifests) == 0)
+		for (size_t i = 0; i < manifests.n; i++)
+			for (size_t l = 0; l < manifests.list[i].n_labels; l++)
+				use(manifests.list[i].labels[l].value);
 }
 
-static void use_containerd_image(const struct containerd_image *image)
+static size_t put_frame(uint8_t *out, uint8_t type, uint8_t flags, const void *payload, size_t len)
 {
-	use(image->name);
-	use(image->target.media_type);
-	use(image->target.digest);
-	for (size_t i = 0; i < image->n_labels; i++) {
-		use(image->labels[i].key);
-		use(image->labels[i].value);
-	}
+	const uint8_t header[] = {
+		0, (uint8_t)(len >> 8), (uint8_t)len, type, flags, 0, 0, 0, type == 4 ? 0 : 1};
+
+	memcpy(out, header, sizeof(header));
+	if (len > 0)
+		memcpy(out + sizeof(header), payload, len);
+	return sizeof(header) + len;
 }
 
-static void read_containerd(unsigned which, struct arena *arena, const uint8_t *data, size_t size)
+/* SETTINGS, HEADERS, DATA with one message, HEADERS with grpc-status 0: of stream 1. */
+static size_t put_answer(uint8_t *out, const uint8_t *data, size_t size)
 {
-	struct containerd_answer answer = {0};
+	static const char headers[] = "\x88\x0f\x10\x10"
+				      "application/grpc";
+	static const char trailers[] = "\x00\x0bgrpc-status\x01"
+				       "0";
+	uint8_t message[5 + INPUT_MAX] = {0, 0, 0, (uint8_t)(size >> 8), (uint8_t)size};
+	size_t used = put_frame(out, 4, 0, NULL, 0);
 
-	if (which == 9 && containerd_read_version(arena, data, size, &answer))
-		use(answer.version.revision);
-	if (which == 10 && containerd_read_namespaces(arena, data, size, &answer))
-		use_list(answer.namespaces.list, answer.namespaces.n);
-	if (which == 11 && containerd_read_ingests(arena, data, size, &answer))
-		for (size_t i = 0; i < answer.ingests.n; i++)
-			use(answer.ingests.list[i].ref);
-	if (which == 12 && containerd_read_images(arena, data, size, &answer))
-		for (size_t i = 0; i < answer.images.n; i++)
-			use_containerd_image(&answer.images.list[i]);
-	if (which == 13 && containerd_read_image(arena, data, size, &answer))
-		use_containerd_image(answer.image);
+	memcpy(message + 5, data, size);
+	used += put_frame(out + used, 1, 4, headers, sizeof(headers) - 1);
+	used += put_frame(out + used, 0, 0, message, 5 + size);
+	return used + put_frame(out + used, 1, 4 | 1, trailers, sizeof(trailers) - 1);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+	static uint8_t out[INPUT_MAX + 1024];
+	const struct wait wait = {now_us() + USEC_PER_SEC, -1};
+	_cleanup_(cleanup_grpc_close) struct grpc *grpc = NULL;
 	_cleanup_arena_ struct arena arena;
+	struct cri cri = {0};
 
-	arena_init(&arena);
-	if (size == 0)
+	if (size == 0 || size > INPUT_MAX)
 		return -1;
-	read_cri(data[0], &arena, data + 1, size - 1);
-	read_containerd(data[0], &arena, data + 1, size - 1);
+	arena_init(&arena);
+	server_data = out;
+	server_size = put_answer(out, data + 1, size - 1);
+	server_start_once();
+	if (grpc_open(server_path, &grpc) < 0)
+		abort();
+	cri.grpc = grpc;
+	call_cri(data[0] % 10, &cri, &wait, &arena);
+	call_containerd(data[0] % 10, grpc, &wait, &arena);
 	return 0;
 }

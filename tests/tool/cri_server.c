@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * cri_server SOCKET IMAGES PODS: a runtime that only lists, for benchmarks: so many images, pods,
- * and twice as many containers, as large as real ones are. One connection after another.
+ * cri_server SOCKET PODS: a runtime that only lists, for benchmarks: that many pods and twice as
+ * many containers, as large as real ones are. One connection after another.
  */
 
 #include "base/cleanup.h"
@@ -24,7 +24,7 @@ struct answer {
 };
 
 struct session {
-	const struct answer *answers;
+	const struct answer *answers; /* ended by one without a method */
 	nghttp2_session *http;
 	const struct answer *asked; /* of the stream being answered */
 	size_t sent;
@@ -72,29 +72,6 @@ static struct answer make_version(void)
 	m.runtime_version = (char *)"1.0.0";
 	m.runtime_api_version = (char *)"v1";
 	return encode("/runtime.v1.RuntimeService/Version", &m.base);
-}
-
-static struct answer make_images(size_t n)
-{
-	Cri__ListImagesResponse m = CRI__LIST_IMAGES_RESPONSE__INIT;
-	Cri__Image *images = make(n, sizeof(*images));
-
-	m.images = make(n, sizeof(*m.images));
-	m.n_images = n;
-	for (size_t i = 0; i < n; i++) {
-		Cri__Image *image = m.images[i] = &images[i];
-
-		cri__image__init(image);
-		image->id = format("sha256:%064zx", i);
-		image->repo_tags = make(1, sizeof(char *));
-		image->repo_tags[0] = format("registry.invalid/team/service-%zu:v1.2.%zu", i, i);
-		image->repo_digests = make(1, sizeof(char *));
-		image->repo_digests[0] =
-			format("registry.invalid/team/service-%zu@sha256:%064zx", i, i);
-		image->n_repo_tags = image->n_repo_digests = 1;
-		image->size = 100000000 + i;
-	}
-	return encode("/runtime.v1.ImageService/ListImages", &m.base);
 }
 
 static struct answer make_pods(size_t n)
@@ -220,15 +197,14 @@ static void serve(int fd, const struct answer *answers)
 int main(int argc, char **argv)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	struct answer answers[5] = {0};
+	struct answer answers[4] = {0};
 	int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-	if (argc != 4 || !copy_text(address.sun_path, sizeof(address.sun_path), argv[1]))
+	if (argc != 3 || !copy_text(address.sun_path, sizeof(address.sun_path), argv[1]))
 		return 64;
 	answers[0] = make_version();
-	answers[1] = make_images((size_t)atoi(argv[2]));
-	answers[2] = make_pods((size_t)atoi(argv[3]));
-	answers[3] = make_containers((size_t)atoi(argv[3]) * 2);
+	answers[1] = make_pods((size_t)atoi(argv[2]));
+	answers[2] = make_containers((size_t)atoi(argv[2]) * 2);
 	if (bind(listener, (struct sockaddr *)&address, sizeof(address)) < 0 ||
 		listen(listener, 8) < 0)
 		return 1;

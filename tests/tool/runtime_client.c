@@ -1,40 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * runtime_client SOCKET COMMAND [ARGUMENT...]: one call, its answer as JSON on stdout, for tests.
- * runtime_client SOCKET time COMMAND COUNT: microseconds of COUNT calls of version, images,
- * sandboxes or containers on one connection, the longest turn of the loop, and what memory grew by.
+ * runtime_client SOCKET COMMAND [ARGUMENT]: one call, its answer as JSON on stdout, for tests.
+ * runtime_client SOCKET time COMMAND COUNT: microseconds of COUNT calls of version, sandboxes or
+ * containers on one connection, and what memory grew by.
  */
 
-#include "base/cleanup.h"
 #include "base/util.h"
-#include "runtime/containerd.h"
-#include "runtime/cri.h"
+#include "runtime/containerd_client.h"
+#include "runtime/cri_client.h"
 
 #include <cjson/cJSON.h>
-#include <errno.h>
 #include <malloc.h>
-#include <time.h>
 
 #define TIMEOUT_US (10 * USEC_PER_SEC)
 
 struct session {
-	sd_event *event;
-	struct cri_client *cri;
-	struct containerd_client *containerd;
-	cJSON *json; /* of the answer */
-	enum grpc_status status;
-	bool done, quiet;
-	size_t n; /* of the list */
+	struct cri cri;
+	struct wait wait;
+	struct arena arena;
+	cJSON *json;          /* of the answer; NULL: not wanted */
+	const char *argument; /* of the command */
+	size_t n;             /* of the list */
 };
-
-static void add_texts(cJSON *to, const char *name, const char *const *texts, size_t n)
-{
-	cJSON *array = cJSON_AddArrayToObject(to, name);
-
-	for (size_t i = 0; i < n; i++)
-		cJSON_AddItemToArray(array, cJSON_CreateString(texts[i]));
-}
 
 static void add_text(cJSON *to, const char *name, const char *text)
 {
@@ -42,336 +30,191 @@ static void add_text(cJSON *to, const char *name, const char *text)
 		cJSON_AddStringToObject(to, name, text);
 }
 
-static void begin_answer(struct session *session, const struct grpc_result *result)
+static cJSON *add_list(struct session *s, const char *name, size_t n)
 {
-	session->done = true;
-	session->status = result->status;
-	if (session->quiet)
-		return;
-	session->json = cJSON_CreateObject();
-	add_text(session->json, "status", grpc_status_name(result->status));
-	add_text(session->json, "message", result->message);
-	cJSON_AddBoolToObject(session->json, "local", result->local);
+	s->n = n;
+	return s->json ? cJSON_AddArrayToObject(s->json, name) : NULL;
 }
 
-static void on_version(const struct cri_answer *answer, void *userdata)
+static cJSON *add_entry(cJSON *list)
 {
-	struct session *session = userdata;
+	cJSON *entry = cJSON_CreateObject();
 
-	begin_answer(session, &answer->result);
-	if (session->quiet || answer->result.status != GRPC_OK)
-		return;
-	add_text(session->json, "runtime", answer->version.runtime);
-	add_text(session->json, "version", answer->version.version);
-	add_text(session->json, "api_version", answer->version.api_version);
-	cJSON_AddNumberToObject(session->json, "peer", cri_client_peer(session->cri));
+	cJSON_AddItemToArray(list, entry);
+	return entry;
 }
 
-static void on_status(const struct cri_answer *answer, void *userdata)
+static int version(struct session *s)
 {
-	struct session *session = userdata;
-	const struct cri_running_config *config = &answer->status.config;
+	struct cri_version v;
+	int r = cri_get_version(&s->cri, &s->wait, &s->arena, &v);
 
-	begin_answer(session, &answer->result);
-	if (answer->result.status != GRPC_OK)
-		return;
-	cJSON_AddBoolToObject(session->json, "runtime_ready", answer->status.runtime_ready);
-	cJSON_AddBoolToObject(session->json, "network_ready", answer->status.network_ready);
-	add_text(session->json, "network_message", answer->status.network_message);
-	cJSON_AddBoolToObject(session->json, "config_told", answer->status.config_told);
-	cJSON_AddNumberToObject(session->json, "max_concurrent_downloads",
-		(double)config->max_concurrent_downloads);
-	add_text(session->json, "image_pull_progress_timeout", config->image_pull_progress_timeout);
-	add_text(session->json, "registry_config_path", config->registry_config_path);
-	add_text(session->json, "sandbox_image", config->sandbox_image);
-	add_text(session->json, "snapshotter", config->snapshotter);
-	add_text(session->json, "root", config->root);
+	if (r != 0 || !s->json)
+		return r;
+	add_text(s->json, "runtime", v.runtime);
+	add_text(s->json, "version", v.version);
+	add_text(s->json, "api_version", v.api_version);
+	cJSON_AddNumberToObject(s->json, "peer", grpc_peer(s->cri.grpc));
+	return 0;
 }
 
-static cJSON *image_json(const struct cri_image *image)
+static int status(struct session *s)
 {
-	cJSON *json = cJSON_CreateObject();
+	struct cri_status v;
+	int r = cri_get_status(&s->cri, &s->wait, &s->arena, &v);
 
-	add_text(json, "id", image->id);
-	add_texts(json, "tags", image->tags, image->n_tags);
-	add_texts(json, "digests", image->digests, image->n_digests);
-	cJSON_AddNumberToObject(json, "size", (double)image->size);
-	cJSON_AddBoolToObject(json, "pinned", image->pinned);
-	return json;
+	if (r != 0)
+		return r;
+	cJSON_AddBoolToObject(s->json, "has_config", v.has_config);
+	cJSON_AddNumberToObject(
+		s->json, "max_concurrent_downloads", (double)v.config.max_concurrent_downloads);
+	add_text(s->json, "image_pull_progress_timeout", v.config.image_pull_progress_timeout);
+	add_text(s->json, "registry_config_path", v.config.registry_config_path);
+	add_text(s->json, "snapshotter", v.config.snapshotter);
+	return 0;
 }
 
-static void on_images(const struct cri_answer *answer, void *userdata)
+static int filesystems(struct session *s)
 {
-	struct session *session = userdata;
-	cJSON *list;
+	struct cri_filesystems v = {0};
+	int r = cri_get_filesystems(&s->cri, &s->wait, &s->arena, &v);
+	cJSON *list = add_list(s, "filesystems", v.n);
 
-	begin_answer(session, &answer->result);
-	session->n = answer->result.status == GRPC_OK ? answer->images.n : 0;
-	if (session->quiet)
-		return;
-	list = cJSON_AddArrayToObject(session->json, "images");
-	for (size_t i = 0; i < session->n; i++)
-		cJSON_AddItemToArray(list, image_json(&answer->images.list[i]));
-}
+	for (size_t i = 0; i < v.n; i++) {
+		cJSON *entry = add_entry(list);
 
-static void on_image(const struct cri_answer *answer, void *userdata)
-{
-	struct session *session = userdata;
-
-	begin_answer(session, &answer->result);
-	if (answer->result.status == GRPC_OK && answer->image)
-		cJSON_AddItemToObject(session->json, "image", image_json(answer->image));
-}
-
-static void on_pull(const struct cri_answer *answer, void *userdata)
-{
-	struct session *session = userdata;
-
-	begin_answer(session, &answer->result);
-	if (answer->result.status == GRPC_OK)
-		add_text(session->json, "image_ref", answer->image_ref);
-}
-
-static void on_nothing(const struct cri_answer *answer, void *userdata)
-{
-	begin_answer(userdata, &answer->result);
-}
-
-static void on_filesystems(const struct cri_answer *answer, void *userdata)
-{
-	struct session *session = userdata;
-	cJSON *list;
-
-	begin_answer(session, &answer->result);
-	list = cJSON_AddArrayToObject(session->json, "filesystems");
-	for (size_t i = 0; answer->result.status == GRPC_OK && i < answer->filesystems.n; i++) {
-		cJSON *one = cJSON_CreateObject();
-
-		add_text(one, "mountpoint", answer->filesystems.list[i].mountpoint);
-		cJSON_AddNumberToObject(
-			one, "used_bytes", (double)answer->filesystems.list[i].used_bytes);
-		cJSON_AddItemToArray(list, one);
+		add_text(entry, "mountpoint", v.list[i].mountpoint);
+		cJSON_AddNumberToObject(entry, "used_bytes", (double)v.list[i].used_bytes);
 	}
+	return r;
 }
 
-static cJSON *sandbox_json(const struct cri_sandbox *sandbox)
+static void fill_sandbox(cJSON *json, const struct cri_sandbox *sandbox)
 {
-	cJSON *json = cJSON_CreateObject();
-
 	add_text(json, "id", sandbox->id);
 	add_text(json, "name", sandbox->name);
 	add_text(json, "namespace", sandbox->namespace);
 	add_text(json, "uid", sandbox->uid);
 	cJSON_AddBoolToObject(json, "ready", sandbox->ready);
-	return json;
 }
 
-static void on_sandboxes(const struct cri_answer *answer, void *userdata)
+static int sandboxes(struct session *s)
 {
-	struct session *session = userdata;
-	cJSON *list;
+	struct cri_sandboxes v = {0};
+	int r = cri_get_sandboxes(&s->cri, &s->wait, &s->arena, &v);
+	cJSON *list = add_list(s, "sandboxes", v.n);
 
-	begin_answer(session, &answer->result);
-	session->n = answer->result.status == GRPC_OK ? answer->sandboxes.n : 0;
-	if (session->quiet)
-		return;
-	list = cJSON_AddArrayToObject(session->json, "sandboxes");
-	for (size_t i = 0; i < session->n; i++)
-		cJSON_AddItemToArray(list, sandbox_json(&answer->sandboxes.list[i]));
+	for (size_t i = 0; list && i < v.n; i++)
+		fill_sandbox(add_entry(list), &v.list[i]);
+	return r;
 }
 
-static void on_sandbox(const struct cri_answer *answer, void *userdata)
+static int sandbox(struct session *s)
 {
-	struct session *session = userdata;
+	struct cri_sandbox_status v;
+	int r = cri_get_sandbox(&s->cri, &s->wait, &s->arena, s->argument, &v);
+	cJSON *ips;
 
-	begin_answer(session, &answer->result);
-	if (answer->result.status != GRPC_OK)
-		return;
-	cJSON_AddItemToObject(session->json, "sandbox", sandbox_json(&answer->sandbox.sandbox));
-	cJSON_AddBoolToObject(session->json, "host_network", answer->sandbox.host_network);
-	add_texts(session->json, "ips", answer->sandbox.ips, answer->sandbox.n_ips);
+	if (r != 0)
+		return r;
+	fill_sandbox(cJSON_AddObjectToObject(s->json, "sandbox"), &v.sandbox);
+	cJSON_AddBoolToObject(s->json, "host_network", v.host_network);
+	ips = cJSON_AddArrayToObject(s->json, "ips");
+	for (size_t i = 0; i < v.n_ips; i++)
+		cJSON_AddItemToArray(ips, cJSON_CreateString(v.ips[i]));
+	return 0;
 }
 
-static void on_containers(const struct cri_answer *answer, void *userdata)
+static int containers(struct session *s)
 {
-	struct session *session = userdata;
-	cJSON *list;
+	struct cri_containers v = {0};
+	int r = cri_get_containers(&s->cri, &s->wait, &s->arena, &v);
+	cJSON *list = add_list(s, "containers", v.n);
 
-	begin_answer(session, &answer->result);
-	session->n = answer->result.status == GRPC_OK ? answer->containers.n : 0;
-	if (session->quiet)
-		return;
-	list = cJSON_AddArrayToObject(session->json, "containers");
-	for (size_t i = 0; i < session->n; i++) {
-		const struct cri_container *container = &answer->containers.list[i];
-		cJSON *one = cJSON_CreateObject();
+	for (size_t i = 0; list && i < v.n; i++) {
+		cJSON *entry = add_entry(list);
 
-		add_text(one, "id", container->id);
-		add_text(one, "sandbox_id", container->sandbox_id);
-		add_text(one, "name", container->name);
-		add_text(one, "image", container->image);
-		cJSON_AddBoolToObject(one, "running", container->running);
-		cJSON_AddItemToArray(list, one);
+		add_text(entry, "id", v.list[i].id);
+		add_text(entry, "sandbox_id", v.list[i].sandbox_id);
+		add_text(entry, "name", v.list[i].name);
+		cJSON_AddBoolToObject(entry, "running", v.list[i].running);
 	}
+	return r;
 }
 
-static void on_ctd_version(const struct containerd_answer *answer, void *userdata)
+static int ctd_version(struct session *s)
 {
-	struct session *session = userdata;
+	struct containerd_version v;
+	int r = containerd_get_version(s->cri.grpc, &s->wait, &s->arena, &v);
 
-	begin_answer(session, &answer->result);
-	if (answer->result.status != GRPC_OK)
-		return;
-	add_text(session->json, "version", answer->version.version);
-	add_text(session->json, "revision", answer->version.revision);
+	if (r != 0)
+		return r;
+	add_text(s->json, "version", v.version);
+	add_text(s->json, "revision", v.revision);
+	return 0;
 }
 
-static void on_ctd_namespaces(const struct containerd_answer *answer, void *userdata)
+static int ctd_namespaces(struct session *s)
 {
-	struct session *session = userdata;
+	struct containerd_namespaces v = {0};
+	int r = containerd_get_namespaces(s->cri.grpc, &s->wait, &s->arena, &v);
+	cJSON *list = add_list(s, "namespaces", v.n);
 
-	begin_answer(session, &answer->result);
-	if (answer->result.status == GRPC_OK)
-		add_texts(
-			session->json, "namespaces", answer->namespaces.list, answer->namespaces.n);
+	for (size_t i = 0; i < v.n; i++)
+		cJSON_AddItemToArray(list, cJSON_CreateString(v.list[i]));
+	return r;
 }
 
-static cJSON *ctd_image_json(const struct containerd_image *image)
+static int ctd_ingests(struct session *s)
 {
-	cJSON *json = cJSON_CreateObject(), *labels;
+	struct containerd_ingests v = {0};
+	int r = containerd_get_ingests(s->cri.grpc, &s->wait, &s->arena, s->argument, &v);
+	cJSON *list = add_list(s, "ingests", v.n);
 
-	add_text(json, "name", image->name);
-	add_text(json, "digest", image->target.digest);
-	add_text(json, "media_type", image->target.media_type);
-	cJSON_AddNumberToObject(json, "size", (double)image->target.size);
-	labels = cJSON_AddObjectToObject(json, "labels");
-	for (size_t i = 0; i < image->n_labels; i++)
-		add_text(labels, image->labels[i].key, image->labels[i].value);
-	return json;
-}
+	for (size_t i = 0; i < v.n; i++) {
+		cJSON *entry = add_entry(list);
 
-static void on_ctd_images(const struct containerd_answer *answer, void *userdata)
-{
-	struct session *session = userdata;
-	cJSON *list;
-
-	begin_answer(session, &answer->result);
-	list = cJSON_AddArrayToObject(session->json, "images");
-	for (size_t i = 0; answer->result.status == GRPC_OK && i < answer->images.n; i++)
-		cJSON_AddItemToArray(list, ctd_image_json(&answer->images.list[i]));
-}
-
-static void on_ctd_image(const struct containerd_answer *answer, void *userdata)
-{
-	struct session *session = userdata;
-
-	begin_answer(session, &answer->result);
-	if (answer->result.status == GRPC_OK)
-		cJSON_AddItemToObject(session->json, "image", ctd_image_json(answer->image));
-}
-
-static void on_ctd_nothing(const struct containerd_answer *answer, void *userdata)
-{
-	begin_answer(userdata, &answer->result);
-}
-
-static void on_ctd_ingests(const struct containerd_answer *answer, void *userdata)
-{
-	struct session *session = userdata;
-	cJSON *list;
-
-	begin_answer(session, &answer->result);
-	list = cJSON_AddArrayToObject(session->json, "ingests");
-	for (size_t i = 0; answer->result.status == GRPC_OK && i < answer->ingests.n; i++) {
-		const struct containerd_ingest *ingest = &answer->ingests.list[i];
-		cJSON *one = cJSON_CreateObject();
-
-		add_text(one, "ref", ingest->ref);
-		cJSON_AddNumberToObject(one, "offset", (double)ingest->offset);
-		cJSON_AddNumberToObject(one, "total", (double)ingest->total);
-		cJSON_AddNumberToObject(one, "started_us", (double)ingest->started_us);
-		cJSON_AddNumberToObject(one, "updated_us", (double)ingest->updated_us);
-		cJSON_AddItemToArray(list, one);
+		add_text(entry, "ref", v.list[i].ref);
+		cJSON_AddNumberToObject(entry, "offset", (double)v.list[i].offset);
+		cJSON_AddNumberToObject(entry, "total", (double)v.list[i].total);
+		cJSON_AddNumberToObject(entry, "started_us", (double)v.list[i].started_us);
+		cJSON_AddNumberToObject(entry, "updated_us", (double)v.list[i].updated_us);
 	}
+	return r;
 }
 
-static int start_cri(struct session *s, const char *command, char **arg)
+static const struct command {
+	const char *name;
+	int (*call)(struct session *session);
+	bool timed, has_argument;
+} commands[] = {
+	{"version", version, true, false},
+	{"status", status, false, false},
+	{"filesystems", filesystems, false, false},
+	{"sandboxes", sandboxes, true, false},
+	{"sandbox", sandbox, false, true},
+	{"containers", containers, true, false},
+	{"ctd-version", ctd_version, false, false},
+	{"ctd-namespaces", ctd_namespaces, false, false},
+	{"ctd-ingests", ctd_ingests, false, true},
+};
+
+static const struct command *find_command(const char *name)
 {
-	if (streq(command, "version"))
-		return cri_version(s->cri, on_version, s);
-	if (streq(command, "status"))
-		return cri_status(s->cri, on_status, s);
-	if (streq(command, "images"))
-		return cri_list_images(s->cri, on_images, s);
-	if (streq(command, "image"))
-		return cri_image_status(s->cri, arg[0], on_image, s);
-	if (streq(command, "remove"))
-		return cri_remove_image(s->cri, arg[0], on_nothing, s);
-	if (streq(command, "pull"))
-		return cri_pull_image(s->cri, arg[0], 60 * USEC_PER_SEC, on_pull, s);
-	if (streq(command, "filesystems"))
-		return cri_image_fs_info(s->cri, on_filesystems, s);
-	if (streq(command, "sandboxes"))
-		return cri_list_sandboxes(s->cri, on_sandboxes, s);
-	if (streq(command, "sandbox"))
-		return cri_sandbox_status(s->cri, arg[0], on_sandbox, s);
-	if (streq(command, "containers"))
-		return cri_list_containers(s->cri, on_containers, s);
-	return -EINVAL;
+	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
+		if (streq(commands[i].name, name))
+			return &commands[i];
+	return NULL;
 }
 
-/* Arguments: the namespace, and what the call wants. */
-static int start_containerd(struct session *s, const char *command, char **arg)
+static int call(struct session *session, const struct command *command)
 {
-	struct containerd_image image = {.name = arg[1]};
+	int r;
 
-	if (streq(command, "ctd-version"))
-		return containerd_version(s->containerd, on_ctd_version, s);
-	if (streq(command, "ctd-namespaces"))
-		return containerd_namespaces(s->containerd, on_ctd_namespaces, s);
-	if (streq(command, "ctd-ingests"))
-		return containerd_ingests(s->containerd, arg[0], on_ctd_ingests, s);
-	if (streq(command, "ctd-images"))
-		return containerd_images(s->containerd, arg[0], on_ctd_images, s);
-	if (streq(command, "ctd-get"))
-		return containerd_image_get(s->containerd, arg[0], arg[1], on_ctd_image, s);
-	if (streq(command, "ctd-delete"))
-		return containerd_image_delete(s->containerd, arg[0], arg[1], on_ctd_nothing, s);
-	if (streq(command, "ctd-label"))
-		return containerd_image_label(
-			s->containerd, arg[0], arg[1], arg[2], arg[3], on_ctd_image, s);
-	if (streq(command, "ctd-create")) {
-		image.target = (struct containerd_target){arg[2], arg[3], atoll(arg[4])};
-		return containerd_image_create(s->containerd, arg[0], &image, on_ctd_image, s);
-	}
-	return -EINVAL;
-}
-
-/* Of this thread: what others do on the same processor does not count. */
-static uint64_t cpu_us(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-	return (uint64_t)now.tv_sec * USEC_PER_SEC + (uint64_t)now.tv_nsec / 1000;
-}
-
-/* The longest turn of the loop, in microseconds of CPU time. */
-static uint64_t run(struct session *session)
-{
-	uint64_t longest = 0;
-
-	while (!session->done) {
-		uint64_t start;
-
-		if (sd_event_prepare(session->event) == 0)
-			sd_event_wait(session->event, UINT64_MAX);
-		start = cpu_us();
-		sd_event_dispatch(session->event);
-		longest = MAX(longest, cpu_us() - start);
-	}
-	session->done = false;
-	return longest;
+	session->wait = (struct wait){now_us() + TIMEOUT_US, -1};
+	r = command->call(session);
+	arena_free(&session->arena);
+	return r;
 }
 
 static int compare(const void *a, const void *b)
@@ -379,64 +222,63 @@ static int compare(const void *a, const void *b)
 	return *(const uint64_t *)a < *(const uint64_t *)b ? -1 : 1;
 }
 
-static uint64_t resident_kib(void)
+static long resident_kib(void)
 {
 	_cleanup_fclose_ FILE *file = fopen("/proc/self/statm", "re");
-	unsigned long size, resident;
+	long size, resident;
 
-	if (!file || fscanf(file, "%lu %lu", &size, &resident) != 2)
+	if (!file || fscanf(file, "%ld %ld", &size, &resident) != 2)
 		return 0;
-	return resident * (unsigned long)sysconf(_SC_PAGESIZE) / 1024;
+	return resident * sysconf(_SC_PAGESIZE) / 1024;
 }
 
 /* Medians, and what remains in memory. One line of JSON. */
-static int time_calls(struct session *session, const char *command, size_t count)
+static int time_calls(struct session *session, const struct command *command, size_t count)
 {
-	uint64_t *us = calloc(count, sizeof(*us)), longest = 0, before = 0;
+	uint64_t *us = calloc(count, sizeof(*us));
+	long before = 0;
+	int r = 0;
 
-	session->quiet = true;
-	for (size_t i = 0; i < count; i++) {
+	for (size_t i = 0; i < count && r == 0; i++) {
 		uint64_t start = now_us();
-		uint64_t turn;
 
-		if (start_cri(session, command, NULL) < 0)
-			return 1;
-		turn = run(session);
+		r = call(session, command);
 		us[i] = now_us() - start;
-		longest = MAX(longest, turn);
 		malloc_trim(0);
 		if (i == 0)
 			before = resident_kib();
 	}
 	qsort(us, count, sizeof(*us), compare);
 	printf("{\"status\": \"%s\", \"n\": %zu, \"median_us\": %lu, \"p99_us\": %lu, "
-	       "\"longest_turn_us\": %lu, \"resident_kib\": %lu, \"grown_kib\": %ld}\n",
-		grpc_status_name(session->status), session->n, us[count / 2], us[count * 99 / 100],
-		longest, resident_kib(), (long)resident_kib() - (long)before);
+	       "\"resident_kib\": %ld, \"grown_kib\": %ld}\n",
+		grpc_status_name(grpc_status_of(r)), session->n, us[count / 2],
+		us[count * 99 / 100], resident_kib(), resident_kib() - before);
 	free(us);
 	return 0;
 }
 
 int main(int argc, char **argv)
 {
-	struct session session = {0};
+	bool timed = argc == 5 && streq(argv[2], "time");
+	const struct command *command = argc > 2 ? find_command(argv[timed ? 3 : 2]) : NULL;
+	struct session session = {.argument = argc > 3 ? argv[3] : NULL};
 	_cleanup_free_ char *text = NULL;
+	int r;
 
-	if (argc < 3 || sd_event_new(&session.event) < 0 ||
-		cri_client_open(session.event, argv[1], TIMEOUT_US, &session.cri) < 0 ||
-		containerd_client_open(session.event, argv[1], TIMEOUT_US, &session.containerd) < 0)
+	if (!command || (timed && !command->timed) || (command->has_argument && argc != 4) ||
+		grpc_open(argv[1], &session.cri.grpc) < 0)
 		return 64;
-	if (streq(argv[2], "time") && argc == 5)
-		return time_calls(&session, argv[3], (size_t)atoi(argv[4]));
-	if (start_cri(&session, argv[2], argv + 3) < 0 &&
-		start_containerd(&session, argv[2], argv + 3) < 0)
-		return 64;
-	run(&session);
+	arena_init(&session.arena);
+	if (timed)
+		return time_calls(&session, command, (size_t)atoi(argv[4]));
+	session.json = cJSON_CreateObject();
+	r = call(&session, command);
+	add_text(session.json, "status", grpc_status_name(grpc_status_of(r)));
+	add_text(session.json, "message", grpc_error(session.cri.grpc));
+	cJSON_AddBoolToObject(session.json, "local", r < 0);
 	text = cJSON_Print(session.json);
 	printf("%s\n", text);
 	cJSON_Delete(session.json);
-	cri_client_close(session.cri);
-	containerd_client_close(session.containerd);
-	sd_event_unref(session.event);
+	grpc_close(session.cri.grpc);
 	return 0;
 }

@@ -2,111 +2,59 @@
 #ifndef TESTS_UNIT_GRPC_SERVER_H
 #define TESTS_UNIT_GRPC_SERVER_H
 
-/* A gRPC server in the test's own event loop that behaves as badly as the test wants. */
+/*
+ * A gRPC server in a thread, one connection after another, as bad as the test wants: what serve()
+ * does not answer is never answered.
+ */
 
 #include "directory.h"
-
-#include "runtime/grpc.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <nghttp2/nghttp2.h>
-#include <sys/epoll.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 
-struct server_connection;
-
 struct server_call {
-	struct server_call *next;
-	struct server_connection *connection;
+	struct grpc_server *server;
+	nghttp2_session *session;
 	int32_t stream;
 	char path[128], namespace[64], timeout[16];
-	uint8_t body[1024]; /* of the request, with its prefix; what is more is dropped */
+	uint8_t body[16384]; /* of the request, with its prefix; what is more is dropped */
 	size_t body_len;
 	bool complete;   /* the whole request is here */
 	bool unfinished; /* there is more to come, which never comes */
-	bool reset;      /* once the answer is sent: nobody wants the rest of the request */
+	bool drop;       /* the connection is closed once the answer is sent */
 	uint8_t *out;    /* of the answer, with its prefix; owned */
 	size_t out_len, out_sent;
 	char status[16]; /* in the trailers; empty: none */
-	char message[256];
 };
 
-struct server_connection {
-	struct server_connection *next;
-	struct server *server;
-	int fd;
-	sd_event_source *source;
-	nghttp2_session *session;
-	struct server_call *calls;
-	const uint8_t *unsent;
-	size_t left;
-	bool drop; /* closed at the end of this turn */
-};
-
-struct server {
-	sd_event *event;
+struct grpc_server {
 	char path[PATH_MAX];
-	int listener;
-	sd_event_source *source;
-	struct server_connection *connections;
+	int listener, stop_fd;
+	pthread_t thread;
 	/* Called for each request's headers and again when it is complete. */
 	void (*serve)(struct server_call *call, void *userdata);
 	void *userdata;
 	const char *raw; /* said to whoever connects, instead of HTTP/2 */
 	size_t raw_len;
-	bool raw_close, deaf; /* closes after it; never reads */
-	unsigned accepted;
+	bool raw_close;       /* closes after it */
+	useconds_t raw_every; /* says it again and again, with this pause */
+	volatile unsigned accepted;
 };
-
-static inline void server_connection_free(struct server_connection *connection)
-{
-	while (connection->calls) {
-		struct server_call *call = connection->calls;
-
-		connection->calls = call->next;
-		free(call->out);
-		free(call);
-	}
-	sd_event_source_disable_unref(connection->source);
-	nghttp2_session_del(connection->session);
-	close(connection->fd);
-	free(connection);
-}
-
-/* As when the process is killed: what was not read is lost. */
-static inline void server_drop_connections(struct server *server)
-{
-	while (server->connections) {
-		struct server_connection *connection = server->connections;
-
-		server->connections = connection->next;
-		server_connection_free(connection);
-	}
-}
-
-static inline struct server_call *server_find(struct server_connection *connection, int32_t stream)
-{
-	for (struct server_call *call = connection->calls; call; call = call->next)
-		if (call->stream == stream)
-			return call;
-	return NULL;
-}
 
 static inline int server_on_begin(
 	nghttp2_session *session, const nghttp2_frame *frame, void *userdata)
 {
-	struct server_connection *connection = userdata;
-	struct server_call *call = calloc(1, sizeof(*call));
+	struct server_call *call = userdata;
 
-	(void)session;
-	assert_non_null(call);
-	call->connection = connection;
-	call->stream = frame->hd.stream_id;
-	call->next = connection->calls;
-	connection->calls = call;
+	free(call->out);
+	*call = (struct server_call){
+		.server = call->server, .session = session, .stream = frame->hd.stream_id};
 	return 0;
 }
 
@@ -114,9 +62,9 @@ static inline int server_on_header(nghttp2_session *session, const nghttp2_frame
 	const uint8_t *name, size_t name_len, const uint8_t *value, size_t len, uint8_t flags,
 	void *userdata)
 {
-	struct server_call *call = server_find(userdata, frame->hd.stream_id);
+	struct server_call *call = userdata;
 
-	(void)session, (void)flags, (void)name_len, (void)len;
+	(void)session, (void)frame, (void)flags, (void)name_len, (void)len;
 	if (streq((const char *)name, ":path"))
 		copy_text(call->path, sizeof(call->path), (const char *)value);
 	else if (streq((const char *)name, "containerd-namespace"))
@@ -129,10 +77,10 @@ static inline int server_on_header(nghttp2_session *session, const nghttp2_frame
 static inline int server_on_data(nghttp2_session *session, uint8_t flags, int32_t stream,
 	const uint8_t *data, size_t len, void *userdata)
 {
-	struct server_call *call = server_find(userdata, stream);
+	struct server_call *call = userdata;
 	size_t n = MIN(len, sizeof(call->body) - call->body_len);
 
-	(void)session, (void)flags;
+	(void)session, (void)flags, (void)stream;
 	memcpy(call->body + call->body_len, data, n);
 	call->body_len += n;
 	return 0;
@@ -141,15 +89,14 @@ static inline int server_on_data(nghttp2_session *session, uint8_t flags, int32_
 static inline int server_on_frame(
 	nghttp2_session *session, const nghttp2_frame *frame, void *userdata)
 {
-	struct server_connection *connection = userdata;
-	struct server_call *call = server_find(connection, frame->hd.stream_id);
+	struct server_call *call = userdata;
 
 	(void)session;
-	if (!call || (frame->hd.type != NGHTTP2_HEADERS && frame->hd.type != NGHTTP2_DATA))
+	if (frame->hd.type != NGHTTP2_HEADERS && frame->hd.type != NGHTTP2_DATA)
 		return 0;
 	call->complete = frame->hd.flags & NGHTTP2_FLAG_END_STREAM;
 	if (frame->hd.type == NGHTTP2_HEADERS || call->complete)
-		connection->server->serve(call, connection->server->userdata);
+		call->server->serve(call, call->server->userdata);
 	return 0;
 }
 
@@ -158,26 +105,14 @@ static inline nghttp2_nv server_header(const char *name, const char *value)
 	return (nghttp2_nv){(uint8_t *)name, (uint8_t *)value, strlen(name), strlen(value), 0};
 }
 
-static inline size_t server_trailers(const struct server_call *call, nghttp2_nv headers[2])
-{
-	size_t n = 0;
-
-	if (call->status[0])
-		headers[n++] = server_header("grpc-status", call->status);
-	if (call->message[0])
-		headers[n++] = server_header("grpc-message", call->message);
-	return n;
-}
-
 static inline ssize_t server_read(nghttp2_session *session, int32_t stream, uint8_t *buffer,
 	size_t length, uint32_t *flags, nghttp2_data_source *source, void *userdata)
 {
-	struct server_call *call = source->ptr;
+	struct server_call *call = userdata;
 	size_t n = MIN(length, call->out_len - call->out_sent);
-	nghttp2_nv trailers[2];
-	size_t n_trailers = server_trailers(call, trailers);
+	const nghttp2_nv trailer = server_header("grpc-status", call->status);
 
-	(void)userdata;
+	(void)source;
 	memcpy(buffer, call->out + call->out_sent, n);
 	call->out_sent += n;
 	if (call->out_sent < call->out_len)
@@ -185,9 +120,9 @@ static inline ssize_t server_read(nghttp2_session *session, int32_t stream, uint
 	if (call->unfinished)
 		return n > 0 ? (ssize_t)n : NGHTTP2_ERR_DEFERRED;
 	*flags |= NGHTTP2_DATA_FLAG_EOF;
-	if (n_trailers > 0) {
+	if (call->status[0]) {
 		*flags |= NGHTTP2_DATA_FLAG_NO_END_STREAM;
-		assert_int_equal(nghttp2_submit_trailer(session, stream, trailers, n_trailers), 0);
+		nghttp2_submit_trailer(session, stream, &trailer, 1);
 	}
 	return (ssize_t)n;
 }
@@ -198,32 +133,22 @@ static inline void server_answer_raw(
 {
 	const nghttp2_nv headers[] = {
 		server_header(":status", "200"), server_header("content-type", "application/grpc")};
-	nghttp2_data_provider body = {.source.ptr = call, .read_callback = server_read};
+	nghttp2_data_provider body = {.read_callback = server_read};
 
 	call->out = malloc(len + 1);
-	assert_non_null(call->out);
 	memcpy(call->out, data, len);
 	call->out_len = len;
 	copy_text(call->status, sizeof(call->status), status);
-	assert_int_equal(nghttp2_submit_response(call->connection->session, call->stream, headers,
-				 ARRAY_SIZE(headers), &body),
-		0);
-}
-
-static inline void server_prefix(uint8_t prefix[5], size_t len)
-{
-	prefix[0] = 0;
-	for (int i = 0; i < 4; i++)
-		prefix[1 + i] = (uint8_t)(len >> (24 - 8 * i));
+	nghttp2_submit_response(call->session, call->stream, headers, ARRAY_SIZE(headers), &body);
 }
 
 /* A message and status 0. */
 static inline void server_answer(struct server_call *call, const void *data, size_t len)
 {
-	_cleanup_free_ uint8_t *message = malloc(5 + len);
+	_cleanup_free_ uint8_t *message = calloc(1, 5 + len);
 
-	assert_non_null(message);
-	server_prefix(message, len);
+	for (int i = 0; i < 4; i++)
+		message[1 + i] = (uint8_t)(len >> (24 - 8 * i));
 	if (len > 0)
 		memcpy(message + 5, data, len);
 	server_answer_raw(call, message, 5 + len, "0");
@@ -237,126 +162,93 @@ static inline void server_answer_status(
 		server_header("content-type", "application/grpc"),
 		server_header("grpc-status", status), server_header("grpc-message", message)};
 
-	assert_int_equal(nghttp2_submit_response(call->connection->session, call->stream, headers,
-				 ARRAY_SIZE(headers), NULL),
-		0);
+	nghttp2_submit_response(call->session, call->stream, headers, ARRAY_SIZE(headers), NULL);
 }
 
-/* What the socket does not take now is sent when it does. */
-static inline void server_flush(struct server_connection *connection)
+/* False when there is nobody to read it. */
+static inline bool server_send(nghttp2_session *session, int fd)
 {
-	for (;;) {
-		ssize_t n;
+	const uint8_t *data;
+	ssize_t n;
 
-		if (connection->left == 0) {
-			n = nghttp2_session_mem_send(connection->session, &connection->unsent);
-			assert_true(n >= 0);
-			connection->left = (size_t)n;
-		}
-		if (connection->left == 0)
-			break;
-		n = send(connection->fd, connection->unsent, connection->left, MSG_NOSIGNAL);
-		if (n < 0)
-			break;
-		connection->unsent += n;
-		connection->left -= (size_t)n;
-	}
-	sd_event_source_set_io_events(
-		connection->source, connection->left ? EPOLLIN | EPOLLOUT : (uint32_t)EPOLLIN);
+	while ((n = nghttp2_session_mem_send(session, &data)) > 0)
+		if (send(fd, data, (size_t)n, MSG_NOSIGNAL) != n)
+			return false;
+	return true;
 }
 
-static inline void server_reset(struct server_connection *connection)
+/* False when the client has gone or the test is over. */
+static inline bool server_wait(const struct grpc_server *server, int fd, int timeout_ms)
 {
-	for (struct server_call *call = connection->calls; call; call = call->next) {
-		if (!call->reset)
-			continue;
-		call->reset = false;
-		nghttp2_submit_rst_stream(connection->session, 0, call->stream, NGHTTP2_NO_ERROR);
-	}
-	server_flush(connection);
+	struct pollfd fds[] = {
+		{.fd = fd, .events = POLLIN}, {.fd = server->stop_fd, .events = POLLIN}};
+	int r = poll(fds, 2, timeout_ms);
+
+	return fds[1].revents == 0 && (r > 0 || timeout_ms >= 0);
 }
 
-static inline void server_forget(struct server_connection *connection)
+static inline void server_serve_raw(const struct grpc_server *server, int fd)
 {
-	struct server_connection **p = &connection->server->connections;
+	char byte[4096];
 
-	while (*p != connection)
-		p = &(*p)->next;
-	*p = connection->next;
-	server_connection_free(connection);
+	do {
+		if (send(fd, server->raw, server->raw_len, MSG_NOSIGNAL) < 0)
+			return;
+		if (server->raw_every)
+			usleep(server->raw_every);
+	} while (server->raw_every && server_wait(server, -1, 0));
+	while (!server->raw_close && server_wait(server, fd, -1) &&
+		recv(fd, byte, sizeof(byte), 0) > 0)
+		;
 }
 
-/* False when the client has gone, or talks nonsense. */
-static inline bool server_receive(struct server_connection *connection)
+static inline void server_serve(struct grpc_server *server, int fd)
 {
-	uint8_t buffer[16384];
-	ssize_t n = recv(connection->fd, buffer, sizeof(buffer), MSG_DONTWAIT);
-
-	if (n <= 0)
-		return n < 0 && errno == EAGAIN;
-	return !connection->session ||
-	       nghttp2_session_mem_recv(connection->session, buffer, (size_t)n) == n;
-}
-
-static inline int server_on_io(sd_event_source *source, int fd, uint32_t events, void *userdata)
-{
-	struct server_connection *connection = userdata;
-
-	(void)source, (void)fd, (void)events;
-	if (!server_receive(connection)) {
-		server_forget(connection);
-		return 0;
-	}
-	if (connection->session) {
-		server_flush(connection);
-		server_reset(connection);
-	}
-	if (connection->drop)
-		server_forget(connection);
-	return 0;
-}
-
-static inline void server_start_session(struct server_connection *connection)
-{
+	struct server_call *call = calloc(1, sizeof(*call));
 	nghttp2_session_callbacks *callbacks;
+	nghttp2_session *session;
+	uint8_t buffer[16384];
+	ssize_t n;
 
-	assert_int_equal(nghttp2_session_callbacks_new(&callbacks), 0);
+	call->server = server;
+	nghttp2_session_callbacks_new(&callbacks);
 	nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks, server_on_begin);
 	nghttp2_session_callbacks_set_on_header_callback(callbacks, server_on_header);
 	nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, server_on_data);
 	nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, server_on_frame);
-	assert_int_equal(
-		nghttp2_session_server_new(&connection->session, callbacks, connection), 0);
+	nghttp2_session_server_new(&session, callbacks, call);
 	nghttp2_session_callbacks_del(callbacks);
-	nghttp2_submit_settings(connection->session, 0, NULL, 0);
-	server_flush(connection);
+	nghttp2_submit_settings(session, 0, NULL, 0);
+	while (server_send(session, fd) && !call->drop && server_wait(server, fd, -1)) {
+		n = recv(fd, buffer, sizeof(buffer), 0);
+		if (n <= 0 || nghttp2_session_mem_recv(session, buffer, (size_t)n) != n)
+			break;
+	}
+	nghttp2_session_del(session);
+	free(call->out);
+	free(call);
 }
 
-static inline int server_on_accept(sd_event_source *source, int fd, uint32_t events, void *userdata)
+static inline void *server_run(void *argument)
 {
-	struct server *server = userdata;
-	struct server_connection *connection = calloc(1, sizeof(*connection));
+	struct grpc_server *server = argument;
 
-	(void)source, (void)events;
-	assert_non_null(connection);
-	connection->server = server;
-	connection->fd = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-	assert_true(connection->fd >= 0);
-	server->accepted++;
-	connection->next = server->connections;
-	server->connections = connection;
-	assert_true(sd_event_add_io(server->event, &connection->source, connection->fd,
-			    server->deaf ? 0 : EPOLLIN, server_on_io, connection) >= 0);
-	if (!server->raw && !server->deaf)
-		server_start_session(connection);
-	else if (server->raw)
-		(void)!send(connection->fd, server->raw, server->raw_len, MSG_NOSIGNAL);
-	if (server->raw_close)
-		server_forget(connection);
-	return 0;
+	while (server_wait(server, server->listener, -1)) {
+		int fd = accept4(server->listener, NULL, NULL, SOCK_CLOEXEC);
+
+		if (fd < 0)
+			continue;
+		server->accepted++;
+		if (server->raw)
+			server_serve_raw(server, fd);
+		else
+			server_serve(server, fd);
+		close(fd);
+	}
+	return NULL;
 }
 
-static inline void server_listen(struct server *server)
+static inline void server_start(struct grpc_server *server)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	_cleanup_close_ int directory = -1;
@@ -367,30 +259,22 @@ static inline void server_listen(struct server *server)
 	/* The path may be longer than sun_path. */
 	directory = open(parent, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	assert_true(directory >= 0);
-	unlink(server->path);
 	snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/%s", directory,
 		strrchr(server->path, '/') + 1);
-	server->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	server->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	server->stop_fd = eventfd(0, EFD_CLOEXEC);
 	assert_int_equal(bind(server->listener, (struct sockaddr *)&address, sizeof(address)), 0);
 	assert_int_equal(listen(server->listener, 64), 0);
-	assert_true(sd_event_add_io(server->event, &server->source, server->listener, EPOLLIN,
-			    server_on_accept, server) >= 0);
+	assert_int_equal(pthread_create(&server->thread, NULL, server_run, server), 0);
 }
 
-/* The listening socket alone: open connections go on. */
-static inline void server_close_listener(struct server *server)
+/* As when the process is killed: what was not read is lost. */
+static inline void server_stop(struct grpc_server *server)
 {
-	sd_event_source_disable_unref(server->source);
-	server->source = NULL;
+	eventfd_write(server->stop_fd, 1);
+	pthread_join(server->thread, NULL);
 	close(server->listener);
-	server->listener = -1;
-}
-
-static inline void server_stop(struct server *server)
-{
-	server_drop_connections(server);
-	if (server->source)
-		server_close_listener(server);
+	close(server->stop_fd);
 	unlink(server->path);
 }
 

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "grpc_server.h"
+
+#include "runtime/containerd_client.h"
+#include "runtime/wire.h"
+
+#include <runtime/containerd.pb-c.h>
+
+struct fixture {
+	struct directory directory;
+	struct grpc_server server;
+	struct grpc *grpc;
+	struct wait wait;
+	struct arena arena;
+	uint8_t data[1024]; /* of each answer */
+	size_t size;
+	bool no_message; /* a stream of none */
+};
+
+static void serve(struct server_call *call, void *userdata)
+{
+	struct fixture *fixture = userdata;
+
+	if (call->complete && fixture->no_message)
+		server_answer_raw(call, "", 0, "0");
+	else if (call->complete && streq(call->namespace, "k8s.io"))
+		server_answer(call, fixture->data, fixture->size);
+	else if (call->complete)
+		server_answer_status(call, "9", "namespace is required");
+}
+
+static void begin(struct fixture *fixture)
+{
+	memset(fixture, 0, sizeof(*fixture));
+	directory_make(&fixture->directory);
+	directory_path(&fixture->directory, "/s.sock", fixture->server.path);
+	fixture->server.serve = serve;
+	fixture->server.userdata = fixture;
+	fixture->wait = (struct wait){now_us() + 20 * USEC_PER_SEC, -1};
+	arena_init(&fixture->arena);
+	server_start(&fixture->server);
+	assert_int_equal(grpc_open(fixture->server.path, &fixture->grpc), 0);
+}
+
+static void end(struct fixture *fixture)
+{
+	grpc_close(fixture->grpc);
+	server_stop(&fixture->server);
+	arena_free(&fixture->arena);
+	directory_remove(&fixture->directory);
+}
+
+static void times_of_ingests_are_read(void **state)
+{
+	static const struct {
+		int64_t seconds;
+		int32_t nanos;
+		uint64_t us;
+	} cases[] = {
+		{1700000000, 250000000, 1700000000250000},
+		{0, 0, 0},
+		{-1, 0, 0},
+		{-62135596800, 0, 0}, /* Go's zero time */
+		{INT64_MAX, 0, 0},
+		{1, -1, 0},
+	};
+	struct containerd_ingests ingests;
+	struct fixture f;
+
+	(void)state;
+	begin(&f);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		Containerd__ListStatusesResponse response =
+			CONTAINERD__LIST_STATUSES_RESPONSE__INIT;
+		Containerd__IngestStatus status = CONTAINERD__INGEST_STATUS__INIT;
+		Containerd__IngestStatus *list[] = {&status};
+		Containerd__Timestamp stamp = CONTAINERD__TIMESTAMP__INIT;
+
+		stamp.seconds = cases[i].seconds;
+		stamp.nanos = cases[i].nanos;
+		status.updated_at = &stamp;
+		response.statuses = list;
+		response.n_statuses = 1;
+		f.size = protobuf_c_message_pack(&response.base, f.data);
+		assert_int_equal(
+			containerd_get_ingests(f.grpc, &f.wait, &f.arena, "k8s.io", &ingests), 0);
+		assert_int_equal(ingests.n, 1);
+		assert_int_equal(ingests.list[0].updated_us, cases[i].us);
+		assert_int_equal(ingests.list[0].started_us, 0);
+	}
+	assert_int_equal(containerd_get_ingests(f.grpc, &f.wait, &f.arena, "moby", &ingests),
+		GRPC_FAILED_PRECONDITION);
+	assert_int_equal(
+		containerd_get_ingests(f.grpc, &f.wait, &f.arena, "two words", &ingests), -EINVAL);
+	end(&f);
+}
+
+static void manifests_of_a_layer_have_their_labels(void **state)
+{
+	static const char *const bad[] = {"", "sha256", "sha256:0\"", "sha256:0==", "a b:c"};
+	Containerd__ListContentResponse message = CONTAINERD__LIST_CONTENT_RESPONSE__INIT;
+	Containerd__Info info = CONTAINERD__INFO__INIT, *list[] = {&info};
+	Containerd__Info__LabelsEntry label = CONTAINERD__INFO__LABELS_ENTRY__INIT;
+	Containerd__Info__LabelsEntry *labels[] = {&label};
+	struct containerd_manifests manifests;
+	struct fixture f;
+
+	(void)state;
+	begin(&f);
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		assert_int_equal(containerd_get_manifests(
+					 f.grpc, &f.wait, &f.arena, "k8s.io", bad[i], &manifests),
+			-EINVAL);
+	label.key = (char *)"containerd.io/gc.ref.content.l.0";
+	label.value = (char *)"sha256:01";
+	info.digest = (char *)"sha256:02";
+	info.labels = labels;
+	info.n_labels = 1;
+	message.info = list;
+	message.n_info = 1;
+	f.size = protobuf_c_message_pack(&message.base, f.data);
+	assert_int_equal(containerd_get_manifests(
+				 f.grpc, &f.wait, &f.arena, "k8s.io", "sha256:01", &manifests),
+		0);
+	assert_int_equal(manifests.n, 1);
+	assert_string_equal(manifests.list[0].digest, "sha256:02");
+	assert_int_equal(manifests.list[0].n_labels, 1);
+	assert_string_equal(manifests.list[0].labels[0].value, "sha256:01");
+	f.no_message = true;
+	assert_int_equal(containerd_get_manifests(
+				 f.grpc, &f.wait, &f.arena, "k8s.io", "sha256:01", &manifests),
+		0);
+	assert_int_equal(manifests.n, 0);
+	assert_int_equal(f.server.accepted, 1);
+	end(&f);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(times_of_ingests_are_read),
+		cmocka_unit_test(manifests_of_a_layer_have_their_labels),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "grpc_server.h"
+
+#include "runtime/cri_client.h"
+#include "runtime/wire.h"
+
+#include <runtime/cri.pb-c.h>
+
+struct fixture {
+	struct directory directory;
+	struct grpc_server server;
+	struct cri cri;
+	struct wait wait;
+	struct arena arena;
+	const char *knows;  /* "v1" or "v1alpha2" */
+	unsigned called[2]; /* in v1, in v1alpha2 */
+	const uint8_t *data;
+	size_t size;
+};
+
+static void serve(struct server_call *call, void *userdata)
+{
+	struct fixture *fixture = userdata;
+	char prefix[32];
+
+	if (!call->complete)
+		return;
+	fixture->called[starts_with(call->path, "/runtime.v1alpha2.")]++;
+	snprintf(prefix, sizeof(prefix), "/runtime.%s.", fixture->knows);
+	if (starts_with(call->path, prefix))
+		server_answer(call, fixture->data, fixture->size);
+	else
+		server_answer_status(call, "12", "unknown service");
+}
+
+static void begin(struct fixture *fixture)
+{
+	memset(fixture, 0, sizeof(*fixture));
+	directory_make(&fixture->directory);
+	directory_path(&fixture->directory, "/s.sock", fixture->server.path);
+	fixture->server.serve = serve;
+	fixture->server.userdata = fixture;
+	fixture->knows = "v1";
+	fixture->wait = (struct wait){now_us() + 20 * USEC_PER_SEC, -1};
+	arena_init(&fixture->arena);
+	server_start(&fixture->server);
+	assert_int_equal(grpc_open(fixture->server.path, &fixture->cri.grpc), 0);
+}
+
+static void end(struct fixture *fixture)
+{
+	grpc_close(fixture->cri.grpc);
+	server_stop(&fixture->server);
+	arena_free(&fixture->arena);
+	directory_remove(&fixture->directory);
+}
+
+/* What the runtime answers from now on. */
+static void answer(struct fixture *fixture, const ProtobufCMessage *message)
+{
+	static uint8_t buffer[65536];
+
+	assert_true(protobuf_c_message_get_packed_size(message) <= sizeof(buffer));
+	fixture->data = buffer;
+	fixture->size = protobuf_c_message_pack(message, buffer);
+}
+
+static void the_runtimes_version_of_the_api_is_spoken(void **state)
+{
+	static const struct {
+		const char *knows;
+		int expected;
+		unsigned called[2]; /* so far */
+	} steps[] = {
+		{"v1alpha2", 0, {1, 1}},
+		{"v1alpha2", 0, {1, 2}},
+		{"v1", 0, {2, 3}},
+		{"v1", 0, {3, 3}},
+		{"none", GRPC_UNIMPLEMENTED, {4, 4}},
+	};
+	Cri__VersionResponse m = CRI__VERSION_RESPONSE__INIT;
+	struct cri_version version;
+	struct fixture fixture;
+
+	(void)state;
+	begin(&fixture);
+	m.runtime_version = (char *)"1.2.3";
+	answer(&fixture, &m.base);
+	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
+		fixture.knows = steps[i].knows;
+		assert_int_equal(
+			cri_get_version(&fixture.cri, &fixture.wait, &fixture.arena, &version),
+			steps[i].expected);
+		assert_memory_equal(fixture.called, steps[i].called, sizeof(fixture.called));
+		if (steps[i].expected == 0)
+			assert_string_equal(version.version, "1.2.3");
+	}
+	end(&fixture);
+}
+
+static void get_config(struct fixture *fixture, const char *json, struct cri_status *status)
+{
+	Cri__StatusResponse response = CRI__STATUS_RESPONSE__INIT;
+	Cri__StatusResponse__InfoEntry entry = CRI__STATUS_RESPONSE__INFO_ENTRY__INIT;
+	Cri__StatusResponse__InfoEntry *entries[] = {&entry};
+
+	entry.key = (char *)"config";
+	entry.value = (char *)json;
+	response.info = entries;
+	response.n_info = 1;
+	answer(fixture, &response.base);
+	assert_int_equal(cri_get_status(&fixture->cri, &fixture->wait, &fixture->arena, status), 0);
+}
+
+static void the_running_config_is_read(void **state)
+{
+	static const char *const odd[] = {"", "[1, 2]", "{", "null"};
+	struct cri_status status;
+	struct fixture fixture;
+
+	(void)state;
+	begin(&fixture);
+	get_config(&fixture,
+		"{\"containerd\": {\"snapshotter\": \"overlayfs\"}, \"registry\": "
+		"{\"configPath\": \"/etc/containerd/certs.d\", \"configs\": {\"r\": "
+		"{\"auth\": {\"password\": \"secret\"}}}}, \"maxConcurrentDownloads\": 10, "
+		"\"imagePullProgressTimeout\": \"5m0s\"}",
+		&status);
+	assert_true(status.has_config);
+	assert_int_equal(status.config.max_concurrent_downloads, 10);
+	assert_string_equal(status.config.image_pull_progress_timeout, "5m0s");
+	assert_string_equal(status.config.registry_config_path, "/etc/containerd/certs.d");
+	assert_string_equal(status.config.snapshotter, "overlayfs");
+	get_config(&fixture,
+		"{\"registry\": {\"configPath\": \"\"}, \"maxConcurrentDownloads\": \"3\"}",
+		&status);
+	assert_true(status.has_config);
+	assert_int_equal(status.config.max_concurrent_downloads, -1);
+	assert_string_equal(status.config.registry_config_path, "");
+	assert_null(status.config.snapshotter);
+	for (size_t i = 0; i < ARRAY_SIZE(odd); i++) {
+		get_config(&fixture, odd[i], &status);
+		assert_false(status.has_config);
+		assert_int_equal(status.config.max_concurrent_downloads, -1);
+	}
+	end(&fixture);
+}
+
+static void addresses_of_a_sandbox_are_read(void **state)
+{
+	Cri__PodSandboxStatusResponse response = CRI__POD_SANDBOX_STATUS_RESPONSE__INIT;
+	Cri__PodSandboxStatus status = CRI__POD_SANDBOX_STATUS__INIT;
+	Cri__PodSandboxMetadata metadata = CRI__POD_SANDBOX_METADATA__INIT;
+	Cri__PodSandboxNetworkStatus network = CRI__POD_SANDBOX_NETWORK_STATUS__INIT;
+	Cri__PodIP second = CRI__POD_IP__INIT, *more[] = {&second};
+	struct cri_sandbox_status read;
+	struct fixture f;
+
+	(void)state;
+	begin(&f);
+	assert_int_equal(cri_get_sandbox(&f.cri, &f.wait, &f.arena, "", &read), -EINVAL);
+	answer(&f, &response.base);
+	assert_int_equal(cri_get_sandbox(&f.cri, &f.wait, &f.arena, "abc", &read), -EBADMSG);
+	response.status = &status;
+	status.id = (char *)"abc";
+	status.metadata = &metadata;
+	metadata.namespace_ = (char *)"kube-system";
+	answer(&f, &response.base);
+	assert_int_equal(cri_get_sandbox(&f.cri, &f.wait, &f.arena, "abc", &read), 0);
+	assert_int_equal(read.n_ips, 0);
+	assert_true(read.sandbox.ready);
+	assert_string_equal(read.sandbox.namespace, "kube-system");
+	assert_string_equal(read.sandbox.uid, "");
+	status.network = &network;
+	status.state = 1;
+	network.ip = (char *)"10.0.0.7";
+	second.ip = (char *)"fd00::7";
+	network.additional_ips = more;
+	network.n_additional_ips = 1;
+	answer(&f, &response.base);
+	assert_int_equal(cri_get_sandbox(&f.cri, &f.wait, &f.arena, "abc", &read), 0);
+	assert_false(read.sandbox.ready);
+	assert_false(read.host_network);
+	assert_int_equal(read.n_ips, 2);
+	assert_string_equal(read.ips[0], "10.0.0.7");
+	assert_string_equal(read.ips[1], "fd00::7");
+	end(&f);
+}
+
+/* Two bytes each on the wire, over a hundred in memory. */
+static void what_an_answer_becomes_is_bounded(void **state)
+{
+	_cleanup_free_ uint8_t *data = malloc(WIRE_LIST_MAX);
+	struct cri_containers containers;
+	struct fixture f;
+
+	(void)state;
+	begin(&f);
+	for (size_t i = 0; i < WIRE_LIST_MAX; i += 2) {
+		data[i] = 0x0a; /* field 1, length-delimited */
+		data[i + 1] = 0;
+	}
+	f.data = data;
+	f.size = WIRE_LIST_MAX;
+	assert_int_equal(cri_get_containers(&f.cri, &f.wait, &f.arena, &containers), -EBADMSG);
+	arena_free(&f.arena);
+	f.size = 2000;
+	assert_int_equal(cri_get_containers(&f.cri, &f.wait, &f.arena, &containers), 0);
+	assert_int_equal(containers.n, 1000);
+	assert_string_equal(containers.list[999].id, "");
+	f.size = 1999;
+	assert_int_equal(cri_get_containers(&f.cri, &f.wait, &f.arena, &containers), -EBADMSG);
+	end(&f);
+}
+
+static void a_probe_tells_how_far_a_runtime_answers(void **state)
+{
+	Cri__VersionResponse m = CRI__VERSION_RESPONSE__INIT;
+	struct fixture f;
+
+	(void)state;
+	begin(&f);
+	answer(&f, &m.base);
+	assert_int_equal(cri_probe(f.server.path, &f.wait), CRI_ANSWERS);
+	f.knows = "none";
+	assert_int_equal(cri_probe(f.server.path, &f.wait), CRI_IS_GRPC);
+	server_stop(&f.server);
+	assert_int_equal(cri_probe(f.server.path, &f.wait), CRI_NO_ANSWER);
+	directory_put(&f.directory, "/s.sock", "");
+	assert_int_equal(cri_probe(f.server.path, &f.wait), CRI_NO_ANSWER);
+	directory_delete(&f.directory, "/s.sock");
+	f.server.raw = "220 mail\r\n";
+	f.server.raw_len = 10;
+	server_start(&f.server);
+	assert_int_equal(cri_probe(f.server.path, &f.wait), CRI_CONNECTS);
+	end(&f);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_runtimes_version_of_the_api_is_spoken),
+		cmocka_unit_test(the_running_config_is_read),
+		cmocka_unit_test(addresses_of_a_sandbox_are_read),
+		cmocka_unit_test(what_an_answer_becomes_is_bounded),
+		cmocka_unit_test(a_probe_tells_how_far_a_runtime_answers),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,427 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "grpc_server.h"
+
+#include "runtime/grpc_response.h"
+
+/* Far more than anything takes. */
+#define LONG_US (20 * USEC_PER_SEC)
+
+#define ANSWER_MAX ((size_t)1024 * 1024)
+
+/* A client beside a server whose behaviour the called method names: "/t.T/Echo" answers well. */
+struct fixture {
+	struct directory directory;
+	struct grpc_server server;
+	struct grpc *grpc;
+	struct arena arena;
+	struct grpc_answer answer;
+};
+
+static void answer_http(struct server_call *call, const char *status)
+{
+	const nghttp2_nv headers[] = {
+		server_header(":status", status), server_header("content-type", "text/html")};
+
+	nghttp2_submit_response(call->session, call->stream, headers, ARRAY_SIZE(headers), NULL);
+}
+
+static void serve_complete(struct server_call *call, const char *name)
+{
+	static const uint8_t big[300000] = {0, 5, 0xf5, 0xe1, 0}; /* 100 MB announced, and begun */
+	const char *text = (const char *)call->body + 5;
+	size_t len = call->body_len - MIN(call->body_len, (size_t)5);
+	char word[64] = "";
+
+	memcpy(word, text, MIN(len, sizeof(word) - 1));
+	if (streq(name, "Echo")) {
+		server_answer(call, text, len);
+	} else if (streq(name, "Namespace")) {
+		server_answer(call, call->namespace, strlen(call->namespace));
+	} else if (streq(name, "Timeout")) {
+		server_answer(call, call->timeout, strlen(call->timeout));
+	} else if (streq(name, "TrailersOnly")) {
+		server_answer_status(call, word, "as%20asked%3a%0ano%00%e2%82%ac%ff");
+	} else if (streq(name, "Trailers")) {
+		server_answer_raw(call, "", 0, word);
+	} else if (streq(name, "TrailersAfterMessage")) {
+		server_answer_raw(call, "\0\0\0\0\1x", 6, word);
+	} else if (streq(name, "Raw")) {
+		server_answer_raw(call, text + 1, len - 1, text[0] == '-' ? "" : "0");
+	} else if (streq(name, "Http")) {
+		answer_http(call, word);
+	} else if (streq(name, "Big")) {
+		server_answer_raw(call, big, sizeof(big), "0");
+	} else if (streq(name, "Reset")) {
+		nghttp2_submit_rst_stream(call->session, 0, call->stream, (uint32_t)atoi(word));
+	} else if (streq(name, "Die")) {
+		call->drop = true;
+	} else if (streq(name, "HalfAnswer")) {
+		server_answer_raw(call, "\0\0\0\1\0half", 9, "");
+		call->unfinished = call->drop = true;
+	} else if (streq(name, "GoAway")) {
+		server_answer(call, "bye", 3);
+		nghttp2_submit_goaway(call->session, 0, call->stream, 0, NULL, 0);
+	} else if (streq(name, "Refuse")) {
+		if (call->server->accepted > 1)
+			server_answer(call, "second", 6);
+		else
+			nghttp2_submit_goaway(call->session, 0, 0, 0, NULL, 0);
+	}
+}
+
+static void serve(struct server_call *call, void *userdata)
+{
+	const char *name = call->path + strlen("/t.T/");
+
+	(void)userdata;
+	if (!call->complete && streq(name, "Early"))
+		server_answer_status(call, "8", "no");
+	else if (call->complete)
+		serve_complete(call, name);
+}
+
+static void begin(struct fixture *fixture)
+{
+	memset(fixture, 0, sizeof(*fixture));
+	directory_make(&fixture->directory);
+	directory_path(&fixture->directory, "/s.sock", fixture->server.path);
+	fixture->server.serve = serve;
+	arena_init(&fixture->arena);
+	assert_int_equal(grpc_open(fixture->server.path, &fixture->grpc), 0);
+}
+
+static void end(struct fixture *fixture)
+{
+	grpc_close(fixture->grpc);
+	arena_free(&fixture->arena);
+	directory_remove(&fixture->directory);
+}
+
+static int call_bytes(struct fixture *fixture, const char *method, const void *message, size_t size,
+	uint64_t timeout_us, int cancel_fd)
+{
+	const struct wait wait = {now_us() + timeout_us, cancel_fd};
+	const struct grpc_request request = {method, "k8s.io", message, size, ANSWER_MAX};
+	uint64_t start = now_us();
+	int r;
+
+	arena_free(&fixture->arena);
+	r = grpc_unary(fixture->grpc, &wait, &request, &fixture->arena, &fixture->answer);
+	if (now_us() - start > timeout_us + 2 * USEC_PER_SEC)
+		fail_msg("%s: after its deadline", method);
+	return r;
+}
+
+static void expect(struct fixture *fixture, const char *method, const char *text, int expected)
+{
+	int r = call_bytes(fixture, method, text, strlen(text), LONG_US, -1);
+
+	if (r != expected)
+		fail_msg("%s(%s): %d, %s", method, text, r, grpc_error(fixture->grpc));
+}
+
+static void expect_well(struct fixture *fixture)
+{
+	expect(fixture, "/t.T/Echo", "hello", 0);
+	assert_int_equal(fixture->answer.size, 5);
+	assert_memory_equal(fixture->answer.data, "hello", 5);
+}
+
+static void the_servers_status_is_returned(void **state)
+{
+	static const char *const methods[] = {
+		"/t.T/TrailersOnly", "/t.T/Trailers", "/t.T/TrailersAfterMessage"};
+	struct fixture fixture;
+
+	(void)state;
+	begin(&fixture);
+	server_start(&fixture.server);
+	for (int i = 0; i < 48; i++) {
+		char status[16];
+
+		snprintf(status, sizeof(status), "%d", 1 + i % 16);
+		expect(&fixture, methods[i % ARRAY_SIZE(methods)], status, 1 + i % 16);
+		if (i == 0)
+			assert_string_equal(
+				grpc_error(fixture.grpc), "CANCELLED: as asked: no €\xef\xbf\xbd");
+	}
+	expect_well(&fixture);
+	assert_int_equal(fixture.server.accepted, 1);
+	server_stop(&fixture.server);
+	end(&fixture);
+}
+
+static void answers_that_are_none_have_an_error(void **state)
+{
+	static const struct {
+		const char *method, *text;
+		int expected;
+		const char *error;
+	} cases[] = {
+		{"/t.T/TrailersOnly", "17", GRPC_UNKNOWN, NULL},
+		{"/t.T/TrailersOnly", "x", GRPC_UNKNOWN, NULL},
+		{"/t.T/TrailersOnly", "007", GRPC_UNKNOWN, NULL},
+		{"/t.T/Trailers", "0", -EBADMSG, "INTERNAL: the answer has no whole message"},
+		{"/t.T/Raw", "-", -EBADMSG, "INTERNAL: the answer has no status"},
+		{"/t.T/Http", "200", -EPROTO, "UNAVAILABLE: the answer is HTTP, and no gRPC"},
+		{"/t.T/Http", "404", -EPROTO, "UNAVAILABLE: HTTP status 404"},
+		{"/t.T/Reset", "2", -ECONNRESET, "UNAVAILABLE: the call was reset: INTERNAL_ERROR"},
+		{"/t.T/Reset", "7", -ECONNRESET, "UNAVAILABLE: the call was refused"},
+		{"/t.T/Early", "x", GRPC_RESOURCE_EXHAUSTED, "RESOURCE_EXHAUSTED: no"},
+		{"/t.T/Big", "x", -EFBIG,
+			"RESOURCE_EXHAUSTED: an answer of 100000000 bytes, at most 1048576 are "
+			"taken"},
+		{"/t.T/HalfAnswer", "x", -ECONNRESET, "UNAVAILABLE: connection closed"},
+		{"/t.T/Die", "x", -ECONNRESET, "UNAVAILABLE: connection closed"},
+		{"t.T/Echo", "x", -EINVAL, NULL},
+		{"/t.T/Echo\r\nx: y", "x", -EINVAL, NULL},
+	};
+	struct fixture fixture;
+
+	(void)state;
+	begin(&fixture);
+	server_start(&fixture.server);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		expect(&fixture, cases[i].method, cases[i].text, cases[i].expected);
+		if (cases[i].error)
+			assert_string_equal(grpc_error(fixture.grpc), cases[i].error);
+		expect_well(&fixture);
+	}
+	server_stop(&fixture.server);
+	end(&fixture);
+}
+
+static void an_answer_is_one_whole_message(void **state)
+{
+	static const struct {
+		char text[16];
+		size_t len;
+		int expected;
+	} cases[] = {
+		{"0\0\0\0\0\1x", 7, 0},
+		{"0\0\0\0\0\0", 6, 0},
+		{"0\0\0\0\0\2x", 7, -EBADMSG},
+		{"0\0\0\0", 4, -EBADMSG},
+		{"0\1\0\0\0\1x", 7, -EBADMSG},
+		{"0\0\0\0\0\1x\0\0\0\0\1x", 13, -EBADMSG},
+		{"0\0\xff\xff\xff\xffx", 7, -EFBIG},
+	};
+	struct fixture fixture;
+
+	(void)state;
+	begin(&fixture);
+	server_start(&fixture.server);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+		assert_int_equal(
+			call_bytes(&fixture, "/t.T/Raw", cases[i].text, cases[i].len, LONG_US, -1),
+			cases[i].expected);
+	expect_well(&fixture);
+	server_stop(&fixture.server);
+	end(&fixture);
+}
+
+/* More than the server's window: the request can never be sent whole. */
+static void an_early_error_ends_a_large_request(void **state)
+{
+	_cleanup_free_ char *much = calloc(1, 4 << 20);
+	struct fixture fixture;
+
+	(void)state;
+	begin(&fixture);
+	server_start(&fixture.server);
+	assert_int_equal(call_bytes(&fixture, "/t.T/Early", much, 4 << 20, LONG_US, -1),
+		GRPC_RESOURCE_EXHAUSTED);
+	expect_well(&fixture);
+	server_stop(&fixture.server);
+	end(&fixture);
+}
+
+static void hostile_servers_end_in_time(void **state)
+{
+	static const struct {
+		const char *name, *bytes;
+		size_t len;
+		bool close;
+		useconds_t every;
+		enum grpc_status expected;
+	} cases[] = {
+		{"HTTP/1", "HTTP/1.1 400 Bad Request\r\n\r\n", 28, false, 0, GRPC_UNAVAILABLE},
+		{"HTTP/1, closed", "HTTP/1.1 400 Bad Request\r\n\r\n", 28, true, 0,
+			GRPC_UNAVAILABLE},
+		{"GOAWAY", "\0\0\4\6\0\0\0\0\0abcdabcd", 17, false, 0, GRPC_UNAVAILABLE},
+		{"SETTINGS and junk", "\0\0\0\4\0\0\0\0\0\0\0\1\0\0\0\0\0\0x", 19, false, 0,
+			GRPC_UNAVAILABLE},
+		{"SSH", "SSH-2.0-OpenSSH_9.2\r\n", 21, false, 0, GRPC_UNAVAILABLE},
+		{"nothing, closed", "", 0, true, 0, GRPC_UNAVAILABLE},
+		{"nothing", "", 0, false, 0, GRPC_DEADLINE_EXCEEDED},
+		{"a byte at a time", "\0", 1, false, 30000, GRPC_DEADLINE_EXCEEDED},
+		{"PING again and again", "\0\0\10\6\0\0\0\0\0abcdabcd", 17, false, 1,
+			GRPC_UNAVAILABLE},
+		{"SETTINGS again and again", "\0\0\0\4\0\0\0\0\0", 9, false, 1000,
+			GRPC_DEADLINE_EXCEEDED},
+	};
+	struct fixture fixture;
+
+	(void)state;
+	begin(&fixture);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		int r;
+
+		fixture.server.raw = cases[i].bytes;
+		fixture.server.raw_len = cases[i].len;
+		fixture.server.raw_close = cases[i].close;
+		fixture.server.raw_every = cases[i].every;
+		server_start(&fixture.server);
+		for (int n = 0; n < 2; n++) {
+			r = call_bytes(&fixture, "/t.T/Echo", "x", 1, 100 * USEC_PER_MSEC, -1);
+			if (grpc_status_of(r) != cases[i].expected)
+				fail_msg("%s: %d, %s", cases[i].name, r, grpc_error(fixture.grpc));
+		}
+		server_stop(&fixture.server);
+		fixture.server.raw = NULL;
+		server_start(&fixture.server);
+		expect_well(&fixture);
+		server_stop(&fixture.server);
+	}
+	end(&fixture);
+}
+
+static void *cancel_soon(void *fd)
+{
+	usleep(50000);
+	eventfd_write(*(int *)fd, 1);
+	return NULL;
+}
+
+static void deadline_and_cancel_descriptor_end_a_call(void **state)
+{
+	int cancel = eventfd(0, EFD_CLOEXEC);
+	struct fixture fixture;
+	pthread_t thread;
+	uint64_t start;
+
+	(void)state;
+	begin(&fixture);
+	server_start(&fixture.server);
+	expect_well(&fixture);
+	assert_int_equal(
+		call_bytes(&fixture, "/t.T/Hang", "x", 1, 30 * USEC_PER_MSEC, -1), -ETIMEDOUT);
+	assert_string_equal(grpc_error(fixture.grpc), "DEADLINE_EXCEEDED: no answer in time");
+	expect_well(&fixture);
+	assert_int_equal(call_bytes(&fixture, "/t.T/Timeout", "x", 1, 5 * USEC_PER_SEC, -1), 0);
+	assert_true(fixture.answer.data[0] == '4' || memcmp(fixture.answer.data, "5000m", 5) == 0);
+	expect(&fixture, "/t.T/Namespace", "x", 0);
+	assert_memory_equal(fixture.answer.data, "k8s.io", 6);
+	start = now_us();
+	assert_int_equal(pthread_create(&thread, NULL, cancel_soon, &cancel), 0);
+	assert_int_equal(call_bytes(&fixture, "/t.T/Hang", "x", 1, LONG_US, cancel), -ECANCELED);
+	assert_int_equal(call_bytes(&fixture, "/t.T/Echo", "x", 1, LONG_US, cancel), -ECANCELED);
+	assert_true(now_us() - start < 2 * USEC_PER_SEC);
+	pthread_join(thread, NULL);
+	expect_well(&fixture);
+	server_stop(&fixture.server);
+	end(&fixture);
+	close(cancel);
+}
+
+static void a_lost_connection_is_opened_again(void **state)
+{
+	struct fixture fixture;
+
+	(void)state;
+	begin(&fixture);
+	expect(&fixture, "/t.T/Echo", "x", -ENOENT);
+	assert_int_equal(grpc_peer(fixture.grpc), 0);
+	for (int i = 0; i < 2; i++) {
+		server_start(&fixture.server);
+		expect_well(&fixture);
+		assert_int_equal(grpc_peer(fixture.grpc), getpid());
+		server_stop(&fixture.server);
+		expect(&fixture, "/t.T/Echo", "x", -ENOENT);
+	}
+	directory_put(&fixture.directory, "/s.sock", "");
+	expect(&fixture, "/t.T/Echo", "x", -ECONNREFUSED);
+	assert_string_equal(grpc_error(fixture.grpc), "UNAVAILABLE: Connection refused");
+	end(&fixture);
+}
+
+static void a_refused_call_is_sent_again_on_a_new_connection(void **state)
+{
+	struct fixture fixture;
+
+	(void)state;
+	begin(&fixture);
+	server_start(&fixture.server);
+	expect(&fixture, "/t.T/Refuse", "x", 0);
+	assert_memory_equal(fixture.answer.data, "second", 6);
+	assert_int_equal(fixture.server.accepted, 2);
+	expect(&fixture, "/t.T/GoAway", "x", 0);
+	expect_well(&fixture);
+	assert_int_equal(fixture.server.accepted, 3);
+	server_stop(&fixture.server);
+	end(&fixture);
+}
+
+static void a_socket_path_may_be_long(void **state)
+{
+	struct fixture fixture;
+	char path[PATH_MAX];
+
+	(void)state;
+	begin(&fixture);
+	grpc_close(fixture.grpc);
+	directory_path(&fixture.directory,
+		"/a-directory-that-a-host-was-mounted-to-whose-name-is-longer-than-what-fits-into-a-"
+		"socket-address-of-linux/run",
+		path);
+	assert_int_equal(make_directories(path, 0700), 0);
+	snprintf(fixture.server.path, sizeof(fixture.server.path), "%.200s/s.sock", path);
+	assert_int_equal(grpc_open(fixture.server.path, &fixture.grpc), 0);
+	server_start(&fixture.server);
+	expect_well(&fixture);
+	server_stop(&fixture.server);
+	end(&fixture);
+}
+
+static void errors_hide_secrets_of_urls(void **state)
+{
+	static const struct {
+		const char *text, *shown;
+	} cases[] = {
+		{"Get \"https://r.invalid/v2/a?sig=abc&x=1\": 403 denied?",
+			"Get \"https://r.invalid/v2/a\": 403 denied?"},
+		{"http://user:secret@r.invalid:5000/a and https://token@b/?q",
+			"http://r.invalid:5000/a and https://b/"},
+		{"https://r.invalid/user@sha256:12", "https://r.invalid/user@sha256:12"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct grpc_response response;
+
+		grpc_response_init(&response, NULL, 1);
+		grpc_response_header(&response, "grpc-status", 11, "2", 1);
+		grpc_response_header(
+			&response, "grpc-message", 12, cases[i].text, strlen(cases[i].text));
+		assert_int_equal(grpc_response_result(&response, 0), GRPC_UNKNOWN);
+		assert_string_equal(response.text, cases[i].shown);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_servers_status_is_returned),
+		cmocka_unit_test(answers_that_are_none_have_an_error),
+		cmocka_unit_test(an_answer_is_one_whole_message),
+		cmocka_unit_test(an_early_error_ends_a_large_request),
+		cmocka_unit_test(hostile_servers_end_in_time),
+		cmocka_unit_test(deadline_and_cancel_descriptor_end_a_call),
+		cmocka_unit_test(a_lost_connection_is_opened_again),
+		cmocka_unit_test(a_refused_call_is_sent_again_on_a_new_connection),
+		cmocka_unit_test(a_socket_path_may_be_long),
+		cmocka_unit_test(errors_hide_secrets_of_urls),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
