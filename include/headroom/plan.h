@@ -11,6 +11,16 @@
 #include <headroom/setting.h>
 #include <headroom/value.h>
 
+/* What a change of a file has besides. */
+struct file_change {
+	struct file_target target;
+	char on_disk[SETTING_VALUE_MAX]; /* what the file has; the change's old is what is in force
+					  */
+	struct file_edit edit;           /* a copy of the want's; its texts are owned */
+	bool activate_only; /* the file is as wanted, and its program does not run with it yet */
+};
+
+/* place, on_disk, edit, activate_only, record_only, ahead and urgent go with their last user. */
 struct change {
 	char name[SETTING_NAME_MAX];
 	char tuner[32];
@@ -29,6 +39,11 @@ struct change {
 	char on_disk[SETTING_VALUE_MAX]; /* PLACE_EDIT: what stood in the file; old is what ran */
 	struct file_edit *edit;          /* PLACE_EDIT: a copy of the want's; owned */
 	char *why;                       /* more about error than strerror() can say; owned */
+	struct value_target target;      /* of a value */
+	bool grown;                      /* of a value: see value_want */
+	struct file_change *file;        /* of a file, owned; NULL for a value */
+	const char *held;  /* after apply: a slug: the file is written, and not in force yet */
+	uint64_t retry_us; /* after apply: not to be tried again before; 0: at any time */
 };
 
 struct plan {
@@ -48,6 +63,9 @@ void plan_sort(struct plan *plan);
 
 /* Gives a change a copy of an edit, texts included; edit may be NULL. 0 or -ENOMEM. */
 int change_take_edit(struct change *change, const struct file_edit *edit);
+
+/* Makes a change one of a file, with a copy of the want's edit. 0 or -ENOMEM. */
+int change_take_file(struct change *change, const struct file_want *want);
 
 /* Frees what a change owns, before it is dropped from a plan. */
 void change_release(struct change *change);

@@ -80,9 +80,40 @@ int change_take_edit(struct change *change, const struct file_edit *edit)
 	return 0;
 }
 
+int change_take_file(struct change *change, const struct file_want *want)
+{
+	struct file_change *file = calloc(1, sizeof(*file));
+	bool failed = false;
+
+	if (!file)
+		return -ENOMEM;
+	file->target = want->target;
+	copy_text(file->on_disk, sizeof(file->on_disk), want->on_disk);
+	if (want->edit) {
+		file->edit = *want->edit;
+		file->edit.text = copy_or_null(want->edit->text, &failed);
+		file->edit.base = copy_or_null(want->edit->base, &failed);
+		file->edit.dump_key = copy_or_null(want->edit->dump_key, &failed);
+	}
+	change_release(change);
+	change->file = file;
+	return failed ? -ENOMEM : 0;
+}
+
+static void free_file(struct file_change *file)
+{
+	if (!file)
+		return;
+	free((char *)file->edit.text);
+	free((char *)file->edit.base);
+	free((char *)file->edit.dump_key);
+	free(file);
+}
+
 void change_release(struct change *change)
 {
 	free_edit(steal(change->edit));
+	free_file(steal(change->file));
 	free(steal(change->why));
 }
 
