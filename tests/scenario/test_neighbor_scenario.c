@@ -115,7 +115,7 @@ static int decide(void *self, const struct decide_input *input, struct proposal 
 {
 	struct replay *replay = self;
 
-	return neighbor_decide(&replay->seen, &replay->config, &replay->memory, input, proposal);
+	return neighbor_decide(&replay->seen, &replay->config, input, &replay->memory, proposal);
 }
 
 int main(int argc, char **argv)

@@ -8,6 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#define LAST (NEIGHBOR_LEVELS - 1) /* the index of gc_thresh3 */
+#define KEEP (-1)
+
 /* NeighborTablePressure begins above the first share of gc_thresh3 and ends below the second. */
 #define PRESSURE_BEGINS 0.80
 #define PRESSURE_ENDS   0.70
@@ -15,158 +18,173 @@
 /* NeighborTableOverflow stays for as long as a dashboard and an alert need to see it. */
 #define OVERFLOW_WINDOW_US (300 * USEC_PER_SEC)
 
-/* One family at one moment, on its way from what was seen to what is wanted. */
-struct family_view {
-	enum neighbor_family family;
+/* 1 % of the node's memory, at 512 bytes an entry: struct neighbour, its key and slab padding. */
+#define CEILING_MEMORY_SHARE 100
+#define ENTRY_BYTES          512
+#define CEILING_MAX          UINT64_C(1048576)
+
+/*
+ * Small tables grow eightfold: at 100,000 entries a second, which one CPU can make, 768 free
+ * entries last 8 ms, so the first step must be early and large. A large table leaves the time to
+ * measure its rate first.
+ */
+#define SMALL_TABLE  65536
+#define SMALL_FACTOR 8
+#define LARGE_FACTOR 2
+
+/* In percent of gc_thresh3: a small table grows at the first mark, a large one at the second. */
+#define FIRST_MARK  25
+#define SECOND_MARK 50
+
+/* A large table grows at the first mark when it would be full within this many seconds. */
+#define FILLS_SOON_SECONDS 10.0
+
+/* Two polls can be a millisecond apart: a rate is not taken over less than this. */
+#define RATE_MIN_SECONDS 0.1
+
+/* One family at one moment, from what was seen to what is wanted. */
+struct family {
+	int af;
+	const char *name; /* "ipv4" */
 	const struct neighbor_table_seen *table;
 	const struct neighbor_config *config;
 	const struct decide_input *input;
-	uint64_t ceiling;
-	bool once;
-	char wanted[NEIGHBOR_LEVELS][SETTING_VALUE_MAX]; /* empty for keep */
+	struct neighbor_family_memory *memory;
+	int64_t wanted[NEIGHBOR_LEVELS]; /* or KEEP */
 	const char *reason[NEIGHBOR_LEVELS];
-	bool grown; /* gc_thresh2 and gc_thresh3 are above what is configured */
+	bool grown;
 };
 
 uint64_t neighbor_table_max(const struct neighbor_table_seen *table)
 {
-	return strtoull(table->threshold[NEIGHBOR_LEVELS - 1], NULL, 10);
+	return strtoull(table->threshold[LAST], NULL, 10);
 }
 
-static const struct value_record *record_of(const struct family_view *view, int i)
+uint64_t neighbor_ceiling(const struct neighbor_config *config, uint64_t memory_bytes)
+{
+	uint64_t by_memory = memory_bytes / CEILING_MEMORY_SHARE / ENTRY_BYTES;
+
+	return config->ceiling ? config->ceiling : MIN(by_memory, CEILING_MAX);
+}
+
+/* From a value in steps to the first with room for as much again and a second's growth. */
+static uint64_t next_size(uint64_t from, uint64_t ceiling, uint64_t used, double rate)
+{
+	uint64_t needed = 2 * used + (uint64_t)rate, size = from;
+
+	do
+		size = MIN(
+			MAX(size, 1) * (size < SMALL_TABLE ? SMALL_FACTOR : LARGE_FACTOR), ceiling);
+	while (size < needed && size < ceiling);
+	return MAX(size, from);
+}
+
+uint64_t neighbor_grow(const struct neighbor_table_seen *table, uint64_t from, uint64_t ceiling,
+	struct neighbor_family_memory *memory, uint64_t now)
+{
+	uint64_t used = table->collectable, size;
+	uint64_t first = from * FIRST_MARK / 100, second = from * SECOND_MARK / 100;
+	double seconds = (double)(now - memory->used_at_us) / (double)USEC_PER_SEC;
+	double more = (double)used - (double)memory->used;
+	bool fills_soon;
+
+	memory->rate = memory->used_at_us ? MAX(more / MAX(seconds, RATE_MIN_SECONDS), 0) : 0;
+	memory->used = used;
+	memory->used_at_us = now;
+	memory->at_ceiling = false;
+	memory->wake_at = used < first ? first : second;
+	fills_soon = from < SMALL_TABLE ||
+		     (double)from - (double)used < memory->rate * FILLS_SOON_SECONDS;
+	if (used < first || (used < second && !fills_soon))
+		return from;
+	size = next_size(from, ceiling, used, memory->rate);
+	if (size > from) {
+		memory->wake_at = size * FIRST_MARK / 100;
+	} else if (used >= second) {
+		/* Nothing is left to do at once: the tick reports it. */
+		memory->at_ceiling = true;
+		memory->wake_at = 0;
+	}
+	return size;
+}
+
+static void threshold_name(const struct family *family, int i, char name[static SETTING_NAME_MAX])
+{
+	neightbl_threshold_name(family->af, i + 1, name);
+}
+
+static const struct value_record *record_of(const struct family *family, int i)
 {
 	char name[SETTING_NAME_MAX];
 
-	neightbl_threshold_name(neighbor_address_family(view->family), i + 1, name);
-	return value_record_find(view->input->values, view->input->n_values, name);
+	threshold_name(family, i, name);
+	return value_record_find(family->input->values, family->input->n_values, name);
 }
 
-static void want_number(struct family_view *view, int i, uint64_t number, const char *reason)
+/* What the administrator had; 0 when that is not known. */
+static int64_t floor_of(const struct family *family, int i)
 {
-	snprintf(view->wanted[i], SETTING_VALUE_MAX, "%" PRIu64, number);
-	view->reason[i] = reason;
+	char text[SETTING_VALUE_MAX];
+
+	value_floor(record_of(family, i), family->table->threshold[i], text);
+	return strtoll(text, NULL, 10);
 }
 
-static void raise_to(struct family_view *view, int i, const char *floor)
+static void want_at_least(struct family *family, int i, int64_t number, const char *reason)
 {
-	int order;
-
-	if (value_compare(floor, view->wanted[i], &order) < 0 || order <= 0)
+	if (number <= family->wanted[i])
 		return;
-	copy_text(view->wanted[i], SETTING_VALUE_MAX, floor);
-	view->reason[i] = "administrator-higher";
+	family->wanted[i] = number;
+	family->reason[i] = reason;
 }
 
 /* The largest of the configuration, what the administrator had, and the threshold below. */
-static void want_configured(struct family_view *view)
+static void want_configured(struct family *family, const uint64_t threshold[static NEIGHBOR_LEVELS])
 {
 	for (int i = 0; i < NEIGHBOR_LEVELS; i++) {
-		char floor[SETTING_VALUE_MAX];
-
-		want_number(
-			view, i, view->config->families[view->family].threshold[i], "configured");
-		if (view->config->lower)
+		want_at_least(family, i, (int64_t)threshold[i], "configured");
+		if (family->config->lower)
 			continue;
-		value_floor(record_of(view, i), view->table->threshold[i], floor);
-		raise_to(view, i, floor);
+		want_at_least(family, i, floor_of(family, i), "administrator-higher");
 		if (i > 0)
-			raise_to(view, i, view->wanted[i - 1]);
+			want_at_least(family, i, family->wanted[i - 1], "administrator-higher");
 	}
-}
-
-/* Where growth begins: the wanted gc_thresh3, or with keep the administrator's. */
-static uint64_t base_of(const struct family_view *view)
-{
-	const int last = NEIGHBOR_LEVELS - 1;
-	char floor[SETTING_VALUE_MAX];
-
-	copy_text(floor, sizeof(floor), view->wanted[last]);
-	if (floor[0] == '\0')
-		value_floor(record_of(view, last), view->table->threshold[last], floor);
-	return strtoull(floor, NULL, 10);
-}
-
-/* What growth had reached, in the record of this boot: a restart does not cut it. */
-static uint64_t grown_before(const struct family_view *view, uint64_t base)
-{
-	const struct value_record *record = record_of(view, NEIGHBOR_LEVELS - 1);
-
-	return record && record->grown ? MAX(base, strtoull(record->wanted, NULL, 10)) : base;
 }
 
 /* gc_thresh1 stays: below it nothing is ever collected. */
-static void want_growth(struct family_view *view, struct neighbor_family_memory *memory)
+static void want_growth(struct family *family, const struct neighbor_seen *seen)
 {
-	const int last = NEIGHBOR_LEVELS - 1;
-	uint64_t base = base_of(view), grown;
+	const struct value_record *record = record_of(family, LAST);
+	int64_t base = family->wanted[LAST] == KEEP ? floor_of(family, LAST) : family->wanted[LAST];
+	int64_t size = base, first;
 
 	if (base == 0)
 		return;
-	grown = grown_before(view, base);
-	/* One look knows no rate, and without BPF not even what counts: growing is the agent's. */
-	if (!view->once)
-		grown = neighbor_grow(
-			view->table, grown, view->ceiling, memory, view->input->now_us);
-	if (grown == base)
+	if (record && record->grown)
+		size = MAX(size, strtoll(record->wanted, NULL, 10));
+	/* One poll knows no rate, and without BPF not even what counts: growing is the agent's. */
+	if (!seen->once)
+		size = (int64_t)neighbor_grow(family->table, (uint64_t)size,
+			neighbor_ceiling(family->config, seen->memory_bytes), family->memory,
+			family->input->now_us);
+	if (size == base)
 		return;
-	view->grown = true;
-	want_number(view, last, grown, "growing");
-	want_number(view, last - 1, neighbor_second_threshold(grown), "growing");
-	/* With keep, gc_thresh1 is whatever stands there. */
-	raise_to(view, last - 1, view->wanted[0][0] ? view->wanted[0] : view->table->threshold[0]);
-	raise_to(view, last, view->wanted[last - 1]);
+	family->grown = true;
+	want_at_least(family, LAST, size, "growing");
+	/* A tenth is left for the collection that level 2 forces. */
+	want_at_least(family, LAST - 1, size - size / 10, "growing");
+	/* With keep, gc_thresh1 is what the node has. */
+	first = family->wanted[0] == KEEP ? strtoll(family->table->threshold[0], NULL, 10)
+					  : family->wanted[0];
+	want_at_least(family, LAST - 1, first, "administrator-higher");
+	want_at_least(family, LAST, family->wanted[LAST - 1], "administrator-higher");
 }
 
-static int add_wants(const struct family_view *view, struct proposal *proposal)
-{
-	int af = neighbor_address_family(view->family);
-
-	for (int i = 0; i < NEIGHBOR_LEVELS; i++) {
-		struct value_want *want = proposal_value(proposal);
-
-		if (!want)
-			return -ENOMEM;
-		neightbl_threshold_name(af, i + 1, want->name);
-		want->target =
-			(struct value_target){.kind = VALUE_NEIGHTBL, .family = af, .level = i + 1};
-		snprintf(want->target.path, sizeof(want->target.path),
-			"/proc/sys/net/%s/neigh/default/gc_thresh%d",
-			neighbor_family_name(view->family), i + 1);
-		copy_text(want->actual, SETTING_VALUE_MAX, view->table->threshold[i]);
-		copy_text(want->wanted, SETTING_VALUE_MAX, view->wanted[i]);
-		want->error = view->table->threshold_error[i];
-		want->reason = view->reason[i] ? view->reason[i] : "kept";
-		want->grown = view->grown && i > 0;
-	}
-	return 0;
-}
-
-static int add_limit(const struct family_view *view, struct proposal *proposal)
-{
-	static const char *const names[NEIGHBOR_FAMILIES] = {"neighbor/ipv4", "neighbor/ipv6"};
-	const struct neighbor_table_seen *table = view->table;
-	struct limit_reading *limit;
-
-	if (table->stats_error < 0 || table->threshold_error[NEIGHBOR_LEVELS - 1] < 0)
-		return 0;
-	limit = proposal_limit(proposal);
-	if (!limit)
-		return -ENOMEM;
-	copy_text(limit->name, sizeof(limit->name), names[view->family]);
-	limit->unit = "entries";
-	limit->used = table->collectable;
-	limit->max = neighbor_table_max(table);
-	limit->hits = table->stats.table_fulls;
-	limit->upper_bound = !table->exact;
-	limit->n_top = table->n_top;
-	memcpy(limit->top, table->top, sizeof(limit->top));
-	return 0;
-}
-
-static void remember_refusals(const struct neighbor_table_seen *table,
-	struct neighbor_family_memory *memory, uint64_t now)
+static void remember(const struct neighbor_table_seen *table, struct neighbor_family_memory *memory,
+	uint64_t now)
 {
 	uint64_t refused = table->stats.table_fulls;
+	double max = (double)neighbor_table_max(table);
 
 	memory->refusing = memory->seen && refused > memory->refused;
 	if (memory->refusing) {
@@ -177,49 +195,82 @@ static void remember_refusals(const struct neighbor_table_seen *table,
 		memory->refused_lately = 0;
 	memory->refused = refused;
 	memory->seen = true;
+	memory->pressure = (double)table->collectable >
+			   max * (memory->pressure ? PRESSURE_ENDS : PRESSURE_BEGINS);
 }
 
-static void remember_pressure(
-	const struct neighbor_table_seen *table, struct neighbor_family_memory *memory)
+static int add_values(const struct family *family, struct proposal *proposal)
 {
-	double used = (double)table->collectable;
-	double max = (double)neighbor_table_max(table);
+	for (int i = 0; i < NEIGHBOR_LEVELS; i++) {
+		struct value_want *want = proposal_value(proposal);
 
-	memory->pressure = used > max * (memory->pressure ? PRESSURE_ENDS : PRESSURE_BEGINS);
+		if (!want)
+			return -ENOMEM;
+		threshold_name(family, i, want->name);
+		want->target = (struct value_target){
+			.kind = VALUE_NEIGHTBL, .family = family->af, .level = i + 1};
+		snprintf(want->target.path, sizeof(want->target.path),
+			"/proc/sys/net/%s/neigh/default/gc_thresh%d", family->name, i + 1);
+		copy_text(want->actual, SETTING_VALUE_MAX, family->table->threshold[i]);
+		if (family->wanted[i] != KEEP)
+			snprintf(want->wanted, SETTING_VALUE_MAX, "%" PRId64, family->wanted[i]);
+		want->error = family->table->threshold_error[i];
+		want->reason = family->reason[i] ? family->reason[i] : "kept";
+		want->grown = family->grown && i > 0;
+	}
+	return 0;
 }
 
-static int decide_family(
-	struct family_view *view, struct neighbor_family_memory *memory, struct proposal *proposal)
+static int add_limit(const struct family *family, struct proposal *proposal)
 {
-	bool readable = view->table->stats_error == 0 &&
-			view->table->threshold_error[NEIGHBOR_LEVELS - 1] == 0;
+	const struct neighbor_table_seen *table = family->table;
+	struct limit_reading *limit = proposal_limit(proposal);
+
+	if (!limit)
+		return -ENOMEM;
+	snprintf(limit->name, sizeof(limit->name), "neighbor/%s", family->name);
+	limit->unit = "entries";
+	limit->used = table->collectable;
+	limit->max = neighbor_table_max(table);
+	limit->hits = table->stats.table_fulls;
+	limit->upper_bound = !table->exact;
+	limit->n_top = table->n_top;
+	memcpy(limit->top, table->top, sizeof(limit->top));
+	return 0;
+}
+
+static int decide_family(struct family *family, const struct neighbor_seen *seen,
+	struct proposal *proposal, enum neighbor_family which)
+{
+	bool readable =
+		family->table->stats_error == 0 && family->table->threshold_error[LAST] == 0;
 	int r;
 
-	if (!view->config->families[view->family].keep)
-		want_configured(view);
-	if (view->config->grow && readable)
-		want_growth(view, memory);
-	if (readable) {
-		remember_refusals(view->table, memory, view->input->now_us);
-		remember_pressure(view->table, memory);
-	}
-	r = add_wants(view, proposal);
-	return r < 0 ? r : add_limit(view, proposal);
+	if (!family->config->families[which].keep)
+		want_configured(family, family->config->families[which].threshold);
+	if (family->config->grow && readable)
+		want_growth(family, seen);
+	if (readable)
+		remember(family->table, family->memory, family->input->now_us);
+	r = add_values(family, proposal);
+	return r < 0 || !readable ? r : add_limit(family, proposal);
 }
 
 int neighbor_decide(const struct neighbor_seen *seen, const struct neighbor_config *config,
-	struct neighbor_memory *memory, const struct decide_input *input, struct proposal *proposal)
+	const struct decide_input *input, struct neighbor_memory *memory, struct proposal *proposal)
 {
-	for (int family = 0; family < NEIGHBOR_FAMILIES; family++) {
-		struct family_view view = {
-			.family = (enum neighbor_family)family,
-			.table = &seen->tables[family],
+	for (int i = 0; i < NEIGHBOR_FAMILIES; i++) {
+		enum neighbor_family which = (enum neighbor_family)i;
+		struct family family = {
+			.af = neighbor_address_family(which),
+			.name = neighbor_family_name(which),
+			.table = &seen->tables[i],
 			.config = config,
 			.input = input,
-			.ceiling = neighbor_ceiling(config, seen->memory_bytes),
-			.once = seen->once,
+			.memory = &memory->families[i],
+			.wanted = {KEEP, KEEP, KEEP},
 		};
-		int r = decide_family(&view, &memory->families[family], proposal);
+		int r = decide_family(&family, seen, proposal, which);
 
 		if (r < 0)
 			return r;

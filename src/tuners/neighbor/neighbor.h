@@ -2,7 +2,8 @@
 #ifndef TUNERS_NEIGHBOR_NEIGHBOR_H
 #define TUNERS_NEIGHBOR_NEIGHBOR_H
 
-/* What the parts of this tuner share: sense.c fills neighbor_seen, decide.c and grow.c judge it. */
+/* What the parts of this tuner share: sense.c fills neighbor_seen, decide.c turns it into a
+ * proposal. */
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -34,8 +35,7 @@ struct neighbor_table_seen {
 struct neighbor_seen {
 	struct neighbor_table_seen tables[NEIGHBOR_FAMILIES];
 	uint64_t memory_bytes; /* of the node */
-	bool once;             /* a command's only look */
-	bool watched;          /* BPF wakes us: no need to poll */
+	bool once;             /* a command's only poll */
 };
 
 struct neighbor_config {
@@ -48,19 +48,19 @@ struct neighbor_config {
 	uint64_t ceiling; /* 0: by memory */
 };
 
-/* What decide() remembers of one family from one look to the next. Zeroed at the start. */
+/* What decide() remembers of one family from one poll to the next. Zeroed at the start. */
 struct neighbor_family_memory {
 	bool seen;
 	bool pressure;           /* hysteresis of NeighborTablePressure */
-	uint64_t refused;        /* table_fulls at the last look */
+	uint64_t refused;        /* table_fulls at the last poll */
 	uint64_t refused_at_us;  /* when it last rose; 0 for never */
 	uint64_t refused_lately; /* how much it rose within the window */
-	uint64_t used;           /* collectable at the last look */
+	uint64_t used;           /* collectable at the last poll */
 	uint64_t used_at_us;
-	double rate;      /* entries a second between the last two looks */
+	double rate;      /* entries a second between the last two polls */
 	bool at_ceiling;  /* growth was needed and there is none left */
-	uint64_t wake_at; /* collectable entries at which to look again at once; 0: never */
-	bool refusing;    /* entries were refused since the look before */
+	uint64_t wake_at; /* collectable entries at which to poll again at once; 0: never */
+	bool refusing;    /* entries were refused since the poll before */
 };
 
 struct neighbor_memory {
@@ -73,7 +73,7 @@ const char *neighbor_family_name(enum neighbor_family family); /* "ipv4" */
 
 /* Pure. 0 or -ENOMEM. */
 int neighbor_decide(const struct neighbor_seen *seen, const struct neighbor_config *config,
-	struct neighbor_memory *memory, const struct decide_input *input,
+	const struct decide_input *input, struct neighbor_memory *memory,
 	struct proposal *proposal);
 
 /* The conditions of both families, from what neighbor_decide has just remembered. 0 or -ENOMEM. */
@@ -86,35 +86,12 @@ uint64_t neighbor_table_max(const struct neighbor_table_seen *table);
 /* The largest gc_thresh3 that growth may reach. */
 uint64_t neighbor_ceiling(const struct neighbor_config *config, uint64_t memory_bytes);
 
-/* What goes with a gc_thresh3 that was grown. */
-uint64_t neighbor_second_threshold(uint64_t third);
-
 /*
- * gc_thresh3 as it should be now: as it is, from, or more, up to ceiling, when the table fills so
- * fast that it could be full before the next look. memory is brought up to date.
+ * gc_thresh3 as it should be now: from, or more, up to the ceiling, when the table fills so fast
+ * that it could be full before the next poll. memory is brought up to date.
  */
 uint64_t neighbor_grow(const struct neighbor_table_seen *table, uint64_t from, uint64_t ceiling,
 	struct neighbor_family_memory *memory, uint64_t now_us);
-
-/* The BPF side. */
-struct neighbor_bpf;
-
-/* NULL with why filled when BPF cannot be had on this node. */
-struct neighbor_bpf *neighbor_bpf_open(const struct host *host, char why[static TUNER_WHY_MAX]);
-void neighbor_bpf_close(struct neighbor_bpf *bpf);
-
-/* Fills in what BPF knows better, collectable and who among it. */
-void neighbor_bpf_sense(struct neighbor_bpf *bpf, struct neighbor_seen *seen, uint64_t now_us);
-
-/* Becomes readable when a mark was passed or an entry refused; drained, it can do so again. */
-int neighbor_bpf_event_fd(const struct neighbor_bpf *bpf);
-void neighbor_bpf_drain(struct neighbor_bpf *bpf);
-
-/* How soon the next look should be, in microseconds, for what was put off; 0 for nothing. */
-uint64_t neighbor_bpf_next_poll_us(const struct neighbor_bpf *bpf);
-
-/* Sets the marks that decide() asked for. */
-void neighbor_bpf_arm(struct neighbor_bpf *bpf, const struct neighbor_memory *memory);
 
 extern const struct limit_row neighbor_limits[];
 extern const struct explanation neighbor_explanations[];
@@ -125,7 +102,10 @@ extern const struct capability_row neighbor_capabilities[];
 
 enum { NEIGHBOR_TABLE_PRESSURE, NEIGHBOR_TABLE_OVERFLOW };
 
-/* The descriptors that sensing keeps. */
+struct neighbor_bpf_object;
+struct neighbor_users;
+struct ring_buffer;
+
 struct neighbor_sensor {
 	const struct host *host;
 	struct kept_file thresholds[NEIGHBOR_FAMILIES][NEIGHBOR_LEVELS];
@@ -133,12 +113,20 @@ struct neighbor_sensor {
 	char *scratch; /* for a statistics file: a line for each CPU */
 	size_t scratch_size;
 	uint64_t memory_bytes;
-	bool once;                /* a command's only look */
-	struct neighbor_bpf *bpf; /* NULL without */
+	bool once;                       /* a command polls only once, without BPF */
+	struct neighbor_bpf_object *bpf; /* NULL without; the two below go with it */
+	struct ring_buffer *ring;        /* of wake-ups */
+	struct neighbor_users *users;
+	bool woken; /* since the last poll */
 };
 
-int neighbor_sensor_open(struct neighbor_sensor *sensor, const struct host *host);
+/* Loads BPF when watch is set; why says what keeps it from running. 0 or -ENOMEM. */
+int neighbor_sensor_open(struct neighbor_sensor *sensor, const struct host *host, bool watch,
+	char why[static TUNER_WHY_MAX]);
 void neighbor_sensor_close(struct neighbor_sensor *sensor);
 void neighbor_sense(struct neighbor_sensor *sensor, struct neighbor_seen *seen, uint64_t now_us);
+
+/* Sets the marks at which BPF wakes the agent. */
+void neighbor_sensor_arm(struct neighbor_sensor *sensor, const struct neighbor_memory *memory);
 
 #endif

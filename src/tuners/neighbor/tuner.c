@@ -7,11 +7,14 @@
 #include "base/util.h"
 #include "config/config.h"
 #include "kernel/capability.h"
+#include "tuners/neighbor/users.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#include <bpf/libbpf.h>
 
 struct neighbor {
 	struct neighbor_sensor sensor;
@@ -165,15 +168,12 @@ static int neighbor_open(const struct host *host, bool watch, void **self)
 
 	if (!neighbor)
 		return -ENOMEM;
-	r = neighbor_sensor_open(&neighbor->sensor, host);
+	r = neighbor_sensor_open(&neighbor->sensor, host, watch, neighbor->bpf_why);
 	if (r < 0) {
 		free(neighbor);
 		return r;
 	}
-	neighbor->sensor.once = !watch;
 	probe_writing(&neighbor->sensor, neighbor->write_why);
-	if (watch)
-		neighbor->sensor.bpf = neighbor_bpf_open(host, neighbor->bpf_why);
 	*self = neighbor;
 	return 0;
 }
@@ -210,50 +210,48 @@ static int neighbor_decide_op(
 {
 	const struct neighbor *neighbor = self;
 
-	return neighbor_decide(&neighbor->seen, &neighbor->config, memory, input, proposal);
+	return neighbor_decide(&neighbor->seen, &neighbor->config, input, memory, proposal);
 }
 
 static void neighbor_arm(void *self, const void *memory)
 {
 	struct neighbor *neighbor = self;
 
-	if (neighbor->sensor.bpf)
-		neighbor_bpf_arm(neighbor->sensor.bpf, memory);
+	neighbor_sensor_arm(&neighbor->sensor, memory);
 }
 
 static int neighbor_event_fd(const void *self)
 {
 	const struct neighbor *neighbor = self;
 
-	return neighbor->sensor.bpf ? neighbor_bpf_event_fd(neighbor->sensor.bpf) : -1;
+	return neighbor->sensor.ring ? ring_buffer__epoll_fd(neighbor->sensor.ring) : -1;
 }
 
 static void neighbor_drain(void *self)
 {
 	struct neighbor *neighbor = self;
 
-	neighbor_bpf_drain(neighbor->sensor.bpf);
+	/* That there is a record matters, not what is in it. */
+	ring_buffer__consume(neighbor->sensor.ring);
+	neighbor->sensor.woken = true;
 }
 
-/* Without BPF nothing wakes us: the fuller a table, the sooner it is looked at. */
+/* Without BPF nothing wakes the agent: the fuller a table, the sooner the next poll. */
 static uint64_t neighbor_next_poll_us(const void *self, const void *memory)
 {
 	const struct neighbor *neighbor = self;
 	uint64_t delay = 0;
 
 	(void)memory;
-	if (neighbor->sensor.bpf)
-		delay = neighbor_bpf_next_poll_us(neighbor->sensor.bpf);
-	if (neighbor->seen.watched || !neighbor->config.grow)
-		return delay;
-	for (int family = 0; family < NEIGHBOR_FAMILIES; family++) {
+	if (neighbor->sensor.users)
+		return neighbor_users_next_poll_us(neighbor->sensor.users);
+	for (int family = 0; neighbor->config.grow && family < NEIGHBOR_FAMILIES; family++) {
 		uint64_t used = neighbor->seen.tables[family].collectable;
 		uint64_t max = neighbor_table_max(&neighbor->seen.tables[family]);
 
-		/* Without a table there is nothing to fill. */
 		if (max > 0 && used * 4 >= max)
-			delay = 20 * USEC_PER_MSEC;
-		else if (max > 0 && used * 10 >= max && delay == 0)
+			return 20 * USEC_PER_MSEC;
+		if (max > 0 && used * 10 >= max)
 			delay = 100 * USEC_PER_MSEC;
 	}
 	return delay;

@@ -11,19 +11,15 @@
 
 #include "neighbor.skel.h"
 
-/* Counting costs a system call for each 256 namespaces and devices: every two seconds will do. */
+/* Counting costs a system call for each 256 namespaces and devices. */
 #define COUNT_EVERY_US (2 * USEC_PER_SEC)
 
-/* A sum that does not match is mended by walking the table, 200 ns an entry: not more often than
- * this. */
+/* A sum that does not match is corrected by walking the table, 200 ns an entry. */
 #define WALK_EVERY_US (60 * USEC_PER_SEC)
 
-/*
- * A table that once was large stays wide, and a wide one takes a quarter of a second: that waits
- * until the start is over. 16384 buckets take 10 ms.
- */
-#define START_US              (200 * USEC_PER_MSEC)
-#define WALK_AT_START_BUCKETS 16384
+/* A table that once was large keeps its buckets: walking it can take a quarter of a second, which
+ * waits until the agent has started. */
+#define START_US (200 * USEC_PER_MSEC)
 
 #define BATCH 256
 
@@ -43,9 +39,8 @@ struct neighbor_users {
 	struct netns_owners *owners;
 	struct rows base;   /* what the walk found, less what had been counted until then */
 	struct rows merged; /* by family and namespace, largest first within a family */
-	uint64_t begun_at_us, counted_at_us, walked_at_us;
-	bool postponed;                                 /* a walk that is due */
-	uint64_t events;                                /* created and removed at the last count */
+	uint64_t started_at_us, counted_at_us, walked_at_us;
+	uint64_t events; /* created, removed and refused at the last count */
 	struct netns_event refusals[NEIGHBOR_FAMILIES]; /* the last of each family */
 	uint64_t refused[NEIGHBOR_FAMILIES];            /* how many there were by then */
 };
@@ -62,7 +57,7 @@ static uint64_t count_events(const struct neighbor_users *users)
 
 static void add_row(struct rows *rows, const struct neighbor_key *key, int64_t used)
 {
-	/* Without memory a row is missing, and the sum that does not match tells it. */
+	/* Without memory a row is missing, and the sum does not match. */
 	if (grow_array(&rows->rows, rows->n, &rows->allocated, sizeof(*rows->rows)) == 0)
 		rows->rows[rows->n++] = (struct row){.key = *key, .used = used};
 }
@@ -100,53 +95,30 @@ static void clear_map(int map)
 		bpf_map_delete_elem(map, &key);
 }
 
-static void walk_family(struct neighbor_users *users, enum neighbor_family family)
+/* During a storm the walk and the events overlap: the sum will not match, and it is done again. */
+static void walk(struct neighbor_users *users)
 {
 	LIBBPF_OPTS(bpf_test_run_opts, options);
 	int program = bpf_program__fd(users->object->progs.walk);
-	struct neighbor_bpf_object__bss *shared = users->object->bss;
-
-	shared->walk_family = family;
-	shared->walk_bucket = 0;
-	do {
-		if (bpf_prog_test_run_opts(program, &options) < 0)
-			return;
-		shared->walk_bucket += NEIGHBOR_WALK_BUCKETS;
-	} while (shared->walk_bucket < shared->walk_buckets);
-}
-
-static bool is_wide(struct neighbor_users *users)
-{
-	LIBBPF_OPTS(bpf_test_run_opts, options);
-	struct neighbor_bpf_object__bss *shared = users->object->bss;
-	uint64_t buckets = 0;
-
-	for (int family = 0; family < NEIGHBOR_FAMILIES; family++) {
-		shared->walk_family = (uint32_t)family;
-		shared->walk_bucket = 0;
-		if (bpf_prog_test_run_opts(bpf_program__fd(users->object->progs.walk), &options) ==
-			0)
-			buckets += shared->walk_buckets;
-	}
-	return buckets > WALK_AT_START_BUCKETS;
-}
-
-/* During a storm the walk and the events overlap: the sum will not match, and it is done again. */
-static void walk(struct neighbor_users *users, uint64_t now)
-{
 	int walked = bpf_map__fd(users->object->maps.walked);
+	struct neighbor_bpf_object__bss *shared = users->object->bss;
 
 	clear_map(walked);
-	walk_family(users, NEIGHBOR_IPV4);
-	walk_family(users, NEIGHBOR_IPV6);
+	for (uint32_t family = 0; family < NEIGHBOR_FAMILIES; family++) {
+		shared->walk_family = family;
+		shared->walk_bucket = 0;
+		do {
+			if (bpf_prog_test_run_opts(program, &options) < 0)
+				break;
+			shared->walk_bucket += NEIGHBOR_WALK_BUCKETS;
+		} while (shared->walk_bucket < shared->walk_buckets);
+	}
 	users->base.n = 0;
 	add_map(&users->base, walked, 1);
 	add_map(&users->base, bpf_map__fd(users->object->maps.counts), -1);
 	clear_map(walked);
-	users->walked_at_us = now;
 }
 
-/* By family, namespace, device: the order in which what belongs together is added up. */
 static int by_key(const void *a, const void *b)
 {
 	const struct neighbor_key *x = &((const struct row *)a)->key;
@@ -186,11 +158,10 @@ static void merge(struct rows *rows)
 }
 
 /*
- * What nobody uses any more is forgotten, so that namespaces that died leave no trace. An entry
- * made between the look and the deletion is lost from the count: the sum will not match, and be
- * mended.
+ * Rows without entries are dropped, so that namespaces that died leave no trace. An entry made
+ * between the count and the deletion is lost: the sum will not match, and be corrected.
  */
-static void forget_unused(struct neighbor_users *users)
+static void drop_unused(struct neighbor_users *users)
 {
 	int map = bpf_map__fd(users->object->maps.counts);
 	size_t kept = 0;
@@ -217,8 +188,8 @@ static void count(struct neighbor_users *users)
 		add_row(merged, &users->base.rows[i].key, users->base.rows[i].used);
 	add_map(merged, bpf_map__fd(users->object->maps.counts), 1);
 	merge(merged);
-	forget_unused(users);
-	/* From here on a namespace is one, whatever its devices. */
+	drop_unused(users);
+	/* By namespace, whatever its devices. */
 	for (size_t i = 0; i < merged->n; i++)
 		merged->rows[i].key.ifindex = 0;
 	merge(merged);
@@ -259,22 +230,9 @@ static void learn_owners(struct neighbor_users *users, uint64_t now)
 	netns_owners_learn(users->owners, netns, n, now);
 }
 
-static void count_and_mend(struct neighbor_users *users, uint64_t now)
-{
-	count(users);
-	if (matches(users) ||
-		(users->walked_at_us != 0 && now - users->walked_at_us < WALK_EVERY_US))
-		return;
-	users->postponed = now - users->begun_at_us < START_US && is_wide(users);
-	if (users->postponed)
-		return;
-	walk(users, now);
-	count(users);
-}
-
 uint64_t neighbor_users_next_poll_us(const struct neighbor_users *users)
 {
-	return users->postponed ? START_US : 0;
+	return users->counted_at_us == 0 ? START_US : 0;
 }
 
 void neighbor_users_update(struct neighbor_users *users, uint64_t now)
@@ -282,17 +240,23 @@ void neighbor_users_update(struct neighbor_users *users, uint64_t now)
 	uint64_t events = count_events(users);
 	bool first = users->counted_at_us == 0;
 
-	if (!first && !users->postponed && now - users->counted_at_us < COUNT_EVERY_US)
+	if (users->started_at_us == 0)
+		users->started_at_us = now;
+	if (now - users->started_at_us < START_US ||
+		(!first && now - users->counted_at_us < COUNT_EVERY_US))
 		return;
-	if (first)
-		users->begun_at_us = now;
-	if (first || users->postponed || events != users->events)
-		count_and_mend(users, now);
+	if (first || events != users->events) {
+		count(users);
+		if (!matches(users) &&
+			(users->walked_at_us == 0 || now - users->walked_at_us >= WALK_EVERY_US)) {
+			walk(users);
+			count(users);
+			users->walked_at_us = now;
+		}
+	}
 	users->counted_at_us = now;
 	users->events = events;
-	/* Who it is may become known later than what he uses. */
-	if (!users->postponed)
-		learn_owners(users, now);
+	learn_owners(users, now);
 }
 
 struct neighbor_users *neighbor_users_open(

@@ -18,13 +18,10 @@ struct neighbor_users *neighbor_users_open(
 	struct neighbor_bpf_object *object, const struct host *host);
 void neighbor_users_close(struct neighbor_users *users);
 
-/*
- * Counts anew, when something happened and the last count is a few seconds old. The first call
- * walks the tables.
- */
+/* Counts again when something happened and the last count is two seconds old. */
 void neighbor_users_update(struct neighbor_users *users, uint64_t now_us);
 
-/* How soon the next call should be, in microseconds, when something was put off; else 0. */
+/* Until the first count: how soon it is due, in microseconds; then 0. */
 uint64_t neighbor_users_next_poll_us(const struct neighbor_users *users);
 
 /* The largest users of a family, largest first; how many there are. */

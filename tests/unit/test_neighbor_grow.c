@@ -5,14 +5,13 @@
 
 #define GIB         (UINT64_C(1) << 30)
 #define NO_CEILING  UINT64_C(1048576)
-#define LOOKS_STORM 12 /* at most so many looks out of turn in one storm */
+#define POLLS_STORM 12 /* at most so many polls between ticks in one storm */
 
-static void ceilings(void **state)
+static void automatic_ceiling_is_one_percent_of_memory_up_to_a_million(void **state)
 {
 	struct neighbor_config config = {0};
 
 	(void)state;
-	/* auto: 1 % of memory at 512 bytes an entry, and never more than a million. */
 	assert_int_equal(neighbor_ceiling(&config, GIB), 20971);
 	assert_int_equal(neighbor_ceiling(&config, 16 * GIB), 335544);
 	assert_int_equal(neighbor_ceiling(&config, 1024 * GIB), 1048576);
@@ -23,17 +22,8 @@ static void ceilings(void **state)
 	assert_int_equal(neighbor_ceiling(&config, GIB), 1);
 }
 
-static void the_second_threshold_leaves_a_tenth(void **state)
-{
-	(void)state;
-	assert_int_equal(neighbor_second_threshold(8192), 7373);
-	assert_int_equal(neighbor_second_threshold(200000), 180000);
-	assert_int_equal(neighbor_second_threshold(1), 1);
-	assert_int_equal(neighbor_second_threshold(0), 0);
-}
-
-/* One look at a table whose last look was at used entries, seconds ago. */
-struct look {
+/* One poll of a table whose last poll was at before entries, seconds ago. */
+struct poll {
 	uint64_t from, ceiling;
 	uint64_t before, used;
 	double seconds;
@@ -41,8 +31,8 @@ struct look {
 	bool at_ceiling;
 };
 
-static const struct look looks[] = {
-	/* A small table grows at a quarter, at any pace, by so much that it has time again. */
+static const struct poll polls[] = {
+	/* A small table grows at a quarter, at any rate, by so much that it has time again. */
 	{1024, 500000, 0, 255, 1, 1024, 256, false},
 	{1024, 500000, 255, 256, 3600, 8192, 2048, false},
 	{1024, 500000, 0, 1023, 1, 8192, 2048, false},
@@ -51,57 +41,56 @@ static const struct look looks[] = {
 	{1024, 500000, 0, 1000, 0.01, 65536, 16384, false}, /* no rate of less than 100 ms */
 	{1024, 500000, 0, 900, 0.1, 65536, 16384, false},
 	{65536, 500000, 0, 40000, 0.1, 500000, 125000, false},
-	/* A large one looks at the rate first: a quarter full and slow, then half full. */
+	/* A large one measures the rate first: a quarter full and slow, then half full. */
 	{100000, 500000, 24000, 25000, 1, 100000, 50000, false},
 	{100000, 500000, 24000, 25000, 0.01, 200000, 50000, false},
 	{100000, 500000, 0, 25000, 10, 100000, 50000, false},
 	{100000, 500000, 0, 25000, 3, 200000, 50000, false},
 	{100000, 500000, 49999, 50000, 3600, 200000, 50000, false},
-	{100000, 500000, 60000, 50000, 1, 200000, 50000, false}, /* getting fewer */
+	{100000, 500000, 60000, 50000, 1, 200000, 50000, false}, /* shrinking */
 	{100000, 500000, 0, 24999, 0.1, 100000, 25000, false},
-	/* At the ceiling: said once half full, and nothing is in a hurry. */
+	/* At the ceiling: reported once half full, and no wake-up is needed. */
 	{500000, 500000, 0, 130000, 0.1, 500000, 250000, false},
 	{500000, 500000, 0, 250000, 0.1, 500000, 0, true},
 	{500000, 500000, 0, 500000, 0.1, 500000, 0, true},
 	{1024, 1024, 0, 300, 1, 1024, 512, false},
 	{1024, 1024, 0, 512, 1, 1024, 0, true},
 	{900000, 500000, 0, 900000, 1, 900000, 0, true}, /* the administrator had more */
-	/* A table that is overfull already, as the agent finds it. */
+	/* The ceiling is reached, whatever it is. */
+	{65536, 65537, 0, 40000, 1, 65537, 16384, false},
+	{65535, 1048576, 0, 30000, 1, 524280, 131070, false},
+	{1024, 1025, 0, 300, 1, 1025, 256, false},
+	/* A table that is too full already when the agent starts. */
 	{1024, 500000, 0, 300000, 1, 500000, 125000, false},
 	{1, 500000, 0, 1, 1, 8, 2, false},
 };
 
-static struct neighbor_table_seen table_with(uint64_t max, uint64_t used)
+static struct neighbor_table_seen table_with(uint64_t used)
 {
-	struct neighbor_table_seen table = {.exact = true, .collectable = used};
-
-	snprintf(table.threshold[NEIGHBOR_LEVELS - 1], SETTING_VALUE_MAX, "%llu",
-		(unsigned long long)max);
-	return table;
+	return (struct neighbor_table_seen){.exact = true, .collectable = used};
 }
 
-static void marks_and_steps(void **state)
+static void growth_begins_at_the_marks_and_leaves_room(void **state)
 {
 	(void)state;
-	for (size_t i = 0; i < ARRAY_SIZE(looks); i++) {
-		const struct look *look = &looks[i];
-		struct neighbor_table_seen table = table_with(look->from, look->used);
+	for (size_t i = 0; i < ARRAY_SIZE(polls); i++) {
+		const struct poll *poll = &polls[i];
+		struct neighbor_table_seen table = table_with(poll->used);
 		struct neighbor_family_memory memory = {
-			.used = look->before, .used_at_us = 10 * USEC_PER_SEC};
-		uint64_t now = memory.used_at_us + (uint64_t)(look->seconds * 1e6);
-		uint64_t grown = neighbor_grow(&table, look->from, look->ceiling, &memory, now);
+			.used = poll->before, .used_at_us = 10 * USEC_PER_SEC};
+		uint64_t now = memory.used_at_us + (uint64_t)(poll->seconds * 1e6);
+		uint64_t grown = neighbor_grow(&table, poll->from, poll->ceiling, &memory, now);
 
-		if (grown != look->grown || memory.wake_at != look->wake_at ||
-			memory.at_ceiling != look->at_ceiling)
-			fail_msg("look %zu: %llu, wake at %llu, %d", i, (unsigned long long)grown,
+		if (grown != poll->grown || memory.wake_at != poll->wake_at ||
+			memory.at_ceiling != poll->at_ceiling)
+			fail_msg("poll %zu: %llu, wake at %llu, %d", i, (unsigned long long)grown,
 				(unsigned long long)memory.wake_at, memory.at_ceiling);
 	}
 }
 
-/* The first look has nothing to measure a rate against: what it finds is no storm. */
-static void the_first_look(void **state)
+static void first_poll_measures_no_rate(void **state)
 {
-	struct neighbor_table_seen table = table_with(100000, 40000);
+	struct neighbor_table_seen table = table_with(40000);
 	struct neighbor_family_memory memory = {0};
 
 	(void)state;
@@ -113,24 +102,24 @@ static void the_first_look(void **state)
 	assert_in_range((unsigned)memory.rate, 499, 501);
 }
 
-/* A node on simulated time: entries come at a rate, looks come with the tick and when woken. */
+/* A node on simulated time: entries come at a rate, polls come with the tick and when woken. */
 struct storm {
 	uint64_t base, ceiling;
 	double delay;  /* seconds from a mark to the new threshold */
 	double change; /* seconds after which the rate changes from the first to the second */
 	double rates[2];
-	double end;     /* when it has been watched for long enough; 0: only at the ceiling */
+	double end;     /* when to stop; 0: at the ceiling */
 	uint64_t begin; /* entries before */
 };
 
 struct simulated {
 	double now, used;
 	uint64_t max;
-	unsigned woken; /* looks out of turn */
+	unsigned woken; /* polls between ticks */
 	struct neighbor_family_memory memory;
 };
 
-/* When so many will be there, if nothing changes but the rate. */
+/* When there will be so many entries. */
 static double time_of(const struct storm *storm, const struct simulated *node, double used)
 {
 	double left = used - node->used;
@@ -152,30 +141,29 @@ static void advance(const struct storm *storm, struct simulated *node, double un
 	node->now = until;
 }
 
-static void look(const struct storm *storm, struct simulated *node)
+static void poll_node(const struct storm *storm, struct simulated *node)
 {
-	struct neighbor_table_seen table = table_with(node->max, (uint64_t)node->used);
+	struct neighbor_table_seen table = table_with((uint64_t)node->used);
 	uint64_t grown = neighbor_grow(&table, node->max, storm->ceiling, &node->memory,
 		USEC_PER_SEC + (uint64_t)(node->now * 1e6));
 
-	assert_true(grown >= node->max);
-	assert_true(grown <= MAX(storm->ceiling, storm->base));
+	if (grown < node->max || grown > MAX(storm->ceiling, storm->base))
+		fail_msg("grown to %llu", (unsigned long long)grown);
 	node->max = grown;
 }
 
-/* Until the ceiling is reached or the end. How many looks out of turn it took. */
-static unsigned weather(const struct storm *storm)
+/* Until the ceiling is reached or the end. How many polls between ticks it took. */
+static unsigned simulate(const struct storm *storm)
 {
 	struct simulated node = {.used = (double)storm->begin, .max = storm->base};
 	double tick = 1;
 
-	look(storm, &node);
+	poll_node(storm, &node);
 	while (node.max < storm->ceiling && (storm->end == 0 || node.now < storm->end)) {
-		double woken =
-			node.memory.wake_at
-				? time_of(storm, &node, (double)node.memory.wake_at) + storm->delay
-				: tick;
+		double woken = tick;
 
+		if (node.memory.wake_at)
+			woken = time_of(storm, &node, (double)node.memory.wake_at) + storm->delay;
 		node.woken += woken < tick;
 		advance(storm, &node, MIN(woken, tick));
 		if (node.used >= (double)node.max)
@@ -184,7 +172,7 @@ static unsigned weather(const struct storm *storm)
 				(unsigned long long)node.max, (unsigned long long)storm->ceiling,
 				(unsigned long long)storm->base, node.now, storm->rates[0],
 				storm->rates[1], storm->change, storm->delay);
-		look(storm, &node);
+		poll_node(storm, &node);
 		tick += node.now >= tick;
 	}
 	return node.woken;
@@ -194,9 +182,9 @@ static const uint64_t bases[] = {
 	512, 1024, 2048, 8192, 20000, 65535, 65536, 100000, 131072, 262144};
 
 /*
- * The delay between a mark and the raised threshold is 5 ms at the worst. What three quarters of
- * the first table cannot hold for so long no tuner can save: 1,024 entries stand 150,000 a second,
- * 8,192 stand a million.
+ * The delay between a mark and the raised threshold is 5 ms at most. A rate that fills three
+ * quarters of the first table within the delay cannot be survived: 1,024 entries allow 150,000 a
+ * second, 8,192 a million.
  */
 static double fastest(uint64_t base, double delay)
 {
@@ -212,13 +200,13 @@ static void no_storm_fills_a_table(void **state)
 		for (size_t d = 0; d < ARRAY_SIZE(delays); d++) {
 			double top = fastest(bases[b], delays[d]);
 
-			for (double rate = 20; rate <= top; rate *= rate < 1e3 ? 3 : 1.3) {
+			for (double rate = 100; rate <= top; rate *= rate < 1e3 ? 3 : 1.3) {
 				struct storm storm = {.base = bases[b],
 					.ceiling = NO_CEILING,
 					.delay = delays[d],
 					.rates = {rate, rate}};
 
-				weather(&storm);
+				simulate(&storm);
 			}
 		}
 	}
@@ -230,8 +218,8 @@ static uint64_t draw(uint64_t *seed, uint64_t below)
 	return (*seed >> 33) % below;
 }
 
-/* Slow, then fast from any moment on: the worst is a change just after a look that saw no hurry. */
-static void no_change_of_pace_fills_a_table(void **state)
+/* The worst is a change of rate just after a poll that measured a slow one. */
+static void no_change_of_rate_fills_a_table(void **state)
 {
 	uint64_t seed = 4;
 
@@ -249,34 +237,33 @@ static void no_change_of_pace_fills_a_table(void **state)
 
 		storm.rates[0] = MIN(storm.rates[0], top);
 		storm.end = storm.change + 8;
-		weather(&storm);
+		simulate(&storm);
 	}
 }
 
 /* 100,000 entries in a second, from the kernel's defaults and from ours. */
-static void few_looks_see_a_storm_through(void **state)
+static void a_storm_needs_few_polls(void **state)
 {
 	struct storm storm = {
 		.base = 1024, .ceiling = 500000, .delay = 0.0005, .rates = {1e5, 1e5}};
 
 	(void)state;
-	assert_in_range(weather(&storm), 1, LOOKS_STORM);
+	assert_in_range(simulate(&storm), 1, POLLS_STORM);
 	storm.base = 100000;
-	assert_in_range(weather(&storm), 1, LOOKS_STORM);
+	assert_in_range(simulate(&storm), 1, POLLS_STORM);
 	storm.rates[0] = storm.rates[1] = 2000;
-	assert_in_range(weather(&storm), 0, LOOKS_STORM);
+	assert_in_range(simulate(&storm), 0, POLLS_STORM);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(ceilings),
-		cmocka_unit_test(the_second_threshold_leaves_a_tenth),
-		cmocka_unit_test(marks_and_steps),
-		cmocka_unit_test(the_first_look),
+		cmocka_unit_test(automatic_ceiling_is_one_percent_of_memory_up_to_a_million),
+		cmocka_unit_test(growth_begins_at_the_marks_and_leaves_room),
+		cmocka_unit_test(first_poll_measures_no_rate),
 		cmocka_unit_test(no_storm_fills_a_table),
-		cmocka_unit_test(no_change_of_pace_fills_a_table),
-		cmocka_unit_test(few_looks_see_a_storm_through),
+		cmocka_unit_test(no_change_of_rate_fills_a_table),
+		cmocka_unit_test(a_storm_needs_few_polls),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
