@@ -173,6 +173,8 @@ static void want_growth(struct family *family, const struct neighbor_seen *seen)
 	want_at_least(family, LAST, size, "growing");
 	/* A tenth is left for the collection that level 2 forces. */
 	want_at_least(family, LAST - 1, size - size / 10, "growing");
+	if (family->wanted[LAST - 1] == size - size / 10)
+		family->reason[LAST - 1] = "growing";
 	/* With keep, gc_thresh1 is what the node has. */
 	first = family->wanted[0] == KEEP ? strtoll(family->table->threshold[0], NULL, 10)
 					  : family->wanted[0];
