@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef APPLY_FILE_JOURNAL_H
+#define APPLY_FILE_JOURNAL_H
+
+/*
+ * What is known of changed configuration files: journal.json in the state directory, and an equal
+ * copy, journal.json.1. It is durable before the first write to a file, and it alone is enough to
+ * restore: no configuration, no tuner, no running agent is needed. The original bytes of files are
+ * beside it, in files/ (src/apply/file.h). It also has the restarts of programs, so that the next
+ * process finishes what a killed one began, and which tuners are released.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/cleanup.h"
+#include "base/hash.h"
+
+#include <headroom/file.h>
+
+#define JOURNAL_RELEASED_MAX 16
+#define JOURNAL_UNITS_MAX    8
+#define JOURNAL_TRIED_MAX    8
+#define JOURNAL_FILE_MAX     (4 * 1024 * 1024)
+
+/* A journal that could not be read. While it is there, original bytes of files are not removed. */
+#define JOURNAL_BAD "journal.json.bad"
+
+#define FILE_HASH_NONE "none" /* instead of a hash: there is no such file */
+
+/* A setting of a file. The literals are in the file's language, NULL: not there. EDIT_OWN has none.
+ */
+struct file_key {
+	struct file_record record;
+	char *original; /* before our first write */
+	char *before;   /* what the file had when target was noted: the original, or ours */
+	char *target;
+};
+
+struct file_note {
+	char path[SETTING_PATH_MAX]; /* below the host's root */
+	char tuner[32];
+	enum edit_format format;
+	struct service service;
+	unsigned directories;         /* how many directories above it were made for it */
+	char original[HASH_TEXT_MAX]; /* of the bytes to restore, which files/ has */
+	/* Of what we wrote, and were about to write when this was noted. */
+	char ours[2][HASH_TEXT_MAX];
+	struct file_key *keys;
+	size_t n_keys, keys_allocated;
+};
+
+/* A tuner whose originals were restored: it only observes until apply is asked for. */
+struct release {
+	char tuner[32];
+	uint64_t since_s; /* CLOCK_REALTIME */
+};
+
+/* The last restart of a unit. While it is open, nobody has seen what came of it. */
+struct unit_mark {
+	char unit[64];
+	uint64_t at_s; /* CLOCK_REALTIME */
+	bool open;
+	unsigned answered; /* how much of it answered before: enum cri_answers */
+	/* What it was to take, which is not tried again: names of settings and their values. */
+	struct {
+		char name[SETTING_NAME_MAX], value[SETTING_VALUE_MAX];
+	} tried[JOURNAL_TRIED_MAX];
+	size_t n_tried;
+};
+
+struct file_journal {
+	int dir;                 /* the state directory; -1 when there is none */
+	struct file_note *files; /* the newest last */
+	size_t n_files, files_allocated;
+	struct release released[JOURNAL_RELEASED_MAX];
+	size_t n_released;
+	struct unit_mark units[JOURNAL_UNITS_MAX];
+	size_t n_units;
+	bool dirty;     /* differs from what is on disk */
+	char note[256]; /* what was odd about loading it; empty when nothing was */
+	bool lost;      /* neither copy could be read: older originals are lost */
+};
+
+/*
+ * Loads the journal of a state directory. create is for the one writer: make the directory, keep
+ * unreadable copies as *.bad. A torn file is passed over for its copy; after two torn files the
+ * journal starts empty, with lost and note set. 0 with *ret, or -errno of the directory or of a
+ * journal that this process may not read; -EPROTO for one of a newer version, which stays as it is.
+ */
+int file_journal_open(const char *directory, bool create, struct file_journal **ret);
+void file_journal_close(struct file_journal *journal);
+DEFINE_CLEANUP(struct file_journal, file_journal_close)
+
+/* What an error of file_journal_open() means, for people. */
+const char *file_journal_describe(int error);
+
+/* Stores it durably, when dirty. 0 or -errno. */
+int file_journal_store(struct file_journal *journal);
+
+/* All settings that are recorded, for the caller to free. 0 or -ENOMEM. */
+int file_journal_snapshot(
+	const struct file_journal *journal, struct file_record **records, size_t *n);
+
+/* NULL when there is none. It moves with the next put or forget. */
+struct file_note *file_journal_find(const struct file_journal *journal, const char *path);
+
+/* Takes the note over, in the place of an older one of its path. 0, or -ENOMEM with it unchanged.
+ */
+int file_journal_put(struct file_journal *journal, struct file_note *note);
+void file_journal_forget(struct file_journal *journal, const char *path);
+
+/* Released until unreleased, whatever the configuration says. */
+void file_journal_release(struct file_journal *journal, const char *tuner);
+void file_journal_unrelease(struct file_journal *journal, const char *tuner);
+const struct release *file_journal_released(const struct file_journal *journal, const char *tuner);
+
+/* The mark of a unit, or NULL. add: made when there is none, in the place of the oldest that is
+ * not open; NULL when all are. */
+struct unit_mark *file_journal_unit(struct file_journal *journal, const char *unit, bool add);
+
+/* Forgets that a setting of this value was tried, and that its program did not come back. */
+void file_journal_try_again(struct file_journal *journal, const char *name);
+
+/* out is written on success only. 0 or -ENOMEM. */
+int note_copy(const struct file_note *note, struct file_note *out);
+void note_clear(struct file_note *note);
+struct file_key *note_key(const struct file_note *note, const char *name);
+struct file_key *note_add_key(struct file_note *note, const char *name);
+
+/* True when a file of this hash was written by us. */
+bool note_is_ours(const struct file_note *note, const char *hash);
+
+/* Puts a copy of text, which may be NULL, in the place of another. 0 or -ENOMEM. */
+int replace_text(char **slot, const char *text);
+bool same_text(const char *a, const char *b); /* true for two equal texts, or NULL twice */
+
+/* file_journal_json.c. The text is the caller's to free. 0 or -ENOMEM. */
+int file_journal_print(const struct file_journal *journal, char **text);
+
+/* -EBADMSG for a wrong checksum or form, -EPROTO for a newer schema; the journal is empty then. */
+int file_journal_parse(struct file_journal *journal, const char *text);
+
+#endif
