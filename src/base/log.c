@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
 
+#include "base/text.h"
+#include "base/util.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,16 +34,21 @@ void log_init(enum log_level level)
 
 void log_line(enum log_level level, const char *object, const char *format, ...)
 {
-	char text[1024];
+	char text[1152];
+	size_t used;
 	va_list args;
 
 	if (level > log_state.level)
 		return;
+	used = (size_t)snprintf(text, sizeof(text) / 8, "%s", object);
+	used = MIN(used, sizeof(text) / 8 - 1);
+	used += (size_t)snprintf(text + used, sizeof(text) - used, ": ");
 	va_start(args, format);
-	vsnprintf(text, sizeof(text), format, args);
+	vsnprintf(text + used, sizeof(text) - used, format, args);
 	va_end(args);
+	text_make_printable(text);
 	if (log_state.journal)
-		fprintf(stderr, "<%d>%s: %s\n", (int)level, object, text);
+		fprintf(stderr, "<%d>%s\n", (int)level, text);
 	else
-		fprintf(stderr, "headroom: %s: %s\n", object, text);
+		fprintf(stderr, "headroom: %s\n", text);
 }

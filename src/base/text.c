@@ -2,6 +2,7 @@
 #include "base/text.h"
 
 #include "base/cleanup.h"
+#include "base/utf8.h"
 #include "base/util.h"
 
 #include <errno.h>
@@ -55,6 +56,32 @@ int document_text(void (*put)(FILE *out, void *data), void *data, char **ret, si
 		*len = n;
 	*ret = steal(text);
 	return 0;
+}
+
+static bool is_printable(const char *text, size_t len)
+{
+	const unsigned char *c = (const unsigned char *)text;
+
+	if (len == 1)
+		return c[0] >= 0x20 && c[0] != 0x7f;
+	if (len == 2) /* U+0080 to U+009F; U+061C */
+		return !(c[0] == 0xc2 && c[1] < 0xa0) && !(c[0] == 0xd8 && c[1] == 0x9c);
+	if (len == 3 && c[0] == 0xe2) /* U+200E, 200F, 2028 to 202E; U+2066 to 2069 */
+		return !(c[1] == 0x80 &&
+			       (c[2] == 0x8e || c[2] == 0x8f || (c[2] >= 0xa8 && c[2] <= 0xae))) &&
+		       !(c[1] == 0x81 && c[2] >= 0xa6 && c[2] <= 0xa9);
+	return len > 0;
+}
+
+void text_make_printable(char *text)
+{
+	while (*text) {
+		size_t len = utf8_length(text), n = MAX(len, (size_t)1);
+
+		if (!is_printable(text, len))
+			memset(text, '?', n);
+		text += n;
+	}
 }
 
 void hide_secrets(char *text)

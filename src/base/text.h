@@ -23,6 +23,14 @@ void duration_text(double seconds, char out[static TIME_TEXT_MAX]);
 int document_text(void (*put)(FILE *out, void *data), void *data, char **ret, size_t *len);
 
 /*
+ * Replaces, in place, each byte that is no UTF-8 and each character that steers a terminal or ends
+ * a line: C0, DEL, C1, U+2028 and U+2029, and those that turn the direction of writing. Names of
+ * devices, cgroups, images and queries are chosen by others: they pass here before they are
+ * printed.
+ */
+void text_make_printable(char *text);
+
+/*
  * Takes users, passwords and queries out of the URLs in a text, in place: those of a failed pull
  * may be signed, and who may read our log need not be who may pull.
  */

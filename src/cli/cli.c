@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/cli.h"
 
+#include "agent/agent.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "base/util.h"
 #include "tuners/table.h"
 
@@ -16,136 +18,179 @@ enum {
 	OPTION_ONLY = 1 << 2,
 	OPTION_JSON = 1 << 3,
 	OPTION_WATCH = 1 << 4,
-	OPTION_IMAGES = 1 << 5,
-	TAKES_NAMES = 1 << 6,
-	OPTION_HOST_ROOT = 1 << 7, /* every subcommand */
-	OPTION_HELP = 1 << 8,      /* every subcommand */
+	OPTION_HOST_ROOT = 1 << 5,
+	OPTION_HELP = 1 << 6,
 };
 
-static const struct subcommand {
-	const char *name;
-	int (*run)(const struct cli *cli);
-	unsigned takes;
-	const char *usage;
-	const char *summary;
-} subcommands[] = {
-	{"agent", cli_agent, OPTION_CONFIG | OPTION_OBSERVE, "agent [--config F] [--observe]",
-		"run the daemon in the foreground"},
-	{"status", cli_status, OPTION_CONFIG | OPTION_JSON | OPTION_WATCH,
-		"status [--json] [--watch]", "the node at a glance"},
-	{"plan", cli_plan, OPTION_CONFIG | OPTION_JSON | OPTION_ONLY, "plan [--json]",
-		"what apply would change, and why"},
-	{"apply", cli_apply, OPTION_CONFIG | OPTION_ONLY, "apply [--only TUNER]",
-		"set what is to be set, once"},
-	{"restore", cli_restore, OPTION_CONFIG | OPTION_ONLY | OPTION_IMAGES,
-		"restore [--only TUNER] [--images]", "put every original value back"},
-	{"top", cli_top, OPTION_CONFIG | TAKES_NAMES, "top [dns|neighbor]", "live: who uses what"},
-	{"explain", cli_explain, OPTION_CONFIG | TAKES_NAMES, "explain [NAME]",
-		"a limit, setting, condition, reason or config key"},
-	{"check-config", cli_check_config, OPTION_CONFIG | TAKES_NAMES, "check-config [F...]",
-		"file:line:column: message, for every fault"},
-	{"version", cli_version, OPTION_CONFIG | OPTION_JSON, "version [--json]",
-		"version, and what this node can run"},
+static int run_agent(const struct cli *cli)
+{
+	struct core_options options = cli->core;
+
+	options.watch = true;
+	return agent_run(&options);
+}
+
+const struct cli_option cli_options[] = {
+	{"config", "FILE", OPTION_CONFIG,
+		"Reads this file alone, instead of /etc/headroom/headroom.yaml and the files in "
+		"conf.d."},
+	{"host-root", "DIR", OPTION_HOST_ROOT,
+		"Where the node's file systems are mounted, when this is a container."},
+	{"observe", NULL, OPTION_OBSERVE,
+		"Only observes, whatever the configuration says: nothing is written."},
+	{"only", "TUNER", OPTION_ONLY, "One tuner instead of all."},
+	{"json", NULL, OPTION_JSON, "Prints JSON instead of text."},
+	{"watch", NULL, OPTION_WATCH, "Prints again every two seconds."},
+	{"help", NULL, OPTION_HELP, "Prints the usage."},
+	{0},
 };
 
-static const struct option long_options[] = {
-	{"config", required_argument, NULL, OPTION_CONFIG},
-	{"observe", no_argument, NULL, OPTION_OBSERVE},
-	{"only", required_argument, NULL, OPTION_ONLY},
-	{"json", no_argument, NULL, OPTION_JSON},
-	{"watch", no_argument, NULL, OPTION_WATCH},
-	{"images", no_argument, NULL, OPTION_IMAGES},
-	{"host-root", required_argument, NULL, OPTION_HOST_ROOT},
-	{"help", no_argument, NULL, OPTION_HELP},
+const struct cli_command cli_commands[] = {
+	{"agent", run_agent, OPTION_OBSERVE, NULL, "run the daemon in the foreground",
+		"The daemon, in the foreground: sets what is configured, then checks it every "
+		"second. Ends with 0 on SIGTERM."},
+	{"status", cli_status, OPTION_JSON | OPTION_WATCH, NULL,
+		"limits, settings and conditions of this node",
+		"The node at a glance: limits, settings, tuners, pulls and conditions, from the "
+		"running agent, else from a reading of its own. With --json it is the document of "
+		"/v1/status."},
+	{"plan", cli_plan, OPTION_JSON | OPTION_ONLY, NULL, "what apply would change, and why",
+		"What apply would change, and why. Changes nothing; needs no agent."},
+	{"apply", cli_apply, OPTION_ONLY, NULL, "set the configured values, once",
+		"Sets the configured values once, through the running agent, else by itself under "
+		"the same lock. It ends a release by restore, and retries settings that were left "
+		"to someone else."},
+	{"restore", cli_restore, OPTION_ONLY, NULL, "restore every original value",
+		"Restores every original value and file. Values changed by others since are left "
+		"alone and reported. The tuners are then released: they only observe until apply, "
+		"whatever the configuration says."},
+	{"top", cli_top, 0, "[dns|neighbor]", "live: who uses what",
+		"Who uses how much of a limit: pods, containers, units, network namespaces. dns: "
+		"each DNS server that this node uses, its role, queries now, the busiest second of "
+		"the last minute, its budget, pending and unanswered queries, and the latency of "
+		"half and of 99 % of the answers; then who sends the queries, and the names "
+		"queried most, from a sample and only for those who may open the agent's socket. "
+		"Live on a terminal, else once."},
+	{"explain", cli_explain, 0, "[NAME...]",
+		"a limit, setting, condition, reason, metric or key",
+		"What a limit, setting, condition, reason, metric, profile, configuration key or "
+		"any word of status is: why it matters, its unit, default and source. Without a "
+		"name it lists all."},
+	{"check-config", cli_check_config, 0, "[FILE...]",
+		"file:line:column: message, for every fault",
+		"Reads the configuration, or the files named, and prints each fault as "
+		"file:line:column: message."},
+	{"version", cli_version, OPTION_JSON, NULL, "version, and what this node can run",
+		"The version, the commit, and for each tuner whether this node can run it and why "
+		"not."},
 	{0},
 };
 
 int cli_fail(const char *object, const char *format, ...)
 {
+	char what[2048], where[256];
 	va_list args;
 
-	fprintf(stderr, "headroom: %s: ", object);
 	va_start(args, format);
-	vfprintf(stderr, format, args);
+	vsnprintf(what, sizeof(what), format, args);
 	va_end(args);
-	fputc('\n', stderr);
+	copy_text(where, sizeof(where), object);
+	text_make_printable(where);
+	text_make_printable(what);
+	fprintf(stderr, "headroom: %s: %s\n", where, what);
 	return EXIT_FAILED;
+}
+
+void cli_usage(const struct cli_command *command, char usage[static CLI_USAGE_MAX])
+{
+	int used = snprintf(usage, CLI_USAGE_MAX, "%s", command->name);
+
+	for (const struct cli_option *option = cli_options; option->name; option++)
+		if (option->bit & command->takes)
+			used += snprintf(usage + used, CLI_USAGE_MAX - (size_t)used, " [--%s%s%s]",
+				option->name, option->argument ? " " : "",
+				option->argument ? option->argument : "");
+	if (command->names)
+		snprintf(usage + used, CLI_USAGE_MAX - (size_t)used, " %s", command->names);
 }
 
 static void print_usage(FILE *out)
 {
-	fputs("usage: headroom SUBCOMMAND [--config F] [--host-root DIR] ...\n\n", out);
-	for (size_t i = 0; i < ARRAY_SIZE(subcommands); i++)
-		fprintf(out, "  %-34s %s\n", subcommands[i].usage, subcommands[i].summary);
+	char usage[CLI_USAGE_MAX];
+
+	fputs("usage: headroom COMMAND [--config FILE] [--host-root DIR] ...\n\n", out);
+	for (const struct cli_command *command = cli_commands; command->name; command++) {
+		cli_usage(command, usage);
+		fprintf(out, "  %-34s %s\n", usage, command->summary);
+	}
 	fputs("\nManual: headroom(8), headroom.yaml(5)\n", out);
 }
 
-static int usage_error(const struct subcommand *subcommand, const char *what, const char *word)
+static int usage_error(const struct cli_command *command, const char *what, const char *word)
 {
-	fprintf(stderr, "headroom: %s: %s: usage: headroom %s\n", word, what, subcommand->usage);
+	char usage[CLI_USAGE_MAX];
+
+	cli_usage(command, usage);
+	cli_fail(word, "%s: usage: headroom %s", what, usage);
 	return EXIT_USAGE;
 }
 
+/* False for a value that the option does not take. */
 static bool take_option(struct cli *cli, int option)
 {
-	switch (option) {
-	case OPTION_CONFIG:
+	cli->core.observe |= option == OPTION_OBSERVE;
+	cli->json |= option == OPTION_JSON;
+	cli->watch |= option == OPTION_WATCH;
+	cli->help |= option == OPTION_HELP;
+	if (option == OPTION_CONFIG)
 		cli->core.config_file = optarg;
-		return true;
-	case OPTION_OBSERVE:
-		return cli->core.observe = true;
-	case OPTION_ONLY:
-		cli->only = optarg;
-		return tuner_find(optarg) != NULL;
-	case OPTION_JSON:
-		return cli->json = true;
-	case OPTION_HELP:
-		return cli->help = true;
-	case OPTION_WATCH:
-		return cli->watch = true;
-	case OPTION_HOST_ROOT:
+	if (option == OPTION_HOST_ROOT)
 		cli->core.host_root = optarg;
-		return true;
-	default:
-		/* --images: this version preloads none, so there is nothing more to remove. */
-		return true;
-	}
+	if (option == OPTION_ONLY)
+		cli->only = optarg;
+	return option != OPTION_ONLY || tuner_find(optarg);
 }
 
-static int parse(const struct subcommand *subcommand, int argc, char **argv, struct cli *cli)
+static int parse(const struct cli_command *command, int argc, char **argv, struct cli *cli)
 {
+	struct option options[ARRAY_SIZE(cli_options)] = {0};
 	int option;
 
+	for (size_t i = 0; cli_options[i].name; i++)
+		options[i] = (struct option){.name = cli_options[i].name,
+			.has_arg = cli_options[i].argument ? required_argument : no_argument,
+			.val = (int)cli_options[i].bit};
 	opterr = 0;
-	while ((option = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
-		unsigned allowed = subcommand->takes | OPTION_HOST_ROOT | OPTION_HELP;
-
-		if (option == '?' || !((unsigned)option & allowed))
+	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		if (option == '?' || !((unsigned)option & (command->takes | OPTIONS_OF_ALL)))
 			return usage_error(
-				subcommand, "wrong option or no value for it", argv[optind - 1]);
+				command, "wrong option or no value for it", argv[optind - 1]);
 		if (!take_option(cli, option))
-			return usage_error(subcommand, "no tuner of this name", optarg);
+			return usage_error(command, "no tuner of this name", optarg);
 	}
 	cli->names = argv + optind;
 	cli->n_names = argc - optind;
-	if (cli->n_names > 0 && !(subcommand->takes & TAKES_NAMES))
-		return usage_error(subcommand, "unexpected argument", cli->names[0]);
+	if (cli->n_names > 0 && !command->names)
+		return usage_error(command, "unexpected argument", cli->names[0]);
 	return 0;
 }
 
-static int run(const struct subcommand *subcommand, int argc, char **argv)
+static int run(const struct cli_command *command, int argc, char **argv)
 {
 	const char *host_root = getenv("HEADROOM_HOST_ROOT");
 	struct cli cli = {.core.host_root = host_root ? host_root : ""};
-	int r = parse(subcommand, argc, argv, &cli);
+	char usage[CLI_USAGE_MAX];
+	int r = parse(command, argc, argv, &cli);
 
 	if (r != 0)
 		return r;
-	if (cli.help)
-		printf("usage: headroom %s\n\n%s\n", subcommand->usage, subcommand->summary);
-	else
-		r = subcommand->run(&cli);
-	/* A script must not take half an answer, on a full disk, for a whole one. */
+	if (cli.help) {
+		cli_usage(command, usage);
+		printf("usage: headroom %s\n\n%s\n", usage, command->help);
+	} else {
+		r = command->run(&cli);
+	}
+	/* On a full disk, a script must not take half an answer for a whole one. */
 	if (fflush(stdout) != 0 || ferror(stdout))
 		return cli_fail("standard output", "%s", strerror(errno));
 	return r;
@@ -163,9 +208,9 @@ int cli_main(int argc, char **argv)
 		name = "version";
 	/* A command prints what it did; the agent has only its log. */
 	log_init(streq(name, "agent") ? LOG_LEVEL_INFO : LOG_LEVEL_WARNING);
-	for (size_t i = 0; i < ARRAY_SIZE(subcommands); i++)
-		if (streq(name, subcommands[i].name))
-			return run(&subcommands[i], argc - 1, argv + 1);
+	for (const struct cli_command *command = cli_commands; command->name; command++)
+		if (streq(name, command->name))
+			return run(command, argc - 1, argv + 1);
 	print_usage(stderr);
 	return EXIT_USAGE;
 }

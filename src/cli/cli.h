@@ -27,9 +27,36 @@ struct cli {
 	int n_names;
 };
 
+/* The tables of options and commands: usage, manual and completion are made from them. */
+struct cli_option {
+	const char *name;     /* NULL ends the table */
+	const char *argument; /* NULL for none */
+	unsigned bit;
+	const char *help;
+};
+
+struct cli_command {
+	const char *name; /* NULL ends the table */
+	int (*run)(const struct cli *cli);
+	unsigned takes;    /* bits of options; those of all commands are not among them */
+	const char *names; /* what it takes beside options; NULL for nothing */
+	const char *summary;
+	const char *help;
+};
+
+/* Every command takes --config, --host-root and --help. */
+#define OPTIONS_OF_ALL (1U << 0 | 1U << 5 | 1U << 6)
+
+extern const struct cli_option cli_options[];
+extern const struct cli_command cli_commands[];
+
+#define CLI_USAGE_MAX 160
+
+/* "plan [--only TUNER] [--json]". */
+void cli_usage(const struct cli_command *command, char usage[static CLI_USAGE_MAX]);
+
 int cli_main(int argc, char **argv);
 
-int cli_agent(const struct cli *cli);
 int cli_apply(const struct cli *cli);
 int cli_check_config(const struct cli *cli);
 int cli_explain(const struct cli *cli);

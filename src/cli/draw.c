@@ -59,9 +59,36 @@ void draw_bar(const struct screen *screen, double share)
 	fputs("  ", screen->out);
 }
 
-void draw_cut(const struct screen *screen, int used, const char *text)
+/* Columns of a text, taking each character for one. */
+static int columns_of(const char *text, size_t len)
 {
-	fprintf(screen->out, "%.*s\n", MAX(screen->width - used, 20), text);
+	int columns = 0;
+
+	for (size_t i = 0; i < len; i++)
+		columns += (text[i] & 0xc0) != 0x80;
+	return columns;
+}
+
+void draw_wrapped(const struct screen *screen, int column, int indent, const char *text)
+{
+	int used = column;
+
+	while (*text) {
+		size_t len = strcspn(text, " ");
+		int columns = columns_of(text, len);
+
+		if (used > column && used + 1 + columns > screen->width) {
+			fprintf(screen->out, "\n%*s", indent, "");
+			used = column = indent;
+		} else if (used > column) {
+			fputc(' ', screen->out);
+			used++;
+		}
+		fprintf(screen->out, "%.*s", (int)len, text);
+		used += columns;
+		text += len + (text[len] == ' ');
+	}
+	fputc('\n', screen->out);
 }
 
 void draw_workload(const struct screen *screen, const cJSON *workload)

@@ -23,8 +23,11 @@ void draw_heading(const struct screen *screen, const char *text);
 /* A share of 0..1 and two blanks; nothing where the screen has no bars. */
 void draw_bar(const struct screen *screen, double share);
 
-/* The rest of a line of which so many columns are used, cut where the screen ends. */
-void draw_cut(const struct screen *screen, int used, const char *text);
+/*
+ * Text of any length from a column on, wrapped between words where the screen ends; the lines that
+ * follow begin at the column indent. Nothing is cut. It ends the line.
+ */
+void draw_wrapped(const struct screen *screen, int column, int indent, const char *text);
 
 /* "pod       shop/cart-7", of a workload of the document. */
 void draw_workload(const struct screen *screen, const cJSON *workload);

@@ -15,7 +15,7 @@ struct screen screen_of(FILE *out)
 {
 	const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
 	bool terminal = isatty(fileno(out));
-	struct screen screen = {.out = out, .bars = terminal, .width = 80, .height = INT_MAX};
+	struct screen screen = {.out = out, .bars = terminal, .width = INT_MAX, .height = INT_MAX};
 	struct winsize size;
 
 	screen.color = terminal && !(no_color && no_color[0]) && !(term && streq(term, "dumb"));
@@ -110,7 +110,7 @@ static void print_tuner(const struct screen *screen, const cJSON *tuner, const c
 	fputc('\n', screen->out);
 	if (text_of(tuner, "why")[0]) {
 		fputs("             ", screen->out);
-		draw_cut(screen, 13, text_of(tuner, "why"));
+		draw_wrapped(screen, 13, 13, text_of(tuner, "why"));
 	}
 }
 
@@ -125,11 +125,11 @@ static void print_setting(const struct screen *screen, const cJSON *setting)
 		return;
 	used = fprintf(screen->out, "    %-36s ", text_of(setting, "name"));
 	draw_color(screen, color_of_state(state));
-	used += fprintf(screen->out, "%-8s", state);
+	used += fprintf(screen->out, "%-8s ", state);
 	draw_color(screen, COLOR_NONE);
-	snprintf(text, sizeof(text), " %s, wanted %s (%s)", text_of(setting, "actual"),
+	snprintf(text, sizeof(text), "%s, wanted %s (%s)", text_of(setting, "actual"),
 		text_of(setting, "wanted"), text_of(setting, "reason"));
-	draw_cut(screen, used, text);
+	draw_wrapped(screen, used, 6, text);
 }
 
 static void print_condition(const struct screen *screen, const cJSON *condition)
@@ -147,7 +147,7 @@ static void print_condition(const struct screen *screen, const cJSON *condition)
 		text_of(condition, "reason"));
 	if (text_of(condition, "message")[0]) {
 		fputs("          ", screen->out);
-		draw_cut(screen, 10, text_of(condition, "message"));
+		draw_wrapped(screen, 10, 10, text_of(condition, "message"));
 	}
 }
 

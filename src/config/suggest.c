@@ -33,7 +33,7 @@ static unsigned distance(const char *a, const char *b)
 }
 
 /* Close enough to be a slip: two letters, but never half of the word. */
-static bool is_slip(const char *key, const char *word, unsigned *apart)
+bool suggest_is_slip(const char *key, const char *word, unsigned *apart)
 {
 	size_t len = strlen(word);
 
@@ -90,7 +90,8 @@ static void visit_nearest(const char *key, void *userdata)
 	struct nearest *nearest = userdata;
 	unsigned apart;
 
-	if (!is_slip(nearest->key, key, &apart) || (nearest->word[0] && apart >= nearest->apart))
+	if (!suggest_is_slip(nearest->key, key, &apart) ||
+		(nearest->word[0] && apart >= nearest->apart))
 		return;
 	nearest->apart = apart;
 	copy_text(nearest->word, sizeof(nearest->word), key);

@@ -2,6 +2,7 @@
 #ifndef CONFIG_SUGGEST_H
 #define CONFIG_SUGGEST_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "config/option.h"
@@ -12,5 +13,8 @@
  */
 void suggest_key(const struct config_option *const *tables, const char *section, const char *key,
 	char *buffer, size_t size);
+
+/* True when typed may be a slip of word; apart: by how many letters they differ. */
+bool suggest_is_slip(const char *typed, const char *word, unsigned *apart);
 
 #endif

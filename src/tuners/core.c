@@ -100,6 +100,47 @@ static const struct reason reasons[] = {
 	{0},
 };
 
+/* The words that status prints and that are no reasons. */
+#define STATE(name, kind, what)                                   \
+	{                                                         \
+		name, kind, what, NULL, NULL, NULL, "headroom(8)" \
+	}
+
+static const struct explanation explanations[] = {
+	STATE("enforce", "mode", "The tuner reads, decides and sets what is configured."),
+	STATE("observe", "mode",
+		"The tuner reads and decides, and sets nothing: plan and status show what it would "
+		"change."),
+	STATE("off", "mode", "The tuner does nothing: the configuration has switched it off."),
+	STATE("released", "mode",
+		"headroom restore restored the originals: the tuner only observes until headroom "
+		"apply, whatever the configuration says and however often the agent starts."),
+	STATE("active", "state of a tuner", "Everything it can do, it does."),
+	STATE("degraded", "state of a tuner",
+		"Something is missing on this node; what, and the cure, is printed beside it."),
+	STATE("pending", "state of a setting",
+		"The wanted value is not in force yet: it is written at the next occasion, or waits "
+		"for a program to take it."),
+	STATE("drifted", "state of a setting",
+		"Someone else changed it, and on_drift leaves it so."),
+	STATE("yielded", "state of a setting",
+		"Someone else kept changing it, so it is left to them."),
+	STATE("failed", "state of a setting",
+		"It could not be read, recorded or written: the error is printed beside it."),
+	STATE("unsupported", "state of a setting", "This kernel or program has no such setting."),
+	STATE("observed", "state of a setting", "It is read and never written."),
+	STATE("ok", "verdict", "No condition is True, but for advice."),
+	STATE("warning", "verdict",
+		"A condition is True that will become a fault, or makes the node slower."),
+	STATE("critical", "verdict", "A condition is True under which workloads fail now."),
+	STATE("advice", "severity", "Worth doing, and no fault of the node: the verdict stays ok."),
+	STATE("headroom", "column", "The part of a limit that is not used, 0 to 1."),
+	STATE("peak", "column", "The largest use of a limit since the agent started."),
+	STATE("hits", "column",
+		"Times that a limit was reached since boot, where that is counted."),
+	{0},
+};
+
 static const struct metric_row metric_rows[] = {
 	{"headroom_build_info", METRIC_GAUGE, NULL,
 		"The running agent: always 1, with its version and commit.", {"version", "commit"}},
@@ -138,6 +179,7 @@ const struct tuner_ops core_tables = {
 	.name = "agent",
 	.summary = "What belongs to the agent and to no tuner of it.",
 	.options = core_options,
+	.explanations = explanations,
 	.conditions = conditions,
 	.reasons = reasons,
 	.metric_rows = metric_rows,

@@ -2,6 +2,7 @@
 #include "tuners/table.h"
 
 #include "base/util.h"
+#include "tuners/entry.h"
 
 #include <fnmatch.h>
 #include <stdio.h>
@@ -33,41 +34,24 @@ const struct condition_type *condition_find(const char *name)
 	return NULL;
 }
 
-static const struct reason *each_reason(
-	const struct reason *row, const struct tuner_ops *ops, visit_reason visit, void *userdata)
+struct reason_search {
+	const char *slug, *help;
+};
+
+static void match_reason(const struct entry *entry, void *userdata)
 {
-	for (; row && row->slug; row++)
-		if (visit(row, ops, userdata))
-			return row;
-	return NULL;
-}
+	struct reason_search *search = userdata;
 
-const struct reason *reasons_visit(visit_reason visit, void *userdata)
-{
-	const struct reason *found = NULL, *last = NULL;
-
-	for (size_t i = 0; all_tables[i] && !found; i++) {
-		const struct condition_type *type = all_tables[i]->conditions;
-
-		found = each_reason(all_tables[i]->reasons, all_tables[i], visit, userdata);
-		for (; type && type->name && !found; last = type->reasons, type++)
-			if (type->reasons != last) /* neighbours may share a table */
-				found = each_reason(type->reasons, all_tables[i], visit, userdata);
-	}
-	return found;
-}
-
-static bool is_slug(const struct reason *row, const struct tuner_ops *ops, void *userdata)
-{
-	(void)ops;
-	return streq(row->slug, userdata);
+	if (!search->help && streq(entry->kind, "reason") && streq(entry->name, search->slug))
+		search->help = entry->help;
 }
 
 const char *reason_help(const char *slug)
 {
-	const struct reason *row = reasons_visit(is_slug, (void *)slug);
+	struct reason_search search = {.slug = slug};
 
-	return row ? row->help : NULL;
+	each_entry(match_reason, &search);
+	return search.help;
 }
 
 const struct tuner_ops *tuner_owning_sysctl(const char *sysctl)

@@ -37,10 +37,6 @@ const struct condition_type *condition_find(const char *name);
 /* What a slug means, or NULL for one that is in no table. */
 const char *reason_help(const char *slug);
 
-/* Calls visit for each reason of all tables until it returns true; that row, or NULL. */
-typedef bool (*visit_reason)(const struct reason *row, const struct tuner_ops *ops, void *userdata);
-const struct reason *reasons_visit(visit_reason visit, void *userdata);
-
 /* All option tables: the agent's own, then each tuner's; ended by NULL. */
 extern const struct config_option *const option_tables[];
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The manual tells of every option, condition and reason, and the sample is a configuration.
+"""What the tables name is in manual, completion, reference and explain, and the sample is a configuration.
 
 check_docs.py HEADROOM TABLES DOCUMENTS: the two programs, and the directory of the documents.
 """
@@ -27,14 +27,53 @@ def plain(roff):
     return re.sub(r"\\f[BIRP]", "", text).replace("\\e", "\\")
 
 
-def check_manual():
-    page = plain((DOCUMENTS / "headroom.yaml.5").read_text())
-    lines = set(page.splitlines())
-    names = [line.split(" ", 1) for line in tables("names")]
-    for kind, name in names:
-        if name not in lines:
-            faults.append(f"headroom.yaml.5: nothing about the {kind} {name}")
-    print(f"{len(names)} names looked for in the manual")
+def names():
+    return [line.split("\t", 1) for line in tables("names")]
+
+
+# Where the names of a kind are documented; a name alone on its line, or in the first cell of a table.
+DOCUMENTS_OF = {
+    "config key": ["headroom.yaml.5"],
+    "setting": ["headroom.yaml.5"],
+    "reason": ["headroom.yaml.5"],
+    "profile": ["headroom.yaml.5"],
+    "tuner": ["headroom.8"],
+    "limit": ["headroom.8", "metrics.md"],
+    "condition": ["headroom.8", "metrics.md"],
+    "metric": ["metrics.md"],
+}
+
+
+def check_documents():
+    """A row added to a table is in every document of its kind, without another edit."""
+    lines = {name: set() for name in sum(DOCUMENTS_OF.values(), [])}
+    for document, found in lines.items():
+        text = (DOCUMENTS / document).read_text()
+        found |= set(plain(text).splitlines()) | set(re.findall(r"^\| `([^`]+)` \|", text, re.M))
+        found |= set(re.findall(r"^\.SS (.+)$", plain(text), re.M))
+        if left := re.findall(r"@[A-Z_]+@", text):
+            faults.append(f"{document}: {', '.join(left)} is not filled in")
+    for kind, name in names():
+        for document in DOCUMENTS_OF.get(kind, []):
+            if name not in lines[document]:
+                faults.append(f"{document}: nothing about the {kind} {name}")
+    print(f"{len(names())} names looked for in the documents")
+
+
+def check_completion():
+    text = (DOCUMENTS / "headroom.bash").read_text()
+    words = set(re.findall(r"[^\s']+", text))
+    usage = subprocess.run([HEADROOM, "--help"], capture_output=True, text=True, check=True).stdout
+    commands = re.findall(r"^  (\S+)", usage, re.M)
+    for name in commands + [name for kind, name in names() if not re.search(r"[*?\[]", name)]:
+        if name not in words:
+            faults.append(f"headroom.bash: {name} is not completed")
+    manual = plain((DOCUMENTS / "headroom.8").read_text())
+    for command in commands:
+        if f"headroom {command}" not in manual:
+            faults.append(f"headroom.8: no synopsis of {command}")
+    if subprocess.run(["bash", "-n", DOCUMENTS / "headroom.bash"], check=False).returncode:
+        faults.append("headroom.bash: no valid shell script")
 
 
 def check_config(path, what):
@@ -56,8 +95,7 @@ def check_sample():
 
 
 def check_explain():
-    for line in tables("names"):
-        kind, name = line.split(" ", 1)
+    for kind, name in names():
         run = subprocess.run([HEADROOM, "explain", name], capture_output=True, text=True)
         if run.returncode != 0 or name not in run.stdout:
             faults.append(f"headroom explain {name}: nothing about this {kind}")
@@ -70,7 +108,8 @@ def check_sources():
             faults.append(f"profile row {row}: no source")
 
 
-check_manual()
+check_documents()
+check_completion()
 check_sample()
 check_explain()
 check_sources()

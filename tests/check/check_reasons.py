@@ -61,7 +61,7 @@ def given(text, functions):
 
 def main():
     names = subprocess.run([sys.argv[1], "names"], capture_output=True, text=True, check=True)
-    table = set(re.findall(r"^reason (.+)$", names.stdout, re.M))
+    table = set(re.findall(r"^reason\t(.+)$", names.stdout, re.M))
     used, faults = set(), []
     for room in ROOMS:
         for path in sorted((ROOT / "src" / room).rglob("*.c")):

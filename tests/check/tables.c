@@ -2,7 +2,7 @@
 
 /*
  * What the checks ask the program's own tables:
- *   tables names             "option NAME", "condition TYPE", "reason SLUG", a line each
+ *   tables names             "KIND<tab>NAME" of everything that `explain` knows, a line each
  *   tables sources           "PROFILE NAME: SOURCE" of each row of a profile
  *   tables metrics made-up   the metrics of a node with something of everything
  *   tables metrics node      and of this one, only looked at; with "openmetrics" after it in that
@@ -16,29 +16,17 @@
 #include "base/log.h"
 #include "report/report.h"
 #include "tuners/dns/report.h"
+#include "tuners/entry.h"
 #include "tuners/table.h"
 
 #include <stdlib.h>
 #include <sys/socket.h>
 
-static bool print_reason(const struct reason *row, const struct tuner_ops *ops, void *userdata)
+static void print_name(const struct entry *entry, void *userdata)
 {
-	(void)ops, (void)userdata;
-	printf("reason %s\n", row->slug);
-	return false;
-}
-
-static int print_names(void)
-{
-	for (size_t i = 0; option_tables[i]; i++)
-		for (const struct config_option *row = option_tables[i]; row->name; row++)
-			printf("option %s\n", row->name);
-	for (size_t i = 0; all_tables[i]; i++)
-		for (const struct condition_type *row = all_tables[i]->conditions; row && row->name;
-			row++)
-			printf("condition %s\n", row->name);
-	reasons_visit(print_reason, NULL);
-	return 0;
+	(void)userdata;
+	if (!streq(entry->kind, "setting") || !entry->detail) /* of a profile: see sources */
+		printf("%s\t%s\n", entry->kind, entry->name);
 }
 
 static int print_sources(void)
@@ -134,8 +122,10 @@ int main(int argc, char **argv)
 	bool openmetrics = argc > 3;
 
 	log_init(LOG_LEVEL_ERROR);
-	if (streq(what, "names"))
-		return print_names();
+	if (streq(what, "names")) {
+		each_entry(print_name, NULL);
+		return 0;
+	}
 	if (streq(what, "sources"))
 		return print_sources();
 	if (streq(what, "metrics") && streq(which, "made-up"))

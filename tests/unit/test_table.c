@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "directory.h"
 
+#include "tuners/entry.h"
 #include "tuners/table.h"
 
 #include <ctype.h>
@@ -31,24 +32,25 @@ static void conditions_are_described_and_found_by_name(void **state)
 	assert_null(condition_find(""));
 }
 
-static bool check_reason(const struct reason *row, const struct tuner_ops *ops, void *userdata)
+static void check_reason(const struct entry *entry, void *userdata)
 {
-	size_t len = strlen(row->slug);
+	size_t len = strlen(entry->name);
 
 	(void)userdata;
+	if (!streq(entry->kind, "reason"))
+		return;
 	assert_in_range(len, 2, 32);
-	assert_int_equal(strspn(row->slug, "abcdefghijklmnopqrstuvwxyz-"), len);
-	/* Two rows with one slug would leave open which of them `explain` prints. */
-	if (reason_help(row->slug) != row->help)
-		fail_msg("%s of %s: another table has this slug", row->slug, ops->name);
-	expect_sentence(row->slug, row->help);
-	return false;
+	assert_int_equal(strspn(entry->name, "abcdefghijklmnopqrstuvwxyz-"), len);
+	/* Of two rows with one slug only the first would be found. */
+	if (reason_help(entry->name) != entry->help)
+		fail_msg("%s: another table has this slug", entry->name);
+	expect_sentence(entry->name, entry->help);
 }
 
 static void reasons_have_one_meaning_each(void **state)
 {
 	(void)state;
-	assert_null(reasons_visit(check_reason, NULL));
+	each_entry(check_reason, NULL);
 	assert_null(reason_help("no-such-reason"));
 	assert_null(reason_help(""));
 }

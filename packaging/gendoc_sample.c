@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "gendoc.h"
+
+#include "base/util.h"
+#include "config/text.h"
+#include "config/value.h"
+#include "tuners/table.h"
+
+#define SAMPLE_WIDTH 96
+
+/* What the row takes and its default, as sentences. */
+void describe_option(const struct config_option *option, char text[static GENDOC_TEXT_MAX])
+{
+	char takes[GENDOC_TEXT_MAX / 2] = "";
+	bool needed = option->type == OPTION_TEXT && option->min > 0 && !option->def;
+
+	if (option->type != OPTION_TEXT) { /* any text will do: the sentence says which */
+		text_append(takes, sizeof(takes), " Takes ");
+		value_describe(option, takes, sizeof(takes));
+		text_append(takes, sizeof(takes), ".");
+	}
+	if (needed)
+		snprintf(text, GENDOC_TEXT_MAX, "%s Must be given.", option->sentence);
+	else
+		snprintf(text, GENDOC_TEXT_MAX, "%s%s Default: %s.", option->sentence, takes,
+			option->def                   ? option->def
+			: option->type == OPTION_LIST ? "[]"
+						      : "empty");
+}
+
+bool describe_item(const struct config_option *option, char text[static GENDOC_TEXT_MAX])
+{
+	char takes[GENDOC_TEXT_MAX / 2] = "";
+
+	if (option->items[0].name[0])
+		return false;
+	value_describe(option->items, takes, sizeof(takes));
+	snprintf(text, GENDOC_TEXT_MAX, "Each item is %s.%s%s", takes,
+		option->items->sentence ? " " : "",
+		option->items->sentence ? option->items->sentence : "");
+	return true;
+}
+
+/* The sample: prose begins with ##, keys with #. Less one # it is the defaults in full. */
+
+static void print_prose(FILE *out, size_t depth, const char *text)
+{
+	size_t column = 0;
+
+	while (*text) {
+		size_t len = strcspn(text, " ");
+
+		if (column == 0 || column + 1 + len > SAMPLE_WIDTH)
+			column = (size_t)fprintf(
+				out, "%s## %*s", column ? "\n" : "", (int)depth * 2, "");
+		else
+			column += (size_t)fprintf(out, " ");
+		column += (size_t)fprintf(out, "%.*s", (int)len, text);
+		text += len + (text[len] == ' ');
+	}
+	fputc('\n', out);
+}
+
+static size_t depth_of(const char *name)
+{
+	size_t depth = 0;
+
+	for (; *name; name++)
+		depth += *name == '.';
+	return depth;
+}
+
+static const char *last_part(const char *name)
+{
+	const char *dot = strrchr(name, '.');
+
+	return dot ? dot + 1 : name;
+}
+
+static void print_items(FILE *out, const struct config_option *option, size_t depth)
+{
+	char text[GENDOC_TEXT_MAX], line[GENDOC_TEXT_MAX + OPTION_NAME_MAX];
+
+	if (describe_item(option, text)) {
+		print_prose(out, depth, text);
+		return;
+	}
+	for (const struct config_option *row = option->items; row->name; row++) {
+		describe_option(row, text);
+		snprintf(line, sizeof(line), "%s: %s", row->name, text);
+		print_prose(out, depth + 1, line);
+	}
+}
+
+static void print_default(FILE *out, const struct config_option *option)
+{
+	const char *quote = option->type == OPTION_TEXT && option->def ? "\"" : "";
+
+	fprintf(out, "#%*s%s:", (int)depth_of(option->name) * 2, "", last_part(option->name));
+	if (option_is_section(option_tables, option->name))
+		fputc('\n', out);
+	else if (option->type == OPTION_SYSCTLS)
+		fprintf(out, " {}\n");
+	else if (option->type == OPTION_LIST && !option->def)
+		fprintf(out, " []\n");
+	else if (option->def)
+		fprintf(out, " %s%s%s\n", quote, option->def, quote);
+	else
+		fputc('\n', out);
+}
+
+static void print_sample_row(FILE *out, const struct config_option *option, const char *previous)
+{
+	size_t depth = depth_of(option->name), first = strcspn(option->name, ".");
+	char text[GENDOC_TEXT_MAX];
+
+	if (strcspn(previous, ".") != first || strncmp(option->name, previous, first) != 0)
+		fputc('\n', out);
+	for (const char *dot = strchr(option->name, '.'); dot; dot = strchr(dot + 1, '.')) {
+		char section[OPTION_NAME_MAX];
+
+		snprintf(section, sizeof(section), "%.*s", (int)(dot - option->name), option->name);
+		if (!option_is_below(previous, section))
+			fprintf(out, "#%*s%s:\n", (int)depth_of(section) * 2, "",
+				last_part(section));
+	}
+	describe_option(option, text);
+	print_prose(out, depth, text);
+	if (option->type == OPTION_SYSCTLS)
+		print_prose(out, depth, "For example:  vm.max_map_count: 1048576");
+	else if (option->type == OPTION_LIST)
+		print_items(out, option, depth);
+	else if (option_is_section(option_tables, option->name))
+		print_prose(out, depth, "This word replaces the keys below.");
+	print_default(out, option);
+}
+
+void put_sample(FILE *out)
+{
+	const char *previous = "";
+
+	for (size_t i = 0; option_tables[i]; i++)
+		for (const struct config_option *row = option_tables[i]; row->name; row++) {
+			if (row->type == OPTION_RESERVED)
+				continue;
+			print_sample_row(out, row, previous);
+			previous = row->name;
+		}
+}
