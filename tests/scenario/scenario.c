@@ -49,6 +49,30 @@ bool scenario_value(struct scenario *scenario, char *value, size_t size)
 	return word && copy_text(value, size, streq(word, "-") ? "" : word);
 }
 
+bool scenario_take(struct scenario *scenario, const struct scenario_word *words, void *base)
+{
+	while (scenario->next < scenario->n_words) {
+		const struct scenario_word *word = words;
+		bool good = true;
+
+		while (word->word && !scenario_is(scenario, word->word))
+			word++;
+		if (!word->word && !word->take)
+			return false;
+		if (word->take)
+			good = word->take(scenario, base);
+		else if (word->kind == SCENARIO_NUMBER)
+			good = scenario_number(scenario, (uint64_t *)((char *)base + word->offset));
+		else if (word->kind == SCENARIO_TEXT)
+			good = scenario_value(scenario, (char *)base + word->offset, word->size);
+		else
+			memcpy((char *)base + word->offset, &word->value, word->size);
+		if (!good)
+			return false;
+	}
+	return true;
+}
+
 static const char *need(struct scenario *scenario, const char *what)
 {
 	const char *word = scenario_word(scenario);
@@ -239,7 +263,7 @@ static void take_time(struct scenario *scenario, const struct scenario_tuner *tu
 	else
 		fail(scenario, "%s: no time", word);
 	if (at < scenario->now_us)
-		fail(scenario, "%s: a past time", word);
+		fail(scenario, "%s: is earlier than the line before", word);
 	if (at > scenario->now_us && scenario->now_us > 0)
 		decide(scenario, tuner, self);
 	scenario->now_us = at;
@@ -247,48 +271,69 @@ static void take_time(struct scenario *scenario, const struct scenario_tuner *tu
 
 static void take_line(struct scenario *scenario, const struct scenario_tuner *tuner, void *self)
 {
-	if (scenario_is(scenario, "expect")) {
+	const struct scenario_word *words = NULL;
+	bool expects = scenario_is(scenario, "expect");
+
+	if (expects) {
 		decide(scenario, tuner, self);
 		expect(scenario);
+	} else if (scenario_is(scenario, "at")) {
+		take_time(scenario, tuner, self);
+		words = tuner->at;
+	} else if (scenario_is(scenario, "record")) {
+		add_record(scenario);
+	} else if (scenario_is(scenario, "forget")) {
+		forget_record(scenario);
 	} else {
-		if (scenario_is(scenario, "record"))
-			add_record(scenario);
-		else if (scenario_is(scenario, "forget"))
-			forget_record(scenario);
-		else if (!scenario_is(scenario, "at")) {
-			if (!tuner->line(scenario, self))
-				fail(scenario, "unknown line");
-		} else {
-			take_time(scenario, tuner, self);
-			if (!tuner->at(scenario, self))
-				fail(scenario, "the node cannot look so");
-		}
-		scenario->decided = false;
+		words = scenario_is(scenario, "config") ? tuner->config : tuner->line;
+		if (!words)
+			fail(scenario, "unknown line");
 	}
+	if (words && !scenario_take(scenario, words, self))
+		fail(scenario, "unknown words");
 	if (scenario->next < scenario->n_words)
 		fail(scenario, "%s: one word too many", scenario->words[scenario->next]);
+	scenario->decided = expects;
 }
 
-int scenario_main(int argc, char **argv, const struct scenario_tuner *tuner, void *self)
+static int replay(struct scenario *scenario, const struct scenario_tuner *tuner, FILE *file)
 {
-	struct scenario scenario = {.path = argc == 2 ? argv[1] : ""};
-	_cleanup_fclose_ FILE *file = fopen(scenario.path, "re");
+	_cleanup_free_ void *self = calloc(1, tuner->size);
 	char line[512];
 
-	if (!file) {
-		fprintf(stderr, "usage: %s SCENARIO\n", argv[0]);
-		return 64;
-	}
+	if (!self)
+		return 1;
+	if (tuner->open)
+		tuner->open(self);
 	while (fgets(line, sizeof(line), file)) {
-		scenario.line++;
-		if (scenario.line == 1 && !starts_with(line, "# "))
-			fail(&scenario, "the first line must tell what this is about");
-		split(&scenario, line);
-		if (scenario.n_words > 0)
-			take_line(&scenario, tuner, self);
+		scenario->line++;
+		if (scenario->line == 1 && !starts_with(line, "# "))
+			fail(scenario,
+				"the first line must be a comment that says what this is about");
+		split(scenario, line);
+		if (scenario->n_words > 0)
+			take_line(scenario, tuner, self);
 	}
-	if (scenario.expectations == 0)
-		fail(&scenario, "expects nothing");
-	proposal_clear(&scenario.proposal);
+	if (scenario->expectations == 0)
+		fail(scenario, "expects nothing");
+	if (tuner->close)
+		tuner->close(self);
+	proposal_clear(&scenario->proposal);
 	return 0;
+}
+
+/* test_scenario .../TUNER-NAME.txt */
+int main(int argc, char **argv)
+{
+	static const struct scenario_tuner *const tuners[] = {&neighbor_scenario, &thp_scenario,
+		&dns_scenario, &sysctl_scenario, &kubelet_scenario};
+	struct scenario scenario = {.path = argc == 2 ? argv[1] : ""};
+	_cleanup_fclose_ FILE *file = fopen(scenario.path, "re");
+	const char *name = strrchr(scenario.path, '/') ? strrchr(scenario.path, '/') + 1 : "";
+
+	for (size_t i = 0; file && i < ARRAY_SIZE(tuners); i++)
+		if (starts_with(name, tuners[i]->name) && name[strlen(tuners[i]->name)] == '-')
+			return replay(&scenario, tuners[i], file);
+	fprintf(stderr, "usage: %s DIRECTORY/TUNER-NAME.txt\n", argv[0]);
+	return 64;
 }

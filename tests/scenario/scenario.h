@@ -2,7 +2,7 @@
 #ifndef TESTS_SCENARIO_SCENARIO_H
 #define TESTS_SCENARIO_SCENARIO_H
 
-/* What replays a scenario for any tuner: see README.md for the form of the files. */
+/* Replays a scenario for any tuner: see README.md for the form of the files. */
 
 #include "base/util.h"
 
@@ -11,20 +11,10 @@
 #define SCENARIO_WORDS_MAX   24
 #define SCENARIO_RECORDS_MAX 16
 
-struct scenario;
-
-struct scenario_tuner {
-	/* Takes what is after `at TIME`, or a line that only this tuner knows. False when it
-	 * cannot. */
-	bool (*at)(struct scenario *scenario, void *self);
-	bool (*line)(struct scenario *scenario, void *self);
-	int (*decide)(void *self, const struct decide_input *input, struct proposal *proposal);
-};
-
 struct scenario {
 	const char *path;
 	unsigned line;
-	char *words[SCENARIO_WORDS_MAX]; /* of the line; those from next on are not yet taken */
+	char *words[SCENARIO_WORDS_MAX]; /* of the line; those before next are taken */
 	unsigned n_words, next;
 	struct value_record records[SCENARIO_RECORDS_MAX];
 	size_t n_records;
@@ -34,8 +24,53 @@ struct scenario {
 	unsigned expectations;
 };
 
-/* Replays the file named on the command line: the exit code for main(). */
-int scenario_main(int argc, char **argv, const struct scenario_tuner *tuner, void *self);
+/* A word that a line may have, and what it does to the struct at base. */
+struct scenario_word {
+	const char *word; /* NULL ends a table; with take it takes what no other row does */
+	enum {
+		SCENARIO_CONST,  /* value goes to offset */
+		SCENARIO_NUMBER, /* the next word, to an uint64_t */
+		SCENARIO_TEXT,   /* the next word, to an array of char; "-" is empty */
+	} kind;
+	size_t offset, size;
+	uint64_t value;
+	bool (*take)(struct scenario *scenario, void *base); /* in place of these; false: cannot */
+};
+
+#define WORD_NUMBER(name, type, field)                                                 \
+	{                                                                              \
+		.word = name, .kind = SCENARIO_NUMBER, .offset = offsetof(type, field) \
+	}
+#define WORD_TEXT(name, type, field)                                                  \
+	{                                                                             \
+		.word = name, .kind = SCENARIO_TEXT, .offset = offsetof(type, field), \
+		.size = sizeof(((type *)NULL)->field)                                 \
+	}
+#define WORD_CONST(name, type, field, to)                                      \
+	{                                                                      \
+		.word = name, .offset = offsetof(type, field),                 \
+		.size = sizeof(((type *)NULL)->field), .value = (uint64_t)(to) \
+	}
+#define WORD_CALL(name, function)              \
+	{                                      \
+		.word = name, .take = function \
+	}
+
+/* Takes the rest of the line by a table. */
+bool scenario_take(struct scenario *scenario, const struct scenario_word *words, void *base);
+
+struct scenario_tuner {
+	const char *name;
+	size_t size;                               /* of self, zeroed */
+	const struct scenario_word *at;            /* after `at TIME`; base is self */
+	const struct scenario_word *config, *line; /* after `config`; other lines of its own */
+	void (*open)(void *self);                  /* what a fresh node has; may be NULL */
+	void (*close)(void *self);                 /* may be NULL */
+	int (*decide)(void *self, const struct decide_input *input, struct proposal *proposal);
+};
+
+extern const struct scenario_tuner neighbor_scenario, thp_scenario, dns_scenario, sysctl_scenario,
+	kubelet_scenario;
 
 /* The next word, or NULL at the end of the line. */
 const char *scenario_word(struct scenario *scenario);

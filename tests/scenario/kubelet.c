@@ -12,9 +12,10 @@ struct replay {
 	struct kubelet_config config;
 };
 
-static bool take_presence(struct scenario *scenario, struct kubelet_seen *seen)
+static bool take_presence(struct scenario *scenario, void *base)
 {
 	static const char *const words[] = {"absent", "stopped", "running"};
+	struct kubelet_seen *seen = base;
 
 	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
 		if (!scenario_is(scenario, words[i]))
@@ -27,8 +28,9 @@ static bool take_presence(struct scenario *scenario, struct kubelet_seen *seen)
 }
 
 /* What the main file or a flag says; "-" for nothing. */
-static bool take_value(struct scenario *scenario, struct kubelet_seen *seen)
+static bool take_value(struct scenario *scenario, void *base)
 {
+	struct kubelet_seen *seen = base;
 	struct kubelet_value value = {.origin = KUBELET_FILE, .file = MAIN_FILE, .line = 7};
 	int field = 0;
 
@@ -48,8 +50,9 @@ static bool take_value(struct scenario *scenario, struct kubelet_seen *seen)
 	return true;
 }
 
-static bool take_own(struct scenario *scenario, struct kubelet_seen *seen)
+static bool take_own(struct scenario *scenario, void *base)
 {
+	struct kubelet_seen *seen = base;
 	struct kubelet_value *value = &seen->values.field[KUBELET_SERIALIZE_IMAGE_PULLS];
 
 	seen->own = scenario_is(scenario, "written") ? KUBELET_OWN_WRITTEN
@@ -61,47 +64,28 @@ static bool take_own(struct scenario *scenario, struct kubelet_seen *seen)
 	return seen->own != KUBELET_OWN_MISSING || scenario_is(scenario, "missing");
 }
 
-static bool take_running(struct scenario *scenario, struct kubelet_seen *seen)
+static bool take_running(struct scenario *scenario, void *base)
 {
+	struct kubelet_seen *seen = base;
+
 	seen->values_run = scenario_is(scenario, "values");
 	seen->others_run = !seen->values_run && scenario_is(scenario, "others");
 	return seen->values_run || seen->others_run || scenario_is(scenario, "unknown");
 }
 
-static bool take_part(struct scenario *scenario, struct kubelet_seen *seen)
-{
-	if (scenario_is(scenario, "kubelet"))
-		return take_presence(scenario, seen);
-	if (scenario_is(scenario, "dir"))
-		return scenario_value(scenario, seen->config_dir, sizeof(seen->config_dir));
-	if (scenario_is(scenario, "own"))
-		return take_own(scenario, seen);
-	if (scenario_is(scenario, "runs"))
-		return take_running(scenario, seen);
-	if (scenario_is(scenario, "broken"))
-		return scenario_value(scenario, seen->why, sizeof(seen->why));
-	if (scenario_is(scenario, "overridden"))
-		return seen->overridden = true;
-	return take_value(scenario, seen);
-}
+/* Of struct kubelet_seen, which struct replay begins with. */
+static const struct scenario_word at[] = {
+	WORD_CALL("kubelet", take_presence),
+	WORD_TEXT("dir", struct kubelet_seen, config_dir),
+	WORD_CALL("own", take_own),
+	WORD_CALL("runs", take_running),
+	WORD_TEXT("broken", struct kubelet_seen, why),
+	WORD_CONST("overridden", struct kubelet_seen, overridden, true),
+	WORD_CALL(NULL, take_value),
+};
 
-static bool at(struct scenario *scenario, void *self)
-{
-	struct replay *replay = self;
-
-	while (scenario->next < scenario->n_words)
-		if (!take_part(scenario, &replay->seen))
-			return false;
-	return true;
-}
-
-static bool line(struct scenario *scenario, void *self)
-{
-	struct replay *replay = self;
-
-	return scenario_is(scenario, "config") &&
-	       (replay->config.manage = scenario_is(scenario, "manage"));
-}
+static const struct scenario_word config[] = {
+	WORD_CONST("manage", struct replay, config.manage, true), {0}};
 
 static int decide(void *self, const struct decide_input *input, struct proposal *proposal)
 {
@@ -114,10 +98,10 @@ static int decide(void *self, const struct decide_input *input, struct proposal 
 	return kubelet_decide(&seen, &replay->config, proposal);
 }
 
-int main(int argc, char **argv)
-{
-	static const struct scenario_tuner tuner = {at, line, decide};
-	struct replay replay = {0};
-
-	return scenario_main(argc, argv, &tuner, &replay);
-}
+const struct scenario_tuner kubelet_scenario = {
+	.name = "kubelet",
+	.size = sizeof(struct replay),
+	.at = at,
+	.config = config,
+	.decide = decide,
+};

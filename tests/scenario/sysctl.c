@@ -12,9 +12,9 @@ struct replay {
 	size_t n;
 };
 
-static bool at(struct scenario *scenario, void *self)
+static bool take_actual(struct scenario *scenario, void *base)
 {
-	struct replay *replay = self;
+	struct replay *replay = base;
 
 	for (size_t i = 0; i < replay->n; i++) {
 		struct sysctl_key *key = &replay->keys[i];
@@ -27,13 +27,12 @@ static bool at(struct scenario *scenario, void *self)
 	return false;
 }
 
-static bool line(struct scenario *scenario, void *self)
+static bool take_key(struct scenario *scenario, void *base)
 {
-	struct replay *replay = self;
+	struct replay *replay = base;
 	struct sysctl_key *key = &replay->keys[replay->n];
 
-	if (!scenario_is(scenario, "key") || replay->n++ == KEYS_MAX ||
-		!scenario_value(scenario, key->name, sizeof(key->name)) ||
+	if (replay->n++ == KEYS_MAX || !scenario_value(scenario, key->name, sizeof(key->name)) ||
 		!scenario_value(scenario, key->configured, sizeof(key->configured)))
 		return false;
 	key->exact = scenario_is(scenario, "exact");
@@ -48,10 +47,13 @@ static int decide(void *self, const struct decide_input *input, struct proposal 
 	return sysctl_decide(replay->keys, replay->n, input, proposal);
 }
 
-int main(int argc, char **argv)
-{
-	static const struct scenario_tuner tuner = {at, line, decide};
-	struct replay replay = {0};
+static const struct scenario_word at[] = {WORD_CALL(NULL, take_actual)};
+static const struct scenario_word line[] = {WORD_CALL("key", take_key), {0}};
 
-	return scenario_main(argc, argv, &tuner, &replay);
-}
+const struct scenario_tuner sysctl_scenario = {
+	.name = "sysctl",
+	.size = sizeof(struct replay),
+	.at = at,
+	.line = line,
+	.decide = decide,
+};

@@ -121,25 +121,23 @@ static bool take_part(
 }
 
 /* "send 900 since 10000 [other]": other, from another address of the node. */
-static bool take_link_local(struct scenario *scenario, struct replay *replay)
+static bool take_link_local(struct scenario *scenario, void *base)
 {
+	struct replay *replay = base;
+
 	if (!scenario_is(scenario, "send") || !take_send(scenario, replay, NULL))
 		return false;
 	replay->sendings[replay->n_sendings - 1].sender = scenario_is(scenario, "other");
 	return true;
 }
 
-static bool at(struct scenario *scenario, void *self)
+static bool take_server(struct scenario *scenario, void *base)
 {
-	struct replay *replay = self;
+	struct replay *replay = base;
 	struct dns_server_state *server;
 	struct dns_key key;
 
-	if (scenario_is(scenario, "look"))
-		return true;
-	if (scenario_is(scenario, "link-local"))
-		return take_link_local(scenario, replay);
-	if (!scenario_is(scenario, "server") || !take_address(scenario, &key))
+	if (!take_address(scenario, &key))
 		return false;
 	server = dns_book_get(&replay->sensor.book, &key);
 	if (!server)
@@ -152,8 +150,16 @@ static bool at(struct scenario *scenario, void *self)
 	return true;
 }
 
-static bool take_budget(struct scenario *scenario, struct dns_config *config)
+static const struct scenario_word at_words[] = {
+	{.word = "look"},
+	WORD_CALL("link-local", take_link_local),
+	WORD_CALL("server", take_server),
+	{0},
+};
+
+static bool take_budget(struct scenario *scenario, void *base)
 {
+	struct dns_config *config = &((struct replay *)base)->sensor.config;
 	struct dns_budget budget = {.source = "config"};
 	struct dns_key key = {0};
 	bool automatic = scenario_is(scenario, "auto");
@@ -178,48 +184,55 @@ static bool take_budget(struct scenario *scenario, struct dns_config *config)
 	return true;
 }
 
-static bool take_cloud(struct scenario *scenario, enum dns_cloud *cloud)
+static bool take_cloud(struct scenario *scenario, void *base)
 {
+	struct replay *replay = base;
+
 	for (int i = 1; i < DNS_CLOUDS; i++) {
 		if (!scenario_is(scenario, dns_cloud_name((enum dns_cloud)i)))
 			continue;
-		*cloud = (enum dns_cloud)i;
+		replay->sensor.cloud = (enum dns_cloud)i;
 		return true;
 	}
 	return false;
 }
 
-static bool line(struct scenario *scenario, void *self)
+static bool take_listed(struct scenario *scenario, void *base)
 {
-	struct replay *replay = self;
-	struct dns_sensor *sensor = &replay->sensor;
-	struct dns_resolv *resolv = &sensor->resolv;
-	uint64_t uplinks;
+	struct dns_resolv *resolv = &((struct replay *)base)->sensor.resolv;
+
+	return take_address(scenario, &resolv->servers[resolv->n_servers++]);
+}
+
+static bool take_uplinks(struct scenario *scenario, void *base)
+{
+	uint64_t uplinks = 0;
+	bool good = scenario_number(scenario, &uplinks);
+
+	((struct replay *)base)->seen.uplinks = (unsigned)uplinks;
+	return good;
+}
+
+static bool take_cluster(struct scenario *scenario, void *base)
+{
 	struct dns_key key;
 
-	if (!scenario_is(scenario, "config"))
+	if (!take_address(scenario, &key))
 		return false;
-	if (scenario_is(scenario, "unwatched"))
-		return !(replay->seen.watched = false);
-	if (scenario_is(scenario, "cloud"))
-		return take_cloud(scenario, &sensor->cloud);
-	if (scenario_is(scenario, "budget"))
-		return take_budget(scenario, &sensor->config);
-	if (scenario_is(scenario, "no-budgets"))
-		return !(sensor->config.budget_auto = false);
-	if (scenario_is(scenario, "listed"))
-		return take_address(scenario, &resolv->servers[resolv->n_servers++]);
-	if (scenario_is(scenario, "uplinks")) {
-		bool is = scenario_number(scenario, &uplinks);
-
-		replay->seen.uplinks = (unsigned)uplinks;
-		return is;
-	}
-	if (!scenario_is(scenario, "cluster") || !take_address(scenario, &key))
-		return false;
-	dns_roles_add_cluster(&sensor->roles, &key);
+	dns_roles_add_cluster(&((struct replay *)base)->sensor.roles, &key);
 	return true;
 }
+
+static const struct scenario_word config[] = {
+	WORD_CONST("unwatched", struct replay, seen.watched, false),
+	WORD_CALL("cloud", take_cloud),
+	WORD_CALL("budget", take_budget),
+	WORD_CONST("no-budgets", struct replay, sensor.config.budget_auto, false),
+	WORD_CALL("listed", take_listed),
+	WORD_CALL("uplinks", take_uplinks),
+	WORD_CALL("cluster", take_cluster),
+	{0},
+};
 
 /* What has left until this moment. */
 static void send_until(struct replay *replay, uint64_t now_ns)
@@ -290,20 +303,27 @@ static int decide(void *self, const struct decide_input *input, struct proposal 
 	return r < 0 ? r : tick(replay, &moment, proposal);
 }
 
-int main(int argc, char **argv)
+static void begin(void *self)
 {
-	static const struct scenario_tuner tuner = {at, line, decide};
-	struct replay *replay = calloc(1, sizeof(*replay));
-	int r;
+	struct replay *replay = self;
 
-	if (!replay)
-		return 1;
 	replay->sensor.config.budget_auto = true;
 	replay->seen.watched = true;
 	replay->seen.uplinks = 1;
 	replay->seen.book = &replay->sensor.book;
-	r = scenario_main(argc, argv, &tuner, replay);
-	dns_book_clear(&replay->sensor.book);
-	free(replay);
-	return r;
 }
+
+static void end(void *self)
+{
+	dns_book_clear(&((struct replay *)self)->sensor.book);
+}
+
+const struct scenario_tuner dns_scenario = {
+	.name = "dns",
+	.size = sizeof(struct replay),
+	.at = at_words,
+	.config = config,
+	.open = begin,
+	.close = end,
+	.decide = decide,
+};

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "scenario.h"
+
+#include "tuners/neighbor/neighbor.h"
+
+#include <errno.h>
+
+struct replay {
+	struct neighbor_seen seen;
+	struct neighbor_config config;
+	struct neighbor_memory memory;
+};
+
+static bool take_thresholds(struct scenario *scenario, void *base)
+{
+	struct neighbor_table_seen *table = base;
+
+	for (int i = 0; i < NEIGHBOR_LEVELS; i++) {
+		if (!scenario_value(scenario, table->threshold[i], SETTING_VALUE_MAX))
+			return false;
+		table->threshold_error[i] = 0;
+	}
+	return true;
+}
+
+static bool take_counters(struct scenario *scenario, void *base)
+{
+	struct neighbor_table_seen *table = base;
+
+	table->stats_error = scenario_is(scenario, "missing")  ? -ENOENT
+			     : scenario_is(scenario, "denied") ? -EACCES
+							       : 0;
+	if (table->stats_error == 0)
+		return scenario_is(scenario, "ok");
+	table->stats = (struct neightbl_stats){0};
+	table->collectable = 0;
+	return true;
+}
+
+static bool take_absent(struct scenario *scenario, void *base)
+{
+	struct neighbor_table_seen *table = base;
+
+	(void)scenario;
+	*table = (struct neighbor_table_seen){
+		.stats_error = -ENOENT, .threshold_error = {-ENOENT, -ENOENT, -ENOENT}};
+	return true;
+}
+
+static const struct scenario_word table_words[] = {
+	WORD_CALL("thresholds", take_thresholds),
+	WORD_NUMBER("entries", struct neighbor_table_seen, collectable),
+	WORD_NUMBER("all", struct neighbor_table_seen, stats.entries),
+	WORD_NUMBER("refused", struct neighbor_table_seen, stats.table_fulls),
+	WORD_CALL("counters", take_counters),
+	WORD_CALL("absent", take_absent),
+	WORD_CONST("exact", struct neighbor_table_seen, exact, true),
+	WORD_CONST("upper-bound", struct neighbor_table_seen, exact, false),
+	{0},
+};
+
+static bool take_ipv4(struct scenario *scenario, void *base)
+{
+	struct replay *replay = base;
+
+	return scenario_take(scenario, table_words, &replay->seen.tables[NEIGHBOR_IPV4]);
+}
+
+static bool take_ipv6(struct scenario *scenario, void *base)
+{
+	struct replay *replay = base;
+
+	return scenario_take(scenario, table_words, &replay->seen.tables[NEIGHBOR_IPV6]);
+}
+
+static const struct scenario_word at[] = {
+	WORD_CALL("ipv4", take_ipv4),
+	WORD_CALL("ipv6", take_ipv6),
+	{0},
+};
+
+static bool take_family_config(struct scenario *scenario, void *base)
+{
+	struct replay *replay = base;
+	bool ipv6 = scenario_is(scenario, "ipv6");
+	uint64_t *threshold = replay->config.families[ipv6].threshold;
+
+	if (!ipv6 && !scenario_is(scenario, "ipv4"))
+		return false;
+	if (scenario_is(scenario, "keep"))
+		return replay->config.families[ipv6].keep = true;
+	return scenario_number(scenario, &threshold[0]) &&
+	       scenario_number(scenario, &threshold[1]) && scenario_number(scenario, &threshold[2]);
+}
+
+static const struct scenario_word config[] = {
+	WORD_CONST("lower", struct replay, config.lower, true),
+	WORD_CONST("grow", struct replay, config.grow, true),
+	WORD_NUMBER("ceiling", struct replay, config.ceiling),
+	WORD_CALL(NULL, take_family_config),
+};
+
+/* A fresh node of 16 GiB. */
+static void begin(void *self)
+{
+	struct replay *replay = self;
+
+	replay->seen.memory_bytes = UINT64_C(16) << 30;
+	for (int family = 0; family < NEIGHBOR_FAMILIES; family++) {
+		replay->seen.tables[family] = (struct neighbor_table_seen){
+			.threshold = {"128", "512", "1024"}, .exact = true};
+		memcpy(replay->config.families[family].threshold,
+			(uint64_t[]){80000, 90000, 100000}, 3 * sizeof(uint64_t));
+	}
+}
+
+static int decide(void *self, const struct decide_input *input, struct proposal *proposal)
+{
+	struct replay *replay = self;
+
+	return neighbor_decide(&replay->seen, &replay->config, input, &replay->memory, proposal);
+}
+
+const struct scenario_tuner neighbor_scenario = {
+	.name = "neighbor",
+	.size = sizeof(struct replay),
+	.at = at,
+	.config = config,
+	.open = begin,
+	.decide = decide,
+};
