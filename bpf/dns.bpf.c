@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * Counts the DNS messages that sockets of this host send to a port 53 and get from one. All
- * counting is done here; user space reads the maps when it likes and is never woken. No packet is
+ * counting is done here; user space reads the maps at any time and is never woken. No packet is
  * changed or dropped.
  *
  * What leaves for port 53 and is a query, and what comes from port 53 and is an answer, is counted;
@@ -19,7 +19,7 @@
 
 #include <bpf/bpf_endian.h>
 
-#define PASS 1 /* whatever happens: 0 would drop the packet */
+#define PASS 1 /* always: 0 would drop the packet */
 
 #define PORT_DNS bpf_htons(53)
 #define PORT_DOT bpf_htons(853)
@@ -32,12 +32,12 @@
 #define MESSAGES_MAX     2048
 #define MESSAGES_AT_ONCE 32
 
-/* A UDP packet that the device is to cut up: UDP_MAX_SEGMENTS of include/linux/udp.h. */
+/* A UDP packet that the device splits: UDP_MAX_SEGMENTS of include/linux/udp.h. */
 #define DATAGRAMS_MAX 128
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-/* The packet's; another's that had its place is forgotten. */
+/* The packet's connection; another one in the same element is forgotten. */
 static __always_inline struct stream *stream_of(struct __sk_buff *skb)
 {
 	__u64 cookie = bpf_get_socket_cookie(skb);
@@ -47,7 +47,7 @@ static __always_inline struct stream *stream_of(struct __sk_buff *skb)
 
 	if (stream && stream->cookie != cookie) {
 		stream->cookie = cookie;
-		stream->seal = 0;
+		stream->tag = 0;
 		stream->sides[EGRESS].have = DNS_SIDE_LOST;
 		stream->sides[INGRESS].have = DNS_SIDE_LOST;
 	}
@@ -81,7 +81,7 @@ static __always_inline __u32 count_frame(
 	return next;
 }
 
-/* Some of them: a loop of loops is soon verified. */
+/* Some of them: the verifier is quicker with a loop of loops. */
 static __always_inline __u32 count_frames(
 	struct __sk_buff *skb, __u32 offset, enum direction direction)
 {
@@ -140,24 +140,24 @@ static __noinline void count_segments(struct __sk_buff *skb, struct stream *stre
 {
 	__u64 generation = *(const volatile __u64 *)&control.generation, hash;
 	struct dns_key key = {0};
-	__u32 place;
+	__u32 slot;
 
 	key.family = address_of(skb, EGRESS, key.address);
 	if (!key.family)
 		return;
 	hash = dns_mix(mix_address(&key), stream->cookie);
-	place = *(const volatile __u64 *)&stream->server;
-	if (stream->seal != seal_of(hash, place, generation)) {
-		place = place_of(&servers, &free_servers, &key);
-		stream->server = place;
-		stream->seal = place == NO_PLACE ? 0 : seal_of(hash, place, generation);
+	slot = *(const volatile __u64 *)&stream->server;
+	if (stream->tag != tag_of(hash, slot, generation)) {
+		slot = slot_of(&servers, &free_servers, &key);
+		stream->server = slot;
+		stream->tag = slot == NO_SLOT ? 0 : tag_of(hash, slot, generation);
 	}
-	count_packet(place, packets_in(skb), false);
+	count_packet(slot, packets_in(skb), false);
 }
 
 __noinline int count_encrypted(struct __sk_buff *skb)
 {
-	count_packet(place_of_receiver(skb), packets_in(skb), true);
+	count_packet(slot_of_receiver(skb), packets_in(skb), true);
 	return 0;
 }
 
@@ -195,7 +195,7 @@ __noinline int count_tcp_received(struct __sk_buff *skb, __u32 at)
 	return 0;
 }
 
-/* A UDP packet of several, for the device to cut up; the network may join those that come. */
+/* Several datagrams in one packet: the device splits it on the way out, or joined them. */
 static __always_inline void count_datagrams(
 	struct __sk_buff *skb, __u32 offset, enum direction direction)
 {
@@ -239,7 +239,7 @@ static __always_inline void count_udp(struct __sk_buff *skb, __u32 at, enum dire
 
 /*
  * The transport of an IPv6 packet with extension headers (RFC 8200 4): its protocol in the upper
- * half, where it begins in the lower. 0 when there is none with ports.
+ * half, its offset in the lower. 0 when there is none with ports.
  */
 __noinline __u32 find_transport(struct __sk_buff *skb, __u32 protocol)
 {
@@ -305,7 +305,7 @@ __noinline int watch(struct __sk_buff *skb)
 	from.family = address_of(skb, INGRESS, from.address);
 	source = element_of(&sources, &from, &no_source);
 	if (!source) {
-		/* Its packets are of the budget all the same: user space made this one. */
+		/* Its packets count against the budget all the same: user space made this one. */
 		add(&control.lost_sources);
 		source = bpf_map_lookup_elem(&sources, &no_key);
 		if (!source)
@@ -318,7 +318,7 @@ __noinline int watch(struct __sk_buff *skb)
 	return 0;
 }
 
-static __always_inline int look(struct __sk_buff *skb, enum direction direction)
+static __always_inline int inspect(struct __sk_buff *skb, enum direction direction)
 {
 	const void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
 	const struct ipv6hdr *six = data;
@@ -350,7 +350,7 @@ static __always_inline int look(struct __sk_buff *skb, enum direction direction)
 			at = found & 0x7ff;
 			if (!protocol)
 				return PASS;
-			/* The call took the pointers away. */
+			/* The call invalidated the pointers. */
 			data = (void *)(long)skb->data;
 			end = (void *)(long)skb->data_end;
 		}
@@ -377,11 +377,11 @@ int dns_egress(struct __sk_buff *skb)
 {
 	if (control.watching)
 		watch(skb);
-	return look(skb, EGRESS);
+	return inspect(skb, EGRESS);
 }
 
 SEC("cgroup_skb/ingress")
 int dns_ingress(struct __sk_buff *skb)
 {
-	return look(skb, INGRESS);
+	return inspect(skb, INGRESS);
 }

@@ -6,9 +6,9 @@
 
 #include "dns_pending.h"
 
-/* Hands over one name in so many; the clock's low bits are as good as chance. */
-static __always_inline void sample(
-	struct __sk_buff *skb, const struct dns_row_key *who, __u32 offset, __u32 length, __u64 now)
+/* Samples one name in many; the clock's low bits are random enough. */
+static __always_inline void sample(struct __sk_buff *skb, const struct dns_row_key *client,
+	__u32 offset, __u32 length, __u64 now)
 {
 	struct dns_sample *sample;
 
@@ -29,18 +29,18 @@ static __always_inline void sample(
 	barrier_var(length);
 	length &= DNS_SAMPLE_NAME - 1;
 	length += 1;
-	sample->server = who->server;
+	sample->server = client->server;
 	sample->type = 0;
 	sample->length = length;
-	sample->cgroup = who->cgroup;
+	sample->cgroup = client->cgroup;
 	if (bpf_skb_load_bytes(skb, offset + DNS_HEADER, sample->name, length) < 0)
 		sample->length = 0;
 	bpf_ringbuf_submit(sample, BPF_RB_NO_WAKEUP);
 }
 
-static __always_inline void count_row(__u32 place, bool again)
+static __always_inline void count_row(__u32 slot, bool again)
 {
-	struct dns_row *row = bpf_map_lookup_elem(&row_counts, &place);
+	struct dns_row *row = bpf_map_lookup_elem(&row_counts, &slot);
 
 	if (!row) {
 		add(&control.lost_rows);
@@ -51,16 +51,16 @@ static __always_inline void count_row(__u32 place, bool again)
 		add(&row->retransmissions);
 }
 
-/* What goes to a server besides queries over UDP; place is its, or none. */
-static __always_inline void count_packet(__u32 place, __u32 n, bool encrypted)
+/* Packets to a server besides queries over UDP; slot is its, or none. */
+static __always_inline void count_packet(__u32 slot, __u32 n, bool encrypted)
 {
 	struct dns_server *server;
 
-	if (place == NO_PLACE) {
+	if (slot == NO_SLOT) {
 		add(&control.lost_servers);
-		place = 0;
+		slot = 0;
 	}
-	server = server_at(place);
+	server = server_at(slot);
 	if (!server)
 		return;
 	if (encrypted) {
@@ -74,35 +74,35 @@ static __always_inline void count_packet(__u32 place, __u32 n, bool encrypted)
 /* Without a header it is no query. */
 static __always_inline void count_unreadable(struct __sk_buff *skb, __u32 transport)
 {
-	__u32 place = place_of_receiver(skb);
-	struct dns_server *server = server_at(place == NO_PLACE ? 0 : place);
+	__u32 slot = slot_of_receiver(skb);
+	struct dns_server *server = server_at(slot == NO_SLOT ? 0 : slot);
 
 	if (server)
 		add(&server->malformed);
 	if (transport == DNS_UDP)
-		count_packet(place, 1, false);
+		count_packet(slot, 1, false);
 }
 
 /* A message to a port 53, which lies at offset. */
 static __always_inline int count_query(
 	struct __sk_buff *skb, __u64 read, __u32 offset, __u32 length, __u32 transport)
 {
-	struct dns_row_key who = {.type = dns_read_class(read), .suffix = dns_read_suffix(read)};
-	__u64 now = bpf_ktime_get_ns(), places;
+	struct dns_row_key client = {.type = dns_read_class(read), .suffix = dns_read_suffix(read)};
+	__u64 now = bpf_ktime_get_ns(), slots;
 	struct dns_server *server;
 
 	if (!(read & DNS_READ_HEADER)) {
 		count_unreadable(skb, transport);
 		return 0;
 	}
-	who.server.family = address_of(skb, EGRESS, who.server.address);
-	if (!who.server.family)
+	client.server.family = address_of(skb, EGRESS, client.server.address);
+	if (!client.server.family)
 		return 0;
-	who.cgroup = bpf_skb_cgroup_id(skb);
-	if (who.cgroup == control.root_cgroup)
-		who.source_family = address_of(skb, INGRESS, who.source);
-	places = places_of(&who);
-	server = server_at(SERVER_PLACE(places));
+	client.cgroup = bpf_skb_cgroup_id(skb);
+	if (client.cgroup == control.root_cgroup)
+		client.source_family = address_of(skb, INGRESS, client.source);
+	slots = slots_of(&client);
+	server = server_at(SERVER_SLOT(slots));
 	if (!server)
 		return 0;
 	add(&server->queries[transport & 1]);
@@ -112,14 +112,14 @@ static __always_inline int count_query(
 		add(&server->malformed);
 	if (read & DNS_READ_EDNS)
 		add(&server->edns);
-	if (remember(&who, places, bpf_get_socket_cookie(skb), read, now)) {
+	if (remember(&client, slots, bpf_get_socket_cookie(skb), read, now)) {
 		add(&server->retransmissions);
-		count_row(ROW_PLACE(places), true);
+		count_row(ROW_SLOT(slots), true);
 	} else {
-		count_row(ROW_PLACE(places), false);
+		count_row(ROW_SLOT(slots), false);
 	}
 	if (control.sample_share)
-		sample(skb, &who, offset, length, now);
+		sample(skb, &client, offset, length, now);
 	return 0;
 }
 
@@ -140,8 +140,8 @@ static __always_inline __u32 latency_bucket(__u64 ns)
 
 static __always_inline void count_nxdomain(const struct dns_pending *query)
 {
-	__u32 place = ROW_PLACE(query->places);
-	struct dns_row *row = bpf_map_lookup_elem(&row_counts, &place);
+	__u32 slot = ROW_SLOT(query->slots);
+	struct dns_row *row = bpf_map_lookup_elem(&row_counts, &slot);
 
 	if (row)
 		add(&row->nxdomain);
@@ -151,7 +151,7 @@ static __always_inline void count_answered(
 	struct dns_server *server, const struct dns_pending *query, __u64 rcode)
 {
 	__u64 now = bpf_ktime_get_ns(), sent = *(volatile __u64 *)&query->sent_ns;
-	/* Taken away by the sweep at this moment, it is as old as can be. */
+	/* Removed by the sweep at this moment, it is as old as possible. */
 	__u64 latency = !sent ? DNS_TIMEOUT_NS : now > sent ? now - sent : 0;
 	__u32 bucket = latency_bucket(latency);
 
@@ -164,12 +164,12 @@ static __always_inline void count_answered(
 		add(&server->cluster_answers);
 }
 
-/* Who sent an answer that nobody waits for, which makes no element. */
+/* The sender of an answer that no query waits for: no element is made for it. */
 static __always_inline struct dns_server *sender_of(const struct dns_key *key)
 {
-	const __u32 *place = bpf_map_lookup_elem(&servers, key);
+	const __u32 *slot = bpf_map_lookup_elem(&servers, key);
 
-	return server_at(place ? *place : 0);
+	return server_at(slot ? *slot : 0);
 }
 
 /* A message from a port 53. */
@@ -179,14 +179,14 @@ static __always_inline int count_answer(struct __sk_buff *skb, __u64 read)
 	struct dns_server *server;
 	struct dns_key key = {0};
 	__u64 rcode = dns_read_rcode(read);
-	bool far = false;
+	bool overflow = false;
 
 	key.family = address_of(skb, INGRESS, key.address);
 	if (!key.family)
 		return 0;
 	if (read & DNS_READ_HEADER)
-		query = recall(&key, bpf_get_socket_cookie(skb), read, &far);
-	server = query ? server_at(SERVER_PLACE(query->places)) : sender_of(&key);
+		query = recall(&key, bpf_get_socket_cookie(skb), read, &overflow);
+	server = query ? server_at(SERVER_SLOT(query->slots)) : sender_of(&key);
 	if (!server)
 		return 0;
 	if (!(read & DNS_READ_HEADER) || read & DNS_READ_MALFORMED)
@@ -198,20 +198,21 @@ static __always_inline int count_answer(struct __sk_buff *skb, __u64 read)
 		add(&server->truncated);
 	if (query) {
 		count_answered(server, query, rcode);
-		clear(query, far);
+		clear(query, overflow);
 	} else {
 		add(&server->late);
 	}
 	return 0;
 }
 
-/* The rest of what is told of a message: five arguments are all there are. */
+/* The rest of what is known of a message: functions have at most five arguments. */
 #define ABOUT_LENGTH 0xffff
 #define ABOUT_TCP    0x10000
 
 /*
  * A message at offset, all of it or as much as is visible of its length; head are the first four
- * bytes of a message of TCP. What is no answer, or no query, is a server's business.
+ * bytes of a message of TCP. A query that comes and an answer that leaves are a server's: not
+ * counted.
  */
 static __always_inline void count_message(struct __sk_buff *skb, __u32 offset, __u32 visible,
 	__u32 about, __u32 head, enum direction direction)
@@ -222,7 +223,7 @@ static __always_inline void count_message(struct __sk_buff *skb, __u32 offset, _
 	if (visible >= DNS_HEADER)
 		read = read_message(skb, offset, visible);
 	read = dns_frame_read(&frame, read);
-	/* The verifier is to forget how read came about, and not to follow each way on. */
+	/* The verifier must forget how read came about, and not follow each path further. */
 	asm volatile("%0 ^= %1\n%0 ^= %1" : "+r"(read) : "r"(noise));
 	if (direction == EGRESS && !(read & DNS_READ_ANSWER))
 		count_query(skb, read, offset, visible, about & ABOUT_TCP ? DNS_TCP : DNS_UDP);
@@ -230,7 +231,7 @@ static __always_inline void count_message(struct __sk_buff *skb, __u32 offset, _
 		count_answer(skb, read);
 }
 
-/* One of each for either program, which so has only what it needs to be verified. */
+/* One for each program: it is verified with nothing that it does not need. */
 __noinline int count_sent(
 	struct __sk_buff *skb, __u32 offset, __u32 visible, __u32 about, __u32 head)
 {

@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-#include "dns_words.h"
+#include "dns_read.h"
 
 #include <linux/ip.h>
 #include <linux/ipv6.h>
@@ -20,11 +20,11 @@ enum direction {
 	DIRECTIONS,
 };
 
-/* A TCP connection, and where its server is counted, if the seal is over that server. */
+/* A TCP connection, and its server's slot, valid if the tag is that server's. */
 struct stream {
 	__u64 cookie;
 	__u64 server;
-	__u64 seal;
+	__u64 tag;
 	struct dns_side sides[DIRECTIONS];
 };
 
@@ -58,7 +58,7 @@ struct {
 	__type(value, struct dns_row);
 } row_counts SEC(".maps");
 
-/* Indices that belong to no key; user space puts them here. */
+/* Indices without a key; user space puts them here. */
 struct {
 	__uint(type, BPF_MAP_TYPE_QUEUE);
 	__uint(max_entries, DNS_SERVERS_MAX);
@@ -73,10 +73,10 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, DNS_MEMOS);
+	__uint(max_entries, DNS_CACHE_ENTRIES);
 	__type(key, __u32);
-	__type(value, struct dns_memo);
-} memos SEC(".maps");
+	__type(value, struct dns_cache_entry);
+} cache SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -88,7 +88,7 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, DNS_NEAR + DNS_FAR);
+	__uint(max_entries, DNS_PRIMARY + DNS_OVERFLOW);
 	__type(key, __u32);
 	__type(value, struct dns_bucket);
 } pending SEC(".maps");
@@ -132,7 +132,7 @@ static __always_inline __u64 bin_of(__u64 now)
 }
 
 /*
- * The element of a key, made if need be: several processors may try at once. NULL when there is no
+ * The element of a key, made if needed: several processors may try at once. NULL when there is no
  * room.
  */
 static __always_inline void *element_of(void *map, const void *key, const void *zero)

@@ -4,32 +4,32 @@
 
 /* The queries that wait for their answers. */
 
-#include "dns_places.h"
+#include "dns_slots.h"
 
 static __always_inline __u64 hash_of(__u64 cookie, __u16 id)
 {
 	return (cookie << 16 ^ id) * DNS_HASH_FACTOR;
 }
 
-static __always_inline struct dns_pending *near_of(__u64 cookie, __u16 id)
+static __always_inline struct dns_pending *primary_of(__u64 cookie, __u16 id)
 {
 	__u64 hash = hash_of(cookie, id);
-	__u32 index = hash >> 56 & (DNS_NEAR - 1);
+	__u32 index = hash >> 56 & (DNS_PRIMARY - 1);
 	struct dns_bucket *bucket = bpf_map_lookup_elem(&pending, &index);
 
 	return bucket ? &bucket->ways[hash >> 54 & (DNS_WAYS - 1)] : NULL;
 }
 
-static __always_inline struct dns_bucket *far_of(__u64 cookie, __u16 id)
+static __always_inline struct dns_bucket *overflow_of(__u64 cookie, __u16 id)
 {
-	__u32 index = DNS_NEAR + (hash_of(cookie, id) >> 40 & (DNS_FAR - 1));
+	__u32 index = DNS_PRIMARY + (hash_of(cookie, id) >> 40 & (DNS_OVERFLOW - 1));
 
 	return bpf_map_lookup_elem(&pending, &index);
 }
 
-static __always_inline bool is_far_used(void)
+static __always_inline bool is_overflow_used(void)
 {
-	return *(volatile __u64 *)&control.far != 0;
+	return *(volatile __u64 *)&control.overflow != 0;
 }
 
 static __always_inline bool is_server(const struct dns_pending *query, const struct dns_key *key)
@@ -41,62 +41,61 @@ static __always_inline bool is_server(const struct dns_pending *query, const str
 }
 
 /* sent_ns last: user space must not take a new query for an old one. */
-static __always_inline void put(struct dns_pending *place, const struct dns_row_key *who,
-	__u64 places, __u64 cookie, __u64 read, __u64 now)
+static __always_inline void put(struct dns_pending *way, const struct dns_row_key *client,
+	__u64 slots, __u64 cookie, __u64 read, __u64 now)
 {
-	*(volatile __u64 *)&place->sent_ns = 0;
-	place->cookie = cookie;
-	place->places = places;
-	place->question = dns_read_question(read);
-	place->id = read;
-	place->family = who->server.family == AF_INET ? 4 : 6;
-	place->suffix = who->suffix;
-	__builtin_memcpy(place->server, who->server.address, 16);
+	*(volatile __u64 *)&way->sent_ns = 0;
+	way->cookie = cookie;
+	way->slots = slots;
+	way->question = dns_read_question(read);
+	way->id = read;
+	way->family = client->server.family == AF_INET ? 4 : 6;
+	way->suffix = client->suffix;
+	__builtin_memcpy(way->server, client->server.address, 16);
 	barrier();
-	*(volatile __u64 *)&place->sent_ns = now;
+	*(volatile __u64 *)&way->sent_ns = now;
 }
 
-/* It is free again. In a far bucket, which the hash tells, that is counted. */
-static __always_inline void clear(struct dns_pending *place, bool far)
+/* It is free again. In a overflow bucket, which the hash tells, that is counted. */
+static __always_inline void clear(struct dns_pending *way, bool overflow)
 {
-	*(volatile __u64 *)&place->sent_ns = 0;
-	if (far)
-		add_many(&control.far, -1);
+	*(volatile __u64 *)&way->sent_ns = 0;
+	if (overflow)
+		add_many(&control.overflow, -1);
 }
 
 static __always_inline bool is_again(
-	const struct dns_pending *sent, const struct dns_row_key *who, __u64 cookie, __u64 read)
+	const struct dns_pending *sent, const struct dns_row_key *client, __u64 cookie, __u64 read)
 {
 	return sent->sent_ns && sent->cookie == cookie && sent->id == (__u16)read &&
-	       sent->question == dns_read_question(read) && is_server(sent, &who->server);
+	       sent->question == dns_read_question(read) && is_server(sent, &client->server);
 }
 
-/* A far way that is free, or the oldest; each begins elsewhere, so that two seldom want the same.
- */
-static __always_inline struct dns_pending *find_place(
+/* A free way, or the oldest; each query begins elsewhere, so that two rarely want the same. */
+static __always_inline struct dns_pending *find_way(
 	struct dns_bucket *bucket, __u64 cookie, __u64 read)
 {
-	struct dns_pending *place = &bucket->ways[(cookie ^ read) & (DNS_WAYS - 1)];
+	struct dns_pending *way = &bucket->ways[(cookie ^ read) & (DNS_WAYS - 1)];
 
 	for (int i = 0; i < DNS_WAYS; i++)
-		if (bucket->ways[i].sent_ns < place->sent_ns)
-			place = &bucket->ways[i];
-	return place;
+		if (bucket->ways[i].sent_ns < way->sent_ns)
+			way = &bucket->ways[i];
+	return way;
 }
 
-/* A function of its own for the sake of the stack: the oldest makes room in a far bucket. */
+/* Its own function to save stack: the oldest query makes room in an overflow bucket. */
 __noinline int evict(__u64 cookie, __u32 id)
 {
-	struct dns_bucket *bucket = far_of(cookie, id);
+	struct dns_bucket *bucket = overflow_of(cookie, id);
 	struct dns_pending *oldest;
 	struct dns_server *server;
 
 	if (!bucket)
 		return 0;
-	oldest = find_place(bucket, cookie, id);
+	oldest = find_way(bucket, cookie, id);
 	if (!oldest->sent_ns)
 		return 0;
-	server = server_at(SERVER_PLACE(oldest->places));
+	server = server_at(SERVER_SLOT(oldest->slots));
 	clear(oldest, true);
 	if (server)
 		add(&server->evicted);
@@ -105,38 +104,38 @@ __noinline int evict(__u64 cookie, __u32 id)
 
 /*
  * Notes that the query waits for its answer. True when it does already: it was sent again. Two
- * processors may take the same place at once: a few answers in a million are late then.
+ * processors may take the same way at once: a few answers in a million are late then.
  */
 static __always_inline bool remember(
-	const struct dns_row_key *who, __u64 places, __u64 cookie, __u64 read, __u64 now)
+	const struct dns_row_key *client, __u64 slots, __u64 cookie, __u64 read, __u64 now)
 {
-	struct dns_pending *near = near_of(cookie, read);
+	struct dns_pending *primary = primary_of(cookie, read);
 	struct dns_bucket *bucket;
 
-	if (!near)
+	if (!primary)
 		return false;
-	if (is_again(near, who, cookie, read))
+	if (is_again(primary, client, cookie, read))
 		return true;
-	if (is_far_used()) {
-		bucket = far_of(cookie, read);
+	if (is_overflow_used()) {
+		bucket = overflow_of(cookie, read);
 		for (int i = 0; bucket && i < DNS_WAYS; i++)
-			if (is_again(&bucket->ways[i], who, cookie, read))
+			if (is_again(&bucket->ways[i], client, cookie, read))
 				return true;
 	}
-	if (!near->sent_ns) {
-		put(near, who, places, cookie, read, now);
+	if (!primary->sent_ns) {
+		put(primary, client, slots, cookie, read, now);
 		return false;
 	}
 	evict(cookie, read & 0xffff);
-	bucket = far_of(cookie, read);
+	bucket = overflow_of(cookie, read);
 	if (!bucket)
 		return false;
-	put(find_place(bucket, cookie, read), who, places, cookie, read, now);
-	add(&control.far);
+	put(find_way(bucket, cookie, read), client, slots, cookie, read, now);
+	add(&control.overflow);
 	return false;
 }
 
-static __always_inline bool may_be_asked(const struct dns_pending *query, __u64 cookie, __u64 read)
+static __always_inline bool matches(const struct dns_pending *query, __u64 cookie, __u64 read)
 {
 	__u32 question = dns_read_question(read);
 
@@ -149,24 +148,24 @@ static __always_inline bool may_be_asked(const struct dns_pending *query, __u64 
  * addresses are translated, and one socket may ask several servers with one id.
  */
 static __always_inline struct dns_pending *recall(
-	const struct dns_key *server, __u64 cookie, __u64 read, bool *far)
+	const struct dns_key *server, __u64 cookie, __u64 read, bool *overflow)
 {
-	struct dns_pending *found = near_of(cookie, read);
+	struct dns_pending *found = primary_of(cookie, read);
 	struct dns_bucket *bucket;
 
-	*far = false;
-	if (found && !may_be_asked(found, cookie, read))
+	*overflow = false;
+	if (found && !matches(found, cookie, read))
 		found = NULL;
-	if (!is_far_used() || (found && is_server(found, server)))
+	if (!is_overflow_used() || (found && is_server(found, server)))
 		return found;
-	bucket = far_of(cookie, read);
+	bucket = overflow_of(cookie, read);
 	for (int i = 0; bucket && i < DNS_WAYS; i++) {
 		struct dns_pending *way = &bucket->ways[i];
 
-		if (!may_be_asked(way, cookie, read) || (found && !is_server(way, server)))
+		if (!matches(way, cookie, read) || (found && !is_server(way, server)))
 			continue;
 		found = way;
-		*far = true;
+		*overflow = true;
 		if (is_server(way, server))
 			break;
 	}

@@ -47,13 +47,13 @@ static int print_metrics(const struct node *node, bool openmetrics)
 }
 
 /* More servers than are told apart, so that there is a rest; one with a budget. */
-static bool make_up_dns(struct dns_book *book)
+static bool make_up_dns(struct dns_server_table *table)
 {
 	for (uint8_t i = 0; i < DNS_LABELS + 2; i++) {
 		struct dns_totals totals = {
 			.queries = {100, i}, .answered = 90, .latency = {[3] = 90}};
 		struct dns_server_state *server =
-			dns_book_get(book, &(struct dns_key){AF_INET, {10, 0, 0, i}});
+			dns_server_get(table, &(struct dns_key){AF_INET, {10, 0, 0, i}});
 
 		if (!server)
 			return false;
@@ -61,37 +61,38 @@ static bool make_up_dns(struct dns_book *book)
 		totals.responses[DNS_NXDOMAIN] = 10;
 		server->role = i == 1 ? DNS_CLUSTER : DNS_UPSTREAM;
 		server->budget.qps = i == 0 ? 1024 : 0;
-		dns_book_offer(book, server);
-		dns_book_take(book, server, &totals, 1);
+		dns_label_offer(table, server);
+		dns_server_take(table, server, &totals, 1);
 	}
 	return true;
 }
 
 static void put_made_up_dns(const void *self, const void *memory, struct metric_sink *sink)
 {
-	const uint64_t losses[DNS_LOSSES] = {0};
+	const struct dns_memory none = {0};
+	const struct dns_report report = {.seen = self, .memory = &none};
 
 	(void)memory;
-	dns_put_metrics(sink, self, losses);
+	dns_put_metrics(sink, &report);
 }
 
 static int print_made_up_metrics(bool openmetrics)
 {
 	static const struct tuner_ops made_up_dns = {
 		.name = "dns", .metrics = put_made_up_dns, .metric_rows = dns_metric_rows};
-	struct dns_book *book = calloc(1, sizeof(*book));
-	struct dns_seen seen = {.watched = true, .book = book};
+	struct dns_server_table *table = calloc(1, sizeof(*table));
+	struct dns_seen seen = {.watched = true, .table = table};
 	struct fake_node fake;
 	int r = 1;
 
 	fake_node_make(&fake);
 	fake.tuners[1].ops = &made_up_dns;
 	fake.tuners[1].self = &seen;
-	if (book && make_up_dns(book))
+	if (table && make_up_dns(table))
 		r = print_metrics(&fake.node, openmetrics);
-	if (book)
-		dns_book_clear(book);
-	free(book);
+	if (table)
+		dns_server_table_clear(table);
+	free(table);
 	return r;
 }
 

@@ -14,7 +14,7 @@ struct sending {
 };
 
 struct replay {
-	struct dns_sensor sensor; /* its configuration, book and roles */
+	struct dns_sensor sensor; /* its configuration, table and roles */
 	struct dns_seen seen;
 	struct dns_memory memory;
 	struct sending sendings[SENDS_MAX];
@@ -25,7 +25,7 @@ struct replay {
 	} kernel[8];
 	uint32_t link_local[DNS_BINS], by_sender[2][DNS_BINS];
 	struct dns_seconds link_local_seconds;
-	uint64_t ticked_us; /* the last look */
+	uint64_t ticked_us; /* the last poll */
 };
 
 static bool take_address(struct scenario *scenario, struct dns_key *key)
@@ -49,9 +49,9 @@ static uint32_t *bins_of(struct replay *replay, const struct dns_server_state *s
 /* A server has its role and budget as in the agent. */
 static void place(struct replay *replay, struct dns_server_state *server)
 {
-	server->budget = dns_config_budget(
-		&replay->sensor.config, replay->sensor.cloud, &replay->sensor.resolv, &server->key);
-	server->role = dns_role_of(&replay->sensor.roles, &server->key,
+	server->budget =
+		dns_config_budget(&replay->sensor.config, &replay->sensor.env, &server->key);
+	server->role = dns_role_of(&replay->sensor.env, &server->key,
 		server->totals.cluster_answers, dns_budget_is_set(&server->budget));
 }
 
@@ -104,9 +104,9 @@ static bool take_part(
 	if (scenario_is(scenario, "send"))
 		return take_send(scenario, replay, server);
 	if (scenario_is(scenario, "user"))
-		return take_user(scenario, &replay->sensor.book.labels[server->label]);
+		return take_user(scenario, &replay->sensor.table.labels[server->label]);
 	if (scenario_is(scenario, "no-users")) {
-		replay->sensor.book.labels[server->label].n_users = 0;
+		replay->sensor.table.labels[server->label].n_users = 0;
 		return true;
 	}
 	if (scenario_is(scenario, "pending"))
@@ -116,7 +116,7 @@ static bool take_part(
 	if (!scenario_is(scenario, "unanswered") || !scenario_number(scenario, &number))
 		return false;
 	dns_minute_pass(server, scenario->now_us);
-	dns_book_take_unanswered(&replay->sensor.book, server, number);
+	dns_server_take_unanswered(&replay->sensor.table, server, number);
 	return true;
 }
 
@@ -139,11 +139,11 @@ static bool take_server(struct scenario *scenario, void *base)
 
 	if (!take_address(scenario, &key))
 		return false;
-	server = dns_book_get(&replay->sensor.book, &key);
+	server = dns_server_get(&replay->sensor.table, &key);
 	if (!server)
 		return false;
 	place(replay, server);
-	dns_book_offer(&replay->sensor.book, server);
+	dns_label_offer(&replay->sensor.table, server);
 	while (scenario->next < scenario->n_words)
 		if (!take_part(scenario, replay, server))
 			return false;
@@ -191,7 +191,7 @@ static bool take_cloud(struct scenario *scenario, void *base)
 	for (int i = 1; i < DNS_CLOUDS; i++) {
 		if (!scenario_is(scenario, dns_cloud_name((enum dns_cloud)i)))
 			continue;
-		replay->sensor.cloud = (enum dns_cloud)i;
+		replay->sensor.env.cloud = (enum dns_cloud)i;
 		return true;
 	}
 	return false;
@@ -199,9 +199,9 @@ static bool take_cloud(struct scenario *scenario, void *base)
 
 static bool take_listed(struct scenario *scenario, void *base)
 {
-	struct dns_resolv *resolv = &((struct replay *)base)->sensor.resolv;
+	struct dns_host_env *env = &((struct replay *)base)->sensor.env;
 
-	return take_address(scenario, &resolv->servers[resolv->n_servers++]);
+	return take_address(scenario, &env->servers[env->n_servers++]);
 }
 
 static bool take_uplinks(struct scenario *scenario, void *base)
@@ -219,7 +219,7 @@ static bool take_cluster(struct scenario *scenario, void *base)
 
 	if (!take_address(scenario, &key))
 		return false;
-	dns_roles_add_cluster(&((struct replay *)base)->sensor.roles, &key);
+	dns_host_env_add_cluster(&((struct replay *)base)->sensor.env, &key);
 	return true;
 }
 
@@ -256,39 +256,40 @@ static void send_until(struct replay *replay, uint64_t now_ns)
 
 			totals.queries[DNS_UDP] += n;
 			dns_minute_pass(sending->server, now_ns / 1000);
-			dns_book_take(
-				&replay->sensor.book, sending->server, &totals, now_ns / 1000);
+			dns_server_take(
+				&replay->sensor.table, sending->server, &totals, now_ns / 1000);
 		}
 	}
 }
 
 static int tick(struct replay *replay, struct decide_input *input, struct proposal *proposal)
 {
-	struct dns_book *book = &replay->sensor.book;
+	struct dns_server_table *table = &replay->sensor.table;
 	uint64_t now_ns = input->now_us * 1000;
 
 	send_until(replay, now_ns);
-	for (size_t i = 0; i < book->n; i++) {
-		struct dns_server_state *server = book->servers[i];
+	for (size_t i = 0; i < table->n; i++) {
+		struct dns_server_state *server = table->servers[i];
 		uint64_t qps = server->budget.sustained ? 0 : server->budget.qps;
 
 		place(replay, server);
 		dns_minute_pass(server, input->now_us);
-		dns_seconds_look(&server->queries, bins_of(replay, server), now_ns, qps);
+		dns_server_take_pending(server, server->pending);
+		dns_seconds_take(&server->queries, bins_of(replay, server), now_ns, qps);
 	}
-	dns_seconds_look(&replay->link_local_seconds, replay->link_local, now_ns, 1024);
+	dns_seconds_take(&replay->link_local_seconds, replay->link_local, now_ns, 1024);
 	replay->seen.link_local = &replay->link_local_seconds;
 	replay->seen.n_senders = 2;
 	for (size_t i = 0; i < 2; i++)
-		dns_seconds_look(
+		dns_seconds_take(
 			&replay->seen.senders[i].seconds, replay->by_sender[i], now_ns, 1024);
-	dns_askers_forwarders(&replay->seen);
+	dns_forwarders_list(&replay->seen);
 	replay->ticked_us = input->now_us;
 	proposal_reset(proposal);
 	return dns_decide(&replay->seen, &replay->memory, input, proposal);
 }
 
-/* Looks once a second, as the agent does, up to this moment. */
+/* Polls once a second, as the agent does, up to this moment. */
 static int decide(void *self, const struct decide_input *input, struct proposal *proposal)
 {
 	struct replay *replay = self;
@@ -310,12 +311,15 @@ static void begin(void *self)
 	replay->sensor.config.budget_auto = true;
 	replay->seen.watched = true;
 	replay->seen.uplinks = 1;
-	replay->seen.book = &replay->sensor.book;
+	replay->seen.table = &replay->sensor.table;
 }
 
 static void end(void *self)
 {
-	dns_book_clear(&((struct replay *)self)->sensor.book);
+	struct replay *replay = self;
+
+	dns_memory_clear(&replay->memory);
+	dns_server_table_clear(&replay->sensor.table);
 }
 
 const struct scenario_tuner dns_scenario = {

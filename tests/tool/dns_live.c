@@ -26,7 +26,7 @@
 
 #include "base/util.h"
 #include "tuners/dns/bpf.h"
-#include "tuners/dns/counts.h"
+#include "tuners/dns/dns.h"
 
 #include "dns_sockets.h"
 
@@ -326,8 +326,9 @@ struct sums {
 	uint64_t cluster_rows, unanswered, pending;
 };
 
-static void sum_server(void *userdata, const struct dns_key *key, const struct dns_server *counts)
+static void sum_server(void *userdata, const void *server, const void *live)
 {
+	const struct dns_key *key = server;
 	struct sums *sums = userdata;
 	uint64_t *into = (uint64_t *)&sums->servers;
 	bool ours = key->family == AF_INET ? key->address[0] == 127 && key->address[1] == 53
@@ -336,15 +337,17 @@ static void sum_server(void *userdata, const struct dns_key *key, const struct d
 	if (!ours)
 		return;
 	if (key->address[3] == IN_VAIN && key->family == AF_INET) {
-		sums->in_vain = *counts;
+		sums->in_vain = *(const struct dns_server *)live;
 		return;
 	}
-	for (size_t i = 0; i < sizeof(*counts) / sizeof(uint64_t); i++)
-		into[i] += ((const uint64_t *)counts)[i];
+	for (size_t i = 0; i < sizeof(sums->servers) / sizeof(uint64_t); i++)
+		into[i] += ((const uint64_t *)live)[i];
 }
 
-static void sum_row(void *userdata, const struct dns_row_key *key, const struct dns_row *counts)
+static void sum_row(void *userdata, const void *row, const void *live)
 {
+	const struct dns_row_key *key = row;
+	const struct dns_row *counts = live;
 	struct sums *sums = userdata;
 
 	if (key->cgroup != sums->node->inode)
@@ -371,7 +374,7 @@ static void check_in_vain(struct dns_bpf *bpf, struct sums *sums)
 
 	compare("with repeats", 13, counts->queries[DNS_UDP]);
 	compare("repeats", 3, counts->retransmissions);
-	compare("answered of those", 8, dns_server_answered(counts));
+	compare("answered of those", 8, dns_totals_of(counts).answered);
 	dns_bpf_sweep(bpf, now_us() * 1000, sum_pending, sums);
 	compare("pending", 2, sums->pending);
 	dns_bpf_sweep(bpf, now_us() * 1000 + DNS_TIMEOUT_NS + 1, sum_pending, sums);
@@ -394,8 +397,8 @@ static void check_counts(
 		fail("reading the maps");
 	compare("datagrams", udp, servers->queries[DNS_UDP]);
 	compare("messages of streams", tcp, servers->queries[DNS_TCP]);
-	compare_range("answered", all - slack, all, dns_server_answered(servers));
-	compare("answered or late", all, dns_server_answered(servers) + servers->late);
+	compare_range("answered", all - slack, all, dns_totals_of(servers).answered);
+	compare("answered or late", all, dns_totals_of(servers).answered + servers->late);
 	compare("NXDOMAIN", all / 2, servers->responses[DNS_NXDOMAIN]);
 	/* The name of a message that the end of a segment cuts is not known. */
 	compare_range("of cluster names", udp / 2 - slack, all / 2, servers->cluster_answers);
@@ -490,8 +493,7 @@ int main(int argc, char **argv)
 	if (bpf)
 		test(&node, bpf, &wanted);
 	else
-		printf("wrong %s\n", why);
-	wrong = wrong || !bpf;
+		wrong = printf("wrong %s\n", why) > 0;
 	move_to(root);
 	rmdir(node.cgroup);
 	return wrong;

@@ -23,7 +23,7 @@
 
 #include "base/util.h"
 #include "tuners/dns/bpf.h"
-#include "tuners/dns/counts.h"
+#include "tuners/dns/dns.h"
 
 #define PACKET_MAX 65536
 #define ETHERNET   14 /* bytes, that bpf(2) wants before the packet */
@@ -124,31 +124,35 @@ static void print_bins(const char *what, const uint32_t *bins)
 	printf(" %s=%" PRIu64, what, sum);
 }
 
-static void print_server(
-	void *userdata, const struct dns_key *server, const struct dns_server *counts)
+static void print_server(void *userdata, const void *key, const void *live)
 {
+	const struct dns_key *server = key;
+	const struct dns_server *counts = live;
+	struct dns_totals totals = dns_totals_of(counts);
+	uint32_t queries[DNS_BINS], packets[DNS_BINS];
 	struct tool *tool = userdata;
-	struct dns_bins bins;
 
 	printf("server");
 	print_address("address", server->family, server->address);
 	printf(" udp=%llu tcp=%llu retransmissions=%llu edns=%llu malformed=%llu packets=%llu",
 		counts->queries[DNS_UDP], counts->queries[DNS_TCP], counts->retransmissions,
-		counts->edns, counts->malformed, (unsigned long long)dns_server_packets(counts));
-	dns_server_bins(counts, &bins);
-	print_bins("query_bins", bins.queries);
-	print_bins("packet_bins", bins.packets);
+		counts->edns, counts->malformed, (unsigned long long)totals.packets);
+	dns_split_bins(counts, queries, packets);
+	print_bins("query_bins", queries);
+	print_bins("packet_bins", packets);
 	for (size_t i = 0; i < DNS_RCODES; i++)
 		printf(" rcode%zu=%llu", i, counts->responses[i]);
 	printf(" answered=%llu late=%llu truncated=%llu cluster_answers=%llu dot=%llu evicted=%llu\n",
-		(unsigned long long)dns_server_answered(counts), counts->late, counts->truncated,
+		(unsigned long long)totals.answered, counts->late, counts->truncated,
 		counts->cluster_answers, counts->dot_packets, counts->evicted);
 	if (tool->n_servers < ROOM)
 		tool->servers[tool->n_servers++] = *server;
 }
 
-static void print_row(void *userdata, const struct dns_row_key *key, const struct dns_row *counts)
+static void print_row(void *userdata, const void *row, const void *live)
 {
+	const struct dns_row_key *key = row;
+	const struct dns_row *counts = live;
 	struct tool *tool = userdata;
 
 	printf("row");
@@ -161,9 +165,11 @@ static void print_row(void *userdata, const struct dns_row_key *key, const struc
 		tool->rows[tool->n_rows++] = *key;
 }
 
-static void print_source(
-	void *userdata, const struct dns_key *source, const struct dns_source *counts)
+static void print_source(void *userdata, const void *key, const void *live)
 {
+	const struct dns_source *counts = live;
+	const struct dns_key *source = key;
+
 	(void)userdata;
 	printf("source");
 	print_address("address", source->family, source->address);
@@ -174,7 +180,7 @@ static void print_source(
 
 static void print_pending(void *userdata, const struct dns_pending *query, bool unanswered)
 {
-	struct dns_key server = dns_pending_server(query);
+	struct dns_key server = dns_server_of(query);
 
 	(void)userdata;
 	printf("pending");
@@ -213,7 +219,7 @@ static void dump(struct tool *tool)
 		(void)dns_bpf_forget_server(tool->bpf, &tool->servers[i], 0);
 	for (size_t i = 0; i < tool->n_rows; i++)
 		(void)dns_bpf_forget_row(tool->bpf, &tool->rows[i], 0);
-	dns_bpf_use_again(tool->bpf, UINT64_MAX);
+	dns_bpf_reuse(tool->bpf, UINT64_MAX);
 	fflush(stdout);
 }
 

@@ -2,7 +2,7 @@
 #ifndef TESTS_UNIT_FAKE_DNS_KERNEL_H
 #define TESTS_UNIT_FAKE_DNS_KERNEL_H
 
-/* A kernel that counts what the test says: it stands in the place of src/tuners/dns/bpf.c. */
+/* A kernel that counts what the test says, in place of src/tuners/dns/bpf.c. */
 
 #include <errno.h>
 #include <string.h>
@@ -16,7 +16,7 @@
 #define FAKE_ROWS    64
 #define FAKE_PENDING 64
 #define FAKE_SOURCES 200
-#define FAKE_REST    19 /* the source that stands for those without room */
+#define FAKE_REST    19 /* the source of those without room */
 
 struct dns_bpf {
 	struct dns_control control;
@@ -61,27 +61,21 @@ const struct dns_control *dns_bpf_control(const struct dns_bpf *bpf)
 	return &bpf->control;
 }
 
-int dns_bpf_each_server(struct dns_bpf *bpf,
-	void (*take)(void *userdata, const struct dns_key *server, const struct dns_server *counts),
-	void *userdata)
+int dns_bpf_each_server(struct dns_bpf *bpf, dns_take *take, void *userdata)
 {
 	for (size_t i = 0; i < bpf->n_servers && bpf->error == 0; i++)
 		take(userdata, &bpf->server_keys[i], &bpf->servers[i]);
 	return bpf->error;
 }
 
-int dns_bpf_each_row(struct dns_bpf *bpf,
-	void (*take)(void *userdata, const struct dns_row_key *key, const struct dns_row *counts),
-	void *userdata)
+int dns_bpf_each_row(struct dns_bpf *bpf, dns_take *take, void *userdata)
 {
 	for (size_t i = 0; i < bpf->n_rows && bpf->error == 0; i++)
 		take(userdata, &bpf->row_keys[i], &bpf->rows[i]);
 	return bpf->error;
 }
 
-int dns_bpf_each_source(struct dns_bpf *bpf,
-	void (*take)(void *userdata, const struct dns_key *source, const struct dns_source *counts),
-	void *userdata)
+int dns_bpf_each_source(struct dns_bpf *bpf, dns_take *take, void *userdata)
 {
 	static const struct dns_key rest;
 
@@ -94,7 +88,7 @@ int dns_bpf_each_source(struct dns_bpf *bpf,
 	return bpf->error;
 }
 
-static size_t place_of(struct dns_bpf *bpf, const struct dns_key *server)
+static size_t slot_of(struct dns_bpf *bpf, const struct dns_key *server)
 {
 	size_t i = 0;
 
@@ -108,7 +102,7 @@ static size_t place_of(struct dns_bpf *bpf, const struct dns_key *server)
 
 void dns_bpf_expect_server(struct dns_bpf *bpf, const struct dns_key *server)
 {
-	(void)place_of(bpf, server);
+	(void)slot_of(bpf, server);
 }
 
 bool dns_bpf_forget_server(struct dns_bpf *bpf, const struct dns_key *server, uint64_t now)
@@ -149,7 +143,7 @@ bool dns_bpf_forget_source(
 	return true;
 }
 
-void dns_bpf_use_again(struct dns_bpf *bpf, uint64_t now)
+void dns_bpf_reuse(struct dns_bpf *bpf, uint64_t now)
 {
 	(void)bpf;
 	(void)now;
@@ -183,7 +177,7 @@ void dns_bpf_drain_samples(struct dns_bpf *bpf,
 {
 	struct dns_sample sample = {.type = 1};
 
-	/* Nothing of the zero key has a name that could be told. */
+	/* Nothing of the zero key has a name to report. */
 	sample.server = bpf->server_keys[bpf->n_servers - 1];
 	if (bpf->one_in > 0 && bpf->n_servers > 1)
 		take(userdata, &sample);

@@ -50,11 +50,11 @@ static void assert_fault(const char *text, unsigned line, const char *words)
 static struct dns_budget budget_of(
 	const struct dns_config *config, enum dns_cloud cloud, const char *server)
 {
-	struct dns_resolv resolv = {0};
+	struct dns_host_env env = {.cloud = cloud};
 	struct dns_key key;
 
 	assert_true(dns_address_parse(server, &key));
-	return dns_config_budget(config, cloud, &resolv, &key);
+	return dns_config_budget(config, &env, &key);
 }
 
 static void defaults(void **state)

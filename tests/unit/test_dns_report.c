@@ -19,27 +19,29 @@
 
 DEFINE_CLEANUP(cJSON, cJSON_Delete)
 
-static void clear(struct dns_book **book)
+static void clear(struct dns_server_table **table)
 {
-	dns_book_clear(*book);
-	free(*book);
+	dns_server_table_clear(*table);
+	free(*table);
 }
 
-#define _cleanup_book_ __attribute__((cleanup(clear)))
+static const struct dns_memory nothing;
+
+#define _cleanup_table_ __attribute__((cleanup(clear)))
 
 static struct dns_server_state *add_server(
-	struct dns_book *book, unsigned n, uint64_t udp, uint64_t answers)
+	struct dns_server_table *table, unsigned n, uint64_t udp, uint64_t answers)
 {
 	struct dns_key key = {AF_INET, {10, (uint8_t)(n >> 16), (uint8_t)(n >> 8), (uint8_t)n}};
-	struct dns_server_state *server = dns_book_get(book, &key);
+	struct dns_server_state *server = dns_server_get(table, &key);
 	struct dns_totals totals = {.queries = {udp, udp / 10}, .answered = answers};
 
 	assert_non_null(server);
-	dns_book_offer(book, server);
+	dns_label_offer(table, server);
 	totals.responses[DNS_NOERROR] = answers;
 	totals.latency[6] = answers; /* under 8.4 ms */
 	totals.latency_ns = answers * 6000000;
-	dns_book_take(book, server, &totals, 1);
+	dns_server_take(table, server, &totals, 1);
 	return server;
 }
 
@@ -55,14 +57,18 @@ static void add_user(struct dns_label *label, const char *name, uint64_t queries
 
 static char *metrics_of(const struct dns_seen *seen)
 {
-	uint64_t losses[DNS_LOSSES] = {[DNS_LOST_ROWS] = 7};
+	struct dns_server_memory remembered = {.over = 3};
+	struct dns_memory memory = {.servers = &remembered, .n = 1};
+	struct dns_report report = {
+		.seen = seen, .memory = &memory, .losses = {[DNS_LOST_ROWS] = 7}};
 	struct metric_sink sink = {.rows = dns_metric_rows};
 	char *text = NULL;
 	size_t len = 0;
 
 	sink.out = open_memstream(&text, &len);
 	assert_non_null(sink.out);
-	dns_put_metrics(&sink, seen, losses);
+	remembered.key = seen->table->servers[0]->key;
+	dns_put_metrics(&sink, &report);
 	fclose(sink.out);
 	return text;
 }
@@ -73,19 +79,18 @@ static void has(const char *text, const char *line)
 		fail_msg("no '%s' in:\n%s", line, text);
 }
 
-static void metrics_tell_a_server(void **state)
+static void metrics_of_a_server(void **state)
 {
-	_cleanup_book_ struct dns_book *book = calloc(1, sizeof(*book));
-	struct dns_seen seen = {.watched = true, .book = book};
+	_cleanup_table_ struct dns_server_table *table = calloc(1, sizeof(*table));
+	struct dns_seen seen = {.watched = true, .table = table};
 	_cleanup_free_ char *text = NULL;
 	struct dns_server_state *server;
 
 	(void)state;
-	server = add_server(book, 2, 1000, 900);
+	server = add_server(table, 2, 1000, 900);
 	server->budget.qps = 1024;
-	server->memory.over = 3;
 	server->pending = 4;
-	dns_book_take_unanswered(book, server, 2);
+	dns_server_take_unanswered(table, server, 2);
 	seen.search[DNS_CLUSTER].failed = 11;
 	text = metrics_of(&seen);
 	has(text,
@@ -122,17 +127,17 @@ static size_t count_series(const char *text)
 
 static void series_are_bounded(void **state)
 {
-	_cleanup_book_ struct dns_book *book = calloc(1, sizeof(*book));
-	struct dns_seen seen = {.watched = true, .book = book};
+	_cleanup_table_ struct dns_server_table *table = calloc(1, sizeof(*table));
+	struct dns_seen seen = {.watched = true, .table = table};
 	_cleanup_free_ char *text = NULL, *quiet = NULL;
 
 	(void)state;
 	for (unsigned i = 0; i < 3; i++)
-		add_server(book, i, 100, 50);
+		add_server(table, i, 100, 50);
 	quiet = metrics_of(&seen);
 	assert_in_range(count_series(quiet), 50, 150);
 	for (unsigned i = 3; i < 1000; i++)
-		add_server(book, i, 100, 50);
+		add_server(table, i, 100, 50);
 	text = metrics_of(&seen);
 	assert_in_range(count_series(text), 300, 1000);
 	has(text,
@@ -152,21 +157,22 @@ static double number_at(const cJSON *object, const char *name)
 
 static void the_document_adds_up(void **state)
 {
-	_cleanup_book_ struct dns_book *book = calloc(1, sizeof(*book));
-	struct dns_seen seen = {.watched = true, .book = book};
-	struct dns_report report = {.seen = &seen, .cloud = "aws", .names = true};
+	_cleanup_table_ struct dns_server_table *table = calloc(1, sizeof(*table));
+	struct dns_seen seen = {.watched = true, .table = table};
+	struct dns_report report = {
+		.seen = &seen, .memory = &nothing, .cloud = "aws", .names = true};
 	_cleanup_(cleanup_cJSON_Delete) cJSON *document = NULL, *trusted = NULL;
 	const cJSON *server, *user, *name;
 	double sum;
 
 	(void)state;
-	add_server(book, 2, 1000, 900);
-	add_user(&book->labels[0], "little", 30);
-	add_user(&book->labels[0], "big", 700);
-	book->labels[0].names = calloc(1, sizeof(*book->labels[0].names));
+	add_server(table, 2, 1000, 900);
+	add_user(&table->labels[0], "little", 30);
+	add_user(&table->labels[0], "big", 700);
+	table->labels[0].names = calloc(1, sizeof(*table->labels[0].names));
 	for (int i = 0; i < 3; i++)
-		dns_names_add(book->labels[0].names, "a.example", 28);
-	dns_names_add(book->labels[0].names, "b.example", 65280);
+		dns_names_add(table->labels[0].names, "a.example", 28);
+	dns_names_add(table->labels[0].names, "b.example", 65280);
 	document = dns_make_document(&report);
 	server = cJSON_GetArrayItem(cJSON_GetObjectItem(document, "servers"), 0);
 	assert_string_equal(
@@ -183,7 +189,7 @@ static void the_document_adds_up(void **state)
 	assert_true(number_at(cJSON_GetObjectItem(server, "latency"), "p99") < 0.008389);
 	assert_true(number_at(cJSON_GetObjectItem(server, "latency"), "mean") == 0.006);
 	assert_true(cJSON_IsNull(cJSON_GetObjectItem(server, "budget")));
-	/* Names are for whoever may see them. */
+	/* Names are for trusted readers. */
 	assert_null(cJSON_GetObjectItem(server, "names"));
 	report.trusted = true;
 	trusted = dns_make_document(&report);
@@ -196,32 +202,33 @@ static void the_document_adds_up(void **state)
 	assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(name, "type")), "TYPE65280");
 }
 
-static void names_switched_off_are_nowhere(void **state)
+static void names_switched_off_are_not_shown(void **state)
 {
-	_cleanup_book_ struct dns_book *book = calloc(1, sizeof(*book));
-	struct dns_seen seen = {.watched = true, .book = book};
-	struct dns_report report = {.seen = &seen, .cloud = "", .trusted = true};
+	_cleanup_table_ struct dns_server_table *table = calloc(1, sizeof(*table));
+	struct dns_seen seen = {.watched = true, .table = table};
+	struct dns_report report = {
+		.seen = &seen, .memory = &nothing, .cloud = "", .trusted = true};
 	_cleanup_(cleanup_cJSON_Delete) cJSON *document = NULL;
 
 	(void)state;
-	add_server(book, 2, 10, 9);
+	add_server(table, 2, 10, 9);
 	document = dns_make_document(&report);
 	assert_null(cJSON_GetObjectItem(
 		cJSON_GetArrayItem(cJSON_GetObjectItem(document, "servers"), 0), "names"));
 	assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(document, "names")), "off");
 }
 
-static void many_servers_are_one_line(void **state)
+static void servers_without_a_label_are_one_element(void **state)
 {
-	_cleanup_book_ struct dns_book *book = calloc(1, sizeof(*book));
-	struct dns_seen seen = {.watched = true, .book = book};
-	struct dns_report report = {.seen = &seen, .cloud = ""};
+	_cleanup_table_ struct dns_server_table *table = calloc(1, sizeof(*table));
+	struct dns_seen seen = {.watched = true, .table = table};
+	struct dns_report report = {.seen = &seen, .memory = &nothing, .cloud = ""};
 	_cleanup_(cleanup_cJSON_Delete) cJSON *document = NULL;
 	const cJSON *servers, *rest;
 
 	(void)state;
 	for (unsigned i = 0; i < 500; i++)
-		add_server(book, i, 10, 9);
+		add_server(table, i, 10, 9);
 	document = dns_make_document(&report);
 	servers = cJSON_GetObjectItem(document, "servers");
 	assert_int_equal(cJSON_GetArraySize(servers), DNS_LABELS + 1);
@@ -233,24 +240,24 @@ static void many_servers_are_one_line(void **state)
 
 static void nothing_watched_is_null(void **state)
 {
-	struct dns_book *book = calloc(1, sizeof(*book));
-	struct dns_seen seen = {.book = book};
-	struct dns_report report = {.seen = &seen, .cloud = ""};
+	struct dns_server_table *table = calloc(1, sizeof(*table));
+	struct dns_seen seen = {.table = table};
+	struct dns_report report = {.seen = &seen, .memory = &nothing, .cloud = ""};
 	_cleanup_(cleanup_cJSON_Delete) cJSON *document = dns_make_document(&report);
 
 	(void)state;
 	assert_true(cJSON_IsNull(document));
-	free(book);
+	free(table);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(metrics_tell_a_server),
+		cmocka_unit_test(metrics_of_a_server),
 		cmocka_unit_test(series_are_bounded),
 		cmocka_unit_test(the_document_adds_up),
-		cmocka_unit_test(names_switched_off_are_nowhere),
-		cmocka_unit_test(many_servers_are_one_line),
+		cmocka_unit_test(names_switched_off_are_not_shown),
+		cmocka_unit_test(servers_without_a_label_are_one_element),
 		cmocka_unit_test(nothing_watched_is_null),
 	};
 

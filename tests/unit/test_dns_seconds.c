@@ -55,13 +55,13 @@ static void a_burst_shows_wherever_its_second_begins(void **state)
 		struct kernel kernel = {0};
 		uint64_t begin = 1000 * NS + offset, end = begin + 60 * NS;
 
-		dns_seconds_look(&seconds, kernel.bins, 990 * NS, 1024);
+		dns_seconds_take(&seconds, kernel.bins, 990 * NS, 1024);
 		for (uint64_t now = 991 * NS; now < begin; now += NS)
-			assert_true(dns_seconds_look(&seconds, kernel.bins, now, 1024));
+			assert_true(dns_seconds_take(&seconds, kernel.bins, now, 1024));
 		burst(&kernel, begin, NS, 1500);
-		/* Not all of it is over at the first look; to be exact, none of it may be lost. */
+		/* Not all of it is over at the first poll; to be exact, none of it may be lost. */
 		for (uint64_t now = begin + NS; now <= end; now += NS)
-			assert_true(dns_seconds_look(&seconds, kernel.bins, now, 1024));
+			assert_true(dns_seconds_take(&seconds, kernel.bins, now, 1024));
 		assert_in_range(dns_seconds_peak(&seconds), 1500 * 98 / 100, 1500);
 		assert_in_range(seconds.over, 1, 2);
 		assert_in_range(observations_above(&seconds, 1000), 1, 2);
@@ -77,15 +77,15 @@ static void a_shorter_burst_is_told_in_full(void **state)
 		struct kernel kernel = {0};
 		uint64_t begin = 1000 * NS + offset;
 
-		dns_seconds_look(&seconds, kernel.bins, 999 * NS, 1024);
+		dns_seconds_take(&seconds, kernel.bins, 999 * NS, 1024);
 		burst(&kernel, begin, NS - DNS_BIN_NS, 1500);
 		for (uint64_t now = begin + NS; now <= begin + 60 * NS; now += NS)
-			dns_seconds_look(&seconds, kernel.bins, now, 1024);
+			dns_seconds_take(&seconds, kernel.bins, now, 1024);
 		assert_int_equal(dns_seconds_peak(&seconds), 1500);
 		assert_int_equal(seconds.over, 1);
 		/* And forgotten a few seconds after that minute. */
 		for (uint64_t now = begin + 61 * NS; now <= begin + 66 * NS; now += NS)
-			dns_seconds_look(&seconds, kernel.bins, now, 1024);
+			dns_seconds_take(&seconds, kernel.bins, now, 1024);
 		assert_int_equal(dns_seconds_peak(&seconds), 0);
 		assert_int_equal(seconds.over, 1);
 	}
@@ -97,41 +97,41 @@ static void a_steady_load_is_over_once_a_second(void **state)
 	struct kernel kernel = {0};
 
 	(void)state;
-	dns_seconds_look(&seconds, kernel.bins, 100 * NS, 100);
+	dns_seconds_take(&seconds, kernel.bins, 100 * NS, 100);
 	for (uint64_t second = 100; second < 110; second++) {
 		burst(&kernel, second * NS, NS, 160);
-		dns_seconds_look(&seconds, kernel.bins, (second + 1) * NS, 100);
+		dns_seconds_take(&seconds, kernel.bins, (second + 1) * NS, 100);
 	}
 	assert_int_equal(seconds.last, 160);
-	assert_int_equal(seconds.look_peak, 160);
+	assert_int_equal(seconds.poll_peak, 160);
 	assert_int_equal(dns_seconds_peak(&seconds), 160);
 	assert_in_range(seconds.over, 10, 11);
 	/* At the budget is not over it. */
-	dns_seconds_look(&seconds, kernel.bins, 120 * NS, 160);
+	dns_seconds_take(&seconds, kernel.bins, 120 * NS, 160);
 	seconds.over = 0;
 	for (uint64_t second = 120; second < 130; second++) {
 		burst(&kernel, second * NS, NS, 160);
-		dns_seconds_look(&seconds, kernel.bins, (second + 1) * NS, 160);
+		dns_seconds_take(&seconds, kernel.bins, (second + 1) * NS, 160);
 	}
 	assert_int_equal(seconds.over, 0);
 }
 
-static void a_look_leaves_the_bin_under_way(void **state)
+static void a_look_leaves_the_bin_current(void **state)
 {
 	struct dns_seconds seconds = {0};
 	struct kernel kernel = {0};
 
 	(void)state;
-	dns_seconds_look(&seconds, kernel.bins, 50 * NS, 0);
+	dns_seconds_take(&seconds, kernel.bins, 50 * NS, 0);
 	count(&kernel, 50 * NS + 1, 3);
-	dns_seconds_look(&seconds, kernel.bins, 50 * NS + 2, 0);
+	dns_seconds_take(&seconds, kernel.bins, 50 * NS + 2, 0);
 	assert_int_equal(seconds.last, 0);
 	count(&kernel, 50 * NS + 3, 4);
-	dns_seconds_look(&seconds, kernel.bins, 50 * NS + DNS_BIN_NS, 0);
+	dns_seconds_take(&seconds, kernel.bins, 50 * NS + DNS_BIN_NS, 0);
 	assert_int_equal(seconds.last, 7);
-	assert_int_equal(seconds.look_peak, 7);
+	assert_int_equal(seconds.poll_peak, 7);
 	/* A look within the same bin changes nothing. */
-	dns_seconds_look(&seconds, kernel.bins, 50 * NS + DNS_BIN_NS + 1, 0);
+	dns_seconds_take(&seconds, kernel.bins, 50 * NS + DNS_BIN_NS + 1, 0);
 	assert_int_equal(seconds.last, 7);
 }
 
@@ -141,19 +141,19 @@ static void every_second_is_observed_once(void **state)
 	struct kernel kernel = {0};
 
 	(void)state;
-	dns_seconds_look(&seconds, kernel.bins, 1000 * NS, 0);
+	dns_seconds_take(&seconds, kernel.bins, 1000 * NS, 0);
 	assert_in_range(observations(&seconds), 3, 4); /* the bins' own four seconds */
 	memset(seconds.counts, 0, sizeof(seconds.counts));
 	/* Looks of any distance. */
 	for (uint64_t now = 1000 * NS; now < 1100 * NS; now += 1377 * 1000 * 1000) {
 		count(&kernel, now, now % 3 == 0);
-		dns_seconds_look(&seconds, kernel.bins, now, 0);
+		dns_seconds_take(&seconds, kernel.bins, now, 0);
 	}
-	dns_seconds_look(&seconds, kernel.bins, 1100 * NS, 0);
+	dns_seconds_take(&seconds, kernel.bins, 1100 * NS, 0);
 	assert_int_equal(observations(&seconds), 100);
 	/* An idle hour too. */
-	assert_true(dns_seconds_look(&seconds, kernel.bins, 1102 * NS, 0));
-	assert_true(dns_seconds_look(&seconds, kernel.bins, 4702 * NS, 0));
+	assert_true(dns_seconds_take(&seconds, kernel.bins, 1102 * NS, 0));
+	assert_true(dns_seconds_take(&seconds, kernel.bins, 4702 * NS, 0));
 	assert_int_equal(observations(&seconds), 100 + 3602);
 }
 
@@ -163,14 +163,14 @@ static void a_late_look_is_told_and_spreads(void **state)
 	struct kernel kernel = {0};
 
 	(void)state;
-	dns_seconds_look(&seconds, kernel.bins, 100 * NS, 100);
+	dns_seconds_take(&seconds, kernel.bins, 100 * NS, 100);
 	/* The last moment at which nothing has gone round. */
 	burst(&kernel, 100 * NS, 3 * NS, 30);
-	assert_true(dns_seconds_look(&seconds, kernel.bins, 100 * NS + 63 * DNS_BIN_NS, 100));
+	assert_true(dns_seconds_take(&seconds, kernel.bins, 100 * NS + 63 * DNS_BIN_NS, 100));
 	assert_in_range(dns_seconds_peak(&seconds), 9, 11);
 	/* Twelve seconds of 80 a second: three in each bin would look like 240. */
 	burst(&kernel, 104 * NS, 12 * NS, 960);
-	assert_false(dns_seconds_look(&seconds, kernel.bins, 116 * NS, 100));
+	assert_false(dns_seconds_take(&seconds, kernel.bins, 116 * NS, 100));
 	assert_in_range(dns_seconds_peak(&seconds), 72, 96);
 	assert_int_equal(seconds.over, 0);
 }
@@ -181,14 +181,14 @@ static void after_a_minute_nothing_is_made_up(void **state)
 	struct kernel kernel = {0};
 
 	(void)state;
-	dns_seconds_look(&seconds, kernel.bins, 100 * NS, 100);
+	dns_seconds_take(&seconds, kernel.bins, 100 * NS, 100);
 	burst(&kernel, 101 * NS, NS, 5000);
-	assert_false(dns_seconds_look(&seconds, kernel.bins, 300 * NS, 100));
+	assert_false(dns_seconds_take(&seconds, kernel.bins, 300 * NS, 100));
 	assert_int_equal(dns_seconds_peak(&seconds), 0);
 	assert_int_equal(seconds.over, 0);
 	/* From there on it counts as before. */
 	burst(&kernel, 300 * NS, NS, 48);
-	assert_true(dns_seconds_look(&seconds, kernel.bins, 301 * NS, 100));
+	assert_true(dns_seconds_take(&seconds, kernel.bins, 301 * NS, 100));
 	assert_int_equal(dns_seconds_peak(&seconds), 48);
 }
 
@@ -199,15 +199,15 @@ static void counters_that_seem_to_fall_are_left(void **state)
 	struct kernel kernel = {0}, part = {0};
 
 	(void)state;
-	dns_seconds_look(&seconds, kernel.bins, 100 * NS, 10);
+	dns_seconds_take(&seconds, kernel.bins, 100 * NS, 10);
 	burst(&kernel, 100 * NS, 4 * NS, 640);
 	for (int second = 101; second <= 104; second++)
-		dns_seconds_look(&seconds, kernel.bins, (uint64_t)second * NS, 1000);
-	dns_seconds_look(&seconds, part.bins, 105 * NS, 1000);
-	assert_int_equal(seconds.look_peak, 160);
+		dns_seconds_take(&seconds, kernel.bins, (uint64_t)second * NS, 1000);
+	dns_seconds_take(&seconds, part.bins, 105 * NS, 1000);
+	assert_int_equal(seconds.poll_peak, 160);
 	assert_int_equal(seconds.last, 0);
 	burst(&kernel, 105 * NS, NS, 16);
-	dns_seconds_look(&seconds, kernel.bins, 106 * NS, 1000);
+	dns_seconds_take(&seconds, kernel.bins, 106 * NS, 1000);
 	assert_int_equal(seconds.last, 16);
 	assert_int_equal(seconds.over, 0);
 }
@@ -219,13 +219,13 @@ static void counters_may_wrap(void **state)
 
 	(void)state;
 	memset(kernel.bins, 0xff, sizeof(kernel.bins));
-	dns_seconds_look(&seconds, kernel.bins, 100 * NS, 0);
+	dns_seconds_take(&seconds, kernel.bins, 100 * NS, 0);
 	memcpy(seconds.seen, kernel.bins, sizeof(seconds.seen));
 	memset(seconds.window, 0, sizeof(seconds.window));
 	memset(seconds.peaks, 0, sizeof(seconds.peaks));
-	seconds.last = seconds.under_way = 0;
+	seconds.last = seconds.current = 0;
 	burst(&kernel, 100 * NS, NS, 320);
-	dns_seconds_look(&seconds, kernel.bins, 101 * NS, 0);
+	dns_seconds_take(&seconds, kernel.bins, 101 * NS, 0);
 	assert_int_equal(seconds.last, 320);
 }
 
@@ -235,7 +235,7 @@ int main(void)
 		cmocka_unit_test(a_burst_shows_wherever_its_second_begins),
 		cmocka_unit_test(a_shorter_burst_is_told_in_full),
 		cmocka_unit_test(a_steady_load_is_over_once_a_second),
-		cmocka_unit_test(a_look_leaves_the_bin_under_way),
+		cmocka_unit_test(a_look_leaves_the_bin_current),
 		cmocka_unit_test(every_second_is_observed_once),
 		cmocka_unit_test(a_late_look_is_told_and_spreads),
 		cmocka_unit_test(after_a_minute_nothing_is_made_up),

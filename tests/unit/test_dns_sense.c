@@ -15,7 +15,7 @@
 #include "directory.h"
 #include "fake_dns_kernel.h"
 
-/* A node made up for a test, and the agent's looks at it. */
+/* A node made up for a test, and the agent's polls of it. */
 struct fixture {
 	struct directory directory;
 	struct host host;
@@ -25,7 +25,7 @@ struct fixture {
 	uint64_t now_us;
 };
 
-static void look(struct fixture *node, uint64_t later_us)
+static void poll_after(struct fixture *node, uint64_t later_us)
 {
 	node->now_us += later_us;
 	dns_sense(&node->sensor, &node->seen, node->now_us);
@@ -50,7 +50,7 @@ static int begin(void **state)
 	copy_text(node->sensor.config.domains[0], DNS_DOMAIN_MAX, "cluster.local");
 	node->sensor.config.n_domains = 1;
 	node->now_us = 1000 * USEC_PER_SEC;
-	look(node, 0);
+	poll_after(node, 0);
 	*state = node;
 	return 0;
 }
@@ -71,10 +71,10 @@ static struct dns_server *serve(struct fixture *node, const char *address)
 	struct dns_key key;
 
 	assert_true(dns_address_parse(address, &key));
-	return &kernel->servers[place_of(kernel, &key)];
+	return &kernel->servers[slot_of(kernel, &key)];
 }
 
-static void ask(struct fixture *node, const char *address, uint32_t n)
+static void send_queries(struct fixture *node, const char *address, uint32_t n)
 {
 	struct dns_server *server = serve(node, address);
 
@@ -88,41 +88,42 @@ static const struct dns_server_state *known(const struct fixture *node, const ch
 	struct dns_key key;
 
 	assert_true(dns_address_parse(address, &key));
-	return dns_book_find(&node->sensor.book, &key);
+	return dns_server_find(&node->sensor.table, &key);
 }
 
-static void budgets_are_watched_before_they_are_used(void **state)
+static void budgets_are_watched_before_the_first_query(void **state)
 {
 	struct fixture *node = *state;
 
 	assert_non_null(known(node, "168.63.129.16"));
 	assert_int_equal(known(node, "168.63.129.16")->budget.qps, 1000);
 	assert_true(known(node, "168.63.129.16")->label >= 0);
-	assert_int_equal(node->kernel->n_servers, 2); /* a place is kept for it, and for the rest */
+	assert_int_equal(
+		node->kernel->n_servers, 2); /* a slot is reserved for it, and for the rest */
 	/* The cluster's domain once, though the search list has it too. */
 	assert_int_equal(node->kernel->n_suffixes, 2);
-	ask(node, "168.63.129.16", 1500);
-	look(node, USEC_PER_SEC);
-	assert_int_equal(known(node, "168.63.129.16")->queries.look_peak, 1500);
+	send_queries(node, "168.63.129.16", 1500);
+	poll_after(node, USEC_PER_SEC);
+	assert_int_equal(known(node, "168.63.129.16")->queries.poll_peak, 1500);
 	assert_int_equal(known(node, "168.63.129.16")->queries.over, 1);
-	assert_int_equal(dns_queries(&node->sensor.book.labels[0].told), 1500);
+	assert_int_equal(dns_queries(&node->sensor.table.labels[0].reported), 1500);
 }
 
 static void a_reading_that_fails_changes_nothing(void **state)
 {
 	struct fixture *node = *state;
 
-	ask(node, "10.9.9.9", 100);
-	look(node, USEC_PER_SEC);
+	send_queries(node, "10.9.9.9", 100);
+	poll_after(node, USEC_PER_SEC);
 	node->kernel->error = -EFAULT;
 	for (int i = 0; i < 5; i++)
-		look(node, USEC_PER_SEC);
+		poll_after(node, USEC_PER_SEC);
 	assert_int_equal(dns_queries(&known(node, "10.9.9.9")->totals), 100);
 	assert_int_equal(dns_seconds_peak(&known(node, "10.9.9.9")->queries), 100);
 	assert_int_equal(known(node, "10.9.9.9")->queries.last, 0);
 	node->kernel->error = 0;
-	ask(node, "10.9.9.9", 7);
-	look(node, USEC_PER_SEC);
+	send_queries(node, "10.9.9.9", 7);
+	poll_after(node, USEC_PER_SEC);
 	assert_int_equal(dns_queries(&known(node, "10.9.9.9")->totals), 107);
 	assert_int_equal(known(node, "10.9.9.9")->queries.last, 7);
 }
@@ -137,51 +138,51 @@ static void send_one(struct fixture *node, const char *address)
 	node->kernel->pending[place].sent_ns = node->now_us * 1000;
 	*query = (struct dns_pending){.family = 4};
 	memcpy(query->server, key.address, sizeof(query->server));
-	ask(node, address, 1);
+	send_queries(node, address, 1);
 }
 
-static void silence_is_swept_up(void **state)
+static void unanswered_queries_are_swept(void **state)
 {
 	struct fixture *node = *state;
 	size_t sweeps;
 
 	for (int i = 0; i < 12; i++)
 		send_one(node, "10.9.9.9");
-	look(node, USEC_PER_SEC);
+	poll_after(node, USEC_PER_SEC);
 	assert_int_equal(known(node, "10.9.9.9")->pending, 12);
 	assert_int_equal(known(node, "10.9.9.9")->totals.unanswered, 0);
-	look(node, 5 * USEC_PER_SEC);
+	poll_after(node, 5 * USEC_PER_SEC);
 	assert_int_equal(known(node, "10.9.9.9")->pending, 0);
 	assert_int_equal(known(node, "10.9.9.9")->totals.unanswered, 12);
 	assert_int_equal(dns_minute_unanswered(known(node, "10.9.9.9")), 12);
-	/* What another took the place of never gets an answer either. */
+	/* An evicted query never gets an answer either. */
 	serve(node, "10.9.9.9")->evicted += 3;
-	look(node, USEC_PER_SEC);
+	poll_after(node, USEC_PER_SEC);
 	assert_int_equal(known(node, "10.9.9.9")->totals.unanswered, 15);
 	/* An idle node is not swept. */
-	look(node, USEC_PER_SEC);
+	poll_after(node, USEC_PER_SEC);
 	sweeps = node->kernel->sweeps;
 	for (int i = 0; i < 10; i++)
-		look(node, USEC_PER_SEC);
+		poll_after(node, USEC_PER_SEC);
 	assert_int_equal(node->kernel->sweeps, sweeps);
 }
 
-static void who_answers_cluster_names_is_of_the_cluster(void **state)
+static void a_server_that_answers_cluster_names_is_of_the_cluster(void **state)
 {
 	struct fixture *node = *state;
 
-	ask(node, "10.244.1.5", 3);
-	ask(node, "168.63.129.16", 3);
-	look(node, USEC_PER_SEC);
+	send_queries(node, "10.244.1.5", 3);
+	send_queries(node, "168.63.129.16", 3);
+	poll_after(node, USEC_PER_SEC);
 	assert_int_equal(known(node, "10.244.1.5")->role, DNS_UPSTREAM);
 	serve(node, "10.244.1.5")->cluster_answers = 1;
 	serve(node, "168.63.129.16")->cluster_answers = 1;
-	look(node, USEC_PER_SEC);
+	poll_after(node, USEC_PER_SEC);
 	assert_int_equal(known(node, "10.244.1.5")->role, DNS_CLUSTER);
-	/* A resolver with a budget stays what it is, whatever it makes of such names. */
+	/* A resolver with a budget stays an upstream, whatever it answers. */
 	assert_int_equal(known(node, "168.63.129.16")->role, DNS_UPSTREAM);
-	ask(node, "127.0.0.53", 1);
-	look(node, USEC_PER_SEC);
+	send_queries(node, "127.0.0.53", 1);
+	poll_after(node, USEC_PER_SEC);
 	assert_int_equal(known(node, "127.0.0.53")->role, DNS_LOCAL);
 }
 
@@ -192,15 +193,15 @@ static void room_is_made_for_new_servers(void **state)
 
 	for (int i = 0; i < 600; i++) {
 		snprintf(address, sizeof(address), "10.1.%d.%d", i / 250, i % 250 + 1);
-		ask(node, address, 1);
+		send_queries(node, address, 1);
 	}
-	ask(node, "10.9.9.9", 1000);
-	look(node, USEC_PER_SEC);
-	look(node, 30 * USEC_PER_SEC);
+	send_queries(node, "10.9.9.9", 1000);
+	poll_after(node, USEC_PER_SEC);
+	poll_after(node, 30 * USEC_PER_SEC);
 	assert_int_equal(node->kernel->forgotten, 0);
 	for (int i = 0; i < 40; i++) {
-		ask(node, "10.9.9.9", 10);
-		look(node, USEC_PER_SEC);
+		send_queries(node, "10.9.9.9", 10);
+		poll_after(node, USEC_PER_SEC);
 	}
 	/* All but the busy one, the pinned one, the rest's, and those with a label. */
 	assert_in_range(node->kernel->forgotten, 570, 600);
@@ -208,27 +209,27 @@ static void room_is_made_for_new_servers(void **state)
 	assert_non_null(known(node, "168.63.129.16"));
 	assert_null(known(node, "10.1.2.99"));
 	/* It comes again, and counts from there. */
-	ask(node, "10.1.2.99", 5);
-	look(node, USEC_PER_SEC);
+	send_queries(node, "10.1.2.99", 5);
+	poll_after(node, USEC_PER_SEC);
 	assert_int_equal(dns_queries(&known(node, "10.1.2.99")->totals), 5);
 }
 
-static void names_are_sampled_while_they_may_be(void **state)
+static void names_are_sampled_while_configured(void **state)
 {
 	struct fixture *node = *state;
 
-	ask(node, "10.9.9.9", 10);
-	look(node, USEC_PER_SEC);
-	look(node, USEC_PER_SEC);
+	send_queries(node, "10.9.9.9", 10);
+	poll_after(node, USEC_PER_SEC);
+	poll_after(node, USEC_PER_SEC);
 	assert_int_equal(node->kernel->one_in, 1);
-	assert_non_null(node->sensor.book.labels[known(node, "10.9.9.9")->label].names);
-	ask(node, "10.9.9.9", 10000);
-	look(node, USEC_PER_SEC);
+	assert_non_null(node->sensor.table.labels[known(node, "10.9.9.9")->label].names);
+	send_queries(node, "10.9.9.9", 10000);
+	poll_after(node, USEC_PER_SEC);
 	assert_in_range(node->kernel->one_in, 125, 500);
 	node->sensor.config.names = false;
-	look(node, USEC_PER_SEC);
+	poll_after(node, USEC_PER_SEC);
 	assert_int_equal(node->kernel->one_in, 0);
-	assert_null(node->sensor.book.labels[known(node, "10.9.9.9")->label].names);
+	assert_null(node->sensor.table.labels[known(node, "10.9.9.9")->label].names);
 }
 
 static void send_packets(struct fixture *node, size_t source, uint32_t n)
@@ -247,18 +248,18 @@ static void link_local_packets_share_a_budget(void **state)
 
 	assert_int_equal(node->kernel->n_watched, 0);
 	assert_null(node->seen.link_local);
-	ask(node, "169.254.169.253", 1);
-	look(node, USEC_PER_SEC);
+	send_queries(node, "169.254.169.253", 1);
+	poll_after(node, USEC_PER_SEC);
 	assert_int_equal(node->kernel->n_watched, 6);
-	look(node, USEC_PER_SEC);
+	poll_after(node, USEC_PER_SEC);
 	send_packets(node, 0, 600);
 	send_packets(node, 1, 600);
-	look(node, USEC_PER_SEC);
+	poll_after(node, USEC_PER_SEC);
 	assert_non_null(node->seen.link_local);
-	assert_int_equal(node->seen.link_local->look_peak, 1200);
+	assert_int_equal(node->seen.link_local->poll_peak, 1200);
 	assert_int_equal(node->seen.link_local->over, 1);
 	assert_int_equal(node->seen.n_senders, 2);
-	assert_int_equal(node->seen.senders[0].seconds.look_peak, 600);
+	assert_int_equal(node->seen.senders[0].seconds.poll_peak, 600);
 	assert_int_equal(node->seen.senders[0].seconds.over, 0);
 }
 
@@ -276,26 +277,26 @@ static void the_busiest_senders_are_kept(void **state)
 	struct fixture *node = *state;
 	uint64_t sum = 0;
 
-	ask(node, "169.254.169.253", 1);
-	look(node, USEC_PER_SEC);
+	send_queries(node, "169.254.169.253", 1);
+	poll_after(node, USEC_PER_SEC);
 	for (size_t i = 0; i <= FAKE_REST; i++)
 		send_packets(node, i, (uint32_t)i + 1);
-	look(node, USEC_PER_SEC);
-	/* All are of the sum; the last stands for who found no room, and is nobody. */
-	assert_int_equal(node->seen.link_local->look_peak, 20 * 21 / 2);
+	poll_after(node, USEC_PER_SEC);
+	/* All are in the sum; the last is of those without room, and is no sender. */
+	assert_int_equal(node->seen.link_local->poll_peak, 20 * 21 / 2);
 	assert_int_equal(node->seen.n_senders, DNS_SENDERS);
 	for (size_t i = 0; i < DNS_SENDERS; i++)
 		sum += node->seen.senders[i].packets;
 	assert_int_equal(sum, 19 * 20 / 2 - 3 * 4 / 2);
-	/* Who takes another's place brings no burst of the past. */
+	/* A sender that replaces another brings no burst of the past. */
 	for (size_t i = 0; i < DNS_SENDERS; i++)
 		assert_true(dns_seconds_peak(&node->seen.senders[i].seconds) <= 20);
 	send_packets(node, 0, 5000);
-	look(node, USEC_PER_SEC);
-	look(node, USEC_PER_SEC);
+	poll_after(node, USEC_PER_SEC);
+	poll_after(node, USEC_PER_SEC);
 	assert_int_equal(sum_over(node), 0);
 	send_packets(node, 0, 5000);
-	look(node, USEC_PER_SEC);
+	poll_after(node, USEC_PER_SEC);
 	assert_int_equal(node->seen.link_local->over, 2);
 	assert_int_equal(sum_over(node), 1);
 }
@@ -313,52 +314,52 @@ static void idle_senders_make_room(void **state)
 {
 	struct fixture *node = *state;
 
-	ask(node, "169.254.169.253", 1);
-	look(node, USEC_PER_SEC);
+	send_queries(node, "169.254.169.253", 1);
+	poll_after(node, USEC_PER_SEC);
 	for (size_t i = 0; i < FAKE_SOURCES; i++)
 		send_packets(node, i, 1);
-	look(node, USEC_PER_SEC);
+	poll_after(node, USEC_PER_SEC);
 	for (int i = 0; i < 29; i++) {
 		send_packets(node, 7, 1);
-		look(node, 20 * USEC_PER_SEC);
+		poll_after(node, 20 * USEC_PER_SEC);
 	}
 	assert_int_equal(count_sources(node), FAKE_SOURCES);
 	for (int i = 0; i < 30; i++) {
 		send_packets(node, 7, 1);
-		look(node, 2 * USEC_PER_SEC);
-		assert_int_equal(node->seen.link_local->look_peak, 1);
+		poll_after(node, 2 * USEC_PER_SEC);
+		assert_int_equal(node->seen.link_local->poll_peak, 1);
 	}
-	/* Half of the room is free, and who sends has stayed. */
+	/* Half of the room is free, and the active sender has stayed. */
 	assert_in_range(count_sources(node), DNS_SOURCES_MAX / 2 - 16, DNS_SOURCES_MAX / 2);
 	assert_int_equal(node->kernel->sources[7].packets, 60);
 	assert_int_equal(node->kernel->sources[FAKE_REST].packets, 1);
-	/* Who comes again begins anew. */
+	/* A sender that comes again begins anew. */
 	for (size_t i = 0; i < 7; i++)
 		send_packets(node, i, 100);
-	look(node, USEC_PER_SEC);
-	assert_int_equal(node->seen.link_local->look_peak, 700);
+	poll_after(node, USEC_PER_SEC);
+	assert_int_equal(node->seen.link_local->poll_peak, 700);
 }
 
-static void who_takes_a_forgotten_ones_place_brings_no_past(void **state)
+static void a_sender_that_replaces_another_brings_no_past(void **state)
 {
 	struct fixture *node = *state;
 
-	ask(node, "169.254.169.253", 1);
-	look(node, USEC_PER_SEC);
+	send_queries(node, "169.254.169.253", 1);
+	poll_after(node, USEC_PER_SEC);
 	for (size_t i = 0; i < FAKE_SOURCES; i++)
 		send_packets(node, i, 1);
 	for (int turn = 0; turn < 29; turn++) {
 		for (size_t i = 20; i < 40; i++)
 			send_packets(node, i, i < 36 ? 120 : 100);
-		look(node, 19 * USEC_PER_SEC);
-		look(node, USEC_PER_SEC);
+		poll_after(node, 19 * USEC_PER_SEC);
+		poll_after(node, USEC_PER_SEC);
 	}
 	assert_int_equal(node->seen.n_senders, DNS_SENDERS);
 	for (int turn = 0; turn < 60; turn++) {
 		for (size_t i = 36; i < FAKE_SOURCES; i++)
 			send_packets(node, i, 1);
-		look(node, 19 * USEC_PER_SEC);
-		look(node, USEC_PER_SEC);
+		poll_after(node, 19 * USEC_PER_SEC);
+		poll_after(node, USEC_PER_SEC);
 		for (size_t i = 0; i < node->seen.n_senders; i++)
 			assert_true(dns_seconds_peak(&node->seen.senders[i].seconds) <= 120);
 	}
@@ -368,41 +369,41 @@ static void who_takes_a_forgotten_ones_place_brings_no_past(void **state)
 	assert_int_equal(node->seen.link_local->over, 0);
 }
 
-static void late_looks_are_counted_once(void **state)
+static void late_polls_are_counted_once(void **state)
 {
 	struct fixture *node = *state;
 
-	ask(node, "10.9.9.9", 100);
-	ask(node, "10.9.9.10", 100);
-	look(node, USEC_PER_SEC);
-	assert_int_equal(node->seen.coarse, 0);
-	ask(node, "10.9.9.9", 100);
-	ask(node, "10.9.9.10", 100);
-	look(node, 20 * USEC_PER_SEC);
-	assert_int_equal(node->seen.coarse, 1);
+	send_queries(node, "10.9.9.9", 100);
+	send_queries(node, "10.9.9.10", 100);
+	poll_after(node, USEC_PER_SEC);
+	assert_int_equal(node->sensor.coarse, 0);
+	send_queries(node, "10.9.9.9", 100);
+	send_queries(node, "10.9.9.10", 100);
+	poll_after(node, 20 * USEC_PER_SEC);
+	assert_int_equal(node->sensor.coarse, 1);
 	/* Nothing happened: nothing is uncertain. */
-	look(node, 2 * USEC_PER_SEC);
-	look(node, 20 * USEC_PER_SEC);
-	assert_int_equal(node->seen.coarse, 1);
+	poll_after(node, 2 * USEC_PER_SEC);
+	poll_after(node, 20 * USEC_PER_SEC);
+	assert_int_equal(node->sensor.coarse, 1);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(
-			budgets_are_watched_before_they_are_used, begin, end),
+			budgets_are_watched_before_the_first_query, begin, end),
 		cmocka_unit_test_setup_teardown(a_reading_that_fails_changes_nothing, begin, end),
-		cmocka_unit_test_setup_teardown(silence_is_swept_up, begin, end),
+		cmocka_unit_test_setup_teardown(unanswered_queries_are_swept, begin, end),
 		cmocka_unit_test_setup_teardown(
-			who_answers_cluster_names_is_of_the_cluster, begin, end),
+			a_server_that_answers_cluster_names_is_of_the_cluster, begin, end),
 		cmocka_unit_test_setup_teardown(room_is_made_for_new_servers, begin, end),
-		cmocka_unit_test_setup_teardown(names_are_sampled_while_they_may_be, begin, end),
+		cmocka_unit_test_setup_teardown(names_are_sampled_while_configured, begin, end),
 		cmocka_unit_test_setup_teardown(link_local_packets_share_a_budget, begin, end),
 		cmocka_unit_test_setup_teardown(idle_senders_make_room, begin, end),
 		cmocka_unit_test_setup_teardown(
-			who_takes_a_forgotten_ones_place_brings_no_past, begin, end),
+			a_sender_that_replaces_another_brings_no_past, begin, end),
 		cmocka_unit_test_setup_teardown(the_busiest_senders_are_kept, begin, end),
-		cmocka_unit_test_setup_teardown(late_looks_are_counted_once, begin, end),
+		cmocka_unit_test_setup_teardown(late_polls_are_counted_once, begin, end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

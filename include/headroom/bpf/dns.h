@@ -14,11 +14,12 @@
 
 #define DNS_SERVERS_MAX \
 	1024 /* servers told apart, and the zero key, under which the rest is counted */
-#define DNS_ROWS_MAX    16384 /* of who asks what; the rest is counted in lost_rows */
+#define DNS_ROWS_MAX    16384 /* of clients and questions; the rest is counted in lost_rows */
 #define DNS_SOURCES_MAX 256   /* source addresses told apart by the watch; the rest as above */
 #define DNS_STREAMS     4096  /* TCP connections whose messages are told apart; a power of two */
 
-/* A query without an answer for so long is unanswered: what glibc and musl wait, resolv.conf(5). */
+/* A query without an answer for this long is unanswered: what glibc and musl wait, resolv.conf(5).
+ */
 #define DNS_TIMEOUT_NS UINT64_C(5000000000)
 
 /* Sixteenths of a second: bin number (time / DNS_BIN_NS) % DNS_BINS. */
@@ -91,7 +92,7 @@ struct dns_server {
 	__u64 other_packets;   /* to its port 53, but for the queries over UDP */
 	__u64 dot_packets;     /* to its TCP port 853 */
 	__u64 malformed;       /* messages of either direction that could not be read in full */
-	__u64 evicted;         /* queries whose place another took before an answer came */
+	__u64 evicted;         /* queries whose slot another took before an answer came */
 	/* By what comes: answers from port 53. */
 	__u64 responses[DNS_RCODES];        /* with those that are late */
 	__u64 latency_ns;                   /* sum over those that are not */
@@ -106,14 +107,14 @@ struct dns_server {
 _Static_assert(sizeof(struct dns_key) == 20, "shared with the BPF object");
 _Static_assert(sizeof(struct dns_server) == 832, "shared with the BPF object");
 
-/* Key of the map rows: who asks whom for what. No padding. */
+/* Key of the map rows: client, server and kind of question. No padding. */
 struct dns_row_key {
 	struct dns_key server; /* all zero for those that found no room in servers */
 	__u8 source_family;    /* of source: 0 unless the cgroup is the root and tells nothing */
 	__u8 type;             /* enum dns_type_class */
 	__u8 suffix;           /* enum dns_suffix_class */
 	__u8 reserved;
-	__u8 source[16]; /* the address that asks */
+	__u8 source[16]; /* the client's address */
 	__u64 cgroup;    /* inode of its directory */
 };
 
@@ -128,22 +129,22 @@ struct dns_row {
 _Static_assert(sizeof(struct dns_row_key) == 48, "shared with the BPF object");
 _Static_assert(sizeof(struct dns_row) == 32, "shared with the BPF object");
 
-#define DNS_MEMOS 1024 /* a power of two */
+#define DNS_CACHE_ENTRIES 1024 /* a power of two */
 
-/* Element of the array memos: where an asker of late is counted. */
-struct dns_memo {
-	struct dns_row_key who;
-	__u64 places; /* index of row_counts in the upper half, of server_counts in the lower */
-	__u64 seal;   /* over all of it, and dns_control.generation */
+/* Element of the array cache: the slots of a recent client. */
+struct dns_cache_entry {
+	struct dns_row_key client;
+	__u64 slots; /* index of row_counts in the upper half, of server_counts in the lower */
+	__u64 tag;   /* over all of it, and dns_control.generation */
 };
 
-_Static_assert(sizeof(struct dns_memo) == 64, "a cache line");
+_Static_assert(sizeof(struct dns_cache_entry) == 64, "a cache line");
 
 /* A query that waits for its answer. Free when sent_ns is 0. */
 struct dns_pending {
 	__u64 sent_ns;  /* the first time */
 	__u64 cookie;   /* of the socket */
-	__u64 places;   /* where it is counted, as in dns_memo */
+	__u64 slots;    /* where it is counted, as in dns_cache_entry */
 	__u32 question; /* hash of lower-cased name and type */
 	__u16 id;
 	__u8 family; /* 4 or 6: of server */
@@ -153,13 +154,13 @@ struct dns_pending {
 };
 
 /*
- * So many queries may wait at once: 1,600 a second without any answer. Each has one place in the
- * near buckets, a cache line that is all it touches as a rule; when that is taken, those of a far
- * bucket.
+ * How many queries may wait at once: 1,600 a second without any answer. Each has one way in the
+ * primary buckets, normally the only cache line that it touches; when that is taken, those of an
+ * overflow bucket.
  */
-#define DNS_WAYS 4
-#define DNS_NEAR 256  /* the first buckets; a power of two, as the next */
-#define DNS_FAR  2048 /* those behind them */
+#define DNS_WAYS     4
+#define DNS_PRIMARY  256  /* the first buckets; a power of two, as the next */
+#define DNS_OVERFLOW 2048 /* those behind them */
 
 /* Element of the array pending, which user space maps. */
 struct dns_bucket {
@@ -191,7 +192,7 @@ struct dns_sample {
 
 _Static_assert(sizeof(struct dns_sample) == 160, "shared with the BPF object");
 
-/* Suffixes by how many labels they have, at most DNS_SUFFIX_LABELS; hash 0 is a free place. */
+/* Suffixes by how many labels they have, at most DNS_SUFFIX_LABELS; hash 0 is a free slot. */
 #define DNS_SUFFIX_LABELS 6
 #define DNS_SUFFIX_SLOTS  4
 
@@ -210,7 +211,7 @@ struct dns_suffixes {
 #define DNS_WATCH_IPV6 4
 
 struct dns_watch {
-	__u32 ipv4[DNS_WATCH_IPV4];    /* 0 is a free place */
+	__u32 ipv4[DNS_WATCH_IPV4];    /* 0 is a free slot */
 	__u64 ipv6[DNS_WATCH_IPV6][2]; /* as it lies in the packet */
 };
 
@@ -219,12 +220,12 @@ struct dns_control {
 	/* All that every query needs, in one cache line. */
 	__u32 version;      /* DNS_RECORD_VERSION */
 	__u32 sample_share; /* names sampled, in 2^32ths of the queries; 0: none */
-	__u64 samples_most; /* and no more than so many ever: each second adds its share */
+	__u64 samples_most; /* at most this many in total: each second adds its share */
 	__u64 root_cgroup;  /* inode of the cgroup that tells nothing: 1, the root of all */
 	__u64 watching;     /* whether there is anything in watch */
 	__u64 bin;          /* by the programs: the last that was counted into */
 	__u64 generation;   /* rises when an index was taken away from its key; never 0 */
-	__u64 far;          /* by both: queries in far buckets; at 0 none is looked for there */
+	__u64 overflow;     /* by both: queries in overflow buckets; at 0 none is searched there */
 	struct dns_suffixes suffixes;
 	struct dns_watch watch;
 	/* Written by the programs. */
@@ -232,11 +233,11 @@ struct dns_control {
 	__u64 lost_rows;    /* queries that found no room in rows */
 	__u64 lost_sources; /* watched packets counted under the zero key for want of room */
 	__u64 made;         /* keys added to servers and rows */
-	__u64 samples;      /* names handed over */
+	__u64 samples;      /* names sampled */
 	__u64 lost_samples; /* names that found no room in the ring buffer */
 	__u64 fragments;    /* packets without ports: not the first fragment of a datagram */
 	__u64 resyncs;      /* TCP: where a message begins was not known, and guessed */
-	__u64 cut;          /* TCP: segments with more messages than one look takes */
+	__u64 cut;          /* TCP: segments with more messages than one pass takes */
 };
 
 _Static_assert(sizeof(struct dns_control) == 56 + 392 + 88 + 72, "shared with the BPF object");

@@ -4,35 +4,33 @@
 #include "base/cleanup.h"
 #include "base/util.h"
 #include "kernel/bpf.h"
-#include "tuners/dns/table.h"
+#include "tuners/dns/map_table.h"
+#include "workload/cgroup.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <mntent.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 
 #include <bpf/bpf.h>
 #include <headroom/bpf/dns_parse.h>
 
 #include "dns.skel.h"
 
-#define ROOT_INODE 1 /* of the root of all: kernfs counts from there; a container's has another */
-
-/* A look that sweeps may be late by so much. */
+/* A poll that sweeps may be late by this much. */
 #define LATE_US (3 * USEC_PER_SEC)
 
-#define NEAR_SIZE (DNS_NEAR * sizeof(struct dns_bucket))
-#define FAR_SIZE  (DNS_FAR * sizeof(struct dns_bucket))
+#define PRIMARY_SIZE  (DNS_PRIMARY * sizeof(struct dns_bucket))
+#define OVERFLOW_SIZE (DNS_OVERFLOW * sizeof(struct dns_bucket))
 
 struct dns_bpf {
 	struct dns_bpf_object *object;
 	struct ring_buffer *ring;
-	struct dns_bucket *near, *far; /* far is mapped while there is something in it */
-	uint64_t far_rest;             /* what was counted there when the last sweep found none */
-	struct dns_table servers, rows;
+	struct dns_bucket *primary,
+		*overflow;      /* overflow is mapped while there is something in it */
+	uint64_t overflow_rest; /* what was counted there when the last sweep found none */
+	struct dns_map_table servers, rows;
 	/* Whose names dns_bpf_drain_samples() hands over, while it runs. */
 	void (*take_sample)(void *userdata, const struct dns_sample *sample);
 	void *userdata;
@@ -70,15 +68,15 @@ static int load(struct dns_bpf *bpf)
 	if (!bpf->object)
 		return -errno;
 	bpf->object->bss->control.version = DNS_RECORD_VERSION;
-	bpf->object->bss->control.root_cgroup = ROOT_INODE;
+	bpf->object->bss->control.root_cgroup = CGROUP_ROOT_INODE;
 	bpf->object->bss->control.generation = 1;
-	r = dns_table_open(&bpf->servers, bpf->object->maps.servers,
+	r = dns_map_table_open(&bpf->servers, bpf->object->maps.servers,
 		bpf->object->maps.server_counts, bpf->object->maps.free_servers, 1);
 	if (r == 0)
-		r = dns_table_open(&bpf->rows, bpf->object->maps.rows, bpf->object->maps.row_counts,
-			bpf->object->maps.free_rows, 0);
+		r = dns_map_table_open(&bpf->rows, bpf->object->maps.rows,
+			bpf->object->maps.row_counts, bpf->object->maps.free_rows, 0);
 	if (r == 0)
-		r = dns_map_array(bpf->object->maps.pending, 0, NEAR_SIZE, &bpf->near);
+		r = dns_map_array(bpf->object->maps.pending, 0, PRIMARY_SIZE, &bpf->primary);
 	if (r < 0)
 		return r;
 	if (bpf_map_update_elem(
@@ -105,61 +103,6 @@ struct dns_bpf *dns_bpf_load(char why[static TUNER_WHY_MAX])
 	return NULL;
 }
 
-/* A directory that is the root of the cgroup2 hierarchy: its descriptor. Else -1, and why. */
-static int open_if_root(
-	const struct host *host, const char *directory, char why[static TUNER_WHY_MAX])
-{
-	_cleanup_close_ int fd = -1;
-	char full[PATH_MAX];
-	struct stat st;
-
-	if (!host_path(host, directory, full))
-		return -1;
-	fd = open(full, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0 || fstat(fd, &st) < 0) {
-		snprintf(why, TUNER_WHY_MAX, "%.200s: %s: let the agent read the host's cgroup2",
-			full, strerror(errno));
-		return -1;
-	}
-	if (st.st_ino == ROOT_INODE)
-		return steal_fd(&fd);
-	snprintf(why, TUNER_WHY_MAX,
-		"%.180s is not the host's root of cgroup2 but a container's: mount the host's "
-		"/sys/fs/cgroup, and give the agent the host's cgroup namespace",
-		full);
-	return -1;
-}
-
-/*
- * Wherever it is mounted: below /sys/fs/cgroup, with the older hierarchies beside it, or anywhere.
- * With a host's root of its own the mounts are those of the host's first process.
- */
-static int open_cgroup_root(const struct host *host, char why[static TUNER_WHY_MAX])
-{
-	const char *mounts = host->root[0] ? "/proc/1/mounts" : "/proc/self/mounts";
-	const struct mntent *mount;
-	char full[PATH_MAX];
-	FILE *file;
-	int fd = -1;
-
-	snprintf(why, TUNER_WHY_MAX,
-		"no cgroup2 is mounted: mount -t cgroup2 none /sys/fs/cgroup/unified");
-	if (!host_path(host, mounts, full))
-		return -1;
-	file = setmntent(full, "re");
-	if (!file) {
-		snprintf(why, TUNER_WHY_MAX,
-			"%.200s: %s: it tells where cgroup2 is mounted; mount the host's /proc",
-			full, strerror(errno));
-		return -1;
-	}
-	while (fd < 0 && (mount = getmntent(file)))
-		if (streq(mount->mnt_type, "cgroup2"))
-			fd = open_if_root(host, mount->mnt_dir, why);
-	endmntent(file);
-	return fd;
-}
-
 static int attach(struct dns_bpf *bpf, int cgroup)
 {
 	struct dns_bpf_object *object = bpf->object;
@@ -174,7 +117,7 @@ static int attach(struct dns_bpf *bpf, int cgroup)
 
 struct dns_bpf *dns_bpf_open(const struct host *host, char why[static TUNER_WHY_MAX])
 {
-	_cleanup_close_ int cgroup = open_cgroup_root(host, why);
+	_cleanup_close_ int cgroup = cgroup_root_open(host, why, TUNER_WHY_MAX);
 	struct dns_bpf *bpf = cgroup < 0 ? NULL : dns_bpf_load(why);
 	int r = bpf ? attach(bpf, cgroup) : 0;
 
@@ -185,12 +128,12 @@ struct dns_bpf *dns_bpf_open(const struct host *host, char why[static TUNER_WHY_
 	return NULL;
 }
 
-static void leave_far(struct dns_bpf *bpf)
+static void unmap_overflow(struct dns_bpf *bpf)
 {
-	if (bpf->far)
-		munmap(bpf->far, FAR_SIZE);
-	bpf->far = NULL;
-	bpf->far_rest = 0;
+	if (bpf->overflow)
+		munmap(bpf->overflow, OVERFLOW_SIZE);
+	bpf->overflow = NULL;
+	bpf->overflow_rest = 0;
 }
 
 void dns_bpf_close(struct dns_bpf *bpf)
@@ -198,11 +141,11 @@ void dns_bpf_close(struct dns_bpf *bpf)
 	if (!bpf)
 		return;
 	ring_buffer__free(bpf->ring);
-	if (bpf->near)
-		munmap(bpf->near, NEAR_SIZE);
-	leave_far(bpf);
-	dns_table_close(&bpf->servers);
-	dns_table_close(&bpf->rows);
+	if (bpf->primary)
+		munmap(bpf->primary, PRIMARY_SIZE);
+	unmap_overflow(bpf);
+	dns_map_table_close(&bpf->servers);
+	dns_map_table_close(&bpf->rows);
 	dns_bpf_object__destroy(bpf->object);
 	free(bpf);
 }
@@ -218,74 +161,35 @@ const struct dns_control *dns_bpf_control(const struct dns_bpf *bpf)
 	return (const struct dns_control *)&bpf->object->bss->control;
 }
 
-typedef void take_server(void *, const struct dns_key *, const struct dns_server *);
-typedef void take_row(void *, const struct dns_row_key *, const struct dns_row *);
-typedef void take_source(void *, const struct dns_key *, const struct dns_source *);
-
-/* Who gets what is found in a map. */
-struct taker {
-	take_server *server;
-	take_row *row;
-	take_source *source;
-	void *userdata;
-};
-
-static void to_take_server(void *userdata, const void *key, const void *counts)
-{
-	const struct taker *taker = userdata;
-
-	taker->server(taker->userdata, key, counts);
-}
-
-static void to_take_row(void *userdata, const void *key, const void *counts)
-{
-	const struct taker *taker = userdata;
-
-	taker->row(taker->userdata, key, counts);
-}
-
-static void to_take_source(void *userdata, const void *key, const void *counts)
-{
-	const struct taker *taker = userdata;
-
-	taker->source(taker->userdata, key, counts);
-}
-
 static struct dns_control *control_of(struct dns_bpf *bpf)
 {
 	return (struct dns_control *)&bpf->object->bss->control;
 }
 
-int dns_bpf_each_server(struct dns_bpf *bpf, take_server *take, void *userdata)
+int dns_bpf_each_server(struct dns_bpf *bpf, dns_take *take, void *userdata)
 {
-	struct taker taker = {.server = take, .userdata = userdata};
-
-	return dns_table_each(&bpf->servers, &control_of(bpf)->made, to_take_server, &taker);
+	return dns_map_table_each(&bpf->servers, &control_of(bpf)->made, take, userdata);
 }
 
-int dns_bpf_each_row(struct dns_bpf *bpf, take_row *take, void *userdata)
+int dns_bpf_each_row(struct dns_bpf *bpf, dns_take *take, void *userdata)
 {
-	struct taker taker = {.row = take, .userdata = userdata};
-
-	return dns_table_each(&bpf->rows, &control_of(bpf)->made, to_take_row, &taker);
+	return dns_map_table_each(&bpf->rows, &control_of(bpf)->made, take, userdata);
 }
 
-int dns_bpf_each_source(struct dns_bpf *bpf, take_source *take, void *userdata)
+int dns_bpf_each_source(struct dns_bpf *bpf, dns_take *take, void *userdata)
 {
-	struct taker taker = {.source = take, .userdata = userdata};
-
-	return dns_map_each(bpf->object->maps.sources, to_take_source, &taker);
+	return dns_map_each(bpf->object->maps.sources, take, userdata);
 }
 
 void dns_bpf_expect_server(struct dns_bpf *bpf, const struct dns_key *server)
 {
-	dns_table_add(&bpf->servers, server);
+	dns_map_table_add(&bpf->servers, server);
 }
 
 /* A query that is being counted, or waits for its answer, has the index too. */
-static bool forget(struct dns_bpf *bpf, struct dns_table *table, const void *key, uint64_t now)
+static bool forget(struct dns_bpf *bpf, struct dns_map_table *table, const void *key, uint64_t now)
 {
-	bool gone = dns_table_remove(table, key, now + DNS_TIMEOUT_NS / 1000 + LATE_US);
+	bool gone = dns_map_table_remove(table, key, now + DNS_TIMEOUT_NS / 1000 + LATE_US);
 
 	__atomic_add_fetch(&control_of(bpf)->generation, 1, __ATOMIC_RELEASE);
 	return gone;
@@ -312,10 +216,10 @@ bool dns_bpf_forget_source(
 	return bpf_map_lookup_elem(fd, source, counts) == 0 && bpf_map_delete_elem(fd, source) == 0;
 }
 
-void dns_bpf_use_again(struct dns_bpf *bpf, uint64_t now)
+void dns_bpf_reuse(struct dns_bpf *bpf, uint64_t now)
 {
-	dns_table_use_again(&bpf->servers, now);
-	dns_table_use_again(&bpf->rows, now);
+	dns_map_table_reuse(&bpf->servers, now);
+	dns_map_table_reuse(&bpf->rows, now);
 }
 
 typedef void take_pending(void *userdata, const struct dns_pending *query, bool unanswered);
@@ -357,29 +261,30 @@ static bool sweep_buckets(
  * What was swept goes from the count here, once none is left for two looks: so does what two
  * processors at one place have miscounted. What came meanwhile stays in it.
  */
-static void sweep_far(struct dns_bpf *bpf, uint64_t now, take_pending *take, void *userdata)
+static void sweep_overflow(struct dns_bpf *bpf, uint64_t now, take_pending *take, void *userdata)
 {
-	__u64 *count = &control_of(bpf)->far, far = __atomic_load_n(count, __ATOMIC_ACQUIRE);
+	__u64 *count = &control_of(bpf)->overflow,
+	      overflow = __atomic_load_n(count, __ATOMIC_ACQUIRE);
 	bool any;
 
-	if (far == 0) {
-		leave_far(bpf);
+	if (overflow == 0) {
+		unmap_overflow(bpf);
 		return;
 	}
-	if (!bpf->far &&
-		dns_map_array(bpf->object->maps.pending, NEAR_SIZE, FAR_SIZE, &bpf->far) < 0)
+	if (!bpf->overflow && dns_map_array(bpf->object->maps.pending, PRIMARY_SIZE, OVERFLOW_SIZE,
+				      &bpf->overflow) < 0)
 		return;
-	any = sweep_buckets(bpf->far, DNS_FAR, now, take, userdata);
-	if (!any && bpf->far_rest == far)
+	any = sweep_buckets(bpf->overflow, DNS_OVERFLOW, now, take, userdata);
+	if (!any && bpf->overflow_rest == overflow)
 		__atomic_compare_exchange_n(
-			count, &far, 0, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
-	bpf->far_rest = any ? 0 : far;
+			count, &overflow, 0, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+	bpf->overflow_rest = any ? 0 : overflow;
 }
 
 void dns_bpf_sweep(struct dns_bpf *bpf, uint64_t now, take_pending *take, void *userdata)
 {
-	(void)sweep_buckets(bpf->near, DNS_NEAR, now, take, userdata);
-	sweep_far(bpf, now, take, userdata);
+	(void)sweep_buckets(bpf->primary, DNS_PRIMARY, now, take, userdata);
+	sweep_overflow(bpf, now, take, userdata);
 }
 
 void dns_bpf_sample(struct dns_bpf *bpf, uint64_t one_in, uint64_t at_most)

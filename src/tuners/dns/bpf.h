@@ -35,32 +35,28 @@ int dns_bpf_program(const struct dns_bpf *bpf, bool ingress); /* its descriptor 
  */
 const struct dns_control *dns_bpf_control(const struct dns_bpf *bpf);
 
-/*
- * Each calls take for every element there is, in no order; what it gets lives until it returns. An
- * element that comes or goes meanwhile may be left out. 0, or -errno when the map cannot be read;
- * what was taken until then was right.
- */
-int dns_bpf_each_server(struct dns_bpf *bpf,
-	void (*take)(void *userdata, const struct dns_key *server, const struct dns_server *counts),
-	void *userdata);
-int dns_bpf_each_row(struct dns_bpf *bpf,
-	void (*take)(void *userdata, const struct dns_row_key *key, const struct dns_row *counts),
-	void *userdata);
-int dns_bpf_each_source(struct dns_bpf *bpf,
-	void (*take)(void *userdata, const struct dns_key *source, const struct dns_source *counts),
-	void *userdata);
+/* key and counts live until it returns; counts may change at any time. */
+typedef void dns_take(void *userdata, const void *key, const void *counts);
 
-/* Gives it a place, if there is one, before anybody asks it. */
+/*
+ * Each calls take for every element there is, in no order. An element that comes or goes meanwhile
+ * may be left out. 0, or -errno when the map cannot be read; what was taken until then was right.
+ */
+int dns_bpf_each_server(struct dns_bpf *bpf, dns_take *take, void *userdata); /* key, server */
+int dns_bpf_each_row(struct dns_bpf *bpf, dns_take *take, void *userdata);    /* row_key, row */
+int dns_bpf_each_source(struct dns_bpf *bpf, dns_take *take, void *userdata); /* key, source */
+
+/* Reserves its slot, if there is one, before the first query to it. */
 void dns_bpf_expect_server(struct dns_bpf *bpf, const struct dns_key *server);
 
 /*
  * Removes what is idle, for room. The counts go with it: they begin at 0 should it come again. The
  * zero key stays. Not from within take. False when it could not be removed. The room is there from
- * the first dns_bpf_use_again() on that comes some seconds later: nobody counts there any more.
+ * the first dns_bpf_reuse() some seconds later: no program counts there any more.
  */
 bool dns_bpf_forget_server(struct dns_bpf *bpf, const struct dns_key *server, uint64_t now_us);
 bool dns_bpf_forget_row(struct dns_bpf *bpf, const struct dns_row_key *key, uint64_t now_us);
-void dns_bpf_use_again(struct dns_bpf *bpf, uint64_t now_us);
+void dns_bpf_reuse(struct dns_bpf *bpf, uint64_t now_us);
 
 /* Removes a watched packet's source: whether there was one, and what had been counted of it. */
 bool dns_bpf_forget_source(
@@ -68,18 +64,17 @@ bool dns_bpf_forget_source(
 
 /*
  * Calls take for every query without an answer, and removes those that are older than
- * DNS_TIMEOUT_NS: for them unanswered is true, once. now_ns is CLOCK_MONOTONIC. A caller whose
- * servers have answered everything and sent nothing since need not ask.
+ * DNS_TIMEOUT_NS: for them unanswered is true, once. now_ns is CLOCK_MONOTONIC. Not needed while
+ * everything is answered and nothing new was sent.
  */
 void dns_bpf_sweep(struct dns_bpf *bpf, uint64_t now_ns,
 	void (*take)(void *userdata, const struct dns_pending *query, bool unanswered),
 	void *userdata);
 
-/* Has one in so many queries hand over its name (0: none), and at_most so many until it is called
- * again. */
+/* Samples the name of one in that many queries (0: none), at_most of them until the next call. */
 void dns_bpf_sample(struct dns_bpf *bpf, uint64_t one_in, uint64_t at_most);
 
-/* Calls take for every name handed over since the last time. */
+/* Calls take for every name sampled since the last time. */
 void dns_bpf_drain_samples(struct dns_bpf *bpf,
 	void (*take)(void *userdata, const struct dns_sample *sample), void *userdata);
 

@@ -43,7 +43,7 @@ static void describe(const struct workload *workload, char *text, size_t size)
 struct numbers {
 	double queries;
 	uint64_t packets, pending;
-	const char *whose; /* the packets, where there are several network devices */
+	const char *scope; /* of the packets, where there are several network devices */
 };
 
 /* "1500 of 1024 queries/s, 201 of 200 pending". */
@@ -60,7 +60,7 @@ static void add_numbers(struct condition_reading *condition, const struct dns_se
 	}
 	if (budget->pps > 0) {
 		add(condition, "%s%" PRIu64 " of %" PRIu64 " packets/s%s", comma, used->packets,
-			budget->pps, dns_is_upper_bound(seen, server) ? used->whose : "");
+			budget->pps, dns_is_upper_bound(seen, server) ? used->scope : "");
 		comma = ", ";
 	}
 	if (budget->pending > 0)
@@ -68,27 +68,22 @@ static void add_numbers(struct condition_reading *condition, const struct dns_se
 			budget->pending);
 }
 
-static double mean_of_minute(const struct dns_server_state *server)
-{
-	return (double)dns_minute_queries(server) / 60;
-}
-
 static void judge_budget(const struct dns_seen *seen, const struct dns_server_state *server,
-	struct condition_reading *pressure, struct condition_reading *exceeded)
+	const struct dns_server_memory *memory, struct condition_reading *pressure,
+	struct condition_reading *exceeded)
 {
-	const struct dns_server_memory *memory = &server->memory;
 	const struct dns_seconds *packets = dns_packets_of(seen, server);
 	struct numbers last = {
 		.queries = dns_seconds_peak(&server->queries),
 		.packets = packets ? dns_seconds_peak(packets) : 0,
 		.pending = dns_minute_pending(server),
-		.whose = " of all network interfaces together",
+		.scope = " of all network interfaces together",
 	};
 	struct numbers worst = {(double)memory->worst_queries, memory->worst_packets,
 		memory->worst_pending, " of one address"};
 
 	if (server->budget.sustained)
-		last.queries = worst.queries = mean_of_minute(server);
+		last.queries = worst.queries = (double)dns_minute_queries(server) / 60;
 	if (memory->pressure) {
 		set(pressure, "near-budget");
 		add(pressure, "%s: ", server->name);
@@ -104,57 +99,52 @@ static void judge_budget(const struct dns_seen *seen, const struct dns_server_st
 static void add_user(struct condition_reading *condition, const struct dns_server_state *server,
 	const struct dns_user *user)
 {
-	char who[192];
+	char text[192];
 
 	if (!user || condition->status != CONDITION_TRUE)
 		return;
-	describe(&user->workload, who, sizeof(who));
-	add(condition, "; most for %s from %s", server->name, who);
+	describe(&user->workload, text, sizeof(text));
+	add(condition, "; most for %s from %s", server->name, text);
 }
 
-/* Who asks most of the server that is the nearest to its budget. */
-static void add_busiest(struct condition_reading *condition, const struct dns_seen *seen)
+/*
+ * Who sends most to the server that is nearest to its budget, and who sent most at the time to the
+ * server whose budget was exceeded last.
+ */
+static void add_users(const struct dns_seen *seen, const struct dns_memory *memory,
+	struct condition_reading *pressure, struct condition_reading *exceeded)
 {
-	const struct dns_server_state *worst = NULL;
-	const struct dns_user *user = NULL;
+	const struct dns_server_state *nearest = NULL, *last = NULL;
 	const struct dns_label *label;
+	const struct dns_user *user = NULL;
+	uint64_t last_at = 0;
 
-	for (size_t i = 0; i < seen->book->n; i++) {
-		const struct dns_server_state *server = seen->book->servers[i];
+	for (size_t i = 0; i < seen->table->n; i++) {
+		const struct dns_server_state *server = seen->table->servers[i];
+		const struct dns_server_memory *its = &memory->servers[i];
 
-		if (server->memory.pressure &&
-			(!worst || dns_budget_used(seen, server) > dns_budget_used(seen, worst)))
-			worst = server;
+		if (its->pressure && (!nearest || dns_budget_used(seen, server) >
+							  dns_budget_used(seen, nearest)))
+			nearest = server;
+		if (its->over_lately > 0 && (!last || its->over_at_us > last_at)) {
+			last = server;
+			last_at = its->over_at_us;
+		}
 	}
-	label = worst ? dns_label_of(seen->book, worst) : NULL;
+	label = nearest ? dns_label_of(seen->table, nearest) : NULL;
 	for (unsigned i = 0; label && i < label->n_users; i++)
 		if (!user || label->users[i].smooth > user->smooth)
 			user = &label->users[i];
-	add_user(condition, worst, user);
+	add_user(pressure, nearest, user);
+	if (last && last->label >= 0 && memory->worst[last->label].user.per_second > 0)
+		add_user(exceeded, last, &memory->worst[last->label].user);
 }
 
-/* Who asked most, then, of the server whose budget was overrun last. */
-static void add_culprit(struct condition_reading *condition, const struct dns_seen *seen)
-{
-	const struct dns_server_state *last = NULL;
-	const struct dns_label *label;
-
-	for (size_t i = 0; i < seen->book->n; i++) {
-		const struct dns_server_state *server = seen->book->servers[i];
-
-		if (server->memory.over_lately > 0 &&
-			(!last || server->memory.over_at_us > last->memory.over_at_us))
-			last = server;
-	}
-	label = last ? dns_label_of(seen->book, last) : NULL;
-	if (label && label->worst.per_second > 0)
-		add_user(condition, last, &label->worst);
-}
-
-static void judge_answers(const struct dns_server_state *server, unsigned *named,
+static void judge_answers(const struct dns_server_state *server,
+	const struct dns_server_memory *memory, unsigned *named,
 	struct condition_reading *unanswered)
 {
-	if (!server->memory.unanswered || (*named)++ >= NAMED)
+	if (!memory->unanswered || (*named)++ >= NAMED)
 		return;
 	set(unanswered, "unanswered");
 	add(unanswered,
@@ -165,49 +155,41 @@ static void judge_answers(const struct dns_server_state *server, unsigned *named
 
 void dns_describe_crowd(const struct dns_seen *seen, double least, char *text, size_t size)
 {
-	unsigned n = 0, named = 0;
+	char named[3 * 224] = "";
+	unsigned n = 0;
 	double sum = 0;
-	size_t used;
 
 	for (unsigned i = 0; i < seen->n_forwarders; i++) {
 		const struct dns_forwarder *forwarder = &seen->forwarders[i];
+		size_t used = strlen(named);
+		char workload[192];
 
 		if (forwarder->expected || forwarder->per_second < least)
 			continue;
-		n++;
 		sum += forwarder->per_second;
-	}
-	snprintf(text, size, "%u forwarders on this node send upstream %.3g queries/s in all", n,
-		sum);
-	for (unsigned i = 0; i < seen->n_forwarders && named < NAMED; i++) {
-		const struct dns_forwarder *forwarder = &seen->forwarders[i];
-		char who[192];
-
-		if (forwarder->expected || forwarder->per_second < least)
+		if (n++ >= NAMED)
 			continue;
-		describe(&forwarder->workload, who, sizeof(who));
-		used = strlen(text);
-		snprintf(text + used, size - used, "%s%s %.3g/s", named++ == 0 ? ": " : ", ", who,
-			forwarder->per_second);
+		describe(&forwarder->workload, workload, sizeof(workload));
+		snprintf(named + used, sizeof(named) - used, "%s%s %.3g/s", n == 1 ? ": " : ", ",
+			workload, forwarder->per_second);
 	}
-}
-
-static bool any_budget(const struct dns_seen *seen)
-{
-	for (size_t i = 0; i < seen->book->n; i++)
-		if (dns_has_budget(seen->book->servers[i]))
-			return true;
-	return false;
+	snprintf(text, size, "%u forwarders on this node send upstream %.3g queries/s in all%s", n,
+		sum, named);
 }
 
 static void judge(const struct dns_seen *seen, const struct dns_memory *memory,
 	struct condition_reading readings[static 4])
 {
+	bool any_budget = false;
 	unsigned silent = 0;
 
-	for (size_t i = 0; i < seen->book->n; i++) {
-		judge_budget(seen, seen->book->servers[i], &readings[0], &readings[1]);
-		judge_answers(seen->book->servers[i], &silent, &readings[2]);
+	for (size_t i = 0; i < seen->table->n; i++) {
+		const struct dns_server_state *server = seen->table->servers[i];
+		const struct dns_server_memory *its = &memory->servers[i];
+
+		judge_budget(seen, server, its, &readings[0], &readings[1]);
+		judge_answers(server, its, &silent, &readings[2]);
+		any_budget = any_budget || dns_has_budget(server);
 	}
 	if (silent > NAMED)
 		add(&readings[2], "; and %u other servers", silent - NAMED);
@@ -215,10 +197,9 @@ static void judge(const struct dns_seen *seen, const struct dns_memory *memory,
 		set(&readings[3], "several-forwarders");
 		add(&readings[3], "%s", memory->crowd);
 	}
-	add_busiest(&readings[0], seen);
-	add_culprit(&readings[1], seen);
+	add_users(seen, memory, &readings[0], &readings[1]);
 	for (int i = 0; i < 2; i++)
-		if (readings[i].status == CONDITION_FALSE && !any_budget(seen))
+		if (readings[i].status == CONDITION_FALSE && !any_budget)
 			readings[i].reason = "no-budget";
 }
 

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 /* DNSBudgetPressure begins above the first share of the budget and ends below the second. */
 #define PRESSURE_BEGINS 0.80
@@ -14,18 +15,18 @@
 /* DNSBudgetExceeded stays for as long as a dashboard and an alert need to see it. */
 #define EXCEEDED_WINDOW_US (300 * USEC_PER_SEC)
 
-/* Who asks is read as seldom as every ten seconds: so long it may take to see who it was. */
-#define WHO_IS_KNOWN_US (11 * USEC_PER_SEC)
+/* Users may be read only every ten seconds: it may take this long to see who it was. */
+#define USERS_KNOWN_US (11 * USEC_PER_SEC)
 
 /*
- * DNSUnanswered begins with so many queries, and such a share, of the last minute; a few are lost
+ * DNSUnanswered begins with this many queries, and this share, of the last minute; a few are lost
  * on any network. It ends below the second share.
  */
 #define UNANSWERED_LEAST  10
 #define UNANSWERED_BEGINS 0.05
 #define UNANSWERED_ENDS   0.01
 
-/* A forwarder counts from so many queries a second to upstreams, and until so few. */
+/* A forwarder counts from the first, and down to the second rate of queries to upstreams. */
 #define FORWARDER_BEGINS 0.5
 #define FORWARDER_ENDS   0.1
 #define CROWD            2
@@ -92,90 +93,87 @@ static uint64_t packets_peak(const struct dns_seen *seen, const struct dns_serve
 	if (!packets)
 		return 0;
 	if (!dns_is_upper_bound(seen, server))
-		return packets->look_peak;
+		return packets->poll_peak;
 	for (unsigned i = 0; i < seen->n_senders; i++)
-		peak = MAX(peak, seen->senders[i].seconds.look_peak);
+		peak = MAX(peak, seen->senders[i].seconds.poll_peak);
 	return peak;
 }
 
-/* How much each of the budget's numbers was overrun since the last look: a second counts once. */
-static uint64_t newly_over(const struct dns_seen *seen, struct dns_server_state *server)
+/* How much each of the budget's numbers was exceeded since the last poll: a second counts once. */
+static uint64_t newly_over(const struct dns_seen *seen, const struct dns_server_state *server,
+	struct dns_server_memory *memory)
 {
-	uint64_t *before = server->memory.counted;
-	uint64_t counts[DNS_OVERRUNS] = {
+	uint64_t counts[DNS_EXCESSES] = {
 		[DNS_OVER_QUERIES] = server->queries.over,
 		[DNS_OVER_PACKETS] = packets_over(seen, server),
-		[DNS_OVER_PENDING] = server->memory.pending_over,
-		[DNS_OVER_SUSTAINED] = (uint64_t)server->memory.sustained_over,
+		[DNS_OVER_PENDING] = memory->pending_over,
+		[DNS_OVER_SUSTAINED] = (uint64_t)memory->sustained_over,
 	};
 	uint64_t most = 0;
 
-	for (int i = 0; i < DNS_OVERRUNS; i++) {
-		uint64_t more = counts[i] - MIN(counts[i], before[i]);
-
+	for (int i = 0; i < DNS_EXCESSES; i++) {
 		/* A sum over senders falls when one is forgotten. */
+		uint64_t more = counts[i] - MIN(counts[i], memory->counted[i]);
+
 		most = MAX(most, more);
-		server->memory.hits[i] += more;
-		before[i] = counts[i];
+		memory->hits[i] += more;
+		memory->counted[i] = counts[i];
 	}
 	return most;
 }
 
-static void remember_worst(const struct dns_seen *seen, struct dns_server_state *server)
+/* The busiest of the moment: an average of any time would blame a client with few, steady queries.
+ */
+static void remember_user(const struct dns_seen *seen, const struct dns_server_state *server,
+	const struct dns_server_memory *server_memory, struct dns_memory *memory, uint64_t now)
 {
-	struct dns_server_memory *memory = &server->memory;
-
-	memory->worst_queries = MAX(memory->worst_queries, server->queries.look_peak);
-	memory->worst_pending = MAX(memory->worst_pending, server->pending);
-	memory->worst_packets = MAX(memory->worst_packets, packets_peak(seen, server));
-}
-
-/* The busiest of the moment: an average of any time would blame who asks steadily and little. */
-static void remember_who(
-	const struct dns_seen *seen, const struct dns_server_state *server, uint64_t now)
-{
-	struct dns_label *label = server->label < 0 ? NULL : &seen->book->labels[server->label];
+	const struct dns_label *label = dns_label_of(seen->table, server);
+	struct dns_user *worst;
 
 	if (!label)
 		return;
-	if (server->memory.over_lately == 0)
-		label->worst = (struct dns_user){0};
-	else if (now - server->memory.over_at_us <= WHO_IS_KNOWN_US)
-		for (unsigned i = 0; i < label->n_users; i++)
-			if (label->users[i].per_second > label->worst.per_second)
-				label->worst = label->users[i];
+	worst = &memory->worst[server->label].user;
+	if (server_memory->over_lately == 0 ||
+		!dns_address_equal(&memory->worst[server->label].server, &server->key))
+		*worst = (struct dns_user){0};
+	memory->worst[server->label].server = server->key;
+	if (server_memory->over_lately == 0 || now - server_memory->over_at_us > USERS_KNOWN_US)
+		return;
+	for (unsigned i = 0; i < label->n_users; i++)
+		if (label->users[i].per_second > worst->per_second)
+			*worst = label->users[i];
 }
 
-static void remember_over(
-	const struct dns_seen *seen, struct dns_server_state *server, uint64_t now)
+static void remember_over(const struct dns_seen *seen, const struct dns_server_state *server,
+	struct dns_server_memory *memory, uint64_t now)
 {
-	struct dns_server_memory *memory = &server->memory;
 	const struct dns_budget *budget = &server->budget;
-	double passed = memory->looked_at_us == 0 ? 0 : (double)(now - memory->looked_at_us);
-	uint64_t *most = &server->slots[server->slot % DNS_SLOTS].pending, more;
+	uint64_t more;
 
-	*most = MAX(*most, server->pending);
 	if (budget->pending > 0 && server->pending > budget->pending)
 		memory->pending_over++;
-	if (budget->sustained && dns_minute_queries(server) > 60 * budget->qps)
-		memory->sustained_over += passed / (double)USEC_PER_SEC;
-	more = newly_over(seen, server);
+	if (budget->sustained && memory->polled_at_us > 0 &&
+		dns_minute_queries(server) > 60 * budget->qps)
+		memory->sustained_over +=
+			(double)(now - memory->polled_at_us) / (double)USEC_PER_SEC;
+	memory->polled_at_us = now;
+	more = newly_over(seen, server, memory);
 	memory->over += more;
 	if (more > 0) {
 		memory->over_lately += more;
 		memory->over_at_us = now;
-		remember_worst(seen, server);
+		memory->worst_queries = MAX(memory->worst_queries, server->queries.poll_peak);
+		memory->worst_pending = MAX(memory->worst_pending, server->pending);
+		memory->worst_packets = MAX(memory->worst_packets, packets_peak(seen, server));
 	} else if (now - memory->over_at_us > EXCEEDED_WINDOW_US) {
 		memory->over_lately = 0;
 		memory->worst_queries = memory->worst_packets = memory->worst_pending = 0;
 	}
-	remember_who(seen, server, now);
-	memory->looked_at_us = now;
 }
 
-static void remember(const struct dns_seen *seen, struct dns_server_state *server, uint64_t now)
+static void remember(const struct dns_seen *seen, const struct dns_server_state *server,
+	struct dns_server_memory *memory, uint64_t now)
 {
-	struct dns_server_memory *memory = &server->memory;
 	double queries = (double)dns_minute_queries(server);
 	double unanswered = (double)dns_minute_unanswered(server);
 
@@ -189,41 +187,25 @@ static void remember(const struct dns_seen *seen, struct dns_server_state *serve
 		memory->over_lately = 0;
 		return;
 	}
-	remember_over(seen, server, now);
+	remember_over(seen, server, memory, now);
 	memory->pressure = dns_budget_used(seen, server) >
 			   (memory->pressure ? PRESSURE_ENDS : PRESSURE_BEGINS);
 }
 
-static unsigned count_forwarders(const struct dns_seen *seen, double least)
+static void remember_crowd(const struct dns_seen *seen, struct dns_memory *memory, uint64_t now)
 {
+	double least = memory->crowded ? FORWARDER_ENDS : FORWARDER_BEGINS;
 	unsigned n = 0;
 
 	for (unsigned i = 0; i < seen->n_forwarders; i++)
 		n += !seen->forwarders[i].expected && seen->forwarders[i].per_second >= least;
-	return n;
-}
-
-static void remember_crowd(const struct dns_seen *seen, struct dns_memory *memory, uint64_t now)
-{
-	if (count_forwarders(seen, memory->crowded ? FORWARDER_ENDS : FORWARDER_BEGINS) >= CROWD) {
+	if (n >= CROWD) {
 		memory->crowded = true;
 		memory->crowded_at_us = now;
 		dns_describe_crowd(seen, FORWARDER_ENDS, memory->crowd, sizeof(memory->crowd));
 	} else if (now - memory->crowded_at_us > CROWDED_FOR_US) {
 		memory->crowded = false;
 	}
-}
-
-static struct limit_reading *new_limit(struct proposal *proposal,
-	const struct dns_server_state *server, const char *part, const char *unit)
-{
-	struct limit_reading *limit = proposal_limit(proposal);
-
-	if (!limit)
-		return NULL;
-	snprintf(limit->name, sizeof(limit->name), "dns/%s%s", server->name, part);
-	limit->unit = unit;
-	return limit;
 }
 
 static void take_users(struct limit_reading *limit, const struct dns_label *label)
@@ -238,76 +220,89 @@ static void take_users(struct limit_reading *limit, const struct dns_label *labe
 	}
 }
 
-static int add_queries(const struct dns_seen *seen, const struct dns_server_state *server,
-	struct proposal *proposal)
+/* A limit of each number of the budget; the first has the server's plain name, and its users. */
+static int add_limits(const struct dns_seen *seen, const struct dns_server_state *server,
+	const struct dns_server_memory *memory, struct proposal *proposal)
 {
 	const struct dns_budget *budget = &server->budget;
-	struct limit_reading *limit = new_limit(proposal, server, "", "queries/s");
-
-	if (!limit)
-		return -ENOMEM;
-	limit->flow = true;
-	limit->max = budget->qps;
-	limit->used = server->queries.last;
-	limit->peak = server->queries.look_peak;
-	limit->hits = server->memory.hits[DNS_OVER_QUERIES];
-	take_users(limit, dns_label_of(seen->book, server));
-	if (!budget->sustained)
-		return 0;
-	limit->used = (dns_minute_queries(server) + 59) / 60;
-	limit->peak = limit->used;
-	limit->hits = server->memory.hits[DNS_OVER_SUSTAINED];
-	return 0;
-}
-
-/* Without a budget of queries the limit of packets has the server's plain name. */
-static int add_packets(const struct dns_seen *seen, const struct dns_server_state *server,
-	struct proposal *proposal)
-{
 	const struct dns_seconds *packets = dns_packets_of(seen, server);
-	struct limit_reading *limit;
+	uint64_t mean = (dns_minute_queries(server) + 59) / 60;
+	const struct {
+		const char *part, *unit;
+		uint64_t max, used, peak;
+		enum dns_excess hits;
+		bool upper_bound, users;
+	} limits[] = {
+		{"", "queries/s", budget->qps, budget->sustained ? mean : server->queries.last,
+			budget->sustained ? mean : server->queries.poll_peak,
+			budget->sustained ? DNS_OVER_SUSTAINED : DNS_OVER_QUERIES, false, true},
+		{budget->qps > 0 ? "/packets" : "", "packets/s", packets ? budget->pps : 0,
+			packets ? packets->last : 0, packets ? packets->poll_peak : 0,
+			DNS_OVER_PACKETS, dns_is_upper_bound(seen, server), budget->qps == 0},
+		{"/pending", "queries", budget->pending, server->pending, 0, DNS_OVER_PENDING,
+			false, false},
+	};
 
-	if (!packets)
-		return 0;
-	limit = new_limit(proposal, server, server->budget.qps > 0 ? "/packets" : "", "packets/s");
-	if (!limit)
-		return -ENOMEM;
-	limit->flow = true;
-	limit->max = server->budget.pps;
-	limit->used = packets->last;
-	limit->peak = packets->look_peak;
-	limit->hits = server->memory.hits[DNS_OVER_PACKETS];
-	limit->upper_bound = dns_is_upper_bound(seen, server);
-	if (server->budget.qps == 0)
-		take_users(limit, dns_label_of(seen->book, server));
+	for (size_t i = 0; i < ARRAY_SIZE(limits); i++) {
+		struct limit_reading *limit = limits[i].max ? proposal_limit(proposal) : NULL;
+
+		if (limits[i].max == 0)
+			continue;
+		if (!limit)
+			return -ENOMEM;
+		snprintf(
+			limit->name, sizeof(limit->name), "dns/%s%s", server->name, limits[i].part);
+		limit->unit = limits[i].unit;
+		limit->flow = true;
+		limit->max = limits[i].max;
+		limit->used = limits[i].used;
+		limit->peak = limits[i].peak;
+		limit->hits = memory->hits[limits[i].hits];
+		limit->upper_bound = limits[i].upper_bound;
+		if (limits[i].users)
+			take_users(limit, dns_label_of(seen->table, server));
+	}
 	return 0;
 }
 
-static int add_pending(const struct dns_server_state *server, struct proposal *proposal)
+/*
+ * The memory of the i-th server of the table. It is moved there: the order of the table changes
+ * only when a server is removed.
+ */
+static struct dns_server_memory *memory_of(
+	struct dns_memory *memory, size_t i, const struct dns_key *key)
 {
-	struct limit_reading *limit = new_limit(proposal, server, "/pending", "queries");
+	struct dns_server_memory moved;
+	size_t from = i;
 
-	if (!limit)
-		return -ENOMEM;
-	limit->flow = true;
-	limit->max = server->budget.pending;
-	limit->used = server->pending;
-	limit->hits = server->memory.hits[DNS_OVER_PENDING];
-	return 0;
+	while (from < memory->n && !dns_address_equal(&memory->servers[from].key, key))
+		from++;
+	if (from == memory->n) {
+		if (grow_array(&memory->servers, memory->n, &memory->allocated, sizeof(moved)) < 0)
+			return NULL;
+		memory->servers[memory->n++] = (struct dns_server_memory){.key = *key};
+	}
+	if (from != i) {
+		moved = memory->servers[from];
+		memory->servers[from] = memory->servers[i];
+		memory->servers[i] = moved;
+	}
+	return &memory->servers[i];
 }
 
-static int add_limits(const struct dns_seen *seen, const struct dns_server_state *server,
-	struct proposal *proposal)
+const struct dns_server_memory *dns_memory_find(
+	const struct dns_memory *memory, const struct dns_server_state *server)
 {
-	int r = 0;
+	for (size_t i = 0; i < memory->n; i++)
+		if (dns_address_equal(&memory->servers[i].key, &server->key))
+			return &memory->servers[i];
+	return NULL;
+}
 
-	if (server->budget.qps > 0)
-		r = add_queries(seen, server, proposal);
-	if (r == 0 && server->budget.pps > 0)
-		r = add_packets(seen, server, proposal);
-	if (r == 0 && server->budget.pending > 0)
-		r = add_pending(server, proposal);
-	return r;
+void dns_memory_clear(struct dns_memory *memory)
+{
+	free(memory->servers);
+	*memory = (struct dns_memory){0};
 }
 
 int dns_decide(const struct dns_seen *seen, struct dns_memory *memory,
@@ -315,13 +310,22 @@ int dns_decide(const struct dns_seen *seen, struct dns_memory *memory,
 {
 	int r = 0;
 
-	for (size_t i = 0; seen->watched && r == 0 && i < seen->book->n; i++) {
-		struct dns_server_state *server = seen->book->servers[i];
+	for (size_t i = 0; seen->watched && r == 0 && i < seen->table->n; i++) {
+		const struct dns_server_state *server = seen->table->servers[i];
+		struct dns_server_memory *server_memory = memory_of(memory, i, &server->key);
 
-		remember(seen, server, input->now_us);
-		if (dns_has_budget(server) && server->label >= 0)
-			r = add_limits(seen, server, proposal);
+		if (!server_memory)
+			return -ENOMEM;
+		remember(seen, server, server_memory, input->now_us);
+		if (!dns_has_budget(server))
+			continue;
+		remember_user(seen, server, server_memory, memory, input->now_us);
+		if (server->label >= 0)
+			r = add_limits(seen, server, server_memory, proposal);
 	}
+	/* The rest is of servers that were removed. */
+	if (seen->watched && r == 0)
+		memory->n = seen->table->n;
 	remember_crowd(seen, memory, input->now_us);
 	return r < 0 ? r : dns_decide_conditions(seen, memory, proposal);
 }

@@ -3,8 +3,8 @@
 #define TUNERS_DNS_DNS_H
 
 /*
- * What the parts of this tuner share: sense.c brings the book of servers up to date, decide.c
- * judges it, metrics.c and document.c tell of it.
+ * What the parts of this tuner share: sense.c brings the table of servers up to date, decide.c
+ * judges it, metrics.c and document.c report it.
  */
 
 #include <stdbool.h>
@@ -14,7 +14,6 @@
 #include "tuners/dns/address.h"
 #include "tuners/dns/budgets.h"
 #include "tuners/dns/names.h"
-#include "tuners/dns/roles.h"
 #include "tuners/dns/seconds.h"
 
 #include <headroom/bpf/dns.h>
@@ -24,13 +23,21 @@ struct cJSON;
 struct metric_sink;
 
 #define DNS_LABELS      20 /* servers that metrics and documents tell apart */
-#define DNS_PINNED_MAX  16 /* servers that are watched before anybody asks them */
-#define DNS_TOP         20 /* workloads told of one server */
+#define DNS_PINNED_MAX  16 /* servers that are watched before the first query to them */
+#define DNS_TOP         20 /* workloads reported of one server */
 #define DNS_FORWARDERS  16
 #define DNS_SENDERS     16
 #define DNS_SLOTS       6 /* of ten seconds: what is judged over a minute */
 #define DNS_SLOT_US     UINT64_C(10000000)
 #define DNS_DOMAINS_MAX 16
+
+/* What a DNS server is to this node. Only an upstream has a budget. */
+enum dns_role {
+	DNS_LOCAL,   /* on this node: a stub, a node's cache. A first hop, no upstream */
+	DNS_CLUSTER, /* the cluster's own DNS, wherever it runs */
+	DNS_UPSTREAM,
+	DNS_ROLES,
+};
 
 /* All that is counted of a server, without its bins. Nothing but uint64_t. */
 struct dns_totals {
@@ -42,7 +49,7 @@ struct dns_totals {
 	uint64_t unanswered; /* by the sweep, or evicted */
 };
 
-/* A workload that asks one server. */
+/* A workload that queries one server. */
 struct dns_user {
 	struct workload workload;
 	uint64_t queries;  /* since it was first seen */
@@ -51,65 +58,47 @@ struct dns_user {
 	bool serves;       /* it answers queries of others, too */
 };
 
-/* The ways in which a budget can be overrun. */
-enum dns_overrun {
-	DNS_OVER_QUERIES,
-	DNS_OVER_PACKETS,
-	DNS_OVER_PENDING,
-	DNS_OVER_SUSTAINED,
-	DNS_OVERRUNS,
-};
-
-/* What decide() remembers of a server. Zeroed at the start. */
-struct dns_server_memory {
-	bool pressure, unanswered;      /* their hysteresis */
-	uint64_t over;                  /* seconds over budget so far */
-	uint64_t counted[DNS_OVERRUNS]; /* that are in it already */
-	uint64_t hits[DNS_OVERRUNS];    /* seconds over each of the numbers; only rises */
-	uint64_t over_at_us;            /* when that last rose; 0: never */
-	uint64_t over_lately;           /* how much it rose within the window */
-	uint64_t worst_queries, worst_packets, worst_pending; /* in a second over, of the window */
-	uint64_t pending_over; /* looks that found more pending than the budget has */
-	uint64_t looked_at_us; /* 0: never */
-	double sustained_over; /* seconds with a minute behind them over a sustained budget */
-};
-
 /* A server as it is known here. */
 struct dns_server_state {
 	struct dns_key key;
 	char name[DNS_ADDRESS_TEXT];
 	enum dns_role role;
 	struct dns_budget budget;
-	bool pinned; /* stays, whether it is asked or not */
-	bool seen;   /* at the last look */
-	int label;   /* its place among the labels, or -1 */
+	bool pinned; /* stays without queries */
+	bool seen;   /* by the last poll */
+	int label;   /* index of its label, or -1 */
 	struct dns_totals totals;
 	uint64_t pending;
 	uint64_t changed_at_us; /* when a counter last rose */
 	struct dns_seconds queries;
 	struct dns_seconds *packets; /* NULL without a label */
-	uint64_t slot;               /* the ten seconds under way: time / DNS_SLOT_US */
+	uint64_t slot;               /* the current ten seconds: time / DNS_SLOT_US */
 	struct {
 		uint64_t queries, unanswered;
-		uint64_t pending; /* the most that a look found */
+		uint64_t pending; /* the most of any poll */
 	} slots[DNS_SLOTS];
-	struct dns_server_memory memory;
 };
 
-/*
- * A place in metrics and documents: counters that begin when a server got it, and only rise; who
- * asks it, and for what.
- */
+/* A series in metrics and documents: counters that begin when a server gets it, and only rise. */
 struct dns_label {
 	struct dns_server_state *server; /* NULL: free */
-	struct dns_totals told;
+	struct dns_totals reported;
 	struct dns_user users[DNS_TOP]; /* the busiest first */
 	unsigned n_users;
-	struct dns_user worst; /* who asked most when the budget was overrun; 0 a second: nobody */
 	struct dns_names *names; /* NULL until one was sampled */
 };
 
-/* Names with a suffix of a search list: queries, and answers NXDOMAIN to them: made up in vain. */
+/* All servers. The pointers stay valid as long as their servers are in it. */
+struct dns_server_table {
+	struct dns_server_state **servers;
+	size_t n, allocated;
+	uint16_t index[4096]; /* by hash of the key: 1 + the index in servers, 0: free */
+	struct dns_label labels[DNS_LABELS];
+	struct dns_totals others[DNS_ROLES]; /* of servers without a label, by role */
+	uint64_t evicted, malformed;         /* of all servers since the start */
+};
+
+/* Names with a suffix of a search list: queries, and answers NXDOMAIN to them. */
 struct dns_search {
 	uint64_t queries, failed;
 	double queries_per_second, failed_per_second;
@@ -121,16 +110,6 @@ struct dns_forwarder {
 	bool expected;     /* a node's cache: one is meant to be on every node */
 };
 
-/* All servers. The pointers stay as long as their servers do. */
-struct dns_book {
-	struct dns_server_state **servers;
-	size_t n, allocated;
-	uint16_t index[4096]; /* by hash of the key: 1 + the place in servers, 0: free */
-	struct dns_label labels[DNS_LABELS];
-	struct dns_totals others[DNS_ROLES]; /* what has no label, by role */
-	uint64_t evicted, malformed;         /* of all that there ever were */
-};
-
 /* An address of this node that sent packets to the link-local services that share a budget. */
 struct dns_sender {
 	struct dns_key source;
@@ -138,42 +117,77 @@ struct dns_sender {
 	struct dns_seconds seconds; /* over: those in which it alone overran the budget */
 };
 
-/* What was seen: all that decide() knows. */
+/* What was sensed: all that decide() knows. */
 struct dns_seen {
 	bool watched; /* the counters are there: BPF runs */
-	struct dns_book *book;
+	struct dns_server_table *table;
 	struct dns_search search[DNS_ROLES];
-	struct dns_forwarder forwarders[DNS_FORWARDERS]; /* that ask an upstream, busiest first */
+	struct dns_forwarder forwarders[DNS_FORWARDERS]; /* to upstreams, busiest first */
 	unsigned n_forwarders;
-	struct dns_seconds
-		*link_local; /* of all packets that share the budget; NULL: none watched */
-	struct dns_sender senders[DNS_SENDERS]; /* of them, the busiest, in no order */
+	struct dns_seconds *link_local; /* packets that share the budget; NULL: not watched */
+	struct dns_sender senders[DNS_SENDERS]; /* the busiest of them, in no order */
 	unsigned n_senders;
 	unsigned uplinks; /* network devices of the machine, each with its own such budget */
-	uint64_t coarse;  /* looks that came too late to tell seconds apart */
+};
+
+/* The ways in which a budget can be exceeded. */
+enum dns_excess {
+	DNS_OVER_QUERIES,
+	DNS_OVER_PACKETS,
+	DNS_OVER_PENDING,
+	DNS_OVER_SUSTAINED,
+	DNS_EXCESSES,
+};
+
+/* What decide() remembers of a server. Zeroed at its start. */
+struct dns_server_memory {
+	struct dns_key key;
+	bool pressure, unanswered;      /* their hysteresis */
+	uint64_t over;                  /* seconds over budget so far */
+	uint64_t counted[DNS_EXCESSES]; /* that are in it already */
+	uint64_t hits[DNS_EXCESSES];    /* seconds over each of the numbers; only rises */
+	uint64_t over_at_us;            /* when that last rose; 0: never */
+	uint64_t over_lately;           /* how much it rose within the window */
+	uint64_t worst_queries, worst_packets, worst_pending; /* in a second over, of the window */
+	uint64_t pending_over; /* polls that found more pending than the budget has */
+	uint64_t polled_at_us; /* 0: never */
+	double sustained_over; /* seconds with a minute behind them over a sustained budget */
 };
 
 struct dns_memory {
+	struct dns_server_memory *servers; /* in the order of the table */
+	size_t n, allocated;
+	struct {
+		struct dns_key server;
+		struct dns_user user; /* who sent most when the budget was exceeded; 0/s: nobody */
+	} worst[DNS_LABELS];
 	bool crowded;
 	uint64_t crowded_at_us;            /* when it last was */
 	char crowd[CONDITION_MESSAGE_MAX]; /* who it was then */
 };
 
-/* book.c */
-struct dns_server_state *dns_book_find(const struct dns_book *book, const struct dns_key *key);
+/* server_table.c. What the kernel counted: totals, and the two halves of the bins. */
+struct dns_totals dns_totals_of(const struct dns_server *counts);
+void dns_split_bins(const struct dns_server *counts, uint32_t queries[static DNS_BINS],
+	uint32_t packets[static DNS_BINS]);
+struct dns_key dns_server_of(const struct dns_pending *query); /* its key in the other maps */
+struct dns_server_state *dns_server_find(
+	const struct dns_server_table *table, const struct dns_key *key);
 /* The server of that key, made when there is none. NULL without memory or room. */
-struct dns_server_state *dns_book_get(struct dns_book *book, const struct dns_key *key);
-void dns_book_remove(struct dns_book *book, struct dns_server_state *server);
-void dns_book_clear(struct dns_book *book);
-/* Takes new totals: what rose goes to the server's label, or to the rest. True when any did. */
-bool dns_book_take(struct dns_book *book, struct dns_server_state *server,
+struct dns_server_state *dns_server_get(struct dns_server_table *table, const struct dns_key *key);
+void dns_server_remove(struct dns_server_table *table, struct dns_server_state *server);
+void dns_server_table_clear(struct dns_server_table *table);
+/* Takes new totals: what rose is added to the server's label, or to the others. */
+void dns_server_take(struct dns_server_table *table, struct dns_server_state *server,
 	const struct dns_totals *totals, uint64_t now_us);
-/* So many more of its queries got no answer in time. */
-void dns_book_take_unanswered(struct dns_book *book, struct dns_server_state *server, uint64_t n);
-/* Gives a free label, if there is one: before anything is counted, so that all of it is told. */
-void dns_book_offer(struct dns_book *book, struct dns_server_state *server);
-/* Gives free labels to those without, and those of the idle to who is much busier. */
-void dns_book_label(struct dns_book *book, uint64_t now_us);
+/* n more of its queries got no answer in time. */
+void dns_server_take_unanswered(
+	struct dns_server_table *table, struct dns_server_state *server, uint64_t n);
+void dns_server_take_pending(struct dns_server_state *server, uint64_t n);
+/* Gives a free label, if there is one: before anything is counted, so that all is reported. */
+void dns_label_offer(struct dns_server_table *table, struct dns_server_state *server);
+/* Gives free labels to servers without, and those of idle servers to much busier ones. */
+void dns_label_assign(struct dns_server_table *table, uint64_t now_us);
 /* Over the last minute. */
 uint64_t dns_minute_queries(const struct dns_server_state *server);
 uint64_t dns_minute_unanswered(const struct dns_server_state *server);
@@ -181,19 +195,23 @@ uint64_t dns_minute_pending(const struct dns_server_state *server); /* the most 
 /* Begins new slots of ten seconds as time goes. */
 void dns_minute_pass(struct dns_server_state *server, uint64_t now_us);
 uint64_t dns_queries(const struct dns_totals *totals);
+const char *dns_role_name(enum dns_role role); /* "upstream" */
 
-/* The label's place in seen->book: what tells of it, or NULL. */
 static inline const struct dns_label *dns_label_of(
-	const struct dns_book *book, const struct dns_server_state *server)
+	const struct dns_server_table *table, const struct dns_server_state *server)
 {
-	return server->label < 0 ? NULL : &book->labels[server->label];
+	return server->label < 0 ? NULL : &table->labels[server->label];
 }
 
 /* decide.c. Pure. 0 or -ENOMEM. */
 int dns_decide(const struct dns_seen *seen, struct dns_memory *memory,
 	const struct decide_input *input, struct proposal *proposal);
+void dns_memory_clear(struct dns_memory *memory);
+/* What is remembered of a server; NULL before the first decision. */
+const struct dns_server_memory *dns_memory_find(
+	const struct dns_memory *memory, const struct dns_server_state *server);
 
-/* What a limit of this server's packets is counted by; NULL: by nothing. */
+/* The packets that count against this server's budget; NULL: they are not counted. */
 const struct dns_seconds *dns_packets_of(
 	const struct dns_seen *seen, const struct dns_server_state *server);
 bool dns_is_upper_bound(const struct dns_seen *seen, const struct dns_server_state *server);
@@ -202,10 +220,9 @@ bool dns_has_budget(const struct dns_server_state *server); /* an upstream with 
 /* The largest share of one of the budget's numbers that was used in the last minute; 1: all. */
 double dns_budget_used(const struct dns_seen *seen, const struct dns_server_state *server);
 
-/* Who forwards at least that many queries a second, in words. conditions.c */
+/* conditions.c. Who forwards at least that many queries a second, as text. */
 void dns_describe_crowd(const struct dns_seen *seen, double least, char *text, size_t size);
-
-/* conditions.c. What dns_decide has remembered, put in words. 0 or -ENOMEM. */
+/* The conditions for what dns_decide() has remembered. 0 or -ENOMEM. */
 int dns_decide_conditions(
 	const struct dns_seen *seen, const struct dns_memory *memory, struct proposal *proposal);
 

@@ -109,11 +109,11 @@ static int by_queries(const void *a, const void *b)
 	return (x->queries < y->queries) - (x->queries > y->queries);
 }
 
-/* What they add up to, and the rest, is all that was asked. */
+/* The users and the rest add up to all queries to the server. */
 static void add_users(struct json *json, cJSON *parent, const struct dns_label *label)
 {
 	cJSON *array = json_array(json, parent, "top"), *rest;
-	uint64_t told = 0, all = dns_queries(&label->server->totals);
+	uint64_t listed = 0, all = dns_queries(&label->server->totals);
 	const struct dns_user *users[DNS_TOP];
 	double rate = label->server->queries.last;
 
@@ -126,11 +126,11 @@ static void add_users(struct json *json, cJSON *parent, const struct dns_label *
 		add_workload(json, user, &users[i]->workload);
 		json_number(json, user, "queries", (double)users[i]->queries);
 		json_number(json, user, "queries_per_second", users[i]->per_second);
-		told += users[i]->queries;
+		listed += users[i]->queries;
 		rate -= users[i]->per_second;
 	}
 	rest = json_object(json, parent, "other");
-	json_number(json, rest, "queries", (double)(all - MIN(told, all)));
+	json_number(json, rest, "queries", (double)(all - MIN(listed, all)));
 	json_number(json, rest, "queries_per_second", MAX(rate, 0));
 }
 
@@ -157,6 +157,21 @@ static void add_names(struct json *json, cJSON *parent, const struct dns_label *
 
 static void add_counts(struct json *json, cJSON *object, const struct dns_totals *totals)
 {
+	const struct {
+		const char *name;
+		uint64_t count;
+	} counts[] = {
+		{"retransmissions", totals->retransmissions},
+		{"answered", totals->answered},
+		{"unanswered", totals->unanswered},
+		{"late", totals->late},
+		{"evicted", totals->evicted},
+		{"truncated", totals->truncated},
+		{"malformed", totals->malformed},
+		{"edns", totals->edns},
+		{"packets", totals->packets},
+		{"dot_packets", totals->dot_packets},
+	};
 	cJSON *queries = json_object(json, object, "queries");
 	cJSON *responses = json_object(json, object, "responses");
 
@@ -165,21 +180,22 @@ static void add_counts(struct json *json, cJSON *object, const struct dns_totals
 	for (int code = 0; code < DNS_RCODES; code++)
 		json_number(json, responses, dns_rcode_name((enum dns_rcode_class)code),
 			(double)totals->responses[code]);
-	json_number(json, object, "retransmissions", (double)totals->retransmissions);
-	json_number(json, object, "answered", (double)totals->answered);
-	json_number(json, object, "unanswered", (double)totals->unanswered);
-	json_number(json, object, "late", (double)totals->late);
-	json_number(json, object, "evicted", (double)totals->evicted);
-	json_number(json, object, "truncated", (double)totals->truncated);
-	json_number(json, object, "malformed", (double)totals->malformed);
-	json_number(json, object, "edns", (double)totals->edns);
-	json_number(json, object, "packets", (double)totals->packets);
-	json_number(json, object, "dot_packets", (double)totals->dot_packets);
+	for (size_t i = 0; i < ARRAY_SIZE(counts); i++)
+		json_number(json, object, counts[i].name, (double)counts[i].count);
 	add_latency(json, object, totals);
 }
 
-static void add_rates(struct json *json, cJSON *object, const struct dns_server_state *server)
+static void add_server(struct json *json, cJSON *array, const struct dns_report *report,
+	const struct dns_label *label)
 {
+	const struct dns_server_state *server = label->server;
+	const struct dns_server_memory *memory = dns_memory_find(report->memory, server);
+	cJSON *object = json_append(json, array);
+
+	json_text(json, object, "server", server->name);
+	json_text(json, object, "role", dns_role_name(server->role));
+	add_counts(json, object, &server->totals);
+	json_number(json, object, "pending", (double)server->pending);
 	json_number(json, object, "queries_per_second", server->queries.last);
 	json_number(json, object, "peak", dns_seconds_peak(&server->queries));
 	if (server->packets) {
@@ -188,20 +204,7 @@ static void add_rates(struct json *json, cJSON *object, const struct dns_server_
 	}
 	json_number(json, object, "minute_queries", (double)dns_minute_queries(server));
 	json_number(json, object, "minute_unanswered", (double)dns_minute_unanswered(server));
-	json_number(json, object, "over_budget_seconds", (double)server->memory.over);
-}
-
-static void add_server(struct json *json, cJSON *array, const struct dns_report *report,
-	const struct dns_label *label)
-{
-	const struct dns_server_state *server = label->server;
-	cJSON *object = json_append(json, array);
-
-	json_text(json, object, "server", server->name);
-	json_text(json, object, "role", dns_role_name(server->role));
-	add_counts(json, object, &server->totals);
-	json_number(json, object, "pending", (double)server->pending);
-	add_rates(json, object, server);
+	json_number(json, object, "over_budget_seconds", memory ? (double)memory->over : 0);
 	add_budget(json, object, report->seen, server);
 	add_users(json, object, label);
 	if (report->names && report->trusted)
@@ -209,14 +212,16 @@ static void add_server(struct json *json, cJSON *array, const struct dns_report 
 }
 
 /* The busiest first. */
-static int order(const struct dns_server_state *a, const struct dns_server_state *b)
+static int by_busyness(const void *a, const void *b)
 {
-	uint64_t x = dns_minute_queries(a), y = dns_minute_queries(b);
+	const struct dns_server_state *one = (*(const struct dns_label *const *)a)->server;
+	const struct dns_server_state *other = (*(const struct dns_label *const *)b)->server;
+	uint64_t x = dns_minute_queries(one), y = dns_minute_queries(other);
 
-	if (x != y)
-		return x < y ? 1 : -1;
-	x = dns_queries(&a->totals);
-	y = dns_queries(&b->totals);
+	if (x == y) {
+		x = dns_queries(&one->totals);
+		y = dns_queries(&other->totals);
+	}
 	return (x < y) - (x > y);
 }
 
@@ -225,46 +230,29 @@ static void add_servers(struct json *json, cJSON *array, const struct dns_report
 	const struct dns_label *sorted[DNS_LABELS];
 	size_t n = 0;
 
-	for (size_t i = 0; i < DNS_LABELS; i++) {
-		const struct dns_label *label = &report->seen->book->labels[i];
-		size_t at = n;
-
-		if (!label->server)
-			continue;
-		for (; at > 0 && order(sorted[at - 1]->server, label->server) > 0; at--)
-			sorted[at] = sorted[at - 1];
-		sorted[at] = label;
-		n++;
-	}
+	for (size_t i = 0; i < DNS_LABELS; i++)
+		if (report->seen->table->labels[i].server)
+			sorted[n++] = &report->seen->table->labels[i];
+	if (n > 0)
+		qsort(sorted, n, sizeof(sorted[0]), by_busyness);
 	for (size_t i = 0; i < n; i++)
 		add_server(json, array, report, sorted[i]);
 }
 
-static void add_totals(struct dns_totals *sum, const struct dns_totals *totals)
+/* All servers without an element of their own. */
+static void add_others(struct json *json, cJSON *array, const struct dns_server_table *table)
 {
-	const uint64_t *from = (const uint64_t *)totals;
-	uint64_t *to = (uint64_t *)sum;
-
-	for (size_t i = 0; i < sizeof(*sum) / sizeof(*to); i++)
-		to[i] += from[i];
-}
-
-/* All that has no line of its own. */
-static void add_rest(struct json *json, cJSON *array, const struct dns_book *book)
-{
-	struct dns_totals sum = {0};
+	struct dns_totals sum = dns_sum_others(table);
 	uint64_t pending = 0;
 	size_t n = 0;
 	cJSON *object;
 
-	for (size_t i = 0; i < book->n; i++) {
-		const struct dns_server_state *server = book->servers[i];
+	for (size_t i = 0; i < table->n; i++) {
+		const struct dns_server_state *server = table->servers[i];
 
 		n += server->label < 0 && server->key.family != 0;
 		pending += server->label < 0 ? server->pending : 0;
 	}
-	for (int role = 0; role < DNS_ROLES; role++)
-		add_totals(&sum, &book->others[role]);
 	if (dns_queries(&sum) == 0 && n == 0)
 		return;
 	object = json_append(json, array);
@@ -278,7 +266,7 @@ static void add_rest(struct json *json, cJSON *array, const struct dns_book *boo
 	json_number(json, json_object(json, object, "other"), "queries", (double)dns_queries(&sum));
 }
 
-/* What the seeds of amplification cost, and what would save it. */
+/* What search lists cost, and how to avoid it. */
 static void add_search(struct json *json, const struct dns_seen *seen)
 {
 	static const char *const advice[DNS_ROLES] = {
@@ -360,6 +348,6 @@ struct cJSON *dns_make_document(const struct dns_report *report)
 	add_link_local(&json, report->seen);
 	servers = json_array(&json, json.root, "servers");
 	add_servers(&json, servers, report);
-	add_rest(&json, servers, report->seen->book);
+	add_others(&json, servers, report->seen->table);
 	return json_take(&json);
 }

@@ -15,15 +15,15 @@ static void end_second(struct dns_seconds *seconds)
 {
 	size_t bucket = 0;
 
-	while (bucket < DNS_SECOND_BOUNDS && seconds->under_way > dns_second_bounds[bucket])
+	while (bucket < DNS_SECOND_BOUNDS && seconds->current > dns_second_bounds[bucket])
 		bucket++;
 	seconds->counts[bucket]++;
-	seconds->sum += seconds->under_way;
-	seconds->peaks[seconds->next / DNS_BINS_PER_SECOND % DNS_PEAKS] = seconds->under_way;
-	seconds->under_way = 0;
+	seconds->sum += seconds->current;
+	seconds->peaks[seconds->next / DNS_BINS_PER_SECOND % DNS_PEAKS] = seconds->current;
+	seconds->current = 0;
 }
 
-/* The bin that ended so many bins before the last one. */
+/* The bin that ended this many bins before the last one. */
 static uint32_t bin_before(const struct dns_seconds *seconds, uint64_t bins)
 {
 	return seconds->window[(seconds->next - 1 - bins) % ARRAY_SIZE(seconds->window)];
@@ -38,7 +38,7 @@ static uint32_t busiest(const struct dns_seconds *seconds)
 	return seconds->last + ((first + last) * EDGE_SHARE <= between ? (uint32_t)first : 0);
 }
 
-/* One more bin is over, with so much in it. */
+/* One more bin has ended, with this count. */
 static void push(struct dns_seconds *seconds, uint32_t count, uint64_t budget)
 {
 	uint32_t peak;
@@ -47,8 +47,8 @@ static void push(struct dns_seconds *seconds, uint32_t count, uint64_t budget)
 	seconds->window[(seconds->next - 1) % ARRAY_SIZE(seconds->window)] = count;
 	seconds->last += count - bin_before(seconds, DNS_BINS_PER_SECOND);
 	peak = busiest(seconds);
-	seconds->look_peak = MAX(seconds->look_peak, peak);
-	seconds->under_way = MAX(seconds->under_way, peak);
+	seconds->poll_peak = MAX(seconds->poll_peak, peak);
+	seconds->current = MAX(seconds->current, peak);
 	if (budget > 0 && peak > budget && seconds->next >= seconds->over_until) {
 		seconds->over++;
 		seconds->over_until = seconds->next + DNS_BINS_PER_SECOND;
@@ -59,11 +59,11 @@ static void push(struct dns_seconds *seconds, uint32_t count, uint64_t budget)
 
 static bool is_idle(const struct dns_seconds *seconds, const uint32_t bins[static DNS_BINS])
 {
-	return seconds->last == 0 && seconds->under_way == 0 &&
+	return seconds->last == 0 && seconds->current == 0 &&
 	       memcmp(seconds->seen, bins, sizeof(seconds->seen)) == 0;
 }
 
-/* Of an idle server only the seconds are to be counted: it has a second without queries behind it.
+/* Of an idle server only the seconds are counted: its last second had no queries.
  */
 static void pass_idle(struct dns_seconds *seconds, uint64_t until)
 {
@@ -83,28 +83,28 @@ static uint64_t laps(uint64_t next, uint64_t until)
 	return (until - next + DNS_BINS - 1) / DNS_BINS;
 }
 
-/* A minute without a look: the time passes, and all that is shown of the past is forgotten. */
+/* A minute without a poll: the time passes, and all that is shown of the past is forgotten. */
 static void skip(struct dns_seconds *seconds, const uint32_t bins[static DNS_BINS], uint64_t until)
 {
 	memmove(seconds->seen, bins, sizeof(seconds->seen));
 	memset(seconds->window, 0, sizeof(seconds->window));
 	memset(seconds->peaks, 0, sizeof(seconds->peaks));
 	seconds->last = 0;
-	seconds->under_way = 0;
+	seconds->current = 0;
 	seconds->next = until;
 }
 
-bool dns_seconds_look(struct dns_seconds *seconds, const uint32_t bins[static DNS_BINS],
+bool dns_seconds_take(struct dns_seconds *seconds, const uint32_t bins[static DNS_BINS],
 	uint64_t now_ns, uint64_t budget)
 {
 	uint64_t until = now_ns / DNS_BIN_NS;
 	bool in_time;
 
-	/* A server's first look: all that its bins have is of the time since it was met. */
+	/* A server's first poll: all that its bins have is of the time since it was first seen. */
 	if (seconds->next == 0)
 		seconds->next = until < DNS_BINS ? 0 : until - (DNS_BINS - 1);
 	in_time = until < seconds->next + DNS_BINS;
-	seconds->look_peak = 0;
+	seconds->poll_peak = 0;
 	if (is_idle(seconds, bins)) {
 		pass_idle(seconds, until);
 		return true;
@@ -123,13 +123,13 @@ bool dns_seconds_look(struct dns_seconds *seconds, const uint32_t bins[static DN
 		seconds->seen[i] += share;
 		push(seconds, share, budget);
 	}
-	seconds->look_peak = MAX(seconds->look_peak, seconds->last);
+	seconds->poll_peak = MAX(seconds->poll_peak, seconds->last);
 	return in_time;
 }
 
 uint32_t dns_seconds_peak(const struct dns_seconds *seconds)
 {
-	uint32_t peak = seconds->under_way;
+	uint32_t peak = seconds->current;
 
 	for (size_t i = 0; i < DNS_PEAKS; i++)
 		peak = MAX(peak, seconds->peaks[i]);

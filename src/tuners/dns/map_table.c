@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tuners/dns/table.h"
+#include "tuners/dns/map_table.h"
 
 #include "base/cleanup.h"
 #include "base/util.h"
@@ -69,12 +69,12 @@ int dns_map_array(const struct bpf_map *map, size_t offset, size_t size, void *s
 	return 0;
 }
 
-static int give(const struct dns_table *table, uint32_t index)
+static int give(const struct dns_map_table *table, uint32_t index)
 {
 	return bpf_map_update_elem(table->free, NULL, &index, BPF_ANY) < 0 ? -errno : 0;
 }
 
-int dns_table_open(struct dns_table *table, const struct bpf_map *keys,
+int dns_map_table_open(struct dns_map_table *table, const struct bpf_map *keys,
 	const struct bpf_map *counts, const struct bpf_map *unused, uint32_t first)
 {
 	int r = 0;
@@ -88,7 +88,7 @@ int dns_table_open(struct dns_table *table, const struct bpf_map *keys,
 	return r;
 }
 
-void dns_table_close(struct dns_table *table)
+void dns_map_table_close(struct dns_map_table *table)
 {
 	if (table->counts)
 		munmap(table->counts, table->mapped);
@@ -97,7 +97,7 @@ void dns_table_close(struct dns_table *table)
 }
 
 /* Maps the array up to this element. */
-static int reach(struct dns_table *table, uint32_t index)
+static int reach(struct dns_map_table *table, uint32_t index)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE), end = (index + (size_t)1) * table->size;
 	size_t all = bpf_map__max_entries(table->array) * table->size;
@@ -121,20 +121,20 @@ static int reach(struct dns_table *table, uint32_t index)
 }
 
 /* A key and its index, so that each key is aligned as the first is. */
-static size_t known_size(const struct dns_table *table)
+static size_t known_size(const struct dns_map_table *table)
 {
 	return (bpf_map__key_size(table->keys) + sizeof(uint32_t) + 7) / 8 * 8;
 }
 
 struct learning {
-	struct dns_table *table;
+	struct dns_map_table *table;
 	int error;
 };
 
 static void learn(void *userdata, const void *key, const void *index)
 {
 	struct learning *learning = userdata;
-	struct dns_table *table = learning->table;
+	struct dns_map_table *table = learning->table;
 	size_t size = known_size(table), key_size = bpf_map__key_size(table->keys);
 	uint32_t number;
 	char *one;
@@ -150,7 +150,7 @@ static void learn(void *userdata, const void *key, const void *index)
 	memcpy(one + key_size, index, sizeof(uint32_t));
 }
 
-static int learn_all(struct dns_table *table)
+static int learn_all(struct dns_map_table *table)
 {
 	struct learning learning = {.table = table};
 	int r;
@@ -160,7 +160,8 @@ static int learn_all(struct dns_table *table)
 	return r < 0 ? r : learning.error;
 }
 
-int dns_table_each(struct dns_table *table, const __u64 *made, dns_take *take, void *userdata)
+int dns_map_table_each(
+	struct dns_map_table *table, const __u64 *made, dns_take *take, void *userdata)
 {
 	/* One more than that is never 0; what is added from now on, it does not have. */
 	uint64_t now = __atomic_load_n(made, __ATOMIC_ACQUIRE) + 1;
@@ -184,7 +185,7 @@ int dns_table_each(struct dns_table *table, const __u64 *made, dns_take *take, v
 	return 0;
 }
 
-void dns_table_add(struct dns_table *table, const void *key)
+void dns_map_table_add(struct dns_map_table *table, const void *key)
 {
 	int keys = bpf_map__fd(table->keys);
 	uint32_t index;
@@ -198,7 +199,7 @@ void dns_table_add(struct dns_table *table, const void *key)
 	table->read_at = 0;
 }
 
-bool dns_table_remove(struct dns_table *table, const void *key, uint64_t until)
+bool dns_map_table_remove(struct dns_map_table *table, const void *key, uint64_t until)
 {
 	int keys = bpf_map__fd(table->keys);
 	uint32_t index;
@@ -215,7 +216,7 @@ bool dns_table_remove(struct dns_table *table, const void *key, uint64_t until)
 	return true;
 }
 
-void dns_table_use_again(struct dns_table *table, uint64_t now)
+void dns_map_table_reuse(struct dns_map_table *table, uint64_t now)
 {
 	size_t kept = 0;
 

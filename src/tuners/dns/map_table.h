@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TUNERS_DNS_TABLE_H
-#define TUNERS_DNS_TABLE_H
+#ifndef TUNERS_DNS_MAP_TABLE_H
+#define TUNERS_DNS_MAP_TABLE_H
 
 /*
  * Reading the kernel's maps: a hash table of keys, and a table in two parts: a hash table that has
@@ -12,10 +12,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "tuners/dns/bpf.h"
+
 #include <bpf/libbpf.h>
 #include <linux/types.h>
 
-struct dns_table {
+struct dns_map_table {
 	const struct bpf_map *keys;
 	int free; /* queue of the indices that have no key */
 	const struct bpf_map *array;
@@ -34,29 +36,28 @@ struct dns_table {
 	size_t n_gone, gone_allocated;
 };
 
-typedef void dns_take(void *userdata, const void *key, const void *value);
-
 /* Those from first on belong to no key yet. 0 or -errno; to be closed in either case. */
-int dns_table_open(struct dns_table *table, const struct bpf_map *keys,
+int dns_map_table_open(struct dns_map_table *table, const struct bpf_map *keys,
 	const struct bpf_map *counts, const struct bpf_map *unused, uint32_t first);
-void dns_table_close(struct dns_table *table);
+void dns_map_table_close(struct dns_map_table *table);
 
 /*
  * Calls take with each key and what is counted there, which may change at any time. made rises with
  * each key that a program adds, afterwards. 0, or -errno when the keys cannot be read.
  */
-int dns_table_each(struct dns_table *table, const __u64 *made, dns_take *take, void *userdata);
+int dns_map_table_each(
+	struct dns_map_table *table, const __u64 *made, dns_take *take, void *userdata);
 
 /* Gives the key an index, if it has none and there is one. */
-void dns_table_add(struct dns_table *table, const void *key);
+void dns_map_table_add(struct dns_map_table *table, const void *key);
 
 /*
  * Takes the key's index away, if it has one. The index and what is counted there stay as they are
- * until dns_table_use_again() with that time, in microseconds, or a later one. False when the key
+ * until dns_map_table_reuse() with that time, in microseconds, or a later one. False when the key
  * keeps its index.
  */
-bool dns_table_remove(struct dns_table *table, const void *key, uint64_t until);
-void dns_table_use_again(struct dns_table *table, uint64_t now);
+bool dns_map_table_remove(struct dns_map_table *table, const void *key, uint64_t until);
+void dns_map_table_reuse(struct dns_map_table *table, uint64_t now);
 
 /* Calls take for each element of a hash table. 0, or -errno when it cannot be read. */
 int dns_map_each(const struct bpf_map *map, dns_take *take, void *userdata);

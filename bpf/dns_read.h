@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#ifndef BPF_DNS_WORDS_H
-#define BPF_DNS_WORDS_H
+#ifndef BPF_DNS_READ_H
+#define BPF_DNS_READ_H
 
 /* How the parser gets at a packet, and what it finds in one. */
 

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef BPF_DNS_SLOTS_H
+#define BPF_DNS_SLOTS_H
+
+/*
+ * Where a message is counted: a slot of server_counts and one of row_counts. The hash tables from
+ * key to slot are rarely looked up: an entry of one cache line has both for a recent client, and a
+ * TCP connection remembers its server's.
+ */
+
+#include "dns_maps.h"
+
+#define NO_SLOT 0xffffffff
+
+/* A row's in the upper half, its server's in the lower. */
+#define SERVER_SLOT(slots) ((__u32)(slots))
+#define ROW_SLOT(slots)    ((__u32)((slots) >> 32))
+
+static __always_inline struct dns_server *server_at(__u32 slot)
+{
+	return bpf_map_lookup_elem(&server_counts, &slot);
+}
+
+/* The slot of a key, a new one if needed; several processors may try at once. */
+static __always_inline __u32 slot_of(void *map, void *free_slots, const void *key)
+{
+	const __u32 *slot = bpf_map_lookup_elem(map, key);
+	__u32 fresh = 0;
+
+	if (slot)
+		return *slot;
+	if (bpf_map_pop_elem(free_slots, &fresh) < 0)
+		return NO_SLOT;
+	if (bpf_map_update_elem(map, key, &fresh, BPF_NOEXIST) == 0) {
+		add(&control.made);
+		return fresh;
+	}
+	bpf_map_push_elem(free_slots, &fresh, 0);
+	slot = bpf_map_lookup_elem(map, key);
+	return slot ? *slot : NO_SLOT;
+}
+
+/* The slot of the packet's destination. */
+static __noinline __u32 slot_of_receiver(struct __sk_buff *skb)
+{
+	struct dns_key key = {0};
+
+	key.family = address_of(skb, EGRESS, key.address);
+	return key.family ? slot_of(&servers, &free_servers, &key) : NO_SLOT;
+}
+
+static __always_inline __u64 mix_address(const struct dns_key *key)
+{
+	const __u32 *words = (const void *)key;
+	__u64 hash = DNS_HASH_SEED;
+
+#pragma clang loop unroll(full)
+	for (unsigned i = 0; i < sizeof(*key) / sizeof(*words); i++)
+		hash = dns_mix(hash, words[i]);
+	return hash;
+}
+
+static __always_inline __u64 mix_client(const struct dns_row_key *client)
+{
+	const __u64 *words = (const void *)client;
+	__u64 hash = DNS_HASH_SEED;
+
+#pragma clang loop unroll(full)
+	for (unsigned i = 0; i < sizeof(*client) / sizeof(*words); i++)
+		hash = dns_mix(hash, words[i]);
+	return hash;
+}
+
+static __always_inline bool is_same(const struct dns_row_key *a, const struct dns_row_key *b)
+{
+	const __u64 *one = (const void *)a, *other = (const void *)b;
+	__u64 differ = 0;
+
+#pragma clang loop unroll(full)
+	for (unsigned i = 0; i < sizeof(*a) / sizeof(*one); i++)
+		differ |= one[i] ^ other[i];
+	return differ == 0;
+}
+
+/*
+ * An entry that two processors wrote at once has no valid tag, nor has one that is older than the
+ * last slot that user space took away.
+ */
+static __always_inline __u64 tag_of(__u64 hash, __u64 slots, __u64 generation)
+{
+	return dns_mix(dns_mix(hash, slots), generation);
+}
+
+/* generation was read before: the tag of a slot that is taken away meanwhile is not valid. */
+static __noinline __u64 find_slots(const struct dns_row_key *client, __u64 hash, __u64 generation)
+{
+	__u32 index = hash >> 32 & (DNS_CACHE_ENTRIES - 1), server, row;
+	struct dns_cache_entry *entry = bpf_map_lookup_elem(&cache, &index);
+	struct dns_row_key key = *client;
+	__u64 slots;
+
+	server = slot_of(&servers, &free_servers, &key.server);
+	if (server == NO_SLOT) {
+		add(&control.lost_servers);
+		/* Thousands of servers without a slot must not use up the rows. */
+		__builtin_memset(&key.server, 0, sizeof(key.server));
+	}
+	row = slot_of(&rows, &free_rows, &key);
+	slots = (__u64)row << 32 | (server == NO_SLOT ? 0 : server);
+	if (!entry || server == NO_SLOT || row == NO_SLOT)
+		return slots;
+	if (*(const volatile __u64 *)&control.generation != generation)
+		return slots;
+	entry->client = *client;
+	entry->slots = slots;
+	entry->tag = tag_of(hash, slots, generation);
+	return slots;
+}
+
+static __always_inline __u64 slots_of(const struct dns_row_key *client)
+{
+	__u64 generation = *(const volatile __u64 *)&control.generation;
+	__u64 hash = mix_client(client), slots;
+	__u32 index = hash >> 32 & (DNS_CACHE_ENTRIES - 1);
+	const struct dns_cache_entry *entry = bpf_map_lookup_elem(&cache, &index);
+
+	if (entry) {
+		slots = *(const volatile __u64 *)&entry->slots;
+		if (is_same(&entry->client, client) &&
+			entry->tag == tag_of(hash, slots, generation))
+			return slots;
+	}
+	return find_slots(client, hash, generation);
+}
+
+#endif

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tuners/dns/config.h"
+
+#include "base/cleanup.h"
+#include "base/file.h"
+#include "base/util.h"
+
+#include <dirent.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <yaml.h>
+
+#define BLANKS          " \t\r"
+#define RESOLV_CONF_MAX 65536
+
+/* A KubeletConfiguration is a few kilobytes. */
+#define KUBELET_FILE_MAX (256 * 1024)
+
+/* Where kubeadm, k3s and RKE2, EKS, GKE and AKS keep the kubelet's configuration. */
+static const char *const kubelet_files[] = {
+	"/var/lib/kubelet/config.yaml",
+	"/var/lib/rancher/k3s/agent/etc/kubelet.conf.d/00-k3s-defaults.conf",
+	"/var/lib/rancher/rke2/agent/etc/kubelet.conf.d/00-rke2-defaults.conf",
+	"/etc/kubernetes/kubelet/config.json",
+	"/etc/kubernetes/kubelet/kubelet-config.json",
+	"/home/kubernetes/kubelet-config.yaml",
+	"/etc/default/kubeletconfig.json",
+};
+
+/* kube-proxy's IPVS mode gives every service address to this device: none is of the node. */
+#define IPVS_DEVICE "kube-ipvs0"
+
+static bool is_in(const struct dns_key *list, size_t n, const struct dns_key *address)
+{
+	for (size_t i = 0; i < n; i++)
+		if (dns_address_equal(&list[i], address))
+			return true;
+	return false;
+}
+
+static void take_search(struct dns_host_env *env, char *rest)
+{
+	char *state = NULL;
+
+	/* The last such line wins: resolv.conf(5). */
+	env->n_search = 0;
+	for (char *word = strtok_r(rest, BLANKS, &state); word && env->n_search < DNS_RESOLV_SEARCH;
+		word = strtok_r(NULL, BLANKS, &state)) {
+		size_t len = strlen(word);
+
+		if (len > 0 && word[len - 1] == '.')
+			word[len - 1] = '\0';
+		if (word[0] && copy_text(env->search[env->n_search], DNS_DOMAIN_MAX, word))
+			env->n_search++;
+	}
+}
+
+void dns_resolv_parse(struct dns_host_env *env, char *text)
+{
+	char *state = NULL;
+
+	env->n_servers = env->n_search = 0;
+	for (char *line = strtok_r(text, "\n", &state); line; line = strtok_r(NULL, "\n", &state)) {
+		char *rest = line + strcspn(line, BLANKS), *inner = NULL;
+
+		if (*rest)
+			*rest++ = '\0';
+		if (streq(line, "search") || streq(line, "domain"))
+			take_search(env, rest);
+		else if (streq(line, "nameserver") && env->n_servers < DNS_RESOLV_SERVERS &&
+			 (rest = strtok_r(rest, BLANKS, &inner)) &&
+			 dns_address_parse(rest, &env->servers[env->n_servers]))
+			env->n_servers++;
+	}
+}
+
+/* systemd-resolved's own list where it runs: /etc has its stub then. */
+static void read_resolv(struct dns_host_env *env, const struct host *host)
+{
+	static const char *const paths[] = {"/run/systemd/resolve/resolv.conf", "/etc/resolv.conf"};
+
+	env->n_servers = env->n_search = 0;
+	for (size_t i = 0; i < ARRAY_SIZE(paths) && env->n_servers == 0; i++) {
+		_cleanup_free_ char *text = NULL;
+		char full[PATH_MAX];
+
+		if (host_path(host, paths[i], full) &&
+			read_file(full, RESOLV_CONF_MAX, &text, NULL) == 0)
+			dns_resolv_parse(env, text);
+	}
+}
+
+bool dns_host_env_lists(const struct dns_host_env *env, const struct dns_key *server)
+{
+	return is_in(env->servers, env->n_servers, server);
+}
+
+static int by_address(const void *a, const void *b)
+{
+	return memcmp(a, b, sizeof(struct dns_key));
+}
+
+bool dns_host_env_is_node(const struct dns_host_env *env, const struct dns_key *address)
+{
+	return env->n_node > 0 &&
+	       bsearch(address, env->node, env->n_node, sizeof(*env->node), by_address) != NULL;
+}
+
+static bool take_address(const struct sockaddr *from, struct dns_key *address)
+{
+	const struct sockaddr_in *ipv4 = (const void *)from;
+	const struct sockaddr_in6 *ipv6 = (const void *)from;
+
+	*address = (struct dns_key){0};
+	if (!from || (from->sa_family != AF_INET && from->sa_family != AF_INET6))
+		return false;
+	address->family = from->sa_family;
+	if (from->sa_family == AF_INET)
+		memcpy(address->address, &ipv4->sin_addr, 4);
+	else
+		memcpy(address->address, &ipv6->sin6_addr, 16);
+	return true;
+}
+
+static void read_addresses(struct dns_host_env *env)
+{
+	struct ifaddrs *all = NULL;
+	size_t n = 0;
+
+	/* The addresses of before stay when they cannot be listed. */
+	if (getifaddrs(&all) < 0)
+		return;
+	for (struct ifaddrs *one = all; one && n < DNS_NODE_ADDRESSES_MAX; one = one->ifa_next) {
+		struct dns_key address;
+
+		if (!take_address(one->ifa_addr, &address) || streq(one->ifa_name, IPVS_DEVICE))
+			continue;
+		if (grow_array(&env->node, n, &env->node_allocated, sizeof(address)) < 0)
+			break;
+		env->node[n++] = address;
+	}
+	freeifaddrs(all);
+	env->n_node = n;
+	if (n > 0)
+		qsort(env->node, n, sizeof(*env->node), by_address);
+}
+
+void dns_host_env_add_cluster(struct dns_host_env *env, const struct dns_key *address)
+{
+	if (!is_in(env->cluster, env->n_cluster, address) &&
+		env->n_cluster < DNS_CLUSTER_SERVERS_MAX)
+		env->cluster[env->n_cluster++] = *address;
+}
+
+enum dns_role dns_role_of(const struct dns_host_env *env, const struct dns_key *server,
+	uint64_t answers, bool budgeted)
+{
+	if (dns_address_is_loopback(server) || dns_host_env_is_node(env, server))
+		return DNS_LOCAL;
+	if (is_in(env->cluster, env->n_cluster, server))
+		return DNS_CLUSTER;
+	return answers > 0 && !budgeted ? DNS_CLUSTER : DNS_UPSTREAM;
+}
+
+static size_t take_sequence(struct dns_host_env *env, yaml_document_t *document, int index)
+{
+	yaml_node_t *list = yaml_document_get_node(document, index);
+	size_t before = env->n_cluster;
+
+	if (!list || list->type != YAML_SEQUENCE_NODE)
+		return 0;
+	for (yaml_node_item_t *item = list->data.sequence.items.start;
+		item < list->data.sequence.items.top; item++) {
+		yaml_node_t *node = yaml_document_get_node(document, *item);
+		struct dns_key address;
+
+		if (node && node->type == YAML_SCALAR_NODE &&
+			dns_address_parse((const char *)node->data.scalar.value, &address))
+			dns_host_env_add_cluster(env, &address);
+	}
+	return env->n_cluster - before;
+}
+
+static size_t take_document(struct dns_host_env *env, yaml_document_t *document)
+{
+	yaml_node_t *root = yaml_document_get_root_node(document);
+
+	if (!root || root->type != YAML_MAPPING_NODE)
+		return 0;
+	for (yaml_node_pair_t *pair = root->data.mapping.pairs.start;
+		pair < root->data.mapping.pairs.top; pair++) {
+		yaml_node_t *key = yaml_document_get_node(document, pair->key);
+
+		if (key && key->type == YAML_SCALAR_NODE &&
+			streq((const char *)key->data.scalar.value, "clusterDNS"))
+			return take_sequence(env, document, pair->value);
+	}
+	return 0;
+}
+
+size_t dns_kubelet_parse(struct dns_host_env *env, const char *text, size_t len)
+{
+	yaml_document_t document;
+	yaml_parser_t parser;
+	size_t n = 0;
+
+	if (!yaml_parser_initialize(&parser))
+		return 0;
+	yaml_parser_set_input_string(&parser, (const unsigned char *)text, len);
+	/* Not ours to judge: what cannot be read tells nothing. */
+	if (yaml_parser_load(&parser, &document)) {
+		n = take_document(env, &document);
+		yaml_document_delete(&document);
+	}
+	yaml_parser_delete(&parser);
+	return n;
+}
+
+static void read_kubelet(struct dns_host_env *env, const struct host *host)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(kubelet_files); i++) {
+		_cleanup_free_ char *text = NULL;
+		char full[PATH_MAX];
+		size_t len;
+
+		if (host_path(host, kubelet_files[i], full) &&
+			read_file(full, KUBELET_FILE_MAX, &text, &len) == 0 &&
+			dns_kubelet_parse(env, text, len) > 0)
+			return;
+	}
+}
+
+/* A device of the machine, not made by software, that is not down. */
+static bool is_uplink(const struct host *host, const char *name)
+{
+	char path[SETTING_PATH_MAX], full[PATH_MAX], state[SETTING_VALUE_MAX];
+
+	snprintf(path, sizeof(path), "/sys/class/net/%.64s/device", name);
+	if (name[0] == '.' || !host_path(host, path, full) || access(full, F_OK) < 0)
+		return false;
+	snprintf(path, sizeof(path), "/sys/class/net/%.64s/operstate", name);
+	return host_read_value(host, path, state) < 0 || !streq(state, "down");
+}
+
+static unsigned count_uplinks(const struct host *host)
+{
+	char full[PATH_MAX];
+	const struct dirent *entry;
+	unsigned n = 0;
+	DIR *directory = host_path(host, "/sys/class/net", full) ? opendir(full) : NULL;
+
+	while (directory && (entry = readdir(directory)))
+		n += is_uplink(host, entry->d_name);
+	if (directory)
+		closedir(directory);
+	return n;
+}
+
+void dns_host_env_read(
+	struct dns_host_env *env, const struct host *host, const struct dns_config *config)
+{
+	read_resolv(env, host);
+	read_addresses(env);
+	env->uplinks = count_uplinks(host);
+	env->n_cluster = 0;
+	for (size_t i = 0; i < config->n_cluster; i++)
+		dns_host_env_add_cluster(env, &config->cluster[i]);
+	if (config->cluster_auto)
+		read_kubelet(env, host);
+}
+
+void dns_host_env_clear(struct dns_host_env *env)
+{
+	free(env->node);
+	*env = (struct dns_host_env){0};
+}

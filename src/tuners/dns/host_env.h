@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TUNERS_DNS_HOST_ENV_H
+#define TUNERS_DNS_HOST_ENV_H
+
+/* What the node's files and devices say of DNS servers: resolv.conf, addresses, the kubelet. */
+
+#include "kernel/host.h"
+#include "tuners/dns/dns.h"
+
+#define DNS_RESOLV_SERVERS      8
+#define DNS_RESOLV_SEARCH       8
+#define DNS_DOMAIN_MAX          256
+#define DNS_CLUSTER_SERVERS_MAX 16
+#define DNS_NODE_ADDRESSES_MAX  4096
+
+struct dns_config;
+
+struct dns_host_env {
+	enum dns_cloud cloud;
+	unsigned uplinks;                           /* network devices of the machine */
+	struct dns_key servers[DNS_RESOLV_SERVERS]; /* of the node's own resolv.conf(5) */
+	size_t n_servers;
+	char search[DNS_RESOLV_SEARCH][DNS_DOMAIN_MAX];
+	size_t n_search;
+	struct dns_key *node; /* the node's addresses, sorted */
+	size_t n_node, node_allocated;
+	struct dns_key cluster[DNS_CLUSTER_SERVERS_MAX];
+	size_t n_cluster;
+};
+
+/* Reads everything anew but the cloud. Of what cannot be read, nothing is known. */
+void dns_host_env_read(
+	struct dns_host_env *env, const struct host *host, const struct dns_config *config);
+void dns_host_env_clear(struct dns_host_env *env);
+
+/* Takes the lines of a resolv.conf, in place of what was there. text is cut up. */
+void dns_resolv_parse(struct dns_host_env *env, char *text);
+bool dns_host_env_lists(const struct dns_host_env *env, const struct dns_key *server);
+
+bool dns_host_env_is_node(const struct dns_host_env *env, const struct dns_key *address);
+void dns_host_env_add_cluster(struct dns_host_env *env, const struct dns_key *address);
+
+/* Takes the addresses of a KubeletConfiguration's clusterDNS, JSON or YAML. How many were new. */
+size_t dns_kubelet_parse(struct dns_host_env *env, const char *text, size_t len);
+
+/*
+ * The role of a server. answers: how many cluster names it answered with NOERROR; budgeted: a
+ * budget names it, which makes it an upstream wherever its answers come from.
+ */
+enum dns_role dns_role_of(const struct dns_host_env *env, const struct dns_key *server,
+	uint64_t answers, bool budgeted);
+
+#endif

@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tuners/dns/dns.h"
+
+#include "base/util.h"
+
+#include <stdlib.h>
+#include <sys/socket.h>
+
+/* The kernel's servers, the one for the rest, and those that are watched before any query. */
+#define SERVERS_MAX (DNS_SERVERS_MAX + 1 + DNS_PINNED_MAX)
+
+/* A server without queries for this long gives its label to any that has some. */
+#define LABEL_IDLE_US (600 * USEC_PER_SEC)
+
+_Static_assert(sizeof(struct dns_totals) % sizeof(uint64_t) == 0, "nothing but uint64_t");
+#define TOTALS_WORDS (sizeof(struct dns_totals) / sizeof(uint64_t))
+
+const char *dns_role_name(enum dns_role role)
+{
+	static const char *const names[] = {
+		[DNS_LOCAL] = "local",
+		[DNS_CLUSTER] = "cluster",
+		[DNS_UPSTREAM] = "upstream",
+	};
+
+	return names[role];
+}
+
+struct dns_totals dns_totals_of(const struct dns_server *counts)
+{
+	struct dns_totals totals = {
+		.retransmissions = counts->retransmissions,
+		.edns = counts->edns,
+		.malformed = counts->malformed,
+		.packets = counts->queries[DNS_UDP] + counts->other_packets,
+		.dot_packets = counts->dot_packets,
+		.evicted = counts->evicted,
+		.late = counts->late,
+		.truncated = counts->truncated,
+		.cluster_answers = counts->cluster_answers,
+		.latency_ns = counts->latency_ns,
+	};
+
+	memcpy(totals.queries, counts->queries, sizeof(totals.queries));
+	memcpy(totals.responses, counts->responses, sizeof(totals.responses));
+	memcpy(totals.latency, counts->latency, sizeof(totals.latency));
+	for (size_t i = 0; i < DNS_LATENCY_BUCKETS; i++)
+		totals.answered += totals.latency[i];
+	return totals;
+}
+
+void dns_split_bins(const struct dns_server *counts, uint32_t queries[static DNS_BINS],
+	uint32_t packets[static DNS_BINS])
+{
+	/* A bin's 2^32th query, after a month of 100,000 a second, counts as a packet more. */
+	for (size_t i = 0; i < DNS_BINS; i++) {
+		queries[i] = (uint32_t)counts->bins[i];
+		packets[i] = (uint32_t)(counts->bins[i] / DNS_BIN_PACKET);
+	}
+}
+
+struct dns_key dns_server_of(const struct dns_pending *query)
+{
+	struct dns_key key = {.family = query->family == 4 ? AF_INET : AF_INET6};
+
+	memcpy(key.address, query->server, sizeof(key.address));
+	return key;
+}
+
+/* FNV-1a. Keys that are made to collide cost a walk through a thousand of them. */
+static uint16_t *index_of(const struct dns_server_table *table, const struct dns_key *key)
+{
+	const uint8_t *bytes = (const uint8_t *)key;
+	uint32_t hash = 2166136261u;
+	size_t i;
+
+	for (i = 0; i < sizeof(*key); i++)
+		hash = (hash ^ bytes[i]) * 16777619u;
+	i = (hash ^ (hash >> 16)) % ARRAY_SIZE(table->index);
+	while (table->index[i] > 0 &&
+		!dns_address_equal(&table->servers[table->index[i] - 1]->key, key))
+		i = (i + 1) % ARRAY_SIZE(table->index);
+	return (uint16_t *)&table->index[i];
+}
+
+struct dns_server_state *dns_server_find(
+	const struct dns_server_table *table, const struct dns_key *key)
+{
+	uint16_t i = *index_of(table, key);
+
+	return i > 0 ? table->servers[i - 1] : NULL;
+}
+
+struct dns_server_state *dns_server_get(struct dns_server_table *table, const struct dns_key *key)
+{
+	struct dns_server_state *server = dns_server_find(table, key);
+
+	if (server || table->n == SERVERS_MAX ||
+		grow_array(&table->servers, table->n, &table->allocated, sizeof(server)) < 0)
+		return server;
+	server = calloc(1, sizeof(*server));
+	if (!server)
+		return NULL;
+	server->key = *key;
+	server->role = DNS_UPSTREAM;
+	server->label = -1;
+	dns_address_text(key, server->name);
+	*index_of(table, key) = (uint16_t)(table->n + 1);
+	table->servers[table->n++] = server;
+	return server;
+}
+
+static void clear_label(struct dns_label *label)
+{
+	if (label->server)
+		label->server->label = -1;
+	free(label->names);
+	*label = (struct dns_label){0};
+}
+
+static void release(struct dns_server_table *table, struct dns_server_state *server)
+{
+	if (server->label >= 0)
+		clear_label(&table->labels[server->label]);
+	free(server->packets);
+	free(server);
+}
+
+void dns_server_remove(struct dns_server_table *table, struct dns_server_state *server)
+{
+	size_t i = *index_of(table, &server->key);
+
+	if (i == 0)
+		return;
+	release(table, server);
+	table->servers[i - 1] = table->servers[--table->n];
+	memset(table->index, 0, sizeof(table->index));
+	for (i = 0; i < table->n; i++)
+		*index_of(table, &table->servers[i]->key) = (uint16_t)(i + 1);
+}
+
+void dns_server_table_clear(struct dns_server_table *table)
+{
+	for (size_t i = 0; i < table->n; i++)
+		release(table, table->servers[i]);
+	free(table->servers);
+	*table = (struct dns_server_table){0};
+}
+
+uint64_t dns_queries(const struct dns_totals *totals)
+{
+	return totals->queries[DNS_UDP] + totals->queries[DNS_TCP];
+}
+
+static struct dns_totals *reported_of(
+	struct dns_server_table *table, const struct dns_server_state *server)
+{
+	return server->label >= 0 ? &table->labels[server->label].reported
+				  : &table->others[server->role];
+}
+
+void dns_server_take(struct dns_server_table *table, struct dns_server_state *server,
+	const struct dns_totals *totals, uint64_t now)
+{
+	const struct dns_totals before = server->totals;
+	const uint64_t *fresh = (const uint64_t *)totals;
+	uint64_t *old = (uint64_t *)&server->totals;
+	uint64_t *reported = (uint64_t *)reported_of(table, server);
+
+	for (size_t i = 0; i < TOTALS_WORDS; i++) {
+		/* A counter that is read while the kernel writes may seem to go back a little. */
+		if (fresh[i] <= old[i])
+			continue;
+		reported[i] += fresh[i] - old[i];
+		old[i] = fresh[i];
+		server->changed_at_us = now;
+	}
+	table->evicted += server->totals.evicted - before.evicted;
+	table->malformed += server->totals.malformed - before.malformed;
+	server->slots[server->slot % DNS_SLOTS].queries +=
+		dns_queries(&server->totals) - dns_queries(&before);
+}
+
+void dns_server_take_unanswered(
+	struct dns_server_table *table, struct dns_server_state *server, uint64_t n)
+{
+	server->totals.unanswered += n;
+	reported_of(table, server)->unanswered += n;
+	server->slots[server->slot % DNS_SLOTS].unanswered += n;
+}
+
+void dns_server_take_pending(struct dns_server_state *server, uint64_t n)
+{
+	uint64_t *most = &server->slots[server->slot % DNS_SLOTS].pending;
+
+	server->pending = n;
+	*most = MAX(*most, n);
+}
+
+void dns_minute_pass(struct dns_server_state *server, uint64_t now)
+{
+	uint64_t slot = now / DNS_SLOT_US;
+
+	if (slot > server->slot + DNS_SLOTS)
+		server->slot = slot - DNS_SLOTS;
+	while (server->slot < slot) {
+		server->slot++;
+		memset(&server->slots[server->slot % DNS_SLOTS], 0, sizeof(server->slots[0]));
+	}
+}
+
+uint64_t dns_minute_queries(const struct dns_server_state *server)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < DNS_SLOTS; i++)
+		sum += server->slots[i].queries;
+	return sum;
+}
+
+uint64_t dns_minute_unanswered(const struct dns_server_state *server)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < DNS_SLOTS; i++)
+		sum += server->slots[i].unanswered;
+	return sum;
+}
+
+uint64_t dns_minute_pending(const struct dns_server_state *server)
+{
+	uint64_t most = server->pending;
+
+	for (size_t i = 0; i < DNS_SLOTS; i++)
+		most = MAX(most, server->slots[i].pending);
+	return most;
+}
+
+/* A server with a budget always has a label of its own. */
+static uint64_t weight(const struct dns_server_state *server)
+{
+	return server->pinned || dns_has_budget(server) ? UINT64_MAX / 4
+							: dns_minute_queries(server);
+}
+
+/* A free label, else that of the least important server. */
+static struct dns_label *cheapest(struct dns_server_table *table)
+{
+	struct dns_label *least = &table->labels[0];
+
+	for (size_t i = 0; i < DNS_LABELS; i++) {
+		struct dns_label *label = &table->labels[i];
+		uint64_t its, best;
+
+		if (!label->server)
+			return label;
+		its = weight(label->server);
+		best = weight(least->server);
+		if (its < best || (its == best && label->server->changed_at_us <
+							  least->server->changed_at_us))
+			least = label;
+	}
+	return least;
+}
+
+/*
+ * A series that comes and goes is of no use: only a much busier server takes another's label, or
+ * any that of one that was idle for long.
+ */
+static bool deserves(
+	const struct dns_server_state *server, const struct dns_label *label, uint64_t now)
+{
+	uint64_t mine = weight(server), its;
+
+	if (!label->server)
+		return server->pinned || dns_queries(&server->totals) > 0;
+	its = weight(label->server);
+	return mine > 2 * its + 60 ||
+	       (mine > 0 && its == 0 && now - label->server->changed_at_us > LABEL_IDLE_US);
+}
+
+static void give(
+	struct dns_server_table *table, struct dns_label *label, struct dns_server_state *server)
+{
+	clear_label(label);
+	label->server = server;
+	server->label = (int)(label - table->labels);
+}
+
+void dns_label_offer(struct dns_server_table *table, struct dns_server_state *server)
+{
+	struct dns_label *label = cheapest(table);
+
+	if (!label->server && server->label < 0 && server->key.family != 0)
+		give(table, label, server);
+}
+
+void dns_label_assign(struct dns_server_table *table, uint64_t now)
+{
+	for (size_t i = 0; i < table->n; i++) {
+		struct dns_server_state *server = table->servers[i];
+		struct dns_label *label;
+
+		if (server->label >= 0 || server->key.family == 0)
+			continue;
+		label = cheapest(table);
+		if (deserves(server, label, now))
+			give(table, label, server);
+	}
+}

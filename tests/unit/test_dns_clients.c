@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "directory.h"
+
+#include <sys/socket.h>
+
+#include "tuners/dns/sense.h"
+
+static struct dns_client row(uint8_t server, uint64_t cgroup, uint64_t queries, uint64_t failed)
+{
+	return (struct dns_client){.server = {AF_INET, {10, 0, 0, server}},
+		.cgroup = cgroup,
+		.queries = queries,
+		.expanded = failed,
+		.failed = failed};
+}
+
+static void put(struct dns_clients *clients, const struct dns_client *rows, size_t n)
+{
+	free(clients->old);
+	clients->old = clients->clients;
+	clients->n_old = clients->n;
+	clients->clients = calloc(n, sizeof(*rows));
+	assert_non_null(clients->clients);
+	memcpy(clients->clients, rows, n * sizeof(*rows));
+	clients->n = dns_clients_merge(clients->clients, n);
+}
+
+static void rows_are_summed_by_server_and_cgroup(void **state)
+{
+	struct dns_client rows[] = {row(2, 7, 10, 1), row(1, 9, 5, 0), row(2, 7, 20, 2),
+		row(1, 7, 1, 0), row(2, 7, 30, 3)};
+	struct dns_client by_source[] = {row(1, 1, 3, 0), row(1, 1, 4, 0)};
+
+	(void)state;
+	assert_int_equal(dns_clients_merge(rows, ARRAY_SIZE(rows)), 3);
+	assert_int_equal(rows[0].cgroup, 7);
+	assert_int_equal(rows[0].queries, 1);
+	assert_int_equal(rows[1].cgroup, 9);
+	assert_int_equal(rows[2].queries, 60);
+	assert_int_equal(rows[2].failed, 6);
+	assert_int_equal(dns_clients_merge(rows, 0), 0);
+	/* In the root cgroup the address tells them apart. */
+	by_source[1].source = (struct dns_key){AF_INET, {10, 244, 0, 5}};
+	assert_int_equal(dns_clients_merge(by_source, 2), 2);
+}
+
+static void rates_are_from_reading_to_reading(void **state)
+{
+	struct dns_client first[] = {row(1, 7, 1000, 0), row(1, 8, 10, 0)};
+	struct dns_client second[] = {row(1, 7, 1200, 0), row(1, 8, 10, 0), row(1, 9, 50, 0)};
+	struct dns_client third[] = {row(1, 7, 40, 0), row(1, 8, 10, 0), row(1, 9, 50, 0)};
+	struct dns_clients clients = {0};
+
+	(void)state;
+	put(&clients, first, 2);
+	dns_clients_rate(&clients, 10 * USEC_PER_SEC);
+	/* What came before the first reading has no time. */
+	assert_true(clients.clients[0].per_second == 0);
+	put(&clients, second, 3);
+	dns_clients_rate(&clients, 12 * USEC_PER_SEC);
+	assert_true(clients.clients[0].per_second == 100);
+	assert_true(clients.clients[1].per_second == 0);
+	assert_true(clients.clients[2].per_second == 25);
+	assert_true(clients.clients[0].smooth > 0 && clients.clients[0].smooth < 100);
+	assert_int_equal(clients.clients[0].changed_at_us, 12 * USEC_PER_SEC);
+	assert_int_equal(clients.clients[1].changed_at_us, 10 * USEC_PER_SEC);
+	/* A row that was forgotten in between begins anew. */
+	put(&clients, third, 3);
+	dns_clients_rate(&clients, 14 * USEC_PER_SEC);
+	assert_true(clients.clients[0].per_second == 20);
+	assert_true(clients.clients[2].per_second == 0);
+	dns_clients_clear(&clients);
+}
+
+static struct dns_user user(const char *name, uint64_t queries, double rate)
+{
+	struct dns_user user = {.queries = queries, .per_second = rate, .smooth = rate};
+
+	user.workload.kind = WORKLOAD_POD;
+	copy_text(user.workload.name, sizeof(user.workload.name), name);
+	return user;
+}
+
+static void containers_of_a_pod_are_one(void **state)
+{
+	struct dns_user users[] = {user("cart", 10, 1), user("shop", 100, 5), user("cart", 30, 6)};
+	struct dns_label label = {0};
+
+	(void)state;
+	dns_label_take_users(&label, users, ARRAY_SIZE(users));
+	assert_int_equal(label.n_users, 2);
+	assert_string_equal(label.users[0].workload.name, "cart");
+	assert_int_equal(label.users[0].queries, 40);
+	assert_true(label.users[0].per_second == 7);
+	assert_string_equal(label.users[1].workload.name, "shop");
+	dns_label_take_users(&label, users, 0);
+	assert_int_equal(label.n_users, 0);
+}
+
+static void forwarders_are_summed_over_upstreams(void **state)
+{
+	struct dns_server_table *table = calloc(1, sizeof(*table));
+	struct dns_server_state servers[3] = {
+		{.role = DNS_UPSTREAM}, {.role = DNS_UPSTREAM}, {.role = DNS_CLUSTER}};
+	struct dns_seen seen = {.table = table};
+
+	(void)state;
+	assert_non_null(table);
+	for (size_t i = 0; i < 3; i++) {
+		struct dns_user users[] = {user("coredns-a", 1, 10), user("shop", 1, 99),
+			user("coredns-b", 1, (double)(20 * i))};
+
+		table->labels[i].server = &servers[i];
+		dns_label_take_users(&table->labels[i], users, ARRAY_SIZE(users));
+	}
+	dns_forwarders_list(&seen);
+	assert_int_equal(seen.n_forwarders, 2);
+	assert_true(seen.forwarders[0].per_second == 20);
+	assert_true(seen.forwarders[1].per_second == 20);
+	/* One that answers others is a forwarder whatever its name. */
+	table->labels[1].users[0].serves = true;
+	assert_string_equal(table->labels[1].users[0].workload.name, "shop");
+	dns_forwarders_list(&seen);
+	assert_int_equal(seen.n_forwarders, 3);
+	assert_string_equal(seen.forwarders[0].workload.name, "shop");
+	free(table);
+}
+
+/* Without cgroups of their own, pods are told apart by an address that they inherit. */
+static void an_address_counts_for_its_present_owner(void **state)
+{
+	static const struct {
+		const char *id; /* NULL: nobody's address just now */
+		uint64_t all, own;
+	} table[] = {{"uid-a", 100, 100}, {"uid-a", 150, 150}, {NULL, 160, 10}, {"uid-a", 170, 170},
+		{"uid-b", 200, 30}, {"uid-b", 250, 80}, {NULL, 260, 10}, {"uid-c", 300, 50}};
+	struct dns_client client = {.source = {AF_INET, {10, 244, 0, 5}}}, other = {0};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
+		struct workload workload = {
+			.kind = table[i].id ? WORKLOAD_POD : WORKLOAD_NETNS, .name = "web"};
+
+		copy_text(workload.id, sizeof(workload.id), table[i].id ? table[i].id : "");
+		client.queries = other.queries = table[i].all;
+		assert_int_equal(dns_client_queries(&client, &workload), table[i].own);
+		assert_int_equal(dns_client_queries(&other, &workload), table[i].all);
+	}
+}
+
+#define UDP_HEAD \
+	"   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt uid\n"
+#define UDP_DNS "  12: 0100007F:0035 00000000:0000 07 00000000:00000000 00:00000000 00000000 0\n"
+#define UDP_WEB "  13: 00000000:1F90 00000000:0035 07 00000000:00000000 00:00000000 00000000 0\n"
+
+static void a_process_serves_by_name_or_by_port_53(void **state)
+{
+	static const struct {
+		const char *name, *sockets;
+		bool in_container, serves;
+	} table[] = {
+		{"resolver\n", UDP_HEAD UDP_WEB UDP_DNS, true, true},
+		{"web\n", UDP_HEAD UDP_WEB, true, false},
+		{"coredns\n", UDP_HEAD, true, true},
+		{"systemd-resolve\n", UDP_HEAD UDP_DNS, false, false},
+		{"dnsmasq\n", UDP_HEAD, false, true},
+	};
+	_cleanup_directory_ struct directory directory = {0};
+	struct host host;
+
+	(void)state;
+	directory_make(&directory);
+	assert_true(host_init(&host, directory.path));
+	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
+		directory_put(&directory, "/proc/77/comm", table[i].name);
+		directory_put(&directory, "/proc/77/net/udp", table[i].sockets);
+		if (dns_process_serves(&host, 77, table[i].in_container) != table[i].serves)
+			fail_msg("%s", table[i].name);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(rows_are_summed_by_server_and_cgroup),
+		cmocka_unit_test(rates_are_from_reading_to_reading),
+		cmocka_unit_test(containers_of_a_pod_are_one),
+		cmocka_unit_test(forwarders_are_summed_over_upstreams),
+		cmocka_unit_test(an_address_counts_for_its_present_owner),
+		cmocka_unit_test(a_process_serves_by_name_or_by_port_53),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "tuners/dns/config.h"
+
+#include "directory.h"
+
+static struct dns_key key_of(const char *text)
+{
+	struct dns_key key;
+
+	assert_true(dns_address_parse(text, &key));
+	return key;
+}
+
+static enum dns_role role_of(
+	const struct dns_host_env *env, const char *server, uint64_t answers, bool budgeted)
+{
+	struct dns_key key = key_of(server);
+
+	return dns_role_of(env, &key, answers, budgeted);
+}
+
+static void servers_have_roles(void **state)
+{
+	struct dns_key node[] = {key_of("10.1.0.7"), key_of("169.254.20.10")};
+	struct dns_host_env env = {.node = node, .n_node = 2};
+	struct dns_key cluster = key_of("10.96.0.10");
+
+	(void)state;
+	dns_host_env_add_cluster(&env, &cluster);
+	dns_host_env_add_cluster(&env, &cluster);
+	assert_int_equal(env.n_cluster, 1);
+	/* A stub, a node's cache, a bridge's dnsmasq: a first hop, whatever they answer. */
+	assert_int_equal(role_of(&env, "127.0.0.53", 5, false), DNS_LOCAL);
+	assert_int_equal(role_of(&env, "::1", 0, false), DNS_LOCAL);
+	assert_int_equal(role_of(&env, "169.254.20.10", 100, false), DNS_LOCAL);
+	assert_int_equal(role_of(&env, "10.1.0.7", 0, true), DNS_LOCAL);
+	assert_int_equal(role_of(&env, "10.96.0.10", 0, false), DNS_CLUSTER);
+	/* Behind DNAT a host's process sees the pod's own address. */
+	assert_int_equal(role_of(&env, "10.244.1.5", 1, false), DNS_CLUSTER);
+	assert_int_equal(role_of(&env, "10.244.1.5", 0, false), DNS_UPSTREAM);
+	assert_int_equal(role_of(&env, "168.63.129.16", 7, true), DNS_UPSTREAM);
+}
+
+static void addresses_of_the_node_are_known(void **state)
+{
+	struct dns_host_env env = {0};
+	struct dns_config config = {0};
+	struct host host;
+	struct dns_key loopback = key_of("127.0.0.1"), stranger = key_of("192.0.2.77");
+
+	(void)state;
+	assert_true(host_init(&host, "/nonexistent"));
+	dns_host_env_read(&env, &host, &config);
+	assert_true(dns_host_env_is_node(&env, &loopback));
+	assert_false(dns_host_env_is_node(&env, &stranger));
+	dns_host_env_clear(&env);
+	assert_false(dns_host_env_is_node(&env, &loopback));
+}
+
+static size_t taken(struct dns_host_env *env, const char *text)
+{
+	return dns_kubelet_parse(env, text, strlen(text));
+}
+
+static void cluster_dns_comes_from_the_kubelet(void **state)
+{
+	struct dns_host_env env = {0};
+
+	(void)state;
+	assert_int_equal(taken(&env, "kind: KubeletConfiguration\n"
+				     "clusterDNS:\n- 10.96.0.10\n- fd00::a\n- nonsense\n"),
+		2);
+	assert_int_equal(role_of(&env, "fd00::a", 0, false), DNS_CLUSTER);
+	env.n_cluster = 0;
+	assert_int_equal(
+		taken(&env, "{\"kind\": \"KubeletConfiguration\", \"clusterDNS\": [\"10.3.0.9\"]}"),
+		1);
+	assert_int_equal(role_of(&env, "10.3.0.9", 0, false), DNS_CLUSTER);
+	/* Nothing of use, and nothing that breaks. */
+	assert_int_equal(taken(&env, ""), 0);
+	assert_int_equal(taken(&env, "clusterDNS: 10.96.0.10\n"), 0);
+	assert_int_equal(taken(&env, "- clusterDNS\n"), 0);
+	assert_int_equal(taken(&env, "clusterDNS: [1.2.3.4"), 0);
+	assert_int_equal(env.n_cluster, 1);
+}
+
+static void the_kubelets_file_is_found(void **state)
+{
+	const struct dns_config config = {.cluster_auto = true};
+	_cleanup_directory_ struct directory directory = {0};
+	struct dns_host_env env = {0};
+	struct host host = {0};
+
+	(void)state;
+	directory_make(&directory);
+	assert_true(host_init(&host, directory.path));
+	dns_host_env_read(&env, &host, &config);
+	assert_int_equal(env.n_cluster, 0);
+	directory_put(&directory, "/etc/kubernetes/kubelet/config.json",
+		"{\"clusterDNS\": [\"10.7.0.9\"]}");
+	directory_put(&directory, "/var/lib/kubelet/config.yaml", "authentication: {}\n");
+	dns_host_env_read(&env, &host, &config);
+	assert_int_equal(role_of(&env, "10.7.0.9", 0, false), DNS_CLUSTER);
+	env.n_cluster = 0;
+	directory_put(&directory, "/var/lib/kubelet/config.yaml", "clusterDNS: [10.96.0.10]\n");
+	dns_host_env_read(&env, &host, &config);
+	assert_int_equal(env.n_cluster, 1);
+	assert_int_equal(role_of(&env, "10.96.0.10", 0, false), DNS_CLUSTER);
+	dns_host_env_clear(&env);
+}
+
+static void the_last_search_line_wins(void **state)
+{
+	char text[] =
+		"# a comment\nnameserver 10.0.0.2\n  nameserver 1.2.3.4\nnameserver\tfd00::2\n"
+		"nameserver nonsense\nsearch a.example b.example.\ndomain c.example\n"
+		"search ec2.internal  d.example \r\noptions ndots:5\nnameserver";
+	struct dns_key first = key_of("10.0.0.2"), second = key_of("fd00::2");
+	struct dns_host_env env;
+
+	(void)state;
+	dns_resolv_parse(&env, text);
+	assert_int_equal(env.n_servers, 2);
+	assert_true(dns_host_env_lists(&env, &first));
+	assert_true(dns_host_env_lists(&env, &second));
+	assert_int_equal(env.n_search, 2);
+	assert_string_equal(env.search[0], "ec2.internal");
+	assert_string_equal(env.search[1], "d.example");
+}
+
+static void the_upstreams_of_the_stub_are_read(void **state)
+{
+	const struct dns_config config = {0};
+	_cleanup_directory_ struct directory directory = {0};
+	struct dns_key upstream = key_of("10.0.0.2"), stub = key_of("127.0.0.53");
+	struct dns_host_env env = {0};
+	struct host host = {0};
+
+	(void)state;
+	directory_make(&directory);
+	assert_true(host_init(&host, directory.path));
+	dns_host_env_read(&env, &host, &config);
+	assert_int_equal(env.n_servers, 0);
+	directory_put(&directory, "/etc/resolv.conf", "nameserver 127.0.0.53\n");
+	dns_host_env_read(&env, &host, &config);
+	assert_true(dns_host_env_lists(&env, &stub));
+	directory_put(
+		&directory, "/run/systemd/resolve/resolv.conf", "nameserver 10.0.0.2\nsearch x\n");
+	dns_host_env_read(&env, &host, &config);
+	assert_true(dns_host_env_lists(&env, &upstream));
+	assert_false(dns_host_env_lists(&env, &stub));
+	assert_string_equal(env.search[0], "x");
+	dns_host_env_clear(&env);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(servers_have_roles),
+		cmocka_unit_test(addresses_of_the_node_are_known),
+		cmocka_unit_test(cluster_dns_comes_from_the_kubelet),
+		cmocka_unit_test(the_kubelets_file_is_found),
+		cmocka_unit_test(the_last_search_line_wins),
+		cmocka_unit_test(the_upstreams_of_the_stub_are_read),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

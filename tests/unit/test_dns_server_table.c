@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/util.h"
+#include "tuners/dns/dns.h"
+
+static struct dns_key numbered(unsigned n)
+{
+	return (struct dns_key){AF_INET, {10, (uint8_t)(n >> 16), (uint8_t)(n >> 8), (uint8_t)n}};
+}
+
+static struct dns_server_state *add_server(struct dns_server_table *table, unsigned n)
+{
+	struct dns_key key = numbered(n);
+	struct dns_server_state *server = dns_server_get(table, &key);
+
+	assert_non_null(server);
+	dns_label_offer(table, server);
+	return server;
+}
+
+static void query(
+	struct dns_server_table *table, struct dns_server_state *server, uint64_t n, uint64_t now)
+{
+	struct dns_totals totals = server->totals;
+
+	totals.queries[DNS_UDP] += n;
+	totals.responses[DNS_NOERROR] += n;
+	dns_minute_pass(server, now);
+	dns_server_take(table, server, &totals, now);
+}
+
+/* All that metrics report, over labels and others. */
+static uint64_t reported(const struct dns_server_table *table)
+{
+	uint64_t sum = 0;
+
+	for (int role = 0; role < DNS_ROLES; role++)
+		sum += dns_queries(&table->others[role]);
+	for (size_t i = 0; i < DNS_LABELS; i++)
+		if (table->labels[i].server)
+			sum += dns_queries(&table->labels[i].reported);
+	return sum;
+}
+
+static void every_server_is_found_again(void **state)
+{
+	struct dns_server_table table = {0};
+	struct dns_key key;
+
+	(void)state;
+	for (unsigned i = 0; i < 1000; i++)
+		add_server(&table, i * 7919);
+	assert_int_equal(table.n, 1000);
+	for (unsigned i = 0; i < 1000; i += 3) {
+		key = numbered(i * 7919);
+		dns_server_remove(&table, dns_server_find(&table, &key));
+	}
+	for (unsigned i = 0; i < 1000; i++) {
+		key = numbered(i * 7919);
+		assert_int_equal(dns_server_find(&table, &key) != NULL, i % 3 != 0);
+	}
+	assert_int_equal(table.n, 666);
+	dns_server_table_clear(&table);
+}
+
+static void the_table_is_bounded(void **state)
+{
+	struct dns_server_table table = {0};
+	size_t refused = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < 10000; i++) {
+		struct dns_key key = numbered(i);
+
+		refused += !dns_server_get(&table, &key);
+	}
+	assert_int_equal(table.n, DNS_SERVERS_MAX + 1 + DNS_PINNED_MAX);
+	assert_int_equal(refused, 10000 - table.n);
+	dns_server_table_clear(&table);
+}
+
+static void labels_and_others_add_up(void **state)
+{
+	struct dns_server_table table = {0};
+	uint64_t now = 1000 * USEC_PER_SEC;
+
+	(void)state;
+	for (unsigned i = 0; i < 50; i++)
+		query(&table, add_server(&table, i), i + 1, now);
+	/* The first twenty have a label from their first query on. */
+	for (size_t i = 0; i < DNS_LABELS; i++)
+		assert_int_equal(dns_queries(&table.labels[i].reported), i + 1);
+	assert_int_equal(reported(&table), 50 * 51 / 2);
+	dns_server_table_clear(&table);
+}
+
+static void counters_never_fall(void **state)
+{
+	struct dns_server_table table = {0};
+	struct dns_server_state *server;
+	struct dns_totals back = {0};
+
+	(void)state;
+	server = add_server(&table, 1);
+	query(&table, server, 100, USEC_PER_SEC);
+	back.queries[DNS_UDP] = 99;
+	dns_server_take(&table, server, &back, 2 * USEC_PER_SEC);
+	assert_int_equal(server->changed_at_us, USEC_PER_SEC);
+	assert_int_equal(dns_queries(&server->totals), 100);
+	assert_int_equal(reported(&table), 100);
+	dns_server_take_unanswered(&table, server, 7);
+	assert_int_equal(table.labels[server->label].reported.unanswered, 7);
+	dns_server_table_clear(&table);
+}
+
+static void only_a_much_busier_server_takes_a_label(void **state)
+{
+	struct dns_server_table table = {0};
+	struct dns_server_state *busy, *pinned;
+	uint64_t now = 1000 * USEC_PER_SEC, rest;
+
+	(void)state;
+	for (unsigned i = 0; i < DNS_LABELS; i++)
+		query(&table, add_server(&table, i), 100, now);
+	busy = add_server(&table, 100);
+	assert_int_equal(busy->label, -1);
+	query(&table, busy, 200, now);
+	dns_label_assign(&table, now);
+	assert_int_equal(busy->label, -1);
+	query(&table, busy, 61, now);
+	rest = dns_queries(&table.others[DNS_UPSTREAM]);
+	assert_int_equal(rest, 261);
+	dns_label_assign(&table, now);
+	assert_true(busy->label >= 0);
+	/* Its series begins at 0, and what the others had stays there. */
+	assert_int_equal(dns_queries(&table.labels[busy->label].reported), 0);
+	assert_int_equal(dns_queries(&table.others[DNS_UPSTREAM]), rest);
+	query(&table, busy, 5, now);
+	assert_int_equal(dns_queries(&table.labels[busy->label].reported), 5);
+	/* A budget is always reported. */
+	pinned = add_server(&table, 200);
+	pinned->pinned = true;
+	dns_label_assign(&table, now);
+	assert_true(pinned->label >= 0);
+	for (int i = 0; i < 1000; i++)
+		dns_label_assign(&table, now);
+	assert_true(pinned->label >= 0);
+	dns_server_table_clear(&table);
+}
+
+static void a_long_idle_server_gives_its_label(void **state)
+{
+	struct dns_server_table table = {0};
+	struct dns_server_state *late;
+	uint64_t now = 1000 * USEC_PER_SEC;
+
+	(void)state;
+	for (unsigned i = 0; i < DNS_LABELS; i++)
+		query(&table, add_server(&table, i), 1, now + i);
+	now += 500 * USEC_PER_SEC;
+	for (unsigned i = 0; i < table.n; i++)
+		dns_minute_pass(table.servers[i], now);
+	late = add_server(&table, 100);
+	query(&table, late, 1, now);
+	dns_label_assign(&table, now);
+	assert_int_equal(late->label, -1);
+	now += 101 * USEC_PER_SEC;
+	query(&table, late, 1, now);
+	dns_label_assign(&table, now);
+	/* That of the server that was idle the longest. */
+	assert_int_equal(late->label, 0);
+	dns_server_table_clear(&table);
+}
+
+static void a_minute_is_six_slots(void **state)
+{
+	struct dns_server_table table = {0};
+	struct dns_server_state *server;
+
+	(void)state;
+	server = add_server(&table, 1);
+	query(&table, server, 60, 100 * USEC_PER_SEC);
+	query(&table, server, 40, 130 * USEC_PER_SEC);
+	dns_minute_pass(server, 155 * USEC_PER_SEC);
+	assert_int_equal(dns_minute_queries(server), 100);
+	dns_minute_pass(server, 165 * USEC_PER_SEC);
+	assert_int_equal(dns_minute_queries(server), 40);
+	/* Never back, and never far behind. */
+	dns_minute_pass(server, 100 * USEC_PER_SEC);
+	assert_int_equal(dns_minute_queries(server), 40);
+	dns_minute_pass(server, UINT64_C(900000) * USEC_PER_SEC);
+	assert_int_equal(dns_minute_queries(server), 0);
+	dns_server_table_clear(&table);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_server_is_found_again),
+		cmocka_unit_test(the_table_is_bounded),
+		cmocka_unit_test(labels_and_others_add_up),
+		cmocka_unit_test(counters_never_fall),
+		cmocka_unit_test(only_a_much_busier_server_takes_a_label),
+		cmocka_unit_test(a_long_idle_server_gives_its_label),
+		cmocka_unit_test(a_minute_is_six_slots),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
