@@ -23,6 +23,7 @@ static void answer(struct agent *agent)
 
 	if (!agent->reply || agent->asked_values || agent->asked_files)
 		return;
+	agent->core.node.revision++; /* who gets the answer reads what it did */
 	if (agent->not_noted)
 		http_reply_finish(agent->reply, 507,
 			"{\"error\": \"not all could be put back and noted: make room in the state directory: "

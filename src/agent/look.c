@@ -329,5 +329,6 @@ int core_poll(struct core *core)
 	take_conditions(core);
 	core_judge(core);
 	core->node.heartbeat_us = input.now_us;
+	core->node.revision++;
 	return 0;
 }

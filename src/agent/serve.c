@@ -33,8 +33,7 @@ static const struct http_handlers handlers = {
 /* Opens what is not open as configured, and closes what is not configured any more. */
 static void serve_at(struct agent *agent, struct endpoint *endpoint, const char *place)
 {
-	bool same = streq(place, endpoint->place), is_tcp = endpoint == &agent->tcp;
-	const char *what;
+	bool same = streq(place, endpoint->place);
 	uint64_t now = now_us();
 
 	if (same && (endpoint->server || !place[0] || now < endpoint->retry_us))
@@ -45,8 +44,9 @@ static void serve_at(struct agent *agent, struct endpoint *endpoint, const char 
 	endpoint->retry_us = now + HTTP_RETRY_US;
 	endpoint->error = 0;
 	if (place[0])
-		endpoint->error = http_server_open(agent->event, is_tcp ? place : NULL,
-			is_tcp ? NULL : place, &handlers, agent, &endpoint->server, &what);
+		endpoint->error =
+			http_server_open(agent->event, &(struct http_options){.listen_on = place},
+				&handlers, agent, &endpoint->server);
 }
 
 /* What keeps both from being reached is one text. */

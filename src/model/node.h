@@ -28,6 +28,7 @@ struct node {
 	bool applied;          /* the first reconcile is done */
 	uint64_t started_us;   /* CLOCK_REALTIME */
 	uint64_t heartbeat_us; /* CLOCK_MONOTONIC of the last tick */
+	uint64_t revision;     /* moves with each change of what is reported; 0 before the first */
 	struct tuner_status *tuners;
 	size_t n_tuners;
 	struct setting *settings;

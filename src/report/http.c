@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/http_internal.h"
 
+#include "base/file.h"
+#include "base/parse.h"
 #include "base/util.h"
 
 #include <errno.h>
+#include <libgen.h>
+#include <netdb.h>
 #include <netinet/in.h>
 
 #define REQUEST_US      (10 * USEC_PER_SEC)
@@ -18,30 +22,162 @@
 /* sd-event's default of 250 ms would let a deadline pass by that much. */
 #define TIMER_ACCURACY_US (10 * USEC_PER_MSEC)
 
-/* libmicrohttpd tells with a timeout of 0 that it holds input that it has not looked at. */
-static uint64_t daemon_deadline(const struct http_server *server)
-{
-	MHD_UNSIGNED_LONG_LONG milliseconds;
+/* How long accept pauses for want of descriptors at most: they may also be freed elsewhere. */
+#define PAUSE_US USEC_PER_SEC
 
-	if (server->resumed)
-		return now_us();
-	if (MHD_get_timeout(server->daemon, &milliseconds) != MHD_YES)
-		return UINT64_MAX;
-	return now_us() + (uint64_t)milliseconds * USEC_PER_MSEC;
+/*
+ * Accepted at once before libmicrohttpd reads from them: fewer than the connections that may be
+ * open, so that a crowd of newcomers cannot evict one of them before its request was read.
+ */
+#define ACCEPT_BATCH 16
+
+DEFINE_CLEANUP(struct addrinfo, freeaddrinfo)
+
+/* Connections: deadlines and eviction. */
+
+static void connection_free(struct http_connection *connection)
+{
+	struct http_server *server = connection->server;
+	struct http_connection **at = &server->connections;
+
+	while (*at && *at != connection)
+		at = &(*at)->next;
+	if (*at)
+		*at = connection->next;
+	if (!connection->shut)
+		server->n_open--;
+	free(connection);
 }
+
+/* libmicrohttpd finds the end of the stream at its next turn, and closes the descriptor. */
+static void connection_shut(struct http_connection *connection)
+{
+	if (connection->shut)
+		return;
+	shutdown(connection->fd, SHUT_RDWR);
+	connection->shut = true;
+	connection->server->n_open--;
+}
+
+void http_connection_phase(struct http_connection *connection, enum http_phase phase)
+{
+	connection->phase = phase;
+	connection->since_us = now_us();
+}
+
+/*
+ * Incomplete requests go first, then replies that nobody fetches; what is being worked on stays.
+ * False when there is none that may be closed.
+ */
+static bool evict_oldest(struct http_server *server)
+{
+	struct http_connection *oldest = NULL;
+
+	for (struct http_connection *c = server->connections; c; c = c->next) {
+		if (c->shut || c->phase == HTTP_WORKING)
+			continue;
+		if (!oldest || (c->phase == oldest->phase ? c->since_us < oldest->since_us
+							  : c->phase == HTTP_RECEIVING))
+			oldest = c;
+	}
+	if (oldest)
+		connection_shut(oldest);
+	return oldest;
+}
+
+static uint64_t deadline(const struct http_connection *connection)
+{
+	if (connection->shut || connection->phase == HTTP_WORKING)
+		return UINT64_MAX;
+	return connection->since_us + connection->server->request_us;
+}
+
+/* Over TCP nobody may: the address says nothing about who it is. */
+static bool is_authorized(const struct http_server *server, int fd)
+{
+	struct ucred peer;
+	socklen_t length = sizeof(peer);
+
+	return server->local && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 &&
+	       peer.uid == server->admin;
+}
+
+/* Takes fd in any case. */
+static void connection_add(
+	struct http_server *server, int fd, const struct sockaddr *address, socklen_t length)
+{
+	struct http_connection *connection = NULL;
+
+	if (server->n_open < server->max_open || evict_oldest(server))
+		connection = calloc(1, sizeof(*connection));
+	if (!connection) {
+		close(fd);
+		return;
+	}
+	connection->server = server;
+	connection->fd = fd;
+	connection->authorized = is_authorized(server, fd);
+	http_connection_phase(connection, HTTP_RECEIVING);
+	connection->next = server->connections;
+	server->connections = connection;
+	server->n_open++;
+	/* It closes the descriptor when it fails. */
+	if (MHD_add_connection(server->daemon, fd, address, length) != MHD_YES)
+		connection_free(connection);
+}
+
+static void set_accepting(struct http_server *server, bool accepting)
+{
+	server->paused_until_us = accepting ? 0 : now_us() + PAUSE_US;
+	if (server->listener && !server->closing)
+		sd_event_source_set_enabled(
+			server->listener, accepting ? SD_EVENT_ON : SD_EVENT_OFF);
+}
+
+static void on_connection(void *userdata, struct MHD_Connection *mhd, void **state,
+	enum MHD_ConnectionNotificationCode code)
+{
+	struct http_server *server = userdata;
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
+
+	if (code != MHD_CONNECTION_NOTIFY_STARTED) {
+		if (*state)
+			connection_free(*state);
+		*state = NULL;
+		if (server->paused_until_us)
+			set_accepting(server, true); /* a descriptor comes free */
+		return;
+	}
+	for (struct http_connection *c = server->connections; info && c; c = c->next) {
+		if (c->fd != info->connect_fd || c->started)
+			continue;
+		c->started = true;
+		*state = c;
+		return;
+	}
+}
+
+/* The loop's side. */
 
 static void arm_timer(struct http_server *server)
 {
-	uint64_t next = MIN(daemon_deadline(server), http_connections_deadline(server));
+	MHD_UNSIGNED_LONG_LONG milliseconds;
+	uint64_t next = UINT64_MAX;
 
+	/* A timeout of 0 says that libmicrohttpd holds input that it has not parsed. */
+	if (server->resumed)
+		next = now_us();
+	else if (MHD_get_timeout(server->daemon, &milliseconds) == MHD_YES)
+		next = now_us() + (uint64_t)milliseconds * USEC_PER_MSEC;
+	for (const struct http_connection *c = server->connections; c; c = c->next)
+		next = MIN(next, deadline(c));
 	if (server->paused_until_us)
 		next = MIN(next, server->paused_until_us);
-	if (next == UINT64_MAX) {
-		sd_event_source_set_enabled(server->timer, SD_EVENT_OFF);
-		return;
-	}
-	sd_event_source_set_time(server->timer, next);
-	sd_event_source_set_enabled(server->timer, SD_EVENT_ONESHOT);
+	if (next < UINT64_MAX)
+		sd_event_source_set_time(server->timer, next);
+	sd_event_source_set_enabled(
+		server->timer, next < UINT64_MAX ? SD_EVENT_ONESHOT : SD_EVENT_OFF);
 }
 
 void http_server_wake(struct http_server *server)
@@ -51,54 +187,190 @@ void http_server_wake(struct http_server *server)
 	arm_timer(server);
 }
 
-void http_server_turn(struct http_server *server)
+static void run_daemon(struct http_server *server)
 {
+	struct http_connection *next;
+
 	server->resumed = false;
 	MHD_run(server->daemon);
-	http_connections_drop_unstarted(server);
+	/* For want of memory libmicrohttpd closed it silently: the descriptor is someone else's. */
+	for (struct http_connection *c = server->connections; c; c = next) {
+		next = c->next;
+		if (!c->started)
+			connection_free(c);
+	}
 	arm_timer(server);
 }
 
 static int on_daemon(sd_event_source *source, int fd, uint32_t events, void *userdata)
 {
 	(void)source, (void)fd, (void)events;
-	http_server_turn(userdata);
+	run_daemon(userdata);
 	return 0;
 }
 
 static int on_timer(sd_event_source *source, uint64_t usec, void *userdata)
 {
 	struct http_server *server = userdata;
+	uint64_t now = now_us();
 
 	(void)source, (void)usec;
-	if (server->paused_until_us && server->paused_until_us <= now_us())
-		http_listen_resume(server);
-	http_connections_expire(server);
-	http_server_turn(server);
+	if (server->paused_until_us && server->paused_until_us <= now)
+		set_accepting(server, true);
+	for (struct http_connection *c = server->connections; c; c = c->next)
+		if (deadline(c) <= now)
+			connection_shut(c);
+	run_daemon(server);
 	return 0;
 }
 
-static struct MHD_Daemon *start_daemon(struct http_server *server)
+static int on_listener(sd_event_source *source, int fd, uint32_t events, void *userdata)
 {
-	/*
-	 * The limits on connections and time are ours: libmicrohttpd refuses the newest connection,
-	 * and its timeout counts idleness. Its own limit leaves room for those that were shut down
-	 * and not yet noticed.
-	 */
-	return MHD_start_daemon(MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME,
-		0, NULL, NULL, http_route, server, MHD_OPTION_CONNECTION_LIMIT,
-		4 * server->max_open, MHD_OPTION_CONNECTION_TIMEOUT, 0U,
-		MHD_OPTION_CONNECTION_MEMORY_LIMIT, CONNECTION_MEMORY, MHD_OPTION_NOTIFY_CONNECTION,
-		http_connection_notify, server, MHD_OPTION_NOTIFY_COMPLETED, http_request_completed,
-		server, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
+	struct http_server *server = userdata;
+
+	(void)source, (void)events;
+	for (int i = 0; i < ACCEPT_BATCH; i++) {
+		struct sockaddr_storage address = {0};
+		socklen_t length = sizeof(address);
+		int client = accept4(
+			fd, (struct sockaddr *)&address, &length, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+		if (client >= 0) {
+			connection_add(server, client, (const struct sockaddr *)&address, length);
+			continue;
+		}
+		/* The waiting client would wake the loop again at once, and without end. */
+		if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+			set_accepting(server, false);
+		break; /* all accepted, or that client has gone: the loop comes back for the next */
+	}
+	run_daemon(server);
+	return 0;
 }
 
-static int watch_daemon(struct http_server *server)
+/* Sockets. */
+
+/* "ADDRESS:PORT" and nothing that would have to be resolved. */
+static int parse_listen(const char *listen_on, struct addrinfo **ret)
 {
-	const union MHD_DaemonInfo *info =
-		MHD_get_daemon_info(server->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+	static const struct addrinfo hints = {
+		.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE,
+		.ai_socktype = SOCK_STREAM,
+	};
+	const char *colon = strrchr(listen_on, ':');
+	char host[128];
+	size_t len = colon ? (size_t)(colon - listen_on) : 0;
+	uint64_t port;
 	int r;
 
+	/* getaddrinfo would cut a port of 65536 to 0. */
+	if (len == 0 || len >= sizeof(host) || parse_count(colon + 1, &port) < 0 ||
+		port > UINT16_MAX)
+		return -EINVAL;
+	if (listen_on[0] == '[' && listen_on[len - 1] == ']')
+		copy_text(host, len - 1, listen_on + 1);
+	else if (memchr(listen_on, ':', len))
+		return -EINVAL;
+	else
+		copy_text(host, len + 1, listen_on);
+	r = getaddrinfo(host, colon + 1, &hints, ret);
+	if (r == EAI_MEMORY)
+		return -ENOMEM;
+	return r == 0 ? 0 : -EINVAL;
+}
+
+static int bind_tcp(struct http_server *server, const char *listen_on)
+{
+	_cleanup_(cleanup_freeaddrinfo) struct addrinfo *info = NULL;
+	static const int one = 1;
+	int r = parse_listen(listen_on, &info);
+
+	if (r < 0)
+		return r;
+	server->fd = socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	/* A restart finds connections of the last run in TIME_WAIT. */
+	if (server->fd < 0 ||
+		setsockopt(server->fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) < 0 ||
+		bind(server->fd, info->ai_addr, info->ai_addrlen) < 0)
+		return -errno;
+	return 0;
+}
+
+/* Whether the path is a socket that nobody serves any more: left by a process that was killed. */
+static bool socket_is_dead(const struct sockaddr_un *address)
+{
+	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	struct stat st;
+
+	if (fd < 0 || lstat(address->sun_path, &st) < 0 || !S_ISSOCK(st.st_mode))
+		return false;
+	return connect(fd, (const struct sockaddr *)address, sizeof(*address)) < 0 &&
+	       errno == ECONNREFUSED;
+}
+
+static int bind_unix(struct http_server *server, const char *path)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	char parent[sizeof(address.sun_path)];
+	int r;
+
+	if (!copy_text(address.sun_path, sizeof(address.sun_path), path))
+		return -ENAMETOOLONG;
+	copy_text(parent, sizeof(parent), path);
+	r = make_directories(dirname(parent), 0755);
+	if (r < 0)
+		return r;
+	server->local = true;
+	server->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	/* Linux gives the path the socket's own mode: it is never wider, not even for a moment. */
+	if (server->fd < 0 || fchmod(server->fd, 0600) < 0)
+		return -errno;
+	r = bind(server->fd, (const struct sockaddr *)&address, sizeof(address));
+	if (r < 0 && errno == EADDRINUSE) {
+		if (!socket_is_dead(&address))
+			return -EADDRINUSE;
+		unlink(path);
+		r = bind(server->fd, (const struct sockaddr *)&address, sizeof(address));
+	}
+	if (r < 0 || stat(path, &server->path_stat) < 0)
+		return -errno;
+	server->path = address;
+	return 0;
+}
+
+static int open_sockets(struct http_server *server, const char *listen_on)
+{
+	int r = listen_on[0] == '/' ? bind_unix(server, listen_on) : bind_tcp(server, listen_on);
+
+	if (r < 0)
+		return r;
+	/* The kernel cuts it to net.core.somaxconn; a crowd must not cost others a SYN retry. */
+	if (listen(server->fd, INT_MAX) < 0)
+		return -errno;
+	return sd_event_add_io(
+		server->event, &server->listener, server->fd, EPOLLIN, on_listener, server);
+}
+
+/*
+ * The limits on connections and time are ours: libmicrohttpd refuses the newest connection, and its
+ * timeout counts idleness. Its own limit leaves room for those that were shut down and not yet
+ * noticed.
+ */
+static int start_daemon(struct http_server *server)
+{
+	const union MHD_DaemonInfo *info;
+	int r;
+
+	server->daemon = MHD_start_daemon(
+		MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL,
+		http_route, server, MHD_OPTION_CONNECTION_LIMIT, 4 * server->max_open,
+		MHD_OPTION_CONNECTION_TIMEOUT, 0U, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+		CONNECTION_MEMORY, MHD_OPTION_NOTIFY_CONNECTION, on_connection, server,
+		MHD_OPTION_NOTIFY_COMPLETED, http_request_completed, server,
+		MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
+	if (!server->daemon)
+		return errno > 0 ? -errno : -ENOMEM;
+	info = MHD_get_daemon_info(server->daemon, MHD_DAEMON_INFO_EPOLL_FD);
 	if (!info)
 		return -ENOTSUP;
 	r = sd_event_add_io(
@@ -107,82 +379,32 @@ static int watch_daemon(struct http_server *server)
 		return r;
 	r = sd_event_add_time(server->event, &server->timer, CLOCK_MONOTONIC, 0, TIMER_ACCURACY_US,
 		on_timer, server);
-	if (r < 0)
-		return r;
-	return sd_event_source_set_enabled(server->timer, SD_EVENT_OFF);
+	return r < 0 ? r : sd_event_source_set_enabled(server->timer, SD_EVENT_OFF);
 }
 
-static struct http_server *server_new(
-	sd_event *event, const struct http_options *options, const struct http_handlers *handlers)
+int http_server_open(sd_event *event, const struct http_options *options,
+	const struct http_handlers *handlers, void *userdata, struct http_server **ret)
 {
-	struct http_server *server = calloc(1, sizeof(*server));
+	_cleanup_(cleanup_http_server_close) struct http_server *server =
+		calloc(1, sizeof(*server));
+	int r;
 
 	if (!server)
-		return NULL;
+		return -ENOMEM;
 	server->event = sd_event_ref(event);
 	server->handlers = handlers;
+	server->userdata = userdata;
 	server->request_us = options->request_us ? options->request_us : REQUEST_US;
 	server->max_open = options->connections ? options->connections : CONNECTIONS_MAX;
 	server->admin = options->admin;
-	server->tcp = (struct http_listener){.server = server, .fd = -1};
-	server->local = (struct http_listener){.server = server, .fd = -1, .local = true};
-	return server;
-}
-
-static int open_listeners(
-	struct http_server *server, const struct http_options *options, const char **what)
-{
-	int r;
-
-	if (options->listen_on && options->listen_on[0]) {
-		r = http_listen_tcp(server, options->listen_on);
-		if (r < 0) {
-			*what = "listen";
-			return r;
-		}
-	}
-	if (options->socket_path && options->socket_path[0]) {
-		r = http_listen_unix(server, options->socket_path);
-		if (r < 0) {
-			*what = "socket";
-			return r;
-		}
-	}
-	return 0;
-}
-
-int http_server_open_with(sd_event *event, const struct http_options *options,
-	const struct http_handlers *handlers, void *userdata, struct http_server **ret,
-	const char **what)
-{
-	_cleanup_(cleanup_http_server_close) struct http_server *server =
-		server_new(event, options, handlers);
-	int r;
-
-	*what = "server";
-	if (!server)
-		return -ENOMEM;
-	server->userdata = userdata;
-	server->daemon = start_daemon(server);
-	if (!server->daemon)
-		return errno > 0 ? -errno : -ENOMEM;
-	r = watch_daemon(server);
-	if (r < 0)
-		return r;
-	r = open_listeners(server, options, what);
+	server->fd = -1;
+	r = start_daemon(server);
+	if (r == 0)
+		r = open_sockets(server, options->listen_on);
 	if (r < 0)
 		return r;
 	*ret = steal(server);
 	return 0;
-}
-
-int http_server_open(sd_event *event, const char *listen_on, const char *socket_path,
-	const struct http_handlers *handlers, void *userdata, struct http_server **ret,
-	const char **what)
-{
-	const struct http_options options = {.listen_on = listen_on, .socket_path = socket_path};
-
-	return http_server_open_with(event, &options, handlers, userdata, ret, what);
 }
 
 uint16_t http_server_port(const struct http_server *server)
@@ -190,25 +412,32 @@ uint16_t http_server_port(const struct http_server *server)
 	struct sockaddr_storage address = {0};
 	socklen_t length = sizeof(address);
 
-	if (server->tcp.fd < 0 ||
-		getsockname(server->tcp.fd, (struct sockaddr *)&address, &length) < 0)
+	if (server->local || getsockname(server->fd, (struct sockaddr *)&address, &length) < 0)
 		return 0;
-	/* sin_port and sin6_port stand at the same place. */
+	/* sin_port and sin6_port have the same offset. */
 	return ntohs(((const struct sockaddr_in *)&address)->sin_port);
 }
 
 void http_server_close(struct http_server *server)
 {
+	struct stat st;
+
 	server->closing = true;
-	http_listen_close(server);
+	/* Another agent may have replaced it meanwhile. */
+	if (server->path.sun_path[0] && lstat(server->path.sun_path, &st) == 0 &&
+		st.st_dev == server->path_stat.st_dev && st.st_ino == server->path_stat.st_ino)
+		unlink(server->path.sun_path);
+	sd_event_source_disable_unref(server->listener);
+	cleanup_close(&server->fd);
 	if (server->daemon) {
 		http_requests_abandon(server);
 		sd_event_source_disable_unref(server->daemon_source);
+		http_rendered_drop(server);
 		MHD_stop_daemon(server->daemon);
 	}
 	sd_event_source_disable_unref(server->timer);
-	http_connections_free(server);
+	while (server->connections)
+		connection_free(server->connections);
 	sd_event_unref(server->event);
-	free(server->socket_path);
 	free(server);
 }

@@ -3,10 +3,10 @@
 #define REPORT_HTTP_H
 
 /*
- * The HTTP server, in the caller's event loop: read-only over TCP, and a unix socket for root that
- * can also change things. A request has 10 s in all, however it trickles; beyond 64 connections the
- * one whose request is oldest is closed in favour of the new one, so that slow clients starve only
- * each other. Without a client it never wakes up.
+ * An HTTP server in the caller's event loop: read-only over TCP, or a unix socket where root can
+ * also change things. A request has 10 s in all, however it trickles; beyond 64 connections the one
+ * whose request is oldest is closed in favour of the new one, so that slow clients starve only each
+ * other. Documents are rendered at most once a tick. Without a client it never wakes up.
  */
 
 #include <stddef.h>
@@ -23,13 +23,12 @@ struct http_server;
 /* A request of the unix socket that is being worked on. */
 struct http_reply;
 
-/* Zero stands for the default of each number. */
+/* Zero is the default of each number. */
 struct http_options {
-	const char *listen_on;   /* "ADDRESS:PORT", IPv6 in brackets; empty or NULL for no TCP */
-	const char *socket_path; /* the unix socket; empty or NULL for none */
-	uint64_t request_us;     /* for a request in all, and again for its reply; default 10 s */
-	unsigned connections;    /* over TCP, and again over the unix socket; default 64 */
-	uid_t admin;             /* who may POST; default root */
+	const char *listen_on; /* "ADDRESS:PORT", IPv6 in brackets; or a unix socket's path */
+	uint64_t request_us;   /* for a request in all, and again for its reply; default 10 s */
+	unsigned connections;  /* default 64 */
+	uid_t admin;           /* who may POST; default root */
 };
 
 struct http_handlers {
@@ -50,25 +49,17 @@ struct http_handlers {
 void http_reply_finish(struct http_reply *reply, unsigned status, const char *json);
 
 /*
- * Opens both sockets: listen_on and socket_path as in the options, NULL or empty for none; the unix
- * one is made with mode 0600 in place of a dead one. 0 with *ret; -EINVAL for a listen_on that is
- * no address; -EADDRINUSE for a socket on which someone listens; else -errno of the socket that
- * could not be made, with *what naming it (static text "listen", "socket" or "server"). handlers
- * must outlive the server, all else need not.
+ * A unix socket is made with mode 0600 in place of a dead one. 0 with *ret; -EINVAL for a listen_on
+ * that is no address; -EADDRINUSE for a socket on which someone listens; else -errno. handlers must
+ * outlive the server, all else need not.
  */
-int http_server_open(sd_event *event, const char *listen_on, const char *socket_path,
-	const struct http_handlers *handlers, void *userdata, struct http_server **ret,
-	const char **what);
-
-/* The same, with every number chosen. */
-int http_server_open_with(sd_event *event, const struct http_options *options,
-	const struct http_handlers *handlers, void *userdata, struct http_server **ret,
-	const char **what);
+int http_server_open(sd_event *event, const struct http_options *options,
+	const struct http_handlers *handlers, void *userdata, struct http_server **ret);
 
 /* The TCP port, for a listen_on with port 0; 0 without TCP. */
 uint16_t http_server_port(const struct http_server *server);
 
-/* Closes all sockets and connections, removes the unix socket. Open replies lead nowhere then. */
+/* Closes all connections, removes the unix socket. Open replies lead nowhere then. */
 void http_server_close(struct http_server *server);
 DEFINE_CLEANUP(struct http_server, http_server_close)
 

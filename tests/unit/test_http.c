@@ -1,77 +1,259 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "http_bench.h"
+#include "http_fixture.h"
 
-static void do_finish(struct bench *bench)
+static void trickle(int fd, const char *text)
 {
-	http_reply_finish(bench->reply, 200, "{\"later\":true}");
-	bench->reply = NULL;
+	for (; *text && !closed_within(fd, 20); text++)
+		if (send(fd, text, 1, MSG_NOSIGNAL) <= 0)
+			return;
+}
+
+static void slow_requests_end_at_the_deadline(void **state)
+{
+	struct fixture fixture;
+	uint64_t start;
+	int silent, slow;
+
+	(void)state;
+	fixture_begin(&fixture, (struct http_options){.request_us = 200 * USEC_PER_MSEC});
+	start = now_us();
+	silent = dial(&fixture);
+	slow = dial(&fixture);
+	trickle(slow, "GET /livez HTTP/1.1\r\nX-Long-Header: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa");
+	assert_true(closed_within(slow, 1000));
+	assert_true(now_us() - start >= 190 * USEC_PER_MSEC);
+	assert_true(now_us() - start < 900 * USEC_PER_MSEC);
+	assert_true(closed_within(silent, 100));
+	close(silent);
+	close(slow);
+	fixture_end(&fixture);
+}
+
+/* Each request of a kept connection has its whole time, and no more. */
+static void each_request_has_its_own_deadline(void **state)
+{
+	struct fixture fixture;
+	char buffer[1024];
+	int fd;
+
+	(void)state;
+	fixture_begin(&fixture, (struct http_options){.request_us = 300 * USEC_PER_MSEC});
+	fd = dial(&fixture);
+	for (int i = 0; i < 4; i++) {
+		assert_false(closed_within(fd, 150));
+		say(fd, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n");
+		assert_true(recv(fd, buffer, sizeof(buffer), 0) > 0);
+	}
+	assert_true(closed_within(fd, 1000));
+	close(fd);
+	fixture_end(&fixture);
+}
+
+static void the_oldest_connection_is_evicted(void **state)
+{
+	enum { MAX_OPEN = 4 };
+	struct fixture fixture;
+	int fds[MAX_OPEN];
+
+	(void)state;
+	fixture_begin(&fixture, (struct http_options){.connections = MAX_OPEN});
+	for (int i = 0; i < MAX_OPEN; i++) {
+		fds[i] = dial(&fixture);
+		say(fds[i], "GET /livez HTTP/1.1\r\n");
+		usleep(20000);
+	}
+	expect(&fixture, "GET /livez HTTP/1.1" END, "HTTP/1.1 200", "ok");
+	assert_true(closed_within(fds[0], 1000));
+	for (int i = 1; i < MAX_OPEN; i++) {
+		_cleanup_free_ char *answer = NULL;
+
+		assert_false(closed_within(fds[i], 20));
+		answer = ask_on(fds[i], "Host: x\r\nConnection: close\r\n\r\n");
+		starts(answer, "HTTP/1.1 200");
+	}
+	close(fds[0]);
+	fixture_end(&fixture);
+}
+
+static void a_crowd_of_slow_clients_blocks_nobody(void **state)
+{
+	enum { CROWD = 300 };
+	struct fixture fixture;
+	int fds[CROWD];
+
+	(void)state;
+	fixture_begin(&fixture, (struct http_options){.connections = 8});
+	for (int i = 0; i < CROWD; i++) {
+		fds[i] = dial(&fixture);
+		say(fds[i], "GET");
+	}
+	expect(&fixture, "GET /livez HTTP/1.1" END, "HTTP/1.1 200", "ok");
+	for (int i = 0; i < CROWD; i++)
+		close(fds[i]);
+	expect(&fixture, "GET /livez HTTP/1.1" END, "HTTP/1.1 200", "ok");
+	fixture_end(&fixture);
+}
+
+static int open_at(sd_event *event, const char *listen_on, struct http_server **server)
+{
+	return http_server_open(event, &(struct http_options){.listen_on = listen_on},
+		&fixture_handlers, NULL, server);
+}
+
+static void only_a_dead_socket_is_replaced(void **state)
+{
+	struct http_server *server = NULL, *second = NULL;
+	char directory[] = "/tmp/headroom-http-XXXXXX", path[64], aside[64];
+	sd_event *event;
+	struct stat st;
+
+	(void)state;
+	assert_non_null(mkdtemp(directory));
+	snprintf(path, sizeof(path), "%s/sock", directory);
+	snprintf(aside, sizeof(aside), "%s/aside", directory);
+	assert_int_equal(sd_event_new(&event), 0);
+	assert_int_equal(open_at(event, path, &server), 0);
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_mode, S_IFSOCK | 0600);
+	assert_int_equal(open_at(event, path, &second), -EADDRINUSE); /* it lives */
+	assert_null(second);
+
+	/* One that another agent put there stays; ours, moved aside, is dead after the close. */
+	assert_int_equal(rename(path, aside), 0);
+	assert_int_equal(open_at(event, path, &second), 0);
+	http_server_close(server);
+	assert_int_equal(access(path, F_OK), 0);
+	assert_int_equal(open_at(event, aside, &server), 0);
+	http_server_close(server);
+	assert_int_equal(access(aside, F_OK), -1);
+	http_server_close(second);
+	assert_int_equal(access(path, F_OK), -1);
+
+	close(open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+	assert_int_equal(open_at(event, path, &server), -EADDRINUSE); /* no socket at all */
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(rmdir(directory), 0);
+	sd_event_unref(event);
+}
+
+static void bad_addresses_are_refused(void **state)
+{
+	static const char *const bad[] = {"x", ":1", "127.0.0.1", "127.0.0.1:", "127.0.0.1:x",
+		"127.0.0.1:99999", "localhost:1", "::1:80", "[::1]", "[::1:80", "1.2.3:80x"};
+	struct http_server *server = NULL;
+	sd_event *event;
+
+	(void)state;
+	assert_int_equal(sd_event_new(&event), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		int r = open_at(event, bad[i], &server);
+
+		if (r != -EINVAL)
+			fail_msg("%s: %d", bad[i], r);
+	}
+	sd_event_unref(event);
+}
+
+/* The loop neither spins without descriptors, nor is it deaf afterwards. */
+static void a_shortage_of_descriptors_neither_spins_nor_deafens(void **state)
+{
+	struct fixture fixture;
+	struct rlimit before, none;
+	uint64_t turns;
+	int fd;
+
+	(void)state;
+	fixture_begin(&fixture, (struct http_options){0});
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	none = (struct rlimit){.rlim_cur = (rlim_t)fd + 1, .rlim_max = before.rlim_max};
+	close(fd);
+	fd = dial(&fixture);
+	usleep(20000); /* the first one is accepted */
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	close(fd);
+	usleep(20000);
+	fd = dial(&fixture); /* takes the last number: accept has none */
+	turns = iterations(&fixture);
+	usleep(300000);
+	assert_true(iterations(&fixture) - turns < 10);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+	free(ask_on(fd, "GET /livez HTTP/1.1" END));
+	expect(&fixture, "GET /livez HTTP/1.1" END, "HTTP/1.1 200", "ok");
+	fixture_end(&fixture);
+}
+
+static void do_finish(struct fixture *fixture)
+{
+	http_reply_finish(fixture->reply, 200, "{\"later\":true}");
+	fixture->reply = NULL;
 }
 
 /* Until the handler has the request. */
-static void wait_for_reply(struct bench *bench)
+static void wait_for_reply(struct fixture *fixture)
 {
-	for (int i = 0; i < 500 && !bench->reply; i++) {
+	for (int i = 0; i < 500 && !fixture->reply; i++) {
 		usleep(2000);
-		in_loop(bench, do_nothing);
+		in_loop(fixture, do_nothing);
 	}
-	assert_non_null(bench->reply);
+	assert_non_null(fixture->reply);
 }
 
-static int post_held(struct bench *bench)
+static int post_held(struct fixture *fixture)
 {
-	int fd = dial_unix(bench);
+	int fd = dial_unix(fixture);
 
-	bench->hold = true;
+	fixture->hold = true;
 	say(fd, "POST /v1/apply HTTP/1.1" END);
-	wait_for_reply(bench);
+	wait_for_reply(fixture);
 	return fd;
 }
 
-static void answers_later(void **state)
+static void work_has_no_deadline(void **state)
 {
-	struct bench bench;
+	struct fixture fixture;
 	_cleanup_free_ char *answer = NULL;
 	int fd;
 
 	(void)state;
-	bench_begin(&bench, (struct http_options){.request_us = 100 * USEC_PER_MSEC});
-	fd = post_held(&bench);
+	fixture_begin(&fixture, (struct http_options){.request_us = 100 * USEC_PER_MSEC});
+	fd = post_held(&fixture);
 	assert_false(closed_within(fd, 300)); /* work has no deadline */
-	expect(&bench, "GET /livez HTTP/1.1" END, "HTTP/1.1 200", "ok");
-	in_loop(&bench, do_finish);
+	expect(&fixture, "GET /livez HTTP/1.1" END, "HTTP/1.1 200", "ok");
+	in_loop(&fixture, do_finish);
 	answer = hear(fd);
 	close(fd);
 	starts(answer, "HTTP/1.1 200");
 	has(answer, "{\"later\":true}");
-	bench_end(&bench);
+	fixture_end(&fixture);
 }
 
-static void forgets_a_client_that_left(void **state)
+static void a_reply_to_a_client_that_left_leads_nowhere(void **state)
 {
-	struct bench bench;
+	struct fixture fixture;
 
 	(void)state;
-	bench_begin(&bench, (struct http_options){0});
-	close(post_held(&bench));
-	expect(&bench, "GET /livez HTTP/1.1" END, "HTTP/1.1 200", "ok");
-	in_loop(&bench, do_finish);
-	expect_unix(&bench, "GET /livez HTTP/1.1" END, "HTTP/1.1 200", "ok");
-	bench_end(&bench);
+	fixture_begin(&fixture, (struct http_options){0});
+	close(post_held(&fixture));
+	expect(&fixture, "GET /livez HTTP/1.1" END, "HTTP/1.1 200", "ok");
+	in_loop(&fixture, do_finish);
+	expect_unix(&fixture, "GET /livez HTTP/1.1" END, "HTTP/1.1 200", "ok");
+	fixture_end(&fixture);
 }
 
-static void closes_under_a_handler(void **state)
+static void close_during_a_handler_is_safe(void **state)
 {
-	struct bench bench;
+	struct fixture fixture;
 	int fd;
 
 	(void)state;
-	bench_begin(&bench, (struct http_options){0});
-	fd = post_held(&bench);
-	in_loop(&bench, do_close);
+	fixture_begin(&fixture, (struct http_options){0});
+	fd = post_held(&fixture);
+	in_loop(&fixture, do_close);
 	assert_true(closed_within(fd, 1000));
-	in_loop(&bench, do_finish);
+	in_loop(&fixture, do_finish);
 	close(fd);
-	bench_end(&bench);
+	fixture_end(&fixture);
 }
 
 static int count_descriptors(void)
@@ -85,40 +267,48 @@ static int count_descriptors(void)
 	return n;
 }
 
-static void leaks_nothing_and_sleeps(void **state)
+static void no_descriptor_leaks_and_the_idle_server_sleeps(void **state)
 {
-	struct bench bench;
+	struct fixture fixture;
 	uint64_t before;
 	int descriptors;
 
 	(void)state;
-	bench_begin(&bench, (struct http_options){.request_us = 200 * USEC_PER_MSEC});
-	expect(&bench, "GET /livez HTTP/1.1" END, "HTTP/1.1 200", "ok");
+	fixture_begin(&fixture, (struct http_options){.request_us = 200 * USEC_PER_MSEC});
+	expect(&fixture, "GET /livez HTTP/1.1" END, "HTTP/1.1 200", "ok");
 	usleep(20000);
 	descriptors = count_descriptors();
 	for (int i = 0; i < 200; i++) {
-		int fd = dial(&bench);
+		int fd = dial(&fixture);
 
 		say(fd, i % 2 ? "GET /v1/status HTTP/1.1\r\nHost: x\r\n\r\n" : "GET /li");
 		close(fd);
-		expect(&bench, "GET /metrics HTTP/1.1" END, "HTTP/1.1 200", "headroom_build_info");
+		expect(&fixture, "GET /metrics HTTP/1.1" END, "HTTP/1.1 200",
+			"headroom_build_info");
 	}
 	/* An end of stream that comes with the last bytes is only seen at the deadline. */
 	usleep(400000);
 	assert_int_equal(count_descriptors(), descriptors);
-	before = iterations(&bench);
+	before = iterations(&fixture);
 	usleep(500000);
-	assert_int_equal(iterations(&bench), before);
-	bench_end(&bench);
+	assert_int_equal(iterations(&fixture), before);
+	fixture_end(&fixture);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(answers_later),
-		cmocka_unit_test(forgets_a_client_that_left),
-		cmocka_unit_test(closes_under_a_handler),
-		cmocka_unit_test(leaks_nothing_and_sleeps),
+		cmocka_unit_test(slow_requests_end_at_the_deadline),
+		cmocka_unit_test(each_request_has_its_own_deadline),
+		cmocka_unit_test(the_oldest_connection_is_evicted),
+		cmocka_unit_test(a_crowd_of_slow_clients_blocks_nobody),
+		cmocka_unit_test(only_a_dead_socket_is_replaced),
+		cmocka_unit_test(bad_addresses_are_refused),
+		cmocka_unit_test(a_shortage_of_descriptors_neither_spins_nor_deafens),
+		cmocka_unit_test(work_has_no_deadline),
+		cmocka_unit_test(a_reply_to_a_client_that_left_leads_nowhere),
+		cmocka_unit_test(close_during_a_handler_is_safe),
+		cmocka_unit_test(no_descriptor_leaks_and_the_idle_server_sleeps),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "http_bench.h"
+#include "http_fixture.h"
 
-static void serves_routes(void **state)
+static void each_path_has_its_document(void **state)
 {
 	static const struct {
 		const char *request, *part;
@@ -20,65 +20,65 @@ static void serves_routes(void **state)
 		{"GET /v1/status HTTP/1.1" END, "Content-Type: application/json\r\n"},
 		{"GET /livez HTTP/1.0\r\n\r\n", "\r\n\r\nok\n"},
 	};
-	struct bench bench;
+	struct fixture fixture;
 
 	(void)state;
-	bench_begin(&bench, (struct http_options){0});
+	fixture_begin(&fixture, (struct http_options){0});
 	for (size_t i = 0; i < ARRAY_SIZE(routes); i++) {
-		expect(&bench, routes[i].request, "HTTP/1.", "200 OK");
-		expect(&bench, routes[i].request, "HTTP/1.", routes[i].part);
-		expect_unix(&bench, routes[i].request, "HTTP/1.", routes[i].part);
+		expect(&fixture, routes[i].request, "HTTP/1.", "200 OK");
+		expect(&fixture, routes[i].request, "HTTP/1.", routes[i].part);
+		expect_unix(&fixture, routes[i].request, "HTTP/1.", routes[i].part);
 	}
-	bench_end(&bench);
+	fixture_end(&fixture);
 }
 
-static void answers_head(void **state)
+static void head_has_no_body(void **state)
 {
 	static const char *const paths[] = {
 		"/livez", "/readyz", "/health", "/metrics", "/v1/status", "/"};
-	struct bench bench;
+	struct fixture fixture;
 
 	(void)state;
-	bench_begin(&bench, (struct http_options){0});
+	fixture_begin(&fixture, (struct http_options){0});
 	for (size_t i = 0; i < ARRAY_SIZE(paths); i++) {
 		_cleanup_free_ char *answer = NULL;
 		char request[128];
 
 		snprintf(request, sizeof(request), "HEAD %s HTTP/1.1" END, paths[i]);
-		answer = ask(&bench, request);
+		answer = ask(&fixture, request);
 		starts(answer, "HTTP/1.1 200 OK");
 		has(answer, "Content-Length: ");
 		assert_string_equal(strstr(answer, "\r\n\r\n"), "\r\n\r\n");
 	}
-	bench_end(&bench);
+	fixture_end(&fixture);
 }
 
-static void refuses_what_it_must(void **state)
+static void wrong_methods_and_paths_are_refused(void **state)
 {
-	struct bench bench;
+	struct fixture fixture;
 
 	(void)state;
-	bench_begin(&bench, (struct http_options){0});
-	expect(&bench, "GET /nothing HTTP/1.1" END, "HTTP/1.1 404", "not found");
-	expect(&bench, "GET /livez/ HTTP/1.1" END, "HTTP/1.1 404", "");
-	expect(&bench, "POST /livez HTTP/1.1" END, "HTTP/1.1 405", "Allow: GET, HEAD\r\n");
-	expect(&bench, "DELETE /metrics HTTP/1.1" END, "HTTP/1.1 405", "Allow: GET, HEAD\r\n");
-	expect(&bench, "PUT /nothing HTTP/1.1" END, "HTTP/1.1 405", "Allow: GET, HEAD\r\n");
-	expect(&bench, "OPTIONS * HTTP/1.1" END, "HTTP/1.1 405", "Allow: GET, HEAD\r\n");
-	expect(&bench, "POST /v1/apply HTTP/1.1" END, "HTTP/1.1 405", "Allow: GET, HEAD\r\n");
-	expect(&bench, "POST /v1/restore HTTP/1.1" END, "HTTP/1.1 405", "Allow: GET, HEAD\r\n");
-	expect(&bench, "GET /v1/apply HTTP/1.1" END, "HTTP/1.1 405", "Allow: POST\r\n");
-	expect_unix(&bench, "GET /v1/apply HTTP/1.1" END, "HTTP/1.1 405", "Allow: POST\r\n");
-	expect_unix(&bench, "POST /livez HTTP/1.1" END, "HTTP/1.1 405", "Allow: GET, HEAD\r\n");
-	expect_unix(&bench, "POST /nothing HTTP/1.1" END, "HTTP/1.1 404", "");
-	expect(&bench, "GET /livez HTTP/1.1\r\n\r\n", "HTTP/1.1 400", ""); /* no Host */
-	assert_int_equal(bench.changes, 0);
-	bench_end(&bench);
+	fixture_begin(&fixture, (struct http_options){0});
+	expect(&fixture, "GET /nothing HTTP/1.1" END, "HTTP/1.1 404", "not found");
+	expect(&fixture, "GET /livez/ HTTP/1.1" END, "HTTP/1.1 404", "");
+	expect(&fixture, "POST /livez HTTP/1.1" END, "HTTP/1.1 405", "Allow: GET, HEAD\r\n");
+	expect(&fixture, "DELETE /metrics HTTP/1.1" END, "HTTP/1.1 405", "Allow: GET, HEAD\r\n");
+	expect(&fixture, "PUT /nothing HTTP/1.1" END, "HTTP/1.1 405", "Allow: GET, HEAD\r\n");
+	expect(&fixture, "OPTIONS * HTTP/1.1" END, "HTTP/1.1 405", "Allow: GET, HEAD\r\n");
+	expect(&fixture, "POST /v1/apply HTTP/1.1" END, "HTTP/1.1 405", "Allow: GET, HEAD\r\n");
+	expect(&fixture, "POST /v1/restore HTTP/1.1" END, "HTTP/1.1 405", "Allow: GET, HEAD\r\n");
+	expect(&fixture, "GET /v1/apply HTTP/1.1" END, "HTTP/1.1 405", "Allow: POST\r\n");
+	expect_unix(&fixture, "GET /v1/apply HTTP/1.1" END, "HTTP/1.1 405", "Allow: POST\r\n");
+	expect_unix(&fixture, "POST /livez HTTP/1.1" END, "HTTP/1.1 405", "Allow: GET, HEAD\r\n");
+	expect_unix(&fixture, "POST /nothing HTTP/1.1" END, "HTTP/1.1 404", "");
+	expect(&fixture, "GET /livez HTTP/1.1\r\n\r\n", "HTTP/1.1 400", ""); /* no Host */
+	assert_int_equal(fixture.changes, 0);
+	fixture_end(&fixture);
 }
 
-static void bounds_requests(void **state)
+static void requests_are_bounded(void **state)
 {
-	struct bench bench;
+	struct fixture fixture;
 	_cleanup_free_ char *request = malloc(ANSWER_MAX);
 	char long_text[32 * 1024];
 
@@ -86,22 +86,22 @@ static void bounds_requests(void **state)
 	assert_non_null(request);
 	memset(long_text, 'a', sizeof(long_text) - 1);
 	long_text[sizeof(long_text) - 1] = '\0';
-	bench_begin(&bench, (struct http_options){0});
+	fixture_begin(&fixture, (struct http_options){0});
 	snprintf(request, ANSWER_MAX, "GET /%s HTTP/1.1" END, long_text);
-	expect(&bench, request, "HTTP/1.1 4", ""); /* 414, or 431 where the memory ends first */
+	expect(&fixture, request, "HTTP/1.1 4", ""); /* 414, or 431 where the memory ends first */
 	snprintf(request, ANSWER_MAX, "GET / HTTP/1.1\r\nX: %s" END, long_text);
-	expect(&bench, request, "HTTP/1.1 431", "");
+	expect(&fixture, request, "HTTP/1.1 431", "");
 	snprintf(request, ANSWER_MAX, "POST / HTTP/1.1\r\nContent-Length: 4097" END "%.4097s",
 		long_text);
-	expect(&bench, request, "HTTP/1.1 413", "");
+	expect(&fixture, request, "HTTP/1.1 413", "");
 	snprintf(request, ANSWER_MAX,
 		"POST / HTTP/1.1\r\nTransfer-Encoding: chunked" END "1770\r\n%.6000s\r\n0\r\n\r\n",
 		long_text);
-	expect(&bench, request, "HTTP/1.1 413", "");
+	expect(&fixture, request, "HTTP/1.1 413", "");
 	snprintf(request, ANSWER_MAX, "GET /livez HTTP/1.1\r\nContent-Length: 4096" END "%.4096s",
 		long_text);
-	expect(&bench, request, "HTTP/1.1 200", "ok");
-	bench_end(&bench);
+	expect(&fixture, request, "HTTP/1.1 200", "ok");
+	fixture_end(&fixture);
 }
 
 static unsigned count(const char *text, const char *part)
@@ -113,16 +113,16 @@ static unsigned count(const char *text, const char *part)
 	return n;
 }
 
-static void keeps_alive_and_pipelines(void **state)
+static void connections_are_kept_and_pipelined(void **state)
 {
-	struct bench bench;
+	struct fixture fixture;
 	_cleanup_free_ char *answer = NULL;
 	char buffer[1024];
 	int fd;
 
 	(void)state;
-	bench_begin(&bench, (struct http_options){0});
-	fd = dial(&bench);
+	fixture_begin(&fixture, (struct http_options){0});
+	fd = dial(&fixture);
 	for (int i = 0; i < 3; i++) {
 		say(fd, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n");
 		assert_true(recv(fd, buffer, sizeof(buffer), 0) > 0);
@@ -132,98 +132,164 @@ static void keeps_alive_and_pipelines(void **state)
 		"GET /nothing HTTP/1.1\r\nHost: x\r\n\r\nGET /readyz HTTP/1.1" END);
 	assert_int_equal(count(answer, "HTTP/1.1 200"), 3);
 	assert_int_equal(count(answer, "HTTP/1.1 404"), 1);
-	bench_end(&bench);
+	fixture_end(&fixture);
 }
 
-static void do_late_beat(struct bench *bench)
+static void do_late_beat(struct fixture *fixture)
 {
-	bench->fake.node.heartbeat_us = now_us() - 11 * USEC_PER_SEC;
+	fixture->fake.node.heartbeat_us = now_us() - 11 * USEC_PER_SEC;
 }
 
-static void do_unapplied(struct bench *bench)
+static void do_unapplied(struct fixture *fixture)
 {
-	bench->fake.node.heartbeat_us = now_us();
-	bench->fake.node.applied = false;
+	fixture->fake.node.heartbeat_us = now_us();
+	fixture->fake.node.applied = false;
 }
 
-static void tells_health(void **state)
+static void health_follows_the_node(void **state)
 {
-	struct bench bench;
+	struct fixture fixture;
 
 	(void)state;
-	bench_begin(&bench, (struct http_options){0});
-	in_loop(&bench, do_late_beat);
-	expect(&bench, "GET /livez HTTP/1.1" END, "HTTP/1.1 503", "late");
-	in_loop(&bench, do_unapplied);
-	expect(&bench, "GET /livez HTTP/1.1" END, "HTTP/1.1 200", "ok");
-	expect(&bench, "GET /readyz HTTP/1.1" END, "HTTP/1.1 503", "[-] applied");
-	expect(&bench, "GET /health HTTP/1.1" END, "HTTP/1.1 200", "warning");
-	expect(&bench, "GET /health?strict=0 HTTP/1.1" END, "HTTP/1.1 200", "warning");
-	expect(&bench, "GET /health?strict=1 HTTP/1.1" END, "HTTP/1.1 503", "warning");
-	bench_end(&bench);
+	fixture_begin(&fixture, (struct http_options){0});
+	in_loop(&fixture, do_late_beat);
+	expect(&fixture, "GET /livez HTTP/1.1" END, "HTTP/1.1 503", "late");
+	in_loop(&fixture, do_unapplied);
+	expect(&fixture, "GET /livez HTTP/1.1" END, "HTTP/1.1 200", "ok");
+	expect(&fixture, "GET /readyz HTTP/1.1" END, "HTTP/1.1 503", "[-] applied");
+	expect(&fixture, "GET /health HTTP/1.1" END, "HTTP/1.1 200", "warning");
+	expect(&fixture, "GET /health?strict=0 HTTP/1.1" END, "HTTP/1.1 200", "warning");
+	expect(&fixture, "GET /health?strict=1 HTTP/1.1" END, "HTTP/1.1 503", "warning");
+	fixture_end(&fixture);
 }
 
-static void serves_openmetrics(void **state)
+static void do_tick(struct fixture *fixture)
 {
-	struct bench bench;
+	fixture->fake.node.revision++;
+}
+
+static void do_rename(struct fixture *fixture)
+{
+	copy_text(fixture->fake.node.name, sizeof(fixture->fake.node.name), "renamed");
+}
+
+static void a_document_is_rendered_once_a_revision(void **state)
+{
+	static const char *const paths[] = {"/", "/v1/status", "/v1/status?pretty"};
+	struct fixture fixture;
 
 	(void)state;
-	bench_begin(&bench, (struct http_options){0});
-	expect(&bench,
+	fixture_begin(&fixture, (struct http_options){0});
+	for (size_t i = 0; i < ARRAY_SIZE(paths); i++) {
+		char request[64];
+
+		in_loop(&fixture, do_tick);
+		snprintf(request, sizeof(request), "GET %s HTTP/1.1" END, paths[i]);
+		copy_text(fixture.fake.node.name, sizeof(fixture.fake.node.name), "node-1");
+		expect(&fixture, request, "HTTP/1.1 200", "node-1");
+		in_loop(&fixture, do_rename);
+		expect(&fixture, request, "HTTP/1.1 200", "node-1");
+		in_loop(&fixture, do_tick);
+		expect(&fixture, request, "HTTP/1.1 200", "renamed");
+	}
+	fixture_end(&fixture);
+}
+
+static void openmetrics_is_served_when_asked_for(void **state)
+{
+	struct fixture fixture;
+
+	(void)state;
+	fixture_begin(&fixture, (struct http_options){0});
+	expect(&fixture,
 		"GET /metrics HTTP/1.1\r\nAccept: application/openmetrics-text;version=1.0.0" END,
 		"HTTP/1.1 200",
 		"Content-Type: application/openmetrics-text; version=1.0.0; charset=utf-8\r\n");
-	expect(&bench, "GET /metrics HTTP/1.1\r\nAccept: application/openmetrics-text" END,
+	expect(&fixture, "GET /metrics HTTP/1.1\r\nAccept: application/openmetrics-text" END,
 		"HTTP/1.1 200", "\n# EOF\n");
-	bench_end(&bench);
+	fixture_end(&fixture);
 }
 
-static void changes_over_unix(void **state)
+static void root_changes_the_node_over_the_socket(void **state)
 {
-	struct bench bench;
+	struct fixture fixture;
 
 	(void)state;
-	bench_begin(&bench, (struct http_options){0});
-	expect_unix(&bench, "POST /v1/apply HTTP/1.1" END, "HTTP/1.1 200", "{\"failed\":0}");
-	assert_string_equal(bench.only, "(all)");
-	expect_unix(&bench, "POST /v1/restore?only=thp HTTP/1.1\r\nContent-Length: 2" END "{}",
+	fixture_begin(&fixture, (struct http_options){0});
+	expect_unix(&fixture, "POST /v1/apply HTTP/1.1" END, "HTTP/1.1 200", "{\"failed\":0}");
+	assert_string_equal(fixture.only, "(all)");
+	expect_unix(&fixture, "POST /v1/restore?only=thp HTTP/1.1\r\nContent-Length: 2" END "{}",
 		"HTTP/1.1 200", "{\"failed\":0}");
-	assert_string_equal(bench.only, "thp");
-	assert_int_equal(bench.changes, 2);
-	expect_unix(&bench, "POST /v1/apply?only=THP HTTP/1.1" END, "HTTP/1.1 400", "");
-	expect_unix(&bench, "POST /v1/apply?only= HTTP/1.1" END, "HTTP/1.1 400", "");
-	expect_unix(&bench, "POST /v1/apply?only HTTP/1.1" END, "HTTP/1.1 400", "");
-	expect_unix(&bench, "POST /v1/apply?only=a%2fb HTTP/1.1" END, "HTTP/1.1 400", "");
-	expect_unix(&bench, "POST /v1/apply?only=abcdefghijklmnopqrstuvwxyzabcdef HTTP/1.1" END,
+	assert_string_equal(fixture.only, "thp");
+	assert_int_equal(fixture.changes, 2);
+	expect_unix(&fixture, "POST /v1/apply?only=THP HTTP/1.1" END, "HTTP/1.1 400", "");
+	expect_unix(&fixture, "POST /v1/apply?only= HTTP/1.1" END, "HTTP/1.1 400", "");
+	expect_unix(&fixture, "POST /v1/apply?only HTTP/1.1" END, "HTTP/1.1 400", "");
+	expect_unix(&fixture, "POST /v1/apply?only=a%2fb HTTP/1.1" END, "HTTP/1.1 400", "");
+	expect_unix(&fixture, "POST /v1/apply?only=abcdefghijklmnopqrstuvwxyzabcdef HTTP/1.1" END,
 		"HTTP/1.1 400", "");
-	assert_int_equal(bench.changes, 2);
-	bench_end(&bench);
+	assert_int_equal(fixture.changes, 2);
+	fixture_end(&fixture);
 }
 
-static void refuses_others(void **state)
+static void others_change_nothing(void **state)
 {
-	struct bench bench;
+	struct fixture fixture;
 
 	(void)state;
-	bench_begin(&bench, (struct http_options){.admin = getuid() + 1});
-	expect_unix(&bench, "POST /v1/apply HTTP/1.1" END, "HTTP/1.1 403", "");
-	expect_unix(&bench, "GET /livez HTTP/1.1" END, "HTTP/1.1 200", "ok");
-	assert_int_equal(bench.changes, 0);
-	bench_end(&bench);
+	fixture_begin(&fixture, (struct http_options){.admin = getuid() + 1});
+	expect_unix(&fixture, "POST /v1/apply HTTP/1.1" END, "HTTP/1.1 403", "");
+	expect_unix(&fixture, "GET /livez HTTP/1.1" END, "HTTP/1.1 200", "ok");
+	assert_int_equal(fixture.changes, 0);
+	fixture_end(&fixture);
+}
+
+static void the_accept_header_is_negotiated(void **state)
+{
+	static const struct {
+		const char *accept;
+		bool openmetrics;
+	} cases[] = {
+		{NULL, false},
+		{"", false},
+		{"*/*", false},
+		{"text/plain", false},
+		{"text/html,application/xhtml+xml,*/*;q=0.8", false},
+		{"application/openmetrics-text", true},
+		{"Application/OpenMetrics-Text; version=1.0.0; charset=utf-8", true},
+		{"application/openmetrics-text;version=1.0.0,application/openmetrics-text;version="
+		 "0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+			true},
+		{"application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,text/plain;"
+		 "version=0.0.4;q=0.3,*/*;q=0.2",
+			true},
+		{"application/openmetrics-text;version=0.0.1", false},
+		{"application/openmetrics-text;q=0", false},
+		{"application/openmetrics-text;q=0.3,text/plain;q=0.5", false},
+		{"application/openmetrics-text;q=0.3,text/*;q=0.5,text/plain;q=0.1", true},
+		{";,;q=,,", false},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+		if (http_accepts_openmetrics(cases[i].accept) != cases[i].openmetrics)
+			fail_msg("%s", cases[i].accept);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(serves_routes),
-		cmocka_unit_test(answers_head),
-		cmocka_unit_test(refuses_what_it_must),
-		cmocka_unit_test(bounds_requests),
-		cmocka_unit_test(keeps_alive_and_pipelines),
-		cmocka_unit_test(tells_health),
-		cmocka_unit_test(serves_openmetrics),
-		cmocka_unit_test(changes_over_unix),
-		cmocka_unit_test(refuses_others),
+		cmocka_unit_test(each_path_has_its_document),
+		cmocka_unit_test(head_has_no_body),
+		cmocka_unit_test(wrong_methods_and_paths_are_refused),
+		cmocka_unit_test(requests_are_bounded),
+		cmocka_unit_test(connections_are_kept_and_pipelined),
+		cmocka_unit_test(health_follows_the_node),
+		cmocka_unit_test(a_document_is_rendered_once_a_revision),
+		cmocka_unit_test(openmetrics_is_served_when_asked_for),
+		cmocka_unit_test(root_changes_the_node_over_the_socket),
+		cmocka_unit_test(others_change_nothing),
+		cmocka_unit_test(the_accept_header_is_negotiated),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TESTS_UNIT_HTTP_BENCH_H
-#define TESTS_UNIT_HTTP_BENCH_H
+#ifndef TESTS_UNIT_HTTP_FIXTURE_H
+#define TESTS_UNIT_HTTP_FIXTURE_H
 
 /*
  * A server with a fake node. It runs in a thread of its own, so that the tests can use plain
@@ -34,10 +34,10 @@
 
 #define ANSWER_MAX ((size_t)256 * 1024)
 
-struct bench {
+struct fixture {
 	struct fake_node fake;
 	sd_event *event;
-	struct http_server *server;
+	struct http_server *tcp, *local;
 	struct http_reply *reply; /* held by the fake handler */
 	bool hold;                /* the handler finishes later */
 	unsigned changes;
@@ -46,123 +46,126 @@ struct bench {
 	uint16_t port;
 	pthread_t thread;
 	int todo, done; /* eventfds */
-	void (*action)(struct bench *bench);
+	void (*action)(struct fixture *fixture);
 };
 
-static const struct node *bench_node(void *userdata)
+static const struct node *fixture_node(void *userdata)
 {
-	return &((struct bench *)userdata)->fake.node;
+	return &((struct fixture *)userdata)->fake.node;
 }
 
-static inline void bench_change(void *userdata, const char *only, struct http_reply *reply)
+static inline void fixture_change(void *userdata, const char *only, struct http_reply *reply)
 {
-	struct bench *bench = userdata;
+	struct fixture *fixture = userdata;
 
-	bench->changes++;
-	copy_text(bench->only, sizeof(bench->only), only ? only : "(all)");
-	if (bench->hold)
-		bench->reply = reply;
+	fixture->changes++;
+	copy_text(fixture->only, sizeof(fixture->only), only ? only : "(all)");
+	if (fixture->hold)
+		fixture->reply = reply;
 	else
 		http_reply_finish(reply, 200, "{\"failed\":0}");
 }
 
-static const struct http_handlers bench_handlers = {
-	.node = bench_node,
-	.apply = bench_change,
-	.restore = bench_change,
+static const struct http_handlers fixture_handlers = {
+	.node = fixture_node,
+	.apply = fixture_change,
+	.restore = fixture_change,
 };
 
 static inline int on_todo(sd_event_source *source, int fd, uint32_t events, void *userdata)
 {
-	struct bench *bench = userdata;
+	struct fixture *fixture = userdata;
 	eventfd_t n;
 
 	(void)source, (void)events;
 	eventfd_read(fd, &n);
-	bench->action(bench);
-	eventfd_write(bench->done, 1);
+	fixture->action(fixture);
+	eventfd_write(fixture->done, 1);
 	return 0;
 }
 
-static inline void *bench_loop(void *userdata)
+static inline void *fixture_loop(void *userdata)
 {
-	struct bench *bench = userdata;
+	struct fixture *fixture = userdata;
 
-	sd_event_loop(bench->event);
+	sd_event_loop(fixture->event);
 	return NULL;
 }
 
 /* Runs something where the server's state may be touched. */
-static inline void in_loop(struct bench *bench, void (*action)(struct bench *bench))
+static inline void in_loop(struct fixture *fixture, void (*action)(struct fixture *fixture))
 {
 	eventfd_t n;
 
-	bench->action = action;
-	eventfd_write(bench->todo, 1);
-	eventfd_read(bench->done, &n);
+	fixture->action = action;
+	eventfd_write(fixture->todo, 1);
+	eventfd_read(fixture->done, &n);
 }
 
-static inline void do_nothing(struct bench *bench)
+static inline void do_nothing(struct fixture *fixture)
 {
-	(void)bench;
+	(void)fixture;
 }
 
-static inline void do_close(struct bench *bench)
+static inline void do_close(struct fixture *fixture)
 {
-	http_server_close(bench->server);
-	bench->server = NULL;
+	http_server_close(fixture->tcp);
+	http_server_close(fixture->local);
+	fixture->tcp = fixture->local = NULL;
 }
 
-static inline void do_exit(struct bench *bench)
+static inline void do_exit(struct fixture *fixture)
 {
-	if (bench->server)
-		do_close(bench);
-	sd_event_exit(bench->event, 0);
+	if (fixture->tcp)
+		do_close(fixture);
+	sd_event_exit(fixture->event, 0);
 }
 
-static inline void bench_begin(struct bench *bench, struct http_options options)
+static inline void fixture_begin(struct fixture *fixture, struct http_options options)
 {
-	const char *what;
-
-	*bench = (struct bench){.directory = "/tmp/headroom-http-XXXXXX"};
-	fake_node_make(&bench->fake);
-	assert_non_null(mkdtemp(bench->directory));
-	snprintf(bench->path, sizeof(bench->path), "%s/run/sock", bench->directory);
-	assert_int_equal(sd_event_new(&bench->event), 0);
-	bench->todo = eventfd(0, EFD_CLOEXEC);
-	bench->done = eventfd(0, EFD_CLOEXEC);
-	assert_true(sd_event_add_io(bench->event, NULL, bench->todo, EPOLLIN, on_todo, bench) >= 0);
-	options.listen_on = "127.0.0.1:0";
-	options.socket_path = bench->path;
+	*fixture = (struct fixture){.directory = "/tmp/headroom-http-XXXXXX"};
+	fake_node_make(&fixture->fake);
+	assert_non_null(mkdtemp(fixture->directory));
+	snprintf(fixture->path, sizeof(fixture->path), "%s/run/sock", fixture->directory);
+	assert_int_equal(sd_event_new(&fixture->event), 0);
+	fixture->todo = eventfd(0, EFD_CLOEXEC);
+	fixture->done = eventfd(0, EFD_CLOEXEC);
+	assert_true(sd_event_add_io(
+			    fixture->event, NULL, fixture->todo, EPOLLIN, on_todo, fixture) >= 0);
 	if (options.admin == 0)
 		options.admin = getuid();
-	assert_int_equal(http_server_open_with(bench->event, &options, &bench_handlers, bench,
-				 &bench->server, &what),
+	options.listen_on = "127.0.0.1:0";
+	assert_int_equal(http_server_open(fixture->event, &options, &fixture_handlers, fixture,
+				 &fixture->tcp),
 		0);
-	bench->port = http_server_port(bench->server);
-	assert_int_equal(pthread_create(&bench->thread, NULL, bench_loop, bench), 0);
+	options.listen_on = fixture->path;
+	assert_int_equal(http_server_open(fixture->event, &options, &fixture_handlers, fixture,
+				 &fixture->local),
+		0);
+	fixture->port = http_server_port(fixture->tcp);
+	assert_int_equal(pthread_create(&fixture->thread, NULL, fixture_loop, fixture), 0);
 }
 
-static inline void bench_end(struct bench *bench)
+static inline void fixture_end(struct fixture *fixture)
 {
-	char parent[sizeof(bench->path)];
+	char parent[sizeof(fixture->path)];
 
-	in_loop(bench, do_exit);
-	pthread_join(bench->thread, NULL);
-	sd_event_unref(bench->event);
-	close(bench->todo);
-	close(bench->done);
-	assert_int_equal(access(bench->path, F_OK), -1);
-	snprintf(parent, sizeof(parent), "%s/run", bench->directory);
+	in_loop(fixture, do_exit);
+	pthread_join(fixture->thread, NULL);
+	sd_event_unref(fixture->event);
+	close(fixture->todo);
+	close(fixture->done);
+	assert_int_equal(access(fixture->path, F_OK), -1);
+	snprintf(parent, sizeof(parent), "%s/run", fixture->directory);
 	assert_int_equal(rmdir(parent), 0);
-	assert_int_equal(rmdir(bench->directory), 0);
+	assert_int_equal(rmdir(fixture->directory), 0);
 }
 
-static inline int dial(const struct bench *bench)
+static inline int dial(const struct fixture *fixture)
 {
 	struct sockaddr_in address = {
 		.sin_family = AF_INET,
-		.sin_port = htons(bench->port),
+		.sin_port = htons(fixture->port),
 		.sin_addr.s_addr = htonl(INADDR_LOOPBACK),
 	};
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -171,12 +174,12 @@ static inline int dial(const struct bench *bench)
 	return fd;
 }
 
-static inline int dial_unix(const struct bench *bench)
+static inline int dial_unix(const struct fixture *fixture)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-	copy_text(address.sun_path, sizeof(address.sun_path), bench->path);
+	copy_text(address.sun_path, sizeof(address.sun_path), fixture->path);
 	assert_int_equal(connect(fd, (const struct sockaddr *)&address, sizeof(address)), 0);
 	return fd;
 }
@@ -238,9 +241,9 @@ static inline char *ask_on(int fd, const char *request)
 	return answer;
 }
 
-static inline char *ask(const struct bench *bench, const char *request)
+static inline char *ask(const struct fixture *fixture, const char *request)
 {
-	return ask_on(dial(bench), request);
+	return ask_on(dial(fixture), request);
 }
 
 static inline void starts(const char *answer, const char *start)
@@ -256,28 +259,28 @@ static inline void has(const char *answer, const char *part)
 }
 
 static inline void expect(
-	const struct bench *bench, const char *request, const char *start, const char *part)
+	const struct fixture *fixture, const char *request, const char *start, const char *part)
 {
-	_cleanup_free_ char *answer = ask(bench, request);
+	_cleanup_free_ char *answer = ask(fixture, request);
 
 	starts(answer, start);
 	has(answer, part);
 }
 
 static inline void expect_unix(
-	const struct bench *bench, const char *request, const char *start, const char *part)
+	const struct fixture *fixture, const char *request, const char *start, const char *part)
 {
-	_cleanup_free_ char *answer = ask_on(dial_unix(bench), request);
+	_cleanup_free_ char *answer = ask_on(dial_unix(fixture), request);
 
 	starts(answer, start);
 	has(answer, part);
 }
 
-static inline uint64_t iterations(struct bench *bench)
+static inline uint64_t iterations(struct fixture *fixture)
 {
 	uint64_t n = 0;
 
-	sd_event_get_iteration(bench->event, &n);
+	sd_event_get_iteration(fixture->event, &n);
 	return n;
 }
 
