@@ -43,9 +43,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	_cleanup_(cleanup_grpc_close) struct grpc *grpc = NULL;
 
-	if (size > 65536)
+	if (size > sizeof(server_data))
 		return -1;
-	server_data = data;
+	if (size > 0)
+		memcpy(server_data, data, size);
 	server_size = size;
 	server_start_once();
 	if (grpc_open(server_path, &grpc) < 0)

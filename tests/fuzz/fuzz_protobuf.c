@@ -112,17 +112,15 @@ static size_t put_answer(uint8_t *out, const uint8_t *data, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static uint8_t out[INPUT_MAX + 1024];
 	const struct wait wait = {now_us() + USEC_PER_SEC, -1};
 	_cleanup_(cleanup_grpc_close) struct grpc *grpc = NULL;
 	_cleanup_arena_ struct arena arena;
 	struct cri cri = {0};
 
+	arena_init(&arena);
 	if (size == 0 || size > INPUT_MAX)
 		return -1;
-	arena_init(&arena);
-	server_data = out;
-	server_size = put_answer(out, data + 1, size - 1);
+	server_size = put_answer(server_data, data + 1, size - 1);
 	server_start_once();
 	if (grpc_open(server_path, &grpc) < 0)
 		abort();

@@ -13,8 +13,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* Set before a client connects. */
-static const uint8_t *server_data;
+/* Filled before a client connects. */
+static uint8_t server_data[65536];
 static size_t server_size;
 static char server_path[64];
 

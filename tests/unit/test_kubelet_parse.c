@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "directory.h"
 
-#include "tuners/kubelet/kubelet.h"
+#include "runtime/kubelet.h"
 
 #include <errno.h>
 
-static int parse(const char *text, struct kubelet_values *values, char why[static TUNER_WHY_MAX])
+static int parse(const char *text, struct kubelet_values *values, char why[static KUBELET_WHY_MAX])
 {
 	*values = (struct kubelet_values){0};
 	why[0] = '\0';
@@ -38,7 +38,7 @@ static void a_file_of_kubeadm(void **state)
 				   "maxParallelImagePulls: 8\n"
 				   "registryBurst: null\n";
 	struct kubelet_values values;
-	char why[TUNER_WHY_MAX];
+	char why[KUBELET_WHY_MAX];
 
 	(void)state;
 	assert_int_equal(parse(text, &values, why), 0);
@@ -48,6 +48,8 @@ static void a_file_of_kubeadm(void **state)
 	assert_value(&values, KUBELET_MAX_PARALLEL_IMAGE_PULLS, "8", 13);
 	assert_int_equal(values.field[KUBELET_REGISTRY_BURST].origin, KUBELET_CLEARED);
 	assert_int_equal(values.field[KUBELET_IMAGE_GC_HIGH].origin, KUBELET_UNSET);
+	assert_int_equal(values.n_cluster_dns, 1);
+	assert_string_equal(values.cluster_dns[0], "10.96.0.10");
 }
 
 static void json_as_some_clouds_write_it(void **state)
@@ -58,7 +60,7 @@ static void json_as_some_clouds_write_it(void **state)
 				   "\t\"imageGCHighThresholdPercent\": 70,\n"
 				   "\t\"imageMaximumGCAge\": \"0s\"\n}\n";
 	struct kubelet_values values;
-	char why[TUNER_WHY_MAX];
+	char why[KUBELET_WHY_MAX];
 
 	(void)state;
 	assert_int_equal(parse(text, &values, why), 0);
@@ -74,7 +76,7 @@ static void what_gives_nothing(void **state)
 		"a: &serial {serializeImagePulls: false}\nb: *serial\n",
 		"--- {}\n--- {serializeImagePulls: false}\n"};
 	struct kubelet_values values;
-	char why[TUNER_WHY_MAX];
+	char why[KUBELET_WHY_MAX];
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
@@ -106,10 +108,10 @@ static void broken_files_tell_the_place(void **state)
 		{"imageMaximumGCAge: \"a\\nb\"\n", "cannot be \"a?b\""},
 		{"registryPullQPS: [5]\n", "/k.yaml:1:18: one plain value is expected here"},
 		{"registryPullQPS: {a: 5}\n", "one plain value"},
-		{"a: &x 5\nregistryPullQPS: *x\n", "/k.yaml:2:18: one plain value"},
+		{"kind: [a]\n", "/k.yaml:1:7: one plain value"},
 	};
 	struct kubelet_values values;
-	char why[TUNER_WHY_MAX];
+	char why[KUBELET_WHY_MAX];
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -124,63 +126,42 @@ static void broken_files_tell_the_place(void **state)
 static void our_own_file_is_one(void **state)
 {
 	struct kubelet_values values;
-	char why[TUNER_WHY_MAX];
+	char why[KUBELET_WHY_MAX];
 
 	(void)state;
 	assert_int_equal(parse(kubelet_own_text, &values, why), 0);
 	assert_value(&values, KUBELET_SERIALIZE_IMAGE_PULLS, "false", 5);
 }
 
-/* A command line as /proc shows it: words end with a NUL. */
-#define COMMAND_LINE(text, process) kubelet_parse_command_line(text, sizeof(text), process)
-
-static void command_lines(void **state)
+static void addresses_of_the_cluster_are_read(void **state)
 {
-	struct kubelet_process process = {0};
+	static const struct {
+		const char *text, *expected;
+	} cases[] = {
+		{"clusterDNS: [10.43.0.10, fd00::a]\n", "10.43.0.10 fd00::a "},
+		{"{\"clusterDNS\": [\"10.0.0.10\"]}", "10.0.0.10 "},
+		{"clusterDNS: [dns.invalid, {}, 10.0.0.300, \"\", 10.0.0.1]\n", "10.0.0.1 "},
+		{"clusterDNS: 10.0.0.10\n", ""},
+		{"clusterDNS: []\n", ""},
+		{"a: {clusterDNS: [10.0.0.10]}\n", ""},
+	};
+	struct kubelet_values values;
+	char why[KUBELET_WHY_MAX];
 
 	(void)state;
-	COMMAND_LINE(
-		"/usr/bin/kubelet\0--config=/etc/k.yaml\0--config-dir\0/etc/k.d\0--v=2", &process);
-	assert_string_equal(process.config, "/etc/k.yaml");
-	assert_string_equal(process.config_dir, "/etc/k.d");
-	assert_int_equal(process.flags.field[KUBELET_SERIALIZE_IMAGE_PULLS].origin, KUBELET_UNSET);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		char list[256] = "";
 
-	process = (struct kubelet_process){0};
-	COMMAND_LINE("kubelet\0--serialize-image-pulls\0false\0--registry_qps=0\0"
-		     "--registry-burst\0"
-		     "20\0--config\0k.yaml\0--image-gc-high-threshold=x",
-		&process);
-	assert_string_equal(process.flags.field[KUBELET_SERIALIZE_IMAGE_PULLS].text, "true");
-	assert_int_equal(process.flags.field[KUBELET_SERIALIZE_IMAGE_PULLS].origin, KUBELET_FLAG);
-	assert_string_equal(process.flags.field[KUBELET_REGISTRY_PULL_QPS].text, "0");
-	assert_string_equal(process.flags.field[KUBELET_REGISTRY_BURST].text, "20");
-	assert_int_equal(process.flags.field[KUBELET_IMAGE_GC_HIGH].origin, KUBELET_UNSET);
-	assert_string_equal(process.config, "/k.yaml");
-
-	process = (struct kubelet_process){0};
-	COMMAND_LINE("kubelet\0--serialize-image-pulls=true\0--serialize-image-pulls=false\0"
-		     "--\0--config=/after",
-		&process);
-	assert_string_equal(process.flags.field[KUBELET_SERIALIZE_IMAGE_PULLS].text, "false");
-	assert_string_equal(process.config, "");
-}
-
-static void odd_command_lines(void **state)
-{
-	struct kubelet_process process = {0};
-	char line[2 * SETTING_PATH_MAX] = "--config=";
-
-	(void)state;
-	kubelet_parse_command_line("", 0, &process);
-	COMMAND_LINE("kubelet\0--config", &process);
-	COMMAND_LINE("kubelet\0\0\0--\0", &process);
-	assert_string_equal(process.config, "");
-	memset(line + strlen(line), 'x', sizeof(line) - strlen(line) - 1);
-	line[sizeof(line) - 1] = '\0';
-	kubelet_parse_command_line(line, sizeof(line), &process);
-	assert_string_equal(process.config, "");
-	COMMAND_LINE("--config=/a\0--config=", &process);
-	assert_string_equal(process.config, "");
+		assert_int_equal(parse(cases[i].text, &values, why), 0);
+		for (size_t n = 0; n < values.n_cluster_dns; n++) {
+			strcat(list, values.cluster_dns[n]);
+			strcat(list, " ");
+		}
+		assert_string_equal(list, cases[i].expected);
+	}
+	for (int i = 0; i < 2 * KUBELET_SERVERS_MAX; i++)
+		kubelet_add_cluster_dns(&values, "10.0.0.10");
+	assert_int_equal(values.n_cluster_dns, KUBELET_SERVERS_MAX);
 }
 
 static void defaults_are_the_kubelets(void **state)
@@ -204,31 +185,6 @@ static void defaults_are_the_kubelets(void **state)
 	assert_string_equal(most.field[KUBELET_SERIALIZE_IMAGE_PULLS].text, "false");
 }
 
-static void advices_fit_what_is_seen(void **state)
-{
-	struct kubelet_seen seen = {.presence = KUBELET_RUNNING};
-	char advices[4][CONDITION_MESSAGE_MAX];
-
-	(void)state;
-	kubelet_fill_defaults(&seen.values, false);
-	assert_int_equal(kubelet_advise(&seen, advices, 4), 2);
-	assert_non_null(
-		strstr(advices[0], "registryPullQPS is 5 with registryBurst 10: of 60 "
-				   "images that a node needs at once, the last begins 10 s"));
-	assert_non_null(strstr(advices[1], "From 85 %"));
-	for (size_t i = 0; i < 2; i++)
-		assert_true(strlen(advices[i]) < CONDITION_MESSAGE_MAX - 1);
-	assert_int_equal(kubelet_advise(&seen, advices, 1), 1);
-	strcpy(seen.values.field[KUBELET_REGISTRY_PULL_QPS].text, "0");
-	strcpy(seen.values.field[KUBELET_IMAGE_GC_HIGH].text, "100");
-	assert_int_equal(kubelet_advise(&seen, advices, 4), 0);
-	strcpy(seen.values.field[KUBELET_IMAGE_MAXIMUM_GC_AGE].text, "24h");
-	assert_int_equal(kubelet_advise(&seen, advices, 4), 1);
-	assert_non_null(strstr(advices[0], "imageMaximumGCAge is 24h"));
-	strcpy(seen.why, "broken");
-	assert_int_equal(kubelet_advise(&seen, advices, 4), 0);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -237,10 +193,8 @@ int main(void)
 		cmocka_unit_test(what_gives_nothing),
 		cmocka_unit_test(broken_files_tell_the_place),
 		cmocka_unit_test(our_own_file_is_one),
-		cmocka_unit_test(command_lines),
-		cmocka_unit_test(odd_command_lines),
+		cmocka_unit_test(addresses_of_the_cluster_are_read),
 		cmocka_unit_test(defaults_are_the_kubelets),
-		cmocka_unit_test(advices_fit_what_is_seen),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

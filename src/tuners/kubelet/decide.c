@@ -8,12 +8,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-const char kubelet_own_text[] =
-	"# Written by headroom, because its configuration says kubelet.manage: true.\n"
-	"# headroom restore takes this file away.\n"
-	"apiVersion: kubelet.config.k8s.io/v1beta1\n"
-	"kind: KubeletConfiguration\n"
-	"serializeImagePulls: false\n";
+/* Images that a node may have to pull when it starts: what the advice assumes. */
+#define START_IMAGES 60
 
 /* The kubelet reads the file at its next start; headroom never restarts it. */
 static const struct file_edit own_edit = {
@@ -21,23 +17,17 @@ static const struct file_edit own_edit = {
 	.service = {.activation = ACTIVATE_NOTHING, .unit = "kubelet.service"},
 };
 
-static const struct kubelet_value *field(
-	const struct kubelet_values *values, enum kubelet_field which)
-{
-	return &values->field[which];
-}
-
 static bool is_serial(const struct kubelet_values *values)
 {
-	return streq(field(values, KUBELET_SERIALIZE_IMAGE_PULLS)->text, "true");
+	return streq(values->field[KUBELET_SERIALIZE_IMAGE_PULLS].text, "true");
 }
 
-/* How many images at once; 0 for any number. */
-static uint64_t most_pulls(const struct kubelet_values *values)
+/* 0 also for a field without a value. */
+static uint64_t number_of(const struct kubelet_values *values, enum kubelet_field field)
 {
 	uint64_t number = 0;
 
-	(void)parse_count(field(values, KUBELET_MAX_PARALLEL_IMAGE_PULLS)->text, &number);
+	(void)parse_count(values->field[field].text, &number);
 	return number;
 }
 
@@ -49,8 +39,8 @@ const char *kubelet_unmanageable(const struct kubelet_seen *seen)
 	if (seen->config_dir[0] == '\0')
 		return "the kubelet reads no drop-in directory: start it with --config-dir (from "
 		       "Kubernetes 1.28), or write serializeImagePulls: false into its file";
-	if (field(&seen->values, KUBELET_SERIALIZE_IMAGE_PULLS)->origin == KUBELET_FLAG)
-		return "--serialize-image-pulls stands on the kubelet's command line and wins over "
+	if (seen->values.field[KUBELET_SERIALIZE_IMAGE_PULLS].origin == KUBELET_FLAG)
+		return "the kubelet's command line has --serialize-image-pulls, which overrides "
 		       "its files: remove the flag";
 	if (seen->overridden)
 		return "a file that comes after " KUBELET_OWN_FILE
@@ -58,13 +48,7 @@ const char *kubelet_unmanageable(const struct kubelet_seen *seen)
 	return NULL;
 }
 
-/* Nothing is written where the others' files say the same already. */
-static bool is_wanted(const struct kubelet_seen *seen, const struct kubelet_config *config)
-{
-	return config->manage && !kubelet_unmanageable(seen) &&
-	       (is_serial(&seen->others) || seen->own != KUBELET_OWN_MISSING);
-}
-
+/* What the running kubelet took at its start; NULL: not known. */
 static const struct kubelet_values *running_values(const struct kubelet_seen *seen)
 {
 	if (seen->values_run)
@@ -85,9 +69,11 @@ static int decide_setting(const struct kubelet_seen *seen, const struct kubelet_
 	copy_text(want->target.path, sizeof(want->target.path), seen->config);
 	if (running)
 		copy_text(want->actual, sizeof(want->actual),
-			field(running, KUBELET_SERIALIZE_IMAGE_PULLS)->text);
+			running->field[KUBELET_SERIALIZE_IMAGE_PULLS].text);
 	want->reason = "kept";
-	if (!is_wanted(seen, config))
+	/* Nothing is written where the others' files say the same already. */
+	if (!config->manage || kubelet_unmanageable(seen) ||
+		(!is_serial(&seen->others) && seen->own == KUBELET_OWN_MISSING))
 		return 0;
 	if (snprintf(want->target.path, sizeof(want->target.path), "%s/%s", seen->config_dir,
 		    KUBELET_OWN_FILE) >= (int)sizeof(want->target.path)) {
@@ -104,62 +90,46 @@ static int decide_setting(const struct kubelet_seen *seen, const struct kubelet_
 	return 0;
 }
 
-/* "serializeImagePulls is true (by default)", with where it was given. */
-static int describe(
-	const struct kubelet_values *values, enum kubelet_field which, char *text, size_t size)
-{
-	const struct kubelet_value *value = field(values, which);
-	int used = snprintf(text, size, "%s is %s (", kubelet_field_name(which), value->text);
-
-	if (value->origin == KUBELET_FILE)
-		used += snprintf(
-			text + used, size - (size_t)used, "%.120s:%u)", value->file, value->line);
-	else if (value->origin == KUBELET_FLAG)
-		used += snprintf(text + used, size - (size_t)used, "by the flag --%s)",
-			kubelet_field_flag(which));
-	else
-		used += snprintf(text + used, size - (size_t)used, "by default)");
-	return used;
-}
-
-static void say_problem(const struct kubelet_seen *seen, const struct kubelet_values *values,
-	bool changed, struct condition_reading *condition)
-{
-	bool serial = is_serial(values);
-	size_t size = sizeof(condition->message);
-	int used = describe(values,
-		serial ? KUBELET_SERIALIZE_IMAGE_PULLS : KUBELET_MAX_PARALLEL_IMAGE_PULLS,
-		condition->message, size);
-
-	condition->status = CONDITION_TRUE;
-	condition->reason = serial ? "serial-pulls" : "few-parallel-pulls";
-	if (changed)
-		snprintf(condition->message + used, size - (size_t)used,
-			" for the running kubelet; its files say otherwise now: restart the kubelet");
-	else
-		snprintf(condition->message + used, size - (size_t)used,
-			": set serializeImagePulls: false and maxParallelImagePulls: 5 or more in "
-			"%.80s, and restart the kubelet",
-			seen->config[0] ? seen->config : "its configuration");
-}
-
 static bool is_problem(const struct kubelet_values *values)
 {
-	uint64_t most = most_pulls(values);
+	uint64_t most = number_of(values, KUBELET_MAX_PARALLEL_IMAGE_PULLS);
 
 	return is_serial(values) || (most > 0 && most < KUBELET_FEW_PULLS);
 }
 
-static void judge_pulls(const struct kubelet_seen *seen, struct condition_reading *condition)
+/* "serializeImagePulls is true (by default)", with where it was given, and the cure. */
+static void describe_problem(const struct kubelet_seen *seen, const struct kubelet_values *values,
+	struct condition_reading *condition)
 {
-	const struct kubelet_values *running = running_values(seen);
-	const struct kubelet_values *values = running ? running : &seen->values;
-	uint64_t most = most_pulls(values);
+	bool serial = is_serial(values);
+	enum kubelet_field field =
+		serial ? KUBELET_SERIALIZE_IMAGE_PULLS : KUBELET_MAX_PARALLEL_IMAGE_PULLS;
+	const struct kubelet_value *value = &values->field[field];
+	char from[160] = "by default", cure[256];
 
-	if (is_problem(values)) {
-		say_problem(seen, values, !is_problem(&seen->values), condition);
-		return;
-	}
+	if (value->origin == KUBELET_FILE)
+		snprintf(from, sizeof(from), "%.120s:%u", value->file, value->line);
+	else if (value->origin == KUBELET_FLAG)
+		snprintf(from, sizeof(from), "by the flag --%s", kubelet_field_flag(field));
+	if (is_problem(&seen->values))
+		snprintf(cure, sizeof(cure),
+			": set serializeImagePulls: false and maxParallelImagePulls: 5 or more in "
+			"%.80s, and restart the kubelet",
+			seen->config[0] ? seen->config : "its configuration");
+	else
+		snprintf(cure, sizeof(cure),
+			" for the running kubelet; its files say otherwise now: restart the "
+			"kubelet");
+	condition->status = CONDITION_TRUE;
+	condition->reason = serial ? "serial-pulls" : "few-parallel-pulls";
+	snprintf(condition->message, sizeof(condition->message), "%s is %s (%s)%s",
+		kubelet_field_name(field), value->text, from, cure);
+}
+
+static void describe_pulls(const struct kubelet_values *values, struct condition_reading *condition)
+{
+	uint64_t most = number_of(values, KUBELET_MAX_PARALLEL_IMAGE_PULLS);
+
 	condition->status = CONDITION_FALSE;
 	condition->reason = "parallel-pulls";
 	if (most > 0)
@@ -172,6 +142,8 @@ static void judge_pulls(const struct kubelet_seen *seen, struct condition_readin
 
 static int decide_condition(const struct kubelet_seen *seen, struct proposal *proposal)
 {
+	const struct kubelet_values *running = running_values(seen);
+	const struct kubelet_values *values = running ? running : &seen->values;
 	struct condition_reading *condition = proposal_condition(proposal);
 
 	if (!condition)
@@ -185,8 +157,10 @@ static int decide_condition(const struct kubelet_seen *seen, struct proposal *pr
 	} else if (seen->why[0]) {
 		condition->reason = "kubelet-config-unreadable";
 		copy_text(condition->message, sizeof(condition->message), seen->why);
+	} else if (is_problem(values)) {
+		describe_problem(seen, values, condition);
 	} else {
-		judge_pulls(seen, condition);
+		describe_pulls(values, condition);
 	}
 	return 0;
 }
@@ -202,4 +176,40 @@ int kubelet_decide(const struct kubelet_seen *seen, const struct kubelet_config 
 			return r;
 	}
 	return decide_condition(seen, proposal);
+}
+
+size_t kubelet_advise(const struct kubelet_seen *seen,
+	char advices[static KUBELET_ADVICES_MAX][CONDITION_MESSAGE_MAX])
+{
+	const struct kubelet_values *values = &seen->values;
+	uint64_t qps = number_of(values, KUBELET_REGISTRY_PULL_QPS);
+	uint64_t burst = number_of(values, KUBELET_REGISTRY_BURST);
+	uint64_t high = number_of(values, KUBELET_IMAGE_GC_HIGH);
+	const char *age = values->field[KUBELET_IMAGE_MAXIMUM_GC_AGE].text;
+	size_t n = 0;
+
+	if (seen->presence == KUBELET_ABSENT || seen->why[0])
+		return 0;
+	if (qps > 0 && burst < START_IMAGES)
+		snprintf(advices[n++], CONDITION_MESSAGE_MAX,
+			"registryPullQPS is %" PRIu64 " with registryBurst %" PRIu64
+			": of %d images that a node needs at once, the last begins %" PRIu64
+			" s late, and pulls beyond it fail and are tried again later. It limits "
+			"how many begin, not how many run: raise both, or set registryPullQPS: 0.",
+			qps, burst, START_IMAGES, (START_IMAGES - burst + qps - 1) / qps);
+	if (high < 100)
+		snprintf(advices[n++], CONDITION_MESSAGE_MAX,
+			"From %" PRIu64
+			" %% of the image file system on, the kubelet deletes images that no "
+			"container uses, down to %" PRIu64
+			" %%: preloaded ones too, unless they are pinned. Keep the preloaded "
+			"images well below it, or raise imageGCHighThresholdPercent.",
+			high, number_of(values, KUBELET_IMAGE_GC_LOW));
+	if (strspn(age, "0smh") < strlen(age))
+		snprintf(advices[n++], CONDITION_MESSAGE_MAX,
+			"imageMaximumGCAge is %s: the kubelet deletes images unused for that long "
+			"even when there is room; preloaded ones too, unless they are pinned. 0s "
+			"switches it off.",
+			age);
+	return n;
 }

@@ -3,15 +3,27 @@
 #include "tuners/table.h"
 
 #include "base/util.h"
+#include "base/wait.h"
 
+#include <cjson/cJSON.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+/* A running kubelet's files are read often; where there is none, all processes are searched. */
+#define RUNNING_EVERY_US (5 * USEC_PER_SEC)
+#define ABSENT_EVERY_US  (60 * USEC_PER_SEC)
+
 struct kubelet {
-	struct kubelet_sensor sensor;
+	const struct host *host;
 	struct kubelet_seen seen;
 	struct kubelet_config config;
+	uint64_t next_sample_us; /* CLOCK_MONOTONIC; UINT64_MAX: one is under way */
+};
+
+struct request {
+	struct host host;
+	struct kubelet_seen seen; /* from before, then anew */
 };
 
 static const char *const mode_words[] = {"enforce", "observe", "off", NULL};
@@ -44,7 +56,7 @@ static int kubelet_open(const struct host *host, bool watch, void **self)
 	(void)watch;
 	if (!kubelet)
 		return -ENOMEM;
-	kubelet->sensor.host = host;
+	kubelet->host = host;
 	*self = kubelet;
 	return 0;
 }
@@ -57,11 +69,53 @@ static int kubelet_configure(void *self, const struct config *config)
 	return 0;
 }
 
-static void kubelet_sense_op(void *self)
+static void *kubelet_sample_request(void *self)
 {
 	struct kubelet *kubelet = self;
+	struct request *request;
 
-	kubelet_sense(&kubelet->sensor, &kubelet->seen);
+	if (now_us() < kubelet->next_sample_us)
+		return NULL;
+	request = malloc(sizeof(*request));
+	if (!request)
+		return NULL;
+	*request = (struct request){*kubelet->host, kubelet->seen};
+	kubelet->next_sample_us = UINT64_MAX;
+	return request;
+}
+
+static void kubelet_sample(void *data, const struct wait *wait)
+{
+	struct request *request = data;
+
+	(void)wait; /* files only */
+	kubelet_read(&request->host, &request->seen);
+}
+
+static void kubelet_sample_take(void *self, void *data)
+{
+	struct kubelet *kubelet = self;
+	struct request *request = data;
+
+	if (kubelet) {
+		kubelet->seen = request->seen;
+		kubelet->next_sample_us =
+			now_us() + (kubelet->seen.presence == KUBELET_RUNNING ? RUNNING_EVERY_US
+									      : ABSENT_EVERY_US);
+	}
+	free(request);
+}
+
+/* Until the core runs samples on its worker. */
+static void kubelet_sense(void *self)
+{
+	const struct wait wait = {UINT64_MAX, -1};
+	void *request = kubelet_sample_request(self);
+
+	if (!request)
+		return;
+	kubelet_sample(request, &wait);
+	kubelet_sample_take(self, request);
 }
 
 static int kubelet_decide_op(
@@ -89,21 +143,52 @@ static enum tuner_state kubelet_state(const void *self, char why[static TUNER_WH
 	return why[0] ? TUNER_DEGRADED : TUNER_ACTIVE;
 }
 
-static struct cJSON *kubelet_document_op(const void *self, const void *memory, bool trusted)
+static bool add_value(cJSON *values, const struct kubelet_value *value, enum kubelet_field field)
 {
-	const struct kubelet *kubelet = self;
+	cJSON *object = cJSON_AddObjectToObject(values, kubelet_field_name(field));
+	char from[SETTING_PATH_MAX + 16] = "default";
 
-	(void)memory;
-	(void)trusted;
-	return kubelet_document(&kubelet->seen);
+	if (value->origin == KUBELET_FLAG)
+		copy_text(from, sizeof(from), "flag");
+	else if (value->origin == KUBELET_FILE)
+		snprintf(from, sizeof(from), "%s:%u", value->file, value->line);
+	return object && cJSON_AddStringToObject(object, "value", value->text) &&
+	       cJSON_AddStringToObject(object, "from", from);
 }
 
-static void kubelet_close(void *self)
+static bool add_readable(cJSON *document, const struct kubelet_seen *seen)
 {
-	struct kubelet *kubelet = self;
+	char advices[KUBELET_ADVICES_MAX][CONDITION_MESSAGE_MAX];
+	size_t n = kubelet_advise(seen, advices);
+	cJSON *values = cJSON_AddObjectToObject(document, "values");
+	cJSON *list = cJSON_AddArrayToObject(document, "advice");
 
-	kubelet_sensor_close(&kubelet->sensor);
-	free(kubelet);
+	for (int i = 0; values && i < KUBELET_FIELDS; i++)
+		if (!add_value(values, &seen->values.field[i], (enum kubelet_field)i))
+			return false;
+	for (size_t i = 0; list && i < n; i++)
+		if (!cJSON_AddItemToArray(list, cJSON_CreateString(advices[i])))
+			return false;
+	return values && list;
+}
+
+static cJSON *kubelet_document(const void *self, const void *memory, bool trusted)
+{
+	static const char *const presences[] = {"absent", "stopped", "running"};
+	const struct kubelet_seen *seen = &((const struct kubelet *)self)->seen;
+	cJSON *document = cJSON_CreateObject();
+	bool good = document &&
+		    cJSON_AddStringToObject(document, "kubelet", presences[seen->presence]) &&
+		    cJSON_AddStringToObject(document, "config", seen->config) &&
+		    cJSON_AddStringToObject(document, "config_dir", seen->config_dir);
+
+	(void)memory, (void)trusted;
+	if (good && seen->presence != KUBELET_ABSENT && seen->why[0] == '\0')
+		good = add_readable(document, seen);
+	if (good)
+		return document;
+	cJSON_Delete(document);
+	return NULL;
 }
 
 const struct tuner_ops kubelet_tuner = {
@@ -116,10 +201,13 @@ const struct tuner_ops kubelet_tuner = {
 	.capabilities = kubelet_capabilities,
 	.open = kubelet_open,
 	.configure = kubelet_configure,
-	.sense = kubelet_sense_op,
+	.sense = kubelet_sense,
+	.sample_request = kubelet_sample_request,
+	.sample = kubelet_sample,
+	.sample_take = kubelet_sample_take,
 	.decide = kubelet_decide_op,
 	.state = kubelet_state,
 	.document_name = "kubelet",
-	.document = kubelet_document_op,
-	.close = kubelet_close,
+	.document = kubelet_document,
+	.close = free,
 };

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "directory.h"
 
-#include "tuners/kubelet/kubelet.h"
+#include "runtime/kubelet.h"
 
-#include <cjson/cJSON.h>
 #include <errno.h>
 #include <sys/stat.h>
 
@@ -18,7 +17,6 @@
 struct fixture {
 	struct directory directory;
 	struct host host;
-	struct kubelet_sensor sensor;
 	struct kubelet_seen seen;
 };
 
@@ -27,12 +25,10 @@ static void fixture_make(struct fixture *fixture)
 	*fixture = (struct fixture){0};
 	directory_make(&fixture->directory);
 	assert_true(host_init(&fixture->host, fixture->directory.path));
-	fixture->sensor.host = &fixture->host;
 }
 
 static void fixture_remove(struct fixture *fixture)
 {
-	kubelet_sensor_close(&fixture->sensor);
 	directory_remove(&fixture->directory);
 }
 
@@ -64,11 +60,9 @@ static void put_process(const struct fixture *fixture, int pid, const char *name
 	directory_put_bytes(&fixture->directory, path, words, len);
 }
 
-/* Looks, though no minute has passed. */
 static const struct kubelet_seen *look(struct fixture *fixture)
 {
-	fixture->sensor.next_look_us = 0;
-	kubelet_sense(&fixture->sensor, &fixture->seen);
+	kubelet_read(&fixture->host, &fixture->seen);
 	return &fixture->seen;
 }
 
@@ -86,6 +80,10 @@ static void a_node_without_a_kubelet(void **state)
 	assert_int_equal(look(&fixture)->presence, KUBELET_ABSENT);
 	assert_string_equal(fixture.seen.why, "");
 	/* Its file alone is read, but tells nothing of what runs. */
+	directory_put(&fixture.directory, "/etc/kubernetes/kubelet/config.json",
+		"{\"clusterDNS\": [\"172.20.0.10\"]}");
+	assert_int_equal(look(&fixture)->presence, KUBELET_STOPPED);
+	assert_string_equal(fixture.seen.values.cluster_dns[0], "172.20.0.10");
 	directory_put(&fixture.directory, MAIN_FILE, "serializeImagePulls: false\n");
 	assert_int_equal(look(&fixture)->presence, KUBELET_STOPPED);
 	assert_string_equal(seen_value(&fixture.seen, KUBELET_SERIALIZE_IMAGE_PULLS), "false");
@@ -108,7 +106,6 @@ static void the_services_process_and_its_file(void **state)
 	assert_string_equal(seen_value(&fixture.seen, KUBELET_SERIALIZE_IMAGE_PULLS), "false");
 	assert_string_equal(seen_value(&fixture.seen, KUBELET_MAX_PARALLEL_IMAGE_PULLS), "4");
 	assert_true(fixture.seen.values_run);
-	assert_non_null(kubelet_unmanageable(&fixture.seen));
 }
 
 static void any_kubelet_process_of_root_and_the_node(void **state)
@@ -133,34 +130,6 @@ static void any_kubelet_process_of_root_and_the_node(void **state)
 	assert_string_equal(fixture.seen.config, "/etc/b");
 }
 
-/* The loop stands for some of them only; none is passed over. */
-static void among_many_it_is_found_in_parts(void **state)
-{
-	_cleanup_fixture_ struct fixture fixture;
-	unsigned looks = 0;
-
-	(void)state;
-	fixture_make(&fixture);
-	directory_put(&fixture.directory, "/var/lib/kubelet/cpu_manager_state", "");
-	assert_int_equal(look(&fixture)->presence, KUBELET_ABSENT);
-	for (int pid = 1000; pid < 2000; pid++)
-		put_process(&fixture, pid, pid == 1500 ? "kubelet" : "sleep", LATE, "kubelet");
-	for (fixture.sensor.next_look_us = 0; looks < 6 && fixture.seen.presence == KUBELET_ABSENT;
-		looks++) {
-		kubelet_sense(&fixture.sensor, &fixture.seen);
-		/* The rest comes at the next look, whenever that is, and not in a minute. */
-		if (fixture.seen.presence == KUBELET_ABSENT)
-			assert_non_null(fixture.sensor.scan.proc);
-	}
-	assert_int_equal(fixture.seen.presence, KUBELET_RUNNING);
-	assert_int_equal(fixture.sensor.process.pid, 1500);
-	assert_null(fixture.sensor.scan.proc);
-	/* At the start, for commands that look once, all are looked at. */
-	kubelet_sensor_close(&fixture.sensor);
-	fixture.sensor = (struct kubelet_sensor){.host = &fixture.host};
-	assert_int_equal(look(&fixture)->presence, KUBELET_RUNNING);
-}
-
 static void k3s_pulls_in_parallel(void **state)
 {
 	static const char drop_in[] =
@@ -175,7 +144,6 @@ static void k3s_pulls_in_parallel(void **state)
 	assert_string_equal(seen_value(&fixture.seen, KUBELET_SERIALIZE_IMAGE_PULLS), "false");
 	assert_string_equal(fixture.seen.config_dir, "");
 	directory_put(&fixture.directory, drop_in, "registryBurst: 50\n");
-	fixture.sensor.process.pid = 0; /* as after a restart */
 	assert_string_equal(seen_value(look(&fixture), KUBELET_REGISTRY_BURST), "50");
 }
 
@@ -205,10 +173,9 @@ static void drop_ins_come_in_order_and_flags_last(void **state)
 	assert_string_equal(seen_value(&fixture.seen, KUBELET_REGISTRY_BURST), "99");
 	assert_string_equal(seen_value(&fixture.seen, KUBELET_IMAGE_GC_HIGH), "85");
 	assert_string_equal(seen_value(&fixture.seen, KUBELET_SERIALIZE_IMAGE_PULLS), "false");
-	assert_null(kubelet_unmanageable(&fixture.seen));
+	assert_false(fixture.seen.overridden);
 	directory_put(directory, "/k.d/999.conf", "serializeImagePulls: true\n");
-	look(&fixture);
-	assert_non_null(strstr(kubelet_unmanageable(&fixture.seen), "comes after"));
+	assert_true(look(&fixture)->overridden);
 }
 
 /* An absolute link on the host begins at the host's root. */
@@ -273,11 +240,11 @@ static void what_cannot_be_read_is_said(void **state)
 	directory_put(&fixture.directory, SERVICE, "5\n");
 	put_process(&fixture, 5, "kubelet", LATE, "kubelet --config=/etc/k --config-dir=/k.d");
 	look(&fixture);
-	assert_non_null(strstr(fixture.seen.why, "/k.d: No such file"));
-	directory_put(&fixture.directory, "/k.d/a.conf", "a: b: c\n");
-	look(&fixture);
 	assert_non_null(strstr(fixture.seen.why, "/etc/k: No such file"));
 	directory_put(&fixture.directory, "/etc/k", "");
+	look(&fixture);
+	assert_non_null(strstr(fixture.seen.why, "/k.d: No such file"));
+	directory_put(&fixture.directory, "/k.d/a.conf", "a: b: c\n");
 	look(&fixture);
 	assert_non_null(strstr(fixture.seen.why, "/k.d/a.conf:1:5: neither YAML nor JSON"));
 	assert_false(fixture.seen.values_run);
@@ -297,7 +264,7 @@ static void too_many_files(void **state)
 	fixture_make(&fixture);
 	directory_put(&fixture.directory, SERVICE, "5\n");
 	put_process(&fixture, 5, "kubelet", LATE, "kubelet --config-dir=/k.d");
-	for (int i = 0; i < KUBELET_FILES_MAX; i++) {
+	for (int i = 0; i < 64; i++) {
 		char path[32];
 
 		snprintf(path, sizeof(path), "/k.d/%d.conf", i);
@@ -307,49 +274,46 @@ static void too_many_files(void **state)
 	assert_non_null(strstr(fixture.seen.why, "more than 64 files"));
 }
 
-static void a_change_is_seen_at_once_and_else_nothing_is_read(void **state)
+static void flags_of_the_command_line_are_read(void **state)
 {
-	_cleanup_fixture_ struct fixture fixture;
+	static const struct {
+		const char *line, *config, *config_dir, *serial, *burst, *servers;
+	} cases[] = {
+		{"kubelet --config=/etc/k.yaml --config-dir /etc/k.d --v=2", "/etc/k.yaml",
+			"/etc/k.d", "", "", ""},
+		{"kubelet --serialize-image-pulls false --registry_burst 20 --config k.yaml",
+			"/k.yaml", "", "true", "20", ""},
+		{"kubelet --serialize-image-pulls=true --serialize-image-pulls=false -- "
+		 "--config=/after",
+			"", "", "false", "", ""},
+		{"kubelet --registry-burst=x --config", "", "", "", "", ""},
+		{"kubelet --config=/a --config=/b", "/b", "", "", "", ""},
+		{"kubelet --cluster-dns=10.0.0.10,fd00::a,nonsense", "", "", "", "",
+			"10.0.0.10 fd00::a"},
+	};
 
 	(void)state;
-	fixture_make(&fixture);
-	directory_put(&fixture.directory, SERVICE, "5\n");
-	put_process(&fixture, 5, "kubelet", LATE, "kubelet --config-dir=/k.d");
-	directory_put(&fixture.directory, "/k.d/a.conf", "registryBurst: 7\n");
-	look(&fixture);
-	/* What nobody reads again stays as it is put here. */
-	strcpy(fixture.seen.values.field[KUBELET_REGISTRY_BURST].text, "kept");
-	kubelet_sense(&fixture.sensor, &fixture.seen);
-	assert_string_equal(seen_value(&fixture.seen, KUBELET_REGISTRY_BURST), "kept");
-	directory_put(&fixture.directory, "/k.d/a.conf", "registryBurst: 1234\n");
-	kubelet_sense(&fixture.sensor, &fixture.seen);
-	assert_string_equal(seen_value(&fixture.seen, KUBELET_REGISTRY_BURST), "1234");
-	directory_put(&fixture.directory, "/k.d/b.conf", "registryBurst: 8\n");
-	kubelet_sense(&fixture.sensor, &fixture.seen);
-	assert_string_equal(seen_value(&fixture.seen, KUBELET_REGISTRY_BURST), "8");
-}
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_fixture_ struct fixture f;
+		const struct kubelet_value *serial, *burst;
+		char servers[128];
 
-static void the_document(void **state)
-{
-	_cleanup_fixture_ struct fixture fixture;
-	const cJSON *values, *burst;
-	cJSON *document;
-
-	(void)state;
-	fixture_make(&fixture);
-	document = kubelet_document(look(&fixture));
-	assert_string_equal(cJSON_GetObjectItem(document, "kubelet")->valuestring, "absent");
-	assert_null(cJSON_GetObjectItem(document, "values"));
-	cJSON_Delete(document);
-	directory_put(&fixture.directory, MAIN_FILE, "\nregistryBurst: 20\n");
-	document = kubelet_document(look(&fixture));
-	values = cJSON_GetObjectItem(document, "values");
-	burst = cJSON_GetObjectItem(values, "registryBurst");
-	assert_int_equal(cJSON_GetArraySize(values), KUBELET_FIELDS);
-	assert_string_equal(cJSON_GetObjectItem(burst, "value")->valuestring, "20");
-	assert_string_equal(cJSON_GetObjectItem(burst, "from")->valuestring, MAIN_FILE ":2");
-	assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(document, "advice")), 2);
-	cJSON_Delete(document);
+		fixture_make(&f);
+		directory_put(&f.directory, SERVICE, "5\n");
+		put_process(&f, 5, "kubelet", LATE, cases[i].line);
+		assert_int_equal(look(&f)->presence, KUBELET_RUNNING);
+		assert_string_equal(f.seen.config, cases[i].config);
+		assert_string_equal(f.seen.config_dir, cases[i].config_dir);
+		serial = &f.seen.values.field[KUBELET_SERIALIZE_IMAGE_PULLS];
+		burst = &f.seen.values.field[KUBELET_REGISTRY_BURST];
+		assert_string_equal(
+			serial->origin == KUBELET_FLAG ? serial->text : "", cases[i].serial);
+		assert_string_equal(
+			burst->origin == KUBELET_FLAG ? burst->text : "", cases[i].burst);
+		snprintf(servers, sizeof(servers), "%s%s%s", f.seen.values.cluster_dns[0],
+			f.seen.values.n_cluster_dns > 1 ? " " : "", f.seen.values.cluster_dns[1]);
+		assert_string_equal(servers, cases[i].servers);
+	}
 }
 
 int main(void)
@@ -358,15 +322,13 @@ int main(void)
 		cmocka_unit_test(a_node_without_a_kubelet),
 		cmocka_unit_test(the_services_process_and_its_file),
 		cmocka_unit_test(any_kubelet_process_of_root_and_the_node),
-		cmocka_unit_test(among_many_it_is_found_in_parts),
 		cmocka_unit_test(k3s_pulls_in_parallel),
 		cmocka_unit_test(drop_ins_come_in_order_and_flags_last),
 		cmocka_unit_test(links_are_the_hosts),
 		cmocka_unit_test(our_own_file_is_told_from_others),
 		cmocka_unit_test(what_cannot_be_read_is_said),
 		cmocka_unit_test(too_many_files),
-		cmocka_unit_test(a_change_is_seen_at_once_and_else_nothing_is_read),
-		cmocka_unit_test(the_document),
+		cmocka_unit_test(flags_of_the_command_line_are_read),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
