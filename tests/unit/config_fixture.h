@@ -2,139 +2,67 @@
 #ifndef CONFIG_FIXTURE_H
 #define CONFIG_FIXTURE_H
 
-/* What the tests of the configuration share: a table like a tuner's, and loading with its faults.
- */
+/* A table of options like a tuner's, loading, and comparing what was loaded. */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "directory.h"
 
 #include "config/config.h"
 
 static const char *const fixture_modes[] = {"enforce", "observe", "off", NULL};
 static const char *const fixture_keep[] = {"keep", NULL};
 static const char *const fixture_auto[] = {"auto", NULL};
-
 static const char *const fixture_off[] = {"off", NULL};
 static const char *const fixture_kinds[] = {"upstream", "cluster", NULL};
 
+#define CHOICE(title, of, preset)                                                \
+	{                                                                        \
+		.name = title, .type = OPTION_CHOICE, .words = of, .def = preset \
+	}
+#define COUNT(title, least, most, of, of_what, preset)                                       \
+	{                                                                                    \
+		.name = title, .type = OPTION_COUNT, .min = least, .max = most, .words = of, \
+		.unit = of_what, .def = preset                                               \
+	}
+#define LIST(title, of, most, preset, rows)                                                  \
+	{                                                                                    \
+		.name = title, .type = OPTION_LIST, .words = of, .max = most, .def = preset, \
+		.items = rows                                                                \
+	}
+
 static const struct config_option fixture_text_item[] = {
-	{.name = "", .type = OPTION_TEXT, .min = 1, .max = 20},
-	{0},
-};
-
+	{.name = "", .type = OPTION_TEXT, .min = 1, .max = 20}, {0}};
 static const struct config_option fixture_count_item[] = {
-	{.name = "", .type = OPTION_COUNT, .max = 65535, .words = fixture_auto},
-	{0},
-};
-
+	COUNT("", 0, 65535, fixture_auto, NULL, NULL), {0}};
 static const struct config_option fixture_budget[] = {
-	{.name = "server", .type = OPTION_TEXT, .min = 1, .sentence = "server"},
-	{.name = "qps", .type = OPTION_COUNT, .min = 1, .max = 9999, .words = fixture_auto},
+	{.name = "server", .type = OPTION_TEXT, .min = 1},
+	COUNT("qps", 1, 9999, fixture_auto, NULL, NULL),
 	{.name = "tcp", .type = OPTION_BOOL, .def = "true"},
 	{.name = "every", .type = OPTION_DURATION, .words = fixture_off, .def = "1s"},
-	{.name = "kind", .type = OPTION_CHOICE, .words = fixture_kinds, .def = "upstream"},
+	CHOICE("kind", fixture_kinds, "upstream"),
 	{0},
 };
 
 static const struct config_option fixture_options[] = {
-	{
-		.name = "neighbor.mode",
-		.type = OPTION_CHOICE,
-		.words = fixture_modes,
-		.def = "enforce",
-		.sentence = "mode",
-	},
-	{
-		.name = "neighbor.ipv4",
-		.type = OPTION_CHOICE,
-		.words = fixture_keep,
-		.sentence = "keep",
-	},
-	{
-		.name = "neighbor.ipv4.gc_thresh1",
-		.type = OPTION_COUNT,
-		.min = 1,
-		.max = INT32_MAX,
-		.unit = "entries",
-		.def = "80000",
-		.sentence = "one",
-	},
-	{
-		.name = "neighbor.ipv4.gc_thresh3",
-		.type = OPTION_COUNT,
-		.min = 1,
-		.max = INT32_MAX,
-		.unit = "entries",
-		.def = "100000",
-		.sentence = "three",
-	},
-	{
-		.name = "neighbor.grow",
-		.type = OPTION_BOOL,
-		.def = "true",
-		.sentence = "grow",
-	},
-	{
-		.name = "neighbor.ceiling",
-		.type = OPTION_COUNT,
-		.min = 1,
-		.max = 1048576,
-		.words = fixture_auto,
-		.unit = "entries",
-		.def = "auto",
-		.sentence = "ceiling",
-	},
-	{
-		.name = "sysctl",
-		.type = OPTION_SYSCTLS,
-		.sentence = "sysctls",
-	},
-	{
-		.name = "sysctl.mode",
-		.type = OPTION_CHOICE,
-		.words = fixture_modes,
-		.def = "enforce",
-		.sentence = "mode",
-	},
-	{
-		.name = "watch.timeout",
+	CHOICE("neighbor.mode", fixture_modes, "enforce"),
+	CHOICE("neighbor.ipv4", fixture_keep, NULL),
+	COUNT("neighbor.ipv4.gc_thresh1", 1, INT32_MAX, NULL, "entries", "80000"),
+	COUNT("neighbor.ipv4.gc_thresh3", 1, INT32_MAX, NULL, "entries", "100000"),
+	{.name = "neighbor.grow", .type = OPTION_BOOL, .def = "true"},
+	COUNT("neighbor.ceiling", 1, 1048576, fixture_auto, "entries", "auto"),
+	{.name = "sysctl", .type = OPTION_SYSCTLS},
+	CHOICE("sysctl.mode", fixture_modes, "enforce"),
+	{.name = "watch.timeout",
 		.type = OPTION_DURATION,
 		.min = 1000000,
 		.max = UINT64_C(86400000000),
 		.words = fixture_off,
-		.def = "30m",
-		.sentence = "timeout",
-	},
-	{
-		.name = "watch.domains",
-		.type = OPTION_LIST,
-		.max = 3,
-		.def = "[cluster.local]",
-		.sentence = "domains",
-		.items = fixture_text_item,
-	},
-	{
-		.name = "watch.servers",
-		.type = OPTION_LIST,
-		.words = fixture_auto,
-		.def = "auto",
-		.sentence = "servers",
-		.items = fixture_text_item,
-	},
-	{.name = "watch.ports", .type = OPTION_LIST, .items = fixture_count_item},
-	{
-		.name = "watch.budgets",
-		.type = OPTION_LIST,
-		.def = "[{server: auto}]",
-		.sentence = "budgets",
-		.items = fixture_budget,
-	},
-	{.name = "later", .type = OPTION_RESERVED, .sentence = "later"},
-	{.name = "much_later", .type = OPTION_RESERVED, .sentence = "much later"},
+		.def = "30m"},
+	LIST("watch.domains", NULL, 3, "[cluster.local]", fixture_text_item),
+	LIST("watch.servers", fixture_auto, 0, "auto", fixture_text_item),
+	LIST("watch.ports", NULL, 0, NULL, fixture_count_item),
+	LIST("watch.budgets", NULL, 0, "[{server: auto}]", fixture_budget),
+	{.name = "later", .type = OPTION_RESERVED},
+	{.name = "much_later", .type = OPTION_RESERVED},
 	{0},
 };
 
@@ -156,18 +84,13 @@ static inline void loaded_clear(struct loaded *loaded)
 
 #define _cleanup_loaded_ __attribute__((cleanup(loaded_clear)))
 
-static inline struct loaded load_bytes(const char *text, size_t len)
+static inline struct loaded load_text(const char *text)
 {
 	struct loaded loaded = {0};
 
-	loaded.result = config_load_text(
-		"F", text, len, fixture_tables, &loaded.config, &loaded.faults, &loaded.notices);
+	loaded.result = config_load_text("F", text, strlen(text), fixture_tables, &loaded.config,
+		&loaded.faults, &loaded.notices);
 	return loaded;
-}
-
-static inline struct loaded load_text(const char *text)
-{
-	return load_bytes(text, strlen(text));
 }
 
 static inline struct loaded load_source(const char *file, bool optional, const char *directory)

@@ -1,64 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config_fixture.h"
 
-#include "base/file.h"
+#include "config/duration.h"
+#include "config/list.h"
 #include "config/value.h"
 #include "tuners/table.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
+#include <errno.h>
 
-/* A directory with F and d/1.yaml, d/2.yaml of the given texts; NULL leaves one out. */
-struct files {
-	char root[64], main[96], directory[96];
-};
-
-static void write_text(const char *path, const char *text)
-{
-	_cleanup_fclose_ FILE *file = fopen(path, "we");
-
-	assert_non_null(file);
-	assert_true(fputs(text, file) >= 0);
-}
-
-static void files_make(
-	struct files *files, const char *first, const char *second, const char *third)
-{
-	char path[128];
-
-	strcpy(files->root, "/tmp/headroom-test-XXXXXX");
-	assert_non_null(mkdtemp(files->root));
-	snprintf(files->main, sizeof(files->main), "%s/F", files->root);
-	snprintf(files->directory, sizeof(files->directory), "%s/d", files->root);
-	assert_int_equal(mkdir(files->directory, 0700), 0);
-	if (first)
-		write_text(files->main, first);
-	snprintf(path, sizeof(path), "%s/1.yaml", files->directory);
-	if (second)
-		write_text(path, second);
-	snprintf(path, sizeof(path), "%s/2.yaml", files->directory);
-	if (third)
-		write_text(path, third);
-}
-
-static void files_remove(struct files *files)
-{
-	char command[128];
-
-	snprintf(command, sizeof(command), "rm -rf '%s'", files->root);
-	assert_int_equal(system(command), 0);
-}
-
-static struct loaded load_three(const char *first, const char *second, const char *third)
-{
-	struct files files;
-	struct loaded loaded;
-
-	files_make(&files, first, second, third);
-	loaded = load_source(files.main, false, files.directory);
-	files_remove(&files);
-	return loaded;
-}
+#define TEXT_MAX 512
 
 static const struct config_sysctl *find_sysctl(const struct config *config, const char *name)
 {
@@ -71,200 +21,253 @@ static const struct config_sysctl *find_sysctl(const struct config *config, cons
 	return NULL;
 }
 
-static void assert_sysctl(const struct config *config, const char *name, const char *value)
+static void add_item(
+	const struct config *config, const struct config_option *row, size_t i, char *text)
 {
-	const struct config_sysctl *sysctl = find_sysctl(config, name);
-
-	if (!value) {
-		assert_null(sysctl);
-		return;
-	}
-	assert_non_null(sysctl);
-	assert_string_equal(sysctl->value, value);
+	for (const struct config_option *field = row->items; field->name; field++)
+		snprintf(text + strlen(text), TEXT_MAX - strlen(text), "%s%s",
+			field == row->items ? (i > 0 ? ", " : "") : " ",
+			config_item(config, row->name, i, field->name));
 }
 
-static void defaults(void **state)
+/* A value as the cases below write it; "@NAME" is where it was given. */
+static void show(const struct config *config, const char *name, char text[static TEXT_MAX])
 {
-	_cleanup_loaded_ struct loaded loaded = load_text("");
-	const struct config *config = loaded.config;
+	const struct config_option *row = option_find(fixture_tables, name);
+
+	text[0] = '\0';
+	if (name[0] == '@') {
+		const struct config_sysctl *sysctl = find_sysctl(config, name + 1);
+		struct config_place place = sysctl ? sysctl->place : config_where(config, name + 1);
+		const char *file = strrchr(place.file, '/');
+
+		snprintf(text, TEXT_MAX, "%s %u %u", file ? file + 1 : place.file, place.line,
+			place.column);
+	} else if (!row) {
+		const struct config_sysctl *sysctl = find_sysctl(config, name);
+
+		snprintf(text, TEXT_MAX, "%s%s", sysctl ? sysctl->value : "absent",
+			sysctl && sysctl->exact ? " exactly" : "");
+	} else if (row->type == OPTION_BOOL) {
+		strcpy(text, config_bool(config, name) ? "true" : "false");
+	} else if (row->type != OPTION_LIST) {
+		copy_text(text, TEXT_MAX, config_text(config, name));
+	} else if (config_choice(config, name) >= 0) {
+		copy_text(text, TEXT_MAX, row->words[config_choice(config, name)]);
+	} else {
+		strcpy(text, "[");
+		for (size_t i = 0; i < config_list(config, name); i++)
+			add_item(config, row, i, text);
+		strcat(text, "]");
+	}
+}
+
+/* Up to three files, merged, and what they come to. */
+static const struct {
+	const char *files[3];
+	const char *values[14][2];
+} merge_cases[] = {
+	{{""}, {{"mode", "enforce"}, {"neighbor.ipv4", ""}, {"neighbor.ipv4.gc_thresh1", "80000"},
+		       {"neighbor.ceiling", "auto"}, {"neighbor.grow", "true"}, {"node_name", ""},
+		       {"http.listen", "127.0.0.1:19810"}, {"@mode", "default 0 0"},
+		       {"vm.max_map_count", "262144"},
+		       {"@vm.max_map_count", "profile kubernetes-node 0 0"},
+		       {"watch.domains", "[cluster.local]"}, {"watch.servers", "auto"},
+		       {"watch.ports", "[]"}, {"watch.budgets", "[auto  true 1s upstream]"}}},
+	/* A later file wins, key by key. */
+	{{"mode: observe\nneighbor: {grow: false, ceiling: 5}\nsysctl: {vm.a: 1, vm.b: 1}\n",
+		 "neighbor:\n  ceiling: 6\nsysctl: {vm.b: 2, vm.c: 2}\n",
+		 "neighbor: {ceiling: 7}\nsysctl: {vm.c: {value: 3, exact: true}}\n"},
+		{{"mode", "observe"}, {"neighbor.grow", "false"}, {"neighbor.ceiling", "7"},
+			{"vm.a", "1"}, {"vm.b", "2"}, {"vm.c", "3 exactly"},
+			{"@neighbor.ceiling", "2.yaml 1 21"}}},
+	/* null removes a key, of the profile too. */
+	{{"mode: observe\nprofile: lxd-host\nneighbor: {grow: false, ceiling: 5}\n"
+	  "sysctl: {vm.a: 1}\n",
+		 "mode: null\nneighbor: {grow: ~, ipv4: {gc_thresh3: }}\n",
+		 "sysctl: {vm.a: , vm.max_map_count: null}\n"},
+		{{"mode", "enforce"}, {"neighbor.grow", "true"}, {"neighbor.ceiling", "5"},
+			{"@neighbor.ipv4.gc_thresh3", "default 0 0"}, {"vm.a", "absent"},
+			{"vm.max_map_count", "absent"}, {"fs.aio-max-nr", "524288"}}},
+	/* and a whole map. */
+	{{"neighbor: {grow: false, ipv4: {gc_thresh1: 5}}\nsysctl: {mode: off, vm.a: 1}\n",
+		 "neighbor:\nsysctl:\n", "sysctl: {vm.b: 1}\n"},
+		{{"neighbor.grow", "true"}, {"neighbor.ipv4.gc_thresh1", "80000"},
+			{"sysctl.mode", "enforce"}, {"vm.b", "1"}, {"vm.a", "absent"},
+			{"vm.max_map_count", "absent"}}},
+	/* A word and a map replace each other. */
+	{{"neighbor: {ipv4: {gc_thresh1: 5}}\n", "neighbor: {ipv4: keep}\n"},
+		{{"neighbor.ipv4", "keep"}, {"neighbor.ipv4.gc_thresh1", "80000"}}},
+	{{"neighbor: {ipv4: keep}\n", "neighbor: {ipv4: {gc_thresh1: 5}}\n"},
+		{{"neighbor.ipv4", ""}, {"neighbor.ipv4.gc_thresh1", "5"}}},
+	{{"neighbor: {ipv4: keep}\n", "neighbor: {ipv4: {gc_thresh1: 5}}\n",
+		 "neighbor: {ipv4: keep}\n"},
+		{{"neighbor.ipv4", "keep"}}},
+	/* Sysctls are written as sysctl(8) prints them. */
+	{{"profile: minimal\n"
+	  "sysctl:\n"
+	  "  mode: observe\n"
+	  "  net.ipv4.tcp_rmem: \" 4096\\t87380   6291456 \"\n"
+	  "  net/ipv4/conf/eth0.100/rp_filter: 1\n"
+	  "  net.ipv4.conf.eth1/2.rp_filter: 2\n"
+	  "  kernel.core_pattern: {exact: true, value: \"|/bin/core %p\"}\n"
+	  "  kernel.sched_rt_runtime_us: -1\n"
+	  "  vm.swappiness: {value: 10}\n"},
+		{{"sysctl.mode", "observe"}, {"net.ipv4.tcp_rmem", "4096 87380 6291456"},
+			{"net.ipv4.conf.eth0/100.rp_filter", "1"},
+			{"net.ipv4.conf.eth1/2.rp_filter", "2"},
+			{"kernel.core_pattern", "|/bin/core %p exactly"},
+			{"kernel.sched_rt_runtime_us", "-1"}, {"vm.swappiness", "10"},
+			{"@vm.swappiness", "F 9 26"}, {"vm.max_map_count", "absent"}}},
+	/* A file wins over the profile. */
+	{{"profile: lxd-host\nneighbor: {ipv4: {gc_thresh3: 9000}}\n"
+	  "sysctl: {fs.aio-max-nr: 1000000}\n"},
+		{{"neighbor.ipv4.gc_thresh3", "9000"}, {"fs.aio-max-nr", "1000000"}}},
+	{{"profile: lxd-host\n"}, {{"neighbor.ipv4.gc_thresh3", "100000"},
+					  {"@neighbor.ipv4.gc_thresh3", "profile lxd-host 0 0"}}},
+	{{"watch: {timeout: 90s}\n"}, {{"watch.timeout", "90s"}}},
+	/* Lists: their items, and that a later one replaces. */
+	{{"watch:\n"
+	  "  domains: [a.example, b.example]\n"
+	  "  servers:\n"
+	  "  - 10.0.0.10\n"
+	  "  - \"fd00::10\"\n"
+	  "  ports: [53, auto, 5353]\n"
+	  "  budgets:\n"
+	  "  - server: 10.0.0.2\n"
+	  "    qps: 200\n"
+	  "    tcp: false\n"
+	  "  - {server: auto, every: 250ms, kind: cluster, qps: auto}\n"
+	  "  - {server: x, every: off, qps: null}\n"},
+		{{"watch.domains", "[a.example, b.example]"},
+			{"watch.servers", "[10.0.0.10, fd00::10]"},
+			{"watch.ports", "[53, auto, 5353]"},
+			{"watch.budgets",
+				"[10.0.0.2 200 false 1s upstream, auto auto true 250ms cluster, "
+				"x  true off upstream]"}}},
+	{{"watch: {servers: [a, b], domains: [x, y]}\n", "watch: {servers: [c], domains: []}\n"},
+		{{"watch.servers", "[c]"}, {"watch.domains", "[]"}}},
+	{{"watch: {servers: [a, b]}\n", "watch: {servers: auto}\n"}, {{"watch.servers", "auto"}}},
+	{{"watch: {servers: auto}\n", "watch: {servers: [a]}\n"}, {{"watch.servers", "[a]"}}},
+	{{"watch: {servers: [a], domains: [x, y]}\n", "watch: {servers: , domains: null}\n"},
+		{{"watch.servers", "auto"}, {"watch.domains", "[cluster.local]"}}},
+	{{"watch: {budgets: [{server: x}, {server: y}]}\n", "watch:\n"},
+		{{"watch.budgets", "[auto  true 1s upstream]"}}},
+};
+
+static struct loaded load_files(const char *const files[static 3])
+{
+	_cleanup_directory_ struct directory directory;
+	char main[PATH_MAX], others[PATH_MAX];
+
+	directory_make(&directory);
+	directory_put(&directory, "/F", files[0]);
+	if (files[1])
+		directory_put(&directory, "/d/1.yaml", files[1]);
+	if (files[2])
+		directory_put(&directory, "/d/2.yaml", files[2]);
+	directory_path(&directory, "/F", main);
+	directory_path(&directory, "/d", others);
+	return load_source(main, false, others);
+}
+
+static void files_are_merged_key_by_key(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(merge_cases); i++) {
+		_cleanup_loaded_ struct loaded loaded = load_files(merge_cases[i].files);
+		char text[TEXT_MAX];
+
+		assert_loaded(&loaded);
+		for (size_t v = 0; v < 14 && merge_cases[i].values[v][0]; v++) {
+			show(loaded.config, merge_cases[i].values[v][0], text);
+			if (!streq(text, merge_cases[i].values[v][1]))
+				fail_msg("%s %s is %s", merge_cases[i].files[0],
+					merge_cases[i].values[v][0], text);
+		}
+	}
+}
+
+static void numbers_and_durations_fall_back_where_a_word_is_given(void **state)
+{
+	_cleanup_loaded_ struct loaded plain = load_text("");
+	_cleanup_loaded_ struct loaded given =
+		load_text("watch: {timeout: off, ports: [53, auto],"
+			  " budgets: [{server: a, qps: 200}, {server: b, every: off}]}\n");
+	const struct config *config = given.config;
 
 	(void)state;
-	assert_loaded(&loaded);
-	assert_string_equal(config_text(config, "mode"), "enforce");
-	assert_int_equal(config_choice(config, "mode"), 0);
-	assert_int_equal(config_choice(config, "neighbor.ipv4"), -1);
-	assert_string_equal(config_text(config, "neighbor.ipv4"), "");
-	assert_int_equal(config_count(config, "neighbor.ipv4.gc_thresh1", 7), 80000);
-	assert_int_equal(config_count(config, "neighbor.ceiling", 7), 7);
-	assert_int_equal(config_choice(config, "neighbor.ceiling"), 0);
-	assert_true(config_bool(config, "neighbor.grow"));
-	assert_string_equal(config_text(config, "node_name"), "");
-	assert_string_equal(config_text(config, "http.listen"), "127.0.0.1:19810");
-	assert_string_equal(config_where(config, "mode").file, "default");
-	assert_int_equal(config_where(config, "mode").line, 0);
-	assert_sysctl(config, "vm.max_map_count", "262144");
-	assert_string_equal(
-		find_sysctl(config, "vm.max_map_count")->place.file, "profile kubernetes-node");
+	assert_loaded(&given);
+	assert_int_equal(config_count(plain.config, "neighbor.ipv4.gc_thresh1", 7), 80000);
+	assert_int_equal(config_count(plain.config, "neighbor.ceiling", 7), 7);
+	assert_int_equal(config_choice(plain.config, "neighbor.ipv4"), -1);
+	assert_true(config_duration(plain.config, "watch.timeout") == 1800000000);
+	assert_true(config_duration(config, "watch.timeout") == 0);
+	assert_int_equal(config_item_count(config, "watch.ports", 0, "", 7), 53);
+	assert_int_equal(config_item_count(config, "watch.ports", 1, "", 7), 7);
+	assert_int_equal(config_item_choice(config, "watch.ports", 1, ""), 0);
+	assert_int_equal(config_item_count(config, "watch.budgets", 0, "qps", 7), 200);
+	assert_int_equal(config_item_count(config, "watch.budgets", 1, "qps", 7), 7);
+	assert_int_equal(config_item_duration(config, "watch.budgets", 0, "every", 7), 1000000);
+	assert_int_equal(config_item_duration(config, "watch.budgets", 1, "every", 7), 7);
+	assert_int_equal(config_item_choice(config, "watch.budgets", 0, "kind"), 0);
+	assert_true(config_item_bool(config, "watch.budgets", 0, "tcp"));
 }
 
-static void assert_default_fits(const struct config_option *option)
+static void items_know_where_they_were_given(void **state)
 {
+	_cleanup_loaded_ struct loaded loaded =
+		load_text("watch:\n  budgets:\n  - server: a\n    qps: 3\n");
+	static const struct {
+		const char *field;
+		unsigned line, column;
+	} cases[] = {{NULL, 3, 5}, {"qps", 4, 10}, {"tcp", 3, 5}};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct config_place place =
+			config_item_where(loaded.config, "watch.budgets", 0, cases[i].field);
+
+		assert_string_equal(place.file, "F");
+		assert_int_equal(place.line, cases[i].line);
+		assert_int_equal(place.column, cases[i].column);
+	}
+}
+
+static void every_option_has_help_and_a_default_that_fits(void **state)
+{
+	_cleanup_loaded_ struct loaded loaded = {0};
 	struct option_value value;
 	char why[VALUE_WHY_MAX];
 
-	print_message("%s\n", option->name);
-	if (option->def)
-		assert_int_equal(value_parse(option, option->def, &value, why), 0);
-}
-
-static void every_default_fits_its_row(void **state)
-{
 	(void)state;
 	for (size_t i = 0; option_tables[i]; i++) {
 		for (const struct config_option *row = option_tables[i]; row->name; row++) {
 			assert_non_null(row->sentence);
 			assert_true(strlen(row->name) < OPTION_NAME_MAX);
-			if (row->type != OPTION_LIST) {
-				assert_default_fits(row);
-				continue;
-			}
-			assert_non_null(row->items);
-			for (const struct config_option *item = row->items; item->name; item++) {
+			assert_true(row->type != OPTION_LIST || row->items);
+			if (row->def && row->type != OPTION_LIST)
+				assert_int_equal(value_parse(row, row->def, &value, why), 0);
+			for (const struct config_option *item = row->items; item && item->name;
+				item++) {
 				assert_true(item->name[0] == '\0' || item->sentence);
-				assert_default_fits(item);
+				if (item->def)
+					assert_int_equal(
+						value_parse(item, item->def, &value, why), 0);
 			}
 		}
 	}
-}
-
-/* Lists that are defaults are parsed at the first load: it aborts when one does not fit. */
-static void every_table_loads(void **state)
-{
-	_cleanup_loaded_ struct loaded loaded = {0};
-
-	(void)state;
+	/* Lists that are defaults are parsed at the first load: it aborts when one does not fit. */
 	loaded.result = config_load_text(
 		"F", "", 0, option_tables, &loaded.config, &loaded.faults, &loaded.notices);
 	assert_loaded(&loaded);
 }
 
-static void later_files_win(void **state)
-{
-	_cleanup_loaded_ struct loaded loaded = load_three(
-		"mode: observe\nneighbor: {grow: false, ceiling: 5}\nsysctl: {vm.a: 1, vm.b: 1}\n",
-		"neighbor:\n  ceiling: 6\nsysctl: {vm.b: 2, vm.c: 2}\n",
-		"neighbor: {ceiling: 7}\nsysctl: {vm.c: {value: 3, exact: true}}\n");
-	struct config_place place;
-
-	(void)state;
-	assert_loaded(&loaded);
-	assert_string_equal(config_text(loaded.config, "mode"), "observe");
-	assert_false(config_bool(loaded.config, "neighbor.grow"));
-	assert_int_equal(config_count(loaded.config, "neighbor.ceiling", 0), 7);
-	assert_sysctl(loaded.config, "vm.a", "1");
-	assert_sysctl(loaded.config, "vm.b", "2");
-	assert_sysctl(loaded.config, "vm.c", "3");
-	assert_false(find_sysctl(loaded.config, "vm.b")->exact);
-	assert_true(find_sysctl(loaded.config, "vm.c")->exact);
-	place = config_where(loaded.config, "neighbor.ceiling");
-	assert_non_null(strstr(place.file, "/d/2.yaml"));
-	assert_int_equal(place.line, 1);
-	assert_int_equal(place.column, 21);
-}
-
-static void null_takes_a_key_away(void **state)
-{
-	_cleanup_loaded_ struct loaded loaded =
-		load_three("mode: observe\nprofile: lxd-host\nneighbor: {grow: false, ceiling: 5}\n"
-			   "sysctl: {vm.a: 1}\n",
-			"mode: null\nneighbor: {grow: ~, ipv4: {gc_thresh3: }}\n",
-			"sysctl: {vm.a: , vm.max_map_count: null}\n");
-
-	(void)state;
-	assert_loaded(&loaded);
-	assert_string_equal(config_text(loaded.config, "mode"), "enforce");
-	assert_true(config_bool(loaded.config, "neighbor.grow"));
-	assert_int_equal(config_count(loaded.config, "neighbor.ceiling", 0), 5);
-	assert_string_equal(
-		config_where(loaded.config, "neighbor.ipv4.gc_thresh3").file, "default");
-	assert_sysctl(loaded.config, "vm.a", NULL);
-	assert_sysctl(loaded.config, "vm.max_map_count", NULL);
-	assert_sysctl(loaded.config, "fs.aio-max-nr", "524288");
-}
-
-static void null_takes_a_map_away(void **state)
-{
-	_cleanup_loaded_ struct loaded loaded = load_three(
-		"neighbor: {grow: false, ipv4: {gc_thresh1: 5}}\nsysctl: {mode: off, vm.a: 1}\n",
-		"neighbor:\nsysctl:\n", "sysctl: {vm.b: 1}\n");
-	size_t n;
-
-	(void)state;
-	assert_loaded(&loaded);
-	assert_true(config_bool(loaded.config, "neighbor.grow"));
-	assert_int_equal(config_count(loaded.config, "neighbor.ipv4.gc_thresh1", 0), 80000);
-	assert_string_equal(config_text(loaded.config, "sysctl.mode"), "enforce");
-	assert_sysctl(loaded.config, "vm.b", "1");
-	config_sysctls(loaded.config, &n);
-	assert_int_equal(n, 1);
-}
-
-static void word_and_map_replace_each_other(void **state)
-{
-	_cleanup_loaded_ struct loaded word =
-		load_three("neighbor: {ipv4: {gc_thresh1: 5}}\n", "neighbor: {ipv4: keep}\n", NULL);
-	_cleanup_loaded_ struct loaded map =
-		load_three("neighbor: {ipv4: keep}\n", "neighbor: {ipv4: {gc_thresh1: 5}}\n", NULL);
-	_cleanup_loaded_ struct loaded again = load_three("neighbor: {ipv4: keep}\n",
-		"neighbor: {ipv4: {gc_thresh1: 5}}\n", "neighbor: {ipv4: keep}\n");
-
-	(void)state;
-	assert_loaded(&word);
-	assert_int_equal(config_choice(word.config, "neighbor.ipv4"), 0);
-	assert_int_equal(config_count(word.config, "neighbor.ipv4.gc_thresh1", 0), 80000);
-	assert_loaded(&map);
-	assert_int_equal(config_choice(map.config, "neighbor.ipv4"), -1);
-	assert_string_equal(config_text(map.config, "neighbor.ipv4"), "");
-	assert_int_equal(config_count(map.config, "neighbor.ipv4.gc_thresh1", 0), 5);
-	assert_loaded(&again);
-	assert_int_equal(config_choice(again.config, "neighbor.ipv4"), 0);
-}
-
-static void sysctl_values(void **state)
-{
-	_cleanup_loaded_ struct loaded loaded =
-		load_text("profile: minimal\n"
-			  "sysctl:\n"
-			  "  mode: observe\n"
-			  "  net.ipv4.tcp_rmem: \" 4096\\t87380   6291456 \"\n"
-			  "  net/ipv4/conf/eth0.100/rp_filter: 1\n"
-			  "  net.ipv4.conf.eth1/2.rp_filter: 2\n"
-			  "  kernel.core_pattern: {exact: true, value: \"|/bin/core %p\"}\n"
-			  "  kernel.sched_rt_runtime_us: -1\n"
-			  "  vm.swappiness: {value: 10}\n");
-	size_t n;
-
-	(void)state;
-	assert_loaded(&loaded);
-	assert_string_equal(config_text(loaded.config, "sysctl.mode"), "observe");
-	assert_sysctl(loaded.config, "net.ipv4.tcp_rmem", "4096 87380 6291456");
-	assert_sysctl(loaded.config, "net.ipv4.conf.eth0/100.rp_filter", "1");
-	assert_sysctl(loaded.config, "net.ipv4.conf.eth1/2.rp_filter", "2");
-	assert_sysctl(loaded.config, "kernel.core_pattern", "|/bin/core %p");
-	assert_true(find_sysctl(loaded.config, "kernel.core_pattern")->exact);
-	assert_sysctl(loaded.config, "kernel.sched_rt_runtime_us", "-1");
-	assert_false(find_sysctl(loaded.config, "vm.swappiness")->exact);
-	assert_int_equal(find_sysctl(loaded.config, "vm.swappiness")->place.line, 9);
-	assert_int_equal(find_sysctl(loaded.config, "vm.swappiness")->place.column, 26);
-	config_sysctls(loaded.config, &n);
-	assert_int_equal(n, 6);
-}
-
 static void reserved_sections_are_noticed_once(void **state)
 {
 	_cleanup_loaded_ struct loaded loaded =
-		load_three("mode: enforce\nlater: {budgets: [{server: auto}]}\n",
-			"later: {names: off}\nmuch_later:\n", NULL);
+		load_files((const char *[3]){"mode: enforce\nlater: {budgets: [{server: auto}]}\n",
+			"later: {names: off}\nmuch_later:\n"});
 
 	(void)state;
 	assert_loaded(&loaded);
@@ -274,33 +277,14 @@ static void reserved_sections_are_noticed_once(void **state)
 	assert_non_null(strstr(loaded.notices.faults[0].message, "later"));
 }
 
-static void a_rule_is_checked_after_merging(void **state)
+static void checksum_changes_with_values_and_not_with_text(void **state)
 {
-	_cleanup_loaded_ struct loaded taken_back =
-		load_three("http: {web_config: /etc/web.yaml}\n", "http: {web_config: }\n", NULL);
-	_cleanup_loaded_ struct loaded kept =
-		load_three("http:\n  web_config: /etc/web.yaml\n", "mode: observe\n", NULL);
-
-	(void)state;
-	assert_loaded(&taken_back);
-	assert_one_fault(&kept, 2, 15, "neither TLS nor authentication");
-	assert_non_null(strstr(kept.faults.faults[0].file, "/F"));
-}
-
-static void faults_of_several_files(void **state)
-{
-	_cleanup_loaded_ struct loaded loaded = load_three("mode: on\n", "\tx\n", "zebra: 1\n");
-
-	(void)state;
-	print_faults(&loaded);
-	assert_int_equal(loaded.faults.n, 3);
-	assert_non_null(strstr(loaded.faults.faults[0].file, "/F"));
-	assert_non_null(strstr(loaded.faults.faults[1].file, "/d/1.yaml"));
-	assert_non_null(strstr(loaded.faults.faults[2].file, "/d/2.yaml"));
-}
-
-static void checksum_is_of_values(void **state)
-{
+	static const char *const same[] = {
+		"# the same\nneighbor:\n  grow: true\nsysctl: {vm.max_map_count: 262144}\nlater: 1\n",
+		"watch: {domains: [cluster.local], servers: auto, budgets: [{server: auto}]}\n",
+		"watch: {budgets: [{server: auto, tcp: true}], ports: []}\n",
+		"watch: {budgets: [{server: auto, qps: null}]}\n",
+	};
 	static const char *const different[] = {
 		"mode: observe\n",
 		"profile: minimal\n",
@@ -308,40 +292,146 @@ static void checksum_is_of_values(void **state)
 		"sysctl: {vm.max_map_count: 262145}\n",
 		"sysctl: {vm.max_map_count: {value: 262144, exact: true}}\n",
 		"sysctl: {vm.max_map_count: }\n",
+		"watch: {timeout: 90s}\n",
+		"watch: {domains: []}\n",
+		"watch: {domains: [cluster.local, cluster.local]}\n",
+		"watch: {servers: []}\n",
+		"watch: {servers: [auto]}\n",
+		"watch: {budgets: [{server: auto, qps: 5}]}\n",
+		"watch: {budgets: [{server: auto}, {server: auto}]}\n",
 	};
 	_cleanup_loaded_ struct loaded plain = load_text("");
-	_cleanup_loaded_ struct loaded same =
-		load_text("# the same\nneighbor:\n  grow: true\nsysctl: {vm.max_map_count: "
-			  "262144}\nlater: 1\n");
-	uint32_t sum;
+	uint32_t sum = config_checksum(plain.config);
 
 	(void)state;
-	assert_loaded(&same);
-	sum = config_checksum(plain.config);
-	assert_int_equal(sum, config_checksum(same.config));
-	for (size_t i = 0; i < ARRAY_SIZE(different); i++) {
-		_cleanup_loaded_ struct loaded other = load_text(different[i]);
+	for (size_t i = 0; i < ARRAY_SIZE(same) + ARRAY_SIZE(different); i++) {
+		bool equal = i < ARRAY_SIZE(same);
+		_cleanup_loaded_ struct loaded other =
+			load_text(equal ? same[i] : different[i - ARRAY_SIZE(same)]);
 
 		assert_loaded(&other);
-		assert_int_not_equal(sum, config_checksum(other.config));
+		assert_true((sum == config_checksum(other.config)) == equal);
+	}
+}
+
+static void durations_are_one_number_with_its_unit(void **state)
+{
+	static const struct {
+		const char *text;
+		uint64_t us;
+		int result;
+	} cases[] = {
+		{"500ms", 500000, 0},
+		{"20s", 20000000, 0},
+		{"30m", 1800000000, 0},
+		{"0s", 0, 0},
+		{"2h", UINT64_C(7200000000), 0},
+		{"5124095576h", UINT64_C(5124095576) * 3600000000, 0},
+		{"", 0, -EINVAL},
+		{"s", 0, -EINVAL},
+		{"30", 0, -EINVAL},
+		{"30 m", 0, -EINVAL},
+		{" 30m", 0, -EINVAL},
+		{"30m ", 0, -EINVAL},
+		{"1h30m", 0, -EINVAL},
+		{"1.5h", 0, -EINVAL},
+		{"-1s", 0, -EINVAL},
+		{"+1s", 0, -EINVAL},
+		{"01s", 0, -EINVAL},
+		{"1S", 0, -EINVAL},
+		{"1min", 0, -EINVAL},
+		{"1us", 0, -EINVAL},
+		{"1d", 0, -EINVAL},
+		{"0x1s", 0, -EINVAL},
+		{"1e3s", 0, -EINVAL},
+		{"ms", 0, -EINVAL},
+		{"5124095577h", 0, -ERANGE},
+		{"18446744073709551616ms", 0, -ERANGE},
+		{"100000000000000000000000000s", 0, -ERANGE},
+	};
+	char text[DURATION_TEXT_MAX];
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		uint64_t us = 7;
+
+		assert_int_equal(duration_parse(cases[i].text, &us), cases[i].result);
+		assert_true(us == (cases[i].result < 0 ? 7 : cases[i].us));
+		if (i < 5)
+			assert_string_equal(duration_format(text, us), cases[i].text);
+	}
+	assert_string_equal(duration_format(text, 90000000), "90s");
+	assert_string_equal(duration_format(text, 1234), "1ms");
+}
+
+static void lists_with_a_default_that_their_row_refuses_are_a_bug(void **state)
+{
+	const struct config_option rows[] = {
+		LIST("a", NULL, 0, "word", fixture_text_item),
+		LIST("a", NULL, 0, "[", fixture_text_item),
+		LIST("a", NULL, 0, "[{b: c}]", fixture_text_item),
+		LIST("a", NULL, 0, "[{}]", fixture_budget),
+	};
+	struct list *list = NULL;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		assert_int_equal(list_default(&rows[i], &list), -EINVAL);
+	assert_null(list);
+}
+
+static void profiles_are_complete_sourced_and_loadable(void **state)
+{
+	size_t n_profiles = 0;
+
+	(void)state;
+	for (const struct profile *profile = profile_table; profile->name; profile++) {
+		size_t rows = 0, n;
+		char text[64];
+
+		assert_non_null(profile->sentence);
+		assert_string_equal(profile->name, profile_words[n_profiles++]);
+		for (const struct profile_row *row = profile_rows; row->name; row++)
+			rows += streq(row->profile, profile->name) &&
+				starts_with(row->name, "sysctl.");
+		snprintf(text, sizeof(text), "profile: %s\n", profile->name);
+		_cleanup_loaded_ struct loaded loaded = load_text(text);
+		assert_loaded(&loaded);
+		config_sysctls(loaded.config, &n);
+		assert_int_equal(n, rows);
+		assert_true(n > 0 || streq(profile->name, "minimal"));
+	}
+	assert_null(profile_words[n_profiles]);
+	for (const struct profile_row *row = profile_rows; row->name; row++) {
+		const char *sysctl = row->name + strlen("sysctl.");
+		char name[SETTING_NAME_MAX], value[SETTING_VALUE_MAX], why[VALUE_WHY_MAX];
+
+		assert_true(strlen(row->source) > 20);
+		for (const struct profile_row *other = profile_rows; other != row; other++)
+			assert_false(streq(other->profile, row->profile) &&
+				     streq(other->name, row->name));
+		if (!starts_with(row->name, "sysctl."))
+			continue;
+		assert_int_equal(sysctl_name_parse(sysctl, name, why), 0);
+		assert_string_equal(name, sysctl);
+		assert_int_equal(sysctl_value_parse(row->value, value, why), 0);
+		assert_string_equal(value, row->value);
+		assert_true(sysctl_value_is_numeric(value));
 	}
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(defaults),
-		cmocka_unit_test(every_default_fits_its_row),
-		cmocka_unit_test(every_table_loads),
-		cmocka_unit_test(later_files_win),
-		cmocka_unit_test(null_takes_a_key_away),
-		cmocka_unit_test(null_takes_a_map_away),
-		cmocka_unit_test(word_and_map_replace_each_other),
-		cmocka_unit_test(sysctl_values),
+		cmocka_unit_test(files_are_merged_key_by_key),
+		cmocka_unit_test(numbers_and_durations_fall_back_where_a_word_is_given),
+		cmocka_unit_test(items_know_where_they_were_given),
+		cmocka_unit_test(every_option_has_help_and_a_default_that_fits),
 		cmocka_unit_test(reserved_sections_are_noticed_once),
-		cmocka_unit_test(a_rule_is_checked_after_merging),
-		cmocka_unit_test(faults_of_several_files),
-		cmocka_unit_test(checksum_is_of_values),
+		cmocka_unit_test(checksum_changes_with_values_and_not_with_text),
+		cmocka_unit_test(durations_are_one_number_with_its_unit),
+		cmocka_unit_test(lists_with_a_default_that_their_row_refuses_are_a_bug),
+		cmocka_unit_test(profiles_are_complete_sourced_and_loadable),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

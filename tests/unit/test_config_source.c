@@ -37,7 +37,7 @@ static void write_text(const char *path, const char *text)
 	assert_true(fputs(text, file) >= 0);
 }
 
-static void missing_files(void **state)
+static void only_a_needed_file_must_exist(void **state)
 {
 	_cleanup_loaded_ struct loaded optional = load_source("F", true, "d");
 	_cleanup_loaded_ struct loaded needed = load_source("F", false, NULL);
@@ -177,7 +177,7 @@ int main(void)
 {
 #define IN_DIRECTORY(test) cmocka_unit_test_setup_teardown(test, enter_directory, leave_directory)
 	const struct CMUnitTest tests[] = {
-		IN_DIRECTORY(missing_files),
+		IN_DIRECTORY(only_a_needed_file_must_exist),
 		IN_DIRECTORY(large_file),
 		IN_DIRECTORY(what_is_no_file),
 		IN_DIRECTORY(order_and_choice_of_names),

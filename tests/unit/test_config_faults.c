@@ -131,9 +131,64 @@ static const struct fault_case fault_cases[] = {
 	{"http: {listen: \":80\"}\n", 1, 16, "ADDRESS:PORT"},
 	{"http: {listen: \"[]:80\"}\n", 1, 16, "ADDRESS:PORT"},
 	{"http: {socket: headroom.sock}\n", 1, 16, "absolute path"},
+	/* In place of the list. */
+	{"watch: {domains: cluster.local}\n", 1, 18,
+		"watch.domains: \"cluster.local\" is no list: write a list, such as [a, b]"},
+	{"watch: {servers: Auto}\n", 1, 18,
+		"\"Auto\" is no list: write a list, such as [a, b], or "
+		"auto"},
+	{"watch: {servers: {a: b}}\n", 1, 18, "watch.servers cannot be a map: write a list"},
+	{"watch: {budgets: 10.0.0.2}\n", 1, 18,
+		"is no list: write a list of maps, such as [{server: ..., qps: ..., tcp: ..."},
+	{"watch: {budgets: {server: a}}\n", 1, 18,
+		"watch.budgets cannot be a map: write a list of"},
+	/* Items. */
+	{"watch: {domains: [a, {b: c}]}\n", 1, 22,
+		"watch.domains, item 2 cannot be a map: write one line of text"},
+	{"watch: {domains: [[a]]}\n", 1, 19, "item 1 cannot be a list"},
+	{"watch: {domains: [a, null]}\n", 1, 22, "item 2 is empty: remove it, or write its value"},
+	{"watch:\n  domains:\n  - a\n  -\n  - b\n", 4, 4, "item 2 is empty"},
+	{"watch: {domains: [\"\"]}\n", 1, 19, "item 1: the text is too short"},
+	{"watch: {domains: [a234567890b234567890c]}\n", 1, 19, "too long: write at most 20 bytes"},
+	{"watch: {domains: [\"a\\tb\"]}\n", 1, 19, "control characters"},
+	{"watch: {domains: [a, b, c, d, e]}\n", 1, 28,
+		"watch.domains takes at most 3 items: remove this one and those after it"},
+	{"watch: {ports: [53, 65536]}\n", 1, 21, "watch.ports, item 2: \"65536\" is out of range"},
+	{"watch: {ports: [5e1]}\n", 1, 17, "no whole number"},
+	{"watch: {budgets: [auto]}\n", 1, 19,
+		"watch.budgets, item 1 cannot be one value: write a map, such as {server: ...}"},
+	{"watch: {budgets: [[server]]}\n", 1, 19, "item 1 cannot be a list: write a map"},
+	{"watch: {budgets: [null]}\n", 1, 19, "item 1 is empty"},
+	/* Fields of items. */
+	{"watch: {budgets: [{sever: a}]}\n", 1, 20, "unknown key \"sever\": did you mean server?"},
+	{"watch: {budgets: [{server: a, zebra: 1}]}\n", 1, 31,
+		"unknown key \"zebra\": known here are server, qps, tcp, every, kind"},
+	{"watch: {budgets: [{server: a, server: b}]}\n", 1, 31, "twice, first in line 1"},
+	{"watch: {budgets: [{server: a}, {qps: 5}]}\n", 1, 32,
+		"watch.budgets, item 2 has no server: add \"server: ...\""},
+	{"watch: {budgets: [{server: null}]}\n", 1, 19, "has no server"},
+	{"watch: {budgets: [{server: \"\"}]}\n", 1, 28, "too short"},
+	{"watch: {budgets: [{server: [a]}]}\n", 1, 28, "item 1: server cannot be a list"},
+	{"watch: {budgets: [{server: a, qps: 10k}]}\n", 1, 36,
+		"watch.budgets, item 1: qps: \"10k\" is no whole number: write digits alone, from 1 "
+		"to 9999, or auto"},
+	{"watch: {budgets: [{server: a, qps: 0}]}\n", 1, 36, "out of range"},
+	{"watch: {budgets: [{server: a, tcp: yes}]}\n", 1, 36, "neither true nor false"},
+	{"watch: {budgets: [{server: a, every: 5}]}\n", 1, 38, "no time with a unit"},
+	{"watch: {budgets: [{server: a, kind: up}]}\n", 1, 37, "write upstream or cluster"},
+	/* Durations. */
+	{"watch: {timeout: 30}\n", 1, 18,
+		"\"30\" is no time with a unit: write a whole number with its unit, as in 500ms, "
+		"20s, 30m or 2h, from 1s to 24h, or off"},
+	{"watch: {timeout: 1h30m}\n", 1, 18, "no time with a unit"},
+	{"watch: {timeout: 999ms}\n", 1, 18, "out of range"},
+	{"watch: {timeout: 25h}\n", 1, 18, "out of range"},
+	{"watch: {timeout: 99999999999999999999h}\n", 1, 18, "out of range"},
+	{"watch: {timeout: {}}\n", 1, 18, "cannot be a map"},
+	{"watch: {timeout: [1s]}\n", 1, 18, "cannot be a list"},
 };
 
-static void each_fault_is_told_once(void **state)
+static void each_fault_is_reported_once_with_its_position(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(fault_cases); i++) {
@@ -143,88 +198,6 @@ static void each_fault_is_told_once(void **state)
 		print_message("%s", want->text);
 		assert_one_fault(&loaded, want->line, want->column, want->words);
 	}
-}
-
-static void nul_byte(void **state)
-{
-	static const char text[] = "mode: enforce\nprofile: e\0tcd\n";
-	_cleanup_loaded_ struct loaded loaded = load_bytes(text, sizeof(text) - 1);
-
-	(void)state;
-	assert_one_fault(&loaded, 2, 11, "a NUL byte");
-}
-
-static void long_texts(void **state)
-{
-	char text[1024], key[300];
-
-	(void)state;
-	memset(key, 'k', sizeof(key));
-	key[sizeof(key) - 1] = '\0';
-	snprintf(text, sizeof(text), "%s: 1\n", key);
-	{
-		_cleanup_loaded_ struct loaded loaded = load_text(text);
-		assert_one_fault(&loaded, 1, 1, "unknown key \"kkk");
-	}
-	snprintf(text, sizeof(text), "sysctl: {vm.%s: 1}\n", key);
-	{
-		_cleanup_loaded_ struct loaded loaded = load_text(text);
-		assert_one_fault(&loaded, 1, 10, "is too long");
-	}
-	snprintf(text, sizeof(text), "sysctl: {vm.a: {value: %s, exact: true}}\n", key);
-	{
-		_cleanup_loaded_ struct loaded loaded = load_text(text);
-		assert_one_fault(&loaded, 1, 24, "too long");
-	}
-	snprintf(text, sizeof(text), "node_name: %s\n", key);
-	{
-		_cleanup_loaded_ struct loaded loaded = load_text(text);
-		assert_one_fault(&loaded, 1, 12, "at most 253 bytes");
-	}
-}
-
-static void independent_faults_are_all_told(void **state)
-{
-	_cleanup_loaded_ struct loaded loaded =
-		load_text("mode: on\n"
-			  "nieghbor: {grow: yes}\n"
-			  "neighbor:\n"
-			  "  grow: no\n"
-			  "  ipv4: {gc_thresh1: 80k, gc_thresh3: 1}\n");
-
-	(void)state;
-	print_faults(&loaded);
-	assert_int_equal(loaded.faults.n, 4);
-	assert_int_equal(loaded.faults.faults[0].line, 1);
-	assert_int_equal(loaded.faults.faults[1].line, 2);
-	assert_int_equal(loaded.faults.faults[2].line, 4);
-	assert_int_equal(loaded.faults.faults[3].line, 5);
-}
-
-static void faults_are_bounded(void **state)
-{
-	char text[4096] = "";
-
-	(void)state;
-	for (unsigned i = 0; i < 100; i++)
-		snprintf(text + strlen(text), sizeof(text) - strlen(text), "unknown%u: 1\n", i);
-	_cleanup_loaded_ struct loaded loaded = load_text(text);
-	assert_int_equal(loaded.result, -22);
-	assert_int_equal(loaded.faults.n, CONFIG_FAULTS_MAX);
-}
-
-static void too_many_values(void **state)
-{
-	size_t size = 256 * 1024;
-	_cleanup_free_ char *text = calloc(1, size);
-	size_t used = 0;
-
-	(void)state;
-	assert_non_null(text);
-	for (unsigned i = 0; i <= DOCUMENT_NODES_MAX; i++)
-		used += (size_t)snprintf(text + used, size - used, "k%u: 1\n", i);
-	_cleanup_loaded_ struct loaded loaded = load_text(text);
-	assert_one_fault(&loaded, DOCUMENT_NODES_MAX, 8, "more than 4096 values");
 }
 
 static const char *const good_texts[] = {
@@ -265,16 +238,141 @@ static void good_files_have_no_fault(void **state)
 	}
 }
 
+static void a_nul_byte_is_a_fault(void **state)
+{
+	static const char text[] = "mode: enforce\nprofile: e\0tcd\n";
+	_cleanup_loaded_ struct loaded loaded = {0};
+
+	(void)state;
+	loaded.result = config_load_text("F", text, sizeof(text) - 1, fixture_tables,
+		&loaded.config, &loaded.faults, &loaded.notices);
+	assert_one_fault(&loaded, 2, 11, "a NUL byte");
+}
+
+/* Of 300 bytes, where %s is. */
+static void long_words_are_faults(void **state)
+{
+	static const struct fault_case cases[] = {
+		{"%s: 1\n", 1, 1, "unknown key \"kkk"},
+		{"sysctl: {vm.%s: 1}\n", 1, 10, "is too long"},
+		{"sysctl: {vm.a: {value: %s, exact: true}}\n", 1, 24, "too long"},
+		{"node_name: %s\n", 1, 12, "at most 253 bytes"},
+	};
+	char text[1024], key[300];
+
+	(void)state;
+	memset(key, 'k', sizeof(key));
+	key[sizeof(key) - 1] = '\0';
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		size_t before = strcspn(cases[i].text, "%");
+
+		snprintf(text, sizeof(text), "%.*s%s%s", (int)before, cases[i].text, key,
+			cases[i].text + before + 2);
+		_cleanup_loaded_ struct loaded loaded = load_text(text);
+		assert_one_fault(&loaded, cases[i].line, cases[i].column, cases[i].words);
+	}
+}
+
+static void all_independent_faults_are_reported(void **state)
+{
+	static const struct {
+		const char *text;
+		unsigned n, lines[4];
+	} cases[] = {
+		{"mode: on\nnieghbor: {grow: yes}\nneighbor:\n  grow: no\n"
+		 "  ipv4: {gc_thresh1: 80k, gc_thresh3: 1}\n",
+			4, {1, 2, 4, 5}},
+		{"watch:\n  budgets:\n  - {qps: 0, tcp: no}\n  - {server: a, x: 1}\n", 3,
+			{3, 3, 4}},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_loaded_ struct loaded loaded = load_text(cases[i].text);
+
+		print_faults(&loaded);
+		assert_int_equal(loaded.faults.n, cases[i].n);
+		for (size_t f = 0; f < cases[i].n; f++)
+			assert_int_equal(loaded.faults.faults[f].line, cases[i].lines[f]);
+	}
+}
+
+/* What repeats n times between begin and end. */
+static struct loaded load_many(const char *begin, const char *item, unsigned n, const char *end)
+{
+	size_t size = 256 * 1024, used;
+	_cleanup_free_ char *text = calloc(1, size);
+
+	assert_non_null(text);
+	used = (size_t)snprintf(text, size, "%s", begin);
+	for (unsigned i = 0; i < n; i++)
+		used += (size_t)snprintf(text + used, size - used, "%s%u%s", item, i, end);
+	snprintf(text + used, size - used, "%s", begin[0] ? "]}\n" : "");
+	return load_text(text);
+}
+
+static void faults_values_and_items_are_bounded(void **state)
+{
+	_cleanup_loaded_ struct loaded faults = load_many("", "unknown", 100, ": 1\n");
+	_cleanup_loaded_ struct loaded values = load_many("", "k", DOCUMENT_NODES_MAX + 1, ": 1\n");
+	_cleanup_loaded_ struct loaded full =
+		load_many("watch: {servers: [", "a", OPTION_ITEMS_MAX, ",");
+	_cleanup_loaded_ struct loaded items =
+		load_many("watch: {servers: [", "a", OPTION_ITEMS_MAX + 1, ",");
+
+	(void)state;
+	assert_int_equal(faults.result, -22);
+	assert_int_equal(faults.faults.n, CONFIG_FAULTS_MAX);
+	assert_one_fault(&values, DOCUMENT_NODES_MAX, 8, "more than 4096 values");
+	assert_loaded(&full);
+	assert_int_equal(config_list(full.config, "watch.servers"), OPTION_ITEMS_MAX);
+	assert_one_fault(&items, 1, 19 + 3 * 10 + 4 * (OPTION_ITEMS_MAX - 10), "at most 64 items");
+}
+
+static void faults_name_their_file_and_rules_are_checked_after_merging(void **state)
+{
+	_cleanup_directory_ struct directory directory;
+	char main[PATH_MAX], others[PATH_MAX];
+
+	(void)state;
+	directory_make(&directory);
+	directory_path(&directory, "/F", main);
+	directory_path(&directory, "/d", others);
+	directory_put(&directory, "/F", "mode: on\n");
+	directory_put(&directory, "/d/1.yaml", "\tx\n");
+	directory_put(&directory, "/d/2.yaml", "zebra: 1\n");
+	{
+		_cleanup_loaded_ struct loaded loaded = load_source(main, false, others);
+
+		assert_int_equal(loaded.faults.n, 3);
+		assert_non_null(strstr(loaded.faults.faults[0].file, "/F"));
+		assert_non_null(strstr(loaded.faults.faults[1].file, "/d/1.yaml"));
+		assert_non_null(strstr(loaded.faults.faults[2].file, "/d/2.yaml"));
+	}
+	directory_put(&directory, "/F", "http:\n  listen: \"localhost:80\"\n");
+	directory_put(&directory, "/d/1.yaml", "mode: observe\n");
+	directory_delete(&directory, "/d/2.yaml");
+	{
+		_cleanup_loaded_ struct loaded loaded = load_source(main, false, others);
+
+		assert_one_fault(&loaded, 2, 11, "ADDRESS:PORT");
+		assert_non_null(strstr(loaded.faults.faults[0].file, "/F"));
+	}
+	directory_put(&directory, "/d/1.yaml", "http: {listen: }\n");
+	_cleanup_loaded_ struct loaded corrected = load_source(main, false, others);
+	assert_loaded(&corrected);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(each_fault_is_told_once),
-		cmocka_unit_test(nul_byte),
-		cmocka_unit_test(long_texts),
-		cmocka_unit_test(independent_faults_are_all_told),
-		cmocka_unit_test(faults_are_bounded),
-		cmocka_unit_test(too_many_values),
+		cmocka_unit_test(each_fault_is_reported_once_with_its_position),
 		cmocka_unit_test(good_files_have_no_fault),
+		cmocka_unit_test(a_nul_byte_is_a_fault),
+		cmocka_unit_test(long_words_are_faults),
+		cmocka_unit_test(all_independent_faults_are_reported),
+		cmocka_unit_test(faults_values_and_items_are_bounded),
+		cmocka_unit_test(faults_name_their_file_and_rules_are_checked_after_merging),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
