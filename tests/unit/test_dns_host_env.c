@@ -66,55 +66,23 @@ static void addresses_of_the_node_are_known(void **state)
 	assert_false(dns_host_env_is_node(&env, &loopback));
 }
 
-static size_t taken(struct dns_host_env *env, const char *text)
-{
-	return dns_kubelet_parse(env, text, strlen(text));
-}
-
 static void cluster_dns_comes_from_the_kubelet(void **state)
 {
+	struct kubelet_values values = {
+		.cluster_dns = {"10.96.0.10", "fd00::a"}, .n_cluster_dns = 2};
+	struct dns_config config = {.cluster_auto = true};
 	struct dns_host_env env = {0};
+	struct host host;
 
 	(void)state;
-	assert_int_equal(taken(&env, "kind: KubeletConfiguration\n"
-				     "clusterDNS:\n- 10.96.0.10\n- fd00::a\n- nonsense\n"),
-		2);
-	assert_int_equal(role_of(&env, "fd00::a", 0, false), DNS_CLUSTER);
-	env.n_cluster = 0;
-	assert_int_equal(
-		taken(&env, "{\"kind\": \"KubeletConfiguration\", \"clusterDNS\": [\"10.3.0.9\"]}"),
-		1);
-	assert_int_equal(role_of(&env, "10.3.0.9", 0, false), DNS_CLUSTER);
-	/* Nothing of use, and nothing that breaks. */
-	assert_int_equal(taken(&env, ""), 0);
-	assert_int_equal(taken(&env, "clusterDNS: 10.96.0.10\n"), 0);
-	assert_int_equal(taken(&env, "- clusterDNS\n"), 0);
-	assert_int_equal(taken(&env, "clusterDNS: [1.2.3.4"), 0);
-	assert_int_equal(env.n_cluster, 1);
-}
-
-static void the_kubelets_file_is_found(void **state)
-{
-	const struct dns_config config = {.cluster_auto = true};
-	_cleanup_directory_ struct directory directory = {0};
-	struct dns_host_env env = {0};
-	struct host host = {0};
-
-	(void)state;
-	directory_make(&directory);
-	assert_true(host_init(&host, directory.path));
+	assert_true(host_init(&host, "/nonexistent"));
+	dns_host_env_take_kubelet(&env, &values);
 	dns_host_env_read(&env, &host, &config);
-	assert_int_equal(env.n_cluster, 0);
-	directory_put(&directory, "/etc/kubernetes/kubelet/config.json",
-		"{\"clusterDNS\": [\"10.7.0.9\"]}");
-	directory_put(&directory, "/var/lib/kubelet/config.yaml", "authentication: {}\n");
-	dns_host_env_read(&env, &host, &config);
-	assert_int_equal(role_of(&env, "10.7.0.9", 0, false), DNS_CLUSTER);
-	env.n_cluster = 0;
-	directory_put(&directory, "/var/lib/kubelet/config.yaml", "clusterDNS: [10.96.0.10]\n");
-	dns_host_env_read(&env, &host, &config);
-	assert_int_equal(env.n_cluster, 1);
 	assert_int_equal(role_of(&env, "10.96.0.10", 0, false), DNS_CLUSTER);
+	assert_int_equal(role_of(&env, "fd00::a", 0, false), DNS_CLUSTER);
+	config.cluster_auto = false;
+	dns_host_env_read(&env, &host, &config);
+	assert_int_equal(role_of(&env, "fd00::a", 0, false), DNS_UPSTREAM);
 	dns_host_env_clear(&env);
 }
 
@@ -168,7 +136,6 @@ int main(void)
 		cmocka_unit_test(servers_have_roles),
 		cmocka_unit_test(addresses_of_the_node_are_known),
 		cmocka_unit_test(cluster_dns_comes_from_the_kubelet),
-		cmocka_unit_test(the_kubelets_file_is_found),
 		cmocka_unit_test(the_last_search_line_wins),
 		cmocka_unit_test(the_upstreams_of_the_stub_are_read),
 	};

@@ -12,24 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <yaml.h>
-
 #define BLANKS          " \t\r"
 #define RESOLV_CONF_MAX 65536
-
-/* A KubeletConfiguration is a few kilobytes. */
-#define KUBELET_FILE_MAX (256 * 1024)
-
-/* Where kubeadm, k3s and RKE2, EKS, GKE and AKS keep the kubelet's configuration. */
-static const char *const kubelet_files[] = {
-	"/var/lib/kubelet/config.yaml",
-	"/var/lib/rancher/k3s/agent/etc/kubelet.conf.d/00-k3s-defaults.conf",
-	"/var/lib/rancher/rke2/agent/etc/kubelet.conf.d/00-rke2-defaults.conf",
-	"/etc/kubernetes/kubelet/config.json",
-	"/etc/kubernetes/kubelet/kubelet-config.json",
-	"/home/kubernetes/kubelet-config.yaml",
-	"/etc/default/kubeletconfig.json",
-};
 
 /* kube-proxy's IPVS mode gives every service address to this device: none is of the node. */
 #define IPVS_DEVICE "kube-ipvs0"
@@ -166,72 +150,12 @@ enum dns_role dns_role_of(const struct dns_host_env *env, const struct dns_key *
 	return answers > 0 && !budgeted ? DNS_CLUSTER : DNS_UPSTREAM;
 }
 
-static size_t take_sequence(struct dns_host_env *env, yaml_document_t *document, int index)
+void dns_host_env_take_kubelet(struct dns_host_env *env, const struct kubelet_values *values)
 {
-	yaml_node_t *list = yaml_document_get_node(document, index);
-	size_t before = env->n_cluster;
-
-	if (!list || list->type != YAML_SEQUENCE_NODE)
-		return 0;
-	for (yaml_node_item_t *item = list->data.sequence.items.start;
-		item < list->data.sequence.items.top; item++) {
-		yaml_node_t *node = yaml_document_get_node(document, *item);
-		struct dns_key address;
-
-		if (node && node->type == YAML_SCALAR_NODE &&
-			dns_address_parse((const char *)node->data.scalar.value, &address))
-			dns_host_env_add_cluster(env, &address);
-	}
-	return env->n_cluster - before;
-}
-
-static size_t take_document(struct dns_host_env *env, yaml_document_t *document)
-{
-	yaml_node_t *root = yaml_document_get_root_node(document);
-
-	if (!root || root->type != YAML_MAPPING_NODE)
-		return 0;
-	for (yaml_node_pair_t *pair = root->data.mapping.pairs.start;
-		pair < root->data.mapping.pairs.top; pair++) {
-		yaml_node_t *key = yaml_document_get_node(document, pair->key);
-
-		if (key && key->type == YAML_SCALAR_NODE &&
-			streq((const char *)key->data.scalar.value, "clusterDNS"))
-			return take_sequence(env, document, pair->value);
-	}
-	return 0;
-}
-
-size_t dns_kubelet_parse(struct dns_host_env *env, const char *text, size_t len)
-{
-	yaml_document_t document;
-	yaml_parser_t parser;
-	size_t n = 0;
-
-	if (!yaml_parser_initialize(&parser))
-		return 0;
-	yaml_parser_set_input_string(&parser, (const unsigned char *)text, len);
-	/* Not ours to judge: what cannot be read tells nothing. */
-	if (yaml_parser_load(&parser, &document)) {
-		n = take_document(env, &document);
-		yaml_document_delete(&document);
-	}
-	yaml_parser_delete(&parser);
-	return n;
-}
-
-static void read_kubelet(struct dns_host_env *env, const struct host *host)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(kubelet_files); i++) {
-		_cleanup_free_ char *text = NULL;
-		char full[PATH_MAX];
-		size_t len;
-
-		if (host_path(host, kubelet_files[i], full) &&
-			read_file(full, KUBELET_FILE_MAX, &text, &len) == 0 &&
-			dns_kubelet_parse(env, text, len) > 0)
-			return;
-	}
+	env->n_kubelet = 0;
+	for (size_t i = 0; i < values->n_cluster_dns; i++)
+		if (dns_address_parse(values->cluster_dns[i], &env->kubelet[env->n_kubelet]))
+			env->n_kubelet++;
 }
 
 /* A device of the machine, not made by software, that is not down. */
@@ -269,8 +193,8 @@ void dns_host_env_read(
 	env->n_cluster = 0;
 	for (size_t i = 0; i < config->n_cluster; i++)
 		dns_host_env_add_cluster(env, &config->cluster[i]);
-	if (config->cluster_auto)
-		read_kubelet(env, host);
+	for (size_t i = 0; config->cluster_auto && i < env->n_kubelet; i++)
+		dns_host_env_add_cluster(env, &env->kubelet[i]);
 }
 
 void dns_host_env_clear(struct dns_host_env *env)

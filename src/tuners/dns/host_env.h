@@ -4,7 +4,7 @@
 
 /* What the node's files and devices say of DNS servers: resolv.conf, addresses, the kubelet. */
 
-#include "kernel/host.h"
+#include "runtime/kubelet.h"
 #include "tuners/dns/dns.h"
 
 #define DNS_RESOLV_SERVERS      8
@@ -24,11 +24,13 @@ struct dns_host_env {
 	size_t n_search;
 	struct dns_key *node; /* the node's addresses, sorted */
 	size_t n_node, node_allocated;
+	struct dns_key kubelet[KUBELET_SERVERS_MAX]; /* its clusterDNS */
+	size_t n_kubelet;
 	struct dns_key cluster[DNS_CLUSTER_SERVERS_MAX];
 	size_t n_cluster;
 };
 
-/* Reads everything anew but the cloud. Of what cannot be read, nothing is known. */
+/* Reads all but the cloud and the kubelet anew. Of what cannot be read, nothing is known. */
 void dns_host_env_read(
 	struct dns_host_env *env, const struct host *host, const struct dns_config *config);
 void dns_host_env_clear(struct dns_host_env *env);
@@ -40,8 +42,8 @@ bool dns_host_env_lists(const struct dns_host_env *env, const struct dns_key *se
 bool dns_host_env_is_node(const struct dns_host_env *env, const struct dns_key *address);
 void dns_host_env_add_cluster(struct dns_host_env *env, const struct dns_key *address);
 
-/* Takes the addresses of a KubeletConfiguration's clusterDNS, JSON or YAML. How many were new. */
-size_t dns_kubelet_parse(struct dns_host_env *env, const char *text, size_t len);
+/* Takes the kubelet's clusterDNS, for the next dns_host_env_read(). */
+void dns_host_env_take_kubelet(struct dns_host_env *env, const struct kubelet_values *values);
 
 /*
  * The role of a server. answers: how many cluster names it answered with NOERROR; budgeted: a

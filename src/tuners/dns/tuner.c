@@ -10,19 +10,25 @@
 #include <malloc.h>
 #include <stdlib.h>
 
+#define SAMPLE_EVERY_US (60 * USEC_PER_SEC)
+
 struct dns {
 	struct dns_sensor sensor;
 	struct dns_seen seen;
-	bool load;             /* the programs are to be loaded */
-	struct worker *loader; /* NULL when nothing is being loaded */
+	bool watch, loaded;      /* the programs are wanted; that was tried */
+	uint64_t next_sample_us; /* UINT64_MAX: one is under way */
+	struct worker *loader;   /* NULL when nothing is being loaded */
 	char why[TUNER_WHY_MAX];
 };
 
-/* Loading takes the kernel's verifier a tenth of a second or more. */
-struct load {
+/* What may block: loading, which takes the verifier a tenth of a second or more, and the kubelet.
+ */
+struct request {
 	struct host host;
+	bool load, kubelet;
 	struct dns_bpf *bpf;
 	char why[TUNER_WHY_MAX];
+	struct kubelet_seen seen;
 };
 
 static int dns_open(const struct host *host, bool watch, void **self)
@@ -32,7 +38,7 @@ static int dns_open(const struct host *host, bool watch, void **self)
 
 	if (!dns)
 		return -ENOMEM;
-	dns->load = watch;
+	dns->watch = watch;
 	r = dns_sensor_open(&dns->sensor, host);
 	if (r < 0) {
 		free(dns);
@@ -46,41 +52,55 @@ static int dns_open(const struct host *host, bool watch, void **self)
 static void *dns_sample_request(void *self)
 {
 	struct dns *dns = self;
-	struct load *load = dns->load ? calloc(1, sizeof(*load)) : NULL;
+	struct request *request;
 
-	if (!load)
+	if (!dns->watch || now_us() < dns->next_sample_us)
 		return NULL;
-	dns->load = false;
-	load->host = *dns->sensor.host;
-	return load;
+	request = calloc(1, sizeof(*request));
+	if (!request)
+		return NULL;
+	request->host = *dns->sensor.host;
+	request->load = !dns->loaded;
+	request->kubelet = dns->sensor.config.cluster_auto;
+	dns->next_sample_us = UINT64_MAX;
+	return request;
 }
 
-static void dns_sample(void *request, const struct wait *wait)
+static void dns_sample(void *data, const struct wait *wait)
 {
-	struct load *load = request;
+	struct request *request = data;
 
-	(void)wait;
-	load->bpf = dns_bpf_open(&load->host, load->why);
+	(void)wait; /* nothing waits for another program */
+	if (request->load)
+		request->bpf = dns_bpf_open(&request->host, request->why);
 	/* What was tried before it worked is no reason. */
-	if (load->bpf)
-		load->why[0] = '\0';
+	if (request->bpf)
+		request->why[0] = '\0';
+	if (request->kubelet)
+		kubelet_read(&request->host, &request->seen);
 }
 
-static void dns_sample_take(void *self, void *request)
+static void dns_sample_take(void *self, void *data)
 {
-	struct load *load = request;
+	struct request *request = data;
 	struct dns *dns = self;
 
+	if (dns && request->load) {
+		copy_text(dns->why, sizeof(dns->why), request->why);
+		dns->sensor.bpf = steal(request->bpf);
+		dns->loaded = true;
+	}
 	if (dns) {
-		copy_text(dns->why, sizeof(dns->why), load->why);
-		dns->sensor.bpf = steal(load->bpf);
+		dns_host_env_take_kubelet(&dns->sensor.env, &request->seen.values);
 		/* The next poll passes domains and addresses to the kernel. */
 		dns->sensor.refreshed_at_us = 0;
+		dns->next_sample_us = now_us() + SAMPLE_EVERY_US;
 	}
-	dns_bpf_close(load->bpf);
-	free(load);
+	dns_bpf_close(request->bpf);
 	/* Loading took megabytes for a moment. */
-	malloc_trim(0);
+	if (request->load)
+		malloc_trim(0);
+	free(request);
 }
 
 static void on_loaded(void *request, void *self)
@@ -111,6 +131,8 @@ static int dns_configure(void *self, const struct config *config)
 
 	dns_config_read(&dns->sensor.config, config);
 	dns->sensor.refreshed_at_us = 0;
+	if (dns->next_sample_us != UINT64_MAX)
+		dns->next_sample_us = 0;
 	return 0;
 }
 
@@ -118,8 +140,16 @@ static void dns_sense_op(void *self)
 {
 	struct dns *dns = self;
 
-	if (dns->sensor.bpf || dns->why[0])
+	/* Until the core runs samples on its worker. */
+	if (dns->loaded) {
+		void *request = dns_sample_request(dns);
+
 		worker_free(steal(dns->loader));
+		if (request) {
+			dns_sample(request, NULL);
+			dns_sample_take(dns, request);
+		}
+	}
 	dns_sense(&dns->sensor, &dns->seen, now_us());
 }
 
@@ -209,6 +239,9 @@ const struct tuner_ops dns_tuner = {
 	.attach = dns_attach,
 	.configure = dns_configure,
 	.sense = dns_sense_op,
+	.sample_request = dns_sample_request,
+	.sample = dns_sample,
+	.sample_take = dns_sample_take,
 	.memory_size = sizeof(struct dns_memory),
 	.memory_clear = dns_memory_clear_op,
 	.decide = dns_decide_op,
