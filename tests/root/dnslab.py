@@ -25,7 +25,8 @@ from conftest import SLACK, Agent, other_agents, until
 from dnswire import A, Server, framed, query
 from storm import enter, ip
 
-CLIENT, SERVER = "hr-dns-client", "hr-dns-server"
+# Two runs at once have namespaces of their own.
+CLIENT, SERVER = f"hr-dns-client-{os.getpid()}", f"hr-dns-server-{os.getpid()}"
 V4, V6 = "10.54.0.{}", "fd00:54::{}"  # the servers'
 OURS = ("10.53.", "10.54.", "fd00:53:", "fd00:54:")
 QUIET = "mode: observe\nneighbor: {mode: off}\nthp: {mode: off}\nsysctl: {}\nruntime: {mode: off}\n"
@@ -88,7 +89,6 @@ class Lab:
         self.servers: list[Server] = []
         self.cgroups: list[Cgroup] = []
         self.number = 0
-        self.remove_namespaces()
         for name in (CLIENT, SERVER):
             ip("netns", "add", name)
             ip("-n", name, "link", "set", "lo", "up")

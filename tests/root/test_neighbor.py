@@ -450,3 +450,23 @@ def test_top_names_the_pod(agent, run: Run, space) -> None:
     users = [line.split() for line in out.splitlines() if place.uid in line]
     assert ["700", "pod", place.uid] == users[0][-3:], out
     assert run("top", "nothing").returncode == 64
+
+
+def test_a_reused_namespace_inode_belongs_to_its_new_owner(agent, space) -> None:
+    """The kernel gives the inode of a namespace that died to the next one at once."""
+    one = agent(KEEP.replace("true", "false"))
+    first = space(pod=True)
+    prepare(first, "packets", 3000, 4)()
+    until(lambda: first.uid in one.condition("NeighborTableOverflow")["message"], 10, "who overflowed the table")
+    inode = first.inode
+    first.remove()
+    for _ in range(20):
+        second = space(pod=True)
+        if second.inode == inode:
+            break
+    else:
+        pytest.skip("the inode is not used again")
+    fill(second, 300, 4)
+    name_of(one, second.uid, 300)
+    assert used_by(one, first.uid) == 0
+    assert first.uid in one.condition("NeighborTableOverflow")["message"], "the overflow keeps who it was"
