@@ -24,71 +24,45 @@ struct neighbor {
 	char write_why[TUNER_WHY_MAX]; /* empty when thresholds can be written */
 };
 
-#define THRESHOLD_ROW(family, level, value, meaning)                                    \
-	{                                                                               \
-		.name = "neighbor." family ".gc_thresh" #level, .type = OPTION_COUNT,   \
-		.max = INT32_MAX, .unit = "entries", .def = value, .sentence = meaning, \
+#define CHOICE(title, of, preset, says)                                                       \
+	{                                                                                     \
+		.name = "neighbor." title, .type = OPTION_CHOICE, .words = of, .def = preset, \
+		.sentence = says                                                              \
 	}
-
-#define BELOW_IS_KEPT "Below this many entries the kernel collects nothing."
-#define FORCED_ABOVE  "Above this many entries a new one forces a collection, every five seconds."
-#define REFUSED_ABOVE "With this many collectable entries the kernel refuses any new one."
-#define KEEP_SENTENCE "keep, in place of the three thresholds: leave what the node has."
+#define SWITCH(title, preset, says)                                                             \
+	{                                                                                       \
+		.name = "neighbor." title, .type = OPTION_BOOL, .def = preset, .sentence = says \
+	}
+#define COUNT(title, least, of, preset, says)                                                    \
+	{                                                                                        \
+		.name = "neighbor." title, .type = OPTION_COUNT, .min = least, .max = INT32_MAX, \
+		.words = of, .unit = "entries", .def = preset, .sentence = says                  \
+	}
+#define FAMILY(title)                                                                        \
+	CHOICE(title, keep_words, NULL,                                                      \
+		"keep, in place of the three thresholds: leave what the node has."),         \
+		COUNT(title ".gc_thresh1", 0, NULL, "80000",                                 \
+			"Below this many entries the kernel collects nothing."),             \
+		COUNT(title ".gc_thresh2", 0, NULL, "90000",                                 \
+			"Above this many entries a new one forces a collection, every five " \
+			"seconds."),                                                         \
+		COUNT(title ".gc_thresh3", 0, NULL, "100000",                                \
+			"With this many collectable entries the kernel refuses any new one.")
 
 static const char *const keep_words[] = {"keep", NULL};
 static const char *const ceiling_words[] = {"auto", NULL};
 static const char *const mode_words[] = {"enforce", "observe", "off", NULL};
 
 const struct config_option neighbor_options[] = {
-	{
-		.name = "neighbor.mode",
-		.type = OPTION_CHOICE,
-		.words = mode_words,
-		.sentence = "This tuner's own mode; empty: the agent's.",
-	},
-	{
-		.name = "neighbor.ipv4",
-		.type = OPTION_CHOICE,
-		.words = keep_words,
-		.sentence = KEEP_SENTENCE,
-	},
-	THRESHOLD_ROW("ipv4", 1, "80000", BELOW_IS_KEPT),
-	THRESHOLD_ROW("ipv4", 2, "90000", FORCED_ABOVE),
-	THRESHOLD_ROW("ipv4", 3, "100000", REFUSED_ABOVE),
-	{
-		.name = "neighbor.ipv6",
-		.type = OPTION_CHOICE,
-		.words = keep_words,
-		.sentence = KEEP_SENTENCE,
-	},
-	THRESHOLD_ROW("ipv6", 1, "80000", BELOW_IS_KEPT),
-	THRESHOLD_ROW("ipv6", 2, "90000", FORCED_ABOVE),
-	THRESHOLD_ROW("ipv6", 3, "100000", REFUSED_ABOVE),
-	{
-		.name = "neighbor.lower",
-		.type = OPTION_BOOL,
-		.def = "false",
-		.sentence = "Also set thresholds that are below what the administrator had.",
-	},
-	{
-		.name = "neighbor.grow",
-		.type = OPTION_BOOL,
-		.def = "true",
-		.sentence =
-			"Raise gc_thresh2 and gc_thresh3 while a table fills, before it is full.",
-	},
-	{
-		.name = "neighbor.ceiling",
-		.type = OPTION_COUNT,
-		.min = 1,
-		.max = INT32_MAX,
-		.words = ceiling_words,
-		.unit = "entries",
-		.def = "auto",
-		.sentence =
-			"Growth never raises gc_thresh3 above this; auto: 1 % of memory at 512 bytes an "
-			"entry, at most 1048576.",
-	},
+	CHOICE("mode", mode_words, NULL, "This tuner's own mode; empty: the agent's."),
+	FAMILY("ipv4"),
+	FAMILY("ipv6"),
+	SWITCH("lower", "false", "Also set thresholds that are below what the administrator had."),
+	SWITCH("grow", "true",
+		"Raise gc_thresh2 and gc_thresh3 while a table fills, before it is full."),
+	COUNT("ceiling", 1, ceiling_words, "auto",
+		"Growth never raises gc_thresh3 above this; auto: 1 % of memory at 512 bytes an "
+		"entry, at most 1048576."),
 	{0},
 };
 
@@ -98,47 +72,68 @@ static const char *const neighbor_owned[] = {
 	NULL,
 };
 
-static void option_name(char name[static 64], int family, int level)
+static struct neighbor_config read_config(const struct config *config)
 {
-	snprintf(name, 64, "neighbor.%s.gc_thresh%d",
-		neighbor_family_name((enum neighbor_family)family), level);
+	struct neighbor_config read = {
+		.lower = config_bool(config, "neighbor.lower"),
+		.grow = config_bool(config, "neighbor.grow"),
+		.ceiling = config_count(config, "neighbor.ceiling", 0),
+	};
+
+	for (int family = 0; family < NEIGHBOR_FAMILIES; family++) {
+		const char *version = neighbor_family_name((enum neighbor_family)family);
+		char name[64];
+
+		snprintf(name, sizeof(name), "neighbor.%s", version);
+		read.families[family].keep = config_choice(config, name) >= 0;
+		for (int i = 0; i < NEIGHBOR_LEVELS; i++) {
+			snprintf(name, sizeof(name), "neighbor.%s.gc_thresh%d", version, i + 1);
+			read.families[family].threshold[i] = config_count(config, name, 0);
+		}
+	}
+	return read;
 }
 
-static bool family_kept(const struct config *config, int family)
+/* At the one of two options that a file gives. */
+static struct config_place place_of(const struct config *config, const char *a, const char *b)
 {
-	return config_choice(config, family == NEIGHBOR_IPV4 ? "neighbor.ipv4" : "neighbor.ipv6") >=
-	       0;
+	struct config_place place = config_where(config, a);
+
+	return place.line > 0 ? place : config_where(config, b);
 }
 
-/* At most one fault a family: the first pair that is out of order, where a file gives one of it. */
-static void validate_family(
-	const struct config *config, int family, struct config_fault_list *faults)
+/* At most one fault a family. */
+static void neighbor_validate(const struct config *config, struct config_fault_list *faults)
 {
-	for (int level = 1; level < NEIGHBOR_LEVELS; level++) {
+	struct neighbor_config read = read_config(config);
+
+	for (int family = 0; family < NEIGHBOR_FAMILIES; family++) {
+		const char *version = neighbor_family_name((enum neighbor_family)family);
+		const uint64_t *threshold = read.families[family].threshold;
+		int i = 0;
 		char low[64], high[64];
 		struct config_place place;
 
-		option_name(low, family, level);
-		option_name(high, family, level + 1);
-		if (config_count(config, low, 0) <= config_count(config, high, 0))
+		if (read.families[family].keep)
 			continue;
-		place = config_where(config, low);
-		if (place.line == 0)
-			place = config_where(config, high);
-		config_fault_add(faults, &place,
-			"%s: %" PRIu64 " is above gc_thresh%d (%" PRIu64
-			"): thresholds must not fall from level to level",
-			low, config_count(config, low, 0), level + 1,
-			config_count(config, high, 0));
-		return;
+		while (i < NEIGHBOR_LEVELS - 1 && threshold[i] <= threshold[i + 1])
+			i++;
+		snprintf(low, sizeof(low), "neighbor.%s.gc_thresh%d", version, i + 1);
+		snprintf(high, sizeof(high), "neighbor.%s.gc_thresh%d", version, i + 2);
+		if (i < NEIGHBOR_LEVELS - 1) {
+			place = place_of(config, low, high);
+			config_fault_add(faults, &place,
+				"%s: %" PRIu64 " is above gc_thresh%d (%" PRIu64
+				"): thresholds must not fall from level to level",
+				low, threshold[i], i + 2, threshold[i + 1]);
+		} else if (read.grow && read.ceiling > 0 && read.ceiling < threshold[i]) {
+			place = place_of(config, "neighbor.ceiling", low);
+			config_fault_add(faults, &place,
+				"neighbor.ceiling: %" PRIu64 " is below %s (%" PRIu64
+				"): raise it, or write grow: false",
+				read.ceiling, low, threshold[i]);
+		}
 	}
-}
-
-static void neighbor_validate(const struct config *config, struct config_fault_list *faults)
-{
-	for (int family = 0; family < NEIGHBOR_FAMILIES; family++)
-		if (!family_kept(config, family))
-			validate_family(config, family, faults);
 }
 
 /* Netlink needs CAP_NET_ADMIN, the file a writable mount: either will do. */
@@ -182,19 +177,7 @@ static int neighbor_configure(void *self, const struct config *config)
 {
 	struct neighbor *neighbor = self;
 
-	for (int family = 0; family < NEIGHBOR_FAMILIES; family++) {
-		neighbor->config.families[family].keep = family_kept(config, family);
-		for (int i = 0; i < NEIGHBOR_LEVELS; i++) {
-			char name[64];
-
-			option_name(name, family, i + 1);
-			neighbor->config.families[family].threshold[i] =
-				config_count(config, name, 0);
-		}
-	}
-	neighbor->config.lower = config_bool(config, "neighbor.lower");
-	neighbor->config.grow = config_bool(config, "neighbor.grow");
-	neighbor->config.ceiling = config_count(config, "neighbor.ceiling", 0);
+	neighbor->config = read_config(config);
 	return 0;
 }
 
@@ -268,70 +251,44 @@ static enum tuner_state neighbor_state(const void *self, char why[static TUNER_W
 	return why[0] ? TUNER_DEGRADED : TUNER_ACTIVE;
 }
 
-static void sample_families(struct metric_sink *sink, const struct neighbor *neighbor,
-	uint64_t (*value)(const struct neighbor_table_seen *table))
-{
-	for (int family = 0; family < NEIGHBOR_FAMILIES; family++)
-		if (neighbor->seen.tables[family].stats_error == 0)
-			metric_sample(sink, (double)value(&neighbor->seen.tables[family]),
-				neighbor_family_name((enum neighbor_family)family), NULL);
-}
-
-static uint64_t entries(const struct neighbor_table_seen *table)
-{
-	return table->stats.entries;
-}
-
-static uint64_t collectable(const struct neighbor_table_seen *table)
-{
-	return table->collectable;
-}
-
-static uint64_t created(const struct neighbor_table_seen *table)
-{
-	return table->created;
-}
-
-static uint64_t refused(const struct neighbor_table_seen *table)
-{
-	return table->refused;
-}
-
-static uint64_t forced_gc(const struct neighbor_table_seen *table)
-{
-	return table->stats.forced_gc;
-}
-
-static void sample_thresholds(struct metric_sink *sink, const struct neighbor *neighbor)
-{
-	static const char *const levels[NEIGHBOR_LEVELS] = {"1", "2", "3"};
-
-	for (int family = 0; family < NEIGHBOR_FAMILIES; family++)
-		for (int i = 0; i < NEIGHBOR_LEVELS; i++)
-			if (neighbor->seen.tables[family].threshold_error[i] == 0)
-				metric_sample(sink,
-					strtod(neighbor->seen.tables[family].threshold[i], NULL),
-					neighbor_family_name((enum neighbor_family)family),
-					levels[i], NULL);
-}
-
 static void neighbor_metrics(const void *self, const void *memory, struct metric_sink *sink)
 {
+#define OF_TABLE(field) offsetof(struct neighbor_table_seen, field)
+	static const struct {
+		const char *name;
+		size_t offset;
+	} metrics[] = {
+		{"headroom_neighbor_entries", OF_TABLE(stats.entries)},
+		{"headroom_neighbor_collectable_entries", OF_TABLE(collectable)},
+		{"headroom_neighbor_created_total", OF_TABLE(created)},
+		{"headroom_neighbor_refused_total", OF_TABLE(refused)},
+		{"headroom_neighbor_forced_gc_total", OF_TABLE(stats.forced_gc)},
+	};
+	static const char *const levels[NEIGHBOR_LEVELS] = {"1", "2", "3"};
 	const struct neighbor *neighbor = self;
 
 	(void)memory;
-	metric_family(sink, "headroom_neighbor_entries");
-	sample_families(sink, neighbor, entries);
-	metric_family(sink, "headroom_neighbor_collectable_entries");
-	sample_families(sink, neighbor, collectable);
+	for (size_t i = 0; i < ARRAY_SIZE(metrics); i++) {
+		metric_family(sink, metrics[i].name);
+		for (int family = 0; family < NEIGHBOR_FAMILIES; family++) {
+			const struct neighbor_table_seen *table = &neighbor->seen.tables[family];
+			const char *value = (const char *)table + metrics[i].offset;
+
+			if (table->stats_error == 0)
+				metric_sample(sink, (double)*(const uint64_t *)(const void *)value,
+					neighbor_family_name((enum neighbor_family)family), NULL);
+		}
+	}
 	metric_family(sink, "headroom_neighbor_gc_threshold");
-	sample_thresholds(sink, neighbor);
-	metric_family(sink, "headroom_neighbor_created_total");
-	sample_families(sink, neighbor, created);
-	metric_family(sink, "headroom_neighbor_refused_total");
-	sample_families(sink, neighbor, refused);
-	metric_family(sink, "headroom_neighbor_forced_gc_total");
-	sample_families(sink, neighbor, forced_gc);
+	for (int family = 0; family < NEIGHBOR_FAMILIES; family++) {
+		const struct neighbor_table_seen *table = &neighbor->seen.tables[family];
+
+		for (int i = 0; i < NEIGHBOR_LEVELS; i++)
+			if (table->threshold_error[i] == 0)
+				metric_sample(sink, strtod(table->threshold[i], NULL),
+					neighbor_family_name((enum neighbor_family)family),
+					levels[i], NULL);
+	}
 }
 
 static void neighbor_close(void *self)

@@ -24,51 +24,25 @@ static const char *const shmem_words[] = {
 static const char *const khugepaged_words[] = {"false", "true", "keep", NULL};
 static const char *const sizes_words[] = {"never", "inherit", "madvise", "always", "keep", NULL};
 
+#define CHOICE(title, of, preset, says)                                                  \
+	{                                                                                \
+		.name = "thp." title, .type = OPTION_CHOICE, .words = of, .def = preset, \
+		.sentence = says                                                         \
+	}
+
 const struct config_option thp_options[] = {
-	{
-		.name = "thp.mode",
-		.type = OPTION_CHOICE,
-		.words = mode_words,
-		.sentence = "This tuner's own mode; empty: the agent's.",
-	},
-	{
-		.name = "thp.enabled",
-		.type = OPTION_CHOICE,
-		.words = enabled_words,
-		.def = "never",
-		.sentence = "Huge pages for anonymous memory; keep leaves what the node has.",
-	},
-	{
-		.name = "thp.defrag",
-		.type = OPTION_CHOICE,
-		.words = defrag_words,
-		.def = "never",
-		.sentence = "Whether a page fault stalls to compact memory for a huge page.",
-	},
-	{
-		.name = "thp.shmem",
-		.type = OPTION_CHOICE,
-		.words = shmem_words,
-		.def = "never",
-		.sentence =
-			"Huge pages for the kernel's internal shared memory mount (shmem_enabled).",
-	},
-	{
-		.name = "thp.khugepaged_defrag",
-		.type = OPTION_CHOICE,
-		.words = khugepaged_words,
-		.def = "false",
-		.sentence =
-			"Whether khugepaged compacts memory to make huge pages (khugepaged/defrag).",
-	},
-	{
-		.name = "thp.sizes",
-		.type = OPTION_CHOICE,
-		.words = sizes_words,
-		.def = "never",
-		.sentence =
-			"The switches of each page size, hugepages-*kB/enabled and shmem_enabled, from Linux 6.8.",
-	},
+	CHOICE("mode", mode_words, NULL, "This tuner's own mode; empty: the agent's."),
+	CHOICE("enabled", enabled_words, "never",
+		"Huge pages for anonymous memory; keep leaves what the node has."),
+	CHOICE("defrag", defrag_words, "never",
+		"Whether a page fault stalls to compact memory for a huge page."),
+	CHOICE("shmem", shmem_words, "never",
+		"Huge pages for the kernel's internal shared memory mount (shmem_enabled)."),
+	CHOICE("khugepaged_defrag", khugepaged_words, "false",
+		"Whether khugepaged compacts memory to make huge pages (khugepaged/defrag)."),
+	CHOICE("sizes", sizes_words, "never",
+		"The switches of each page size, hugepages-*kB/enabled and shmem_enabled, from Linux "
+		"6.8."),
 	{0},
 };
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "directory.h"
 
+#include "config/config.h"
 #include "tuners/neighbor/neighbor.h"
+#include "tuners/table.h"
 
 #define GIB         (UINT64_C(1) << 30)
 #define NO_CEILING  UINT64_C(1048576)
@@ -20,6 +22,38 @@ static void automatic_ceiling_is_one_percent_of_memory_up_to_a_million(void **st
 	assert_int_equal(neighbor_ceiling(&config, GIB), 2000000);
 	config.ceiling = 1;
 	assert_int_equal(neighbor_ceiling(&config, GIB), 1);
+}
+
+static void relations_of_thresholds_and_ceiling_are_checked(void **state)
+{
+	static const struct {
+		const char *text, *fault; /* NULL: none */
+		unsigned column;
+	} cases[] = {
+		{"neighbor: {ipv4: {gc_thresh1: 90001}}\n", "thresholds must not fall", 31},
+		{"neighbor: {ipv6: {gc_thresh3: 89999}}\n", "thresholds must not fall", 31},
+		{"neighbor: {ceiling: 99999}\n", "is below neighbor.ipv", 21},
+		{"neighbor: {ceiling: 99999, grow: false}\n", NULL, 0},
+		{"neighbor: {ceiling: 5, ipv4: keep, ipv6: keep}\n", NULL, 0},
+		{"neighbor: {ceiling: 100000}\n", NULL, 0},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_(cleanup_config_free) struct config *config = NULL;
+		struct config_fault_list faults = {0}, notices = {0};
+
+		assert_int_equal(config_load_text("F", cases[i].text, strlen(cases[i].text),
+					 option_tables, &config, &faults, &notices),
+			0);
+		neighbor_tuner.validate(config, &faults);
+		assert_true((faults.n > 0) == (cases[i].fault != NULL));
+		if (faults.n > 0) {
+			assert_non_null(strstr(faults.faults[0].message, cases[i].fault));
+			assert_int_equal(faults.faults[0].column, cases[i].column);
+		}
+		config_faults_clear(&faults);
+	}
 }
 
 /* One poll of a table whose last poll was at before entries, seconds ago. */
@@ -259,6 +293,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(automatic_ceiling_is_one_percent_of_memory_up_to_a_million),
+		cmocka_unit_test(relations_of_thresholds_and_ceiling_are_checked),
 		cmocka_unit_test(growth_begins_at_the_marks_and_leaves_room),
 		cmocka_unit_test(first_poll_measures_no_rate),
 		cmocka_unit_test(no_storm_fills_a_table),
