@@ -144,8 +144,8 @@ static __always_inline bool matches(const struct dns_pending *query, __u64 cooki
 }
 
 /*
- * The query that an answer belongs to, or NULL: the server is another than the one asked where
- * addresses are translated, and one socket may ask several servers with one id.
+ * The query that an answer belongs to, or NULL: where addresses are translated the answer
+ * comes from another server, and one socket may query several servers with one id.
  */
 static __always_inline struct dns_pending *recall(
 	const struct dns_key *server, __u64 cookie, __u64 read, bool *overflow)

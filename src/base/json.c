@@ -60,6 +60,12 @@ void json_number(struct json *json, cJSON *parent, const char *key, double numbe
 	add(json, parent, key, cJSON_CreateNumber(number));
 }
 
+void json_numbers(struct json *json, cJSON *parent, const struct json_number *numbers)
+{
+	for (; numbers->key; numbers++)
+		json_number(json, parent, numbers->key, numbers->number);
+}
+
 void json_bool(struct json *json, cJSON *parent, const char *key, bool value)
 {
 	add(json, parent, key, cJSON_CreateBool(value));

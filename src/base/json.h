@@ -24,6 +24,16 @@ cJSON *json_array(struct json *json, cJSON *parent, const char *key);
 cJSON *json_append(struct json *json, cJSON *array); /* a new object at the array's end */
 void json_text(struct json *json, cJSON *parent, const char *key, const char *text); /* NULL: "" */
 void json_number(struct json *json, cJSON *parent, const char *key, double number);
+
+/* Several numbers: JSON_NUMBERS(json, parent, {"used", 3}, {"max", 7}). */
+struct json_number {
+	const char *key; /* NULL ends a list */
+	double number;
+};
+void json_numbers(struct json *json, cJSON *parent, const struct json_number *numbers);
+#define JSON_NUMBERS(json, parent, ...) \
+	json_numbers(json, parent, (const struct json_number[]){__VA_ARGS__, {0}})
+
 void json_bool(struct json *json, cJSON *parent, const char *key, bool value);
 void json_null(struct json *json, cJSON *parent, const char *key);
 void json_time(

@@ -10,20 +10,11 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
+#define HEX              "0123456789abcdefABCDEF"
 #define CONTAINER_ID_LEN 64
 #define SHORT_ID_LEN     12
 #define UID_LEN          36
 #define STATIC_UID_LEN   32
-
-/* The length of the run of hexadecimal digits at the start of text. */
-static size_t hex_length(const char *text)
-{
-	size_t n = 0;
-
-	while (isxdigit((unsigned char)text[n]))
-		n++;
-	return n;
-}
 
 static void set_workload(
 	struct workload *workload, enum workload_kind kind, const char *name, const char *id)
@@ -48,7 +39,7 @@ static bool take_pod(const char *component, struct workload *workload)
 		pod = strstr(pod + 3, "pod");
 	if (!pod || (pod != component && pod[-1] != '-'))
 		return false;
-	n = strspn(pod + 3, "0123456789abcdefABCDEF-_");
+	n = strspn(pod + 3, HEX "-_");
 	if ((n != STATIC_UID_LEN && n != UID_LEN) || (pod[3 + n] && pod[3 + n] != '.'))
 		return false;
 	copy_text(uid, n + 1, pod + 3);
@@ -65,7 +56,7 @@ static bool take_container(const char *component, struct workload *workload)
 	const char *id = dash ? dash + 1 : component;
 	char full[CONTAINER_ID_LEN + 1], brief[SHORT_ID_LEN + 1];
 
-	if (hex_length(id) != CONTAINER_ID_LEN || starts_with(component, "crio-conmon-") ||
+	if (strspn(id, HEX) != CONTAINER_ID_LEN || starts_with(component, "crio-conmon-") ||
 		(id[CONTAINER_ID_LEN] && id[CONTAINER_ID_LEN] != '.'))
 		return false;
 	copy_text(full, sizeof(full), id);

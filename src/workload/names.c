@@ -35,7 +35,7 @@ static int by_id(const void *a, const void *b)
 	return strcmp(left->workload.id, right->workload.id);
 }
 
-/* The source of that name, or a free place for it. */
+/* The source of that name, or a free element for it. */
 static struct source *find_source(struct names *names, const char *name)
 {
 	struct source *free_one = NULL;

@@ -29,14 +29,14 @@ void names_close(struct names *names);
 DEFINE_CLEANUP(struct names, names_close)
 
 /*
- * Everything that one source, such as a runtime's socket, knows now, in place of what it knew
- * before. Takes over entries (malloc'ed; NULL with n 0: it knows nothing any more). -ENOSPC with
- * too many sources, -ENAMETOOLONG for a source's name of over 107 bytes: entries are released then
- * too.
+ * Everything that one source, such as a runtime's socket, knows now; what it knew
+ * before is dropped. Takes over entries (malloc'ed; NULL with n 0: it knows nothing any more).
+ * -ENOSPC with too many sources, -ENAMETOOLONG for a source's name of over 107 bytes: entries are
+ * released then too.
  */
 int names_replace(struct names *names, const char *source, struct name_entry *entries, size_t n);
 
-/* Gives a workload the namespace and name that belong to its id. False when nobody knows. */
+/* Gives a workload the namespace and name that belong to its id. False when it is not known. */
 bool names_apply(const struct names *names, struct workload *workload);
 
 /* The workload that has this address alone. */

@@ -34,7 +34,7 @@ struct owner {
 	uint32_t netns;
 	bool known;        /* else it is searched again */
 	unsigned attempts; /* that found a name or a unit at best */
-	pid_t pid;         /* of the process that told; 0: a name did */
+	pid_t pid;         /* of the process that it was found by; 0: by a name */
 	uint64_t start_us; /* of that process */
 	struct workload workload;
 };
@@ -91,8 +91,8 @@ static struct workload unknown_netns(uint32_t netns)
 }
 
 /*
- * A pod or a container is the answer. A unit is one only for want of a name in /run/netns: some
- * unit started whoever works in a namespace made by hand.
+ * A pod or a container is the answer. A unit is one only for want of a name in /run/netns: a
+ * process in a namespace made by hand was started by some unit.
  */
 static void take_process(const struct netns_owners *owners, struct owner *owner, pid_t pid)
 {
@@ -109,7 +109,7 @@ static void take_process(const struct netns_owners *owners, struct owner *owner,
 	owner->known = owner->workload.kind != WORKLOAD_UNIT;
 }
 
-/* Asks for every process that the kernel lists, until all owners are known. */
+/* Goes through the processes that the kernel lists. */
 static void search_processes(struct netns_owners *owners)
 {
 	struct owner_record records[256];
@@ -158,7 +158,7 @@ static bool has_name(const struct owner *owner)
 	return !streq(owner->workload.name, owner->workload.id);
 }
 
-/* Whether the process or the name that told the owner is there no more: the inode was reused. */
+/* Whether the process or the name that it was found by is gone: the inode was reused. */
 static bool is_gone(const struct netns_owners *owners, const struct owner *owner)
 {
 	char path[PATH_MAX], full[PATH_MAX];

@@ -35,7 +35,7 @@ struct workload netns_owners_find(const struct netns_owners *owners, uint32_t ne
 /* Forgets all but these. */
 void netns_owners_keep_only(struct netns_owners *owners, const uint32_t *netns, size_t n);
 
-/* Who caused an event in a namespace: what was known then, whoever owns the namespace later. */
+/* Who caused an event in a namespace: its owner then, not a later one. */
 struct netns_event {
 	uint32_t netns;
 	uint64_t at_us; /* 0: no event yet */

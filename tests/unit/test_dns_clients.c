@@ -49,15 +49,17 @@ static void rates_are_from_reading_to_reading(void **state)
 	struct dns_client first[] = {row(1, 7, 1000, 0), row(1, 8, 10, 0)};
 	struct dns_client second[] = {row(1, 7, 1200, 0), row(1, 8, 10, 0), row(1, 9, 50, 0)};
 	struct dns_client third[] = {row(1, 7, 40, 0), row(1, 8, 10, 0), row(1, 9, 50, 0)};
+	struct dns_server_table *table = calloc(1, sizeof(*table));
+	struct dns_seen seen = {.table = table};
 	struct dns_clients clients = {0};
 
 	(void)state;
 	put(&clients, first, 2);
-	dns_clients_rate(&clients, 10 * USEC_PER_SEC);
+	dns_clients_rate(&clients, &seen, 10 * USEC_PER_SEC);
 	/* What came before the first reading has no time. */
 	assert_true(clients.clients[0].per_second == 0);
 	put(&clients, second, 3);
-	dns_clients_rate(&clients, 12 * USEC_PER_SEC);
+	dns_clients_rate(&clients, &seen, 12 * USEC_PER_SEC);
 	assert_true(clients.clients[0].per_second == 100);
 	assert_true(clients.clients[1].per_second == 0);
 	assert_true(clients.clients[2].per_second == 25);
@@ -66,10 +68,11 @@ static void rates_are_from_reading_to_reading(void **state)
 	assert_int_equal(clients.clients[1].changed_at_us, 10 * USEC_PER_SEC);
 	/* A row that was forgotten in between begins anew. */
 	put(&clients, third, 3);
-	dns_clients_rate(&clients, 14 * USEC_PER_SEC);
+	dns_clients_rate(&clients, &seen, 14 * USEC_PER_SEC);
 	assert_true(clients.clients[0].per_second == 20);
 	assert_true(clients.clients[2].per_second == 0);
 	dns_clients_clear(&clients);
+	free(table);
 }
 
 static struct dns_user user(const char *name, uint64_t queries, double rate)

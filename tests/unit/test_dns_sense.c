@@ -154,7 +154,7 @@ static void unanswered_queries_are_swept(void **state)
 	poll_after(node, 5 * USEC_PER_SEC);
 	assert_int_equal(known(node, "10.9.9.9")->pending, 0);
 	assert_int_equal(known(node, "10.9.9.9")->totals.unanswered, 12);
-	assert_int_equal(dns_minute_unanswered(known(node, "10.9.9.9")), 12);
+	assert_int_equal(dns_minute(known(node, "10.9.9.9")).unanswered, 12);
 	/* An evicted query never gets an answer either. */
 	serve(node, "10.9.9.9")->evicted += 3;
 	poll_after(node, USEC_PER_SEC);

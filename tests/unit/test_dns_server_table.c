@@ -192,14 +192,14 @@ static void a_minute_is_six_slots(void **state)
 	query(&table, server, 60, 100 * USEC_PER_SEC);
 	query(&table, server, 40, 130 * USEC_PER_SEC);
 	dns_minute_pass(server, 155 * USEC_PER_SEC);
-	assert_int_equal(dns_minute_queries(server), 100);
+	assert_int_equal(dns_minute(server).queries, 100);
 	dns_minute_pass(server, 165 * USEC_PER_SEC);
-	assert_int_equal(dns_minute_queries(server), 40);
+	assert_int_equal(dns_minute(server).queries, 40);
 	/* Never back, and never far behind. */
 	dns_minute_pass(server, 100 * USEC_PER_SEC);
-	assert_int_equal(dns_minute_queries(server), 40);
+	assert_int_equal(dns_minute(server).queries, 40);
 	dns_minute_pass(server, UINT64_C(900000) * USEC_PER_SEC);
-	assert_int_equal(dns_minute_queries(server), 0);
+	assert_int_equal(dns_minute(server).queries, 0);
 	dns_server_table_clear(&table);
 }
 

@@ -98,7 +98,7 @@ struct dns_server {
 	__u64 latency_ns;                   /* sum over those that are not */
 	__u64 latency[DNS_LATENCY_BUCKETS]; /* of the same */
 	__u64 late;                         /* belonged to no pending query */
-	__u64 truncated;                    /* with the TC bit: to be asked again over TCP */
+	__u64 truncated;                    /* with the TC bit: to be repeated over TCP */
 	__u64 cluster_answers;              /* NOERROR to a name with DNS_SUFFIX_CLUSTER */
 	__u64 reserved[5];
 	__u64 bins[DNS_BINS];

@@ -4,7 +4,7 @@
 
 /*
  * Reads DNS messages (RFC 1035 4.1), for BPF and for user space alike: no allocation, no pointer
- * into the packet, no memory but a few registers. Whoever wants messages read, not only hashes,
+ * into the packet, no memory but a few registers. To read messages, not only hashes, a program
  * defines before including this
  *
  *   DNS_SOURCE                                the type of what holds the packet
@@ -137,7 +137,7 @@ DNS_INLINE __u64 dns_type_class(__u32 type)
 
 #define DNS_SHORT_LABELS 36 /* and the root: those of an address of IPv6 below ip6.arpa are 34 */
 
-/* The bytes of the first word that belong to a label of so many, at least one. */
+/* The bytes of the first word that belong to a label of this size, at least one. */
 DNS_INLINE __u64 dns_first_mask(__u64 size)
 {
 	__s64 beyond = 8 - (__s64)size;
@@ -216,7 +216,7 @@ DNS_INLINE __u64 dns_suffix_class(const struct dns_name *name, const struct dns_
 
 #ifdef DNS_SOURCE
 
-/* The label at a place in the packet; DNS_ROOT at the end of the name, 0 where none can begin. */
+/* The label at an offset of the packet; DNS_ROOT at the end of the name, 0 where none can begin. */
 DNS_PART __u64 dns_label(DNS_SOURCE *source, __u32 at)
 {
 	__u64 word = dns_word(source, at), hash = DNS_HASH_SEED;
@@ -243,7 +243,7 @@ DNS_PART __u64 dns_label(DNS_SOURCE *source, __u32 at)
 
 /*
  * What comes after the name, which ends before at, and with this word: added to what the header
- * told. DNS_READ_EDNS stays when an OPT record is the first thing behind the question.
+ * said. DNS_READ_EDNS stays when an OPT record is the first thing behind the question.
  */
 DNS_INLINE __u64 dns_read_type(
 	__u64 word, __u32 at, __u32 end, const struct dns_name *name, __u64 read)

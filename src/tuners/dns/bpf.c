@@ -27,16 +27,15 @@
 struct dns_bpf {
 	struct dns_bpf_object *object;
 	struct ring_buffer *ring;
-	struct dns_bucket *primary,
-		*overflow;      /* overflow is mapped while there is something in it */
+	struct dns_bucket *primary, *overflow; /* overflow is mapped while it is used */
 	uint64_t overflow_rest; /* what was counted there when the last sweep found none */
 	struct dns_map_table servers, rows;
-	/* Whose names dns_bpf_drain_samples() hands over, while it runs. */
+	/* While dns_bpf_drain_samples() runs. */
 	void (*take_sample)(void *userdata, const struct dns_sample *sample);
 	void *userdata;
 };
 
-static int hand_over(void *userdata, void *data, size_t size)
+static int on_sample(void *userdata, void *data, size_t size)
 {
 	const struct dns_bpf *bpf = userdata;
 	struct dns_sample sample;
@@ -84,7 +83,7 @@ static int load(struct dns_bpf *bpf)
 		bpf_map_update_elem(
 			bpf_map__fd(bpf->object->maps.sources), &other, &nowhere, BPF_NOEXIST) < 0)
 		return -errno;
-	bpf->ring = ring_buffer__new(bpf_map__fd(bpf->object->maps.samples), hand_over, bpf, NULL);
+	bpf->ring = ring_buffer__new(bpf_map__fd(bpf->object->maps.samples), on_sample, bpf, NULL);
 	return bpf->ring ? 0 : -errno;
 }
 
@@ -225,21 +224,21 @@ void dns_bpf_reuse(struct dns_bpf *bpf, uint64_t now)
 typedef void take_pending(void *userdata, const struct dns_pending *query, bool unanswered);
 
 /* Whether the query is still there afterwards. */
-static bool sweep_one(struct dns_pending *place, uint64_t now, take_pending *take, void *userdata)
+static bool sweep_one(struct dns_pending *way, uint64_t now, take_pending *take, void *userdata)
 {
-	__u64 sent = __atomic_load_n(&place->sent_ns, __ATOMIC_ACQUIRE);
+	__u64 sent = __atomic_load_n(&way->sent_ns, __ATOMIC_ACQUIRE);
 	struct dns_pending query;
 	bool unanswered;
 
 	if (sent == 0)
 		return false;
-	query = *place;
+	query = *way;
 	/* Answered, or another query's, while it was copied. */
-	if (__atomic_load_n(&place->sent_ns, __ATOMIC_ACQUIRE) != sent)
+	if (__atomic_load_n(&way->sent_ns, __ATOMIC_ACQUIRE) != sent)
 		return true;
 	query.sent_ns = sent;
 	unanswered = now > sent && now - sent > DNS_TIMEOUT_NS;
-	if (unanswered && !__atomic_compare_exchange_n(&place->sent_ns, &sent, 0, false,
+	if (unanswered && !__atomic_compare_exchange_n(&way->sent_ns, &sent, 0, false,
 				  __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
 		return true;
 	take(userdata, &query, unanswered);
@@ -258,13 +257,13 @@ static bool sweep_buckets(
 }
 
 /*
- * What was swept goes from the count here, once none is left for two looks: so does what two
- * processors at one place have miscounted. What came meanwhile stays in it.
+ * The count is reset once two sweeps found none: that also corrects what two processors miscounted
+ * in one bucket. What came meanwhile stays in it.
  */
 static void sweep_overflow(struct dns_bpf *bpf, uint64_t now, take_pending *take, void *userdata)
 {
-	__u64 *count = &control_of(bpf)->overflow,
-	      overflow = __atomic_load_n(count, __ATOMIC_ACQUIRE);
+	__u64 *count = &control_of(bpf)->overflow;
+	__u64 overflow = __atomic_load_n(count, __ATOMIC_ACQUIRE);
 	bool any;
 
 	if (overflow == 0) {
@@ -361,7 +360,7 @@ size_t dns_bpf_set_suffixes(struct dns_bpf *bpf, const struct dns_suffix_name *s
 
 	for (size_t i = 0; i < n; i++)
 		taken += add_suffix(&table, &suffixes[i]);
-	/* A name that comes meanwhile may be told by the old domain and the new class: once. */
+	/* A name that comes meanwhile may be given the new class of an old domain: once. */
 	memcpy(&bpf->object->bss->control.suffixes, &table, sizeof(table));
 	return taken;
 }

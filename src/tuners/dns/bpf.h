@@ -4,7 +4,7 @@
 
 /*
  * The kernel's side of the DNS counters: loading, attaching, reading its maps. What the records
- * mean stands in headroom/bpf/dns.h.
+ * mean is said in headroom/bpf/dns.h.
  */
 
 #include <stdbool.h>

@@ -36,7 +36,7 @@ static const struct {
 		}                                                           \
 	}
 
-/* Each row's source stands in explain.c, in the row budget/NAME. */
+/* The source of each row is in tables.c, in the row budget/NAME. */
 const struct dns_budget_row dns_budget_rows[] = {
 	{DNS_CLOUD_AWS, "aws", "169.254.169.253", 32, true, false, AWS_BUDGET},
 	{DNS_CLOUD_AWS, "aws", "fd00:ec2::253", 128, true, false, AWS_BUDGET},
@@ -94,21 +94,13 @@ enum dns_cloud dns_cloud_detect(const struct host *host)
 	return DNS_CLOUD_NONE;
 }
 
-static bool is_row_of(const struct dns_budget_row *row, enum dns_cloud cloud,
-	const struct dns_key *server, bool listed)
-{
-	if (row->cloud != cloud && !(row->anywhere && cloud == DNS_CLOUD_NONE))
-		return false;
-	if (row->listed && (!listed || (server->address[3] & 0xf) != 2))
-		return false;
-	return dns_address_within(server, row->network, row->bits);
-}
-
 bool dns_budget_builtin(
 	enum dns_cloud cloud, const struct dns_key *server, bool listed, struct dns_budget *budget)
 {
 	for (const struct dns_budget_row *row = dns_budget_rows; row->name; row++) {
-		if (!is_row_of(row, cloud, server, listed))
+		if ((row->cloud != cloud && !(row->anywhere && cloud == DNS_CLOUD_NONE)) ||
+			(row->listed && (!listed || (server->address[3] & 0xf) != 2)) ||
+			!dns_address_within(server, row->network, row->bits))
 			continue;
 		*budget = row->value;
 		copy_text(budget->source, sizeof(budget->source), row->name);

@@ -2,7 +2,7 @@
 #ifndef TUNERS_DNS_BUDGETS_H
 #define TUNERS_DNS_BUDGETS_H
 
-/* What a cloud lets one machine ask of its resolver, as it publishes it. */
+/* What a cloud allows one machine to send to its resolver, as it publishes it. */
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -15,7 +15,7 @@
 /* When the kernel's room is half used up, rows without queries for this long are removed. */
 #define IDLE_US (60 * USEC_PER_SEC)
 
-/* Smoothed rates forget half of the past in so many seconds. */
+/* Seconds in which smoothed rates forget half of the past. */
 #define HALF_LIFE 20.0
 
 /* Clients of one server whose workload is looked up. */
@@ -64,19 +64,39 @@ static const struct dns_client *before(
 	return old && old->queries <= now->queries ? old : NULL;
 }
 
-void dns_clients_rate(struct dns_clients *clients, uint64_t now)
+static void add_search(struct dns_search *search, uint64_t queries, uint64_t failed, double seconds)
+{
+	double keep = exp2(-seconds / HALF_LIFE);
+
+	search->queries += queries;
+	search->failed += failed;
+	if (seconds <= 0)
+		return;
+	search->queries_per_second =
+		keep * search->queries_per_second + (1 - keep) * (double)queries / seconds;
+	search->failed_per_second =
+		keep * search->failed_per_second + (1 - keep) * (double)failed / seconds;
+}
+
+void dns_clients_rate(struct dns_clients *clients, struct dns_seen *seen, uint64_t now)
 {
 	static const struct dns_client unknown;
 	bool first = clients->read_at_us == 0;
-	double seconds = (double)(now - clients->read_at_us) / (double)USEC_PER_SEC;
+	double seconds = first ? 0 : (double)(now - clients->read_at_us) / (double)USEC_PER_SEC;
 	double keep = first ? 0 : exp2(-seconds / HALF_LIFE);
+	uint64_t expanded[DNS_ROLES] = {0}, failed[DNS_ROLES] = {0};
 
 	for (size_t i = 0; i < clients->n; i++) {
 		struct dns_client *client = &clients->clients[i];
 		const struct dns_client *found = before(clients, client);
 		const struct dns_client *old = found ? found : &unknown;
+		const struct dns_server_state *server =
+			dns_server_find(seen->table, &client->server);
+		enum dns_role role = server ? server->role : DNS_UPSTREAM;
 		uint64_t sent = client->queries - old->queries;
 
+		expanded[role] += client->expanded - MIN(old->expanded, client->expanded);
+		failed[role] += client->failed - MIN(old->failed, client->failed);
 		client->changed_at_us = sent > 0 || !found ? now : old->changed_at_us;
 		client->per_second = first ? 0 : (double)sent / seconds;
 		client->smooth = keep * old->smooth + (1 - keep) * client->per_second;
@@ -86,38 +106,9 @@ void dns_clients_rate(struct dns_clients *clients, uint64_t now)
 		client->serves = old->serves;
 		client->serves_at_us = old->serves_at_us;
 	}
+	for (int role = 0; role < DNS_ROLES; role++)
+		add_search(&seen->search[role], expanded[role], failed[role], seconds);
 	clients->read_at_us = now;
-}
-
-/* Adds what came since the last reading to the role of each server. */
-static void take_search(const struct dns_clients *clients, struct dns_seen *seen, double seconds)
-{
-	uint64_t queries[DNS_ROLES] = {0}, failed[DNS_ROLES] = {0};
-	double keep = exp2(-seconds / HALF_LIFE);
-
-	for (size_t i = 0; i < clients->n; i++) {
-		const struct dns_client *client = &clients->clients[i];
-		const struct dns_client *old = before(clients, client);
-		const struct dns_server_state *server =
-			dns_server_find(seen->table, &client->server);
-		enum dns_role role = server ? server->role : DNS_UPSTREAM;
-
-		queries[role] +=
-			client->expanded - (old ? MIN(old->expanded, client->expanded) : 0);
-		failed[role] += client->failed - (old ? MIN(old->failed, client->failed) : 0);
-	}
-	for (int role = 0; role < DNS_ROLES; role++) {
-		struct dns_search *search = &seen->search[role];
-
-		search->queries += queries[role];
-		search->failed += failed[role];
-		if (seconds <= 0)
-			continue;
-		search->queries_per_second = keep * search->queries_per_second +
-					     (1 - keep) * (double)queries[role] / seconds;
-		search->failed_per_second = keep * search->failed_per_second +
-					    (1 - keep) * (double)failed[role] / seconds;
-	}
 }
 
 static int by_use(const void *a, const void *b)
@@ -170,7 +161,7 @@ uint64_t dns_client_queries(struct dns_client *client, const struct workload *wo
 
 	if (client->source.family == 0)
 		return client->queries;
-	/* Nobody's address just now: what came since the last owner is of one not known yet. */
+	/* No known owner now: what came since the last one is of one not known yet. */
 	if (workload->kind == WORKLOAD_NETNS)
 		return client->queries - client->until_owner;
 	owner = hash_of(workload);
@@ -208,22 +199,9 @@ static bool serves(const struct dns_sensor *sensor, struct dns_client *client,
 	pid = cgroups_process(sensor->cgroups, client->cgroup);
 	client->serves =
 		pid > 0 && dns_process_serves(sensor->host, pid, workload->kind != WORKLOAD_UNIT);
-	/* A cgroup that is not found yet is asked again with the next reading. */
+	/* A cgroup that is not found yet is checked again with the next reading. */
 	client->serves_at_us = pid > 0 ? now : 0;
 	return client->serves;
-}
-
-static struct dns_user user_of(
-	const struct dns_sensor *sensor, struct dns_client *client, uint64_t root, bool upstream)
-{
-	struct dns_user user = {.per_second = client->per_second, .smooth = client->smooth};
-
-	user.workload = client->cgroup == root ? at_address(sensor, &client->source)
-					       : cgroups_find(sensor->cgroups, client->cgroup);
-	user.queries = dns_client_queries(client, &user.workload);
-	user.serves = upstream && client->cgroup != root &&
-		      serves(sensor, client, &user.workload, sensor->clients.read_at_us);
-	return user;
 }
 
 static int by_rate(const void *a, const void *b)
@@ -280,11 +258,19 @@ static void name_users(const struct dns_sensor *sensor, struct dns_server_table 
 	choose(clients, table, root, all, chosen);
 	cgroups_learn(sensor->cgroups, chosen->cgroups, chosen->n_cgroups, clients->read_at_us);
 	for (size_t l = 0; l < DNS_LABELS; l++) {
-		const struct dns_server_state *server = table->labels[l].server;
-		bool upstream = server && server->role == DNS_UPSTREAM;
+		for (size_t i = 0; i < chosen->n[l]; i++) {
+			struct dns_client *client = chosen->clients[l][i];
+			struct dns_user *user = &chosen->users[i];
+			bool known = client->cgroup != root;
 
-		for (size_t i = 0; i < chosen->n[l]; i++)
-			chosen->users[i] = user_of(sensor, chosen->clients[l][i], root, upstream);
+			user->workload = known ? cgroups_find(sensor->cgroups, client->cgroup)
+					       : at_address(sensor, &client->source);
+			user->queries = dns_client_queries(client, &user->workload);
+			user->per_second = client->per_second;
+			user->smooth = client->smooth;
+			user->serves = known && table->labels[l].server->role == DNS_UPSTREAM &&
+				       serves(sensor, client, &user->workload, clients->read_at_us);
+		}
 		dns_label_take_users(&table->labels[l], chosen->users, chosen->n[l]);
 	}
 }
@@ -389,8 +375,7 @@ void dns_clients_read(struct dns_sensor *sensor, struct dns_seen *seen)
 	}
 	clients->rows = clients->n;
 	clients->n = dns_clients_merge(clients->clients, clients->n);
-	dns_clients_rate(clients, sensor->now_us);
-	take_search(clients, seen, (double)age / (double)USEC_PER_SEC);
+	dns_clients_rate(clients, seen, sensor->now_us);
 	prune(clients, sensor->bpf, seen->table);
 	name_users(sensor, seen->table);
 	dns_forwarders_list(seen);

@@ -41,8 +41,11 @@ struct dns_sensor;
 /* Adds up rows[0..n) of the same server, cgroup and source; how many are left. */
 size_t dns_clients_merge(struct dns_client *rows, size_t n);
 
-/* Gives merged clients their rates, and what is carried over from the reading before. */
-void dns_clients_rate(struct dns_clients *clients, uint64_t now_us);
+/*
+ * Gives merged clients their rates, and what is carried over from the reading before. Queries with
+ * a suffix of a search list are added to seen, by the role of the server in its table.
+ */
+void dns_clients_rate(struct dns_clients *clients, struct dns_seen *seen, uint64_t now_us);
 
 /*
  * The queries of the workload that has the client's source address now: those of the workloads that

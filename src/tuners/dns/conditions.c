@@ -76,14 +76,14 @@ static void judge_budget(const struct dns_seen *seen, const struct dns_server_st
 	struct numbers last = {
 		.queries = dns_seconds_peak(&server->queries),
 		.packets = packets ? dns_seconds_peak(packets) : 0,
-		.pending = dns_minute_pending(server),
+		.pending = dns_minute(server).pending,
 		.scope = " of all network interfaces together",
 	};
 	struct numbers worst = {(double)memory->worst_queries, memory->worst_packets,
 		memory->worst_pending, " of one address"};
 
 	if (server->budget.sustained)
-		last.queries = worst.queries = (double)dns_minute_queries(server) / 60;
+		last.queries = worst.queries = (double)dns_minute(server).queries / 60;
 	if (memory->pressure) {
 		set(pressure, "near-budget");
 		add(pressure, "%s: ", server->name);
@@ -149,8 +149,8 @@ static void judge_answers(const struct dns_server_state *server,
 	set(unanswered, "unanswered");
 	add(unanswered,
 		"%s (%s): %" PRIu64 " without an answer in the last minute, %" PRIu64 " sent",
-		server->name, dns_role_name(server->role), dns_minute_unanswered(server),
-		dns_minute_queries(server));
+		server->name, dns_role_name(server->role), dns_minute(server).unanswered,
+		dns_minute(server).queries);
 }
 
 void dns_describe_crowd(const struct dns_seen *seen, double least, char *text, size_t size)

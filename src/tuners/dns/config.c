@@ -118,24 +118,18 @@ const struct config_option dns_options[] = {
 	{0},
 };
 
-static bool is_known_before(const struct config *config, size_t i, const char *server)
-{
-	for (size_t k = 0; k < i; k++)
-		if (streq(config_item(config, "dns.budgets", k, "server"), server))
-			return true;
-	return false;
-}
-
 static void validate_budget(const struct config *config, size_t i, struct config_fault_list *faults)
 {
 	const char *server = config_item(config, "dns.budgets", i, "server");
 	struct config_place place = config_item_where(config, "dns.budgets", i, "server");
-	bool automatic = streq(server, "auto");
+	bool automatic = streq(server, "auto"), twice = false;
 	struct dns_key key;
 	uint64_t sum = config_item_count(config, "dns.budgets", i, "qps", 0) +
 		       config_item_count(config, "dns.budgets", i, "pps", 0) +
 		       config_item_count(config, "dns.budgets", i, "pending", 0);
 
+	for (size_t k = 0; k < i; k++)
+		twice = twice || streq(config_item(config, "dns.budgets", k, "server"), server);
 	if (!automatic && !dns_address_parse(server, &key))
 		config_fault_add(faults, &place,
 			"dns.budgets: %s is no address: give an IPv4 or IPv6 address, or auto",
@@ -143,7 +137,7 @@ static void validate_budget(const struct config *config, size_t i, struct config
 	else if (!automatic && sum == 0)
 		config_fault_add(faults, &place,
 			"dns.budgets: %s has no number: give qps, pps or pending", server);
-	else if (is_known_before(config, i, server))
+	else if (twice)
 		config_fault_add(
 			faults, &place, "dns.budgets: %s is there twice: keep one", server);
 }
@@ -164,7 +158,7 @@ static size_t count_labels(const char *domain)
 	return labels;
 }
 
-/* The kernel looks for a few domains of each length: see headroom/bpf/dns.h. */
+/* The kernel compares a few domains of each length: see headroom/bpf/dns.h. */
 static void validate_domains(const struct config *config, struct config_fault_list *faults)
 {
 	size_t n = config_list(config, "dns.cluster_domains"), alike[DNS_SUFFIX_LABELS + 1] = {0};

@@ -55,13 +55,13 @@ double dns_budget_used(const struct dns_seen *seen, const struct dns_server_stat
 	double used = 0;
 
 	if (budget->qps > 0 && budget->sustained)
-		used = (double)dns_minute_queries(server) / 60 / (double)budget->qps;
+		used = (double)dns_minute(server).queries / 60 / (double)budget->qps;
 	else if (budget->qps > 0)
 		used = (double)dns_seconds_peak(&server->queries) / (double)budget->qps;
 	if (budget->pps > 0 && packets)
 		used = MAX(used, (double)dns_seconds_peak(packets) / (double)budget->pps);
 	if (budget->pending > 0)
-		used = MAX(used, (double)dns_minute_pending(server) / (double)budget->pending);
+		used = MAX(used, (double)dns_minute(server).pending / (double)budget->pending);
 	return used;
 }
 
@@ -153,7 +153,7 @@ static void remember_over(const struct dns_seen *seen, const struct dns_server_s
 	if (budget->pending > 0 && server->pending > budget->pending)
 		memory->pending_over++;
 	if (budget->sustained && memory->polled_at_us > 0 &&
-		dns_minute_queries(server) > 60 * budget->qps)
+		dns_minute(server).queries > 60 * budget->qps)
 		memory->sustained_over +=
 			(double)(now - memory->polled_at_us) / (double)USEC_PER_SEC;
 	memory->polled_at_us = now;
@@ -174,8 +174,8 @@ static void remember_over(const struct dns_seen *seen, const struct dns_server_s
 static void remember(const struct dns_seen *seen, const struct dns_server_state *server,
 	struct dns_server_memory *memory, uint64_t now)
 {
-	double queries = (double)dns_minute_queries(server);
-	double unanswered = (double)dns_minute_unanswered(server);
+	double queries = (double)dns_minute(server).queries;
+	double unanswered = (double)dns_minute(server).unanswered;
 
 	if (memory->unanswered)
 		memory->unanswered = unanswered > 0 && unanswered >= queries * UNANSWERED_ENDS;
@@ -226,7 +226,7 @@ static int add_limits(const struct dns_seen *seen, const struct dns_server_state
 {
 	const struct dns_budget *budget = &server->budget;
 	const struct dns_seconds *packets = dns_packets_of(seen, server);
-	uint64_t mean = (dns_minute_queries(server) + 59) / 60;
+	uint64_t mean = (dns_minute(server).queries + 59) / 60;
 	const struct {
 		const char *part, *unit;
 		uint64_t max, used, peak;

@@ -58,6 +58,12 @@ struct dns_user {
 	bool serves;       /* it answers queries of others, too */
 };
 
+/* What is judged over a minute, of a part of it. */
+struct dns_slot {
+	uint64_t queries, unanswered;
+	uint64_t pending; /* the most of any poll */
+};
+
 /* A server as it is known here. */
 struct dns_server_state {
 	struct dns_key key;
@@ -73,10 +79,7 @@ struct dns_server_state {
 	struct dns_seconds queries;
 	struct dns_seconds *packets; /* NULL without a label */
 	uint64_t slot;               /* the current ten seconds: time / DNS_SLOT_US */
-	struct {
-		uint64_t queries, unanswered;
-		uint64_t pending; /* the most of any poll */
-	} slots[DNS_SLOTS];
+	struct dns_slot slots[DNS_SLOTS];
 };
 
 /* A series in metrics and documents: counters that begin when a server gets it, and only rise. */
@@ -188,10 +191,7 @@ void dns_server_take_pending(struct dns_server_state *server, uint64_t n);
 void dns_label_offer(struct dns_server_table *table, struct dns_server_state *server);
 /* Gives free labels to servers without, and those of idle servers to much busier ones. */
 void dns_label_assign(struct dns_server_table *table, uint64_t now_us);
-/* Over the last minute. */
-uint64_t dns_minute_queries(const struct dns_server_state *server);
-uint64_t dns_minute_unanswered(const struct dns_server_state *server);
-uint64_t dns_minute_pending(const struct dns_server_state *server); /* the most */
+struct dns_slot dns_minute(const struct dns_server_state *server); /* of the last minute */
 /* Begins new slots of ten seconds as time goes. */
 void dns_minute_pass(struct dns_server_state *server, uint64_t now_us);
 uint64_t dns_queries(const struct dns_totals *totals);

@@ -59,9 +59,8 @@ static void add_budget(struct json *json, cJSON *parent, const struct dns_seen *
 		return;
 	}
 	object = json_object(json, parent, "budget");
-	json_number(json, object, "qps", (double)budget->qps);
-	json_number(json, object, "pps", (double)budget->pps);
-	json_number(json, object, "pending", (double)budget->pending);
+	JSON_NUMBERS(json, object, {"qps", (double)budget->qps}, {"pps", (double)budget->pps},
+		{"pending", (double)budget->pending});
 	json_text(json, object, "source", budget->source);
 	json_number(json, parent, "budget_used", dns_budget_used(seen, server));
 	json_text(
@@ -88,17 +87,13 @@ static double quantile(const struct dns_totals *totals, double share)
 
 static void add_latency(struct json *json, cJSON *parent, const struct dns_totals *totals)
 {
-	cJSON *object;
-
 	if (totals->answered == 0) {
 		json_null(json, parent, "latency");
 		return;
 	}
-	object = json_object(json, parent, "latency");
-	json_number(
-		json, object, "mean", (double)totals->latency_ns / (double)totals->answered / 1e9);
-	json_number(json, object, "p50", quantile(totals, 0.50));
-	json_number(json, object, "p99", quantile(totals, 0.99));
+	JSON_NUMBERS(json, json_object(json, parent, "latency"),
+		{"mean", (double)totals->latency_ns / (double)totals->answered / 1e9},
+		{"p50", quantile(totals, 0.50)}, {"p99", quantile(totals, 0.99)});
 }
 
 static int by_queries(const void *a, const void *b)
@@ -112,7 +107,7 @@ static int by_queries(const void *a, const void *b)
 /* The users and the rest add up to all queries to the server. */
 static void add_users(struct json *json, cJSON *parent, const struct dns_label *label)
 {
-	cJSON *array = json_array(json, parent, "top"), *rest;
+	cJSON *array = json_array(json, parent, "top");
 	uint64_t listed = 0, all = dns_queries(&label->server->totals);
 	const struct dns_user *users[DNS_TOP];
 	double rate = label->server->queries.last;
@@ -124,14 +119,14 @@ static void add_users(struct json *json, cJSON *parent, const struct dns_label *
 		cJSON *user = json_append(json, array);
 
 		add_workload(json, user, &users[i]->workload);
-		json_number(json, user, "queries", (double)users[i]->queries);
-		json_number(json, user, "queries_per_second", users[i]->per_second);
+		JSON_NUMBERS(json, user, {"queries", (double)users[i]->queries},
+			{"queries_per_second", users[i]->per_second});
 		listed += users[i]->queries;
 		rate -= users[i]->per_second;
 	}
-	rest = json_object(json, parent, "other");
-	json_number(json, rest, "queries", (double)(all - MIN(listed, all)));
-	json_number(json, rest, "queries_per_second", MAX(rate, 0));
+	JSON_NUMBERS(json, json_object(json, parent, "other"),
+		{"queries", (double)(all - MIN(listed, all))},
+		{"queries_per_second", MAX(rate, 0)});
 }
 
 static void add_names(struct json *json, cJSON *parent, const struct dns_label *label)
@@ -139,7 +134,7 @@ static void add_names(struct json *json, cJSON *parent, const struct dns_label *
 	cJSON *array = json_array(json, parent, "names");
 	const struct dns_name *top[DNS_NAMES_TOP];
 	size_t n = label->names ? dns_names_top(label->names, top) : 0;
-	double sum = 0, rate = (double)dns_minute_queries(label->server) / 60;
+	double sum = 0, rate = (double)dns_minute(label->server).queries / 60;
 
 	for (size_t i = 0; label->names && i < label->names->n; i++)
 		sum += label->names->names[i].count;
@@ -149,39 +144,27 @@ static void add_names(struct json *json, cJSON *parent, const struct dns_label *
 
 		json_text(json, name, "name", top[i]->text);
 		json_text(json, name, "type", type_name(top[i]->type, text));
-		json_number(json, name, "samples", top[i]->count);
-		json_number(json, name, "share", top[i]->count / sum);
-		json_number(json, name, "queries_per_second", top[i]->count / sum * rate);
+		JSON_NUMBERS(json, name, {"samples", top[i]->count}, {"share", top[i]->count / sum},
+			{"queries_per_second", top[i]->count / sum * rate});
 	}
 }
 
 static void add_counts(struct json *json, cJSON *object, const struct dns_totals *totals)
 {
-	const struct {
-		const char *name;
-		uint64_t count;
-	} counts[] = {
-		{"retransmissions", totals->retransmissions},
-		{"answered", totals->answered},
-		{"unanswered", totals->unanswered},
-		{"late", totals->late},
-		{"evicted", totals->evicted},
-		{"truncated", totals->truncated},
-		{"malformed", totals->malformed},
-		{"edns", totals->edns},
-		{"packets", totals->packets},
-		{"dot_packets", totals->dot_packets},
-	};
 	cJSON *queries = json_object(json, object, "queries");
 	cJSON *responses = json_object(json, object, "responses");
 
-	json_number(json, queries, "udp", (double)totals->queries[DNS_UDP]);
-	json_number(json, queries, "tcp", (double)totals->queries[DNS_TCP]);
+	JSON_NUMBERS(json, queries, {"udp", (double)totals->queries[DNS_UDP]},
+		{"tcp", (double)totals->queries[DNS_TCP]});
 	for (int code = 0; code < DNS_RCODES; code++)
 		json_number(json, responses, dns_rcode_name((enum dns_rcode_class)code),
 			(double)totals->responses[code]);
-	for (size_t i = 0; i < ARRAY_SIZE(counts); i++)
-		json_number(json, object, counts[i].name, (double)counts[i].count);
+	JSON_NUMBERS(json, object, {"retransmissions", (double)totals->retransmissions},
+		{"answered", (double)totals->answered}, {"unanswered", (double)totals->unanswered},
+		{"late", (double)totals->late}, {"evicted", (double)totals->evicted},
+		{"truncated", (double)totals->truncated}, {"malformed", (double)totals->malformed},
+		{"edns", (double)totals->edns}, {"packets", (double)totals->packets},
+		{"dot_packets", (double)totals->dot_packets});
 	add_latency(json, object, totals);
 }
 
@@ -195,16 +178,15 @@ static void add_server(struct json *json, cJSON *array, const struct dns_report 
 	json_text(json, object, "server", server->name);
 	json_text(json, object, "role", dns_role_name(server->role));
 	add_counts(json, object, &server->totals);
-	json_number(json, object, "pending", (double)server->pending);
-	json_number(json, object, "queries_per_second", server->queries.last);
-	json_number(json, object, "peak", dns_seconds_peak(&server->queries));
-	if (server->packets) {
-		json_number(json, object, "packets_per_second", server->packets->last);
-		json_number(json, object, "peak_packets", dns_seconds_peak(server->packets));
-	}
-	json_number(json, object, "minute_queries", (double)dns_minute_queries(server));
-	json_number(json, object, "minute_unanswered", (double)dns_minute_unanswered(server));
-	json_number(json, object, "over_budget_seconds", memory ? (double)memory->over : 0);
+	JSON_NUMBERS(json, object, {"pending", (double)server->pending},
+		{"queries_per_second", server->queries.last},
+		{"peak", dns_seconds_peak(&server->queries)});
+	if (server->packets)
+		JSON_NUMBERS(json, object, {"packets_per_second", server->packets->last},
+			{"peak_packets", dns_seconds_peak(server->packets)});
+	JSON_NUMBERS(json, object, {"minute_queries", (double)dns_minute(server).queries},
+		{"minute_unanswered", (double)dns_minute(server).unanswered},
+		{"over_budget_seconds", memory ? (double)memory->over : 0});
 	add_budget(json, object, report->seen, server);
 	add_users(json, object, label);
 	if (report->names && report->trusted)
@@ -216,7 +198,7 @@ static int by_busyness(const void *a, const void *b)
 {
 	const struct dns_server_state *one = (*(const struct dns_label *const *)a)->server;
 	const struct dns_server_state *other = (*(const struct dns_label *const *)b)->server;
-	uint64_t x = dns_minute_queries(one), y = dns_minute_queries(other);
+	uint64_t x = dns_minute(one).queries, y = dns_minute(other).queries;
 
 	if (x == y) {
 		x = dns_queries(&one->totals);
@@ -281,10 +263,10 @@ static void add_search(struct json *json, const struct dns_seen *seen)
 		cJSON *object = json_append(json, array);
 
 		json_text(json, object, "role", dns_role_name((enum dns_role)role));
-		json_number(json, object, "queries", (double)search->queries);
-		json_number(json, object, "failed", (double)search->failed);
-		json_number(json, object, "queries_per_second", search->queries_per_second);
-		json_number(json, object, "failed_per_second", search->failed_per_second);
+		JSON_NUMBERS(json, object, {"queries", (double)search->queries},
+			{"failed", (double)search->failed},
+			{"queries_per_second", search->queries_per_second},
+			{"failed_per_second", search->failed_per_second});
 		json_text(json, object, "explain", advice[role]);
 	}
 }
@@ -312,9 +294,8 @@ static void add_link_local(struct json *json, const struct dns_seen *seen)
 		return;
 	}
 	object = json_object(json, json->root, "link_local");
-	json_number(json, object, "packets_per_second", seen->link_local->last);
-	json_number(json, object, "peak_packets", dns_seconds_peak(seen->link_local));
-	json_number(json, object, "uplinks", seen->uplinks);
+	JSON_NUMBERS(json, object, {"packets_per_second", seen->link_local->last},
+		{"peak_packets", dns_seconds_peak(seen->link_local)}, {"uplinks", seen->uplinks});
 	array = json_array(json, object, "sources");
 	for (unsigned i = 0; i < seen->n_senders; i++) {
 		cJSON *source = json_append(json, array);
@@ -322,9 +303,8 @@ static void add_link_local(struct json *json, const struct dns_seen *seen)
 
 		dns_address_text(&seen->senders[i].source, text);
 		json_text(json, source, "address", text);
-		json_number(json, source, "packets", (double)seen->senders[i].packets);
-		json_number(
-			json, source, "peak_packets", dns_seconds_peak(&seen->senders[i].seconds));
+		JSON_NUMBERS(json, source, {"packets", (double)seen->senders[i].packets},
+			{"peak_packets", dns_seconds_peak(&seen->senders[i].seconds)});
 	}
 }
 

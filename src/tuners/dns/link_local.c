@@ -18,8 +18,8 @@ struct reading {
 };
 
 /*
- * The source's sender; for a new one a free place, or that of the one that sent least. What it had
- * been sending before it got another's belongs to no second that is shown.
+ * The source's sender; for a new one a free element, or that of the one that sent least. What it
+ * had been sending before it replaced another belongs to no second that is shown.
  */
 static struct dns_sender *sender_of(struct dns_seen *seen, const struct dns_key *source,
 	const struct dns_source *counts, bool old)

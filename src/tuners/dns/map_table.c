@@ -37,7 +37,7 @@ int dns_map_each(const struct bpf_map *map, dns_take *take, void *userdata)
 	size_t key_size = bpf_map__key_size(map), value_size = bpf_map__value_size(map);
 	_cleanup_free_ char *keys = calloc(AT_ONCE, key_size);
 	_cleanup_free_ char *values = calloc(AT_ONCE, value_size);
-	uint32_t place = 0; /* a hash table's: a bucket's number */
+	uint32_t position = 0; /* in a hash table: a bucket's number */
 	int fd = bpf_map__fd(map), r;
 	bool began = false;
 
@@ -46,7 +46,8 @@ int dns_map_each(const struct bpf_map *map, dns_take *take, void *userdata)
 	do {
 		uint32_t n = AT_ONCE;
 
-		r = bpf_map_lookup_batch(fd, began ? &place : NULL, &place, keys, values, &n, NULL);
+		r = bpf_map_lookup_batch(
+			fd, began ? &position : NULL, &position, keys, values, &n, NULL);
 		/* Nothing has been taken yet: this kernel reads only one at a time. */
 		if (r < 0 && errno != ENOENT)
 			return began ? -errno
@@ -150,30 +151,21 @@ static void learn(void *userdata, const void *key, const void *index)
 	memcpy(one + key_size, index, sizeof(uint32_t));
 }
 
-static int learn_all(struct dns_map_table *table)
-{
-	struct learning learning = {.table = table};
-	int r;
-
-	table->n_known = 0;
-	r = dns_map_each(table->keys, learn, &learning);
-	return r < 0 ? r : learning.error;
-}
-
 int dns_map_table_each(
 	struct dns_map_table *table, const __u64 *made, dns_take *take, void *userdata)
 {
 	/* One more than that is never 0; what is added from now on, it does not have. */
 	uint64_t now = __atomic_load_n(made, __ATOMIC_ACQUIRE) + 1;
 	size_t size = known_size(table);
+	struct learning learning = {.table = table};
 	uint32_t index;
 	int r;
 
 	if (table->read_at != now) {
-		table->read_at = 0;
-		r = learn_all(table);
-		if (r < 0)
-			return r;
+		table->read_at = table->n_known = 0;
+		r = dns_map_each(table->keys, learn, &learning);
+		if (r < 0 || learning.error < 0)
+			return r < 0 ? r : learning.error;
 		table->read_at = now;
 	}
 	for (size_t i = 0; i < table->n_known; i++) {

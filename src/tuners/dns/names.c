@@ -7,7 +7,7 @@
 
 #define FADE_EVERY_US (30 * USEC_PER_SEC)
 
-/* The rarest name gives its place, and its count, to a new one. */
+/* A new name replaces the rarest and takes over its count. */
 static struct dns_name *place_for_new(struct dns_names *names)
 {
 	struct dns_name *least = &names->names[0];

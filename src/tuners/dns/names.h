@@ -3,7 +3,7 @@
 #define TUNERS_DNS_NAMES_H
 
 /*
- * The names that are asked for most just now, out of a sample of all: the space-saving sketch of
+ * The names in most queries just now, out of a sample of all: the space-saving sketch of
  * Metwally, Agrawal and El Abbadi (2005), whose counts fade, so that it tells of the last minutes.
  * Its size is fixed, however many names there are.
  */
@@ -33,7 +33,7 @@ void dns_names_add(struct dns_names *names, const char *text, uint32_t type);
 /* Halves all counts every half minute; what was seen once is forgotten then. */
 void dns_names_fade(struct dns_names *names, uint64_t now_us);
 
-/* Those that are surely asked for most, largest first; how many. */
+/* Those with the largest certain counts, largest first; how many. */
 size_t dns_names_top(const struct dns_names *names, const struct dns_name *top[DNS_NAMES_TOP]);
 
 #endif

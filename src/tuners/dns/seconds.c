@@ -57,14 +57,7 @@ static void push(struct dns_seconds *seconds, uint32_t count, uint64_t budget)
 		end_second(seconds);
 }
 
-static bool is_idle(const struct dns_seconds *seconds, const uint32_t bins[static DNS_BINS])
-{
-	return seconds->last == 0 && seconds->current == 0 &&
-	       memcmp(seconds->seen, bins, sizeof(seconds->seen)) == 0;
-}
-
-/* Of an idle server only the seconds are counted: its last second had no queries.
- */
+/* Of an idle server only the seconds are counted: its last second had no queries. */
 static void pass_idle(struct dns_seconds *seconds, uint64_t until)
 {
 	memset(seconds->window, 0, sizeof(seconds->window));
@@ -75,12 +68,6 @@ static void pass_idle(struct dns_seconds *seconds, uint64_t until)
 		if (seconds->next == end)
 			end_second(seconds);
 	}
-}
-
-/* How often a bin of this index comes in the bins from next up to until. */
-static uint64_t laps(uint64_t next, uint64_t until)
-{
-	return (until - next + DNS_BINS - 1) / DNS_BINS;
 }
 
 /* A minute without a poll: the time passes, and all that is shown of the past is forgotten. */
@@ -105,7 +92,8 @@ bool dns_seconds_take(struct dns_seconds *seconds, const uint32_t bins[static DN
 		seconds->next = until < DNS_BINS ? 0 : until - (DNS_BINS - 1);
 	in_time = until < seconds->next + DNS_BINS;
 	seconds->poll_peak = 0;
-	if (is_idle(seconds, bins)) {
+	if (seconds->last == 0 && seconds->current == 0 &&
+		memcmp(seconds->seen, bins, sizeof(seconds->seen)) == 0) {
 		pass_idle(seconds, until);
 		return true;
 	}
@@ -116,7 +104,9 @@ bool dns_seconds_take(struct dns_seconds *seconds, const uint32_t bins[static DN
 	while (seconds->next < until) {
 		size_t i = seconds->next % DNS_BINS;
 		uint32_t rest = bins[i] - seconds->seen[i];
-		uint32_t share = rest / (uint32_t)laps(seconds->next, until);
+		/* How often a bin of this index comes up to until. */
+		uint64_t laps = (until - seconds->next + DNS_BINS - 1) / DNS_BINS;
+		uint32_t share = rest / (uint32_t)laps;
 
 		/* A counter never falls; one that seems to was not read in full: the next time. */
 		share = rest > INT32_MAX ? 0 : share;

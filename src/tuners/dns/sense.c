@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Files and addresses change seldom, and reading them costs some 100 us. */
+/* Files and addresses rarely change, and reading them costs some 100 us. */
 #define REFRESH_EVERY_US (60 * USEC_PER_SEC)
 /* But a new server may be an address that the node just got. */
 #define UNCLASSIFIED_EVERY_US (5 * USEC_PER_SEC)
@@ -43,22 +43,18 @@ void dns_sensor_close(struct dns_sensor *sensor)
 		cgroups_close(sensor->cgroups);
 }
 
-/* What had been counted before belongs to no second that is shown. */
-static void begin_packets(struct dns_server_state *server, const uint32_t *bins)
-{
-	server->packets = calloc(1, sizeof(*server->packets));
-	if (server->packets && server->queries.next > 0)
-		memcpy(server->packets->seen, bins, sizeof(server->packets->seen));
-}
-
 static void count_seconds(struct dns_sensor *sensor, struct dns_server_state *server,
 	const uint32_t *queries, const uint32_t *packets)
 {
 	uint64_t qps = server->budget.sustained ? 0 : server->budget.qps;
 	uint64_t now_ns = sensor->now_us * 1000;
 
-	if (!server->packets && server->label >= 0)
-		begin_packets(server, packets);
+	if (!server->packets && server->label >= 0) {
+		server->packets = calloc(1, sizeof(*server->packets));
+		/* What had been counted before belongs to no second that is shown. */
+		if (server->packets && server->queries.next > 0)
+			memcpy(server->packets->seen, packets, sizeof(server->packets->seen));
+	}
 	if (!dns_seconds_take(&server->queries, queries, now_ns, qps))
 		sensor->late = true;
 	if (server->packets)
@@ -172,7 +168,7 @@ static void forget_names(struct dns_sensor *sensor)
 		free(steal(sensor->table.labels[i].names));
 }
 
-/* Few queries: every name. Many: so many a second, however many there are. */
+/* Every name of few queries, a fixed number each second of many. */
 static void read_names(struct dns_sensor *sensor)
 {
 	double seconds = (double)(sensor->now_us - sensor->sampled_at_us) / (double)USEC_PER_SEC;

@@ -209,38 +209,23 @@ void dns_minute_pass(struct dns_server_state *server, uint64_t now)
 	}
 }
 
-uint64_t dns_minute_queries(const struct dns_server_state *server)
+struct dns_slot dns_minute(const struct dns_server_state *server)
 {
-	uint64_t sum = 0;
+	struct dns_slot minute = {.pending = server->pending};
 
-	for (size_t i = 0; i < DNS_SLOTS; i++)
-		sum += server->slots[i].queries;
-	return sum;
-}
-
-uint64_t dns_minute_unanswered(const struct dns_server_state *server)
-{
-	uint64_t sum = 0;
-
-	for (size_t i = 0; i < DNS_SLOTS; i++)
-		sum += server->slots[i].unanswered;
-	return sum;
-}
-
-uint64_t dns_minute_pending(const struct dns_server_state *server)
-{
-	uint64_t most = server->pending;
-
-	for (size_t i = 0; i < DNS_SLOTS; i++)
-		most = MAX(most, server->slots[i].pending);
-	return most;
+	for (size_t i = 0; i < DNS_SLOTS; i++) {
+		minute.queries += server->slots[i].queries;
+		minute.unanswered += server->slots[i].unanswered;
+		minute.pending = MAX(minute.pending, server->slots[i].pending);
+	}
+	return minute;
 }
 
 /* A server with a budget always has a label of its own. */
 static uint64_t weight(const struct dns_server_state *server)
 {
 	return server->pinned || dns_has_budget(server) ? UINT64_MAX / 4
-							: dns_minute_queries(server);
+							: dns_minute(server).queries;
 }
 
 /* A free label, else that of the least important server. */
