@@ -15,7 +15,7 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "report/report.h"
-#include "tuners/dns/report.h"
+#include "tuners/dns/dns.h"
 #include "tuners/entry.h"
 #include "tuners/table.h"
 

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#include "tuners/dns/config.h"
+#include "tuners/dns/host_env.h"
 
 #include "directory.h"
 

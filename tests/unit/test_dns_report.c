@@ -15,7 +15,7 @@
 #include "base/cleanup.h"
 #include "base/exposition.h"
 #include "base/util.h"
-#include "tuners/dns/report.h"
+#include "tuners/dns/dns.h"
 
 DEFINE_CLEANUP(cJSON, cJSON_Delete)
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tuners/dns/config.h"
+#include "tuners/dns/host_env.h"
 
 #include "base/util.h"
 
@@ -9,112 +9,79 @@ static const char *const mode_words[] = {"enforce", "observe", "off", NULL};
 static const char *const auto_words[] = {"auto", NULL};
 static const char *const names_words[] = {"off", "socket", NULL};
 
+#define NUMBER .type = OPTION_COUNT, .min = 1, .max = 1000000000
+
 static const struct config_option domain_items[] = {
-	{
-		.name = "",
+	{.name = "",
 		.type = OPTION_TEXT,
 		.min = 1,
 		.max = 253,
-		.sentence = "A domain, such as cluster.local.",
-	},
+		.sentence = "A domain, such as cluster.local."},
 	{0},
 };
 
 static const struct config_option server_items[] = {
-	{
-		.name = "",
-		.type = OPTION_TEXT,
-		.min = 1,
-		.max = 45,
-		.sentence = "An address.",
-	},
+	{.name = "", .type = OPTION_TEXT, .min = 1, .max = 45, .sentence = "An address."},
 	{0},
 };
 
 static const struct config_option budget_items[] = {
-	{
-		.name = "server",
+	{.name = "server",
 		.type = OPTION_TEXT,
 		.min = 1,
 		.max = 45,
 		.sentence = "The upstream's address; auto: the resolver of the cloud that this "
-			    "machine is in, with the numbers beside it, or without any those that "
-			    "the cloud publishes.",
-	},
-	{
-		.name = "qps",
-		.type = OPTION_COUNT,
-		.min = 1,
-		.max = 1000000000,
-		.unit = "queries/s",
-		.sentence = "Queries in any second.",
-	},
-	{
-		.name = "pps",
-		.type = OPTION_COUNT,
-		.min = 1,
-		.max = 1000000000,
+			    "machine is in, with the numbers given here, or without any with "
+			    "those that the cloud publishes."},
+	{.name = "qps", NUMBER, .unit = "queries/s", .sentence = "Queries in any second."},
+	{.name = "pps",
+		NUMBER,
 		.unit = "packets/s",
-		.sentence = "Packets in any second, TCP handshakes among them.",
-	},
-	{
-		.name = "pending",
-		.type = OPTION_COUNT,
-		.min = 1,
-		.max = 1000000000,
+		.sentence = "Packets in any second, TCP handshakes among them."},
+	{.name = "pending",
+		NUMBER,
 		.unit = "queries",
-		.sentence = "Queries without an answer at a time.",
-	},
+		.sentence = "Queries without an answer at a time."},
 	{0},
 };
 
 const struct config_option dns_options[] = {
-	{
-		.name = "dns.mode",
+	{.name = "dns.mode",
 		.type = OPTION_CHOICE,
 		.words = mode_words,
 		.sentence = "This tuner's own mode; empty: the agent's. It sets nothing on the "
-			    "node: enforce and observe are the same to it.",
-	},
-	{
-		.name = "dns.cluster_domains",
+			    "node: enforce and observe are the same to it."},
+	{.name = "dns.cluster_domains",
 		.type = OPTION_LIST,
 		.max = DNS_DOMAINS_MAX,
 		.items = domain_items,
 		.def = "[cluster.local]",
-		.sentence = "The cluster's own domains: whoever answers names in them is the "
-			    "cluster's DNS, and no upstream. At most six labels each.",
-	},
-	{
-		.name = "dns.cluster_servers",
+		.sentence = "The cluster's own domains: a server that answers names in them is the "
+			    "cluster's DNS, and no upstream. At most six labels each."},
+	{.name = "dns.cluster_servers",
 		.type = OPTION_LIST,
 		.max = DNS_CLUSTER_SERVERS_MAX,
 		.items = server_items,
 		.words = auto_words,
 		.def = "auto",
 		.sentence = "Addresses of the cluster's DNS. auto: the kubelet's clusterDNS. In "
-			    "either case whoever answers names of dns.cluster_domains is of the "
-			    "cluster too, unless a budget names it.",
-	},
-	{
-		.name = "dns.names",
+			    "either case a server that answers names of dns.cluster_domains is of "
+			    "the cluster too, unless a budget names it."},
+	{.name = "dns.names",
 		.type = OPTION_CHOICE,
 		.words = names_words,
 		.def = "socket",
-		.sentence = "The names that are asked for most, out of a sample. socket: shown by "
-			    "the unix socket, so to root alone, and never in metrics. off: no name "
-			    "leaves the kernel.",
-	},
-	{
-		.name = "dns.budgets",
+		.sentence = "The names in most queries, out of a sample. socket: shown by the unix "
+			    "socket, so to root alone, and never in metrics. off: no name leaves "
+			    "the kernel."},
+	{.name = "dns.budgets",
 		.type = OPTION_LIST,
 		.max = DNS_BUDGETS_MAX,
 		.items = budget_items,
 		.def = "[{server: auto}]",
 		.sentence = "What upstreams allow this machine. Each item has a server and any of "
 			    "qps, pps and pending. []: no budgets. headroom explain budget/aws "
-			    "and the like tell the clouds' own numbers and where they stand.",
-	},
+			    "and the like show the clouds' own numbers and their sources."},
 	{0},
 };
 
@@ -175,7 +142,7 @@ static void validate_domains(const struct config *config, struct config_fault_li
 				domain);
 		else if (labels > DNS_SUFFIX_LABELS)
 			config_fault_add(faults, &place,
-				"dns.cluster_domains: %s has %zu labels: at most %d are looked at",
+				"dns.cluster_domains: %s has %zu labels: at most %d are compared",
 				domain, labels, DNS_SUFFIX_LABELS);
 		else if (++alike[labels] > DNS_SUFFIX_SLOTS)
 			config_fault_add(faults, &place,

@@ -66,46 +66,31 @@ double dns_budget_used(const struct dns_seen *seen, const struct dns_server_stat
 }
 
 /*
- * Seconds in which more packets than the budget were sent for sure. With several network devices,
- * each with a budget of its own, all together prove nothing: what one address sends alone does, as
- * an address is on one device.
+ * Packets that surely count against the budget: seconds over it, and the most in one of this poll.
+ * With several network devices, each with a budget of its own, the sum of all proves nothing; the
+ * packets of one address do, as an address is on one device.
  */
-static uint64_t packets_over(const struct dns_seen *seen, const struct dns_server_state *server)
+static void read_packets(const struct dns_seen *seen, const struct dns_server_state *server,
+	uint64_t *over, uint64_t *peak)
 {
 	const struct dns_seconds *packets = dns_packets_of(seen, server);
-	uint64_t sum = 0;
+	bool senders = dns_is_upper_bound(seen, server);
 
-	if (!packets || server->budget.pps == 0)
-		return 0;
-	if (!dns_is_upper_bound(seen, server))
-		return packets->over;
-	for (unsigned i = 0; i < seen->n_senders; i++)
-		sum += seen->senders[i].seconds.over;
-	return sum;
-}
-
-/* The most that counts in such a second. */
-static uint64_t packets_peak(const struct dns_seen *seen, const struct dns_server_state *server)
-{
-	const struct dns_seconds *packets = dns_packets_of(seen, server);
-	uint64_t peak = 0;
-
-	if (!packets)
-		return 0;
-	if (!dns_is_upper_bound(seen, server))
-		return packets->poll_peak;
-	for (unsigned i = 0; i < seen->n_senders; i++)
-		peak = MAX(peak, seen->senders[i].seconds.poll_peak);
-	return peak;
+	*over = packets && !senders ? packets->over : 0;
+	*peak = packets && !senders ? packets->poll_peak : 0;
+	for (unsigned i = 0; packets && senders && i < seen->n_senders; i++) {
+		*over += seen->senders[i].seconds.over;
+		*peak = MAX(*peak, seen->senders[i].seconds.poll_peak);
+	}
 }
 
 /* How much each of the budget's numbers was exceeded since the last poll: a second counts once. */
-static uint64_t newly_over(const struct dns_seen *seen, const struct dns_server_state *server,
+static uint64_t newly_over(const struct dns_server_state *server, uint64_t packets_over,
 	struct dns_server_memory *memory)
 {
 	uint64_t counts[DNS_EXCESSES] = {
 		[DNS_OVER_QUERIES] = server->queries.over,
-		[DNS_OVER_PACKETS] = packets_over(seen, server),
+		[DNS_OVER_PACKETS] = server->budget.pps > 0 ? packets_over : 0,
 		[DNS_OVER_PENDING] = memory->pending_over,
 		[DNS_OVER_SUSTAINED] = (uint64_t)memory->sustained_over,
 	};
@@ -148,7 +133,7 @@ static void remember_over(const struct dns_seen *seen, const struct dns_server_s
 	struct dns_server_memory *memory, uint64_t now)
 {
 	const struct dns_budget *budget = &server->budget;
-	uint64_t more;
+	uint64_t more, packets_over, packets_peak;
 
 	if (budget->pending > 0 && server->pending > budget->pending)
 		memory->pending_over++;
@@ -157,14 +142,15 @@ static void remember_over(const struct dns_seen *seen, const struct dns_server_s
 		memory->sustained_over +=
 			(double)(now - memory->polled_at_us) / (double)USEC_PER_SEC;
 	memory->polled_at_us = now;
-	more = newly_over(seen, server, memory);
+	read_packets(seen, server, &packets_over, &packets_peak);
+	more = newly_over(server, packets_over, memory);
 	memory->over += more;
 	if (more > 0) {
 		memory->over_lately += more;
 		memory->over_at_us = now;
 		memory->worst_queries = MAX(memory->worst_queries, server->queries.poll_peak);
 		memory->worst_pending = MAX(memory->worst_pending, server->pending);
-		memory->worst_packets = MAX(memory->worst_packets, packets_peak(seen, server));
+		memory->worst_packets = MAX(memory->worst_packets, packets_peak);
 	} else if (now - memory->over_at_us > EXCEEDED_WINDOW_US) {
 		memory->over_lately = 0;
 		memory->worst_queries = memory->worst_packets = memory->worst_pending = 0;

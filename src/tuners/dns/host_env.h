@@ -2,8 +2,12 @@
 #ifndef TUNERS_DNS_HOST_ENV_H
 #define TUNERS_DNS_HOST_ENV_H
 
-/* What the node's files and devices say of DNS servers: resolv.conf, addresses, the kubelet. */
+/*
+ * What the configuration, and the node's files and devices, say of DNS servers: budgets,
+ * resolv.conf, addresses, the kubelet.
+ */
 
+#include "config/config.h"
 #include "runtime/kubelet.h"
 #include "tuners/dns/dns.h"
 
@@ -13,7 +17,23 @@
 #define DNS_CLUSTER_SERVERS_MAX 16
 #define DNS_NODE_ADDRESSES_MAX  4096
 
-struct dns_config;
+#define DNS_BUDGETS_MAX DNS_PINNED_MAX
+
+struct dns_config {
+	char domains[DNS_DOMAINS_MAX][DNS_DOMAIN_MAX];
+	size_t n_domains;
+	bool cluster_auto;
+	struct dns_key cluster[DNS_CLUSTER_SERVERS_MAX];
+	size_t n_cluster;
+	bool names;
+	bool budget_auto;
+	struct dns_budget own; /* numbers beside server: auto, in place of the cloud's */
+	struct {
+		struct dns_key server;
+		struct dns_budget budget;
+	} budgets[DNS_BUDGETS_MAX];
+	size_t n_budgets;
+};
 
 struct dns_host_env {
 	enum dns_cloud cloud;
@@ -51,5 +71,17 @@ void dns_host_env_take_kubelet(struct dns_host_env *env, const struct kubelet_va
  */
 enum dns_role dns_role_of(const struct dns_host_env *env, const struct dns_key *server,
 	uint64_t answers, bool budgeted);
+
+/* config.c */
+extern const struct config_option dns_options[];
+
+/* Checks what the option table cannot. */
+void dns_config_validate(const struct config *config, struct config_fault_list *faults);
+
+void dns_config_read(struct dns_config *into, const struct config *config);
+
+/* The budget of a server, from the configuration or by the cloud; none for none. */
+struct dns_budget dns_config_budget(const struct dns_config *config, const struct dns_host_env *env,
+	const struct dns_key *server);
 
 #endif

@@ -14,24 +14,6 @@
 /* Elements that one system call reads: more than a bucket of the kernel's hash table has. */
 #define AT_ONCE 64
 
-static int read_one_by_one(
-	int fd, size_t key_size, size_t value_size, dns_take *take, void *userdata)
-{
-	_cleanup_free_ char *buffer = calloc(1, 2 * key_size + value_size);
-	char *key, *value, *before = NULL;
-
-	if (!buffer)
-		return -ENOMEM;
-	key = buffer + key_size;
-	value = key + key_size;
-	while (bpf_map_get_next_key(fd, before, key) == 0) {
-		if (bpf_map_lookup_elem(fd, key, value) == 0)
-			take(userdata, key, value);
-		before = memcpy(buffer, key, key_size);
-	}
-	return errno == ENOENT ? 0 : -errno;
-}
-
 int dns_map_each(const struct bpf_map *map, dns_take *take, void *userdata)
 {
 	size_t key_size = bpf_map__key_size(map), value_size = bpf_map__value_size(map);
@@ -48,10 +30,8 @@ int dns_map_each(const struct bpf_map *map, dns_take *take, void *userdata)
 
 		r = bpf_map_lookup_batch(
 			fd, began ? &position : NULL, &position, keys, values, &n, NULL);
-		/* Nothing has been taken yet: this kernel reads only one at a time. */
 		if (r < 0 && errno != ENOENT)
-			return began ? -errno
-				     : read_one_by_one(fd, key_size, value_size, take, userdata);
+			return -errno;
 		for (uint32_t i = 0; i < n; i++)
 			take(userdata, keys + i * key_size, values + i * value_size);
 		began = true;

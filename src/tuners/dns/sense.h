@@ -5,7 +5,7 @@
 /* What sensing needs: the kernel's counters, and what tells servers apart. */
 
 #include "tuners/dns/clients.h"
-#include "tuners/dns/config.h"
+#include "tuners/dns/host_env.h"
 #include "workload/cgroups.h"
 
 struct dns_sensor {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tuners/dns/report.h"
+#include "tuners/dns/dns.h"
 #include "tuners/dns/sense.h"
 #include "tuners/table.h"
 
