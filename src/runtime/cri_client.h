@@ -30,7 +30,7 @@ struct cri_version {
 };
 
 /*
- * What the runtime runs with, as Status(verbose) tells it: containerd's info.config. A field that
+ * What the runtime runs with, as Status(verbose) shows it: containerd's info.config. A field that
  * the runtime's version leaves out is -1 or NULL.
  */
 struct cri_running_config {

@@ -25,7 +25,7 @@
 /* What a call takes besides its answer's message: headers, frames of control, padding. */
 #define OVERHEAD_MAX ((size_t)1024 * 1024)
 
-/* A server that has no room for another connection is asked again after this time. */
+/* A server that has no room for another connection is tried again after this time. */
 #define CONNECT_AGAIN_US (20 * USEC_PER_MSEC)
 
 /* One call on one connection. */
@@ -294,7 +294,7 @@ static int run_exchange(struct grpc *grpc, const struct wait *wait, struct excha
 
 		if (exchange->ended)
 			break;
-		/* It broke the protocol and was told so. */
+		/* It broke the protocol, and that was sent to it. */
 		if (events < 0 || (!nghttp2_session_want_read(grpc->session) &&
 					  !nghttp2_session_want_write(grpc->session)))
 			return grpc_response_fail(

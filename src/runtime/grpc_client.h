@@ -63,7 +63,7 @@ DEFINE_CLEANUP(struct grpc, grpc_close)
  * 0 with the answer; what the server says instead, an enum grpc_status above 0; or -errno where it
  * gave no answer: -ETIMEDOUT, -ECANCELED, -EFBIG (more than answer_max), -EBADMSG (no answer of
  * this call), -EPROTO (no HTTP/2, or another server), or why it cannot be reached. grpc_error()
- * tells more.
+ * says more.
  */
 int grpc_unary(struct grpc *grpc, const struct wait *wait, const struct grpc_request *request,
 	struct arena *arena, struct grpc_answer *answer);

@@ -38,7 +38,7 @@ static const struct {
 };
 
 /* One reading of the files. */
-struct look {
+struct reading {
 	const struct host *host;
 	struct kubelet_seen *seen;
 	struct kubelet_values flags;
@@ -100,30 +100,30 @@ static void find_process(const struct host *host, struct kubelet_seen *seen)
 
 /* What is relative begins where the process works: systemd starts services in the root. */
 static void take_path(
-	const struct look *look, const char *value, char path[static SETTING_PATH_MAX])
+	const struct reading *reading, const char *value, char path[static SETTING_PATH_MAX])
 {
 	char full[PATH_MAX];
 
 	if (!value || !value[0])
 		return;
-	if (process_path(look->host->root, look->seen->pid, value, full) < 0)
+	if (process_path(reading->host->root, reading->seen->pid, value, full) < 0)
 		snprintf(full, sizeof(full), "/%s", value);
 	if (!copy_text(path, SETTING_PATH_MAX, full))
 		path[0] = '\0';
 }
 
-static int take_command_line(struct look *look)
+static int take_command_line(struct reading *reading)
 {
 	_cleanup_(command_free) struct command command = {0};
-	struct kubelet_seen *seen = look->seen;
+	struct kubelet_seen *seen = reading->seen;
 	const char *value;
 	char word[KUBELET_ADDRESS_MAX];
-	int r = command_read(look->host->root, seen->pid, &command);
+	int r = command_read(reading->host->root, seen->pid, &command);
 
 	if (r < 0)
 		return r;
-	take_path(look, command_option(&command, "config"), seen->config);
-	take_path(look, command_option(&command, "config-dir"), seen->config_dir);
+	take_path(reading, command_option(&command, "config"), seen->config);
+	take_path(reading, command_option(&command, "config-dir"), seen->config_dir);
 	for (int i = 0; i < KUBELET_FIELDS; i++) {
 		struct kubelet_value taken = {.origin = KUBELET_FLAG};
 		const char *flag = kubelet_field_flag((enum kubelet_field)i);
@@ -133,27 +133,27 @@ static int take_command_line(struct look *look)
 		value = i == KUBELET_SERIALIZE_IMAGE_PULLS ? command_switch(&command, flag)
 							   : command_option(&command, flag);
 		if (value && kubelet_take(&taken, (enum kubelet_field)i, value))
-			look->flags.field[i] = taken;
+			reading->flags.field[i] = taken;
 	}
 	value = command_option(&command, "cluster-dns");
 	for (; value && value[0]; value += strspn(value, ",")) {
 		size_t len = strcspn(value, ",");
 
 		snprintf(word, sizeof(word), "%.*s", (int)MIN(len, sizeof(word)), value);
-		kubelet_add_cluster_dns(&look->flags, word);
+		kubelet_add_cluster_dns(&reading->flags, word);
 		value += len;
 	}
 	return 0;
 }
 
-static void find_files(struct look *look)
+static void find_files(struct reading *reading)
 {
-	struct kubelet_seen *seen = look->seen;
+	struct kubelet_seen *seen = reading->seen;
 
-	if (seen->pid > 0 && (seen->embedded || take_command_line(look) == 0)) {
+	if (seen->pid > 0 && (seen->embedded || take_command_line(reading) == 0)) {
 		seen->presence = KUBELET_RUNNING;
-		look->start_us = realtime_of_boottime(seen->start_us);
-		if (seen->embedded && is_there(look->host, K3S_DROP_IN))
+		reading->start_us = realtime_of_boottime(seen->start_us);
+		if (seen->embedded && is_there(reading->host, K3S_DROP_IN))
 			copy_text(seen->config_dir, sizeof(seen->config_dir), K3S_DROP_IN);
 		return;
 	}
@@ -162,7 +162,7 @@ static void find_files(struct look *look)
 		const char *path = known_files[i].config[0] ? known_files[i].config
 							    : known_files[i].config_dir;
 
-		if (!is_there(look->host, path))
+		if (!is_there(reading->host, path))
 			continue;
 		seen->presence = KUBELET_STOPPED;
 		seen->embedded = known_files[i].embedded;
@@ -172,45 +172,45 @@ static void find_files(struct look *look)
 	}
 }
 
-static void complain(struct look *look, const char *path, int error, const char *cure)
+static void complain(struct reading *reading, const char *path, int error, const char *cure)
 {
-	if (look->seen->why[0] == '\0')
-		snprintf(look->seen->why, KUBELET_WHY_MAX, "%s: %s: %s", path, strerror(-error),
+	if (reading->seen->why[0] == '\0')
+		snprintf(reading->seen->why, KUBELET_WHY_MAX, "%s: %s: %s", path, strerror(-error),
 			cure);
 }
 
-static bool is_younger(const struct look *look, const char *full)
+static bool is_younger(const struct reading *reading, const char *full)
 {
 	struct stat st;
 
 	return stat(full, &st) == 0 &&
 	       (uint64_t)st.st_ctim.tv_sec * USEC_PER_SEC + (uint64_t)st.st_ctim.tv_nsec / 1000 >=
-		       look->start_us;
+		       reading->start_us;
 }
 
 /* name: below the drop-in directory; NULL for the main file. */
-static void take_file(struct look *look, const char *path, const char *name)
+static void take_file(struct reading *reading, const char *path, const char *name)
 {
-	struct kubelet_seen *seen = look->seen;
+	struct kubelet_seen *seen = reading->seen;
 	bool own = name && streq(name, KUBELET_OWN_FILE);
 	_cleanup_free_ char *text = NULL;
 	struct kubelet_values given = {0};
 	char full[PATH_MAX];
 	size_t len = 0;
-	int r = path_in_root(look->host->root, path, full);
+	int r = path_in_root(reading->host->root, path, full);
 
 	if (r == 0)
 		r = read_file(full, FILE_MAX, &text, &len);
 	if (r < 0) {
-		complain(look, path, r,
+		complain(reading, path, r,
 			r == -EFBIG ? "this is no configuration of the kubelet"
 				    : "give read access to it below the host's root");
 		return;
 	}
 	/* After reading: what is put in its place meanwhile is younger. */
-	if (is_younger(look, full))
-		*(own ? &look->own_changed : &look->changed) = true;
-	/* The first fault is the one that is told. */
+	if (is_younger(reading, full))
+		*(own ? &reading->own_changed : &reading->changed) = true;
+	/* The first fault is the one that is reported. */
 	if (seen->why[0] || kubelet_parse(path, text, len, &given, seen->why) < 0)
 		return;
 	if (own)
@@ -229,7 +229,7 @@ static int by_name(const FTSENT **a, const FTSENT **b)
 	return strcmp((*a)->fts_name, (*b)->fts_name);
 }
 
-static int take_entry(struct look *look, const FTSENT *entry, const char *name)
+static int take_entry(struct reading *reading, const FTSENT *entry, const char *name)
 {
 	char path[SETTING_PATH_MAX];
 	const char *dot = strrchr(entry->fts_name, '.');
@@ -239,62 +239,62 @@ static int take_entry(struct look *look, const FTSENT *entry, const char *name)
 	if (entry->fts_info == FTS_DNR || entry->fts_info == FTS_ERR)
 		return -entry->fts_errno;
 	if (entry->fts_info == FTS_D) {
-		look->directory_changed |= is_younger(look, entry->fts_accpath);
-		return ++look->n_files > FILES_MAX || entry->fts_level > DEPTH_MAX ? -E2BIG : 0;
+		reading->directory_changed |= is_younger(reading, entry->fts_accpath);
+		return ++reading->n_files > FILES_MAX || entry->fts_level > DEPTH_MAX ? -E2BIG : 0;
 	}
 	if (!dot || !streq(dot, ".conf"))
 		return 0;
-	if (++look->n_files > FILES_MAX)
+	if (++reading->n_files > FILES_MAX)
 		return -E2BIG;
-	if (snprintf(path, sizeof(path), "%s/%s", look->seen->config_dir, name) >=
+	if (snprintf(path, sizeof(path), "%s/%s", reading->seen->config_dir, name) >=
 		(int)sizeof(path))
 		return -ENAMETOOLONG;
-	take_file(look, path, name);
+	take_file(reading, path, name);
 	return 0;
 }
 
 /* The kubelet's order is that of names, a directory's own after the directory. */
-static void take_directory(struct look *look)
+static void take_directory(struct reading *reading)
 {
-	const char *directory = look->seen->config_dir;
+	const char *directory = reading->seen->config_dir;
 	char full[PATH_MAX];
 	char *const roots[] = {full, NULL};
 	const FTSENT *entry;
 	FTS *tree;
-	int r = path_in_root(look->host->root, directory, full);
+	int r = path_in_root(reading->host->root, directory, full);
 
 	tree = r == 0 ? fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, by_name) : NULL;
 	if (r == 0 && !tree)
 		r = -errno;
 	while (r == 0 && (entry = fts_read(tree)))
-		r = take_entry(look, entry,
+		r = take_entry(reading, entry,
 			entry->fts_path + MIN(strlen(full) + 1, strlen(entry->fts_path)));
 	if (tree)
 		fts_close(tree);
 	if (r < 0)
-		complain(look, directory, r,
+		complain(reading, directory, r,
 			r == -E2BIG ? "more than 64 files, or directories 5 deep: join them"
 				    : "give read access to it below the host's root");
 }
 
 void kubelet_read(const struct host *host, struct kubelet_seen *seen)
 {
-	struct look look = {.host = host, .seen = seen};
+	struct reading reading = {.host = host, .seen = seen};
 	bool known;
 
 	find_process(host, seen);
-	find_files(&look);
+	find_files(&reading);
 	if (seen->config[0])
-		take_file(&look, seen->config, NULL);
+		take_file(&reading, seen->config, NULL);
 	if (seen->config_dir[0])
-		take_directory(&look);
-	kubelet_merge(&seen->values, &look.flags);
-	kubelet_merge(&seen->others, &look.flags);
+		take_directory(&reading);
+	kubelet_merge(&seen->values, &reading.flags);
+	kubelet_merge(&seen->others, &reading.flags);
 	kubelet_fill_defaults(&seen->values, seen->embedded);
 	kubelet_fill_defaults(&seen->others, seen->embedded);
 	/* The kubelet took what did not change since it started. A directory changes when our own
 	 * file comes to lie in it; else a file was taken away. */
-	known = seen->presence == KUBELET_RUNNING && !look.changed && seen->why[0] == '\0';
-	seen->values_run = known && !look.own_changed && !look.directory_changed;
-	seen->others_run = known && look.own_changed;
+	known = seen->presence == KUBELET_RUNNING && !reading.changed && seen->why[0] == '\0';
+	seen->values_run = known && !reading.own_changed && !reading.directory_changed;
+	seen->others_run = known && reading.own_changed;
 }

@@ -2,7 +2,7 @@
 #ifndef TESTS_FUZZ_SOCKET_SERVER_H
 #define TESTS_FUZZ_SOCKET_SERVER_H
 
-/* A thread that sends the same bytes to whoever connects, and closes when the client does. */
+/* A thread that sends the same bytes to each client, and closes when the client does. */
 
 #include "base/util.h"
 

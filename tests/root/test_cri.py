@@ -79,14 +79,14 @@ class Containerd:
             [CLIENT, self.socket, *map(str, command)], capture_output=True, text=True, timeout=90
         )
         assert answer.returncode == 0, f"{command}: {answer.returncode} {answer.stderr}"
-        told = json.loads(answer.stdout)
-        assert isinstance(told, dict)
-        return told
+        parsed = json.loads(answer.stdout)
+        assert isinstance(parsed, dict)
+        return parsed
 
     def well(self, *command: str | Path | int) -> dict[str, Any]:
-        told = self.ask(*command)
-        assert told["status"] == "OK", f"{command}: {told}"
-        return told
+        answer = self.ask(*command)
+        assert answer["status"] == "OK", f"{command}: {answer}"
+        return answer
 
     def ctr(self, *args: str | Path) -> str:
         return subprocess.run(
@@ -151,7 +151,7 @@ def containerd(request: pytest.FixtureRequest, directory: Path) -> Iterator[Cont
         daemon.stop(signal.SIGKILL)
 
 
-def test_tells_version_and_status(containerd: Containerd) -> None:
+def test_version_and_status(containerd: Containerd) -> None:
     version = containerd.well("version")
     assert version["runtime"] == "containerd"
     assert version["version"].lstrip("v").startswith(containerd.generation)
@@ -164,13 +164,13 @@ def test_tells_version_and_status(containerd: Containerd) -> None:
         assert status["max_concurrent_downloads"] == 7
         assert status["registry_config_path"] == "/nowhere/certs.d"
     else:
-        assert status["max_concurrent_downloads"] == -1, "2.x does not tell it"
+        assert status["max_concurrent_downloads"] == -1, "2.x does not show it"
         assert "registry_config_path" not in status
     filesystems = containerd.well("filesystems")["filesystems"]
     assert [Path(f["mountpoint"]).parent for f in filesystems] == [containerd.directory / "root"]
 
 
-def test_running_value_is_not_the_files(containerd: Containerd) -> None:
+def test_status_shows_the_running_value_not_the_files(containerd: Containerd) -> None:
     if containerd.generation != "1.6":
         assert containerd.well("status")["max_concurrent_downloads"] == -1
         return
@@ -183,7 +183,7 @@ def test_running_value_is_not_the_files(containerd: Containerd) -> None:
     assert containerd.well("status")["max_concurrent_downloads"] == 10
 
 
-def test_pieces_being_fetched(containerd: Containerd) -> None:
+def test_content_being_fetched_is_listed(containerd: Containerd) -> None:
     assert containerd.well("ctd-ingests", "k8s.io")["ingests"] == []
     before = time.time()
     feeder = subprocess.Popen(
@@ -222,8 +222,8 @@ def test_pods_and_containers(containerd: Containerd, tmp_path: Path) -> None:
     try:
         (pod,) = containerd.well("sandboxes")["sandboxes"]
         assert pod == {"id": sandbox, "name": "web-1", "namespace": "shop", "uid": uid, "ready": True}
-        told = containerd.well("sandbox", sandbox)
-        assert told["sandbox"] == pod and told["host_network"] and told["ips"] == []
+        answer = containerd.well("sandbox", sandbox)
+        assert answer["sandbox"] == pod and answer["host_network"] and answer["ips"] == []
         assert containerd.well("containers")["containers"] == []
         criwire.call(containerd.socket, f"{criwire.RUNTIME}/StopPodSandbox", criwire.message(f1=sandbox))
         assert not containerd.well("sandbox", sandbox)["sandbox"]["ready"]
@@ -231,7 +231,7 @@ def test_pods_and_containers(containerd: Containerd, tmp_path: Path) -> None:
         criwire.remove_pod(containerd.socket, sandbox)
 
 
-def test_cri_switched_off(directory: Path) -> None:
+def test_disabled_cri_plugin_leaves_containerds_own_services(directory: Path) -> None:
     daemon = Containerd(program_of("1.6"), "1.6", directory)
     daemon.config.write_text('version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n')
     try:
@@ -242,14 +242,14 @@ def test_cri_switched_off(directory: Path) -> None:
         daemon.stop(signal.SIGKILL)
 
 
-def test_stopped_process(containerd: Containerd) -> None:
+def test_stopped_process_ends_in_the_deadline(containerd: Containerd) -> None:
     """A runtime that hangs: an answer of our own in time, and it works again at once afterwards."""
     containerd.process.send_signal(signal.SIGSTOP)
     stat = Path(f"/proc/{containerd.process.pid}/stat")
     try:
         until(lambda: stat.read_text().rsplit(")", 1)[1].split()[0] == "T", 5, "stopped")
-        told = containerd.ask("version")
+        answer = containerd.ask("version")
     finally:
         containerd.process.send_signal(signal.SIGCONT)
-    assert told["status"] == "DEADLINE_EXCEEDED" and told["local"]
+    assert answer["status"] == "DEADLINE_EXCEEDED" and answer["local"]
     containerd.well("version")

@@ -58,7 +58,7 @@ def kubelet(directory: Path) -> Iterator[Kubelet]:
         LIBRARY.rmdir()
 
 
-def test_serial_pulls_are_told(kubelet: Kubelet, agent: Callable[..., Any]) -> None:
+def test_serial_pulls_are_reported(kubelet: Kubelet, agent: Callable[..., Any]) -> None:
     kubelet.start()
     running = agent("mode: observe\n")
     condition = running.wait_condition(CONDITION)
@@ -79,7 +79,7 @@ def test_serial_pulls_are_told(kubelet: Kubelet, agent: Callable[..., Any]) -> N
     assert running.tuner("kubelet")["state"] == "active"
 
 
-def test_a_drop_in_is_written_and_taken_back(
+def test_drop_in_is_written_and_removed_by_restore(
     kubelet: Kubelet, agent: Callable[..., Any], run: Callable[..., Any]
 ) -> None:
     kubelet.start_with_drop_ins()
@@ -105,7 +105,7 @@ def test_a_drop_in_is_written_and_taken_back(
     assert kubelet.config.read_bytes() == before
 
 
-def test_without_a_drop_in_directory_nothing_is_written(kubelet: Kubelet, agent: Callable[..., Any]) -> None:
+def test_nothing_is_written_without_a_drop_in_directory(kubelet: Kubelet, agent: Callable[..., Any]) -> None:
     kubelet.start()
     running = agent(MANAGE)
     running.wait_condition(CONDITION)
@@ -116,7 +116,7 @@ def test_without_a_drop_in_directory_nothing_is_written(kubelet: Kubelet, agent:
     assert list(kubelet.drop_ins.iterdir()) == []
 
 
-def test_plan_shows_the_drop_in(kubelet: Kubelet, directory: Path, run: Callable[..., Any]) -> None:
+def test_plan_shows_the_drop_in_without_writing_it(kubelet: Kubelet, directory: Path, run: Callable[..., Any]) -> None:
     kubelet.start_with_drop_ins()
     config = directory / "plan.yaml"
     config.write_text(MANAGE)

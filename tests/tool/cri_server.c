@@ -2,7 +2,7 @@
 
 /*
  * cri_server SOCKET PODS: a runtime that only lists, for benchmarks: that many pods and twice as
- * many containers, as large as real ones are. One connection after another.
+ * many containers, as large as in reality. One connection after another.
  */
 
 #include "base/cleanup.h"
@@ -26,7 +26,7 @@ struct answer {
 struct session {
 	const struct answer *answers; /* ended by one without a method */
 	nghttp2_session *http;
-	const struct answer *asked; /* of the stream being answered */
+	const struct answer *current; /* of the stream being answered */
 	size_t sent;
 };
 
@@ -128,12 +128,12 @@ static ssize_t read_answer(nghttp2_session *http, int32_t stream, uint8_t *buffe
 {
 	const nghttp2_nv trailer = header("grpc-status", "0");
 	struct session *session = userdata;
-	size_t n = MIN(length, session->asked->size - session->sent);
+	size_t n = MIN(length, session->current->size - session->sent);
 
 	(void)source;
-	memcpy(buffer, session->asked->data + session->sent, n);
+	memcpy(buffer, session->current->data + session->sent, n);
 	session->sent += n;
-	if (session->sent == session->asked->size) {
+	if (session->sent == session->current->size) {
 		*flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
 		nghttp2_submit_trailer(http, stream, &trailer, 1);
 	}
@@ -148,8 +148,8 @@ static int on_header(nghttp2_session *http, const nghttp2_frame *frame, const ui
 	(void)http, (void)frame, (void)name_len, (void)len, (void)flags;
 	if (!streq((const char *)name, ":path"))
 		return 0;
-	for (session->asked = session->answers; session->asked->method; session->asked++)
-		if (streq(session->asked->method, (const char *)value))
+	for (session->current = session->answers; session->current->method; session->current++)
+		if (streq(session->current->method, (const char *)value))
 			break;
 	return 0;
 }
@@ -164,7 +164,7 @@ static int on_frame(nghttp2_session *http, const nghttp2_frame *frame, void *use
 	if (!(frame->hd.flags & NGHTTP2_FLAG_END_STREAM) || frame->hd.stream_id == 0)
 		return 0;
 	session->sent = 0;
-	if (session->asked->method)
+	if (session->current->method)
 		return nghttp2_submit_response(http, frame->hd.stream_id, headers, 2, &body);
 	return nghttp2_submit_response(http, frame->hd.stream_id, headers, 3, NULL);
 }

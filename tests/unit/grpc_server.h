@@ -40,7 +40,7 @@ struct grpc_server {
 	/* Called for each request's headers and again when it is complete. */
 	void (*serve)(struct server_call *call, void *userdata);
 	void *userdata;
-	const char *raw; /* said to whoever connects, instead of HTTP/2 */
+	const char *raw; /* sent to each client, instead of HTTP/2 */
 	size_t raw_len;
 	bool raw_close;       /* closes after it */
 	useconds_t raw_every; /* says it again and again, with this pause */

@@ -60,7 +60,7 @@ static void put_process(const struct fixture *fixture, int pid, const char *name
 	directory_put_bytes(&fixture->directory, path, words, len);
 }
 
-static const struct kubelet_seen *look(struct fixture *fixture)
+static const struct kubelet_seen *read_node(struct fixture *fixture)
 {
 	kubelet_read(&fixture->host, &fixture->seen);
 	return &fixture->seen;
@@ -71,26 +71,26 @@ static const char *seen_value(const struct kubelet_seen *seen, enum kubelet_fiel
 	return seen->values.field[field].text;
 }
 
-static void a_node_without_a_kubelet(void **state)
+static void a_node_without_a_kubelet_has_at_most_its_file(void **state)
 {
 	_cleanup_fixture_ struct fixture fixture;
 
 	(void)state;
 	fixture_make(&fixture);
-	assert_int_equal(look(&fixture)->presence, KUBELET_ABSENT);
+	assert_int_equal(read_node(&fixture)->presence, KUBELET_ABSENT);
 	assert_string_equal(fixture.seen.why, "");
-	/* Its file alone is read, but tells nothing of what runs. */
+	/* Its file alone is read, but shows nothing of what runs. */
 	directory_put(&fixture.directory, "/etc/kubernetes/kubelet/config.json",
 		"{\"clusterDNS\": [\"172.20.0.10\"]}");
-	assert_int_equal(look(&fixture)->presence, KUBELET_STOPPED);
+	assert_int_equal(read_node(&fixture)->presence, KUBELET_STOPPED);
 	assert_string_equal(fixture.seen.values.cluster_dns[0], "172.20.0.10");
 	directory_put(&fixture.directory, MAIN_FILE, "serializeImagePulls: false\n");
-	assert_int_equal(look(&fixture)->presence, KUBELET_STOPPED);
+	assert_int_equal(read_node(&fixture)->presence, KUBELET_STOPPED);
 	assert_string_equal(seen_value(&fixture.seen, KUBELET_SERIALIZE_IMAGE_PULLS), "false");
 	assert_false(fixture.seen.values_run);
 }
 
-static void the_services_process_and_its_file(void **state)
+static void the_process_of_the_unit_names_the_file(void **state)
 {
 	_cleanup_fixture_ struct fixture fixture;
 
@@ -100,7 +100,7 @@ static void the_services_process_and_its_file(void **state)
 	put_process(&fixture, 41, "sh", LATE, "sh -c kubelet");
 	put_process(&fixture, 42, "kubelet", LATE, "/usr/bin/kubelet --config=/etc/k.json");
 	directory_put(&fixture.directory, "/etc/k.json", "{\"maxParallelImagePulls\": 4}");
-	assert_int_equal(look(&fixture)->presence, KUBELET_RUNNING);
+	assert_int_equal(read_node(&fixture)->presence, KUBELET_RUNNING);
 	assert_string_equal(fixture.seen.config, "/etc/k.json");
 	assert_string_equal(fixture.seen.config_dir, "");
 	assert_string_equal(seen_value(&fixture.seen, KUBELET_SERIALIZE_IMAGE_PULLS), "false");
@@ -108,7 +108,7 @@ static void the_services_process_and_its_file(void **state)
 	assert_true(fixture.seen.values_run);
 }
 
-static void any_kubelet_process_of_root_and_the_node(void **state)
+static void only_a_process_of_root_and_of_the_node_counts(void **state)
 {
 	_cleanup_fixture_ struct fixture fixture;
 
@@ -124,9 +124,9 @@ static void any_kubelet_process_of_root_and_the_node(void **state)
 	directory_put(&fixture.directory, "/etc/a", "");
 	directory_put(&fixture.directory, "/etc/b", "");
 	/* Without a directory of a kubelet nobody looks through all processes. */
-	assert_int_equal(look(&fixture)->presence, KUBELET_ABSENT);
+	assert_int_equal(read_node(&fixture)->presence, KUBELET_ABSENT);
 	directory_put(&fixture.directory, "/var/lib/kubelet/cpu_manager_state", "");
-	assert_int_equal(look(&fixture)->presence, KUBELET_RUNNING);
+	assert_int_equal(read_node(&fixture)->presence, KUBELET_RUNNING);
 	assert_string_equal(fixture.seen.config, "/etc/b");
 }
 
@@ -140,14 +140,14 @@ static void k3s_pulls_in_parallel(void **state)
 	fixture_make(&fixture);
 	put_process(&fixture, 9, "k3s-server", LATE, "/usr/local/bin/k3s server");
 	directory_put(&fixture.directory, "/var/lib/rancher/k3s/a", "");
-	assert_true(look(&fixture)->embedded);
+	assert_true(read_node(&fixture)->embedded);
 	assert_string_equal(seen_value(&fixture.seen, KUBELET_SERIALIZE_IMAGE_PULLS), "false");
 	assert_string_equal(fixture.seen.config_dir, "");
 	directory_put(&fixture.directory, drop_in, "registryBurst: 50\n");
-	assert_string_equal(seen_value(look(&fixture), KUBELET_REGISTRY_BURST), "50");
+	assert_string_equal(seen_value(read_node(&fixture), KUBELET_REGISTRY_BURST), "50");
 }
 
-static void drop_ins_come_in_order_and_flags_last(void **state)
+static void drop_ins_apply_in_order_and_flags_last(void **state)
 {
 	_cleanup_fixture_ struct fixture fixture;
 	const struct directory *directory = &fixture.directory;
@@ -165,7 +165,7 @@ static void drop_ins_come_in_order_and_flags_last(void **state)
 	directory_put(
 		directory, "/k.d/9-c.conf", "registryPullQPS: 4\nimageGCHighThresholdPercent: ~\n");
 	directory_put(directory, "/k.d/zz.yaml", "registryPullQPS: 5\n");
-	look(&fixture);
+	read_node(&fixture);
 	assert_string_equal(fixture.seen.why, "");
 	assert_string_equal(seen_value(&fixture.seen, KUBELET_REGISTRY_PULL_QPS), "4");
 	assert_string_equal(
@@ -175,11 +175,11 @@ static void drop_ins_come_in_order_and_flags_last(void **state)
 	assert_string_equal(seen_value(&fixture.seen, KUBELET_SERIALIZE_IMAGE_PULLS), "false");
 	assert_false(fixture.seen.overridden);
 	directory_put(directory, "/k.d/999.conf", "serializeImagePulls: true\n");
-	assert_true(look(&fixture)->overridden);
+	assert_true(read_node(&fixture)->overridden);
 }
 
 /* An absolute link on the host begins at the host's root. */
-static void links_are_the_hosts(void **state)
+static void links_are_resolved_below_the_hosts_root(void **state)
 {
 	_cleanup_fixture_ struct fixture fixture;
 	char path[PATH_MAX];
@@ -195,7 +195,7 @@ static void links_are_the_hosts(void **state)
 	assert_int_equal(symlink("/mnt/kubelet", path), 0);
 	directory_path(&fixture.directory, "/k.d", path);
 	assert_int_equal(symlink("/mnt/k.d", path), 0);
-	assert_int_equal(look(&fixture)->presence, KUBELET_RUNNING);
+	assert_int_equal(read_node(&fixture)->presence, KUBELET_RUNNING);
 	assert_string_equal(fixture.seen.why, "");
 	assert_string_equal(seen_value(&fixture.seen, KUBELET_REGISTRY_BURST), "20");
 	assert_string_equal(seen_value(&fixture.seen, KUBELET_REGISTRY_PULL_QPS), "30");
@@ -203,7 +203,7 @@ static void links_are_the_hosts(void **state)
 		fixture.seen.values.field[KUBELET_REGISTRY_PULL_QPS].file, "/k.d/a.conf");
 }
 
-static void our_own_file_is_told_from_others(void **state)
+static void our_own_file_is_distinguished_from_others(void **state)
 {
 	_cleanup_fixture_ struct fixture fixture;
 	const struct directory *directory = &fixture.directory;
@@ -213,24 +213,24 @@ static void our_own_file_is_told_from_others(void **state)
 	directory_put(directory, SERVICE, "5\n");
 	put_process(&fixture, 5, "kubelet", LATE, "kubelet --config-dir=/k.d");
 	directory_put(directory, "/k.d/" KUBELET_OWN_FILE, kubelet_own_text);
-	assert_int_equal(look(&fixture)->own, KUBELET_OWN_WRITTEN);
+	assert_int_equal(read_node(&fixture)->own, KUBELET_OWN_WRITTEN);
 	assert_string_equal(seen_value(&fixture.seen, KUBELET_SERIALIZE_IMAGE_PULLS), "false");
 	assert_string_equal(fixture.seen.others.field[KUBELET_SERIALIZE_IMAGE_PULLS].text, "true");
 	assert_true(fixture.seen.values_run);
 	/* A kubelet that began before it was written runs without it. */
 	put_process(&fixture, 5, "kubelet", EARLY, "kubelet --config-dir=/k.d");
-	look(&fixture);
+	read_node(&fixture);
 	assert_false(fixture.seen.values_run);
 	assert_true(fixture.seen.others_run);
 	/* And one that began before a file of somebody else: nobody knows. */
 	directory_put(directory, "/k.d/a.conf", "");
-	look(&fixture);
+	read_node(&fixture);
 	assert_false(fixture.seen.others_run);
 	directory_put(directory, "/k.d/" KUBELET_OWN_FILE, "serializeImagePulls: true\n");
-	assert_int_equal(look(&fixture)->own, KUBELET_OWN_OTHER);
+	assert_int_equal(read_node(&fixture)->own, KUBELET_OWN_OTHER);
 }
 
-static void what_cannot_be_read_is_said(void **state)
+static void what_cannot_be_read_is_reported(void **state)
 {
 	_cleanup_fixture_ struct fixture fixture;
 	char full[PATH_MAX];
@@ -239,24 +239,24 @@ static void what_cannot_be_read_is_said(void **state)
 	fixture_make(&fixture);
 	directory_put(&fixture.directory, SERVICE, "5\n");
 	put_process(&fixture, 5, "kubelet", LATE, "kubelet --config=/etc/k --config-dir=/k.d");
-	look(&fixture);
+	read_node(&fixture);
 	assert_non_null(strstr(fixture.seen.why, "/etc/k: No such file"));
 	directory_put(&fixture.directory, "/etc/k", "");
-	look(&fixture);
+	read_node(&fixture);
 	assert_non_null(strstr(fixture.seen.why, "/k.d: No such file"));
 	directory_put(&fixture.directory, "/k.d/a.conf", "a: b: c\n");
-	look(&fixture);
+	read_node(&fixture);
 	assert_non_null(strstr(fixture.seen.why, "/k.d/a.conf:1:5: neither YAML nor JSON"));
 	assert_false(fixture.seen.values_run);
 	directory_path(&fixture.directory, "/k.d/a.conf", full);
 	assert_int_equal(truncate(full, 300 * 1024), 0);
-	look(&fixture);
+	read_node(&fixture);
 	assert_non_null(strstr(fixture.seen.why, "no configuration of the kubelet"));
 	directory_delete(&fixture.directory, "/k.d/a.conf");
-	assert_string_equal(look(&fixture)->why, "");
+	assert_string_equal(read_node(&fixture)->why, "");
 }
 
-static void too_many_files(void **state)
+static void too_many_files_are_reported(void **state)
 {
 	_cleanup_fixture_ struct fixture fixture;
 
@@ -270,7 +270,7 @@ static void too_many_files(void **state)
 		snprintf(path, sizeof(path), "/k.d/%d.conf", i);
 		directory_put(&fixture.directory, path, "");
 	}
-	look(&fixture);
+	read_node(&fixture);
 	assert_non_null(strstr(fixture.seen.why, "more than 64 files"));
 }
 
@@ -301,7 +301,7 @@ static void flags_of_the_command_line_are_read(void **state)
 		fixture_make(&f);
 		directory_put(&f.directory, SERVICE, "5\n");
 		put_process(&f, 5, "kubelet", LATE, cases[i].line);
-		assert_int_equal(look(&f)->presence, KUBELET_RUNNING);
+		assert_int_equal(read_node(&f)->presence, KUBELET_RUNNING);
 		assert_string_equal(f.seen.config, cases[i].config);
 		assert_string_equal(f.seen.config_dir, cases[i].config_dir);
 		serial = &f.seen.values.field[KUBELET_SERIALIZE_IMAGE_PULLS];
@@ -319,15 +319,15 @@ static void flags_of_the_command_line_are_read(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_node_without_a_kubelet),
-		cmocka_unit_test(the_services_process_and_its_file),
-		cmocka_unit_test(any_kubelet_process_of_root_and_the_node),
+		cmocka_unit_test(a_node_without_a_kubelet_has_at_most_its_file),
+		cmocka_unit_test(the_process_of_the_unit_names_the_file),
+		cmocka_unit_test(only_a_process_of_root_and_of_the_node_counts),
 		cmocka_unit_test(k3s_pulls_in_parallel),
-		cmocka_unit_test(drop_ins_come_in_order_and_flags_last),
-		cmocka_unit_test(links_are_the_hosts),
-		cmocka_unit_test(our_own_file_is_told_from_others),
-		cmocka_unit_test(what_cannot_be_read_is_said),
-		cmocka_unit_test(too_many_files),
+		cmocka_unit_test(drop_ins_apply_in_order_and_flags_last),
+		cmocka_unit_test(links_are_resolved_below_the_hosts_root),
+		cmocka_unit_test(our_own_file_is_distinguished_from_others),
+		cmocka_unit_test(what_cannot_be_read_is_reported),
+		cmocka_unit_test(too_many_files_are_reported),
 		cmocka_unit_test(flags_of_the_command_line_are_read),
 	};
 

@@ -21,7 +21,7 @@ static void assert_value(const struct kubelet_values *values, enum kubelet_field
 	assert_int_equal(values->field[field].line, line);
 }
 
-static void a_file_of_kubeadm(void **state)
+static void a_file_of_kubeadm_is_read(void **state)
 {
 	static const char text[] = "apiVersion: kubelet.config.k8s.io/v1beta1\n"
 				   "authentication:\n"
@@ -52,7 +52,7 @@ static void a_file_of_kubeadm(void **state)
 	assert_string_equal(values.cluster_dns[0], "10.96.0.10");
 }
 
-static void json_as_some_clouds_write_it(void **state)
+static void json_is_read(void **state)
 {
 	static const char text[] = "{\n\t\"kind\": \"KubeletConfiguration\",\n"
 				   "\t\"serializeImagePulls\": false,\n"
@@ -69,7 +69,7 @@ static void json_as_some_clouds_write_it(void **state)
 	assert_value(&values, KUBELET_IMAGE_MAXIMUM_GC_AGE, "0s", 6);
 }
 
-static void what_gives_nothing(void **state)
+static void a_file_may_set_nothing(void **state)
 {
 	static const char *const texts[] = {"", "\n# a comment\n", "---\n...\n", "{}", "~\n",
 		"serializeImagePulls: ~\n", "? [serializeImagePulls]\n: true\n",
@@ -87,7 +87,7 @@ static void what_gives_nothing(void **state)
 	}
 }
 
-static void broken_files_tell_the_place(void **state)
+static void a_fault_has_its_position(void **state)
 {
 	static const struct {
 		const char *text, *why;
@@ -123,7 +123,7 @@ static void broken_files_tell_the_place(void **state)
 	}
 }
 
-static void our_own_file_is_one(void **state)
+static void our_own_file_is_valid(void **state)
 {
 	struct kubelet_values values;
 	char why[KUBELET_WHY_MAX];
@@ -188,11 +188,11 @@ static void defaults_are_the_kubelets(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_file_of_kubeadm),
-		cmocka_unit_test(json_as_some_clouds_write_it),
-		cmocka_unit_test(what_gives_nothing),
-		cmocka_unit_test(broken_files_tell_the_place),
-		cmocka_unit_test(our_own_file_is_one),
+		cmocka_unit_test(a_file_of_kubeadm_is_read),
+		cmocka_unit_test(json_is_read),
+		cmocka_unit_test(a_file_may_set_nothing),
+		cmocka_unit_test(a_fault_has_its_position),
+		cmocka_unit_test(our_own_file_is_valid),
 		cmocka_unit_test(addresses_of_the_cluster_are_read),
 		cmocka_unit_test(defaults_are_the_kubelets),
 	};

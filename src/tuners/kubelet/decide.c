@@ -202,13 +202,13 @@ size_t kubelet_advise(const struct kubelet_seen *seen,
 			"From %" PRIu64
 			" %% of the image file system on, the kubelet deletes images that no "
 			"container uses, down to %" PRIu64
-			" %%: preloaded ones too, unless they are pinned. Keep the preloaded "
+			" %%, preloaded images too unless they are pinned. Keep the preloaded "
 			"images well below it, or raise imageGCHighThresholdPercent.",
 			high, number_of(values, KUBELET_IMAGE_GC_LOW));
 	if (strspn(age, "0smh") < strlen(age))
 		snprintf(advices[n++], CONDITION_MESSAGE_MAX,
 			"imageMaximumGCAge is %s: the kubelet deletes images unused for that long "
-			"even when there is room; preloaded ones too, unless they are pinned. 0s "
+			"even when there is room, preloaded images too unless they are pinned. 0s "
 			"switches it off.",
 			age);
 	return n;
