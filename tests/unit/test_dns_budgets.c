@@ -1,16 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "directory.h"
 
-#include <cmocka.h>
-
+#include <stdio.h>
 #include <sys/socket.h>
 
 #include "tuners/dns/dns.h"
-
-#include "directory.h"
 
 static struct dns_key key_of(const char *text)
 {
@@ -20,37 +14,35 @@ static struct dns_key key_of(const char *text)
 	return key;
 }
 
-static enum dns_cloud cloud_with(const char *file, const char *text)
+static void firmware_names_the_cloud(void **state)
 {
-	_cleanup_directory_ struct directory directory = {0};
-	struct host host = {0};
+	static const struct {
+		const char *file, *text;
+		enum dns_cloud cloud;
+	} table[] = {
+		{"sys_vendor", "Amazon EC2\n", DNS_CLOUD_AWS},
+		{"bios_version", "4.11.amazon\n", DNS_CLOUD_AWS},
+		{"chassis_asset_tag", "7783-7084-3265-9085-8269-3286-77\n", DNS_CLOUD_AZURE},
+		{"sys_vendor", "Microsoft Corporation\n", DNS_CLOUD_NONE}, /* any Hyper-V */
+		{"sys_vendor", "Alibaba Cloud\n", DNS_CLOUD_ALIBABA},
+		{"chassis_asset_tag", "HUAWEICLOUD\n", DNS_CLOUD_HUAWEI},
+		{"product_name", "Google Compute Engine\n", DNS_CLOUD_GCP},
+		{"sys_vendor", "QEMU\n", DNS_CLOUD_NONE},
+		{"nothing", "", DNS_CLOUD_NONE},
+	};
 
-	directory_make(&directory);
-	directory_put(&directory, file, text);
-	assert_true(host_init(&host, directory.path));
-	return dns_cloud_detect(&host);
-}
-
-static void the_firmware_tells_the_cloud(void **state)
-{
 	(void)state;
-	assert_int_equal(cloud_with("/sys/class/dmi/id/sys_vendor", "Amazon EC2\n"), DNS_CLOUD_AWS);
-	assert_int_equal(
-		cloud_with("/sys/class/dmi/id/bios_version", "4.11.amazon\n"), DNS_CLOUD_AWS);
-	assert_int_equal(cloud_with("/sys/class/dmi/id/chassis_asset_tag",
-				 "7783-7084-3265-9085-8269-3286-77\n"),
-		DNS_CLOUD_AZURE);
-	/* A Hyper-V of one's own. */
-	assert_int_equal(cloud_with("/sys/class/dmi/id/sys_vendor", "Microsoft Corporation\n"),
-		DNS_CLOUD_NONE);
-	assert_int_equal(
-		cloud_with("/sys/class/dmi/id/sys_vendor", "Alibaba Cloud\n"), DNS_CLOUD_ALIBABA);
-	assert_int_equal(cloud_with("/sys/class/dmi/id/chassis_asset_tag", "HUAWEICLOUD\n"),
-		DNS_CLOUD_HUAWEI);
-	assert_int_equal(cloud_with("/sys/class/dmi/id/product_name", "Google Compute Engine\n"),
-		DNS_CLOUD_GCP);
-	assert_int_equal(cloud_with("/sys/class/dmi/id/sys_vendor", "QEMU\n"), DNS_CLOUD_NONE);
-	assert_int_equal(cloud_with("/nothing", ""), DNS_CLOUD_NONE);
+	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
+		_cleanup_directory_ struct directory directory = {0};
+		char path[64];
+		struct host host;
+
+		directory_make(&directory);
+		snprintf(path, sizeof(path), "/sys/class/dmi/id/%s", table[i].file);
+		directory_put(&directory, path, table[i].text);
+		assert_true(host_init(&host, directory.path));
+		assert_int_equal(dns_cloud_detect(&host), table[i].cloud);
+	}
 }
 
 struct expected {
@@ -109,8 +101,7 @@ static void each_cloud_has_its_budget(void **state)
 	}
 }
 
-/* What explain tells of a budget, and where it stands, is never missing. */
-static void every_budget_has_its_source(void **state)
+static void every_budget_is_explained(void **state)
 {
 	(void)state;
 	for (const struct dns_budget_row *row = dns_budget_rows; row->name; row++) {
@@ -129,7 +120,7 @@ static void every_budget_has_its_source(void **state)
 	}
 }
 
-static void addresses(void **state)
+static void addresses_are_parsed_and_compared(void **state)
 {
 	struct dns_key key = {0};
 	char text[DNS_ADDRESS_TEXT];
@@ -157,10 +148,10 @@ static void addresses(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_firmware_tells_the_cloud),
+		cmocka_unit_test(firmware_names_the_cloud),
 		cmocka_unit_test(each_cloud_has_its_budget),
-		cmocka_unit_test(every_budget_has_its_source),
-		cmocka_unit_test(addresses),
+		cmocka_unit_test(every_budget_is_explained),
+		cmocka_unit_test(addresses_are_parsed_and_compared),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

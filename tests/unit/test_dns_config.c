@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "directory.h"
 
 #include <string.h>
 
@@ -57,7 +52,7 @@ static struct dns_budget budget_of(
 	return dns_config_budget(config, &env, &key);
 }
 
-static void defaults(void **state)
+static void defaults_are_automatic(void **state)
 {
 	_cleanup_loaded_ struct loaded loaded = load("");
 	struct dns_config config;
@@ -75,7 +70,7 @@ static void defaults(void **state)
 	assert_false(dns_budget_is_set(&(struct dns_budget){0}));
 }
 
-static void what_is_given(void **state)
+static void configured_values_are_read(void **state)
 {
 	_cleanup_loaded_ struct loaded loaded =
 		load("dns:\n"
@@ -113,7 +108,7 @@ static void what_is_given(void **state)
 	assert_false(dns_budget_is_set(&budget));
 }
 
-static void none_at_all(void **state)
+static void empty_lists_mean_none(void **state)
 {
 	_cleanup_loaded_ struct loaded loaded =
 		load("dns: {budgets: [], cluster_domains: [], cluster_servers: []}\n");
@@ -129,7 +124,7 @@ static void none_at_all(void **state)
 	assert_false(dns_budget_is_set(&budget));
 }
 
-static void faults_have_their_place(void **state)
+static void faults_have_their_line(void **state)
 {
 	(void)state;
 	assert_fault("dns:\n  budgets:\n  - {server: example.com, qps: 1}\n", 3, "no address");
@@ -148,10 +143,10 @@ static void faults_have_their_place(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(defaults),
-		cmocka_unit_test(what_is_given),
-		cmocka_unit_test(none_at_all),
-		cmocka_unit_test(faults_have_their_place),
+		cmocka_unit_test(defaults_are_automatic),
+		cmocka_unit_test(configured_values_are_read),
+		cmocka_unit_test(empty_lists_mean_none),
+		cmocka_unit_test(faults_have_their_line),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

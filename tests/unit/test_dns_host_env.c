@@ -1,16 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "directory.h"
 
 #include <string.h>
 
 #include "tuners/dns/host_env.h"
-
-#include "directory.h"
 
 static struct dns_key key_of(const char *text)
 {

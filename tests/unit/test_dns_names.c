@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "directory.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -33,7 +28,7 @@ static void the_busiest_names_come_first(void **state)
 }
 
 /* Two heavy names among a stream of names that never come again. */
-static void heavy_names_stand_out_of_garbage(void **state)
+static void frequent_names_stand_out_of_garbage(void **state)
 {
 	struct dns_names names = {0};
 	const struct dns_name *top[DNS_NAMES_TOP];
@@ -80,7 +75,7 @@ static void counts_fade(void **state)
 	for (int i = 2; i < 8; i++)
 		dns_names_fade(&names, now + (uint64_t)i * 40 * USEC_PER_SEC);
 	assert_int_equal(names.n, 0);
-	/* A place that was given up begins at nothing. */
+	/* An element that is used again begins at 0. */
 	dns_names_add(&names, "new.example", 1);
 	assert_int_equal(names.names[0].count, 1);
 	assert_int_equal(names.names[0].excess, 0);
@@ -105,7 +100,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_busiest_names_come_first),
-		cmocka_unit_test(heavy_names_stand_out_of_garbage),
+		cmocka_unit_test(frequent_names_stand_out_of_garbage),
 		cmocka_unit_test(counts_fade),
 		cmocka_unit_test(a_long_name_keeps_its_end),
 	};

@@ -16,7 +16,7 @@
 struct packet {
 	const uint8_t *data;
 	size_t size;
-	bool in_pieces; /* not in one: pairs of words cannot be had */
+	bool in_pieces; /* not in one: pairs of words are not available */
 };
 
 static struct dns_suffixes suffixes;
@@ -111,7 +111,7 @@ static void test_a_query_is_read(void **state)
 	assert_int_equal(dns_read_class(READ(QUERY "\1a\0\1\1\0\1")), DNS_TYPE_OTHER);
 }
 
-static void test_the_question_is_told_by_name_and_type_not_by_case(void **state)
+static void test_the_question_hash_ignores_case(void **state)
 {
 	__u32 question = dns_read_question(READ(QUERY "\7example\3com\0" A_IN));
 
@@ -158,7 +158,7 @@ static void test_edns(void **state)
 		READ(HEADER_OF("\x81\x80", "\0\1\0\0\0\0\0\1") "\1a\0" A_IN OPT) & DNS_READ_EDNS);
 }
 
-static void test_what_is_malformed(void **state)
+static void test_malformed_messages(void **state)
 {
 	char longest[DNS_HEADER + 256 + 4] = QUERY;
 	size_t at = DNS_HEADER;
@@ -291,7 +291,7 @@ static void check_all_once(const struct stream *stream)
 	assert_int_equal(stream->resyncs, 0);
 }
 
-static void test_messages_of_a_stream_count_once_however_it_is_cut(void **state)
+static void test_messages_of_a_stream_count_once(void **state)
 {
 	static struct stream stream;
 	uint32_t first = UINT32_MAX - 3000; /* sequence numbers go round */
@@ -355,7 +355,7 @@ static void test_a_lost_stream_is_found_again_at_a_segment(void **state)
 	assert_int_equal(stream.resyncs, 2);
 }
 
-static void test_what_is_there_of_a_cut_message(void **state)
+static void test_a_cut_message_is_read_as_far_as_it_goes(void **state)
 {
 	struct dns_frame frame = {.length = 50, .visible = 20, .head = 0x12348103};
 	__u64 read = DNS_READ_HEADER | DNS_READ_MALFORMED | 5;
@@ -378,16 +378,16 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_a_query_is_read),
-		cmocka_unit_test(test_the_question_is_told_by_name_and_type_not_by_case),
+		cmocka_unit_test(test_the_question_hash_ignores_case),
 		cmocka_unit_test(test_rcodes),
 		cmocka_unit_test(test_edns),
-		cmocka_unit_test(test_what_is_malformed),
+		cmocka_unit_test(test_malformed_messages),
 		cmocka_unit_test_setup(test_suffixes_at_a_label_and_the_longest, clear_suffixes),
 		cmocka_unit_test(test_a_suffix_is_a_domain),
-		cmocka_unit_test(test_messages_of_a_stream_count_once_however_it_is_cut),
+		cmocka_unit_test(test_messages_of_a_stream_count_once),
 		cmocka_unit_test(test_random_cuts),
 		cmocka_unit_test(test_a_lost_stream_is_found_again_at_a_segment),
-		cmocka_unit_test(test_what_is_there_of_a_cut_message),
+		cmocka_unit_test(test_a_cut_message_is_read_as_far_as_it_goes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

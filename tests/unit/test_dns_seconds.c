@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "directory.h"
 
 #include "tuners/dns/seconds.h"
 
@@ -69,7 +63,7 @@ static void a_burst_shows_wherever_its_second_begins(void **state)
 }
 
 /* Within one bin's edge the sliding second holds all of it. */
-static void a_shorter_burst_is_told_in_full(void **state)
+static void a_shorter_burst_counts_in_full(void **state)
 {
 	(void)state;
 	for (uint64_t offset = 0; offset < NS; offset += 13 * 1000 * 1000) {
@@ -116,7 +110,7 @@ static void a_steady_load_is_over_once_a_second(void **state)
 	assert_int_equal(seconds.over, 0);
 }
 
-static void a_look_leaves_the_bin_current(void **state)
+static void a_poll_leaves_the_current_bin(void **state)
 {
 	struct dns_seconds seconds = {0};
 	struct kernel kernel = {0};
@@ -130,7 +124,7 @@ static void a_look_leaves_the_bin_current(void **state)
 	dns_seconds_take(&seconds, kernel.bins, 50 * NS + DNS_BIN_NS, 0);
 	assert_int_equal(seconds.last, 7);
 	assert_int_equal(seconds.poll_peak, 7);
-	/* A look within the same bin changes nothing. */
+	/* A poll within the same bin changes nothing. */
 	dns_seconds_take(&seconds, kernel.bins, 50 * NS + DNS_BIN_NS + 1, 0);
 	assert_int_equal(seconds.last, 7);
 }
@@ -144,7 +138,7 @@ static void every_second_is_observed_once(void **state)
 	dns_seconds_take(&seconds, kernel.bins, 1000 * NS, 0);
 	assert_in_range(observations(&seconds), 3, 4); /* the bins' own four seconds */
 	memset(seconds.counts, 0, sizeof(seconds.counts));
-	/* Looks of any distance. */
+	/* Polls at any distance. */
 	for (uint64_t now = 1000 * NS; now < 1100 * NS; now += 1377 * 1000 * 1000) {
 		count(&kernel, now, now % 3 == 0);
 		dns_seconds_take(&seconds, kernel.bins, now, 0);
@@ -157,7 +151,7 @@ static void every_second_is_observed_once(void **state)
 	assert_int_equal(observations(&seconds), 100 + 3602);
 }
 
-static void a_late_look_is_told_and_spreads(void **state)
+static void a_late_poll_is_reported_and_spread(void **state)
 {
 	struct dns_seconds seconds = {0};
 	struct kernel kernel = {0};
@@ -175,7 +169,7 @@ static void a_late_look_is_told_and_spreads(void **state)
 	assert_int_equal(seconds.over, 0);
 }
 
-static void after_a_minute_nothing_is_made_up(void **state)
+static void after_a_minute_without_a_poll_nothing_is_invented(void **state)
 {
 	struct dns_seconds seconds = {0};
 	struct kernel kernel = {0};
@@ -193,7 +187,7 @@ static void after_a_minute_nothing_is_made_up(void **state)
 }
 
 /* A sum that misses one of its parts for a moment makes no second of four billion. */
-static void counters_that_seem_to_fall_are_left(void **state)
+static void counters_that_seem_to_fall_are_ignored(void **state)
 {
 	struct dns_seconds seconds = {0};
 	struct kernel kernel = {0}, part = {0};
@@ -233,13 +227,13 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_burst_shows_wherever_its_second_begins),
-		cmocka_unit_test(a_shorter_burst_is_told_in_full),
+		cmocka_unit_test(a_shorter_burst_counts_in_full),
 		cmocka_unit_test(a_steady_load_is_over_once_a_second),
-		cmocka_unit_test(a_look_leaves_the_bin_current),
+		cmocka_unit_test(a_poll_leaves_the_current_bin),
 		cmocka_unit_test(every_second_is_observed_once),
-		cmocka_unit_test(a_late_look_is_told_and_spreads),
-		cmocka_unit_test(after_a_minute_nothing_is_made_up),
-		cmocka_unit_test(counters_that_seem_to_fall_are_left),
+		cmocka_unit_test(a_late_poll_is_reported_and_spread),
+		cmocka_unit_test(after_a_minute_without_a_poll_nothing_is_invented),
+		cmocka_unit_test(counters_that_seem_to_fall_are_ignored),
 		cmocka_unit_test(counters_may_wrap),
 	};
 

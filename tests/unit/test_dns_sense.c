@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "directory.h"
 
 #include <errno.h>
 #include <string.h>
@@ -12,7 +7,6 @@
 
 #include "tuners/dns/sense.h"
 
-#include "directory.h"
 #include "fake_dns_kernel.h"
 
 /* A node made up for a test, and the agent's polls of it. */
