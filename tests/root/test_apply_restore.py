@@ -101,7 +101,7 @@ def test_plan_as_json(node: Node, run) -> None:
     node.assert_unchanged()
 
 
-def test_plan_works_beside_an_agent(agent, run) -> None:
+def test_plan_works_with_a_running_agent(agent, run) -> None:
     agent()
     assert run("plan").returncode == 0
     sysctl(THRESHOLDS[2], 99999)  # until the next tick
@@ -109,7 +109,7 @@ def test_plan_works_beside_an_agent(agent, run) -> None:
     assert run("plan").returncode == 0
 
 
-def test_only_one_tuner(node: Node, run) -> None:
+def test_only_limits_apply_and_restore_to_one_tuner(node: Node, run) -> None:
     assert run("apply", "--only", "neighbor").returncode == 0
     assert {p for p in node.changes()} == {"/proc/sys/" + name.replace(".", "/") for name in THRESHOLDS}
     assert run("apply", "--only", "thp").returncode == 0
@@ -121,7 +121,7 @@ def test_only_one_tuner(node: Node, run) -> None:
     node.assert_unchanged()
 
 
-def test_an_unknown_tuner_is_wrong_usage(node: Node, run) -> None:
+def test_an_unknown_tuner_is_a_usage_error(node: Node, run) -> None:
     for command in ("apply", "restore"):
         answer = run(command, "--only", "nonesuch")
         assert answer.returncode in (1, 64)
@@ -130,7 +130,7 @@ def test_an_unknown_tuner_is_wrong_usage(node: Node, run) -> None:
 
 
 @pytest.mark.quick
-def test_what_the_administrator_had_is_never_lowered(node: Node, run) -> None:
+def test_administrator_values_are_never_lowered(node: Node, run) -> None:
     for family in FAMILIES:
         set_thresholds(family, (200000, 300000, 400000))
     assert run("apply").returncode == 0
@@ -139,7 +139,7 @@ def test_what_the_administrator_had_is_never_lowered(node: Node, run) -> None:
     assert thresholds("ipv4") == thresholds("ipv6") == (200000, 300000, 400000)
 
 
-def test_lower_allows_to_lower(agent, run) -> None:
+def test_lower_true_allows_lowering(agent, run) -> None:
     for family in FAMILIES:
         set_thresholds(family, (200000, 300000, 400000))
     agent("neighbor: {lower: true}")
@@ -148,14 +148,14 @@ def test_lower_allows_to_lower(agent, run) -> None:
     assert thresholds("ipv4") == thresholds("ipv6") == (200000, 300000, 400000)
 
 
-def test_an_administrator_between_the_configured_values(agent) -> None:
+def test_administrator_values_between_configured_levels_are_kept(agent) -> None:
     """Mixed: one threshold above what is configured, the others below; the order must still hold."""
     set_thresholds("ipv4", (1000, 95000, 95000))
     agent()
     assert thresholds("ipv4") == (80000, 95000, 100000)
 
 
-def test_what_someone_else_changed_since_is_left_and_said(node: Node, run) -> None:
+def test_restore_leaves_and_reports_values_changed_by_others(node: Node, run) -> None:
     assert run("apply").returncode == 0
     sysctl(THRESHOLDS[2], 123456)
     answer = run("restore")
@@ -166,7 +166,7 @@ def test_what_someone_else_changed_since_is_left_and_said(node: Node, run) -> No
     node.assert_unchanged(but=("ipv4/neigh/default/gc_thresh3",))
 
 
-def test_a_foreign_lower_value_is_left_in_order(node: Node, run) -> None:
+def test_restore_keeps_levels_in_order_around_a_foreign_value(node: Node, run) -> None:
     """thresh3 was lowered by someone: putting 1 and 2 back must not break the order."""
     set_thresholds("ipv4", (60000, 70000, 80000))
     assert run("apply").returncode == 0
@@ -238,7 +238,7 @@ def test_a_key_that_the_config_no_longer_names_is_still_restored(node: Node, age
     node.assert_unchanged()
 
 
-def test_sysctls_only_rise_unless_exact(node: Node, agent) -> None:
+def test_sysctls_are_only_raised_unless_exact(node: Node, agent) -> None:
     swappiness = int(sysctl("vm.swappiness"))
     assert swappiness > 2, "the test lowers it"
     one = agent("profile: minimal\nsysctl: {vm.swappiness: 1}")
@@ -254,7 +254,7 @@ def test_a_sysctl_that_the_kernel_lacks_is_unsupported(agent) -> None:
     assert one.condition("SettingFailed")["status"] == "False"
 
 
-def test_thresholds_to_keep(node: Node, agent) -> None:
+def test_kept_thresholds_are_not_written(node: Node, agent) -> None:
     agent("neighbor: {ipv4: keep}")
     assert thresholds("ipv6") == (80000, 90000, 100000)
     assert str(thresholds("ipv4")[2]) == node.before["/proc/sys/net/ipv4/neigh/default/gc_thresh3"].strip()

@@ -59,7 +59,7 @@ def test_creations_in_a_namespace_are_counted(agent, fill: Fill, family: str) ->
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_collectable_entries_leave_out_the_permanent(agent, fill: Fill, family: str) -> None:
+def test_permanent_entries_are_not_collectable(agent, fill: Fill, family: str) -> None:
     one = agent()
     before = count(one, "collectable_entries", family)
     entries = count(one, "entries", family)
@@ -74,7 +74,7 @@ def test_collectable_entries_leave_out_the_permanent(agent, fill: Fill, family: 
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_refusals_are_counted_and_a_condition(agent, fill: Fill, family: str) -> None:
+def test_refusals_are_counted_and_raise_a_condition(agent, fill: Fill, family: str) -> None:
     """Observing only, so that the table stays small enough to overflow."""
     set_thresholds(family, (64, 128, 256))
     one = agent("mode: observe")
@@ -90,7 +90,7 @@ def test_refusals_are_counted_and_a_condition(agent, fill: Fill, family: str) ->
     assert '"critical"' in one.get("/health")[1].replace(" ", "")
 
 
-def test_pressure_before_the_overflow(agent, fill: Fill) -> None:
+def test_pressure_is_reported_before_overflow(agent, fill: Fill) -> None:
     set_thresholds("ipv4", (1000, 1000, 1000))
     one = agent("mode: observe")
     assert one.condition("NeighborTablePressure")["status"] == "False"
@@ -111,7 +111,7 @@ def test_thresholds_are_metrics(agent) -> None:
         assert metrics[f'headroom_limit_max{{limit="neighbor/{family}"}}'] == 100000
 
 
-def test_the_programs_go_with_the_agent(agent) -> None:
+def test_bpf_programs_end_with_the_agent(agent) -> None:
     """Nothing stays attached or pinned once the agent is gone, however it went."""
 
     def programs() -> int:

@@ -41,7 +41,7 @@ ESCAPE = "\x1b"
         ("version", "extra"),
     ],
 )
-def test_wrong_usage_is_64(node: Node, run, args: tuple[str, ...]) -> None:
+def test_wrong_usage_exits_64(node: Node, run, args: tuple[str, ...]) -> None:
     answer = run(*args)
     assert answer.returncode == 64
     assert answer.stdout == ""
@@ -50,7 +50,7 @@ def test_wrong_usage_is_64(node: Node, run, args: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_names_what_it_does(run, command: str) -> None:
+def test_help_lists_every_command(run, command: str) -> None:
     overview = run("--help")
     assert overview.returncode == 0
     assert re.search(rf"^\s+(headroom )?{command}\b", overview.stdout, re.M)
@@ -75,7 +75,7 @@ def test_version(run) -> None:
 
 
 @pytest.mark.quick
-def test_explain_knows_everything_that_is_shown(agent, run) -> None:
+def test_explain_knows_every_name_that_is_shown(agent, run) -> None:
     status = agent().status()
     names = [limit["name"] for limit in status["limits"]]
     names += [setting["name"] for setting in status["settings"]]
@@ -100,7 +100,7 @@ def test_explain_says_unit_default_and_source(run) -> None:
         assert name in profile
 
 
-def test_explain_of_the_unknown_is_1_and_helps(run) -> None:
+def test_explain_suggests_near_matches_and_exits_1(run) -> None:
     answer = run("explain", "neighbor.ipv4.gc_tresh3")
     assert answer.returncode == 1
     assert answer.stdout == ""
@@ -113,7 +113,7 @@ def width(line: str) -> int:
 
 
 @pytest.mark.quick
-def test_status_beside_an_agent(agent, run) -> None:
+def test_status_with_a_running_agent(agent, run) -> None:
     one = agent()
     until(lambda: one.status()["limits"][0]["max"] == 100000, 3, "the limit follows the setting")
     answer = run("status")
@@ -191,7 +191,7 @@ def on_terminal(directory, columns: int, **env: str) -> str:
 
 
 @pytest.mark.parametrize("columns", [80, 120])
-def test_colour_only_on_a_terminal_that_wants_it(agent, directory, columns: int) -> None:
+def test_colour_only_on_terminals_without_no_color(agent, directory, columns: int) -> None:
     agent()
     coloured = on_terminal(directory, columns)
     assert ESCAPE + "[" in coloured
@@ -202,7 +202,7 @@ def test_colour_only_on_a_terminal_that_wants_it(agent, directory, columns: int)
     assert ESCAPE not in on_terminal(directory, columns, TERM="dumb")
 
 
-def test_a_closed_pipe_is_no_crash(agent, directory) -> None:
+def test_a_closed_pipe_does_not_crash(agent, directory) -> None:
     agent()
     answer = subprocess.run(
         ["bash", "-c", 'set -o pipefail; "$0" status | head -n 1', BIN],
@@ -227,7 +227,7 @@ def test_errors_name_object_fault_and_cure(run, directory) -> None:
     assert re.match(rf"(headroom: )?{re.escape(str(directory))}/none\.yaml", answer.stderr)
 
 
-def test_watch_follows(agent, directory) -> None:
+def test_watch_shows_changes(agent, directory) -> None:
     agent("on_drift: report")
     process = subprocess.Popen([BIN, "status", "--watch"], stdout=subprocess.PIPE, env=environment(directory))
     try:

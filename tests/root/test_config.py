@@ -62,7 +62,7 @@ def assert_one_line(text: str, path: Path, line: int | None, word: str | None) -
 
 @pytest.mark.quick
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_is_one_line_with_its_place(directory: Path, run, fault: str) -> None:
+def test_a_fault_is_one_line_with_its_position(directory: Path, run, fault: str) -> None:
     content, line, word = FAULTS[fault]
     path = directory / "bad.yaml"
     path.write_bytes(content)
@@ -94,7 +94,7 @@ def test_every_fault_of_a_file_is_listed(directory: Path, run) -> None:
     assert [line.removeprefix("headroom: ").split(":")[1] for line in lines] == ["1", "2", "3"]
 
 
-def test_good_files(directory: Path, run) -> None:
+def test_good_files_have_no_fault(directory: Path, run) -> None:
     path = directory / "good.yaml"
     for text in ("", "# nothing\n", "mode: observe\n", "neighbor: {ipv4: {gc_thresh1: 10, gc_thresh2: 10, gc_thresh3: 10}}\n", "neighbor: {ipv4: {gc_thresh1: null}}\n"):
         path.write_text(text)
@@ -133,7 +133,7 @@ def test_a_bad_file_on_reload_keeps_the_old_config(agent) -> None:
     one.wait_condition("ConfigInvalid", "False")
 
 
-def test_a_changed_file_is_taken_without_a_signal(agent) -> None:
+def test_a_changed_file_is_loaded_without_a_signal(agent) -> None:
     one = agent()
     one.write_config("neighbor: {ipv4: {gc_thresh3: 103000}}")
     until(lambda: sysctl(THRESHOLDS[2]) == "103000", 10, "reloaded by itself")
@@ -149,7 +149,7 @@ def test_a_deleted_file_keeps_the_old_config(agent) -> None:
     assert one.process.poll() is None
 
 
-def test_a_configmap_swap_is_seen(agent, directory: Path) -> None:
+def test_a_configmap_swap_is_loaded(agent, directory: Path) -> None:
     """The kubelet changes a mounted ConfigMap by renaming the ..data symlink."""
     mount = directory / "config"
     for version, value in (("..1", 105000), ("..2", 106000)):
@@ -165,7 +165,7 @@ def test_a_configmap_swap_is_seen(agent, directory: Path) -> None:
     assert one.condition("ConfigInvalid")["status"] == "False"
 
 
-def test_a_reload_under_fire(agent) -> None:
+def test_repeated_reloads_end_with_the_last_configuration(agent) -> None:
     """SIGHUP a hundred times with files that are good and bad by turns."""
     one = agent()
     for i in range(100):

@@ -67,7 +67,7 @@ def prepared(directory: Path) -> Path:
 
 @pytest.mark.quick
 @pytest.mark.parametrize("lack", LACKS)
-def test_the_agent_lives_and_says_what_it_lacks(node: Node, agent, directory: Path, prepared: Path, run, lack: str) -> None:
+def test_a_degraded_agent_runs_and_names_what_is_missing(node: Node, agent, directory: Path, prepared: Path, run, lack: str) -> None:
     case = LACKS[lack]
     higher = int(Path("/proc/sys/vm/max_map_count").read_text()) + 1000
     one = agent(BOOSTED.format(higher), wrap=case.wrap, binary=prepared)
@@ -130,7 +130,7 @@ def named(text: str, errors: tuple[int, ...], cure: bool = True) -> bool:
 
 
 @pytest.mark.quick
-def test_without_bpf_the_count_is_called_an_upper_bound(agent, run) -> None:
+def test_without_bpf_the_count_is_an_upper_bound(agent, run) -> None:
     one = agent(wrap=without("bpf", "perfmon", "sys_admin"))
     limit = next(limit for limit in one.status()["limits"] if limit["name"] == "neighbor/ipv4")
     assert limit["max"] == 100000
@@ -138,7 +138,7 @@ def test_without_bpf_the_count_is_called_an_upper_bound(agent, run) -> None:
     assert re.search(r"^ *neighbor/ipv4 +<= ", run("status").stdout, re.M)
 
 
-def test_all_is_well_here(agent) -> None:
+def test_every_tuner_is_active_on_a_complete_node(agent) -> None:
     """The control: with everything there, nothing is degraded."""
     one = agent()
     assert {t["state"] for t in one.status()["tuners"]} == {"active"}, one.status()["tuners"]
@@ -146,7 +146,7 @@ def test_all_is_well_here(agent) -> None:
     assert one.condition("SettingFailed")["status"] == "False"
 
 
-def test_a_host_root_elsewhere(agent, directory: Path) -> None:
+def test_the_host_root_may_be_another_directory(agent, directory: Path) -> None:
     """In a container the host's files are below a mount."""
     host = directory / "host"
     (host / "proc").mkdir(parents=True)
@@ -158,7 +158,7 @@ def test_a_host_root_elsewhere(agent, directory: Path) -> None:
     assert one.setting("thp.enabled")["state"] == "in-sync"
 
 
-def test_a_taken_port_costs_only_itself(agent, directory: Path) -> None:
+def test_a_port_in_use_disables_only_tcp(agent, directory: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

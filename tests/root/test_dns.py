@@ -42,7 +42,7 @@ def test_every_query_is_counted_once(watch, lab, directory) -> None:
     sums_agree(look, server)
 
 
-def test_as_fast_as_this_machine_can(watch, lab, directory) -> None:
+def test_counts_hold_at_the_highest_rate(watch, lab, directory) -> None:
     udp, tcp = V4.format(1), V4.format(2)
     lab.unbound(directory, udp, tcp)
     one = watch()
@@ -81,7 +81,7 @@ def test_answers_by_rcode_type_and_transport(watch, lab) -> None:
     sums_agree(look, server)
 
 
-def test_repeats_and_second_answers_are_told_apart(watch, lab) -> None:
+def test_retransmissions_and_duplicate_answers_are_distinguished(watch, lab) -> None:
     again, twice, reused = (V4.format(i) for i in (4, 5, 6))
     lab.server(again, twice, reused)
     one = watch()
@@ -120,7 +120,7 @@ def test_one_id_to_several_servers(watch, lab) -> None:
         assert look.row(server)["retransmissions"] == look.row(server)["late"] == look.total("pending", server=server) == 0
 
 
-def test_a_service_address_in_between(watch, lab) -> None:
+def test_queries_through_a_service_address_are_counted_once(watch, lab) -> None:
     """The query leaves for the address behind, the answer comes from the one in front."""
     need("iptables")
     front, behind = "10.96.0.10", V4.format(10)
@@ -165,7 +165,7 @@ def test_ipv6_with_extension_headers(watch, lab, directory) -> None:
     assert look.total("unanswered_total") == look.total("pending") == 0
 
 
-def test_streams_cut_anywhere(watch, lab) -> None:
+def test_messages_cut_anywhere_in_a_stream_are_counted_once(watch, lab) -> None:
     """Length prefixes and messages in pieces, many in one segment, answers out of order."""
     server = V4.format(11)
     lab.server(server)
@@ -196,7 +196,7 @@ def test_streams_cut_anywhere(watch, lab) -> None:
     assert look.document["lost"]["streams"] == 0
 
 
-def test_segments_that_are_lost_on_the_way(watch, lab) -> None:
+def test_lost_segments_do_not_change_counts(watch, lab) -> None:
     """What TCP sends again is no new query."""
     server = V4.format(12)
     lab.server(server)
@@ -220,7 +220,7 @@ def test_segments_that_are_lost_on_the_way(watch, lab) -> None:
     assert look.row(server)["retransmissions"] == 0
 
 
-def test_what_never_comes_and_what_comes_late(watch, lab) -> None:
+def test_missing_and_late_answers_are_counted(watch, lab) -> None:
     """Five seconds are the time-out: first pending, then unanswered; an answer after that is late."""
     silent, late, good = (V4.format(i) for i in (13, 14, 15))
     lab.server(silent, late, good)
@@ -243,7 +243,7 @@ def test_what_never_comes_and_what_comes_late(watch, lab) -> None:
     assert look.total("latency_seconds_count", server=late) == 0
 
 
-def test_what_is_no_query(watch, lab) -> None:
+def test_other_packets_are_not_counted_as_queries(watch, lab) -> None:
     """Answers sent from here, other ports and half messages; encrypted DNS as packets."""
     server = V4.format(16)
     lab.server(server)

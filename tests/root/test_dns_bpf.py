@@ -276,7 +276,7 @@ def test_a_message_cut_by_the_end_of_a_segment_counts_once(tool: Tool) -> None:
     assert of_server(dump, f"198.19.0.{len(last) + 2}")["tcp"] == 2
 
 
-def test_datagrams_that_a_device_cuts_up(tool: Tool) -> None:
+def test_datagrams_segmented_by_the_device_are_counted(tool: Tool) -> None:
     query = dns.message.make_query("example.com.", "A", use_edns=-1).to_wire()
     payload = b"".join(struct.pack("!H", i) + query[2:] for i in range(40)) + query[:20]
     tool.run(EGRESS, ipv4(udp(payload, 40000, 53), UDP, HERE, "198.19.0.1"), len(query), 41)
@@ -285,7 +285,7 @@ def test_datagrams_that_a_device_cuts_up(tool: Tool) -> None:
 
 
 @pytest.mark.quick
-def test_what_is_not_dns_leaves_no_trace(tool: Tool) -> None:
+def test_other_traffic_leaves_no_trace(tool: Tool) -> None:
     chance = random.Random(443)
     query = a_query(chance)
     there, there6 = "198.19.0.1", "2001:db8:53::1"
@@ -328,7 +328,7 @@ def test_fragments_and_encrypted_packets(tool: Tool) -> None:
 
 
 @pytest.mark.quick
-def test_servers_and_rows_without_room_count_as_others(tool: Tool) -> None:
+def test_servers_and_rows_without_room_are_counted_as_other(tool: Tool) -> None:
     query = dns.message.make_query("example.com.", "A", id=1).to_wire()
     for i in range(3000):
         tool.run(EGRESS, ipv4(udp(query, 40000, 53), UDP, HERE, f"198.19.{i >> 8}.{i & 255}"))
@@ -346,7 +346,7 @@ def test_servers_and_rows_without_room_count_as_others(tool: Tool) -> None:
 
 
 @pytest.mark.quick
-def test_what_is_forgotten_begins_anew_and_makes_room(tool: Tool) -> None:
+def test_removed_servers_make_room_and_start_from_zero(tool: Tool) -> None:
     """dump() forgets all servers and rows: no index is lost, and no memo leads to where another counts now."""
     query = dns.message.make_query("example.com.", "A", id=1).to_wire()
     for turn in range(4):

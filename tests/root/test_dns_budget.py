@@ -72,7 +72,7 @@ def check_burst(look: Look, agent: Agent, server: str) -> None:
     assert row["budget"]["qps"] == 1024 and row["over_budget_seconds"] == has["hits"]
 
 
-def test_a_burst_shows_wherever_its_second_begins(minute, lab) -> None:
+def test_a_burst_is_seen_wherever_its_second_begins(minute, lab) -> None:
     one = minute.agent
     for name in ("DNSBudgetPressure", "DNSBudgetExceeded", "DNSUnanswered"):
         assert one.condition(name)["status"] == "False"
@@ -97,7 +97,7 @@ def test_a_burst_shows_wherever_its_second_begins(minute, lab) -> None:
         client.close()
 
 
-def test_pressure_comes_before_the_limit(minute, lab, directory) -> None:
+def test_pressure_is_reported_before_the_limit(minute, lab, directory) -> None:
     one = minute.agent
     lab.unbound(directory, NEAR)
     lab.dnsperf(directory, NEAR, "-Q", "180", "-l", "3", "-c", "1")
@@ -112,7 +112,7 @@ def test_pressure_comes_before_the_limit(minute, lab, directory) -> None:
     assert limit(one, NEAR)["hits"] == look.total("over_budget_seconds_total", server=NEAR)
 
 
-def test_silence_is_said(minute, lab) -> None:
+def test_unanswered_queries_are_reported(minute, lab) -> None:
     one = minute.agent
     lab.server(SILENT)
     with contextlib.closing(lab.udp()) as client:
@@ -192,7 +192,7 @@ def test_a_bad_budget_is_refused_with_its_place(run: Run, directory, row: str, c
     assert re.search(rf"bad\.yaml:3:{column}: .*{what}", result.stderr), result.stderr
 
 
-def test_a_minute_later(minute) -> None:
+def test_conditions_end_after_their_window(minute) -> None:
     """A scrape 55 seconds after the burst still has it; after a minute and a bit what has passed is over."""
     one = minute.agent
     assert minute.burst_at, "this goes on from the first test of this file"

@@ -19,7 +19,7 @@ def live(*args: int) -> None:
 
 
 @pytest.mark.quick
-def test_datagrams_and_streams_however_they_are_cut() -> None:
+def test_datagrams_and_streams_are_counted_however_cut() -> None:
     live()
 
 
@@ -27,5 +27,5 @@ def test_20000_of_20000_at_20000_a_second() -> None:
     live(20_000, 20_000)
 
 
-def test_all_of_a_million_as_fast_as_two_processors_can() -> None:
+def test_a_million_queries_at_full_speed_are_all_counted() -> None:
     live(500_000, 0, 2)

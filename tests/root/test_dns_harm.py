@@ -113,7 +113,7 @@ def ours(before: dict[int, str], root: Path) -> set[int]:
 
 
 @pytest.mark.quick
-def test_a_killed_agent_harms_nobody(watch, lab, directory) -> None:
+def test_a_killed_agent_leaves_dns_working(watch, lab, directory) -> None:
     server = V4.format(44)
     lab.unbound(directory, server)
     root = cgroup_root()
@@ -134,7 +134,7 @@ def test_a_killed_agent_harms_nobody(watch, lab, directory) -> None:
         other.close()
 
 
-def test_a_program_that_comes_later_stays(watch, lab) -> None:
+def test_programs_attached_later_stay_attached(watch, lab) -> None:
     server = V4.format(45)
     lab.server(server)
     root = cgroup_root()
@@ -179,7 +179,7 @@ NO_CGROUP2 = 'umount -l "$(findmnt -n -o TARGET -t cgroup2 | head -1)" && exec "
     ],
     ids=["no-CAP_BPF", "no-cgroup2"],
 )
-def test_where_it_cannot_be_it_says_why(watch, lab, run, wrap: tuple[str, ...], why: str) -> None:
+def test_missing_prerequisites_are_named(watch, lab, run, wrap: tuple[str, ...], why: str) -> None:
     one = watch(wrap=wrap)
     tuner = one.tuner("dns")
     assert tuner["state"] == "degraded" and why in tuner["why"]

@@ -141,7 +141,7 @@ def sampled(agent: Agent, lab: Lab, server: str, name: str, seconds: float) -> l
 
 
 @pytest.mark.quick
-def test_names_are_for_the_unix_socket_alone(watch, lab, names, run: Run) -> None:
+def test_names_are_shown_over_the_unix_socket_only(watch, lab, names, run: Run) -> None:
     server, name = names
     one = watch()
     shown = sampled(one, lab, server, name, 10)
@@ -162,7 +162,7 @@ def test_names_can_be_switched_off(watch, lab, names, run: Run) -> None:
     assert "secret" not in run("top", "dns").stdout
 
 
-def test_several_forwarders_on_one_node_are_said(watch, lab) -> None:
+def test_several_forwarders_on_one_node_are_reported(watch, lab) -> None:
     """Each alone is below the limit, together they are not."""
     upstream = V4.format(40)
     lab.server(upstream)

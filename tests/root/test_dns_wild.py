@@ -16,7 +16,7 @@ from dnswire import encode, query
 from storm import ip
 
 
-def test_the_pod_that_broke_the_budget_is_named(watch, lab, directory) -> None:
+def test_the_pod_that_exceeded_the_budget_is_named(watch, lab, directory) -> None:
     """Not the one that asks steadily and little, however long that goes on afterwards."""
     server = V4.format(61)
     lab.unbound(directory, server)
@@ -36,7 +36,7 @@ def test_the_pod_that_broke_the_budget_is_named(watch, lab, directory) -> None:
     perf.result()
 
 
-def test_a_private_view_of_cgroups(watch, lab) -> None:
+def test_a_private_cgroup_namespace_is_handled(watch, lab) -> None:
     """An agent in a cgroup namespace of its own, as in a pod, with the host's cgroups mounted: it still names pods."""
     group = lab.cgroup("hrdns-agent")
     script = f'echo 0 >{group.path}/cgroup.procs && exec unshare -C "$@"'
@@ -56,7 +56,7 @@ KUBELET = (
 )
 
 
-def test_the_kubelet_says_who_is_the_clusters(watch, lab) -> None:
+def test_cluster_dns_comes_from_the_kubelet_configuration(watch, lab) -> None:
     server, other = V4.format(71), V4.format(72)
     lab.server(server, other)
     one = watch(wrap=("unshare", "-m", "sh", "-c", KUBELET, server))
@@ -69,7 +69,7 @@ def test_the_kubelet_says_who_is_the_clusters(watch, lab) -> None:
     assert look.total("queries_total", server=other, role="upstream") == 3
 
 
-def test_pods_in_the_hosts_network_are_no_forwarders(watch, lab) -> None:
+def test_host_network_pods_are_not_forwarders(watch, lab) -> None:
     """They share the namespace in which a stub listens on port 53, and ask upstream themselves."""
     upstream = V4.format(63)
     lab.server(upstream)
@@ -89,7 +89,7 @@ def test_pods_in_the_hosts_network_are_no_forwarders(watch, lab) -> None:
     assert one.condition("DNSForwarderCrowding")["status"] == "False", one.condition("DNSForwarderCrowding")
 
 
-def test_a_budgeted_upstream_has_its_place(watch, lab) -> None:
+def test_a_budgeted_upstream_always_has_a_label(watch, lab) -> None:
     """However many other servers somebody asks before."""
     upstream = V4.format(64)
     lab.server(upstream)
@@ -105,7 +105,7 @@ def test_a_budgeted_upstream_has_its_place(watch, lab) -> None:
     assert look.total("queries_total", server=upstream) == look.total("responses_total", server=upstream) == 20
 
 
-def test_letters_cookies_and_versions(watch, lab) -> None:
+def test_letter_case_cookies_and_edns_versions_are_handled(watch, lab) -> None:
     """Mixed case (0x20), EDNS with a cookie, a socket of both families, a link-local server, another address answers."""
     server, mapped, other = V4.format(65), V4.format(66), V4.format(67)
     lab.server(server, mapped)
@@ -155,8 +155,8 @@ def test_letters_cookies_and_versions(watch, lab) -> None:
     assert look.row(other)["answered"] == 1 and not look.row(V4.format(68))
 
 
-def test_a_client_that_does_not_wait(watch, lab) -> None:
-    """Nobody is there for the answer: without an answer, after five seconds; an id used again at once is a new query."""
+def test_queries_of_a_client_that_gave_up_are_unanswered(watch, lab) -> None:
+    """An answer to a closed socket is none: unanswered after five seconds. An id used again at once is a new query."""
     server = V4.format(69)
     lab.server(server)
     one = watch()
@@ -173,7 +173,7 @@ def test_a_client_that_does_not_wait(watch, lab) -> None:
 
 
 @pytest.mark.parametrize("phase", [0.1, 0.45, 0.8])
-def test_a_burst_while_the_machine_is_busy(watch, lab, phase: float) -> None:
+def test_a_burst_on_a_busy_machine_is_measured(watch, lab, phase: float) -> None:
     """The agent has the last place in the queue, and both processors have other things to do."""
     server = V4.format(70)
     lab.server(server)

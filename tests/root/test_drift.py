@@ -38,7 +38,7 @@ def by_another_procfs() -> None:
 
 @pytest.mark.quick
 @pytest.mark.parametrize("write", [by_sysctl, by_netlink, by_another_procfs])
-def test_a_changed_threshold_is_put_back(agent, write: Callable[[], None]) -> None:
+def test_a_changed_threshold_is_set_again(agent, write: Callable[[], None]) -> None:
     one = agent()
     began = time.monotonic()
     write()
@@ -52,7 +52,7 @@ def test_a_changed_threshold_is_put_back(agent, write: Callable[[], None]) -> No
 
 @pytest.mark.quick
 @pytest.mark.parametrize("file", ["enabled", "defrag", "hugepages-64kB/enabled"])
-def test_a_changed_switch_in_sysfs_is_put_back(agent, file: str) -> None:
+def test_a_changed_sysfs_switch_is_set_again(agent, file: str) -> None:
     path = THP / file
     if not path.exists():
         pytest.skip("vm: this kernel has no such size of huge pages")
@@ -61,7 +61,7 @@ def test_a_changed_switch_in_sysfs_is_put_back(agent, file: str) -> None:
     until(lambda: chosen(path) == "never", TICK, "put back")
 
 
-def test_a_changed_sysctl_is_put_back(agent) -> None:
+def test_a_changed_sysctl_is_set_again(agent) -> None:
     value = str(int(sysctl("vm.max_map_count")) + 5000)
     agent(f"sysctl: {{vm.max_map_count: {value}}}")
     assert sysctl("vm.max_map_count") == value
@@ -70,7 +70,7 @@ def test_a_changed_sysctl_is_put_back(agent) -> None:
 
 
 @pytest.mark.parametrize("policy", ["report", "yield"])
-def test_on_drift_that_leaves_the_value(agent, policy: str) -> None:
+def test_on_drift_yield_and_report_leave_the_value(agent, policy: str) -> None:
     one = agent(f"on_drift: {policy}")
     by_sysctl()
     state = {"report": "drifted", "yield": "yielded"}[policy]
@@ -83,7 +83,7 @@ def test_on_drift_that_leaves_the_value(agent, policy: str) -> None:
     assert one.setting(THRESHOLDS[5])["state"] == "in-sync", "the other settings live on"
 
 
-def test_apply_takes_back_what_was_left(agent, run) -> None:
+def test_apply_sets_values_that_drift_left(agent, run) -> None:
     one = agent("on_drift: report")
     by_sysctl()
     one.wait_state(KEY, "drifted")
@@ -92,7 +92,7 @@ def test_apply_takes_back_what_was_left(agent, run) -> None:
     one.wait_condition("SettingDrifted", "False")
 
 
-def test_a_higher_value_of_the_administrator_is_no_drift_to_undo(agent) -> None:
+def test_a_higher_administrator_value_is_kept(agent) -> None:
     """Raising by hand is welcome: thresholds only rise."""
     one = agent()
     sysctl(KEY, 150000)
@@ -102,7 +102,7 @@ def test_a_higher_value_of_the_administrator_is_no_drift_to_undo(agent) -> None:
 
 
 @pytest.mark.quick
-def test_someone_who_keeps_rewriting_gets_the_value(agent) -> None:
+def test_a_value_that_is_rewritten_repeatedly_is_yielded(agent) -> None:
     one = agent()
     stop = threading.Event()
 
@@ -170,7 +170,7 @@ SMALL = "neighbor: {lower: true, ipv4: {gc_thresh1: 100, gc_thresh2: 200, gc_thr
 LARGE = "neighbor: {lower: true, ipv4: {gc_thresh1: 700000, gc_thresh2: 800000, gc_thresh3: 900000}, ipv6: {gc_thresh1: 500, gc_thresh2: 600, gc_thresh3: 700000}}"
 
 
-def test_the_order_of_the_thresholds_holds_at_every_moment(agent, run) -> None:
+def test_thresholds_are_in_order_at_every_moment(agent, run) -> None:
     set_thresholds("ipv4", (128, 512, 1024))
     with Sampler() as sampler:
         for _ in range(5):
@@ -186,7 +186,7 @@ def test_the_order_of_the_thresholds_holds_at_every_moment(agent, run) -> None:
     assert sampler.bad == "[]"
 
 
-def test_the_order_holds_where_only_procfs_is_left(node: Node, run) -> None:
+def test_thresholds_are_in_order_when_written_through_procfs(node: Node, run) -> None:
     """Without CAP_NET_ADMIN the thresholds are written through /proc/sys, one by one."""
     wrap = ("setpriv", "--bounding-set=-net_admin", "--inh-caps=-net_admin")
     with Sampler() as sampler:

@@ -142,7 +142,7 @@ def test_unix_socket_is_private(agent):
         assert client.makefile("rb").read().endswith(b"\r\n\r\nok\n")
 
 
-def test_promtool_is_silent(agent):
+def test_promtool_finds_no_fault(agent):
     if not shutil.which("promtool"):
         pytest.skip("promtool is not installed: it comes with Prometheus")
     result = subprocess.run(
@@ -155,7 +155,7 @@ def test_promtool_is_silent(agent):
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
 
-def test_series_are_few(agent):
+def test_the_number_of_series_is_bounded(agent):
     lines = [line for line in agent.get("/metrics")[1].splitlines() if not line.startswith("#")]
     names = [line.rsplit(" ", 1)[0] for line in lines]
     assert len(names) == len(set(names))
@@ -241,7 +241,7 @@ def slow_clients(port, n, started):
                     key.data[1] += 1
 
 
-def test_slow_clients_delay_nobody(agent):
+def test_slow_clients_do_not_delay_others(agent):
     descriptors = agent.descriptors()
     started = multiprocessing.Event()
     crowd = multiprocessing.Process(target=slow_clients, args=(agent.port, 1000, started))
@@ -265,7 +265,7 @@ def test_slow_clients_delay_nobody(agent):
     wait_for(lambda: agent.descriptors() <= descriptors + 1, 15, "the end of all connections")
 
 
-def test_request_has_ten_seconds(agent):
+def test_a_request_has_ten_seconds(agent):
     with socket.create_connection(("127.0.0.1", agent.port)) as client:
         start = time.monotonic()
         client.settimeout(0.25)
@@ -298,7 +298,7 @@ def scrape(agent, n, kept):
         connection.close()
 
 
-def test_scrapes_leave_nothing_behind(agent):
+def test_scrapes_leak_nothing(agent):
     scrape(agent, 500, kept=True)
     scrape(agent, 500, kept=False)
     memory = agent.metric("process_resident_memory_bytes")

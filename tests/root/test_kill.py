@@ -96,7 +96,7 @@ def test_a_torn_journal_below_an_agent(node: Node, directory: Path, agent, run) 
     node.assert_unchanged()
 
 
-def test_both_generations_torn_is_said(node: Node, directory: Path, run) -> None:
+def test_two_torn_generations_are_reported(node: Node, directory: Path, run) -> None:
     """Nothing can be put back then: no success may be claimed, and no value invented."""
     assert run("apply").returncode == 0
     for path in generations(directory / "state"):
@@ -107,7 +107,7 @@ def test_both_generations_torn_is_said(node: Node, directory: Path, run) -> None
     assert sysctl(THRESHOLDS[2]) == DEFAULTS[THRESHOLDS[2]]
 
 
-def test_both_generations_torn_below_an_agent_is_said(node: Node, directory: Path, agent, run) -> None:
+def test_two_torn_generations_below_an_agent_are_reported(node: Node, directory: Path, agent, run) -> None:
     agent().kill()
     for path in generations(directory / "state"):
         spoil(path, "noise")
@@ -118,7 +118,7 @@ def test_both_generations_torn_below_an_agent_is_said(node: Node, directory: Pat
     assert "originals" in answer.stderr and "lost" in answer.stderr
 
 
-def test_a_leftover_of_a_torn_write_is_no_obstacle(node: Node, directory: Path, run) -> None:
+def test_leftovers_of_a_torn_write_are_ignored(node: Node, directory: Path, run) -> None:
     assert run("apply").returncode == 0
     (directory / "state/journal.json.new").write_text("{")
     assert run("restore").returncode == 0
@@ -177,7 +177,7 @@ def test_apply_on_a_full_disk_fails_and_writes_nothing(node: Node, tiny_state: P
     node.assert_unchanged()
 
 
-def test_another_boot_records_afresh(node: Node, directory: Path, run) -> None:
+def test_another_boot_records_new_originals(node: Node, directory: Path, run) -> None:
     """Originals of another boot are no originals of this one."""
     state = directory / "state"
     assert run("apply").returncode == 0

@@ -55,7 +55,7 @@ def test_reload_is_announced(agent) -> None:
 
 @pytest.mark.quick
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_ends_in_under_a_second_and_restores_nothing(agent, number: signal.Signals) -> None:
+def test_sigterm_ends_it_within_a_second_and_restores_nothing(agent, number: signal.Signals) -> None:
     one = agent()
     began = time.monotonic()
     one.signal(number)
@@ -66,7 +66,7 @@ def test_it_ends_in_under_a_second_and_restores_nothing(agent, number: signal.Si
     assert not one.socket_path.exists()
 
 
-def test_it_ends_at_once_at_any_moment_of_its_start(node: Node, agent, run) -> None:
+def test_sigterm_ends_it_at_any_moment_of_the_start(node: Node, agent, run) -> None:
     for i in range(12):
         one = agent(ready=False, name=f"agent{i}")
         time.sleep(i * 0.015)

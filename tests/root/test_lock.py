@@ -49,7 +49,7 @@ def test_commands_go_through_the_running_agent(node: Node, agent, run) -> None:
     assert run("restore").returncode == 0
 
 
-def test_the_socket_is_for_root_alone(agent, directory) -> None:
+def test_the_socket_is_for_root_only(agent, directory) -> None:
     one = agent()
     mode = one.socket_path.stat().st_mode & 0o777
     assert mode & 0o077 == 0
@@ -70,7 +70,7 @@ def test_the_socket_is_for_root_alone(agent, directory) -> None:
     assert sysctl(THRESHOLDS[2]) == "100000"
 
 
-def test_nothing_changes_over_tcp(agent) -> None:
+def test_no_change_is_accepted_over_tcp(agent) -> None:
     one = agent()
     for path in ("/v1/apply", "/v1/restore", "/metrics", "/livez"):
         assert one.get(path, unix=False, method="POST")[0] == 405

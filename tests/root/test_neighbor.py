@@ -122,7 +122,7 @@ STORMS = [
 
 
 @pytest.mark.parametrize("base, how, count, family, where, busy, second", STORMS)
-def test_a_storm_finds_room(agent, space, base, how: str, count: int, family: int, where: str, busy, second) -> None:
+def test_no_entry_is_refused_in_a_storm(agent, space, base, how: str, count: int, family: int, where: str, busy, second) -> None:
     for name in NAMES.values():
         set_thresholds(name, KERNEL)
     one = agent(KEEP if base == KERNEL else "")
@@ -154,7 +154,7 @@ def test_a_storm_finds_room(agent, space, base, how: str, count: int, family: in
         assert top(one, family)[0]["workload"]["kind"] == "host"
 
 
-def test_a_whole_storm_wakes_seldom(agent, space) -> None:
+def test_a_storm_causes_few_wakeups(agent, space) -> None:
     """Until everything is noted and stored, some seconds later."""
     one = agent(KEEP)
     place = space()
@@ -168,7 +168,7 @@ def test_a_whole_storm_wakes_seldom(agent, space) -> None:
 
 
 @pytest.mark.parametrize("family", [4, 6])
-def test_what_the_administrator_set_stands(agent, space, family: int) -> None:
+def test_administrator_values_are_kept(agent, space, family: int) -> None:
     his = (8192, 32768, 65536)
     set_thresholds(NAMES[family], his)
     one = agent(KEEP)
@@ -187,7 +187,7 @@ def test_what_the_administrator_set_stands(agent, space, family: int) -> None:
 
 @pytest.mark.parametrize("how", ["permanent", "extern"])
 @pytest.mark.parametrize("family", [4, 6])
-def test_what_is_never_collected_raises_no_alarm(agent, space, family: int, how: str) -> None:
+def test_uncollectable_entries_raise_no_condition(agent, space, family: int, how: str) -> None:
     one = agent(KEEP)
     place = space()
     with Watch(one, family) as watch:
@@ -276,7 +276,7 @@ def journal(directory: Path) -> str:
 
 
 @pytest.mark.quick
-def test_killed_before_the_note_nothing_is_cut(agent, run: Run, space, directory: Path) -> None:
+def test_a_kill_during_growth_lowers_nothing(agent, run: Run, space, directory: Path) -> None:
     one = agent(KEEP)
     place = space()
     grown = grow(one, place)
@@ -296,7 +296,7 @@ LOWERED = "neighbor: {lower: true, ipv4: {gc_thresh1: 200, gc_thresh2: 400, gc_t
 
 
 @pytest.mark.parametrize("config, base", [(KEEP, KERNEL), (LOWERED, (200, 400, 800))])
-def test_apply_reload_and_restart_do_not_cut(agent, run: Run, space, config: str, base) -> None:
+def test_apply_reload_and_restart_lower_nothing(agent, run: Run, space, config: str, base) -> None:
     one = agent(config)
     assert thresholds() == base
     place = space()
@@ -350,7 +350,7 @@ def test_a_full_disk_does_not_stop_growth(agent, space, directory: Path) -> None
 
 
 @pytest.mark.quick
-def test_at_the_ceiling_it_is_said_who(agent, space) -> None:
+def test_the_ceiling_condition_names_the_largest_user(agent, space) -> None:
     one = agent(KEEP.replace("}", ", ceiling: 2048}"))
     place = space(pod=True)
     fill(place, 1500)
@@ -392,7 +392,7 @@ def test_an_overflow_names_device_namespace_workload_and_address(agent, space, f
 
 @pytest.mark.quick
 @pytest.mark.parametrize("family", [4, 6])
-def test_without_bpf_it_grows_by_polling(agent, space, family: int) -> None:
+def test_without_bpf_tables_grow_by_polling(agent, space, family: int) -> None:
     wrap = ("setpriv", "--bounding-set=-bpf,-perfmon,-sys_admin", "--inh-caps=-bpf,-perfmon,-sys_admin")
     one = agent(KEEP, wrap=wrap)
     tuner = one.tuner("neighbor")

@@ -64,7 +64,7 @@ def test_observe_mode_writes_nothing(node: Node, directory: Path, agent, run) ->
     node.assert_unchanged(but=("ipv4/neigh/default/gc_thresh3",))
 
 
-def test_the_same_witness_sees_enforce_mode(directory: Path, agent, run) -> None:
+def test_the_same_trace_shows_writes_in_enforce_mode(directory: Path, agent, run) -> None:
     """The test above could fail: what it looks for is there once the agent enforces."""
     out = directory / "trace"
     one = agent(wrap=strace(out))
@@ -98,7 +98,7 @@ def test_one_tuner_observes_and_the_other_enforces(node: Node, agent) -> None:
     assert all(p.startswith("/sys/") or p.endswith("min_free_kbytes") or "neigh" not in p for p in node.changes())
 
 
-def test_a_tuner_that_is_off_is_not_seen(node: Node, agent) -> None:
+def test_a_tuner_that_is_off_has_no_settings(node: Node, agent) -> None:
     one = agent("neighbor: {mode: off}")
     assert one.tuner("neighbor")["mode"] == "off"
     names = {s["name"] for s in one.status()["settings"]}
