@@ -2,27 +2,43 @@
 #ifndef APPLY_EDIT_TEXT_H
 #define APPLY_EDIT_TEXT_H
 
+/*
+ * One key of a configuration text; every other byte stays. Pure. text need not be terminated. 0;
+ * -EBADMSG for a text that is not of its language, -EEXIST for a shape that is not edited, both
+ * with why: "LINE:COLUMN: what"; -ENOMEM.
+ */
+
 #include <headroom/file.h>
 
 #define EDIT_WHY_MAX 320
 
-/*
- * One value of a configuration text, in the file's language. text need not be terminated. Both
- * write why when they fail for what the text says. 0; -EBADMSG for a text that is not of that
- * language, -EINVAL for a value that is not, -EEXIST for a table in the place of the key, -EFBIG,
- * -ENOMEM.
- */
+/* literal is as the text spells it, NULL when there is no such key; freed by the caller. */
+int toml_key_get(const char *text, size_t len, const char *table, const char *key, char **literal,
+	char why[static EDIT_WHY_MAX]);
+int json_key_get(const char *text, size_t len, const char *key, char **literal,
+	char why[static EDIT_WHY_MAX]);
 
-/* literal is NULL when there is no such key; else freed by the caller. Not for EDIT_OWN. */
+/*
+ * literal NULL removes the key; removing what was added gives the text from before. out is
+ * terminated, and freed by the caller.
+ */
+int toml_key_set(const char *text, size_t len, const char *table, const char *key,
+	const char *literal, char **out, size_t *out_len, char why[static EDIT_WHY_MAX]);
+int json_key_set(const char *text, size_t len, const char *key, const char *literal, char **out,
+	size_t *out_len, char why[static EDIT_WHY_MAX]);
+
+/* The same by format; table is not used for EDIT_JSON. Not for EDIT_OWN. */
 int edit_text_get(enum edit_format format, const char *text, size_t len, const char *table,
 	const char *key, char **literal, char why[static EDIT_WHY_MAX]);
-
-/* literal NULL takes the key out. out is terminated, and freed by the caller. */
 int edit_text_set(enum edit_format format, const char *text, size_t len, const char *table,
 	const char *key, const char *literal, char **out, size_t *out_len,
 	char why[static EDIT_WHY_MAX]);
 
 /* The same text as a new, terminated buffer. NULL without memory. */
 char *copy_bytes(const char *text, size_t len);
+
+/* The text with the bytes from start to end replaced, terminated. 0 or -ENOMEM. */
+int splice_bytes(const char *text, size_t len, size_t start, size_t end, const char *insert,
+	char **out, size_t *out_len);
 
 #endif

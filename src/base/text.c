@@ -39,6 +39,18 @@ void duration_text(double seconds, char out[static TIME_TEXT_MAX])
 		snprintf(out, TIME_TEXT_MAX, "%d d %d h", s / DAY, s % DAY / HOUR);
 }
 
+struct text_position text_position(const char *text, size_t at)
+{
+	struct text_position position = {.line = 1, .column = at + 1};
+
+	for (size_t i = 0; i < at; i++)
+		if (text[i] == '\n') {
+			position.line++;
+			position.column = at - i;
+		}
+	return position;
+}
+
 int document_text(void (*put)(FILE *out, void *data), void *data, char **ret, size_t *len)
 {
 	_cleanup_free_ char *text = NULL;

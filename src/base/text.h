@@ -16,6 +16,13 @@ void time_text(uint64_t realtime_us, char out[static TIME_TEXT_MAX]);
 /* Two units at most: "45 s", "12 min", "3 h 20 min", "4 d 2 h". */
 void duration_text(double seconds, char out[static TIME_TEXT_MAX]);
 
+/* Where a byte of a text is: line and column (bytes) count from 1. */
+struct text_position {
+	size_t line, column;
+};
+
+struct text_position text_position(const char *text, size_t at);
+
 /*
  * What put writes, as a new terminated buffer that the caller frees; len (may be NULL) is without
  * the terminator. 0 or -ENOMEM.

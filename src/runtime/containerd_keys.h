@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef RUNTIME_CONTAINERD_KEYS_H
+#define RUNTIME_CONTAINERD_KEYS_H
+
+/*
+ * What a containerd's configuration says, and where each of our keys would go. `containerd config
+ * dump` tells what the files come to, so little has to be known of versions; which key counts is
+ * read from the dump too. Everything here may block, and nothing writes.
+ *
+ * From containerd's source (cmd/containerd/server/config, 1.x: services/server/config), and tried
+ * with 1.6.20 and 2.4.2:
+ * - 1.x: a plugin's section in a file that `imports` names replaces that section of the main file
+ *   whole. So a key has to go into the file whose section counts.
+ * - 2.x: sections merge key by key, the file read last wins: a file of our own is enough. Only
+ *   `imports` that are in a file are followed, not the /etc/containerd/conf.d that 2.2 and later
+ *   print as their default.
+ * - 2.0 to 2.2 take the whole configuration to have the version of the file read last, and a
+ *   version above the daemon's own prevents its start: our own file has no version.
+ */
+
+/* Until the old planner is gone. */
+#define containerd_files_read  containerd_load_read
+#define containerd_files_clear containerd_load_clear
+
+#include "base/hash.h"
+#include "base/wait.h"
+#include "kernel/host.h"
+
+#include <stdint.h>
+
+#define CONTAINERD_DROP_IN   "99-headroom.toml"
+#define CONTAINERD_FILES_MAX 32 /* of one configuration */
+#define CONTAINERD_WHY_MAX   320
+
+/* The process whose configuration it is. Paths are below the host's root; "" for unknown. */
+struct containerd_process {
+	const struct host *host;
+	const char *binary;
+	const char *version;   /* as it tells it: "1.6.20~ds1", "v2.1.4" */
+	const char *config;    /* its main file, absolute */
+	const char *directory; /* its working directory; unknown counts as / */
+};
+
+/* ---- files and dump ---- */
+
+struct containerd_file {
+	char path[SETTING_PATH_MAX]; /* below the host's root */
+	char *text;
+	size_t len;
+};
+
+/* In the order that containerd reads them; the main file is the first, and may not exist. */
+struct containerd_files {
+	struct containerd_file files[CONTAINERD_FILES_MAX];
+	size_t n;
+	uint64_t changed_us; /* CLOCK_REALTIME: of the newest of them */
+};
+
+/* 0, or -errno with why: "PATH:LINE:COLUMN: what". files is cleared by the caller either way. */
+int containerd_files_read(const struct containerd_process *process, struct containerd_files *files,
+	char why[static CONTAINERD_WHY_MAX]);
+
+/* 1.x names all files that it read in the dump: takes those out that it did not. */
+void containerd_files_filter(struct containerd_files *files,
+	const struct containerd_process *process, const char *dump);
+void containerd_files_clear(struct containerd_files *files);
+
+/*
+ * What `containerd -c path config dump` prints, in the daemon's working directory; freed by the
+ * caller. path is as the program inside the host's root sees it. -EINVAL when it refuses the files;
+ * another -errno when it could not be run; both with why.
+ */
+int containerd_dump(const struct containerd_process *process, const char *path,
+	const struct wait *wait, char **dump, char why[static CONTAINERD_WHY_MAX]);
+
+/* A key's value in a dump; name is the table's, a dot and the key's. False when it has none. */
+bool containerd_dump_value(const char *dump, const char *name, char *out, size_t size);
+
+/* ---- what the tuner asks ---- */
+
+enum containerd_setting {
+	CONTAINERD_DOWNLOADS,          /* layers at once: a count */
+	CONTAINERD_PROGRESS_TIMEOUT,   /* a pull without progress for so long fails: 30m0s */
+	CONTAINERD_REGISTRY_DIRECTORY, /* where hosts.toml files are: directories, by colons */
+	CONTAINERD_SETTINGS,
+};
+
+/* Why a key cannot be edited; struct containerd_key has the sentence. */
+enum containerd_refusal {
+	CONTAINERD_FINE,
+	CONTAINERD_NO_SUCH_KEY, /* this version does not know the key */
+	CONTAINERD_GENERATED,   /* another program writes the file: k3s, RKE2, dockerd, ... */
+	CONTAINERD_READ_ONLY,   /* the file is on a read-only file system */
+	CONTAINERD_EXCLUDED,    /* other keys forbid it: registry.mirrors */
+	CONTAINERD_CRI_OFF,     /* disabled_plugins has the CRI plugin: nobody reads the key */
+};
+
+struct containerd_key {
+	char on_disk[SETTING_VALUE_MAX]; /* what the files come to, defaults included */
+	enum containerd_refusal refusal;
+	char why[CONTAINERD_WHY_MAX]; /* empty when it can be edited */
+
+	/* The edit; see struct edit_key of src/apply/editor.h. */
+	char path[SETTING_PATH_MAX];
+	const char *const *tables; /* one of these, ended by NULL: the dump shows which */
+	const char *key;
+	char dump_key[200];
+	const char *base; /* what a file begins with that does not exist */
+};
+
+struct containerd_config {
+	int error; /* 0 or -errno, with why: nothing can be said of any key */
+	char why[CONTAINERD_WHY_MAX];
+	uint64_t changed_us; /* CLOCK_REALTIME of the newest file */
+	char hash[HASH_TEXT_MAX]; /* of all that was read: an equal one saves the dump */
+	bool transfer;       /* pulls by the transfer service: its key counts, not the CRI's */
+	struct containerd_key keys[CONTAINERD_SETTINGS];
+};
+
+/* config is zeroed, or what the last call for this process wrote. */
+void containerd_config_read(const struct containerd_process *process, const struct wait *wait,
+	struct containerd_config *config);
+
+/* A value as the file spells it. False for one that is no value of this setting. */
+bool containerd_literal(
+	enum containerd_setting setting, const char *value, char literal[static SETTING_VALUE_MAX]);
+
+/* Duration as Go prints and reads it, "30m0s", "1h30m", as microseconds. -EINVAL, -ERANGE. */
+int containerd_duration_parse(const char *text, unsigned long long *us);
+
+#endif

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef RUNTIME_DAEMON_JSON_H
+#define RUNTIME_DAEMON_JSON_H
+
+/* What Docker's daemon.json says, and whether dockerd accepts it. Blocks; nothing writes. */
+
+#include "base/hash.h"
+#include "base/wait.h"
+#include "kernel/host.h"
+
+#include <stdint.h>
+
+#define DOCKER_CONFIG_MAX 262144 /* bytes; more is nobody's daemon.json */
+#define DOCKER_WHY_MAX    320
+
+/* The daemon whose file it is. Paths are below the host's root; "" for unknown. */
+struct docker_daemon {
+	const struct host *host;
+	const char *binary;
+	const char *version; /* "20.10.24+dfsg1" */
+	const char *config;
+};
+
+struct docker_config {
+	int error; /* 0 or -errno, with why: "PATH:LINE:COLUMN: what: cure" */
+	char why[DOCKER_WHY_MAX];
+	uint64_t changed_us;               /* CLOCK_REALTIME of the file; 0: there is none */
+	char hash[HASH_TEXT_MAX]; /* of the file and the daemon: an equal one saves the check */
+	char downloads[SETTING_VALUE_MAX]; /* max-concurrent-downloads; empty: not there */
+	char mirrors[SETTING_VALUE_MAX];   /* registry-mirrors, by spaces */
+	bool has_mirrors;                  /* the key is there, be it an empty list */
+};
+
+/* config is zeroed, or what the last call for this daemon wrote. No file is no error. */
+void docker_config_read(const struct docker_daemon *daemon, const struct wait *wait,
+	struct docker_config *config);
+
+/*
+ * Whether dockerd accepts this text, which is in the file path too (inside the host's root):
+ * `dockerd --validate` from 23.0 on, before that by the keys that 20.10 knows. 0; -EBADMSG with
+ * why: "PATH:LINE:COLUMN: what"; another -errno when it could not be asked. Terminated text.
+ */
+int docker_config_check(const struct docker_daemon *daemon, const char *text, size_t len,
+	const char *path, const struct wait *wait, char why[static DOCKER_WHY_MAX]);
+
+#endif
