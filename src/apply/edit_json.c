@@ -49,8 +49,8 @@ static int find(const char *text, size_t len, const char *key, struct found *fou
 	return r;
 }
 
-int json_key_get(
-	const char *text, size_t len, const char *key, char **literal, char why[static EDIT_WHY_MAX])
+int json_key_get(const char *text, size_t len, const char *key, char **literal,
+	char why[static EDIT_WHY_MAX])
 {
 	struct found found;
 	int r = find(text, len, key, &found, why);
@@ -88,10 +88,9 @@ static int insert(const char *text, size_t len, const struct found *found, const
 	} else if (memchr(text + at, '\n', scan->close - at)) {
 		blanks = text[at] == '\r' ? "\r\n    " : "\n    ";
 	}
-	if (asprintf(&member, "%s%s%.*s\"%s\"%.*s%s", any ? "," : "", blanks,
+	if (asprintf(&member, "%s%s%.*s\"%s\"%s%s", any ? "," : "", blanks,
 		    any ? (int)(last->key - start) : 0, text + start, key,
-		    any ? (int)(last->value - last->key_end) : 2,
-		    any ? text + last->key_end : ": ", literal) < 0)
+		    any && last->value == last->key_end + 1 ? ":" : ": ", literal) < 0)
 		return -ENOMEM;
 	r = splice_bytes(text, len, at, at, member, out, out_len);
 	free(member);
@@ -160,8 +159,7 @@ static cJSON *detach(cJSON *object, const char *key, size_t *n)
 }
 
 /* The new text is the old one with this key: once and with this value, or not at all. */
-static bool is_proved(
-	const char *old, size_t old_len, const char *new, size_t len, const char *key,
+static bool is_proved(const char *old, size_t old_len, const char *new, size_t len, const char *key,
 	const char *literal)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *before = parse(old, old_len);

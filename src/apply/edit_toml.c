@@ -111,8 +111,8 @@ static int append_table(const char *text, size_t len, const char *table, const c
 	char *block;
 	int r;
 
-	if (asprintf(&block, "%s%s" MARK "%s[%s]%s%s = %s%s", len > 0 ? br : "",
-		    len > 0 ? br : "", br, table, br, key, literal, len > 0 ? "" : br) < 0)
+	if (asprintf(&block, "%s%s" MARK "%s[%s]%s%s = %s%s", len > 0 ? br : "", len > 0 ? br : "",
+		    br, table, br, key, literal, len > 0 ? "" : br) < 0)
 		return -ENOMEM;
 	r = splice_bytes(text, len, at, at, block, out, out_len);
 	free(block);
@@ -149,8 +149,8 @@ static size_t before_break(const char *text, size_t at)
 }
 
 /* With its table's header and mark, when it is the last key in a table that was added. */
-static int remove_key(const char *text, size_t len, const struct toml_item *key, char **out,
-	size_t *out_len)
+static int remove_key(
+	const char *text, size_t len, const struct toml_item *key, char **out, size_t *out_len)
 {
 	struct toml_scan scan = {.text = text, .len = len};
 	struct toml_item item, header = {0};

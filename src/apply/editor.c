@@ -173,9 +173,9 @@ static int check_value(const char *dump, const struct edit_key *key, char *why)
 
 	(void)toml_value(key->literal, &whole, wanted, sizeof(wanted));
 	if (containerd_dump_value(dump, key->dump_key, value, sizeof(value)) &&
-		(streq(value, wanted) || (containerd_duration_parse(value, &a) == 0 &&
-						 containerd_duration_parse(wanted, &b) == 0 &&
-						 a == b)))
+		(streq(value, wanted) ||
+			(containerd_duration_parse(value, &a) == 0 &&
+				containerd_duration_parse(wanted, &b) == 0 && a == b)))
 		return 0;
 	snprintf(why, EDIT_WHY_MAX, "it would have no effect: %.120s stays %s", key->dump_key,
 		value[0] ? value : "unset");
@@ -214,8 +214,8 @@ static int try_table(const struct editor *editor, struct draft *draft, struct ed
 	const char *table, const struct wait *wait, char *why)
 {
 	_cleanup_(draft_clear) struct draft next = {0};
-	int r = toml_key_set(draft->text, draft->len, table, key->key, key->literal, &next.text,
-		&next.len, why);
+	int r = toml_key_set(
+		draft->text, draft->len, table, key->key, key->literal, &next.text, &next.len, why);
 
 	if (r == 0)
 		r = dump_trial(editor, next.text, next.len, wait, &next.dump, why);
@@ -232,7 +232,8 @@ static int try_table(const struct editor *editor, struct draft *draft, struct ed
 	return 0;
 }
 
-/* Names of tables differ from one generation of containerd to the next: the dump shows the right one. */
+/* Names of tables differ from one generation of containerd to the next: the dump shows the right
+ * one. */
 static int set_toml(const struct editor *editor, struct draft *draft, struct edit_key *key,
 	const struct wait *wait, char *why)
 {
@@ -300,8 +301,8 @@ static int make_docker(const struct editor *editor, struct draft *draft, struct 
 /* ---- both ---- */
 
 /* A file that nothing verifies. */
-static int make_plain(enum edit_format format, struct draft *draft, struct edit_key *keys, size_t n,
-	char *why)
+static int make_plain(
+	enum edit_format format, struct draft *draft, struct edit_key *keys, size_t n, char *why)
 {
 	for (size_t i = 0; i < n; i++) {
 		char *text;

@@ -93,6 +93,8 @@ static int skip_value(struct toml_scan *scan, size_t *value_end)
 		if (!strchr(" \t\r\n", c))
 			end = at;
 	}
+	if (!strchr("\"'[{+-0123456789tfin", byte_at(scan, start)))
+		return fault(scan, start, "a value is expected here");
 	if (depth > 0)
 		return fault(scan, start, "a bracket that nothing closes");
 	if (end == start)

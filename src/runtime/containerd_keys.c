@@ -231,9 +231,9 @@ static void choose_file(const struct reading *reading, struct containerd_key *ke
 		const struct containerd_file *one = &reading->files.files[i - 1];
 
 		if (drop_in ? !streq(one->path, own) && is_after(reading, i - 1, own) &&
-				      sets_key(one, key)
-		    : reading->merges ? sets_key(one, key)
-				      : has_section(one))
+					sets_key(one, key)
+			: reading->merges ? sets_key(one, key)
+					  : has_section(one))
 			file = one;
 	}
 	if (!file && !drop_in)
@@ -355,9 +355,9 @@ static int read_dump(struct reading *reading, const struct wait *wait)
 	r = containerd_dump(process, reading->files.files[0].text ? process->config : NULL, wait,
 		&reading->dump, why);
 	if (r < 0) {
-		snprintf(config->why, sizeof(config->why), r == -EINVAL ? "%s: %.200s: left alone"
-									: "%s: %.200s",
-			process->config, why);
+		snprintf(config->why, sizeof(config->why),
+			r == -EINVAL ? "%s: %.200s: left alone" : "%s: %.200s", process->config,
+			why);
 		return r == -EINVAL ? -EBADMSG : r;
 	}
 	containerd_files_filter(&reading->files, process, reading->dump);

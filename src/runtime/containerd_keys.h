@@ -61,8 +61,8 @@ int containerd_files_read(const struct containerd_process *process, struct conta
 	char why[static CONTAINERD_WHY_MAX]);
 
 /* 1.x names all files that it read in the dump: takes those out that it did not. */
-void containerd_files_filter(struct containerd_files *files,
-	const struct containerd_process *process, const char *dump);
+void containerd_files_filter(
+	struct containerd_files *files, const struct containerd_process *process, const char *dump);
 void containerd_files_clear(struct containerd_files *files);
 
 /*
@@ -111,9 +111,9 @@ struct containerd_key {
 struct containerd_config {
 	int error; /* 0 or -errno, with why: nothing can be said of any key */
 	char why[CONTAINERD_WHY_MAX];
-	uint64_t changed_us; /* CLOCK_REALTIME of the newest file */
+	uint64_t changed_us;      /* CLOCK_REALTIME of the newest file */
 	char hash[HASH_TEXT_MAX]; /* of all that was read: an equal one saves the dump */
-	bool transfer;       /* pulls by the transfer service: its key counts, not the CRI's */
+	bool transfer;            /* pulls by the transfer service: its key counts, not the CRI's */
 	struct containerd_key keys[CONTAINERD_SETTINGS];
 };
 

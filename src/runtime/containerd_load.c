@@ -78,7 +78,8 @@ static int add_matches(const struct host *host, struct containerd_files *files, 
 	snprintf(pattern, sizeof(pattern), "%s/%s", directory, name);
 	r = glob(pattern, GLOB_PERIOD, NULL, &matches) == GLOB_NOSPACE ? -ENOMEM : 0;
 	for (size_t i = 0; i < matches.gl_pathc && r == 0; i++) {
-		snprintf(found, sizeof(found), "%s/%s", path, strrchr(matches.gl_pathv[i], '/') + 1);
+		snprintf(
+			found, sizeof(found), "%s/%s", path, strrchr(matches.gl_pathv[i], '/') + 1);
 		r = add_file(files, found);
 	}
 	globfree(&matches);
@@ -128,9 +129,9 @@ static int read_one(const struct containerd_process *process, struct containerd_
 	if (r == -ENOENT && i == 0)
 		return 0; /* containerd starts without a main file */
 	if (r == 0 && stat(full, &st) == 0)
-		files->changed_us = MAX(files->changed_us,
-			(uint64_t)st.st_ctim.tv_sec * USEC_PER_SEC +
-				(uint64_t)st.st_ctim.tv_nsec / 1000);
+		files->changed_us =
+			MAX(files->changed_us, (uint64_t)st.st_ctim.tv_sec * USEC_PER_SEC +
+						       (uint64_t)st.st_ctim.tv_nsec / 1000);
 	if (r == 0) {
 		r = toml_find(file->text, file->len, "", "imports", &item, fault);
 		if (r == -EBADMSG)
@@ -177,8 +178,8 @@ static bool was_read(const struct containerd_process *process, const char *path,
 	return false;
 }
 
-void containerd_files_filter(struct containerd_files *files,
-	const struct containerd_process *process, const char *dump)
+void containerd_files_filter(
+	struct containerd_files *files, const struct containerd_process *process, const char *dump)
 {
 	size_t kept = 1;
 

@@ -27,10 +27,9 @@
 DEFINE_CLEANUP(cJSON, cJSON_Delete)
 
 /* Docker 20.10.27, cmd/dockerd: names of options, and of those whose lists have another one. */
-static const char *const known_keys[] = {
-	"add-runtime", "allow-nondistributable-artifacts", "api-cors-header",
-	"authorization-plugin", "authorization-plugins", "bip", "bridge", "builder",
-	"cgroup-parent", "cluster-advertise", "cluster-store", "cluster-store-opt",
+static const char *const known_keys[] = {"add-runtime", "allow-nondistributable-artifacts",
+	"api-cors-header", "authorization-plugin", "authorization-plugins", "bip", "bridge",
+	"builder", "cgroup-parent", "cluster-advertise", "cluster-store", "cluster-store-opt",
 	"cluster-store-opts", "config-file", "containerd", "containerd-namespace",
 	"containerd-plugins-namespace", "cpu-rt-period", "cpu-rt-runtime", "cri-containerd",
 	"data-root", "debug", "default-address-pool", "default-address-pools",
@@ -40,19 +39,19 @@ static const char *const known_keys[] = {
 	"exec-root", "experimental", "features", "fixed-cidr", "fixed-cidr-v6", "graph", "group",
 	"help", "host", "host-gateway-ip", "hosts", "icc", "init", "init-path",
 	"insecure-registries", "insecure-registry", "ip", "ip-forward", "ip-masq", "ip6tables",
-	"iptables", "ipv6", "label", "labels", "live-restore", "log-driver", "log-level",
-	"log-opt", "log-opts", "max-concurrent-downloads", "max-concurrent-uploads",
-	"max-download-attempts", "metrics-addr", "mtu", "network-control-plane-mtu",
-	"network-diagnostic-port", "no-new-privileges", "node-generic-resource",
-	"node-generic-resources", "oom-score-adjust", "pidfile", "raw-logs", "registry-mirror",
-	"registry-mirrors", "restart", "rootless", "runtimes", "seccomp-profile",
-	"selinux-enabled", "shutdown-timeout", "storage-driver", "storage-opt", "storage-opts",
-	"swarm-default-advertise-addr", "tls", "tlscacert", "tlscert", "tlskey", "tlsverify",
-	"userland-proxy", "userland-proxy-path", "userns-remap", "version"};
+	"iptables", "ipv6", "label", "labels", "live-restore", "log-driver", "log-level", "log-opt",
+	"log-opts", "max-concurrent-downloads", "max-concurrent-uploads", "max-download-attempts",
+	"metrics-addr", "mtu", "network-control-plane-mtu", "network-diagnostic-port",
+	"no-new-privileges", "node-generic-resource", "node-generic-resources", "oom-score-adjust",
+	"pidfile", "raw-logs", "registry-mirror", "registry-mirrors", "restart", "rootless",
+	"runtimes", "seccomp-profile", "selinux-enabled", "shutdown-timeout", "storage-driver",
+	"storage-opt", "storage-opts", "swarm-default-advertise-addr", "tls", "tlscacert",
+	"tlscert", "tlskey", "tlsverify", "userland-proxy", "userland-proxy-path", "userns-remap",
+	"version"};
 
 /* Those whose value may be an object of its own: flatOptions in daemon/config/config.go. */
-static const char *const flat_keys[] = {"builder", "cluster-store-opts", "default-ulimits",
-	"features", "log-opts", "runtimes"};
+static const char *const flat_keys[] = {
+	"builder", "cluster-store-opts", "default-ulimits", "features", "log-opts", "runtimes"};
 
 static bool is_in(const char *const *keys, size_t n, const char *key)
 {
@@ -108,8 +107,7 @@ static int check_keys(const struct docker_daemon *daemon, const char *text, size
 static int validate(const struct docker_daemon *daemon, const char *path, const struct wait *wait,
 	char why[static DOCKER_WHY_MAX])
 {
-	const char *const arguments[] = {
-		daemon->binary, "--validate", "--config-file", path, NULL};
+	const char *const arguments[] = {daemon->binary, "--validate", "--config-file", path, NULL};
 	struct child child = {
 		.arguments = arguments, .root = daemon->host->root, .output_max = OUTPUT_MAX};
 	struct wait limited = wait_at_most(wait, CHECK_US);
@@ -218,8 +216,8 @@ static int take_values(const struct docker_daemon *daemon, const char *text, siz
 	return -E2BIG;
 }
 
-void docker_config_read(const struct docker_daemon *daemon, const struct wait *wait,
-	struct docker_config *config)
+void docker_config_read(
+	const struct docker_daemon *daemon, const struct wait *wait, struct docker_config *config)
 {
 	_cleanup_free_ char *text = NULL, *all = NULL;
 	char full[PATH_MAX], hash[HASH_TEXT_MAX];

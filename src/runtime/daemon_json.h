@@ -24,7 +24,7 @@ struct docker_daemon {
 struct docker_config {
 	int error; /* 0 or -errno, with why: "PATH:LINE:COLUMN: what: cure" */
 	char why[DOCKER_WHY_MAX];
-	uint64_t changed_us;               /* CLOCK_REALTIME of the file; 0: there is none */
+	uint64_t changed_us;      /* CLOCK_REALTIME of the file; 0: there is none */
 	char hash[HASH_TEXT_MAX]; /* of the file and the daemon: an equal one saves the check */
 	char downloads[SETTING_VALUE_MAX]; /* max-concurrent-downloads; empty: not there */
 	char mirrors[SETTING_VALUE_MAX];   /* registry-mirrors, by spaces */
@@ -32,8 +32,8 @@ struct docker_config {
 };
 
 /* config is zeroed, or what the last call for this daemon wrote. No file is no error. */
-void docker_config_read(const struct docker_daemon *daemon, const struct wait *wait,
-	struct docker_config *config);
+void docker_config_read(
+	const struct docker_daemon *daemon, const struct wait *wait, struct docker_config *config);
 
 /*
  * Whether dockerd accepts this text, which is in the file path too (inside the host's root):

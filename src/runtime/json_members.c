@@ -4,8 +4,8 @@
 #include "base/text.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 /* The byte there, 0 at the end. */

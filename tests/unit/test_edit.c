@@ -446,7 +446,7 @@ static void a_broken_file_is_not_touched(void **state)
 	plan_docker(&bench, "", "10");
 	assert_int_equal(edit_apply(&bench), -EBADMSG);
 	assert_string_equal(bench.edits.files[0].reason, "verify-refused");
-	assert_non_null(strstr(bench.edits.plan.changes[0].why, "line 1"));
+	assert_non_null(strstr(bench.edits.plan.changes[0].why, "1:7: "));
 	assert_file(&bench.root, DAEMON_JSON, "{\"a\": }");
 	assert_int_equal(bench.journal->n_files, 0);
 }

@@ -8,7 +8,7 @@
 
 #define NAME    "containerd.max_concurrent_downloads"
 #define DROP_IN "/etc/containerd/conf.d/99-headroom.toml"
-#define IMAGES  "plugins.'io.containerd.cri.v1.images'"
+#define IMAGES  "plugins.\"io.containerd.cri.v1.images\""
 
 static const char original[] =
 	"version = 2\n[" CRI "]\n  max_concurrent_downloads = 3 # as always\n";
