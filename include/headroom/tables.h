@@ -7,6 +7,9 @@
  * page, `explain`, the manual and the other documents are made from them: nothing is listed twice.
  */
 
+#include <stdbool.h>
+#include <stddef.h>
+
 /* A number in a file below the host's root. */
 struct number_in_file {
 	const char *path;
@@ -32,6 +35,37 @@ struct explanation {
 	const char *def;    /* the kernel's own default */
 	const char *option; /* the option that governs it; NULL for none */
 	const char *source; /* kernel file, commit, RFC or document */
+};
+
+struct cJSON;
+
+/* How a cell is shown. */
+enum column_format {
+	COLUMN_TEXT,
+	COLUMN_STATE,    /* a text, marked good or bad by what it says */
+	COLUMN_NUMBER,   /* a whole number */
+	COLUMN_SECONDS,  /* a time: 380 us, 21 ms */
+	COLUMN_WORKLOAD, /* an object as a limit's users have it */
+};
+
+/* A column of the table that the page and `headroom top` show of a tuner's document. */
+struct column {
+	const char *title;   /* on the page; NULL: not there */
+	const char *heading; /* in `headroom top`; NULL: not there */
+	const char *key;     /* in the row: "latency/p50" */
+	enum column_format format;
+	int width;         /* in `headroom top`; negative: aligned left */
+	const char *limit; /* a key: what is above this number, or near it, is coloured */
+	/* Makes a text of several members, in place of key; the buffer is empty before. */
+	void (*write)(const struct cJSON *row, char *text, size_t size);
+};
+
+struct table_view {
+	const char *title;
+	const char *rows;             /* the array in the document */
+	const struct column *columns; /* ended by one without key and write */
+	/* False for a row that is no news on the page. May be NULL. */
+	bool (*shows)(const struct cJSON *row);
 };
 
 #define METRIC_LABELS_MAX 4

@@ -154,6 +154,8 @@ struct tuner_ops {
 	const char *document_name;
 	struct cJSON *(*document)(const void *self, const void *memory, bool trusted);
 
+	const struct table_view *view; /* what of it the page and `top` show; may be NULL */
+
 	/* Metrics that are this tuner's own; may be NULL. */
 	void (*metrics)(const void *self, const void *memory, struct metric_sink *sink);
 

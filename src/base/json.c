@@ -126,3 +126,33 @@ int json_end(struct json *json, bool pretty, char **ret, size_t *len)
 	json->root = NULL;
 	return printed ? with_newline(printed, ret, len) : -ENOMEM;
 }
+
+const cJSON *json_at(const cJSON *object, const char *path)
+{
+	while (object && *path) {
+		char key[64];
+		size_t len = strcspn(path, "/");
+
+		snprintf(key, sizeof(key), "%.*s", (int)len, path);
+		if (cJSON_IsArray(object))
+			object = cJSON_GetArrayItem(object, atoi(key));
+		else
+			object = cJSON_GetObjectItemCaseSensitive(object, key);
+		path += len + (path[len] == '/');
+	}
+	return object;
+}
+
+const char *json_text_at(const cJSON *object, const char *path)
+{
+	const char *text = cJSON_GetStringValue(json_at(object, path));
+
+	return text ? text : "";
+}
+
+double json_number_at(const cJSON *object, const char *path)
+{
+	const cJSON *item = json_at(object, path);
+
+	return cJSON_IsNumber(item) ? item->valuedouble : 0;
+}

@@ -51,4 +51,12 @@ cJSON *json_take(struct json *json);
  */
 int json_end(struct json *json, bool pretty, char **ret, size_t *len);
 
+/*
+ * Reading a document that may lack anything. path: "latency/p50", "top/0/workload". NULL, "" or 0
+ * where there is no such item; the text is the document's.
+ */
+const cJSON *json_at(const cJSON *object, const char *path);
+const char *json_text_at(const cJSON *object, const char *path);
+double json_number_at(const cJSON *object, const char *path);
+
 #endif

@@ -51,6 +51,16 @@ struct text_position text_position(const char *text, size_t at)
 	return position;
 }
 
+void latency_text(double seconds, char out[static TIME_TEXT_MAX])
+{
+	if (seconds < 0.001)
+		snprintf(out, TIME_TEXT_MAX, "%.0f us", seconds * 1e6);
+	else if (seconds < 1)
+		snprintf(out, TIME_TEXT_MAX, "%.0f ms", seconds * 1e3);
+	else
+		snprintf(out, TIME_TEXT_MAX, "%.1f s", seconds);
+}
+
 int document_text(void (*put)(FILE *out, void *data), void *data, char **ret, size_t *len)
 {
 	_cleanup_free_ char *text = NULL;

@@ -23,6 +23,9 @@ struct text_position {
 
 struct text_position text_position(const char *text, size_t at);
 
+/* "380 us", "21 ms", "1.2 s". */
+void latency_text(double seconds, char out[static TIME_TEXT_MAX]);
+
 /*
  * What put writes, as a new terminated buffer that the caller frees; len (may be NULL) is without
  * the terminator. 0 or -ENOMEM.

@@ -1,34 +1,140 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "report/page.h"
-
 #include "report/report.h"
 
 #include "base/build.h"
+#include "base/json.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "base/util.h"
 #include "tuners/table.h"
+
+#include <inttypes.h>
 
 /* A bar's colour: the agent itself speaks of pressure from 80 % on. */
 #define BAR_WARNING  80
 #define BAR_CRITICAL 95
 
-static void put_head(FILE *out, const struct node *node)
+/*
+ * Rows are left out beyond this, so that no node makes a page of 200 kB: the largest row, of values
+ * that all have to be escaped, is 5 kB.
+ */
+#define PAGE_ROWS_MAX (180 * 1000)
+
+DEFINE_CLEANUP(cJSON, cJSON_Delete)
+
+/* Text within an element or a quoted attribute, escaped. NULL is empty. */
+static void put_text(FILE *out, const char *text)
 {
-	fputs("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-	      "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
-	      "<meta http-equiv=\"refresh\" content=\"5\">\n<title>",
-		out);
-	page_text(out, node->name);
-	fprintf(out, ": %s - Headroom</title>\n", verdict_name(node_verdict(node)));
-	fputs("<link rel=\"icon\" href=\"data:image/svg+xml,%3Csvg "
-	      "xmlns='http://www.w3.org/2000/svg' "
-	      "viewBox='0 0 16 16'%3E%3Cpath fill='%232aa869' d='M2 9h3v6H2zm4.500-4h3v10h-3zM11 "
-	      "1h3v14"
-	      "h-3z'/%3E%3C/svg%3E\">\n<style>",
-		out);
-	fputs(page_style, out);
-	fputs("</style>\n</head>\n", out);
+	static const char *const entities[256] = {['&'] = "&amp;",
+		['<'] = "&lt;",
+		['>'] = "&gt;",
+		['"'] = "&quot;",
+		['\''] = "&#39;"};
+
+	while (text && *text) {
+		const char *entity = entities[(unsigned char)*text];
+		size_t n = utf8_length(text);
+
+		if (entity)
+			fputs(entity, out);
+		else if (n > 0)
+			fwrite(text, 1, n, out);
+		else
+			fputs(UTF8_REPLACEMENT, out);
+		text += MAX(n, (size_t)1);
+	}
 }
+
+/* 1234567 as "1 234 567", with thin spaces that do not break. */
+static void put_count(FILE *out, uint64_t n)
+{
+	char digits[24];
+	int len = snprintf(digits, sizeof(digits), "%" PRIu64, n);
+
+	for (int i = 0; i < len; i++) {
+		if (i > 0 && (len - i) % 3 == 0)
+			fputs("\xe2\x80\xaf", out);
+		fputc(digits[i], out);
+	}
+}
+
+/* class is one of the style sheet's: ok, warning, critical, dim. */
+static void put_badge(FILE *out, const char *class, const char *text)
+{
+	fprintf(out, "<span class=\"badge %s\">", class);
+	put_text(out, text);
+	fputs("</span>", out);
+}
+
+static void put_workload(FILE *out, const char *kind, const char *namespace, const char *name)
+{
+	fputs("<span class=\"dim\">", out);
+	put_text(out, kind);
+	fputs("</span> ", out);
+	put_text(out, namespace);
+	fputs(namespace[0] ? "/" : "", out);
+	put_text(out, name);
+}
+
+/* Tables. A row begins with its name. */
+
+static void begin_table(FILE *out, const char *title)
+{
+	fprintf(out, "<h2>%s</h2>\n<div class=\"wide\"><table>\n<thead><tr>", title);
+}
+
+static void put_head(FILE *out, const char *head)
+{
+	fprintf(out, "<th scope=\"col\">%s</th>", head);
+}
+
+static void put_heads(FILE *out, const char *const *heads)
+{
+	for (; *heads; heads++)
+		put_head(out, *heads);
+	fputs("</tr></thead>\n<tbody>\n", out);
+}
+
+static void put_cell(FILE *out, const char *class, const char *text)
+{
+	fprintf(out, class ? "<td class=\"%s\">" : "<td>", class);
+	put_text(out, text);
+	fputs("</td>", out);
+}
+
+static void begin_row(FILE *out, const char *name, const char *title)
+{
+	fputs("<tr><th scope=\"row\"", out);
+	if (title) {
+		fputs(" title=\"", out);
+		put_text(out, title);
+		fputc('"', out);
+	}
+	fputc('>', out);
+	put_text(out, name);
+	fputs("</th>", out);
+}
+
+static void put_badge_cell(FILE *out, const char *class, const char *text)
+{
+	fputs("<td>", out);
+	put_badge(out, class, text);
+	fputs("</td>", out);
+}
+
+static bool is_full(FILE *out)
+{
+	return ftello(out) > PAGE_ROWS_MAX;
+}
+
+static void end_table(FILE *out, size_t left_out)
+{
+	fputs("</tbody>\n</table></div>\n", out);
+	if (left_out > 0)
+		fprintf(out, "<p class=\"dim\">%zu more: see /v1/status.</p>\n", left_out);
+}
+
+/* The parts of the page. */
 
 static void put_header(FILE *out, const struct node *node)
 {
@@ -36,122 +142,31 @@ static void put_header(FILE *out, const struct node *node)
 	uint64_t now = realtime_us();
 	char started[TIME_TEXT_MAX], up[TIME_TEXT_MAX], at[TIME_TEXT_MAX];
 
+	fputs("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+	      "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
+	      "<meta http-equiv=\"refresh\" content=\"5\">\n<title>",
+		out);
+	put_text(out, node->name);
+	fprintf(out, ": %s - Headroom</title>\n", verdict);
+	fputs("<link rel=\"icon\" href=\"data:image/svg+xml,%3Csvg "
+	      "xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Cpath fill='%232aa869' "
+	      "d='M2 9h3v6H2zm4.500-4h3v10h-3zM11 1h3v14h-3z'/%3E%3C/svg%3E\">\n<style>",
+		out);
+	fputs(page_style, out);
+	fputs("</style>\n</head>\n<body>\n<header>\n<h1>", out);
+	put_text(out, node->name);
+	fputs("</h1>", out);
+	put_badge(out, verdict, verdict);
+	if (!node->applied)
+		put_badge(out, "dim", "not applied yet");
 	time_text(node->started_us, started);
 	time_text(now, at);
-	duration_text(now > node->started_us
-			      ? (double)(now - node->started_us) / (double)USEC_PER_SEC
-			      : 0,
-		up);
-	fputs("<body>\n<header>\n<h1>", out);
-	page_text(out, node->name);
-	fputs("</h1>", out);
-	page_badge(out, verdict, verdict);
-	if (!node->applied)
-		page_badge(out, "dim", "not applied yet");
+	duration_text(
+		now > node->started_us ? (double)(now - node->started_us) / USEC_PER_SEC : 0, up);
 	fprintf(out,
 		"\n<p class=\"sub\">Headroom %s (%s), up %s since <time>%s</time>, seen "
-		"<time>%s</time>"
-		"</p>\n</header>\n<main>\n",
+		"<time>%s</time></p>\n</header>\n<main>\n",
 		HEADROOM_VERSION, HEADROOM_COMMIT, up, started, at);
-}
-
-static const char *bar_class(double percent)
-{
-	if (percent >= BAR_CRITICAL)
-		return "critical";
-	return percent >= BAR_WARNING ? "warning" : "ok";
-}
-
-static double peak_percent(const struct limit *limit)
-{
-	if (limit->now.max == 0)
-		return 100;
-	return MIN((double)limit->peak / (double)limit->now.max * 100, 99.5);
-}
-
-static void put_bar(FILE *out, const struct limit *limit, double percent)
-{
-	fprintf(out,
-		"<div class=\"track\" role=\"meter\" aria-valuemin=\"0\" aria-valuemax=\"100\" "
-		"aria-valuenow=\"%.0f\" aria-label=\"",
-		percent);
-	page_text(out, limit->now.name);
-	fprintf(out,
-		" used\"><div class=\"bar %s\" style=\"width:%.1f%%\"></div>"
-		"<div class=\"peak\" style=\"left:%.1f%%\" title=\"peak\"></div></div>\n",
-		bar_class(percent), percent, peak_percent(limit));
-}
-
-static void put_facts(FILE *out, const struct limit *limit)
-{
-	double full = limit_full_in_seconds(limit);
-	char duration[TIME_TEXT_MAX];
-
-	fputs("<p class=\"facts num\"><span>peak ", out);
-	page_count(out, limit->peak);
-	fputs("</span><span>struck ", out);
-	page_count(out, limit->now.hits);
-	fputs(limit->now.hits == 1 ? " time</span>" : " times</span>", out);
-	if (limit->now.upper_bound)
-		fputs("<span>an upper bound: the exact count is not known here</span>", out);
-	if (full >= 0) {
-		duration_text(full, duration);
-		fprintf(out, "<span class=\"critical\">full in %s</span>", duration);
-	}
-	fputs("</p>\n", out);
-}
-
-static void put_user(FILE *out, const struct limit_user *user)
-{
-	const struct workload *workload = &user->workload;
-
-	fprintf(out, "<li class=\"row\"><span><span class=\"dim\">%s</span> ",
-		workload_kind_name(workload->kind));
-	page_text(out, workload->namespace);
-	if (workload->namespace[0])
-		fputc('/', out);
-	page_text(out, workload->name[0] ? workload->name : workload->id);
-	fputs("</span><span class=\"num\">", out);
-	page_count(out, user->used);
-	fputs("</span></li>\n", out);
-}
-
-static void put_limit(FILE *out, const struct limit *limit)
-{
-	double percent = (1 - limit_headroom(limit)) * 100;
-
-	fputs("<section class=\"card\"><div class=\"row\"><h3>", out);
-	page_text(out, limit->now.name);
-	fprintf(out, "</h3><b class=\"num %s\">%.0f %%</b></div>\n", bar_class(percent), percent);
-	put_bar(out, limit, percent);
-	fprintf(out, "<p class=\"facts num\"><span>%s", limit->now.upper_bound ? "at most " : "");
-	page_count(out, limit->now.used);
-	fputs(" of ", out);
-	page_count(out, limit->now.max);
-	fputc(' ', out);
-	page_text(out, limit->now.unit);
-	fputs("</span></p>\n", out);
-	put_facts(out, limit);
-	if (limit->now.n_top > 0) {
-		fputs("<ol aria-label=\"who uses most\">\n", out);
-		for (unsigned i = 0; i < limit->now.n_top; i++)
-			put_user(out, &limit->now.top[i]);
-		fputs("</ol>\n", out);
-	}
-	fputs("</section>\n", out);
-}
-
-static void put_limits(FILE *out, const struct node *node)
-{
-	size_t i;
-
-	if (node->n_limits == 0)
-		return;
-	fputs("<h2>Limits</h2>\n<div class=\"cards\">\n", out);
-	for (i = 0; i < node->n_limits && !page_full(out); i++)
-		put_limit(out, &node->limits[i]);
-	fputs("</div>\n", out);
-	page_left_out(out, node->n_limits - i);
 }
 
 static const char *condition_class(const struct condition *condition)
@@ -169,140 +184,274 @@ static void put_condition(FILE *out, const struct condition *condition)
 
 	if (condition->since_us)
 		time_text(condition->since_us, since);
-	fputs("<tr><th scope=\"row\" title=\"", out);
-	page_text(out, condition->now.type->help);
-	fputs("\">", out);
-	page_text(out, condition->now.type->name);
-	fputs("</th><td>", out);
-	page_badge(out, condition_class(condition), condition_status_name(condition->now.status));
-	fputs("</td><td>", out);
-	page_text(out, condition->now.message[0] ? condition->now.message : condition->now.reason);
-	fprintf(out, "</td><td class=\"dim num\">%s</td></tr>\n", since);
+	begin_row(out, condition->now.type->name, condition->now.type->help);
+	put_badge_cell(
+		out, condition_class(condition), condition_status_name(condition->now.status));
+	put_cell(out, NULL,
+		condition->now.message[0] ? condition->now.message : condition->now.reason);
+	put_cell(out, "dim num", since);
+	fputs("</tr>\n", out);
 }
 
 static void put_conditions(FILE *out, const struct node *node)
 {
-	fputs("<h2>Conditions</h2>\n<div class=\"wide\"><table>\n<thead><tr><th "
-	      "scope=\"col\">Condition"
-	      "</th><th scope=\"col\">Status</th><th scope=\"col\">Message</th><th "
-	      "scope=\"col\">Since"
-	      "</th></tr></thead>\n<tbody>\n",
-		out);
+	static const char *const heads[] = {"Condition", "Status", "Message", "Since", NULL};
+
+	begin_table(out, "Conditions");
+	put_heads(out, heads);
 	/* Problems first. */
-	for (size_t i = 0; i < node->n_conditions; i++)
-		if (node->conditions[i].now.status == CONDITION_TRUE)
-			put_condition(out, &node->conditions[i]);
-	for (size_t i = 0; i < node->n_conditions; i++)
-		if (node->conditions[i].now.status != CONDITION_TRUE)
-			put_condition(out, &node->conditions[i]);
-	fputs("</tbody>\n</table></div>\n", out);
+	for (int problem = 1; problem >= 0; problem--)
+		for (size_t i = 0; i < node->n_conditions; i++)
+			if ((node->conditions[i].now.status == CONDITION_TRUE) == problem)
+				put_condition(out, &node->conditions[i]);
+	end_table(out, 0);
+}
+
+static void put_bar(FILE *out, const struct limit *limit, double percent, const char *class)
+{
+	double peak = limit->now.max > 0 ? (double)limit->peak / (double)limit->now.max * 100 : 100;
+
+	fprintf(out,
+		"<div class=\"track\" role=\"meter\" aria-valuemin=\"0\" aria-valuemax=\"100\" "
+		"aria-valuenow=\"%.0f\" aria-label=\"",
+		percent);
+	put_text(out, limit->now.name);
+	fprintf(out,
+		" used\"><div class=\"bar %s\" style=\"width:%.1f%%\"></div>"
+		"<div class=\"peak\" style=\"left:%.1f%%\" title=\"peak\"></div></div>\n",
+		class, percent, MIN(peak, 99.5));
+}
+
+static void put_facts(FILE *out, const struct limit *limit)
+{
+	double full = limit_full_in_seconds(limit);
+	char duration[TIME_TEXT_MAX];
+
+	fprintf(out, "<p class=\"facts num\"><span>%s", limit->now.upper_bound ? "at most " : "");
+	put_count(out, limit->now.used);
+	fputs(" of ", out);
+	put_count(out, limit->now.max);
+	fputc(' ', out);
+	put_text(out, limit->now.unit);
+	fputs("</span></p>\n<p class=\"facts num\"><span>peak ", out);
+	put_count(out, limit->peak);
+	fputs("</span><span>reached ", out);
+	put_count(out, limit->now.hits);
+	fputs(limit->now.hits == 1 ? " time</span>" : " times</span>", out);
+	if (limit->now.upper_bound)
+		fputs("<span>an upper bound: the exact count is not known here</span>", out);
+	if (full >= 0) {
+		duration_text(full, duration);
+		fprintf(out, "<span class=\"critical\">full in %s</span>", duration);
+	}
+	fputs("</p>\n", out);
+}
+
+static void put_limit(FILE *out, const struct limit *limit)
+{
+	double percent = (1 - limit_headroom(limit)) * 100;
+	const char *class = percent >= BAR_CRITICAL  ? "critical"
+			    : percent >= BAR_WARNING ? "warning"
+						     : "ok";
+
+	fputs("<section class=\"card\"><div class=\"row\"><h3>", out);
+	put_text(out, limit->now.name);
+	fprintf(out, "</h3><b class=\"num %s\">%.0f %%</b></div>\n", class, percent);
+	put_bar(out, limit, percent, class);
+	put_facts(out, limit);
+	if (limit->now.n_top > 0)
+		fputs("<ol aria-label=\"who uses most\">\n", out);
+	for (unsigned i = 0; i < limit->now.n_top; i++) {
+		const struct workload *workload = &limit->now.top[i].workload;
+
+		fputs("<li class=\"row\"><span>", out);
+		put_workload(out, workload_kind_name(workload->kind), workload->namespace,
+			workload->name[0] ? workload->name : workload->id);
+		fputs("</span><span class=\"num\">", out);
+		put_count(out, limit->now.top[i].used);
+		fputs("</span></li>\n", out);
+	}
+	fputs(limit->now.n_top > 0 ? "</ol>\n</section>\n" : "</section>\n", out);
+}
+
+static void put_limits(FILE *out, const struct node *node)
+{
+	size_t i;
+
+	if (node->n_limits == 0)
+		return;
+	fputs("<h2>Limits</h2>\n<div class=\"cards\">\n", out);
+	for (i = 0; i < node->n_limits && !is_full(out); i++)
+		put_limit(out, &node->limits[i]);
+	fputs("</div>\n", out);
+	if (i < node->n_limits)
+		fprintf(out, "<p class=\"dim\">%zu more: see /v1/status.</p>\n",
+			node->n_limits - i);
 }
 
 static const char *setting_class(enum setting_state state)
 {
-	switch (state) {
-	case SETTING_IN_SYNC:
-		return "ok";
-	case SETTING_FAILED:
-		return "critical";
-	case SETTING_PENDING:
-	case SETTING_DRIFTED:
-	case SETTING_YIELDED:
-		return "warning";
-	case SETTING_UNSUPPORTED:
-	case SETTING_OBSERVED:
-		break;
-	}
-	return "dim";
-}
+	static const char *const classes[] = {
+		[SETTING_IN_SYNC] = "ok",
+		[SETTING_PENDING] = "warning",
+		[SETTING_DRIFTED] = "warning",
+		[SETTING_YIELDED] = "warning",
+		[SETTING_FAILED] = "critical",
+		[SETTING_UNSUPPORTED] = "dim",
+		[SETTING_OBSERVED] = "dim",
+	};
 
-static void put_value(FILE *out, const char *value)
-{
-	fputs("<td><code>", out);
-	page_text(out, value);
-	fputs("</code></td>", out);
-}
-
-static void put_setting(FILE *out, const struct setting *setting)
-{
-	const char *help = setting->reason ? reason_help(setting->reason) : NULL;
-
-	fputs("<tr><th scope=\"row\">", out);
-	page_text(out, setting->want.name);
-	fputs("</th><td>", out);
-	page_badge(out, setting_class(setting->state), setting_state_name(setting->state));
-	fputs("</td>", out);
-	put_value(out, setting->want.wanted);
-	put_value(out, setting->want.actual);
-	put_value(out, setting->original);
-	fputs("<td class=\"dim\" title=\"", out);
-	page_text(out, help);
-	fputs("\">", out);
-	page_text(out, setting->reason);
-	fputs("</td></tr>\n", out);
+	return classes[state];
 }
 
 static void put_settings(FILE *out, const struct node *node)
 {
+	static const char *const heads[] = {
+		"Setting", "State", "Wanted", "Actual", "Original", "Reason", NULL};
 	size_t i;
 
 	if (node->n_settings == 0)
 		return;
-	fputs("<h2>Settings</h2>\n<div class=\"wide\"><table>\n<thead><tr><th "
-	      "scope=\"col\">Setting</th>"
-	      "<th scope=\"col\">State</th><th scope=\"col\">Wanted</th><th "
-	      "scope=\"col\">Actual</th>"
-	      "<th scope=\"col\">Original</th><th "
-	      "scope=\"col\">Reason</th></tr></thead>\n<tbody>\n",
-		out);
-	for (i = 0; i < node->n_settings && !page_full(out); i++)
-		put_setting(out, &node->settings[i]);
-	fputs("</tbody>\n</table></div>\n", out);
-	page_left_out(out, node->n_settings - i);
-}
+	begin_table(out, "Settings");
+	put_heads(out, heads);
+	for (i = 0; i < node->n_settings && !is_full(out); i++) {
+		const struct setting *setting = &node->settings[i];
+		const char *reason = setting->reason ? setting->reason : "";
 
-static const char *tuner_class(enum tuner_state state)
-{
-	if (state == TUNER_ACTIVE)
-		return "ok";
-	return state == TUNER_DEGRADED ? "warning" : "dim";
-}
-
-static void put_tuner(FILE *out, const struct tuner_status *tuner)
-{
-	fputs("<tr><th scope=\"row\">", out);
-	page_text(out, tuner->ops->name);
-	fputs("</th><td>", out);
-	page_badge(out, tuner_class(tuner->state), tuner_state_name(tuner->state));
-	fprintf(out, "</td><td>%s</td><td>", mode_name(tuner->mode));
-	page_text(out, tuner->why);
-	fputs("</td></tr>\n", out);
+		begin_row(out, setting->want.name, reason_help(reason));
+		put_badge_cell(
+			out, setting_class(setting->state), setting_state_name(setting->state));
+		put_cell(out, "code", setting->want.wanted);
+		put_cell(out, "code", setting->want.actual);
+		put_cell(out, "code", setting->original);
+		put_cell(out, "dim", reason);
+		fputs("</tr>\n", out);
+	}
+	end_table(out, node->n_settings - i);
 }
 
 static void put_tuners(FILE *out, const struct node *node)
 {
-	if (node->n_tuners == 0)
+	static const char *const heads[] = {"Tuner", "State", "Mode", "Why", NULL};
+
+	begin_table(out, "Tuners");
+	put_heads(out, heads);
+	for (size_t i = 0; i < node->n_tuners; i++) {
+		const struct tuner_status *tuner = &node->tuners[i];
+
+		begin_row(out, tuner->ops->name, tuner->ops->summary);
+		put_badge_cell(out,
+			tuner->state == TUNER_ACTIVE     ? "ok"
+			: tuner->state == TUNER_DEGRADED ? "warning"
+							 : "dim",
+			tuner_state_name(tuner->state));
+		put_cell(out, NULL, mode_name(tuner->mode));
+		put_cell(out, NULL, tuner->why);
+		fputs("</tr>\n", out);
+	}
+	end_table(out, 0);
+}
+
+/* What tuners report beside limits and settings, by their columns. */
+
+static void put_column(FILE *out, const struct column *column, const cJSON *row)
+{
+	const cJSON *item = column->key ? json_at(row, column->key) : NULL;
+	const char *text = column->key ? json_text_at(row, column->key) : "";
+	char buffer[512] = "", latency[TIME_TEXT_MAX] = "";
+
+	if (column->write) {
+		column->write(row, buffer, sizeof(buffer));
+		put_cell(out, NULL, buffer);
 		return;
-	fputs("<h2>Tuners</h2>\n<div class=\"wide\"><table>\n<thead><tr><th "
-	      "scope=\"col\">Tuner</th>"
-	      "<th scope=\"col\">State</th><th scope=\"col\">Mode</th><th "
-	      "scope=\"col\">Why</th></tr>"
-	      "</thead>\n<tbody>\n",
-		out);
-	for (size_t i = 0; i < node->n_tuners; i++)
-		put_tuner(out, &node->tuners[i]);
-	fputs("</tbody>\n</table></div>\n", out);
+	}
+	switch (column->format) {
+	case COLUMN_TEXT:
+		put_cell(out, NULL, text);
+		return;
+	case COLUMN_STATE:
+		put_badge_cell(out,
+			streq(text, "answers")  ? "ok"
+			: streq(text, "silent") ? "warning"
+						: "dim",
+			text);
+		return;
+	case COLUMN_NUMBER:
+		fputs("<td class=\"num\">", out);
+		put_count(out, (uint64_t)MAX(json_number_at(row, column->key), 0.0));
+		break;
+	case COLUMN_SECONDS:
+		if (cJSON_IsNumber(item))
+			latency_text(item->valuedouble, latency);
+		put_cell(out, "num", latency);
+		return;
+	case COLUMN_WORKLOAD:
+		fputs("<td>", out);
+		if (cJSON_IsObject(item))
+			put_workload(out, json_text_at(item, "kind"),
+				json_text_at(item, "namespace"), json_text_at(item, "name"));
+		break;
+	}
+	fputs("</td>", out);
+}
+
+static void put_view_row(FILE *out, const struct column *columns, const cJSON *row)
+{
+	begin_row(out, json_text_at(row, columns[0].key), NULL);
+	for (const struct column *column = columns + 1; column->key || column->write; column++)
+		if (column->title)
+			put_column(out, column, row);
+	fputs("</tr>\n", out);
+}
+
+static void put_view(FILE *out, const struct table_view *view, const cJSON *document)
+{
+	const cJSON *row;
+	size_t left_out = 0;
+	bool begun = false;
+
+	cJSON_ArrayForEach (row, json_at(document, view->rows)) {
+		if (view->shows && !view->shows(row))
+			continue;
+		if (!begun) {
+			begin_table(out, view->title);
+			for (const struct column *c = view->columns; c->key || c->write; c++)
+				if (c->title)
+					put_head(out, c->title);
+			fputs("</tr></thead>\n<tbody>\n", out);
+		}
+		begun = true;
+		if (is_full(out))
+			left_out++;
+		else
+			put_view_row(out, view->columns, row);
+	}
+	if (begun)
+		end_table(out, left_out);
+}
+
+static void put_views(FILE *out, const struct node *node)
+{
+	for (size_t i = 0; i < node->n_tuners; i++) {
+		const struct tuner_status *tuner = &node->tuners[i];
+		_cleanup_(cleanup_cJSON_Delete) cJSON *document = NULL;
+
+		if (!tuner->self || !tuner->ops->view)
+			continue;
+		/* The page is for everyone who reaches the port. */
+		document = tuner->ops->document(tuner->self, tuner->memory, false);
+		put_view(out, tuner->ops->view, document);
+	}
 }
 
 static void put_page(FILE *out, void *data)
 {
 	const struct node *node = data;
 
-	put_head(out, node);
 	put_header(out, node);
 	put_conditions(out, node);
 	put_limits(out, node);
-	page_documents(out, node);
+	put_views(out, node);
 	put_tuners(out, node);
 	put_settings(out, node);
 	fputs("</main>\n<footer>Read-only, renewed every 5 seconds. More: <a href=\"/v1/status\">"

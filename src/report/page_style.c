@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "report/page.h"
+#include "report/report.h"
 
 /* Colours keep 4.5:1 against their background in both schemes (WCAG 2.1, AA). */
 const char page_style[] =
@@ -43,6 +43,6 @@ const char page_style[] =
 	"thead th{color:var(--dim);font-weight:600;font-size:13px}"
 	"tbody th{font-weight:500;overflow-wrap:anywhere}"
 	"td{overflow-wrap:break-word}td.num,tbody th{white-space:nowrap}"
-	"code{font:13px/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}"
+	".code{font:13px/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}"
 	"a{color:inherit}"
 	"footer{color:var(--dim);font-size:13px;padding-top:22px;padding-bottom:34px}";

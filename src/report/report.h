@@ -31,5 +31,6 @@ int report_ready(const struct node *node, bool *ready, char **ret, size_t *len);
 
 /* /: the status page, one self-contained HTML document. */
 int report_page(const struct node *node, char **ret, size_t *len);
+extern const char page_style[];
 
 #endif

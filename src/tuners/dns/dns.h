@@ -265,6 +265,7 @@ struct cJSON *dns_make_document(const struct dns_report *report);
 extern const struct explanation dns_explanations[];
 extern const struct condition_type dns_conditions[];
 extern const struct metric_row dns_metric_rows[];
+extern const struct table_view dns_view;
 extern const struct capability_row dns_capabilities[];
 
 enum { DNS_BUDGET_PRESSURE, DNS_BUDGET_EXCEEDED, DNS_UNANSWERED, DNS_FORWARDER_CROWDING };

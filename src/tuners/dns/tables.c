@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/dns/dns.h"
 
+#include "base/json.h"
+#include "base/util.h"
+
 #include <linux/capability.h>
+#include <stdio.h>
 
 #define PER_SECOND                                                                             \
 	"used is the last full second, peak the busiest second there was, wherever it began, " \
@@ -221,3 +225,76 @@ const struct capability_row dns_capabilities[] = {
 		"attaches these programs to the cgroup"},
 	{0},
 };
+
+/* "1024", "200 pps": the first of the kinds that is given. */
+static void write_budget_short(const cJSON *server, char *text, size_t size)
+{
+	static const char *const kinds[][2] = {
+		{"budget/qps", ""}, {"budget/pps", " pps"}, {"budget/pending", " pend"}};
+
+	copy_text(text, size, "-");
+	for (size_t i = ARRAY_SIZE(kinds); i-- > 0;)
+		if (json_number_at(server, kinds[i][0]) > 0)
+			snprintf(text, size, "%.0f%s", json_number_at(server, kinds[i][0]),
+				kinds[i][1]);
+}
+
+/* "1000 queries/s, 200 pending". */
+static void write_budget(const cJSON *server, char *text, size_t size)
+{
+	static const char *const kinds[][2] = {{"budget/qps", "queries/s"},
+		{"budget/pps", "packets/s"}, {"budget/pending", "pending"}};
+
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+		size_t used = strlen(text);
+
+		if (json_number_at(server, kinds[i][0]) > 0)
+			snprintf(text + used, size - used, "%s%.0f %s", used > 0 ? ", " : "",
+				json_number_at(server, kinds[i][0]), kinds[i][1]);
+	}
+}
+
+static const struct column server_columns[] = {
+	{.title = "Resolver", .heading = "server", .key = "server", .width = -15},
+	{.title = "Role", .heading = "role", .key = "role", .width = -8},
+	{.title = "Queries a second",
+		.heading = "q/s",
+		.key = "queries_per_second",
+		.format = COLUMN_NUMBER,
+		.width = 6,
+		.limit = "budget/qps"},
+	{.title = "Busiest second",
+		.heading = "peak",
+		.key = "peak",
+		.format = COLUMN_NUMBER,
+		.width = 6,
+		.limit = "budget/qps"},
+	{.title = "Budget", .write = write_budget},
+	{.heading = "budget", .write = write_budget_short, .width = 9},
+	{.title = "Pending",
+		.heading = "pending",
+		.key = "pending",
+		.format = COLUMN_NUMBER,
+		.width = 8,
+		.limit = "budget/pending"},
+	{.title = "Unanswered",
+		.heading = "unanswered",
+		.key = "unanswered",
+		.format = COLUMN_NUMBER,
+		.width = 11,
+		.limit = "unanswered"},
+	{.title = "Latency p50",
+		.heading = "p50",
+		.key = "latency/p50",
+		.format = COLUMN_SECONDS,
+		.width = 7},
+	{.title = "p99",
+		.heading = "p99",
+		.key = "latency/p99",
+		.format = COLUMN_SECONDS,
+		.width = 7},
+	{.title = "Most queries", .key = "top/0/workload", .format = COLUMN_WORKLOAD},
+	{0},
+};
+
+const struct table_view dns_view = {.title = "DNS", .rows = "servers", .columns = server_columns};

@@ -248,6 +248,7 @@ const struct tuner_ops dns_tuner = {
 	.state = dns_state,
 	.document_name = "dns",
 	.document = dns_document,
+	.view = &dns_view,
 	.metrics = dns_metrics,
 	.close = dns_close,
 };

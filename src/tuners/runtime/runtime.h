@@ -212,6 +212,7 @@ extern const struct explanation runtime_explanations[];
 extern const struct condition_type runtime_conditions[];
 extern const struct reason runtime_reasons[];
 extern const struct metric_row runtime_metric_rows[];
+extern const struct table_view runtime_view;
 extern const struct capability_row runtime_capabilities[];
 
 enum { RUNTIME_UNREACHABLE, RUNTIME_RESTART_PENDING, IMAGE_STORE_FULL, PULL_STUCK };

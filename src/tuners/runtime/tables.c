@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/runtime/runtime.h"
 
+#include "base/json.h"
+#include "base/util.h"
+
 #include <linux/capability.h>
+#include <stdio.h>
 
 const struct limit_row runtime_limits[] = {
 	{
@@ -168,3 +172,53 @@ const struct capability_row runtime_capabilities[] = {
 		"runs the host's containerd and dockerd to check a new file, from a container"},
 	{0},
 };
+
+static void write_pulls(const cJSON *runtime, char *text, size_t size)
+{
+	const cJSON *pulls = json_at(runtime, "pulls"), *pull;
+	int n = cJSON_GetArraySize(pulls);
+	double rate = 0;
+
+	cJSON_ArrayForEach (pull, pulls)
+		rate += json_number_at(pull, "bytes_per_second");
+	if (n > 0)
+		snprintf(text, size, "%d layer%s, %.1f MB/s", n, n == 1 ? "" : "s", rate / 1e6);
+}
+
+/* "/var/lib/containerd (overlayfs, ext4) 40 % full", and what is odd about it. */
+static void write_store(const cJSON *runtime, char *text, size_t size)
+{
+	const cJSON *store = json_at(runtime, "store"), *warning;
+
+	if (!cJSON_IsObject(store))
+		return;
+	snprintf(text, size, "%s (%s, %s) %.0f %% full", json_text_at(store, "directory"),
+		json_text_at(store, "driver"), json_text_at(store, "filesystem"),
+		100 * json_number_at(store, "used") / MAX(json_number_at(store, "size"), 1.0));
+	cJSON_ArrayForEach (warning, json_at(store, "warnings")) {
+		size_t used = strlen(text);
+
+		snprintf(text + used, size - used, "; %s", json_text_at(warning, ""));
+	}
+}
+
+/* One that was never there to be asked is no news. */
+static bool shows_runtime(const cJSON *runtime)
+{
+	return !streq(json_text_at(runtime, "state"), "asked");
+}
+
+static const struct column runtime_columns[] = {
+	{.title = "Runtime", .key = "name"},
+	{.title = "Version", .key = "version"},
+	{.title = "State", .key = "state", .format = COLUMN_STATE},
+	{.title = "Layers at once", .key = "max_concurrent_downloads"},
+	{.title = "Fetching now", .write = write_pulls},
+	{.title = "Images", .write = write_store},
+	{0},
+};
+
+const struct table_view runtime_view = {.title = "Container runtimes",
+	.rows = "found",
+	.columns = runtime_columns,
+	.shows = shows_runtime};

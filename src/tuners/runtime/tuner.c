@@ -178,6 +178,7 @@ const struct tuner_ops runtime_tuner = {
 	.state = runtime_state,
 	.document_name = "runtime",
 	.document = runtime_document,
+	.view = &runtime_view,
 	.metrics = runtime_metrics,
 	.close = runtime_close,
 };
