@@ -111,7 +111,7 @@ static void check(bool found, const struct workload *workload, const struct exam
 	assert_string_equal(workload->namespace, "");
 }
 
-static void paths(void **state)
+static void cgroup_paths_name_workloads(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(examples); i++) {
@@ -122,7 +122,7 @@ static void paths(void **state)
 }
 
 /* The same, as the only line of a process's file. */
-static void files(void **state)
+static void lines_of_the_unified_hierarchy_name_workloads(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(examples); i++) {
@@ -162,7 +162,7 @@ static const struct example several[] = {
 	{"0:\n/a.service:/b.service\n", UNTOUCHED, NULL, NULL},
 };
 
-static void several_lines(void **state)
+static void the_most_specific_line_counts(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(several); i++) {
@@ -173,7 +173,7 @@ static void several_lines(void **state)
 }
 
 /* Anyone may make cgroups below his own, with names of up to 255 bytes. */
-static void overlong(void **state)
+static void overlong_names_are_cut(void **state)
 {
 	static const char *const parts[] = {"/", "pod", "/pod", "-pod", "a", "/lxc.payload.",
 		"x.service", "/" ID, "/kubepods-pod", "\xff\x01", "/podkubepods", "-"};
@@ -198,7 +198,7 @@ static void overlong(void **state)
 
 /* Pieces of all forms in any order, with all lengths of the digits: nothing is read or written
  * beyond. */
-static void garbage(void **state)
+static void garbage_names_no_workload(void **state)
 {
 	static const char *const pieces[] = {"/", "kubepods", "pod", "-", "_", ".slice", ".scope",
 		".service", "lxc.payload.", "docker-", "crio-conmon-", "0", "abcdef", UID, UID_, ID,
@@ -227,11 +227,11 @@ static void garbage(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(paths),
-		cmocka_unit_test(files),
-		cmocka_unit_test(several_lines),
-		cmocka_unit_test(overlong),
-		cmocka_unit_test(garbage),
+		cmocka_unit_test(cgroup_paths_name_workloads),
+		cmocka_unit_test(lines_of_the_unified_hierarchy_name_workloads),
+		cmocka_unit_test(the_most_specific_line_counts),
+		cmocka_unit_test(overlong_names_are_cut),
+		cmocka_unit_test(garbage_names_no_workload),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -30,7 +30,7 @@ static void expect_output(const char *script, const char *output)
 	free(result.output);
 }
 
-static void its_output_is_taken(void **state)
+static void the_output_of_a_child_is_returned(void **state)
 {
 	(void)state;
 	expect_output("echo one; echo two", "one\ntwo\n");
@@ -38,7 +38,7 @@ static void its_output_is_taken(void **state)
 	expect_output("echo no >&2", "");
 }
 
-static void its_exit_and_first_complaint_are_told(void **state)
+static void the_exit_status_and_first_error_line_are_returned(void **state)
 {
 	struct child_result result = {0};
 
@@ -50,7 +50,7 @@ static void its_exit_and_first_complaint_are_told(void **state)
 }
 
 /* Whatever this process has: variables, blocked and ignored signals, descriptors, input. */
-static void it_begins_fresh(void **state)
+static void a_child_inherits_nothing(void **state)
 {
 	sigset_t all;
 
@@ -77,7 +77,7 @@ static void too_much_output_is_an_error(void **state)
 	assert_null(result.output);
 }
 
-static void one_that_hangs_is_killed(void **state)
+static void a_child_that_hangs_is_killed(void **state)
 {
 	static const char *const scripts[] = {
 		"sleep 1000", "exec >&- 2>&-; sleep 1000", "trap '' TERM; while :; do :; done"};
@@ -95,7 +95,7 @@ static void one_that_hangs_is_killed(void **state)
 	}
 }
 
-static void cancelling_kills_it(void **state)
+static void cancelling_kills_the_child(void **state)
 {
 	const char *const arguments[] = {"/bin/sleep", "1000", NULL};
 	const struct child child = {.arguments = arguments, .output_max = 100};
@@ -114,7 +114,7 @@ static void cancelling_kills_it(void **state)
 	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
 }
 
-static void it_runs_in_its_working_directory(void **state)
+static void a_child_runs_in_its_working_directory(void **state)
 {
 	const char *const arguments[] = {"/bin/pwd", NULL};
 	const struct child child = {.arguments = arguments, .directory = "/usr", .output_max = 100};
@@ -128,7 +128,7 @@ static void it_runs_in_its_working_directory(void **state)
 }
 
 /* A pipe that only it and its children hold open for writing ends with the last of them. */
-static void its_children_are_killed_with_it(void **state)
+static void grandchildren_are_killed_too(void **state)
 {
 	_cleanup_directory_ struct directory directory;
 	char fifo[PATH_MAX], script[2 * PATH_MAX], byte;
@@ -154,7 +154,7 @@ static void its_children_are_killed_with_it(void **state)
 	fail_msg("it runs on");
 }
 
-static void what_cannot_be_started(void **state)
+static void failures_to_start_are_errors(void **state)
 {
 	const char *const missing[] = {"/nonexistent", NULL}, *const shell[] = {"/bin/sh", NULL};
 	struct child child = {.arguments = missing, .output_max = 100};
@@ -171,15 +171,15 @@ static void what_cannot_be_started(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(its_output_is_taken),
-		cmocka_unit_test(its_exit_and_first_complaint_are_told),
-		cmocka_unit_test(it_begins_fresh),
+		cmocka_unit_test(the_output_of_a_child_is_returned),
+		cmocka_unit_test(the_exit_status_and_first_error_line_are_returned),
+		cmocka_unit_test(a_child_inherits_nothing),
 		cmocka_unit_test(too_much_output_is_an_error),
-		cmocka_unit_test(one_that_hangs_is_killed),
-		cmocka_unit_test(cancelling_kills_it),
-		cmocka_unit_test(it_runs_in_its_working_directory),
-		cmocka_unit_test(its_children_are_killed_with_it),
-		cmocka_unit_test(what_cannot_be_started),
+		cmocka_unit_test(a_child_that_hangs_is_killed),
+		cmocka_unit_test(cancelling_kills_the_child),
+		cmocka_unit_test(a_child_runs_in_its_working_directory),
+		cmocka_unit_test(grandchildren_are_killed_too),
+		cmocka_unit_test(failures_to_start_are_errors),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

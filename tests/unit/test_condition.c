@@ -3,7 +3,7 @@
 
 #include <headroom/condition.h>
 
-static void since_moves_with_the_status_alone(void **state)
+static void since_changes_only_with_the_status(void **state)
 {
 	static const struct {
 		enum condition_status status;
@@ -46,7 +46,7 @@ static void names_and_severities(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(since_moves_with_the_status_alone),
+		cmocka_unit_test(since_changes_only_with_the_status),
 		cmocka_unit_test(names_and_severities),
 	};
 

@@ -49,7 +49,7 @@ static void only_a_needed_file_must_exist(void **state)
 	assert_one_fault(&needed, 1, 1, "no such file");
 }
 
-static void large_file(void **state)
+static void large_files_are_refused(void **state)
 {
 	_cleanup_close_ int fd = open("F", O_CREAT | O_RDWR | O_CLOEXEC, 0600);
 
@@ -59,7 +59,7 @@ static void large_file(void **state)
 	assert_one_fault(&loaded, 1, 1, "larger than 256 kB");
 }
 
-static void what_is_no_file(void **state)
+static void only_regular_files_are_read(void **state)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = "socket.yaml"};
 	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -83,7 +83,7 @@ static void what_is_no_file(void **state)
 	assert_one_fault(&no_directory, 1, 1, strerror(ENOTDIR));
 }
 
-static void order_and_choice_of_names(void **state)
+static void yaml_files_are_read_in_name_order(void **state)
 {
 	static const char *const names[] = {"d/b.yaml", "d/a.yaml", "d/10.yaml", "d/9.yaml",
 		"d/A.yaml", "d/.hidden.yaml", "d/c.yml", "d/c.yaml~", "d/.yaml"};
@@ -101,7 +101,7 @@ static void order_and_choice_of_names(void **state)
 		assert_string_equal(list.paths[i], order[i]);
 }
 
-static void dangling_link_in_the_directory(void **state)
+static void a_dangling_link_is_a_fault(void **state)
 {
 	(void)state;
 	assert_int_equal(mkdir("d", 0700), 0);
@@ -117,7 +117,7 @@ static void swap_to(const char *version)
 	assert_int_equal(rename("d/..data_tmp", "d/..data"), 0);
 }
 
-static void signature_sees_a_swapped_link(void **state)
+static void the_signature_changes_with_a_swapped_link(void **state)
 {
 	const struct config_source as_file = {.file = "d/a.yaml"};
 	const struct config_source as_directory = {.directory = "d"};
@@ -142,7 +142,7 @@ static void signature_sees_a_swapped_link(void **state)
 	assert_string_equal(config_text(loaded.config, "mode"), "observe");
 }
 
-static void signature_sees_each_change(void **state)
+static void the_signature_changes_with_every_change(void **state)
 {
 	const struct config_source source = {.file = "F", .optional = true, .directory = "d"};
 	uint64_t seen[8];
@@ -178,12 +178,12 @@ int main(void)
 #define IN_DIRECTORY(test) cmocka_unit_test_setup_teardown(test, enter_directory, leave_directory)
 	const struct CMUnitTest tests[] = {
 		IN_DIRECTORY(only_a_needed_file_must_exist),
-		IN_DIRECTORY(large_file),
-		IN_DIRECTORY(what_is_no_file),
-		IN_DIRECTORY(order_and_choice_of_names),
-		IN_DIRECTORY(dangling_link_in_the_directory),
-		IN_DIRECTORY(signature_sees_a_swapped_link),
-		IN_DIRECTORY(signature_sees_each_change),
+		IN_DIRECTORY(large_files_are_refused),
+		IN_DIRECTORY(only_regular_files_are_read),
+		IN_DIRECTORY(yaml_files_are_read_in_name_order),
+		IN_DIRECTORY(a_dangling_link_is_a_fault),
+		IN_DIRECTORY(the_signature_changes_with_a_swapped_link),
+		IN_DIRECTORY(the_signature_changes_with_every_change),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -40,7 +40,7 @@ static char *drawn(const char *document, int height, bool color)
 	return text;
 }
 
-static void test_servers_users_and_names(void **state)
+static void servers_users_and_names_are_shown(void **state)
 {
 	_cleanup_free_ char *text = drawn("{\"dns\":{\"lost\":{\"servers\":0,\"rows\":7,\"looks\":"
 					  "1},\"expansions\":[{\"role\":\"local\"},{\"role\":"
@@ -62,7 +62,7 @@ static void test_servers_users_and_names(void **state)
 		"  not counted in full: rows 7, looks 1\n");
 }
 
-static void test_a_small_screen_keeps_every_server(void **state)
+static void a_small_screen_keeps_every_server(void **state)
 {
 	_cleanup_free_ char *text =
 		drawn("{\"dns\":{\"servers\":[" SERVER "," SILENT "]}}", 9, false);
@@ -74,7 +74,7 @@ static void test_a_small_screen_keeps_every_server(void **state)
 	assert_non_null(strstr(text, "2001:db8::1"));
 }
 
-static void test_over_the_budget_is_red(void **state)
+static void servers_over_budget_are_red(void **state)
 {
 	_cleanup_free_ char *text = drawn("{\"dns\":{\"servers\":[" SERVER "]}}", INT_MAX, true);
 
@@ -83,7 +83,7 @@ static void test_over_the_budget_is_red(void **state)
 	assert_non_null(strstr(text, "\033[32m    12\033[0m"));
 }
 
-static void test_why_there_is_nothing(void **state)
+static void a_missing_document_is_explained(void **state)
 {
 	_cleanup_free_ char *none = drawn("{\"dns\":{\"servers\":[]}}", INT_MAX, false);
 	_cleanup_free_ char *off = drawn("{\"dns\":null,\"tuners\":[{\"name\":\"thp\",\"state\":"
@@ -99,10 +99,10 @@ static void test_why_there_is_nothing(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_servers_users_and_names),
-		cmocka_unit_test(test_a_small_screen_keeps_every_server),
-		cmocka_unit_test(test_over_the_budget_is_red),
-		cmocka_unit_test(test_why_there_is_nothing),
+		cmocka_unit_test(servers_users_and_names_are_shown),
+		cmocka_unit_test(a_small_screen_keeps_every_server),
+		cmocka_unit_test(servers_over_budget_are_red),
+		cmocka_unit_test(a_missing_document_is_explained),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -40,7 +40,7 @@ static void expect(struct written *written, const char *text)
 	free(written->text);
 }
 
-static void writes_text(void **state)
+static void the_text_format_is_written(void **state)
 {
 	struct written written;
 
@@ -54,7 +54,7 @@ static void writes_text(void **state)
 		"x_total{a=\"1\",b=\"2\"} 0.1\n");
 }
 
-static void writes_openmetrics(void **state)
+static void openmetrics_is_written(void **state)
 {
 	struct written written;
 
@@ -69,7 +69,7 @@ static void writes_openmetrics(void **state)
 		"# HELP a_total_of Gauge.\n# TYPE a_total_of gauge\na_total_of 1\n# EOF\n");
 }
 
-static void escapes_labels(void **state)
+static void labels_are_escaped(void **state)
 {
 	struct written written;
 
@@ -81,7 +81,7 @@ static void escapes_labels(void **state)
 			 "x{a=\"a\\\"b\\\\c\\nd\xef\xbf\xbd\xc3\xa9\"} 1\n");
 }
 
-static void writes_numbers(void **state)
+static void numbers_are_written_exactly(void **state)
 {
 	static const struct {
 		double value;
@@ -107,7 +107,7 @@ static void writes_numbers(void **state)
 	}
 }
 
-static void writes_histograms(void **state)
+static void histograms_are_cumulative(void **state)
 {
 	static const double bounds[] = {0.005, 0.1, 1, 10};
 	static const uint64_t counts[] = {1, 0, 2, 4, 8};
@@ -135,7 +135,7 @@ static void writes_histograms(void **state)
 			     "x_seconds_sum 12.5\nx_seconds_count 14\n# EOF\n");
 }
 
-static void a_histogram_without_bounds(void **state)
+static void a_histogram_without_bounds_has_one_bucket(void **state)
 {
 	static const uint64_t counts[] = {3};
 	struct written written;
@@ -147,7 +147,7 @@ static void a_histogram_without_bounds(void **state)
 	expect(&written, "x_bucket{le=\"+Inf\"} 3\nx_sum 1\nx_count 3\n");
 }
 
-static void bounds_are_canonical(void **state)
+static void bounds_are_written_canonically(void **state)
 {
 	static const struct {
 		double bound;
@@ -188,13 +188,13 @@ static void bounds_are_canonical(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(writes_text),
-		cmocka_unit_test(writes_openmetrics),
-		cmocka_unit_test(escapes_labels),
-		cmocka_unit_test(writes_numbers),
-		cmocka_unit_test(writes_histograms),
-		cmocka_unit_test(a_histogram_without_bounds),
-		cmocka_unit_test(bounds_are_canonical),
+		cmocka_unit_test(the_text_format_is_written),
+		cmocka_unit_test(openmetrics_is_written),
+		cmocka_unit_test(labels_are_escaped),
+		cmocka_unit_test(numbers_are_written_exactly),
+		cmocka_unit_test(histograms_are_cumulative),
+		cmocka_unit_test(a_histogram_without_bounds_has_one_bucket),
+		cmocka_unit_test(bounds_are_written_canonically),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

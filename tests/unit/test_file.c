@@ -25,7 +25,7 @@ static int read_from(
 	return read_file(full, max, text, len);
 }
 
-static void reads_up_to_a_limit(void **state)
+static void files_are_read_up_to_a_limit(void **state)
 {
 	static const size_t sizes[] = {0, 1, 4094, 4095, 4096, 4097, 10000};
 	_cleanup_directory_ struct directory directory;
@@ -50,7 +50,7 @@ static void reads_up_to_a_limit(void **state)
 	}
 }
 
-static void reads_bytes_as_they_are(void **state)
+static void bytes_are_read_unchanged(void **state)
 {
 	_cleanup_directory_ struct directory directory;
 	_cleanup_free_ char *text = NULL;
@@ -68,7 +68,7 @@ static void reads_bytes_as_they_are(void **state)
 	assert_true(starts_with(text, "Name:"));
 }
 
-static void refuses_what_is_no_regular_file(void **state)
+static void only_regular_files_are_read(void **state)
 {
 	_cleanup_directory_ struct directory directory;
 	char full[PATH_MAX], *text = NULL;
@@ -92,7 +92,7 @@ static int open_directory(const struct directory *directory)
 	return dir;
 }
 
-static void replaces_a_file(void **state)
+static void a_file_is_replaced_atomically(void **state)
 {
 	_cleanup_directory_ struct directory directory;
 	_cleanup_close_ int dir = -1, kept = -1;
@@ -129,7 +129,7 @@ static int write_with_limit(int dir, rlim_t limit, size_t len)
 	return r;
 }
 
-static void keeps_the_old_file_after_an_error(void **state)
+static void the_old_file_is_kept_after_an_error(void **state)
 {
 	_cleanup_directory_ struct directory directory;
 	_cleanup_close_ int dir = -1;
@@ -157,7 +157,7 @@ static void keeps_the_old_file_after_an_error(void **state)
 	assert_int_equal(access(path, F_OK), -1);
 }
 
-static void follows_no_link_to_write(void **state)
+static void links_are_not_followed_for_writing(void **state)
 {
 	_cleanup_directory_ struct directory directory;
 	_cleanup_close_ int dir = -1;
@@ -174,7 +174,7 @@ static void follows_no_link_to_write(void **state)
 	assert_file(&directory, "/precious", "precious");
 }
 
-static void finds_what_links_of_a_root_name(void **state)
+static void links_are_resolved_below_the_root(void **state)
 {
 	_cleanup_directory_ struct directory root;
 	char path[PATH_MAX], link[PATH_MAX], full[PATH_MAX] = "as it was";
@@ -291,7 +291,7 @@ static void its_own_root_needs_no_openat2(void **state)
 	assert_int_equal(status, 0);
 }
 
-static void makes_directories(void **state)
+static void missing_directories_are_made(void **state)
 {
 	_cleanup_directory_ struct directory directory;
 	char path[PATH_MAX];
@@ -313,16 +313,16 @@ static void makes_directories(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(reads_up_to_a_limit),
-		cmocka_unit_test(reads_bytes_as_they_are),
-		cmocka_unit_test(refuses_what_is_no_regular_file),
-		cmocka_unit_test(replaces_a_file),
-		cmocka_unit_test(keeps_the_old_file_after_an_error),
-		cmocka_unit_test(follows_no_link_to_write),
-		cmocka_unit_test(finds_what_links_of_a_root_name),
+		cmocka_unit_test(files_are_read_up_to_a_limit),
+		cmocka_unit_test(bytes_are_read_unchanged),
+		cmocka_unit_test(only_regular_files_are_read),
+		cmocka_unit_test(a_file_is_replaced_atomically),
+		cmocka_unit_test(the_old_file_is_kept_after_an_error),
+		cmocka_unit_test(links_are_not_followed_for_writing),
+		cmocka_unit_test(links_are_resolved_below_the_root),
 		cmocka_unit_test(the_root_of_another_mount_namespace_keeps_its_prefix),
 		cmocka_unit_test(its_own_root_needs_no_openat2),
-		cmocka_unit_test(makes_directories),
+		cmocka_unit_test(missing_directories_are_made),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

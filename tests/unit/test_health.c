@@ -22,7 +22,7 @@ static void expect_health(const struct node *node, const char *part)
 		fail_msg("no %s in %s", part, text);
 }
 
-static void gives_a_verdict(void **state)
+static void the_verdict_is_the_worst_condition(void **state)
 {
 	struct fake_node fake;
 
@@ -53,7 +53,7 @@ static void expect_ready(const struct node *node, bool expected, const char *par
 		fail_msg("no %s in %s", part, text);
 }
 
-static void tells_readiness(void **state)
+static void readiness_lists_every_tuner(void **state)
 {
 	struct fake_node fake;
 
@@ -75,8 +75,8 @@ static void tells_readiness(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(gives_a_verdict),
-		cmocka_unit_test(tells_readiness),
+		cmocka_unit_test(the_verdict_is_the_worst_condition),
+		cmocka_unit_test(readiness_lists_every_tuner),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -57,7 +57,7 @@ static void expect_error(const struct host *host, const char *path, int error)
 	assert_string_equal(value, "untouched");
 }
 
-static void what_cannot_be_read(void **state)
+static void unreadable_values_are_errors(void **state)
 {
 	_cleanup_directory_ struct directory directory;
 	char text[3 * SETTING_VALUE_MAX], full[PATH_MAX];
@@ -130,7 +130,7 @@ static void an_error_drops_the_descriptor(void **state)
 	kept_close(&file);
 }
 
-static void roots(void **state)
+static void roots_have_no_last_slash(void **state)
 {
 	static const char *const roots[][2] = {
 		{"", "/proc"}, {"/", "/proc"}, {"/host", "/host/proc"}, {"/host//", "/host/proc"}};
@@ -169,10 +169,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(values_are_normalised),
-		cmocka_unit_test(what_cannot_be_read),
+		cmocka_unit_test(unreadable_values_are_errors),
 		cmocka_unit_test(a_kept_descriptor_sees_every_change),
 		cmocka_unit_test(an_error_drops_the_descriptor),
-		cmocka_unit_test(roots),
+		cmocka_unit_test(roots_have_no_last_slash),
 		cmocka_unit_test(probing_writes_nothing),
 	};
 

@@ -19,7 +19,7 @@ static char *write_hosts(const struct hosts_toml *hosts)
 	return text;
 }
 
-static void puts_the_same_node_first_and_upstream_last(void **state)
+static void the_same_node_is_first_and_upstream_last(void **state)
 {
 	static const struct hosts_toml_mirror mirrors[] = {
 		{"https://far.example/", false},
@@ -54,7 +54,7 @@ static void puts_the_same_node_first_and_upstream_last(void **state)
 					     "  dial_timeout = \"500ms\"\n");
 }
 
-static void leaves_out_what_is_not_wanted(void **state)
+static void repeated_mirrors_are_written_once(void **state)
 {
 	static const struct hosts_toml_mirror mirrors[] = {
 		{"http://h", false}, {"http://h/", true}, {"http://h", false}};
@@ -67,7 +67,7 @@ static void leaves_out_what_is_not_wanted(void **state)
 		FIRST_LINE "\n[host.\"http://h\"]\n  capabilities = [\"pull\", \"resolve\"]\n");
 }
 
-static void refuses_what_could_say_more_than_an_address(void **state)
+static void only_plain_addresses_are_accepted(void **state)
 {
 	static const char *const bad[] = {
 		"http://h\"]\n[host.\"http://evil", "h", "http://u:p@h", "http://h/\\", ""};
@@ -95,7 +95,7 @@ static void refuses_what_could_say_more_than_an_address(void **state)
 	assert_null(text);
 }
 
-static void knows_its_own_files(void **state)
+static void own_files_are_recognised(void **state)
 {
 	static const char *const ours[] = {"# Written by headroom.", "# Written by headroom.\n",
 		"# Written by headroom.\r\nserver = \"x\"\n", FIRST_LINE,
@@ -116,7 +116,7 @@ static void knows_its_own_files(void **state)
 	assert_false(hosts_toml_is_ours(NULL, 0));
 }
 
-static void knows_which_directories_are_read(void **state)
+static void directories_that_containerd_reads_are_known(void **state)
 {
 	static const struct {
 		const char *registry, *first, *second;
@@ -143,7 +143,7 @@ static void knows_which_directories_are_read(void **state)
 		assert_int_equal(hosts_toml_directories(bad[i], directories), -EINVAL);
 }
 
-static void knows_who_knows_dial_timeout(void **state)
+static void dial_timeout_depends_on_the_version(void **state)
 {
 	static const char *const yes[] = {
 		"2.1.0", "v2.1.4", "2.4.2", "2.10.0", "3.0.0", "2.1.0-beta.0", "v2.2.1+k3s1"};
@@ -162,12 +162,12 @@ static void knows_who_knows_dial_timeout(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(puts_the_same_node_first_and_upstream_last),
-		cmocka_unit_test(leaves_out_what_is_not_wanted),
-		cmocka_unit_test(refuses_what_could_say_more_than_an_address),
-		cmocka_unit_test(knows_its_own_files),
-		cmocka_unit_test(knows_which_directories_are_read),
-		cmocka_unit_test(knows_who_knows_dial_timeout),
+		cmocka_unit_test(the_same_node_is_first_and_upstream_last),
+		cmocka_unit_test(repeated_mirrors_are_written_once),
+		cmocka_unit_test(only_plain_addresses_are_accepted),
+		cmocka_unit_test(own_files_are_recognised),
+		cmocka_unit_test(directories_that_containerd_reads_are_known),
+		cmocka_unit_test(dial_timeout_depends_on_the_version),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -155,7 +155,7 @@ static void bad_addresses_are_refused(void **state)
 }
 
 /* The loop neither spins without descriptors, nor is it deaf afterwards. */
-static void a_shortage_of_descriptors_neither_spins_nor_deafens(void **state)
+static void a_shortage_of_descriptors_is_survived(void **state)
 {
 	struct fixture fixture;
 	struct rlimit before, none;
@@ -209,7 +209,7 @@ static int post_held(struct fixture *fixture)
 	return fd;
 }
 
-static void work_has_no_deadline(void **state)
+static void handlers_have_no_deadline(void **state)
 {
 	struct fixture fixture;
 	_cleanup_free_ char *answer = NULL;
@@ -228,7 +228,7 @@ static void work_has_no_deadline(void **state)
 	fixture_end(&fixture);
 }
 
-static void a_reply_to_a_client_that_left_leads_nowhere(void **state)
+static void a_reply_to_a_client_that_left_is_dropped(void **state)
 {
 	struct fixture fixture;
 
@@ -304,9 +304,9 @@ int main(void)
 		cmocka_unit_test(a_crowd_of_slow_clients_blocks_nobody),
 		cmocka_unit_test(only_a_dead_socket_is_replaced),
 		cmocka_unit_test(bad_addresses_are_refused),
-		cmocka_unit_test(a_shortage_of_descriptors_neither_spins_nor_deafens),
-		cmocka_unit_test(work_has_no_deadline),
-		cmocka_unit_test(a_reply_to_a_client_that_left_leads_nowhere),
+		cmocka_unit_test(a_shortage_of_descriptors_is_survived),
+		cmocka_unit_test(handlers_have_no_deadline),
+		cmocka_unit_test(a_reply_to_a_client_that_left_is_dropped),
 		cmocka_unit_test(close_during_a_handler_is_safe),
 		cmocka_unit_test(no_descriptor_leaks_and_the_idle_server_sleeps),
 	};

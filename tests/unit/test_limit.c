@@ -24,7 +24,7 @@ static void the_first_reading_has_no_rate(void **state)
 	assert_int_equal(limit.peak, 900);
 }
 
-static void steady_growth_is_told(void **state)
+static void steady_growth_gives_its_rate(void **state)
 {
 	struct limit limit = {0};
 
@@ -35,7 +35,7 @@ static void steady_growth_is_told(void **state)
 	assert_float_equal(limit_full_in_seconds(&limit), 100, 0.2);
 }
 
-static void half_of_a_burst_is_forgotten_in_ten_seconds(void **state)
+static void the_rate_of_a_burst_halves_in_ten_seconds(void **state)
 {
 	struct limit limit = {0};
 	double burst;
@@ -49,7 +49,7 @@ static void half_of_a_burst_is_forgotten_in_ten_seconds(void **state)
 	assert_float_equal(limit.rate, burst / 2, 1e-9);
 }
 
-static void the_rate_does_not_hang_on_the_interval(void **state)
+static void the_rate_is_independent_of_the_interval(void **state)
 {
 	struct limit often = {0}, seldom = {0};
 
@@ -61,7 +61,7 @@ static void the_rate_does_not_hang_on_the_interval(void **state)
 	assert_float_equal(often.rate, seldom.rate, 1e-6);
 }
 
-static void two_readings_at_one_moment(void **state)
+static void two_readings_at_one_moment_give_no_rate(void **state)
 {
 	struct limit limit = {0};
 
@@ -72,7 +72,7 @@ static void two_readings_at_one_moment(void **state)
 	assert_int_equal(limit.now.used, 90);
 }
 
-static void when_it_will_be_full(void **state)
+static void the_time_until_full_follows_room_and_rate(void **state)
 {
 	static const struct {
 		uint64_t used, max;
@@ -97,7 +97,7 @@ static void when_it_will_be_full(void **state)
 	}
 }
 
-static void headroom_is_a_share(void **state)
+static void headroom_is_the_unused_share(void **state)
 {
 	static const struct {
 		uint64_t used, max;
@@ -113,7 +113,7 @@ static void headroom_is_a_share(void **state)
 	}
 }
 
-static void the_peak_stays(void **state)
+static void the_peak_is_kept(void **state)
 {
 	static const uint64_t used[] = {5, 90, 3, 40};
 	struct limit limit = {0};
@@ -125,7 +125,7 @@ static void the_peak_stays(void **state)
 	assert_int_equal(limit.now.used, 40);
 }
 
-static void a_rate_never_fills_and_its_peak_may_lie_between(void **state)
+static void a_flow_never_fills_up_and_keeps_peaks_between_readings(void **state)
 {
 	struct limit limit = {0};
 	struct limit_reading reading = {
@@ -146,14 +146,14 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_first_reading_has_no_rate),
-		cmocka_unit_test(steady_growth_is_told),
-		cmocka_unit_test(half_of_a_burst_is_forgotten_in_ten_seconds),
-		cmocka_unit_test(the_rate_does_not_hang_on_the_interval),
-		cmocka_unit_test(two_readings_at_one_moment),
-		cmocka_unit_test(when_it_will_be_full),
-		cmocka_unit_test(headroom_is_a_share),
-		cmocka_unit_test(the_peak_stays),
-		cmocka_unit_test(a_rate_never_fills_and_its_peak_may_lie_between),
+		cmocka_unit_test(steady_growth_gives_its_rate),
+		cmocka_unit_test(the_rate_of_a_burst_halves_in_ten_seconds),
+		cmocka_unit_test(the_rate_is_independent_of_the_interval),
+		cmocka_unit_test(two_readings_at_one_moment_give_no_rate),
+		cmocka_unit_test(the_time_until_full_follows_room_and_rate),
+		cmocka_unit_test(headroom_is_the_unused_share),
+		cmocka_unit_test(the_peak_is_kept),
+		cmocka_unit_test(a_flow_never_fills_up_and_keeps_peaks_between_readings),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

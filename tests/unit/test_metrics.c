@@ -36,7 +36,7 @@ static char *metrics_of(const struct node *node, bool openmetrics)
 	return text;
 }
 
-static void tells_the_node(void **state)
+static void every_part_of_the_node_is_a_metric(void **state)
 {
 	static const char *const lines[] = {
 		"\nheadroom_build_info{version=\"",
@@ -74,7 +74,7 @@ static void tells_the_node(void **state)
 	hasnt(text, "headroom_fake_unlisted");
 }
 
-static void sums_workloads(void **state)
+static void workloads_beyond_the_top_are_summed(void **state)
 {
 	struct fake_node fake;
 	_cleanup_free_ char *text = NULL;
@@ -92,7 +92,7 @@ static void sums_workloads(void **state)
 	hasnt(text, "workload{limit=\"neighbor/ipv6\"");
 }
 
-static void speaks_openmetrics(void **state)
+static void openmetrics_is_written(void **state)
 {
 	struct fake_node fake;
 	_cleanup_free_ char *text = NULL;
@@ -105,7 +105,7 @@ static void speaks_openmetrics(void **state)
 	assert_string_equal(text + strlen(text) - strlen("# EOF\n"), "# EOF\n");
 }
 
-static void stands_an_empty_node(void **state)
+static void an_empty_node_has_metrics(void **state)
 {
 	struct node node = {0};
 	_cleanup_free_ char *text = NULL;
@@ -116,7 +116,7 @@ static void stands_an_empty_node(void **state)
 }
 
 /* promtool lints text 0.0.4; it comes with Prometheus. */
-static void satisfies_promtool(void **state)
+static void promtool_finds_no_fault(void **state)
 {
 	struct fake_node fake;
 	_cleanup_free_ char *text = NULL;
@@ -136,7 +136,7 @@ static void satisfies_promtool(void **state)
 }
 
 /* 500 us of CPU are allowed; ten times that catches a scan of something large, also below ASan. */
-static void is_cheap(void **state)
+static void a_scrape_is_cheap(void **state)
 {
 	enum { ROUNDS = 200 };
 	struct fake_node fake;
@@ -152,12 +152,12 @@ static void is_cheap(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(tells_the_node),
-		cmocka_unit_test(sums_workloads),
-		cmocka_unit_test(speaks_openmetrics),
-		cmocka_unit_test(stands_an_empty_node),
-		cmocka_unit_test(satisfies_promtool),
-		cmocka_unit_test(is_cheap),
+		cmocka_unit_test(every_part_of_the_node_is_a_metric),
+		cmocka_unit_test(workloads_beyond_the_top_are_summed),
+		cmocka_unit_test(openmetrics_is_written),
+		cmocka_unit_test(an_empty_node_has_metrics),
+		cmocka_unit_test(promtool_finds_no_fault),
+		cmocka_unit_test(a_scrape_is_cheap),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -49,7 +49,7 @@ static void statistics_are_summed(void **state)
 	}
 }
 
-static void read_from_a_file(void **state)
+static void statistics_are_read_from_a_file(void **state)
 {
 	_cleanup_directory_ struct directory directory;
 	struct kept_file file = {.fd = -1};
@@ -73,7 +73,7 @@ static void read_from_a_file(void **state)
 	kept_close(&file);
 }
 
-static void the_running_kernel_is_understood(void **state)
+static void the_format_of_the_running_kernel_is_known(void **state)
 {
 	static const char path[] = "/proc/net/stat/arp_cache";
 	_cleanup_free_ char *scratch = malloc(1 << 20);
@@ -91,7 +91,7 @@ static void the_running_kernel_is_understood(void **state)
 	kept_close(&file);
 }
 
-static void names(void **state)
+static void thresholds_are_named_as_sysctls(void **state)
 {
 	char name[SETTING_NAME_MAX];
 
@@ -108,9 +108,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(statistics_are_summed),
-		cmocka_unit_test(read_from_a_file),
-		cmocka_unit_test(the_running_kernel_is_understood),
-		cmocka_unit_test(names),
+		cmocka_unit_test(statistics_are_read_from_a_file),
+		cmocka_unit_test(the_format_of_the_running_kernel_is_known),
+		cmocka_unit_test(thresholds_are_named_as_sysctls),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,7 +5,7 @@
 
 #include <errno.h>
 
-static void counts(void **state)
+static void only_plain_decimal_counts_are_accepted(void **state)
 {
 	static const struct {
 		const char *text;
@@ -33,7 +33,8 @@ static void counts(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(counts)};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(only_plain_decimal_counts_are_accepted)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

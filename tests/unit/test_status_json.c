@@ -57,7 +57,7 @@ static void is_number(const cJSON *json, const char *path, double number)
 	assert_true(at(json, path)->valuedouble == number);
 }
 
-static void tells_the_node(void **state)
+static void the_node_is_described(void **state)
 {
 	struct fake_node fake;
 	_cleanup_json_ cJSON *json = NULL;
@@ -76,7 +76,7 @@ static void tells_the_node(void **state)
 	assert_true(cJSON_IsArray(at(json, "images")));
 }
 
-static void tells_limits(void **state)
+static void limits_are_described(void **state)
 {
 	struct fake_node fake;
 	_cleanup_json_ cJSON *json = NULL;
@@ -102,7 +102,7 @@ static void tells_limits(void **state)
 	is_number(json, "limits/0/top/0/used", 50000);
 }
 
-static void tells_the_rest(void **state)
+static void settings_conditions_and_tuners_are_described(void **state)
 {
 	struct fake_node fake;
 	_cleanup_json_ cJSON *json = NULL;
@@ -136,7 +136,7 @@ static void tells_the_rest(void **state)
 }
 
 /* A cgroup may be called anything. */
-static void replaces_bad_bytes(void **state)
+static void invalid_bytes_are_replaced(void **state)
 {
 	struct fake_node fake;
 	_cleanup_json_ cJSON *json = NULL;
@@ -151,10 +151,10 @@ static void replaces_bad_bytes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(tells_the_node),
-		cmocka_unit_test(tells_limits),
-		cmocka_unit_test(tells_the_rest),
-		cmocka_unit_test(replaces_bad_bytes),
+		cmocka_unit_test(the_node_is_described),
+		cmocka_unit_test(limits_are_described),
+		cmocka_unit_test(settings_conditions_and_tuners_are_described),
+		cmocka_unit_test(invalid_bytes_are_replaced),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,7 +21,7 @@ static void names_become_paths(void **state)
 	}
 }
 
-static void a_name_that_is_too_long(void **state)
+static void names_that_are_too_long_are_refused(void **state)
 {
 	char name[SETTING_PATH_MAX], path[SETTING_PATH_MAX];
 	size_t fits = SETTING_PATH_MAX - 1 - strlen("/proc/sys/");
@@ -40,7 +40,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(names_become_paths),
-		cmocka_unit_test(a_name_that_is_too_long),
+		cmocka_unit_test(names_that_are_too_long_are_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -37,7 +37,7 @@ static void foreign_text_cannot_steer_a_terminal(void **state)
 	}
 }
 
-static void times_and_durations_are_for_people(void **state)
+static void times_and_durations_are_readable(void **state)
 {
 	static const struct {
 		double seconds;
@@ -59,7 +59,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(foreign_text_cannot_steer_a_terminal),
-		cmocka_unit_test(times_and_durations_are_for_people),
+		cmocka_unit_test(times_and_durations_are_readable),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,7 +5,7 @@
 
 #include <errno.h>
 
-static void boot_lines(void **state)
+static void boot_parameters_of_switches_are_kept(void **state)
 {
 	static const struct {
 		const char *line, *kept;
@@ -40,7 +40,7 @@ static void boot_lines(void **state)
 	}
 }
 
-static void a_boot_line_of_any_length(void **state)
+static void boot_lines_of_any_length_are_parsed(void **state)
 {
 	struct thp_seen seen = {0};
 	char line[4096];
@@ -56,7 +56,7 @@ static void a_boot_line_of_any_length(void **state)
 	assert_true(strlen(seen.boot_line) < sizeof(seen.boot_line));
 }
 
-static void meminfo(void **state)
+static void usage_is_parsed_from_meminfo(void **state)
 {
 	static const struct {
 		const char *text;
@@ -112,7 +112,7 @@ static void make_node(const struct directory *directory)
 		"MemTotal: 8 kB\nAnonHugePages: 2048 kB\nShmemHugePages: 0 kB\n");
 }
 
-static void a_node_with_sizes(void **state)
+static void switches_of_every_page_size_are_found(void **state)
 {
 	static const char *const expected[][2] = {
 		{"thp.enabled", "madvise"},
@@ -154,7 +154,7 @@ static void a_node_with_sizes(void **state)
 	thp_sensor_close(&sensor, &seen);
 }
 
-static void a_kernel_without_huge_pages(void **state)
+static void without_huge_pages_every_switch_is_missing(void **state)
 {
 	_cleanup_directory_ struct directory directory;
 	struct thp_sensor sensor;
@@ -176,11 +176,11 @@ static void a_kernel_without_huge_pages(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(boot_lines),
-		cmocka_unit_test(a_boot_line_of_any_length),
-		cmocka_unit_test(meminfo),
-		cmocka_unit_test(a_node_with_sizes),
-		cmocka_unit_test(a_kernel_without_huge_pages),
+		cmocka_unit_test(boot_parameters_of_switches_are_kept),
+		cmocka_unit_test(boot_lines_of_any_length_are_parsed),
+		cmocka_unit_test(usage_is_parsed_from_meminfo),
+		cmocka_unit_test(switches_of_every_page_size_are_found),
+		cmocka_unit_test(without_huge_pages_every_switch_is_missing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,7 +8,7 @@
 
 #include "base/utf8.h"
 
-static void lengths(void **state)
+static void only_valid_sequences_have_a_length(void **state)
 {
 	(void)state;
 	assert_int_equal(utf8_length("a"), 1);
@@ -25,7 +25,7 @@ static void lengths(void **state)
 	assert_int_equal(utf8_length("\xff"), 0);
 }
 
-static void copies(void **state)
+static void copies_replace_invalid_bytes(void **state)
 {
 	char text[8];
 
@@ -45,8 +45,8 @@ static void copies(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(lengths),
-		cmocka_unit_test(copies),
+		cmocka_unit_test(only_valid_sequences_have_a_length),
+		cmocka_unit_test(copies_replace_invalid_bytes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

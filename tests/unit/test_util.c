@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "directory.h"
 
-static void text_is_copied_as_far_as_it_fits(void **state)
+static void copied_text_is_cut_to_its_room(void **state)
 {
 	static const struct {
 		size_t size;
@@ -71,7 +71,7 @@ static void prefixes_and_equality(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(text_is_copied_as_far_as_it_fits),
+		cmocka_unit_test(copied_text_is_cut_to_its_room),
 		cmocka_unit_test(an_array_grows_and_keeps_what_it_had),
 		cmocka_unit_test(clocks_advance),
 		cmocka_unit_test(prefixes_and_equality),
