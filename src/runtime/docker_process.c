@@ -255,3 +255,38 @@ void docker_process_look(const struct docker_paths *paths, struct docker_state *
 	(void)find_daemon(paths->pid_file, paths->socket, &pid);
 	docker_process_look_at(paths, "/proc", pid, state);
 }
+
+static bool is_the_daemon(const char *root, pid_t pid, void *userdata)
+{
+	(void)userdata;
+	return process_is_named(root, pid, "dockerd") && process_is_of_host(root, pid);
+}
+
+void docker_process_read(const char *root, const char *pid_file, struct docker_process *process)
+{
+	_cleanup_(command_free) struct command command = {0};
+	const char *config, *value;
+	uint64_t start_us;
+	char path[PATH_MAX];
+	pid_t pid;
+
+	*process = (struct docker_process){.config = DOCKER_CONFIG_FILE};
+	if (process_of_pid_file(pid_file, &pid) < 0 || !process_is_named(root, pid, "dockerd"))
+		pid = process_find(root, is_the_daemon, NULL);
+	if (pid <= 0 || command_read(root, pid, &command) < 0)
+		return;
+	process->pid = pid;
+	if (process_start(root, pid, &start_us) == 0)
+		process->started_us = realtime_of_boottime(start_us + process_tick_us());
+	config = command_option(&command, "config-file");
+	if (config && config[0] != '/' && process_path(root, pid, config, path) == 0)
+		config = path;
+	if (config)
+		copy_text(process->config, sizeof(process->config), config);
+	value = command_option(&command, "max-concurrent-downloads");
+	process->downloads_on_command = value != NULL;
+	copy_text(process->downloads, sizeof(process->downloads), value ? value : "");
+	process->mirrors_on_command = command_option(&command, "registry-mirror") != NULL;
+	value = command_option(&command, "containerd");
+	copy_text(process->containerd, sizeof(process->containerd), value ? value : "");
+}

@@ -26,4 +26,22 @@ void docker_process_look(const struct docker_paths *paths, struct docker_state *
 void docker_process_look_at(
 	const struct docker_paths *paths, const char *proc, pid_t pid, struct docker_state *state);
 
+/* ---- Blocking; the part above goes with docker.c's asynchronous client. ---- */
+
+#define DOCKER_CONFIG_FILE "/etc/docker/daemon.json"
+
+/* What the process of the running dockerd says. */
+struct docker_process {
+	pid_t pid; /* 0: it is not seen: what its command line has is not known, nothing is edited */
+	uint64_t started_us; /* CLOCK_REALTIME; 0: not known */
+	char config[DOCKER_PATH_MAX];     /* daemon.json, as it was started with */
+	char containerd[DOCKER_PATH_MAX]; /* --containerd; empty: it starts its own */
+	/* Flags that must not be in the file too: dockerd would not start again. */
+	bool downloads_on_command, mirrors_on_command;
+	char downloads[32]; /* the flag's value */
+};
+
+/* root is that of workload/process.h; pid_file is its usual one, with the host's root. */
+void docker_process_read(const char *root, const char *pid_file, struct docker_process *process);
+
 #endif
