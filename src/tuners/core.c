@@ -84,12 +84,21 @@ static const struct reason reasons[] = {
 		"The file has the wanted value, and the program was not restarted: systemd could "
 		"not be asked, or the journal not be stored, or a restart would stop more than the "
 		"program. The log says which."},
+	{"no-systemd",
+		"The file has the wanted value, and systemd, which would restart its program, cannot "
+		"be reached. Restart the program by hand."},
+	{"does-not-load",
+		"The program does not accept its configuration as it is on disk, so it is not "
+		"restarted. The message says what is wrong with it."},
+	{"no-effect",
+		"The program was restarted with the value and does not run with it. It is not "
+		"restarted for this value again: see which file it reads, then headroom apply."},
 	{"verify-refused",
 		"The program that the file belongs to, or a check of the new file, did not accept "
 		"it: the file is as it was."},
 	{"did-not-come-back",
 		"The program did not answer after its restart: the previous file was restored. "
-		"Nothing is tried again until the configuration changes, or headroom apply."},
+		"That value is not tried again until headroom apply."},
 	{"original", "The value found before the first write is restored."},
 	{"changed-since",
 		"Someone else changed the value since it was last written: it is left as it is."},

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ["tuners", "apply", "agent"]
 SLUG = re.compile(r'"([a-z]+(?:-[a-z0-9]+)*)"')
 # A function with a parameter of this name gives its callers' literal on.
-DEFINITION = re.compile(r"^(?:static )?[a-z][\w *]*?\b(\w+)\(([^;{}]*?)\)\n\{", re.M)
+DEFINITION = re.compile(r"^(static )?[a-z][\w *]*?\b(\w+)\(([^;{}]*?)\)\n\{", re.M)
 ASSIGNMENT = re.compile(r"\breason(?:\s*\[[^\]]*\])*\s*=\s*([^;,}]+)")
 
 
@@ -37,10 +37,12 @@ def split_arguments(text, start):
     return arguments
 
 
-def takers(text):
+def takers(text, public=False):
     """{function: index of its parameter reason}"""
     found = {}
-    for name, parameters in DEFINITION.findall(text):
+    for static, name, parameters in DEFINITION.findall(text):
+        if public and static:
+            continue
         for index, parameter in enumerate(parameters.split(",")):
             if re.search(r"const char \*\s*reason$", parameter.strip()):
                 found[name] = index
@@ -64,9 +66,12 @@ def main():
     table = set(re.findall(r"^reason\t(.+)$", names.stdout, re.M))
     used, faults = set(), []
     for room in ROOMS:
+        public = {}
+        for path in sorted((ROOT / "src" / room).rglob("*.c")):
+            public |= takers(path.read_text(), public=True)
         for path in sorted((ROOT / "src" / room).rglob("*.c")):
             text = re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.S)
-            for slug in sorted(given(text, takers(text))):
+            for slug in sorted(given(text, public | takers(text))):
                 used.add(slug)
                 if slug not in table:
                     faults.append(f"{path.relative_to(ROOT)}: {slug} is in no table")

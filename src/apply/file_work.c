@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "apply/file_work.h"
+
+#include "apply/editor.h"
+#include "base/log.h"
+#include "base/util.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#define KEYS_MAX 8 /* of one file, in one job */
+
+void work_file_clear(struct work_file *file)
+{
+	note_clear(&file->note);
+	file_bytes_clear(&file->old);
+	free(steal(file->new));
+}
+
+void work_clear(struct work *work)
+{
+	for (size_t i = 0; i < work->n; i++)
+		work_file_clear(&work->files[i]);
+	free(steal(work->files));
+	work->n = work->allocated = 0;
+}
+
+struct work_file *work_find(const struct work *work, const char *path)
+{
+	for (size_t i = 0; i < work->n; i++)
+		if (streq(work->files[i].note.path, path))
+			return &work->files[i];
+	return NULL;
+}
+
+void work_fail(
+	struct change *change, const char *reason, int error, const char *why, uint64_t retry_us)
+{
+	change->error = error;
+	change->reason = reason;
+	change->retry_us = retry_us;
+	change->held = NULL;
+	(void)replace_text(&change->why, why);
+}
+
+void work_sweep(const struct work *work)
+{
+	const struct file_journal *journal = work->journal;
+	_cleanup_free_ char *needed = calloc(journal->n_files + 1, HASH_TEXT_MAX);
+
+	for (size_t i = 0; needed && i < journal->n_files; i++) {
+		strcat(needed, journal->files[i].original);
+		strcat(needed, " ");
+	}
+	if (needed)
+		file_sweep(journal->dir, needed);
+}
+
+/* The changes that go into a file, one after the other: the one after *i, or NULL. */
+static struct change *next_of(const struct work *work, const struct work_file *file, size_t *i)
+{
+	while (*i < work->job->plan.n) {
+		struct change *change = &work->job->plan.changes[(*i)++];
+
+		if (!change->file->activate_only &&
+			streq(change->file->target.path, file->note.path))
+			return change;
+	}
+	return NULL;
+}
+
+struct work_file *work_add(struct work *work, const char *path)
+{
+	const struct file_note *note = file_journal_find(work->journal, path);
+	struct work_file *file;
+
+	if (grow_array(&work->files, work->n, &work->allocated, sizeof(*work->files)) < 0)
+		return NULL;
+	file = &work->files[work->n];
+	if (note && note_copy(note, &file->note) < 0)
+		return NULL;
+	work->n++;
+	file->noted = note;
+	file->service = file->note.service;
+	copy_text(file->note.path, sizeof(file->note.path), path);
+	return file;
+}
+
+int work_make(struct work *work)
+{
+	for (size_t i = 0; i < work->job->plan.n; i++) {
+		const struct change *change = &work->job->plan.changes[i];
+		struct work_file *file = work_find(work, change->file->target.path);
+
+		if (file)
+			continue;
+		file = work_add(work, change->file->target.path);
+		if (!file)
+			return -ENOMEM;
+		copy_text(file->note.tuner, sizeof(file->note.tuner), change->tuner);
+		file->note.format = change->file->target.format;
+		file->note.service = file->service = change->file->edit.service;
+	}
+	return 0;
+}
+
+/* ---- a new text ---- */
+
+static int fail(struct work_file *file, const char *reason, int error, const char *why)
+{
+	file->reason = reason;
+	file->error = error;
+	if (why)
+		copy_text(file->why, sizeof(file->why), why);
+	return error;
+}
+
+static bool is_value_of(const struct file_record *record, const char *value)
+{
+	return value_equal(value, record->on_disk) || value_equal(value, record->before) ||
+	       value_equal(value, record->wanted);
+}
+
+/* What people see of a key, and what tells our own writes from those of others. */
+static void record_values(const struct work *work, struct file_record *record,
+	const struct change *change, bool is_new)
+{
+	const char *on_disk = change->file->on_disk;
+	char before[SETTING_VALUE_MAX];
+
+	if (is_new) {
+		/* What a program runs with may not be known: then what it was to start with. */
+		copy_text(record->original, SETTING_VALUE_MAX,
+			change->old[0] ? change->old : on_disk);
+		copy_text(record->on_disk, SETTING_VALUE_MAX, on_disk);
+		copy_text(record->before, SETTING_VALUE_MAX, on_disk);
+		/* It was in another file before. */
+		for (size_t i = work->journal->n_files; i-- > 0;) {
+			const struct file_key *key =
+				note_key(&work->journal->files[i], change->name);
+
+			if (!key)
+				continue;
+			copy_text(record->original, SETTING_VALUE_MAX, key->record.original);
+			copy_text(record->on_disk, SETTING_VALUE_MAX, key->record.on_disk);
+		}
+	} else {
+		copy_text(before, sizeof(before),
+			is_value_of(record, on_disk) ? on_disk : record->wanted);
+		copy_text(record->before, SETTING_VALUE_MAX, before);
+	}
+	copy_text(record->wanted, SETTING_VALUE_MAX, change->new);
+}
+
+/*
+ * What a crash between this note and the write leaves is ours, so it becomes before; what somebody
+ * else wrote is not: that is what a restore gives back from now on.
+ */
+static int record_key(const struct work *work, struct work_file *file, const struct change *change,
+	const char *table)
+{
+	const struct file_target *target = &change->file->target;
+	struct file_key *key = note_key(&file->note, change->name);
+	bool is_new = !key, ours;
+	_cleanup_free_ char *literal = NULL;
+	int r = 0;
+
+	if (file->note.format != EDIT_OWN && file->old.bytes)
+		r = edit_text_get(file->note.format, file->old.bytes, file->old.len, table,
+			target->key, &literal, file->why);
+	if (r < 0)
+		return r;
+	if (!key)
+		key = note_add_key(&file->note, change->name);
+	if (!key)
+		return -ENOMEM;
+	/* Another generation of the program has it elsewhere. */
+	copy_text(key->record.target.table, FILE_TABLE_MAX, table);
+	copy_text(key->record.target.key, FILE_KEY_MAX, target->key);
+	record_values(work, &key->record, change, is_new);
+	ours = same_text(literal, key->target) || same_text(literal, key->before);
+	if (!ours && replace_text(&key->original, literal) < 0)
+		return -ENOMEM;
+	if (replace_text(&key->before, ours ? literal : key->original) < 0)
+		return -ENOMEM;
+	return file->note.format == EDIT_OWN ? 0
+					     : replace_text(&key->target, change->file->edit.text);
+}
+
+/* The file with everything of the plan in it, accepted by its program. */
+static int compose(const struct work *work, struct work_file *file)
+{
+	const struct editor editor = {
+		&work->job->host, work->journal->dir, &file->service, file->note.path, &file->at};
+	const char *tables[KEYS_MAX][2] = {0};
+	struct edit_key keys[KEYS_MAX];
+	const struct change *changes[KEYS_MAX], *change;
+	size_t n = 0;
+	int r = 0;
+
+	for (size_t i = 0; n < KEYS_MAX && (change = next_of(work, file, &i)); n++) {
+		const struct file_change *edit = change->file;
+
+		tables[n][0] = edit->target.table;
+		changes[n] = change;
+		keys[n] = (struct edit_key){
+			.tables = edit->edit.tables ? edit->edit.tables : tables[n],
+			.key = edit->target.key,
+			.literal = edit->edit.text,
+			.dump_key = edit->edit.dump_key,
+			.table = edit->target.table};
+	}
+	if (file->note.format == EDIT_OWN) {
+		const char *text = changes[0]->file->edit.text;
+
+		file->new = text ? strdup(text) : NULL;
+		file->new_len = text ? strlen(text) : 0;
+		r = text && !file->new ? -ENOMEM : 0;
+	} else {
+		r = edit_make(&editor, file->note.format, file->old.bytes, file->old.len,
+			changes[0]->file->edit.base, keys, n, work->wait, &file->new,
+			&file->new_len, file->why);
+	}
+	for (size_t i = 0; r == 0 && i < n; i++)
+		r = record_key(work, file, changes[i], keys[i].table);
+	if (r < 0)
+		return r;
+	copy_text(file->new_hash, sizeof(file->new_hash), FILE_HASH_NONE);
+	if (file->new)
+		hash_bytes(file->new, file->new_len, file->new_hash);
+	return 0;
+}
+
+/* Someone else's file, with our keys as they were before us: what a restore gives back. */
+static int keep_without_ours(const struct work *work, struct work_file *file)
+{
+	_cleanup_free_ char *text = copy_bytes(file->old.bytes, file->old.len);
+	size_t len = file->old.len;
+	int r = text ? 0 : -ENOMEM;
+
+	for (size_t i = 0; r == 0 && i < file->note.n_keys; i++) {
+		const struct file_key *key = &file->note.keys[i];
+		char *edited;
+
+		r = edit_text_set(file->note.format, text, len, key->record.target.table,
+			key->record.target.key, key->original, &edited, &len, file->why);
+		if (r == 0) {
+			free(text);
+			text = edited;
+		}
+	}
+	if (r < 0)
+		return r;
+	hash_bytes(text, len, file->note.original);
+	return file_keep(work->journal->dir, file->note.original, text, len);
+}
+
+/*
+ * The bytes that a restore gives back are those before our first write; once somebody else has
+ * changed the file, those of theirs.
+ */
+static int keep_original(const struct work *work, struct work_file *file)
+{
+	struct file_note *note = &file->note;
+	bool is_original = streq(file->old.hash, note->original);
+	bool foreign = file->noted && !is_original && !note_is_ours(note, file->old.hash);
+
+	if (file->noted && !is_original && !(foreign && !file->old.bytes))
+		return foreign && note->format != EDIT_OWN ? keep_without_ours(work, file) : 0;
+	copy_text(note->original, sizeof(note->original), file->old.hash);
+	if (!file->old.bytes)
+		return 0;
+	return file_keep(work->journal->dir, note->original, file->old.bytes, file->old.len);
+}
+
+int work_read_old(const struct work *work, struct work_file *file)
+{
+	int r = file_locate(&work->job->host, file->note.path, &file->at);
+
+	file_bytes_clear(&file->old);
+	if (r == 0)
+		r = file_take(&file->at, &file->old);
+	if (r == -ELOOP)
+		copy_text(file->why, sizeof(file->why),
+			"it is a symbolic link to a file that does not exist");
+	return r;
+}
+
+void work_prepare(const struct work *work, struct work_file *file)
+{
+	struct file_note *note = &file->note;
+	size_t first = 0;
+	struct stat st;
+	int r;
+
+	if (!next_of(work, file, &first))
+		return;
+	r = work_read_old(work, file);
+	if (r < 0) {
+		fail(file, "unreadable", r, NULL);
+		return;
+	}
+	r = compose(work, file);
+	if (r == 0 && streq(file->new_hash, file->old.hash)) {
+		/* The tuner reads it otherwise: it must not be activated again and again. */
+		fail(file, "not-taken", -ERANGE, NULL);
+		return;
+	}
+	if (r < 0) {
+		bool refused = file->why[0] || r == -EINVAL || r == -EBADMSG;
+
+		fail(file, refused ? "verify-refused" : "write-refused", r, NULL);
+		return;
+	}
+	r = keep_original(work, file);
+	if (r < 0) {
+		fail(file, "not-recorded", r, NULL);
+		return;
+	}
+	if (lstat(file->at.full, &st) == 0 && st.st_nlink > 1)
+		log_notice(note->path, "its %lu other hard links keep the old content",
+			(unsigned long)st.st_nlink - 1);
+	copy_text(note->ours[0], HASH_TEXT_MAX,
+		note_is_ours(note, file->old.hash) ? file->old.hash : "");
+	copy_text(note->ours[1], HASH_TEXT_MAX, file->new_hash);
+	note->directories = MAX(note->directories, file->new ? file->at.missing : 0);
+}
+
+int work_note(const struct work *work, struct work_file *file)
+{
+	const struct change *change;
+	struct file_note copy;
+
+	if (file->error < 0 || !file->new_hash[0])
+		return 0;
+	if (note_copy(&file->note, &copy) < 0)
+		return -ENOMEM;
+	if (file_journal_put(work->journal, &copy) < 0) {
+		note_clear(&copy);
+		return -ENOMEM;
+	}
+	for (size_t i = 0; (change = next_of(work, file, &i));)
+		file_journal_try_again(work->journal, change->name);
+	return 0;
+}
+
+void work_write(const struct work *work, struct work_file *file, int stored)
+{
+	int r;
+
+	if (file->error < 0 || !file->new_hash[0])
+		return;
+	if (stored < 0) {
+		fail(file, "not-recorded", stored, NULL);
+	} else if (atomic_load(&work->job->stale)) {
+		fail(file, "not-recorded", -ESTALE, "the configuration has changed meanwhile");
+	} else {
+		r = file_put(&file->at, file->old.hash, file->new, file->new_len);
+		file->written = r == 0;
+		if (r < 0)
+			fail(file, "write-refused", r,
+				r == -ESTALE
+					? "someone else is changing the file just now: try again"
+					: NULL);
+	}
+}
+
+void work_settle(const struct work *work)
+{
+	uint64_t now = now_us();
+	struct change *change;
+
+	for (size_t f = 0; f < work->n; f++) {
+		const struct work_file *file = &work->files[f];
+
+		for (size_t i = 0; (change = next_of(work, file, &i));) {
+			copy_text(change->actual, SETTING_VALUE_MAX, change->old);
+			if (file->error < 0 || !file->new_hash[0]) {
+				bool refused =
+					file->reason && streq(file->reason, "verify-refused");
+
+				work_fail(change, file->reason ? file->reason : "not-recorded",
+					file->error < 0 ? file->error : -ENOMEM,
+					file->why[0] ? file->why : NULL,
+					file->error == -ESTALE ? 0
+							       : now + (refused ? FILE_REFUSED_US
+										: FILE_RETRY_US));
+				continue;
+			}
+			log_info(change->name, "%s -> %s in %s (%s)",
+				change->file->on_disk[0] ? change->file->on_disk : "nothing",
+				change->new, file->note.path, change->reason);
+			if (file->service.activation == ACTIVATE_NOTHING)
+				copy_text(change->actual, SETTING_VALUE_MAX, change->new);
+			else
+				change->held = file->service.activation == ACTIVATE_RELOAD
+						       ? "reload-pending"
+						       : "restart-pending";
+		}
+	}
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TESTS_UNIT_FILE_FIXTURE_H
+#define TESTS_UNIT_FILE_FIXTURE_H
+
+/* What the tests of configuration files share: a made-up host, a journal, and one job. */
+
+#include "directory.h"
+
+#include "apply/file.h"
+#include "apply/file_transaction.h"
+
+#define CRI         "plugins.\"io.containerd.grpc.v1.cri\""
+#define CONFIG_TOML "/etc/containerd/config.toml"
+#define DAEMON_JSON "/etc/docker/daemon.json"
+#define HOSTS       "/etc/containerd/certs.d/docker.io/hosts.toml"
+#define DOWNLOADS   "containerd.max_concurrent_downloads"
+
+struct file_fixture {
+	struct directory root, state;
+	struct file_job job;
+	struct wait wait;
+};
+
+/* Reads the journal again, as another process would. */
+static inline void fixture_reopen(struct file_fixture *fixture)
+{
+	if (fixture->job.journal)
+		file_journal_close(fixture->job.journal);
+	fixture->job.journal = NULL;
+	assert_int_equal(file_journal_open(fixture->state.path, true, &fixture->job.journal), 0);
+	assert_string_equal(fixture->job.journal->note, "");
+}
+
+static inline void fixture_make(struct file_fixture *fixture)
+{
+	*fixture = (struct file_fixture){.wait = {.deadline_us = UINT64_MAX, .cancel_fd = -1},
+		.job = {.restart = RESTART_NOW, .timeout_us = 300 * USEC_PER_MSEC}};
+	directory_make(&fixture->root);
+	directory_make(&fixture->state);
+	assert_true(host_init(&fixture->job.host, fixture->root.path));
+	fixture_reopen(fixture);
+}
+
+static inline void fixture_clear(struct file_fixture *fixture)
+{
+	file_job_clear(&fixture->job);
+	file_journal_close(fixture->job.journal);
+	directory_remove(&fixture->root);
+	directory_remove(&fixture->state);
+}
+
+#define _cleanup_fixture_ __attribute__((cleanup(fixture_clear)))
+
+/* A change for the next job; on_disk is what the file has at its key. */
+static inline struct change *fixture_change(struct file_fixture *fixture, const char *name,
+	const struct file_want *want, const char *wanted)
+{
+	struct change *change;
+
+	if (fixture->job.task != FILE_APPLY)
+		plan_reset(&fixture->job.plan);
+	fixture->job.task = FILE_APPLY;
+	change = plan_add(&fixture->job.plan);
+	assert_non_null(change);
+	copy_text(change->name, sizeof(change->name), name);
+	copy_text(change->tuner, sizeof(change->tuner), "runtime");
+	copy_text(change->old, SETTING_VALUE_MAX, "3");
+	copy_text(change->new, SETTING_VALUE_MAX, wanted);
+	change->reason = "configured";
+	assert_int_equal(change_take_file(change, want), 0);
+	return change;
+}
+
+static inline struct change *change_downloads(
+	struct file_fixture *fixture, const char *on_disk, const char *wanted)
+{
+	const struct file_edit edit = {.text = wanted, .base = "version = 2\n"};
+	struct file_want want = {.target = {.path = CONFIG_TOML,
+					 .format = EDIT_TOML,
+					 .table = CRI,
+					 .key = "max_concurrent_downloads"},
+		.edit = &edit};
+
+	copy_text(want.on_disk, SETTING_VALUE_MAX, on_disk);
+	return fixture_change(fixture, DOWNLOADS, &want, wanted);
+}
+
+static inline struct change *change_docker(
+	struct file_fixture *fixture, const char *on_disk, const char *wanted)
+{
+	const struct file_edit edit = {.text = wanted};
+	struct file_want want = {.target = {.path = DAEMON_JSON,
+					 .format = EDIT_JSON,
+					 .key = "max-concurrent-downloads"},
+		.edit = &edit};
+
+	copy_text(want.on_disk, SETTING_VALUE_MAX, on_disk);
+	return fixture_change(fixture, "docker.max-concurrent-downloads", &want, wanted);
+}
+
+/* A whole file of ours; text NULL: it is removed. */
+static inline struct change *change_hosts(
+	struct file_fixture *fixture, const char *wanted, const char *text)
+{
+	const struct file_edit edit = {.text = text};
+	const struct file_want want = {
+		.target = {.path = HOSTS, .format = EDIT_OWN}, .edit = &edit};
+
+	return fixture_change(fixture, "mirrors.docker.io", &want, wanted);
+}
+
+/* The plan keeps its results until the next change or job. The first one's error. */
+static inline int run_job(struct file_fixture *fixture, enum file_task task)
+{
+	free(steal(fixture->job.records));
+	fixture->job.n_open = 0;
+	fixture->job.task = task;
+	file_transaction(&fixture->job, &fixture->wait);
+	return fixture->job.plan.n > 0 ? fixture->job.plan.changes[0].error : 0;
+}
+
+static inline int apply_changes(struct file_fixture *fixture)
+{
+	int r = run_job(fixture, FILE_APPLY);
+
+	plan_reset(&fixture->job.plan);
+	return r;
+}
+
+static inline void apply_downloads(
+	struct file_fixture *fixture, const char *on_disk, const char *wanted)
+{
+	change_downloads(fixture, on_disk, wanted);
+	assert_int_equal(apply_changes(fixture), 0);
+}
+
+static inline const struct change *restore_all(struct file_fixture *fixture)
+{
+	plan_reset(&fixture->job.plan);
+	(void)run_job(fixture, FILE_RESTORE);
+	assert_int_equal(fixture->job.error, 0);
+	return fixture->job.plan.changes;
+}
+
+static inline void assert_no_file(const struct directory *directory, const char *name)
+{
+	char full[PATH_MAX];
+
+	directory_path(directory, name, full);
+	if (access(full, F_OK) == 0)
+		fail_msg("%s is there", name);
+}
+
+static inline void assert_forgotten(const struct file_fixture *fixture)
+{
+	assert_int_equal(fixture->job.journal->n_files, 0);
+	assert_int_equal(fixture->job.n_records, 0);
+}
+
+#endif

@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "directory.h"
+
+#include "apply/file_journal.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <cjson/cJSON.h>
+#include <zlib.h>
+
+#define HASH "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"
+
+#define _cleanup_journal_ _cleanup_(cleanup_file_journal_close)
+
+static struct file_journal *open_journal(const struct directory *directory)
+{
+	struct file_journal *journal;
+
+	assert_int_equal(file_journal_open(directory->path, true, &journal), 0);
+	return journal;
+}
+
+/* The same file, its setting wanted at some value. */
+static void put_note(struct file_journal *journal, const char *path, const char *wanted)
+{
+	struct file_note note = {.tuner = "runtime",
+		.format = EDIT_JSON,
+		.original = HASH,
+		.directories = 1,
+		.service = {.activation = ACTIVATE_RESTART,
+			.restart = RESTART_WHEN_IDLE,
+			.verifier = VERIFY_CONTAINERD_DUMP,
+			.unit = "containerd.service"}};
+	struct file_key *key;
+
+	copy_text(note.path, sizeof(note.path), path);
+	key = note_add_key(&note, "docker.max-concurrent-downloads");
+	assert_non_null(key);
+	copy_text(key->record.target.key, FILE_KEY_MAX, "max-concurrent-downloads");
+	copy_text(key->record.wanted, SETTING_VALUE_MAX, wanted);
+	assert_int_equal(replace_text(&key->target, "\"\xc3\xa9\\\" 10"), 0);
+	assert_int_equal(file_journal_put(journal, &note), 0);
+}
+
+static void store_sample(const struct directory *directory)
+{
+	_cleanup_journal_ struct file_journal *journal = open_journal(directory);
+	struct unit_mark *mark = file_journal_unit(journal, "containerd.service", true);
+
+	put_note(journal, "/etc/docker/daemon.json", "10");
+	file_journal_release(journal, "thp");
+	mark->at_s = 1700000000;
+	mark->open = true;
+	mark->answered = 3;
+	mark->n_tried = 1;
+	copy_text(mark->tried[0].name, SETTING_NAME_MAX, "a");
+	copy_text(mark->tried[0].value, SETTING_VALUE_MAX, "10");
+	assert_int_equal(file_journal_store(journal), 0);
+}
+
+static void assert_sample(const struct file_journal *journal)
+{
+	const struct file_note *note = file_journal_find(journal, "/etc/docker/daemon.json");
+	const struct unit_mark *mark =
+		file_journal_unit((struct file_journal *)journal, "containerd.service", false);
+
+	assert_int_equal(journal->n_files, 1);
+	assert_non_null(note);
+	assert_string_equal(note->tuner, "runtime");
+	assert_int_equal(note->format, EDIT_JSON);
+	assert_string_equal(note->original, HASH);
+	assert_int_equal(note->directories, 1);
+	assert_int_equal(note->service.activation, ACTIVATE_RESTART);
+	assert_int_equal(note->service.restart, RESTART_WHEN_IDLE);
+	assert_int_equal(note->service.verifier, VERIFY_CONTAINERD_DUMP);
+	assert_int_equal(note->n_keys, 1);
+	assert_string_equal(note->keys[0].record.wanted, "10");
+	assert_string_equal(note->keys[0].record.target.path, "/etc/docker/daemon.json");
+	assert_string_equal(note->keys[0].target, "\"\xc3\xa9\\\" 10");
+	assert_null(note->keys[0].original);
+	assert_non_null(file_journal_released(journal, "thp"));
+	assert_true(file_journal_released(journal, "thp")->since_s > 1700000000);
+	assert_null(file_journal_released(journal, "neighbor"));
+	assert_non_null(mark);
+	assert_true(mark->open && mark->at_s == 1700000000 && mark->answered == 3);
+	assert_int_equal(mark->n_tried, 1);
+	assert_string_equal(mark->tried[0].value, "10");
+}
+
+static void what_is_stored_is_loaded(void **state)
+{
+	_cleanup_directory_ struct directory directory;
+	_cleanup_journal_ struct file_journal *journal = NULL;
+	_cleanup_free_ char *text = NULL;
+
+	(void)state;
+	directory_make(&directory);
+	store_sample(&directory);
+	text = directory_get(&directory, "/journal.json");
+	assert_file(&directory, "/journal.json.1", text);
+	journal = open_journal(&directory);
+	assert_sample(journal);
+	assert_string_equal(journal->note, "");
+	assert_false(journal->dirty || journal->lost);
+	/* Nothing new is not stored. */
+	directory_delete(&directory, "/journal.json");
+	assert_int_equal(file_journal_store(journal), 0);
+	assert_null(directory_get(&directory, "/journal.json"));
+}
+
+static void a_torn_or_missing_file_is_replaced_by_its_copy(void **state)
+{
+	static const char *const torn[] = {"{\"schema\": 3, ", NULL};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(torn); i++) {
+		_cleanup_directory_ struct directory directory;
+		_cleanup_journal_ struct file_journal *journal = NULL;
+		_cleanup_free_ char *text = NULL;
+
+		directory_make(&directory);
+		store_sample(&directory);
+		text = directory_get(&directory, "/journal.json");
+		directory_delete(&directory, "/journal.json");
+		if (torn[i])
+			directory_put(&directory, "/journal.json", torn[i]);
+		journal = open_journal(&directory);
+		assert_sample(journal);
+		assert_true(journal->note[0] != '\0' && journal->dirty);
+		/* At no moment of what follows is a torn file the only one. */
+		assert_file(&directory, "/journal.json", text);
+		if (torn[i])
+			assert_file(&directory, "/journal.json.bad", torn[i]);
+		assert_int_equal(file_journal_store(journal), 0);
+		assert_file(&directory, "/journal.json.1", text);
+	}
+}
+
+static void two_torn_files_are_kept(void **state)
+{
+	_cleanup_directory_ struct directory directory;
+	_cleanup_journal_ struct file_journal *reader = NULL, *writer = NULL;
+
+	(void)state;
+	directory_make(&directory);
+	directory_put(&directory, "/journal.json", "{}");
+	directory_put(&directory, "/journal.json.1", "");
+	assert_int_equal(file_journal_open(directory.path, false, &reader), 0);
+	assert_true(reader->lost);
+	assert_file(&directory, "/journal.json", "{}"); /* a reader moves nothing */
+	writer = open_journal(&directory);
+	assert_true(writer->lost);
+	assert_non_null(strstr(writer->note, "lost"));
+	assert_file(&directory, "/journal.json.bad", "{}");
+	assert_file(&directory, "/journal.json.1.bad", "");
+	assert_null(directory_get(&directory, "/journal.json"));
+}
+
+/* It alone knows what is to be restored: an older version leaves it, and writes nothing. */
+static void a_journal_of_a_newer_version_is_left(void **state)
+{
+	static const char newer[] =
+		"{\"schema\": 4, \"checksum\": \"crc32:a3830348\", \"body\": {}}";
+	static const char *const names[] = {"/journal.json", "/journal.json.1"};
+	struct file_journal *journal = NULL;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		_cleanup_directory_ struct directory directory;
+
+		directory_make(&directory);
+		directory_put(&directory, "/journal.json", "torn");
+		directory_put(&directory, names[i], newer);
+		assert_int_equal(file_journal_open(directory.path, true, &journal), -EPROTO);
+		assert_null(journal);
+		assert_file(&directory, names[i], newer);
+	}
+}
+
+static void no_truncation_or_flipped_bit_goes_unnoticed(void **state)
+{
+	_cleanup_directory_ struct directory directory;
+	_cleanup_free_ char *text = NULL;
+	size_t len;
+
+	(void)state;
+	directory_make(&directory);
+	store_sample(&directory);
+	text = directory_get(&directory, "/journal.json");
+	len = strlen(text);
+	for (size_t i = 0; i < 9 * len; i++) {
+		_cleanup_journal_ struct file_journal *journal = calloc(1, sizeof(*journal));
+		_cleanup_free_ char *changed = strdup(text);
+		size_t at = i < len ? i : (i - len) / 8;
+		int r;
+
+		journal->dir = -1;
+		changed[at] = i < len ? '\0' : (char)(text[at] ^ (1 << (i - len) % 8));
+		r = file_journal_parse(journal, changed);
+		/* Between words the parser takes any control character for a blank. */
+		if (r == 0 && i >= len && isspace((unsigned char)text[at]))
+			assert_sample(journal);
+		else if (r == 0)
+			fail_msg("change %zu passes", i);
+		else
+			assert_int_equal(journal->n_files + journal->n_units, 0);
+	}
+}
+
+/* Whoever edits the journal by hand gets no path of theirs written or read. */
+static void wrong_forms_are_refused(void **state)
+{
+	static const struct {
+		const char *good, *bad;
+	} cases[] = {
+		{"\"/etc/docker/daemon.json\"", "\"etc/docker/daemon.jsonn\""},
+		{"\"original\":\"ca978112", "\"original\":\"../../etc"},
+		{"\"restart\",\"restart\"", "\"rest@rt\",\"restart\""},
+		{"when-idle", "when-idol"},
+		{"\"directories\":1", "\"directories\":-"},
+		{"\"format\":\"json\"", "\"format\":\"jsom\""},
+		{"\"wanted\"", "\"wonted\""},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_journal_ struct file_journal *journal = calloc(1, sizeof(*journal));
+		_cleanup_free_ char *text = NULL, *body = NULL, *changed = NULL;
+		cJSON *root;
+		char *place;
+
+		journal->dir = -1;
+		put_note(journal, "/etc/docker/daemon.json", "10");
+		assert_int_equal(file_journal_print(journal, &text), 0);
+		file_journal_forget(journal, "/etc/docker/daemon.json");
+		root = cJSON_Parse(text);
+		body = cJSON_PrintUnformatted(cJSON_GetObjectItemCaseSensitive(root, "body"));
+		cJSON_Delete(root);
+		place = strstr(body, cases[i].good);
+		assert_non_null(place);
+		memcpy(place, cases[i].bad, strlen(cases[i].bad));
+		changed = malloc(strlen(body) + 100);
+		sprintf(changed, "{\"schema\": 3, \"checksum\": \"crc32:%08lx\", \"body\": %s}",
+			crc32(0, (const unsigned char *)body, (unsigned)strlen(body)), body);
+		if (file_journal_parse(journal, changed) != -EBADMSG)
+			fail_msg("%s passes", cases[i].bad);
+		assert_int_equal(journal->n_files, 0);
+	}
+}
+
+static void a_setting_in_two_files_is_one_record(void **state)
+{
+	_cleanup_directory_ struct directory directory;
+	_cleanup_journal_ struct file_journal *journal = NULL;
+	struct file_record *records;
+	size_t n;
+
+	(void)state;
+	directory_make(&directory);
+	journal = open_journal(&directory);
+	put_note(journal, "/etc/a", "10");
+	put_note(journal, "/etc/b", "12");
+	assert_int_equal(file_journal_snapshot(journal, &records, &n), 0);
+	assert_int_equal(n, 1);
+	assert_string_equal(records[0].target.path, "/etc/b");
+	free(records);
+	file_journal_forget(journal, "/etc/b");
+	file_journal_forget(journal, "/etc/none");
+	assert_int_equal(file_journal_snapshot(journal, &records, &n), 0);
+	assert_int_equal(n, 1);
+	assert_string_equal(records[0].target.path, "/etc/a");
+	free(records);
+}
+
+static void a_release_lasts_until_it_is_ended(void **state)
+{
+	_cleanup_directory_ struct directory directory;
+	_cleanup_journal_ struct file_journal *journal = NULL;
+
+	(void)state;
+	directory_make(&directory);
+	store_sample(&directory);
+	journal = open_journal(&directory);
+	file_journal_release(journal, "thp");
+	assert_int_equal(journal->n_released, 1);
+	file_journal_unrelease(journal, "thp");
+	assert_null(file_journal_released(journal, "thp"));
+	for (int i = 0; i < JOURNAL_RELEASED_MAX + 3; i++) {
+		char name[8];
+
+		snprintf(name, sizeof(name), "t%d", i);
+		file_journal_release(journal, name);
+	}
+	assert_int_equal(journal->n_released, JOURNAL_RELEASED_MAX);
+}
+
+static void an_open_restart_is_never_forgotten(void **state)
+{
+	_cleanup_directory_ struct directory directory;
+	_cleanup_journal_ struct file_journal *journal = NULL;
+	struct unit_mark *mark;
+	char unit[16];
+
+	(void)state;
+	directory_make(&directory);
+	journal = open_journal(&directory);
+	for (int i = 0; i < JOURNAL_UNITS_MAX; i++) {
+		snprintf(unit, sizeof(unit), "u%d.service", i);
+		mark = file_journal_unit(journal, unit, true);
+		mark->at_s = (uint64_t)(100 - i);
+		mark->open = i != 3 && i != 5;
+	}
+	/* The oldest of those that are not open goes. */
+	assert_non_null(file_journal_unit(journal, "new.service", true));
+	assert_null(file_journal_unit(journal, "u5.service", false));
+	assert_non_null(file_journal_unit(journal, "u3.service", false));
+	file_journal_unit(journal, "u3.service", false)->open = true;
+	file_journal_unit(journal, "new.service", false)->open = true;
+	assert_null(file_journal_unit(journal, "another.service", true));
+}
+
+static void a_full_disk_leaves_the_old_journal(void **state)
+{
+	struct rlimit before, lowered;
+	_cleanup_directory_ struct directory directory;
+	_cleanup_journal_ struct file_journal *journal = NULL;
+	_cleanup_free_ char *text = NULL;
+
+	(void)state;
+	signal(SIGXFSZ, SIG_IGN);
+	directory_make(&directory);
+	store_sample(&directory);
+	text = directory_get(&directory, "/journal.json");
+	journal = open_journal(&directory);
+	put_note(journal, "/etc/b", "10");
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+	lowered = (struct rlimit){.rlim_cur = 64, .rlim_max = before.rlim_max};
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &lowered), 0);
+	assert_int_equal(file_journal_store(journal), -EFBIG);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+	assert_file(&directory, "/journal.json", text);
+	assert_file(&directory, "/journal.json.1", text);
+	assert_true(journal->dirty);
+	assert_int_equal(file_journal_store(journal), 0);
+}
+
+static void only_the_writer_makes_the_directory(void **state)
+{
+	_cleanup_directory_ struct directory directory;
+	_cleanup_journal_ struct file_journal *reader = NULL, *writer = NULL;
+	struct file_journal *none = NULL;
+	char path[PATH_MAX];
+
+	(void)state;
+	directory_make(&directory);
+	directory_path(&directory, "/state", path);
+	assert_int_equal(file_journal_open(path, false, &reader), 0);
+	assert_int_equal(reader->dir, -1);
+	assert_int_equal(access(path, F_OK), -1);
+	assert_int_equal(file_journal_open(path, true, &writer), 0);
+	assert_true(writer->dir >= 0);
+	directory_put(&directory, "/file", "");
+	directory_path(&directory, "/file/state", path);
+	assert_int_equal(file_journal_open(path, true, &none), -ENOTDIR);
+	assert_null(none);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_is_stored_is_loaded),
+		cmocka_unit_test(a_torn_or_missing_file_is_replaced_by_its_copy),
+		cmocka_unit_test(two_torn_files_are_kept),
+		cmocka_unit_test(a_journal_of_a_newer_version_is_left),
+		cmocka_unit_test(no_truncation_or_flipped_bit_goes_unnoticed),
+		cmocka_unit_test(wrong_forms_are_refused),
+		cmocka_unit_test(a_setting_in_two_files_is_one_record),
+		cmocka_unit_test(a_release_lasts_until_it_is_ended),
+		cmocka_unit_test(an_open_restart_is_never_forgotten),
+		cmocka_unit_test(a_full_disk_leaves_the_old_journal),
+		cmocka_unit_test(only_the_writer_makes_the_directory),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

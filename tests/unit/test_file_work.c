@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "file_fixture.h"
+
+#include "base/log.h"
+
+#include <errno.h>
+#include <sys/stat.h>
+
+/* As an administrator may have written it. */
+#define FILE_WITH(downloads, level)                                \
+	"# ours, do not touch\r\nversion = 2\n\n[" CRI "]\n"       \
+	"  max_concurrent_downloads = " downloads " # as always\n" \
+	"  sandbox_image = \"registry.k8s.io/pause:3.6\"\n\n"      \
+	"[debug]\n\tlevel='" level "'\n"
+
+static const char original[] = FILE_WITH("3", "info");
+
+static void one_key_changes_and_is_restored(void **state)
+{
+	_cleanup_fixture_ struct file_fixture fixture;
+	const struct change *change;
+
+	(void)state;
+	fixture_make(&fixture);
+	directory_put(&fixture.root, CONFIG_TOML, original);
+	change = change_downloads(&fixture, "3", "10");
+	assert_int_equal(run_job(&fixture, FILE_APPLY), 0);
+	assert_string_equal(change->actual, "10");
+	assert_null(change->held);
+	assert_file(&fixture.root, CONFIG_TOML, FILE_WITH("10", "info"));
+	assert_int_equal(fixture.job.n_records, 1);
+	assert_string_equal(fixture.job.records[0].original, "3");
+	assert_string_equal(fixture.job.records[0].on_disk, "3");
+	assert_string_equal(fixture.job.records[0].wanted, "10");
+	assert_string_equal(fixture.job.records[0].target.table, CRI);
+	fixture_reopen(&fixture);
+	change = restore_all(&fixture);
+	assert_string_equal(change->reason, "original");
+	assert_string_equal(change->old, "10");
+	assert_string_equal(change->new, "3");
+	assert_file(&fixture.root, CONFIG_TOML, original);
+	assert_forgotten(&fixture);
+}
+
+static void settings_of_one_file_are_one_edit(void **state)
+{
+	const struct file_edit edit = {.text = "\"30m0s\""};
+	const struct file_want want = {.target = {.path = CONFIG_TOML,
+					       .format = EDIT_TOML,
+					       .table = CRI,
+					       .key = "image_pull_progress_timeout"},
+		.edit = &edit};
+	_cleanup_fixture_ struct file_fixture fixture;
+	_cleanup_free_ char *text = NULL;
+
+	(void)state;
+	fixture_make(&fixture);
+	directory_put(&fixture.root, CONFIG_TOML, original);
+	change_downloads(&fixture, "3", "10");
+	fixture_change(&fixture, "containerd.image_pull_progress_timeout", &want, "30m0s");
+	assert_int_equal(apply_changes(&fixture), 0);
+	assert_int_equal(fixture.job.journal->n_files, 1);
+	assert_int_equal(fixture.job.n_records, 2);
+	text = directory_get(&fixture.root, CONFIG_TOML);
+	assert_non_null(strstr(text, "max_concurrent_downloads = 10"));
+	assert_non_null(strstr(text, "image_pull_progress_timeout = \"30m0s\""));
+	restore_all(&fixture);
+	assert_file(&fixture.root, CONFIG_TOML, original);
+}
+
+static void a_missing_file_is_made_with_its_directories_and_removed(void **state)
+{
+	_cleanup_fixture_ struct file_fixture fixture;
+	_cleanup_free_ char *text = NULL;
+
+	(void)state;
+	fixture_make(&fixture);
+	directory_put(&fixture.root, "/etc/passwd", "");
+	apply_downloads(&fixture, "", "10");
+	text = directory_get(&fixture.root, CONFIG_TOML);
+	assert_true(starts_with(text, "version = 2\n"));
+	restore_all(&fixture);
+	assert_no_file(&fixture.root, "/etc/containerd");
+	assert_file(&fixture.root, "/etc/passwd", "");
+	/* A directory with something else in it by then stays. */
+	change_hosts(&fixture, "a mirror", "# ours\n");
+	assert_int_equal(apply_changes(&fixture), 0);
+	directory_put(&fixture.root, "/etc/containerd/certs.d/ca.pem", "someone's");
+	restore_all(&fixture);
+	assert_no_file(&fixture.root, "/etc/containerd/certs.d/docker.io");
+	assert_file(&fixture.root, "/etc/containerd/certs.d/ca.pem", "someone's");
+}
+
+static void json_keeps_its_other_bytes(void **state)
+{
+	static const char json[] = "{\n    \"live-restore\": true,\n    \"x\":  1}";
+	_cleanup_fixture_ struct file_fixture fixture;
+	_cleanup_free_ char *text = NULL;
+
+	(void)state;
+	fixture_make(&fixture);
+	directory_put(&fixture.root, DAEMON_JSON, json);
+	change_docker(&fixture, "", "10");
+	assert_int_equal(apply_changes(&fixture), 0);
+	text = directory_get(&fixture.root, DAEMON_JSON);
+	assert_non_null(strstr(text, "\"max-concurrent-downloads\": 10"));
+	assert_true(starts_with(text, "{\n    \"live-restore\": true,\n    \"x\":  1"));
+	restore_all(&fixture);
+	assert_file(&fixture.root, DAEMON_JSON, json);
+}
+
+static void a_file_of_our_own_comes_changes_and_goes(void **state)
+{
+	static const char *const texts[] = {"# ours: a b\n", "# ours: b\n", NULL, "# ours: b\n"};
+	_cleanup_fixture_ struct file_fixture fixture;
+
+	(void)state;
+	fixture_make(&fixture);
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+		change_hosts(&fixture, texts[i] ? texts[i] : "none", texts[i]);
+		assert_int_equal(apply_changes(&fixture), 0);
+		if (texts[i])
+			assert_file(&fixture.root, HOSTS, texts[i]);
+		else
+			assert_no_file(&fixture.root, HOSTS);
+	}
+	restore_all(&fixture);
+	assert_no_file(&fixture.root, "/etc");
+	assert_forgotten(&fixture);
+	/* One that somebody else changed since is theirs. */
+	change_hosts(&fixture, "a mirror", "# ours\n");
+	assert_int_equal(apply_changes(&fixture), 0);
+	directory_put(&fixture.root, HOSTS, "# mine now\n");
+	assert_true(restore_all(&fixture)->left);
+	assert_file(&fixture.root, HOSTS, "# mine now\n");
+	assert_forgotten(&fixture);
+}
+
+/* What somebody else made of the file after us, and what a restore then leaves. */
+static const struct {
+	const char *what, *found, *left;
+	bool key_left;
+	int error;
+} since[] = {
+	{"another key", "[" CRI "]\nmax_concurrent_downloads = 10\nenable_selinux = true\n",
+		"[" CRI "]\nmax_concurrent_downloads = 3\nenable_selinux = true\n", false, 0},
+	{"our key", "[" CRI "]\nmax_concurrent_downloads = 20\n",
+		"[" CRI "]\nmax_concurrent_downloads = 20\n", true, 0},
+	{"without our key", "version = 2\n", "version = 2\n", true, 0},
+	{"broken", "version = = 2\n", "version = = 2\n", false, -EBADMSG},
+	{"removed", NULL, NULL, true, 0},
+};
+
+static void restore_removes_only_our_keys_from_a_file_changed_by_others(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(since); i++) {
+		_cleanup_fixture_ struct file_fixture fixture;
+		const struct change *change;
+
+		print_message("%s\n", since[i].what);
+		fixture_make(&fixture);
+		directory_put(&fixture.root, CONFIG_TOML, original);
+		apply_downloads(&fixture, "3", "10");
+		if (since[i].found)
+			directory_put(&fixture.root, CONFIG_TOML, since[i].found);
+		else
+			directory_delete(&fixture.root, CONFIG_TOML);
+		change = restore_all(&fixture);
+		if (since[i].left)
+			assert_file(&fixture.root, CONFIG_TOML, since[i].left);
+		else
+			assert_no_file(&fixture.root, CONFIG_TOML);
+		assert_int_equal(change->left, since[i].key_left);
+		assert_int_equal(change->error, since[i].error);
+		assert_int_equal(fixture.job.journal->n_files, since[i].error < 0);
+	}
+}
+
+/* They changed the file between two writes of ours: theirs is what a restore gives back. */
+static void edits_of_others_become_the_original(void **state)
+{
+	static const struct {
+		const char *theirs, *restored;
+	} cases[] = {
+		{FILE_WITH("10", "warn"), FILE_WITH("3", "warn")},
+		{FILE_WITH("5", "info"), FILE_WITH("5", "info")},
+		{"[" CRI "]\n  sandbox_image = \"x\"\n", "[" CRI "]\n  sandbox_image = \"x\"\n"},
+		{"version = 2\n", "version = 2\n"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_fixture_ struct file_fixture fixture;
+		_cleanup_free_ char *text = NULL;
+
+		fixture_make(&fixture);
+		directory_put(&fixture.root, CONFIG_TOML, original);
+		apply_downloads(&fixture, "3", "10");
+		directory_put(&fixture.root, CONFIG_TOML, cases[i].theirs);
+		apply_downloads(&fixture, i == 0 ? "10" : "5", "11");
+		apply_downloads(&fixture, "11", "12");
+		text = directory_get(&fixture.root, CONFIG_TOML);
+		assert_non_null(strstr(text, "max_concurrent_downloads = 12"));
+		restore_all(&fixture);
+		assert_file(&fixture.root, CONFIG_TOML, cases[i].restored);
+		assert_forgotten(&fixture);
+	}
+}
+
+/* The runtime was upgraded, and takes drop-ins by now: both files are ours to restore. */
+static void a_setting_that_moved_is_restored_in_both_files(void **state)
+{
+	static const char drop_in[] = "/etc/containerd/conf.d/99-headroom.toml";
+	_cleanup_fixture_ struct file_fixture fixture;
+	struct change *change;
+
+	(void)state;
+	fixture_make(&fixture);
+	directory_put(&fixture.root, CONFIG_TOML, original);
+	apply_downloads(&fixture, "3", "10");
+	change = change_downloads(&fixture, "", "10");
+	copy_text(change->file->target.path, SETTING_PATH_MAX, drop_in);
+	copy_text(change->old, SETTING_VALUE_MAX, "10");
+	assert_int_equal(apply_changes(&fixture), 0);
+	assert_int_equal(fixture.job.n_records, 1);
+	assert_string_equal(fixture.job.records[0].original, "3");
+	assert_string_equal(fixture.job.records[0].target.path, drop_in);
+	directory_put(&fixture.root, CONFIG_TOML, "what is [ this");
+	change = (struct change *)restore_all(&fixture);
+	assert_int_equal(fixture.job.plan.n, 2);
+	assert_int_equal(change[0].error, -EBADMSG);
+	assert_int_equal(change[1].error, 0);
+	assert_no_file(&fixture.root, drop_in);
+	directory_put(&fixture.root, CONFIG_TOML, FILE_WITH("10", "warn"));
+	restore_all(&fixture);
+	assert_file(&fixture.root, CONFIG_TOML, FILE_WITH("3", "warn"));
+	assert_forgotten(&fixture);
+}
+
+static void a_link_is_followed_on_the_host(void **state)
+{
+	_cleanup_fixture_ struct file_fixture fixture;
+	char link[PATH_MAX];
+	struct stat st;
+
+	(void)state;
+	fixture_make(&fixture);
+	directory_put(&fixture.root, "/etc/containerd/x", "");
+	directory_path(&fixture.root, CONFIG_TOML, link);
+	assert_int_equal(symlink("/opt/real.toml", link), 0);
+	/* To nothing: nothing is made there. */
+	change_downloads(&fixture, "3", "10");
+	assert_int_equal(run_job(&fixture, FILE_APPLY), -ELOOP);
+	assert_non_null(strstr(fixture.job.plan.changes[0].why, "symbolic link"));
+	plan_reset(&fixture.job.plan);
+	assert_no_file(&fixture.root, "/opt/real.toml");
+	assert_forgotten(&fixture);
+	directory_put(&fixture.root, "/opt/real.toml", original);
+	apply_downloads(&fixture, "3", "10");
+	assert_file(&fixture.root, "/opt/real.toml", FILE_WITH("10", "info"));
+	assert_int_equal(lstat(link, &st), 0);
+	assert_true(S_ISLNK(st.st_mode));
+	restore_all(&fixture);
+	assert_file(&fixture.root, "/opt/real.toml", original);
+}
+
+static void what_cannot_be_done_leaves_the_file_and_says_why(void **state)
+{
+	_cleanup_fixture_ struct file_fixture fixture;
+	const struct change *change;
+
+	(void)state;
+	fixture_make(&fixture);
+	directory_put(&fixture.root, DAEMON_JSON, "{\"a\": }");
+	change = change_docker(&fixture, "", "10");
+	assert_int_equal(run_job(&fixture, FILE_APPLY), -EBADMSG);
+	assert_string_equal(change->reason, "verify-refused");
+	assert_true(change->why && change->why[0]);
+	assert_file(&fixture.root, DAEMON_JSON, "{\"a\": }");
+	plan_reset(&fixture.job.plan);
+	/* As wanted already, whatever its tuner made of it. */
+	directory_put(&fixture.root, DAEMON_JSON, "{\"max-concurrent-downloads\": 10}");
+	change = change_docker(&fixture, "", "10");
+	assert_int_equal(run_job(&fixture, FILE_APPLY), -ERANGE);
+	assert_string_equal(change->reason, "not-taken");
+	plan_reset(&fixture.job.plan);
+	/* Neither the original nor the journal can be stored. */
+	directory_put(&fixture.state, "/files", "in the place of a directory");
+	directory_put(&fixture.root, CONFIG_TOML, original);
+	change = change_downloads(&fixture, "3", "10");
+	assert_true(run_job(&fixture, FILE_APPLY) < 0);
+	assert_string_equal(change->reason, "not-recorded");
+	plan_reset(&fixture.job.plan);
+	/* The configuration changed while it was prepared. */
+	directory_delete(&fixture.state, "/files");
+	fixture.job.stale = true;
+	change = change_downloads(&fixture, "3", "10");
+	assert_int_equal(run_job(&fixture, FILE_APPLY), -ESTALE);
+	assert_file(&fixture.root, CONFIG_TOML, original);
+}
+
+static void kept_bytes_are_checked_and_swept(void **state)
+{
+	_cleanup_fixture_ struct file_fixture fixture;
+	char name[16 + HASH_TEXT_MAX];
+
+	(void)state;
+	fixture_make(&fixture);
+	directory_put(&fixture.root, CONFIG_TOML, original);
+	apply_downloads(&fixture, "3", "10");
+	snprintf(name, sizeof(name), "/files/%s", fixture.job.journal->files[0].original);
+	assert_file(&fixture.state, name, original);
+	directory_put(&fixture.state, "/files/0123", "of nobody");
+	run_job(&fixture, FILE_RESUME);
+	assert_no_file(&fixture.state, "/files/0123");
+	/* Altered, they are not what is restored: only our key is. */
+	directory_put(&fixture.state, name, "altered");
+	restore_all(&fixture);
+	assert_file(&fixture.root, CONFIG_TOML, original);
+	assert_no_file(&fixture.state, name);
+	/* A journal that could not be read may know of them. */
+	apply_downloads(&fixture, "3", "10");
+	directory_put(&fixture.state, "/" JOURNAL_BAD, "{");
+	restore_all(&fixture);
+	assert_file(&fixture.state, name, original);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(one_key_changes_and_is_restored),
+		cmocka_unit_test(settings_of_one_file_are_one_edit),
+		cmocka_unit_test(a_missing_file_is_made_with_its_directories_and_removed),
+		cmocka_unit_test(json_keeps_its_other_bytes),
+		cmocka_unit_test(a_file_of_our_own_comes_changes_and_goes),
+		cmocka_unit_test(restore_removes_only_our_keys_from_a_file_changed_by_others),
+		cmocka_unit_test(edits_of_others_become_the_original),
+		cmocka_unit_test(a_setting_that_moved_is_restored_in_both_files),
+		cmocka_unit_test(a_link_is_followed_on_the_host),
+		cmocka_unit_test(what_cannot_be_done_leaves_the_file_and_says_why),
+		cmocka_unit_test(kept_bytes_are_checked_and_swept),
+	};
+
+	log_init(LOG_LEVEL_ERROR);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
