@@ -109,27 +109,28 @@ def thp_files() -> list[Path]:
 class Node:
     """Every value below /proc/sys and of transparent huge pages, as it was when made."""
 
-    def __init__(self) -> None:
+    def __init__(self, paths: list[str] | None = None) -> None:
+        self.paths = paths or self._find()
         self.before = self.snapshot()
 
     @staticmethod
-    def snapshot() -> dict[str, str]:
-        values: dict[str, str] = {}
+    def _find() -> list[str]:
+        paths = [str(p) for p in THP.rglob("*") if p.is_file() and p.stat().st_mode & 0o200]
         top = Path("/proc/sys")
         for directory, directories, files in os.walk(top):
             relative = os.path.relpath(directory, top)
             directories[:] = [d for d in directories if not VOLATILE.match(f"{relative}/{d}/".removeprefix("./"))]
-            for name in files:
-                path = os.path.join(directory, name)
-                if VOLATILE.match(os.path.relpath(path, top)) or not os.stat(path).st_mode & 0o400:
-                    continue
-                try:
-                    values[path] = Path(path).read_bytes().decode("utf-8", "replace")
-                except OSError:
-                    pass
-        for path in [p for p in THP.rglob("*") if p.is_file() and p.stat().st_mode & 0o200]:
+            for path in (os.path.join(directory, name) for name in files):
+                if not VOLATILE.match(os.path.relpath(path, top)) and os.stat(path).st_mode & 0o400:
+                    paths.append(path)
+        return paths
+
+    def snapshot(self) -> dict[str, str]:
+        values: dict[str, str] = {}
+        for path in self.paths:
             try:
-                values[str(path)] = path.read_bytes().decode("utf-8", "replace")
+                with open(path, "rb", buffering=0) as file:
+                    values[path] = file.read().decode("utf-8", "replace")
             except OSError:
                 pass
         return values
@@ -137,9 +138,7 @@ class Node:
     def changes(self) -> dict[str, tuple[str, str]]:
         """What differs from when this was made: path -> (before, now)."""
         now = self.snapshot()
-        return {
-            path: (old, now[path]) for path, old in self.before.items() if path in now and now[path] != old
-        }
+        return {path: (old, now[path]) for path, old in self.before.items() if path in now and now[path] != old}
 
     def assert_unchanged(self, but: tuple[str, ...] = ()) -> None:
         changes = {p: c for p, c in self.changes().items() if not p.endswith(but) or not but}
@@ -421,7 +420,7 @@ def node() -> Iterator[Node]:
         time.sleep(0.2)
     machine = Node()
     Node.prepare()
-    yield Node()
+    yield Node(machine.paths)
     beside = other_agents()
     machine.put_back()
     assert beside == [], "no agent outlives its test, or came beside it"
