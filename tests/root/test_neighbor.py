@@ -155,13 +155,13 @@ def test_no_entry_is_refused_in_a_storm(agent, space, base, how: str, count: int
 
 
 def test_a_storm_causes_few_wakeups(agent, space) -> None:
-    """Until everything is noted and stored, some seconds later."""
+    """Seconds after the last entry included."""
     one = agent(KEEP)
     place = space()
     loose = prepare(place, "packets", 100000)
     with Watch(one, 4) as watch:
         loose()
-        time.sleep(8)
+        time.sleep(5)
     watch.assert_calm(100000)
     assert one.condition("SettingDrifted")["status"] == "False"
     assert one.condition("SettingFailed")["status"] == "False"
@@ -271,17 +271,13 @@ def grow(one: Agent, place: Space, count: int = 4000, family: int = 4) -> tuple[
     return thresholds(NAMES[family])
 
 
-def journal(directory: Path) -> str:
-    return (directory / "state/journal.json").read_text()
-
-
 @pytest.mark.quick
-def test_a_kill_during_growth_lowers_nothing(agent, run: Run, space, directory: Path) -> None:
+def test_a_kill_during_growth_lowers_nothing(agent, run: Run, space) -> None:
     one = agent(KEEP)
     place = space()
     grown = grow(one, place)
     one.kill()
-    assert grown[2] > 1024 and f'"target": "{grown[2]}"' not in journal(directory).replace('":"', '": "'), "not noted yet"
+    assert grown[2] > 1024
     again = agent(KEEP, name="again")
     with Watch(again, 4) as watch:
         time.sleep(2.2)
@@ -306,7 +302,7 @@ def test_apply_reload_and_restart_lower_nothing(agent, run: Run, space, config: 
         one.reload()
         one.write_config(config + "\nthp: {enabled: keep}")
         one.reload()
-        time.sleep(6)  # the note is stored by now
+        time.sleep(2.2)
     assert watch.fell == [] and thresholds() == grown
     assert run("plan", "--config", str(one.config_path)).returncode == 0
     assert one.stop() == 0
@@ -320,13 +316,14 @@ def test_apply_reload_and_restart_lower_nothing(agent, run: Run, space, config: 
     assert thresholds() == KERNEL
 
 
-def test_a_full_disk_does_not_stop_growth(agent, space, directory: Path) -> None:
-    """The originals and the steps are journaled at the start: growth itself waits for no disk."""
+def test_a_full_disk_does_not_stop_growth(agent, run: Run, space, directory: Path) -> None:
+    """Neither that of the state nor that of /run: the room for originals is taken at the start."""
     disk = directory / "disk"
     disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(disk)], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(disk)], check=True)
+    env = {"HEADROOM_STATE_DIR": str(disk / "state"), "HEADROOM_RUNTIME_DIR": str(disk / "run")}
     try:
-        one = agent(KEEP, env={"HEADROOM_STATE_DIR": str(disk)})
+        one = agent(KEEP, env=env)
         time.sleep(1.5)
         with (disk / "filler").open("wb", buffering=0) as filler:
             with pytest.raises(OSError):
@@ -335,16 +332,22 @@ def test_a_full_disk_does_not_stop_growth(agent, space, directory: Path) -> None
         place = space()
         lines = len(one.log.splitlines())
         first = grow(one, place)
-        time.sleep(7)  # storing the note has failed
         with Watch(one, 4) as watch:
             fill(place, 100000, rate=50000)
             time.sleep(0.5)
+        grown = thresholds()
         assert watch.refused == 0 and watch.fell == []
-        assert thresholds()[2] > first[2]
+        assert grown[2] > first[2]
         assert len(one.log.splitlines()) - lines <= 10, one.log
+        one.kill()
+        again = agent(KEEP, env=env, name="again")
+        with Watch(again, 4) as watch:
+            time.sleep(2.2)
+        assert watch.fell == [] and thresholds() == grown, "recorded, although the disk is full"
+        again.stop()
         (disk / "filler").unlink()
-        until(lambda: f'{thresholds()[2]}' in (disk / "journal.json").read_text(), 30, "stored once there is room")
-        one.stop()
+        assert run("restore", env=env).returncode == 0
+        assert thresholds() == KERNEL
     finally:
         subprocess.run(["umount", "-l", str(disk)], check=True)
 
