@@ -83,7 +83,7 @@ def check_licences():
 
 
 def check_globals():
-    """What stands in .data or .bss of the library is neither const nor a constant table."""
+    """Symbols in .data or .bss of the library: neither const nor a constant table."""
     archive = BUILD / "src" / "libheadroom_core.a"
     table = subprocess.run(["objdump", "-t", archive], capture_output=True, text=True, check=True)
     member = ""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fixtures for the tests that need root: the real program against the real kernel.
 
-node   remembers every value that the agent may touch, and puts them back
+node   saves every value that the agent may touch, and restores them
 agent  starts agents with a state directory of their own, and stops them
 run    runs one command of the program with that same state directory
 """
@@ -48,7 +48,7 @@ VOLATILE = re.compile(
 
 
 def until(check: Callable[[], Any], timeout: float = 5.0, what: str = "", every: float = 0.02) -> Any:
-    """Asks until the answer is true, and returns it; fails the test after timeout seconds."""
+    """Repeats check until it is true, and returns its value; fails the test after timeout seconds."""
     deadline = time.monotonic() + timeout * SLACK
     while True:
         answer = check()
@@ -155,7 +155,7 @@ class Node:
             path.write_text("inherit")
         sysctl("vm.max_map_count", 65530)
 
-    def put_back(self) -> None:
+    def restore(self) -> None:
         for family in FAMILIES:
             base = f"/proc/sys/net/{family}/neigh/default/gc_thresh"
             old = [int(self.before[f"{base}{level}"]) for level in (1, 2, 3)]
@@ -170,7 +170,7 @@ class Node:
 
 
 class Agent:
-    """One running `headroom agent`, and what it tells systemd."""
+    """One running `headroom agent`, and what it reports to systemd."""
 
     def __init__(
         self,
@@ -244,8 +244,8 @@ class Agent:
     def log(self) -> str:
         return self.log_path.read_text(errors="replace")
 
-    def told(self, prefix: str, since: float = 0.0) -> list[str]:
-        """What was said to systemd that begins with prefix."""
+    def notified(self, prefix: str, since: float = 0.0) -> list[str]:
+        """The notifications to systemd that begin with prefix."""
         return [line for when, line in list(self.notices) if line.startswith(prefix) and when >= since]
 
     def write_config(self, text: str) -> None:
@@ -260,7 +260,7 @@ class Agent:
         def ready() -> bool:
             if self.process.poll() is not None:
                 pytest.fail(f"the agent ended with {self.process.returncode}:\n{self.log}")
-            return bool(self.told("READY=1"))
+            return bool(self.notified("READY=1"))
 
         until(ready, timeout, f"READY=1\n{self.log}")
         return self
@@ -321,7 +321,7 @@ class Agent:
         def ready() -> bool:
             if self.process.poll() is not None:
                 pytest.fail(f"the agent ended with {self.process.returncode} on SIGHUP:\n{self.log}")
-            return bool(self.told("READY=1", since))
+            return bool(self.notified("READY=1", since))
 
         until(ready, 10, f"READY=1 after SIGHUP\n{self.log}")
 
@@ -422,7 +422,7 @@ def node() -> Iterator[Node]:
     Node.prepare()
     yield Node(machine.paths)
     beside = other_agents()
-    machine.put_back()
+    machine.restore()
     assert beside == [], "no agent outlives its test, or came beside it"
 
 

@@ -345,7 +345,7 @@ class Look:
 
 
 def settle(agent: Agent, check: Callable[[Look], Any], what: str, timeout: float = 6.0) -> Look:
-    """Looks until check is true of a look, and returns the next one: metrics and document come one after the other."""
+    """Repeats until check is true of a Look, and returns the next one: metrics and document are two requests."""
     last: list[Look] = []
 
     def look() -> bool:

@@ -239,6 +239,6 @@ def static_program(directory: Path, name: str, source: str) -> bytes:
 
 
 def sleeper(directory: Path) -> Image:
-    """An image whose only program sleeps until it is told to end."""
+    """An image whose only program sleeps until a signal ends it."""
     source = "#include <unistd.h>\n#include <signal.h>\nint main(void){signal(SIGTERM,_exit);for(;;)pause();}"
     return Image(0, 0, {"pause": static_program(directory, "pause", source)}, ["/pause"])

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Real container runtimes in a mount namespace that has an /etc, a /run and runtimes' directories of its own.
 
-Everything is where a node has it, so that neither the runtimes nor the agent need to be told. Seen
+Every path is that of a real node, so that neither the runtimes nor the agent need an option. Seen
 from outside these files lie below Lab.root.
 """
 

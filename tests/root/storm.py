@@ -73,7 +73,7 @@ def packets(options: argparse.Namespace) -> tuple[object, ...]:
     """One datagram to each address: the kernel makes an entry and asks for it on the link."""
     s = socket.socket(socket.AF_INET if options.family == 4 else socket.AF_INET6, socket.SOCK_DGRAM)
     level, option = (socket.IPPROTO_IP, 11) if options.family == 4 else (socket.IPPROTO_IPV6, 25)
-    s.setsockopt(level, option, 1)  # IP_RECVERR: a refusal is told
+    s.setsockopt(level, option, 1)  # IP_RECVERR: a refusal is reported
     s.setsockopt(socket.SOL_SOCKET, 32, 1 << 29)  # SO_SNDBUFFORCE: unresolved packets must not stop us
     s.setblocking(False)
     return s, [(text(options.family, options.first + i), 9) for i in range(options.count)]

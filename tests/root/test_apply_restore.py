@@ -105,7 +105,7 @@ def test_plan_works_with_a_running_agent(agent, run) -> None:
     agent()
     assert run("plan").returncode == 0
     sysctl(THRESHOLDS[2], 99999)  # until the next tick
-    until(lambda: sysctl(THRESHOLDS[2]) == "100000", 5, "drift is put back")
+    until(lambda: sysctl(THRESHOLDS[2]) == "100000", 5, "drift is corrected")
     assert run("plan").returncode == 0
 
 
@@ -200,7 +200,7 @@ def test_after_restore_the_agent_only_observes(node: Node, agent, run) -> None:
     until(lambda: one.setting(THRESHOLDS[2])["state"] == "observed", 5, "observed")
     sysctl(THRESHOLDS[0], 200)
     with pytest.raises(pytest.fail.Exception):
-        until(lambda: sysctl(THRESHOLDS[0]) != "200", 2.5, "put back")
+        until(lambda: sysctl(THRESHOLDS[0]) != "200", 2.5, "restored")
     assert one.stop() == 0
 
     again = agent()  # a restart is no reason to begin again

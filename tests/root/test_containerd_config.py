@@ -26,7 +26,7 @@ SETTINGS = {
     "containerd.image_pull_progress_timeout": "30m0s",
     "containerd.registry.config_path": "/srv/certs.d",
 }
-# A shape with which 2.x does not start, whoever wrote it: it knows no byte order mark.
+# 2.x does not start with this shape: it accepts no byte order mark.
 REFUSED_BY_2 = {"crlf-bom.toml"}
 # Settings that are another program's, or have no effect.
 UNSUPPORTED = {"k3s.toml", "docker-package.toml"}
@@ -68,9 +68,9 @@ def containerd(request: pytest.FixtureRequest) -> Containerd:
             pytest.skip(f"containerd2: {answer.stderr.strip()}")
         assert answer.returncode == 0, answer.stderr
         program = Path(answer.stdout.strip()) / "containerd"
-    told = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
-    version = re.search(r"\bv?(\d+\.\d+\.\S+)", told)
-    assert version, told
+    output = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+    version = re.search(r"\bv?(\d+\.\d+\.\S+)", output)
+    assert version, output
     default = subprocess.run([program, "config", "default"], capture_output=True, text=True, check=True).stdout
     return Containerd(program, version.group(1), tomllib.loads(default)["version"])
 

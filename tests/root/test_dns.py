@@ -213,7 +213,7 @@ def test_lost_segments_do_not_change_counts(watch, lab) -> None:
     finally:
         for where in (CLIENT, SERVER):
             lab.run(where, "iptables", "-F", "INPUT")
-    # What comes is seen in the order in which it comes: the segment before a gap may not be told, and that is said.
+    # Segments are seen in order of arrival: the one before a gap may not be counted, and the loss is reported.
     look = settle(one, lambda now: now.total("responses_total", server=server) >= 55, "answers")
     assert look.total("queries_total", server=server) == 60
     assert look.total("responses_total", server=server) == 60 or look.document["lost"]["streams"] > 0

@@ -41,7 +41,7 @@ NEAR, SILENT = V4.format(25), V4.format(28)
 
 
 class Minute:
-    """An agent that watches through all tests of this file: what it is told at first is seen a minute later."""
+    """One agent for all tests of this file: queries of the first are seen a minute later."""
 
     def __init__(self, agent: Agent) -> None:
         self.agent = agent
@@ -60,7 +60,7 @@ def fixture_minute(network) -> Iterator[Minute]:  # noqa: ARG001
 
 def check_burst(look: Look, agent: Agent, server: str) -> None:
     assert 1470 <= look.total("peak_queries_per_second", server=server) <= 1530
-    # An observation is the busiest second that ended in a second of the clock: told in full, once or twice.
+    # An observation is the busiest second that ended in a second of the clock: counted in full, once or twice.
     assert seconds_above(look, server, 1024) in (1, 2)
     assert look.total("second_queries_sum", server=server) >= 1470
     assert look.total("over_budget_seconds_total", server=server) in (1, 2)

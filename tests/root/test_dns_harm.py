@@ -38,11 +38,11 @@ def test_ten_thousand_servers(watch, lab) -> None:
         for _ in range(100):
             client.ask(good, "ok.example.test")
 
-    def told(now: Look) -> float:
+    def reported(now: Look) -> float:
         return now.total("queries_total") + now.total("queries_total", server="other")
 
-    look = settle(one, lambda now: told(now) >= SERVERS + 101, "all queries")
-    assert told(look) < SERVERS + 200, "the sum over servers is what was sent; the machine's own few go into other, too"
+    look = settle(one, lambda now: reported(now) >= SERVERS + 101, "all queries")
+    assert reported(look) < SERVERS + 200, "the sum over servers is what was sent; the machine's own few go into other, too"
     assert look.total("queries_total", server=good) == 101
     assert look.total("queries_total", server="other") > 8000
     assert look.document["lost"]["servers"] > 0

@@ -45,7 +45,7 @@ def test_workloads_are_named(watch, lab) -> None:
         one, lambda now: [named(now.row(server).get("top", []), name) for name in paths] == [[kind] for kind in kinds], "named", 12
     )
     top = look.row(server)["top"]
-    # Outside any cgroup of its own, the address tells.
+    # Outside any cgroup of its own, the address decides.
     assert top[0]["queries"] == 40 and "10.53.0.1" in str(top[0]["workload"])
     assert sum(user["queries"] for user in top) + look.row(server)["other"]["queries"] == 40 + sum(range(20, 25))
     metric = {k: v for k, v in look.metrics.items() if k.startswith("headroom_limit_used_by_workload") and "dns/" in k}
@@ -61,9 +61,9 @@ def test_many_workloads_are_summed(watch, lab) -> None:
         asks(lab, server, 1 + i, group)
     look = settle(one, lambda now: now.row(server).get("top"), "a top list")
     row = look.row(server)
-    told = [user["queries"] for user in row["top"]]
-    assert told == list(range(30, 30 - len(told), -1)) and 10 <= len(told) <= 20
-    assert row["other"]["queries"] == sum(range(1, 31)) - sum(told)
+    listed = [user["queries"] for user in row["top"]]
+    assert listed == list(range(30, 30 - len(listed), -1)) and 10 <= len(listed) <= 20
+    assert row["other"]["queries"] == sum(range(1, 31)) - sum(listed)
     # One that has gone keeps its part of the sum.
     lab.end()
     time.sleep(2)
@@ -72,18 +72,18 @@ def test_many_workloads_are_summed(watch, lab) -> None:
 
 
 def test_roles_belong_to_servers(watch, lab) -> None:
-    upstream, told, answering, denying = (V4.format(i) for i in (33, 34, 35, 36))
+    upstream, listed, answering, denying = (V4.format(i) for i in (33, 34, 35, 36))
     node_cache = "169.254.20.10"
-    lab.server(upstream, told, answering, denying)
+    lab.server(upstream, listed, answering, denying)
     lab.run(CLIENT, "ip", "addr", "add", f"{node_cache}/32", "dev", "lo")
     try:
         lab.dnsmasq(CLIENT, "127.0.0.53", upstream)
         lab.dnsmasq(CLIENT, node_cache, upstream)
         # The node's own addresses are those of the network namespace that the agent runs in.
-        one = watch(f"{{cluster_servers: [{told}]}}", wrap=("nsenter", f"--net=/run/netns/{CLIENT}"))
+        one = watch(f"{{cluster_servers: [{listed}]}}", wrap=("nsenter", f"--net=/run/netns/{CLIENT}"))
         asks(lab, "127.0.0.53", 5, None)
         asks(lab, node_cache, 6, None)
-        asks(lab, told, 7, None)
+        asks(lab, listed, 7, None)
         asks(lab, answering, 8, None, "ok.default.svc.cluster.local")
         asks(lab, denying, 9, None, "nx.default.svc.cluster.local")
         look = settle(one, lambda now: now.total("responses_total") >= 35, "35 answers")
@@ -91,7 +91,7 @@ def test_roles_belong_to_servers(watch, lab) -> None:
         lab.run(CLIENT, "ip", "addr", "del", f"{node_cache}/32", "dev", "lo")
     roles = {row["server"]: row["role"] for row in look.document["servers"]}
     assert {roles[name] for name in ("127.0.0.53", node_cache)} == {"local"}
-    assert {roles[name] for name in (told, answering)} == {"cluster"}
+    assert {roles[name] for name in (listed, answering)} == {"cluster"}
     assert {roles[name] for name in (upstream, denying)} == {"upstream"}
     assert look.total("queries_total", role="local", server="127.0.0.53") == 5
     assert look.total("queries_total", role="local", server=node_cache) == 6

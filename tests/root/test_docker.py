@@ -95,7 +95,7 @@ def test_it_hears_of_a_reload(lab: Lab, watch: Callable[[], Watch]) -> None:
     assert (state["max_downloads"], state["source"]) == (10, "the daemon's last reload")
     assert state["mirrors"] == ["http://127.0.0.1:30020"]
     assert [e["event"] for e in watching.events] == [RELOAD]
-    # Whoever comes later hears of it, too.
+    # A later subscriber gets it, too.
     (state,) = tool(lab, "state")
     assert (state["max_downloads"], state["source"], state["reloads"]) == (10, "the daemon's last reload", 0)
 

@@ -43,7 +43,7 @@ def test_a_changed_threshold_is_set_again(agent, write: Callable[[], None]) -> N
     began = time.monotonic()
     write()
     assert sysctl(KEY) in ("99000", "100000")
-    until(lambda: sysctl(KEY) == "100000", TICK, "put back")
+    until(lambda: sysctl(KEY) == "100000", TICK, "set again")
     assert time.monotonic() - began > 0.005 or sysctl(KEY) == "100000"
     metric = f'headroom_setting_drift_total{{setting="{KEY}"}}'
     until(lambda: one.metrics()[metric] >= 1, TICK, "the drift is counted")
@@ -58,7 +58,7 @@ def test_a_changed_sysfs_switch_is_set_again(agent, file: str) -> None:
         pytest.skip("vm: this kernel has no such size of huge pages")
     agent()
     path.write_text("always")
-    until(lambda: chosen(path) == "never", TICK, "put back")
+    until(lambda: chosen(path) == "never", TICK, "set again")
 
 
 def test_a_changed_sysctl_is_set_again(agent) -> None:
@@ -66,7 +66,7 @@ def test_a_changed_sysctl_is_set_again(agent) -> None:
     agent(f"sysctl: {{vm.max_map_count: {value}}}")
     assert sysctl("vm.max_map_count") == value
     sysctl("vm.max_map_count", int(value) - 1)
-    until(lambda: sysctl("vm.max_map_count") == value, TICK, "put back")
+    until(lambda: sysctl("vm.max_map_count") == value, TICK, "set again")
 
 
 @pytest.mark.parametrize("policy", ["report", "yield"])

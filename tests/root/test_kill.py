@@ -97,7 +97,7 @@ def test_a_torn_journal_below_an_agent(node: Node, directory: Path, agent, run) 
 
 
 def test_two_torn_generations_are_reported(node: Node, directory: Path, run) -> None:
-    """Nothing can be put back then: no success may be claimed, and no value invented."""
+    """Nothing can be restored then: no success may be claimed, and no value invented."""
     assert run("apply").returncode == 0
     for path in generations(directory / "state"):
         spoil(path, "noise")

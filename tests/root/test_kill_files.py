@@ -77,7 +77,7 @@ def test_killed_again_and_again(lab: Lab, directory: Path, run: Callable[..., An
     assert json.loads(lab.daemon_json.read_text())["max-concurrent-downloads"] == 10
     restore(lab, directory, run)
     if command == "agent":
-        whole = 2.5 * SLACK  # it looks once a second, and first it asks the runtimes
+        whole = 2.5 * SLACK  # it polls once a second, after the runtimes have answered
     dice = random.Random(7)
     touched = killed = 0
     for i in range(rounds):

@@ -14,27 +14,27 @@ from conftest import DEFAULTS, SLACK, Node, sysctl, until
 @pytest.mark.quick
 def test_ready_only_after_the_first_apply(agent) -> None:
     one = agent(ready=False)
-    until(lambda: one.told("READY=1"), 10, "READY=1")
+    until(lambda: one.notified("READY=1"), 10, "READY=1")
     assert {name: sysctl(name) for name in DEFAULTS} == DEFAULTS
     assert one.get("/readyz")[0] == 200
-    assert len(one.told("READY=1")) == 1
+    assert len(one.notified("READY=1")) == 1
 
 
 @pytest.mark.quick
 def test_status_is_one_short_line(agent) -> None:
     one = agent()
-    until(lambda: one.told("STATUS="), 5, "STATUS=")
-    for line in one.told("STATUS="):
+    until(lambda: one.notified("STATUS="), 5, "STATUS=")
+    for line in one.notified("STATUS="):
         assert 8 < len(line) < 200 and line.isprintable()
     time.sleep(2.2)
-    assert len(one.told("STATUS=")) <= 3, "it is said when it changes, not each second"
+    assert len(one.notified("STATUS=")) <= 3, "sent when it changes, not each second"
 
 
 @pytest.mark.quick
 def test_the_watchdog_is_fed(agent) -> None:
     one = agent(env={"WATCHDOG_USEC": "3000000"})
     begin = time.monotonic()
-    until(lambda: len(one.told("WATCHDOG=1", begin)) >= 3, 10, "WATCHDOG=1 again and again")
+    until(lambda: len(one.notified("WATCHDOG=1", begin)) >= 3, 10, "WATCHDOG=1 again and again")
     beats = [when for when, line in one.notices if line == "WATCHDOG=1" and when >= begin]
     gaps = [b - a for a, b in zip(beats, beats[1:])]
     assert max(gaps) < 2.0 * SLACK, "well within what would kill it"
@@ -45,9 +45,9 @@ def test_reload_is_announced(agent) -> None:
     one = agent()
     since = time.monotonic()
     one.signal(signal.SIGHUP)
-    until(lambda: one.told("READY=1", since), 5, "READY=1")
-    assert one.told("RELOADING=1", since)
-    stamps = one.told("MONOTONIC_USEC=", since)
+    until(lambda: one.notified("READY=1", since), 5, "READY=1")
+    assert one.notified("RELOADING=1", since)
+    stamps = one.notified("MONOTONIC_USEC=", since)
     assert stamps and int(stamps[0].split("=")[1]) > 0
     order = [line for when, line in one.notices if when >= since and line in ("RELOADING=1", "READY=1")]
     assert order == ["RELOADING=1", "READY=1"]
@@ -61,7 +61,7 @@ def test_sigterm_ends_it_within_a_second_and_restores_nothing(agent, number: sig
     one.signal(number)
     assert one.process.wait(10) == 0
     assert time.monotonic() - began < 1.0 * SLACK
-    until(lambda: one.told("STOPPING=1"), 1, "STOPPING=1")
+    until(lambda: one.notified("STOPPING=1"), 1, "STOPPING=1")
     assert {name: sysctl(name) for name in DEFAULTS} == DEFAULTS
     assert not one.socket_path.exists()
 

@@ -17,7 +17,7 @@ def test_the_second_agent_says_who_holds_the_lock(agent) -> None:
     assert two.process.wait(10) == 1
     assert str(one.pid) in two.log
     assert "lock" in two.log
-    assert not two.told("READY=1")
+    assert not two.notified("READY=1")
     assert one.process.poll() is None
     assert one.get("/livez")[0] == 200
 

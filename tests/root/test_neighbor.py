@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Neighbour tables under storms: they grow ahead of need, whoever makes the entries, and it is said who."""
+"""Neighbour tables under storms: they grow ahead of need, and the workload that makes the entries is named."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Watch:
         self.fell: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
         self.stop = threading.Event()
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         before = thresholds(NAMES[self.family])
         while not self.stop.wait(0.003):
             now = thresholds(NAMES[self.family])
@@ -57,14 +57,14 @@ class Watch:
         self.first = thresholds(NAMES[self.family])
         self.lines = len(self.agent.log.splitlines())
         self.began, self.woken = time.monotonic(), wakeups(self.pid)
-        self.thread = threading.Thread(target=self._look)
+        self.thread = threading.Thread(target=self._poll)
         self.thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stop.set()
         self.thread.join()
-        # One look a second is no wake-up of the storm.
+        # One poll a second is no wake-up of the storm.
         self.woken = wakeups(self.pid) - self.woken - math.ceil(time.monotonic() - self.began)
         now = table(self.family)
         self.refused = now["table_fulls"] - self.before["table_fulls"]

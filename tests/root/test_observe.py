@@ -65,7 +65,7 @@ def test_observe_mode_writes_nothing(node: Node, directory: Path, agent, run) ->
 
 
 def test_the_same_trace_shows_writes_in_enforce_mode(directory: Path, agent, run) -> None:
-    """The test above could fail: what it looks for is there once the agent enforces."""
+    """Shows that the test above can fail: the same search finds writes once the agent enforces."""
     out = directory / "trace"
     one = agent(wrap=strace(out))
     one.signal(signal.SIGTERM)

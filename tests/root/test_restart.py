@@ -68,7 +68,7 @@ def test_a_runtime_that_does_not_come_back_gets_its_old_file(lab: Lab, run: Call
 
 
 def test_a_runtime_without_its_cri_is_not_back(lab: Lab, run: Callable[..., Any], config: str) -> None:
-    """It runs and listens, and the kubelet could start no pod: a plugin that did not load looks like that."""
+    """It runs and listens, and the kubelet could start no pod: as with a plugin that did not load."""
     daemon = lab.containerd()
     systemd = lab.with_systemd()
     lab.write("etc/without.toml", 'version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n')

@@ -118,8 +118,8 @@ def test_the_hour_of_when_idle_outlives_the_agent(lab: Lab, directory: Path, age
     first.kill()
     second = agent(CONFIG.format("when-idle", 12), wrap=lab.wrap, env={"WATCHDOG_USEC": "3000000"})
     until(lambda: "max_concurrent_downloads = 12" in lab.config.read_text(), 15, second.log)
-    looks = len(second.told("WATCHDOG=1"))
-    until(lambda: len(second.told("WATCHDOG=1")) >= looks + 3, 15, second.log)
+    looks = len(second.notified("WATCHDOG=1"))
+    until(lambda: len(second.notified("WATCHDOG=1")) >= looks + 3, 15, second.log)
     last = found(second)
     assert (last["state"], last["reason"], last["actual"]) == ("pending", "restart-pending", "10")
     assert len(systemd.restarted) == 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the agent sets in real runtimes, how that takes effect, and how all of it is taken back."""
+"""What the agent sets in real runtimes, how that takes effect, and how it is restored."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def containerd2() -> Path:
 
 
 def wait_for(agent: Agent, name: str, key: str, value: str, timeout: float) -> dict[str, Any]:
-    """A setting that is not there before its runtime has answered; what went wrong is told whole."""
+    """A setting appears once its runtime has answered; errors are reported in full."""
 
     def seen() -> Any:
         settings = [s for s in agent.status()["settings"] if s["name"] == name]
@@ -112,7 +112,7 @@ def test_apply_alone_restarts_now_and_pods_live_on(lab: Lab, directory: Path, ru
 
 
 def test_with_the_capabilities_of_the_service(lab: Lab, watcher: Watcher) -> None:
-    """Who has so few may not look at /proc/PID/exe of who has all."""
+    """With so few capabilities /proc/PID/exe of a process with all of them cannot be read."""
     lab.containerd()
     systemd = lab.with_systemd()
     few = ("setpriv", "--bounding-set=-all,+net_admin,+bpf,+perfmon", "--no-new-privs")

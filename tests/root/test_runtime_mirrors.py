@@ -53,7 +53,7 @@ def test_a_mirror_comes_and_goes_with_its_health(lab: Lab, watcher: Watcher, run
     document = next(m for m in running.status()["runtime"]["mirrors"] if m["url"] == url)
     assert document["state"] == "down" and "refused" in document["why"].lower()
     registry.start()
-    until(hosts.exists, 30, "put back")
+    until(hosts.exists, 30, "back in")
 
     assert run("restore", wrap=lab.wrap).returncode == 0
     assert not hosts.exists() and not hosts.parent.exists()
@@ -79,7 +79,7 @@ def test_dockers_mirrors_keep_those_of_others(lab: Lab, watcher: Watcher, run: C
     until(lambda: json.loads(lab.daemon_json.read_text())["registry-mirrors"] == [other], 30, "taken out")
     wait_setting(running, "docker.registry-mirrors", "in-sync")
     registry.start()
-    until(lambda: json.loads(lab.daemon_json.read_text())["registry-mirrors"] == [url, other], 30, "put back")
+    until(lambda: json.loads(lab.daemon_json.read_text())["registry-mirrors"] == [url, other], 30, "back in")
     assert run("restore", wrap=lab.wrap).returncode == 0
     assert lab.daemon_json.read_text() == before
 

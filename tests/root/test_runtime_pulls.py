@@ -48,7 +48,7 @@ def docker_puller(lab: Lab, proxy: Proxy) -> Callable[[], None]:
 
 @pytest.mark.parametrize("runtime", ["containerd", pytest.param("containerd2", marks=pytest.mark.containerd2), "docker"])
 def test_ten_layers_at_once_after_apply(lab: Lab, runtime: str, directory: Path, run: Callable[..., Any]) -> None:
-    """Ten connections instead of one; how much faster that is, tests/bench/pulls tells."""
+    """Ten connections instead of one; tests/bench/pulls measures how much faster."""
     programs = containerd2() if runtime == "containerd2" else None
     registry = lab.registry()
     registry.push("twelve", Image(LAYERS, SIZE))
