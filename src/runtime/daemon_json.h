@@ -10,8 +10,9 @@
 
 #include <stdint.h>
 
-#define DOCKER_CONFIG_MAX 262144 /* bytes; more is nobody's daemon.json */
-#define DOCKER_WHY_MAX    320
+#define DOCKER_CONFIG_MAX  262144 /* bytes; more is nobody's daemon.json */
+#define DOCKER_WHY_MAX     320
+#define DOCKER_MIRRORS_MAX 2048
 
 /* The daemon whose file it is. Paths are below the host's root; "" for unknown. */
 struct docker_daemon {
@@ -27,7 +28,7 @@ struct docker_config {
 	uint64_t changed_us;      /* CLOCK_REALTIME of the file; 0: there is none */
 	char hash[HASH_TEXT_MAX]; /* of the file and the daemon: an equal one saves the check */
 	char downloads[SETTING_VALUE_MAX]; /* max-concurrent-downloads; empty: not there */
-	char mirrors[SETTING_VALUE_MAX];   /* registry-mirrors, by spaces */
+	char mirrors[DOCKER_MIRRORS_MAX];  /* registry-mirrors, by spaces */
 	bool has_mirrors;                  /* the key is there, be it an empty list */
 };
 

@@ -13,15 +13,15 @@
 
 #define COMMAND_MAX ((size_t)128 * 1024)
 
-struct place {
+struct candidate {
 	struct runtime runtime;
 	const char *other_socket; /* on hosts where /var/run is no link to /run */
 	const char *other_unit;   /* servers and agents have different ones */
 	const char *needs;        /* tells apart what shares a socket; NULL: nothing */
 };
 
-/* For one socket the first place that fits counts. */
-static const struct place places[] = {
+/* For one socket the first row that fits counts. */
+static const struct candidate candidates[] = {
 	{
 		.runtime =
 			{
@@ -128,7 +128,7 @@ static const struct place places[] = {
 		.other_socket = "/var/run/docker/containerd/containerd.sock",
 	},
 };
-_Static_assert(ARRAY_SIZE(places) <= RUNTIME_MAX, "all of them may be here at once");
+_Static_assert(ARRAY_SIZE(candidates) <= RUNTIME_MAX, "all of them may be here at once");
 
 /* systemd.unit(5), the order that decides. */
 static const char *const unit_directories[] = {
@@ -180,7 +180,7 @@ struct socket_id {
 	ino_t ino;
 };
 
-/* Whether a socket is there which no place before has. Takes it. */
+/* Whether a socket is there that no row before has. Takes it. */
 static bool claim(const char *host_root, const char *path, struct socket_id *claimed, size_t *n)
 {
 	struct stat st;
@@ -202,24 +202,24 @@ static bool var_run_counts(const char *host_root)
 	return look_at(host_root, "/var/run", &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-static bool look_for(const char *host_root, const struct place *place, struct socket_id *claimed,
-	size_t *n_claimed, struct runtime *ret)
+static bool look_for(const char *host_root, const struct candidate *candidate,
+	struct socket_id *claimed, size_t *n_claimed, struct runtime *ret)
 {
-	struct runtime runtime = place->runtime;
+	struct runtime runtime = candidate->runtime;
 	struct stat st;
 
-	if (place->needs && look_at(host_root, place->needs, &st) < 0)
+	if (candidate->needs && look_at(host_root, candidate->needs, &st) < 0)
 		return false;
 	runtime.has_socket = claim(host_root, runtime.socket, claimed, n_claimed);
 	if (!runtime.has_socket && var_run_counts(host_root) &&
-		claim(host_root, place->other_socket, claimed, n_claimed)) {
+		claim(host_root, candidate->other_socket, claimed, n_claimed)) {
 		runtime.has_socket = true;
-		runtime.socket = place->other_socket;
+		runtime.socket = candidate->other_socket;
 	}
 	runtime.has_unit = unit_installed(host_root, runtime.unit);
-	if (!runtime.has_unit && unit_installed(host_root, place->other_unit)) {
+	if (!runtime.has_unit && unit_installed(host_root, candidate->other_unit)) {
 		runtime.has_unit = true;
-		runtime.unit = place->other_unit;
+		runtime.unit = candidate->other_unit;
 	}
 	if (!runtime.has_socket && (!runtime.has_unit || runtime.managed_by == RUNTIME_OF_DOCKER))
 		return false;
@@ -232,73 +232,14 @@ size_t runtime_discover(const char *host_root, struct runtime found[static RUNTI
 	struct socket_id claimed[RUNTIME_MAX];
 	size_t n = 0, n_claimed = 0;
 
-	for (size_t i = 0; i < ARRAY_SIZE(places); i++)
-		if (look_for(host_root, &places[i], claimed, &n_claimed, &found[n]))
+	for (size_t i = 0; i < ARRAY_SIZE(candidates); i++)
+		if (look_for(host_root, &candidates[i], claimed, &n_claimed, &found[n]))
 			n++;
 	return n;
 }
 
-/* "--config" and "-config" alike, as Go's programs take them. NULL when the word is another. */
-static const char *after_option(const char *word, const char *name)
-{
-	if (word[0] != '-')
-		return NULL;
-	word += word[1] == '-' ? 2 : 1;
-	return starts_with(word, name) ? word + strlen(name) : NULL;
-}
-
-int runtime_command_config(
-	enum runtime_kind kind, const char *command, size_t len, char path[static PATH_MAX])
-{
-	const char *name = kind == RUNTIME_DOCKER ? "config-file" : "config";
-	const char *end = command + len, *found = NULL;
-
-	/* The last one counts; what is cut off at the end is no word. */
-	for (const char *word = command; word < end;) {
-		const char *next = memchr(word, '\0', (size_t)(end - word));
-		const char *rest;
-
-		if (!next)
-			break;
-		next++;
-		rest = after_option(word, name);
-		if (!rest && kind != RUNTIME_DOCKER)
-			rest = after_option(word, "c");
-		if (rest && *rest == '=')
-			found = rest + 1;
-		else if (rest && *rest == '\0' && next < end &&
-			 memchr(next, '\0', (size_t)(end - next)))
-			found = next;
-		word = next;
-	}
-	if (!found)
-		return -ENOENT;
-	if (found[0] != '/')
-		return -EINVAL;
-	return copy_text(path, PATH_MAX, found) ? 0 : -ENAMETOOLONG;
-}
-
-static int read_process_file(pid_t pid, const char *name, char **text, size_t *len)
-{
-	char path[64];
-	int r;
-
-	snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
-	r = pid > 0 ? read_file(path, COMMAND_MAX, text, len) : -ESRCH;
-	return r == -ENOENT ? -ESRCH : r;
-}
-
-int runtime_process_config(enum runtime_kind kind, pid_t pid, char path[static PATH_MAX])
-{
-	_cleanup_free_ char *command = NULL;
-	size_t len;
-	int r = read_process_file(pid, "cmdline", &command, &len);
-
-	return r < 0 ? r : runtime_command_config(kind, command, len, path);
-}
-
 /* systemd.exec(5), $PATH: where a unit's program is that is named without a directory. */
-static int find_program(const char *host_root, const char *name, char path[static PATH_MAX])
+static int find_program(const char *host_root, const char *name, char path[static SETTING_PATH_MAX])
 {
 	static const char *const directories[] = {
 		"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"};
@@ -307,7 +248,8 @@ static int find_program(const char *host_root, const char *name, char path[stati
 		char full[PATH_MAX];
 		struct stat st;
 
-		if (snprintf(path, PATH_MAX, "%s/%s", directories[i], name) >= PATH_MAX ||
+		if (snprintf(path, SETTING_PATH_MAX, "%s/%s", directories[i], name) >=
+				SETTING_PATH_MAX ||
 			snprintf(full, sizeof(full), "%s%s", host_root, path) >= (int)sizeof(full))
 			return -ENAMETOOLONG;
 		if (stat(full, &st) == 0 && S_ISREG(st.st_mode))
@@ -316,46 +258,58 @@ static int find_program(const char *host_root, const char *name, char path[stati
 	return -ENOENT;
 }
 
-int runtime_command_program(
-	const char *host_root, const char *command, size_t len, char path[static PATH_MAX])
+/*
+ * What /proc/PID/exe says, or, where that may not be read (PTRACE_MODE_READ) or the file was
+ * replaced since, the first word of its command line.
+ */
+static void read_program(const char *host_root, pid_t pid, const struct command *command,
+	char program[static SETTING_PATH_MAX])
 {
-	if (len == 0 || !memchr(command, '\0', len) || command[0] == '\0')
-		return -ENOENT;
-	if (command[0] == '/')
-		return copy_text(path, PATH_MAX, command) ? 0 : -ENAMETOOLONG;
-	return strchr(command, '/') ? -ENOENT : find_program(host_root, command, path);
-}
-
-int runtime_process_program(const char *host_root, pid_t pid, char path[static PATH_MAX])
-{
-	static const char gone[] = " (deleted)"; /* replaced: the next start takes the new one */
-	_cleanup_free_ char *command = NULL;
-	char link[64], program[PATH_MAX];
-	size_t len;
+	const char *first = command_next(command, NULL);
+	char link[64], path[PATH_MAX];
 	ssize_t n;
-	int r;
 
 	snprintf(link, sizeof(link), "/proc/%d/exe", (int)pid);
-	n = pid > 0 ? readlink(link, program, sizeof(program) - 1) : -1;
-	program[MAX(n, (ssize_t)0)] = '\0';
-	if (program[0] == '/' && !strstr(program, gone))
-		return copy_text(path, PATH_MAX, program) ? 0 : -ENAMETOOLONG;
-	/* Who has given up capabilities may not see that link of who has them. */
-	r = read_process_file(pid, "cmdline", &command, &len);
-	return r < 0 ? r : runtime_command_program(host_root, command, len, path);
+	n = readlink(link, path, sizeof(path) - 1);
+	path[MAX(n, (ssize_t)0)] = '\0';
+	if (path[0] == '/' && !strstr(path, " (deleted)"))
+		copy_text(program, SETTING_PATH_MAX, path);
+	else if (first && first[0] == '/')
+		copy_text(program, SETTING_PATH_MAX, first);
+	else if (!first || !first[0] || strchr(first, '/') ||
+		 find_program(host_root, first, program) < 0)
+		program[0] = '\0';
 }
 
-int runtime_process_started(pid_t pid, uint64_t *started_us)
+int runtime_process_read(
+	const char *host_root, enum runtime_kind kind, pid_t pid, struct runtime_process *ret)
 {
-	_cleanup_free_ char *text = NULL;
+	struct runtime_process process = {0};
+	struct command command = {0};
+	char path[PATH_MAX];
+	const char *config;
 	uint64_t since_boot_us;
-	int r = read_process_file(pid, "stat", &text, NULL);
+	int r = pid > 0 ? process_start("", pid, &since_boot_us) : -ESRCH;
 
-	if (r == 0)
-		r = process_parse_start(text, &since_boot_us);
-	if (r == 0)
-		*started_us = realtime_of_boottime(since_boot_us);
-	return r;
+	if (r < 0)
+		return r;
+	process.started_us = realtime_of_boottime(since_boot_us);
+	if (process_path("", pid, ".", path) == 0) {
+		path[strlen(path) - strlen("/.")] = '\0';
+		copy_text(process.directory, SETTING_PATH_MAX, path[0] ? path : "/");
+	}
+	if (command_read("", pid, &command) == 0) {
+		config =
+			command_option(&command, kind == RUNTIME_DOCKER ? "config-file" : "config");
+		if (!config && kind != RUNTIME_DOCKER)
+			config = command_option(&command, "c");
+		if (config && process_path("", pid, config, path) == 0)
+			copy_text(process.config, SETTING_PATH_MAX, path);
+		read_program(host_root, pid, &command, process.program);
+		command_free(&command);
+	}
+	*ret = process;
+	return 0;
 }
 
 const char *runtime_kind_name(enum runtime_kind kind)

@@ -4,11 +4,12 @@
 
 /* Which container runtimes this node has, and where their sockets, configurations and units are. */
 
-#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+
+#include <headroom/setting.h>
 
 enum runtime_kind {
 	RUNTIME_CONTAINERD, /* its own services, and the CRI unless that plugin is disabled */
@@ -46,34 +47,20 @@ struct runtime {
 size_t runtime_discover(const char *host_root, struct runtime found[static RUNTIME_MAX]);
 
 /*
- * The configuration that a daemon was started with: the argument of --config, -c or --config-file
- * in its command line, which is words that each end with a zero byte. -ENOENT when there is none
- * (then runtime.config holds, or what is built in), -EINVAL for a relative path.
+ * The process of a daemon, by this PID namespace's number. Paths are below the host's root; each
+ * that is not known stays empty.
  */
-int runtime_command_config(
-	enum runtime_kind kind, const char *command, size_t len, char path[static PATH_MAX]);
+struct runtime_process {
+	/* CLOCK_REALTIME to within 10 ms: a file changed later is not what it runs with. */
+	uint64_t started_us;
+	char program[SETTING_PATH_MAX];   /* as its next start will find it */
+	char config[SETTING_PATH_MAX];    /* of --config, -c or --config-file */
+	char directory[SETTING_PATH_MAX]; /* its working directory */
+};
 
-/* The same of a running process, by this pid namespace's number. Also -ESRCH, -EACCES. */
-int runtime_process_config(enum runtime_kind kind, pid_t pid, char path[static PATH_MAX]);
-
-/*
- * The program that a daemon runs, as its next start will find it: the first word of its command
- * line, looked for below host_root where it has no directory. -ENOENT; -ENAMETOOLONG.
- */
-int runtime_command_program(
-	const char *host_root, const char *command, size_t len, char path[static PATH_MAX]);
-
-/*
- * The same of a running process: what /proc/PID/exe says, or, where that may not be read
- * (PTRACE_MODE_READ) or the file was replaced since, its command line. Also -ESRCH, -EACCES.
- */
-int runtime_process_program(const char *host_root, pid_t pid, char path[static PATH_MAX]);
-
-/*
- * When a process began, CLOCK_REALTIME in microseconds, to within 10 ms: a file changed later is
- * not what it runs with. 0, -ESRCH, -EACCES, -EBADMSG.
- */
-int runtime_process_started(pid_t pid, uint64_t *started_us);
+/* 0, -ESRCH or -errno of /proc/PID/stat. */
+int runtime_process_read(
+	const char *host_root, enum runtime_kind kind, pid_t pid, struct runtime_process *process);
 
 /* "containerd", "docker", "crio". */
 const char *runtime_kind_name(enum runtime_kind kind);

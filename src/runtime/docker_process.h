@@ -2,46 +2,29 @@
 #ifndef RUNTIME_DOCKER_PROCESS_H
 #define RUNTIME_DOCKER_PROCESS_H
 
-/*
- * What the running dockerd is, besides what its API tells: its process, its command line, and
- * whether its daemon.json is still the one that it read. Reads a few small files; nothing waits.
- */
+/* The process of dockerd, and what its command line says. */
 
-#include "runtime/docker.h"
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
 
-/* Where things are: full paths, the host's root already before them. */
-struct docker_paths {
-	char root[DOCKER_PATH_MAX];
-	char socket[DOCKER_PATH_MAX], pid_file[DOCKER_PATH_MAX];
-	char config[DOCKER_PATH_MAX]; /* without the root: the command line may name another one */
-};
+#include "kernel/host.h"
 
-/*
- * Fills in pid, started_us, config_path, containerd (where only the command line has it), the
- * *_on_command, and max_downloads with its source where no reload told it.
- */
-void docker_process_look(const struct docker_paths *paths, struct docker_state *state);
+#define DOCKER_PID_FILE "/run/docker.pid" /* below the host's root; /var/run is a link to /run */
 
-/* The same with the daemon's process known (0: not): for tests, proc is where /proc is. */
-void docker_process_look_at(
-	const struct docker_paths *paths, const char *proc, pid_t pid, struct docker_state *state);
-
-/* ---- Blocking; the part above goes with docker.c's asynchronous client. ---- */
-
-#define DOCKER_CONFIG_FILE "/etc/docker/daemon.json"
-
-/* What the process of the running dockerd says. */
 struct docker_process {
-	pid_t pid; /* 0: it is not seen: what its command line has is not known, nothing is edited */
-	uint64_t started_us; /* CLOCK_REALTIME; 0: not known */
-	char config[DOCKER_PATH_MAX];     /* daemon.json, as it was started with */
-	char containerd[DOCKER_PATH_MAX]; /* --containerd; empty: it starts its own */
-	/* Flags that must not be in the file too: dockerd would not start again. */
+	pid_t pid; /* 0: it runs, and is not visible from here: its command line is not known */
+	/* dockerd refuses to start when a key is an option and in daemon.json too. */
 	bool downloads_on_command, mirrors_on_command;
-	char downloads[32]; /* the flag's value */
+	char downloads[24];                 /* of the option; "" without it */
+	char config_path[SETTING_PATH_MAX]; /* of the option; "" without it */
 };
 
-/* root is that of workload/process.h; pid_file is its usual one, with the host's root. */
-void docker_process_read(const char *root, const char *pid_file, struct docker_process *process);
+/*
+ * socket is the full path of its socket. -ESRCH when it does not run: there is no pid file, and no
+ * process of that name. A connection might make systemd start it.
+ */
+int docker_process_read(
+	const struct host *host, const char *socket, struct docker_process *process);
 
 #endif

@@ -9,6 +9,7 @@
 /* What follows may be worded otherwise one day: only this much is the mark. */
 #define MARK      "# Written by headroom."
 #define MARK_REST " It replaces and removes this file, unless this line is gone.\n"
+#define TABLE     "[host.\""
 
 bool hosts_toml_is_ours(const char *text, size_t len)
 {
@@ -29,76 +30,73 @@ bool hosts_toml_knows_dial_timeout(const char *version)
 	       (major > 2 || (major == 2 && minor >= 1));
 }
 
-/* The same address twice would be a table defined twice: an error in TOML, the file would not be
- * read. */
-static bool is_double(const struct hosts_toml *hosts, size_t at)
+/* The same address twice would be a table defined twice: containerd would refuse the file. */
+static bool is_double(const char *const *urls, size_t at)
 {
 	char url[REGISTRY_URL_MAX], other[REGISTRY_URL_MAX];
 
-	registry_copy_url(url, sizeof(url), hosts->mirrors[at].url);
+	registry_copy_url(url, sizeof(url), urls[at]);
 	for (size_t i = 0; i < at; i++) {
-		registry_copy_url(other, sizeof(other), hosts->mirrors[i].url);
+		registry_copy_url(other, sizeof(other), urls[i]);
 		if (streq(url, other))
 			return true;
 	}
 	return false;
 }
 
-/* Of doubles the first counts, wherever it goes: so one on the same node may stand with the others.
- */
-static void write_mirrors(FILE *out, const struct hosts_toml *hosts, bool same_node)
+int hosts_toml_write(const char *const *urls, size_t n, unsigned int dial_timeout_ms, char **text)
 {
-	char url[REGISTRY_URL_MAX];
-
-	for (size_t i = 0; i < hosts->n; i++) {
-		if (hosts->mirrors[i].same_node != same_node || is_double(hosts, i))
-			continue;
-		registry_copy_url(url, sizeof(url), hosts->mirrors[i].url);
-		fprintf(out, "\n[host.\"%s\"]\n", url);
-		fputs("  capabilities = [\"pull\", \"resolve\"]\n", out);
-		if (hosts->dial_timeout_ms > 0)
-			fprintf(out, "  dial_timeout = \"%ums\"\n", hosts->dial_timeout_ms);
-	}
-}
-
-static int check(const struct hosts_toml *hosts)
-{
-	if (hosts->n > HOSTS_TOML_HOSTS_MAX)
-		return -E2BIG;
-	if (hosts->n == 0 || (hosts->upstream && registry_check_url(hosts->upstream) < 0))
-		return -EINVAL;
-	for (size_t i = 0; i < hosts->n; i++)
-		if (registry_check_url(hosts->mirrors[i].url) < 0)
-			return -EINVAL;
-	return 0;
-}
-
-int hosts_toml_write(const struct hosts_toml *hosts, char **text, size_t *len)
-{
-	_cleanup_free_ char *buffer = NULL;
-	char upstream[REGISTRY_URL_MAX];
+	char *buffer = NULL;
 	size_t size = 0;
 	FILE *out;
-	int r = check(hosts);
 
-	if (r < 0)
-		return r;
+	if (n > HOSTS_TOML_URLS_MAX)
+		return -E2BIG;
+	for (size_t i = 0; i < n; i++)
+		if (registry_check_url(urls[i]) < 0)
+			return -EINVAL;
+	if (n == 0)
+		return -EINVAL;
 	out = open_memstream(&buffer, &size);
 	if (!out)
 		return -ENOMEM;
 	fputs(MARK MARK_REST, out);
-	/* A key of the root: it must stand before the first table, although it is asked last. */
-	if (hosts->upstream) {
-		registry_copy_url(upstream, sizeof(upstream), hosts->upstream);
-		fprintf(out, "server = \"%s\"\n", upstream);
-	}
-	write_mirrors(out, hosts, true);
-	write_mirrors(out, hosts, false);
-	if (fclose(out) != 0)
+	for (int same_node = 1; same_node >= 0; same_node--)
+		for (size_t i = 0; i < n; i++) {
+			char url[REGISTRY_URL_MAX];
+
+			if (registry_is_loopback(urls[i]) != (bool)same_node || is_double(urls, i))
+				continue;
+			registry_copy_url(url, sizeof(url), urls[i]);
+			fprintf(out, "\n" TABLE "%s\"]\n", url);
+			fputs("  capabilities = [\"pull\", \"resolve\"]\n", out);
+			if (dial_timeout_ms > 0)
+				fprintf(out, "  dial_timeout = \"%ums\"\n", dial_timeout_ms);
+		}
+	if (fclose(out) != 0) {
+		free(buffer);
 		return -ENOMEM;
-	*text = steal(buffer);
-	*len = size;
+	}
+	*text = buffer;
 	return 0;
+}
+
+void hosts_toml_mirrors(const char *text, char *words, size_t size)
+{
+	_cleanup_free_ char *all = calloc(1, strlen(text) + 1);
+	size_t used = 0;
+
+	for (const char *at = strstr(text, "\n" TABLE); all && at; at = strstr(at, "\n" TABLE)) {
+		size_t len;
+
+		at += strlen("\n" TABLE);
+		len = strcspn(at, "\"\n");
+		if (used > 0)
+			all[used++] = ' ';
+		memcpy(all + used, at, len);
+		used += len;
+	}
+	registry_shorten_list(used > 0 ? all : "none", words, size);
 }
 
 /*

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/registry.h"
 
+#include "base/hash.h"
 #include "base/util.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
+#include <stdio.h>
 
 #define HOST_MAX 253 /* characters of a DNS name: RFC 1035, 2.3.4 */
 
@@ -126,6 +128,16 @@ bool registry_copy_url(char *dst, size_t size, const char *url)
 	memcpy(dst, url, len);
 	dst[len] = '\0';
 	return true;
+}
+
+void registry_shorten_list(const char *list, char *out, size_t size)
+{
+	char sum[HASH_TEXT_MAX];
+
+	if (copy_text(out, size, list))
+		return;
+	hash_bytes(list, strlen(list), sum);
+	snprintf(out + size - 11, 11, " ~%.8s", sum);
 }
 
 bool registry_is_loopback(const char *url)

@@ -8,7 +8,7 @@
 #include <stddef.h>
 
 #define REGISTRY_NAME_MAX 262 /* a DNS name (253, RFC 1035), "[", "]", ":65535" and the end */
-#define REGISTRY_URL_MAX  1024
+#define REGISTRY_URL_MAX  256
 
 /*
  * 0 for host[:port] and nothing else: a DNS name, an IPv4 address or an IPv6 one in brackets, the
@@ -25,6 +25,12 @@ int registry_check_url(const char *url);
 
 /* Copies a checked URL without the slashes at its end. False when it does not fit. */
 bool registry_copy_url(char *dst, size_t size, const char *url);
+
+/*
+ * A list for showing: as it is, or cut, with a checksum of all of it at the end. So two lists that
+ * differ never look the same.
+ */
+void registry_shorten_list(const char *list, char *out, size_t size);
 
 /* True when the URL's host is "localhost" or a loopback address: surely on this node. */
 bool registry_is_loopback(const char *url);

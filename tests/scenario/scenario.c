@@ -124,32 +124,48 @@ static void decide(struct scenario *scenario, const struct scenario_tuner *tuner
 	scenario->decided = true;
 }
 
-static void expect_setting(struct scenario *scenario)
+/* A value or a file: what is wanted of it, why, and what is in the file. False without one. */
+static bool find_want(const struct scenario *scenario, const char *name, const char **wanted,
+	const char **reason, const char **on_disk)
+{
+	const struct proposal *proposal = &scenario->proposal;
+
+	*on_disk = "";
+	for (size_t i = 0; i < proposal->n_values; i++) {
+		if (!streq(proposal->values[i].name, name))
+			continue;
+		*wanted = proposal->values[i].wanted;
+		*reason = proposal->values[i].reason;
+		return true;
+	}
+	for (size_t i = 0; i < proposal->n_files; i++) {
+		if (!streq(proposal->files[i].name, name))
+			continue;
+		*wanted = proposal->files[i].wanted;
+		*reason = proposal->files[i].reason;
+		*on_disk = proposal->files[i].on_disk;
+		return true;
+	}
+	return false;
+}
+
+static void expect_setting(struct scenario *scenario, bool there)
 {
 	const char *name = need(scenario, "name");
-	const char *value = need(scenario, "value"), *reason = need(scenario, "reason");
-	const char *wanted = NULL, *because = NULL;
+	const char *wanted, *reason, *on_disk;
+	bool found = find_want(scenario, name, &wanted, &reason, &on_disk);
 
-	for (size_t i = 0; i < scenario->proposal.n_values; i++) {
-		const struct value_want *want = &scenario->proposal.values[i];
-
-		if (streq(want->name, name)) {
-			wanted = want->wanted;
-			because = want->reason;
-		}
-	}
-	for (size_t i = 0; i < scenario->proposal.n_files; i++) {
-		const struct file_want *want = &scenario->proposal.files[i];
-
-		if (streq(want->name, name)) {
-			wanted = want->wanted;
-			because = want->reason;
-		}
-	}
-	if (!wanted)
-		fail(scenario, "%s: no such setting", name);
-	if (!streq(wanted, value) || !streq(because, reason))
-		fail(scenario, "%s: wants '%s', %s", name, wanted, because);
+	if (found != there)
+		fail(scenario, "%s: %s", name,
+			found ? "there is such a setting" : "no such setting");
+	if (!there)
+		return;
+	if (!streq(wanted, need(scenario, "value")) || !streq(reason, need(scenario, "reason")))
+		fail(scenario, "%s: wants '%s', %s", name, wanted, reason);
+	if (!reason_help(reason))
+		fail(scenario, "%s: no such reason", reason);
+	if (scenario_is(scenario, "on-disk") && !streq(on_disk, need(scenario, "text")))
+		fail(scenario, "%s: on disk is '%s'", name, on_disk);
 }
 
 static void expect_condition(struct scenario *scenario)
@@ -204,15 +220,17 @@ static void expect_limit(struct scenario *scenario)
 
 static void expect(struct scenario *scenario)
 {
+	bool there = !scenario_is(scenario, "no");
+
 	scenario->expectations++;
 	if (scenario_is(scenario, "setting"))
-		expect_setting(scenario);
+		expect_setting(scenario, there);
 	else if (scenario_is(scenario, "condition"))
 		expect_condition(scenario);
-	else if (scenario_is(scenario, "limit"))
-		expect_limit(scenario);
-	else if (!scenario_is(scenario, "no") || !scenario_is(scenario, "limit"))
+	else if (!scenario_is(scenario, "limit"))
 		fail(scenario, "expect what?");
+	else if (there)
+		expect_limit(scenario);
 	else if (find_limit(scenario, need(scenario, "name")))
 		fail(scenario, "there is such a limit");
 }
@@ -326,7 +344,7 @@ static int replay(struct scenario *scenario, const struct scenario_tuner *tuner,
 int main(int argc, char **argv)
 {
 	static const struct scenario_tuner *const tuners[] = {&neighbor_scenario, &thp_scenario,
-		&dns_scenario, &sysctl_scenario, &kubelet_scenario};
+		&dns_scenario, &sysctl_scenario, &kubelet_scenario, &runtime_scenario};
 	struct scenario scenario = {.path = argc == 2 ? argv[1] : ""};
 	_cleanup_fclose_ FILE *file = fopen(scenario.path, "re");
 	const char *name = strrchr(scenario.path, '/') ? strrchr(scenario.path, '/') + 1 : "";

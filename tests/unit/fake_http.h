@@ -17,8 +17,6 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include <systemd/sd-event.h>
-
 #define FAKE_CONNECTIONS_MAX 256
 
 /* Answers one request; head is its text up to the empty line. The connection is closed after it. */
@@ -191,26 +189,6 @@ static inline void fake_http_stop(struct fake_http *http)
 		assert_int_equal(pthread_join(http->connections[i], NULL), 0);
 	close(http->fd);
 	http->fd = -1;
-}
-
-/* Runs the loop until the condition holds; 30 s mean that it never will. */
-#define run_until(event, condition)                                                 \
-	do {                                                                        \
-		uint64_t _end = now_us() + 30 * USEC_PER_SEC;                       \
-		while (!(condition)) {                                              \
-			if (now_us() > _end)                                        \
-				fail_msg("never: %s", #condition);                  \
-			assert_true(sd_event_run(event, 100 * USEC_PER_MSEC) >= 0); \
-		}                                                                   \
-	} while (0)
-
-/* Runs the loop a little: for what must not happen. */
-static inline void run_for(sd_event *event, uint64_t us)
-{
-	uint64_t end = now_us() + us;
-
-	while (now_us() < end)
-		assert_true(sd_event_run(event, 10 * USEC_PER_MSEC) >= 0);
 }
 
 #endif

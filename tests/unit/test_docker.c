@@ -1,369 +1,223 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "fake_docker.h"
+#include "fake_http.h"
 
-static void knows_the_daemon(void **state)
+#include "runtime/docker.h"
+
+#define VERSION "{\"Version\":\"20.10.24+dfsg1\",\"ApiVersion\":\"1.41\",\"Os\":\"linux\"}"
+#define INFO                                                                               \
+	"{\"Driver\":\"overlay2\",\"DockerRootDir\":\"/var/lib/docker\",\"Containers\":5," \
+	"\"RegistryConfig\":{\"Mirrors\":[\"https://mirror.example/\"]}}"
+#define RELOAD(n, nano)                                                                    \
+	"{\"Type\":\"daemon\",\"Action\":\"reload\",\"timeNano\":" nano ",\"Actor\":{"     \
+	"\"Attributes\":{\"max-concurrent-downloads\":\"" #n "\",\"registry-mirrors\":\"[" \
+	"\\\"http://a/\\\",\\\"http://b\\\"]\"}}}\n"
+#define PULL(name) "{\"Type\":\"image\",\"Action\":\"pull\",\"Actor\":{\"ID\":\"" name "\"}}\n"
+
+struct fake {
+	struct directory directory;
+	struct fake_http http;
+	char socket[PATH_MAX];
+	const char *version, *info, *events, *containers;
+	atomic_uint infos;
+	bool ends; /* the stream of events does */
+};
+
+static void serve(int fd, const char *head, void *userdata)
 {
-	_cleanup_fake_docker_ struct fake_docker fake;
-	const struct docker_state *docker;
+	struct fake *fake = userdata;
+
+	if (starts_with(head, "GET /version ")) {
+		fake_reply(fd, 200, fake->version);
+	} else if (starts_with(head, "GET /info ")) {
+		atomic_fetch_add(&fake->infos, 1);
+		fake_reply(fd, 200, fake->info);
+	} else if (starts_with(head, "GET /containers/json?all=1 ")) {
+		fake_reply(fd, 200, fake->containers);
+	} else if (starts_with(head, "GET /events?since=") && strstr(head, "&until=")) {
+		fake_reply(fd, 200, fake->events);
+	} else if (starts_with(head, "GET /events?since=")) {
+		fake_begin_chunks(fd);
+		fake_chunk(fd, "{\"Type\":\"image\",\"Action\":\"tag\"}\n");
+		if (fake->events[0])
+			fake_chunk(fd, fake->events);
+		if (fake->ends)
+			fake_chunk(fd, "");
+		else
+			fake_wait(fd);
+	} else {
+		fake_reply(fd, 404, "{\"message\":\"page not found\"}");
+	}
+}
+
+static void fake_open(struct fake *fake)
+{
+	*fake = (struct fake){.version = VERSION, .info = INFO, .events = "", .containers = "[]\n"};
+	directory_make(&fake->directory);
+	directory_path(&fake->directory, "/docker.sock", fake->socket);
+	fake_http_start_unix(&fake->http, fake->socket, serve, fake);
+}
+
+static void fake_close(struct fake *fake)
+{
+	fake_http_stop(&fake->http);
+	directory_remove(&fake->directory);
+}
+
+#define _cleanup_fake_ __attribute__((cleanup(fake_close)))
+
+static struct wait in(uint64_t us)
+{
+	return (struct wait){.deadline_us = now_us() + us, .cancel_fd = -1};
+}
+
+static void version_and_info_are_read(void **state)
+{
+	_cleanup_fake_ struct fake fake;
+	struct wait wait = in(20 * USEC_PER_SEC);
+	struct docker_info info = {0};
+	char why[DOCKER_ERROR_MAX];
 
 	(void)state;
-	fake_docker_start(&fake);
-	docker = docker_state(fake.docker);
-	assert_int_equal(docker->error, 0);
-	assert_string_equal(docker->why, "");
-	assert_string_equal(docker->version, "20.10.24+dfsg1");
-	assert_string_equal(docker->api_version, "1.41");
-	assert_string_equal(docker->storage_driver, "overlay2");
-	assert_string_equal(docker->root_dir, "/var/lib/docker");
-	assert_true(docker->live_restore);
-	assert_false(docker->containerd_store);
-	assert_int_equal(docker->containers, 5);
-	assert_int_equal(docker->running, 3);
-	assert_int_equal(docker->images, 7);
-	assert_int_equal(docker->n_mirrors, 1);
-	assert_string_equal(docker->mirrors[0], "https://mirror.example");
-	assert_int_equal(docker->source, DOCKER_SOURCE_DEFAULT); /* no daemon.json */
-	assert_int_equal(docker->max_downloads, 3);
-	assert_int_equal(docker->pid, 0);
-	assert_true(docker->since_us > 0);
-	assert_int_equal(fake.changes, 1);
+	fake_open(&fake);
+	assert_int_equal(docker_read_info(fake.socket, &info, &wait, why), 0);
+	assert_string_equal(info.version, "20.10.24+dfsg1");
+	assert_string_equal(info.storage_driver, "overlay2");
+	assert_string_equal(info.root_dir, "/var/lib/docker");
+	assert_string_equal(info.mirrors, "https://mirror.example");
+	assert_string_equal(info.reloaded_downloads, "");
+	assert_int_equal(docker_probe(fake.socket, &wait), 0);
 }
 
-static void takes_the_last_reload_of_the_past(void **state)
+static void info_is_read_again_only_after_a_reload(void **state)
 {
-	_cleanup_fake_docker_ struct fake_docker fake;
+	_cleanup_fake_ struct fake fake;
+	struct wait wait = in(20 * USEC_PER_SEC);
+	struct docker_info info = {0};
+	char why[DOCKER_ERROR_MAX];
 
 	(void)state;
-	fake_docker_open(&fake);
-	atomic_store(&fake.past, RELOAD(5) RELOAD(7));
-	fake_docker_begin(&fake);
-	fake_docker_open_client(&fake);
-	run_until(fake.event, docker_settled(fake.docker));
-	assert_int_equal(docker_state(fake.docker)->source, DOCKER_SOURCE_RELOAD);
-	assert_int_equal(docker_state(fake.docker)->max_downloads, 7);
-	assert_int_equal(docker_state(fake.docker)->reloads, 0);
-	assert_int_equal(fake.events, 0);
+	fake_open(&fake);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(docker_read_info(fake.socket, &info, &wait, why), 0);
+	assert_int_equal(atomic_load(&fake.infos), 1);
+	fake.events = RELOAD(5, "1700000000000000000") RELOAD(10, "1700000001000000000");
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(docker_read_info(fake.socket, &info, &wait, why), 0);
+	assert_int_equal(atomic_load(&fake.infos), 2);
+	assert_string_equal(info.reloaded_downloads, "10");
+	assert_int_equal(info.reloaded_us, 1700000001000000);
 }
 
-static void hears_of_reloads(void **state)
+static void a_reload_has_the_value_in_force(void **state)
 {
-	_cleanup_fake_docker_ struct fake_docker fake;
-	const struct docker_state *docker;
+	_cleanup_fake_ struct fake fake;
+	struct wait wait = in(20 * USEC_PER_SEC);
+	char value[DOCKER_VALUE_MAX] = "before";
 
 	(void)state;
-	fake_docker_start(&fake);
-	docker = docker_state(fake.docker);
-	run_until(fake.event, atomic_load(&fake.live_fd) >= 0);
-	fake_chunk(fake.live_fd, RELOAD(10));
-	run_until(fake.event, docker->reloads == 1);
-	assert_int_equal(docker->source, DOCKER_SOURCE_RELOAD);
-	assert_int_equal(docker->max_downloads, 10);
-	assert_false(docker->live_restore);
-	assert_int_equal(docker->n_mirrors, 1);
-	assert_string_equal(docker->mirrors[0], "http://127.0.0.1:30020");
-	assert_int_equal(fake.events, 1);
-	assert_int_equal(fake.last.kind, DOCKER_EVENT_RELOAD);
-	assert_int_equal(fake.changes, 2);
-	/* In pieces, beside what nobody asked for. */
-	fake_chunk(fake.live_fd, "{\"Type\":\"network\",\"Action\":\"create\"}\n{\"Type\":\"ima");
-	fake_chunk(fake.live_fd, "ge\",\"Action\":\"pull\",\"time\":1700000001,\"Actor\":{\"ID\":"
-				 "\"busybox:1.36\",\"Attributes\":{\"name\":\"busybox\"}}}");
-	run_until(fake.event, fake.events == 2);
-	assert_int_equal(fake.last.kind, DOCKER_EVENT_IMAGE_PULL);
-	assert_string_equal(fake.last.name, "busybox:1.36");
-	assert_int_equal(fake.last.when_us, UINT64_C(1700000001) * USEC_PER_SEC);
-	fake_chunk(fake.live_fd, "{\"Type\":\"container\",\"Action\":\"start\",\"Actor\":{\"ID\":"
-				 "\"c0ffee\",\"Attributes\":{\"name\":\"web\"}}}\n");
-	run_until(fake.event, fake.events == 3);
-	assert_int_equal(fake.last.kind, DOCKER_EVENT_CONTAINER_START);
-	assert_string_equal(fake.last.id, "c0ffee");
-	assert_string_equal(fake.last.name, "web");
+	fake_open(&fake);
+	fake.events = RELOAD(10, "1700000000000000000");
+	assert_int_equal(
+		docker_wait_reload(fake.socket, 1, "max-concurrent-downloads", value, &wait), 0);
+	assert_string_equal(value, "10");
+	assert_int_equal(docker_wait_reload(fake.socket, 1, "registry-mirrors", value, &wait), 0);
+	assert_string_equal(value, "http://a http://b");
+	/* A reload that was refused sends no event. */
+	fake.events = "";
+	wait = in(100 * USEC_PER_MSEC);
+	assert_int_equal(
+		docker_wait_reload(fake.socket, 1, "registry-mirrors", value, &wait), -ETIMEDOUT);
+	fake.ends = true;
+	wait = in(20 * USEC_PER_SEC);
+	assert_int_equal(
+		docker_wait_reload(fake.socket, 1, "registry-mirrors", value, &wait), -ECONNRESET);
+	assert_string_equal(value, "http://a http://b");
 }
 
-static void says_why_nobody_answers_and_comes_back(void **state)
+static void pulled_images_are_named(void **state)
 {
-	_cleanup_fake_docker_ struct fake_docker fake;
-	const struct docker_state *docker;
+	_cleanup_fake_ struct fake fake;
+	struct wait wait = in(20 * USEC_PER_SEC);
+	char names[2][DOCKER_NAME_MAX];
+	size_t n = 0;
 
 	(void)state;
-	fake_docker_open(&fake);
-	fake_docker_open_client(&fake);
-	docker = docker_state(fake.docker);
-	assert_int_equal(docker->error, -EINPROGRESS);
-	run_until(fake.event, docker_settled(fake.docker));
-	assert_int_equal(docker->error, -ESRCH);
-	assert_non_null(strstr(docker->why, "/run/docker.sock: dockerd: it does not run: no /"));
-	assert_int_equal(fake.changes, 1);
-	directory_put(&fake.directory, "/run/docker.pid", "999999999");
-	fake_docker_look(&fake);
-	run_until(fake.event, docker->error == -ENOENT);
-	assert_non_null(strstr(docker->why, "/run/docker.sock: GET /version: No such file"));
-	fake_docker_begin(&fake);
-	fake_docker_look(&fake);
-	run_until(fake.event, docker->error == 0);
-	assert_string_equal(docker->version, "20.10.24+dfsg1");
-	assert_string_equal(docker->why, "");
-	assert_int_equal(fake.changes, 3);
+	fake_open(&fake);
+	fake.events = PULL("127.0.0.1:5000/a:1") PULL("b:latest") PULL("c");
+	assert_int_equal(docker_read_pulled(fake.socket, 1, names, 2, &n, &wait), 0);
+	assert_int_equal(n, 2);
+	assert_string_equal(names[0], "127.0.0.1:5000/a:1");
+	assert_string_equal(names[1], "b:latest");
 }
 
-/* Whoever listens, perhaps systemd: a connection would start a daemon that was stopped. */
-static void wakes_nobody_who_does_not_run(void **state)
+static void containers_are_listed(void **state)
 {
-	_cleanup_fake_docker_ struct fake_docker fake;
-	const struct docker_state *docker;
+	_cleanup_fake_ struct fake fake;
+	_cleanup_free_ struct docker_container *list = NULL;
+	struct wait wait = in(20 * USEC_PER_SEC);
+	size_t n = 0;
 
 	(void)state;
-	fake_docker_open(&fake);
-	fake_docker_begin(&fake);
-	directory_delete(&fake.directory, "/run/docker.pid");
-	fake_docker_open_client(&fake);
-	docker = docker_state(fake.docker);
-	run_until(fake.event, docker_settled(fake.docker));
-	assert_int_equal(docker->error, -ESRCH);
-	fake_docker_look(&fake);
-	run_for(fake.event, 50 * USEC_PER_MSEC);
-	assert_int_equal(fake.http.requests, 0);
-	assert_int_equal(fake.http.n, 0);
-	directory_put(&fake.directory, "/run/docker.pid", "999999999");
-	fake_docker_look(&fake);
-	run_until(fake.event, docker->error == 0);
+	fake_open(&fake);
+	fake.containers =
+		"[{\"Id\":\"aa\",\"Names\":[\"/web\"],\"State\":\"running\",\"Labels\":{"
+		"\"io.kubernetes.pod.namespace\":\"shop\",\"io.kubernetes.pod.name\":\"web-1\","
+		"\"io.kubernetes.pod.uid\":\"u1\"}},\n"
+		" {\"Id\":\"bb\",\"Names\":[\"/a\\u0007b\"],\"State\":\"exited\"}]\n";
+	assert_int_equal(docker_read_containers(fake.socket, &list, &n, &wait), 0);
+	assert_int_equal(n, 2);
+	assert_string_equal(list[0].name, "web");
+	assert_string_equal(list[0].pod_name, "web-1");
+	assert_true(list[0].running);
+	assert_string_equal(list[1].name, "a b");
+	assert_false(list[1].running);
 }
 
-static void serve_garbage(int fd, const char *head, void *userdata)
-{
-	(void)head;
-	(void)userdata;
-	fake_send(fd, "\x15\x03\x01\x00\x02\x02\x46");
-}
-
-static void serve_death(int fd, const char *head, void *userdata)
-{
-	(void)head;
-	(void)userdata;
-	fake_send(fd, "HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{\"Version\":");
-}
-
-static void serve_flood(int fd, const char *head, void *userdata)
-{
-	(void)head;
-	(void)userdata;
-	fake_send(fd, "HTTP/1.1 200 OK\r\n\r\n");
-	fake_flood(fd, "{\"Version\":\"20.10\",\"ApiVersion\":\"1.41\"}                    ", 100);
-}
-
-static void serve_other_json(int fd, const char *head, void *userdata)
-{
-	(void)head;
-	(void)userdata;
-	fake_reply(fd, 200, "{\"ServerVersion\":3,\"Version\":{}}");
-}
-
-static void serve_no_json(int fd, const char *head, void *userdata)
-{
-	(void)head;
-	(void)userdata;
-	fake_reply(fd, 200, "<html>It works!</html>");
-}
-
-static void serve_refusal(int fd, const char *head, void *userdata)
-{
-	(void)head;
-	(void)userdata;
-	fake_reply(fd, 503, "{\"message\":\"shutting\\ndown\"}");
-}
-
-static void lives_through_a_mad_daemon(void **state)
+static void wrong_answers_are_described(void **state)
 {
 	static const struct {
-		fake_http_fn *misbehave;
+		const char *version, *info, *events;
 		int error;
 		const char *why;
 	} cases[] = {
-		{serve_garbage, -EPROTO, "GET /version"},
-		{serve_death, -ECONNRESET, "GET /version: Connection reset by peer"},
-		{serve_flood, -EFBIG, "GET /version: the answer is larger than it may be"},
-		{serve_other_json, -EBADMSG, "not what a Docker daemon answers"},
-		{serve_no_json, -EBADMSG, "not what a Docker daemon answers"},
-		{serve_refusal, -EPROTO, "GET /version: shutting down"},
+		{"[]", INFO, "", -EBADMSG, "GET /version: not what a Docker daemon answers"},
+		{"{}", INFO, "", -EBADMSG, "GET /version: not what a Docker daemon answers"},
+		{VERSION, "{\"Driver\":1}", "", -EBADMSG, "GET /info: not what"},
+		{VERSION, INFO, "{\"Type\":", -EBADMSG, "GET /events: not what"},
+		{VERSION, INFO, "garbage", -EBADMSG, "GET /events: "},
 	};
-	_cleanup_fake_docker_ struct fake_docker fake;
-	const struct docker_state *docker;
+	struct wait wait = in(20 * USEC_PER_SEC);
 
 	(void)state;
-	fake_docker_start(&fake);
-	docker = docker_state(fake.docker);
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		atomic_store(&fake.misbehave, cases[i].misbehave);
-		fake_docker_look(&fake);
-		run_until(fake.event, docker->error != 0);
-		assert_int_equal(docker->error, cases[i].error);
-		if (!strstr(docker->why, cases[i].why))
-			fail_msg("not because of %s: %s", cases[i].why, docker->why);
-		/* What was known stays known. */
-		assert_string_equal(docker->version, "20.10.24+dfsg1");
-		assert_string_equal(docker->root_dir, "/var/lib/docker");
-		atomic_store(&fake.misbehave, NULL);
-		fake_docker_look(&fake);
-		run_until(fake.event, docker->error == 0);
+		_cleanup_fake_ struct fake fake;
+		_cleanup_free_ struct docker_container *list = NULL;
+		struct docker_info info = {0};
+		char why[DOCKER_ERROR_MAX];
+		size_t n;
+
+		fake_open(&fake);
+		fake.version = cases[i].version;
+		fake.info = cases[i].info;
+		fake.events = fake.containers = cases[i].events;
+		assert_int_equal(docker_read_info(fake.socket, &info, &wait, why), cases[i].error);
+		if (!strstr(why, cases[i].why))
+			fail_msg("case %zu: %s", i, why);
+		assert_string_equal(info.version, "");
+		assert_int_equal(docker_read_containers(fake.socket, &list, &n, &wait), -EBADMSG);
 	}
-}
-
-static void serve_hang(int fd, const char *head, void *userdata)
-{
-	(void)head;
-	(void)userdata;
-	fake_wait(fd);
-}
-
-static void waits_for_no_daemon_that_hangs(void **state)
-{
-	_cleanup_fake_docker_ struct fake_docker fake;
-	const struct docker_state *docker;
-
-	(void)state;
-	fake_docker_open(&fake);
-	atomic_store(&fake.misbehave, serve_hang);
-	fake_docker_begin(&fake);
-	fake_docker_open_client(&fake);
-	docker = docker_state(fake.docker);
-	run_until(fake.event, docker_settled(fake.docker));
-	assert_int_equal(docker->error, -ETIMEDOUT);
-	assert_non_null(strstr(docker->why, "no answer in time"));
-}
-
-static void notices_broken_info_and_events(void **state)
-{
-	_cleanup_fake_docker_ struct fake_docker fake;
-	const struct docker_state *docker;
-
-	(void)state;
-	fake_docker_open(&fake);
-	atomic_store(&fake.info, "[]");
-	fake_docker_begin(&fake);
-	fake_docker_open_client(&fake);
-	docker = docker_state(fake.docker);
-	run_until(fake.event, docker_settled(fake.docker));
-	assert_int_equal(docker->error, -EBADMSG);
-	assert_non_null(strstr(docker->why, "GET /info"));
-	atomic_store(&fake.info, NULL);
-	atomic_store(&fake.past, "{\"Type\":");
-	fake_docker_look(&fake);
-	run_until(fake.event, strstr(docker->why, "GET /events"));
-	assert_int_equal(docker->error, -EBADMSG);
-	atomic_store(&fake.past, "no events");
-	fake_docker_look(&fake);
-	run_for(fake.event, 100 * USEC_PER_MSEC);
-	assert_int_equal(docker->error, -EBADMSG);
-	atomic_store(&fake.past, NULL);
-	run_until(fake.event, docker->error == 0);
-	/* The stream goes mad: it is begun anew. */
-	run_until(fake.event, atomic_load(&fake.live_fd) >= 0);
-	fake_chunk(fake.live_fd, "}}}");
-	run_until(fake.event, atomic_load(&fake.live_fd) < 0);
-	run_until(fake.event, atomic_load(&fake.live_fd) >= 0);
-	fake_chunk(fake.live_fd, RELOAD(9));
-	run_until(fake.event, docker->max_downloads == 9);
-}
-
-static void follows_a_daemon_that_restarts(void **state)
-{
-	_cleanup_fake_docker_ struct fake_docker fake;
-	const struct docker_state *docker;
-
-	(void)state;
-	fake_docker_open(&fake);
-	atomic_store(&fake.past, RELOAD(5));
-	fake_docker_begin(&fake);
-	fake_docker_open_client(&fake);
-	docker = docker_state(fake.docker);
-	run_until(fake.event, docker->max_downloads == 5);
-	run_until(fake.event, atomic_load(&fake.live_fd) >= 0);
-	shutdown(fake.live_fd, SHUT_RDWR);
-	fake_http_stop(&fake.http);
-	run_until(fake.event, docker->error == -ECONNREFUSED);
-	/* Another version, which remembers no reload. */
-	atomic_store(&fake.past, NULL);
-	atomic_store(&fake.version, "{\"Version\":\"28.5.2\",\"ApiVersion\":\"1.51\"}");
-	fake_docker_begin(&fake);
-	run_until(fake.event, docker->error == 0);
-	assert_string_equal(docker->version, "28.5.2");
-	assert_int_equal(docker->source, DOCKER_SOURCE_DEFAULT);
-}
-
-static void notices_a_socket_that_was_replaced(void **state)
-{
-	_cleanup_fake_docker_ struct fake_docker fake;
-	struct fake_http old;
-	const struct docker_state *docker;
-
-	(void)state;
-	fake_docker_start(&fake);
-	docker = docker_state(fake.docker);
-	run_until(fake.event, atomic_load(&fake.live_fd) >= 0);
-	/* The old one still runs, and its stream is open; the new one has the name. */
-	old = fake.http;
-	fake_docker_begin(&fake);
-	atomic_store(&fake.past, RELOAD(8));
-	fake_docker_look(&fake);
-	run_until(fake.event, docker->max_downloads == 8);
-	assert_int_equal(docker->error, 0);
-	shutdown(old.fd, SHUT_RDWR);
-	assert_int_equal(pthread_join(old.thread, NULL), 0);
-	for (size_t i = 0; i < old.n; i++)
-		assert_int_equal(pthread_join(old.connections[i], NULL), 0);
-	close(old.fd);
-}
-
-static void closes_at_any_time(void **state)
-{
-	(void)state;
-	for (uint64_t us = 0; us < 4000; us += 400) {
-		_cleanup_fake_docker_ struct fake_docker fake;
-
-		fake_docker_open(&fake);
-		fake_docker_begin(&fake);
-		fake_docker_open_client(&fake);
-		run_for(fake.event, us);
-		assert_true(fake.changes <= 1);
-	}
-}
-
-static void refuses_paths_that_are_too_long(void **state)
-{
-	_cleanup_fake_docker_ struct fake_docker fake;
-	struct docker_options options = {0};
-	char path[128];
-
-	(void)state;
-	fake_docker_open(&fake);
-	memset(path, 'a', sizeof(path));
-	path[0] = '/';
-	path[107] = '\0';
-	options = (struct docker_options){.host_root = "", .socket_path = path};
-	assert_int_equal(docker_open(fake.event, fake.fetcher, &options, &fake.docker), 0);
-	docker_close(steal(fake.docker));
-	path[107] = 'a';
-	path[108] = '\0';
-	assert_int_equal(
-		docker_open(fake.event, fake.fetcher, &options, &fake.docker), -ENAMETOOLONG);
-	assert_null(fake.docker);
+	assert_int_equal(docker_probe("/nowhere", &wait), -ENOENT);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(knows_the_daemon),
-		cmocka_unit_test(takes_the_last_reload_of_the_past),
-		cmocka_unit_test(hears_of_reloads),
-		cmocka_unit_test(says_why_nobody_answers_and_comes_back),
-		cmocka_unit_test(wakes_nobody_who_does_not_run),
-		cmocka_unit_test(lives_through_a_mad_daemon),
-		cmocka_unit_test(waits_for_no_daemon_that_hangs),
-		cmocka_unit_test(notices_broken_info_and_events),
-		cmocka_unit_test(follows_a_daemon_that_restarts),
-		cmocka_unit_test(notices_a_socket_that_was_replaced),
-		cmocka_unit_test(closes_at_any_time),
-		cmocka_unit_test(refuses_paths_that_are_too_long),
+		cmocka_unit_test(version_and_info_are_read),
+		cmocka_unit_test(info_is_read_again_only_after_a_reload),
+		cmocka_unit_test(a_reload_has_the_value_in_force),
+		cmocka_unit_test(pulled_images_are_named),
+		cmocka_unit_test(containers_are_listed),
+		cmocka_unit_test(wrong_answers_are_described),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,90 +8,58 @@
 #define FIRST_LINE \
 	"# Written by headroom. It replaces and removes this file, unless this line is gone.\n"
 
-static char *write_hosts(const struct hosts_toml *hosts)
-{
-	char *text = NULL;
-	size_t len;
+#define TABLE(url) "\n[host.\"" url "\"]\n  capabilities = [\"pull\", \"resolve\"]\n"
 
-	assert_int_equal(hosts_toml_write(hosts, &text, &len), 0);
-	assert_int_equal(len, strlen(text));
-	assert_true(hosts_toml_is_ours(text, len));
-	return text;
-}
-
-static void the_same_node_is_first_and_upstream_last(void **state)
+static void the_same_node_is_first_and_each_mirror_once(void **state)
 {
-	static const struct hosts_toml_mirror mirrors[] = {
-		{"https://far.example/", false},
-		{"http://127.0.0.1:30020", true},
-		{"https://near.example:5000/v2/proxy", false},
-		{"http://10.0.0.7:30021", true},
-	};
-	const struct hosts_toml hosts = {.mirrors = mirrors,
-		.n = ARRAY_SIZE(mirrors),
-		.upstream = "https://registry-1.docker.io/",
-		.dial_timeout_ms = 500};
-	_cleanup_free_ char *text = write_hosts(&hosts);
+	static const char *const urls[] = {"https://far.example/", "http://127.0.0.1:30020",
+		"https://near.example:5000/v2/proxy", "https://far.example", "http://localhost"};
+	_cleanup_free_ char *text = NULL, *timed = NULL;
+	char words[256];
 
 	(void)state;
-	/* server is a key of the root, so it stands before the tables; it is asked last. */
-	assert_string_equal(text, FIRST_LINE "server = \"https://registry-1.docker.io\"\n"
-					     "\n"
-					     "[host.\"http://127.0.0.1:30020\"]\n"
-					     "  capabilities = [\"pull\", \"resolve\"]\n"
-					     "  dial_timeout = \"500ms\"\n"
-					     "\n"
-					     "[host.\"http://10.0.0.7:30021\"]\n"
-					     "  capabilities = [\"pull\", \"resolve\"]\n"
-					     "  dial_timeout = \"500ms\"\n"
-					     "\n"
-					     "[host.\"https://far.example\"]\n"
-					     "  capabilities = [\"pull\", \"resolve\"]\n"
-					     "  dial_timeout = \"500ms\"\n"
-					     "\n"
-					     "[host.\"https://near.example:5000/v2/proxy\"]\n"
-					     "  capabilities = [\"pull\", \"resolve\"]\n"
-					     "  dial_timeout = \"500ms\"\n");
-}
-
-static void repeated_mirrors_are_written_once(void **state)
-{
-	static const struct hosts_toml_mirror mirrors[] = {
-		{"http://h", false}, {"http://h/", true}, {"http://h", false}};
-	const struct hosts_toml hosts = {.mirrors = mirrors, .n = ARRAY_SIZE(mirrors)};
-	_cleanup_free_ char *text = write_hosts(&hosts);
-
-	(void)state;
-	/* A table that stands twice would make the file unreadable. */
+	assert_int_equal(hosts_toml_write(urls, ARRAY_SIZE(urls), 0, &text), 0);
 	assert_string_equal(text,
-		FIRST_LINE "\n[host.\"http://h\"]\n  capabilities = [\"pull\", \"resolve\"]\n");
+		FIRST_LINE TABLE("http://127.0.0.1:30020") TABLE("http://localhost")
+			TABLE("https://far.example") TABLE("https://near.example:5000/v2/proxy"));
+	assert_true(hosts_toml_is_ours(text, strlen(text)));
+	hosts_toml_mirrors(text, words, sizeof(words));
+	assert_string_equal(words, "http://127.0.0.1:30020 http://localhost https://far.example "
+				   "https://near.example:5000/v2/proxy");
+	assert_int_equal(hosts_toml_write(urls, 1, 500, &timed), 0);
+	assert_string_equal(
+		timed, FIRST_LINE TABLE("https://far.example") "  dial_timeout = \"500ms\"\n");
+}
+
+static void lists_that_differ_never_look_the_same(void **state)
+{
+	char one[32], other[32];
+
+	(void)state;
+	hosts_toml_mirrors(
+		FIRST_LINE TABLE("http://a.example.com:5000") TABLE("http://b"), one, sizeof(one));
+	hosts_toml_mirrors(FIRST_LINE TABLE("http://a.example.com:5000") TABLE("http://c"), other,
+		sizeof(other));
+	assert_int_equal(strlen(one), 31);
+	assert_string_not_equal(one, other);
+	hosts_toml_mirrors(FIRST_LINE, one, sizeof(one));
+	assert_string_equal(one, "none");
 }
 
 static void only_plain_addresses_are_accepted(void **state)
 {
 	static const char *const bad[] = {
 		"http://h\"]\n[host.\"http://evil", "h", "http://u:p@h", "http://h/\\", ""};
-	struct hosts_toml_mirror mirror = {"http://h", false};
-	struct hosts_toml hosts = {.mirrors = &mirror, .n = 1};
-	struct hosts_toml_mirror many[HOSTS_TOML_HOSTS_MAX + 1];
+	const char *many[HOSTS_TOML_URLS_MAX + 1];
 	char *text = NULL;
-	size_t len;
 
 	(void)state;
-	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
-		mirror.url = bad[i];
-		assert_int_equal(hosts_toml_write(&hosts, &text, &len), -EINVAL);
-		mirror.url = "http://h";
-		hosts.upstream = bad[i];
-		assert_int_equal(hosts_toml_write(&hosts, &text, &len), -EINVAL);
-		hosts.upstream = NULL;
-	}
-	hosts.n = 0;
-	assert_int_equal(hosts_toml_write(&hosts, &text, &len), -EINVAL);
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		assert_int_equal(hosts_toml_write(&bad[i], 1, 0, &text), -EINVAL);
+	assert_int_equal(hosts_toml_write(bad, 0, 0, &text), -EINVAL);
 	for (size_t i = 0; i < ARRAY_SIZE(many); i++)
-		many[i] = mirror;
-	hosts = (struct hosts_toml){.mirrors = many, .n = ARRAY_SIZE(many)};
-	assert_int_equal(hosts_toml_write(&hosts, &text, &len), -E2BIG);
+		many[i] = "http://h";
+	assert_int_equal(hosts_toml_write(many, ARRAY_SIZE(many), 0, &text), -E2BIG);
 	assert_null(text);
 }
 
@@ -162,8 +130,8 @@ static void dial_timeout_depends_on_the_version(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_same_node_is_first_and_upstream_last),
-		cmocka_unit_test(repeated_mirrors_are_written_once),
+		cmocka_unit_test(the_same_node_is_first_and_each_mirror_once),
+		cmocka_unit_test(lists_that_differ_never_look_the_same),
 		cmocka_unit_test(only_plain_addresses_are_accepted),
 		cmocka_unit_test(own_files_are_recognised),
 		cmocka_unit_test(directories_that_containerd_reads_are_known),

@@ -1,77 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fake_http.h"
 
-#include "runtime/fetch.h"
 #include "runtime/mirror.h"
 
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
-
-struct bench {
-	struct directory directory;
-	sd_event *event;
-	struct fetcher *fetcher;
-	struct mirrors *mirrors;
-	unsigned int changes;
-};
-
-static void on_changed(void *userdata)
-{
-	((struct bench *)userdata)->changes++;
-}
-
-static void bench_open(struct bench *bench)
-{
-	memset(bench, 0, sizeof(*bench));
-	directory_make(&bench->directory);
-	assert_int_equal(sd_event_new(&bench->event), 0);
-	assert_int_equal(fetcher_open(bench->event, &bench->fetcher), 0);
-	assert_int_equal(mirrors_open(bench->event, bench->fetcher, bench->directory.path,
-				 on_changed, bench, &bench->mirrors),
-		0);
-}
-
-static void bench_close(struct bench *bench)
-{
-	mirrors_close(bench->mirrors);
-	fetcher_close(bench->fetcher);
-	sd_event_unref(bench->event);
-	directory_remove(&bench->directory);
-}
-
-#define _cleanup_bench_ __attribute__((cleanup(bench_close)))
-
-static void set_one(struct bench *bench, const char *url)
-{
-	assert_int_equal(mirrors_set(bench->mirrors, &url, 1), 0);
-}
-
-static const struct mirror *the_one(const struct bench *bench)
-{
-	size_t n;
-	const struct mirror *all = mirrors_all(bench->mirrors, &n);
-
-	assert_int_equal(n, 1);
-	return all;
-}
-
-/* Their turn comes every ten seconds; here it is never far. */
-int sd_event_source_set_time_relative(sd_event_source *source, uint64_t us)
-{
-	bool is_turn = us == 10 * USEC_PER_SEC;
-
-	return sd_event_source_set_time(source, now_us() + (is_turn ? 20 * USEC_PER_MSEC : us));
-}
-
-/* Puts one check's answer through. */
-static const struct mirror *check(struct bench *bench)
-{
-	uint64_t before = the_one(bench)->checked_us;
-
-	run_until(bench->event, the_one(bench)->checked_us > before);
-	return the_one(bench);
-}
 
 static atomic_int status_to_give;
 
@@ -84,39 +18,6 @@ static void serve_status(int fd, const char *head, void *userdata)
 		fake_send(fd, "HTTP/1.1 302 X\r\nLocation: /v2/\r\nContent-Length: 0\r\n\r\n");
 	else
 		fake_reply(fd, atomic_load(&status_to_give), "{}");
-}
-
-static void takes_200_and_401_for_health(void **state)
-{
-	static const struct {
-		int status;
-		enum mirror_state state;
-		const char *why;
-	} cases[] = {{200, MIRROR_UP, ""}, {401, MIRROR_UP, ""},
-		{302, MIRROR_DOWN, "GET /v2/ answers 302"},
-		{403, MIRROR_DOWN, "GET /v2/ answers 403"},
-		{404, MIRROR_DOWN, "GET /v2/ answers 404"},
-		{500, MIRROR_DOWN, "GET /v2/ answers 500"}};
-	struct fake_http http;
-	char url[64];
-
-	(void)state;
-	fake_http_start_tcp(&http, serve_status, NULL);
-	snprintf(url, sizeof(url), "http://127.0.0.1:%d/", http.port);
-	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		_cleanup_bench_ struct bench bench;
-
-		bench_open(&bench);
-		atomic_store(&status_to_give, cases[i].status);
-		set_one(&bench, url);
-		assert_int_equal(the_one(&bench)->state, MIRROR_UNKNOWN);
-		assert_false(mirrors_settled(bench.mirrors));
-		run_until(bench.event, mirrors_settled(bench.mirrors));
-		assert_int_equal(the_one(&bench)->state, cases[i].state);
-		assert_string_equal(the_one(&bench)->why, cases[i].why);
-		assert_int_equal(bench.changes, 1);
-	}
-	fake_http_stop(&http);
 }
 
 static void serve_hang(int fd, const char *head, void *userdata)
@@ -134,158 +35,142 @@ static void serve_flood(int fd, const char *head, void *userdata)
 	fake_flood(fd, "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx", 100);
 }
 
-static void takes_nothing_else_for_health(void **state)
+static void check(struct mirror *mirrors, size_t n, const char *root)
 {
-	_cleanup_bench_ struct bench bench;
-	struct fake_http hang, flood;
-	char urls[3][64];
-	const char *list[] = {urls[0], urls[1], urls[2]};
-	const struct mirror *all;
-	size_t n;
+	struct wait wait = {.deadline_us = UINT64_MAX, .cancel_fd = -1};
+
+	mirrors_check(mirrors, n, root, &wait);
+}
+
+static struct mirror mirror_at(int port, const char *path)
+{
+	struct mirror mirror = {0};
+
+	snprintf(mirror.url, sizeof(mirror.url), "http://127.0.0.1:%d%s", port, path);
+	return mirror;
+}
+
+static void only_200_and_401_are_healthy(void **state)
+{
+	static const struct {
+		int status;
+		enum mirror_state state;
+		const char *why;
+	} cases[] = {{200, MIRROR_UP, ""}, {401, MIRROR_UP, ""},
+		{302, MIRROR_DOWN, "GET /v2/ answers 302"},
+		{403, MIRROR_DOWN, "GET /v2/ answers 403"},
+		{404, MIRROR_DOWN, "GET /v2/ answers 404"},
+		{500, MIRROR_DOWN, "GET /v2/ answers 500"}};
+	struct fake_http http;
 
 	(void)state;
-	bench_open(&bench);
+	fake_http_start_tcp(&http, serve_status, NULL);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct mirror mirror = mirror_at(http.port, "");
+
+		atomic_store(&status_to_give, cases[i].status);
+		check(&mirror, 1, "");
+		assert_int_equal(mirror.state, cases[i].state);
+		assert_string_equal(mirror.why, cases[i].why);
+		assert_true(mirror.due_us > now_us() + 5 * USEC_PER_SEC);
+	}
+	fake_http_stop(&http);
+}
+
+static void mirrors_are_checked_at_the_same_time(void **state)
+{
+	struct fake_http hang, flood;
+	struct mirror mirrors[4];
+	uint64_t start = now_us();
+
+	(void)state;
 	fake_http_start_tcp(&hang, serve_hang, NULL);
 	fake_http_start_tcp(&flood, serve_flood, NULL);
-	snprintf(urls[0], sizeof(urls[0]), "http://127.0.0.1:%d", hang.port);
-	snprintf(urls[1], sizeof(urls[1]), "http://127.0.0.1:%d", flood.port);
-	snprintf(urls[2], sizeof(urls[2]), "http://127.0.0.1:1");
-	assert_int_equal(mirrors_set(bench.mirrors, list, 3), 0);
-	run_until(bench.event, mirrors_settled(bench.mirrors));
-	all = mirrors_all(bench.mirrors, &n);
-	assert_int_equal(n, 3);
-	for (size_t i = 0; i < n; i++)
-		assert_int_equal(all[i].state, MIRROR_DOWN);
-	assert_string_equal(all[0].why, "no answer within 2 s");
-	assert_string_equal(all[1].why, "the answer is larger than it may be");
-	assert_non_null(strstr(all[2].why, "refused"));
-	mirrors_close(steal(bench.mirrors));
+	mirrors[0] = mirror_at(hang.port, "");
+	mirrors[1] = mirror_at(flood.port, "");
+	mirrors[2] = mirror_at(1, "");
+	mirrors[3] = mirror_at(hang.port, "/other");
+	check(mirrors, ARRAY_SIZE(mirrors), "");
+	assert_true(now_us() - start < 3 * USEC_PER_SEC);
+	for (size_t i = 0; i < ARRAY_SIZE(mirrors); i++)
+		assert_int_equal(mirrors[i].state, MIRROR_DOWN);
+	assert_string_equal(mirrors[0].why, "no answer within 2 s");
+	assert_string_equal(mirrors[1].why, "the answer is too large");
+	assert_string_equal(mirrors[2].why, "Connection refused");
 	fake_http_stop(&hang);
 	fake_http_stop(&flood);
 }
 
-static void changes_its_mind_when_two_answers_say_so(void **state)
+static void only_due_mirrors_are_checked_and_cancelling_keeps_the_state(void **state)
 {
-	static const struct {
-		bool healthy, changed;
-		enum mirror_state state;
-		unsigned int against;
-	} steps[] = {
-		{true, true, MIRROR_UP, 0}, /* the first ever counts alone */
-		{true, false, MIRROR_UP, 0},
-		{false, false, MIRROR_UP, 1},
-		{true, false, MIRROR_UP, 0},
-		{false, false, MIRROR_UP, 1},
-		{false, true, MIRROR_DOWN, 0},
-		{false, false, MIRROR_DOWN, 0},
-		{true, false, MIRROR_DOWN, 1},
-		{false, false, MIRROR_DOWN, 0},
-		{true, false, MIRROR_DOWN, 1},
-		{true, true, MIRROR_UP, 0},
-	};
-	struct mirror mirror = {.url = "http://h"};
-	uint64_t since = 0;
-
-	(void)state;
-	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
-		assert_int_equal(
-			mirror_observe(&mirror, steps[i].healthy, 100 + i), steps[i].changed);
-		if (steps[i].changed)
-			since = 100 + i;
-		assert_int_equal(mirror.state, steps[i].state);
-		assert_int_equal(mirror.against, steps[i].against);
-		assert_int_equal(mirror.since_us, since);
-		assert_int_equal(mirror.checked_us, 100 + i);
-	}
-}
-
-static void goes_down_and_up_again(void **state)
-{
-	_cleanup_bench_ struct bench bench;
+	struct wait wait = {.deadline_us = UINT64_MAX};
+	struct mirror mirror;
 	struct fake_http http;
-	char url[64];
+	int fds[2];
 
 	(void)state;
-	bench_open(&bench);
 	atomic_store(&status_to_give, 200);
 	fake_http_start_tcp(&http, serve_status, NULL);
-	snprintf(url, sizeof(url), "http://127.0.0.1:%d", http.port);
-	set_one(&bench, url);
-	run_until(bench.event, mirrors_settled(bench.mirrors));
-	atomic_store(&status_to_give, 503);
-	assert_int_equal(check(&bench)->state, MIRROR_UP);
-	assert_int_equal(the_one(&bench)->against, 1);
-	/* The second look comes by itself, and soon. */
-	run_until(bench.event, the_one(&bench)->state == MIRROR_DOWN);
-	assert_int_equal(bench.changes, 2);
-	atomic_store(&status_to_give, 200);
-	assert_int_equal(check(&bench)->state, MIRROR_DOWN);
-	assert_int_equal(check(&bench)->state, MIRROR_UP);
-	assert_int_equal(bench.changes, 3);
+	mirror = mirror_at(http.port, "");
+	check(&mirror, 1, "");
+	check(&mirror, 1, "");
+	assert_int_equal(atomic_load(&http.requests), 1);
+	atomic_store(&http.serve, serve_hang);
+	mirror.due_us = 0;
+	assert_int_equal(pipe(fds), 0);
+	assert_int_equal(write(fds[1], "x", 1), 1);
+	wait.cancel_fd = fds[0];
+	mirrors_check(&mirror, 1, "", &wait);
+	assert_int_equal(mirror.state, MIRROR_UP);
+	assert_int_equal(mirror.due_us, 0);
+	close(fds[0]);
+	close(fds[1]);
 	fake_http_stop(&http);
 }
 
-static void keeps_what_stays_configured(void **state)
+static void a_state_changes_after_two_answers(void **state)
 {
-	static const char *const first[] = {"http://127.0.0.1:1", "http://127.0.0.1:2/"};
-	static const char *const second[] = {"http://127.0.0.1:3", "http://127.0.0.1:2",
-		"http://127.0.0.1:2//", "http://127.0.0.1:3"};
-	static const char *const bad[] = {"http://127.0.0.1:2", "http://user@127.0.0.1"};
-	_cleanup_bench_ struct bench bench;
-	const char *many[MIRRORS_MAX + 1];
-	const struct mirror *all;
-	size_t n;
+	static const struct {
+		bool healthy;
+		enum mirror_state state;
+		unsigned int against;
+	} answers[] = {{true, MIRROR_UP, 0}, {false, MIRROR_UP, 1}, {true, MIRROR_UP, 0},
+		{false, MIRROR_UP, 1}, {false, MIRROR_DOWN, 0}, {true, MIRROR_DOWN, 1},
+		{true, MIRROR_UP, 0}};
+	struct mirror mirror = {0};
 
 	(void)state;
-	bench_open(&bench);
-	assert_true(mirrors_settled(bench.mirrors));
-	assert_int_equal(mirrors_set(bench.mirrors, first, 2), 0);
-	run_until(bench.event, mirrors_settled(bench.mirrors));
-	assert_int_equal(mirrors_set(bench.mirrors, second, 4), 0);
-	all = mirrors_all(bench.mirrors, &n);
-	assert_int_equal(n, 2);
-	assert_string_equal(all[0].url, "http://127.0.0.1:3");
-	assert_int_equal(all[0].state, MIRROR_UNKNOWN);
-	assert_string_equal(all[1].url, "http://127.0.0.1:2");
-	assert_int_equal(all[1].state, MIRROR_DOWN);
-	assert_ptr_equal(mirrors_find(bench.mirrors, "http://127.0.0.1:2/"), &all[1]);
-	assert_null(mirrors_find(bench.mirrors, "http://127.0.0.1:1"));
-	assert_int_equal(mirrors_set(bench.mirrors, bad, 2), -EINVAL);
-	for (size_t i = 0; i < ARRAY_SIZE(many); i++)
-		many[i] = first[0];
-	assert_int_equal(mirrors_set(bench.mirrors, many, ARRAY_SIZE(many)), -E2BIG);
-	mirrors_all(bench.mirrors, &n);
-	assert_int_equal(n, 2);
-	run_until(bench.event, mirrors_settled(bench.mirrors));
-	assert_int_equal(mirrors_set(bench.mirrors, NULL, 0), 0);
-	mirrors_all(bench.mirrors, &n);
-	assert_int_equal(n, 0);
+	for (size_t i = 0; i < ARRAY_SIZE(answers); i++) {
+		uint64_t now = (i + 1) * USEC_PER_SEC;
+
+		mirror_observe(&mirror, answers[i].healthy, now);
+		assert_int_equal(mirror.state, answers[i].state);
+		assert_int_equal(mirror.against, answers[i].against);
+		assert_int_equal(mirror.due_us - now, (answers[i].against ? 1 : 10) * USEC_PER_SEC);
+	}
 }
 
 static void serve_path(int fd, const char *head, void *userdata)
 {
-	(void)userdata;
-	fake_reply(fd, strstr(head, "GET /proxy/hub/v2/ ") ? 200 : 404, "");
+	fake_reply(fd, starts_with(head, userdata) ? 200 : 404, "");
 }
 
-static void asks_where_containerd_asks(void **state)
+static void the_url_is_the_one_that_containerd_uses(void **state)
 {
-	static const char *const paths[] = {"/proxy/hub", "/proxy/hub/v2", "/proxy/hub/v2/"};
-	struct fake_http http;
-	char url[64];
+	static const char *const cases[][2] = {{"", "GET /v2/ "}, {"/proxy", "GET /proxy/v2/ "},
+		{"/v2", "GET /v2/ "}, {"/x/v2", "GET /x/v2/ "}};
 
 	(void)state;
-	fake_http_start_tcp(&http, serve_path, NULL);
-	for (size_t i = 0; i < ARRAY_SIZE(paths); i++) {
-		_cleanup_bench_ struct bench bench;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct mirror mirror;
+		struct fake_http http;
 
-		bench_open(&bench);
-		snprintf(url, sizeof(url), "http://127.0.0.1:%d%s", http.port, paths[i]);
-		set_one(&bench, url);
-		run_until(bench.event, mirrors_settled(bench.mirrors));
-		assert_int_equal(the_one(&bench)->state, MIRROR_UP);
+		fake_http_start_tcp(&http, serve_path, (void *)cases[i][1]);
+		mirror = mirror_at(http.port, cases[i][0]);
+		check(&mirror, 1, "");
+		assert_int_equal(mirror.state, MIRROR_UP);
+		fake_http_stop(&http);
 	}
-	fake_http_stop(&http);
 }
 
 static void shell(const char *format, const char *directory)
@@ -326,56 +211,46 @@ static int start_tls(const struct directory *directory, pid_t *pid)
 	"openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 " \
 	"-subj /CN=test -addext subjectAltName=IP:127.0.0.1 2>/dev/null "
 
-/* In a bundle of more than one part: first without the server's authority, then with it. */
-static void trusts_what_the_node_trusts(void **state)
+static void certificates_of_the_node_are_trusted(void **state)
 {
-	_cleanup_bench_ struct bench bench;
-	char url[64];
+	_cleanup_directory_ struct directory directory;
+	struct mirror mirror = {0};
 	pid_t server;
 
 	(void)state;
-	bench_open(&bench);
-	directory_put(&bench.directory, "/etc/ssl/certs/keep", "");
-	shell(NEW_CERTIFICATE "-keyout server.key -out server.crt", bench.directory.path);
-	shell(NEW_CERTIFICATE "-keyout other.key -out other.crt", bench.directory.path);
-	shell("for i in $(seq 30); do cat other.crt; done > etc/ssl/certs/ca-certificates.crt",
-		bench.directory.path);
-	snprintf(url, sizeof(url), "https://127.0.0.1:%d", start_tls(&bench.directory, &server));
-	set_one(&bench, url);
-	run_until(bench.event, mirrors_settled(bench.mirrors));
-	assert_int_equal(the_one(&bench)->state, MIRROR_DOWN);
-	assert_string_equal(
-		the_one(&bench)->why, "its certificate is not one that this node trusts");
-	shell("cat server.crt >> etc/ssl/certs/ca-certificates.crt", bench.directory.path);
-	assert_string_equal(check(&bench)->why, "");
-	assert_int_equal(check(&bench)->state, MIRROR_UP);
+	directory_make(&directory);
+	snprintf(mirror.url, sizeof(mirror.url), "https://127.0.0.1:1");
+	check(&mirror, 1, directory.path);
+	assert_string_equal(mirror.why, "this node has no certificates");
+	directory_put(&directory, "/etc/ssl/certs/keep", "");
+	shell(NEW_CERTIFICATE "-keyout server.key -out server.crt", directory.path);
+	shell(NEW_CERTIFICATE "-keyout other.key -out etc/ssl/certs/ca-certificates.crt",
+		directory.path);
+	snprintf(mirror.url, sizeof(mirror.url), "https://127.0.0.1:%d",
+		start_tls(&directory, &server));
+	mirror.due_us = 0;
+	check(&mirror, 1, directory.path);
+	assert_string_equal(mirror.why, "its certificate is not one that this node trusts");
+	shell("cat server.crt >> etc/ssl/certs/ca-certificates.crt", directory.path);
+	for (int i = 0; i < 2; i++) {
+		mirror.due_us = 0;
+		check(&mirror, 1, directory.path);
+		assert_string_equal(mirror.why, "");
+	}
+	assert_int_equal(mirror.state, MIRROR_UP);
 	assert_int_equal(kill(server, SIGTERM), 0);
 	assert_int_equal(waitpid(server, NULL, 0), server);
-}
-
-static void needs_certificates_for_https_only(void **state)
-{
-	_cleanup_bench_ struct bench bench;
-
-	(void)state;
-	bench_open(&bench);
-	set_one(&bench, "https://127.0.0.1:1");
-	run_until(bench.event, mirrors_settled(bench.mirrors));
-	assert_int_equal(the_one(&bench)->state, MIRROR_DOWN);
-	assert_string_equal(the_one(&bench)->why, "this node has no certificates");
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(takes_200_and_401_for_health),
-		cmocka_unit_test(takes_nothing_else_for_health),
-		cmocka_unit_test(changes_its_mind_when_two_answers_say_so),
-		cmocka_unit_test(goes_down_and_up_again),
-		cmocka_unit_test(keeps_what_stays_configured),
-		cmocka_unit_test(asks_where_containerd_asks),
-		cmocka_unit_test(trusts_what_the_node_trusts),
-		cmocka_unit_test(needs_certificates_for_https_only),
+		cmocka_unit_test(only_200_and_401_are_healthy),
+		cmocka_unit_test(mirrors_are_checked_at_the_same_time),
+		cmocka_unit_test(only_due_mirrors_are_checked_and_cancelling_keeps_the_state),
+		cmocka_unit_test(a_state_changes_after_two_answers),
+		cmocka_unit_test(the_url_is_the_one_that_containerd_uses),
+		cmocka_unit_test(certificates_of_the_node_are_trusted),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

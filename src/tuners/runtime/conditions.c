@@ -14,9 +14,9 @@
 #define STORE_ROOMY_PERCENT 80
 
 static struct condition_reading *read_condition(
-	struct proposal *proposal, int type, const char *reason)
+	const struct runtime_decision *decision, int type, const char *reason)
 {
-	struct condition_reading *reading = proposal_condition(proposal);
+	struct condition_reading *reading = proposal_condition(decision->proposal);
 
 	if (reading)
 		*reading = (struct condition_reading){.type = &runtime_conditions[type],
@@ -25,27 +25,23 @@ static struct condition_reading *read_condition(
 	return reading;
 }
 
-/* Installed and not running is a choice; a socket that nobody serves is not. */
-static bool is_missed(const struct runtime_one *one, uint64_t now)
+static int judge_reach(const struct runtime_decision *decision)
 {
-	return one->where.socket && one->answer == RUNTIME_SILENT &&
-	       pulls_age(now, one->since_us) >= SILENT_AFTER_US &&
-	       (one->where.has_socket || one->answered_once);
-}
-
-static int judge_reach(const struct runtime_seen *seen, struct proposal *proposal)
-{
+	const struct runtime_sample *sample = decision->sample;
 	struct condition_reading *reading =
-		read_condition(proposal, RUNTIME_UNREACHABLE, "runtime-answers");
-	size_t used = 0, n = 0;
+		read_condition(decision, RUNTIME_UNREACHABLE, "runtime-answers");
+	size_t used = 0;
 
 	if (!reading)
 		return -ENOMEM;
-	for (size_t i = 0; i < seen->n; i++) {
-		const struct runtime_one *one = &seen->ones[i];
+	for (size_t i = 0; i < sample->n; i++) {
+		const struct runtime_one *one = &sample->ones[i];
+		uint64_t silent_us = pulls_age(decision->input->now_us, one->since_us);
 
-		n += one->where.socket != NULL;
-		if (!is_missed(one, seen->now_us) || used >= sizeof(reading->message) - 1)
+		/* Installed and not running is a choice; a socket that nobody serves is not. */
+		if (one->answer != RUNTIME_SILENT || used >= sizeof(reading->message) - 1 ||
+			(silent_us < SILENT_AFTER_US && !decision->once) ||
+			(!one->where.has_socket && !one->answered_once))
 			continue;
 		used += (size_t)snprintf(reading->message + used, sizeof(reading->message) - used,
 			"%s%s: %s: %.150s: see systemctl status %s", used > 0 ? "; " : "",
@@ -53,33 +49,47 @@ static int judge_reach(const struct runtime_seen *seen, struct proposal *proposa
 		reading->status = CONDITION_TRUE;
 		reading->reason = "runtime-silent";
 	}
-	if (n == 0)
+	if (sample->n == 0)
 		reading->reason = "no-runtime";
 	return 0;
 }
 
-static int judge_restart(const struct runtime_memory *memory, struct proposal *proposal)
+/* What is written and waits for a start. */
+static int judge_restart(const struct runtime_decision *decision)
 {
+	const struct proposal *proposal = decision->proposal;
 	struct condition_reading *reading =
-		read_condition(proposal, RUNTIME_RESTART_PENDING, "none-pending");
+		read_condition(decision, RUNTIME_RESTART_PENDING, "none-pending");
 
 	if (!reading)
 		return -ENOMEM;
-	if (!memory->restart_pending)
-		return 0;
-	reading->status = CONDITION_TRUE;
-	reading->reason = "restart-pending";
-	copy_text(reading->message, sizeof(reading->message), memory->restart_why);
+	for (size_t i = 0; i < proposal->n_files; i++) {
+		const struct file_want *want = &proposal->files[i];
+		const struct service *service = want->edit ? &want->edit->service : NULL;
+
+		if (!service || service->activation != ACTIVATE_RESTART || !want->wanted[0] ||
+			want->error < 0 || !value_equal(want->on_disk, want->wanted) ||
+			value_equal(want->actual, want->wanted))
+			continue;
+		reading->status = CONDITION_TRUE;
+		reading->reason = "restart-pending";
+		snprintf(reading->message, sizeof(reading->message),
+			"%s is %s in %.80s, and %s is in force: restart %s%s", want->name,
+			want->wanted, want->target.path,
+			want->actual[0] ? want->actual : "an unknown value", service->unit,
+			service->restart == RESTART_NEVER ? ", or set runtime.restart" : "");
+		break;
+	}
 	return 0;
 }
 
 /* The fullest of the stores, which may be one and the same file system. */
-static const struct runtime_store *fullest(const struct runtime_seen *seen)
+static const struct runtime_store *fullest(const struct runtime_sample *sample)
 {
 	const struct runtime_store *found = NULL;
 
-	for (size_t i = 0; i < seen->n; i++) {
-		const struct runtime_store *store = &seen->ones[i].store;
+	for (size_t i = 0; i < sample->n; i++) {
+		const struct runtime_store *store = &sample->ones[i].store;
 
 		if (store->known && (!found || store->used / (store->size / 100 + 1) >
 						       found->used / (found->size / 100 + 1)))
@@ -88,12 +98,13 @@ static const struct runtime_store *fullest(const struct runtime_seen *seen)
 	return found;
 }
 
-static int judge_store(
-	const struct runtime_seen *seen, struct runtime_memory *memory, struct proposal *proposal)
+static int judge_store(const struct runtime_decision *decision)
 {
-	const struct runtime_store *store = fullest(seen);
+	const struct runtime_store *store = fullest(decision->sample);
 	struct condition_reading *reading =
-		read_condition(proposal, IMAGE_STORE_FULL, "within-limit");
+		read_condition(decision, IMAGE_STORE_FULL, "within-limit");
+	bool *full = &decision->memory->store_full;
+	struct limit_reading *limit;
 	double percent;
 
 	if (!reading)
@@ -104,75 +115,15 @@ static int judge_store(
 		return 0;
 	}
 	percent = 100.0 * (double)store->used / (double)store->size;
-	memory->store_full =
-		percent >= (memory->store_full ? STORE_ROOMY_PERCENT : STORE_FULL_PERCENT);
-	snprintf(reading->message, sizeof(reading->message), "%.100s (%s%s%s) is %.0f %% full",
+	*full = percent >= (*full ? STORE_ROOMY_PERCENT : STORE_FULL_PERCENT);
+	snprintf(reading->message, sizeof(reading->message), "%.100s (%s%s%s) is %.0f %% full%s",
 		store->directory, store->filesystem, store->device[0] ? " on " : "", store->device,
-		percent);
-	if (!memory->store_full)
-		return 0;
-	reading->status = CONDITION_TRUE;
-	reading->reason = "store-nearly-full";
-	copy_text(reading->message + strlen(reading->message),
-		sizeof(reading->message) - strlen(reading->message),
-		": remove images that nobody runs, or give it more room");
-	return 0;
-}
-
-static void name_stuck(const struct runtime_one *one, const struct pull_layer *layer, uint64_t now,
-	struct condition_reading *reading)
-{
-	char registry[64];
-
-	pulls_registry_of(layer->image, registry);
-	snprintf(reading->message, sizeof(reading->message),
-		"%s: %.90s of %.100s from %s: %llu of %llu bytes, none more for %llu s; %zu other "
-		"layers are being fetched: look at the registry or mirror, then pull again",
-		one->where.name, layer->piece.ref,
-		layer->image[0] ? layer->image : "an image not known", registry,
-		(unsigned long long)layer->piece.offset, (unsigned long long)layer->piece.total,
-		(unsigned long long)(pulls_age(now, layer->moved_us) / USEC_PER_SEC),
-		one->pulls.n - 1 + one->pulls.more);
-}
-
-static int judge_pulls(const struct runtime_seen *seen, struct proposal *proposal)
-{
-	struct condition_reading *reading = read_condition(proposal, PULL_STUCK, "pulls-move");
-
-	if (!reading)
-		return -ENOMEM;
-	for (size_t i = 0; i < seen->n && reading->status == CONDITION_FALSE; i++) {
-		const struct pull_layer *layer = pulls_stuck(&seen->ones[i].pulls, seen->now_us);
-
-		if (!layer)
-			continue;
+		percent, *full ? ": remove images that nobody runs, or give it more room" : "");
+	if (*full) {
 		reading->status = CONDITION_TRUE;
-		reading->reason = "no-progress";
-		name_stuck(&seen->ones[i], layer, seen->now_us, reading);
+		reading->reason = "store-nearly-full";
 	}
-	return 0;
-}
-
-int runtime_decide_conditions(
-	const struct runtime_seen *seen, struct runtime_memory *memory, struct proposal *proposal)
-{
-	int r = judge_reach(seen, proposal);
-
-	if (r == 0)
-		r = judge_restart(memory, proposal);
-	if (r == 0)
-		r = judge_store(seen, memory, proposal);
-	return r < 0 ? r : judge_pulls(seen, proposal);
-}
-
-int runtime_decide_limits(const struct runtime_seen *seen, struct proposal *proposal)
-{
-	const struct runtime_store *store = fullest(seen);
-	struct limit_reading *limit;
-
-	if (!store)
-		return 0;
-	limit = proposal_limit(proposal);
+	limit = proposal_limit(decision->proposal);
 	if (!limit)
 		return -ENOMEM;
 	copy_text(limit->name, sizeof(limit->name), "images/store");
@@ -180,4 +131,47 @@ int runtime_decide_limits(const struct runtime_seen *seen, struct proposal *prop
 	limit->used = store->used;
 	limit->max = store->size;
 	return 0;
+}
+
+static int judge_pulls(const struct runtime_decision *decision)
+{
+	uint64_t now = decision->input->now_us;
+	struct condition_reading *reading = read_condition(decision, PULL_STUCK, "pulls-move");
+
+	if (!reading)
+		return -ENOMEM;
+	for (size_t i = 0; i < decision->sample->n; i++) {
+		const struct runtime_one *one = &decision->sample->ones[i];
+		const struct pull_layer *layer = pulls_stuck(&one->pulls, now);
+		char registry[64];
+
+		if (!layer)
+			continue;
+		pulls_registry_of(layer->image, registry);
+		reading->status = CONDITION_TRUE;
+		reading->reason = "no-progress";
+		snprintf(reading->message, sizeof(reading->message),
+			"%s: %.90s of %.100s from %s: %llu of %llu bytes, no progress for %llu s; "
+			"%zu other layers are being fetched: check the registry or mirror, then "
+			"pull again",
+			one->where.name, layer->piece.ref,
+			layer->image[0] ? layer->image : "an unknown image", registry,
+			(unsigned long long)layer->piece.offset,
+			(unsigned long long)layer->piece.total,
+			(unsigned long long)(pulls_age(now, layer->moved_us) / USEC_PER_SEC),
+			one->pulls.n - 1 + one->pulls.more);
+		break;
+	}
+	return 0;
+}
+
+int runtime_decide_health(const struct runtime_decision *decision)
+{
+	int r = judge_reach(decision);
+
+	if (r == 0)
+		r = judge_restart(decision);
+	if (r == 0)
+		r = judge_store(decision);
+	return r < 0 ? r : judge_pulls(decision);
 }

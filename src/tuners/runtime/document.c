@@ -71,7 +71,7 @@ static void add_store(struct json *json, cJSON *parent, const struct runtime_sto
 }
 
 static void add_pull(struct json *json, cJSON *array, const struct pull_layer *layer,
-	const struct runtime_seen *seen)
+	const struct runtime_sample *sample)
 {
 	cJSON *object = json_append(json, array);
 	char registry[64];
@@ -84,9 +84,9 @@ static void add_pull(struct json *json, cJSON *array, const struct pull_layer *l
 	json_number(json, object, "total", (double)layer->piece.total);
 	json_number(json, object, "bytes_per_second", layer->rate);
 	json_time(json, object, "since",
-		seen->realtime_us - pulls_age(seen->now_us, layer->noted_us));
+		sample->realtime_us - pulls_age(sample->now_us, layer->noted_us));
 	json_number(json, object, "still_seconds",
-		(double)pulls_age(seen->now_us, layer->moved_us) / (double)USEC_PER_SEC);
+		(double)pulls_age(sample->now_us, layer->moved_us) / (double)USEC_PER_SEC);
 }
 
 /* Settings that this runtime cannot be given, and why. */
@@ -94,13 +94,13 @@ static void add_refusals(struct json *json, cJSON *parent, const struct runtime_
 {
 	cJSON *array = json_array(json, parent, "refusals");
 
-	for (int i = 0; i < CONTAINERD_SETTINGS; i++)
-		if (one->edits[i].refusal != CONTAINERD_FINE)
-			warn(json, array, one->edits[i].why);
+	for (int i = 0; i < CONTAINERD_SETTINGS && one->files_known; i++)
+		if (one->containerd.keys[i].refusal != CONTAINERD_FINE)
+			warn(json, array, one->containerd.keys[i].why);
 }
 
 static void add_runtime(struct json *json, cJSON *array, const struct runtime_one *one,
-	const struct runtime_seen *seen)
+	const struct runtime_sample *sample)
 {
 	cJSON *object = json_append(json, array), *pulls;
 
@@ -111,7 +111,7 @@ static void add_runtime(struct json *json, cJSON *array, const struct runtime_on
 	json_text(json, object, "unit", one->where.unit);
 	json_text(json, object, "config", one->config_path);
 	json_text(json, object, "state", answer_text(one));
-	json_text(json, object, "why", one->why[0] ? one->why : one->file_why);
+	json_text(json, object, "why", one->why[0] ? one->why : runtime_file_why(one));
 	json_text(json, object, "max_concurrent_downloads", one->downloads);
 	add_refusals(json, object, one);
 	if (one->store.known)
@@ -120,7 +120,7 @@ static void add_runtime(struct json *json, cJSON *array, const struct runtime_on
 		json_null(json, object, "store");
 	pulls = json_array(json, object, "pulls");
 	for (size_t i = 0; i < one->pulls.n; i++)
-		add_pull(json, pulls, &one->pulls.layers[i], seen);
+		add_pull(json, pulls, &one->pulls.layers[i], sample);
 }
 
 static void add_mirror(struct json *json, cJSON *array, const struct mirror *mirror)
@@ -135,22 +135,17 @@ static void add_mirror(struct json *json, cJSON *array, const struct mirror *mir
 	json_number(json, object, "seconds", (double)mirror->took_us / (double)USEC_PER_SEC);
 }
 
-struct cJSON *runtime_document_make(const struct runtime_seen *seen, const struct mirrors *mirrors)
+struct cJSON *runtime_document_make(const struct runtime_sample *sample)
 {
-	const struct mirror *all = NULL;
-	size_t n = 0;
 	struct json json;
 	cJSON *array;
 
 	json_begin(&json);
 	array = json_array(&json, json.root, "found");
-	for (size_t i = 0; i < seen->n; i++)
-		if (seen->ones[i].where.socket)
-			add_runtime(&json, array, &seen->ones[i], seen);
+	for (size_t i = 0; i < sample->n; i++)
+		add_runtime(&json, array, &sample->ones[i], sample);
 	array = json_array(&json, json.root, "mirrors");
-	if (mirrors)
-		all = mirrors_all(mirrors, &n);
-	for (size_t i = 0; i < n; i++)
-		add_mirror(&json, array, &all[i]);
+	for (size_t i = 0; i < sample->n_mirrors; i++)
+		add_mirror(&json, array, &sample->mirrors[i]);
 	return json_take(&json);
 }

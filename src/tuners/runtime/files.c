@@ -3,196 +3,137 @@
 
 #include "base/file.h"
 #include "base/util.h"
-#include "runtime/docker_config.h"
 
-#include <cjson/cJSON.h>
-#include <errno.h>
 #include <stdio.h>
 #include <sys/stat.h>
 
-/* Files beside the main one are looked at this often; the main one at each look. */
-#define FILES_EVERY_US (10 * USEC_PER_SEC)
+/* A process's start is known to a tick of the kernel's clock (10 ms), and times of files drift. */
+#define START_SLACK_US (50 * USEC_PER_MSEC)
 
-DEFINE_CLEANUP(cJSON, cJSON_Delete)
+#define DEFAULT_DOWNLOADS "3" /* of every containerd and dockerd */
 
-/*
- * Differs when the file was written, replaced or taken away. By ctime: a package, cp -p and rsync
- * give a new file an old mtime.
- */
-static uint64_t signature_of(const struct host *host, const char *path, uint64_t *changed_us)
+void runtime_duration_text(uint64_t us, char text[static 32])
 {
-	char full[PATH_MAX];
-	struct stat st;
-
-	if (path_in_root(host->root, path, full) < 0 || stat(full, &st) < 0)
-		return 1;
-	*changed_us = MAX(*changed_us,
-		(uint64_t)st.st_ctim.tv_sec * USEC_PER_SEC + (uint64_t)st.st_ctim.tv_nsec / 1000);
-	return (uint64_t)st.st_ino * 31 + (uint64_t)st.st_size * 7 + (uint64_t)st.st_ctim.tv_nsec +
-	       (uint64_t)st.st_ctim.tv_sec * 1000003 + 2;
-}
-
-/* The durations of all generations in one form, so that 30m is 30m0s. */
-static void canonical_duration(char value[static SETTING_VALUE_MAX])
-{
-	unsigned long long us;
-	char text[32];
-
-	if (!value[0] || containerd_duration_parse(value, &us) < 0)
-		return;
-	runtime_duration_text(us, text);
-	copy_text(value, SETTING_VALUE_MAX, text);
-}
-
-static void plan_edits(const struct runtime_config *config, struct runtime_one *one,
-	const struct containerd_config *containerd)
-{
-	char values[CONTAINERD_SETTINGS][32] = {"", "", "/etc/containerd/certs.d"};
-
-	snprintf(values[CONTAINERD_DOWNLOADS], 32, "%u",
-		(unsigned)(config->downloads ? config->downloads : 3));
-	runtime_duration_text(config->timeout_us ? config->timeout_us : 30 * 60 * USEC_PER_SEC,
-		values[CONTAINERD_PROGRESS_TIMEOUT]);
-	for (int i = 0; i < CONTAINERD_SETTINGS && one->file_error == 0; i++)
-		one->file_error = containerd_config_plan(
-			containerd, (enum containerd_setting)i, values[i], &one->edits[i]);
-	copy_text(one->on_disk_downloads, SETTING_VALUE_MAX,
-		one->edits[CONTAINERD_DOWNLOADS].on_disk);
-	copy_text(one->on_disk_timeout, SETTING_VALUE_MAX,
-		one->edits[CONTAINERD_PROGRESS_TIMEOUT].on_disk);
-	canonical_duration(one->on_disk_timeout);
-}
-
-static void read_containerd(
-	const struct host *host, const struct runtime_config *config, struct runtime_one *one)
-{
-	struct containerd_config containerd = {
-		.version = one->version, .main_path = one->config_path};
-	char culprit[CONTAINERD_CULPRIT_MAX] = "";
-	char directory[PATH_MAX];
-	int r = containerd_files_read(host->root, one->config_path, &containerd.files, culprit);
-
-	one->file_error = r;
-	if (r < 0) {
-		snprintf(one->file_why, sizeof(one->file_why), "%s: %s: mend it: it is left alone",
-			culprit[0] ? culprit : one->config_path,
-			r == -EBADMSG ? "no TOML" : strerror(-r));
-		return;
-	}
-	for (size_t i = 0; i < containerd.files.n; i++)
-		signature_of(host, containerd.files.files[i].path, &one->file_changed_us);
-	containerd.read_only = host_path(host, one->config_path, directory) &&
-			       host_may_write(host, one->config_path) == -EROFS;
-	plan_edits(config, one, &containerd);
-	containerd_files_clear(&containerd.files);
-}
-
-/* ["a", "b"] as words. False when they do not fit: what is cut off must not look like a list. */
-static bool words_of_array(const char *json, char words[static SETTING_VALUE_MAX])
-{
-	_cleanup_(cleanup_cJSON_Delete) cJSON *array = cJSON_Parse(json);
-	const cJSON *item;
+	uint64_t seconds = us / USEC_PER_SEC, hours = seconds / 3600, minutes = seconds / 60 % 60;
 	size_t used = 0;
 
-	words[0] = '\0';
-	cJSON_ArrayForEach (item, array) {
-		if (!cJSON_IsString(item))
-			continue;
-		used += (size_t)snprintf(words + used, SETTING_VALUE_MAX - used, "%s%s",
-			used > 0 ? " " : "", item->valuestring);
-		if (used >= SETTING_VALUE_MAX)
-			return false;
-	}
-	return true;
+	if (hours > 0)
+		used = (size_t)snprintf(text, 32, "%lluh", (unsigned long long)hours);
+	if (hours > 0 || minutes > 0)
+		used += (size_t)snprintf(
+			text + used, 32 - used, "%llum", (unsigned long long)minutes);
+	snprintf(text + used, 32 - used, "%llus", (unsigned long long)(seconds % 60));
 }
 
-/* What would make dockerd refuse the file whole is told with its place. */
-static int check_docker(struct runtime_one *one, const char *text, size_t len)
+const char *runtime_file_why(const struct runtime_one *one)
 {
-	struct docker_config_fault fault = {0};
-	char key[DOCKER_CONFIG_KEY_MAX];
-	int r = docker_config_unknown_key(text, len, one->version, key, &fault);
+	return one->where.kind == RUNTIME_DOCKER ? one->docker.why : one->containerd.why;
+}
 
-	if (r == 0)
+static uint64_t us_of(const struct timespec *ts)
+{
+	return (uint64_t)ts->tv_sec * USEC_PER_SEC + (uint64_t)ts->tv_nsec / 1000;
+}
+
+/*
+ * When a file that does not exist was removed, at the latest: its directory's mtime, but for the
+ * key that Docker 20.10 puts there at its first start.
+ */
+static uint64_t absent_since(const struct host *host, const char *file)
+{
+	char directory[SETTING_PATH_MAX], path[PATH_MAX], key[PATH_MAX + 16];
+	struct stat st, key_st;
+	uint64_t changed;
+
+	copy_text(directory, sizeof(directory), file);
+	*strrchr(directory, '/') = '\0';
+	if (path_in_root(host->root, directory[0] ? directory : "/", path) < 0 ||
+		stat(path, &st) < 0)
 		return 0;
-	if (r == 1)
-		snprintf(one->file_why, sizeof(one->file_why),
-			"%s:%u:%u: dockerd %s does not know \"%.64s\" and refuses the whole file: "
-			"take it out",
-			one->config_path, fault.line, fault.column, one->version, key);
-	else
-		snprintf(one->file_why, sizeof(one->file_why), "%s:%u:%u: %s: mend it",
-			one->config_path, fault.line, fault.column,
-			fault.message[0] ? fault.message : strerror(-r));
-	return r == 1 ? -EBADMSG : r;
+	changed = us_of(&st.st_mtim);
+	snprintf(key, sizeof(key), "%s/key.json", path);
+	return stat(key, &key_st) == 0 && changed <= us_of(&key_st.st_ctim) ? 0 : changed;
 }
 
-static void read_docker(const struct host *host, struct runtime_one *one)
+/*
+ * What a daemon read when it started is what its files say, if nobody has written since. Once known
+ * of a process it stays so, whatever is written while it runs.
+ */
+static void infer(const struct runtime_one *one, uint64_t changed_us, const char *told,
+	const char *on_disk, const char *otherwise, char value[static SETTING_VALUE_MAX])
 {
-	_cleanup_free_ char *text = NULL, *mirrors = NULL;
-	char full[PATH_MAX];
-	size_t len = 0;
-	unsigned count;
-	int r = path_in_root(host->root, one->config_path, full);
+	bool known = one->inferred_of_us == one->started_us && value[0];
 
-	if (r == 0)
-		r = read_file(full, DOCKER_CONFIG_MAX, &text, &len);
+	if (told[0])
+		copy_text(value, SETTING_VALUE_MAX, told);
+	else if (one->started_us == 0 || (!known && changed_us > one->started_us + START_SLACK_US))
+		value[0] = '\0';
+	else if (!known)
+		copy_text(value, SETTING_VALUE_MAX, on_disk[0] ? on_disk : otherwise);
+}
 
-	one->on_disk_downloads[0] = one->on_disk_mirrors[0] = '\0';
-	one->mirrors_in_file = false;
-	one->file_error = r == -ENOENT ? 0 : r;
-	if (r < 0 && r != -ENOENT)
-		snprintf(one->file_why, sizeof(one->file_why), "%s: %s", one->config_path,
-			strerror(-r));
-	if (r < 0)
+static void infer_containerd(struct runtime_one *one)
+{
+	const struct containerd_config *config = &one->containerd;
+	bool tells = one->version[one->version[0] == 'v'] == '1'; /* 2.x leaves some out */
+
+	if (one->inferred_of_us != one->started_us)
+		one->downloads[0] = one->timeout[0] = '\0';
+	copy_text(one->directory, SETTING_VALUE_MAX, one->told_directory);
+	if (config->error < 0)
 		return;
-	one->file_error = check_docker(one, text, len);
-	if (one->file_error < 0)
-		return;
-	if (docker_config_get_count(text, len, "max-concurrent-downloads", &count, NULL) == 0)
-		snprintf(one->on_disk_downloads, SETTING_VALUE_MAX, "%u", count);
-	one->mirrors_in_file =
-		docker_config_get(text, len, "registry-mirrors", &mirrors, NULL) == 0;
-	if (one->mirrors_in_file && !words_of_array(mirrors, one->on_disk_mirrors)) {
-		one->file_error = -E2BIG;
-		snprintf(one->file_why, sizeof(one->file_why),
-			"%s: registry-mirrors: more than can be looked at: it is left alone",
-			one->config_path);
+	if (tells && !one->no_cri) {
+		copy_text(one->downloads, SETTING_VALUE_MAX, one->told_downloads);
+		copy_text(one->timeout, SETTING_VALUE_MAX, one->told_timeout);
+	} else {
+		/* The CRI's own number has no effect where the transfer service pulls. */
+		infer(one, config->changed_us, config->transfer ? "" : one->told_downloads,
+			config->keys[CONTAINERD_DOWNLOADS].on_disk, DEFAULT_DOWNLOADS,
+			one->downloads);
+		infer(one, config->changed_us, one->told_timeout,
+			config->keys[CONTAINERD_PROGRESS_TIMEOUT].on_disk, "", one->timeout);
 	}
+	one->inferred_of_us = one->started_us;
 }
 
-/* Of the main file, and of those that a setting would go to. */
-static uint64_t signature_of_all(
-	const struct host *host, const struct runtime_one *one, uint64_t *changed_us)
+static void infer_docker(struct runtime_one *one, const struct host *host)
 {
-	uint64_t signature = signature_of(host, one->config_path, changed_us);
+	const char *told = one->told_downloads[0] ? one->told_downloads : one->command_downloads;
+	uint64_t changed_us = one->docker.changed_us;
 
-	for (int i = 0; i < CONTAINERD_SETTINGS; i++)
-		if (one->edits[i].path[0] && !streq(one->edits[i].path, one->config_path))
-			signature =
-				signature * 31 + signature_of(host, one->edits[i].path, changed_us);
-	return signature;
+	if (one->inferred_of_us != one->started_us)
+		one->downloads[0] = '\0';
+	if (one->docker.error < 0 && !told[0])
+		return;
+	if (changed_us == 0)
+		changed_us = absent_since(host, one->config_path);
+	infer(one, changed_us, told, one->docker.downloads, DEFAULT_DOWNLOADS, one->downloads);
+	if (streq(one->downloads, "0"))
+		copy_text(one->downloads, SETTING_VALUE_MAX, DEFAULT_DOWNLOADS);
+	one->inferred_of_us = one->started_us;
 }
 
-void runtime_files_read(const struct host *host, const struct runtime_config *config,
-	struct runtime_one *one, uint64_t now)
+void runtime_sample_files(struct runtime_one *one, const struct runtime_round *round)
 {
-	uint64_t changed = 0, signature;
-	bool restarted = one->inferred_of_us != one->started_us;
+	struct containerd_process process = {.host = round->host,
+		.binary = one->binary,
+		.version = one->version,
+		.config = one->config_path,
+		.directory = one->working_directory};
+	struct docker_daemon daemon = {.host = round->host,
+		.binary = one->binary,
+		.version = one->version,
+		.config = one->config_path};
 
-	/* Where a key goes depends on the version: without one nothing is decided yet. */
-	if (!one->version[0] || !one->config_path[0])
+	/* What a key means depends on the version: without one nothing is decided yet. */
+	if (!one->version[0] || !one->config_path[0] || one->where.kind == RUNTIME_CRIO)
 		return;
-	signature = signature_of_all(host, one, &changed);
-	if (signature == one->file_signature && now < one->file_due_us && !restarted)
-		return;
-	one->file_due_us = now + FILES_EVERY_US;
-	one->file_changed_us = changed;
-	one->file_why[0] = '\0';
-	if (one->where.kind == RUNTIME_DOCKER)
-		read_docker(host, one);
-	else if (one->where.kind == RUNTIME_CONTAINERD)
-		read_containerd(host, config, one);
-	/* Reading may have named further files. */
-	one->file_signature = signature_of_all(host, one, &changed);
+	one->files_known = true;
+	if (one->where.kind == RUNTIME_DOCKER) {
+		docker_config_read(&daemon, round->wait, &one->docker);
+		infer_docker(one, round->host);
+	} else {
+		containerd_config_read(&process, round->wait, &one->containerd);
+		infer_containerd(one);
+	}
 }

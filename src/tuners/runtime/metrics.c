@@ -6,18 +6,18 @@
 
 #include <stdlib.h>
 
-static void write_info(const struct runtime_seen *seen, struct metric_sink *sink)
+static void write_info(const struct runtime_sample *sample, struct metric_sink *sink)
 {
 	metric_family(sink, "headroom_runtime_info");
-	for (size_t i = 0; i < seen->n; i++)
-		if (seen->ones[i].where.socket && seen->ones[i].version[0])
+	for (size_t i = 0; i < sample->n; i++)
+		if (sample->ones[i].version[0])
 			metric_sample(
-				sink, 1, seen->ones[i].where.name, seen->ones[i].version, NULL);
+				sink, 1, sample->ones[i].where.name, sample->ones[i].version, NULL);
 	metric_family(sink, "headroom_runtime_max_concurrent_downloads");
-	for (size_t i = 0; i < seen->n; i++)
-		if (seen->ones[i].where.socket && seen->ones[i].downloads[0])
-			metric_sample(sink, strtod(seen->ones[i].downloads, NULL),
-				seen->ones[i].where.name, NULL);
+	for (size_t i = 0; i < sample->n; i++)
+		if (sample->ones[i].downloads[0])
+			metric_sample(sink, strtod(sample->ones[i].downloads, NULL),
+				sample->ones[i].where.name, NULL);
 }
 
 /* What all runtimes fetched from one registry. */
@@ -40,31 +40,31 @@ static void add(struct pull_registry sums[static PULL_REGISTRIES_MAX], size_t *n
 		sums[i].buckets[b] += one->buckets[b];
 }
 
-static unsigned active_from(const struct runtime_seen *seen, const char *registry)
+static unsigned active_from(const struct runtime_sample *sample, const char *registry)
 {
 	unsigned active = 0;
 	char name[64];
 
-	for (size_t i = 0; i < seen->n; i++)
-		for (size_t p = 0; p < seen->ones[i].pulls.n_images; p++) {
-			pulls_registry_of(seen->ones[i].pulls.images[p].name, name);
+	for (size_t i = 0; i < sample->n; i++)
+		for (size_t p = 0; p < sample->ones[i].pulls.n_images; p++) {
+			pulls_registry_of(sample->ones[i].pulls.images[p].name, name);
 			active += streq(name, registry);
 		}
 	return active;
 }
 
-void runtime_metrics_write(const struct runtime_seen *seen, struct metric_sink *sink)
+void runtime_metrics_write(const struct runtime_sample *sample, struct metric_sink *sink)
 {
 	struct pull_registry sums[PULL_REGISTRIES_MAX];
 	size_t n = 0;
 
-	write_info(seen, sink);
-	for (size_t i = 0; i < seen->n; i++)
-		for (size_t r = 0; r < seen->ones[i].pulls.n_registries; r++)
-			add(sums, &n, &seen->ones[i].pulls.registries[r]);
+	write_info(sample, sink);
+	for (size_t i = 0; i < sample->n; i++)
+		for (size_t r = 0; r < sample->ones[i].pulls.n_registries; r++)
+			add(sums, &n, &sample->ones[i].pulls.registries[r]);
 	metric_family(sink, "headroom_pulls_active");
 	for (size_t i = 0; i < n; i++)
-		metric_sample(sink, active_from(seen, sums[i].name), sums[i].name, NULL);
+		metric_sample(sink, active_from(sample, sums[i].name), sums[i].name, NULL);
 	metric_family(sink, "headroom_pull_bytes_total");
 	for (size_t i = 0; i < n; i++)
 		metric_sample(sink, (double)sums[i].bytes, sums[i].name, NULL);

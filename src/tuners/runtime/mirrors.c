@@ -8,193 +8,230 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define WORDS_MAX 32
-#define NONE      "none"
+#define NONE "none"
 
-/* A list of addresses, each without slashes at its end. */
+/* Until connected to a mirror, before the next one gets its turn. */
+#define DIAL_TIMEOUT_MS 3000
+
+/* A list of addresses, separated by spaces. */
 struct words {
-	char list[WORDS_MAX][REGISTRY_URL_MAX / 4];
-	size_t n;
+	char text[RUNTIME_LIST_MAX];
 };
 
-static bool has_word(const struct words *words, const char *word)
+static bool has_word(const char *words, const char *word, size_t len)
 {
-	for (size_t i = 0; i < words->n; i++)
-		if (streq(words->list[i], word))
+	for (const char *at = words; *at; at += strspn(at, " ")) {
+		size_t n = strcspn(at, " ");
+
+		if (n == len && memcmp(at, word, len) == 0)
 			return true;
+		at += n;
+	}
 	return false;
 }
 
-static void add_word(struct words *words, const char *word)
+/* Each once, and without the slashes at its end. */
+static void add_word(struct words *words, const char *word, size_t len)
 {
-	char plain[sizeof(words->list[0])];
+	size_t used = strlen(words->text);
 
-	if (words->n < WORDS_MAX && registry_copy_url(plain, sizeof(plain), word) &&
-		!has_word(words, plain))
-		copy_text(words->list[words->n++], sizeof(plain), plain);
+	while (len > 0 && word[len - 1] == '/')
+		len--;
+	if (len > 0 && used + len + 2 < sizeof(words->text) && !has_word(words->text, word, len))
+		snprintf(words->text + used, sizeof(words->text) - used, "%s%.*s",
+			used > 0 ? " " : "", (int)len, word);
 }
 
-static void split_words(const char *text, struct words *words)
+/* As it is shown; two lists look the same only if they are. */
+static void show_words(const struct words *words, char value[static SETTING_VALUE_MAX])
 {
-	char copy[SETTING_VALUE_MAX], *state = NULL;
-
-	words->n = 0;
-	if (streq(text, NONE))
-		return;
-	copy_text(copy, sizeof(copy), text);
-	for (char *word = strtok_r(copy, " ", &state); word; word = strtok_r(NULL, " ", &state))
-		add_word(words, word);
+	registry_shorten_list(words->text[0] ? words->text : NONE, value, SETTING_VALUE_MAX);
 }
 
-static void join_words(const struct words *words, char text[static SETTING_VALUE_MAX])
-{
-	size_t used = 0;
-
-	copy_text(text, SETTING_VALUE_MAX, NONE);
-	for (size_t i = 0; i < words->n && used < SETTING_VALUE_MAX - 1; i++)
-		used += (size_t)snprintf(text + used, SETTING_VALUE_MAX - used, "%s%s",
-			i > 0 ? " " : "", words->list[i]);
-}
-
-static void normalize(const char *text, char out[static SETTING_VALUE_MAX])
-{
-	struct words words;
-
-	split_words(text, &words);
-	join_words(&words, out);
-}
-
-/* Somebody else's mirrors in Docker's file: neither configured here nor ever written by us. */
-static void add_foreign(const struct runtime_one *one, const struct runtime_config *config,
+/*
+ * Mirrors of others in daemon.json: neither configured here nor ever written by us. What was
+ * written is known as far as it was shown.
+ */
+static void add_foreign(const struct runtime_decision *decision, const struct runtime_one *one,
 	const struct file_record *record, struct words *wanted)
 {
-	struct words in_file, written = {0}, original = {0};
+	const struct runtime_config *config = decision->config;
 
-	split_words(one->on_disk_mirrors, &in_file);
-	if (record) {
-		split_words(record->wanted, &written);
-		split_words(record->on_disk, &original);
-	}
-	for (size_t i = 0; i < in_file.n; i++) {
-		const char *word = in_file.list[i];
-		bool ours = has_word(&written, word) && !has_word(&original, word);
+	for (const char *at = one->docker.mirrors; *at; at += strspn(at, " ")) {
+		size_t len = strcspn(at, " ");
+		bool ours = record && has_word(record->wanted, at, len) &&
+			    !has_word(record->on_disk, at, len);
 
-		for (size_t m = 0; m < config->n_mirrors && !ours; m++)
-			ours = streq(config->mirrors[m].url, word);
+		for (size_t i = 0; i < config->n_mirrors && !ours; i++)
+			ours = strlen(config->mirrors[i].url) == len &&
+			       strncmp(config->mirrors[i].url, at, len) == 0;
 		if (!ours)
-			add_word(wanted, word);
+			add_word(wanted, at, len);
+		at += len;
 	}
 }
 
-static int want_docker_mirrors(const struct runtime_seen *seen, const struct runtime_one *one,
-	const struct runtime_config *config, struct runtime_memory *memory,
-	const struct decide_input *input, struct proposal *proposal)
+/* The list in JSON, for the caller to free. */
+static char *json_of(const struct words *words)
+{
+	struct words copy = *words;
+	const char *list[RUNTIME_LIST_MAX / 8];
+	char *state = NULL;
+	size_t n = 0;
+
+	for (char *word = strtok_r(copy.text, " ", &state); word && n < ARRAY_SIZE(list);
+		word = strtok_r(NULL, " ", &state))
+		list[n++] = word;
+	return docker_config_list(list, n);
+}
+
+static int want_docker_mirrors(
+	const struct runtime_decision *decision, const struct runtime_one *one)
 {
 	struct file_target target = {.format = EDIT_JSON, .key = "registry-mirrors"};
-	const struct file_record *record;
-	struct words wanted = {0};
-	const char *list[WORDS_MAX];
+	const struct runtime_config *config = decision->config;
 	_cleanup_free_ char *literal = NULL;
+	const struct file_record *record;
+	struct words wanted = {0}, on_disk = {0};
 	char name[SETTING_NAME_MAX];
 	struct file_want *want;
-	bool unchecked = false;
+	const char *obstacle;
 
-	snprintf(name, sizeof(name), "%s.registry-mirrors", runtime_prefix(seen, one));
-	record = file_record_find(input->files, input->n_files, name);
+	snprintf(name, sizeof(name), "%s.%s", runtime_prefix(decision->sample, one), target.key);
+	record = file_record_find(decision->input->files, decision->input->n_files, name);
 	for (size_t i = 0; i < config->n_mirrors; i++) {
+		const char *url = config->mirrors[i].url;
+		const struct mirror *mirror = runtime_find_mirror(decision->sample, url);
+
 		if (!runtime_mirror_is_dockers(&config->mirrors[i]))
 			continue;
-		unchecked = unchecked || seen->mirror_states[i] == MIRROR_UNKNOWN;
-		if (seen->mirror_states[i] == MIRROR_UP)
-			add_word(&wanted, config->mirrors[i].url);
+		if (!mirror || mirror->state == MIRROR_UNKNOWN)
+			return 0;
+		if (mirror->state == MIRROR_UP)
+			add_word(&wanted, url, strlen(url));
 	}
-	if (unchecked || (wanted.n == 0 && !record))
+	if (!wanted.text[0] && !record)
 		return 0;
-	add_foreign(one, config, record, &wanted);
-	for (size_t i = 0; i < wanted.n; i++)
-		list[i] = wanted.list[i];
-	/* dockerd keeps the mirrors that it has when the key is gone: an empty list takes them. */
-	literal = docker_config_list(list, wanted.n);
+	add_foreign(decision, one, record, &wanted);
+	/* dockerd keeps its mirrors when the key is gone: an empty list takes them away. */
+	literal = json_of(&wanted);
 	copy_text(target.path, sizeof(target.path), one->config_path);
-	if (!literal || !(want = runtime_want(memory, proposal, name, &target, literal)))
+	if (!literal || !(want = runtime_want(decision, one, name, &target, literal)))
 		return -ENOMEM;
-	memory->edits[memory->n_edits - 1].service = runtime_service(seen, one, config);
-	join_words(&wanted, want->wanted);
-	normalize(one->mirrors, want->actual);
-	if (one->mirrors_in_file || one->mirrors[0] == '\0')
-		normalize(one->on_disk_mirrors, want->on_disk);
-	want->reason = "configured";
-	if (one->file_error < 0 || one->answer != RUNTIME_ANSWERS || one->mirrors_on_command) {
-		want->wanted[0] = '\0';
-		want->edit = NULL;
-		want->reason = one->file_error < 0              ? "file-unusable"
-			       : one->answer != RUNTIME_ANSWERS ? "runtime-silent"
-								: "on-command-line";
+	show_words(&wanted, want->wanted);
+	copy_text(want->actual, SETTING_VALUE_MAX, one->mirrors);
+	for (const char *at = one->docker.mirrors; *at; at += strspn(at, " ")) {
+		add_word(&on_disk, at, strcspn(at, " "));
+		at += strcspn(at, " ");
 	}
+	if (one->docker.has_mirrors || streq(one->mirrors, NONE))
+		show_words(&on_disk, want->on_disk);
+	obstacle = runtime_obstacle(one);
+	if (!obstacle && one->mirrors_on_command)
+		obstacle = "on-command-line";
+	if (obstacle)
+		runtime_leave(want, obstacle);
 	return 0;
 }
 
-static int want_hosts(
-	const struct runtime_hosts *hosts, struct runtime_memory *memory, struct proposal *proposal)
+/*
+ * The text of a hosts.toml with the mirrors that work; NULL without one. 1: a mirror has not been
+ * checked yet.
+ */
+static int hosts_text(const struct runtime_decision *decision, const struct runtime_one *one,
+	const struct runtime_hosts *hosts, char **text)
+{
+	const struct runtime_config *config = decision->config;
+	const char *up[RUNTIME_MIRROR_MAX];
+	size_t n = 0;
+
+	for (size_t i = 0; i < config->n_mirrors; i++) {
+		const char *url = config->mirrors[i].url;
+		const struct mirror *mirror = runtime_find_mirror(decision->sample, url);
+
+		if (!streq(config->mirrors[i].registry, hosts->registry))
+			continue;
+		if (!mirror || mirror->state == MIRROR_UNKNOWN)
+			return 1;
+		if (mirror->state == MIRROR_UP)
+			up[n++] = url;
+	}
+	*text = NULL;
+	if (n == 0)
+		return 0;
+	return hosts_toml_write(
+		up, n, hosts_toml_knows_dial_timeout(one->version) ? DIAL_TIMEOUT_MS : 0, text);
+}
+
+/* Why nothing is written to a hosts.toml; NULL: it may be. */
+static const char *hosts_obstacle(const struct runtime_one *one, const struct runtime_hosts *hosts)
+{
+	const struct containerd_key *key = &one->containerd.keys[CONTAINERD_REGISTRY_DIRECTORY];
+	const char *reason = NULL;
+
+	if (hosts->exists && !hosts->ours)
+		reason = "file-of-others";
+	else if (one->pid == 0)
+		reason = "process-not-seen";
+	else if (key->refusal == CONTAINERD_EXCLUDED)
+		reason = "mirrors-without-effect";
+	return reason;
+}
+
+static int want_hosts(const struct runtime_decision *decision, const struct runtime_one *one,
+	const struct runtime_hosts *hosts)
 {
 	struct file_target target = {.format = EDIT_OWN};
-	bool others = hosts->exists && !hosts->ours;
-	char name[SETTING_NAME_MAX];
+	_cleanup_free_ char *text = NULL;
+	char name[SETTING_NAME_MAX], sum[HASH_TEXT_MAX] = "";
+	const char *obstacle = hosts_obstacle(one, hosts);
 	struct file_want *want;
+	int r = hosts_text(decision, one, hosts, &text);
 
-	/* Nothing is there, and nothing should be; or it is not known yet whether anything should.
-	 */
-	if (hosts->unchecked || (hosts->error == 0 && !hosts->exists && !hosts->text))
+	if (r == -ENOMEM)
+		return r;
+	/* It is not known yet what should be there, or nothing is there and nothing should be. */
+	if (r == 1 || (hosts->error == 0 && !hosts->exists && !text))
 		return 0;
 	snprintf(name, sizeof(name), "mirrors.%.100s", hosts->registry);
 	copy_text(target.path, sizeof(target.path), hosts->path);
-	want = runtime_want(memory, proposal, name, &target, hosts->text);
+	want = runtime_want(decision, NULL, name, &target, text);
 	if (!want)
 		return -ENOMEM;
-	copy_text(want->wanted, SETTING_VALUE_MAX, hosts->wanted);
+	if (text)
+		hash_bytes(text, strlen(text), sum);
+	hosts_toml_mirrors(text ? text : "", want->wanted, SETTING_VALUE_MAX);
 	copy_text(want->on_disk, SETTING_VALUE_MAX,
-		hosts->matches   ? hosts->wanted
-		: !hosts->exists ? NONE
-		: others         ? "of someone else"
-				 : "other text");
+		!hosts->exists ? NONE
+		: !hosts->ours ? "of someone else"
+			       : hosts->mirrors);
+	/* The same mirrors in another text are not what is wanted. */
+	if (hosts->ours && streq(want->on_disk, want->wanted) && !streq(hosts->sum, sum))
+		copy_text(want->on_disk, SETTING_VALUE_MAX, "other text");
 	copy_text(want->actual, SETTING_VALUE_MAX, want->on_disk);
-	want->error = hosts->error;
-	want->reason = hosts->text ? "configured" : "no-mirror-up";
-	if (others && !hosts->matches) {
-		want->wanted[0] = '\0';
-		want->edit = NULL;
-		want->reason = "file-of-others";
-	}
+	want->error = hosts->error < 0 ? hosts->error : r;
+	want->reason = text ? "configured" : "no-mirror-up";
+	if (obstacle)
+		runtime_leave(want, obstacle);
 	return 0;
 }
 
-/* A hosts.toml outlives the configuration that asked for it: the journal knows which there are. */
-static void remember_recorded(const struct decide_input *input, struct runtime_memory *memory)
+int runtime_decide_mirrors(const struct runtime_decision *decision)
 {
-	memory->n_recorded = 0;
-	for (size_t i = 0; i < input->n_files && memory->n_recorded < RUNTIME_MIRROR_MAX; i++) {
-		const char *name = input->files[i].name;
-
-		if (streq(input->files[i].tuner, "runtime") && starts_with(name, "mirrors."))
-			copy_text(memory->recorded[memory->n_recorded++], REGISTRY_NAME_MAX,
-				name + strlen("mirrors."));
-	}
-}
-
-int runtime_decide_mirrors(const struct runtime_seen *seen, const struct runtime_config *config,
-	struct runtime_memory *memory, const struct decide_input *input, struct proposal *proposal)
-{
+	const struct runtime_sample *sample = decision->sample;
+	const struct runtime_one *containerd = NULL;
 	int r = 0;
 
-	remember_recorded(input, memory);
-	for (size_t i = 0; r == 0 && i < seen->n; i++) {
-		const struct runtime_one *one = &seen->ones[i];
+	for (size_t i = 0; r == 0 && i < sample->n; i++) {
+		const struct runtime_one *one = &sample->ones[i];
 
-		if (one->where.socket && one->where.kind == RUNTIME_DOCKER &&
-			one->file_signature != 0)
-			r = want_docker_mirrors(seen, one, config, memory, input, proposal);
+		if (one->where.kind == RUNTIME_DOCKER && one->files_known)
+			r = want_docker_mirrors(decision, one);
+		if (one->where.kind == RUNTIME_CONTAINERD &&
+			one->where.managed_by == RUNTIME_OF_NODE && !containerd)
+			containerd = one;
 	}
-	for (size_t i = 0; r == 0 && i < seen->n_hosts; i++)
-		r = want_hosts(&seen->hosts[i], memory, proposal);
+	for (size_t i = 0; r == 0 && containerd && i < sample->n_hosts; i++)
+		r = want_hosts(decision, containerd, &sample->hosts[i]);
 	return r;
 }

@@ -60,6 +60,17 @@ static struct pull_image *image_of(struct pulls *pulls, const char *name, uint64
 	return image;
 }
 
+/* Of a layer whose image has no name yet they wait until it has one, or is over. */
+static void count_bytes(struct pulls *pulls, const char *name, uint64_t bytes, uint64_t now)
+{
+	struct pull_image *image = image_of(pulls, name, now);
+
+	if (image)
+		image->bytes += bytes;
+	else
+		registry_of(pulls, name)->bytes += bytes;
+}
+
 static struct pull_layer *find_layer(struct pulls *pulls, const char *ref)
 {
 	for (size_t i = 0; i < pulls->n; i++)
@@ -87,6 +98,9 @@ static struct pull_layer *add_layer(
 						    (double)piece->age_us
 					  : 0,
 	};
+	/* What came before the agent is not counted. */
+	if (pulls->begun)
+		count_bytes(pulls, "", piece->offset, now);
 	return layer;
 }
 
@@ -105,13 +119,13 @@ static void advance(
 	}
 	if (piece->offset != layer->piece.offset)
 		layer->moved_us = now;
-	registry_of(pulls, layer->image)->bytes += grown;
+	count_bytes(pulls, layer->image, grown, now);
 	layer->piece = *piece;
 	layer->at_us = now;
 }
 
 /* A layer that is not told of any more has come in: the rest of it, too. */
-static void drop_ended(struct pulls *pulls)
+static void drop_ended(struct pulls *pulls, uint64_t now)
 {
 	size_t kept = 0;
 
@@ -121,8 +135,8 @@ static void drop_ended(struct pulls *pulls)
 		if (layer->seen)
 			pulls->layers[kept++] = *layer;
 		else if (layer->piece.total > layer->piece.offset)
-			registry_of(pulls, layer->image)->bytes +=
-				layer->piece.total - layer->piece.offset;
+			count_bytes(
+				pulls, layer->image, layer->piece.total - layer->piece.offset, now);
 	}
 	pulls->n = kept;
 }
@@ -143,22 +157,25 @@ static void count_images(struct pulls *pulls, uint64_t now)
 {
 	size_t kept = 0;
 
-	for (size_t i = 0; i < pulls->n_images; i++)
-		pulls->images[i].layers = 0;
 	for (size_t i = 0; i < pulls->n; i++) {
 		struct pull_image *image =
 			image_of(pulls, pulls->layers[i].image, pulls->layers[i].noted_us);
 
-		if (!image)
-			continue;
-		image->layers++;
-		image->latest_us = now;
+		if (image)
+			image->latest_us = now;
 	}
 	for (size_t i = 0; i < pulls->n_images; i++) {
-		if (now - pulls->images[i].latest_us < BETWEEN_LAYERS_US)
-			pulls->images[kept++] = pulls->images[i];
+		struct pull_image *image = &pulls->images[i];
+		bool over = now - image->latest_us >= BETWEEN_LAYERS_US;
+
+		if (over || image->name[0]) {
+			registry_of(pulls, image->name)->bytes += image->bytes;
+			image->bytes = 0;
+		}
+		if (over)
+			observe_duration(pulls, image);
 		else
-			observe_duration(pulls, &pulls->images[i]);
+			pulls->images[kept++] = *image;
 	}
 	pulls->n_images = kept;
 }
@@ -178,8 +195,9 @@ void pulls_take(struct pulls *pulls, const struct pull_piece *pieces, size_t n, 
 		if (layer)
 			layer->seen = true;
 	}
-	drop_ended(pulls);
+	drop_ended(pulls, now);
 	count_images(pulls, now);
+	pulls->begun = true;
 }
 
 /* The pull was noted without its name: it goes on under it. */
@@ -191,29 +209,25 @@ static void rename_image(struct pulls *pulls, const struct pull_layer *layer)
 		return;
 	image->since_us = MIN(image->since_us, layer->noted_us);
 	image->latest_us = MAX(image->latest_us, layer->at_us);
-	for (size_t i = 0; i < pulls->n_images; i++)
-		if (pulls->images[i].name[0] == '\0') {
-			pulls->images[i] = pulls->images[--pulls->n_images];
-			return;
-		}
+	for (size_t i = 0; i < pulls->n_images; i++) {
+		if (pulls->images[i].name[0])
+			continue;
+		image->bytes += pulls->images[i].bytes;
+		pulls->images[i] = pulls->images[--pulls->n_images];
+		return;
+	}
 }
 
-bool pulls_name(struct pulls *pulls, const char *digest, const char *image)
+void pulls_name(struct pulls *pulls, const char *digest, const char *image)
 {
-	bool found = false;
-
 	for (size_t i = 0; digest[0] && i < pulls->n; i++) {
 		struct pull_layer *layer = &pulls->layers[i];
 
-		if (!strstr(layer->piece.ref, digest))
-			continue;
-		found = true;
-		if (layer->image[0])
+		if (layer->image[0] || !strstr(layer->piece.ref, digest))
 			continue;
 		copy_text(layer->image, sizeof(layer->image), image);
 		rename_image(pulls, layer);
 	}
-	return found;
 }
 
 void pulls_end(struct pulls *pulls, const char *image, uint64_t now)

@@ -46,7 +46,7 @@ struct pull_image {
 	char name[160];     /* empty: of layers whose image is not known */
 	uint64_t since_us;  /* CLOCK_MONOTONIC */
 	uint64_t latest_us; /* when a layer of it was last seen */
-	unsigned layers;    /* now */
+	uint64_t bytes;     /* fetched, and not yet counted for a registry */
 };
 
 /* What one registry has given since the agent started. */
@@ -58,6 +58,7 @@ struct pull_registry {
 };
 
 struct pulls {
+	bool begun; /* what is new from now on is counted from its first byte */
 	struct pull_layer layers[PULL_LAYERS_MAX];
 	size_t n;
 	size_t more; /* pieces beyond those */
@@ -70,8 +71,8 @@ struct pulls {
 /* What is fetched now, all of it. */
 void pulls_take(struct pulls *pulls, const struct pull_piece *pieces, size_t n, uint64_t now_us);
 
-/* Tells whose a layer is: any text that contains its digest. False when no layer is called so. */
-bool pulls_name(struct pulls *pulls, const char *digest, const char *image);
+/* The layer with this digest is of this image. */
+void pulls_name(struct pulls *pulls, const char *digest, const char *image);
 
 /* The pulls without a name that are under way were one of this image, which has come in. */
 void pulls_end(struct pulls *pulls, const char *image, uint64_t now_us);

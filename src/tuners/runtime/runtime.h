@@ -3,28 +3,32 @@
 #define TUNERS_RUNTIME_RUNTIME_H
 
 /*
- * What the parts of this tuner share. watch.c asks each runtime and fills runtime_one; files.c adds
- * what its configuration says; decide.c, mirrors.c and conditions.c judge that and nothing else.
+ * What the parts of this tuner share. A sample is plain data: the worker gets a copy, brings it up
+ * to date by asking the runtimes, and the loop takes the copy over whole.
  */
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "base/hash.h"
 #include "config/option.h"
 #include "kernel/host.h"
-#include "runtime/containerd_config.h"
+#include "runtime/containerd_keys.h"
+#include "runtime/daemon_json.h"
 #include "runtime/discover.h"
 #include "runtime/hosts_toml.h"
 #include "runtime/mirror.h"
 #include "runtime/registry.h"
 #include "tuners/runtime/pulls.h"
+#include "workload/names.h"
 
 #include <headroom/tuner.h>
 
-#define RUNTIME_MIRROR_MAX 32  /* configured in all */
-#define RUNTIME_EDITS_MAX  96  /* wants of one look */
-#define RUNTIME_WHY_MAX    256 /* a sentence */
+#define RUNTIME_MIRROR_MAX     32 /* configured in all */
+#define RUNTIME_NAMESPACES_MAX 8  /* of containerd, looked at for pulls */
+#define RUNTIME_WHY_MAX        256
+#define RUNTIME_LIST_MAX       2048 /* of mirrors */
 
 /* ---- configuration ---- */
 
@@ -44,14 +48,16 @@ struct runtime_config {
 	size_t n_mirrors;
 };
 
-extern const char *const runtime_kind_words[];
 void runtime_validate(const struct config *config, struct config_fault_list *faults);
 void runtime_read_config(const struct config *config, struct runtime_config *ret);
 
-/* True when the configuration wants this runtime looked at. */
+/* True when the configuration wants this runtime watched. */
 bool runtime_is_wanted(const struct runtime_config *config, const struct runtime *runtime);
 
-/* ---- what was seen ---- */
+/* True for a mirror of docker.io or of everything: Docker knows no others. */
+bool runtime_mirror_is_dockers(const struct runtime_mirror *mirror);
+
+/* ---- the sample ---- */
 
 enum runtime_answer {
 	RUNTIME_ASKED,   /* no answer yet */
@@ -64,6 +70,7 @@ struct runtime_store {
 	bool known;
 	char directory[SETTING_PATH_MAX]; /* below the host's root */
 	char driver[64];                  /* Docker's storage driver or containerd's snapshotter */
+	dev_t number;                     /* that filesystem and device are of */
 	char filesystem[32];              /* "ext4"; empty when not known */
 	char device[64];                  /* "sda1"; empty for a file system without one */
 	bool rotational, network;
@@ -71,142 +78,196 @@ struct runtime_store {
 	uint64_t image_bytes; /* of it, what the runtime says its images take */
 };
 
+/* The network address of a pod, asked for once. */
+struct runtime_address {
+	char sandbox[72];
+	char address[NAMES_ADDRESS_MAX]; /* empty: none of its own */
+};
+
 struct runtime_one {
 	struct runtime where;
 	enum runtime_answer answer;
-	bool answered_once; /* in this agent's life */
+	bool answered_once; /* since the agent started */
+	bool no_cri;        /* a containerd whose CRI plugin is off */
 	char why[RUNTIME_WHY_MAX];
 	uint64_t since_us; /* CLOCK_MONOTONIC: of answer */
 	char version[64];
 	pid_t pid;           /* of the daemon; 0: not known */
 	uint64_t started_us; /* CLOCK_REALTIME; 0: not known */
 	char binary[SETTING_PATH_MAX];
-	char config_path[SETTING_PATH_MAX]; /* its main file or daemon.json */
+	char working_directory[SETTING_PATH_MAX]; /* empty: not known */
+	char config_path[SETTING_PATH_MAX];       /* its main file or daemon.json */
 
-	/* What it told of its configuration in force; empty where it did not. */
+	/* In force, as the runtime says; empty: it does not. Durations as Go prints them. */
 	char told_downloads[SETTING_VALUE_MAX], told_timeout[SETTING_VALUE_MAX];
 	char told_directory[SETTING_VALUE_MAX];
-
-	/* In force now; empty: not known. Durations as Go prints them. */
+	/* In force, also where only unchanged files say so; empty: not known. */
 	char downloads[SETTING_VALUE_MAX], timeout[SETTING_VALUE_MAX], directory[SETTING_VALUE_MAX];
-	char mirrors[SETTING_VALUE_MAX]; /* Docker's, by spaces */
-	/* What dockerd's command line has must not stand in its file too: it would not start. */
+	char mirrors[SETTING_VALUE_MAX]; /* Docker's, separated by spaces */
+	/* dockerd refuses to start when a key is an option and in daemon.json too. */
 	bool downloads_on_command, mirrors_on_command;
+	char command_downloads[24];
 
-	/* Its configuration, as it stands on disk. */
-	uint64_t file_due_us, file_signature;
-	uint64_t file_changed_us;       /* CLOCK_REALTIME of the newest of its files */
-	uint64_t inferred_of_us;        /* started_us of the daemon whose values were inferred */
-	int file_error;                 /* 0 or -errno: file_why says what and where */
-	char file_why[RUNTIME_WHY_MAX]; /* with place and cure */
-	struct containerd_edit edits[CONTAINERD_SETTINGS];
-	char on_disk_downloads[SETTING_VALUE_MAX]; /* what the file says; empty: nothing */
-	char on_disk_timeout[SETTING_VALUE_MAX];
-	char on_disk_mirrors[SETTING_VALUE_MAX];
-	bool mirrors_in_file; /* the key is there, be it an empty list */
+	/* Its files. */
+	bool files_known;        /* were read at least once */
+	uint64_t inferred_of_us; /* started_us of the daemon whose values were inferred */
+	struct containerd_config containerd;
+	struct docker_config docker;
 
 	struct runtime_store store;
 	struct pulls pulls;
-	uint64_t pulls_at_us; /* CLOCK_MONOTONIC of when all of them were last told; 0: never */
+	uint64_t pulls_at_us;      /* CLOCK_MONOTONIC of the last answer; 0: not known */
+	uint64_t docker_events_us; /* CLOCK_REALTIME: pulls that ended before are counted */
+	uint64_t docker_reload_us; /* CLOCK_REALTIME of the last reload that dockerd remembers */
+	char namespaces[RUNTIME_NAMESPACES_MAX][64];
+	size_t n_namespaces;
+
+	/* CLOCK_MONOTONIC: when each question is due again. */
+	uint64_t version_due_us, status_due_us, names_due_us, store_due_us, namespaces_due_us;
+	uint64_t pulls_due_us, content_due_us;
+	size_t content_turn; /* which layer without a name is asked about next */
+
+	/* Not copied but moved with a request: the loop has no use for the addresses, and gives the
+	 * names on. */
+	struct runtime_address *addresses; /* sorted by sandbox */
+	size_t n_addresses;
+	struct name_entry *names; /* of this sample; NULL and names_new false: as before */
+	size_t n_names;
+	bool names_new;
 };
 
-/* A registry that has mirrors configured, or had: what stands in its hosts.toml. */
+/* A registry that has mirrors configured, or had: what its hosts.toml is. */
 struct runtime_hosts {
 	char registry[REGISTRY_NAME_MAX];
 	char path[SETTING_PATH_MAX]; /* of hosts.toml */
-	bool exists, ours, matches;  /* matches: the text is the one wanted now */
-	char *text;                  /* wanted; NULL: no file */
-	char wanted[SETTING_VALUE_MAX];
-	bool unchecked; /* a mirror of it has not been asked yet */
-	int error;      /* of reading it */
+	bool exists, ours;
+	char sum[HASH_TEXT_MAX];         /* of its text, when it is ours */
+	char mirrors[SETTING_VALUE_MAX]; /* that it has, when it is ours */
+	int error;                       /* of reading it */
 };
 
-struct runtime_seen {
-	struct runtime_one ones[RUNTIME_MAX];
+struct runtime_sample {
+	struct runtime_one *ones;
 	size_t n;
-	struct runtime_hosts hosts[RUNTIME_MIRROR_MAX];
+	struct mirror *mirrors; /* each URL once */
+	size_t n_mirrors;
+	struct runtime_hosts *hosts;
 	size_t n_hosts;
-	enum mirror_state mirror_states[RUNTIME_MIRROR_MAX]; /* as in the configuration */
-	uint64_t now_us;                                     /* CLOCK_MONOTONIC of this look */
-	uint64_t realtime_us;                                /* and CLOCK_REALTIME */
+	uint64_t now_us;      /* CLOCK_MONOTONIC of its beginning */
+	uint64_t realtime_us; /* and CLOCK_REALTIME */
+	uint64_t discover_due_us;
+	uint64_t next_us; /* CLOCK_MONOTONIC: when the next one is due */
 };
 
-/* What decide() keeps from one look to the next. */
-struct runtime_memory {
-	struct file_edit edits[RUNTIME_EDITS_MAX]; /* of the wants of this look */
-	char *literals[RUNTIME_EDITS_MAX];         /* texts of these that have no other owner */
-	size_t n_edits;
-	bool store_full; /* hysteresis */
-	/* Registries that the journal has a hosts.toml of. */
-	char recorded[RUNTIME_MIRROR_MAX][REGISTRY_NAME_MAX];
+/* Self-contained: what the worker needs, and what it makes of it. */
+struct runtime_request {
+	const struct host *host; /* constant */
+	struct runtime_config config;
+	char (*recorded)[REGISTRY_NAME_MAX]; /* registries that the journal has a hosts.toml of */
 	size_t n_recorded;
-	bool restart_pending;
-	char restart_why[RUNTIME_WHY_MAX];
+	bool once;      /* for a command without an agent */
+	bool cancelled; /* the sample is incomplete: to be dropped */
+	struct runtime_sample sample;
 };
 
-/* ---- decisions: pure ---- */
+/* sample.c: everything that is due, blocking. */
+void runtime_sample_update(struct runtime_request *request, const struct wait *wait);
+/* The copy takes the addresses away from the original. 0 or -ENOMEM. */
+int runtime_sample_copy(struct runtime_sample *sample, struct runtime_sample *ret);
+void runtime_sample_clear(struct runtime_sample *sample);
+const struct mirror *runtime_find_mirror(const struct runtime_sample *sample, const char *url);
 
-int runtime_decide(const struct runtime_seen *seen, const struct runtime_config *config,
-	struct runtime_memory *memory, const struct decide_input *input, struct proposal *proposal);
-int runtime_decide_mirrors(const struct runtime_seen *seen, const struct runtime_config *config,
-	struct runtime_memory *memory, const struct decide_input *input, struct proposal *proposal);
-int runtime_decide_conditions(
-	const struct runtime_seen *seen, struct runtime_memory *memory, struct proposal *proposal);
-int runtime_decide_limits(const struct runtime_seen *seen, struct proposal *proposal);
-void runtime_memory_clear(struct runtime_memory *memory);
+/* What one round of questions shares. */
+struct runtime_round {
+	const struct host *host;
+	const struct runtime_config *config;
+	const struct wait *wait;
+	uint64_t now_us;
+	bool cancelled;
+};
 
-/* A want in a file, with its edit; NULL without memory or room. literal is copied. */
-struct file_want *runtime_want(struct runtime_memory *memory, struct proposal *proposal,
-	const char *name, const struct file_target *target, const char *literal);
+/* Notes an answer, or why there is none. */
+void runtime_answered(struct runtime_one *one);
+void runtime_silent(struct runtime_one *one, const char *why);
 
-/* What makes a changed file of this runtime take effect. */
-struct service runtime_service(const struct runtime_seen *seen, const struct runtime_one *one,
-	const struct runtime_config *config);
+/* Takes the daemon's process: a new one has read its files anew, and forgets what was in force. */
+void runtime_take_process(struct runtime_one *one, const struct host *host, pid_t pid);
 
-/* Which runtime's settings carry its kind's plain name: the first of that kind. */
-const char *runtime_prefix(const struct runtime_seen *seen, const struct runtime_one *one);
+/* When to ask for pulls again. */
+uint64_t runtime_pulls_pace(const struct runtime_one *one, const struct runtime_config *config);
+
+void runtime_sample_cri(struct runtime_one *one, struct runtime_round *round);
+void runtime_sample_docker(struct runtime_one *one, struct runtime_round *round);
+
+/* files.c: what the files say, and what is in force by them where the runtime does not say. */
+void runtime_sample_files(struct runtime_one *one, const struct runtime_round *round);
+
+/* hosts.c: the hosts.toml of every registry that has mirrors, or is recorded to have some. */
+int runtime_sample_hosts(struct runtime_request *request);
+
+/* store.c: the file system below the store's directory. */
+void runtime_sample_store(const struct host *host, struct runtime_store *store);
+
+/* Why its configuration cannot be used, "" when it can. */
+const char *runtime_file_why(const struct runtime_one *one);
 
 /* "30m0s" of microseconds, as Go prints it. */
 void runtime_duration_text(uint64_t us, char text[static 32]);
 
-/* The first mirror of Docker's that serves this registry's purpose: docker.io or all. */
-bool runtime_mirror_is_dockers(const struct runtime_mirror *mirror);
+/* ---- decisions: pure ---- */
 
-/* ---- sensing ---- */
+struct runtime_edit;
 
-/* files.c: what the configuration of a runtime says, read again when it has changed. */
-void runtime_files_read(const struct host *host, const struct runtime_config *config,
-	struct runtime_one *one, uint64_t now_us);
+struct runtime_memory {
+	struct runtime_edit *edits; /* of the wants of the last decide() */
+	bool store_full;            /* hysteresis */
+	/* Registries that the journal has a hosts.toml of. */
+	char recorded[RUNTIME_MIRROR_MAX][REGISTRY_NAME_MAX];
+	size_t n_recorded;
+	uint64_t records_tag; /* of this tuner's records: another value means that something was
+				 written */
+};
 
-/* running.c: what is in force, as told, else from files that the daemon has read as they are. */
-void runtime_infer_running(struct runtime_one *one);
+/* What the parts of one decide() share: what goes in, and where the result goes. */
+struct runtime_decision {
+	const struct runtime_sample *sample;
+	const struct runtime_config *config;
+	bool once; /* for a command without an agent: a silent runtime is not given time */
+	const struct decide_input *input;
+	struct runtime_memory *memory;
+	struct proposal *proposal;
+};
+
+int runtime_decide(const struct runtime_decision *decision);
+int runtime_decide_mirrors(const struct runtime_decision *decision);
+int runtime_decide_health(const struct runtime_decision *decision);
+void runtime_memory_clear(struct runtime_memory *memory);
 
 /*
- * hosts.c: the hosts.toml of every registry that has mirrors, and of those that are recorded to
- * have had some.
+ * A want in a file and its edit; one: whose service is activated, NULL for none. text is copied;
+ * NULL removes the key or the file. NULL without memory.
  */
-void runtime_hosts_read(const struct host *host, const struct runtime_config *config,
-	const struct runtime_memory *memory, struct runtime_seen *seen);
-void runtime_hosts_clear(struct runtime_seen *seen);
+struct file_want *runtime_want(const struct runtime_decision *decision,
+	const struct runtime_one *one, const char *name, const struct file_target *target,
+	const char *text);
 
-/* store.c: the file system below a directory. Keeps driver and image_bytes. */
-void runtime_store_read(const struct host *host, struct runtime_store *store);
+/* The edit of a want that was just made, to be completed. */
+struct file_edit *runtime_last_edit(const struct runtime_decision *decision);
 
-/* watch.c: the running clients. They keep seen->ones up to date, and host->names. */
-struct runtime_watch;
-struct runtime_watch *runtime_watch_open(const struct host *host, struct runtime_seen *seen);
-void runtime_watch_close(struct runtime_watch *watch);
-int runtime_watch_attach(struct runtime_watch *watch, sd_event *event);
-void runtime_watch_configure(struct runtime_watch *watch, const struct runtime_config *config);
-void runtime_watch_turn(struct runtime_watch *watch, uint64_t now_us);
-bool runtime_watch_settled(const struct runtime_watch *watch);
-const struct mirrors *runtime_watch_mirrors(const struct runtime_watch *watch);
+/* The setting is reported and not written, for this reason. */
+void runtime_leave(struct file_want *want, const char *reason);
+
+/* The reason why nothing of this runtime's can be written now; NULL: it can. */
+const char *runtime_obstacle(const struct runtime_one *one);
+
+/* What the names of its settings begin with: the kind for the node's own runtime, else its name. */
+const char *runtime_prefix(const struct runtime_sample *sample, const struct runtime_one *one);
 
 /* ---- reporting ---- */
 
 struct metric_sink;
-void runtime_metrics_write(const struct runtime_seen *seen, struct metric_sink *sink);
-struct cJSON *runtime_document_make(const struct runtime_seen *seen, const struct mirrors *mirrors);
+void runtime_metrics_write(const struct runtime_sample *sample, struct metric_sink *sink);
+struct cJSON *runtime_document_make(const struct runtime_sample *sample);
 extern const struct limit_row runtime_limits[];
 extern const struct explanation runtime_explanations[];
 extern const struct condition_type runtime_conditions[];

@@ -4,7 +4,6 @@
 #include "base/file.h"
 #include "base/util.h"
 
-#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -18,24 +17,17 @@
 static const char *const network_filesystems[] = {
 	"nfs", "nfs4", "cifs", "smb3", "ceph", "9p", "glusterfs", "fuse.glusterfs", "lustre", NULL};
 
-static bool is_network(const char *filesystem)
-{
-	for (const char *const *name = network_filesystems; *name; name++)
-		if (streq(*name, filesystem))
-			return true;
-	return false;
-}
-
 /* The type that /proc/self/mountinfo has for a device: proc_pid_mountinfo(5). */
-static void find_filesystem(struct runtime_store *store, dev_t device)
+static void find_filesystem(struct runtime_store *store)
 {
 	_cleanup_free_ char *text = NULL;
 	char wanted[32], *state = NULL;
 
 	store->filesystem[0] = '\0';
+	store->network = false;
 	if (read_file("/proc/self/mountinfo", MOUNTINFO_MAX, &text, NULL) < 0)
 		return;
-	snprintf(wanted, sizeof(wanted), "%u:%u", major(device), minor(device));
+	snprintf(wanted, sizeof(wanted), "%u:%u", major(store->number), minor(store->number));
 	for (char *line = strtok_r(text, "\n", &state); line; line = strtok_r(NULL, "\n", &state)) {
 		const char *separator = strstr(line, " - ");
 		char number[32];
@@ -44,19 +36,22 @@ static void find_filesystem(struct runtime_store *store, dev_t device)
 			!streq(number, wanted))
 			continue;
 		(void)sscanf(separator + 3, "%31s", store->filesystem);
-		return;
+		break;
 	}
+	for (const char *const *name = network_filesystems; *name; name++)
+		store->network = store->network || streq(*name, store->filesystem);
 }
 
 /* A partition has no queue of its own: its disk's counts. */
-static void find_device(const struct host *host, struct runtime_store *store, dev_t device)
+static void find_device(const struct host *host, struct runtime_store *store)
 {
 	char link[64], full[PATH_MAX], real[PATH_MAX], path[PATH_MAX + 32];
 	_cleanup_free_ char *text = NULL;
 
 	store->device[0] = '\0';
 	store->rotational = false;
-	snprintf(link, sizeof(link), "/sys/dev/block/%u:%u", major(device), minor(device));
+	snprintf(link, sizeof(link), "/sys/dev/block/%u:%u", major(store->number),
+		minor(store->number));
 	if (!host_path(host, link, full) || !realpath(full, real))
 		return;
 	snprintf(path, sizeof(path), "%s/partition", real);
@@ -68,7 +63,7 @@ static void find_device(const struct host *host, struct runtime_store *store, de
 		store->rotational = text[0] == '1';
 }
 
-void runtime_store_read(const struct host *host, struct runtime_store *store)
+void runtime_sample_store(const struct host *host, struct runtime_store *store)
 {
 	char full[PATH_MAX];
 	struct statvfs fs;
@@ -81,7 +76,10 @@ void runtime_store_read(const struct host *host, struct runtime_store *store)
 		return;
 	store->size = (uint64_t)fs.f_blocks * fs.f_frsize;
 	store->used = store->size - (uint64_t)fs.f_bavail * fs.f_frsize;
-	find_filesystem(store, st.st_dev);
-	store->network = is_network(store->filesystem);
-	find_device(host, store, st.st_dev);
+	/* mountinfo has thousands of lines on some nodes, and the device rarely changes. */
+	if (store->number == st.st_dev && store->filesystem[0])
+		return;
+	store->number = st.st_dev;
+	find_filesystem(store);
+	find_device(host, store);
 }

@@ -145,6 +145,9 @@ const struct reason runtime_reasons[] = {
 		"The file that this belongs into was made by someone else: it is left alone."},
 	{"no-mirror-up",
 		"None of the registry's mirrors answers: pulls go to the registry itself."},
+	{"mirrors-without-effect",
+		"The configuration of containerd has registry.mirrors, and so it reads no "
+		"hosts.toml: remove those, and give them to runtime.mirrors."},
 	{"runtime-silent", "The runtime does not answer."},
 	{0},
 };

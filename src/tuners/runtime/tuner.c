@@ -2,34 +2,42 @@
 #include "tuners/runtime/runtime.h"
 #include "tuners/table.h"
 
+#include "base/log.h"
 #include "base/util.h"
+#include "base/worker.h"
+#include "workload/process.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+/* After something was written the next samples come this soon, for so long. */
+#define SOON_US     (1 * USEC_PER_SEC)
+#define SOON_FOR_US (20 * USEC_PER_SEC)
+
 struct runtime_tuner {
 	const struct host *host;
-	struct runtime_watch *watch;
+	bool once; /* a command without an agent */
 	struct runtime_config config;
-	struct runtime_seen seen;
-	struct runtime_memory memory;
-	bool attached;
+	struct runtime_sample sample;
+	bool sampling;          /* a request is under way */
+	bool due;               /* at once: the configuration or a file has changed */
+	uint64_t soon_until_us; /* CLOCK_MONOTONIC */
+	/* As decide() left it. */
+	uint64_t records_tag;
+	char (*recorded)[REGISTRY_NAME_MAX];
+	size_t n_recorded;
+	struct worker *worker;
 };
 
 static int runtime_open(const struct host *host, bool watch, void **self)
 {
 	struct runtime_tuner *tuner = calloc(1, sizeof(*tuner));
 
-	(void)watch;
 	if (!tuner)
 		return -ENOMEM;
 	tuner->host = host;
-	tuner->watch = runtime_watch_open(host, &tuner->seen);
-	if (!tuner->watch) {
-		free(tuner);
-		return -ENOMEM;
-	}
+	tuner->once = !watch;
 	*self = tuner;
 	return 0;
 }
@@ -39,92 +47,216 @@ static int runtime_configure(void *self, const struct config *config)
 	struct runtime_tuner *tuner = self;
 
 	runtime_read_config(config, &tuner->config);
-	runtime_watch_configure(tuner->watch, &tuner->config);
+	tuner->due = true;
+	tuner->sample.discover_due_us = 0;
 	return 0;
+}
+
+/* A daemon that was restarted is not waited for until its next turn: procfs is looked at. */
+static bool has_ended(struct runtime_one *one)
+{
+	uint64_t started;
+
+	if (one->pid <= 0 || one->answer != RUNTIME_ANSWERS ||
+		process_start("", one->pid, &started) != -ESRCH)
+		return false;
+	one->pid = 0;
+	one->no_cri = false;
+	one->version_due_us = 0;
+	return true;
+}
+
+static void request_free(struct runtime_request *request)
+{
+	if (!request)
+		return;
+	runtime_sample_clear(&request->sample);
+	free(request->recorded);
+	free(request);
+}
+
+static void *runtime_sample_request(void *self)
+{
+	struct runtime_tuner *tuner = self;
+	struct runtime_request *request;
+	uint64_t now = now_us(), next = tuner->sample.next_us;
+
+	for (size_t i = 0; i < tuner->sample.n; i++)
+		if (has_ended(&tuner->sample.ones[i]))
+			tuner->due = true;
+	if (now < tuner->soon_until_us)
+		next = MIN(next, tuner->sample.now_us + SOON_US);
+	if (tuner->sampling || (!tuner->due && now < next))
+		return NULL;
+	request = calloc(1, sizeof(*request));
+	if (!request || runtime_sample_copy(&tuner->sample, &request->sample) < 0) {
+		free(request);
+		return NULL;
+	}
+	request->host = tuner->host;
+	request->once = tuner->once;
+	request->config = tuner->config;
+	request->recorded = calloc(tuner->n_recorded + 1, sizeof(*request->recorded));
+	if (request->recorded) {
+		memcpy(request->recorded, tuner->recorded,
+			tuner->n_recorded * sizeof(*request->recorded));
+		request->n_recorded = tuner->n_recorded;
+	}
+	/* What was written may be in force already. */
+	for (size_t i = 0; i < request->sample.n && now < tuner->soon_until_us; i++)
+		request->sample.ones[i].version_due_us = request->sample.ones[i].status_due_us = 0;
+	tuner->sampling = true;
+	tuner->due = false;
+	return request;
+}
+
+static void runtime_sample(void *request, const struct wait *wait)
+{
+	runtime_sample_update(request, wait);
+}
+
+static bool has_socket(const struct runtime_sample *sample, const char *socket)
+{
+	for (size_t i = 0; i < sample->n; i++)
+		if (streq(sample->ones[i].where.socket, socket))
+			return true;
+	return false;
+}
+
+/* Gives the names on that were asked for, and forgets those of runtimes that are gone. */
+static void pass_names(struct runtime_tuner *tuner, struct runtime_sample *sample)
+{
+	struct names *names = tuner->host->names;
+
+	for (size_t i = 0; i < tuner->sample.n; i++)
+		if (names && !has_socket(sample, tuner->sample.ones[i].where.socket))
+			(void)names_replace(names, tuner->sample.ones[i].where.socket, NULL, 0);
+	for (size_t i = 0; i < sample->n; i++) {
+		struct runtime_one *one = &sample->ones[i];
+
+		if (names && one->names_new)
+			(void)names_replace(
+				names, one->where.socket, steal(one->names), one->n_names);
+		one->names_new = false;
+	}
+}
+
+static void runtime_sample_take(void *self, void *data)
+{
+	struct runtime_tuner *tuner = self;
+	struct runtime_request *request = data;
+
+	if (tuner)
+		tuner->sampling = false;
+	if (tuner && !request->cancelled) {
+		struct runtime_sample before = tuner->sample;
+
+		pass_names(tuner, &request->sample);
+		tuner->sample = request->sample;
+		request->sample = before;
+	}
+	request_free(request);
+}
+
+/* ---- until the core runs samples ---- */
+
+static void done(void *job, void *userdata)
+{
+	runtime_sample_take(userdata, job);
+}
+
+static void run(void *job, const struct wait *wait)
+{
+	struct wait bounded = wait_at_most(wait, 60 * USEC_PER_SEC);
+
+	runtime_sample(job, &bounded);
 }
 
 static int runtime_attach(void *self, struct sd_event *event)
 {
 	struct runtime_tuner *tuner = self;
+	void *request;
+	int r = worker_new(event, &tuner->worker);
 
-	tuner->attached = true;
-	return runtime_watch_attach(tuner->watch, event);
+	request = r == 0 ? runtime_sample_request(tuner) : NULL;
+	if (request)
+		r = worker_submit(tuner->worker, run, done, request, tuner);
+	return r;
 }
 
 static bool runtime_settled(const void *self)
 {
-	const struct runtime_tuner *tuner = self;
-
-	return runtime_watch_settled(tuner->watch);
-}
-
-static void look_at_mirrors(struct runtime_tuner *tuner)
-{
-	const struct mirrors *mirrors = runtime_watch_mirrors(tuner->watch);
-
-	for (size_t i = 0; i < tuner->config.n_mirrors; i++) {
-		const struct mirror *mirror =
-			mirrors ? mirrors_find(mirrors, tuner->config.mirrors[i].url) : NULL;
-
-		tuner->seen.mirror_states[i] = mirror ? mirror->state : MIRROR_UNKNOWN;
-	}
+	return ((const struct runtime_tuner *)self)->sample.now_us > 0;
 }
 
 static void runtime_sense(void *self)
 {
 	struct runtime_tuner *tuner = self;
-	struct runtime_seen *seen = &tuner->seen;
+	void *request = tuner->worker ? runtime_sample_request(tuner) : NULL;
 
-	seen->now_us = now_us();
-	seen->realtime_us = realtime_us();
-	if (tuner->attached)
-		runtime_watch_turn(tuner->watch, seen->now_us);
-	for (size_t i = 0; i < seen->n; i++) {
-		struct runtime_one *one = &seen->ones[i];
-
-		if (!one->where.socket)
-			continue;
-		runtime_files_read(tuner->host, &tuner->config, one, seen->now_us);
-		runtime_infer_running(one);
-		runtime_store_read(tuner->host, &one->store);
-	}
-	look_at_mirrors(tuner);
-	runtime_hosts_read(tuner->host, &tuner->config, &tuner->memory, seen);
+	if (request && worker_submit(tuner->worker, run, done, request, tuner) < 0)
+		runtime_sample_take(tuner, request);
 }
 
 static int runtime_decide_op(
 	const void *self, const struct decide_input *input, void *memory, struct proposal *proposal)
 {
-	struct runtime_tuner *tuner = (struct runtime_tuner *)self; /* sensing needs its memory */
+	const struct runtime_tuner *tuner = self;
+	struct runtime_decision decision = {.sample = &tuner->sample,
+		.config = &tuner->config,
+		.once = tuner->once,
+		.input = input,
+		.memory = memory,
+		.proposal = proposal};
 
-	(void)memory;
-	return runtime_decide(&tuner->seen, &tuner->config, &tuner->memory, input, proposal);
+	return runtime_decide(&decision);
+}
+
+/* Which files the next sample has to look at, and whether it comes soon. */
+static void runtime_arm(void *self, const void *data)
+{
+	const struct runtime_memory *memory = data;
+	struct runtime_tuner *tuner = self;
+	char(*recorded)[REGISTRY_NAME_MAX];
+
+	if (tuner->records_tag == memory->records_tag)
+		return;
+	recorded = calloc(memory->n_recorded + 1, sizeof(*recorded));
+	if (!recorded)
+		return;
+	memcpy(recorded, memory->recorded, memory->n_recorded * sizeof(*recorded));
+	free(tuner->recorded);
+	tuner->recorded = recorded;
+	tuner->n_recorded = memory->n_recorded;
+	tuner->records_tag = memory->records_tag;
+	tuner->soon_until_us = now_us() + SOON_FOR_US;
 }
 
 /* What somebody could mend, so that the number of downloads can be set. */
 static bool is_refused(const struct runtime_one *one, const struct runtime_config *config)
 {
-	const struct containerd_edit *edit = &one->edits[CONTAINERD_DOWNLOADS];
+	const struct containerd_key *key = &one->containerd.keys[CONTAINERD_DOWNLOADS];
 
-	return one->where.kind == RUNTIME_CONTAINERD &&
+	return one->where.kind == RUNTIME_CONTAINERD && one->files_known &&
 	       one->where.managed_by != RUNTIME_OF_DOCKER && config->downloads > 0 &&
-	       one->downloads[0] && strtoull(one->downloads, NULL, 10) < config->downloads &&
-	       edit->refusal != CONTAINERD_FINE && edit->refusal != CONTAINERD_CRI_OFF;
+	       one->downloads[0] && !streq(one->downloads, "0") &&
+	       strtoull(one->downloads, NULL, 10) < config->downloads &&
+	       key->refusal != CONTAINERD_FINE && key->refusal != CONTAINERD_CRI_OFF;
 }
 
-/* A runtime that is silent is a condition of its own; a file that is broken is what is missing. */
+/* A silent runtime is a condition of its own; a broken file is what is missing. */
 static enum tuner_state runtime_state(const void *self, char why[static TUNER_WHY_MAX])
 {
 	const struct runtime_tuner *tuner = self;
 
 	why[0] = '\0';
-	for (size_t i = 0; i < tuner->seen.n && !why[0]; i++) {
-		const struct runtime_one *one = &tuner->seen.ones[i];
+	for (size_t i = 0; i < tuner->sample.n && !why[0]; i++) {
+		const struct runtime_one *one = &tuner->sample.ones[i];
 
-		if (one->where.socket && one->file_error < 0)
-			copy_text(why, TUNER_WHY_MAX, one->file_why);
-		else if (one->where.socket && is_refused(one, &tuner->config))
-			copy_text(why, TUNER_WHY_MAX, one->edits[CONTAINERD_DOWNLOADS].why);
+		copy_text(why, TUNER_WHY_MAX, runtime_file_why(one));
+		if (!why[0] && is_refused(one, &tuner->config))
+			copy_text(
+				why, TUNER_WHY_MAX, one->containerd.keys[CONTAINERD_DOWNLOADS].why);
 	}
 	return why[0] ? TUNER_DEGRADED : TUNER_ACTIVE;
 }
@@ -135,7 +267,7 @@ static struct cJSON *runtime_document(const void *self, const void *memory, bool
 
 	(void)memory;
 	(void)trusted;
-	return runtime_document_make(&tuner->seen, runtime_watch_mirrors(tuner->watch));
+	return runtime_document_make(&tuner->sample);
 }
 
 static void runtime_metrics(const void *self, const void *memory, struct metric_sink *sink)
@@ -143,16 +275,21 @@ static void runtime_metrics(const void *self, const void *memory, struct metric_
 	const struct runtime_tuner *tuner = self;
 
 	(void)memory;
-	runtime_metrics_write(&tuner->seen, sink);
+	runtime_metrics_write(&tuner->sample, sink);
+}
+
+static void memory_clear(void *memory)
+{
+	runtime_memory_clear(memory);
 }
 
 static void runtime_close(void *self)
 {
 	struct runtime_tuner *tuner = self;
 
-	runtime_watch_close(tuner->watch);
-	runtime_hosts_clear(&tuner->seen);
-	runtime_memory_clear(&tuner->memory);
+	worker_free(tuner->worker);
+	runtime_sample_clear(&tuner->sample);
+	free(tuner->recorded);
 	free(tuner);
 }
 
@@ -174,7 +311,13 @@ const struct tuner_ops runtime_tuner = {
 	.settled = runtime_settled,
 	.configure = runtime_configure,
 	.sense = runtime_sense,
+	.sample_request = runtime_sample_request,
+	.sample = runtime_sample,
+	.sample_take = runtime_sample_take,
+	.memory_size = sizeof(struct runtime_memory),
+	.memory_clear = memory_clear,
 	.decide = runtime_decide_op,
+	.arm = runtime_arm,
 	.state = runtime_state,
 	.document_name = "runtime",
 	.document = runtime_document,

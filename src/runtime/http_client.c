@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "runtime/http.h"
+#include "runtime/http_client.h"
 
 #include "base/build.h"
 #include "base/cleanup.h"
@@ -85,7 +85,6 @@ static int error_of(CURL *easy, CURLcode code)
 	case CURLE_OUT_OF_MEMORY:
 		return -ENOMEM;
 	case CURLE_URL_MALFORMAT:
-	case CURLE_UNSUPPORTED_PROTOCOL:
 		return -EINVAL;
 	case CURLE_COULDNT_RESOLVE_HOST:
 		return -EHOSTUNREACH;

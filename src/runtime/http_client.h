@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef RUNTIME_HTTP_H
-#define RUNTIME_HTTP_H
+#ifndef RUNTIME_HTTP_CLIENT_H
+#define RUNTIME_HTTP_CLIENT_H
 
 /*
  * Blocking HTTP GET requests with libcurl, over TCP or a unix socket. Several are made at the same

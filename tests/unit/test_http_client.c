@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fake_http.h"
+
+#include "runtime/http_client.h"
+
+#define MIB ((size_t)1024 * 1024)
+
+static atomic_size_t taken_mib;
+
+static void serve_echo(int fd, const char *head, void *userdata)
+{
+	(void)userdata;
+	fake_reply(fd, 200, head);
+}
+
+static void serve_status(int fd, const char *head, void *userdata)
+{
+	(void)userdata;
+	if (starts_with(head, "GET /redirect"))
+		fake_send(fd, "HTTP/1.1 302 X\r\nLocation: /other\r\nContent-Length: 2\r\n\r\nno");
+	else
+		fake_reply(fd, 500, "{\"message\":\"no\"}");
+}
+
+static void serve_chunks(int fd, const char *head, void *userdata)
+{
+	(void)head;
+	(void)userdata;
+	fake_begin_chunks(fd);
+	fake_chunk(fd, "one ");
+	usleep(20000);
+	fake_chunk(fd, "two ");
+	fake_chunk(fd, "three");
+	fake_chunk(fd, "");
+}
+
+static void serve_hang(int fd, const char *head, void *userdata)
+{
+	(void)head;
+	(void)userdata;
+	fake_wait(fd);
+}
+
+static void serve_trickle(int fd, const char *head, void *userdata)
+{
+	(void)head;
+	(void)userdata;
+	fake_begin_chunks(fd);
+	while (send(fd, "1\r\nx\r\n", 6, MSG_NOSIGNAL) > 0)
+		usleep(5000);
+}
+
+static void serve_flood(int fd, const char *head, void *userdata)
+{
+	(void)head;
+	(void)userdata;
+	fake_send(fd, "HTTP/1.1 200 OK\r\n\r\n");
+	atomic_store(&taken_mib, fake_flood(fd, "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx", 100));
+}
+
+static void serve_header_flood(int fd, const char *head, void *userdata)
+{
+	(void)head;
+	(void)userdata;
+	fake_send(fd, "HTTP/1.1 200 OK\r\n");
+	atomic_store(&taken_mib, fake_flood(fd, "X-Header: xxxxxxxxxxxxxxxxxxxxxxxx\r\n", 100));
+}
+
+static void serve_death(int fd, const char *head, void *userdata)
+{
+	(void)head;
+	(void)userdata;
+	fake_send(fd, "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nhalf");
+}
+
+static void serve_garbage(int fd, const char *head, void *userdata)
+{
+	(void)head;
+	(void)userdata;
+	fake_send(fd, "SSH-2.0-OpenSSH_9.2\r\n\r\n");
+}
+
+static void serve_nothing(int fd, const char *head, void *userdata)
+{
+	(void)fd;
+	(void)head;
+	(void)userdata;
+}
+
+struct server {
+	struct directory directory;
+	struct fake_http http;
+	char socket[PATH_MAX];
+};
+
+static void server_start(struct server *server, fake_http_fn *serve)
+{
+	directory_make(&server->directory);
+	directory_path(&server->directory, "/socket", server->socket);
+	fake_http_start_unix(&server->http, server->socket, serve, NULL);
+}
+
+static void server_stop(struct server *server)
+{
+	fake_http_stop(&server->http);
+	directory_remove(&server->directory);
+}
+
+static void get(const struct server *server, struct http_get *get, uint64_t timeout_us)
+{
+	struct wait wait = {.deadline_us = now_us() + timeout_us, .cancel_fd = -1};
+
+	if (!get->url)
+		get->url = "http://name/path?q=1";
+	get->unix_socket = server->socket;
+	http_get_all(get, 1, &wait);
+}
+
+static void answers_are_collected_without_credentials_or_proxy(void **state)
+{
+	struct server server;
+	struct http_get request = {0};
+
+	(void)state;
+	setenv("http_proxy", "http://127.0.0.1:1", 1);
+	server_start(&server, serve_echo);
+	get(&server, &request, 10 * USEC_PER_SEC);
+	assert_int_equal(request.error, 0);
+	assert_int_equal(request.status, 200);
+	assert_true(starts_with(request.body, "GET /path?q=1 HTTP/1.1\r\n"));
+	assert_non_null(strstr(request.body, "User-Agent: headroom/"));
+	assert_null(strstr(request.body, "Authorization"));
+	assert_int_equal(request.len, strlen(request.body));
+	assert_string_equal(request.why, "");
+	http_get_clear(&request);
+	request = (struct http_get){.url = "http://user:word@name/"};
+	get(&server, &request, 10 * USEC_PER_SEC);
+	assert_true(request.error < 0);
+	server_stop(&server);
+	unsetenv("http_proxy");
+}
+
+static void redirects_are_not_followed(void **state)
+{
+	struct server server;
+	struct http_get request = {.url = "http://name/redirect"};
+
+	(void)state;
+	server_start(&server, serve_status);
+	get(&server, &request, 10 * USEC_PER_SEC);
+	assert_int_equal(request.error, 0);
+	assert_int_equal(request.status, 302);
+	assert_int_equal(atomic_load(&server.http.requests), 1);
+	http_get_clear(&request);
+	server_stop(&server);
+}
+
+struct pieces {
+	char text[64];
+	int returns;
+};
+
+static int on_data(const char *data, size_t len, void *userdata)
+{
+	struct pieces *pieces = userdata;
+
+	strncat(pieces->text, data, len);
+	return pieces->returns;
+}
+
+static void a_stream_ends_when_its_owner_says_so(void **state)
+{
+	static const struct {
+		int returns, error;
+		const char *text;
+	} cases[] = {{0, 0, "one two three"}, {1, 0, "one "}, {-EBADMSG, -EBADMSG, "one "}};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct pieces pieces = {.returns = cases[i].returns};
+		struct http_get request = {.data = on_data, .userdata = &pieces};
+		struct server server;
+
+		server_start(&server, serve_chunks);
+		get(&server, &request, 10 * USEC_PER_SEC);
+		assert_int_equal(request.error, cases[i].error);
+		assert_string_equal(pieces.text, cases[i].text);
+		assert_null(request.body);
+		server_stop(&server);
+	}
+}
+
+static void a_refusal_is_collected_not_streamed(void **state)
+{
+	struct pieces pieces = {0};
+	struct http_get request = {.data = on_data, .userdata = &pieces};
+	struct server server;
+
+	(void)state;
+	server_start(&server, serve_status);
+	get(&server, &request, 10 * USEC_PER_SEC);
+	assert_int_equal(request.error, 0);
+	assert_int_equal(request.status, 500);
+	assert_string_equal(request.body, "{\"message\":\"no\"}");
+	assert_string_equal(pieces.text, "");
+	http_get_clear(&request);
+	server_stop(&server);
+}
+
+static void requests_end_at_the_deadline_and_when_cancelled(void **state)
+{
+	fake_http_fn *const serves[] = {serve_hang, serve_trickle};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(serves); i++) {
+		struct http_get request = {0};
+		struct wait wait = {.deadline_us = UINT64_MAX};
+		struct server server;
+		uint64_t start = now_us();
+		int fds[2];
+
+		server_start(&server, serves[i]);
+		get(&server, &request, 50 * USEC_PER_MSEC);
+		assert_int_equal(request.error, -ETIMEDOUT);
+		http_get_clear(&request);
+		assert_int_equal(pipe(fds), 0);
+		assert_int_equal(write(fds[1], "x", 1), 1);
+		wait.cancel_fd = fds[0];
+		http_get_all(&request, 1, &wait);
+		assert_int_equal(request.error, -ECANCELED);
+		assert_true(now_us() - start < 5 * USEC_PER_SEC);
+		http_get_clear(&request);
+		close(fds[0]);
+		close(fds[1]);
+		server_stop(&server);
+	}
+}
+
+static void answers_are_bounded(void **state)
+{
+	fake_http_fn *const serves[] = {serve_flood, serve_header_flood};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(serves); i++) {
+		struct http_get request = {.limit = MIB};
+		struct server server;
+
+		server_start(&server, serves[i]);
+		get(&server, &request, 20 * USEC_PER_SEC);
+		assert_int_equal(request.error, -EFBIG);
+		assert_string_equal(request.why, "the answer is too large");
+		assert_true(request.len <= MIB);
+		http_get_clear(&request);
+		server_stop(&server);
+		assert_true(atomic_load(&taken_mib) < 10);
+	}
+}
+
+static void broken_answers_have_errors_of_their_own(void **state)
+{
+	static const struct {
+		fake_http_fn *serve;
+		int error;
+	} cases[] = {
+		{serve_death, -ECONNRESET}, {serve_nothing, -ECONNRESET}, {serve_garbage, -EPROTO}};
+	struct http_get request = {.url = "http://name/", .unix_socket = "/nowhere/at/all"};
+	struct wait wait = {.deadline_us = now_us() + 10 * USEC_PER_SEC, .cancel_fd = -1};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct http_get broken = {0};
+		struct server server;
+
+		server_start(&server, cases[i].serve);
+		get(&server, &broken, 10 * USEC_PER_SEC);
+		assert_int_equal(broken.error, cases[i].error);
+		assert_true(broken.why[0] != '\0');
+		http_get_clear(&broken);
+		server_stop(&server);
+	}
+	http_get_all(&request, 1, &wait);
+	assert_int_equal(request.error, -ENOENT);
+	assert_string_equal(request.why, strerror(ENOENT));
+	request = (struct http_get){.url = "http://na me/"};
+	http_get_all(&request, 1, &wait);
+	assert_int_equal(request.error, -EINVAL);
+}
+
+static void several_requests_run_at_the_same_time(void **state)
+{
+	struct server slow, fast;
+	struct http_get requests[3] = {0};
+	struct wait wait = {.deadline_us = now_us() + 300 * USEC_PER_MSEC, .cancel_fd = -1};
+
+	(void)state;
+	server_start(&slow, serve_hang);
+	server_start(&fast, serve_echo);
+	for (size_t i = 0; i < ARRAY_SIZE(requests); i++)
+		requests[i] = (struct http_get){
+			.url = "http://name/", .unix_socket = i == 1 ? fast.socket : slow.socket};
+	http_get_all(requests, ARRAY_SIZE(requests), &wait);
+	assert_int_equal(requests[0].error, -ETIMEDOUT);
+	assert_int_equal(requests[1].error, 0);
+	assert_true(requests[1].took_us < 250 * USEC_PER_MSEC);
+	assert_int_equal(requests[2].error, -ETIMEDOUT);
+	for (size_t i = 0; i < ARRAY_SIZE(requests); i++)
+		http_get_clear(&requests[i]);
+	server_stop(&slow);
+	server_stop(&fast);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(answers_are_collected_without_credentials_or_proxy),
+		cmocka_unit_test(redirects_are_not_followed),
+		cmocka_unit_test(a_stream_ends_when_its_owner_says_so),
+		cmocka_unit_test(a_refusal_is_collected_not_streamed),
+		cmocka_unit_test(requests_end_at_the_deadline_and_when_cancelled),
+		cmocka_unit_test(answers_are_bounded),
+		cmocka_unit_test(broken_answers_have_errors_of_their_own),
+		cmocka_unit_test(several_requests_run_at_the_same_time),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
