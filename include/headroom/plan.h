@@ -20,30 +20,23 @@ struct file_change {
 	bool activate_only; /* the file is as wanted, and its program does not run with it yet */
 };
 
-/* place, on_disk, edit, activate_only, record_only, ahead and urgent go with their last user. */
 struct change {
 	char name[SETTING_NAME_MAX];
 	char tuner[32];
-	struct place place;
 	char old[SETTING_VALUE_MAX];
 	char new[SETTING_VALUE_MAX];
-	const char *reason; /* a slug */
-	bool record_only;   /* nothing to write: old and ahead are to be journaled */
-	bool activate_only; /* PLACE_EDIT: the file stands as wanted, and waits to take effect */
-	struct ladder ahead;
-	bool urgent; /* may be written before it is noted: see plan_take_urgent() */
-	bool gone;   /* of a restore: there is no such thing here now; its record stays */
-	bool left;   /* of a restore: not ours to put back, reason says why; new is empty */
-	int error;   /* after apply: 0, or -errno */
-	char actual[SETTING_VALUE_MAX];  /* after apply: what was read back */
-	char on_disk[SETTING_VALUE_MAX]; /* PLACE_EDIT: what stood in the file; old is what ran */
-	struct file_edit *edit;          /* PLACE_EDIT: a copy of the want's; owned */
-	char *why;                       /* more about error than strerror() can say; owned */
-	struct value_target target;      /* of a value */
-	bool grown;                      /* of a value: see value_want */
-	struct file_change *file;        /* of a file, owned; NULL for a value */
-	const char *held;  /* after apply: a slug: the file is written, and not in force yet */
-	uint64_t retry_us; /* after apply: not to be tried again before; 0: at any time */
+	const char *reason;         /* a slug; after apply: that of the error too */
+	struct value_target target; /* of a value */
+	bool grown;                 /* of a value: see value_want */
+	struct file_change *file;   /* of a file, owned; NULL for a value */
+	bool gone; /* of a restore: there is no such thing here now; its record stays */
+	bool left; /* of a restore: not ours to restore, reason says why; new is empty */
+	/* After apply: */
+	int error;                      /* 0 or -errno */
+	char *why;                      /* more about error than strerror(3) can say; owned */
+	char actual[SETTING_VALUE_MAX]; /* what was read back */
+	const char *held;  /* a slug: the file is written, and not in force yet; else NULL */
+	uint64_t retry_us; /* not to be tried again before; 0: at any time */
 };
 
 struct plan {
@@ -61,17 +54,18 @@ struct change *plan_add(struct plan *plan);
  */
 void plan_sort(struct plan *plan);
 
-/* Gives a change a copy of an edit, texts included; edit may be NULL. 0 or -ENOMEM. */
-int change_take_edit(struct change *change, const struct file_edit *edit);
-
 /* Makes a change one of a file, with a copy of the want's edit. 0 or -ENOMEM. */
 int change_take_file(struct change *change, const struct file_want *want);
 
 /* Frees what a change owns, before it is dropped from a plan. */
 void change_release(struct change *change);
 
-/* Moves all changes of another plan to the end of this one. 0, or -ENOMEM with those left there. */
+/* Moves changes to the end of another plan: all, or those of files alone. 0, or -ENOMEM with the
+ * rest left there. */
 int plan_append(struct plan *plan, struct plan *from);
+int plan_take_files(struct plan *plan, struct plan *from);
+
+size_t plan_failures(const struct plan *plan);
 
 void plan_reset(struct plan *plan); /* empties it, keeps the memory */
 void plan_clear(struct plan *plan);

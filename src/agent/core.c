@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/core.h"
 
-#include "agent/pipeline.h"
-#include "apply/apply.h"
 #include "apply/lock.h"
+#include "apply/reconcile.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/util.h"
@@ -13,23 +12,42 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/stat.h>
 
 #include <systemd/sd-event.h>
 
 #define DEFAULT_CONFIG    "/etc/headroom/headroom.yaml"
 #define DEFAULT_CONFIG_D  "/etc/headroom/conf.d"
 #define DEFAULT_STATE_DIR "/var/lib/headroom"
+#define DEFAULT_RUN_DIR   "/run/headroom"
 
 DEFINE_CLEANUP(sd_event, sd_event_unref)
-
-/* How long a command waits for a runtime that does not answer. */
-#define SETTLE_US (3 * USEC_PER_SEC)
 
 const char *core_state_directory(void)
 {
 	const char *directory = getenv("HEADROOM_STATE_DIR");
 
 	return directory && directory[0] ? directory : DEFAULT_STATE_DIR;
+}
+
+/*
+ * In a container the host's directory, not one of the container: what is recorded there has to live
+ * as long as the host's kernel.
+ */
+int core_runtime_directory(const struct host *host, char path[static PATH_MAX])
+{
+	const char *directory = getenv("HEADROOM_RUNTIME_DIR");
+	struct stat own, hosts;
+
+	if (directory && directory[0]) {
+		copy_text(path, PATH_MAX, directory);
+		return 0;
+	}
+	if (!host_path(host, DEFAULT_RUN_DIR, path))
+		return -ENAMETOOLONG;
+	if (host->root[0] && (stat(path, &hosts) < 0 || stat("/", &own) < 0))
+		return -errno;
+	return host->root[0] && own.st_dev == hosts.st_dev ? -ENODEV : 0;
 }
 
 void core_socket_path(const struct config *config, char path[static PATH_MAX])
@@ -65,6 +83,17 @@ int core_load_config(const struct config_source *source, struct config **ret,
 		return -EINVAL;
 	*ret = steal(config);
 	return 0;
+}
+
+struct config *core_default_config(void)
+{
+	struct config_source none = {.file = "/nonexistent", .optional = true};
+	struct config_fault_list faults = {0};
+	struct config *config = NULL;
+
+	(void)core_load_config(&none, &config, &faults, NULL);
+	config_faults_clear(&faults);
+	return config;
 }
 
 /* The node's name for people: configured, given by Kubernetes' downward API, or the host's. */
@@ -151,24 +180,15 @@ static int make_tuners(struct core *core)
 		n++;
 	core->node.tuners = calloc(n, sizeof(*core->node.tuners));
 	core->proposals = calloc(n, sizeof(*core->proposals));
-	if (!core->node.tuners || !core->proposals)
+	core->tuner_names = calloc(n + 1, sizeof(*core->tuner_names));
+	if (!core->node.tuners || !core->proposals || !core->tuner_names)
 		return -ENOMEM;
 	core->node.n_tuners = n;
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; i < n; i++) {
 		core->node.tuners[i].ops = tuner_table[i];
+		core->tuner_names[i] = tuner_table[i]->name;
+	}
 	return make_conditions(&core->node);
-}
-
-static void load_journal(struct core *core, bool create)
-{
-	char boot[SETTING_VALUE_MAX] = "";
-
-	if (core->journal)
-		journal_close(steal(core->journal));
-	(void)host_read_value(&core->host, "/proc/sys/kernel/random/boot_id", boot);
-	core->journal_error = journal_open(core_state_directory(), boot, create, &core->journal);
-	if (core->journal && core->journal->note[0])
-		log_warning(core_state_directory(), "%s", core->journal->note);
 }
 
 int core_open(struct core *core, const struct core_options *options, struct config *config)
@@ -177,7 +197,7 @@ int core_open(struct core *core, const struct core_options *options, struct conf
 
 	core->options = *options;
 	core->config = config;
-	core->checksum = config_checksum(config);
+	core->node.config_hash = config_checksum(config);
 	core->source = core_source(options->config_file);
 	core->lock = -1;
 	core->node.started_us = realtime_us();
@@ -200,14 +220,15 @@ void core_close(struct core *core)
 	sd_event_unref(core->event);
 	if (core->host.names)
 		names_close(core->host.names);
+	if (core->values)
+		value_store_close(core->values);
 	if (core->journal)
-		journal_close(core->journal);
+		file_journal_close(core->journal);
 	cleanup_close(&core->lock);
 	plan_clear(&core->plan);
 	free(core->proposals);
-	free(core->wants);
-	free(core->value_records);
-	free(core->file_records);
+	free(core->tuner_names);
+	free(core->files);
 	free(core->node.tuners);
 	free(core->node.settings);
 	free(core->node.limits);
@@ -229,32 +250,46 @@ int core_attach(struct core *core, struct sd_event *event)
 	return MIN(r, 0);
 }
 
-static bool is_settled(const struct core *core)
+/* Older tuners wait in a loop of their own, until they have what they asked for or time is up. */
+static int settle(struct core *core)
 {
-	for (size_t i = 0; i < core->node.n_tuners; i++) {
-		const struct tuner_status *tuner = &core->node.tuners[i];
+	_cleanup_(cleanup_sd_event_unref) sd_event *event = NULL;
+	uint64_t end = now_us() + CORE_SAMPLE_US, now;
+	int r = core->event ? 0 : sd_event_new(&event);
 
-		if (tuner->self && tuner->ops->settled && !tuner->ops->settled(tuner->self))
-			return false;
+	if (r >= 0 && !core->event)
+		r = core_attach(core, event);
+	while (r >= 0 && (now = now_us()) < end) {
+		bool settled = true;
+
+		for (size_t i = 0; i < core->node.n_tuners; i++) {
+			const struct tuner_status *tuner = &core->node.tuners[i];
+
+			settled = settled && (!tuner->self || !tuner->ops->settled ||
+						     tuner->ops->settled(tuner->self));
+		}
+		if (settled)
+			break;
+		r = sd_event_run(core->event, end - now);
 	}
-	return true;
+	return MIN(r, 0);
 }
 
-int core_settle(struct core *core)
+int core_sample(struct core *core)
 {
-	uint64_t end = now_us() + SETTLE_US, now;
-	int r = 0;
+	for (size_t i = 0; i < core->node.n_tuners; i++) {
+		struct tuner_status *tuner = &core->node.tuners[i];
+		struct wait wait = {.deadline_us = now_us() + CORE_SAMPLE_US, .cancel_fd = -1};
+		void *request = NULL;
 
-	if (!core->event) {
-		_cleanup_(cleanup_sd_event_unref) sd_event *event = NULL;
-
-		r = sd_event_new(&event);
-		if (r >= 0)
-			r = core_attach(core, event);
+		if (tuner->self && tuner->ops->sample_request)
+			request = tuner->ops->sample_request(tuner->self);
+		if (!request)
+			continue;
+		tuner->ops->sample(request, &wait);
+		tuner->ops->sample_take(tuner->self, request);
 	}
-	while (r >= 0 && !is_settled(core) && (now = now_us()) < end)
-		r = sd_event_run(core->event, end - now);
-	return MIN(r, 0);
+	return settle(core);
 }
 
 bool core_wants_to_write(const struct core *core)
@@ -265,182 +300,93 @@ bool core_wants_to_write(const struct core *core)
 	return false;
 }
 
-void core_read_journal(struct core *core)
+/* What the loop may know of the journal while a job owns it. */
+static int look_into_journal(struct core *core)
 {
+	struct file_record *records = NULL;
+	size_t n = 0;
+	int r = file_journal_snapshot(core->journal, &records, &n);
+
+	if (r < 0)
+		return r;
+	free(core->files);
+	core->files = records;
+	core->n_files = n;
+	core->n_released = core->journal->n_released;
+	memcpy(core->released, core->journal->released, sizeof(core->released));
+	return 0;
+}
+
+static void load_journal(struct core *core, bool create)
+{
+	if (core->journal)
+		file_journal_close(steal(core->journal));
+	core->journal_error = file_journal_open(core_state_directory(), create, &core->journal);
+	if (core->journal_error < 0)
+		return;
+	core->journal_lost = core->journal->lost;
+	copy_text(core->journal_note, sizeof(core->journal_note), core->journal->note);
+	if (core->journal_note[0])
+		log_warning(core_state_directory(), "%s", core->journal_note);
+	core->journal_error = look_into_journal(core);
+}
+
+static int load_values(struct core *core, const char *directory, bool write)
+{
+	char boot[SETTING_VALUE_MAX] = "";
+
+	if (core->values)
+		value_store_close(steal(core->values));
+	(void)host_read_value(&core->host, "/proc/sys/kernel/random/boot_id", boot);
+	return value_store_open(directory, boot, write, &core->values);
+}
+
+void core_read_records(struct core *core)
+{
+	char directory[PATH_MAX];
+	int r = core_runtime_directory(&core->host, directory);
+
+	if (r == 0)
+		r = load_values(core, directory, false);
+	/* Who may not write has not lost anything by that. */
+	core->values_error = r == -ENOENT || r == -EACCES || r == -ENODEV ? 0 : r;
 	load_journal(core, false);
+	if (core->journal_error == -EACCES)
+		core->journal_error = 0;
 }
 
 int core_become_writer(struct core *core, const char *who, char *holder, size_t size)
 {
-	const char *directory = core_state_directory();
+	char directory[PATH_MAX];
 	_cleanup_close_ int dir = -1;
-	int r = make_directories(directory, 0755);
+	int r = core_runtime_directory(&core->host, directory);
 
-	if (r == 0) {
+	if (r == 0 && core->lock < 0) {
+		r = make_directories(directory, 0755);
 		dir = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		r = dir < 0 ? -errno : lock_take(dir, who, holder, size);
+		if (r == 0)
+			r = dir < 0 ? -errno : lock_take(dir, who, holder, size);
+		if (r >= 0) {
+			core->lock = r;
+			r = load_values(core, directory, true);
+			load_journal(core, true);
+		}
+	} else if (r == 0) {
+		if (core->values_error < 0)
+			r = load_values(core, directory, true);
+		if (core->journal_error < 0)
+			load_journal(core, true);
 	}
-	if (r < 0) {
-		core->journal_error = r;
-		return r;
-	}
-	core->lock = r;
-	load_journal(core, true);
-	return 0;
+	core->values_error = MIN(r, 0);
+	return core->values_error;
 }
 
 int core_reconfigure(struct core *core, struct config *config)
 {
 	config_free(core->config);
 	core->config = config;
-	core->checksum = config_checksum(config);
+	core->node.config_hash = config_checksum(config);
 	name_node(core);
 	reconcile_reset(&core->node, NULL);
 	return open_tuners(core);
-}
-
-void core_reset(struct core *core, const char *only)
-{
-	reconcile_reset(&core->node, only);
-	for (size_t i = 0; i < core->node.n_tuners; i++) {
-		struct tuner_status *tuner = &core->node.tuners[i];
-
-		if (only && !streq(only, tuner->ops->name))
-			continue;
-		tuner->force = true;
-		if (core->journal)
-			journal_unrelease(core->journal, tuner->ops->name);
-	}
-	if (core->journal)
-		journal_try_again(core->journal, only);
-}
-
-void core_plan_only(struct core *core, const char *only)
-{
-	size_t kept = 0;
-
-	for (size_t i = 0; i < core->plan.n; i++)
-		if (!core->plan.changes[i].record_only &&
-			(!only || streq(core->plan.changes[i].tuner, only)))
-			core->plan.changes[kept++] = core->plan.changes[i];
-		else
-			change_release(&core->plan.changes[i]);
-	core->plan.n = kept;
-}
-
-static void write_plan(struct core *core)
-{
-	int r;
-
-	apply_plan(&core->host, &core->plan, &core->node, now_us());
-	if (!core->journal)
-		return;
-	journal_note_actual(core->journal, &core->plan);
-	r = journal_store(core->journal);
-	if (r < 0)
-		log_error("journal.json",
-			"what the kernel made of a value is not noted: %s: make room in %s",
-			strerror(-r), core_state_directory());
-}
-
-/* All but files. */
-static int apply_values(struct core *core)
-{
-	int r = core->journal ? journal_note(core->journal, &core->plan) : 0;
-
-	if (r < 0)
-		return r;
-	r = core->journal_error;
-	if (core->journal) {
-		journal_set_config(core->journal, core->checksum);
-		r = journal_store(core->journal);
-	}
-	if (r < 0)
-		apply_refused(&core->plan, &core->node, r, now_us());
-	else
-		write_plan(core);
-	return 0;
-}
-
-/* For what waits for systemd, or for a thread. */
-static int need_loop(struct core *core)
-{
-	_cleanup_(cleanup_sd_event_unref) sd_event *event = NULL;
-	int r = core->event ? 0 : sd_event_new(&event);
-
-	return r < 0 || core->event ? r : core_attach(core, event);
-}
-
-static bool has_failed(const struct plan *plan)
-{
-	for (size_t i = 0; i < plan->n; i++)
-		if (plan->changes[i].error < 0)
-			return true;
-	return false;
-}
-
-int core_resume(struct core *core)
-{
-	struct pipeline files = {.core = core};
-	int r = need_loop(core);
-	bool failed = false;
-
-	files.event = core->event;
-	while (r == 0 && core->journal && pipeline_resume(&files)) {
-		pipeline_run(&files);
-		failed = failed || has_failed(&files.edits.plan);
-	}
-	pipeline_close(&files);
-	return r == 0 && failed ? -ETIMEDOUT : r;
-}
-
-int core_apply(struct core *core)
-{
-	struct pipeline files = {.core = core};
-	int r = need_loop(core);
-
-	files.event = core->event;
-	if (r == 0 && core->journal && core->lock >= 0)
-		pipeline_apply(&files, &core->plan);
-	if (r == 0)
-		r = apply_values(core);
-	if (r == 0)
-		pipeline_run(&files);
-	if (r == 0)
-		r = plan_append(&core->plan, &files.edits.plan);
-	pipeline_close(&files);
-	core_judge(core);
-	return r;
-}
-
-int core_restore_files(struct core *core, const char *only)
-{
-	struct pipeline files = {.core = core};
-	int r = need_loop(core);
-
-	files.event = core->event;
-	if (r == 0 && core->journal && pipeline_restore(&files, only))
-		pipeline_run(&files);
-	if (r == 0)
-		r = plan_append(&core->plan, &files.edits.plan);
-	if (r == 0)
-		r = files.store_error;
-	pipeline_close(&files);
-	return r;
-}
-
-int core_restore(struct core *core, const char *only)
-{
-	const char *names[JOURNAL_RELEASED_MAX + 1] = {0};
-	int r;
-
-	for (size_t i = 0; i < MIN(core->node.n_tuners, JOURNAL_RELEASED_MAX); i++)
-		names[i] = core->node.tuners[i].ops->name;
-	plan_clear(&core->plan);
-	if (!core->journal)
-		return core->journal_error;
-	r = restore_make_plan(&core->host, core->journal, only, &core->plan);
-	if (r == 0)
-		restore_plan(&core->host, core->journal, only, names, &core->plan);
-	return r;
 }

@@ -3,20 +3,23 @@
 #define AGENT_CORE_H
 
 /*
- * One look at the node and what follows from it, without a loop: the agent does this every second,
+ * One poll of the node and what follows from it, without a loop: the agent does this every second,
  * and the commands that work without an agent do it once.
  */
 
 #include <limits.h>
 #include <stdbool.h>
 
-#include "apply/journal.h"
-#include "apply/reconcile.h"
+#include "apply/file_transaction.h"
+#include "apply/value_store.h"
 #include "config/config.h"
 #include "kernel/host.h"
 #include "model/node.h"
 
 #include <headroom/plan.h>
+
+/* How long a command waits for the programs that one tuner asks. */
+#define CORE_SAMPLE_US (3 * USEC_PER_SEC)
 
 /* As given on the command line and in the environment. */
 struct core_options {
@@ -29,27 +32,38 @@ struct core_options {
 struct core {
 	struct core_options options;
 	struct host host;
-	struct sd_event *event; /* in which tuners wait for answers; NULL before core_attach */
 	struct config_source source;
 	struct config *config;
-	uint32_t checksum; /* of config */
 	struct node node;
 	struct proposal *proposals; /* one for each tuner */
-	struct journal *journal;    /* NULL: journal_error says why */
+	const char **tuner_names;   /* of all, ended by NULL */
+	struct sd_event *event;     /* in which tuners wait for answers; NULL before core_attach */
+
+	int lock;                   /* -1: this process may not write */
+	struct value_store *values; /* NULL: values_error says why */
+	int values_error;
+	struct file_journal *journal; /* NULL: journal_error says why. A file job owns it */
 	int journal_error;
-	int lock;                  /* -1: this process may not write */
-	uint64_t journal_retry_us; /* after a failure to store it: when to try again */
-	struct want *wants;        /* of one tuner, in one list */
-	size_t n_wants, wants_allocated;
-	struct value_record *value_records; /* of the journal */
-	struct file_record *file_records;
-	size_t n_value_records, n_file_records;
-	struct plan plan;                         /* what the last look found to be written */
+	bool journal_lost; /* originals of files from before are lost: journal_note has why */
+	char journal_note[256];
+	struct file_record *files; /* what the journal had when it was last looked at */
+	size_t n_files;
+	struct release released[JOURNAL_RELEASED_MAX];
+	size_t n_released;
+	bool files_busy;          /* a file job is under way */
+	uint64_t writer_retry_us; /* when to try again to become the writer */
+
+	bool as_apply;    /* judge as if everything enforced: headroom plan */
+	struct plan plan; /* what the last poll found to be written */
 	char config_fault[CONDITION_MESSAGE_MAX]; /* of the last reload; empty when it was good */
-	char trouble[CONDITION_MESSAGE_MAX]; /* the agent's own, e.g. no HTTP; empty for none */
+	char agent_error[CONDITION_MESSAGE_MAX];  /* the agent's own, e.g. no HTTP; or empty */
 };
 
-const char *core_state_directory(void); /* HEADROOM_STATE_DIR or /var/lib/headroom */
+/* HEADROOM_STATE_DIR or /var/lib/headroom: records of files. */
+const char *core_state_directory(void);
+
+/* HEADROOM_RUNTIME_DIR, or /run/headroom below the host's root: the lock, records of values. */
+int core_runtime_directory(const struct host *host, char path[static PATH_MAX]);
 
 /* The configured unix socket; HEADROOM_RUNTIME_DIR moves the default one. */
 void core_socket_path(const struct config *config, char path[static PATH_MAX]);
@@ -64,6 +78,9 @@ struct config_source core_source(const char *config_file);
 int core_load_config(const struct config_source *source, struct config **ret,
 	struct config_fault_list *faults, struct config_fault_list *notices);
 
+/* The defaults alone: for commands that must work whatever the files say. NULL without memory. */
+struct config *core_default_config(void);
+
 /*
  * Opens the tuners under a configuration, of which it takes ownership.
  * core must be zeroed; core_close releases, also after an error. 0 or -ENOMEM.
@@ -74,32 +91,29 @@ void core_close(struct core *core);
 /* Lets the tuners wait in this loop, those of later configurations too. 0 or -errno. */
 int core_attach(struct core *core, struct sd_event *event);
 
-/*
- * For commands that work without an agent: a loop of their own, run until the tuners have the
- * answers that they need, or three seconds. 0 or -errno.
- */
-int core_settle(struct core *core);
+/* For commands without an agent: asks what tuners sample, at most three seconds each. */
+int core_sample(struct core *core);
 
 /* True when some tuner is to enforce and the command line does not forbid it. */
 bool core_wants_to_write(const struct core *core);
 
-/* Reads the journal without the right to write it: for originals and what was restored. */
-void core_read_journal(struct core *core);
+/* Reads the records without the right to write them: for originals and what is released. */
+void core_read_records(struct core *core);
 
 /*
- * Becomes the one writer: makes the state directory, takes the lock, loads the journal. 0; -EBUSY
- * with holder when another process is it; any other error is kept in journal_error and what cannot
- * be journaled will not be written.
+ * Becomes the one writer: makes the runtime directory, takes the lock, loads what is recorded. 0;
+ * -EBUSY with holder when another process is it; any other error is kept in values_error. Without
+ * records of values no value is written, without the journal no file.
  */
 int core_become_writer(struct core *core, const char *who, char *holder, size_t size);
 
-/* Puts another configuration in place of the current one, and tries everything again under it. */
+/* Replaces the configuration, and tries everything again under it. 0 or -ENOMEM. */
 int core_reconfigure(struct core *core, struct config *config);
 
 /* Senses, decides, reconciles: node is then up to date, plan what to write. 0 or -ENOMEM. */
 int core_poll(struct core *core);
 
-/* The same with one tuner alone, for what cannot wait until the next look at everything. */
+/* The same with one tuner alone, for what cannot wait until the next poll of everything. */
 int core_poll_tuner(struct core *core, size_t i);
 
 /* Only the conditions that follow from the settings: after something was written. */
@@ -108,35 +122,39 @@ void core_judge(struct core *core);
 /* Forgets drift, failure and release, of one tuner or (NULL) of all, for an explicit apply. */
 void core_reset(struct core *core, const char *only);
 
-/*
- * Takes out of the plan what belongs to other tuners than only (NULL: nothing), and what is only to
- * be recorded: what is left is what people should see.
- */
+/* True when the tuner is released: restored, and not applied since. */
+const struct release *core_released(const struct core *core, const char *tuner);
+
+/* Takes out of the plan what belongs to other tuners than only (NULL: nothing). */
 void core_plan_only(struct core *core, const char *only);
 
 /*
- * Sees to restarts under way when the last writer ended: waits for what they come to, as
- * pipeline_resume() says. For commands, before they look. May block. 0; -ETIMEDOUT when something
- * did not come back and was given up, or another -errno.
+ * Writes the values of the plan at once; the settings follow. The changes go to done, or (NULL) are
+ * dropped; those of files stay in the plan. How many there were.
  */
-int core_resume(struct core *core);
+size_t core_apply_values(struct core *core, struct plan *done);
 
 /*
- * Carries the plan out at once: journal, write, read back. May block. What failed is in the plan's
- * changes. 0 or -ENOMEM.
+ * Restores values at once and releases tuners, of one name or (NULL) all, until apply. done gets
+ * what was done. 0 or -ENOMEM.
  */
-int core_apply(struct core *core);
+int core_restore_values(struct core *core, const char *only, struct plan *done);
 
 /*
- * Puts originals back but for files, of one tuner or (NULL) of all; plan is then what was done. The
- * journal is changed and not yet stored. 0 or -errno.
+ * A job for the changes of files in the plan, which it takes over, or for restoring files. only and
+ * forced as in struct file_job. Until core_take_files the settings of files stay as they are. NULL
+ * without memory, or when this process may not write files.
  */
-int core_restore(struct core *core, const char *only);
+struct file_job *core_file_job(
+	struct core *core, enum file_task task, const char *only, bool forced);
+
+/* The job is done: settings follow, done (may be NULL) gets the changes. 0 or the job's error. */
+int core_take_files(struct core *core, struct file_job *job, struct plan *done);
 
 /*
- * The same for files; the plan gets what was done, and the journal is stored. May block. 0, or
- * -errno when it could not be noted.
+ * Adds to done what should be set and is not, beside what was tried: unreadable, refused, not
+ * supported.
  */
-int core_restore_files(struct core *core, const char *only);
+void core_add_unset(const struct core *core, const char *only, struct plan *done);
 
 #endif

@@ -24,11 +24,15 @@ static const struct {
 /* A record may be of a setting that the configuration names no more: a restore writes it. */
 static bool is_managed(const struct core *core, const char *prefix)
 {
+	size_t n = 0;
+	const struct value_record *records =
+		core->values ? value_store_records(core->values, &n) : NULL;
+
 	for (size_t i = 0; i < core->node.n_settings; i++)
-		if (starts_with(core->node.settings[i].want.name, prefix))
+		if (starts_with(core->node.settings[i].name, prefix))
 			return true;
-	for (size_t i = 0; core->journal && i < core->journal->n_records; i++)
-		if (starts_with(core->journal->records[i].name, prefix))
+	for (size_t i = 0; i < n; i++)
+		if (starts_with(records[i].name, prefix))
 			return true;
 	return false;
 }
@@ -47,14 +51,14 @@ static bool edits_files(const struct core *core)
 			if (core->node.tuners[i].mode == MODE_ENFORCE &&
 				streq(core->node.tuners[i].ops->name, tuners[t]))
 				return true;
-	return core->journal && core->journal->n_files > 0;
+	return core->n_files > 0;
 }
 
 void agent_drop_privileges(const struct agent *agent)
 {
 	/*
 	 * Thresholds by netlink; kernels before 5.19 read BPF counters for CAP_BPF alone; and the
-	 * loop goes to a real-time priority and back, see priority.c.
+	 * loop goes to a real-time priority and back, see loop.c.
 	 */
 	cap_value_t kept[5 + ARRAY_SIZE(guarded)] = {CAP_NET_ADMIN, CAP_BPF, CAP_SYS_NICE};
 	size_t n = 3;

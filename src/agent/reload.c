@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <sys/stat.h>
 
 static void keep_old(struct agent *agent, const struct config_fault_list *faults)
 {
@@ -20,6 +21,49 @@ static void keep_old(struct agent *agent, const struct config_fault_list *faults
 	log_warning("config", "the configuration loaded before stays in use");
 }
 
+static bool is_empty(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) < 0 || (S_ISREG(st.st_mode) && st.st_size == 0);
+}
+
+void agent_remember_sources(struct agent *agent)
+{
+	const struct config_source *source = &agent->core.source;
+	struct source_list *list = &agent->sources;
+	size_t kept = 0;
+
+	source_list_clear(list);
+	if (source->directory)
+		(void)source_list_read(source->directory, list);
+	if (grow_array(&list->paths, list->n, &list->allocated, sizeof(*list->paths)) == 0)
+		list->paths[list->n++] = strdup(source->file);
+	for (size_t i = 0; i < list->n; i++)
+		if (list->paths[i] && !is_empty(list->paths[i]))
+			list->paths[kept++] = list->paths[i];
+		else
+			free(list->paths[i]);
+	list->n = kept;
+}
+
+/*
+ * An editor, a full disk or a ConfigMap that is gone for a moment leaves a file empty or missing.
+ * That is no configuration: the defaults would enforce what nobody asked for.
+ */
+static void find_lost_source(const struct agent *agent, struct config_fault_list *faults)
+{
+	for (size_t i = 0; i < agent->sources.n; i++) {
+		struct config_place place = {
+			.file = agent->sources.paths[i], .line = 1, .column = 1};
+
+		if (is_empty(place.file))
+			config_fault_add(faults, &place,
+				"gone or empty since it was loaded: put it back, or restart the "
+				"agent to do without it");
+	}
+}
+
 void agent_reload(struct agent *agent)
 {
 	struct config_fault_list faults = {0}, notices = {0};
@@ -29,12 +73,18 @@ void agent_reload(struct agent *agent)
 	notify_reloading();
 	agent->source_signature = config_source_signature(&agent->core.source);
 	agent->source_changed = 0;
-	r = core_load_config(&agent->core.source, &config, &faults, &notices);
+	find_lost_source(agent, &faults);
+	r = faults.n > 0 ? -EINVAL
+			 : core_load_config(&agent->core.source, &config, &faults, &notices);
 	for (size_t i = 0; i < notices.n; i++)
 		log_notice("config", "%s:%u:%u: %s", notices.faults[i].file, notices.faults[i].line,
 			notices.faults[i].column, notices.faults[i].message);
 	if (r == 0) {
 		agent->core.config_fault[0] = '\0';
+		agent->core.node.reloaded_us = realtime_us();
+		if (agent->job)
+			atomic_store(&agent->job->stale, true);
+		agent_remember_sources(agent);
 		r = core_reconfigure(&agent->core, config);
 		agent_become_writer(agent);
 		agent_watch_tuners(agent);
@@ -47,16 +97,16 @@ void agent_reload(struct agent *agent)
 		log_error("config", "not loaded: %s", strerror(ENOMEM));
 	config_faults_clear(&faults);
 	config_faults_clear(&notices);
-	core_poll(&agent->core);
-	agent_pump(agent);
+	agent->core.node.reload_failed = r < 0;
+	agent_poll(agent);
 	if (agent->ready)
 		notify_ready();
 	agent->reloaded = agent->ready;
 }
 
 /*
- * The files are looked at every second: that sees each way of replacing them, a ConfigMap's symlink
- * swap included. A change is taken once it has stood for a second, so that nobody's half-written
+ * The files are checked every second: that sees each way of replacing them, a ConfigMap's symlink
+ * swap included. A change is taken once it has lasted for a second, so that no half-written
  * file is loaded.
  */
 void agent_watch_config(struct agent *agent)

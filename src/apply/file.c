@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "apply/file.h"
 
-#include "apply/journal.h"
+#include "apply/file_journal.h"
 #include "base/file.h"
 #include "base/util.h"
 

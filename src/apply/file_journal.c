@@ -336,3 +336,19 @@ int file_journal_store(struct file_journal *journal)
 		journal->dirty = false;
 	return r;
 }
+
+int replace_text(char **slot, const char *text)
+{
+	char *copy = text ? strdup(text) : NULL;
+
+	if (text && !copy)
+		return -ENOMEM;
+	free(*slot);
+	*slot = copy;
+	return 0;
+}
+
+bool same_text(const char *a, const char *b)
+{
+	return a && b ? streq(a, b) : a == b;
+}

@@ -3,274 +3,326 @@
 
 #include "base/log.h"
 #include "base/util.h"
+#include "tuners/table.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-static void become(struct setting *setting, enum setting_state state, const char *reason, int error)
+/* What a tuner wants of either kind of setting, and what is recorded of it. */
+struct wish {
+	const char *name, *wanted, *actual;
+	const char *current; /* what would be overwritten: of a file, what it has */
+	int error;
+	const char *reason;
+	const char *original; /* as recorded; NULL when nothing is */
+	bool foreign;         /* current is neither the original nor ours */
+	bool failed;          /* the program did not come back with this value */
+	const struct value_want *value;
+	const struct file_want *file;
+};
+
+static struct wish wish_of_value(const struct value_want *want, const struct decide_input *past)
 {
-	if (state != SETTING_FAILED || !setting->reason || !streq(setting->reason, reason))
-		setting->why[0] = '\0';
-	setting->state = state;
-	setting->reason = reason;
-	setting->error = error;
+	const struct value_record *record =
+		value_record_find(past->values, past->n_values, want->name);
+
+	return (struct wish){
+		.name = want->name,
+		.wanted = want->wanted,
+		.actual = want->actual,
+		.current = want->actual,
+		.error = want->error,
+		.reason = want->reason,
+		.original = record ? record->original : NULL,
+		.foreign = record && value_is_foreign(record, want->actual),
+		.value = want,
+	};
 }
 
-static bool is_left_alone(const struct setting *setting)
+static struct wish wish_of_file(const struct file_want *want, const struct decide_input *past)
 {
-	return setting->state == SETTING_YIELDED || setting->state == SETTING_DRIFTED;
+	const struct file_record *record = file_record_find(past->files, past->n_files, want->name);
+
+	return (struct wish){
+		.name = want->name,
+		.wanted = want->wanted,
+		.actual = want->actual,
+		.current = want->on_disk,
+		.error = want->error == 0 && want->wanted[0] && !want->edit ? -EINVAL : want->error,
+		.reason = want->reason,
+		.original = record ? record->original : NULL,
+		.foreign = record && !value_equal(want->on_disk, record->on_disk) &&
+			   !value_equal(want->on_disk, record->before) &&
+			   !value_equal(want->on_disk, record->wanted),
+		.failed = record && record->failed[0] && streq(record->failed, want->wanted),
+		.file = want,
+	};
 }
 
-/* What would be written over: of a file what stands in it, whatever its program runs with. */
-static const char *standing(const struct want *want)
-{
-	return want->place.kind == PLACE_EDIT ? want->on_disk : want->actual;
-}
-
-/*
- * Changed by someone else: it stood at what was confirmed and does not now, or, before this process
- * knew it, at a value that the journal knows nothing of.
- */
-static bool is_drift(const struct setting *setting, const struct record *record)
-{
-	const char *stands = standing(&setting->want);
-
-	if (setting->confirmed[0])
-		return !value_equal(stands, setting->confirmed);
-	return record && record_is_foreign(record, stands);
-}
-
-static void judge_drift(struct setting *setting, const struct reconcile_input *input)
+static void judge_drift(
+	struct setting *setting, const struct wish *wish, const struct reconcile_input *input)
 {
 	setting->drifted = true;
 	setting->drift_total++;
-	setting->drift_at_us = input->now_us;
+	setting->drift_at_us = input->past->now_us;
 	setting->rounds++;
-	log_notice(setting->want.name, "someone else changed it to %s (wanted %s)",
-		standing(&setting->want)[0] ? standing(&setting->want) : "nothing",
-		setting->want.wanted);
+	log_notice(wish->name, "someone else changed it to %s (wanted %s)",
+		wish->current[0] ? wish->current : "nothing", wish->wanted);
 	if (input->on_drift == ON_DRIFT_REPORT)
-		become(setting, SETTING_DRIFTED, "left-by-on-drift", 0);
+		setting_become(setting, SETTING_DRIFTED, "left-by-on-drift", 0, NULL);
 	else if (input->on_drift == ON_DRIFT_YIELD)
-		become(setting, SETTING_YIELDED, "left-by-on-drift", 0);
+		setting_become(setting, SETTING_YIELDED, "left-by-on-drift", 0, NULL);
 	else if (setting->rounds > DRIFT_ROUNDS_MAX)
-		become(setting, SETTING_YIELDED, "rewritten-too-often", 0);
+		setting_become(setting, SETTING_YIELDED, "rewritten-too-often", 0, NULL);
 	else
-		become(setting, SETTING_PENDING, "drift", 0);
+		setting_become(setting, SETTING_PENDING, "drift", 0, NULL);
 }
 
-static void confirm(struct setting *setting, uint64_t now)
+/*
+ * Changed by someone else: it was what was confirmed and is not now, or, before this process knew
+ * it, it has a value that the record knows nothing of.
+ */
+static void judge_difference(
+	struct setting *setting, const struct wish *wish, const struct reconcile_input *input)
+{
+	bool drift = setting->confirmed[0] ? !value_equal(wish->current, setting->confirmed)
+					   : wish->foreign;
+
+	if (setting->state == SETTING_YIELDED || setting->state == SETTING_DRIFTED)
+		return;
+	if (setting->state == SETTING_FAILED && input->past->now_us < setting->retry_at_us)
+		return;
+	/* While it cannot be written it is still the same drift. */
+	if (setting->drifted)
+		setting_become(setting, SETTING_PENDING, "drift", 0, NULL);
+	else if (drift)
+		judge_drift(setting, wish, input);
+	else
+		setting_become(setting, SETTING_PENDING, wish->reason, 0, NULL);
+}
+
+static void confirm(struct setting *setting, const struct wish *wish, uint64_t now)
 {
 	setting->drifted = false;
-	copy_text(setting->confirmed, sizeof(setting->confirmed), standing(&setting->want));
+	copy_text(setting->confirmed, sizeof(setting->confirmed), wish->current);
 	if (now - setting->drift_at_us > DRIFT_QUIET_US)
 		setting->rounds = 0;
 }
 
-static void judge_in_sync(struct setting *setting, uint64_t now)
+/* The file is as wanted, and its program runs with another value still. */
+static void judge_waiting(struct setting *setting, const struct wish *wish, uint64_t now)
 {
-	become(setting, SETTING_IN_SYNC, "in-sync", 0);
-	setting->retry_at_us = 0;
-	confirm(setting, now);
+	bool reload = wish->file->edit->service.activation == ACTIVATE_RELOAD;
+
+	confirm(setting, wish, now);
+	if (now >= setting->retry_at_us || setting->state != SETTING_PENDING)
+		setting_become(setting, SETTING_PENDING,
+			reload ? "reload-pending" : "restart-pending", 0, NULL);
 }
 
-const char *waiting_reason(const struct service *service)
+static void judge(
+	struct setting *setting, const struct wish *wish, const struct reconcile_input *input)
 {
-	return service->activation == ACTIVATE_RELOAD ? "reload-pending" : "restart-pending";
-}
+	uint64_t now = input->past->now_us;
+	bool observes = input->mode == MODE_OBSERVE || input->mode == MODE_RELEASED;
+	/* Of a file the tuner knows better why: it is the program that lacks or keeps it. */
+	const char *own_reason = wish->file ? wish->reason : NULL;
 
-/* The file stands as wanted, and its program runs with another value still. */
-static void judge_waiting(struct setting *setting, uint64_t now)
-{
-	confirm(setting, now);
-	if (setting->state != SETTING_PENDING || !streq(setting->reason, "restart-refused"))
-		become(setting, SETTING_PENDING, waiting_reason(&setting->want.edit->service), 0);
-}
-
-static void judge_difference(
-	struct setting *setting, const struct record *record, const struct reconcile_input *input)
-{
-	if (is_left_alone(setting))
-		return;
-	if (setting->state == SETTING_FAILED && input->now_us < setting->retry_at_us)
-		return;
-	/* While the journal is being stored, or cannot be, it is still the same drift. */
-	if (setting->drifted)
-		become(setting, SETTING_PENDING, "drift", 0);
-	else if (is_drift(setting, record))
-		judge_drift(setting, input);
-	else
-		become(setting, SETTING_PENDING, setting->want.reason, 0);
-}
-
-static bool is_different(const struct want *want)
-{
-	return !value_equal(want->actual, want->wanted) ||
-	       !value_equal(standing(want), want->wanted);
-}
-
-/* Of a setting in a file the tuner knows better: it is the runtime that lacks or keeps it. */
-static const char *own_reason(const struct want *want, const char *ordinary)
-{
-	return want->place.kind == PLACE_EDIT && want->reason ? want->reason : ordinary;
-}
-
-static void judge(struct setting *setting, const struct reconcile_input *input)
-{
-	const struct want *want = &setting->want;
-	const struct record *record = record_find(input->records, input->n_records, want->name);
-
-	/* Until something is written, what stands there is the original. */
+	copy_text(setting->wanted, sizeof(setting->wanted), wish->wanted);
+	copy_text(setting->actual, sizeof(setting->actual), wish->actual);
 	copy_text(setting->original, sizeof(setting->original),
-		record ? record->original : want->actual);
-	if (want->place.kind == PLACE_EDIT && want->wanted[0] && !want->edit)
-		setting->want.error = -EINVAL;
-	setting->mode = input->tuner->mode;
-	if (want->error == -ENOENT)
-		become(setting, SETTING_UNSUPPORTED, own_reason(want, "not-in-this-kernel"), 0);
-	else if (want->error < 0)
-		become(setting, SETTING_FAILED, "unreadable", want->error);
-	else if (want->wanted[0] == '\0')
-		become(setting, SETTING_OBSERVED, own_reason(want, "kept"), 0);
-	else if (setting->mode == MODE_OBSERVE)
-		become(setting, SETTING_OBSERVED, input->observe_reason, 0);
-	else if (!is_different(want))
-		judge_in_sync(setting, input->now_us);
-	else if (record && record->given_up != 0 && record->given_up == input->config)
-		become(setting, SETTING_FAILED, "did-not-come-back", -ETIMEDOUT);
-	else if (!value_equal(standing(want), want->wanted))
-		judge_difference(setting, record, input);
-	else
-		judge_waiting(setting, input->now_us);
+		wish->original ? wish->original : wish->actual);
+	setting->mode = input->mode;
+	if (wish->error == -ENOENT) {
+		setting_become(setting, SETTING_UNSUPPORTED,
+			own_reason ? own_reason : "not-in-this-kernel", 0, NULL);
+	} else if (wish->error < 0) {
+		setting_become(setting, SETTING_FAILED, "unreadable", wish->error, NULL);
+	} else if (wish->wanted[0] == '\0') {
+		setting_become(
+			setting, SETTING_OBSERVED, own_reason ? own_reason : "kept", 0, NULL);
+	} else if (input->mode == MODE_RELEASED && wish->original) {
+		setting_become(setting, SETTING_FAILED, "not-restored",
+			setting->error ? setting->error : -EIO,
+			setting->state == SETTING_FAILED ? setting->why : "");
+	} else if (observes) {
+		setting_become(setting, SETTING_OBSERVED,
+			input->mode == MODE_RELEASED ? "restored" : "observe-mode", 0, NULL);
+	} else if (wish->value && !input->values_recordable) {
+		setting_become(setting, SETTING_OBSERVED, "not-recorded", 0, NULL);
+	} else if (value_equal(wish->actual, wish->wanted) &&
+		   value_equal(wish->current, wish->wanted)) {
+		setting_become(setting, SETTING_IN_SYNC, "in-sync", 0, NULL);
+		setting->retry_at_us = 0;
+		confirm(setting, wish, now);
+	} else if (wish->failed) {
+		setting_become(
+			setting, SETTING_FAILED, "did-not-come-back", -ETIMEDOUT, setting->why);
+	} else if (!value_equal(wish->current, wish->wanted)) {
+		judge_difference(setting, wish, input);
+	} else if (setting->state != SETTING_FAILED || now >= setting->retry_at_us) {
+		judge_waiting(setting, wish, now);
+	}
 }
 
-/*
- * The file stands as wanted: whether its program should be made to take it now. Whoever tries sets
- * retry_at_us.
- */
-static bool may_activate(const struct setting *setting, uint64_t now)
+/* The file is as wanted: whether its program should be made to take it now. */
+static bool may_activate(const struct service *service)
 {
-	const struct want *want = &setting->want;
-	const struct service *service = want->edit ? &want->edit->service : NULL;
-
-	if (want->place.kind != PLACE_EDIT || setting->state != SETTING_PENDING || !service ||
-		!value_equal(want->on_disk, want->wanted) || now < setting->retry_at_us)
-		return false;
 	return service->activation == ACTIVATE_RELOAD ||
 	       (service->activation == ACTIVATE_RESTART &&
 		       (service->restart == RESTART_NOW ||
 			       (service->restart == RESTART_WHEN_IDLE && !service->busy)));
 }
 
-static bool is_to_be_written(const struct setting *setting)
+static int plan_setting(const struct setting *setting, const struct wish *wish,
+	const struct reconcile_input *input, struct plan *plan)
 {
-	return setting->state == SETTING_PENDING &&
-	       !value_equal(standing(&setting->want), setting->want.wanted);
-}
+	bool activate_only = value_equal(wish->current, wish->wanted);
+	struct change *change;
 
-/* What may have to be written in a hurry later is recorded now, while there is time. */
-static bool needs_record(const struct setting *setting, const struct reconcile_input *input)
-{
-	const struct want *want = &setting->want;
-	const struct record *record = record_find(input->records, input->n_records, want->name);
-
-	if (!input->may_record || want->ahead.n == 0 || want->error < 0 ||
-		setting->mode != MODE_ENFORCE)
-		return false;
-	return !record || !ladder_covers(&record->ahead, &want->ahead);
-}
-
-static int plan_setting(const struct setting *setting, struct plan *plan)
-{
-	struct change *change = plan_add(plan);
-
-	if (!change || change_take_edit(change, setting->want.edit) < 0)
+	if (setting->state != SETTING_PENDING)
+		return 0;
+	if (activate_only && (input->past->now_us < setting->retry_at_us ||
+				     !may_activate(&wish->file->edit->service)))
+		return 0;
+	change = plan_add(plan);
+	if (!change || (wish->file && change_take_file(change, wish->file) < 0))
 		return -ENOMEM;
-	copy_text(change->name, sizeof(change->name), setting->want.name);
+	copy_text(change->name, sizeof(change->name), wish->name);
 	copy_text(change->tuner, sizeof(change->tuner), setting->tuner);
-	change->place = setting->want.place;
-	copy_text(change->old, sizeof(change->old), setting->want.actual);
-	copy_text(change->new, sizeof(change->new), setting->want.wanted);
-	copy_text(change->on_disk, sizeof(change->on_disk), setting->want.on_disk);
-	change->ahead = setting->want.ahead;
-	change->record_only = setting->state != SETTING_PENDING;
-	change->activate_only = !change->record_only && !is_to_be_written(setting);
-	if (change->record_only)
-		copy_text(change->new, sizeof(change->new), setting->want.actual);
+	copy_text(change->old, sizeof(change->old), wish->actual);
+	copy_text(change->new, sizeof(change->new), wish->wanted);
 	change->reason = setting->reason;
+	if (wish->file) {
+		change->file->activate_only = activate_only;
+	} else {
+		change->target = wish->value->target;
+		change->grown = wish->value->grown;
+	}
 	return 0;
 }
 
-/* Finds the setting of a want, or makes it, and moves it to index i of the tuner's stretch. */
-static struct setting *place_setting(
-	struct node *node, size_t i, const char *tuner, const struct want *want)
+/* Finds a setting of the tuner from index i on, or makes it, and moves it to index i. */
+static struct setting *setting_at(struct node *node, size_t i, const char *tuner, const char *name)
 {
-	for (size_t j = i; j < node->n_settings; j++) {
-		struct setting found = node->settings[j];
+	struct setting moving = {.tuner = tuner};
+	size_t j = i;
 
-		if (found.tuner != tuner || !streq(found.want.name, want->name))
-			continue;
-		if (j > i) {
-			memmove(&node->settings[i + 1], &node->settings[i],
-				(j - i) * sizeof(found));
-			node->settings[i] = found;
-		}
-		return &node->settings[i];
-	}
-	if (grow_array(&node->settings, node->n_settings, &node->settings_allocated,
-		    sizeof(*node->settings)) < 0)
+	while (j < node->n_settings &&
+		(node->settings[j].tuner != tuner || !streq(node->settings[j].name, name)))
+		j++;
+	if (j < node->n_settings)
+		moving = node->settings[j];
+	else if (grow_array(&node->settings, node->n_settings, &node->settings_allocated,
+			 sizeof(*node->settings)) < 0)
 		return NULL;
-	memmove(&node->settings[i + 1], &node->settings[i],
-		(node->n_settings - i) * sizeof(*node->settings));
-	node->n_settings++;
-	node->settings[i] = (struct setting){.tuner = tuner};
+	else
+		node->n_settings++;
+	memmove(&node->settings[i + 1], &node->settings[i], (j - i) * sizeof(moving));
+	node->settings[i] = moving;
+	copy_text(node->settings[i].name, SETTING_NAME_MAX, name);
 	return &node->settings[i];
 }
 
-/* A tuner's settings stand together: where they begin, or the end when it has none. */
-static size_t first_of(const struct node *node, const char *tuner)
+static int take(struct node *node, size_t i, const struct wish *wish,
+	const struct reconcile_input *input, struct plan *plan)
 {
-	size_t i = 0;
+	struct setting *setting = setting_at(node, i, input->tuner, wish->name);
 
-	while (i < node->n_settings && node->settings[i].tuner != tuner)
-		i++;
-	return i;
-}
-
-/* What a tuner no longer mentions follows its stretch: dropped. */
-static void drop_rest(struct node *node, size_t from, const char *tuner)
-{
-	size_t end = from;
-
-	while (end < node->n_settings && node->settings[end].tuner == tuner)
-		end++;
-	if (end == from)
-		return;
-	memmove(&node->settings[from], &node->settings[end],
-		(node->n_settings - end) * sizeof(*node->settings));
-	node->n_settings -= end - from;
+	if (!setting)
+		return -ENOMEM;
+	/* Until its files were read anew, what is known of them is not what the job left. */
+	if (wish->file && input->files_busy && setting->reason)
+		return 0;
+	judge(setting, wish, input);
+	if (wish->file && input->files_busy)
+		return 0;
+	return plan_setting(setting, wish, input, plan);
 }
 
 int reconcile(struct node *node, const struct reconcile_input *input, struct plan *plan)
 {
-	const char *tuner = input->tuner->ops->name;
-	size_t i = first_of(node, tuner);
+	const struct proposal *proposal = input->proposal;
+	size_t i = 0, end;
+	int r = 0;
 
-	for (size_t w = 0; w < input->n_wants; w++, i++) {
-		struct setting *setting = place_setting(node, i, tuner, &input->wants[w]);
+	/* A tuner's settings are in one stretch. */
+	while (i < node->n_settings && node->settings[i].tuner != input->tuner)
+		i++;
+	for (size_t w = 0; r == 0 && w < proposal->n_values; w++) {
+		struct wish wish = wish_of_value(&proposal->values[w], input->past);
 
-		if (!setting)
-			return -ENOMEM;
-		setting->want = input->wants[w];
-		judge(setting, input);
-		if (!is_to_be_written(setting) && !may_activate(setting, input->now_us) &&
-			!needs_record(setting, input))
-			continue;
-		if (plan_setting(setting, plan) < 0)
-			return -ENOMEM;
+		r = take(node, i++, &wish, input, plan);
 	}
-	drop_rest(node, i, tuner);
+	for (size_t w = 0; r == 0 && w < proposal->n_files; w++) {
+		struct wish wish = wish_of_file(&proposal->files[w], input->past);
+
+		r = take(node, i++, &wish, input, plan);
+	}
+	if (r < 0)
+		return r;
+	/* What it no longer mentions follows: dropped. */
+	for (end = i; end < node->n_settings && node->settings[end].tuner == input->tuner;)
+		end++;
+	if (end > i)
+		memmove(&node->settings[i], &node->settings[end],
+			(node->n_settings - end) * sizeof(*node->settings));
+	node->n_settings -= end - i;
 	return 0;
+}
+
+static void fail(struct setting *setting, const struct change *change, uint64_t now)
+{
+	bool news =
+		setting_become(setting, SETTING_FAILED, change->reason, change->error, change->why);
+
+	setting->retry_at_us = change->retry_us ? change->retry_us : now + RETRY_US;
+	/* A retry that fails in the same way is no news. */
+	if (news)
+		log_warning(change->name, "not set to %s: %s: %s", change->new,
+			change->why ? change->why : strerror(-change->error),
+			reason_help(change->reason));
+}
+
+/* A table that grows is worth one line: gc_thresh2 only goes along with gc_thresh3. */
+static bool is_companion(const struct change *change)
+{
+	return !change->file && change->grown && change->target.level == 2;
+}
+
+static void take_result(struct setting *setting, const struct change *change, uint64_t now)
+{
+	copy_text(setting->actual, sizeof(setting->actual), change->actual);
+	setting->drifted = setting->drifted && change->error < 0 && change->error != -ERANGE;
+	if (change->error == -ERANGE && setting->rounds > 0)
+		return; /* someone was quicker than the read, in a fight: the next poll counts it */
+	if (change->error < 0) {
+		fail(setting, change, now);
+		return;
+	}
+	setting->retry_at_us = change->retry_us;
+	if (change->held) {
+		if (setting_become(setting, SETTING_PENDING, change->held, 0, change->why))
+			log_info(change->name, "%s is in the file: %s", change->new,
+				reason_help(change->held));
+		return;
+	}
+	log_line(is_companion(change) ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, change->name,
+		"%s -> %s (%s)", change->old[0] ? change->old : "nothing", change->actual,
+		change->reason);
+	copy_text(setting->confirmed, sizeof(setting->confirmed),
+		change->file ? change->new : change->actual);
+	setting_become(setting, SETTING_IN_SYNC, "in-sync", 0, NULL);
+}
+
+void reconcile_results(struct node *node, const struct plan *plan, uint64_t now)
+{
+	for (size_t i = 0; i < plan->n; i++) {
+		struct setting *setting = node_setting(node, plan->changes[i].name);
+
+		if (setting)
+			take_result(setting, &plan->changes[i], now);
+	}
 }
 
 void reconcile_reset(struct node *node, const char *tuner)
@@ -284,9 +336,8 @@ void reconcile_reset(struct node *node, const char *tuner)
 		setting->drifted = false;
 		setting->rounds = 0;
 		setting->retry_at_us = 0;
-		setting->want.edit = NULL; /* the tuner is about to state its wants anew */
-		if (is_left_alone(setting) || setting->state == SETTING_FAILED ||
-			setting->state == SETTING_PENDING)
-			become(setting, SETTING_PENDING, "configured", 0);
+		if (setting->state == SETTING_YIELDED || setting->state == SETTING_DRIFTED ||
+			setting->state == SETTING_FAILED || setting->state == SETTING_PENDING)
+			setting_become(setting, SETTING_PENDING, "configured", 0, NULL);
 	}
 }

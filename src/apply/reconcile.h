@@ -14,24 +14,14 @@
 
 #include <headroom/plan.h>
 
-/* A setting put back this often without a quiet time is left to whoever keeps changing it. */
+/* A setting that was set again this often without a quiet time is left to who keeps changing it. */
 #define DRIFT_ROUNDS_MAX 5
 
 /* Without drift for this long, a setting's rounds are forgotten. */
 #define DRIFT_QUIET_US (600 * UINT64_C(1000000))
 
-/* A setting that could not be written is tried again after this long. */
+/* A value that could not be recorded or written is tried again after this long. */
 #define RETRY_US (15 * UINT64_C(1000000))
-
-/* One in a file: each try may run a program twice. */
-#define RETRY_FILE_US (60 * UINT64_C(1000000))
-
-/* One that its program refused: the file, or the program, has to change first. */
-#define RETRY_REFUSED_US (600 * UINT64_C(1000000))
-
-/* A file that stands as wanted is made to take effect again after this long, when it has not. */
-#define RESTART_AGAIN_US (3600 * UINT64_C(1000000))
-#define RELOAD_AGAIN_US  (600 * UINT64_C(1000000))
 
 enum on_drift {
 	ON_DRIFT_ENFORCE,
@@ -40,16 +30,13 @@ enum on_drift {
 };
 
 struct reconcile_input {
-	struct tuner_status *tuner; /* whose settings these are */
-	const struct want *wants;   /* of it */
-	size_t n_wants;
-	const struct record *records;
-	size_t n_records;
+	const char *tuner; /* of ops->name: whose settings these are */
+	enum mode mode;
+	const struct proposal *proposal; /* what it wants */
+	const struct decide_input *past; /* what is recorded, and the time */
 	enum on_drift on_drift;
-	const char *observe_reason; /* MODE_OBSERVE: "observe-mode" or "restored" */
-	uint32_t config;            /* its checksum: what broke under it is not tried again */
-	bool may_record;            /* false for a while after the journal could not be stored */
-	uint64_t now_us;
+	bool values_recordable; /* false: values are only observed, see AgentDegraded */
+	bool files_busy;        /* a job is changing files, or they were not read since */
 };
 
 /*
@@ -58,8 +45,8 @@ struct reconcile_input {
  */
 int reconcile(struct node *node, const struct reconcile_input *input, struct plan *plan);
 
-/* Why a setting waits whose file stands as wanted: a slug. */
-const char *waiting_reason(const struct service *service);
+/* What became of the changes of a plan, to the node's settings and the log. */
+void reconcile_results(struct node *node, const struct plan *plan, uint64_t now_us);
 
 /*
  * Forgets what was yielded, drifted or failed, so that the next reconcile tries everything again.

@@ -44,17 +44,17 @@ static int keep_errno(struct sockaddr_nl *peer, struct nlmsgerr *error, void *ar
 	return NL_STOP;
 }
 
-static struct nl_msg *threshold_message(const struct place *place, uint32_t value)
+static struct nl_msg *threshold_message(const struct value_target *target, uint32_t value)
 {
 	static const int attributes[] = {0, NDTA_THRESH1, NDTA_THRESH2, NDTA_THRESH3};
-	const char *table = neightbl_name(place->family);
-	struct ndtmsg header = {.ndtm_family = (uint8_t)place->family};
+	const char *table = neightbl_name(target->family);
+	struct ndtmsg header = {.ndtm_family = (uint8_t)target->family};
 	_cleanup_(cleanup_nlmsg_free) struct nl_msg *message =
 		nlmsg_alloc_simple(RTM_SETNEIGHTBL, NLM_F_REQUEST | NLM_F_ACK);
 
 	if (!message || nlmsg_append(message, &header, sizeof(header), NLMSG_ALIGNTO) < 0 ||
 		nla_put_string(message, NDTA_NAME, table) < 0 ||
-		nla_put_u32(message, attributes[place->level], value) < 0)
+		nla_put_u32(message, attributes[target->level], value) < 0)
 		return NULL;
 	return steal(message);
 }
@@ -77,15 +77,15 @@ static int send_and_wait(struct nl_msg *message)
 	return r < 0 ? -EIO : 0;
 }
 
-static int set_threshold(const struct place *place, const char *value)
+static int set_threshold(const struct value_target *target, const char *value)
 {
 	_cleanup_(cleanup_nlmsg_free) struct nl_msg *message = NULL;
 	uint64_t number;
 
-	if (place->level < 1 || place->level > 3 || parse_count(value, &number) < 0 ||
+	if (target->level < 1 || target->level > 3 || parse_count(value, &number) < 0 ||
 		number > INT32_MAX)
 		return -EINVAL;
-	message = threshold_message(place, (uint32_t)number);
+	message = threshold_message(target, (uint32_t)number);
 	return message ? send_and_wait(message) : -ENOMEM;
 }
 
@@ -100,16 +100,17 @@ static bool is_procfs(const struct host *host, const char *path)
 	       fs.f_type == PROC_SUPER_MAGIC;
 }
 
-int writer_set(const struct host *host, const struct place *place, const char *value, bool at_once)
+int writer_set(
+	const struct host *host, const struct value_target *target, const char *value, bool urgent)
 {
 	int r;
 
-	if (place->kind == PLACE_FILE)
-		return write_text(host, place->path, value);
-	if (at_once && write_text(host, place->path, value) == 0)
+	if (target->kind == VALUE_FILE)
+		return write_text(host, target->path, value);
+	if (urgent && write_text(host, target->path, value) == 0)
 		return 0;
-	r = is_procfs(host, place->path) ? set_threshold(place, value) : -EOPNOTSUPP;
+	r = is_procfs(host, target->path) ? set_threshold(target, value) : -EOPNOTSUPP;
 	if (r == 0 || r == -EINVAL)
 		return r;
-	return write_text(host, place->path, value) == 0 ? 0 : r;
+	return write_text(host, target->path, value) == 0 ? 0 : r;
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/cli.h"
 
-#include "apply/apply.h"
 #include "base/util.h"
 #include "cli/changes.h"
 #include "cli/client.h"
@@ -59,30 +58,44 @@ static int become_writer(struct core *core, const char *who)
 	int r = core_become_writer(core, who, holder, sizeof(holder));
 
 	if (r == -EBUSY)
-		return cli_fail(core_state_directory(),
+		return cli_fail("/run/headroom",
 			"the lock is held by %s: try again later, or stop it", holder);
 	if (r < 0)
-		return cli_fail(core_state_directory(),
-			"%s: nothing is written without a journal: give write access",
-			strerror(-r));
+		return cli_fail("/run/headroom",
+			"%s: nothing is written while originals cannot be recorded: %s",
+			r == -EBADMSG ? "values is no file of this version" : strerror(-r),
+			r == -ENOSPC ? "make room in it" : "give write access to it");
 	if (core->journal_error < 0)
 		return cli_fail(
-			core_state_directory(), "%s", journal_describe(core->journal_error));
+			core_state_directory(), "%s", file_journal_describe(core->journal_error));
 	return EXIT_OK;
 }
 
-static int print_plan(const struct plan *plan, const char *nothing)
+static int print_plan(struct plan *plan, const char *nothing)
 {
 	_cleanup_free_ char *json = NULL;
+	int r = report_plan(plan, true, &json);
 
-	if (report_plan(plan, true, &json) < 0)
-		return cli_fail("plan", "%s", strerror(ENOMEM));
-	return print_done(json, nothing);
+	plan_clear(plan);
+	return r < 0 ? cli_fail("plan", "%s", strerror(ENOMEM)) : print_done(json, nothing);
+}
+
+/* The file's part, in this process: it may take as long as a program takes to answer again. */
+static int change_files(struct core *core, enum file_task task, const char *only, struct plan *done)
+{
+	const struct wait wait = {.deadline_us = UINT64_MAX, .cancel_fd = -1};
+	struct file_job *job = core_file_job(core, task, only, task == FILE_APPLY);
+
+	if (!job)
+		return -ENOMEM;
+	file_transaction(job, &wait);
+	return core_take_files(core, job, done);
 }
 
 static int apply_locally(const struct cli *cli, struct core *core)
 {
-	int r = become_writer(core, "apply"), resumed;
+	struct plan done = {0};
+	int r = become_writer(core, "apply");
 
 	if (r != EXIT_OK)
 		return r;
@@ -90,38 +103,38 @@ static int apply_locally(const struct cli *cli, struct core *core)
 		return cli_fail(
 			"apply", "the configuration says mode: observe: nothing is written");
 	core_reset(core, cli->only);
-	/* What it gives up must stay so: after the reset. */
-	resumed = core_resume(core);
-	r = core_settle(core);
+	r = core_sample(core);
 	if (r == 0)
 		r = core_poll(core);
 	core_plan_only(core, cli->only);
-	if (r == 0)
-		r = core_apply(core);
+	if (r == 0) {
+		core_apply_values(core, &done);
+		r = change_files(core, FILE_APPLY, cli->only, &done);
+	}
+	core_add_unset(core, cli->only, &done);
 	if (r < 0)
-		return cli_fail("apply", "%s", strerror(-r));
-	r = print_plan(&core->plan, "Nothing to change.");
-	return r == EXIT_OK && resumed < 0 ? EXIT_FAILED : r;
+		cli_fail("apply", "%s", strerror(-r));
+	return MAX(print_plan(&done, "Nothing to change."), r < 0 ? EXIT_FAILED : EXIT_OK);
 }
 
 static int restore_locally(const struct cli *cli, struct core *core)
 {
+	struct plan done = {0};
 	int r = become_writer(core, "restore"), stored;
 
 	if (r != EXIT_OK)
 		return r;
-	if (core->journal->lost)
-		return cli_fail("journal.json", "%s", core->journal->note);
-	(void)core_resume(core);
-	r = core_restore(core, cli->only);
-	stored = r == 0 ? core_restore_files(core, cli->only) : 0;
-	if (r == 0)
-		r = print_plan(&core->plan, "Nothing to put back.");
-	if (r >= 0 && (stored < 0 || journal_store(core->journal) < 0))
+	r = core_restore_values(core, cli->only, &done);
+	stored = change_files(core, FILE_RESTORE, cli->only, &done);
+	r = r < 0 ? cli_fail("restore", "%s", strerror(-r))
+		  : print_plan(&done, "Nothing to restore.");
+	if (core->journal_lost)
+		return cli_fail("journal.json", "%s", core->journal_note);
+	if (stored < 0)
 		return cli_fail("journal.json",
-			"values were put back, but that could not be noted: make room in %s",
+			"values were restored, but that could not be recorded: make room in %s",
 			core_state_directory());
-	return r < 0 ? cli_fail("restore", "%s", strerror(-r)) : r;
+	return r;
 }
 
 /* Asks the running agent, else does it here under the same lock. Takes ownership of config. */
@@ -153,24 +166,12 @@ int cli_apply(const struct cli *cli)
 	return change_node(cli, config, "apply", "Nothing to change.", apply_locally);
 }
 
-/* A restore must work whatever became of the configuration: the built-in one will do. */
-static struct config *load_any_config(const struct cli *cli)
-{
-	struct config_source none = {.file = "/nonexistent", .optional = true};
-	struct config_fault_list faults = {0};
-	struct config *config = cli_load_config(cli);
-
-	if (!config)
-		(void)core_load_config(&none, &config, &faults, NULL);
-	config_faults_clear(&faults);
-	return config;
-}
-
+/* It must work whatever became of the configuration. */
 int cli_restore(const struct cli *cli)
 {
-	struct config *config = load_any_config(cli);
+	struct config *config = cli_any_config(cli, NULL);
 
 	if (!config)
 		return EXIT_FAILED;
-	return change_node(cli, config, "restore", "Nothing to put back.", restore_locally);
+	return change_node(cli, config, "restore", "Nothing to restore.", restore_locally);
 }

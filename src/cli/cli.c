@@ -230,3 +230,12 @@ struct config *cli_load_config(const struct cli *cli)
 	config_faults_clear(&faults);
 	return config;
 }
+
+struct config *cli_any_config(const struct cli *cli, bool *faulty)
+{
+	struct config *config = cli_load_config(cli);
+
+	if (faulty)
+		*faulty = !config;
+	return config ? config : core_default_config();
+}

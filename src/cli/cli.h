@@ -69,6 +69,9 @@ int cli_version(const struct cli *cli);
 /* Loads the configuration; faults go to stderr as FILE:LINE:COLUMN: MESSAGE. NULL after a fault. */
 struct config *cli_load_config(const struct cli *cli);
 
+/* The same, and after a fault the defaults: to reach a running agent all the same. */
+struct config *cli_any_config(const struct cli *cli, bool *faulty);
+
 /* "headroom: OBJECT: what: cure" on stderr; returns EXIT_FAILED. */
 int cli_fail(const char *object, const char *format, ...) PRINTF_LIKE(2, 3);
 

@@ -10,10 +10,14 @@
 
 #define STATUS_PATH "/v1/status"
 
-/* By the unix socket or, for those who may not open it, by TCP. -EINVAL has been said. */
+/*
+ * By the unix socket or, for those who may not open it, by TCP. -EINVAL: the configuration has a
+ * fault, which is reported, and no agent answers.
+ */
 static int ask_agent(const struct cli *cli, char **json)
 {
-	_cleanup_(cleanup_config_free) struct config *config = cli_load_config(cli);
+	bool faulty;
+	_cleanup_(cleanup_config_free) struct config *config = cli_any_config(cli, &faulty);
 	_cleanup_free_ char *answer = NULL;
 	char socket_path[PATH_MAX];
 	long status = 0;
@@ -28,15 +32,18 @@ static int ask_agent(const struct cli *cli, char **json)
 			&answer, &status);
 	if (r == 0 && status != 200)
 		r = -ENOTCONN;
+	if (r < 0 && faulty)
+		return -EINVAL;
 	if (r == 0)
 		*json = steal(answer);
 	return r;
 }
 
-static int look_locally(const struct cli *cli, bool watch, char **json)
+static int poll_locally(const struct cli *cli, bool watch, char **json)
 {
+	struct config *config = cli_load_config(cli);
 	struct core core = {0};
-	int r = local_look(cli, watch, &core);
+	int r = config ? local_poll(cli, config, watch, false, &core) : EXIT_FAILED;
 
 	if (r != EXIT_OK)
 		return -EINVAL;
@@ -52,7 +59,7 @@ int status_document(const struct cli *cli, bool watch, cJSON **status, bool *alo
 	bool no_agent = r == -ENOTCONN || r == -EACCES;
 
 	if (no_agent)
-		r = look_locally(cli, watch, &json);
+		r = poll_locally(cli, watch, &json);
 	if (r == -EINVAL)
 		return EXIT_FAILED;
 	if (r < 0)

@@ -3,19 +3,20 @@
 
 #include "base/util.h"
 
-int local_look(const struct cli *cli, bool watch, struct core *core)
+int local_poll(
+	const struct cli *cli, struct config *config, bool watch, bool as_apply, struct core *core)
 {
 	struct core_options options = cli->core;
-	struct config *config = cli_load_config(cli);
 	int r;
 
-	if (!config)
-		return EXIT_FAILED;
 	options.watch = watch;
 	r = core_open(core, &options, config);
 	if (r == 0) {
-		core_read_journal(core);
-		r = core_settle(core);
+		core->as_apply = as_apply;
+		core_read_records(core);
+		if (as_apply)
+			core_reset(core, cli->only);
+		r = core_sample(core);
 	}
 	if (r == 0)
 		r = core_poll(core);

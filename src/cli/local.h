@@ -6,7 +6,11 @@
 
 #include "cli/cli.h"
 
-/* Opens the tuners and looks once, writing nothing. 0 or an exit code; core_close releases core. */
-int local_look(const struct cli *cli, bool watch, struct core *core);
+/*
+ * Opens the tuners and polls once, writing nothing. as_apply: as if every tuner enforced. Takes
+ * ownership of config. 0 or an exit code; core_close releases core.
+ */
+int local_poll(
+	const struct cli *cli, struct config *config, bool watch, bool as_apply, struct core *core);
 
 #endif

@@ -47,8 +47,9 @@ static int print_text(const struct node *node)
 /* Probes as the agent would, BPF included: what is loaded for it is gone when this ends. */
 int cli_version(const struct cli *cli)
 {
+	struct config *config = cli_load_config(cli);
 	struct core core = {0};
-	int r = local_look(cli, true, &core);
+	int r = config ? local_poll(cli, config, true, false, &core) : EXIT_FAILED;
 
 	if (r != EXIT_OK) {
 		printf("headroom %s (%s)\n", HEADROOM_VERSION, HEADROOM_COMMIT);

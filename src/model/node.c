@@ -6,9 +6,22 @@
 struct setting *node_setting(const struct node *node, const char *name)
 {
 	for (size_t i = 0; i < node->n_settings; i++)
-		if (streq(node->settings[i].want.name, name))
+		if (streq(node->settings[i].name, name))
 			return &node->settings[i];
 	return NULL;
+}
+
+size_t node_would_change(const struct node *node)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < node->n_settings; i++) {
+		const struct setting *setting = &node->settings[i];
+
+		n += setting->mode != MODE_ENFORCE && setting->wanted[0] &&
+		     setting->state == SETTING_OBSERVED && !setting_in_sync(setting);
+	}
+	return n;
 }
 
 struct limit *node_limit(const struct node *node, const char *name)

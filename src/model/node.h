@@ -15,10 +15,13 @@
 
 struct tuner_status {
 	const struct tuner_ops *ops;
-	void *self;     /* of ops->open */
-	void *memory;   /* what its decide() keeps from call to call */
-	enum mode mode; /* as configured, or MODE_OBSERVE after a restore */
-	bool force;     /* the next look puts back what on_drift left to others: headroom apply */
+	void *self;        /* of ops->open */
+	void *memory;      /* what its decide() keeps from call to call */
+	enum mode mode;    /* as configured, or MODE_RELEASED */
+	uint64_t since_us; /* CLOCK_REALTIME: when it came to be in that mode */
+	bool force;    /* the next poll sets again what on_drift left to others: headroom apply */
+	bool sampling; /* a sample is under way */
+	bool files_stale; /* its files were changed, and not sampled since */
 	enum tuner_state state;
 	char why[TUNER_WHY_MAX]; /* empty when active */
 };
@@ -29,6 +32,9 @@ struct node {
 	uint64_t started_us;   /* CLOCK_REALTIME */
 	uint64_t heartbeat_us; /* CLOCK_MONOTONIC of the last tick */
 	uint64_t revision;     /* moves with each change of what is reported; 0 before the first */
+	uint32_t config_hash;  /* checksum of the configuration in use */
+	bool reload_failed;    /* the configuration on disk is another one, with a fault */
+	uint64_t reloaded_us;  /* CLOCK_REALTIME of the last configuration that was loaded */
 	struct tuner_status *tuners;
 	size_t n_tuners;
 	struct setting *settings;
@@ -43,6 +49,9 @@ struct node {
 struct setting *node_setting(const struct node *node, const char *name);
 struct limit *node_limit(const struct node *node, const char *name);
 struct condition *node_condition(const struct node *node, const struct condition_type *type);
+
+/* How many settings an observing or released tuner would change if it enforced. */
+size_t node_would_change(const struct node *node);
 
 /* ok, warning or critical: the worst True condition. */
 enum verdict {

@@ -14,7 +14,7 @@ struct change *plan_add(struct plan *plan)
 }
 
 /*
- * The place of a change in a safe order: everything without levels first, then what rises, highest
+ * The rank of a change in a safe order: everything without levels first, then what rises, highest
  * level first, then what falls, lowest level first. With that each threshold moves into the gap
  * that its neighbours have already left open.
  */
@@ -22,11 +22,11 @@ static int rank(const struct change *change)
 {
 	int order;
 
-	if (change->place.kind != PLACE_NEIGHTBL)
+	if (change->file || change->target.kind != VALUE_NEIGHTBL)
 		return 0;
 	if (value_compare(change->new, change->old, &order) == 0 && order < 0)
-		return 10 + change->place.level;
-	return 10 - change->place.level;
+		return 10 + change->target.level;
+	return 10 - change->target.level;
 }
 
 /* Insertion keeps equal ranks in their order, and a plan is short. */
@@ -50,34 +50,14 @@ static char *copy_or_null(const char *text, bool *failed)
 	return copy;
 }
 
-static void free_edit(struct file_edit *edit)
+static void free_file(struct file_change *file)
 {
-	if (!edit)
+	if (!file)
 		return;
-	free((char *)edit->text);
-	free((char *)edit->base);
-	free((char *)edit->dump_key);
-	free(edit);
-}
-
-int change_take_edit(struct change *change, const struct file_edit *edit)
-{
-	struct file_edit *copy = edit ? malloc(sizeof(*copy)) : NULL;
-	bool failed = edit && !copy;
-
-	if (copy) {
-		*copy = *edit;
-		copy->text = copy_or_null(edit->text, &failed);
-		copy->base = copy_or_null(edit->base, &failed);
-		copy->dump_key = copy_or_null(edit->dump_key, &failed);
-	}
-	if (failed) {
-		free_edit(copy);
-		return -ENOMEM;
-	}
-	free_edit(change->edit);
-	change->edit = copy;
-	return 0;
+	free((char *)file->edit.text);
+	free((char *)file->edit.base);
+	free((char *)file->edit.dump_key);
+	free(file);
 }
 
 int change_take_file(struct change *change, const struct file_want *want)
@@ -95,40 +75,59 @@ int change_take_file(struct change *change, const struct file_want *want)
 		file->edit.base = copy_or_null(want->edit->base, &failed);
 		file->edit.dump_key = copy_or_null(want->edit->dump_key, &failed);
 	}
-	change_release(change);
+	if (failed) {
+		free_file(file);
+		return -ENOMEM;
+	}
+	free_file(change->file);
 	change->file = file;
-	return failed ? -ENOMEM : 0;
-}
-
-static void free_file(struct file_change *file)
-{
-	if (!file)
-		return;
-	free((char *)file->edit.text);
-	free((char *)file->edit.base);
-	free((char *)file->edit.dump_key);
-	free(file);
+	return 0;
 }
 
 void change_release(struct change *change)
 {
-	free_edit(steal(change->edit));
 	free_file(steal(change->file));
 	free(steal(change->why));
 }
 
+static int move_changes(struct plan *plan, struct plan *from, bool files_alone)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < from->n; i++) {
+		struct change moving = from->changes[i], *change = NULL;
+
+		if (!files_alone || moving.file)
+			change = plan_add(plan);
+		if (change)
+			*change = moving;
+		else
+			from->changes[kept++] = moving;
+	}
+	from->n = kept;
+	for (size_t i = 0; i < kept; i++)
+		if (!files_alone || from->changes[i].file)
+			return -ENOMEM;
+	return 0;
+}
+
 int plan_append(struct plan *plan, struct plan *from)
 {
-	size_t moved = 0;
-	struct change *change;
+	return move_changes(plan, from, false);
+}
 
-	while (moved < from->n && (change = plan_add(plan)))
-		*change = from->changes[moved++];
-	if (moved > 0)
-		memmove(from->changes, from->changes + moved,
-			(from->n - moved) * sizeof(*from->changes));
-	from->n -= moved;
-	return from->n > 0 ? -ENOMEM : 0;
+int plan_take_files(struct plan *plan, struct plan *from)
+{
+	return move_changes(plan, from, true);
+}
+
+size_t plan_failures(const struct plan *plan)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < plan->n; i++)
+		n += plan->changes[i].error < 0;
+	return n;
 }
 
 void plan_reset(struct plan *plan)

@@ -20,6 +20,7 @@ const char *mode_name(enum mode mode)
 		[MODE_ENFORCE] = "enforce",
 		[MODE_OBSERVE] = "observe",
 		[MODE_OFF] = "off",
+		[MODE_RELEASED] = "released",
 	};
 
 	return names[mode];
@@ -38,6 +39,24 @@ const char *setting_state_name(enum setting_state state)
 	};
 
 	return names[state];
+}
+
+bool setting_become(struct setting *setting, enum setting_state state, const char *reason,
+	int error, const char *why)
+{
+	bool news = setting->state != state || !setting->reason || !streq(setting->reason, reason);
+
+	setting->state = state;
+	setting->reason = reason;
+	setting->error = error;
+	copy_text(setting->why, sizeof(setting->why), why ? why : "");
+	return news;
+}
+
+bool setting_in_sync(const struct setting *setting)
+{
+	return setting->wanted[0] && setting->actual[0] &&
+	       value_equal(setting->actual, setting->wanted);
 }
 
 /* Copies the next blank-separated word and returns what follows it, or NULL when there is none. */
@@ -141,56 +160,6 @@ int value_max(const char *a, const char *b, char out[static SETTING_VALUE_MAX])
 	}
 	copy_text(out, SETTING_VALUE_MAX, larger);
 	return 0;
-}
-
-bool ladder_has(const struct ladder *ladder, const char *value)
-{
-	for (unsigned i = 0; i < ladder->n; i++)
-		if (value_equal(ladder->rungs[i], value))
-			return true;
-	return false;
-}
-
-bool ladder_covers(const struct ladder *whole, const struct ladder *part)
-{
-	for (unsigned i = 0; i < part->n; i++)
-		if (!ladder_has(whole, part->rungs[i]))
-			return false;
-	return true;
-}
-
-void ladder_add(struct ladder *ladder, const char *value)
-{
-	if (ladder->n < LADDER_RUNGS_MAX)
-		copy_text(ladder->rungs[ladder->n++], sizeof(ladder->rungs[0]), value);
-}
-
-bool record_is_foreign(const struct record *record, const char *actual)
-{
-	const char *found = record->place.kind == PLACE_EDIT ? record->on_disk : record->original;
-
-	return !value_equal(actual, found) && !value_equal(actual, record->before) &&
-	       !value_equal(actual, record->target) && !ladder_has(&record->ahead, actual);
-}
-
-const struct record *record_find(const struct record *records, size_t n, const char *name)
-{
-	for (size_t i = 0; i < n; i++)
-		if (streq(records[i].name, name))
-			return &records[i];
-	return NULL;
-}
-
-void record_floor(
-	const struct record *record, const char *actual, char floor[static SETTING_VALUE_MAX])
-{
-	if (!record) {
-		copy_text(floor, SETTING_VALUE_MAX, actual);
-		return;
-	}
-	copy_text(floor, SETTING_VALUE_MAX, record->original);
-	if (record_is_foreign(record, actual))
-		value_max(floor, actual, floor); /* not numbers: then nothing is higher */
 }
 
 const struct value_record *value_record_find(

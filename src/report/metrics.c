@@ -113,12 +113,12 @@ static void put_settings(struct metric_sink *sink, const struct node *node)
 {
 	metric_family(sink, "headroom_setting_in_sync");
 	for (size_t i = 0; i < node->n_settings; i++)
-		metric_sample(sink, node->settings[i].state == SETTING_IN_SYNC,
-			node->settings[i].want.name, NULL);
+		metric_sample(
+			sink, setting_in_sync(&node->settings[i]), node->settings[i].name, NULL);
 	metric_family(sink, "headroom_setting_drift_total");
 	for (size_t i = 0; i < node->n_settings; i++)
-		metric_sample(sink, (double)node->settings[i].drift_total,
-			node->settings[i].want.name, NULL);
+		metric_sample(
+			sink, (double)node->settings[i].drift_total, node->settings[i].name, NULL);
 }
 
 static void put_conditions(struct metric_sink *sink, const struct node *node)

@@ -318,11 +318,11 @@ static void put_settings(FILE *out, const struct node *node)
 		const struct setting *setting = &node->settings[i];
 		const char *reason = setting->reason ? setting->reason : "";
 
-		begin_row(out, setting->want.name, reason_help(reason));
+		begin_row(out, setting->name, reason_help(reason));
 		put_badge_cell(
 			out, setting_class(setting->state), setting_state_name(setting->state));
-		put_cell(out, "code", setting->want.wanted);
-		put_cell(out, "code", setting->want.actual);
+		put_cell(out, "code", setting->wanted);
+		put_cell(out, "code", setting->actual);
 		put_cell(out, "code", setting->original);
 		put_cell(out, "dim", reason);
 		fputs("</tr>\n", out);

@@ -64,11 +64,11 @@ static void add_setting(struct json *json, cJSON *array, const struct setting *s
 {
 	cJSON *object = json_append(json, array);
 
-	json_text(json, object, "name", setting->want.name);
+	json_text(json, object, "name", setting->name);
 	json_text(json, object, "tuner", setting->tuner);
 	json_text(json, object, "mode", mode_name(setting->mode));
-	json_text(json, object, "wanted", setting->want.wanted);
-	json_text(json, object, "actual", setting->want.actual);
+	json_text(json, object, "wanted", setting->wanted);
+	json_text(json, object, "actual", setting->actual);
 	json_text(json, object, "original", setting->original);
 	json_text(json, object, "state", setting_state_name(setting->state));
 	json_text(json, object, "reason", setting->reason);

@@ -25,7 +25,10 @@ static const struct reason config_reasons[] = {
 static const struct reason agent_reasons[] = {
 	{"all-active", "Every enabled tuner is fully active."},
 	{"tuner-degraded", "A tuner lacks something on this node."},
-	{"journal-unusable", "The journal of original values could not be read or written."},
+	{"values-unrecorded",
+		"Originals of kernel values could not be recorded in /run/headroom, so values are "
+		"only observed."},
+	{"journal-unusable", "The journal of original files could not be read or written."},
 	{0},
 };
 
@@ -59,8 +62,11 @@ static const struct reason reasons[] = {
 	{"kept", "The configuration says keep: the value is read and never written."},
 	{"observe-mode", "The mode is observe: nothing is written."},
 	{"restored",
-		"headroom restore restored the original; nothing is written until headroom apply "
-		"or a new configuration."},
+		"headroom restore restored the original; nothing is written until headroom apply, "
+		"whatever changes."},
+	{"not-restored",
+		"headroom restore could not restore the original. It is still recorded: run "
+		"headroom restore again once the cause is gone."},
 	{"drift", "Someone else changed the value; it is set again, as on_drift: enforce asks."},
 	{"left-by-on-drift", "Someone else changed the value, and on_drift says to leave it."},
 	{"rewritten-too-often",
@@ -69,8 +75,8 @@ static const struct reason reasons[] = {
 	{"not-in-this-kernel", "The running kernel has no such setting."},
 	{"unreadable", "The value could not be read."},
 	{"not-recorded",
-		"The original could not be stored in the journal, so nothing was written. Free "
-		"space in, or give write access to, the state directory."},
+		"The original could not be recorded, so nothing was written. Make room in, or give "
+		"write access to, /run/headroom for kernel values, /var/lib/headroom for files."},
 	{"write-refused", "The kernel refused the write."},
 	{"not-taken",
 		"The write succeeded but another value was read back: the kernel rounds or limits it."},

@@ -12,11 +12,12 @@ LEVEL = {"base": 0, "model": 1, "config": 2, "kernel": 3, "workload": 4, "runtim
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.M)
 COMMENT_OR_TEXT = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', re.S)
 
-# Who opens for writing, and what. All but the first two work below the state directory.
+# Who opens for writing, and what. All but the first two work below its own directories.
 WRITERS = {
     "src/apply/writer.c": "the node: values, thresholds",
     "src/apply/file.c": "the node: configuration files, replaced whole",
-    "src/apply/lock.c": "the lock in the state directory",
+    "src/apply/lock.c": "the lock in the runtime directory",
+    "src/apply/value_store.c": "records of values in the runtime directory",
     "src/base/file.c": "files of the state directory, replaced whole",
 }
 WRITING = re.compile(r"\b(O_WRONLY|O_RDWR|O_CREAT|O_TRUNC|RTM_SETNEIGHTBL|RTM_NEWNEIGH|creat|"

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import time
 
 import pytest
 from conftest import (
@@ -212,11 +214,54 @@ def test_after_restore_the_agent_only_observes(node: Node, agent, run) -> None:
     assert run("restore").returncode == 0
 
 
-def test_a_new_config_ends_the_pause_after_restore(node: Node, agent, run) -> None:
+def test_released_lasts_until_apply_whatever_changes(node: Node, agent, run) -> None:
+    """An edit of the configuration or an upgrade is nobody's wish to enforce again."""
     one = agent()
     assert run("restore").returncode == 0
-    one.write_config("neighbor: {ipv4: {gc_thresh3: 100001}}")
-    until(lambda: sysctl(THRESHOLDS[2]) == "100001", 10, "the new config is applied")
+    tuner = until(lambda: (t := one.tuner("neighbor"))["mode"] == "released" and t, 3, "released")
+    one.write_config("node_name: other\nneighbor: {ipv4: {gc_thresh3: 100001}}")
+    one.reload()
+    time.sleep(1.5)
+    node.assert_unchanged()
+    assert one.condition("ConfigInvalid")["status"] == "False"
+    assert "released" in one.log
+    one.stop()
+    again = agent("neighbor: {ipv4: {gc_thresh3: 100002}}", name="again")
+    time.sleep(1.2)
+    node.assert_unchanged()
+    assert again.tuner("neighbor")["mode"] == "released"
+    if "since" in tuner:
+        assert again.tuner("neighbor")["since"] == tuner["since"], "also after a restart"
+    assert "enforcing" not in again.log and "released" in again.log
+    assert run("apply").returncode == 0
+    assert sysctl(THRESHOLDS[2]) == "100002"
+    assert again.tuner("neighbor")["mode"] == "enforce"
+    assert run("restore").returncode == 0
+
+
+def test_a_value_that_is_not_restored_stays_a_failure(node: Node, agent, run) -> None:
+    """SettingFailed is True, and status exits 2, until it is restored."""
+    wrap = ("unshare", "--mount", "sh", "-ec", 'exec "$@"', "sh")
+    one = agent(wrap=wrap)
+    subprocess.run(
+        ["nsenter", "-t", str(one.pid), "-m", "sh", "-ec",
+         "mount --bind /sys/kernel/mm/transparent_hugepage/enabled /sys/kernel/mm/transparent_hugepage/enabled;"
+         "mount -o remount,bind,ro /sys/kernel/mm/transparent_hugepage/enabled"],
+        check=True,
+    )  # fmt: skip
+    answer = run("restore")
+    assert answer.returncode == 1
+    assert "thp.enabled" in answer.stderr
+    for _ in range(2):
+        condition = one.condition("SettingFailed")
+        assert condition["status"] == "True" and "thp.enabled" in condition["message"], condition
+        assert run("status").returncode == 2
+        time.sleep(1.2)
+    assert one.setting(THRESHOLDS[0])["state"] == "observed"
+    subprocess.run(["nsenter", "-t", str(one.pid), "-m", "umount", "/sys/kernel/mm/transparent_hugepage/enabled"], check=True)
+    assert run("restore").returncode == 0
+    one.wait_condition("SettingFailed", "False", 3)
+    node.assert_unchanged()
 
 
 def test_a_stopped_agent_restores_nothing(node: Node, agent, run) -> None:

@@ -81,9 +81,9 @@ static inline void fake_limits(struct fake_node *fake)
 static inline void fake_setting(struct setting *setting, const char *name, const char *wanted,
 	const char *actual, enum setting_state state)
 {
-	copy_text(setting->want.name, sizeof(setting->want.name), name);
-	copy_text(setting->want.wanted, sizeof(setting->want.wanted), wanted);
-	copy_text(setting->want.actual, sizeof(setting->want.actual), actual);
+	copy_text(setting->name, sizeof(setting->name), name);
+	copy_text(setting->wanted, sizeof(setting->wanted), wanted);
+	copy_text(setting->actual, sizeof(setting->actual), actual);
 	setting->tuner = "neighbor";
 	setting->reason = "below-configured";
 	setting->state = state;

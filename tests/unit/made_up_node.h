@@ -69,6 +69,8 @@ static inline void made_up_node_make(struct made_up_node *node)
 	}
 	directory_path(&node->directory, "/state", path);
 	assert_int_equal(setenv("HEADROOM_STATE_DIR", path, 1), 0);
+	directory_path(&node->directory, "/run", path);
+	assert_int_equal(setenv("HEADROOM_RUNTIME_DIR", path, 1), 0);
 }
 
 static inline void made_up_node_remove(struct made_up_node *node)
@@ -119,6 +121,22 @@ static inline bool made_up_node_open(const struct made_up_node *node, struct cor
 	*core = (struct core){0};
 	return r == 0 && core_open(core, &options, config) == 0 &&
 	       core_become_writer(core, "test", holder, sizeof(holder)) == 0;
+}
+
+/* Applies what was polled, files too. What was done, and how much of it failed. */
+static inline void made_up_node_apply(struct core *core, enum file_task task, struct plan *done)
+{
+	const struct wait wait = {.deadline_us = UINT64_MAX, .cancel_fd = -1};
+	struct file_job *job;
+
+	if (task == FILE_RESTORE)
+		assert_int_equal(core_restore_values(core, NULL, done), 0);
+	else
+		core_apply_values(core, done);
+	job = core_file_job(core, task, NULL, task == FILE_APPLY);
+	assert_non_null(job);
+	file_transaction(job, &wait);
+	assert_int_equal(core_take_files(core, job, done), 0);
 }
 
 #endif

@@ -2,7 +2,7 @@
 #include "directory.h"
 
 #include "apply/file.h"
-#include "apply/files.h"
+#include "apply/file_journal.h"
 
 #include <errno.h>
 #include <fcntl.h>

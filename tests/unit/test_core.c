@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "made_up_node.h"
 
-#include "apply/apply.h"
 #include "base/log.h"
 #include "tuners/table.h"
+
+#include <errno.h>
 
 static void assert_all_original(const struct made_up_node *node)
 {
@@ -12,24 +13,33 @@ static void assert_all_original(const struct made_up_node *node)
 			fail_msg("%s differs", made_up_files[i].path);
 }
 
-static void apply(const struct made_up_node *node, struct core *core)
+/* What was changed. */
+static size_t apply(const struct made_up_node *node, struct core *core)
 {
+	struct plan done = {0};
+	size_t n;
+
 	assert_true(made_up_node_open(node, core));
 	core_reset(core, NULL);
 	assert_int_equal(core_poll(core), 0);
-	assert_int_equal(core_apply(core), 0);
-	assert_int_equal(plan_failures(&core->plan), 0);
+	made_up_node_apply(core, FILE_APPLY, &done);
+	assert_int_equal(plan_failures(&done), 0);
+	n = done.n;
+	plan_clear(&done);
+	return n;
 }
 
-static void restore(const struct made_up_node *node, struct core *core, const char *only)
+static void restore(const struct made_up_node *node, struct core *core)
 {
+	struct plan done = {0};
+
 	assert_true(made_up_node_open(node, core));
-	assert_int_equal(core_restore(core, only), 0);
-	assert_int_equal(plan_failures(&core->plan), 0);
-	assert_int_equal(journal_store(core->journal), 0);
+	made_up_node_apply(core, FILE_RESTORE, &done);
+	assert_int_equal(plan_failures(&done), 0);
+	plan_clear(&done);
 }
 
-static void looking_changes_nothing(void **state)
+static void polling_changes_nothing(void **state)
 {
 	_cleanup_made_up_node_ struct made_up_node node;
 	struct core core;
@@ -54,16 +64,14 @@ static void applied_and_restored_byte_for_byte(void **state)
 	(void)state;
 	made_up_node_make(&node);
 	made_up_node_config(&node, made_up_a);
-	apply(&node, &core);
-	assert_int_equal(core.plan.n, 10);
+	assert_int_equal(apply(&node, &core), 10);
 	assert_int_equal(node_setting(&core.node, "vm.max_map_count")->state, SETTING_IN_SYNC);
 	core_close(&core);
 	assert_node_file(&node, "/proc/sys/vm/max_map_count", "262144\n");
 	assert_node_file(&node, NEIGH("ipv6") "3", "60000\n");
 	assert_node_file(&node, "/sys/kernel/mm/transparent_hugepage/defrag", "never\n");
 
-	apply(&node, &core); /* once more: nothing to do */
-	assert_int_equal(core.plan.n, 0);
+	assert_int_equal(apply(&node, &core), 0); /* once more: nothing to do */
 	core_close(&core);
 
 	made_up_node_config(&node, made_up_b);
@@ -71,14 +79,16 @@ static void applied_and_restored_byte_for_byte(void **state)
 	core_close(&core);
 	assert_node_file(&node, NEIGH("ipv6") "3", "10003\n");
 
-	restore(&node, &core, NULL);
+	restore(&node, &core);
 	core_close(&core);
 	assert_all_original(&node);
 }
 
-static void after_a_restore_it_only_observes(void **state)
+/* Whatever changes: only an apply ends it. */
+static void a_restored_node_is_released_until_apply(void **state)
 {
 	_cleanup_made_up_node_ struct made_up_node node;
+	const struct tuner_status *tuner;
 	struct core core;
 
 	(void)state;
@@ -86,26 +96,26 @@ static void after_a_restore_it_only_observes(void **state)
 	made_up_node_config(&node, made_up_a);
 	apply(&node, &core);
 	core_close(&core);
-	restore(&node, &core, "sysctl");
+	restore(&node, &core);
 	assert_int_equal(core_poll(&core), 0);
 	assert_int_equal(core.plan.n, 0);
 	assert_string_equal(node_setting(&core.node, "vm.max_map_count")->reason, "restored");
+	assert_int_equal(node_would_change(&core.node), 10);
 	core_close(&core);
-	assert_node_file(&node, "/proc/sys/vm/max_map_count", "100000\n");
-	assert_node_file(&node, NEIGH("ipv4") "1", "40000\n");
-	/* Another configuration, or an explicit apply, ends that. */
-	assert_true(made_up_node_open(&node, &core));
-	assert_int_equal(core_poll(&core), 0);
-	assert_int_equal(core.plan.n, 0);
-	core_close(&core);
+	assert_all_original(&node);
 	made_up_node_config(&node, made_up_b);
 	assert_true(made_up_node_open(&node, &core));
 	assert_int_equal(core_poll(&core), 0);
-	assert_true(core.plan.n > 0);
+	assert_int_equal(core.plan.n, 0);
+	tuner = &core.node.tuners[0];
+	assert_int_equal(tuner->mode, MODE_RELEASED);
+	assert_in_range(tuner->since_us, 1, realtime_us());
 	core_close(&core);
-	made_up_node_config(&node, made_up_a);
-	apply(&node, &core);
-	assert_int_equal(core.plan.n, 2);
+	assert_int_equal(apply(&node, &core), 10);
+	core_close(&core);
+	assert_true(made_up_node_open(&node, &core));
+	assert_int_equal(core_poll(&core), 0);
+	assert_int_equal(core.node.tuners[0].mode, MODE_ENFORCE);
 	core_close(&core);
 }
 
@@ -124,9 +134,10 @@ static void there_is_one_writer(void **state)
 	core_close(&first);
 }
 
-static void without_a_state_directory_nothing_is_written(void **state)
+static void without_a_runtime_directory_values_are_only_observed(void **state)
 {
 	_cleanup_made_up_node_ struct made_up_node node;
+	const struct condition *condition;
 	const struct setting *setting;
 	char path[PATH_MAX];
 	struct core core;
@@ -134,18 +145,18 @@ static void without_a_state_directory_nothing_is_written(void **state)
 	(void)state;
 	made_up_node_make(&node);
 	made_up_node_config(&node, made_up_a);
-	directory_path(&node.directory, "/config.yaml/state", path);
-	assert_int_equal(setenv("HEADROOM_STATE_DIR", path, 1), 0);
+	directory_path(&node.directory, "/config.yaml/run", path);
+	assert_int_equal(setenv("HEADROOM_RUNTIME_DIR", path, 1), 0);
 	assert_false(made_up_node_open(&node, &core));
+	core.options.watch = true; /* as the agent does */
 	assert_int_equal(core_poll(&core), 0);
-	assert_int_equal(core_apply(&core), 0);
-	assert_int_equal(plan_failures(&core.plan), core.plan.n);
+	assert_int_equal(core.plan.n, 0);
 	setting = node_setting(&core.node, "vm.max_map_count");
-	assert_int_equal(setting->state, SETTING_FAILED);
+	assert_int_equal(setting->state, SETTING_OBSERVED);
 	assert_string_equal(setting->reason, "not-recorded");
-	assert_int_equal(node_condition(&core.node, &core_tables.conditions[CORE_SETTING_FAILED])
-				 ->now.status,
-		CONDITION_TRUE);
+	condition = node_condition(&core.node, &core_tables.conditions[CORE_AGENT_DEGRADED]);
+	assert_int_equal(condition->now.status, CONDITION_TRUE);
+	assert_non_null(strstr(condition->now.message, strerror(ENOTDIR)));
 	core_close(&core);
 	assert_all_original(&node);
 }
@@ -153,11 +164,11 @@ static void without_a_state_directory_nothing_is_written(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(looking_changes_nothing),
+		cmocka_unit_test(polling_changes_nothing),
 		cmocka_unit_test(applied_and_restored_byte_for_byte),
-		cmocka_unit_test(after_a_restore_it_only_observes),
+		cmocka_unit_test(a_restored_node_is_released_until_apply),
 		cmocka_unit_test(there_is_one_writer),
-		cmocka_unit_test(without_a_state_directory_nothing_is_written),
+		cmocka_unit_test(without_a_runtime_directory_values_are_only_observed),
 	};
 
 	log_init(LOG_LEVEL_ERROR);

@@ -2,26 +2,28 @@
 #include "kill.h"
 #include "made_up_node.h"
 
-#include "apply/apply.h"
 #include "base/log.h"
 
 /*
  * A process that applies one configuration after the other is killed, again and again, on its way
- * into or out of a system call. Whatever it was doing: restore puts every original back.
+ * into or out of a system call. Whatever it was doing: restore restores every original.
  */
 
 #define ROUNDS 300
 
 static bool apply(const struct made_up_node *node)
 {
+	struct plan done = {0};
 	struct core core;
 	bool good = made_up_node_open(node, &core);
 
 	if (good) {
 		core_reset(&core, NULL);
-		good = core_poll(&core) == 0 && core_apply(&core) == 0 &&
-		       plan_failures(&core.plan) == 0;
+		good = core_poll(&core) == 0;
+		made_up_node_apply(&core, FILE_APPLY, &done);
+		good = good && plan_failures(&done) == 0;
 	}
+	plan_clear(&done);
 	core_close(&core);
 	return good;
 }
@@ -43,18 +45,19 @@ static bool run_life(void *userdata)
 	return apply(node);
 }
 
-/* From the journal alone, with the defaults for a configuration. */
+/* From the records alone, with the defaults for a configuration. */
 static void restore_all(struct made_up_node *node, int round)
 {
+	struct plan done = {0};
 	struct core core;
 
 	directory_path(&node->directory, "/empty.yaml", node->config);
 	assert_true(made_up_node_open(node, &core));
-	if (core.journal->note[0])
-		fail_msg("round %d: %s", round, core.journal->note);
-	assert_int_equal(core_restore(&core, NULL), 0);
-	assert_int_equal(plan_failures(&core.plan), 0);
-	assert_int_equal(journal_store(core.journal), 0);
+	if (core.journal_note[0])
+		fail_msg("round %d: %s", round, core.journal_note);
+	made_up_node_apply(&core, FILE_RESTORE, &done);
+	assert_int_equal(plan_failures(&done), 0);
+	plan_clear(&done);
 	core_close(&core);
 	for (size_t i = 0; i < ARRAY_SIZE(made_up_files); i++)
 		if (!made_up_file_is_original(node, i))

@@ -76,9 +76,9 @@ static void every_foreign_text_is_escaped(void **state)
 	fake_node_make(&fake);
 	copy_text(fake.node.name, sizeof(fake.node.name), evil);
 	fake_workload(&fake.limits[0].now.top[0], WORKLOAD_POD, evil, evil, evil, 1);
-	copy_text(fake.settings[0].want.name, SETTING_NAME_MAX, evil);
-	copy_text(fake.settings[0].want.wanted, SETTING_VALUE_MAX, evil);
-	copy_text(fake.settings[0].want.actual, SETTING_VALUE_MAX, evil);
+	copy_text(fake.settings[0].name, SETTING_NAME_MAX, evil);
+	copy_text(fake.settings[0].wanted, SETTING_VALUE_MAX, evil);
+	copy_text(fake.settings[0].actual, SETTING_VALUE_MAX, evil);
 	copy_text(fake.settings[0].original, SETTING_VALUE_MAX, evil);
 	fake.settings[0].reason = evil;
 	copy_text(fake.node.conditions[0].now.message, CONDITION_MESSAGE_MAX, evil);

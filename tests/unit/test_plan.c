@@ -37,7 +37,8 @@ static void add_threshold(struct plan *plan, int family, int level, uint64_t old
 	struct change *change = plan_add(plan);
 
 	assert_non_null(change);
-	change->place = (struct place){.kind = PLACE_NEIGHTBL, .family = family, .level = level};
+	change->target =
+		(struct value_target){.kind = VALUE_NEIGHTBL, .family = family, .level = level};
 	snprintf(change->old, sizeof(change->old), "%" PRIu64, old);
 	snprintf(change->new, sizeof(change->new), "%" PRIu64, new);
 }
@@ -84,9 +85,9 @@ static void thresholds_never_cross(void **state)
 		}
 		plan_sort(&plan);
 		for (size_t i = 0; i < plan.n; i++) {
-			int f = plan.changes[i].place.family == AF_INET ? 0 : 1;
+			int f = plan.changes[i].target.family == AF_INET ? 0 : 1;
 
-			now[f][plan.changes[i].place.level - 1] =
+			now[f][plan.changes[i].target.level - 1] =
 				strtoull(plan.changes[i].new, NULL, 10);
 			assert_ordered(now[f], old[f], new[f]);
 		}
@@ -95,7 +96,7 @@ static void thresholds_never_cross(void **state)
 	plan_clear(&plan);
 }
 
-static void other_changes_keep_their_place_before_thresholds(void **state)
+static void other_changes_keep_their_order_before_thresholds(void **state)
 {
 	static const char *const expected[] = {"b", "a", "c", "3", "1"};
 	struct plan plan = {0};
@@ -129,7 +130,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(thresholds_never_cross),
-		cmocka_unit_test(other_changes_keep_their_place_before_thresholds),
+		cmocka_unit_test(other_changes_keep_their_order_before_thresholds),
 		cmocka_unit_test(sorting_nothing),
 	};
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "directory.h"
 
-#include <headroom/setting.h>
+#include <headroom/value.h>
 
 #include <errno.h>
 
@@ -107,28 +107,28 @@ static void the_larger_of_two(void **state)
 }
 
 /* What stands on the node after original 1024, then 4096 written, then 8192 journaled. */
-static const struct record record = {
-	.name = "x", .original = "1024", .before = "4096", .target = "8192"};
+static const struct value_record record = {
+	.name = "x", .original = "1024", .before = "4096", .wanted = "8192"};
 
 static void foreign_values(void **state)
 {
 	(void)state;
-	assert_false(record_is_foreign(&record, "1024"));
-	assert_false(record_is_foreign(&record, "4096")); /* killed between journal and write */
-	assert_false(record_is_foreign(&record, "8192"));
-	assert_false(record_is_foreign(&record, " 8192\n"));
-	assert_true(record_is_foreign(&record, "8193"));
-	assert_true(record_is_foreign(&record, ""));
+	assert_false(value_is_foreign(&record, "1024"));
+	assert_false(value_is_foreign(&record, "4096")); /* killed between journal and write */
+	assert_false(value_is_foreign(&record, "8192"));
+	assert_false(value_is_foreign(&record, " 8192\n"));
+	assert_true(value_is_foreign(&record, "8193"));
+	assert_true(value_is_foreign(&record, ""));
 }
 
 static void floors(void **state)
 {
-	static const struct record text = {
-		.original = "always", .before = "always", .target = "never"};
-	static const struct record fields = {
-		.original = "1 50 3", .before = "1 50 3", .target = "9 50 9"};
+	static const struct value_record text = {
+		.original = "always", .before = "always", .wanted = "never"};
+	static const struct value_record fields = {
+		.original = "1 50 3", .before = "1 50 3", .wanted = "9 50 9"};
 	static const struct {
-		const struct record *record;
+		const struct value_record *record;
 		const char *actual, *floor;
 	} cases[] = {
 		{NULL, "1024", "1024"},
@@ -148,40 +148,9 @@ static void floors(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		char floor[SETTING_VALUE_MAX] = "#";
 
-		record_floor(cases[i].record, cases[i].actual, floor);
+		value_floor(cases[i].record, cases[i].actual, floor);
 		assert_string_equal(floor, cases[i].floor);
 	}
-}
-
-static void ladders(void **state)
-{
-	const struct ladder ladder = {.rungs = {"2048", "4096"}, .n = 2};
-	const struct ladder shorter = {.rungs = {"2048"}, .n = 1};
-	struct record ahead = {.original = "1024", .before = "1024", .target = "1024"};
-
-	(void)state;
-	assert_true(ladder_has(&ladder, "4096"));
-	assert_false(ladder_has(&shorter, "4096"));
-	assert_false(ladder_has(&ladder, ""));
-	assert_true(ladder_covers(&ladder, &ladder));
-	assert_true(ladder_covers(&ladder, &shorter));
-	assert_false(ladder_covers(&shorter, &ladder));
-	/* What may have been written in a hurry is ours. */
-	assert_true(record_is_foreign(&ahead, "4096"));
-	ahead.ahead = ladder;
-	assert_false(record_is_foreign(&ahead, "4096"));
-	assert_true(record_is_foreign(&ahead, "4097"));
-}
-
-static void records_are_found_by_name(void **state)
-{
-	const struct record records[] = {{.name = "a"}, {.name = "ab"}};
-
-	(void)state;
-	assert_ptr_equal(record_find(records, 2, "ab"), &records[1]);
-	assert_null(record_find(records, 2, "b"));
-	assert_null(record_find(records, 1, "ab"));
-	assert_null(record_find(NULL, 0, "a"));
 }
 
 static void names(void **state)
@@ -201,8 +170,6 @@ int main(void)
 		cmocka_unit_test(the_larger_of_two),
 		cmocka_unit_test(foreign_values),
 		cmocka_unit_test(floors),
-		cmocka_unit_test(ladders),
-		cmocka_unit_test(records_are_found_by_name),
 		cmocka_unit_test(names),
 	};
 

@@ -10,38 +10,39 @@
 
 static void a_file_gets_the_value(void **state)
 {
-	struct place place = {.kind = PLACE_FILE, .path = "/proc/sys/vm/a"};
+	struct value_target target = {.kind = VALUE_FILE, .path = "/proc/sys/vm/a"};
 	_cleanup_directory_ struct directory directory;
 	struct host host;
 
 	(void)state;
 	directory_make(&directory);
 	assert_true(host_init(&host, directory.path));
-	assert_int_equal(writer_set(&host, &place, "1", false), -ENOENT);
-	assert_null(directory_get(&directory, place.path)); /* nothing is made that was not there */
-	directory_put(&directory, place.path, "10000\n");
-	assert_int_equal(writer_set(&host, &place, "20000", false), 0);
-	assert_file(&directory, place.path, "20000\n");
+	assert_int_equal(writer_set(&host, &target, "1", false), -ENOENT);
+	assert_null(
+		directory_get(&directory, target.path)); /* nothing is made that was not there */
+	directory_put(&directory, target.path, "10000\n");
+	assert_int_equal(writer_set(&host, &target, "20000", false), 0);
+	assert_file(&directory, target.path, "20000\n");
 }
 
 /* Writing nothing would leave what stands there: a list of ports is cleared by an empty line. */
 static void an_empty_value_is_an_empty_line(void **state)
 {
-	struct place place = {.kind = PLACE_FILE, .path = "/proc/sys/vm/a"};
+	struct value_target target = {.kind = VALUE_FILE, .path = "/proc/sys/vm/a"};
 	_cleanup_directory_ struct directory directory;
 	struct host host;
 
 	(void)state;
 	directory_make(&directory);
 	assert_true(host_init(&host, directory.path));
-	directory_put(&directory, place.path, "1");
-	assert_int_equal(writer_set(&host, &place, "", false), 0);
-	assert_file(&directory, place.path, "\n");
+	directory_put(&directory, target.path, "1");
+	assert_int_equal(writer_set(&host, &target, "", false), 0);
+	assert_file(&directory, target.path, "\n");
 }
 
 static void what_cannot_be_written(void **state)
 {
-	struct place place = {.kind = PLACE_FILE, .path = "/proc/sys/vm"};
+	struct value_target target = {.kind = VALUE_FILE, .path = "/proc/sys/vm"};
 	_cleanup_directory_ struct directory directory;
 	struct host host;
 
@@ -49,18 +50,18 @@ static void what_cannot_be_written(void **state)
 	directory_make(&directory);
 	assert_true(host_init(&host, directory.path));
 	directory_put(&directory, "/proc/sys/vm/a", "");
-	assert_int_equal(writer_set(&host, &place, "1", false), -EISDIR);
+	assert_int_equal(writer_set(&host, &target, "1", false), -EISDIR);
 	/* A file of the kernel that nobody may write. */
 	assert_true(host_init(&host, "/"));
-	assert_true(copy_text(place.path, sizeof(place.path), "/proc/self/status"));
-	assert_true(writer_set(&host, &place, "1", false) < 0);
+	assert_true(copy_text(target.path, sizeof(target.path), "/proc/self/status"));
+	assert_true(writer_set(&host, &target, "1", false) < 0);
 }
 
 /* Netlink would change the kernel that the test runs on. */
 static void a_threshold_below_a_made_up_root_is_a_file(void **state)
 {
-	struct place place = {
-		.kind = PLACE_NEIGHTBL, .path = THRESHOLD, .family = AF_INET, .level = 1};
+	struct value_target target = {
+		.kind = VALUE_NEIGHTBL, .path = THRESHOLD, .family = AF_INET, .level = 1};
 	_cleanup_directory_ struct directory directory;
 	_cleanup_free_ char *before = NULL, *after = NULL;
 	struct host host;
@@ -69,9 +70,9 @@ static void a_threshold_below_a_made_up_root_is_a_file(void **state)
 	(void)read_file(THRESHOLD, 100, &before, NULL);
 	directory_make(&directory);
 	assert_true(host_init(&host, directory.path));
-	assert_int_equal(writer_set(&host, &place, "4711", false), -EOPNOTSUPP);
+	assert_int_equal(writer_set(&host, &target, "4711", false), -EOPNOTSUPP);
 	directory_put(&directory, THRESHOLD, "1024\n");
-	assert_int_equal(writer_set(&host, &place, "4711", false), 0);
+	assert_int_equal(writer_set(&host, &target, "4711", false), 0);
 	assert_file(&directory, THRESHOLD, "4711\n");
 	(void)read_file(THRESHOLD, 100, &after, NULL);
 	if (before && after)
@@ -82,8 +83,8 @@ static void a_threshold_below_a_made_up_root_is_a_file(void **state)
 static void values_that_are_no_thresholds(void **state)
 {
 	static const char *const values[] = {"", "-1", "x", "2147483648", "1 2"};
-	struct place place = {
-		.kind = PLACE_NEIGHTBL, .path = THRESHOLD, .family = AF_INET, .level = 1};
+	struct value_target target = {
+		.kind = VALUE_NEIGHTBL, .path = THRESHOLD, .family = AF_INET, .level = 1};
 	struct host host;
 
 	(void)state;
@@ -91,11 +92,11 @@ static void values_that_are_no_thresholds(void **state)
 		skip();
 	assert_true(host_init(&host, ""));
 	for (size_t i = 0; i < ARRAY_SIZE(values); i++)
-		assert_int_equal(writer_set(&host, &place, values[i], false), -EINVAL);
-	place.level = 4;
-	assert_int_equal(writer_set(&host, &place, "1", false), -EINVAL);
-	place.level = 0;
-	assert_int_equal(writer_set(&host, &place, "1", false), -EINVAL);
+		assert_int_equal(writer_set(&host, &target, values[i], false), -EINVAL);
+	target.level = 4;
+	assert_int_equal(writer_set(&host, &target, "1", false), -EINVAL);
+	target.level = 0;
+	assert_int_equal(writer_set(&host, &target, "1", false), -EINVAL);
 }
 
 int main(void)

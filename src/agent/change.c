@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/core.h"
+
+#include "apply/reconcile.h"
+#include "apply/values.h"
+#include "base/log.h"
+#include "base/util.h"
+
+#include <errno.h>
+
+void core_reset(struct core *core, const char *only)
+{
+	size_t kept = 0;
+
+	reconcile_reset(&core->node, only);
+	for (size_t i = 0; i < core->node.n_tuners; i++)
+		if (!only || streq(only, core->node.tuners[i].ops->name))
+			core->node.tuners[i].force = true;
+	for (size_t i = 0; i < core->n_released; i++)
+		if (only && !streq(only, core->released[i].tuner))
+			core->released[kept++] = core->released[i];
+	core->n_released = kept;
+}
+
+void core_plan_only(struct core *core, const char *only)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < core->plan.n; i++)
+		if (!only || streq(core->plan.changes[i].tuner, only))
+			core->plan.changes[kept++] = core->plan.changes[i];
+		else
+			change_release(&core->plan.changes[i]);
+	core->plan.n = kept;
+}
+
+static void take_done(struct plan *done, struct plan *changes)
+{
+	if (done && plan_append(done, changes) < 0)
+		log_error("agent", "%s: the answer is incomplete", strerror(ENOMEM));
+	plan_clear(changes);
+}
+
+size_t core_apply_values(struct core *core, struct plan *done)
+{
+	struct plan files = {0};
+	size_t n;
+
+	if (plan_take_files(&files, &core->plan) < 0)
+		log_error("agent", "%s", strerror(ENOMEM));
+	n = core->plan.n;
+	if (n > 0 && core->values && core->lock >= 0) {
+		values_apply(&core->host, core->values, &core->plan);
+		reconcile_results(&core->node, &core->plan, now_us());
+	}
+	if (done)
+		take_done(done, &core->plan);
+	plan_reset(&core->plan);
+	if (plan_append(&core->plan, &files) < 0)
+		log_error("agent", "%s", strerror(ENOMEM));
+	plan_clear(&files);
+	return n;
+}
+
+static void release(struct core *core, const char *tuner)
+{
+	struct release *release = &core->released[core->n_released];
+
+	if (core_released(core, tuner) || core->n_released == JOURNAL_RELEASED_MAX)
+		return;
+	copy_text(release->tuner, sizeof(release->tuner), tuner);
+	release->since_s = realtime_us() / USEC_PER_SEC;
+	core->n_released++;
+}
+
+int core_restore_values(struct core *core, const char *only, struct plan *done)
+{
+	struct plan plan = {0};
+	int r = 0;
+
+	for (size_t i = 0; core->tuner_names[i]; i++)
+		if (!only || streq(only, core->tuner_names[i]))
+			release(core, core->tuner_names[i]);
+	if (core->values)
+		r = values_restore(&core->host, core->values, only, &plan);
+	for (size_t i = 0; i < plan.n; i++) {
+		struct setting *setting = node_setting(&core->node, plan.changes[i].name);
+
+		if (setting && plan.changes[i].error < 0)
+			setting_become(setting, SETTING_FAILED, "not-restored",
+				plan.changes[i].error, NULL);
+	}
+	take_done(done, &plan);
+	return r;
+}
+
+/* What today's configuration allows at most: it was another one maybe that changed the file. */
+static enum restart_policy restart_policy(const struct core *core)
+{
+	return (enum restart_policy)config_choice(core->config, "runtime.restart");
+}
+
+struct file_job *core_file_job(
+	struct core *core, enum file_task task, const char *only, bool forced)
+{
+	struct file_job *job;
+
+	if (!core->journal || core->lock < 0 || core->files_busy ||
+		!(job = calloc(1, sizeof(*job))))
+		return NULL;
+	job->journal = core->journal;
+	job->host = core->host;
+	job->task = task;
+	job->tuners = core->tuner_names;
+	job->forced = forced;
+	job->restart = restart_policy(core);
+	copy_text(job->only, sizeof(job->only), only ? only : "");
+	if (task == FILE_APPLY && plan_take_files(&job->plan, &core->plan) < 0)
+		log_error("agent", "%s", strerror(ENOMEM));
+	core->files_busy = true;
+	return job;
+}
+
+/* What a sample said before the job ended says nothing of the files as they are now. */
+static void mark_stale(struct core *core, const struct plan *plan)
+{
+	for (size_t i = 0; i < core->node.n_tuners; i++) {
+		struct tuner_status *tuner = &core->node.tuners[i];
+
+		for (size_t c = 0; tuner->ops->sample_request && c < plan->n; c++)
+			tuner->files_stale = tuner->files_stale ||
+					     streq(plan->changes[c].tuner, tuner->ops->name);
+	}
+}
+
+int core_take_files(struct core *core, struct file_job *job, struct plan *done)
+{
+	int error = job->error;
+
+	core->files_busy = false;
+	free(core->files);
+	core->files = steal(job->records);
+	core->n_files = job->n_records;
+	core->n_released = job->n_released;
+	memcpy(core->released, job->released, sizeof(core->released));
+	if (job->task == FILE_APPLY)
+		reconcile_results(&core->node, &job->plan, now_us());
+	mark_stale(core, &job->plan);
+	take_done(done, &job->plan);
+	file_job_clear(job);
+	free(job);
+	return error;
+}
+
+static bool is_tried(const struct plan *done, const char *name)
+{
+	for (size_t i = 0; i < done->n; i++)
+		if (streq(done->changes[i].name, name) && done->changes[i].error < 0)
+			return true;
+	return false;
+}
+
+void core_add_unset(const struct core *core, const char *only, struct plan *done)
+{
+	for (size_t i = 0; i < core->node.n_settings; i++) {
+		const struct setting *setting = &core->node.settings[i];
+		bool unset = setting->state == SETTING_FAILED ||
+			     (setting->state == SETTING_UNSUPPORTED && setting->error < 0) ||
+			     (setting->state == SETTING_PENDING &&
+				     streq(setting->reason, "restart-refused"));
+		struct change *change;
+
+		if (!unset || setting->mode != MODE_ENFORCE || is_tried(done, setting->name) ||
+			(only && !streq(setting->tuner, only)) || !(change = plan_add(done)))
+			continue;
+		copy_text(change->name, sizeof(change->name), setting->name);
+		copy_text(change->tuner, sizeof(change->tuner), setting->tuner);
+		copy_text(change->old, sizeof(change->old), setting->actual);
+		copy_text(change->actual, sizeof(change->actual), setting->actual);
+		copy_text(change->new, sizeof(change->new), setting->wanted);
+		change->reason = setting->reason;
+		change->error = setting->error < 0 ? setting->error : -ECANCELED;
+		change->why = setting->why[0] ? strdup(setting->why) : NULL;
+	}
+}

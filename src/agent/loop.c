@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/internal.h"
+
+#include "apply/reconcile.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "report/notify.h"
+
+#include <errno.h>
+#include <malloc.h>
+#include <sched.h>
+
+/* Room for the timer to fall together with other wake-ups of the machine. */
+#define TICK_ACCURACY_US (50 * USEC_PER_MSEC)
+
+/* The lowest real-time priority is above all ordinary work, and below all other real time. */
+#define URGENT_PRIORITY 1
+
+static void become_ready(struct agent *agent)
+{
+	if (agent->ready)
+		return;
+	agent->ready = true;
+	agent_drop_privileges(agent);
+	/* Loading BPF took megabytes for a moment. */
+	malloc_trim(0);
+	notify_ready();
+}
+
+void agent_poll(struct agent *agent)
+{
+	struct core *core = &agent->core;
+
+	if (core_poll(core) < 0)
+		log_error("agent", "%s: this poll was incomplete", strerror(ENOMEM));
+	/* Limits and metrics follow the new values at once, not at the next tick. */
+	if (core_apply_values(core, NULL) > 0 && core_poll(core) < 0)
+		core_judge(core);
+	core->node.applied = true;
+	/* Before the worker's thread begins, which inherits the privileges that are left. */
+	become_ready(agent);
+	agent_work(agent);
+	agent_sample(agent);
+	notify_status(&core->node, agent->status);
+}
+
+/* The directory may come to be writable later: a mount, a tmpfs with room again. */
+static void retry_writer(struct agent *agent)
+{
+	struct core *core = &agent->core;
+	bool complete = core->lock >= 0 && core->values && core->journal;
+	char holder[64];
+
+	if (complete || now_us() < core->writer_retry_us || !core_wants_to_write(core) ||
+		core->files_busy)
+		return;
+	core->writer_retry_us = now_us() + RETRY_US;
+	if (core_become_writer(core, "agent", holder, sizeof(holder)) == 0)
+		log_notice(
+			"/run/headroom", "originals can be recorded: values are set from now on");
+}
+
+static uint64_t next_tick_us(const struct agent *agent)
+{
+	uint64_t soonest = TICK_US;
+
+	for (size_t i = 0; i < agent->core.node.n_tuners; i++) {
+		const struct tuner_status *tuner = &agent->core.node.tuners[i];
+		uint64_t next_poll_us =
+			tuner->self && tuner->ops->next_poll_us
+				? tuner->ops->next_poll_us(tuner->self, tuner->memory)
+				: 0;
+
+		if (next_poll_us > 0)
+			soonest = MIN(soonest, next_poll_us);
+	}
+	return soonest;
+}
+
+static int on_tick(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	struct agent *agent = userdata;
+	uint64_t next;
+
+	(void)usec;
+	retry_writer(agent);
+	agent_watch_config(agent);
+	agent_poll(agent);
+	agent_serve(agent);
+	if (agent->reloaded)
+		notify_ready();
+	agent->reloaded = false;
+	notify_watchdog();
+	next = next_tick_us(agent);
+	/* A table that fills cannot wait for other wake-ups. */
+	sd_event_source_set_time_accuracy(
+		source, next < TICK_US ? USEC_PER_MSEC : TICK_ACCURACY_US);
+	return sd_event_source_set_time(source, now_us() + next);
+}
+
+int agent_begin_ticking(struct agent *agent)
+{
+	int r = sd_event_add_time(agent->event, &agent->tick, CLOCK_MONOTONIC,
+		now_us() + next_tick_us(agent), TICK_ACCURACY_US, on_tick, agent);
+
+	/* A timer fires once: on_tick sets the next, after its work. */
+	return r < 0 ? r : sd_event_source_set_enabled(agent->tick, SD_EVENT_ON);
+}
+
+static int on_watch(sd_event_source *source, int fd, uint32_t events, void *userdata)
+{
+	struct agent *agent = userdata;
+
+	(void)fd;
+	(void)events;
+	for (size_t i = 0; i < agent->core.node.n_tuners; i++) {
+		const struct tuner_status *tuner = &agent->core.node.tuners[i];
+
+		if (agent->watches[i] != source)
+			continue;
+		tuner->ops->drain(tuner->self);
+		if (core_poll_tuner(&agent->core, i) < 0)
+			log_error(tuner->ops->name, "%s", strerror(ENOMEM));
+		core_apply_values(&agent->core, NULL);
+	}
+	return 0;
+}
+
+int agent_watch_tuners(struct agent *agent)
+{
+	size_t n = agent->core.node.n_tuners;
+
+	if (!agent->watches)
+		agent->watches = calloc(n, sizeof(*agent->watches));
+	if (!agent->watches)
+		return -ENOMEM;
+	for (size_t i = 0; i < n; i++) {
+		const struct tuner_status *tuner = &agent->core.node.tuners[i];
+		int fd, r;
+
+		agent->watches[i] = sd_event_source_disable_unref(agent->watches[i]);
+		if (!tuner->self || !tuner->ops->event_fd)
+			continue;
+		fd = tuner->ops->event_fd(tuner->self);
+		if (fd < 0)
+			continue;
+		r = sd_event_add_io(agent->event, &agent->watches[i], fd, EPOLLIN, on_watch, agent);
+		if (r < 0)
+			return r;
+		/* Before a scrape that came at the same moment. */
+		sd_event_source_set_priority(agent->watches[i], SD_EVENT_PRIORITY_IMPORTANT);
+	}
+	return 0;
+}
+
+/*
+ * A table of a thousand entries fills in two milliseconds, and on a busy node an ordinary process
+ * waits longer than that for a CPU. So the loop sleeps, and wakes for what is urgent, with a
+ * real-time priority; everything else, above all what clients ask for, is done with an ordinary
+ * one.
+ */
+static void set_urgent(struct agent *agent, bool urgent)
+{
+	struct sched_param parameter = {.sched_priority = urgent ? URGENT_PRIORITY : 0};
+
+	if (agent->priority == PRIORITY_REFUSED ||
+		agent->priority == (urgent ? PRIORITY_URGENT : PRIORITY_ORDINARY))
+		return;
+	/* The worker's thread inherits nothing of it. */
+	if (sched_setscheduler(0, (urgent ? SCHED_FIFO : SCHED_OTHER) | SCHED_RESET_ON_FORK,
+		    &parameter) == 0) {
+		agent->priority = urgent ? PRIORITY_URGENT : PRIORITY_ORDINARY;
+		return;
+	}
+	log_info("agent",
+		"no real-time priority: %s: on a busy node growth may come late: give CAP_SYS_NICE or RLIMIT_RTPRIO 1",
+		strerror(errno));
+	agent->priority = PRIORITY_REFUSED;
+}
+
+/* Nothing is urgent without a tuner that can wake the loop, or without the right to write. */
+static bool can_be_woken(const struct agent *agent)
+{
+	for (size_t i = 0; agent->core.lock >= 0 && i < agent->core.node.n_tuners; i++)
+		if (agent->watches[i])
+			return true;
+	return false;
+}
+
+static bool is_urgent(const struct agent *agent)
+{
+	for (size_t i = 0; i < agent->core.node.n_tuners; i++)
+		if (agent->watches[i] && sd_event_source_get_pending(agent->watches[i]) > 0)
+			return true;
+	return false;
+}
+
+int agent_loop(struct agent *agent)
+{
+	int r = 0;
+
+	while (r >= 0 && sd_event_get_state(agent->event) != SD_EVENT_FINISHED) {
+		r = sd_event_prepare(agent->event);
+		if (r == 0) {
+			set_urgent(agent, can_be_woken(agent));
+			r = sd_event_wait(agent->event, UINT64_MAX);
+		}
+		if (r <= 0)
+			continue;
+		/* What is urgent has the higher priority in the loop too: it is dispatched first.
+		 */
+		if (!is_urgent(agent))
+			set_urgent(agent, false);
+		r = sd_event_dispatch(agent->event);
+	}
+	return r;
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef APPLY_VALUE_STORE_H
+#define APPLY_VALUE_STORE_H
+
+/*
+ * The records of values: one file of fixed slots in the runtime directory, mapped into memory. A
+ * record is in it before the first write to the node. That costs a memory copy and no allocation,
+ * so it is done on the urgent path too, and a full tmpfs cannot refuse it. The file survives
+ * SIGKILL, a stopped unit and an upgrade; a boot ends it, as it ends the values.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/cleanup.h"
+
+#include <headroom/value.h>
+
+#define VALUE_STORE_MAX  256
+#define VALUE_STORE_FILE "values"
+
+struct value_store;
+
+/*
+ * Opens the records of a runtime directory. boot is the boot id: a file of another boot counts as
+ * empty, unless boot is empty, that is not known. write is for the one writer: a missing or stale
+ * file is replaced. 0; -EBADMSG for a file that is not ours or of another version; -errno.
+ */
+int value_store_open(const char *directory, const char *boot, bool write, struct value_store **ret);
+void value_store_close(struct value_store *store);
+DEFINE_CLEANUP(struct value_store, value_store_close)
+
+/* All records. They move with the next change. */
+const struct value_record *value_store_records(const struct value_store *store, size_t *n);
+
+/*
+ * Puts a record in the place of an older one of its name. At every instruction the file holds the
+ * old one or the new one as a whole. 0; -ENOSPC when all slots are taken; -EROFS when the store was
+ * not opened for writing; -ENOMEM.
+ */
+int value_store_put(struct value_store *store, const struct value_record *record);
+
+void value_store_forget(struct value_store *store, const char *name);
+
+#endif

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "directory.h"
+#include "kill.h"
+
+#include "apply/value_store.h"
+
+#include <errno.h>
+
+#define BOOT "5e0b9f3c-1d5c-4f7e-9a55-000000000001"
+
+static struct value_record record_of(const char *name, unsigned value)
+{
+	struct value_record record = {.target.path = "/proc/sys/vm/a"};
+
+	copy_text(record.name, sizeof(record.name), name);
+	snprintf(record.original, sizeof(record.original), "%u", value);
+	snprintf(record.before, sizeof(record.before), "%u", value);
+	snprintf(record.wanted, sizeof(record.wanted), "%u", value);
+	return record;
+}
+
+static void put(struct value_store *store, const char *name, unsigned value)
+{
+	struct value_record record = record_of(name, value);
+
+	assert_int_equal(value_store_put(store, &record), 0);
+}
+
+/* What another process finds: "name=wanted" of each record. */
+static void assert_records(const struct directory *directory, const char *boot, const char *text)
+{
+	_cleanup_(cleanup_value_store_close) struct value_store *store = NULL;
+	const struct value_record *records;
+	char found[256] = "";
+	size_t n;
+
+	assert_int_equal(value_store_open(directory->path, boot, false, &store), 0);
+	records = value_store_records(store, &n);
+	for (size_t i = 0; i < n; i++) {
+		size_t used = strlen(found);
+
+		snprintf(found + used, sizeof(found) - used, "%s%s=%s", used ? " " : "",
+			records[i].name, records[i].wanted);
+	}
+	assert_string_equal(found, text);
+}
+
+static void records_outlive_the_process(void **state)
+{
+	_cleanup_directory_ struct directory directory;
+	struct value_store *store;
+
+	(void)state;
+	directory_make(&directory);
+	assert_records(&directory, BOOT, ""); /* there is no file */
+	assert_int_equal(value_store_open(directory.path, BOOT, true, &store), 0);
+	put(store, "a", 1);
+	put(store, "b", 2);
+	put(store, "c", 3);
+	put(store, "a", 4);
+	value_store_forget(store, "b");
+	assert_records(&directory, BOOT, "a=4 c=3"); /* while it is open, too */
+	put(store, "d", 5);
+	value_store_close(store);
+	assert_records(&directory, BOOT, "a=4 d=5 c=3");
+}
+
+static void another_boot_begins_afresh(void **state)
+{
+	_cleanup_directory_ struct directory directory;
+	struct value_store *store;
+
+	(void)state;
+	directory_make(&directory);
+	assert_int_equal(value_store_open(directory.path, BOOT, true, &store), 0);
+	put(store, "a", 1);
+	value_store_close(store);
+	assert_records(&directory, "another", "");
+	assert_records(&directory, "", "a=1"); /* it is not known which boot this is */
+	assert_int_equal(value_store_open(directory.path, "another", true, &store), 0);
+	value_store_close(store);
+	assert_records(&directory, BOOT, "");
+}
+
+static void a_file_of_someone_else_is_left_alone(void **state)
+{
+	_cleanup_directory_ struct directory directory;
+	struct value_store *store;
+
+	(void)state;
+	directory_make(&directory);
+	directory_put(&directory, "/" VALUE_STORE_FILE, "noise");
+	assert_int_equal(value_store_open(directory.path, BOOT, true, &store), -EBADMSG);
+	assert_int_equal(value_store_open(directory.path, BOOT, false, &store), -EBADMSG);
+	assert_file(&directory, "/" VALUE_STORE_FILE, "noise");
+	assert_int_equal(value_store_open("/nonexistent", BOOT, true, &store), -ENOENT);
+}
+
+static void slots_come_to_an_end(void **state)
+{
+	_cleanup_directory_ struct directory directory;
+	struct value_record record;
+	struct value_store *store;
+	char name[16];
+
+	(void)state;
+	directory_make(&directory);
+	assert_int_equal(value_store_open(directory.path, BOOT, true, &store), 0);
+	for (unsigned i = 0; i < VALUE_STORE_MAX; i++) {
+		snprintf(name, sizeof(name), "%u", i);
+		put(store, name, i);
+	}
+	record = record_of("more", 1);
+	assert_int_equal(value_store_put(store, &record), -ENOSPC);
+	put(store, "7", 8); /* what has a slot keeps it */
+	value_store_forget(store, "8");
+	assert_int_equal(value_store_put(store, &record), 0);
+	value_store_close(store);
+	assert_int_equal(value_store_open(directory.path, BOOT, false, &store), 0);
+	assert_int_equal(value_store_put(store, &record), -EROFS);
+	value_store_close(store);
+}
+
+/* Writes without end: killed at any instruction. */
+static void write_for_ever(const struct directory *directory)
+{
+	struct value_store *store;
+
+	if (value_store_open(directory->path, BOOT, true, &store) < 0)
+		_exit(1);
+	for (unsigned i = 0;; i++) {
+		struct value_record record = record_of("a", i);
+
+		if (value_store_put(store, &record) < 0)
+			_exit(1);
+	}
+}
+
+static void a_killed_writer_leaves_a_whole_record(void **state)
+{
+	_cleanup_directory_ struct directory directory;
+	uint64_t seed = 7;
+
+	(void)state;
+	directory_make(&directory);
+	for (int round = 0; round < 100; round++) {
+		_cleanup_(cleanup_value_store_close) struct value_store *store = NULL;
+		const struct value_record *records;
+		pid_t child = fork();
+		int status;
+		size_t n;
+
+		if (child == 0)
+			write_for_ever(&directory);
+		usleep((useconds_t)(1000 + next_random(&seed) % 3000));
+		kill(child, SIGKILL);
+		waitpid(child, &status, 0);
+		assert_true(WIFSIGNALED(status));
+		assert_int_equal(value_store_open(directory.path, BOOT, false, &store), 0);
+		records = value_store_records(store, &n);
+		assert_true(n <= 1);
+		if (n == 1) {
+			assert_string_equal(records[0].original, records[0].wanted);
+			assert_string_equal(records[0].original, records[0].before);
+		}
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(records_outlive_the_process),
+		cmocka_unit_test(another_boot_begins_afresh),
+		cmocka_unit_test(a_file_of_someone_else_is_left_alone),
+		cmocka_unit_test(slots_come_to_an_end),
+		cmocka_unit_test(a_killed_writer_leaves_a_whole_record),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "directory.h"
+
+#include "apply/values.h"
+#include "base/log.h"
+
+#include <errno.h>
+
+#define PATH_A "/proc/sys/vm/a"
+
+/* A made-up node and the records of its values. */
+struct fixture {
+	struct directory root, run;
+	struct host host;
+	struct value_store *store;
+	struct plan plan;
+};
+
+static void fixture_make(struct fixture *fixture)
+{
+	*fixture = (struct fixture){0};
+	directory_make(&fixture->root);
+	directory_make(&fixture->run);
+	assert_true(host_init(&fixture->host, fixture->root.path));
+	assert_int_equal(value_store_open(fixture->run.path, "boot", true, &fixture->store), 0);
+}
+
+static void fixture_clear(struct fixture *fixture)
+{
+	value_store_close(fixture->store);
+	plan_clear(&fixture->plan);
+	directory_remove(&fixture->root);
+	directory_remove(&fixture->run);
+}
+
+#define _cleanup_fixture_ __attribute__((cleanup(fixture_clear)))
+
+static void plan_value(struct fixture *fixture, const char *name, const char *old, const char *new)
+{
+	struct change *change = plan_add(&fixture->plan);
+
+	assert_non_null(change);
+	copy_text(change->name, SETTING_NAME_MAX, name);
+	copy_text(change->tuner, sizeof(change->tuner), "sysctl");
+	snprintf(change->target.path, SETTING_PATH_MAX, "/proc/sys/vm/%s", name + strlen("vm."));
+	copy_text(change->old, SETTING_VALUE_MAX, old);
+	copy_text(change->new, SETTING_VALUE_MAX, new);
+	change->reason = "configured";
+}
+
+/* One change of vm.a from old to new: its error. */
+static int set(struct fixture *fixture, const char *old, const char *new)
+{
+	plan_reset(&fixture->plan);
+	plan_value(fixture, "vm.a", old, new);
+	values_apply(&fixture->host, fixture->store, &fixture->plan);
+	return fixture->plan.changes[0].error;
+}
+
+static void restore(struct fixture *fixture, const char *only)
+{
+	plan_reset(&fixture->plan);
+	assert_int_equal(values_restore(&fixture->host, fixture->store, only, &fixture->plan), 0);
+}
+
+static size_t recorded(const struct fixture *fixture)
+{
+	size_t n;
+
+	value_store_records(fixture->store, &n);
+	return n;
+}
+
+static void a_value_is_recorded_written_and_read_back(void **state)
+{
+	_cleanup_fixture_ struct fixture fixture;
+	const struct value_record *record;
+	size_t n;
+
+	(void)state;
+	fixture_make(&fixture);
+	directory_put(&fixture.root, PATH_A, "10000\n");
+	assert_int_equal(set(&fixture, "10000", "20000"), 0);
+	assert_file(&fixture.root, PATH_A, "20000\n");
+	assert_string_equal(fixture.plan.changes[0].actual, "20000");
+	assert_int_equal(set(&fixture, "20000", "30000"), 0);
+	record = value_store_records(fixture.store, &n);
+	assert_int_equal(n, 1);
+	assert_string_equal(record->original, "10000");
+	assert_string_equal(record->before, "20000");
+	assert_string_equal(record->wanted, "30000");
+	/* What someone else wrote is not ours to restore. */
+	directory_put(&fixture.root, PATH_A, "77777\n");
+	assert_int_equal(set(&fixture, "77777", "40000"), 0);
+	record = value_store_records(fixture.store, &n);
+	assert_string_equal(record->before, "30000");
+}
+
+/* The kernel takes a value and makes another of it: here a file that keeps its tail. */
+static void another_value_read_back_is_a_failure(void **state)
+{
+	_cleanup_fixture_ struct fixture fixture;
+
+	(void)state;
+	fixture_make(&fixture);
+	directory_put(&fixture.root, PATH_A, "10000\n");
+	assert_int_equal(set(&fixture, "10000", "2"), -ERANGE);
+	assert_string_equal(fixture.plan.changes[0].actual, "20000");
+	assert_string_equal(fixture.plan.changes[0].reason, "not-taken");
+	/* It is ours all the same. */
+	restore(&fixture, NULL);
+	assert_file(&fixture.root, PATH_A, "10000\n");
+}
+
+static void a_refused_write_does_not_stop_the_others(void **state)
+{
+	_cleanup_fixture_ struct fixture fixture;
+	char path[PATH_MAX];
+
+	(void)state;
+	fixture_make(&fixture);
+	directory_path(&fixture.root, PATH_A, path);
+	assert_int_equal(make_directories(path, 0700), 0); /* what even root cannot write */
+	directory_put(&fixture.root, "/proc/sys/vm/b", "1\n");
+	plan_value(&fixture, "vm.a", "1", "2");
+	plan_value(&fixture, "vm.b", "1", "2");
+	values_apply(&fixture.host, fixture.store, &fixture.plan);
+	assert_int_equal(fixture.plan.changes[0].error, -EISDIR);
+	assert_string_equal(fixture.plan.changes[0].reason, "write-refused");
+	assert_file(&fixture.root, "/proc/sys/vm/b", "2\n");
+	assert_int_equal(plan_failures(&fixture.plan), 1);
+}
+
+static void what_cannot_be_recorded_is_not_written(void **state)
+{
+	_cleanup_fixture_ struct fixture fixture;
+
+	(void)state;
+	fixture_make(&fixture);
+	directory_put(&fixture.root, PATH_A, "1\n");
+	value_store_close(fixture.store);
+	assert_int_equal(value_store_open(fixture.run.path, "boot", false, &fixture.store), 0);
+	assert_int_equal(set(&fixture, "1", "2"), -EROFS);
+	assert_string_equal(fixture.plan.changes[0].reason, "not-recorded");
+	assert_file(&fixture.root, PATH_A, "1\n");
+}
+
+/*
+ * 10000 was the original; 20000 was written, then 30000 was recorded. Killed at any point of that,
+ * or changed by others since, this is what restore does.
+ */
+static void restore_skips_values_changed_by_others(void **state)
+{
+	static const struct {
+		const char *found; /* NULL: the file has gone */
+		const char *left, *reason;
+	} cases[] = {
+		{"10000\n", "10000\n", "original"}, /* killed before the first write */
+		{"20000\n", "10000\n", "original"}, /* killed before the second write */
+		{"30000\n", "10000\n", "original"},
+		{"40000\n", "40000\n", "changed-since"},
+		{NULL, NULL, "not-in-this-kernel"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_fixture_ struct fixture fixture;
+
+		fixture_make(&fixture);
+		set(&fixture, "10000", "20000");
+		set(&fixture, "20000", "30000");
+		if (cases[i].found)
+			directory_put(&fixture.root, PATH_A, cases[i].found);
+		restore(&fixture, "thp"); /* another tuner's */
+		assert_int_equal(fixture.plan.n, 0);
+		restore(&fixture, i % 2 ? "sysctl" : NULL);
+		assert_int_equal(fixture.plan.n, 1);
+		assert_int_equal(plan_failures(&fixture.plan), 0);
+		assert_string_equal(fixture.plan.changes[0].reason, cases[i].reason);
+		if (cases[i].left)
+			assert_file(&fixture.root, PATH_A, cases[i].left);
+		/* What cannot be seen now may be seen again before the next boot. */
+		assert_int_equal(recorded(&fixture), cases[i].found ? 0 : 1);
+	}
+}
+
+static void an_empty_original_is_restored(void **state)
+{
+	_cleanup_fixture_ struct fixture fixture;
+
+	(void)state;
+	fixture_make(&fixture);
+	directory_put(&fixture.root, PATH_A, "\n");
+	assert_int_equal(set(&fixture, "", "1"), 0);
+	restore(&fixture, NULL);
+	assert_int_equal(plan_failures(&fixture.plan), 0);
+	assert_int_equal(recorded(&fixture), 0);
+}
+
+static void what_could_not_be_restored_stays_recorded(void **state)
+{
+	_cleanup_fixture_ struct fixture fixture;
+	char path[PATH_MAX];
+
+	(void)state;
+	fixture_make(&fixture);
+	set(&fixture, "10000", "20000");
+	directory_path(&fixture.root, PATH_A, path);
+	assert_int_equal(make_directories(path, 0700), 0);
+	restore(&fixture, NULL);
+	assert_int_equal(plan_failures(&fixture.plan), 1);
+	assert_int_equal(recorded(&fixture), 1);
+	assert_int_equal(rmdir(path), 0);
+	directory_put(&fixture.root, PATH_A, "20000\n");
+	restore(&fixture, NULL);
+	assert_file(&fixture.root, PATH_A, "10000\n");
+	assert_int_equal(recorded(&fixture), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_value_is_recorded_written_and_read_back),
+		cmocka_unit_test(another_value_read_back_is_a_failure),
+		cmocka_unit_test(a_refused_write_does_not_stop_the_others),
+		cmocka_unit_test(what_cannot_be_recorded_is_not_written),
+		cmocka_unit_test(restore_skips_values_changed_by_others),
+		cmocka_unit_test(an_empty_original_is_restored),
+		cmocka_unit_test(what_could_not_be_restored_stays_recorded),
+	};
+
+	log_init(LOG_LEVEL_ERROR);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
