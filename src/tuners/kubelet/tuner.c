@@ -18,7 +18,7 @@ struct kubelet {
 	const struct host *host;
 	struct kubelet_seen seen;
 	struct kubelet_config config;
-	uint64_t next_sample_us; /* CLOCK_MONOTONIC; UINT64_MAX: one is under way */
+	uint64_t next_sample_us; /* CLOCK_MONOTONIC */
 };
 
 struct request {
@@ -80,7 +80,7 @@ static void *kubelet_sample_request(void *self)
 	if (!request)
 		return NULL;
 	*request = (struct request){*kubelet->host, kubelet->seen};
-	kubelet->next_sample_us = UINT64_MAX;
+	kubelet->next_sample_us = now_us() + RUNNING_EVERY_US; /* should this one be dropped */
 	return request;
 }
 
