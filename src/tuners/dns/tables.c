@@ -7,21 +7,21 @@
 #include <linux/capability.h>
 #include <stdio.h>
 
-#define PER_SECOND                                                                             \
-	"used is the last full second, peak the busiest second there was, wherever it began, " \
+#define PER_SECOND                                                                          \
+	"used is the last full second, peak the busiest second so far, wherever it began, " \
 	"and hits are seconds over the budget."
 
 #define SEARCH                                                                                    \
 	"A pod's resolv.conf has a search list and ndots:5: a name with fewer than five dots is " \
-	"asked for with every domain of the list first, for A and for AAAA. With four domains "   \
-	"that makes ten queries of one, and eight of them fail. "
+	"first tried with every domain of the list, for A and for AAAA. With four domains one "   \
+	"lookup becomes ten queries, and eight of them fail. "
 
 const struct limit_row dns_limits[] = {
 	{
 		.name = "dns/*/pending",
 		.unit = "queries",
-		.help = "Queries to this upstream that have no answer yet. What is above the limit, the "
-			"upstream drops without a word.",
+		.help = "Queries to this upstream that have no answer yet. The upstream silently drops "
+			"the excess.",
 		.option = "dns.budgets",
 		.source = "headroom explain budget/azure",
 	},
@@ -36,9 +36,9 @@ const struct limit_row dns_limits[] = {
 	{
 		.name = "dns/*",
 		.unit = "queries/s or packets/s",
-		.help = "What this machine asks of this upstream DNS server in a second, in queries or, "
-			"where the cloud counts those, in packets. What is above the limit, the upstream "
-			"drops without a word. " PER_SECOND
+		.help = "What this machine sends to this upstream DNS server in a second: queries or, "
+			"where the cloud counts those, packets. The upstream silently drops the "
+			"excess. " PER_SECOND
 			" Not seen: guests of virtual machines, Kata and gVisor, XDP and AF_PACKET senders, "
 			"DNS over HTTPS, and other ports than 53.",
 		.def = "by cloud: headroom explain budget/aws, budget/azure, ...",
@@ -55,7 +55,7 @@ const struct explanation dns_explanations[] = {
 		"(169.254.169.254) and the time service (169.254.169.123) share it, so all packets "
 		"to these are counted, by source address; TCP handshakes count. Where the machine "
 		"has several interfaces, used is that of all together, an upper bound, and hits and "
-		"DNSBudgetExceeded tell what one source address overran alone.",
+		"DNSBudgetExceeded count only what a single source address exceeded.",
 		"packets/s", "1024 an interface", "dns.budgets",
 		"https://docs.aws.amazon.com/vpc/latest/userguide/AmazonDNS-concepts.html, DNS quotas"},
 	{"budget/azure", "budget",
@@ -65,20 +65,20 @@ const struct explanation dns_explanations[] = {
 		"https://learn.microsoft.com/azure/azure-resource-manager/management/"
 		"azure-subscription-service-limits, Azure-provided DNS resolver VM limits"},
 	{"budget/alibaba", "budget",
-		"5000 queries a second from one address to 100.100.2.136 and 100.100.2.138; of those "
-		"that the resolver must ask others for, 600, which cannot be told apart here.",
+		"5000 queries a second from one address to 100.100.2.136 and 100.100.2.138; 600 "
+		"of those that the resolver must forward, which cannot be distinguished here.",
 		"queries/s", "5000", "dns.budgets",
 		"https://www.alibabacloud.com/help/en/dns/notification-message-subscription-new, "
 		"Throttling alerts"},
 	{"budget/huawei", "budget",
 		"2000 queries a second from one address to the region's private DNS servers, "
-		"100.125.0.0/16; of those that the resolver must ask others for, 600, which cannot "
-		"be told apart here.",
+		"100.125.0.0/16; 600 of those that the resolver must forward, which cannot be "
+		"distinguished here.",
 		"queries/s", "2000", "dns.budgets",
 		"https://support.huaweicloud.com/intl/es-us/eu-west-0-usermanual-dns/dns_faq_033.html"},
 	{"budget/rackspace", "budget",
 		"10 queries a second for each address to Rackspace's caching servers, sustained: "
-		"short bursts are let through, so the mean of a minute is held against it.",
+		"short bursts are let through, so it is compared with the mean of a minute.",
 		"queries/s", "10, over a minute", "dns.budgets",
 		"https://docs.rackspace.com/docs/limits-on-dns-lookups"},
 	{"budget/gcp", "budget",
@@ -93,16 +93,15 @@ const struct explanation dns_explanations[] = {
 	{"budget/config", "budget", "The configuration gives this upstream its budget.", NULL,
 		"none", "dns.budgets", "headroom.yaml(5)"},
 	{"dns-search-local", "advice",
-		SEARCH "These were asked of a server on this node, and cost it and its cache. "
+		SEARCH "These went to a server on this node, and cost it and its cache. "
 		       "dnsConfig with ndots 1 or 2 in the pods, or names with a final dot, save "
 		       "what failed_per_second says.",
 		"queries/s", "ndots:5 in pods", NULL,
 		"resolv.conf(5); Kubernetes, DNS for Services and Pods"},
 	{"dns-search-cluster", "advice",
-		SEARCH
-		"These were asked of the cluster's DNS. ndots 1 or 2 in the pods' dnsConfig, "
-		"names with a final dot, or CoreDNS's autopath, which answers the first of "
-		"them with the last's answer, save what failed_per_second says.",
+		SEARCH "These went to the cluster's DNS. ndots 1 or 2 in the pods' dnsConfig, "
+		       "names with a final dot, or CoreDNS's autopath, which answers the first of "
+		       "them with the last's answer, save what failed_per_second says.",
 		"queries/s", "ndots:5 in pods", NULL, "resolv.conf(5); CoreDNS, plugin autopath"},
 	{"dns-search-upstream", "advice",
 		SEARCH
