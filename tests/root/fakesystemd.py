@@ -36,7 +36,8 @@ class Unit(dbus.service.Object):  # type: ignore[misc]
 
     @dbus.service.method(PROPERTIES, in_signature="ss", out_signature="v")
     def Get(self, interface: str, name: str) -> Any:
-        return {"KillMode": self.kill_mode}.get(name) or self.GetAll(interface)[name]
+        known = {"KillMode": self.kill_mode, **self.GetAll(interface)}
+        return known.get(name, dbus.Array([], signature="s"))
 
     @dbus.service.method(PROPERTIES, in_signature="s", out_signature="a{sv}")
     def GetAll(self, _interface: str) -> Any:
@@ -64,11 +65,6 @@ class Manager(dbus.service.Object):  # type: ignore[misc]
     def TryRestartUnit(self, unit: str, mode: str) -> Any:
         return self.RestartUnit(unit, mode)
 
-    @dbus.service.method(f"{SYSTEMD}.Manager", in_signature="as", out_signature="a(ssssssouso)")
-    def ListUnitsByNames(self, names: list[str]) -> Any:
-        none = dbus.ObjectPath("/")
-        return [(n, "", "loaded", "active", "running", "", none, dbus.UInt32(0), "", none) for n in names]
-
 
 class Systemd:
     """Its own bus at path, and a thread that answers there."""
@@ -86,6 +82,7 @@ class Systemd:
         self.loop = GLib.MainLoop()
         self.name = dbus.service.BusName(SYSTEMD, self.bus)
         self.unit = Unit(self.bus, unit)
+        self.docker = Unit(self.bus, "docker.service")
         self.manager = Manager(self.bus, restart)
         self.thread = threading.Thread(target=self.loop.run, daemon=True)
         self.thread.start()

@@ -104,20 +104,27 @@ static inline int fake_dependency(sd_bus *bus, const char *path, const char *int
 	return sd_bus_message_append(reply, "as", 0);
 }
 
-static inline int fake_list(sd_bus_message *call, void *userdata, sd_bus_error *error)
+static inline int fake_docker_state(sd_bus *bus, const char *path, const char *interface,
+	const char *property, sd_bus_message *reply, void *userdata, sd_bus_error *error)
 {
-	struct fake_systemd *fake = userdata;
-	sd_bus_message *reply = NULL;
-	int r = sd_bus_message_new_method_return(call, &reply);
-
+	(void)bus;
+	(void)path;
+	(void)interface;
+	(void)property;
 	(void)error;
-	if (r >= 0)
-		r = sd_bus_message_append(reply, "a(ssssssouso)", 1, "docker.service", "Docker",
-			"loaded", fake->docker_state, "running", "", "/x", 0, "", "/");
-	if (r >= 0)
-		r = sd_bus_send(NULL, reply, NULL);
-	sd_bus_message_unref(reply);
-	return r;
+	return sd_bus_message_append(reply, "s", ((struct fake_systemd *)userdata)->docker_state);
+}
+
+static inline int fake_no_job(sd_bus *bus, const char *path, const char *interface,
+	const char *property, sd_bus_message *reply, void *userdata, sd_bus_error *error)
+{
+	(void)bus;
+	(void)path;
+	(void)interface;
+	(void)property;
+	(void)userdata;
+	(void)error;
+	return sd_bus_message_append(reply, "(uo)", 0, "/");
 }
 
 static inline int fake_restart(sd_bus_message *call, void *userdata, sd_bus_error *error)
@@ -160,8 +167,6 @@ static inline int fake_try_restart(sd_bus_message *call, void *userdata, sd_bus_
 static const sd_bus_vtable fake_manager[] = {SD_BUS_VTABLE_START(0),
 	SD_BUS_METHOD("RestartUnit", "ss", "o", fake_restart, SD_BUS_VTABLE_UNPRIVILEGED),
 	SD_BUS_METHOD("TryRestartUnit", "ss", "o", fake_try_restart, SD_BUS_VTABLE_UNPRIVILEGED),
-	SD_BUS_METHOD(
-		"ListUnitsByNames", "as", "a(ssssssouso)", fake_list, SD_BUS_VTABLE_UNPRIVILEGED),
 	SD_BUS_VTABLE_END};
 static const sd_bus_vtable fake_unit[] = {SD_BUS_VTABLE_START(0),
 	SD_BUS_PROPERTY("ActiveState", "s", fake_text, 0, 0),
@@ -172,6 +177,9 @@ static const sd_bus_vtable fake_unit[] = {SD_BUS_VTABLE_START(0),
 	SD_BUS_PROPERTY("ConsistsOf", "as", fake_dependency, 0, 0),
 	SD_BUS_PROPERTY("PropagatesStopTo", "as", fake_dependency, 0, 0),
 	SD_BUS_PROPERTY("WantedBy", "as", fake_dependency, 0, 0), SD_BUS_VTABLE_END};
+static const sd_bus_vtable fake_docker[] = {SD_BUS_VTABLE_START(0),
+	SD_BUS_PROPERTY("ActiveState", "s", fake_docker_state, 0, 0),
+	SD_BUS_PROPERTY("Job", "(uo)", fake_no_job, 0, 0), SD_BUS_VTABLE_END};
 static const sd_bus_vtable fake_service[] = {SD_BUS_VTABLE_START(0),
 	SD_BUS_PROPERTY("KillMode", "s", fake_text, 0, 0), SD_BUS_VTABLE_END};
 
@@ -224,6 +232,9 @@ static inline void *fake_serve(void *userdata)
 			    "org.freedesktop.systemd1.Manager", fake_manager, fake) >= 0);
 	assert_true(sd_bus_add_object_vtable(bus, NULL, unit, "org.freedesktop.systemd1.Unit",
 			    fake_unit, fake) >= 0);
+	assert_true(sd_bus_add_object_vtable(bus, NULL,
+			    "/org/freedesktop/systemd1/unit/docker_2eservice",
+			    "org.freedesktop.systemd1.Unit", fake_docker, fake) >= 0);
 	assert_true(sd_bus_add_object_vtable(bus, NULL, unit, "org.freedesktop.systemd1.Service",
 			    fake_service, fake) >= 0);
 	assert_true(sd_bus_request_name(bus, "org.freedesktop.systemd1", 0) >= 0);
