@@ -50,6 +50,13 @@ struct condition {
 	uint64_t since_us; /* CLOCK_REALTIME of the last change of status */
 };
 
+/* Status True with this reason; what is appended next follows an earlier message after "; ". */
+void condition_raise(struct condition_reading *reading, const char *reason);
+
+/* Appends to the message; what has no room is cut. */
+void __attribute__((format(printf, 2, 3)))
+condition_append(struct condition_reading *reading, const char *format, ...);
+
 /* Takes a new reading; since_us moves only when the status changes. True when it did. */
 bool condition_observe(
 	struct condition *condition, const struct condition_reading *reading, uint64_t realtime_us);

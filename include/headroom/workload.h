@@ -4,6 +4,8 @@
 
 /* A workload is who uses a limit. */
 
+#include <stddef.h>
+
 enum workload_kind {
 	WORKLOAD_HOST,
 	WORKLOAD_POD,
@@ -21,5 +23,8 @@ struct workload {
 };
 
 const char *workload_kind_name(enum workload_kind kind);
+
+/* "pod kube-system/coredns-x", "the host". */
+void workload_describe(const struct workload *workload, char *text, size_t size);
 
 #endif

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <headroom/workload.h>
 
+#include <stdio.h>
+
 const char *workload_kind_name(enum workload_kind kind)
 {
 	static const char *const names[] = {
@@ -13,4 +15,13 @@ const char *workload_kind_name(enum workload_kind kind)
 	};
 
 	return names[kind];
+}
+
+void workload_describe(const struct workload *workload, char *text, size_t size)
+{
+	if (workload->kind == WORKLOAD_HOST)
+		snprintf(text, size, "the host");
+	else
+		snprintf(text, size, "%s %s%s%s", workload_kind_name(workload->kind),
+			workload->namespace, workload->namespace[0] ? "/" : "", workload->name);
 }

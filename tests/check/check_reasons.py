@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Each reason that the code gives is a row of a table, and each row is given somewhere. The argument is the
+"""Each reason that the code gives is a row of a table, and each row is used. The argument is the
 program `tables`."""
 
 import re
@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-ROOMS = ["tuners", "apply", "agent"]
+DIRECTORIES = ["tuners", "apply", "agent"]
 SLUG = re.compile(r'"([a-z]+(?:-[a-z0-9]+)*)"')
-# A function with a parameter of this name gives its callers' literal on.
+# A function with a parameter of this name passes its callers' literal on.
 DEFINITION = re.compile(r"^(static )?[a-z][\w *]*?\b(\w+)\(([^;{}]*?)\)\n\{", re.M)
 ASSIGNMENT = re.compile(r"\breason(?:\s*\[[^\]]*\])*\s*=\s*([^;,}]+)")
 
@@ -65,11 +65,11 @@ def main():
     names = subprocess.run([sys.argv[1], "names"], capture_output=True, text=True, check=True)
     table = set(re.findall(r"^reason\t(.+)$", names.stdout, re.M))
     used, faults = set(), []
-    for room in ROOMS:
+    for directory in DIRECTORIES:
         public = {}
-        for path in sorted((ROOT / "src" / room).rglob("*.c")):
+        for path in [*(ROOT / "src/model").glob("*.c"), *(ROOT / "src" / directory).rglob("*.c")]:
             public |= takers(path.read_text(), public=True)
-        for path in sorted((ROOT / "src" / room).rglob("*.c")):
+        for path in sorted((ROOT / "src" / directory).rglob("*.c")):
             text = re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.S)
             for slug in sorted(given(text, {"setting_become": 2} | public | takers(text))):
                 used.add(slug)

@@ -5,40 +5,10 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 
 /* How many servers, or forwarders, one message names. */
 #define NAMED 3
-
-/* A message that grows part by part; what has no room is left out. */
-static void PRINTF_LIKE(2, 3) add(struct condition_reading *condition, const char *format, ...)
-{
-	size_t used = strlen(condition->message);
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(condition->message + used, CONDITION_MESSAGE_MAX - used, format, args);
-	va_end(args);
-}
-
-static void set(struct condition_reading *condition, const char *reason)
-{
-	if (condition->status == CONDITION_TRUE)
-		add(condition, "; ");
-	condition->status = CONDITION_TRUE;
-	condition->reason = reason;
-}
-
-/* "pod kube-system/coredns-x". */
-static void describe(const struct workload *workload, char *text, size_t size)
-{
-	if (workload->kind == WORKLOAD_HOST)
-		copy_text(text, size, "the host");
-	else
-		snprintf(text, size, "%s %s%s%s", workload_kind_name(workload->kind),
-			workload->namespace, workload->namespace[0] ? "/" : "", workload->name);
-}
 
 struct numbers {
 	double queries;
@@ -54,18 +24,19 @@ static void add_numbers(struct condition_reading *condition, const struct dns_se
 	const char *comma = "";
 
 	if (budget->qps > 0) {
-		add(condition, "%.0f of %" PRIu64 " queries/s%s", used->queries, budget->qps,
-			budget->sustained ? " over a minute" : "");
+		condition_append(condition, "%.0f of %" PRIu64 " queries/s%s", used->queries,
+			budget->qps, budget->sustained ? " over a minute" : "");
 		comma = ", ";
 	}
 	if (budget->pps > 0) {
-		add(condition, "%s%" PRIu64 " of %" PRIu64 " packets/s%s", comma, used->packets,
-			budget->pps, dns_is_upper_bound(seen, server) ? used->scope : "");
+		condition_append(condition, "%s%" PRIu64 " of %" PRIu64 " packets/s%s", comma,
+			used->packets, budget->pps,
+			dns_is_upper_bound(seen, server) ? used->scope : "");
 		comma = ", ";
 	}
 	if (budget->pending > 0)
-		add(condition, "%s%" PRIu64 " of %" PRIu64 " pending", comma, used->pending,
-			budget->pending);
+		condition_append(condition, "%s%" PRIu64 " of %" PRIu64 " pending", comma,
+			used->pending, budget->pending);
 }
 
 static void judge_budget(const struct dns_seen *seen, const struct dns_server_state *server,
@@ -85,13 +56,14 @@ static void judge_budget(const struct dns_seen *seen, const struct dns_server_st
 	if (server->budget.sustained)
 		last.queries = worst.queries = (double)dns_minute(server).queries / 60;
 	if (memory->pressure) {
-		set(pressure, "near-budget");
-		add(pressure, "%s: ", server->name);
+		condition_raise(pressure, "near-budget");
+		condition_append(pressure, "%s: ", server->name);
 		add_numbers(pressure, seen, server, &last);
 	}
 	if (memory->over_lately > 0) {
-		set(exceeded, "over-budget");
-		add(exceeded, "%s: %" PRIu64 " s over, up to ", server->name, memory->over_lately);
+		condition_raise(exceeded, "over-budget");
+		condition_append(exceeded, "%s: %" PRIu64 " s over, up to ", server->name,
+			memory->over_lately);
 		add_numbers(exceeded, seen, server, &worst);
 	}
 }
@@ -103,8 +75,8 @@ static void add_user(struct condition_reading *condition, const struct dns_serve
 
 	if (!user || condition->status != CONDITION_TRUE)
 		return;
-	describe(&user->workload, text, sizeof(text));
-	add(condition, "; most for %s from %s", server->name, text);
+	workload_describe(&user->workload, text, sizeof(text));
+	condition_append(condition, "; most for %s from %s", server->name, text);
 }
 
 /*
@@ -146,8 +118,8 @@ static void judge_answers(const struct dns_server_state *server,
 {
 	if (!memory->unanswered || (*named)++ >= NAMED)
 		return;
-	set(unanswered, "unanswered");
-	add(unanswered,
+	condition_raise(unanswered, "unanswered");
+	condition_append(unanswered,
 		"%s (%s): %" PRIu64 " without an answer in the last minute, %" PRIu64 " sent",
 		server->name, dns_role_name(server->role), dns_minute(server).unanswered,
 		dns_minute(server).queries);
@@ -169,7 +141,7 @@ void dns_describe_crowd(const struct dns_seen *seen, double least, char *text, s
 		sum += forwarder->per_second;
 		if (n++ >= NAMED)
 			continue;
-		describe(&forwarder->workload, workload, sizeof(workload));
+		workload_describe(&forwarder->workload, workload, sizeof(workload));
 		snprintf(named + used, sizeof(named) - used, "%s%s %.3g/s", n == 1 ? ": " : ", ",
 			workload, forwarder->per_second);
 	}
@@ -192,10 +164,10 @@ static void judge(const struct dns_seen *seen, const struct dns_memory *memory,
 		any_budget = any_budget || dns_has_budget(server);
 	}
 	if (silent > NAMED)
-		add(&readings[2], "; and %u other servers", silent - NAMED);
+		condition_append(&readings[2], "; and %u other servers", silent - NAMED);
 	if (memory->crowded) {
-		set(&readings[3], "several-forwarders");
-		add(&readings[3], "%s", memory->crowd);
+		condition_raise(&readings[3], "several-forwarders");
+		condition_append(&readings[3], "%s", memory->crowd);
 	}
 	add_users(seen, memory, &readings[0], &readings[1]);
 	for (int i = 0; i < 2; i++)
