@@ -15,9 +15,9 @@
 struct dns {
 	struct dns_sensor sensor;
 	struct dns_seen seen;
-	bool watch, loaded;      /* the programs are wanted; that was tried */
-	uint64_t next_sample_us; /* UINT64_MAX: one is under way */
-	struct worker *loader;   /* NULL when nothing is being loaded */
+	bool watch, load; /* the programs are wanted; they are still to be loaded */
+	uint64_t next_sample_us;
+	struct worker *loader; /* NULL when nothing is being loaded */
 	char why[TUNER_WHY_MAX];
 };
 
@@ -38,7 +38,7 @@ static int dns_open(const struct host *host, bool watch, void **self)
 
 	if (!dns)
 		return -ENOMEM;
-	dns->watch = watch;
+	dns->watch = dns->load = watch;
 	r = dns_sensor_open(&dns->sensor, host);
 	if (r < 0) {
 		free(dns);
@@ -60,9 +60,10 @@ static void *dns_sample_request(void *self)
 	if (!request)
 		return NULL;
 	request->host = *dns->sensor.host;
-	request->load = !dns->loaded;
+	request->load = dns->load;
 	request->kubelet = dns->sensor.config.cluster_auto;
-	dns->next_sample_us = UINT64_MAX;
+	dns->load = false;
+	dns->next_sample_us = now_us() + SAMPLE_EVERY_US;
 	return request;
 }
 
@@ -88,13 +89,11 @@ static void dns_sample_take(void *self, void *data)
 	if (dns && request->load) {
 		copy_text(dns->why, sizeof(dns->why), request->why);
 		dns->sensor.bpf = steal(request->bpf);
-		dns->loaded = true;
 	}
 	if (dns) {
 		dns_host_env_take_kubelet(&dns->sensor.env, &request->seen.values);
 		/* The next poll passes domains and addresses to the kernel. */
 		dns->sensor.refreshed_at_us = 0;
-		dns->next_sample_us = now_us() + SAMPLE_EVERY_US;
 	}
 	dns_bpf_close(request->bpf);
 	/* Loading took megabytes for a moment. */
@@ -108,7 +107,7 @@ static void on_loaded(void *request, void *self)
 	dns_sample_take(self, request);
 }
 
-/* A thread of its own: it keeps the privileges of the start, which the agent then gives up. */
+/* The first sample has a thread of its own, with the privileges that the agent then gives up. */
 static int dns_attach(void *self, struct sd_event *event)
 {
 	struct dns *dns = self;
@@ -131,8 +130,7 @@ static int dns_configure(void *self, const struct config *config)
 
 	dns_config_read(&dns->sensor.config, config);
 	dns->sensor.refreshed_at_us = 0;
-	if (dns->next_sample_us != UINT64_MAX)
-		dns->next_sample_us = 0;
+	dns->next_sample_us = 0;
 	return 0;
 }
 
@@ -140,16 +138,8 @@ static void dns_sense_op(void *self)
 {
 	struct dns *dns = self;
 
-	/* Until the core runs samples on its worker. */
-	if (dns->loaded) {
-		void *request = dns_sample_request(dns);
-
+	if (dns->sensor.bpf || dns->why[0])
 		worker_free(steal(dns->loader));
-		if (request) {
-			dns_sample(request, NULL);
-			dns_sample_take(dns, request);
-		}
-	}
 	dns_sense(&dns->sensor, &dns->seen, now_us());
 }
 
