@@ -12,7 +12,7 @@ enum { CONTAINERD, DOCKER, RUNTIMES };
 #define ITEMS_MAX   8
 
 struct replay {
-	struct runtime_one ones[RUNTIMES];
+	struct node_runtime runtimes[RUNTIMES];
 	bool found[RUNTIMES];
 	struct mirror mirrors[ITEMS_MAX];
 	struct runtime_hosts hosts[ITEMS_MAX];
@@ -26,25 +26,26 @@ struct replay {
 
 static const char *const cri_tables[] = {"plugins.\"io.containerd.grpc.v1.cri\"", NULL};
 
-static void init_containerd(struct runtime_one *one)
+static void init_containerd(struct node_runtime *runtime)
 {
 	static const char *const keys[CONTAINERD_SETTINGS] = {
 		"max_concurrent_downloads", "image_pull_progress_timeout", "config_path"};
 
-	one->where = (struct runtime){.name = "containerd",
+	runtime->found = (struct runtime){.name = "containerd",
 		.kind = RUNTIME_CONTAINERD,
 		.socket = "/run/containerd/containerd.sock",
 		.unit = "containerd.service",
 		.has_socket = true};
-	copy_text(one->version, sizeof(one->version), "1.6.20");
-	copy_text(one->binary, sizeof(one->binary), "/usr/bin/containerd");
-	copy_text(one->config_path, sizeof(one->config_path), "/etc/containerd/config.toml");
-	copy_text(one->downloads, SETTING_VALUE_MAX, "3");
-	copy_text(one->timeout, SETTING_VALUE_MAX, "5m0s");
+	copy_text(runtime->version, sizeof(runtime->version), "1.6.20");
+	copy_text(runtime->binary, sizeof(runtime->binary), "/usr/bin/containerd");
+	copy_text(
+		runtime->config_path, sizeof(runtime->config_path), "/etc/containerd/config.toml");
+	copy_text(runtime->downloads, SETTING_VALUE_MAX, "3");
+	copy_text(runtime->timeout, SETTING_VALUE_MAX, "5m0s");
 	for (int i = 0; i < CONTAINERD_SETTINGS; i++) {
-		struct containerd_key *key = &one->containerd.keys[i];
+		struct containerd_key *key = &runtime->containerd.keys[i];
 
-		copy_text(key->path, sizeof(key->path), one->config_path);
+		copy_text(key->path, sizeof(key->path), runtime->config_path);
 		key->tables = cri_tables;
 		key->key = keys[i];
 	}
@@ -54,21 +55,22 @@ static void open_node(void *self)
 {
 	struct replay *replay = self;
 
-	init_containerd(&replay->ones[CONTAINERD]);
-	replay->ones[DOCKER].where = (struct runtime){.name = "docker",
+	init_containerd(&replay->runtimes[CONTAINERD]);
+	replay->runtimes[DOCKER].found = (struct runtime){.name = "docker",
 		.kind = RUNTIME_DOCKER,
 		.socket = "/run/docker.sock",
 		.unit = "docker.service",
 		.has_socket = true};
-	copy_text(replay->ones[DOCKER].version, 64, "20.10.24");
-	copy_text(replay->ones[DOCKER].config_path, SETTING_PATH_MAX, "/etc/docker/daemon.json");
-	copy_text(replay->ones[DOCKER].downloads, SETTING_VALUE_MAX, "3");
-	copy_text(replay->ones[DOCKER].mirrors, SETTING_VALUE_MAX, "none");
+	copy_text(replay->runtimes[DOCKER].version, 64, "20.10.24");
+	copy_text(
+		replay->runtimes[DOCKER].config_path, SETTING_PATH_MAX, "/etc/docker/daemon.json");
+	copy_text(replay->runtimes[DOCKER].downloads, SETTING_VALUE_MAX, "3");
+	copy_text(replay->runtimes[DOCKER].docker_info.mirrors, SETTING_VALUE_MAX, "none");
 	for (int i = 0; i < RUNTIMES; i++) {
-		replay->ones[i].pid = 100 + i;
-		replay->ones[i].answer = RUNTIME_ANSWERS;
-		replay->ones[i].answered_once = replay->ones[i].files_known = true;
-		replay->ones[i].since_us = replay->ones[i].pulls_at_us = 1;
+		replay->runtimes[i].pid = 100 + i;
+		replay->runtimes[i].answer = RUNTIME_ANSWERS;
+		replay->runtimes[i].answered_once = replay->runtimes[i].files_known = true;
+		replay->runtimes[i].since_us = replay->runtimes[i].pulls_at_us = 1;
 	}
 	replay->config = (struct runtime_config){
 		.downloads = 10, .timeout_us = 30 * 60 * USEC_PER_SEC, .restart = RESTART_NEVER};
@@ -83,32 +85,32 @@ static void close_node(void *self)
 
 static bool take_silent(struct scenario *scenario, void *base)
 {
-	struct runtime_one *one = base;
+	struct node_runtime *runtime = base;
 
-	one->answer = RUNTIME_SILENT;
-	one->since_us = scenario->now_us;
-	return scenario_value(scenario, one->why, sizeof(one->why));
+	runtime->answer = RUNTIME_SILENT;
+	runtime->since_us = scenario->now_us;
+	return scenario_value(scenario, runtime->why, sizeof(runtime->why));
 }
 
 static bool take_answers(struct scenario *scenario, void *base)
 {
-	struct runtime_one *one = base;
+	struct node_runtime *runtime = base;
 
-	one->answer = RUNTIME_ANSWERS;
-	one->since_us = scenario->now_us;
+	runtime->answer = RUNTIME_ANSWERS;
+	runtime->since_us = scenario->now_us;
 	return true;
 }
 
 static bool take_broken(struct scenario *scenario, void *base)
 {
-	struct runtime_one *one = base;
+	struct node_runtime *runtime = base;
 	char why[RUNTIME_WHY_MAX];
 
 	if (!scenario_value(scenario, why, sizeof(why)))
 		return false;
-	one->containerd.error = one->docker.error = why[0] ? -EBADMSG : 0;
-	copy_text(one->containerd.why, sizeof(one->containerd.why), why);
-	copy_text(one->docker.why, sizeof(one->docker.why), why);
+	runtime->containerd.error = runtime->docker.error = why[0] ? -EBADMSG : 0;
+	copy_text(runtime->containerd.why, sizeof(runtime->containerd.why), why);
+	copy_text(runtime->docker.why, sizeof(runtime->docker.why), why);
 	return true;
 }
 
@@ -116,13 +118,13 @@ static bool take_refused(struct scenario *scenario, void *base)
 {
 	static const char *const words[] = {
 		"-", "no-key", "generated", "read-only", "excluded", "cri-off"};
-	struct runtime_one *one = base;
+	struct node_runtime *runtime = base;
 
 	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
 		if (!scenario_is(scenario, words[i]))
 			continue;
 		for (int key = 0; key < CONTAINERD_SETTINGS; key++)
-			one->containerd.keys[key].refusal = (enum containerd_refusal)i;
+			runtime->containerd.keys[key].refusal = (enum containerd_refusal)i;
 		return true;
 	}
 	return false;
@@ -130,21 +132,21 @@ static bool take_refused(struct scenario *scenario, void *base)
 
 static bool take_layer(struct scenario *scenario, void *base)
 {
-	struct runtime_one *one = base;
+	struct node_runtime *runtime = base;
 	struct pull_piece piece = {0};
 
 	if (!scenario_value(scenario, piece.ref, sizeof(piece.ref)) ||
 		!scenario_number(scenario, &piece.offset) ||
 		!scenario_number(scenario, &piece.total))
 		return false;
-	one->pulls_at_us = scenario->now_us;
-	pulls_take(&one->pulls, &piece, piece.ref[0] ? 1 : 0, scenario->now_us);
+	runtime->pulls_at_us = scenario->now_us;
+	pulls_take(&runtime->pulls, &piece, piece.ref[0] ? 1 : 0, scenario->now_us);
 	return true;
 }
 
 static bool take_store(struct scenario *scenario, void *base)
 {
-	struct runtime_store *store = &((struct runtime_one *)base)->store;
+	struct runtime_store *store = &((struct node_runtime *)base)->store;
 
 	store->known = true;
 	copy_text(store->directory, sizeof(store->directory), "/var/lib/images");
@@ -152,7 +154,7 @@ static bool take_store(struct scenario *scenario, void *base)
 	return scenario_number(scenario, &store->used) && scenario_number(scenario, &store->size);
 }
 
-#define ONE    struct runtime_one
+#define ONE    struct node_runtime
 #define KEY(i) containerd.keys[i].on_disk
 
 static const struct scenario_word runtime_words[] = {
@@ -160,7 +162,7 @@ static const struct scenario_word runtime_words[] = {
 	WORD_TEXT("downloads", ONE, downloads),
 	WORD_TEXT("timeout", ONE, timeout),
 	WORD_TEXT("directory", ONE, directory),
-	WORD_TEXT("mirrors", ONE, mirrors),
+	WORD_TEXT("mirrors", ONE, docker_info.mirrors),
 	WORD_TEXT("file-downloads", ONE, KEY(CONTAINERD_DOWNLOADS)),
 	WORD_TEXT("file-timeout", ONE, KEY(CONTAINERD_PROGRESS_TIMEOUT)),
 	WORD_TEXT("file-directory", ONE, KEY(CONTAINERD_REGISTRY_DIRECTORY)),
@@ -171,9 +173,9 @@ static const struct scenario_word runtime_words[] = {
 	WORD_CONST("mirrors-on-command", ONE, mirrors_on_command, true),
 	WORD_CONST("not-seen", ONE, pid, 0),
 	WORD_CONST("seen", ONE, pid, 100),
-	WORD_CONST("no-socket", ONE, where.has_socket, false),
+	WORD_CONST("no-socket", ONE, found.has_socket, false),
 	WORD_CONST("never-answered", ONE, answered_once, false),
-	WORD_CONST("of-k3s", ONE, where.managed_by, RUNTIME_OF_K8S),
+	WORD_CONST("of-k3s", ONE, found.managed_by, RUNTIME_OF_K8S),
 	WORD_CALL("silent", take_silent),
 	WORD_CALL("answers", take_answers),
 	WORD_CALL("broken", take_broken),
@@ -188,7 +190,7 @@ static bool take_containerd(struct scenario *scenario, void *base)
 	struct replay *replay = base;
 
 	replay->found[CONTAINERD] = true;
-	return scenario_take(scenario, runtime_words, &replay->ones[CONTAINERD]);
+	return scenario_take(scenario, runtime_words, &replay->runtimes[CONTAINERD]);
 }
 
 static bool take_docker(struct scenario *scenario, void *base)
@@ -196,7 +198,7 @@ static bool take_docker(struct scenario *scenario, void *base)
 	struct replay *replay = base;
 
 	replay->found[DOCKER] = true;
-	return scenario_take(scenario, runtime_words, &replay->ones[DOCKER]);
+	return scenario_take(scenario, runtime_words, &replay->runtimes[DOCKER]);
 }
 
 /* ---- mirrors and their files ---- */
@@ -314,8 +316,8 @@ static int decide(void *self, const struct decide_input *given, struct proposal 
 {
 	struct replay *replay = self;
 	struct decide_input input = *given;
-	struct runtime_one ones[RUNTIMES];
-	struct runtime_sample sample = {.ones = ones,
+	struct node_runtime runtimes[RUNTIMES];
+	struct runtime_sample sample = {.runtimes = runtimes,
 		.mirrors = replay->mirrors,
 		.n_mirrors = replay->n_mirrors,
 		.hosts = replay->hosts,
@@ -332,7 +334,7 @@ static int decide(void *self, const struct decide_input *given, struct proposal 
 	input.n_files = replay->n_records;
 	for (int i = 0; i < RUNTIMES; i++)
 		if (replay->found[i])
-			ones[sample.n++] = replay->ones[i];
+			runtimes[sample.n++] = replay->runtimes[i];
 	return runtime_decide(&decision);
 }
 

@@ -35,17 +35,18 @@ static int judge_reach(const struct runtime_decision *decision)
 	if (!reading)
 		return -ENOMEM;
 	for (size_t i = 0; i < sample->n; i++) {
-		const struct runtime_one *one = &sample->ones[i];
-		uint64_t silent_us = pulls_age(decision->input->now_us, one->since_us);
+		const struct node_runtime *runtime = &sample->runtimes[i];
+		uint64_t silent_us = pulls_age(decision->input->now_us, runtime->since_us);
 
 		/* Installed and not running is a choice; a socket that nobody serves is not. */
-		if (one->answer != RUNTIME_SILENT || used >= sizeof(reading->message) - 1 ||
+		if (runtime->answer != RUNTIME_SILENT || used >= sizeof(reading->message) - 1 ||
 			(silent_us < SILENT_AFTER_US && !decision->once) ||
-			(!one->where.has_socket && !one->answered_once))
+			(!runtime->found.has_socket && !runtime->answered_once))
 			continue;
 		used += (size_t)snprintf(reading->message + used, sizeof(reading->message) - used,
 			"%s%s: %s: %.150s: see systemctl status %s", used > 0 ? "; " : "",
-			one->where.name, one->where.socket, one->why, one->where.unit);
+			runtime->found.name, runtime->found.socket, runtime->why,
+			runtime->found.unit);
 		reading->status = CONDITION_TRUE;
 		reading->reason = "runtime-silent";
 	}
@@ -89,7 +90,7 @@ static const struct runtime_store *fullest(const struct runtime_sample *sample)
 	const struct runtime_store *found = NULL;
 
 	for (size_t i = 0; i < sample->n; i++) {
-		const struct runtime_store *store = &sample->ones[i].store;
+		const struct runtime_store *store = &sample->runtimes[i].store;
 
 		if (store->known && (!found || store->used / (store->size / 100 + 1) >
 						       found->used / (found->size / 100 + 1)))
@@ -141,8 +142,8 @@ static int judge_pulls(const struct runtime_decision *decision)
 	if (!reading)
 		return -ENOMEM;
 	for (size_t i = 0; i < decision->sample->n; i++) {
-		const struct runtime_one *one = &decision->sample->ones[i];
-		const struct pull_layer *layer = pulls_stuck(&one->pulls, now);
+		const struct node_runtime *runtime = &decision->sample->runtimes[i];
+		const struct pull_layer *layer = pulls_stuck(&runtime->pulls, now);
 		char registry[64];
 
 		if (!layer)
@@ -154,12 +155,12 @@ static int judge_pulls(const struct runtime_decision *decision)
 			"%s: %.90s of %.100s from %s: %llu of %llu bytes, no progress for %llu s; "
 			"%zu other layers are being fetched: check the registry or mirror, then "
 			"pull again",
-			one->where.name, layer->piece.ref,
+			runtime->found.name, layer->piece.ref,
 			layer->image[0] ? layer->image : "an unknown image", registry,
 			(unsigned long long)layer->piece.offset,
 			(unsigned long long)layer->piece.total,
 			(unsigned long long)(pulls_age(now, layer->moved_us) / USEC_PER_SEC),
-			one->pulls.n - 1 + one->pulls.more);
+			runtime->pulls.n - 1 + runtime->pulls.more);
 		break;
 	}
 	return 0;

@@ -26,41 +26,42 @@ enum unit {
 	DURATION,             /* 0: unlimited */
 };
 
-const char *runtime_prefix(const struct runtime_sample *sample, const struct runtime_one *one)
+const char *runtime_prefix(const struct runtime_sample *sample, const struct node_runtime *runtime)
 {
-	const struct runtime_one *plain = NULL;
+	const struct node_runtime *plain = NULL;
 
 	/* The node's own one is what people mean, wherever it was found. */
 	for (size_t i = 0; i < sample->n; i++) {
-		const struct runtime_one *other = &sample->ones[i];
+		const struct node_runtime *other = &sample->runtimes[i];
 
-		if (other->where.kind != one->where.kind)
+		if (other->found.kind != runtime->found.kind)
 			continue;
-		if (!plain || (plain->where.managed_by != RUNTIME_OF_NODE &&
-				      other->where.managed_by == RUNTIME_OF_NODE))
+		if (!plain || (plain->found.managed_by != RUNTIME_OF_NODE &&
+				      other->found.managed_by == RUNTIME_OF_NODE))
 			plain = other;
 	}
-	return plain == one ? runtime_kind_name(one->where.kind) : one->where.name;
+	return plain == runtime ? runtime_kind_name(runtime->found.kind) : runtime->found.name;
 }
 
 /* What makes a changed file of this runtime take effect. */
 static struct service service_of(
-	const struct runtime_decision *decision, const struct runtime_one *one)
+	const struct runtime_decision *decision, const struct node_runtime *runtime)
 {
 	uint64_t now = decision->input->now_us;
 	struct service service = {
 		.restart = decision->config->restart,
-		.busy = one->pulls.n > 0 || one->pulls.n_images > 0 || one->pulls_at_us == 0 ||
-			pulls_age(now, one->pulls_at_us) > PULLS_KNOWN_US,
-		.pid = (int)one->pid,
+		.busy = runtime->pulls.n > 0 || runtime->pulls.n_images > 0 ||
+			runtime->pulls_at_us == 0 ||
+			pulls_age(now, runtime->pulls_at_us) > PULLS_KNOWN_US,
+		.pid = (int)runtime->pid,
 	};
 
-	copy_text(service.binary, sizeof(service.binary), one->binary);
-	copy_text(service.version, sizeof(service.version), one->version);
-	copy_text(service.config, sizeof(service.config), one->config_path);
-	copy_text(service.directory, sizeof(service.directory), one->working_directory);
-	copy_text(service.socket, sizeof(service.socket), one->where.socket);
-	if (one->where.kind == RUNTIME_DOCKER) {
+	copy_text(service.binary, sizeof(service.binary), runtime->binary);
+	copy_text(service.version, sizeof(service.version), runtime->version);
+	copy_text(service.config, sizeof(service.config), runtime->config_path);
+	copy_text(service.directory, sizeof(service.directory), runtime->working_directory);
+	copy_text(service.socket, sizeof(service.socket), runtime->found.socket);
+	if (runtime->found.kind == RUNTIME_DOCKER) {
 		service.activation = ACTIVATE_RELOAD;
 		service.verifier = VERIFY_DOCKERD;
 		copy_text(service.program, sizeof(service.program), "dockerd");
@@ -69,9 +70,10 @@ static struct service service_of(
 	}
 	service.activation = ACTIVATE_RESTART;
 	service.verifier = VERIFY_CONTAINERD_DUMP;
-	if (one->where.managed_by != RUNTIME_OF_NODE)
+	if (runtime->found.managed_by != RUNTIME_OF_NODE)
 		service.restart = RESTART_NEVER;
-	copy_text(service.unit, sizeof(service.unit), one->where.unit ? one->where.unit : "");
+	copy_text(
+		service.unit, sizeof(service.unit), runtime->found.unit ? runtime->found.unit : "");
 	return service;
 }
 
@@ -86,7 +88,7 @@ void runtime_memory_clear(struct runtime_memory *memory)
 }
 
 struct file_want *runtime_want(const struct runtime_decision *decision,
-	const struct runtime_one *one, const char *name, const struct file_target *target,
+	const struct node_runtime *runtime, const char *name, const struct file_target *target,
 	const char *text)
 {
 	size_t len = text ? strlen(text) + 1 : 0;
@@ -100,8 +102,8 @@ struct file_want *runtime_want(const struct runtime_decision *decision,
 	if (text)
 		memcpy(edit->text, text, len);
 	edit->edit.text = text ? edit->text : NULL;
-	if (one)
-		edit->edit.service = service_of(decision, one);
+	if (runtime)
+		edit->edit.service = service_of(decision, runtime);
 	edit->next = decision->memory->edits;
 	decision->memory->edits = edit;
 	copy_text(want->name, sizeof(want->name), name);
@@ -123,17 +125,17 @@ void runtime_leave(struct file_want *want, const char *reason)
 	want->edit = NULL;
 }
 
-const char *runtime_obstacle(const struct runtime_one *one)
+const char *runtime_obstacle(const struct node_runtime *runtime)
 {
-	bool docker = one->where.kind == RUNTIME_DOCKER;
+	bool docker = runtime->found.kind == RUNTIME_DOCKER;
 	const char *reason = NULL;
 
-	if ((docker ? one->docker.error : one->containerd.error) < 0)
+	if ((docker ? runtime->docker.error : runtime->containerd.error) < 0)
 		reason = "file-unusable";
-	else if (one->answer == RUNTIME_SILENT)
+	else if (runtime->answer == RUNTIME_SILENT)
 		reason = "runtime-silent";
 	/* Its options are not known, or not the program that reads the file. */
-	else if (one->pid == 0 || (!docker && !one->binary[0]))
+	else if (runtime->pid == 0 || (!docker && !runtime->binary[0]))
 		reason = "process-not-seen";
 	return reason;
 }
@@ -169,16 +171,16 @@ static bool had_more(
 }
 
 /* Whether a runtime that is silent, or a number that only rises, leaves the setting alone. */
-static void check_want(const struct runtime_decision *decision, const struct runtime_one *one,
+static void check_want(const struct runtime_decision *decision, const struct node_runtime *runtime,
 	struct file_want *want, bool kept)
 {
-	const char *obstacle = runtime_obstacle(one);
+	const char *obstacle = runtime_obstacle(runtime);
 
 	if (obstacle) {
 		runtime_leave(want, obstacle);
 		/* A command must not take silence for agreement. */
-		if (decision->once && !kept && one->answer == RUNTIME_SILENT &&
-			one->where.has_socket)
+		if (decision->once && !kept && runtime->answer == RUNTIME_SILENT &&
+			runtime->found.has_socket)
 			want->error = -ETIMEDOUT;
 	} else if (kept) {
 		runtime_leave(want, "kept");
@@ -186,14 +188,14 @@ static void check_want(const struct runtime_decision *decision, const struct run
 }
 
 static struct file_want *want_key(const struct runtime_decision *decision,
-	const struct runtime_one *one, enum containerd_setting setting, const char *value)
+	const struct node_runtime *runtime, enum containerd_setting setting, const char *value)
 {
 	static const char *const suffixes[CONTAINERD_SETTINGS] = {
 		[CONTAINERD_DOWNLOADS] = "max_concurrent_downloads",
 		[CONTAINERD_PROGRESS_TIMEOUT] = "image_pull_progress_timeout",
 		[CONTAINERD_REGISTRY_DIRECTORY] = "config_path",
 	};
-	const struct containerd_key *key = &one->containerd.keys[setting];
+	const struct containerd_key *key = &runtime->containerd.keys[setting];
 	struct file_target target = {.format = EDIT_TOML};
 	char name[SETTING_NAME_MAX], literal[SETTING_VALUE_MAX];
 	struct file_edit *edit;
@@ -202,9 +204,9 @@ static struct file_want *want_key(const struct runtime_decision *decision,
 	copy_text(target.path, sizeof(target.path), key->path);
 	copy_text(target.table, sizeof(target.table), key->tables ? key->tables[0] : "");
 	copy_text(target.key, sizeof(target.key), key->key ? key->key : "");
-	snprintf(name, sizeof(name), "%s.%s", runtime_prefix(decision->sample, one),
+	snprintf(name, sizeof(name), "%s.%s", runtime_prefix(decision->sample, runtime),
 		suffixes[setting]);
-	want = runtime_want(decision, one, name, &target,
+	want = runtime_want(decision, runtime, name, &target,
 		containerd_literal(setting, value, literal) ? literal : "");
 	if (!want)
 		return NULL;
@@ -221,74 +223,78 @@ static struct file_want *want_key(const struct runtime_decision *decision,
 	return want;
 }
 
-static int want_containerd(const struct runtime_decision *decision, const struct runtime_one *one)
+static int want_containerd(
+	const struct runtime_decision *decision, const struct node_runtime *runtime)
 {
 	const struct runtime_config *config = decision->config;
 	struct file_want *want;
 	char text[32];
 
 	snprintf(text, sizeof(text), "%llu", (unsigned long long)config->downloads);
-	want = want_key(decision, one, CONTAINERD_DOWNLOADS, text);
+	want = want_key(decision, runtime, CONTAINERD_DOWNLOADS, text);
 	if (!want)
 		return -ENOMEM;
-	copy_text(want->actual, SETTING_VALUE_MAX, one->downloads);
+	copy_text(want->actual, SETTING_VALUE_MAX, runtime->downloads);
 	if (!config->downloads_exact && had_more(decision, want, LAYERS_OF_CONTAINERD))
 		runtime_leave(want, "administrator-higher");
-	check_want(decision, one, want, config->downloads == 0);
+	check_want(decision, runtime, want, config->downloads == 0);
 
 	runtime_duration_text(config->timeout_us, text);
-	want = want_key(decision, one, CONTAINERD_PROGRESS_TIMEOUT, text);
+	want = want_key(decision, runtime, CONTAINERD_PROGRESS_TIMEOUT, text);
 	if (!want)
 		return -ENOMEM;
-	copy_text(want->actual, SETTING_VALUE_MAX, one->timeout);
+	copy_text(want->actual, SETTING_VALUE_MAX, runtime->timeout);
 	if (!config->timeout_exact && had_more(decision, want, DURATION))
 		runtime_leave(want, "administrator-higher");
-	check_want(decision, one, want, config->timeout_us == 0);
+	check_want(decision, runtime, want, config->timeout_us == 0);
 	return 0;
 }
 
 /* The directory of hosts.toml files is set only where mirrors need it and nobody has set one. */
-static int want_directory(const struct runtime_decision *decision, const struct runtime_one *one)
+static int want_directory(
+	const struct runtime_decision *decision, const struct node_runtime *runtime)
 {
-	const struct containerd_key *key = &one->containerd.keys[CONTAINERD_REGISTRY_DIRECTORY];
+	const struct containerd_key *key = &runtime->containerd.keys[CONTAINERD_REGISTRY_DIRECTORY];
 	const struct file_record *record;
 	char name[SETTING_NAME_MAX];
 	struct file_want *want;
 
-	snprintf(name, sizeof(name), "%s.config_path", runtime_prefix(decision->sample, one));
+	snprintf(name, sizeof(name), "%s.config_path", runtime_prefix(decision->sample, runtime));
 	record = file_record_find(decision->input->files, decision->input->n_files, name);
-	if (!record && (decision->config->n_mirrors == 0 || one->directory[0] || key->on_disk[0]))
+	if (!record &&
+		(decision->config->n_mirrors == 0 || runtime->directory[0] || key->on_disk[0]))
 		return 0;
-	want = want_key(decision, one, CONTAINERD_REGISTRY_DIRECTORY,
+	want = want_key(decision, runtime, CONTAINERD_REGISTRY_DIRECTORY,
 		record ? record->wanted : "/etc/containerd/certs.d");
 	if (!want)
 		return -ENOMEM;
-	copy_text(want->actual, SETTING_VALUE_MAX, one->directory);
-	check_want(decision, one, want, false);
+	copy_text(want->actual, SETTING_VALUE_MAX, runtime->directory);
+	check_want(decision, runtime, want, false);
 	return 0;
 }
 
-static int want_docker(const struct runtime_decision *decision, const struct runtime_one *one)
+static int want_docker(const struct runtime_decision *decision, const struct node_runtime *runtime)
 {
 	struct file_target target = {.format = EDIT_JSON, .key = "max-concurrent-downloads"};
 	const struct runtime_config *config = decision->config;
 	char name[SETTING_NAME_MAX], text[32];
 	struct file_want *want;
 
-	copy_text(target.path, sizeof(target.path), one->config_path);
-	snprintf(name, sizeof(name), "%s.%s", runtime_prefix(decision->sample, one), target.key);
+	copy_text(target.path, sizeof(target.path), runtime->config_path);
+	snprintf(
+		name, sizeof(name), "%s.%s", runtime_prefix(decision->sample, runtime), target.key);
 	snprintf(text, sizeof(text), "%llu", (unsigned long long)config->downloads);
-	want = runtime_want(decision, one, name, &target, text);
+	want = runtime_want(decision, runtime, name, &target, text);
 	if (!want)
 		return -ENOMEM;
 	copy_text(want->wanted, SETTING_VALUE_MAX, text);
-	copy_text(want->actual, SETTING_VALUE_MAX, one->downloads);
-	copy_text(want->on_disk, SETTING_VALUE_MAX, one->docker.downloads);
+	copy_text(want->actual, SETTING_VALUE_MAX, runtime->downloads);
+	copy_text(want->on_disk, SETTING_VALUE_MAX, runtime->docker.downloads);
 	if (!config->downloads_exact && had_more(decision, want, LAYERS_OF_DOCKER))
 		runtime_leave(want, "administrator-higher");
-	if (one->downloads_on_command)
+	if (runtime->downloads_on_command)
 		runtime_leave(want, "on-command-line");
-	check_want(decision, one, want, config->downloads == 0);
+	check_want(decision, runtime, want, config->downloads == 0);
 	return 0;
 }
 
@@ -324,18 +330,18 @@ int runtime_decide(const struct runtime_decision *decision)
 	runtime_memory_clear(decision->memory);
 	take_records(decision->input, decision->memory);
 	for (size_t i = 0; r == 0 && i < decision->sample->n; i++) {
-		const struct runtime_one *one = &decision->sample->ones[i];
+		const struct node_runtime *runtime = &decision->sample->runtimes[i];
 
 		/* Before its files were read nothing is known that could be wanted. The containerd
 		 * that dockerd runs pulls nothing. */
-		if (!one->files_known || one->where.managed_by == RUNTIME_OF_DOCKER)
+		if (!runtime->files_known || runtime->found.managed_by == RUNTIME_OF_DOCKER)
 			continue;
-		if (one->where.kind == RUNTIME_DOCKER)
-			r = want_docker(decision, one);
-		if (one->where.kind == RUNTIME_CONTAINERD)
-			r = want_containerd(decision, one);
-		if (r == 0 && one->where.kind == RUNTIME_CONTAINERD)
-			r = want_directory(decision, one);
+		if (runtime->found.kind == RUNTIME_DOCKER)
+			r = want_docker(decision, runtime);
+		if (runtime->found.kind == RUNTIME_CONTAINERD)
+			r = want_containerd(decision, runtime);
+		if (r == 0 && runtime->found.kind == RUNTIME_CONTAINERD)
+			r = want_directory(decision, runtime);
 	}
 	if (r == 0)
 		r = runtime_decide_mirrors(decision);

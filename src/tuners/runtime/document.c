@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-static const char *answer_text(const struct runtime_one *one)
+static const char *answer_text(const struct node_runtime *runtime)
 {
 	static const char *const texts[] = {
 		[RUNTIME_ASKED] = "asked",
@@ -14,9 +14,9 @@ static const char *answer_text(const struct runtime_one *one)
 		[RUNTIME_SILENT] = "silent",
 	};
 
-	if (!one->where.has_socket && one->answer == RUNTIME_ASKED)
+	if (!runtime->found.has_socket && runtime->answer == RUNTIME_ASKED)
 		return "not-running";
-	return texts[one->answer];
+	return texts[runtime->answer];
 }
 
 /* Stores that are slow, lossy or gone from newer versions, each with what to do. */
@@ -90,37 +90,37 @@ static void add_pull(struct json *json, cJSON *array, const struct pull_layer *l
 }
 
 /* Settings that this runtime cannot be given, and why. */
-static void add_refusals(struct json *json, cJSON *parent, const struct runtime_one *one)
+static void add_refusals(struct json *json, cJSON *parent, const struct node_runtime *runtime)
 {
 	cJSON *array = json_array(json, parent, "refusals");
 
-	for (int i = 0; i < CONTAINERD_SETTINGS && one->files_known; i++)
-		if (one->containerd.keys[i].refusal != CONTAINERD_FINE)
-			warn(json, array, one->containerd.keys[i].why);
+	for (int i = 0; i < CONTAINERD_SETTINGS && runtime->files_known; i++)
+		if (runtime->containerd.keys[i].refusal != CONTAINERD_FINE)
+			warn(json, array, runtime->containerd.keys[i].why);
 }
 
-static void add_runtime(struct json *json, cJSON *array, const struct runtime_one *one,
+static void add_runtime(struct json *json, cJSON *array, const struct node_runtime *runtime,
 	const struct runtime_sample *sample)
 {
 	cJSON *object = json_append(json, array), *pulls;
 
-	json_text(json, object, "name", one->where.name);
-	json_text(json, object, "kind", runtime_kind_name(one->where.kind));
-	json_text(json, object, "version", one->version);
-	json_text(json, object, "socket", one->where.socket);
-	json_text(json, object, "unit", one->where.unit);
-	json_text(json, object, "config", one->config_path);
-	json_text(json, object, "state", answer_text(one));
-	json_text(json, object, "why", one->why[0] ? one->why : runtime_file_why(one));
-	json_text(json, object, "max_concurrent_downloads", one->downloads);
-	add_refusals(json, object, one);
-	if (one->store.known)
-		add_store(json, object, &one->store);
+	json_text(json, object, "name", runtime->found.name);
+	json_text(json, object, "kind", runtime_kind_name(runtime->found.kind));
+	json_text(json, object, "version", runtime->version);
+	json_text(json, object, "socket", runtime->found.socket);
+	json_text(json, object, "unit", runtime->found.unit);
+	json_text(json, object, "config", runtime->config_path);
+	json_text(json, object, "state", answer_text(runtime));
+	json_text(json, object, "why", runtime->why[0] ? runtime->why : runtime_file_why(runtime));
+	json_text(json, object, "max_concurrent_downloads", runtime->downloads);
+	add_refusals(json, object, runtime);
+	if (runtime->store.known)
+		add_store(json, object, &runtime->store);
 	else
 		json_null(json, object, "store");
 	pulls = json_array(json, object, "pulls");
-	for (size_t i = 0; i < one->pulls.n; i++)
-		add_pull(json, pulls, &one->pulls.layers[i], sample);
+	for (size_t i = 0; i < runtime->pulls.n; i++)
+		add_pull(json, pulls, &runtime->pulls.layers[i], sample);
 }
 
 static void add_mirror(struct json *json, cJSON *array, const struct mirror *mirror)
@@ -143,7 +143,7 @@ struct cJSON *runtime_document_make(const struct runtime_sample *sample)
 	json_begin(&json);
 	array = json_array(&json, json.root, "found");
 	for (size_t i = 0; i < sample->n; i++)
-		add_runtime(&json, array, &sample->ones[i], sample);
+		add_runtime(&json, array, &sample->runtimes[i], sample);
 	array = json_array(&json, json.root, "mirrors");
 	for (size_t i = 0; i < sample->n_mirrors; i++)
 		add_mirror(&json, array, &sample->mirrors[i]);

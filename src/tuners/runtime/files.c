@@ -25,9 +25,10 @@ void runtime_duration_text(uint64_t us, char text[static 32])
 	snprintf(text + used, 32 - used, "%llus", (unsigned long long)(seconds % 60));
 }
 
-const char *runtime_file_why(const struct runtime_one *one)
+const char *runtime_file_why(const struct node_runtime *runtime)
 {
-	return one->where.kind == RUNTIME_DOCKER ? one->docker.why : one->containerd.why;
+	return runtime->found.kind == RUNTIME_DOCKER ? runtime->docker.why
+						     : runtime->containerd.why;
 }
 
 static uint64_t us_of(const struct timespec *ts)
@@ -59,81 +60,83 @@ static uint64_t absent_since(const struct host *host, const char *file)
  * What a daemon read when it started is what its files say, if nobody has written since. Once known
  * of a process it stays so, whatever is written while it runs.
  */
-static void infer(const struct runtime_one *one, uint64_t changed_us, const char *told,
+static void infer(const struct node_runtime *runtime, uint64_t changed_us, const char *reported,
 	const char *on_disk, const char *otherwise, char value[static SETTING_VALUE_MAX])
 {
-	bool known = one->inferred_of_us == one->started_us && value[0];
+	bool known = runtime->inferred_of_us == runtime->started_us && value[0];
 
-	if (told[0])
-		copy_text(value, SETTING_VALUE_MAX, told);
-	else if (one->started_us == 0 || (!known && changed_us > one->started_us + START_SLACK_US))
+	if (reported[0])
+		copy_text(value, SETTING_VALUE_MAX, reported);
+	else if (runtime->started_us == 0 ||
+		 (!known && changed_us > runtime->started_us + START_SLACK_US))
 		value[0] = '\0';
 	else if (!known)
 		copy_text(value, SETTING_VALUE_MAX, on_disk[0] ? on_disk : otherwise);
 }
 
-static void infer_containerd(struct runtime_one *one)
+static void infer_containerd(struct node_runtime *runtime)
 {
-	const struct containerd_config *config = &one->containerd;
-	bool tells = one->version[one->version[0] == 'v'] == '1'; /* 2.x leaves some out */
+	const struct containerd_config *config = &runtime->containerd;
+	bool tells = runtime->version[runtime->version[0] == 'v'] == '1'; /* 2.x leaves some out */
 
-	if (one->inferred_of_us != one->started_us)
-		one->downloads[0] = one->timeout[0] = '\0';
-	copy_text(one->directory, SETTING_VALUE_MAX, one->told_directory);
-	if (config->error < 0)
-		return;
-	if (tells && !one->no_cri) {
-		copy_text(one->downloads, SETTING_VALUE_MAX, one->told_downloads);
-		copy_text(one->timeout, SETTING_VALUE_MAX, one->told_timeout);
-	} else {
+	if (runtime->inferred_of_us != runtime->started_us)
+		runtime->downloads[0] = runtime->timeout[0] = '\0';
+	copy_text(runtime->directory, SETTING_VALUE_MAX, runtime->reported_directory);
+	if (tells && !runtime->no_cri) {
+		copy_text(runtime->downloads, SETTING_VALUE_MAX, runtime->reported_downloads);
+		copy_text(runtime->timeout, SETTING_VALUE_MAX, runtime->reported_timeout);
+	} else if (config->error == 0) {
 		/* The CRI's own number has no effect where the transfer service pulls. */
-		infer(one, config->changed_us, config->transfer ? "" : one->told_downloads,
+		infer(runtime, config->changed_us,
+			config->transfer ? "" : runtime->reported_downloads,
 			config->keys[CONTAINERD_DOWNLOADS].on_disk, DEFAULT_DOWNLOADS,
-			one->downloads);
-		infer(one, config->changed_us, one->told_timeout,
-			config->keys[CONTAINERD_PROGRESS_TIMEOUT].on_disk, "", one->timeout);
+			runtime->downloads);
+		infer(runtime, config->changed_us, runtime->reported_timeout,
+			config->keys[CONTAINERD_PROGRESS_TIMEOUT].on_disk, "", runtime->timeout);
 	}
-	one->inferred_of_us = one->started_us;
+	runtime->inferred_of_us = runtime->started_us;
 }
 
-static void infer_docker(struct runtime_one *one, const struct host *host)
+static void infer_docker(struct node_runtime *runtime, const struct host *host)
 {
-	const char *told = one->told_downloads[0] ? one->told_downloads : one->command_downloads;
-	uint64_t changed_us = one->docker.changed_us;
+	const char *reported = runtime->reported_downloads[0] ? runtime->reported_downloads
+							      : runtime->command_downloads;
+	uint64_t changed_us = runtime->docker.changed_us;
 
-	if (one->inferred_of_us != one->started_us)
-		one->downloads[0] = '\0';
-	if (one->docker.error < 0 && !told[0])
+	if (runtime->inferred_of_us != runtime->started_us)
+		runtime->downloads[0] = '\0';
+	if (runtime->docker.error < 0 && !reported[0])
 		return;
 	if (changed_us == 0)
-		changed_us = absent_since(host, one->config_path);
-	infer(one, changed_us, told, one->docker.downloads, DEFAULT_DOWNLOADS, one->downloads);
-	if (streq(one->downloads, "0"))
-		copy_text(one->downloads, SETTING_VALUE_MAX, DEFAULT_DOWNLOADS);
-	one->inferred_of_us = one->started_us;
+		changed_us = absent_since(host, runtime->config_path);
+	infer(runtime, changed_us, reported, runtime->docker.downloads, DEFAULT_DOWNLOADS,
+		runtime->downloads);
+	if (streq(runtime->downloads, "0"))
+		copy_text(runtime->downloads, SETTING_VALUE_MAX, DEFAULT_DOWNLOADS);
+	runtime->inferred_of_us = runtime->started_us;
 }
 
-void runtime_sample_files(struct runtime_one *one, const struct runtime_round *round)
+void runtime_sample_files(struct node_runtime *runtime, const struct runtime_round *round)
 {
 	struct containerd_process process = {.host = round->host,
-		.binary = one->binary,
-		.version = one->version,
-		.config = one->config_path,
-		.directory = one->working_directory};
+		.binary = runtime->binary,
+		.version = runtime->version,
+		.config = runtime->config_path,
+		.directory = runtime->working_directory};
 	struct docker_daemon daemon = {.host = round->host,
-		.binary = one->binary,
-		.version = one->version,
-		.config = one->config_path};
+		.binary = runtime->binary,
+		.version = runtime->version,
+		.config = runtime->config_path};
 
 	/* What a key means depends on the version: without one nothing is decided yet. */
-	if (!one->version[0] || !one->config_path[0] || one->where.kind == RUNTIME_CRIO)
+	if (!runtime->version[0] || !runtime->config_path[0] || runtime->found.kind == RUNTIME_CRIO)
 		return;
-	one->files_known = true;
-	if (one->where.kind == RUNTIME_DOCKER) {
-		docker_config_read(&daemon, round->wait, &one->docker);
-		infer_docker(one, round->host);
+	runtime->files_known = true;
+	if (runtime->found.kind == RUNTIME_DOCKER) {
+		docker_config_read(&daemon, round->wait, &runtime->docker);
+		infer_docker(runtime, round->host);
 	} else {
-		containerd_config_read(&process, round->wait, &one->containerd);
-		infer_containerd(one);
+		containerd_config_read(&process, round->wait, &runtime->containerd);
+		infer_containerd(runtime);
 	}
 }

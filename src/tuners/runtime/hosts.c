@@ -96,7 +96,7 @@ int runtime_sample_hosts(struct runtime_request *request)
 {
 	const struct runtime_config *config = &request->config;
 	struct runtime_sample *sample = &request->sample;
-	const struct runtime_one *one = NULL;
+	const struct node_runtime *runtime = NULL;
 	char certs[SETTING_PATH_MAX];
 
 	free(sample->hosts);
@@ -104,18 +104,18 @@ int runtime_sample_hosts(struct runtime_request *request)
 	sample->hosts = calloc(config->n_mirrors + request->n_recorded + 1, sizeof(*sample->hosts));
 	if (!sample->hosts)
 		return -ENOMEM;
-	for (size_t i = 0; i < sample->n && !one; i++)
-		if (sample->ones[i].where.kind == RUNTIME_CONTAINERD &&
-			sample->ones[i].where.managed_by == RUNTIME_OF_NODE)
-			one = &sample->ones[i];
+	for (size_t i = 0; i < sample->n && !runtime; i++)
+		if (sample->runtimes[i].found.kind == RUNTIME_CONTAINERD &&
+			sample->runtimes[i].found.managed_by == RUNTIME_OF_NODE)
+			runtime = &sample->runtimes[i];
 	/* Where a file goes depends on the configuration: without it nothing is decided yet. */
-	if (!one || !one->files_known)
+	if (!runtime || !runtime->files_known)
 		return 0;
 	/* Of several directories the first. */
-	copy_text(certs, sizeof(certs), one->directory);
+	copy_text(certs, sizeof(certs), runtime->directory);
 	if (!certs[0])
 		copy_text(certs, sizeof(certs),
-			one->containerd.keys[CONTAINERD_REGISTRY_DIRECTORY].on_disk);
+			runtime->containerd.keys[CONTAINERD_REGISTRY_DIRECTORY].on_disk);
 	certs[strcspn(certs, ":")] = '\0';
 	if (!certs[0])
 		copy_text(certs, sizeof(certs), DEFAULT_DIRECTORY);

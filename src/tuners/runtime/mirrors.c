@@ -52,12 +52,12 @@ static void show_words(const struct words *words, char value[static SETTING_VALU
  * Mirrors of others in daemon.json: neither configured here nor ever written by us. What was
  * written is known as far as it was shown.
  */
-static void add_foreign(const struct runtime_decision *decision, const struct runtime_one *one,
+static void add_foreign(const struct runtime_decision *decision, const struct node_runtime *runtime,
 	const struct file_record *record, struct words *wanted)
 {
 	const struct runtime_config *config = decision->config;
 
-	for (const char *at = one->docker.mirrors; *at; at += strspn(at, " ")) {
+	for (const char *at = runtime->docker.mirrors; *at; at += strspn(at, " ")) {
 		size_t len = strcspn(at, " ");
 		bool ours = record && has_word(record->wanted, at, len) &&
 			    !has_word(record->on_disk, at, len);
@@ -86,7 +86,7 @@ static char *json_of(const struct words *words)
 }
 
 static int want_docker_mirrors(
-	const struct runtime_decision *decision, const struct runtime_one *one)
+	const struct runtime_decision *decision, const struct node_runtime *runtime)
 {
 	struct file_target target = {.format = EDIT_JSON, .key = "registry-mirrors"};
 	const struct runtime_config *config = decision->config;
@@ -97,7 +97,8 @@ static int want_docker_mirrors(
 	struct file_want *want;
 	const char *obstacle;
 
-	snprintf(name, sizeof(name), "%s.%s", runtime_prefix(decision->sample, one), target.key);
+	snprintf(
+		name, sizeof(name), "%s.%s", runtime_prefix(decision->sample, runtime), target.key);
 	record = file_record_find(decision->input->files, decision->input->n_files, name);
 	for (size_t i = 0; i < config->n_mirrors; i++) {
 		const char *url = config->mirrors[i].url;
@@ -112,22 +113,22 @@ static int want_docker_mirrors(
 	}
 	if (!wanted.text[0] && !record)
 		return 0;
-	add_foreign(decision, one, record, &wanted);
+	add_foreign(decision, runtime, record, &wanted);
 	/* dockerd keeps its mirrors when the key is gone: an empty list takes them away. */
 	literal = json_of(&wanted);
-	copy_text(target.path, sizeof(target.path), one->config_path);
-	if (!literal || !(want = runtime_want(decision, one, name, &target, literal)))
+	copy_text(target.path, sizeof(target.path), runtime->config_path);
+	if (!literal || !(want = runtime_want(decision, runtime, name, &target, literal)))
 		return -ENOMEM;
 	show_words(&wanted, want->wanted);
-	copy_text(want->actual, SETTING_VALUE_MAX, one->mirrors);
-	for (const char *at = one->docker.mirrors; *at; at += strspn(at, " ")) {
+	copy_text(want->actual, SETTING_VALUE_MAX, runtime->docker_info.mirrors);
+	for (const char *at = runtime->docker.mirrors; *at; at += strspn(at, " ")) {
 		add_word(&on_disk, at, strcspn(at, " "));
 		at += strcspn(at, " ");
 	}
-	if (one->docker.has_mirrors || streq(one->mirrors, NONE))
+	if (runtime->docker.has_mirrors || streq(runtime->docker_info.mirrors, NONE))
 		show_words(&on_disk, want->on_disk);
-	obstacle = runtime_obstacle(one);
-	if (!obstacle && one->mirrors_on_command)
+	obstacle = runtime_obstacle(runtime);
+	if (!obstacle && runtime->mirrors_on_command)
 		obstacle = "on-command-line";
 	if (obstacle)
 		runtime_leave(want, obstacle);
@@ -138,7 +139,7 @@ static int want_docker_mirrors(
  * The text of a hosts.toml with the mirrors that work; NULL without one. 1: a mirror has not been
  * checked yet.
  */
-static int hosts_text(const struct runtime_decision *decision, const struct runtime_one *one,
+static int hosts_text(const struct runtime_decision *decision, const struct node_runtime *runtime,
 	const struct runtime_hosts *hosts, char **text)
 {
 	const struct runtime_config *config = decision->config;
@@ -160,33 +161,34 @@ static int hosts_text(const struct runtime_decision *decision, const struct runt
 	if (n == 0)
 		return 0;
 	return hosts_toml_write(
-		up, n, hosts_toml_knows_dial_timeout(one->version) ? DIAL_TIMEOUT_MS : 0, text);
+		up, n, hosts_toml_knows_dial_timeout(runtime->version) ? DIAL_TIMEOUT_MS : 0, text);
 }
 
 /* Why nothing is written to a hosts.toml; NULL: it may be. */
-static const char *hosts_obstacle(const struct runtime_one *one, const struct runtime_hosts *hosts)
+static const char *hosts_obstacle(
+	const struct node_runtime *runtime, const struct runtime_hosts *hosts)
 {
-	const struct containerd_key *key = &one->containerd.keys[CONTAINERD_REGISTRY_DIRECTORY];
+	const struct containerd_key *key = &runtime->containerd.keys[CONTAINERD_REGISTRY_DIRECTORY];
 	const char *reason = NULL;
 
 	if (hosts->exists && !hosts->ours)
 		reason = "file-of-others";
-	else if (one->pid == 0)
+	else if (runtime->pid == 0)
 		reason = "process-not-seen";
 	else if (key->refusal == CONTAINERD_EXCLUDED)
 		reason = "mirrors-without-effect";
 	return reason;
 }
 
-static int want_hosts(const struct runtime_decision *decision, const struct runtime_one *one,
+static int want_hosts(const struct runtime_decision *decision, const struct node_runtime *runtime,
 	const struct runtime_hosts *hosts)
 {
 	struct file_target target = {.format = EDIT_OWN};
 	_cleanup_free_ char *text = NULL;
 	char name[SETTING_NAME_MAX], sum[HASH_TEXT_MAX] = "";
-	const char *obstacle = hosts_obstacle(one, hosts);
+	const char *obstacle = hosts_obstacle(runtime, hosts);
 	struct file_want *want;
-	int r = hosts_text(decision, one, hosts, &text);
+	int r = hosts_text(decision, runtime, hosts, &text);
 
 	if (r == -ENOMEM)
 		return r;
@@ -219,17 +221,17 @@ static int want_hosts(const struct runtime_decision *decision, const struct runt
 int runtime_decide_mirrors(const struct runtime_decision *decision)
 {
 	const struct runtime_sample *sample = decision->sample;
-	const struct runtime_one *containerd = NULL;
+	const struct node_runtime *containerd = NULL;
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < sample->n; i++) {
-		const struct runtime_one *one = &sample->ones[i];
+		const struct node_runtime *runtime = &sample->runtimes[i];
 
-		if (one->where.kind == RUNTIME_DOCKER && one->files_known)
-			r = want_docker_mirrors(decision, one);
-		if (one->where.kind == RUNTIME_CONTAINERD &&
-			one->where.managed_by == RUNTIME_OF_NODE && !containerd)
-			containerd = one;
+		if (runtime->found.kind == RUNTIME_DOCKER && runtime->files_known)
+			r = want_docker_mirrors(decision, runtime);
+		if (runtime->found.kind == RUNTIME_CONTAINERD &&
+			runtime->found.managed_by == RUNTIME_OF_NODE && !containerd)
+			containerd = runtime;
 	}
 	for (size_t i = 0; r == 0 && containerd && i < sample->n_hosts; i++)
 		r = want_hosts(decision, containerd, &sample->hosts[i]);

@@ -17,6 +17,7 @@
 #include "runtime/containerd_keys.h"
 #include "runtime/daemon_json.h"
 #include "runtime/discover.h"
+#include "runtime/docker.h"
 #include "runtime/hosts_toml.h"
 #include "runtime/mirror.h"
 #include "runtime/registry.h"
@@ -84,8 +85,8 @@ struct runtime_address {
 	char address[NAMES_ADDRESS_MAX]; /* empty: none of its own */
 };
 
-struct runtime_one {
-	struct runtime where;
+struct node_runtime {
+	struct runtime found;
 	enum runtime_answer answer;
 	bool answered_once; /* since the agent started */
 	bool no_cri;        /* a containerd whose CRI plugin is off */
@@ -99,11 +100,10 @@ struct runtime_one {
 	char config_path[SETTING_PATH_MAX];       /* its main file or daemon.json */
 
 	/* In force, as the runtime says; empty: it does not. Durations as Go prints them. */
-	char told_downloads[SETTING_VALUE_MAX], told_timeout[SETTING_VALUE_MAX];
-	char told_directory[SETTING_VALUE_MAX];
+	char reported_downloads[SETTING_VALUE_MAX], reported_timeout[SETTING_VALUE_MAX];
+	char reported_directory[SETTING_VALUE_MAX];
 	/* In force, also where only unchanged files say so; empty: not known. */
 	char downloads[SETTING_VALUE_MAX], timeout[SETTING_VALUE_MAX], directory[SETTING_VALUE_MAX];
-	char mirrors[SETTING_VALUE_MAX]; /* Docker's, separated by spaces */
 	/* dockerd refuses to start when a key is an option and in daemon.json too. */
 	bool downloads_on_command, mirrors_on_command;
 	char command_downloads[24];
@@ -116,15 +116,13 @@ struct runtime_one {
 
 	struct runtime_store store;
 	struct pulls pulls;
-	uint64_t pulls_at_us;      /* CLOCK_MONOTONIC of the last answer; 0: not known */
+	uint64_t pulls_at_us; /* CLOCK_MONOTONIC of the last answer; 0: not known */
+	struct docker_info docker_info;
 	uint64_t docker_events_us; /* CLOCK_REALTIME: pulls that ended before are counted */
-	uint64_t docker_reload_us; /* CLOCK_REALTIME of the last reload that dockerd remembers */
 	char namespaces[RUNTIME_NAMESPACES_MAX][64];
 	size_t n_namespaces;
 
-	/* CLOCK_MONOTONIC: when each question is due again. */
-	uint64_t version_due_us, status_due_us, names_due_us, store_due_us, namespaces_due_us;
-	uint64_t pulls_due_us, content_due_us;
+	uint64_t due_us;     /* CLOCK_MONOTONIC: when what changes slowly is asked for again */
 	size_t content_turn; /* which layer without a name is asked about next */
 
 	/* Not copied but moved with a request: the loop has no use for the addresses, and gives the
@@ -147,7 +145,7 @@ struct runtime_hosts {
 };
 
 struct runtime_sample {
-	struct runtime_one *ones;
+	struct node_runtime *runtimes;
 	size_t n;
 	struct mirror *mirrors; /* each URL once */
 	size_t n_mirrors;
@@ -187,20 +185,17 @@ struct runtime_round {
 };
 
 /* Notes an answer, or why there is none. */
-void runtime_answered(struct runtime_one *one);
-void runtime_silent(struct runtime_one *one, const char *why);
+void runtime_answered(struct node_runtime *runtime);
+void runtime_silent(struct node_runtime *runtime, const char *why);
 
 /* Takes the daemon's process: a new one has read its files anew, and forgets what was in force. */
-void runtime_take_process(struct runtime_one *one, const struct host *host, pid_t pid);
+void runtime_take_process(struct node_runtime *runtime, const struct host *host, pid_t pid);
 
-/* When to ask for pulls again. */
-uint64_t runtime_pulls_pace(const struct runtime_one *one, const struct runtime_config *config);
-
-void runtime_sample_cri(struct runtime_one *one, struct runtime_round *round);
-void runtime_sample_docker(struct runtime_one *one, struct runtime_round *round);
+void runtime_sample_cri(struct node_runtime *runtime, struct runtime_round *round);
+void runtime_sample_docker(struct node_runtime *runtime, struct runtime_round *round);
 
 /* files.c: what the files say, and what is in force by them where the runtime does not say. */
-void runtime_sample_files(struct runtime_one *one, const struct runtime_round *round);
+void runtime_sample_files(struct node_runtime *runtime, const struct runtime_round *round);
 
 /* hosts.c: the hosts.toml of every registry that has mirrors, or is recorded to have some. */
 int runtime_sample_hosts(struct runtime_request *request);
@@ -209,7 +204,7 @@ int runtime_sample_hosts(struct runtime_request *request);
 void runtime_sample_store(const struct host *host, struct runtime_store *store);
 
 /* Why its configuration cannot be used, "" when it can. */
-const char *runtime_file_why(const struct runtime_one *one);
+const char *runtime_file_why(const struct node_runtime *runtime);
 
 /* "30m0s" of microseconds, as Go prints it. */
 void runtime_duration_text(uint64_t us, char text[static 32]);
@@ -248,7 +243,7 @@ void runtime_memory_clear(struct runtime_memory *memory);
  * NULL removes the key or the file. NULL without memory.
  */
 struct file_want *runtime_want(const struct runtime_decision *decision,
-	const struct runtime_one *one, const char *name, const struct file_target *target,
+	const struct node_runtime *runtime, const char *name, const struct file_target *target,
 	const char *text);
 
 /* The edit of a want that was just made, to be completed. */
@@ -258,10 +253,10 @@ struct file_edit *runtime_last_edit(const struct runtime_decision *decision);
 void runtime_leave(struct file_want *want, const char *reason);
 
 /* The reason why nothing of this runtime's can be written now; NULL: it can. */
-const char *runtime_obstacle(const struct runtime_one *one);
+const char *runtime_obstacle(const struct node_runtime *runtime);
 
 /* What the names of its settings begin with: the kind for the node's own runtime, else its name. */
-const char *runtime_prefix(const struct runtime_sample *sample, const struct runtime_one *one);
+const char *runtime_prefix(const struct runtime_sample *sample, const struct node_runtime *runtime);
 
 /* ---- reporting ---- */
 

@@ -30,16 +30,16 @@ int runtime_sample_copy(struct runtime_sample *sample, struct runtime_sample *re
 
 	copy.hosts = NULL;
 	copy.n_hosts = 0;
-	copy.ones = duplicate(sample->ones, sample->n, sizeof(*sample->ones));
+	copy.runtimes = duplicate(sample->runtimes, sample->n, sizeof(*sample->runtimes));
 	copy.mirrors = duplicate(sample->mirrors, sample->n_mirrors, sizeof(*sample->mirrors));
-	if (!copy.ones || !copy.mirrors) {
-		free(copy.ones);
+	if (!copy.runtimes || !copy.mirrors) {
+		free(copy.runtimes);
 		free(copy.mirrors);
 		return -ENOMEM;
 	}
 	for (size_t i = 0; i < copy.n; i++) {
-		sample->ones[i].addresses = NULL;
-		sample->ones[i].n_addresses = 0;
+		sample->runtimes[i].addresses = NULL;
+		sample->runtimes[i].n_addresses = 0;
 	}
 	*ret = copy;
 	return 0;
@@ -48,10 +48,10 @@ int runtime_sample_copy(struct runtime_sample *sample, struct runtime_sample *re
 void runtime_sample_clear(struct runtime_sample *sample)
 {
 	for (size_t i = 0; i < sample->n; i++) {
-		free(sample->ones[i].addresses);
-		free(sample->ones[i].names);
+		free(sample->runtimes[i].addresses);
+		free(sample->runtimes[i].names);
 	}
-	free(sample->ones);
+	free(sample->runtimes);
 	free(sample->mirrors);
 	free(sample->hosts);
 	*sample = (struct runtime_sample){0};
@@ -65,58 +65,62 @@ const struct mirror *runtime_find_mirror(const struct runtime_sample *sample, co
 	return NULL;
 }
 
-void runtime_answered(struct runtime_one *one)
+void runtime_answered(struct node_runtime *runtime)
 {
-	if (one->answer != RUNTIME_ANSWERS)
-		one->since_us = now_us();
-	one->answer = RUNTIME_ANSWERS;
-	one->answered_once = true;
-	one->why[0] = '\0';
+	if (runtime->answer != RUNTIME_ANSWERS)
+		runtime->since_us = now_us();
+	runtime->answer = RUNTIME_ANSWERS;
+	runtime->answered_once = true;
+	runtime->why[0] = '\0';
 }
 
-void runtime_silent(struct runtime_one *one, const char *why)
+void runtime_silent(struct node_runtime *runtime, const char *why)
 {
-	if (one->answer != RUNTIME_SILENT)
-		one->since_us = now_us();
-	one->answer = RUNTIME_SILENT;
-	copy_text(one->why, sizeof(one->why), why);
+	if (runtime->answer != RUNTIME_SILENT)
+		runtime->since_us = now_us();
+	runtime->answer = RUNTIME_SILENT;
+	copy_text(runtime->why, sizeof(runtime->why), why);
 	/* What it fetches is not known any more: nothing is stuck as far as is known. */
-	one->pulls.n = 0;
-	one->pulls_at_us = 0;
+	runtime->pulls.n = 0;
+	runtime->pulls_at_us = 0;
 }
 
-void runtime_take_process(struct runtime_one *one, const struct host *host, pid_t pid)
+void runtime_take_process(struct node_runtime *runtime, const struct host *host, pid_t pid)
 {
 	struct runtime_process process = {0};
 
-	(void)runtime_process_read(host->root, one->where.kind, pid, &process);
-	if (pid == one->pid && process.started_us + SAME_START_US > one->started_us &&
-		process.started_us < one->started_us + SAME_START_US)
+	(void)runtime_process_read(host->root, runtime->found.kind, pid, &process);
+	if (pid == runtime->pid && process.started_us + SAME_START_US > runtime->started_us &&
+		process.started_us < runtime->started_us + SAME_START_US)
 		return;
-	one->pid = pid;
-	one->started_us = process.started_us;
-	copy_text(one->binary, sizeof(one->binary), process.program);
-	copy_text(one->working_directory, sizeof(one->working_directory), process.directory);
-	copy_text(one->config_path, sizeof(one->config_path),
-		process.config[0] ? process.config : one->where.config);
+	runtime->pid = pid;
+	runtime->started_us = process.started_us;
+	copy_text(runtime->binary, sizeof(runtime->binary), process.program);
+	copy_text(
+		runtime->working_directory, sizeof(runtime->working_directory), process.directory);
+	copy_text(runtime->config_path, sizeof(runtime->config_path),
+		process.config[0] ? process.config : runtime->found.config);
 	/* What another process had in force says nothing of this one. */
-	one->told_downloads[0] = one->told_timeout[0] = one->told_directory[0] = '\0';
-	one->status_due_us = 0;
+	runtime->reported_downloads[0] = runtime->reported_timeout[0] =
+		runtime->reported_directory[0] = '\0';
+	runtime->due_us = 0;
+	runtime->docker_info = (struct docker_info){0};
 }
 
-uint64_t runtime_pulls_pace(const struct runtime_one *one, const struct runtime_config *config)
+static uint64_t pulls_pace(const struct node_runtime *runtime, const struct runtime_config *config)
 {
 	/* Before a restart it must be known that there is none. */
-	return one->pulls.n > 0 || one->pulls.n_images > 0 || config->restart == RESTART_WHEN_IDLE
+	return runtime->pulls.n > 0 || runtime->pulls.n_images > 0 ||
+			       config->restart == RESTART_WHEN_IDLE
 		       ? PULLING_EVERY_US
 		       : PULLS_EVERY_US;
 }
 
-static struct runtime_one *find_one(struct runtime_one *ones, size_t n, const char *socket)
+static struct node_runtime *find_one(struct node_runtime *runtimes, size_t n, const char *socket)
 {
 	for (size_t i = 0; i < n; i++)
-		if (streq(ones[i].where.socket, socket))
-			return &ones[i];
+		if (streq(runtimes[i].found.socket, socket))
+			return &runtimes[i];
 	return NULL;
 }
 
@@ -126,34 +130,35 @@ static void discover(struct runtime_request *request)
 	struct runtime_sample *sample = &request->sample;
 	struct runtime found[RUNTIME_MAX];
 	size_t n_found = runtime_discover(request->host->root, found), n = 0;
-	struct runtime_one *ones = calloc(n_found ? n_found : 1, sizeof(*ones));
+	struct node_runtime *runtimes = calloc(n_found ? n_found : 1, sizeof(*runtimes));
 
-	if (!ones)
+	if (!runtimes)
 		return;
 	for (size_t i = 0; i < n_found; i++) {
-		struct runtime_one *known, *one = &ones[n];
+		struct node_runtime *known, *runtime = &runtimes[n];
 
 		if (!runtime_is_wanted(&request->config, &found[i]))
 			continue;
 		n++;
-		known = find_one(sample->ones, sample->n, found[i].socket);
+		known = find_one(sample->runtimes, sample->n, found[i].socket);
 		if (known) {
-			*one = *known;
+			*runtime = *known;
 			known->addresses = NULL;
 			known->names = NULL;
 		} else {
-			copy_text(one->config_path, sizeof(one->config_path), found[i].config);
+			copy_text(runtime->config_path, sizeof(runtime->config_path),
+				found[i].config);
 		}
-		one->where = found[i];
-		if (!one->where.has_socket && one->answer == RUNTIME_ANSWERS)
-			runtime_silent(one, "its socket is gone");
+		runtime->found = found[i];
+		if (!runtime->found.has_socket && runtime->answer == RUNTIME_ANSWERS)
+			runtime_silent(runtime, "its socket is gone");
 	}
 	for (size_t i = 0; i < sample->n; i++) {
-		free(sample->ones[i].addresses);
-		free(sample->ones[i].names);
+		free(sample->runtimes[i].addresses);
+		free(sample->runtimes[i].names);
 	}
-	free(sample->ones);
-	sample->ones = ones;
+	free(sample->runtimes);
+	sample->runtimes = runtimes;
 	sample->n = n;
 	sample->discover_due_us = sample->now_us + DISCOVER_EVERY_US;
 }
@@ -183,21 +188,23 @@ static void list_mirrors(struct runtime_request *request)
 	sample->n_mirrors = next.n_mirrors;
 }
 
-static void note_next(struct runtime_sample *sample)
+static void note_next(struct runtime_request *request)
 {
-	sample->next_us = sample->discover_due_us;
-	for (size_t i = 0; i < sample->n_mirrors; i++)
-		sample->next_us = MIN(sample->next_us, sample->mirrors[i].due_us);
-	for (size_t i = 0; i < sample->n; i++) {
-		const struct runtime_one *one = &sample->ones[i];
+	struct runtime_sample *sample = &request->sample;
+	uint64_t next = sample->discover_due_us;
 
-		if (!one->where.has_socket)
+	for (size_t i = 0; i < sample->n_mirrors; i++)
+		next = MIN(next, sample->mirrors[i].due_us);
+	for (size_t i = 0; i < sample->n; i++) {
+		const struct node_runtime *runtime = &sample->runtimes[i];
+
+		if (!runtime->found.has_socket)
 			continue;
-		sample->next_us = MIN(sample->next_us, one->version_due_us);
-		if (one->answer == RUNTIME_ANSWERS)
-			sample->next_us =
-				MIN(sample->next_us, MIN(one->status_due_us, one->pulls_due_us));
+		next = MIN(next, runtime->due_us);
+		if (runtime->answer == RUNTIME_ANSWERS)
+			next = MIN(next, sample->now_us + pulls_pace(runtime, &request->config));
 	}
+	sample->next_us = next;
 }
 
 void runtime_sample_update(struct runtime_request *request, const struct wait *wait)
@@ -213,17 +220,17 @@ void runtime_sample_update(struct runtime_request *request, const struct wait *w
 	list_mirrors(request);
 	mirrors_check(sample->mirrors, sample->n_mirrors, request->host->root, wait);
 	for (size_t i = 0; i < sample->n && !round.cancelled; i++) {
-		struct runtime_one *one = &sample->ones[i];
+		struct node_runtime *runtime = &sample->runtimes[i];
 
-		if (!one->where.has_socket)
+		if (!runtime->found.has_socket)
 			continue;
-		if (one->where.kind == RUNTIME_DOCKER)
-			runtime_sample_docker(one, &round);
+		if (runtime->found.kind == RUNTIME_DOCKER)
+			runtime_sample_docker(runtime, &round);
 		else
-			runtime_sample_cri(one, &round);
-		runtime_sample_files(one, &round);
-		runtime_sample_store(request->host, &one->store);
+			runtime_sample_cri(runtime, &round);
+		runtime_sample_files(runtime, &round);
+		runtime_sample_store(request->host, &runtime->store);
 	}
 	request->cancelled = round.cancelled || runtime_sample_hosts(request) < 0;
-	note_next(sample);
+	note_next(request);
 }

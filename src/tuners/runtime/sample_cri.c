@@ -12,15 +12,10 @@
 /* How long a runtime may take for an answer. */
 #define ANSWER_US (5 * USEC_PER_SEC)
 
-/* The paces. A runtime that does not answer is asked for its version alone. */
-#define VERSION_EVERY_US    (15 * USEC_PER_SEC)
-#define STATUS_EVERY_US     (30 * USEC_PER_SEC)
-#define NAMES_EVERY_US      (15 * USEC_PER_SEC)
-#define STORE_EVERY_US      (60 * USEC_PER_SEC)
-#define NAMESPACES_EVERY_US (60 * USEC_PER_SEC)
-#define CONTENT_EVERY_US    (4 * USEC_PER_SEC)
-#define SILENT_EVERY_US     (5 * USEC_PER_SEC)
-#define BEGINNING_EVERY_US  (1 * USEC_PER_SEC)
+/* What changes slowly. A runtime that does not answer is asked for its version alone. */
+#define SLOW_EVERY_US      (15 * USEC_PER_SEC)
+#define SILENT_EVERY_US    (5 * USEC_PER_SEC)
+#define BEGINNING_EVERY_US (1 * USEC_PER_SEC)
 
 /* Far above what a kubelet runs: what a runtime has beyond that is left out. */
 #define PODS_MAX       2048
@@ -33,69 +28,67 @@
 #define SOURCE_LABEL "containerd.io/distribution.source."
 
 struct session {
-	struct runtime_one *one;
+	struct node_runtime *runtime;
 	struct runtime_round *round;
 	struct grpc *grpc;
 	struct cri cri;
 	struct wait wait;
 };
 
-/* True for an answer. Else notes why there is none, or when a runtime that is starting is due. */
-static bool is_good(struct session *session, int r, uint64_t *due_us)
+/* True for an answer. Else notes why there is none, and when to ask again. */
+static bool is_good(struct session *session, int r)
 {
-	struct runtime_one *one = session->one;
+	struct node_runtime *runtime = session->runtime;
 
 	if (r == 0) {
-		runtime_answered(one);
+		runtime_answered(runtime);
 		return true;
 	}
-	if (r == -ECANCELED)
+	if (r == -ECANCELED) {
 		session->round->cancelled = true;
-	/* A status of its own: it is there, and may be starting ("server is not initialized yet").
-	 */
-	else if (r > 0 && due_us)
-		*due_us = now_us() + BEGINNING_EVERY_US;
-	else if (r < 0) {
-		runtime_silent(one, grpc_error(session->grpc));
-		one->version_due_us = now_us() + SILENT_EVERY_US;
+	} else if (r > 0) {
+		/* It is there, and may be starting: "server is not initialized yet". */
+		runtime->due_us = now_us() + BEGINNING_EVERY_US;
+	} else {
+		runtime_silent(runtime, grpc_error(session->grpc));
+		runtime->due_us = now_us() + SILENT_EVERY_US;
 	}
 	return false;
 }
 
 /* Printable, whatever the runtime says. */
-static void take_version(struct runtime_one *one, const char *text)
+static void take_version(struct node_runtime *runtime, const char *text)
 {
-	copy_text(one->version, sizeof(one->version), text);
-	for (char *c = one->version; *c; c++)
+	copy_text(runtime->version, sizeof(runtime->version), text);
+	for (char *c = runtime->version; *c; c++)
 		if (*c <= ' ' || *c > '~')
 			*c = '?';
 }
 
 static void ask_version(struct session *session)
 {
-	struct runtime_one *one = session->one;
+	struct node_runtime *runtime = session->runtime;
 	_cleanup_arena_ struct arena arena;
 	struct containerd_version own;
 	struct cri_version version;
 	int r = GRPC_UNIMPLEMENTED;
 
 	arena_init(&arena);
-	one->version_due_us = now_us() + VERSION_EVERY_US;
-	if (!one->no_cri)
+	if (!runtime->no_cri)
 		r = cri_get_version(&session->cri, &session->wait, &arena, &version);
 	/* containerd without its CRI plugin still is one: Docker's is. */
-	one->no_cri = r == GRPC_UNIMPLEMENTED && one->where.kind == RUNTIME_CONTAINERD;
-	if (one->no_cri)
+	runtime->no_cri = r == GRPC_UNIMPLEMENTED && runtime->found.kind == RUNTIME_CONTAINERD;
+	if (runtime->no_cri)
 		r = containerd_get_version(session->grpc, &session->wait, &arena, &own);
-	if (!is_good(session, r, &one->version_due_us))
+	if (!is_good(session, r))
 		return;
-	runtime_take_process(one, session->round->host, grpc_peer(session->grpc));
-	take_version(one, one->no_cri ? own.version : version.version);
+	runtime_take_process(runtime, session->round->host, grpc_peer(session->grpc));
+	take_version(runtime, runtime->no_cri ? own.version : version.version);
 }
 
 static void ask_status(struct session *session)
 {
-	struct runtime_one *one = session->one;
+	struct node_runtime *runtime = session->runtime;
 	_cleanup_arena_ struct arena arena;
 	const struct cri_running_config *config;
 	struct cri_status status;
@@ -103,36 +96,32 @@ static void ask_status(struct session *session)
 	char text[32] = "";
 
 	arena_init(&arena);
-	one->status_due_us = now_us() + STATUS_EVERY_US;
-	if (!is_good(session, cri_get_status(&session->cri, &session->wait, &arena, &status),
-		    &one->status_due_us))
+	if (!is_good(session, cri_get_status(&session->cri, &session->wait, &arena, &status)))
 		return;
 	config = &status.config;
-	one->told_downloads[0] = '\0';
+	runtime->reported_downloads[0] = '\0';
 	if (config->max_concurrent_downloads >= 0)
-		snprintf(one->told_downloads, SETTING_VALUE_MAX, "%lld",
+		snprintf(runtime->reported_downloads, SETTING_VALUE_MAX, "%lld",
 			(long long)config->max_concurrent_downloads);
 	if (config->image_pull_progress_timeout &&
 		containerd_duration_parse(config->image_pull_progress_timeout, &us) == 0)
 		runtime_duration_text(us, text);
-	copy_text(one->told_timeout, SETTING_VALUE_MAX, text);
-	copy_text(one->told_directory, SETTING_VALUE_MAX,
+	copy_text(runtime->reported_timeout, SETTING_VALUE_MAX, text);
+	copy_text(runtime->reported_directory, SETTING_VALUE_MAX,
 		config->registry_config_path ? config->registry_config_path : "");
-	copy_text(one->store.driver, sizeof(one->store.driver),
+	copy_text(runtime->store.driver, sizeof(runtime->store.driver),
 		config->snapshotter ? config->snapshotter : "");
 }
 
 static void ask_store(struct session *session)
 {
-	struct runtime_one *one = session->one;
-	struct runtime_store *store = &one->store;
+	struct node_runtime *runtime = session->runtime;
+	struct runtime_store *store = &runtime->store;
 	_cleanup_arena_ struct arena arena;
 	struct cri_filesystems found;
 
 	arena_init(&arena);
-	one->store_due_us = now_us() + STORE_EVERY_US;
-	if (!is_good(session, cri_get_filesystems(&session->cri, &session->wait, &arena, &found),
-		    NULL) ||
+	if (!is_good(session, cri_get_filesystems(&session->cri, &session->wait, &arena, &found)) ||
 		found.n == 0)
 		return;
 	copy_text(store->directory, sizeof(store->directory), found.list[0].mountpoint);
@@ -148,22 +137,23 @@ static int compare_addresses(const void *a, const void *b)
 /* The address of a pod does not change: it is asked for once. */
 static void find_address(struct session *session, const char *id, struct runtime_address *address)
 {
-	struct runtime_one *one = session->one;
+	struct node_runtime *runtime = session->runtime;
 	const struct runtime_address *known;
 	_cleanup_arena_ struct arena arena;
 	struct cri_sandbox_status status;
 
+	arena_init(&arena);
 	copy_text(address->sandbox, sizeof(address->sandbox), id);
-	known = one->n_addresses > 0 ? bsearch(address, one->addresses, one->n_addresses,
-					       sizeof(*address), compare_addresses)
-				     : NULL;
+	known = runtime->n_addresses > 0
+			? bsearch(address, runtime->addresses, runtime->n_addresses,
+				  sizeof(*address), compare_addresses)
+			: NULL;
 	if (known) {
 		*address = *known;
 		return;
 	}
-	arena_init(&arena);
-	if (!is_good(session, cri_get_sandbox(&session->cri, &session->wait, &arena, id, &status),
-		    NULL)) {
+	if (!is_good(
+		    session, cri_get_sandbox(&session->cri, &session->wait, &arena, id, &status))) {
 		address->sandbox[0] = '\0';
 		return;
 	}
@@ -182,7 +172,7 @@ static size_t name_pods(struct session *session, const struct cri_sandboxes *san
 		struct name_entry *entry = &names[n];
 		struct workload *workload = &entry->workload;
 
-		if (!sandbox->ready || session->one->answer != RUNTIME_ANSWERS)
+		if (!sandbox->ready || session->runtime->answer != RUNTIME_ANSWERS)
 			continue;
 		find_address(session, sandbox->id, &addresses[*n_addresses]);
 		workload->kind = WORKLOAD_POD;
@@ -222,7 +212,7 @@ static size_t name_containers(
 
 static void ask_names(struct session *session)
 {
-	struct runtime_one *one = session->one;
+	struct node_runtime *runtime = session->runtime;
 	_cleanup_free_ struct runtime_address *addresses = NULL;
 	_cleanup_free_ struct name_entry *names = NULL;
 	_cleanup_arena_ struct arena pods, others;
@@ -232,12 +222,10 @@ static void ask_names(struct session *session)
 
 	arena_init(&pods);
 	arena_init(&others);
-	one->names_due_us = now_us() + NAMES_EVERY_US;
-	if (!is_good(session, cri_get_sandboxes(&session->cri, &session->wait, &pods, &sandboxes),
-		    NULL) ||
+	if (!is_good(
+		    session, cri_get_sandboxes(&session->cri, &session->wait, &pods, &sandboxes)) ||
 		!is_good(session,
-			cri_get_containers(&session->cri, &session->wait, &others, &containers),
-			NULL))
+			cri_get_containers(&session->cri, &session->wait, &others, &containers)))
 		return;
 	addresses = calloc(MIN(sandboxes.n, (size_t)PODS_MAX) + 1, sizeof(*addresses));
 	names = calloc(2 * MIN(sandboxes.n, (size_t)PODS_MAX) +
@@ -246,36 +234,35 @@ static void ask_names(struct session *session)
 	if (!addresses || !names)
 		return;
 	n = name_pods(session, &sandboxes, addresses, &n_addresses, names);
-	if (one->answer != RUNTIME_ANSWERS || session->round->cancelled)
+	if (runtime->answer != RUNTIME_ANSWERS || session->round->cancelled)
 		return;
 	n = name_containers(&containers, names, n);
 	qsort(addresses, n_addresses, sizeof(*addresses), compare_addresses);
-	free(one->addresses);
-	free(one->names);
-	one->addresses = steal(addresses);
-	one->n_addresses = n_addresses;
-	one->names = steal(names);
-	one->n_names = n;
-	one->names_new = true;
+	free(runtime->addresses);
+	free(runtime->names);
+	runtime->addresses = steal(addresses);
+	runtime->n_addresses = n_addresses;
+	runtime->names = steal(names);
+	runtime->n_names = n;
+	runtime->names_new = true;
 }
 
 static void ask_namespaces(struct session *session)
 {
-	struct runtime_one *one = session->one;
+	struct node_runtime *runtime = session->runtime;
 	struct containerd_namespaces found;
 	_cleanup_arena_ struct arena arena;
 
 	arena_init(&arena);
-	one->namespaces_due_us = now_us() + NAMESPACES_EVERY_US;
 	if (!is_good(session,
-		    containerd_get_namespaces(session->grpc, &session->wait, &arena, &found), NULL))
+		    containerd_get_namespaces(session->grpc, &session->wait, &arena, &found)))
 		return;
-	copy_text(one->namespaces[0], sizeof(one->namespaces[0]), CRI_NAMESPACE);
-	one->n_namespaces = 1;
-	for (size_t i = 0; i < found.n && one->n_namespaces < RUNTIME_NAMESPACES_MAX; i++)
+	copy_text(runtime->namespaces[0], sizeof(runtime->namespaces[0]), CRI_NAMESPACE);
+	runtime->n_namespaces = 1;
+	for (size_t i = 0; i < found.n && runtime->n_namespaces < RUNTIME_NAMESPACES_MAX; i++)
 		if (!streq(found.list[i], CRI_NAMESPACE))
-			copy_text(one->namespaces[one->n_namespaces++], sizeof(one->namespaces[0]),
-				found.list[i]);
+			copy_text(runtime->namespaces[runtime->n_namespaces++],
+				sizeof(runtime->namespaces[0]), found.list[i]);
 }
 
 /* Since a time of the wall clock, which 0 is none of. */
@@ -287,20 +274,17 @@ static uint64_t age_of(uint64_t realtime)
 /* Namespace by namespace; what is in all of them is one round. */
 static void ask_pulls(struct session *session)
 {
-	struct runtime_one *one = session->one;
+	struct node_runtime *runtime = session->runtime;
 	_cleanup_free_ struct pull_piece *pieces = calloc(PULL_LAYERS_MAX, sizeof(*pieces));
 	size_t n = 0;
 
-	one->pulls_due_us = now_us() + runtime_pulls_pace(one, session->round->config);
-	for (size_t at = 0; pieces && at < one->n_namespaces; at++) {
+	for (size_t at = 0; pieces && at < runtime->n_namespaces; at++) {
 		_cleanup_arena_ struct arena arena;
 		struct containerd_ingests found;
 
 		arena_init(&arena);
-		if (!is_good(session,
-			    containerd_get_ingests(session->grpc, &session->wait, &arena,
-				    one->namespaces[at], &found),
-			    NULL))
+		if (!is_good(session, containerd_get_ingests(session->grpc, &session->wait, &arena,
+					      runtime->namespaces[at], &found)))
 			return;
 		for (size_t i = 0; i < found.n && n < PULL_LAYERS_MAX; i++) {
 			const struct containerd_ingest *ingest = &found.list[i];
@@ -311,17 +295,14 @@ static void ask_pulls(struct session *session)
 			piece->age_us = age_of(ingest->started_us);
 			piece->still_us = age_of(ingest->updated_us);
 			copy_text(piece->ref, sizeof(piece->ref), ingest->ref);
-			copy_text(piece->namespace, sizeof(piece->namespace), one->namespaces[at]);
+			copy_text(piece->namespace, sizeof(piece->namespace),
+				runtime->namespaces[at]);
 		}
 	}
 	if (!pieces)
 		return;
-	/* The first ones of a pull are asked about at once. */
-	if (one->pulls.n == 0)
-		one->content_due_us = 0;
-	one->pulls_at_us = now_us();
-	pulls_take(&one->pulls, pieces, n, one->pulls_at_us);
-	one->pulls_due_us = one->pulls_at_us + runtime_pulls_pace(one, session->round->config);
+	runtime->pulls_at_us = now_us();
+	pulls_take(&runtime->pulls, pieces, n, runtime->pulls_at_us);
 }
 
 /* "docker.io/library/nginx" of a label ...source.docker.io=library/nginx,other/name. */
@@ -343,18 +324,17 @@ static bool image_of(const struct containerd_manifest *manifest, char image[stat
  */
 static void ask_content(struct session *session)
 {
-	struct runtime_one *one = session->one;
-	const struct pull_layer *layer = pulls_nameless(&one->pulls, one->content_turn);
+	struct node_runtime *runtime = session->runtime;
+	const struct pull_layer *layer = pulls_nameless(&runtime->pulls, runtime->content_turn);
 	const char *digest = layer ? strstr(layer->piece.ref, "sha256:") : NULL;
 	struct containerd_manifests found;
 	_cleanup_arena_ struct arena arena;
 	char image[160];
 
+	arena_init(&arena);
 	if (!digest)
 		return;
-	arena_init(&arena);
-	one->content_turn++;
-	one->content_due_us = now_us() + CONTENT_EVERY_US;
+	runtime->content_turn++;
 	if (containerd_get_manifests(session->grpc, &session->wait, &arena, layer->piece.namespace,
 		    digest, &found) != 0)
 		return;
@@ -365,39 +345,41 @@ static void ask_content(struct session *session)
 			continue;
 		for (size_t i = 0; i < manifest->n_labels; i++)
 			if (starts_with(manifest->labels[i].key, LAYER_LABEL))
-				pulls_name(&one->pulls, manifest->labels[i].value, image);
+				pulls_name(&runtime->pulls, manifest->labels[i].value, image);
 	}
 }
 
-void runtime_sample_cri(struct runtime_one *one, struct runtime_round *round)
+void runtime_sample_cri(struct node_runtime *runtime, struct runtime_round *round)
 {
-	const struct {
+	static const struct {
 		void (*ask)(struct session *session);
-		uint64_t *due_us;
-		bool of_cri; /* else of containerd itself */
+		bool of_cri, slow;
 	} questions[] = {
-		{ask_status, &one->status_due_us, true},
-		{ask_names, &one->names_due_us, true},
-		{ask_store, &one->store_due_us, true},
-		{ask_namespaces, &one->namespaces_due_us, false},
-		{ask_pulls, &one->pulls_due_us, false},
-		{ask_content, &one->content_due_us, false},
+		{ask_version, false, true},
+		{ask_status, true, true},
+		{ask_names, true, true},
+		{ask_store, true, true},
+		{ask_namespaces, false, true},
+		{ask_pulls, false, false},
+		{ask_content, false, false},
 	};
-	struct session session = {
-		.one = one, .round = round, .wait = wait_at_most(round->wait, ANSWER_US)};
+	struct session session = {.runtime = runtime, .round = round};
+	bool slow = round->now_us >= runtime->due_us;
 	char path[PATH_MAX];
 
-	if (!host_path(round->host, one->where.socket, path) || grpc_open(path, &session.grpc) < 0)
+	if (!host_path(round->host, runtime->found.socket, path) ||
+		grpc_open(path, &session.grpc) < 0)
 		return;
 	session.cri.grpc = session.grpc;
-	if (now_us() >= one->version_due_us)
-		ask_version(&session);
+	if (slow)
+		runtime->due_us = round->now_us + SLOW_EVERY_US;
 	for (size_t i = 0; i < ARRAY_SIZE(questions); i++) {
 		bool has =
-			questions[i].of_cri ? !one->no_cri : one->where.kind == RUNTIME_CONTAINERD;
+			i == 0 || (questions[i].of_cri ? !runtime->no_cri
+						       : runtime->found.kind == RUNTIME_CONTAINERD);
 
-		if (one->answer != RUNTIME_ANSWERS || round->cancelled || !has ||
-			now_us() < *questions[i].due_us)
+		if (!has || (questions[i].slow && !slow) || round->cancelled ||
+			(i > 0 && runtime->answer != RUNTIME_ANSWERS))
 			continue;
 		session.wait = wait_at_most(round->wait, ANSWER_US);
 		questions[i].ask(&session);

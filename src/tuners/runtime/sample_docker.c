@@ -13,18 +13,16 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#define VERSION_EVERY_US (10 * USEC_PER_SEC)
-#define INFO_EVERY_US    (60 * USEC_PER_SEC) /* the daemon walks its containers for /info */
-#define NAMES_EVERY_US   (15 * USEC_PER_SEC)
-#define SILENT_EVERY_US  (5 * USEC_PER_SEC)
-#define PULLED_MAX       16
-#define LAYER_PREFIX     "GetImageBlob"
+#define SLOW_EVERY_US   (15 * USEC_PER_SEC)
+#define SILENT_EVERY_US (5 * USEC_PER_SEC)
+#define PULLED_MAX      16
+#define LAYER_PREFIX    "GetImageBlob"
 
 /*
  * What the Engine API does not tell: a layer that comes in is a file of this name below the
  * daemon's root, as large as what is there of it, until it is unpacked (distribution/pull_v2.go).
  */
-static void read_layers(struct runtime_one *one, const struct host *host)
+static void read_layers(struct node_runtime *runtime, const struct host *host)
 {
 	_cleanup_free_ struct pull_piece *pieces = calloc(PULL_LAYERS_MAX, sizeof(*pieces));
 	char path[PATH_MAX], full[PATH_MAX];
@@ -34,7 +32,8 @@ static void read_layers(struct runtime_one *one, const struct host *host)
 	size_t n = 0;
 
 	if (!pieces ||
-		snprintf(path, sizeof(path), "%s/tmp", one->store.directory) >= (int)sizeof(path) ||
+		snprintf(path, sizeof(path), "%s/tmp", runtime->store.directory) >=
+			(int)sizeof(path) ||
 		path_in_root(host->root, path, full) < 0)
 		return;
 	directory = opendir(full);
@@ -48,21 +47,21 @@ static void read_layers(struct runtime_one *one, const struct host *host)
 		pieces[n++].offset = (uint64_t)st.st_size;
 	}
 	closedir(directory);
-	one->pulls_at_us = now_us();
-	pulls_take(&one->pulls, pieces, n, one->pulls_at_us);
+	runtime->pulls_at_us = now_us();
+	pulls_take(&runtime->pulls, pieces, n, runtime->pulls_at_us);
 }
 
 /* The names of pulls that ended, with the registry that Docker leaves out: splitDockerDomain() of
  * distribution/reference.
  */
-static void name_pulls(struct runtime_one *one, const char *socket, const struct wait *wait)
+static void name_pulls(struct node_runtime *runtime, const char *socket, const struct wait *wait)
 {
 	char names[PULLED_MAX][DOCKER_NAME_MAX];
-	uint64_t since_us = one->docker_events_us, now = realtime_us();
+	uint64_t since_us = runtime->docker_events_us, now = realtime_us();
 	size_t n = 0;
 
-	one->docker_events_us = now;
-	if (since_us == 0 || one->pulls.n_images == 0 ||
+	runtime->docker_events_us = now;
+	if (since_us == 0 || runtime->pulls.n_images == 0 ||
 		docker_read_pulled(socket, since_us, names, PULLED_MAX, &n, wait) < 0)
 		return;
 	for (size_t i = 0; i < n; i++) {
@@ -73,18 +72,17 @@ static void name_pulls(struct runtime_one *one, const char *socket, const struct
 		char image[160];
 
 		snprintf(image, sizeof(image), "%s%.140s", is_host ? "" : "docker.io/", name);
-		pulls_end(&one->pulls, image, now_us());
+		pulls_end(&runtime->pulls, image, now_us());
 	}
 }
 
 /* A pod's container, by cri-dockerd's labels, is the pod's. */
-static void ask_names(struct runtime_one *one, const char *socket, const struct wait *wait)
+static void ask_names(struct node_runtime *runtime, const char *socket, const struct wait *wait)
 {
 	_cleanup_free_ struct docker_container *list = NULL;
 	struct name_entry *names;
 	size_t n, used = 0;
 
-	one->names_due_us = now_us() + NAMES_EVERY_US;
 	if (docker_read_containers(socket, &list, &n, wait) < 0)
 		return;
 	names = calloc(2 * n + 1, sizeof(*names));
@@ -111,82 +109,61 @@ static void ask_names(struct runtime_one *one, const char *socket, const struct 
 	}
 	if (!names)
 		return;
-	free(one->names);
-	one->names = names;
-	one->n_names = used;
-	one->names_new = true;
+	free(runtime->names);
+	runtime->names = names;
+	runtime->n_names = used;
+	runtime->names_new = true;
 }
 
-static void take_info(struct runtime_one *one, const struct docker_info *info)
+static void ask_info(struct node_runtime *runtime, const char *socket, struct runtime_round *round)
 {
-	copy_text(one->version, sizeof(one->version), info->version);
-	copy_text(one->told_downloads, SETTING_VALUE_MAX, info->reloaded_downloads);
-	copy_text(one->mirrors, SETTING_VALUE_MAX, info->mirrors);
-	copy_text(one->store.driver, sizeof(one->store.driver), info->storage_driver);
-	copy_text(one->store.directory, sizeof(one->store.directory), info->root_dir);
-	one->docker_reload_us = info->reloaded_us;
-}
+	struct docker_info *info = &runtime->docker_info;
+	char why[DOCKER_ERROR_MAX];
+	int r = docker_read_info(socket, info, round->wait, why);
 
-/* What dockerd says of itself; its version and events often, the rest when a reload changed it. */
-static int ask_info(struct runtime_one *one, const char *socket, const struct runtime_round *round,
-	char why[static RUNTIME_WHY_MAX])
-{
-	struct docker_info info = {.reloaded_us = one->docker_reload_us};
-	bool whole = round->now_us >= one->status_due_us || one->answer != RUNTIME_ANSWERS;
-	int r;
-
-	if (!whole) {
-		copy_text(info.mirrors, sizeof(info.mirrors), one->mirrors);
-		copy_text(info.storage_driver, sizeof(info.storage_driver), one->store.driver);
-		copy_text(info.root_dir, sizeof(info.root_dir), one->store.directory);
+	if (r == -ECANCELED) {
+		round->cancelled = true;
+	} else if (r < 0) {
+		runtime_silent(runtime, why);
+		runtime->due_us = round->now_us + SILENT_EVERY_US;
+	} else {
+		runtime_answered(runtime);
+		copy_text(runtime->version, sizeof(runtime->version), info->version);
+		copy_text(runtime->reported_downloads, SETTING_VALUE_MAX, info->reloaded_downloads);
+		copy_text(
+			runtime->store.driver, sizeof(runtime->store.driver), info->storage_driver);
+		copy_text(
+			runtime->store.directory, sizeof(runtime->store.directory), info->root_dir);
 	}
-	r = docker_read_info(socket, &info, round->wait, why);
-	if (r < 0)
-		return r;
-	if (whole)
-		one->status_due_us = round->now_us + INFO_EVERY_US;
-	one->version_due_us = round->now_us + VERSION_EVERY_US;
-	runtime_answered(one);
-	take_info(one, &info);
-	return 0;
 }
 
-void runtime_sample_docker(struct runtime_one *one, struct runtime_round *round)
+void runtime_sample_docker(struct node_runtime *runtime, struct runtime_round *round)
 {
-	char socket[PATH_MAX], why[RUNTIME_WHY_MAX];
+	bool slow = round->now_us >= runtime->due_us;
 	struct docker_process process;
-	int r;
+	char socket[PATH_MAX];
 
-	if (!host_path(round->host, one->where.socket, socket))
+	if (!host_path(round->host, runtime->found.socket, socket))
 		return;
+	if (slow)
+		runtime->due_us = round->now_us + SLOW_EVERY_US;
 	/* Where systemd listens on the socket, a connection would start a dockerd that was stopped.
 	 */
-	r = docker_process_read(round->host, socket, &process);
-	if (r < 0) {
-		snprintf(why, sizeof(why), "dockerd does not run: no %s", DOCKER_PID_FILE);
-		runtime_silent(one, why);
-		one->version_due_us = round->now_us + SILENT_EVERY_US;
+	if (docker_process_read(round->host, socket, &process) < 0) {
+		runtime_silent(runtime, "dockerd does not run: no " DOCKER_PID_FILE);
 		return;
 	}
-	runtime_take_process(one, round->host, process.pid);
-	one->downloads_on_command = process.downloads_on_command;
-	one->mirrors_on_command = process.mirrors_on_command;
-	copy_text(one->command_downloads, sizeof(one->command_downloads), process.downloads);
-	if (round->now_us >= one->version_due_us) {
-		r = ask_info(one, socket, round, why);
-		round->cancelled = r == -ECANCELED;
-		if (r < 0 && r != -ECANCELED) {
-			runtime_silent(one, why);
-			one->version_due_us = round->now_us + SILENT_EVERY_US;
-		}
+	runtime_take_process(runtime, round->host, process.pid);
+	runtime->downloads_on_command = process.downloads_on_command;
+	runtime->mirrors_on_command = process.mirrors_on_command;
+	copy_text(
+		runtime->command_downloads, sizeof(runtime->command_downloads), process.downloads);
+	if (slow || runtime->answer != RUNTIME_ANSWERS)
+		ask_info(runtime, socket, round);
+	if (runtime->answer == RUNTIME_ANSWERS && !round->cancelled) {
+		read_layers(runtime, round->host);
+		name_pulls(runtime, socket, round->wait);
 	}
-	if (one->answer != RUNTIME_ANSWERS || round->cancelled)
-		return;
-	if (round->now_us >= one->pulls_due_us) {
-		read_layers(one, round->host);
-		name_pulls(one, socket, round->wait);
-		one->pulls_due_us = round->now_us + runtime_pulls_pace(one, round->config);
-	}
-	if (round->now_us >= one->names_due_us)
-		ask_names(one, socket, round->wait);
+	if (runtime->answer == RUNTIME_ANSWERS && !round->cancelled && slow)
+		ask_names(runtime, socket, round->wait);
 }

@@ -53,16 +53,16 @@ static int runtime_configure(void *self, const struct config *config)
 }
 
 /* A daemon that was restarted is not waited for until its next turn: procfs is looked at. */
-static bool has_ended(struct runtime_one *one)
+static bool has_ended(struct node_runtime *runtime)
 {
 	uint64_t started;
 
-	if (one->pid <= 0 || one->answer != RUNTIME_ANSWERS ||
-		process_start("", one->pid, &started) != -ESRCH)
+	if (runtime->pid <= 0 || runtime->answer != RUNTIME_ANSWERS ||
+		process_start("", runtime->pid, &started) != -ESRCH)
 		return false;
-	one->pid = 0;
-	one->no_cri = false;
-	one->version_due_us = 0;
+	runtime->pid = 0;
+	runtime->no_cri = false;
+	runtime->due_us = 0;
 	return true;
 }
 
@@ -82,7 +82,7 @@ static void *runtime_sample_request(void *self)
 	uint64_t now = now_us(), next = tuner->sample.next_us;
 
 	for (size_t i = 0; i < tuner->sample.n; i++)
-		if (has_ended(&tuner->sample.ones[i]))
+		if (has_ended(&tuner->sample.runtimes[i]))
 			tuner->due = true;
 	if (now < tuner->soon_until_us)
 		next = MIN(next, tuner->sample.now_us + SOON_US);
@@ -104,7 +104,7 @@ static void *runtime_sample_request(void *self)
 	}
 	/* What was written may be in force already. */
 	for (size_t i = 0; i < request->sample.n && now < tuner->soon_until_us; i++)
-		request->sample.ones[i].version_due_us = request->sample.ones[i].status_due_us = 0;
+		request->sample.runtimes[i].due_us = 0;
 	tuner->sampling = true;
 	tuner->due = false;
 	return request;
@@ -118,7 +118,7 @@ static void runtime_sample(void *request, const struct wait *wait)
 static bool has_socket(const struct runtime_sample *sample, const char *socket)
 {
 	for (size_t i = 0; i < sample->n; i++)
-		if (streq(sample->ones[i].where.socket, socket))
+		if (streq(sample->runtimes[i].found.socket, socket))
 			return true;
 	return false;
 }
@@ -129,15 +129,15 @@ static void pass_names(struct runtime_tuner *tuner, struct runtime_sample *sampl
 	struct names *names = tuner->host->names;
 
 	for (size_t i = 0; i < tuner->sample.n; i++)
-		if (names && !has_socket(sample, tuner->sample.ones[i].where.socket))
-			(void)names_replace(names, tuner->sample.ones[i].where.socket, NULL, 0);
+		if (names && !has_socket(sample, tuner->sample.runtimes[i].found.socket))
+			(void)names_replace(names, tuner->sample.runtimes[i].found.socket, NULL, 0);
 	for (size_t i = 0; i < sample->n; i++) {
-		struct runtime_one *one = &sample->ones[i];
+		struct node_runtime *runtime = &sample->runtimes[i];
 
-		if (names && one->names_new)
-			(void)names_replace(
-				names, one->where.socket, steal(one->names), one->n_names);
-		one->names_new = false;
+		if (names && runtime->names_new)
+			(void)names_replace(names, runtime->found.socket, steal(runtime->names),
+				runtime->n_names);
+		runtime->names_new = false;
 	}
 }
 
@@ -233,14 +233,14 @@ static void runtime_arm(void *self, const void *data)
 }
 
 /* What somebody could mend, so that the number of downloads can be set. */
-static bool is_refused(const struct runtime_one *one, const struct runtime_config *config)
+static bool is_refused(const struct node_runtime *runtime, const struct runtime_config *config)
 {
-	const struct containerd_key *key = &one->containerd.keys[CONTAINERD_DOWNLOADS];
+	const struct containerd_key *key = &runtime->containerd.keys[CONTAINERD_DOWNLOADS];
 
-	return one->where.kind == RUNTIME_CONTAINERD && one->files_known &&
-	       one->where.managed_by != RUNTIME_OF_DOCKER && config->downloads > 0 &&
-	       one->downloads[0] && !streq(one->downloads, "0") &&
-	       strtoull(one->downloads, NULL, 10) < config->downloads &&
+	return runtime->found.kind == RUNTIME_CONTAINERD && runtime->files_known &&
+	       runtime->found.managed_by != RUNTIME_OF_DOCKER && config->downloads > 0 &&
+	       runtime->downloads[0] && !streq(runtime->downloads, "0") &&
+	       strtoull(runtime->downloads, NULL, 10) < config->downloads &&
 	       key->refusal != CONTAINERD_FINE && key->refusal != CONTAINERD_CRI_OFF;
 }
 
@@ -251,12 +251,12 @@ static enum tuner_state runtime_state(const void *self, char why[static TUNER_WH
 
 	why[0] = '\0';
 	for (size_t i = 0; i < tuner->sample.n && !why[0]; i++) {
-		const struct runtime_one *one = &tuner->sample.ones[i];
+		const struct node_runtime *runtime = &tuner->sample.runtimes[i];
 
-		copy_text(why, TUNER_WHY_MAX, runtime_file_why(one));
-		if (!why[0] && is_refused(one, &tuner->config))
-			copy_text(
-				why, TUNER_WHY_MAX, one->containerd.keys[CONTAINERD_DOWNLOADS].why);
+		copy_text(why, TUNER_WHY_MAX, runtime_file_why(runtime));
+		if (!why[0] && is_refused(runtime, &tuner->config))
+			copy_text(why, TUNER_WHY_MAX,
+				runtime->containerd.keys[CONTAINERD_DOWNLOADS].why);
 	}
 	return why[0] ? TUNER_DEGRADED : TUNER_ACTIVE;
 }
