@@ -13,6 +13,10 @@
 
 #include <cjson/cJSON.h>
 
+#include "base/cleanup.h"
+
+DEFINE_CLEANUP(cJSON, cJSON_Delete)
+
 struct json {
 	cJSON *root;
 	bool failed;

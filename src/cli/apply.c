@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/json.h"
 #include "cli/cli.h"
 
 #include "base/util.h"
@@ -10,8 +11,6 @@
 #include <stdio.h>
 
 #include <cjson/cJSON.h>
-
-DEFINE_CLEANUP(cJSON, cJSON_Delete)
 
 static int say_error(const char *json, long status)
 {

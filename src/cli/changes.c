@@ -2,6 +2,7 @@
 #include "cli/changes.h"
 
 #include "base/cleanup.h"
+#include "base/json.h"
 #include "base/util.h"
 #include "cli/cli.h"
 #include "tuners/table.h"
@@ -9,8 +10,6 @@
 #include <stdio.h>
 
 #include <cjson/cJSON.h>
-
-DEFINE_CLEANUP(cJSON, cJSON_Delete)
 
 static const char *text_of(const cJSON *object, const char *name)
 {

@@ -2,7 +2,7 @@
 #include "cli/cli.h"
 
 #include "base/util.h"
-#include "cli/draw.h"
+#include "cli/screen.h"
 #include "config/suggest.h"
 #include "config/value.h"
 #include "tuners/entry.h"
@@ -10,6 +10,7 @@
 
 #include <fnmatch.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 
 struct search {
@@ -156,6 +157,8 @@ static int explain(const struct cli *cli, const char *name)
 {
 	struct search search = {.name = name, .screen = screen_of(stdout)};
 
+	if (!search.screen.bars) /* whoever searches the text finds its phrases whole */
+		search.screen.width = INT_MAX;
 	each_entry(match, &search);
 	if (search.found > 0 || explain_configured(cli, name))
 		return EXIT_OK;

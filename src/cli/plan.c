@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/cli.h"
 
+#include "base/json.h"
 #include "base/util.h"
 #include "cli/changes.h"
-#include "cli/document.h"
+#include "cli/client.h"
 #include "cli/local.h"
 #include "report/plan_json.h"
 

@@ -2,7 +2,7 @@
 #ifndef CLI_SCREEN_H
 #define CLI_SCREEN_H
 
-/* The status document (GET /v1/status) as one screen of text. */
+/* Text for people: colours and bars on a terminal, lines wrapped to its width and never cut. */
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -17,15 +17,43 @@ struct screen {
 	int height; /* lines; INT_MAX where nothing ends */
 };
 
+enum color {
+	COLOR_NONE,
+	COLOR_GOOD,
+	COLOR_WARNING,
+	COLOR_BAD,
+	COLOR_FAINT,
+	COLOR_BOLD,
+};
+
 /* How to draw on out, from what it is and the environment. */
 struct screen screen_of(FILE *out);
 
-void screen_print(const struct screen *screen, const cJSON *status);
+/* Begins anew at the top of a terminal. */
+void screen_clear(const struct screen *screen);
 
-/* The limits whose names begin with prefix, and who uses most of each. */
-void screen_print_top(const struct screen *screen, const cJSON *status, const char *prefix);
+/* printf() in one colour; without colours just printf(). Returns the columns, taken for bytes. */
+int draw(const struct screen *screen, enum color color, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
 
-/* Whom this node asks for names, who asks, and for what: the member dns of the document. */
-void screen_print_dns(const struct screen *screen, const cJSON *status);
+/* A share of 0..1 and two blanks; nothing where the screen has no bars. Returns the columns. */
+int draw_bar(const struct screen *screen, double share);
+
+/*
+ * Text of any length from a column on, wrapped between words where the screen ends; the lines that
+ * follow begin at the column indent. Nothing is cut. It ends the line.
+ */
+void draw_wrapped(const struct screen *screen, int column, int indent, const char *text);
+
+/* "pod       shop/cart-7" and the end of the line, of a workload of the document. */
+void draw_workload(const struct screen *screen, const cJSON *workload);
+
+/* Green, yellow, red: of a verdict, a state or a status that a document contains. */
+enum color color_of(const char *word);
+
+/* The status document's screens, in status.c and top.c. alone: no agent answered. */
+void print_status(const struct screen *screen, const cJSON *status, bool alone);
+void print_dns(const struct screen *screen, const cJSON *status);
+void print_limit(const struct screen *screen, const cJSON *limit);
 
 #endif

@@ -1,29 +1,191 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/cli.h"
 
+#include "base/json.h"
+#include "base/text.h"
 #include "base/util.h"
-#include "cli/document.h"
+#include "cli/client.h"
 #include "cli/screen.h"
-
-#include <stdio.h>
+#include "tuners/table.h"
 
 #define REFRESH_SECONDS 2
 
-/* topic: neighbor, dns, or empty for all. */
-static void print_topic(const struct screen *screen, const cJSON *status, const char *topic)
-{
-	char prefix[64] = "";
+/* At most this many users and names of each server. */
+#define USERS_SHOWN 5
+#define NAMES_SHOWN 5
 
-	if (topic[0])
-		snprintf(prefix, sizeof(prefix), "%s/", topic);
-	if (!streq(topic, "dns"))
-		screen_print_top(screen, status, prefix);
-	if (!topic[0])
-		fputc('\n', screen->out);
-	if (!streq(topic, "neighbor"))
-		screen_print_dns(screen, status);
+/* Green below a limit, yellow near it, red above; no colour without one. */
+static enum color color_against(double value, double limit)
+{
+	if (limit <= 0)
+		return COLOR_NONE;
+	return value > limit ? COLOR_BAD : value > 0.8 * limit ? COLOR_WARNING : COLOR_GOOD;
 }
 
+/* The first column is as wide as its longest text. */
+static int width_of(const struct column *column, const struct table_view *view, const cJSON *rows)
+{
+	const cJSON *row;
+	int width = -column->width;
+
+	if (column != view->columns)
+		return column->width;
+	cJSON_ArrayForEach (row, rows)
+		width = MAX(width, (int)strlen(json_text_at(row, column->key)));
+	return -width;
+}
+
+static void print_cell(
+	const struct screen *screen, const struct column *column, const cJSON *row, int width)
+{
+	double value = column->key ? json_number_at(row, column->key) : 0;
+	char text[128] = "-";
+
+	if (column->write) {
+		text[0] = '\0';
+		column->write(row, text, sizeof(text));
+	} else if (column->format == COLUMN_NUMBER) {
+		draw(screen,
+			column->limit ? color_against(value, json_number_at(row, column->limit))
+				      : COLOR_NONE,
+			"%*.0f", width, value);
+		return;
+	} else if (column->format == COLUMN_SECONDS) {
+		if (cJSON_IsNumber(json_at(row, column->key)))
+			latency_text(value, text);
+	} else {
+		copy_text(text, sizeof(text), json_text_at(row, column->key));
+	}
+	fprintf(screen->out, "%*s", width, text);
+}
+
+/* One line of a view: its headings where row is NULL. Columns that are aligned left are parted. */
+static void print_row(const struct screen *screen, const struct table_view *view, const cJSON *rows,
+	const cJSON *row)
+{
+	fputs("  ", screen->out);
+	for (const struct column *c = view->columns; c->key || c->write; c++) {
+		int width = width_of(c, view, rows);
+
+		if (!c->heading)
+			continue;
+		if (row)
+			print_cell(screen, c, row, width);
+		else
+			draw(screen, COLOR_FAINT, "%*s", width, c->heading);
+		if (width < 0 && c == view->columns)
+			fputc(' ', screen->out);
+	}
+	fputc('\n', screen->out);
+}
+
+static void print_rate(const struct screen *screen, const cJSON *user)
+{
+	fprintf(screen->out, "    %8.0f/s %12.0f  ", json_number_at(user, "queries_per_second"),
+		json_number_at(user, "queries"));
+}
+
+/* Who queries this server, and what, in at most this many lines. Returns how many it used. */
+static int print_details(const struct screen *screen, const cJSON *server, int lines)
+{
+	const cJSON *other = json_at(server, "other"), *item;
+	int users = MIN(USERS_SHOWN, lines), names = NAMES_SHOWN, before = lines;
+
+	cJSON_ArrayForEach (item, json_at(server, "top")) {
+		if (users-- <= 0)
+			break;
+		print_rate(screen, item);
+		draw_workload(screen, json_at(item, "workload"));
+		lines--;
+	}
+	if (lines > 0 && json_number_at(other, "queries") > 0) {
+		print_rate(screen, other);
+		fputs("other\n", screen->out);
+		lines--;
+	}
+	cJSON_ArrayForEach (item, json_at(server, "names")) {
+		if (lines <= 0 || names-- <= 0)
+			break;
+		fprintf(screen->out, "    %8.0f %%               %s  %s\n",
+			100 * json_number_at(item, "share"), json_text_at(item, "name"),
+			json_text_at(item, "type"));
+		lines--;
+	}
+	return before - lines;
+}
+
+/* "not counted in full: servers 12, rows 4"; what the search lists of resolv.conf cost. */
+static void print_sums(const struct screen *screen, const cJSON *dns)
+{
+	const char *between = "  failed search-list expansions: ";
+	const cJSON *item;
+
+	cJSON_ArrayForEach (item, json_at(dns, "expansions")) {
+		if (json_number_at(item, "failed_per_second") < 0.5)
+			continue;
+		fprintf(screen->out, "%s%s %.0f of %.0f/s", between, json_text_at(item, "role"),
+			json_number_at(item, "failed_per_second"),
+			json_number_at(item, "queries_per_second"));
+		between = ", ";
+	}
+	fputs(between[0] == ',' ? "\n" : "", screen->out);
+	between = "  not counted in full: ";
+	cJSON_ArrayForEach (item, json_at(dns, "lost")) {
+		if (!cJSON_IsNumber(item) || item->valuedouble <= 0)
+			continue;
+		fprintf(screen->out, "%s%s %.0f", between, item->string, item->valuedouble);
+		between = ", ";
+	}
+	fputs(between[0] == ',' ? "\n" : "", screen->out);
+}
+
+void print_dns(const struct screen *screen, const cJSON *status)
+{
+	const struct table_view *view = tuner_find("dns")->view;
+	const cJSON *dns = json_at(status, "dns"), *rows = json_at(dns, view->rows), *item;
+	int left = screen->height - 6 - cJSON_GetArraySize(rows);
+
+	draw(screen, COLOR_BOLD, "%s", view->title);
+	fputc('\n', screen->out);
+	if (!cJSON_IsObject(dns)) {
+		cJSON_ArrayForEach (item, json_at(status, "tuners"))
+			if (streq(json_text_at(item, "name"), "dns"))
+				fprintf(screen->out, "  %s%s%s\n", json_text_at(item, "state"),
+					json_text_at(item, "why")[0] ? ": " : "",
+					json_text_at(item, "why"));
+		return;
+	}
+	print_row(screen, view, rows, NULL);
+	cJSON_ArrayForEach (item, rows) {
+		print_row(screen, view, rows, item);
+		left -= print_details(screen, item, left);
+	}
+	if (cJSON_GetArraySize(rows) == 0)
+		fputs("  no query has left this node yet\n", screen->out);
+	print_sums(screen, dns);
+}
+
+/* The limits whose names begin with prefix, and who uses most of each. */
+static void print_users(const struct screen *screen, const cJSON *status, const char *prefix)
+{
+	const cJSON *limit, *user;
+
+	cJSON_ArrayForEach (limit, json_at(status, "limits")) {
+		if (!starts_with(json_text_at(limit, "name"), prefix))
+			continue;
+		print_limit(screen, limit);
+		cJSON_ArrayForEach (user, json_at(limit, "top")) {
+			double used = json_number_at(user, "used");
+
+			fputs("    ", screen->out);
+			draw_bar(screen, used / MAX(json_number_at(limit, "used"), 1.0));
+			fprintf(screen->out, "%10.0f  ", used);
+			draw_workload(screen, json_at(user, "workload"));
+		}
+	}
+}
+
+/* topic: neighbor, dns, or empty for all. */
 static int show(const struct cli *cli, const char *topic)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *status = NULL;
@@ -32,9 +194,13 @@ static int show(const struct cli *cli, const char *topic)
 
 	if (r != EXIT_OK)
 		return r;
-	if (screen.bars)
-		fputs("\033[H\033[J", stdout);
-	print_topic(&screen, status, topic);
+	screen_clear(&screen);
+	if (!streq(topic, "dns"))
+		print_users(&screen, status, topic[0] ? "neighbor/" : "");
+	if (!topic[0])
+		fputc('\n', stdout);
+	if (!streq(topic, "neighbor"))
+		print_dns(&screen, status);
 	fflush(stdout);
 	return EXIT_OK;
 }

@@ -2,14 +2,13 @@
 #include "cli/cli.h"
 
 #include "base/build.h"
+#include "base/json.h"
 #include "base/util.h"
 #include "cli/local.h"
 
 #include <stdio.h>
 
 #include <cjson/cJSON.h>
-
-DEFINE_CLEANUP(cJSON, cJSON_Delete)
 
 static int print_json(const struct node *node)
 {

@@ -20,8 +20,6 @@
  */
 #define PAGE_ROWS_MAX (180 * 1000)
 
-DEFINE_CLEANUP(cJSON, cJSON_Delete)
-
 /* Text within an element or a quoted attribute, escaped. NULL is empty. */
 static void put_text(FILE *out, const char *text)
 {

@@ -2,13 +2,12 @@
 #include "report/plan_json.h"
 
 #include "base/cleanup.h"
+#include "base/json.h"
 
 #include <errno.h>
 #include <string.h>
 
 #include <cjson/cJSON.h>
-
-DEFINE_CLEANUP(cJSON, cJSON_Delete)
 
 static void add_text_or_null(cJSON *object, const char *name, const char *text)
 {

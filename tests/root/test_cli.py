@@ -7,7 +7,9 @@ import json
 import os
 import pty
 import re
+import socket
 import subprocess
+import threading
 import unicodedata
 
 import pytest
@@ -166,6 +168,46 @@ def test_status_without_an_agent(node: Node, run) -> None:
     assert max(map(width, answer.stdout.splitlines())) <= 80
     assert json.loads(run("status", "--json").stdout)["schema"] == 1
     node.assert_unchanged()
+
+
+def answers_once(path, body: bytes) -> threading.Thread:
+    """A made-up agent: a unix socket that answers one request with a document."""
+    listener = socket.socket(socket.AF_UNIX)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    listener.bind(str(path))
+    listener.listen()
+
+    def serve() -> None:
+        with listener, listener.accept()[0] as client:
+            client.recv(4096)
+            client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    return thread
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("command", [("status",), ("top",), ("top", "dns")])
+def test_foreign_names_cannot_steer_the_terminal(run, directory, command: tuple[str, ...]) -> None:
+    evil = "e\x1b[2Jv\x9b31m\x07il\u202e"
+    workload = {"kind": "pod", "namespace": evil, "name": evil, "id": ""}
+    document = {
+        "schema": 1,
+        "node": {"name": evil, "version": "1", "verdict": "critical"},
+        "limits": [{"name": "neighbor/" + evil, "used": 1, "max": 2, "unit": evil, "top": [{"workload": workload, "used": 1}]}],
+        "settings": [{"name": evil, "tuner": "thp", "wanted": evil, "actual": evil, "state": "failed", "reason": evil}],
+        "tuners": [{"name": "thp", "mode": evil, "state": evil, "why": evil}],
+        "conditions": [{"type": evil, "status": "True", "reason": evil, "message": evil}],
+        "dns": {"servers": [{"server": evil, "role": evil, "top": [{"workload": workload}], "names": [{"name": evil, "share": 1}]}]},
+        "runtime": {"found": [{"name": evil, "pulls": [{"image": evil, "ref": evil}]}]},
+    }
+    thread = answers_once(directory / "run/headroom.sock", json.dumps(document).encode())
+    answer = run(*command)
+    thread.join(10)
+    assert answer.returncode in (0, 2), answer.stderr
+    assert "e?[2Jv" in answer.stdout
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", answer.stdout)
 
 
 def on_terminal(directory, columns: int, **env: str) -> str:

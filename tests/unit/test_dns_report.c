@@ -9,10 +9,9 @@
 
 #include "base/cleanup.h"
 #include "base/exposition.h"
+#include "base/json.h"
 #include "base/util.h"
 #include "tuners/dns/dns.h"
-
-DEFINE_CLEANUP(cJSON, cJSON_Delete)
 
 static void clear(struct dns_server_table **table)
 {

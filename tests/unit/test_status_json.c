@@ -9,11 +9,11 @@
 #include <cjson/cJSON.h>
 
 #include "base/cleanup.h"
+#include "base/json.h"
 #include "report/report.h"
 
 #include "fake_node.h"
 
-DEFINE_CLEANUP(cJSON, cJSON_Delete)
 #define _cleanup_json_ _cleanup_(cleanup_cJSON_Delete)
 
 static cJSON *status_of(const struct node *node)
