@@ -245,9 +245,10 @@ static void choose(const struct dns_clients *clients, const struct dns_server_ta
 	}
 }
 
-static void name_users(const struct dns_sensor *sensor, struct dns_server_table *table)
+static void name_users(struct dns_sensor *sensor)
 {
 	const struct dns_clients *clients = &sensor->clients;
+	struct dns_server_table *table = &sensor->table;
 	uint64_t root = dns_bpf_control(sensor->bpf)->root_cgroup;
 	_cleanup_free_ struct dns_client **all = calloc(clients->n + 1, sizeof(*all));
 	_cleanup_free_ struct candidates *chosen = calloc(1, sizeof(*chosen));
@@ -377,7 +378,7 @@ void dns_clients_read(struct dns_sensor *sensor, struct dns_seen *seen)
 	clients->n = dns_clients_merge(clients->clients, clients->n);
 	dns_clients_rate(clients, seen, sensor->now_us);
 	prune(clients, sensor->bpf, seen->table);
-	name_users(sensor, seen->table);
+	name_users(sensor);
 	dns_forwarders_list(seen);
 }
 

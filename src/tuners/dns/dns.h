@@ -123,11 +123,11 @@ struct dns_sender {
 /* What was sensed: all that decide() knows. */
 struct dns_seen {
 	bool watched; /* the counters are there: BPF runs */
-	struct dns_server_table *table;
+	const struct dns_server_table *table;
 	struct dns_search search[DNS_ROLES];
 	struct dns_forwarder forwarders[DNS_FORWARDERS]; /* to upstreams, busiest first */
 	unsigned n_forwarders;
-	struct dns_seconds *link_local; /* packets that share the budget; NULL: not watched */
+	const struct dns_seconds *link_local; /* packets that share the budget; NULL: not watched */
 	struct dns_sender senders[DNS_SENDERS]; /* the busiest of them, in no order */
 	unsigned n_senders;
 	unsigned uplinks; /* network devices of the machine, each with its own such budget */
