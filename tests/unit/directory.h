@@ -5,12 +5,7 @@
 /* A directory of a test's own below /tmp: as the root of a made-up node, or as a state directory.
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "base/cleanup.h"
 #include "base/file.h"

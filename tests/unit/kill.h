@@ -7,12 +7,7 @@
  * where there is no ptrace(2), after so many microseconds.
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <signal.h>
 #include <stdbool.h>

@@ -40,13 +40,12 @@ static void bench_clear(struct bench *bench)
 #define _cleanup_bench_ __attribute__((cleanup(bench_clear)))
 
 /* Whatever the umask: others read what lies beside ours. */
-static void a_new_file_has_directories_made_for_it(void **state)
+TEST(a_new_file_has_directories_made_for_it)
 {
 	_cleanup_bench_ struct bench bench;
 	struct stat st;
 	mode_t mask = umask(0077);
 
-	(void)state;
 	bench_make(&bench);
 	assert_int_equal(bench.at.missing, 1);
 	assert_int_equal(file_put(&bench.at, FILE_HASH_NONE, "a", 1), 0);
@@ -59,11 +58,10 @@ static void a_new_file_has_directories_made_for_it(void **state)
 	assert_int_equal(st.st_mode & 0777, 0755);
 }
 
-static void what_somebody_made_meanwhile_stays(void **state)
+TEST(what_somebody_made_meanwhile_stays)
 {
 	_cleanup_bench_ struct bench bench;
 
-	(void)state;
 	bench_make(&bench);
 	directory_put(&bench.root, PATH, "theirs");
 	assert_int_equal(file_put(&bench.at, FILE_HASH_NONE, "a", 1), -ESTALE);
@@ -72,12 +70,11 @@ static void what_somebody_made_meanwhile_stays(void **state)
 }
 
 /* A full disk, a directory that went: neither the trial nor the name that it is swept by. */
-static void a_trial_that_cannot_be_written_leaves_nothing(void **state)
+TEST(a_trial_that_cannot_be_written_leaves_nothing)
 {
 	_cleanup_bench_ struct bench bench;
 	char path[PATH_MAX], kept[PATH_MAX];
 
-	(void)state;
 	bench_make(&bench);
 	directory_path(&bench.root, "/nowhere", bench.at.directory);
 	assert_int_equal(file_put_trial(bench.state, &bench.at, "a", 1, path), -ENOENT);
@@ -85,7 +82,7 @@ static void a_trial_that_cannot_be_written_leaves_nothing(void **state)
 	assert_int_equal(rmdir(kept), 0); /* it is empty */
 }
 
-static void what_is_kept_is_for_root_alone(void **state)
+TEST(what_is_kept_is_for_root_alone)
 {
 	_cleanup_bench_ struct bench bench;
 	_cleanup_free_ char *bytes = NULL;
@@ -93,7 +90,6 @@ static void what_is_kept_is_for_root_alone(void **state)
 	struct stat st;
 	size_t len;
 
-	(void)state;
 	bench_make(&bench);
 	hash_bytes("secret", 6, hash);
 	for (int i = 0; i < 2; i++)
@@ -118,7 +114,7 @@ static const unsigned char default_acl[] = {2, 0, 0, 0,                         
 	4, 0, 5, 0, 0xff, 0xff, 0xff, 0xff, 16, 0, 7, 0, 0xff, 0xff, 0xff, 0xff, /* group, mask */
 	32, 0, 0, 0, 0xff, 0xff, 0xff, 0xff};
 
-static void a_replaced_file_keeps_its_metadata_and_takes_no_other(void **state)
+TEST(a_replaced_file_keeps_its_metadata_and_takes_no_other)
 {
 	_cleanup_bench_ struct bench bench;
 	struct file_bytes old;
@@ -126,7 +122,6 @@ static void a_replaced_file_keeps_its_metadata_and_takes_no_other(void **state)
 	struct stat st;
 	bool acl;
 
-	(void)state;
 	bench_make(&bench);
 	directory_put(&bench.root, PATH, "password");
 	assert_int_equal(file_locate(&bench.host, PATH, &bench.at), 0);
@@ -146,17 +141,4 @@ static void a_replaced_file_keeps_its_metadata_and_takes_no_other(void **state)
 	else
 		print_message("without ACLs\n");
 	file_bytes_clear(&old);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_new_file_has_directories_made_for_it),
-		cmocka_unit_test(what_somebody_made_meanwhile_stays),
-		cmocka_unit_test(a_trial_that_cannot_be_written_leaves_nothing),
-		cmocka_unit_test(a_replaced_file_keeps_its_metadata_and_takes_no_other),
-		cmocka_unit_test(what_is_kept_is_for_root_alone),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -111,9 +111,8 @@ static void check(bool found, const struct workload *workload, const struct exam
 	assert_string_equal(workload->namespace, "");
 }
 
-static void cgroup_paths_name_workloads(void **state)
+TEST(cgroup_paths_name_workloads)
 {
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(examples); i++) {
 		struct workload workload = {.kind = UNTOUCHED, .name = "untouched"};
 
@@ -122,9 +121,8 @@ static void cgroup_paths_name_workloads(void **state)
 }
 
 /* The same, as the only line of a process's file. */
-static void lines_of_the_unified_hierarchy_name_workloads(void **state)
+TEST(lines_of_the_unified_hierarchy_name_workloads)
 {
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(examples); i++) {
 		struct workload workload = {.kind = UNTOUCHED, .name = "untouched"};
 		char text[1024];
@@ -162,9 +160,8 @@ static const struct example several[] = {
 	{"0:\n/a.service:/b.service\n", UNTOUCHED, NULL, NULL},
 };
 
-static void the_most_specific_line_counts(void **state)
+TEST(the_most_specific_line_counts)
 {
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(several); i++) {
 		struct workload workload = {.kind = UNTOUCHED, .name = "untouched"};
 
@@ -173,14 +170,13 @@ static void the_most_specific_line_counts(void **state)
 }
 
 /* Anyone may make cgroups below his own, with names of up to 255 bytes. */
-static void overlong_names_are_cut(void **state)
+TEST(overlong_names_are_cut)
 {
 	static const char *const parts[] = {"/", "pod", "/pod", "-pod", "a", "/lxc.payload.",
 		"x.service", "/" ID, "/kubepods-pod", "\xff\x01", "/podkubepods", "-"};
 	size_t size = 100000;
 	_cleanup_free_ char *text = malloc(size + 64);
 
-	(void)state;
 	assert_non_null(text);
 	for (size_t p = 0; p < ARRAY_SIZE(parts); p++) {
 		struct workload workload = {0};
@@ -198,14 +194,13 @@ static void overlong_names_are_cut(void **state)
 
 /* Pieces of all forms in any order, with all lengths of the digits: nothing is read or written
  * beyond. */
-static void garbage_names_no_workload(void **state)
+TEST(garbage_names_no_workload)
 {
 	static const char *const pieces[] = {"/", "kubepods", "pod", "-", "_", ".slice", ".scope",
 		".service", "lxc.payload.", "docker-", "crio-conmon-", "0", "abcdef", UID, UID_, ID,
 		":", "\n", "0::/", ".", "\x80"};
 	uint64_t seed = 42;
 
-	(void)state;
 	for (unsigned round = 0; round < 20000; round++) {
 		struct workload workload = {0};
 		char text[2048] = "";
@@ -222,17 +217,4 @@ static void garbage_names_no_workload(void **state)
 			assert_int_equal(strspn(workload.id, "0123456789abcdefABCDEF-"),
 				strlen(workload.id));
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(cgroup_paths_name_workloads),
-		cmocka_unit_test(lines_of_the_unified_hierarchy_name_workloads),
-		cmocka_unit_test(the_most_specific_line_counts),
-		cmocka_unit_test(overlong_names_are_cut),
-		cmocka_unit_test(garbage_names_no_workload),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

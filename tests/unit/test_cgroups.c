@@ -33,7 +33,7 @@ static struct cgroups *open_below(const struct directory *directory, const struc
 	return cgroups;
 }
 
-static void a_cgroup_is_a_workload(void **state)
+TEST(a_cgroup_is_a_workload)
 {
 	static const struct {
 		const char *path;
@@ -51,7 +51,6 @@ static void a_cgroup_is_a_workload(void **state)
 	uint64_t inodes[ARRAY_SIZE(table)];
 	struct host host = {0};
 
-	(void)state;
 	directory_make(&directory);
 	for (size_t i = 0; i < ARRAY_SIZE(table); i++)
 		inodes[i] = make_cgroup(&directory, table[i].path);
@@ -66,7 +65,7 @@ static void a_cgroup_is_a_workload(void **state)
 	}
 }
 
-static void a_runtime_provides_the_pods_name(void **state)
+TEST(a_runtime_provides_the_pods_name)
 {
 	_cleanup_directory_ struct directory directory = {0};
 	_cleanup_(cleanup_cgroups_close) struct cgroups *cgroups = NULL;
@@ -75,7 +74,6 @@ static void a_runtime_provides_the_pods_name(void **state)
 	struct host host = {.names = names};
 	uint64_t inode;
 
-	(void)state;
 	assert_non_null(entry);
 	directory_make(&directory);
 	inode = make_cgroup(&directory, POD);
@@ -87,14 +85,13 @@ static void a_runtime_provides_the_pods_name(void **state)
 	assert_string_equal(cgroups_find(cgroups, inode).namespace, "shop");
 }
 
-static void a_cgroup_that_comes_later_is_found(void **state)
+TEST(a_cgroup_that_comes_later_is_found)
 {
 	_cleanup_directory_ struct directory directory = {0};
 	_cleanup_(cleanup_cgroups_close) struct cgroups *cgroups = NULL;
 	uint64_t gone = 123456789, later, wanted[3];
 	struct host host = {0};
 
-	(void)state;
 	directory_make(&directory);
 	cgroups = open_below(&directory, &host);
 	for (uint64_t now = 1; now < 20; now++)
@@ -116,14 +113,13 @@ static void put_stat(const struct directory *directory, unsigned start)
 	directory_put(directory, "/proc/77/stat", text);
 }
 
-static void a_process_counts_until_its_pid_is_reused(void **state)
+TEST(a_process_counts_until_its_pid_is_reused)
 {
 	_cleanup_directory_ struct directory directory = {0};
 	_cleanup_(cleanup_cgroups_close) struct cgroups *cgroups = NULL;
 	struct host host;
 	uint64_t inode;
 
-	(void)state;
 	directory_make(&directory);
 	assert_true(host_init(&host, directory.path));
 	inode = make_cgroup(&directory, POD);
@@ -135,16 +131,4 @@ static void a_process_counts_until_its_pid_is_reused(void **state)
 	assert_int_equal(cgroups_process(cgroups, inode), 77);
 	put_stat(&directory, 400);
 	assert_int_equal(cgroups_process(cgroups, inode), 0);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_cgroup_is_a_workload),
-		cmocka_unit_test(a_runtime_provides_the_pods_name),
-		cmocka_unit_test(a_cgroup_that_comes_later_is_found),
-		cmocka_unit_test(a_process_counts_until_its_pid_is_reused),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,19 +30,17 @@ static void expect_output(const char *script, const char *output)
 	free(result.output);
 }
 
-static void the_output_of_a_child_is_returned(void **state)
+TEST(the_output_of_a_child_is_returned)
 {
-	(void)state;
 	expect_output("echo one; echo two", "one\ntwo\n");
 	expect_output("true", "");
 	expect_output("echo no >&2", "");
 }
 
-static void the_exit_status_and_first_error_line_are_returned(void **state)
+TEST(the_exit_status_and_first_error_line_are_returned)
 {
 	struct child_result result = {0};
 
-	(void)state;
 	assert_int_equal(run_shell("printf 'bad\\tthing\\nmore' >&2; exit 3", 100, &result), 0);
 	assert_int_equal(WEXITSTATUS(result.status), 3);
 	assert_string_equal(result.error, "bad thing");
@@ -50,11 +48,10 @@ static void the_exit_status_and_first_error_line_are_returned(void **state)
 }
 
 /* Whatever this process has: variables, blocked and ignored signals, descriptors, input. */
-static void a_child_inherits_nothing(void **state)
+TEST(a_child_inherits_nothing)
 {
 	sigset_t all;
 
-	(void)state;
 	setenv("SECRET", "x", 1);
 	sigfillset(&all);
 	sigprocmask(SIG_BLOCK, &all, NULL);
@@ -68,21 +65,19 @@ static void a_child_inherits_nothing(void **state)
 	signal(SIGPIPE, SIG_DFL);
 }
 
-static void too_much_output_is_an_error(void **state)
+TEST(too_much_output_is_an_error)
 {
 	struct child_result result = {0};
 
-	(void)state;
 	assert_int_equal(run_shell("yes", 10000, &result), -EFBIG);
 	assert_null(result.output);
 }
 
-static void a_child_that_hangs_is_killed(void **state)
+TEST(a_child_that_hangs_is_killed)
 {
 	static const char *const scripts[] = {
 		"sleep 1000", "exec >&- 2>&-; sleep 1000", "trap '' TERM; while :; do :; done"};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(scripts); i++) {
 		const char *const arguments[] = {"/bin/sh", "-c", scripts[i], NULL};
 		const struct child child = {.arguments = arguments, .output_max = 100};
@@ -95,14 +90,13 @@ static void a_child_that_hangs_is_killed(void **state)
 	}
 }
 
-static void cancelling_kills_the_child(void **state)
+TEST(cancelling_kills_the_child)
 {
 	const char *const arguments[] = {"/bin/sleep", "1000", NULL};
 	const struct child child = {.arguments = arguments, .output_max = 100};
 	struct child_result result = {0};
 	int fds[2];
 
-	(void)state;
 	assert_int_equal(pipe(fds), 0);
 	close(fds[1]); /* readable: its end */
 	{
@@ -114,21 +108,20 @@ static void cancelling_kills_the_child(void **state)
 	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
 }
 
-static void a_child_runs_in_its_working_directory(void **state)
+TEST(a_child_runs_in_its_working_directory)
 {
 	const char *const arguments[] = {"/bin/pwd", NULL};
 	const struct child child = {.arguments = arguments, .directory = "/usr", .output_max = 100};
 	const struct wait wait = {.deadline_us = now_us() + 20 * USEC_PER_SEC, .cancel_fd = -1};
 	struct child_result result = {0};
 
-	(void)state;
 	assert_int_equal(child_run(&child, &wait, &result), 0);
 	assert_string_equal(result.output, "/usr\n");
 	free(result.output);
 }
 
 /* A pipe that only it and its children hold open for writing ends with the last of them. */
-static void grandchildren_are_killed_too(void **state)
+TEST(grandchildren_are_killed_too)
 {
 	_cleanup_directory_ struct directory directory;
 	char fifo[PATH_MAX], script[2 * PATH_MAX], byte;
@@ -139,7 +132,6 @@ static void grandchildren_are_killed_too(void **state)
 	_cleanup_close_ int reader = -1;
 	struct pollfd ended = {.events = POLLIN};
 
-	(void)state;
 	directory_make(&directory);
 	directory_path(&directory, "/fifo", fifo);
 	assert_int_equal(mkfifo(fifo, 0600), 0);
@@ -154,33 +146,15 @@ static void grandchildren_are_killed_too(void **state)
 	fail_msg("it runs on");
 }
 
-static void failures_to_start_are_errors(void **state)
+TEST(failures_to_start_are_errors)
 {
 	const char *const missing[] = {"/nonexistent", NULL}, *const shell[] = {"/bin/sh", NULL};
 	struct child child = {.arguments = missing, .output_max = 100};
 	const struct wait wait = {.deadline_us = now_us() + 20 * USEC_PER_SEC, .cancel_fd = -1};
 	struct child_result result = {0};
 
-	(void)state;
 	assert_int_equal(child_run(&child, &wait, &result), -ENOENT);
 	child.arguments = shell;
 	child.root = "/nonexistent";
 	assert_int_equal(child_run(&child, &wait, &result), geteuid() == 0 ? -ENOENT : -EPERM);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_output_of_a_child_is_returned),
-		cmocka_unit_test(the_exit_status_and_first_error_line_are_returned),
-		cmocka_unit_test(a_child_inherits_nothing),
-		cmocka_unit_test(too_much_output_is_an_error),
-		cmocka_unit_test(a_child_that_hangs_is_killed),
-		cmocka_unit_test(cancelling_kills_the_child),
-		cmocka_unit_test(a_child_runs_in_its_working_directory),
-		cmocka_unit_test(grandchildren_are_killed_too),
-		cmocka_unit_test(failures_to_start_are_errors),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,7 +3,7 @@
 
 #include <headroom/condition.h>
 
-static void since_changes_only_with_the_status(void **state)
+TEST(since_changes_only_with_the_status)
 {
 	static const struct {
 		enum condition_status status;
@@ -21,7 +21,6 @@ static void since_changes_only_with_the_status(void **state)
 	};
 	struct condition condition = {0};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
 		struct condition_reading reading = {
 			.status = steps[i].status, .reason = steps[i].reason};
@@ -33,22 +32,11 @@ static void since_changes_only_with_the_status(void **state)
 	}
 }
 
-static void names_and_severities(void **state)
+TEST(names_and_severities)
 {
-	(void)state;
 	assert_string_equal(condition_status_name(CONDITION_TRUE), "True");
 	assert_string_equal(condition_status_name(CONDITION_FALSE), "False");
 	assert_string_equal(condition_status_name(CONDITION_UNKNOWN), "Unknown");
 	assert_string_equal(severity_name(SEVERITY_CRITICAL), "critical");
 	assert_string_equal(severity_name(SEVERITY_ADVICE), "advice");
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(since_changes_only_with_the_status),
-		cmocka_unit_test(names_and_severities),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -171,9 +171,8 @@ static struct loaded load_files(const char *const files[static 3])
 	return load_source(main, false, others);
 }
 
-static void files_are_merged_key_by_key(void **state)
+TEST(files_are_merged_key_by_key)
 {
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(merge_cases); i++) {
 		_cleanup_loaded_ struct loaded loaded = load_files(merge_cases[i].files);
 		char text[TEXT_MAX];
@@ -188,7 +187,7 @@ static void files_are_merged_key_by_key(void **state)
 	}
 }
 
-static void numbers_and_durations_fall_back_where_a_word_is_given(void **state)
+TEST(numbers_and_durations_fall_back_where_a_word_is_given)
 {
 	_cleanup_loaded_ struct loaded plain = load_text("");
 	_cleanup_loaded_ struct loaded given =
@@ -196,7 +195,6 @@ static void numbers_and_durations_fall_back_where_a_word_is_given(void **state)
 			  " budgets: [{server: a, qps: 200}, {server: b, every: off}]}\n");
 	const struct config *config = given.config;
 
-	(void)state;
 	assert_loaded(&given);
 	assert_int_equal(config_count(plain.config, "neighbor.ipv4.gc_thresh1", 7), 80000);
 	assert_int_equal(config_count(plain.config, "neighbor.ceiling", 7), 7);
@@ -214,7 +212,7 @@ static void numbers_and_durations_fall_back_where_a_word_is_given(void **state)
 	assert_true(config_item_bool(config, "watch.budgets", 0, "tcp"));
 }
 
-static void items_know_where_they_were_given(void **state)
+TEST(items_know_where_they_were_given)
 {
 	_cleanup_loaded_ struct loaded loaded =
 		load_text("watch:\n  budgets:\n  - server: a\n    qps: 3\n");
@@ -223,7 +221,6 @@ static void items_know_where_they_were_given(void **state)
 		unsigned line, column;
 	} cases[] = {{NULL, 3, 5}, {"qps", 4, 10}, {"tcp", 3, 5}};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct config_place place =
 			config_item_where(loaded.config, "watch.budgets", 0, cases[i].field);
@@ -234,13 +231,12 @@ static void items_know_where_they_were_given(void **state)
 	}
 }
 
-static void every_option_has_help_and_a_default_that_fits(void **state)
+TEST(every_option_has_help_and_a_default_that_fits)
 {
 	_cleanup_loaded_ struct loaded loaded = {0};
 	struct option_value value;
 	char why[VALUE_WHY_MAX];
 
-	(void)state;
 	for (size_t i = 0; option_tables[i]; i++) {
 		for (const struct config_option *row = option_tables[i]; row->name; row++) {
 			assert_non_null(row->sentence);
@@ -263,13 +259,12 @@ static void every_option_has_help_and_a_default_that_fits(void **state)
 	assert_loaded(&loaded);
 }
 
-static void reserved_sections_are_noticed_once(void **state)
+TEST(reserved_sections_are_noticed_once)
 {
 	_cleanup_loaded_ struct loaded loaded =
 		load_files((const char *[3]){"mode: enforce\nlater: {budgets: [{server: auto}]}\n",
 			"later: {names: off}\nmuch_later:\n"});
 
-	(void)state;
 	assert_loaded(&loaded);
 	assert_int_equal(loaded.notices.n, 1);
 	assert_int_equal(loaded.notices.faults[0].line, 2);
@@ -277,7 +272,7 @@ static void reserved_sections_are_noticed_once(void **state)
 	assert_non_null(strstr(loaded.notices.faults[0].message, "later"));
 }
 
-static void checksum_changes_with_values_and_not_with_text(void **state)
+TEST(checksum_changes_with_values_and_not_with_text)
 {
 	static const char *const same[] = {
 		"# the same\nneighbor:\n  grow: true\nsysctl: {vm.max_map_count: 262144}\nlater: 1\n",
@@ -303,7 +298,6 @@ static void checksum_changes_with_values_and_not_with_text(void **state)
 	_cleanup_loaded_ struct loaded plain = load_text("");
 	uint32_t sum = config_checksum(plain.config);
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(same) + ARRAY_SIZE(different); i++) {
 		bool equal = i < ARRAY_SIZE(same);
 		_cleanup_loaded_ struct loaded other =
@@ -314,7 +308,7 @@ static void checksum_changes_with_values_and_not_with_text(void **state)
 	}
 }
 
-static void durations_are_one_number_with_its_unit(void **state)
+TEST(durations_are_one_number_with_its_unit)
 {
 	static const struct {
 		const char *text;
@@ -351,7 +345,6 @@ static void durations_are_one_number_with_its_unit(void **state)
 	};
 	char text[DURATION_TEXT_MAX];
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		uint64_t us = 7;
 
@@ -364,7 +357,7 @@ static void durations_are_one_number_with_its_unit(void **state)
 	assert_string_equal(duration_format(text, 1234), "1ms");
 }
 
-static void lists_with_a_default_that_their_row_refuses_are_a_bug(void **state)
+TEST(lists_with_a_default_that_their_row_refuses_are_a_bug)
 {
 	const struct config_option rows[] = {
 		LIST("a", NULL, 0, "word", fixture_text_item),
@@ -374,17 +367,15 @@ static void lists_with_a_default_that_their_row_refuses_are_a_bug(void **state)
 	};
 	struct list *list = NULL;
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
 		assert_int_equal(list_default(&rows[i], &list), -EINVAL);
 	assert_null(list);
 }
 
-static void profiles_are_complete_sourced_and_loadable(void **state)
+TEST(profiles_are_complete_sourced_and_loadable)
 {
 	size_t n_profiles = 0;
 
-	(void)state;
 	for (const struct profile *profile = profile_table; profile->name; profile++) {
 		size_t rows = 0, n;
 		char text[64];
@@ -418,21 +409,4 @@ static void profiles_are_complete_sourced_and_loadable(void **state)
 		assert_string_equal(value, row->value);
 		assert_true(sysctl_value_is_numeric(value));
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(files_are_merged_key_by_key),
-		cmocka_unit_test(numbers_and_durations_fall_back_where_a_word_is_given),
-		cmocka_unit_test(items_know_where_they_were_given),
-		cmocka_unit_test(every_option_has_help_and_a_default_that_fits),
-		cmocka_unit_test(reserved_sections_are_noticed_once),
-		cmocka_unit_test(checksum_changes_with_values_and_not_with_text),
-		cmocka_unit_test(durations_are_one_number_with_its_unit),
-		cmocka_unit_test(lists_with_a_default_that_their_row_refuses_are_a_bug),
-		cmocka_unit_test(profiles_are_complete_sourced_and_loadable),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

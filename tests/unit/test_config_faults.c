@@ -188,9 +188,8 @@ static const struct fault_case fault_cases[] = {
 	{"watch: {timeout: [1s]}\n", 1, 18, "cannot be a list"},
 };
 
-static void each_fault_is_reported_once_with_its_position(void **state)
+TEST(each_fault_is_reported_once_with_its_position)
 {
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(fault_cases); i++) {
 		const struct fault_case *want = &fault_cases[i];
 		_cleanup_loaded_ struct loaded loaded = load_text(want->text);
@@ -227,9 +226,8 @@ static const char *const good_texts[] = {
 	"later: [[[[[[[1]]]]]]]\n",
 };
 
-static void good_files_have_no_fault(void **state)
+TEST(good_files_have_no_fault)
 {
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(good_texts); i++) {
 		_cleanup_loaded_ struct loaded loaded = load_text(good_texts[i]);
 
@@ -238,19 +236,18 @@ static void good_files_have_no_fault(void **state)
 	}
 }
 
-static void a_nul_byte_is_a_fault(void **state)
+TEST(a_nul_byte_is_a_fault)
 {
 	static const char text[] = "mode: enforce\nprofile: e\0tcd\n";
 	_cleanup_loaded_ struct loaded loaded = {0};
 
-	(void)state;
 	loaded.result = config_load_text("F", text, sizeof(text) - 1, fixture_tables,
 		&loaded.config, &loaded.faults, &loaded.notices);
 	assert_one_fault(&loaded, 2, 11, "a NUL byte");
 }
 
 /* Of 300 bytes, where %s is. */
-static void long_words_are_faults(void **state)
+TEST(long_words_are_faults)
 {
 	static const struct fault_case cases[] = {
 		{"%s: 1\n", 1, 1, "unknown key \"kkk"},
@@ -260,7 +257,6 @@ static void long_words_are_faults(void **state)
 	};
 	char text[1024], key[300];
 
-	(void)state;
 	memset(key, 'k', sizeof(key));
 	key[sizeof(key) - 1] = '\0';
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -273,7 +269,7 @@ static void long_words_are_faults(void **state)
 	}
 }
 
-static void all_independent_faults_are_reported(void **state)
+TEST(all_independent_faults_are_reported)
 {
 	static const struct {
 		const char *text;
@@ -286,7 +282,6 @@ static void all_independent_faults_are_reported(void **state)
 			{3, 3, 4}},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		_cleanup_loaded_ struct loaded loaded = load_text(cases[i].text);
 
@@ -311,7 +306,7 @@ static struct loaded load_many(const char *begin, const char *item, unsigned n, 
 	return load_text(text);
 }
 
-static void faults_values_and_items_are_bounded(void **state)
+TEST(faults_values_and_items_are_bounded)
 {
 	_cleanup_loaded_ struct loaded faults = load_many("", "unknown", 100, ": 1\n");
 	_cleanup_loaded_ struct loaded values = load_many("", "k", DOCUMENT_NODES_MAX + 1, ": 1\n");
@@ -320,7 +315,6 @@ static void faults_values_and_items_are_bounded(void **state)
 	_cleanup_loaded_ struct loaded items =
 		load_many("watch: {servers: [", "a", OPTION_ITEMS_MAX + 1, ",");
 
-	(void)state;
 	assert_int_equal(faults.result, -22);
 	assert_int_equal(faults.faults.n, CONFIG_FAULTS_MAX);
 	assert_one_fault(&values, DOCUMENT_NODES_MAX, 8, "more than 4096 values");
@@ -329,12 +323,11 @@ static void faults_values_and_items_are_bounded(void **state)
 	assert_one_fault(&items, 1, 19 + 3 * 10 + 4 * (OPTION_ITEMS_MAX - 10), "at most 64 items");
 }
 
-static void faults_name_their_file_and_rules_are_checked_after_merging(void **state)
+TEST(faults_name_their_file_and_rules_are_checked_after_merging)
 {
 	_cleanup_directory_ struct directory directory;
 	char main[PATH_MAX], others[PATH_MAX];
 
-	(void)state;
 	directory_make(&directory);
 	directory_path(&directory, "/F", main);
 	directory_path(&directory, "/d", others);
@@ -361,19 +354,4 @@ static void faults_name_their_file_and_rules_are_checked_after_merging(void **st
 	directory_put(&directory, "/d/1.yaml", "http: {listen: }\n");
 	_cleanup_loaded_ struct loaded corrected = load_source(main, false, others);
 	assert_loaded(&corrected);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(each_fault_is_reported_once_with_its_position),
-		cmocka_unit_test(good_files_have_no_fault),
-		cmocka_unit_test(a_nul_byte_is_a_fault),
-		cmocka_unit_test(long_words_are_faults),
-		cmocka_unit_test(all_independent_faults_are_reported),
-		cmocka_unit_test(faults_values_and_items_are_bounded),
-		cmocka_unit_test(faults_name_their_file_and_rules_are_checked_after_merging),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,34 +37,31 @@ static void write_text(const char *path, const char *text)
 	assert_true(fputs(text, file) >= 0);
 }
 
-static void only_a_needed_file_must_exist(void **state)
+TEST_FIXTURE(only_a_needed_file_must_exist, enter_directory, leave_directory)
 {
 	_cleanup_loaded_ struct loaded optional = load_source("F", true, "d");
 	_cleanup_loaded_ struct loaded needed = load_source("F", false, NULL);
 	_cleanup_loaded_ struct loaded nothing = load_source(NULL, false, NULL);
 
-	(void)state;
 	assert_loaded(&optional);
 	assert_loaded(&nothing);
 	assert_one_fault(&needed, 1, 1, "no such file");
 }
 
-static void large_files_are_refused(void **state)
+TEST_FIXTURE(large_files_are_refused, enter_directory, leave_directory)
 {
 	_cleanup_close_ int fd = open("F", O_CREAT | O_RDWR | O_CLOEXEC, 0600);
 
-	(void)state;
 	assert_int_equal(ftruncate(fd, 10 << 20), 0);
 	_cleanup_loaded_ struct loaded loaded = load_source("F", true, NULL);
 	assert_one_fault(&loaded, 1, 1, "larger than 256 kB");
 }
 
-static void only_regular_files_are_read(void **state)
+TEST_FIXTURE(only_regular_files_are_read, enter_directory, leave_directory)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = "socket.yaml"};
 	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-	(void)state;
 	assert_int_equal(mkdir("directory.yaml", 0700), 0);
 	assert_int_equal(mkfifo("fifo.yaml", 0600), 0);
 	assert_int_equal(symlink("loop.yaml", "loop.yaml"), 0);
@@ -83,7 +80,7 @@ static void only_regular_files_are_read(void **state)
 	assert_one_fault(&no_directory, 1, 1, strerror(ENOTDIR));
 }
 
-static void yaml_files_are_read_in_name_order(void **state)
+TEST_FIXTURE(yaml_files_are_read_in_name_order, enter_directory, leave_directory)
 {
 	static const char *const names[] = {"d/b.yaml", "d/a.yaml", "d/10.yaml", "d/9.yaml",
 		"d/A.yaml", "d/.hidden.yaml", "d/c.yml", "d/c.yaml~", "d/.yaml"};
@@ -91,7 +88,6 @@ static void yaml_files_are_read_in_name_order(void **state)
 		"d/10.yaml", "d/9.yaml", "d/A.yaml", "d/a.yaml", "d/b.yaml"};
 	_cleanup_(source_list_clear) struct source_list list = {0};
 
-	(void)state;
 	assert_int_equal(mkdir("d", 0700), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		write_text(names[i], "");
@@ -101,9 +97,8 @@ static void yaml_files_are_read_in_name_order(void **state)
 		assert_string_equal(list.paths[i], order[i]);
 }
 
-static void a_dangling_link_is_a_fault(void **state)
+TEST_FIXTURE(a_dangling_link_is_a_fault, enter_directory, leave_directory)
 {
-	(void)state;
 	assert_int_equal(mkdir("d", 0700), 0);
 	assert_int_equal(symlink("nowhere", "d/a.yaml"), 0);
 	_cleanup_loaded_ struct loaded loaded = load_source(NULL, true, "d");
@@ -117,13 +112,12 @@ static void swap_to(const char *version)
 	assert_int_equal(rename("d/..data_tmp", "d/..data"), 0);
 }
 
-static void the_signature_changes_with_a_swapped_link(void **state)
+TEST_FIXTURE(the_signature_changes_with_a_swapped_link, enter_directory, leave_directory)
 {
 	const struct config_source as_file = {.file = "d/a.yaml"};
 	const struct config_source as_directory = {.directory = "d"};
 	uint64_t file, directory;
 
-	(void)state;
 	assert_int_equal(mkdir("d", 0700), 0);
 	assert_int_equal(mkdir("d/..1", 0700), 0);
 	assert_int_equal(mkdir("d/..2", 0700), 0);
@@ -142,13 +136,12 @@ static void the_signature_changes_with_a_swapped_link(void **state)
 	assert_string_equal(config_text(loaded.config, "mode"), "observe");
 }
 
-static void the_signature_changes_with_every_change(void **state)
+TEST_FIXTURE(the_signature_changes_with_every_change, enter_directory, leave_directory)
 {
 	const struct config_source source = {.file = "F", .optional = true, .directory = "d"};
 	uint64_t seen[8];
 	size_t n = 0;
 
-	(void)state;
 	seen[n++] = config_source_signature(&source);
 	write_text("F", "a");
 	seen[n++] = config_source_signature(&source);
@@ -171,20 +164,4 @@ static void the_signature_changes_with_every_change(void **state)
 	/* What is not read does not count. */
 	assert_int_equal(unlink("G"), 0);
 	assert_true(seen[n - 1] == config_source_signature(&source));
-}
-
-int main(void)
-{
-#define IN_DIRECTORY(test) cmocka_unit_test_setup_teardown(test, enter_directory, leave_directory)
-	const struct CMUnitTest tests[] = {
-		IN_DIRECTORY(only_a_needed_file_must_exist),
-		IN_DIRECTORY(large_files_are_refused),
-		IN_DIRECTORY(only_regular_files_are_read),
-		IN_DIRECTORY(yaml_files_are_read_in_name_order),
-		IN_DIRECTORY(a_dangling_link_is_a_fault),
-		IN_DIRECTORY(the_signature_changes_with_a_swapped_link),
-		IN_DIRECTORY(the_signature_changes_with_every_change),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

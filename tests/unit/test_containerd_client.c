@@ -50,7 +50,7 @@ static void end(struct fixture *fixture)
 	directory_remove(&fixture->directory);
 }
 
-static void times_of_ingests_are_read(void **state)
+TEST(times_of_ingests_are_read)
 {
 	static const struct {
 		int64_t seconds;
@@ -67,7 +67,6 @@ static void times_of_ingests_are_read(void **state)
 	struct containerd_ingests ingests;
 	struct fixture f;
 
-	(void)state;
 	begin(&f);
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		Containerd__ListStatusesResponse response =
@@ -95,7 +94,7 @@ static void times_of_ingests_are_read(void **state)
 	end(&f);
 }
 
-static void manifests_of_a_layer_have_their_labels(void **state)
+TEST(manifests_of_a_layer_have_their_labels)
 {
 	static const char *const bad[] = {"", "sha256", "sha256:0\"", "sha256:0==", "a b:c"};
 	Containerd__ListContentResponse message = CONTAINERD__LIST_CONTENT_RESPONSE__INIT;
@@ -105,7 +104,6 @@ static void manifests_of_a_layer_have_their_labels(void **state)
 	struct containerd_manifests manifests;
 	struct fixture f;
 
-	(void)state;
 	begin(&f);
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
 		assert_int_equal(containerd_get_manifests(
@@ -133,14 +131,4 @@ static void manifests_of_a_layer_have_their_labels(void **state)
 	assert_int_equal(manifests.n, 0);
 	assert_int_equal(f.server.accepted, 1);
 	end(&f);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(times_of_ingests_are_read),
-		cmocka_unit_test(manifests_of_a_layer_have_their_labels),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -80,7 +80,7 @@ static void check(const struct decision *decisions, size_t n)
 	}
 }
 
-static void each_generation_has_its_place(void **state)
+TEST(each_generation_has_its_place)
 {
 	static const struct decision decisions[] = {
 		{"1.6", "1.6.20~ds1", CONTAINERD_DOWNLOADS, {{MAIN, "version = 2\n", 0}}, NULL,
@@ -134,11 +134,10 @@ static void each_generation_has_its_place(void **state)
 			CONTAINERD_IN_PLACE, CONTAINERD_FINE, MAIN, TRANSFER, 1},
 	};
 
-	(void)state;
 	check(decisions, ARRAY_SIZE(decisions));
 }
 
-static void other_files_count(void **state)
+TEST(other_files_count)
 {
 	static const char nvidia[] = "/etc/containerd/conf.d/99-nvidia.toml";
 	static const char early[] = "/etc/containerd/conf.d/10-site.toml";
@@ -198,12 +197,11 @@ static void other_files_count(void **state)
 			NULL, CONTAINERD_IN_PLACE, CONTAINERD_FINE, MAIN, TRANSFER, 0},
 	};
 
-	(void)state;
 	check(decisions, ARRAY_SIZE(decisions));
 }
 
 /* What makes 2.1 and later pull by the CRI plugin's own key. */
-static void the_key_follows_the_way_of_pulling(void **state)
+TEST(the_key_follows_the_way_of_pulling)
 {
 	static const struct decision decisions[] = {
 		{"by the dump", "2.1.0", CONTAINERD_DOWNLOADS, {{MAIN, "version = 3\n", 0}},
@@ -236,11 +234,10 @@ static void the_key_follows_the_way_of_pulling(void **state)
 			MAIN, IMAGES, 0},
 	};
 
-	(void)state;
 	check(decisions, ARRAY_SIZE(decisions));
 }
 
-static void what_cannot_be_has_a_reason(void **state)
+TEST(what_cannot_be_has_a_reason)
 {
 	static const struct decision decisions[] = {
 		{"old", "1.5.11", CONTAINERD_DOWNLOADS, {{MAIN, "version = 2\n", 0}}, NULL,
@@ -298,11 +295,10 @@ static void what_cannot_be_has_a_reason(void **state)
 			CONTAINERD_NOT_TOML, NULL, NULL, 0},
 	};
 
-	(void)state;
 	check(decisions, ARRAY_SIZE(decisions));
 }
 
-static void values_are_checked_and_spelled(void **state)
+TEST(values_are_checked_and_spelled)
 {
 	static const struct {
 		enum containerd_setting setting;
@@ -319,7 +315,6 @@ static void values_are_checked_and_spelled(void **state)
 		{CONTAINERD_REGISTRY_DIRECTORY, "a", NULL},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct decision decision = {
 			.version = "2.0.0",
@@ -346,7 +341,7 @@ static char *edited(const struct containerd_edit *edit, const char *old)
 	return text;
 }
 
-static void an_edit_knows_what_stands_and_what_counts(void **state)
+TEST(an_edit_knows_what_stands_and_what_counts)
 {
 	struct decision decision = {
 		.version = "2.2.0",
@@ -358,7 +353,6 @@ static void an_edit_knows_what_stands_and_what_counts(void **state)
 	_cleanup_free_ char *text = NULL;
 	struct containerd_edit edit;
 
-	(void)state;
 	assert_int_equal(plan(&decision, "/y", &edit), 0);
 	assert_string_equal(edit.on_disk, "/x");
 	assert_string_equal(edit.effective, "/x");
@@ -376,13 +370,12 @@ static void an_edit_knows_what_stands_and_what_counts(void **state)
 	assert_string_equal(edit.effective, "");
 }
 
-static void a_file_that_is_made_has_a_version_only_as_main_file(void **state)
+TEST(a_file_that_is_made_has_a_version_only_as_main_file)
 {
 	struct decision decision = {.version = "2.4.2", .setting = CONTAINERD_DOWNLOADS};
 	_cleanup_free_ char *main_text = NULL, *drop_in = NULL;
 	struct containerd_edit edit;
 
-	(void)state;
 	assert_int_equal(plan(&decision, "10", &edit), 0);
 	main_text = edited(&edit, edit.begin);
 	assert_non_null(strstr(main_text, "\nversion = 3\n"));
@@ -395,7 +388,7 @@ static void a_file_that_is_made_has_a_version_only_as_main_file(void **state)
 	assert_int_equal(toml_check(drop_in, strlen(drop_in), NULL), 0);
 }
 
-static void dumps_are_compared_by_key(void **state)
+TEST(dumps_are_compared_by_key)
 {
 	static const char *const allowed[] = {"a.x", "b.\"y.z\""};
 	static const struct {
@@ -418,7 +411,6 @@ static void dumps_are_compared_by_key(void **state)
 		{"x = 1", "x =", -EBADMSG, ""},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		char difference[CONTAINERD_DIFFERENCE_MAX] = "";
 
@@ -429,7 +421,7 @@ static void dumps_are_compared_by_key(void **state)
 	}
 }
 
-static void a_trial_imports_one_file_more(void **state)
+TEST(a_trial_imports_one_file_more)
 {
 	static const struct {
 		const char *text, *expected;
@@ -441,7 +433,6 @@ static void a_trial_imports_one_file_more(void **state)
 	};
 	char *text = NULL;
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		_cleanup_free_ char *out = NULL;
 
@@ -451,21 +442,4 @@ static void a_trial_imports_one_file_more(void **state)
 		assert_string_equal(out, cases[i].expected);
 	}
 	assert_int_equal(containerd_trial_main("imports = 1", 11, "/x", &text), -EINVAL);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(each_generation_has_its_place),
-		cmocka_unit_test(other_files_count),
-		cmocka_unit_test(the_key_follows_the_way_of_pulling),
-		cmocka_unit_test(what_cannot_be_has_a_reason),
-		cmocka_unit_test(values_are_checked_and_spelled),
-		cmocka_unit_test(an_edit_knows_what_stands_and_what_counts),
-		cmocka_unit_test(a_file_that_is_made_has_a_version_only_as_main_file),
-		cmocka_unit_test(dumps_are_compared_by_key),
-		cmocka_unit_test(a_trial_imports_one_file_more),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,11 +27,10 @@ static void assert_read(const struct directory *root, const char *const *paths)
 	assert_int_equal(files.n, 0);
 }
 
-static void files_come_in_the_order_that_containerd_reads_them(void **state)
+TEST(files_come_in_the_order_that_containerd_reads_them)
 {
 	_cleanup_directory_ struct directory root;
 
-	(void)state;
 	directory_make(&root);
 	assert_read(&root, (const char *const[]){NULL});
 	directory_put(&root, MAIN,
@@ -51,12 +50,11 @@ static void files_come_in_the_order_that_containerd_reads_them(void **state)
 }
 
 /* An absolute link on the host begins at the host's root, wherever that is here. */
-static void links_are_the_hosts(void **state)
+TEST(links_are_the_hosts)
 {
 	_cleanup_directory_ struct directory root;
 	char path[PATH_MAX];
 
-	(void)state;
 	directory_make(&root);
 	directory_put(&root, "/opt/containerd/real.toml", "imports = ['conf.d/*.toml']\n");
 	directory_put(&root, "/opt/conf.d/a.toml", "");
@@ -78,12 +76,11 @@ static void assert_fails(const struct directory *root, int error, const char *sa
 	assert_string_equal(culprit, said);
 }
 
-static void a_file_that_cannot_be_read_is_named(void **state)
+TEST(a_file_that_cannot_be_read_is_named)
 {
 	_cleanup_directory_ struct directory root;
 	char text[4096] = "imports = [";
 
-	(void)state;
 	directory_make(&root);
 	directory_put(&root, MAIN, "imports = ['gone.toml']\n");
 	assert_fails(&root, -ENOENT, "/etc/containerd/gone.toml");
@@ -108,7 +105,7 @@ static void a_file_that_cannot_be_read_is_named(void **state)
 	assert_fails(&root, -E2BIG, "/etc/containerd/m31.toml");
 }
 
-static void durations_are_those_of_go(void **state)
+TEST(durations_are_those_of_go)
 {
 	static const struct {
 		const char *text;
@@ -133,7 +130,6 @@ static void durations_are_those_of_go(void **state)
 		{"9999999999999999h", -ERANGE, 0},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		unsigned long long us = 12345;
 
@@ -141,16 +137,4 @@ static void durations_are_those_of_go(void **state)
 			fail_msg("'%s'", cases[i].text);
 		assert_true(us == (cases[i].result == 0 ? cases[i].us : 12345));
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(files_come_in_the_order_that_containerd_reads_them),
-		cmocka_unit_test(links_are_the_hosts),
-		cmocka_unit_test(a_file_that_cannot_be_read_is_named),
-		cmocka_unit_test(durations_are_those_of_go),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

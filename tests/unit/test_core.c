@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "test.h"
+
 #include "made_up_node.h"
 
 #include "base/log.h"
@@ -39,12 +41,11 @@ static void restore(const struct made_up_node *node, struct core *core)
 	plan_clear(&done);
 }
 
-static void polling_changes_nothing(void **state)
+TEST(polling_changes_nothing)
 {
 	_cleanup_made_up_node_ struct made_up_node node;
 	struct core core;
 
-	(void)state;
 	made_up_node_make(&node);
 	made_up_node_config(&node, made_up_a);
 	assert_true(made_up_node_open(&node, &core));
@@ -56,12 +57,11 @@ static void polling_changes_nothing(void **state)
 	assert_all_original(&node);
 }
 
-static void applied_and_restored_byte_for_byte(void **state)
+TEST(applied_and_restored_byte_for_byte)
 {
 	_cleanup_made_up_node_ struct made_up_node node;
 	struct core core;
 
-	(void)state;
 	made_up_node_make(&node);
 	made_up_node_config(&node, made_up_a);
 	assert_int_equal(apply(&node, &core), 10);
@@ -85,13 +85,12 @@ static void applied_and_restored_byte_for_byte(void **state)
 }
 
 /* Whatever changes: only an apply ends it. */
-static void a_restored_node_is_released_until_apply(void **state)
+TEST(a_restored_node_is_released_until_apply)
 {
 	_cleanup_made_up_node_ struct made_up_node node;
 	const struct tuner_status *tuner;
 	struct core core;
 
-	(void)state;
 	made_up_node_make(&node);
 	made_up_node_config(&node, made_up_a);
 	apply(&node, &core);
@@ -119,12 +118,11 @@ static void a_restored_node_is_released_until_apply(void **state)
 	core_close(&core);
 }
 
-static void there_is_one_writer(void **state)
+TEST(there_is_one_writer)
 {
 	_cleanup_made_up_node_ struct made_up_node node;
 	struct core first, second;
 
-	(void)state;
 	made_up_node_make(&node);
 	made_up_node_config(&node, made_up_a);
 	assert_true(made_up_node_open(&node, &first));
@@ -134,7 +132,7 @@ static void there_is_one_writer(void **state)
 	core_close(&first);
 }
 
-static void without_a_runtime_directory_values_are_only_observed(void **state)
+TEST(without_a_runtime_directory_values_are_only_observed)
 {
 	_cleanup_made_up_node_ struct made_up_node node;
 	const struct condition *condition;
@@ -142,7 +140,6 @@ static void without_a_runtime_directory_values_are_only_observed(void **state)
 	char path[PATH_MAX];
 	struct core core;
 
-	(void)state;
 	made_up_node_make(&node);
 	made_up_node_config(&node, made_up_a);
 	directory_path(&node.directory, "/config.yaml/run", path);
@@ -159,18 +156,4 @@ static void without_a_runtime_directory_values_are_only_observed(void **state)
 	assert_non_null(strstr(condition->now.message, strerror(ENOTDIR)));
 	core_close(&core);
 	assert_all_original(&node);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(polling_changes_nothing),
-		cmocka_unit_test(applied_and_restored_byte_for_byte),
-		cmocka_unit_test(a_restored_node_is_released_until_apply),
-		cmocka_unit_test(there_is_one_writer),
-		cmocka_unit_test(without_a_runtime_directory_values_are_only_observed),
-	};
-
-	log_init(LOG_LEVEL_ERROR);
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

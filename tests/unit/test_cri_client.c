@@ -65,7 +65,7 @@ static void answer(struct fixture *fixture, const ProtobufCMessage *message)
 	fixture->size = protobuf_c_message_pack(message, buffer);
 }
 
-static void the_runtimes_version_of_the_api_is_spoken(void **state)
+TEST(the_runtimes_version_of_the_api_is_spoken)
 {
 	static const struct {
 		const char *knows;
@@ -82,7 +82,6 @@ static void the_runtimes_version_of_the_api_is_spoken(void **state)
 	struct cri_version version;
 	struct fixture fixture;
 
-	(void)state;
 	begin(&fixture);
 	m.runtime_version = (char *)"1.2.3";
 	answer(&fixture, &m.base);
@@ -112,13 +111,12 @@ static void get_config(struct fixture *fixture, const char *json, struct cri_sta
 	assert_int_equal(cri_get_status(&fixture->cri, &fixture->wait, &fixture->arena, status), 0);
 }
 
-static void the_running_config_is_read(void **state)
+TEST(the_running_config_is_read)
 {
 	static const char *const odd[] = {"", "[1, 2]", "{", "null"};
 	struct cri_status status;
 	struct fixture fixture;
 
-	(void)state;
 	begin(&fixture);
 	get_config(&fixture,
 		"{\"containerd\": {\"snapshotter\": \"overlayfs\"}, \"registry\": "
@@ -146,7 +144,7 @@ static void the_running_config_is_read(void **state)
 	end(&fixture);
 }
 
-static void addresses_of_a_sandbox_are_read(void **state)
+TEST(addresses_of_a_sandbox_are_read)
 {
 	Cri__PodSandboxStatusResponse response = CRI__POD_SANDBOX_STATUS_RESPONSE__INIT;
 	Cri__PodSandboxStatus status = CRI__POD_SANDBOX_STATUS__INIT;
@@ -156,7 +154,6 @@ static void addresses_of_a_sandbox_are_read(void **state)
 	struct cri_sandbox_status read;
 	struct fixture f;
 
-	(void)state;
 	begin(&f);
 	assert_int_equal(cri_get_sandbox(&f.cri, &f.wait, &f.arena, "", &read), -EINVAL);
 	answer(&f, &response.base);
@@ -188,13 +185,12 @@ static void addresses_of_a_sandbox_are_read(void **state)
 }
 
 /* Two bytes each on the wire, over a hundred in memory. */
-static void what_an_answer_becomes_is_bounded(void **state)
+TEST(what_an_answer_becomes_is_bounded)
 {
 	_cleanup_free_ uint8_t *data = malloc(WIRE_LIST_MAX);
 	struct cri_containers containers;
 	struct fixture f;
 
-	(void)state;
 	begin(&f);
 	for (size_t i = 0; i < WIRE_LIST_MAX; i += 2) {
 		data[i] = 0x0a; /* field 1, length-delimited */
@@ -213,12 +209,11 @@ static void what_an_answer_becomes_is_bounded(void **state)
 	end(&f);
 }
 
-static void a_probe_tells_how_far_a_runtime_answers(void **state)
+TEST(a_probe_tells_how_far_a_runtime_answers)
 {
 	Cri__VersionResponse m = CRI__VERSION_RESPONSE__INIT;
 	struct fixture f;
 
-	(void)state;
 	begin(&f);
 	answer(&f, &m.base);
 	assert_int_equal(cri_probe(f.server.path, &f.wait), CRI_ANSWERS);
@@ -234,17 +229,4 @@ static void a_probe_tells_how_far_a_runtime_answers(void **state)
 	server_start(&f.server);
 	assert_int_equal(cri_probe(f.server.path, &f.wait), CRI_CONNECTS);
 	end(&f);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_runtimes_version_of_the_api_is_spoken),
-		cmocka_unit_test(the_running_config_is_read),
-		cmocka_unit_test(addresses_of_a_sandbox_are_read),
-		cmocka_unit_test(what_an_answer_becomes_is_bounded),
-		cmocka_unit_test(a_probe_tells_how_far_a_runtime_answers),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

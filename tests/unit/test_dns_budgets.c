@@ -14,7 +14,7 @@ static struct dns_key key_of(const char *text)
 	return key;
 }
 
-static void firmware_names_the_cloud(void **state)
+TEST(firmware_names_the_cloud)
 {
 	static const struct {
 		const char *file, *text;
@@ -31,7 +31,6 @@ static void firmware_names_the_cloud(void **state)
 		{"nothing", "", DNS_CLOUD_NONE},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
 		_cleanup_directory_ struct directory directory = {0};
 		char path[64];
@@ -53,7 +52,7 @@ struct expected {
 	uint64_t qps, pps, pending;
 };
 
-static void each_cloud_has_its_budget(void **state)
+TEST(each_cloud_has_its_budget)
 {
 	static const struct expected table[] = {
 		{DNS_CLOUD_AWS, "169.254.169.253", false, "aws", 0, 1024, 0},
@@ -81,7 +80,6 @@ static void each_cloud_has_its_budget(void **state)
 		{DNS_CLOUD_NONE, "1.1.1.1", true, NULL, 0, 0, 0},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
 		struct dns_key server = key_of(table[i].server);
 		struct dns_budget budget = {0};
@@ -101,9 +99,8 @@ static void each_cloud_has_its_budget(void **state)
 	}
 }
 
-static void every_budget_is_explained(void **state)
+TEST(every_budget_is_explained)
 {
-	(void)state;
 	for (const struct dns_budget_row *row = dns_budget_rows; row->name; row++) {
 		const struct explanation *found = NULL;
 		struct dns_key key;
@@ -120,12 +117,11 @@ static void every_budget_is_explained(void **state)
 	}
 }
 
-static void addresses_are_parsed_and_compared(void **state)
+TEST(addresses_are_parsed_and_compared)
 {
 	struct dns_key key = {0};
 	char text[DNS_ADDRESS_TEXT];
 
-	(void)state;
 	assert_false(dns_address_parse("", &key));
 	assert_false(dns_address_parse("10.0.0", &key));
 	assert_false(dns_address_parse("10.0.0.256", &key));
@@ -143,16 +139,4 @@ static void addresses_are_parsed_and_compared(void **state)
 	assert_true(dns_address_within(&key, "10.0.0.0", 8));
 	assert_false(dns_address_within(&key, "10.128.0.0", 9));
 	assert_false(dns_address_within(&key, "::", 0));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(firmware_names_the_cloud),
-		cmocka_unit_test(each_cloud_has_its_budget),
-		cmocka_unit_test(every_budget_is_explained),
-		cmocka_unit_test(addresses_are_parsed_and_compared),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

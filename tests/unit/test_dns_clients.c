@@ -25,13 +25,12 @@ static void put(struct dns_clients *clients, const struct dns_client *rows, size
 	clients->n = dns_clients_merge(clients->clients, n);
 }
 
-static void rows_are_summed_by_server_and_cgroup(void **state)
+TEST(rows_are_summed_by_server_and_cgroup)
 {
 	struct dns_client rows[] = {row(2, 7, 10, 1), row(1, 9, 5, 0), row(2, 7, 20, 2),
 		row(1, 7, 1, 0), row(2, 7, 30, 3)};
 	struct dns_client by_source[] = {row(1, 1, 3, 0), row(1, 1, 4, 0)};
 
-	(void)state;
 	assert_int_equal(dns_clients_merge(rows, ARRAY_SIZE(rows)), 3);
 	assert_int_equal(rows[0].cgroup, 7);
 	assert_int_equal(rows[0].queries, 1);
@@ -44,7 +43,7 @@ static void rows_are_summed_by_server_and_cgroup(void **state)
 	assert_int_equal(dns_clients_merge(by_source, 2), 2);
 }
 
-static void rates_are_from_reading_to_reading(void **state)
+TEST(rates_are_from_reading_to_reading)
 {
 	struct dns_client first[] = {row(1, 7, 1000, 0), row(1, 8, 10, 0)};
 	struct dns_client second[] = {row(1, 7, 1200, 0), row(1, 8, 10, 0), row(1, 9, 50, 0)};
@@ -53,7 +52,6 @@ static void rates_are_from_reading_to_reading(void **state)
 	struct dns_seen seen = {.table = table};
 	struct dns_clients clients = {0};
 
-	(void)state;
 	put(&clients, first, 2);
 	dns_clients_rate(&clients, &seen, 10 * USEC_PER_SEC);
 	/* What came before the first reading has no time. */
@@ -84,12 +82,11 @@ static struct dns_user user(const char *name, uint64_t queries, double rate)
 	return user;
 }
 
-static void containers_of_a_pod_are_one(void **state)
+TEST(containers_of_a_pod_are_one)
 {
 	struct dns_user users[] = {user("cart", 10, 1), user("shop", 100, 5), user("cart", 30, 6)};
 	struct dns_label label = {0};
 
-	(void)state;
 	dns_label_take_users(&label, users, ARRAY_SIZE(users));
 	assert_int_equal(label.n_users, 2);
 	assert_string_equal(label.users[0].workload.name, "cart");
@@ -100,14 +97,13 @@ static void containers_of_a_pod_are_one(void **state)
 	assert_int_equal(label.n_users, 0);
 }
 
-static void forwarders_are_summed_over_upstreams(void **state)
+TEST(forwarders_are_summed_over_upstreams)
 {
 	struct dns_server_table *table = calloc(1, sizeof(*table));
 	struct dns_server_state servers[3] = {
 		{.role = DNS_UPSTREAM}, {.role = DNS_UPSTREAM}, {.role = DNS_CLUSTER}};
 	struct dns_seen seen = {.table = table};
 
-	(void)state;
 	assert_non_null(table);
 	for (size_t i = 0; i < 3; i++) {
 		struct dns_user users[] = {user("coredns-a", 1, 10), user("shop", 1, 99),
@@ -130,7 +126,7 @@ static void forwarders_are_summed_over_upstreams(void **state)
 }
 
 /* Without cgroups of their own, pods are told apart by an address that they inherit. */
-static void an_address_counts_for_its_present_owner(void **state)
+TEST(an_address_counts_for_its_present_owner)
 {
 	static const struct {
 		const char *id; /* NULL: nobody's address just now */
@@ -139,7 +135,6 @@ static void an_address_counts_for_its_present_owner(void **state)
 		{"uid-b", 200, 30}, {"uid-b", 250, 80}, {NULL, 260, 10}, {"uid-c", 300, 50}};
 	struct dns_client client = {.source = {AF_INET, {10, 244, 0, 5}}}, other = {0};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
 		struct workload workload = {
 			.kind = table[i].id ? WORKLOAD_POD : WORKLOAD_NETNS, .name = "web"};
@@ -156,7 +151,7 @@ static void an_address_counts_for_its_present_owner(void **state)
 #define UDP_DNS "  12: 0100007F:0035 00000000:0000 07 00000000:00000000 00:00000000 00000000 0\n"
 #define UDP_WEB "  13: 00000000:1F90 00000000:0035 07 00000000:00000000 00:00000000 00000000 0\n"
 
-static void a_process_serves_by_name_or_by_port_53(void **state)
+TEST(a_process_serves_by_name_or_by_port_53)
 {
 	static const struct {
 		const char *name, *sockets;
@@ -171,7 +166,6 @@ static void a_process_serves_by_name_or_by_port_53(void **state)
 	_cleanup_directory_ struct directory directory = {0};
 	struct host host;
 
-	(void)state;
 	directory_make(&directory);
 	assert_true(host_init(&host, directory.path));
 	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
@@ -180,18 +174,4 @@ static void a_process_serves_by_name_or_by_port_53(void **state)
 		if (dns_process_serves(&host, 77, table[i].in_container) != table[i].serves)
 			fail_msg("%s", table[i].name);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(rows_are_summed_by_server_and_cgroup),
-		cmocka_unit_test(rates_are_from_reading_to_reading),
-		cmocka_unit_test(containers_of_a_pod_are_one),
-		cmocka_unit_test(forwarders_are_summed_over_upstreams),
-		cmocka_unit_test(an_address_counts_for_its_present_owner),
-		cmocka_unit_test(a_process_serves_by_name_or_by_port_53),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

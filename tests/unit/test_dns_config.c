@@ -52,12 +52,11 @@ static struct dns_budget budget_of(
 	return dns_config_budget(config, &env, &key);
 }
 
-static void defaults_are_automatic(void **state)
+TEST(defaults_are_automatic)
 {
 	_cleanup_loaded_ struct loaded loaded = load("");
 	struct dns_config config;
 
-	(void)state;
 	assert_int_equal(loaded.faults.n, 0);
 	dns_config_read(&config, loaded.config);
 	assert_int_equal(config.n_domains, 1);
@@ -70,7 +69,7 @@ static void defaults_are_automatic(void **state)
 	assert_false(dns_budget_is_set(&(struct dns_budget){0}));
 }
 
-static void configured_values_are_read(void **state)
+TEST(configured_values_are_read)
 {
 	_cleanup_loaded_ struct loaded loaded =
 		load("dns:\n"
@@ -84,7 +83,6 @@ static void configured_values_are_read(void **state)
 	struct dns_config config;
 	struct dns_budget budget;
 
-	(void)state;
 	assert_int_equal(loaded.faults.n, 0);
 	dns_config_read(&config, loaded.config);
 	assert_int_equal(config.n_domains, 2);
@@ -108,14 +106,13 @@ static void configured_values_are_read(void **state)
 	assert_false(dns_budget_is_set(&budget));
 }
 
-static void empty_lists_mean_none(void **state)
+TEST(empty_lists_mean_none)
 {
 	_cleanup_loaded_ struct loaded loaded =
 		load("dns: {budgets: [], cluster_domains: [], cluster_servers: []}\n");
 	struct dns_config config;
 	struct dns_budget budget;
 
-	(void)state;
 	assert_int_equal(loaded.faults.n, 0);
 	dns_config_read(&config, loaded.config);
 	assert_int_equal(config.n_domains, 0);
@@ -124,9 +121,8 @@ static void empty_lists_mean_none(void **state)
 	assert_false(dns_budget_is_set(&budget));
 }
 
-static void faults_have_their_line(void **state)
+TEST(faults_have_their_line)
 {
-	(void)state;
 	assert_fault("dns:\n  budgets:\n  - {server: example.com, qps: 1}\n", 3, "no address");
 	assert_fault("dns:\n  budgets:\n  - {server: 10.0.0.2}\n", 3, "has no number");
 	assert_fault("dns:\n  budgets:\n  - {qps: 5}\n", 3, "server");
@@ -138,16 +134,4 @@ static void faults_have_their_line(void **state)
 	assert_fault("dns:\n  cluster_domains: [a.b.c.d.e.f.g]\n", 2, "7 labels");
 	assert_fault("dns:\n  cluster_domains: [a, b, c, d, e, x.y]\n", 2, "e is one too many");
 	assert_fault("dns:\n  cluster_domains: cluster.local\n", 2, "cluster_domains");
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(defaults_are_automatic),
-		cmocka_unit_test(configured_values_are_read),
-		cmocka_unit_test(empty_lists_mean_none),
-		cmocka_unit_test(faults_have_their_line),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,13 +21,12 @@ static enum dns_role role_of(
 	return dns_role_of(env, &key, answers, budgeted);
 }
 
-static void servers_have_roles(void **state)
+TEST(servers_have_roles)
 {
 	struct dns_key node[] = {key_of("10.1.0.7"), key_of("169.254.20.10")};
 	struct dns_host_env env = {.node = node, .n_node = 2};
 	struct dns_key cluster = key_of("10.96.0.10");
 
-	(void)state;
 	dns_host_env_add_cluster(&env, &cluster);
 	dns_host_env_add_cluster(&env, &cluster);
 	assert_int_equal(env.n_cluster, 1);
@@ -43,14 +42,13 @@ static void servers_have_roles(void **state)
 	assert_int_equal(role_of(&env, "168.63.129.16", 7, true), DNS_UPSTREAM);
 }
 
-static void addresses_of_the_node_are_known(void **state)
+TEST(addresses_of_the_node_are_known)
 {
 	struct dns_host_env env = {0};
 	struct dns_config config = {0};
 	struct host host;
 	struct dns_key loopback = key_of("127.0.0.1"), stranger = key_of("192.0.2.77");
 
-	(void)state;
 	assert_true(host_init(&host, "/nonexistent"));
 	dns_host_env_read(&env, &host, &config);
 	assert_true(dns_host_env_is_node(&env, &loopback));
@@ -59,7 +57,7 @@ static void addresses_of_the_node_are_known(void **state)
 	assert_false(dns_host_env_is_node(&env, &loopback));
 }
 
-static void cluster_dns_comes_from_the_kubelet(void **state)
+TEST(cluster_dns_comes_from_the_kubelet)
 {
 	struct kubelet_values values = {
 		.cluster_dns = {"10.96.0.10", "fd00::a"}, .n_cluster_dns = 2};
@@ -67,7 +65,6 @@ static void cluster_dns_comes_from_the_kubelet(void **state)
 	struct dns_host_env env = {0};
 	struct host host;
 
-	(void)state;
 	assert_true(host_init(&host, "/nonexistent"));
 	dns_host_env_take_kubelet(&env, &values);
 	dns_host_env_read(&env, &host, &config);
@@ -79,7 +76,7 @@ static void cluster_dns_comes_from_the_kubelet(void **state)
 	dns_host_env_clear(&env);
 }
 
-static void the_last_search_line_wins(void **state)
+TEST(the_last_search_line_wins)
 {
 	char text[] =
 		"# a comment\nnameserver 10.0.0.2\n  nameserver 1.2.3.4\nnameserver\tfd00::2\n"
@@ -88,7 +85,6 @@ static void the_last_search_line_wins(void **state)
 	struct dns_key first = key_of("10.0.0.2"), second = key_of("fd00::2");
 	struct dns_host_env env;
 
-	(void)state;
 	dns_resolv_parse(&env, text);
 	assert_int_equal(env.n_servers, 2);
 	assert_true(dns_host_env_lists(&env, &first));
@@ -98,7 +94,7 @@ static void the_last_search_line_wins(void **state)
 	assert_string_equal(env.search[1], "d.example");
 }
 
-static void the_upstreams_of_the_stub_are_read(void **state)
+TEST(the_upstreams_of_the_stub_are_read)
 {
 	const struct dns_config config = {0};
 	_cleanup_directory_ struct directory directory = {0};
@@ -106,7 +102,6 @@ static void the_upstreams_of_the_stub_are_read(void **state)
 	struct dns_host_env env = {0};
 	struct host host = {0};
 
-	(void)state;
 	directory_make(&directory);
 	assert_true(host_init(&host, directory.path));
 	dns_host_env_read(&env, &host, &config);
@@ -121,17 +116,4 @@ static void the_upstreams_of_the_stub_are_read(void **state)
 	assert_false(dns_host_env_lists(&env, &stub));
 	assert_string_equal(env.search[0], "x");
 	dns_host_env_clear(&env);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(servers_have_roles),
-		cmocka_unit_test(addresses_of_the_node_are_known),
-		cmocka_unit_test(cluster_dns_comes_from_the_kubelet),
-		cmocka_unit_test(the_last_search_line_wins),
-		cmocka_unit_test(the_upstreams_of_the_stub_are_read),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

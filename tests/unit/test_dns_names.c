@@ -7,12 +7,11 @@
 #include "base/util.h"
 #include "tuners/dns/names.h"
 
-static void the_busiest_names_come_first(void **state)
+TEST(the_busiest_names_come_first)
 {
 	struct dns_names names = {0};
 	const struct dns_name *top[DNS_NAMES_TOP];
 
-	(void)state;
 	for (int i = 0; i < 30; i++)
 		dns_names_add(&names, "a.example", 1);
 	for (int i = 0; i < 20; i++)
@@ -28,13 +27,12 @@ static void the_busiest_names_come_first(void **state)
 }
 
 /* Two heavy names among a stream of names that never come again. */
-static void frequent_names_stand_out_of_garbage(void **state)
+TEST(frequent_names_stand_out_of_garbage)
 {
 	struct dns_names names = {0};
 	const struct dns_name *top[DNS_NAMES_TOP];
 	char text[64];
 
-	(void)state;
 	for (int i = 0; i < 20000; i++) {
 		snprintf(text, sizeof(text), "random-%d.example", i);
 		dns_names_add(&names, text, 1);
@@ -52,13 +50,12 @@ static void frequent_names_stand_out_of_garbage(void **state)
 	assert_true(top[0]->count - top[0]->excess <= 2000);
 }
 
-static void counts_fade(void **state)
+TEST(counts_fade)
 {
 	struct dns_names names = {0};
 	const struct dns_name *top[DNS_NAMES_TOP];
 	uint64_t now = 1000 * USEC_PER_SEC;
 
-	(void)state;
 	dns_names_fade(&names, now);
 	for (int i = 0; i < 8; i++)
 		dns_names_add(&names, "was.example", 1);
@@ -81,12 +78,11 @@ static void counts_fade(void **state)
 	assert_int_equal(names.names[0].excess, 0);
 }
 
-static void a_long_name_keeps_its_end(void **state)
+TEST(a_long_name_keeps_its_end)
 {
 	struct dns_names names = {0};
 	char text[300];
 
-	(void)state;
 	memset(text, 'x', sizeof(text));
 	strcpy(text + 280, ".example");
 	dns_names_add(&names, text, 1);
@@ -94,16 +90,4 @@ static void a_long_name_keeps_its_end(void **state)
 	assert_int_equal(names.n, 1);
 	assert_int_equal(strlen(names.names[0].text), DNS_NAME_TEXT - 1);
 	assert_non_null(strstr(names.names[0].text, "x.example"));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_busiest_names_come_first),
-		cmocka_unit_test(frequent_names_stand_out_of_garbage),
-		cmocka_unit_test(counts_fade),
-		cmocka_unit_test(a_long_name_keeps_its_end),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

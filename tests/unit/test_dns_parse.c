@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "test.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -94,11 +96,10 @@ static int clear_suffixes(void **state)
 	return 0;
 }
 
-static void test_a_query_is_read(void **state)
+TEST(test_a_query_is_read)
 {
 	__u64 read = READ(QUERY "\7example\3com\0" A_IN);
 
-	(void)state;
 	assert_int_equal(read & 0xffff, 0x1234);
 	assert_true(read & DNS_READ_HEADER);
 	assert_false(read & (DNS_READ_ANSWER | DNS_READ_EDNS | DNS_READ_MALFORMED));
@@ -111,11 +112,10 @@ static void test_a_query_is_read(void **state)
 	assert_int_equal(dns_read_class(READ(QUERY "\1a\0\1\1\0\1")), DNS_TYPE_OTHER);
 }
 
-static void test_the_question_hash_ignores_case(void **state)
+TEST(test_the_question_hash_ignores_case)
 {
 	__u32 question = dns_read_question(READ(QUERY "\7example\3com\0" A_IN));
 
-	(void)state;
 	assert_int_equal(question, dns_read_question(READ(QUERY "\7eXAmple\3COM\0" A_IN)));
 	assert_int_not_equal(question, dns_read_question(READ(QUERY "\7example\3com\0" AAAA_IN)));
 	assert_int_not_equal(question, dns_read_question(READ(QUERY "\7example\3cox\0" A_IN)));
@@ -129,11 +129,10 @@ static void test_the_question_hash_ignores_case(void **state)
 		dns_read_question(READ(QUERY "\1\xe1\0" A_IN)));
 }
 
-static void test_rcodes(void **state)
+TEST(test_rcodes)
 {
 	char answer[] = HEADER_OF("\x83\x80", "\0\1\0\0\0\0\0\0") "\1a\0" A_IN;
 
-	(void)state;
 	for (int rcode = 0; rcode < 16; rcode++) {
 		__u64 read;
 
@@ -145,9 +144,8 @@ static void test_rcodes(void **state)
 	}
 }
 
-static void test_edns(void **state)
+TEST(test_edns)
 {
-	(void)state;
 	assert_true(READ(QUERY_EDNS "\1a\0" A_IN OPT) & DNS_READ_EDNS);
 	/* Not an OPT record; none, whatever the header counts; one that the header does not. */
 	assert_false(READ(QUERY_EDNS "\1a\0" A_IN "\0\0\x2a") & DNS_READ_EDNS);
@@ -158,12 +156,11 @@ static void test_edns(void **state)
 		READ(HEADER_OF("\x81\x80", "\0\1\0\0\0\0\0\1") "\1a\0" A_IN OPT) & DNS_READ_EDNS);
 }
 
-static void test_malformed_messages(void **state)
+TEST(test_malformed_messages)
 {
 	char longest[DNS_HEADER + 256 + 4] = QUERY;
 	size_t at = DNS_HEADER;
 
-	(void)state;
 	assert_int_equal(READ(""), 0);
 	assert_int_equal(READ("\x12\x34\1\0\0\1\0\0\0\0\0"), 0);
 	assert_true(READ(QUERY) & DNS_READ_MALFORMED);
@@ -185,9 +182,8 @@ static void test_malformed_messages(void **state)
 	assert_true(read_bytes(longest, at + 6) & DNS_READ_MALFORMED);
 }
 
-static void test_suffixes_at_a_label_and_the_longest(void **state)
+TEST_FIXTURE(test_suffixes_at_a_label_and_the_longest, clear_suffixes, NULL)
 {
-	(void)state;
 	set_suffix("cluster.local", DNS_SUFFIX_CLUSTER);
 	set_suffix("corp.Example.COM.", DNS_SUFFIX_SEARCH);
 	set_suffix("dev.corp.example.com", DNS_SUFFIX_CLUSTER);
@@ -212,13 +208,12 @@ static void test_suffixes_at_a_label_and_the_longest(void **state)
 		dns_read_suffix(READ(QUERY "\3one\3two\5three\4four\4five\3six\0" A_IN)), 2);
 }
 
-static void test_a_suffix_is_a_domain(void **state)
+TEST(test_a_suffix_is_a_domain)
 {
 	static const char *const none[] = {"", ".", "a..b", ".a", "1.2.3.4.5.6.7",
 		"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa.b"};
 	__u32 labels = 77, same;
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(none); i++)
 		assert_int_equal(dns_suffix_hash(none[i], &labels), 0);
 	assert_int_equal(labels, 77);
@@ -291,12 +286,11 @@ static void check_all_once(const struct stream *stream)
 	assert_int_equal(stream->resyncs, 0);
 }
 
-static void test_messages_of_a_stream_count_once(void **state)
+TEST(test_messages_of_a_stream_count_once)
 {
 	static struct stream stream;
 	uint32_t first = UINT32_MAX - 3000; /* sequence numbers go round */
 
-	(void)state;
 	for (size_t cut = 1; cut < 200; cut++) {
 		fill(&stream);
 		dns_side_open(&stream.side, first - 1);
@@ -314,11 +308,10 @@ static void test_messages_of_a_stream_count_once(void **state)
 	}
 }
 
-static void test_random_cuts(void **state)
+TEST(test_random_cuts)
 {
 	static struct stream stream;
 
-	(void)state;
 	srand(53);
 	for (int round = 0; round < 500; round++) {
 		uint32_t first = (uint32_t)rand();
@@ -334,12 +327,11 @@ static void test_random_cuts(void **state)
 	}
 }
 
-static void test_a_lost_stream_is_found_again_at_a_segment(void **state)
+TEST(test_a_lost_stream_is_found_again_at_a_segment)
 {
 	static struct stream stream;
 	size_t from = 0;
 
-	(void)state;
 	fill(&stream);
 	stream.side.have = DNS_SIDE_LOST;
 	/* Whole messages from the fourth on; then two are not seen. */
@@ -355,12 +347,11 @@ static void test_a_lost_stream_is_found_again_at_a_segment(void **state)
 	assert_int_equal(stream.resyncs, 2);
 }
 
-static void test_a_cut_message_is_read_as_far_as_it_goes(void **state)
+TEST(test_a_cut_message_is_read_as_far_as_it_goes)
 {
 	struct dns_frame frame = {.length = 50, .visible = 20, .head = 0x12348103};
 	__u64 read = DNS_READ_HEADER | DNS_READ_MALFORMED | 5;
 
-	(void)state;
 	/* That it ends early is the segment's fault. */
 	assert_int_equal(dns_frame_read(&frame, read), DNS_READ_HEADER | 5);
 	frame.visible = 50;
@@ -372,23 +363,4 @@ static void test_a_cut_message_is_read_as_far_as_it_goes(void **state)
 	assert_int_equal(dns_read_rcode(read), DNS_NXDOMAIN);
 	frame.length = DNS_HEADER - 1;
 	assert_int_equal(dns_frame_read(&frame, 0), 0);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_a_query_is_read),
-		cmocka_unit_test(test_the_question_hash_ignores_case),
-		cmocka_unit_test(test_rcodes),
-		cmocka_unit_test(test_edns),
-		cmocka_unit_test(test_malformed_messages),
-		cmocka_unit_test_setup(test_suffixes_at_a_label_and_the_longest, clear_suffixes),
-		cmocka_unit_test(test_a_suffix_is_a_domain),
-		cmocka_unit_test(test_messages_of_a_stream_count_once),
-		cmocka_unit_test(test_random_cuts),
-		cmocka_unit_test(test_a_lost_stream_is_found_again_at_a_segment),
-		cmocka_unit_test(test_a_cut_message_is_read_as_far_as_it_goes),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

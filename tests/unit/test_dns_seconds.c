@@ -41,9 +41,8 @@ static uint64_t observations(const struct dns_seconds *seconds)
 }
 
 /* 1,500 queries within a second that begins anywhere, in a minute with nothing else. */
-static void a_burst_shows_wherever_its_second_begins(void **state)
+TEST(a_burst_shows_wherever_its_second_begins)
 {
-	(void)state;
 	for (uint64_t offset = 0; offset < NS; offset += 7919 * 1000) {
 		struct dns_seconds seconds = {0};
 		struct kernel kernel = {0};
@@ -63,9 +62,8 @@ static void a_burst_shows_wherever_its_second_begins(void **state)
 }
 
 /* Within one bin's edge the sliding second holds all of it. */
-static void a_shorter_burst_counts_in_full(void **state)
+TEST(a_shorter_burst_counts_in_full)
 {
-	(void)state;
 	for (uint64_t offset = 0; offset < NS; offset += 13 * 1000 * 1000) {
 		struct dns_seconds seconds = {0};
 		struct kernel kernel = {0};
@@ -85,12 +83,11 @@ static void a_shorter_burst_counts_in_full(void **state)
 	}
 }
 
-static void a_steady_load_is_over_once_a_second(void **state)
+TEST(a_steady_load_is_over_once_a_second)
 {
 	struct dns_seconds seconds = {0};
 	struct kernel kernel = {0};
 
-	(void)state;
 	dns_seconds_take(&seconds, kernel.bins, 100 * NS, 100);
 	for (uint64_t second = 100; second < 110; second++) {
 		burst(&kernel, second * NS, NS, 160);
@@ -110,12 +107,11 @@ static void a_steady_load_is_over_once_a_second(void **state)
 	assert_int_equal(seconds.over, 0);
 }
 
-static void a_poll_leaves_the_current_bin(void **state)
+TEST(a_poll_leaves_the_current_bin)
 {
 	struct dns_seconds seconds = {0};
 	struct kernel kernel = {0};
 
-	(void)state;
 	dns_seconds_take(&seconds, kernel.bins, 50 * NS, 0);
 	count(&kernel, 50 * NS + 1, 3);
 	dns_seconds_take(&seconds, kernel.bins, 50 * NS + 2, 0);
@@ -129,12 +125,11 @@ static void a_poll_leaves_the_current_bin(void **state)
 	assert_int_equal(seconds.last, 7);
 }
 
-static void every_second_is_observed_once(void **state)
+TEST(every_second_is_observed_once)
 {
 	struct dns_seconds seconds = {0};
 	struct kernel kernel = {0};
 
-	(void)state;
 	dns_seconds_take(&seconds, kernel.bins, 1000 * NS, 0);
 	assert_in_range(observations(&seconds), 3, 4); /* the bins' own four seconds */
 	memset(seconds.counts, 0, sizeof(seconds.counts));
@@ -151,12 +146,11 @@ static void every_second_is_observed_once(void **state)
 	assert_int_equal(observations(&seconds), 100 + 3602);
 }
 
-static void a_late_poll_is_reported_and_spread(void **state)
+TEST(a_late_poll_is_reported_and_spread)
 {
 	struct dns_seconds seconds = {0};
 	struct kernel kernel = {0};
 
-	(void)state;
 	dns_seconds_take(&seconds, kernel.bins, 100 * NS, 100);
 	/* The last moment at which nothing has gone round. */
 	burst(&kernel, 100 * NS, 3 * NS, 30);
@@ -169,12 +163,11 @@ static void a_late_poll_is_reported_and_spread(void **state)
 	assert_int_equal(seconds.over, 0);
 }
 
-static void after_a_minute_without_a_poll_nothing_is_invented(void **state)
+TEST(after_a_minute_without_a_poll_nothing_is_invented)
 {
 	struct dns_seconds seconds = {0};
 	struct kernel kernel = {0};
 
-	(void)state;
 	dns_seconds_take(&seconds, kernel.bins, 100 * NS, 100);
 	burst(&kernel, 101 * NS, NS, 5000);
 	assert_false(dns_seconds_take(&seconds, kernel.bins, 300 * NS, 100));
@@ -187,12 +180,11 @@ static void after_a_minute_without_a_poll_nothing_is_invented(void **state)
 }
 
 /* A sum that misses one of its parts for a moment makes no second of four billion. */
-static void counters_that_seem_to_fall_are_ignored(void **state)
+TEST(counters_that_seem_to_fall_are_ignored)
 {
 	struct dns_seconds seconds = {0};
 	struct kernel kernel = {0}, part = {0};
 
-	(void)state;
 	dns_seconds_take(&seconds, kernel.bins, 100 * NS, 10);
 	burst(&kernel, 100 * NS, 4 * NS, 640);
 	for (int second = 101; second <= 104; second++)
@@ -206,12 +198,11 @@ static void counters_that_seem_to_fall_are_ignored(void **state)
 	assert_int_equal(seconds.over, 0);
 }
 
-static void counters_may_wrap(void **state)
+TEST(counters_may_wrap)
 {
 	struct dns_seconds seconds = {0};
 	struct kernel kernel = {0};
 
-	(void)state;
 	memset(kernel.bins, 0xff, sizeof(kernel.bins));
 	dns_seconds_take(&seconds, kernel.bins, 100 * NS, 0);
 	memcpy(seconds.seen, kernel.bins, sizeof(seconds.seen));
@@ -221,21 +212,4 @@ static void counters_may_wrap(void **state)
 	burst(&kernel, 100 * NS, NS, 320);
 	dns_seconds_take(&seconds, kernel.bins, 101 * NS, 0);
 	assert_int_equal(seconds.last, 320);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_burst_shows_wherever_its_second_begins),
-		cmocka_unit_test(a_shorter_burst_counts_in_full),
-		cmocka_unit_test(a_steady_load_is_over_once_a_second),
-		cmocka_unit_test(a_poll_leaves_the_current_bin),
-		cmocka_unit_test(every_second_is_observed_once),
-		cmocka_unit_test(a_late_poll_is_reported_and_spread),
-		cmocka_unit_test(after_a_minute_without_a_poll_nothing_is_invented),
-		cmocka_unit_test(counters_that_seem_to_fall_are_ignored),
-		cmocka_unit_test(counters_may_wrap),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

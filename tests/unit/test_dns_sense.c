@@ -85,7 +85,7 @@ static const struct dns_server_state *known(const struct fixture *node, const ch
 	return dns_server_find(&node->sensor.table, &key);
 }
 
-static void budgets_are_watched_before_the_first_query(void **state)
+TEST_FIXTURE(budgets_are_watched_before_the_first_query, begin, end)
 {
 	struct fixture *node = *state;
 
@@ -103,7 +103,7 @@ static void budgets_are_watched_before_the_first_query(void **state)
 	assert_int_equal(dns_queries(&node->sensor.table.labels[0].reported), 1500);
 }
 
-static void a_reading_that_fails_changes_nothing(void **state)
+TEST_FIXTURE(a_reading_that_fails_changes_nothing, begin, end)
 {
 	struct fixture *node = *state;
 
@@ -135,7 +135,7 @@ static void send_one(struct fixture *node, const char *address)
 	send_queries(node, address, 1);
 }
 
-static void unanswered_queries_are_swept(void **state)
+TEST_FIXTURE(unanswered_queries_are_swept, begin, end)
 {
 	struct fixture *node = *state;
 	size_t sweeps;
@@ -161,7 +161,7 @@ static void unanswered_queries_are_swept(void **state)
 	assert_int_equal(node->kernel->sweeps, sweeps);
 }
 
-static void a_server_that_answers_cluster_names_is_of_the_cluster(void **state)
+TEST_FIXTURE(a_server_that_answers_cluster_names_is_of_the_cluster, begin, end)
 {
 	struct fixture *node = *state;
 
@@ -180,7 +180,7 @@ static void a_server_that_answers_cluster_names_is_of_the_cluster(void **state)
 	assert_int_equal(known(node, "127.0.0.53")->role, DNS_LOCAL);
 }
 
-static void room_is_made_for_new_servers(void **state)
+TEST_FIXTURE(room_is_made_for_new_servers, begin, end)
 {
 	struct fixture *node = *state;
 	char address[DNS_ADDRESS_TEXT];
@@ -208,7 +208,7 @@ static void room_is_made_for_new_servers(void **state)
 	assert_int_equal(dns_queries(&known(node, "10.1.2.99")->totals), 5);
 }
 
-static void names_are_sampled_while_configured(void **state)
+TEST_FIXTURE(names_are_sampled_while_configured, begin, end)
 {
 	struct fixture *node = *state;
 
@@ -236,7 +236,7 @@ static void send_packets(struct fixture *node, size_t source, uint32_t n)
 	counts->last_ns = node->now_us * 1000;
 }
 
-static void link_local_packets_share_a_budget(void **state)
+TEST_FIXTURE(link_local_packets_share_a_budget, begin, end)
 {
 	struct fixture *node = *state;
 
@@ -266,7 +266,7 @@ static uint64_t sum_over(const struct fixture *node)
 	return sum;
 }
 
-static void the_busiest_senders_are_kept(void **state)
+TEST_FIXTURE(the_busiest_senders_are_kept, begin, end)
 {
 	struct fixture *node = *state;
 	uint64_t sum = 0;
@@ -304,7 +304,7 @@ static size_t count_sources(const struct fixture *node)
 	return n;
 }
 
-static void idle_senders_make_room(void **state)
+TEST_FIXTURE(idle_senders_make_room, begin, end)
 {
 	struct fixture *node = *state;
 
@@ -334,7 +334,7 @@ static void idle_senders_make_room(void **state)
 	assert_int_equal(node->seen.link_local->poll_peak, 700);
 }
 
-static void a_sender_that_replaces_another_brings_no_past(void **state)
+TEST_FIXTURE(a_sender_that_replaces_another_brings_no_past, begin, end)
 {
 	struct fixture *node = *state;
 
@@ -363,7 +363,7 @@ static void a_sender_that_replaces_another_brings_no_past(void **state)
 	assert_int_equal(node->seen.link_local->over, 0);
 }
 
-static void late_polls_are_counted_once(void **state)
+TEST_FIXTURE(late_polls_are_counted_once, begin, end)
 {
 	struct fixture *node = *state;
 
@@ -379,26 +379,4 @@ static void late_polls_are_counted_once(void **state)
 	poll_after(node, 2 * USEC_PER_SEC);
 	poll_after(node, 20 * USEC_PER_SEC);
 	assert_int_equal(node->sensor.coarse, 1);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(
-			budgets_are_watched_before_the_first_query, begin, end),
-		cmocka_unit_test_setup_teardown(a_reading_that_fails_changes_nothing, begin, end),
-		cmocka_unit_test_setup_teardown(unanswered_queries_are_swept, begin, end),
-		cmocka_unit_test_setup_teardown(
-			a_server_that_answers_cluster_names_is_of_the_cluster, begin, end),
-		cmocka_unit_test_setup_teardown(room_is_made_for_new_servers, begin, end),
-		cmocka_unit_test_setup_teardown(names_are_sampled_while_configured, begin, end),
-		cmocka_unit_test_setup_teardown(link_local_packets_share_a_budget, begin, end),
-		cmocka_unit_test_setup_teardown(idle_senders_make_room, begin, end),
-		cmocka_unit_test_setup_teardown(
-			a_sender_that_replaces_another_brings_no_past, begin, end),
-		cmocka_unit_test_setup_teardown(the_busiest_senders_are_kept, begin, end),
-		cmocka_unit_test_setup_teardown(late_polls_are_counted_once, begin, end),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -47,12 +47,11 @@ static uint64_t reported(const struct dns_server_table *table)
 	return sum;
 }
 
-static void every_server_is_found_again(void **state)
+TEST(every_server_is_found_again)
 {
 	struct dns_server_table table = {0};
 	struct dns_key key;
 
-	(void)state;
 	for (unsigned i = 0; i < 1000; i++)
 		add_server(&table, i * 7919);
 	assert_int_equal(table.n, 1000);
@@ -68,12 +67,11 @@ static void every_server_is_found_again(void **state)
 	dns_server_table_clear(&table);
 }
 
-static void the_table_is_bounded(void **state)
+TEST(the_table_is_bounded)
 {
 	struct dns_server_table table = {0};
 	size_t refused = 0;
 
-	(void)state;
 	for (unsigned i = 0; i < 10000; i++) {
 		struct dns_key key = numbered(i);
 
@@ -84,12 +82,11 @@ static void the_table_is_bounded(void **state)
 	dns_server_table_clear(&table);
 }
 
-static void labels_and_others_add_up(void **state)
+TEST(labels_and_others_add_up)
 {
 	struct dns_server_table table = {0};
 	uint64_t now = 1000 * USEC_PER_SEC;
 
-	(void)state;
 	for (unsigned i = 0; i < 50; i++)
 		query(&table, add_server(&table, i), i + 1, now);
 	/* The first twenty have a label from their first query on. */
@@ -99,13 +96,12 @@ static void labels_and_others_add_up(void **state)
 	dns_server_table_clear(&table);
 }
 
-static void counters_never_fall(void **state)
+TEST(counters_never_fall)
 {
 	struct dns_server_table table = {0};
 	struct dns_server_state *server;
 	struct dns_totals back = {0};
 
-	(void)state;
 	server = add_server(&table, 1);
 	query(&table, server, 100, USEC_PER_SEC);
 	back.queries[DNS_UDP] = 99;
@@ -118,13 +114,12 @@ static void counters_never_fall(void **state)
 	dns_server_table_clear(&table);
 }
 
-static void only_a_much_busier_server_takes_a_label(void **state)
+TEST(only_a_much_busier_server_takes_a_label)
 {
 	struct dns_server_table table = {0};
 	struct dns_server_state *busy, *pinned;
 	uint64_t now = 1000 * USEC_PER_SEC, rest;
 
-	(void)state;
 	for (unsigned i = 0; i < DNS_LABELS; i++)
 		query(&table, add_server(&table, i), 100, now);
 	busy = add_server(&table, 100);
@@ -153,13 +148,12 @@ static void only_a_much_busier_server_takes_a_label(void **state)
 	dns_server_table_clear(&table);
 }
 
-static void a_long_idle_server_gives_its_label(void **state)
+TEST(a_long_idle_server_gives_its_label)
 {
 	struct dns_server_table table = {0};
 	struct dns_server_state *late;
 	uint64_t now = 1000 * USEC_PER_SEC;
 
-	(void)state;
 	for (unsigned i = 0; i < DNS_LABELS; i++)
 		query(&table, add_server(&table, i), 1, now + i);
 	now += 500 * USEC_PER_SEC;
@@ -177,12 +171,11 @@ static void a_long_idle_server_gives_its_label(void **state)
 	dns_server_table_clear(&table);
 }
 
-static void a_minute_is_six_slots(void **state)
+TEST(a_minute_is_six_slots)
 {
 	struct dns_server_table table = {0};
 	struct dns_server_state *server;
 
-	(void)state;
 	server = add_server(&table, 1);
 	query(&table, server, 60, 100 * USEC_PER_SEC);
 	query(&table, server, 40, 130 * USEC_PER_SEC);
@@ -196,19 +189,4 @@ static void a_minute_is_six_slots(void **state)
 	dns_minute_pass(server, UINT64_C(900000) * USEC_PER_SEC);
 	assert_int_equal(dns_minute(server).queries, 0);
 	dns_server_table_clear(&table);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_server_is_found_again),
-		cmocka_unit_test(the_table_is_bounded),
-		cmocka_unit_test(labels_and_others_add_up),
-		cmocka_unit_test(counters_never_fall),
-		cmocka_unit_test(only_a_much_busier_server_takes_a_label),
-		cmocka_unit_test(a_long_idle_server_gives_its_label),
-		cmocka_unit_test(a_minute_is_six_slots),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -70,14 +70,13 @@ static struct wait in(uint64_t us)
 	return (struct wait){.deadline_us = now_us() + us, .cancel_fd = -1};
 }
 
-static void version_and_info_are_read(void **state)
+TEST(version_and_info_are_read)
 {
 	_cleanup_fake_ struct fake fake;
 	struct wait wait = in(20 * USEC_PER_SEC);
 	struct docker_info info = {0};
 	char why[DOCKER_ERROR_MAX];
 
-	(void)state;
 	fake_open(&fake);
 	assert_int_equal(docker_read_info(fake.socket, &info, &wait, why), 0);
 	assert_string_equal(info.version, "20.10.24+dfsg1");
@@ -88,14 +87,13 @@ static void version_and_info_are_read(void **state)
 	assert_int_equal(docker_probe(fake.socket, &wait), 0);
 }
 
-static void info_is_read_again_only_after_a_reload(void **state)
+TEST(info_is_read_again_only_after_a_reload)
 {
 	_cleanup_fake_ struct fake fake;
 	struct wait wait = in(20 * USEC_PER_SEC);
 	struct docker_info info = {0};
 	char why[DOCKER_ERROR_MAX];
 
-	(void)state;
 	fake_open(&fake);
 	for (int i = 0; i < 3; i++)
 		assert_int_equal(docker_read_info(fake.socket, &info, &wait, why), 0);
@@ -108,13 +106,12 @@ static void info_is_read_again_only_after_a_reload(void **state)
 	assert_int_equal(info.reloaded_us, 1700000001000000);
 }
 
-static void a_reload_has_the_value_in_force(void **state)
+TEST(a_reload_has_the_value_in_force)
 {
 	_cleanup_fake_ struct fake fake;
 	struct wait wait = in(20 * USEC_PER_SEC);
 	char value[DOCKER_VALUE_MAX] = "before";
 
-	(void)state;
 	fake_open(&fake);
 	fake.events = RELOAD(10, "1700000000000000000");
 	assert_int_equal(
@@ -134,14 +131,13 @@ static void a_reload_has_the_value_in_force(void **state)
 	assert_string_equal(value, "http://a http://b");
 }
 
-static void pulled_images_are_named(void **state)
+TEST(pulled_images_are_named)
 {
 	_cleanup_fake_ struct fake fake;
 	struct wait wait = in(20 * USEC_PER_SEC);
 	char names[2][DOCKER_NAME_MAX];
 	size_t n = 0;
 
-	(void)state;
 	fake_open(&fake);
 	fake.events = PULL("127.0.0.1:5000/a:1") PULL("b:latest") PULL("c");
 	assert_int_equal(docker_read_pulled(fake.socket, 1, names, 2, &n, &wait), 0);
@@ -150,14 +146,13 @@ static void pulled_images_are_named(void **state)
 	assert_string_equal(names[1], "b:latest");
 }
 
-static void containers_are_listed(void **state)
+TEST(containers_are_listed)
 {
 	_cleanup_fake_ struct fake fake;
 	_cleanup_free_ struct docker_container *list = NULL;
 	struct wait wait = in(20 * USEC_PER_SEC);
 	size_t n = 0;
 
-	(void)state;
 	fake_open(&fake);
 	fake.containers =
 		"[{\"Id\":\"aa\",\"Names\":[\"/web\"],\"State\":\"running\",\"Labels\":{"
@@ -173,7 +168,7 @@ static void containers_are_listed(void **state)
 	assert_false(list[1].running);
 }
 
-static void wrong_answers_are_described(void **state)
+TEST(wrong_answers_are_described)
 {
 	static const struct {
 		const char *version, *info, *events;
@@ -188,7 +183,6 @@ static void wrong_answers_are_described(void **state)
 	};
 	struct wait wait = in(20 * USEC_PER_SEC);
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		_cleanup_fake_ struct fake fake;
 		_cleanup_free_ struct docker_container *list = NULL;
@@ -207,18 +201,4 @@ static void wrong_answers_are_described(void **state)
 		assert_int_equal(docker_read_containers(fake.socket, &list, &n, &wait), -EBADMSG);
 	}
 	assert_int_equal(docker_probe("/nowhere", &wait), -ENOENT);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(version_and_info_are_read),
-		cmocka_unit_test(info_is_read_again_only_after_a_reload),
-		cmocka_unit_test(a_reload_has_the_value_in_force),
-		cmocka_unit_test(pulled_images_are_named),
-		cmocka_unit_test(containers_are_listed),
-		cmocka_unit_test(wrong_answers_are_described),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

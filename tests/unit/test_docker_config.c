@@ -31,7 +31,7 @@ static void assert_set(const char *before, const char *key, const char *value, c
 	assert_string_equal(after, expected);
 }
 
-static void keeps_the_style_of_the_file(void **state)
+TEST(keeps_the_style_of_the_file)
 {
 	static const char *const cases[][2] = {
 		{"", "{\n    \"" KEY "\": 10\n}\n"},
@@ -52,14 +52,12 @@ static void keeps_the_style_of_the_file(void **state)
 		{"{\n  \"a\": 1, \"b\": 2\n}", "{\n  \"a\": 1, \"b\": 2, \"" KEY "\": 10\n}"},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
 		assert_set(cases[i][0], KEY, "10", cases[i][1]);
 }
 
-static void replaces_a_value_in_its_place(void **state)
+TEST(replaces_a_value_in_its_place)
 {
-	(void)state;
 	assert_set("{\"a\": 1, \"" KEY "\" : 3 , \"b\": 2}", KEY, "10",
 		"{\"a\": 1, \"" KEY "\" : 10 , \"b\": 2}");
 	assert_set("{\n  \"" MIRRORS "\": [\n    \"https://a\"\n  ],\n  \"b\": 2\n}", MIRRORS,
@@ -73,9 +71,8 @@ static void replaces_a_value_in_its_place(void **state)
 	assert_set("{\"x\":{\"" KEY "\":1}}", KEY, "10", "{\"x\":{\"" KEY "\":1},\"" KEY "\":10}");
 }
 
-static void takes_a_key_out(void **state)
+TEST(takes_a_key_out)
 {
-	(void)state;
 	assert_set("{\"" KEY "\": 10}", KEY, NULL, "{}");
 	assert_set("{\n  \"" KEY "\": 10\n}\n", KEY, NULL, "{\n}\n");
 	assert_set("{\n  \"" KEY "\": 10,\n  \"b\": 2\n}\n", KEY, NULL, "{\n  \"b\": 2\n}\n");
@@ -91,14 +88,13 @@ static void takes_a_key_out(void **state)
 	assert_set("{\"max\\u002dconcurrent-downloads\":1,\"b\":1}", KEY, NULL, "{\"b\":1}");
 }
 
-static void tells_the_value(void **state)
+TEST(tells_the_value)
 {
 	static const char text[] = "{\"a\" : [1, 2] , \"" KEY "\":1,\"" KEY "\": 7 }";
 	_cleanup_free_ char *value = NULL, *list = NULL;
 	unsigned int count = 0;
 	char *none = NULL;
 
-	(void)state;
 	assert_int_equal(docker_config_get(text, strlen(text), KEY, &value, NULL), 0);
 	assert_string_equal(value, "7");
 	assert_int_equal(docker_config_get(text, strlen(text), "a", &list, NULL), 0);
@@ -112,14 +108,13 @@ static void tells_the_value(void **state)
 	assert_int_equal(docker_config_get_count(text, strlen(text), "a", &count, NULL), -ERANGE);
 }
 
-static void takes_whole_numbers_as_counts_only(void **state)
+TEST(takes_whole_numbers_as_counts_only)
 {
 	static const char *const bad[] = {
 		"-1", "1.0", "1e1", "\"10\"", "null", "2147483648", "[10]", "true"};
 	char text[128];
 	unsigned int count = 42;
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
 		snprintf(text, sizeof(text), "{\"" KEY "\": %s}", bad[i]);
 		assert_int_equal(
@@ -138,7 +133,7 @@ static int check(const char *text, size_t len, struct docker_config_fault *fault
 	return r == -ENOENT ? 0 : r;
 }
 
-static void says_what_is_wrong_and_where(void **state)
+TEST(says_what_is_wrong_and_where)
 {
 	static const struct {
 		const char *text;
@@ -174,7 +169,6 @@ static void says_what_is_wrong_and_where(void **state)
 		{"\xff\xfe{\0}\0", 1, 1, "UTF-16: save the file as UTF-8"},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct docker_config_fault fault = {0};
 		size_t len = strlen(cases[i].text);
@@ -193,14 +187,13 @@ static void says_what_is_wrong_and_where(void **state)
 	}
 }
 
-static void refuses_what_no_daemon_json_is(void **state)
+TEST(refuses_what_no_daemon_json_is)
 {
 	_cleanup_free_ char *deep = calloc(1, 1024), *large = malloc(DOCKER_CONFIG_MAX + 1);
 	struct docker_config_fault fault = {0};
 	char *out = NULL;
 	size_t len;
 
-	(void)state;
 	strcpy(deep, "{\"a\":");
 	memset(deep + 5, '[', 200);
 	memset(deep + 205, ']', 200);
@@ -248,13 +241,12 @@ static void round_trip(const char *name, const char *text, size_t len, const cha
 	}
 }
 
-static void round_trips_files_as_they_are_met(void **state)
+TEST(round_trips_files_as_they_are_met)
 {
 	DIR *dir = opendir(TEST_CORPUS "/daemon.json");
 	const struct dirent *entry;
 	unsigned int n = 0;
 
-	(void)state;
 	assert_non_null(dir);
 	while ((entry = readdir(dir))) {
 		_cleanup_free_ char *text = NULL;
@@ -276,7 +268,7 @@ static void round_trips_files_as_they_are_met(void **state)
 	assert_true(n >= 19);
 }
 
-static void finds_a_key_that_a_version_does_not_know(void **state)
+TEST(finds_a_key_that_a_version_does_not_know)
 {
 	static const struct {
 		const char *text, *version, *key;
@@ -306,7 +298,6 @@ static void finds_a_key_that_a_version_does_not_know(void **state)
 	char key[DOCKER_CONFIG_KEY_MAX] = "";
 	struct docker_config_fault fault;
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		assert_int_equal(docker_config_unknown_key(cases[i].text, strlen(cases[i].text),
 					 cases[i].version, key, &fault),
@@ -322,31 +313,12 @@ static void finds_a_key_that_a_version_does_not_know(void **state)
 	assert_int_equal(docker_config_unknown_key("{", 1, "20.10", key, &fault), -EINVAL);
 }
 
-static void writes_lists(void **state)
+TEST(writes_lists)
 {
 	static const char *const mirrors[] = {"http://127.0.0.1:30020", "https://a/\"b"};
 	_cleanup_free_ char *list = docker_config_list(mirrors, 2);
 	_cleanup_free_ char *none = docker_config_list(NULL, 0);
 
-	(void)state;
 	assert_string_equal(list, "[\"http://127.0.0.1:30020\",\"https://a/\\\"b\"]");
 	assert_string_equal(none, "[]");
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(keeps_the_style_of_the_file),
-		cmocka_unit_test(replaces_a_value_in_its_place),
-		cmocka_unit_test(takes_a_key_out),
-		cmocka_unit_test(tells_the_value),
-		cmocka_unit_test(takes_whole_numbers_as_counts_only),
-		cmocka_unit_test(says_what_is_wrong_and_where),
-		cmocka_unit_test(refuses_what_no_daemon_json_is),
-		cmocka_unit_test(round_trips_files_as_they_are_met),
-		cmocka_unit_test(finds_a_key_that_a_version_does_not_know),
-		cmocka_unit_test(writes_lists),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

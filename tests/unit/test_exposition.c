@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <math.h>
 
@@ -40,11 +35,10 @@ static void expect(struct written *written, const char *text)
 	free(written->text);
 }
 
-static void the_text_format_is_written(void **state)
+TEST(the_text_format_is_written)
 {
 	struct written written;
 
-	(void)state;
 	begin(&written, false);
 	metric_family(&written.sink, "x_total");
 	metric_sample(&written.sink, 3, NULL);
@@ -54,11 +48,10 @@ static void the_text_format_is_written(void **state)
 		"x_total{a=\"1\",b=\"2\"} 0.1\n");
 }
 
-static void openmetrics_is_written(void **state)
+TEST(openmetrics_is_written)
 {
 	struct written written;
 
-	(void)state;
 	begin(&written, true);
 	metric_family(&written.sink, "x_total");
 	metric_sample(&written.sink, 3, NULL);
@@ -69,11 +62,10 @@ static void openmetrics_is_written(void **state)
 		"# HELP a_total_of Gauge.\n# TYPE a_total_of gauge\na_total_of 1\n# EOF\n");
 }
 
-static void labels_are_escaped(void **state)
+TEST(labels_are_escaped)
 {
 	struct written written;
 
-	(void)state;
 	begin(&written, false);
 	metric_family(&written.sink, "x");
 	metric_sample(&written.sink, 1, "a\"b\\c\nd\xff\xc3\xa9", NULL);
@@ -81,7 +73,7 @@ static void labels_are_escaped(void **state)
 			 "x{a=\"a\\\"b\\\\c\\nd\xef\xbf\xbd\xc3\xa9\"} 1\n");
 }
 
-static void numbers_are_written_exactly(void **state)
+TEST(numbers_are_written_exactly)
 {
 	static const struct {
 		double value;
@@ -96,7 +88,6 @@ static void numbers_are_written_exactly(void **state)
 		{NAN, "x NaN\n"},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
 		struct written written;
 
@@ -107,13 +98,12 @@ static void numbers_are_written_exactly(void **state)
 	}
 }
 
-static void histograms_are_cumulative(void **state)
+TEST(histograms_are_cumulative)
 {
 	static const double bounds[] = {0.005, 0.1, 1, 10};
 	static const uint64_t counts[] = {1, 0, 2, 4, 8};
 	struct written text, openmetrics;
 
-	(void)state;
 	begin(&text, false);
 	metric_family(&text.sink, "x_seconds");
 	metric_histogram(&text.sink, bounds, counts, 4, 12.5, "1\"", "2", NULL);
@@ -135,19 +125,18 @@ static void histograms_are_cumulative(void **state)
 			     "x_seconds_sum 12.5\nx_seconds_count 14\n# EOF\n");
 }
 
-static void a_histogram_without_bounds_has_one_bucket(void **state)
+TEST(a_histogram_without_bounds_has_one_bucket)
 {
 	static const uint64_t counts[] = {3};
 	struct written written;
 
-	(void)state;
 	begin(&written, false);
 	written.sink.row = &rows[2];
 	metric_histogram(&written.sink, NULL, counts, 0, 1, NULL);
 	expect(&written, "x_bucket{le=\"+Inf\"} 3\nx_sum 1\nx_count 3\n");
 }
 
-static void bounds_are_written_canonically(void **state)
+TEST(bounds_are_written_canonically)
 {
 	static const struct {
 		double bound;
@@ -167,7 +156,6 @@ static void bounds_are_written_canonically(void **state)
 	};
 	static const uint64_t counts[] = {0, 0};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		for (int openmetrics = 0; openmetrics < 2; openmetrics++) {
 			struct written written;
@@ -183,19 +171,4 @@ static void bounds_are_written_canonically(void **state)
 			expect(&written, want);
 		}
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_text_format_is_written),
-		cmocka_unit_test(openmetrics_is_written),
-		cmocka_unit_test(labels_are_escaped),
-		cmocka_unit_test(numbers_are_written_exactly),
-		cmocka_unit_test(histograms_are_cumulative),
-		cmocka_unit_test(a_histogram_without_bounds_has_one_bucket),
-		cmocka_unit_test(bounds_are_written_canonically),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

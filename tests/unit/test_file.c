@@ -25,12 +25,11 @@ static int read_from(
 	return read_file(full, max, text, len);
 }
 
-static void files_are_read_up_to_a_limit(void **state)
+TEST(files_are_read_up_to_a_limit)
 {
 	static const size_t sizes[] = {0, 1, 4094, 4095, 4096, 4097, 10000};
 	_cleanup_directory_ struct directory directory;
 
-	(void)state;
 	directory_make(&directory);
 	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
 		_cleanup_free_ char *data = malloc(sizes[i] + 1), *text = NULL;
@@ -50,13 +49,12 @@ static void files_are_read_up_to_a_limit(void **state)
 	}
 }
 
-static void bytes_are_read_unchanged(void **state)
+TEST(bytes_are_read_unchanged)
 {
 	_cleanup_directory_ struct directory directory;
 	_cleanup_free_ char *text = NULL;
 	size_t len;
 
-	(void)state;
 	directory_make(&directory);
 	directory_put_bytes(&directory, "/f", "a\0b", 3);
 	assert_int_equal(read_from(&directory, "/f", 100, &text, &len), 0);
@@ -68,12 +66,11 @@ static void bytes_are_read_unchanged(void **state)
 	assert_true(starts_with(text, "Name:"));
 }
 
-static void only_regular_files_are_read(void **state)
+TEST(only_regular_files_are_read)
 {
 	_cleanup_directory_ struct directory directory;
 	char full[PATH_MAX], *text = NULL;
 
-	(void)state;
 	directory_make(&directory);
 	directory_path(&directory, "/fifo", full);
 	assert_int_equal(mkfifo(full, 0600), 0);
@@ -92,13 +89,12 @@ static int open_directory(const struct directory *directory)
 	return dir;
 }
 
-static void a_file_is_replaced_atomically(void **state)
+TEST(a_file_is_replaced_atomically)
 {
 	_cleanup_directory_ struct directory directory;
 	_cleanup_close_ int dir = -1, kept = -1;
 	char full[PATH_MAX], old[8] = "";
 
-	(void)state;
 	directory_make(&directory);
 	dir = open_directory(&directory);
 	assert_int_equal(write_file_atomic(dir, "f", "old", 3), 0);
@@ -129,13 +125,12 @@ static int write_with_limit(int dir, rlim_t limit, size_t len)
 	return r;
 }
 
-static void the_old_file_is_kept_after_an_error(void **state)
+TEST(the_old_file_is_kept_after_an_error)
 {
 	_cleanup_directory_ struct directory directory;
 	_cleanup_close_ int dir = -1;
 	char name[NAME_MAX + 1], path[PATH_MAX];
 
-	(void)state;
 	signal(SIGXFSZ, SIG_IGN);
 	directory_make(&directory);
 	dir = open_directory(&directory);
@@ -157,13 +152,12 @@ static void the_old_file_is_kept_after_an_error(void **state)
 	assert_int_equal(access(path, F_OK), -1);
 }
 
-static void links_are_not_followed_for_writing(void **state)
+TEST(links_are_not_followed_for_writing)
 {
 	_cleanup_directory_ struct directory directory;
 	_cleanup_close_ int dir = -1;
 	char path[PATH_MAX], target[PATH_MAX];
 
-	(void)state;
 	directory_make(&directory);
 	dir = open_directory(&directory);
 	directory_put(&directory, "/precious", "precious");
@@ -174,12 +168,11 @@ static void links_are_not_followed_for_writing(void **state)
 	assert_file(&directory, "/precious", "precious");
 }
 
-static void links_are_resolved_below_the_root(void **state)
+TEST(links_are_resolved_below_the_root)
 {
 	_cleanup_directory_ struct directory root;
 	char path[PATH_MAX], link[PATH_MAX], full[PATH_MAX] = "as it was";
 
-	(void)state;
 	directory_make(&root);
 	directory_put(&root, "/opt/file", "");
 	directory_path(&root, "/opt/file", path);
@@ -201,7 +194,7 @@ static void links_are_resolved_below_the_root(void **state)
 }
 
 /* A process's root, as a container names the host's: the kernel's names lack this prefix. */
-static void the_root_of_another_mount_namespace_keeps_its_prefix(void **state)
+TEST(the_root_of_another_mount_namespace_keeps_its_prefix)
 {
 	char root[64], full[PATH_MAX], expected[PATH_MAX];
 	struct stat st;
@@ -209,7 +202,6 @@ static void the_root_of_another_mount_namespace_keeps_its_prefix(void **state)
 	pid_t pid;
 	char ready;
 
-	(void)state;
 	if (geteuid() != 0)
 		skip();
 	assert_int_equal(pipe(fds), 0);
@@ -271,14 +263,13 @@ static int open_without_openat2(const char *own, const char *other)
 	return open_in_root(root, "/opt/file", 0) == -ENOSYS ? 0 : 5;
 }
 
-static void its_own_root_needs_no_openat2(void **state)
+TEST(its_own_root_needs_no_openat2)
 {
 	_cleanup_directory_ struct directory root;
 	char path[PATH_MAX], real[PATH_MAX];
 	int status;
 	pid_t pid;
 
-	(void)state;
 	directory_make(&root);
 	directory_put(&root, "/opt/file", "");
 	directory_path(&root, "/opt/file", path);
@@ -291,13 +282,12 @@ static void its_own_root_needs_no_openat2(void **state)
 	assert_int_equal(status, 0);
 }
 
-static void missing_directories_are_made(void **state)
+TEST(missing_directories_are_made)
 {
 	_cleanup_directory_ struct directory directory;
 	char path[PATH_MAX];
 	struct stat st;
 
-	(void)state;
 	directory_make(&directory);
 	directory_path(&directory, "/a/b//c/", path);
 	assert_int_equal(make_directories(path, 0700), 0);
@@ -308,22 +298,4 @@ static void missing_directories_are_made(void **state)
 	directory_path(&directory, "/file/d", path);
 	assert_int_equal(make_directories(path, 0700), -ENOTDIR);
 	assert_int_equal(make_directories("", 0700), -ENOENT);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(files_are_read_up_to_a_limit),
-		cmocka_unit_test(bytes_are_read_unchanged),
-		cmocka_unit_test(only_regular_files_are_read),
-		cmocka_unit_test(a_file_is_replaced_atomically),
-		cmocka_unit_test(the_old_file_is_kept_after_an_error),
-		cmocka_unit_test(links_are_not_followed_for_writing),
-		cmocka_unit_test(links_are_resolved_below_the_root),
-		cmocka_unit_test(the_root_of_another_mount_namespace_keeps_its_prefix),
-		cmocka_unit_test(its_own_root_needs_no_openat2),
-		cmocka_unit_test(missing_directories_are_made),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

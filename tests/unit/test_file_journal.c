@@ -90,13 +90,12 @@ static void assert_sample(const struct file_journal *journal)
 	assert_string_equal(mark->tried[0].value, "10");
 }
 
-static void what_is_stored_is_loaded(void **state)
+TEST(what_is_stored_is_loaded)
 {
 	_cleanup_directory_ struct directory directory;
 	_cleanup_journal_ struct file_journal *journal = NULL;
 	_cleanup_free_ char *text = NULL;
 
-	(void)state;
 	directory_make(&directory);
 	store_sample(&directory);
 	text = directory_get(&directory, "/journal.json");
@@ -111,11 +110,10 @@ static void what_is_stored_is_loaded(void **state)
 	assert_null(directory_get(&directory, "/journal.json"));
 }
 
-static void a_torn_or_missing_file_is_replaced_by_its_copy(void **state)
+TEST(a_torn_or_missing_file_is_replaced_by_its_copy)
 {
 	static const char *const torn[] = {"{\"schema\": 3, ", NULL};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(torn); i++) {
 		_cleanup_directory_ struct directory directory;
 		_cleanup_journal_ struct file_journal *journal = NULL;
@@ -139,12 +137,11 @@ static void a_torn_or_missing_file_is_replaced_by_its_copy(void **state)
 	}
 }
 
-static void two_torn_files_are_kept(void **state)
+TEST(two_torn_files_are_kept)
 {
 	_cleanup_directory_ struct directory directory;
 	_cleanup_journal_ struct file_journal *reader = NULL, *writer = NULL;
 
-	(void)state;
 	directory_make(&directory);
 	directory_put(&directory, "/journal.json", "{}");
 	directory_put(&directory, "/journal.json.1", "");
@@ -160,14 +157,13 @@ static void two_torn_files_are_kept(void **state)
 }
 
 /* It alone knows what is to be restored: an older version leaves it, and writes nothing. */
-static void a_journal_of_a_newer_version_is_left(void **state)
+TEST(a_journal_of_a_newer_version_is_left)
 {
 	static const char newer[] =
 		"{\"schema\": 4, \"checksum\": \"crc32:a3830348\", \"body\": {}}";
 	static const char *const names[] = {"/journal.json", "/journal.json.1"};
 	struct file_journal *journal = NULL;
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
 		_cleanup_directory_ struct directory directory;
 
@@ -180,13 +176,12 @@ static void a_journal_of_a_newer_version_is_left(void **state)
 	}
 }
 
-static void no_truncation_or_flipped_bit_goes_unnoticed(void **state)
+TEST(no_truncation_or_flipped_bit_goes_unnoticed)
 {
 	_cleanup_directory_ struct directory directory;
 	_cleanup_free_ char *text = NULL;
 	size_t len;
 
-	(void)state;
 	directory_make(&directory);
 	store_sample(&directory);
 	text = directory_get(&directory, "/journal.json");
@@ -211,7 +206,7 @@ static void no_truncation_or_flipped_bit_goes_unnoticed(void **state)
 }
 
 /* Whoever edits the journal by hand gets no path of theirs written or read. */
-static void wrong_forms_are_refused(void **state)
+TEST(wrong_forms_are_refused)
 {
 	static const struct {
 		const char *good, *bad;
@@ -225,7 +220,6 @@ static void wrong_forms_are_refused(void **state)
 		{"\"wanted\"", "\"wonted\""},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		_cleanup_journal_ struct file_journal *journal = calloc(1, sizeof(*journal));
 		_cleanup_free_ char *text = NULL, *body = NULL, *changed = NULL;
@@ -251,14 +245,13 @@ static void wrong_forms_are_refused(void **state)
 	}
 }
 
-static void a_setting_in_two_files_is_one_record(void **state)
+TEST(a_setting_in_two_files_is_one_record)
 {
 	_cleanup_directory_ struct directory directory;
 	_cleanup_journal_ struct file_journal *journal = NULL;
 	struct file_record *records;
 	size_t n;
 
-	(void)state;
 	directory_make(&directory);
 	journal = open_journal(&directory);
 	put_note(journal, "/etc/a", "10");
@@ -275,12 +268,11 @@ static void a_setting_in_two_files_is_one_record(void **state)
 	free(records);
 }
 
-static void a_release_lasts_until_it_is_ended(void **state)
+TEST(a_release_lasts_until_it_is_ended)
 {
 	_cleanup_directory_ struct directory directory;
 	_cleanup_journal_ struct file_journal *journal = NULL;
 
-	(void)state;
 	directory_make(&directory);
 	store_sample(&directory);
 	journal = open_journal(&directory);
@@ -297,14 +289,13 @@ static void a_release_lasts_until_it_is_ended(void **state)
 	assert_int_equal(journal->n_released, JOURNAL_RELEASED_MAX);
 }
 
-static void an_open_restart_is_never_forgotten(void **state)
+TEST(an_open_restart_is_never_forgotten)
 {
 	_cleanup_directory_ struct directory directory;
 	_cleanup_journal_ struct file_journal *journal = NULL;
 	struct unit_mark *mark;
 	char unit[16];
 
-	(void)state;
 	directory_make(&directory);
 	journal = open_journal(&directory);
 	for (int i = 0; i < JOURNAL_UNITS_MAX; i++) {
@@ -322,14 +313,13 @@ static void an_open_restart_is_never_forgotten(void **state)
 	assert_null(file_journal_unit(journal, "another.service", true));
 }
 
-static void a_full_disk_leaves_the_old_journal(void **state)
+TEST(a_full_disk_leaves_the_old_journal)
 {
 	struct rlimit before, lowered;
 	_cleanup_directory_ struct directory directory;
 	_cleanup_journal_ struct file_journal *journal = NULL;
 	_cleanup_free_ char *text = NULL;
 
-	(void)state;
 	signal(SIGXFSZ, SIG_IGN);
 	directory_make(&directory);
 	store_sample(&directory);
@@ -347,14 +337,13 @@ static void a_full_disk_leaves_the_old_journal(void **state)
 	assert_int_equal(file_journal_store(journal), 0);
 }
 
-static void only_the_writer_makes_the_directory(void **state)
+TEST(only_the_writer_makes_the_directory)
 {
 	_cleanup_directory_ struct directory directory;
 	_cleanup_journal_ struct file_journal *reader = NULL, *writer = NULL;
 	struct file_journal *none = NULL;
 	char path[PATH_MAX];
 
-	(void)state;
 	directory_make(&directory);
 	directory_path(&directory, "/state", path);
 	assert_int_equal(file_journal_open(path, false, &reader), 0);
@@ -366,23 +355,4 @@ static void only_the_writer_makes_the_directory(void **state)
 	directory_path(&directory, "/file/state", path);
 	assert_int_equal(file_journal_open(path, true, &none), -ENOTDIR);
 	assert_null(none);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_is_stored_is_loaded),
-		cmocka_unit_test(a_torn_or_missing_file_is_replaced_by_its_copy),
-		cmocka_unit_test(two_torn_files_are_kept),
-		cmocka_unit_test(a_journal_of_a_newer_version_is_left),
-		cmocka_unit_test(no_truncation_or_flipped_bit_goes_unnoticed),
-		cmocka_unit_test(wrong_forms_are_refused),
-		cmocka_unit_test(a_setting_in_two_files_is_one_record),
-		cmocka_unit_test(a_release_lasts_until_it_is_ended),
-		cmocka_unit_test(an_open_restart_is_never_forgotten),
-		cmocka_unit_test(a_full_disk_leaves_the_old_journal),
-		cmocka_unit_test(only_the_writer_makes_the_directory),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "test.h"
+
 #include "file_fixture.h"
 #include "systemd_fixture.h"
 
@@ -84,11 +86,10 @@ static struct unit_mark *mark_of(struct bench *bench)
 	return file_journal_unit(bench->fixture.job.journal, FAKE_UNIT, false);
 }
 
-static void policy_never_leaves_the_restart_to_others(void **state)
+TEST(policy_never_leaves_the_restart_to_others)
 {
 	_cleanup_bench_ struct bench bench;
 
-	(void)state;
 	bench_make(&bench);
 	expect(&bench, apply(&bench, "10", RESTART_NEVER), 0, "restart-pending", 0, NEW);
 	expect(&bench, apply(&bench, "10", RESTART_NEVER), 0, "restart-pending", 0, NEW);
@@ -112,12 +113,11 @@ static void check_mark(struct fake_systemd *fake)
 	}
 }
 
-static void a_restart_is_recorded_before_and_restore_makes_another(void **state)
+TEST(a_restart_is_recorded_before_and_restore_makes_another)
 {
 	_cleanup_bench_ struct bench bench;
 	const struct change *change;
 
-	(void)state;
 	bench_make(&bench);
 	bench.fake.restarted = check_mark;
 	bench.fake.userdata = &bench;
@@ -141,12 +141,11 @@ static void a_restart_is_recorded_before_and_restore_makes_another(void **state)
 	}
 }
 
-static void a_restart_without_effect_is_not_repeated_for_that_value(void **state)
+TEST(a_restart_without_effect_is_not_repeated_for_that_value)
 {
 	_cleanup_bench_ struct bench bench;
 	const struct change *change;
 
-	(void)state;
 	bench_make(&bench);
 	expect(&bench, apply(&bench, "10", RESTART_NOW), 0, "", 1, NEW);
 	for (int i = 0; i < 3; i++) {
@@ -164,14 +163,13 @@ static void a_restart_without_effect_is_not_repeated_for_that_value(void **state
 	expect(&bench, apply(&bench, "10", RESTART_NOW), 0, "", 4, NEW);
 }
 
-static void when_idle_waits_for_pulls_and_restarts_once_an_hour(void **state)
+TEST(when_idle_waits_for_pulls_and_restarts_once_an_hour)
 {
 	static const int64_t within[] = {-1, -3500, 60, 3500}, beyond[] = {-3601, 7200};
 	_cleanup_bench_ struct bench bench;
 	struct change *change;
 	unsigned restarts = 1;
 
-	(void)state;
 	bench_make(&bench);
 	change = change_to(&bench, "10", RESTART_WHEN_IDLE);
 	change->file->edit.service.busy = true;
@@ -194,12 +192,11 @@ static void when_idle_waits_for_pulls_and_restarts_once_an_hour(void **state)
 	}
 }
 
-static void a_refused_restart_says_why(void **state)
+TEST(a_refused_restart_says_why)
 {
 	_cleanup_bench_ struct bench bench;
 	const struct change *change;
 
-	(void)state;
 	bench_make(&bench);
 	bench.fake.kill_mode = "control-group";
 	change = apply(&bench, "10", RESTART_NOW);
@@ -224,12 +221,11 @@ static void expect_failed(struct bench *bench, const char *value)
 	assert_string_equal(bench->fixture.job.records[0].failed, value);
 }
 
-static void a_program_that_does_not_come_back_gets_its_old_file(void **state)
+TEST(a_program_that_does_not_come_back_gets_its_old_file)
 {
 	_cleanup_bench_ struct bench bench;
 	const struct change *change;
 
-	(void)state;
 	bench_make(&bench);
 	bench.fake.fails = 1;
 	change = apply(&bench, "10", RESTART_NOW);
@@ -257,11 +253,10 @@ static void change_file(struct fake_systemd *fake)
 			"{\n  \"max-concurrent-downloads\": 10,\n  \"debug\": true\n}\n");
 }
 
-static void a_roll_back_keeps_the_changes_of_others(void **state)
+TEST(a_roll_back_keeps_the_changes_of_others)
 {
 	_cleanup_bench_ struct bench bench;
 
-	(void)state;
 	bench_make(&bench);
 	bench.fake.fails = 1;
 	bench.fake.restarted = change_file;
@@ -292,12 +287,11 @@ static void apply_and_die(struct bench *bench, const char *wanted)
 	plan_reset(&bench->fixture.job.plan);
 }
 
-static void the_next_process_finishes_a_restart(void **state)
+TEST(the_next_process_finishes_a_restart)
 {
 	_cleanup_bench_ struct bench bench;
 	const struct change *change;
 
-	(void)state;
 	bench_make(&bench);
 	apply_and_die(&bench, "10");
 	run_job(&bench.fixture, FILE_RESUME);
@@ -316,11 +310,10 @@ static void the_next_process_finishes_a_restart(void **state)
 	assert_false(mark_of(&bench)->open);
 }
 
-static void the_next_process_undoes_a_restart(void **state)
+TEST(the_next_process_undoes_a_restart)
 {
 	_cleanup_bench_ struct bench bench;
 
-	(void)state;
 	for (int forced = 0; forced < 2; forced++) {
 		const struct change *change;
 
@@ -338,11 +331,10 @@ static void the_next_process_undoes_a_restart(void **state)
 	}
 }
 
-static void the_next_process_leaves_what_the_configuration_forbids(void **state)
+TEST(the_next_process_leaves_what_the_configuration_forbids)
 {
 	_cleanup_bench_ struct bench bench;
 
-	(void)state;
 	bench_make(&bench);
 	bench.fake.fails = 1;
 	apply_and_die(&bench, "10");
@@ -353,11 +345,10 @@ static void the_next_process_leaves_what_the_configuration_forbids(void **state)
 	assert_file(&bench.fixture.root, DAEMON_JSON, NEW);
 }
 
-static void without_systemd_a_restart_stays_open(void **state)
+TEST(without_systemd_a_restart_stays_open)
 {
 	_cleanup_bench_ struct bench bench;
 
-	(void)state;
 	bench_make(&bench);
 	apply_and_die(&bench, "10");
 	setenv("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/nonexistent/bus", 1);
@@ -370,13 +361,12 @@ static void without_systemd_a_restart_stays_open(void **state)
 	assert_int_equal(bench.fixture.job.n_open, 0);
 }
 
-static void a_cancelled_job_ends_at_once_and_the_next_one_finishes_it(void **state)
+TEST(a_cancelled_job_ends_at_once_and_the_next_one_finishes_it)
 {
 	_cleanup_bench_ struct bench bench;
 	uint64_t begin;
 	int fds[2];
 
-	(void)state;
 	bench_make(&bench);
 	assert_int_equal(pipe(fds), 0);
 	bench.cancel = fds[1];
@@ -400,25 +390,4 @@ static void a_cancelled_job_ends_at_once_and_the_next_one_finishes_it(void **sta
 	assert_false(mark_of(&bench)->open);
 	assert_int_equal(bench.fake.restarts, 2);
 	assert_file(&bench.fixture.root, DAEMON_JSON, OLD);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(policy_never_leaves_the_restart_to_others),
-		cmocka_unit_test(a_restart_is_recorded_before_and_restore_makes_another),
-		cmocka_unit_test(a_restart_without_effect_is_not_repeated_for_that_value),
-		cmocka_unit_test(when_idle_waits_for_pulls_and_restarts_once_an_hour),
-		cmocka_unit_test(a_refused_restart_says_why),
-		cmocka_unit_test(a_program_that_does_not_come_back_gets_its_old_file),
-		cmocka_unit_test(a_roll_back_keeps_the_changes_of_others),
-		cmocka_unit_test(the_next_process_finishes_a_restart),
-		cmocka_unit_test(the_next_process_undoes_a_restart),
-		cmocka_unit_test(the_next_process_leaves_what_the_configuration_forbids),
-		cmocka_unit_test(without_systemd_a_restart_stays_open),
-		cmocka_unit_test(a_cancelled_job_ends_at_once_and_the_next_one_finishes_it),
-	};
-
-	log_init(LOG_LEVEL_ERROR);
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "test.h"
+
 #include "file_fixture.h"
 
 #include "base/log.h"
@@ -15,12 +17,11 @@
 
 static const char original[] = FILE_WITH("3", "info");
 
-static void one_key_changes_and_is_restored(void **state)
+TEST(one_key_changes_and_is_restored)
 {
 	_cleanup_fixture_ struct file_fixture fixture;
 	const struct change *change;
 
-	(void)state;
 	fixture_make(&fixture);
 	directory_put(&fixture.root, CONFIG_TOML, original);
 	change = change_downloads(&fixture, "3", "10");
@@ -42,7 +43,7 @@ static void one_key_changes_and_is_restored(void **state)
 	assert_forgotten(&fixture);
 }
 
-static void settings_of_one_file_are_one_edit(void **state)
+TEST(settings_of_one_file_are_one_edit)
 {
 	const struct file_edit edit = {.text = "\"30m0s\""};
 	const struct file_want want = {.target = {.path = CONFIG_TOML,
@@ -53,7 +54,6 @@ static void settings_of_one_file_are_one_edit(void **state)
 	_cleanup_fixture_ struct file_fixture fixture;
 	_cleanup_free_ char *text = NULL;
 
-	(void)state;
 	fixture_make(&fixture);
 	directory_put(&fixture.root, CONFIG_TOML, original);
 	change_downloads(&fixture, "3", "10");
@@ -68,12 +68,11 @@ static void settings_of_one_file_are_one_edit(void **state)
 	assert_file(&fixture.root, CONFIG_TOML, original);
 }
 
-static void a_missing_file_is_made_with_its_directories_and_removed(void **state)
+TEST(a_missing_file_is_made_with_its_directories_and_removed)
 {
 	_cleanup_fixture_ struct file_fixture fixture;
 	_cleanup_free_ char *text = NULL;
 
-	(void)state;
 	fixture_make(&fixture);
 	directory_put(&fixture.root, "/etc/passwd", "");
 	apply_downloads(&fixture, "", "10");
@@ -91,13 +90,12 @@ static void a_missing_file_is_made_with_its_directories_and_removed(void **state
 	assert_file(&fixture.root, "/etc/containerd/certs.d/ca.pem", "someone's");
 }
 
-static void json_keeps_its_other_bytes(void **state)
+TEST(json_keeps_its_other_bytes)
 {
 	static const char json[] = "{\n    \"live-restore\": true,\n    \"x\":  1}";
 	_cleanup_fixture_ struct file_fixture fixture;
 	_cleanup_free_ char *text = NULL;
 
-	(void)state;
 	fixture_make(&fixture);
 	directory_put(&fixture.root, DAEMON_JSON, json);
 	change_docker(&fixture, "", "10");
@@ -109,12 +107,11 @@ static void json_keeps_its_other_bytes(void **state)
 	assert_file(&fixture.root, DAEMON_JSON, json);
 }
 
-static void a_file_of_our_own_comes_changes_and_goes(void **state)
+TEST(a_file_of_our_own_comes_changes_and_goes)
 {
 	static const char *const texts[] = {"# ours: a b\n", "# ours: b\n", NULL, "# ours: b\n"};
 	_cleanup_fixture_ struct file_fixture fixture;
 
-	(void)state;
 	fixture_make(&fixture);
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
 		change_hosts(&fixture, texts[i] ? texts[i] : "none", texts[i]);
@@ -151,9 +148,8 @@ static const struct {
 	{"removed", NULL, NULL, true, 0},
 };
 
-static void restore_removes_only_our_keys_from_a_file_changed_by_others(void **state)
+TEST(restore_removes_only_our_keys_from_a_file_changed_by_others)
 {
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(since); i++) {
 		_cleanup_fixture_ struct file_fixture fixture;
 		const struct change *change;
@@ -178,7 +174,7 @@ static void restore_removes_only_our_keys_from_a_file_changed_by_others(void **s
 }
 
 /* They changed the file between two writes of ours: theirs is what a restore gives back. */
-static void edits_of_others_become_the_original(void **state)
+TEST(edits_of_others_become_the_original)
 {
 	static const struct {
 		const char *theirs, *restored;
@@ -189,7 +185,6 @@ static void edits_of_others_become_the_original(void **state)
 		{"version = 2\n", "version = 2\n"},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		_cleanup_fixture_ struct file_fixture fixture;
 		_cleanup_free_ char *text = NULL;
@@ -209,13 +204,12 @@ static void edits_of_others_become_the_original(void **state)
 }
 
 /* The runtime was upgraded, and takes drop-ins by now: both files are ours to restore. */
-static void a_setting_that_moved_is_restored_in_both_files(void **state)
+TEST(a_setting_that_moved_is_restored_in_both_files)
 {
 	static const char drop_in[] = "/etc/containerd/conf.d/99-headroom.toml";
 	_cleanup_fixture_ struct file_fixture fixture;
 	struct change *change;
 
-	(void)state;
 	fixture_make(&fixture);
 	directory_put(&fixture.root, CONFIG_TOML, original);
 	apply_downloads(&fixture, "3", "10");
@@ -238,13 +232,12 @@ static void a_setting_that_moved_is_restored_in_both_files(void **state)
 	assert_forgotten(&fixture);
 }
 
-static void a_link_is_followed_on_the_host(void **state)
+TEST(a_link_is_followed_on_the_host)
 {
 	_cleanup_fixture_ struct file_fixture fixture;
 	char link[PATH_MAX];
 	struct stat st;
 
-	(void)state;
 	fixture_make(&fixture);
 	directory_put(&fixture.root, "/etc/containerd/x", "");
 	directory_path(&fixture.root, CONFIG_TOML, link);
@@ -265,12 +258,11 @@ static void a_link_is_followed_on_the_host(void **state)
 	assert_file(&fixture.root, "/opt/real.toml", original);
 }
 
-static void what_cannot_be_done_leaves_the_file_and_says_why(void **state)
+TEST(what_cannot_be_done_leaves_the_file_and_says_why)
 {
 	_cleanup_fixture_ struct file_fixture fixture;
 	const struct change *change;
 
-	(void)state;
 	fixture_make(&fixture);
 	directory_put(&fixture.root, DAEMON_JSON, "{\"a\": }");
 	change = change_docker(&fixture, "", "10");
@@ -300,12 +292,11 @@ static void what_cannot_be_done_leaves_the_file_and_says_why(void **state)
 	assert_file(&fixture.root, CONFIG_TOML, original);
 }
 
-static void kept_bytes_are_checked_and_swept(void **state)
+TEST(kept_bytes_are_checked_and_swept)
 {
 	_cleanup_fixture_ struct file_fixture fixture;
 	char name[16 + HASH_TEXT_MAX];
 
-	(void)state;
 	fixture_make(&fixture);
 	directory_put(&fixture.root, CONFIG_TOML, original);
 	apply_downloads(&fixture, "3", "10");
@@ -324,24 +315,4 @@ static void kept_bytes_are_checked_and_swept(void **state)
 	directory_put(&fixture.state, "/" JOURNAL_BAD, "{");
 	restore_all(&fixture);
 	assert_file(&fixture.state, name, original);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(one_key_changes_and_is_restored),
-		cmocka_unit_test(settings_of_one_file_are_one_edit),
-		cmocka_unit_test(a_missing_file_is_made_with_its_directories_and_removed),
-		cmocka_unit_test(json_keeps_its_other_bytes),
-		cmocka_unit_test(a_file_of_our_own_comes_changes_and_goes),
-		cmocka_unit_test(restore_removes_only_our_keys_from_a_file_changed_by_others),
-		cmocka_unit_test(edits_of_others_become_the_original),
-		cmocka_unit_test(a_setting_that_moved_is_restored_in_both_files),
-		cmocka_unit_test(a_link_is_followed_on_the_host),
-		cmocka_unit_test(what_cannot_be_done_leaves_the_file_and_says_why),
-		cmocka_unit_test(kept_bytes_are_checked_and_swept),
-	};
-
-	log_init(LOG_LEVEL_ERROR);
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

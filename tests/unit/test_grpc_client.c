@@ -127,13 +127,12 @@ static void expect_well(struct fixture *fixture)
 	assert_memory_equal(fixture->answer.data, "hello", 5);
 }
 
-static void the_servers_status_is_returned(void **state)
+TEST(the_servers_status_is_returned)
 {
 	static const char *const methods[] = {
 		"/t.T/TrailersOnly", "/t.T/Trailers", "/t.T/TrailersAfterMessage"};
 	struct fixture fixture;
 
-	(void)state;
 	begin(&fixture);
 	server_start(&fixture.server);
 	for (int i = 0; i < 48; i++) {
@@ -151,7 +150,7 @@ static void the_servers_status_is_returned(void **state)
 	end(&fixture);
 }
 
-static void answers_that_are_none_have_an_error(void **state)
+TEST(answers_that_are_none_have_an_error)
 {
 	static const struct {
 		const char *method, *text;
@@ -178,7 +177,6 @@ static void answers_that_are_none_have_an_error(void **state)
 	};
 	struct fixture fixture;
 
-	(void)state;
 	begin(&fixture);
 	server_start(&fixture.server);
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -191,7 +189,7 @@ static void answers_that_are_none_have_an_error(void **state)
 	end(&fixture);
 }
 
-static void an_answer_is_one_whole_message(void **state)
+TEST(an_answer_is_one_whole_message)
 {
 	static const struct {
 		char text[16];
@@ -208,7 +206,6 @@ static void an_answer_is_one_whole_message(void **state)
 	};
 	struct fixture fixture;
 
-	(void)state;
 	begin(&fixture);
 	server_start(&fixture.server);
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
@@ -221,12 +218,11 @@ static void an_answer_is_one_whole_message(void **state)
 }
 
 /* More than the server's window: the request can never be sent whole. */
-static void an_early_error_ends_a_large_request(void **state)
+TEST(an_early_error_ends_a_large_request)
 {
 	_cleanup_free_ char *much = calloc(1, 4 << 20);
 	struct fixture fixture;
 
-	(void)state;
 	begin(&fixture);
 	server_start(&fixture.server);
 	assert_int_equal(call_bytes(&fixture, "/t.T/Early", much, 4 << 20, LONG_US, -1),
@@ -236,7 +232,7 @@ static void an_early_error_ends_a_large_request(void **state)
 	end(&fixture);
 }
 
-static void hostile_servers_end_in_time(void **state)
+TEST(hostile_servers_end_in_time)
 {
 	static const struct {
 		const char *name, *bytes;
@@ -262,7 +258,6 @@ static void hostile_servers_end_in_time(void **state)
 	};
 	struct fixture fixture;
 
-	(void)state;
 	begin(&fixture);
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		int r;
@@ -293,14 +288,13 @@ static void *cancel_soon(void *fd)
 	return NULL;
 }
 
-static void deadline_and_cancel_descriptor_end_a_call(void **state)
+TEST(deadline_and_cancel_descriptor_end_a_call)
 {
 	int cancel = eventfd(0, EFD_CLOEXEC);
 	struct fixture fixture;
 	pthread_t thread;
 	uint64_t start;
 
-	(void)state;
 	begin(&fixture);
 	server_start(&fixture.server);
 	expect_well(&fixture);
@@ -324,11 +318,10 @@ static void deadline_and_cancel_descriptor_end_a_call(void **state)
 	close(cancel);
 }
 
-static void a_lost_connection_is_opened_again(void **state)
+TEST(a_lost_connection_is_opened_again)
 {
 	struct fixture fixture;
 
-	(void)state;
 	begin(&fixture);
 	expect(&fixture, "/t.T/Echo", "x", -ENOENT);
 	assert_int_equal(grpc_peer(fixture.grpc), 0);
@@ -345,11 +338,10 @@ static void a_lost_connection_is_opened_again(void **state)
 	end(&fixture);
 }
 
-static void a_refused_call_is_sent_again_on_a_new_connection(void **state)
+TEST(a_refused_call_is_sent_again_on_a_new_connection)
 {
 	struct fixture fixture;
 
-	(void)state;
 	begin(&fixture);
 	server_start(&fixture.server);
 	expect(&fixture, "/t.T/Refuse", "x", 0);
@@ -362,12 +354,11 @@ static void a_refused_call_is_sent_again_on_a_new_connection(void **state)
 	end(&fixture);
 }
 
-static void a_socket_path_may_be_long(void **state)
+TEST(a_socket_path_may_be_long)
 {
 	struct fixture fixture;
 	char path[PATH_MAX];
 
-	(void)state;
 	begin(&fixture);
 	grpc_close(fixture.grpc);
 	directory_path(&fixture.directory,
@@ -383,7 +374,7 @@ static void a_socket_path_may_be_long(void **state)
 	end(&fixture);
 }
 
-static void errors_hide_secrets_of_urls(void **state)
+TEST(errors_hide_secrets_of_urls)
 {
 	static const struct {
 		const char *text, *shown;
@@ -395,7 +386,6 @@ static void errors_hide_secrets_of_urls(void **state)
 		{"https://r.invalid/user@sha256:12", "https://r.invalid/user@sha256:12"},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct grpc_response response;
 
@@ -406,22 +396,4 @@ static void errors_hide_secrets_of_urls(void **state)
 		assert_int_equal(grpc_response_result(&response, 0), GRPC_UNKNOWN);
 		assert_string_equal(response.text, cases[i].shown);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_servers_status_is_returned),
-		cmocka_unit_test(answers_that_are_none_have_an_error),
-		cmocka_unit_test(an_answer_is_one_whole_message),
-		cmocka_unit_test(an_early_error_ends_a_large_request),
-		cmocka_unit_test(hostile_servers_end_in_time),
-		cmocka_unit_test(deadline_and_cancel_descriptor_end_a_call),
-		cmocka_unit_test(a_lost_connection_is_opened_again),
-		cmocka_unit_test(a_refused_call_is_sent_again_on_a_new_connection),
-		cmocka_unit_test(a_socket_path_may_be_long),
-		cmocka_unit_test(errors_hide_secrets_of_urls),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "base/cleanup.h"
 #include "report/report.h"
@@ -22,11 +17,10 @@ static void expect_health(const struct node *node, const char *part)
 		fail_msg("no %s in %s", part, text);
 }
 
-static void the_verdict_is_the_worst_condition(void **state)
+TEST(the_verdict_is_the_worst_condition)
 {
 	struct fake_node fake;
 
-	(void)state;
 	fake_node_make(&fake);
 	expect_health(&fake.node, "{\"status\":\"warning\",\"checks\":[");
 	expect_health(&fake.node, "{\"type\":\"FakePressure\",\"status\":\"warning\",\"reason\":"
@@ -53,11 +47,10 @@ static void expect_ready(const struct node *node, bool expected, const char *par
 		fail_msg("no %s in %s", part, text);
 }
 
-static void readiness_lists_every_tuner(void **state)
+TEST(readiness_lists_every_tuner)
 {
 	struct fake_node fake;
 
-	(void)state;
 	fake_node_make(&fake);
 	expect_ready(&fake.node, true, "[+] neighbor: active\n");
 	expect_ready(&fake.node, true, "[~] thp: degraded: no /sys/kernel/mm: mount it\n");
@@ -70,14 +63,4 @@ static void readiness_lists_every_tuner(void **state)
 	expect_ready(&fake.node, false, "[-] thp: off\n");
 	fake.tuners[1].mode = MODE_OFF;
 	expect_ready(&fake.node, true, "[+] thp: off\n");
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_verdict_is_the_worst_condition),
-		cmocka_unit_test(readiness_lists_every_tuner),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,12 +32,11 @@ static const struct {
 	{"/proc/sys/a", long_value, 0, long_value},
 };
 
-static void values_are_normalised(void **state)
+TEST(values_are_normalised)
 {
 	_cleanup_directory_ struct directory directory;
 	struct host host;
 
-	(void)state;
 	directory_make(&directory);
 	assert_true(host_init(&host, directory.path));
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -57,13 +56,12 @@ static void expect_error(const struct host *host, const char *path, int error)
 	assert_string_equal(value, "untouched");
 }
 
-static void unreadable_values_are_errors(void **state)
+TEST(unreadable_values_are_errors)
 {
 	_cleanup_directory_ struct directory directory;
 	char text[3 * SETTING_VALUE_MAX], full[PATH_MAX];
 	struct host host;
 
-	(void)state;
 	directory_make(&directory);
 	assert_true(host_init(&host, directory.path));
 	expect_error(&host, "/proc/sys/none", -ENOENT);
@@ -82,7 +80,7 @@ static void unreadable_values_are_errors(void **state)
 	expect_error(&host, "/proc/fifo", -ESPIPE); /* and does not wait for a writer */
 }
 
-static void a_kept_descriptor_sees_every_change(void **state)
+TEST(a_kept_descriptor_sees_every_change)
 {
 	_cleanup_directory_ struct directory directory;
 	struct kept_file file = {.path = "/proc/sys/a", .fd = -1};
@@ -90,7 +88,6 @@ static void a_kept_descriptor_sees_every_change(void **state)
 	struct host host;
 	int fd;
 
-	(void)state;
 	directory_make(&directory);
 	assert_true(host_init(&host, directory.path));
 	/* Not there yet: nothing is kept, and it is found once it comes. */
@@ -109,14 +106,13 @@ static void a_kept_descriptor_sees_every_change(void **state)
 	kept_close(&file);
 }
 
-static void an_error_drops_the_descriptor(void **state)
+TEST(an_error_drops_the_descriptor)
 {
 	_cleanup_directory_ struct directory directory;
 	struct kept_file file = {.path = "/proc/sys/a", .fd = -1};
 	char value[SETTING_VALUE_MAX], full[PATH_MAX];
 	struct host host;
 
-	(void)state;
 	directory_make(&directory);
 	assert_true(host_init(&host, directory.path));
 	directory_path(&directory, "/proc/sys/a", full);
@@ -130,14 +126,13 @@ static void an_error_drops_the_descriptor(void **state)
 	kept_close(&file);
 }
 
-static void roots_have_no_last_slash(void **state)
+TEST(roots_have_no_last_slash)
 {
 	static const char *const roots[][2] = {
 		{"", "/proc"}, {"/", "/proc"}, {"/host", "/host/proc"}, {"/host//", "/host/proc"}};
 	char full[PATH_MAX], root[300];
 	struct host host;
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(roots); i++) {
 		assert_true(host_init(&host, roots[i][0]));
 		assert_true(host_path(&host, "/proc", full));
@@ -150,12 +145,11 @@ static void roots_have_no_last_slash(void **state)
 	assert_true(host_init(&host, root));
 }
 
-static void probing_writes_nothing(void **state)
+TEST(probing_writes_nothing)
 {
 	_cleanup_directory_ struct directory directory;
 	struct host host;
 
-	(void)state;
 	directory_make(&directory);
 	assert_true(host_init(&host, directory.path));
 	directory_put(&directory, "/proc/sys/a", "1\n");
@@ -163,18 +157,4 @@ static void probing_writes_nothing(void **state)
 	assert_file(&directory, "/proc/sys/a", "1\n");
 	assert_int_equal(host_may_write(&host, "/proc/sys/b"), -ENOENT);
 	assert_null(directory_get(&directory, "/proc/sys/b"));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(values_are_normalised),
-		cmocka_unit_test(unreadable_values_are_errors),
-		cmocka_unit_test(a_kept_descriptor_sees_every_change),
-		cmocka_unit_test(an_error_drops_the_descriptor),
-		cmocka_unit_test(roots_have_no_last_slash),
-		cmocka_unit_test(probing_writes_nothing),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

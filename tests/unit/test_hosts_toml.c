@@ -10,14 +10,13 @@
 
 #define TABLE(url) "\n[host.\"" url "\"]\n  capabilities = [\"pull\", \"resolve\"]\n"
 
-static void the_same_node_is_first_and_each_mirror_once(void **state)
+TEST(the_same_node_is_first_and_each_mirror_once)
 {
 	static const char *const urls[] = {"https://far.example/", "http://127.0.0.1:30020",
 		"https://near.example:5000/v2/proxy", "https://far.example", "http://localhost"};
 	_cleanup_free_ char *text = NULL, *timed = NULL;
 	char words[256];
 
-	(void)state;
 	assert_int_equal(hosts_toml_write(urls, ARRAY_SIZE(urls), 0, &text), 0);
 	assert_string_equal(text,
 		FIRST_LINE TABLE("http://127.0.0.1:30020") TABLE("http://localhost")
@@ -31,11 +30,10 @@ static void the_same_node_is_first_and_each_mirror_once(void **state)
 		timed, FIRST_LINE TABLE("https://far.example") "  dial_timeout = \"500ms\"\n");
 }
 
-static void lists_that_differ_never_look_the_same(void **state)
+TEST(lists_that_differ_never_look_the_same)
 {
 	char one[32], other[32];
 
-	(void)state;
 	hosts_toml_mirrors(
 		FIRST_LINE TABLE("http://a.example.com:5000") TABLE("http://b"), one, sizeof(one));
 	hosts_toml_mirrors(FIRST_LINE TABLE("http://a.example.com:5000") TABLE("http://c"), other,
@@ -46,14 +44,13 @@ static void lists_that_differ_never_look_the_same(void **state)
 	assert_string_equal(one, "none");
 }
 
-static void only_plain_addresses_are_accepted(void **state)
+TEST(only_plain_addresses_are_accepted)
 {
 	static const char *const bad[] = {
 		"http://h\"]\n[host.\"http://evil", "h", "http://u:p@h", "http://h/\\", ""};
 	const char *many[HOSTS_TOML_URLS_MAX + 1];
 	char *text = NULL;
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
 		assert_int_equal(hosts_toml_write(&bad[i], 1, 0, &text), -EINVAL);
 	assert_int_equal(hosts_toml_write(bad, 0, 0, &text), -EINVAL);
@@ -63,7 +60,7 @@ static void only_plain_addresses_are_accepted(void **state)
 	assert_null(text);
 }
 
-static void own_files_are_recognised(void **state)
+TEST(own_files_are_recognised)
 {
 	static const char *const ours[] = {"# Written by headroom.", "# Written by headroom.\n",
 		"# Written by headroom.\r\nserver = \"x\"\n", FIRST_LINE,
@@ -73,7 +70,6 @@ static void own_files_are_recognised(void **state)
 		"# Written by headroom.x\n", "# written by headroom.\n", "# Written by headroom",
 		"# Kept by hand\n# Written by headroom.\n"};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(ours); i++)
 		if (!hosts_toml_is_ours(ours[i], strlen(ours[i])))
 			fail_msg("ours: %s", ours[i]);
@@ -84,7 +80,7 @@ static void own_files_are_recognised(void **state)
 	assert_false(hosts_toml_is_ours(NULL, 0));
 }
 
-static void directories_that_containerd_reads_are_known(void **state)
+TEST(directories_that_containerd_reads_are_known)
 {
 	static const struct {
 		const char *registry, *first, *second;
@@ -99,7 +95,6 @@ static void directories_that_containerd_reads_are_known(void **state)
 	static const char *const bad[] = {"", "..", ".", "../../etc", "a/b", "_other", "a:", "a:x"};
 	char directories[2][REGISTRY_NAME_MAX];
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		assert_int_equal(hosts_toml_directories(cases[i].registry, directories),
 			cases[i].second ? 2 : 1);
@@ -111,32 +106,17 @@ static void directories_that_containerd_reads_are_known(void **state)
 		assert_int_equal(hosts_toml_directories(bad[i], directories), -EINVAL);
 }
 
-static void dial_timeout_depends_on_the_version(void **state)
+TEST(dial_timeout_depends_on_the_version)
 {
 	static const char *const yes[] = {
 		"2.1.0", "v2.1.4", "2.4.2", "2.10.0", "3.0.0", "2.1.0-beta.0", "v2.2.1+k3s1"};
 	static const char *const no[] = {
 		"1.6.20~ds1", "1.7.34", "v1.7.2", "2.0.5", "2.0", "", "v", "garbage", "2"};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(yes); i++)
 		if (!hosts_toml_knows_dial_timeout(yes[i]))
 			fail_msg("%s knows it", yes[i]);
 	for (size_t i = 0; i < ARRAY_SIZE(no); i++)
 		if (hosts_toml_knows_dial_timeout(no[i]))
 			fail_msg("%s does not know it", no[i]);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_same_node_is_first_and_each_mirror_once),
-		cmocka_unit_test(lists_that_differ_never_look_the_same),
-		cmocka_unit_test(only_plain_addresses_are_accepted),
-		cmocka_unit_test(own_files_are_recognised),
-		cmocka_unit_test(directories_that_containerd_reads_are_known),
-		cmocka_unit_test(dial_timeout_depends_on_the_version),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,13 +8,12 @@ static void trickle(int fd, const char *text)
 			return;
 }
 
-static void slow_requests_end_at_the_deadline(void **state)
+TEST(slow_requests_end_at_the_deadline)
 {
 	struct fixture fixture;
 	uint64_t start;
 	int silent, slow;
 
-	(void)state;
 	fixture_begin(&fixture, (struct http_options){.request_us = 200 * USEC_PER_MSEC});
 	start = now_us();
 	silent = dial(&fixture);
@@ -30,13 +29,12 @@ static void slow_requests_end_at_the_deadline(void **state)
 }
 
 /* Each request of a kept connection has its whole time, and no more. */
-static void each_request_has_its_own_deadline(void **state)
+TEST(each_request_has_its_own_deadline)
 {
 	struct fixture fixture;
 	char buffer[1024];
 	int fd;
 
-	(void)state;
 	fixture_begin(&fixture, (struct http_options){.request_us = 300 * USEC_PER_MSEC});
 	fd = dial(&fixture);
 	for (int i = 0; i < 4; i++) {
@@ -49,13 +47,12 @@ static void each_request_has_its_own_deadline(void **state)
 	fixture_end(&fixture);
 }
 
-static void the_oldest_connection_is_evicted(void **state)
+TEST(the_oldest_connection_is_evicted)
 {
 	enum { MAX_OPEN = 4 };
 	struct fixture fixture;
 	int fds[MAX_OPEN];
 
-	(void)state;
 	fixture_begin(&fixture, (struct http_options){.connections = MAX_OPEN});
 	for (int i = 0; i < MAX_OPEN; i++) {
 		fds[i] = dial(&fixture);
@@ -75,13 +72,12 @@ static void the_oldest_connection_is_evicted(void **state)
 	fixture_end(&fixture);
 }
 
-static void a_crowd_of_slow_clients_blocks_nobody(void **state)
+TEST(a_crowd_of_slow_clients_blocks_nobody)
 {
 	enum { CROWD = 300 };
 	struct fixture fixture;
 	int fds[CROWD];
 
-	(void)state;
 	fixture_begin(&fixture, (struct http_options){.connections = 8});
 	for (int i = 0; i < CROWD; i++) {
 		fds[i] = dial(&fixture);
@@ -100,14 +96,13 @@ static int open_at(sd_event *event, const char *listen_on, struct http_server **
 		&fixture_handlers, NULL, server);
 }
 
-static void only_a_dead_socket_is_replaced(void **state)
+TEST(only_a_dead_socket_is_replaced)
 {
 	struct http_server *server = NULL, *second = NULL;
 	char directory[] = "/tmp/headroom-http-XXXXXX", path[64], aside[64];
 	sd_event *event;
 	struct stat st;
 
-	(void)state;
 	assert_non_null(mkdtemp(directory));
 	snprintf(path, sizeof(path), "%s/sock", directory);
 	snprintf(aside, sizeof(aside), "%s/aside", directory);
@@ -136,14 +131,13 @@ static void only_a_dead_socket_is_replaced(void **state)
 	sd_event_unref(event);
 }
 
-static void bad_addresses_are_refused(void **state)
+TEST(bad_addresses_are_refused)
 {
 	static const char *const bad[] = {"x", ":1", "127.0.0.1", "127.0.0.1:", "127.0.0.1:x",
 		"127.0.0.1:99999", "localhost:1", "::1:80", "[::1]", "[::1:80", "1.2.3:80x"};
 	struct http_server *server = NULL;
 	sd_event *event;
 
-	(void)state;
 	assert_int_equal(sd_event_new(&event), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
 		int r = open_at(event, bad[i], &server);
@@ -155,14 +149,13 @@ static void bad_addresses_are_refused(void **state)
 }
 
 /* The loop neither spins without descriptors, nor is it deaf afterwards. */
-static void a_shortage_of_descriptors_is_survived(void **state)
+TEST(a_shortage_of_descriptors_is_survived)
 {
 	struct fixture fixture;
 	struct rlimit before, none;
 	uint64_t turns;
 	int fd;
 
-	(void)state;
 	fixture_begin(&fixture, (struct http_options){0});
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
 	fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -209,13 +202,12 @@ static int post_held(struct fixture *fixture)
 	return fd;
 }
 
-static void handlers_have_no_deadline(void **state)
+TEST(handlers_have_no_deadline)
 {
 	struct fixture fixture;
 	_cleanup_free_ char *answer = NULL;
 	int fd;
 
-	(void)state;
 	fixture_begin(&fixture, (struct http_options){.request_us = 100 * USEC_PER_MSEC});
 	fd = post_held(&fixture);
 	assert_false(closed_within(fd, 300)); /* work has no deadline */
@@ -228,11 +220,10 @@ static void handlers_have_no_deadline(void **state)
 	fixture_end(&fixture);
 }
 
-static void a_reply_to_a_client_that_left_is_dropped(void **state)
+TEST(a_reply_to_a_client_that_left_is_dropped)
 {
 	struct fixture fixture;
 
-	(void)state;
 	fixture_begin(&fixture, (struct http_options){0});
 	close(post_held(&fixture));
 	expect(&fixture, "GET /livez HTTP/1.1" END, "HTTP/1.1 200", "ok");
@@ -241,12 +232,11 @@ static void a_reply_to_a_client_that_left_is_dropped(void **state)
 	fixture_end(&fixture);
 }
 
-static void close_during_a_handler_is_safe(void **state)
+TEST(close_during_a_handler_is_safe)
 {
 	struct fixture fixture;
 	int fd;
 
-	(void)state;
 	fixture_begin(&fixture, (struct http_options){0});
 	fd = post_held(&fixture);
 	in_loop(&fixture, do_close);
@@ -267,13 +257,12 @@ static int count_descriptors(void)
 	return n;
 }
 
-static void no_descriptor_leaks_and_the_idle_server_sleeps(void **state)
+TEST(no_descriptor_leaks_and_the_idle_server_sleeps)
 {
 	struct fixture fixture;
 	uint64_t before;
 	int descriptors;
 
-	(void)state;
 	fixture_begin(&fixture, (struct http_options){.request_us = 200 * USEC_PER_MSEC});
 	expect(&fixture, "GET /livez HTTP/1.1" END, "HTTP/1.1 200", "ok");
 	usleep(20000);
@@ -293,23 +282,4 @@ static void no_descriptor_leaks_and_the_idle_server_sleeps(void **state)
 	usleep(500000);
 	assert_int_equal(iterations(&fixture), before);
 	fixture_end(&fixture);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(slow_requests_end_at_the_deadline),
-		cmocka_unit_test(each_request_has_its_own_deadline),
-		cmocka_unit_test(the_oldest_connection_is_evicted),
-		cmocka_unit_test(a_crowd_of_slow_clients_blocks_nobody),
-		cmocka_unit_test(only_a_dead_socket_is_replaced),
-		cmocka_unit_test(bad_addresses_are_refused),
-		cmocka_unit_test(a_shortage_of_descriptors_is_survived),
-		cmocka_unit_test(handlers_have_no_deadline),
-		cmocka_unit_test(a_reply_to_a_client_that_left_is_dropped),
-		cmocka_unit_test(close_during_a_handler_is_safe),
-		cmocka_unit_test(no_descriptor_leaks_and_the_idle_server_sleeps),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

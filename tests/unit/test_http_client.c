@@ -116,12 +116,11 @@ static void get(const struct server *server, struct http_get *get, uint64_t time
 	http_get_all(get, 1, &wait);
 }
 
-static void answers_are_collected_without_credentials_or_proxy(void **state)
+TEST(answers_are_collected_without_credentials_or_proxy)
 {
 	struct server server;
 	struct http_get request = {0};
 
-	(void)state;
 	setenv("http_proxy", "http://127.0.0.1:1", 1);
 	server_start(&server, serve_echo);
 	get(&server, &request, 10 * USEC_PER_SEC);
@@ -140,12 +139,11 @@ static void answers_are_collected_without_credentials_or_proxy(void **state)
 	unsetenv("http_proxy");
 }
 
-static void redirects_are_not_followed(void **state)
+TEST(redirects_are_not_followed)
 {
 	struct server server;
 	struct http_get request = {.url = "http://name/redirect"};
 
-	(void)state;
 	server_start(&server, serve_status);
 	get(&server, &request, 10 * USEC_PER_SEC);
 	assert_int_equal(request.error, 0);
@@ -168,14 +166,13 @@ static int on_data(const char *data, size_t len, void *userdata)
 	return pieces->returns;
 }
 
-static void a_stream_ends_when_its_owner_says_so(void **state)
+TEST(a_stream_ends_when_its_owner_says_so)
 {
 	static const struct {
 		int returns, error;
 		const char *text;
 	} cases[] = {{0, 0, "one two three"}, {1, 0, "one "}, {-EBADMSG, -EBADMSG, "one "}};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct pieces pieces = {.returns = cases[i].returns};
 		struct http_get request = {.data = on_data, .userdata = &pieces};
@@ -190,13 +187,12 @@ static void a_stream_ends_when_its_owner_says_so(void **state)
 	}
 }
 
-static void a_refusal_is_collected_not_streamed(void **state)
+TEST(a_refusal_is_collected_not_streamed)
 {
 	struct pieces pieces = {0};
 	struct http_get request = {.data = on_data, .userdata = &pieces};
 	struct server server;
 
-	(void)state;
 	server_start(&server, serve_status);
 	get(&server, &request, 10 * USEC_PER_SEC);
 	assert_int_equal(request.error, 0);
@@ -207,11 +203,10 @@ static void a_refusal_is_collected_not_streamed(void **state)
 	server_stop(&server);
 }
 
-static void requests_end_at_the_deadline_and_when_cancelled(void **state)
+TEST(requests_end_at_the_deadline_and_when_cancelled)
 {
 	fake_http_fn *const serves[] = {serve_hang, serve_trickle};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(serves); i++) {
 		struct http_get request = {0};
 		struct wait wait = {.deadline_us = UINT64_MAX};
@@ -236,11 +231,10 @@ static void requests_end_at_the_deadline_and_when_cancelled(void **state)
 	}
 }
 
-static void answers_are_bounded(void **state)
+TEST(answers_are_bounded)
 {
 	fake_http_fn *const serves[] = {serve_flood, serve_header_flood};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(serves); i++) {
 		struct http_get request = {.limit = MIB};
 		struct server server;
@@ -256,7 +250,7 @@ static void answers_are_bounded(void **state)
 	}
 }
 
-static void broken_answers_have_errors_of_their_own(void **state)
+TEST(broken_answers_have_errors_of_their_own)
 {
 	static const struct {
 		fake_http_fn *serve;
@@ -266,7 +260,6 @@ static void broken_answers_have_errors_of_their_own(void **state)
 	struct http_get request = {.url = "http://name/", .unix_socket = "/nowhere/at/all"};
 	struct wait wait = {.deadline_us = now_us() + 10 * USEC_PER_SEC, .cancel_fd = -1};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct http_get broken = {0};
 		struct server server;
@@ -286,13 +279,12 @@ static void broken_answers_have_errors_of_their_own(void **state)
 	assert_int_equal(request.error, -EINVAL);
 }
 
-static void several_requests_run_at_the_same_time(void **state)
+TEST(several_requests_run_at_the_same_time)
 {
 	struct server slow, fast;
 	struct http_get requests[3] = {0};
 	struct wait wait = {.deadline_us = now_us() + 300 * USEC_PER_MSEC, .cancel_fd = -1};
 
-	(void)state;
 	server_start(&slow, serve_hang);
 	server_start(&fast, serve_echo);
 	for (size_t i = 0; i < ARRAY_SIZE(requests); i++)
@@ -307,20 +299,4 @@ static void several_requests_run_at_the_same_time(void **state)
 		http_get_clear(&requests[i]);
 	server_stop(&slow);
 	server_stop(&fast);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(answers_are_collected_without_credentials_or_proxy),
-		cmocka_unit_test(redirects_are_not_followed),
-		cmocka_unit_test(a_stream_ends_when_its_owner_says_so),
-		cmocka_unit_test(a_refusal_is_collected_not_streamed),
-		cmocka_unit_test(requests_end_at_the_deadline_and_when_cancelled),
-		cmocka_unit_test(answers_are_bounded),
-		cmocka_unit_test(broken_answers_have_errors_of_their_own),
-		cmocka_unit_test(several_requests_run_at_the_same_time),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

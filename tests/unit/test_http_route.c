@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "http_fixture.h"
 
-static void each_path_has_its_document(void **state)
+TEST(each_path_has_its_document)
 {
 	static const struct {
 		const char *request, *part;
@@ -22,7 +22,6 @@ static void each_path_has_its_document(void **state)
 	};
 	struct fixture fixture;
 
-	(void)state;
 	fixture_begin(&fixture, (struct http_options){0});
 	for (size_t i = 0; i < ARRAY_SIZE(routes); i++) {
 		expect(&fixture, routes[i].request, "HTTP/1.", "200 OK");
@@ -32,13 +31,12 @@ static void each_path_has_its_document(void **state)
 	fixture_end(&fixture);
 }
 
-static void head_has_no_body(void **state)
+TEST(head_has_no_body)
 {
 	static const char *const paths[] = {
 		"/livez", "/readyz", "/health", "/metrics", "/v1/status", "/"};
 	struct fixture fixture;
 
-	(void)state;
 	fixture_begin(&fixture, (struct http_options){0});
 	for (size_t i = 0; i < ARRAY_SIZE(paths); i++) {
 		_cleanup_free_ char *answer = NULL;
@@ -53,11 +51,10 @@ static void head_has_no_body(void **state)
 	fixture_end(&fixture);
 }
 
-static void wrong_methods_and_paths_are_refused(void **state)
+TEST(wrong_methods_and_paths_are_refused)
 {
 	struct fixture fixture;
 
-	(void)state;
 	fixture_begin(&fixture, (struct http_options){0});
 	expect(&fixture, "GET /nothing HTTP/1.1" END, "HTTP/1.1 404", "not found");
 	expect(&fixture, "GET /livez/ HTTP/1.1" END, "HTTP/1.1 404", "");
@@ -76,13 +73,12 @@ static void wrong_methods_and_paths_are_refused(void **state)
 	fixture_end(&fixture);
 }
 
-static void requests_are_bounded(void **state)
+TEST(requests_are_bounded)
 {
 	struct fixture fixture;
 	_cleanup_free_ char *request = malloc(ANSWER_MAX);
 	char long_text[32 * 1024];
 
-	(void)state;
 	assert_non_null(request);
 	memset(long_text, 'a', sizeof(long_text) - 1);
 	long_text[sizeof(long_text) - 1] = '\0';
@@ -113,14 +109,13 @@ static unsigned count(const char *text, const char *part)
 	return n;
 }
 
-static void connections_are_kept_and_pipelined(void **state)
+TEST(connections_are_kept_and_pipelined)
 {
 	struct fixture fixture;
 	_cleanup_free_ char *answer = NULL;
 	char buffer[1024];
 	int fd;
 
-	(void)state;
 	fixture_begin(&fixture, (struct http_options){0});
 	fd = dial(&fixture);
 	for (int i = 0; i < 3; i++) {
@@ -146,11 +141,10 @@ static void do_unapplied(struct fixture *fixture)
 	fixture->fake.node.applied = false;
 }
 
-static void health_follows_the_node(void **state)
+TEST(health_follows_the_node)
 {
 	struct fixture fixture;
 
-	(void)state;
 	fixture_begin(&fixture, (struct http_options){0});
 	in_loop(&fixture, do_late_beat);
 	expect(&fixture, "GET /livez HTTP/1.1" END, "HTTP/1.1 503", "late");
@@ -173,12 +167,11 @@ static void do_rename(struct fixture *fixture)
 	copy_text(fixture->fake.node.name, sizeof(fixture->fake.node.name), "renamed");
 }
 
-static void a_document_is_rendered_once_a_revision(void **state)
+TEST(a_document_is_rendered_once_a_revision)
 {
 	static const char *const paths[] = {"/", "/v1/status", "/v1/status?pretty"};
 	struct fixture fixture;
 
-	(void)state;
 	fixture_begin(&fixture, (struct http_options){0});
 	for (size_t i = 0; i < ARRAY_SIZE(paths); i++) {
 		char request[64];
@@ -195,11 +188,10 @@ static void a_document_is_rendered_once_a_revision(void **state)
 	fixture_end(&fixture);
 }
 
-static void openmetrics_is_served_when_asked_for(void **state)
+TEST(openmetrics_is_served_when_asked_for)
 {
 	struct fixture fixture;
 
-	(void)state;
 	fixture_begin(&fixture, (struct http_options){0});
 	expect(&fixture,
 		"GET /metrics HTTP/1.1\r\nAccept: application/openmetrics-text;version=1.0.0" END,
@@ -210,11 +202,10 @@ static void openmetrics_is_served_when_asked_for(void **state)
 	fixture_end(&fixture);
 }
 
-static void root_changes_the_node_over_the_socket(void **state)
+TEST(root_changes_the_node_over_the_socket)
 {
 	struct fixture fixture;
 
-	(void)state;
 	fixture_begin(&fixture, (struct http_options){0});
 	expect_unix(&fixture, "POST /v1/apply HTTP/1.1" END, "HTTP/1.1 200", "{\"failed\":0}");
 	assert_string_equal(fixture.only, "(all)");
@@ -232,11 +223,10 @@ static void root_changes_the_node_over_the_socket(void **state)
 	fixture_end(&fixture);
 }
 
-static void others_change_nothing(void **state)
+TEST(others_change_nothing)
 {
 	struct fixture fixture;
 
-	(void)state;
 	fixture_begin(&fixture, (struct http_options){.admin = getuid() + 1});
 	expect_unix(&fixture, "POST /v1/apply HTTP/1.1" END, "HTTP/1.1 403", "");
 	expect_unix(&fixture, "GET /livez HTTP/1.1" END, "HTTP/1.1 200", "ok");
@@ -244,7 +234,7 @@ static void others_change_nothing(void **state)
 	fixture_end(&fixture);
 }
 
-static void the_accept_header_is_negotiated(void **state)
+TEST(the_accept_header_is_negotiated)
 {
 	static const struct {
 		const char *accept;
@@ -270,27 +260,7 @@ static void the_accept_header_is_negotiated(void **state)
 		{";,;q=,,", false},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
 		if (http_accepts_openmetrics(cases[i].accept) != cases[i].openmetrics)
 			fail_msg("%s", cases[i].accept);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(each_path_has_its_document),
-		cmocka_unit_test(head_has_no_body),
-		cmocka_unit_test(wrong_methods_and_paths_are_refused),
-		cmocka_unit_test(requests_are_bounded),
-		cmocka_unit_test(connections_are_kept_and_pipelined),
-		cmocka_unit_test(health_follows_the_node),
-		cmocka_unit_test(a_document_is_rendered_once_a_revision),
-		cmocka_unit_test(openmetrics_is_served_when_asked_for),
-		cmocka_unit_test(root_changes_the_node_over_the_socket),
-		cmocka_unit_test(others_change_nothing),
-		cmocka_unit_test(the_accept_header_is_negotiated),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,12 +33,11 @@ static int feed(struct json_stream *stream, const char *text, size_t piece, stru
 	return r;
 }
 
-static void cuts_anywhere(void **state)
+TEST(cuts_anywhere)
 {
 	static const char sequence[] = "{\"a\":\"}{\\\"\\\\\"}\r\n {}{\"b\":[{},{\"c\":1}]} \n";
 	static const char list[] = " [ {\"a\":\"]\"} ,\n{\"b\":[1,[2]]},{}\n] \n";
 
-	(void)state;
 	for (size_t piece = 1; piece < sizeof(list) + 10; piece++) {
 		struct json_stream stream = {.max = 100};
 		struct found found = {0};
@@ -59,7 +58,7 @@ static void cuts_anywhere(void **state)
 	}
 }
 
-static void refuses_what_is_between_objects(void **state)
+TEST(refuses_what_is_between_objects)
 {
 	static const struct {
 		bool list;
@@ -68,7 +67,6 @@ static void refuses_what_is_between_objects(void **state)
 		{true, "{}"}, {true, "[[{}]]"}, {true, "[{}]]"}, {true, "[{}],"}, {true, "[1]"},
 		{true, "]"}, {true, ",[{}]"}, {true, "[{}]{}"}, {true, "[{}][{}]"}};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct json_stream stream = {.list = cases[i].list, .max = 100};
 		struct found found = {0};
@@ -79,12 +77,11 @@ static void refuses_what_is_between_objects(void **state)
 	}
 }
 
-static void holds_no_more_than_it_may(void **state)
+TEST(holds_no_more_than_it_may)
 {
 	struct json_stream stream = {.max = 10};
 	struct found found = {0};
 
-	(void)state;
 	assert_int_equal(feed(&stream, "{\"a\":1234}{\"b\":5678}", 3, &found), 0);
 	assert_int_equal(found.n, 2);
 	assert_int_equal(feed(&stream, "{\"a\":12345}", 3, &found), -EFBIG);
@@ -94,25 +91,12 @@ static void holds_no_more_than_it_may(void **state)
 	assert_true(stream.max == 10 && !stream.list);
 }
 
-static void ends_with_its_owners_error(void **state)
+TEST(ends_with_its_owners_error)
 {
 	struct json_stream stream = {.max = 10};
 	struct found found = {.returns = -ECANCELED};
 
-	(void)state;
 	assert_int_equal(feed(&stream, "{}{}", 100, &found), -ECANCELED);
 	assert_int_equal(found.n, 1);
 	json_stream_clear(&stream);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(cuts_anywhere),
-		cmocka_unit_test(refuses_what_is_between_objects),
-		cmocka_unit_test(holds_no_more_than_it_may),
-		cmocka_unit_test(ends_with_its_owners_error),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

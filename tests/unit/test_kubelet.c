@@ -71,11 +71,10 @@ static const char *seen_value(const struct kubelet_seen *seen, enum kubelet_fiel
 	return seen->values.field[field].text;
 }
 
-static void a_node_without_a_kubelet_has_at_most_its_file(void **state)
+TEST(a_node_without_a_kubelet_has_at_most_its_file)
 {
 	_cleanup_fixture_ struct fixture fixture;
 
-	(void)state;
 	fixture_make(&fixture);
 	assert_int_equal(read_node(&fixture)->presence, KUBELET_ABSENT);
 	assert_string_equal(fixture.seen.why, "");
@@ -90,11 +89,10 @@ static void a_node_without_a_kubelet_has_at_most_its_file(void **state)
 	assert_false(fixture.seen.values_run);
 }
 
-static void the_process_of_the_unit_names_the_file(void **state)
+TEST(the_process_of_the_unit_names_the_file)
 {
 	_cleanup_fixture_ struct fixture fixture;
 
-	(void)state;
 	fixture_make(&fixture);
 	directory_put(&fixture.directory, SERVICE, "41\n42\n");
 	put_process(&fixture, 41, "sh", LATE, "sh -c kubelet");
@@ -108,11 +106,10 @@ static void the_process_of_the_unit_names_the_file(void **state)
 	assert_true(fixture.seen.values_run);
 }
 
-static void only_a_process_of_root_and_of_the_node_counts(void **state)
+TEST(only_a_process_of_root_and_of_the_node_counts)
 {
 	_cleanup_fixture_ struct fixture fixture;
 
-	(void)state;
 	fixture_make(&fixture);
 	put_process(&fixture, 6, "kubelet", LATE, "kubelet --config=/etc/a");
 	put_process(&fixture, 7, "kubelet", LATE, "kubelet --config=/etc/a");
@@ -130,13 +127,12 @@ static void only_a_process_of_root_and_of_the_node_counts(void **state)
 	assert_string_equal(fixture.seen.config, "/etc/b");
 }
 
-static void k3s_pulls_in_parallel(void **state)
+TEST(k3s_pulls_in_parallel)
 {
 	static const char drop_in[] =
 		"/var/lib/rancher/k3s/agent/etc/kubelet.conf.d/00-k3s-defaults.conf";
 	_cleanup_fixture_ struct fixture fixture;
 
-	(void)state;
 	fixture_make(&fixture);
 	put_process(&fixture, 9, "k3s-server", LATE, "/usr/local/bin/k3s server");
 	directory_put(&fixture.directory, "/var/lib/rancher/k3s/a", "");
@@ -147,12 +143,11 @@ static void k3s_pulls_in_parallel(void **state)
 	assert_string_equal(seen_value(read_node(&fixture), KUBELET_REGISTRY_BURST), "50");
 }
 
-static void drop_ins_apply_in_order_and_flags_last(void **state)
+TEST(drop_ins_apply_in_order_and_flags_last)
 {
 	_cleanup_fixture_ struct fixture fixture;
 	const struct directory *directory = &fixture.directory;
 
-	(void)state;
 	fixture_make(&fixture);
 	directory_put(directory, SERVICE, "5\n");
 	put_process(&fixture, 5, "kubelet", LATE,
@@ -179,12 +174,11 @@ static void drop_ins_apply_in_order_and_flags_last(void **state)
 }
 
 /* An absolute link on the host begins at the host's root. */
-static void links_are_resolved_below_the_hosts_root(void **state)
+TEST(links_are_resolved_below_the_hosts_root)
 {
 	_cleanup_fixture_ struct fixture fixture;
 	char path[PATH_MAX];
 
-	(void)state;
 	fixture_make(&fixture);
 	put_process(&fixture, 5, "kubelet", LATE,
 		"kubelet --config=/var/lib/kubelet/k --config-dir=/k.d");
@@ -203,12 +197,11 @@ static void links_are_resolved_below_the_hosts_root(void **state)
 		fixture.seen.values.field[KUBELET_REGISTRY_PULL_QPS].file, "/k.d/a.conf");
 }
 
-static void our_own_file_is_distinguished_from_others(void **state)
+TEST(our_own_file_is_distinguished_from_others)
 {
 	_cleanup_fixture_ struct fixture fixture;
 	const struct directory *directory = &fixture.directory;
 
-	(void)state;
 	fixture_make(&fixture);
 	directory_put(directory, SERVICE, "5\n");
 	put_process(&fixture, 5, "kubelet", LATE, "kubelet --config-dir=/k.d");
@@ -230,12 +223,11 @@ static void our_own_file_is_distinguished_from_others(void **state)
 	assert_int_equal(read_node(&fixture)->own, KUBELET_OWN_OTHER);
 }
 
-static void what_cannot_be_read_is_reported(void **state)
+TEST(what_cannot_be_read_is_reported)
 {
 	_cleanup_fixture_ struct fixture fixture;
 	char full[PATH_MAX];
 
-	(void)state;
 	fixture_make(&fixture);
 	directory_put(&fixture.directory, SERVICE, "5\n");
 	put_process(&fixture, 5, "kubelet", LATE, "kubelet --config=/etc/k --config-dir=/k.d");
@@ -256,11 +248,10 @@ static void what_cannot_be_read_is_reported(void **state)
 	assert_string_equal(read_node(&fixture)->why, "");
 }
 
-static void too_many_files_are_reported(void **state)
+TEST(too_many_files_are_reported)
 {
 	_cleanup_fixture_ struct fixture fixture;
 
-	(void)state;
 	fixture_make(&fixture);
 	directory_put(&fixture.directory, SERVICE, "5\n");
 	put_process(&fixture, 5, "kubelet", LATE, "kubelet --config-dir=/k.d");
@@ -274,7 +265,7 @@ static void too_many_files_are_reported(void **state)
 	assert_non_null(strstr(fixture.seen.why, "more than 64 files"));
 }
 
-static void flags_of_the_command_line_are_read(void **state)
+TEST(flags_of_the_command_line_are_read)
 {
 	static const struct {
 		const char *line, *config, *config_dir, *serial, *burst, *servers;
@@ -292,7 +283,6 @@ static void flags_of_the_command_line_are_read(void **state)
 			"10.0.0.10 fd00::a"},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		_cleanup_fixture_ struct fixture f;
 		const struct kubelet_value *serial, *burst;
@@ -314,22 +304,4 @@ static void flags_of_the_command_line_are_read(void **state)
 			f.seen.values.n_cluster_dns > 1 ? " " : "", f.seen.values.cluster_dns[1]);
 		assert_string_equal(servers, cases[i].servers);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_node_without_a_kubelet_has_at_most_its_file),
-		cmocka_unit_test(the_process_of_the_unit_names_the_file),
-		cmocka_unit_test(only_a_process_of_root_and_of_the_node_counts),
-		cmocka_unit_test(k3s_pulls_in_parallel),
-		cmocka_unit_test(drop_ins_apply_in_order_and_flags_last),
-		cmocka_unit_test(links_are_resolved_below_the_hosts_root),
-		cmocka_unit_test(our_own_file_is_distinguished_from_others),
-		cmocka_unit_test(what_cannot_be_read_is_reported),
-		cmocka_unit_test(too_many_files_are_reported),
-		cmocka_unit_test(flags_of_the_command_line_are_read),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

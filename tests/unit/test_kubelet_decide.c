@@ -3,7 +3,7 @@
 
 #include "tuners/kubelet/kubelet.h"
 
-static void advice_fits_the_values(void **state)
+TEST(advice_fits_the_values)
 {
 	static const struct {
 		enum kubelet_field field;
@@ -22,7 +22,6 @@ static void advice_fits_the_values(void **state)
 	char advices[KUBELET_ADVICES_MAX][CONDITION_MESSAGE_MAX];
 	struct kubelet_seen seen = {.presence = KUBELET_RUNNING};
 
-	(void)state;
 	kubelet_fill_defaults(&seen.values, false);
 	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
 		size_t n;
@@ -38,13 +37,4 @@ static void advice_fits_the_values(void **state)
 	strcpy(seen.values.field[KUBELET_IMAGE_GC_HIGH].text, "85");
 	strcpy(seen.why, "broken");
 	assert_int_equal(kubelet_advise(&seen, advices), 0);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(advice_fits_the_values),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

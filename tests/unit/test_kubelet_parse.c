@@ -21,7 +21,7 @@ static void assert_value(const struct kubelet_values *values, enum kubelet_field
 	assert_int_equal(values->field[field].line, line);
 }
 
-static void a_file_of_kubeadm_is_read(void **state)
+TEST(a_file_of_kubeadm_is_read)
 {
 	static const char text[] = "apiVersion: kubelet.config.k8s.io/v1beta1\n"
 				   "authentication:\n"
@@ -40,7 +40,6 @@ static void a_file_of_kubeadm_is_read(void **state)
 	struct kubelet_values values;
 	char why[KUBELET_WHY_MAX];
 
-	(void)state;
 	assert_int_equal(parse(text, &values, why), 0);
 	assert_value(&values, KUBELET_IMAGE_MAXIMUM_GC_AGE, "24h", 8);
 	assert_value(&values, KUBELET_REGISTRY_PULL_QPS, "0", 11);
@@ -52,7 +51,7 @@ static void a_file_of_kubeadm_is_read(void **state)
 	assert_string_equal(values.cluster_dns[0], "10.96.0.10");
 }
 
-static void json_is_read(void **state)
+TEST(json_is_read)
 {
 	static const char text[] = "{\n\t\"kind\": \"KubeletConfiguration\",\n"
 				   "\t\"serializeImagePulls\": false,\n"
@@ -62,14 +61,13 @@ static void json_is_read(void **state)
 	struct kubelet_values values;
 	char why[KUBELET_WHY_MAX];
 
-	(void)state;
 	assert_int_equal(parse(text, &values, why), 0);
 	assert_value(&values, KUBELET_SERIALIZE_IMAGE_PULLS, "false", 3);
 	assert_value(&values, KUBELET_IMAGE_GC_HIGH, "70", 5);
 	assert_value(&values, KUBELET_IMAGE_MAXIMUM_GC_AGE, "0s", 6);
 }
 
-static void a_file_may_set_nothing(void **state)
+TEST(a_file_may_set_nothing)
 {
 	static const char *const texts[] = {"", "\n# a comment\n", "---\n...\n", "{}", "~\n",
 		"serializeImagePulls: ~\n", "? [serializeImagePulls]\n: true\n",
@@ -78,7 +76,6 @@ static void a_file_may_set_nothing(void **state)
 	struct kubelet_values values;
 	char why[KUBELET_WHY_MAX];
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
 		print_message("%s\n", texts[i]);
 		assert_int_equal(parse(texts[i], &values, why), 0);
@@ -87,7 +84,7 @@ static void a_file_may_set_nothing(void **state)
 	}
 }
 
-static void a_fault_has_its_position(void **state)
+TEST(a_fault_has_its_position)
 {
 	static const struct {
 		const char *text, *why;
@@ -113,7 +110,6 @@ static void a_fault_has_its_position(void **state)
 	struct kubelet_values values;
 	char why[KUBELET_WHY_MAX];
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		assert_int_equal(parse(cases[i].text, &values, why), -EBADMSG);
 		print_message("%s\n", why);
@@ -123,17 +119,16 @@ static void a_fault_has_its_position(void **state)
 	}
 }
 
-static void our_own_file_is_valid(void **state)
+TEST(our_own_file_is_valid)
 {
 	struct kubelet_values values;
 	char why[KUBELET_WHY_MAX];
 
-	(void)state;
 	assert_int_equal(parse(kubelet_own_text, &values, why), 0);
 	assert_value(&values, KUBELET_SERIALIZE_IMAGE_PULLS, "false", 5);
 }
 
-static void addresses_of_the_cluster_are_read(void **state)
+TEST(addresses_of_the_cluster_are_read)
 {
 	static const struct {
 		const char *text, *expected;
@@ -148,7 +143,6 @@ static void addresses_of_the_cluster_are_read(void **state)
 	struct kubelet_values values;
 	char why[KUBELET_WHY_MAX];
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		char list[256] = "";
 
@@ -164,11 +158,10 @@ static void addresses_of_the_cluster_are_read(void **state)
 	assert_int_equal(values.n_cluster_dns, KUBELET_SERVERS_MAX);
 }
 
-static void defaults_are_the_kubelets(void **state)
+TEST(defaults_are_the_kubelets)
 {
 	struct kubelet_values values = {0}, most = {0};
 
-	(void)state;
 	most.field[KUBELET_MAX_PARALLEL_IMAGE_PULLS] =
 		(struct kubelet_value){.origin = KUBELET_FILE, .text = "2"};
 	kubelet_fill_defaults(&values, false);
@@ -183,19 +176,4 @@ static void defaults_are_the_kubelets(void **state)
 	assert_string_equal(values.field[KUBELET_SERIALIZE_IMAGE_PULLS].text, "false");
 	kubelet_fill_defaults(&most, false);
 	assert_string_equal(most.field[KUBELET_SERIALIZE_IMAGE_PULLS].text, "false");
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_file_of_kubeadm_is_read),
-		cmocka_unit_test(json_is_read),
-		cmocka_unit_test(a_file_may_set_nothing),
-		cmocka_unit_test(a_fault_has_its_position),
-		cmocka_unit_test(our_own_file_is_valid),
-		cmocka_unit_test(addresses_of_the_cluster_are_read),
-		cmocka_unit_test(defaults_are_the_kubelets),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,11 +12,10 @@ static void observe(struct limit *limit, uint64_t seconds, uint64_t used, uint64
 	limit_observe(limit, &reading, seconds * SECOND);
 }
 
-static void the_first_reading_has_no_rate(void **state)
+TEST(the_first_reading_has_no_rate)
 {
 	struct limit limit = {0};
 
-	(void)state;
 	observe(&limit, 100, 900, 1000);
 	assert_true(limit.rate == 0);
 	assert_true(limit_full_in_seconds(&limit) < 0);
@@ -24,23 +23,21 @@ static void the_first_reading_has_no_rate(void **state)
 	assert_int_equal(limit.peak, 900);
 }
 
-static void steady_growth_gives_its_rate(void **state)
+TEST(steady_growth_gives_its_rate)
 {
 	struct limit limit = {0};
 
-	(void)state;
 	for (uint64_t t = 0; t <= 120; t++)
 		observe(&limit, 1 + t, 10 * t, 2200);
 	assert_float_equal(limit.rate, 10, 0.01);
 	assert_float_equal(limit_full_in_seconds(&limit), 100, 0.2);
 }
 
-static void the_rate_of_a_burst_halves_in_ten_seconds(void **state)
+TEST(the_rate_of_a_burst_halves_in_ten_seconds)
 {
 	struct limit limit = {0};
 	double burst;
 
-	(void)state;
 	observe(&limit, 1, 0, 1000);
 	observe(&limit, 2, 100, 1000);
 	burst = limit.rate;
@@ -49,11 +46,10 @@ static void the_rate_of_a_burst_halves_in_ten_seconds(void **state)
 	assert_float_equal(limit.rate, burst / 2, 1e-9);
 }
 
-static void the_rate_is_independent_of_the_interval(void **state)
+TEST(the_rate_is_independent_of_the_interval)
 {
 	struct limit often = {0}, seldom = {0};
 
-	(void)state;
 	for (uint64_t t = 0; t <= 60; t++)
 		observe(&often, 1 + t, 5 * t, 10000);
 	for (uint64_t t = 0; t <= 60; t += 6)
@@ -61,18 +57,17 @@ static void the_rate_is_independent_of_the_interval(void **state)
 	assert_float_equal(often.rate, seldom.rate, 1e-6);
 }
 
-static void two_readings_at_one_moment_give_no_rate(void **state)
+TEST(two_readings_at_one_moment_give_no_rate)
 {
 	struct limit limit = {0};
 
-	(void)state;
 	observe(&limit, 5, 10, 100);
 	observe(&limit, 5, 90, 100);
 	assert_true(limit.rate == 0);
 	assert_int_equal(limit.now.used, 90);
 }
 
-static void the_time_until_full_follows_room_and_rate(void **state)
+TEST(the_time_until_full_follows_room_and_rate)
 {
 	static const struct {
 		uint64_t used, max;
@@ -88,7 +83,6 @@ static void the_time_until_full_follows_room_and_rate(void **state)
 		{0, 0, 1, 0},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct limit limit = {
 			.rate = cases[i].rate, .now = {.used = cases[i].used, .max = cases[i].max}};
@@ -97,7 +91,7 @@ static void the_time_until_full_follows_room_and_rate(void **state)
 	}
 }
 
-static void headroom_is_the_unused_share(void **state)
+TEST(headroom_is_the_unused_share)
 {
 	static const struct {
 		uint64_t used, max;
@@ -105,7 +99,6 @@ static void headroom_is_the_unused_share(void **state)
 	} cases[] = {
 		{0, 100, 1}, {25, 100, 0.75}, {100, 100, 0}, {101, 100, 0}, {0, 0, 0}, {5, 0, 0}};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct limit limit = {.now = {.used = cases[i].used, .max = cases[i].max}};
 
@@ -113,25 +106,23 @@ static void headroom_is_the_unused_share(void **state)
 	}
 }
 
-static void the_peak_is_kept(void **state)
+TEST(the_peak_is_kept)
 {
 	static const uint64_t used[] = {5, 90, 3, 40};
 	struct limit limit = {0};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(used); i++)
 		observe(&limit, 1 + i, used[i], 100);
 	assert_int_equal(limit.peak, 90);
 	assert_int_equal(limit.now.used, 40);
 }
 
-static void a_flow_never_fills_up_and_keeps_peaks_between_readings(void **state)
+TEST(a_flow_never_fills_up_and_keeps_peaks_between_readings)
 {
 	struct limit limit = {0};
 	struct limit_reading reading = {
 		.name = "dns/192.0.2.1", .unit = "queries/s", .max = 1000, .flow = true};
 
-	(void)state;
 	for (uint64_t t = 1; t <= 20; t++) {
 		reading.used = 40 * t;
 		reading.peak = t == 5 ? 950 : 0;
@@ -140,21 +131,4 @@ static void a_flow_never_fills_up_and_keeps_peaks_between_readings(void **state)
 	assert_true(limit.rate > 20);
 	assert_true(limit_full_in_seconds(&limit) < 0);
 	assert_int_equal(limit.peak, 950);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_first_reading_has_no_rate),
-		cmocka_unit_test(steady_growth_gives_its_rate),
-		cmocka_unit_test(the_rate_of_a_burst_halves_in_ten_seconds),
-		cmocka_unit_test(the_rate_is_independent_of_the_interval),
-		cmocka_unit_test(two_readings_at_one_moment_give_no_rate),
-		cmocka_unit_test(the_time_until_full_follows_room_and_rate),
-		cmocka_unit_test(headroom_is_the_unused_share),
-		cmocka_unit_test(the_peak_is_kept),
-		cmocka_unit_test(a_flow_never_fills_up_and_keeps_peaks_between_readings),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,7 +8,7 @@
 
 #include <errno.h>
 
-static void numbers_are_taken_by_field(void **state)
+TEST(numbers_are_taken_by_field)
 {
 	static const struct {
 		const char *text;
@@ -24,7 +24,6 @@ static void numbers_are_taken_by_field(void **state)
 		{"max\n", 1, -EBADMSG, 7},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		uint64_t value = 7;
 
@@ -33,7 +32,7 @@ static void numbers_are_taken_by_field(void **state)
 	}
 }
 
-static void a_row_becomes_a_limit_where_the_node_has_it(void **state)
+TEST(a_row_becomes_a_limit_where_the_node_has_it)
 {
 	static const struct limit_row rows[] = {
 		{.name = "here", .unit = "things"},
@@ -50,7 +49,6 @@ static void a_row_becomes_a_limit_where_the_node_has_it(void **state)
 	};
 	struct proposal proposal = {0};
 
-	(void)state;
 	assert_int_equal(limits_decide(rows, readings, &proposal), 0);
 	assert_int_equal(proposal.n_limits, 2);
 	assert_string_equal(proposal.limits[0].name, "here");
@@ -75,7 +73,7 @@ static void put(const struct directory *root, const char *path, const char *text
 	assert_int_equal(fclose(file), 0);
 }
 
-static void files_are_read_below_the_hosts_root(void **state)
+TEST(files_are_read_below_the_hosts_root)
 {
 	_cleanup_directory_ struct directory root;
 	struct proposal proposal = {0};
@@ -83,7 +81,6 @@ static void files_are_read_below_the_hosts_root(void **state)
 	struct host host;
 	void *self;
 
-	(void)state;
 	directory_make(&root);
 	snprintf(path, sizeof(path), "%s/proc/sys/fs", root.path);
 	assert_int_equal(make_directories(path, 0755), 0);
@@ -110,15 +107,4 @@ static void files_are_read_below_the_hosts_root(void **state)
 	assert_int_equal(proposal.limits[0].used, 12);
 	proposal_clear(&proposal);
 	limits_tuner.close(self);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(numbers_are_taken_by_field),
-		cmocka_unit_test(a_row_becomes_a_limit_where_the_node_has_it),
-		cmocka_unit_test(files_are_read_below_the_hosts_root),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,14 +16,13 @@ static int open_directory(const struct directory *directory)
 	return dir;
 }
 
-static void the_second_is_told_of_the_first(void **state)
+TEST(the_second_is_told_of_the_first)
 {
 	_cleanup_directory_ struct directory directory;
 	_cleanup_close_ int dir = -1;
 	char holder[64] = "", expected[64];
 	int first, second;
 
-	(void)state;
 	directory_make(&directory);
 	dir = open_directory(&directory);
 	first = lock_take(dir, "agent", holder, sizeof(holder));
@@ -42,13 +41,12 @@ static void the_second_is_told_of_the_first(void **state)
 	close(second);
 }
 
-static void a_holder_without_a_name(void **state)
+TEST(a_holder_without_a_name)
 {
 	_cleanup_directory_ struct directory directory;
 	_cleanup_close_ int dir = -1, held = -1;
 	char holder[64], path[PATH_MAX];
 
-	(void)state;
 	directory_make(&directory);
 	dir = open_directory(&directory);
 	held = lock_take(dir, "agent", holder, sizeof(holder));
@@ -58,7 +56,7 @@ static void a_holder_without_a_name(void **state)
 	assert_string_equal(holder, "another headroom");
 }
 
-static void a_killed_holder_holds_nothing(void **state)
+TEST(a_killed_holder_holds_nothing)
 {
 	_cleanup_directory_ struct directory directory;
 	_cleanup_close_ int dir = -1, held = -1;
@@ -66,7 +64,6 @@ static void a_killed_holder_holds_nothing(void **state)
 	int ready[2];
 	pid_t child;
 
-	(void)state;
 	directory_make(&directory);
 	dir = open_directory(&directory);
 	assert_int_equal(pipe(ready), 0);
@@ -87,22 +84,9 @@ static void a_killed_holder_holds_nothing(void **state)
 	close(ready[1]);
 }
 
-static void a_directory_that_is_none(void **state)
+TEST(a_directory_that_is_none)
 {
 	char holder[64];
 
-	(void)state;
 	assert_int_equal(lock_take(-1, "agent", holder, sizeof(holder)), -EBADF);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_second_is_told_of_the_first),
-		cmocka_unit_test(a_holder_without_a_name),
-		cmocka_unit_test(a_killed_holder_holds_nothing),
-		cmocka_unit_test(a_directory_that_is_none),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <stdlib.h>
 #include <time.h>
@@ -36,7 +31,7 @@ static char *metrics_of(const struct node *node, bool openmetrics)
 	return text;
 }
 
-static void every_part_of_the_node_is_a_metric(void **state)
+TEST(every_part_of_the_node_is_a_metric)
 {
 	static const char *const lines[] = {
 		"\nheadroom_build_info{version=\"",
@@ -65,7 +60,6 @@ static void every_part_of_the_node_is_a_metric(void **state)
 	struct fake_node fake;
 	_cleanup_free_ char *text = NULL;
 
-	(void)state;
 	fake_node_make(&fake);
 	text = metrics_of(&fake.node, false);
 	for (size_t i = 0; i < ARRAY_SIZE(lines); i++)
@@ -74,12 +68,11 @@ static void every_part_of_the_node_is_a_metric(void **state)
 	hasnt(text, "headroom_fake_unlisted");
 }
 
-static void workloads_beyond_the_top_are_summed(void **state)
+TEST(workloads_beyond_the_top_are_summed)
 {
 	struct fake_node fake;
 	_cleanup_free_ char *text = NULL;
 
-	(void)state;
 	fake_node_make(&fake);
 	text = metrics_of(&fake.node, false);
 	has(text, "{limit=\"neighbor/"
@@ -92,12 +85,11 @@ static void workloads_beyond_the_top_are_summed(void **state)
 	hasnt(text, "workload{limit=\"neighbor/ipv6\"");
 }
 
-static void openmetrics_is_written(void **state)
+TEST(openmetrics_is_written)
 {
 	struct fake_node fake;
 	_cleanup_free_ char *text = NULL;
 
-	(void)state;
 	fake_node_make(&fake);
 	text = metrics_of(&fake.node, true);
 	has(text, "# TYPE headroom_limit_hits counter\nheadroom_limit_hits_total{");
@@ -105,24 +97,22 @@ static void openmetrics_is_written(void **state)
 	assert_string_equal(text + strlen(text) - strlen("# EOF\n"), "# EOF\n");
 }
 
-static void an_empty_node_has_metrics(void **state)
+TEST(an_empty_node_has_metrics)
 {
 	struct node node = {0};
 	_cleanup_free_ char *text = NULL;
 
-	(void)state;
 	text = metrics_of(&node, false);
 	has(text, "headroom_build_info");
 }
 
 /* promtool lints text 0.0.4; it comes with Prometheus. */
-static void promtool_finds_no_fault(void **state)
+TEST(promtool_finds_no_fault)
 {
 	struct fake_node fake;
 	_cleanup_free_ char *text = NULL;
 	FILE *tool;
 
-	(void)state;
 	if (system("command -v promtool >/dev/null 2>&1") != 0)
 		skip();
 	fake_node_make(&fake);
@@ -136,29 +126,14 @@ static void promtool_finds_no_fault(void **state)
 }
 
 /* 500 us of CPU are allowed; ten times that catches a scan of something large, also below ASan. */
-static void a_scrape_is_cheap(void **state)
+TEST(a_scrape_is_cheap)
 {
 	enum { ROUNDS = 200 };
 	struct fake_node fake;
 	clock_t before = clock();
 
-	(void)state;
 	fake_node_make(&fake);
 	for (int i = 0; i < ROUNDS; i++)
 		free(metrics_of(&fake.node, false));
 	assert_true((double)(clock() - before) / CLOCKS_PER_SEC / ROUNDS < 0.005);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_part_of_the_node_is_a_metric),
-		cmocka_unit_test(workloads_beyond_the_top_are_summed),
-		cmocka_unit_test(openmetrics_is_written),
-		cmocka_unit_test(an_empty_node_has_metrics),
-		cmocka_unit_test(promtool_finds_no_fault),
-		cmocka_unit_test(a_scrape_is_cheap),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

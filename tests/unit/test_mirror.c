@@ -50,7 +50,7 @@ static struct mirror mirror_at(int port, const char *path)
 	return mirror;
 }
 
-static void only_200_and_401_are_healthy(void **state)
+TEST(only_200_and_401_are_healthy)
 {
 	static const struct {
 		int status;
@@ -63,7 +63,6 @@ static void only_200_and_401_are_healthy(void **state)
 		{500, MIRROR_DOWN, "GET /v2/ answers 500"}};
 	struct fake_http http;
 
-	(void)state;
 	fake_http_start_tcp(&http, serve_status, NULL);
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct mirror mirror = mirror_at(http.port, "");
@@ -77,13 +76,12 @@ static void only_200_and_401_are_healthy(void **state)
 	fake_http_stop(&http);
 }
 
-static void mirrors_are_checked_at_the_same_time(void **state)
+TEST(mirrors_are_checked_at_the_same_time)
 {
 	struct fake_http hang, flood;
 	struct mirror mirrors[4];
 	uint64_t start = now_us();
 
-	(void)state;
 	fake_http_start_tcp(&hang, serve_hang, NULL);
 	fake_http_start_tcp(&flood, serve_flood, NULL);
 	mirrors[0] = mirror_at(hang.port, "");
@@ -101,14 +99,13 @@ static void mirrors_are_checked_at_the_same_time(void **state)
 	fake_http_stop(&flood);
 }
 
-static void only_due_mirrors_are_checked_and_cancelling_keeps_the_state(void **state)
+TEST(only_due_mirrors_are_checked_and_cancelling_keeps_the_state)
 {
 	struct wait wait = {.deadline_us = UINT64_MAX};
 	struct mirror mirror;
 	struct fake_http http;
 	int fds[2];
 
-	(void)state;
 	atomic_store(&status_to_give, 200);
 	fake_http_start_tcp(&http, serve_status, NULL);
 	mirror = mirror_at(http.port, "");
@@ -128,7 +125,7 @@ static void only_due_mirrors_are_checked_and_cancelling_keeps_the_state(void **s
 	fake_http_stop(&http);
 }
 
-static void a_state_changes_after_two_answers(void **state)
+TEST(a_state_changes_after_two_answers)
 {
 	static const struct {
 		bool healthy;
@@ -139,7 +136,6 @@ static void a_state_changes_after_two_answers(void **state)
 		{true, MIRROR_UP, 0}};
 	struct mirror mirror = {0};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(answers); i++) {
 		uint64_t now = (i + 1) * USEC_PER_SEC;
 
@@ -155,12 +151,11 @@ static void serve_path(int fd, const char *head, void *userdata)
 	fake_reply(fd, starts_with(head, userdata) ? 200 : 404, "");
 }
 
-static void the_url_is_the_one_that_containerd_uses(void **state)
+TEST(the_url_is_the_one_that_containerd_uses)
 {
 	static const char *const cases[][2] = {{"", "GET /v2/ "}, {"/proxy", "GET /proxy/v2/ "},
 		{"/v2", "GET /v2/ "}, {"/x/v2", "GET /x/v2/ "}};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct mirror mirror;
 		struct fake_http http;
@@ -211,13 +206,12 @@ static int start_tls(const struct directory *directory, pid_t *pid)
 	"openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 " \
 	"-subj /CN=test -addext subjectAltName=IP:127.0.0.1 2>/dev/null "
 
-static void certificates_of_the_node_are_trusted(void **state)
+TEST(certificates_of_the_node_are_trusted)
 {
 	_cleanup_directory_ struct directory directory;
 	struct mirror mirror = {0};
 	pid_t server;
 
-	(void)state;
 	directory_make(&directory);
 	snprintf(mirror.url, sizeof(mirror.url), "https://127.0.0.1:1");
 	check(&mirror, 1, directory.path);
@@ -240,18 +234,4 @@ static void certificates_of_the_node_are_trusted(void **state)
 	assert_int_equal(mirror.state, MIRROR_UP);
 	assert_int_equal(kill(server, SIGTERM), 0);
 	assert_int_equal(waitpid(server, NULL, 0), server);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(only_200_and_401_are_healthy),
-		cmocka_unit_test(mirrors_are_checked_at_the_same_time),
-		cmocka_unit_test(only_due_mirrors_are_checked_and_cancelling_keeps_the_state),
-		cmocka_unit_test(a_state_changes_after_two_answers),
-		cmocka_unit_test(the_url_is_the_one_that_containerd_uses),
-		cmocka_unit_test(certificates_of_the_node_are_trusted),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -39,11 +39,10 @@ static const char *name_of(const struct names *names, const char *id)
 	return names_apply(names, &workload) ? workload.name : NULL;
 }
 
-static void every_source_is_asked(void **state)
+TEST(every_source_is_asked)
 {
 	_cleanup_(cleanup_names_close) struct names *names = names_open();
 
-	(void)state;
 	tell(names, "one", (const char *const[]){"c", "a", "b"}, 3);
 	tell(names, "two", (const char *const[]){"z"}, 1);
 	assert_string_equal(name_of(names, "a"), "a-of-one");
@@ -54,11 +53,10 @@ static void every_source_is_asked(void **state)
 	assert_null(name_of(NULL, "a"));
 }
 
-static void a_source_replaces_only_its_own(void **state)
+TEST(a_source_replaces_only_its_own)
 {
 	_cleanup_(cleanup_names_close) struct names *names = names_open();
 
-	(void)state;
 	tell(names, "one", (const char *const[]){"a"}, 1);
 	tell(names, "two", (const char *const[]){"z"}, 1);
 	tell(names, "one", (const char *const[]){"b"}, 1);
@@ -69,12 +67,11 @@ static void a_source_replaces_only_its_own(void **state)
 	assert_null(name_of(names, "b"));
 }
 
-static void sources_are_bounded(void **state)
+TEST(sources_are_bounded)
 {
 	_cleanup_(cleanup_names_close) struct names *names = names_open();
 	char name[16], long_name[300] = {0};
 
-	(void)state;
 	memset(long_name, 'n', sizeof(long_name) - 1);
 	assert_int_equal(names_replace(names, long_name, calloc(1, sizeof(struct name_entry)), 1),
 		-ENAMETOOLONG);
@@ -86,13 +83,12 @@ static void sources_are_bounded(void **state)
 		names_replace(names, "more", calloc(1, sizeof(struct name_entry)), 1), -ENOSPC);
 }
 
-static void an_address_belongs_to_one(void **state)
+TEST(an_address_belongs_to_one)
 {
 	_cleanup_(cleanup_names_close) struct names *names = names_open();
 	struct name_entry *entries = calloc(2, sizeof(*entries));
 	struct workload workload;
 
-	(void)state;
 	entries[0] = entry("uid-1", "coredns", "10.0.0.5");
 	entries[1] = entry("uid-2", "on-the-host", "");
 	assert_int_equal(names_replace(names, "one", entries, 2), 0);
@@ -100,16 +96,4 @@ static void an_address_belongs_to_one(void **state)
 	assert_string_equal(workload.name, "coredns");
 	assert_false(names_at_address(names, "10.0.0.6", &workload));
 	assert_false(names_at_address(names, "", &workload));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_source_is_asked),
-		cmocka_unit_test(a_source_replaces_only_its_own),
-		cmocka_unit_test(sources_are_bounded),
-		cmocka_unit_test(an_address_belongs_to_one),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,11 +9,10 @@
 #define NO_CEILING  UINT64_C(1048576)
 #define POLLS_STORM 12 /* at most so many polls between ticks in one storm */
 
-static void automatic_ceiling_is_one_percent_of_memory_up_to_a_million(void **state)
+TEST(automatic_ceiling_is_one_percent_of_memory_up_to_a_million)
 {
 	struct neighbor_config config = {0};
 
-	(void)state;
 	assert_int_equal(neighbor_ceiling(&config, GIB), 20971);
 	assert_int_equal(neighbor_ceiling(&config, 16 * GIB), 335544);
 	assert_int_equal(neighbor_ceiling(&config, 1024 * GIB), 1048576);
@@ -24,7 +23,7 @@ static void automatic_ceiling_is_one_percent_of_memory_up_to_a_million(void **st
 	assert_int_equal(neighbor_ceiling(&config, GIB), 1);
 }
 
-static void relations_of_thresholds_and_ceiling_are_checked(void **state)
+TEST(relations_of_thresholds_and_ceiling_are_checked)
 {
 	static const struct {
 		const char *text, *fault; /* NULL: none */
@@ -38,7 +37,6 @@ static void relations_of_thresholds_and_ceiling_are_checked(void **state)
 		{"neighbor: {ceiling: 100000}\n", NULL, 0},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		_cleanup_(cleanup_config_free) struct config *config = NULL;
 		struct config_fault_list faults = {0}, notices = {0};
@@ -104,9 +102,8 @@ static struct neighbor_table_seen table_with(uint64_t used)
 	return (struct neighbor_table_seen){.exact = true, .collectable = used};
 }
 
-static void growth_begins_at_the_marks_and_leaves_room(void **state)
+TEST(growth_begins_at_the_marks_and_leaves_room)
 {
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(polls); i++) {
 		const struct poll *poll = &polls[i];
 		struct neighbor_table_seen table = table_with(poll->used);
@@ -122,12 +119,11 @@ static void growth_begins_at_the_marks_and_leaves_room(void **state)
 	}
 }
 
-static void first_poll_measures_no_rate(void **state)
+TEST(first_poll_measures_no_rate)
 {
 	struct neighbor_table_seen table = table_with(40000);
 	struct neighbor_family_memory memory = {0};
 
-	(void)state;
 	assert_int_equal(neighbor_grow(&table, 100000, 500000, &memory, 5 * USEC_PER_SEC), 100000);
 	assert_true(memory.rate == 0);
 	assert_int_equal(memory.wake_at, 50000);
@@ -225,11 +221,10 @@ static double fastest(uint64_t base, double delay)
 	return MIN(1e6, 0.74 * (double)base / delay);
 }
 
-static void no_storm_fills_a_table(void **state)
+TEST(no_storm_fills_a_table)
 {
 	static const double delays[] = {0.0002, 0.001, 0.005};
 
-	(void)state;
 	for (size_t b = 0; b < ARRAY_SIZE(bases); b++) {
 		for (size_t d = 0; d < ARRAY_SIZE(delays); d++) {
 			double top = fastest(bases[b], delays[d]);
@@ -253,11 +248,10 @@ static uint64_t draw(uint64_t *seed, uint64_t below)
 }
 
 /* The worst is a change of rate just after a poll that measured a slow one. */
-static void no_change_of_rate_fills_a_table(void **state)
+TEST(no_change_of_rate_fills_a_table)
 {
 	uint64_t seed = 4;
 
-	(void)state;
 	for (unsigned i = 0; i < 20000; i++) {
 		uint64_t base = bases[draw(&seed, ARRAY_SIZE(bases))];
 		double top = fastest(base, 0.005);
@@ -276,30 +270,14 @@ static void no_change_of_rate_fills_a_table(void **state)
 }
 
 /* 100,000 entries in a second, from the kernel's defaults and from ours. */
-static void a_storm_needs_few_polls(void **state)
+TEST(a_storm_needs_few_polls)
 {
 	struct storm storm = {
 		.base = 1024, .ceiling = 500000, .delay = 0.0005, .rates = {1e5, 1e5}};
 
-	(void)state;
 	assert_in_range(simulate(&storm), 1, POLLS_STORM);
 	storm.base = 100000;
 	assert_in_range(simulate(&storm), 1, POLLS_STORM);
 	storm.rates[0] = storm.rates[1] = 2000;
 	assert_in_range(simulate(&storm), 0, POLLS_STORM);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(automatic_ceiling_is_one_percent_of_memory_up_to_a_million),
-		cmocka_unit_test(relations_of_thresholds_and_ceiling_are_checked),
-		cmocka_unit_test(growth_begins_at_the_marks_and_leaves_room),
-		cmocka_unit_test(first_poll_measures_no_rate),
-		cmocka_unit_test(no_storm_fills_a_table),
-		cmocka_unit_test(no_change_of_rate_fills_a_table),
-		cmocka_unit_test(a_storm_needs_few_polls),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,9 +35,8 @@ static const struct {
 		-EBADMSG, {0}},
 };
 
-static void statistics_are_summed(void **state)
+TEST(statistics_are_summed)
 {
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct neightbl_stats stats = {77, 77, 77, 77}, untouched = stats;
 		char text[1024];
@@ -49,7 +48,7 @@ static void statistics_are_summed(void **state)
 	}
 }
 
-static void statistics_are_read_from_a_file(void **state)
+TEST(statistics_are_read_from_a_file)
 {
 	_cleanup_directory_ struct directory directory;
 	struct kept_file file = {.fd = -1};
@@ -57,7 +56,6 @@ static void statistics_are_read_from_a_file(void **state)
 	struct host host;
 	char scratch[1024];
 
-	(void)state;
 	directory_make(&directory);
 	assert_true(host_init(&host, directory.path));
 	assert_true(copy_text(file.path, sizeof(file.path), neightbl_stat_path(AF_INET6)));
@@ -73,7 +71,7 @@ static void statistics_are_read_from_a_file(void **state)
 	kept_close(&file);
 }
 
-static void the_format_of_the_running_kernel_is_known(void **state)
+TEST(the_format_of_the_running_kernel_is_known)
 {
 	static const char path[] = "/proc/net/stat/arp_cache";
 	_cleanup_free_ char *scratch = malloc(1 << 20);
@@ -81,7 +79,6 @@ static void the_format_of_the_running_kernel_is_known(void **state)
 	struct neightbl_stats stats;
 	struct host host;
 
-	(void)state;
 	if (access(path, R_OK) < 0)
 		skip();
 	assert_true(host_init(&host, "/"));
@@ -91,27 +88,14 @@ static void the_format_of_the_running_kernel_is_known(void **state)
 	kept_close(&file);
 }
 
-static void thresholds_are_named_as_sysctls(void **state)
+TEST(thresholds_are_named_as_sysctls)
 {
 	char name[SETTING_NAME_MAX];
 
-	(void)state;
 	neightbl_threshold_name(AF_INET, 3, name);
 	assert_string_equal(name, "net.ipv4.neigh.default.gc_thresh3");
 	neightbl_threshold_name(AF_INET6, 1, name);
 	assert_string_equal(name, "net.ipv6.neigh.default.gc_thresh1");
 	assert_string_equal(neightbl_name(AF_INET), "arp_cache");
 	assert_string_equal(neightbl_name(AF_INET6), "ndisc_cache");
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(statistics_are_summed),
-		cmocka_unit_test(statistics_are_read_from_a_file),
-		cmocka_unit_test(the_format_of_the_running_kernel_is_known),
-		cmocka_unit_test(thresholds_are_named_as_sysctls),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,11 +3,10 @@
 
 #include "fake_node.h"
 
-static void finds_by_name(void **state)
+TEST(finds_by_name)
 {
 	struct fake_node fake;
 
-	(void)state;
 	fake_node_make(&fake);
 	assert_ptr_equal(node_setting(&fake.node, "vm.max_map_count"), &fake.settings[1]);
 	assert_null(node_setting(&fake.node, "vm.max_map"));
@@ -15,7 +14,7 @@ static void finds_by_name(void **state)
 	assert_null(node_limit(&fake.node, ""));
 }
 
-static void the_worst_true_condition_is_the_verdict(void **state)
+TEST(the_worst_true_condition_is_the_verdict)
 {
 	static const struct {
 		enum condition_status pressure, overflow;
@@ -29,7 +28,6 @@ static void the_worst_true_condition_is_the_verdict(void **state)
 	};
 	struct fake_node fake;
 
-	(void)state;
 	fake_node_make(&fake);
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct condition *conditions = fake.node.conditions;
@@ -40,14 +38,4 @@ static void the_worst_true_condition_is_the_verdict(void **state)
 	}
 	assert_string_equal(verdict_name(VERDICT_OK), "ok");
 	assert_string_equal(verdict_name(VERDICT_CRITICAL), "critical");
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(finds_by_name),
-		cmocka_unit_test(the_worst_true_condition_is_the_verdict),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

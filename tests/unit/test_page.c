@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "base/cleanup.h"
 #include "base/json.h"
@@ -28,7 +23,7 @@ static char *page_of(const struct node *node)
 	return text;
 }
 
-static void the_page_shows_the_node(void **state)
+TEST(the_page_shows_the_node)
 {
 	/* In two parts, as \xaf000 would be one number. */
 	static const char thousands[] = "peak 90\xe2\x80\xaf"
@@ -52,7 +47,6 @@ static void the_page_shows_the_node(void **state)
 	struct fake_node fake;
 	_cleanup_free_ char *text = NULL;
 
-	(void)state;
 	fake_node_make(&fake);
 	text = page_of(&fake.node);
 	for (size_t i = 0; i < ARRAY_SIZE(parts); i++)
@@ -64,7 +58,7 @@ static void the_page_shows_the_node(void **state)
 	assert_null(strstr(text, "<script"));
 }
 
-static void every_foreign_text_is_escaped(void **state)
+TEST(every_foreign_text_is_escaped)
 {
 	static const char evil[] = "<script>\"'&\xff";
 	static const char good[] = "&lt;script&gt;&quot;&#39;&amp;\xef\xbf\xbd";
@@ -72,7 +66,6 @@ static void every_foreign_text_is_escaped(void **state)
 	_cleanup_free_ char *text = NULL;
 	size_t found = 0;
 
-	(void)state;
 	fake_node_make(&fake);
 	copy_text(fake.node.name, sizeof(fake.node.name), evil);
 	fake_workload(&fake.limits[0].now.top[0], WORKLOAD_POD, evil, evil, evil, 1);
@@ -90,7 +83,7 @@ static void every_foreign_text_is_escaped(void **state)
 	assert_int_equal(found, 2 + 2 + 5 + 1 + 1);
 }
 
-static void the_page_stays_below_200_kb(void **state)
+TEST(the_page_stays_below_200_kb)
 {
 	enum { SETTINGS = 1000 };
 	struct fake_node fake;
@@ -98,7 +91,6 @@ static void the_page_stays_below_200_kb(void **state)
 	_cleanup_free_ char *text = NULL;
 	char quotes[SETTING_VALUE_MAX];
 
-	(void)state;
 	assert_non_null(settings);
 	memset(quotes, '"', sizeof(quotes));
 	quotes[sizeof(quotes) - 1] = '\0';
@@ -111,11 +103,10 @@ static void the_page_stays_below_200_kb(void **state)
 	assert_non_null(strstr(text, " more: see /v1/status."));
 }
 
-static void an_empty_node_has_a_page(void **state)
+TEST(an_empty_node_has_a_page)
 {
 	struct node node = {0};
 
-	(void)state;
 	free(page_of(&node));
 }
 
@@ -163,35 +154,32 @@ static char *view_page_of(const char *dns_text, const char *runtime_text)
 	return page;
 }
 
-static void resolvers_and_runtimes_have_tables(void **state)
+TEST(resolvers_and_runtimes_have_tables)
 {
 	static const char *const shown[] = {"10.0.0.2", "upstream", "1024 packets/s", "400 us",
 		"21 ms", "shop/&lt;b&gt;cart", "containerd", "1.6.20", "1 layer, 2.5 MB/s",
 		"90 % full", "copies &lt;every&gt; layer"};
 	_cleanup_free_ char *page = view_page_of(dns, runtime);
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(shown); i++)
 		if (!strstr(page, shown[i]))
 			fail_msg("not on the page: %s", shown[i]);
 	assert_null(strstr(page, ">docker<"));
 }
 
-static void query_names_are_not_on_the_page(void **state)
+TEST(query_names_are_not_on_the_page)
 {
 	_cleanup_free_ char *page = view_page_of(dns, runtime);
 
-	(void)state;
 	assert_false(asked_trusted);
 	assert_null(strstr(page, "secret.example"));
 }
 
-static void what_is_left_out_is_counted(void **state)
+TEST(what_is_left_out_is_counted)
 {
 	size_t size = 400 * 1000, used;
 	_cleanup_free_ char *many = malloc(size), *page = NULL;
 
-	(void)state;
 	assert_non_null(many);
 	used = (size_t)snprintf(many, size, "{\"found\": [{}");
 	while (used < size - 300)
@@ -203,32 +191,15 @@ static void what_is_left_out_is_counted(void **state)
 	assert_non_null(strstr(page, " more: see /v1/status."));
 }
 
-static void documents_of_another_shape_do_no_harm(void **state)
+TEST(documents_of_another_shape_do_no_harm)
 {
 	static const char *const odd[] = {"null", "{}", "[]", "7",
 		"{\"servers\": 1, \"found\": {}}",
 		"{\"servers\": [1, null, {\"top\": 2, \"latency\": []}], \"found\": [null, 3]}"};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(odd); i++) {
 		_cleanup_free_ char *page = view_page_of(odd[i], odd[i]);
 
 		assert_non_null(strstr(page, "</html>"));
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_page_shows_the_node),
-		cmocka_unit_test(every_foreign_text_is_escaped),
-		cmocka_unit_test(the_page_stays_below_200_kb),
-		cmocka_unit_test(an_empty_node_has_a_page),
-		cmocka_unit_test(resolvers_and_runtimes_have_tables),
-		cmocka_unit_test(query_names_are_not_on_the_page),
-		cmocka_unit_test(what_is_left_out_is_counted),
-		cmocka_unit_test(documents_of_another_shape_do_no_harm),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -66,13 +66,12 @@ static void assert_ordered(const uint64_t now[3], const uint64_t old[3], const u
 			now[0], now[1], now[2], old[0], old[1], old[2], new[0], new[1], new[2]);
 }
 
-static void thresholds_never_cross(void **state)
+TEST(thresholds_never_cross)
 {
 	static const int families[2] = {AF_INET, AF_INET6};
 	uint64_t seed = 42;
 	struct plan plan = {0};
 
-	(void)state;
 	for (int round = 0; round < ROUNDS; round++) {
 		uint64_t old[2][3], new[2][3], now[2][3];
 
@@ -96,12 +95,11 @@ static void thresholds_never_cross(void **state)
 	plan_clear(&plan);
 }
 
-static void other_changes_keep_their_order_before_thresholds(void **state)
+TEST(other_changes_keep_their_order_before_thresholds)
 {
 	static const char *const expected[] = {"b", "a", "c", "3", "1"};
 	struct plan plan = {0};
 
-	(void)state;
 	add_threshold(&plan, AF_INET, 1, 1, 2);
 	for (size_t i = 0; i < 3; i++)
 		copy_text(plan_add(&plan)->name, SETTING_NAME_MAX, expected[i]);
@@ -116,23 +114,11 @@ static void other_changes_keep_their_order_before_thresholds(void **state)
 	assert_int_equal(plan.n, 0);
 }
 
-static void sorting_nothing(void **state)
+TEST(sorting_nothing)
 {
 	struct plan plan = {0};
 
-	(void)state;
 	plan_sort(&plan);
 	assert_int_equal(plan.n, 0);
 	plan_clear(&plan);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(thresholds_never_cross),
-		cmocka_unit_test(other_changes_keep_their_order_before_thresholds),
-		cmocka_unit_test(sorting_nothing),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,12 +6,11 @@
 #include <errno.h>
 #include <stdio.h>
 
-static void the_start_is_field_22(void **state)
+TEST(the_start_is_field_22)
 {
 	uint64_t us = 7;
 	char text[128];
 
-	(void)state;
 	assert_int_equal(
 		process_parse_start(
 			"1 (a) b) S 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 300 23\n", &us),
@@ -23,7 +22,7 @@ static void the_start_is_field_22(void **state)
 	assert_int_equal(us, 42 * process_tick_us());
 }
 
-static void what_is_no_such_file_is_refused(void **state)
+TEST(what_is_no_such_file_is_refused)
 {
 	static const char *const texts[] = {"", ")", "1 (a) S 4 5 6 7 8 9 10 11 12 13 14 15 16 17",
 		"1 (a S 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23",
@@ -33,18 +32,16 @@ static void what_is_no_such_file_is_refused(void **state)
 		"1 (a) S 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 99999999999999999999 23"};
 	uint64_t us = 7;
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
 		if (process_parse_start(texts[i], &us) != -EBADMSG)
 			fail_msg("taken: %s", texts[i]);
 	assert_int_equal(us, 7);
 }
 
-static void a_time_since_boot_is_a_time_of_day(void **state)
+TEST(a_time_since_boot_is_a_time_of_day)
 {
 	uint64_t before = realtime_us(), now = realtime_of_boottime(UINT64_MAX);
 
-	(void)state;
 	assert_true(now >= before);
 	assert_true(realtime_of_boottime(0) < now);
 	assert_true(realtime_of_boottime(0) > 0);
@@ -63,13 +60,12 @@ static bool is_kubelet_of_host(const char *root, pid_t pid, void *userdata)
 	return process_is_named(root, pid, userdata) && process_is_of_host(root, pid);
 }
 
-static void processes_are_found_by_name_owner_and_unit(void **state)
+TEST(processes_are_found_by_name_owner_and_unit)
 {
 	_cleanup_directory_ struct directory directory = {0};
 	const char *root;
 	char name[] = "kubelet";
 
-	(void)state;
 	directory_make(&directory);
 	root = directory.path;
 	put(&directory, 5, "comm", "kubelet\n");
@@ -86,7 +82,7 @@ static void processes_are_found_by_name_owner_and_unit(void **state)
 	assert_int_equal(process_of_unit(root, "kubelet.service", is_kubelet_of_host, name), 7);
 }
 
-static void a_pid_file_holds_a_pid(void **state)
+TEST(a_pid_file_holds_a_pid)
 {
 	static const struct {
 		const char *text;
@@ -96,7 +92,6 @@ static void a_pid_file_holds_a_pid(void **state)
 	char path[PATH_MAX];
 	pid_t pid = 0;
 
-	(void)state;
 	directory_make(&directory);
 	directory_path(&directory, "/pid", path);
 	assert_int_equal(process_of_pid_file(path, &pid), -ENOENT);
@@ -107,7 +102,7 @@ static void a_pid_file_holds_a_pid(void **state)
 	assert_int_equal(pid, 77);
 }
 
-static void options_are_read_as_their_programs_read_them(void **state)
+TEST(options_are_read_as_their_programs_read_them)
 {
 #define LINE(text)                 \
 	{                          \
@@ -130,7 +125,6 @@ static void options_are_read_as_their_programs_read_them(void **state)
 		{LINE("x\0--config-file="), "", ""},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
 		struct command command = {(char *)table[i].line.text, table[i].line.len};
 		const char *value = command_option(&command, "config-file");
@@ -142,18 +136,4 @@ static void options_are_read_as_their_programs_read_them(void **state)
 			fail_msg(
 				"row %zu: %s, %s", i, value ? value : "-", boolean ? boolean : "-");
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_start_is_field_22),
-		cmocka_unit_test(what_is_no_such_file_is_refused),
-		cmocka_unit_test(a_time_since_boot_is_a_time_of_day),
-		cmocka_unit_test(processes_are_found_by_name_owner_and_unit),
-		cmocka_unit_test(a_pid_file_holds_a_pid),
-		cmocka_unit_test(options_are_read_as_their_programs_read_them),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,12 +11,11 @@ static void record_original(struct fixture *fixture, const char *original, const
 	fixture->past.n_values = 1;
 }
 
-static void a_difference_is_planned(void **state)
+TEST(a_difference_is_planned)
 {
 	_cleanup_fixture_ struct fixture fixture;
 	const struct change *change;
 
-	(void)state;
 	fixture_make(&fixture);
 	poll(&fixture, "5");
 	expect(&fixture, SETTING_PENDING, "configured", 1);
@@ -33,7 +32,7 @@ static void a_difference_is_planned(void **state)
 	assert_string_equal(node_setting(&fixture.node, "vm.a")->original, "5");
 }
 
-static void what_is_recorded_is_no_drift(void **state)
+TEST(what_is_recorded_is_no_drift)
 {
 	static const struct {
 		const char *actual, *reason;
@@ -44,7 +43,6 @@ static void what_is_recorded_is_no_drift(void **state)
 		{"7", "drift", 1},       /* changed while no agent ran */
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		_cleanup_fixture_ struct fixture fixture;
 
@@ -56,11 +54,10 @@ static void what_is_recorded_is_no_drift(void **state)
 	}
 }
 
-static void a_new_wanted_value_is_no_drift(void **state)
+TEST(a_new_wanted_value_is_no_drift)
 {
 	_cleanup_fixture_ struct fixture fixture;
 
-	(void)state;
 	fixture_make(&fixture);
 	poll(&fixture, "100");
 	copy_text(fixture.want.wanted, SETTING_VALUE_MAX, "200");
@@ -69,7 +66,7 @@ static void a_new_wanted_value_is_no_drift(void **state)
 	assert_int_equal(node_setting(&fixture.node, "vm.a")->drift_total, 0);
 }
 
-static void drift_is_handled_as_configured(void **state)
+TEST(drift_is_handled_as_configured)
 {
 	static const struct {
 		enum on_drift on_drift;
@@ -82,7 +79,6 @@ static void drift_is_handled_as_configured(void **state)
 		{ON_DRIFT_REPORT, SETTING_DRIFTED, "left-by-on-drift", 0},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		_cleanup_fixture_ struct fixture fixture;
 		const struct setting *setting;
@@ -100,12 +96,11 @@ static void drift_is_handled_as_configured(void **state)
 	}
 }
 
-static void drift_that_is_left_is_counted_once(void **state)
+TEST(drift_that_is_left_is_counted_once)
 {
 	_cleanup_fixture_ struct fixture fixture;
 	const struct setting *setting = NULL;
 
-	(void)state;
 	fixture_make(&fixture);
 	fixture.input.on_drift = ON_DRIFT_REPORT;
 	poll(&fixture, "100");
@@ -116,12 +111,11 @@ static void drift_that_is_left_is_counted_once(void **state)
 }
 
 /* It cannot be recorded just now: nobody has rewritten anything meanwhile. */
-static void drift_that_waits_to_be_set_again_is_counted_once(void **state)
+TEST(drift_that_waits_to_be_set_again_is_counted_once)
 {
 	_cleanup_fixture_ struct fixture fixture;
 	struct setting *setting;
 
-	(void)state;
 	fixture_make(&fixture);
 	setting = poll(&fixture, "100");
 	for (int i = 0; i < 3 * DRIFT_ROUNDS_MAX; i++) {
@@ -147,11 +141,10 @@ static void fight(struct fixture *fixture, unsigned rounds)
 	}
 }
 
-static void a_fight_ends(void **state)
+TEST(a_fight_ends)
 {
 	_cleanup_fixture_ struct fixture fixture;
 
-	(void)state;
 	fixture_make(&fixture);
 	poll(&fixture, "100");
 	fight(&fixture, DRIFT_ROUNDS_MAX);
@@ -161,11 +154,10 @@ static void a_fight_ends(void **state)
 	expect(&fixture, SETTING_YIELDED, "rewritten-too-often", 0);
 }
 
-static void a_quiet_time_ends_a_fight(void **state)
+TEST(a_quiet_time_ends_a_fight)
 {
 	_cleanup_fixture_ struct fixture fixture;
 
-	(void)state;
 	fixture_make(&fixture);
 	poll(&fixture, "100");
 	fight(&fixture, DRIFT_ROUNDS_MAX);
@@ -176,12 +168,11 @@ static void a_quiet_time_ends_a_fight(void **state)
 	expect(&fixture, SETTING_YIELDED, "rewritten-too-often", 0);
 }
 
-static void a_failure_waits_before_it_is_tried_again(void **state)
+TEST(a_failure_waits_before_it_is_tried_again)
 {
 	_cleanup_fixture_ struct fixture fixture;
 	struct setting *setting;
 
-	(void)state;
 	fixture_make(&fixture);
 	setting = poll(&fixture, "5");
 	setting_become(setting, SETTING_FAILED, "write-refused", -EPERM, NULL);
@@ -197,11 +188,10 @@ static void a_failure_waits_before_it_is_tried_again(void **state)
 	assert_int_equal(setting->retry_at_us, 0);
 }
 
-static void what_cannot_be_read(void **state)
+TEST(what_cannot_be_read)
 {
 	_cleanup_fixture_ struct fixture fixture;
 
-	(void)state;
 	fixture_make(&fixture);
 	fixture.want.error = -ENOENT;
 	poll(&fixture, "");
@@ -215,11 +205,10 @@ static void what_cannot_be_read(void **state)
 	expect(&fixture, SETTING_PENDING, "configured", 1);
 }
 
-static void what_is_only_observed(void **state)
+TEST(what_is_only_observed)
 {
 	_cleanup_fixture_ struct fixture fixture;
 
-	(void)state;
 	fixture_make(&fixture);
 	fixture.input.mode = MODE_OBSERVE;
 	poll(&fixture, "5");
@@ -236,11 +225,10 @@ static void what_is_only_observed(void **state)
 	expect(&fixture, SETTING_FAILED, "unreadable", 0);
 }
 
-static void a_reset_tries_everything_again(void **state)
+TEST(a_reset_tries_everything_again)
 {
 	static const enum setting_state left[] = {SETTING_YIELDED, SETTING_DRIFTED, SETTING_FAILED};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(left); i++) {
 		_cleanup_fixture_ struct fixture fixture;
 		struct setting *setting;
@@ -286,12 +274,11 @@ static void reconcile_names(struct node *node, const char *tuner, const char *a,
 	plan_clear(&plan);
 }
 
-static void settings_come_and_go_with_their_tuner(void **state)
+TEST(settings_come_and_go_with_their_tuner)
 {
 	static const char sysctl[] = "sysctl", thp[] = "thp"; /* compared as pointers */
 	struct node node = {0};
 
-	(void)state;
 	reconcile_names(&node, sysctl, NULL, NULL); /* the first tuner is off */
 	assert_names(&node, "");
 	reconcile_names(&node, sysctl, "a", "b");
@@ -313,11 +300,10 @@ static void settings_come_and_go_with_their_tuner(void **state)
 }
 
 /* A restore that failed for a value stays a failure until the value is restored. */
-static void a_released_value_that_is_still_recorded_has_failed(void **state)
+TEST(a_released_value_that_is_still_recorded_has_failed)
 {
 	_cleanup_fixture_ struct fixture fixture;
 
-	(void)state;
 	fixture_make(&fixture);
 	record_original(&fixture, "5", "100");
 	fixture.input.mode = MODE_RELEASED;
@@ -329,11 +315,10 @@ static void a_released_value_that_is_still_recorded_has_failed(void **state)
 	assert_int_equal(node_would_change(&fixture.node), 1);
 }
 
-static void values_that_cannot_be_recorded_are_only_observed(void **state)
+TEST(values_that_cannot_be_recorded_are_only_observed)
 {
 	_cleanup_fixture_ struct fixture fixture;
 
-	(void)state;
 	fixture_make(&fixture);
 	fixture.input.values_recordable = false;
 	poll(&fixture, "5");
@@ -342,7 +327,7 @@ static void values_that_cannot_be_recorded_are_only_observed(void **state)
 	expect(&fixture, SETTING_PENDING, "configured", 1);
 }
 
-static void results_reach_the_settings(void **state)
+TEST(results_reach_the_settings)
 {
 	static const struct {
 		int error;
@@ -356,7 +341,6 @@ static void results_reach_the_settings(void **state)
 		{0, "configured", "restart-refused", "5", SETTING_PENDING, "restart-refused"},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		_cleanup_fixture_ struct fixture fixture;
 		struct change *change;
@@ -375,28 +359,4 @@ static void results_reach_the_settings(void **state)
 		assert_int_equal(node_setting(&fixture.node, "vm.a")->retry_at_us,
 			cases[i].error < 0 ? 1000 + RETRY_US : 0);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_difference_is_planned),
-		cmocka_unit_test(what_is_recorded_is_no_drift),
-		cmocka_unit_test(a_new_wanted_value_is_no_drift),
-		cmocka_unit_test(drift_is_handled_as_configured),
-		cmocka_unit_test(drift_that_is_left_is_counted_once),
-		cmocka_unit_test(drift_that_waits_to_be_set_again_is_counted_once),
-		cmocka_unit_test(a_fight_ends),
-		cmocka_unit_test(a_quiet_time_ends_a_fight),
-		cmocka_unit_test(a_failure_waits_before_it_is_tried_again),
-		cmocka_unit_test(what_cannot_be_read),
-		cmocka_unit_test(what_is_only_observed),
-		cmocka_unit_test(a_reset_tries_everything_again),
-		cmocka_unit_test(settings_come_and_go_with_their_tuner),
-		cmocka_unit_test(a_released_value_that_is_still_recorded_has_failed),
-		cmocka_unit_test(values_that_cannot_be_recorded_are_only_observed),
-		cmocka_unit_test(results_reach_the_settings),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "reconcile_fixture.h"
 
-static void a_difference_in_the_file_is_planned(void **state)
+TEST(a_difference_in_the_file_is_planned)
 {
 	_cleanup_fixture_ struct fixture fixture;
 	const struct change *change;
 
-	(void)state;
 	fixture_make(&fixture);
 	poll_file(&fixture, "3", "");
 	expect(&fixture, SETTING_PENDING, "configured", 1);
@@ -29,7 +28,7 @@ static void a_difference_in_the_file_is_planned(void **state)
 	expect(&fixture, SETTING_IN_SYNC, "in-sync", 0);
 }
 
-static void a_file_that_is_not_in_force_is_pending(void **state)
+TEST(a_file_that_is_not_in_force_is_pending)
 {
 	static const struct {
 		enum activation activation;
@@ -46,7 +45,6 @@ static void a_file_that_is_not_in_force_is_pending(void **state)
 		{ACTIVATE_RELOAD, RESTART_NEVER, true, "reload-pending", 1},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		_cleanup_fixture_ struct fixture fixture;
 
@@ -67,11 +65,10 @@ static void a_file_that_is_not_in_force_is_pending(void **state)
 }
 
 /* A value in force that changes is a restart; a file that changes is somebody. */
-static void only_the_file_drifts(void **state)
+TEST(only_the_file_drifts)
 {
 	_cleanup_fixture_ struct fixture fixture;
 
-	(void)state;
 	fixture_make(&fixture);
 	poll_file(&fixture, "10", "10");
 	assert_int_equal(poll_file(&fixture, "3", "10")->drift_total, 0);
@@ -80,7 +77,7 @@ static void only_the_file_drifts(void **state)
 	expect(&fixture, SETTING_PENDING, "drift", 1);
 }
 
-static void the_record_says_what_is_ours_in_the_file(void **state)
+TEST(the_record_says_what_is_ours_in_the_file)
 {
 	static const struct {
 		const char *on_disk, *failed, *reason;
@@ -93,7 +90,6 @@ static void the_record_says_what_is_ours_in_the_file(void **state)
 		{"8", "11", "configured", SETTING_PENDING},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		_cleanup_fixture_ struct fixture fixture;
 
@@ -109,11 +105,10 @@ static void the_record_says_what_is_ours_in_the_file(void **state)
 	}
 }
 
-static void a_want_without_an_edit_is_refused(void **state)
+TEST(a_want_without_an_edit_is_refused)
 {
 	_cleanup_fixture_ struct fixture fixture;
 
-	(void)state;
 	fixture_make(&fixture);
 	fixture.file.edit = NULL;
 	poll_file(&fixture, "3", "3");
@@ -122,17 +117,4 @@ static void a_want_without_an_edit_is_refused(void **state)
 	fixture.file.reason = "file-of-others";
 	poll_file(&fixture, "3", "3");
 	expect(&fixture, SETTING_OBSERVED, "file-of-others", 0);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_difference_in_the_file_is_planned),
-		cmocka_unit_test(a_file_that_is_not_in_force_is_pending),
-		cmocka_unit_test(only_the_file_drifts),
-		cmocka_unit_test(the_record_says_what_is_ours_in_the_file),
-		cmocka_unit_test(a_want_without_an_edit_is_refused),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,7 +5,7 @@
 
 #include <errno.h>
 
-static void takes_names_of_registries(void **state)
+TEST(takes_names_of_registries)
 {
 	static const char *const good[] = {"docker.io", "registry.k8s.io", "localhost", "10.0.0.1",
 		"10.0.0.1:5000", "host:1", "host:65535", "my_registry-1.example:5000", "[::1]",
@@ -16,7 +16,6 @@ static void takes_names_of_registries(void **state)
 		"[fe80::1%eth0]", "[]", "[::1]5000", "%2e%2e", "*"};
 	char longest[REGISTRY_NAME_MAX + 1];
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(good); i++)
 		if (registry_check_name(good[i]) != 0)
 			fail_msg("refuses %s", good[i]);
@@ -31,7 +30,7 @@ static void takes_names_of_registries(void **state)
 	assert_int_equal(registry_check_name(longest), -EINVAL);
 }
 
-static void takes_addresses_of_mirrors(void **state)
+TEST(takes_addresses_of_mirrors)
 {
 	static const char *const good[] = {"http://127.0.0.1:5000", "https://mirror.example",
 		"https://mirror.example/", "https://mirror.example/v2/proxy-1_x.y~z/",
@@ -43,7 +42,6 @@ static void takes_addresses_of_mirrors(void **state)
 		"https://h/\n", "https://h:0", "HTTPS://h", "https://h/é", "unix:///run/x"};
 	char text[REGISTRY_URL_MAX + 8] = "http://h/";
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(good); i++)
 		if (registry_check_url(good[i]) != 0)
 			fail_msg("refuses %s", good[i]);
@@ -58,11 +56,10 @@ static void takes_addresses_of_mirrors(void **state)
 	assert_int_equal(registry_check_url(text), -EINVAL);
 }
 
-static void cuts_slashes_at_the_end(void **state)
+TEST(cuts_slashes_at_the_end)
 {
 	char copy[16];
 
-	(void)state;
 	assert_true(registry_copy_url(copy, sizeof(copy), "http://h///"));
 	assert_string_equal(copy, "http://h");
 	assert_true(registry_copy_url(copy, sizeof(copy), "http://h/v2"));
@@ -72,30 +69,17 @@ static void cuts_slashes_at_the_end(void **state)
 	assert_string_equal(copy, "http://12345678");
 }
 
-static void knows_this_node(void **state)
+TEST(knows_this_node)
 {
 	static const char *const here[] = {"http://127.0.0.1:5000", "http://127.255.0.9",
 		"https://localhost/x", "http://LocalHost:1", "http://[::1]:1"};
 	static const char *const elsewhere[] = {"http://10.0.0.1", "http://128.0.0.1",
 		"http://localhost.example", "http://[::2]", "http://127.0.0.1.example", "garbage"};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(here); i++)
 		if (!registry_is_loopback(here[i]))
 			fail_msg("%s is here", here[i]);
 	for (size_t i = 0; i < ARRAY_SIZE(elsewhere); i++)
 		if (registry_is_loopback(elsewhere[i]))
 			fail_msg("%s is not here", elsewhere[i]);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(takes_names_of_registries),
-		cmocka_unit_test(takes_addresses_of_mirrors),
-		cmocka_unit_test(cuts_slashes_at_the_end),
-		cmocka_unit_test(knows_this_node),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

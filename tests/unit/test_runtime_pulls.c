@@ -27,11 +27,10 @@ static const struct pull_registry *registry(const struct pulls *pulls, const cha
 	return NULL;
 }
 
-static void bytes_are_counted_to_the_end(void **state)
+TEST(bytes_are_counted_to_the_end)
 {
 	struct pulls pulls = {0};
 
-	(void)state;
 	take(&pulls, 0, (struct pull_piece[]){piece("layer-sha256:aa", 0, 1000)}, 1);
 	pulls_name(&pulls, "sha256:aa", "docker.io/library/nginx");
 	take(&pulls, 1, (struct pull_piece[]){piece("layer-sha256:aa", 400, 1000)}, 1);
@@ -42,11 +41,10 @@ static void bytes_are_counted_to_the_end(void **state)
 	assert_int_equal(pulls.n, 0);
 }
 
-static void a_layer_that_begins_again_takes_nothing_back(void **state)
+TEST(a_layer_that_begins_again_takes_nothing_back)
 {
 	struct pulls pulls = {0};
 
-	(void)state;
 	take(&pulls, 0, (struct pull_piece[]){piece("layer-sha256:aa", 800, 1000)}, 1);
 	take(&pulls, 1, (struct pull_piece[]){piece("layer-sha256:aa", 100, 1000)}, 1);
 	take(&pulls, 2, (struct pull_piece[]){piece("layer-sha256:aa", 300, 1000)}, 1);
@@ -56,11 +54,10 @@ static void a_layer_that_begins_again_takes_nothing_back(void **state)
 }
 
 /* What was there before the agent is not; where the name comes late, no byte goes astray. */
-static void a_layer_is_counted_from_its_first_byte(void **state)
+TEST(a_layer_is_counted_from_its_first_byte)
 {
 	struct pulls pulls = {0};
 
-	(void)state;
 	take(&pulls, 0, (struct pull_piece[]){piece("layer-sha256:aa", 500, 1000)}, 1);
 	take(&pulls, 10, NULL, 0);
 	assert_int_equal(registry(&pulls, "unknown")->bytes, 500);
@@ -79,12 +76,11 @@ static void a_layer_is_counted_from_its_first_byte(void **state)
 	assert_int_equal(registry(&pulls, "127.0.0.1:5000")->bytes, 300);
 }
 
-static void a_pull_lasts_from_its_first_layer_to_its_last(void **state)
+TEST(a_pull_lasts_from_its_first_layer_to_its_last)
 {
 	struct pulls pulls = {0};
 	uint64_t ended = 0;
 
-	(void)state;
 	for (uint64_t t = 0; t < 20; t += 2) {
 		const char *ref = t < 10 ? "layer-sha256:aa" : "layer-sha256:bb";
 
@@ -103,14 +99,13 @@ static void a_pull_lasts_from_its_first_layer_to_its_last(void **state)
 	assert_float_equal(registry(&pulls, "quay.io")->seconds, 18, 0.01);
 }
 
-static void what_stands_still_for_a_minute_is_stuck(void **state)
+TEST(what_stands_still_for_a_minute_is_stuck)
 {
 	struct pulls pulls = {0};
 	const struct pull_piece pieces[] = {
 		piece("layer-sha256:aa", 5, 10), piece("layer-sha256:bb", 0, 10)};
 	struct pull_piece moving[] = {pieces[0], pieces[1]};
 
-	(void)state;
 	for (uint64_t t = 0; t <= 70; t += 2) {
 		moving[1].offset = t;
 		take(&pulls, t, moving, 2);
@@ -124,23 +119,21 @@ static void what_stands_still_for_a_minute_is_stuck(void **state)
 }
 
 /* Complete, or of a size that nobody told: it may wait to be unpacked, behind others. */
-static void what_may_be_complete_is_not_stuck(void **state)
+TEST(what_may_be_complete_is_not_stuck)
 {
 	struct pulls pulls = {0};
 	const struct pull_piece pieces[] = {
 		piece("layer-sha256:aa", 10, 10), piece("GetImageBlob1", 7, 0)};
 
-	(void)state;
 	for (uint64_t t = 0; t <= 200; t += 2)
 		take(&pulls, t, pieces, 2);
 	assert_null(pulls_stuck(&pulls, START + 200 * SECOND));
 }
 
-static void a_pull_may_get_its_name_at_its_end(void **state)
+TEST(a_pull_may_get_its_name_at_its_end)
 {
 	struct pulls pulls = {0};
 
-	(void)state;
 	take(&pulls, 0, (struct pull_piece[]){piece("GetImageBlob1", 7, 0)}, 1);
 	pulls_end(&pulls, "docker.io/library/a", START + 4 * SECOND);
 	assert_string_equal(pulls.images[0].name, "");
@@ -154,11 +147,10 @@ static void a_pull_may_get_its_name_at_its_end(void **state)
 	assert_true(registry(&pulls, "docker.io")->seconds == 2);
 }
 
-static void nameless_layers_have_their_turns(void **state)
+TEST(nameless_layers_have_their_turns)
 {
 	struct pulls pulls = {0};
 
-	(void)state;
 	assert_null(pulls_nameless(&pulls, 3));
 	take(&pulls, 0,
 		(struct pull_piece[]){
@@ -172,13 +164,12 @@ static void nameless_layers_have_their_turns(void **state)
 	assert_int_equal(pulls_age(3, 5), 0);
 }
 
-static void everything_is_bounded(void **state)
+TEST(everything_is_bounded)
 {
 	struct pulls pulls = {0};
 	struct pull_piece pieces[PULL_LAYERS_MAX + 5];
 	char image[64];
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(pieces); i++) {
 		pieces[i] = piece("", i, 100);
 		snprintf(pieces[i].ref, sizeof(pieces[i].ref), "layer-sha256:%03zu", i);
@@ -198,7 +189,7 @@ static void everything_is_bounded(void **state)
 	assert_true(pulls.n_images <= PULL_IMAGES_MAX);
 }
 
-static void names_of_registries(void **state)
+TEST(names_of_registries)
 {
 	static const char *const cases[][2] = {
 		{"docker.io/library/nginx", "docker.io"},
@@ -209,27 +200,8 @@ static void names_of_registries(void **state)
 	};
 	char name[64];
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		pulls_registry_of(cases[i][0], name);
 		assert_string_equal(name, cases[i][1]);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(bytes_are_counted_to_the_end),
-		cmocka_unit_test(a_layer_that_begins_again_takes_nothing_back),
-		cmocka_unit_test(a_layer_is_counted_from_its_first_byte),
-		cmocka_unit_test(a_pull_lasts_from_its_first_layer_to_its_last),
-		cmocka_unit_test(what_stands_still_for_a_minute_is_stuck),
-		cmocka_unit_test(what_may_be_complete_is_not_stuck),
-		cmocka_unit_test(a_pull_may_get_its_name_at_its_end),
-		cmocka_unit_test(nameless_layers_have_their_turns),
-		cmocka_unit_test(everything_is_bounded),
-		cmocka_unit_test(names_of_registries),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

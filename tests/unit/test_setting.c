@@ -63,9 +63,8 @@ static void compare_pair(const char *a, const char *b, int order)
 		fail_msg("'%s' to '%s': %d, order %d", a, b, r, got);
 }
 
-static void values_compare(void **state)
+TEST(values_compare)
 {
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(pairs); i++) {
 		int mirrored = pairs[i].order == TEXT || pairs[i].order == 2 ? pairs[i].order
 									     : -pairs[i].order;
@@ -75,9 +74,8 @@ static void values_compare(void **state)
 	}
 }
 
-static void values_are_equal(void **state)
+TEST(values_are_equal)
 {
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(pairs); i++)
 		if (value_equal(pairs[i].a, pairs[i].b) != pairs[i].equal ||
 			value_equal(pairs[i].b, pairs[i].a) != pairs[i].equal)
@@ -92,11 +90,10 @@ static void expect_max(const char *a, const char *b, const char *max)
 	assert_string_equal(out, max ? max : "untouched");
 }
 
-static void the_larger_of_two(void **state)
+TEST(the_larger_of_two)
 {
 	char same[SETTING_VALUE_MAX] = "1 9";
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(pairs); i++) {
 		expect_max(pairs[i].a, pairs[i].b, pairs[i].max);
 		if (!streq(pairs[i].a, "-0"))
@@ -110,9 +107,8 @@ static void the_larger_of_two(void **state)
 static const struct value_record record = {
 	.name = "x", .original = "1024", .before = "4096", .wanted = "8192"};
 
-static void foreign_values(void **state)
+TEST(foreign_values)
 {
-	(void)state;
 	assert_false(value_is_foreign(&record, "1024"));
 	assert_false(value_is_foreign(&record, "4096")); /* killed between journal and write */
 	assert_false(value_is_foreign(&record, "8192"));
@@ -121,7 +117,7 @@ static void foreign_values(void **state)
 	assert_true(value_is_foreign(&record, ""));
 }
 
-static void floors(void **state)
+TEST(floors)
 {
 	static const struct value_record text = {
 		.original = "always", .before = "always", .wanted = "never"};
@@ -144,7 +140,6 @@ static void floors(void **state)
 		{&fields, "2 40 8", "2 50 8"},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		char floor[SETTING_VALUE_MAX] = "#";
 
@@ -153,25 +148,10 @@ static void floors(void **state)
 	}
 }
 
-static void names(void **state)
+TEST(names)
 {
-	(void)state;
 	assert_string_equal(mode_name(MODE_OFF), "off");
 	for (int i = SETTING_IN_SYNC; i <= SETTING_OBSERVED; i++)
 		assert_non_null(setting_state_name((enum setting_state)i));
 	assert_string_equal(setting_state_name(SETTING_IN_SYNC), "in-sync");
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(values_compare),
-		cmocka_unit_test(values_are_equal),
-		cmocka_unit_test(the_larger_of_two),
-		cmocka_unit_test(foreign_values),
-		cmocka_unit_test(floors),
-		cmocka_unit_test(names),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,7 +3,7 @@
 
 #include "kernel/sysctl.h"
 
-static void names_become_paths(void **state)
+TEST(names_become_paths)
 {
 	static const char *const cases[][2] = {
 		{"vm.max_map_count", "/proc/sys/vm/max_map_count"},
@@ -12,7 +12,6 @@ static void names_become_paths(void **state)
 		{"", "/proc/sys/"},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		char path[SETTING_PATH_MAX];
 
@@ -21,12 +20,11 @@ static void names_become_paths(void **state)
 	}
 }
 
-static void names_that_are_too_long_are_refused(void **state)
+TEST(names_that_are_too_long_are_refused)
 {
 	char name[SETTING_PATH_MAX], path[SETTING_PATH_MAX];
 	size_t fits = SETTING_PATH_MAX - 1 - strlen("/proc/sys/");
 
-	(void)state;
 	memset(name, 'x', sizeof(name));
 	name[fits] = '\0';
 	assert_true(sysctl_path(name, path));
@@ -34,14 +32,4 @@ static void names_that_are_too_long_are_refused(void **state)
 	name[fits] = 'x';
 	name[fits + 1] = '\0';
 	assert_false(sysctl_path(name, path));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(names_become_paths),
-		cmocka_unit_test(names_that_are_too_long_are_refused),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,9 +17,8 @@ static void expect_sentence(const char *name, const char *text)
 		fail_msg("%s: odd white space", name);
 }
 
-static void conditions_are_described_and_found_by_name(void **state)
+TEST(conditions_are_described_and_found_by_name)
 {
-	(void)state;
 	for (size_t i = 0; all_tables[i]; i++)
 		for (const struct condition_type *row = all_tables[i]->conditions; row && row->name;
 			row++) {
@@ -47,17 +46,15 @@ static void check_reason(const struct entry *entry, void *userdata)
 	expect_sentence(entry->name, entry->help);
 }
 
-static void reasons_have_one_meaning_each(void **state)
+TEST(reasons_have_one_meaning_each)
 {
-	(void)state;
 	each_entry(check_reason, NULL);
 	assert_null(reason_help("no-such-reason"));
 	assert_null(reason_help(""));
 }
 
-static void metrics_are_named_as_prometheus_asks(void **state)
+TEST(metrics_are_named_as_prometheus_asks)
 {
-	(void)state;
 	for (size_t i = 0; all_tables[i]; i++)
 		for (const struct metric_row *row = all_tables[i]->metric_rows; row && row->name;
 			row++) {
@@ -72,9 +69,8 @@ static void metrics_are_named_as_prometheus_asks(void **state)
 		}
 }
 
-static void limits_say_what_of_what_and_whence(void **state)
+TEST(limits_say_what_of_what_and_whence)
 {
-	(void)state;
 	for (size_t i = 0; all_tables[i]; i++)
 		for (const struct limit_row *row = all_tables[i]->limits; row && row->name; row++) {
 			expect_sentence(row->name, row->help);
@@ -85,9 +81,8 @@ static void limits_say_what_of_what_and_whence(void **state)
 		}
 }
 
-static void explanations_say_what_and_whence(void **state)
+TEST(explanations_say_what_and_whence)
 {
-	(void)state;
 	for (size_t i = 0; all_tables[i]; i++)
 		for (const struct explanation *row = all_tables[i]->explanations; row && row->name;
 			row++) {
@@ -97,9 +92,8 @@ static void explanations_say_what_and_whence(void **state)
 		}
 }
 
-static void capabilities_say_why(void **state)
+TEST(capabilities_say_why)
 {
-	(void)state;
 	for (size_t i = 0; all_tables[i]; i++)
 		for (const struct capability_row *row = all_tables[i]->capabilities;
 			row && row->name; row++) {
@@ -107,18 +101,4 @@ static void capabilities_say_why(void **state)
 			assert_true(row->why && row->why[0]);
 			assert_int_equal(row->use == CAPABILITY_TO_SET, row->setting != NULL);
 		}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(conditions_are_described_and_found_by_name),
-		cmocka_unit_test(reasons_have_one_meaning_each),
-		cmocka_unit_test(metrics_are_named_as_prometheus_asks),
-		cmocka_unit_test(limits_say_what_of_what_and_whence),
-		cmocka_unit_test(explanations_say_what_and_whence),
-		cmocka_unit_test(capabilities_say_why),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

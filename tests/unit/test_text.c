@@ -3,7 +3,7 @@
 
 #include "base/text.h"
 
-static void foreign_text_cannot_steer_a_terminal(void **state)
+TEST(foreign_text_cannot_steer_a_terminal)
 {
 	static const struct {
 		const char *foreign, *printed;
@@ -27,7 +27,6 @@ static void foreign_text_cannot_steer_a_terminal(void **state)
 		{"", ""},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		char text[64];
 
@@ -37,7 +36,7 @@ static void foreign_text_cannot_steer_a_terminal(void **state)
 	}
 }
 
-static void times_and_durations_are_readable(void **state)
+TEST(times_and_durations_are_readable)
 {
 	static const struct {
 		double seconds;
@@ -46,21 +45,10 @@ static void times_and_durations_are_readable(void **state)
 		{352800, "4 d 2 h"}, {1e30, "9999 d 0 h"}};
 	char text[TIME_TEXT_MAX];
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		duration_text(cases[i].seconds, text);
 		assert_string_equal(text, cases[i].text);
 	}
 	time_text(UINT64_C(1714564800000000), text);
 	assert_string_equal(text, "2024-05-01T12:00:00Z");
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(foreign_text_cannot_steer_a_terminal),
-		cmocka_unit_test(times_and_durations_are_readable),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

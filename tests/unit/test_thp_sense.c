@@ -5,7 +5,7 @@
 
 #include <errno.h>
 
-static void boot_parameters_of_switches_are_kept(void **state)
+TEST(boot_parameters_of_switches_are_kept)
 {
 	static const struct {
 		const char *line, *kept;
@@ -25,7 +25,6 @@ static void boot_parameters_of_switches_are_kept(void **state)
 		{"not_transparent_hugepage=always xthp_anon=1", "", {0}, 0},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct thp_seen seen = {0};
 		unsigned found = 0;
@@ -40,12 +39,11 @@ static void boot_parameters_of_switches_are_kept(void **state)
 	}
 }
 
-static void boot_lines_of_any_length_are_parsed(void **state)
+TEST(boot_lines_of_any_length_are_parsed)
 {
 	struct thp_seen seen = {0};
 	char line[4096];
 
-	(void)state;
 	memset(line, 'x', sizeof(line));
 	memcpy(line + 1000, " thp_anon=", strlen(" thp_anon="));
 	for (size_t i = 2000; i < 3000; i += 20)
@@ -56,7 +54,7 @@ static void boot_lines_of_any_length_are_parsed(void **state)
 	assert_true(strlen(seen.boot_line) < sizeof(seen.boot_line));
 }
 
-static void usage_is_parsed_from_meminfo(void **state)
+TEST(usage_is_parsed_from_meminfo)
 {
 	static const struct {
 		const char *text;
@@ -72,7 +70,6 @@ static void usage_is_parsed_from_meminfo(void **state)
 		{"", -EBADMSG, {0}},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct thp_usage usage = {1, 2, 3}, untouched = usage;
 
@@ -112,7 +109,7 @@ static void make_node(const struct directory *directory)
 		"MemTotal: 8 kB\nAnonHugePages: 2048 kB\nShmemHugePages: 0 kB\n");
 }
 
-static void switches_of_every_page_size_are_found(void **state)
+TEST(switches_of_every_page_size_are_found)
 {
 	static const char *const expected[][2] = {
 		{"thp.enabled", "madvise"},
@@ -129,7 +126,6 @@ static void switches_of_every_page_size_are_found(void **state)
 	struct thp_seen seen = {0};
 	struct host host;
 
-	(void)state;
 	directory_make(&directory);
 	make_node(&directory);
 	assert_true(host_init(&host, directory.path));
@@ -154,14 +150,13 @@ static void switches_of_every_page_size_are_found(void **state)
 	thp_sensor_close(&sensor, &seen);
 }
 
-static void without_huge_pages_every_switch_is_missing(void **state)
+TEST(without_huge_pages_every_switch_is_missing)
 {
 	_cleanup_directory_ struct directory directory;
 	struct thp_sensor sensor;
 	struct thp_seen seen = {0};
 	struct host host;
 
-	(void)state;
 	directory_make(&directory);
 	assert_true(host_init(&host, directory.path));
 	thp_sensor_open(&sensor, &host, &seen);
@@ -171,17 +166,4 @@ static void without_huge_pages_every_switch_is_missing(void **state)
 		assert_int_equal(seen.switches[i].error, -ENOENT);
 	assert_int_equal(seen.usage_error, -ENOENT);
 	thp_sensor_close(&sensor, &seen);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(boot_parameters_of_switches_are_kept),
-		cmocka_unit_test(boot_lines_of_any_length_are_parsed),
-		cmocka_unit_test(usage_is_parsed_from_meminfo),
-		cmocka_unit_test(switches_of_every_page_size_are_found),
-		cmocka_unit_test(without_huge_pages_every_switch_is_missing),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,7 +7,7 @@
 
 #define CRI "plugins.\"io.containerd.grpc.v1.cri\""
 
-static void values_are_found_however_they_are_spelled(void **state)
+TEST(values_are_found_however_they_are_spelled)
 {
 	static const struct {
 		const char *text, *table, *key, *value;
@@ -46,7 +46,6 @@ static void values_are_found_however_they_are_spelled(void **state)
 		{"\"a\\u002eb\" = 1", "", "'a.b'", "1", TOML_INTEGER, 1},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		_cleanup_(toml_value_clear) struct toml_value value = {0};
 		struct toml_error error;
@@ -64,7 +63,7 @@ static void values_are_found_however_they_are_spelled(void **state)
 	}
 }
 
-static void what_is_no_key_is_told_apart(void **state)
+TEST(what_is_no_key_is_told_apart)
 {
 	static const struct {
 		const char *text, *table, *key;
@@ -88,7 +87,6 @@ static void what_is_no_key_is_told_apart(void **state)
 		{"a = 1", "", "a b", -EINVAL, 0, 0},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct toml_value value;
 		struct toml_error error = {0};
@@ -102,7 +100,7 @@ static void what_is_no_key_is_told_apart(void **state)
 	}
 }
 
-static void faults_have_a_place(void **state)
+TEST(faults_have_a_place)
 {
 	static const struct {
 		const char *text;
@@ -137,7 +135,6 @@ static void faults_have_a_place(void **state)
 		{"ok = 1\r\n\r\n  x y = 1\r\n", 3, 5},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct toml_error error = {0};
 		char *out = NULL;
@@ -154,11 +151,10 @@ static void faults_have_a_place(void **state)
 	}
 }
 
-static void limits_hold(void **state)
+TEST(limits_hold)
 {
 	_cleanup_free_ char *text = calloc(1, TOML_TEXT_MAX + 2);
 
-	(void)state;
 	assert_non_null(text);
 	memset(text, '\n', TOML_TEXT_MAX + 1);
 	assert_int_equal(toml_check(text, TOML_TEXT_MAX, NULL), 0);
@@ -170,7 +166,7 @@ static void limits_hold(void **state)
 	assert_int_equal(toml_check(text, TOML_TEXT_MAX, NULL), -EBADMSG);
 }
 
-static void one_key_changes_and_nothing_else(void **state)
+TEST(one_key_changes_and_nothing_else)
 {
 	static const struct {
 		const char *text, *table, *key, *literal, *expected;
@@ -213,7 +209,6 @@ static void one_key_changes_and_nothing_else(void **state)
 			"[p]\nx.a = 1\n\n[p.x.y] # added by headroom\nb = 2\n"},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		_cleanup_free_ char *out = NULL;
 		size_t len = strlen(cases[i].text);
@@ -226,12 +221,11 @@ static void one_key_changes_and_nothing_else(void **state)
 	}
 }
 
-static void what_is_no_literal_is_refused(void **state)
+TEST(what_is_no_literal_is_refused)
 {
 	static const char *const literals[] = {
 		"", "1 ", " 1", "1 # c", "x", "\"x", "1\n2", "1, 2", "[1,\n2", "}"};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(literals); i++) {
 		char *out = NULL;
 
@@ -241,7 +235,7 @@ static void what_is_no_literal_is_refused(void **state)
 	}
 }
 
-static void a_removed_key_takes_its_line(void **state)
+TEST(a_removed_key_takes_its_line)
 {
 	static const struct {
 		const char *text, *table, *key, *expected;
@@ -266,7 +260,6 @@ static void a_removed_key_takes_its_line(void **state)
 			"a = 1\n# mine\n# too\n[u]\n"},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		_cleanup_free_ char *out = NULL;
 
@@ -278,12 +271,11 @@ static void a_removed_key_takes_its_line(void **state)
 	assert_int_equal(toml_remove("a = 1", 5, "", "b", &(char *){NULL}, NULL, NULL), -ENOENT);
 }
 
-static void strings_survive_quoting(void **state)
+TEST(strings_survive_quoting)
 {
 	static const char *const strings[] = {"", "x", "a\"b\\c", "tab\tline\nreturn\r", "\x01\x7f",
 		"\xc3\xa9\xf0\x9f\x98\x80", "# [x]"};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(strings); i++) {
 		_cleanup_(toml_value_clear) struct toml_value value = {0};
 		_cleanup_free_ char *literal = NULL, *out = NULL;
@@ -297,12 +289,11 @@ static void strings_survive_quoting(void **state)
 	assert_int_equal(toml_quote("\xff", &(char *){NULL}), -EINVAL);
 }
 
-static void arrays_of_strings_come_apart(void **state)
+TEST(arrays_of_strings_come_apart)
 {
 	char **strings = NULL;
 	size_t n = 0;
 
-	(void)state;
 	assert_int_equal(toml_strings("[ \"a\\n\", # c\n 'b', ]", &strings, &n), 0);
 	assert_int_equal(n, 2);
 	assert_string_equal(strings[0], "a\n");
@@ -331,7 +322,7 @@ static int append_value(const char *path, const struct toml_value *value, void *
 	return 0;
 }
 
-static void a_walk_names_every_value(void **state)
+TEST(a_walk_names_every_value)
 {
 	static const char text[] =
 		"a.b = [1, ['x'],\n {c = 2}]\n[\"d e\"]\n[[f]]\n[f.g]\nh = []\n[[f]]\n";
@@ -340,25 +331,6 @@ static void a_walk_names_every_value(void **state)
 				       "f[0].g={}@5\nf[0].g.h=[]@6\nf[1]={}@7\n";
 	struct walked walked = {0};
 
-	(void)state;
 	assert_int_equal(toml_walk(text, strlen(text), append_value, &walked, NULL), 0);
 	assert_string_equal(walked.text, expected);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(values_are_found_however_they_are_spelled),
-		cmocka_unit_test(what_is_no_key_is_told_apart),
-		cmocka_unit_test(faults_have_a_place),
-		cmocka_unit_test(limits_hold),
-		cmocka_unit_test(one_key_changes_and_nothing_else),
-		cmocka_unit_test(what_is_no_literal_is_refused),
-		cmocka_unit_test(a_removed_key_takes_its_line),
-		cmocka_unit_test(strings_survive_quoting),
-		cmocka_unit_test(arrays_of_strings_come_apart),
-		cmocka_unit_test(a_walk_names_every_value),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -168,9 +168,8 @@ static void round_trips(const char *name, const struct text *original)
 		round_trip(name, original, &targets[i]);
 }
 
-static void each_key_comes_and_goes(void **state)
+TEST(each_key_comes_and_goes)
 {
-	(void)state;
 	for_each_file(round_trips);
 }
 
@@ -203,18 +202,7 @@ static void shuffle(const char *name, const struct text *original)
 	}
 }
 
-static void all_keys_come_and_go_in_any_order(void **state)
+TEST(all_keys_come_and_go_in_any_order)
 {
-	(void)state;
 	for_each_file(shuffle);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(each_key_comes_and_goes),
-		cmocka_unit_test(all_keys_come_and_go_in_any_order),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "test.h"
+
 #include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -40,7 +42,7 @@ static char *drawn(const char *document, int height, bool color)
 	return text;
 }
 
-static void servers_users_and_names_are_listed(void **state)
+TEST(servers_users_and_names_are_listed)
 {
 	_cleanup_free_ char *text = drawn("{\"dns\":{\"lost\":{\"servers\":0,\"rows\":7,\"looks\":"
 					  "1},\"expansions\":[{\"role\":\"local\"},{\"role\":"
@@ -49,7 +51,6 @@ static void servers_users_and_names_are_listed(void **state)
 					  "\"servers\":[" SERVER "," SILENT "]}}",
 		INT_MAX, false);
 
-	(void)state;
 	assert_string_equal(text,
 		"DNS\n"
 		"  server          role       q/s  peak   budget pending unanswered    p50    p99\n"
@@ -62,28 +63,26 @@ static void servers_users_and_names_are_listed(void **state)
 		"  not counted in full: rows 7, looks 1\n");
 }
 
-static void a_small_screen_keeps_every_server(void **state)
+TEST(a_small_screen_keeps_every_server)
 {
 	_cleanup_free_ char *text =
 		drawn("{\"dns\":{\"servers\":[" SERVER "," SILENT "]}}", 9, false);
 
-	(void)state;
 	assert_non_null(strstr(text, "shop/cart"));
 	assert_null(strstr(text, "other"));
 	assert_null(strstr(text, "example"));
 	assert_non_null(strstr(text, "2001:db8::1"));
 }
 
-static void over_the_budget_is_red(void **state)
+TEST(over_the_budget_is_red)
 {
 	_cleanup_free_ char *text = drawn("{\"dns\":{\"servers\":[" SERVER "]}}", INT_MAX, true);
 
-	(void)state;
 	assert_non_null(strstr(text, "\033[31m  1500\033[0m"));
 	assert_non_null(strstr(text, "\033[32m    12\033[0m"));
 }
 
-static void an_empty_list_says_why(void **state)
+TEST(an_empty_list_says_why)
 {
 	_cleanup_free_ char *none = drawn("{\"dns\":{\"servers\":[]}}", INT_MAX, false);
 	_cleanup_free_ char *off = drawn("{\"dns\":null,\"tuners\":[{\"name\":\"thp\",\"state\":"
@@ -91,19 +90,6 @@ static void an_empty_list_says_why(void **state)
 					 "\"degraded\",\"why\":\"no cgroup2\"}]}",
 		INT_MAX, false);
 
-	(void)state;
 	assert_non_null(strstr(none, "no query has left this node yet"));
 	assert_string_equal(off, "DNS\n  degraded: no cgroup2\n");
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(servers_users_and_names_are_listed),
-		cmocka_unit_test(a_small_screen_keeps_every_server),
-		cmocka_unit_test(over_the_budget_is_red),
-		cmocka_unit_test(an_empty_list_says_why),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -49,11 +49,10 @@ static int restart(struct fake_systemd *fake, const char *unit)
 		assert_int_equal((fake)->restarts, n);         \
 	} while (0)
 
-static void a_unit_is_restarted_and_answers(void **state)
+TEST(a_unit_is_restarted_and_answers)
 {
 	_cleanup_fake_systemd_ struct fake_systemd fake;
 
-	(void)state;
 	fake_systemd_make(&fake);
 	expect(&fake, FAKE_UNIT, 0, "", 1);
 	fake.slow = 2;
@@ -61,14 +60,13 @@ static void a_unit_is_restarted_and_answers(void **state)
 	assert_int_equal(fake.slow, 0);
 }
 
-static void a_unit_that_must_not_be_restarted_is_not(void **state)
+TEST(a_unit_that_must_not_be_restarted_is_not)
 {
 	static const char *const modes[] = {"control-group", "mixed", "none"};
 	static const char *const units[] = {"k3s.service", "k3s-agent.service",
 		"rke2-server.service", "rke2-agent.service", "containerd.socket", "containerd"};
 	_cleanup_fake_systemd_ struct fake_systemd fake;
 
-	(void)state;
 	fake_systemd_make(&fake);
 	for (size_t i = 0; i < ARRAY_SIZE(units); i++)
 		expect(&fake, units[i], -EPERM, "is not restarted", 0);
@@ -82,13 +80,12 @@ static void a_unit_that_must_not_be_restarted_is_not(void **state)
 }
 
 /* A unit that depends on it would be stopped or restarted too: docker, with its containers. */
-static void active_dependents_forbid_a_restart(void **state)
+TEST(active_dependents_forbid_a_restart)
 {
 	static const char *const dependencies[] = {
 		"RequiredBy", "RequisiteOf", "BoundBy", "ConsistsOf", "PropagatesStopTo"};
 	_cleanup_fake_systemd_ struct fake_systemd fake;
 
-	(void)state;
 	fake_systemd_make(&fake);
 	for (size_t i = 0; i < ARRAY_SIZE(dependencies); i++) {
 		fake.dependency = dependencies[i];
@@ -105,12 +102,11 @@ static void active_dependents_forbid_a_restart(void **state)
 	expect(&fake, FAKE_UNIT, 0, "", ARRAY_SIZE(dependencies) + 1);
 }
 
-static void a_unit_that_fails_or_does_not_answer_is_not_back(void **state)
+TEST(a_unit_that_fails_or_does_not_answer_is_not_back)
 {
 	_cleanup_fake_systemd_ struct fake_systemd fake;
 	struct service service;
 
-	(void)state;
 	fake_systemd_make(&fake);
 	fake.fails = 1;
 	expect(&fake, FAKE_UNIT, -ETIMEDOUT, "failed", 1);
@@ -130,12 +126,11 @@ static void a_unit_that_fails_or_does_not_answer_is_not_back(void **state)
 	assert_non_null(strstr(why, "stopped"));
 }
 
-static void without_systemd_nothing_is_done(void **state)
+TEST(without_systemd_nothing_is_done)
 {
 	static const char *const asked[] = {"ActiveState", "KillMode"};
 	_cleanup_fake_systemd_ struct fake_systemd fake;
 
-	(void)state;
 	fake_systemd_make(&fake);
 	for (size_t i = 0; i < ARRAY_SIZE(asked); i++) {
 		fake.silent = asked[i];
@@ -150,14 +145,13 @@ static void without_systemd_nothing_is_done(void **state)
 	expect(&fake, FAKE_UNIT, -ENOTCONN, "systemd cannot be reached", 2);
 }
 
-static void every_call_can_be_cancelled(void **state)
+TEST(every_call_can_be_cancelled)
 {
 	_cleanup_fake_systemd_ struct fake_systemd fake;
 	struct service service;
 	struct wait wait = {.deadline_us = UINT64_MAX};
 	int fds[2];
 
-	(void)state;
 	fake_systemd_make(&fake);
 	service = service_of(&fake, FAKE_UNIT);
 	assert_int_equal(pipe(fds), 0);
@@ -169,13 +163,12 @@ static void every_call_can_be_cancelled(void **state)
 	close(fds[0]);
 }
 
-static void a_reload_goes_to_the_named_program_alone(void **state)
+TEST(a_reload_goes_to_the_named_program_alone)
 {
 	struct service service = {.activation = ACTIVATE_RELOAD, .program = "dockerd"};
 	int status;
 	pid_t child;
 
-	(void)state;
 	for (int named = 0; named < 2; named++) {
 		child = fork();
 		if (child == 0) {
@@ -197,19 +190,4 @@ static void a_reload_goes_to_the_named_program_alone(void **state)
 		assert_int_equal(WTERMSIG(status), named ? SIGHUP : SIGKILL);
 	}
 	assert_int_equal(service_reload(&host, &service), -ESRCH);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_unit_is_restarted_and_answers),
-		cmocka_unit_test(a_unit_that_must_not_be_restarted_is_not),
-		cmocka_unit_test(active_dependents_forbid_a_restart),
-		cmocka_unit_test(a_unit_that_fails_or_does_not_answer_is_not_back),
-		cmocka_unit_test(without_systemd_nothing_is_done),
-		cmocka_unit_test(every_call_can_be_cancelled),
-		cmocka_unit_test(a_reload_goes_to_the_named_program_alone),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "base/utf8.h"
 
-static void only_valid_sequences_have_a_length(void **state)
+TEST(only_valid_sequences_have_a_length)
 {
-	(void)state;
 	assert_int_equal(utf8_length("a"), 1);
 	assert_int_equal(utf8_length(""), 1);
 	assert_int_equal(utf8_length("\xc3\xa9"), 2);
@@ -25,11 +19,10 @@ static void only_valid_sequences_have_a_length(void **state)
 	assert_int_equal(utf8_length("\xff"), 0);
 }
 
-static void copies_replace_invalid_bytes(void **state)
+TEST(copies_replace_invalid_bytes)
 {
 	char text[8];
 
-	(void)state;
 	utf8_copy(text, sizeof(text),
 		"a\xff"
 		"b");
@@ -40,14 +33,4 @@ static void copies_replace_invalid_bytes(void **state)
 	assert_string_equal(text, "12345"); /* not a part of a character */
 	utf8_copy(text, sizeof(text), "\xe2\x82");
 	assert_string_equal(text, UTF8_REPLACEMENT UTF8_REPLACEMENT);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(only_valid_sequences_have_a_length),
-		cmocka_unit_test(copies_replace_invalid_bytes),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

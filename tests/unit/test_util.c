@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "directory.h"
 
-static void copied_text_is_cut_to_its_room(void **state)
+TEST(copied_text_is_cut_to_its_room)
 {
 	static const struct {
 		size_t size;
@@ -16,7 +16,6 @@ static void copied_text_is_cut_to_its_room(void **state)
 	};
 	char overlapping[8] = "abcdef";
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		char dst[8] = "#######";
 
@@ -27,12 +26,11 @@ static void copied_text_is_cut_to_its_room(void **state)
 	assert_string_equal(overlapping, "cdef");
 }
 
-static void an_array_grows_and_keeps_what_it_had(void **state)
+TEST(an_array_grows_and_keeps_what_it_had)
 {
 	size_t allocated = 0;
 	int *numbers = NULL;
 
-	(void)state;
 	for (size_t n = 0; n < 100; n++) {
 		assert_int_equal(grow_array(&numbers, n, &allocated, sizeof(*numbers)), 0);
 		assert_true(allocated > n);
@@ -48,34 +46,20 @@ static void an_array_grows_and_keeps_what_it_had(void **state)
 	free(numbers);
 }
 
-static void clocks_advance(void **state)
+TEST(clocks_advance)
 {
 	uint64_t before = now_us();
 
-	(void)state;
 	usleep(2000);
 	assert_in_range(now_us() - before, 2000, 10 * USEC_PER_SEC);
 	assert_true(realtime_us() > UINT64_C(1600000000) * USEC_PER_SEC);
 }
 
-static void prefixes_and_equality(void **state)
+TEST(prefixes_and_equality)
 {
-	(void)state;
 	assert_true(starts_with("/sys/x", "/sys/"));
 	assert_true(starts_with("", ""));
 	assert_false(starts_with("/sy", "/sys/"));
 	assert_true(streq("a", "a"));
 	assert_false(streq("a", "A"));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(copied_text_is_cut_to_its_room),
-		cmocka_unit_test(an_array_grows_and_keeps_what_it_had),
-		cmocka_unit_test(clocks_advance),
-		cmocka_unit_test(prefixes_and_equality),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

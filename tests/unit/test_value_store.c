@@ -45,12 +45,11 @@ static void assert_records(const struct directory *directory, const char *boot, 
 	assert_string_equal(found, text);
 }
 
-static void records_outlive_the_process(void **state)
+TEST(records_outlive_the_process)
 {
 	_cleanup_directory_ struct directory directory;
 	struct value_store *store;
 
-	(void)state;
 	directory_make(&directory);
 	assert_records(&directory, BOOT, ""); /* there is no file */
 	assert_int_equal(value_store_open(directory.path, BOOT, true, &store), 0);
@@ -65,12 +64,11 @@ static void records_outlive_the_process(void **state)
 	assert_records(&directory, BOOT, "a=4 d=5 c=3");
 }
 
-static void another_boot_begins_afresh(void **state)
+TEST(another_boot_begins_afresh)
 {
 	_cleanup_directory_ struct directory directory;
 	struct value_store *store;
 
-	(void)state;
 	directory_make(&directory);
 	assert_int_equal(value_store_open(directory.path, BOOT, true, &store), 0);
 	put(store, "a", 1);
@@ -82,12 +80,11 @@ static void another_boot_begins_afresh(void **state)
 	assert_records(&directory, BOOT, "");
 }
 
-static void a_file_of_someone_else_is_left_alone(void **state)
+TEST(a_file_of_someone_else_is_left_alone)
 {
 	_cleanup_directory_ struct directory directory;
 	struct value_store *store;
 
-	(void)state;
 	directory_make(&directory);
 	directory_put(&directory, "/" VALUE_STORE_FILE, "noise");
 	assert_int_equal(value_store_open(directory.path, BOOT, true, &store), -EBADMSG);
@@ -96,14 +93,13 @@ static void a_file_of_someone_else_is_left_alone(void **state)
 	assert_int_equal(value_store_open("/nonexistent", BOOT, true, &store), -ENOENT);
 }
 
-static void slots_come_to_an_end(void **state)
+TEST(slots_come_to_an_end)
 {
 	_cleanup_directory_ struct directory directory;
 	struct value_record record;
 	struct value_store *store;
 	char name[16];
 
-	(void)state;
 	directory_make(&directory);
 	assert_int_equal(value_store_open(directory.path, BOOT, true, &store), 0);
 	for (unsigned i = 0; i < VALUE_STORE_MAX; i++) {
@@ -136,12 +132,11 @@ static void write_for_ever(const struct directory *directory)
 	}
 }
 
-static void a_killed_writer_leaves_a_whole_record(void **state)
+TEST(a_killed_writer_leaves_a_whole_record)
 {
 	_cleanup_directory_ struct directory directory;
 	uint64_t seed = 7;
 
-	(void)state;
 	directory_make(&directory);
 	for (int round = 0; round < 100; round++) {
 		_cleanup_(cleanup_value_store_close) struct value_store *store = NULL;
@@ -164,17 +159,4 @@ static void a_killed_writer_leaves_a_whole_record(void **state)
 			assert_string_equal(records[0].original, records[0].before);
 		}
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(records_outlive_the_process),
-		cmocka_unit_test(another_boot_begins_afresh),
-		cmocka_unit_test(a_file_of_someone_else_is_left_alone),
-		cmocka_unit_test(slots_come_to_an_end),
-		cmocka_unit_test(a_killed_writer_leaves_a_whole_record),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

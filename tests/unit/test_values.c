@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "test.h"
+
 #include "directory.h"
 
 #include "apply/values.h"
@@ -71,13 +73,12 @@ static size_t recorded(const struct fixture *fixture)
 	return n;
 }
 
-static void a_value_is_recorded_written_and_read_back(void **state)
+TEST(a_value_is_recorded_written_and_read_back)
 {
 	_cleanup_fixture_ struct fixture fixture;
 	const struct value_record *record;
 	size_t n;
 
-	(void)state;
 	fixture_make(&fixture);
 	directory_put(&fixture.root, PATH_A, "10000\n");
 	assert_int_equal(set(&fixture, "10000", "20000"), 0);
@@ -97,11 +98,10 @@ static void a_value_is_recorded_written_and_read_back(void **state)
 }
 
 /* The kernel takes a value and makes another of it: here a file that keeps its tail. */
-static void another_value_read_back_is_a_failure(void **state)
+TEST(another_value_read_back_is_a_failure)
 {
 	_cleanup_fixture_ struct fixture fixture;
 
-	(void)state;
 	fixture_make(&fixture);
 	directory_put(&fixture.root, PATH_A, "10000\n");
 	assert_int_equal(set(&fixture, "10000", "2"), -ERANGE);
@@ -112,12 +112,11 @@ static void another_value_read_back_is_a_failure(void **state)
 	assert_file(&fixture.root, PATH_A, "10000\n");
 }
 
-static void a_refused_write_does_not_stop_the_others(void **state)
+TEST(a_refused_write_does_not_stop_the_others)
 {
 	_cleanup_fixture_ struct fixture fixture;
 	char path[PATH_MAX];
 
-	(void)state;
 	fixture_make(&fixture);
 	directory_path(&fixture.root, PATH_A, path);
 	assert_int_equal(make_directories(path, 0700), 0); /* what even root cannot write */
@@ -131,11 +130,10 @@ static void a_refused_write_does_not_stop_the_others(void **state)
 	assert_int_equal(plan_failures(&fixture.plan), 1);
 }
 
-static void what_cannot_be_recorded_is_not_written(void **state)
+TEST(what_cannot_be_recorded_is_not_written)
 {
 	_cleanup_fixture_ struct fixture fixture;
 
-	(void)state;
 	fixture_make(&fixture);
 	directory_put(&fixture.root, PATH_A, "1\n");
 	value_store_close(fixture.store);
@@ -149,7 +147,7 @@ static void what_cannot_be_recorded_is_not_written(void **state)
  * 10000 was the original; 20000 was written, then 30000 was recorded. Killed at any point of that,
  * or changed by others since, this is what restore does.
  */
-static void restore_skips_values_changed_by_others(void **state)
+TEST(restore_skips_values_changed_by_others)
 {
 	static const struct {
 		const char *found; /* NULL: the file has gone */
@@ -162,7 +160,6 @@ static void restore_skips_values_changed_by_others(void **state)
 		{NULL, NULL, "not-in-this-kernel"},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		_cleanup_fixture_ struct fixture fixture;
 
@@ -184,11 +181,10 @@ static void restore_skips_values_changed_by_others(void **state)
 	}
 }
 
-static void an_empty_original_is_restored(void **state)
+TEST(an_empty_original_is_restored)
 {
 	_cleanup_fixture_ struct fixture fixture;
 
-	(void)state;
 	fixture_make(&fixture);
 	directory_put(&fixture.root, PATH_A, "\n");
 	assert_int_equal(set(&fixture, "", "1"), 0);
@@ -197,12 +193,11 @@ static void an_empty_original_is_restored(void **state)
 	assert_int_equal(recorded(&fixture), 0);
 }
 
-static void what_could_not_be_restored_stays_recorded(void **state)
+TEST(what_could_not_be_restored_stays_recorded)
 {
 	_cleanup_fixture_ struct fixture fixture;
 	char path[PATH_MAX];
 
-	(void)state;
 	fixture_make(&fixture);
 	set(&fixture, "10000", "20000");
 	directory_path(&fixture.root, PATH_A, path);
@@ -215,20 +210,4 @@ static void what_could_not_be_restored_stays_recorded(void **state)
 	restore(&fixture, NULL);
 	assert_file(&fixture.root, PATH_A, "10000\n");
 	assert_int_equal(recorded(&fixture), 0);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_value_is_recorded_written_and_read_back),
-		cmocka_unit_test(another_value_read_back_is_a_failure),
-		cmocka_unit_test(a_refused_write_does_not_stop_the_others),
-		cmocka_unit_test(what_cannot_be_recorded_is_not_written),
-		cmocka_unit_test(restore_skips_values_changed_by_others),
-		cmocka_unit_test(an_empty_original_is_restored),
-		cmocka_unit_test(what_could_not_be_restored_stays_recorded),
-	};
-
-	log_init(LOG_LEVEL_ERROR);
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

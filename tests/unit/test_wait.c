@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "test.h"
+
 #include "base/util.h"
 #include "base/wait.h"
 
@@ -11,7 +13,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-static void waits_end_with_the_first_thing_that_happens(void **state)
+TEST(waits_end_with_the_first_thing_that_happens)
 {
 	int ready = eventfd(1, 0), idle = eventfd(0, 0);
 	const struct {
@@ -32,7 +34,6 @@ static void waits_end_with_the_first_thing_that_happens(void **state)
 		{"closed descriptor", 1000000, -1, USEC_PER_SEC, -EBADF},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		uint64_t start = now_us();
 		struct wait wait = {start + cases[i].timeout_us, cases[i].cancel_fd};
@@ -48,37 +49,23 @@ static void waits_end_with_the_first_thing_that_happens(void **state)
 	close(idle);
 }
 
-static void a_hang_up_ends_a_wait(void **state)
+TEST(a_hang_up_ends_a_wait)
 {
 	struct wait wait = {now_us() + USEC_PER_SEC, -1};
 	int fds[2];
 
-	(void)state;
 	assert_int_equal(pipe(fds), 0);
 	close(fds[1]);
 	assert_int_equal(wait_for(&wait, fds[0], POLLIN), 0);
 	close(fds[0]);
 }
 
-static void a_shorter_wait_keeps_the_earlier_deadline_and_the_cancel_descriptor(void **state)
+TEST(a_shorter_wait_keeps_the_earlier_deadline_and_the_cancel_descriptor)
 {
 	struct wait wait = {now_us() + USEC_PER_SEC, 7}, endless = {UINT64_MAX, -1};
 
-	(void)state;
 	assert_int_equal(wait_at_most(&wait, 10 * USEC_PER_SEC).deadline_us, wait.deadline_us);
 	assert_true(wait_at_most(&wait, USEC_PER_MSEC).deadline_us < wait.deadline_us);
 	assert_int_equal(wait_at_most(&wait, USEC_PER_MSEC).cancel_fd, 7);
 	assert_int_equal(wait_at_most(&endless, UINT64_MAX).deadline_us, UINT64_MAX);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(waits_end_with_the_first_thing_that_happens),
-		cmocka_unit_test(a_hang_up_ends_a_wait),
-		cmocka_unit_test(
-			a_shorter_wait_keeps_the_earlier_deadline_and_the_cancel_descriptor),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

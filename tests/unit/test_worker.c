@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "base/util.h"
 #include "base/worker.h"
@@ -51,7 +46,7 @@ static int tear_down(void **state)
 	return 0;
 }
 
-static void jobs_run_in_order_and_finish_in_the_loop(void **state)
+TEST_FIXTURE(jobs_run_in_order_and_finish_in_the_loop, set_up, tear_down)
 {
 	_cleanup_(cleanup_worker_free) struct worker *worker = NULL;
 	struct job jobs[3] = {0};
@@ -68,7 +63,7 @@ static void jobs_run_in_order_and_finish_in_the_loop(void **state)
 	}
 }
 
-static void a_job_may_be_submitted_after_the_thread_slept(void **state)
+TEST_FIXTURE(a_job_may_be_submitted_after_the_thread_slept, set_up, tear_down)
 {
 	_cleanup_(cleanup_worker_free) struct worker *worker = NULL;
 	struct job first = {0}, second = {0};
@@ -84,7 +79,7 @@ static void a_job_may_be_submitted_after_the_thread_slept(void **state)
 	assert_int_equal(second.order, 2);
 }
 
-static void freeing_cancels_the_running_job_and_drops_the_rest(void **state)
+TEST_FIXTURE(freeing_cancels_the_running_job_and_drops_the_rest, set_up, tear_down)
 {
 	struct worker *worker;
 	struct job blocked = {.cancelled_by_wait = true}, never = {0};
@@ -102,27 +97,11 @@ static void freeing_cancels_the_running_job_and_drops_the_rest(void **state)
 	assert_true(never.done);
 }
 
-static void freeing_an_unused_worker_waits_for_nothing(void **state)
+TEST_FIXTURE(freeing_an_unused_worker_waits_for_nothing, set_up, tear_down)
 {
 	struct worker *worker;
 
 	assert_int_equal(worker_new(*state, &worker), 0);
 	worker_free(worker);
 	worker_free(NULL);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(
-			jobs_run_in_order_and_finish_in_the_loop, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(
-			a_job_may_be_submitted_after_the_thread_slept, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(
-			freeing_cancels_the_running_job_and_drops_the_rest, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(
-			freeing_an_unused_worker_waits_for_nothing, set_up, tear_down),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,13 +8,12 @@
 
 #define THRESHOLD "/proc/sys/net/ipv4/neigh/default/gc_thresh1"
 
-static void a_file_gets_the_value(void **state)
+TEST(a_file_gets_the_value)
 {
 	struct value_target target = {.kind = VALUE_FILE, .path = "/proc/sys/vm/a"};
 	_cleanup_directory_ struct directory directory;
 	struct host host;
 
-	(void)state;
 	directory_make(&directory);
 	assert_true(host_init(&host, directory.path));
 	assert_int_equal(writer_set(&host, &target, "1", false), -ENOENT);
@@ -26,13 +25,12 @@ static void a_file_gets_the_value(void **state)
 }
 
 /* Writing nothing would leave what stands there: a list of ports is cleared by an empty line. */
-static void an_empty_value_is_an_empty_line(void **state)
+TEST(an_empty_value_is_an_empty_line)
 {
 	struct value_target target = {.kind = VALUE_FILE, .path = "/proc/sys/vm/a"};
 	_cleanup_directory_ struct directory directory;
 	struct host host;
 
-	(void)state;
 	directory_make(&directory);
 	assert_true(host_init(&host, directory.path));
 	directory_put(&directory, target.path, "1");
@@ -40,13 +38,12 @@ static void an_empty_value_is_an_empty_line(void **state)
 	assert_file(&directory, target.path, "\n");
 }
 
-static void what_cannot_be_written(void **state)
+TEST(what_cannot_be_written)
 {
 	struct value_target target = {.kind = VALUE_FILE, .path = "/proc/sys/vm"};
 	_cleanup_directory_ struct directory directory;
 	struct host host;
 
-	(void)state;
 	directory_make(&directory);
 	assert_true(host_init(&host, directory.path));
 	directory_put(&directory, "/proc/sys/vm/a", "");
@@ -58,7 +55,7 @@ static void what_cannot_be_written(void **state)
 }
 
 /* Netlink would change the kernel that the test runs on. */
-static void a_threshold_below_a_made_up_root_is_a_file(void **state)
+TEST(a_threshold_below_a_made_up_root_is_a_file)
 {
 	struct value_target target = {
 		.kind = VALUE_NEIGHTBL, .path = THRESHOLD, .family = AF_INET, .level = 1};
@@ -66,7 +63,6 @@ static void a_threshold_below_a_made_up_root_is_a_file(void **state)
 	_cleanup_free_ char *before = NULL, *after = NULL;
 	struct host host;
 
-	(void)state;
 	(void)read_file(THRESHOLD, 100, &before, NULL);
 	directory_make(&directory);
 	assert_true(host_init(&host, directory.path));
@@ -80,14 +76,13 @@ static void a_threshold_below_a_made_up_root_is_a_file(void **state)
 }
 
 /* Refused before anything is sent: with the kernel's own root, and still no change of it. */
-static void values_that_are_no_thresholds(void **state)
+TEST(values_that_are_no_thresholds)
 {
 	static const char *const values[] = {"", "-1", "x", "2147483648", "1 2"};
 	struct value_target target = {
 		.kind = VALUE_NEIGHTBL, .path = THRESHOLD, .family = AF_INET, .level = 1};
 	struct host host;
 
-	(void)state;
 	if (access(THRESHOLD, F_OK) < 0)
 		skip();
 	assert_true(host_init(&host, ""));
@@ -97,17 +92,4 @@ static void values_that_are_no_thresholds(void **state)
 	assert_int_equal(writer_set(&host, &target, "1", false), -EINVAL);
 	target.level = 0;
 	assert_int_equal(writer_set(&host, &target, "1", false), -EINVAL);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_file_gets_the_value),
-		cmocka_unit_test(an_empty_value_is_an_empty_line),
-		cmocka_unit_test(what_cannot_be_written),
-		cmocka_unit_test(a_threshold_below_a_made_up_root_is_a_file),
-		cmocka_unit_test(values_that_are_no_thresholds),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }
