@@ -99,6 +99,9 @@ static void print_tuner(const struct screen *screen, const cJSON *tuner, const c
 		draw(screen, color_of(state), "%s", state);
 	}
 	fputc('\n', screen->out);
+	if (streq(json_text_at(tuner, "mode"), "released"))
+		fprintf(screen->out, "%13ssince %s, until headroom apply\n", "",
+			json_text_at(tuner, "since"));
 	if (json_text_at(tuner, "why")[0]) {
 		fprintf(screen->out, "%13s", "");
 		draw_wrapped(screen, 13, 13, json_text_at(tuner, "why"));
@@ -184,6 +187,7 @@ void print_status(const struct screen *screen, const cJSON *status, bool alone)
 {
 	const cJSON *settings = json_at(status, "settings"), *item;
 	const char *verdict = json_text_at(status, "node/verdict");
+	double would_change = json_number_at(status, "node/would_change");
 	int width = name_width(settings, 30);
 
 	if (alone) /* what only an agent watches is not known: nothing here says ok */
@@ -195,6 +199,8 @@ void print_status(const struct screen *screen, const cJSON *status, bool alone)
 		fputs("  ", screen->out);
 		draw(screen, color_of(verdict), "%s", verdict);
 	}
+	if (would_change > 0)
+		draw(screen, COLOR_WARNING, "  %.0f would change: see headroom plan", would_change);
 	fputc('\n', screen->out);
 	print_heading(screen, "Limits");
 	cJSON_ArrayForEach (item, json_at(status, "limits"))

@@ -24,27 +24,25 @@ int report_health(const struct node *node, char **ret, size_t *len)
 	return json_end(&json, false, ret, len);
 }
 
-/* A tuner that is switched on must work, or say what it lacks; off without being told is a fault.
- */
+/* A tuner that is on must work, or say what it lacks; off though it is on is a fault. */
 static bool put_tuner(FILE *out, const struct tuner_status *tuner)
 {
-	const char *name = tuner->ops->name;
+	bool degraded = tuner->state == TUNER_DEGRADED && tuner->why[0];
+	bool good = tuner->mode == MODE_OFF || tuner->state == TUNER_ACTIVE || degraded;
+	char since[TIME_TEXT_MAX];
 
-	if (tuner->mode == MODE_OFF) {
-		fprintf(out, "[+] %s: off\n", name);
-		return true;
+	fprintf(out, "[%c] %s: %s",
+		!good      ? '-'
+		: degraded ? '~'
+			   : '+',
+		tuner->ops->name, tuner->mode == MODE_OFF ? "off" : tuner_state_name(tuner->state));
+	if (tuner->mode == MODE_RELEASED) {
+		time_text(tuner->since_us, since);
+		fprintf(out, ", released since %s", since);
 	}
-	if (tuner->state == TUNER_ACTIVE) {
-		fprintf(out, "[+] %s: active\n", name);
-		return true;
-	}
-	if (tuner->state == TUNER_DEGRADED && tuner->why[0]) {
-		fprintf(out, "[~] %s: degraded: %s\n", name, tuner->why);
-		return true;
-	}
-	fprintf(out, "[-] %s: %s%s%s\n", name, tuner_state_name(tuner->state),
-		tuner->why[0] ? ": " : "", tuner->why);
-	return false;
+	fprintf(out, "%s%s\n", tuner->mode != MODE_OFF && tuner->why[0] ? ": " : "",
+		tuner->mode != MODE_OFF ? tuner->why : "");
+	return good;
 }
 
 struct ready_text {

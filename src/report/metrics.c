@@ -13,10 +13,19 @@ struct metrics_text {
 	bool openmetrics;
 };
 
-static void put_build(struct metric_sink *sink)
+static void put_agent(struct metric_sink *sink, const struct node *node)
 {
+	char hash[16];
+
 	metric_family(sink, "headroom_build_info");
 	metric_sample(sink, 1, HEADROOM_VERSION, HEADROOM_COMMIT, NULL);
+	snprintf(hash, sizeof(hash), "%08x", node->config_hash);
+	metric_family(sink, "headroom_config_info");
+	metric_sample(sink, 1, hash, NULL);
+	metric_family(sink, "headroom_config_last_reload_successful");
+	metric_sample(sink, !node->reload_failed, NULL);
+	metric_family(sink, "headroom_config_last_reload_success_timestamp_seconds");
+	metric_sample(sink, (double)node->reloaded_us / (double)USEC_PER_SEC, NULL);
 }
 
 /* A namespace without a better name is told by its inode. */
@@ -98,6 +107,9 @@ static void put_limits(struct metric_sink *sink, const struct node *node)
 		{"headroom_limit_hits_total", limit_hits},
 	};
 
+	metric_family(sink, "headroom_limit_info");
+	for (size_t i = 0; i < node->n_limits; i++)
+		metric_sample(sink, 1, node->limits[i].now.name, node->limits[i].now.unit, NULL);
 	for (size_t f = 0; f < ARRAY_SIZE(families); f++) {
 		metric_family(sink, families[f].name);
 		for (size_t i = 0; i < node->n_limits; i++)
@@ -141,10 +153,17 @@ static void put_conditions(struct metric_sink *sink, const struct node *node)
 
 static void put_tuners(struct metric_sink *sink, const struct node *node)
 {
+	static const enum mode modes[] = {MODE_ENFORCE, MODE_OBSERVE, MODE_OFF, MODE_RELEASED};
+
 	metric_family(sink, "headroom_tuner_active");
 	for (size_t i = 0; i < node->n_tuners; i++)
 		metric_sample(sink, node->tuners[i].state == TUNER_ACTIVE,
 			node->tuners[i].ops->name, NULL);
+	metric_family(sink, "headroom_tuner_mode");
+	for (size_t i = 0; i < node->n_tuners; i++)
+		for (size_t m = 0; m < ARRAY_SIZE(modes); m++)
+			metric_sample(sink, node->tuners[i].mode == modes[m],
+				node->tuners[i].ops->name, mode_name(modes[m]), NULL);
 	for (size_t i = 0; i < node->n_tuners; i++) {
 		const struct tuner_status *tuner = &node->tuners[i];
 
@@ -161,7 +180,7 @@ static void put_metrics(FILE *out, void *data)
 	struct metric_sink sink = {
 		.out = out, .openmetrics = text->openmetrics, .rows = core_tables.metric_rows};
 
-	put_build(&sink);
+	put_agent(&sink, text->node);
 	put_limits(&sink, text->node);
 	put_settings(&sink, text->node);
 	put_conditions(&sink, text->node);

@@ -53,12 +53,17 @@ static void put_status(FILE *out, const struct node *node)
 	size_t synced = 0;
 
 	for (size_t i = 0; i < node->n_settings; i++)
-		synced += node->settings[i].state == SETTING_IN_SYNC;
+		synced += setting_in_sync(&node->settings[i]);
 	fputs(verdict_name(node_verdict(node)), out);
 	for (size_t i = 0; i < node->n_conditions; i++)
 		if (node->conditions[i].now.status == CONDITION_TRUE)
 			fprintf(out, ", %s", node->conditions[i].now.type->name);
 	fprintf(out, "; %zu of %zu settings in sync", synced, node->n_settings);
+	if (node_would_change(node) > 0)
+		fprintf(out, "; %zu would change", node_would_change(node));
+	for (size_t i = 0; i < node->n_tuners; i++)
+		if (node->tuners[i].mode == MODE_RELEASED)
+			fprintf(out, "; %s released", node->tuners[i].ops->name);
 	put_limits(out, node);
 }
 

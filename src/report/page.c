@@ -138,7 +138,7 @@ static void put_header(FILE *out, const struct node *node)
 {
 	const char *verdict = verdict_name(node_verdict(node));
 	uint64_t now = realtime_us();
-	char started[TIME_TEXT_MAX], up[TIME_TEXT_MAX], at[TIME_TEXT_MAX];
+	char started[TIME_TEXT_MAX], up[TIME_TEXT_MAX], at[TIME_TEXT_MAX], change[40];
 
 	fputs("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
 	      "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
@@ -157,6 +157,10 @@ static void put_header(FILE *out, const struct node *node)
 	put_badge(out, verdict, verdict);
 	if (!node->applied)
 		put_badge(out, "dim", "not applied yet");
+	if (node_would_change(node) > 0) {
+		snprintf(change, sizeof(change), "%zu would change", node_would_change(node));
+		put_badge(out, "warning", change);
+	}
 	time_text(node->started_us, started);
 	time_text(now, at);
 	duration_text(
@@ -336,6 +340,7 @@ static void put_tuners(FILE *out, const struct node *node)
 	put_heads(out, heads);
 	for (size_t i = 0; i < node->n_tuners; i++) {
 		const struct tuner_status *tuner = &node->tuners[i];
+		char mode[64], since[TIME_TEXT_MAX];
 
 		begin_row(out, tuner->ops->name, tuner->ops->summary);
 		put_badge_cell(out,
@@ -343,7 +348,12 @@ static void put_tuners(FILE *out, const struct node *node)
 			: tuner->state == TUNER_DEGRADED ? "warning"
 							 : "dim",
 			tuner_state_name(tuner->state));
-		put_cell(out, NULL, mode_name(tuner->mode));
+		snprintf(mode, sizeof(mode), "%s", mode_name(tuner->mode));
+		if (tuner->mode == MODE_RELEASED) {
+			time_text(tuner->since_us, since);
+			snprintf(mode, sizeof(mode), "%s since %s", mode_name(tuner->mode), since);
+		}
+		put_cell(out, NULL, mode);
 		put_cell(out, NULL, tuner->why);
 		fputs("</tr>\n", out);
 	}

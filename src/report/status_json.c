@@ -16,6 +16,7 @@ static void add_node(struct json *json, const struct node *node)
 	json_time(json, object, "started", node->started_us);
 	json_text(json, object, "verdict", verdict_name(node_verdict(node)));
 	json_bool(json, object, "applied", node->applied);
+	json_number(json, object, "would_change", (double)node_would_change(node));
 }
 
 static void add_workload(struct json *json, cJSON *parent, const struct workload *workload)
@@ -93,6 +94,7 @@ static void add_tuner(struct json *json, cJSON *array, const struct tuner_status
 
 	json_text(json, object, "name", tuner->ops->name);
 	json_text(json, object, "mode", mode_name(tuner->mode));
+	json_time(json, object, "since", tuner->since_us);
 	json_text(json, object, "state", tuner_state_name(tuner->state));
 	json_text(json, object, "why", tuner->why);
 }

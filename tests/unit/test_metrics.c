@@ -49,6 +49,12 @@ TEST(every_part_of_the_node_is_a_metric)
 		"\nheadroom_condition{condition=\"FakeOverflow\",status=\"unknown\"} 0\n",
 		"\nheadroom_tuner_active{tuner=\"neighbor\"} 1\n",
 		"\nheadroom_tuner_active{tuner=\"thp\"} 0\n",
+		"\nheadroom_tuner_mode{tuner=\"neighbor\",mode=\"enforce\"} 0\n",
+		"\nheadroom_tuner_mode{tuner=\"neighbor\",mode=\"released\"} 1\n",
+		"\nheadroom_limit_info{limit=\"neighbor/ipv4\",unit=\"entries\"} 1\n",
+		"\nheadroom_config_info{hash=\"000000ab\"} 1\n",
+		"\nheadroom_config_last_reload_successful 0\n",
+		"\nheadroom_config_last_reload_success_timestamp_seconds 1714564800\n",
 		"\nheadroom_fake_entries{family=\"ipv4\"} 42\n",
 		"\nprocess_cpu_seconds_total ",
 		"\nprocess_resident_memory_bytes ",
@@ -61,6 +67,10 @@ TEST(every_part_of_the_node_is_a_metric)
 	_cleanup_free_ char *text = NULL;
 
 	fake_node_make(&fake);
+	fake.tuners[0].mode = MODE_RELEASED;
+	fake.node.config_hash = 0xab;
+	fake.node.reload_failed = true;
+	fake.node.reloaded_us = fake.node.started_us;
 	text = metrics_of(&fake.node, false);
 	for (size_t i = 0; i < ARRAY_SIZE(lines); i++)
 		has(text, lines[i]);
