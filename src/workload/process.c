@@ -33,14 +33,18 @@ int process_read(const char *root, pid_t pid, const char *name, char **text, siz
 	return r == -ENOENT ? -ESRCH : r;
 }
 
-int process_parse_start(const char *stat, uint64_t *boottime_us)
+int process_start(const char *root, pid_t pid, uint64_t *boottime_us)
 {
+	_cleanup_free_ char *text = NULL;
+	int r = process_read(root, pid, "stat", &text, NULL);
 	/* The name, field 2 in brackets, may hold spaces and brackets itself. */
-	const char *field = strrchr(stat, ')');
+	const char *field = r < 0 ? NULL : strrchr(text, ')');
 	unsigned long long ticks;
 	uint64_t us;
 	char *end;
 
+	if (r < 0)
+		return r;
 	for (int i = FIELD_STATE; field && i <= FIELD_START; i++) {
 		field = strchr(field, ' ');
 		field = field ? field + 1 : NULL;
@@ -50,23 +54,10 @@ int process_parse_start(const char *stat, uint64_t *boottime_us)
 	errno = 0;
 	ticks = strtoull(field, &end, 10);
 	if (errno || (*end != ' ' && *end != '\n' && *end != '\0') ||
-		__builtin_mul_overflow(ticks, process_tick_us(), &us))
+		__builtin_mul_overflow(ticks, USEC_PER_SEC / (uint64_t)sysconf(_SC_CLK_TCK), &us))
 		return -EBADMSG;
 	*boottime_us = us;
 	return 0;
-}
-
-int process_start(const char *root, pid_t pid, uint64_t *boottime_us)
-{
-	_cleanup_free_ char *text = NULL;
-	int r = process_read(root, pid, "stat", &text, NULL);
-
-	return r < 0 ? r : process_parse_start(text, boottime_us);
-}
-
-uint64_t process_tick_us(void)
-{
-	return USEC_PER_SEC / (uint64_t)sysconf(_SC_CLK_TCK);
 }
 
 uint64_t realtime_of_boottime(uint64_t boottime_us)

@@ -23,8 +23,6 @@ int process_read(const char *root, pid_t pid, const char *name, char **text, siz
  * it tells a process from a later one with the same pid. 0 or -errno.
  */
 int process_start(const char *root, pid_t pid, uint64_t *boottime_us);
-int process_parse_start(const char *stat, uint64_t *boottime_us); /* the text of its stat file */
-uint64_t process_tick_us(void);                                   /* 10 ms nearly everywhere */
 
 /* CLOCK_REALTIME at that moment if nobody has set the clock since; never later than now. */
 uint64_t realtime_of_boottime(uint64_t boottime_us);

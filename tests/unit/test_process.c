@@ -6,36 +6,32 @@
 #include <errno.h>
 #include <stdio.h>
 
+#define FIELDS " S 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 "
+
 TEST(the_start_is_field_22)
 {
-	uint64_t us = 7;
-	char text[128];
+	static const struct {
+		const char *stat;
+		unsigned ticks; /* 0: refused */
+	} table[] = {{"1 (a) b)" FIELDS "300 23\n", 300}, {"1 (a)" FIELDS "42", 42}, {"", 0},
+		{")", 0}, {"1 (a) S 4 5 6 7 8 9 10 11 12 13 14 15 16 17", 0},
+		{"1 (a" FIELDS "22 23", 0}, {"1 (a)" FIELDS "-1 23", 0},
+		{"1 (a)" FIELDS "5x 23", 0}, {"1 (a)" FIELDS "9999999999999999999 23", 0},
+		{"1 (a)" FIELDS "99999999999999999999 23", 0}};
+	_cleanup_directory_ struct directory directory = {0};
+	uint64_t us = 7, tick_us = USEC_PER_SEC / (uint64_t)sysconf(_SC_CLK_TCK);
 
-	assert_int_equal(
-		process_parse_start(
-			"1 (a) b) S 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 300 23\n", &us),
-		0);
-	assert_int_equal(us, 300 * process_tick_us());
-	snprintf(text, sizeof(text), "1 (a) S 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 %llu",
-		42ULL);
-	assert_int_equal(process_parse_start(text, &us), 0);
-	assert_int_equal(us, 42 * process_tick_us());
-}
+	directory_make(&directory);
+	assert_int_equal(process_start(directory.path, 9, &us), -ESRCH);
+	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
+		int r;
 
-TEST(what_is_no_such_file_is_refused)
-{
-	static const char *const texts[] = {"", ")", "1 (a) S 4 5 6 7 8 9 10 11 12 13 14 15 16 17",
-		"1 (a S 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23",
-		"1 (a) S 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 -1 23",
-		"1 (a) S 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 5x 23",
-		"1 (a) S 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 9999999999999999999 23",
-		"1 (a) S 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 99999999999999999999 23"};
-	uint64_t us = 7;
-
-	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
-		if (process_parse_start(texts[i], &us) != -EBADMSG)
-			fail_msg("taken: %s", texts[i]);
-	assert_int_equal(us, 7);
+		us = 0;
+		directory_put(&directory, "/proc/9/stat", table[i].stat);
+		r = process_start(directory.path, 9, &us);
+		if (r != (table[i].ticks ? 0 : -EBADMSG) || us != table[i].ticks * tick_us)
+			fail_msg("%s: %d", table[i].stat, r);
+	}
 }
 
 TEST(a_time_since_boot_is_a_time_of_day)
