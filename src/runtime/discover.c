@@ -11,8 +11,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define COMMAND_MAX ((size_t)128 * 1024)
-
 struct candidate {
 	struct runtime runtime;
 	const char *other_socket; /* on hosts where /var/run is no link to /run */
@@ -20,113 +18,38 @@ struct candidate {
 	const char *needs;        /* tells apart what shares a socket; NULL: nothing */
 };
 
+#define RANCHER(name) "/var/lib/rancher/" name "/agent/etc/containerd/config.toml"
+#define SNAP          "/var/snap/microk8s/"
+
 /* For one socket the first row that fits counts. */
 static const struct candidate candidates[] = {
-	{
-		.runtime =
-			{
-				.name = "containerd",
-				.kind = RUNTIME_CONTAINERD,
-				.managed_by = RUNTIME_OF_NODE,
-				.socket = "/run/containerd/containerd.sock",
-				.config = "/etc/containerd/config.toml",
-				.unit = "containerd.service",
-			},
-		.other_socket = "/var/run/containerd/containerd.sock",
-	},
-	{
-		.runtime =
-			{
-				.name = "docker",
-				.kind = RUNTIME_DOCKER,
-				.managed_by = RUNTIME_OF_NODE,
-				.socket = "/run/docker.sock",
-				.config = "/etc/docker/daemon.json",
-				.unit = "docker.service",
-			},
-		.other_socket = "/var/run/docker.sock",
-	},
-	{
-		.runtime =
-			{
-				.name = "crio",
-				.kind = RUNTIME_CRIO,
-				.managed_by = RUNTIME_OF_NODE,
-				.socket = "/run/crio/crio.sock",
-				.config = "/etc/crio/crio.conf",
-				.unit = "crio.service",
-			},
-		.other_socket = "/var/run/crio/crio.sock",
-		.other_unit = "cri-o.service",
-	},
-	{
-		.runtime =
-			{
-				.name = "rke2",
-				.kind = RUNTIME_CONTAINERD,
-				.managed_by = RUNTIME_OF_K8S,
-				.socket = "/run/k3s/containerd/containerd.sock",
-				.config = "/var/lib/rancher/rke2/agent/etc/containerd/config.toml",
-				.template = "/var/lib/rancher/rke2/agent/etc/containerd/"
-					    "config.toml.tmpl",
-				.unit = "rke2-server.service",
-			},
-		.other_unit = "rke2-agent.service",
-		.needs = "/var/lib/rancher/rke2",
-	},
-	{
-		.runtime =
-			{
-				.name = "k3s",
-				.kind = RUNTIME_CONTAINERD,
-				.managed_by = RUNTIME_OF_K8S,
-				.socket = "/run/k3s/containerd/containerd.sock",
-				.config = "/var/lib/rancher/k3s/agent/etc/containerd/config.toml",
-				.template = "/var/lib/rancher/k3s/agent/etc/containerd/"
-					    "config.toml.tmpl",
-				.unit = "k3s.service",
-			},
-		.other_unit = "k3s-agent.service",
-	},
-	{
-		.runtime =
-			{
-				.name = "k0s",
-				.kind = RUNTIME_CONTAINERD,
-				.managed_by = RUNTIME_OF_K8S,
-				.socket = "/run/k0s/containerd.sock",
-				.config = "/etc/k0s/containerd.toml",
-				.unit = "k0scontroller.service",
-			},
-		.other_unit = "k0sworker.service",
-	},
-	{
-		.runtime =
-			{
-				.name = "microk8s",
-				.kind = RUNTIME_CONTAINERD,
-				.managed_by = RUNTIME_OF_K8S,
-				.socket = "/var/snap/microk8s/common/run/containerd.sock",
-				.config = "/var/snap/microk8s/current/args/containerd.toml",
-				.template = "/var/snap/microk8s/current/args/"
-					    "containerd-template.toml",
-				.unit = "snap.microk8s.daemon-containerd.service",
-			},
-	},
-	{
-		/* There only while dockerd runs it: no unit of its own tells that it is installed.
-		 */
-		.runtime =
-			{
-				.name = "docker-containerd",
-				.kind = RUNTIME_CONTAINERD,
-				.managed_by = RUNTIME_OF_DOCKER,
-				.socket = "/run/docker/containerd/containerd.sock",
-				.config = "/run/docker/containerd/containerd.toml",
-				.unit = "docker.service",
-			},
-		.other_socket = "/var/run/docker/containerd/containerd.sock",
-	},
+	{{"containerd", RUNTIME_CONTAINERD, RUNTIME_OF_NODE, "/run/containerd/containerd.sock",
+		 "/etc/containerd/config.toml", "containerd.service", false, false},
+		.other_socket = "/var/run/containerd/containerd.sock"},
+	{{"docker", RUNTIME_DOCKER, RUNTIME_OF_NODE, "/run/docker.sock", "/etc/docker/daemon.json",
+		 "docker.service", false, false},
+		.other_socket = "/var/run/docker.sock"},
+	{{"crio", RUNTIME_CRIO, RUNTIME_OF_NODE, "/run/crio/crio.sock", "/etc/crio/crio.conf",
+		 "crio.service", false, false},
+		.other_socket = "/var/run/crio/crio.sock", .other_unit = "cri-o.service"},
+	{{"rke2", RUNTIME_CONTAINERD, RUNTIME_OF_K8S, "/run/k3s/containerd/containerd.sock",
+		 RANCHER("rke2"), "rke2-server.service", false, false},
+		.other_unit = "rke2-agent.service", .needs = "/var/lib/rancher/rke2"},
+	{{"k3s", RUNTIME_CONTAINERD, RUNTIME_OF_K8S, "/run/k3s/containerd/containerd.sock",
+		 RANCHER("k3s"), "k3s.service", false, false},
+		.other_unit = "k3s-agent.service"},
+	{{"k0s", RUNTIME_CONTAINERD, RUNTIME_OF_K8S, "/run/k0s/containerd.sock",
+		 "/etc/k0s/containerd.toml", "k0scontroller.service", false, false},
+		.other_unit = "k0sworker.service"},
+	{{"microk8s", RUNTIME_CONTAINERD, RUNTIME_OF_K8S, SNAP "common/run/containerd.sock",
+		 SNAP "current/args/containerd.toml", "snap.microk8s.daemon-containerd.service",
+		 false, false},
+		.other_socket = NULL},
+	/* There only while dockerd runs it: no unit of its own says that it is installed. */
+	{{"docker-containerd", RUNTIME_CONTAINERD, RUNTIME_OF_DOCKER,
+		 "/run/docker/containerd/containerd.sock", "/run/docker/containerd/containerd.toml",
+		 "docker.service", false, false},
+		.other_socket = "/var/run/docker/containerd/containerd.sock"},
 };
 _Static_assert(ARRAY_SIZE(candidates) <= RUNTIME_MAX, "all of them may be here at once");
 

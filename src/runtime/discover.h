@@ -31,9 +31,8 @@ struct runtime {
 			     "docker-containerd" */
 	enum runtime_kind kind;
 	enum runtime_managed_by managed_by;
-	const char *socket;   /* below the host's root, as all paths here */
-	const char *config;   /* where it lies unless the daemon was told another; may not exist */
-	const char *template; /* what the managed_by makes the configuration from, or NULL */
+	const char *socket; /* below the host's root, as all paths here */
+	const char *config; /* where it lies unless the daemon was told another; may not exist */
 	const char *unit; /* "containerd.service": the one that is installed, else the usual one */
 	bool has_socket;  /* a socket stands there; whether anyone serves it is not asked */
 	bool has_unit;    /* the unit is installed, and not masked */

@@ -126,7 +126,6 @@ static void tells_k3s_from_rke2(void **state)
 	assert_string_equal(found[0].name, "k3s");
 	assert_int_equal(found[0].managed_by, RUNTIME_OF_K8S);
 	assert_string_equal(found[0].unit, "k3s-agent.service");
-	assert_non_null(found[0].template);
 	directory_delete(&directory, "/etc/systemd/system/k3s-agent.service");
 	directory_put(&directory, "/var/lib/rancher/rke2/agent/x", "");
 	directory_put(

@@ -7,46 +7,38 @@
 
 #include <stdio.h>
 
-const char *const runtime_kind_words[] = {"auto", "containerd", "docker", "crio", NULL};
+static const char *const kind_words[] = {"auto", "containerd", "docker", "crio", NULL};
 static const char *const keep_words[] = {"keep", NULL};
 static const char *const restart_words[] = {"never", "when-idle", "now", NULL};
 static const char *const mode_words[] = {"enforce", "observe", "off", NULL};
 
 static const struct config_option mirror_items[] = {
-	{
-		.name = "registry",
+	{.name = "registry",
 		.type = OPTION_TEXT,
 		.max = REGISTRY_NAME_MAX - 1,
 		.def = HOSTS_TOML_DEFAULT,
-		.sentence =
-			"The registry that it stands in for, such as docker.io or "
-			"registry.example:5000; _default: every one without a mirror of its own.",
-	},
-	{
-		.name = "url",
+		.sentence = "The registry that it stands in for, such as docker.io or "
+			    "registry.example:5000; _default: every one without a mirror of its "
+			    "own."},
+	{.name = "url",
 		.type = OPTION_TEXT,
 		.max = REGISTRY_URL_MAX - 1,
-		.sentence = "Where the mirror is, such as http://127.0.0.1:30020.",
-	},
+		.sentence = "Where the mirror is, such as http://127.0.0.1:30020."},
 	{0},
 };
 
 const struct config_option runtime_options[] = {
-	{
-		.name = "runtime.mode",
+	{.name = "runtime.mode",
 		.type = OPTION_CHOICE,
 		.words = mode_words,
-		.sentence = "This tuner's own mode; empty: the agent's.",
-	},
-	{
-		.name = "runtime.kind",
+		.sentence = "This tuner's own mode; empty: the agent's."},
+	{.name = "runtime.kind",
 		.type = OPTION_CHOICE,
-		.words = runtime_kind_words,
+		.words = kind_words,
 		.def = "auto",
-		.sentence = "Which container runtime to look after. auto: every one that is found.",
-	},
-	{
-		.name = "runtime.max_concurrent_downloads",
+		.sentence =
+			"Which container runtime to look after. auto: every one that is found."},
+	{.name = "runtime.max_concurrent_downloads",
 		.type = OPTION_COUNT,
 		.min = 1,
 		.max = 1000,
@@ -54,20 +46,16 @@ const struct config_option runtime_options[] = {
 		.unit = "layers",
 		.def = "10",
 		.sentence = "How many layers the runtime fetches at once. As a default it only "
-			    "raises; given in a file it is set as it is. keep: leave what it has.",
-	},
-	{
-		.name = "runtime.pull_progress_timeout",
+			    "raises; given in a file it is set as it is. keep: leave what it has."},
+	{.name = "runtime.pull_progress_timeout",
 		.type = OPTION_DURATION,
 		.min = 10 * USEC_PER_SEC,
 		.max = 24 * UINT64_C(3600) * USEC_PER_SEC,
 		.words = keep_words,
 		.def = "30m",
 		.sentence = "containerd gives up a pull that makes no progress for so long. As a "
-			    "default it only raises. keep: leave what it has.",
-	},
-	{
-		.name = "runtime.restart",
+			    "default it only raises. keep: leave what it has."},
+	{.name = "runtime.restart",
 		.type = OPTION_CHOICE,
 		.words = restart_words,
 		.def = "never",
@@ -75,18 +63,15 @@ const struct config_option runtime_options[] = {
 			    "that to others, RuntimeRestartPending says that it is due. when-idle: "
 			    "restart it when nothing is being pulled, at most once an hour. now: "
 			    "at once. Containers go on running meanwhile; a unit that would stop "
-			    "them, or others with it, is never restarted.",
-	},
-	{
-		.name = "runtime.mirrors",
+			    "them, or others with it, is never restarted."},
+	{.name = "runtime.mirrors",
 		.type = OPTION_LIST,
 		.max = RUNTIME_MIRROR_MAX,
 		.items = mirror_items,
 		.def = "[]",
 		.sentence = "Mirrors of registries, in the order in which to ask them; those on "
 			    "this node go first and the registry itself comes last. One that does "
-			    "not answer is taken out until it does.",
-	},
+			    "not answer is taken out until it does."},
 	{0},
 };
 
@@ -146,7 +131,7 @@ void runtime_read_config(const struct config *config, struct runtime_config *ret
 bool runtime_is_wanted(const struct runtime_config *config, const struct runtime *runtime)
 {
 	return config->kind <= 0 ||
-	       streq(runtime_kind_words[config->kind], runtime_kind_name(runtime->kind));
+	       streq(kind_words[config->kind], runtime_kind_name(runtime->kind));
 }
 
 bool runtime_mirror_is_dockers(const struct runtime_mirror *mirror)
