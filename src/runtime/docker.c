@@ -157,14 +157,6 @@ int docker_read_info(const char *socket, struct docker_info *ret, const struct w
 	return r;
 }
 
-int docker_probe(const char *socket, const struct wait *wait)
-{
-	struct docker_info info = {0};
-	char why[DOCKER_ERROR_MAX];
-
-	return get_object(socket, "/version", UINT64_MAX, docker_parse_version, &info, wait, why);
-}
-
 struct awaited {
 	const char *key;
 	char *value;

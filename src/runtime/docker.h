@@ -42,9 +42,6 @@ struct docker_info {
 int docker_read_info(const char *socket, struct docker_info *info, const struct wait *wait,
 	char why[static DOCKER_ERROR_MAX]);
 
-/* Whether a dockerd answers, by GET /version. */
-int docker_probe(const char *socket, const struct wait *wait);
-
 /*
  * Waits for the `reload` event that dockerd sends when it has read daemon.json again; a reload that
  * it refused sends none. since_us is CLOCK_REALTIME from before the SIGHUP: events after it are

@@ -52,9 +52,6 @@ int docker_process_read(const struct host *host, const char *socket, struct dock
 		process.downloads_on_command = value != NULL;
 		copy_text(process.downloads, sizeof(process.downloads), value ? value : "");
 		process.mirrors_on_command = command_option(&command, "registry-mirror") != NULL;
-		value = command_option(&command, "config-file");
-		copy_text(process.config_path, sizeof(process.config_path),
-			value && *value == '/' ? value : "");
 		command_free(&command);
 	}
 	*ret = process;

@@ -16,8 +16,7 @@ struct docker_process {
 	pid_t pid; /* 0: it runs, and is not visible from here: its command line is not known */
 	/* dockerd refuses to start when a key is an option and in daemon.json too. */
 	bool downloads_on_command, mirrors_on_command;
-	char downloads[24];                 /* of the option; "" without it */
-	char config_path[SETTING_PATH_MAX]; /* of the option; "" without it */
+	char downloads[24]; /* of the option; "" without it */
 };
 
 /*

@@ -84,7 +84,6 @@ TEST(version_and_info_are_read)
 	assert_string_equal(info.root_dir, "/var/lib/docker");
 	assert_string_equal(info.mirrors, "https://mirror.example");
 	assert_string_equal(info.reloaded_downloads, "");
-	assert_int_equal(docker_probe(fake.socket, &wait), 0);
 }
 
 TEST(info_is_read_again_only_after_a_reload)
@@ -200,5 +199,5 @@ TEST(wrong_answers_are_described)
 		assert_string_equal(info.version, "");
 		assert_int_equal(docker_read_containers(fake.socket, &list, &n, &wait), -EBADMSG);
 	}
-	assert_int_equal(docker_probe("/nowhere", &wait), -ENOENT);
+	assert_int_equal(docker_read_pulled("/nowhere", 1, NULL, 0, NULL, &wait), -ENOENT);
 }
