@@ -24,16 +24,6 @@ const struct tuner_ops *tuner_find(const char *name)
 	return NULL;
 }
 
-const struct condition_type *condition_find(const char *name)
-{
-	for (size_t i = 0; all_tables[i]; i++)
-		for (const struct condition_type *row = all_tables[i]->conditions; row && row->name;
-			row++)
-			if (streq(row->name, name))
-				return row;
-	return NULL;
-}
-
 struct reason_search {
 	const char *slug, *help;
 };

@@ -31,9 +31,6 @@ extern const struct tuner_ops *const all_tables[];
 /* The rows of core_tables.conditions. */
 enum { CORE_SETTING_DRIFTED, CORE_SETTING_FAILED, CORE_CONFIG_INVALID, CORE_AGENT_DEGRADED };
 
-/* The condition of that name, or NULL. */
-const struct condition_type *condition_find(const char *name);
-
 /* What a slug means, or NULL for one that is in no table. */
 const char *reason_help(const char *slug);
 

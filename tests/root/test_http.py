@@ -169,6 +169,14 @@ def test_openmetrics(agent):
     assert "# TYPE process_cpu_seconds counter\n" in body
 
 
+def test_documents_are_rendered_at_most_once_a_tick(agent):
+    """No client can cost more than that: what the agent used so far is the same in each copy."""
+    start = time.monotonic()
+    seen = [agent.metric("process_cpu_seconds_total") for _ in range(40)]
+    ticks = int(time.monotonic() - start) + 2
+    assert len(set(seen)) <= ticks, seen
+
+
 def query(port, expression):
     address = f"http://127.0.0.1:{port}/api/v1/query?" + urllib.parse.urlencode(
         {"query": expression}
