@@ -101,7 +101,10 @@ struct tuner_ops {
 	/* Takes the configured values. Called after open and at each reload. 0 or -ENOMEM. */
 	int (*configure)(void *self, const struct config *config);
 
-	/* Reads the node. What cannot be read is recorded as such; nothing is returned. */
+	/*
+	 * Reads the node, without blocking. What cannot be read is recorded as such; nothing is
+	 * returned. NULL where samples are enough.
+	 */
 	void (*sense)(void *self);
 
 	/*

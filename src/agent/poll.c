@@ -214,7 +214,8 @@ static int poll_tuner(struct core *core, size_t i, const struct decide_input *in
 	wanted.mode = tuner->mode;
 	proposal_reset(proposal);
 	if (tuner->mode != MODE_OFF) {
-		tuner->ops->sense(tuner->self);
+		if (tuner->ops->sense)
+			tuner->ops->sense(tuner->self);
 		r = tuner->ops->decide(tuner->self, input, tuner->memory, proposal);
 		if (r == 0 && tuner->ops->arm)
 			tuner->ops->arm(tuner->self, tuner->memory);

@@ -91,7 +91,6 @@ static struct answer make_pods(size_t n)
 		pod->metadata->name = format("service-%zu-5f7c9d8b6f-abcde", i);
 		pod->metadata->namespace_ = format("team-%zu", i % 20);
 		pod->metadata->uid = format("%08zx-0000-4000-8000-000000000000", i);
-		pod->created_at = 1700000000000000000;
 	}
 	return encode("/runtime.v1.RuntimeService/ListPodSandbox", &m.base);
 }
@@ -112,7 +111,6 @@ static struct answer make_containers(size_t n)
 		container->metadata = make(1, sizeof(*container->metadata));
 		cri__container_metadata__init(container->metadata);
 		container->metadata->name = format("container-%zu", i % 2);
-		container->image_ref = format("sha256:%064zx", i);
 		container->state = 1;
 	}
 	return encode("/runtime.v1.RuntimeService/ListContainers", &m.base);

@@ -3,7 +3,6 @@
 #include "tuners/table.h"
 
 #include "base/util.h"
-#include "base/wait.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>
@@ -106,18 +105,6 @@ static void kubelet_sample_take(void *self, void *data)
 	free(request);
 }
 
-/* Until the core runs samples on its worker. */
-static void kubelet_sense(void *self)
-{
-	const struct wait wait = {UINT64_MAX, -1};
-	void *request = kubelet_sample_request(self);
-
-	if (!request)
-		return;
-	kubelet_sample(request, &wait);
-	kubelet_sample_take(self, request);
-}
-
 static int kubelet_decide_op(
 	const void *self, const struct decide_input *input, void *memory, struct proposal *proposal)
 {
@@ -201,7 +188,6 @@ const struct tuner_ops kubelet_tuner = {
 	.capabilities = kubelet_capabilities,
 	.open = kubelet_open,
 	.configure = kubelet_configure,
-	.sense = kubelet_sense,
 	.sample_request = kubelet_sample_request,
 	.sample = kubelet_sample,
 	.sample_take = kubelet_sample_take,
