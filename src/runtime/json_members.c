@@ -105,6 +105,8 @@ int json_next(struct json_scan *scan, struct json_member *member)
 		if (scan->len >= 3 && memcmp(scan->text, "\xef\xbb\xbf", 3) == 0)
 			scan->at = 3;
 		skip_blanks(scan);
+		if (scan->at == scan->len)
+			return 0;
 		if (byte_at(scan, scan->at) != '{')
 			return fault(scan, scan->at, "{ is expected here, in UTF-8");
 		scan->open = scan->at++;

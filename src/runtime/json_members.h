@@ -23,7 +23,7 @@ struct json_scan {
 	char why[128];      /* of -EBADMSG: "LINE:COLUMN: what" */
 };
 
-/* 1 with the next member, 0 at the end of the text, -EBADMSG for what is no such object. */
+/* 1 with the next member, 0 at the end of the text or in a blank one, -EBADMSG for any other. */
 int json_next(struct json_scan *scan, struct json_member *member);
 
 #endif

@@ -1,34 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Any bytes at all as TOML: what is set can be got, every other value stays, and taking away what
- * was added, or setting what was there, gives the bytes from before.
+ * Any bytes at all as a TOML text: a key that is set is found again, every other item stays as it
+ * was, and without the key, or with its old value, the text is the old one.
  */
 
-#include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "apply/edit_text.h"
 #include "base/cleanup.h"
-#include "base/toml.h"
+#include "base/toml_items.h"
 #include "base/util.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static const struct target {
-	const char *table, *key, *path, *literal, *value;
-} targets[] = {
-	{"", "a", "a", "7", "7"},
-	{"a", "b", "a.b", "\"\\u00e9\"", "\xc3\xa9"},
-	{"plugins.\"io.containerd.grpc.v1.cri\".registry", "config_path",
-		"plugins.\"io.containerd.grpc.v1.cri\".registry.config_path", "'/x'", "/x"},
-	{"plugins.\"io.containerd.grpc.v1.cri\"", "max_concurrent_downloads",
-		"plugins.\"io.containerd.grpc.v1.cri\".max_concurrent_downloads", "10", "10"},
-};
-
-struct text {
-	char *bytes;
-	size_t len;
+static const char *const keys[][2] = {
+	{"plugins.\"io.containerd.grpc.v1.cri\"", "max_concurrent_downloads"},
+	{"plugins.\"io.containerd.grpc.v1.cri\".registry", "config_path"},
+	{"plugins.cri", "a"},
+	{"", "imports"},
+	{"a.b", "c"},
 };
 
 static void must(bool holds)
@@ -37,94 +29,77 @@ static void must(bool holds)
 		abort();
 }
 
-static bool same(const struct text *a, const char *bytes, size_t len)
+/* True for the item that was set, and for the header that was added with it. */
+static bool is_ours(const struct toml_item *item, const char *table, const char *key)
 {
-	return a->len == len && (len == 0 || memcmp(a->bytes, bytes, len) == 0);
+	char name[2 * TOML_NAME_MAX], wanted[2 * TOML_NAME_MAX];
+
+	snprintf(name, sizeof(name), "%s.%s", item->table, item->key);
+	snprintf(wanted, sizeof(wanted), "%s.%s", table, key);
+	return item->header ? streq(item->table, table) : streq(name, wanted);
 }
 
-struct values {
-	const char *without;
-	uint64_t hash;
-};
-
-/* FNV-1a over all values but one, in order. */
-static int hash_value(const char *path, const struct toml_value *value, void *userdata)
+static int next_of(
+	struct toml_scan *scan, struct toml_item *item, const char *table, const char *key)
 {
-	struct values *values = userdata;
+	int r;
 
-	size_t n = strlen(values->without);
-
-	if (value->type == TOML_TABLE ||
-		(strncmp(path, values->without, n) == 0 && (path[n] == '\0' || path[n] == '[')))
-		return 0;
-	for (const char *p = path; *p; p++)
-		values->hash = (values->hash ^ (unsigned char)*p) * UINT64_C(1099511628211);
-	for (const char *p = value->text; *p; p++)
-		values->hash = (values->hash ^ (unsigned char)*p) * UINT64_C(1099511628211);
-	return 0;
+	while ((r = toml_next(scan, item)) > 0 && is_ours(item, table, key))
+		;
+	return r;
 }
 
-static uint64_t hash_of(const char *bytes, size_t len, const char *without)
+static void compare(const char *old, size_t old_len, const char *new, size_t new_len,
+	const char *table, const char *key)
 {
-	struct values values = {.without = without, .hash = UINT64_C(14695981039346656037)};
+	struct toml_scan a = {.text = old, .len = old_len}, b = {.text = new, .len = new_len};
+	struct toml_item x, y;
+	int r;
 
-	must(toml_walk(bytes, len, hash_value, &values, NULL) == 0);
-	return values.hash;
-}
-
-static void put_back(const struct target *target, const struct text *changed, const char *text,
-	size_t len, const struct toml_value *before)
-{
-	_cleanup_free_ char *literal = before ? strndup(text + before->at, before->len) : NULL;
-	struct text back = {0};
-
-	if (!before) {
-		must(toml_remove(changed->bytes, changed->len, target->table, target->key,
-			     &back.bytes, &back.len, NULL) == 0);
-		/* A table that was marked as added is taken away with its last key. */
-		must(same(&back, text, len) || memmem(text, len, "added by headroom", 17));
-	} else {
-		must(toml_set(changed->bytes, changed->len, target->table, target->key, literal,
-			     &back.bytes, &back.len, NULL) == 0);
-		must(same(&back, text, len));
+	while ((r = next_of(&a, &x, table, key)) > 0) {
+		must(next_of(&b, &y, table, key) > 0);
+		must(streq(x.table, y.table) && streq(x.key, y.key) &&
+			x.value_end - x.value == y.value_end - y.value);
+		must(memcmp(old + x.value, new + y.value, x.value_end - x.value) == 0);
 	}
-	free(back.bytes);
+	must(r == next_of(&b, &y, table, key));
 }
 
-static void try_target(const struct target *target, const char *text, size_t len)
+static void try_key(const char *text, size_t len, const char *table, const char *key)
 {
-	_cleanup_(toml_value_clear) struct toml_value before = {0}, after = {0};
-	struct toml_error error = {0};
-	struct text changed = {0};
-	int r = toml_get(text, len, target->table, target->key, &before, &error);
-	int set = toml_set(text, len, target->table, target->key, target->literal, &changed.bytes,
-		&changed.len, NULL);
+	_cleanup_free_ char *was = NULL, *is = NULL, *there = NULL, *back = NULL;
+	char why[EDIT_WHY_MAX];
+	size_t there_len, back_len;
 
-	must(set == (r == -ENOENT ? 0 : r));
-	if (set < 0) {
-		must((set != -EBADMSG && set != -EEXIST) || (error.line > 0 && error.column > 0));
+	if (toml_key_get(text, len, table, key, &was, why) < 0 ||
+		toml_key_set(text, len, table, key, "10", &there, &there_len, why) < 0)
 		return;
-	}
-	must(toml_get(changed.bytes, changed.len, target->table, target->key, &after, NULL) == 0);
-	must(streq(after.text, target->value));
-	must(hash_of(text, len, target->path) == hash_of(changed.bytes, changed.len, target->path));
-	put_back(target, &changed, text, len, r == 0 ? &before : NULL);
-	free(changed.bytes);
+	must(toml_key_get(there, there_len, table, key, &is, why) == 0 && is && streq(is, "10"));
+	compare(text, len, there, there_len, table, key);
+	must(toml_key_set(there, there_len, table, key, was, &back, &back_len, why) == 0);
+	must(back_len == len && memcmp(back, text, len) == 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	_cleanup_free_ char *text = malloc(size > 0 ? size : 1);
-	int r;
+	/* Of exactly that size, so that one byte too far is found. */
+	_cleanup_free_ char *text = malloc(size);
+	char string[64];
 
-	if (!text)
+	if (size == 0 || !text)
 		return -1;
 	memcpy(text, data, size);
-	r = toml_check(text, size, NULL);
-	for (size_t i = 0; i < ARRAY_SIZE(targets); i++)
-		if (r == 0)
-			try_target(&targets[i], text, size);
-		else
-			must(toml_set(text, size, "a", "b", "1", &(char *){NULL}, NULL, NULL) == r);
+	for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
+		char why[TOML_WHY_MAX];
+		struct toml_item item;
+		size_t at = 0;
+
+		try_key(text, size, keys[i][0], keys[i][1]);
+		if (toml_find(text, size, keys[i][0], keys[i][1], &item, why) < 0)
+			continue;
+		(void)toml_value(text, &item, string, sizeof(string));
+		while (toml_next_string(text, &item, &at, string, sizeof(string)))
+			;
+	}
 	return 0;
 }

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "directory.h"
+
+#include "runtime/containerd_keys.h"
+
+#include <errno.h>
+#include <sys/stat.h>
+
+#define MAIN     "/etc/containerd/config.toml"
+#define CONF_D   "/etc/containerd/conf.d/"
+#define DROP_IN  CONF_D CONTAINERD_DROP_IN
+#define GRPC     "plugins.\"io.containerd.grpc.v1.cri\""
+#define IMAGES   "plugins.\"io.containerd.cri.v1.images\""
+#define TRANSFER "plugins.\"io.containerd.transfer.v1.local\""
+
+/* What the versions dump, as far as it is read. */
+#define DUMP_16    "version = 2\n[" GRPC "]\n max_concurrent_downloads = 3\n"
+#define REGISTRY_1 "[" GRPC ".registry]\n config_path = \"\"\n [" GRPC ".registry.mirrors]\n"
+#define DUMP_17    DUMP_16 " image_pull_progress_timeout = \"5m0s\"\n" REGISTRY_1
+#define DUMP_20                                                             \
+	"version = 3\n[" IMAGES "]\nimage_pull_progress_timeout = '5m0s'\n" \
+	"disable_snapshot_annotations = true\nmax_concurrent_downloads = 3\n"
+#define REGISTRY_2    "[" IMAGES ".registry]\nconfig_path = ''\n"
+#define TRANSFER_DUMP "[" TRANSFER "]\nmax_concurrent_downloads = 3\n"
+#define DUMP_21       DUMP_20 "use_local_image_pull = false\n" REGISTRY_2 TRANSFER_DUMP
+
+struct file {
+	const char *path, *text;
+};
+
+struct decision {
+	const char *what, *version, *dump;
+	struct file files[3];
+	enum containerd_setting setting;
+	enum containerd_refusal refusal;
+	const char *path, *table, *on_disk;
+};
+
+/* Writes a text in which @ means the root. */
+static void put(const struct directory *root, const char *name, const char *text)
+{
+	char out[4096];
+	size_t n = 0;
+
+	for (const char *p = text; *p; p++)
+		n += (size_t)snprintf(out + n, sizeof(out) - n, "%.*s", *p == '@' ? 64 : 1,
+			*p == '@' ? root->path : p);
+	directory_put_bytes(root, name, out, n);
+}
+
+/* A containerd that prints this dump. */
+static void make_program(const struct directory *root, const char *dump, int status)
+{
+	char path[PATH_MAX];
+
+	put(root, "/dump", dump);
+	put(root, "/containerd",
+		status == 0 ? "#!/bin/sh\nexec cat @/dump\n"
+			    : "#!/bin/sh\necho 'level=error no' >&2\nexit 1\n");
+	directory_path(root, "/containerd", path);
+	assert_int_equal(chmod(path, 0700), 0);
+}
+
+static void read_config(const struct directory *root, const char *version, const struct file *files,
+	size_t n, struct containerd_config *config)
+{
+	const struct wait wait = {.deadline_us = UINT64_MAX, .cancel_fd = -1};
+	char program[PATH_MAX], main[PATH_MAX];
+	struct host host = {0};
+	struct containerd_process process = {.host = &host,
+		.version = version,
+		.binary = program,
+		.directory = "",
+		.config = main};
+
+	for (size_t i = 0; i < n && files[i].path; i++)
+		put(root, files[i].path, files[i].text);
+	directory_path(root, "/containerd", program);
+	directory_path(root, n > 0 && files[0].path ? files[0].path : MAIN, main);
+	containerd_config_read(&process, &wait, config);
+}
+
+static void check(const struct decision *d)
+{
+	_cleanup_directory_ struct directory root;
+	struct containerd_config config = {0};
+	const struct containerd_key *key = &config.keys[d->setting];
+	char path[PATH_MAX];
+
+	print_message("%s\n", d->what);
+	directory_make(&root);
+	make_program(&root, d->dump, 0);
+	read_config(&root, d->version, d->files, ARRAY_SIZE(d->files), &config);
+	if (config.error < 0)
+		fail_msg("%s", config.why);
+	if (key->refusal != d->refusal)
+		fail_msg("refusal %d: %s", key->refusal, key->why);
+	assert_int_equal(key->why[0] != '\0', d->refusal != CONTAINERD_FINE);
+	if (d->path) {
+		directory_path(&root, d->path, path);
+		assert_string_equal(key->path, path);
+	}
+	if (d->table)
+		assert_string_equal(key->tables[0], d->table);
+	if (d->on_disk)
+		assert_string_equal(key->on_disk, d->on_disk);
+}
+
+static void each_key_has_its_file_and_table(void **state)
+{
+	static const char import[] = "imports = ['@" CONF_D "*.toml']\n";
+	static const struct decision decisions[] = {
+		{"1.6", "1.6.20~ds1", DUMP_16, {{MAIN, "version = 2\n"}}, CONTAINERD_DOWNLOADS,
+			CONTAINERD_FINE, MAIN, GRPC, "3"},
+		{"1.7, the registry", "1.7.27", DUMP_17, {{MAIN, "version = 2\n"}},
+			CONTAINERD_REGISTRY_DIRECTORY, CONTAINERD_FINE, MAIN, GRPC ".registry", ""},
+		{"1.7, no main file", "1.7.27", DUMP_17, {{0}}, CONTAINERD_DOWNLOADS,
+			CONTAINERD_FINE, MAIN, GRPC, "3"},
+		{"1.7: the section of an import replaces the main file's", "1.7.20",
+			"imports = [\"@" CONF_D "99-n.toml\"]\n" DUMP_17,
+			{{MAIN, import}, {CONF_D "99-n.toml", "[" GRPC ".containerd]\n"}},
+			CONTAINERD_DOWNLOADS, CONTAINERD_FINE, CONF_D "99-n.toml", GRPC, "3"},
+		{"1.7: an import of something else does not", "1.7.20", DUMP_17,
+			{{MAIN, import}, {CONF_D "99-n.toml", "[metrics]\n"}}, CONTAINERD_DOWNLOADS,
+			CONTAINERD_FINE, MAIN, GRPC, "3"},
+		{"1.6: a file that the dump does not name was not read", "1.6.20", DUMP_16,
+			{{MAIN, "imports = ['conf.d/*.toml']\n"},
+				{CONF_D "x.toml", "[" GRPC "]\n"}},
+			CONTAINERD_DOWNLOADS, CONTAINERD_FINE, MAIN, GRPC, "3"},
+		{"2.0", "2.0.5", DUMP_20 REGISTRY_2 TRANSFER_DUMP, {{MAIN, "version = 3\n"}},
+			CONTAINERD_DOWNLOADS, CONTAINERD_FINE, MAIN, IMAGES, "3"},
+		{"2.1 pulls by the transfer service", "v2.1.4", DUMP_21, {{MAIN, "version = 3\n"}},
+			CONTAINERD_DOWNLOADS, CONTAINERD_FINE, MAIN, TRANSFER, "3"},
+		{"2.1, imports", "v2.1.4", DUMP_21, {{MAIN, import}}, CONTAINERD_DOWNLOADS,
+			CONTAINERD_FINE, DROP_IN, TRANSFER, "3"},
+		{"2.1, relative imports", "v2.1.4", DUMP_21,
+			{{MAIN, "imports = ['x/../conf.d//*.toml']\n"}},
+			CONTAINERD_PROGRESS_TIMEOUT, CONTAINERD_FINE,
+			"/etc/containerd/x/../conf.d//" CONTAINERD_DROP_IN, IMAGES, "5m0s"},
+		{"2.1: a later file sets the key", "v2.1.4", DUMP_21,
+			{{MAIN, import}, {CONF_D "99-z.toml",
+						 "[" TRANSFER "]\nmax_concurrent_downloads = 3\n"}},
+			CONTAINERD_DOWNLOADS, CONTAINERD_FINE, CONF_D "99-z.toml", TRANSFER, "3"},
+		{"2.1: an earlier file sets the key", "v2.1.4", DUMP_21,
+			{{MAIN, import}, {CONF_D "10-a.toml",
+						 "[" TRANSFER "]\nmax_concurrent_downloads = 3\n"}},
+			CONTAINERD_DOWNLOADS, CONTAINERD_FINE, DROP_IN, TRANSFER, "3"},
+		{"2.1: one file by name is no directory for ours", "v2.1.4", DUMP_21,
+			{{MAIN, "imports = ['extra.toml']\n"},
+				{"/etc/containerd/extra.toml",
+					"[" TRANSFER "]\nmax_concurrent_downloads = 3\n"}},
+			CONTAINERD_DOWNLOADS, CONTAINERD_FINE, "/etc/containerd/extra.toml",
+			TRANSFER, "3"},
+		{"2.2: an empty path means a list", "2.2.0", DUMP_21, {{MAIN, "version = 3\n"}},
+			CONTAINERD_REGISTRY_DIRECTORY, CONTAINERD_FINE, MAIN, IMAGES ".registry",
+			"/etc/containerd/certs.d:/etc/docker/certs.d"},
+		{"2.1: it means nothing", "2.1.0", DUMP_21, {{MAIN, "version = 3\n"}},
+			CONTAINERD_REGISTRY_DIRECTORY, CONTAINERD_FINE, MAIN, IMAGES ".registry",
+			""},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(decisions); i++)
+		check(&decisions[i]);
+}
+
+/* What makes 2.1 and later pull by the CRI plugin's own key. */
+static void the_key_follows_the_way_of_pulling(void **state)
+{
+	static const char *const dumps[] = {
+		"[" IMAGES "]\nmax_concurrent_downloads = 3\nuse_local_image_pull = true\n",
+		"[" IMAGES "]\nmax_concurrent_downloads = 5\nuse_local_image_pull = false\n",
+		"[" IMAGES "]\nmax_concurrent_downloads = 3\nuse_local_image_pull = false\n"
+		"discard_unpacked_layers = true\n",
+		"[" IMAGES "]\nmax_concurrent_downloads = 3\nuse_local_image_pull = false\n"
+		"disable_snapshot_annotations = false\n",
+		"[" IMAGES "]\nmax_concurrent_downloads = 3\nuse_local_image_pull = false\n"
+		"[" IMAGES ".registry.mirrors.'docker.io']\nendpoint = []\n",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(dumps); i++)
+		check(&(struct decision){dumps[i], "2.4.2", dumps[i], {{MAIN, "version = 3\n"}},
+			CONTAINERD_DOWNLOADS, CONTAINERD_FINE, MAIN, IMAGES, NULL});
+}
+
+static void what_cannot_be_edited_has_a_reason(void **state)
+{
+	static const struct decision decisions[] = {
+		{"1.6 has no timeout", "1.6.36", DUMP_16, {{MAIN, "version = 2\n"}},
+			CONTAINERD_PROGRESS_TIMEOUT, CONTAINERD_NO_SUCH_KEY, NULL, NULL, ""},
+		{"k3s by its version", "v2.1.5-k3s1", DUMP_21, {{MAIN, "version = 3\n"}},
+			CONTAINERD_DOWNLOADS, CONTAINERD_GENERATED, NULL, NULL, "3"},
+		{"k3s by its file", "1.7.11", DUMP_17,
+			{{"/var/lib/rancher/k3s/agent/etc/containerd/config.toml", ""}},
+			CONTAINERD_DOWNLOADS, CONTAINERD_GENERATED, NULL, NULL, "3"},
+		{"a comment that says so", "1.7.11", DUMP_17,
+			{{MAIN, "# Made by x.\n# DO NOT EDIT\nversion = 2\n"}},
+			CONTAINERD_DOWNLOADS, CONTAINERD_GENERATED, NULL, NULL, "3"},
+		{"deprecated mirrors", "1.7.11",
+			DUMP_17 "[" GRPC ".registry.mirrors.\"docker.io\"]\nendpoint = []\n",
+			{{MAIN, "version = 2\n"}}, CONTAINERD_REGISTRY_DIRECTORY,
+			CONTAINERD_EXCLUDED, NULL, NULL, ""},
+		{"deprecated certificates", "1.7.11",
+			DUMP_17 "[" GRPC ".registry.configs.\"r.example\".tls]\nca_file = 'x'\n",
+			{{MAIN, "version = 2\n"}}, CONTAINERD_REGISTRY_DIRECTORY,
+			CONTAINERD_EXCLUDED, NULL, NULL, ""},
+		{"credentials exclude nothing", "1.7.11",
+			DUMP_17 "[" GRPC ".registry.configs.\"r.example\".auth]\nusername = 'x'\n",
+			{{MAIN, "version = 2\n"}}, CONTAINERD_REGISTRY_DIRECTORY, CONTAINERD_FINE,
+			MAIN, NULL, ""},
+		{"no CRI plugin", "1.6.36", "disabled_plugins = [\"x\", \"cri\"]\n" DUMP_16,
+			{{MAIN, "version = 2\n"}}, CONTAINERD_DOWNLOADS, CONTAINERD_CRI_OFF, NULL,
+			NULL, NULL},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(decisions); i++)
+		check(&decisions[i]);
+}
+
+static void what_cannot_be_read_is_left_alone_and_said(void **state)
+{
+	static const struct {
+		const char *what, *dump, *text;
+		int status, error;
+		const char *why;
+	} cases[] = {
+		{"no TOML", DUMP_16, "version = 2\n[plugins\n", 0, -EBADMSG, MAIN ":2:9: "},
+		{"too new a version", "version = 3\n", "version = 3\n", 0, -EBADMSG, "newer than"},
+		{"the program refuses it", "", "root = 1\n", 1, -EBADMSG,
+			"refuses it: level=error no"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_directory_ struct directory root;
+		const struct file file = {MAIN, cases[i].text};
+		struct containerd_config config = {0};
+
+		print_message("%s\n", cases[i].what);
+		directory_make(&root);
+		make_program(&root, cases[i].dump, cases[i].status);
+		read_config(&root, "1.6.20", &file, 1, &config);
+		assert_int_equal(config.error, cases[i].error);
+		if (!strstr(config.why, cases[i].why) || !strstr(config.why, "left alone"))
+			fail_msg("%s", config.why);
+	}
+}
+
+static void an_unchanged_configuration_is_not_dumped_again(void **state)
+{
+	_cleanup_directory_ struct directory root;
+	const struct file file = {MAIN, "version = 2\n"}, changed = {MAIN, "version = 2\n#\n"};
+	struct containerd_config config = {0};
+
+	(void)state;
+	directory_make(&root);
+	make_program(&root, DUMP_16, 0);
+	read_config(&root, "1.6.20", &file, 1, &config);
+	assert_string_equal(config.keys[CONTAINERD_DOWNLOADS].on_disk, "3");
+	directory_put(&root, "/dump", "[" GRPC "]\nmax_concurrent_downloads = 4\n");
+	read_config(&root, "1.6.20", &file, 1, &config);
+	assert_string_equal(config.keys[CONTAINERD_DOWNLOADS].on_disk, "3");
+	read_config(&root, "1.6.20", &changed, 1, &config);
+	assert_string_equal(config.keys[CONTAINERD_DOWNLOADS].on_disk, "4");
+}
+
+static void values_are_checked_and_spelled(void **state)
+{
+	static const struct {
+		enum containerd_setting setting;
+		const char *value, *literal;
+	} cases[] = {
+		{CONTAINERD_DOWNLOADS, "10", "10"},
+		{CONTAINERD_DOWNLOADS, "0", NULL},
+		{CONTAINERD_DOWNLOADS, "-1", NULL},
+		{CONTAINERD_DOWNLOADS, "99999999999", NULL},
+		{CONTAINERD_PROGRESS_TIMEOUT, "30m0s", "\"30m0s\""},
+		{CONTAINERD_PROGRESS_TIMEOUT, "30", NULL},
+		{CONTAINERD_REGISTRY_DIRECTORY, "/a:/b", "\"/a:/b\""},
+		{CONTAINERD_REGISTRY_DIRECTORY, "/a\"b", NULL},
+		{CONTAINERD_REGISTRY_DIRECTORY, "a", NULL},
+	};
+	char literal[SETTING_VALUE_MAX];
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		assert_int_equal(containerd_literal(cases[i].setting, cases[i].value, literal),
+			cases[i].literal != NULL);
+		if (cases[i].literal)
+			assert_string_equal(literal, cases[i].literal);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(each_key_has_its_file_and_table),
+		cmocka_unit_test(the_key_follows_the_way_of_pulling),
+		cmocka_unit_test(what_cannot_be_edited_has_a_reason),
+		cmocka_unit_test(what_cannot_be_read_is_left_alone_and_said),
+		cmocka_unit_test(an_unchanged_configuration_is_not_dumped_again),
+		cmocka_unit_test(values_are_checked_and_spelled),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

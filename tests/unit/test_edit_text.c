@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "directory.h"
+
+#include "apply/edit_text.h"
+#include "base/file.h"
+
+#include <dirent.h>
+#include <errno.h>
+
+#define CRI "plugins.\"io.containerd.grpc.v1.cri\""
+#define KEY "max_concurrent_downloads"
+
+struct edit {
+	const char *what, *text, *expected; /* NULL: error is expected */
+	int error;
+};
+
+static char *set(enum edit_format format, const char *text, const char *literal, int error)
+{
+	char why[EDIT_WHY_MAX] = "", *out = NULL;
+	size_t len = 0;
+	int r = edit_text_set(
+		format, text, strlen(text), CRI, "max-downloads", literal, &out, &len, why);
+
+	assert_int_equal(r, error);
+	assert_int_equal(r < 0, why[0] != '\0');
+	if (r == 0)
+		assert_int_equal(strlen(out), len);
+	return out;
+}
+
+static void check(enum edit_format format, const struct edit *edits, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		_cleanup_free_ char *out = set(format, edits[i].text, "10", edits[i].error);
+
+		if (edits[i].expected && !streq(out, edits[i].expected))
+			fail_msg("%s: %s", edits[i].what, out);
+	}
+}
+
+static void a_toml_key_goes_where_it_is_or_after_its_table(void **state)
+{
+	static const struct edit edits[] = {
+		{"replaced", "[" CRI "]\n max-downloads\t= 3 # c\nx = 1\n",
+			"[" CRI "]\n max-downloads\t= 10 # c\nx = 1\n", 0},
+		{"other quotes and blanks",
+			"[ 'plugins' . 'io.containerd.grpc.v1.cri' ]\n"
+			"\"max-downloads\" = '''\n3'''\n",
+			"[ 'plugins' . 'io.containerd.grpc.v1.cri' ]\n\"max-downloads\" = 10\n", 0},
+		{"a dotted key", "plugins.'io.containerd.grpc.v1.cri'.max-downloads = 3\n",
+			"plugins.'io.containerd.grpc.v1.cri'.max-downloads = 10\n", 0},
+		{"after the header", "[" CRI "] # c\n[x]\n",
+			"[" CRI "] # c\nmax-downloads = 10\n[x]\n", 0},
+		{"after the last key, as it is indented",
+			"[" CRI "]\n  a = [\n  1, # ]\n  ]\n\n[x]\n",
+			"[" CRI "]\n  a = [\n  1, # ]\n  ]\n  max-downloads = 10\n\n[x]\n", 0},
+		{"beside dotted keys", CRI ".a = 1\n[x]\n",
+			CRI ".a = 1\n" CRI ".max-downloads = 10\n[x]\n", 0},
+		{"not into a table within", "[" CRI ".x]\na = 1\n",
+			"[" CRI ".x]\na = 1\n\n# Added by headroom\n[" CRI
+			"]\nmax-downloads = 10\n",
+			0},
+		{"not into an array of tables", "[[" CRI "]]\n",
+			"[[" CRI "]]\n\n# Added by headroom\n[" CRI "]\nmax-downloads = 10\n", 0},
+		{"not into a string", "a = '''\n[" CRI "]\nmax-downloads = 3\n'''\n",
+			"a = '''\n[" CRI "]\nmax-downloads = 3\n'''\n\n# Added by headroom\n[" CRI
+			"]\nmax-downloads = 10\n",
+			0},
+		{"not into a comment", "# [" CRI "]\n",
+			"# [" CRI "]\n\n# Added by headroom\n[" CRI "]\nmax-downloads = 10\n", 0},
+		{"lines of Windows", "\xef\xbb\xbf[" CRI "]\r\nx = 1\r\n",
+			"\xef\xbb\xbf[" CRI "]\r\nx = 1\r\nmax-downloads = 10\r\n", 0},
+		{"no line break at the end", "[" CRI "]\nx = 1",
+			"[" CRI "]\nx = 1\nmax-downloads = 10", 0},
+		{"nothing at all", "", "# Added by headroom\n[" CRI "]\nmax-downloads = 10\n", 0},
+		{"an inline table", "plugins = { x = 1 }\n", NULL, -EEXIST},
+		{"a string that does not end", "a = 'x\nb = 1\n", NULL, -EBADMSG},
+		{"a bracket that does not end", "a = [1,\n", NULL, -EBADMSG},
+		{"a bracket too many", "a = 1]\n", NULL, -EBADMSG},
+		{"an empty key", "= 1\n", NULL, -EBADMSG},
+		{"no value", "a =\n", NULL, -EBADMSG},
+		{"two values", "a = = 1\n", NULL, -EBADMSG},
+		{"text after a header", "[a] b\n", NULL, -EBADMSG},
+		{"a header that does not end", "[a\n", NULL, -EBADMSG},
+		{"a byte that is none of TOML", "a = 1\n\x01\n", NULL, -EBADMSG},
+	};
+
+	(void)state;
+	check(EDIT_TOML, edits, ARRAY_SIZE(edits));
+}
+
+static void a_json_key_goes_where_it_is_or_to_the_end(void **state)
+{
+	static const struct edit edits[] = {
+		{"replaced", "{ \"max-downloads\" : 3 , \"b\": [1, {\"max-downloads\": 4}] }",
+			"{ \"max-downloads\" : 10 , \"b\": [1, {\"max-downloads\": 4}] }", 0},
+		{"in the style of the last line", "{\n\t\"a\": {},\n\n\t\"b\":  \"}\"\n}\n",
+			"{\n\t\"a\": {},\n\n\t\"b\":  \"}\",\n\t\"max-downloads\": 10\n}\n", 0},
+		{"on one line", "{\"a\": 1}", "{\"a\": 1, \"max-downloads\": 10}", 0},
+		{"without any blank", "{\"a\":1,\"b\":2}", "{\"a\":1,\"b\":2,\"max-downloads\":10}",
+			0},
+		{"lines of Windows", "\xef\xbb\xbf{\r\n  \"a\": 1\r\n}",
+			"\xef\xbb\xbf{\r\n  \"a\": 1,\r\n  \"max-downloads\": 10\r\n}", 0},
+		{"braces on two lines", "{\n}\n", "{\n    \"max-downloads\": 10\n}\n", 0},
+		{"braces on one line", "{}", "{\"max-downloads\": 10}", 0},
+		{"nothing at all", " \n", "{\n    \"max-downloads\": 10\n}\n", 0},
+		{"the key twice", "{\"max-downloads\": 1, \"max-downloads\": 2}", NULL, -EBADMSG},
+		{"the key with an escape", "{\"max\\u002ddownloads\": 1}", NULL, -EBADMSG},
+		{"an array", "[1]", NULL, -EBADMSG},
+		{"a comment", "{ // c\n}", NULL, -EBADMSG},
+		{"two commas", "{\"a\": 1,, \"b\": 2}", NULL, -EBADMSG},
+		{"a last comma", "{\"a\": 1,}", NULL, -EBADMSG},
+		{"text after it", "{} x", NULL, -EBADMSG},
+		{"no end", "{\"a\": [1, 2}", NULL, -EBADMSG},
+		{"UTF-16", "\xff\xfe{", NULL, -EBADMSG},
+	};
+
+	(void)state;
+	check(EDIT_JSON, edits, ARRAY_SIZE(edits));
+}
+
+/* The realistic files: what was added and removed again, or changed and set back, leaves each byte.
+ */
+static void check_there_and_back(enum edit_format format, const char *name, const char *text,
+	size_t len, const char *table, const char *key)
+{
+	char why[EDIT_WHY_MAX] = "";
+	char *literal = NULL, *there = NULL, *now = NULL, *back = NULL;
+	size_t there_len, back_len;
+	int r = edit_text_get(format, text, len, table, key, &literal, why);
+
+	if (r == 0)
+		r = edit_text_set(format, text, len, table, key, "10", &there, &there_len, why);
+	if (r < 0) {
+		if (!streq(name, "inline.toml") && !streq(name, "escaped-key.json") &&
+			!streq(name, "keys-twice.json"))
+			fail_msg("%s: %s", name, why);
+		free(literal);
+		return;
+	}
+	assert_int_equal(edit_text_get(format, there, there_len, table, key, &now, why), 0);
+	assert_string_equal(now, "10");
+	assert_int_equal(
+		edit_text_set(format, there, there_len, table, key, literal, &back, &back_len, why),
+		0);
+	if (format == EDIT_JSON && strspn(text, " \t\r\n") == len)
+		assert_string_equal(back, "{\n}\n");
+	else if (back_len != len || memcmp(back, text, len) != 0)
+		fail_msg("%s: %s.%s: %s", name, table, key, back);
+	free(literal);
+	free(there);
+	free(now);
+	free(back);
+}
+
+static void check_corpus(
+	enum edit_format format, const char *directory, const char *const (*keys)[2], size_t n_keys)
+{
+	DIR *dir = opendir(directory);
+	const struct dirent *entry;
+	size_t n = 0;
+
+	assert_non_null(dir);
+	while ((entry = readdir(dir))) {
+		_cleanup_free_ char *text = NULL;
+		char path[PATH_MAX];
+		size_t len;
+
+		if (entry->d_name[0] == '.')
+			continue;
+		snprintf(path, sizeof(path), "%s/%s", directory, entry->d_name);
+		assert_int_equal(read_file(path, 1 << 20, &text, &len), 0);
+		for (size_t i = 0; i < n_keys; i++)
+			check_there_and_back(
+				format, entry->d_name, text, len, keys[i][0], keys[i][1]);
+		n++;
+	}
+	closedir(dir);
+	assert_true(n > 15);
+}
+
+static void realistic_files_keep_every_other_byte(void **state)
+{
+	static const char *const toml[][2] = {{CRI, KEY}, {CRI ".registry", "config_path"},
+		{"plugins.cri", KEY}, {"plugins.\"io.containerd.cri.v1.images\"", KEY},
+		{"plugins.\"io.containerd.transfer.v1.local\"", KEY}};
+	static const char *const json[][2] = {
+		{"", "max-concurrent-downloads"}, {"", "registry-mirrors"}};
+
+	(void)state;
+	check_corpus(EDIT_TOML, TEST_CORPUS "/config.toml", toml, ARRAY_SIZE(toml));
+	check_corpus(EDIT_JSON, TEST_CORPUS "/daemon.json", json, ARRAY_SIZE(json));
+}
+
+/* A table that was added goes with its last key, in any order. */
+static void an_added_table_goes_with_its_last_key(void **state)
+{
+	static const char *const keys[] = {"a", "b"};
+
+	(void)state;
+	for (size_t first = 0; first < 2; first++) {
+		char why[EDIT_WHY_MAX] = "", *text = strdup("x = 1\n");
+
+		for (size_t i = 0; i < 4; i++) {
+			const char *key = keys[i < 2 ? i : (first + i) % 2];
+			size_t len;
+			char *out;
+
+			assert_int_equal(toml_key_set(text, strlen(text), CRI, key,
+						 i < 2 ? "1" : NULL, &out, &len, why),
+				0);
+			free(text);
+			text = out;
+		}
+		assert_string_equal(text, "x = 1\n");
+		free(text);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_toml_key_goes_where_it_is_or_after_its_table),
+		cmocka_unit_test(a_json_key_goes_where_it_is_or_to_the_end),
+		cmocka_unit_test(realistic_files_keep_every_other_byte),
+		cmocka_unit_test(an_added_table_goes_with_its_last_key),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
