@@ -185,12 +185,13 @@ int json_key_set(const char *text, size_t len, const char *key, const char *lite
 	size_t *out_len, char why[static EDIT_WHY_MAX])
 {
 	_cleanup_free_ char *terminated = copy_bytes(text, len);
+	size_t mark = len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
 	struct found found;
 	int r;
 
 	if (!terminated)
 		return -ENOMEM;
-	if (strspn(terminated, " \t\r\n") == len) {
+	if (mark + strspn(terminated + mark, " \t\r\n") == len) {
 		text = EMPTY;
 		len = strlen(EMPTY);
 	} else {

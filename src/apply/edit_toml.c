@@ -57,22 +57,25 @@ int toml_key_get(const char *text, size_t len, const char *table, const char *ke
 }
 
 /* The last line of the table that a key can go after: the header, or a key in it. */
-static bool find_anchor(
-	const char *text, size_t len, const char *table, struct toml_item *anchor, size_t *first)
+static bool find_anchor(const char *text, size_t len, const char *table, struct toml_item *anchor)
 {
 	struct toml_scan scan = {.text = text, .len = len};
 	struct toml_item item;
 	bool found = false;
 
 	while (toml_next(&scan, &item) > 0) {
-		if (*first == len)
-			*first = item.start;
 		if (!streq(item.table, table))
 			continue;
 		*anchor = item;
 		found = true;
 	}
 	return found;
+}
+
+/* Of a byte order mark. */
+static size_t mark_length(const char *text, size_t len)
+{
+	return len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
 }
 
 static const char *line_break(const char *text, size_t len)
@@ -119,16 +122,17 @@ static int append_table(const char *text, size_t len, const char *table, const c
 	return r;
 }
 
-/* A line of the text's own top goes after its last one, or before everything. */
-static int insert_first(const char *text, size_t len, size_t first, const char *key,
-	const char *literal, char **out, size_t *out_len)
+/* A key of the text's own top goes before everything. */
+static int insert_first(const char *text, size_t len, const char *key, const char *literal,
+	char **out, size_t *out_len)
 {
+	size_t at = mark_length(text, len);
 	char *line;
 	int r;
 
 	if (asprintf(&line, "%s = %s%s", key, literal, line_break(text, len)) < 0)
 		return -ENOMEM;
-	r = splice_bytes(text, len, first, first, line, out, out_len);
+	r = splice_bytes(text, len, at, at, line, out, out_len);
 	free(line);
 	return r;
 }
@@ -154,7 +158,8 @@ static int remove_key(
 {
 	struct toml_scan scan = {.text = text, .len = len};
 	struct toml_item item, header = {0};
-	size_t start = line_start(text, key->start), end = key->end, n = 0, mark;
+	size_t first = mark_length(text, len), end = key->end, n = 0, mark;
+	size_t start = line_start(text, key->start);
 
 	while (toml_next(&scan, &item) > 0) {
 		if (!streq(item.table, key->table))
@@ -168,7 +173,8 @@ static int remove_key(
 	if (n == 1 && header.header && mark + strlen(MARK) < header.start &&
 		memcmp(text + mark, MARK, strlen(MARK)) == 0)
 		start = mark > 0 ? before_break(text, mark) : 0;
-	if (start > 0)
+	start = start > first ? start : first;
+	if (start > first)
 		start = before_break(text, start);
 	else if (end < len) /* the first line: the line break behind it goes */
 		end += strlen(line_break(text + end, len - end));
@@ -179,7 +185,6 @@ int toml_key_set(const char *text, size_t len, const char *table, const char *ke
 	const char *literal, char **out, size_t *out_len, char why[static EDIT_WHY_MAX])
 {
 	struct toml_item item, anchor;
-	size_t first = len;
 	int r = toml_find(text, len, table, key, &item, why);
 
 	if (r < 0 && r != -ENOENT)
@@ -190,9 +195,9 @@ int toml_key_set(const char *text, size_t len, const char *table, const char *ke
 		return splice_bytes(text, len, item.value, item.value_end, literal, out, out_len);
 	if (!literal)
 		return splice_bytes(text, len, len, len, "", out, out_len);
-	if (find_anchor(text, len, table, &anchor, &first))
+	if (find_anchor(text, len, table, &anchor))
 		return insert_key(text, len, &anchor, key, literal, out, out_len);
 	if (!table[0])
-		return insert_first(text, len, first, key, literal, out, out_len);
+		return insert_first(text, len, key, literal, out, out_len);
 	return append_table(text, len, table, key, literal, out, out_len);
 }

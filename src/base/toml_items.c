@@ -200,6 +200,8 @@ int toml_next(struct toml_scan *scan, struct toml_item *item)
 {
 	int r;
 
+	if (scan->at == 0 && memchr(scan->text, '\0', scan->len))
+		return fault(scan, strlen(scan->text), "a zero byte");
 	if (scan->at == 0 && scan->len >= 3 && memcmp(scan->text, "\xef\xbb\xbf", 3) == 0)
 		scan->at = 3;
 	for (;; scan->at++) {

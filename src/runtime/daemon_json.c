@@ -130,7 +130,9 @@ static int validate(const struct docker_daemon *daemon, const char *path, const 
 
 static bool is_blank(const char *text, size_t len)
 {
-	return strspn(text, " \t\r\n") == len;
+	size_t mark = len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+
+	return mark + strspn(text + mark, " \t\r\n") == len;
 }
 
 int docker_config_check(const struct docker_daemon *daemon, const char *text, size_t len,
