@@ -56,14 +56,6 @@ const struct config_option core_options[] = {
 			    "the running agent.",
 	},
 	{
-		.name = "http.web_config",
-		.type = OPTION_TEXT,
-		.sentence = "Path of a web configuration file as Prometheus exporters use it, for "
-			    "TLS and authentication. Not implemented in this version: any value is "
-			    "refused, so that nothing is served openly that was meant to be "
-			    "protected.",
-	},
-	{
 		.name = "on_drift",
 		.type = OPTION_CHOICE,
 		.words = drift_words,

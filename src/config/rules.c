@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "config/store.h"
+#include "config/internal.h"
 
 #include "base/parse.h"
 #include "config/text.h"
@@ -46,42 +46,23 @@ static const char *check_socket(const char *text)
 	return NULL;
 }
 
-/* Read as "no authentication wanted" it would expose what its author meant to protect. */
-static const char *check_web_config(const char *text)
-{
-	if (text[0] == '\0')
-		return NULL;
-	return "this version has neither TLS nor authentication: remove the key and keep "
-	       "http.listen on a loopback address, or put a proxy in front of it";
-}
-
 static const struct {
 	const char *name;
 	const char *(*check)(const char *text); /* NULL, or what is wrong and the cure */
 } rules[] = {
 	{"http.listen", check_listen},
 	{"http.socket", check_socket},
-	{"http.web_config", check_web_config},
 };
 
-bool rules_check(const struct config *config, struct config_fault_list *faults)
+void rules_check(const struct config *config, struct config_fault_list *faults)
 {
-	bool good = true;
-
 	for (size_t i = 0; i < ARRAY_SIZE(rules); i++) {
-		const struct value *value = store_find(config, rules[i].name);
+		const struct row *row = config_row(config, rules[i].name);
+		const char *wrong = row ? rules[i].check(row->text) : NULL;
 		char quoted[TEXT_QUOTE_MAX];
-		const char *text, *wrong;
 
-		if (!value)
-			continue;
-		text = config_text(config, rules[i].name);
-		wrong = rules[i].check(text);
-		if (!wrong)
-			continue;
-		good = false;
-		config_fault_add(faults, &value->place, "%s: %s is not possible: %s", rules[i].name,
-			text_quote(quoted, text), wrong);
+		if (wrong)
+			config_fault_add(faults, &row->place, "%s: %s is not possible: %s",
+				rules[i].name, text_quote(quoted, row->text), wrong);
 	}
-	return good;
 }

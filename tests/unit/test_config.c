@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config_fixture.h"
 
-#include "config/duration.h"
-#include "config/list.h"
 #include "config/value.h"
 #include "tuners/table.h"
 
@@ -355,21 +353,6 @@ TEST(durations_are_one_number_with_its_unit)
 	}
 	assert_string_equal(duration_format(text, 90000000), "90s");
 	assert_string_equal(duration_format(text, 1234), "1ms");
-}
-
-TEST(lists_with_a_default_that_their_row_refuses_are_a_bug)
-{
-	const struct config_option rows[] = {
-		LIST("a", NULL, 0, "word", fixture_text_item),
-		LIST("a", NULL, 0, "[", fixture_text_item),
-		LIST("a", NULL, 0, "[{b: c}]", fixture_text_item),
-		LIST("a", NULL, 0, "[{}]", fixture_budget),
-	};
-	struct list *list = NULL;
-
-	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
-		assert_int_equal(list_default(&rows[i], &list), -EINVAL);
-	assert_null(list);
 }
 
 TEST(profiles_are_complete_sourced_and_loadable)

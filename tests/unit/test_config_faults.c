@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config_fixture.h"
 
-#include "config/document.h"
+#include "config/internal.h"
 
 struct fault_case {
 	const char *text;
@@ -123,7 +123,7 @@ static const struct fault_case fault_cases[] = {
 	{"sysctl: {vm.a: 1, vm/a: 2}\n", 1, 19, "twice"},
 	{"sysctl: {mode: on}\n", 1, 16, "sysctl.mode: \"on\" is not known here"},
 	/* Rules of single options. */
-	{"http: {web_config: /etc/web.yaml}\n", 1, 20, "neither TLS nor authentication"},
+	{"http: {web_config: /etc/web.yaml}\n", 1, 8, "unknown key \"web_config\" in http"},
 	{"http: {listen: \"localhost:80\"}\n", 1, 16, "ADDRESS:PORT"},
 	{"http: {listen: \"127.0.0.1:0\"}\n", 1, 16, "ADDRESS:PORT"},
 	{"http: {listen: \"127.0.0.1:65536\"}\n", 1, 16, "ADDRESS:PORT"},
@@ -218,7 +218,7 @@ static const char *const good_texts[] = {
 	"neighbor:\t{grow: true}\n",
 	"node_name: \"\"\n",
 	"node_name: n\xc3\xb6rdlich\n",
-	"http: {listen: \"\", socket: \"\", web_config: \"\"}\n",
+	"http: {listen: \"\", socket: \"\"}\n",
 	"http: {listen: \"[::1]:80\"}\n",
 	"http: {listen: 0.0.0.0:65535}\n",
 	"sysctl: {}\n",

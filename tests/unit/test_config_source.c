@@ -2,7 +2,6 @@
 #include "config_fixture.h"
 
 #include "base/file.h"
-#include "config/source.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -86,15 +85,14 @@ TEST_FIXTURE(yaml_files_are_read_in_name_order, enter_directory, leave_directory
 		"d/A.yaml", "d/.hidden.yaml", "d/c.yml", "d/c.yaml~", "d/.yaml"};
 	static const char *const order[] = {
 		"d/10.yaml", "d/9.yaml", "d/A.yaml", "d/a.yaml", "d/b.yaml"};
-	_cleanup_(source_list_clear) struct source_list list = {0};
 
 	assert_int_equal(mkdir("d", 0700), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-		write_text(names[i], "");
-	assert_int_equal(source_list_read("d", &list), 0);
-	assert_int_equal(list.n, ARRAY_SIZE(order));
-	for (size_t i = 0; i < list.n; i++)
-		assert_string_equal(list.paths[i], order[i]);
+		write_text(names[i], "fault: 1\n");
+	_cleanup_loaded_ struct loaded loaded = load_source(NULL, false, "d");
+	assert_int_equal(loaded.faults.n, ARRAY_SIZE(order));
+	for (size_t i = 0; i < loaded.faults.n; i++)
+		assert_string_equal(loaded.faults.faults[i].file, order[i]);
 }
 
 TEST_FIXTURE(a_dangling_link_is_a_fault, enter_directory, leave_directory)
