@@ -185,3 +185,34 @@ def test_profiles(agent, run) -> None:
         assert one.stop() == 0
         assert run("restore").returncode == 0
     assert run("restore").returncode == 0
+
+
+@pytest.mark.quick
+def test_a_sysctl_that_the_node_lacks_is_a_warning_with_the_nearest_key(directory: Path, run) -> None:
+    path = directory / "good.yaml"
+    path.write_text("sysctl:\n  vm.max_map_counts: 300000\n  vm.swappiness: 10\n  no.such.key: 1\n")
+    answer = run("check-config", str(path))
+    assert answer.returncode == 0 and answer.stderr == ""
+    assert answer.stdout.splitlines() == [
+        f"{path}:4:16: warning: sysctl.no.such.key: this node has no such key",
+        f"{path}:2:22: warning: sysctl.vm.max_map_counts: this node has no such key: did you mean vm.max_map_count?",
+    ]
+
+
+@pytest.mark.quick
+def test_a_ceiling_below_the_threshold_is_a_fault(directory: Path, run) -> None:
+    path = directory / "bad.yaml"
+    path.write_text("neighbor:\n  ceiling: 50000\n")
+    answer = run("check-config", str(path))
+    assert answer.returncode == 1
+    for line in answer.stderr.splitlines():
+        assert_one_line(line, path, 2, "ceiling")
+
+
+@pytest.mark.quick
+def test_all_faults_of_all_files_are_said_in_one_run(directory: Path, run) -> None:
+    path = directory / "bad.yaml"
+    path.write_text("mode: on\nneighbor: {ipv4: {gc_thresh1: 80k}}\nhttp: {web_config: x}\nsysctl: {vm: 1}\n")
+    answer = run("check-config", str(path))
+    assert answer.returncode == 1
+    assert [line.split(":")[1] for line in answer.stderr.splitlines()] == ["1", "2", "3", "4"]
