@@ -107,7 +107,7 @@ static void stop(struct agent *agent)
 		sd_event_source_disable_unref(agent->watches[i]);
 	free(agent->watches);
 	sd_event_unref(agent->event);
-	source_list_clear(&agent->sources);
+	agent_forget_sources(agent);
 	plan_clear(&agent->done);
 	core_close(&agent->core);
 }

@@ -8,7 +8,6 @@
 
 #include "agent/core.h"
 #include "base/worker.h"
-#include "config/source.h"
 #include "report/http.h"
 
 #define REQUESTS_MAX 8
@@ -53,10 +52,11 @@ struct agent {
 	struct request requests[REQUESTS_MAX];
 	size_t n_requests;
 
-	struct source_list sources; /* configuration files that were loaded and not empty */
-	uint64_t source_signature;  /* of the configuration files as loaded */
-	uint64_t source_changed;    /* another signature, seen once: 0 for none */
-	bool ready;                 /* READY=1 was sent */
+	char **sources; /* configuration files that were loaded and not empty */
+	size_t n_sources, sources_allocated;
+	uint64_t source_signature; /* of the configuration files as loaded */
+	uint64_t source_changed;   /* another signature, seen once: 0 for none */
+	bool ready;                /* READY=1 was sent */
 	bool reloaded;    /* to be reported again at the next tick, so that nobody waits for ever */
 	char status[256]; /* the last STATUS= */
 };
@@ -85,6 +85,7 @@ void agent_request(struct agent *agent, bool restore, const char *only, struct h
 /* reload.c */
 void agent_watch_config(struct agent *agent);
 void agent_remember_sources(struct agent *agent);
+void agent_forget_sources(struct agent *agent);
 void agent_reload(struct agent *agent);
 
 /* serve.c: opens what the configuration asks for, closes what it no longer does. */

@@ -28,23 +28,32 @@ static bool is_empty(const char *path)
 	return stat(path, &st) < 0 || (S_ISREG(st.st_mode) && st.st_size == 0);
 }
 
+void agent_forget_sources(struct agent *agent)
+{
+	for (size_t i = 0; i < agent->n_sources; i++)
+		free(agent->sources[i]);
+	free(agent->sources);
+	agent->sources = NULL;
+	agent->n_sources = agent->sources_allocated = 0;
+}
+
+static int remember_source(const char *path, void *userdata)
+{
+	struct agent *agent = userdata;
+	char *copy = is_empty(path) ? NULL : strdup(path);
+
+	if (copy && grow_array(&agent->sources, agent->n_sources, &agent->sources_allocated,
+			    sizeof(*agent->sources)) == 0)
+		agent->sources[agent->n_sources++] = copy;
+	else
+		free(copy);
+	return 0;
+}
+
 void agent_remember_sources(struct agent *agent)
 {
-	const struct config_source *source = &agent->core.source;
-	struct source_list *list = &agent->sources;
-	size_t kept = 0;
-
-	source_list_clear(list);
-	if (source->directory)
-		(void)source_list_read(source->directory, list);
-	if (grow_array(&list->paths, list->n, &list->allocated, sizeof(*list->paths)) == 0)
-		list->paths[list->n++] = strdup(source->file);
-	for (size_t i = 0; i < list->n; i++)
-		if (list->paths[i] && !is_empty(list->paths[i]))
-			list->paths[kept++] = list->paths[i];
-		else
-			free(list->paths[i]);
-	list->n = kept;
+	agent_forget_sources(agent);
+	(void)config_source_each(&agent->core.source, remember_source, agent);
 }
 
 /*
@@ -53,9 +62,8 @@ void agent_remember_sources(struct agent *agent)
  */
 static void find_lost_source(const struct agent *agent, struct config_fault_list *faults)
 {
-	for (size_t i = 0; i < agent->sources.n; i++) {
-		struct config_place place = {
-			.file = agent->sources.paths[i], .line = 1, .column = 1};
+	for (size_t i = 0; i < agent->n_sources; i++) {
+		struct config_place place = {.file = agent->sources[i], .line = 1, .column = 1};
 
 		if (is_empty(place.file))
 			config_fault_add(faults, &place,

@@ -3,7 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/util.h"
-#include "runtime/json_members.h"
+#include "runtime/json_scan.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "apply/edit_text.h"
 
-#include "base/toml_items.h"
+#include "base/toml.h"
 #include "base/util.h"
 
 #include <errno.h>

@@ -2,9 +2,9 @@
 #include "apply/editor.h"
 
 #include "base/cleanup.h"
-#include "base/toml_items.h"
+#include "base/toml.h"
 #include "base/util.h"
-#include "runtime/containerd_keys.h"
+#include "runtime/containerd_config.h"
 #include "runtime/daemon_json.h"
 
 #include <errno.h>

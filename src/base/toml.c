@@ -1,215 +1,293 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/toml_place.h"
+#include "base/toml.h"
 
-#include "base/cleanup.h"
+#include "base/text.h"
 #include "base/util.h"
 
 #include <errno.h>
+#include <stdio.h>
 
-static int copy_bytes(const char *bytes, size_t len, char **text)
+/* The byte there, 0 at the end: no byte of TOML is that. */
+static char byte_at(const struct toml_scan *scan, size_t at)
 {
-	char *copy = malloc(len + 1);
-
-	if (!copy)
-		return -ENOMEM;
-	memcpy(copy, bytes, len);
-	copy[len] = '\0';
-	*text = copy;
-	return 0;
+	return at < scan->len ? scan->text[at] : '\0';
 }
 
-static int decode_string(const char *text, const struct toml_event *event, char **decoded)
+static int fault(struct toml_scan *scan, size_t at, const char *what)
 {
-	_cleanup_(toml_buffer_clear) struct toml_buffer buffer = {0};
-	struct toml_cursor cursor = {.text = text, .len = event->end, .at = event->value};
-	int r = toml_string_read(&cursor, true, &buffer);
+	struct text_position position = text_position(scan->text, MIN(at, scan->len));
 
-	if (r < 0)
-		return r;
-	*decoded = steal(buffer.bytes);
-	return 0;
+	snprintf(scan->why, sizeof(scan->why), "%zu:%zu: %s", position.line, position.column, what);
+	return -EBADMSG;
 }
 
-static int decode(const char *text, const struct toml_event *event, struct toml_value *value)
+static size_t skip_blanks(const struct toml_scan *scan, size_t at)
 {
-	const char *spelled = text + event->value;
-	size_t len = event->end - event->value;
-	struct toml_value found = {.type = event->type, .at = event->value, .len = len};
-	char number[32];
-	long long integer;
-	int r;
+	while (byte_at(scan, at) == ' ' || byte_at(scan, at) == '\t')
+		at++;
+	return at;
+}
 
-	if (event->type == TOML_STRING) {
-		r = decode_string(text, event, &found.text);
-	} else if (event->type == TOML_INTEGER && toml_integer_read(spelled, len, &integer) == 0) {
-		snprintf(number, sizeof(number), "%lld", integer);
-		r = copy_bytes(number, strlen(number), &found.text);
-	} else {
-		r = copy_bytes(spelled, len, &found.text);
+/* The end of the line, before its line break. */
+static size_t line_end(const struct toml_scan *scan, size_t at)
+{
+	const char *end = at < scan->len ? memchr(scan->text + at, '\n', scan->len - at) : NULL;
+	size_t n = end ? (size_t)(end - scan->text) : scan->len;
+
+	return n > at && scan->text[n - 1] == '\r' ? n - 1 : n;
+}
+
+/* Past a string in any of the four kinds of quotes. */
+static int skip_string(struct toml_scan *scan, size_t *at)
+{
+	size_t start = *at;
+	char quote = scan->text[start];
+	bool many = byte_at(scan, start + 1) == quote && byte_at(scan, start + 2) == quote;
+	size_t i = start + (many ? 3 : 1);
+
+	for (; i < scan->len; i++) {
+		if (scan->text[i] == '\\' && quote == '"') {
+			i++;
+		} else if (scan->text[i] == '\n' && !many) {
+			break;
+		} else if (scan->text[i] == quote && !many) {
+			*at = i + 1;
+			return 0;
+		} else if (scan->text[i] == quote && byte_at(scan, i + 1) == quote &&
+			   byte_at(scan, i + 2) == quote) {
+			/* Up to two quotes may stand before the closing ones. */
+			for (i += 3; byte_at(scan, i) == quote;)
+				i++;
+			*at = i;
+			return 0;
+		}
 	}
-	if (r == 0)
-		*value = found;
-	return r;
+	return fault(scan, start, "a string without its closing quote");
 }
 
-void toml_value_clear(struct toml_value *value)
+/* Past a value: up to a comment or the end of the line, outside of all brackets. */
+static int skip_value(struct toml_scan *scan, size_t *value_end)
 {
-	free(value->text);
-	*value = (struct toml_value){0};
-}
-
-static size_t line_of(const char *text, size_t at)
-{
-	size_t line = 1;
-
-	for (size_t i = 0; i < at; i++)
-		line += text[i] == '\n';
-	return line;
-}
-
-struct reading {
-	const char *text;
-	toml_visit visit;
-	void *userdata;
-	size_t line, counted; /* lines up to the byte counted */
-	struct toml_buffer spelled;
-};
-
-/* What an event is as a value: a table is {}, and a container's content has events of its own. */
-static int reading_value(
-	const struct reading *reading, const struct toml_event *event, struct toml_value *value)
-{
+	size_t start = scan->at, at = start, end = start, depth = 0;
 	int r;
 
-	if (event->type != TOML_TABLE && (event->type != TOML_ARRAY || event->last == 0))
-		return decode(reading->text, event, value);
-	*value = (struct toml_value){.type = event->type, .at = event->value};
-	value->len = event->end - event->value;
-	r = copy_bytes(event->type == TOML_TABLE ? "{}" : "[...]",
-		event->type == TOML_TABLE ? 2 : 5, &value->text);
-	return r;
-}
-
-static int read_event(const struct toml_event *event, void *userdata)
-{
-	struct reading *reading = userdata;
-	_cleanup_(toml_value_clear) struct toml_value value = {0};
-	int r;
-
-	reading->spelled.len = 0;
-	r = toml_name_spell(event->name, event->name_len, &reading->spelled);
-	if (r == 0)
-		r = reading_value(reading, event, &value);
-	if (r < 0)
-		return r;
-	for (; reading->counted < event->start; reading->counted++)
-		reading->line += reading->text[reading->counted] == '\n';
-	value.line = reading->line;
-	for (size_t i = event->start; i < reading->counted; i++) /* told after what is in it */
-		value.line -= reading->text[i] == '\n';
-	return reading->visit(reading->spelled.bytes, &value, reading->userdata);
-}
-
-int toml_walk(
-	const char *text, size_t len, toml_visit visit, void *userdata, struct toml_error *error)
-{
-	struct reading reading = {
-		.text = text,
-		.visit = visit,
-		.userdata = userdata,
-		.line = 1,
-	};
-	int r = toml_scan(text, len, read_event, &reading, error);
-
-	toml_buffer_clear(&reading.spelled);
-	return r;
-}
-
-static int ignore_event(const struct toml_event *event, void *userdata)
-{
-	(void)event;
-	(void)userdata;
-	return 0;
-}
-
-int toml_check(const char *text, size_t len, struct toml_error *error)
-{
-	return toml_scan(text, len, ignore_event, NULL, error);
-}
-
-int toml_get(const char *text, size_t len, const char *table, const char *key,
-	struct toml_value *value, struct toml_error *error)
-{
-	_cleanup_(toml_place_clear) struct toml_place place = {0};
-	int r = toml_find(text, len, table, key, &place, error);
-
-	if (r < 0)
-		return r;
-	if (!place.found)
-		return -ENOENT;
-	r = decode(text, &place.event, value);
-	if (r == 0)
-		value->line = line_of(text, value->at);
-	return r;
-}
-
-static int keep_event(const struct toml_event *event, void *userdata)
-{
-	if (event->depth == 0)
-		*(struct toml_event *)userdata = *event;
-	return 0;
-}
-
-bool toml_equal(const char *text, const struct toml_event *event, const char *literal)
-{
-	_cleanup_(toml_value_clear) struct toml_value old = {0}, new = {0};
-	struct toml_event wanted = {0};
-
-	return toml_scan_literal(literal, keep_event, &wanted) == 0 && wanted.type == event->type &&
-	       decode(text, event, &old) == 0 && decode(literal, &wanted, &new) == 0 &&
-	       streq(old.text, new.text);
-}
-
-struct strings {
-	const char *literal;
-	char **strings;
-	size_t n, allocated;
-};
-
-static int add_string(const struct toml_event *event, void *userdata)
-{
-	struct strings *s = userdata;
-	int r;
-
-	if (event->depth == 0)
-		return event->type == TOML_ARRAY ? 0 : -EINVAL;
-	if (event->depth > 1 || event->type != TOML_STRING)
-		return -EINVAL;
-	r = grow_array(&s->strings, s->n, &s->allocated, sizeof(*s->strings));
-	if (r == 0)
-		r = decode_string(s->literal, event, &s->strings[s->n]);
-	if (r == 0)
-		s->n++;
-	return r;
-}
-
-int toml_strings(const char *literal, char ***strings, size_t *n)
-{
-	struct strings found = {.literal = literal};
-	int r = toml_scan_literal(literal, add_string, &found);
-
-	if (r < 0) {
-		toml_strings_free(found.strings, found.n);
-		return r == -EBADMSG ? -EINVAL : r;
+	for (char c; (c = byte_at(scan, at)) != '\0' && (depth > 0 || c != '\n');) {
+		if (c == '#' && depth == 0)
+			break;
+		if (c == '#') {
+			at = line_end(scan, at);
+			continue;
+		}
+		if (c == '"' || c == '\'') {
+			r = skip_string(scan, &at);
+			if (r < 0)
+				return r;
+			end = at;
+			continue;
+		}
+		if (c == '[' || c == '{')
+			depth++;
+		if ((c == ']' || c == '}') && depth-- == 0)
+			return fault(scan, at, "a bracket that nothing opened");
+		at++;
+		if (!strchr(" \t\r\n", c))
+			end = at;
 	}
-	*strings = found.strings;
-	*n = found.n;
+	if (!strchr("\"'[{+-0123456789tfin", byte_at(scan, start)))
+		return fault(scan, start, "a value is expected here");
+	if (depth > 0)
+		return fault(scan, start, "a bracket that nothing closes");
+	if (end == start)
+		return fault(scan, start, "a key without a value");
+	scan->at = at;
+	*value_end = end;
 	return 0;
 }
 
-void toml_strings_free(char **strings, size_t n)
+static bool is_bare(char c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+	       c == '_' || c == '-';
+}
+
+static bool all_bare(const char *text, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		free(strings[i]);
-	free(strings);
+		if (!is_bare(text[i]))
+			return false;
+	return n > 0;
+}
+
+/* Adds a part to a dotted name. A name that does not fit is none that anybody looks for. */
+static void add_part(char *name, const char *part, size_t n, bool quoted)
+{
+	size_t used = strlen(name);
+
+	snprintf(name + used, TOML_NAME_MAX - used, "%s%s%.*s%s", used > 0 ? "." : "",
+		quoted ? "\"" : "", (int)MIN(n, (size_t)TOML_NAME_MAX), part, quoted ? "\"" : "");
+}
+
+/* A dotted name: all of its parts but the last are added to table, the last one is key. */
+static int scan_name(struct toml_scan *scan, char *table, struct toml_item *item)
+{
+	for (;;) {
+		size_t at = skip_blanks(scan, scan->at), end = at;
+		bool quoted = byte_at(scan, at) == '"' || byte_at(scan, at) == '\'';
+		int r = quoted ? skip_string(scan, &end) : 0;
+
+		if (r < 0)
+			return r;
+		while (!quoted && is_bare(byte_at(scan, end)))
+			end++;
+		if (end == at)
+			return fault(scan, at, "a name is expected here");
+		item->last = at;
+		item->key[0] = '\0';
+		quoted = quoted && !all_bare(scan->text + at + 1, end - at - 2);
+		if (is_bare(scan->text[at]))
+			add_part(item->key, scan->text + at, end - at, false);
+		else
+			add_part(item->key, scan->text + at + 1, end - at - 2, quoted);
+		scan->at = skip_blanks(scan, end);
+		if (byte_at(scan, scan->at) != '.')
+			return 0;
+		scan->at++;
+		add_part(table, item->key, strlen(item->key), false);
+	}
+}
+
+static int scan_header(struct toml_scan *scan, struct toml_item *item)
+{
+	bool array = byte_at(scan, scan->at + 1) == '[';
+	int r;
+
+	item->header = true;
+	item->start = scan->at;
+	scan->at += array ? 2 : 1;
+	scan->table[0] = '\0';
+	r = scan_name(scan, scan->table, item);
+	if (r < 0)
+		return r;
+	add_part(scan->table, item->key, strlen(item->key), false);
+	for (int i = 0; i < (array ? 2 : 1); i++)
+		if (byte_at(scan, scan->at++) != ']')
+			return fault(scan, scan->at - 1, "] is expected here");
+	if (array)
+		snprintf(scan->table + strlen(scan->table),
+			sizeof(scan->table) - strlen(scan->table), "[]");
+	item->key[0] = '\0';
+	memcpy(item->table, scan->table, sizeof(item->table));
+	return 0;
+}
+
+static int scan_key(struct toml_scan *scan, struct toml_item *item)
+{
+	int r;
+
+	item->start = scan->at;
+	memcpy(item->table, scan->table, sizeof(item->table));
+	r = scan_name(scan, item->table, item);
+	if (r < 0)
+		return r;
+	if (byte_at(scan, scan->at) != '=')
+		return fault(scan, scan->at, "= is expected here");
+	scan->at = skip_blanks(scan, scan->at + 1);
+	item->value = scan->at;
+	return skip_value(scan, &item->value_end);
+}
+
+int toml_next(struct toml_scan *scan, struct toml_item *item)
+{
+	int r;
+
+	if (scan->at == 0 && memchr(scan->text, '\0', scan->len))
+		return fault(scan, strlen(scan->text), "a zero byte");
+	if (scan->at == 0 && scan->len >= 3 && memcmp(scan->text, "\xef\xbb\xbf", 3) == 0)
+		scan->at = 3;
+	for (;; scan->at++) {
+		char c = byte_at(scan, scan->at);
+
+		if (c == '#')
+			scan->at = line_end(scan, scan->at);
+		else if (c == '\0' || !strchr(" \t\r\n", c))
+			break;
+	}
+	if (scan->at >= scan->len)
+		return 0;
+	memset(item, 0, sizeof(*item));
+	r = scan->text[scan->at] == '[' ? scan_header(scan, item) : scan_key(scan, item);
+	if (r < 0)
+		return r;
+	item->end = line_end(scan, item->header ? scan->at : item->value_end);
+	scan->at = skip_blanks(scan, scan->at);
+	if (scan->at < item->end && scan->text[scan->at] != '#')
+		return fault(scan, scan->at, "the end of the line is expected here");
+	scan->at = item->end;
+	return 1;
+}
+
+int toml_find(const char *text, size_t len, const char *table, const char *key,
+	struct toml_item *item, char why[static TOML_WHY_MAX])
+{
+	struct toml_scan scan = {.text = text, .len = len};
+	char wanted[2 * TOML_NAME_MAX], name[2 * TOML_NAME_MAX];
+	int r;
+
+	snprintf(wanted, sizeof(wanted), "%s%s%s", table, table[0] ? "." : "", key);
+	while ((r = toml_next(&scan, item)) > 0) {
+		size_t n = (size_t)snprintf(name, sizeof(name), "%s%s%s", item->table,
+			item->table[0] ? "." : "", item->key);
+
+		if (item->header)
+			continue;
+		if (streq(name, wanted))
+			return 0;
+		if (text[item->value] == '{' && strncmp(name, wanted, n) == 0 && wanted[n] == '.') {
+			fault(&scan, item->start, "an inline table, which is not edited");
+			r = -EEXIST;
+			break;
+		}
+	}
+	if (r < 0)
+		copy_text(why, TOML_WHY_MAX, scan.why);
+	return r < 0 ? r : -ENOENT;
+}
+
+/* A plain string: one line in one pair of quotes, without escapes. */
+static bool is_plain(const char *text, size_t n)
+{
+	return n >= 2 && (text[0] == '"' || text[0] == '\'') && text[n - 1] == text[0] &&
+	       !(n > 2 && text[1] == text[0]) && !(text[0] == '"' && memchr(text, '\\', n));
+}
+
+bool toml_value(const char *text, const struct toml_item *item, char *out, size_t size)
+{
+	size_t n = item->value_end - item->value;
+	bool plain = is_plain(text + item->value, n);
+
+	return (size_t)snprintf(out, size, "%.*s", (int)(plain ? n - 2 : n),
+		       text + item->value + (plain ? 1 : 0)) < size;
+}
+
+bool toml_next_string(
+	const char *text, const struct toml_item *item, size_t *at, char *out, size_t size)
+{
+	struct toml_scan scan = {.text = text, .len = item->value_end};
+	size_t i = MAX(*at, item->value), start;
+
+	while (i < item->value_end && text[i] != '"' && text[i] != '\'')
+		i = text[i] == '#' ? line_end(&scan, i) : i + 1;
+	start = i;
+	if (i >= item->value_end || skip_string(&scan, &i) < 0)
+		return false;
+	*at = i;
+	return toml_value(text, &(struct toml_item){.value = start, .value_end = i}, out, size);
+}
+
+bool toml_quote(const char *string, char *out, size_t size)
+{
+	for (const char *p = string; *p; p++)
+		if ((unsigned char)*p < 0x20 || *p == 0x7f || *p == '"' || *p == '\\')
+			return false;
+	return (size_t)snprintf(out, size, "\"%s\"", string) < size;
 }

@@ -132,6 +132,10 @@ uint32_t config_checksum(const struct config *config);
  */
 uint64_t config_source_signature(const struct config_source *source);
 
+/* Calls take for the main file and each of the directory's; its first result that is no 0. */
+int config_source_each(const struct config_source *source,
+	int (*take)(const char *path, void *userdata), void *userdata);
+
 /* Profiles: named defaults, each with the document it comes from. A file's value wins over them. */
 struct profile {
 	const char *name;

@@ -483,16 +483,21 @@ static int mix_file(const char *path, void *userdata)
 	return 0;
 }
 
+int config_source_each(const struct config_source *source,
+	int (*take)(const char *path, void *userdata), void *userdata)
+{
+	int r = source->file ? take(source->file, userdata) : 0;
+
+	return r == 0 && source->directory ? for_each_source(source->directory, take, userdata) : r;
+}
+
 uint64_t config_source_signature(const struct config_source *source)
 {
 	uint64_t hash = FNV_OFFSET;
 
-	if (source->file)
-		mix_file(source->file, &hash);
-	if (!source->directory)
-		return hash;
-	mix_file(source->directory, &hash);
-	/* A directory that cannot be read has no files to look at; loading says why. */
-	(void)for_each_source(source->directory, mix_file, &hash);
+	if (source->directory)
+		mix_file(source->directory, &hash);
+	/* A directory that cannot be read has no files to read; loading says why. */
+	(void)config_source_each(source, mix_file, &hash);
 	return hash;
 }

@@ -1,195 +1,471 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "runtime/containerd_plan.h"
+#include "runtime/containerd_config.h"
 
 #include "base/cleanup.h"
+#include "base/hash.h"
 #include "base/parse.h"
+#include "base/toml.h"
+#include "base/util.h"
 
 #include <errno.h>
+#include <fnmatch.h>
 #include <stdarg.h>
 
-static const struct containerd_row rows[CONTAINERD_SETTINGS] = {
-	[CONTAINERD_DOWNLOADS] = {"", "max_concurrent_downloads"},
-	[CONTAINERD_PROGRESS_TIMEOUT] = {"", "image_pull_progress_timeout"},
-	[CONTAINERD_REGISTRY_DIRECTORY] = {".registry", "config_path"},
+#define OURS "# Added by headroom; \"headroom restore\" removes it.\n"
+
+#define CRI_1    "plugins.cri"
+#define CRI_2    "plugins.\"io.containerd.grpc.v1.cri\""
+#define IMAGES   "plugins.\"io.containerd.cri.v1.images\""
+#define TRANSFER "plugins.\"io.containerd.transfer.v1.local\""
+
+/* What an empty config_path means from 2.2 on: plugins/cri/images/plugin.go. */
+#define DEFAULT_DIRECTORIES "/etc/containerd/certs.d:/etc/docker/certs.d"
+
+/* A setting's key, and its tables in 1.x and in 2.x, which still reads the older names. */
+static const struct {
+	const char *sub, *key;
+	const char *const tables[2][4];
+} settings[CONTAINERD_SETTINGS] = {
+	[CONTAINERD_DOWNLOADS] = {"", "max_concurrent_downloads",
+		{{CRI_2, CRI_1}, {IMAGES, CRI_2, CRI_1}}},
+	[CONTAINERD_PROGRESS_TIMEOUT] = {"", "image_pull_progress_timeout",
+		{{CRI_2, CRI_1}, {IMAGES, CRI_2, CRI_1}}},
+	[CONTAINERD_REGISTRY_DIRECTORY] = {".registry", "config_path",
+		{{CRI_2 ".registry", CRI_1 ".registry"},
+			{IMAGES ".registry", CRI_2 ".registry", CRI_1 ".registry"}}},
+};
+static const char *const transfer_tables[] = {TRANSFER, NULL};
+
+/* Files that another program writes anew, whenever it starts. */
+static const struct {
+	const char *path; /* part of it */
+	const char *text; /* in a comment at the beginning */
+	const char *cure;
+} generated[] = {
+	{"/rancher/", NULL, "k3s and RKE2 write it: use config.toml.tmpl beside it"},
+	{"/snap.docker/", NULL, "dockerd writes it: use Docker's daemon.json"},
+	{"/docker/containerd/", NULL, "dockerd writes it: use Docker's daemon.json"},
+	{"/microk8s/", NULL, "MicroK8s writes it: use containerd-template.toml beside it"},
+	{"/run/k0s/", NULL, "k0s writes it: use /etc/k0s/containerd.d"},
+	{NULL, "k0s_managed=true", "k0s writes it: use /etc/k0s/containerd.d"},
+	{NULL, "DO NOT EDIT", "it says that it is generated: change what it is made from"},
 };
 
-static void refuse(struct containerd_plan *plan, enum containerd_refusal refusal,
-	const char *format, ...) PRINTF_LIKE(3, 4);
+#define COMMENT_MAX 512 /* bytes in which such a comment begins */
 
-static void refuse(
-	struct containerd_plan *plan, enum containerd_refusal refusal, const char *format, ...)
+/* What a look at one configuration shares. */
+struct reading {
+	const struct containerd_process *process;
+	struct containerd_files files;
+	char *dump;
+	const char *cri; /* the table of the dump that has the images' keys */
+	bool merges;     /* 2.x */
+	struct containerd_config *config;
+};
+
+static void reading_clear(struct reading *reading)
 {
-	struct containerd_edit *edit = plan->edit;
-	va_list args;
-
-	edit->method = CONTAINERD_UNSUPPORTED;
-	edit->refusal = refusal;
-	va_start(args, format);
-	vsnprintf(edit->why, sizeof(edit->why), format, args);
-	va_end(args);
+	containerd_files_clear(&reading->files);
+	free(reading->dump);
 }
 
-static int write_literal(struct containerd_plan *plan, const char *value)
-{
-	_cleanup_free_ char *quoted = NULL;
-	unsigned long long us;
-	uint64_t count;
-	int r;
+/* ---- what the dump says ---- */
 
-	if (plan->setting == CONTAINERD_DOWNLOADS) {
-		if (parse_count(value, &count) < 0 || count == 0 || count > INT_MAX)
-			return -EINVAL;
-		copy_text(plan->edit->literal, sizeof(plan->edit->literal), value);
-		return 0;
-	}
-	if (plan->setting == CONTAINERD_PROGRESS_TIMEOUT &&
-		containerd_duration_parse(value, &us) < 0)
-		return -EINVAL;
-	if (plan->setting == CONTAINERD_REGISTRY_DIRECTORY && value[0] != '/')
-		return -EINVAL;
-	r = toml_quote(value, &quoted);
-	if (r < 0)
-		return r;
-	return copy_text(plan->edit->literal, sizeof(plan->edit->literal), quoted) ? 0 : -EINVAL;
+static bool dump_is(const struct reading *reading, const char *key, const char *wanted)
+{
+	char name[TOML_NAME_MAX], value[SETTING_VALUE_MAX];
+
+	snprintf(name, sizeof(name), "%s.%s", reading->cri, key);
+	return containerd_dump_value(reading->dump, name, value, sizeof(value)) &&
+	       streq(value, wanted);
 }
 
-static void write_effective(struct containerd_plan *plan)
+/* True when a text has anything in a table of that name, whose own name has `part` in it. */
+static bool has_below(const char *text, size_t len, const char *table, const char *part)
 {
-	_cleanup_(toml_value_clear) struct toml_value value = {0};
-	struct containerd_edit *edit = plan->edit;
-	const char *dump = plan->config->dump;
-	char table[PLAN_TABLE_MAX];
+	struct toml_scan scan = {.text = text, .len = len};
+	struct toml_item item;
+	size_t n = strlen(table);
 
-	plan_dump_table(plan, table);
-	snprintf(
-		edit->effective_path, sizeof(edit->effective_path), "%s.%s", table, plan->row->key);
-	if (!dump || toml_get(dump, strlen(dump), table, plan->row->key, &value, NULL) < 0)
-		return;
-	copy_text(edit->effective, sizeof(edit->effective), value.text);
-	if (plan->setting == CONTAINERD_REGISTRY_DIRECTORY && edit->effective[0] == '\0' &&
-		plan->generation->registry_default &&
-		!plan_any_below(plan, "registry.mirrors", "") &&
-		!plan_any_below(plan, "registry.configs", "") &&
-		!plan_any_below(plan, "registry.auths", ""))
-		copy_text(edit->effective, sizeof(edit->effective),
-			plan->generation->registry_default);
-}
-
-/* Writes where, what stands there, and refuses what may not be written. */
-static void write_place(
-	struct containerd_plan *plan, const char *path, const struct containerd_file *file)
-{
-	struct containerd_edit *edit = plan->edit;
-	const char *cure = plan_generated(plan, path, file);
-	_cleanup_free_ char *on_disk = NULL;
-
-	copy_text(edit->path, sizeof(edit->path), path);
-	copy_text(edit->key, sizeof(edit->key), plan->row->key);
-	plan_table(plan, file, edit->table);
-	on_disk = file ? plan_value(file, edit->table, edit->key) : NULL;
-	if (on_disk)
-		copy_text(edit->on_disk, sizeof(edit->on_disk), on_disk);
-	if (cure)
-		refuse(plan, CONTAINERD_GENERATED, "%s: %s", path, cure);
-	else if (file ? file->read_only : plan->config->read_only)
-		refuse(plan, CONTAINERD_READ_ONLY, "%s is on a read-only file system", path);
-}
-
-static void find_place(struct containerd_plan *plan)
-{
-	const struct containerd_file *file = NULL;
-	char own[PATH_MAX];
-
-	plan->edit->method = CONTAINERD_IN_PLACE;
-	if (plan->generation->merges && plan_own_path(plan, own)) {
-		file = plan_winner_over(plan, own);
-		if (!file) {
-			file = plan_find(plan, own);
-			plan->edit->method = CONTAINERD_OWN_FILE;
-			if (!file)
-				copy_text(plan->edit->begin, sizeof(plan->edit->begin),
-					CONTAINERD_OURS);
-			write_place(plan, own, file);
-			return;
-		}
-	} else {
-		file = plan_file_that_counts(plan);
-	}
-	if (!file)
-		copy_text(plan->edit->begin, sizeof(plan->edit->begin), plan->generation->begin);
-	write_place(plan, file ? file->path : plan->config->main_path, file);
-}
-
-/* True when nothing about the whole configuration speaks against it. */
-static bool check_config(struct containerd_plan *plan)
-{
-	for (size_t i = 0; i < plan->config->files.n; i++) {
-		const struct containerd_file *file = &plan->config->files.files[i];
-		long long version = plan_version(file);
-
-		if (version < 0 || version > plan->generation->newest) {
-			refuse(plan, CONTAINERD_NOT_TOML,
-				"%s is of a version that containerd %s does not read", file->path,
-				plan->config->version);
-			return false;
-		}
-	}
-	if (plan_cri_is_off(plan)) {
-		refuse(plan, CONTAINERD_CRI_OFF, "%s: disabled_plugins has the CRI plugin",
-			plan->config->main_path);
-		return false;
-	}
-	return true;
-}
-
-/* With these config_path keeps the CRI plugin from starting: its ValidatePluginConfig. */
-static bool check_registry(struct containerd_plan *plan)
-{
-	const char *what = NULL;
-
-	if (plan_any_below(plan, "registry.mirrors", ""))
-		what = "registry.mirrors";
-	else if (!plan->generation->merges && plan_any_below(plan, "registry.configs", ".tls"))
-		what = "tls in registry.configs";
-	if (!what)
-		return true;
-	refuse(plan, CONTAINERD_EXCLUDED,
-		"%s: %s excludes config_path: move it to hosts.toml files first",
-		plan->config->main_path, what);
+	while (toml_next(&scan, &item) > 0)
+		if (strncmp(item.table, table, n) == 0 &&
+			(item.table[n] == '.' || (item.table[n] == '\0' && !item.header)) &&
+			(strstr(item.table + n, part) || streq(item.key, part + (part[0] == '.'))))
+			return true;
 	return false;
 }
 
-int containerd_config_plan(const struct containerd_config *config, enum containerd_setting setting,
-	const char *value, struct containerd_edit *edit)
+static bool dump_has_below(const struct reading *reading, const char *sub, const char *part)
 {
-	struct containerd_edit result = {.method = CONTAINERD_UNSUPPORTED};
-	struct containerd_plan plan = {
-		.config = config,
-		.generation = containerd_generation_of(config->version),
-		.setting = setting,
-		.row = &rows[setting],
-		.edit = &result,
-	};
-	int r = strlen(config->main_path) < sizeof(result.path) ? write_literal(&plan, value)
-								: -ENAMETOOLONG;
+	char table[TOML_NAME_MAX];
 
-	if (r < 0)
-		return r;
-	if (!plan.generation) {
-		refuse(&plan, CONTAINERD_UNKNOWN_VERSION,
-			"containerd \"%.32s\": this program knows 1.6 to 2.x",
-			config->version ? config->version : "");
-	} else if (setting == CONTAINERD_PROGRESS_TIMEOUT && !plan.generation->progress) {
-		refuse(&plan, CONTAINERD_NO_SUCH_KEY,
-			"containerd %.32s has no %s: it came with 1.7", config->version,
-			plan.row->key);
-	} else if (check_config(&plan)) {
-		plan.transfer = setting == CONTAINERD_DOWNLOADS && plan.generation->transfer &&
-				!plan_pulls_the_old_way(&plan);
-		write_effective(&plan);
-		if (setting != CONTAINERD_REGISTRY_DIRECTORY || check_registry(&plan))
-			find_place(&plan);
+	snprintf(table, sizeof(table), "%s.%s", reading->cri, sub);
+	return has_below(reading->dump, strlen(reading->dump), table, part);
+}
+
+static bool has_old_registries(const struct reading *reading)
+{
+	return dump_has_below(reading, "registry.mirrors", "") ||
+	       dump_has_below(reading, "registry.configs", "") ||
+	       dump_has_below(reading, "registry.auths", "");
+}
+
+/*
+ * 2.1 and later pull by the transfer service and its key, unless the configuration has what only
+ * the CRI plugin can do: CheckLocalImagePullConfigs in internal/cri/config/config.go.
+ */
+static bool pulls_by_transfer(const struct reading *reading)
+{
+	return dump_is(reading, "use_local_image_pull", "false") &&
+	       dump_is(reading, "max_concurrent_downloads", "3") &&
+	       !dump_is(reading, "disable_snapshot_annotations", "false") &&
+	       !dump_is(reading, "discard_unpacked_layers", "true") &&
+	       !dump_is(reading, "image_pull_with_sync_fs", "true") && !has_old_registries(reading);
+}
+
+static bool cri_is_off(const struct reading *reading)
+{
+	static const char *const names[] = {
+		"cri", "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.images"};
+	const char *dump = reading->dump;
+	char why[TOML_WHY_MAX], plugin[128];
+	struct toml_item item;
+	size_t at = 0;
+
+	if (toml_find(dump, strlen(dump), "", "disabled_plugins", &item, why) < 0)
+		return false;
+	while (toml_next_string(dump, &item, &at, plugin, sizeof(plugin)))
+		for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+			if (streq(plugin, names[i]))
+				return true;
+	return false;
+}
+
+static bool is_at_least(const char *version, unsigned major, unsigned minor)
+{
+	unsigned is_major, is_minor;
+
+	return sscanf(version, version[0] == 'v' ? "v%3u.%3u" : "%3u.%3u", &is_major, &is_minor) ==
+		       2 &&
+	       (is_major > major || (is_major == major && is_minor >= minor));
+}
+
+/* ---- which file ---- */
+
+static bool sets_key(const struct containerd_file *file, const struct containerd_key *key)
+{
+	char why[TOML_WHY_MAX];
+	struct toml_item item;
+
+	for (const char *const *table = key->tables; *table; table++)
+		if (file->text &&
+			toml_find(file->text, file->len, *table, key->key, &item, why) != -ENOENT)
+			return true;
+	return false;
+}
+
+/* 1.x takes a plugin's section whole from the last file that has one. */
+static bool has_section(const struct containerd_file *file)
+{
+	struct toml_scan scan = {.text = file->text, .len = file->len};
+	struct toml_item item;
+
+	while (file->text && toml_next(&scan, &item) > 0)
+		if (starts_with(item.table, CRI_1 ".") || streq(item.table, CRI_1) ||
+			starts_with(item.table, CRI_2) || streq(item.key, "cri") ||
+			streq(item.key, "\"io.containerd.grpc.v1.cri\""))
+			return true;
+	return false;
+}
+
+/* The path of our own file: below the last import of the main file that would have it. */
+static bool find_own(const struct reading *reading, char own[static SETTING_PATH_MAX])
+{
+	const struct containerd_file *main = &reading->files.files[0];
+	char import[SETTING_PATH_MAX], why[TOML_WHY_MAX];
+	struct toml_item item;
+	bool found = false;
+	size_t at = 0;
+
+	if (!main->text || toml_find(main->text, main->len, "", "imports", &item, why) < 0)
+		return false;
+	while (toml_next_string(main->text, &item, &at, import, sizeof(import))) {
+		char *name = strrchr(import, '/');
+		int n;
+
+		if (!name || !strchr(name, '*') || fnmatch(name + 1, CONTAINERD_DROP_IN, 0) != 0)
+			continue;
+		*name = '\0';
+		if (strpbrk(import, "*?[\\"))
+			continue;
+		n = snprintf(own, SETTING_PATH_MAX, "%.*s%s%s/" CONTAINERD_DROP_IN,
+			import[0] == '/' ? 0 : (int)(strrchr(main->path, '/') - main->path),
+			main->path, import[0] == '/' ? "" : "/", import);
+		found = n < SETTING_PATH_MAX;
 	}
-	*edit = result;
+	return found;
+}
+
+/* True when containerd reads this file after our own one, which may not be there yet. */
+static bool is_after(const struct reading *reading, size_t i, const char *own)
+{
+	const char *path = reading->files.files[i].path;
+	size_t directory = (size_t)(strrchr(own, '/') - own) + 1;
+
+	for (size_t k = 0; k < reading->files.n; k++)
+		if (streq(reading->files.files[k].path, own))
+			return i > k;
+	if (strncmp(path, own, directory) == 0 && !strchr(path + directory, '/'))
+		return strcmp(path, own) > 0;
+	return i > 0; /* of another import */
+}
+
+/* Where the key goes: our own file, else that which has it already, else the main one. */
+static void choose_file(const struct reading *reading, struct containerd_key *key)
+{
+	char own[SETTING_PATH_MAX];
+	bool drop_in = reading->merges && find_own(reading, own);
+	const struct containerd_file *file = NULL;
+
+	for (size_t i = reading->files.n; i > 0 && !file; i--) {
+		const struct containerd_file *one = &reading->files.files[i - 1];
+
+		if (drop_in ? !streq(one->path, own) && is_after(reading, i - 1, own) &&
+					sets_key(one, key)
+			: reading->merges ? sets_key(one, key)
+					  : has_section(one))
+			file = one;
+	}
+	if (!file && !drop_in)
+		file = &reading->files.files[0];
+	key->base = file && reading->merges ? OURS "version = 3\n"
+		    : file                  ? OURS "version = 2\n"
+					    : OURS;
+	copy_text(key->path, sizeof(key->path), file ? file->path : own);
+}
+
+static const char *generator_of(const struct reading *reading, const char *path)
+{
+	const struct containerd_file *file = NULL;
+
+	if (strstr(reading->process->version, "-k3s"))
+		return generated[0].cure;
+	for (size_t i = 0; i < reading->files.n; i++)
+		if (streq(reading->files.files[i].path, path))
+			file = &reading->files.files[i];
+	for (size_t i = 0; i < ARRAY_SIZE(generated); i++) {
+		if (generated[i].path && strstr(path, generated[i].path))
+			return generated[i].cure;
+		if (generated[i].text && file && file->text && file->text[0] == '#' &&
+			memmem(file->text, MIN(file->len, (size_t)COMMENT_MAX), generated[i].text,
+				strlen(generated[i].text)))
+			return generated[i].cure;
+	}
+	return NULL;
+}
+
+/* ---- all together ---- */
+
+static void refuse(struct containerd_key *key, enum containerd_refusal refusal, const char *format,
+	...) PRINTF_LIKE(3, 4);
+
+static void refuse(
+	struct containerd_key *key, enum containerd_refusal refusal, const char *format, ...)
+{
+	va_list args;
+
+	if (key->refusal != CONTAINERD_FINE)
+		return;
+	key->refusal = refusal;
+	va_start(args, format);
+	vsnprintf(key->why, sizeof(key->why), format, args);
+	va_end(args);
+}
+
+static void read_key(const struct reading *reading, enum containerd_setting setting)
+{
+	const struct containerd_process *process = reading->process;
+	struct containerd_key *key = &reading->config->keys[setting];
+	bool transfer = setting == CONTAINERD_DOWNLOADS && reading->config->transfer;
+	bool directory = setting == CONTAINERD_REGISTRY_DIRECTORY;
+	const char *cure;
+
+	*key = (struct containerd_key){.key = settings[setting].key,
+		.tables = transfer ? transfer_tables : settings[setting].tables[reading->merges]};
+	snprintf(key->dump_key, sizeof(key->dump_key), "%s%s.%s",
+		transfer ? TRANSFER : reading->cri, settings[setting].sub, key->key);
+	if (cri_is_off(reading))
+		refuse(key, CONTAINERD_CRI_OFF, "%s: disabled_plugins has the CRI plugin",
+			process->config);
+	else if (!containerd_dump_value(
+			 reading->dump, key->dump_key, key->on_disk, sizeof(key->on_disk)))
+		refuse(key, CONTAINERD_NO_SUCH_KEY, "containerd %s has no %s", process->version,
+			key->key);
+	if (directory && dump_has_below(reading, "registry.mirrors", ""))
+		refuse(key, CONTAINERD_EXCLUDED,
+			"%s: registry.mirrors excludes config_path: move it to hosts.toml files",
+			process->config);
+	else if (directory && !reading->merges &&
+		 dump_has_below(reading, "registry.configs", ".tls"))
+		refuse(key, CONTAINERD_EXCLUDED,
+			"%s: tls in registry.configs excludes config_path: move it to hosts.toml "
+			"files",
+			process->config);
+	if (directory && !key->on_disk[0] && is_at_least(process->version, 2, 2) &&
+		!has_old_registries(reading))
+		copy_text(key->on_disk, sizeof(key->on_disk), DEFAULT_DIRECTORIES);
+	choose_file(reading, key);
+	cure = generator_of(reading, key->path);
+	if (cure)
+		refuse(key, CONTAINERD_GENERATED, "%s: %s", key->path, cure);
+	else if (host_may_write(process->host, key->path) == -EROFS)
+		refuse(key, CONTAINERD_READ_ONLY, "%s is on a read-only file system", key->path);
+}
+
+static void hash_of(const struct reading *reading, char hash[static HASH_TEXT_MAX])
+{
+	char hashes[CONTAINERD_FILES_MAX + 1][HASH_TEXT_MAX + SETTING_PATH_MAX] = {0};
+	char name[4 * SETTING_PATH_MAX];
+	int n = snprintf(name, sizeof(name), "%s %s %s", reading->process->binary,
+		reading->process->version, reading->process->directory);
+
+	for (size_t i = 0; i < reading->files.n; i++) {
+		const struct containerd_file *file = &reading->files.files[i];
+
+		hash_bytes(file->text ? file->text : "", file->len, hashes[i]);
+		strcpy(hashes[i] + HASH_TEXT_MAX, file->path);
+	}
+	hash_bytes(name, (size_t)n, hashes[CONTAINERD_FILES_MAX]);
+	hash_bytes(hashes, sizeof(hashes), hash);
+}
+
+/* What the program makes of its files as they are. Without a main file it has its defaults. */
+static int read_dump(struct reading *reading, const struct wait *wait)
+{
+	const struct containerd_process *process = reading->process;
+	struct containerd_config *config = reading->config;
+	char why[CONTAINERD_WHY_MAX], version[SETTING_VALUE_MAX];
+	int r;
+
+	if (!process->binary[0]) {
+		copy_text(config->why, sizeof(config->why),
+			"containerd's process is not seen: nothing is edited");
+		return -ESRCH;
+	}
+	r = containerd_dump(process, reading->files.files[0].text ? process->config : NULL, wait,
+		&reading->dump, why);
+	if (r < 0) {
+		snprintf(config->why, sizeof(config->why),
+			r == -EINVAL ? "%s: %.200s: left alone" : "%s: %.200s", process->config,
+			why);
+		return r == -EINVAL ? -EBADMSG : r;
+	}
+	containerd_files_filter(&reading->files, process, reading->dump);
+	reading->merges = has_below(reading->dump, strlen(reading->dump), IMAGES, "");
+	reading->cri = reading->merges ? IMAGES : CRI_2;
+	/* 2.x refuses to dump such a file. */
+	if (!reading->merges &&
+		containerd_dump_value(reading->dump, "version", version, sizeof(version)) &&
+		atoi(version) > 2) {
+		snprintf(config->why, sizeof(config->why),
+			"%s: version %.16s is newer than containerd %.32s reads: left alone",
+			process->config, version, process->version);
+		return -EBADMSG;
+	}
+	return 0;
+}
+
+void containerd_config_read(const struct containerd_process *process, const struct wait *wait,
+	struct containerd_config *config)
+{
+	_cleanup_(reading_clear) struct reading reading = {.process = process, .config = config};
+	char hash[HASH_TEXT_MAX], why[CONTAINERD_WHY_MAX] = "";
+	int r = containerd_files_read(process, &reading.files, why);
+
+	config->changed_us = reading.files.changed_us;
+	if (r < 0) {
+		snprintf(config->why, sizeof(config->why), "%.300s: left alone", why);
+		config->error = r;
+		return;
+	}
+	hash_of(&reading, hash);
+	if (config->error == 0 && streq(hash, config->hash))
+		return;
+	*config = (struct containerd_config){.changed_us = reading.files.changed_us};
+	config->error = read_dump(&reading, wait);
+	if (config->error < 0)
+		return;
+	memcpy(config->hash, hash, sizeof(hash));
+	config->transfer = reading.merges && pulls_by_transfer(&reading);
+	for (int i = 0; i < CONTAINERD_SETTINGS; i++)
+		read_key(&reading, (enum containerd_setting)i);
+}
+
+bool containerd_literal(
+	enum containerd_setting setting, const char *value, char literal[static SETTING_VALUE_MAX])
+{
+	unsigned long long us;
+	uint64_t count;
+
+	switch (setting) {
+	case CONTAINERD_DOWNLOADS:
+		return parse_count(value, &count) == 0 && count > 0 && count <= INT_MAX &&
+		       copy_text(literal, SETTING_VALUE_MAX, value);
+	case CONTAINERD_PROGRESS_TIMEOUT:
+		return containerd_duration_parse(value, &us) == 0 &&
+		       toml_quote(value, literal, SETTING_VALUE_MAX);
+	default:
+		return value[0] == '/' && toml_quote(value, literal, SETTING_VALUE_MAX);
+	}
+}
+
+/* Go's units, time.ParseDuration: those below a microsecond count as nothing. */
+static unsigned long long unit_us(const char **text)
+{
+	static const struct {
+		const char *name;
+		unsigned long long us;
+	} units[] = {
+		{"ms", USEC_PER_MSEC},
+		{"us", 1},
+		{"\xc2\xb5s", 1},
+		{"h", 3600 * USEC_PER_SEC},
+		{"m", 60 * USEC_PER_SEC},
+		{"s", USEC_PER_SEC},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(units); i++)
+		if (starts_with(*text, units[i].name)) {
+			*text += strlen(units[i].name);
+			return units[i].us;
+		}
+	return 0;
+}
+
+int containerd_duration_parse(const char *text, unsigned long long *us)
+{
+	unsigned long long sum = 0;
+
+	if (streq(text, "0")) {
+		*us = 0;
+		return 0;
+	}
+	do {
+		unsigned long long value = 0, unit;
+		const char *start = text;
+
+		for (; *text >= '0' && *text <= '9'; text++)
+			if (__builtin_mul_overflow(value, 10ULL, &value) ||
+				__builtin_add_overflow(
+					value, (unsigned long long)(*text - '0'), &value))
+				return -ERANGE;
+		unit = text > start ? unit_us(&text) : 0;
+		if (unit == 0)
+			return -EINVAL;
+		if (__builtin_mul_overflow(value, unit, &value) ||
+			__builtin_add_overflow(sum, value, &sum))
+			return -ERANGE;
+	} while (*text);
+	*us = sum;
 	return 0;
 }

@@ -3,133 +3,123 @@
 #define RUNTIME_CONTAINERD_CONFIG_H
 
 /*
- * Where containerd keeps what this program sets, for each generation of it: which file, table and
- * key, and whether a file of our own beside the main one would do. Texts in, a decision out; only
- * containerd_files_read() looks at files, and nothing here changes one.
+ * What a containerd's configuration says, and where each of our keys would go. `containerd config
+ * dump` tells what the files come to, so little has to be known of versions; which key counts is
+ * read from the dump too. Everything here may block, and nothing writes.
  *
- * From containerd's own source, cmd/containerd/server/config/config.go (1.x:
- * services/server/config) and its plugins' configurations, and tried out with 1.6.20 and 2.4.2:
- * - 1.x: a section of a file that `imports` names replaces that section of the main file whole.
- *   So the key has to go where the section is that counts.
- * - 2.x: sections merge key by key, the file read last wins. Only an `imports` that stands in a
- * file is followed: the /etc/containerd/conf.d that 2.2 and later print as their default is not
- * read unless the main file names it.
- * - 2.0 to 2.2 take the whole configuration to have the version of the file read last: a version 3
- *   beside a main file of version 2 would leave that file's CRI section unread. So our own file has
- *   no version: it takes that of the files before it. 2.3 and later migrate each file by itself.
- * - A version above the daemon's own prevents its start.
+ * From containerd's source (cmd/containerd/server/config, 1.x: services/server/config), and tried
+ * with 1.6.20 and 2.4.2:
+ * - 1.x: a plugin's section in a file that `imports` names replaces that section of the main file
+ *   whole. So a key has to go into the file whose section counts.
+ * - 2.x: sections merge key by key, the file read last wins: a file of our own is enough. Only
+ *   `imports` that are in a file are followed, not the /etc/containerd/conf.d that 2.2 and later
+ *   print as their default.
+ * - 2.0 to 2.2 take the whole configuration to have the version of the file read last, and a
+ *   version above the daemon's own prevents its start: our own file has no version.
  */
 
-#include <stdbool.h>
-#include <stddef.h>
+#include "base/hash.h"
+#include "base/wait.h"
+#include "kernel/host.h"
 
-#include <headroom/setting.h>
+#include <stdint.h>
 
-#define CONTAINERD_MAIN_FILE "/etc/containerd/config.toml"
 #define CONTAINERD_DROP_IN   "99-headroom.toml"
+#define CONTAINERD_FILES_MAX 32 /* of one configuration */
+#define CONTAINERD_WHY_MAX   320
 
-#define CONTAINERD_FILES_MAX 32                /* of one configuration */
-#define CONTAINERD_FILE_MAX  ((size_t)1 << 20) /* bytes */
+/* The process whose configuration it is. Paths are below the host's root; "" for unknown. */
+struct containerd_process {
+	const struct host *host;
+	const char *binary;
+	const char *version;   /* as it tells it: "1.6.20~ds1", "v2.1.4" */
+	const char *config;    /* its main file, absolute */
+	const char *directory; /* its working directory; unknown counts as / */
+};
 
-/* A file of the configuration. */
+/* ---- files and dump ---- */
+
 struct containerd_file {
-	char path[SETTING_PATH_MAX]; /* as containerd names it, without the host's root */
-	char *text;                  /* terminated */
+	char path[SETTING_PATH_MAX]; /* below the host's root */
+	char *text;
 	size_t len;
-	bool read_only; /* of a read-only file system */
 };
 
-/* All of them in the order that containerd reads them, the main file first. */
+/* In the order that containerd reads them; the main file is the first, and may not exist. */
 struct containerd_files {
-	struct containerd_file *files;
+	struct containerd_file files[CONTAINERD_FILES_MAX];
 	size_t n;
+	uint64_t changed_us; /* CLOCK_REALTIME: of the newest of them */
 };
 
-/*
- * Reads the main file (an absolute path, below root) and all that it imports, as containerd would.
- * 0, with n = 0 when there is no main file. -EBADMSG when one is no TOML: culprit, which may be
- * NULL, has its path, line and column. -E2BIG for more than CONTAINERD_FILES_MAX; -EFBIG; -errno of
- * reading the one in culprit. Freed with containerd_files_clear().
- */
-#define CONTAINERD_CULPRIT_MAX (SETTING_PATH_MAX + 128)
-int containerd_files_read(const char *root, const char *main_path, struct containerd_files *files,
-	char culprit[static CONTAINERD_CULPRIT_MAX]);
+/* 0, or -errno with why: "PATH:LINE:COLUMN: what". files is cleared by the caller either way. */
+int containerd_files_read(const struct containerd_process *process, struct containerd_files *files,
+	char why[static CONTAINERD_WHY_MAX]);
+
+/* 1.x names all files that it read in the dump: takes those out that it did not. */
+void containerd_files_filter(
+	struct containerd_files *files, const struct containerd_process *process, const char *dump);
 void containerd_files_clear(struct containerd_files *files);
 
+/*
+ * What `containerd -c path config dump` prints, in the daemon's working directory; freed by the
+ * caller. path is as the program inside the host's root sees it. -EINVAL when it refuses the files;
+ * another -errno when it could not be run; both with why.
+ */
+int containerd_dump(const struct containerd_process *process, const char *path,
+	const struct wait *wait, char **dump, char why[static CONTAINERD_WHY_MAX]);
+
+/* A key's value in a dump; name is the table's, a dot and the key's. False when it has none. */
+bool containerd_dump_value(const char *dump, const char *name, char *out, size_t size);
+
+/* ---- what the tuner asks ---- */
+
 enum containerd_setting {
-	CONTAINERD_DOWNLOADS,          /* layers at once; a count */
-	CONTAINERD_PROGRESS_TIMEOUT,   /* a pull without progress for so long fails; 30m */
-	CONTAINERD_REGISTRY_DIRECTORY, /* where hosts.toml files are; /etc/containerd/certs.d */
+	CONTAINERD_DOWNLOADS,          /* layers at once: a count */
+	CONTAINERD_PROGRESS_TIMEOUT,   /* a pull without progress for so long fails: 30m0s */
+	CONTAINERD_REGISTRY_DIRECTORY, /* where hosts.toml files are: directories, by colons */
 	CONTAINERD_SETTINGS,
 };
 
-/* Where a setting goes, and how. */
-enum containerd_method {
-	CONTAINERD_IN_PLACE,    /* one key of a file that someone else keeps */
-	CONTAINERD_OWN_FILE,    /* a key of a file of our own, which the main file imports */
-	CONTAINERD_UNSUPPORTED, /* why says why not */
-};
-
-/* Why not. Each has a sentence with the file's name in struct containerd_edit. */
+/* Why a key cannot be edited; struct containerd_key has the sentence. */
 enum containerd_refusal {
 	CONTAINERD_FINE,
-	CONTAINERD_UNKNOWN_VERSION, /* older than 1.6, or no version at all */
-	CONTAINERD_NO_SUCH_KEY,     /* this version does not know the key */
-	CONTAINERD_GENERATED, /* another program writes this file anew: k3s, RKE2, dockerd, ... */
-	CONTAINERD_READ_ONLY, /* the file is on a read-only file system */
-	CONTAINERD_EXCLUDED,  /* other keys of the configuration forbid it: registry.mirrors */
-	CONTAINERD_CRI_OFF,   /* disabled_plugins has the CRI plugin: nobody reads the key */
-	CONTAINERD_NOT_TOML,  /* the file cannot be understood, or is of a version that is none */
+	CONTAINERD_NO_SUCH_KEY, /* this version does not know the key */
+	CONTAINERD_GENERATED,   /* another program writes the file: k3s, RKE2, dockerd, ... */
+	CONTAINERD_READ_ONLY,   /* the file is on a read-only file system */
+	CONTAINERD_EXCLUDED,    /* other keys forbid it: registry.mirrors */
+	CONTAINERD_CRI_OFF,     /* disabled_plugins has the CRI plugin: nobody reads the key */
 };
 
-struct containerd_edit {
-	enum containerd_method method;
+struct containerd_key {
+	char on_disk[SETTING_VALUE_MAX]; /* what the files come to, defaults included */
 	enum containerd_refusal refusal;
-	char why[SETTING_PATH_MAX + 160]; /* the sentence, empty when supported */
+	char why[CONTAINERD_WHY_MAX]; /* empty when it can be edited */
 
-	char path[SETTING_PATH_MAX]; /* the file; without the host's root */
-	char table[128];             /* for toml_set() and its like */
-	char key[64];
-	char literal[SETTING_VALUE_MAX]; /* the wanted value as TOML spells it */
-	char begin[160]; /* what a file that is to be made begins with; empty when it is there */
-
-	char on_disk[SETTING_VALUE_MAX];   /* what stands in that file; empty for nothing */
-	char effective[SETTING_VALUE_MAX]; /* what the dump has; empty without a dump */
-	char effective_path[200]; /* the key's full name in the dump: to be allowed to differ */
+	/* The edit; see struct edit_key of src/apply/editor.h. */
+	char path[SETTING_PATH_MAX];
+	const char *const *tables; /* one of these, ended by NULL: the dump shows which */
+	const char *key;
+	char dump_key[200];
+	const char *base; /* what a file begins with that does not exist */
 };
 
-/* What is known of a containerd. */
 struct containerd_config {
-	const char *version;   /* as it tells it: "1.6.20~ds1", "v2.1.4" */
-	const char *main_path; /* absolute: CONTAINERD_MAIN_FILE, or what it was started with */
-	struct containerd_files files;
-	const char *dump; /* what `containerd -c main_path config dump` says; NULL when not known */
-	bool read_only;   /* the main file's directory is of a read-only file system */
+	int error; /* 0 or -errno, with why: nothing can be said of any key */
+	char why[CONTAINERD_WHY_MAX];
+	uint64_t changed_us;      /* CLOCK_REALTIME of the newest file */
+	char hash[HASH_TEXT_MAX]; /* of all that was read: an equal one saves the dump */
+	bool transfer;            /* pulls by the transfer service: its key counts, not the CRI's */
+	struct containerd_key keys[CONTAINERD_SETTINGS];
 };
 
-/*
- * Decides where a setting goes. 0 with edit written, also for what is unsupported; -EINVAL for a
- * value that is none, -ENAMETOOLONG, -ENOMEM. The value is text as in the configuration: 10, 30m, a
- * path. The directory of a file that is to be made may be missing too.
- */
-int containerd_config_plan(const struct containerd_config *config, enum containerd_setting setting,
-	const char *value, struct containerd_edit *edit);
+/* config is zeroed, or what the last call for this process wrote. */
+void containerd_config_read(const struct containerd_process *process, const struct wait *wait,
+	struct containerd_config *config);
 
-/*
- * The main file's text for a dry run of a drop-in: as it is, but importing that path last. To be
- * put beside the main file, because relative imports are relative to it. Freed by the caller.
- */
-int containerd_trial_main(const char *main_text, size_t len, const char *drop_in_path, char **text);
-
-/*
- * Compares two texts of `containerd config dump`, key by key, whatever their order and spelling.
- * 0 when they differ in the allowed keys (full names as edit->effective_path) at most, 1 with
- * difference: "plugins....key would go", which tells no values; -EBADMSG when one is no TOML,
- * -ENOMEM. `imports` may differ: 1.x puts the names of all files that it read there, in no order.
- */
-#define CONTAINERD_DIFFERENCE_MAX 512
-int containerd_dump_differs(const char *old_dump, const char *new_dump, const char *const *allowed,
-	size_t n_allowed, char difference[static CONTAINERD_DIFFERENCE_MAX]);
+/* A value as the file spells it. False for one that is no value of this setting. */
+bool containerd_literal(
+	enum containerd_setting setting, const char *value, char literal[static SETTING_VALUE_MAX]);
 
 /* Duration as Go prints and reads it, "30m0s", "1h30m", as microseconds. -EINVAL, -ERANGE. */
 int containerd_duration_parse(const char *text, unsigned long long *us);

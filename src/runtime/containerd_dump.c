@@ -1,183 +1,236 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/containerd_config.h"
 
+#include "base/child.h"
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "base/toml.h"
 #include "base/util.h"
 
 #include <errno.h>
+#include <glob.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 
-/* One key of a dump. */
-struct entry {
-	char *path;
-	char *text;
-	enum toml_type type;
-};
+#define DUMP_MAX ((size_t)4 << 20)
+#define DUMP_US  (10 * USEC_PER_SEC)
 
-struct entries {
-	struct entry *entries;
-	size_t n, allocated;
-};
-
-static void entries_release(struct entries *entries)
+void containerd_files_clear(struct containerd_files *files)
 {
-	for (size_t i = 0; i < entries->n; i++) {
-		free(entries->entries[i].path);
-		free(entries->entries[i].text);
+	for (size_t i = 0; i < files->n; i++)
+		free(steal(files->files[i].text));
+	files->n = 0;
+}
+
+/* Takes "", "." and ".." out of an absolute path, as Go's filepath.Clean. */
+static void clean_path(char *path)
+{
+	char *to = path;
+
+	for (const char *from = path; *from;) {
+		size_t n;
+
+		from += strspn(from, "/");
+		n = strcspn(from, "/");
+		if (n == 2 && starts_with(from, "..")) {
+			while (to > path && *--to != '/')
+				;
+		} else if (n > 0 && !(n == 1 && *from == '.')) {
+			*to++ = '/';
+			memmove(to, from, n);
+			to += n;
+		}
+		from += n;
 	}
-	free(entries->entries);
+	if (to == path)
+		*to++ = '/';
+	*to = '\0';
 }
 
-static int add_entry(const char *path, const struct toml_value *value, void *userdata)
+/* A file that exists, or the main one; each counts once. */
+static int add_file(struct containerd_files *files, const char *path)
 {
-	struct entries *entries = userdata;
-	struct entry *entry;
-	int r = grow_array(
-		&entries->entries, entries->n, &entries->allocated, sizeof(*entries->entries));
+	struct containerd_file *file = &files->files[files->n];
 
-	if (r < 0)
-		return r;
-	entry = &entries->entries[entries->n++];
-	entry->path = strdup(path);
-	entry->text = strdup(value->text);
-	entry->type = value->type;
-	return entry->path && entry->text ? 0 : -ENOMEM;
+	for (size_t i = 0; i < files->n; i++)
+		if (streq(files->files[i].path, path))
+			return 0;
+	if (files->n == CONTAINERD_FILES_MAX)
+		return -E2BIG;
+	*file = (struct containerd_file){0};
+	if (!copy_text(file->path, sizeof(file->path), path))
+		return -ENAMETOOLONG;
+	files->n++;
+	return 0;
 }
 
-static int compare_entries(const void *a, const void *b)
+/* As Go's filepath.Glob: a leading dot is nothing special, what cannot be read matches nothing. */
+static int add_matches(const struct host *host, struct containerd_files *files, char *path)
 {
-	const struct entry *one = a, *other = b;
+	char directory[PATH_MAX], pattern[PATH_MAX + SETTING_PATH_MAX], found[PATH_MAX];
+	char *name = strrchr(path, '/') + 1;
+	glob_t matches = {0};
+	int r;
 
-	return strcmp(one->path, other->path);
-}
-
-static int read_dump(const char *dump, struct entries *entries)
-{
-	int r = toml_walk(dump, strlen(dump), add_entry, entries, NULL);
-
-	if (r == 0 && entries->n > 0)
-		qsort(entries->entries, entries->n, sizeof(*entries->entries), compare_entries);
+	name[-1] = '\0';
+	if (path_in_root(host->root, path[0] ? path : "/", directory) < 0)
+		return 0;
+	snprintf(pattern, sizeof(pattern), "%s/%s", directory, name);
+	r = glob(pattern, GLOB_PERIOD, NULL, &matches) == GLOB_NOSPACE ? -ENOMEM : 0;
+	for (size_t i = 0; i < matches.gl_pathc && r == 0; i++) {
+		snprintf(
+			found, sizeof(found), "%s/%s", path, strrchr(matches.gl_pathv[i], '/') + 1);
+		r = add_file(files, found);
+	}
+	globfree(&matches);
 	return r;
-}
-
-static bool is_allowed(const char *path, const char *const *allowed, size_t n)
-{
-	size_t imports = strlen("imports");
-
-	if (starts_with(path, "imports") && (path[imports] == '[' || path[imports] == '\0'))
-		return true;
-	for (size_t i = 0; i < n; i++)
-		if (streq(path, allowed[i]))
-			return true;
-	return false;
 }
 
 /*
- * old or new may be NULL: the dump does not have the key. It goes to logs and pages, so it names
- * the key alone: a registry's password is a value too.
+ * A relative import is relative to the file that has it; 1.6.20 takes patterns to be relative to
+ * its working directory: the dump tells which it was. Stars in a directory's name are not followed.
  */
-static int differ(const struct entry *old, const struct entry *new,
-	char difference[static CONTAINERD_DIFFERENCE_MAX])
+static int add_import(const struct containerd_process *process, struct containerd_files *files,
+	const char *parent, const char *import)
 {
-	snprintf(difference, CONTAINERD_DIFFERENCE_MAX, "%.400s would %s",
-		old ? old->path : new->path,
-		!old   ? "be new"
-		: !new ? "go"
-		       : "have another value");
-	return 1;
-}
+	bool pattern = strchr(import, '*') != NULL;
+	bool both = pattern && import[0] != '/' && starts_with(process->version, "1.");
 
-static int compare(const struct entries *old, const struct entries *new, const char *const *allowed,
-	size_t n_allowed, char difference[static CONTAINERD_DIFFERENCE_MAX])
-{
-	size_t i = 0, j = 0;
+	for (int i = 0; i < (both ? 2 : 1); i++) {
+		char path[2 * SETTING_PATH_MAX];
+		int n = import[0] == '/' ? 0 : (int)(strrchr(parent, '/') - parent), r;
 
-	while (i < old->n || j < new->n) {
-		const struct entry *one = i < old->n ? &old->entries[i] : NULL;
-		const struct entry *other = j < new->n ? &new->entries[j] : NULL;
-		int order = !one ? 1 : !other ? -1 : strcmp(one->path, other->path);
-
-		if (order > 0)
-			one = NULL;
-		if (order < 0)
-			other = NULL;
-		i += one != NULL;
-		j += other != NULL;
-		if (one && other && one->type == other->type && streq(one->text, other->text))
-			continue;
-		if (!is_allowed(one ? one->path : other->path, allowed, n_allowed))
-			return differ(one, other, difference);
+		if (i == 1)
+			n = snprintf(path, sizeof(path), "%s/%s", process->directory, import);
+		else
+			n = snprintf(path, sizeof(path), "%.*s/%s", n, parent, import);
+		if (n >= SETTING_PATH_MAX)
+			return -ENAMETOOLONG;
+		clean_path(path);
+		r = pattern ? add_matches(process->host, files, path) : add_file(files, path);
+		if (r < 0)
+			return r;
 	}
 	return 0;
 }
 
-int containerd_dump_differs(const char *old_dump, const char *new_dump, const char *const *allowed,
-	size_t n_allowed, char difference[static CONTAINERD_DIFFERENCE_MAX])
+static int read_one(const struct containerd_process *process, struct containerd_files *files,
+	size_t i, char why[static CONTAINERD_WHY_MAX])
 {
-	_cleanup_(entries_release) struct entries old = {0}, new = {0};
-	int r = read_dump(old_dump, &old);
+	struct containerd_file *file = &files->files[i];
+	char full[PATH_MAX], import[SETTING_PATH_MAX], fault[TOML_WHY_MAX];
+	struct toml_item item;
+	struct stat st;
+	size_t at = 0;
+	int r = path_in_root(process->host->root, file->path, full);
 
 	if (r == 0)
-		r = read_dump(new_dump, &new);
-	return r < 0 ? r : compare(&old, &new, allowed, n_allowed, difference);
-}
-
-struct text {
-	char *bytes;
-	size_t len;
-};
-
-static int append(struct text *text, const char *more)
-{
-	size_t n = strlen(more);
-	char *moved = realloc(text->bytes, text->len + n + 1);
-
-	if (!moved)
-		return -ENOMEM;
-	memcpy(moved + text->len, more, n + 1);
-	text->bytes = moved;
-	text->len += n;
-	return 0;
-}
-
-static int append_quoted(struct text *text, const char *string)
-{
-	_cleanup_free_ char *quoted = NULL;
-	int r = toml_quote(string, &quoted);
-
-	if (r == 0 && text->len > 1)
-		r = append(text, ", ");
-	return r < 0 ? r : append(text, quoted);
-}
-
-/* The array with one string more, as TOML. */
-static int extend_array(const char *literal, const char *string, struct text *longer)
-{
-	char **strings = NULL;
-	size_t n = 0;
-	int r = literal ? toml_strings(literal, &strings, &n) : 0;
-
-	if (r == 0)
-		r = append(longer, "[");
-	for (size_t i = 0; i < n && r == 0; i++)
-		r = append_quoted(longer, strings[i]);
-	toml_strings_free(strings, n);
-	if (r == 0)
-		r = append_quoted(longer, string);
-	return r < 0 ? r : append(longer, "]");
-}
-
-int containerd_trial_main(const char *main_text, size_t len, const char *drop_in_path, char **text)
-{
-	_cleanup_(toml_value_clear) struct toml_value value = {0};
-	struct text longer = {0};
-	int r = toml_get(main_text, len, "", "imports", &value, NULL);
-
-	if (r < 0 && r != -ENOENT)
-		return r;
-	r = extend_array(value.text, drop_in_path, &longer);
-	if (r == 0)
-		r = toml_set(main_text, len, "", "imports", longer.bytes, text, NULL, NULL);
-	free(longer.bytes);
+		r = read_file(full, TOML_TEXT_MAX, &file->text, &file->len);
+	if (r == -ENOENT && i == 0)
+		return 0; /* containerd starts without a main file */
+	if (r == 0 && stat(full, &st) == 0)
+		files->changed_us =
+			MAX(files->changed_us, (uint64_t)st.st_ctim.tv_sec * USEC_PER_SEC +
+						       (uint64_t)st.st_ctim.tv_nsec / 1000);
+	if (r == 0) {
+		r = toml_find(file->text, file->len, "", "imports", &item, fault);
+		if (r == -EBADMSG)
+			snprintf(why, CONTAINERD_WHY_MAX, "%s:%s", file->path, fault);
+		if (r < 0)
+			return r == -ENOENT ? 0 : r;
+	}
+	while (r == 0 && toml_next_string(file->text, &item, &at, import, sizeof(import)))
+		r = add_import(process, files, files->files[i].path, import);
+	if (r < 0)
+		snprintf(why, CONTAINERD_WHY_MAX, "%s: %s", file->path,
+			r == -E2BIG ? "imports more files than are looked at" : strerror(-r));
 	return r;
+}
+
+int containerd_files_read(const struct containerd_process *process, struct containerd_files *files,
+	char why[static CONTAINERD_WHY_MAX])
+{
+	int r;
+
+	*files = (struct containerd_files){0};
+	r = add_file(files, process->config);
+	for (size_t i = 0; r == 0 && i < files->n; i++)
+		r = read_one(process, files, i, why);
+	return r;
+}
+
+/* True when a dump of 1.x has this file among its imports. */
+static bool was_read(const struct containerd_process *process, const char *path, const char *dump)
+{
+	char import[SETTING_PATH_MAX], full[2 * SETTING_PATH_MAX], why[TOML_WHY_MAX];
+	struct toml_item item;
+	size_t at = 0;
+
+	if (toml_find(dump, strlen(dump), "", "imports", &item, why) < 0)
+		return false;
+	while (toml_next_string(dump, &item, &at, import, sizeof(import))) {
+		snprintf(full, sizeof(full), "%s/%s", import[0] == '/' ? "" : process->directory,
+			import);
+		clean_path(full);
+		if (streq(full, path))
+			return true;
+	}
+	return false;
+}
+
+void containerd_files_filter(
+	struct containerd_files *files, const struct containerd_process *process, const char *dump)
+{
+	size_t kept = 1;
+
+	if (!starts_with(process->version, "1."))
+		return;
+	for (size_t i = 1; i < files->n; i++) {
+		if (was_read(process, files->files[i].path, dump))
+			files->files[kept++] = files->files[i];
+		else
+			free(files->files[i].text);
+	}
+	files->n = kept;
+}
+
+int containerd_dump(const struct containerd_process *process, const char *path,
+	const struct wait *wait, char **dump, char why[static CONTAINERD_WHY_MAX])
+{
+	const char *const arguments[] = {process->binary, "-c", path, "config", "dump", NULL};
+	const char *const defaults[] = {process->binary, "config", "default", NULL};
+	struct child child = {.arguments = path ? arguments : defaults,
+		.root = process->host->root,
+		.directory = process->directory,
+		.output_max = DUMP_MAX};
+	struct wait limited = wait_at_most(wait, DUMP_US);
+	struct child_result result = {0};
+	int r = child_run(&child, &limited, &result);
+
+	if (r == -EPERM && process->host->root[0])
+		snprintf(why, CONTAINERD_WHY_MAX,
+			"%s could not be run in the host's root: give CAP_SYS_CHROOT",
+			process->binary);
+	else if (r < 0)
+		snprintf(why, CONTAINERD_WHY_MAX, "%s could not be run: %s", process->binary,
+			strerror(-r));
+	if (r < 0)
+		return r;
+	if (WIFEXITED(result.status) && WEXITSTATUS(result.status) == 0) {
+		*dump = result.output;
+		return 0;
+	}
+	free(result.output);
+	snprintf(why, CONTAINERD_WHY_MAX, "%s refuses it: %.240s", process->binary,
+		result.error[0] ? result.error : "without a message");
+	return -EINVAL;
+}
+
+bool containerd_dump_value(const char *dump, const char *name, char *out, size_t size)
+{
+	char why[TOML_WHY_MAX];
+	struct toml_item item;
+
+	return toml_find(dump, strlen(dump), "", name, &item, why) == 0 &&
+	       toml_value(dump, &item, out, size);
 }

@@ -8,7 +8,7 @@
 #include "base/parse.h"
 #include "base/text.h"
 #include "base/util.h"
-#include "runtime/json_members.h"
+#include "runtime/json_scan.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>
@@ -253,4 +253,11 @@ void docker_config_read(
 		config->error = take_values(daemon, text, len, config);
 	if (config->error == 0 || config->error == -EBADMSG)
 		memcpy(config->hash, hash, sizeof(hash));
+}
+
+char *docker_config_list(const char *const *strings, size_t n)
+{
+	_cleanup_(cleanup_cJSON_Delete) cJSON *list = cJSON_CreateStringArray(strings, (int)n);
+
+	return list ? cJSON_PrintUnformatted(list) : NULL;
 }

@@ -44,4 +44,7 @@ void docker_config_read(
 int docker_config_check(const struct docker_daemon *daemon, const char *text, size_t len,
 	const char *path, const struct wait *wait, char why[static DOCKER_WHY_MAX]);
 
+/* A list of strings as JSON; the caller frees it. NULL without memory. */
+char *docker_config_list(const char *const *strings, size_t n);
+
 #endif

@@ -1,302 +1,127 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/json_scan.h"
 
-#include "base/cleanup.h"
-#include "base/utf8.h"
-#include "base/util.h"
+#include "base/text.h"
 
 #include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
 
-struct scanner {
-	const char *text;
-	size_t len, at;
-	unsigned int depth;
-	const char *what;
-	/* Of the outermost object the members are noted; NULL: not wanted. */
-	struct json_object *object;
-	int error; /* -ENOMEM; what is NULL then */
-};
-
-static bool refuse(struct scanner *s, const char *what)
+/* The byte there, 0 at the end. */
+static char byte_at(const struct json_scan *scan, size_t at)
 {
-	s->what = what;
-	return false;
+	return at < scan->len ? scan->text[at] : '\0';
 }
 
-static char here(const struct scanner *s)
+static int fault(struct json_scan *scan, size_t at, const char *what)
 {
-	return s->at < s->len ? s->text[s->at] : '\0';
+	struct text_position position = text_position(scan->text, at < scan->len ? at : scan->len);
+
+	snprintf(scan->why, sizeof(scan->why), "%zu:%zu: %s", position.line, position.column, what);
+	return -EBADMSG;
 }
 
-static void skip_space(struct scanner *s)
+static void skip_blanks(struct json_scan *scan)
 {
-	while (s->at < s->len && memchr(" \t\r\n", s->text[s->at], 4))
-		s->at++;
+	while (scan->at < scan->len && strchr(" \t\r\n", scan->text[scan->at]) &&
+		scan->text[scan->at] != '\0')
+		scan->at++;
 }
 
-static const char *what_is_here(const struct scanner *s, const char *otherwise)
+static int skip_string(struct json_scan *scan)
 {
-	if (s->at >= s->len)
-		return "the file ends too early";
-	switch (here(s)) {
-	case '/':
-	case '#':
-		return "JSON has no comments: take this one out";
-	case '\'':
-		return "JSON wants double quotes";
-	case '\0':
-		return "a NUL byte";
-	default:
-		return otherwise;
+	size_t start = scan->at++;
+
+	for (; byte_at(scan, scan->at) != '"'; scan->at++) {
+		if (byte_at(scan, scan->at) == '\\')
+			scan->at++;
+		if (scan->at >= scan->len || scan->text[scan->at] == '\n')
+			return fault(scan, start, "a string without its closing quote");
 	}
+	scan->at++;
+	return 0;
 }
 
-static bool is_hex(char c)
+static int skip_value(struct json_scan *scan)
 {
-	return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
-}
+	size_t start = scan->at, depth = 0;
 
-static bool scan_escape(struct scanner *s)
-{
-	s->at++;
-	if (here(s) != 'u') {
-		if (here(s) == '\0' || !strchr("\"\\/bfnrt", here(s)))
-			return refuse(s, "no escape of JSON: a backslash is written \\\\");
-		s->at++;
-		return true;
-	}
-	s->at++;
-	for (int i = 0; i < 4; i++, s->at++)
-		if (!is_hex(here(s)))
-			return refuse(s, "\\u wants four hexadecimal digits");
-	return true;
-}
+	do {
+		char c = byte_at(scan, scan->at);
+		int r;
 
-static bool scan_string(struct scanner *s)
-{
-	s->at++;
-	while (s->at < s->len && here(s) != '"') {
-		size_t n = utf8_length(s->text + s->at);
-
-		if ((unsigned char)here(s) < 0x20)
-			return refuse(
-				s, "a string must not hold a line break or a control character");
-		if (n == 0)
-			return refuse(s, "not UTF-8");
-		if (here(s) != '\\')
-			s->at += n;
-		else if (!scan_escape(s))
-			return false;
-	}
-	if (s->at >= s->len)
-		return refuse(s, "a string without its closing quote");
-	s->at++;
-	return true;
-}
-
-static bool scan_digits(struct scanner *s)
-{
-	size_t start = s->at;
-
-	while (here(s) >= '0' && here(s) <= '9')
-		s->at++;
-	return s->at > start || refuse(s, what_is_here(s, "a digit should be here"));
-}
-
-static bool scan_number(struct scanner *s)
-{
-	if (here(s) == '-')
-		s->at++;
-	if (here(s) == '0') {
-		s->at++;
-		if (here(s) >= '0' && here(s) <= '9')
-			return refuse(s, "a number must not begin with 0");
-	} else if (!scan_digits(s)) {
-		return false;
-	}
-	if (here(s) == '.') {
-		s->at++;
-		if (!scan_digits(s))
-			return false;
-	}
-	if (here(s) == 'e' || here(s) == 'E') {
-		s->at++;
-		if (here(s) == '+' || here(s) == '-')
-			s->at++;
-		return scan_digits(s);
-	}
-	return true;
-}
-
-static bool scan_word(struct scanner *s)
-{
-	static const char *const words[] = {"true", "false", "null"};
-
-	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
-		size_t n = strlen(words[i]);
-
-		if (s->len - s->at >= n && memcmp(s->text + s->at, words[i], n) == 0) {
-			s->at += n;
-			return true;
+		if (c == '"') {
+			r = skip_string(scan);
+			if (r < 0)
+				return r;
+			continue;
 		}
+		if (c == '\0')
+			return fault(scan, start, "a value that does not end");
+		if (c == '{' || c == '[')
+			depth++;
+		else if ((c == '}' || c == ']') && depth > 0)
+			depth--;
+		else if (depth == 0 && strchr(",}] \t\r\n", c))
+			return scan->at > start ? 0 : fault(scan, start, "no value is here");
+		scan->at++;
+		if (depth == 0 && (c == '}' || c == ']'))
+			return 0;
+	} while (depth > 0 || byte_at(scan, start) != '"');
+	return 0;
+}
+
+static int scan_member(struct json_scan *scan, struct json_member *member)
+{
+	int r;
+
+	if (byte_at(scan, scan->at) != '"')
+		return fault(scan, scan->at, "a key in quotes is expected here");
+	member->key = scan->at;
+	r = skip_string(scan);
+	if (r < 0)
+		return r;
+	member->key_end = scan->at;
+	skip_blanks(scan);
+	if (byte_at(scan, scan->at) != ':')
+		return fault(scan, scan->at, ": is expected here");
+	scan->at++;
+	skip_blanks(scan);
+	member->value = scan->at;
+	r = skip_value(scan);
+	if (r < 0)
+		return r;
+	member->value_end = scan->at;
+	scan->n++;
+	return 1;
+}
+
+int json_next(struct json_scan *scan, struct json_member *member)
+{
+	bool first = scan->n == 0;
+
+	if (scan->at == 0) {
+		if (scan->len >= 3 && memcmp(scan->text, "\xef\xbb\xbf", 3) == 0)
+			scan->at = 3;
+		skip_blanks(scan);
+		if (scan->at == scan->len)
+			return 0;
+		if (byte_at(scan, scan->at) != '{')
+			return fault(scan, scan->at, "{ is expected here, in UTF-8");
+		scan->open = scan->at++;
 	}
-	return refuse(s, what_is_here(s, "a value should be here"));
-}
-
-static bool scan_value(struct scanner *s);
-
-static bool scan_list(struct scanner *s)
-{
-	s->at++;
-	skip_space(s);
-	if (here(s) == ']') {
-		s->at++;
-		return true;
+	skip_blanks(scan);
+	if (byte_at(scan, scan->at) == '}') {
+		scan->close = scan->at++;
+		skip_blanks(scan);
+		return scan->at == scan->len ? 0 : fault(scan, scan->at, "text after the object");
 	}
-	for (;;) {
-		if (!scan_value(s))
-			return false;
-		skip_space(s);
-		if (here(s) == ']') {
-			s->at++;
-			return true;
-		}
-		if (here(s) != ',')
-			return refuse(s, what_is_here(s, "',' or ']' should be here"));
-		s->at++;
-		skip_space(s);
-		if (here(s) == ']')
-			return refuse(s, "no ',' before ']'");
+	if (!first && byte_at(scan, scan->at) != ',')
+		return fault(scan, scan->at, ", or } is expected here");
+	if (!first) {
+		scan->at++;
+		skip_blanks(scan);
 	}
-}
-
-static bool scan_member(struct scanner *s, struct json_member *member)
-{
-	member->key = s->at;
-	if (here(s) != '"')
-		return refuse(s, what_is_here(s, "a key in double quotes should be here"));
-	if (!scan_string(s))
-		return false;
-	member->key_end = s->at;
-	skip_space(s);
-	if (here(s) != ':')
-		return refuse(s, what_is_here(s, "':' should be here"));
-	s->at++;
-	skip_space(s);
-	member->value = s->at;
-	if (!scan_value(s))
-		return false;
-	member->value_end = s->at;
-	return true;
-}
-
-static bool note_member(struct scanner *s, const struct json_member *member)
-{
-	struct json_object *object = s->object;
-
-	if (!object || s->depth > 1)
-		return true;
-	s->error = grow_array(
-		&object->members, object->n, &object->allocated, sizeof(*object->members));
-	if (s->error < 0)
-		return false;
-	object->members[object->n++] = *member;
-	return true;
-}
-
-static bool scan_object(struct scanner *s)
-{
-	struct json_member member;
-
-	s->at++;
-	skip_space(s);
-	if (here(s) == '}') {
-		s->at++;
-		return true;
-	}
-	for (;;) {
-		if (!scan_member(s, &member) || !note_member(s, &member))
-			return false;
-		skip_space(s);
-		if (here(s) == '}') {
-			s->at++;
-			return true;
-		}
-		if (here(s) != ',')
-			return refuse(s, what_is_here(s, "',' or '}' should be here"));
-		s->at++;
-		skip_space(s);
-		if (here(s) == '}')
-			return refuse(s, "no ',' before '}'");
-	}
-}
-
-static bool scan_value(struct scanner *s)
-{
-	bool good;
-
-	if (here(s) == '"')
-		return scan_string(s);
-	if (here(s) == '-' || (here(s) >= '0' && here(s) <= '9'))
-		return scan_number(s);
-	if (here(s) != '{' && here(s) != '[')
-		return scan_word(s);
-	if (s->depth == JSON_SCAN_DEPTH_MAX)
-		return refuse(s, "nested too deeply");
-	s->depth++;
-	good = here(s) == '{' ? scan_object(s) : scan_list(s);
-	s->depth--;
-	return good;
-}
-
-static bool scan_whole(struct scanner *s)
-{
-	skip_space(s);
-	if (s->object) {
-		if (here(s) != '{')
-			return refuse(s, what_is_here(s, "'{' should be here"));
-		s->object->open = s->at;
-	}
-	if (!scan_value(s))
-		return false;
-	if (s->object)
-		s->object->close = s->at - 1;
-	skip_space(s);
-	return s->at == s->len ||
-	       refuse(s, what_is_here(s, "nothing may follow the closing brace"));
-}
-
-struct json_place json_place(const char *text, size_t at)
-{
-	struct json_place place = {.line = 1, .column = 1};
-
-	for (size_t i = 0; i < at; i++) {
-		place.column = text[i] == '\n' ? 1 : place.column + 1;
-		place.line += text[i] == '\n';
-	}
-	return place;
-}
-
-int json_scan_object(const char *text, size_t len, size_t start, struct json_object *object,
-	struct json_fault *fault)
-{
-	struct json_object found = {0};
-	struct scanner s = {.text = text, .len = len, .at = start, .object = &found};
-
-	if (scan_whole(&s)) {
-		*object = found;
-		return 0;
-	}
-	free(found.members);
-	if (s.error < 0)
-		return s.error;
-	*fault = (struct json_fault){.place = json_place(text, s.at), .what = s.what};
-	return -EINVAL;
-}
-
-int json_scan_value(const char *text, size_t len)
-{
-	struct scanner s = {.text = text, .len = len};
-
-	return scan_whole(&s) ? 0 : -EINVAL;
+	return scan_member(scan, member);
 }

@@ -3,47 +3,27 @@
 #define RUNTIME_JSON_SCAN_H
 
 /*
- * Where things stand in a JSON text (RFC 8259, strictly), for editing it in place: what cJSON
- * cannot tell. Pure.
+ * Where the members of a JSON text's topmost object are, for editing one in place: what cJSON
+ * cannot tell. It does not judge what is inside of values.
  */
 
 #include <stddef.h>
 
-#define JSON_SCAN_DEPTH_MAX 100
-
-/* A member of an object, as places in the text; key and value without white space around them. */
+/* Offsets into the text: the key with its quotes, and the value. */
 struct json_member {
-	size_t key, key_end; /* the quotes included */
+	size_t key, key_end;
 	size_t value, value_end;
 };
 
-struct json_object {
-	size_t open, close; /* its braces */
-	struct json_member *members;
-	size_t n, allocated;
+struct json_scan {
+	const char *text;
+	size_t len, at;
+	size_t open, close; /* the object's braces, once they were passed */
+	size_t n;           /* members so far */
+	char why[128];      /* of -EBADMSG: "LINE:COLUMN: what" */
 };
 
-/* Lines and columns (bytes) count from 1. */
-struct json_place {
-	unsigned int line, column;
-};
-
-/* Why a text is no JSON object, and where. */
-struct json_fault {
-	struct json_place place;
-	const char *what; /* a constant: what is wrong, and the cure */
-};
-
-/*
- * The text, from start on, as one object and nothing after it but white space. 0, -EINVAL with a
- * fault, or -ENOMEM. text[len] is a terminator. The caller frees the members.
- */
-int json_scan_object(const char *text, size_t len, size_t start, struct json_object *object,
-	struct json_fault *fault);
-
-struct json_place json_place(const char *text, size_t at);
-
-/* 0 when the text is one JSON value and nothing else, else -EINVAL. text[len] is a terminator. */
-int json_scan_value(const char *text, size_t len);
+/* 1 with the next member, 0 at the end of the text or in a blank one, -EBADMSG for any other. */
+int json_next(struct json_scan *scan, struct json_member *member);
 
 #endif

@@ -10,7 +10,7 @@
 
 #include "apply/edit_text.h"
 #include "base/cleanup.h"
-#include "base/toml_items.h"
+#include "base/toml.h"
 #include "base/util.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -15,7 +15,7 @@
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/util.h"
-#include "runtime/containerd_keys.h"
+#include "runtime/containerd_config.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,9 +2,8 @@
 #include "file_fixture.h"
 #include "kill.h"
 
+#include "apply/edit_text.h"
 #include "base/log.h"
-#include "base/toml.h"
-#include "runtime/docker_config.h"
 
 /*
  * A process that writes, changes and restores configuration files is killed, again and again.
@@ -51,13 +50,14 @@ static void expect_valid(const struct file_fixture *fixture, int round)
 	_cleanup_free_ char *toml_now = directory_get(&fixture->root, CONFIG_TOML);
 	_cleanup_free_ char *json_now = directory_get(&fixture->root, DAEMON_JSON);
 	_cleanup_free_ char *hosts_now = directory_get(&fixture->root, HOSTS);
-	_cleanup_free_ char *value = NULL;
+	_cleanup_free_ char *value = NULL, *address = NULL;
+	char why[EDIT_WHY_MAX];
 
 	if (!toml_now || !strstr(toml_now, "address = \"\"\n") ||
-		toml_check(toml_now, strlen(toml_now), NULL) < 0)
+		toml_key_get(toml_now, strlen(toml_now), "metrics", "address", &address, why) < 0)
 		fail_msg("round %d: %s", round, toml_now);
 	if (!json_now || !strstr(json_now, "\"live-restore\": true") ||
-		docker_config_get(json_now, strlen(json_now), "live-restore", &value, NULL) < 0)
+		json_key_get(json_now, strlen(json_now), "live-restore", &value, why) < 0)
 		fail_msg("round %d: %s", round, json_now);
 	if (hosts_now && !streq(hosts_now, "10") && !streq(hosts_now, "12"))
 		fail_msg("round %d: %s", round, hosts_now);

@@ -2,7 +2,7 @@
 #include "tuners/runtime/runtime.h"
 
 #include "base/util.h"
-#include "runtime/docker_config.h"
+#include "runtime/daemon_json.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -14,7 +14,7 @@
 #include "base/hash.h"
 #include "config/option.h"
 #include "kernel/host.h"
-#include "runtime/containerd_keys.h"
+#include "runtime/containerd_config.h"
 #include "runtime/daemon_json.h"
 #include "runtime/discover.h"
 #include "runtime/docker.h"
