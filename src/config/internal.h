@@ -5,7 +5,7 @@
 /*
  * The inside of a configuration. Each file becomes a tree (document.c), which is checked against
  * the tables (check.c) and laid over those before it (load.c); the tables' rows then point into the
- * merged tree (config.c). Only src/config and its tests include this.
+ * merged tree (rows.c), and config.c reads them. Only src/config and its tests include this.
  */
 
 #include "config/config.h"
@@ -82,6 +82,16 @@ const struct node *sysctl_value_node(const struct node *node, bool *exact);
 
 /* The field's row of a list's items; NULL when they have no such field. */
 const struct config_option *item_row(const struct config_option *option, const char *field);
+
+/* rows.c: a configuration without files. 0 or -ENOMEM. */
+int config_new(const struct config_option *const *tables, struct config **ret);
+
+/* A copy of prefix and name that lives as long as the configuration; NULL without memory. */
+const char *config_keep_name(struct config *config, const char *prefix, const char *name);
+
+/* Points the rows into the merged tree, and hands the configuration out if it has no fault. */
+int config_settle(struct config **config, size_t faults_before, struct config_fault_list *faults,
+	struct config **ret);
 
 /* The value of a row; NULL when no table has it. */
 struct row *config_row(const struct config *config, const char *name);
