@@ -15,7 +15,8 @@
 #define COUNT_EVERY_US (2 * USEC_PER_SEC)
 
 /* A sum that does not match is corrected by walking the table, 200 ns an entry. */
-#define WALK_EVERY_US (60 * USEC_PER_SEC)
+#define WALK_EVERY_US       (60 * USEC_PER_SEC)
+#define WALK_AGAIN_AFTER_US (5 * USEC_PER_SEC)
 
 /* A table that once was large keeps its buckets: walking it can take a quarter of a second, which
  * waits until the agent has started. */
@@ -39,7 +40,8 @@ struct neighbor_users {
 	struct netns_owners *owners;
 	struct rows base;   /* what the walk found, less what had been counted until then */
 	struct rows merged; /* by family and namespace, largest first within a family */
-	uint64_t started_at_us, counted_at_us, walked_at_us;
+	uint64_t started_at_us, counted_at_us, next_walk_us;
+	bool wrong;      /* the last sum did not match */
 	uint64_t events; /* created, removed and refused at the last count */
 	struct netns_event refusals[NEIGHBOR_FAMILIES]; /* the last of each family */
 	uint64_t refused[NEIGHBOR_FAMILIES];            /* how many there were by then */
@@ -95,7 +97,7 @@ static void clear_map(int map)
 		bpf_map_delete_elem(map, &key);
 }
 
-/* During a storm the walk and the events overlap: the sum will not match, and it is done again. */
+/* Entries that come or go meanwhile make the result wrong: then the next walk is soon. */
 static void walk(struct neighbor_users *users)
 {
 	LIBBPF_OPTS(bpf_test_run_opts, options);
@@ -197,17 +199,23 @@ static void count(struct neighbor_users *users)
 		qsort(merged->rows, merged->n, sizeof(*merged->rows), by_family_and_use);
 }
 
+/* False when the kernel's own count is another, unless entries came or went since the last count.
+ */
 static bool matches(const struct neighbor_users *users)
 {
+	LIBBPF_OPTS(bpf_test_run_opts, options);
 	const struct neighbor_record *records = users->object->bss->records;
 	int64_t sums[NEIGHBOR_FAMILIES] = {0};
+	bool equal = true;
 
+	if (bpf_prog_test_run_opts(bpf_program__fd(users->object->progs.sample), &options) < 0)
+		return true;
 	for (size_t i = 0; i < users->merged.n; i++)
 		sums[users->merged.rows[i].key.family & 1] += users->merged.rows[i].used;
 	for (int family = 0; family < NEIGHBOR_FAMILIES; family++)
 		if (records[family].sampled && sums[family] != (int64_t)records[family].collectable)
-			return false;
-	return true;
+			equal = false;
+	return equal || count_events(users) != users->events;
 }
 
 static void learn_owners(struct neighbor_users *users, uint64_t now)
@@ -245,17 +253,20 @@ void neighbor_users_update(struct neighbor_users *users, uint64_t now)
 	if (now - users->started_at_us < START_US ||
 		(!first && now - users->counted_at_us < COUNT_EVERY_US))
 		return;
-	if (first || events != users->events) {
+	if (first || users->wrong || events != users->events) {
+		users->events = events;
 		count(users);
-		if (!matches(users) &&
-			(users->walked_at_us == 0 || now - users->walked_at_us >= WALK_EVERY_US)) {
+		users->wrong = !matches(users);
+		if (users->wrong && now >= users->next_walk_us) {
 			walk(users);
+			users->next_walk_us =
+				now + (count_events(users) == events ? WALK_EVERY_US
+								     : WALK_AGAIN_AFTER_US);
 			count(users);
-			users->walked_at_us = now;
+			users->wrong = !matches(users);
 		}
 	}
 	users->counted_at_us = now;
-	users->events = events;
 	learn_owners(users, now);
 }
 
