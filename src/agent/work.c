@@ -3,7 +3,7 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "report/plan_json.h"
+#include "report/report.h"
 
 #include <errno.h>
 

@@ -5,7 +5,7 @@
 #include "base/util.h"
 #include "cli/changes.h"
 #include "cli/client.h"
-#include "report/plan_json.h"
+#include "report/report.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
 #include "cli/changes.h"
 #include "cli/client.h"
 #include "cli/local.h"
-#include "report/plan_json.h"
+#include "report/report.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@ static int print_plan(const struct cli *cli, const struct plan *plan)
 	if (report_plan(plan, false, &json) < 0)
 		return cli_fail("plan", "%s", strerror(ENOMEM));
 	if (cli->json)
-		puts(json);
+		fputs(json, stdout);
 	else if (plan->n > 0)
 		print_changes(json);
 	else

@@ -5,13 +5,25 @@
 #include "base/exposition.h"
 #include "base/text.h"
 #include "base/util.h"
-#include "report/process.h"
 #include "tuners/table.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
 
 struct metrics_text {
 	const struct node *node;
 	bool openmetrics;
 };
+
+static void put_one(struct metric_sink *sink, const char *name, double value)
+{
+	metric_family(sink, name);
+	metric_sample(sink, value, NULL);
+}
 
 static void put_agent(struct metric_sink *sink, const struct node *node)
 {
@@ -22,13 +34,12 @@ static void put_agent(struct metric_sink *sink, const struct node *node)
 	snprintf(hash, sizeof(hash), "%08x", node->config_hash);
 	metric_family(sink, "headroom_config_info");
 	metric_sample(sink, 1, hash, NULL);
-	metric_family(sink, "headroom_config_last_reload_successful");
-	metric_sample(sink, !node->reload_failed, NULL);
-	metric_family(sink, "headroom_config_last_reload_success_timestamp_seconds");
-	metric_sample(sink, (double)node->reloaded_us / (double)USEC_PER_SEC, NULL);
+	put_one(sink, "headroom_config_last_reload_successful", !node->reload_failed);
+	put_one(sink, "headroom_config_last_reload_success_timestamp_seconds",
+		(double)node->reloaded_us / (double)USEC_PER_SEC);
 }
 
-/* A namespace without a better name is told by its inode. */
+/* The inode of a namespace without a better name. */
 static const char *user_name(const struct workload *workload)
 {
 	return workload->name[0] ? workload->name : workload->id;
@@ -41,8 +52,8 @@ static bool same_labels(const struct workload *a, const struct workload *b)
 }
 
 /*
- * Two workloads may differ in nothing but their id, which is no label: what they use is summed, as
- * a series that came twice would void the scrape. 0 for one that an earlier sum contains.
+ * Two workloads may differ in nothing but their id, which is no label: their use is summed, as a
+ * duplicate series would void the scrape. False for one that an earlier sum contains.
  */
 static bool user_sum(const struct limit_reading *reading, unsigned i, double *sum)
 {
@@ -60,61 +71,38 @@ static bool user_sum(const struct limit_reading *reading, unsigned i, double *su
 
 static void put_users(struct metric_sink *sink, const struct limit_reading *reading)
 {
-	double told = 0, sum;
+	double reported = 0, sum;
 
 	for (unsigned i = 0; i < reading->n_top; i++) {
 		const struct workload *workload = &reading->top[i].workload;
 
-		told += (double)reading->top[i].used;
+		reported += (double)reading->top[i].used;
 		if (user_sum(reading, i, &sum))
 			metric_sample(sink, sum, reading->name, workload_kind_name(workload->kind),
 				workload->namespace, user_name(workload), NULL);
 	}
-	if (reading->n_top > 0 && told < (double)reading->used)
-		metric_sample(sink, (double)reading->used - told, reading->name, "other", "",
+	if (reading->n_top > 0 && reported < (double)reading->used)
+		metric_sample(sink, (double)reading->used - reported, reading->name, "other", "",
 			"other", NULL);
-}
-
-static double limit_used(const struct limit *limit)
-{
-	return (double)limit->now.used;
-}
-
-static double limit_max(const struct limit *limit)
-{
-	return (double)limit->now.max;
-}
-
-static double limit_peak(const struct limit *limit)
-{
-	return (double)limit->peak;
-}
-
-static double limit_hits(const struct limit *limit)
-{
-	return (double)limit->now.hits;
 }
 
 static void put_limits(struct metric_sink *sink, const struct node *node)
 {
-	static const struct {
-		const char *name;
-		double (*value)(const struct limit *limit);
-	} families[] = {
-		{"headroom_limit_used", limit_used},
-		{"headroom_limit_max", limit_max},
-		{"headroom_limit_peak", limit_peak},
-		{"headroom_limit_hits_total", limit_hits},
-	};
+	static const char *const names[] = {"headroom_limit_used", "headroom_limit_max",
+		"headroom_limit_peak", "headroom_limit_hits_total"};
 
 	metric_family(sink, "headroom_limit_info");
 	for (size_t i = 0; i < node->n_limits; i++)
 		metric_sample(sink, 1, node->limits[i].now.name, node->limits[i].now.unit, NULL);
-	for (size_t f = 0; f < ARRAY_SIZE(families); f++) {
-		metric_family(sink, families[f].name);
-		for (size_t i = 0; i < node->n_limits; i++)
-			metric_sample(sink, families[f].value(&node->limits[i]),
-				node->limits[i].now.name, NULL);
+	for (size_t f = 0; f < ARRAY_SIZE(names); f++) {
+		metric_family(sink, names[f]);
+		for (size_t i = 0; i < node->n_limits; i++) {
+			const struct limit *limit = &node->limits[i];
+			const uint64_t values[] = {
+				limit->now.used, limit->now.max, limit->peak, limit->now.hits};
+
+			metric_sample(sink, (double)values[f], limit->now.name, NULL);
+		}
 	}
 	metric_family(sink, "headroom_limit_used_by_workload");
 	for (size_t i = 0; i < node->n_limits; i++)
@@ -174,6 +162,61 @@ static void put_tuners(struct metric_sink *sink, const struct node *node)
 	}
 }
 
+/* What the agent itself uses, in the names that every Prometheus client library gives it. */
+
+static void put_memory(struct metric_sink *sink)
+{
+	_cleanup_close_ int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+	double page = (double)sysconf(_SC_PAGESIZE);
+	uint64_t virtual, resident;
+	char text[128];
+	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+
+	if (n <= 0)
+		return;
+	text[n] = '\0';
+	if (sscanf(text, "%" SCNu64 " %" SCNu64, &virtual, &resident) != 2)
+		return;
+	put_one(sink, "process_virtual_memory_bytes", (double)virtual * page);
+	put_one(sink, "process_resident_memory_bytes", (double)resident * page);
+}
+
+/* -1 when they cannot be counted. */
+static double count_descriptors(void)
+{
+	struct stat st;
+	DIR *dir;
+	double n = -3; /* ".", ".." and the one of this directory */
+
+	/* Linux 6.2 (f1f1f2569901) counts them in the directory's size; before it is 0. */
+	if (stat("/proc/self/fd", &st) == 0 && st.st_size > 0)
+		return (double)st.st_size;
+	dir = opendir("/proc/self/fd");
+	if (!dir)
+		return -1;
+	while (readdir(dir))
+		n++;
+	closedir(dir);
+	return n;
+}
+
+static void put_process(struct metric_sink *sink, uint64_t started_us)
+{
+	double descriptors = count_descriptors();
+	struct rlimit limit;
+	struct timespec ts;
+
+	if (clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts) == 0)
+		put_one(sink, "process_cpu_seconds_total",
+			(double)ts.tv_sec + (double)ts.tv_nsec / (double)NSEC_PER_SEC);
+	put_memory(sink);
+	if (descriptors >= 0)
+		put_one(sink, "process_open_fds", descriptors);
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0)
+		put_one(sink, "process_max_fds", (double)limit.rlim_cur);
+	put_one(sink, "process_start_time_seconds", (double)started_us / (double)USEC_PER_SEC);
+}
+
 static void put_metrics(FILE *out, void *data)
 {
 	const struct metrics_text *text = data;
@@ -186,7 +229,7 @@ static void put_metrics(FILE *out, void *data)
 	put_conditions(&sink, text->node);
 	put_tuners(&sink, text->node);
 	sink.rows = core_tables.metric_rows;
-	process_metrics(&sink, text->node->started_us);
+	put_process(&sink, text->node->started_us);
 	metric_end(&sink);
 }
 

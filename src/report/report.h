@@ -14,6 +14,8 @@
 
 #include "model/node.h"
 
+#include <headroom/plan.h>
+
 /*
  * /v1/status, schema 1. pretty: indented, for people. trusted: for root's eyes, with what a tuner
  * shows nobody else.
@@ -28,6 +30,12 @@ int report_health(const struct node *node, char **ret, size_t *len);
 
 /* /readyz?verbose: a line for each tuner. ready (never NULL) tells the verdict. */
 int report_ready(const struct node *node, bool *ready, char **ret, size_t *len);
+
+/*
+ * {"changes": [{"name", "tuner", "old", "new", "actual", "reason", "error"}], "failed": N}: a plan
+ * before (done: false; actual and error are null) or after it was carried out.
+ */
+int report_plan(const struct plan *plan, bool done, char **ret);
 
 /* /: the status page, one self-contained HTML document. */
 int report_page(const struct node *node, char **ret, size_t *len);

@@ -4,6 +4,8 @@
 #include "base/build.h"
 #include "base/json.h"
 
+#include <string.h>
+
 #define STATUS_SCHEMA 1
 
 static void add_node(struct json *json, const struct node *node)
@@ -147,4 +149,44 @@ int report_status(const struct node *node, bool pretty, bool trusted, char **ret
 	add_documents(&json, node, trusted);
 	add_reserved(&json);
 	return json_end(&json, pretty, ret, len);
+}
+
+static void add_text_or_null(struct json *json, cJSON *object, const char *key, const char *text)
+{
+	if (text && text[0])
+		json_text(json, object, key, text);
+	else
+		json_null(json, object, key);
+}
+
+int report_plan(const struct plan *plan, bool done, char **ret)
+{
+	struct json json;
+	cJSON *changes;
+	size_t failed = 0;
+
+	json_begin(&json);
+	changes = json_array(&json, json.root, "changes");
+	for (size_t i = 0; i < plan->n; i++) {
+		const struct change *change = &plan->changes[i];
+		bool bad = done && change->error < 0;
+		cJSON *object = json_append(&json, changes);
+
+		json_text(&json, object, "name", change->name);
+		json_text(&json, object, "tuner", change->tuner);
+		json_text(&json, object, "old", change->old);
+		if (change->left)
+			json_null(&json, object, "new");
+		else
+			json_text(&json, object, "new", change->new);
+		add_text_or_null(&json, object, "actual", done ? change->actual : NULL);
+		json_text(&json, object, "reason", change->reason);
+		add_text_or_null(&json, object, "error",
+			!bad          ? NULL
+			: change->why ? change->why
+				      : strerror(-change->error));
+		failed += bad;
+	}
+	json_number(&json, json.root, "failed", (double)failed);
+	return json_end(&json, true, ret, NULL);
 }
