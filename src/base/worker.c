@@ -152,8 +152,9 @@ int worker_submit(struct worker *worker, void (*run)(void *job, const struct wai
 	*new = (struct job){.run = run, .done = done, .job = job, .userdata = userdata};
 	pthread_mutex_lock(&worker->mutex);
 	put(&worker->waiting, new);
-	pthread_cond_signal(&worker->more);
 	pthread_mutex_unlock(&worker->mutex);
+	/* Only now: the thread would wake up for the mutex alone. */
+	pthread_cond_signal(&worker->more);
 	return 0;
 }
 

@@ -303,7 +303,7 @@ static int want_docker(const struct runtime_decision *decision, const struct nod
  */
 static void take_records(const struct decide_input *input, struct runtime_memory *memory)
 {
-	uint64_t tag = 1469598103934665603u;
+	uint64_t tag = 0;
 
 	memory->n_recorded = 0;
 	for (size_t i = 0; i < input->n_files; i++) {
@@ -314,7 +314,7 @@ static void take_records(const struct decide_input *input, struct runtime_memory
 			continue;
 		for (size_t t = 0; t < ARRAY_SIZE(texts); t++)
 			for (const char *c = texts[t]; *c; c++)
-				tag = (tag ^ (unsigned char)*c) * 1099511628211u;
+				tag = tag * 1099511628211u + (unsigned char)*c + 1;
 		if (starts_with(record->name, "mirrors.") &&
 			memory->n_recorded < RUNTIME_MIRROR_MAX)
 			copy_text(memory->recorded[memory->n_recorded++], REGISTRY_NAME_MAX,
