@@ -5,6 +5,7 @@
 check_docs.py HEADROOM TABLES DOCUMENTS: the two programs, and the directory of the documents.
 """
 
+import os
 import re
 import subprocess
 import sys
@@ -16,8 +17,8 @@ HEADROOM, TABLES, DOCUMENTS = (Path(argument) for argument in sys.argv[1:4])
 faults = []
 
 
-def tables(what):
-    run = subprocess.run([TABLES, what], capture_output=True, text=True, check=True)
+def tables(*what):
+    run = subprocess.run([TABLES, *what], capture_output=True, text=True, check=True)
     return run.stdout.splitlines()
 
 
@@ -101,6 +102,24 @@ def check_explain():
             faults.append(f"headroom explain {name}: nothing about this {kind}")
 
 
+def check_limits():
+    """A row of a limit is all it takes: on a node that has its files, everything shows it."""
+    shown = {
+        "status": subprocess.run([HEADROOM, "status"], capture_output=True, text=True).stdout,
+        "status --json": subprocess.run([HEADROOM, "status", "--json"], capture_output=True, text=True).stdout,
+        "metrics": "\n".join(tables("metrics", "node")),
+        "page": "\n".join(tables("page")),
+    }
+    for line in tables("limits"):
+        name, *files = line.split("\t")
+        if not all(os.access(file, os.R_OK) for file in files):
+            print(f"{name} is not looked for: this node has no {' or '.join(files)}")
+            continue
+        for document, text in shown.items():
+            if name not in text:
+                faults.append(f"headroom {document}: nothing about the limit {name}")
+
+
 def check_sources():
     for line in tables("sources"):
         row, _, source = line.partition(": ")
@@ -112,6 +131,7 @@ check_documents()
 check_completion()
 check_sample()
 check_explain()
+check_limits()
 check_sources()
 print("\n".join(faults))
 sys.exit(1 if faults else 0)

@@ -4,6 +4,8 @@
  * What the checks ask the program's own tables:
  *   tables names             "KIND<tab>NAME" of everything that `explain` knows, a line each
  *   tables sources           "PROFILE NAME: SOURCE" of each row of a profile
+ *   tables limits            "NAME<tab>USED<tab>MAX": limits that are read from these files
+ *   tables page              the status page of this node, only observed
  *   tables metrics made-up   the metrics of a node with something of everything
  *   tables metrics node      and of this one, only looked at; with "openmetrics" after it in that
  * form
@@ -96,7 +98,27 @@ static int print_made_up_metrics(bool openmetrics)
 	return r;
 }
 
-static int print_node_metrics(bool openmetrics)
+/* Rows of limits that are two numbers in files, and these files. */
+static int print_limits(void)
+{
+	for (size_t i = 0; all_tables[i]; i++)
+		for (const struct limit_row *row = all_tables[i]->limits; row && row->name; row++)
+			if (row->used.path)
+				printf("%s\t%s\t%s\n", row->name, row->used.path, row->max.path);
+	return 0;
+}
+
+static int print_page(const struct node *node)
+{
+	_cleanup_free_ char *text = NULL;
+
+	if (report_page(node, &text, NULL) < 0)
+		return 1;
+	fputs(text, stdout);
+	return 0;
+}
+
+static int print_node(bool page, bool openmetrics)
 {
 	struct config_source source = {.file = "/nonexistent", .optional = true};
 	struct core_options options = {.host_root = "", .observe = true};
@@ -112,7 +134,7 @@ static int print_node_metrics(bool openmetrics)
 	if (r == 0)
 		r = core_poll(&core);
 	if (r == 0)
-		r = print_metrics(&core.node, openmetrics);
+		r = page ? print_page(&core.node) : print_metrics(&core.node, openmetrics);
 	core_close(&core);
 	return r == 0 ? 0 : 1;
 }
@@ -132,6 +154,10 @@ int main(int argc, char **argv)
 	if (streq(what, "metrics") && streq(which, "made-up"))
 		return print_made_up_metrics(openmetrics);
 	if (streq(what, "metrics") && streq(which, "node"))
-		return print_node_metrics(openmetrics);
+		return print_node(false, openmetrics);
+	if (streq(what, "page"))
+		return print_node(true, false);
+	if (streq(what, "limits"))
+		return print_limits();
 	return 64;
 }
