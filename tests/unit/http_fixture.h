@@ -29,7 +29,7 @@
 
 #define ANSWER_MAX ((size_t)256 * 1024)
 
-struct fixture {
+static struct {
 	struct fake_node fake;
 	sd_event *event;
 	struct http_server *tcp, *local;
@@ -41,22 +41,23 @@ struct fixture {
 	uint16_t port;
 	pthread_t thread;
 	int todo, done; /* eventfds */
-	void (*action)(struct fixture *fixture);
-};
+	void (*action)(void);
+} fixture;
 
 static const struct node *fixture_node(void *userdata)
 {
-	return &((struct fixture *)userdata)->fake.node;
+	(void)userdata;
+	return &fixture.fake.node;
 }
 
 static inline void fixture_change(void *userdata, const char *only, struct http_reply *reply)
 {
-	struct fixture *fixture = userdata;
+	(void)userdata;
 
-	fixture->changes++;
-	copy_text(fixture->only, sizeof(fixture->only), only ? only : "(all)");
-	if (fixture->hold)
-		fixture->reply = reply;
+	fixture.changes++;
+	copy_text(fixture.only, sizeof(fixture.only), only ? only : "(all)");
+	if (fixture.hold)
+		fixture.reply = reply;
 	else
 		http_reply_finish(reply, 200, "{\"failed\":0}");
 }
@@ -69,121 +70,139 @@ static const struct http_handlers fixture_handlers = {
 
 static inline int on_todo(sd_event_source *source, int fd, uint32_t events, void *userdata)
 {
-	struct fixture *fixture = userdata;
 	eventfd_t n;
 
-	(void)source, (void)events;
+	(void)source, (void)events, (void)userdata;
 	eventfd_read(fd, &n);
-	fixture->action(fixture);
-	eventfd_write(fixture->done, 1);
+	fixture.action();
+	eventfd_write(fixture.done, 1);
 	return 0;
 }
 
 static inline void *fixture_loop(void *userdata)
 {
-	struct fixture *fixture = userdata;
+	(void)userdata;
 
-	sd_event_loop(fixture->event);
+	sd_event_loop(fixture.event);
 	return NULL;
 }
 
 /* Runs something where the server's state may be touched. */
-static inline void in_loop(struct fixture *fixture, void (*action)(struct fixture *fixture))
+static inline void in_loop(void (*action)(void))
 {
 	eventfd_t n;
 
-	fixture->action = action;
-	eventfd_write(fixture->todo, 1);
-	eventfd_read(fixture->done, &n);
+	fixture.action = action;
+	eventfd_write(fixture.todo, 1);
+	eventfd_read(fixture.done, &n);
 }
 
-static inline void do_nothing(struct fixture *fixture)
+static inline void do_nothing(void)
 {
-	(void)fixture;
 }
 
-static inline void do_close(struct fixture *fixture)
+static inline void do_close(void)
 {
-	http_server_close(fixture->tcp);
-	http_server_close(fixture->local);
-	fixture->tcp = fixture->local = NULL;
+	http_server_close(fixture.tcp);
+	http_server_close(fixture.local);
+	fixture.tcp = fixture.local = NULL;
 }
 
-static inline void do_exit(struct fixture *fixture)
+static inline void do_exit(void)
 {
-	if (fixture->tcp)
-		do_close(fixture);
-	sd_event_exit(fixture->event, 0);
+	if (fixture.tcp)
+		do_close();
+	sd_event_exit(fixture.event, 0);
 }
 
-static inline void fixture_begin(struct fixture *fixture, struct http_options options)
+static inline void start_server(struct http_options options)
 {
-	*fixture = (struct fixture){.directory = "/tmp/headroom-http-XXXXXX"};
-	fake_node_make(&fixture->fake);
-	assert_non_null(mkdtemp(fixture->directory));
-	snprintf(fixture->path, sizeof(fixture->path), "%s/run/sock", fixture->directory);
-	assert_int_equal(sd_event_new(&fixture->event), 0);
-	fixture->todo = eventfd(0, EFD_CLOEXEC);
-	fixture->done = eventfd(0, EFD_CLOEXEC);
-	assert_true(sd_event_add_io(
-			    fixture->event, NULL, fixture->todo, EPOLLIN, on_todo, fixture) >= 0);
+	memset(&fixture, 0, sizeof(fixture));
+	strcpy(fixture.directory, "/tmp/headroom-http-XXXXXX");
+	fake_node_make(&fixture.fake);
+	assert_non_null(mkdtemp(fixture.directory));
+	snprintf(fixture.path, sizeof(fixture.path), "%s/run/sock", fixture.directory);
+	assert_int_equal(sd_event_new(&fixture.event), 0);
+	fixture.todo = eventfd(0, EFD_CLOEXEC);
+	fixture.done = eventfd(0, EFD_CLOEXEC);
+	assert_true(
+		sd_event_add_io(fixture.event, NULL, fixture.todo, EPOLLIN, on_todo, NULL) >= 0);
 	if (options.admin == 0)
 		options.admin = getuid();
 	options.listen_on = "127.0.0.1:0";
-	assert_int_equal(http_server_open(fixture->event, &options, &fixture_handlers, fixture,
-				 &fixture->tcp),
+	assert_int_equal(
+		http_server_open(fixture.event, &options, &fixture_handlers, NULL, &fixture.tcp),
 		0);
-	options.listen_on = fixture->path;
-	assert_int_equal(http_server_open(fixture->event, &options, &fixture_handlers, fixture,
-				 &fixture->local),
+	options.listen_on = fixture.path;
+	assert_int_equal(
+		http_server_open(fixture.event, &options, &fixture_handlers, NULL, &fixture.local),
 		0);
-	fixture->port = http_server_port(fixture->tcp);
-	assert_int_equal(pthread_create(&fixture->thread, NULL, fixture_loop, fixture), 0);
+	fixture.port = http_server_port(fixture.tcp);
+	assert_int_equal(pthread_create(&fixture.thread, NULL, fixture_loop, NULL), 0);
 }
 
-static inline void fixture_end(struct fixture *fixture)
+static inline void stop_server(void)
 {
-	char parent[sizeof(fixture->path)];
+	char parent[sizeof(fixture.path)];
 
-	in_loop(fixture, do_exit);
-	pthread_join(fixture->thread, NULL);
-	sd_event_unref(fixture->event);
-	close(fixture->todo);
-	close(fixture->done);
-	assert_int_equal(access(fixture->path, F_OK), -1);
-	snprintf(parent, sizeof(parent), "%s/run", fixture->directory);
+	in_loop(do_exit);
+	pthread_join(fixture.thread, NULL);
+	sd_event_unref(fixture.event);
+	close(fixture.todo);
+	close(fixture.done);
+	assert_int_equal(access(fixture.path, F_OK), -1);
+	snprintf(parent, sizeof(parent), "%s/run", fixture.directory);
 	assert_int_equal(rmdir(parent), 0);
-	assert_int_equal(rmdir(fixture->directory), 0);
+	assert_int_equal(rmdir(fixture.directory), 0);
 }
 
-static inline int dial(const struct fixture *fixture)
+static inline int begin(void **state)
 {
-	struct sockaddr_in address = {
-		.sin_family = AF_INET,
-		.sin_port = htons(fixture->port),
-		.sin_addr.s_addr = htonl(INADDR_LOOPBACK),
-	};
+	(void)state;
+	start_server((struct http_options){0});
+	return 0;
+}
+
+static inline int end(void **state)
+{
+	(void)state;
+	stop_server();
+	return 0;
+}
+
+static inline void restart_server(struct http_options options)
+{
+	stop_server();
+	start_server(options);
+}
+
+#define HTTP_TEST(name) TEST_FIXTURE(name, begin, end)
+
+static inline int dial(void)
+{
+	struct sockaddr_in address = {.sin_family = AF_INET,
+		.sin_port = htons(fixture.port),
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
 	assert_int_equal(connect(fd, (const struct sockaddr *)&address, sizeof(address)), 0);
 	return fd;
 }
 
-static inline int dial_unix(const struct fixture *fixture)
+static inline int dial_unix(void)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-	copy_text(address.sun_path, sizeof(address.sun_path), fixture->path);
+	copy_text(address.sun_path, sizeof(address.sun_path), fixture.path);
 	assert_int_equal(connect(fd, (const struct sockaddr *)&address, sizeof(address)), 0);
 	return fd;
 }
 
-static inline void say(int fd, const char *text)
+static inline void send_text(int fd, const char *text)
 {
 	size_t len = strlen(text);
 
-	/* Whether the other side still listens is for the answer to show. */
 	while (len > 0) {
 		ssize_t n = send(fd, text, len, MSG_NOSIGNAL);
 
@@ -194,8 +213,8 @@ static inline void say(int fd, const char *text)
 	}
 }
 
-/* All until the end of the stream; "" for a connection that was closed without a word. */
-static inline char *hear(int fd)
+/* All until the end of the stream; "" for a connection that was closed without an answer. */
+static inline char *receive_all(int fd)
 {
 	char *answer = malloc(ANSWER_MAX);
 	size_t have = 0;
@@ -230,52 +249,37 @@ static inline char *ask_on(int fd, const char *request)
 {
 	char *answer;
 
-	say(fd, request);
-	answer = hear(fd);
+	send_text(fd, request);
+	answer = receive_all(fd);
 	close(fd);
 	return answer;
 }
 
-static inline char *ask(const struct fixture *fixture, const char *request)
+static inline void expect_on(int fd, const char *request, const char *start, const char *part)
 {
-	return ask_on(dial(fixture), request);
-}
+	_cleanup_free_ char *answer = ask_on(fd, request);
 
-static inline void starts(const char *answer, const char *start)
-{
-	if (strncmp(answer, start, strlen(start)) != 0)
-		fail_msg("not '%s' but: %.600s", start, answer);
-}
-
-static inline void has(const char *answer, const char *part)
-{
+	if (!starts_with(answer, start))
+		fail_msg("%.60s: not '%s' but: %.600s", request, start, answer);
 	if (!strstr(answer, part))
-		fail_msg("no '%s' in: %.1200s", part, answer);
+		fail_msg("%.60s: no '%s' in: %.1200s", request, part, answer);
 }
 
-static inline void expect(
-	const struct fixture *fixture, const char *request, const char *start, const char *part)
+static inline void expect(const char *request, const char *start, const char *part)
 {
-	_cleanup_free_ char *answer = ask(fixture, request);
-
-	starts(answer, start);
-	has(answer, part);
+	expect_on(dial(), request, start, part);
 }
 
-static inline void expect_unix(
-	const struct fixture *fixture, const char *request, const char *start, const char *part)
+static inline void expect_alive(void)
 {
-	_cleanup_free_ char *answer = ask_on(dial_unix(fixture), request);
-
-	starts(answer, start);
-	has(answer, part);
+	expect("GET /livez HTTP/1.1" END, "HTTP/1.1 200", "ok");
 }
 
-static inline uint64_t iterations(struct fixture *fixture)
+static inline uint64_t iterations(void)
 {
 	uint64_t n = 0;
 
-	sd_event_get_iteration(fixture->event, &n);
+	sd_event_get_iteration(fixture.event, &n);
 	return n;
 }
 

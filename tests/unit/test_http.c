@@ -8,16 +8,15 @@ static void trickle(int fd, const char *text)
 			return;
 }
 
-TEST(slow_requests_end_at_the_deadline)
+HTTP_TEST(slow_requests_end_at_the_deadline)
 {
-	struct fixture fixture;
 	uint64_t start;
 	int silent, slow;
 
-	fixture_begin(&fixture, (struct http_options){.request_us = 200 * USEC_PER_MSEC});
+	restart_server((struct http_options){.request_us = 200 * USEC_PER_MSEC});
 	start = now_us();
-	silent = dial(&fixture);
-	slow = dial(&fixture);
+	silent = dial();
+	slow = dial();
 	trickle(slow, "GET /livez HTTP/1.1\r\nX-Long-Header: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa");
 	assert_true(closed_within(slow, 1000));
 	assert_true(now_us() - start >= 190 * USEC_PER_MSEC);
@@ -25,69 +24,62 @@ TEST(slow_requests_end_at_the_deadline)
 	assert_true(closed_within(silent, 100));
 	close(silent);
 	close(slow);
-	fixture_end(&fixture);
 }
 
 /* Each request of a kept connection has its whole time, and no more. */
-TEST(each_request_has_its_own_deadline)
+HTTP_TEST(each_request_has_its_own_deadline)
 {
-	struct fixture fixture;
 	char buffer[1024];
 	int fd;
 
-	fixture_begin(&fixture, (struct http_options){.request_us = 300 * USEC_PER_MSEC});
-	fd = dial(&fixture);
+	restart_server((struct http_options){.request_us = 300 * USEC_PER_MSEC});
+	fd = dial();
 	for (int i = 0; i < 4; i++) {
 		assert_false(closed_within(fd, 150));
-		say(fd, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n");
+		send_text(fd, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n");
 		assert_true(recv(fd, buffer, sizeof(buffer), 0) > 0);
 	}
 	assert_true(closed_within(fd, 1000));
 	close(fd);
-	fixture_end(&fixture);
 }
 
-TEST(the_oldest_connection_is_evicted)
+HTTP_TEST(the_oldest_connection_is_evicted)
 {
 	enum { MAX_OPEN = 4 };
-	struct fixture fixture;
 	int fds[MAX_OPEN];
 
-	fixture_begin(&fixture, (struct http_options){.connections = MAX_OPEN});
+	restart_server((struct http_options){.connections = MAX_OPEN});
 	for (int i = 0; i < MAX_OPEN; i++) {
-		fds[i] = dial(&fixture);
-		say(fds[i], "GET /livez HTTP/1.1\r\n");
+		fds[i] = dial();
+		send_text(fds[i], "GET /livez HTTP/1.1\r\n");
 		usleep(20000);
 	}
-	expect(&fixture, "GET /livez HTTP/1.1" END, "HTTP/1.1 200", "ok");
+	expect_alive();
 	assert_true(closed_within(fds[0], 1000));
 	for (int i = 1; i < MAX_OPEN; i++) {
 		_cleanup_free_ char *answer = NULL;
 
 		assert_false(closed_within(fds[i], 20));
 		answer = ask_on(fds[i], "Host: x\r\nConnection: close\r\n\r\n");
-		starts(answer, "HTTP/1.1 200");
+		assert_true(starts_with(answer, "HTTP/1.1 200"));
 	}
 	close(fds[0]);
-	fixture_end(&fixture);
 }
 
-TEST(a_crowd_of_slow_clients_blocks_nobody)
+HTTP_TEST(a_crowd_of_slow_clients_blocks_nobody)
 {
 	enum { CROWD = 300 };
-	struct fixture fixture;
 	int fds[CROWD];
 
-	fixture_begin(&fixture, (struct http_options){.connections = 8});
+	restart_server((struct http_options){.connections = 8});
 	for (int i = 0; i < CROWD; i++) {
-		fds[i] = dial(&fixture);
-		say(fds[i], "GET");
+		fds[i] = dial();
+		send_text(fds[i], "GET");
 	}
-	expect(&fixture, "GET /livez HTTP/1.1" END, "HTTP/1.1 200", "ok");
+	expect_alive();
 	for (int i = 0; i < CROWD; i++)
 		close(fds[i]);
-	expect(&fixture, "GET /livez HTTP/1.1" END, "HTTP/1.1 200", "ok");
-	fixture_end(&fixture);
+	expect_alive();
 }
 
 static int open_at(sd_event *event, const char *listen_on, struct http_server **server)
@@ -149,101 +141,89 @@ TEST(bad_addresses_are_refused)
 }
 
 /* The loop neither spins without descriptors, nor is it deaf afterwards. */
-TEST(a_shortage_of_descriptors_is_survived)
+HTTP_TEST(a_shortage_of_descriptors_is_survived)
 {
-	struct fixture fixture;
 	struct rlimit before, none;
 	uint64_t turns;
 	int fd;
 
-	fixture_begin(&fixture, (struct http_options){0});
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
 	fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	none = (struct rlimit){.rlim_cur = (rlim_t)fd + 1, .rlim_max = before.rlim_max};
 	close(fd);
-	fd = dial(&fixture);
+	fd = dial();
 	usleep(20000); /* the first one is accepted */
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
 	close(fd);
 	usleep(20000);
-	fd = dial(&fixture); /* takes the last number: accept has none */
-	turns = iterations(&fixture);
+	fd = dial(); /* takes the last number: accept has none */
+	turns = iterations();
 	usleep(300000);
-	assert_true(iterations(&fixture) - turns < 10);
+	assert_true(iterations() - turns < 10);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
 	free(ask_on(fd, "GET /livez HTTP/1.1" END));
-	expect(&fixture, "GET /livez HTTP/1.1" END, "HTTP/1.1 200", "ok");
-	fixture_end(&fixture);
+	expect_alive();
 }
 
-static void do_finish(struct fixture *fixture)
+static void do_finish(void)
 {
-	http_reply_finish(fixture->reply, 200, "{\"later\":true}");
-	fixture->reply = NULL;
+	http_reply_finish(fixture.reply, 200, "{\"later\":true}");
+	fixture.reply = NULL;
 }
 
 /* Until the handler has the request. */
-static void wait_for_reply(struct fixture *fixture)
+static void wait_for_reply(void)
 {
-	for (int i = 0; i < 500 && !fixture->reply; i++) {
+	for (int i = 0; i < 500 && !fixture.reply; i++) {
 		usleep(2000);
-		in_loop(fixture, do_nothing);
+		in_loop(do_nothing);
 	}
-	assert_non_null(fixture->reply);
+	assert_non_null(fixture.reply);
 }
 
-static int post_held(struct fixture *fixture)
+static int post_held(void)
 {
-	int fd = dial_unix(fixture);
+	int fd = dial_unix();
 
-	fixture->hold = true;
-	say(fd, "POST /v1/apply HTTP/1.1" END);
-	wait_for_reply(fixture);
+	fixture.hold = true;
+	send_text(fd, "POST /v1/apply HTTP/1.1" END);
+	wait_for_reply();
 	return fd;
 }
 
-TEST(handlers_have_no_deadline)
+HTTP_TEST(handlers_have_no_deadline)
 {
-	struct fixture fixture;
 	_cleanup_free_ char *answer = NULL;
 	int fd;
 
-	fixture_begin(&fixture, (struct http_options){.request_us = 100 * USEC_PER_MSEC});
-	fd = post_held(&fixture);
+	restart_server((struct http_options){.request_us = 100 * USEC_PER_MSEC});
+	fd = post_held();
 	assert_false(closed_within(fd, 300)); /* work has no deadline */
-	expect(&fixture, "GET /livez HTTP/1.1" END, "HTTP/1.1 200", "ok");
-	in_loop(&fixture, do_finish);
-	answer = hear(fd);
+	expect_alive();
+	in_loop(do_finish);
+	answer = receive_all(fd);
 	close(fd);
-	starts(answer, "HTTP/1.1 200");
-	has(answer, "{\"later\":true}");
-	fixture_end(&fixture);
+	assert_true(starts_with(answer, "HTTP/1.1 200"));
+	assert_non_null(strstr(answer, "{\"later\":true}"));
 }
 
-TEST(a_reply_to_a_client_that_left_is_dropped)
+HTTP_TEST(a_reply_to_a_client_that_left_is_dropped)
 {
-	struct fixture fixture;
-
-	fixture_begin(&fixture, (struct http_options){0});
-	close(post_held(&fixture));
-	expect(&fixture, "GET /livez HTTP/1.1" END, "HTTP/1.1 200", "ok");
-	in_loop(&fixture, do_finish);
-	expect_unix(&fixture, "GET /livez HTTP/1.1" END, "HTTP/1.1 200", "ok");
-	fixture_end(&fixture);
+	close(post_held());
+	expect_alive();
+	in_loop(do_finish);
+	expect_on(dial_unix(), "GET /livez HTTP/1.1" END, "HTTP/1.1 200", "ok");
 }
 
-TEST(close_during_a_handler_is_safe)
+HTTP_TEST(close_during_a_handler_is_safe)
 {
-	struct fixture fixture;
 	int fd;
 
-	fixture_begin(&fixture, (struct http_options){0});
-	fd = post_held(&fixture);
-	in_loop(&fixture, do_close);
+	fd = post_held();
+	in_loop(do_close);
 	assert_true(closed_within(fd, 1000));
-	in_loop(&fixture, do_finish);
+	in_loop(do_finish);
 	close(fd);
-	fixture_end(&fixture);
 }
 
 static int count_descriptors(void)
@@ -257,29 +237,26 @@ static int count_descriptors(void)
 	return n;
 }
 
-TEST(no_descriptor_leaks_and_the_idle_server_sleeps)
+HTTP_TEST(no_descriptor_leaks_and_the_idle_server_sleeps)
 {
-	struct fixture fixture;
 	uint64_t before;
 	int descriptors;
 
-	fixture_begin(&fixture, (struct http_options){.request_us = 200 * USEC_PER_MSEC});
-	expect(&fixture, "GET /livez HTTP/1.1" END, "HTTP/1.1 200", "ok");
+	restart_server((struct http_options){.request_us = 200 * USEC_PER_MSEC});
+	expect_alive();
 	usleep(20000);
 	descriptors = count_descriptors();
 	for (int i = 0; i < 200; i++) {
-		int fd = dial(&fixture);
+		int fd = dial();
 
-		say(fd, i % 2 ? "GET /v1/status HTTP/1.1\r\nHost: x\r\n\r\n" : "GET /li");
+		send_text(fd, i % 2 ? "GET /v1/status HTTP/1.1\r\nHost: x\r\n\r\n" : "GET /li");
 		close(fd);
-		expect(&fixture, "GET /metrics HTTP/1.1" END, "HTTP/1.1 200",
-			"headroom_build_info");
+		expect("GET /metrics HTTP/1.1" END, "HTTP/1.1 200", "headroom_build_info");
 	}
 	/* An end of stream that comes with the last bytes is only seen at the deadline. */
 	usleep(400000);
 	assert_int_equal(count_descriptors(), descriptors);
-	before = iterations(&fixture);
+	before = iterations();
 	usleep(500000);
-	assert_int_equal(iterations(&fixture), before);
-	fixture_end(&fixture);
+	assert_int_equal(iterations(), before);
 }

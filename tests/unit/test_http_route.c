@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "http_fixture.h"
 
-TEST(each_path_has_its_document)
+HTTP_TEST(each_path_has_its_document)
 {
 	static const struct {
 		const char *request, *part;
@@ -12,6 +12,9 @@ TEST(each_path_has_its_document)
 		{"GET /readyz?verbose HTTP/1.1" END, "[+] neighbor: active\n"},
 		{"GET /health HTTP/1.1" END, "{\"status\":\"warning\""},
 		{"GET /metrics HTTP/1.1" END, "text/plain; version=0.0.4; charset=utf-8\r\n"},
+		{"GET /metrics HTTP/1.1\r\nAccept: application/openmetrics-text;version=1.0.0" END,
+			"Content-Type: application/openmetrics-text; version=1.0.0; charset=utf-8\r\n"},
+		{"GET /metrics HTTP/1.1\r\nAccept: application/openmetrics-text" END, "\n# EOF\n"},
 		{"GET /v1/status HTTP/1.1" END, "{\"schema\":1,"},
 		{"GET / HTTP/1.1" END, "Content-Security-Policy: default-src 'none'; "},
 		{"GET / HTTP/1.1" END, "Content-Type: text/html; charset=utf-8\r\n"},
@@ -20,84 +23,71 @@ TEST(each_path_has_its_document)
 		{"GET /v1/status HTTP/1.1" END, "Content-Type: application/json\r\n"},
 		{"GET /livez HTTP/1.0\r\n\r\n", "\r\n\r\nok\n"},
 	};
-	struct fixture fixture;
 
-	fixture_begin(&fixture, (struct http_options){0});
 	for (size_t i = 0; i < ARRAY_SIZE(routes); i++) {
-		expect(&fixture, routes[i].request, "HTTP/1.", "200 OK");
-		expect(&fixture, routes[i].request, "HTTP/1.", routes[i].part);
-		expect_unix(&fixture, routes[i].request, "HTTP/1.", routes[i].part);
+		expect(routes[i].request, "HTTP/1.", "200 OK");
+		expect(routes[i].request, "HTTP/1.", routes[i].part);
+		expect_on(dial_unix(), routes[i].request, "HTTP/1.", routes[i].part);
 	}
-	fixture_end(&fixture);
 }
 
-TEST(head_has_no_body)
+HTTP_TEST(head_has_no_body)
 {
 	static const char *const paths[] = {
 		"/livez", "/readyz", "/health", "/metrics", "/v1/status", "/"};
-	struct fixture fixture;
 
-	fixture_begin(&fixture, (struct http_options){0});
 	for (size_t i = 0; i < ARRAY_SIZE(paths); i++) {
 		_cleanup_free_ char *answer = NULL;
 		char request[128];
 
 		snprintf(request, sizeof(request), "HEAD %s HTTP/1.1" END, paths[i]);
-		answer = ask(&fixture, request);
-		starts(answer, "HTTP/1.1 200 OK");
-		has(answer, "Content-Length: ");
+		answer = ask_on(dial(), request);
+		assert_true(starts_with(answer, "HTTP/1.1 200 OK"));
+		assert_non_null(strstr(answer, "Content-Length: "));
 		assert_string_equal(strstr(answer, "\r\n\r\n"), "\r\n\r\n");
 	}
-	fixture_end(&fixture);
 }
 
-TEST(wrong_methods_and_paths_are_refused)
+HTTP_TEST(wrong_methods_and_paths_are_refused)
 {
-	struct fixture fixture;
-
-	fixture_begin(&fixture, (struct http_options){0});
-	expect(&fixture, "GET /nothing HTTP/1.1" END, "HTTP/1.1 404", "not found");
-	expect(&fixture, "GET /livez/ HTTP/1.1" END, "HTTP/1.1 404", "");
-	expect(&fixture, "POST /livez HTTP/1.1" END, "HTTP/1.1 405", "Allow: GET, HEAD\r\n");
-	expect(&fixture, "DELETE /metrics HTTP/1.1" END, "HTTP/1.1 405", "Allow: GET, HEAD\r\n");
-	expect(&fixture, "PUT /nothing HTTP/1.1" END, "HTTP/1.1 405", "Allow: GET, HEAD\r\n");
-	expect(&fixture, "OPTIONS * HTTP/1.1" END, "HTTP/1.1 405", "Allow: GET, HEAD\r\n");
-	expect(&fixture, "POST /v1/apply HTTP/1.1" END, "HTTP/1.1 405", "Allow: GET, HEAD\r\n");
-	expect(&fixture, "POST /v1/restore HTTP/1.1" END, "HTTP/1.1 405", "Allow: GET, HEAD\r\n");
-	expect(&fixture, "GET /v1/apply HTTP/1.1" END, "HTTP/1.1 405", "Allow: POST\r\n");
-	expect_unix(&fixture, "GET /v1/apply HTTP/1.1" END, "HTTP/1.1 405", "Allow: POST\r\n");
-	expect_unix(&fixture, "POST /livez HTTP/1.1" END, "HTTP/1.1 405", "Allow: GET, HEAD\r\n");
-	expect_unix(&fixture, "POST /nothing HTTP/1.1" END, "HTTP/1.1 404", "");
-	expect(&fixture, "GET /livez HTTP/1.1\r\n\r\n", "HTTP/1.1 400", ""); /* no Host */
+	expect("GET /nothing HTTP/1.1" END, "HTTP/1.1 404", "not found");
+	expect("GET /livez/ HTTP/1.1" END, "HTTP/1.1 404", "");
+	expect("POST /livez HTTP/1.1" END, "HTTP/1.1 405", "Allow: GET, HEAD\r\n");
+	expect("DELETE /metrics HTTP/1.1" END, "HTTP/1.1 405", "Allow: GET, HEAD\r\n");
+	expect("PUT /nothing HTTP/1.1" END, "HTTP/1.1 405", "Allow: GET, HEAD\r\n");
+	expect("OPTIONS * HTTP/1.1" END, "HTTP/1.1 405", "Allow: GET, HEAD\r\n");
+	expect("POST /v1/apply HTTP/1.1" END, "HTTP/1.1 405", "Allow: GET, HEAD\r\n");
+	expect("POST /v1/restore HTTP/1.1" END, "HTTP/1.1 405", "Allow: GET, HEAD\r\n");
+	expect("GET /v1/apply HTTP/1.1" END, "HTTP/1.1 405", "Allow: POST\r\n");
+	expect_on(dial_unix(), "GET /v1/apply HTTP/1.1" END, "HTTP/1.1 405", "Allow: POST\r\n");
+	expect_on(dial_unix(), "POST /livez HTTP/1.1" END, "HTTP/1.1 405", "Allow: GET, HEAD\r\n");
+	expect_on(dial_unix(), "POST /nothing HTTP/1.1" END, "HTTP/1.1 404", "");
+	expect("GET /livez HTTP/1.1\r\n\r\n", "HTTP/1.1 400", ""); /* no Host */
 	assert_int_equal(fixture.changes, 0);
-	fixture_end(&fixture);
 }
 
-TEST(requests_are_bounded)
+HTTP_TEST(requests_are_bounded)
 {
-	struct fixture fixture;
 	_cleanup_free_ char *request = malloc(ANSWER_MAX);
 	char long_text[32 * 1024];
 
 	assert_non_null(request);
 	memset(long_text, 'a', sizeof(long_text) - 1);
 	long_text[sizeof(long_text) - 1] = '\0';
-	fixture_begin(&fixture, (struct http_options){0});
 	snprintf(request, ANSWER_MAX, "GET /%s HTTP/1.1" END, long_text);
-	expect(&fixture, request, "HTTP/1.1 4", ""); /* 414, or 431 where the memory ends first */
+	expect(request, "HTTP/1.1 4", ""); /* 414, or 431 where the memory ends first */
 	snprintf(request, ANSWER_MAX, "GET / HTTP/1.1\r\nX: %s" END, long_text);
-	expect(&fixture, request, "HTTP/1.1 431", "");
+	expect(request, "HTTP/1.1 431", "");
 	snprintf(request, ANSWER_MAX, "POST / HTTP/1.1\r\nContent-Length: 4097" END "%.4097s",
 		long_text);
-	expect(&fixture, request, "HTTP/1.1 413", "");
+	expect(request, "HTTP/1.1 413", "");
 	snprintf(request, ANSWER_MAX,
 		"POST / HTTP/1.1\r\nTransfer-Encoding: chunked" END "1770\r\n%.6000s\r\n0\r\n\r\n",
 		long_text);
-	expect(&fixture, request, "HTTP/1.1 413", "");
+	expect(request, "HTTP/1.1 413", "");
 	snprintf(request, ANSWER_MAX, "GET /livez HTTP/1.1\r\nContent-Length: 4096" END "%.4096s",
 		long_text);
-	expect(&fixture, request, "HTTP/1.1 200", "ok");
-	fixture_end(&fixture);
+	expect(request, "HTTP/1.1 200", "ok");
 }
 
 static unsigned count(const char *text, const char *part)
@@ -109,17 +99,15 @@ static unsigned count(const char *text, const char *part)
 	return n;
 }
 
-TEST(connections_are_kept_and_pipelined)
+HTTP_TEST(connections_are_kept_and_pipelined)
 {
-	struct fixture fixture;
 	_cleanup_free_ char *answer = NULL;
 	char buffer[1024];
 	int fd;
 
-	fixture_begin(&fixture, (struct http_options){0});
-	fd = dial(&fixture);
+	fd = dial();
 	for (int i = 0; i < 3; i++) {
-		say(fd, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n");
+		send_text(fd, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n");
 		assert_true(recv(fd, buffer, sizeof(buffer), 0) > 0);
 	}
 	answer = ask_on(fd,
@@ -127,111 +115,82 @@ TEST(connections_are_kept_and_pipelined)
 		"GET /nothing HTTP/1.1\r\nHost: x\r\n\r\nGET /readyz HTTP/1.1" END);
 	assert_int_equal(count(answer, "HTTP/1.1 200"), 3);
 	assert_int_equal(count(answer, "HTTP/1.1 404"), 1);
-	fixture_end(&fixture);
 }
 
-static void do_late_beat(struct fixture *fixture)
+static void do_late_beat(void)
 {
-	fixture->fake.node.heartbeat_us = now_us() - 11 * USEC_PER_SEC;
+	fixture.fake.node.heartbeat_us = now_us() - 11 * USEC_PER_SEC;
 }
 
-static void do_unapplied(struct fixture *fixture)
+static void do_unapplied(void)
 {
-	fixture->fake.node.heartbeat_us = now_us();
-	fixture->fake.node.applied = false;
+	fixture.fake.node.heartbeat_us = now_us();
+	fixture.fake.node.applied = false;
 }
 
-TEST(health_follows_the_node)
+HTTP_TEST(health_follows_the_node)
 {
-	struct fixture fixture;
-
-	fixture_begin(&fixture, (struct http_options){0});
-	in_loop(&fixture, do_late_beat);
-	expect(&fixture, "GET /livez HTTP/1.1" END, "HTTP/1.1 503", "late");
-	in_loop(&fixture, do_unapplied);
-	expect(&fixture, "GET /livez HTTP/1.1" END, "HTTP/1.1 200", "ok");
-	expect(&fixture, "GET /readyz HTTP/1.1" END, "HTTP/1.1 503", "[-] applied");
-	expect(&fixture, "GET /health HTTP/1.1" END, "HTTP/1.1 200", "warning");
-	expect(&fixture, "GET /health?strict=0 HTTP/1.1" END, "HTTP/1.1 200", "warning");
-	expect(&fixture, "GET /health?strict=1 HTTP/1.1" END, "HTTP/1.1 503", "warning");
-	fixture_end(&fixture);
+	in_loop(do_late_beat);
+	expect("GET /livez HTTP/1.1" END, "HTTP/1.1 503", "late");
+	in_loop(do_unapplied);
+	expect_alive();
+	expect("GET /readyz HTTP/1.1" END, "HTTP/1.1 503", "[-] applied");
+	expect("GET /health HTTP/1.1" END, "HTTP/1.1 200", "warning");
+	expect("GET /health?strict=0 HTTP/1.1" END, "HTTP/1.1 200", "warning");
+	expect("GET /health?strict=1 HTTP/1.1" END, "HTTP/1.1 503", "warning");
 }
 
-static void do_tick(struct fixture *fixture)
+static void do_tick(void)
 {
-	fixture->fake.node.revision++;
+	fixture.fake.node.revision++;
 }
 
-static void do_rename(struct fixture *fixture)
+static void do_rename(void)
 {
-	copy_text(fixture->fake.node.name, sizeof(fixture->fake.node.name), "renamed");
+	copy_text(fixture.fake.node.name, sizeof(fixture.fake.node.name), "renamed");
 }
 
-TEST(a_document_is_rendered_once_a_revision)
+HTTP_TEST(a_document_is_rendered_once_a_revision)
 {
 	static const char *const paths[] = {"/", "/v1/status", "/v1/status?pretty"};
-	struct fixture fixture;
 
-	fixture_begin(&fixture, (struct http_options){0});
 	for (size_t i = 0; i < ARRAY_SIZE(paths); i++) {
 		char request[64];
 
-		in_loop(&fixture, do_tick);
+		in_loop(do_tick);
 		snprintf(request, sizeof(request), "GET %s HTTP/1.1" END, paths[i]);
 		copy_text(fixture.fake.node.name, sizeof(fixture.fake.node.name), "node-1");
-		expect(&fixture, request, "HTTP/1.1 200", "node-1");
-		in_loop(&fixture, do_rename);
-		expect(&fixture, request, "HTTP/1.1 200", "node-1");
-		in_loop(&fixture, do_tick);
-		expect(&fixture, request, "HTTP/1.1 200", "renamed");
+		expect(request, "HTTP/1.1 200", "node-1");
+		in_loop(do_rename);
+		expect(request, "HTTP/1.1 200", "node-1");
+		in_loop(do_tick);
+		expect(request, "HTTP/1.1 200", "renamed");
 	}
-	fixture_end(&fixture);
 }
 
-TEST(openmetrics_is_served_when_asked_for)
+HTTP_TEST(root_changes_the_node_over_the_socket)
 {
-	struct fixture fixture;
-
-	fixture_begin(&fixture, (struct http_options){0});
-	expect(&fixture,
-		"GET /metrics HTTP/1.1\r\nAccept: application/openmetrics-text;version=1.0.0" END,
-		"HTTP/1.1 200",
-		"Content-Type: application/openmetrics-text; version=1.0.0; charset=utf-8\r\n");
-	expect(&fixture, "GET /metrics HTTP/1.1\r\nAccept: application/openmetrics-text" END,
-		"HTTP/1.1 200", "\n# EOF\n");
-	fixture_end(&fixture);
-}
-
-TEST(root_changes_the_node_over_the_socket)
-{
-	struct fixture fixture;
-
-	fixture_begin(&fixture, (struct http_options){0});
-	expect_unix(&fixture, "POST /v1/apply HTTP/1.1" END, "HTTP/1.1 200", "{\"failed\":0}");
+	expect_on(dial_unix(), "POST /v1/apply HTTP/1.1" END, "HTTP/1.1 200", "{\"failed\":0}");
 	assert_string_equal(fixture.only, "(all)");
-	expect_unix(&fixture, "POST /v1/restore?only=thp HTTP/1.1\r\nContent-Length: 2" END "{}",
+	expect_on(dial_unix(), "POST /v1/restore?only=thp HTTP/1.1\r\nContent-Length: 2" END "{}",
 		"HTTP/1.1 200", "{\"failed\":0}");
 	assert_string_equal(fixture.only, "thp");
 	assert_int_equal(fixture.changes, 2);
-	expect_unix(&fixture, "POST /v1/apply?only=THP HTTP/1.1" END, "HTTP/1.1 400", "");
-	expect_unix(&fixture, "POST /v1/apply?only= HTTP/1.1" END, "HTTP/1.1 400", "");
-	expect_unix(&fixture, "POST /v1/apply?only HTTP/1.1" END, "HTTP/1.1 400", "");
-	expect_unix(&fixture, "POST /v1/apply?only=a%2fb HTTP/1.1" END, "HTTP/1.1 400", "");
-	expect_unix(&fixture, "POST /v1/apply?only=abcdefghijklmnopqrstuvwxyzabcdef HTTP/1.1" END,
+	expect_on(dial_unix(), "POST /v1/apply?only=THP HTTP/1.1" END, "HTTP/1.1 400", "");
+	expect_on(dial_unix(), "POST /v1/apply?only= HTTP/1.1" END, "HTTP/1.1 400", "");
+	expect_on(dial_unix(), "POST /v1/apply?only HTTP/1.1" END, "HTTP/1.1 400", "");
+	expect_on(dial_unix(), "POST /v1/apply?only=a%2fb HTTP/1.1" END, "HTTP/1.1 400", "");
+	expect_on(dial_unix(), "POST /v1/apply?only=abcdefghijklmnopqrstuvwxyzabcdef HTTP/1.1" END,
 		"HTTP/1.1 400", "");
 	assert_int_equal(fixture.changes, 2);
-	fixture_end(&fixture);
 }
 
-TEST(others_change_nothing)
+HTTP_TEST(others_change_nothing)
 {
-	struct fixture fixture;
-
-	fixture_begin(&fixture, (struct http_options){.admin = getuid() + 1});
-	expect_unix(&fixture, "POST /v1/apply HTTP/1.1" END, "HTTP/1.1 403", "");
-	expect_unix(&fixture, "GET /livez HTTP/1.1" END, "HTTP/1.1 200", "ok");
+	restart_server((struct http_options){.admin = getuid() + 1});
+	expect_on(dial_unix(), "POST /v1/apply HTTP/1.1" END, "HTTP/1.1 403", "");
+	expect_on(dial_unix(), "GET /livez HTTP/1.1" END, "HTTP/1.1 200", "ok");
 	assert_int_equal(fixture.changes, 0);
-	fixture_end(&fixture);
 }
 
 TEST(the_accept_header_is_negotiated)
