@@ -2,6 +2,7 @@
 #include "test.h"
 
 #include "base/log.h"
+#include "kernel/bpf.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,6 +35,7 @@ int main(void)
 	struct CMUnitTest tests[TESTS_MAX];
 
 	log_init(LOG_LEVEL_ERROR);
+	bpf_quiet_libbpf();
 	for (size_t i = 0; i < n; i++)
 		tests[i] = registered[i].test;
 	return _cmocka_run_group_tests("tests", tests, n, NULL, NULL);

@@ -106,7 +106,7 @@ static void check(const struct decision *d)
 		assert_string_equal(key->on_disk, d->on_disk);
 }
 
-static void each_key_has_its_file_and_table(void **state)
+TEST(each_key_has_its_file_and_table)
 {
 	static const char import[] = "imports = ['@" CONF_D "*.toml']\n";
 	static const struct decision decisions[] = {
@@ -159,13 +159,12 @@ static void each_key_has_its_file_and_table(void **state)
 			""},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(decisions); i++)
 		check(&decisions[i]);
 }
 
 /* What makes 2.1 and later pull by the CRI plugin's own key. */
-static void the_key_follows_the_way_of_pulling(void **state)
+TEST(the_key_follows_the_way_of_pulling)
 {
 	static const char *const dumps[] = {
 		"[" IMAGES "]\nmax_concurrent_downloads = 3\nuse_local_image_pull = true\n",
@@ -178,13 +177,12 @@ static void the_key_follows_the_way_of_pulling(void **state)
 		"[" IMAGES ".registry.mirrors.'docker.io']\nendpoint = []\n",
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(dumps); i++)
 		check(&(struct decision){dumps[i], "2.4.2", dumps[i], {{MAIN, "version = 3\n"}},
 			CONTAINERD_DOWNLOADS, CONTAINERD_FINE, MAIN, IMAGES, NULL});
 }
 
-static void what_cannot_be_edited_has_a_reason(void **state)
+TEST(what_cannot_be_edited_has_a_reason)
 {
 	static const struct decision decisions[] = {
 		{"1.6 has no timeout", "1.6.36", DUMP_16, {{MAIN, "version = 2\n"}},
@@ -214,12 +212,11 @@ static void what_cannot_be_edited_has_a_reason(void **state)
 			NULL, NULL},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(decisions); i++)
 		check(&decisions[i]);
 }
 
-static void what_cannot_be_read_is_left_alone_and_said(void **state)
+TEST(what_cannot_be_read_is_left_alone_and_said)
 {
 	static const struct {
 		const char *what, *dump, *text;
@@ -232,7 +229,6 @@ static void what_cannot_be_read_is_left_alone_and_said(void **state)
 			"refuses it: level=error no"},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		_cleanup_directory_ struct directory root;
 		const struct file file = {MAIN, cases[i].text};
@@ -248,13 +244,12 @@ static void what_cannot_be_read_is_left_alone_and_said(void **state)
 	}
 }
 
-static void an_unchanged_configuration_is_not_dumped_again(void **state)
+TEST(an_unchanged_configuration_is_not_dumped_again)
 {
 	_cleanup_directory_ struct directory root;
 	const struct file file = {MAIN, "version = 2\n"}, changed = {MAIN, "version = 2\n#\n"};
 	struct containerd_config config = {0};
 
-	(void)state;
 	directory_make(&root);
 	make_program(&root, DUMP_16, 0);
 	read_config(&root, "1.6.20", &file, 1, &config);
@@ -266,7 +261,7 @@ static void an_unchanged_configuration_is_not_dumped_again(void **state)
 	assert_string_equal(config.keys[CONTAINERD_DOWNLOADS].on_disk, "4");
 }
 
-static void values_are_checked_and_spelled(void **state)
+TEST(values_are_checked_and_spelled)
 {
 	static const struct {
 		enum containerd_setting setting;
@@ -284,25 +279,10 @@ static void values_are_checked_and_spelled(void **state)
 	};
 	char literal[SETTING_VALUE_MAX];
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		assert_int_equal(containerd_literal(cases[i].setting, cases[i].value, literal),
 			cases[i].literal != NULL);
 		if (cases[i].literal)
 			assert_string_equal(literal, cases[i].literal);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(each_key_has_its_file_and_table),
-		cmocka_unit_test(the_key_follows_the_way_of_pulling),
-		cmocka_unit_test(what_cannot_be_edited_has_a_reason),
-		cmocka_unit_test(what_cannot_be_read_is_left_alone_and_said),
-		cmocka_unit_test(an_unchanged_configuration_is_not_dumped_again),
-		cmocka_unit_test(values_are_checked_and_spelled),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

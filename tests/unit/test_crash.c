@@ -2,14 +2,12 @@
 #include "kill.h"
 #include "made_up_node.h"
 
-#include "base/log.h"
-
 /*
  * A process that applies one configuration after the other is killed, again and again, on its way
  * into or out of a system call. Whatever it was doing: restore restores every original.
  */
 
-#define ROUNDS 300
+#define ROUNDS 150
 
 static bool apply(const struct made_up_node *node)
 {
@@ -72,14 +70,13 @@ static uint64_t live(
 	return live_until(run_life, &life, traced, until, ended);
 }
 
-static void restore_after_any_death(void **state)
+TEST(restore_after_any_death)
 {
 	_cleanup_made_up_node_ struct made_up_node node;
 	bool traced = can_trace(), ended;
 	uint64_t seed = 20240501, whole_life;
 	int ends = 0;
 
-	(void)state;
 	made_up_node_make(&node);
 	directory_put(&node.directory, "/a.yaml", made_up_a);
 	directory_put(&node.directory, "/b.yaml", made_up_b);
@@ -98,12 +95,4 @@ static void restore_after_any_death(void **state)
 	print_message("%d of %d lives came to their end, of %d %s\n", ends, ROUNDS, (int)whole_life,
 		traced ? "stops" : "microseconds");
 	assert_true(ends < ROUNDS / 2);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {cmocka_unit_test(restore_after_any_death)};
-
-	log_init(LOG_LEVEL_ERROR);
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -73,14 +73,13 @@ static void has(const char *text, const char *line)
 		fail_msg("no '%s' in:\n%s", line, text);
 }
 
-static void metrics_of_a_server(void **state)
+TEST(metrics_of_a_server)
 {
 	_cleanup_table_ struct dns_server_table *table = calloc(1, sizeof(*table));
 	struct dns_seen seen = {.watched = true, .table = table};
 	_cleanup_free_ char *text = NULL;
 	struct dns_server_state *server;
 
-	(void)state;
 	server = add_server(table, 2, 1000, 900);
 	server->budget.qps = 1024;
 	server->pending = 4;
@@ -119,13 +118,12 @@ static size_t count_series(const char *text)
 	return n;
 }
 
-static void series_are_bounded(void **state)
+TEST(series_are_bounded)
 {
 	_cleanup_table_ struct dns_server_table *table = calloc(1, sizeof(*table));
 	struct dns_seen seen = {.watched = true, .table = table};
 	_cleanup_free_ char *text = NULL, *quiet = NULL;
 
-	(void)state;
 	for (unsigned i = 0; i < 3; i++)
 		add_server(table, i, 100, 50);
 	quiet = metrics_of(&seen);
@@ -149,7 +147,7 @@ static double number_at(const cJSON *object, const char *name)
 	return item->valuedouble;
 }
 
-static void the_document_adds_up(void **state)
+TEST(the_document_adds_up)
 {
 	_cleanup_table_ struct dns_server_table *table = calloc(1, sizeof(*table));
 	struct dns_seen seen = {.watched = true, .table = table};
@@ -159,7 +157,6 @@ static void the_document_adds_up(void **state)
 	const cJSON *server, *user, *name;
 	double sum;
 
-	(void)state;
 	add_server(table, 2, 1000, 900);
 	add_user(&table->labels[0], "little", 30);
 	add_user(&table->labels[0], "big", 700);
@@ -196,7 +193,7 @@ static void the_document_adds_up(void **state)
 	assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(name, "type")), "TYPE65280");
 }
 
-static void names_switched_off_are_not_shown(void **state)
+TEST(names_switched_off_are_not_shown)
 {
 	_cleanup_table_ struct dns_server_table *table = calloc(1, sizeof(*table));
 	struct dns_seen seen = {.watched = true, .table = table};
@@ -204,7 +201,6 @@ static void names_switched_off_are_not_shown(void **state)
 		.seen = &seen, .memory = &nothing, .cloud = "", .trusted = true};
 	_cleanup_(cleanup_cJSON_Delete) cJSON *document = NULL;
 
-	(void)state;
 	add_server(table, 2, 10, 9);
 	document = dns_make_document(&report);
 	assert_null(cJSON_GetObjectItem(
@@ -212,7 +208,7 @@ static void names_switched_off_are_not_shown(void **state)
 	assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(document, "names")), "off");
 }
 
-static void servers_without_a_label_are_one_element(void **state)
+TEST(servers_without_a_label_are_one_element)
 {
 	_cleanup_table_ struct dns_server_table *table = calloc(1, sizeof(*table));
 	struct dns_seen seen = {.watched = true, .table = table};
@@ -220,7 +216,6 @@ static void servers_without_a_label_are_one_element(void **state)
 	_cleanup_(cleanup_cJSON_Delete) cJSON *document = NULL;
 	const cJSON *servers, *rest;
 
-	(void)state;
 	for (unsigned i = 0; i < 500; i++)
 		add_server(table, i, 10, 9);
 	document = dns_make_document(&report);
@@ -232,28 +227,13 @@ static void servers_without_a_label_are_one_element(void **state)
 	assert_true(number_at(cJSON_GetObjectItem(rest, "queries"), "udp") == 4800);
 }
 
-static void nothing_watched_is_null(void **state)
+TEST(nothing_watched_is_null)
 {
 	struct dns_server_table *table = calloc(1, sizeof(*table));
 	struct dns_seen seen = {.table = table};
 	struct dns_report report = {.seen = &seen, .memory = &nothing, .cloud = ""};
 	_cleanup_(cleanup_cJSON_Delete) cJSON *document = dns_make_document(&report);
 
-	(void)state;
 	assert_true(cJSON_IsNull(document));
 	free(table);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(metrics_of_a_server),
-		cmocka_unit_test(series_are_bounded),
-		cmocka_unit_test(the_document_adds_up),
-		cmocka_unit_test(names_switched_off_are_not_shown),
-		cmocka_unit_test(servers_without_a_label_are_one_element),
-		cmocka_unit_test(nothing_watched_is_null),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

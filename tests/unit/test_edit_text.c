@@ -39,7 +39,7 @@ static void check(enum edit_format format, const struct edit *edits, size_t n)
 	}
 }
 
-static void a_toml_key_goes_where_it_is_or_after_its_table(void **state)
+TEST(a_toml_key_goes_where_it_is_or_after_its_table)
 {
 	static const struct edit edits[] = {
 		{"replaced", "[" CRI "]\n max-downloads\t= 3 # c\nx = 1\n",
@@ -86,11 +86,10 @@ static void a_toml_key_goes_where_it_is_or_after_its_table(void **state)
 		{"a byte that is none of TOML", "a = 1\n\x01\n", NULL, -EBADMSG},
 	};
 
-	(void)state;
 	check(EDIT_TOML, edits, ARRAY_SIZE(edits));
 }
 
-static void a_json_key_goes_where_it_is_or_to_the_end(void **state)
+TEST(a_json_key_goes_where_it_is_or_to_the_end)
 {
 	static const struct edit edits[] = {
 		{"replaced", "{ \"max-downloads\" : 3 , \"b\": [1, {\"max-downloads\": 4}] }",
@@ -116,7 +115,6 @@ static void a_json_key_goes_where_it_is_or_to_the_end(void **state)
 		{"UTF-16", "\xff\xfe{", NULL, -EBADMSG},
 	};
 
-	(void)state;
 	check(EDIT_JSON, edits, ARRAY_SIZE(edits));
 }
 
@@ -180,7 +178,7 @@ static void check_corpus(
 	assert_true(n > 15);
 }
 
-static void realistic_files_keep_every_other_byte(void **state)
+TEST(realistic_files_keep_every_other_byte)
 {
 	static const char *const toml[][2] = {{CRI, KEY}, {CRI ".registry", "config_path"},
 		{"plugins.cri", KEY}, {"plugins.\"io.containerd.cri.v1.images\"", KEY},
@@ -188,17 +186,15 @@ static void realistic_files_keep_every_other_byte(void **state)
 	static const char *const json[][2] = {
 		{"", "max-concurrent-downloads"}, {"", "registry-mirrors"}};
 
-	(void)state;
 	check_corpus(EDIT_TOML, TEST_CORPUS "/config.toml", toml, ARRAY_SIZE(toml));
 	check_corpus(EDIT_JSON, TEST_CORPUS "/daemon.json", json, ARRAY_SIZE(json));
 }
 
 /* A table that was added goes with its last key, in any order. */
-static void an_added_table_goes_with_its_last_key(void **state)
+TEST(an_added_table_goes_with_its_last_key)
 {
 	static const char *const keys[] = {"a", "b"};
 
-	(void)state;
 	for (size_t first = 0; first < 2; first++) {
 		char why[EDIT_WHY_MAX] = "", *text = strdup("x = 1\n");
 
@@ -216,16 +212,4 @@ static void an_added_table_goes_with_its_last_key(void **state)
 		assert_string_equal(text, "x = 1\n");
 		free(text);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_toml_key_goes_where_it_is_or_after_its_table),
-		cmocka_unit_test(a_json_key_goes_where_it_is_or_to_the_end),
-		cmocka_unit_test(realistic_files_keep_every_other_byte),
-		cmocka_unit_test(an_added_table_goes_with_its_last_key),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

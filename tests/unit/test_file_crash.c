@@ -3,14 +3,13 @@
 #include "kill.h"
 
 #include "apply/edit_text.h"
-#include "base/log.h"
 
 /*
  * A process that writes, changes and restores configuration files is killed, again and again.
  * Whatever it was doing: each file is whole and valid, and a restore gives the original bytes.
  */
 
-#define ROUNDS 200
+#define ROUNDS 100
 
 static const char toml[] = "version = 2 # 1\n"
 			   "[plugins.\"io.containerd.grpc.v1.cri\"]\n"
@@ -78,14 +77,13 @@ static void expect_restored(struct file_fixture *fixture)
 	assert_no_file(&fixture->root, DAEMON_JSON FILE_NEW);
 }
 
-static void restore_after_any_death(void **state)
+TEST(restore_after_any_death)
 {
 	_cleanup_fixture_ struct file_fixture fixture;
 	bool traced = can_trace(), ended;
 	uint64_t seed = 20240502, whole_life;
 	int ends = 0;
 
-	(void)state;
 	fixture_make(&fixture);
 	directory_put(&fixture.root, CONFIG_TOML, toml);
 	directory_put(&fixture.root, DAEMON_JSON, json);
@@ -103,12 +101,4 @@ static void restore_after_any_death(void **state)
 	print_message("%d of %d lives came to their end, of %d %s\n", ends, ROUNDS, (int)whole_life,
 		traced ? "stops" : "microseconds");
 	assert_true(ends < ROUNDS / 2);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {cmocka_unit_test(restore_after_any_death)};
-
-	log_init(LOG_LEVEL_ERROR);
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

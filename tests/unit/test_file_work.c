@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "test.h"
-
 #include "file_fixture.h"
 
 #include "base/log.h"

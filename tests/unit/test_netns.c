@@ -71,13 +71,12 @@ static void expect(
 		fail_msg("%u is %s '%s'", netns, workload_kind_name(workload.kind), workload.name);
 }
 
-static void a_namespace_has_its_name_in_run_netns(void **state)
+TEST(a_namespace_has_its_name_in_run_netns)
 {
 	_cleanup_node_ struct node node;
 	uint32_t blue, other = 12;
 	char number[16];
 
-	(void)state;
 	node_make(&node);
 	blue = name_netns(&node, "blue");
 	snprintf(number, sizeof(number), "%u", blue);
@@ -92,12 +91,11 @@ static void a_namespace_has_its_name_in_run_netns(void **state)
 
 /* Listing processes costs: what was sought in vain is sought again after five seconds, not before.
  */
-static void unknown_owners_are_searched_every_five_seconds(void **state)
+TEST(unknown_owners_are_searched_every_five_seconds)
 {
 	_cleanup_node_ struct node node;
 	uint32_t blue, first = 12;
 
-	(void)state;
 	node_make(&node);
 	learn(&node, first, 0);
 	blue = name_netns(&node, "blue");
@@ -119,12 +117,11 @@ static void rename_netns(const struct node *node, const char *from, const char *
 }
 
 /* The inode of a namespace that died is used again. */
-static void a_name_counts_while_it_has_the_inode(void **state)
+TEST(a_name_counts_while_it_has_the_inode)
 {
 	_cleanup_node_ struct node node;
 	uint32_t blue;
 
-	(void)state;
 	node_make(&node);
 	blue = name_netns(&node, "blue");
 	for (unsigned i = 0; i < 14; i++)
@@ -138,13 +135,12 @@ static void a_name_counts_while_it_has_the_inode(void **state)
 		netns_owners_find(node.owners, blue).name, netns_owners_find(node.owners, blue).id);
 }
 
-static void an_event_keeps_its_owner(void **state)
+TEST(an_event_keeps_its_owner)
 {
 	_cleanup_node_ struct node node;
 	struct netns_event event = {0};
 	uint32_t blue, other = 12;
 
-	(void)state;
 	node_make(&node);
 	blue = name_netns(&node, "blue");
 	netns_event_update(&event, node.owners, blue, true, node.now);
@@ -162,12 +158,11 @@ static void an_event_keeps_its_owner(void **state)
 	assert_string_equal(event.owner.name, "green");
 }
 
-static void own_namespace_is_the_hosts(void **state)
+TEST(own_namespace_is_the_hosts)
 {
 	_cleanup_node_ struct node node;
 	uint32_t own = inode_of("/proc/self/ns/net");
 
-	(void)state;
 	node_make(&node);
 	learn(&node, own, 0);
 	expect(&node, own, WORKLOAD_HOST, "host");
@@ -267,13 +262,12 @@ static void check_processes(struct node *node, pid_t pod, pid_t unit, pid_t none
 	expect(node, netns[1], WORKLOAD_LXD, "c3");
 }
 
-static void processes(void **state)
+TEST(processes)
 {
 	_cleanup_node_ struct node node;
 	pid_t pod = start_apart(), unit, none;
 	bool listed;
 
-	(void)state;
 	node_make(&node);
 	if (pod < 0) {
 		print_message("no network namespace may be made here\n");
@@ -291,19 +285,4 @@ static void processes(void **state)
 		print_message("BPF cannot be had here: only names are known\n");
 		skip();
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_namespace_has_its_name_in_run_netns),
-		cmocka_unit_test(unknown_owners_are_searched_every_five_seconds),
-		cmocka_unit_test(a_name_counts_while_it_has_the_inode),
-		cmocka_unit_test(an_event_keeps_its_owner),
-		cmocka_unit_test(own_namespace_is_the_hosts),
-		cmocka_unit_test(processes),
-	};
-
-	bpf_quiet_libbpf();
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

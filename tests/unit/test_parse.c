@@ -5,7 +5,7 @@
 
 #include <errno.h>
 
-static void only_plain_decimal_counts_are_accepted(void **state)
+TEST(only_plain_decimal_counts_are_accepted)
 {
 	static const struct {
 		const char *text;
@@ -21,7 +21,6 @@ static void only_plain_decimal_counts_are_accepted(void **state)
 		{"\xd9\xa1", -EINVAL, 0}, /* a digit, and not ours */
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		uint64_t value = 12345;
 
@@ -29,12 +28,4 @@ static void only_plain_decimal_counts_are_accepted(void **state)
 			fail_msg("'%s'", cases[i].text);
 		assert_true(value == (cases[i].result == 0 ? cases[i].value : 12345));
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(only_plain_decimal_counts_are_accepted)};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

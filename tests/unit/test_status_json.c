@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <cjson/cJSON.h>
 
@@ -57,12 +52,11 @@ static void is_number(const cJSON *json, const char *path, double number)
 	assert_true(at(json, path)->valuedouble == number);
 }
 
-static void the_node_is_described(void **state)
+TEST(the_node_is_described)
 {
 	struct fake_node fake;
 	_cleanup_json_ cJSON *json = NULL;
 
-	(void)state;
 	fake_node_make(&fake);
 	json = status_of(&fake.node);
 	is_number(json, "schema", 1);
@@ -76,12 +70,11 @@ static void the_node_is_described(void **state)
 	assert_true(cJSON_IsArray(at(json, "images")));
 }
 
-static void limits_are_described(void **state)
+TEST(limits_are_described)
 {
 	struct fake_node fake;
 	_cleanup_json_ cJSON *json = NULL;
 
-	(void)state;
 	fake_node_make(&fake);
 	json = status_of(&fake.node);
 	is_text(json, "limits/0/name", "neighbor/ipv4");
@@ -102,12 +95,11 @@ static void limits_are_described(void **state)
 	is_number(json, "limits/0/top/0/used", 50000);
 }
 
-static void settings_conditions_and_tuners_are_described(void **state)
+TEST(settings_conditions_and_tuners_are_described)
 {
 	struct fake_node fake;
 	_cleanup_json_ cJSON *json = NULL;
 
-	(void)state;
 	fake_node_make(&fake);
 	json = status_of(&fake.node);
 	is_text(json, "settings/0/name", "net.ipv4.neigh.default.gc_thresh3");
@@ -136,26 +128,13 @@ static void settings_conditions_and_tuners_are_described(void **state)
 }
 
 /* A cgroup may be called anything. */
-static void invalid_bytes_are_replaced(void **state)
+TEST(invalid_bytes_are_replaced)
 {
 	struct fake_node fake;
 	_cleanup_json_ cJSON *json = NULL;
 
-	(void)state;
 	fake_node_make(&fake);
 	copy_text(fake.limits[0].now.top[0].workload.name, 128, "a\xff\"\n");
 	json = status_of(&fake.node);
 	is_text(json, "limits/0/top/0/workload/name", "a\xef\xbf\xbd\"\n");
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_node_is_described),
-		cmocka_unit_test(limits_are_described),
-		cmocka_unit_test(settings_conditions_and_tuners_are_described),
-		cmocka_unit_test(invalid_bytes_are_replaced),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }
