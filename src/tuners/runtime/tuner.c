@@ -4,7 +4,6 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "base/worker.h"
 #include "workload/process.h"
 
 #include <errno.h>
@@ -20,14 +19,12 @@ struct runtime_tuner {
 	bool once; /* a command without an agent */
 	struct runtime_config config;
 	struct runtime_sample sample;
-	bool sampling;          /* a request is under way */
 	bool due;               /* at once: the configuration or a file has changed */
 	uint64_t soon_until_us; /* CLOCK_MONOTONIC */
 	/* As decide() left it. */
 	uint64_t records_tag;
 	char (*recorded)[REGISTRY_NAME_MAX];
 	size_t n_recorded;
-	struct worker *worker;
 };
 
 static int runtime_open(const struct host *host, bool watch, void **self)
@@ -86,7 +83,7 @@ static void *runtime_sample_request(void *self)
 			tuner->due = true;
 	if (now < tuner->soon_until_us)
 		next = MIN(next, tuner->sample.now_us + SOON_US);
-	if (tuner->sampling || (!tuner->due && now < next))
+	if (!tuner->once && !tuner->due && now < next)
 		return NULL;
 	request = calloc(1, sizeof(*request));
 	if (!request || runtime_sample_copy(&tuner->sample, &request->sample) < 0) {
@@ -103,9 +100,9 @@ static void *runtime_sample_request(void *self)
 		request->n_recorded = tuner->n_recorded;
 	}
 	/* What was written may be in force already. */
-	for (size_t i = 0; i < request->sample.n && now < tuner->soon_until_us; i++)
+	for (size_t i = 0; i < request->sample.n && (tuner->once || now < tuner->soon_until_us);
+		i++)
 		request->sample.runtimes[i].due_us = 0;
-	tuner->sampling = true;
 	tuner->due = false;
 	return request;
 }
@@ -146,8 +143,6 @@ static void runtime_sample_take(void *self, void *data)
 	struct runtime_tuner *tuner = self;
 	struct runtime_request *request = data;
 
-	if (tuner)
-		tuner->sampling = false;
 	if (tuner && !request->cancelled) {
 		struct runtime_sample before = tuner->sample;
 
@@ -156,46 +151,6 @@ static void runtime_sample_take(void *self, void *data)
 		request->sample = before;
 	}
 	request_free(request);
-}
-
-/* ---- until the core runs samples ---- */
-
-static void done(void *job, void *userdata)
-{
-	runtime_sample_take(userdata, job);
-}
-
-static void run(void *job, const struct wait *wait)
-{
-	struct wait bounded = wait_at_most(wait, 60 * USEC_PER_SEC);
-
-	runtime_sample(job, &bounded);
-}
-
-static int runtime_attach(void *self, struct sd_event *event)
-{
-	struct runtime_tuner *tuner = self;
-	void *request;
-	int r = worker_new(event, &tuner->worker);
-
-	request = r == 0 ? runtime_sample_request(tuner) : NULL;
-	if (request)
-		r = worker_submit(tuner->worker, run, done, request, tuner);
-	return r;
-}
-
-static bool runtime_settled(const void *self)
-{
-	return ((const struct runtime_tuner *)self)->sample.now_us > 0;
-}
-
-static void runtime_sense(void *self)
-{
-	struct runtime_tuner *tuner = self;
-	void *request = tuner->worker ? runtime_sample_request(tuner) : NULL;
-
-	if (request && worker_submit(tuner->worker, run, done, request, tuner) < 0)
-		runtime_sample_take(tuner, request);
 }
 
 static int runtime_decide_op(
@@ -287,7 +242,6 @@ static void runtime_close(void *self)
 {
 	struct runtime_tuner *tuner = self;
 
-	worker_free(tuner->worker);
 	runtime_sample_clear(&tuner->sample);
 	free(tuner->recorded);
 	free(tuner);
@@ -307,10 +261,7 @@ const struct tuner_ops runtime_tuner = {
 	.capabilities = runtime_capabilities,
 	.validate = runtime_validate,
 	.open = runtime_open,
-	.attach = runtime_attach,
-	.settled = runtime_settled,
 	.configure = runtime_configure,
-	.sense = runtime_sense,
 	.sample_request = runtime_sample_request,
 	.sample = runtime_sample,
 	.sample_take = runtime_sample_take,
