@@ -156,3 +156,12 @@ double json_number_at(const cJSON *object, const char *path)
 
 	return cJSON_IsNumber(item) ? item->valuedouble : 0;
 }
+
+void json_make_printable(cJSON *item)
+{
+	for (; item; item = item->next) {
+		if (item->valuestring)
+			text_make_printable(item->valuestring);
+		json_make_printable(item->child);
+	}
+}

@@ -63,4 +63,7 @@ const cJSON *json_at(const cJSON *object, const char *path);
 const char *json_text_at(const cJSON *object, const char *path);
 double json_number_at(const cJSON *object, const char *path);
 
+/* Each text of a document that is to be printed: names in it are chosen by others. */
+void json_make_printable(cJSON *item);
+
 #endif

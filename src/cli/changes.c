@@ -88,6 +88,7 @@ int print_changes(const char *json)
 
 	if (!cJSON_IsArray(changes))
 		return -1;
+	json_make_printable(root);
 	width = name_width(changes);
 	cJSON_ArrayForEach (change, changes)
 		failed += print_change(change, width);

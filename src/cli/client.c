@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/client.h"
 
-#include "base/text.h"
+#include "base/json.h"
 #include "base/util.h"
 #include "cli/local.h"
 #include "report/report.h"
@@ -105,16 +105,6 @@ static int get_document(const struct cli *cli, bool watch, char **json, bool *al
 	return r;
 }
 
-/* Names of devices, cgroups, images and queries are chosen by others. */
-static void make_printable(cJSON *item)
-{
-	for (; item; item = item->next) {
-		if (item->valuestring)
-			text_make_printable(item->valuestring);
-		make_printable(item->child);
-	}
-}
-
 int status_document(const struct cli *cli, bool watch, cJSON **status, bool *alone)
 {
 	_cleanup_free_ char *json = NULL;
@@ -128,7 +118,7 @@ int status_document(const struct cli *cli, bool watch, cJSON **status, bool *alo
 	*status = cJSON_Parse(json);
 	if (!*status)
 		return cli_fail("agent", "answered in an unknown form");
-	make_printable(*status);
+	json_make_printable(*status);
 	if (alone)
 		*alone = no_agent;
 	return EXIT_OK;

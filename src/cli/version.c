@@ -5,56 +5,51 @@
 #include "base/json.h"
 #include "base/util.h"
 #include "cli/local.h"
-
-#include <stdio.h>
-
-#include <cjson/cJSON.h>
+#include "cli/screen.h"
 
 static int print_json(const struct node *node)
 {
-	_cleanup_(cleanup_cJSON_Delete) cJSON *root = cJSON_CreateObject();
 	_cleanup_free_ char *text = NULL;
+	struct json json;
 	cJSON *tuners;
 
-	cJSON_AddStringToObject(root, "version", HEADROOM_VERSION);
-	cJSON_AddStringToObject(root, "commit", HEADROOM_COMMIT);
-	tuners = cJSON_AddArrayToObject(root, "tuners");
+	json_begin(&json);
+	json_text(&json, json.root, "version", HEADROOM_VERSION);
+	json_text(&json, json.root, "commit", HEADROOM_COMMIT);
+	tuners = json_array(&json, json.root, "tuners");
 	for (size_t i = 0; i < node->n_tuners; i++) {
-		cJSON *tuner = cJSON_CreateObject();
+		cJSON *tuner = json_append(&json, tuners);
 
-		cJSON_AddStringToObject(tuner, "name", node->tuners[i].ops->name);
-		cJSON_AddStringToObject(tuner, "state", tuner_state_name(node->tuners[i].state));
-		cJSON_AddStringToObject(tuner, "why", node->tuners[i].why);
-		cJSON_AddItemToArray(tuners, tuner);
+		json_text(&json, tuner, "name", node->tuners[i].ops->name);
+		json_text(&json, tuner, "state", tuner_state_name(node->tuners[i].state));
+		json_text(&json, tuner, "why", node->tuners[i].why);
 	}
-	text = cJSON_Print(root);
-	return text && puts(text) >= 0 ? EXIT_OK : EXIT_FAILED;
-}
-
-static int print_text(const struct node *node)
-{
-	printf("headroom %s (%s)\n", HEADROOM_VERSION, HEADROOM_COMMIT);
-	for (size_t i = 0; i < node->n_tuners; i++) {
-		const struct tuner_status *tuner = &node->tuners[i];
-
-		printf("  %-10s %-9s %s\n", tuner->ops->name, tuner_state_name(tuner->state),
-			tuner->why);
-	}
-	return EXIT_OK;
+	return json_end(&json, true, &text, NULL) == 0 && fputs(text, stdout) >= 0 ? EXIT_OK
+										   : EXIT_FAILED;
 }
 
 /* Probes as the agent would, BPF included: what is loaded for it is gone when this ends. */
 int cli_version(const struct cli *cli)
 {
 	struct config *config = cli_load_config(cli);
+	struct screen screen = screen_of(stdout);
 	struct core core = {0};
 	int r = config ? local_poll(cli, config, true, false, &core) : EXIT_FAILED;
 
-	if (r != EXIT_OK) {
+	if (!cli->json || r != EXIT_OK)
 		printf("headroom %s (%s)\n", HEADROOM_VERSION, HEADROOM_COMMIT);
+	if (r != EXIT_OK)
 		return r;
+	if (cli->json)
+		r = print_json(&core.node);
+	for (size_t i = 0; !cli->json && i < core.node.n_tuners; i++) {
+		const struct tuner_status *tuner = &core.node.tuners[i];
+		const char *state = tuner_state_name(tuner->state);
+		int column = printf("  %-10s ", tuner->ops->name);
+
+		column += printf("%-*s", tuner->why[0] ? 10 : 0, state);
+		draw_wrapped(&screen, column, 23, tuner->why);
 	}
-	r = cli->json ? print_json(&core.node) : print_text(&core.node);
 	core_close(&core);
 	return r;
 }

@@ -94,6 +94,15 @@ def test_explain_knows_every_name_that_is_shown(agent, run) -> None:
         assert ESCAPE not in answer.stdout
 
 
+def test_explain_knows_metrics_profiles_and_words_of_status(run) -> None:
+    words = ("headroom_limit_used", "etcd", "released", "pending", "degraded", "conntrack", "limits", "KubeletSerialPulls")
+    for name in words:
+        answer = run("explain", name)
+        assert answer.returncode == 0 and len(answer.stdout.split()) >= 6, (name, answer.stdout, answer.stderr)
+    assert "advice" in run("explain", "KubeletSerialPulls").stdout
+    assert set(words) <= {line.split()[0] for line in run("explain").stdout.splitlines()}
+
+
 def test_explain_says_unit_default_and_source(run) -> None:
     text = run("explain", "neighbor.ipv4.gc_thresh3").stdout
     assert "100000" in text and "entries" in text
@@ -108,6 +117,7 @@ def test_explain_suggests_near_matches_and_exits_1(run) -> None:
     assert answer.stdout == ""
     assert answer.stderr.startswith("headroom: ")
     assert "neighbor.ipv4.gc_tresh3" in answer.stderr
+    assert "did you mean neighbor.ipv4.gc_thresh3?" in answer.stderr
 
 
 def width(line: str) -> int:
@@ -164,7 +174,9 @@ def test_status_without_an_agent(node: Node, run) -> None:
     answer = run("status")
     assert answer.returncode in (0, 2), answer.stderr
     assert "neighbor/ipv4" in answer.stdout
-    assert "agent" in answer.stdout + answer.stderr, "it is said that none runs"
+    first, head = answer.stdout.splitlines()[:2]
+    assert first.startswith("No agent is running"), "it is said first that none runs"
+    assert not re.search(r"\bok\b", head)
     assert max(map(width, answer.stdout.splitlines())) <= 80
     assert json.loads(run("status", "--json").stdout)["schema"] == 1
     node.assert_unchanged()
