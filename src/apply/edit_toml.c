@@ -107,10 +107,11 @@ static int insert_key(const char *text, size_t len, const struct toml_item *anch
 static int append_table(const char *text, size_t len, const char *table, const char *key,
 	const char *literal, char **out, size_t *out_len)
 {
-	const char *br = line_break(text, len);
-	size_t n = strlen(br);
-	bool ends = len >= n && memcmp(text + len - n, br, n) == 0;
-	size_t at = ends ? len - n : len;
+	bool ends = len > 0 && text[len - 1] == '\n';
+	const char *br = !ends                              ? line_break(text, len)
+			 : len > 1 && text[len - 2] == '\r' ? "\r\n"
+							    : "\n";
+	size_t at = ends ? len - strlen(br) : len;
 	char *block;
 	int r;
 

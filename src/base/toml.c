@@ -200,8 +200,10 @@ int toml_next(struct toml_scan *scan, struct toml_item *item)
 {
 	int r;
 
-	if (scan->at == 0 && memchr(scan->text, '\0', scan->len))
-		return fault(scan, strlen(scan->text), "a zero byte");
+	for (size_t i = 0; scan->at == 0 && i < scan->len; i++)
+		if (scan->text[i] == '\0' ||
+			(scan->text[i] == '\r' && byte_at(scan, i + 1) != '\n'))
+			return fault(scan, i, "a byte that no TOML has");
 	if (scan->at == 0 && scan->len >= 3 && memcmp(scan->text, "\xef\xbb\xbf", 3) == 0)
 		scan->at = 3;
 	for (;; scan->at++) {
