@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/stat.h>
 
 bool host_init(struct host *host, const char *root)
 {
@@ -131,4 +132,12 @@ int host_may_write(const struct host *host, const char *path)
 	if (!host_path(host, path, full))
 		return -ENAMETOOLONG;
 	return faccessat(AT_FDCWD, full, W_OK, AT_EACCESS) < 0 ? -errno : 0;
+}
+
+bool host_is_dangling(const struct host *host, const char *path)
+{
+	char full[PATH_MAX];
+	struct stat st;
+
+	return host_path(host, path, full) && lstat(full, &st) == 0 && S_ISLNK(st.st_mode);
 }

@@ -50,4 +50,7 @@ void kept_close(struct kept_file *file);
 /* 0 when this process could write the file, else -errno: -EROFS, -EACCES. Nothing is opened. */
 int host_may_write(const struct host *host, const char *path);
 
+/* Whether a path that is not there is a symbolic link: one that points nowhere. */
+bool host_is_dangling(const struct host *host, const char *path);
+
 #endif

@@ -126,6 +126,10 @@ static int read_one(const struct containerd_process *process, struct containerd_
 
 	if (r == 0)
 		r = read_file(full, TOML_TEXT_MAX, &file->text, &file->len);
+	if (r == -ENOENT && host_is_dangling(process->host, file->path)) {
+		snprintf(why, CONTAINERD_WHY_MAX, "%s is a link that points nowhere", file->path);
+		return -ELOOP;
+	}
 	if (r == -ENOENT && i == 0)
 		return 0; /* containerd starts without a main file */
 	if (r == 0 && stat(full, &st) == 0)

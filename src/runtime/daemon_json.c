@@ -229,11 +229,13 @@ void docker_config_read(
 
 	if (r == 0)
 		r = read_file(full, DOCKER_CONFIG_MAX, &text, &len);
+	if (r == -ENOENT && host_is_dangling(daemon->host, daemon->config))
+		r = -ELOOP;
 	if (r < 0) {
 		*config = (struct docker_config){.error = r == -ENOENT ? 0 : r};
 		if (config->error < 0)
 			snprintf(config->why, sizeof(config->why), "%s: %s", daemon->config,
-				strerror(-r));
+				r == -ELOOP ? "a link that points nowhere" : strerror(-r));
 		return;
 	}
 	n = asprintf(&all, "%s %s %s\n%s", daemon->binary, daemon->version, daemon->config, text);

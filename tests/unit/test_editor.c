@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "directory.h"
+
+#include "apply/editor.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#define DUMP_KEY "plugins.new.downloads"
+
+/* Prints the value in [plugins.old], or of the file's last import, as another generation calls it.
+ */
+#define DUMP                                                                                    \
+	"files=\"$2 $(sed -n \"s/^imports = //p\" \"$2\" | tr -d '[],\"')\"\n"                  \
+	"value=$(cat $files | sed -n '/^.plugins.old/,/^$/s/^ *downloads = //p' | tail -n 1)\n" \
+	"printf 'imports = [\"%s\"]\\n[plugins.\"new\"]\\n' \"$2\"\n"
+
+struct trial {
+	const char *what;
+	const char *program; /* of /bin/sh; $2 is the file */
+	const char *text;    /* NULL: no file */
+	const char *expected;
+	int error;
+	const char *why;
+};
+
+static const struct trial trials[] = {
+	{"replaced where it is", DUMP "echo \"downloads = ${value:-3}\"",
+		"[plugins.old]\ndownloads = 4\n", "[plugins.old]\ndownloads = 10\n", 0, ""},
+	{"the table that has an effect", DUMP "echo \"downloads = ${value:-3}\"", "version = 2\n",
+		"version = 2\n\n# Added by headroom\n[plugins.old]\ndownloads = 10\n", 0, ""},
+	{"a file that is made", DUMP "echo \"downloads = ${value:-3}\"", NULL,
+		"# base\n\n# Added by headroom\n[plugins.old]\ndownloads = 10\n", 0, ""},
+	{"it changes another key too",
+		DUMP "echo \"downloads = ${value:-3}\"; echo \"x = '$value'\"", "[plugins.old]\n",
+		NULL, -EINVAL, "change more than was asked for: plugins.new.x"},
+	{"it adds a table", DUMP "echo \"downloads = ${value:-3}\"; echo \"${value:+[y]}\"",
+		"[plugins.old]\n", NULL, -EINVAL, "change more than was asked for: y"},
+	{"no effect", DUMP "echo 'downloads = 3'", "[plugins.old]\n", NULL, -EINVAL,
+		"no effect: " DUMP_KEY " stays 3"},
+	{"refused", DUMP "[ -z \"$value\" ] || { echo bad >&2; exit 1; }; echo 'downloads = 3'",
+		"[plugins.old]\n", NULL, -EINVAL, "refuses it: bad"},
+	{"broken before", "echo bad >&2; exit 1", "version = 2\n", NULL, -EINVAL,
+		"before any change, "},
+	{"an unusual shape", DUMP "echo 'downloads = 3'", "plugins = {}\n", NULL, -EEXIST,
+		"1:1: an inline table"},
+};
+
+struct bench {
+	struct directory root;
+	struct host host;
+	struct service service;
+	struct file_at at;
+	struct editor editor;
+	char path[PATH_MAX];
+};
+
+static void bench_make(
+	struct bench *bench, const char *program, const char *edited, const char *main)
+{
+	char path[PATH_MAX], script[2048];
+
+	*bench = (struct bench){.service.verifier = VERIFY_CONTAINERD_DUMP};
+	directory_make(&bench->root);
+	snprintf(script, sizeof(script), "#!/bin/sh\n%s\n", program);
+	directory_put(&bench->root, "/program", script);
+	directory_path(&bench->root, "/program", path);
+	assert_int_equal(chmod(path, 0700), 0);
+	assert_true(copy_text(bench->service.binary, sizeof(bench->service.binary), path));
+	copy_text(bench->service.version, sizeof(bench->service.version), "2.0.0");
+	directory_path(&bench->root, main, path);
+	assert_true(copy_text(bench->service.config, sizeof(bench->service.config), path));
+	directory_path(&bench->root, edited, bench->path);
+	bench->editor = (struct editor){.host = &bench->host,
+		.service = &bench->service,
+		.path = bench->path,
+		.at = &bench->at,
+		.state = open(bench->root.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+}
+
+static void bench_clear(struct bench *bench)
+{
+	close(bench->editor.state);
+	directory_remove(&bench->root);
+}
+
+static const struct wait no_limit = {.deadline_us = UINT64_MAX, .cancel_fd = -1};
+
+/* The new text, or NULL with why and the error. */
+static char *make(struct bench *bench, enum edit_format format, const char *text, int error,
+	char why[static EDIT_WHY_MAX], const char **table)
+{
+	static const char *const tables[] = {"plugins.new", "plugins.old", NULL};
+	struct edit_key key = {
+		.tables = tables, .key = "downloads", .literal = "10", .dump_key = DUMP_KEY};
+	char *new = NULL;
+	size_t len = 0;
+
+	assert_int_equal(file_locate(&bench->host, bench->path, &bench->at), 0);
+	assert_int_equal(edit_make(&bench->editor, format, text, text ? strlen(text) : 0,
+				 "# base\n", &key, 1, &no_limit, &new, &len, why),
+		error);
+	*table = key.table;
+	return new;
+}
+
+TEST(the_program_decides_which_edit_is_right)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(trials); i++) {
+		_cleanup_(bench_clear) struct bench bench;
+		_cleanup_free_ char *new = NULL;
+		char why[EDIT_WHY_MAX] = "", trial[PATH_MAX];
+		const char *table;
+
+		print_message("%s\n", trials[i].what);
+		bench_make(&bench, trials[i].program, "/config.toml", "/config.toml");
+		if (trials[i].text)
+			directory_put(&bench.root, "/config.toml", trials[i].text);
+		new = make(&bench, EDIT_TOML, trials[i].text, trials[i].error, why, &table);
+		if (!strstr(why, trials[i].why))
+			fail_msg("%s", why);
+		if (trials[i].expected) {
+			assert_string_equal(new, trials[i].expected);
+			assert_string_equal(table, "plugins.old");
+		}
+		snprintf(trial, sizeof(trial), "%s" FILE_NEW, bench.path);
+		assert_int_equal(access(trial, F_OK), -1);
+	}
+}
+
+/* A file that the main one imports is tried through a main file that imports its trial. */
+TEST(an_imported_file_is_tried_in_its_place)
+{
+	_cleanup_(bench_clear) struct bench bench;
+	char why[EDIT_WHY_MAX] = "", text[PATH_MAX + 64];
+	const char *table;
+
+	bench_make(
+		&bench, DUMP "echo \"downloads = ${value:-3}\"", "/conf.d/50.toml", "/config.toml");
+	snprintf(text, sizeof(text), "imports = [\"%s/conf.d/*.toml\"]\n", bench.root.path);
+	directory_put(&bench.root, "/config.toml", text);
+	directory_put(&bench.root, "/conf.d/10.toml", "[plugins.old]\ndownloads = 4\n");
+	{
+		_cleanup_free_ char *new = make(&bench, EDIT_TOML, NULL, 0, why, &table);
+
+		assert_non_null(strstr(new, "[plugins.old]\ndownloads = 10\n"));
+	}
+	/* What is read later wins: then there would be no effect. */
+	directory_put(&bench.root, "/conf.d/90.toml", "[plugins.old]\ndownloads = 5\n");
+	assert_null(make(&bench, EDIT_TOML, NULL, -EINVAL, why, &table));
+	assert_non_null(strstr(why, "no effect"));
+	assert_int_equal(edit_check(&bench.editor, &no_limit, why), 0);
+}
+
+TEST(dockerd_has_the_last_word_on_daemon_json)
+{
+	static const struct {
+		const char *version, *program, *text;
+		int error;
+		const char *why;
+	} cases[] = {
+		{"20.10.24", "exit 1", "{\"debug\": true, \"max-concurrent-uploads\": 1}", -EBADMSG,
+			":1:46: dockerd 20.10.24 does not know \"downloads\""},
+		{"23.0.1", "grep -q '\"downloads\": 10' \"$3\"", "{\"x\": 1}", 0, ""},
+		{"23.0.1", "echo bad >&2; exit 1", "{\"x\": 1}", -EBADMSG,
+			"dockerd refuses it: bad"},
+		{"23.0.1", "exit 0", "{\"x\": }", -EBADMSG, "1:7: no value is here"},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_(bench_clear) struct bench bench;
+		_cleanup_free_ char *new = NULL;
+		char why[EDIT_WHY_MAX] = "";
+		const char *table;
+
+		bench_make(&bench, cases[i].program, "/daemon.json", "/daemon.json");
+		bench.service.verifier = VERIFY_DOCKERD;
+		copy_text(bench.service.version, sizeof(bench.service.version), cases[i].version);
+		directory_put(&bench.root, "/daemon.json", cases[i].text);
+		new = make(&bench, EDIT_JSON, cases[i].text, cases[i].error, why, &table);
+		if (!strstr(why, cases[i].why))
+			fail_msg("%s", why);
+	}
+}
