@@ -64,7 +64,7 @@ struct table_view {
 	const char *title;
 	const char *rows;             /* the array in the document */
 	const struct column *columns; /* ended by one without key and write */
-	/* False for a row that is no news on the page. May be NULL. */
+	/* False for a row that the page leaves out. May be NULL. */
 	bool (*shows)(const struct cJSON *row);
 };
 

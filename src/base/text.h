@@ -2,7 +2,7 @@
 #ifndef BASE_TEXT_H
 #define BASE_TEXT_H
 
-/* How documents are written, times in them, and what must not stand in them. */
+/* How documents are written, times in them, and what they must not contain. */
 
 #include <stddef.h>
 #include <stdint.h>

@@ -157,7 +157,7 @@ static int explain(const struct cli *cli, const char *name)
 {
 	struct search search = {.name = name, .screen = screen_of(stdout)};
 
-	if (!search.screen.bars) /* whoever searches the text finds its phrases whole */
+	if (!search.screen.bars) /* a search in the text finds its phrases */
 		search.screen.width = INT_MAX;
 	each_entry(match, &search);
 	if (search.found > 0 || explain_configured(cli, name))

@@ -22,7 +22,7 @@
 /* sd-event's default of 250 ms would let a deadline pass by that much. */
 #define TIMER_ACCURACY_US (10 * USEC_PER_MSEC)
 
-/* How long accept pauses for want of descriptors at most: they may also be freed elsewhere. */
+/* How long accept pauses at most without descriptors: they may also be freed elsewhere. */
 #define PAUSE_US USEC_PER_SEC
 
 /*
@@ -193,7 +193,7 @@ static void run_daemon(struct http_server *server)
 
 	server->resumed = false;
 	MHD_run(server->daemon);
-	/* For want of memory libmicrohttpd closed it silently: the descriptor is someone else's. */
+	/* Without memory libmicrohttpd closed it silently: the descriptor is someone else's. */
 	for (struct http_connection *c = server->connections; c; c = next) {
 		next = c->next;
 		if (!c->started)

@@ -69,7 +69,7 @@ static struct MHD_Response *response_new(
 	return response;
 }
 
-/* MHD_NO, for want of memory, closes the connection. Takes the response. */
+/* MHD_NO, without memory, closes the connection. Takes the response. */
 static enum MHD_Result answer(
 	struct http_request *request, unsigned status, struct MHD_Response *response)
 {

@@ -10,8 +10,8 @@
 #define STATUS_MAX 256
 
 /*
- * Errors of sd_notify are ignored throughout: whoever started the agent may not listen, and the
- * service manager notices by itself what it is not told.
+ * Errors of sd_notify are ignored: the agent may run without a service manager, and one that gets
+ * no message notices by itself.
  */
 void notify_ready(void)
 {

@@ -2,7 +2,7 @@
 #ifndef REPORT_NOTIFY_H
 #define REPORT_NOTIFY_H
 
-/* What systemd is told (sd_notify(3)). Each call is silent where no one listens. */
+/* Messages to systemd (sd_notify(3)). Without a service manager nothing is sent. */
 
 #include "model/node.h"
 

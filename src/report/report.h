@@ -6,7 +6,7 @@
  * The node as documents. Each function only reads the node, and its cost depends on what the agent
  * reports, never on the size of a kernel table. On success *ret is a new buffer that the caller
  * frees, len its length without the terminator (len may be NULL); 0 or -ENOMEM. Every document ends
- * with a newline and is valid UTF-8 whatever the names in the node are.
+ * with a newline and is valid UTF-8 for any names in the node.
  */
 
 #include <stdbool.h>
@@ -28,7 +28,7 @@ int report_metrics(const struct node *node, bool openmetrics, char **ret, size_t
 /* /health: {"status": "ok|warning|critical", "checks": [...]}. */
 int report_health(const struct node *node, char **ret, size_t *len);
 
-/* /readyz?verbose: a line for each tuner. ready (never NULL) tells the verdict. */
+/* /readyz?verbose: a line for each tuner. *ready (never NULL) is the verdict. */
 int report_ready(const struct node *node, bool *ready, char **ret, size_t *len);
 
 /*

@@ -209,8 +209,8 @@ const struct metric_row dns_metric_rows[] = {
 	{"headroom_dns_search_expansions_total", METRIC_COUNTER, "queries",
 		"Queries for a name with a search domain added that does not exist.", {"role"}},
 	{"headroom_dns_lost_total", METRIC_COUNTER, NULL,
-		"What could not be counted in full: for want of room, because the agent read too "
-		"late, or because a message could not be parsed. All 0 on a healthy node.",
+		"What could not be counted in full: a table was full, the agent read too "
+		"late, or a message could not be parsed. All 0 on a healthy node.",
 		{"what"}},
 	{0},
 };

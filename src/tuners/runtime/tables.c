@@ -205,7 +205,7 @@ static void write_store(const cJSON *runtime, char *text, size_t size)
 	}
 }
 
-/* One that was never there to be asked is no news. */
+/* One that was never installed is not shown. */
 static bool shows_runtime(const cJSON *runtime)
 {
 	return !streq(json_text_at(runtime, "state"), "asked");
