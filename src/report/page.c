@@ -370,7 +370,7 @@ static void put_column(FILE *out, const struct column *column, const cJSON *row)
 
 	if (column->write) {
 		column->write(row, buffer, sizeof(buffer));
-		put_cell(out, NULL, buffer);
+		put_cell(out, column->format == COLUMN_NUMBER ? "num" : NULL, buffer);
 		return;
 	}
 	switch (column->format) {

@@ -165,11 +165,11 @@ static bool is_gone(const struct netns_owners *owners, const struct owner *owner
 	uint64_t start_us;
 	struct stat st;
 
-	if (owner->netns == owners->own || !has_name(owner))
-		return false;
 	if (owner->pid > 0)
 		return process_start(owners->host->root, owner->pid, &start_us) < 0 ||
 		       start_us != owner->start_us;
+	if (owner->netns == owners->own || !has_name(owner))
+		return false;
 	snprintf(path, sizeof(path), NETNS_DIRECTORY "/%s", owner->workload.name);
 	return !host_path(owners->host, path, full) || stat(full, &st) < 0 ||
 	       (uint32_t)st.st_ino != owner->netns;

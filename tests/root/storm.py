@@ -202,7 +202,8 @@ class Space:
         if self.process:
             self.process.kill()
             self.process.wait()
-        for directory in reversed(self.directories):
+        while self.directories:
+            directory = self.directories.pop()
             wait(lambda: not (directory / "cgroup.procs").read_text(), "the cgroup is empty")
             directory.rmdir()
         if self.name:

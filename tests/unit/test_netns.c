@@ -256,9 +256,10 @@ static void check_processes(struct node *node, pid_t pod, pid_t unit, pid_t none
 	expect(node, netns[2], WORKLOAD_LXD, "c2");
 	/* The inode is another namespace's: its processes are others, even with the same pid. */
 	put_process(node, unit, 200, "0::/lxc.payload.c3\n");
+	put_process(node, pod, 200, "0::/lxc.payload.c4\n");
 	node->now += USEC_PER_SEC;
 	netns_owners_learn(node->owners, netns, 3, node->now);
-	expect(node, netns[0], WORKLOAD_POD, UID);
+	expect(node, netns[0], WORKLOAD_LXD, "c4");
 	expect(node, netns[1], WORKLOAD_LXD, "c3");
 }
 

@@ -268,7 +268,7 @@ static const struct column server_columns[] = {
 		.format = COLUMN_NUMBER,
 		.width = 6,
 		.limit = "budget/qps"},
-	{.title = "Budget", .write = write_budget},
+	{.title = "Budget", .format = COLUMN_NUMBER, .write = write_budget},
 	{.heading = "budget", .write = write_budget_short, .width = 9},
 	{.title = "Pending",
 		.heading = "pending",
