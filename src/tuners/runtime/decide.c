@@ -170,20 +170,26 @@ static bool had_more(
 	return number_of(in_file[0] ? in_file : in_force, unit) > number_of(want->wanted, unit);
 }
 
-/* Whether a runtime that is silent, or a number that only rises, leaves the setting alone. */
+/* Installed and not running is a choice; a socket that nobody serves is not. */
+static bool is_silent(const struct node_runtime *runtime)
+{
+	return runtime->answer == RUNTIME_SILENT && runtime->found.has_socket;
+}
+
+/* Leaves alone what cannot be written now, and what is kept. */
 static void check_want(const struct runtime_decision *decision, const struct node_runtime *runtime,
 	struct file_want *want, bool kept)
 {
 	const char *obstacle = runtime_obstacle(runtime);
 
-	if (obstacle) {
-		runtime_leave(want, obstacle);
+	if (kept && !obstacle)
+		obstacle = "kept";
+	if (obstacle && decision->once && !kept && is_silent(runtime)) {
 		/* A command must not take silence for agreement. */
-		if (decision->once && !kept && runtime->answer == RUNTIME_SILENT &&
-			runtime->found.has_socket)
-			want->error = -ETIMEDOUT;
-	} else if (kept) {
-		runtime_leave(want, "kept");
+		want->error = -ETIMEDOUT;
+		want->reason = "runtime-silent";
+	} else if (obstacle) {
+		runtime_leave(want, obstacle);
 	}
 }
 
@@ -332,9 +338,11 @@ int runtime_decide(const struct runtime_decision *decision)
 	for (size_t i = 0; r == 0 && i < decision->sample->n; i++) {
 		const struct node_runtime *runtime = &decision->sample->runtimes[i];
 
-		/* Before its files were read nothing is known that could be wanted. The containerd
-		 * that dockerd runs pulls nothing. */
-		if (!runtime->files_known || runtime->found.managed_by == RUNTIME_OF_DOCKER)
+		/* Before its files were read nothing is known that could be wanted, but a command
+		 * says of a silent one that it cannot be set. The containerd that dockerd runs
+		 * pulls nothing. */
+		if ((!runtime->files_known && !(decision->once && is_silent(runtime))) ||
+			runtime->found.managed_by == RUNTIME_OF_DOCKER)
 			continue;
 		if (runtime->found.kind == RUNTIME_DOCKER)
 			r = want_docker(decision, runtime);
