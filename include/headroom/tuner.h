@@ -54,7 +54,7 @@ struct condition_reading *proposal_condition(struct proposal *proposal);
 void proposal_reset(struct proposal *proposal); /* empties it, keeps the memory */
 void proposal_clear(struct proposal *proposal);
 
-/* What decide() may know besides what was sensed. */
+/* What decide() knows besides what was sensed. */
 struct decide_input {
 	const struct value_record *values; /* of all tuners */
 	size_t n_values;
@@ -80,13 +80,13 @@ struct tuner_ops {
 	/* Sysctls that only this tuner may set: dotted names, a trailing '*' matches any rest. */
 	const char *const *owned_sysctls;
 
-	/* Checks what a row cannot: relations between merged options. Faults have their place. */
+	/* Checks what a row cannot: relations between merged options. */
 	void (*validate)(const struct config *config, struct config_fault_list *faults);
 
 	/*
 	 * Probes the node, once, by doing. Returns 0 and a state in self (owned by the caller,
-	 * given to close), or -ENOMEM. What is missing on the node is no error: tuner_state tells
-	 * it. Loading BPF is for the agent alone: watch is false for one-shot commands.
+	 * given to close), or -ENOMEM. Something missing on the node is no error: state()
+	 * reports it. watch is false for one-shot commands, which load no BPF.
 	 */
 	int (*open)(const struct host *host, bool watch, void **self);
 
@@ -119,7 +119,7 @@ struct tuner_ops {
 	void (*sample_take)(void *self, void *request);
 
 	/*
-	 * What decide() keeps from call to call: so many bytes, zeroed by the core when the tuner
+	 * What decide() keeps from call to call: that many bytes, zeroed by the core when the tuner
 	 * is opened. memory_clear releases what it owns, not the bytes themselves; it may be NULL.
 	 */
 	size_t memory_size;
@@ -151,8 +151,8 @@ struct tuner_ops {
 	enum tuner_state (*state)(const void *self, char why[static TUNER_WHY_MAX]);
 
 	/*
-	 * The member of /v1/status that is this tuner's own, and its name there. trusted: whoever
-	 * reads it is root. The caller's; NULL without memory. Both may be NULL.
+	 * The member of /v1/status that is this tuner's own, and its name there. trusted: its
+	 * reader is root. The caller frees it; NULL without memory. Both may be NULL.
 	 */
 	const char *document_name;
 	struct cJSON *(*document)(const void *self, const void *memory, bool trusted);

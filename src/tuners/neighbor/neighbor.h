@@ -120,7 +120,7 @@ struct neighbor_sensor {
 	bool woken; /* since the last poll */
 };
 
-/* Loads BPF when watch is set; why says what keeps it from running. 0 or -ENOMEM. */
+/* Loads BPF when watch is set; why: what keeps it from running. 0 or -ENOMEM. */
 int neighbor_sensor_open(struct neighbor_sensor *sensor, const struct host *host, bool watch,
 	char why[static TUNER_WHY_MAX]);
 void neighbor_sensor_close(struct neighbor_sensor *sensor);

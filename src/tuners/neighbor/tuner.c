@@ -24,19 +24,19 @@ struct neighbor {
 	char write_why[TUNER_WHY_MAX]; /* empty when thresholds can be written */
 };
 
-#define CHOICE(title, of, preset, says)                                                       \
+#define CHOICE(title, of, preset, help)                                                       \
 	{                                                                                     \
 		.name = "neighbor." title, .type = OPTION_CHOICE, .words = of, .def = preset, \
-		.sentence = says                                                              \
+		.sentence = help                                                              \
 	}
-#define SWITCH(title, preset, says)                                                             \
+#define SWITCH(title, preset, help)                                                             \
 	{                                                                                       \
-		.name = "neighbor." title, .type = OPTION_BOOL, .def = preset, .sentence = says \
+		.name = "neighbor." title, .type = OPTION_BOOL, .def = preset, .sentence = help \
 	}
-#define COUNT(title, least, of, preset, says)                                                    \
+#define COUNT(title, least, of, preset, help)                                                    \
 	{                                                                                        \
 		.name = "neighbor." title, .type = OPTION_COUNT, .min = least, .max = INT32_MAX, \
-		.words = of, .unit = "entries", .def = preset, .sentence = says                  \
+		.words = of, .unit = "entries", .def = preset, .sentence = help                  \
 	}
 #define FAMILY(title)                                                                        \
 	CHOICE(title, keep_words, NULL,                                                      \

@@ -24,10 +24,10 @@ static const char *const shmem_words[] = {
 static const char *const khugepaged_words[] = {"false", "true", "keep", NULL};
 static const char *const sizes_words[] = {"never", "inherit", "madvise", "always", "keep", NULL};
 
-#define CHOICE(title, of, preset, says)                                                  \
+#define CHOICE(title, of, preset, help)                                                  \
 	{                                                                                \
 		.name = "thp." title, .type = OPTION_CHOICE, .words = of, .def = preset, \
-		.sentence = says                                                         \
+		.sentence = help                                                         \
 	}
 
 const struct config_option thp_options[] = {
@@ -130,7 +130,7 @@ static void thp_close(void *self)
 const struct tuner_ops thp_tuner = {
 	.name = "thp",
 	.summary =
-		"Switches transparent huge pages off, all of their switches, and says what is still in use.",
+		"Switches transparent huge pages off, every page size, and reports what is still in use.",
 	.options = thp_options,
 	.explanations = thp_explanations,
 	.conditions = thp_conditions,
