@@ -268,40 +268,9 @@ static int make_containerd(const struct editor *editor, struct draft *draft, boo
 	return r;
 }
 
-/* ---- Docker ---- */
+/* ---- others ---- */
 
-static int make_docker(const struct editor *editor, struct draft *draft, struct edit_key *keys,
-	size_t n, const struct wait *wait, char *why)
-{
-	const struct docker_daemon daemon = docker_of(editor);
-	char path[PATH_MAX];
-	int r = 0;
-
-	for (size_t i = 0; r == 0 && i < n; i++) {
-		char *text;
-
-		r = json_key_set(draft->text, draft->len, keys[i].key, keys[i].literal, &text,
-			&draft->len, why);
-		if (r == 0) {
-			free(draft->text);
-			draft->text = text;
-			keys[i].table = "";
-		}
-	}
-	if (r == 0)
-		r = file_put_trial(editor->state, editor->at, draft->text, draft->len, path);
-	if (r < 0)
-		return r;
-	r = docker_config_check(
-		&daemon, draft->text, draft->len, inside(editor->host, path), wait, why);
-	file_drop_trial(editor->state, path);
-	return r;
-}
-
-/* ---- both ---- */
-
-/* A file that nothing verifies. */
-static int make_plain(
+static int set_all(
 	enum edit_format format, struct draft *draft, struct edit_key *keys, size_t n, char *why)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -319,6 +288,21 @@ static int make_plain(
 	return 0;
 }
 
+static int check_docker(
+	const struct editor *editor, const struct draft *draft, const struct wait *wait, char *why)
+{
+	const struct docker_daemon daemon = docker_of(editor);
+	char path[PATH_MAX];
+	int r = file_put_trial(editor->state, editor->at, draft->text, draft->len, path);
+
+	if (r < 0)
+		return r;
+	r = docker_config_check(
+		&daemon, draft->text, draft->len, inside(editor->host, path), wait, why);
+	file_drop_trial(editor->state, path);
+	return r;
+}
+
 int edit_make(const struct editor *editor, enum edit_format format, const char *old, size_t len,
 	const char *base, struct edit_key *keys, size_t n, const struct wait *wait, char **new,
 	size_t *new_len, char why[static EDIT_WHY_MAX])
@@ -333,10 +317,10 @@ int edit_make(const struct editor *editor, enum edit_format format, const char *
 		return -ENOMEM;
 	if (editor->service->verifier == VERIFY_CONTAINERD_DUMP)
 		r = make_containerd(editor, &draft, old != NULL, keys, n, wait, why);
-	else if (editor->service->verifier == VERIFY_DOCKERD)
-		r = make_docker(editor, &draft, keys, n, wait, why);
 	else
-		r = make_plain(format, &draft, keys, n, why);
+		r = set_all(format, &draft, keys, n, why);
+	if (r == 0 && editor->service->verifier == VERIFY_DOCKERD)
+		r = check_docker(editor, &draft, wait, why);
 	if (r < 0) {
 		if (!why[0])
 			snprintf(why, EDIT_WHY_MAX, "the new text could not be tried: %s",

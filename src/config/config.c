@@ -100,55 +100,18 @@ const char *config_item(const struct config *config, const char *name, size_t i,
 	return node ? node->text : option->def ? option->def : "";
 }
 
-/* The value of a field; all but choice is 0 when nothing is there. */
-static struct option_value item_value(const struct config *config, const char *name, size_t i,
-	const char *field, unsigned types, bool *is_there)
-{
-	struct option_value value = {.choice = -1};
-	const struct config_option *option;
-	const struct node *node = need_field(config, name, i, field, types, &option);
-	const char *text = node ? node->text : option->def;
-	char why[VALUE_WHY_MAX];
-
-	*is_there = text != NULL;
-	if (text && value_parse(option, text, &value, why) < 0)
-		abort(); /* it was checked */
-	return value;
-}
-
 uint64_t config_item_count(const struct config *config, const char *name, size_t i,
 	const char *field, uint64_t fallback)
 {
-	bool there;
-	struct option_value value = item_value(config, name, i, field, 1U << OPTION_COUNT, &there);
+	struct option_value value = {.choice = -1};
+	const struct config_option *option;
+	const struct node *node = need_field(config, name, i, field, 1U << OPTION_COUNT, &option);
+	const char *text = node ? node->text : option->def;
+	char why[VALUE_WHY_MAX];
 
-	return !there || value.choice >= 0 ? fallback : value.count;
-}
-
-uint64_t config_item_duration(const struct config *config, const char *name, size_t i,
-	const char *field, uint64_t fallback)
-{
-	bool there;
-	struct option_value value =
-		item_value(config, name, i, field, 1U << OPTION_DURATION, &there);
-
-	return !there || value.choice >= 0 ? fallback : value.count;
-}
-
-bool config_item_bool(const struct config *config, const char *name, size_t i, const char *field)
-{
-	bool there;
-
-	return item_value(config, name, i, field, 1U << OPTION_BOOL, &there).flag;
-}
-
-int config_item_choice(const struct config *config, const char *name, size_t i, const char *field)
-{
-	bool there;
-
-	return item_value(config, name, i, field,
-		1U << OPTION_CHOICE | 1U << OPTION_COUNT | 1U << OPTION_DURATION, &there)
-		.choice;
+	if (text && value_parse(option, text, &value, why) < 0)
+		abort(); /* it was checked */
+	return !text || value.choice >= 0 ? fallback : value.count;
 }
 
 struct config_place config_item_where(

@@ -100,18 +100,9 @@ size_t config_list(const struct config *config, const char *name);
  */
 const char *config_item(const struct config *config, const char *name, size_t i, const char *field);
 
-/* The same of a count, or of a duration in microseconds; fallback when a word or nothing is there.
- */
+/* The same of a count; fallback when a word or nothing is there. */
 uint64_t config_item_count(const struct config *config, const char *name, size_t i,
 	const char *field, uint64_t fallback);
-uint64_t config_item_duration(const struct config *config, const char *name, size_t i,
-	const char *field, uint64_t fallback);
-
-/* The same of a bool; false when nothing is there. */
-bool config_item_bool(const struct config *config, const char *name, size_t i, const char *field);
-
-/* The index of the chosen word; -1 when none is there. */
-int config_item_choice(const struct config *config, const char *name, size_t i, const char *field);
 
 /* Where the field was given; the item's place when it was not, or when field is NULL. */
 struct config_place config_item_where(

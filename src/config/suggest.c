@@ -4,7 +4,7 @@
 #include "base/util.h"
 #include "config/text.h"
 
-#include <stdlib.h>
+#include <limits.h>
 
 #define WORD_MAX 32 /* longer words are not compared */
 
@@ -60,59 +60,6 @@ static void key_in_section(
 	key[strcspn(key, ".")] = '\0';
 }
 
-/* A function that gets each different key of a section once, in the order of the tables. */
-typedef void (*visit_key)(const char *key, void *userdata);
-
-static void for_each_key(const struct config_option *const *tables, const char *section,
-	visit_key visit, void *userdata)
-{
-	char key[OPTION_NAME_MAX], last[OPTION_NAME_MAX] = "";
-
-	for (; *tables; tables++) {
-		for (const struct config_option *option = *tables; option->name; option++) {
-			key_in_section(option->name, section, key);
-			if (key[0] == '\0' || streq(key, last))
-				continue;
-			visit(key, userdata);
-			copy_text(last, sizeof(last), key);
-		}
-	}
-}
-
-struct nearest {
-	const char *key;
-	unsigned apart;
-	char word[OPTION_NAME_MAX];
-};
-
-static void visit_nearest(const char *key, void *userdata)
-{
-	struct nearest *nearest = userdata;
-	unsigned apart;
-
-	if (!suggest_is_slip(nearest->key, key, &apart) ||
-		(nearest->word[0] && apart >= nearest->apart))
-		return;
-	nearest->apart = apart;
-	copy_text(nearest->word, sizeof(nearest->word), key);
-}
-
-struct listing {
-	char *buffer;
-	size_t size;
-	bool begun;
-};
-
-static void visit_listing(const char *key, void *userdata)
-{
-	struct listing *listing = userdata;
-
-	if (listing->begun)
-		text_append(listing->buffer, listing->size, ", ");
-	text_append(listing->buffer, listing->size, key);
-	listing->begun = true;
-}
-
 /* A row elsewhere whose last part is key. */
 static const char *same_key_elsewhere(const struct config_option *const *tables, const char *key)
 {
@@ -130,17 +77,30 @@ static const char *same_key_elsewhere(const struct config_option *const *tables,
 void suggest_key(const struct config_option *const *tables, const char *section, const char *key,
 	char *buffer, size_t size)
 {
-	struct nearest nearest = {.key = key};
-	struct listing listing = {.buffer = buffer, .size = size};
+	char word[OPTION_NAME_MAX], last[OPTION_NAME_MAX] = "", nearest[OPTION_NAME_MAX] = "";
+	char known[512] = "known here are ";
 	const char *elsewhere = same_key_elsewhere(tables, key);
+	unsigned best = UINT_MAX, apart;
 
-	for_each_key(tables, section, visit_nearest, &nearest);
-	if (nearest.word[0] || elsewhere) {
-		text_append(buffer, size, "did you mean ");
-		text_append(buffer, size, nearest.word[0] ? nearest.word : elsewhere);
-		text_append(buffer, size, "?");
+	for (const struct config_option *const *table = tables; *table; table++) {
+		for (const struct config_option *option = *table; option->name; option++) {
+			key_in_section(option->name, section, word);
+			if (word[0] == '\0' || streq(word, last))
+				continue;
+			text_append(known, sizeof(known), last[0] ? ", " : "");
+			text_append(known, sizeof(known), word);
+			copy_text(last, sizeof(last), word);
+			if (suggest_is_slip(key, word, &apart) && apart < best) {
+				best = apart;
+				copy_text(nearest, sizeof(nearest), word);
+			}
+		}
+	}
+	if (!nearest[0] && !elsewhere) {
+		text_append(buffer, size, known);
 		return;
 	}
-	text_append(buffer, size, "known here are ");
-	for_each_key(tables, section, visit_listing, &listing);
+	text_append(buffer, size, "did you mean ");
+	text_append(buffer, size, nearest[0] ? nearest : elsewhere);
+	text_append(buffer, size, "?");
 }

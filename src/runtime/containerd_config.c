@@ -322,21 +322,27 @@ static void read_key(const struct reading *reading, enum containerd_setting sett
 		refuse(key, CONTAINERD_READ_ONLY, "%s is on a read-only file system", key->path);
 }
 
-static void hash_of(const struct reading *reading, char hash[static HASH_TEXT_MAX])
+static int hash_of(const struct reading *reading, char hash[static HASH_TEXT_MAX])
 {
-	char hashes[CONTAINERD_FILES_MAX + 1][HASH_TEXT_MAX + SETTING_PATH_MAX] = {0};
-	char name[4 * SETTING_PATH_MAX];
-	int n = snprintf(name, sizeof(name), "%s %s %s", reading->process->binary,
-		reading->process->version, reading->process->directory);
+	const struct containerd_process *process = reading->process;
+	_cleanup_free_ char *all = NULL;
+	_cleanup_fclose_ FILE *out = NULL;
+	size_t len = 0;
 
+	out = open_memstream(&all, &len);
+	if (!out)
+		return -ENOMEM;
+	fprintf(out, "%s %s %s", process->binary, process->version, process->directory);
 	for (size_t i = 0; i < reading->files.n; i++) {
 		const struct containerd_file *file = &reading->files.files[i];
 
-		hash_bytes(file->text ? file->text : "", file->len, hashes[i]);
-		strcpy(hashes[i] + HASH_TEXT_MAX, file->path);
+		fprintf(out, "\n%s %zu\n", file->path, file->len);
+		fwrite(file->text ? file->text : "", 1, file->len, out);
 	}
-	hash_bytes(name, (size_t)n, hashes[CONTAINERD_FILES_MAX]);
-	hash_bytes(hashes, sizeof(hashes), hash);
+	if (fflush(out) != 0)
+		return -ENOMEM;
+	hash_bytes(all, len, hash);
+	return 0;
 }
 
 /* What the program makes of its files as they are. Without a main file it has its defaults. */
@@ -379,23 +385,25 @@ void containerd_config_read(const struct containerd_process *process, const stru
 	struct containerd_config *config)
 {
 	_cleanup_(reading_clear) struct reading reading = {.process = process, .config = config};
-	char hash[HASH_TEXT_MAX], why[CONTAINERD_WHY_MAX] = "";
+	char hash[HASH_TEXT_MAX] = "", why[CONTAINERD_WHY_MAX] = "";
 	int r = containerd_files_read(process, &reading.files, why);
 
 	config->changed_us = reading.files.changed_us;
 	if (r < 0) {
 		snprintf(config->why, sizeof(config->why), "%.300s: left alone", why);
 		config->error = r;
+		config->hash[0] = '\0';
 		return;
 	}
-	hash_of(&reading, hash);
-	if (config->error == 0 && streq(hash, config->hash))
+	if (hash_of(&reading, hash) == 0 && streq(hash, config->hash))
 		return;
 	*config = (struct containerd_config){.changed_us = reading.files.changed_us};
 	config->error = read_dump(&reading, wait);
+	/* What the program refuses it will refuse again; what could not be run is tried again. */
+	if (config->error == 0 || config->error == -EBADMSG)
+		memcpy(config->hash, hash, sizeof(hash));
 	if (config->error < 0)
 		return;
-	memcpy(config->hash, hash, sizeof(hash));
 	config->transfer = reading.merges && pulls_by_transfer(&reading);
 	for (int i = 0; i < CONTAINERD_SETTINGS; i++)
 		read_key(&reading, (enum containerd_setting)i);

@@ -201,13 +201,8 @@ TEST(numbers_and_durations_fall_back_where_a_word_is_given)
 	assert_true(config_duration(config, "watch.timeout") == 0);
 	assert_int_equal(config_item_count(config, "watch.ports", 0, "", 7), 53);
 	assert_int_equal(config_item_count(config, "watch.ports", 1, "", 7), 7);
-	assert_int_equal(config_item_choice(config, "watch.ports", 1, ""), 0);
 	assert_int_equal(config_item_count(config, "watch.budgets", 0, "qps", 7), 200);
 	assert_int_equal(config_item_count(config, "watch.budgets", 1, "qps", 7), 7);
-	assert_int_equal(config_item_duration(config, "watch.budgets", 0, "every", 7), 1000000);
-	assert_int_equal(config_item_duration(config, "watch.budgets", 1, "every", 7), 7);
-	assert_int_equal(config_item_choice(config, "watch.budgets", 0, "kind"), 0);
-	assert_true(config_item_bool(config, "watch.budgets", 0, "tcp"));
 }
 
 TEST(items_know_where_they_were_given)
