@@ -186,38 +186,30 @@ static int next_event(struct reader *reader, yaml_event_t *event)
 }
 
 /* Refuses what would make two places of a file depend on each other, or on a type of YAML's. */
-static int check_properties(struct reader *reader, const yaml_event_t *event,
-	const yaml_char_t *anchor, const yaml_char_t *tag)
-{
-	if (anchor)
-		return refuse(reader, event->start_mark,
-			"anchors (&name) are not allowed: write the value out, or put it in quotes");
-	if (tag)
-		return refuse(reader, event->start_mark,
-			"tags (!name) are not allowed: write the value alone, or put it in quotes");
-	return 0;
-}
-
 static int check_event(struct reader *reader, const yaml_event_t *event)
 {
-	switch (event->type) {
-	case YAML_ALIAS_EVENT:
-		return refuse(reader, event->start_mark,
-			"aliases (*name) are not allowed: write the value out, or put it in quotes");
-	case YAML_SCALAR_EVENT:
+	const yaml_char_t *anchor = NULL, *tag = NULL;
+	const char *fault = NULL;
+
+	if (event->type == YAML_SCALAR_EVENT) {
+		anchor = event->data.scalar.anchor;
+		tag = event->data.scalar.tag;
 		if (memchr(event->data.scalar.value, '\0', event->data.scalar.length))
-			return refuse(reader, event->start_mark, "a NUL character: remove the \\0");
-		return check_properties(
-			reader, event, event->data.scalar.anchor, event->data.scalar.tag);
-	case YAML_MAPPING_START_EVENT:
-		return check_properties(reader, event, event->data.mapping_start.anchor,
-			event->data.mapping_start.tag);
-	case YAML_SEQUENCE_START_EVENT:
-		return check_properties(reader, event, event->data.sequence_start.anchor,
-			event->data.sequence_start.tag);
-	default:
-		return 0;
+			fault = "a NUL character: remove the \\0";
+	} else if (event->type == YAML_MAPPING_START_EVENT) {
+		anchor = event->data.mapping_start.anchor;
+		tag = event->data.mapping_start.tag;
+	} else if (event->type == YAML_SEQUENCE_START_EVENT) {
+		anchor = event->data.sequence_start.anchor;
+		tag = event->data.sequence_start.tag;
+	} else if (event->type == YAML_ALIAS_EVENT) {
+		fault = "aliases (*name) are not allowed: write the value out, or put it in quotes";
 	}
+	if (anchor)
+		fault = "anchors (&name) are not allowed: write the value out, or put it in quotes";
+	else if (tag)
+		fault = "tags (!name) are not allowed: write the value alone, or put it in quotes";
+	return fault ? refuse(reader, event->start_mark, fault) : 0;
 }
 
 static int new_node(struct reader *reader, const yaml_event_t *event, struct node **ret)
@@ -237,57 +229,26 @@ static int new_node(struct reader *reader, const yaml_event_t *event, struct nod
 	return 0;
 }
 
-static int fill_text(const yaml_event_t *event, struct node *node)
-{
-	if (is_null(event))
-		return 0; /* a new node is null */
-	node->kind = NODE_TEXT;
-	node->text = strdup((const char *)event->data.scalar.value);
-	return node->text ? 0 : -ENOMEM;
-}
-
 static int read_node(
 	struct reader *reader, const yaml_event_t *event, unsigned depth, struct node **ret);
 
-static int fill_list(struct reader *reader, unsigned depth, struct node *list)
-{
-	for (struct node **end = &list->children;; end = &(*end)->next) {
-		_cleanup_event_ yaml_event_t event = {0};
-		int r = next_event(reader, &event);
-
-		if (r < 0 || event.type == YAML_SEQUENCE_END_EVENT)
-			return r;
-		r = read_node(reader, &event, depth + 1, end);
-		if (r < 0)
-			return r;
-	}
-}
-
-static int read_key(struct reader *reader, const yaml_event_t *event, char **key)
-{
-	int r = check_event(reader, event);
-
-	if (r < 0)
-		return r;
-	if (event->type != YAML_SCALAR_EVENT)
-		return refuse(
-			reader, event->start_mark, "a key must be a word: write \"key: value\"");
-	*key = strdup((const char *)event->data.scalar.value);
-	return *key ? 0 : -ENOMEM;
-}
-
-/* Reads the value of a key that was just read. */
-static int read_value(
+/* The value of a key that was just read. */
+static int read_pair(
 	struct reader *reader, const yaml_event_t *key, unsigned depth, struct node **ret)
 {
 	_cleanup_event_ yaml_event_t event = {0};
 	_cleanup_free_ char *name = NULL;
-	int r = read_key(reader, key, &name);
+	int r = check_event(reader, key);
 
+	if (r == 0 && key->type != YAML_SCALAR_EVENT)
+		return refuse(
+			reader, key->start_mark, "a key must be a word: write \"key: value\"");
+	if (r == 0 && !(name = strdup((const char *)key->data.scalar.value)))
+		return -ENOMEM;
 	if (r == 0)
 		r = next_event(reader, &event);
 	if (r == 0)
-		r = read_node(reader, &event, depth + 1, ret);
+		r = read_node(reader, &event, depth, ret);
 	if (r < 0)
 		return r;
 	(*ret)->key = steal(name);
@@ -296,34 +257,20 @@ static int read_value(
 	return 0;
 }
 
-static int fill_map(struct reader *reader, unsigned depth, struct node *map)
+static int read_children(struct reader *reader, unsigned depth, struct node *parent)
 {
-	for (struct node **end = &map->children;; end = &(*end)->next) {
+	for (struct node **end = &parent->children;; end = &(*end)->next) {
 		_cleanup_event_ yaml_event_t event = {0};
 		int r = next_event(reader, &event);
 
-		if (r < 0 || event.type == YAML_MAPPING_END_EVENT)
+		if (r < 0 || event.type == YAML_SEQUENCE_END_EVENT ||
+			event.type == YAML_MAPPING_END_EVENT)
 			return r;
-		r = read_value(reader, &event, depth, end);
+		r = parent->kind == NODE_MAP ? read_pair(reader, &event, depth, end)
+					     : read_node(reader, &event, depth, end);
 		if (r < 0)
 			return r;
 	}
-}
-
-static int fill_node(
-	struct reader *reader, const yaml_event_t *event, unsigned depth, struct node *node)
-{
-	if (event->type == YAML_SCALAR_EVENT)
-		return fill_text(event, node);
-	if (depth >= DOCUMENT_DEPTH_MAX)
-		return refuse(
-			reader, event->start_mark, "nested deeper than 8 levels: no option is");
-	if (event->type == YAML_SEQUENCE_START_EVENT) {
-		node->kind = NODE_LIST;
-		return fill_list(reader, depth, node);
-	}
-	node->kind = NODE_MAP;
-	return fill_map(reader, depth, node);
 }
 
 static int read_node(
@@ -334,76 +281,63 @@ static int read_node(
 
 	if (r == 0)
 		r = new_node(reader, event, &node);
-	if (r == 0)
-		r = fill_node(reader, event, depth, node);
+	if (r < 0)
+		return r;
+	if (event->type == YAML_SCALAR_EVENT && !is_null(event)) {
+		node->kind = NODE_TEXT;
+		node->text = strdup((const char *)event->data.scalar.value);
+		r = node->text ? 0 : -ENOMEM;
+	} else if (event->type != YAML_SCALAR_EVENT) {
+		if (depth >= DOCUMENT_DEPTH_MAX)
+			return refuse(reader, event->start_mark,
+				"nested deeper than 8 levels: no option is");
+		node->kind = event->type == YAML_SEQUENCE_START_EVENT ? NODE_LIST : NODE_MAP;
+		r = read_children(reader, depth + 1, node);
+	}
 	if (r < 0)
 		return r;
 	*ret = steal(node);
 	return 0;
 }
 
-/* Takes the event after which the document's content begins, or the stream ends. */
-static int begin_document(struct reader *reader, bool *empty)
+/* The one document of a file: a map, or nothing. */
+static int read_stream(struct reader *reader, struct node **root)
 {
+	_cleanup_(cleanup_node_free) struct node *node = NULL;
+	unsigned documents = 0;
+
 	for (;;) {
 		_cleanup_event_ yaml_event_t event = {0};
 		int r = next_event(reader, &event);
 
 		if (r < 0)
 			return r;
-		*empty = event.type == YAML_STREAM_END_EVENT;
-		if (*empty || event.type == YAML_DOCUMENT_START_EVENT)
+		switch (event.type) {
+		case YAML_STREAM_END_EVENT:
+			*root = node && node->kind == NODE_MAP ? steal(node) : NULL;
 			return 0;
+		case YAML_DOCUMENT_START_EVENT:
+			if (documents++ > 0)
+				return refuse(reader, event.start_mark,
+					"a second document begins here: join both, or put it into "
+					"a file of its own");
+			break;
+		case YAML_STREAM_START_EVENT:
+		case YAML_DOCUMENT_END_EVENT:
+			break;
+		default:
+			r = read_node(reader, &event, 0, &node);
+			if (r < 0)
+				return r;
+			if (node->kind == NODE_LIST || node->kind == NODE_TEXT)
+				return refuse(reader, event.start_mark,
+					node->kind == NODE_LIST
+						? "the file must be a map of options, not a list: "
+						  "write \"key: value\" lines"
+						: "the file must be a map of options, not one "
+						  "text: write \"key: value\" lines");
+		}
 	}
-}
-
-static int read_root(struct reader *reader, struct node **root)
-{
-	_cleanup_event_ yaml_event_t event = {0};
-	int r = next_event(reader, &event);
-
-	if (r == 0)
-		r = read_node(reader, &event, 0, root);
-	if (r < 0)
-		return r;
-	if ((*root)->kind == NODE_MAP || (*root)->kind == NODE_NULL)
-		return 0;
-	return refuse(reader, event.start_mark,
-		(*root)->kind == NODE_LIST ? "the file must be a map of options, not a list: write "
-					     "\"key: value\" lines"
-					   : "the file must be a map of options, not one text: "
-					     "write \"key: value\" lines");
-}
-
-static int end_document(struct reader *reader)
-{
-	for (;;) {
-		_cleanup_event_ yaml_event_t event = {0};
-		int r = next_event(reader, &event);
-
-		if (r < 0 || event.type == YAML_STREAM_END_EVENT)
-			return r;
-		if (event.type == YAML_DOCUMENT_START_EVENT)
-			return refuse(reader, event.start_mark,
-				"a second document begins here: join both, or put it into a file "
-				"of its own");
-	}
-}
-
-static int read_stream(struct reader *reader, struct node **root)
-{
-	_cleanup_(cleanup_node_free) struct node *node = NULL;
-	bool empty = false;
-	int r = begin_document(reader, &empty);
-
-	if (r == 0 && !empty)
-		r = read_root(reader, &node);
-	if (r == 0 && !empty)
-		r = end_document(reader);
-	if (r < 0)
-		return r;
-	*root = node && node->kind == NODE_MAP ? steal(node) : NULL;
-	return 0;
 }
 
 int document_parse(const char *file, const char *text, size_t len, struct node **root,
