@@ -1,17 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/*
- * runtime_client SOCKET COMMAND [ARGUMENT]: one call, its answer as JSON on stdout, for tests.
- * runtime_client SOCKET time COMMAND COUNT: microseconds of COUNT calls of version, sandboxes or
- * containers on one connection, and what memory grew by.
- */
+/* runtime_client SOCKET COMMAND [ARGUMENT]: one call, its answer as JSON on stdout, for tests. */
 
 #include "base/util.h"
 #include "runtime/containerd_client.h"
 #include "runtime/cri_client.h"
 
 #include <cjson/cJSON.h>
-#include <malloc.h>
 
 #define TIMEOUT_US (10 * USEC_PER_SEC)
 
@@ -19,21 +14,14 @@ struct session {
 	struct cri cri;
 	struct wait wait;
 	struct arena arena;
-	cJSON *json;          /* of the answer; NULL: not wanted */
+	cJSON *json;          /* of the answer */
 	const char *argument; /* of the command */
-	size_t n;             /* of the list */
 };
 
 static void add_text(cJSON *to, const char *name, const char *text)
 {
 	if (text)
 		cJSON_AddStringToObject(to, name, text);
-}
-
-static cJSON *add_list(struct session *s, const char *name, size_t n)
-{
-	s->n = n;
-	return s->json ? cJSON_AddArrayToObject(s->json, name) : NULL;
 }
 
 static cJSON *add_entry(cJSON *list)
@@ -49,7 +37,7 @@ static int version(struct session *s)
 	struct cri_version v;
 	int r = cri_get_version(&s->cri, &s->wait, &s->arena, &v);
 
-	if (r != 0 || !s->json)
+	if (r != 0)
 		return r;
 	add_text(s->json, "runtime", v.runtime);
 	add_text(s->json, "version", v.version);
@@ -78,7 +66,7 @@ static int filesystems(struct session *s)
 {
 	struct cri_filesystems v = {0};
 	int r = cri_get_filesystems(&s->cri, &s->wait, &s->arena, &v);
-	cJSON *list = add_list(s, "filesystems", v.n);
+	cJSON *list = cJSON_AddArrayToObject(s->json, "filesystems");
 
 	for (size_t i = 0; i < v.n; i++) {
 		cJSON *entry = add_entry(list);
@@ -102,7 +90,7 @@ static int sandboxes(struct session *s)
 {
 	struct cri_sandboxes v = {0};
 	int r = cri_get_sandboxes(&s->cri, &s->wait, &s->arena, &v);
-	cJSON *list = add_list(s, "sandboxes", v.n);
+	cJSON *list = cJSON_AddArrayToObject(s->json, "sandboxes");
 
 	for (size_t i = 0; list && i < v.n; i++)
 		fill_sandbox(add_entry(list), &v.list[i]);
@@ -129,7 +117,7 @@ static int containers(struct session *s)
 {
 	struct cri_containers v = {0};
 	int r = cri_get_containers(&s->cri, &s->wait, &s->arena, &v);
-	cJSON *list = add_list(s, "containers", v.n);
+	cJSON *list = cJSON_AddArrayToObject(s->json, "containers");
 
 	for (size_t i = 0; list && i < v.n; i++) {
 		cJSON *entry = add_entry(list);
@@ -158,7 +146,7 @@ static int ctd_namespaces(struct session *s)
 {
 	struct containerd_namespaces v = {0};
 	int r = containerd_get_namespaces(s->cri.grpc, &s->wait, &s->arena, &v);
-	cJSON *list = add_list(s, "namespaces", v.n);
+	cJSON *list = cJSON_AddArrayToObject(s->json, "namespaces");
 
 	for (size_t i = 0; i < v.n; i++)
 		cJSON_AddItemToArray(list, cJSON_CreateString(v.list[i]));
@@ -169,7 +157,7 @@ static int ctd_ingests(struct session *s)
 {
 	struct containerd_ingests v = {0};
 	int r = containerd_get_ingests(s->cri.grpc, &s->wait, &s->arena, s->argument, &v);
-	cJSON *list = add_list(s, "ingests", v.n);
+	cJSON *list = cJSON_AddArrayToObject(s->json, "ingests");
 
 	for (size_t i = 0; i < v.n; i++) {
 		cJSON *entry = add_entry(list);
@@ -186,17 +174,17 @@ static int ctd_ingests(struct session *s)
 static const struct command {
 	const char *name;
 	int (*call)(struct session *session);
-	bool timed, has_argument;
+	bool has_argument;
 } commands[] = {
-	{"version", version, true, false},
-	{"status", status, false, false},
-	{"filesystems", filesystems, false, false},
-	{"sandboxes", sandboxes, true, false},
-	{"sandbox", sandbox, false, true},
-	{"containers", containers, true, false},
-	{"ctd-version", ctd_version, false, false},
-	{"ctd-namespaces", ctd_namespaces, false, false},
-	{"ctd-ingests", ctd_ingests, false, true},
+	{"version", version, false},
+	{"status", status, false},
+	{"filesystems", filesystems, false},
+	{"sandboxes", sandboxes, false},
+	{"sandbox", sandbox, true},
+	{"containers", containers, false},
+	{"ctd-version", ctd_version, false},
+	{"ctd-namespaces", ctd_namespaces, false},
+	{"ctd-ingests", ctd_ingests, true},
 };
 
 static const struct command *find_command(const char *name)
@@ -217,60 +205,17 @@ static int call(struct session *session, const struct command *command)
 	return r;
 }
 
-static int compare(const void *a, const void *b)
-{
-	return *(const uint64_t *)a < *(const uint64_t *)b ? -1 : 1;
-}
-
-static long resident_kib(void)
-{
-	_cleanup_fclose_ FILE *file = fopen("/proc/self/statm", "re");
-	long size, resident;
-
-	if (!file || fscanf(file, "%ld %ld", &size, &resident) != 2)
-		return 0;
-	return resident * sysconf(_SC_PAGESIZE) / 1024;
-}
-
-/* Medians, and what remains in memory. One line of JSON. */
-static int time_calls(struct session *session, const struct command *command, size_t count)
-{
-	uint64_t *us = calloc(count, sizeof(*us));
-	long before = 0;
-	int r = 0;
-
-	for (size_t i = 0; i < count && r == 0; i++) {
-		uint64_t start = now_us();
-
-		r = call(session, command);
-		us[i] = now_us() - start;
-		malloc_trim(0);
-		if (i == 0)
-			before = resident_kib();
-	}
-	qsort(us, count, sizeof(*us), compare);
-	printf("{\"status\": \"%s\", \"n\": %zu, \"median_us\": %lu, \"p99_us\": %lu, "
-	       "\"resident_kib\": %ld, \"grown_kib\": %ld}\n",
-		grpc_status_name(grpc_status_of(r)), session->n, us[count / 2],
-		us[count * 99 / 100], resident_kib(), resident_kib() - before);
-	free(us);
-	return 0;
-}
-
 int main(int argc, char **argv)
 {
-	bool timed = argc == 5 && streq(argv[2], "time");
-	const struct command *command = argc > 2 ? find_command(argv[timed ? 3 : 2]) : NULL;
+	const struct command *command = argc > 2 ? find_command(argv[2]) : NULL;
 	struct session session = {.argument = argc > 3 ? argv[3] : NULL};
 	_cleanup_free_ char *text = NULL;
 	int r;
 
-	if (!command || (timed && !command->timed) || (command->has_argument && argc != 4) ||
+	if (!command || (command->has_argument && argc != 4) ||
 		grpc_open(argv[1], &session.cri.grpc) < 0)
 		return 64;
 	arena_init(&session.arena);
-	if (timed)
-		return time_calls(&session, command, (size_t)atoi(argv[4]));
 	session.json = cJSON_CreateObject();
 	r = call(&session, command);
 	add_text(session.json, "status", grpc_status_name(grpc_status_of(r)));
