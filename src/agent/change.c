@@ -5,6 +5,7 @@
 #include "apply/values.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "tuners/table.h"
 
 #include <errno.h>
 
@@ -160,6 +161,29 @@ static bool is_tried(const struct plan *done, const char *name)
 	return false;
 }
 
+const struct condition *core_unreachable(const struct core *core)
+{
+	const struct condition *condition =
+		node_condition(&core->node, condition_find("RuntimeUnreachable"));
+
+	return condition && condition->now.status == CONDITION_TRUE ? condition : NULL;
+}
+
+static void add_unreachable(const struct core *core, struct plan *done)
+{
+	const struct condition *condition = core_unreachable(core);
+	struct change *change = condition ? plan_add(done) : NULL;
+
+	if (!change)
+		return;
+	copy_text(change->name, sizeof(change->name), "runtime");
+	copy_text(change->tuner, sizeof(change->tuner), "runtime");
+	copy_text(change->new, sizeof(change->new), "configured");
+	change->reason = condition->now.reason;
+	change->error = -ETIMEDOUT;
+	change->why = strdup(condition->now.message);
+}
+
 void core_add_unset(const struct core *core, const char *only, struct plan *done)
 {
 	for (size_t i = 0; i < core->node.n_settings; i++) {
@@ -182,4 +206,6 @@ void core_add_unset(const struct core *core, const char *only, struct plan *done
 		change->error = setting->error < 0 ? setting->error : -ECANCELED;
 		change->why = setting->why[0] ? strdup(setting->why) : NULL;
 	}
+	if (!only || streq(only, "runtime"))
+		add_unreachable(core, done);
 }

@@ -151,6 +151,9 @@ struct file_job *core_file_job(
 /* The job is done: settings follow, done (may be NULL) gets the changes. 0 or the job's error. */
 int core_take_files(struct core *core, struct file_job *job, struct plan *done);
 
+/* A runtime that does not answer, whose settings are therefore not known; NULL for none. */
+const struct condition *core_unreachable(const struct core *core);
+
 /*
  * Adds to done what should be set and is not, beside what was tried: unreadable, refused, not
  * supported.

@@ -71,6 +71,7 @@ static int plan_of_agent(const struct cli *cli)
 int cli_plan(const struct cli *cli)
 {
 	struct config *config = cli_load_config(cli);
+	const struct condition *unreachable;
 	struct core core = {0};
 	int r;
 
@@ -82,6 +83,11 @@ int cli_plan(const struct cli *cli)
 		return r;
 	core_plan_only(&core, cli->only);
 	r = print_plan(cli, &core.plan);
+	unreachable = cli->only && !streq(cli->only, "runtime") ? NULL : core_unreachable(&core);
+	if (unreachable) {
+		cli_fail("runtime", "%s", unreachable->now.message);
+		r = r == EXIT_OK ? EXIT_FAILED : r;
+	}
 	core_close(&core);
 	return r;
 }

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the agent does, and what it would do, is never in doubt."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+from conftest import DEFAULTS, THRESHOLDS, Node, sysctl, until
+
+
+@pytest.mark.parametrize("how", ["gone", "empty"])
+def test_a_configuration_that_vanishes_keeps_the_old_one(node: Node, agent, run, how: str) -> None:
+    """An editor, a deleted ConfigMap, a full disk: the defaults would enforce everything."""
+    one = agent("mode: observe")
+    text = one.config_path.read_text()
+    if how == "gone":
+        one.config_path.unlink()
+    else:
+        one.config_path.write_text("")
+    condition = one.wait_condition("ConfigInvalid")
+    assert one.config_path.name in condition["message"]
+    time.sleep(1.5)
+    node.assert_unchanged()
+    assert one.tuner("neighbor")["mode"] == "observe"
+    assert run("status", "--config", str(one.config_path)).returncode == 2
+    one.config_path.write_text(text)
+    one.wait_condition("ConfigInvalid", "False")
+
+
+def test_observe_mode_lists_what_would_change(node: Node, directory: Path, agent, run) -> None:
+    (directory / "observe.yaml").write_text("mode: observe\n")
+    answer = run("plan", "--config", str(directory / "observe.yaml"))
+    assert answer.returncode == 2
+    assert THRESHOLDS[2] in answer.stdout
+    one = agent("mode: observe")
+    metrics = one.metrics()
+    for name, wanted in DEFAULTS.items():
+        assert metrics[f'headroom_setting_in_sync{{setting="{name}"}}'] == float(sysctl(name) == wanted)
+    sysctl(THRESHOLDS[5], 100000)
+    until(lambda: one.metrics()[f'headroom_setting_in_sync{{setting="{THRESHOLDS[5]}"}}'] == 1, 3, "equal is in sync")
+    assert run("apply").returncode == 1, "what observes does not apply"
+
+
+def test_the_observe_option_needs_no_write_access(node: Node, agent, directory: Path) -> None:
+    for name in ("state", "run"):
+        (directory / name).mkdir(exist_ok=True)
+    wrap = ("unshare", "--mount", "sh", "-ec",
+            f'mount -t tmpfs -o ro none {directory}/state; exec "$@"', "sh")  # fmt: skip
+    one = agent(args=("--observe",), wrap=wrap)
+    assert one.condition("AgentDegraded")["status"] == "False", one.condition("AgentDegraded")
+    assert one.condition("SettingFailed")["status"] == "False"
+    node.assert_unchanged()
+
+
+def test_commands_reach_the_agent_with_a_broken_file_on_disk(node: Node, agent, run) -> None:
+    one = agent("neighbor: {ipv4: {gc_thresh3: 101000}}")
+    one.write_config("neighbor: {ipv4: {gc_thresh3: many}}")
+    config = ("--config", str(one.config_path))
+    one.wait_condition("ConfigInvalid")
+    status = run("status", *config)
+    assert status.returncode == 2 and "ConfigInvalid" in status.stdout
+    assert run("top", *config).returncode == 0
+    assert run("plan", *config).returncode == 0
+    restored = run("restore", *config)
+    assert restored.returncode == 0, restored.stderr
+    node.assert_unchanged()
+    plan = run("plan", *config)
+    assert plan.returncode == 2 and "101000" in plan.stdout
+
+
+def test_apply_fails_for_what_could_not_be_set(node: Node, run) -> None:
+    wrap = ("unshare", "--mount", "sh", "-ec", 'mount --bind /proc/sys /proc/sys; mount -o remount,bind,ro /proc/sys; exec "$@"', "sh")
+    answer = run("apply", "--only", "sysctl", wrap=wrap)
+    assert answer.returncode == 1
+    assert "Read-only" in answer.stderr
+    node.assert_unchanged()
+
+
+def test_a_container_without_the_hosts_run_only_observes(node: Node, agent, directory: Path) -> None:
+    """Originals below the container's own root would be gone with it."""
+    host = directory / "host"
+    for name in ("proc", "sys", "run/headroom"):
+        (host / name).mkdir(parents=True)
+    script = f"mount --rbind /proc {host}/proc; mount --rbind /sys {host}/sys"
+    wrap = ("unshare", "--mount", "sh", "-ec", script + '; unset HEADROOM_RUNTIME_DIR; exec "$@"', "sh")
+    socket = directory / "one.sock"
+    if os.stat(host).st_dev != os.stat("/").st_dev:
+        pytest.skip("the test's directory is on another file system than /")
+    one = agent(f'http: {{listen: "", socket: {socket}}}', wrap=wrap, env={"HEADROOM_HOST_ROOT": str(host)}, ready=False)
+    one.socket_path = socket
+    one.wait_ready()
+    condition = one.condition("AgentDegraded")
+    assert condition["status"] == "True" and "/run/headroom" in condition["message"], condition
+    assert one.setting(THRESHOLDS[2])["state"] == "observed"
+    node.assert_unchanged()
