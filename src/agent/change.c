@@ -5,7 +5,6 @@
 #include "apply/values.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "tuners/table.h"
 
 #include <errno.h>
 
@@ -163,10 +162,14 @@ static bool is_tried(const struct plan *done, const char *name)
 
 const struct condition *core_unreachable(const struct core *core)
 {
-	const struct condition *condition =
-		node_condition(&core->node, condition_find("RuntimeUnreachable"));
+	for (size_t i = 0; i < core->node.n_conditions; i++) {
+		const struct condition *condition = &core->node.conditions[i];
 
-	return condition && condition->now.status == CONDITION_TRUE ? condition : NULL;
+		if (streq(condition->now.type->name, "RuntimeUnreachable") &&
+			condition->now.status == CONDITION_TRUE)
+			return condition;
+	}
+	return NULL;
 }
 
 static void add_unreachable(const struct core *core, struct plan *done)

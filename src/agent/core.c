@@ -200,7 +200,7 @@ int core_open(struct core *core, const struct core_options *options, struct conf
 	core->node.config_hash = config_checksum(config);
 	core->source = core_source(options->config_file);
 	core->lock = -1;
-	core->node.started_us = realtime_us();
+	core->node.started_us = core->node.reloaded_us = realtime_us();
 	if (!host_init(&core->host, options->host_root))
 		return -ENAMETOOLONG;
 	core->host.names = names_open();

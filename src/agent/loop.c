@@ -48,14 +48,14 @@ void agent_poll(struct agent *agent)
 static void retry_writer(struct agent *agent)
 {
 	struct core *core = &agent->core;
-	bool complete = core->lock >= 0 && core->values && core->journal;
+	bool observing = core->values_error < 0;
 	char holder[64];
 
-	if (complete || now_us() < core->writer_retry_us || !core_wants_to_write(core) ||
+	if ((!observing && core->journal_error == 0) || now_us() < core->writer_retry_us || !core_wants_to_write(core) ||
 		core->files_busy)
 		return;
 	core->writer_retry_us = now_us() + RETRY_US;
-	if (core_become_writer(core, "agent", holder, sizeof(holder)) == 0)
+	if (core_become_writer(core, "agent", holder, sizeof(holder)) == 0 && observing)
 		log_notice(
 			"/run/headroom", "originals can be recorded: values are set from now on");
 }
