@@ -20,6 +20,9 @@ void core_reset(struct core *core, const char *only)
 		if (only && !streq(only, core->released[i].tuner))
 			core->released[kept++] = core->released[i];
 	core->n_released = kept;
+	for (size_t i = 0; i < core->n_files; i++)
+		if (!only || streq(only, core->files[i].tuner))
+			core->files[i].failed[0] = '\0';
 }
 
 void core_plan_only(struct core *core, const char *only)
@@ -94,12 +97,6 @@ int core_restore_values(struct core *core, const char *only, struct plan *done)
 	return r;
 }
 
-/* What today's configuration allows at most: it was another one maybe that changed the file. */
-static enum restart_policy restart_policy(const struct core *core)
-{
-	return (enum restart_policy)config_choice(core->config, "runtime.restart");
-}
-
 struct file_job *core_file_job(
 	struct core *core, enum file_task task, const char *only, bool forced)
 {
@@ -113,7 +110,10 @@ struct file_job *core_file_job(
 	job->task = task;
 	job->tuners = core->tuner_names;
 	job->forced = forced;
-	job->restart = restart_policy(core);
+	/* A restore goes by the policy that is recorded; what is left open, by today's as well. */
+	job->restart = task == FILE_RESTORE ? RESTART_NOW
+					    : (enum restart_policy)config_choice(
+						      core->config, "runtime.restart");
 	copy_text(job->only, sizeof(job->only), only ? only : "");
 	if (task == FILE_APPLY && plan_take_files(&job->plan, &core->plan) < 0)
 		log_error("agent", "%s", strerror(ENOMEM));
@@ -187,11 +187,23 @@ static void add_unreachable(const struct core *core, struct plan *done)
 	change->why = strdup(condition->now.message);
 }
 
+/* Nothing could be wanted, let alone written: the tuner has said why. */
+static bool is_obstructed(const struct setting *setting)
+{
+	static const char *const reasons[] = {
+		"file-unusable", "process-not-seen", "runtime-silent"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(reasons); i++)
+		if (setting->state == SETTING_OBSERVED && streq(setting->reason, reasons[i]))
+			return true;
+	return false;
+}
+
 void core_add_unset(const struct core *core, const char *only, struct plan *done)
 {
 	for (size_t i = 0; i < core->node.n_settings; i++) {
 		const struct setting *setting = &core->node.settings[i];
-		bool unset = setting->state == SETTING_FAILED ||
+		bool unset = setting->state == SETTING_FAILED || is_obstructed(setting) ||
 			     (setting->state == SETTING_UNSUPPORTED && setting->error < 0) ||
 			     (setting->state == SETTING_PENDING &&
 				     streq(setting->reason, "restart-refused"));

@@ -51,8 +51,8 @@ static void retry_writer(struct agent *agent)
 	bool observing = core->values_error < 0;
 	char holder[64];
 
-	if ((!observing && core->journal_error == 0) || now_us() < core->writer_retry_us || !core_wants_to_write(core) ||
-		core->files_busy)
+	if ((!observing && core->journal_error == 0) || now_us() < core->writer_retry_us ||
+		!core_wants_to_write(core) || core->files_busy)
 		return;
 	core->writer_retry_us = now_us() + RETRY_US;
 	if (core_become_writer(core, "agent", holder, sizeof(holder)) == 0 && observing)

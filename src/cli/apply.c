@@ -94,7 +94,7 @@ static int change_files(struct core *core, enum file_task task, const char *only
 static int apply_locally(const struct cli *cli, struct core *core)
 {
 	struct plan done = {0};
-	int r = become_writer(core, "apply");
+	int r = become_writer(core, "apply"), failed;
 
 	if (r != EXIT_OK)
 		return r;
@@ -102,7 +102,11 @@ static int apply_locally(const struct cli *cli, struct core *core)
 		return cli_fail(
 			"apply", "the configuration says mode: observe: nothing is written");
 	core_reset(core, cli->only);
-	r = core_sample(core);
+	/* First what a killed process left open: after the reset, for what fails in it has failed.
+	 */
+	r = change_files(core, FILE_RESUME, NULL, NULL);
+	if (r == 0)
+		r = core_sample(core);
 	if (r == 0)
 		r = core_poll(core);
 	core_plan_only(core, cli->only);
@@ -111,9 +115,8 @@ static int apply_locally(const struct cli *cli, struct core *core)
 		r = change_files(core, FILE_APPLY, cli->only, &done);
 	}
 	core_add_unset(core, cli->only, &done);
-	if (r < 0)
-		cli_fail("apply", "%s", strerror(-r));
-	return MAX(print_plan(&done, "Nothing to change."), r < 0 ? EXIT_FAILED : EXIT_OK);
+	failed = print_plan(&done, "Nothing to change.");
+	return r < 0 ? cli_fail("apply", "%s", strerror(-r)) : failed;
 }
 
 static int restore_locally(const struct cli *cli, struct core *core)
