@@ -43,7 +43,7 @@ static void hold(const struct work *work, const struct work_file *file, const ch
 	for (size_t i = 0; (change = next_change(work, file, &i));) {
 		if (reason && work->job->task == FILE_APPLY)
 			change->reason = reason;
-		change->held = reason;
+		change->held = reason ? reason : "restart-pending";
 		change->retry_us = until;
 		if (why)
 			(void)replace_text(&change->why, why);
@@ -172,26 +172,54 @@ static int check_loads(const struct work *work, const struct service *service, c
 	return r < 0 || !service->config[0] ? r : edit_check(&editor, work->wait, why);
 }
 
+/* A result that no change asked for: the restart was an earlier process's. */
+static void report_failed(
+	const struct work *work, const struct file_record *record, const char *why)
+{
+	const struct file_want want = {.target = record->target};
+	struct plan *plan = &work->job->plan;
+	struct change *change = NULL;
+
+	for (size_t i = 0; i < plan->n && !change; i++)
+		if (streq(plan->changes[i].name, record->name))
+			change = &plan->changes[i];
+	if (!change && (change = plan_add(plan))) {
+		if (change_take_file(change, &want) < 0) {
+			plan->n--;
+			return;
+		}
+		copy_text(change->name, sizeof(change->name), record->name);
+		copy_text(change->tuner, sizeof(change->tuner), record->tuner);
+		copy_text(change->new, sizeof(change->new), record->failed);
+	}
+	if (change)
+		work_fail(change, "did-not-come-back", -ETIMEDOUT, why, NEVER);
+}
+
 /* The files whose settings the restart was to bring get their old content, as far as it is ours. */
-static size_t put_back(const struct work *work, const struct unit_mark *mark, size_t *failed)
+static size_t put_back(
+	const struct work *work, const struct unit_mark *mark, const char *why, size_t *failed)
 {
 	size_t n = 0;
 
 	for (size_t i = 0; i < work->journal->n_files; i++) {
 		struct file_note *note = &work->journal->files[i];
 		struct work_file file = {0};
-		bool is_tried = false;
+		struct file_key *keys[JOURNAL_TRIED_MAX];
+		size_t n_keys = 0;
 		int r;
 
-		for (size_t t = 0; t < mark->n_tried; t++) {
+		for (size_t t = 0; t < mark->n_tried && streq(note->service.unit, mark->unit);
+			t++) {
 			struct file_key *key = note_key(note, mark->tried[t].name);
 
-			if (!key || !streq(note->service.unit, mark->unit))
-				continue;
-			is_tried = true;
-			copy_text(key->record.failed, SETTING_VALUE_MAX, mark->tried[t].value);
+			if (key)
+				copy_text(key->record.failed, SETTING_VALUE_MAX,
+					mark->tried[t].value);
+			if (key)
+				keys[n_keys++] = key;
 		}
-		if (!is_tried)
+		if (n_keys == 0)
 			continue;
 		n++;
 		r = note_copy(note, &file.note);
@@ -202,6 +230,8 @@ static size_t put_back(const struct work *work, const struct unit_mark *mark, si
 				file.why[0] ? file.why : strerror(-r));
 		*failed += r < 0;
 		work_file_clear(&file);
+		for (size_t k = 0; k < n_keys; k++)
+			report_failed(work, &keys[k]->record, why);
 	}
 	return n;
 }
@@ -218,7 +248,7 @@ static int roll_back(const struct work *work, const struct service *service, str
 	log_error("runtime",
 		"%s: the file from before goes back, and it is restarted once more; this is not tried again until another value is configured",
 		why);
-	n = put_back(work, mark, &failed);
+	n = put_back(work, mark, why, &failed);
 	(void)work_store(work);
 	if (n == 0) {
 		log_error(mark->unit, "nothing was put back: the file is not ours");

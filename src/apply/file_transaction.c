@@ -53,19 +53,10 @@ static void restore(struct work *work)
 /* An earlier restart was seen to just now: the plan is from before that. */
 static void refuse_outdated(const struct work *work)
 {
-	for (size_t i = 0; i < work->job->plan.n; i++) {
-		struct change *change = &work->job->plan.changes[i];
-		const struct file_note *note =
-			file_journal_find(work->journal, change->file->target.path);
-		const struct file_key *key = note ? note_key(note, change->name) : NULL;
-
-		if (key && value_equal(key->record.failed, change->new))
-			work_fail(change, "did-not-come-back", -ETIMEDOUT,
-				"its program was restarted with it and did not answer", UINT64_MAX);
-		else
-			work_fail(change, "not-recorded", -ESTALE,
+	for (size_t i = 0; i < work->job->plan.n; i++)
+		if (work->job->plan.changes[i].error == 0)
+			work_fail(&work->job->plan.changes[i], "not-recorded", -ESTALE,
 				"an earlier restart was seen to first: try again", 0);
-	}
 }
 
 void file_transaction(void *userdata, const struct wait *wait)

@@ -120,7 +120,7 @@ TEST(a_restart_is_recorded_before_and_restore_makes_another)
 	bench.fake.restarted = check_mark;
 	bench.fake.userdata = &bench;
 	change = apply(&bench, "10", RESTART_NOW);
-	expect(&bench, change, 0, "", 1, NEW);
+	expect(&bench, change, 0, "restart-pending", 1, NEW);
 	assert_true(change->retry_us > now_us());
 	assert_true(bench.was_open);
 	assert_false(mark_of(&bench)->open);
@@ -145,7 +145,7 @@ TEST(a_restart_without_effect_is_not_repeated_for_that_value)
 	const struct change *change;
 
 	bench_make(&bench);
-	expect(&bench, apply(&bench, "10", RESTART_NOW), 0, "", 1, NEW);
+	expect(&bench, apply(&bench, "10", RESTART_NOW), 0, "restart-pending", 1, NEW);
 	for (int i = 0; i < 3; i++) {
 		change = apply(&bench, "10", RESTART_NOW);
 		expect(&bench, change, -ERANGE, "no-effect", 1, NEW);
@@ -154,11 +154,11 @@ TEST(a_restart_without_effect_is_not_repeated_for_that_value)
 	}
 	/* Until somebody asks for it, or wants another value. */
 	bench.fixture.job.forced = true;
-	expect(&bench, apply(&bench, "10", RESTART_NOW), 0, "", 2, NEW);
+	expect(&bench, apply(&bench, "10", RESTART_NOW), 0, "restart-pending", 2, NEW);
 	bench.fixture.job.forced = false;
 	expect(&bench, apply(&bench, "10", RESTART_NOW), -ERANGE, "no-effect", 2, NEW);
-	expect(&bench, apply(&bench, "3", RESTART_NOW), 0, "", 3, OLD);
-	expect(&bench, apply(&bench, "10", RESTART_NOW), 0, "", 4, NEW);
+	expect(&bench, apply(&bench, "3", RESTART_NOW), 0, "restart-pending", 3, OLD);
+	expect(&bench, apply(&bench, "10", RESTART_NOW), 0, "restart-pending", 4, NEW);
 }
 
 TEST(when_idle_waits_for_pulls_and_restarts_once_an_hour)
@@ -173,7 +173,7 @@ TEST(when_idle_waits_for_pulls_and_restarts_once_an_hour)
 	change->file->edit.service.busy = true;
 	run_job(&bench.fixture, FILE_APPLY);
 	expect(&bench, change, 0, "restart-pending", 0, NEW);
-	expect(&bench, apply(&bench, "10", RESTART_WHEN_IDLE), 0, "", restarts, NEW);
+	expect(&bench, apply(&bench, "10", RESTART_WHEN_IDLE), 0, "restart-pending", restarts, NEW);
 	for (size_t i = 0; i < ARRAY_SIZE(within); i++) {
 		fixture_reopen(&bench.fixture);
 		mark_of(&bench)->at_s =
@@ -185,8 +185,8 @@ TEST(when_idle_waits_for_pulls_and_restarts_once_an_hour)
 	for (size_t i = 0; i < ARRAY_SIZE(beyond); i++) {
 		mark_of(&bench)->at_s =
 			(uint64_t)((int64_t)(realtime_us() / USEC_PER_SEC) + beyond[i]);
-		expect(&bench, apply(&bench, i % 2 ? "10" : "3", RESTART_WHEN_IDLE), 0, "",
-			++restarts, i % 2 ? NEW : OLD);
+		expect(&bench, apply(&bench, i % 2 ? "10" : "3", RESTART_WHEN_IDLE), 0,
+			"restart-pending", ++restarts, i % 2 ? NEW : OLD);
 	}
 }
 
@@ -235,7 +235,7 @@ TEST(a_program_that_does_not_come_back_gets_its_old_file)
 	run_job(&bench.fixture, FILE_RESUME);
 	expect_failed(&bench, "10");
 	/* Another value, or a forced one, may try; and it is forgotten then. */
-	expect(&bench, apply(&bench, "10", RESTART_NOW), 0, "", 3, NEW);
+	expect(&bench, apply(&bench, "10", RESTART_NOW), 0, "restart-pending", 3, NEW);
 	expect_failed(&bench, "");
 	restore_all(&bench.fixture);
 	assert_file(&bench.fixture.root, DAEMON_JSON, OLD);
