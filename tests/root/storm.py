@@ -5,7 +5,7 @@
 storm.py HOW COUNT [options], HOW being packets, netlink, permanent or extern. Waits for a line on its input once
 everything is prepared, and then prints what it did as JSON. Addresses: 198.18.0.0/15, or fd00:198::/64 for IPv6.
 
-As a module it makes the namespaces too, for the tests and for tests/bench/neighbor.
+As a module it makes the namespaces too, for the tests.
 """
 
 from __future__ import annotations
