@@ -91,12 +91,10 @@ struct tuner_ops {
 	int (*open)(const struct host *host, bool watch, void **self);
 
 	/*
-	 * To be replaced by sample_request(): the loop in which the tuner may wait for answers of
-	 * others; called once, after configure. 0 or -errno. settled tells whether what was asked
-	 * first is answered, or will not be. Both may be NULL.
+	 * The agent's loop, called once, after configure: for what has to be loaded with the
+	 * privileges of the start, beside the loop. 0 or -errno. May be NULL.
 	 */
 	int (*attach)(void *self, struct sd_event *event);
-	bool (*settled)(const void *self);
 
 	/* Takes the configured values. Called after open and at each reload. 0 or -ENOMEM. */
 	int (*configure)(void *self, const struct config *config);

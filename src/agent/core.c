@@ -21,8 +21,6 @@
 #define DEFAULT_STATE_DIR "/var/lib/headroom"
 #define DEFAULT_RUN_DIR   "/run/headroom"
 
-DEFINE_CLEANUP(sd_event, sd_event_unref)
-
 const char *core_state_directory(void)
 {
 	const char *directory = getenv("HEADROOM_STATE_DIR");
@@ -250,32 +248,7 @@ int core_attach(struct core *core, struct sd_event *event)
 	return MIN(r, 0);
 }
 
-/* Older tuners wait in a loop of their own, until they have what they asked for or time is up. */
-static int settle(struct core *core)
-{
-	_cleanup_(cleanup_sd_event_unref) sd_event *event = NULL;
-	uint64_t end = now_us() + CORE_SAMPLE_US, now;
-	int r = core->event ? 0 : sd_event_new(&event);
-
-	if (r >= 0 && !core->event)
-		r = core_attach(core, event);
-	while (r >= 0 && (now = now_us()) < end) {
-		bool settled = true;
-
-		for (size_t i = 0; i < core->node.n_tuners; i++) {
-			const struct tuner_status *tuner = &core->node.tuners[i];
-
-			settled = settled && (!tuner->self || !tuner->ops->settled ||
-						     tuner->ops->settled(tuner->self));
-		}
-		if (settled)
-			break;
-		r = sd_event_run(core->event, end - now);
-	}
-	return MIN(r, 0);
-}
-
-int core_sample(struct core *core)
+void core_sample(struct core *core)
 {
 	for (size_t i = 0; i < core->node.n_tuners; i++) {
 		struct tuner_status *tuner = &core->node.tuners[i];
@@ -289,7 +262,6 @@ int core_sample(struct core *core)
 		tuner->ops->sample(request, &wait);
 		tuner->ops->sample_take(tuner->self, request);
 	}
-	return settle(core);
 }
 
 bool core_wants_to_write(const struct core *core)

@@ -37,7 +37,7 @@ struct core {
 	struct node node;
 	struct proposal *proposals; /* one for each tuner */
 	const char **tuner_names;   /* of all, ended by NULL */
-	struct sd_event *event;     /* in which tuners wait for answers; NULL before core_attach */
+	struct sd_event *event;     /* the agent's; NULL in a command */
 
 	int lock;                   /* -1: this process may not write */
 	struct value_store *values; /* NULL: values_error says why */
@@ -88,11 +88,11 @@ struct config *core_default_config(void);
 int core_open(struct core *core, const struct core_options *options, struct config *config);
 void core_close(struct core *core);
 
-/* Lets the tuners wait in this loop, those of later configurations too. 0 or -errno. */
+/* Gives tuners the agent's loop, those of later configurations too. 0 or -errno. */
 int core_attach(struct core *core, struct sd_event *event);
 
 /* For commands without an agent: asks what tuners sample, at most three seconds each. */
-int core_sample(struct core *core);
+void core_sample(struct core *core);
 
 /* True when some tuner is to enforce and the command line does not forbid it. */
 bool core_wants_to_write(const struct core *core);

@@ -26,7 +26,9 @@ static bool is_managed(const struct core *core, const char *prefix)
 /* A tuner may change files, or a record of one is to be restored. */
 static bool edits_files(const struct core *core, size_t tuner)
 {
-	return core->node.tuners[tuner].mode == MODE_ENFORCE || core->n_files > 0;
+	enum mode mode = core->node.tuners[tuner].mode;
+
+	return mode == MODE_ENFORCE || mode == MODE_RELEASED || core->n_files > 0;
 }
 
 static bool is_needed(const struct core *core, size_t tuner, const struct capability_row *row)

@@ -105,8 +105,7 @@ static int apply_locally(const struct cli *cli, struct core *core)
 	/* First what a killed process left open: after the reset, for what fails in it has failed.
 	 */
 	r = change_files(core, FILE_RESUME, NULL, NULL);
-	if (r == 0)
-		r = core_sample(core);
+	core_sample(core);
 	if (r == 0)
 		r = core_poll(core);
 	core_plan_only(core, cli->only);

@@ -16,7 +16,7 @@ int local_poll(
 		core_read_records(core);
 		if (as_apply)
 			core_reset(core, cli->only);
-		r = core_sample(core);
+		core_sample(core);
 	}
 	if (r == 0)
 		r = core_poll(core);
