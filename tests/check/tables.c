@@ -72,7 +72,8 @@ static bool make_up_dns(struct dns_server_table *table)
 static void put_made_up_dns(const void *self, const void *memory, struct metric_sink *sink)
 {
 	const struct dns_memory none = {0};
-	const struct dns_report report = {.seen = self, .memory = &none};
+	const struct dns_report report = {
+		.seen = self, .memory = &none, .losses = {{"servers", 0}}};
 
 	(void)memory;
 	dns_put_metrics(sink, &report);

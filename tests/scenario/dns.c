@@ -186,15 +186,9 @@ static bool take_budget(struct scenario *scenario, void *base)
 
 static bool take_cloud(struct scenario *scenario, void *base)
 {
-	struct replay *replay = base;
+	char *cloud = ((struct replay *)base)->sensor.env.cloud;
 
-	for (int i = 1; i < DNS_CLOUDS; i++) {
-		if (!scenario_is(scenario, dns_cloud_name((enum dns_cloud)i)))
-			continue;
-		replay->sensor.env.cloud = (enum dns_cloud)i;
-		return true;
-	}
-	return false;
+	return scenario_value(scenario, cloud, DNS_CLOUD_MAX);
 }
 
 static bool take_listed(struct scenario *scenario, void *base)

@@ -7,50 +7,49 @@
 
 /* cloud-init, tools/ds-identify and the clouds' own pages on telling an instance from inside. */
 static const struct {
-	enum dns_cloud cloud;
-	const char *path;
+	const char *cloud, *path;
 	const char *begins; /* what the file begins with */
 } dmi_marks[] = {
-	{DNS_CLOUD_AWS, DMI "sys_vendor", "Amazon EC2"},
-	{DNS_CLOUD_AWS, DMI "bios_vendor", "Amazon EC2"},   /* bare metal */
-	{DNS_CLOUD_AWS, DMI "bios_version", "4.11.amazon"}, /* Xen */
-	{DNS_CLOUD_AWS, DMI "bios_version", "4.2.amazon"},
+	{"aws", DMI "sys_vendor", "Amazon EC2"},
+	{"aws", DMI "bios_vendor", "Amazon EC2"},   /* bare metal */
+	{"aws", DMI "bios_version", "4.11.amazon"}, /* Xen */
+	{"aws", DMI "bios_version", "4.2.amazon"},
 	/* Every Hyper-V has Microsoft for its vendor: only this tag says Azure. */
-	{DNS_CLOUD_AZURE, DMI "chassis_asset_tag", "7783-7084-3265-9085-8269-3286-77"},
-	{DNS_CLOUD_ALIBABA, DMI "sys_vendor", "Alibaba Cloud"},
-	{DNS_CLOUD_HUAWEI, DMI "chassis_asset_tag", "HUAWEICLOUD"},
-	{DNS_CLOUD_HUAWEI, DMI "sys_vendor", "Huawei Cloud"},
-	{DNS_CLOUD_GCP, DMI "product_name", "Google Compute Engine"},
-	{DNS_CLOUD_DIGITALOCEAN, DMI "sys_vendor", "DigitalOcean"},
+	{"azure", DMI "chassis_asset_tag", "7783-7084-3265-9085-8269-3286-77"},
+	{"alibaba", DMI "sys_vendor", "Alibaba Cloud"},
+	{"huawei", DMI "chassis_asset_tag", "HUAWEICLOUD"},
+	{"huawei", DMI "sys_vendor", "Huawei Cloud"},
+	{"gcp", DMI "product_name", "Google Compute Engine"},
+	{"digitalocean", DMI "sys_vendor", "DigitalOcean"},
 };
 
 #define AWS_BUDGET                              \
 	{                                       \
 		.pps = 1024, .link_local = true \
 	}
-#define RACKSPACE(network)                                                  \
-	{                                                                   \
-		DNS_CLOUD_RACKSPACE, "rackspace", network, 32, true, false, \
-		{                                                           \
-			.qps = 10, .sustained = true                        \
-		}                                                           \
+#define RACKSPACE(network)                             \
+	{                                              \
+		"rackspace", network, 32, true, false, \
+		{                                      \
+			.qps = 10, .sustained = true   \
+		}                                      \
 	}
 
 /* The source of each row is in tables.c, in the row budget/NAME. */
 const struct dns_budget_row dns_budget_rows[] = {
-	{DNS_CLOUD_AWS, "aws", "169.254.169.253", 32, true, false, AWS_BUDGET},
-	{DNS_CLOUD_AWS, "aws", "fd00:ec2::253", 128, true, false, AWS_BUDGET},
+	{"aws", "169.254.169.253", 32, true, false, AWS_BUDGET},
+	{"aws", "fd00:ec2::253", 128, true, false, AWS_BUDGET},
 	/* The VPC's base plus two: 16 addresses are the smallest VPC, so its last four bits are 2.
 	 */
-	{DNS_CLOUD_AWS, "aws", "10.0.0.0", 8, false, true, AWS_BUDGET},
-	{DNS_CLOUD_AWS, "aws", "172.16.0.0", 12, false, true, AWS_BUDGET},
-	{DNS_CLOUD_AWS, "aws", "192.168.0.0", 16, false, true, AWS_BUDGET},
-	{DNS_CLOUD_AWS, "aws", "100.64.0.0", 10, false, true, AWS_BUDGET},
-	{DNS_CLOUD_AZURE, "azure", "168.63.129.16", 32, true, false, {.qps = 1000, .pending = 200}},
-	{DNS_CLOUD_ALIBABA, "alibaba", "100.100.2.136", 32, false, false, {.qps = 5000}},
-	{DNS_CLOUD_ALIBABA, "alibaba", "100.100.2.138", 32, false, false, {.qps = 5000}},
+	{"aws", "10.0.0.0", 8, false, true, AWS_BUDGET},
+	{"aws", "172.16.0.0", 12, false, true, AWS_BUDGET},
+	{"aws", "192.168.0.0", 16, false, true, AWS_BUDGET},
+	{"aws", "100.64.0.0", 10, false, true, AWS_BUDGET},
+	{"azure", "168.63.129.16", 32, true, false, {.qps = 1000, .pending = 200}},
+	{"alibaba", "100.100.2.136", 32, false, false, {.qps = 5000}},
+	{"alibaba", "100.100.2.138", 32, false, false, {.qps = 5000}},
 	/* Every region has its own, all in this network. */
-	{DNS_CLOUD_HUAWEI, "huawei", "100.125.0.0", 16, false, false, {.qps = 2000}},
+	{"huawei", "100.125.0.0", 16, false, false, {.qps = 2000}},
 	RACKSPACE("69.20.0.164"),
 	RACKSPACE("69.20.0.196"),
 	RACKSPACE("72.3.128.240"),
@@ -66,23 +65,7 @@ const struct dns_budget_row dns_budget_rows[] = {
 	{0},
 };
 
-const char *dns_cloud_name(enum dns_cloud cloud)
-{
-	static const char *const names[] = {
-		[DNS_CLOUD_NONE] = "",
-		[DNS_CLOUD_AWS] = "aws",
-		[DNS_CLOUD_AZURE] = "azure",
-		[DNS_CLOUD_ALIBABA] = "alibaba",
-		[DNS_CLOUD_HUAWEI] = "huawei",
-		[DNS_CLOUD_RACKSPACE] = "rackspace",
-		[DNS_CLOUD_GCP] = "gcp",
-		[DNS_CLOUD_DIGITALOCEAN] = "digitalocean",
-	};
-
-	return names[cloud];
-}
-
-enum dns_cloud dns_cloud_detect(const struct host *host)
+const char *dns_cloud_detect(const struct host *host)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(dmi_marks); i++) {
 		char value[SETTING_VALUE_MAX];
@@ -91,19 +74,19 @@ enum dns_cloud dns_cloud_detect(const struct host *host)
 			starts_with(value, dmi_marks[i].begins))
 			return dmi_marks[i].cloud;
 	}
-	return DNS_CLOUD_NONE;
+	return "";
 }
 
 bool dns_budget_builtin(
-	enum dns_cloud cloud, const struct dns_key *server, bool listed, struct dns_budget *budget)
+	const char *cloud, const struct dns_key *server, bool listed, struct dns_budget *budget)
 {
-	for (const struct dns_budget_row *row = dns_budget_rows; row->name; row++) {
-		if ((row->cloud != cloud && !(row->anywhere && cloud == DNS_CLOUD_NONE)) ||
+	for (const struct dns_budget_row *row = dns_budget_rows; row->cloud; row++) {
+		if ((!streq(row->cloud, cloud) && !(row->anywhere && cloud[0] == '\0')) ||
 			(row->listed && (!listed || (server->address[3] & 0xf) != 2)) ||
 			!dns_address_within(server, row->network, row->bits))
 			continue;
 		*budget = row->value;
-		copy_text(budget->source, sizeof(budget->source), row->name);
+		copy_text(budget->source, sizeof(budget->source), row->cloud);
 		return true;
 	}
 	return false;

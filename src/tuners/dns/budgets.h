@@ -10,31 +10,21 @@
 #include "kernel/host.h"
 #include "tuners/dns/address.h"
 
-enum dns_cloud {
-	DNS_CLOUD_NONE, /* none that is known, or a machine of one's own */
-	DNS_CLOUD_AWS,
-	DNS_CLOUD_AZURE,
-	DNS_CLOUD_ALIBABA,
-	DNS_CLOUD_HUAWEI,
-	DNS_CLOUD_RACKSPACE,
-	DNS_CLOUD_GCP,
-	DNS_CLOUD_DIGITALOCEAN,
-	DNS_CLOUDS,
-};
+#define DNS_CLOUD_MAX 16
 
 struct dns_budget {
-	uint64_t qps;     /* queries in any second; 0: none of this kind */
-	uint64_t pps;     /* packets in any second */
-	uint64_t pending; /* queries without an answer yet */
-	bool sustained;   /* qps is meant over a minute: bursts are let through */
-	bool link_local;  /* pps is shared with the cloud's other link-local services */
-	char source[16];  /* "azure", as `explain` knows it below budget/; "config"; empty: none */
+	uint64_t qps;               /* queries in any second; 0: none of this kind */
+	uint64_t pps;               /* packets in any second */
+	uint64_t pending;           /* queries without an answer yet */
+	bool sustained;             /* qps is meant over a minute: bursts are let through */
+	bool link_local;            /* pps is shared with the cloud's other link-local services */
+	char source[DNS_CLOUD_MAX]; /* "azure", as `explain` knows it below budget/; "config";
+				       empty: none */
 };
 
 /* One published budget. */
 struct dns_budget_row {
-	enum dns_cloud cloud;
-	const char *name;        /* what `explain` knows below budget/ */
+	const char *cloud;       /* what `explain` knows below budget/ */
 	const char *network;     /* the resolver's address, or the network it is in */
 	unsigned bits;           /* of the network */
 	bool anywhere;           /* the address tells the cloud: DMI need not */
@@ -42,19 +32,17 @@ struct dns_budget_row {
 	struct dns_budget value; /* but for its source */
 };
 
-extern const struct dns_budget_row dns_budget_rows[]; /* ended by a row without a name */
+extern const struct dns_budget_row dns_budget_rows[]; /* ended by a row without a cloud */
 
-const char *dns_cloud_name(enum dns_cloud cloud); /* "aws"; "" for none */
-
-/* By what the firmware says in /sys/class/dmi/id. */
-enum dns_cloud dns_cloud_detect(const struct host *host);
+/* "aws", by what the firmware says in /sys/class/dmi/id; "" for none that is known. */
+const char *dns_cloud_detect(const struct host *host);
 
 /*
  * The published budget for this server. listed: the node's own resolv.conf names it. False, and
  * nothing written, when there is none.
  */
 bool dns_budget_builtin(
-	enum dns_cloud cloud, const struct dns_key *server, bool listed, struct dns_budget *budget);
+	const char *cloud, const struct dns_key *server, bool listed, struct dns_budget *budget);
 
 bool dns_budget_is_set(const struct dns_budget *budget);
 

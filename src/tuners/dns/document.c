@@ -320,9 +320,8 @@ struct cJSON *dns_make_document(const struct dns_report *report)
 	json_text(&json, json.root, "cloud", report->cloud);
 	json_number(&json, json.root, "timeout", (double)DNS_TIMEOUT_NS / 1e9);
 	lost = json_object(&json, json.root, "lost");
-	for (int loss = 0; loss < DNS_LOSSES; loss++)
-		json_number(&json, lost, dns_loss_name((enum dns_loss)loss),
-			(double)report->losses[loss]);
+	for (size_t i = 0; i < DNS_LOSSES && report->losses[i].name; i++)
+		json_number(&json, lost, report->losses[i].name, (double)report->losses[i].count);
 	add_search(&json, report->seen);
 	add_forwarders(&json, report->seen);
 	add_link_local(&json, report->seen);

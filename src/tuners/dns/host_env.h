@@ -36,7 +36,7 @@ struct dns_config {
 };
 
 struct dns_host_env {
-	enum dns_cloud cloud;
+	char cloud[DNS_CLOUD_MAX];                  /* empty: none known */
 	unsigned uplinks;                           /* network devices of the machine */
 	struct dns_key servers[DNS_RESOLV_SERVERS]; /* of the node's own resolv.conf(5) */
 	size_t n_servers;

@@ -13,22 +13,6 @@
 		label < (table)->labels + DNS_LABELS; label++) \
 		if (label->server)
 
-const char *dns_loss_name(enum dns_loss loss)
-{
-	static const char *const names[] = {
-		[DNS_LOST_SERVERS] = "servers",
-		[DNS_LOST_ROWS] = "rows",
-		[DNS_LOST_PENDING] = "pending",
-		[DNS_LOST_POLLS] = "looks",
-		[DNS_LOST_STREAMS] = "streams",
-		[DNS_LOST_FRAGMENTS] = "fragments",
-		[DNS_LOST_MALFORMED] = "malformed",
-		[DNS_LOST_SOURCES] = "sources",
-	};
-
-	return names[loss];
-}
-
 struct dns_totals dns_sum_others(const struct dns_server_table *table)
 {
 	struct dns_totals sum = {0};
@@ -171,7 +155,6 @@ void dns_put_metrics(struct metric_sink *sink, const struct dns_report *report)
 		metric_sample(sink, (double)report->seen->search[role].failed,
 			dns_role_name((enum dns_role)role), NULL);
 	metric_family(sink, "headroom_dns_lost_total");
-	for (int loss = 0; loss < DNS_LOSSES; loss++)
-		metric_sample(sink, (double)report->losses[loss],
-			dns_loss_name((enum dns_loss)loss), NULL);
+	for (size_t i = 0; i < DNS_LOSSES && report->losses[i].name; i++)
+		metric_sample(sink, (double)report->losses[i].count, report->losses[i].name, NULL);
 }

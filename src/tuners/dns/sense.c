@@ -29,7 +29,7 @@ int dns_sensor_open(struct dns_sensor *sensor, const struct host *host)
 	sensor->cgroups = cgroups_open(host, cgroup_root_open(host, why, sizeof(why)));
 	if (!sensor->cgroups)
 		return -ENOMEM;
-	sensor->env.cloud = dns_cloud_detect(host);
+	copy_text(sensor->env.cloud, sizeof(sensor->env.cloud), dns_cloud_detect(host));
 	return 0;
 }
 

@@ -166,26 +166,33 @@ static enum tuner_state dns_state(const void *self, char why[static TUNER_WHY_MA
 
 static struct dns_report report_of(const struct dns *dns, const void *memory)
 {
-	struct dns_report report = {
+	static const struct dns_control none;
+	const struct dns_server_table *table = &dns->sensor.table;
+	const struct dns_control *control =
+		dns->seen.watched ? dns_bpf_control(dns->sensor.bpf) : &none;
+
+	return (struct dns_report){
 		.seen = &dns->seen,
 		.memory = memory,
-		.cloud = dns_cloud_name(dns->sensor.env.cloud),
+		.losses =
+			{
+				/* Messages of servers, and queries of clients, without a slot. */
+				{"servers", control->lost_servers},
+				{"rows", control->lost_rows},
+				/* Queries whose slot another took before an answer came. */
+				{"pending", table->evicted},
+				/* Polls that were too late to tell seconds apart. */
+				{"looks", dns->sensor.coarse},
+				/* TCP: where a message begins was not known. */
+				{"streams", control->resyncs + control->cut},
+				{"fragments", control->fragments},
+				{"malformed", table->malformed},
+				/* Link-local packets whose source found no slot. */
+				{"sources", control->lost_sources},
+			},
+		.cloud = dns->sensor.env.cloud,
 		.names = dns->sensor.config.names,
 	};
-	const struct dns_control *control;
-
-	if (!dns->seen.watched)
-		return report;
-	control = dns_bpf_control(dns->sensor.bpf);
-	report.losses[DNS_LOST_SERVERS] = control->lost_servers;
-	report.losses[DNS_LOST_ROWS] = control->lost_rows;
-	report.losses[DNS_LOST_POLLS] = dns->sensor.coarse;
-	report.losses[DNS_LOST_STREAMS] = control->resyncs + control->cut;
-	report.losses[DNS_LOST_FRAGMENTS] = control->fragments;
-	report.losses[DNS_LOST_SOURCES] = control->lost_sources;
-	report.losses[DNS_LOST_PENDING] = dns->sensor.table.evicted;
-	report.losses[DNS_LOST_MALFORMED] = dns->sensor.table.malformed;
-	return report;
 }
 
 static void dns_metrics(const void *self, const void *memory, struct metric_sink *sink)
