@@ -15,15 +15,6 @@ static void print_heading(const struct screen *screen, const char *text)
 	fputc('\n', screen->out);
 }
 
-static int name_width(const cJSON *list, int least)
-{
-	const cJSON *item;
-
-	cJSON_ArrayForEach (item, list)
-		least = MAX(least, (int)strlen(json_text_at(item, "name")));
-	return MIN(least, 40);
-}
-
 /* "12.3 GB" of bytes, the plain number of anything else. */
 static void amount_text(double value, const char *unit, char *text, size_t size)
 {
@@ -55,48 +46,29 @@ void print_limit(const struct screen *screen, const cJSON *limit)
 	draw_wrapped(screen, column, 22, text);
 }
 
-/* "21 in-sync, 1 failed": how many of a tuner's settings are in each state. */
-static void print_counts(const struct screen *screen, const cJSON *settings, const char *tuner)
+/* A tuner, how many of its settings are in each state, and what it lacks. */
+static void print_tuner(const struct screen *screen, const cJSON *tuner, const cJSON *settings)
 {
 	static const char *const states[] = {
 		"in-sync", "pending", "drifted", "yielded", "failed", "observed", "unsupported"};
-	const char *separator = "";
+	const char *name = json_text_at(tuner, "name"), *state = json_text_at(tuner, "state");
+	bool first = true;
 
+	fprintf(screen->out, "  %-10s %-8s ", name, json_text_at(tuner, "mode"));
+	draw(screen, color_of(state), "%s", state);
 	for (size_t i = 0; i < ARRAY_SIZE(states); i++) {
 		const cJSON *setting;
 		int n = 0;
 
 		cJSON_ArrayForEach (setting, settings)
-			n += streq(json_text_at(setting, "tuner"), tuner) &&
+			n += streq(json_text_at(setting, "tuner"), name) &&
 			     streq(json_text_at(setting, "state"), states[i]);
 		if (n == 0)
 			continue;
-		fprintf(screen->out, "%s%d ", separator, n);
+		fprintf(screen->out, "%*s%s%d ", first ? MAX(11 - (int)strlen(state), 1) : 0, "",
+			first ? "" : ", ", n);
 		draw(screen, color_of(states[i]), "%s", states[i]);
-		separator = ", ";
-	}
-}
-
-static bool has_settings(const cJSON *settings, const char *tuner)
-{
-	const cJSON *setting;
-
-	cJSON_ArrayForEach (setting, settings)
-		if (streq(json_text_at(setting, "tuner"), tuner))
-			return true;
-	return false;
-}
-
-static void print_tuner(const struct screen *screen, const cJSON *tuner, const cJSON *settings)
-{
-	const char *name = json_text_at(tuner, "name"), *state = json_text_at(tuner, "state");
-
-	fprintf(screen->out, "  %-10s %-8s ", name, json_text_at(tuner, "mode"));
-	if (has_settings(settings, name)) {
-		draw(screen, color_of(state), "%-10s ", state);
-		print_counts(screen, settings, name);
-	} else {
-		draw(screen, color_of(state), "%s", state);
+		first = false;
 	}
 	fputc('\n', screen->out);
 	if (streq(json_text_at(tuner, "mode"), "released"))
@@ -188,7 +160,7 @@ void print_status(const struct screen *screen, const cJSON *status, bool alone)
 	const cJSON *settings = json_at(status, "settings"), *item;
 	const char *verdict = json_text_at(status, "node/verdict");
 	double would_change = json_number_at(status, "node/would_change");
-	int width = name_width(settings, 30);
+	int width = 30;
 
 	if (alone) /* what only an agent watches is not known: nothing here says ok */
 		draw(screen, COLOR_WARNING,
@@ -208,6 +180,8 @@ void print_status(const struct screen *screen, const cJSON *status, bool alone)
 	print_heading(screen, "Settings");
 	cJSON_ArrayForEach (item, json_at(status, "tuners"))
 		print_tuner(screen, item, settings);
+	cJSON_ArrayForEach (item, settings)
+		width = MIN(MAX(width, (int)strlen(json_text_at(item, "name"))), 40);
 	cJSON_ArrayForEach (item, settings)
 		print_setting(screen, item, width);
 	print_pulls(screen, json_at(status, "runtime/found"));

@@ -36,18 +36,6 @@ void notify_watchdog(void)
 		sd_notify(0, "WATCHDOG=1");
 }
 
-/* Whole percents, so that a busy table does not send a new line every second. */
-static void put_limits(FILE *out, const struct node *node)
-{
-	for (size_t i = 0; i < node->n_limits; i++) {
-		const struct limit *limit = &node->limits[i];
-
-		if (limit->now.max > 0)
-			fprintf(out, "; %s %.0f %% used", limit->now.name,
-				(1 - limit_headroom(limit)) * 100);
-	}
-}
-
 static void put_status(FILE *out, const struct node *node)
 {
 	size_t synced = 0;
@@ -64,7 +52,11 @@ static void put_status(FILE *out, const struct node *node)
 	for (size_t i = 0; i < node->n_tuners; i++)
 		if (node->tuners[i].mode == MODE_RELEASED)
 			fprintf(out, "; %s released", node->tuners[i].ops->name);
-	put_limits(out, node);
+	/* Whole percents, so that a busy table does not send a new line every second. */
+	for (size_t i = 0; i < node->n_limits; i++)
+		if (node->limits[i].now.max > 0)
+			fprintf(out, "; %s %.0f %% used", node->limits[i].now.name,
+				(1 - limit_headroom(&node->limits[i])) * 100);
 }
 
 void notify_status(const struct node *node, char keep[static STATUS_MAX])

@@ -90,17 +90,6 @@ static void add_condition(struct json *json, cJSON *array, const struct conditio
 	json_time(json, object, "since", condition->since_us);
 }
 
-static void add_tuner(struct json *json, cJSON *array, const struct tuner_status *tuner)
-{
-	cJSON *object = json_append(json, array);
-
-	json_text(json, object, "name", tuner->ops->name);
-	json_text(json, object, "mode", mode_name(tuner->mode));
-	json_time(json, object, "since", tuner->since_us);
-	json_text(json, object, "state", tuner_state_name(tuner->state));
-	json_text(json, object, "why", tuner->why);
-}
-
 static void add_lists(struct json *json, const struct node *node)
 {
 	cJSON *limits = json_array(json, json->root, "limits");
@@ -114,19 +103,19 @@ static void add_lists(struct json *json, const struct node *node)
 		add_setting(json, settings, &node->settings[i]);
 	for (size_t i = 0; i < node->n_conditions; i++)
 		add_condition(json, conditions, &node->conditions[i]);
-	for (size_t i = 0; i < node->n_tuners; i++)
-		add_tuner(json, tuners, &node->tuners[i]);
+	for (size_t i = 0; i < node->n_tuners; i++) {
+		const struct tuner_status *tuner = &node->tuners[i];
+		cJSON *object = json_append(json, tuners);
+
+		json_text(json, object, "name", tuner->ops->name);
+		json_text(json, object, "mode", mode_name(tuner->mode));
+		json_time(json, object, "since", tuner->since_us);
+		json_text(json, object, "state", tuner_state_name(tuner->state));
+		json_text(json, object, "why", tuner->why);
+	}
 }
 
-/* Names of the contract: there whether or not their tuner is, so that readers need not test. */
-static void add_reserved(struct json *json)
-{
-	if (!cJSON_HasObjectItem(json->root, "dns"))
-		json_null(json, json->root, "dns");
-	if (!cJSON_HasObjectItem(json->root, "images"))
-		json_array(json, json->root, "images");
-}
-
+/* Members of the contract are there whether or not their tuner is: readers need not test. */
 static void add_documents(struct json *json, const struct node *node, bool trusted)
 {
 	for (size_t i = 0; i < node->n_tuners; i++) {
@@ -136,6 +125,10 @@ static void add_documents(struct json *json, const struct node *node, bool trust
 			json_adopt(json, json->root, tuner->ops->document_name,
 				tuner->ops->document(tuner->self, tuner->memory, trusted));
 	}
+	if (!cJSON_HasObjectItem(json->root, "dns"))
+		json_null(json, json->root, "dns");
+	if (!cJSON_HasObjectItem(json->root, "images"))
+		json_array(json, json->root, "images");
 }
 
 int report_status(const struct node *node, bool pretty, bool trusted, char **ret, size_t *len)
@@ -147,7 +140,6 @@ int report_status(const struct node *node, bool pretty, bool trusted, char **ret
 	add_node(&json, node);
 	add_lists(&json, node);
 	add_documents(&json, node, trusted);
-	add_reserved(&json);
 	return json_end(&json, pretty, ret, len);
 }
 
