@@ -7,6 +7,8 @@
 #include "cli/local.h"
 #include "cli/screen.h"
 
+#include <limits.h>
+
 static int print_json(const struct node *node)
 {
 	_cleanup_free_ char *text = NULL;
@@ -36,6 +38,8 @@ int cli_version(const struct cli *cli)
 	struct core core = {0};
 	int r = config ? local_poll(cli, config, true, false, &core) : EXIT_FAILED;
 
+	if (!screen.bars) /* a script finds the reason on the line of its tuner */
+		screen.width = INT_MAX;
 	if (!cli->json || r != EXIT_OK)
 		printf("headroom %s (%s)\n", HEADROOM_VERSION, HEADROOM_COMMIT);
 	if (r != EXIT_OK)
