@@ -6,8 +6,7 @@
 #include <errno.h>
 
 struct replay {
-	struct neighbor_seen seen;
-	struct neighbor_config config;
+	struct neighbor neighbor;
 	struct neighbor_memory memory;
 };
 
@@ -63,14 +62,14 @@ static bool take_ipv4(struct scenario *scenario, void *base)
 {
 	struct replay *replay = base;
 
-	return scenario_take(scenario, table_words, &replay->seen.tables[NEIGHBOR_IPV4]);
+	return scenario_take(scenario, table_words, &replay->neighbor.tables[NEIGHBOR_IPV4]);
 }
 
 static bool take_ipv6(struct scenario *scenario, void *base)
 {
 	struct replay *replay = base;
 
-	return scenario_take(scenario, table_words, &replay->seen.tables[NEIGHBOR_IPV6]);
+	return scenario_take(scenario, table_words, &replay->neighbor.tables[NEIGHBOR_IPV6]);
 }
 
 static const struct scenario_word at[] = {
@@ -83,20 +82,20 @@ static bool take_family_config(struct scenario *scenario, void *base)
 {
 	struct replay *replay = base;
 	bool ipv6 = scenario_is(scenario, "ipv6");
-	uint64_t *threshold = replay->config.families[ipv6].threshold;
+	uint64_t *threshold = replay->neighbor.config.families[ipv6].threshold;
 
 	if (!ipv6 && !scenario_is(scenario, "ipv4"))
 		return false;
 	if (scenario_is(scenario, "keep"))
-		return replay->config.families[ipv6].keep = true;
+		return replay->neighbor.config.families[ipv6].keep = true;
 	return scenario_number(scenario, &threshold[0]) &&
 	       scenario_number(scenario, &threshold[1]) && scenario_number(scenario, &threshold[2]);
 }
 
 static const struct scenario_word config[] = {
-	WORD_CONST("lower", struct replay, config.lower, true),
-	WORD_CONST("grow", struct replay, config.grow, true),
-	WORD_NUMBER("ceiling", struct replay, config.ceiling),
+	WORD_CONST("lower", struct replay, neighbor.config.lower, true),
+	WORD_CONST("grow", struct replay, neighbor.config.grow, true),
+	WORD_NUMBER("ceiling", struct replay, neighbor.config.ceiling),
 	WORD_CALL(NULL, take_family_config),
 };
 
@@ -105,11 +104,11 @@ static void begin(void *self)
 {
 	struct replay *replay = self;
 
-	replay->seen.memory_bytes = UINT64_C(16) << 30;
+	replay->neighbor.memory_bytes = UINT64_C(16) << 30;
 	for (int family = 0; family < NEIGHBOR_FAMILIES; family++) {
-		replay->seen.tables[family] = (struct neighbor_table_seen){
+		replay->neighbor.tables[family] = (struct neighbor_table_seen){
 			.threshold = {"128", "512", "1024"}, .exact = true};
-		memcpy(replay->config.families[family].threshold,
+		memcpy(replay->neighbor.config.families[family].threshold,
 			(uint64_t[]){80000, 90000, 100000}, 3 * sizeof(uint64_t));
 	}
 }
@@ -118,7 +117,7 @@ static int decide(void *self, const struct decide_input *input, struct proposal 
 {
 	struct replay *replay = self;
 
-	return neighbor_decide(&replay->seen, &replay->config, input, &replay->memory, proposal);
+	return neighbor_decide(&replay->neighbor, input, &replay->memory, proposal);
 }
 
 const struct scenario_tuner neighbor_scenario = {

@@ -45,7 +45,7 @@ static void add_overflow(struct condition_reading *condition, enum neighbor_fami
 		address, last->device, last->netns, owner);
 }
 
-int neighbor_decide_conditions(const struct neighbor_seen *seen,
+int neighbor_decide_conditions(const struct neighbor *neighbor,
 	const struct neighbor_memory *memory, struct proposal *proposal)
 {
 	struct condition_reading readings[] = {
@@ -55,7 +55,7 @@ int neighbor_decide_conditions(const struct neighbor_seen *seen,
 	bool unknown = false;
 
 	for (int i = 0; i < NEIGHBOR_FAMILIES; i++) {
-		const struct neighbor_table_seen *table = &seen->tables[i];
+		const struct neighbor_table_seen *table = &neighbor->tables[i];
 
 		if (table->stats_error == 0) {
 			add_pressure(

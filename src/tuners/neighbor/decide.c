@@ -47,7 +47,7 @@ struct family {
 	int af;
 	const char *name; /* "ipv4" */
 	const struct neighbor_table_seen *table;
-	const struct neighbor_config *config;
+	const struct neighbor *neighbor;
 	const struct decide_input *input;
 	struct neighbor_family_memory *memory;
 	int64_t wanted[NEIGHBOR_LEVELS]; /* or KEEP */
@@ -67,22 +67,10 @@ uint64_t neighbor_ceiling(const struct neighbor_config *config, uint64_t memory_
 	return config->ceiling ? config->ceiling : MIN(by_memory, CEILING_MAX);
 }
 
-/* From a value in steps to the first with room for as much again and a second's growth. */
-static uint64_t next_size(uint64_t from, uint64_t ceiling, uint64_t used, double rate)
-{
-	uint64_t needed = 2 * used + (uint64_t)rate, size = from;
-
-	do
-		size = MIN(
-			MAX(size, 1) * (size < SMALL_TABLE ? SMALL_FACTOR : LARGE_FACTOR), ceiling);
-	while (size < needed && size < ceiling);
-	return MAX(size, from);
-}
-
 uint64_t neighbor_grow(const struct neighbor_table_seen *table, uint64_t from, uint64_t ceiling,
 	struct neighbor_family_memory *memory, uint64_t now)
 {
-	uint64_t used = table->collectable, size;
+	uint64_t used = table->collectable, size = from, needed;
 	uint64_t first = from * FIRST_MARK / 100, second = from * SECOND_MARK / 100;
 	double seconds = (double)(now - memory->used_at_us) / (double)USEC_PER_SEC;
 	double more = (double)used - (double)memory->used;
@@ -97,7 +85,13 @@ uint64_t neighbor_grow(const struct neighbor_table_seen *table, uint64_t from, u
 		     (double)from - (double)used < memory->rate * FILLS_SOON_SECONDS;
 	if (used < first || (used < second && !fills_soon))
 		return from;
-	size = next_size(from, ceiling, used, memory->rate);
+	/* In steps, to the first with room for as much again and a second's growth. */
+	needed = 2 * used + (uint64_t)memory->rate;
+	do
+		size = MIN(
+			MAX(size, 1) * (size < SMALL_TABLE ? SMALL_FACTOR : LARGE_FACTOR), ceiling);
+	while (size < needed && size < ceiling);
+	size = MAX(size, from);
 	if (size > from) {
 		memory->wake_at = size * FIRST_MARK / 100;
 	} else if (used >= second) {
@@ -108,16 +102,11 @@ uint64_t neighbor_grow(const struct neighbor_table_seen *table, uint64_t from, u
 	return size;
 }
 
-static void threshold_name(const struct family *family, int i, char name[static SETTING_NAME_MAX])
-{
-	neightbl_threshold_name(family->af, i + 1, name);
-}
-
 static const struct value_record *record_of(const struct family *family, int i)
 {
 	char name[SETTING_NAME_MAX];
 
-	threshold_name(family, i, name);
+	neightbl_threshold_name(family->af, i + 1, name);
 	return value_record_find(family->input->values, family->input->n_values, name);
 }
 
@@ -143,7 +132,7 @@ static void want_configured(struct family *family, const uint64_t threshold[stat
 {
 	for (int i = 0; i < NEIGHBOR_LEVELS; i++) {
 		want_at_least(family, i, (int64_t)threshold[i], "configured");
-		if (family->config->lower)
+		if (family->neighbor->config.lower)
 			continue;
 		want_at_least(family, i, floor_of(family, i), "administrator-higher");
 		if (i > 0)
@@ -152,7 +141,7 @@ static void want_configured(struct family *family, const uint64_t threshold[stat
 }
 
 /* gc_thresh1 stays: below it nothing is ever collected. */
-static void want_growth(struct family *family, const struct neighbor_seen *seen)
+static void want_growth(struct family *family)
 {
 	const struct value_record *record = record_of(family, LAST);
 	int64_t base = family->wanted[LAST] == KEEP ? floor_of(family, LAST) : family->wanted[LAST];
@@ -163,10 +152,10 @@ static void want_growth(struct family *family, const struct neighbor_seen *seen)
 	if (record && record->grown)
 		size = MAX(size, strtoll(record->wanted, NULL, 10));
 	/* One poll knows no rate, and without BPF not even what counts: growing is the agent's. */
-	if (!seen->once)
+	if (!family->neighbor->once)
 		size = (int64_t)neighbor_grow(family->table, (uint64_t)size,
-			neighbor_ceiling(family->config, seen->memory_bytes), family->memory,
-			family->input->now_us);
+			neighbor_ceiling(&family->neighbor->config, family->neighbor->memory_bytes),
+			family->memory, family->input->now_us);
 	if (size == base)
 		return;
 	family->grown = true;
@@ -208,7 +197,7 @@ static int add_values(const struct family *family, struct proposal *proposal)
 
 		if (!want)
 			return -ENOMEM;
-		threshold_name(family, i, want->name);
+		neightbl_threshold_name(family->af, i + 1, want->name);
 		want->target = (struct value_target){
 			.kind = VALUE_NEIGHTBL, .family = family->af, .level = i + 1};
 		snprintf(want->target.path, sizeof(want->target.path),
@@ -241,41 +230,45 @@ static int add_limit(const struct family *family, struct proposal *proposal)
 	return 0;
 }
 
-static int decide_family(struct family *family, const struct neighbor_seen *seen,
-	struct proposal *proposal, enum neighbor_family which)
+static int decide_family(
+	struct family *family, enum neighbor_family which, struct proposal *proposal)
 {
+	const struct neighbor_config *config = &family->neighbor->config;
 	bool readable =
 		family->table->stats_error == 0 && family->table->threshold_error[LAST] == 0;
 	int r;
 
-	if (!family->config->families[which].keep)
-		want_configured(family, family->config->families[which].threshold);
-	if (family->config->grow && readable)
-		want_growth(family, seen);
+	if (!config->families[which].keep)
+		want_configured(family, config->families[which].threshold);
+	if (config->grow && readable)
+		want_growth(family);
 	if (readable)
 		remember(family->table, family->memory, family->input->now_us);
 	r = add_values(family, proposal);
 	return r < 0 || !readable ? r : add_limit(family, proposal);
 }
 
-int neighbor_decide(const struct neighbor_seen *seen, const struct neighbor_config *config,
-	const struct decide_input *input, struct neighbor_memory *memory, struct proposal *proposal)
+int neighbor_decide(
+	const void *self, const struct decide_input *input, void *data, struct proposal *proposal)
 {
+	const struct neighbor *neighbor = self;
+	struct neighbor_memory *memory = data;
+
 	for (int i = 0; i < NEIGHBOR_FAMILIES; i++) {
 		enum neighbor_family which = (enum neighbor_family)i;
 		struct family family = {
 			.af = neighbor_address_family(which),
 			.name = neighbor_family_name(which),
-			.table = &seen->tables[i],
-			.config = config,
+			.table = &neighbor->tables[i],
+			.neighbor = neighbor,
 			.input = input,
 			.memory = &memory->families[i],
 			.wanted = {KEEP, KEEP, KEEP},
 		};
-		int r = decide_family(&family, seen, proposal, which);
+		int r = decide_family(&family, which, proposal);
 
 		if (r < 0)
 			return r;
 	}
-	return neighbor_decide_conditions(seen, memory, proposal);
+	return neighbor_decide_conditions(neighbor, memory, proposal);
 }

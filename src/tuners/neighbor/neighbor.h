@@ -2,8 +2,7 @@
 #ifndef TUNERS_NEIGHBOR_NEIGHBOR_H
 #define TUNERS_NEIGHBOR_NEIGHBOR_H
 
-/* What the parts of this tuner share: sense.c fills neighbor_seen, decide.c turns it into a
- * proposal. */
+/* sense.c reads the tables, decide.c turns what it found into a proposal; tuner.c joins them. */
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -32,12 +31,6 @@ struct neighbor_table_seen {
 	unsigned n_top;
 };
 
-struct neighbor_seen {
-	struct neighbor_table_seen tables[NEIGHBOR_FAMILIES];
-	uint64_t memory_bytes; /* of the node */
-	bool once;             /* a command's only poll */
-};
-
 struct neighbor_config {
 	struct {
 		bool keep;
@@ -46,6 +39,28 @@ struct neighbor_config {
 	bool lower;
 	bool grow;
 	uint64_t ceiling; /* 0: by memory */
+};
+
+struct neighbor_bpf_object;
+struct neighbor_users;
+struct ring_buffer;
+
+struct neighbor {
+	const struct host *host;
+	struct neighbor_config config;
+	struct neighbor_table_seen tables[NEIGHBOR_FAMILIES]; /* at the last poll */
+	uint64_t memory_bytes;                                /* of the node */
+	bool once; /* a command polls only once, without BPF */
+	struct kept_file thresholds[NEIGHBOR_FAMILIES][NEIGHBOR_LEVELS];
+	struct kept_file stats[NEIGHBOR_FAMILIES];
+	char *scratch; /* for a statistics file: a line for each CPU */
+	size_t scratch_size;
+	struct neighbor_bpf_object *bpf; /* NULL without; the two below go with it */
+	struct ring_buffer *ring;        /* of wake-ups */
+	struct neighbor_users *users;
+	bool woken;                    /* since the last poll */
+	char bpf_why[TUNER_WHY_MAX];   /* empty when BPF runs or was not asked for */
+	char write_why[TUNER_WHY_MAX]; /* empty when thresholds can be written */
 };
 
 /* What decide() remembers of one family from one poll to the next. Zeroed at the start. */
@@ -71,13 +86,19 @@ struct neighbor_memory {
 int neighbor_address_family(enum neighbor_family family);
 const char *neighbor_family_name(enum neighbor_family family); /* "ipv4" */
 
-/* Pure. 0 or -ENOMEM. */
-int neighbor_decide(const struct neighbor_seen *seen, const struct neighbor_config *config,
-	const struct decide_input *input, struct neighbor_memory *memory,
+/* Members of struct tuner_ops. */
+int neighbor_open(const struct host *host, bool watch, void **self);
+void neighbor_sense(void *self);
+int neighbor_decide(const void *self, const struct decide_input *input, void *memory,
 	struct proposal *proposal);
+void neighbor_arm(void *self, const void *memory);
+int neighbor_event_fd(const void *self);
+void neighbor_drain(void *self);
+uint64_t neighbor_next_poll_us(const void *self, const void *memory);
+void neighbor_close(void *self);
 
 /* The conditions of both families, from what neighbor_decide has just remembered. 0 or -ENOMEM. */
-int neighbor_decide_conditions(const struct neighbor_seen *seen,
+int neighbor_decide_conditions(const struct neighbor *neighbor,
 	const struct neighbor_memory *memory, struct proposal *proposal);
 
 /* gc_thresh3 as a number; 0 when it was not read. */
@@ -101,32 +122,5 @@ extern const struct metric_row neighbor_metric_rows[];
 extern const struct capability_row neighbor_capabilities[];
 
 enum { NEIGHBOR_TABLE_PRESSURE, NEIGHBOR_TABLE_OVERFLOW };
-
-struct neighbor_bpf_object;
-struct neighbor_users;
-struct ring_buffer;
-
-struct neighbor_sensor {
-	const struct host *host;
-	struct kept_file thresholds[NEIGHBOR_FAMILIES][NEIGHBOR_LEVELS];
-	struct kept_file stats[NEIGHBOR_FAMILIES];
-	char *scratch; /* for a statistics file: a line for each CPU */
-	size_t scratch_size;
-	uint64_t memory_bytes;
-	bool once;                       /* a command polls only once, without BPF */
-	struct neighbor_bpf_object *bpf; /* NULL without; the two below go with it */
-	struct ring_buffer *ring;        /* of wake-ups */
-	struct neighbor_users *users;
-	bool woken; /* since the last poll */
-};
-
-/* Loads BPF when watch is set; why: what keeps it from running. 0 or -ENOMEM. */
-int neighbor_sensor_open(struct neighbor_sensor *sensor, const struct host *host, bool watch,
-	char why[static TUNER_WHY_MAX]);
-void neighbor_sensor_close(struct neighbor_sensor *sensor);
-void neighbor_sense(struct neighbor_sensor *sensor, struct neighbor_seen *seen, uint64_t now_us);
-
-/* Sets the marks at which BPF wakes the agent. */
-void neighbor_sensor_arm(struct neighbor_sensor *sensor, const struct neighbor_memory *memory);
 
 #endif

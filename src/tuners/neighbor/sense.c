@@ -3,10 +3,12 @@
 
 #include "base/util.h"
 #include "kernel/bpf.h"
+#include "kernel/capability.h"
 #include "kernel/sysctl.h"
 #include "tuners/neighbor/users.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 
@@ -29,104 +31,125 @@ const char *neighbor_family_name(enum neighbor_family family)
 
 static int ignore_record(void *userdata, void *data, size_t size)
 {
-	(void)userdata;
-	(void)data;
-	(void)size;
+	(void)userdata, (void)data, (void)size;
 	return 0;
 }
 
-static int open_bpf(struct neighbor_sensor *sensor)
+static int open_bpf(struct neighbor *neighbor)
 {
 	int r;
 
 	bpf_quiet_libbpf();
-	sensor->bpf = neighbor_bpf_object__open_and_load();
-	if (!sensor->bpf)
+	neighbor->bpf = neighbor_bpf_object__open_and_load();
+	if (!neighbor->bpf)
 		return -errno;
-	r = neighbor_bpf_object__attach(sensor->bpf);
+	r = neighbor_bpf_object__attach(neighbor->bpf);
 	if (r < 0)
 		return r;
-	sensor->ring =
-		ring_buffer__new(bpf_map__fd(sensor->bpf->maps.wakeups), ignore_record, NULL, NULL);
-	if (!sensor->ring)
+	neighbor->ring = ring_buffer__new(
+		bpf_map__fd(neighbor->bpf->maps.wakeups), ignore_record, NULL, NULL);
+	if (!neighbor->ring)
 		return -errno;
-	sensor->users = neighbor_users_open(sensor->bpf, sensor->host);
-	return sensor->users ? 0 : -ENOMEM;
+	neighbor->users = neighbor_users_open(neighbor->bpf, neighbor->host);
+	return neighbor->users ? 0 : -ENOMEM;
 }
 
-static void close_bpf(struct neighbor_sensor *sensor)
+static void close_bpf(struct neighbor *neighbor)
 {
-	if (sensor->users)
-		neighbor_users_close(sensor->users);
-	ring_buffer__free(sensor->ring);
-	neighbor_bpf_object__destroy(sensor->bpf);
-	sensor->users = NULL;
-	sensor->ring = NULL;
-	sensor->bpf = NULL;
+	if (neighbor->users)
+		neighbor_users_close(steal(neighbor->users));
+	ring_buffer__free(steal(neighbor->ring));
+	neighbor_bpf_object__destroy(steal(neighbor->bpf));
 }
 
-int neighbor_sensor_open(struct neighbor_sensor *sensor, const struct host *host, bool watch,
-	char why[static TUNER_WHY_MAX])
+/* Netlink needs CAP_NET_ADMIN, the file a writable mount: either will do. */
+static void probe_writing(struct neighbor *neighbor)
 {
-	long cpus = sysconf(_SC_NPROCESSORS_CONF);
+	const char *path = neighbor->thresholds[NEIGHBOR_IPV4][0].path;
+	char value[SETTING_VALUE_MAX];
+	int r = host_read_value(neighbor->host, path, value);
+
+	if (r < 0) {
+		snprintf(neighbor->write_why, TUNER_WHY_MAX,
+			"%s: %s: run in the host's network namespace (hostNetwork: true)", path,
+			strerror(-r));
+		return;
+	}
+	r = host_may_write(neighbor->host, path);
+	if (r < 0 && !capability_have(CAP_NET_ADMIN))
+		snprintf(neighbor->write_why, TUNER_WHY_MAX,
+			"RTM_SETNEIGHTBL: %s, %s: %s: give CAP_NET_ADMIN or a writable /proc/sys",
+			strerror(EPERM), path, strerror(-r));
+}
+
+int neighbor_open(const struct host *host, bool watch, void **self)
+{
+	size_t scratch_size = STAT_LINE * (size_t)(MAX(sysconf(_SC_NPROCESSORS_CONF), 1) + 1);
+	struct neighbor *neighbor = calloc(1, sizeof(*neighbor));
+	char *scratch = malloc(scratch_size);
 	int r;
 
-	sensor->host = host;
-	sensor->once = !watch;
-	sensor->memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-	sensor->scratch_size = STAT_LINE * (size_t)(MAX(cpus, 1) + 1);
-	sensor->scratch = malloc(sensor->scratch_size);
-	if (!sensor->scratch)
+	if (!neighbor || !scratch) {
+		free(neighbor);
+		free(scratch);
 		return -ENOMEM;
+	}
+	neighbor->host = host;
+	neighbor->once = !watch;
+	neighbor->memory_bytes =
+		(uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+	neighbor->scratch = scratch;
+	neighbor->scratch_size = scratch_size;
 	for (int family = 0; family < NEIGHBOR_FAMILIES; family++) {
 		int af = neighbor_address_family((enum neighbor_family)family);
 
 		for (int i = 0; i < NEIGHBOR_LEVELS; i++) {
-			struct kept_file *file = &sensor->thresholds[family][i];
+			struct kept_file *file = &neighbor->thresholds[family][i];
 			char name[SETTING_NAME_MAX];
 
 			neightbl_threshold_name(af, i + 1, name);
 			sysctl_path(name, file->path);
 			file->fd = -1;
 		}
-		sensor->stats[family].fd = -1;
-		copy_text(sensor->stats[family].path, SETTING_PATH_MAX, neightbl_stat_path(af));
+		neighbor->stats[family].fd = -1;
+		copy_text(neighbor->stats[family].path, SETTING_PATH_MAX, neightbl_stat_path(af));
 	}
-	r = watch ? open_bpf(sensor) : 0;
+	probe_writing(neighbor);
+	r = watch ? open_bpf(neighbor) : 0;
 	if (r < 0) {
-		bpf_explain_failure(r, why, TUNER_WHY_MAX);
-		close_bpf(sensor);
+		bpf_explain_failure(r, neighbor->bpf_why, TUNER_WHY_MAX);
+		close_bpf(neighbor);
 	}
+	*self = neighbor;
 	return 0;
 }
 
-void neighbor_sensor_close(struct neighbor_sensor *sensor)
+void neighbor_close(void *self)
 {
+	struct neighbor *neighbor = self;
+
 	for (int family = 0; family < NEIGHBOR_FAMILIES; family++) {
 		for (int i = 0; i < NEIGHBOR_LEVELS; i++)
-			kept_close(&sensor->thresholds[family][i]);
-		kept_close(&sensor->stats[family]);
+			kept_close(&neighbor->thresholds[family][i]);
+		kept_close(&neighbor->stats[family]);
 	}
-	close_bpf(sensor);
-	free(sensor->scratch);
+	close_bpf(neighbor);
+	free(neighbor->scratch);
+	free(neighbor);
 }
 
 /* What BPF knows better: collectable entries, and who uses them. */
-static void sense_bpf(struct neighbor_sensor *sensor, struct neighbor_seen *seen, uint64_t now)
+static void sense_bpf(struct neighbor *neighbor, uint64_t now)
 {
-	LIBBPF_OPTS(bpf_test_run_opts, options);
-	const struct neighbor_record *records = sensor->bpf->bss->records;
-	/* Refreshes the collectable counts; without it the records still count events. */
-	bool sampled =
-		bpf_prog_test_run_opts(bpf_program__fd(sensor->bpf->progs.sample), &options) == 0;
-
 	/* After a wake-up the users can wait; room for more entries cannot. */
-	if (!sensor->woken)
-		neighbor_users_update(sensor->users, now);
-	sensor->woken = false;
+	bool sampled = neighbor_users_sample(neighbor->bpf);
+
+	if (!neighbor->woken)
+		neighbor_users_update(neighbor->users, now);
+	neighbor->woken = false;
 	for (int family = 0; family < NEIGHBOR_FAMILIES; family++) {
-		const struct neighbor_record *record = &records[family];
-		struct neighbor_table_seen *table = &seen->tables[family];
+		const struct neighbor_record *record = &neighbor->bpf->bss->records[family];
+		struct neighbor_table_seen *table = &neighbor->tables[family];
 
 		table->exact = sampled && record->sampled;
 		if (table->exact)
@@ -135,39 +158,81 @@ static void sense_bpf(struct neighbor_sensor *sensor, struct neighbor_seen *seen
 		table->refused = record->refused;
 		table->last = record->last;
 		table->last_owner =
-			neighbor_users_refused(sensor->users, (enum neighbor_family)family, now);
-		table->n_top =
-			neighbor_users_top(sensor->users, (enum neighbor_family)family, table->top);
+			neighbor_users_refused(neighbor->users, (enum neighbor_family)family, now);
+		table->n_top = neighbor_users_top(
+			neighbor->users, (enum neighbor_family)family, table->top);
 	}
 }
 
-void neighbor_sense(struct neighbor_sensor *sensor, struct neighbor_seen *seen, uint64_t now)
+void neighbor_sense(void *self)
 {
-	*seen = (struct neighbor_seen){.memory_bytes = sensor->memory_bytes, .once = sensor->once};
-	for (int family = 0; family < NEIGHBOR_FAMILIES; family++) {
-		struct neighbor_table_seen *table = &seen->tables[family];
+	struct neighbor *neighbor = self;
 
+	for (int family = 0; family < NEIGHBOR_FAMILIES; family++) {
+		struct neighbor_table_seen *table = &neighbor->tables[family];
+
+		*table = (struct neighbor_table_seen){0};
 		for (int i = 0; i < NEIGHBOR_LEVELS; i++)
-			table->threshold_error[i] = kept_read_value(
-				sensor->host, &sensor->thresholds[family][i], table->threshold[i]);
-		table->stats_error = neightbl_read_stats(sensor->host, &sensor->stats[family],
-			sensor->scratch, sensor->scratch_size, &table->stats);
+			table->threshold_error[i] = kept_read_value(neighbor->host,
+				&neighbor->thresholds[family][i], table->threshold[i]);
+		table->stats_error = neightbl_read_stats(neighbor->host, &neighbor->stats[family],
+			neighbor->scratch, neighbor->scratch_size, &table->stats);
 		table->collectable = table->stats.entries;
 		table->created = table->stats.allocs;
 		table->refused = table->stats.table_fulls;
 	}
-	if (sensor->bpf)
-		sense_bpf(sensor, seen, now);
+	if (neighbor->bpf)
+		sense_bpf(neighbor, now_us());
 }
 
-void neighbor_sensor_arm(struct neighbor_sensor *sensor, const struct neighbor_memory *memory)
+void neighbor_arm(void *self, const void *data)
 {
-	struct neighbor_record *records = sensor->bpf ? sensor->bpf->bss->records : NULL;
+	const struct neighbor_memory *memory = data;
+	struct neighbor *neighbor = self;
 
-	for (int family = 0; records && family < NEIGHBOR_FAMILIES; family++) {
-		records[family].wake_at = memory->families[family].wake_at;
+	for (int family = 0; neighbor->bpf && family < NEIGHBOR_FAMILIES; family++) {
+		struct neighbor_record *record = &neighbor->bpf->bss->records[family];
+
+		record->wake_at = memory->families[family].wake_at;
 		/* While entries are being refused the tick polls: a wake-up for each would be too
 		 * many. */
-		records[family].wake_refused = !memory->families[family].refusing;
+		record->wake_refused = !memory->families[family].refusing;
 	}
+}
+
+int neighbor_event_fd(const void *self)
+{
+	const struct neighbor *neighbor = self;
+
+	return neighbor->ring ? ring_buffer__epoll_fd(neighbor->ring) : -1;
+}
+
+void neighbor_drain(void *self)
+{
+	struct neighbor *neighbor = self;
+
+	/* That there is a record matters, not what is in it. */
+	ring_buffer__consume(neighbor->ring);
+	neighbor->woken = true;
+}
+
+/* Without BPF nothing wakes the agent: the fuller a table, the sooner the next poll. */
+uint64_t neighbor_next_poll_us(const void *self, const void *memory)
+{
+	const struct neighbor *neighbor = self;
+	uint64_t delay = 0;
+
+	(void)memory;
+	if (neighbor->users)
+		return neighbor_users_next_poll_us(neighbor->users);
+	for (int family = 0; neighbor->config.grow && family < NEIGHBOR_FAMILIES; family++) {
+		uint64_t used = neighbor->tables[family].collectable;
+		uint64_t max = neighbor_table_max(&neighbor->tables[family]);
+
+		if (max > 0 && used * 4 >= max)
+			return 20 * USEC_PER_MSEC;
+		if (max > 0 && used * 10 >= max)
+			delay = 100 * USEC_PER_MSEC;
+	}
+	return delay;
 }

@@ -2,67 +2,47 @@
 #include "tuners/neighbor/neighbor.h"
 #include "tuners/table.h"
 
-#include "base/cleanup.h"
 #include "base/exposition.h"
 #include "base/util.h"
 #include "config/config.h"
-#include "kernel/capability.h"
-#include "tuners/neighbor/users.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-#include <bpf/libbpf.h>
-
-struct neighbor {
-	struct neighbor_sensor sensor;
-	struct neighbor_seen seen;
-	struct neighbor_config config;
-	char bpf_why[TUNER_WHY_MAX];   /* empty when BPF runs or was not asked for */
-	char write_why[TUNER_WHY_MAX]; /* empty when thresholds can be written */
-};
-
-#define CHOICE(title, of, preset, help)                                                       \
-	{                                                                                     \
-		.name = "neighbor." title, .type = OPTION_CHOICE, .words = of, .def = preset, \
-		.sentence = help                                                              \
-	}
-#define SWITCH(title, preset, help)                                                             \
-	{                                                                                       \
-		.name = "neighbor." title, .type = OPTION_BOOL, .def = preset, .sentence = help \
-	}
-#define COUNT(title, least, of, preset, help)                                                    \
-	{                                                                                        \
-		.name = "neighbor." title, .type = OPTION_COUNT, .min = least, .max = INT32_MAX, \
-		.words = of, .unit = "entries", .def = preset, .sentence = help                  \
-	}
-#define FAMILY(title)                                                                        \
-	CHOICE(title, keep_words, NULL,                                                      \
-		"keep, in place of the three thresholds: leave what the node has."),         \
-		COUNT(title ".gc_thresh1", 0, NULL, "80000",                                 \
-			"Below this many entries the kernel collects nothing."),             \
-		COUNT(title ".gc_thresh2", 0, NULL, "90000",                                 \
-			"Above this many entries a new one forces a collection, every five " \
-			"seconds."),                                                         \
-		COUNT(title ".gc_thresh3", 0, NULL, "100000",                                \
-			"With this many collectable entries the kernel refuses any new one.")
 
 static const char *const keep_words[] = {"keep", NULL};
 static const char *const ceiling_words[] = {"auto", NULL};
 static const char *const mode_words[] = {"enforce", "observe", "off", NULL};
 
+#define THRESHOLD(family, level, preset, help)                                           \
+	{                                                                                \
+		"neighbor." family ".gc_thresh" level, OPTION_COUNT, 0, INT32_MAX, NULL, \
+			"entries", preset, help, NULL                                    \
+	}
+#define FAMILY(family)                                                                       \
+	{"neighbor." family, OPTION_CHOICE, 0, 0, keep_words, NULL, NULL,                    \
+		"keep, in place of the three thresholds: leave what the node has.", NULL},   \
+		THRESHOLD(family, "1", "80000",                                              \
+			"Below this many entries the kernel collects nothing."),             \
+		THRESHOLD(family, "2", "90000",                                              \
+			"Above this many entries a new one forces a collection, every five " \
+			"seconds."),                                                         \
+		THRESHOLD(family, "3", "100000",                                             \
+			"With this many collectable entries the kernel refuses any new one.")
+
 const struct config_option neighbor_options[] = {
-	CHOICE("mode", mode_words, NULL, "This tuner's own mode; empty: the agent's."),
+	{"neighbor.mode", OPTION_CHOICE, 0, 0, mode_words, NULL, NULL,
+		"This tuner's own mode; empty: the agent's.", NULL},
 	FAMILY("ipv4"),
 	FAMILY("ipv6"),
-	SWITCH("lower", "false", "Also set thresholds that are below what the administrator had."),
-	SWITCH("grow", "true",
-		"Raise gc_thresh2 and gc_thresh3 while a table fills, before it is full."),
-	COUNT("ceiling", 1, ceiling_words, "auto",
+	{"neighbor.lower", OPTION_BOOL, 0, 0, NULL, NULL, "false",
+		"Also set thresholds that are below what the administrator had.", NULL},
+	{"neighbor.grow", OPTION_BOOL, 0, 0, NULL, NULL, "true",
+		"Raise gc_thresh2 and gc_thresh3 while a table fills, before it is full.", NULL},
+	{"neighbor.ceiling", OPTION_COUNT, 1, INT32_MAX, ceiling_words, "entries", "auto",
 		"Growth never raises gc_thresh3 above this; auto: 1 % of memory at 512 bytes an "
-		"entry, at most 1048576."),
+		"entry, at most 1048576.",
+		NULL},
 	{0},
 };
 
@@ -136,43 +116,6 @@ static void neighbor_validate(const struct config *config, struct config_fault_l
 	}
 }
 
-/* Netlink needs CAP_NET_ADMIN, the file a writable mount: either will do. */
-static void probe_writing(const struct neighbor_sensor *sensor, char why[static TUNER_WHY_MAX])
-{
-	const char *path = sensor->thresholds[NEIGHBOR_IPV4][0].path;
-	char value[SETTING_VALUE_MAX];
-	int r = host_read_value(sensor->host, path, value);
-
-	if (r < 0) {
-		snprintf(why, TUNER_WHY_MAX,
-			"%s: %s: run in the host's network namespace (hostNetwork: true)", path,
-			strerror(-r));
-		return;
-	}
-	r = host_may_write(sensor->host, path);
-	if (r < 0 && !capability_have(CAP_NET_ADMIN))
-		snprintf(why, TUNER_WHY_MAX,
-			"RTM_SETNEIGHTBL: %s, %s: %s: give CAP_NET_ADMIN or a writable /proc/sys",
-			strerror(EPERM), path, strerror(-r));
-}
-
-static int neighbor_open(const struct host *host, bool watch, void **self)
-{
-	struct neighbor *neighbor = calloc(1, sizeof(*neighbor));
-	int r;
-
-	if (!neighbor)
-		return -ENOMEM;
-	r = neighbor_sensor_open(&neighbor->sensor, host, watch, neighbor->bpf_why);
-	if (r < 0) {
-		free(neighbor);
-		return r;
-	}
-	probe_writing(&neighbor->sensor, neighbor->write_why);
-	*self = neighbor;
-	return 0;
-}
-
 static int neighbor_configure(void *self, const struct config *config)
 {
 	struct neighbor *neighbor = self;
@@ -181,73 +124,12 @@ static int neighbor_configure(void *self, const struct config *config)
 	return 0;
 }
 
-static void neighbor_sense_op(void *self)
-{
-	struct neighbor *neighbor = self;
-
-	neighbor_sense(&neighbor->sensor, &neighbor->seen, now_us());
-}
-
-static int neighbor_decide_op(
-	const void *self, const struct decide_input *input, void *memory, struct proposal *proposal)
-{
-	const struct neighbor *neighbor = self;
-
-	return neighbor_decide(&neighbor->seen, &neighbor->config, input, memory, proposal);
-}
-
-static void neighbor_arm(void *self, const void *memory)
-{
-	struct neighbor *neighbor = self;
-
-	neighbor_sensor_arm(&neighbor->sensor, memory);
-}
-
-static int neighbor_event_fd(const void *self)
-{
-	const struct neighbor *neighbor = self;
-
-	return neighbor->sensor.ring ? ring_buffer__epoll_fd(neighbor->sensor.ring) : -1;
-}
-
-static void neighbor_drain(void *self)
-{
-	struct neighbor *neighbor = self;
-
-	/* That there is a record matters, not what is in it. */
-	ring_buffer__consume(neighbor->sensor.ring);
-	neighbor->sensor.woken = true;
-}
-
-/* Without BPF nothing wakes the agent: the fuller a table, the sooner the next poll. */
-static uint64_t neighbor_next_poll_us(const void *self, const void *memory)
-{
-	const struct neighbor *neighbor = self;
-	uint64_t delay = 0;
-
-	(void)memory;
-	if (neighbor->sensor.users)
-		return neighbor_users_next_poll_us(neighbor->sensor.users);
-	for (int family = 0; neighbor->config.grow && family < NEIGHBOR_FAMILIES; family++) {
-		uint64_t used = neighbor->seen.tables[family].collectable;
-		uint64_t max = neighbor_table_max(&neighbor->seen.tables[family]);
-
-		if (max > 0 && used * 4 >= max)
-			return 20 * USEC_PER_MSEC;
-		if (max > 0 && used * 10 >= max)
-			delay = 100 * USEC_PER_MSEC;
-	}
-	return delay;
-}
-
 static enum tuner_state neighbor_state(const void *self, char why[static TUNER_WHY_MAX])
 {
 	const struct neighbor *neighbor = self;
-	bool both = neighbor->write_why[0] && neighbor->bpf_why[0];
 
-	why[0] = '\0';
-	snprintf(why, TUNER_WHY_MAX, "%s%s%s", neighbor->write_why, both ? "; " : "",
-		neighbor->bpf_why);
+	snprintf(why, TUNER_WHY_MAX, "%s%s%s", neighbor->write_why,
+		neighbor->write_why[0] && neighbor->bpf_why[0] ? "; " : "", neighbor->bpf_why);
 	return why[0] ? TUNER_DEGRADED : TUNER_ACTIVE;
 }
 
@@ -271,7 +153,7 @@ static void neighbor_metrics(const void *self, const void *memory, struct metric
 	for (size_t i = 0; i < ARRAY_SIZE(metrics); i++) {
 		metric_family(sink, metrics[i].name);
 		for (int family = 0; family < NEIGHBOR_FAMILIES; family++) {
-			const struct neighbor_table_seen *table = &neighbor->seen.tables[family];
+			const struct neighbor_table_seen *table = &neighbor->tables[family];
 			const char *value = (const char *)table + metrics[i].offset;
 
 			if (table->stats_error == 0)
@@ -281,7 +163,7 @@ static void neighbor_metrics(const void *self, const void *memory, struct metric
 	}
 	metric_family(sink, "headroom_neighbor_gc_threshold");
 	for (int family = 0; family < NEIGHBOR_FAMILIES; family++) {
-		const struct neighbor_table_seen *table = &neighbor->seen.tables[family];
+		const struct neighbor_table_seen *table = &neighbor->tables[family];
 
 		for (int i = 0; i < NEIGHBOR_LEVELS; i++)
 			if (table->threshold_error[i] == 0)
@@ -289,14 +171,6 @@ static void neighbor_metrics(const void *self, const void *memory, struct metric
 					neighbor_family_name((enum neighbor_family)family),
 					levels[i], NULL);
 	}
-}
-
-static void neighbor_close(void *self)
-{
-	struct neighbor *neighbor = self;
-
-	neighbor_sensor_close(&neighbor->sensor);
-	free(neighbor);
 }
 
 const struct tuner_ops neighbor_tuner = {
@@ -314,9 +188,9 @@ const struct tuner_ops neighbor_tuner = {
 	.validate = neighbor_validate,
 	.open = neighbor_open,
 	.configure = neighbor_configure,
-	.sense = neighbor_sense_op,
+	.sense = neighbor_sense,
 	.memory_size = sizeof(struct neighbor_memory),
-	.decide = neighbor_decide_op,
+	.decide = neighbor_decide,
 	.arm = neighbor_arm,
 	.event_fd = neighbor_event_fd,
 	.drain = neighbor_drain,

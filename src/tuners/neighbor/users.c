@@ -30,22 +30,24 @@ struct row {
 	int64_t used;
 };
 
-struct rows {
-	struct row *rows;
-	size_t n, allocated;
-};
-
 struct neighbor_users {
 	struct neighbor_bpf_object *object;
 	struct netns_owners *owners;
-	struct rows base;   /* what the walk found, less what had been counted until then */
-	struct rows merged; /* by family and namespace, largest first within a family */
+	struct row *rows; /* by namespace, largest first */
+	size_t n, allocated;
 	uint64_t started_at_us, counted_at_us, next_walk_us;
 	bool wrong;      /* the last sum did not match */
 	uint64_t events; /* created, removed and refused at the last count */
 	struct netns_event refusals[NEIGHBOR_FAMILIES]; /* the last of each family */
 	uint64_t refused[NEIGHBOR_FAMILIES];            /* how many there were by then */
 };
+
+bool neighbor_users_sample(struct neighbor_bpf_object *object)
+{
+	LIBBPF_OPTS(bpf_test_run_opts, options);
+
+	return bpf_prog_test_run_opts(bpf_program__fd(object->progs.sample), &options) == 0;
+}
 
 static uint64_t count_events(const struct neighbor_users *users)
 {
@@ -57,20 +59,8 @@ static uint64_t count_events(const struct neighbor_users *users)
 	return sum;
 }
 
-static void add_row(struct rows *rows, const struct neighbor_key *key, int64_t used)
-{
-	/* Without memory a row is missing, and the sum does not match. */
-	if (grow_array(&rows->rows, rows->n, &rows->allocated, sizeof(*rows->rows)) == 0)
-		rows->rows[rows->n++] = (struct row){.key = *key, .used = used};
-}
-
-static int64_t collectable(const struct neighbor_count *count)
-{
-	return (int64_t)(count->created - count->exempt - count->removed);
-}
-
-/* Adds sign times the collectable count of every key of a map. */
-static void add_map(struct rows *rows, int map, int sign)
+/* Without memory rows are missing, and the sum does not match. */
+static void read_map(struct neighbor_users *users, int map)
 {
 	struct neighbor_key keys[BATCH];
 	struct neighbor_count values[BATCH];
@@ -78,13 +68,20 @@ static void add_map(struct rows *rows, int map, int sign)
 	void *from = NULL;
 	int r;
 
+	users->n = 0;
 	do {
 		n = BATCH;
 		r = bpf_map_lookup_batch(map, from, &position, keys, values, &n, NULL);
 		if (r < 0 && r != -ENOENT)
 			return;
-		for (uint32_t i = 0; i < n; i++)
-			add_row(rows, &keys[i], sign * collectable(&values[i]));
+		for (uint32_t i = 0; i < n; i++) {
+			if (grow_array(&users->rows, users->n, &users->allocated,
+				    sizeof(*users->rows)) < 0)
+				return;
+			users->rows[users->n++] = (struct row){
+				keys[i], (int64_t)(values[i].created - values[i].exempt -
+						   values[i].removed)};
+		}
 		from = &position;
 	} while (r == 0);
 }
@@ -97,12 +94,16 @@ static void clear_map(int map)
 		bpf_map_delete_elem(map, &key);
 }
 
-/* Entries that come or go meanwhile make the result wrong: then the next walk is soon. */
+/*
+ * The counts begin anew with what is in the table. Entries that come or go meanwhile make them
+ * wrong: then the next walk is soon.
+ */
 static void walk(struct neighbor_users *users)
 {
 	LIBBPF_OPTS(bpf_test_run_opts, options);
 	int program = bpf_program__fd(users->object->progs.walk);
 	int walked = bpf_map__fd(users->object->maps.walked);
+	int counts = bpf_map__fd(users->object->maps.counts);
 	struct neighbor_bpf_object__bss *shared = users->object->bss;
 
 	clear_map(walked);
@@ -115,103 +116,69 @@ static void walk(struct neighbor_users *users)
 			shared->walk_bucket += NEIGHBOR_WALK_BUCKETS;
 		} while (shared->walk_bucket < shared->walk_buckets);
 	}
-	users->base.n = 0;
-	add_map(&users->base, walked, 1);
-	add_map(&users->base, bpf_map__fd(users->object->maps.counts), -1);
+	read_map(users, walked);
 	clear_map(walked);
+	clear_map(counts);
+	for (size_t i = 0; i < users->n; i++)
+		bpf_map_update_elem(counts, &users->rows[i].key,
+			&(struct neighbor_count){.created = (uint64_t)users->rows[i].used},
+			BPF_ANY);
 }
 
 static int by_key(const void *a, const void *b)
 {
-	const struct neighbor_key *x = &((const struct row *)a)->key;
-	const struct neighbor_key *y = &((const struct row *)b)->key;
-
-	if (x->family != y->family)
-		return x->family < y->family ? -1 : 1;
-	if (x->netns != y->netns)
-		return x->netns < y->netns ? -1 : 1;
-	return (x->ifindex > y->ifindex) - (x->ifindex < y->ifindex);
+	return memcmp(&((const struct row *)a)->key, &((const struct row *)b)->key,
+		sizeof(struct neighbor_key));
 }
 
-static int by_family_and_use(const void *a, const void *b)
+static int by_use(const void *a, const void *b)
 {
 	const struct row *x = a, *y = b;
 
-	if (x->key.family != y->key.family)
-		return x->key.family < y->key.family ? -1 : 1;
 	return (x->used < y->used) - (x->used > y->used);
-}
-
-/* Adds up the rows of one key each. */
-static void merge(struct rows *rows)
-{
-	size_t kept = 0;
-
-	if (rows->n == 0)
-		return;
-	qsort(rows->rows, rows->n, sizeof(*rows->rows), by_key);
-	for (size_t i = 1; i < rows->n; i++) {
-		if (by_key(&rows->rows[kept], &rows->rows[i]) == 0)
-			rows->rows[kept].used += rows->rows[i].used;
-		else
-			rows->rows[++kept] = rows->rows[i];
-	}
-	rows->n = kept + 1;
-}
-
-/*
- * Rows without entries are dropped, so that namespaces that died leave no trace. An entry made
- * between the count and the deletion is lost: the sum will not match, and be corrected.
- */
-static void drop_unused(struct neighbor_users *users)
-{
-	int map = bpf_map__fd(users->object->maps.counts);
-	size_t kept = 0;
-
-	for (size_t i = 0; i < users->base.n; i++) {
-		const struct row *row = bsearch(&users->base.rows[i], users->merged.rows,
-			users->merged.n, sizeof(*row), by_key);
-
-		if (row && row->used != 0)
-			users->base.rows[kept++] = users->base.rows[i];
-	}
-	users->base.n = kept;
-	for (size_t i = 0; i < users->merged.n; i++)
-		if (users->merged.rows[i].used == 0)
-			bpf_map_delete_elem(map, &users->merged.rows[i].key);
 }
 
 static void count(struct neighbor_users *users)
 {
-	struct rows *merged = &users->merged;
+	int map = bpf_map__fd(users->object->maps.counts);
+	size_t kept = 0;
 
-	merged->n = 0;
-	for (size_t i = 0; i < users->base.n; i++)
-		add_row(merged, &users->base.rows[i].key, users->base.rows[i].used);
-	add_map(merged, bpf_map__fd(users->object->maps.counts), 1);
-	merge(merged);
-	drop_unused(users);
-	/* By namespace, whatever its devices. */
-	for (size_t i = 0; i < merged->n; i++)
-		merged->rows[i].key.ifindex = 0;
-	merge(merged);
-	if (merged->n > 0)
-		qsort(merged->rows, merged->n, sizeof(*merged->rows), by_family_and_use);
+	read_map(users, map);
+	for (size_t i = 0; i < users->n; i++) {
+		/*
+		 * So that namespaces that died leave no trace. An entry made just now is lost: the
+		 * sum will not match, and be corrected.
+		 */
+		if (users->rows[i].used == 0)
+			bpf_map_delete_elem(map, &users->rows[i].key);
+		/* By namespace, whatever its devices. */
+		users->rows[i].key.ifindex = 0;
+	}
+	if (users->n == 0)
+		return;
+	qsort(users->rows, users->n, sizeof(*users->rows), by_key);
+	for (size_t i = 1; i < users->n; i++) {
+		if (by_key(&users->rows[kept], &users->rows[i]) == 0)
+			users->rows[kept].used += users->rows[i].used;
+		else
+			users->rows[++kept] = users->rows[i];
+	}
+	users->n = kept + 1;
+	qsort(users->rows, users->n, sizeof(*users->rows), by_use);
 }
 
 /* False when the kernel's own count is another, unless entries came or went since the last count.
  */
 static bool matches(const struct neighbor_users *users)
 {
-	LIBBPF_OPTS(bpf_test_run_opts, options);
 	const struct neighbor_record *records = users->object->bss->records;
 	int64_t sums[NEIGHBOR_FAMILIES] = {0};
 	bool equal = true;
 
-	if (bpf_prog_test_run_opts(bpf_program__fd(users->object->progs.sample), &options) < 0)
+	if (!neighbor_users_sample(users->object))
 		return true;
-	for (size_t i = 0; i < users->merged.n; i++)
-		sums[users->merged.rows[i].key.family & 1] += users->merged.rows[i].used;
+	for (size_t i = 0; i < users->n; i++)
+		sums[users->rows[i].key.family & 1] += users->rows[i].used;
 	for (int family = 0; family < NEIGHBOR_FAMILIES; family++)
 		if (records[family].sampled && sums[family] != (int64_t)records[family].collectable)
 			equal = false;
@@ -225,11 +192,11 @@ static void learn_owners(struct neighbor_users *users, uint64_t now)
 	unsigned seen[NEIGHBOR_FAMILIES] = {0};
 	size_t n = 0;
 
-	for (size_t i = 0; i < users->merged.n; i++) {
-		unsigned family = users->merged.rows[i].key.family & 1;
+	for (size_t i = 0; i < users->n; i++) {
+		unsigned family = users->rows[i].key.family & 1;
 
-		if (users->merged.rows[i].used > 0 && seen[family]++ < LIMIT_TOP_MAX)
-			netns[n++] = users->merged.rows[i].key.netns;
+		if (users->rows[i].used > 0 && seen[family]++ < LIMIT_TOP_MAX)
+			netns[n++] = users->rows[i].key.netns;
 	}
 	for (int family = 0; family < NEIGHBOR_FAMILIES; family++)
 		if (records[family].last.netns)
@@ -275,22 +242,18 @@ struct neighbor_users *neighbor_users_open(
 {
 	struct neighbor_users *users = calloc(1, sizeof(*users));
 
-	if (!users)
-		return NULL;
-	users->object = object;
-	users->owners = netns_owners_open(host);
-	if (!users->owners) {
-		free(users);
-		return NULL;
-	}
+	if (users)
+		*users = (struct neighbor_users){
+			.object = object, .owners = netns_owners_open(host)};
+	if (users && !users->owners)
+		free(steal(users));
 	return users;
 }
 
 void neighbor_users_close(struct neighbor_users *users)
 {
 	netns_owners_close(users->owners);
-	free(users->base.rows);
-	free(users->merged.rows);
+	free(users->rows);
 	free(users);
 }
 
@@ -299,8 +262,8 @@ unsigned neighbor_users_top(const struct neighbor_users *users, enum neighbor_fa
 {
 	unsigned n = 0;
 
-	for (size_t i = 0; i < users->merged.n && n < LIMIT_TOP_MAX; i++) {
-		const struct row *row = &users->merged.rows[i];
+	for (size_t i = 0; i < users->n && n < LIMIT_TOP_MAX; i++) {
+		const struct row *row = &users->rows[i];
 
 		if (row->key.family != family || row->used <= 0)
 			continue;

@@ -18,6 +18,9 @@ struct neighbor_users *neighbor_users_open(
 	struct neighbor_bpf_object *object, const struct host *host);
 void neighbor_users_close(struct neighbor_users *users);
 
+/* Has the kernel refresh the collectable counts of the records. False: they only count events. */
+bool neighbor_users_sample(struct neighbor_bpf_object *object);
+
 /* Counts again when something happened and the last count is two seconds old. */
 void neighbor_users_update(struct neighbor_users *users, uint64_t now_us);
 

@@ -90,17 +90,11 @@ void thp_parse_boot_line(const char *line, struct thp_seen *seen)
 	}
 }
 
-static void read_boot_line(const struct host *host, struct thp_seen *seen)
+void thp_sensor_open(struct thp_sensor *sensor, const struct host *host, struct thp_seen *seen)
 {
 	_cleanup_free_ char *line = NULL;
 	char full[PATH_MAX];
 
-	if (host_path(host, "/proc/cmdline", full) && read_file(full, 65536, &line, NULL) == 0)
-		thp_parse_boot_line(line, seen);
-}
-
-void thp_sensor_open(struct thp_sensor *sensor, const struct host *host, struct thp_seen *seen)
-{
 	sensor->host = host;
 	sensor->meminfo = (struct kept_file){.path = "/proc/meminfo", .fd = -1};
 	add_switch(seen, THP_ENABLED, "thp.enabled", THP_DIRECTORY "/enabled");
@@ -109,7 +103,8 @@ void thp_sensor_open(struct thp_sensor *sensor, const struct host *host, struct 
 	add_switch(seen, THP_KHUGEPAGED_DEFRAG, "thp.khugepaged.defrag",
 		THP_DIRECTORY "/khugepaged/defrag");
 	find_sizes(host, seen);
-	read_boot_line(host, seen);
+	if (host_path(host, "/proc/cmdline", full) && read_file(full, 65536, &line, NULL) == 0)
+		thp_parse_boot_line(line, seen);
 }
 
 void thp_sensor_close(struct thp_sensor *sensor, struct thp_seen *seen)
