@@ -186,13 +186,11 @@ static void put_listed(const struct entry *entry, void *userdata)
 	}
 	snprintf(text, sizeof(text), "%s", entry->help);
 	if (entry->condition) {
-		text_append(text, sizeof(text), " Severity: ");
-		text_append(text, sizeof(text), severity_name(entry->condition->severity));
-		text_append(text, sizeof(text), ".");
+		text_append(text, sizeof(text), " Severity: %s.",
+			severity_name(entry->condition->severity));
 	}
 	for (; reason && reason->slug; reason++, separator = ", ") {
-		text_append(text, sizeof(text), separator);
-		text_append(text, sizeof(text), reason->slug);
+		text_append(text, sizeof(text), "%s%s", separator, reason->slug);
 	}
 	if (entry->condition)
 		text_append(text, sizeof(text), ".");

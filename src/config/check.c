@@ -129,60 +129,33 @@ static void drop_duplicates(struct check *check, struct node *parent)
 
 /* ---- sysctls ---- */
 
-const struct node *sysctl_value_node(const struct node *node, bool *exact)
+const struct node *sysctl_value_node(
+	const struct node *node, bool *exact, const struct node **unfit)
 {
-	const struct node *value = NULL;
+	const struct node *value = node->kind == NODE_TEXT ? node : NULL;
 
 	*exact = false;
-	if (node->kind != NODE_MAP)
-		return node->kind == NODE_TEXT ? node : NULL;
-	for (const struct node *child = node->children; child; child = child->next) {
+	*unfit = NULL;
+	for (const struct node *child = node->kind == NODE_MAP ? node->children : NULL; child;
+		child = child->next) {
 		bool is_true = child->kind == NODE_TEXT && streq(child->text, "true");
 
-		if (streq(child->key, "value") && child->kind == NODE_TEXT)
+		if (child->kind == NODE_TEXT && streq(child->key, "value"))
 			value = child;
 		else if (streq(child->key, "exact") &&
 			 (is_true || (child->kind == NODE_TEXT && streq(child->text, "false"))))
 			*exact = is_true;
-		else
-			return NULL;
+		else if (!*unfit)
+			*unfit = child;
 	}
-	return value;
-}
-
-static void sysctl_form_fault(struct check *check, const struct node *node)
-{
-	char quoted[TEXT_QUOTE_MAX];
-
-	if (node->kind == NODE_LIST) {
-		fault_at(check, node_place(node),
-			"sysctl.%s cannot be a list: write several numbers as one text, \"4096 "
-			"87380 6291456\"",
-			node->key);
-		return;
-	}
-	for (const struct node *child = node->children; child; child = child->next) {
-		bool text = child->kind == NODE_TEXT;
-
-		if (text && (streq(child->key, "value") ||
-				    (streq(child->key, "exact") &&
-					    (streq(child->text, "true") ||
-						    streq(child->text, "false")))))
-			continue;
-		fault_at(check, key_place(child),
-			"sysctl.%s: %s does not fit here: write {value: ..., exact: true}",
-			node->key, text_quote(quoted, child->key));
-		return;
-	}
-	fault_at(check, node_place(node), "sysctl.%s has no value: write {value: ..., exact: true}",
-		node->key);
+	return *unfit ? NULL : value;
 }
 
 static void check_sysctl(struct check *check, const struct node *map, struct node *node)
 {
 	char name[SETTING_NAME_MAX], text[SETTING_VALUE_MAX];
 	char quoted[TEXT_QUOTE_MAX], why[VALUE_WHY_MAX];
-	const struct node *value, *first;
+	const struct node *value, *first, *unfit;
 	bool exact;
 
 	if (sysctl_name_parse(node->key, name, why) < 0) {
@@ -203,9 +176,19 @@ static void check_sysctl(struct check *check, const struct node *map, struct nod
 	}
 	if (node->kind == NODE_NULL)
 		return;
-	value = sysctl_value_node(node, &exact);
-	if (!value)
-		sysctl_form_fault(check, node);
+	value = sysctl_value_node(node, &exact, &unfit);
+	if (node->kind == NODE_LIST)
+		fault_at(check, node_place(node),
+			"sysctl.%s cannot be a list: write several numbers as one text, \"4096 "
+			"87380 6291456\"",
+			name);
+	else if (unfit)
+		fault_at(check, key_place(unfit),
+			"sysctl.%s: %s does not fit here: write {value: ..., exact: true}", name,
+			text_quote(quoted, unfit->key));
+	else if (!value)
+		fault_at(check, node_place(node),
+			"sysctl.%s has no value: write {value: ..., exact: true}", name);
 	else if (sysctl_value_parse(value->text, text, why) < 0)
 		fault_at(check, node_place(value), "sysctl.%s: %s", name, why);
 	else if (!exact && !sysctl_value_is_numeric(text))

@@ -7,12 +7,6 @@
 #include <errno.h>
 #include <yaml.h>
 
-static bool is_allowed(const char *character, size_t n)
-{
-	return n > 0 && (*character == '\t' || *character == '\n' || *character == '\r' ||
-				!text_is_control(character, n));
-}
-
 static void bad_character(struct config_place place, unsigned char byte, bool is_text,
 	struct config_fault_list *faults)
 {
@@ -36,7 +30,7 @@ static int check_text(
 	for (size_t at = 0; at < len;) {
 		size_t n = utf8_length(text + at);
 
-		if (!is_allowed(text + at, n)) {
+		if (n == 0 || (text_is_control(text + at, n) && !memchr("\t\n\r", text[at], 3))) {
 			bad_character(place, (unsigned char)text[at], n > 0, faults);
 			return -EINVAL;
 		}
@@ -71,24 +65,6 @@ static const struct {
 		"a list item where none can stand: write \"key: [a, b]\""},
 };
 
-static const char *own_message(const char *problem)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(messages); i++)
-		if (strstr(problem, messages[i].problem))
-			return messages[i].message;
-	return NULL;
-}
-
-/* A quote or bracket that stays open is noticed at the end of the file: its beginning tells more.
- */
-static yaml_mark_t telling_mark(const yaml_parser_t *parser)
-{
-	if (parser->context && (strstr(parser->context, "quoted scalar") ||
-				       strstr(parser->context, "parsing a flow")))
-		return parser->context_mark;
-	return parser->problem_mark;
-}
-
 /* True, with the column from 0, when the line of a fault is indented with a tab. */
 static bool line_has_tab_indent(const char *text, size_t len, size_t line, size_t *column)
 {
@@ -109,11 +85,18 @@ static void syntax_fault(const char *file, const char *text, size_t len,
 	const yaml_parser_t *parser, struct config_fault_list *faults)
 {
 	const char *problem = parser->problem ? parser->problem : "unreadable";
-	const char *message = own_message(problem);
-	yaml_mark_t mark = telling_mark(parser);
+	const char *message = NULL;
+	yaml_mark_t mark = parser->problem_mark;
 	struct config_place place = {.file = file};
 	size_t column;
 
+	for (size_t i = 0; i < ARRAY_SIZE(messages) && !message; i++)
+		if (strstr(problem, messages[i].problem))
+			message = messages[i].message;
+	/* A quote or bracket that stays open is noticed at the end of the file. */
+	if (parser->context && (strstr(parser->context, "quoted scalar") ||
+				       strstr(parser->context, "parsing a flow")))
+		mark = parser->context_mark;
 	if (line_has_tab_indent(text, len, parser->problem_mark.line, &column)) {
 		mark = (yaml_mark_t){.line = parser->problem_mark.line, .column = column};
 		message = "a tab cannot indent YAML: use spaces";

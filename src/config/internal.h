@@ -77,8 +77,12 @@ struct config_place node_place(const struct node *node);
 void check_document(const struct config_option *const *tables, const struct node *before,
 	struct node *root, struct config_fault_list *faults, struct config_fault_list *notices);
 
-/* The value's node of a sysctl, {value: V, exact: true} or V; NULL when it has not this form. */
-const struct node *sysctl_value_node(const struct node *node, bool *exact);
+/*
+ * The value's node of a sysctl, V or {value: V, exact: true}; NULL when it has not this form, with
+ * the child that does not fit, if there is one.
+ */
+const struct node *sysctl_value_node(
+	const struct node *node, bool *exact, const struct node **unfit);
 
 /* The field's row of a list's items; NULL when they have no such field. */
 const struct config_option *item_row(const struct config_option *option, const char *field);
@@ -89,9 +93,8 @@ int config_new(const struct config_option *const *tables, struct config **ret);
 /* A copy of prefix and name that lives as long as the configuration; NULL without memory. */
 const char *config_keep_name(struct config *config, const char *prefix, const char *name);
 
-/* Points the rows into the merged tree, and hands the configuration out if it has no fault. */
-int config_settle(struct config **config, size_t faults_before, struct config_fault_list *faults,
-	struct config **ret);
+/* Points the rows into the merged tree, which has no fault, and checks the rules. 0 or -ENOMEM. */
+int config_settle(struct config *config, struct config_fault_list *faults);
 
 /* The value of a row; NULL when no table has it. */
 struct row *config_row(const struct config *config, const char *name);

@@ -68,33 +68,28 @@ static int take_text(const struct loading *loading, const char *file, const char
 
 static int file_fault(const struct loading *loading, const char *path, int error)
 {
+	static const struct {
+		int error;
+		const char *message;
+	} messages[] = {
+		{-ENOENT, "no such file: make it, or name another one"},
+		{-EFBIG, "the file is larger than 256 kB: this is no configuration of headroom"},
+		{-EISDIR, "a directory, not a file: remove or rename it"},
+		{-EINVAL, "neither a file nor a link to one: put a plain file here"},
+		{-ENXIO, "neither a file nor a link to one: put a plain file here"}, /* a socket */
+	};
 	struct config_place place = {.file = path, .line = 1, .column = 1};
-	struct config_fault_list *faults = loading->faults;
 
-	switch (error) {
-	case -ENOMEM:
+	if (error == -ENOMEM)
 		return error;
-	case -ENOENT:
-		config_fault_add(faults, &place, "no such file: make it, or name another one");
-		break;
-	case -EFBIG:
-		config_fault_add(faults, &place,
-			"the file is larger than %d kB: this is no configuration of headroom",
-			CONFIG_FILE_MAX / 1024);
-		break;
-	case -EISDIR:
-		config_fault_add(faults, &place, "a directory, not a file: remove or rename it");
-		break;
-	case -EINVAL:
-	case -ENXIO: /* a socket */
-		config_fault_add(
-			faults, &place, "neither a file nor a link to one: put a plain file here");
-		break;
-	default:
-		config_fault_add(faults, &place,
-			"cannot be read: %s: check the path and give read access to it",
-			strerror(-error));
+	for (size_t i = 0; i < ARRAY_SIZE(messages); i++) {
+		if (messages[i].error != error)
+			continue;
+		config_fault_add(loading->faults, &place, "%s", messages[i].message);
+		return -EINVAL;
 	}
+	config_fault_add(loading->faults, &place,
+		"cannot be read: %s: check the path and give read access to it", strerror(-error));
 	return -EINVAL;
 }
 
@@ -155,6 +150,19 @@ static int take_source(const char *path, void *userdata)
 	return r == -EINVAL ? 0 : r; /* told as a fault */
 }
 
+/* Hands the configuration out if nothing was found wrong with it. r: of reading the files. */
+static int finish(struct config **config, int r, size_t faults_before,
+	struct config_fault_list *faults, struct config **ret)
+{
+	if (r == 0 && faults->n == faults_before)
+		r = config_settle(*config, faults);
+	if (r == 0 && faults->n > faults_before)
+		r = -EINVAL;
+	if (r == 0)
+		*ret = steal(*config);
+	return r;
+}
+
 int config_load_text(const char *name, const char *text, size_t len,
 	const struct config_option *const *tables, struct config **ret,
 	struct config_fault_list *faults, struct config_fault_list *notices)
@@ -165,7 +173,7 @@ int config_load_text(const char *name, const char *text, size_t len,
 
 	if (r == 0)
 		r = take_text(&(struct loading){config, faults, notices}, name, text, len);
-	return r < 0 ? r : config_settle(&config, before, faults, ret);
+	return finish(&config, r, before, faults, ret);
 }
 
 int config_load(const struct config_source *source, const struct config_option *const *tables,
@@ -174,19 +182,22 @@ int config_load(const struct config_source *source, const struct config_option *
 	_cleanup_(cleanup_config_free) struct config *config = NULL;
 	struct loading loading = {.faults = faults, .notices = notices};
 	size_t before = faults->n;
-	int r = config_new(tables, &config);
+	int of_directory = 0, r = config_new(tables, &config);
 
 	loading.config = config;
 	if (r == 0 && source->file)
 		r = take_file(&loading, source->file, source->optional);
+	/* A fault of one does not keep the others' from being reported. */
 	if ((r == 0 || r == -EINVAL) && source->directory) {
-		r = for_each_source(source->directory, take_source, &loading);
-		if (r < 0 && r != -ENOMEM)
-			r = file_fault(&loading, source->directory, r);
+		of_directory = for_each_source(source->directory, take_source, &loading);
+		if (of_directory < 0 && of_directory != -ENOMEM)
+			of_directory = file_fault(&loading, source->directory, of_directory);
 	}
-	if (r < 0 && r != -EINVAL)
-		return r;
-	return faults->n > before ? -EINVAL : config_settle(&config, before, faults, ret);
+	return finish(&config,
+		r == -ENOMEM       ? r
+		: of_directory < 0 ? of_directory
+				   : r,
+		before, faults, ret);
 }
 
 /* ---- has it changed? ---- */

@@ -114,13 +114,6 @@ static const struct node *find_node(const struct config *config, const char *nam
 	return node && node->kind != NODE_NULL ? node : NULL;
 }
 
-static const char *profile_of(const struct config *config)
-{
-	const struct row *row = config_row(config, "profile");
-
-	return row && row->parsed.choice >= 0 ? row->option->words[row->parsed.choice] : NULL;
-}
-
 static const struct profile_row *find_in_profile(const char *profile, const char *name)
 {
 	for (const struct profile_row *row = profile_rows; profile && row->name; row++)
@@ -204,7 +197,7 @@ static int settle_sysctls(
 	struct config *config, const char *map_name, const struct config_place *profile)
 {
 	bool cleared, exact;
-	const struct node *map = find_node(config, map_name, &cleared), *value;
+	const struct node *map = find_node(config, map_name, &cleared), *value, *unfit;
 	char prefix[OPTION_NAME_MAX + 1];
 	int r = 0;
 
@@ -223,7 +216,7 @@ static int settle_sysctls(
 
 		if (!node->whole || node->kind == NODE_NULL)
 			continue; /* an option beside the sysctls, or one that is not wanted */
-		value = sysctl_value_node(node, &exact);
+		value = sysctl_value_node(node, &exact, &unfit);
 		place = node_place(value);
 		r = add_sysctl(config, node->key, value->text, exact, &place);
 	}
@@ -232,35 +225,26 @@ static int settle_sysctls(
 	return r;
 }
 
-int config_settle(struct config **config, size_t faults_before, struct config_fault_list *faults,
-	struct config **ret)
+int config_settle(struct config *config, struct config_fault_list *faults)
 {
 	struct config_place profile = {0};
-	const char *name;
+	struct row *chosen = config_row(config, "profile");
 	int r = 0;
 
-	if (faults->n > faults_before)
-		return -EINVAL;
-	for (size_t i = 0; i < (*config)->n_rows; i++)
-		if (streq((*config)->rows[i].option->name, "profile"))
-			settle_row(*config, &(*config)->rows[i], &profile);
-	name = profile_of(*config);
-	if (name)
-		profile.file = config_keep_name(*config, "profile ", name);
-	if (name && !profile.file)
-		return -ENOMEM;
-	for (size_t i = 0; r == 0 && i < (*config)->n_rows; i++) {
-		struct row *row = &(*config)->rows[i];
-
-		settle_row(*config, row, &profile);
-		if (row->option->type == OPTION_SYSCTLS)
-			r = settle_sysctls(*config, row->option->name, &profile);
+	if (chosen)
+		settle_row(config, chosen, &profile);
+	if (chosen && chosen->parsed.choice >= 0) {
+		profile.file = config_keep_name(
+			config, "profile ", chosen->option->words[chosen->parsed.choice]);
+		if (!profile.file)
+			return -ENOMEM;
 	}
-	if (r < 0)
-		return r;
-	rules_check(*config, faults);
-	if (faults->n > faults_before)
-		return -EINVAL;
-	*ret = steal(*config);
-	return 0;
+	for (size_t i = 0; r == 0 && i < config->n_rows; i++) {
+		settle_row(config, &config->rows[i], &profile);
+		if (config->rows[i].option->type == OPTION_SYSCTLS)
+			r = settle_sysctls(config, config->rows[i].option->name, &profile);
+	}
+	if (r == 0)
+		rules_check(config, faults);
+	return r;
 }

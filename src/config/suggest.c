@@ -87,8 +87,7 @@ void suggest_key(const struct config_option *const *tables, const char *section,
 			key_in_section(option->name, section, word);
 			if (word[0] == '\0' || streq(word, last))
 				continue;
-			text_append(known, sizeof(known), last[0] ? ", " : "");
-			text_append(known, sizeof(known), word);
+			text_append(known, sizeof(known), "%s%s", last[0] ? ", " : "", word);
 			copy_text(last, sizeof(last), word);
 			if (suggest_is_slip(key, word, &apart) && apart < best) {
 				best = apart;
@@ -96,11 +95,8 @@ void suggest_key(const struct config_option *const *tables, const char *section,
 			}
 		}
 	}
-	if (!nearest[0] && !elsewhere) {
-		text_append(buffer, size, known);
-		return;
-	}
-	text_append(buffer, size, "did you mean ");
-	text_append(buffer, size, nearest[0] ? nearest : elsewhere);
-	text_append(buffer, size, "?");
+	if (nearest[0] || elsewhere)
+		text_append(buffer, size, "did you mean %s?", nearest[0] ? nearest : elsewhere);
+	else
+		text_append(buffer, size, "%s", known);
 }

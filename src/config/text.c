@@ -4,6 +4,9 @@
 #include "base/utf8.h"
 #include "base/util.h"
 
+#include <stdarg.h>
+#include <stdio.h>
+
 bool text_is_control(const char *character, size_t len)
 {
 	const unsigned char *bytes = (const unsigned char *)character;
@@ -51,9 +54,14 @@ const char *text_quote(char quoted[static TEXT_QUOTE_MAX], const char *text)
 	return quoted;
 }
 
-bool text_append(char *buffer, size_t size, const char *more)
+bool text_append(char *buffer, size_t size, const char *format, ...)
 {
 	size_t used = strlen(buffer);
+	va_list args;
+	int n;
 
-	return copy_text(buffer + used, size - used, more);
+	va_start(args, format);
+	n = vsnprintf(buffer + used, size - used, format, args);
+	va_end(args);
+	return n >= 0 && (size_t)n < size - used;
 }

@@ -4,6 +4,8 @@
 
 /* Texts that come from outside: what may be printed, and how. */
 
+#include "base/util.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -20,6 +22,6 @@ bool text_is_plain(const char *text);
 const char *text_quote(char quoted[static TEXT_QUOTE_MAX], const char *text);
 
 /* Appends to a terminated buffer what fits. True when all of it did. */
-bool text_append(char *buffer, size_t size, const char *more);
+bool text_append(char *buffer, size_t size, const char *format, ...) PRINTF_LIKE(3, 4);
 
 #endif

@@ -61,35 +61,15 @@ static uint64_t upper_bound(const struct config_option *option)
 	return option->max > 0 ? option->max : UINT64_MAX;
 }
 
-static void append_words(const struct config_option *option, char *buffer, size_t size)
+static void append_words(
+	const struct config_option *option, const char *before, char *buffer, size_t size)
 {
-	for (const char *const *word = option->words; word && *word; word++) {
-		if (word != option->words)
-			text_append(buffer, size, word[1] ? ", " : " or ");
-		text_append(buffer, size, *word);
-	}
-}
-
-static void append_or_words(const struct config_option *option, char *buffer, size_t size)
-{
-	if (!option->words || !option->words[0])
-		return;
-	text_append(buffer, size, ", or ");
-	append_words(option, buffer, size);
-}
-
-static void append_count(const struct config_option *option, char *buffer, size_t size)
-{
-	char range[80];
-
-	snprintf(range, sizeof(range), "digits alone, from %" PRIu64 " to %" PRIu64, option->min,
-		upper_bound(option));
-	text_append(buffer, size, range);
-	if (option->unit) {
-		text_append(buffer, size, " ");
-		text_append(buffer, size, option->unit);
-	}
-	append_or_words(option, buffer, size);
+	for (const char *const *word = option->words; word && *word; word++)
+		text_append(buffer, size, "%s%s",
+			word == option->words ? before
+			: word[1]             ? ", "
+					      : " or ",
+			*word);
 }
 
 static void append_duration(const struct config_option *option, char *buffer, size_t size)
@@ -97,61 +77,45 @@ static void append_duration(const struct config_option *option, char *buffer, si
 	char bound[DURATION_TEXT_MAX];
 
 	text_append(buffer, size, "a whole number with its unit, as in 500ms, 20s, 30m or 2h");
-	if (option->min > 0) {
-		text_append(buffer, size, ", from ");
-		text_append(buffer, size, duration_format(bound, option->min));
-	}
-	if (option->max > 0) {
-		text_append(buffer, size, option->min > 0 ? " to " : ", at most ");
-		text_append(buffer, size, duration_format(bound, option->max));
-	}
-	append_or_words(option, buffer, size);
+	if (option->min > 0)
+		text_append(buffer, size, ", from %s", duration_format(bound, option->min));
+	if (option->max > 0)
+		text_append(buffer, size, "%s%s", option->min > 0 ? " to " : ", at most ",
+			duration_format(bound, option->max));
 }
 
 static void append_list(const struct config_option *option, char *buffer, size_t size)
 {
 	if (option->items[0].name[0] == '\0') {
 		text_append(buffer, size, "a list, such as [a, b]");
-	} else {
-		text_append(buffer, size, "a list of maps, such as [{");
-		for (const struct config_option *row = option->items; row->name; row++) {
-			text_append(buffer, size, row == option->items ? "" : ", ");
-			text_append(buffer, size, row->name);
-			text_append(buffer, size, ": ...");
-		}
-		text_append(buffer, size, "}]");
+		return;
 	}
-	append_or_words(option, buffer, size);
+	text_append(buffer, size, "a list of maps, such as [{");
+	for (const struct config_option *row = option->items; row->name; row++)
+		text_append(buffer, size, "%s%s: ...", row == option->items ? "" : ", ", row->name);
+	text_append(buffer, size, "}]");
 }
 
 void value_describe(const struct config_option *option, char *buffer, size_t size)
 {
-	switch (option->type) {
-	case OPTION_BOOL:
-		text_append(buffer, size, "true or false");
-		break;
-	case OPTION_COUNT:
-		append_count(option, buffer, size);
-		break;
-	case OPTION_DURATION:
+	static const char *const plain[] = {
+		[OPTION_BOOL] = "true or false",
+		[OPTION_TEXT] = "one line of text",
+		[OPTION_SYSCTLS] = "a map of sysctl names to values",
+		[OPTION_RESERVED] = "anything",
+	};
+
+	if (option->type == OPTION_COUNT)
+		text_append(buffer, size, "digits alone, from %" PRIu64 " to %" PRIu64 "%s%s",
+			option->min, upper_bound(option), option->unit ? " " : "",
+			option->unit ? option->unit : "");
+	else if (option->type == OPTION_DURATION)
 		append_duration(option, buffer, size);
-		break;
-	case OPTION_LIST:
+	else if (option->type == OPTION_LIST)
 		append_list(option, buffer, size);
-		break;
-	case OPTION_CHOICE:
-		append_words(option, buffer, size);
-		break;
-	case OPTION_TEXT:
-		text_append(buffer, size, "one line of text");
-		break;
-	case OPTION_SYSCTLS:
-		text_append(buffer, size, "a map of sysctl names to values");
-		break;
-	case OPTION_RESERVED:
-		text_append(buffer, size, "anything");
-		break;
-	}
+	else if (option->type != OPTION_CHOICE)
+		text_append(buffer, size, "%s", plain[option->type]);
+	append_words(option, option->type == OPTION_CHOICE ? "" : ", or ", buffer, size);
 }
 
 static int word_index(const struct config_option *option, const char *text)
@@ -175,28 +139,16 @@ static int explain(const struct config_option *option, const char *text, const c
 static int parse_number(const struct config_option *option, const char *text,
 	struct option_value *value, char why[static VALUE_WHY_MAX])
 {
-	uint64_t count;
-	int r = parse_count(text, &count);
+	bool duration = option->type == OPTION_DURATION;
+	uint64_t number;
+	int r = duration ? duration_parse(text, &number) : parse_count(text, &number);
 
 	if (r == -EINVAL)
-		return explain(option, text, "no whole number", why);
-	if (r < 0 || count < option->min || count > upper_bound(option))
+		return explain(
+			option, text, duration ? "no time with a unit" : "no whole number", why);
+	if (r < 0 || number < option->min || number > upper_bound(option))
 		return explain(option, text, "out of range", why);
-	*value = (struct option_value){.choice = -1, .count = count};
-	return 0;
-}
-
-static int parse_duration(const struct config_option *option, const char *text,
-	struct option_value *value, char why[static VALUE_WHY_MAX])
-{
-	uint64_t us;
-	int r = duration_parse(text, &us);
-
-	if (r == -EINVAL)
-		return explain(option, text, "no time with a unit", why);
-	if (r < 0 || us < option->min || us > upper_bound(option))
-		return explain(option, text, "out of range", why);
-	*value = (struct option_value){.choice = -1, .count = us};
+	*value = (struct option_value){.choice = -1, .count = number};
 	return 0;
 }
 
@@ -235,14 +187,11 @@ int value_parse(const struct config_option *option, const char *text, struct opt
 		*value = (struct option_value){.choice = -1, .flag = is_true};
 		return 0;
 	}
-	if (choice < 0 && option->type == OPTION_COUNT)
+	if (choice < 0 && (option->type == OPTION_COUNT || option->type == OPTION_DURATION))
 		return parse_number(option, text, value, why);
-	if (choice < 0 && option->type == OPTION_DURATION)
-		return parse_duration(option, text, value, why);
-	if (choice < 0 && option->type == OPTION_LIST)
-		return explain(option, text, "no list", why);
 	if (choice < 0)
-		return explain(option, text, "not known here", why);
+		return explain(option, text,
+			option->type == OPTION_LIST ? "no list" : "not known here", why);
 	*value = (struct option_value){.choice = choice};
 	return 0;
 }

@@ -407,6 +407,10 @@ void containerd_config_read(const struct containerd_process *process, const stru
 	config->transfer = reading.merges && pulls_by_transfer(&reading);
 	for (int i = 0; i < CONTAINERD_SETTINGS; i++)
 		read_key(&reading, (enum containerd_setting)i);
+	/* A file system may become writable without any file's change. */
+	for (int i = 0; i < CONTAINERD_SETTINGS; i++)
+		if (config->keys[i].refusal == CONTAINERD_READ_ONLY)
+			config->hash[0] = '\0';
 }
 
 bool containerd_literal(
