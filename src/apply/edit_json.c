@@ -2,6 +2,7 @@
 #include "apply/edit_text.h"
 
 #include "base/cleanup.h"
+#include "base/text.h"
 #include "base/util.h"
 #include "runtime/json_scan.h"
 
@@ -136,7 +137,7 @@ static bool same(const cJSON *a, const cJSON *b)
 
 static cJSON *parse(const char *text, size_t len)
 {
-	size_t mark = len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+	size_t mark = text_mark(text, len);
 
 	return cJSON_ParseWithLengthOpts(text + mark, len - mark + 1, NULL, 1);
 }
@@ -185,7 +186,7 @@ int json_key_set(const char *text, size_t len, const char *key, const char *lite
 	size_t *out_len, char why[static EDIT_WHY_MAX])
 {
 	_cleanup_free_ char *terminated = copy_bytes(text, len);
-	size_t mark = len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+	size_t mark = text_mark(text, len);
 	struct found found;
 	int r;
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "apply/edit_text.h"
 
+#include "base/text.h"
 #include "base/toml.h"
 #include "base/util.h"
 
@@ -72,12 +73,6 @@ static bool find_anchor(const char *text, size_t len, const char *table, struct 
 	return found;
 }
 
-/* Of a byte order mark. */
-static size_t mark_length(const char *text, size_t len)
-{
-	return len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
-}
-
 static const char *line_break(const char *text, size_t len)
 {
 	const char *end = memchr(text, '\n', len);
@@ -127,7 +122,7 @@ static int append_table(const char *text, size_t len, const char *table, const c
 static int insert_first(const char *text, size_t len, const char *key, const char *literal,
 	char **out, size_t *out_len)
 {
-	size_t at = mark_length(text, len);
+	size_t at = text_mark(text, len);
 	char *line;
 	int r;
 
@@ -159,7 +154,7 @@ static int remove_key(
 {
 	struct toml_scan scan = {.text = text, .len = len};
 	struct toml_item item, header = {0};
-	size_t first = mark_length(text, len), end = key->end, n = 0, mark;
+	size_t first = text_mark(text, len), end = key->end, n = 0, mark;
 	size_t start = line_start(text, key->start);
 
 	while (toml_next(&scan, &item) > 0) {

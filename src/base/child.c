@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -16,6 +17,7 @@
 #include <linux/close_range.h>
 
 #define ERROR_MAX   4096
+#define ASK_US      (10 * USEC_PER_SEC)
 #define OUTPUT_ROOM ((size_t)1 << 20) /* the kernel refuses whole pages, or more */
 
 #ifndef MFD_NOEXEC_SEAL
@@ -144,4 +146,29 @@ int child_run(const struct child *child, const struct wait *wait, struct child_r
 	result->status = status;
 	result->output = steal(output);
 	return 0;
+}
+
+int child_ask(const struct child *child, const struct wait *wait, char **output,
+	char why[static CHILD_WHY_MAX])
+{
+	struct wait limited = wait_at_most(wait, ASK_US);
+	struct child_result result = {0};
+	int r = child_run(child, &limited, &result);
+
+	if (r < 0) {
+		snprintf(why, CHILD_WHY_MAX, "%.200s could not be run%s: %s%s", child->arguments[0],
+			child->root && child->root[0] ? " in the host's root" : "", strerror(-r),
+			r == -EPERM ? ": give CAP_SYS_CHROOT" : "");
+		return r;
+	}
+	if (WIFEXITED(result.status) && WEXITSTATUS(result.status) == 0) {
+		if (output)
+			*output = steal(result.output);
+		free(result.output);
+		return 0;
+	}
+	free(result.output);
+	snprintf(why, CHILD_WHY_MAX, "%.100s refuses it: %.200s", child->arguments[0],
+		result.error[0] ? result.error : "without a message");
+	return -EINVAL;
 }

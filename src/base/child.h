@@ -31,4 +31,14 @@ struct child_result {
  */
 int child_run(const struct child *child, const struct wait *wait, struct child_result *result);
 
+#define CHILD_WHY_MAX 320
+
+/*
+ * Has a program judge something, for at most 10 s. 0 with its standard output (output may be NULL);
+ * -EINVAL when it exits with another status than 0, else as child_run(): both with why, which names
+ * the program.
+ */
+int child_ask(const struct child *child, const struct wait *wait, char **output,
+	char why[static CHILD_WHY_MAX]);
+
 #endif

@@ -61,6 +61,11 @@ void latency_text(double seconds, char out[static TIME_TEXT_MAX])
 		snprintf(out, TIME_TEXT_MAX, "%.1f s", seconds);
 }
 
+size_t text_mark(const char *text, size_t len)
+{
+	return len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+}
+
 int document_text(void (*put)(FILE *out, void *data), void *data, char **ret, size_t *len)
 {
 	_cleanup_free_ char *text = NULL;

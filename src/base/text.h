@@ -23,6 +23,9 @@ struct text_position {
 
 struct text_position text_position(const char *text, size_t at);
 
+/* The length of the byte order mark that a text begins with; 0 without one. */
+size_t text_mark(const char *text, size_t len);
+
 /* "380 us", "21 ms", "1.2 s". */
 void latency_text(double seconds, char out[static TIME_TEXT_MAX]);
 

@@ -204,8 +204,8 @@ int toml_next(struct toml_scan *scan, struct toml_item *item)
 		if (scan->text[i] == '\0' ||
 			(scan->text[i] == '\r' && byte_at(scan, i + 1) != '\n'))
 			return fault(scan, i, "a byte that no TOML has");
-	if (scan->at == 0 && scan->len >= 3 && memcmp(scan->text, "\xef\xbb\xbf", 3) == 0)
-		scan->at = 3;
+	if (scan->at == 0)
+		scan->at = text_mark(scan->text, scan->len);
 	for (;; scan->at++) {
 		char c = byte_at(scan, scan->at);
 

@@ -18,6 +18,7 @@
  *   version above the daemon's own prevents its start: our own file has no version.
  */
 
+#include "base/child.h"
 #include "base/hash.h"
 #include "base/wait.h"
 #include "kernel/host.h"
@@ -26,7 +27,7 @@
 
 #define CONTAINERD_DROP_IN   "99-headroom.toml"
 #define CONTAINERD_FILES_MAX 32 /* of one configuration */
-#define CONTAINERD_WHY_MAX   320
+#define CONTAINERD_WHY_MAX   CHILD_WHY_MAX
 
 /* The process whose configuration it is. Paths are below the host's root; "" for unknown. */
 struct containerd_process {

@@ -10,10 +10,8 @@
 #include <errno.h>
 #include <glob.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 
 #define DUMP_MAX ((size_t)4 << 20)
-#define DUMP_US  (10 * USEC_PER_SEC)
 
 void containerd_files_clear(struct containerd_files *files)
 {
@@ -207,27 +205,8 @@ int containerd_dump(const struct containerd_process *process, const char *path,
 		.root = process->host->root,
 		.directory = process->directory,
 		.output_max = DUMP_MAX};
-	struct wait limited = wait_at_most(wait, DUMP_US);
-	struct child_result result = {0};
-	int r = child_run(&child, &limited, &result);
 
-	if (r == -EPERM && process->host->root[0])
-		snprintf(why, CONTAINERD_WHY_MAX,
-			"%s could not be run in the host's root: give CAP_SYS_CHROOT",
-			process->binary);
-	else if (r < 0)
-		snprintf(why, CONTAINERD_WHY_MAX, "%s could not be run: %s", process->binary,
-			strerror(-r));
-	if (r < 0)
-		return r;
-	if (WIFEXITED(result.status) && WEXITSTATUS(result.status) == 0) {
-		*dump = result.output;
-		return 0;
-	}
-	free(result.output);
-	snprintf(why, CONTAINERD_WHY_MAX, "%s refuses it: %.240s", process->binary,
-		result.error[0] ? result.error : "without a message");
-	return -EINVAL;
+	return child_ask(&child, wait, dump, why);
 }
 
 bool containerd_dump_value(const char *dump, const char *name, char *out, size_t size)

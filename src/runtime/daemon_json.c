@@ -15,10 +15,8 @@
 #include <limits.h>
 #include <stdio.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 
 #define OUTPUT_MAX 65536
-#define CHECK_US   (10 * USEC_PER_SEC)
 
 /* dockerd --validate came with 23.0: before that, one key that it does not know makes dockerd
  * refuse its whole file, and nothing but its log says so. */
@@ -110,50 +108,29 @@ static int validate(const struct docker_daemon *daemon, const char *path, const 
 	const char *const arguments[] = {daemon->binary, "--validate", "--config-file", path, NULL};
 	struct child child = {
 		.arguments = arguments, .root = daemon->host->root, .output_max = OUTPUT_MAX};
-	struct wait limited = wait_at_most(wait, CHECK_US);
-	struct child_result result = {0};
-	int r = child_run(&child, &limited, &result);
+	char said[CHILD_WHY_MAX];
+	int r = child_ask(&child, wait, NULL, said);
 
-	free(result.output);
-	if (r < 0) {
-		snprintf(why, DOCKER_WHY_MAX, "%.200s could not be run: %s%s", daemon->binary,
-			strerror(-r),
-			r == -EPERM && daemon->host->root[0] ? ": give CAP_SYS_CHROOT" : "");
-		return r;
-	}
-	if (WIFEXITED(result.status) && WEXITSTATUS(result.status) == 0)
-		return 0;
-	snprintf(why, DOCKER_WHY_MAX, "%.100s: dockerd refuses it: %.200s", daemon->config,
-		result.error[0] ? result.error : "without a message");
-	return -EBADMSG;
+	if (r < 0)
+		snprintf(why, DOCKER_WHY_MAX, "%.100s: %.210s", daemon->config, said);
+	return r == -EINVAL ? -EBADMSG : r;
 }
 
-static bool is_blank(const char *text, size_t len)
+/* 0 with the object, NULL for a blank text; -EBADMSG with why. */
+static int parse(const struct docker_daemon *daemon, const char *text, size_t len, cJSON **object,
+	char why[static DOCKER_WHY_MAX])
 {
-	size_t mark = len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
-
-	return mark + strspn(text + mark, " \t\r\n") == len;
-}
-
-int docker_config_check(const struct docker_daemon *daemon, const char *text, size_t len,
-	const char *path, const struct wait *wait, char why[static DOCKER_WHY_MAX])
-{
-	_cleanup_(cleanup_cJSON_Delete) cJSON *object = NULL;
 	struct json_scan scan = {.text = text, .len = len};
-	size_t mark = len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
-	unsigned major = (unsigned)atoi(daemon->version);
+	size_t mark = text_mark(text, len);
 	struct json_member member;
+	const char *end = NULL;
 	int r;
 
-	if (is_blank(text, len))
-		return 0;
 	while ((r = json_next(&scan, &member)) > 0)
 		;
-	if (r == 0) {
-		const char *end = NULL;
-
-		object = cJSON_ParseWithLengthOpts(text + mark, len - mark + 1, &end, 1);
-		if (!object) {
+	if (r == 0 && scan.close > 0) {
+		*object = cJSON_ParseWithLengthOpts(text + mark, len - mark + 1, &end, 1);
+		if (!*object) {
 			struct text_position position =
 				text_position(text, end ? (size_t)(end - text) : len);
 
@@ -162,13 +139,31 @@ int docker_config_check(const struct docker_daemon *daemon, const char *text, si
 			r = -EBADMSG;
 		}
 	}
-	if (r < 0) {
-		snprintf(why, DOCKER_WHY_MAX, "%s:%s: mend it", daemon->config, scan.why);
-		return r;
-	}
+	if (r < 0)
+		snprintf(why, DOCKER_WHY_MAX, "%.160s:%s: mend it", daemon->config, scan.why);
+	return r;
+}
+
+static int check(const struct docker_daemon *daemon, const char *text, size_t len,
+	const cJSON *object, const char *path, const struct wait *wait,
+	char why[static DOCKER_WHY_MAX])
+{
+	int major = atoi(daemon->version);
+
+	if (!object)
+		return 0;
 	if (major >= VALIDATES_SINCE && daemon->binary[0])
 		return validate(daemon, path, wait, why);
 	return major == 20 ? check_keys(daemon, text, len, object, why) : 0;
+}
+
+int docker_config_check(const struct docker_daemon *daemon, const char *text, size_t len,
+	const char *path, const struct wait *wait, char why[static DOCKER_WHY_MAX])
+{
+	_cleanup_(cleanup_cJSON_Delete) cJSON *object = NULL;
+	int r = parse(daemon, text, len, &object, why);
+
+	return r < 0 ? r : check(daemon, text, len, object, path, wait, why);
 }
 
 /* Of doubles the last one, as dockerd takes it. */
@@ -200,12 +195,9 @@ static bool take_mirrors(const cJSON *list, struct docker_config *config)
 	return true;
 }
 
-static int take_values(const struct docker_daemon *daemon, const char *text, size_t len,
-	struct docker_config *config)
+static int take_values(
+	const struct docker_daemon *daemon, const cJSON *object, struct docker_config *config)
 {
-	size_t mark = len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
-	_cleanup_(cleanup_cJSON_Delete) cJSON *object =
-		cJSON_ParseWithLength(text + mark, len - mark);
 	const cJSON *downloads = last_of(object, "max-concurrent-downloads");
 
 	if (cJSON_IsNumber(downloads) && downloads->valuedouble >= 0 &&
@@ -214,13 +206,14 @@ static int take_values(const struct docker_daemon *daemon, const char *text, siz
 	if (take_mirrors(last_of(object, "registry-mirrors"), config))
 		return 0;
 	snprintf(config->why, sizeof(config->why),
-		"%s: registry-mirrors: more than can be read: left alone", daemon->config);
+		"%.160s: registry-mirrors: more than can be read: left alone", daemon->config);
 	return -E2BIG;
 }
 
 void docker_config_read(
 	const struct docker_daemon *daemon, const struct wait *wait, struct docker_config *config)
 {
+	_cleanup_(cleanup_cJSON_Delete) cJSON *object = NULL;
 	_cleanup_free_ char *text = NULL, *all = NULL;
 	char full[PATH_MAX], hash[HASH_TEXT_MAX];
 	struct stat st;
@@ -250,9 +243,11 @@ void docker_config_read(
 	if (streq(hash, config->hash))
 		return;
 	*config = (struct docker_config){.changed_us = config->changed_us};
-	config->error = docker_config_check(daemon, text, len, daemon->config, wait, config->why);
+	config->error = parse(daemon, text, len, &object, config->why);
 	if (config->error == 0)
-		config->error = take_values(daemon, text, len, config);
+		config->error = check(daemon, text, len, object, daemon->config, wait, config->why);
+	if (config->error == 0)
+		config->error = take_values(daemon, object, config);
 	if (config->error == 0 || config->error == -EBADMSG)
 		memcpy(config->hash, hash, sizeof(hash));
 }

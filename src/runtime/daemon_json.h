@@ -4,6 +4,7 @@
 
 /* What Docker's daemon.json says, and whether dockerd accepts it. Blocks; nothing writes. */
 
+#include "base/child.h"
 #include "base/hash.h"
 #include "base/wait.h"
 #include "kernel/host.h"

@@ -102,8 +102,7 @@ int json_next(struct json_scan *scan, struct json_member *member)
 	bool first = scan->n == 0;
 
 	if (scan->at == 0) {
-		if (scan->len >= 3 && memcmp(scan->text, "\xef\xbb\xbf", 3) == 0)
-			scan->at = 3;
+		scan->at = text_mark(scan->text, scan->len);
 		skip_blanks(scan);
 		if (scan->at == scan->len)
 			return 0;

@@ -163,8 +163,7 @@ TEST(dockerd_has_the_last_word_on_daemon_json)
 		{"20.10.24", "exit 1", "{\"debug\": true, \"max-concurrent-uploads\": 1}", -EBADMSG,
 			":1:46: dockerd 20.10.24 does not know \"downloads\""},
 		{"23.0.1", "grep -q '\"downloads\": 10' \"$3\"", "{\"x\": 1}", 0, ""},
-		{"23.0.1", "echo bad >&2; exit 1", "{\"x\": 1}", -EBADMSG,
-			"dockerd refuses it: bad"},
+		{"23.0.1", "echo bad >&2; exit 1", "{\"x\": 1}", -EBADMSG, "refuses it: bad"},
 		{"23.0.1", "exit 0", "{\"x\": }", -EBADMSG, "1:7: no value is here"},
 	};
 
