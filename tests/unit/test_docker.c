@@ -11,7 +11,6 @@
 	"{\"Type\":\"daemon\",\"Action\":\"reload\",\"timeNano\":" nano ",\"Actor\":{"     \
 	"\"Attributes\":{\"max-concurrent-downloads\":\"" #n "\",\"registry-mirrors\":\"[" \
 	"\\\"http://a/\\\",\\\"http://b\\\"]\"}}}\n"
-#define PULL(name) "{\"Type\":\"image\",\"Action\":\"pull\",\"Actor\":{\"ID\":\"" name "\"}}\n"
 
 struct fake {
 	struct directory directory;
@@ -70,22 +69,6 @@ static struct wait in(uint64_t us)
 	return (struct wait){.deadline_us = now_us() + us, .cancel_fd = -1};
 }
 
-TEST(version_and_info_are_read)
-{
-	_cleanup_fake_ struct fake fake;
-	struct wait wait = in(20 * USEC_PER_SEC);
-	struct docker_info info = {0};
-	char why[DOCKER_ERROR_MAX];
-
-	fake_open(&fake);
-	assert_int_equal(docker_read_info(fake.socket, &info, &wait, why), 0);
-	assert_string_equal(info.version, "20.10.24+dfsg1");
-	assert_string_equal(info.storage_driver, "overlay2");
-	assert_string_equal(info.root_dir, "/var/lib/docker");
-	assert_string_equal(info.mirrors, "https://mirror.example");
-	assert_string_equal(info.reloaded_downloads, "");
-}
-
 TEST(info_is_read_again_only_after_a_reload)
 {
 	_cleanup_fake_ struct fake fake;
@@ -103,46 +86,6 @@ TEST(info_is_read_again_only_after_a_reload)
 	assert_int_equal(atomic_load(&fake.infos), 2);
 	assert_string_equal(info.reloaded_downloads, "10");
 	assert_int_equal(info.reloaded_us, 1700000001000000);
-}
-
-TEST(a_reload_has_the_value_in_force)
-{
-	_cleanup_fake_ struct fake fake;
-	struct wait wait = in(20 * USEC_PER_SEC);
-	char value[DOCKER_VALUE_MAX] = "before";
-
-	fake_open(&fake);
-	fake.events = RELOAD(10, "1700000000000000000");
-	assert_int_equal(
-		docker_wait_reload(fake.socket, 1, "max-concurrent-downloads", value, &wait), 0);
-	assert_string_equal(value, "10");
-	assert_int_equal(docker_wait_reload(fake.socket, 1, "registry-mirrors", value, &wait), 0);
-	assert_string_equal(value, "http://a http://b");
-	/* A reload that was refused sends no event. */
-	fake.events = "";
-	wait = in(100 * USEC_PER_MSEC);
-	assert_int_equal(
-		docker_wait_reload(fake.socket, 1, "registry-mirrors", value, &wait), -ETIMEDOUT);
-	fake.ends = true;
-	wait = in(20 * USEC_PER_SEC);
-	assert_int_equal(
-		docker_wait_reload(fake.socket, 1, "registry-mirrors", value, &wait), -ECONNRESET);
-	assert_string_equal(value, "http://a http://b");
-}
-
-TEST(pulled_images_are_named)
-{
-	_cleanup_fake_ struct fake fake;
-	struct wait wait = in(20 * USEC_PER_SEC);
-	char names[2][DOCKER_NAME_MAX];
-	size_t n = 0;
-
-	fake_open(&fake);
-	fake.events = PULL("127.0.0.1:5000/a:1") PULL("b:latest") PULL("c");
-	assert_int_equal(docker_read_pulled(fake.socket, 1, names, 2, &n, &wait), 0);
-	assert_int_equal(n, 2);
-	assert_string_equal(names[0], "127.0.0.1:5000/a:1");
-	assert_string_equal(names[1], "b:latest");
 }
 
 TEST(containers_are_listed)

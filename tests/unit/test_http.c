@@ -32,10 +32,10 @@ HTTP_TEST(each_request_has_its_own_deadline)
 	char buffer[1024];
 	int fd;
 
-	restart_server((struct http_options){.request_us = 300 * USEC_PER_MSEC});
+	restart_server((struct http_options){.request_us = 200 * USEC_PER_MSEC});
 	fd = dial();
 	for (int i = 0; i < 4; i++) {
-		assert_false(closed_within(fd, 150));
+		assert_false(closed_within(fd, 100));
 		send_text(fd, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n");
 		assert_true(recv(fd, buffer, sizeof(buffer), 0) > 0);
 	}
@@ -158,7 +158,7 @@ HTTP_TEST(a_shortage_of_descriptors_is_survived)
 	usleep(20000);
 	fd = dial(); /* takes the last number: accept has none */
 	turns = iterations();
-	usleep(300000);
+	usleep(200000);
 	assert_true(iterations() - turns < 10);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
 	free(ask_on(fd, "GET /livez HTTP/1.1" END));
@@ -198,7 +198,7 @@ HTTP_TEST(handlers_have_no_deadline)
 
 	restart_server((struct http_options){.request_us = 100 * USEC_PER_MSEC});
 	fd = post_held();
-	assert_false(closed_within(fd, 300)); /* work has no deadline */
+	assert_false(closed_within(fd, 150)); /* work has no deadline */
 	expect_alive();
 	in_loop(do_finish);
 	answer = receive_all(fd);
@@ -242,11 +242,11 @@ HTTP_TEST(no_descriptor_leaks_and_the_idle_server_sleeps)
 	uint64_t before;
 	int descriptors;
 
-	restart_server((struct http_options){.request_us = 200 * USEC_PER_MSEC});
+	restart_server((struct http_options){.request_us = 100 * USEC_PER_MSEC});
 	expect_alive();
 	usleep(20000);
 	descriptors = count_descriptors();
-	for (int i = 0; i < 200; i++) {
+	for (int i = 0; i < 100; i++) {
 		int fd = dial();
 
 		send_text(fd, i % 2 ? "GET /v1/status HTTP/1.1\r\nHost: x\r\n\r\n" : "GET /li");
@@ -254,9 +254,9 @@ HTTP_TEST(no_descriptor_leaks_and_the_idle_server_sleeps)
 		expect("GET /metrics HTTP/1.1" END, "HTTP/1.1 200", "headroom_build_info");
 	}
 	/* An end of stream that comes with the last bytes is only seen at the deadline. */
-	usleep(400000);
+	usleep(200000);
 	assert_int_equal(count_descriptors(), descriptors);
 	before = iterations();
-	usleep(500000);
+	usleep(200000);
 	assert_int_equal(iterations(), before);
 }
