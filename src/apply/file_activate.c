@@ -205,17 +205,16 @@ static size_t put_back(
 	for (size_t i = 0; i < work->journal->n_files; i++) {
 		struct file_note *note = &work->journal->files[i];
 		struct work_file file = {0};
-		struct file_key *keys[JOURNAL_TRIED_MAX];
+		struct file_record *keys[JOURNAL_TRIED_MAX];
 		size_t n_keys = 0;
 		int r;
 
 		for (size_t t = 0; t < mark->n_tried && streq(note->service.unit, mark->unit);
 			t++) {
-			struct file_key *key = note_key(note, mark->tried[t].name);
+			struct file_record *key = note_key(note, mark->tried[t].name);
 
 			if (key)
-				copy_text(key->record.failed, SETTING_VALUE_MAX,
-					mark->tried[t].value);
+				copy_text(key->failed, SETTING_VALUE_MAX, mark->tried[t].value);
 			if (key)
 				keys[n_keys++] = key;
 		}
@@ -231,7 +230,7 @@ static size_t put_back(
 		*failed += r < 0;
 		work_file_clear(&file);
 		for (size_t k = 0; k < n_keys; k++)
-			report_failed(work, &keys[k]->record, why);
+			report_failed(work, keys[k], why);
 	}
 	return n;
 }

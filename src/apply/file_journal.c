@@ -15,59 +15,43 @@
 
 void note_clear(struct file_note *note)
 {
-	for (size_t i = 0; i < note->n_keys; i++) {
-		free(note->keys[i].original);
-		free(note->keys[i].before);
-		free(note->keys[i].target);
-	}
 	free(note->keys);
 	*note = (struct file_note){0};
 }
 
 int note_copy(const struct file_note *note, struct file_note *out)
 {
-	struct file_note copy = *note;
+	struct file_record *keys = calloc(MAX(note->n_keys, 1), sizeof(*keys));
 
-	copy.n_keys = 0;
-	copy.keys_allocated = note->n_keys;
-	copy.keys = calloc(MAX(note->n_keys, 1), sizeof(*copy.keys));
-	if (!copy.keys)
+	if (!keys)
 		return -ENOMEM;
-	for (size_t i = 0; i < note->n_keys; i++) {
-		const struct file_key *key = &note->keys[i];
-		struct file_key *new = &copy.keys[copy.n_keys++];
-
-		new->record = key->record;
-		if (replace_text(&new->original, key->original) < 0 ||
-			replace_text(&new->before, key->before) < 0 ||
-			replace_text(&new->target, key->target) < 0) {
-			note_clear(&copy);
-			return -ENOMEM;
-		}
-	}
-	*out = copy;
+	if (note->n_keys > 0)
+		memcpy(keys, note->keys, note->n_keys * sizeof(*keys));
+	*out = *note;
+	out->keys = keys;
+	out->keys_allocated = MAX(note->n_keys, 1);
 	return 0;
 }
 
-struct file_key *note_key(const struct file_note *note, const char *name)
+struct file_record *note_key(const struct file_note *note, const char *name)
 {
 	for (size_t i = 0; i < note->n_keys; i++)
-		if (streq(note->keys[i].record.name, name))
+		if (streq(note->keys[i].name, name))
 			return &note->keys[i];
 	return NULL;
 }
 
-struct file_key *note_add_key(struct file_note *note, const char *name)
+struct file_record *note_add_key(struct file_note *note, const char *name)
 {
-	struct file_key *key;
+	struct file_record *key;
 
 	if (grow_array(&note->keys, note->n_keys, &note->keys_allocated, sizeof(*note->keys)) < 0)
 		return NULL;
 	key = &note->keys[note->n_keys++];
-	copy_text(key->record.name, sizeof(key->record.name), name);
-	copy_text(key->record.tuner, sizeof(key->record.tuner), note->tuner);
-	copy_text(key->record.target.path, sizeof(key->record.target.path), note->path);
-	key->record.target.format = note->format;
+	copy_text(key->name, sizeof(key->name), name);
+	copy_text(key->tuner, sizeof(key->tuner), note->tuner);
+	copy_text(key->target.path, sizeof(key->target.path), note->path);
+	key->target.format = note->format;
 	return key;
 }
 
@@ -128,7 +112,7 @@ int file_journal_snapshot(
 		return -ENOMEM;
 	for (size_t i = journal->n_files; i-- > 0;)
 		for (size_t k = 0; k < journal->files[i].n_keys; k++) {
-			const struct file_record *record = &journal->files[i].keys[k].record;
+			const struct file_record *record = &journal->files[i].keys[k];
 
 			if (!file_record_find(list, have, record->name))
 				list[have++] = *record;
@@ -196,11 +180,11 @@ struct unit_mark *file_journal_unit(struct file_journal *journal, const char *un
 void file_journal_try_again(struct file_journal *journal, const char *name)
 {
 	for (size_t i = 0; i < journal->n_files; i++) {
-		struct file_key *key = note_key(&journal->files[i], name);
+		struct file_record *key = note_key(&journal->files[i], name);
 
-		if (!key || !key->record.failed[0])
+		if (!key || !key->failed[0])
 			continue;
-		key->record.failed[0] = '\0';
+		key->failed[0] = '\0';
 		journal->dirty = true;
 	}
 	for (size_t i = 0; i < journal->n_units; i++) {

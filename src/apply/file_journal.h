@@ -29,25 +29,17 @@
 
 #define FILE_HASH_NONE "none" /* instead of a hash: there is no such file */
 
-/* A setting of a file. The literals are in the file's language, NULL: not there. EDIT_OWN has none.
- */
-struct file_key {
-	struct file_record record;
-	char *original; /* before our first write */
-	char *before;   /* what the file had when target was noted: the original, or ours */
-	char *target;
-};
-
 struct file_note {
 	char path[SETTING_PATH_MAX]; /* below the host's root */
 	char tuner[32];
 	enum edit_format format;
 	struct service service;
-	unsigned directories;         /* how many directories above it were made for it */
-	char original[HASH_TEXT_MAX]; /* of the bytes to restore, which files/ has */
-	/* Of what we wrote, and were about to write when this was noted. */
+	unsigned directories; /* how many directories above it were made for it */
+	/* Hashes of bytes that files/ has: to restore; and what we wrote, or were about to write
+	 * when this was noted. */
+	char original[HASH_TEXT_MAX];
 	char ours[2][HASH_TEXT_MAX];
-	struct file_key *keys;
+	struct file_record *keys; /* its settings */
 	size_t n_keys, keys_allocated;
 };
 
@@ -126,8 +118,8 @@ void file_journal_try_again(struct file_journal *journal, const char *name);
 /* out is written on success only. 0 or -ENOMEM. */
 int note_copy(const struct file_note *note, struct file_note *out);
 void note_clear(struct file_note *note);
-struct file_key *note_key(const struct file_note *note, const char *name);
-struct file_key *note_add_key(struct file_note *note, const char *name);
+struct file_record *note_key(const struct file_note *note, const char *name);
+struct file_record *note_add_key(struct file_note *note, const char *name);
 
 /* True when a file of this hash was written by us. */
 bool note_is_ours(const struct file_note *note, const char *hash);

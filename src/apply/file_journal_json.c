@@ -32,8 +32,7 @@ static const char *const verifiers[] = {[VERIFY_NOTHING] = "nothing",
 	[VERIFY_DOCKERD] = "dockerd",
 	NULL};
 
-/* A member of a struct: text in an array or, with size 0, on the heap and NULL when absent; or,
- * with choices, an enum. */
+/* A member of a struct: text, or, with choices, an enum. */
 struct field {
 	const char *name;
 	size_t offset, size;
@@ -44,27 +43,20 @@ struct field {
 	{                                                                       \
 		name, offsetof(type, member), sizeof(((type *)0)->member), NULL \
 	}
-#define HEAP(type, name, member)                      \
-	{                                             \
-		name, offsetof(type, member), 0, NULL \
-	}
 #define CHOICE(type, name, member, choices)              \
 	{                                                \
 		name, offsetof(type, member), 0, choices \
 	}
 
 static const struct field key_fields[] = {
-	TEXT(struct file_key, "name", record.name),
-	TEXT(struct file_key, "table", record.target.table),
-	TEXT(struct file_key, "key", record.target.key),
-	TEXT(struct file_key, "in_force_originally", record.original),
-	TEXT(struct file_key, "on_disk_originally", record.on_disk),
-	TEXT(struct file_key, "value_before", record.before),
-	TEXT(struct file_key, "wanted", record.wanted),
-	TEXT(struct file_key, "failed", record.failed),
-	HEAP(struct file_key, "original", original),
-	HEAP(struct file_key, "before", before),
-	HEAP(struct file_key, "target", target),
+	TEXT(struct file_record, "name", name),
+	TEXT(struct file_record, "table", target.table),
+	TEXT(struct file_record, "key", target.key),
+	TEXT(struct file_record, "in_force_originally", original),
+	TEXT(struct file_record, "on_disk_originally", on_disk),
+	TEXT(struct file_record, "value_before", before),
+	TEXT(struct file_record, "wanted", wanted),
+	TEXT(struct file_record, "failed", failed),
 	{NULL, 0, 0, NULL},
 };
 
@@ -98,13 +90,10 @@ static bool print_fields(cJSON *object, const struct field *fields, const void *
 {
 	for (const struct field *field = fields; field->name; field++) {
 		const char *member = (const char *)from + field->offset;
-		const char *text = member;
 
 		if (field->choices)
-			text = field->choices[*(const unsigned *)(const void *)member];
-		else if (field->size == 0)
-			text = *(char *const *)(const void *)member;
-		if (text && !cJSON_AddStringToObject(object, field->name, text))
+			member = field->choices[*(const unsigned *)(const void *)member];
+		if (!cJSON_AddStringToObject(object, field->name, member))
 			return false;
 	}
 	return true;
@@ -115,30 +104,27 @@ static const char *text_of(const cJSON *object, const char *name)
 	return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, name));
 }
 
-/* 0, -EBADMSG, -ENOMEM. */
-static int take_fields(const cJSON *object, const struct field *fields, void *to)
+static bool take_fields(const cJSON *object, const struct field *fields, void *to)
 {
 	for (const struct field *field = fields; field->name; field++) {
 		const char *text = text_of(object, field->name);
 		void *member = (char *)to + field->offset;
+		unsigned choice = 0;
 
-		if (field->choices) {
-			unsigned choice = 0;
-
-			while (text && field->choices[choice] &&
-				!streq(field->choices[choice], text))
-				choice++;
-			if (!text || !field->choices[choice])
-				return -EBADMSG;
-			*(unsigned *)member = choice;
-		} else if (field->size > 0) {
-			if (!text || !copy_text(member, field->size, text))
-				return -EBADMSG;
-		} else if (replace_text(member, text) < 0) {
-			return -ENOMEM;
+		if (!text)
+			return false;
+		if (!field->choices) {
+			if (!copy_text(member, field->size, text))
+				return false;
+			continue;
 		}
+		while (field->choices[choice] && !streq(field->choices[choice], text))
+			choice++;
+		if (!field->choices[choice])
+			return false;
+		*(unsigned *)member = choice;
 	}
-	return 0;
+	return true;
 }
 
 /* An object appended to an array; NULL without memory. */
@@ -248,32 +234,29 @@ static bool take_number(const cJSON *object, const char *name, double max, uint6
 /* The name of a file in files/: nothing else may become a part of a path. */
 static bool is_hash(const char *text)
 {
-	return streq(text, FILE_HASH_NONE) ||
+	return text[0] == '\0' || streq(text, FILE_HASH_NONE) ||
 	       (strlen(text) == HASH_TEXT_MAX - 1 &&
 		       strspn(text, "0123456789abcdef") == HASH_TEXT_MAX - 1);
 }
 
 static int take_note(const cJSON *object, struct file_note *note)
 {
-	const cJSON *item;
+	const cJSON *service = cJSON_GetObjectItemCaseSensitive(object, "service"), *item;
 	uint64_t directories;
-	int r = take_fields(object, note_fields, note);
 
-	if (r == 0)
-		r = take_fields(cJSON_GetObjectItemCaseSensitive(object, "service"), service_fields,
-			&note->service);
-	if (r == 0 && (note->path[0] != '/' || !is_hash(note->original) ||
-			      !take_number(object, "directories", 64, &directories)))
-		r = -EBADMSG;
-	if (r < 0)
-		return r;
+	if (!take_fields(object, note_fields, note) ||
+		!take_fields(service, service_fields, &note->service) || note->path[0] != '/' ||
+		!is_hash(note->original) || !is_hash(note->ours[0]) || !is_hash(note->ours[1]) ||
+		!take_number(object, "directories", 64, &directories))
+		return -EBADMSG;
 	note->directories = (unsigned)directories;
 	cJSON_ArrayForEach (item, cJSON_GetObjectItemCaseSensitive(object, "keys")) {
-		struct file_key *key = note_add_key(note, "");
+		struct file_record *key = note_add_key(note, "");
 
-		r = key ? take_fields(item, key_fields, key) : -ENOMEM;
-		if (r < 0)
-			return r;
+		if (!key)
+			return -ENOMEM;
+		if (!take_fields(item, key_fields, key))
+			return -EBADMSG;
 	}
 	return 0;
 }

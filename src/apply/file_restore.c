@@ -36,7 +36,7 @@ void work_make_restore(struct work *work)
 			continue;
 		file = work_add(work, journal->files[i].path);
 		for (size_t k = 0; file && k < file->note.n_keys; k++) {
-			const struct file_record *record = &file->note.keys[k].record;
+			const struct file_record *record = &file->note.keys[k];
 			const struct file_want want = {.target = record->target};
 			struct change *change = plan_add(&work->job->plan);
 
@@ -59,7 +59,7 @@ void work_make_restore(struct work *work)
 static void leave(const struct work *work, const struct work_file *file, const char *name)
 {
 	for (size_t i = 0; i < file->note.n_keys; i++) {
-		const char *its = file->note.keys[i].record.name;
+		const char *its = file->note.keys[i].name;
 		struct change *change = change_of(work, file, its);
 
 		if (!change || (name && !streq(name, its)))
@@ -75,45 +75,26 @@ static int take_out(const struct work *work, struct work_file *file)
 {
 	_cleanup_free_ char *text = NULL;
 	size_t len = file->old.len;
-	int r = 0;
+	int r;
 
 	if (!file->old.bytes || file->note.format == EDIT_OWN) {
 		leave(work, file, NULL);
 		return 0;
 	}
 	text = copy_bytes(file->old.bytes, len);
-	if (!text)
-		return -ENOMEM;
-	for (size_t i = 0; i < file->note.n_keys; i++) {
-		const struct file_key *key = &file->note.keys[i];
-		const struct file_target *target = &key->record.target;
-		_cleanup_free_ char *literal = NULL;
-		struct change *change = change_of(work, file, key->record.name);
-		char *edited;
-
-		r = edit_text_get(file->note.format, text, len, target->table, target->key,
-			&literal, file->why);
-		if (r < 0)
-			return r;
-		if (same_text(literal, key->original))
-			continue;
-		if (!same_text(literal, key->target) && !same_text(literal, key->before)) {
-			leave(work, file, key->record.name);
-			continue;
-		}
-		r = edit_text_set(file->note.format, text, len, target->table, target->key,
-			key->original, &edited, &len, file->why);
-		if (r < 0)
-			return r;
-		free(text);
-		text = edited;
-		if (change)
-			change->reason = "file-changed-since";
-	}
+	r = text ? work_remove_ours(work, file, &text, &len, leave) : -ENOMEM;
+	if (r < 0)
+		return r;
 	if (len == file->old.len && memcmp(text, file->old.bytes, len) == 0)
 		return 0;
 	r = file_put(&file->at, file->old.hash, text, len);
 	file->written = r == 0;
+	for (size_t i = 0; r == 0 && i < file->note.n_keys; i++) {
+		struct change *change = change_of(work, file, file->note.keys[i].name);
+
+		if (change && !change->left)
+			change->reason = "file-changed-since";
+	}
 	return r;
 }
 
@@ -179,7 +160,7 @@ void work_restore(const struct work *work, struct work_file *file)
 	int r = file->error = restore_file(work, file);
 
 	for (size_t i = 0; i < file->note.n_keys; i++) {
-		struct change *change = change_of(work, file, file->note.keys[i].record.name);
+		struct change *change = change_of(work, file, file->note.keys[i].name);
 
 		if (!change)
 			continue;

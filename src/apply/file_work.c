@@ -47,11 +47,13 @@ void work_fail(
 void work_sweep(const struct work *work)
 {
 	const struct file_journal *journal = work->journal;
-	_cleanup_free_ char *needed = calloc(journal->n_files + 1, HASH_TEXT_MAX);
+	_cleanup_free_ char *needed = calloc(journal->n_files + 1, 3 * HASH_TEXT_MAX);
 
 	for (size_t i = 0; needed && i < journal->n_files; i++) {
-		strcat(needed, journal->files[i].original);
-		strcat(needed, " ");
+		const struct file_note *note = &journal->files[i];
+		char *end = needed + strlen(needed);
+
+		sprintf(end, "%s %s %s ", note->original, note->ours[0], note->ours[1]);
 	}
 	if (needed)
 		file_sweep(journal->dir, needed);
@@ -123,13 +125,19 @@ static bool is_value_of(const struct file_record *record, const char *value)
 }
 
 /* What people see of a key, and what tells our own writes from those of others. */
-static void record_values(const struct work *work, struct file_record *record,
-	const struct change *change, bool is_new)
+static int record_key(const struct work *work, struct work_file *file, const struct change *change,
+	const char *table)
 {
 	const char *on_disk = change->file->on_disk;
-	char before[SETTING_VALUE_MAX];
+	struct file_record *record = note_key(&file->note, change->name);
 
-	if (is_new) {
+	if (record) {
+		copy_text(record->before, SETTING_VALUE_MAX,
+			is_value_of(record, on_disk) ? on_disk : record->wanted);
+	} else {
+		record = note_add_key(&file->note, change->name);
+		if (!record)
+			return -ENOMEM;
 		/* What a program runs with may not be known: then what it was to start with. */
 		copy_text(record->original, SETTING_VALUE_MAX,
 			change->old[0] ? change->old : on_disk);
@@ -137,55 +145,78 @@ static void record_values(const struct work *work, struct file_record *record,
 		copy_text(record->before, SETTING_VALUE_MAX, on_disk);
 		/* It was in another file before. */
 		for (size_t i = work->journal->n_files; i-- > 0;) {
-			const struct file_key *key =
+			const struct file_record *key =
 				note_key(&work->journal->files[i], change->name);
 
 			if (!key)
 				continue;
-			copy_text(record->original, SETTING_VALUE_MAX, key->record.original);
-			copy_text(record->on_disk, SETTING_VALUE_MAX, key->record.on_disk);
+			copy_text(record->original, SETTING_VALUE_MAX, key->original);
+			copy_text(record->on_disk, SETTING_VALUE_MAX, key->on_disk);
 		}
-	} else {
-		copy_text(before, sizeof(before),
-			is_value_of(record, on_disk) ? on_disk : record->wanted);
-		copy_text(record->before, SETTING_VALUE_MAX, before);
 	}
+	/* Another generation of the program has it elsewhere. */
+	copy_text(record->target.table, FILE_TABLE_MAX, table);
+	copy_text(record->target.key, FILE_KEY_MAX, change->file->target.key);
 	copy_text(record->wanted, SETTING_VALUE_MAX, change->new);
+	return 0;
 }
 
-/*
- * What a crash between this note and the write leaves is ours, so it becomes before; what somebody
- * else wrote is not: that is what a restore gives back from now on.
- */
-static int record_key(const struct work *work, struct work_file *file, const struct change *change,
-	const char *table)
+/* The literal of a key in kept bytes; NULL: not there. False when the bytes are not. */
+static bool kept_literal(const struct work *work, const struct work_file *file, const char *hash,
+	const struct file_target *target, char **literal)
 {
-	const struct file_target *target = &change->file->target;
-	struct file_key *key = note_key(&file->note, change->name);
-	bool is_new = !key, ours;
-	_cleanup_free_ char *literal = NULL;
-	int r = 0;
+	_cleanup_free_ char *bytes = NULL;
+	char why[EDIT_WHY_MAX];
+	size_t len;
 
-	if (file->note.format != EDIT_OWN && file->old.bytes)
-		r = edit_text_get(file->note.format, file->old.bytes, file->old.len, table,
-			target->key, &literal, file->why);
-	if (r < 0)
-		return r;
-	if (!key)
-		key = note_add_key(&file->note, change->name);
-	if (!key)
-		return -ENOMEM;
-	/* Another generation of the program has it elsewhere. */
-	copy_text(key->record.target.table, FILE_TABLE_MAX, table);
-	copy_text(key->record.target.key, FILE_KEY_MAX, target->key);
-	record_values(work, &key->record, change, is_new);
-	ours = same_text(literal, key->target) || same_text(literal, key->before);
-	if (!ours && replace_text(&key->original, literal) < 0)
-		return -ENOMEM;
-	if (replace_text(&key->before, ours ? literal : key->original) < 0)
-		return -ENOMEM;
-	return file->note.format == EDIT_OWN ? 0
-					     : replace_text(&key->target, change->file->edit.text);
+	return hash[0] && !streq(hash, FILE_HASH_NONE) &&
+	       file_recall(work->journal->dir, hash, &bytes, &len) == 0 &&
+	       edit_text_get(file->note.format, bytes, len, target->table, target->key, literal,
+		       why) == 0;
+}
+
+static bool is_ours(const struct work *work, const struct work_file *file,
+	const struct file_target *target, const char *literal)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(file->note.ours); i++) {
+		_cleanup_free_ char *ours = NULL;
+
+		if (kept_literal(work, file, file->note.ours[i], target, &ours) &&
+			same_text(literal, ours))
+			return true;
+	}
+	return false;
+}
+
+int work_remove_ours(const struct work *work, struct work_file *file, char **text, size_t *len,
+	void (*keep)(const struct work *work, const struct work_file *file, const char *name))
+{
+	for (size_t i = 0; i < file->note.n_keys; i++) {
+		const struct file_record *key = &file->note.keys[i];
+		const struct file_target *target = &key->target;
+		_cleanup_free_ char *literal = NULL, *original = NULL;
+		char *edited;
+		int r = edit_text_get(file->note.format, *text, *len, target->table, target->key,
+			&literal, file->why);
+
+		if (r < 0)
+			return r;
+		(void)kept_literal(work, file, file->note.original, target, &original);
+		if (same_text(literal, original))
+			continue;
+		if (!is_ours(work, file, target, literal)) {
+			if (keep)
+				keep(work, file, key->name);
+			continue;
+		}
+		r = edit_text_set(file->note.format, *text, *len, target->table, target->key,
+			original, &edited, len, file->why);
+		if (r < 0)
+			return r;
+		free(*text);
+		*text = edited;
+	}
+	return 0;
 }
 
 /* The file with everything of the plan in it, accepted by its program. */
@@ -232,46 +263,35 @@ static int compose(const struct work *work, struct work_file *file)
 	return 0;
 }
 
-/* Someone else's file, with our keys as they were before us: what a restore gives back. */
-static int keep_without_ours(const struct work *work, struct work_file *file)
-{
-	_cleanup_free_ char *text = copy_bytes(file->old.bytes, file->old.len);
-	size_t len = file->old.len;
-	int r = text ? 0 : -ENOMEM;
-
-	for (size_t i = 0; r == 0 && i < file->note.n_keys; i++) {
-		const struct file_key *key = &file->note.keys[i];
-		char *edited;
-
-		r = edit_text_set(file->note.format, text, len, key->record.target.table,
-			key->record.target.key, key->original, &edited, &len, file->why);
-		if (r == 0) {
-			free(text);
-			text = edited;
-		}
-	}
-	if (r < 0)
-		return r;
-	hash_bytes(text, len, file->note.original);
-	return file_keep(work->journal->dir, file->note.original, text, len);
-}
-
 /*
  * The bytes that a restore gives back are those before our first write; once somebody else has
- * changed the file, those of theirs.
+ * changed the file, theirs without our values. The new ones are kept too, to tell ours by.
  */
-static int keep_original(const struct work *work, struct work_file *file)
+static int keep_bytes(const struct work *work, struct work_file *file)
 {
 	struct file_note *note = &file->note;
-	bool is_original = streq(file->old.hash, note->original);
-	bool foreign = file->noted && !is_original && !note_is_ours(note, file->old.hash);
+	char *hash = note->original;
+	bool theirs = file->noted && !streq(file->old.hash, hash) &&
+		      !note_is_ours(note, file->old.hash) && file->old.bytes;
+	_cleanup_free_ char *text =
+		file->old.bytes ? copy_bytes(file->old.bytes, file->old.len) : NULL;
+	size_t len = file->old.len;
+	int dir = work->journal->dir, r = file->old.bytes && !text ? -ENOMEM : 0;
 
-	if (file->noted && !is_original && !(foreign && !file->old.bytes))
-		return foreign && note->format != EDIT_OWN ? keep_without_ours(work, file) : 0;
-	copy_text(note->original, sizeof(note->original), file->old.hash);
-	if (!file->old.bytes)
-		return 0;
-	return file_keep(work->journal->dir, note->original, file->old.bytes, file->old.len);
+	if (r == 0 && theirs && note->format != EDIT_OWN) {
+		r = work_remove_ours(work, file, &text, &len, NULL);
+		if (r == 0)
+			hash_bytes(text, len, hash);
+	} else if (r == 0 && !theirs && !note_is_ours(note, file->old.hash)) {
+		copy_text(hash, HASH_TEXT_MAX, file->old.hash);
+	} else {
+		free(steal(text));
+	}
+	if (r == 0 && text)
+		r = file_keep(dir, hash, text, len);
+	if (r == 0 && file->new && note->format != EDIT_OWN)
+		r = file_keep(dir, file->new_hash, file->new, file->new_len);
+	return r;
 }
 
 int work_read_old(const struct work *work, struct work_file *file)
@@ -313,7 +333,7 @@ void work_prepare(const struct work *work, struct work_file *file)
 		fail(file, refused ? "verify-refused" : "write-refused", r, NULL);
 		return;
 	}
-	r = keep_original(work, file);
+	r = keep_bytes(work, file);
 	if (r < 0) {
 		fail(file, "not-recorded", r, NULL);
 		return;

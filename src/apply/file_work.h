@@ -50,6 +50,13 @@ int work_read_old(const struct work *work, struct work_file *file);
 /* Reads, edits, has the program verify it, keeps the original bytes. */
 void work_prepare(const struct work *work, struct work_file *file);
 
+/*
+ * Our values out of a text that somebody else changed, originals in their place; keep (may be NULL)
+ * is called for a key that is theirs by now. 0 or -errno, with why in file.
+ */
+int work_remove_ours(const struct work *work, struct work_file *file, char **text, size_t *len,
+	void (*keep)(const struct work *work, const struct work_file *file, const char *name));
+
 /* Into the journal, which the caller stores. 0 or -ENOMEM. */
 int work_note(const struct work *work, struct work_file *file);
 

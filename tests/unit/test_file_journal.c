@@ -34,14 +34,14 @@ static void put_note(struct file_journal *journal, const char *path, const char 
 			.restart = RESTART_WHEN_IDLE,
 			.verifier = VERIFY_CONTAINERD_DUMP,
 			.unit = "containerd.service"}};
-	struct file_key *key;
+	struct file_record *key;
 
 	copy_text(note.path, sizeof(note.path), path);
 	key = note_add_key(&note, "docker.max-concurrent-downloads");
 	assert_non_null(key);
-	copy_text(key->record.target.key, FILE_KEY_MAX, "max-concurrent-downloads");
-	copy_text(key->record.wanted, SETTING_VALUE_MAX, wanted);
-	assert_int_equal(replace_text(&key->target, "\"\xc3\xa9\\\" 10"), 0);
+	copy_text(key->target.key, FILE_KEY_MAX, "max-concurrent-downloads");
+	copy_text(key->wanted, SETTING_VALUE_MAX, wanted);
+	copy_text(key->before, SETTING_VALUE_MAX, "\"\xc3\xa9\\\" 10");
 	assert_int_equal(file_journal_put(journal, &note), 0);
 }
 
@@ -77,10 +77,9 @@ static void assert_sample(const struct file_journal *journal)
 	assert_int_equal(note->service.restart, RESTART_WHEN_IDLE);
 	assert_int_equal(note->service.verifier, VERIFY_CONTAINERD_DUMP);
 	assert_int_equal(note->n_keys, 1);
-	assert_string_equal(note->keys[0].record.wanted, "10");
-	assert_string_equal(note->keys[0].record.target.path, "/etc/docker/daemon.json");
-	assert_string_equal(note->keys[0].target, "\"\xc3\xa9\\\" 10");
-	assert_null(note->keys[0].original);
+	assert_string_equal(note->keys[0].wanted, "10");
+	assert_string_equal(note->keys[0].target.path, "/etc/docker/daemon.json");
+	assert_string_equal(note->keys[0].before, "\"\xc3\xa9\\\" 10");
 	assert_non_null(file_journal_released(journal, "thp"));
 	assert_true(file_journal_released(journal, "thp")->since_s > 1700000000);
 	assert_null(file_journal_released(journal, "neighbor"));
