@@ -10,6 +10,8 @@
 #define TUNER_ROW(name)   &name##_tuner,
 #define OPTIONS_ROW(name) name##_options,
 
+const char *const tuner_mode_words[] = {"enforce", "observe", "off", NULL};
+
 const struct tuner_ops *const tuner_table[] = {TUNERS(TUNER_ROW) NULL};
 
 const struct tuner_ops *const all_tables[] = {&core_tables, TUNERS(TUNER_ROW) NULL};

@@ -34,6 +34,9 @@ enum { CORE_SETTING_DRIFTED, CORE_SETTING_FAILED, CORE_CONFIG_INVALID, CORE_AGEN
 /* What a slug means, or NULL for one that is in no table. */
 const char *reason_help(const char *slug);
 
+/* What the option NAME.mode of each tuner takes, ended by NULL. */
+extern const char *const tuner_mode_words[];
+
 /* All option tables: the agent's own, then each tuner's; ended by NULL. */
 extern const struct config_option *const option_tables[];
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/dns/host_env.h"
+#include "tuners/table.h"
 
 #include "base/util.h"
 
 #define LABEL_MAX 63 /* RFC 1035 2.3.4 */
 
-static const char *const mode_words[] = {"enforce", "observe", "off", NULL};
 static const char *const auto_words[] = {"auto", NULL};
 static const char *const names_words[] = {"off", "socket", NULL};
 
@@ -48,7 +48,7 @@ static const struct config_option budget_items[] = {
 const struct config_option dns_options[] = {
 	{.name = "dns.mode",
 		.type = OPTION_CHOICE,
-		.words = mode_words,
+		.words = tuner_mode_words,
 		.sentence = "This tuner's own mode; empty: the agent's. It sets nothing on the "
 			    "node: enforce and observe are the same to it."},
 	{.name = "dns.cluster_domains",

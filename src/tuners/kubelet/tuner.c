@@ -25,13 +25,11 @@ struct request {
 	struct kubelet_seen seen; /* from before, then anew */
 };
 
-static const char *const mode_words[] = {"enforce", "observe", "off", NULL};
-
 const struct config_option kubelet_options[] = {
 	{
 		.name = "kubelet.mode",
 		.type = OPTION_CHOICE,
-		.words = mode_words,
+		.words = tuner_mode_words,
 		.sentence = "This tuner's own mode; empty: the agent's.",
 	},
 	{

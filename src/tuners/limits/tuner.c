@@ -20,13 +20,11 @@ struct limits {
 	struct kept_file (*files)[2]; /* used and max of each row */
 };
 
-static const char *const mode_words[] = {"enforce", "observe", "off", NULL};
-
 const struct config_option limits_options[] = {
 	{
 		.name = "limits.mode",
 		.type = OPTION_CHOICE,
-		.words = mode_words,
+		.words = tuner_mode_words,
 		.sentence = "The mode of the limits tuner, which only reads; empty: the agent's.",
 	},
 	{0},

@@ -12,7 +12,6 @@
 
 static const char *const keep_words[] = {"keep", NULL};
 static const char *const ceiling_words[] = {"auto", NULL};
-static const char *const mode_words[] = {"enforce", "observe", "off", NULL};
 
 #define THRESHOLD(family, level, preset, help)                                           \
 	{                                                                                \
@@ -31,7 +30,7 @@ static const char *const mode_words[] = {"enforce", "observe", "off", NULL};
 			"With this many collectable entries the kernel refuses any new one.")
 
 const struct config_option neighbor_options[] = {
-	{"neighbor.mode", OPTION_CHOICE, 0, 0, mode_words, NULL, NULL,
+	{"neighbor.mode", OPTION_CHOICE, 0, 0, tuner_mode_words, NULL, NULL,
 		"This tuner's own mode; empty: the agent's.", NULL},
 	FAMILY("ipv4"),
 	FAMILY("ipv6"),

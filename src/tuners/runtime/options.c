@@ -10,7 +10,6 @@
 static const char *const kind_words[] = {"auto", "containerd", "docker", "crio", NULL};
 static const char *const keep_words[] = {"keep", NULL};
 static const char *const restart_words[] = {"never", "when-idle", "now", NULL};
-static const char *const mode_words[] = {"enforce", "observe", "off", NULL};
 
 static const struct config_option mirror_items[] = {
 	{.name = "registry",
@@ -30,7 +29,7 @@ static const struct config_option mirror_items[] = {
 const struct config_option runtime_options[] = {
 	{.name = "runtime.mode",
 		.type = OPTION_CHOICE,
-		.words = mode_words,
+		.words = tuner_mode_words,
 		.sentence = "This tuner's own mode; empty: the agent's."},
 	{.name = "runtime.kind",
 		.type = OPTION_CHOICE,

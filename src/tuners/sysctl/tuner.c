@@ -16,8 +16,6 @@ struct sysctl {
 	char write_why[TUNER_WHY_MAX]; /* empty when /proc/sys can be written */
 };
 
-static const char *const mode_words[] = {"enforce", "observe", "off", NULL};
-
 const struct config_option sysctl_options[] = {
 	{
 		.name = "sysctl",
@@ -29,7 +27,7 @@ const struct config_option sysctl_options[] = {
 	{
 		.name = "sysctl.mode",
 		.type = OPTION_CHOICE,
-		.words = mode_words,
+		.words = tuner_mode_words,
 		.sentence = "The mode of the sysctl tuner; empty: the agent's.",
 	},
 	{0},

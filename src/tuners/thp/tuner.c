@@ -15,7 +15,6 @@ struct thp {
 	char write_why[TUNER_WHY_MAX]; /* empty when the switches can be written */
 };
 
-static const char *const mode_words[] = {"enforce", "observe", "off", NULL};
 static const char *const enabled_words[] = {"never", "madvise", "always", "keep", NULL};
 static const char *const defrag_words[] = {
 	"never", "madvise", "defer", "defer+madvise", "always", "keep", NULL};
@@ -31,7 +30,7 @@ static const char *const sizes_words[] = {"never", "inherit", "madvise", "always
 	}
 
 const struct config_option thp_options[] = {
-	CHOICE("mode", mode_words, NULL, "This tuner's own mode; empty: the agent's."),
+	CHOICE("mode", tuner_mode_words, NULL, "This tuner's own mode; empty: the agent's."),
 	CHOICE("enabled", enabled_words, "never",
 		"Huge pages for anonymous memory; keep leaves what the node has."),
 	CHOICE("defrag", defrag_words, "never",
