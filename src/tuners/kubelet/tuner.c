@@ -46,6 +46,14 @@ const struct config_option kubelet_options[] = {
 	{0},
 };
 
+static void set_next_sample(struct kubelet *kubelet)
+{
+	kubelet->next_sample_us =
+		now_us() +
+		(kubelet->seen.presence == KUBELET_RUNNING ? RUNNING_EVERY_US : ABSENT_EVERY_US);
+}
+
+/* The first reading is part of the start: nothing is said before it. */
 static int kubelet_open(const struct host *host, bool watch, void **self)
 {
 	struct kubelet *kubelet = calloc(1, sizeof(*kubelet));
@@ -54,6 +62,8 @@ static int kubelet_open(const struct host *host, bool watch, void **self)
 	if (!kubelet)
 		return -ENOMEM;
 	kubelet->host = host;
+	kubelet_read(host, &kubelet->seen);
+	set_next_sample(kubelet);
 	*self = kubelet;
 	return 0;
 }
@@ -96,9 +106,7 @@ static void kubelet_sample_take(void *self, void *data)
 
 	if (kubelet) {
 		kubelet->seen = request->seen;
-		kubelet->next_sample_us =
-			now_us() + (kubelet->seen.presence == KUBELET_RUNNING ? RUNNING_EVERY_US
-									      : ABSENT_EVERY_US);
+		set_next_sample(kubelet);
 	}
 	free(request);
 }
