@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 /* An older answer does not say whether a restart would cut off a pull. */
-#define PULLS_KNOWN_US (3 * USEC_PER_SEC)
+#define PULLS_KNOWN_US (4 * USEC_PER_SEC)
 
 #define DOCKER_DOWNLOADS 3 /* of a dockerd that is given 0 */
 

@@ -230,17 +230,22 @@ void pulls_name(struct pulls *pulls, const char *digest, const char *image)
 	}
 }
 
-void pulls_end(struct pulls *pulls, const char *image, uint64_t now)
+void pulls_end(struct pulls *pulls, const char *name, uint64_t now)
 {
 	for (size_t i = 0; i < pulls->n; i++)
 		if (pulls->layers[i].image[0] == '\0')
 			return;
-	for (size_t i = 0; i < pulls->n_images; i++)
-		if (pulls->images[i].name[0] == '\0') {
-			copy_text(pulls->images[i].name, sizeof(pulls->images[i].name), image);
-			pulls->images[i].latest_us = now;
-			return;
-		}
+	for (size_t i = 0; i < pulls->n_images; i++) {
+		struct pull_image *image = &pulls->images[i];
+
+		if (image->name[0])
+			continue;
+		copy_text(image->name, sizeof(image->name), name);
+		image->latest_us = now;
+		registry_of(pulls, name)->bytes += image->bytes;
+		image->bytes = 0;
+		return;
+	}
 }
 
 const struct pull_layer *pulls_nameless(const struct pulls *pulls, size_t turn)

@@ -75,7 +75,7 @@ void pulls_take(struct pulls *pulls, const struct pull_piece *pieces, size_t n, 
 void pulls_name(struct pulls *pulls, const char *digest, const char *image);
 
 /* The pulls without a name that are under way were one of this image, which has come in. */
-void pulls_end(struct pulls *pulls, const char *image, uint64_t now_us);
+void pulls_end(struct pulls *pulls, const char *name, uint64_t now_us);
 
 /* Microseconds from then to now; 0 when an answer came after the look at the clock. */
 static inline uint64_t pulls_age(uint64_t now_us, uint64_t then_us)
