@@ -13,9 +13,8 @@
 
 struct candidate {
 	struct runtime runtime;
-	const char *other_socket; /* on hosts where /var/run is no link to /run */
-	const char *other_unit;   /* servers and agents have different ones */
-	const char *needs;        /* tells apart what shares a socket; NULL: nothing */
+	const char *other_unit; /* servers and agents have different ones */
+	const char *needs;      /* tells apart what shares a socket; NULL: nothing */
 };
 
 #define RANCHER(name) "/var/lib/rancher/" name "/agent/etc/containerd/config.toml"
@@ -23,33 +22,33 @@ struct candidate {
 
 /* For one socket the first row that fits counts. */
 static const struct candidate candidates[] = {
-	{{"containerd", RUNTIME_CONTAINERD, RUNTIME_OF_NODE, "/run/containerd/containerd.sock",
-		 "/etc/containerd/config.toml", "containerd.service", false, false},
-		.other_socket = "/var/run/containerd/containerd.sock"},
-	{{"docker", RUNTIME_DOCKER, RUNTIME_OF_NODE, "/run/docker.sock", "/etc/docker/daemon.json",
-		 "docker.service", false, false},
-		.other_socket = "/var/run/docker.sock"},
-	{{"crio", RUNTIME_CRIO, RUNTIME_OF_NODE, "/run/crio/crio.sock", "/etc/crio/crio.conf",
-		 "crio.service", false, false},
-		.other_socket = "/var/run/crio/crio.sock", .other_unit = "cri-o.service"},
-	{{"rke2", RUNTIME_CONTAINERD, RUNTIME_OF_K8S, "/run/k3s/containerd/containerd.sock",
-		 RANCHER("rke2"), "rke2-server.service", false, false},
-		.other_unit = "rke2-agent.service", .needs = "/var/lib/rancher/rke2"},
-	{{"k3s", RUNTIME_CONTAINERD, RUNTIME_OF_K8S, "/run/k3s/containerd/containerd.sock",
-		 RANCHER("k3s"), "k3s.service", false, false},
+	{.runtime = {"containerd", RUNTIME_CONTAINERD, RUNTIME_OF_NODE,
+		 "/run/containerd/containerd.sock", "/etc/containerd/config.toml",
+		 "containerd.service", false, false}},
+	{.runtime = {"docker", RUNTIME_DOCKER, RUNTIME_OF_NODE, "/run/docker.sock",
+		 "/etc/docker/daemon.json", "docker.service", false, false}},
+	{.runtime = {"crio", RUNTIME_CRIO, RUNTIME_OF_NODE, "/run/crio/crio.sock",
+		 "/etc/crio/crio.conf", "crio.service", false, false},
+		.other_unit = "cri-o.service"},
+	{.runtime = {"rke2", RUNTIME_CONTAINERD, RUNTIME_OF_K8S,
+		 "/run/k3s/containerd/containerd.sock", RANCHER("rke2"), "rke2-server.service",
+		 false, false},
+		.other_unit = "rke2-agent.service",
+		.needs = "/var/lib/rancher/rke2"},
+	{.runtime = {"k3s", RUNTIME_CONTAINERD, RUNTIME_OF_K8S,
+		 "/run/k3s/containerd/containerd.sock", RANCHER("k3s"), "k3s.service", false,
+		 false},
 		.other_unit = "k3s-agent.service"},
-	{{"k0s", RUNTIME_CONTAINERD, RUNTIME_OF_K8S, "/run/k0s/containerd.sock",
+	{.runtime = {"k0s", RUNTIME_CONTAINERD, RUNTIME_OF_K8S, "/run/k0s/containerd.sock",
 		 "/etc/k0s/containerd.toml", "k0scontroller.service", false, false},
 		.other_unit = "k0sworker.service"},
-	{{"microk8s", RUNTIME_CONTAINERD, RUNTIME_OF_K8S, SNAP "common/run/containerd.sock",
-		 SNAP "current/args/containerd.toml", "snap.microk8s.daemon-containerd.service",
-		 false, false},
-		.other_socket = NULL},
+	{.runtime = {"microk8s", RUNTIME_CONTAINERD, RUNTIME_OF_K8S,
+		 SNAP "common/run/containerd.sock", SNAP "current/args/containerd.toml",
+		 "snap.microk8s.daemon-containerd.service", false, false}},
 	/* There only while dockerd runs it: no unit of its own says that it is installed. */
-	{{"docker-containerd", RUNTIME_CONTAINERD, RUNTIME_OF_DOCKER,
+	{.runtime = {"docker-containerd", RUNTIME_CONTAINERD, RUNTIME_OF_DOCKER,
 		 "/run/docker/containerd/containerd.sock", "/run/docker/containerd/containerd.toml",
-		 "docker.service", false, false},
-		.other_socket = "/var/run/docker/containerd/containerd.sock"},
+		 "docker.service", false, false}},
 };
 _Static_assert(ARRAY_SIZE(candidates) <= RUNTIME_MAX, "all of them may be here at once");
 
@@ -117,14 +116,6 @@ static bool claim(const char *host_root, const char *path, struct socket_id *cla
 	return true;
 }
 
-/* A link to /run leads out of a host's root that is mounted elsewhere, and says nothing new. */
-static bool var_run_counts(const char *host_root)
-{
-	struct stat st;
-
-	return look_at(host_root, "/var/run", &st) == 0 && S_ISDIR(st.st_mode);
-}
-
 static bool look_for(const char *host_root, const struct candidate *candidate,
 	struct socket_id *claimed, size_t *n_claimed, struct runtime *ret)
 {
@@ -134,11 +125,6 @@ static bool look_for(const char *host_root, const struct candidate *candidate,
 	if (candidate->needs && look_at(host_root, candidate->needs, &st) < 0)
 		return false;
 	runtime.has_socket = claim(host_root, runtime.socket, claimed, n_claimed);
-	if (!runtime.has_socket && var_run_counts(host_root) &&
-		claim(host_root, candidate->other_socket, claimed, n_claimed)) {
-		runtime.has_socket = true;
-		runtime.socket = candidate->other_socket;
-	}
 	runtime.has_unit = unit_installed(host_root, runtime.unit);
 	if (!runtime.has_unit && unit_installed(host_root, candidate->other_unit)) {
 		runtime.has_unit = true;

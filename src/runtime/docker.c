@@ -2,11 +2,14 @@
 #include "runtime/docker.h"
 
 #include "base/cleanup.h"
+#include "base/text.h"
+#include "base/utf8.h"
 #include "base/util.h"
-#include "runtime/docker_parse.h"
 #include "runtime/http_client.h"
 #include "runtime/json_stream.h"
+#include "runtime/registry.h"
 
+#include <cjson/cJSON.h>
 #include <errno.h>
 #include <inttypes.h>
 
@@ -19,97 +22,164 @@
 #define LIST_MAX    ((size_t)64 << 20)
 #define OBJECT_MAX  262144 /* bytes of one object of a list or stream */
 #define OBJECTS_MAX 5000
+#define REFUSAL_MAX 8192 /* bytes of a refusal that are looked at */
 
-#define RELOADS "{\"type\":[\"daemon\"],\"event\":[\"reload\"]}"
-#define PULLS   "{\"type\":[\"image\"],\"event\":[\"pull\"]}"
+#define DOWNLOADS "max-concurrent-downloads"
+#define RELOADS   "{\"type\":[\"daemon\"],\"event\":[\"reload\"]}"
+#define PULLS     "{\"type\":[\"image\"],\"event\":[\"pull\"]}"
 
-/* What one request collects from a stream of JSON objects. */
-struct collector {
+DEFINE_CLEANUP(cJSON, cJSON_Delete)
+
+/* ---- objects ---- */
+
+static const cJSON *get(const cJSON *object, const char *key)
+{
+	return cJSON_GetObjectItemCaseSensitive(object, key);
+}
+
+static const char *text_of(const cJSON *object, const char *key)
+{
+	const char *text = cJSON_GetStringValue(get(object, key));
+
+	return text ? text : "";
+}
+
+/* Cut at a whole character. Control characters would end a log's line or move a terminal. */
+static void copy_line(char *dst, size_t size, const char *src)
+{
+	utf8_copy(dst, size, src);
+	for (char *p = dst; *p; p++)
+		if ((unsigned char)*p < 0x20 || *p == 0x7f)
+			*p = ' ';
+}
+
+#define COPY(member, object, key) copy_line(member, sizeof(member), text_of(object, key))
+
+/* A list of addresses as words. /info puts a slash at the end of each, a reload's event does not.
+ */
+static int join_mirrors(const cJSON *list, char value[static DOCKER_VALUE_MAX])
+{
+	_cleanup_free_ char *words = NULL;
+	size_t used = 0;
+	const cJSON *item;
+	FILE *out = open_memstream(&words, &used);
+
+	if (!out)
+		return -ENOMEM;
+	cJSON_ArrayForEach (item, list) {
+		const char *mirror = cJSON_GetStringValue(item);
+		size_t len = mirror ? strlen(mirror) : 0;
+
+		while (len > 0 && mirror[len - 1] == '/')
+			len--;
+		if (len > 0)
+			fprintf(out, "%s%.*s", ftell(out) > 0 ? " " : "", (int)len, mirror);
+	}
+	if (fclose(out) != 0)
+		return -ENOMEM;
+	for (char *p = words; *p; p++)
+		if ((unsigned char)*p < 0x20 || *p == 0x7f)
+			*p = '?';
+	registry_shorten_list(used > 0 ? words : "none", value, DOCKER_VALUE_MAX);
+	return 0;
+}
+
+static bool is_event(const cJSON *object, const char *type, const char *action)
+{
+	return streq(text_of(object, "Type"), type) && streq(text_of(object, "Action"), action);
+}
+
+/* ---- requests ---- */
+
+/* Takes one object of an answer. 0, 1 for no more, or -errno; -EBADMSG for what it is not. */
+typedef int take_fn(const cJSON *object, void *userdata);
+
+struct request {
 	struct json_stream stream;
-	json_stream_fn *each;
+	take_fn *take;
 	void *userdata;
 };
 
+static int take_text(const char *text, size_t len, void *userdata)
+{
+	const struct request *request = userdata;
+	_cleanup_(cleanup_cJSON_Delete) cJSON *object = cJSON_ParseWithLength(text, len);
+
+	return cJSON_IsObject(object) ? request->take(object, request->userdata) : -EBADMSG;
+}
+
 static int take_data(const char *data, size_t len, void *userdata)
 {
-	struct collector *collector = userdata;
+	struct request *request = userdata;
 
-	return json_stream_feed(
-		&collector->stream, data, len, collector->each, collector->userdata);
+	return json_stream_feed(&request->stream, data, len, take_text, request);
 }
 
-static void describe(
-	char why[static DOCKER_ERROR_MAX], const char *socket, const char *what, const char *text)
+/* A refusal, {"message": "..."}, or any other text. Secrets go before it is cut. */
+static void describe_refusal(const char *body, char why[static DOCKER_ERROR_MAX])
 {
-	snprintf(why, DOCKER_ERROR_MAX, "%.100s: GET %.16s: %.120s", socket, what, text);
+	_cleanup_(cleanup_cJSON_Delete) cJSON *object = cJSON_Parse(body);
+	const char *message = text_of(object, "message");
+	_cleanup_free_ char *text = strndup(*message ? message : body, REFUSAL_MAX);
+
+	if (text)
+		hide_secrets(text);
+	copy_line(why, DOCKER_ERROR_MAX, text ? text : "");
 }
 
-/*
- * GET of a path; the body goes to collector where there is one, else to body (which the caller
- * frees).
- */
-static int get(const char *socket, const char *path, uint64_t timeout_us, size_t limit,
-	struct collector *collector, char **body, const struct wait *wait,
-	char why[static DOCKER_ERROR_MAX])
+/* GET of a path, each object of whose answer goes to take. */
+static int ask(const char *socket, const char *path, uint64_t timeout_us, size_t limit,
+	struct request *request, const struct wait *wait, char why[static DOCKER_ERROR_MAX])
 {
-	char url[1024], what[16];
-	struct http_get request = {.url = url,
+	char url[1024], refusal[DOCKER_ERROR_MAX] = "not what a Docker daemon answers";
+	struct http_get http = {.url = url,
 		.unix_socket = socket,
 		.limit = limit,
-		.data = collector ? take_data : NULL,
-		.userdata = collector};
+		.data = take_data,
+		.userdata = request};
 	struct wait bounded = wait_at_most(wait, timeout_us);
+	const char *text = NULL;
+	int r;
 
+	request->stream.max = OBJECT_MAX;
 	snprintf(url, sizeof(url), "http://docker%s", path);
-	snprintf(what, sizeof(what), "%.*s", (int)strcspn(path, "?"), path);
-	http_get_all(&request, 1, &bounded);
+	http_get_all(&http, 1, &bounded);
+	r = http.error;
+	if (r == -ETIMEDOUT) {
+		text = "no answer in time: it hangs";
+	} else if (r == -EBADMSG || (r == 0 && http.status == 200 && timeout_us < UINT64_MAX &&
+					    !json_stream_is_whole(&request->stream))) {
+		text = refusal;
+		r = -EBADMSG;
+	} else if (r < 0) {
+		text = http.why;
+	} else if (http.status != 200) {
+		describe_refusal(http.body ? http.body : "", refusal);
+		text = refusal;
+		r = -EPROTO;
+	}
 	why[0] = '\0';
-	if (request.error < 0) {
-		describe(why, socket, what,
-			request.error == -ETIMEDOUT ? "no answer in time: it hangs" : request.why);
-	} else if (request.status != 200) {
-		char refusal[DOCKER_ERROR_MAX];
-
-		docker_parse_refusal(request.body ? request.body : "", refusal);
-		describe(why, socket, what, refusal);
-		request.error = -EPROTO;
-	} else if (body) {
-		*body = steal(request.body);
-	}
-	http_get_clear(&request);
-	return request.error;
-}
-
-/* GET of one object, which parse understands. */
-static int get_object(const char *socket, const char *path, uint64_t timeout_us,
-	int (*parse)(const char *, size_t, struct docker_info *), struct docker_info *info,
-	const struct wait *wait, char why[static DOCKER_ERROR_MAX])
-{
-	_cleanup_free_ char *body = NULL;
-	int r = get(socket, path, timeout_us, ANSWER_MAX, NULL, &body, wait, why);
-
-	if (r == 0) {
-		r = parse(body ? body : "", body ? strlen(body) : 0, info);
-		if (r < 0)
-			describe(why, socket, path, "not what a Docker daemon answers");
-	}
+	if (text)
+		snprintf(why, DOCKER_ERROR_MAX, "%.100s: GET %.*s: %.120s", socket,
+			(int)strcspn(path, "?"), path, text);
+	json_stream_clear(&request->stream);
+	http_get_clear(&http);
 	return r;
 }
 
-/* GET /events from since_us on, until until_us (0: for ever), with a filter as URLs spell it. */
-static int get_events(const char *socket, const char *filter, uint64_t since_us, uint64_t until_us,
-	json_stream_fn *each, void *userdata, const struct wait *wait,
-	char why[static DOCKER_ERROR_MAX])
+/* GET /events from since_us on, with a filter; until now, or for ever. */
+static int ask_events(const char *socket, const char *filter, uint64_t since_us, bool for_ever,
+	take_fn *take, void *userdata, const struct wait *wait, char why[static DOCKER_ERROR_MAX])
 {
-	struct collector collector = {.stream.max = OBJECT_MAX, .each = each, .userdata = userdata};
+	struct request request = {.take = take, .userdata = userdata};
+	uint64_t until_us = realtime_us();
 	char path[512];
 	size_t used;
-	int r;
 
 	since_us = MAX(since_us, USEC_PER_SEC); /* 0 would be no time */
 	used = (size_t)snprintf(path, sizeof(path), "/events?since=%" PRIu64 ".%06" PRIu64,
 		since_us / USEC_PER_SEC, since_us % USEC_PER_SEC);
-	if (until_us > 0)
+	if (!for_ever)
 		used += (size_t)snprintf(path + used, sizeof(path) - used,
 			"&until=%" PRIu64 ".%06" PRIu64, until_us / USEC_PER_SEC,
 			until_us % USEC_PER_SEC);
@@ -117,76 +187,103 @@ static int get_events(const char *socket, const char *filter, uint64_t since_us,
 	for (const char *p = filter; *p && used + 4 < sizeof(path); p++)
 		used += (size_t)snprintf(path + used, sizeof(path) - used,
 			strchr("{}[]\",:", *p) ? "%%%02X" : "%c", (unsigned int)*p);
-	r = get(socket, path, until_us > 0 ? VERSION_US : UINT64_MAX, EVENTS_MAX, &collector, NULL,
-		wait, why);
-	if (r == 0 && until_us > 0 && !json_stream_is_whole(&collector.stream)) {
-		describe(why, socket, "/events", "not what a Docker daemon answers");
-		r = -EBADMSG;
-	}
-	json_stream_clear(&collector.stream);
-	return r;
+	return ask(
+		socket, path, for_ever ? UINT64_MAX : VERSION_US, EVENTS_MAX, &request, wait, why);
 }
 
-static int take_reload(const char *text, size_t len, void *userdata)
+/* ---- what the daemon says of itself ---- */
+
+static int take_version(const cJSON *object, void *userdata)
 {
 	struct docker_info *info = userdata;
-	char downloads[DOCKER_VALUE_MAX];
-	int r = docker_parse_reload(
-		text, len, "max-concurrent-downloads", downloads, &info->reloaded_us);
 
-	if (r > 0)
-		copy_text(info->reloaded_downloads, sizeof(info->reloaded_downloads), downloads);
-	return MIN(r, 0);
+	COPY(info->version, object, "Version");
+	return info->version[0] && *text_of(object, "ApiVersion") ? 0 : -EBADMSG;
+}
+
+static int take_info(const cJSON *object, void *userdata)
+{
+	struct docker_info *info = userdata;
+
+	COPY(info->storage_driver, object, "Driver");
+	COPY(info->root_dir, object, "DockerRootDir");
+	if (!info->storage_driver[0] || !info->root_dir[0])
+		return -EBADMSG;
+	return join_mirrors(get(get(object, "RegistryConfig"), "Mirrors"), info->mirrors);
+}
+
+/* The attributes of a reload are texts, also where they hold numbers and lists. */
+static int take_past_reload(const cJSON *object, void *userdata)
+{
+	struct docker_info *info = userdata;
+	const cJSON *nano = get(object, "timeNano");
+
+	if (!is_event(object, "daemon", "reload"))
+		return 0;
+	info->reloaded_us = cJSON_IsNumber(nano) && nano->valuedouble > 0
+				    ? (uint64_t)(nano->valuedouble / 1000)
+				    : 0;
+	COPY(info->reloaded_downloads, get(get(object, "Actor"), "Attributes"), DOWNLOADS);
+	return 0;
 }
 
 int docker_read_info(const char *socket, struct docker_info *ret, const struct wait *wait,
 	char why[static DOCKER_ERROR_MAX])
 {
 	struct docker_info info = *ret;
-	int r = get_object(socket, "/version", VERSION_US, docker_parse_version, &info, wait, why);
+	struct request version = {.take = take_version, .userdata = &info};
+	struct request rest = {.take = take_info, .userdata = &info};
+	int r = ask(socket, "/version", VERSION_US, ANSWER_MAX, &version, wait, why);
 
 	/* The daemon keeps its last 256 events: a reload among them says what runs now. */
 	info.reloaded_us = 0;
 	info.reloaded_downloads[0] = '\0';
 	if (r == 0)
-		r = get_events(socket, RELOADS, 0, realtime_us(), take_reload, &info, wait, why);
+		r = ask_events(socket, RELOADS, 0, false, take_past_reload, &info, wait, why);
 	if (r == 0 && (!info.root_dir[0] || info.reloaded_us != ret->reloaded_us))
-		r = get_object(socket, "/info", ANSWER_US, docker_parse_info, &info, wait, why);
+		r = ask(socket, "/info", ANSWER_US, ANSWER_MAX, &rest, wait, why);
 	if (r == 0)
 		*ret = info;
 	return r;
 }
 
+/* ---- events ---- */
+
 struct awaited {
 	const char *key;
-	char *value;
+	char value[DOCKER_VALUE_MAX];
 	bool seen;
 };
 
-static int end_at_reload(const char *text, size_t len, void *userdata)
+static int take_reload(const cJSON *object, void *userdata)
 {
+	_cleanup_(cleanup_cJSON_Delete) cJSON *list = NULL;
 	struct awaited *awaited = userdata;
+	const cJSON *attributes = get(get(object, "Actor"), "Attributes");
+	int r = 0;
 
-	uint64_t when_us;
-	int r = docker_parse_reload(text, len, awaited->key, awaited->value, &when_us);
-
-	awaited->seen = awaited->seen || r > 0;
-	return r;
+	if (!is_event(object, "daemon", "reload"))
+		return 0;
+	awaited->seen = true;
+	COPY(awaited->value, attributes, awaited->key);
+	if (streq(awaited->key, "registry-mirrors")) {
+		list = cJSON_Parse(text_of(attributes, awaited->key));
+		r = join_mirrors(list, awaited->value);
+	}
+	return r < 0 ? r : 1;
 }
 
 int docker_wait_reload(const char *socket, uint64_t since_us, const char *key,
 	char value[static DOCKER_VALUE_MAX], const struct wait *wait)
 {
-	char found[DOCKER_VALUE_MAX], why[DOCKER_ERROR_MAX];
-	struct awaited awaited = {.key = key, .value = found};
-	int r;
+	struct awaited awaited = {.key = key};
+	char why[DOCKER_ERROR_MAX];
+	int r = ask_events(socket, RELOADS, since_us, true, take_reload, &awaited, wait, why);
 
-	found[0] = '\0';
-	r = get_events(socket, RELOADS, since_us, 0, end_at_reload, &awaited, wait, why);
 	if (r == 0 && !awaited.seen)
 		return -ECONNRESET;
 	if (r == 0)
-		copy_text(value, DOCKER_VALUE_MAX, found);
+		copy_text(value, DOCKER_VALUE_MAX, awaited.value);
 	return r;
 }
 
@@ -195,15 +292,14 @@ struct pulled {
 	size_t n, max;
 };
 
-static int take_pull(const char *text, size_t len, void *userdata)
+/* The actor of a pull is the whole reference, its name attribute lacks the tag. */
+static int take_pull(const cJSON *object, void *userdata)
 {
 	struct pulled *pulled = userdata;
-	char name[DOCKER_NAME_MAX];
-	int r = docker_parse_pull(text, len, name);
 
-	if (r > 0 && pulled->n < pulled->max)
-		copy_text(pulled->names[pulled->n++], DOCKER_NAME_MAX, name);
-	return MIN(r, 0);
+	if (is_event(object, "image", "pull") && pulled->n < pulled->max)
+		COPY(pulled->names[pulled->n++], get(object, "Actor"), "ID");
+	return 0;
 }
 
 int docker_read_pulled(const char *socket, uint64_t since_us, char (*names)[DOCKER_NAME_MAX],
@@ -211,50 +307,51 @@ int docker_read_pulled(const char *socket, uint64_t since_us, char (*names)[DOCK
 {
 	struct pulled pulled = {.names = names, .max = max};
 	char why[DOCKER_ERROR_MAX];
-	int r = get_events(socket, PULLS, since_us, realtime_us(), take_pull, &pulled, wait, why);
+	int r = ask_events(socket, PULLS, since_us, false, take_pull, &pulled, wait, why);
 
 	if (r == 0)
 		*n = pulled.n;
 	return r;
 }
 
+/* ---- containers ---- */
+
 struct listing {
 	void *items;
 	size_t n, allocated;
 };
 
-static int take_container(const char *text, size_t len, void *userdata)
+static int take_container(const cJSON *object, void *userdata)
 {
 	struct listing *listing = userdata;
-	struct docker_container *list;
-	int r;
+	struct docker_container *container;
+	const cJSON *labels = get(object, "Labels");
+	const char *name = cJSON_GetStringValue(cJSON_GetArrayItem(get(object, "Names"), 0));
+	int r = listing->n == OBJECTS_MAX ? -E2BIG
+					  : grow_array(&listing->items, listing->n,
+						    &listing->allocated, sizeof(*container));
 
-	if (listing->n == OBJECTS_MAX)
-		return -E2BIG;
-	r = grow_array(&listing->items, listing->n, &listing->allocated, sizeof(*list));
 	if (r < 0)
 		return r;
-	list = listing->items;
-	r = docker_parse_container(text, len, &list[listing->n]);
-	if (r == 0)
-		listing->n++;
-	return r;
+	container = (struct docker_container *)listing->items + listing->n++;
+	COPY(container->id, object, "Id");
+	copy_line(container->name, sizeof(container->name), name ? name + (*name == '/') : "");
+	container->running = streq(text_of(object, "State"), "running");
+	COPY(container->pod_namespace, labels, "io.kubernetes.pod.namespace");
+	COPY(container->pod_name, labels, "io.kubernetes.pod.name");
+	COPY(container->pod_uid, labels, "io.kubernetes.pod.uid");
+	return container->id[0] ? 0 : -EBADMSG;
 }
 
 int docker_read_containers(
 	const char *socket, struct docker_container **list, size_t *n, const struct wait *wait)
 {
 	struct listing listing = {0};
-	struct collector collector = {.stream = {.list = true, .max = OBJECT_MAX},
-		.each = take_container,
-		.userdata = &listing};
+	struct request request = {
+		.stream.list = true, .take = take_container, .userdata = &listing};
 	char why[DOCKER_ERROR_MAX];
-	int r = get(
-		socket, "/containers/json?all=1", ANSWER_US, LIST_MAX, &collector, NULL, wait, why);
+	int r = ask(socket, "/containers/json?all=1", ANSWER_US, LIST_MAX, &request, wait, why);
 
-	if (r == 0 && !json_stream_is_whole(&collector.stream))
-		r = -EBADMSG;
-	json_stream_clear(&collector.stream);
 	if (r < 0) {
 		free(listing.items);
 		return r;

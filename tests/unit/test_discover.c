@@ -153,18 +153,6 @@ static void takes_a_socket_once(void **state)
 	assert_string_equal(found[0].name, "k3s");
 }
 
-static void looks_into_var_run(void **state)
-{
-	_cleanup_directory_ struct directory directory;
-	struct runtime found[RUNTIME_MAX];
-
-	(void)state;
-	directory_make(&directory);
-	put_socket(&directory, "/var/run/docker.sock");
-	assert_int_equal(runtime_discover(directory.path, found), 1);
-	assert_string_equal(found[0].socket, "/var/run/docker.sock");
-}
-
 /* A process with this command line: this program, which then only waits. */
 static pid_t start(const char *const *words)
 {
@@ -232,7 +220,6 @@ int main(int argc, char **argv)
 		cmocka_unit_test(finds_what_is_down),
 		cmocka_unit_test(tells_k3s_from_rke2),
 		cmocka_unit_test(takes_a_socket_once),
-		cmocka_unit_test(looks_into_var_run),
 		cmocka_unit_test(command_line_and_directory_of_a_process_are_read),
 		cmocka_unit_test(names_kinds),
 	};

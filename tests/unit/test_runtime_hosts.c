@@ -95,12 +95,10 @@ TEST(the_first_configured_directory_counts)
 TEST(recorded_registries_are_read_after_they_left_the_configuration)
 {
 	_cleanup_node_ struct node node;
-	char recorded[2][REGISTRY_NAME_MAX] = {"gone.example", "gone.example"};
 
 	node_open(&node);
 	directory_put(&node.directory, CERTS "gone.example/hosts.toml", OURS);
-	node.request.recorded = recorded;
-	node.request.n_recorded = 2;
+	node.request.recorded = (struct runtime_recorded){{"gone.example", "gone.example"}, 2};
 	assert_int_equal(runtime_sample_hosts(&node.request), 0);
 	assert_int_equal(node.request.sample.n_hosts, 1);
 	assert_true(node.request.sample.hosts[0].ours);

@@ -193,6 +193,19 @@ static void check_want(const struct runtime_decision *decision, const struct nod
 	}
 }
 
+/* A number of the configuration, 0 for keep; one that is not exact only rises. */
+static void check_number(const struct runtime_decision *decision,
+	const struct node_runtime *runtime, struct file_want *want, const char *actual,
+	uint64_t number, bool exact, enum unit unit)
+{
+	copy_text(want->actual, SETTING_VALUE_MAX, actual);
+	if (!exact && had_more(decision, want, unit))
+		runtime_leave(want, "administrator-higher");
+	if (unit == LAYERS_OF_DOCKER && runtime->downloads_on_command)
+		runtime_leave(want, "on-command-line");
+	check_want(decision, runtime, want, number == 0);
+}
+
 static struct file_want *want_key(const struct runtime_decision *decision,
 	const struct node_runtime *runtime, enum containerd_setting setting, const char *value)
 {
@@ -240,19 +253,14 @@ static int want_containerd(
 	want = want_key(decision, runtime, CONTAINERD_DOWNLOADS, text);
 	if (!want)
 		return -ENOMEM;
-	copy_text(want->actual, SETTING_VALUE_MAX, runtime->downloads);
-	if (!config->downloads_exact && had_more(decision, want, LAYERS_OF_CONTAINERD))
-		runtime_leave(want, "administrator-higher");
-	check_want(decision, runtime, want, config->downloads == 0);
-
+	check_number(decision, runtime, want, runtime->downloads, config->downloads,
+		config->downloads_exact, LAYERS_OF_CONTAINERD);
 	runtime_duration_text(config->timeout_us, text);
 	want = want_key(decision, runtime, CONTAINERD_PROGRESS_TIMEOUT, text);
 	if (!want)
 		return -ENOMEM;
-	copy_text(want->actual, SETTING_VALUE_MAX, runtime->timeout);
-	if (!config->timeout_exact && had_more(decision, want, DURATION))
-		runtime_leave(want, "administrator-higher");
-	check_want(decision, runtime, want, config->timeout_us == 0);
+	check_number(decision, runtime, want, runtime->timeout, config->timeout_us,
+		config->timeout_exact, DURATION);
 	return 0;
 }
 
@@ -294,13 +302,9 @@ static int want_docker(const struct runtime_decision *decision, const struct nod
 	if (!want)
 		return -ENOMEM;
 	copy_text(want->wanted, SETTING_VALUE_MAX, text);
-	copy_text(want->actual, SETTING_VALUE_MAX, runtime->downloads);
 	copy_text(want->on_disk, SETTING_VALUE_MAX, runtime->docker.downloads);
-	if (!config->downloads_exact && had_more(decision, want, LAYERS_OF_DOCKER))
-		runtime_leave(want, "administrator-higher");
-	if (runtime->downloads_on_command)
-		runtime_leave(want, "on-command-line");
-	check_want(decision, runtime, want, config->downloads == 0);
+	check_number(decision, runtime, want, runtime->downloads, config->downloads,
+		config->downloads_exact, LAYERS_OF_DOCKER);
 	return 0;
 }
 
@@ -311,7 +315,7 @@ static void take_records(const struct decide_input *input, struct runtime_memory
 {
 	uint64_t tag = 0;
 
-	memory->n_recorded = 0;
+	memory->recorded.n = 0;
 	for (size_t i = 0; i < input->n_files; i++) {
 		const struct file_record *record = &input->files[i];
 		const char *texts[] = {record->name, record->wanted, record->before};
@@ -322,9 +326,9 @@ static void take_records(const struct decide_input *input, struct runtime_memory
 			for (const char *c = texts[t]; *c; c++)
 				tag = tag * 1099511628211u + (unsigned char)*c + 1;
 		if (starts_with(record->name, "mirrors.") &&
-			memory->n_recorded < RUNTIME_MIRROR_MAX)
-			copy_text(memory->recorded[memory->n_recorded++], REGISTRY_NAME_MAX,
-				record->name + strlen("mirrors."));
+			memory->recorded.n < RUNTIME_MIRROR_MAX)
+			copy_text(memory->recorded.registries[memory->recorded.n++],
+				REGISTRY_NAME_MAX, record->name + strlen("mirrors."));
 	}
 	memory->records_tag = tag;
 }

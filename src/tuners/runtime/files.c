@@ -116,14 +116,15 @@ static void infer_docker(struct node_runtime *runtime, const struct host *host)
 	runtime->inferred_of_us = runtime->started_us;
 }
 
-void runtime_sample_files(struct node_runtime *runtime, const struct runtime_round *round)
+void runtime_sample_files(struct node_runtime *runtime, const struct runtime_request *request,
+	const struct wait *wait)
 {
-	struct containerd_process process = {.host = round->host,
+	struct containerd_process process = {.host = request->host,
 		.binary = runtime->binary,
 		.version = runtime->version,
 		.config = runtime->config_path,
 		.directory = runtime->working_directory};
-	struct docker_daemon daemon = {.host = round->host,
+	struct docker_daemon daemon = {.host = request->host,
 		.binary = runtime->binary,
 		.version = runtime->version,
 		.config = runtime->config_path};
@@ -133,10 +134,10 @@ void runtime_sample_files(struct node_runtime *runtime, const struct runtime_rou
 		return;
 	runtime->files_known = true;
 	if (runtime->found.kind == RUNTIME_DOCKER) {
-		docker_config_read(&daemon, round->wait, &runtime->docker);
-		infer_docker(runtime, round->host);
+		docker_config_read(&daemon, wait, &runtime->docker);
+		infer_docker(runtime, request->host);
 	} else {
-		containerd_config_read(&process, round->wait, &runtime->containerd);
+		containerd_config_read(&process, wait, &runtime->containerd);
 		infer_containerd(runtime);
 	}
 }

@@ -101,7 +101,7 @@ int runtime_sample_hosts(struct runtime_request *request)
 
 	free(sample->hosts);
 	sample->n_hosts = 0;
-	sample->hosts = calloc(config->n_mirrors + request->n_recorded + 1, sizeof(*sample->hosts));
+	sample->hosts = calloc(config->n_mirrors + request->recorded.n + 1, sizeof(*sample->hosts));
 	if (!sample->hosts)
 		return -ENOMEM;
 	for (size_t i = 0; i < sample->n && !runtime; i++)
@@ -122,8 +122,8 @@ int runtime_sample_hosts(struct runtime_request *request)
 	for (size_t i = 0; i < config->n_mirrors; i++)
 		add_registry(sample, config->mirrors[i].registry);
 	/* A registry whose mirrors were taken out of the configuration keeps its record. */
-	for (size_t i = 0; i < request->n_recorded; i++)
-		add_registry(sample, request->recorded[i]);
+	for (size_t i = 0; i < request->recorded.n; i++)
+		add_registry(sample, request->recorded.registries[i]);
 	for (size_t i = 0; i < sample->n_hosts; i++)
 		read_hosts(request->host, certs, &sample->hosts[i]);
 	return 0;

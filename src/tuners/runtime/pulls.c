@@ -3,12 +3,8 @@
 
 #include "base/util.h"
 
-#include <math.h>
-
 /* Between the layers of one image nothing may be fetched for a moment. */
 #define BETWEEN_LAYERS_US (5 * USEC_PER_SEC)
-
-#define RATE_HALF_LIFE 5.0 /* seconds */
 
 #define NO_REGISTRY "unknown"
 
@@ -112,11 +108,8 @@ static void advance(
 		piece->offset > layer->piece.offset ? piece->offset - layer->piece.offset : 0;
 	double seconds = (double)(now - layer->at_us) / (double)USEC_PER_SEC;
 
-	if (seconds > 0) {
-		double keep = exp2(-seconds / RATE_HALF_LIFE);
-
-		layer->rate = keep * layer->rate + (1 - keep) * (double)grown / seconds;
-	}
+	if (seconds > 0)
+		layer->rate = (2 * layer->rate + (double)grown / seconds) / 3;
 	if (piece->offset != layer->piece.offset)
 		layer->moved_us = now;
 	count_bytes(pulls, layer->image, grown, now);

@@ -157,13 +157,17 @@ struct runtime_sample {
 	uint64_t next_us; /* CLOCK_MONOTONIC: when the next one is due */
 };
 
+/* Registries that the journal has a hosts.toml of. */
+struct runtime_recorded {
+	char registries[RUNTIME_MIRROR_MAX][REGISTRY_NAME_MAX];
+	size_t n;
+};
+
 /* Self-contained: what the worker needs, and what it makes of it. */
 struct runtime_request {
 	const struct host *host; /* constant */
 	struct runtime_config config;
-	char (*recorded)[REGISTRY_NAME_MAX]; /* registries that the journal has a hosts.toml of */
-	size_t n_recorded;
-	bool once;      /* for a command without an agent */
+	struct runtime_recorded recorded;
 	bool cancelled; /* the sample is incomplete: to be dropped */
 	struct runtime_sample sample;
 };
@@ -175,15 +179,6 @@ int runtime_sample_copy(struct runtime_sample *sample, struct runtime_sample *re
 void runtime_sample_clear(struct runtime_sample *sample);
 const struct mirror *runtime_find_mirror(const struct runtime_sample *sample, const char *url);
 
-/* What one round of questions shares. */
-struct runtime_round {
-	const struct host *host;
-	const struct runtime_config *config;
-	const struct wait *wait;
-	uint64_t now_us;
-	bool cancelled;
-};
-
 /* Notes an answer, or why there is none. */
 void runtime_answered(struct node_runtime *runtime);
 void runtime_silent(struct node_runtime *runtime, const char *why);
@@ -191,11 +186,14 @@ void runtime_silent(struct node_runtime *runtime, const char *why);
 /* Takes the daemon's process: a new one has read its files anew, and forgets what was in force. */
 void runtime_take_process(struct node_runtime *runtime, const struct host *host, pid_t pid);
 
-void runtime_sample_cri(struct node_runtime *runtime, struct runtime_round *round);
-void runtime_sample_docker(struct node_runtime *runtime, struct runtime_round *round);
+void runtime_sample_cri(
+	struct node_runtime *runtime, struct runtime_request *request, const struct wait *wait);
+void runtime_sample_docker(
+	struct node_runtime *runtime, struct runtime_request *request, const struct wait *wait);
 
 /* files.c: what the files say, and what is in force by them where the runtime does not say. */
-void runtime_sample_files(struct node_runtime *runtime, const struct runtime_round *round);
+void runtime_sample_files(struct node_runtime *runtime, const struct runtime_request *request,
+	const struct wait *wait);
 
 /* hosts.c: the hosts.toml of every registry that has mirrors, or is recorded to have some. */
 int runtime_sample_hosts(struct runtime_request *request);
@@ -216,9 +214,7 @@ struct runtime_edit;
 struct runtime_memory {
 	struct runtime_edit *edits; /* of the wants of the last decide() */
 	bool store_full;            /* hysteresis */
-	/* Registries that the journal has a hosts.toml of. */
-	char recorded[RUNTIME_MIRROR_MAX][REGISTRY_NAME_MAX];
-	size_t n_recorded;
+	struct runtime_recorded recorded;
 	uint64_t records_tag; /* of this tuner's records: another value means that something was
 				 written */
 };

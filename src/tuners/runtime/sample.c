@@ -210,27 +210,26 @@ static void note_next(struct runtime_request *request)
 void runtime_sample_update(struct runtime_request *request, const struct wait *wait)
 {
 	struct runtime_sample *sample = &request->sample;
-	struct runtime_round round = {
-		.host = request->host, .config = &request->config, .wait = wait};
 
-	sample->now_us = round.now_us = now_us();
+	sample->now_us = now_us();
 	sample->realtime_us = realtime_us();
 	if (sample->now_us >= sample->discover_due_us)
 		discover(request);
 	list_mirrors(request);
 	mirrors_check(sample->mirrors, sample->n_mirrors, request->host->root, wait);
-	for (size_t i = 0; i < sample->n && !round.cancelled; i++) {
+	for (size_t i = 0; i < sample->n && !request->cancelled; i++) {
 		struct node_runtime *runtime = &sample->runtimes[i];
 
 		if (!runtime->found.has_socket)
 			continue;
 		if (runtime->found.kind == RUNTIME_DOCKER)
-			runtime_sample_docker(runtime, &round);
+			runtime_sample_docker(runtime, request, wait);
 		else
-			runtime_sample_cri(runtime, &round);
-		runtime_sample_files(runtime, &round);
+			runtime_sample_cri(runtime, request, wait);
+		runtime_sample_files(runtime, request, wait);
 		runtime_sample_store(request->host, &runtime->store);
 	}
-	request->cancelled = round.cancelled || runtime_sample_hosts(request) < 0;
+	if (runtime_sample_hosts(request) < 0)
+		request->cancelled = true;
 	note_next(request);
 }

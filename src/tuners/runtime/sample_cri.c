@@ -29,11 +29,19 @@
 
 struct session {
 	struct node_runtime *runtime;
-	struct runtime_round *round;
+	struct runtime_request *request;
 	struct grpc *grpc;
 	struct cri cri;
 	struct wait wait;
+	struct arena arena; /* of the last answer */
 };
+
+/* Emptied: what the answer before had in it is gone. */
+static struct arena *next_arena(struct session *session)
+{
+	arena_free(&session->arena);
+	return &session->arena;
+}
 
 /* True for an answer. Else notes why there is none, and when to ask again. */
 static bool is_good(struct session *session, int r)
@@ -45,7 +53,7 @@ static bool is_good(struct session *session, int r)
 		return true;
 	}
 	if (r == -ECANCELED) {
-		session->round->cancelled = true;
+		session->request->cancelled = true;
 	} else if (r > 0) {
 		/* It is there, and may be starting: "server is not initialized yet". */
 		runtime->due_us = now_us() + BEGINNING_EVERY_US;
@@ -68,35 +76,33 @@ static void take_version(struct node_runtime *runtime, const char *text)
 static void ask_version(struct session *session)
 {
 	struct node_runtime *runtime = session->runtime;
-	_cleanup_arena_ struct arena arena;
 	struct containerd_version own;
 	struct cri_version version;
 	int r = GRPC_UNIMPLEMENTED;
 
-	arena_init(&arena);
 	if (!runtime->no_cri)
-		r = cri_get_version(&session->cri, &session->wait, &arena, &version);
+		r = cri_get_version(&session->cri, &session->wait, next_arena(session), &version);
 	/* containerd without its CRI plugin still is one: Docker's is. */
 	runtime->no_cri = r == GRPC_UNIMPLEMENTED && runtime->found.kind == RUNTIME_CONTAINERD;
 	if (runtime->no_cri)
-		r = containerd_get_version(session->grpc, &session->wait, &arena, &own);
+		r = containerd_get_version(
+			session->grpc, &session->wait, next_arena(session), &own);
 	if (!is_good(session, r))
 		return;
-	runtime_take_process(runtime, session->round->host, grpc_peer(session->grpc));
+	runtime_take_process(runtime, session->request->host, grpc_peer(session->grpc));
 	take_version(runtime, runtime->no_cri ? own.version : version.version);
 }
 
 static void ask_status(struct session *session)
 {
 	struct node_runtime *runtime = session->runtime;
-	_cleanup_arena_ struct arena arena;
 	const struct cri_running_config *config;
 	struct cri_status status;
 	unsigned long long us;
 	char text[32] = "";
 
-	arena_init(&arena);
-	if (!is_good(session, cri_get_status(&session->cri, &session->wait, &arena, &status)))
+	if (!is_good(session,
+		    cri_get_status(&session->cri, &session->wait, next_arena(session), &status)))
 		return;
 	config = &status.config;
 	runtime->reported_downloads[0] = '\0';
@@ -117,11 +123,10 @@ static void ask_store(struct session *session)
 {
 	struct node_runtime *runtime = session->runtime;
 	struct runtime_store *store = &runtime->store;
-	_cleanup_arena_ struct arena arena;
 	struct cri_filesystems found;
 
-	arena_init(&arena);
-	if (!is_good(session, cri_get_filesystems(&session->cri, &session->wait, &arena, &found)) ||
+	if (!is_good(session, cri_get_filesystems(&session->cri, &session->wait,
+				      next_arena(session), &found)) ||
 		found.n == 0)
 		return;
 	copy_text(store->directory, sizeof(store->directory), found.list[0].mountpoint);
@@ -139,10 +144,8 @@ static void find_address(struct session *session, const char *id, struct runtime
 {
 	struct node_runtime *runtime = session->runtime;
 	const struct runtime_address *known;
-	_cleanup_arena_ struct arena arena;
 	struct cri_sandbox_status status;
 
-	arena_init(&arena);
 	copy_text(address->sandbox, sizeof(address->sandbox), id);
 	known = runtime->n_addresses > 0
 			? bsearch(address, runtime->addresses, runtime->n_addresses,
@@ -152,8 +155,8 @@ static void find_address(struct session *session, const char *id, struct runtime
 		*address = *known;
 		return;
 	}
-	if (!is_good(
-		    session, cri_get_sandbox(&session->cri, &session->wait, &arena, id, &status))) {
+	if (!is_good(session, cri_get_sandbox(&session->cri, &session->wait, next_arena(session),
+				      id, &status))) {
 		address->sandbox[0] = '\0';
 		return;
 	}
@@ -215,26 +218,22 @@ static void ask_names(struct session *session)
 	struct node_runtime *runtime = session->runtime;
 	_cleanup_free_ struct runtime_address *addresses = NULL;
 	_cleanup_free_ struct name_entry *names = NULL;
-	_cleanup_arena_ struct arena pods, others;
+	_cleanup_arena_ struct arena pods;
 	struct cri_sandboxes sandboxes;
 	struct cri_containers containers;
 	size_t n_addresses = 0, n;
 
 	arena_init(&pods);
-	arena_init(&others);
-	if (!is_good(
-		    session, cri_get_sandboxes(&session->cri, &session->wait, &pods, &sandboxes)) ||
-		!is_good(session,
-			cri_get_containers(&session->cri, &session->wait, &others, &containers)))
+	if (!is_good(session, cri_get_sandboxes(&session->cri, &session->wait, &pods, &sandboxes)))
 		return;
 	addresses = calloc(MIN(sandboxes.n, (size_t)PODS_MAX) + 1, sizeof(*addresses));
-	names = calloc(2 * MIN(sandboxes.n, (size_t)PODS_MAX) +
-			       MIN(containers.n, (size_t)CONTAINERS_MAX) + 1,
-		sizeof(*names));
+	names = calloc(2 * (MIN(sandboxes.n, (size_t)PODS_MAX)) + CONTAINERS_MAX, sizeof(*names));
 	if (!addresses || !names)
 		return;
 	n = name_pods(session, &sandboxes, addresses, &n_addresses, names);
-	if (runtime->answer != RUNTIME_ANSWERS || session->round->cancelled)
+	if (runtime->answer != RUNTIME_ANSWERS || session->request->cancelled ||
+		!is_good(session, cri_get_containers(&session->cri, &session->wait,
+					  next_arena(session), &containers)))
 		return;
 	n = name_containers(&containers, names, n);
 	qsort(addresses, n_addresses, sizeof(*addresses), compare_addresses);
@@ -242,8 +241,9 @@ static void ask_names(struct session *session)
 	free(runtime->names);
 	runtime->addresses = steal(addresses);
 	runtime->n_addresses = n_addresses;
-	runtime->names = steal(names);
-	runtime->n_names = n;
+	runtime->names = realloc(names, (n + 1) * sizeof(*names));
+	names = runtime->names ? NULL : names;
+	runtime->n_names = runtime->names ? n : 0;
 	runtime->names_new = true;
 }
 
@@ -251,11 +251,9 @@ static void ask_namespaces(struct session *session)
 {
 	struct node_runtime *runtime = session->runtime;
 	struct containerd_namespaces found;
-	_cleanup_arena_ struct arena arena;
 
-	arena_init(&arena);
-	if (!is_good(session,
-		    containerd_get_namespaces(session->grpc, &session->wait, &arena, &found)))
+	if (!is_good(session, containerd_get_namespaces(
+				      session->grpc, &session->wait, next_arena(session), &found)))
 		return;
 	copy_text(runtime->namespaces[0], sizeof(runtime->namespaces[0]), CRI_NAMESPACE);
 	runtime->n_namespaces = 1;
@@ -279,12 +277,11 @@ static void ask_pulls(struct session *session)
 	size_t n = 0;
 
 	for (size_t at = 0; pieces && at < runtime->n_namespaces; at++) {
-		_cleanup_arena_ struct arena arena;
 		struct containerd_ingests found;
 
-		arena_init(&arena);
-		if (!is_good(session, containerd_get_ingests(session->grpc, &session->wait, &arena,
-					      runtime->namespaces[at], &found)))
+		if (!is_good(
+			    session, containerd_get_ingests(session->grpc, &session->wait,
+					     next_arena(session), runtime->namespaces[at], &found)))
 			return;
 		for (size_t i = 0; i < found.n && n < PULL_LAYERS_MAX; i++) {
 			const struct containerd_ingest *ingest = &found.list[i];
@@ -328,15 +325,13 @@ static void ask_content(struct session *session)
 	const struct pull_layer *layer = pulls_nameless(&runtime->pulls, runtime->content_turn);
 	const char *digest = layer ? strstr(layer->piece.ref, "sha256:") : NULL;
 	struct containerd_manifests found;
-	_cleanup_arena_ struct arena arena;
 	char image[160];
 
-	arena_init(&arena);
 	if (!digest)
 		return;
 	runtime->content_turn++;
-	if (containerd_get_manifests(session->grpc, &session->wait, &arena, layer->piece.namespace,
-		    digest, &found) != 0)
+	if (containerd_get_manifests(session->grpc, &session->wait, next_arena(session),
+		    layer->piece.namespace, digest, &found) != 0)
 		return;
 	for (size_t m = 0; m < found.n; m++) {
 		const struct containerd_manifest *manifest = &found.list[m];
@@ -349,7 +344,8 @@ static void ask_content(struct session *session)
 	}
 }
 
-void runtime_sample_cri(struct node_runtime *runtime, struct runtime_round *round)
+void runtime_sample_cri(
+	struct node_runtime *runtime, struct runtime_request *request, const struct wait *wait)
 {
 	static const struct {
 		void (*ask)(struct session *session);
@@ -363,26 +359,28 @@ void runtime_sample_cri(struct node_runtime *runtime, struct runtime_round *roun
 		{ask_pulls, false, false},
 		{ask_content, false, false},
 	};
-	struct session session = {.runtime = runtime, .round = round};
-	bool slow = round->now_us >= runtime->due_us;
+	struct session session = {.runtime = runtime, .request = request};
+	bool slow = request->sample.now_us >= runtime->due_us;
 	char path[PATH_MAX];
 
-	if (!host_path(round->host, runtime->found.socket, path) ||
+	if (!host_path(request->host, runtime->found.socket, path) ||
 		grpc_open(path, &session.grpc) < 0)
 		return;
 	session.cri.grpc = session.grpc;
+	arena_init(&session.arena);
 	if (slow)
-		runtime->due_us = round->now_us + SLOW_EVERY_US;
+		runtime->due_us = request->sample.now_us + SLOW_EVERY_US;
 	for (size_t i = 0; i < ARRAY_SIZE(questions); i++) {
 		bool has =
 			i == 0 || (questions[i].of_cri ? !runtime->no_cri
 						       : runtime->found.kind == RUNTIME_CONTAINERD);
 
-		if (!has || (questions[i].slow && !slow) || round->cancelled ||
+		if (!has || (questions[i].slow && !slow) || request->cancelled ||
 			(i > 0 && runtime->answer != RUNTIME_ANSWERS))
 			continue;
-		session.wait = wait_at_most(round->wait, ANSWER_US);
+		session.wait = wait_at_most(wait, ANSWER_US);
 		questions[i].ask(&session);
 	}
+	arena_free(&session.arena);
 	grpc_close(session.grpc);
 }

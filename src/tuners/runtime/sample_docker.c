@@ -115,17 +115,18 @@ static void ask_names(struct node_runtime *runtime, const char *socket, const st
 	runtime->names_new = true;
 }
 
-static void ask_info(struct node_runtime *runtime, const char *socket, struct runtime_round *round)
+static void ask_info(struct node_runtime *runtime, const char *socket,
+	struct runtime_request *request, const struct wait *wait)
 {
 	struct docker_info *info = &runtime->docker_info;
 	char why[DOCKER_ERROR_MAX];
-	int r = docker_read_info(socket, info, round->wait, why);
+	int r = docker_read_info(socket, info, wait, why);
 
 	if (r == -ECANCELED) {
-		round->cancelled = true;
+		request->cancelled = true;
 	} else if (r < 0) {
 		runtime_silent(runtime, why);
-		runtime->due_us = round->now_us + SILENT_EVERY_US;
+		runtime->due_us = request->sample.now_us + SILENT_EVERY_US;
 	} else {
 		runtime_answered(runtime);
 		copy_text(runtime->version, sizeof(runtime->version), info->version);
@@ -137,33 +138,34 @@ static void ask_info(struct node_runtime *runtime, const char *socket, struct ru
 	}
 }
 
-void runtime_sample_docker(struct node_runtime *runtime, struct runtime_round *round)
+void runtime_sample_docker(
+	struct node_runtime *runtime, struct runtime_request *request, const struct wait *wait)
 {
-	bool slow = round->now_us >= runtime->due_us;
+	bool slow = request->sample.now_us >= runtime->due_us;
 	struct docker_process process;
 	char socket[PATH_MAX];
 
-	if (!host_path(round->host, runtime->found.socket, socket))
+	if (!host_path(request->host, runtime->found.socket, socket))
 		return;
 	if (slow)
-		runtime->due_us = round->now_us + SLOW_EVERY_US;
+		runtime->due_us = request->sample.now_us + SLOW_EVERY_US;
 	/* Where systemd listens on the socket, a connection would start a dockerd that was stopped.
 	 */
-	if (docker_process_read(round->host, socket, &process) < 0) {
+	if (docker_process_read(request->host, socket, &process) < 0) {
 		runtime_silent(runtime, "dockerd does not run: no " DOCKER_PID_FILE);
 		return;
 	}
-	runtime_take_process(runtime, round->host, process.pid);
+	runtime_take_process(runtime, request->host, process.pid);
 	runtime->downloads_on_command = process.downloads_on_command;
 	runtime->mirrors_on_command = process.mirrors_on_command;
 	copy_text(
 		runtime->command_downloads, sizeof(runtime->command_downloads), process.downloads);
 	if (slow || runtime->answer != RUNTIME_ANSWERS)
-		ask_info(runtime, socket, round);
-	if (runtime->answer == RUNTIME_ANSWERS && !round->cancelled) {
-		read_layers(runtime, round->host);
-		name_pulls(runtime, socket, round->wait);
+		ask_info(runtime, socket, request, wait);
+	if (runtime->answer == RUNTIME_ANSWERS && !request->cancelled) {
+		read_layers(runtime, request->host);
+		name_pulls(runtime, socket, wait);
 	}
-	if (runtime->answer == RUNTIME_ANSWERS && !round->cancelled && slow)
-		ask_names(runtime, socket, round->wait);
+	if (runtime->answer == RUNTIME_ANSWERS && !request->cancelled && slow)
+		ask_names(runtime, socket, wait);
 }

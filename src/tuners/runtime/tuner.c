@@ -23,8 +23,7 @@ struct runtime_tuner {
 	uint64_t soon_until_us; /* CLOCK_MONOTONIC */
 	/* As decide() left it. */
 	uint64_t records_tag;
-	char (*recorded)[REGISTRY_NAME_MAX];
-	size_t n_recorded;
+	struct runtime_recorded recorded;
 };
 
 static int runtime_open(const struct host *host, bool watch, void **self)
@@ -63,15 +62,6 @@ static bool has_ended(struct node_runtime *runtime)
 	return true;
 }
 
-static void request_free(struct runtime_request *request)
-{
-	if (!request)
-		return;
-	runtime_sample_clear(&request->sample);
-	free(request->recorded);
-	free(request);
-}
-
 static void *runtime_sample_request(void *self)
 {
 	struct runtime_tuner *tuner = self;
@@ -91,14 +81,8 @@ static void *runtime_sample_request(void *self)
 		return NULL;
 	}
 	request->host = tuner->host;
-	request->once = tuner->once;
 	request->config = tuner->config;
-	request->recorded = calloc(tuner->n_recorded + 1, sizeof(*request->recorded));
-	if (request->recorded) {
-		memcpy(request->recorded, tuner->recorded,
-			tuner->n_recorded * sizeof(*request->recorded));
-		request->n_recorded = tuner->n_recorded;
-	}
+	request->recorded = tuner->recorded;
 	/* What was written may be in force already. */
 	for (size_t i = 0; i < request->sample.n && (tuner->once || now < tuner->soon_until_us);
 		i++)
@@ -150,7 +134,8 @@ static void runtime_sample_take(void *self, void *data)
 		tuner->sample = request->sample;
 		request->sample = before;
 	}
-	request_free(request);
+	runtime_sample_clear(&request->sample);
+	free(request);
 }
 
 static int runtime_decide_op(
@@ -172,17 +157,10 @@ static void runtime_arm(void *self, const void *data)
 {
 	const struct runtime_memory *memory = data;
 	struct runtime_tuner *tuner = self;
-	char(*recorded)[REGISTRY_NAME_MAX];
 
 	if (tuner->records_tag == memory->records_tag)
 		return;
-	recorded = calloc(memory->n_recorded + 1, sizeof(*recorded));
-	if (!recorded)
-		return;
-	memcpy(recorded, memory->recorded, memory->n_recorded * sizeof(*recorded));
-	free(tuner->recorded);
-	tuner->recorded = recorded;
-	tuner->n_recorded = memory->n_recorded;
+	tuner->recorded = memory->recorded;
 	tuner->records_tag = memory->records_tag;
 	tuner->soon_until_us = now_us() + SOON_FOR_US;
 }
@@ -243,7 +221,6 @@ static void runtime_close(void *self)
 	struct runtime_tuner *tuner = self;
 
 	runtime_sample_clear(&tuner->sample);
-	free(tuner->recorded);
 	free(tuner);
 }
 
