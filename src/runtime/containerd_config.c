@@ -369,13 +369,17 @@ static int read_dump(struct reading *reading, const struct wait *wait)
 	containerd_files_filter(&reading->files, process, reading->dump);
 	reading->merges = has_below(reading->dump, strlen(reading->dump), IMAGES, "");
 	reading->cri = reading->merges ? IMAGES : CRI_2;
-	/* 2.x refuses to dump such a file. */
-	if (!reading->merges &&
-		containerd_dump_value(reading->dump, "version", version, sizeof(version)) &&
-		atoi(version) > 2) {
+	/* 2.x refuses such a file; 1.x starts, and reads less than its author means. */
+	for (size_t i = 0; !reading->merges && i < reading->files.n; i++) {
+		const struct containerd_file *file = &reading->files.files[i];
+
+		if (!file->text ||
+			!containerd_dump_value(file->text, "version", version, sizeof(version)) ||
+			atoi(version) <= 2)
+			continue;
 		snprintf(config->why, sizeof(config->why),
-			"%s: version %.16s is newer than containerd %.32s reads: left alone",
-			process->config, version, process->version);
+			"%.160s: version %.16s is newer than containerd %.32s reads: left alone",
+			file->path, version, process->version);
 		return -EBADMSG;
 	}
 	return 0;
