@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "tuners/dns/host_env.h"
+#include "tuners/dns/sense.h"
 
 static struct dns_key key_of(const char *text)
 {

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "tuners/dns/names.h"
+#include "tuners/dns/dns.h"
 
 TEST(the_busiest_names_come_first)
 {

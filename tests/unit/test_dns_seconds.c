@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "directory.h"
 
-#include "tuners/dns/seconds.h"
+#include "tuners/dns/dns.h"
 
 #define NS UINT64_C(1000000000)
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tuners/dns/budgets.h"
+#include "tuners/dns/dns.h"
 
 #include "base/util.h"
 

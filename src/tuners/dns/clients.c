@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tuners/dns/clients.h"
+#include "tuners/dns/sense.h"
 
 #include "base/util.h"
-#include "tuners/dns/sense.h"
 #include "workload/names.h"
 
 #include <math.h>

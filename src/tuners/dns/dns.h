@@ -11,10 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "tuners/dns/address.h"
-#include "tuners/dns/budgets.h"
-#include "tuners/dns/names.h"
-#include "tuners/dns/seconds.h"
+#include "kernel/host.h"
 
 #include <headroom/bpf/dns.h>
 #include <headroom/tuner.h>
@@ -30,6 +27,144 @@ struct metric_sink;
 #define DNS_SLOTS       6 /* of ten seconds: what is judged over a minute */
 #define DNS_SLOT_US     UINT64_C(10000000)
 #define DNS_DOMAINS_MAX 16
+
+/* address.c */
+
+/* Addresses as the maps of BPF have them: struct dns_key, all zero for none. */
+
+#define DNS_ADDRESS_TEXT 46 /* INET6_ADDRSTRLEN */
+
+/* False, and nothing written, for a text that is no address. A zone ("%eth0") is left off. */
+bool dns_address_parse(const char *text, struct dns_key *address);
+
+/* As inet_ntop(3) prints it; "other" for none. */
+void dns_address_text(const struct dns_key *address, char text[static DNS_ADDRESS_TEXT]);
+
+bool dns_address_equal(const struct dns_key *a, const struct dns_key *b);
+
+/* True when the first bits of both agree. */
+bool dns_address_within(const struct dns_key *address, const char *network, unsigned bits);
+
+bool dns_address_is_loopback(const struct dns_key *address);
+
+/* budgets.c */
+
+/* What a cloud allows one machine to send to its resolver, as it publishes it. */
+
+#define DNS_CLOUD_MAX 16
+
+struct dns_budget {
+	uint64_t qps;               /* queries in any second; 0: none of this kind */
+	uint64_t pps;               /* packets in any second */
+	uint64_t pending;           /* queries without an answer yet */
+	bool sustained;             /* qps is meant over a minute: bursts are let through */
+	bool link_local;            /* pps is shared with the cloud's other link-local services */
+	char source[DNS_CLOUD_MAX]; /* "azure", as `explain` knows it below budget/; "config";
+				       empty: none */
+};
+
+/* One published budget. */
+struct dns_budget_row {
+	const char *cloud;       /* what `explain` knows below budget/ */
+	const char *network;     /* the resolver's address, or the network it is in */
+	unsigned bits;           /* of the network */
+	bool anywhere;           /* the address tells the cloud: DMI need not */
+	bool listed;             /* only for a server that the node's resolv.conf names */
+	struct dns_budget value; /* but for its source */
+};
+
+extern const struct dns_budget_row dns_budget_rows[]; /* ended by a row without a cloud */
+
+/* "aws", by what the firmware says in /sys/class/dmi/id; "" for none that is known. */
+const char *dns_cloud_detect(const struct host *host);
+
+/*
+ * The published budget for this server. listed: the node's own resolv.conf names it. False, and
+ * nothing written, when there is none.
+ */
+bool dns_budget_builtin(
+	const char *cloud, const struct dns_key *server, bool listed, struct dns_budget *budget);
+
+bool dns_budget_is_set(const struct dns_budget *budget);
+
+/* seconds.c */
+
+/*
+ * Seconds out of bins. The kernel counts into 64 bins of a sixteenth of a second, by the clock and
+ * without end: bin number (time / 62.5 ms) mod 64. A poll within four seconds knows what each bin
+ * got since, and so every second that there was, wherever it began.
+ *
+ * A second that begins within a bin ends within the seventeenth. Sixteen bins would miss up to half
+ * a bin of it, 3 %; seventeen would add as much to a steady load. So the two outer ones both count
+ * when they have, together, little more than one of those between: then they were not busy all
+ * along.
+ */
+
+#define DNS_PEAKS         62 /* seconds: a minute, and what a poll and a scrape may come late */
+#define DNS_SECOND_BOUNDS 9
+
+struct dns_seconds {
+	uint32_t seen[DNS_BINS];                  /* the kernel's counters at the last poll */
+	uint32_t window[DNS_BINS_PER_SECOND + 1]; /* the bins of the last full second, and one */
+	uint32_t peaks[DNS_PEAKS];                /* busiest, of each second of the clock; a ring */
+	uint64_t next;       /* the first bin that is not over yet; 0 before the first poll */
+	uint64_t over_until; /* up to this bin one second is counted as over budget already */
+	uint64_t over;       /* seconds over budget */
+	uint64_t counts[DNS_SECOND_BOUNDS + 1]; /* of seconds, by dns_second_bounds */
+	double sum;                             /* of all that was counted there */
+	uint32_t last;                          /* what the last full second got */
+	uint32_t poll_peak;                     /* the busiest that ended since the last poll */
+	uint32_t current;                       /* the busiest that ended in this second so far */
+};
+
+/* Upper bounds of the histogram's buckets. */
+extern const double dns_second_bounds[DNS_SECOND_BOUNDS];
+
+/*
+ * Takes the bins as they are, read after now_ns (CLOCK_MONOTONIC, nanoseconds). A second with more
+ * than budget (0: none) is over it; two of them never share a moment. Each second of the clock is
+ * an observation of the histogram: the busiest 16 bins that ended in it, so that a burst across its
+ * edge is reported in full. False when the last poll is so long ago that bins went round: what they
+ * got is spread over the time, and after a minute left out.
+ */
+bool dns_seconds_take(struct dns_seconds *seconds, const uint32_t bins[static DNS_BINS],
+	uint64_t now_ns, uint64_t budget);
+
+/* The busiest second that ended within the last minute. */
+uint32_t dns_seconds_peak(const struct dns_seconds *seconds);
+
+/* names.c */
+
+/*
+ * The names in most queries just now, out of a sample of all: the space-saving sketch of
+ * Metwally, Agrawal and El Abbadi (2005), whose counts fade, so that it tells of the last minutes.
+ * Its size is fixed, however many names there are.
+ */
+
+#define DNS_NAMES_KEPT 48
+#define DNS_NAMES_TOP  10
+#define DNS_NAME_TEXT  128 /* a longer name is cut at its front, where it tells least */
+
+struct dns_name {
+	char text[DNS_NAME_TEXT];
+	uint32_t type;   /* as the sample has it */
+	uint32_t count;  /* at least count - excess, at most count */
+	uint32_t excess; /* what it may have taken over from a name that was dropped for it */
+};
+
+struct dns_names {
+	struct dns_name names[DNS_NAMES_KEPT];
+	size_t n;
+	uint64_t faded_at_us;
+};
+
+void dns_names_add(struct dns_names *names, const char *text, uint32_t type);
+
+/* Halves all counts every half minute; what was seen once is forgotten then. */
+void dns_names_fade(struct dns_names *names, uint64_t now_us);
+
+/* Those with the largest certain counts, largest first; how many. */
+size_t dns_names_top(const struct dns_names *names, const struct dns_name *top[DNS_NAMES_TOP]);
 
 /* What a DNS server is to this node. Only an upstream has a budget. */
 enum dns_role {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tuners/dns/clients.h"
+#include "tuners/dns/sense.h"
 
 #include "base/util.h"
 #include "workload/process.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tuners/dns/host_env.h"
+#include "tuners/dns/sense.h"
 
 #include "base/cleanup.h"
 #include "base/file.h"
