@@ -392,8 +392,8 @@ static void check_counts(
 	const struct dns_control *control = dns_bpf_control(bpf);
 	uint64_t all = udp + tcp;
 
-	if (dns_bpf_each_server(bpf, sum_server, &sums) < 0 ||
-		dns_bpf_each_row(bpf, sum_row, &sums) < 0)
+	if (dns_bpf_each(bpf, DNS_MAP_SERVERS, sum_server, &sums) < 0 ||
+		dns_bpf_each(bpf, DNS_MAP_ROWS, sum_row, &sums) < 0)
 		fail("reading the maps");
 	compare("datagrams", udp, servers->queries[DNS_UDP]);
 	compare("messages of streams", tcp, servers->queries[DNS_TCP]);

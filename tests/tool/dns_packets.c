@@ -204,9 +204,9 @@ static void dump(struct tool *tool)
 	const struct dns_control *control = dns_bpf_control(tool->bpf);
 
 	tool->n_servers = tool->n_rows = 0;
-	if (dns_bpf_each_server(tool->bpf, print_server, tool) < 0 ||
-		dns_bpf_each_row(tool->bpf, print_row, tool) < 0 ||
-		dns_bpf_each_source(tool->bpf, print_source, tool) < 0)
+	if (dns_bpf_each(tool->bpf, DNS_MAP_SERVERS, print_server, tool) < 0 ||
+		dns_bpf_each(tool->bpf, DNS_MAP_ROWS, print_row, tool) < 0 ||
+		dns_bpf_each(tool->bpf, DNS_MAP_SOURCES, print_source, tool) < 0)
 		fail("reading the maps");
 	/* As if it were much later: all are unanswered, and gone. */
 	dns_bpf_sweep(tool->bpf, now_us() * 1000 + 2 * DNS_TIMEOUT_NS, print_pending, tool);
@@ -216,9 +216,9 @@ static void dump(struct tool *tool)
 		control->version, control->lost_servers, control->lost_rows, control->lost_sources,
 		control->lost_samples, control->fragments, control->resyncs, control->cut);
 	for (size_t i = 0; i < tool->n_servers; i++)
-		(void)dns_bpf_forget_server(tool->bpf, &tool->servers[i], 0);
+		(void)dns_bpf_forget(tool->bpf, DNS_MAP_SERVERS, &tool->servers[i], 0);
 	for (size_t i = 0; i < tool->n_rows; i++)
-		(void)dns_bpf_forget_row(tool->bpf, &tool->rows[i], 0);
+		(void)dns_bpf_forget(tool->bpf, DNS_MAP_ROWS, &tool->rows[i], 0);
 	dns_bpf_reuse(tool->bpf, UINT64_MAX);
 	fflush(stdout);
 }

@@ -61,21 +61,21 @@ const struct dns_control *dns_bpf_control(const struct dns_bpf *bpf)
 	return &bpf->control;
 }
 
-int dns_bpf_each_server(struct dns_bpf *bpf, dns_take *take, void *userdata)
+static int each_server(struct dns_bpf *bpf, dns_take *take, void *userdata)
 {
 	for (size_t i = 0; i < bpf->n_servers && bpf->error == 0; i++)
 		take(userdata, &bpf->server_keys[i], &bpf->servers[i]);
 	return bpf->error;
 }
 
-int dns_bpf_each_row(struct dns_bpf *bpf, dns_take *take, void *userdata)
+static int each_row(struct dns_bpf *bpf, dns_take *take, void *userdata)
 {
 	for (size_t i = 0; i < bpf->n_rows && bpf->error == 0; i++)
 		take(userdata, &bpf->row_keys[i], &bpf->rows[i]);
 	return bpf->error;
 }
 
-int dns_bpf_each_source(struct dns_bpf *bpf, dns_take *take, void *userdata)
+static int each_source(struct dns_bpf *bpf, dns_take *take, void *userdata)
 {
 	static const struct dns_key rest;
 
@@ -86,6 +86,13 @@ int dns_bpf_each_source(struct dns_bpf *bpf, dns_take *take, void *userdata)
 					       : &(struct dns_key){AF_INET, {10, 0, 0, (uint8_t)i}},
 				&bpf->sources[i]);
 	return bpf->error;
+}
+
+int dns_bpf_each(struct dns_bpf *bpf, enum dns_map map, dns_take *take, void *userdata)
+{
+	return (map == DNS_MAP_SERVERS ? each_server
+		: map == DNS_MAP_ROWS  ? each_row
+				       : each_source)(bpf, take, userdata);
 }
 
 static size_t slot_of(struct dns_bpf *bpf, const struct dns_key *server)
@@ -105,32 +112,18 @@ void dns_bpf_expect_server(struct dns_bpf *bpf, const struct dns_key *server)
 	(void)slot_of(bpf, server);
 }
 
-bool dns_bpf_forget_server(struct dns_bpf *bpf, const struct dns_key *server, uint64_t now)
+bool dns_bpf_forget(struct dns_bpf *bpf, enum dns_map map, const void *key, uint64_t now)
 {
 	(void)now;
-	for (size_t i = 0; i < bpf->n_servers; i++) {
-		if (!dns_address_equal(&bpf->server_keys[i], server))
+	for (size_t i = 0; map == DNS_MAP_SERVERS && i < bpf->n_servers; i++) {
+		if (!dns_address_equal(&bpf->server_keys[i], key))
 			continue;
 		bpf->n_servers--;
 		bpf->server_keys[i] = bpf->server_keys[bpf->n_servers];
 		bpf->servers[i] = bpf->servers[bpf->n_servers];
 		bpf->servers[bpf->n_servers] = (struct dns_server){0};
 		bpf->forgotten++;
-		return true;
-	}
-	return true;
-}
-
-bool dns_bpf_forget_row(struct dns_bpf *bpf, const struct dns_row_key *key, uint64_t now)
-{
-	(void)now;
-	for (size_t i = 0; i < bpf->n_rows; i++) {
-		if (memcmp(&bpf->row_keys[i], key, sizeof(*key)) != 0)
-			continue;
-		bpf->n_rows--;
-		bpf->row_keys[i] = bpf->row_keys[bpf->n_rows];
-		bpf->rows[i] = bpf->rows[bpf->n_rows];
-		return true;
+		break;
 	}
 	return true;
 }

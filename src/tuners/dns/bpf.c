@@ -165,19 +165,12 @@ static struct dns_control *control_of(struct dns_bpf *bpf)
 	return (struct dns_control *)&bpf->object->bss->control;
 }
 
-int dns_bpf_each_server(struct dns_bpf *bpf, dns_take *take, void *userdata)
+int dns_bpf_each(struct dns_bpf *bpf, enum dns_map map, dns_take *take, void *userdata)
 {
-	return dns_map_table_each(&bpf->servers, &control_of(bpf)->made, take, userdata);
-}
-
-int dns_bpf_each_row(struct dns_bpf *bpf, dns_take *take, void *userdata)
-{
-	return dns_map_table_each(&bpf->rows, &control_of(bpf)->made, take, userdata);
-}
-
-int dns_bpf_each_source(struct dns_bpf *bpf, dns_take *take, void *userdata)
-{
-	return dns_map_each(bpf->object->maps.sources, take, userdata);
+	if (map == DNS_MAP_SOURCES)
+		return dns_map_each(bpf->object->maps.sources, take, userdata);
+	return dns_map_table_each(map == DNS_MAP_SERVERS ? &bpf->servers : &bpf->rows,
+		&control_of(bpf)->made, take, userdata);
 }
 
 void dns_bpf_expect_server(struct dns_bpf *bpf, const struct dns_key *server)
@@ -185,26 +178,18 @@ void dns_bpf_expect_server(struct dns_bpf *bpf, const struct dns_key *server)
 	dns_map_table_add(&bpf->servers, server);
 }
 
-/* A query that is being counted, or waits for its answer, has the index too. */
-static bool forget(struct dns_bpf *bpf, struct dns_map_table *table, const void *key, uint64_t now)
-{
-	bool gone = dns_map_table_remove(table, key, now + DNS_TIMEOUT_NS / 1000 + LATE_US);
-
-	__atomic_add_fetch(&control_of(bpf)->generation, 1, __ATOMIC_RELEASE);
-	return gone;
-}
-
-bool dns_bpf_forget_server(struct dns_bpf *bpf, const struct dns_key *server, uint64_t now)
+bool dns_bpf_forget(struct dns_bpf *bpf, enum dns_map map, const void *key, uint64_t now)
 {
 	static const struct dns_key other;
+	bool gone;
 
-	return memcmp(server, &other, sizeof(other)) != 0 &&
-	       forget(bpf, &bpf->servers, server, now);
-}
-
-bool dns_bpf_forget_row(struct dns_bpf *bpf, const struct dns_row_key *key, uint64_t now)
-{
-	return forget(bpf, &bpf->rows, key, now);
+	if (map == DNS_MAP_SERVERS && memcmp(key, &other, sizeof(other)) == 0)
+		return false;
+	/* A query that is being counted, or waits for its answer, has the index too. */
+	gone = dns_map_table_remove(map == DNS_MAP_SERVERS ? &bpf->servers : &bpf->rows, key,
+		now + DNS_TIMEOUT_NS / 1000 + LATE_US);
+	__atomic_add_fetch(&control_of(bpf)->generation, 1, __ATOMIC_RELEASE);
+	return gone;
 }
 
 bool dns_bpf_forget_source(
@@ -331,35 +316,27 @@ bool dns_sample_name(const struct dns_sample *sample, char *text, size_t size)
 	return at < sample->length && sample->name[at] == 0;
 }
 
-/* Whether there was room for it, and it is a domain. */
-static bool add_suffix(struct dns_suffixes *table, const struct dns_suffix_name *suffix)
-{
-	uint32_t labels = 0;
-	uint64_t hash = dns_suffix_hash(suffix->name, &labels);
-
-	if (hash == 0)
-		return false;
-	for (size_t i = 0; i < DNS_SUFFIX_SLOTS; i++) {
-		struct dns_suffix *slot = &table->slots[labels - 1][i];
-
-		if (slot->hash == hash)
-			return true;
-		if (slot->hash)
-			continue;
-		*slot = (struct dns_suffix){.hash = hash, .class = suffix->class};
-		table->used |= 1ULL << (labels - 1);
-		return true;
-	}
-	return false;
-}
-
 size_t dns_bpf_set_suffixes(struct dns_bpf *bpf, const struct dns_suffix_name *suffixes, size_t n)
 {
 	struct dns_suffixes table = {0};
 	size_t taken = 0;
 
-	for (size_t i = 0; i < n; i++)
-		taken += add_suffix(&table, &suffixes[i]);
+	for (size_t i = 0; i < n; i++) {
+		uint32_t labels = 0;
+		uint64_t hash = dns_suffix_hash(suffixes[i].name, &labels);
+
+		for (size_t k = 0; hash && k < DNS_SUFFIX_SLOTS; k++) {
+			struct dns_suffix *slot = &table.slots[labels - 1][k];
+
+			if (slot->hash && slot->hash != hash)
+				continue;
+			if (!slot->hash)
+				*slot = (struct dns_suffix){hash, suffixes[i].class};
+			table.used |= 1ULL << (labels - 1);
+			taken++;
+			break;
+		}
+	}
 	/* A name that comes meanwhile may be given the new class of an old domain: once. */
 	memcpy(&bpf->object->bss->control.suffixes, &table, sizeof(table));
 	return taken;

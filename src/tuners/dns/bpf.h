@@ -38,24 +38,28 @@ const struct dns_control *dns_bpf_control(const struct dns_bpf *bpf);
 /* key and counts live until it returns; counts may change at any time. */
 typedef void dns_take(void *userdata, const void *key, const void *counts);
 
+enum dns_map {
+	DNS_MAP_SERVERS, /* dns_key, dns_server */
+	DNS_MAP_ROWS,    /* dns_row_key, dns_row */
+	DNS_MAP_SOURCES, /* dns_key, dns_source */
+};
+
 /*
- * Each calls take for every element there is, in no order. An element that comes or goes meanwhile
- * may be left out. 0, or -errno when the map cannot be read; what was taken until then was right.
+ * Calls take for every element there is, in no order. An element that comes or goes meanwhile may
+ * be left out. 0, or -errno when the map cannot be read; what was taken until then was right.
  */
-int dns_bpf_each_server(struct dns_bpf *bpf, dns_take *take, void *userdata); /* key, server */
-int dns_bpf_each_row(struct dns_bpf *bpf, dns_take *take, void *userdata);    /* row_key, row */
-int dns_bpf_each_source(struct dns_bpf *bpf, dns_take *take, void *userdata); /* key, source */
+int dns_bpf_each(struct dns_bpf *bpf, enum dns_map map, dns_take *take, void *userdata);
 
 /* Reserves its slot, if there is one, before the first query to it. */
 void dns_bpf_expect_server(struct dns_bpf *bpf, const struct dns_key *server);
 
 /*
- * Removes what is idle, for room. The counts go with it: they begin at 0 should it come again. The
- * zero key stays. Not from within take. False when it could not be removed. The room is there from
- * the first dns_bpf_reuse() some seconds later: no program counts there any more.
+ * Removes a server or a row that is idle, for room. The counts go with it: they begin at 0 should
+ * it come again. The zero key stays. Not from within take. False when it could not be removed. The
+ * room is there from the first dns_bpf_reuse() some seconds later: no program counts there any
+ * more.
  */
-bool dns_bpf_forget_server(struct dns_bpf *bpf, const struct dns_key *server, uint64_t now_us);
-bool dns_bpf_forget_row(struct dns_bpf *bpf, const struct dns_row_key *key, uint64_t now_us);
+bool dns_bpf_forget(struct dns_bpf *bpf, enum dns_map map, const void *key, uint64_t now_us);
 void dns_bpf_reuse(struct dns_bpf *bpf, uint64_t now_us);
 
 /* Removes a watched packet's source: whether there was one, and what had been counted of it. */
@@ -91,16 +95,16 @@ struct dns_suffix_name {
 };
 
 /*
- * Replaces the table of suffixes; the one with the most labels decides. Returns how many were
- * taken: none of more than DNS_SUFFIX_LABELS labels, and no more than DNS_SUFFIX_SLOTS with as
- * many labels as each other. A name is "no domain" when it is empty or has an empty or overlong
- * label: not taken.
+ * Replaces the table of suffixes, and returns how many were taken; the one with the most labels
+ * decides. Left out are those of more
+ * than DNS_SUFFIX_LABELS labels, more than DNS_SUFFIX_SLOTS with as many labels as each other, and
+ * what is no domain: empty, or with an empty or overlong label.
  */
 size_t dns_bpf_set_suffixes(struct dns_bpf *bpf, const struct dns_suffix_name *suffixes, size_t n);
 
 /*
- * Replaces the addresses whose packets are counted by source; none: the watch is off. Returns how
- * many were taken: at most DNS_WATCH_IPV4 and DNS_WATCH_IPV6.
+ * Replaces the addresses whose packets are counted by source, at most DNS_WATCH_IPV4 and
+ * DNS_WATCH_IPV6, and returns how many were taken; none: the watch is off.
  */
 size_t dns_bpf_watch(struct dns_bpf *bpf, const struct dns_key *addresses, size_t n);
 

@@ -339,9 +339,9 @@ static void prune(
 	if (clients->n == 0 || (clients->rows < DNS_ROWS_MAX / 2 && !clients->prune))
 		return;
 	clients->prune = false;
-	(void)dns_bpf_each_row(bpf, take_idle, &idle);
+	(void)dns_bpf_each(bpf, DNS_MAP_ROWS, take_idle, &idle);
 	for (size_t i = 0; i < idle.n; i++)
-		(void)dns_bpf_forget_row(bpf, &idle.keys[i], clients->read_at_us);
+		(void)dns_bpf_forget(bpf, DNS_MAP_ROWS, &idle.keys[i], clients->read_at_us);
 	free(idle.keys);
 }
 
@@ -369,7 +369,7 @@ void dns_clients_read(struct dns_sensor *sensor, struct dns_seen *seen)
 	swap_readings(clients);
 	clients->n = 0;
 	/* An incomplete reading would look as if the rest began anew: the one before stays. */
-	if (dns_bpf_each_row(sensor->bpf, take_row, clients) < 0) {
+	if (dns_bpf_each(sensor->bpf, DNS_MAP_ROWS, take_row, clients) < 0) {
 		swap_readings(clients);
 		return;
 	}

@@ -96,7 +96,7 @@ void dns_link_local_read(struct dns_sensor *sensor, struct dns_seen *seen)
 		if (sensor->table.servers[i]->budget.link_local)
 			reading.budget = MAX(reading.budget, sensor->table.servers[i]->budget.pps);
 	memcpy(reading.bins, sensor->forgotten, sizeof(reading.bins));
-	if (dns_bpf_each_source(sensor->bpf, take_source, &reading) == 0) {
+	if (dns_bpf_each(sensor->bpf, DNS_MAP_SOURCES, take_source, &reading) == 0) {
 		(void)dns_seconds_take(
 			&sensor->link_local, reading.bins, reading.now_ns, reading.budget);
 		forget_idle(sensor, &reading);

@@ -101,7 +101,7 @@ static void read_servers(struct dns_sensor *sensor)
 	sensor->late = false;
 	for (size_t i = 0; i < sensor->table.n; i++)
 		sensor->table.servers[i]->seen = false;
-	(void)dns_bpf_each_server(sensor->bpf, take_server, sensor);
+	(void)dns_bpf_each(sensor->bpf, DNS_MAP_SERVERS, take_server, sensor);
 	/* Time passes for those too that got no query yet. */
 	for (size_t i = 0; i < sensor->table.n; i++) {
 		struct dns_server_state *server = sensor->table.servers[i];
@@ -198,7 +198,7 @@ static void prune(struct dns_sensor *sensor)
 		if (server->pinned || server->key.family == 0 || server->pending > 0 ||
 			idle < (server->label >= 0 ? IDLE_LABEL_US : IDLE_US))
 			continue;
-		if (!dns_bpf_forget_server(sensor->bpf, &server->key, sensor->now_us))
+		if (!dns_bpf_forget(sensor->bpf, DNS_MAP_SERVERS, &server->key, sensor->now_us))
 			continue;
 		dns_server_remove(table, server);
 		sensor->clients.prune = true;
