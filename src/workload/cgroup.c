@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 #define HEX              "0123456789abcdefABCDEF"
+#define LXD              "lxc.payload."
 #define CONTAINER_ID_LEN 64
 #define SHORT_ID_LEN     12
 #define UID_LEN          36
@@ -65,26 +66,6 @@ static bool take_container(const char *component, struct workload *workload)
 	return true;
 }
 
-static bool take_lxd(const char *component, struct workload *workload)
-{
-	static const char prefix[] = "lxc.payload.";
-
-	if (!starts_with(component, prefix) || !component[strlen(prefix)])
-		return false;
-	set_workload(workload, WORKLOAD_LXD, component + strlen(prefix), "");
-	return true;
-}
-
-static bool take_unit(const char *component, struct workload *workload)
-{
-	size_t n = strlen(component);
-
-	if (n <= 8 || !streq(component + n - 8, ".service"))
-		return false;
-	set_workload(workload, WORKLOAD_UNIT, component, "");
-	return true;
-}
-
 bool cgroup_workload(const char *path, struct workload *workload)
 {
 	bool in_kubepods = strstr(path, "kubepods") != NULL, found = false;
@@ -93,10 +74,18 @@ bool cgroup_workload(const char *path, struct workload *workload)
 	copy_text(copy, sizeof(copy), path);
 	/* From the root down: the outermost owner is the one that people know. */
 	for (char *part = strtok_r(copy, "/", &state); part && !found;
-		part = strtok_r(NULL, "/", &state))
-		found = (in_kubepods && take_pod(part, workload)) || take_lxd(part, workload) ||
-			(!in_kubepods && take_container(part, workload)) ||
-			take_unit(part, workload);
+		part = strtok_r(NULL, "/", &state)) {
+		size_t len = strlen(part);
+
+		found = in_kubepods ? take_pod(part, workload) : take_container(part, workload);
+		if (!found && starts_with(part, LXD) && part[strlen(LXD)]) {
+			set_workload(workload, WORKLOAD_LXD, part + strlen(LXD), "");
+			found = true;
+		} else if (!found && len > 8 && streq(part + len - 8, ".service")) {
+			set_workload(workload, WORKLOAD_UNIT, part, "");
+			found = true;
+		}
+	}
 	return found;
 }
 

@@ -285,10 +285,11 @@ const struct dns_server_memory *dns_memory_find(
 	return NULL;
 }
 
-void dns_memory_clear(struct dns_memory *memory)
+void dns_memory_clear(void *data)
 {
+	struct dns_memory *memory = data;
+
 	free(memory->servers);
-	*memory = (struct dns_memory){0};
 }
 
 int dns_decide(const struct dns_seen *seen, struct dns_memory *memory,

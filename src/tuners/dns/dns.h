@@ -341,7 +341,7 @@ static inline const struct dns_label *dns_label_of(
 /* decide.c. Pure. 0 or -ENOMEM. */
 int dns_decide(const struct dns_seen *seen, struct dns_memory *memory,
 	const struct decide_input *input, struct proposal *proposal);
-void dns_memory_clear(struct dns_memory *memory);
+void dns_memory_clear(void *memory);
 /* What is remembered of a server; NULL before the first decision. */
 const struct dns_server_memory *dns_memory_find(
 	const struct dns_memory *memory, const struct dns_server_state *server);

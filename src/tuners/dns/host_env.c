@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "base/util.h"
 
-#include <dirent.h>
+#include <glob.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
@@ -158,29 +158,23 @@ void dns_host_env_take_kubelet(struct dns_host_env *env, const struct kubelet_va
 			env->n_kubelet++;
 }
 
-/* A device of the machine, not made by software, that is not down. */
-static bool is_uplink(const struct host *host, const char *name)
-{
-	char path[SETTING_PATH_MAX], full[PATH_MAX], state[SETTING_VALUE_MAX];
-
-	snprintf(path, sizeof(path), "/sys/class/net/%.64s/device", name);
-	if (name[0] == '.' || !host_path(host, path, full) || access(full, F_OK) < 0)
-		return false;
-	snprintf(path, sizeof(path), "/sys/class/net/%.64s/operstate", name);
-	return host_read_value(host, path, state) < 0 || !streq(state, "down");
-}
-
+/* Devices of the machine, not made by software, that are not down. */
 static unsigned count_uplinks(const struct host *host)
 {
-	char full[PATH_MAX];
-	const struct dirent *entry;
+	char pattern[PATH_MAX], path[SETTING_PATH_MAX], state[SETTING_VALUE_MAX];
+	size_t root = strlen(host->root), len;
+	glob_t devices = {0};
 	unsigned n = 0;
-	DIR *directory = host_path(host, "/sys/class/net", full) ? opendir(full) : NULL;
 
-	while (directory && (entry = readdir(directory)))
-		n += is_uplink(host, entry->d_name);
-	if (directory)
-		closedir(directory);
+	if (host_path(host, "/sys/class/net/*/device", pattern) &&
+		glob(pattern, 0, NULL, &devices) == 0)
+		for (size_t i = 0; i < devices.gl_pathc; i++) {
+			len = strlen(devices.gl_pathv[i]) - root - strlen("device");
+			snprintf(path, sizeof(path), "%.*soperstate", (int)len,
+				devices.gl_pathv[i] + root);
+			n += host_read_value(host, path, state) < 0 || !streq(state, "down");
+		}
+	globfree(&devices);
 	return n;
 }
 

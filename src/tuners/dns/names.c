@@ -7,38 +7,30 @@
 
 #define FADE_EVERY_US (30 * USEC_PER_SEC)
 
-/* A new name replaces the rarest and takes over its count. */
-static struct dns_name *place_for_new(struct dns_names *names)
-{
-	struct dns_name *least = &names->names[0];
-
-	if (names->n < DNS_NAMES_KEPT)
-		return &names->names[names->n++];
-	for (size_t i = 1; i < names->n; i++)
-		if (names->names[i].count < least->count)
-			least = &names->names[i];
-	least->excess = least->count;
-	return least;
-}
-
 void dns_names_add(struct dns_names *names, const char *text, uint32_t type)
 {
+	struct dns_name *least = &names->names[0];
 	size_t len = strlen(text);
-	struct dns_name *name;
 
 	if (len >= DNS_NAME_TEXT)
 		text += len - (DNS_NAME_TEXT - 1);
 	for (size_t i = 0; i < names->n; i++) {
-		name = &names->names[i];
+		struct dns_name *name = &names->names[i];
+
 		if (name->type == type && streq(name->text, text)) {
 			name->count++;
 			return;
 		}
+		least = name->count < least->count ? name : least;
 	}
-	name = place_for_new(names);
-	copy_text(name->text, sizeof(name->text), text);
-	name->type = type;
-	name->count++;
+	/* A new name replaces the rarest and takes over its count. */
+	if (names->n < DNS_NAMES_KEPT)
+		least = &names->names[names->n++];
+	else
+		least->excess = least->count;
+	copy_text(least->text, sizeof(least->text), text);
+	least->type = type;
+	least->count++;
 }
 
 void dns_names_fade(struct dns_names *names, uint64_t now)
@@ -62,18 +54,14 @@ void dns_names_fade(struct dns_names *names, uint64_t now)
 	names->n = kept;
 }
 
-static uint32_t sure(const struct dns_name *name)
-{
-	return name->count - name->excess;
-}
-
-static int by_sure_count(const void *a, const void *b)
+static int by_certain_count(const void *a, const void *b)
 {
 	const struct dns_name *x = *(const struct dns_name *const *)a;
 	const struct dns_name *y = *(const struct dns_name *const *)b;
+	uint32_t one = x->count - x->excess, other = y->count - y->excess;
 
-	if (sure(x) != sure(y))
-		return sure(x) < sure(y) ? 1 : -1;
+	if (one != other)
+		return one < other ? 1 : -1;
 	return strcmp(x->text, y->text);
 }
 
@@ -84,7 +72,7 @@ size_t dns_names_top(const struct dns_names *names, const struct dns_name *top[D
 
 	for (size_t i = 0; i < names->n; i++)
 		all[n++] = &names->names[i];
-	qsort(all, n, sizeof(all[0]), by_sure_count);
+	qsort(all, n, sizeof(all[0]), by_certain_count);
 	n = MIN(n, DNS_NAMES_TOP);
 	memcpy(top, all, n * sizeof(top[0]));
 	return n;

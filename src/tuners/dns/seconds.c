@@ -70,17 +70,6 @@ static void pass_idle(struct dns_seconds *seconds, uint64_t until)
 	}
 }
 
-/* A minute without a poll: the time passes, and all that is shown of the past is forgotten. */
-static void skip(struct dns_seconds *seconds, const uint32_t bins[static DNS_BINS], uint64_t until)
-{
-	memmove(seconds->seen, bins, sizeof(seconds->seen));
-	memset(seconds->window, 0, sizeof(seconds->window));
-	memset(seconds->peaks, 0, sizeof(seconds->peaks));
-	seconds->last = 0;
-	seconds->current = 0;
-	seconds->next = until;
-}
-
 bool dns_seconds_take(struct dns_seconds *seconds, const uint32_t bins[static DNS_BINS],
 	uint64_t now_ns, uint64_t budget)
 {
@@ -98,7 +87,12 @@ bool dns_seconds_take(struct dns_seconds *seconds, const uint32_t bins[static DN
 		return true;
 	}
 	if (until > seconds->next + MINUTE_BINS) {
-		skip(seconds, bins, until);
+		/* A minute without a poll: all that is shown of the past is forgotten. */
+		memmove(seconds->seen, bins, sizeof(seconds->seen));
+		memset(seconds->window, 0, sizeof(seconds->window));
+		memset(seconds->peaks, 0, sizeof(seconds->peaks));
+		seconds->last = seconds->current = 0;
+		seconds->next = until;
 		return false;
 	}
 	while (seconds->next < until) {

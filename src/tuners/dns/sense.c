@@ -131,16 +131,6 @@ static void take_pending(void *userdata, const struct dns_pending *query, bool u
 		dns_server_take_pending(server, server->pending + 1);
 }
 
-static void sweep(struct dns_sensor *sensor)
-{
-	if (sensor->sent == 0 && sensor->pending == 0)
-		return;
-	for (size_t i = 0; i < sensor->table.n; i++)
-		sensor->table.servers[i]->pending = 0;
-	sensor->pending = 0;
-	dns_bpf_sweep(sensor->bpf, sensor->now_us * 1000, take_pending, sensor);
-}
-
 static void take_sample(void *userdata, const struct dns_sample *sample)
 {
 	struct dns_sensor *sensor = userdata;
@@ -159,21 +149,20 @@ static void take_sample(void *userdata, const struct dns_sample *sample)
 	dns_names_add(label->names, text, sample->type);
 }
 
-static void forget_names(struct dns_sensor *sensor)
-{
-	if (sensor->one_in > 0)
-		dns_bpf_sample(sensor->bpf, 0, 0);
-	sensor->one_in = 0;
-	for (size_t i = 0; i < DNS_LABELS; i++)
-		free(steal(sensor->table.labels[i].names));
-}
-
 /* Every name of few queries, a fixed number each second of many. */
 static void read_names(struct dns_sensor *sensor)
 {
 	double seconds = (double)(sensor->now_us - sensor->sampled_at_us) / (double)USEC_PER_SEC;
 	double rate = sensor->sampled_at_us == 0 ? 0 : (double)sensor->sent / MAX(seconds, 0.1);
 
+	if (!sensor->config.names) {
+		if (sensor->one_in > 0)
+			dns_bpf_sample(sensor->bpf, 0, 0);
+		sensor->one_in = 0;
+		for (size_t i = 0; i < DNS_LABELS; i++)
+			free(steal(sensor->table.labels[i].names));
+		return;
+	}
 	sensor->one_in = (uint64_t)(rate / SAMPLES_PER_SECOND) + 1;
 	sensor->sampled_at_us = sensor->now_us;
 	dns_bpf_sample(sensor->bpf, sensor->one_in, SAMPLES_PER_SECOND);
@@ -219,13 +208,15 @@ void dns_sense(struct dns_sensor *sensor, struct dns_seen *seen, uint64_t now)
 		(sensor->unclassified && age >= UNCLASSIFIED_EVERY_US))
 		dns_refresh(sensor, seen);
 	read_servers(sensor);
-	sweep(sensor);
+	if (sensor->sent > 0 || sensor->pending > 0) {
+		for (size_t i = 0; i < sensor->table.n; i++)
+			sensor->table.servers[i]->pending = 0;
+		sensor->pending = 0;
+		dns_bpf_sweep(sensor->bpf, now * 1000, take_pending, sensor);
+	}
 	dns_link_local_read(sensor, seen);
 	dns_clients_read(sensor, seen);
-	if (sensor->config.names)
-		read_names(sensor);
-	else
-		forget_names(sensor);
+	read_names(sensor);
 	prune(sensor);
 	if (now - sensor->labelled_at_us < LABEL_EVERY_US)
 		return;

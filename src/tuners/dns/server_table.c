@@ -248,22 +248,6 @@ static struct dns_label *cheapest(struct dns_server_table *table)
 	return least;
 }
 
-/*
- * A series that comes and goes is of no use: only a much busier server takes another's label, or
- * any that of one that was idle for long.
- */
-static bool deserves(
-	const struct dns_server_state *server, const struct dns_label *label, uint64_t now)
-{
-	uint64_t mine = weight(server), its;
-
-	if (!label->server)
-		return server->pinned || dns_queries(&server->totals) > 0;
-	its = weight(label->server);
-	return mine > 2 * its + 60 ||
-	       (mine > 0 && its == 0 && now - label->server->changed_at_us > LABEL_IDLE_US);
-}
-
 static void give(
 	struct dns_server_table *table, struct dns_label *label, struct dns_server_state *server)
 {
@@ -280,16 +264,24 @@ void dns_label_offer(struct dns_server_table *table, struct dns_server_state *se
 		give(table, label, server);
 }
 
+/*
+ * A series that comes and goes is of no use: only a much busier server takes another's label, or
+ * any that of one that was idle for long.
+ */
 void dns_label_assign(struct dns_server_table *table, uint64_t now)
 {
 	for (size_t i = 0; i < table->n; i++) {
 		struct dns_server_state *server = table->servers[i];
-		struct dns_label *label;
+		struct dns_label *label = cheapest(table);
+		uint64_t mine = weight(server), its = label->server ? weight(label->server) : 0;
 
 		if (server->label >= 0 || server->key.family == 0)
 			continue;
-		label = cheapest(table);
-		if (deserves(server, label, now))
+		if (label->server ? mine > 2 * its + 60 ||
+					    (mine > 0 && its == 0 &&
+						    now - label->server->changed_at_us >
+							    LABEL_IDLE_US)
+				  : server->pinned || dns_queries(&server->totals) > 0)
 			give(table, label, server);
 	}
 }

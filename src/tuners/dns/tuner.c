@@ -151,11 +151,6 @@ static int dns_decide_op(
 	return dns_decide(&dns->seen, memory, input, proposal);
 }
 
-static void dns_memory_clear_op(void *memory)
-{
-	dns_memory_clear(memory);
-}
-
 static enum tuner_state dns_state(const void *self, char why[static TUNER_WHY_MAX])
 {
 	const struct dns *dns = self;
@@ -240,7 +235,7 @@ const struct tuner_ops dns_tuner = {
 	.sample = dns_sample,
 	.sample_take = dns_sample_take,
 	.memory_size = sizeof(struct dns_memory),
-	.memory_clear = dns_memory_clear_op,
+	.memory_clear = dns_memory_clear,
 	.decide = dns_decide_op,
 	.state = dns_state,
 	.document_name = "dns",
