@@ -35,8 +35,11 @@ static void apply(struct work *work)
 		r = file_journal_store(work->journal);
 	for (size_t i = 0; i < work->n; i++)
 		work_write(work, &work->files[i], r);
-	work_settle(work);
-	work_activate(work);
+	for (size_t i = 0; r < 0 && i < work->job->plan.n; i++)
+		if (work->job->plan.changes[i].error == 0)
+			work_fail(&work->job->plan.changes[i], "not-recorded", r, NULL, 0);
+	if (r == 0)
+		work_activate(work);
 }
 
 static void restore(struct work *work)

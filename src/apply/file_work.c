@@ -109,15 +109,6 @@ int work_make(struct work *work)
 
 /* ---- a new text ---- */
 
-static int fail(struct work_file *file, const char *reason, int error, const char *why)
-{
-	file->reason = reason;
-	file->error = error;
-	if (why)
-		copy_text(file->why, sizeof(file->why), why);
-	return error;
-}
-
 static bool is_value_of(const struct file_record *record, const char *value)
 {
 	return value_equal(value, record->on_disk) || value_equal(value, record->before) ||
@@ -307,9 +298,24 @@ int work_read_old(const struct work *work, struct work_file *file)
 	return r;
 }
 
+/* No step of this file succeeds any more. */
+static void fail_file(
+	const struct work *work, struct work_file *file, const char *reason, int error)
+{
+	bool refused = streq(reason, "verify-refused");
+	uint64_t retry =
+		error == -ESTALE ? 0 : now_us() + (refused ? FILE_REFUSED_US : FILE_RETRY_US);
+	struct change *change;
+
+	file->error = error;
+	for (size_t i = 0; (change = next_of(work, file, &i));)
+		work_fail(change, reason, error, file->why[0] ? file->why : NULL, retry);
+}
+
 void work_prepare(const struct work *work, struct work_file *file)
 {
 	struct file_note *note = &file->note;
+	const char *reason = "unreadable";
 	size_t first = 0;
 	struct stat st;
 	int r;
@@ -317,25 +323,22 @@ void work_prepare(const struct work *work, struct work_file *file)
 	if (!next_of(work, file, &first))
 		return;
 	r = work_read_old(work, file);
-	if (r < 0) {
-		fail(file, "unreadable", r, NULL);
-		return;
+	if (r == 0) {
+		r = compose(work, file);
+		reason = file->why[0] || r == -EINVAL || r == -EBADMSG ? "verify-refused"
+								       : "write-refused";
 	}
-	r = compose(work, file);
+	/* The tuner reads it otherwise: it must not be activated again and again. */
 	if (r == 0 && streq(file->new_hash, file->old.hash)) {
-		/* The tuner reads it otherwise: it must not be activated again and again. */
-		fail(file, "not-taken", -ERANGE, NULL);
-		return;
+		r = -ERANGE;
+		reason = "not-taken";
+	}
+	if (r == 0) {
+		r = keep_bytes(work, file);
+		reason = "not-recorded";
 	}
 	if (r < 0) {
-		bool refused = file->why[0] || r == -EINVAL || r == -EBADMSG;
-
-		fail(file, refused ? "verify-refused" : "write-refused", r, NULL);
-		return;
-	}
-	r = keep_bytes(work, file);
-	if (r < 0) {
-		fail(file, "not-recorded", r, NULL);
+		fail_file(work, file, reason, r);
 		return;
 	}
 	if (lstat(file->at.full, &st) == 0 && st.st_nlink > 1)
@@ -365,58 +368,45 @@ int work_note(const struct work *work, struct work_file *file)
 	return 0;
 }
 
-void work_write(const struct work *work, struct work_file *file, int stored)
+/* Written: what is known of its changes until their program takes it. */
+static void settle(const struct work *work, const struct work_file *file)
 {
-	int r;
+	static const char *const held[] = {[ACTIVATE_NOTHING] = NULL,
+		[ACTIVATE_RELOAD] = "reload-pending",
+		[ACTIVATE_RESTART] = "restart-pending"};
+	struct change *change;
 
-	if (file->error < 0 || !file->new_hash[0])
-		return;
-	if (stored < 0) {
-		fail(file, "not-recorded", stored, NULL);
-	} else if (atomic_load(&work->job->stale)) {
-		fail(file, "not-recorded", -ESTALE, "the configuration has changed meanwhile");
-	} else {
-		r = file_put(&file->at, file->old.hash, file->new, file->new_len);
-		file->written = r == 0;
-		if (r < 0)
-			fail(file, "write-refused", r,
-				r == -ESTALE
-					? "someone else is changing the file just now: try again"
-					: NULL);
+	for (size_t i = 0; (change = next_of(work, file, &i));) {
+		change->held = held[file->service.activation];
+		copy_text(change->actual, SETTING_VALUE_MAX,
+			change->held ? change->old : change->new);
+		log_info(change->name, "%s -> %s in %s (%s)",
+			change->file->on_disk[0] ? change->file->on_disk : "nothing", change->new,
+			file->note.path, change->reason);
 	}
 }
 
-void work_settle(const struct work *work)
+void work_write(const struct work *work, struct work_file *file, int stored)
 {
-	uint64_t now = now_us();
-	struct change *change;
+	int r = stored;
 
-	for (size_t f = 0; f < work->n; f++) {
-		const struct work_file *file = &work->files[f];
-
-		for (size_t i = 0; (change = next_of(work, file, &i));) {
-			copy_text(change->actual, SETTING_VALUE_MAX, change->old);
-			if (file->error < 0 || !file->new_hash[0]) {
-				bool refused =
-					file->reason && streq(file->reason, "verify-refused");
-
-				work_fail(change, file->reason ? file->reason : "not-recorded",
-					file->error < 0 ? file->error : -ENOMEM,
-					file->why[0] ? file->why : NULL,
-					file->error == -ESTALE ? 0
-							       : now + (refused ? FILE_REFUSED_US
-										: FILE_RETRY_US));
-				continue;
-			}
-			log_info(change->name, "%s -> %s in %s (%s)",
-				change->file->on_disk[0] ? change->file->on_disk : "nothing",
-				change->new, file->note.path, change->reason);
-			if (file->service.activation == ACTIVATE_NOTHING)
-				copy_text(change->actual, SETTING_VALUE_MAX, change->new);
-			else
-				change->held = file->service.activation == ACTIVATE_RELOAD
-						       ? "reload-pending"
-						       : "restart-pending";
-		}
+	if (file->error < 0 || !file->new_hash[0])
+		return;
+	if (r == 0 && atomic_load(&work->job->stale)) {
+		r = -ESTALE;
+		copy_text(file->why, sizeof(file->why), "the configuration has changed meanwhile");
 	}
+	if (r < 0) {
+		fail_file(work, file, "not-recorded", r);
+		return;
+	}
+	r = file_put(&file->at, file->old.hash, file->new, file->new_len);
+	file->written = r == 0;
+	if (r == -ESTALE)
+		copy_text(file->why, sizeof(file->why),
+			"someone else is changing the file just now: try again");
+	if (r < 0)
+		fail_file(work, file, "write-refused", r);
+	else
+		settle(work, file);
 }

@@ -18,8 +18,7 @@ struct work_file {
 	size_t new_len;
 	char new_hash[HASH_TEXT_MAX]; /* empty: nothing is to be written */
 	bool written;
-	int error;          /* 0 or -errno; nothing was written then */
-	const char *reason; /* of error: a slug */
+	int error; /* 0 or -errno; nothing was written then */
 	char why[EDIT_WHY_MAX];
 };
 
@@ -62,9 +61,6 @@ int work_note(const struct work *work, struct work_file *file);
 
 /* Replaces the file, unless somebody was quicker; with an error of storing, says so. */
 void work_write(const struct work *work, struct work_file *file, int stored);
-
-/* The results so far, to the job's changes. */
-void work_settle(const struct work *work);
 
 /* The files that a restore is about, and the job's plan for it. */
 void work_make_restore(struct work *work);
