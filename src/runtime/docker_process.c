@@ -6,15 +6,24 @@
 
 #include <errno.h>
 
-static bool is_dockerd(const char *root, pid_t pid, void *userdata)
+/* A dockerd that was started with another pid file. */
+static bool has_own_pid_file(const char *root, pid_t pid, void *userdata)
 {
+	struct command command;
+	bool found;
+
 	(void)userdata;
-	return process_is_named(root, pid, "dockerd") && process_is_of_host(root, pid);
+	if (!process_is_named(root, pid, "dockerd") || !process_is_of_host(root, pid) ||
+		command_read(root, pid, &command) < 0)
+		return false;
+	found = command_option(&command, "pidfile") || command_option(&command, "p");
+	command_free(&command);
+	return found;
 }
 
 /*
- * The process that the pid file names, else the one that listens on the socket, else the only one
- * of that name: it may have been started with another pid file. A stale pid file may name any
+ * The process that the pid file names, else the one that listens on the socket, else one that
+ * was started with another pid file. A stale pid file may name any
  * process that came later.
  */
 static int find_daemon(const struct host *host, const char *socket, pid_t *pid)
@@ -31,7 +40,7 @@ static int find_daemon(const struct host *host, const char *socket, pid_t *pid)
 		 process_is_named("", found, "dockerd"))
 		*pid = found;
 	else if (!has_file)
-		*pid = process_find("", is_dockerd, NULL);
+		*pid = process_find("", has_own_pid_file, NULL);
 	return has_file || *pid > 0 ? 0 : -ESRCH;
 }
 

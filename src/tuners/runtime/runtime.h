@@ -177,6 +177,7 @@ void runtime_sample_update(struct runtime_request *request, const struct wait *w
 /* The copy takes the addresses away from the original. 0 or -ENOMEM. */
 int runtime_sample_copy(struct runtime_sample *sample, struct runtime_sample *ret);
 void runtime_sample_clear(struct runtime_sample *sample);
+struct node_runtime *runtime_find(const struct runtime_sample *sample, const char *socket);
 const struct mirror *runtime_find_mirror(const struct runtime_sample *sample, const char *url);
 
 /* Notes an answer, or why there is none. */

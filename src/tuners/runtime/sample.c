@@ -116,11 +116,11 @@ static uint64_t pulls_pace(const struct node_runtime *runtime, const struct runt
 		       : PULLS_EVERY_US;
 }
 
-static struct node_runtime *find_one(struct node_runtime *runtimes, size_t n, const char *socket)
+struct node_runtime *runtime_find(const struct runtime_sample *sample, const char *socket)
 {
-	for (size_t i = 0; i < n; i++)
-		if (streq(runtimes[i].found.socket, socket))
-			return &runtimes[i];
+	for (size_t i = 0; i < sample->n; i++)
+		if (streq(sample->runtimes[i].found.socket, socket))
+			return &sample->runtimes[i];
 	return NULL;
 }
 
@@ -140,7 +140,7 @@ static void discover(struct runtime_request *request)
 		if (!runtime_is_wanted(&request->config, &found[i]))
 			continue;
 		n++;
-		known = find_one(sample->runtimes, sample->n, found[i].socket);
+		known = runtime_find(sample, found[i].socket);
 		if (known) {
 			*runtime = *known;
 			known->addresses = NULL;

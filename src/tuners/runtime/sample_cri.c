@@ -64,15 +64,6 @@ static bool is_good(struct session *session, int r)
 	return false;
 }
 
-/* Printable, whatever the runtime says. */
-static void take_version(struct node_runtime *runtime, const char *text)
-{
-	copy_text(runtime->version, sizeof(runtime->version), text);
-	for (char *c = runtime->version; *c; c++)
-		if (*c <= ' ' || *c > '~')
-			*c = '?';
-}
-
 static void ask_version(struct session *session)
 {
 	struct node_runtime *runtime = session->runtime;
@@ -90,7 +81,12 @@ static void ask_version(struct session *session)
 	if (!is_good(session, r))
 		return;
 	runtime_take_process(runtime, session->request->host, grpc_peer(session->grpc));
-	take_version(runtime, runtime->no_cri ? own.version : version.version);
+	copy_text(runtime->version, sizeof(runtime->version),
+		runtime->no_cri ? own.version : version.version);
+	/* Printable, whatever the runtime says. */
+	for (char *c = runtime->version; *c; c++)
+		if (*c <= ' ' || *c > '~')
+			*c = '?';
 }
 
 static void ask_status(struct session *session)

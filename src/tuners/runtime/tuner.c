@@ -44,7 +44,6 @@ static int runtime_configure(void *self, const struct config *config)
 
 	runtime_read_config(config, &tuner->config);
 	tuner->due = true;
-	tuner->sample.discover_due_us = 0;
 	return 0;
 }
 
@@ -87,6 +86,8 @@ static void *runtime_sample_request(void *self)
 	for (size_t i = 0; i < request->sample.n && (tuner->once || now < tuner->soon_until_us);
 		i++)
 		request->sample.runtimes[i].due_us = 0;
+	if (tuner->due)
+		request->sample.discover_due_us = 0;
 	tuner->due = false;
 	return request;
 }
@@ -96,21 +97,13 @@ static void runtime_sample(void *request, const struct wait *wait)
 	runtime_sample_update(request, wait);
 }
 
-static bool has_socket(const struct runtime_sample *sample, const char *socket)
-{
-	for (size_t i = 0; i < sample->n; i++)
-		if (streq(sample->runtimes[i].found.socket, socket))
-			return true;
-	return false;
-}
-
 /* Gives the names on that were asked for, and forgets those of runtimes that are gone. */
 static void pass_names(struct runtime_tuner *tuner, struct runtime_sample *sample)
 {
 	struct names *names = tuner->host->names;
 
 	for (size_t i = 0; i < tuner->sample.n; i++)
-		if (names && !has_socket(sample, tuner->sample.runtimes[i].found.socket))
+		if (names && !runtime_find(sample, tuner->sample.runtimes[i].found.socket))
 			(void)names_replace(names, tuner->sample.runtimes[i].found.socket, NULL, 0);
 	for (size_t i = 0; i < sample->n; i++) {
 		struct node_runtime *runtime = &sample->runtimes[i];
