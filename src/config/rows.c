@@ -12,15 +12,6 @@ const char *config_keep_name(struct config *config, const char *prefix, const ch
 	return config->names[config->n_names++];
 }
 
-/* True when the row's default is one of its words. */
-static bool default_is_word(const struct config_option *option)
-{
-	for (const char *const *word = option->words; word && *word && option->def; word++)
-		if (streq(*word, option->def))
-			return true;
-	return false;
-}
-
 /* The list of a row's default, [] without one. A row that is wrong is found by the tables' tests.
  */
 static int parse_default_list(struct row *row)
@@ -43,15 +34,6 @@ static int parse_default_list(struct row *row)
 	return r;
 }
 
-static int add_row(struct config *config, const struct config_option *option)
-{
-	struct row *row = &config->rows[config->n_rows++];
-
-	row->option = option;
-	return option->type == OPTION_LIST && !default_is_word(option) ? parse_default_list(row)
-								       : 0;
-}
-
 int config_new(const struct config_option *const *tables, struct config **ret)
 {
 	_cleanup_(cleanup_config_free) struct config *config = calloc(1, sizeof(*config));
@@ -68,8 +50,12 @@ int config_new(const struct config_option *const *tables, struct config **ret)
 		return -ENOMEM;
 	for (; *tables; tables++)
 		for (const struct config_option *option = *tables; option->name; option++) {
-			int r = add_row(config, option);
+			struct row *row = &config->rows[config->n_rows++];
+			bool word = option->def && value_word(option, option->def) >= 0;
+			int r;
 
+			row->option = option;
+			r = option->type == OPTION_LIST && !word ? parse_default_list(row) : 0;
 			if (r < 0)
 				return r;
 		}

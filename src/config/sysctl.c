@@ -8,51 +8,27 @@
 #include <errno.h>
 #include <stdio.h>
 
-static bool is_name_character(char c)
-{
-	return isalnum((unsigned char)c) || (c && strchr("_.:/@-", c));
-}
-
-/* Turns the slash form round: there a dot is part of a component. */
-static void swap_separators(char *name)
-{
-	for (char *p = name; *p; p++) {
-		if (*p == '/')
-			*p = '.';
-		else if (*p == '.')
-			*p = '/';
-	}
-}
-
 /*
- * A component of nothing but slashes stands for "." or ".." in the path, an empty one for "//":
- * both would name another file than the one that is shown.
+ * A part of nothing but slashes stands for "." or ".." in the path, an empty one for "//": both
+ * would name another file than the one that is shown.
  */
-static bool is_component(const char *start, size_t len)
-{
-	for (size_t i = 0; i < len; i++)
-		if (start[i] != '/')
-			return true;
-	return false;
-}
-
 static const char *name_fault(const char *name)
 {
-	size_t components = 0;
+	size_t parts = 0;
 
 	for (const char *p = name; *p; p++)
-		if (!is_name_character(*p))
+		if (!isalnum((unsigned char)*p) && !strchr("_.:/@-", *p))
 			return "has a character that no sysctl has";
-	for (const char *p = name;; components++) {
+	for (const char *p = name;; p++, parts++) {
 		size_t len = strcspn(p, ".");
 
-		if (!is_component(p, len))
+		if (strspn(p, "/") >= len)
 			return "has an empty part";
 		p += len;
-		if (*p++ == '\0')
+		if (*p == '\0')
 			break;
 	}
-	return components == 0 ? "is no sysctl: one has at least two parts" : NULL;
+	return parts == 0 ? "is no sysctl: one has at least two parts" : NULL;
 }
 
 int sysctl_name_parse(
@@ -62,8 +38,11 @@ int sysctl_name_parse(
 	const char *fault = "is too long";
 
 	if (copy_text(dotted, sizeof(dotted), text)) {
-		if (text[strcspn(text, "./")] == '/')
-			swap_separators(dotted);
+		/* In the form with slashes a dot is part of a component. */
+		bool slashes = text[strcspn(text, "./")] == '/';
+
+		for (char *p = dotted; slashes && *p; p++)
+			*p = *p == '/' ? '.' : *p == '.' ? '/' : *p;
 		fault = name_fault(dotted);
 	}
 	if (fault) {

@@ -118,7 +118,7 @@ void value_describe(const struct config_option *option, char *buffer, size_t siz
 	append_words(option, option->type == OPTION_CHOICE ? "" : ", or ", buffer, size);
 }
 
-static int word_index(const struct config_option *option, const char *text)
+int value_word(const struct config_option *option, const char *text)
 {
 	for (int i = 0; option->words && option->words[i]; i++)
 		if (streq(option->words[i], text))
@@ -177,7 +177,7 @@ int value_parse(const struct config_option *option, const char *text, struct opt
 	char why[static VALUE_WHY_MAX])
 {
 	bool is_true = streq(text, "true");
-	int choice = word_index(option, text);
+	int choice = value_word(option, text);
 
 	if (option->type == OPTION_TEXT)
 		return parse_text(option, text, value, why);

@@ -23,6 +23,9 @@ struct option_value {
 int value_parse(const struct config_option *option, const char *text, struct option_value *value,
 	char why[static VALUE_WHY_MAX]);
 
+/* The index of a word of the row; -1 for none. */
+int value_word(const struct config_option *option, const char *text);
+
 /* Appends what the row takes: "a whole number from 1 to 2147483647 (entries), or keep". */
 void value_describe(const struct config_option *option, char *buffer, size_t size);
 
