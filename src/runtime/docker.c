@@ -22,6 +22,7 @@
 #define LIST_MAX    ((size_t)64 << 20)
 #define OBJECT_MAX  262144 /* bytes of one object of a list or stream */
 #define OBJECTS_MAX 5000
+#define MIRRORS_MAX 2048 /* bytes of their list */
 #define REFUSAL_MAX 8192 /* bytes of a refusal that are looked at */
 
 #define DOWNLOADS "max-concurrent-downloads"
@@ -55,33 +56,21 @@ static void copy_line(char *dst, size_t size, const char *src)
 
 #define COPY(member, object, key) copy_line(member, sizeof(member), text_of(object, key))
 
-/* A list of addresses as words. /info puts a slash at the end of each, a reload's event does not.
- */
-static int join_mirrors(const cJSON *list, char value[static DOCKER_VALUE_MAX])
+/* /info puts a slash at the end of each, a reload's event does not. */
+static void join_mirrors(const cJSON *list, char value[static DOCKER_VALUE_MAX])
 {
-	_cleanup_free_ char *words = NULL;
-	size_t used = 0;
+	char words[MIRRORS_MAX] = "";
 	const cJSON *item;
-	FILE *out = open_memstream(&words, &used);
 
-	if (!out)
-		return -ENOMEM;
 	cJSON_ArrayForEach (item, list) {
 		const char *mirror = cJSON_GetStringValue(item);
-		size_t len = mirror ? strlen(mirror) : 0;
 
-		while (len > 0 && mirror[len - 1] == '/')
-			len--;
-		if (len > 0)
-			fprintf(out, "%s%.*s", ftell(out) > 0 ? " " : "", (int)len, mirror);
+		if (mirror)
+			registry_list_add(words, sizeof(words), mirror, strlen(mirror));
 	}
-	if (fclose(out) != 0)
-		return -ENOMEM;
-	for (char *p = words; *p; p++)
-		if ((unsigned char)*p < 0x20 || *p == 0x7f)
-			*p = '?';
-	registry_shorten_list(used > 0 ? words : "none", value, DOCKER_VALUE_MAX);
-	return 0;
+	registry_shorten_list(words[0] ? words : "none", value, DOCKER_VALUE_MAX);
+	copy_line(words, sizeof(words), value);
+	copy_text(value, DOCKER_VALUE_MAX, words);
 }
 
 static bool is_event(const cJSON *object, const char *type, const char *action)
@@ -209,7 +198,8 @@ static int take_info(const cJSON *object, void *userdata)
 	COPY(info->root_dir, object, "DockerRootDir");
 	if (!info->storage_driver[0] || !info->root_dir[0])
 		return -EBADMSG;
-	return join_mirrors(get(get(object, "RegistryConfig"), "Mirrors"), info->mirrors);
+	join_mirrors(get(get(object, "RegistryConfig"), "Mirrors"), info->mirrors);
+	return 0;
 }
 
 /* The attributes of a reload are texts, also where they hold numbers and lists. */
@@ -260,7 +250,6 @@ static int take_reload(const cJSON *object, void *userdata)
 	_cleanup_(cleanup_cJSON_Delete) cJSON *list = NULL;
 	struct awaited *awaited = userdata;
 	const cJSON *attributes = get(get(object, "Actor"), "Attributes");
-	int r = 0;
 
 	if (!is_event(object, "daemon", "reload"))
 		return 0;
@@ -268,9 +257,9 @@ static int take_reload(const cJSON *object, void *userdata)
 	COPY(awaited->value, attributes, awaited->key);
 	if (streq(awaited->key, "registry-mirrors")) {
 		list = cJSON_Parse(text_of(attributes, awaited->key));
-		r = join_mirrors(list, awaited->value);
+		join_mirrors(list, awaited->value);
 	}
-	return r < 0 ? r : 1;
+	return 1;
 }
 
 int docker_wait_reload(const char *socket, uint64_t since_us, const char *key,

@@ -83,20 +83,13 @@ int hosts_toml_write(const char *const *urls, size_t n, unsigned int dial_timeou
 
 void hosts_toml_mirrors(const char *text, char *words, size_t size)
 {
-	_cleanup_free_ char *all = calloc(1, strlen(text) + 1);
-	size_t used = 0;
+	char all[HOSTS_TOML_URLS_MAX * REGISTRY_URL_MAX] = "";
 
-	for (const char *at = strstr(text, "\n" TABLE); all && at; at = strstr(at, "\n" TABLE)) {
-		size_t len;
-
+	for (const char *at = strstr(text, "\n" TABLE); at; at = strstr(at, "\n" TABLE)) {
 		at += strlen("\n" TABLE);
-		len = strcspn(at, "\"\n");
-		if (used > 0)
-			all[used++] = ' ';
-		memcpy(all + used, at, len);
-		used += len;
+		registry_list_add(all, sizeof(all), at, strcspn(at, "\"\n"));
 	}
-	registry_shorten_list(used > 0 ? all : "none", words, size);
+	registry_shorten_list(all[0] ? all : "none", words, size);
 }
 
 /*

@@ -130,6 +130,28 @@ bool registry_copy_url(char *dst, size_t size, const char *url)
 	return true;
 }
 
+bool registry_list_has(const char *list, const char *url, size_t len)
+{
+	for (const char *at = list; *at; at += strspn(at, " ")) {
+		size_t n = strcspn(at, " ");
+
+		if (n == len && memcmp(at, url, len) == 0)
+			return true;
+		at += n;
+	}
+	return false;
+}
+
+void registry_list_add(char *list, size_t size, const char *url, size_t len)
+{
+	size_t used = strlen(list);
+
+	while (len > 0 && url[len - 1] == '/')
+		len--;
+	if (len > 0 && used + len + 2 < size && !registry_list_has(list, url, len))
+		snprintf(list + used, size - used, "%s%.*s", used > 0 ? " " : "", (int)len, url);
+}
+
 void registry_shorten_list(const char *list, char *out, size_t size)
 {
 	char sum[HASH_TEXT_MAX];

@@ -26,6 +26,10 @@ int registry_check_url(const char *url);
 /* Copies a checked URL without the slashes at its end. False when it does not fit. */
 bool registry_copy_url(char *dst, size_t size, const char *url);
 
+/* Lists of URLs, separated by spaces. What is added is there once, without slashes at its end. */
+bool registry_list_has(const char *list, const char *url, size_t len);
+void registry_list_add(char *list, size_t size, const char *url, size_t len);
+
 /*
  * A list for showing: as it is, or cut, with a checksum of all of it at the end. So two lists that
  * differ never look the same.

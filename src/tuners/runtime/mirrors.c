@@ -18,30 +18,6 @@ struct words {
 	char text[RUNTIME_LIST_MAX];
 };
 
-static bool has_word(const char *words, const char *word, size_t len)
-{
-	for (const char *at = words; *at; at += strspn(at, " ")) {
-		size_t n = strcspn(at, " ");
-
-		if (n == len && memcmp(at, word, len) == 0)
-			return true;
-		at += n;
-	}
-	return false;
-}
-
-/* Each once, and without the slashes at its end. */
-static void add_word(struct words *words, const char *word, size_t len)
-{
-	size_t used = strlen(words->text);
-
-	while (len > 0 && word[len - 1] == '/')
-		len--;
-	if (len > 0 && used + len + 2 < sizeof(words->text) && !has_word(words->text, word, len))
-		snprintf(words->text + used, sizeof(words->text) - used, "%s%.*s",
-			used > 0 ? " " : "", (int)len, word);
-}
-
 /* As it is shown; two lists look the same only if they are. */
 static void show_words(const struct words *words, char value[static SETTING_VALUE_MAX])
 {
@@ -59,14 +35,14 @@ static void add_foreign(const struct runtime_decision *decision, const struct no
 
 	for (const char *at = runtime->docker.mirrors; *at; at += strspn(at, " ")) {
 		size_t len = strcspn(at, " ");
-		bool ours = record && has_word(record->wanted, at, len) &&
-			    !has_word(record->on_disk, at, len);
+		bool ours = record && registry_list_has(record->wanted, at, len) &&
+			    !registry_list_has(record->on_disk, at, len);
 
 		for (size_t i = 0; i < config->n_mirrors && !ours; i++)
 			ours = strlen(config->mirrors[i].url) == len &&
 			       strncmp(config->mirrors[i].url, at, len) == 0;
 		if (!ours)
-			add_word(wanted, at, len);
+			registry_list_add(wanted->text, sizeof(wanted->text), at, len);
 		at += len;
 	}
 }
@@ -109,7 +85,7 @@ static int want_docker_mirrors(
 		if (!mirror || mirror->state == MIRROR_UNKNOWN)
 			return 0;
 		if (mirror->state == MIRROR_UP)
-			add_word(&wanted, url, strlen(url));
+			registry_list_add(wanted.text, sizeof(wanted.text), url, strlen(url));
 	}
 	if (!wanted.text[0] && !record)
 		return 0;
@@ -122,7 +98,7 @@ static int want_docker_mirrors(
 	show_words(&wanted, want->wanted);
 	copy_text(want->actual, SETTING_VALUE_MAX, runtime->docker_info.mirrors);
 	for (const char *at = runtime->docker.mirrors; *at; at += strspn(at, " ")) {
-		add_word(&on_disk, at, strcspn(at, " "));
+		registry_list_add(on_disk.text, sizeof(on_disk.text), at, strcspn(at, " "));
 		at += strcspn(at, " ");
 	}
 	if (runtime->docker.has_mirrors || streq(runtime->docker_info.mirrors, NONE))
