@@ -137,16 +137,6 @@ static void walk(struct cgroups *cgroups, int parent, const char *name, char *pa
 	closedir(directory);
 }
 
-static void forget_old(struct cgroups *cgroups, uint64_t now)
-{
-	size_t kept = 0;
-
-	for (size_t i = 0; i < cgroups->n; i++)
-		if (now - cgroups->known[i].wanted_at_us < FORGET_AFTER_US)
-			cgroups->known[kept++] = cgroups->known[i];
-	cgroups->n = kept;
-}
-
 /* Adds those that are new, once each, and counts those that a walk may find. */
 static void take_wanted(struct cgroups *cgroups, const uint64_t *inodes, size_t n, uint64_t now)
 {
@@ -180,9 +170,13 @@ void cgroups_learn(struct cgroups *cgroups, const uint64_t *inodes, size_t n, ui
 {
 	char path[PATH_MAX] = "";
 	uint64_t begun;
+	size_t kept = 0;
 
-	if (cgroups->n >= KNOWN_MAX / 2)
-		forget_old(cgroups, now);
+	for (size_t i = 0; i < cgroups->n; i++)
+		if (cgroups->n < KNOWN_MAX / 2 ||
+			now - cgroups->known[i].wanted_at_us < FORGET_AFTER_US)
+			cgroups->known[kept++] = cgroups->known[i];
+	cgroups->n = kept;
 	take_wanted(cgroups, inodes, n, now);
 	if (cgroups->missing == 0 || now < cgroups->walk_at_us || cgroups->root < 0)
 		return;

@@ -112,19 +112,6 @@ static void add_users(const struct dns_seen *seen, const struct dns_memory *memo
 		add_user(exceeded, last, &memory->worst[last->label].user);
 }
 
-static void judge_answers(const struct dns_server_state *server,
-	const struct dns_server_memory *memory, unsigned *named,
-	struct condition_reading *unanswered)
-{
-	if (!memory->unanswered || (*named)++ >= NAMED)
-		return;
-	condition_raise(unanswered, "unanswered");
-	condition_append(unanswered,
-		"%s (%s): %" PRIu64 " without an answer in the last minute, %" PRIu64 " sent",
-		server->name, dns_role_name(server->role), dns_minute(server).unanswered,
-		dns_minute(server).queries);
-}
-
 void dns_describe_crowd(const struct dns_seen *seen, double least, char *text, size_t size)
 {
 	char named[3 * 224] = "";
@@ -160,7 +147,14 @@ static void judge(const struct dns_seen *seen, const struct dns_memory *memory,
 		const struct dns_server_memory *its = &memory->servers[i];
 
 		judge_budget(seen, server, its, &readings[0], &readings[1]);
-		judge_answers(server, its, &silent, &readings[2]);
+		if (its->unanswered && silent++ < NAMED) {
+			condition_raise(&readings[2], "unanswered");
+			condition_append(&readings[2],
+				"%s (%s): %" PRIu64
+				" without an answer in the last minute, %" PRIu64 " sent",
+				server->name, dns_role_name(server->role),
+				dns_minute(server).unanswered, dns_minute(server).queries);
+		}
 		any_budget = any_budget || dns_has_budget(server);
 	}
 	if (silent > NAMED)
