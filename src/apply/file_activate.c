@@ -120,6 +120,8 @@ static void mark_tried(
 {
 	const struct change *change;
 
+	for (size_t t = 0; t < mark->n_tried; t++)
+		mark->tried[t].last = false;
 	for (size_t i = 0; (change = next_change(work, file, &i));) {
 		size_t t = 0;
 
@@ -130,6 +132,7 @@ static void mark_tried(
 		mark->n_tried = MAX(mark->n_tried, t + 1);
 		copy_text(mark->tried[t].name, SETTING_NAME_MAX, change->name);
 		copy_text(mark->tried[t].value, SETTING_VALUE_MAX, change->new);
+		mark->tried[t].last = true;
 	}
 }
 
@@ -211,7 +214,8 @@ static size_t put_back(
 
 		for (size_t t = 0; t < mark->n_tried && streq(note->service.unit, mark->unit);
 			t++) {
-			struct file_record *key = note_key(note, mark->tried[t].name);
+			struct file_record *key =
+				mark->tried[t].last ? note_key(note, mark->tried[t].name) : NULL;
 
 			if (key)
 				copy_text(key->failed, SETTING_VALUE_MAX, mark->tried[t].value);

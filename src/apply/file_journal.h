@@ -58,6 +58,7 @@ struct unit_mark {
 	/* What it was to take, which is not tried again: names of settings and their values. */
 	struct {
 		char name[SETTING_NAME_MAX], value[SETTING_VALUE_MAX];
+		bool last; /* in the last restart: what is undone when it fails */
 	} tried[JOURNAL_TRIED_MAX];
 	size_t n_tried;
 };

@@ -160,16 +160,21 @@ static bool print_note(cJSON *files, const struct file_note *note)
 static bool print_unit(cJSON *restarts, const struct unit_mark *mark)
 {
 	cJSON *object = add_object(restarts);
-	cJSON *tried = object ? cJSON_AddObjectToObject(object, "tried") : NULL;
+	cJSON *tried = object ? cJSON_AddArrayToObject(object, "tried") : NULL;
 
 	if (!tried || !cJSON_AddStringToObject(object, "unit", mark->unit) ||
 		!cJSON_AddNumberToObject(object, "at", (double)mark->at_s) ||
 		!cJSON_AddBoolToObject(object, "open", mark->open) ||
 		!cJSON_AddNumberToObject(object, "answered", mark->answered))
 		return false;
-	for (size_t i = 0; i < mark->n_tried; i++)
-		if (!cJSON_AddStringToObject(tried, mark->tried[i].name, mark->tried[i].value))
+	for (size_t i = 0; i < mark->n_tried; i++) {
+		cJSON *one = add_object(tried);
+
+		if (!one || !cJSON_AddStringToObject(one, "name", mark->tried[i].name) ||
+			!cJSON_AddStringToObject(one, "value", mark->tried[i].value) ||
+			!cJSON_AddBoolToObject(one, "last", mark->tried[i].last))
 			return false;
+	}
 	return true;
 }
 
@@ -279,11 +284,13 @@ static void take_unit(const cJSON *object, struct file_journal *journal)
 	mark->open = cJSON_IsTrue(open);
 	mark->answered = (unsigned)answered;
 	cJSON_ArrayForEach (item, cJSON_GetObjectItemCaseSensitive(object, "tried")) {
-		const char *value = cJSON_GetStringValue(item);
+		const char *name = text_of(item, "name"), *value = text_of(item, "value");
 
-		if (!value || mark->n_tried == JOURNAL_TRIED_MAX)
+		if (!name || !value || mark->n_tried == JOURNAL_TRIED_MAX)
 			continue;
-		copy_text(mark->tried[mark->n_tried].name, SETTING_NAME_MAX, item->string);
+		mark->tried[mark->n_tried].last =
+			cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(item, "last"));
+		copy_text(mark->tried[mark->n_tried].name, SETTING_NAME_MAX, name);
 		copy_text(mark->tried[mark->n_tried++].value, SETTING_VALUE_MAX, value);
 	}
 }

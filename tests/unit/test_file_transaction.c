@@ -241,6 +241,24 @@ TEST(a_program_that_does_not_come_back_gets_its_old_file)
 	assert_file(&bench.fixture.root, DAEMON_JSON, OLD);
 }
 
+/* What an earlier restart brought stays. */
+TEST(a_roll_back_undoes_the_last_restart_alone)
+{
+	_cleanup_bench_ struct bench bench;
+	struct change *change;
+
+	bench_make(&bench);
+	expect(&bench, apply(&bench, "10", RESTART_NOW), 0, "restart-pending", 1, NEW);
+	bench.fake.fails = 1;
+	plan_reset(&bench.fixture.job.plan);
+	change = change_downloads(&bench.fixture, "", "12");
+	change->file->edit.service = (struct service){
+		.activation = ACTIVATE_RESTART, .restart = RESTART_NOW, .unit = FAKE_UNIT};
+	assert_int_equal(run_job(&bench.fixture, FILE_APPLY), -ETIMEDOUT);
+	assert_file(&bench.fixture.root, DAEMON_JSON, NEW);
+	assert_no_file(&bench.fixture.root, CONFIG_TOML);
+}
+
 /* What somebody else wrote during the restart stays. */
 static void change_file(struct fake_systemd *fake)
 {
