@@ -247,7 +247,7 @@ static bool is_hash(const char *text)
 static int take_note(const cJSON *object, struct file_note *note)
 {
 	const cJSON *service = cJSON_GetObjectItemCaseSensitive(object, "service"), *item;
-	uint64_t directories;
+	uint64_t directories = 0;
 
 	if (!take_fields(object, note_fields, note) ||
 		!take_fields(service, service_fields, &note->service) || note->path[0] != '/' ||

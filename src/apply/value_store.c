@@ -51,7 +51,7 @@ static int create(int dir, const char *boot, struct file **ret)
 {
 	_cleanup_close_ int fd = openat(dir, VALUE_STORE_FILE ".new",
 		O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
-	struct file *file;
+	struct file *file = NULL;
 	int r;
 
 	if (fd < 0)
@@ -81,7 +81,7 @@ static int open_file(int dir, const char *boot, bool write, struct file **ret)
 {
 	_cleanup_close_ int fd = openat(dir, VALUE_STORE_FILE,
 		(write ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-	struct file *file;
+	struct file *file = NULL;
 	struct stat st;
 	int r;
 
