@@ -43,7 +43,7 @@ static struct arena *next_arena(struct session *session)
 	return &session->arena;
 }
 
-/* True for an answer. Else notes why there is none, and when to ask again. */
+/* True for an answer. With a status of the runtime's own it is there; else notes why it is not. */
 static bool is_good(struct session *session, int r)
 {
 	struct node_runtime *runtime = session->runtime;
@@ -54,10 +54,7 @@ static bool is_good(struct session *session, int r)
 	}
 	if (r == -ECANCELED) {
 		session->request->cancelled = true;
-	} else if (r > 0) {
-		/* It is there, and may be starting: "server is not initialized yet". */
-		runtime->due_us = now_us() + BEGINNING_EVERY_US;
-	} else {
+	} else if (r < 0) {
 		runtime_silent(runtime, grpc_error(session->grpc));
 		runtime->due_us = now_us() + SILENT_EVERY_US;
 	}
@@ -78,6 +75,9 @@ static void ask_version(struct session *session)
 	if (runtime->no_cri)
 		r = containerd_get_version(
 			session->grpc, &session->wait, next_arena(session), &own);
+	/* It may be starting: "server is not initialized yet". */
+	if (r > 0)
+		runtime->due_us = now_us() + BEGINNING_EVERY_US;
 	if (!is_good(session, r))
 		return;
 	runtime_take_process(runtime, session->request->host, grpc_peer(session->grpc));
@@ -95,10 +95,13 @@ static void ask_status(struct session *session)
 	const struct cri_running_config *config;
 	struct cri_status status;
 	unsigned long long us;
+	int r;
 	char text[32] = "";
 
-	if (!is_good(session,
-		    cri_get_status(&session->cri, &session->wait, next_arena(session), &status)))
+	r = cri_get_status(&session->cri, &session->wait, next_arena(session), &status);
+	if (r > 0)
+		runtime->due_us = now_us() + BEGINNING_EVERY_US;
+	if (!is_good(session, r))
 		return;
 	config = &status.config;
 	runtime->reported_downloads[0] = '\0';
