@@ -291,28 +291,26 @@ static bool policy_allows(const struct work *work, const struct work_file *file)
 	bool applying = job->task == FILE_APPLY, busy = applying ? service->busy : job->busy;
 	enum restart_policy policy =
 		applying ? service->restart : MIN(service->restart, job->restart);
-	uint64_t now = now_us();
+	const char *reason = NULL;
+	uint64_t wait_us = 0;
 
 	if (policy == RESTART_NEVER || (policy == RESTART_WHEN_IDLE && busy)) {
-		hold(work, file, "restart-pending", NULL, 0);
+		reason = "restart-pending";
+	} else if (!service->unit[0]) {
+		reason = "restart-refused";
+		wait_us = FILE_RESTART_AGAIN_US;
+	} else if (mark && mark->open) { /* what came of it is seen first */
+		reason = "restart-refused";
+		wait_us = FILE_RETRY_US;
+	} else if (mark && applying && was_tried(work, file, mark)) {
 		return false;
+	} else if (mark && applying && policy == RESTART_WHEN_IDLE && rest_us(mark) > 0) {
+		reason = "restart-pending";
+		wait_us = rest_us(mark);
 	}
-	if (!service->unit[0]) {
-		hold(work, file, "restart-refused", NULL, now + FILE_RESTART_AGAIN_US);
-		return false;
-	}
-	/* What came of the last one is seen first. */
-	if (mark && mark->open) {
-		hold(work, file, "restart-refused", NULL, now + FILE_RETRY_US);
-		return false;
-	}
-	if (mark && applying && was_tried(work, file, mark))
-		return false;
-	if (mark && applying && policy == RESTART_WHEN_IDLE && rest_us(mark) > 0) {
-		hold(work, file, "restart-pending", NULL, now + rest_us(mark));
-		return false;
-	}
-	return true;
+	if (reason)
+		hold(work, file, reason, NULL, wait_us > 0 ? now_us() + wait_us : 0);
+	return !reason;
 }
 
 /* The restart is durably noted before systemd is asked for it. NULL: it could not be. */
