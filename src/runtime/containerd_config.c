@@ -178,30 +178,31 @@ static bool has_section(const struct containerd_file *file)
 	return false;
 }
 
-/* The path of our own file: below the last import of the main file that would have it. */
+/* The path of our own file: in the directory of the last import of the main file that has it. */
 static bool find_own(const struct reading *reading, char own[static SETTING_PATH_MAX])
 {
 	const struct containerd_file *main = &reading->files.files[0];
-	char import[SETTING_PATH_MAX], why[TOML_WHY_MAX];
+	char directory[SETTING_PATH_MAX], import[SETTING_PATH_MAX], path[SETTING_PATH_MAX];
+	char why[TOML_WHY_MAX];
 	struct toml_item item;
 	bool found = false;
 	size_t at = 0;
 
 	if (!main->text || toml_find(main->text, main->len, "", "imports", &item, why) < 0)
 		return false;
+	snprintf(directory, sizeof(directory), "%.*s", (int)(strrchr(main->path, '/') - main->path),
+		main->path);
 	while (toml_next_string(main->text, &item, &at, import, sizeof(import))) {
-		char *name = strrchr(import, '/');
-		int n;
+		char *name;
 
-		if (!name || !strchr(name, '*') || fnmatch(name + 1, CONTAINERD_DROP_IN, 0) != 0)
+		if (!containerd_import_path(directory, import, path))
 			continue;
-		*name = '\0';
-		if (strpbrk(import, "*?[\\"))
-			continue;
-		n = snprintf(own, SETTING_PATH_MAX, "%.*s%s%s/" CONTAINERD_DROP_IN,
-			import[0] == '/' ? 0 : (int)(strrchr(main->path, '/') - main->path),
-			main->path, import[0] == '/' ? "" : "/", import);
-		found = n < SETTING_PATH_MAX;
+		name = strrchr(path, '/');
+		*name++ = '\0';
+		if (strchr(name, '*') && fnmatch(name, CONTAINERD_DROP_IN, 0) == 0 &&
+			!strpbrk(path, "*?[\\"))
+			found = snprintf(own, SETTING_PATH_MAX, "%s/" CONTAINERD_DROP_IN, path) <
+				SETTING_PATH_MAX;
 	}
 	return found;
 }

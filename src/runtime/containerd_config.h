@@ -57,6 +57,10 @@ struct containerd_files {
 int containerd_files_read(const struct containerd_process *process, struct containerd_files *files,
 	char why[static CONTAINERD_WHY_MAX]);
 
+/* The path that an import means to a file in this directory. False when it is too long. */
+bool containerd_import_path(
+	const char *directory, const char *import, char path[static SETTING_PATH_MAX]);
+
 /* 1.x names all files that it read in the dump: takes those out that it did not. */
 void containerd_files_filter(
 	struct containerd_files *files, const struct containerd_process *process, const char *dump);

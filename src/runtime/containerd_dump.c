@@ -45,6 +45,16 @@ static void clean_path(char *path)
 	*to = '\0';
 }
 
+bool containerd_import_path(
+	const char *directory, const char *import, char path[static SETTING_PATH_MAX])
+{
+	char full[2 * SETTING_PATH_MAX];
+
+	snprintf(full, sizeof(full), "%s/%s", import[0] == '/' ? "" : directory, import);
+	clean_path(full);
+	return copy_text(path, SETTING_PATH_MAX, full);
+}
+
 /* A file that exists, or the main one; each counts once. */
 static int add_file(struct containerd_files *files, const char *path)
 {
@@ -94,22 +104,17 @@ static int add_import(const struct containerd_process *process, struct container
 	bool pattern = strchr(import, '*') != NULL;
 	bool both = pattern && import[0] != '/' && starts_with(process->version, "1.");
 
-	for (int i = 0; i < (both ? 2 : 1); i++) {
-		char path[2 * SETTING_PATH_MAX];
-		int n = import[0] == '/' ? 0 : (int)(strrchr(parent, '/') - parent), r;
+	char directory[SETTING_PATH_MAX], path[SETTING_PATH_MAX];
+	int r = 0;
 
-		if (i == 1)
-			n = snprintf(path, sizeof(path), "%s/%s", process->directory, import);
-		else
-			n = snprintf(path, sizeof(path), "%.*s/%s", n, parent, import);
-		if (n >= SETTING_PATH_MAX)
+	snprintf(
+		directory, sizeof(directory), "%.*s", (int)(strrchr(parent, '/') - parent), parent);
+	for (int i = 0; i < (both ? 2 : 1) && r == 0; i++) {
+		if (!containerd_import_path(i == 0 ? directory : process->directory, import, path))
 			return -ENAMETOOLONG;
-		clean_path(path);
 		r = pattern ? add_matches(process->host, files, path) : add_file(files, path);
-		if (r < 0)
-			return r;
 	}
-	return 0;
+	return r;
 }
 
 static int read_one(const struct containerd_process *process, struct containerd_files *files,
@@ -164,19 +169,15 @@ int containerd_files_read(const struct containerd_process *process, struct conta
 /* True when a dump of 1.x has this file among its imports. */
 static bool was_read(const struct containerd_process *process, const char *path, const char *dump)
 {
-	char import[SETTING_PATH_MAX], full[2 * SETTING_PATH_MAX], why[TOML_WHY_MAX];
+	char import[SETTING_PATH_MAX], full[SETTING_PATH_MAX], why[TOML_WHY_MAX];
 	struct toml_item item;
 	size_t at = 0;
 
 	if (toml_find(dump, strlen(dump), "", "imports", &item, why) < 0)
 		return false;
-	while (toml_next_string(dump, &item, &at, import, sizeof(import))) {
-		snprintf(full, sizeof(full), "%s/%s", import[0] == '/' ? "" : process->directory,
-			import);
-		clean_path(full);
-		if (streq(full, path))
+	while (toml_next_string(dump, &item, &at, import, sizeof(import)))
+		if (containerd_import_path(process->directory, import, full) && streq(full, path))
 			return true;
-	}
 	return false;
 }
 
