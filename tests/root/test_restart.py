@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any, Callable
 
 import pytest
+from conftest import SLACK, until
 from runtimelab import CONTAINERD_CONFIG, Lab, lab  # noqa: F401
 
 NAME = "containerd.max_concurrent_downloads"
@@ -133,3 +135,20 @@ def test_from_a_container(lab: Lab, run: Callable[..., Any], config: str, direct
     assert answer.returncode == 1
     assert "CAP_SYS_CHROOT" in answer.stderr
     assert lab.config.read_text() == CONTAINERD_CONFIG
+
+
+def test_sigterm_ends_the_agent_while_a_runtime_does_not_answer(lab: Lab, agent: Callable[..., Any]) -> None:
+    daemon = lab.containerd()
+    systemd = lab.with_systemd()
+
+    def fail(_unit: str) -> None:
+        daemon.stop()
+        systemd.unit.state = "activating"
+
+    systemd.manager.restart = fail
+    one = agent(CONFIG, wrap=lab.wrap)
+    until(lambda: systemd.restarted, 20, "restarted")
+    time.sleep(0.5)
+    began = time.monotonic()
+    assert one.stop() == 0
+    assert time.monotonic() - began < 1.0 * SLACK
