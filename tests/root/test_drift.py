@@ -177,6 +177,7 @@ def test_thresholds_are_in_order_at_every_moment(agent, run) -> None:
             assert run("apply", "--only", "neighbor").returncode == 0
             assert run("restore").returncode == 0
         one = agent(SMALL)
+        assert run("apply").returncode == 0  # ends what the restores released
         for config in [LARGE, SMALL, "neighbor: {lower: true}"] * 4:
             one.write_config(config)
             one.reload()
