@@ -107,12 +107,12 @@ struct tuner_ops {
 
 	/*
 	 * What may block, in three steps. In the loop: a self-contained request, or NULL when
-	 * nothing is due. On the worker, or at once in a command without an agent: asks the other
-	 * programs, within the wait, and leaves the answers in the request. In the loop again:
-	 * takes the answers over and frees the request; with self NULL it only frees. All or none
-	 * are NULL.
+	 * nothing is due; now: it is due, for its files were changed. On the worker, or at once in
+	 * a command without an agent: asks the other programs, within the wait, and leaves the
+	 * answers in the request. In the loop again: takes the answers over and frees the request;
+	 * with self NULL it only frees. All or none are NULL.
 	 */
-	void *(*sample_request)(void *self);
+	void *(*sample_request)(void *self, bool now);
 	void (*sample)(void *request, const struct wait *wait);
 	void (*sample_take)(void *self, void *request);
 

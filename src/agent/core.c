@@ -256,7 +256,7 @@ void core_sample(struct core *core)
 		void *request = NULL;
 
 		if (tuner->self && tuner->ops->sample_request)
-			request = tuner->ops->sample_request(tuner->self);
+			request = tuner->ops->sample_request(tuner->self, true);
 		if (!request)
 			continue;
 		tuner->ops->sample(request, &wait);

@@ -43,7 +43,7 @@ static void take_sample(void *job, void *userdata)
 
 static void begin_sample(struct agent *agent, struct tuner_status *tuner)
 {
-	void *request = tuner->ops->sample_request(tuner->self);
+	void *request = tuner->ops->sample_request(tuner->self, tuner->files_stale);
 	struct sample *sample = request ? malloc(sizeof(*sample)) : NULL;
 
 	if (!request)

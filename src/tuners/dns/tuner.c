@@ -49,12 +49,12 @@ static int dns_open(const struct host *host, bool watch, void **self)
 	return 0;
 }
 
-static void *dns_sample_request(void *self)
+static void *dns_sample_request(void *self, bool now)
 {
 	struct dns *dns = self;
 	struct request *request;
 
-	if (!dns->watch || now_us() < dns->next_sample_us)
+	if (!dns->watch || (!now && now_us() < dns->next_sample_us))
 		return NULL;
 	request = calloc(1, sizeof(*request));
 	if (!request)
@@ -111,7 +111,7 @@ static void on_loaded(void *request, void *self)
 static int dns_attach(void *self, struct sd_event *event)
 {
 	struct dns *dns = self;
-	void *request = dns_sample_request(dns);
+	void *request = dns_sample_request(dns, true);
 	int r;
 
 	if (!request)

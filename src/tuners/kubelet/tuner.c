@@ -76,12 +76,12 @@ static int kubelet_configure(void *self, const struct config *config)
 	return 0;
 }
 
-static void *kubelet_sample_request(void *self)
+static void *kubelet_sample_request(void *self, bool now)
 {
 	struct kubelet *kubelet = self;
 	struct request *request;
 
-	if (now_us() < kubelet->next_sample_us)
+	if (!now && now_us() < kubelet->next_sample_us)
 		return NULL;
 	request = malloc(sizeof(*request));
 	if (!request)

@@ -61,12 +61,13 @@ static bool has_ended(struct node_runtime *runtime)
 	return true;
 }
 
-static void *runtime_sample_request(void *self)
+static void *runtime_sample_request(void *self, bool at_once)
 {
 	struct runtime_tuner *tuner = self;
 	struct runtime_request *request;
 	uint64_t now = now_us(), next = tuner->sample.next_us;
 
+	tuner->due = tuner->due || at_once;
 	for (size_t i = 0; i < tuner->sample.n; i++)
 		if (has_ended(&tuner->sample.runtimes[i]))
 			tuner->due = true;
