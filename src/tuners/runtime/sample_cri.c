@@ -223,16 +223,19 @@ static void ask_names(struct session *session)
 	size_t n_addresses = 0, n;
 
 	arena_init(&pods);
-	if (!is_good(session, cri_get_sandboxes(&session->cri, &session->wait, &pods, &sandboxes)))
+	if (!is_good(
+		    session, cri_get_sandboxes(&session->cri, &session->wait, &pods, &sandboxes)) ||
+		!is_good(session,
+			cri_get_containers(&session->cri, &session->wait, &pods, &containers)))
 		return;
 	addresses = calloc(MIN(sandboxes.n, (size_t)PODS_MAX) + 1, sizeof(*addresses));
-	names = calloc(2 * (MIN(sandboxes.n, (size_t)PODS_MAX)) + CONTAINERS_MAX, sizeof(*names));
+	names = calloc(2 * MIN(sandboxes.n, (size_t)PODS_MAX) +
+			       MIN(containers.n, (size_t)CONTAINERS_MAX) + 1,
+		sizeof(*names));
 	if (!addresses || !names)
 		return;
 	n = name_pods(session, &sandboxes, addresses, &n_addresses, names);
-	if (runtime->answer != RUNTIME_ANSWERS || session->request->cancelled ||
-		!is_good(session, cri_get_containers(&session->cri, &session->wait,
-					  next_arena(session), &containers)))
+	if (runtime->answer != RUNTIME_ANSWERS || session->request->cancelled)
 		return;
 	n = name_containers(&containers, names, n);
 	qsort(addresses, n_addresses, sizeof(*addresses), compare_addresses);
@@ -240,9 +243,8 @@ static void ask_names(struct session *session)
 	free(runtime->names);
 	runtime->addresses = steal(addresses);
 	runtime->n_addresses = n_addresses;
-	runtime->names = realloc(names, (n + 1) * sizeof(*names));
-	names = runtime->names ? NULL : names;
-	runtime->n_names = runtime->names ? n : 0;
+	runtime->names = steal(names);
+	runtime->n_names = n;
 	runtime->names_new = true;
 }
 
