@@ -72,15 +72,3 @@ void *arena_take(struct arena *arena, size_t size)
 	arena->left -= size;
 	return taken;
 }
-
-void *arena_array(struct arena *arena, size_t n, size_t size)
-{
-	void *array;
-
-	if (n > ARENA_MAX / size)
-		return NULL;
-	array = arena_take(arena, MAX(n * size, (size_t)1));
-	if (array)
-		memset(array, 0, n * size);
-	return array;
-}

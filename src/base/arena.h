@@ -33,7 +33,4 @@ void arena_free(struct arena *arena); /* empty again, to be used again */
 /* Aligned for anything; not zeroed. NULL where that would be more than ARENA_MAX. */
 void *arena_take(struct arena *arena, size_t size);
 
-/* n zeroed elements; a pointer that is not NULL for n = 0. */
-void *arena_array(struct arena *arena, size_t n, size_t size);
-
 #endif

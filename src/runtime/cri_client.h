@@ -8,12 +8,13 @@
  * before 1.6), that is spoken; its messages are the same.
  *
  * All calls block, and return what grpc_unary() returns: 0, a status of the runtime's, or -errno.
- * The strings and lists of an answer are in the caller's arena, and never NULL except where said.
+ * An answer is in the caller's arena, its strings are never NULL, and messages in it may be.
  */
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
+
+#include <runtime/cri.pb-c.h>
 
 #include "runtime/grpc_client.h"
 
@@ -23,11 +24,22 @@ struct cri {
 	bool alpha; /* the runtime answered in v1alpha2 last */
 };
 
-struct cri_version {
-	const char *runtime;     /* "containerd", "cri-o" */
-	const char *version;     /* the runtime's own, such as "1.6.20~ds1" or "v2.4.2" */
-	const char *api_version; /* "v1", "v1alpha2" */
+/* Each with the message of its answer. */
+enum cri_call {
+	CRI_VERSION,        /* Cri__VersionResponse */
+	CRI_STATUS,         /* Cri__StatusResponse */
+	CRI_FILESYSTEMS,    /* Cri__ImageFsInfoResponse: of the images */
+	CRI_SANDBOXES,      /* Cri__ListPodSandboxResponse */
+	CRI_SANDBOX_STATUS, /* Cri__PodSandboxStatusResponse */
+	CRI_CONTAINERS,     /* Cri__ListContainersResponse */
 };
+
+/* Numbers of the API's enumerations. */
+enum { CRI_SANDBOX_READY = 0, CRI_CONTAINER_RUNNING = 1, CRI_NAMESPACE_NODE = 2 };
+
+/* message NULL: an empty one. ret is a pointer to a pointer to the answer's message. */
+int cri_call(struct cri *cri, const struct wait *wait, struct arena *arena, enum cri_call which,
+	const ProtobufCMessage *message, void *ret);
 
 /*
  * What the runtime runs with, as Status(verbose) shows it: containerd's info.config. A field that
@@ -40,66 +52,8 @@ struct cri_running_config {
 	const char *snapshotter;
 };
 
-struct cri_status {
-	bool has_config; /* there was an info.config */
-	struct cri_running_config config;
-};
-
-struct cri_filesystem {
-	const char *mountpoint;
-	uint64_t used_bytes;
-};
-
-struct cri_filesystems {
-	const struct cri_filesystem *list;
-	size_t n;
-};
-
-struct cri_sandbox {
-	const char *id;
-	const char *name, *namespace, *uid; /* of the pod */
-	bool ready;
-};
-
-struct cri_sandboxes {
-	const struct cri_sandbox *list;
-	size_t n;
-};
-
-struct cri_sandbox_status {
-	struct cri_sandbox sandbox;
-	const char *const *ips; /* the primary one first; none for a pod on the host's network */
-	size_t n_ips;
-	bool host_network;
-};
-
-struct cri_container {
-	const char *id;
-	const char *sandbox_id;
-	const char *name;
-	bool running;
-};
-
-struct cri_containers {
-	const struct cri_container *list;
-	size_t n;
-};
-
-int cri_get_version(
-	struct cri *cri, const struct wait *wait, struct arena *arena, struct cri_version *version);
-int cri_get_status(
-	struct cri *cri, const struct wait *wait, struct arena *arena, struct cri_status *status);
-
-/* Of the images: ImageFsInfo. */
-int cri_get_filesystems(struct cri *cri, const struct wait *wait, struct arena *arena,
-	struct cri_filesystems *filesystems);
-
-int cri_get_sandboxes(struct cri *cri, const struct wait *wait, struct arena *arena,
-	struct cri_sandboxes *sandboxes);
-int cri_get_sandbox(struct cri *cri, const struct wait *wait, struct arena *arena, const char *id,
-	struct cri_sandbox_status *status);
-int cri_get_containers(struct cri *cri, const struct wait *wait, struct arena *arena,
-	struct cri_containers *containers);
+int cri_get_config(struct cri *cri, const struct wait *wait, struct arena *arena,
+	struct cri_running_config *config);
 
 /*
  * How far a program behind a socket answers, from nothing at all to the CRI: one connection and one

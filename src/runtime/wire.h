@@ -15,13 +15,6 @@
 #define WIRE_LIST_MAX (ARENA_MAX / 2)
 
 /*
- * Decodes a message into the arena, with all that it points to: never to be freed otherwise. NULL
- * when the bytes are no such message or it is larger than the arena may become.
- */
-void *wire_decode(struct arena *arena, const ProtobufCMessageDescriptor *type, const uint8_t *data,
-	size_t size);
-
-/*
  * A call whose request and answer are messages: message NULL is an empty one, the answer is in the
  * arena. As grpc_unary(); -EBADMSG also for an answer that is not of the type, or larger than the
  * arena may become.
@@ -29,8 +22,5 @@ void *wire_decode(struct arena *arena, const ProtobufCMessageDescriptor *type, c
 int wire_call(struct grpc *grpc, const struct wait *wait, struct arena *arena,
 	const struct grpc_request *request, const ProtobufCMessage *message,
 	const ProtobufCMessageDescriptor *type, void *ret);
-
-/* Encodes a message into a new buffer that the caller frees. 0 or -ENOMEM. */
-int wire_encode(const ProtobufCMessage *message, uint8_t **data, size_t *size);
 
 #endif

@@ -32,141 +32,156 @@ static cJSON *add_entry(cJSON *list)
 	return entry;
 }
 
+static int ask(struct session *s, enum cri_call which, void *ret)
+{
+	return cri_call(&s->cri, &s->wait, &s->arena, which, NULL, ret);
+}
+
 static int version(struct session *s)
 {
-	struct cri_version v;
-	int r = cri_get_version(&s->cri, &s->wait, &s->arena, &v);
+	const Cri__VersionResponse *m;
+	int r = ask(s, CRI_VERSION, &m);
 
 	if (r != 0)
 		return r;
-	add_text(s->json, "runtime", v.runtime);
-	add_text(s->json, "version", v.version);
-	add_text(s->json, "api_version", v.api_version);
+	add_text(s->json, "runtime", m->runtime_name);
+	add_text(s->json, "version", m->runtime_version);
+	add_text(s->json, "api_version", m->runtime_api_version);
 	cJSON_AddNumberToObject(s->json, "peer", grpc_peer(s->cri.grpc));
 	return 0;
 }
 
-static int status(struct session *s)
+static int config(struct session *s)
 {
-	struct cri_status v;
-	int r = cri_get_status(&s->cri, &s->wait, &s->arena, &v);
+	struct cri_running_config v;
+	int r = cri_get_config(&s->cri, &s->wait, &s->arena, &v);
 
 	if (r != 0)
 		return r;
-	cJSON_AddBoolToObject(s->json, "has_config", v.has_config);
 	cJSON_AddNumberToObject(
-		s->json, "max_concurrent_downloads", (double)v.config.max_concurrent_downloads);
-	add_text(s->json, "image_pull_progress_timeout", v.config.image_pull_progress_timeout);
-	add_text(s->json, "registry_config_path", v.config.registry_config_path);
-	add_text(s->json, "snapshotter", v.config.snapshotter);
+		s->json, "max_concurrent_downloads", (double)v.max_concurrent_downloads);
+	add_text(s->json, "image_pull_progress_timeout", v.image_pull_progress_timeout);
+	add_text(s->json, "registry_config_path", v.registry_config_path);
+	add_text(s->json, "snapshotter", v.snapshotter);
 	return 0;
 }
 
 static int filesystems(struct session *s)
 {
-	struct cri_filesystems v = {0};
-	int r = cri_get_filesystems(&s->cri, &s->wait, &s->arena, &v);
+	const Cri__ImageFsInfoResponse *m;
+	int r = ask(s, CRI_FILESYSTEMS, &m);
 	cJSON *list = cJSON_AddArrayToObject(s->json, "filesystems");
 
-	for (size_t i = 0; i < v.n; i++) {
+	for (size_t i = 0; r == 0 && i < m->n_image_filesystems; i++) {
 		cJSON *entry = add_entry(list);
 
-		add_text(entry, "mountpoint", v.list[i].mountpoint);
-		cJSON_AddNumberToObject(entry, "used_bytes", (double)v.list[i].used_bytes);
+		add_text(entry, "mountpoint", m->image_filesystems[i]->fs_id->mountpoint);
+		cJSON_AddNumberToObject(
+			entry, "used_bytes", (double)m->image_filesystems[i]->used_bytes->value);
 	}
 	return r;
 }
 
-static void fill_sandbox(cJSON *json, const struct cri_sandbox *sandbox)
+static void fill_sandbox(
+	cJSON *json, const char *id, const Cri__PodSandboxMetadata *pod, int32_t state)
 {
-	add_text(json, "id", sandbox->id);
-	add_text(json, "name", sandbox->name);
-	add_text(json, "namespace", sandbox->namespace);
-	add_text(json, "uid", sandbox->uid);
-	cJSON_AddBoolToObject(json, "ready", sandbox->ready);
+	add_text(json, "id", id);
+	add_text(json, "name", pod->name);
+	add_text(json, "namespace", pod->namespace_);
+	add_text(json, "uid", pod->uid);
+	cJSON_AddBoolToObject(json, "ready", state == CRI_SANDBOX_READY);
 }
 
 static int sandboxes(struct session *s)
 {
-	struct cri_sandboxes v = {0};
-	int r = cri_get_sandboxes(&s->cri, &s->wait, &s->arena, &v);
+	const Cri__ListPodSandboxResponse *m;
+	int r = ask(s, CRI_SANDBOXES, &m);
 	cJSON *list = cJSON_AddArrayToObject(s->json, "sandboxes");
 
-	for (size_t i = 0; list && i < v.n; i++)
-		fill_sandbox(add_entry(list), &v.list[i]);
+	for (size_t i = 0; r == 0 && i < m->n_items; i++)
+		fill_sandbox(add_entry(list), m->items[i]->id, m->items[i]->metadata,
+			m->items[i]->state);
 	return r;
 }
 
 static int sandbox(struct session *s)
 {
-	struct cri_sandbox_status v;
-	int r = cri_get_sandbox(&s->cri, &s->wait, &s->arena, s->argument, &v);
+	Cri__PodSandboxStatusRequest request = CRI__POD_SANDBOX_STATUS_REQUEST__INIT;
+	const Cri__PodSandboxStatusResponse *m;
+	bool host;
 	cJSON *ips;
+	int r;
 
+	request.pod_sandbox_id = (char *)s->argument;
+	r = cri_call(&s->cri, &s->wait, &s->arena, CRI_SANDBOX_STATUS, &request.base, &m);
 	if (r != 0)
 		return r;
-	fill_sandbox(cJSON_AddObjectToObject(s->json, "sandbox"), &v.sandbox);
-	cJSON_AddBoolToObject(s->json, "host_network", v.host_network);
+	fill_sandbox(cJSON_AddObjectToObject(s->json, "sandbox"), m->status->id,
+		m->status->metadata, m->status->state);
+	host = m->status->linux_status->namespaces->options->network == CRI_NAMESPACE_NODE;
+	cJSON_AddBoolToObject(s->json, "host_network", host);
 	ips = cJSON_AddArrayToObject(s->json, "ips");
-	for (size_t i = 0; i < v.n_ips; i++)
-		cJSON_AddItemToArray(ips, cJSON_CreateString(v.ips[i]));
+	if (m->status->network && m->status->network->ip[0])
+		cJSON_AddItemToArray(ips, cJSON_CreateString(m->status->network->ip));
 	return 0;
 }
 
 static int containers(struct session *s)
 {
-	struct cri_containers v = {0};
-	int r = cri_get_containers(&s->cri, &s->wait, &s->arena, &v);
+	const Cri__ListContainersResponse *m;
+	int r = ask(s, CRI_CONTAINERS, &m);
 	cJSON *list = cJSON_AddArrayToObject(s->json, "containers");
 
-	for (size_t i = 0; list && i < v.n; i++) {
+	for (size_t i = 0; r == 0 && i < m->n_containers; i++) {
 		cJSON *entry = add_entry(list);
 
-		add_text(entry, "id", v.list[i].id);
-		add_text(entry, "sandbox_id", v.list[i].sandbox_id);
-		add_text(entry, "name", v.list[i].name);
-		cJSON_AddBoolToObject(entry, "running", v.list[i].running);
+		add_text(entry, "id", m->containers[i]->id);
+		add_text(entry, "sandbox_id", m->containers[i]->pod_sandbox_id);
+		add_text(entry, "name", m->containers[i]->metadata->name);
+		cJSON_AddBoolToObject(
+			entry, "running", m->containers[i]->state == CRI_CONTAINER_RUNNING);
 	}
 	return r;
 }
 
 static int ctd_version(struct session *s)
 {
-	struct containerd_version v;
-	int r = containerd_get_version(s->cri.grpc, &s->wait, &s->arena, &v);
+	const Containerd__VersionResponse *m;
+	int r = containerd_get_version(s->cri.grpc, &s->wait, &s->arena, &m);
 
 	if (r != 0)
 		return r;
-	add_text(s->json, "version", v.version);
-	add_text(s->json, "revision", v.revision);
+	add_text(s->json, "version", m->version);
 	return 0;
 }
 
 static int ctd_namespaces(struct session *s)
 {
-	struct containerd_namespaces v = {0};
-	int r = containerd_get_namespaces(s->cri.grpc, &s->wait, &s->arena, &v);
+	const Containerd__ListNamespacesResponse *m;
+	int r = containerd_get_namespaces(s->cri.grpc, &s->wait, &s->arena, &m);
 	cJSON *list = cJSON_AddArrayToObject(s->json, "namespaces");
 
-	for (size_t i = 0; i < v.n; i++)
-		cJSON_AddItemToArray(list, cJSON_CreateString(v.list[i]));
+	for (size_t i = 0; r == 0 && i < m->n_namespaces; i++)
+		cJSON_AddItemToArray(list, cJSON_CreateString(m->namespaces[i]->name));
 	return r;
 }
 
 static int ctd_ingests(struct session *s)
 {
-	struct containerd_ingests v = {0};
-	int r = containerd_get_ingests(s->cri.grpc, &s->wait, &s->arena, s->argument, &v);
+	const Containerd__ListStatusesResponse *m;
+	int r = containerd_get_ingests(s->cri.grpc, &s->wait, &s->arena, s->argument, &m);
 	cJSON *list = cJSON_AddArrayToObject(s->json, "ingests");
 
-	for (size_t i = 0; i < v.n; i++) {
+	for (size_t i = 0; r == 0 && i < m->n_statuses; i++) {
+		const Containerd__IngestStatus *ingest = m->statuses[i];
 		cJSON *entry = add_entry(list);
 
-		add_text(entry, "ref", v.list[i].ref);
-		cJSON_AddNumberToObject(entry, "offset", (double)v.list[i].offset);
-		cJSON_AddNumberToObject(entry, "total", (double)v.list[i].total);
-		cJSON_AddNumberToObject(entry, "started_us", (double)v.list[i].started_us);
-		cJSON_AddNumberToObject(entry, "updated_us", (double)v.list[i].updated_us);
+		add_text(entry, "ref", ingest->ref);
+		cJSON_AddNumberToObject(entry, "offset", (double)ingest->offset);
+		cJSON_AddNumberToObject(
+			entry, "started_us", (double)containerd_time_us(ingest->started_at));
+		cJSON_AddNumberToObject(
+			entry, "updated_us", (double)containerd_time_us(ingest->updated_at));
 	}
 	return r;
 }
@@ -177,7 +192,7 @@ static const struct command {
 	bool has_argument;
 } commands[] = {
 	{"version", version, false},
-	{"status", status, false},
+	{"status", config, false},
 	{"filesystems", filesystems, false},
 	{"sandboxes", sandboxes, false},
 	{"sandbox", sandbox, true},

@@ -4,8 +4,6 @@
 #include "runtime/cri_client.h"
 #include "runtime/wire.h"
 
-#include <runtime/cri.pb-c.h>
-
 struct fixture {
 	struct directory directory;
 	struct grpc_server server;
@@ -79,7 +77,7 @@ TEST(the_runtimes_version_of_the_api_is_spoken)
 		{"none", GRPC_UNIMPLEMENTED, {4, 4}},
 	};
 	Cri__VersionResponse m = CRI__VERSION_RESPONSE__INIT;
-	struct cri_version version;
+	const Cri__VersionResponse *version;
 	struct fixture fixture;
 
 	begin(&fixture);
@@ -87,17 +85,17 @@ TEST(the_runtimes_version_of_the_api_is_spoken)
 	answer(&fixture, &m.base);
 	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
 		fixture.knows = steps[i].knows;
-		assert_int_equal(
-			cri_get_version(&fixture.cri, &fixture.wait, &fixture.arena, &version),
+		assert_int_equal(cri_call(&fixture.cri, &fixture.wait, &fixture.arena, CRI_VERSION,
+					 NULL, &version),
 			steps[i].expected);
 		assert_memory_equal(fixture.called, steps[i].called, sizeof(fixture.called));
 		if (steps[i].expected == 0)
-			assert_string_equal(version.version, "1.2.3");
+			assert_string_equal(version->runtime_version, "1.2.3");
 	}
 	end(&fixture);
 }
 
-static void get_config(struct fixture *fixture, const char *json, struct cri_status *status)
+static void get_config(struct fixture *fixture, const char *json, struct cri_running_config *config)
 {
 	Cri__StatusResponse response = CRI__STATUS_RESPONSE__INIT;
 	Cri__StatusResponse__InfoEntry entry = CRI__STATUS_RESPONSE__INFO_ENTRY__INIT;
@@ -108,13 +106,13 @@ static void get_config(struct fixture *fixture, const char *json, struct cri_sta
 	response.info = entries;
 	response.n_info = 1;
 	answer(fixture, &response.base);
-	assert_int_equal(cri_get_status(&fixture->cri, &fixture->wait, &fixture->arena, status), 0);
+	assert_int_equal(cri_get_config(&fixture->cri, &fixture->wait, &fixture->arena, config), 0);
 }
 
 TEST(the_running_config_is_read)
 {
 	static const char *const odd[] = {"", "[1, 2]", "{", "null"};
-	struct cri_status status;
+	struct cri_running_config config;
 	struct fixture fixture;
 
 	begin(&fixture);
@@ -123,72 +121,30 @@ TEST(the_running_config_is_read)
 		"{\"configPath\": \"/etc/containerd/certs.d\", \"configs\": {\"r\": "
 		"{\"auth\": {\"password\": \"secret\"}}}}, \"maxConcurrentDownloads\": 10, "
 		"\"imagePullProgressTimeout\": \"5m0s\"}",
-		&status);
-	assert_true(status.has_config);
-	assert_int_equal(status.config.max_concurrent_downloads, 10);
-	assert_string_equal(status.config.image_pull_progress_timeout, "5m0s");
-	assert_string_equal(status.config.registry_config_path, "/etc/containerd/certs.d");
-	assert_string_equal(status.config.snapshotter, "overlayfs");
+		&config);
+	assert_int_equal(config.max_concurrent_downloads, 10);
+	assert_string_equal(config.image_pull_progress_timeout, "5m0s");
+	assert_string_equal(config.registry_config_path, "/etc/containerd/certs.d");
+	assert_string_equal(config.snapshotter, "overlayfs");
 	get_config(&fixture,
 		"{\"registry\": {\"configPath\": \"\"}, \"maxConcurrentDownloads\": \"3\"}",
-		&status);
-	assert_true(status.has_config);
-	assert_int_equal(status.config.max_concurrent_downloads, -1);
-	assert_string_equal(status.config.registry_config_path, "");
-	assert_null(status.config.snapshotter);
+		&config);
+	assert_int_equal(config.max_concurrent_downloads, -1);
+	assert_string_equal(config.registry_config_path, "");
+	assert_null(config.snapshotter);
 	for (size_t i = 0; i < ARRAY_SIZE(odd); i++) {
-		get_config(&fixture, odd[i], &status);
-		assert_false(status.has_config);
-		assert_int_equal(status.config.max_concurrent_downloads, -1);
+		get_config(&fixture, odd[i], &config);
+		assert_null(config.registry_config_path);
+		assert_int_equal(config.max_concurrent_downloads, -1);
 	}
 	end(&fixture);
-}
-
-TEST(addresses_of_a_sandbox_are_read)
-{
-	Cri__PodSandboxStatusResponse response = CRI__POD_SANDBOX_STATUS_RESPONSE__INIT;
-	Cri__PodSandboxStatus status = CRI__POD_SANDBOX_STATUS__INIT;
-	Cri__PodSandboxMetadata metadata = CRI__POD_SANDBOX_METADATA__INIT;
-	Cri__PodSandboxNetworkStatus network = CRI__POD_SANDBOX_NETWORK_STATUS__INIT;
-	Cri__PodIP second = CRI__POD_IP__INIT, *more[] = {&second};
-	struct cri_sandbox_status read;
-	struct fixture f;
-
-	begin(&f);
-	assert_int_equal(cri_get_sandbox(&f.cri, &f.wait, &f.arena, "", &read), -EINVAL);
-	answer(&f, &response.base);
-	assert_int_equal(cri_get_sandbox(&f.cri, &f.wait, &f.arena, "abc", &read), -EBADMSG);
-	response.status = &status;
-	status.id = (char *)"abc";
-	status.metadata = &metadata;
-	metadata.namespace_ = (char *)"kube-system";
-	answer(&f, &response.base);
-	assert_int_equal(cri_get_sandbox(&f.cri, &f.wait, &f.arena, "abc", &read), 0);
-	assert_int_equal(read.n_ips, 0);
-	assert_true(read.sandbox.ready);
-	assert_string_equal(read.sandbox.namespace, "kube-system");
-	assert_string_equal(read.sandbox.uid, "");
-	status.network = &network;
-	status.state = 1;
-	network.ip = (char *)"10.0.0.7";
-	second.ip = (char *)"fd00::7";
-	network.additional_ips = more;
-	network.n_additional_ips = 1;
-	answer(&f, &response.base);
-	assert_int_equal(cri_get_sandbox(&f.cri, &f.wait, &f.arena, "abc", &read), 0);
-	assert_false(read.sandbox.ready);
-	assert_false(read.host_network);
-	assert_int_equal(read.n_ips, 2);
-	assert_string_equal(read.ips[0], "10.0.0.7");
-	assert_string_equal(read.ips[1], "fd00::7");
-	end(&f);
 }
 
 /* Two bytes each on the wire, over a hundred in memory. */
 TEST(what_an_answer_becomes_is_bounded)
 {
 	_cleanup_free_ uint8_t *data = malloc(WIRE_LIST_MAX);
-	struct cri_containers containers;
+	const Cri__ListContainersResponse *m;
 	struct fixture f;
 
 	begin(&f);
@@ -198,14 +154,14 @@ TEST(what_an_answer_becomes_is_bounded)
 	}
 	f.data = data;
 	f.size = WIRE_LIST_MAX;
-	assert_int_equal(cri_get_containers(&f.cri, &f.wait, &f.arena, &containers), -EBADMSG);
+	assert_int_equal(cri_call(&f.cri, &f.wait, &f.arena, CRI_CONTAINERS, NULL, &m), -EBADMSG);
 	arena_free(&f.arena);
 	f.size = 2000;
-	assert_int_equal(cri_get_containers(&f.cri, &f.wait, &f.arena, &containers), 0);
-	assert_int_equal(containers.n, 1000);
-	assert_string_equal(containers.list[999].id, "");
+	assert_int_equal(cri_call(&f.cri, &f.wait, &f.arena, CRI_CONTAINERS, NULL, &m), 0);
+	assert_int_equal(m->n_containers, 1000);
+	assert_string_equal(m->containers[999]->id, "");
 	f.size = 1999;
-	assert_int_equal(cri_get_containers(&f.cri, &f.wait, &f.arena, &containers), -EBADMSG);
+	assert_int_equal(cri_call(&f.cri, &f.wait, &f.arena, CRI_CONTAINERS, NULL, &m), -EBADMSG);
 	end(&f);
 }
 

@@ -61,15 +61,21 @@ static bool is_good(struct session *session, int r)
 	return false;
 }
 
+/* A call without parameters. */
+static int ask(struct session *session, enum cri_call which, void *ret)
+{
+	return cri_call(&session->cri, &session->wait, next_arena(session), which, NULL, ret);
+}
+
 static void ask_version(struct session *session)
 {
 	struct node_runtime *runtime = session->runtime;
-	struct containerd_version own;
-	struct cri_version version;
+	const Containerd__VersionResponse *own;
+	const Cri__VersionResponse *version;
 	int r = GRPC_UNIMPLEMENTED;
 
 	if (!runtime->no_cri)
-		r = cri_get_version(&session->cri, &session->wait, next_arena(session), &version);
+		r = ask(session, CRI_VERSION, &version);
 	/* containerd without its CRI plugin still is one: Docker's is. */
 	runtime->no_cri = r == GRPC_UNIMPLEMENTED && runtime->found.kind == RUNTIME_CONTAINERD;
 	if (runtime->no_cri)
@@ -82,7 +88,7 @@ static void ask_version(struct session *session)
 		return;
 	runtime_take_process(runtime, session->request->host, grpc_peer(session->grpc));
 	copy_text(runtime->version, sizeof(runtime->version),
-		runtime->no_cri ? own.version : version.version);
+		runtime->no_cri ? own->version : version->runtime_version);
 	/* Printable, whatever the runtime says. */
 	for (char *c = runtime->version; *c; c++)
 		if (*c <= ' ' || *c > '~')
@@ -92,44 +98,44 @@ static void ask_version(struct session *session)
 static void ask_status(struct session *session)
 {
 	struct node_runtime *runtime = session->runtime;
-	const struct cri_running_config *config;
-	struct cri_status status;
+	struct cri_running_config config;
 	unsigned long long us;
 	int r;
 	char text[32] = "";
 
-	r = cri_get_status(&session->cri, &session->wait, next_arena(session), &status);
+	r = cri_get_config(&session->cri, &session->wait, next_arena(session), &config);
 	if (r > 0)
 		runtime->due_us = now_us() + BEGINNING_EVERY_US;
 	if (!is_good(session, r))
 		return;
-	config = &status.config;
 	runtime->reported_downloads[0] = '\0';
-	if (config->max_concurrent_downloads >= 0)
+	if (config.max_concurrent_downloads >= 0)
 		snprintf(runtime->reported_downloads, SETTING_VALUE_MAX, "%lld",
-			(long long)config->max_concurrent_downloads);
-	if (config->image_pull_progress_timeout &&
-		containerd_duration_parse(config->image_pull_progress_timeout, &us) == 0)
+			(long long)config.max_concurrent_downloads);
+	if (config.image_pull_progress_timeout &&
+		containerd_duration_parse(config.image_pull_progress_timeout, &us) == 0)
 		runtime_duration_text(us, text);
 	copy_text(runtime->reported_timeout, SETTING_VALUE_MAX, text);
 	copy_text(runtime->reported_directory, SETTING_VALUE_MAX,
-		config->registry_config_path ? config->registry_config_path : "");
+		config.registry_config_path ? config.registry_config_path : "");
 	copy_text(runtime->store.driver, sizeof(runtime->store.driver),
-		config->snapshotter ? config->snapshotter : "");
+		config.snapshotter ? config.snapshotter : "");
 }
 
 static void ask_store(struct session *session)
 {
 	struct node_runtime *runtime = session->runtime;
 	struct runtime_store *store = &runtime->store;
-	struct cri_filesystems found;
+	const Cri__ImageFsInfoResponse *found;
+	const Cri__FilesystemUsage *usage;
 
-	if (!is_good(session, cri_get_filesystems(&session->cri, &session->wait,
-				      next_arena(session), &found)) ||
-		found.n == 0)
+	if (!is_good(session, ask(session, CRI_FILESYSTEMS, &found)) ||
+		found->n_image_filesystems == 0)
 		return;
-	copy_text(store->directory, sizeof(store->directory), found.list[0].mountpoint);
-	store->image_bytes = found.list[0].used_bytes;
+	usage = found->image_filesystems[0];
+	copy_text(store->directory, sizeof(store->directory),
+		usage->fs_id ? usage->fs_id->mountpoint : "");
+	store->image_bytes = usage->used_bytes ? usage->used_bytes->value : 0;
 }
 
 static int compare_addresses(const void *a, const void *b)
@@ -143,7 +149,9 @@ static void find_address(struct session *session, const char *id, struct runtime
 {
 	struct node_runtime *runtime = session->runtime;
 	const struct runtime_address *known;
-	struct cri_sandbox_status status;
+	Cri__PodSandboxStatusRequest request = CRI__POD_SANDBOX_STATUS_REQUEST__INIT;
+	const Cri__PodSandboxStatusResponse *m;
+	const Cri__LinuxPodSandboxStatus *status;
 
 	copy_text(address->sandbox, sizeof(address->sandbox), id);
 	known = runtime->n_addresses > 0
@@ -154,33 +162,40 @@ static void find_address(struct session *session, const char *id, struct runtime
 		*address = *known;
 		return;
 	}
-	if (!is_good(session, cri_get_sandbox(&session->cri, &session->wait, next_arena(session),
-				      id, &status))) {
+	request.pod_sandbox_id = (char *)id;
+	if (!is_good(session, cri_call(&session->cri, &session->wait, next_arena(session),
+				      CRI_SANDBOX_STATUS, &request.base, &m)) ||
+		!m->status) {
 		address->sandbox[0] = '\0';
 		return;
 	}
-	if (!status.host_network && status.n_ips > 0)
-		copy_text(address->address, sizeof(address->address), status.ips[0]);
+	status = m->status->linux_status;
+	if (m->status->network &&
+		!(status && status->namespaces && status->namespaces->options &&
+			status->namespaces->options->network == CRI_NAMESPACE_NODE))
+		copy_text(address->address, sizeof(address->address), m->status->network->ip);
 }
 
 /* A pod is found by its uid, and where its cgroup does not have that, by its sandbox's id. */
-static size_t name_pods(struct session *session, const struct cri_sandboxes *sandboxes,
+static size_t name_pods(struct session *session, const Cri__ListPodSandboxResponse *sandboxes,
 	struct runtime_address *addresses, size_t *n_addresses, struct name_entry *names)
 {
 	size_t n = 0;
 
-	for (size_t i = 0; i < sandboxes->n && n < (size_t)2 * PODS_MAX; i++) {
-		const struct cri_sandbox *sandbox = &sandboxes->list[i];
+	for (size_t i = 0; i < sandboxes->n_items && n < (size_t)2 * PODS_MAX; i++) {
+		const Cri__PodSandbox *sandbox = sandboxes->items[i];
+		const Cri__PodSandboxMetadata *pod = sandbox->metadata;
 		struct name_entry *entry = &names[n];
 		struct workload *workload = &entry->workload;
 
-		if (!sandbox->ready || session->runtime->answer != RUNTIME_ANSWERS)
+		if (sandbox->state != CRI_SANDBOX_READY || !pod ||
+			session->runtime->answer != RUNTIME_ANSWERS)
 			continue;
 		find_address(session, sandbox->id, &addresses[*n_addresses]);
 		workload->kind = WORKLOAD_POD;
-		copy_text(workload->name, sizeof(workload->name), sandbox->name);
-		copy_text(workload->namespace, sizeof(workload->namespace), sandbox->namespace);
-		copy_text(workload->id, sizeof(workload->id), sandbox->uid);
+		copy_text(workload->name, sizeof(workload->name), pod->name);
+		copy_text(workload->namespace, sizeof(workload->namespace), pod->namespace_);
+		copy_text(workload->id, sizeof(workload->id), pod->uid);
 		names[n + 1] = *entry;
 		copy_text(entry->address, sizeof(entry->address), addresses[*n_addresses].address);
 		copy_text(names[n + 1].workload.id, sizeof(workload->id), sandbox->id);
@@ -192,15 +207,16 @@ static size_t name_pods(struct session *session, const struct cri_sandboxes *san
 
 /* Where a container's cgroup lies outside its pod's, its own id leads to the pod. */
 static size_t name_containers(
-	const struct cri_containers *containers, struct name_entry *names, size_t n)
+	const Cri__ListContainersResponse *found, struct name_entry *names, size_t n)
 {
 	size_t pods = n;
 
-	for (size_t i = 0; i < containers->n && n - pods < CONTAINERS_MAX; i++) {
-		const struct cri_container *container = &containers->list[i];
+	for (size_t i = 0; i < found->n_containers && n - pods < CONTAINERS_MAX; i++) {
+		const Cri__Container *container = found->containers[i];
 
-		for (size_t pod = 0; container->running && pod < pods; pod += 2) {
-			if (!streq(names[pod + 1].workload.id, container->sandbox_id))
+		for (size_t pod = 0; container->state == CRI_CONTAINER_RUNNING && pod < pods;
+			pod += 2) {
+			if (!streq(names[pod + 1].workload.id, container->pod_sandbox_id))
 				continue;
 			names[n] = names[pod + 1];
 			copy_text(
@@ -218,26 +234,26 @@ static void ask_names(struct session *session)
 	_cleanup_free_ struct runtime_address *addresses = NULL;
 	_cleanup_free_ struct name_entry *names = NULL;
 	_cleanup_arena_ struct arena pods;
-	struct cri_sandboxes sandboxes;
-	struct cri_containers containers;
+	const Cri__ListPodSandboxResponse *sandboxes;
+	const Cri__ListContainersResponse *containers;
 	size_t n_addresses = 0, n;
 
 	arena_init(&pods);
-	if (!is_good(
-		    session, cri_get_sandboxes(&session->cri, &session->wait, &pods, &sandboxes)) ||
-		!is_good(session,
-			cri_get_containers(&session->cri, &session->wait, &pods, &containers)))
+	if (!is_good(session, cri_call(&session->cri, &session->wait, &pods, CRI_SANDBOXES, NULL,
+				      &sandboxes)) ||
+		!is_good(session, cri_call(&session->cri, &session->wait, &pods, CRI_CONTAINERS,
+					  NULL, &containers)))
 		return;
-	addresses = calloc(MIN(sandboxes.n, (size_t)PODS_MAX) + 1, sizeof(*addresses));
-	names = calloc(2 * MIN(sandboxes.n, (size_t)PODS_MAX) +
-			       MIN(containers.n, (size_t)CONTAINERS_MAX) + 1,
+	addresses = calloc(MIN(sandboxes->n_items, (size_t)PODS_MAX) + 1, sizeof(*addresses));
+	names = calloc(2 * MIN(sandboxes->n_items, (size_t)PODS_MAX) +
+			       MIN(containers->n_containers, (size_t)CONTAINERS_MAX) + 1,
 		sizeof(*names));
 	if (!addresses || !names)
 		return;
-	n = name_pods(session, &sandboxes, addresses, &n_addresses, names);
+	n = name_pods(session, sandboxes, addresses, &n_addresses, names);
 	if (runtime->answer != RUNTIME_ANSWERS || session->request->cancelled)
 		return;
-	n = name_containers(&containers, names, n);
+	n = name_containers(containers, names, n);
 	qsort(addresses, n_addresses, sizeof(*addresses), compare_addresses);
 	free(runtime->addresses);
 	free(runtime->names);
@@ -251,22 +267,24 @@ static void ask_names(struct session *session)
 static void ask_namespaces(struct session *session)
 {
 	struct node_runtime *runtime = session->runtime;
-	struct containerd_namespaces found;
+	const Containerd__ListNamespacesResponse *found;
 
 	if (!is_good(session, containerd_get_namespaces(
 				      session->grpc, &session->wait, next_arena(session), &found)))
 		return;
 	copy_text(runtime->namespaces[0], sizeof(runtime->namespaces[0]), CRI_NAMESPACE);
 	runtime->n_namespaces = 1;
-	for (size_t i = 0; i < found.n && runtime->n_namespaces < RUNTIME_NAMESPACES_MAX; i++)
-		if (!streq(found.list[i], CRI_NAMESPACE))
+	for (size_t i = 0;
+		i < found->n_namespaces && runtime->n_namespaces < RUNTIME_NAMESPACES_MAX; i++)
+		if (!streq(found->namespaces[i]->name, CRI_NAMESPACE))
 			copy_text(runtime->namespaces[runtime->n_namespaces++],
-				sizeof(runtime->namespaces[0]), found.list[i]);
+				sizeof(runtime->namespaces[0]), found->namespaces[i]->name);
 }
 
-/* Since a time of the wall clock, which 0 is none of. */
-static uint64_t age_of(uint64_t realtime)
+static uint64_t age_of(const Containerd__Timestamp *stamp)
 {
+	uint64_t realtime = containerd_time_us(stamp);
+
 	return realtime > 0 ? pulls_age(realtime_us(), realtime) : 0;
 }
 
@@ -278,20 +296,20 @@ static void ask_pulls(struct session *session)
 	size_t n = 0;
 
 	for (size_t at = 0; pieces && at < runtime->n_namespaces; at++) {
-		struct containerd_ingests found;
+		const Containerd__ListStatusesResponse *found;
 
 		if (!is_good(
 			    session, containerd_get_ingests(session->grpc, &session->wait,
 					     next_arena(session), runtime->namespaces[at], &found)))
 			return;
-		for (size_t i = 0; i < found.n && n < PULL_LAYERS_MAX; i++) {
-			const struct containerd_ingest *ingest = &found.list[i];
+		for (size_t i = 0; i < found->n_statuses && n < PULL_LAYERS_MAX; i++) {
+			const Containerd__IngestStatus *ingest = found->statuses[i];
 			struct pull_piece *piece = &pieces[n++];
 
 			piece->offset = (uint64_t)MAX(ingest->offset, (int64_t)0);
 			piece->total = (uint64_t)MAX(ingest->total, (int64_t)0);
-			piece->age_us = age_of(ingest->started_us);
-			piece->still_us = age_of(ingest->updated_us);
+			piece->age_us = age_of(ingest->started_at);
+			piece->still_us = age_of(ingest->updated_at);
 			copy_text(piece->ref, sizeof(piece->ref), ingest->ref);
 			copy_text(piece->namespace, sizeof(piece->namespace),
 				runtime->namespaces[at]);
@@ -304,10 +322,10 @@ static void ask_pulls(struct session *session)
 }
 
 /* "docker.io/library/nginx" of a label ...source.docker.io=library/nginx,other/name. */
-static bool image_of(const struct containerd_manifest *manifest, char image[static 160])
+static bool image_of(const Containerd__Info *manifest, char image[static 160])
 {
 	for (size_t i = 0; i < manifest->n_labels; i++) {
-		const struct containerd_label *label = &manifest->labels[i];
+		const Containerd__Info__LabelsEntry *label = manifest->labels[i];
 
 		if (starts_with(label->key, SOURCE_LABEL))
 			return snprintf(image, 160, "%s/%.*s", label->key + strlen(SOURCE_LABEL),
@@ -325,7 +343,7 @@ static void ask_content(struct session *session)
 	struct node_runtime *runtime = session->runtime;
 	const struct pull_layer *layer = pulls_nameless(&runtime->pulls, runtime->content_turn);
 	const char *digest = layer ? strstr(layer->piece.ref, "sha256:") : NULL;
-	struct containerd_manifests found;
+	const Containerd__ListContentResponse *found;
 	char image[160];
 
 	if (!digest)
@@ -334,14 +352,14 @@ static void ask_content(struct session *session)
 	if (containerd_get_manifests(session->grpc, &session->wait, next_arena(session),
 		    layer->piece.namespace, digest, &found) != 0)
 		return;
-	for (size_t m = 0; m < found.n; m++) {
-		const struct containerd_manifest *manifest = &found.list[m];
+	for (size_t m = 0; m < found->n_info; m++) {
+		const Containerd__Info *manifest = found->info[m];
 
 		if (!image_of(manifest, image))
 			continue;
 		for (size_t i = 0; i < manifest->n_labels; i++)
-			if (starts_with(manifest->labels[i].key, LAYER_LABEL))
-				pulls_name(&runtime->pulls, manifest->labels[i].value, image);
+			if (starts_with(manifest->labels[i]->key, LAYER_LABEL))
+				pulls_name(&runtime->pulls, manifest->labels[i]->value, image);
 	}
 }
 
