@@ -29,13 +29,17 @@ static void run_sample(void *job, const struct wait *wait)
 
 static void take_sample(void *job, void *userdata)
 {
+	struct agent *agent = userdata;
 	struct sample *sample = job;
 	struct tuner_status *tuner = sample->tuner;
 	/* A reload may have closed the tuner meanwhile. */
 	void *self = tuner->self == sample->self ? sample->self : NULL;
 
-	(void)userdata;
 	tuner->sampling = false;
+	/* What the first one brings is shown, and set, without waiting for the tick. */
+	if (!tuner->sampled && agent->tick)
+		(void)sd_event_source_set_time(agent->tick, now_us());
+	tuner->sampled = true;
 	tuner->files_stale = tuner->files_stale && !sample->of_now;
 	sample->ops->sample_take(self, sample->request);
 	free(sample);

@@ -21,6 +21,7 @@ struct tuner_status {
 	uint64_t since_us; /* CLOCK_REALTIME: when it came to be in that mode */
 	bool force;    /* the next poll sets again what on_drift left to others: headroom apply */
 	bool sampling; /* a sample is under way */
+	bool sampled;  /* a first one was taken */
 	bool files_stale; /* its files were changed, and not sampled since */
 	enum tuner_state state;
 	char why[TUNER_WHY_MAX]; /* empty when active */

@@ -285,7 +285,8 @@ class Agent:
         return json.loads(body)
 
     def setting(self, name: str) -> dict[str, Any]:
-        return next(s for s in self.status()["settings"] if s["name"] == name)
+        """What runtimes and the kubelet have is there once they were sampled."""
+        return until(lambda: next((s for s in self.status()["settings"] if s["name"] == name), None), 5, name)
 
     def condition(self, name: str) -> dict[str, Any]:
         return next(c for c in self.status()["conditions"] if c["type"] == name)

@@ -116,7 +116,7 @@ def line_of(text: str, tuner: str) -> str:
         if not line.startswith("    "):
             break
         block.append(line)
-    return " ".join(block)
+    return " ".join(" ".join(block).split())
 
 
 def named(text: str, errors: tuple[int, ...], cure: bool = True) -> bool:
