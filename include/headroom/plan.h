@@ -62,10 +62,7 @@ void change_release(struct change *change);
 
 /* Moves changes to the end of another plan: all, or those of files alone. 0, or -ENOMEM with the
  * rest left there. */
-int plan_append(struct plan *plan, struct plan *from);
-int plan_take_files(struct plan *plan, struct plan *from);
-
-size_t plan_failures(const struct plan *plan);
+int plan_move(struct plan *plan, struct plan *from, bool files_alone);
 
 void plan_reset(struct plan *plan); /* empties it, keeps the memory */
 void plan_clear(struct plan *plan);

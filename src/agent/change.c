@@ -39,7 +39,7 @@ void core_plan_only(struct core *core, const char *only)
 
 static void take_done(struct plan *done, struct plan *changes)
 {
-	if (done && plan_append(done, changes) < 0)
+	if (done && plan_move(done, changes, false) < 0)
 		log_error("agent", "%s: the answer is incomplete", strerror(ENOMEM));
 	plan_clear(changes);
 }
@@ -49,7 +49,7 @@ size_t core_apply_values(struct core *core, struct plan *done)
 	struct plan files = {0};
 	size_t n;
 
-	if (plan_take_files(&files, &core->plan) < 0)
+	if (plan_move(&files, &core->plan, true) < 0)
 		log_error("agent", "%s", strerror(ENOMEM));
 	n = core->plan.n;
 	if (n > 0 && core->values && core->lock >= 0) {
@@ -59,7 +59,7 @@ size_t core_apply_values(struct core *core, struct plan *done)
 	if (done)
 		take_done(done, &core->plan);
 	plan_reset(&core->plan);
-	if (plan_append(&core->plan, &files) < 0)
+	if (plan_move(&core->plan, &files, false) < 0)
 		log_error("agent", "%s", strerror(ENOMEM));
 	plan_clear(&files);
 	return n;
@@ -115,7 +115,7 @@ struct file_job *core_file_job(
 					    : (enum restart_policy)config_choice(
 						      core->config, "runtime.restart");
 	copy_text(job->only, sizeof(job->only), only ? only : "");
-	if (task == FILE_APPLY && plan_take_files(&job->plan, &core->plan) < 0)
+	if (task == FILE_APPLY && plan_move(&job->plan, &core->plan, true) < 0)
 		log_error("agent", "%s", strerror(ENOMEM));
 	core->files_busy = true;
 	return job;

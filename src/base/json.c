@@ -88,21 +88,6 @@ void json_time(struct json *json, cJSON *parent, const char *key, uint64_t realt
 	json_text(json, parent, key, text);
 }
 
-static int with_newline(const char *printed, char **ret, size_t *len)
-{
-	size_t n = strlen(printed);
-	char *text = malloc(n + 2);
-
-	if (!text)
-		return -ENOMEM;
-	memcpy(text, printed, n);
-	memcpy(text + n, "\n", 2);
-	if (len)
-		*len = n + 1;
-	*ret = text;
-	return 0;
-}
-
 void json_adopt(struct json *json, cJSON *parent, const char *key, cJSON *item)
 {
 	add(json, parent, key, item);
@@ -119,12 +104,17 @@ cJSON *json_take(struct json *json)
 int json_end(struct json *json, bool pretty, char **ret, size_t *len)
 {
 	_cleanup_free_ char *printed = NULL;
+	int n = -1;
 
 	if (!json->failed)
 		printed = pretty ? cJSON_Print(json->root) : cJSON_PrintUnformatted(json->root);
 	cJSON_Delete(json->root);
 	json->root = NULL;
-	return printed ? with_newline(printed, ret, len) : -ENOMEM;
+	if (printed)
+		n = asprintf(ret, "%s\n", printed);
+	if (n > 0 && len)
+		*len = (size_t)n;
+	return n < 0 ? -ENOMEM : 0;
 }
 
 const cJSON *json_at(const cJSON *object, const char *path)

@@ -5,11 +5,6 @@
 #include <stdint.h>
 #include <string.h>
 
-static bool continues(unsigned char c)
-{
-	return (c & 0xc0) == 0x80;
-}
-
 /* Overlong forms, surrogates and what lies above U+10FFFF are told by the second byte (RFC 3629).
  */
 static bool second_fits(unsigned char first, unsigned char second)
@@ -44,7 +39,7 @@ size_t utf8_length(const char *s)
 	else
 		return 0;
 	for (size_t i = 1; i < n; i++)
-		if (!continues(p[i])) /* also the terminator: nothing is read beyond it */
+		if ((p[i] & 0xc0) != 0x80) /* also the terminator: nothing is read beyond it */
 			return 0;
 	return second_fits(p[0], p[1]) ? n : 0;
 }

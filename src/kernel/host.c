@@ -28,17 +28,6 @@ bool host_path(const struct host *host, const char *path, char full[static PATH_
 	return snprintf(full, PATH_MAX, "%s%s", host->root, path) < PATH_MAX;
 }
 
-static int host_open(const struct host *host, const char *path)
-{
-	char full[PATH_MAX];
-	int fd;
-
-	if (!host_path(host, path, full))
-		return -ENAMETOOLONG;
-	fd = open(full, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	return fd < 0 ? -errno : fd;
-}
-
 /* A choice in sysfs marks the selected word: "always [madvise] never". */
 static void take_selected(char *text)
 {
@@ -68,14 +57,15 @@ static void fold_blanks(char *text)
 
 int kept_read(const struct host *host, struct kept_file *file, char *buffer, size_t size)
 {
+	char full[PATH_MAX];
 	ssize_t n;
 
 	if (file->fd < 0) {
-		int fd = host_open(host, file->path);
-
-		if (fd < 0)
-			return fd;
-		file->fd = fd;
+		if (!host_path(host, file->path, full))
+			return -ENAMETOOLONG;
+		file->fd = open(full, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+		if (file->fd < 0)
+			return -errno;
 	}
 	n = pread(file->fd, buffer, size - 1, 0);
 	if (n < 0) {

@@ -40,17 +40,6 @@ static uint64_t *column_target(const char *name, struct neightbl_stats *stats)
 	return NULL;
 }
 
-static size_t parse_header(char *line, struct neightbl_stats *stats, uint64_t *targets[COLUMNS_MAX])
-{
-	char *state = NULL;
-	size_t n = 0;
-
-	for (char *name = strtok_r(line, " \t", &state); name && n < COLUMNS_MAX;
-		name = strtok_r(NULL, " \t", &state))
-		targets[n++] = column_target(name, stats);
-	return n;
-}
-
 /* Every line repeats the table's entries; all else counts what happened on one CPU. */
 static void add_cpu(
 	char *line, uint64_t *const targets[COLUMNS_MAX], size_t columns, const uint64_t *entries)
@@ -73,10 +62,13 @@ int neightbl_parse_stats(char *text, struct neightbl_stats *ret)
 {
 	struct neightbl_stats stats = {0};
 	uint64_t *targets[COLUMNS_MAX];
-	char *state = NULL;
+	char *state = NULL, *names = NULL;
 	char *line = strtok_r(text, "\n", &state);
-	size_t columns = line ? parse_header(line, &stats, targets) : 0;
+	size_t columns = 0;
 
+	for (char *name = line ? strtok_r(line, " \t", &names) : NULL;
+		name && columns < COLUMNS_MAX; name = strtok_r(NULL, " \t", &names))
+		targets[columns++] = column_target(name, &stats);
 	if (columns == 0 || targets[0] != &stats.entries)
 		return -EBADMSG;
 	line = strtok_r(NULL, "\n", &state);

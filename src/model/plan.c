@@ -90,44 +90,24 @@ void change_release(struct change *change)
 	free(steal(change->why));
 }
 
-static int move_changes(struct plan *plan, struct plan *from, bool files_alone)
+int plan_move(struct plan *plan, struct plan *from, bool files_alone)
 {
 	size_t kept = 0;
+	int r = 0;
 
 	for (size_t i = 0; i < from->n; i++) {
-		struct change moving = from->changes[i], *change = NULL;
+		bool wanted = !files_alone || from->changes[i].file;
+		struct change *change = wanted ? plan_add(plan) : NULL;
 
-		if (!files_alone || moving.file)
-			change = plan_add(plan);
 		if (change)
-			*change = moving;
+			*change = from->changes[i];
 		else
-			from->changes[kept++] = moving;
+			from->changes[kept++] = from->changes[i];
+		if (wanted && !change)
+			r = -ENOMEM;
 	}
 	from->n = kept;
-	for (size_t i = 0; i < kept; i++)
-		if (!files_alone || from->changes[i].file)
-			return -ENOMEM;
-	return 0;
-}
-
-int plan_append(struct plan *plan, struct plan *from)
-{
-	return move_changes(plan, from, false);
-}
-
-int plan_take_files(struct plan *plan, struct plan *from)
-{
-	return move_changes(plan, from, true);
-}
-
-size_t plan_failures(const struct plan *plan)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < plan->n; i++)
-		n += plan->changes[i].error < 0;
-	return n;
+	return r;
 }
 
 void plan_reset(struct plan *plan)

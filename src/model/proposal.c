@@ -5,36 +5,36 @@
 
 #include <stdlib.h>
 
+/* A zeroed element at the end of an array; NULL without memory. */
+static void *append(void *array, size_t *n, size_t *allocated, size_t size)
+{
+	if (grow_array(array, *n, allocated, size) < 0)
+		return NULL;
+	return *(char **)array + (*n)++ * size;
+}
+
 struct value_want *proposal_value(struct proposal *proposal)
 {
-	if (grow_array(&proposal->values, proposal->n_values, &proposal->values_allocated,
-		    sizeof(*proposal->values)) < 0)
-		return NULL;
-	return &proposal->values[proposal->n_values++];
+	return append(&proposal->values, &proposal->n_values, &proposal->values_allocated,
+		sizeof(*proposal->values));
 }
 
 struct file_want *proposal_file(struct proposal *proposal)
 {
-	if (grow_array(&proposal->files, proposal->n_files, &proposal->files_allocated,
-		    sizeof(*proposal->files)) < 0)
-		return NULL;
-	return &proposal->files[proposal->n_files++];
+	return append(&proposal->files, &proposal->n_files, &proposal->files_allocated,
+		sizeof(*proposal->files));
 }
 
 struct limit_reading *proposal_limit(struct proposal *proposal)
 {
-	if (grow_array(&proposal->limits, proposal->n_limits, &proposal->limits_allocated,
-		    sizeof(*proposal->limits)) < 0)
-		return NULL;
-	return &proposal->limits[proposal->n_limits++];
+	return append(&proposal->limits, &proposal->n_limits, &proposal->limits_allocated,
+		sizeof(*proposal->limits));
 }
 
 struct condition_reading *proposal_condition(struct proposal *proposal)
 {
-	if (grow_array(&proposal->conditions, proposal->n_conditions,
-		    &proposal->conditions_allocated, sizeof(*proposal->conditions)) < 0)
-		return NULL;
-	return &proposal->conditions[proposal->n_conditions++];
+	return append(&proposal->conditions, &proposal->n_conditions,
+		&proposal->conditions_allocated, sizeof(*proposal->conditions));
 }
 
 void proposal_reset(struct proposal *proposal)

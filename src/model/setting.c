@@ -9,10 +9,7 @@
 #include <errno.h>
 
 /* An integer of either sign, as wide as any sysctl: kernel.shmmax needs all 64 bits. */
-struct number {
-	bool negative;
-	uint64_t magnitude;
-};
+typedef __int128 wide;
 
 const char *mode_name(enum mode mode)
 {
@@ -72,26 +69,15 @@ static const char *next_word(const char *text, char word[static SETTING_VALUE_MA
 	return n > 0 ? text : NULL;
 }
 
-static int parse_number(const char *word, struct number *number)
+static int parse_number(const char *word, wide *number)
 {
 	bool negative = word[0] == '-';
 	uint64_t magnitude;
 	int r = parse_count(word + negative, &magnitude);
 
-	if (r < 0)
-		return r;
-	*number = (struct number){.negative = negative && magnitude > 0, .magnitude = magnitude};
-	return 0;
-}
-
-static int compare_numbers(struct number a, struct number b)
-{
-	int larger;
-
-	if (a.negative != b.negative)
-		return a.negative ? -1 : 1;
-	larger = (a.magnitude > b.magnitude) - (a.magnitude < b.magnitude);
-	return a.negative ? -larger : larger;
+	if (r == 0)
+		*number = negative ? -(wide)magnitude : (wide)magnitude;
+	return r;
 }
 
 int value_compare(const char *a, const char *b, int *order)
@@ -100,8 +86,7 @@ int value_compare(const char *a, const char *b, int *order)
 	bool below = false, above = false;
 
 	for (size_t fields = 0;; fields++) {
-		struct number x, y;
-		int larger;
+		wide x, y;
 
 		a = next_word(a, word_a);
 		b = next_word(b, word_b);
@@ -109,9 +94,8 @@ int value_compare(const char *a, const char *b, int *order)
 			break;
 		if (!a || !b || parse_number(word_a, &x) < 0 || parse_number(word_b, &y) < 0)
 			return -EINVAL;
-		larger = compare_numbers(x, y);
-		below = below || larger < 0;
-		above = above || larger > 0;
+		below = below || x < y;
+		above = above || x > y;
 	}
 	*order = below && above ? 2 : above - below;
 	return 0;

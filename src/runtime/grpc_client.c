@@ -42,7 +42,6 @@ struct exchange {
 };
 
 struct grpc {
-	char *path;
 	int fd; /* -1: not connected */
 	pid_t peer;
 	nghttp2_session *session;
@@ -52,6 +51,7 @@ struct grpc {
 	char error[GRPC_ERROR_MAX]; /* of the last call */
 	size_t out_len, out_sent;
 	uint8_t out[OUT_SIZE];
+	char path[];
 };
 
 DEFINE_CLEANUP(nghttp2_session_callbacks, nghttp2_session_callbacks_del)
@@ -67,10 +67,9 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
 {
 	struct exchange *exchange = exchange_of(userdata, frame->hd.stream_id);
 
-	(void)session, (void)flags;
-	if (exchange)
-		grpc_response_header(&exchange->response, (const char *)name, name_len,
-			(const char *)value, len);
+	(void)session, (void)flags, (void)name_len, (void)len;
+	if (exchange) /* nghttp2 terminates both, and refuses zero bytes in them */
+		grpc_response_header(&exchange->response, (const char *)name, (const char *)value);
 	return 0;
 }
 
@@ -284,6 +283,13 @@ static int receive(struct grpc *grpc, struct exchange *exchange)
 	return response->fault;
 }
 
+/* A wait that brought nothing. */
+static int fail_wait(struct grpc_response *response, int r)
+{
+	return grpc_response_fail(
+		response, r, "%s", r == -ETIMEDOUT ? "no answer in time" : strerror(-r));
+}
+
 /* Until the stream has ended. 0, or the fault for which nothing more is waited for. */
 static int run_exchange(struct grpc *grpc, const struct wait *wait, struct exchange *exchange)
 {
@@ -300,10 +306,8 @@ static int run_exchange(struct grpc *grpc, const struct wait *wait, struct excha
 			return grpc_response_fail(
 				response, -EPROTO, "not understood: broken HTTP/2");
 		r = wait_for(wait, grpc->fd, (short)events);
-		if (r == -ETIMEDOUT)
-			return grpc_response_fail(response, r, "no answer in time");
 		if (r < 0)
-			return grpc_response_fail(response, r, "%s", strerror(-r));
+			return fail_wait(response, r);
 		r = receive(grpc, exchange);
 		if (r < 0)
 			return r;
@@ -354,8 +358,7 @@ static int try_call(struct grpc *grpc, const struct wait *wait, struct exchange 
 	if (r == 0)
 		r = submit(grpc, wait, exchange);
 	if (r < 0)
-		return grpc_response_fail(
-			response, r, "%s", r == -ETIMEDOUT ? "no answer in time" : strerror(-r));
+		return fail_wait(response, r);
 	grpc->exchange = exchange;
 	r = run_exchange(grpc, wait, exchange);
 	grpc->exchange = NULL;
@@ -413,16 +416,12 @@ int grpc_unary(struct grpc *grpc, const struct wait *wait, const struct grpc_req
 
 int grpc_open(const char *path, struct grpc **ret)
 {
-	struct grpc *grpc = calloc(1, sizeof(*grpc));
+	struct grpc *grpc = calloc(1, sizeof(*grpc) + strlen(path) + 1);
 
 	if (!grpc)
 		return -ENOMEM;
 	grpc->fd = -1;
-	grpc->path = strdup(path);
-	if (!grpc->path) {
-		free(grpc);
-		return -ENOMEM;
-	}
+	strcpy(grpc->path, path);
 	*ret = grpc;
 	return 0;
 }
@@ -430,7 +429,6 @@ int grpc_open(const char *path, struct grpc **ret)
 void grpc_close(struct grpc *grpc)
 {
 	disconnect(grpc);
-	free(grpc->path);
 	free(grpc);
 }
 

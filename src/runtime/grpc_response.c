@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/grpc_response.h"
 
+#include "base/parse.h"
 #include "base/text.h"
-#include "base/utf8.h"
 #include "base/util.h"
 
 #include <ctype.h>
@@ -10,23 +10,11 @@
 #include <nghttp2/nghttp2.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 void grpc_response_init(struct grpc_response *response, struct arena *arena, size_t max)
 {
 	*response = (struct grpc_response){.status = -1, .arena = arena, .max = max};
-}
-
-/* One line of printable text: it goes into logs and conditions. */
-static void make_printable(char text[static GRPC_ERROR_MAX])
-{
-	char copy[GRPC_ERROR_MAX];
-
-	hide_secrets(text);
-	for (char *p = text; *p; p++)
-		if (iscntrl((unsigned char)*p))
-			*p = ' ';
-	copy_text(copy, sizeof(copy), text);
-	utf8_copy(text, GRPC_ERROR_MAX, copy);
 }
 
 int grpc_response_fail(struct grpc_response *response, int fault, const char *format, ...)
@@ -39,7 +27,8 @@ int grpc_response_fail(struct grpc_response *response, int fault, const char *fo
 	va_start(args, format);
 	vsnprintf(response->text, sizeof(response->text), format, args);
 	va_end(args);
-	make_printable(response->text);
+	hide_secrets(response->text);
+	text_make_printable(response->text);
 	return fault;
 }
 
@@ -52,75 +41,47 @@ static int hex_value(char c)
 }
 
 /* grpc-message is percent-encoded; what is encoded badly is taken as it is. */
-static void take_message(struct grpc_response *response, const char *value, size_t len)
+static void take_message(struct grpc_response *response, const char *value)
 {
 	size_t used = 0;
 
-	for (size_t i = 0; i < len && used < sizeof(response->text) - 1; i++) {
-		int high = value[i] == '%' && len - i > 2 ? hex_value(value[i + 1]) : -1;
-		int low = high >= 0 ? hex_value(value[i + 2]) : -1;
-		char c = value[i];
+	for (; *value && used < sizeof(response->text) - 1; value++) {
+		int high = *value == '%' ? hex_value(value[1]) : -1;
+		int low = high >= 0 ? hex_value(value[2]) : -1;
+		char c = low >= 0 ? (char)(high << 4 | low) : *value;
 
-		if (low >= 0) {
-			c = (char)(high << 4 | low);
-			i += 2;
-		}
-		response->text[used++] = c ? c : ' '; /* a zero byte would end the text */
+		if (low >= 0)
+			value += 2;
+		/* A zero byte would end the text, and a line is one. */
+		response->text[used++] = iscntrl((unsigned char)c) ? ' ' : c;
 	}
 	response->text[used] = '\0';
-	make_printable(response->text);
+	hide_secrets(response->text);
+	text_make_printable(response->text);
 }
 
-/* One or two digits; any other is a status that nobody knows. */
-static int parse_status(const char *value, size_t len)
-{
-	int status = 0;
-
-	if (len < 1 || len > 2)
-		return GRPC_UNKNOWN;
-	for (size_t i = 0; i < len; i++) {
-		if (!isdigit((unsigned char)value[i]))
-			return GRPC_UNKNOWN;
-		status = 10 * status + value[i] - '0';
-	}
-	return status <= GRPC_UNAUTHENTICATED ? status : GRPC_UNKNOWN;
-}
-
-/* "application/grpc", also with "+proto" or a parameter; not "application/grpc-web". */
-static bool is_grpc_type(const char *value, size_t len)
+void grpc_response_header(struct grpc_response *response, const char *name, const char *value)
 {
 	static const char type[] = "application/grpc";
-	size_t n = sizeof(type) - 1;
+	uint64_t number;
 
-	return len >= n && memcmp(value, type, n) == 0 &&
-	       (len == n || value[n] == '+' || value[n] == ';');
-}
-
-static bool is_named(const char *name, size_t len, const char *wanted)
-{
-	return len == strlen(wanted) && memcmp(name, wanted, len) == 0;
-}
-
-void grpc_response_header(struct grpc_response *response, const char *name, size_t name_len,
-	const char *value, size_t len)
-{
-	response->headers += name_len + len;
+	response->headers += strlen(name) + strlen(value);
 	if (response->headers > GRPC_HEADERS_MAX)
 		grpc_response_fail(response, -EFBIG, "the answer has too many headers");
 	if (response->fault != 0)
 		return;
-	if (is_named(name, name_len, ":status")) {
-		/* Three digits, as nghttp2 makes sure. */
-		response->http_status = 0;
-		for (size_t i = 0; i < MIN(len, (size_t)3); i++)
-			response->http_status =
-				10 * response->http_status + (unsigned)(value[i] - '0') % 10;
-	} else if (is_named(name, name_len, "content-type")) {
-		response->is_grpc = is_grpc_type(value, len);
-	} else if (is_named(name, name_len, "grpc-status")) {
-		response->status = parse_status(value, len);
-	} else if (is_named(name, name_len, "grpc-message")) {
-		take_message(response, value, len);
+	if (streq(name, ":status")) {
+		response->http_status = (unsigned)atoi(value); /* three digits, says nghttp2 */
+	} else if (streq(name, "content-type")) {
+		/* Also with "+proto" or a parameter; not "application/grpc-web". */
+		response->is_grpc =
+			starts_with(value, type) && strchr("+;", value[sizeof(type) - 1]);
+	} else if (streq(name, "grpc-status")) {
+		if (parse_count(value, &number) < 0 || number > GRPC_UNAUTHENTICATED)
+			number = GRPC_UNKNOWN;
+		response->status = (int)number;
+	} else if (streq(name, "grpc-message")) {
+		take_message(response, value);
 	}
 }
 
@@ -218,25 +179,10 @@ enum grpc_status grpc_status_of(int result)
 
 const char *grpc_status_name(enum grpc_status status)
 {
-	static const char *const names[] = {
-		[GRPC_OK] = "OK",
-		[GRPC_CANCELLED] = "CANCELLED",
-		[GRPC_UNKNOWN] = "UNKNOWN",
-		[GRPC_INVALID_ARGUMENT] = "INVALID_ARGUMENT",
-		[GRPC_DEADLINE_EXCEEDED] = "DEADLINE_EXCEEDED",
-		[GRPC_NOT_FOUND] = "NOT_FOUND",
-		[GRPC_ALREADY_EXISTS] = "ALREADY_EXISTS",
-		[GRPC_PERMISSION_DENIED] = "PERMISSION_DENIED",
-		[GRPC_RESOURCE_EXHAUSTED] = "RESOURCE_EXHAUSTED",
-		[GRPC_FAILED_PRECONDITION] = "FAILED_PRECONDITION",
-		[GRPC_ABORTED] = "ABORTED",
-		[GRPC_OUT_OF_RANGE] = "OUT_OF_RANGE",
-		[GRPC_UNIMPLEMENTED] = "UNIMPLEMENTED",
-		[GRPC_INTERNAL] = "INTERNAL",
-		[GRPC_UNAVAILABLE] = "UNAVAILABLE",
-		[GRPC_DATA_LOSS] = "DATA_LOSS",
-		[GRPC_UNAUTHENTICATED] = "UNAUTHENTICATED",
-	};
+	static const char *const names[] = {"OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT",
+		"DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED",
+		"RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE",
+		"UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED"};
 
 	return (size_t)status < ARRAY_SIZE(names) ? names[status] : "UNKNOWN";
 }

@@ -31,8 +31,7 @@ struct grpc_response {
 void grpc_response_init(struct grpc_response *response, struct arena *arena, size_t max);
 
 /* These take what comes, in this order. After a fault nothing changes the response any more. */
-void grpc_response_header(struct grpc_response *response, const char *name, size_t name_len,
-	const char *value, size_t len);
+void grpc_response_header(struct grpc_response *response, const char *name, const char *value);
 void grpc_response_headers_end(struct grpc_response *response);
 void grpc_response_data(struct grpc_response *response, const uint8_t *data, size_t len);
 

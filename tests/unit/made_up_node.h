@@ -56,6 +56,15 @@ struct made_up_node {
 	char root[PATH_MAX], config[PATH_MAX];
 };
 
+static inline size_t plan_failures(const struct plan *plan)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < plan->n; i++)
+		n += plan->changes[i].error < 0;
+	return n;
+}
+
 static inline void made_up_node_make(struct made_up_node *node)
 {
 	char path[PATH_MAX];

@@ -141,8 +141,7 @@ TEST(the_servers_status_is_returned)
 		snprintf(status, sizeof(status), "%d", 1 + i % 16);
 		expect(&fixture, methods[i % ARRAY_SIZE(methods)], status, 1 + i % 16);
 		if (i == 0)
-			assert_string_equal(
-				grpc_error(fixture.grpc), "CANCELLED: as asked: no €\xef\xbf\xbd");
+			assert_string_equal(grpc_error(fixture.grpc), "CANCELLED: as asked: no €?");
 	}
 	expect_well(&fixture);
 	assert_int_equal(fixture.server.accepted, 1);
@@ -390,9 +389,8 @@ TEST(errors_hide_secrets_of_urls)
 		struct grpc_response response;
 
 		grpc_response_init(&response, NULL, 1);
-		grpc_response_header(&response, "grpc-status", 11, "2", 1);
-		grpc_response_header(
-			&response, "grpc-message", 12, cases[i].text, strlen(cases[i].text));
+		grpc_response_header(&response, "grpc-status", "2");
+		grpc_response_header(&response, "grpc-message", cases[i].text);
 		assert_int_equal(grpc_response_result(&response, 0), GRPC_UNKNOWN);
 		assert_string_equal(response.text, cases[i].shown);
 	}

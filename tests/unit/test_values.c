@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "directory.h"
+#include "made_up_node.h"
 
 #include "apply/values.h"
 #include "base/log.h"

@@ -2,9 +2,9 @@
 #include "tuners/kubelet/kubelet.h"
 #include "tuners/table.h"
 
+#include "base/json.h"
 #include "base/util.h"
 
-#include <cjson/cJSON.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -136,52 +136,45 @@ static enum tuner_state kubelet_state(const void *self, char why[static TUNER_WH
 	return why[0] ? TUNER_DEGRADED : TUNER_ACTIVE;
 }
 
-static bool add_value(cJSON *values, const struct kubelet_value *value, enum kubelet_field field)
-{
-	cJSON *object = cJSON_AddObjectToObject(values, kubelet_field_name(field));
-	char from[SETTING_PATH_MAX + 16] = "default";
-
-	if (value->origin == KUBELET_FLAG)
-		copy_text(from, sizeof(from), "flag");
-	else if (value->origin == KUBELET_FILE)
-		snprintf(from, sizeof(from), "%s:%u", value->file, value->line);
-	return object && cJSON_AddStringToObject(object, "value", value->text) &&
-	       cJSON_AddStringToObject(object, "from", from);
-}
-
-static bool add_readable(cJSON *document, const struct kubelet_seen *seen)
+static void add_values(struct json *json, const struct kubelet_seen *seen)
 {
 	char advices[KUBELET_ADVICES_MAX][CONDITION_MESSAGE_MAX];
 	size_t n = kubelet_advise(seen, advices);
-	cJSON *values = cJSON_AddObjectToObject(document, "values");
-	cJSON *list = cJSON_AddArrayToObject(document, "advice");
+	cJSON *values = json_object(json, json->root, "values");
+	cJSON *list;
 
-	for (int i = 0; values && i < KUBELET_FIELDS; i++)
-		if (!add_value(values, &seen->values.field[i], (enum kubelet_field)i))
-			return false;
-	for (size_t i = 0; list && i < n; i++)
-		if (!cJSON_AddItemToArray(list, cJSON_CreateString(advices[i])))
-			return false;
-	return values && list;
+	for (int i = 0; i < KUBELET_FIELDS; i++) {
+		const struct kubelet_value *value = &seen->values.field[i];
+		cJSON *object =
+			json_object(json, values, kubelet_field_name((enum kubelet_field)i));
+		char from[SETTING_PATH_MAX + 16] = "default";
+
+		if (value->origin == KUBELET_FLAG)
+			copy_text(from, sizeof(from), "flag");
+		else if (value->origin == KUBELET_FILE)
+			snprintf(from, sizeof(from), "%s:%u", value->file, value->line);
+		json_text(json, object, "value", value->text);
+		json_text(json, object, "from", from);
+	}
+	list = json_array(json, json->root, "advice");
+	for (size_t i = 0; i < n; i++)
+		cJSON_AddItemToArray(list, cJSON_CreateString(advices[i]));
 }
 
 static cJSON *kubelet_document(const void *self, const void *memory, bool trusted)
 {
 	static const char *const presences[] = {"absent", "stopped", "running"};
 	const struct kubelet_seen *seen = &((const struct kubelet *)self)->seen;
-	cJSON *document = cJSON_CreateObject();
-	bool good = document &&
-		    cJSON_AddStringToObject(document, "kubelet", presences[seen->presence]) &&
-		    cJSON_AddStringToObject(document, "config", seen->config) &&
-		    cJSON_AddStringToObject(document, "config_dir", seen->config_dir);
+	struct json json;
 
 	(void)memory, (void)trusted;
-	if (good && seen->presence != KUBELET_ABSENT && seen->why[0] == '\0')
-		good = add_readable(document, seen);
-	if (good)
-		return document;
-	cJSON_Delete(document);
-	return NULL;
+	json_begin(&json);
+	json_text(&json, json.root, "kubelet", presences[seen->presence]);
+	json_text(&json, json.root, "config", seen->config);
+	json_text(&json, json.root, "config_dir", seen->config_dir);
+	if (seen->presence != KUBELET_ABSENT && seen->why[0] == '\0')
+		add_values(&json, seen);
+	return json_take(&json);
 }
 
 const struct tuner_ops kubelet_tuner = {
