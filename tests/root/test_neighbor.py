@@ -31,7 +31,7 @@ def space() -> Iterator[Callable[..., Space]]:
         return made[-1]
 
     yield make
-    for one in made:
+    for one in reversed(made):  # each waits for an empty table, and the last one has the entries
         one.remove()
 
 
