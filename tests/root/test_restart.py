@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Callable
 
 import pytest
-from conftest import SLACK, until
+from conftest import SLACK, Agent, until
 from runtimelab import CONTAINERD_CONFIG, Lab, lab  # noqa: F401
 
 NAME = "containerd.max_concurrent_downloads"
@@ -86,6 +86,61 @@ def test_a_runtime_without_its_cri_is_not_back(lab: Lab, run: Callable[..., Any]
     assert "without its CRI" in answer.stderr
     assert lab.config.read_text() == CONTAINERD_CONFIG
     assert len(systemd.restarted) == 2
+
+
+def test_a_file_that_others_broke_during_the_restart_does_not_stay(
+    lab: Lab, run: Callable[..., Any], config: str, directory: Path
+) -> None:
+    """Without our key it would not load either: the bytes from before replace it, and theirs are kept."""
+    daemon = lab.containerd()
+    systemd = lab.with_systemd()
+    broken = CONTAINERD_CONFIG.replace("version = 2", "version = = 2")
+
+    def break_once(_unit: str) -> None:
+        daemon.stop()
+        if len(systemd.restarted) == 1:
+            lab.write("etc/containerd/config.toml", broken)
+            systemd.unit.state = "failed"
+        else:
+            systemd.unit.state = "active"
+            daemon.launch()
+
+    systemd.manager.restart = break_once
+    answer = run("apply", "--config", config, wrap=lab.wrap, timeout=90)
+    assert answer.returncode == 1
+    assert "theirs are kept as rejected-config.toml" in answer.stderr, answer.stderr
+    assert lab.config.read_text() == CONTAINERD_CONFIG
+    assert (directory / "state/rejected-config.toml").read_text() == broken
+    assert len(systemd.restarted) == 2
+    assert daemon.alive() and daemon.answers()
+
+
+def test_a_broken_file_is_not_restarted_into(lab: Lab, run: Callable[..., Any], config: str, directory: Path) -> None:
+    daemon = lab.containerd()
+    systemd = lab.with_systemd()
+    never = directory / "never.yaml"
+    never.write_text(CONFIG.replace("now", "never"))
+    assert run("apply", "--config", str(never), wrap=lab.wrap).returncode == 0
+    lab.config.write_text(lab.config.read_text().replace("version = 2", "version = = 2"))
+    run("apply", "--config", config, wrap=lab.wrap)
+    assert systemd.restarted == []
+    assert daemon.alive() and daemon.answers()
+
+
+def test_a_restart_without_effect_is_not_repeated(
+    lab: Lab, run: Callable[..., Any], config: str, agent: Callable[..., Agent]
+) -> None:
+    lab.containerd()
+    systemd = lab.with_systemd()
+    systemd.manager.restart = lambda _unit: None  # it runs on with what it read at its start
+    run("apply", "--config", config, wrap=lab.wrap)
+    assert systemd.restarted == ["containerd.service"]
+    for _ in range(2):
+        running = agent(CONFIG, wrap=lab.wrap)
+        until(lambda: "no-effect" in [s["reason"] for s in running.status()["settings"]], 40, running.log)
+        assert (running.setting(NAME)["state"], running.setting(NAME)["reason"]) == ("failed", "no-effect")
+        assert running.stop() == 0
+    assert systemd.restarted == ["containerd.service"]
 
 
 @pytest.mark.parametrize("what", ["KillMode", "BoundBy", "not active"])
