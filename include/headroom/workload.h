@@ -6,6 +6,9 @@
 
 #include <stddef.h>
 
+struct cJSON;
+struct json;
+
 enum workload_kind {
 	WORKLOAD_HOST,
 	WORKLOAD_POD,
@@ -26,5 +29,8 @@ const char *workload_kind_name(enum workload_kind kind);
 
 /* "pod kube-system/coredns-x", "the host". */
 void workload_describe(const struct workload *workload, char *text, size_t size);
+
+/* Adds the member "workload" to parent. */
+void workload_json(struct json *json, struct cJSON *parent, const struct workload *workload);
 
 #endif

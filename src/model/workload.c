@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <headroom/workload.h>
 
+#include "base/json.h"
+
 #include <stdio.h>
 
 const char *workload_kind_name(enum workload_kind kind)
@@ -24,4 +26,14 @@ void workload_describe(const struct workload *workload, char *text, size_t size)
 	else
 		snprintf(text, size, "%s %s%s%s", workload_kind_name(workload->kind),
 			workload->namespace, workload->namespace[0] ? "/" : "", workload->name);
+}
+
+void workload_json(struct json *json, cJSON *parent, const struct workload *workload)
+{
+	cJSON *object = json_object(json, parent, "workload");
+
+	json_text(json, object, "kind", workload_kind_name(workload->kind));
+	json_text(json, object, "namespace", workload->namespace);
+	json_text(json, object, "name", workload->name);
+	json_text(json, object, "id", workload->id);
 }

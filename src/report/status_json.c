@@ -21,16 +21,6 @@ static void add_node(struct json *json, const struct node *node)
 	json_number(json, object, "would_change", (double)node_would_change(node));
 }
 
-static void add_workload(struct json *json, cJSON *parent, const struct workload *workload)
-{
-	cJSON *object = json_object(json, parent, "workload");
-
-	json_text(json, object, "kind", workload_kind_name(workload->kind));
-	json_text(json, object, "namespace", workload->namespace);
-	json_text(json, object, "name", workload->name);
-	json_text(json, object, "id", workload->id);
-}
-
 static void add_top(struct json *json, cJSON *parent, const struct limit_reading *reading)
 {
 	cJSON *top = json_array(json, parent, "top");
@@ -38,7 +28,7 @@ static void add_top(struct json *json, cJSON *parent, const struct limit_reading
 	for (unsigned i = 0; i < reading->n_top; i++) {
 		cJSON *user = json_append(json, top);
 
-		add_workload(json, user, &reading->top[i].workload);
+		workload_json(json, user, &reading->top[i].workload);
 		json_number(json, user, "used", (double)reading->top[i].used);
 	}
 }

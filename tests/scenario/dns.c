@@ -51,7 +51,7 @@ static void place(struct replay *replay, struct dns_server_state *server)
 {
 	server->budget =
 		dns_config_budget(&replay->sensor.config, &replay->sensor.env, &server->key);
-	server->role = dns_role_of(&replay->sensor.env, &server->key,
+	server->role = dns_role_of(&replay->sensor.config, &replay->sensor.env, &server->key,
 		server->totals.cluster_answers, dns_budget_is_set(&server->budget));
 }
 
@@ -209,12 +209,9 @@ static bool take_uplinks(struct scenario *scenario, void *base)
 
 static bool take_cluster(struct scenario *scenario, void *base)
 {
-	struct dns_key key;
+	struct dns_config *config = &((struct replay *)base)->sensor.config;
 
-	if (!take_address(scenario, &key))
-		return false;
-	dns_host_env_add_cluster(&((struct replay *)base)->sensor.env, &key);
-	return true;
+	return take_address(scenario, &config->cluster[config->n_cluster++]);
 }
 
 static const struct scenario_word config[] = {

@@ -13,23 +13,22 @@ static struct dns_key key_of(const char *text)
 	return key;
 }
 
+static struct dns_config config;
+
 static enum dns_role role_of(
 	const struct dns_host_env *env, const char *server, uint64_t answers, bool budgeted)
 {
 	struct dns_key key = key_of(server);
 
-	return dns_role_of(env, &key, answers, budgeted);
+	return dns_role_of(&config, env, &key, answers, budgeted);
 }
 
 TEST(servers_have_roles)
 {
 	struct dns_key node[] = {key_of("10.1.0.7"), key_of("169.254.20.10")};
 	struct dns_host_env env = {.node = node, .n_node = 2};
-	struct dns_key cluster = key_of("10.96.0.10");
 
-	dns_host_env_add_cluster(&env, &cluster);
-	dns_host_env_add_cluster(&env, &cluster);
-	assert_int_equal(env.n_cluster, 1);
+	config = (struct dns_config){.cluster = {key_of("10.96.0.10")}, .n_cluster = 1};
 	/* A stub, a node's cache, a bridge's dnsmasq: a first hop, whatever they answer. */
 	assert_int_equal(role_of(&env, "127.0.0.53", 5, false), DNS_LOCAL);
 	assert_int_equal(role_of(&env, "::1", 0, false), DNS_LOCAL);
@@ -45,12 +44,11 @@ TEST(servers_have_roles)
 TEST(addresses_of_the_node_are_known)
 {
 	struct dns_host_env env = {0};
-	struct dns_config config = {0};
 	struct host host;
 	struct dns_key loopback = key_of("127.0.0.1"), stranger = key_of("192.0.2.77");
 
 	assert_true(host_init(&host, "/nonexistent"));
-	dns_host_env_read(&env, &host, &config);
+	dns_host_env_read(&env, &host);
 	assert_true(dns_host_env_is_node(&env, &loopback));
 	assert_false(dns_host_env_is_node(&env, &stranger));
 	dns_host_env_clear(&env);
@@ -61,17 +59,13 @@ TEST(cluster_dns_comes_from_the_kubelet)
 {
 	struct kubelet_values values = {
 		.cluster_dns = {"10.96.0.10", "fd00::a"}, .n_cluster_dns = 2};
-	struct dns_config config = {.cluster_auto = true};
 	struct dns_host_env env = {0};
-	struct host host;
 
-	assert_true(host_init(&host, "/nonexistent"));
+	config = (struct dns_config){.cluster_auto = true};
 	dns_host_env_take_kubelet(&env, &values);
-	dns_host_env_read(&env, &host, &config);
 	assert_int_equal(role_of(&env, "10.96.0.10", 0, false), DNS_CLUSTER);
 	assert_int_equal(role_of(&env, "fd00::a", 0, false), DNS_CLUSTER);
 	config.cluster_auto = false;
-	dns_host_env_read(&env, &host, &config);
 	assert_int_equal(role_of(&env, "fd00::a", 0, false), DNS_UPSTREAM);
 	dns_host_env_clear(&env);
 }
@@ -87,8 +81,8 @@ TEST(the_last_search_line_wins)
 
 	dns_resolv_parse(&env, text);
 	assert_int_equal(env.n_servers, 2);
-	assert_true(dns_host_env_lists(&env, &first));
-	assert_true(dns_host_env_lists(&env, &second));
+	assert_true(dns_address_in(env.servers, env.n_servers, &first));
+	assert_true(dns_address_in(env.servers, env.n_servers, &second));
 	assert_int_equal(env.n_search, 2);
 	assert_string_equal(env.search[0], "ec2.internal");
 	assert_string_equal(env.search[1], "d.example");
@@ -96,7 +90,6 @@ TEST(the_last_search_line_wins)
 
 TEST(the_upstreams_of_the_stub_are_read)
 {
-	const struct dns_config config = {0};
 	_cleanup_directory_ struct directory directory = {0};
 	struct dns_key upstream = key_of("10.0.0.2"), stub = key_of("127.0.0.53");
 	struct dns_host_env env = {0};
@@ -104,16 +97,16 @@ TEST(the_upstreams_of_the_stub_are_read)
 
 	directory_make(&directory);
 	assert_true(host_init(&host, directory.path));
-	dns_host_env_read(&env, &host, &config);
+	dns_host_env_read(&env, &host);
 	assert_int_equal(env.n_servers, 0);
 	directory_put(&directory, "/etc/resolv.conf", "nameserver 127.0.0.53\n");
-	dns_host_env_read(&env, &host, &config);
-	assert_true(dns_host_env_lists(&env, &stub));
+	dns_host_env_read(&env, &host);
+	assert_true(dns_address_in(env.servers, env.n_servers, &stub));
 	directory_put(
 		&directory, "/run/systemd/resolve/resolv.conf", "nameserver 10.0.0.2\nsearch x\n");
-	dns_host_env_read(&env, &host, &config);
-	assert_true(dns_host_env_lists(&env, &upstream));
-	assert_false(dns_host_env_lists(&env, &stub));
+	dns_host_env_read(&env, &host);
+	assert_true(dns_address_in(env.servers, env.n_servers, &upstream));
+	assert_false(dns_address_in(env.servers, env.n_servers, &stub));
 	assert_string_equal(env.search[0], "x");
 	dns_host_env_clear(&env);
 }

@@ -33,6 +33,14 @@ bool dns_address_equal(const struct dns_key *a, const struct dns_key *b)
 	return a->family == b->family && memcmp(a->address, b->address, sizeof(a->address)) == 0;
 }
 
+bool dns_address_in(const struct dns_key *list, size_t n, const struct dns_key *address)
+{
+	for (size_t i = 0; i < n; i++)
+		if (dns_address_equal(&list[i], address))
+			return true;
+	return false;
+}
+
 bool dns_address_within(const struct dns_key *address, const char *network, unsigned bits)
 {
 	struct dns_key other;

@@ -26,6 +26,7 @@
 
 struct dns_bpf {
 	struct dns_bpf_object *object;
+	struct dns_control *control; /* of object */
 	struct ring_buffer *ring;
 	struct dns_bucket *primary, *overflow; /* overflow is mapped while it is used */
 	uint64_t overflow_rest; /* what was counted there when the last sweep found none */
@@ -66,9 +67,10 @@ static int load(struct dns_bpf *bpf)
 	bpf->object = dns_bpf_object__open_and_load();
 	if (!bpf->object)
 		return -errno;
-	bpf->object->bss->control.version = DNS_RECORD_VERSION;
-	bpf->object->bss->control.root_cgroup = CGROUP_ROOT_INODE;
-	bpf->object->bss->control.generation = 1;
+	bpf->control = (struct dns_control *)&bpf->object->bss->control;
+	bpf->control->version = DNS_RECORD_VERSION;
+	bpf->control->root_cgroup = CGROUP_ROOT_INODE;
+	bpf->control->generation = 1;
 	r = dns_map_table_open(&bpf->servers, bpf->object->maps.servers,
 		bpf->object->maps.server_counts, bpf->object->maps.free_servers, 1);
 	if (r == 0)
@@ -157,12 +159,7 @@ int dns_bpf_program(const struct dns_bpf *bpf, bool ingress)
 
 const struct dns_control *dns_bpf_control(const struct dns_bpf *bpf)
 {
-	return (const struct dns_control *)&bpf->object->bss->control;
-}
-
-static struct dns_control *control_of(struct dns_bpf *bpf)
-{
-	return (struct dns_control *)&bpf->object->bss->control;
+	return bpf->control;
 }
 
 int dns_bpf_each(struct dns_bpf *bpf, enum dns_map map, dns_take *take, void *userdata)
@@ -170,7 +167,7 @@ int dns_bpf_each(struct dns_bpf *bpf, enum dns_map map, dns_take *take, void *us
 	if (map == DNS_MAP_SOURCES)
 		return dns_map_each(bpf->object->maps.sources, take, userdata);
 	return dns_map_table_each(map == DNS_MAP_SERVERS ? &bpf->servers : &bpf->rows,
-		&control_of(bpf)->made, take, userdata);
+		&bpf->control->made, take, userdata);
 }
 
 void dns_bpf_expect_server(struct dns_bpf *bpf, const struct dns_key *server)
@@ -188,7 +185,7 @@ bool dns_bpf_forget(struct dns_bpf *bpf, enum dns_map map, const void *key, uint
 	/* A query that is being counted, or waits for its answer, has the index too. */
 	gone = dns_map_table_remove(map == DNS_MAP_SERVERS ? &bpf->servers : &bpf->rows, key,
 		now + DNS_TIMEOUT_NS / 1000 + LATE_US);
-	__atomic_add_fetch(&control_of(bpf)->generation, 1, __ATOMIC_RELEASE);
+	__atomic_add_fetch(&bpf->control->generation, 1, __ATOMIC_RELEASE);
 	return gone;
 }
 
@@ -247,7 +244,7 @@ static bool sweep_buckets(
  */
 static void sweep_overflow(struct dns_bpf *bpf, uint64_t now, take_pending *take, void *userdata)
 {
-	__u64 *count = &control_of(bpf)->overflow;
+	__u64 *count = &bpf->control->overflow;
 	__u64 overflow = __atomic_load_n(count, __ATOMIC_ACQUIRE);
 	bool any;
 
@@ -273,7 +270,7 @@ void dns_bpf_sweep(struct dns_bpf *bpf, uint64_t now, take_pending *take, void *
 
 void dns_bpf_sample(struct dns_bpf *bpf, uint64_t one_in, uint64_t at_most)
 {
-	struct dns_control *control = control_of(bpf);
+	struct dns_control *control = bpf->control;
 
 	control->samples_most = __atomic_load_n(&control->samples, __ATOMIC_RELAXED) + at_most;
 	control->sample_share = one_in ? (uint32_t)(UINT32_MAX / one_in) : 0;
@@ -338,7 +335,7 @@ size_t dns_bpf_set_suffixes(struct dns_bpf *bpf, const struct dns_suffix_name *s
 		}
 	}
 	/* A name that comes meanwhile may be given the new class of an old domain: once. */
-	memcpy(&bpf->object->bss->control.suffixes, &table, sizeof(table));
+	memcpy(&bpf->control->suffixes, &table, sizeof(table));
 	return taken;
 }
 
@@ -352,7 +349,7 @@ size_t dns_bpf_watch(struct dns_bpf *bpf, const struct dns_key *addresses, size_
 			memcpy(&watch.ipv4[four++], addresses[i].address, 4);
 		else if (addresses[i].family == AF_INET6 && six < DNS_WATCH_IPV6)
 			memcpy(watch.ipv6[six++], addresses[i].address, 16);
-	memcpy(&bpf->object->bss->control.watch, &watch, sizeof(watch));
-	bpf->object->bss->control.watching = four + six > 0;
+	memcpy(&bpf->control->watch, &watch, sizeof(watch));
+	bpf->control->watching = four + six > 0;
 	return four + six;
 }

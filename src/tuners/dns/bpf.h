@@ -96,7 +96,7 @@ struct dns_suffix_name {
 
 /*
  * Replaces the table of suffixes, and returns how many were taken; the one with the most labels
- * decides. Left out are those of more
+ * decides, of the same name the first. Left out are those of more
  * than DNS_SUFFIX_LABELS labels, more than DNS_SUFFIX_SLOTS with as many labels as each other, and
  * what is no domain: empty, or with an empty or overlong label.
  */

@@ -27,41 +27,26 @@ static const struct {
 	{                                       \
 		.pps = 1024, .link_local = true \
 	}
-#define RACKSPACE(network)                             \
-	{                                              \
-		"rackspace", network, 32, true, false, \
-		{                                      \
-			.qps = 10, .sustained = true   \
-		}                                      \
-	}
 
 /* The source of each row is in tables.c, in the row budget/NAME. */
 const struct dns_budget_row dns_budget_rows[] = {
-	{"aws", "169.254.169.253", 32, true, false, AWS_BUDGET},
-	{"aws", "fd00:ec2::253", 128, true, false, AWS_BUDGET},
+	{"aws", {"169.254.169.253"}, 32, true, false, AWS_BUDGET},
+	{"aws", {"fd00:ec2::253"}, 128, true, false, AWS_BUDGET},
 	/* The VPC's base plus two: 16 addresses are the smallest VPC, so its last four bits are 2.
 	 */
-	{"aws", "10.0.0.0", 8, false, true, AWS_BUDGET},
-	{"aws", "172.16.0.0", 12, false, true, AWS_BUDGET},
-	{"aws", "192.168.0.0", 16, false, true, AWS_BUDGET},
-	{"aws", "100.64.0.0", 10, false, true, AWS_BUDGET},
-	{"azure", "168.63.129.16", 32, true, false, {.qps = 1000, .pending = 200}},
-	{"alibaba", "100.100.2.136", 32, false, false, {.qps = 5000}},
-	{"alibaba", "100.100.2.138", 32, false, false, {.qps = 5000}},
+	{"aws", {"10.0.0.0"}, 8, false, true, AWS_BUDGET},
+	{"aws", {"172.16.0.0"}, 12, false, true, AWS_BUDGET},
+	{"aws", {"192.168.0.0"}, 16, false, true, AWS_BUDGET},
+	{"aws", {"100.64.0.0"}, 10, false, true, AWS_BUDGET},
+	{"azure", {"168.63.129.16"}, 32, true, false, {.qps = 1000, .pending = 200}},
+	{"alibaba", {"100.100.2.136", "100.100.2.138"}, 32, false, false, {.qps = 5000}},
 	/* Every region has its own, all in this network. */
-	{"huawei", "100.125.0.0", 16, false, false, {.qps = 2000}},
-	RACKSPACE("69.20.0.164"),
-	RACKSPACE("69.20.0.196"),
-	RACKSPACE("72.3.128.240"),
-	RACKSPACE("72.3.128.241"),
-	RACKSPACE("83.138.151.80"),
-	RACKSPACE("83.138.151.81"),
-	RACKSPACE("119.9.60.62"),
-	RACKSPACE("119.9.60.63"),
-	RACKSPACE("120.136.32.62"),
-	RACKSPACE("120.136.32.63"),
-	RACKSPACE("173.203.4.8"),
-	RACKSPACE("173.203.4.9"),
+	{"huawei", {"100.125.0.0"}, 16, false, false, {.qps = 2000}},
+	{"rackspace",
+		{"69.20.0.164", "69.20.0.196", "72.3.128.240", "72.3.128.241", "83.138.151.80",
+			"83.138.151.81", "119.9.60.62", "119.9.60.63", "120.136.32.62",
+			"120.136.32.63", "173.203.4.8", "173.203.4.9"},
+		32, true, false, {.qps = 10, .sustained = true}},
 	{0},
 };
 
@@ -77,13 +62,21 @@ const char *dns_cloud_detect(const struct host *host)
 	return "";
 }
 
+static bool is_of(const struct dns_key *server, const struct dns_budget_row *row)
+{
+	for (size_t i = 0; i < DNS_BUDGET_NETWORKS && row->networks[i]; i++)
+		if (dns_address_within(server, row->networks[i], row->bits))
+			return true;
+	return false;
+}
+
 bool dns_budget_builtin(
 	const char *cloud, const struct dns_key *server, bool listed, struct dns_budget *budget)
 {
 	for (const struct dns_budget_row *row = dns_budget_rows; row->cloud; row++) {
 		if ((!streq(row->cloud, cloud) && !(row->anywhere && cloud[0] == '\0')) ||
 			(row->listed && (!listed || (server->address[3] & 0xf) != 2)) ||
-			!dns_address_within(server, row->network, row->bits))
+			!is_of(server, row))
 			continue;
 		*budget = row->value;
 		copy_text(budget->source, sizeof(budget->source), row->cloud);

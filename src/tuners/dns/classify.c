@@ -7,7 +7,7 @@
 static const char *const link_local[] = {"169.254.169.254", "169.254.169.253", "169.254.169.123",
 	"fd00:ec2::254", "fd00:ec2::253", "fd00:ec2::123"};
 
-/* Cluster domains first: a search list may repeat them. */
+/* Cluster domains first: a search list may repeat them, and the first counts. */
 static void set_suffixes(struct dns_sensor *sensor)
 {
 	struct dns_suffix_name names[DNS_DOMAINS_MAX + DNS_RESOLV_SEARCH];
@@ -16,24 +16,15 @@ static void set_suffixes(struct dns_sensor *sensor)
 	for (size_t i = 0; i < sensor->config.n_domains; i++)
 		names[n++] =
 			(struct dns_suffix_name){sensor->config.domains[i], DNS_SUFFIX_CLUSTER};
-	for (size_t i = 0; i < sensor->env.n_search; i++) {
-		const char *name = sensor->env.search[i];
-		bool known = false;
-
-		for (size_t k = 0; k < n; k++)
-			known = known || strcasecmp(names[k].name, name) == 0;
-		if (!known)
-			names[n++] = (struct dns_suffix_name){name, DNS_SUFFIX_SEARCH};
-	}
+	for (size_t i = 0; i < sensor->env.n_search; i++)
+		names[n++] = (struct dns_suffix_name){sensor->env.search[i], DNS_SUFFIX_SEARCH};
 	dns_bpf_set_suffixes(sensor->bpf, names, n);
 }
 
 static void watch(struct dns_sensor *sensor, const struct dns_key *address)
 {
-	for (size_t i = 0; i < sensor->n_watched; i++)
-		if (dns_address_equal(&sensor->watched[i], address))
-			return;
-	if (sensor->n_watched == ARRAY_SIZE(sensor->watched))
+	if (dns_address_in(sensor->watched, sensor->n_watched, address) ||
+		sensor->n_watched == ARRAY_SIZE(sensor->watched))
 		return;
 	sensor->watched[sensor->n_watched++] = *address;
 	dns_bpf_watch(sensor->bpf, sensor->watched, sensor->n_watched);
@@ -42,8 +33,8 @@ static void watch(struct dns_sensor *sensor, const struct dns_key *address)
 void dns_classify(struct dns_sensor *sensor, struct dns_server_state *server)
 {
 	server->budget = dns_config_budget(&sensor->config, &sensor->env, &server->key);
-	server->role = dns_role_of(&sensor->env, &server->key, server->totals.cluster_answers,
-		dns_budget_is_set(&server->budget));
+	server->role = dns_role_of(&sensor->config, &sensor->env, &server->key,
+		server->totals.cluster_answers, dns_budget_is_set(&server->budget));
 	if (server->role != DNS_UPSTREAM)
 		server->budget = (struct dns_budget){0};
 	if (!server->budget.link_local || server->budget.pps == 0)
@@ -80,7 +71,7 @@ void dns_refresh(struct dns_sensor *sensor, struct dns_seen *seen)
 {
 	sensor->refreshed_at_us = sensor->now_us;
 	sensor->unclassified = false;
-	dns_host_env_read(&sensor->env, sensor->host, &sensor->config);
+	dns_host_env_read(&sensor->env, sensor->host);
 	seen->uplinks = sensor->env.uplinks;
 	set_suffixes(sensor);
 	for (size_t i = 0; i < sensor->table.n; i++) {

@@ -137,8 +137,7 @@ void dns_label_take_users(struct dns_label *label, struct dns_user *users, size_
 		users[k].smooth += users[i].smooth;
 		users[k].serves = users[k].serves || users[i].serves;
 	}
-	if (kept > 0)
-		qsort(users, kept, sizeof(*users), by_use);
+	qsort(users, kept, sizeof(*users), by_use);
 	label->n_users = (unsigned)MIN(kept, DNS_TOP);
 	memcpy(label->users, users, label->n_users * sizeof(*users));
 }
@@ -234,8 +233,7 @@ static void choose(const struct dns_clients *clients, const struct dns_server_ta
 			if (dns_address_equal(
 				    &clients->clients[i].server, &table->labels[l].server->key))
 				all[n++] = &clients->clients[i];
-		if (n > 0)
-			qsort(all, n, sizeof(*all), by_rate);
+		qsort(all, n, sizeof(*all), by_rate);
 		chosen->n[l] = MIN(n, CANDIDATES);
 		memcpy(chosen->clients[l], all, chosen->n[l] * sizeof(*all));
 		for (size_t i = 0; i < chosen->n[l]; i++)

@@ -21,22 +21,26 @@ static void add_numbers(struct condition_reading *condition, const struct dns_se
 	const struct dns_server_state *server, const struct numbers *used)
 {
 	const struct dns_budget *budget = &server->budget;
+	const struct {
+		uint64_t max;
+		double used;
+		const char *unit, *more;
+	} numbers[] = {
+		{budget->qps, used->queries, "queries/s",
+			budget->sustained ? " over a minute" : ""},
+		{budget->pps, (double)used->packets, "packets/s",
+			dns_is_upper_bound(seen, server) ? used->scope : ""},
+		{budget->pending, (double)used->pending, "pending", ""},
+	};
 	const char *comma = "";
 
-	if (budget->qps > 0) {
-		condition_append(condition, "%.0f of %" PRIu64 " queries/s%s", used->queries,
-			budget->qps, budget->sustained ? " over a minute" : "");
+	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
+		if (numbers[i].max == 0)
+			continue;
+		condition_append(condition, "%s%.0f of %" PRIu64 " %s%s", comma, numbers[i].used,
+			numbers[i].max, numbers[i].unit, numbers[i].more);
 		comma = ", ";
 	}
-	if (budget->pps > 0) {
-		condition_append(condition, "%s%" PRIu64 " of %" PRIu64 " packets/s%s", comma,
-			used->packets, budget->pps,
-			dns_is_upper_bound(seen, server) ? used->scope : "");
-		comma = ", ";
-	}
-	if (budget->pending > 0)
-		condition_append(condition, "%s%" PRIu64 " of %" PRIu64 " pending", comma,
-			used->pending, budget->pending);
 }
 
 static void judge_budget(const struct dns_seen *seen, const struct dns_server_state *server,

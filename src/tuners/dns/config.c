@@ -85,15 +85,23 @@ const struct config_option dns_options[] = {
 	{0},
 };
 
+static struct dns_budget read_budget(const struct config *config, size_t i)
+{
+	return (struct dns_budget){
+		.qps = config_item_count(config, "dns.budgets", i, "qps", 0),
+		.pps = config_item_count(config, "dns.budgets", i, "pps", 0),
+		.pending = config_item_count(config, "dns.budgets", i, "pending", 0),
+		.source = "config",
+	};
+}
+
 static void validate_budget(const struct config *config, size_t i, struct config_fault_list *faults)
 {
 	const char *server = config_item(config, "dns.budgets", i, "server");
 	struct config_place place = config_item_where(config, "dns.budgets", i, "server");
+	struct dns_budget budget = read_budget(config, i);
 	bool automatic = streq(server, "auto"), twice = false;
 	struct dns_key key;
-	uint64_t sum = config_item_count(config, "dns.budgets", i, "qps", 0) +
-		       config_item_count(config, "dns.budgets", i, "pps", 0) +
-		       config_item_count(config, "dns.budgets", i, "pending", 0);
 
 	for (size_t k = 0; k < i; k++)
 		twice = twice || streq(config_item(config, "dns.budgets", k, "server"), server);
@@ -101,7 +109,7 @@ static void validate_budget(const struct config *config, size_t i, struct config
 		config_fault_add(faults, &place,
 			"dns.budgets: %s is no address: give an IPv4 or IPv6 address, or auto",
 			server);
-	else if (!automatic && sum == 0)
+	else if (!automatic && !dns_budget_is_set(&budget))
 		config_fault_add(faults, &place,
 			"dns.budgets: %s has no number: give qps, pps or pending", server);
 	else if (twice)
@@ -179,18 +187,6 @@ void dns_config_validate(const struct config *config, struct config_fault_list *
 	validate_domains(config, faults);
 }
 
-static struct dns_budget read_budget(const struct config *config, size_t i)
-{
-	struct dns_budget budget = {
-		.qps = config_item_count(config, "dns.budgets", i, "qps", 0),
-		.pps = config_item_count(config, "dns.budgets", i, "pps", 0),
-		.pending = config_item_count(config, "dns.budgets", i, "pending", 0),
-		.source = "config",
-	};
-
-	return budget;
-}
-
 static void read_budgets(struct dns_config *into, const struct config *config)
 {
 	size_t n = config_list(config, "dns.budgets");
@@ -242,7 +238,7 @@ struct dns_budget dns_config_budget(const struct dns_config *config, const struc
 	const struct dns_key *server)
 {
 	struct dns_budget budget = {0};
-	bool listed = dns_host_env_lists(env, server);
+	bool listed = dns_address_in(env->servers, env->n_servers, server);
 	bool builtin = dns_budget_builtin(env->cloud, server, listed, &budget);
 
 	for (size_t i = 0; i < config->n_budgets; i++) {

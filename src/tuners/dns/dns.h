@@ -45,13 +45,15 @@ bool dns_address_equal(const struct dns_key *a, const struct dns_key *b);
 /* True when the first bits of both agree. */
 bool dns_address_within(const struct dns_key *address, const char *network, unsigned bits);
 
+bool dns_address_in(const struct dns_key *list, size_t n, const struct dns_key *address);
 bool dns_address_is_loopback(const struct dns_key *address);
 
 /* budgets.c */
 
 /* What a cloud allows one machine to send to its resolver, as it publishes it. */
 
-#define DNS_CLOUD_MAX 16
+#define DNS_CLOUD_MAX       16
+#define DNS_BUDGET_NETWORKS 12
 
 struct dns_budget {
 	uint64_t qps;               /* queries in any second; 0: none of this kind */
@@ -65,10 +67,10 @@ struct dns_budget {
 
 /* One published budget. */
 struct dns_budget_row {
-	const char *cloud;       /* what `explain` knows below budget/ */
-	const char *network;     /* the resolver's address, or the network it is in */
-	unsigned bits;           /* of the network */
-	bool anywhere;           /* the address tells the cloud: DMI need not */
+	const char *cloud;                         /* what `explain` knows below budget/ */
+	const char *networks[DNS_BUDGET_NETWORKS]; /* resolvers, or networks they are in */
+	unsigned bits;                             /* of each network */
+	bool anywhere;                             /* the address tells the cloud: DMI need not */
 	bool listed;             /* only for a server that the node's resolv.conf names */
 	struct dns_budget value; /* but for its source */
 };
@@ -174,14 +176,22 @@ enum dns_role {
 	DNS_ROLES,
 };
 
-/* All that is counted of a server, without its bins. Nothing but uint64_t. */
+/* All that is counted of a server: as struct dns_server begins, without bins. Only uint64_t. */
 struct dns_totals {
 	uint64_t queries[DNS_TRANSPORTS];
-	uint64_t retransmissions, edns, malformed, packets, dot_packets, evicted;
+	uint64_t retransmissions, edns, other_packets, dot_packets, malformed, evicted;
 	uint64_t responses[DNS_RCODES];
-	uint64_t answered, late, truncated, cluster_answers;
 	uint64_t latency_ns, latency[DNS_LATENCY_BUCKETS];
-	uint64_t unanswered; /* by the sweep, or evicted */
+	uint64_t late, truncated, cluster_answers;
+	uint64_t answered, packets; /* sums of the above */
+	uint64_t unanswered;        /* by the sweep, or evicted */
+};
+
+/* All servers without a label. */
+struct dns_others {
+	struct dns_totals totals;
+	uint64_t pending;
+	size_t servers;
 };
 
 /* A workload that queries one server. */
@@ -327,6 +337,7 @@ void dns_label_offer(struct dns_server_table *table, struct dns_server_state *se
 /* Gives free labels to servers without, and those of idle servers to much busier ones. */
 void dns_label_assign(struct dns_server_table *table, uint64_t now_us);
 struct dns_slot dns_minute(const struct dns_server_state *server); /* of the last minute */
+struct dns_others dns_sum_others(const struct dns_server_table *table);
 /* Begins new slots of ten seconds as time goes. */
 void dns_minute_pass(struct dns_server_state *server, uint64_t now_us);
 uint64_t dns_queries(const struct dns_totals *totals);
@@ -379,9 +390,6 @@ struct dns_report {
 };
 
 const char *dns_rcode_name(enum dns_rcode_class code); /* "NXDOMAIN" */
-
-/* The totals of all servers without a label. */
-struct dns_totals dns_sum_others(const struct dns_server_table *table);
 
 void dns_put_metrics(struct metric_sink *sink, const struct dns_report *report);
 

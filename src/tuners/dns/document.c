@@ -38,16 +38,6 @@ static const char *type_name(uint32_t type, char text[static 16])
 	return text;
 }
 
-static void add_workload(struct json *json, cJSON *parent, const struct workload *workload)
-{
-	cJSON *object = json_object(json, parent, "workload");
-
-	json_text(json, object, "kind", workload_kind_name(workload->kind));
-	json_text(json, object, "namespace", workload->namespace);
-	json_text(json, object, "name", workload->name);
-	json_text(json, object, "id", workload->id);
-}
-
 static void add_budget(struct json *json, cJSON *parent, const struct dns_seen *seen,
 	const struct dns_server_state *server)
 {
@@ -118,7 +108,7 @@ static void add_users(struct json *json, cJSON *parent, const struct dns_label *
 	for (unsigned i = 0; i < MIN(label->n_users, LIMIT_TOP_MAX); i++) {
 		cJSON *user = json_append(json, array);
 
-		add_workload(json, user, &users[i]->workload);
+		workload_json(json, user, &users[i]->workload);
 		JSON_NUMBERS(json, user, {"queries", (double)users[i]->queries},
 			{"queries_per_second", users[i]->per_second});
 		listed += users[i]->queries;
@@ -215,8 +205,7 @@ static void add_servers(struct json *json, cJSON *array, const struct dns_report
 	for (size_t i = 0; i < DNS_LABELS; i++)
 		if (report->seen->table->labels[i].server)
 			sorted[n++] = &report->seen->table->labels[i];
-	if (n > 0)
-		qsort(sorted, n, sizeof(sorted[0]), by_busyness);
+	qsort(sorted, n, sizeof(sorted[0]), by_busyness);
 	for (size_t i = 0; i < n; i++)
 		add_server(json, array, report, sorted[i]);
 }
@@ -224,28 +213,21 @@ static void add_servers(struct json *json, cJSON *array, const struct dns_report
 /* All servers without an element of their own. */
 static void add_others(struct json *json, cJSON *array, const struct dns_server_table *table)
 {
-	struct dns_totals sum = dns_sum_others(table);
-	uint64_t pending = 0;
-	size_t n = 0;
+	const struct dns_others others = dns_sum_others(table);
+	double queries = (double)dns_queries(&others.totals);
 	cJSON *object;
 
-	for (size_t i = 0; i < table->n; i++) {
-		const struct dns_server_state *server = table->servers[i];
-
-		n += server->label < 0 && server->key.family != 0;
-		pending += server->label < 0 ? server->pending : 0;
-	}
-	if (dns_queries(&sum) == 0 && n == 0)
+	if (queries == 0 && others.servers == 0)
 		return;
 	object = json_append(json, array);
 	json_text(json, object, "server", "other");
 	json_text(json, object, "role", dns_role_name(DNS_UPSTREAM));
-	json_number(json, object, "servers", (double)n);
-	add_counts(json, object, &sum);
-	json_number(json, object, "pending", (double)pending);
+	json_number(json, object, "servers", (double)others.servers);
+	add_counts(json, object, &others.totals);
+	json_number(json, object, "pending", (double)others.pending);
 	json_null(json, object, "budget");
 	json_array(json, object, "top");
-	json_number(json, json_object(json, object, "other"), "queries", (double)dns_queries(&sum));
+	json_number(json, json_object(json, object, "other"), "queries", queries);
 }
 
 /* What search lists cost, and how to avoid it. */
@@ -278,7 +260,7 @@ static void add_forwarders(struct json *json, const struct dns_seen *seen)
 	for (unsigned i = 0; i < seen->n_forwarders; i++) {
 		cJSON *object = json_append(json, array);
 
-		add_workload(json, object, &seen->forwarders[i].workload);
+		workload_json(json, object, &seen->forwarders[i].workload);
 		json_number(json, object, "per_second", seen->forwarders[i].per_second);
 		json_bool(json, object, "expected", seen->forwarders[i].expected);
 	}

@@ -105,6 +105,5 @@ void dns_forwarders_list(struct dns_seen *seen)
 			if (label->users[i].serves || is_named_forwarder(&label->users[i].workload))
 				add_forwarder(seen, &label->users[i]);
 	}
-	if (seen->n_forwarders > 0)
-		qsort(seen->forwarders, seen->n_forwarders, sizeof(seen->forwarders[0]), by_rate);
+	qsort(seen->forwarders, seen->n_forwarders, sizeof(seen->forwarders[0]), by_rate);
 }

@@ -18,14 +18,6 @@
 /* kube-proxy's IPVS mode gives every service address to this device: none is of the node. */
 #define IPVS_DEVICE "kube-ipvs0"
 
-static bool is_in(const struct dns_key *list, size_t n, const struct dns_key *address)
-{
-	for (size_t i = 0; i < n; i++)
-		if (dns_address_equal(&list[i], address))
-			return true;
-	return false;
-}
-
 static void take_search(struct dns_host_env *env, char *rest)
 {
 	char *state = NULL;
@@ -78,11 +70,6 @@ static void read_resolv(struct dns_host_env *env, const struct host *host)
 	}
 }
 
-bool dns_host_env_lists(const struct dns_host_env *env, const struct dns_key *server)
-{
-	return is_in(env->servers, env->n_servers, server);
-}
-
 static int by_address(const void *a, const void *b)
 {
 	return memcmp(a, b, sizeof(struct dns_key));
@@ -133,19 +120,13 @@ static void read_addresses(struct dns_host_env *env)
 		qsort(env->node, n, sizeof(*env->node), by_address);
 }
 
-void dns_host_env_add_cluster(struct dns_host_env *env, const struct dns_key *address)
-{
-	if (!is_in(env->cluster, env->n_cluster, address) &&
-		env->n_cluster < DNS_CLUSTER_SERVERS_MAX)
-		env->cluster[env->n_cluster++] = *address;
-}
-
-enum dns_role dns_role_of(const struct dns_host_env *env, const struct dns_key *server,
-	uint64_t answers, bool budgeted)
+enum dns_role dns_role_of(const struct dns_config *config, const struct dns_host_env *env,
+	const struct dns_key *server, uint64_t answers, bool budgeted)
 {
 	if (dns_address_is_loopback(server) || dns_host_env_is_node(env, server))
 		return DNS_LOCAL;
-	if (is_in(env->cluster, env->n_cluster, server))
+	if (dns_address_in(config->cluster, config->n_cluster, server) ||
+		(config->cluster_auto && dns_address_in(env->kubelet, env->n_kubelet, server)))
 		return DNS_CLUSTER;
 	return answers > 0 && !budgeted ? DNS_CLUSTER : DNS_UPSTREAM;
 }
@@ -178,17 +159,11 @@ static unsigned count_uplinks(const struct host *host)
 	return n;
 }
 
-void dns_host_env_read(
-	struct dns_host_env *env, const struct host *host, const struct dns_config *config)
+void dns_host_env_read(struct dns_host_env *env, const struct host *host)
 {
 	read_resolv(env, host);
 	read_addresses(env);
 	env->uplinks = count_uplinks(host);
-	env->n_cluster = 0;
-	for (size_t i = 0; i < config->n_cluster; i++)
-		dns_host_env_add_cluster(env, &config->cluster[i]);
-	for (size_t i = 0; config->cluster_auto && i < env->n_kubelet; i++)
-		dns_host_env_add_cluster(env, &env->kubelet[i]);
 }
 
 void dns_host_env_clear(struct dns_host_env *env)

@@ -107,15 +107,9 @@ static size_t known_size(const struct dns_map_table *table)
 	return (bpf_map__key_size(table->keys) + sizeof(uint32_t) + 7) / 8 * 8;
 }
 
-struct learning {
-	struct dns_map_table *table;
-	int error;
-};
-
 static void learn(void *userdata, const void *key, const void *index)
 {
-	struct learning *learning = userdata;
-	struct dns_map_table *table = learning->table;
+	struct dns_map_table *table = userdata;
 	size_t size = known_size(table), key_size = bpf_map__key_size(table->keys);
 	uint32_t number;
 	char *one;
@@ -123,7 +117,7 @@ static void learn(void *userdata, const void *key, const void *index)
 	memcpy(&number, index, sizeof(number));
 	if (reach(table, number) < 0 ||
 		grow_array(&table->known, table->n_known, &table->known_allocated, size) < 0) {
-		learning->error = -ENOMEM;
+		table->incomplete = true;
 		return;
 	}
 	one = table->known + table->n_known++ * size;
@@ -137,15 +131,15 @@ int dns_map_table_each(
 	/* One more than that is never 0; what is added from now on, it does not have. */
 	uint64_t now = __atomic_load_n(made, __ATOMIC_ACQUIRE) + 1;
 	size_t size = known_size(table);
-	struct learning learning = {.table = table};
 	uint32_t index;
 	int r;
 
 	if (table->read_at != now) {
 		table->read_at = table->n_known = 0;
-		r = dns_map_each(table->keys, learn, &learning);
-		if (r < 0 || learning.error < 0)
-			return r < 0 ? r : learning.error;
+		table->incomplete = false;
+		r = dns_map_each(table->keys, learn, table);
+		if (r < 0 || table->incomplete)
+			return r < 0 ? r : -ENOMEM;
 		table->read_at = now;
 	}
 	for (size_t i = 0; i < table->n_known; i++) {

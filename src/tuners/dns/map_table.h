@@ -27,6 +27,7 @@ struct dns_map_table {
 	/* The keys as they were last read, each followed by its index. */
 	char *known;
 	size_t n_known, known_allocated;
+	bool incomplete;  /* not all of them found memory */
 	uint64_t read_at; /* what made was then; 0: to be read again */
 	/* Indices taken from their keys, which programs may still be using. */
 	struct {

@@ -13,20 +13,6 @@
 		label < (table)->labels + DNS_LABELS; label++) \
 		if (label->server)
 
-struct dns_totals dns_sum_others(const struct dns_server_table *table)
-{
-	struct dns_totals sum = {0};
-	uint64_t *to = (uint64_t *)&sum;
-
-	for (int role = 0; role < DNS_ROLES; role++) {
-		const uint64_t *from = (const uint64_t *)&table->others[role];
-
-		for (size_t i = 0; i < sizeof(sum) / sizeof(*to); i++)
-			to[i] += from[i];
-	}
-	return sum;
-}
-
 static void put_transports(struct metric_sink *sink, const char *server, enum dns_role role,
 	const struct dns_totals *totals, bool always)
 {
@@ -49,7 +35,7 @@ static void put_rcodes(
 
 static void put_counters(struct metric_sink *sink, const struct dns_server_table *table)
 {
-	const struct dns_totals others = dns_sum_others(table);
+	const struct dns_others others = dns_sum_others(table);
 
 	metric_family(sink, "headroom_dns_queries_total");
 	FOR_EACH_LABEL(label, table)
@@ -59,30 +45,22 @@ static void put_counters(struct metric_sink *sink, const struct dns_server_table
 	metric_family(sink, "headroom_dns_retransmissions_total");
 	FOR_EACH_LABEL(label, table)
 	metric_sample(sink, (double)label->reported.retransmissions, label->server->name, NULL);
-	if (others.retransmissions > 0)
-		metric_sample(sink, (double)others.retransmissions, "other", NULL);
+	if (others.totals.retransmissions > 0)
+		metric_sample(sink, (double)others.totals.retransmissions, "other", NULL);
 	metric_family(sink, "headroom_dns_responses_total");
 	FOR_EACH_LABEL(label, table)
 	put_rcodes(sink, label->server->name, &label->reported);
-	put_rcodes(sink, "other", &others);
+	put_rcodes(sink, "other", &others.totals);
 	metric_family(sink, "headroom_dns_unanswered_total");
 	FOR_EACH_LABEL(label, table)
 	metric_sample(sink, (double)label->reported.unanswered, label->server->name, NULL);
-	if (others.unanswered > 0)
-		metric_sample(sink, (double)others.unanswered, "other", NULL);
-}
-
-static void put_pending(struct metric_sink *sink, const struct dns_server_table *table)
-{
-	uint64_t others = 0;
-
+	if (others.totals.unanswered > 0)
+		metric_sample(sink, (double)others.totals.unanswered, "other", NULL);
 	metric_family(sink, "headroom_dns_pending");
 	FOR_EACH_LABEL(label, table)
 	metric_sample(sink, (double)label->server->pending, label->server->name, NULL);
-	for (size_t i = 0; i < table->n; i++)
-		others += table->servers[i]->label < 0 ? table->servers[i]->pending : 0;
-	if (others > 0)
-		metric_sample(sink, (double)others, "other", NULL);
+	if (others.pending > 0)
+		metric_sample(sink, (double)others.pending, "other", NULL);
 }
 
 static void put_latency(struct metric_sink *sink, const struct dns_server_table *table)
@@ -105,8 +83,10 @@ static void put_latency(struct metric_sink *sink, const struct dns_server_table 
 	}
 }
 
-static void put_seconds(struct metric_sink *sink, const struct dns_server_table *table)
+static void put_seconds(struct metric_sink *sink, const struct dns_report *report)
 {
+	const struct dns_server_table *table = report->seen->table;
+
 	metric_family(sink, "headroom_dns_peak_queries_per_second");
 	FOR_EACH_LABEL(label, table)
 	metric_sample(sink, dns_seconds_peak(&label->server->queries), label->server->name, NULL);
@@ -114,12 +94,6 @@ static void put_seconds(struct metric_sink *sink, const struct dns_server_table 
 	FOR_EACH_LABEL(label, table)
 	metric_histogram(sink, dns_second_bounds, label->server->queries.counts, DNS_SECOND_BOUNDS,
 		label->server->queries.sum, label->server->name, NULL);
-}
-
-static void put_budgets(struct metric_sink *sink, const struct dns_report *report)
-{
-	const struct dns_server_table *table = report->seen->table;
-
 	metric_family(sink, "headroom_dns_budget_queries_per_second");
 	FOR_EACH_LABEL(label, table)
 	{
@@ -146,10 +120,8 @@ void dns_put_metrics(struct metric_sink *sink, const struct dns_report *report)
 	const struct dns_server_table *table = report->seen->table;
 
 	put_counters(sink, table);
-	put_pending(sink, table);
 	put_latency(sink, table);
-	put_seconds(sink, table);
-	put_budgets(sink, report);
+	put_seconds(sink, report);
 	metric_family(sink, "headroom_dns_search_expansions_total");
 	for (int role = 0; role < DNS_ROLES; role++)
 		metric_sample(sink, (double)report->seen->search[role].failed,

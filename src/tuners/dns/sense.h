@@ -52,31 +52,26 @@ struct dns_host_env {
 	size_t n_node, node_allocated;
 	struct dns_key kubelet[KUBELET_SERVERS_MAX]; /* its clusterDNS */
 	size_t n_kubelet;
-	struct dns_key cluster[DNS_CLUSTER_SERVERS_MAX];
-	size_t n_cluster;
 };
 
 /* Reads all but the cloud and the kubelet anew. Of what cannot be read, nothing is known. */
-void dns_host_env_read(
-	struct dns_host_env *env, const struct host *host, const struct dns_config *config);
+void dns_host_env_read(struct dns_host_env *env, const struct host *host);
 void dns_host_env_clear(struct dns_host_env *env);
 
 /* Takes the lines of a resolv.conf, in place of what was there. text is cut up. */
 void dns_resolv_parse(struct dns_host_env *env, char *text);
-bool dns_host_env_lists(const struct dns_host_env *env, const struct dns_key *server);
 
 bool dns_host_env_is_node(const struct dns_host_env *env, const struct dns_key *address);
-void dns_host_env_add_cluster(struct dns_host_env *env, const struct dns_key *address);
 
-/* Takes the kubelet's clusterDNS, for the next dns_host_env_read(). */
+/* Takes the kubelet's clusterDNS. */
 void dns_host_env_take_kubelet(struct dns_host_env *env, const struct kubelet_values *values);
 
 /*
  * The role of a server. answers: how many cluster names it answered with NOERROR; budgeted: a
  * budget names it, which makes it an upstream wherever its answers come from.
  */
-enum dns_role dns_role_of(const struct dns_host_env *env, const struct dns_key *server,
-	uint64_t answers, bool budgeted);
+enum dns_role dns_role_of(const struct dns_config *config, const struct dns_host_env *env,
+	const struct dns_key *server, uint64_t answers, bool budgeted);
 
 /* config.c */
 extern const struct config_option dns_options[];

@@ -13,6 +13,8 @@
 #define LABEL_IDLE_US (600 * USEC_PER_SEC)
 
 _Static_assert(sizeof(struct dns_totals) % sizeof(uint64_t) == 0, "nothing but uint64_t");
+_Static_assert(offsetof(struct dns_totals, answered) == offsetof(struct dns_server, reserved),
+	"as the kernel has it");
 #define TOTALS_WORDS (sizeof(struct dns_totals) / sizeof(uint64_t))
 
 const char *dns_role_name(enum dns_role role)
@@ -28,22 +30,10 @@ const char *dns_role_name(enum dns_role role)
 
 struct dns_totals dns_totals_of(const struct dns_server *counts)
 {
-	struct dns_totals totals = {
-		.retransmissions = counts->retransmissions,
-		.edns = counts->edns,
-		.malformed = counts->malformed,
-		.packets = counts->queries[DNS_UDP] + counts->other_packets,
-		.dot_packets = counts->dot_packets,
-		.evicted = counts->evicted,
-		.late = counts->late,
-		.truncated = counts->truncated,
-		.cluster_answers = counts->cluster_answers,
-		.latency_ns = counts->latency_ns,
-	};
+	struct dns_totals totals = {0};
 
-	memcpy(totals.queries, counts->queries, sizeof(totals.queries));
-	memcpy(totals.responses, counts->responses, sizeof(totals.responses));
-	memcpy(totals.latency, counts->latency, sizeof(totals.latency));
+	memcpy(&totals, counts, offsetof(struct dns_server, reserved));
+	totals.packets = totals.queries[DNS_UDP] + totals.other_packets;
 	for (size_t i = 0; i < DNS_LATENCY_BUCKETS; i++)
 		totals.answered += totals.latency[i];
 	return totals;
@@ -179,6 +169,23 @@ void dns_server_take(struct dns_server_table *table, struct dns_server_state *se
 	table->malformed += server->totals.malformed - before.malformed;
 	server->slots[server->slot % DNS_SLOTS].queries +=
 		dns_queries(&server->totals) - dns_queries(&before);
+}
+
+struct dns_others dns_sum_others(const struct dns_server_table *table)
+{
+	struct dns_others sum = {0};
+	uint64_t *to = (uint64_t *)&sum.totals;
+
+	for (int role = 0; role < DNS_ROLES; role++)
+		for (size_t i = 0; i < TOTALS_WORDS; i++)
+			to[i] += ((const uint64_t *)&table->others[role])[i];
+	for (size_t i = 0; i < table->n; i++) {
+		if (table->servers[i]->label >= 0)
+			continue;
+		sum.pending += table->servers[i]->pending;
+		sum.servers += table->servers[i]->key.family != 0;
+	}
+	return sum;
 }
 
 void dns_server_take_unanswered(

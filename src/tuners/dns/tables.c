@@ -253,35 +253,21 @@ static void write_budget(const cJSON *server, char *text, size_t size)
 	}
 }
 
+#define NUMBER(long_title, short_title, name, columns, of)                                  \
+	{                                                                                   \
+		.title = long_title, .heading = short_title, .key = name, .width = columns, \
+		.format = COLUMN_NUMBER, .limit = of                                        \
+	}
+
 static const struct column server_columns[] = {
 	{.title = "Resolver", .heading = "server", .key = "server", .width = -15},
 	{.title = "Role", .heading = "role", .key = "role", .width = -8},
-	{.title = "Queries a second",
-		.heading = "q/s",
-		.key = "queries_per_second",
-		.format = COLUMN_NUMBER,
-		.width = 6,
-		.limit = "budget/qps"},
-	{.title = "Busiest second",
-		.heading = "peak",
-		.key = "peak",
-		.format = COLUMN_NUMBER,
-		.width = 6,
-		.limit = "budget/qps"},
+	NUMBER("Queries a second", "q/s", "queries_per_second", 6, "budget/qps"),
+	NUMBER("Busiest second", "peak", "peak", 6, "budget/qps"),
 	{.title = "Budget", .format = COLUMN_NUMBER, .write = write_budget},
 	{.heading = "budget", .write = write_budget_short, .width = 9},
-	{.title = "Pending",
-		.heading = "pending",
-		.key = "pending",
-		.format = COLUMN_NUMBER,
-		.width = 8,
-		.limit = "budget/pending"},
-	{.title = "Unanswered",
-		.heading = "unanswered",
-		.key = "unanswered",
-		.format = COLUMN_NUMBER,
-		.width = 11,
-		.limit = "unanswered"},
+	NUMBER("Pending", "pending", "pending", 8, "budget/pending"),
+	NUMBER("Unanswered", "unanswered", "unanswered", 11, "unanswered"),
 	{.title = "Latency p50",
 		.heading = "p50",
 		.key = "latency/p50",
