@@ -3,7 +3,6 @@
 
 #include "apply/file.h"
 #include "base/file.h"
-#include "base/parse.h"
 #include "base/util.h"
 
 #include <ctype.h>

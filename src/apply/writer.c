@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "apply/writer.h"
 
-#include "base/parse.h"
 #include "base/util.h"
 #include "kernel/neightbl.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/exposition.h"
 
-#include "base/utf8.h"
+#include "base/text.h"
 #include "base/util.h"
 
 #include <math.h>

@@ -35,6 +35,15 @@ void latency_text(double seconds, char out[static TIME_TEXT_MAX]);
  */
 int document_text(void (*put)(FILE *out, void *data), void *data, char **ret, size_t *len);
 
+/* What stands for a byte that is no UTF-8: U+FFFD. One bad label would void a whole scrape. */
+#define UTF8_REPLACEMENT "\xef\xbf\xbd"
+
+/* The length in bytes (1..4) of the character at s, or 0 when no valid one starts there. */
+size_t utf8_length(const char *s);
+
+/* Copies src with bytes that are no UTF-8 replaced, cut at a whole character, always terminated. */
+void utf8_copy(char *dst, size_t size, const char *src);
+
 /*
  * Replaces, in place, each byte that is no UTF-8 and each character that steers a terminal or ends
  * a line: C0, DEL, C1, U+2028 and U+2029, and those that turn the direction of writing. Names of

@@ -32,6 +32,23 @@ int grow_array(void *array, size_t n, size_t *allocated, size_t element_size)
 	return 0;
 }
 
+int parse_count(const char *text, uint64_t *value)
+{
+	uint64_t sum = 0;
+
+	if (text[0] == '\0' || (text[0] == '0' && text[1] != '\0'))
+		return -EINVAL;
+	for (const char *p = text; *p; p++) {
+		if (*p < '0' || *p > '9')
+			return -EINVAL;
+		if (__builtin_mul_overflow(sum, UINT64_C(10), &sum) ||
+			__builtin_add_overflow(sum, (uint64_t)(*p - '0'), &sum))
+			return -ERANGE;
+	}
+	*value = sum;
+	return 0;
+}
+
 static uint64_t clock_us(clockid_t clock)
 {
 	struct timespec ts;

@@ -36,6 +36,12 @@ bool copy_text(char *dst, size_t size, const char *src);
  */
 int grow_array(void *array, size_t n, size_t *allocated, size_t element_size);
 
+/*
+ * A decimal number and nothing else: no sign, space, leading zero, unit or other base. -EINVAL for
+ * anything else, -ERANGE above UINT64_MAX. value is written only on success.
+ */
+int parse_count(const char *text, uint64_t *value);
+
 uint64_t now_us(void);      /* CLOCK_MONOTONIC, microseconds */
 uint64_t realtime_us(void); /* CLOCK_REALTIME, microseconds since the epoch */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config/internal.h"
 
-#include "base/parse.h"
+#include "base/util.h"
 #include "config/text.h"
 
 #include <arpa/inet.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config/text.h"
 
-#include "base/utf8.h"
+#include "base/text.h"
 #include "base/util.h"
 
 #include <stdarg.h>

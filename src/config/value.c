@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config/value.h"
 
-#include "base/parse.h"
 #include "base/util.h"
 #include "config/text.h"
 

@@ -2,14 +2,14 @@
 #include <headroom/file.h>
 #include <headroom/value.h>
 
-#include "base/parse.h"
 #include "base/util.h"
 
-#include <ctype.h>
 #include <errno.h>
 
 /* An integer of either sign, as wide as any sysctl: kernel.shmmax needs all 64 bits. */
 typedef __int128 wide;
+
+#define BLANKS " \t\n\v\f\r"
 
 const char *mode_name(enum mode mode)
 {
@@ -59,14 +59,13 @@ bool setting_in_sync(const struct setting *setting)
 /* Copies the next blank-separated word and returns what follows it, or NULL when there is none. */
 static const char *next_word(const char *text, char word[static SETTING_VALUE_MAX])
 {
-	size_t n = 0;
+	size_t n;
 
-	while (isspace((unsigned char)*text))
-		text++;
-	for (; *text && !isspace((unsigned char)*text) && n + 1 < SETTING_VALUE_MAX; text++)
-		word[n++] = *text;
+	text += strspn(text, BLANKS);
+	n = MIN(strcspn(text, BLANKS), (size_t)SETTING_VALUE_MAX - 1);
+	memcpy(word, text, n);
 	word[n] = '\0';
-	return n > 0 ? text : NULL;
+	return n > 0 ? text + n : NULL;
 }
 
 static int parse_number(const char *word, wide *number)

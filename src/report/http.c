@@ -2,7 +2,6 @@
 #include "report/http_internal.h"
 
 #include "base/file.h"
-#include "base/parse.h"
 #include "base/util.h"
 
 #include <errno.h>

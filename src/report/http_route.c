@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/http_internal.h"
 
-#include "base/parse.h"
 #include "base/util.h"
 #include "report/report.h"
 

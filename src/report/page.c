@@ -4,7 +4,6 @@
 #include "base/build.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "base/utf8.h"
 #include "base/util.h"
 #include "tuners/table.h"
 

@@ -3,7 +3,6 @@
 
 #include "base/cleanup.h"
 #include "base/hash.h"
-#include "base/parse.h"
 #include "base/toml.h"
 #include "base/util.h"
 

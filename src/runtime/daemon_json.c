@@ -5,7 +5,6 @@
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/hash.h"
-#include "base/parse.h"
 #include "base/text.h"
 #include "base/util.h"
 #include "runtime/json_scan.h"

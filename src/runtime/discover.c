@@ -97,27 +97,22 @@ static bool unit_installed(const char *host_root, const char *unit)
 	return false;
 }
 
-struct socket_id {
-	dev_t dev;
-	ino_t ino;
-};
-
 /* Whether a socket is there that no row before has. Takes it. */
-static bool claim(const char *host_root, const char *path, struct socket_id *claimed, size_t *n)
+static bool claim(const char *host_root, const char *path, struct stat *claimed, size_t *n)
 {
 	struct stat st;
 
 	if (!path || look_at(host_root, path, &st) < 0 || !S_ISSOCK(st.st_mode))
 		return false;
 	for (size_t i = 0; i < *n; i++)
-		if (claimed[i].dev == st.st_dev && claimed[i].ino == st.st_ino)
+		if (claimed[i].st_dev == st.st_dev && claimed[i].st_ino == st.st_ino)
 			return false;
-	claimed[(*n)++] = (struct socket_id){st.st_dev, st.st_ino};
+	claimed[(*n)++] = st;
 	return true;
 }
 
-static bool look_for(const char *host_root, const struct candidate *candidate,
-	struct socket_id *claimed, size_t *n_claimed, struct runtime *ret)
+static bool look_for(const char *host_root, const struct candidate *candidate, struct stat *claimed,
+	size_t *n_claimed, struct runtime *ret)
 {
 	struct runtime runtime = candidate->runtime;
 	struct stat st;
@@ -138,7 +133,7 @@ static bool look_for(const char *host_root, const struct candidate *candidate,
 
 size_t runtime_discover(const char *host_root, struct runtime found[static RUNTIME_MAX])
 {
-	struct socket_id claimed[RUNTIME_MAX];
+	struct stat claimed[RUNTIME_MAX];
 	size_t n = 0, n_claimed = 0;
 
 	for (size_t i = 0; i < ARRAY_SIZE(candidates); i++)

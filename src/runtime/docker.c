@@ -3,7 +3,6 @@
 
 #include "base/cleanup.h"
 #include "base/text.h"
-#include "base/utf8.h"
 #include "base/util.h"
 #include "runtime/http_client.h"
 #include "runtime/json_stream.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/grpc_response.h"
 
-#include "base/parse.h"
 #include "base/text.h"
 #include "base/util.h"
 

@@ -172,8 +172,12 @@ static void find_files(struct reading *reading)
 	}
 }
 
-static void complain(struct reading *reading, const char *path, int error, const char *cure)
+static void complain(struct reading *reading, const char *path, int error, const char *too_much)
 {
+	const char *cure = error == -EFBIG || error == -E2BIG
+				   ? too_much
+				   : "give read access to it below the host's root";
+
 	if (reading->seen->why[0] == '\0')
 		snprintf(reading->seen->why, KUBELET_WHY_MAX, "%s: %s: %s", path, strerror(-error),
 			cure);
@@ -202,9 +206,7 @@ static void take_file(struct reading *reading, const char *path, const char *nam
 	if (r == 0)
 		r = read_file(full, FILE_MAX, &text, &len);
 	if (r < 0) {
-		complain(reading, path, r,
-			r == -EFBIG ? "this is no configuration of the kubelet"
-				    : "give read access to it below the host's root");
+		complain(reading, path, r, "this is no configuration of the kubelet");
 		return;
 	}
 	/* After reading: what is put in its place meanwhile is younger. */
@@ -273,8 +275,7 @@ static void take_directory(struct reading *reading)
 		fts_close(tree);
 	if (r < 0)
 		complain(reading, directory, r,
-			r == -E2BIG ? "more than 64 files, or directories 5 deep: join them"
-				    : "give read access to it below the host's root");
+			"more than 64 files, or directories 5 deep: join them");
 }
 
 void kubelet_read(const struct host *host, struct kubelet_seen *seen)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/kubelet.h"
 
-#include "base/parse.h"
 #include "base/util.h"
 #include "config/text.h"
 

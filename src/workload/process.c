@@ -2,7 +2,6 @@
 #include "workload/process.h"
 
 #include "base/file.h"
-#include "base/parse.h"
 #include "base/util.h"
 
 #include <dirent.h>

@@ -2,7 +2,7 @@
 #include "scenario.h"
 
 #include "base/cleanup.h"
-#include "base/parse.h"
+#include "base/util.h"
 #include "tuners/table.h"
 
 #include <stdarg.h>

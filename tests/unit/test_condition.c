@@ -31,12 +31,3 @@ TEST(since_changes_only_with_the_status)
 		assert_string_equal(condition.now.reason, steps[i].reason);
 	}
 }
-
-TEST(names_and_severities)
-{
-	assert_string_equal(condition_status_name(CONDITION_TRUE), "True");
-	assert_string_equal(condition_status_name(CONDITION_FALSE), "False");
-	assert_string_equal(condition_status_name(CONDITION_UNKNOWN), "Unknown");
-	assert_string_equal(severity_name(SEVERITY_CRITICAL), "critical");
-	assert_string_equal(severity_name(SEVERITY_ADVICE), "advice");
-}

@@ -60,6 +60,12 @@ static void put_process(const struct fixture *fixture, int pid, const char *name
 	directory_put_bytes(&fixture->directory, path, words, len);
 }
 
+static void put_kubelet(const struct fixture *fixture, const char *start, const char *line)
+{
+	directory_put(&fixture->directory, SERVICE, "5\n");
+	put_process(fixture, 5, "kubelet", start, line);
+}
+
 static const struct kubelet_seen *read_node(struct fixture *fixture)
 {
 	kubelet_read(&fixture->host, &fixture->seen);
@@ -149,8 +155,7 @@ TEST(drop_ins_apply_in_order_and_flags_last)
 	const struct directory *directory = &fixture.directory;
 
 	fixture_make(&fixture);
-	directory_put(directory, SERVICE, "5\n");
-	put_process(&fixture, 5, "kubelet", LATE,
+	put_kubelet(&fixture, LATE,
 		"kubelet --config " MAIN_FILE " --config-dir=/k.d --registry-burst=99");
 	directory_put(directory, MAIN_FILE,
 		"registryPullQPS: 1\nregistryBurst: 1\n"
@@ -203,15 +208,14 @@ TEST(our_own_file_is_distinguished_from_others)
 	const struct directory *directory = &fixture.directory;
 
 	fixture_make(&fixture);
-	directory_put(directory, SERVICE, "5\n");
-	put_process(&fixture, 5, "kubelet", LATE, "kubelet --config-dir=/k.d");
+	put_kubelet(&fixture, LATE, "kubelet --config-dir=/k.d");
 	directory_put(directory, "/k.d/" KUBELET_OWN_FILE, kubelet_own_text);
 	assert_int_equal(read_node(&fixture)->own, KUBELET_OWN_WRITTEN);
 	assert_string_equal(seen_value(&fixture.seen, KUBELET_SERIALIZE_IMAGE_PULLS), "false");
 	assert_string_equal(fixture.seen.others.field[KUBELET_SERIALIZE_IMAGE_PULLS].text, "true");
 	assert_true(fixture.seen.values_run);
 	/* A kubelet that began before it was written runs without it. */
-	put_process(&fixture, 5, "kubelet", EARLY, "kubelet --config-dir=/k.d");
+	put_kubelet(&fixture, EARLY, "kubelet --config-dir=/k.d");
 	read_node(&fixture);
 	assert_false(fixture.seen.values_run);
 	assert_true(fixture.seen.others_run);
@@ -229,8 +233,7 @@ TEST(what_cannot_be_read_is_reported)
 	char full[PATH_MAX];
 
 	fixture_make(&fixture);
-	directory_put(&fixture.directory, SERVICE, "5\n");
-	put_process(&fixture, 5, "kubelet", LATE, "kubelet --config=/etc/k --config-dir=/k.d");
+	put_kubelet(&fixture, LATE, "kubelet --config=/etc/k --config-dir=/k.d");
 	read_node(&fixture);
 	assert_non_null(strstr(fixture.seen.why, "/etc/k: No such file"));
 	directory_put(&fixture.directory, "/etc/k", "");
@@ -253,8 +256,7 @@ TEST(too_many_files_are_reported)
 	_cleanup_fixture_ struct fixture fixture;
 
 	fixture_make(&fixture);
-	directory_put(&fixture.directory, SERVICE, "5\n");
-	put_process(&fixture, 5, "kubelet", LATE, "kubelet --config-dir=/k.d");
+	put_kubelet(&fixture, LATE, "kubelet --config-dir=/k.d");
 	for (int i = 0; i < 64; i++) {
 		char path[32];
 
@@ -289,8 +291,7 @@ TEST(flags_of_the_command_line_are_read)
 		char servers[128];
 
 		fixture_make(&f);
-		directory_put(&f.directory, SERVICE, "5\n");
-		put_process(&f, 5, "kubelet", LATE, cases[i].line);
+		put_kubelet(&f, LATE, cases[i].line);
 		assert_int_equal(read_node(&f)->presence, KUBELET_RUNNING);
 		assert_string_equal(f.seen.config, cases[i].config);
 		assert_string_equal(f.seen.config_dir, cases[i].config_dir);

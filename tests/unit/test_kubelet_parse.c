@@ -119,15 +119,6 @@ TEST(a_fault_has_its_position)
 	}
 }
 
-TEST(our_own_file_is_valid)
-{
-	struct kubelet_values values;
-	char why[KUBELET_WHY_MAX];
-
-	assert_int_equal(parse(kubelet_own_text, &values, why), 0);
-	assert_value(&values, KUBELET_SERIALIZE_IMAGE_PULLS, "false", 5);
-}
-
 TEST(addresses_of_the_cluster_are_read)
 {
 	static const struct {

@@ -147,11 +147,3 @@ TEST(floors)
 		assert_string_equal(floor, cases[i].floor);
 	}
 }
-
-TEST(names)
-{
-	assert_string_equal(mode_name(MODE_OFF), "off");
-	for (int i = SETTING_IN_SYNC; i <= SETTING_OBSERVED; i++)
-		assert_non_null(setting_state_name((enum setting_state)i));
-	assert_string_equal(setting_state_name(SETTING_IN_SYNC), "in-sync");
-}
