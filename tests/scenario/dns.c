@@ -46,15 +46,6 @@ static uint32_t *bins_of(struct replay *replay, const struct dns_server_state *s
 	return replay->kernel[i].bins;
 }
 
-/* A server has its role and budget as in the agent. */
-static void place(struct replay *replay, struct dns_server_state *server)
-{
-	server->budget =
-		dns_config_budget(&replay->sensor.config, &replay->sensor.env, &server->key);
-	server->role = dns_role_of(&replay->sensor.config, &replay->sensor.env, &server->key,
-		server->totals.cluster_answers, dns_budget_is_set(&server->budget));
-}
-
 /* "1500 since 4300": so many, evenly from that millisecond until now. */
 static bool take_send(
 	struct scenario *scenario, struct replay *replay, struct dns_server_state *server)
@@ -142,7 +133,7 @@ static bool take_server(struct scenario *scenario, void *base)
 	server = dns_server_get(&replay->sensor.table, &key);
 	if (!server)
 		return false;
-	place(replay, server);
+	dns_set_role(&replay->sensor.config, &replay->sensor.env, server);
 	dns_label_offer(&replay->sensor.table, server);
 	while (scenario->next < scenario->n_words)
 		if (!take_part(scenario, replay, server))
@@ -263,7 +254,7 @@ static int tick(struct replay *replay, struct decide_input *input, struct propos
 		struct dns_server_state *server = table->servers[i];
 		uint64_t qps = server->budget.sustained ? 0 : server->budget.qps;
 
-		place(replay, server);
+		dns_set_role(&replay->sensor.config, &replay->sensor.env, server);
 		dns_minute_pass(server, input->now_us);
 		dns_server_take_pending(server, server->pending);
 		dns_seconds_take(&server->queries, bins_of(replay, server), now_ns, qps);

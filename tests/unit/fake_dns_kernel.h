@@ -13,7 +13,6 @@
 #include "base/util.h"
 
 #define FAKE_SERVERS 1100
-#define FAKE_ROWS    64
 #define FAKE_PENDING 64
 #define FAKE_SOURCES 200
 #define FAKE_REST    19 /* the source of those without room */
@@ -23,9 +22,6 @@ struct dns_bpf {
 	struct dns_key server_keys[FAKE_SERVERS];
 	struct dns_server servers[FAKE_SERVERS];
 	size_t n_servers;
-	struct dns_row_key row_keys[FAKE_ROWS];
-	struct dns_row rows[FAKE_ROWS];
-	size_t n_rows;
 	struct dns_source sources[FAKE_SOURCES];
 	size_t n_sources;
 	struct {
@@ -33,7 +29,6 @@ struct dns_bpf {
 		uint64_t sent_ns;
 	} pending[FAKE_PENDING];
 	size_t n_pending;
-	struct dns_key watched[16];
 	size_t n_watched, n_suffixes, forgotten, sweeps;
 	uint64_t one_in;
 	int error; /* of every reading */
@@ -61,38 +56,22 @@ const struct dns_control *dns_bpf_control(const struct dns_bpf *bpf)
 	return &bpf->control;
 }
 
-static int each_server(struct dns_bpf *bpf, dns_take *take, void *userdata)
-{
-	for (size_t i = 0; i < bpf->n_servers && bpf->error == 0; i++)
-		take(userdata, &bpf->server_keys[i], &bpf->servers[i]);
-	return bpf->error;
-}
-
-static int each_row(struct dns_bpf *bpf, dns_take *take, void *userdata)
-{
-	for (size_t i = 0; i < bpf->n_rows && bpf->error == 0; i++)
-		take(userdata, &bpf->row_keys[i], &bpf->rows[i]);
-	return bpf->error;
-}
-
-static int each_source(struct dns_bpf *bpf, dns_take *take, void *userdata)
-{
-	static const struct dns_key rest;
-
-	for (size_t i = 0; i < bpf->n_sources && bpf->error == 0; i++)
-		if (bpf->sources[i].packets > 0)
-			take(userdata,
-				i == FAKE_REST ? &rest
-					       : &(struct dns_key){AF_INET, {10, 0, 0, (uint8_t)i}},
-				&bpf->sources[i]);
-	return bpf->error;
-}
-
 int dns_bpf_each(struct dns_bpf *bpf, enum dns_map map, dns_take *take, void *userdata)
 {
-	return (map == DNS_MAP_SERVERS ? each_server
-		: map == DNS_MAP_ROWS  ? each_row
-				       : each_source)(bpf, take, userdata);
+	size_t n_servers = map == DNS_MAP_SERVERS ? bpf->n_servers : 0;
+	size_t n_sources = map == DNS_MAP_SOURCES ? bpf->n_sources : 0;
+
+	for (size_t i = 0; i < n_servers && bpf->error == 0; i++)
+		take(userdata, &bpf->server_keys[i], &bpf->servers[i]);
+	for (size_t i = 0; i < n_sources && bpf->error == 0; i++) {
+		struct dns_key source = {AF_INET, {10, 0, 0, (uint8_t)i}};
+
+		if (i == FAKE_REST)
+			source = (struct dns_key){0};
+		if (bpf->sources[i].packets > 0)
+			take(userdata, &source, &bpf->sources[i]);
+	}
+	return bpf->error;
 }
 
 static size_t slot_of(struct dns_bpf *bpf, const struct dns_key *server)
@@ -142,9 +121,7 @@ void dns_bpf_reuse(struct dns_bpf *bpf, uint64_t now)
 	(void)now;
 }
 
-void dns_bpf_sweep(struct dns_bpf *bpf, uint64_t now_ns,
-	void (*take)(void *userdata, const struct dns_pending *query, bool unanswered),
-	void *userdata)
+void dns_bpf_sweep(struct dns_bpf *bpf, uint64_t now_ns, dns_take_pending *take, void *userdata)
 {
 	size_t kept = 0;
 
@@ -165,8 +142,7 @@ void dns_bpf_sample(struct dns_bpf *bpf, uint64_t one_in, uint64_t at_most)
 	bpf->one_in = one_in;
 }
 
-void dns_bpf_drain_samples(struct dns_bpf *bpf,
-	void (*take)(void *userdata, const struct dns_sample *sample), void *userdata)
+void dns_bpf_drain_samples(struct dns_bpf *bpf, dns_take_sample *take, void *userdata)
 {
 	struct dns_sample sample = {.type = 1};
 
@@ -190,7 +166,7 @@ size_t dns_bpf_set_suffixes(struct dns_bpf *bpf, const struct dns_suffix_name *s
 
 size_t dns_bpf_watch(struct dns_bpf *bpf, const struct dns_key *addresses, size_t n)
 {
-	memcpy(bpf->watched, addresses, n * sizeof(*addresses));
+	(void)addresses;
 	return bpf->n_watched = n;
 }
 

@@ -16,13 +16,12 @@ static struct dns_client row(uint8_t server, uint64_t cgroup, uint64_t queries, 
 
 static void put(struct dns_clients *clients, const struct dns_client *rows, size_t n)
 {
-	free(clients->old);
-	clients->old = clients->clients;
-	clients->n_old = clients->n;
-	clients->clients = calloc(n, sizeof(*rows));
-	assert_non_null(clients->clients);
-	memcpy(clients->clients, rows, n * sizeof(*rows));
-	clients->n = dns_clients_merge(clients->clients, n);
+	free(clients->old.clients);
+	clients->old = clients->now;
+	clients->now.clients = calloc(n, sizeof(*rows));
+	assert_non_null(clients->now.clients);
+	memcpy(clients->now.clients, rows, n * sizeof(*rows));
+	clients->now.n = dns_clients_merge(clients->now.clients, n);
 }
 
 TEST(rows_are_summed_by_server_and_cgroup)
@@ -55,20 +54,20 @@ TEST(rates_are_from_reading_to_reading)
 	put(&clients, first, 2);
 	dns_clients_rate(&clients, &seen, 10 * USEC_PER_SEC);
 	/* What came before the first reading has no time. */
-	assert_true(clients.clients[0].per_second == 0);
+	assert_true(clients.now.clients[0].per_second == 0);
 	put(&clients, second, 3);
 	dns_clients_rate(&clients, &seen, 12 * USEC_PER_SEC);
-	assert_true(clients.clients[0].per_second == 100);
-	assert_true(clients.clients[1].per_second == 0);
-	assert_true(clients.clients[2].per_second == 25);
-	assert_true(clients.clients[0].smooth > 0 && clients.clients[0].smooth < 100);
-	assert_int_equal(clients.clients[0].changed_at_us, 12 * USEC_PER_SEC);
-	assert_int_equal(clients.clients[1].changed_at_us, 10 * USEC_PER_SEC);
+	assert_true(clients.now.clients[0].per_second == 100);
+	assert_true(clients.now.clients[1].per_second == 0);
+	assert_true(clients.now.clients[2].per_second == 25);
+	assert_true(clients.now.clients[0].smooth > 0 && clients.now.clients[0].smooth < 100);
+	assert_int_equal(clients.now.clients[0].changed_at_us, 12 * USEC_PER_SEC);
+	assert_int_equal(clients.now.clients[1].changed_at_us, 10 * USEC_PER_SEC);
 	/* A row that was forgotten in between begins anew. */
 	put(&clients, third, 3);
 	dns_clients_rate(&clients, &seen, 14 * USEC_PER_SEC);
-	assert_true(clients.clients[0].per_second == 20);
-	assert_true(clients.clients[2].per_second == 0);
+	assert_true(clients.now.clients[0].per_second == 20);
+	assert_true(clients.now.clients[2].per_second == 0);
 	dns_clients_clear(&clients);
 	free(table);
 }

@@ -59,13 +59,19 @@ static int end(void **state)
 	return 0;
 }
 
-static struct dns_server *serve(struct fixture *node, const char *address)
+static struct dns_key key_of(const char *address)
 {
-	struct dns_bpf *kernel = node->kernel;
 	struct dns_key key;
 
 	assert_true(dns_address_parse(address, &key));
-	return &kernel->servers[slot_of(kernel, &key)];
+	return key;
+}
+
+static struct dns_server *serve(struct fixture *node, const char *address)
+{
+	struct dns_key key = key_of(address);
+
+	return &node->kernel->servers[slot_of(node->kernel, &key)];
 }
 
 static void send_queries(struct fixture *node, const char *address, uint32_t n)
@@ -79,9 +85,8 @@ static void send_queries(struct fixture *node, const char *address, uint32_t n)
 
 static const struct dns_server_state *known(const struct fixture *node, const char *address)
 {
-	struct dns_key key;
+	struct dns_key key = key_of(address);
 
-	assert_true(dns_address_parse(address, &key));
 	return dns_server_find(&node->sensor.table, &key);
 }
 
@@ -126,9 +131,8 @@ static void send_one(struct fixture *node, const char *address)
 {
 	size_t place = node->kernel->n_pending++;
 	struct dns_pending *query = &node->kernel->pending[place].query;
-	struct dns_key key;
+	struct dns_key key = key_of(address);
 
-	assert_true(dns_address_parse(address, &key));
 	node->kernel->pending[place].sent_ns = node->now_us * 1000;
 	*query = (struct dns_pending){.family = 4};
 	memcpy(query->server, key.address, sizeof(query->server));

@@ -32,7 +32,7 @@ struct dns_bpf {
 	uint64_t overflow_rest; /* what was counted there when the last sweep found none */
 	struct dns_map_table servers, rows;
 	/* While dns_bpf_drain_samples() runs. */
-	void (*take_sample)(void *userdata, const struct dns_sample *sample);
+	dns_take_sample *take_sample;
 	void *userdata;
 };
 
@@ -203,10 +203,8 @@ void dns_bpf_reuse(struct dns_bpf *bpf, uint64_t now)
 	dns_map_table_reuse(&bpf->rows, now);
 }
 
-typedef void take_pending(void *userdata, const struct dns_pending *query, bool unanswered);
-
 /* Whether the query is still there afterwards. */
-static bool sweep_one(struct dns_pending *way, uint64_t now, take_pending *take, void *userdata)
+static bool sweep_one(struct dns_pending *way, uint64_t now, dns_take_pending *take, void *userdata)
 {
 	__u64 sent = __atomic_load_n(&way->sent_ns, __ATOMIC_ACQUIRE);
 	struct dns_pending query;
@@ -228,7 +226,7 @@ static bool sweep_one(struct dns_pending *way, uint64_t now, take_pending *take,
 }
 
 static bool sweep_buckets(
-	struct dns_bucket *buckets, size_t n, uint64_t now, take_pending *take, void *userdata)
+	struct dns_bucket *buckets, size_t n, uint64_t now, dns_take_pending *take, void *userdata)
 {
 	bool any = false;
 
@@ -242,7 +240,8 @@ static bool sweep_buckets(
  * The count is reset once two sweeps found none: that also corrects what two processors miscounted
  * in one bucket. What came meanwhile stays in it.
  */
-static void sweep_overflow(struct dns_bpf *bpf, uint64_t now, take_pending *take, void *userdata)
+static void sweep_overflow(
+	struct dns_bpf *bpf, uint64_t now, dns_take_pending *take, void *userdata)
 {
 	__u64 *count = &bpf->control->overflow;
 	__u64 overflow = __atomic_load_n(count, __ATOMIC_ACQUIRE);
@@ -262,7 +261,7 @@ static void sweep_overflow(struct dns_bpf *bpf, uint64_t now, take_pending *take
 	bpf->overflow_rest = any ? 0 : overflow;
 }
 
-void dns_bpf_sweep(struct dns_bpf *bpf, uint64_t now, take_pending *take, void *userdata)
+void dns_bpf_sweep(struct dns_bpf *bpf, uint64_t now, dns_take_pending *take, void *userdata)
 {
 	(void)sweep_buckets(bpf->primary, DNS_PRIMARY, now, take, userdata);
 	sweep_overflow(bpf, now, take, userdata);
@@ -276,8 +275,7 @@ void dns_bpf_sample(struct dns_bpf *bpf, uint64_t one_in, uint64_t at_most)
 	control->sample_share = one_in ? (uint32_t)(UINT32_MAX / one_in) : 0;
 }
 
-void dns_bpf_drain_samples(struct dns_bpf *bpf,
-	void (*take)(void *userdata, const struct dns_sample *sample), void *userdata)
+void dns_bpf_drain_samples(struct dns_bpf *bpf, dns_take_sample *take, void *userdata)
 {
 	bpf->take_sample = take;
 	bpf->userdata = userdata;

@@ -71,16 +71,15 @@ bool dns_bpf_forget_source(
  * DNS_TIMEOUT_NS: for them unanswered is true, once. now_ns is CLOCK_MONOTONIC. Not needed while
  * everything is answered and nothing new was sent.
  */
-void dns_bpf_sweep(struct dns_bpf *bpf, uint64_t now_ns,
-	void (*take)(void *userdata, const struct dns_pending *query, bool unanswered),
-	void *userdata);
+typedef void dns_take_pending(void *userdata, const struct dns_pending *query, bool unanswered);
+void dns_bpf_sweep(struct dns_bpf *bpf, uint64_t now_ns, dns_take_pending *take, void *userdata);
 
 /* Samples the name of one in that many queries (0: none), at_most of them until the next call. */
 void dns_bpf_sample(struct dns_bpf *bpf, uint64_t one_in, uint64_t at_most);
 
 /* Calls take for every name sampled since the last time. */
-void dns_bpf_drain_samples(struct dns_bpf *bpf,
-	void (*take)(void *userdata, const struct dns_sample *sample), void *userdata);
+typedef void dns_take_sample(void *userdata, const struct dns_sample *sample);
+void dns_bpf_drain_samples(struct dns_bpf *bpf, dns_take_sample *take, void *userdata);
 
 /*
  * The name as text, lower case, without the last dot, unprintable bytes as \DDD (RFC 4343 2.1).

@@ -30,13 +30,19 @@ static void watch(struct dns_sensor *sensor, const struct dns_key *address)
 	dns_bpf_watch(sensor->bpf, sensor->watched, sensor->n_watched);
 }
 
-void dns_classify(struct dns_sensor *sensor, struct dns_server_state *server)
+void dns_set_role(const struct dns_config *config, const struct dns_host_env *env,
+	struct dns_server_state *server)
 {
-	server->budget = dns_config_budget(&sensor->config, &sensor->env, &server->key);
-	server->role = dns_role_of(&sensor->config, &sensor->env, &server->key,
-		server->totals.cluster_answers, dns_budget_is_set(&server->budget));
+	server->budget = dns_config_budget(config, env, &server->key);
+	server->role = dns_role_of(config, env, &server->key, server->totals.cluster_answers,
+		dns_budget_is_set(&server->budget));
 	if (server->role != DNS_UPSTREAM)
 		server->budget = (struct dns_budget){0};
+}
+
+void dns_classify(struct dns_sensor *sensor, struct dns_server_state *server)
+{
+	dns_set_role(&sensor->config, &sensor->env, server);
 	if (!server->budget.link_local || server->budget.pps == 0)
 		return;
 	/* All that shares the budget is watched as soon as one of it is known to be here. */

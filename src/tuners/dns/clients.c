@@ -54,10 +54,10 @@ size_t dns_clients_merge(struct dns_client *rows, size_t n)
 static const struct dns_client *before(
 	const struct dns_clients *clients, const struct dns_client *now)
 {
-	const struct dns_client *old =
-		clients->n_old == 0
-			? NULL
-			: bsearch(now, clients->old, clients->n_old, sizeof(*now), by_identity);
+	const struct dns_client *old = clients->old.n == 0
+					       ? NULL
+					       : bsearch(now, clients->old.clients, clients->old.n,
+							 sizeof(*now), by_identity);
 
 	/* A count that begins anew was forgotten in between. */
 	return old && old->queries <= now->queries ? old : NULL;
@@ -85,8 +85,8 @@ void dns_clients_rate(struct dns_clients *clients, struct dns_seen *seen, uint64
 	double keep = first ? 0 : exp2(-seconds / HALF_LIFE);
 	uint64_t expanded[DNS_ROLES] = {0}, failed[DNS_ROLES] = {0};
 
-	for (size_t i = 0; i < clients->n; i++) {
-		struct dns_client *client = &clients->clients[i];
+	for (size_t i = 0; i < clients->now.n; i++) {
+		struct dns_client *client = &clients->now.clients[i];
 		const struct dns_client *found = before(clients, client);
 		const struct dns_client *old = found ? found : &unknown;
 		const struct dns_server_state *server =
@@ -229,10 +229,10 @@ static void choose(const struct dns_clients *clients, const struct dns_server_ta
 
 		if (!table->labels[l].server)
 			continue;
-		for (size_t i = 0; i < clients->n; i++)
+		for (size_t i = 0; i < clients->now.n; i++)
 			if (dns_address_equal(
-				    &clients->clients[i].server, &table->labels[l].server->key))
-				all[n++] = &clients->clients[i];
+				    &clients->now.clients[i].server, &table->labels[l].server->key))
+				all[n++] = &clients->now.clients[i];
 		qsort(all, n, sizeof(*all), by_rate);
 		chosen->n[l] = MIN(n, CANDIDATES);
 		memcpy(chosen->clients[l], all, chosen->n[l] * sizeof(*all));
@@ -247,7 +247,7 @@ static void name_users(struct dns_sensor *sensor)
 	const struct dns_clients *clients = &sensor->clients;
 	struct dns_server_table *table = &sensor->table;
 	uint64_t root = dns_bpf_control(sensor->bpf)->root_cgroup;
-	_cleanup_free_ struct dns_client **all = calloc(clients->n + 1, sizeof(*all));
+	_cleanup_free_ struct dns_client **all = calloc(clients->now.n + 1, sizeof(*all));
 	_cleanup_free_ struct candidates *chosen = calloc(1, sizeof(*chosen));
 
 	/* Without memory the users of before are reported until there is some. */
@@ -273,13 +273,14 @@ static void name_users(struct dns_sensor *sensor)
 	}
 }
 
-static struct dns_key source_of(const struct dns_row_key *key)
+static struct dns_client client_of(const struct dns_row_key *key)
 {
-	struct dns_key source = {.family = key->source_family};
+	struct dns_client client = {
+		.server = key->server, .source.family = key->source_family, .cgroup = key->cgroup};
 
-	if (source.family)
-		memcpy(source.address, key->source, sizeof(source.address));
-	return source;
+	if (key->source_family)
+		memcpy(client.source.address, key->source, sizeof(client.source.address));
+	return client;
 }
 
 static void take_row(void *userdata, const void *row, const void *live)
@@ -289,15 +290,12 @@ static void take_row(void *userdata, const void *row, const void *live)
 	struct dns_clients *clients = userdata;
 	struct dns_client *client;
 
-	if (grow_array(&clients->clients, clients->n, &clients->allocated, sizeof(*client)) < 0)
+	if (grow_array(&clients->now.clients, clients->now.n, &clients->now.allocated,
+		    sizeof(*client)) < 0)
 		return;
-	client = &clients->clients[clients->n++];
-	*client = (struct dns_client){
-		.server = key->server,
-		.source = source_of(key),
-		.cgroup = key->cgroup,
-		.queries = counts.queries,
-	};
+	client = &clients->now.clients[clients->now.n++];
+	*client = client_of(key);
+	client->queries = counts.queries;
 	if (key->suffix == DNS_SUFFIX_NONE)
 		return;
 	client->expanded = counts.queries;
@@ -315,10 +313,9 @@ static void take_idle(void *userdata, const void *row, const void *counts)
 {
 	const struct dns_row_key *key = row;
 	struct idle_rows *idle = userdata;
-	struct dns_client wanted = {
-		.server = key->server, .source = source_of(key), .cgroup = key->cgroup};
-	const struct dns_client *client = bsearch(
-		&wanted, idle->clients->clients, idle->clients->n, sizeof(wanted), by_identity);
+	struct dns_client wanted = client_of(key);
+	const struct dns_client *client = bsearch(&wanted, idle->clients->now.clients,
+		idle->clients->now.n, sizeof(wanted), by_identity);
 
 	(void)counts;
 	if (!client || (dns_server_find(idle->table, &key->server) &&
@@ -334,7 +331,7 @@ static void prune(
 {
 	struct idle_rows idle = {.clients = clients, .table = table};
 
-	if (clients->n == 0 || (clients->rows < DNS_ROWS_MAX / 2 && !clients->prune))
+	if (clients->now.n == 0 || (clients->rows < DNS_ROWS_MAX / 2 && !clients->prune))
 		return;
 	clients->prune = false;
 	(void)dns_bpf_each(bpf, DNS_MAP_ROWS, take_idle, &idle);
@@ -345,14 +342,10 @@ static void prune(
 
 static void swap_readings(struct dns_clients *clients)
 {
-	struct dns_clients was = *clients;
+	struct dns_reading was = clients->now;
 
-	clients->clients = was.old;
-	clients->n = was.n_old;
-	clients->allocated = was.old_allocated;
-	clients->old = was.clients;
-	clients->n_old = was.n;
-	clients->old_allocated = was.allocated;
+	clients->now = clients->old;
+	clients->old = was;
 }
 
 void dns_clients_read(struct dns_sensor *sensor, struct dns_seen *seen)
@@ -365,14 +358,14 @@ void dns_clients_read(struct dns_sensor *sensor, struct dns_seen *seen)
 	if (clients->read_at_us > 0 && age + USEC_PER_SEC / 2 < every * USEC_PER_SEC)
 		return;
 	swap_readings(clients);
-	clients->n = 0;
+	clients->now.n = 0;
 	/* An incomplete reading would look as if the rest began anew: the one before stays. */
 	if (dns_bpf_each(sensor->bpf, DNS_MAP_ROWS, take_row, clients) < 0) {
 		swap_readings(clients);
 		return;
 	}
-	clients->rows = clients->n;
-	clients->n = dns_clients_merge(clients->clients, clients->n);
+	clients->rows = clients->now.n;
+	clients->now.n = dns_clients_merge(clients->now.clients, clients->now.n);
 	dns_clients_rate(clients, seen, sensor->now_us);
 	prune(clients, sensor->bpf, seen->table);
 	name_users(sensor);
@@ -381,7 +374,7 @@ void dns_clients_read(struct dns_sensor *sensor, struct dns_seen *seen)
 
 void dns_clients_clear(struct dns_clients *clients)
 {
-	free(clients->clients);
-	free(clients->old);
+	free(clients->now.clients);
+	free(clients->old.clients);
 	*clients = (struct dns_clients){0};
 }

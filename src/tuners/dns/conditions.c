@@ -159,7 +159,7 @@ static void judge(const struct dns_seen *seen, const struct dns_memory *memory,
 				server->name, dns_role_name(server->role),
 				dns_minute(server).unanswered, dns_minute(server).queries);
 		}
-		any_budget = any_budget || dns_has_budget(server);
+		any_budget = any_budget || dns_budget_is_set(&server->budget);
 	}
 	if (silent > NAMED)
 		condition_append(&readings[2], "; and %u other servers", silent - NAMED);

@@ -32,11 +32,6 @@
 #define CROWD            2
 #define CROWDED_FOR_US   (60 * USEC_PER_SEC)
 
-bool dns_has_budget(const struct dns_server_state *server)
-{
-	return server->role == DNS_UPSTREAM && dns_budget_is_set(&server->budget);
-}
-
 const struct dns_seconds *dns_packets_of(
 	const struct dns_seen *seen, const struct dns_server_state *server)
 {
@@ -168,7 +163,7 @@ static void remember(const struct dns_seen *seen, const struct dns_server_state 
 	else
 		memory->unanswered =
 			unanswered >= UNANSWERED_LEAST && unanswered >= queries * UNANSWERED_BEGINS;
-	if (!dns_has_budget(server)) {
+	if (!dns_budget_is_set(&server->budget)) {
 		memory->pressure = false;
 		memory->over_lately = 0;
 		return;
@@ -304,7 +299,7 @@ int dns_decide(const struct dns_seen *seen, struct dns_memory *memory,
 		if (!server_memory)
 			return -ENOMEM;
 		remember(seen, server, server_memory, input->now_us);
-		if (!dns_has_budget(server))
+		if (!dns_budget_is_set(&server->budget))
 			continue;
 		remember_user(seen, server, server_memory, memory, input->now_us);
 		if (server->label >= 0)

@@ -362,7 +362,6 @@ const struct dns_seconds *dns_packets_of(
 	const struct dns_seen *seen, const struct dns_server_state *server);
 bool dns_is_upper_bound(const struct dns_seen *seen, const struct dns_server_state *server);
 
-bool dns_has_budget(const struct dns_server_state *server); /* an upstream with one */
 /* The largest share of one of the budget's numbers that was used in the last minute; 1: all. */
 double dns_budget_used(const struct dns_seen *seen, const struct dns_server_state *server);
 

@@ -44,7 +44,7 @@ static void add_budget(struct json *json, cJSON *parent, const struct dns_seen *
 	const struct dns_budget *budget = &server->budget;
 	cJSON *object;
 
-	if (!dns_has_budget(server)) {
+	if (!dns_budget_is_set(&server->budget)) {
 		json_null(json, parent, "budget");
 		return;
 	}

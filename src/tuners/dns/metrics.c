@@ -109,7 +109,7 @@ static void put_seconds(struct metric_sink *sink, const struct dns_report *repor
 		const struct dns_server_memory *memory =
 			dns_memory_find(report->memory, label->server);
 
-		if (dns_has_budget(label->server))
+		if (dns_budget_is_set(&label->server->budget))
 			metric_sample(
 				sink, memory ? (double)memory->over : 0, label->server->name, NULL);
 	}

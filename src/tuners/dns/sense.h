@@ -107,14 +107,16 @@ struct dns_client {
 	uint64_t serves_at_us;
 };
 
-struct dns_clients {
+struct dns_reading {
 	struct dns_client *clients; /* by server, cgroup and source */
 	size_t n, allocated;
-	struct dns_client *old; /* of the reading before */
-	size_t n_old, old_allocated;
-	size_t rows;         /* of the kernel, at the last reading */
-	uint64_t read_at_us; /* 0: never */
-	bool prune;          /* rows of servers that are gone are left in the kernel */
+};
+
+struct dns_clients {
+	struct dns_reading now, old; /* this reading, and the one before */
+	size_t rows;                 /* of the kernel, at the last reading */
+	uint64_t read_at_us;         /* 0: never */
+	bool prune;                  /* rows of servers that are gone are left in the kernel */
 };
 
 /* Adds up rows[0..n) of the same server, cgroup and source; how many are left. */
@@ -188,7 +190,10 @@ void dns_sense(struct dns_sensor *sensor, struct dns_seen *seen, uint64_t now_us
 
 /* classify.c. Reads the node's files and devices, and tells the kernel what follows from them. */
 void dns_refresh(struct dns_sensor *sensor, struct dns_seen *seen);
-/* Sets the role and the budget of one server. */
+/* Sets the role and the budget of one server; only an upstream has one. */
+void dns_set_role(const struct dns_config *config, const struct dns_host_env *env,
+	struct dns_server_state *server);
+/* The same, and watches the packets that share its budget. */
 void dns_classify(struct dns_sensor *sensor, struct dns_server_state *server);
 
 /* link_local.c. The packets that share the budget of a cloud's link-local services. */

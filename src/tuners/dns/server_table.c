@@ -231,8 +231,8 @@ struct dns_slot dns_minute(const struct dns_server_state *server)
 /* A server with a budget always has a label of its own. */
 static uint64_t weight(const struct dns_server_state *server)
 {
-	return server->pinned || dns_has_budget(server) ? UINT64_MAX / 4
-							: dns_minute(server).queries;
+	return server->pinned || dns_budget_is_set(&server->budget) ? UINT64_MAX / 4
+								    : dns_minute(server).queries;
 }
 
 /* A free label, else that of the least important server. */
