@@ -165,9 +165,3 @@ void metric_histogram(struct metric_sink *sink, const double *bounds, const uint
 	put_part(sink, "_count", NULL, (double)total, labels);
 	va_end(labels);
 }
-
-void metric_end(struct metric_sink *sink)
-{
-	if (sink->openmetrics)
-		fputs("# EOF\n", sink->out);
-}

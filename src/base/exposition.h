@@ -4,7 +4,7 @@
 
 /*
  * Writes metrics as text: Prometheus 0.0.4, or OpenMetrics 1.0 where the scraper asked for it. The
- * caller writes a family's line first, then all of its samples.
+ * caller writes a family's line first, then all of its samples, and "# EOF" at OpenMetrics' end.
  */
 
 #include <stdbool.h>
@@ -37,8 +37,5 @@ void metric_sample(struct metric_sink *sink, double value, ...) __attribute__((s
  */
 void metric_histogram(struct metric_sink *sink, const double *bounds, const uint64_t *counts,
 	size_t n, double sum, ...) __attribute__((sentinel));
-
-/* What ends the text: "# EOF" in OpenMetrics. */
-void metric_end(struct metric_sink *sink);
 
 #endif

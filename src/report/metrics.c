@@ -230,7 +230,8 @@ static void put_metrics(FILE *out, void *data)
 	put_tuners(&sink, text->node);
 	sink.rows = core_tables.metric_rows;
 	put_process(&sink, text->node->started_us);
-	metric_end(&sink);
+	if (sink.openmetrics)
+		fputs("# EOF\n", sink.out);
 }
 
 int report_metrics(const struct node *node, bool openmetrics, char **ret, size_t *len)

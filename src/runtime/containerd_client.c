@@ -11,41 +11,32 @@
 #define SMALL_MAX ((size_t)64 * 1024)
 #define LIST_MAX  ((size_t)1024 * 1024)
 
-int containerd_get_version(struct grpc *grpc, const struct wait *wait, struct arena *arena,
-	const Containerd__VersionResponse **version)
+static const struct {
+	const char *method;
+	size_t answer_max;
+	const ProtobufCMessageDescriptor *answer;
+} calls[] = {
+	[CONTAINERD_VERSION] = {"version.v1.Version/Version", SMALL_MAX,
+		&containerd__version_response__descriptor},
+	[CONTAINERD_NAMESPACES] = {"namespaces.v1.Namespaces/List", LIST_MAX,
+		&containerd__list_namespaces_response__descriptor},
+	[CONTAINERD_INGESTS] = {"content.v1.Content/ListStatuses", LIST_MAX,
+		&containerd__list_statuses_response__descriptor},
+	[CONTAINERD_CONTENT] = {"content.v1.Content/List", LIST_MAX,
+		&containerd__list_content_response__descriptor},
+};
+
+int containerd_call(struct grpc *grpc, const struct wait *wait, struct arena *arena,
+	enum containerd_call which, const char *namespace, const ProtobufCMessage *message,
+	void *ret)
 {
-	static const struct grpc_request request = {
-		.method = "/containerd.services.version.v1.Version/Version",
-		.answer_max = SMALL_MAX,
-	};
-
-	return wire_call(grpc, wait, arena, &request, NULL,
-		&containerd__version_response__descriptor, version);
-}
-
-int containerd_get_namespaces(struct grpc *grpc, const struct wait *wait, struct arena *arena,
-	const Containerd__ListNamespacesResponse **namespaces)
-{
-	static const struct grpc_request request = {
-		.method = "/containerd.services.namespaces.v1.Namespaces/List",
-		.answer_max = LIST_MAX,
-	};
-
-	return wire_call(grpc, wait, arena, &request, NULL,
-		&containerd__list_namespaces_response__descriptor, namespaces);
-}
-
-int containerd_get_ingests(struct grpc *grpc, const struct wait *wait, struct arena *arena,
-	const char *namespace, const Containerd__ListStatusesResponse **ingests)
-{
-	const struct grpc_request request = {
-		.method = "/containerd.services.content.v1.Content/ListStatuses",
+	char method[128];
+	const struct grpc_request request = {.method = method,
 		.containerd_namespace = namespace,
-		.answer_max = LIST_MAX,
-	};
+		.answer_max = calls[which].answer_max};
 
-	return wire_call(grpc, wait, arena, &request, NULL,
-		&containerd__list_statuses_response__descriptor, ingests);
+	snprintf(method, sizeof(method), "/containerd.services.%s", calls[which].method);
+	return wire_call(grpc, wait, arena, &request, message, calls[which].answer, ret);
 }
 
 /* What lies before 1970 or beyond the year 9999 (the format's own bounds) is no time. */
@@ -73,11 +64,6 @@ static bool is_digest(const char *text)
 int containerd_get_manifests(struct grpc *grpc, const struct wait *wait, struct arena *arena,
 	const char *namespace, const char *layer, const Containerd__ListContentResponse **manifests)
 {
-	const struct grpc_request request = {
-		.method = "/containerd.services.content.v1.Content/List",
-		.containerd_namespace = namespace,
-		.answer_max = LIST_MAX,
-	};
 	Containerd__ListContentRequest message = CONTAINERD__LIST_CONTENT_REQUEST__INIT;
 	char texts[CONTAINERD_LAYERS_MAX][256], *filters[CONTAINERD_LAYERS_MAX];
 
@@ -90,7 +76,6 @@ int containerd_get_manifests(struct grpc *grpc, const struct wait *wait, struct 
 	}
 	message.filters = filters;
 	message.n_filters = ARRAY_SIZE(filters);
-	/* The answer is a stream of messages, of which one is taken. */
-	return wire_call(grpc, wait, arena, &request, &message.base,
-		&containerd__list_content_response__descriptor, manifests);
+	return containerd_call(
+		grpc, wait, arena, CONTAINERD_CONTENT, namespace, &message.base, manifests);
 }

@@ -17,14 +17,18 @@
 
 #include "runtime/grpc_client.h"
 
-int containerd_get_version(struct grpc *grpc, const struct wait *wait, struct arena *arena,
-	const Containerd__VersionResponse **version);
-int containerd_get_namespaces(struct grpc *grpc, const struct wait *wait, struct arena *arena,
-	const Containerd__ListNamespacesResponse **namespaces);
+/* Each with the message of its answer. */
+enum containerd_call {
+	CONTAINERD_VERSION,    /* Containerd__VersionResponse */
+	CONTAINERD_NAMESPACES, /* Containerd__ListNamespacesResponse */
+	CONTAINERD_INGESTS,    /* Containerd__ListStatusesResponse: what a namespace fetches now */
+	CONTAINERD_CONTENT,    /* Containerd__ListContentResponse: the first of a stream */
+};
 
-/* The pieces of content that a namespace fetches now: "layer-sha256:...", "manifest-sha256:...". */
-int containerd_get_ingests(struct grpc *grpc, const struct wait *wait, struct arena *arena,
-	const char *namespace, const Containerd__ListStatusesResponse **ingests);
+/* namespace and message may be NULL. ret is a pointer to a pointer to the answer's message. */
+int containerd_call(struct grpc *grpc, const struct wait *wait, struct arena *arena,
+	enum containerd_call which, const char *namespace, const ProtobufCMessage *message,
+	void *ret);
 
 /* Of CLOCK_REALTIME; 0 for no time. */
 uint64_t containerd_time_us(const Containerd__Timestamp *stamp);

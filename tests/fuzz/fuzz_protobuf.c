@@ -34,11 +34,14 @@ static void call_any(unsigned which, struct cri *cri, const struct wait *wait, s
 		use(message);
 	if (which == 6)
 		cri_get_config(cri, wait, arena, &config);
-	if (which == 7 && containerd_get_version(cri->grpc, wait, arena, &version) == 0)
+	if (which == 7 && containerd_call(cri->grpc, wait, arena, CONTAINERD_VERSION, NULL, NULL,
+				  &version) == 0)
 		use(version);
-	if (which == 7 && containerd_get_namespaces(cri->grpc, wait, arena, &namespaces) == 0)
+	if (which == 7 && containerd_call(cri->grpc, wait, arena, CONTAINERD_NAMESPACES, NULL, NULL,
+				  &namespaces) == 0)
 		use(namespaces);
-	if (which == 8 && containerd_get_ingests(cri->grpc, wait, arena, "moby", &ingests) == 0)
+	if (which == 8 && containerd_call(cri->grpc, wait, arena, CONTAINERD_INGESTS, "moby", NULL,
+				  &ingests) == 0)
 		for (size_t i = 0; i < ingests->n_statuses; i++)
 			containerd_time_us(ingests->statuses[i]->started_at);
 	if (which == 9 && containerd_get_manifests(

@@ -147,7 +147,8 @@ static int containers(struct session *s)
 static int ctd_version(struct session *s)
 {
 	const Containerd__VersionResponse *m;
-	int r = containerd_get_version(s->cri.grpc, &s->wait, &s->arena, &m);
+	int r = containerd_call(
+		s->cri.grpc, &s->wait, &s->arena, CONTAINERD_VERSION, NULL, NULL, &m);
 
 	if (r != 0)
 		return r;
@@ -158,7 +159,8 @@ static int ctd_version(struct session *s)
 static int ctd_namespaces(struct session *s)
 {
 	const Containerd__ListNamespacesResponse *m;
-	int r = containerd_get_namespaces(s->cri.grpc, &s->wait, &s->arena, &m);
+	int r = containerd_call(
+		s->cri.grpc, &s->wait, &s->arena, CONTAINERD_NAMESPACES, NULL, NULL, &m);
 	cJSON *list = cJSON_AddArrayToObject(s->json, "namespaces");
 
 	for (size_t i = 0; r == 0 && i < m->n_namespaces; i++)
@@ -169,7 +171,8 @@ static int ctd_namespaces(struct session *s)
 static int ctd_ingests(struct session *s)
 {
 	const Containerd__ListStatusesResponse *m;
-	int r = containerd_get_ingests(s->cri.grpc, &s->wait, &s->arena, s->argument, &m);
+	int r = containerd_call(
+		s->cri.grpc, &s->wait, &s->arena, CONTAINERD_INGESTS, s->argument, NULL, &m);
 	cJSON *list = cJSON_AddArrayToObject(s->json, "ingests");
 
 	for (size_t i = 0; r == 0 && i < m->n_statuses; i++) {

@@ -9,6 +9,8 @@
 
 #include "directory.h"
 
+#include "runtime/grpc_client.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <nghttp2/nghttp2.h>
@@ -276,6 +278,33 @@ static inline void server_stop(struct grpc_server *server)
 	close(server->listener);
 	close(server->stop_fd);
 	unlink(server->path);
+}
+
+/* A server and a client of it in a directory of their own. */
+struct grpc_fixture {
+	struct directory directory;
+	struct grpc_server server;
+	struct grpc *grpc;
+	struct wait wait;
+	struct arena arena;
+};
+
+static inline void grpc_fixture_make(struct grpc_fixture *fixture,
+	void (*serve)(struct server_call *call, void *userdata), void *userdata)
+{
+	*fixture = (struct grpc_fixture){.server = {.serve = serve, .userdata = userdata},
+		.wait = {now_us() + 20 * USEC_PER_SEC, -1}};
+	directory_make(&fixture->directory);
+	directory_path(&fixture->directory, "/s.sock", fixture->server.path);
+	arena_init(&fixture->arena);
+	assert_int_equal(grpc_open(fixture->server.path, &fixture->grpc), 0);
+}
+
+static inline void grpc_fixture_remove(struct grpc_fixture *fixture)
+{
+	grpc_close(fixture->grpc);
+	arena_free(&fixture->arena);
+	directory_remove(&fixture->directory);
 }
 
 #endif

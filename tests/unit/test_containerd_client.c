@@ -4,11 +4,7 @@
 #include "runtime/containerd_client.h"
 
 struct fixture {
-	struct directory directory;
-	struct grpc_server server;
-	struct grpc *grpc;
-	struct wait wait;
-	struct arena arena;
+	struct grpc_fixture grpc;
 	uint8_t data[1024]; /* of each answer */
 	size_t size;
 	bool no_message; /* a stream of none */
@@ -28,23 +24,15 @@ static void serve(struct server_call *call, void *userdata)
 
 static void begin(struct fixture *fixture)
 {
-	memset(fixture, 0, sizeof(*fixture));
-	directory_make(&fixture->directory);
-	directory_path(&fixture->directory, "/s.sock", fixture->server.path);
-	fixture->server.serve = serve;
-	fixture->server.userdata = fixture;
-	fixture->wait = (struct wait){now_us() + 20 * USEC_PER_SEC, -1};
-	arena_init(&fixture->arena);
-	server_start(&fixture->server);
-	assert_int_equal(grpc_open(fixture->server.path, &fixture->grpc), 0);
+	*fixture = (struct fixture){0};
+	grpc_fixture_make(&fixture->grpc, serve, fixture);
+	server_start(&fixture->grpc.server);
 }
 
 static void end(struct fixture *fixture)
 {
-	grpc_close(fixture->grpc);
-	server_stop(&fixture->server);
-	arena_free(&fixture->arena);
-	directory_remove(&fixture->directory);
+	server_stop(&fixture->grpc.server);
+	grpc_fixture_remove(&fixture->grpc);
 }
 
 TEST(times_of_ingests_are_read)
@@ -78,16 +66,19 @@ TEST(times_of_ingests_are_read)
 		response.statuses = list;
 		response.n_statuses = 1;
 		f.size = protobuf_c_message_pack(&response.base, f.data);
-		assert_int_equal(
-			containerd_get_ingests(f.grpc, &f.wait, &f.arena, "k8s.io", &ingests), 0);
+		assert_int_equal(containerd_call(f.grpc.grpc, &f.grpc.wait, &f.grpc.arena,
+					 CONTAINERD_INGESTS, "k8s.io", NULL, &ingests),
+			0);
 		assert_int_equal(ingests->n_statuses, 1);
 		assert_int_equal(containerd_time_us(ingests->statuses[0]->updated_at), cases[i].us);
 		assert_int_equal(containerd_time_us(ingests->statuses[0]->started_at), 0);
 	}
-	assert_int_equal(containerd_get_ingests(f.grpc, &f.wait, &f.arena, "moby", &ingests),
+	assert_int_equal(containerd_call(f.grpc.grpc, &f.grpc.wait, &f.grpc.arena,
+				 CONTAINERD_INGESTS, "moby", NULL, &ingests),
 		GRPC_FAILED_PRECONDITION);
-	assert_int_equal(
-		containerd_get_ingests(f.grpc, &f.wait, &f.arena, "two words", &ingests), -EINVAL);
+	assert_int_equal(containerd_call(f.grpc.grpc, &f.grpc.wait, &f.grpc.arena,
+				 CONTAINERD_INGESTS, "two words", NULL, &ingests),
+		-EINVAL);
 	end(&f);
 }
 
@@ -103,8 +94,8 @@ TEST(manifests_of_a_layer_have_their_labels)
 
 	begin(&f);
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
-		assert_int_equal(containerd_get_manifests(
-					 f.grpc, &f.wait, &f.arena, "k8s.io", bad[i], &manifests),
+		assert_int_equal(containerd_get_manifests(f.grpc.grpc, &f.grpc.wait, &f.grpc.arena,
+					 "k8s.io", bad[i], &manifests),
 			-EINVAL);
 	label.key = (char *)"containerd.io/gc.ref.content.l.0";
 	label.value = (char *)"sha256:01";
@@ -113,15 +104,15 @@ TEST(manifests_of_a_layer_have_their_labels)
 	message.info = list;
 	message.n_info = 1;
 	f.size = protobuf_c_message_pack(&message.base, f.data);
-	assert_int_equal(containerd_get_manifests(
-				 f.grpc, &f.wait, &f.arena, "k8s.io", "sha256:01", &manifests),
+	assert_int_equal(containerd_get_manifests(f.grpc.grpc, &f.grpc.wait, &f.grpc.arena,
+				 "k8s.io", "sha256:01", &manifests),
 		0);
 	assert_int_equal(manifests->n_info, 1);
 	assert_string_equal(manifests->info[0]->labels[0]->value, "sha256:01");
 	f.no_message = true;
-	assert_int_equal(containerd_get_manifests(
-				 f.grpc, &f.wait, &f.arena, "k8s.io", "sha256:01", &manifests),
+	assert_int_equal(containerd_get_manifests(f.grpc.grpc, &f.grpc.wait, &f.grpc.arena,
+				 "k8s.io", "sha256:01", &manifests),
 		-EBADMSG);
-	assert_int_equal(f.server.accepted, 1);
+	assert_int_equal(f.grpc.server.accepted, 1);
 	end(&f);
 }

@@ -5,11 +5,8 @@
 #include "runtime/wire.h"
 
 struct fixture {
-	struct directory directory;
-	struct grpc_server server;
+	struct grpc_fixture grpc;
 	struct cri cri;
-	struct wait wait;
-	struct arena arena;
 	const char *knows;  /* "v1" or "v1alpha2" */
 	unsigned called[2]; /* in v1, in v1alpha2 */
 	const uint8_t *data;
@@ -33,24 +30,16 @@ static void serve(struct server_call *call, void *userdata)
 
 static void begin(struct fixture *fixture)
 {
-	memset(fixture, 0, sizeof(*fixture));
-	directory_make(&fixture->directory);
-	directory_path(&fixture->directory, "/s.sock", fixture->server.path);
-	fixture->server.serve = serve;
-	fixture->server.userdata = fixture;
-	fixture->knows = "v1";
-	fixture->wait = (struct wait){now_us() + 20 * USEC_PER_SEC, -1};
-	arena_init(&fixture->arena);
-	server_start(&fixture->server);
-	assert_int_equal(grpc_open(fixture->server.path, &fixture->cri.grpc), 0);
+	*fixture = (struct fixture){.knows = "v1"};
+	grpc_fixture_make(&fixture->grpc, serve, fixture);
+	fixture->cri.grpc = fixture->grpc.grpc;
+	server_start(&fixture->grpc.server);
 }
 
 static void end(struct fixture *fixture)
 {
-	grpc_close(fixture->cri.grpc);
-	server_stop(&fixture->server);
-	arena_free(&fixture->arena);
-	directory_remove(&fixture->directory);
+	server_stop(&fixture->grpc.server);
+	grpc_fixture_remove(&fixture->grpc);
 }
 
 /* What the runtime answers from now on. */
@@ -85,8 +74,8 @@ TEST(the_runtimes_version_of_the_api_is_spoken)
 	answer(&fixture, &m.base);
 	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
 		fixture.knows = steps[i].knows;
-		assert_int_equal(cri_call(&fixture.cri, &fixture.wait, &fixture.arena, CRI_VERSION,
-					 NULL, &version),
+		assert_int_equal(cri_call(&fixture.cri, &fixture.grpc.wait, &fixture.grpc.arena,
+					 CRI_VERSION, NULL, &version),
 			steps[i].expected);
 		assert_memory_equal(fixture.called, steps[i].called, sizeof(fixture.called));
 		if (steps[i].expected == 0)
@@ -106,7 +95,9 @@ static void get_config(struct fixture *fixture, const char *json, struct cri_run
 	response.info = entries;
 	response.n_info = 1;
 	answer(fixture, &response.base);
-	assert_int_equal(cri_get_config(&fixture->cri, &fixture->wait, &fixture->arena, config), 0);
+	assert_int_equal(
+		cri_get_config(&fixture->cri, &fixture->grpc.wait, &fixture->grpc.arena, config),
+		0);
 }
 
 TEST(the_running_config_is_read)
@@ -154,14 +145,17 @@ TEST(what_an_answer_becomes_is_bounded)
 	}
 	f.data = data;
 	f.size = WIRE_LIST_MAX;
-	assert_int_equal(cri_call(&f.cri, &f.wait, &f.arena, CRI_CONTAINERS, NULL, &m), -EBADMSG);
-	arena_free(&f.arena);
+	assert_int_equal(
+		cri_call(&f.cri, &f.grpc.wait, &f.grpc.arena, CRI_CONTAINERS, NULL, &m), -EBADMSG);
+	arena_free(&f.grpc.arena);
 	f.size = 2000;
-	assert_int_equal(cri_call(&f.cri, &f.wait, &f.arena, CRI_CONTAINERS, NULL, &m), 0);
+	assert_int_equal(
+		cri_call(&f.cri, &f.grpc.wait, &f.grpc.arena, CRI_CONTAINERS, NULL, &m), 0);
 	assert_int_equal(m->n_containers, 1000);
 	assert_string_equal(m->containers[999]->id, "");
 	f.size = 1999;
-	assert_int_equal(cri_call(&f.cri, &f.wait, &f.arena, CRI_CONTAINERS, NULL, &m), -EBADMSG);
+	assert_int_equal(
+		cri_call(&f.cri, &f.grpc.wait, &f.grpc.arena, CRI_CONTAINERS, NULL, &m), -EBADMSG);
 	end(&f);
 }
 
@@ -172,17 +166,17 @@ TEST(a_probe_tells_how_far_a_runtime_answers)
 
 	begin(&f);
 	answer(&f, &m.base);
-	assert_int_equal(cri_probe(f.server.path, &f.wait), CRI_ANSWERS);
+	assert_int_equal(cri_probe(f.grpc.server.path, &f.grpc.wait), CRI_ANSWERS);
 	f.knows = "none";
-	assert_int_equal(cri_probe(f.server.path, &f.wait), CRI_IS_GRPC);
-	server_stop(&f.server);
-	assert_int_equal(cri_probe(f.server.path, &f.wait), CRI_NO_ANSWER);
-	directory_put(&f.directory, "/s.sock", "");
-	assert_int_equal(cri_probe(f.server.path, &f.wait), CRI_NO_ANSWER);
-	directory_delete(&f.directory, "/s.sock");
-	f.server.raw = "220 mail\r\n";
-	f.server.raw_len = 10;
-	server_start(&f.server);
-	assert_int_equal(cri_probe(f.server.path, &f.wait), CRI_CONNECTS);
+	assert_int_equal(cri_probe(f.grpc.server.path, &f.grpc.wait), CRI_IS_GRPC);
+	server_stop(&f.grpc.server);
+	assert_int_equal(cri_probe(f.grpc.server.path, &f.grpc.wait), CRI_NO_ANSWER);
+	directory_put(&f.grpc.directory, "/s.sock", "");
+	assert_int_equal(cri_probe(f.grpc.server.path, &f.grpc.wait), CRI_NO_ANSWER);
+	directory_delete(&f.grpc.directory, "/s.sock");
+	f.grpc.server.raw = "220 mail\r\n";
+	f.grpc.server.raw_len = 10;
+	server_start(&f.grpc.server);
+	assert_int_equal(cri_probe(f.grpc.server.path, &f.grpc.wait), CRI_CONNECTS);
 	end(&f);
 }

@@ -29,7 +29,8 @@ static void begin(struct written *written, bool openmetrics)
 
 static void expect(struct written *written, const char *text)
 {
-	metric_end(&written->sink);
+	if (written->sink.openmetrics)
+		fputs("# EOF\n", written->sink.out);
 	fclose(written->sink.out);
 	assert_string_equal(written->text, text);
 	free(written->text);

@@ -79,8 +79,8 @@ static void ask_version(struct session *session)
 	/* containerd without its CRI plugin still is one: Docker's is. */
 	runtime->no_cri = r == GRPC_UNIMPLEMENTED && runtime->found.kind == RUNTIME_CONTAINERD;
 	if (runtime->no_cri)
-		r = containerd_get_version(
-			session->grpc, &session->wait, next_arena(session), &own);
+		r = containerd_call(session->grpc, &session->wait, next_arena(session),
+			CONTAINERD_VERSION, NULL, NULL, &own);
 	/* It may be starting: "server is not initialized yet". */
 	if (r > 0)
 		runtime->due_us = now_us() + BEGINNING_EVERY_US;
@@ -269,8 +269,8 @@ static void ask_namespaces(struct session *session)
 	struct node_runtime *runtime = session->runtime;
 	const Containerd__ListNamespacesResponse *found;
 
-	if (!is_good(session, containerd_get_namespaces(
-				      session->grpc, &session->wait, next_arena(session), &found)))
+	if (!is_good(session, containerd_call(session->grpc, &session->wait, next_arena(session),
+				      CONTAINERD_NAMESPACES, NULL, NULL, &found)))
 		return;
 	copy_text(runtime->namespaces[0], sizeof(runtime->namespaces[0]), CRI_NAMESPACE);
 	runtime->n_namespaces = 1;
@@ -298,9 +298,9 @@ static void ask_pulls(struct session *session)
 	for (size_t at = 0; pieces && at < runtime->n_namespaces; at++) {
 		const Containerd__ListStatusesResponse *found;
 
-		if (!is_good(
-			    session, containerd_get_ingests(session->grpc, &session->wait,
-					     next_arena(session), runtime->namespaces[at], &found)))
+		if (!is_good(session,
+			    containerd_call(session->grpc, &session->wait, next_arena(session),
+				    CONTAINERD_INGESTS, runtime->namespaces[at], NULL, &found)))
 			return;
 		for (size_t i = 0; i < found->n_statuses && n < PULL_LAYERS_MAX; i++) {
 			const Containerd__IngestStatus *ingest = found->statuses[i];
