@@ -126,7 +126,7 @@ static int take_command_line(struct reading *reading)
 	take_path(reading, command_option(&command, "config-dir"), seen->config_dir);
 	for (int i = 0; i < KUBELET_FIELDS; i++) {
 		struct kubelet_value taken = {.origin = KUBELET_FLAG};
-		const char *flag = kubelet_field_flag((enum kubelet_field)i);
+		const char *flag = kubelet_fields[i].flag;
 
 		if (!flag)
 			continue;

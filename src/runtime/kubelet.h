@@ -91,9 +91,12 @@ extern const char kubelet_own_text[];
  */
 void kubelet_read(const struct host *host, struct kubelet_seen *seen);
 
-/* A field's name in the file, and its flag (NULL for none). */
-const char *kubelet_field_name(enum kubelet_field field);
-const char *kubelet_field_flag(enum kubelet_field field);
+struct kubelet_row {
+	const char *name, *flag, *def; /* flag NULL: none */
+	enum { KUBELET_BOOL, KUBELET_NUMBER, KUBELET_AGE } kind;
+};
+
+extern const struct kubelet_row kubelet_fields[KUBELET_FIELDS];
 
 /*
  * Parses one file, YAML or JSON. 0 with what it gives in values, all else KUBELET_UNSET; -EBADMSG

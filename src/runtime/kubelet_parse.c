@@ -11,38 +11,19 @@
 
 #define KIND "KubeletConfiguration"
 
-enum kind {
-	KIND_BOOL,
-	KIND_NUMBER,
-	KIND_AGE,
-};
-
 /* Names of KubeletConfiguration v1beta1, flags of cmd/kubelet/app/options. */
-static const struct {
-	const char *name, *flag, *def;
-	enum kind kind;
-} fields[KUBELET_FIELDS] = {
+const struct kubelet_row kubelet_fields[KUBELET_FIELDS] = {
 	[KUBELET_SERIALIZE_IMAGE_PULLS] = {"serializeImagePulls", "serialize-image-pulls", "true",
-		KIND_BOOL},
-	[KUBELET_MAX_PARALLEL_IMAGE_PULLS] = {"maxParallelImagePulls", NULL, "", KIND_NUMBER},
-	[KUBELET_REGISTRY_PULL_QPS] = {"registryPullQPS", "registry-qps", "5", KIND_NUMBER},
-	[KUBELET_REGISTRY_BURST] = {"registryBurst", "registry-burst", "10", KIND_NUMBER},
+		KUBELET_BOOL},
+	[KUBELET_MAX_PARALLEL_IMAGE_PULLS] = {"maxParallelImagePulls", NULL, "", KUBELET_NUMBER},
+	[KUBELET_REGISTRY_PULL_QPS] = {"registryPullQPS", "registry-qps", "5", KUBELET_NUMBER},
+	[KUBELET_REGISTRY_BURST] = {"registryBurst", "registry-burst", "10", KUBELET_NUMBER},
 	[KUBELET_IMAGE_GC_HIGH] = {"imageGCHighThresholdPercent", "image-gc-high-threshold", "85",
-		KIND_NUMBER},
+		KUBELET_NUMBER},
 	[KUBELET_IMAGE_GC_LOW] = {"imageGCLowThresholdPercent", "image-gc-low-threshold", "80",
-		KIND_NUMBER},
-	[KUBELET_IMAGE_MAXIMUM_GC_AGE] = {"imageMaximumGCAge", NULL, "0s", KIND_AGE},
+		KUBELET_NUMBER},
+	[KUBELET_IMAGE_MAXIMUM_GC_AGE] = {"imageMaximumGCAge", NULL, "0s", KUBELET_AGE},
 };
-
-const char *kubelet_field_name(enum kubelet_field field)
-{
-	return fields[field].name;
-}
-
-const char *kubelet_field_flag(enum kubelet_field field)
-{
-	return fields[field].flag;
-}
 
 static const char *bool_word(const char *text)
 {
@@ -65,9 +46,9 @@ bool kubelet_take(struct kubelet_value *value, enum kubelet_field field, const c
 {
 	uint64_t number;
 
-	if (fields[field].kind == KIND_BOOL)
+	if (kubelet_fields[field].kind == KUBELET_BOOL)
 		text = bool_word(text);
-	else if (fields[field].kind == KIND_NUMBER &&
+	else if (kubelet_fields[field].kind == KUBELET_NUMBER &&
 		 (parse_count(text, &number) < 0 || number > INT32_MAX))
 		text = NULL;
 	return text && text_is_plain(text) && copy_text(value->text, sizeof(value->text), text);
@@ -118,7 +99,8 @@ void kubelet_fill_defaults(struct kubelet_values *values, bool embedded)
 			continue;
 		*value = (struct kubelet_value){.origin = KUBELET_UNSET};
 		copy_text(value->text, sizeof(value->text),
-			i == KUBELET_SERIALIZE_IMAGE_PULLS && parallel ? "false" : fields[i].def);
+			i == KUBELET_SERIALIZE_IMAGE_PULLS && parallel ? "false"
+								       : kubelet_fields[i].def);
 	}
 }
 
@@ -168,10 +150,10 @@ static int take_field(struct reader *reader, enum kubelet_field field, const yam
 	if (is_null(node))
 		return 0;
 	/* A quoted number or bool is a string, which the kubelet refuses. */
-	if ((fields[field].kind != KIND_AGE &&
+	if ((kubelet_fields[field].kind != KUBELET_AGE &&
 		    node->data.scalar.style != YAML_PLAIN_SCALAR_STYLE) ||
 		!kubelet_take(value, field, text)) {
-		snprintf(what, sizeof(what), "%s cannot be", fields[field].name);
+		snprintf(what, sizeof(what), "%s cannot be", kubelet_fields[field].name);
 		return refuse(reader, node->start_mark, what, text);
 	}
 	value->origin = KUBELET_FILE;
@@ -209,7 +191,7 @@ static int take_pair(struct reader *reader, const char *key, const yaml_node_t *
 	if (streq(key, "clusterDNS"))
 		take_cluster_dns(reader, node);
 	for (int i = 0; i < KUBELET_FIELDS; i++)
-		if (streq(key, fields[i].name))
+		if (streq(key, kubelet_fields[i].name))
 			return take_field(reader, (enum kubelet_field)i, node);
 	return 0;
 }

@@ -36,8 +36,7 @@ static bool take_value(struct scenario *scenario, void *base)
 
 	if (scenario_is(scenario, "flag"))
 		value = (struct kubelet_value){.origin = KUBELET_FLAG};
-	while (field < KUBELET_FIELDS &&
-		!scenario_is(scenario, kubelet_field_name((enum kubelet_field)field)))
+	while (field < KUBELET_FIELDS && !scenario_is(scenario, kubelet_fields[field].name))
 		field++;
 	if (field == KUBELET_FIELDS)
 		return false;

@@ -204,14 +204,6 @@ static void command_line_and_directory_of_a_process_are_read(void **state)
 	}
 }
 
-static void names_kinds(void **state)
-{
-	(void)state;
-	assert_string_equal(runtime_kind_name(RUNTIME_CONTAINERD), "containerd");
-	assert_string_equal(runtime_kind_name(RUNTIME_DOCKER), "docker");
-	assert_string_equal(runtime_kind_name(RUNTIME_CRIO), "crio");
-}
-
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -221,7 +213,6 @@ int main(int argc, char **argv)
 		cmocka_unit_test(tells_k3s_from_rke2),
 		cmocka_unit_test(takes_a_socket_once),
 		cmocka_unit_test(command_line_and_directory_of_a_process_are_read),
-		cmocka_unit_test(names_kinds),
 	};
 
 	(void)argc;

@@ -10,10 +10,7 @@
 
 /* A client beside a server whose behaviour the called method names: "/t.T/Echo" answers well. */
 struct fixture {
-	struct directory directory;
-	struct grpc_server server;
-	struct grpc *grpc;
-	struct arena arena;
+	struct grpc_fixture of;
 	struct grpc_answer answer;
 };
 
@@ -82,19 +79,12 @@ static void serve(struct server_call *call, void *userdata)
 
 static void begin(struct fixture *fixture)
 {
-	memset(fixture, 0, sizeof(*fixture));
-	directory_make(&fixture->directory);
-	directory_path(&fixture->directory, "/s.sock", fixture->server.path);
-	fixture->server.serve = serve;
-	arena_init(&fixture->arena);
-	assert_int_equal(grpc_open(fixture->server.path, &fixture->grpc), 0);
+	grpc_fixture_make(&fixture->of, serve, NULL);
 }
 
 static void end(struct fixture *fixture)
 {
-	grpc_close(fixture->grpc);
-	arena_free(&fixture->arena);
-	directory_remove(&fixture->directory);
+	grpc_fixture_remove(&fixture->of);
 }
 
 static int call_bytes(struct fixture *fixture, const char *method, const void *message, size_t size,
@@ -105,8 +95,8 @@ static int call_bytes(struct fixture *fixture, const char *method, const void *m
 	uint64_t start = now_us();
 	int r;
 
-	arena_free(&fixture->arena);
-	r = grpc_unary(fixture->grpc, &wait, &request, &fixture->arena, &fixture->answer);
+	arena_free(&fixture->of.arena);
+	r = grpc_unary(fixture->of.grpc, &wait, &request, &fixture->of.arena, &fixture->answer);
 	if (now_us() - start > timeout_us + 2 * USEC_PER_SEC)
 		fail_msg("%s: after its deadline", method);
 	return r;
@@ -117,7 +107,7 @@ static void expect(struct fixture *fixture, const char *method, const char *text
 	int r = call_bytes(fixture, method, text, strlen(text), LONG_US, -1);
 
 	if (r != expected)
-		fail_msg("%s(%s): %d, %s", method, text, r, grpc_error(fixture->grpc));
+		fail_msg("%s(%s): %d, %s", method, text, r, grpc_error(fixture->of.grpc));
 }
 
 static void expect_well(struct fixture *fixture)
@@ -134,18 +124,19 @@ TEST(the_servers_status_is_returned)
 	struct fixture fixture;
 
 	begin(&fixture);
-	server_start(&fixture.server);
+	server_start(&fixture.of.server);
 	for (int i = 0; i < 48; i++) {
 		char status[16];
 
 		snprintf(status, sizeof(status), "%d", 1 + i % 16);
 		expect(&fixture, methods[i % ARRAY_SIZE(methods)], status, 1 + i % 16);
 		if (i == 0)
-			assert_string_equal(grpc_error(fixture.grpc), "CANCELLED: as asked: no €?");
+			assert_string_equal(
+				grpc_error(fixture.of.grpc), "CANCELLED: as asked: no €?");
 	}
 	expect_well(&fixture);
-	assert_int_equal(fixture.server.accepted, 1);
-	server_stop(&fixture.server);
+	assert_int_equal(fixture.of.server.accepted, 1);
+	server_stop(&fixture.of.server);
 	end(&fixture);
 }
 
@@ -177,14 +168,14 @@ TEST(answers_that_are_none_have_an_error)
 	struct fixture fixture;
 
 	begin(&fixture);
-	server_start(&fixture.server);
+	server_start(&fixture.of.server);
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		expect(&fixture, cases[i].method, cases[i].text, cases[i].expected);
 		if (cases[i].error)
-			assert_string_equal(grpc_error(fixture.grpc), cases[i].error);
+			assert_string_equal(grpc_error(fixture.of.grpc), cases[i].error);
 		expect_well(&fixture);
 	}
-	server_stop(&fixture.server);
+	server_stop(&fixture.of.server);
 	end(&fixture);
 }
 
@@ -206,13 +197,13 @@ TEST(an_answer_is_one_whole_message)
 	struct fixture fixture;
 
 	begin(&fixture);
-	server_start(&fixture.server);
+	server_start(&fixture.of.server);
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
 		assert_int_equal(
 			call_bytes(&fixture, "/t.T/Raw", cases[i].text, cases[i].len, LONG_US, -1),
 			cases[i].expected);
 	expect_well(&fixture);
-	server_stop(&fixture.server);
+	server_stop(&fixture.of.server);
 	end(&fixture);
 }
 
@@ -223,11 +214,11 @@ TEST(an_early_error_ends_a_large_request)
 	struct fixture fixture;
 
 	begin(&fixture);
-	server_start(&fixture.server);
+	server_start(&fixture.of.server);
 	assert_int_equal(call_bytes(&fixture, "/t.T/Early", much, 4 << 20, LONG_US, -1),
 		GRPC_RESOURCE_EXHAUSTED);
 	expect_well(&fixture);
-	server_stop(&fixture.server);
+	server_stop(&fixture.of.server);
 	end(&fixture);
 }
 
@@ -261,21 +252,22 @@ TEST(hostile_servers_end_in_time)
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		int r;
 
-		fixture.server.raw = cases[i].bytes;
-		fixture.server.raw_len = cases[i].len;
-		fixture.server.raw_close = cases[i].close;
-		fixture.server.raw_every = cases[i].every;
-		server_start(&fixture.server);
+		fixture.of.server.raw = cases[i].bytes;
+		fixture.of.server.raw_len = cases[i].len;
+		fixture.of.server.raw_close = cases[i].close;
+		fixture.of.server.raw_every = cases[i].every;
+		server_start(&fixture.of.server);
 		for (int n = 0; n < 2; n++) {
 			r = call_bytes(&fixture, "/t.T/Echo", "x", 1, 100 * USEC_PER_MSEC, -1);
 			if (grpc_status_of(r) != cases[i].expected)
-				fail_msg("%s: %d, %s", cases[i].name, r, grpc_error(fixture.grpc));
+				fail_msg("%s: %d, %s", cases[i].name, r,
+					grpc_error(fixture.of.grpc));
 		}
-		server_stop(&fixture.server);
-		fixture.server.raw = NULL;
-		server_start(&fixture.server);
+		server_stop(&fixture.of.server);
+		fixture.of.server.raw = NULL;
+		server_start(&fixture.of.server);
 		expect_well(&fixture);
-		server_stop(&fixture.server);
+		server_stop(&fixture.of.server);
 	}
 	end(&fixture);
 }
@@ -295,11 +287,11 @@ TEST(deadline_and_cancel_descriptor_end_a_call)
 	uint64_t start;
 
 	begin(&fixture);
-	server_start(&fixture.server);
+	server_start(&fixture.of.server);
 	expect_well(&fixture);
 	assert_int_equal(
 		call_bytes(&fixture, "/t.T/Hang", "x", 1, 30 * USEC_PER_MSEC, -1), -ETIMEDOUT);
-	assert_string_equal(grpc_error(fixture.grpc), "DEADLINE_EXCEEDED: no answer in time");
+	assert_string_equal(grpc_error(fixture.of.grpc), "DEADLINE_EXCEEDED: no answer in time");
 	expect_well(&fixture);
 	assert_int_equal(call_bytes(&fixture, "/t.T/Timeout", "x", 1, 5 * USEC_PER_SEC, -1), 0);
 	assert_true(fixture.answer.data[0] == '4' || memcmp(fixture.answer.data, "5000m", 5) == 0);
@@ -312,7 +304,7 @@ TEST(deadline_and_cancel_descriptor_end_a_call)
 	assert_true(now_us() - start < 2 * USEC_PER_SEC);
 	pthread_join(thread, NULL);
 	expect_well(&fixture);
-	server_stop(&fixture.server);
+	server_stop(&fixture.of.server);
 	end(&fixture);
 	close(cancel);
 }
@@ -323,17 +315,17 @@ TEST(a_lost_connection_is_opened_again)
 
 	begin(&fixture);
 	expect(&fixture, "/t.T/Echo", "x", -ENOENT);
-	assert_int_equal(grpc_peer(fixture.grpc), 0);
+	assert_int_equal(grpc_peer(fixture.of.grpc), 0);
 	for (int i = 0; i < 2; i++) {
-		server_start(&fixture.server);
+		server_start(&fixture.of.server);
 		expect_well(&fixture);
-		assert_int_equal(grpc_peer(fixture.grpc), getpid());
-		server_stop(&fixture.server);
+		assert_int_equal(grpc_peer(fixture.of.grpc), getpid());
+		server_stop(&fixture.of.server);
 		expect(&fixture, "/t.T/Echo", "x", -ENOENT);
 	}
-	directory_put(&fixture.directory, "/s.sock", "");
+	directory_put(&fixture.of.directory, "/s.sock", "");
 	expect(&fixture, "/t.T/Echo", "x", -ECONNREFUSED);
-	assert_string_equal(grpc_error(fixture.grpc), "UNAVAILABLE: Connection refused");
+	assert_string_equal(grpc_error(fixture.of.grpc), "UNAVAILABLE: Connection refused");
 	end(&fixture);
 }
 
@@ -342,14 +334,14 @@ TEST(a_refused_call_is_sent_again_on_a_new_connection)
 	struct fixture fixture;
 
 	begin(&fixture);
-	server_start(&fixture.server);
+	server_start(&fixture.of.server);
 	expect(&fixture, "/t.T/Refuse", "x", 0);
 	assert_memory_equal(fixture.answer.data, "second", 6);
-	assert_int_equal(fixture.server.accepted, 2);
+	assert_int_equal(fixture.of.server.accepted, 2);
 	expect(&fixture, "/t.T/GoAway", "x", 0);
 	expect_well(&fixture);
-	assert_int_equal(fixture.server.accepted, 3);
-	server_stop(&fixture.server);
+	assert_int_equal(fixture.of.server.accepted, 3);
+	server_stop(&fixture.of.server);
 	end(&fixture);
 }
 
@@ -359,17 +351,17 @@ TEST(a_socket_path_may_be_long)
 	char path[PATH_MAX];
 
 	begin(&fixture);
-	grpc_close(fixture.grpc);
-	directory_path(&fixture.directory,
+	grpc_close(fixture.of.grpc);
+	directory_path(&fixture.of.directory,
 		"/a-directory-that-a-host-was-mounted-to-whose-name-is-longer-than-what-fits-into-a-"
 		"socket-address-of-linux/run",
 		path);
 	assert_int_equal(make_directories(path, 0700), 0);
-	snprintf(fixture.server.path, sizeof(fixture.server.path), "%.200s/s.sock", path);
-	assert_int_equal(grpc_open(fixture.server.path, &fixture.grpc), 0);
-	server_start(&fixture.server);
+	snprintf(fixture.of.server.path, sizeof(fixture.of.server.path), "%.200s/s.sock", path);
+	assert_int_equal(grpc_open(fixture.of.server.path, &fixture.of.grpc), 0);
+	server_start(&fixture.of.server);
 	expect_well(&fixture);
-	server_stop(&fixture.server);
+	server_stop(&fixture.of.server);
 	end(&fixture);
 }
 

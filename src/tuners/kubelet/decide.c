@@ -109,7 +109,7 @@ static void describe_problem(const struct kubelet_seen *seen, const struct kubel
 	if (value->origin == KUBELET_FILE)
 		snprintf(from, sizeof(from), "%.120s:%u", value->file, value->line);
 	else if (value->origin == KUBELET_FLAG)
-		snprintf(from, sizeof(from), "by the flag --%s", kubelet_field_flag(field));
+		snprintf(from, sizeof(from), "by the flag --%s", kubelet_fields[field].flag);
 	if (is_problem(&seen->values))
 		snprintf(cure, sizeof(cure),
 			": set serializeImagePulls: false and maxParallelImagePulls: 5 or more in "
@@ -122,7 +122,7 @@ static void describe_problem(const struct kubelet_seen *seen, const struct kubel
 	condition->status = CONDITION_TRUE;
 	condition->reason = serial ? "serial-pulls" : "few-parallel-pulls";
 	snprintf(condition->message, sizeof(condition->message), "%s is %s (%s)%s",
-		kubelet_field_name(field), value->text, from, cure);
+		kubelet_fields[field].name, value->text, from, cure);
 }
 
 static void describe_pulls(const struct kubelet_values *values, struct condition_reading *condition)

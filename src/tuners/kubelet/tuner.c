@@ -145,8 +145,7 @@ static void add_values(struct json *json, const struct kubelet_seen *seen)
 
 	for (int i = 0; i < KUBELET_FIELDS; i++) {
 		const struct kubelet_value *value = &seen->values.field[i];
-		cJSON *object =
-			json_object(json, values, kubelet_field_name((enum kubelet_field)i));
+		cJSON *object = json_object(json, values, kubelet_fields[i].name);
 		char from[SETTING_PATH_MAX + 16] = "default";
 
 		if (value->origin == KUBELET_FLAG)
