@@ -8,6 +8,8 @@
 #include "base/util.h"
 #include "tuners/dns/dns.h"
 
+#define _cleanup_table_ __attribute__((cleanup(dns_server_table_clear)))
+
 static struct dns_key numbered(unsigned n)
 {
 	return (struct dns_key){AF_INET, {10, (uint8_t)(n >> 16), (uint8_t)(n >> 8), (uint8_t)n}};
@@ -49,7 +51,7 @@ static uint64_t reported(const struct dns_server_table *table)
 
 TEST(every_server_is_found_again)
 {
-	struct dns_server_table table = {0};
+	_cleanup_table_ struct dns_server_table table = {0};
 	struct dns_key key;
 
 	for (unsigned i = 0; i < 1000; i++)
@@ -64,12 +66,11 @@ TEST(every_server_is_found_again)
 		assert_int_equal(dns_server_find(&table, &key) != NULL, i % 3 != 0);
 	}
 	assert_int_equal(table.n, 666);
-	dns_server_table_clear(&table);
 }
 
 TEST(the_table_is_bounded)
 {
-	struct dns_server_table table = {0};
+	_cleanup_table_ struct dns_server_table table = {0};
 	size_t refused = 0;
 
 	for (unsigned i = 0; i < 10000; i++) {
@@ -79,12 +80,11 @@ TEST(the_table_is_bounded)
 	}
 	assert_int_equal(table.n, DNS_SERVERS_MAX + 1 + DNS_PINNED_MAX);
 	assert_int_equal(refused, 10000 - table.n);
-	dns_server_table_clear(&table);
 }
 
 TEST(labels_and_others_add_up)
 {
-	struct dns_server_table table = {0};
+	_cleanup_table_ struct dns_server_table table = {0};
 	uint64_t now = 1000 * USEC_PER_SEC;
 
 	for (unsigned i = 0; i < 50; i++)
@@ -93,16 +93,14 @@ TEST(labels_and_others_add_up)
 	for (size_t i = 0; i < DNS_LABELS; i++)
 		assert_int_equal(dns_queries(&table.labels[i].reported), i + 1);
 	assert_int_equal(reported(&table), 50 * 51 / 2);
-	dns_server_table_clear(&table);
 }
 
 TEST(counters_never_fall)
 {
-	struct dns_server_table table = {0};
-	struct dns_server_state *server;
+	_cleanup_table_ struct dns_server_table table = {0};
+	struct dns_server_state *server = add_server(&table, 1);
 	struct dns_totals back = {0};
 
-	server = add_server(&table, 1);
 	query(&table, server, 100, USEC_PER_SEC);
 	back.queries[DNS_UDP] = 99;
 	dns_server_take(&table, server, &back, 2 * USEC_PER_SEC);
@@ -111,12 +109,11 @@ TEST(counters_never_fall)
 	assert_int_equal(reported(&table), 100);
 	dns_server_take_unanswered(&table, server, 7);
 	assert_int_equal(table.labels[server->label].reported.unanswered, 7);
-	dns_server_table_clear(&table);
 }
 
 TEST(only_a_much_busier_server_takes_a_label)
 {
-	struct dns_server_table table = {0};
+	_cleanup_table_ struct dns_server_table table = {0};
 	struct dns_server_state *busy, *pinned;
 	uint64_t now = 1000 * USEC_PER_SEC, rest;
 
@@ -145,12 +142,11 @@ TEST(only_a_much_busier_server_takes_a_label)
 	for (int i = 0; i < 1000; i++)
 		dns_label_assign(&table, now);
 	assert_true(pinned->label >= 0);
-	dns_server_table_clear(&table);
 }
 
 TEST(a_long_idle_server_gives_its_label)
 {
-	struct dns_server_table table = {0};
+	_cleanup_table_ struct dns_server_table table = {0};
 	struct dns_server_state *late;
 	uint64_t now = 1000 * USEC_PER_SEC;
 
@@ -168,15 +164,13 @@ TEST(a_long_idle_server_gives_its_label)
 	dns_label_assign(&table, now);
 	/* That of the server that was idle the longest. */
 	assert_int_equal(late->label, 0);
-	dns_server_table_clear(&table);
 }
 
 TEST(a_minute_is_six_slots)
 {
-	struct dns_server_table table = {0};
-	struct dns_server_state *server;
+	_cleanup_table_ struct dns_server_table table = {0};
+	struct dns_server_state *server = add_server(&table, 1);
 
-	server = add_server(&table, 1);
 	query(&table, server, 60, 100 * USEC_PER_SEC);
 	query(&table, server, 40, 130 * USEC_PER_SEC);
 	dns_minute_pass(server, 155 * USEC_PER_SEC);
@@ -188,5 +182,4 @@ TEST(a_minute_is_six_slots)
 	assert_int_equal(dns_minute(server).queries, 40);
 	dns_minute_pass(server, UINT64_C(900000) * USEC_PER_SEC);
 	assert_int_equal(dns_minute(server).queries, 0);
-	dns_server_table_clear(&table);
 }

@@ -156,7 +156,7 @@ static void judge(const struct dns_seen *seen, const struct dns_memory *memory,
 			condition_append(&readings[2],
 				"%s (%s): %" PRIu64
 				" without an answer in the last minute, %" PRIu64 " sent",
-				server->name, dns_role_name(server->role),
+				server->name, dns_role_names[server->role],
 				dns_minute(server).unanswered, dns_minute(server).queries);
 		}
 		any_budget = any_budget || dns_budget_is_set(&server->budget);

@@ -341,7 +341,7 @@ struct dns_others dns_sum_others(const struct dns_server_table *table);
 /* Begins new slots of ten seconds as time goes. */
 void dns_minute_pass(struct dns_server_state *server, uint64_t now_us);
 uint64_t dns_queries(const struct dns_totals *totals);
-const char *dns_role_name(enum dns_role role); /* "upstream" */
+extern const char *const dns_role_names[DNS_ROLES];
 
 static inline const struct dns_label *dns_label_of(
 	const struct dns_server_table *table, const struct dns_server_state *server)
@@ -388,7 +388,7 @@ struct dns_report {
 	bool trusted;         /* the reader may see them */
 };
 
-const char *dns_rcode_name(enum dns_rcode_class code); /* "NXDOMAIN" */
+extern const char *const dns_rcode_names[DNS_RCODES];
 
 void dns_put_metrics(struct metric_sink *sink, const struct dns_report *report);
 

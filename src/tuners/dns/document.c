@@ -7,20 +7,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-const char *dns_rcode_name(enum dns_rcode_class code)
-{
-	static const char *const names[] = {
-		[DNS_NOERROR] = "NOERROR",
-		[DNS_FORMERR] = "FORMERR",
-		[DNS_SERVFAIL] = "SERVFAIL",
-		[DNS_NXDOMAIN] = "NXDOMAIN",
-		[DNS_NOTIMP] = "NOTIMP",
-		[DNS_REFUSED] = "REFUSED",
-		[DNS_RCODE_OTHER] = "other",
-	};
-
-	return names[code];
-}
+const char *const dns_rcode_names[DNS_RCODES] = {
+	[DNS_NOERROR] = "NOERROR",
+	[DNS_FORMERR] = "FORMERR",
+	[DNS_SERVFAIL] = "SERVFAIL",
+	[DNS_NXDOMAIN] = "NXDOMAIN",
+	[DNS_NOTIMP] = "NOTIMP",
+	[DNS_REFUSED] = "REFUSED",
+	[DNS_RCODE_OTHER] = "other",
+};
 
 /* IANA's DNS parameters; RFC 3597 for the rest. */
 static const char *type_name(uint32_t type, char text[static 16])
@@ -147,8 +142,8 @@ static void add_counts(struct json *json, cJSON *object, const struct dns_totals
 	JSON_NUMBERS(json, queries, {"udp", (double)totals->queries[DNS_UDP]},
 		{"tcp", (double)totals->queries[DNS_TCP]});
 	for (int code = 0; code < DNS_RCODES; code++)
-		json_number(json, responses, dns_rcode_name((enum dns_rcode_class)code),
-			(double)totals->responses[code]);
+		json_number(
+			json, responses, dns_rcode_names[code], (double)totals->responses[code]);
 	JSON_NUMBERS(json, object, {"retransmissions", (double)totals->retransmissions},
 		{"answered", (double)totals->answered}, {"unanswered", (double)totals->unanswered},
 		{"late", (double)totals->late}, {"evicted", (double)totals->evicted},
@@ -166,7 +161,7 @@ static void add_server(struct json *json, cJSON *array, const struct dns_report 
 	cJSON *object = json_append(json, array);
 
 	json_text(json, object, "server", server->name);
-	json_text(json, object, "role", dns_role_name(server->role));
+	json_text(json, object, "role", dns_role_names[server->role]);
 	add_counts(json, object, &server->totals);
 	JSON_NUMBERS(json, object, {"pending", (double)server->pending},
 		{"queries_per_second", server->queries.last},
@@ -221,7 +216,7 @@ static void add_others(struct json *json, cJSON *array, const struct dns_server_
 		return;
 	object = json_append(json, array);
 	json_text(json, object, "server", "other");
-	json_text(json, object, "role", dns_role_name(DNS_UPSTREAM));
+	json_text(json, object, "role", dns_role_names[DNS_UPSTREAM]);
 	json_number(json, object, "servers", (double)others.servers);
 	add_counts(json, object, &others.totals);
 	json_number(json, object, "pending", (double)others.pending);
@@ -244,7 +239,7 @@ static void add_search(struct json *json, const struct dns_seen *seen)
 		const struct dns_search *search = &seen->search[role];
 		cJSON *object = json_append(json, array);
 
-		json_text(json, object, "role", dns_role_name((enum dns_role)role));
+		json_text(json, object, "role", dns_role_names[role]);
 		JSON_NUMBERS(json, object, {"queries", (double)search->queries},
 			{"failed", (double)search->failed},
 			{"queries_per_second", search->queries_per_second},

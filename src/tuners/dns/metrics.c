@@ -20,8 +20,8 @@ static void put_transports(struct metric_sink *sink, const char *server, enum dn
 
 	for (int i = 0; i < DNS_TRANSPORTS; i++)
 		if (totals->queries[i] > 0 || (always && i == DNS_UDP))
-			metric_sample(sink, (double)totals->queries[i], server, dns_role_name(role),
-				transports[i], NULL);
+			metric_sample(sink, (double)totals->queries[i], server,
+				dns_role_names[role], transports[i], NULL);
 }
 
 static void put_rcodes(
@@ -30,7 +30,7 @@ static void put_rcodes(
 	for (int code = 0; code < DNS_RCODES; code++)
 		if (totals->responses[code] > 0)
 			metric_sample(sink, (double)totals->responses[code], server,
-				dns_rcode_name((enum dns_rcode_class)code), NULL);
+				dns_rcode_names[code], NULL);
 }
 
 static void put_counters(struct metric_sink *sink, const struct dns_server_table *table)
@@ -124,8 +124,8 @@ void dns_put_metrics(struct metric_sink *sink, const struct dns_report *report)
 	put_seconds(sink, report);
 	metric_family(sink, "headroom_dns_search_expansions_total");
 	for (int role = 0; role < DNS_ROLES; role++)
-		metric_sample(sink, (double)report->seen->search[role].failed,
-			dns_role_name((enum dns_role)role), NULL);
+		metric_sample(sink, (double)report->seen->search[role].failed, dns_role_names[role],
+			NULL);
 	metric_family(sink, "headroom_dns_lost_total");
 	for (size_t i = 0; i < DNS_LOSSES && report->losses[i].name; i++)
 		metric_sample(sink, (double)report->losses[i].count, report->losses[i].name, NULL);

@@ -17,16 +17,7 @@ _Static_assert(offsetof(struct dns_totals, answered) == offsetof(struct dns_serv
 	"as the kernel has it");
 #define TOTALS_WORDS (sizeof(struct dns_totals) / sizeof(uint64_t))
 
-const char *dns_role_name(enum dns_role role)
-{
-	static const char *const names[] = {
-		[DNS_LOCAL] = "local",
-		[DNS_CLUSTER] = "cluster",
-		[DNS_UPSTREAM] = "upstream",
-	};
-
-	return names[role];
-}
+const char *const dns_role_names[DNS_ROLES] = {"local", "cluster", "upstream"};
 
 struct dns_totals dns_totals_of(const struct dns_server *counts)
 {

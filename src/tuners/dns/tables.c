@@ -225,31 +225,31 @@ const struct capability_row dns_capabilities[] = {
 	{0},
 };
 
+static const struct {
+	const char *key, *unit, *brief;
+} budget_kinds[] = {{"budget/qps", "queries/s", ""}, {"budget/pps", "packets/s", " pps"},
+	{"budget/pending", "pending", " pend"}};
+
 /* "1024", "200 pps": the first of the kinds that is given. */
 static void write_budget_short(const cJSON *server, char *text, size_t size)
 {
-	static const char *const kinds[][2] = {
-		{"budget/qps", ""}, {"budget/pps", " pps"}, {"budget/pending", " pend"}};
-
 	copy_text(text, size, "-");
-	for (size_t i = ARRAY_SIZE(kinds); i-- > 0;)
-		if (json_number_at(server, kinds[i][0]) > 0)
-			snprintf(text, size, "%.0f%s", json_number_at(server, kinds[i][0]),
-				kinds[i][1]);
+	for (size_t i = ARRAY_SIZE(budget_kinds); i-- > 0;)
+		if (json_number_at(server, budget_kinds[i].key) > 0)
+			snprintf(text, size, "%.0f%s", json_number_at(server, budget_kinds[i].key),
+				budget_kinds[i].brief);
 }
 
 /* "1000 queries/s, 200 pending". */
 static void write_budget(const cJSON *server, char *text, size_t size)
 {
-	static const char *const kinds[][2] = {{"budget/qps", "queries/s"},
-		{"budget/pps", "packets/s"}, {"budget/pending", "pending"}};
-
-	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(budget_kinds); i++) {
+		double number = json_number_at(server, budget_kinds[i].key);
 		size_t used = strlen(text);
 
-		if (json_number_at(server, kinds[i][0]) > 0)
+		if (number > 0)
 			snprintf(text + used, size - used, "%s%.0f %s", used > 0 ? ", " : "",
-				json_number_at(server, kinds[i][0]), kinds[i][1]);
+				number, budget_kinds[i].unit);
 	}
 }
 
