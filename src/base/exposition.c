@@ -11,17 +11,6 @@
 #define TOTAL     "_total"
 #define BOUND_MAX 40 /* bytes of a bound as text */
 
-/* OpenMetrics names a counter's family without the suffix that its samples have. */
-static int family_length(const struct metric_sink *sink, const char *name, enum metric_type type)
-{
-	size_t len = strlen(name);
-
-	if (sink->openmetrics && type == METRIC_COUNTER && len > strlen(TOTAL) &&
-		streq(name + len - strlen(TOTAL), TOTAL))
-		len -= strlen(TOTAL);
-	return (int)len;
-}
-
 /* Text 0.0.4 leaves a quote in HELP as it is; OpenMetrics escapes it there too. */
 static void put_escaped(FILE *out, const char *text, bool quote)
 {
@@ -66,7 +55,7 @@ void metric_family(struct metric_sink *sink, const char *name)
 		[METRIC_COUNTER] = "counter",
 		[METRIC_HISTOGRAM] = "histogram",
 	};
-	int len;
+	int len = (int)strlen(name);
 
 	sink->row = sink->rows;
 	while (sink->row && sink->row->name && !streq(sink->row->name, name))
@@ -75,7 +64,10 @@ void metric_family(struct metric_sink *sink, const char *name)
 		sink->row = NULL;
 		return;
 	}
-	len = family_length(sink, name, sink->row->type);
+	/* OpenMetrics names a counter's family without the suffix that its samples have. */
+	if (sink->openmetrics && sink->row->type == METRIC_COUNTER && len > (int)strlen(TOTAL) &&
+		streq(name + len - strlen(TOTAL), TOTAL))
+		len -= (int)strlen(TOTAL);
 	fprintf(sink->out, "# HELP %.*s ", len, name);
 	put_escaped(sink->out, sink->row->help, sink->openmetrics);
 	fprintf(sink->out, "\n# TYPE %.*s %s\n", len, name, types[sink->row->type]);

@@ -34,12 +34,6 @@ void bpf_quiet_libbpf(void)
 	libbpf_set_print(log_libbpf);
 }
 
-/* Whatever root may have at all it has at the start: what it lacks since was given up. */
-static bool given_up(void)
-{
-	return geteuid() == 0 && cap_get_bound(CAP_PERFMON) > 0;
-}
-
 static const char *cure(int error)
 {
 	if (access("/sys/kernel/btf/vmlinux", R_OK) < 0)
@@ -47,7 +41,8 @@ static const char *cure(int error)
 		       "CONFIG_DEBUG_INFO_BTF=y and an unmasked /sys";
 	if (!capability_have(CAP_SYS_ADMIN) &&
 		(!capability_have(CAP_BPF) || !capability_have(CAP_PERFMON)))
-		return given_up()
+		/* What root may have at all it has at the start: what it lacks was given up. */
+		return geteuid() == 0 && cap_get_bound(CAP_PERFMON) > 0
 			       ? "restart the agent: it gave up what loading needs after its start"
 			       : "give CAP_BPF and CAP_PERFMON";
 	if (error == -EPERM)

@@ -62,11 +62,6 @@ static bool is_between(struct json_stream *s, char c)
 	return c == ',' && s->opened;
 }
 
-static bool begins(const struct json_stream *s, char c)
-{
-	return c == '{' && (!s->list || (s->opened && !s->closed));
-}
-
 int json_stream_feed(
 	struct json_stream *s, const char *data, size_t len, json_stream_fn *each, void *userdata)
 {
@@ -76,7 +71,7 @@ int json_stream_feed(
 		int r;
 
 		if (s->depth == 0) {
-			if (!begins(s, data[i])) {
+			if (data[i] != '{' || (s->list && (!s->opened || s->closed))) {
 				if (!is_between(s, data[i]))
 					return -EBADMSG;
 				continue;

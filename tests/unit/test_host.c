@@ -32,13 +32,18 @@ static const struct {
 	{"/proc/sys/a", long_value, 0, long_value},
 };
 
+static void make_host(struct directory *directory, struct host *host)
+{
+	directory_make(directory);
+	assert_true(host_init(host, directory->path));
+}
+
 TEST(values_are_normalised)
 {
 	_cleanup_directory_ struct directory directory;
 	struct host host;
 
-	directory_make(&directory);
-	assert_true(host_init(&host, directory.path));
+	make_host(&directory, &host);
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		char value[SETTING_VALUE_MAX] = "untouched";
 
@@ -62,8 +67,7 @@ TEST(unreadable_values_are_errors)
 	char text[3 * SETTING_VALUE_MAX], full[PATH_MAX];
 	struct host host;
 
-	directory_make(&directory);
-	assert_true(host_init(&host, directory.path));
+	make_host(&directory, &host);
 	expect_error(&host, "/proc/sys/none", -ENOENT);
 	directory_put(&directory, "/proc/sys/long", long_value);
 	snprintf(text, sizeof(text), "%sx", long_value);
@@ -88,8 +92,7 @@ TEST(a_kept_descriptor_sees_every_change)
 	struct host host;
 	int fd;
 
-	directory_make(&directory);
-	assert_true(host_init(&host, directory.path));
+	make_host(&directory, &host);
 	/* Not there yet: nothing is kept, and it is found once it comes. */
 	assert_int_equal(kept_read_value(&host, &file, value), -ENOENT);
 	assert_int_equal(file.fd, -1);
@@ -113,8 +116,7 @@ TEST(an_error_drops_the_descriptor)
 	char value[SETTING_VALUE_MAX], full[PATH_MAX];
 	struct host host;
 
-	directory_make(&directory);
-	assert_true(host_init(&host, directory.path));
+	make_host(&directory, &host);
 	directory_path(&directory, "/proc/sys/a", full);
 	assert_int_equal(make_directories(full, 0700), 0);
 	assert_int_equal(kept_read_value(&host, &file, value), -EISDIR);
@@ -150,8 +152,7 @@ TEST(probing_writes_nothing)
 	_cleanup_directory_ struct directory directory;
 	struct host host;
 
-	directory_make(&directory);
-	assert_true(host_init(&host, directory.path));
+	make_host(&directory, &host);
 	directory_put(&directory, "/proc/sys/a", "1\n");
 	assert_int_equal(host_may_write(&host, "/proc/sys/a"), 0);
 	assert_file(&directory, "/proc/sys/a", "1\n");

@@ -48,15 +48,6 @@ TEST(an_array_grows_and_keeps_what_it_had)
 	free(numbers);
 }
 
-TEST(clocks_advance)
-{
-	uint64_t before = now_us();
-
-	usleep(2000);
-	assert_in_range(now_us() - before, 2000, 10 * USEC_PER_SEC);
-	assert_true(realtime_us() > UINT64_C(1600000000) * USEC_PER_SEC);
-}
-
 TEST(only_plain_decimal_counts_are_accepted)
 {
 	static const struct {
