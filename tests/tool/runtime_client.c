@@ -60,9 +60,7 @@ static int config(struct session *s)
 		return r;
 	cJSON_AddNumberToObject(
 		s->json, "max_concurrent_downloads", (double)v.max_concurrent_downloads);
-	add_text(s->json, "image_pull_progress_timeout", v.image_pull_progress_timeout);
 	add_text(s->json, "registry_config_path", v.registry_config_path);
-	add_text(s->json, "snapshotter", v.snapshotter);
 	return 0;
 }
 
@@ -156,18 +154,6 @@ static int ctd_version(struct session *s)
 	return 0;
 }
 
-static int ctd_namespaces(struct session *s)
-{
-	const Containerd__ListNamespacesResponse *m;
-	int r = containerd_call(
-		s->cri.grpc, &s->wait, &s->arena, CONTAINERD_NAMESPACES, NULL, NULL, &m);
-	cJSON *list = cJSON_AddArrayToObject(s->json, "namespaces");
-
-	for (size_t i = 0; r == 0 && i < m->n_namespaces; i++)
-		cJSON_AddItemToArray(list, cJSON_CreateString(m->namespaces[i]->name));
-	return r;
-}
-
 static int ctd_ingests(struct session *s)
 {
 	const Containerd__ListStatusesResponse *m;
@@ -201,7 +187,6 @@ static const struct command {
 	{"sandbox", sandbox, true},
 	{"containers", containers, false},
 	{"ctd-version", ctd_version, false},
-	{"ctd-namespaces", ctd_namespaces, false},
 	{"ctd-ingests", ctd_ingests, true},
 };
 

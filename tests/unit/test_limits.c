@@ -61,32 +61,16 @@ TEST(a_row_becomes_a_limit_where_the_node_has_it)
 	proposal_clear(&proposal);
 }
 
-static void put(const struct directory *root, const char *path, const char *text)
-{
-	char full[PATH_MAX];
-	FILE *file;
-
-	snprintf(full, sizeof(full), "%s%s", root->path, path);
-	file = fopen(full, "we");
-	assert_non_null(file);
-	assert_true(fputs(text, file) >= 0);
-	assert_int_equal(fclose(file), 0);
-}
-
 TEST(files_are_read_below_the_hosts_root)
 {
 	_cleanup_directory_ struct directory root;
 	struct proposal proposal = {0};
-	char path[PATH_MAX], why[TUNER_WHY_MAX];
+	char why[TUNER_WHY_MAX];
 	struct host host;
 	void *self;
 
 	directory_make(&root);
-	snprintf(path, sizeof(path), "%s/proc/sys/fs", root.path);
-	assert_int_equal(make_directories(path, 0755), 0);
-	snprintf(path, sizeof(path), "%s/proc/sys/net/netfilter", root.path);
-	assert_int_equal(make_directories(path, 0755), 0);
-	put(&root, "/proc/sys/fs/file-nr", "1046\t0\t2466177\n");
+	directory_put(&root, "/proc/sys/fs/file-nr", "1046\t0\t2466177\n");
 	assert_true(host_init(&host, root.path));
 	assert_int_equal(limits_tuner.open(&host, false, &self), 0);
 	limits_tuner.sense(self);
@@ -97,8 +81,8 @@ TEST(files_are_read_below_the_hosts_root)
 	assert_int_equal(proposal.limits[0].max, 2466177);
 
 	/* The module is loaded. */
-	put(&root, "/proc/sys/net/netfilter/nf_conntrack_count", "12\n");
-	put(&root, "/proc/sys/net/netfilter/nf_conntrack_max", "262144\n");
+	directory_put(&root, "/proc/sys/net/netfilter/nf_conntrack_count", "12\n");
+	directory_put(&root, "/proc/sys/net/netfilter/nf_conntrack_max", "262144\n");
 	proposal_reset(&proposal);
 	limits_tuner.sense(self);
 	assert_int_equal(limits_tuner.decide(self, NULL, NULL, &proposal), 0);
