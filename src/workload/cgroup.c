@@ -94,26 +94,22 @@ bool cgroup_file_workload(const char *text, struct workload *workload)
 	bool found = false;
 
 	/* hierarchy-ID:controllers:path, a line each: cgroups(7). */
-	for (const char *line = text; line && *line;) {
-		const char *end = strchr(line, '\n');
-		const char *path = strchr(line, ':');
+	for (size_t len; *text; text += len + (text[len] == '\n')) {
 		struct workload candidate;
-		char copy[PATH_MAX];
-		int length;
+		char line[PATH_MAX];
+		const char *path;
 
+		len = strcspn(text, "\n");
+		snprintf(line, sizeof(line), "%.*s", (int)len, text);
+		path = strchr(line, ':');
 		path = path ? strchr(path + 1, ':') : NULL;
-		length = path ? (int)((end ? end : path + strlen(path)) - path - 1) : 0;
-		if (length > 0) {
-			snprintf(copy, sizeof(copy), "%.*s", length, path + 1);
-			/* A container's cgroup may lie below its runtime's unit. */
-			if (cgroup_workload(copy, &candidate) &&
-				(!found || (workload->kind == WORKLOAD_UNIT &&
-						   candidate.kind != WORKLOAD_UNIT))) {
-				*workload = candidate;
-				found = true;
-			}
-		}
-		line = end ? end + 1 : NULL;
+		/* A container's cgroup may lie below its runtime's unit. */
+		if (!path || !cgroup_workload(path + 1, &candidate) ||
+			(found && (workload->kind != WORKLOAD_UNIT ||
+					  candidate.kind == WORKLOAD_UNIT)))
+			continue;
+		*workload = candidate;
+		found = true;
 	}
 	return found;
 }

@@ -180,19 +180,18 @@ static bool check(struct netns_owners *owners, uint32_t netns)
 {
 	struct owner *owner = find(owners, netns);
 
-	if (!owner) {
-		if (grow_array(&owners->owners, owners->n, &owners->allocated, sizeof(*owner)) < 0)
-			return false;
-		owner = &owners->owners[owners->n++];
-		*owner = (struct owner){.netns = netns, .workload = unknown_netns(netns)};
-		if (netns == owners->own) {
-			owner->known = true;
-			owner->workload = (struct workload){.kind = WORKLOAD_HOST, .name = "host"};
-		}
-	} else if (is_gone(owners, owner)) {
-		*owner = (struct owner){.netns = netns, .workload = unknown_netns(netns)};
+	if (owner && !is_gone(owners, owner))
+		return !owner->known;
+	if (owner)
 		owners->learned_at_us = 0;
-	}
+	else if (grow_array(&owners->owners, owners->n, &owners->allocated, sizeof(*owner)) < 0)
+		return false;
+	else
+		owner = &owners->owners[owners->n++];
+	*owner = (struct owner){.netns = netns, .workload = unknown_netns(netns)};
+	owner->known = netns == owners->own;
+	if (owner->known)
+		owner->workload = (struct workload){.kind = WORKLOAD_HOST, .name = "host"};
 	return !owner->known;
 }
 

@@ -25,6 +25,7 @@ struct replay {
 	} kernel[8];
 	uint32_t link_local[DNS_BINS], by_sender[2][DNS_BINS];
 	struct dns_seconds link_local_seconds;
+	uint64_t uplinks;
 	uint64_t ticked_us; /* the last poll */
 };
 
@@ -175,27 +176,11 @@ static bool take_budget(struct scenario *scenario, void *base)
 	return true;
 }
 
-static bool take_cloud(struct scenario *scenario, void *base)
-{
-	char *cloud = ((struct replay *)base)->sensor.env.cloud;
-
-	return scenario_value(scenario, cloud, DNS_CLOUD_MAX);
-}
-
 static bool take_listed(struct scenario *scenario, void *base)
 {
 	struct dns_host_env *env = &((struct replay *)base)->sensor.env;
 
 	return take_address(scenario, &env->servers[env->n_servers++]);
-}
-
-static bool take_uplinks(struct scenario *scenario, void *base)
-{
-	uint64_t uplinks = 0;
-	bool good = scenario_number(scenario, &uplinks);
-
-	((struct replay *)base)->seen.uplinks = (unsigned)uplinks;
-	return good;
 }
 
 static bool take_cluster(struct scenario *scenario, void *base)
@@ -207,11 +192,11 @@ static bool take_cluster(struct scenario *scenario, void *base)
 
 static const struct scenario_word config[] = {
 	WORD_CONST("unwatched", struct replay, seen.watched, false),
-	WORD_CALL("cloud", take_cloud),
+	WORD_TEXT("cloud", struct replay, sensor.env.cloud),
 	WORD_CALL("budget", take_budget),
 	WORD_CONST("no-budgets", struct replay, sensor.config.budget_auto, false),
 	WORD_CALL("listed", take_listed),
-	WORD_CALL("uplinks", take_uplinks),
+	WORD_NUMBER("uplinks", struct replay, uplinks),
 	WORD_CALL("cluster", take_cluster),
 	{0},
 };
@@ -262,6 +247,7 @@ static int tick(struct replay *replay, struct decide_input *input, struct propos
 	dns_seconds_take(&replay->link_local_seconds, replay->link_local, now_ns, 1024);
 	replay->seen.link_local = &replay->link_local_seconds;
 	replay->seen.n_senders = 2;
+	replay->seen.uplinks = (unsigned)replay->uplinks;
 	for (size_t i = 0; i < 2; i++)
 		dns_seconds_take(
 			&replay->seen.senders[i].seconds, replay->by_sender[i], now_ns, 1024);
@@ -292,7 +278,7 @@ static void begin(void *self)
 
 	replay->sensor.config.budget_auto = true;
 	replay->seen.watched = true;
-	replay->seen.uplinks = 1;
+	replay->uplinks = 1;
 	replay->seen.table = &replay->sensor.table;
 }
 

@@ -51,30 +51,12 @@ size_t dns_clients_merge(struct dns_client *rows, size_t n)
 	return kept + 1;
 }
 
-static const struct dns_client *before(
-	const struct dns_clients *clients, const struct dns_client *now)
+static const struct dns_client *find(
+	const struct dns_reading *reading, const struct dns_client *wanted)
 {
-	const struct dns_client *old = clients->old.n == 0
-					       ? NULL
-					       : bsearch(now, clients->old.clients, clients->old.n,
-							 sizeof(*now), by_identity);
-
-	/* A count that begins anew was forgotten in between. */
-	return old && old->queries <= now->queries ? old : NULL;
-}
-
-static void add_search(struct dns_search *search, uint64_t queries, uint64_t failed, double seconds)
-{
-	double keep = exp2(-seconds / HALF_LIFE);
-
-	search->queries += queries;
-	search->failed += failed;
-	if (seconds <= 0)
-		return;
-	search->queries_per_second =
-		keep * search->queries_per_second + (1 - keep) * (double)queries / seconds;
-	search->failed_per_second =
-		keep * search->failed_per_second + (1 - keep) * (double)failed / seconds;
+	return reading->n == 0 ? NULL
+			       : bsearch(wanted, reading->clients, reading->n, sizeof(*wanted),
+					 by_identity);
 }
 
 void dns_clients_rate(struct dns_clients *clients, struct dns_seen *seen, uint64_t now)
@@ -87,8 +69,10 @@ void dns_clients_rate(struct dns_clients *clients, struct dns_seen *seen, uint64
 
 	for (size_t i = 0; i < clients->now.n; i++) {
 		struct dns_client *client = &clients->now.clients[i];
-		const struct dns_client *found = before(clients, client);
-		const struct dns_client *old = found ? found : &unknown;
+		const struct dns_client *found = find(&clients->old, client);
+		/* A count that begins anew was forgotten in between. */
+		bool known = found && found->queries <= client->queries;
+		const struct dns_client *old = known ? found : &unknown;
 		const struct dns_server_state *server =
 			dns_server_find(seen->table, &client->server);
 		enum dns_role role = server ? server->role : DNS_UPSTREAM;
@@ -96,7 +80,7 @@ void dns_clients_rate(struct dns_clients *clients, struct dns_seen *seen, uint64
 
 		expanded[role] += client->expanded - MIN(old->expanded, client->expanded);
 		failed[role] += client->failed - MIN(old->failed, client->failed);
-		client->changed_at_us = sent > 0 || !found ? now : old->changed_at_us;
+		client->changed_at_us = sent > 0 || !known ? now : old->changed_at_us;
 		client->per_second = first ? 0 : (double)sent / seconds;
 		client->smooth = keep * old->smooth + (1 - keep) * client->per_second;
 		client->owner = old->owner;
@@ -105,8 +89,18 @@ void dns_clients_rate(struct dns_clients *clients, struct dns_seen *seen, uint64
 		client->serves = old->serves;
 		client->serves_at_us = old->serves_at_us;
 	}
-	for (int role = 0; role < DNS_ROLES; role++)
-		add_search(&seen->search[role], expanded[role], failed[role], seconds);
+	for (int role = 0; role < DNS_ROLES; role++) {
+		struct dns_search *search = &seen->search[role];
+
+		search->queries += expanded[role];
+		search->failed += failed[role];
+		if (first)
+			continue;
+		search->queries_per_second = keep * search->queries_per_second +
+					     (1 - keep) * (double)expanded[role] / seconds;
+		search->failed_per_second = keep * search->failed_per_second +
+					    (1 - keep) * (double)failed[role] / seconds;
+	}
 	clients->read_at_us = now;
 }
 
@@ -314,8 +308,7 @@ static void take_idle(void *userdata, const void *row, const void *counts)
 	const struct dns_row_key *key = row;
 	struct idle_rows *idle = userdata;
 	struct dns_client wanted = client_of(key);
-	const struct dns_client *client = bsearch(&wanted, idle->clients->now.clients,
-		idle->clients->now.n, sizeof(wanted), by_identity);
+	const struct dns_client *client = find(&idle->clients->now, &wanted);
 
 	(void)counts;
 	if (!client || (dns_server_find(idle->table, &key->server) &&
