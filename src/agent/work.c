@@ -42,6 +42,7 @@ static void take_sample(void *job, void *userdata)
 	tuner->sampled = true;
 	tuner->files_stale = tuner->files_stale && !sample->of_now;
 	sample->ops->sample_take(self, sample->request);
+	agent->core.node.revision++; /* the documents show it, whatever the tick */
 	free(sample);
 }
 

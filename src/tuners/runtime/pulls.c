@@ -146,6 +146,13 @@ static void observe_duration(struct pulls *pulls, const struct pull_image *image
 	registry->seconds += seconds;
 }
 
+/* Its name is known, or it is over: what came in counts for its registry. */
+static void settle_bytes(struct pulls *pulls, struct pull_image *image)
+{
+	registry_of(pulls, image->name)->bytes += image->bytes;
+	image->bytes = 0;
+}
+
 static void count_images(struct pulls *pulls, uint64_t now)
 {
 	size_t kept = 0;
@@ -161,10 +168,8 @@ static void count_images(struct pulls *pulls, uint64_t now)
 		struct pull_image *image = &pulls->images[i];
 		bool over = now - image->latest_us >= BETWEEN_LAYERS_US;
 
-		if (over || image->name[0]) {
-			registry_of(pulls, image->name)->bytes += image->bytes;
-			image->bytes = 0;
-		}
+		if (over || image->name[0])
+			settle_bytes(pulls, image);
 		if (over)
 			observe_duration(pulls, image);
 		else
@@ -207,8 +212,9 @@ static void rename_image(struct pulls *pulls, const struct pull_layer *layer)
 			continue;
 		image->bytes += pulls->images[i].bytes;
 		pulls->images[i] = pulls->images[--pulls->n_images];
-		return;
+		break;
 	}
+	settle_bytes(pulls, image_of(pulls, layer->image, layer->noted_us));
 }
 
 void pulls_name(struct pulls *pulls, const char *digest, const char *image)
@@ -235,8 +241,7 @@ void pulls_end(struct pulls *pulls, const char *name, uint64_t now)
 			continue;
 		copy_text(image->name, sizeof(image->name), name);
 		image->latest_us = now;
-		registry_of(pulls, name)->bytes += image->bytes;
-		image->bytes = 0;
+		settle_bytes(pulls, image);
 		return;
 	}
 }
