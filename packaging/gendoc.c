@@ -154,7 +154,7 @@ static void put_row(FILE *out, const struct entry *entry)
 {
 	fprintf(out, "| `%s` | ", entry->name);
 	if (entry->condition)
-		put_cell(out, severity_name(entry->condition->severity));
+		put_cell(out, severity_names[entry->condition->severity]);
 	if (entry->labels) {
 		put_cell(out, entry->detail);
 		for (int i = 0; i < METRIC_LABELS_MAX && entry->labels[i]; i++)
@@ -187,7 +187,7 @@ static void put_listed(const struct entry *entry, void *userdata)
 	snprintf(text, sizeof(text), "%s", entry->help);
 	if (entry->condition) {
 		text_append(text, sizeof(text), " Severity: %s.",
-			severity_name(entry->condition->severity));
+			severity_names[entry->condition->severity]);
 	}
 	for (; reason && reason->slug; reason++, separator = ", ") {
 		text_append(text, sizeof(text), "%s%s", separator, reason->slug);

@@ -61,7 +61,7 @@ condition_append(struct condition_reading *reading, const char *format, ...);
 bool condition_observe(
 	struct condition *condition, const struct condition_reading *reading, uint64_t realtime_us);
 
-const char *condition_status_name(enum condition_status status); /* "True" */
-const char *severity_name(enum severity severity);               /* "critical" */
+extern const char *const condition_status_names[]; /* "True" */
+extern const char *const severity_names[];         /* "critical" */
 
 #endif

@@ -57,8 +57,8 @@ struct setting {
 	uint64_t retry_at_us;              /* when to try again what failed or waits */
 };
 
-const char *mode_name(enum mode mode);
-const char *setting_state_name(enum setting_state state);
+extern const char *const mode_names[];
+extern const char *const setting_state_names[];
 
 /*
  * The one place where a setting's state changes. reason is a slug; error and why (may be NULL)

@@ -166,6 +166,6 @@ struct tuner_ops {
 /* All tuners, ended by NULL: src/tuners/table.c. */
 extern const struct tuner_ops *const tuner_table[];
 
-const char *tuner_state_name(enum tuner_state state);
+extern const char *const tuner_state_names[];
 
 #endif

@@ -25,7 +25,7 @@ struct workload {
 	char id[72]; /* container id, pod uid or the namespace's inode */
 };
 
-const char *workload_kind_name(enum workload_kind kind);
+extern const char *const workload_kind_names[];
 
 /* "pod kube-system/coredns-x", "the host". */
 void workload_describe(const struct workload *workload, char *text, size_t size);

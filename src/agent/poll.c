@@ -101,7 +101,7 @@ static void observe(struct core *core, const struct condition_reading *reading)
 		log_warning(reading->type->name, "%s", reading->message);
 	/* That all is well where nothing was known is no news: each start would say it. */
 	else if (known && (before == CONDITION_TRUE || reading->status == CONDITION_UNKNOWN))
-		log_notice(reading->type->name, "%s: %s", condition_status_name(reading->status),
+		log_notice(reading->type->name, "%s: %s", condition_status_names[reading->status],
 			reading->message[0] ? reading->message : reading->reason);
 }
 

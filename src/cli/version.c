@@ -23,7 +23,7 @@ static int print_json(const struct node *node)
 		cJSON *tuner = json_append(&json, tuners);
 
 		json_text(&json, tuner, "name", node->tuners[i].ops->name);
-		json_text(&json, tuner, "state", tuner_state_name(node->tuners[i].state));
+		json_text(&json, tuner, "state", tuner_state_names[node->tuners[i].state]);
 		json_text(&json, tuner, "why", node->tuners[i].why);
 	}
 	return json_end(&json, true, &text, NULL) == 0 && fputs(text, stdout) >= 0 ? EXIT_OK
@@ -48,7 +48,7 @@ int cli_version(const struct cli *cli)
 		r = print_json(&core.node);
 	for (size_t i = 0; !cli->json && i < core.node.n_tuners; i++) {
 		const struct tuner_status *tuner = &core.node.tuners[i];
-		const char *state = tuner_state_name(tuner->state);
+		const char *state = tuner_state_names[tuner->state];
 		int column = printf("  %-10s ", tuner->ops->name);
 
 		column += printf("%-*s", tuner->why[0] ? 10 : 0, state);

@@ -34,24 +34,14 @@ bool condition_observe(
 	return changed;
 }
 
-const char *condition_status_name(enum condition_status status)
-{
-	static const char *const names[] = {
-		[CONDITION_FALSE] = "False",
-		[CONDITION_TRUE] = "True",
-		[CONDITION_UNKNOWN] = "Unknown",
-	};
+const char *const condition_status_names[] = {
+	[CONDITION_FALSE] = "False",
+	[CONDITION_TRUE] = "True",
+	[CONDITION_UNKNOWN] = "Unknown",
+};
 
-	return names[status];
-}
-
-const char *severity_name(enum severity severity)
-{
-	static const char *const names[] = {
-		[SEVERITY_WARNING] = "warning",
-		[SEVERITY_CRITICAL] = "critical",
-		[SEVERITY_ADVICE] = "advice",
-	};
-
-	return names[severity];
-}
+const char *const severity_names[] = {
+	[SEVERITY_WARNING] = "warning",
+	[SEVERITY_CRITICAL] = "critical",
+	[SEVERITY_ADVICE] = "advice",
+};

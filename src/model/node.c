@@ -61,13 +61,8 @@ enum verdict node_verdict(const struct node *node)
 	return worst;
 }
 
-const char *verdict_name(enum verdict verdict)
-{
-	static const char *const names[] = {
-		[VERDICT_OK] = "ok",
-		[VERDICT_WARNING] = "warning",
-		[VERDICT_CRITICAL] = "critical",
-	};
-
-	return names[verdict];
-}
+const char *const verdict_names[] = {
+	[VERDICT_OK] = "ok",
+	[VERDICT_WARNING] = "warning",
+	[VERDICT_CRITICAL] = "critical",
+};

@@ -63,6 +63,6 @@ enum verdict {
 
 enum verdict node_verdict(const struct node *node);
 enum verdict condition_verdict(const struct condition *condition);
-const char *verdict_name(enum verdict verdict);
+extern const char *const verdict_names[];
 
 #endif

@@ -54,13 +54,8 @@ void proposal_clear(struct proposal *proposal)
 	*proposal = (struct proposal){0};
 }
 
-const char *tuner_state_name(enum tuner_state state)
-{
-	static const char *const names[] = {
-		[TUNER_ACTIVE] = "active",
-		[TUNER_DEGRADED] = "degraded",
-		[TUNER_OFF] = "off",
-	};
-
-	return names[state];
-}
+const char *const tuner_state_names[] = {
+	[TUNER_ACTIVE] = "active",
+	[TUNER_DEGRADED] = "degraded",
+	[TUNER_OFF] = "off",
+};

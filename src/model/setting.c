@@ -11,32 +11,22 @@ typedef __int128 wide;
 
 #define BLANKS " \t\n\v\f\r"
 
-const char *mode_name(enum mode mode)
-{
-	static const char *const names[] = {
-		[MODE_ENFORCE] = "enforce",
-		[MODE_OBSERVE] = "observe",
-		[MODE_OFF] = "off",
-		[MODE_RELEASED] = "released",
-	};
+const char *const mode_names[] = {
+	[MODE_ENFORCE] = "enforce",
+	[MODE_OBSERVE] = "observe",
+	[MODE_OFF] = "off",
+	[MODE_RELEASED] = "released",
+};
 
-	return names[mode];
-}
-
-const char *setting_state_name(enum setting_state state)
-{
-	static const char *const names[] = {
-		[SETTING_IN_SYNC] = "in-sync",
-		[SETTING_PENDING] = "pending",
-		[SETTING_DRIFTED] = "drifted",
-		[SETTING_YIELDED] = "yielded",
-		[SETTING_FAILED] = "failed",
-		[SETTING_UNSUPPORTED] = "unsupported",
-		[SETTING_OBSERVED] = "observed",
-	};
-
-	return names[state];
-}
+const char *const setting_state_names[] = {
+	[SETTING_IN_SYNC] = "in-sync",
+	[SETTING_PENDING] = "pending",
+	[SETTING_DRIFTED] = "drifted",
+	[SETTING_YIELDED] = "yielded",
+	[SETTING_FAILED] = "failed",
+	[SETTING_UNSUPPORTED] = "unsupported",
+	[SETTING_OBSERVED] = "observed",
+};
 
 bool setting_become(struct setting *setting, enum setting_state state, const char *reason,
 	int error, const char *why)

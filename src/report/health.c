@@ -10,14 +10,14 @@ int report_health(const struct node *node, char **ret, size_t *len)
 	cJSON *checks;
 
 	json_begin(&json);
-	json_text(&json, json.root, "status", verdict_name(node_verdict(node)));
+	json_text(&json, json.root, "status", verdict_names[node_verdict(node)]);
 	checks = json_array(&json, json.root, "checks");
 	for (size_t i = 0; i < node->n_conditions; i++) {
 		const struct condition *condition = &node->conditions[i];
 		cJSON *check = json_append(&json, checks);
 
 		json_text(&json, check, "type", condition->now.type->name);
-		json_text(&json, check, "status", verdict_name(condition_verdict(condition)));
+		json_text(&json, check, "status", verdict_names[condition_verdict(condition)]);
 		json_text(&json, check, "reason", condition->now.reason);
 		json_text(&json, check, "message", condition->now.message);
 	}
@@ -35,7 +35,8 @@ static bool put_tuner(FILE *out, const struct tuner_status *tuner)
 		!good      ? '-'
 		: degraded ? '~'
 			   : '+',
-		tuner->ops->name, tuner->mode == MODE_OFF ? "off" : tuner_state_name(tuner->state));
+		tuner->ops->name,
+		tuner->mode == MODE_OFF ? "off" : tuner_state_names[tuner->state]);
 	if (tuner->mode == MODE_RELEASED) {
 		time_text(tuner->since_us, since);
 		fprintf(out, ", released since %s", since);

@@ -78,7 +78,7 @@ static void put_users(struct metric_sink *sink, const struct limit_reading *read
 
 		reported += (double)reading->top[i].used;
 		if (user_sum(reading, i, &sum))
-			metric_sample(sink, sum, reading->name, workload_kind_name(workload->kind),
+			metric_sample(sink, sum, reading->name, workload_kind_names[workload->kind],
 				workload->namespace, user_name(workload), NULL);
 	}
 	if (reading->n_top > 0 && reported < (double)reading->used)
@@ -151,7 +151,7 @@ static void put_tuners(struct metric_sink *sink, const struct node *node)
 	for (size_t i = 0; i < node->n_tuners; i++)
 		for (size_t m = 0; m < ARRAY_SIZE(modes); m++)
 			metric_sample(sink, node->tuners[i].mode == modes[m],
-				node->tuners[i].ops->name, mode_name(modes[m]), NULL);
+				node->tuners[i].ops->name, mode_names[modes[m]], NULL);
 	for (size_t i = 0; i < node->n_tuners; i++) {
 		const struct tuner_status *tuner = &node->tuners[i];
 

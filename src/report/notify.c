@@ -42,7 +42,7 @@ static void put_status(FILE *out, const struct node *node)
 
 	for (size_t i = 0; i < node->n_settings; i++)
 		synced += setting_in_sync(&node->settings[i]);
-	fputs(verdict_name(node_verdict(node)), out);
+	fputs(verdict_names[node_verdict(node)], out);
 	for (size_t i = 0; i < node->n_conditions; i++)
 		if (node->conditions[i].now.status == CONDITION_TRUE)
 			fprintf(out, ", %s", node->conditions[i].now.type->name);

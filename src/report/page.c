@@ -135,7 +135,7 @@ static void end_table(FILE *out, size_t left_out)
 
 static void put_header(FILE *out, const struct node *node)
 {
-	const char *verdict = verdict_name(node_verdict(node));
+	const char *verdict = verdict_names[node_verdict(node)];
 	uint64_t now = realtime_us();
 	char started[TIME_TEXT_MAX], up[TIME_TEXT_MAX], at[TIME_TEXT_MAX], change[40];
 
@@ -175,7 +175,7 @@ static const char *condition_class(const struct condition *condition)
 	enum verdict verdict = condition_verdict(condition);
 
 	if (verdict != VERDICT_OK)
-		return verdict_name(verdict);
+		return verdict_names[verdict];
 	return condition->now.status == CONDITION_FALSE ? "ok" : "dim";
 }
 
@@ -187,7 +187,7 @@ static void put_condition(FILE *out, const struct condition *condition)
 		time_text(condition->since_us, since);
 	begin_row(out, condition->now.type->name, condition->now.type->help);
 	put_badge_cell(
-		out, condition_class(condition), condition_status_name(condition->now.status));
+		out, condition_class(condition), condition_status_names[condition->now.status]);
 	put_cell(out, NULL,
 		condition->now.message[0] ? condition->now.message : condition->now.reason);
 	put_cell(out, "dim num", since);
@@ -266,7 +266,7 @@ static void put_limit(FILE *out, const struct limit *limit)
 		const struct workload *workload = &limit->now.top[i].workload;
 
 		fputs("<li class=\"row\"><span>", out);
-		put_workload(out, workload_kind_name(workload->kind), workload->namespace,
+		put_workload(out, workload_kind_names[workload->kind], workload->namespace,
 			workload->name[0] ? workload->name : workload->id);
 		fputs("</span><span class=\"num\">", out);
 		put_count(out, limit->now.top[i].used);
@@ -321,7 +321,7 @@ static void put_settings(FILE *out, const struct node *node)
 
 		begin_row(out, setting->name, reason_help(reason));
 		put_badge_cell(
-			out, setting_class(setting->state), setting_state_name(setting->state));
+			out, setting_class(setting->state), setting_state_names[setting->state]);
 		put_cell(out, "code", setting->wanted);
 		put_cell(out, "code", setting->actual);
 		put_cell(out, "code", setting->original);
@@ -346,11 +346,11 @@ static void put_tuners(FILE *out, const struct node *node)
 			tuner->state == TUNER_ACTIVE     ? "ok"
 			: tuner->state == TUNER_DEGRADED ? "warning"
 							 : "dim",
-			tuner_state_name(tuner->state));
-		snprintf(mode, sizeof(mode), "%s", mode_name(tuner->mode));
+			tuner_state_names[tuner->state]);
+		snprintf(mode, sizeof(mode), "%s", mode_names[tuner->mode]);
 		if (tuner->mode == MODE_RELEASED) {
 			time_text(tuner->since_us, since);
-			snprintf(mode, sizeof(mode), "%s since %s", mode_name(tuner->mode), since);
+			snprintf(mode, sizeof(mode), "%s since %s", mode_names[tuner->mode], since);
 		}
 		put_cell(out, NULL, mode);
 		put_cell(out, NULL, tuner->why);

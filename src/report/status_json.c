@@ -16,7 +16,7 @@ static void add_node(struct json *json, const struct node *node)
 	json_text(json, object, "version", HEADROOM_VERSION);
 	json_text(json, object, "commit", HEADROOM_COMMIT);
 	json_time(json, object, "started", node->started_us);
-	json_text(json, object, "verdict", verdict_name(node_verdict(node)));
+	json_text(json, object, "verdict", verdict_names[node_verdict(node)]);
 	json_bool(json, object, "applied", node->applied);
 	json_number(json, object, "would_change", (double)node_would_change(node));
 }
@@ -59,11 +59,11 @@ static void add_setting(struct json *json, cJSON *array, const struct setting *s
 
 	json_text(json, object, "name", setting->name);
 	json_text(json, object, "tuner", setting->tuner);
-	json_text(json, object, "mode", mode_name(setting->mode));
+	json_text(json, object, "mode", mode_names[setting->mode]);
 	json_text(json, object, "wanted", setting->wanted);
 	json_text(json, object, "actual", setting->actual);
 	json_text(json, object, "original", setting->original);
-	json_text(json, object, "state", setting_state_name(setting->state));
+	json_text(json, object, "state", setting_state_names[setting->state]);
 	json_text(json, object, "reason", setting->reason);
 	json_text(json, object, "why", setting->why);
 }
@@ -73,8 +73,8 @@ static void add_condition(struct json *json, cJSON *array, const struct conditio
 	cJSON *object = json_append(json, array);
 
 	json_text(json, object, "type", condition->now.type->name);
-	json_text(json, object, "status", condition_status_name(condition->now.status));
-	json_text(json, object, "severity", severity_name(condition->now.type->severity));
+	json_text(json, object, "status", condition_status_names[condition->now.status]);
+	json_text(json, object, "severity", severity_names[condition->now.type->severity]);
 	json_text(json, object, "reason", condition->now.reason);
 	json_text(json, object, "message", condition->now.message);
 	json_time(json, object, "since", condition->since_us);
@@ -98,9 +98,9 @@ static void add_lists(struct json *json, const struct node *node)
 		cJSON *object = json_append(json, tuners);
 
 		json_text(json, object, "name", tuner->ops->name);
-		json_text(json, object, "mode", mode_name(tuner->mode));
+		json_text(json, object, "mode", mode_names[tuner->mode]);
 		json_time(json, object, "since", tuner->since_us);
-		json_text(json, object, "state", tuner_state_name(tuner->state));
+		json_text(json, object, "state", tuner_state_names[tuner->state]);
 		json_text(json, object, "why", tuner->why);
 	}
 }

@@ -216,13 +216,8 @@ int runtime_process_read(
 	return 0;
 }
 
-const char *runtime_kind_name(enum runtime_kind kind)
-{
-	static const char *const names[] = {
-		[RUNTIME_CONTAINERD] = "containerd",
-		[RUNTIME_DOCKER] = "docker",
-		[RUNTIME_CRIO] = "crio",
-	};
-
-	return names[kind];
-}
+const char *const runtime_kind_names[] = {
+	[RUNTIME_CONTAINERD] = "containerd",
+	[RUNTIME_DOCKER] = "docker",
+	[RUNTIME_CRIO] = "crio",
+};

@@ -62,6 +62,6 @@ int runtime_process_read(
 	const char *host_root, enum runtime_kind kind, pid_t pid, struct runtime_process *process);
 
 /* "containerd", "docker", "crio". */
-const char *runtime_kind_name(enum runtime_kind kind);
+extern const char *const runtime_kind_names[];
 
 #endif

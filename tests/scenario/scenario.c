@@ -179,10 +179,10 @@ static void expect_condition(struct scenario *scenario)
 
 		if (!streq(said->type->name, name))
 			continue;
-		if (!streq(condition_status_name(said->status), status) ||
+		if (!streq(condition_status_names[said->status], status) ||
 			!streq(said->reason, reason) || (words && !strstr(said->message, words)))
 			fail(scenario, "%s is %s, %s: '%s'", name,
-				condition_status_name(said->status), said->reason, said->message);
+				condition_status_names[said->status], said->reason, said->message);
 		if (!reason_help(said->reason))
 			fail(scenario, "%s: no such reason", said->reason);
 		return;

@@ -76,7 +76,7 @@ static inline void expect_at(const struct fixture *fixture, enum setting_state s
 	const struct setting *setting = node_setting(&fixture->node, "vm.a");
 
 	if (setting->state != state || !streq(setting->reason, reason))
-		fail_msg("line %d: %s, %s", line, setting_state_name(setting->state),
+		fail_msg("line %d: %s, %s", line, setting_state_names[setting->state],
 			setting->reason);
 	if (fixture->plan.n != changes)
 		fail_msg("line %d: %zu changes", line, fixture->plan.n);

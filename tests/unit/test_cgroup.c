@@ -101,7 +101,7 @@ static void check(bool found, const struct workload *workload, const struct exam
 {
 	if (found != (example->kind != UNTOUCHED) || workload->kind != example->kind)
 		fail_msg("%s: %d, %s '%s'", example->path, found,
-			found ? workload_kind_name(workload->kind) : "nothing", workload->name);
+			found ? workload_kind_names[workload->kind] : "nothing", workload->name);
 	if (!found) {
 		assert_string_equal(workload->name, "untouched");
 		return;

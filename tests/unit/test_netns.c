@@ -68,7 +68,7 @@ static void expect(
 	struct workload workload = netns_owners_find(node->owners, netns);
 
 	if (workload.kind != kind || !streq(workload.name, name))
-		fail_msg("%u is %s '%s'", netns, workload_kind_name(workload.kind), workload.name);
+		fail_msg("%u is %s '%s'", netns, workload_kind_names[workload.kind], workload.name);
 }
 
 TEST(a_namespace_has_its_name_in_run_netns)

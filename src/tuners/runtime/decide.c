@@ -40,7 +40,7 @@ const char *runtime_prefix(const struct runtime_sample *sample, const struct nod
 				      other->found.managed_by == RUNTIME_OF_NODE))
 			plain = other;
 	}
-	return plain == runtime ? runtime_kind_name(runtime->found.kind) : runtime->found.name;
+	return plain == runtime ? runtime_kind_names[runtime->found.kind] : runtime->found.name;
 }
 
 /* What makes a changed file of this runtime take effect. */

@@ -130,7 +130,7 @@ void runtime_read_config(const struct config *config, struct runtime_config *ret
 bool runtime_is_wanted(const struct runtime_config *config, const struct runtime *runtime)
 {
 	return config->kind <= 0 ||
-	       streq(kind_words[config->kind], runtime_kind_name(runtime->kind));
+	       streq(kind_words[config->kind], runtime_kind_names[runtime->kind]);
 }
 
 bool runtime_mirror_is_dockers(const struct runtime_mirror *mirror)

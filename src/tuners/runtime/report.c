@@ -80,7 +80,7 @@ static void add_runtime(struct json *json, cJSON *array, const struct node_runti
 	cJSON *object = json_append(json, array), *list;
 
 	json_text(json, object, "name", runtime->found.name);
-	json_text(json, object, "kind", runtime_kind_name(runtime->found.kind));
+	json_text(json, object, "kind", runtime_kind_names[runtime->found.kind]);
 	json_text(json, object, "version", runtime->version);
 	json_text(json, object, "socket", runtime->found.socket);
 	json_text(json, object, "unit", runtime->found.unit);
