@@ -23,21 +23,16 @@ static const struct {
 	{"digitalocean", DMI "sys_vendor", "DigitalOcean"},
 };
 
-#define AWS_BUDGET                              \
-	{                                       \
-		.pps = 1024, .link_local = true \
-	}
-
 /* The source of each row is in tables.c, in the row budget/NAME. */
 const struct dns_budget_row dns_budget_rows[] = {
-	{"aws", {"169.254.169.253"}, 32, true, false, AWS_BUDGET},
-	{"aws", {"fd00:ec2::253"}, 128, true, false, AWS_BUDGET},
+	{"aws", {"169.254.169.253"}, 32, true, false, {.pps = 1024, .link_local = true}},
+	{"aws", {"fd00:ec2::253"}, 128, true, false, {.pps = 1024, .link_local = true}},
 	/* The VPC's base plus two: 16 addresses are the smallest VPC, so its last four bits are 2.
 	 */
-	{"aws", {"10.0.0.0"}, 8, false, true, AWS_BUDGET},
-	{"aws", {"172.16.0.0"}, 12, false, true, AWS_BUDGET},
-	{"aws", {"192.168.0.0"}, 16, false, true, AWS_BUDGET},
-	{"aws", {"100.64.0.0"}, 10, false, true, AWS_BUDGET},
+	{"aws", {"10.0.0.0"}, 8, false, true, {.pps = 1024, .link_local = true}},
+	{"aws", {"172.16.0.0"}, 12, false, true, {.pps = 1024, .link_local = true}},
+	{"aws", {"192.168.0.0"}, 16, false, true, {.pps = 1024, .link_local = true}},
+	{"aws", {"100.64.0.0"}, 10, false, true, {.pps = 1024, .link_local = true}},
 	{"azure", {"168.63.129.16"}, 32, true, false, {.qps = 1000, .pending = 200}},
 	{"alibaba", {"100.100.2.136", "100.100.2.138"}, 32, false, false, {.qps = 5000}},
 	/* Every region has its own, all in this network. */

@@ -271,13 +271,13 @@ static struct dns_server_memory *memory_of(
 	return &memory->servers[i];
 }
 
-const struct dns_server_memory *dns_memory_find(
+uint64_t dns_over_budget_seconds(
 	const struct dns_memory *memory, const struct dns_server_state *server)
 {
 	for (size_t i = 0; i < memory->n; i++)
 		if (dns_address_equal(&memory->servers[i].key, &server->key))
-			return &memory->servers[i];
-	return NULL;
+			return memory->servers[i].over;
+	return 0;
 }
 
 void dns_memory_clear(void *data)

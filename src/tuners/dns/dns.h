@@ -353,8 +353,8 @@ static inline const struct dns_label *dns_label_of(
 int dns_decide(const struct dns_seen *seen, struct dns_memory *memory,
 	const struct decide_input *input, struct proposal *proposal);
 void dns_memory_clear(void *memory);
-/* What is remembered of a server; NULL before the first decision. */
-const struct dns_server_memory *dns_memory_find(
+/* Seconds over its budget so far; 0 before the first decision. */
+uint64_t dns_over_budget_seconds(
 	const struct dns_memory *memory, const struct dns_server_state *server);
 
 /* The packets that count against this server's budget; NULL: they are not counted. */

@@ -157,7 +157,6 @@ static void add_server(struct json *json, cJSON *array, const struct dns_report 
 	const struct dns_label *label)
 {
 	const struct dns_server_state *server = label->server;
-	const struct dns_server_memory *memory = dns_memory_find(report->memory, server);
 	cJSON *object = json_append(json, array);
 
 	json_text(json, object, "server", server->name);
@@ -171,7 +170,7 @@ static void add_server(struct json *json, cJSON *array, const struct dns_report 
 			{"peak_packets", dns_seconds_peak(server->packets)});
 	JSON_NUMBERS(json, object, {"minute_queries", (double)dns_minute(server).queries},
 		{"minute_unanswered", (double)dns_minute(server).unanswered},
-		{"over_budget_seconds", memory ? (double)memory->over : 0});
+		{"over_budget_seconds", (double)dns_over_budget_seconds(report->memory, server)});
 	add_budget(json, object, report->seen, server);
 	add_users(json, object, label);
 	if (report->names && report->trusted)

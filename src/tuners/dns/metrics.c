@@ -106,12 +106,10 @@ static void put_seconds(struct metric_sink *sink, const struct dns_report *repor
 	metric_family(sink, "headroom_dns_over_budget_seconds_total");
 	FOR_EACH_LABEL(label, table)
 	{
-		const struct dns_server_memory *memory =
-			dns_memory_find(report->memory, label->server);
-
 		if (dns_budget_is_set(&label->server->budget))
-			metric_sample(
-				sink, memory ? (double)memory->over : 0, label->server->name, NULL);
+			metric_sample(sink,
+				(double)dns_over_budget_seconds(report->memory, label->server),
+				label->server->name, NULL);
 	}
 }
 
