@@ -222,7 +222,6 @@ static void send_until(struct replay *replay, uint64_t now_ns)
 			struct dns_totals totals = sending->server->totals;
 
 			totals.queries[DNS_UDP] += n;
-			dns_minute_pass(sending->server, now_ns / 1000);
 			dns_server_take(
 				&replay->sensor.table, sending->server, &totals, now_ns / 1000);
 		}

@@ -32,7 +32,6 @@ static void query(
 
 	totals.queries[DNS_UDP] += n;
 	totals.responses[DNS_NOERROR] += n;
-	dns_minute_pass(server, now);
 	dns_server_take(table, server, &totals, now);
 }
 

@@ -325,8 +325,11 @@ struct dns_server_state *dns_server_find(
 struct dns_server_state *dns_server_get(struct dns_server_table *table, const struct dns_key *key);
 void dns_server_remove(struct dns_server_table *table, struct dns_server_state *server);
 void dns_server_table_clear(struct dns_server_table *table);
-/* Takes new totals: what rose is added to the server's label, or to the others. */
-void dns_server_take(struct dns_server_table *table, struct dns_server_state *server,
+/*
+ * Takes new totals: what rose is added to the server's label, or to the others. An evicted query
+ * got no answer in time. How many queries there were.
+ */
+uint64_t dns_server_take(struct dns_server_table *table, struct dns_server_state *server,
 	const struct dns_totals *totals, uint64_t now_us);
 /* n more of its queries got no answer in time. */
 void dns_server_take_unanswered(

@@ -69,12 +69,9 @@ static void take_server(void *userdata, const void *key, const void *live)
 	struct dns_server_state *server = dns_server_get(&sensor->table, key);
 	struct dns_totals totals = dns_totals_of(counts);
 	uint32_t queries[DNS_BINS], packets[DNS_BINS];
-	uint64_t before, evicted;
 
 	if (!server)
 		return;
-	before = dns_queries(&server->totals);
-	evicted = totals.evicted - MIN(totals.evicted, server->totals.evicted);
 	/* A server that begins to answer names of the cluster is of the cluster. */
 	if (is_new || (server->totals.cluster_answers == 0 && totals.cluster_answers > 0)) {
 		server->totals.cluster_answers = totals.cluster_answers;
@@ -85,12 +82,9 @@ static void take_server(void *userdata, const void *key, const void *live)
 		sensor->unclassified = true;
 	}
 	server->seen = true;
-	dns_minute_pass(server, sensor->now_us);
-	dns_server_take(&sensor->table, server, &totals, sensor->now_us);
-	dns_server_take_unanswered(&sensor->table, server, evicted);
+	sensor->sent += dns_server_take(&sensor->table, server, &totals, sensor->now_us);
 	dns_split_bins(counts, queries, packets);
 	count_seconds(sensor, server, queries, packets);
-	sensor->sent += dns_queries(&server->totals) - before;
 }
 
 static void read_servers(struct dns_sensor *sensor)

@@ -140,14 +140,15 @@ static struct dns_totals *reported_of(
 				  : &table->others[server->role];
 }
 
-void dns_server_take(struct dns_server_table *table, struct dns_server_state *server,
+uint64_t dns_server_take(struct dns_server_table *table, struct dns_server_state *server,
 	const struct dns_totals *totals, uint64_t now)
 {
 	const struct dns_totals before = server->totals;
 	const uint64_t *fresh = (const uint64_t *)totals;
 	uint64_t *old = (uint64_t *)&server->totals;
-	uint64_t *reported = (uint64_t *)reported_of(table, server);
+	uint64_t *reported = (uint64_t *)reported_of(table, server), queries;
 
+	dns_minute_pass(server, now);
 	for (size_t i = 0; i < TOTALS_WORDS; i++) {
 		/* A counter that is read while the kernel writes may seem to go back a little. */
 		if (fresh[i] <= old[i])
@@ -158,8 +159,10 @@ void dns_server_take(struct dns_server_table *table, struct dns_server_state *se
 	}
 	table->evicted += server->totals.evicted - before.evicted;
 	table->malformed += server->totals.malformed - before.malformed;
-	server->slots[server->slot % DNS_SLOTS].queries +=
-		dns_queries(&server->totals) - dns_queries(&before);
+	dns_server_take_unanswered(table, server, server->totals.evicted - before.evicted);
+	queries = dns_queries(&server->totals) - dns_queries(&before);
+	server->slots[server->slot % DNS_SLOTS].queries += queries;
+	return queries;
 }
 
 struct dns_others dns_sum_others(const struct dns_server_table *table)
