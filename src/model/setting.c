@@ -61,11 +61,10 @@ static const char *next_word(const char *text, char word[static SETTING_VALUE_MA
 static int parse_number(const char *word, wide *number)
 {
 	bool negative = word[0] == '-';
-	uint64_t magnitude;
+	uint64_t magnitude = 0;
 	int r = parse_count(word + negative, &magnitude);
 
-	if (r == 0)
-		*number = negative ? -(wide)magnitude : (wide)magnitude;
+	*number = negative ? -(wide)magnitude : (wide)magnitude;
 	return r;
 }
 
