@@ -307,9 +307,7 @@ class Agent:
         )
 
     def wait_condition(self, name: str, status: str = "True", timeout: float = 10.0) -> dict[str, Any]:
-        return until(
-            lambda: (c := self.condition(name))["status"] == status and c, timeout, f"{name} is {status}"
-        )
+        return until(lambda: (c := self.condition(name))["status"] == status and c, timeout, f"{name} is {status}")
 
     def signal(self, number: int) -> None:
         os.kill(self.pid, number)

@@ -18,9 +18,7 @@ def udp(payload: bytes, sport: int, dport: int) -> bytes:
     return struct.pack("!HHHH", sport, dport, min(8 + len(payload), 65535), 0) + payload
 
 
-def tcp(
-    payload: bytes, sport: int, dport: int, sequence: int = 1, flags: int = 0x18, options: bytes = b""
-) -> bytes:
+def tcp(payload: bytes, sport: int, dport: int, sequence: int = 1, flags: int = 0x18, options: bytes = b"") -> bytes:
     size = 20 + len(options)
     return struct.pack("!HHIIBBHHH", sport, dport, sequence, 1, size // 4 << 4, flags, 512, 0, 0) + options + payload
 

@@ -75,9 +75,7 @@ class Containerd:
         self.process = None
 
     def ask(self, *command: str | Path | int) -> dict[str, Any]:
-        answer = subprocess.run(
-            [CLIENT, self.socket, *map(str, command)], capture_output=True, text=True, timeout=90
-        )
+        answer = subprocess.run([CLIENT, self.socket, *map(str, command)], capture_output=True, text=True, timeout=90)
         assert answer.returncode == 0, f"{command}: {answer.returncode} {answer.stderr}"
         parsed = json.loads(answer.stdout)
         assert isinstance(parsed, dict)

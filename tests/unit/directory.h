@@ -31,7 +31,8 @@ static inline void directory_remove(struct directory *directory)
 	assert_int_equal(system(command), 0);
 }
 
-#define _cleanup_directory_ __attribute__((cleanup(directory_remove)))
+#define _cleanup_directory_  __attribute__((cleanup(directory_remove)))
+#define DIRECTORY_TEST(name) TEST_OF(directory, directory, directory_make, directory_remove, name)
 
 static inline void directory_path(
 	const struct directory *directory, const char *name, char full[PATH_MAX])

@@ -49,7 +49,8 @@ static inline void fixture_clear(struct file_fixture *fixture)
 	directory_remove(&fixture->state);
 }
 
-#define _cleanup_fixture_ __attribute__((cleanup(fixture_clear)))
+#define _cleanup_fixture_  __attribute__((cleanup(fixture_clear)))
+#define FIXTURE_TEST(name) TEST_OF(file_fixture, fixture, fixture_make, fixture_clear, name)
 
 /* A change for the next job; on_disk is what the file has at its key. */
 static inline struct change *fixture_change(struct file_fixture *fixture, const char *name,

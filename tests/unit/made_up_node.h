@@ -87,7 +87,7 @@ static inline void made_up_node_remove(struct made_up_node *node)
 	directory_remove(&node->directory);
 }
 
-#define _cleanup_made_up_node_ __attribute__((cleanup(made_up_node_remove)))
+#define NODE_TEST(name) TEST_OF(made_up_node, node, made_up_node_make, made_up_node_remove, name)
 
 static inline void made_up_node_config(const struct made_up_node *node, const char *text)
 {

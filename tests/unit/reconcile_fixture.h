@@ -48,7 +48,8 @@ static inline void fixture_clear(struct fixture *fixture)
 	free(fixture->node.settings);
 }
 
-#define _cleanup_fixture_ __attribute__((cleanup(fixture_clear)))
+#define _cleanup_fixture_  __attribute__((cleanup(fixture_clear)))
+#define FIXTURE_TEST(name) TEST_OF(fixture, fixture, fixture_make, fixture_clear, name)
 
 /* A second later, with this value on the node. */
 static inline struct setting *poll(struct fixture *fixture, const char *actual)

@@ -290,6 +290,6 @@ static inline void fake_systemd_clear(struct fake_systemd *fake)
 	directory_remove(&fake->directory);
 }
 
-#define _cleanup_fake_systemd_ __attribute__((cleanup(fake_systemd_clear)))
+#define SYSTEMD_TEST(name) TEST_OF(fake_systemd, fake, fake_systemd_make, fake_systemd_clear, name)
 
 #endif

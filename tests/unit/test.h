@@ -28,4 +28,17 @@ void test_register(int line, const struct CMUnitTest *test);
 
 #define TEST(name) TEST_FIXTURE(name, NULL, NULL)
 
+/* A test of a fixture of its own: the body has a pointer to it, by the name variable. */
+#define TEST_OF(type, variable, make, clear, name)    \
+	static void name##_of(struct type *variable); \
+	TEST(name)                                    \
+	{                                             \
+		struct type made;                     \
+                                                      \
+		make(&made);                          \
+		name##_of(&made);                     \
+		clear(&made);                         \
+	}                                             \
+	static void name##_of(struct type *variable)
+
 #endif

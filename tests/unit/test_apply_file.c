@@ -37,75 +37,66 @@ static void bench_clear(struct bench *bench)
 	directory_remove(&bench->state_directory);
 }
 
-#define _cleanup_bench_ __attribute__((cleanup(bench_clear)))
+#define BENCH_TEST(name) TEST_OF(bench, bench, bench_make, bench_clear, name)
 
 /* Whatever the umask: others read what lies beside ours. */
-TEST(a_new_file_has_directories_made_for_it)
+BENCH_TEST(a_new_file_has_directories_made_for_it)
 {
-	_cleanup_bench_ struct bench bench;
 	struct stat st;
 	mode_t mask = umask(0077);
 
-	bench_make(&bench);
-	assert_int_equal(bench.at.missing, 1);
-	assert_int_equal(file_put(&bench.at, FILE_HASH_NONE, "a", 1), 0);
+	assert_int_equal(bench->at.missing, 1);
+	assert_int_equal(file_put(&bench->at, FILE_HASH_NONE, "a", 1), 0);
 	umask(mask);
-	assert_file(&bench.root, PATH, "a");
-	assert_int_equal(stat(bench.at.full, &st), 0);
+	assert_file(&bench->root, PATH, "a");
+	assert_int_equal(stat(bench->at.full, &st), 0);
 	assert_int_equal(st.st_mode & 0777, 0644);
-	*strrchr(bench.at.full, '/') = '\0';
-	assert_int_equal(stat(bench.at.full, &st), 0);
+	*strrchr(bench->at.full, '/') = '\0';
+	assert_int_equal(stat(bench->at.full, &st), 0);
 	assert_int_equal(st.st_mode & 0777, 0755);
 }
 
-TEST(what_somebody_made_meanwhile_stays)
+BENCH_TEST(what_somebody_made_meanwhile_stays)
 {
-	_cleanup_bench_ struct bench bench;
-
-	bench_make(&bench);
-	directory_put(&bench.root, PATH, "theirs");
-	assert_int_equal(file_put(&bench.at, FILE_HASH_NONE, "a", 1), -ESTALE);
-	assert_file(&bench.root, PATH, "theirs");
-	assert_null(directory_get(&bench.root, PATH FILE_NEW));
+	directory_put(&bench->root, PATH, "theirs");
+	assert_int_equal(file_put(&bench->at, FILE_HASH_NONE, "a", 1), -ESTALE);
+	assert_file(&bench->root, PATH, "theirs");
+	assert_null(directory_get(&bench->root, PATH FILE_NEW));
 }
 
 /* A full disk, a directory that went: neither the trial nor the name that it is swept by. */
-TEST(a_trial_that_cannot_be_written_leaves_nothing)
+BENCH_TEST(a_trial_that_cannot_be_written_leaves_nothing)
 {
-	_cleanup_bench_ struct bench bench;
 	char path[PATH_MAX], kept[PATH_MAX];
 
-	bench_make(&bench);
-	directory_path(&bench.root, "/nowhere", bench.at.directory);
-	assert_int_equal(file_put_trial(bench.state, &bench.at, "a", 1, path), -ENOENT);
-	directory_path(&bench.state_directory, "/files", kept);
+	directory_path(&bench->root, "/nowhere", bench->at.directory);
+	assert_int_equal(file_put_trial(bench->state, &bench->at, "a", 1, path), -ENOENT);
+	directory_path(&bench->state_directory, "/files", kept);
 	assert_int_equal(rmdir(kept), 0); /* it is empty */
 }
 
-TEST(what_is_kept_is_for_root_alone)
+BENCH_TEST(what_is_kept_is_for_root_alone)
 {
-	_cleanup_bench_ struct bench bench;
 	_cleanup_free_ char *bytes = NULL;
 	char hash[HASH_TEXT_MAX], name[16 + HASH_TEXT_MAX], full[PATH_MAX];
 	struct stat st;
 	size_t len;
 
-	bench_make(&bench);
 	hash_bytes("secret", 6, hash);
 	for (int i = 0; i < 2; i++)
-		assert_int_equal(file_keep(bench.state, hash, "secret", 6), 0);
+		assert_int_equal(file_keep(bench->state, hash, "secret", 6), 0);
 	snprintf(name, sizeof(name), "/files/%s", hash);
-	directory_path(&bench.state_directory, name, full);
+	directory_path(&bench->state_directory, name, full);
 	assert_int_equal(stat(full, &st), 0);
 	assert_int_equal(st.st_mode & 0777, 0600);
-	assert_int_equal(file_recall(bench.state, hash, &bytes, &len), 0);
+	assert_int_equal(file_recall(bench->state, hash, &bytes, &len), 0);
 	assert_int_equal(len, 6);
 	/* Altered, they are not given out, and kept afresh. */
-	directory_put(&bench.state_directory, name, "secres");
+	directory_put(&bench->state_directory, name, "secres");
 	free(steal(bytes));
-	assert_int_equal(file_recall(bench.state, hash, &bytes, &len), -EBADMSG);
-	assert_int_equal(file_keep(bench.state, hash, "secret", 6), 0);
-	assert_file(&bench.state_directory, name, "secret");
+	assert_int_equal(file_recall(bench->state, hash, &bytes, &len), -EBADMSG);
+	assert_int_equal(file_keep(bench->state, hash, "secret", 6), 0);
+	assert_file(&bench->state_directory, name, "secret");
 }
 
 /* A default ACL of the directory: u::rwx u:1234:rwx g::r-x m::rwx o::---. */
@@ -114,29 +105,27 @@ static const unsigned char default_acl[] = {2, 0, 0, 0,                         
 	4, 0, 5, 0, 0xff, 0xff, 0xff, 0xff, 16, 0, 7, 0, 0xff, 0xff, 0xff, 0xff, /* group, mask */
 	32, 0, 0, 0, 0xff, 0xff, 0xff, 0xff};
 
-TEST(a_replaced_file_keeps_its_metadata_and_takes_no_other)
+BENCH_TEST(a_replaced_file_keeps_its_metadata_and_takes_no_other)
 {
-	_cleanup_bench_ struct bench bench;
 	struct file_bytes old;
 	char value[256];
 	struct stat st;
 	bool acl;
 
-	bench_make(&bench);
-	directory_put(&bench.root, PATH, "password");
-	assert_int_equal(file_locate(&bench.host, PATH, &bench.at), 0);
-	acl = setxattr(bench.at.directory, "system.posix_acl_default", default_acl,
+	directory_put(&bench->root, PATH, "password");
+	assert_int_equal(file_locate(&bench->host, PATH, &bench->at), 0);
+	acl = setxattr(bench->at.directory, "system.posix_acl_default", default_acl,
 		      sizeof(default_acl), 0) == 0;
-	if (geteuid() == 0 && setxattr(bench.at.full, "security.ima", "\4x", 2, 0) < 0)
+	if (geteuid() == 0 && setxattr(bench->at.full, "security.ima", "\4x", 2, 0) < 0)
 		print_message("without security attributes\n");
-	assert_int_equal(chmod(bench.at.full, 04640), 0);
-	assert_int_equal(file_take(&bench.at, &old), 0);
-	assert_int_equal(file_put(&bench.at, old.hash, "passwort", 8), 0);
-	assert_int_equal(stat(bench.at.full, &st), 0);
+	assert_int_equal(chmod(bench->at.full, 04640), 0);
+	assert_int_equal(file_take(&bench->at, &old), 0);
+	assert_int_equal(file_put(&bench->at, old.hash, "passwort", 8), 0);
+	assert_int_equal(stat(bench->at.full, &st), 0);
 	assert_int_equal(st.st_mode & 07777, 04640);
-	assert_true(getxattr(bench.at.full, "security.ima", value, sizeof(value)) < 0);
+	assert_true(getxattr(bench->at.full, "security.ima", value, sizeof(value)) < 0);
 	if (acl)
-		assert_true(getxattr(bench.at.full, "system.posix_acl_access", value,
+		assert_true(getxattr(bench->at.full, "system.posix_acl_access", value,
 				    sizeof(value)) < 0);
 	else
 		print_message("without ACLs\n");

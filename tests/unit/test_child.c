@@ -121,9 +121,8 @@ TEST(a_child_runs_in_its_working_directory)
 }
 
 /* A pipe that only it and its children hold open for writing ends with the last of them. */
-TEST(grandchildren_are_killed_too)
+DIRECTORY_TEST(grandchildren_are_killed_too)
 {
-	_cleanup_directory_ struct directory directory;
 	char fifo[PATH_MAX], script[2 * PATH_MAX], byte;
 	const char *const arguments[] = {"/bin/sh", "-c", script, NULL};
 	const struct child child = {.arguments = arguments, .output_max = 100};
@@ -132,8 +131,7 @@ TEST(grandchildren_are_killed_too)
 	_cleanup_close_ int reader = -1;
 	struct pollfd ended = {.events = POLLIN};
 
-	directory_make(&directory);
-	directory_path(&directory, "/fifo", fifo);
+	directory_path(directory, "/fifo", fifo);
 	assert_int_equal(mkfifo(fifo, 0600), 0);
 	reader = open(fifo, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 	assert_true(reader >= 0);

@@ -323,17 +323,15 @@ TEST(faults_values_and_items_are_bounded)
 	assert_one_fault(&items, 1, 19 + 3 * 10 + 4 * (OPTION_ITEMS_MAX - 10), "at most 64 items");
 }
 
-TEST(faults_name_their_file_and_rules_are_checked_after_merging)
+DIRECTORY_TEST(faults_name_their_file_and_rules_are_checked_after_merging)
 {
-	_cleanup_directory_ struct directory directory;
 	char main[PATH_MAX], others[PATH_MAX];
 
-	directory_make(&directory);
-	directory_path(&directory, "/F", main);
-	directory_path(&directory, "/d", others);
-	directory_put(&directory, "/F", "mode: on\n");
-	directory_put(&directory, "/d/1.yaml", "\tx\n");
-	directory_put(&directory, "/d/2.yaml", "zebra: 1\n");
+	directory_path(directory, "/F", main);
+	directory_path(directory, "/d", others);
+	directory_put(directory, "/F", "mode: on\n");
+	directory_put(directory, "/d/1.yaml", "\tx\n");
+	directory_put(directory, "/d/2.yaml", "zebra: 1\n");
 	{
 		_cleanup_loaded_ struct loaded loaded = load_source(main, false, others);
 
@@ -342,16 +340,16 @@ TEST(faults_name_their_file_and_rules_are_checked_after_merging)
 		assert_non_null(strstr(loaded.faults.faults[1].file, "/d/1.yaml"));
 		assert_non_null(strstr(loaded.faults.faults[2].file, "/d/2.yaml"));
 	}
-	directory_put(&directory, "/F", "http:\n  listen: \"localhost:80\"\n");
-	directory_put(&directory, "/d/1.yaml", "mode: observe\n");
-	directory_delete(&directory, "/d/2.yaml");
+	directory_put(directory, "/F", "http:\n  listen: \"localhost:80\"\n");
+	directory_put(directory, "/d/1.yaml", "mode: observe\n");
+	directory_delete(directory, "/d/2.yaml");
 	{
 		_cleanup_loaded_ struct loaded loaded = load_source(main, false, others);
 
 		assert_one_fault(&loaded, 2, 11, "ADDRESS:PORT");
 		assert_non_null(strstr(loaded.faults.faults[0].file, "/F"));
 	}
-	directory_put(&directory, "/d/1.yaml", "http: {listen: }\n");
+	directory_put(directory, "/d/1.yaml", "http: {listen: }\n");
 	_cleanup_loaded_ struct loaded corrected = load_source(main, false, others);
 	assert_loaded(&corrected);
 }

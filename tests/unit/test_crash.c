@@ -70,28 +70,26 @@ static uint64_t live(
 	return live_until(run_life, &life, traced, until, ended);
 }
 
-TEST(restore_after_any_death)
+NODE_TEST(restore_after_any_death)
 {
-	_cleanup_made_up_node_ struct made_up_node node;
 	bool traced = can_trace(), ended;
 	uint64_t seed = 20240501, whole_life;
 	int ends = 0;
 
-	made_up_node_make(&node);
-	directory_put(&node.directory, "/a.yaml", made_up_a);
-	directory_put(&node.directory, "/b.yaml", made_up_b);
-	directory_put(&node.directory, "/empty.yaml", "");
-	whole_life = live(&node, false, traced, traced ? UINT64_MAX : 20000, &ended);
+	directory_put(&node->directory, "/a.yaml", made_up_a);
+	directory_put(&node->directory, "/b.yaml", made_up_b);
+	directory_put(&node->directory, "/empty.yaml", "");
+	whole_life = live(node, false, traced, traced ? UINT64_MAX : 20000, &ended);
 	for (int round = 0; round < ROUNDS; round++) {
 		uint64_t until = next_random(&seed) % (whole_life + 1);
 
-		live(&node, round % 2, traced, until, &ended);
+		live(node, round % 2, traced, until, &ended);
 		ends += ended;
 		/* Sometimes another life is cut short before anybody restores. */
 		if (next_random(&seed) % 3)
-			restore_all(&node, round);
+			restore_all(node, round);
 	}
-	restore_all(&node, ROUNDS);
+	restore_all(node, ROUNDS);
 	print_message("%d of %d lives came to their end, of %d %s\n", ends, ROUNDS, (int)whole_life,
 		traced ? "stops" : "microseconds");
 	assert_true(ends < ROUNDS / 2);

@@ -42,6 +42,8 @@ static void end(struct fixture *fixture)
 	grpc_fixture_remove(&fixture->grpc);
 }
 
+#define FIXTURE_TEST(name) TEST_OF(fixture, fixture, begin, end, name)
+
 /* What the runtime answers from now on. */
 static void answer(struct fixture *fixture, const ProtobufCMessage *message)
 {
@@ -52,7 +54,7 @@ static void answer(struct fixture *fixture, const ProtobufCMessage *message)
 	fixture->size = protobuf_c_message_pack(message, buffer);
 }
 
-TEST(the_runtimes_version_of_the_api_is_spoken)
+FIXTURE_TEST(the_runtimes_version_of_the_api_is_spoken)
 {
 	static const struct {
 		const char *knows;
@@ -67,21 +69,18 @@ TEST(the_runtimes_version_of_the_api_is_spoken)
 	};
 	Cri__VersionResponse m = CRI__VERSION_RESPONSE__INIT;
 	const Cri__VersionResponse *version;
-	struct fixture fixture;
 
-	begin(&fixture);
 	m.runtime_version = (char *)"1.2.3";
-	answer(&fixture, &m.base);
+	answer(fixture, &m.base);
 	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
-		fixture.knows = steps[i].knows;
-		assert_int_equal(cri_call(&fixture.cri, &fixture.grpc.wait, &fixture.grpc.arena,
+		fixture->knows = steps[i].knows;
+		assert_int_equal(cri_call(&fixture->cri, &fixture->grpc.wait, &fixture->grpc.arena,
 					 CRI_VERSION, NULL, &version),
 			steps[i].expected);
-		assert_memory_equal(fixture.called, steps[i].called, sizeof(fixture.called));
+		assert_memory_equal(fixture->called, steps[i].called, sizeof(fixture->called));
 		if (steps[i].expected == 0)
 			assert_string_equal(version->runtime_version, "1.2.3");
 	}
-	end(&fixture);
 }
 
 static void get_config(struct fixture *fixture, const char *json, struct cri_running_config *config)
@@ -100,14 +99,12 @@ static void get_config(struct fixture *fixture, const char *json, struct cri_run
 		0);
 }
 
-TEST(the_running_config_is_read)
+FIXTURE_TEST(the_running_config_is_read)
 {
 	static const char *const odd[] = {"", "[1, 2]", "{", "null"};
 	struct cri_running_config config;
-	struct fixture fixture;
 
-	begin(&fixture);
-	get_config(&fixture,
+	get_config(fixture,
 		"{\"containerd\": {\"snapshotter\": \"overlayfs\"}, \"registry\": "
 		"{\"configPath\": \"/etc/containerd/certs.d\", \"configs\": {\"r\": "
 		"{\"auth\": {\"password\": \"secret\"}}}}, \"maxConcurrentDownloads\": 10, "
@@ -117,18 +114,17 @@ TEST(the_running_config_is_read)
 	assert_string_equal(config.image_pull_progress_timeout, "5m0s");
 	assert_string_equal(config.registry_config_path, "/etc/containerd/certs.d");
 	assert_string_equal(config.snapshotter, "overlayfs");
-	get_config(&fixture,
+	get_config(fixture,
 		"{\"registry\": {\"configPath\": \"\"}, \"maxConcurrentDownloads\": \"3\"}",
 		&config);
 	assert_int_equal(config.max_concurrent_downloads, -1);
 	assert_string_equal(config.registry_config_path, "");
 	assert_null(config.snapshotter);
 	for (size_t i = 0; i < ARRAY_SIZE(odd); i++) {
-		get_config(&fixture, odd[i], &config);
+		get_config(fixture, odd[i], &config);
 		assert_null(config.registry_config_path);
 		assert_int_equal(config.max_concurrent_downloads, -1);
 	}
-	end(&fixture);
 }
 
 /* Two bytes each on the wire, over a hundred in memory. */

@@ -25,39 +25,35 @@ static int read_from(
 	return read_file(full, max, text, len);
 }
 
-TEST(files_are_read_up_to_a_limit)
+DIRECTORY_TEST(files_are_read_up_to_a_limit)
 {
 	static const size_t sizes[] = {0, 1, 4094, 4095, 4096, 4097, 10000};
-	_cleanup_directory_ struct directory directory;
 
-	directory_make(&directory);
 	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
 		_cleanup_free_ char *data = malloc(sizes[i] + 1), *text = NULL;
 		char *untouched = NULL;
 		size_t len = 1;
 
 		memset(data, 'x', sizes[i]);
-		directory_put_bytes(&directory, "/f", data, sizes[i]);
-		assert_int_equal(read_from(&directory, "/f", sizes[i], &text, &len), 0);
+		directory_put_bytes(directory, "/f", data, sizes[i]);
+		assert_int_equal(read_from(directory, "/f", sizes[i], &text, &len), 0);
 		assert_int_equal(len, sizes[i]);
 		assert_int_equal(strlen(text), sizes[i]);
 		if (sizes[i] == 0)
 			continue;
 		assert_int_equal(
-			read_from(&directory, "/f", sizes[i] - 1, &untouched, NULL), -EFBIG);
+			read_from(directory, "/f", sizes[i] - 1, &untouched, NULL), -EFBIG);
 		assert_null(untouched);
 	}
 }
 
-TEST(bytes_are_read_unchanged)
+DIRECTORY_TEST(bytes_are_read_unchanged)
 {
-	_cleanup_directory_ struct directory directory;
 	_cleanup_free_ char *text = NULL;
 	size_t len;
 
-	directory_make(&directory);
-	directory_put_bytes(&directory, "/f", "a\0b", 3);
-	assert_int_equal(read_from(&directory, "/f", 100, &text, &len), 0);
+	directory_put_bytes(directory, "/f", "a\0b", 3);
+	assert_int_equal(read_from(directory, "/f", 100, &text, &len), 0);
 	assert_int_equal(len, 3);
 	assert_memory_equal(text, "a\0b", 4);
 	/* Files of procfs say that they are empty. */
@@ -66,18 +62,16 @@ TEST(bytes_are_read_unchanged)
 	assert_true(starts_with(text, "Name:"));
 }
 
-TEST(only_regular_files_are_read)
+DIRECTORY_TEST(only_regular_files_are_read)
 {
-	_cleanup_directory_ struct directory directory;
 	char full[PATH_MAX], *text = NULL;
 
-	directory_make(&directory);
-	directory_path(&directory, "/fifo", full);
+	directory_path(directory, "/fifo", full);
 	assert_int_equal(mkfifo(full, 0600), 0);
 	assert_int_equal(read_file(full, 100, &text, NULL), -EINVAL);
-	assert_int_equal(read_file(directory.path, 100, &text, NULL), -EISDIR);
+	assert_int_equal(read_file(directory->path, 100, &text, NULL), -EISDIR);
 	assert_int_equal(read_file("/dev/zero", 100, &text, NULL), -EINVAL);
-	assert_int_equal(read_from(&directory, "/none", 100, &text, NULL), -ENOENT);
+	assert_int_equal(read_from(directory, "/none", 100, &text, NULL), -ENOENT);
 	assert_null(text);
 }
 
@@ -89,25 +83,23 @@ static int open_directory(const struct directory *directory)
 	return dir;
 }
 
-TEST(a_file_is_replaced_atomically)
+DIRECTORY_TEST(a_file_is_replaced_atomically)
 {
-	_cleanup_directory_ struct directory directory;
 	_cleanup_close_ int dir = -1, kept = -1;
 	char full[PATH_MAX], old[8] = "";
 
-	directory_make(&directory);
-	dir = open_directory(&directory);
+	dir = open_directory(directory);
 	assert_int_equal(write_file_atomic(dir, "f", "old", 3), 0);
-	assert_file(&directory, "/f", "old");
-	directory_path(&directory, "/f", full);
+	assert_file(directory, "/f", "old");
+	directory_path(directory, "/f", full);
 	kept = open(full, O_RDONLY | O_CLOEXEC);
-	directory_put(&directory, "/f.new", "what a killed writer left behind");
+	directory_put(directory, "/f.new", "what a killed writer left behind");
 	assert_int_equal(write_file_atomic(dir, "f", "new", 3), 0);
-	assert_file(&directory, "/f", "new");
+	assert_file(directory, "/f", "new");
 	/* Whoever had the old one open still has it, whole. */
 	assert_int_equal(read(kept, old, sizeof(old)), 3);
 	assert_string_equal(old, "old");
-	assert_null(directory_get(&directory, "/f.new"));
+	assert_null(directory_get(directory, "/f.new"));
 }
 
 /* A disk that is full in the middle of a write, as far as this process can tell. */
@@ -152,20 +144,18 @@ TEST(the_old_file_is_kept_after_an_error)
 	assert_int_equal(access(path, F_OK), -1);
 }
 
-TEST(links_are_not_followed_for_writing)
+DIRECTORY_TEST(links_are_not_followed_for_writing)
 {
-	_cleanup_directory_ struct directory directory;
 	_cleanup_close_ int dir = -1;
 	char path[PATH_MAX], target[PATH_MAX];
 
-	directory_make(&directory);
-	dir = open_directory(&directory);
-	directory_put(&directory, "/precious", "precious");
-	directory_path(&directory, "/precious", target);
-	directory_path(&directory, "/f.new", path);
+	dir = open_directory(directory);
+	directory_put(directory, "/precious", "precious");
+	directory_path(directory, "/precious", target);
+	directory_path(directory, "/f.new", path);
 	assert_int_equal(symlink(target, path), 0);
 	assert_int_equal(write_file_atomic(dir, "f", "new", 3), -ELOOP);
-	assert_file(&directory, "/precious", "precious");
+	assert_file(directory, "/precious", "precious");
 }
 
 TEST(links_are_resolved_below_the_root)
@@ -282,20 +272,18 @@ TEST(its_own_root_needs_no_openat2)
 	assert_int_equal(status, 0);
 }
 
-TEST(missing_directories_are_made)
+DIRECTORY_TEST(missing_directories_are_made)
 {
-	_cleanup_directory_ struct directory directory;
 	char path[PATH_MAX];
 	struct stat st;
 
-	directory_make(&directory);
-	directory_path(&directory, "/a/b//c/", path);
+	directory_path(directory, "/a/b//c/", path);
 	assert_int_equal(make_directories(path, 0700), 0);
 	assert_int_equal(make_directories(path, 0700), 0);
 	assert_int_equal(stat(path, &st), 0);
 	assert_true(S_ISDIR(st.st_mode));
-	directory_put(&directory, "/file", "");
-	directory_path(&directory, "/file/d", path);
+	directory_put(directory, "/file", "");
+	directory_path(directory, "/file/d", path);
 	assert_int_equal(make_directories(path, 0700), -ENOTDIR);
 	assert_int_equal(make_directories("", 0700), -ENOENT);
 }

@@ -77,27 +77,25 @@ static void expect_restored(struct file_fixture *fixture)
 	assert_no_file(&fixture->root, DAEMON_JSON FILE_NEW);
 }
 
-TEST(restore_after_any_death)
+FIXTURE_TEST(restore_after_any_death)
 {
-	_cleanup_fixture_ struct file_fixture fixture;
 	bool traced = can_trace(), ended;
 	uint64_t seed = 20240502, whole_life;
 	int ends = 0;
 
-	fixture_make(&fixture);
-	directory_put(&fixture.root, CONFIG_TOML, toml);
-	directory_put(&fixture.root, DAEMON_JSON, json);
-	whole_life = live_until(run_life, &fixture, traced, traced ? UINT64_MAX : 30000, &ended);
+	directory_put(&fixture->root, CONFIG_TOML, toml);
+	directory_put(&fixture->root, DAEMON_JSON, json);
+	whole_life = live_until(run_life, fixture, traced, traced ? UINT64_MAX : 30000, &ended);
 	for (int round = 0; round < ROUNDS; round++) {
 		live_until(
-			run_life, &fixture, traced, next_random(&seed) % (whole_life + 1), &ended);
+			run_life, fixture, traced, next_random(&seed) % (whole_life + 1), &ended);
 		ends += ended;
-		expect_valid(&fixture, round);
+		expect_valid(fixture, round);
 		/* Sometimes another life is cut short before anybody restores. */
 		if (next_random(&seed) % 3)
-			expect_restored(&fixture);
+			expect_restored(fixture);
 	}
-	expect_restored(&fixture);
+	expect_restored(fixture);
 	print_message("%d of %d lives came to their end, of %d %s\n", ends, ROUNDS, (int)whole_life,
 		traced ? "stops" : "microseconds");
 	assert_true(ends < ROUNDS / 2);

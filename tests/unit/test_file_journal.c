@@ -89,24 +89,22 @@ static void assert_sample(const struct file_journal *journal)
 	assert_string_equal(mark->tried[0].value, "10");
 }
 
-TEST(what_is_stored_is_loaded)
+DIRECTORY_TEST(what_is_stored_is_loaded)
 {
-	_cleanup_directory_ struct directory directory;
 	_cleanup_journal_ struct file_journal *journal = NULL;
 	_cleanup_free_ char *text = NULL;
 
-	directory_make(&directory);
-	store_sample(&directory);
-	text = directory_get(&directory, "/journal.json");
-	assert_file(&directory, "/journal.json.1", text);
-	journal = open_journal(&directory);
+	store_sample(directory);
+	text = directory_get(directory, "/journal.json");
+	assert_file(directory, "/journal.json.1", text);
+	journal = open_journal(directory);
 	assert_sample(journal);
 	assert_string_equal(journal->note, "");
 	assert_false(journal->dirty || journal->lost);
 	/* Nothing new is not stored. */
-	directory_delete(&directory, "/journal.json");
+	directory_delete(directory, "/journal.json");
 	assert_int_equal(file_journal_store(journal), 0);
-	assert_null(directory_get(&directory, "/journal.json"));
+	assert_null(directory_get(directory, "/journal.json"));
 }
 
 TEST(a_torn_or_missing_file_is_replaced_by_its_copy)
@@ -136,23 +134,21 @@ TEST(a_torn_or_missing_file_is_replaced_by_its_copy)
 	}
 }
 
-TEST(two_torn_files_are_kept)
+DIRECTORY_TEST(two_torn_files_are_kept)
 {
-	_cleanup_directory_ struct directory directory;
 	_cleanup_journal_ struct file_journal *reader = NULL, *writer = NULL;
 
-	directory_make(&directory);
-	directory_put(&directory, "/journal.json", "{}");
-	directory_put(&directory, "/journal.json.1", "");
-	assert_int_equal(file_journal_open(directory.path, false, &reader), 0);
+	directory_put(directory, "/journal.json", "{}");
+	directory_put(directory, "/journal.json.1", "");
+	assert_int_equal(file_journal_open(directory->path, false, &reader), 0);
 	assert_true(reader->lost);
-	assert_file(&directory, "/journal.json", "{}"); /* a reader moves nothing */
-	writer = open_journal(&directory);
+	assert_file(directory, "/journal.json", "{}"); /* a reader moves nothing */
+	writer = open_journal(directory);
 	assert_true(writer->lost);
 	assert_non_null(strstr(writer->note, "lost"));
-	assert_file(&directory, "/journal.json.bad", "{}");
-	assert_file(&directory, "/journal.json.1.bad", "");
-	assert_null(directory_get(&directory, "/journal.json"));
+	assert_file(directory, "/journal.json.bad", "{}");
+	assert_file(directory, "/journal.json.1.bad", "");
+	assert_null(directory_get(directory, "/journal.json"));
 }
 
 /* It alone knows what is to be restored: an older version leaves it, and writes nothing. */
@@ -175,15 +171,13 @@ TEST(a_journal_of_a_newer_version_is_left)
 	}
 }
 
-TEST(no_truncation_or_flipped_bit_goes_unnoticed)
+DIRECTORY_TEST(no_truncation_or_flipped_bit_goes_unnoticed)
 {
-	_cleanup_directory_ struct directory directory;
 	_cleanup_free_ char *text = NULL;
 	size_t len;
 
-	directory_make(&directory);
-	store_sample(&directory);
-	text = directory_get(&directory, "/journal.json");
+	store_sample(directory);
+	text = directory_get(directory, "/journal.json");
 	len = strlen(text);
 	for (size_t i = 0; i < 9 * len; i++) {
 		_cleanup_journal_ struct file_journal *journal = calloc(1, sizeof(*journal));
@@ -244,15 +238,13 @@ TEST(wrong_forms_are_refused)
 	}
 }
 
-TEST(a_setting_in_two_files_is_one_record)
+DIRECTORY_TEST(a_setting_in_two_files_is_one_record)
 {
-	_cleanup_directory_ struct directory directory;
 	_cleanup_journal_ struct file_journal *journal = NULL;
 	struct file_record *records;
 	size_t n;
 
-	directory_make(&directory);
-	journal = open_journal(&directory);
+	journal = open_journal(directory);
 	put_note(journal, "/etc/a", "10");
 	put_note(journal, "/etc/b", "12");
 	assert_int_equal(file_journal_snapshot(journal, &records, &n), 0);
@@ -267,14 +259,12 @@ TEST(a_setting_in_two_files_is_one_record)
 	free(records);
 }
 
-TEST(a_release_lasts_until_it_is_ended)
+DIRECTORY_TEST(a_release_lasts_until_it_is_ended)
 {
-	_cleanup_directory_ struct directory directory;
 	_cleanup_journal_ struct file_journal *journal = NULL;
 
-	directory_make(&directory);
-	store_sample(&directory);
-	journal = open_journal(&directory);
+	store_sample(directory);
+	journal = open_journal(directory);
 	file_journal_release(journal, "thp");
 	assert_int_equal(journal->n_released, 1);
 	file_journal_unrelease(journal, "thp");
@@ -288,15 +278,13 @@ TEST(a_release_lasts_until_it_is_ended)
 	assert_int_equal(journal->n_released, JOURNAL_RELEASED_MAX);
 }
 
-TEST(an_open_restart_is_never_forgotten)
+DIRECTORY_TEST(an_open_restart_is_never_forgotten)
 {
-	_cleanup_directory_ struct directory directory;
 	_cleanup_journal_ struct file_journal *journal = NULL;
 	struct unit_mark *mark;
 	char unit[16];
 
-	directory_make(&directory);
-	journal = open_journal(&directory);
+	journal = open_journal(directory);
 	for (int i = 0; i < JOURNAL_UNITS_MAX; i++) {
 		snprintf(unit, sizeof(unit), "u%d.service", i);
 		mark = file_journal_unit(journal, unit, true);
@@ -336,22 +324,20 @@ TEST(a_full_disk_leaves_the_old_journal)
 	assert_int_equal(file_journal_store(journal), 0);
 }
 
-TEST(only_the_writer_makes_the_directory)
+DIRECTORY_TEST(only_the_writer_makes_the_directory)
 {
-	_cleanup_directory_ struct directory directory;
 	_cleanup_journal_ struct file_journal *reader = NULL, *writer = NULL;
 	struct file_journal *none = NULL;
 	char path[PATH_MAX];
 
-	directory_make(&directory);
-	directory_path(&directory, "/state", path);
+	directory_path(directory, "/state", path);
 	assert_int_equal(file_journal_open(path, false, &reader), 0);
 	assert_int_equal(reader->dir, -1);
 	assert_int_equal(access(path, F_OK), -1);
 	assert_int_equal(file_journal_open(path, true, &writer), 0);
 	assert_true(writer->dir >= 0);
-	directory_put(&directory, "/file", "");
-	directory_path(&directory, "/file/state", path);
+	directory_put(directory, "/file", "");
+	directory_path(directory, "/file/state", path);
 	assert_int_equal(file_journal_open(path, true, &none), -ENOTDIR);
 	assert_null(none);
 }

@@ -15,33 +15,31 @@
 
 static const char original[] = FILE_WITH("3", "info");
 
-TEST(one_key_changes_and_is_restored)
+FIXTURE_TEST(one_key_changes_and_is_restored)
 {
-	_cleanup_fixture_ struct file_fixture fixture;
 	const struct change *change;
 
-	fixture_make(&fixture);
-	directory_put(&fixture.root, CONFIG_TOML, original);
-	change = change_downloads(&fixture, "3", "10");
-	assert_int_equal(run_job(&fixture, FILE_APPLY), 0);
+	directory_put(&fixture->root, CONFIG_TOML, original);
+	change = change_downloads(fixture, "3", "10");
+	assert_int_equal(run_job(fixture, FILE_APPLY), 0);
 	assert_string_equal(change->actual, "10");
 	assert_null(change->held);
-	assert_file(&fixture.root, CONFIG_TOML, FILE_WITH("10", "info"));
-	assert_int_equal(fixture.job.n_records, 1);
-	assert_string_equal(fixture.job.records[0].original, "3");
-	assert_string_equal(fixture.job.records[0].on_disk, "3");
-	assert_string_equal(fixture.job.records[0].wanted, "10");
-	assert_string_equal(fixture.job.records[0].target.table, CRI);
-	fixture_reopen(&fixture);
-	change = restore_all(&fixture);
+	assert_file(&fixture->root, CONFIG_TOML, FILE_WITH("10", "info"));
+	assert_int_equal(fixture->job.n_records, 1);
+	assert_string_equal(fixture->job.records[0].original, "3");
+	assert_string_equal(fixture->job.records[0].on_disk, "3");
+	assert_string_equal(fixture->job.records[0].wanted, "10");
+	assert_string_equal(fixture->job.records[0].target.table, CRI);
+	fixture_reopen(fixture);
+	change = restore_all(fixture);
 	assert_string_equal(change->reason, "original");
 	assert_string_equal(change->old, "10");
 	assert_string_equal(change->new, "3");
-	assert_file(&fixture.root, CONFIG_TOML, original);
-	assert_forgotten(&fixture);
+	assert_file(&fixture->root, CONFIG_TOML, original);
+	assert_forgotten(fixture);
 }
 
-TEST(settings_of_one_file_are_one_edit)
+FIXTURE_TEST(settings_of_one_file_are_one_edit)
 {
 	const struct file_edit edit = {.text = "\"30m0s\""};
 	const struct file_want want = {.target = {.path = CONFIG_TOML,
@@ -49,86 +47,78 @@ TEST(settings_of_one_file_are_one_edit)
 					       .table = CRI,
 					       .key = "image_pull_progress_timeout"},
 		.edit = &edit};
-	_cleanup_fixture_ struct file_fixture fixture;
 	_cleanup_free_ char *text = NULL;
 
-	fixture_make(&fixture);
-	directory_put(&fixture.root, CONFIG_TOML, original);
-	change_downloads(&fixture, "3", "10");
-	fixture_change(&fixture, "containerd.image_pull_progress_timeout", &want, "30m0s");
-	assert_int_equal(apply_changes(&fixture), 0);
-	assert_int_equal(fixture.job.journal->n_files, 1);
-	assert_int_equal(fixture.job.n_records, 2);
-	text = directory_get(&fixture.root, CONFIG_TOML);
+	directory_put(&fixture->root, CONFIG_TOML, original);
+	change_downloads(fixture, "3", "10");
+	fixture_change(fixture, "containerd.image_pull_progress_timeout", &want, "30m0s");
+	assert_int_equal(apply_changes(fixture), 0);
+	assert_int_equal(fixture->job.journal->n_files, 1);
+	assert_int_equal(fixture->job.n_records, 2);
+	text = directory_get(&fixture->root, CONFIG_TOML);
 	assert_non_null(strstr(text, "max_concurrent_downloads = 10"));
 	assert_non_null(strstr(text, "image_pull_progress_timeout = \"30m0s\""));
-	restore_all(&fixture);
-	assert_file(&fixture.root, CONFIG_TOML, original);
+	restore_all(fixture);
+	assert_file(&fixture->root, CONFIG_TOML, original);
 }
 
-TEST(a_missing_file_is_made_with_its_directories_and_removed)
+FIXTURE_TEST(a_missing_file_is_made_with_its_directories_and_removed)
 {
-	_cleanup_fixture_ struct file_fixture fixture;
 	_cleanup_free_ char *text = NULL;
 
-	fixture_make(&fixture);
-	directory_put(&fixture.root, "/etc/passwd", "");
-	apply_downloads(&fixture, "", "10");
-	text = directory_get(&fixture.root, CONFIG_TOML);
+	directory_put(&fixture->root, "/etc/passwd", "");
+	apply_downloads(fixture, "", "10");
+	text = directory_get(&fixture->root, CONFIG_TOML);
 	assert_true(starts_with(text, "version = 2\n"));
-	restore_all(&fixture);
-	assert_no_file(&fixture.root, "/etc/containerd");
-	assert_file(&fixture.root, "/etc/passwd", "");
+	restore_all(fixture);
+	assert_no_file(&fixture->root, "/etc/containerd");
+	assert_file(&fixture->root, "/etc/passwd", "");
 	/* A directory with something else in it by then stays. */
-	change_hosts(&fixture, "a mirror", "# ours\n");
-	assert_int_equal(apply_changes(&fixture), 0);
-	directory_put(&fixture.root, "/etc/containerd/certs.d/ca.pem", "someone's");
-	restore_all(&fixture);
-	assert_no_file(&fixture.root, "/etc/containerd/certs.d/docker.io");
-	assert_file(&fixture.root, "/etc/containerd/certs.d/ca.pem", "someone's");
+	change_hosts(fixture, "a mirror", "# ours\n");
+	assert_int_equal(apply_changes(fixture), 0);
+	directory_put(&fixture->root, "/etc/containerd/certs.d/ca.pem", "someone's");
+	restore_all(fixture);
+	assert_no_file(&fixture->root, "/etc/containerd/certs.d/docker.io");
+	assert_file(&fixture->root, "/etc/containerd/certs.d/ca.pem", "someone's");
 }
 
-TEST(json_keeps_its_other_bytes)
+FIXTURE_TEST(json_keeps_its_other_bytes)
 {
 	static const char json[] = "{\n    \"live-restore\": true,\n    \"x\":  1}";
-	_cleanup_fixture_ struct file_fixture fixture;
 	_cleanup_free_ char *text = NULL;
 
-	fixture_make(&fixture);
-	directory_put(&fixture.root, DAEMON_JSON, json);
-	change_docker(&fixture, "", "10");
-	assert_int_equal(apply_changes(&fixture), 0);
-	text = directory_get(&fixture.root, DAEMON_JSON);
+	directory_put(&fixture->root, DAEMON_JSON, json);
+	change_docker(fixture, "", "10");
+	assert_int_equal(apply_changes(fixture), 0);
+	text = directory_get(&fixture->root, DAEMON_JSON);
 	assert_non_null(strstr(text, "\"max-concurrent-downloads\": 10"));
 	assert_true(starts_with(text, "{\n    \"live-restore\": true,\n    \"x\":  1"));
-	restore_all(&fixture);
-	assert_file(&fixture.root, DAEMON_JSON, json);
+	restore_all(fixture);
+	assert_file(&fixture->root, DAEMON_JSON, json);
 }
 
-TEST(a_file_of_our_own_comes_changes_and_goes)
+FIXTURE_TEST(a_file_of_our_own_comes_changes_and_goes)
 {
 	static const char *const texts[] = {"# ours: a b\n", "# ours: b\n", NULL, "# ours: b\n"};
-	_cleanup_fixture_ struct file_fixture fixture;
 
-	fixture_make(&fixture);
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
-		change_hosts(&fixture, texts[i] ? texts[i] : "none", texts[i]);
-		assert_int_equal(apply_changes(&fixture), 0);
+		change_hosts(fixture, texts[i] ? texts[i] : "none", texts[i]);
+		assert_int_equal(apply_changes(fixture), 0);
 		if (texts[i])
-			assert_file(&fixture.root, HOSTS, texts[i]);
+			assert_file(&fixture->root, HOSTS, texts[i]);
 		else
-			assert_no_file(&fixture.root, HOSTS);
+			assert_no_file(&fixture->root, HOSTS);
 	}
-	restore_all(&fixture);
-	assert_no_file(&fixture.root, "/etc");
-	assert_forgotten(&fixture);
+	restore_all(fixture);
+	assert_no_file(&fixture->root, "/etc");
+	assert_forgotten(fixture);
 	/* One that somebody else changed since is theirs. */
-	change_hosts(&fixture, "a mirror", "# ours\n");
-	assert_int_equal(apply_changes(&fixture), 0);
-	directory_put(&fixture.root, HOSTS, "# mine now\n");
-	assert_true(restore_all(&fixture)->left);
-	assert_file(&fixture.root, HOSTS, "# mine now\n");
-	assert_forgotten(&fixture);
+	change_hosts(fixture, "a mirror", "# ours\n");
+	assert_int_equal(apply_changes(fixture), 0);
+	directory_put(&fixture->root, HOSTS, "# mine now\n");
+	assert_true(restore_all(fixture)->left);
+	assert_file(&fixture->root, HOSTS, "# mine now\n");
+	assert_forgotten(fixture);
 }
 
 /* What somebody else made of the file after us, and what a restore then leaves. */
@@ -202,119 +192,111 @@ TEST(edits_of_others_become_the_original)
 }
 
 /* The runtime was upgraded, and takes drop-ins by now: both files are ours to restore. */
-TEST(a_setting_that_moved_is_restored_in_both_files)
+FIXTURE_TEST(a_setting_that_moved_is_restored_in_both_files)
 {
 	static const char drop_in[] = "/etc/containerd/conf.d/99-headroom.toml";
-	_cleanup_fixture_ struct file_fixture fixture;
 	struct change *change;
 
-	fixture_make(&fixture);
-	directory_put(&fixture.root, CONFIG_TOML, original);
-	apply_downloads(&fixture, "3", "10");
-	change = change_downloads(&fixture, "", "10");
+	directory_put(&fixture->root, CONFIG_TOML, original);
+	apply_downloads(fixture, "3", "10");
+	change = change_downloads(fixture, "", "10");
 	copy_text(change->file->target.path, SETTING_PATH_MAX, drop_in);
 	copy_text(change->old, SETTING_VALUE_MAX, "10");
-	assert_int_equal(apply_changes(&fixture), 0);
-	assert_int_equal(fixture.job.n_records, 1);
-	assert_string_equal(fixture.job.records[0].original, "3");
-	assert_string_equal(fixture.job.records[0].target.path, drop_in);
-	directory_put(&fixture.root, CONFIG_TOML, "what is [ this");
-	change = (struct change *)restore_all(&fixture);
-	assert_int_equal(fixture.job.plan.n, 2);
+	assert_int_equal(apply_changes(fixture), 0);
+	assert_int_equal(fixture->job.n_records, 1);
+	assert_string_equal(fixture->job.records[0].original, "3");
+	assert_string_equal(fixture->job.records[0].target.path, drop_in);
+	directory_put(&fixture->root, CONFIG_TOML, "what is [ this");
+	change = (struct change *)restore_all(fixture);
+	assert_int_equal(fixture->job.plan.n, 2);
 	assert_int_equal(change[0].error, -EBADMSG);
 	assert_int_equal(change[1].error, 0);
-	assert_no_file(&fixture.root, drop_in);
-	directory_put(&fixture.root, CONFIG_TOML, FILE_WITH("10", "warn"));
-	restore_all(&fixture);
-	assert_file(&fixture.root, CONFIG_TOML, FILE_WITH("3", "warn"));
-	assert_forgotten(&fixture);
+	assert_no_file(&fixture->root, drop_in);
+	directory_put(&fixture->root, CONFIG_TOML, FILE_WITH("10", "warn"));
+	restore_all(fixture);
+	assert_file(&fixture->root, CONFIG_TOML, FILE_WITH("3", "warn"));
+	assert_forgotten(fixture);
 }
 
-TEST(a_link_is_followed_on_the_host)
+FIXTURE_TEST(a_link_is_followed_on_the_host)
 {
-	_cleanup_fixture_ struct file_fixture fixture;
 	char link[PATH_MAX];
 	struct stat st;
 
-	fixture_make(&fixture);
-	directory_put(&fixture.root, "/etc/containerd/x", "");
-	directory_path(&fixture.root, CONFIG_TOML, link);
+	directory_put(&fixture->root, "/etc/containerd/x", "");
+	directory_path(&fixture->root, CONFIG_TOML, link);
 	assert_int_equal(symlink("/opt/real.toml", link), 0);
 	/* To nothing: nothing is made there. */
-	change_downloads(&fixture, "3", "10");
-	assert_int_equal(run_job(&fixture, FILE_APPLY), -ELOOP);
-	assert_non_null(strstr(fixture.job.plan.changes[0].why, "symbolic link"));
-	plan_reset(&fixture.job.plan);
-	assert_no_file(&fixture.root, "/opt/real.toml");
-	assert_forgotten(&fixture);
-	directory_put(&fixture.root, "/opt/real.toml", original);
-	apply_downloads(&fixture, "3", "10");
-	assert_file(&fixture.root, "/opt/real.toml", FILE_WITH("10", "info"));
+	change_downloads(fixture, "3", "10");
+	assert_int_equal(run_job(fixture, FILE_APPLY), -ELOOP);
+	assert_non_null(strstr(fixture->job.plan.changes[0].why, "symbolic link"));
+	plan_reset(&fixture->job.plan);
+	assert_no_file(&fixture->root, "/opt/real.toml");
+	assert_forgotten(fixture);
+	directory_put(&fixture->root, "/opt/real.toml", original);
+	apply_downloads(fixture, "3", "10");
+	assert_file(&fixture->root, "/opt/real.toml", FILE_WITH("10", "info"));
 	assert_int_equal(lstat(link, &st), 0);
 	assert_true(S_ISLNK(st.st_mode));
-	restore_all(&fixture);
-	assert_file(&fixture.root, "/opt/real.toml", original);
+	restore_all(fixture);
+	assert_file(&fixture->root, "/opt/real.toml", original);
 }
 
-TEST(what_cannot_be_done_leaves_the_file_and_says_why)
+FIXTURE_TEST(what_cannot_be_done_leaves_the_file_and_says_why)
 {
-	_cleanup_fixture_ struct file_fixture fixture;
 	const struct change *change;
 
-	fixture_make(&fixture);
-	directory_put(&fixture.root, DAEMON_JSON, "{\"a\": }");
-	change = change_docker(&fixture, "", "10");
-	assert_int_equal(run_job(&fixture, FILE_APPLY), -EBADMSG);
+	directory_put(&fixture->root, DAEMON_JSON, "{\"a\": }");
+	change = change_docker(fixture, "", "10");
+	assert_int_equal(run_job(fixture, FILE_APPLY), -EBADMSG);
 	assert_string_equal(change->reason, "verify-refused");
 	assert_true(change->why && change->why[0]);
-	assert_file(&fixture.root, DAEMON_JSON, "{\"a\": }");
-	plan_reset(&fixture.job.plan);
+	assert_file(&fixture->root, DAEMON_JSON, "{\"a\": }");
+	plan_reset(&fixture->job.plan);
 	/* As wanted already, whatever its tuner made of it. */
-	directory_put(&fixture.root, DAEMON_JSON, "{\"max-concurrent-downloads\": 10}");
-	change = change_docker(&fixture, "", "10");
-	assert_int_equal(run_job(&fixture, FILE_APPLY), -ERANGE);
+	directory_put(&fixture->root, DAEMON_JSON, "{\"max-concurrent-downloads\": 10}");
+	change = change_docker(fixture, "", "10");
+	assert_int_equal(run_job(fixture, FILE_APPLY), -ERANGE);
 	assert_string_equal(change->reason, "not-taken");
-	plan_reset(&fixture.job.plan);
+	plan_reset(&fixture->job.plan);
 	/* Neither the original nor the journal can be stored. */
-	directory_put(&fixture.state, "/files", "in the place of a directory");
-	directory_put(&fixture.root, CONFIG_TOML, original);
-	change = change_downloads(&fixture, "3", "10");
-	assert_true(run_job(&fixture, FILE_APPLY) < 0);
+	directory_put(&fixture->state, "/files", "in the place of a directory");
+	directory_put(&fixture->root, CONFIG_TOML, original);
+	change = change_downloads(fixture, "3", "10");
+	assert_true(run_job(fixture, FILE_APPLY) < 0);
 	assert_string_equal(change->reason, "not-recorded");
-	plan_reset(&fixture.job.plan);
+	plan_reset(&fixture->job.plan);
 	/* The configuration changed while it was prepared. */
-	directory_delete(&fixture.state, "/files");
-	fixture.job.stale = true;
-	change = change_downloads(&fixture, "3", "10");
-	assert_int_equal(run_job(&fixture, FILE_APPLY), -ESTALE);
-	assert_file(&fixture.root, CONFIG_TOML, original);
+	directory_delete(&fixture->state, "/files");
+	fixture->job.stale = true;
+	change = change_downloads(fixture, "3", "10");
+	assert_int_equal(run_job(fixture, FILE_APPLY), -ESTALE);
+	assert_file(&fixture->root, CONFIG_TOML, original);
 }
 
-TEST(kept_bytes_are_checked_and_swept)
+FIXTURE_TEST(kept_bytes_are_checked_and_swept)
 {
-	_cleanup_fixture_ struct file_fixture fixture;
 	_cleanup_free_ char *text = NULL;
 	char name[16 + HASH_TEXT_MAX];
 
-	fixture_make(&fixture);
-	directory_put(&fixture.root, CONFIG_TOML, original);
-	apply_downloads(&fixture, "3", "10");
-	snprintf(name, sizeof(name), "/files/%s", fixture.job.journal->files[0].original);
-	assert_file(&fixture.state, name, original);
-	directory_put(&fixture.state, "/files/0123", "of nobody");
-	run_job(&fixture, FILE_RESUME);
-	assert_no_file(&fixture.state, "/files/0123");
+	directory_put(&fixture->root, CONFIG_TOML, original);
+	apply_downloads(fixture, "3", "10");
+	snprintf(name, sizeof(name), "/files/%s", fixture->job.journal->files[0].original);
+	assert_file(&fixture->state, name, original);
+	directory_put(&fixture->state, "/files/0123", "of nobody");
+	run_job(fixture, FILE_RESUME);
+	assert_no_file(&fixture->state, "/files/0123");
 	/* Altered, they are not what is restored: our key goes, and that is all that is known. */
-	directory_put(&fixture.state, name, "altered");
-	restore_all(&fixture);
-	text = directory_get(&fixture.root, CONFIG_TOML);
+	directory_put(&fixture->state, name, "altered");
+	restore_all(fixture);
+	text = directory_get(&fixture->root, CONFIG_TOML);
 	assert_null(strstr(text, "max_concurrent_downloads"));
 	assert_non_null(strstr(text, "sandbox_image"));
-	assert_no_file(&fixture.state, name);
-	directory_put(&fixture.root, CONFIG_TOML, original);
+	assert_no_file(&fixture->state, name);
+	directory_put(&fixture->root, CONFIG_TOML, original);
 	/* A journal that could not be read may know of them. */
-	apply_downloads(&fixture, "3", "10");
-	directory_put(&fixture.state, "/" JOURNAL_BAD, "{");
-	restore_all(&fixture);
-	assert_file(&fixture.state, name, original);
+	apply_downloads(fixture, "3", "10");
+	directory_put(&fixture->state, "/" JOURNAL_BAD, "{");
+	restore_all(fixture);
+	assert_file(&fixture->state, name, original);
 }

@@ -87,6 +87,21 @@ static void end(struct fixture *fixture)
 	grpc_fixture_remove(&fixture->of);
 }
 
+static void begin_served(struct fixture *fixture)
+{
+	begin(fixture);
+	server_start(&fixture->of.server);
+}
+
+static void end_served(struct fixture *fixture)
+{
+	server_stop(&fixture->of.server);
+	end(fixture);
+}
+
+#define FIXTURE_TEST(name) TEST_OF(fixture, fixture, begin, end, name)
+#define SERVER_TEST(name)  TEST_OF(fixture, fixture, begin_served, end_served, name)
+
 static int call_bytes(struct fixture *fixture, const char *method, const void *message, size_t size,
 	uint64_t timeout_us, int cancel_fd)
 {
@@ -117,30 +132,25 @@ static void expect_well(struct fixture *fixture)
 	assert_memory_equal(fixture->answer.data, "hello", 5);
 }
 
-TEST(the_servers_status_is_returned)
+SERVER_TEST(the_servers_status_is_returned)
 {
 	static const char *const methods[] = {
 		"/t.T/TrailersOnly", "/t.T/Trailers", "/t.T/TrailersAfterMessage"};
-	struct fixture fixture;
 
-	begin(&fixture);
-	server_start(&fixture.of.server);
 	for (int i = 0; i < 48; i++) {
 		char status[16];
 
 		snprintf(status, sizeof(status), "%d", 1 + i % 16);
-		expect(&fixture, methods[i % ARRAY_SIZE(methods)], status, 1 + i % 16);
+		expect(fixture, methods[i % ARRAY_SIZE(methods)], status, 1 + i % 16);
 		if (i == 0)
 			assert_string_equal(
-				grpc_error(fixture.of.grpc), "CANCELLED: as asked: no €?");
+				grpc_error(fixture->of.grpc), "CANCELLED: as asked: no €?");
 	}
-	expect_well(&fixture);
-	assert_int_equal(fixture.of.server.accepted, 1);
-	server_stop(&fixture.of.server);
-	end(&fixture);
+	expect_well(fixture);
+	assert_int_equal(fixture->of.server.accepted, 1);
 }
 
-TEST(answers_that_are_none_have_an_error)
+SERVER_TEST(answers_that_are_none_have_an_error)
 {
 	static const struct {
 		const char *method, *text;
@@ -165,21 +175,16 @@ TEST(answers_that_are_none_have_an_error)
 		{"t.T/Echo", "x", -EINVAL, NULL},
 		{"/t.T/Echo\r\nx: y", "x", -EINVAL, NULL},
 	};
-	struct fixture fixture;
 
-	begin(&fixture);
-	server_start(&fixture.of.server);
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		expect(&fixture, cases[i].method, cases[i].text, cases[i].expected);
+		expect(fixture, cases[i].method, cases[i].text, cases[i].expected);
 		if (cases[i].error)
-			assert_string_equal(grpc_error(fixture.of.grpc), cases[i].error);
-		expect_well(&fixture);
+			assert_string_equal(grpc_error(fixture->of.grpc), cases[i].error);
+		expect_well(fixture);
 	}
-	server_stop(&fixture.of.server);
-	end(&fixture);
 }
 
-TEST(an_answer_is_one_whole_message)
+SERVER_TEST(an_answer_is_one_whole_message)
 {
 	static const struct {
 		char text[16];
@@ -194,35 +199,25 @@ TEST(an_answer_is_one_whole_message)
 		{"0\0\0\0\0\1x\0\0\0\0\1x", 13, -EBADMSG},
 		{"0\0\xff\xff\xff\xffx", 7, -EFBIG},
 	};
-	struct fixture fixture;
 
-	begin(&fixture);
-	server_start(&fixture.of.server);
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
 		assert_int_equal(
-			call_bytes(&fixture, "/t.T/Raw", cases[i].text, cases[i].len, LONG_US, -1),
+			call_bytes(fixture, "/t.T/Raw", cases[i].text, cases[i].len, LONG_US, -1),
 			cases[i].expected);
-	expect_well(&fixture);
-	server_stop(&fixture.of.server);
-	end(&fixture);
+	expect_well(fixture);
 }
 
 /* More than the server's window: the request can never be sent whole. */
-TEST(an_early_error_ends_a_large_request)
+SERVER_TEST(an_early_error_ends_a_large_request)
 {
 	_cleanup_free_ char *much = calloc(1, 4 << 20);
-	struct fixture fixture;
 
-	begin(&fixture);
-	server_start(&fixture.of.server);
-	assert_int_equal(call_bytes(&fixture, "/t.T/Early", much, 4 << 20, LONG_US, -1),
+	assert_int_equal(call_bytes(fixture, "/t.T/Early", much, 4 << 20, LONG_US, -1),
 		GRPC_RESOURCE_EXHAUSTED);
-	expect_well(&fixture);
-	server_stop(&fixture.of.server);
-	end(&fixture);
+	expect_well(fixture);
 }
 
-TEST(hostile_servers_end_in_time)
+FIXTURE_TEST(hostile_servers_end_in_time)
 {
 	static const struct {
 		const char *name, *bytes;
@@ -246,30 +241,27 @@ TEST(hostile_servers_end_in_time)
 		{"SETTINGS again and again", "\0\0\0\4\0\0\0\0\0", 9, false, 1000,
 			GRPC_DEADLINE_EXCEEDED},
 	};
-	struct fixture fixture;
 
-	begin(&fixture);
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		int r;
 
-		fixture.of.server.raw = cases[i].bytes;
-		fixture.of.server.raw_len = cases[i].len;
-		fixture.of.server.raw_close = cases[i].close;
-		fixture.of.server.raw_every = cases[i].every;
-		server_start(&fixture.of.server);
+		fixture->of.server.raw = cases[i].bytes;
+		fixture->of.server.raw_len = cases[i].len;
+		fixture->of.server.raw_close = cases[i].close;
+		fixture->of.server.raw_every = cases[i].every;
+		server_start(&fixture->of.server);
 		for (int n = 0; n < 2; n++) {
-			r = call_bytes(&fixture, "/t.T/Echo", "x", 1, 100 * USEC_PER_MSEC, -1);
+			r = call_bytes(fixture, "/t.T/Echo", "x", 1, 100 * USEC_PER_MSEC, -1);
 			if (grpc_status_of(r) != cases[i].expected)
 				fail_msg("%s: %d, %s", cases[i].name, r,
-					grpc_error(fixture.of.grpc));
+					grpc_error(fixture->of.grpc));
 		}
-		server_stop(&fixture.of.server);
-		fixture.of.server.raw = NULL;
-		server_start(&fixture.of.server);
-		expect_well(&fixture);
-		server_stop(&fixture.of.server);
+		server_stop(&fixture->of.server);
+		fixture->of.server.raw = NULL;
+		server_start(&fixture->of.server);
+		expect_well(fixture);
+		server_stop(&fixture->of.server);
 	}
-	end(&fixture);
 }
 
 static void *cancel_soon(void *fd)
@@ -279,90 +271,73 @@ static void *cancel_soon(void *fd)
 	return NULL;
 }
 
-TEST(deadline_and_cancel_descriptor_end_a_call)
+SERVER_TEST(deadline_and_cancel_descriptor_end_a_call)
 {
 	int cancel = eventfd(0, EFD_CLOEXEC);
-	struct fixture fixture;
 	pthread_t thread;
 	uint64_t start;
 
-	begin(&fixture);
-	server_start(&fixture.of.server);
-	expect_well(&fixture);
+	expect_well(fixture);
 	assert_int_equal(
-		call_bytes(&fixture, "/t.T/Hang", "x", 1, 30 * USEC_PER_MSEC, -1), -ETIMEDOUT);
-	assert_string_equal(grpc_error(fixture.of.grpc), "DEADLINE_EXCEEDED: no answer in time");
-	expect_well(&fixture);
-	assert_int_equal(call_bytes(&fixture, "/t.T/Timeout", "x", 1, 5 * USEC_PER_SEC, -1), 0);
-	assert_true(fixture.answer.data[0] == '4' || memcmp(fixture.answer.data, "5000m", 5) == 0);
-	expect(&fixture, "/t.T/Namespace", "x", 0);
-	assert_memory_equal(fixture.answer.data, "k8s.io", 6);
+		call_bytes(fixture, "/t.T/Hang", "x", 1, 30 * USEC_PER_MSEC, -1), -ETIMEDOUT);
+	assert_string_equal(grpc_error(fixture->of.grpc), "DEADLINE_EXCEEDED: no answer in time");
+	expect_well(fixture);
+	assert_int_equal(call_bytes(fixture, "/t.T/Timeout", "x", 1, 5 * USEC_PER_SEC, -1), 0);
+	assert_true(
+		fixture->answer.data[0] == '4' || memcmp(fixture->answer.data, "5000m", 5) == 0);
+	expect(fixture, "/t.T/Namespace", "x", 0);
+	assert_memory_equal(fixture->answer.data, "k8s.io", 6);
 	start = now_us();
 	assert_int_equal(pthread_create(&thread, NULL, cancel_soon, &cancel), 0);
-	assert_int_equal(call_bytes(&fixture, "/t.T/Hang", "x", 1, LONG_US, cancel), -ECANCELED);
-	assert_int_equal(call_bytes(&fixture, "/t.T/Echo", "x", 1, LONG_US, cancel), -ECANCELED);
+	assert_int_equal(call_bytes(fixture, "/t.T/Hang", "x", 1, LONG_US, cancel), -ECANCELED);
+	assert_int_equal(call_bytes(fixture, "/t.T/Echo", "x", 1, LONG_US, cancel), -ECANCELED);
 	assert_true(now_us() - start < 2 * USEC_PER_SEC);
 	pthread_join(thread, NULL);
-	expect_well(&fixture);
-	server_stop(&fixture.of.server);
-	end(&fixture);
+	expect_well(fixture);
 	close(cancel);
 }
 
-TEST(a_lost_connection_is_opened_again)
+FIXTURE_TEST(a_lost_connection_is_opened_again)
 {
-	struct fixture fixture;
-
-	begin(&fixture);
-	expect(&fixture, "/t.T/Echo", "x", -ENOENT);
-	assert_int_equal(grpc_peer(fixture.of.grpc), 0);
+	expect(fixture, "/t.T/Echo", "x", -ENOENT);
+	assert_int_equal(grpc_peer(fixture->of.grpc), 0);
 	for (int i = 0; i < 2; i++) {
-		server_start(&fixture.of.server);
-		expect_well(&fixture);
-		assert_int_equal(grpc_peer(fixture.of.grpc), getpid());
-		server_stop(&fixture.of.server);
-		expect(&fixture, "/t.T/Echo", "x", -ENOENT);
+		server_start(&fixture->of.server);
+		expect_well(fixture);
+		assert_int_equal(grpc_peer(fixture->of.grpc), getpid());
+		server_stop(&fixture->of.server);
+		expect(fixture, "/t.T/Echo", "x", -ENOENT);
 	}
-	directory_put(&fixture.of.directory, "/s.sock", "");
-	expect(&fixture, "/t.T/Echo", "x", -ECONNREFUSED);
-	assert_string_equal(grpc_error(fixture.of.grpc), "UNAVAILABLE: Connection refused");
-	end(&fixture);
+	directory_put(&fixture->of.directory, "/s.sock", "");
+	expect(fixture, "/t.T/Echo", "x", -ECONNREFUSED);
+	assert_string_equal(grpc_error(fixture->of.grpc), "UNAVAILABLE: Connection refused");
 }
 
-TEST(a_refused_call_is_sent_again_on_a_new_connection)
+SERVER_TEST(a_refused_call_is_sent_again_on_a_new_connection)
 {
-	struct fixture fixture;
-
-	begin(&fixture);
-	server_start(&fixture.of.server);
-	expect(&fixture, "/t.T/Refuse", "x", 0);
-	assert_memory_equal(fixture.answer.data, "second", 6);
-	assert_int_equal(fixture.of.server.accepted, 2);
-	expect(&fixture, "/t.T/GoAway", "x", 0);
-	expect_well(&fixture);
-	assert_int_equal(fixture.of.server.accepted, 3);
-	server_stop(&fixture.of.server);
-	end(&fixture);
+	expect(fixture, "/t.T/Refuse", "x", 0);
+	assert_memory_equal(fixture->answer.data, "second", 6);
+	assert_int_equal(fixture->of.server.accepted, 2);
+	expect(fixture, "/t.T/GoAway", "x", 0);
+	expect_well(fixture);
+	assert_int_equal(fixture->of.server.accepted, 3);
 }
 
-TEST(a_socket_path_may_be_long)
+FIXTURE_TEST(a_socket_path_may_be_long)
 {
-	struct fixture fixture;
 	char path[PATH_MAX];
 
-	begin(&fixture);
-	grpc_close(fixture.of.grpc);
-	directory_path(&fixture.of.directory,
+	grpc_close(fixture->of.grpc);
+	directory_path(&fixture->of.directory,
 		"/a-directory-that-a-host-was-mounted-to-whose-name-is-longer-than-what-fits-into-a-"
 		"socket-address-of-linux/run",
 		path);
 	assert_int_equal(make_directories(path, 0700), 0);
-	snprintf(fixture.of.server.path, sizeof(fixture.of.server.path), "%.200s/s.sock", path);
-	assert_int_equal(grpc_open(fixture.of.server.path, &fixture.of.grpc), 0);
-	server_start(&fixture.of.server);
-	expect_well(&fixture);
-	server_stop(&fixture.of.server);
-	end(&fixture);
+	snprintf(fixture->of.server.path, sizeof(fixture->of.server.path), "%.200s/s.sock", path);
+	assert_int_equal(grpc_open(fixture->of.server.path, &fixture->of.grpc), 0);
+	server_start(&fixture->of.server);
+	expect_well(fixture);
+	server_stop(&fixture->of.server);
 }
 
 TEST(errors_hide_secrets_of_urls)

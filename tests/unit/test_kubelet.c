@@ -32,7 +32,8 @@ static void fixture_remove(struct fixture *fixture)
 	directory_remove(&fixture->directory);
 }
 
-#define _cleanup_fixture_ __attribute__((cleanup(fixture_remove)))
+#define _cleanup_fixture_  __attribute__((cleanup(fixture_remove)))
+#define FIXTURE_TEST(name) TEST_OF(fixture, fixture, fixture_make, fixture_remove, name)
 
 /* line is the command line with blanks between its words. */
 static void put_process(const struct fixture *fixture, int pid, const char *name, const char *start,
@@ -77,85 +78,72 @@ static const char *seen_value(const struct kubelet_seen *seen, enum kubelet_fiel
 	return seen->values.field[field].text;
 }
 
-TEST(a_node_without_a_kubelet_has_at_most_its_file)
+FIXTURE_TEST(a_node_without_a_kubelet_has_at_most_its_file)
 {
-	_cleanup_fixture_ struct fixture fixture;
-
-	fixture_make(&fixture);
-	assert_int_equal(read_node(&fixture)->presence, KUBELET_ABSENT);
-	assert_string_equal(fixture.seen.why, "");
+	assert_int_equal(read_node(fixture)->presence, KUBELET_ABSENT);
+	assert_string_equal(fixture->seen.why, "");
 	/* Its file alone is read, but shows nothing of what runs. */
-	directory_put(&fixture.directory, "/etc/kubernetes/kubelet/config.json",
+	directory_put(&fixture->directory, "/etc/kubernetes/kubelet/config.json",
 		"{\"clusterDNS\": [\"172.20.0.10\"]}");
-	assert_int_equal(read_node(&fixture)->presence, KUBELET_STOPPED);
-	assert_string_equal(fixture.seen.values.cluster_dns[0], "172.20.0.10");
-	directory_put(&fixture.directory, MAIN_FILE, "serializeImagePulls: false\n");
-	assert_int_equal(read_node(&fixture)->presence, KUBELET_STOPPED);
-	assert_string_equal(seen_value(&fixture.seen, KUBELET_SERIALIZE_IMAGE_PULLS), "false");
-	assert_false(fixture.seen.values_run);
+	assert_int_equal(read_node(fixture)->presence, KUBELET_STOPPED);
+	assert_string_equal(fixture->seen.values.cluster_dns[0], "172.20.0.10");
+	directory_put(&fixture->directory, MAIN_FILE, "serializeImagePulls: false\n");
+	assert_int_equal(read_node(fixture)->presence, KUBELET_STOPPED);
+	assert_string_equal(seen_value(&fixture->seen, KUBELET_SERIALIZE_IMAGE_PULLS), "false");
+	assert_false(fixture->seen.values_run);
 }
 
-TEST(the_process_of_the_unit_names_the_file)
+FIXTURE_TEST(the_process_of_the_unit_names_the_file)
 {
-	_cleanup_fixture_ struct fixture fixture;
-
-	fixture_make(&fixture);
-	directory_put(&fixture.directory, SERVICE, "41\n42\n");
-	put_process(&fixture, 41, "sh", LATE, "sh -c kubelet");
-	put_process(&fixture, 42, "kubelet", LATE, "/usr/bin/kubelet --config=/etc/k.json");
-	directory_put(&fixture.directory, "/etc/k.json", "{\"maxParallelImagePulls\": 4}");
-	assert_int_equal(read_node(&fixture)->presence, KUBELET_RUNNING);
-	assert_string_equal(fixture.seen.config, "/etc/k.json");
-	assert_string_equal(fixture.seen.config_dir, "");
-	assert_string_equal(seen_value(&fixture.seen, KUBELET_SERIALIZE_IMAGE_PULLS), "false");
-	assert_string_equal(seen_value(&fixture.seen, KUBELET_MAX_PARALLEL_IMAGE_PULLS), "4");
-	assert_true(fixture.seen.values_run);
+	directory_put(&fixture->directory, SERVICE, "41\n42\n");
+	put_process(fixture, 41, "sh", LATE, "sh -c kubelet");
+	put_process(fixture, 42, "kubelet", LATE, "/usr/bin/kubelet --config=/etc/k.json");
+	directory_put(&fixture->directory, "/etc/k.json", "{\"maxParallelImagePulls\": 4}");
+	assert_int_equal(read_node(fixture)->presence, KUBELET_RUNNING);
+	assert_string_equal(fixture->seen.config, "/etc/k.json");
+	assert_string_equal(fixture->seen.config_dir, "");
+	assert_string_equal(seen_value(&fixture->seen, KUBELET_SERIALIZE_IMAGE_PULLS), "false");
+	assert_string_equal(seen_value(&fixture->seen, KUBELET_MAX_PARALLEL_IMAGE_PULLS), "4");
+	assert_true(fixture->seen.values_run);
 }
 
-TEST(only_a_process_of_root_and_of_the_node_counts)
+FIXTURE_TEST(only_a_process_of_root_and_of_the_node_counts)
 {
-	_cleanup_fixture_ struct fixture fixture;
-
-	fixture_make(&fixture);
-	put_process(&fixture, 6, "kubelet", LATE, "kubelet --config=/etc/a");
-	put_process(&fixture, 7, "kubelet", LATE, "kubelet --config=/etc/a");
-	put_process(&fixture, 8, "kubelet", LATE, "kubelet --config=/etc/b");
-	directory_put(&fixture.directory, "/proc/6/status",
+	put_process(fixture, 6, "kubelet", LATE, "kubelet --config=/etc/a");
+	put_process(fixture, 7, "kubelet", LATE, "kubelet --config=/etc/a");
+	put_process(fixture, 8, "kubelet", LATE, "kubelet --config=/etc/b");
+	directory_put(&fixture->directory, "/proc/6/status",
 		"Name:\tkubelet\nUid:\t1000\t0\t0\t0\nNSpid:\t6\nThreads:\t1\n");
-	directory_put(&fixture.directory, "/proc/7/status",
+	directory_put(&fixture->directory, "/proc/7/status",
 		"Name:\tkubelet\nUid:\t0\t0\t0\t0\nNSpid:\t7\t1\nThreads:\t1\n");
-	directory_put(&fixture.directory, "/etc/a", "");
-	directory_put(&fixture.directory, "/etc/b", "");
+	directory_put(&fixture->directory, "/etc/a", "");
+	directory_put(&fixture->directory, "/etc/b", "");
 	/* Without a directory of a kubelet nobody looks through all processes. */
-	assert_int_equal(read_node(&fixture)->presence, KUBELET_ABSENT);
-	directory_put(&fixture.directory, "/var/lib/kubelet/cpu_manager_state", "");
-	assert_int_equal(read_node(&fixture)->presence, KUBELET_RUNNING);
-	assert_string_equal(fixture.seen.config, "/etc/b");
+	assert_int_equal(read_node(fixture)->presence, KUBELET_ABSENT);
+	directory_put(&fixture->directory, "/var/lib/kubelet/cpu_manager_state", "");
+	assert_int_equal(read_node(fixture)->presence, KUBELET_RUNNING);
+	assert_string_equal(fixture->seen.config, "/etc/b");
 }
 
-TEST(k3s_pulls_in_parallel)
+FIXTURE_TEST(k3s_pulls_in_parallel)
 {
 	static const char drop_in[] =
 		"/var/lib/rancher/k3s/agent/etc/kubelet.conf.d/00-k3s-defaults.conf";
-	_cleanup_fixture_ struct fixture fixture;
 
-	fixture_make(&fixture);
-	put_process(&fixture, 9, "k3s-server", LATE, "/usr/local/bin/k3s server");
-	directory_put(&fixture.directory, "/var/lib/rancher/k3s/a", "");
-	assert_true(read_node(&fixture)->embedded);
-	assert_string_equal(seen_value(&fixture.seen, KUBELET_SERIALIZE_IMAGE_PULLS), "false");
-	assert_string_equal(fixture.seen.config_dir, "");
-	directory_put(&fixture.directory, drop_in, "registryBurst: 50\n");
-	assert_string_equal(seen_value(read_node(&fixture), KUBELET_REGISTRY_BURST), "50");
+	put_process(fixture, 9, "k3s-server", LATE, "/usr/local/bin/k3s server");
+	directory_put(&fixture->directory, "/var/lib/rancher/k3s/a", "");
+	assert_true(read_node(fixture)->embedded);
+	assert_string_equal(seen_value(&fixture->seen, KUBELET_SERIALIZE_IMAGE_PULLS), "false");
+	assert_string_equal(fixture->seen.config_dir, "");
+	directory_put(&fixture->directory, drop_in, "registryBurst: 50\n");
+	assert_string_equal(seen_value(read_node(fixture), KUBELET_REGISTRY_BURST), "50");
 }
 
-TEST(drop_ins_apply_in_order_and_flags_last)
+FIXTURE_TEST(drop_ins_apply_in_order_and_flags_last)
 {
-	_cleanup_fixture_ struct fixture fixture;
-	const struct directory *directory = &fixture.directory;
+	const struct directory *directory = &fixture->directory;
 
-	fixture_make(&fixture);
-	put_kubelet(&fixture, LATE,
+	put_kubelet(fixture, LATE,
 		"kubelet --config " MAIN_FILE " --config-dir=/k.d --registry-burst=99");
 	directory_put(directory, MAIN_FILE,
 		"registryPullQPS: 1\nregistryBurst: 1\n"
@@ -165,106 +153,97 @@ TEST(drop_ins_apply_in_order_and_flags_last)
 	directory_put(
 		directory, "/k.d/9-c.conf", "registryPullQPS: 4\nimageGCHighThresholdPercent: ~\n");
 	directory_put(directory, "/k.d/zz.yaml", "registryPullQPS: 5\n");
-	read_node(&fixture);
-	assert_string_equal(fixture.seen.why, "");
-	assert_string_equal(seen_value(&fixture.seen, KUBELET_REGISTRY_PULL_QPS), "4");
+	read_node(fixture);
+	assert_string_equal(fixture->seen.why, "");
+	assert_string_equal(seen_value(&fixture->seen, KUBELET_REGISTRY_PULL_QPS), "4");
 	assert_string_equal(
-		fixture.seen.values.field[KUBELET_REGISTRY_PULL_QPS].file, "/k.d/9-c.conf");
-	assert_string_equal(seen_value(&fixture.seen, KUBELET_REGISTRY_BURST), "99");
-	assert_string_equal(seen_value(&fixture.seen, KUBELET_IMAGE_GC_HIGH), "85");
-	assert_string_equal(seen_value(&fixture.seen, KUBELET_SERIALIZE_IMAGE_PULLS), "false");
-	assert_false(fixture.seen.overridden);
+		fixture->seen.values.field[KUBELET_REGISTRY_PULL_QPS].file, "/k.d/9-c.conf");
+	assert_string_equal(seen_value(&fixture->seen, KUBELET_REGISTRY_BURST), "99");
+	assert_string_equal(seen_value(&fixture->seen, KUBELET_IMAGE_GC_HIGH), "85");
+	assert_string_equal(seen_value(&fixture->seen, KUBELET_SERIALIZE_IMAGE_PULLS), "false");
+	assert_false(fixture->seen.overridden);
 	directory_put(directory, "/k.d/999.conf", "serializeImagePulls: true\n");
-	assert_true(read_node(&fixture)->overridden);
+	assert_true(read_node(fixture)->overridden);
 }
 
 /* An absolute link on the host begins at the host's root. */
-TEST(links_are_resolved_below_the_hosts_root)
+FIXTURE_TEST(links_are_resolved_below_the_hosts_root)
 {
-	_cleanup_fixture_ struct fixture fixture;
 	char path[PATH_MAX];
 
-	fixture_make(&fixture);
-	put_process(&fixture, 5, "kubelet", LATE,
+	put_process(fixture, 5, "kubelet", LATE,
 		"kubelet --config=/var/lib/kubelet/k --config-dir=/k.d");
-	directory_put(&fixture.directory, "/mnt/kubelet/k", "registryBurst: 20\n");
-	directory_put(&fixture.directory, "/mnt/k.d/a.conf", "registryPullQPS: 30\n");
-	directory_put(&fixture.directory, "/var/lib/a", "");
-	directory_path(&fixture.directory, "/var/lib/kubelet", path);
+	directory_put(&fixture->directory, "/mnt/kubelet/k", "registryBurst: 20\n");
+	directory_put(&fixture->directory, "/mnt/k.d/a.conf", "registryPullQPS: 30\n");
+	directory_put(&fixture->directory, "/var/lib/a", "");
+	directory_path(&fixture->directory, "/var/lib/kubelet", path);
 	assert_int_equal(symlink("/mnt/kubelet", path), 0);
-	directory_path(&fixture.directory, "/k.d", path);
+	directory_path(&fixture->directory, "/k.d", path);
 	assert_int_equal(symlink("/mnt/k.d", path), 0);
-	assert_int_equal(read_node(&fixture)->presence, KUBELET_RUNNING);
-	assert_string_equal(fixture.seen.why, "");
-	assert_string_equal(seen_value(&fixture.seen, KUBELET_REGISTRY_BURST), "20");
-	assert_string_equal(seen_value(&fixture.seen, KUBELET_REGISTRY_PULL_QPS), "30");
+	assert_int_equal(read_node(fixture)->presence, KUBELET_RUNNING);
+	assert_string_equal(fixture->seen.why, "");
+	assert_string_equal(seen_value(&fixture->seen, KUBELET_REGISTRY_BURST), "20");
+	assert_string_equal(seen_value(&fixture->seen, KUBELET_REGISTRY_PULL_QPS), "30");
 	assert_string_equal(
-		fixture.seen.values.field[KUBELET_REGISTRY_PULL_QPS].file, "/k.d/a.conf");
+		fixture->seen.values.field[KUBELET_REGISTRY_PULL_QPS].file, "/k.d/a.conf");
 }
 
-TEST(our_own_file_is_distinguished_from_others)
+FIXTURE_TEST(our_own_file_is_distinguished_from_others)
 {
-	_cleanup_fixture_ struct fixture fixture;
-	const struct directory *directory = &fixture.directory;
+	const struct directory *directory = &fixture->directory;
 
-	fixture_make(&fixture);
-	put_kubelet(&fixture, LATE, "kubelet --config-dir=/k.d");
+	put_kubelet(fixture, LATE, "kubelet --config-dir=/k.d");
 	directory_put(directory, "/k.d/" KUBELET_OWN_FILE, kubelet_own_text);
-	assert_int_equal(read_node(&fixture)->own, KUBELET_OWN_WRITTEN);
-	assert_string_equal(seen_value(&fixture.seen, KUBELET_SERIALIZE_IMAGE_PULLS), "false");
-	assert_string_equal(fixture.seen.others.field[KUBELET_SERIALIZE_IMAGE_PULLS].text, "true");
-	assert_true(fixture.seen.values_run);
+	assert_int_equal(read_node(fixture)->own, KUBELET_OWN_WRITTEN);
+	assert_string_equal(seen_value(&fixture->seen, KUBELET_SERIALIZE_IMAGE_PULLS), "false");
+	assert_string_equal(fixture->seen.others.field[KUBELET_SERIALIZE_IMAGE_PULLS].text, "true");
+	assert_true(fixture->seen.values_run);
 	/* A kubelet that began before it was written runs without it. */
-	put_kubelet(&fixture, EARLY, "kubelet --config-dir=/k.d");
-	read_node(&fixture);
-	assert_false(fixture.seen.values_run);
-	assert_true(fixture.seen.others_run);
+	put_kubelet(fixture, EARLY, "kubelet --config-dir=/k.d");
+	read_node(fixture);
+	assert_false(fixture->seen.values_run);
+	assert_true(fixture->seen.others_run);
 	/* And one that began before a file of somebody else: nobody knows. */
 	directory_put(directory, "/k.d/a.conf", "");
-	read_node(&fixture);
-	assert_false(fixture.seen.others_run);
+	read_node(fixture);
+	assert_false(fixture->seen.others_run);
 	directory_put(directory, "/k.d/" KUBELET_OWN_FILE, "serializeImagePulls: true\n");
-	assert_int_equal(read_node(&fixture)->own, KUBELET_OWN_OTHER);
+	assert_int_equal(read_node(fixture)->own, KUBELET_OWN_OTHER);
 }
 
-TEST(what_cannot_be_read_is_reported)
+FIXTURE_TEST(what_cannot_be_read_is_reported)
 {
-	_cleanup_fixture_ struct fixture fixture;
 	char full[PATH_MAX];
 
-	fixture_make(&fixture);
-	put_kubelet(&fixture, LATE, "kubelet --config=/etc/k --config-dir=/k.d");
-	read_node(&fixture);
-	assert_non_null(strstr(fixture.seen.why, "/etc/k: No such file"));
-	directory_put(&fixture.directory, "/etc/k", "");
-	read_node(&fixture);
-	assert_non_null(strstr(fixture.seen.why, "/k.d: No such file"));
-	directory_put(&fixture.directory, "/k.d/a.conf", "a: b: c\n");
-	read_node(&fixture);
-	assert_non_null(strstr(fixture.seen.why, "/k.d/a.conf:1:5: neither YAML nor JSON"));
-	assert_false(fixture.seen.values_run);
-	directory_path(&fixture.directory, "/k.d/a.conf", full);
+	put_kubelet(fixture, LATE, "kubelet --config=/etc/k --config-dir=/k.d");
+	read_node(fixture);
+	assert_non_null(strstr(fixture->seen.why, "/etc/k: No such file"));
+	directory_put(&fixture->directory, "/etc/k", "");
+	read_node(fixture);
+	assert_non_null(strstr(fixture->seen.why, "/k.d: No such file"));
+	directory_put(&fixture->directory, "/k.d/a.conf", "a: b: c\n");
+	read_node(fixture);
+	assert_non_null(strstr(fixture->seen.why, "/k.d/a.conf:1:5: neither YAML nor JSON"));
+	assert_false(fixture->seen.values_run);
+	directory_path(&fixture->directory, "/k.d/a.conf", full);
 	assert_int_equal(truncate(full, 300 * 1024), 0);
-	read_node(&fixture);
-	assert_non_null(strstr(fixture.seen.why, "no configuration of the kubelet"));
-	directory_delete(&fixture.directory, "/k.d/a.conf");
-	assert_string_equal(read_node(&fixture)->why, "");
+	read_node(fixture);
+	assert_non_null(strstr(fixture->seen.why, "no configuration of the kubelet"));
+	directory_delete(&fixture->directory, "/k.d/a.conf");
+	assert_string_equal(read_node(fixture)->why, "");
 }
 
-TEST(too_many_files_are_reported)
+FIXTURE_TEST(too_many_files_are_reported)
 {
-	_cleanup_fixture_ struct fixture fixture;
-
-	fixture_make(&fixture);
-	put_kubelet(&fixture, LATE, "kubelet --config-dir=/k.d");
+	put_kubelet(fixture, LATE, "kubelet --config-dir=/k.d");
 	for (int i = 0; i < 64; i++) {
 		char path[32];
 
 		snprintf(path, sizeof(path), "/k.d/%d.conf", i);
-		directory_put(&fixture.directory, path, "");
+		directory_put(&fixture->directory, path, "");
 	}
-	read_node(&fixture);
-	assert_non_null(strstr(fixture.seen.why, "more than 64 files"));
+	read_node(fixture);
+	assert_non_null(strstr(fixture->seen.why, "more than 64 files"));
 }
 
 TEST(flags_of_the_command_line_are_read)

@@ -206,29 +206,27 @@ static int start_tls(const struct directory *directory, pid_t *pid)
 	"openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 " \
 	"-subj /CN=test -addext subjectAltName=IP:127.0.0.1 2>/dev/null "
 
-TEST(certificates_of_the_node_are_trusted)
+DIRECTORY_TEST(certificates_of_the_node_are_trusted)
 {
-	_cleanup_directory_ struct directory directory;
 	struct mirror mirror = {0};
 	pid_t server;
 
-	directory_make(&directory);
 	snprintf(mirror.url, sizeof(mirror.url), "https://127.0.0.1:1");
-	check(&mirror, 1, directory.path);
+	check(&mirror, 1, directory->path);
 	assert_string_equal(mirror.why, "this node has no certificates");
-	directory_put(&directory, "/etc/ssl/certs/keep", "");
-	shell(NEW_CERTIFICATE "-keyout server.key -out server.crt", directory.path);
+	directory_put(directory, "/etc/ssl/certs/keep", "");
+	shell(NEW_CERTIFICATE "-keyout server.key -out server.crt", directory->path);
 	shell(NEW_CERTIFICATE "-keyout other.key -out etc/ssl/certs/ca-certificates.crt",
-		directory.path);
+		directory->path);
 	snprintf(mirror.url, sizeof(mirror.url), "https://127.0.0.1:%d",
-		start_tls(&directory, &server));
+		start_tls(directory, &server));
 	mirror.due_us = 0;
-	check(&mirror, 1, directory.path);
+	check(&mirror, 1, directory->path);
 	assert_string_equal(mirror.why, "its certificate is not one that this node trusts");
-	shell("cat server.crt >> etc/ssl/certs/ca-certificates.crt", directory.path);
+	shell("cat server.crt >> etc/ssl/certs/ca-certificates.crt", directory->path);
 	for (int i = 0; i < 2; i++) {
 		mirror.due_us = 0;
-		check(&mirror, 1, directory.path);
+		check(&mirror, 1, directory->path);
 		assert_string_equal(mirror.why, "");
 	}
 	assert_int_equal(mirror.state, MIRROR_UP);

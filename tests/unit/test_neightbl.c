@@ -48,21 +48,19 @@ TEST(statistics_are_summed)
 	}
 }
 
-TEST(statistics_are_read_from_a_file)
+DIRECTORY_TEST(statistics_are_read_from_a_file)
 {
-	_cleanup_directory_ struct directory directory;
 	struct kept_file file = {.fd = -1};
 	struct neightbl_stats stats;
 	struct host host;
 	char scratch[1024];
 
-	directory_make(&directory);
-	assert_true(host_init(&host, directory.path));
+	assert_true(host_init(&host, directory->path));
 	assert_true(copy_text(file.path, sizeof(file.path), neightbl_stat_path(AF_INET6)));
 	assert_int_equal(
 		neightbl_read_stats(&host, &file, scratch, sizeof(scratch), &stats), -ENOENT);
 	directory_put(
-		&directory, "/proc/net/stat/ndisc_cache", HEADER "a 1 2 3 4 5 6 7 8 9 a b c\n");
+		directory, "/proc/net/stat/ndisc_cache", HEADER "a 1 2 3 4 5 6 7 8 9 a b c\n");
 	assert_int_equal(neightbl_read_stats(&host, &file, scratch, sizeof(scratch), &stats), 0);
 	assert_int_equal(stats.entries, 10);
 	assert_int_equal(stats.table_fulls, 12);

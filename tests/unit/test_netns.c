@@ -36,7 +36,7 @@ static void node_remove(struct node *node)
 	directory_remove(&node->directory);
 }
 
-#define _cleanup_node_ __attribute__((cleanup(node_remove)))
+#define NODE_TEST(name) TEST_OF(node, node, node_make, node_remove, name)
 
 static uint32_t inode_of(const char *path)
 {
@@ -71,40 +71,36 @@ static void expect(
 		fail_msg("%u is %s '%s'", netns, workload_kind_names[workload.kind], workload.name);
 }
 
-TEST(a_namespace_has_its_name_in_run_netns)
+NODE_TEST(a_namespace_has_its_name_in_run_netns)
 {
-	_cleanup_node_ struct node node;
 	uint32_t blue, other = 12;
 	char number[16];
 
-	node_make(&node);
-	blue = name_netns(&node, "blue");
+	blue = name_netns(node, "blue");
 	snprintf(number, sizeof(number), "%u", blue);
-	expect(&node, blue, WORKLOAD_NETNS, number); /* nobody has looked yet */
-	learn(&node, blue, 0);
-	expect(&node, blue, WORKLOAD_NETNS, "blue");
-	assert_string_equal(netns_owners_find(node.owners, blue).id, number);
-	learn(&node, other, 10);
-	expect(&node, other, WORKLOAD_NETNS, "12");
-	expect(&node, blue, WORKLOAD_NETNS, "blue");
+	expect(node, blue, WORKLOAD_NETNS, number); /* nobody has looked yet */
+	learn(node, blue, 0);
+	expect(node, blue, WORKLOAD_NETNS, "blue");
+	assert_string_equal(netns_owners_find(node->owners, blue).id, number);
+	learn(node, other, 10);
+	expect(node, other, WORKLOAD_NETNS, "12");
+	expect(node, blue, WORKLOAD_NETNS, "blue");
 }
 
 /* Listing processes costs: what was sought in vain is sought again after five seconds, not before.
  */
-TEST(unknown_owners_are_searched_every_five_seconds)
+NODE_TEST(unknown_owners_are_searched_every_five_seconds)
 {
-	_cleanup_node_ struct node node;
 	uint32_t blue, first = 12;
 
-	node_make(&node);
-	learn(&node, first, 0);
-	blue = name_netns(&node, "blue");
-	learn(&node, blue, 1);
-	assert_string_not_equal(netns_owners_find(node.owners, blue).name, "blue");
-	learn(&node, blue, 3.9);
-	assert_string_not_equal(netns_owners_find(node.owners, blue).name, "blue");
-	learn(&node, blue, 0.2);
-	expect(&node, blue, WORKLOAD_NETNS, "blue");
+	learn(node, first, 0);
+	blue = name_netns(node, "blue");
+	learn(node, blue, 1);
+	assert_string_not_equal(netns_owners_find(node->owners, blue).name, "blue");
+	learn(node, blue, 3.9);
+	assert_string_not_equal(netns_owners_find(node->owners, blue).name, "blue");
+	learn(node, blue, 0.2);
+	expect(node, blue, WORKLOAD_NETNS, "blue");
 }
 
 static void rename_netns(const struct node *node, const char *from, const char *to)
@@ -117,55 +113,49 @@ static void rename_netns(const struct node *node, const char *from, const char *
 }
 
 /* The inode of a namespace that died is used again. */
-TEST(a_name_counts_while_it_has_the_inode)
+NODE_TEST(a_name_counts_while_it_has_the_inode)
 {
-	_cleanup_node_ struct node node;
 	uint32_t blue;
 
-	node_make(&node);
-	blue = name_netns(&node, "blue");
+	blue = name_netns(node, "blue");
 	for (unsigned i = 0; i < 14; i++)
-		learn(&node, blue, 6);
-	expect(&node, blue, WORKLOAD_NETNS, "blue");
-	rename_netns(&node, "/run/netns/blue", "/run/netns/green");
-	learn(&node, blue, 1);
-	expect(&node, blue, WORKLOAD_NETNS, "green");
-	netns_owners_keep_only(node.owners, NULL, 0);
-	assert_string_equal(
-		netns_owners_find(node.owners, blue).name, netns_owners_find(node.owners, blue).id);
+		learn(node, blue, 6);
+	expect(node, blue, WORKLOAD_NETNS, "blue");
+	rename_netns(node, "/run/netns/blue", "/run/netns/green");
+	learn(node, blue, 1);
+	expect(node, blue, WORKLOAD_NETNS, "green");
+	netns_owners_keep_only(node->owners, NULL, 0);
+	assert_string_equal(netns_owners_find(node->owners, blue).name,
+		netns_owners_find(node->owners, blue).id);
 }
 
-TEST(an_event_keeps_its_owner)
+NODE_TEST(an_event_keeps_its_owner)
 {
-	_cleanup_node_ struct node node;
 	struct netns_event event = {0};
 	uint32_t blue, other = 12;
 
-	node_make(&node);
-	blue = name_netns(&node, "blue");
-	netns_event_update(&event, node.owners, blue, true, node.now);
+	blue = name_netns(node, "blue");
+	netns_event_update(&event, node->owners, blue, true, node->now);
 	assert_string_equal(event.owner.name, event.owner.id); /* not known yet */
-	learn(&node, blue, 1);
-	netns_event_update(&event, node.owners, blue, false, node.now);
+	learn(node, blue, 1);
+	netns_event_update(&event, node->owners, blue, false, node->now);
 	assert_string_equal(event.owner.name, "blue");
-	netns_event_update(&event, node.owners, other, false, node.now);
+	netns_event_update(&event, node->owners, other, false, node->now);
 	assert_string_equal(event.owner.name, "blue");
-	rename_netns(&node, "/run/netns/blue", "/run/netns/green");
-	learn(&node, blue, 100);
-	netns_event_update(&event, node.owners, blue, false, node.now);
+	rename_netns(node, "/run/netns/blue", "/run/netns/green");
+	learn(node, blue, 100);
+	netns_event_update(&event, node->owners, blue, false, node->now);
 	assert_string_equal(event.owner.name, "blue");
-	netns_event_update(&event, node.owners, blue, true, node.now);
+	netns_event_update(&event, node->owners, blue, true, node->now);
 	assert_string_equal(event.owner.name, "green");
 }
 
-TEST(own_namespace_is_the_hosts)
+NODE_TEST(own_namespace_is_the_hosts)
 {
-	_cleanup_node_ struct node node;
 	uint32_t own = inode_of("/proc/self/ns/net");
 
-	node_make(&node);
-	learn(&node, own, 0);
-	expect(&node, own, WORKLOAD_HOST, "host");
+	learn(node, own, 0);
+	expect(node, own, WORKLOAD_HOST, "host");
 	assert_int_equal(netns_owners_find(NULL, own).kind, WORKLOAD_NETNS);
 }
 
@@ -263,22 +253,20 @@ static void check_processes(struct node *node, pid_t pod, pid_t unit, pid_t none
 	expect(node, netns[1], WORKLOAD_LXD, "c3");
 }
 
-TEST(processes)
+NODE_TEST(processes)
 {
-	_cleanup_node_ struct node node;
 	pid_t pod = start_apart(), unit, none;
 	bool listed;
 
-	node_make(&node);
 	if (pod < 0) {
 		print_message("no network namespace may be made here\n");
 		skip();
 	}
 	unit = start_apart();
 	none = start_apart();
-	listed = lists_processes(&node, pod);
+	listed = lists_processes(node, pod);
 	if (listed)
-		check_processes(&node, pod, unit, none);
+		check_processes(node, pod, unit, none);
 	end(pod);
 	end(unit);
 	end(none);

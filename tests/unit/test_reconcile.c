@@ -11,25 +11,23 @@ static void record_original(struct fixture *fixture, const char *original, const
 	fixture->past.n_values = 1;
 }
 
-TEST(a_difference_is_planned)
+FIXTURE_TEST(a_difference_is_planned)
 {
-	_cleanup_fixture_ struct fixture fixture;
 	const struct change *change;
 
-	fixture_make(&fixture);
-	poll(&fixture, "5");
-	expect(&fixture, SETTING_PENDING, "configured", 1);
-	change = &fixture.plan.changes[0];
+	poll(fixture, "5");
+	expect(fixture, SETTING_PENDING, "configured", 1);
+	change = &fixture->plan.changes[0];
 	assert_string_equal(change->name, "vm.a");
 	assert_string_equal(change->tuner, "sysctl");
 	assert_string_equal(change->old, "5");
 	assert_string_equal(change->new, "100");
 	assert_string_equal(change->reason, "configured");
-	assert_string_equal(node_setting(&fixture.node, "vm.a")->original, "5");
-	record_original(&fixture, "5", "100");
-	poll(&fixture, " 100 ");
-	expect(&fixture, SETTING_IN_SYNC, "in-sync", 0);
-	assert_string_equal(node_setting(&fixture.node, "vm.a")->original, "5");
+	assert_string_equal(node_setting(&fixture->node, "vm.a")->original, "5");
+	record_original(fixture, "5", "100");
+	poll(fixture, " 100 ");
+	expect(fixture, SETTING_IN_SYNC, "in-sync", 0);
+	assert_string_equal(node_setting(&fixture->node, "vm.a")->original, "5");
 }
 
 TEST(what_is_recorded_is_no_drift)
@@ -54,16 +52,13 @@ TEST(what_is_recorded_is_no_drift)
 	}
 }
 
-TEST(a_new_wanted_value_is_no_drift)
+FIXTURE_TEST(a_new_wanted_value_is_no_drift)
 {
-	_cleanup_fixture_ struct fixture fixture;
-
-	fixture_make(&fixture);
-	poll(&fixture, "100");
-	copy_text(fixture.want.wanted, SETTING_VALUE_MAX, "200");
-	poll(&fixture, "100");
-	expect(&fixture, SETTING_PENDING, "configured", 1);
-	assert_int_equal(node_setting(&fixture.node, "vm.a")->drift_total, 0);
+	poll(fixture, "100");
+	copy_text(fixture->want.wanted, SETTING_VALUE_MAX, "200");
+	poll(fixture, "100");
+	expect(fixture, SETTING_PENDING, "configured", 1);
+	assert_int_equal(node_setting(&fixture->node, "vm.a")->drift_total, 0);
 }
 
 TEST(drift_is_handled_as_configured)
@@ -96,38 +91,34 @@ TEST(drift_is_handled_as_configured)
 	}
 }
 
-TEST(drift_that_is_left_is_counted_once)
+FIXTURE_TEST(drift_that_is_left_is_counted_once)
 {
-	_cleanup_fixture_ struct fixture fixture;
 	const struct setting *setting = NULL;
 
-	fixture_make(&fixture);
-	fixture.input.on_drift = ON_DRIFT_REPORT;
-	poll(&fixture, "100");
+	fixture->input.on_drift = ON_DRIFT_REPORT;
+	poll(fixture, "100");
 	for (int i = 0; i < 10; i++)
-		setting = poll(&fixture, i % 2 ? "7" : "8");
-	expect(&fixture, SETTING_DRIFTED, "left-by-on-drift", 0);
+		setting = poll(fixture, i % 2 ? "7" : "8");
+	expect(fixture, SETTING_DRIFTED, "left-by-on-drift", 0);
 	assert_int_equal(setting->drift_total, 1);
 }
 
 /* It cannot be recorded just now: nobody has rewritten anything meanwhile. */
-TEST(drift_that_waits_to_be_set_again_is_counted_once)
+FIXTURE_TEST(drift_that_waits_to_be_set_again_is_counted_once)
 {
-	_cleanup_fixture_ struct fixture fixture;
 	struct setting *setting;
 
-	fixture_make(&fixture);
-	setting = poll(&fixture, "100");
+	setting = poll(fixture, "100");
 	for (int i = 0; i < 3 * DRIFT_ROUNDS_MAX; i++) {
-		poll(&fixture, "7");
-		expect(&fixture, SETTING_PENDING, "drift", 1);
+		poll(fixture, "7");
+		expect(fixture, SETTING_PENDING, "drift", 1);
 		if (i % 2)
 			setting_become(setting, SETTING_FAILED, "not-recorded", -ENOSPC, NULL);
 	}
 	assert_int_equal(setting->rounds, 1);
 	assert_int_equal(setting->drift_total, 1);
-	poll(&fixture, "100");
-	assert_int_equal(poll(&fixture, "7")->rounds, 2);
+	poll(fixture, "100");
+	assert_int_equal(poll(fixture, "7")->rounds, 2);
 }
 
 /* Someone else and the agent, in turns. */
@@ -141,88 +132,74 @@ static void fight(struct fixture *fixture, unsigned rounds)
 	}
 }
 
-TEST(a_fight_ends)
+FIXTURE_TEST(a_fight_ends)
 {
-	_cleanup_fixture_ struct fixture fixture;
-
-	fixture_make(&fixture);
-	poll(&fixture, "100");
-	fight(&fixture, DRIFT_ROUNDS_MAX);
-	assert_int_equal(poll(&fixture, "7")->drift_total, DRIFT_ROUNDS_MAX + 1);
-	expect(&fixture, SETTING_YIELDED, "rewritten-too-often", 0);
-	poll(&fixture, "8");
-	expect(&fixture, SETTING_YIELDED, "rewritten-too-often", 0);
+	poll(fixture, "100");
+	fight(fixture, DRIFT_ROUNDS_MAX);
+	assert_int_equal(poll(fixture, "7")->drift_total, DRIFT_ROUNDS_MAX + 1);
+	expect(fixture, SETTING_YIELDED, "rewritten-too-often", 0);
+	poll(fixture, "8");
+	expect(fixture, SETTING_YIELDED, "rewritten-too-often", 0);
 }
 
-TEST(a_quiet_time_ends_a_fight)
+FIXTURE_TEST(a_quiet_time_ends_a_fight)
 {
-	_cleanup_fixture_ struct fixture fixture;
-
-	fixture_make(&fixture);
-	poll(&fixture, "100");
-	fight(&fixture, DRIFT_ROUNDS_MAX);
-	fixture.past.now_us += DRIFT_QUIET_US;
-	assert_int_equal(poll(&fixture, "100")->rounds, 0);
-	fight(&fixture, DRIFT_ROUNDS_MAX);
-	poll(&fixture, "7");
-	expect(&fixture, SETTING_YIELDED, "rewritten-too-often", 0);
+	poll(fixture, "100");
+	fight(fixture, DRIFT_ROUNDS_MAX);
+	fixture->past.now_us += DRIFT_QUIET_US;
+	assert_int_equal(poll(fixture, "100")->rounds, 0);
+	fight(fixture, DRIFT_ROUNDS_MAX);
+	poll(fixture, "7");
+	expect(fixture, SETTING_YIELDED, "rewritten-too-often", 0);
 }
 
-TEST(a_failure_waits_before_it_is_tried_again)
+FIXTURE_TEST(a_failure_waits_before_it_is_tried_again)
 {
-	_cleanup_fixture_ struct fixture fixture;
 	struct setting *setting;
 
-	fixture_make(&fixture);
-	setting = poll(&fixture, "5");
+	setting = poll(fixture, "5");
 	setting_become(setting, SETTING_FAILED, "write-refused", -EPERM, NULL);
-	setting->retry_at_us = fixture.past.now_us + RETRY_US;
-	poll(&fixture, "5");
-	expect(&fixture, SETTING_FAILED, "write-refused", 0);
-	fixture.past.now_us += RETRY_US;
-	poll(&fixture, "5");
-	expect(&fixture, SETTING_PENDING, "configured", 1);
-	setting = poll(&fixture, "100");
-	expect(&fixture, SETTING_IN_SYNC, "in-sync", 0);
+	setting->retry_at_us = fixture->past.now_us + RETRY_US;
+	poll(fixture, "5");
+	expect(fixture, SETTING_FAILED, "write-refused", 0);
+	fixture->past.now_us += RETRY_US;
+	poll(fixture, "5");
+	expect(fixture, SETTING_PENDING, "configured", 1);
+	setting = poll(fixture, "100");
+	expect(fixture, SETTING_IN_SYNC, "in-sync", 0);
 	assert_int_equal(setting->error, 0);
 	assert_int_equal(setting->retry_at_us, 0);
 }
 
-TEST(what_cannot_be_read)
+FIXTURE_TEST(what_cannot_be_read)
 {
-	_cleanup_fixture_ struct fixture fixture;
-
-	fixture_make(&fixture);
-	fixture.want.error = -ENOENT;
-	poll(&fixture, "");
-	expect(&fixture, SETTING_UNSUPPORTED, "not-in-this-kernel", 0);
-	fixture.want.error = -EACCES;
-	assert_int_equal(poll(&fixture, "")->error, -EACCES);
-	expect(&fixture, SETTING_FAILED, "unreadable", 0);
+	fixture->want.error = -ENOENT;
+	poll(fixture, "");
+	expect(fixture, SETTING_UNSUPPORTED, "not-in-this-kernel", 0);
+	fixture->want.error = -EACCES;
+	assert_int_equal(poll(fixture, "")->error, -EACCES);
+	expect(fixture, SETTING_FAILED, "unreadable", 0);
 	/* A module was loaded, a mount was added. */
-	fixture.want.error = 0;
-	assert_int_equal(poll(&fixture, "5")->error, 0);
-	expect(&fixture, SETTING_PENDING, "configured", 1);
+	fixture->want.error = 0;
+	assert_int_equal(poll(fixture, "5")->error, 0);
+	expect(fixture, SETTING_PENDING, "configured", 1);
 }
 
-TEST(what_is_only_observed)
+FIXTURE_TEST(what_is_only_observed)
 {
-	_cleanup_fixture_ struct fixture fixture;
-
-	fixture_make(&fixture);
-	fixture.input.mode = MODE_OBSERVE;
-	poll(&fixture, "5");
-	expect(&fixture, SETTING_OBSERVED, "observe-mode", 0);
-	fixture.input.mode = MODE_RELEASED;
-	poll(&fixture, "5");
-	expect(&fixture, SETTING_OBSERVED, "restored", 0);
-	fixture.want.wanted[0] = '\0';
-	poll(&fixture, "5");
-	expect(&fixture, SETTING_OBSERVED, "kept", 0);
+	fixture->input.mode = MODE_OBSERVE;
+	poll(fixture, "5");
+	expect(fixture, SETTING_OBSERVED, "observe-mode", 0);
+	fixture->input.mode = MODE_RELEASED;
+	poll(fixture, "5");
+	expect(fixture, SETTING_OBSERVED, "restored", 0);
+	fixture->want.wanted[0] = '\0';
+	poll(fixture, "5");
+	expect(fixture, SETTING_OBSERVED, "kept", 0);
 	/* Errors are reported in any mode. */
-	fixture.want.error = -EIO;
-	poll(&fixture, "5");
-	expect(&fixture, SETTING_FAILED, "unreadable", 0);
+	fixture->want.error = -EIO;
+	poll(fixture, "5");
+	expect(fixture, SETTING_FAILED, "unreadable", 0);
 }
 
 TEST(a_reset_tries_everything_again)
@@ -300,31 +277,25 @@ TEST(settings_come_and_go_with_their_tuner)
 }
 
 /* A restore that failed for a value stays a failure until the value is restored. */
-TEST(a_released_value_that_is_still_recorded_has_failed)
+FIXTURE_TEST(a_released_value_that_is_still_recorded_has_failed)
 {
-	_cleanup_fixture_ struct fixture fixture;
-
-	fixture_make(&fixture);
-	record_original(&fixture, "5", "100");
-	fixture.input.mode = MODE_RELEASED;
-	poll(&fixture, "100");
-	expect(&fixture, SETTING_FAILED, "not-restored", 0);
-	fixture.past.n_values = 0;
-	poll(&fixture, "5");
-	expect(&fixture, SETTING_OBSERVED, "restored", 0);
-	assert_int_equal(node_would_change(&fixture.node), 1);
+	record_original(fixture, "5", "100");
+	fixture->input.mode = MODE_RELEASED;
+	poll(fixture, "100");
+	expect(fixture, SETTING_FAILED, "not-restored", 0);
+	fixture->past.n_values = 0;
+	poll(fixture, "5");
+	expect(fixture, SETTING_OBSERVED, "restored", 0);
+	assert_int_equal(node_would_change(&fixture->node), 1);
 }
 
-TEST(values_that_cannot_be_recorded_are_only_observed)
+FIXTURE_TEST(values_that_cannot_be_recorded_are_only_observed)
 {
-	_cleanup_fixture_ struct fixture fixture;
-
-	fixture_make(&fixture);
-	fixture.input.values_recordable = false;
-	poll(&fixture, "5");
-	expect(&fixture, SETTING_OBSERVED, "not-recorded", 0);
-	poll_file(&fixture, "3", "");
-	expect(&fixture, SETTING_PENDING, "configured", 1);
+	fixture->input.values_recordable = false;
+	poll(fixture, "5");
+	expect(fixture, SETTING_OBSERVED, "not-recorded", 0);
+	poll_file(fixture, "3", "");
+	expect(fixture, SETTING_PENDING, "configured", 1);
 }
 
 TEST(results_reach_the_settings)

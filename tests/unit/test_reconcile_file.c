@@ -1,31 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "reconcile_fixture.h"
 
-TEST(a_difference_in_the_file_is_planned)
+FIXTURE_TEST(a_difference_in_the_file_is_planned)
 {
-	_cleanup_fixture_ struct fixture fixture;
 	const struct change *change;
 
-	fixture_make(&fixture);
-	poll_file(&fixture, "3", "");
-	expect(&fixture, SETTING_PENDING, "configured", 1);
-	change = &fixture.plan.changes[0];
+	poll_file(fixture, "3", "");
+	expect(fixture, SETTING_PENDING, "configured", 1);
+	change = &fixture->plan.changes[0];
 	assert_string_equal(change->old, "3");
 	assert_string_equal(change->file->on_disk, "");
 	assert_string_equal(change->new, "10");
 	assert_false(change->file->activate_only);
 	/* A copy: the tuner's own is valid until its next decision only. */
-	assert_ptr_not_equal(change->file->edit.text, fixture.edit.text);
+	assert_ptr_not_equal(change->file->edit.text, fixture->edit.text);
 	assert_string_equal(change->file->edit.text, "10");
 	/* In force by other means, and not in the file: the next start would lose it. */
-	poll_file(&fixture, "10", "3");
-	expect(&fixture, SETTING_PENDING, "configured", 1);
-	poll_file(&fixture, "10", "10");
-	expect(&fixture, SETTING_IN_SYNC, "in-sync", 0);
+	poll_file(fixture, "10", "3");
+	expect(fixture, SETTING_PENDING, "configured", 1);
+	poll_file(fixture, "10", "10");
+	expect(fixture, SETTING_IN_SYNC, "in-sync", 0);
 	/* While a job is at the files nothing is judged anew. */
-	fixture.input.files_busy = true;
-	poll_file(&fixture, "10", "4");
-	expect(&fixture, SETTING_IN_SYNC, "in-sync", 0);
+	fixture->input.files_busy = true;
+	poll_file(fixture, "10", "4");
+	expect(fixture, SETTING_IN_SYNC, "in-sync", 0);
 }
 
 TEST(a_file_that_is_not_in_force_is_pending)
@@ -65,16 +63,13 @@ TEST(a_file_that_is_not_in_force_is_pending)
 }
 
 /* A value in force that changes is a restart; a file that changes is somebody. */
-TEST(only_the_file_drifts)
+FIXTURE_TEST(only_the_file_drifts)
 {
-	_cleanup_fixture_ struct fixture fixture;
-
-	fixture_make(&fixture);
-	poll_file(&fixture, "10", "10");
-	assert_int_equal(poll_file(&fixture, "3", "10")->drift_total, 0);
-	expect(&fixture, SETTING_PENDING, "restart-pending", 0);
-	assert_int_equal(poll_file(&fixture, "3", "4")->drift_total, 1);
-	expect(&fixture, SETTING_PENDING, "drift", 1);
+	poll_file(fixture, "10", "10");
+	assert_int_equal(poll_file(fixture, "3", "10")->drift_total, 0);
+	expect(fixture, SETTING_PENDING, "restart-pending", 0);
+	assert_int_equal(poll_file(fixture, "3", "4")->drift_total, 1);
+	expect(fixture, SETTING_PENDING, "drift", 1);
 }
 
 TEST(the_record_says_what_is_ours_in_the_file)
@@ -105,16 +100,13 @@ TEST(the_record_says_what_is_ours_in_the_file)
 	}
 }
 
-TEST(a_want_without_an_edit_is_refused)
+FIXTURE_TEST(a_want_without_an_edit_is_refused)
 {
-	_cleanup_fixture_ struct fixture fixture;
-
-	fixture_make(&fixture);
-	fixture.file.edit = NULL;
-	poll_file(&fixture, "3", "3");
-	expect(&fixture, SETTING_FAILED, "unreadable", 0);
-	fixture.file.wanted[0] = '\0';
-	fixture.file.reason = "file-of-others";
-	poll_file(&fixture, "3", "3");
-	expect(&fixture, SETTING_OBSERVED, "file-of-others", 0);
+	fixture->file.edit = NULL;
+	poll_file(fixture, "3", "3");
+	expect(fixture, SETTING_FAILED, "unreadable", 0);
+	fixture->file.wanted[0] = '\0';
+	fixture->file.reason = "file-of-others";
+	poll_file(fixture, "3", "3");
+	expect(fixture, SETTING_OBSERVED, "file-of-others", 0);
 }

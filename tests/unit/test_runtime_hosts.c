@@ -32,7 +32,7 @@ static void node_close(struct node *node)
 	directory_remove(&node->directory);
 }
 
-#define _cleanup_node_ __attribute__((cleanup(node_close)))
+#define NODE_TEST(name) TEST_OF(node, node, node_open, node_close, name)
 
 /* What the sample says of the hosts.toml of one registry. */
 static const struct runtime_hosts *hosts_of(struct node *node, const char *registry)
@@ -46,64 +46,53 @@ static const struct runtime_hosts *hosts_of(struct node *node, const char *regis
 	return &node->request.sample.hosts[0];
 }
 
-TEST(own_files_those_of_others_and_certificates_are_told_apart)
+NODE_TEST(own_files_those_of_others_and_certificates_are_told_apart)
 {
-	_cleanup_node_ struct node node;
 	const struct runtime_hosts *hosts;
 
-	node_open(&node);
-	directory_put(&node.directory, CERTS "ours.example/hosts.toml", OURS);
-	directory_put(&node.directory, CERTS "others.example/hosts.toml", "server = \"x\"\n");
-	directory_put(&node.directory, CERTS "certs.example/ca.crt", "");
-	hosts = hosts_of(&node, "ours.example");
+	directory_put(&node->directory, CERTS "ours.example/hosts.toml", OURS);
+	directory_put(&node->directory, CERTS "others.example/hosts.toml", "server = \"x\"\n");
+	directory_put(&node->directory, CERTS "certs.example/ca.crt", "");
+	hosts = hosts_of(node, "ours.example");
 	assert_true(hosts->exists && hosts->ours);
 	assert_string_equal(hosts->mirrors, "http://m");
 	assert_string_equal(hosts->path, CERTS "ours.example/hosts.toml");
-	hosts = hosts_of(&node, "others.example");
+	hosts = hosts_of(node, "others.example");
 	assert_true(hosts->exists && !hosts->ours);
-	hosts = hosts_of(&node, "certs.example");
+	hosts = hosts_of(node, "certs.example");
 	assert_true(hosts->exists && !hosts->ours);
-	hosts = hosts_of(&node, "new.example");
+	hosts = hosts_of(node, "new.example");
 	assert_false(hosts->exists);
 	assert_string_equal(hosts->path, CERTS "new.example/hosts.toml");
 }
 
-TEST(a_port_has_two_directories_and_the_first_that_exists_counts)
+NODE_TEST(a_port_has_two_directories_and_the_first_that_exists_counts)
 {
-	_cleanup_node_ struct node node;
-
-	node_open(&node);
 	assert_string_equal(
-		hosts_of(&node, "r.example:5000")->path, CERTS "r.example_5000_/hosts.toml");
-	directory_put(&node.directory, CERTS "r.example:5000/hosts.toml", OURS);
+		hosts_of(node, "r.example:5000")->path, CERTS "r.example_5000_/hosts.toml");
+	directory_put(&node->directory, CERTS "r.example:5000/hosts.toml", OURS);
 	assert_string_equal(
-		hosts_of(&node, "r.example:5000")->path, CERTS "r.example:5000/hosts.toml");
-	directory_put(&node.directory, CERTS "r.example_5000_/hosts.toml", OURS);
+		hosts_of(node, "r.example:5000")->path, CERTS "r.example:5000/hosts.toml");
+	directory_put(&node->directory, CERTS "r.example_5000_/hosts.toml", OURS);
 	assert_string_equal(
-		hosts_of(&node, "r.example:5000")->path, CERTS "r.example_5000_/hosts.toml");
+		hosts_of(node, "r.example:5000")->path, CERTS "r.example_5000_/hosts.toml");
 }
 
-TEST(the_first_configured_directory_counts)
+NODE_TEST(the_first_configured_directory_counts)
 {
-	_cleanup_node_ struct node node;
-
-	node_open(&node);
-	copy_text(node.runtime.directory, SETTING_VALUE_MAX, "/first:/second");
-	assert_string_equal(hosts_of(&node, "a")->path, "/first/a/hosts.toml");
+	copy_text(node->runtime.directory, SETTING_VALUE_MAX, "/first:/second");
+	assert_string_equal(hosts_of(node, "a")->path, "/first/a/hosts.toml");
 }
 
-TEST(recorded_registries_are_read_after_they_left_the_configuration)
+NODE_TEST(recorded_registries_are_read_after_they_left_the_configuration)
 {
-	_cleanup_node_ struct node node;
-
-	node_open(&node);
-	directory_put(&node.directory, CERTS "gone.example/hosts.toml", OURS);
-	node.request.recorded = (struct runtime_recorded){{"gone.example", "gone.example"}, 2};
-	assert_int_equal(runtime_sample_hosts(&node.request), 0);
-	assert_int_equal(node.request.sample.n_hosts, 1);
-	assert_true(node.request.sample.hosts[0].ours);
+	directory_put(&node->directory, CERTS "gone.example/hosts.toml", OURS);
+	node->request.recorded = (struct runtime_recorded){{"gone.example", "gone.example"}, 2};
+	assert_int_equal(runtime_sample_hosts(&node->request), 0);
+	assert_int_equal(node->request.sample.n_hosts, 1);
+	assert_true(node->request.sample.hosts[0].ours);
 	/* Without containerd's configuration nothing is decided. */
-	node.runtime.files_known = false;
-	assert_int_equal(runtime_sample_hosts(&node.request), 0);
-	assert_int_equal(node.request.sample.n_hosts, 0);
+	node->runtime.files_known = false;
+	assert_int_equal(runtime_sample_hosts(&node->request), 0);
+	assert_int_equal(node->request.sample.n_hosts, 0);
 }

@@ -109,7 +109,7 @@ static void make_node(const struct directory *directory)
 		"MemTotal: 8 kB\nAnonHugePages: 2048 kB\nShmemHugePages: 0 kB\n");
 }
 
-TEST(switches_of_every_page_size_are_found)
+DIRECTORY_TEST(switches_of_every_page_size_are_found)
 {
 	static const char *const expected[][2] = {
 		{"thp.enabled", "madvise"},
@@ -121,14 +121,12 @@ TEST(switches_of_every_page_size_are_found)
 		{"thp.hugepages-64kB.shmem_enabled", "never"},
 		{"thp.hugepages-2048kB.enabled", "inherit"},
 	};
-	_cleanup_directory_ struct directory directory;
 	struct thp_sensor sensor;
 	struct thp_seen seen = {0};
 	struct host host;
 
-	directory_make(&directory);
-	make_node(&directory);
-	assert_true(host_init(&host, directory.path));
+	make_node(directory);
+	assert_true(host_init(&host, directory->path));
 	thp_sensor_open(&sensor, &host, &seen);
 	thp_sense(&sensor, &seen);
 	assert_int_equal(seen.n_switches, ARRAY_SIZE(expected));
@@ -142,23 +140,21 @@ TEST(switches_of_every_page_size_are_found)
 	assert_int_equal(seen.usage_error, 0);
 	assert_int_equal(seen.usage.anon, 2048);
 	/* The next look sees what changed. */
-	directory_put(&directory, THP_DIRECTORY "/enabled", "always madvise [never]\n");
-	directory_put(&directory, "/proc/meminfo", "MemTotal: 8 kB\n");
+	directory_put(directory, THP_DIRECTORY "/enabled", "always madvise [never]\n");
+	directory_put(directory, "/proc/meminfo", "MemTotal: 8 kB\n");
 	thp_sense(&sensor, &seen);
 	assert_string_equal(find(&seen, "thp.enabled")->actual, "never");
 	assert_int_equal(seen.usage_error, -EBADMSG);
 	thp_sensor_close(&sensor, &seen);
 }
 
-TEST(without_huge_pages_every_switch_is_missing)
+DIRECTORY_TEST(without_huge_pages_every_switch_is_missing)
 {
-	_cleanup_directory_ struct directory directory;
 	struct thp_sensor sensor;
 	struct thp_seen seen = {0};
 	struct host host;
 
-	directory_make(&directory);
-	assert_true(host_init(&host, directory.path));
+	assert_true(host_init(&host, directory->path));
 	thp_sensor_open(&sensor, &host, &seen);
 	thp_sense(&sensor, &seen);
 	assert_int_equal(seen.n_switches, 4);

@@ -49,111 +49,98 @@ static int restart(struct fake_systemd *fake, const char *unit)
 		assert_int_equal((fake)->restarts, n);         \
 	} while (0)
 
-TEST(a_unit_is_restarted_and_answers)
+SYSTEMD_TEST(a_unit_is_restarted_and_answers)
 {
-	_cleanup_fake_systemd_ struct fake_systemd fake;
-
-	fake_systemd_make(&fake);
-	expect(&fake, FAKE_UNIT, 0, "", 1);
-	fake.slow = 2;
-	expect(&fake, FAKE_UNIT, 0, "", 2);
-	assert_int_equal(fake.slow, 0);
+	expect(fake, FAKE_UNIT, 0, "", 1);
+	fake->slow = 2;
+	expect(fake, FAKE_UNIT, 0, "", 2);
+	assert_int_equal(fake->slow, 0);
 }
 
-TEST(a_unit_that_must_not_be_restarted_is_not)
+SYSTEMD_TEST(a_unit_that_must_not_be_restarted_is_not)
 {
 	static const char *const modes[] = {"control-group", "mixed", "none"};
 	static const char *const units[] = {"k3s.service", "k3s-agent.service",
 		"rke2-server.service", "rke2-agent.service", "containerd.socket", "containerd"};
-	_cleanup_fake_systemd_ struct fake_systemd fake;
 
-	fake_systemd_make(&fake);
 	for (size_t i = 0; i < ARRAY_SIZE(units); i++)
-		expect(&fake, units[i], -EPERM, "is not restarted", 0);
+		expect(fake, units[i], -EPERM, "is not restarted", 0);
 	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
-		fake.kill_mode = modes[i];
-		expect(&fake, FAKE_UNIT, -EPERM, modes[i], 0);
+		fake->kill_mode = modes[i];
+		expect(fake, FAKE_UNIT, -EPERM, modes[i], 0);
 	}
-	fake.kill_mode = "process";
-	fake.state = "inactive";
-	expect(&fake, FAKE_UNIT, -EPERM, "not active", 0);
+	fake->kill_mode = "process";
+	fake->state = "inactive";
+	expect(fake, FAKE_UNIT, -EPERM, "not active", 0);
 }
 
 /* A unit that depends on it would be stopped or restarted too: docker, with its containers. */
-TEST(active_dependents_forbid_a_restart)
+SYSTEMD_TEST(active_dependents_forbid_a_restart)
 {
 	static const char *const dependencies[] = {
 		"RequiredBy", "RequisiteOf", "BoundBy", "ConsistsOf", "PropagatesStopTo"};
-	_cleanup_fake_systemd_ struct fake_systemd fake;
 
-	fake_systemd_make(&fake);
 	for (size_t i = 0; i < ARRAY_SIZE(dependencies); i++) {
-		fake.dependency = dependencies[i];
-		fake.docker_state = "active";
-		expect(&fake, FAKE_UNIT, -EPERM, "docker.service", i);
-		fake.docker_state = "activating";
-		expect(&fake, FAKE_UNIT, -EPERM, "docker.service", i);
-		fake.docker_state = "inactive";
-		expect(&fake, FAKE_UNIT, 0, "", i + 1);
+		fake->dependency = dependencies[i];
+		fake->docker_state = "active";
+		expect(fake, FAKE_UNIT, -EPERM, "docker.service", i);
+		fake->docker_state = "activating";
+		expect(fake, FAKE_UNIT, -EPERM, "docker.service", i);
+		fake->docker_state = "inactive";
+		expect(fake, FAKE_UNIT, 0, "", i + 1);
 	}
 	/* Debian's docker.service only wants it. */
-	fake.dependency = "WantedBy";
-	fake.docker_state = "active";
-	expect(&fake, FAKE_UNIT, 0, "", ARRAY_SIZE(dependencies) + 1);
+	fake->dependency = "WantedBy";
+	fake->docker_state = "active";
+	expect(fake, FAKE_UNIT, 0, "", ARRAY_SIZE(dependencies) + 1);
 }
 
-TEST(a_unit_that_fails_or_does_not_answer_is_not_back)
+SYSTEMD_TEST(a_unit_that_fails_or_does_not_answer_is_not_back)
 {
-	_cleanup_fake_systemd_ struct fake_systemd fake;
 	struct service service;
 
-	fake_systemd_make(&fake);
-	fake.fails = 1;
-	expect(&fake, FAKE_UNIT, -ETIMEDOUT, "failed", 1);
+	fake->fails = 1;
+	expect(fake, FAKE_UNIT, -ETIMEDOUT, "failed", 1);
 	/* One that failed is restarted by force alone. */
-	service = service_of(&fake, FAKE_UNIT);
+	service = service_of(fake, FAKE_UNIT);
 	assert_int_equal(unit_restart(&host, &service, true, &no_wait, why), 0);
-	assert_int_equal(await(&fake, CRI_NO_ANSWER, true), 0);
-	assert_int_equal(fake.restarts, 2);
+	assert_int_equal(await(fake, CRI_NO_ANSWER, true), 0);
+	assert_int_equal(fake->restarts, 2);
 	/* It listens, and had a CRI before. */
-	assert_int_equal(await(&fake, CRI_ANSWERS, false), -ETIMEDOUT);
-	unlink(fake.socket_path);
-	assert_int_equal(await(&fake, CRI_NO_ANSWER, false), -ETIMEDOUT);
-	fake.state = "deactivating";
-	assert_int_equal(await(&fake, CRI_NO_ANSWER, false), -ETIMEDOUT);
-	fake.state = "inactive";
-	assert_int_equal(await(&fake, CRI_NO_ANSWER, false), -EPERM);
+	assert_int_equal(await(fake, CRI_ANSWERS, false), -ETIMEDOUT);
+	unlink(fake->socket_path);
+	assert_int_equal(await(fake, CRI_NO_ANSWER, false), -ETIMEDOUT);
+	fake->state = "deactivating";
+	assert_int_equal(await(fake, CRI_NO_ANSWER, false), -ETIMEDOUT);
+	fake->state = "inactive";
+	assert_int_equal(await(fake, CRI_NO_ANSWER, false), -EPERM);
 	assert_non_null(strstr(why, "stopped"));
 }
 
-TEST(without_systemd_nothing_is_done)
+SYSTEMD_TEST(without_systemd_nothing_is_done)
 {
 	static const char *const asked[] = {"ActiveState", "KillMode"};
-	_cleanup_fake_systemd_ struct fake_systemd fake;
 
-	fake_systemd_make(&fake);
 	for (size_t i = 0; i < ARRAY_SIZE(asked); i++) {
-		fake.silent = asked[i];
-		expect(&fake, FAKE_UNIT, -EIO, "no reply", 0);
+		fake->silent = asked[i];
+		expect(fake, FAKE_UNIT, -EIO, "no reply", 0);
 	}
 	/* A restart without a reply may have been done: its outcome is looked at. */
-	fake.silent = "RestartUnit";
-	expect(&fake, FAKE_UNIT, 0, "", 1);
-	fake.fails = 1;
-	expect(&fake, FAKE_UNIT, -ETIMEDOUT, "failed", 2);
+	fake->silent = "RestartUnit";
+	expect(fake, FAKE_UNIT, 0, "", 1);
+	fake->fails = 1;
+	expect(fake, FAKE_UNIT, -ETIMEDOUT, "failed", 2);
 	setenv("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/nonexistent/bus", 1);
-	expect(&fake, FAKE_UNIT, -ENOTCONN, "systemd cannot be reached", 2);
+	expect(fake, FAKE_UNIT, -ENOTCONN, "systemd cannot be reached", 2);
 }
 
-TEST(every_call_can_be_cancelled)
+SYSTEMD_TEST(every_call_can_be_cancelled)
 {
-	_cleanup_fake_systemd_ struct fake_systemd fake;
 	struct service service;
 	struct wait wait = {.deadline_us = UINT64_MAX};
 	int fds[2];
 
-	fake_systemd_make(&fake);
-	service = service_of(&fake, FAKE_UNIT);
+	service = service_of(fake, FAKE_UNIT);
 	assert_int_equal(pipe(fds), 0);
 	close(fds[1]);
 	wait.cancel_fd = fds[0];

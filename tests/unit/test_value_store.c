@@ -45,63 +45,55 @@ static void assert_records(const struct directory *directory, const char *boot, 
 	assert_string_equal(found, text);
 }
 
-TEST(records_outlive_the_process)
+DIRECTORY_TEST(records_outlive_the_process)
 {
-	_cleanup_directory_ struct directory directory;
 	struct value_store *store;
 
-	directory_make(&directory);
-	assert_records(&directory, BOOT, ""); /* there is no file */
-	assert_int_equal(value_store_open(directory.path, BOOT, true, &store), 0);
+	assert_records(directory, BOOT, ""); /* there is no file */
+	assert_int_equal(value_store_open(directory->path, BOOT, true, &store), 0);
 	put(store, "a", 1);
 	put(store, "b", 2);
 	put(store, "c", 3);
 	put(store, "a", 4);
 	value_store_forget(store, "b");
-	assert_records(&directory, BOOT, "a=4 c=3"); /* while it is open, too */
+	assert_records(directory, BOOT, "a=4 c=3"); /* while it is open, too */
 	put(store, "d", 5);
 	value_store_close(store);
-	assert_records(&directory, BOOT, "a=4 d=5 c=3");
+	assert_records(directory, BOOT, "a=4 d=5 c=3");
 }
 
-TEST(another_boot_begins_afresh)
+DIRECTORY_TEST(another_boot_begins_afresh)
 {
-	_cleanup_directory_ struct directory directory;
 	struct value_store *store;
 
-	directory_make(&directory);
-	assert_int_equal(value_store_open(directory.path, BOOT, true, &store), 0);
+	assert_int_equal(value_store_open(directory->path, BOOT, true, &store), 0);
 	put(store, "a", 1);
 	value_store_close(store);
-	assert_records(&directory, "another", "");
-	assert_records(&directory, "", "a=1"); /* it is not known which boot this is */
-	assert_int_equal(value_store_open(directory.path, "another", true, &store), 0);
+	assert_records(directory, "another", "");
+	assert_records(directory, "", "a=1"); /* it is not known which boot this is */
+	assert_int_equal(value_store_open(directory->path, "another", true, &store), 0);
 	value_store_close(store);
-	assert_records(&directory, BOOT, "");
+	assert_records(directory, BOOT, "");
 }
 
-TEST(a_file_of_someone_else_is_left_alone)
+DIRECTORY_TEST(a_file_of_someone_else_is_left_alone)
 {
-	_cleanup_directory_ struct directory directory;
 	struct value_store *store;
 
-	directory_make(&directory);
-	directory_put(&directory, "/" VALUE_STORE_FILE, "noise");
-	assert_int_equal(value_store_open(directory.path, BOOT, true, &store), -EBADMSG);
-	assert_int_equal(value_store_open(directory.path, BOOT, false, &store), -EBADMSG);
-	assert_file(&directory, "/" VALUE_STORE_FILE, "noise");
+	directory_put(directory, "/" VALUE_STORE_FILE, "noise");
+	assert_int_equal(value_store_open(directory->path, BOOT, true, &store), -EBADMSG);
+	assert_int_equal(value_store_open(directory->path, BOOT, false, &store), -EBADMSG);
+	assert_file(directory, "/" VALUE_STORE_FILE, "noise");
 	assert_int_equal(value_store_open("/nonexistent", BOOT, true, &store), -ENOENT);
 }
 
-TEST(slots_come_to_an_end)
+DIRECTORY_TEST(slots_come_to_an_end)
 {
-	_cleanup_directory_ struct directory directory;
 	struct value_record record;
 	struct value_store *store;
 	char name[16];
 
-	directory_make(&directory);
-	assert_int_equal(value_store_open(directory.path, BOOT, true, &store), 0);
+	assert_int_equal(value_store_open(directory->path, BOOT, true, &store), 0);
 	for (unsigned i = 0; i < VALUE_STORE_MAX; i++) {
 		snprintf(name, sizeof(name), "%u", i);
 		put(store, name, i);
@@ -112,7 +104,7 @@ TEST(slots_come_to_an_end)
 	value_store_forget(store, "8");
 	assert_int_equal(value_store_put(store, &record), 0);
 	value_store_close(store);
-	assert_int_equal(value_store_open(directory.path, BOOT, false, &store), 0);
+	assert_int_equal(value_store_open(directory->path, BOOT, false, &store), 0);
 	assert_int_equal(value_store_put(store, &record), -EROFS);
 	value_store_close(store);
 }
@@ -132,12 +124,10 @@ static void write_for_ever(const struct directory *directory)
 	}
 }
 
-TEST(a_killed_writer_leaves_a_whole_record)
+DIRECTORY_TEST(a_killed_writer_leaves_a_whole_record)
 {
-	_cleanup_directory_ struct directory directory;
 	uint64_t seed = 7;
 
-	directory_make(&directory);
 	for (int round = 0; round < 100; round++) {
 		_cleanup_(cleanup_value_store_close) struct value_store *store = NULL;
 		const struct value_record *records;
@@ -146,12 +136,12 @@ TEST(a_killed_writer_leaves_a_whole_record)
 		size_t n;
 
 		if (child == 0)
-			write_for_ever(&directory);
+			write_for_ever(directory);
 		usleep((useconds_t)(1000 + next_random(&seed) % 3000));
 		kill(child, SIGKILL);
 		waitpid(child, &status, 0);
 		assert_true(WIFSIGNALED(status));
-		assert_int_equal(value_store_open(directory.path, BOOT, false, &store), 0);
+		assert_int_equal(value_store_open(directory->path, BOOT, false, &store), 0);
 		records = value_store_records(store, &n);
 		assert_true(n <= 1);
 		if (n == 1) {

@@ -33,7 +33,8 @@ static void fixture_clear(struct fixture *fixture)
 	directory_remove(&fixture->run);
 }
 
-#define _cleanup_fixture_ __attribute__((cleanup(fixture_clear)))
+#define _cleanup_fixture_  __attribute__((cleanup(fixture_clear)))
+#define FIXTURE_TEST(name) TEST_OF(fixture, fixture, fixture_make, fixture_clear, name)
 
 static void plan_value(struct fixture *fixture, const char *name, const char *old, const char *new)
 {
@@ -71,74 +72,64 @@ static size_t recorded(const struct fixture *fixture)
 	return n;
 }
 
-TEST(a_value_is_recorded_written_and_read_back)
+FIXTURE_TEST(a_value_is_recorded_written_and_read_back)
 {
-	_cleanup_fixture_ struct fixture fixture;
 	const struct value_record *record;
 	size_t n;
 
-	fixture_make(&fixture);
-	directory_put(&fixture.root, PATH_A, "10000\n");
-	assert_int_equal(set(&fixture, "10000", "20000"), 0);
-	assert_file(&fixture.root, PATH_A, "20000\n");
-	assert_string_equal(fixture.plan.changes[0].actual, "20000");
-	assert_int_equal(set(&fixture, "20000", "30000"), 0);
-	record = value_store_records(fixture.store, &n);
+	directory_put(&fixture->root, PATH_A, "10000\n");
+	assert_int_equal(set(fixture, "10000", "20000"), 0);
+	assert_file(&fixture->root, PATH_A, "20000\n");
+	assert_string_equal(fixture->plan.changes[0].actual, "20000");
+	assert_int_equal(set(fixture, "20000", "30000"), 0);
+	record = value_store_records(fixture->store, &n);
 	assert_int_equal(n, 1);
 	assert_string_equal(record->original, "10000");
 	assert_string_equal(record->before, "20000");
 	assert_string_equal(record->wanted, "30000");
 	/* What someone else wrote is not ours to restore. */
-	directory_put(&fixture.root, PATH_A, "77777\n");
-	assert_int_equal(set(&fixture, "77777", "40000"), 0);
-	record = value_store_records(fixture.store, &n);
+	directory_put(&fixture->root, PATH_A, "77777\n");
+	assert_int_equal(set(fixture, "77777", "40000"), 0);
+	record = value_store_records(fixture->store, &n);
 	assert_string_equal(record->before, "30000");
 }
 
 /* The kernel takes a value and makes another of it: here a file that keeps its tail. */
-TEST(another_value_read_back_is_a_failure)
+FIXTURE_TEST(another_value_read_back_is_a_failure)
 {
-	_cleanup_fixture_ struct fixture fixture;
-
-	fixture_make(&fixture);
-	directory_put(&fixture.root, PATH_A, "10000\n");
-	assert_int_equal(set(&fixture, "10000", "2"), -ERANGE);
-	assert_string_equal(fixture.plan.changes[0].actual, "20000");
-	assert_string_equal(fixture.plan.changes[0].reason, "not-taken");
+	directory_put(&fixture->root, PATH_A, "10000\n");
+	assert_int_equal(set(fixture, "10000", "2"), -ERANGE);
+	assert_string_equal(fixture->plan.changes[0].actual, "20000");
+	assert_string_equal(fixture->plan.changes[0].reason, "not-taken");
 	/* It is ours all the same. */
-	restore(&fixture, NULL);
-	assert_file(&fixture.root, PATH_A, "10000\n");
+	restore(fixture, NULL);
+	assert_file(&fixture->root, PATH_A, "10000\n");
 }
 
-TEST(a_refused_write_does_not_stop_the_others)
+FIXTURE_TEST(a_refused_write_does_not_stop_the_others)
 {
-	_cleanup_fixture_ struct fixture fixture;
 	char path[PATH_MAX];
 
-	fixture_make(&fixture);
-	directory_path(&fixture.root, PATH_A, path);
+	directory_path(&fixture->root, PATH_A, path);
 	assert_int_equal(make_directories(path, 0700), 0); /* what even root cannot write */
-	directory_put(&fixture.root, "/proc/sys/vm/b", "1\n");
-	plan_value(&fixture, "vm.a", "1", "2");
-	plan_value(&fixture, "vm.b", "1", "2");
-	values_apply(&fixture.host, fixture.store, &fixture.plan);
-	assert_int_equal(fixture.plan.changes[0].error, -EISDIR);
-	assert_string_equal(fixture.plan.changes[0].reason, "write-refused");
-	assert_file(&fixture.root, "/proc/sys/vm/b", "2\n");
-	assert_int_equal(plan_failures(&fixture.plan), 1);
+	directory_put(&fixture->root, "/proc/sys/vm/b", "1\n");
+	plan_value(fixture, "vm.a", "1", "2");
+	plan_value(fixture, "vm.b", "1", "2");
+	values_apply(&fixture->host, fixture->store, &fixture->plan);
+	assert_int_equal(fixture->plan.changes[0].error, -EISDIR);
+	assert_string_equal(fixture->plan.changes[0].reason, "write-refused");
+	assert_file(&fixture->root, "/proc/sys/vm/b", "2\n");
+	assert_int_equal(plan_failures(&fixture->plan), 1);
 }
 
-TEST(what_cannot_be_recorded_is_not_written)
+FIXTURE_TEST(what_cannot_be_recorded_is_not_written)
 {
-	_cleanup_fixture_ struct fixture fixture;
-
-	fixture_make(&fixture);
-	directory_put(&fixture.root, PATH_A, "1\n");
-	value_store_close(fixture.store);
-	assert_int_equal(value_store_open(fixture.run.path, "boot", false, &fixture.store), 0);
-	assert_int_equal(set(&fixture, "1", "2"), -EROFS);
-	assert_string_equal(fixture.plan.changes[0].reason, "not-recorded");
-	assert_file(&fixture.root, PATH_A, "1\n");
+	directory_put(&fixture->root, PATH_A, "1\n");
+	value_store_close(fixture->store);
+	assert_int_equal(value_store_open(fixture->run.path, "boot", false, &fixture->store), 0);
+	assert_int_equal(set(fixture, "1", "2"), -EROFS);
+	assert_string_equal(fixture->plan.changes[0].reason, "not-recorded");
+	assert_file(&fixture->root, PATH_A, "1\n");
 }
 
 /*
@@ -179,33 +170,28 @@ TEST(restore_skips_values_changed_by_others)
 	}
 }
 
-TEST(an_empty_original_is_restored)
+FIXTURE_TEST(an_empty_original_is_restored)
 {
-	_cleanup_fixture_ struct fixture fixture;
-
-	fixture_make(&fixture);
-	directory_put(&fixture.root, PATH_A, "\n");
-	assert_int_equal(set(&fixture, "", "1"), 0);
-	restore(&fixture, NULL);
-	assert_int_equal(plan_failures(&fixture.plan), 0);
-	assert_int_equal(recorded(&fixture), 0);
+	directory_put(&fixture->root, PATH_A, "\n");
+	assert_int_equal(set(fixture, "", "1"), 0);
+	restore(fixture, NULL);
+	assert_int_equal(plan_failures(&fixture->plan), 0);
+	assert_int_equal(recorded(fixture), 0);
 }
 
-TEST(what_could_not_be_restored_stays_recorded)
+FIXTURE_TEST(what_could_not_be_restored_stays_recorded)
 {
-	_cleanup_fixture_ struct fixture fixture;
 	char path[PATH_MAX];
 
-	fixture_make(&fixture);
-	set(&fixture, "10000", "20000");
-	directory_path(&fixture.root, PATH_A, path);
+	set(fixture, "10000", "20000");
+	directory_path(&fixture->root, PATH_A, path);
 	assert_int_equal(make_directories(path, 0700), 0);
-	restore(&fixture, NULL);
-	assert_int_equal(plan_failures(&fixture.plan), 1);
-	assert_int_equal(recorded(&fixture), 1);
+	restore(fixture, NULL);
+	assert_int_equal(plan_failures(&fixture->plan), 1);
+	assert_int_equal(recorded(fixture), 1);
 	assert_int_equal(rmdir(path), 0);
-	directory_put(&fixture.root, PATH_A, "20000\n");
-	restore(&fixture, NULL);
-	assert_file(&fixture.root, PATH_A, "10000\n");
-	assert_int_equal(recorded(&fixture), 0);
+	directory_put(&fixture->root, PATH_A, "20000\n");
+	restore(fixture, NULL);
+	assert_file(&fixture->root, PATH_A, "10000\n");
+	assert_int_equal(recorded(fixture), 0);
 }

@@ -8,45 +8,38 @@
 
 #define THRESHOLD "/proc/sys/net/ipv4/neigh/default/gc_thresh1"
 
-TEST(a_file_gets_the_value)
+DIRECTORY_TEST(a_file_gets_the_value)
 {
 	struct value_target target = {.kind = VALUE_FILE, .path = "/proc/sys/vm/a"};
-	_cleanup_directory_ struct directory directory;
 	struct host host;
 
-	directory_make(&directory);
-	assert_true(host_init(&host, directory.path));
+	assert_true(host_init(&host, directory->path));
 	assert_int_equal(writer_set(&host, &target, "1", false), -ENOENT);
-	assert_null(
-		directory_get(&directory, target.path)); /* nothing is made that was not there */
-	directory_put(&directory, target.path, "10000\n");
+	assert_null(directory_get(directory, target.path)); /* nothing is made that was not there */
+	directory_put(directory, target.path, "10000\n");
 	assert_int_equal(writer_set(&host, &target, "20000", false), 0);
-	assert_file(&directory, target.path, "20000\n");
+	assert_file(directory, target.path, "20000\n");
 }
 
 /* Writing nothing would leave what stands there: a list of ports is cleared by an empty line. */
-TEST(an_empty_value_is_an_empty_line)
+DIRECTORY_TEST(an_empty_value_is_an_empty_line)
 {
 	struct value_target target = {.kind = VALUE_FILE, .path = "/proc/sys/vm/a"};
-	_cleanup_directory_ struct directory directory;
 	struct host host;
 
-	directory_make(&directory);
-	assert_true(host_init(&host, directory.path));
-	directory_put(&directory, target.path, "1");
+	assert_true(host_init(&host, directory->path));
+	directory_put(directory, target.path, "1");
 	assert_int_equal(writer_set(&host, &target, "", false), 0);
-	assert_file(&directory, target.path, "\n");
+	assert_file(directory, target.path, "\n");
 }
 
-TEST(what_cannot_be_written)
+DIRECTORY_TEST(what_cannot_be_written)
 {
 	struct value_target target = {.kind = VALUE_FILE, .path = "/proc/sys/vm"};
-	_cleanup_directory_ struct directory directory;
 	struct host host;
 
-	directory_make(&directory);
-	assert_true(host_init(&host, directory.path));
-	directory_put(&directory, "/proc/sys/vm/a", "");
+	assert_true(host_init(&host, directory->path));
+	directory_put(directory, "/proc/sys/vm/a", "");
 	assert_int_equal(writer_set(&host, &target, "1", false), -EISDIR);
 	/* A file of the kernel that nobody may write. */
 	assert_true(host_init(&host, "/"));
