@@ -11,8 +11,6 @@
 #include "base/file.h"
 #include "base/util.h"
 
-#include <limits.h>
-
 struct directory {
 	char path[64];
 };

@@ -9,7 +9,6 @@
 
 #include "directory.h"
 
-#include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>

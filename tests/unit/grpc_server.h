@@ -11,8 +11,6 @@
 
 #include "runtime/grpc_client.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <nghttp2/nghttp2.h>
 #include <poll.h>
 #include <pthread.h>

@@ -9,11 +9,7 @@
 
 #include "test.h"
 
-#include <signal.h>
-#include <stdbool.h>
 #include <sys/ptrace.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 /* xorshift64: the same sequence on every machine. */
 static inline uint64_t next_random(uint64_t *seed)

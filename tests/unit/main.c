@@ -4,9 +4,6 @@
 #include "base/log.h"
 #include "kernel/bpf.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 #define TESTS_MAX 64
 
 static struct {

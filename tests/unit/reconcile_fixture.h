@@ -6,8 +6,6 @@
 
 #include "apply/reconcile.h"
 
-#include <errno.h>
-
 #define SECOND USEC_PER_SEC
 
 #define HOUR (3600 * SECOND)

@@ -9,15 +9,11 @@
 
 #include "directory.h"
 
-#include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
-#include <stdio.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 
 #include <systemd/sd-bus.h>
 #include <systemd/sd-event.h>

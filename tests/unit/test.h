@@ -4,13 +4,25 @@
 
 /*
  * TEST(a_value_is_kept) { ... } is a test of its program: main.c runs them all, in the order of the
- * file. TEST_FIXTURE has a function before and one after it, either of which may be NULL.
+ * file. TEST_FIXTURE has a function before and one after it, either of which may be NULL. The C
+ * library that most of them need is included here.
  */
 
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 

@@ -4,9 +4,6 @@
 #include "apply/file.h"
 #include "apply/file_journal.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <sys/xattr.h>
 
 #define PATH "/etc/containerd/config.toml"

@@ -3,8 +3,6 @@
 
 #include "workload/cgroup.h"
 
-#include <stdio.h>
-
 #define UID    "0f5c9a1e-7b3d-4c8a-9e2f-1a2b3c4d5e6f"
 #define UID_   "0f5c9a1e_7b3d_4c8a_9e2f_1a2b3c4d5e6f"
 #define STATIC "8b6c1f0e4d3a29785766554433221100" /* a static pod's: 32 digits, no dashes */

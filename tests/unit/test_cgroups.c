@@ -4,10 +4,6 @@
 #include "workload/cgroups.h"
 #include "workload/names.h"
 
-#include <fcntl.h>
-#include <stdio.h>
-#include <sys/stat.h>
-
 #define POD \
 	"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1b2c3d4e_0000_1111_2222_333344445555.slice"
 #define UID "1b2c3d4e-0000-1111-2222-333344445555"

@@ -3,12 +3,7 @@
 
 #include "base/child.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
 
 static int run_shell(const char *script, size_t output_max, struct child_result *result)
 {

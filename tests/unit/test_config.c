@@ -4,8 +4,6 @@
 #include "config/value.h"
 #include "tuners/table.h"
 
-#include <errno.h>
-
 #define TEXT_MAX 512
 
 static const struct config_sysctl *find_sysctl(const struct config *config, const char *name)

@@ -3,10 +3,7 @@
 
 #include "base/file.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 
 /* Each test runs in a directory of its own: names are relative. */

@@ -3,9 +3,6 @@
 
 #include "runtime/containerd_config.h"
 
-#include <errno.h>
-#include <sys/stat.h>
-
 #define MAIN     "/etc/containerd/config.toml"
 #define CONF_D   "/etc/containerd/conf.d/"
 #define DROP_IN  CONF_D CONTAINERD_DROP_IN

@@ -4,8 +4,6 @@
 #include "base/log.h"
 #include "tuners/table.h"
 
-#include <errno.h>
-
 static void assert_all_original(const struct made_up_node *node)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(made_up_files); i++)

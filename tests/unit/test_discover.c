@@ -3,12 +3,8 @@
 
 #include "runtime/discover.h"
 
-#include <errno.h>
-#include <signal.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 
 static void put_socket(const struct directory *directory, const char *name)
 {

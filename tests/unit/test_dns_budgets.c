@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "directory.h"
 
-#include <stdio.h>
 #include <sys/socket.h>
 
 #include "tuners/dns/dns.h"

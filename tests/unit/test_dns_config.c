@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "directory.h"
 
-#include <string.h>
-
 #include "config/config.h"
 #include "tuners/dns/sense.h"
 #include "tuners/table.h"

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "directory.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include "base/util.h"
 #include "tuners/dns/dns.h"
 

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "test.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/util.h"
 
 #include <headroom/bpf/dns.h>

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "directory.h"
 
-#include <errno.h>
-#include <string.h>
 #include <sys/socket.h>
 
 #include "tuners/dns/sense.h"
@@ -90,10 +88,16 @@ static const struct dns_server_state *known(const struct fixture *node, const ch
 	return dns_server_find(&node->sensor.table, &key);
 }
 
-TEST_FIXTURE(budgets_are_watched_before_the_first_query, begin, end)
-{
-	struct fixture *node = *state;
+#define STATE_TEST(name)                             \
+	static void name##_of(struct fixture *node); \
+	TEST_FIXTURE(name, begin, end)               \
+	{                                            \
+		name##_of(*state);                   \
+	}                                            \
+	static void name##_of(struct fixture *node)
 
+STATE_TEST(budgets_are_watched_before_the_first_query)
+{
 	assert_non_null(known(node, "168.63.129.16"));
 	assert_int_equal(known(node, "168.63.129.16")->budget.qps, 1000);
 	assert_true(known(node, "168.63.129.16")->label >= 0);
@@ -108,10 +112,8 @@ TEST_FIXTURE(budgets_are_watched_before_the_first_query, begin, end)
 	assert_int_equal(dns_queries(&node->sensor.table.labels[0].reported), 1500);
 }
 
-TEST_FIXTURE(a_reading_that_fails_changes_nothing, begin, end)
+STATE_TEST(a_reading_that_fails_changes_nothing)
 {
-	struct fixture *node = *state;
-
 	send_queries(node, "10.9.9.9", 100);
 	poll_after(node, USEC_PER_SEC);
 	node->kernel->error = -EFAULT;
@@ -139,9 +141,8 @@ static void send_one(struct fixture *node, const char *address)
 	send_queries(node, address, 1);
 }
 
-TEST_FIXTURE(unanswered_queries_are_swept, begin, end)
+STATE_TEST(unanswered_queries_are_swept)
 {
-	struct fixture *node = *state;
 	size_t sweeps;
 
 	for (int i = 0; i < 12; i++)
@@ -165,10 +166,8 @@ TEST_FIXTURE(unanswered_queries_are_swept, begin, end)
 	assert_int_equal(node->kernel->sweeps, sweeps);
 }
 
-TEST_FIXTURE(a_server_that_answers_cluster_names_is_of_the_cluster, begin, end)
+STATE_TEST(a_server_that_answers_cluster_names_is_of_the_cluster)
 {
-	struct fixture *node = *state;
-
 	send_queries(node, "10.244.1.5", 3);
 	send_queries(node, "168.63.129.16", 3);
 	poll_after(node, USEC_PER_SEC);
@@ -184,9 +183,8 @@ TEST_FIXTURE(a_server_that_answers_cluster_names_is_of_the_cluster, begin, end)
 	assert_int_equal(known(node, "127.0.0.53")->role, DNS_LOCAL);
 }
 
-TEST_FIXTURE(room_is_made_for_new_servers, begin, end)
+STATE_TEST(room_is_made_for_new_servers)
 {
-	struct fixture *node = *state;
 	char address[DNS_ADDRESS_TEXT];
 
 	for (int i = 0; i < 600; i++) {
@@ -212,10 +210,8 @@ TEST_FIXTURE(room_is_made_for_new_servers, begin, end)
 	assert_int_equal(dns_queries(&known(node, "10.1.2.99")->totals), 5);
 }
 
-TEST_FIXTURE(names_are_sampled_while_configured, begin, end)
+STATE_TEST(names_are_sampled_while_configured)
 {
-	struct fixture *node = *state;
-
 	send_queries(node, "10.9.9.9", 10);
 	poll_after(node, USEC_PER_SEC);
 	poll_after(node, USEC_PER_SEC);
@@ -240,10 +236,8 @@ static void send_packets(struct fixture *node, size_t source, uint32_t n)
 	counts->last_ns = node->now_us * 1000;
 }
 
-TEST_FIXTURE(link_local_packets_share_a_budget, begin, end)
+STATE_TEST(link_local_packets_share_a_budget)
 {
-	struct fixture *node = *state;
-
 	assert_int_equal(node->kernel->n_watched, 0);
 	assert_null(node->seen.link_local);
 	send_queries(node, "169.254.169.253", 1);
@@ -270,9 +264,8 @@ static uint64_t sum_over(const struct fixture *node)
 	return sum;
 }
 
-TEST_FIXTURE(the_busiest_senders_are_kept, begin, end)
+STATE_TEST(the_busiest_senders_are_kept)
 {
-	struct fixture *node = *state;
 	uint64_t sum = 0;
 
 	send_queries(node, "169.254.169.253", 1);
@@ -308,10 +301,8 @@ static size_t count_sources(const struct fixture *node)
 	return n;
 }
 
-TEST_FIXTURE(idle_senders_make_room, begin, end)
+STATE_TEST(idle_senders_make_room)
 {
-	struct fixture *node = *state;
-
 	send_queries(node, "169.254.169.253", 1);
 	poll_after(node, USEC_PER_SEC);
 	for (size_t i = 0; i < FAKE_SOURCES; i++)
@@ -338,10 +329,8 @@ TEST_FIXTURE(idle_senders_make_room, begin, end)
 	assert_int_equal(node->seen.link_local->poll_peak, 700);
 }
 
-TEST_FIXTURE(a_sender_that_replaces_another_brings_no_past, begin, end)
+STATE_TEST(a_sender_that_replaces_another_brings_no_past)
 {
-	struct fixture *node = *state;
-
 	send_queries(node, "169.254.169.253", 1);
 	poll_after(node, USEC_PER_SEC);
 	for (size_t i = 0; i < FAKE_SOURCES; i++)
@@ -367,10 +356,8 @@ TEST_FIXTURE(a_sender_that_replaces_another_brings_no_past, begin, end)
 	assert_int_equal(node->seen.link_local->over, 0);
 }
 
-TEST_FIXTURE(late_polls_are_counted_once, begin, end)
+STATE_TEST(late_polls_are_counted_once)
 {
-	struct fixture *node = *state;
-
 	send_queries(node, "10.9.9.9", 100);
 	send_queries(node, "10.9.9.10", 100);
 	poll_after(node, USEC_PER_SEC);

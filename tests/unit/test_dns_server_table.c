@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "directory.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 
 #include "base/util.h"

@@ -3,10 +3,7 @@
 
 #include "runtime/docker_process.h"
 
-#include <errno.h>
-#include <signal.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
 
 struct node {
 	struct directory directory;

@@ -5,7 +5,6 @@
 #include "base/file.h"
 
 #include <dirent.h>
-#include <errno.h>
 
 #define CRI "plugins.\"io.containerd.grpc.v1.cri\""
 #define KEY "max_concurrent_downloads"

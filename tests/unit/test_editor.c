@@ -3,10 +3,6 @@
 
 #include "apply/editor.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <sys/stat.h>
-
 #define DUMP_KEY "plugins.new.downloads"
 
 /* Prints the value in [plugins.old], or of the file's last import, as another generation calls it.

@@ -4,8 +4,6 @@
 #include "apply/file_journal.h"
 
 #include <ctype.h>
-#include <errno.h>
-#include <signal.h>
 #include <sys/resource.h>
 
 #include <cjson/cJSON.h>

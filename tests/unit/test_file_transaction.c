@@ -4,9 +4,6 @@
 
 #include "base/log.h"
 
-#include <errno.h>
-#include <sys/stat.h>
-
 /* A changed file and the restart that it needs; daemon.json stands for any file of a unit. */
 
 #define NAME "docker.max-concurrent-downloads"

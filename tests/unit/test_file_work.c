@@ -3,9 +3,6 @@
 
 #include "base/log.h"
 
-#include <errno.h>
-#include <sys/stat.h>
-
 /* As an administrator may have written it. */
 #define FILE_WITH(downloads, level)                                \
 	"# ours, do not touch\r\nversion = 2\n\n[" CRI "]\n"       \

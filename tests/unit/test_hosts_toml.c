@@ -3,8 +3,6 @@
 
 #include "runtime/hosts_toml.h"
 
-#include <errno.h>
-
 #define FIRST_LINE \
 	"# Written by headroom. It replaces and removes this file, unless this line is gone.\n"
 

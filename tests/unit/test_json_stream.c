@@ -3,8 +3,6 @@
 
 #include "runtime/json_stream.h"
 
-#include <errno.h>
-
 struct found {
 	unsigned int n;
 	char texts[1024]; /* one after the other, each ended by a line break */

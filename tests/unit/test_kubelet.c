@@ -3,9 +3,6 @@
 
 #include "runtime/kubelet.h"
 
-#include <errno.h>
-#include <sys/stat.h>
-
 #define MAIN_FILE "/var/lib/kubelet/config.yaml"
 #define SERVICE   "/sys/fs/cgroup/system.slice/kubelet.service/cgroup.procs"
 /* Ticks since boot at which a made-up process began: before any file of this test, or long after.

@@ -3,8 +3,6 @@
 
 #include "runtime/kubelet.h"
 
-#include <errno.h>
-
 static int parse(const char *text, struct kubelet_values *values, char why[static KUBELET_WHY_MAX])
 {
 	*values = (struct kubelet_values){0};

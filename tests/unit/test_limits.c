@@ -6,8 +6,6 @@
 
 #include "kernel/host.h"
 
-#include <errno.h>
-
 TEST(numbers_are_taken_by_field)
 {
 	static const struct {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "test.h"
 
-#include <stdlib.h>
 #include <time.h>
 
 #include "base/cleanup.h"

@@ -3,10 +3,6 @@
 
 #include "runtime/mirror.h"
 
-#include <fcntl.h>
-#include <signal.h>
-#include <sys/wait.h>
-
 static atomic_int status_to_give;
 
 static void serve_status(int fd, const char *head, void *userdata)

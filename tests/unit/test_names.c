@@ -3,9 +3,6 @@
 
 #include "workload/names.h"
 
-#include <errno.h>
-#include <stdio.h>
-
 static struct name_entry entry(const char *id, const char *name, const char *address)
 {
 	struct name_entry made = {.workload = {.kind = WORKLOAD_POD, .namespace = "default"}};

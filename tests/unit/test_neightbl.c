@@ -3,7 +3,6 @@
 
 #include "kernel/neightbl.h"
 
-#include <errno.h>
 #include <sys/socket.h>
 
 #define HEADER                                                                                   \

@@ -5,11 +5,6 @@
 #include "workload/netns.h"
 
 #include <sched.h>
-#include <signal.h>
-#include <stdio.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #define UID "0f5c9a1e-7b3d-4c8a-9e2f-1a2b3c4d5e6f"
 

@@ -3,9 +3,6 @@
 
 #include "workload/process.h"
 
-#include <errno.h>
-#include <stdio.h>
-
 #define FIELDS " S 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 "
 
 TEST(the_start_is_field_22)

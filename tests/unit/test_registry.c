@@ -3,8 +3,6 @@
 
 #include "runtime/registry.h"
 
-#include <errno.h>
-
 TEST(takes_names_of_registries)
 {
 	static const char *const good[] = {"docker.io", "registry.k8s.io", "localhost", "10.0.0.1",

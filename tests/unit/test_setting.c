@@ -3,8 +3,6 @@
 
 #include <headroom/value.h>
 
-#include <errno.h>
-
 /* Not of the order: what value_compare says of values that are no lists of as many integers. */
 #define TEXT 9
 

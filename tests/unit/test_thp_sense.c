@@ -3,8 +3,6 @@
 
 #include "tuners/thp/thp.h"
 
-#include <errno.h>
-
 TEST(boot_parameters_of_switches_are_kept)
 {
 	static const struct {

@@ -3,7 +3,6 @@
 
 #include "apply/unit.h"
 
-#include <errno.h>
 #include <sys/prctl.h>
 
 static const struct host host;

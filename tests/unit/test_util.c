@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "directory.h"
 
-#include <errno.h>
-
 TEST(copied_text_is_cut_to_its_room)
 {
 	static const struct {

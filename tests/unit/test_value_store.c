@@ -4,8 +4,6 @@
 
 #include "apply/value_store.h"
 
-#include <errno.h>
-
 #define BOOT "5e0b9f3c-1d5c-4f7e-9a55-000000000001"
 
 static struct value_record record_of(const char *name, unsigned value)

@@ -4,8 +4,6 @@
 #include "apply/values.h"
 #include "base/log.h"
 
-#include <errno.h>
-
 #define PATH_A "/proc/sys/vm/a"
 
 /* A made-up node and the records of its values. */

@@ -4,14 +4,9 @@
 #include "base/util.h"
 #include "base/wait.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-
 #include <cmocka.h>
-#include <errno.h>
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <unistd.h>
 
 TEST(waits_end_with_the_first_thing_that_happens)
 {

@@ -4,7 +4,6 @@
 #include "base/util.h"
 #include "base/worker.h"
 
-#include <errno.h>
 #include <poll.h>
 
 struct job {

@@ -3,7 +3,6 @@
 
 #include "apply/writer.h"
 
-#include <errno.h>
 #include <sys/socket.h>
 
 #define THRESHOLD "/proc/sys/net/ipv4/neigh/default/gc_thresh1"
