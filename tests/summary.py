@@ -6,8 +6,6 @@ is set, a test may be skipped only for want of a virtual machine, or of Go to bu
 reason begins with "vm:" or "containerd2:".
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import xml.etree.ElementTree as ElementTree

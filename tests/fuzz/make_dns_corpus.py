@@ -5,8 +5,6 @@
 Each file is the number of cuts (a byte), then a message or a stream of them.
 """
 
-from __future__ import annotations
-
 import socket
 import struct
 import subprocess

@@ -6,8 +6,6 @@ agent  starts agents with a state directory of their own, and stops them
 run    runs one command of the program with that same state directory
 """
 
-from __future__ import annotations
-
 import fcntl
 import http.client
 import json
@@ -256,7 +254,7 @@ class Agent:
         new.write_text(text)
         new.rename(self.config_path)
 
-    def wait_ready(self, timeout: float = 10.0) -> Agent:
+    def wait_ready(self, timeout: float = 10.0) -> "Agent":
         def ready() -> bool:
             if self.process.poll() is not None:
                 pytest.fail(f"the agent ended with {self.process.returncode}:\n{self.log}")

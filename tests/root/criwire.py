@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calls of the Container Runtime Interface for tests: messages by hand, the transport is the agent's own."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

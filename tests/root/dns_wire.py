@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """IP packets for the DNS programs, and the tool that runs them (tests/tool/dns_packets.c)."""
 
-from __future__ import annotations
-
 import ipaddress
 import struct
 import subprocess

@@ -6,8 +6,6 @@ make theirs inside (Lab.udp, Lab.tcp) and use them from here. A process joins it
 without `ip netns exec`, which hides the cgroups behind a new /sys.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re
@@ -55,7 +53,7 @@ class Cgroup:
                 directory.mkdir()
                 self.made.append(directory)
 
-    def __enter__(self) -> Cgroup:
+    def __enter__(self) -> "Cgroup":
         (self.path / "cgroup.procs").write_text("0")
         return self
 
@@ -156,13 +154,13 @@ class Lab:
         self.servers.append(Server(udp, tcp))
         return self.servers[-1]
 
-    def udp(self, group: Cgroup | None = None, family: int = socket.AF_INET, source: str = "") -> Client:
+    def udp(self, group: Cgroup | None = None, family: int = socket.AF_INET, source: str = "") -> "Client":
         s = self.raw(CLIENT, family, socket.SOCK_DGRAM, group=group)
         s.setsockopt(socket.SOL_SOCKET, 33, 1 << 24)  # SO_RCVBUFFORCE
         s.bind((source, 0))
         return Client(s)
 
-    def tcp(self, server: str, group: Cgroup | None = None) -> Client:
+    def tcp(self, server: str, group: Cgroup | None = None) -> "Client":
         family = socket.AF_INET6 if ":" in server else socket.AF_INET
         s = self.raw(CLIENT, family, socket.SOCK_STREAM, group=group)
         s.connect((server, 53))
@@ -236,11 +234,11 @@ class Lab:
         )  # fmt: skip
         self.answers(address, where)
 
-    def dnsperf(self, directory: Path, server: str, *options: str, group: Cgroup | None = None) -> Perf:
+    def dnsperf(self, directory: Path, server: str, *options: str, group: Cgroup | None = None) -> "Perf":
         """Runs it to its end."""
         return self.dnsperf_start(directory, server, *options, group=group).result()
 
-    def dnsperf_start(self, directory: Path, server: str, *options: str, group: Cgroup | None = None) -> Perf:
+    def dnsperf_start(self, directory: Path, server: str, *options: str, group: Cgroup | None = None) -> "Perf":
         need("dnsperf")
         names = directory / "names.txt"
         if not names.exists():
@@ -254,7 +252,7 @@ class Perf:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
 
-    def result(self, timeout: float = 60) -> Perf:
+    def result(self, timeout: float = 60) -> "Perf":
         self.text, _ = self.process.communicate(timeout=timeout * SLACK)
         assert self.process.returncode == 0, self.text
         self.sent = int(re.search(r"Queries sent:\s+(\d+)", self.text)[1])  # type: ignore[index]

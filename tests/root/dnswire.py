@@ -9,8 +9,6 @@ tc        over UDP truncated and empty, over TCP in full
 twice     answered two times                 swap        after the next one of the same client
 """
 
-from __future__ import annotations
-
 import heapq
 import re
 import selectors

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A message bus with a systemd on it that knows one unit, which a test really restarts."""
 
-from __future__ import annotations
-
 import subprocess
 import threading
 from pathlib import Path

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A program of somebody else on a cgroup: it lets every packet pass, and stays while this is in use."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A registry on loopback, images made for it, and a proxy before it that is slow, stops or counts."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import http.client

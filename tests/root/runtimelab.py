@@ -5,8 +5,6 @@ Every path is that of a real node, so that neither the runtimes nor the agent ne
 from outside these files lie below Lab.root.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -66,7 +64,7 @@ exec sleep infinity
 class Daemon:
     """A runtime's program in the lab's namespace; it may be stopped and started."""
 
-    def __init__(self, lab: Lab, name: str, command: list[str], answers: Callable[[], bool]) -> None:
+    def __init__(self, lab: "Lab", name: str, command: list[str], answers: Callable[[], bool]) -> None:
         self.lab, self.name, self.command, self.answers = lab, name, command, answers
         self.log_path = lab.directory / f"{name}.log"
         self.env: dict[str, str] = {}
@@ -91,7 +89,7 @@ class Daemon:
                 env={**os.environ, **self.env},
             )
 
-    def start(self) -> Daemon:
+    def start(self) -> "Daemon":
         self.launch()
         until(lambda: self.alive() and self.answers(), 20, f"{self.name} answers\n{self.log_path}", 0.1)
         return self

@@ -8,8 +8,6 @@ everything is prepared, and then prints what it did as JSON. Addresses: 198.18.0
 As a module it makes the namespaces too, for the tests.
 """
 
-from __future__ import annotations
-
 import argparse
 import ctypes
 import errno
@@ -252,7 +250,7 @@ def fill(
 class Hogs:
     """Keeps every CPU busy."""
 
-    def __enter__(self) -> Hogs:
+    def __enter__(self) -> "Hogs":
         self.processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
         time.sleep(0.2)
         return self

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """plan, apply and restore, without and with a running agent."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import time

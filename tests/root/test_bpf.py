@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """From the kernel's neighbour tables to the metrics, in a network namespace as pods have."""
 
-from __future__ import annotations
-
 import subprocess
 from typing import Callable, Iterator
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The commands as people and scripts meet them."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Faulty configurations: said with their place, and without any effect."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -5,8 +5,6 @@ Shapes of configurations are those of tests/unit/corpus/config.toml. containerd 
 2.x is built by tests/tool/containerd2.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

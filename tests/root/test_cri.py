@@ -4,8 +4,6 @@
 containerd 1.6 is Debian's, 2.x is built by tests/tool/containerd2. Each has directories of its own.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

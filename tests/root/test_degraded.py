@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nodes that lack something: one feature goes, with errno and cure; the agent and the rest stay."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import socket

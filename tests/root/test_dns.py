@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What leaves this host for port 53 is counted, all of it and once: queries, answers and what never comes."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import struct

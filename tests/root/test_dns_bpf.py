@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The DNS programs, run on thousands of packets, beside what dnspython makes of the same bytes."""
 
-from __future__ import annotations
-
 import random
 import struct
 from collections import Counter

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """How close to what an upstream allows: the busiest second wherever it begins, budgets and their conditions."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import re

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The DNS programs attached, beside clients and servers that know what they sent (tests/tool/dns_live.c)."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Floods, garbage, a killed agent and nodes where it cannot be: nothing is lost but counts, and that is said."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

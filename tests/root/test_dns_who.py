@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who asks, what role a server has, and who may see the names."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import time

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Clients, servers and neighbours as they are met: who hastens, hides, translates, crowds or comes too late."""
 
-from __future__ import annotations
-
 import contextlib
 import secrets
 import socket

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The client of Docker's API against a real dockerd: what it is, what it runs with, what it has pulled."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

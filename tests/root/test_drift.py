@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Values that someone else changes, by whatever way, and the order of the thresholds at every moment."""
 
-from __future__ import annotations
-
 import subprocess
 import threading
 import time
@@ -154,7 +152,7 @@ print(len(seen), bad[:5], flush=True)
 class Sampler:
     """Reads the thresholds in its own process, some ten thousand times a second."""
 
-    def __enter__(self) -> Sampler:
+    def __enter__(self) -> "Sampler":
         self.process = subprocess.Popen(
             ["/usr/bin/python3", "-c", SAMPLER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )

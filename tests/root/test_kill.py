@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The records of values outlive SIGKILL; spoilt ones and a full tmpfs are reported."""
 
-from __future__ import annotations
-
 import os
 import random
 import shutil

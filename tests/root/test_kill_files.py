@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """SIGKILL at any moment leaves each runtime a file that it accepts, and restore gives the original bytes."""
 
-from __future__ import annotations
-
 import json
 import random
 import signal

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The kubelet's configuration: what is said of it, and the drop-in file that kubelet.manage writes."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the service manager sees."""
 
-from __future__ import annotations
-
 import re
 import signal
 import time

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """One writer at a time."""
 
-from __future__ import annotations
-
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 

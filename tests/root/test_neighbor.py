@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Neighbour tables under storms: they grow ahead of need, and the workload that makes the entries is named."""
 
-from __future__ import annotations
-
 import math
 import re
 import subprocess
@@ -51,7 +49,7 @@ class Watch:
                 self.fell.append((before, now))
             before = now
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> "Watch":
         self.pid = self.agent.pid
         self.before = table(self.family)
         self.first = thresholds(NAMES[self.family])

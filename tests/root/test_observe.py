@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Observe mode and plan write nothing at all: strace is the witness."""
 
-from __future__ import annotations
-
 import re
 import signal
 import time

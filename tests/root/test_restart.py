@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A real containerd, restarted through systemd's interface by `headroom apply`: only where it may be."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The agent is killed while a real containerd restarts: the next one sees to what comes of it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any, Callable

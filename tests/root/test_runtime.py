@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the agent sets in real runtimes, how that takes effect, and how it is restored."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

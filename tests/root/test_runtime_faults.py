@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Broken configurations and broken runtimes: one clear word each, nothing touched, and back by itself."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

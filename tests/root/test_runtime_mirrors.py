@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mirrors of registries: written where they work, taken out while they do not, others' files left alone."""
 
-from __future__ import annotations
-
 import json
 from typing import Any, Callable
 

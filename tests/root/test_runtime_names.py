@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What runtimes tell beside their settings: whose a network namespace is, and how full the image store is."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

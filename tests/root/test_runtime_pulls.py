@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pulls: as many layers at once as is set, and what is said of them while they run."""
 
-from __future__ import annotations
-
 import threading
 import time
 from pathlib import Path

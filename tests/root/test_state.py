@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the agent does, and what it would do, is never in doubt."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path
