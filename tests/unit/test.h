@@ -40,12 +40,13 @@ void test_register(int line, const struct CMUnitTest *test);
 
 #define TEST(name) TEST_FIXTURE(name, NULL, NULL)
 
-/* A test of a fixture of its own: the body has a pointer to it, by the name variable. */
+/* A test of a fixture of its own, to which the body has a pointer; (void) as make or as clear:
+ * none. */
 #define TEST_OF(type, variable, make, clear, name)    \
 	static void name##_of(struct type *variable); \
 	TEST(name)                                    \
 	{                                             \
-		struct type made;                     \
+		struct type made = {0};               \
                                                       \
 		make(&made);                          \
 		name##_of(&made);                     \

@@ -37,35 +37,29 @@ static const struct runtime *find(const struct runtime *found, size_t n, const c
 	return NULL;
 }
 
-static void finds_nothing(void **state)
+DIRECTORY_TEST(finds_nothing)
 {
-	_cleanup_directory_ struct directory directory;
 	struct runtime found[RUNTIME_MAX];
 
-	(void)state;
-	directory_make(&directory);
-	assert_int_equal(runtime_discover(directory.path, found), 0);
+	assert_int_equal(runtime_discover(directory->path, found), 0);
 	/* Files that only look like it. */
-	directory_put(&directory, "/run/containerd/containerd.sock", "");
-	directory_put(&directory, "/etc/containerd/config.toml", "version = 2\n");
-	assert_int_equal(runtime_discover(directory.path, found), 0);
+	directory_put(directory, "/run/containerd/containerd.sock", "");
+	directory_put(directory, "/etc/containerd/config.toml", "version = 2\n");
+	assert_int_equal(runtime_discover(directory->path, found), 0);
 }
 
-static void finds_several(void **state)
+DIRECTORY_TEST(finds_several)
 {
-	_cleanup_directory_ struct directory directory;
 	struct runtime found[RUNTIME_MAX];
 	const struct runtime *runtime;
 	size_t n;
 
-	(void)state;
-	directory_make(&directory);
-	put_socket(&directory, "/run/containerd/containerd.sock");
-	put_socket(&directory, "/run/docker.sock");
-	put_socket(&directory, "/run/crio/crio.sock");
-	put_socket(&directory, "/run/docker/containerd/containerd.sock");
-	directory_put(&directory, "/lib/systemd/system/containerd.service", "[Service]\n");
-	n = runtime_discover(directory.path, found);
+	put_socket(directory, "/run/containerd/containerd.sock");
+	put_socket(directory, "/run/docker.sock");
+	put_socket(directory, "/run/crio/crio.sock");
+	put_socket(directory, "/run/docker/containerd/containerd.sock");
+	directory_put(directory, "/lib/systemd/system/containerd.service", "[Service]\n");
+	n = runtime_discover(directory->path, found);
 	assert_int_equal(n, 4);
 	runtime = find(found, n, "containerd");
 	assert_non_null(runtime);
@@ -84,68 +78,58 @@ static void finds_several(void **state)
 	assert_int_equal(runtime->managed_by, RUNTIME_OF_DOCKER);
 }
 
-static void finds_what_is_down(void **state)
+DIRECTORY_TEST(finds_what_is_down)
 {
-	_cleanup_directory_ struct directory directory;
 	struct runtime found[RUNTIME_MAX];
 
-	(void)state;
-	directory_make(&directory);
-	directory_put(&directory, "/usr/lib/systemd/system/docker.service", "[Service]\n");
-	assert_int_equal(runtime_discover(directory.path, found), 1);
+	directory_put(directory, "/usr/lib/systemd/system/docker.service", "[Service]\n");
+	assert_int_equal(runtime_discover(directory->path, found), 1);
 	assert_string_equal(found[0].name, "docker");
 	assert_false(found[0].has_socket);
 	assert_true(found[0].has_unit);
 	/* Masked, in both ways. */
-	directory_put(&directory, "/etc/systemd/system/other", "");
-	put_link(&directory, "/etc/systemd/system/docker.service", "/dev/null");
-	assert_int_equal(runtime_discover(directory.path, found), 0);
-	directory_delete(&directory, "/etc/systemd/system/docker.service");
-	directory_put(&directory, "/etc/systemd/system/docker.service", "");
-	assert_int_equal(runtime_discover(directory.path, found), 0);
+	directory_put(directory, "/etc/systemd/system/other", "");
+	put_link(directory, "/etc/systemd/system/docker.service", "/dev/null");
+	assert_int_equal(runtime_discover(directory->path, found), 0);
+	directory_delete(directory, "/etc/systemd/system/docker.service");
+	directory_put(directory, "/etc/systemd/system/docker.service", "");
+	assert_int_equal(runtime_discover(directory->path, found), 0);
 	/* A link elsewhere is how systemctl link and alias units do it. */
-	directory_delete(&directory, "/etc/systemd/system/docker.service");
-	put_link(&directory, "/etc/systemd/system/docker.service", "/opt/docker/docker.service");
-	assert_int_equal(runtime_discover(directory.path, found), 1);
+	directory_delete(directory, "/etc/systemd/system/docker.service");
+	put_link(directory, "/etc/systemd/system/docker.service", "/opt/docker/docker.service");
+	assert_int_equal(runtime_discover(directory->path, found), 1);
 }
 
-static void tells_k3s_from_rke2(void **state)
+DIRECTORY_TEST(tells_k3s_from_rke2)
 {
-	_cleanup_directory_ struct directory directory;
 	struct runtime found[RUNTIME_MAX];
 
-	(void)state;
-	directory_make(&directory);
-	put_socket(&directory, "/run/k3s/containerd/containerd.sock");
-	directory_put(&directory, "/etc/systemd/system/k3s-agent.service", "[Service]\n");
-	assert_int_equal(runtime_discover(directory.path, found), 1);
+	put_socket(directory, "/run/k3s/containerd/containerd.sock");
+	directory_put(directory, "/etc/systemd/system/k3s-agent.service", "[Service]\n");
+	assert_int_equal(runtime_discover(directory->path, found), 1);
 	assert_string_equal(found[0].name, "k3s");
 	assert_int_equal(found[0].managed_by, RUNTIME_OF_K8S);
 	assert_string_equal(found[0].unit, "k3s-agent.service");
-	directory_delete(&directory, "/etc/systemd/system/k3s-agent.service");
-	directory_put(&directory, "/var/lib/rancher/rke2/agent/x", "");
+	directory_delete(directory, "/etc/systemd/system/k3s-agent.service");
+	directory_put(directory, "/var/lib/rancher/rke2/agent/x", "");
 	directory_put(
-		&directory, "/usr/local/lib/systemd/system/rke2-server.service", "[Service]\n");
-	assert_int_equal(runtime_discover(directory.path, found), 1);
+		directory, "/usr/local/lib/systemd/system/rke2-server.service", "[Service]\n");
+	assert_int_equal(runtime_discover(directory->path, found), 1);
 	assert_string_equal(found[0].name, "rke2");
 	assert_string_equal(found[0].unit, "rke2-server.service");
 }
 
 /* The usual trick: containerd's usual place is a link to k3s's socket. */
-static void takes_a_socket_once(void **state)
+DIRECTORY_TEST(takes_a_socket_once)
 {
-	_cleanup_directory_ struct directory directory;
 	struct runtime found[RUNTIME_MAX];
 
-	(void)state;
-	directory_make(&directory);
-	put_socket(&directory, "/run/k3s/containerd/containerd.sock");
-	directory_put(&directory, "/run/containerd/other", "");
-	put_link(
-		&directory, "/run/containerd/containerd.sock", "../k3s/containerd/containerd.sock");
-	directory_put(&directory, "/var/other", "");
-	put_link(&directory, "/var/run", "/run");
-	assert_int_equal(runtime_discover(directory.path, found), 1);
+	put_socket(directory, "/run/k3s/containerd/containerd.sock");
+	directory_put(directory, "/run/containerd/other", "");
+	put_link(directory, "/run/containerd/containerd.sock", "../k3s/containerd/containerd.sock");
+	directory_put(directory, "/var/other", "");
+	put_link(directory, "/var/run", "/run");
+	assert_int_equal(runtime_discover(directory->path, found), 1);
 	assert_string_equal(found[0].name, "k3s");
 }
 
@@ -168,7 +152,7 @@ static pid_t start(const char *const *words)
 	return pid;
 }
 
-static void command_line_and_directory_of_a_process_are_read(void **state)
+TEST(command_line_and_directory_of_a_process_are_read)
 {
 	static const struct {
 		enum runtime_kind kind;
@@ -183,7 +167,6 @@ static void command_line_and_directory_of_a_process_are_read(void **state)
 		{RUNTIME_DOCKER, {"dockerd", "-c", "/d.json"}, ""},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct runtime_process process;
 		uint64_t now = realtime_us();
@@ -200,19 +183,9 @@ static void command_line_and_directory_of_a_process_are_read(void **state)
 	}
 }
 
-int main(int argc, char **argv)
+/* Started again under the name of a runtime this program is one. */
+static void __attribute__((constructor)) run_as_runtime(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(finds_nothing),
-		cmocka_unit_test(finds_several),
-		cmocka_unit_test(finds_what_is_down),
-		cmocka_unit_test(tells_k3s_from_rke2),
-		cmocka_unit_test(takes_a_socket_once),
-		cmocka_unit_test(command_line_and_directory_of_a_process_are_read),
-	};
-
-	(void)argc;
-	if (streq(argv[0], "containerd") || streq(argv[0], "dockerd"))
-		return pause();
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	if (argc > 0 && (streq(argv[0], "containerd") || streq(argv[0], "dockerd")))
+		pause();
 }

@@ -24,7 +24,7 @@ static void node_close(struct node *node)
 	directory_remove(&node->directory);
 }
 
-#define _cleanup_node_ __attribute__((cleanup(node_close)))
+#define NODE_TEST(name) TEST_OF(node, node, node_open, node_close, name)
 
 /* This program with another command line and name, which the pid file names. */
 static pid_t start(const struct node *node, const char *const *words)
@@ -48,7 +48,7 @@ static pid_t start(const struct node *node, const char *const *words)
 	return pid;
 }
 
-static void options_of_the_process_are_read(void **state)
+NODE_TEST(options_of_the_process_are_read)
 {
 	static const struct {
 		const char *words[6];
@@ -61,15 +61,12 @@ static void options_of_the_process_are_read(void **state)
 		{{"dockerd", "--registry-mirror", "http://m"}, "", true},
 		{{"dockerd", "--max-concurrent-uploads=7"}, "", false},
 	};
-	_cleanup_node_ struct node node;
 
-	(void)state;
-	node_open(&node);
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		pid_t pid = start(&node, cases[i].words);
+		pid_t pid = start(node, cases[i].words);
 		struct docker_process process;
 
-		assert_int_equal(docker_process_read(&node.host, node.socket, &process), 0);
+		assert_int_equal(docker_process_read(&node->host, node->socket, &process), 0);
 		assert_int_equal(process.pid, pid);
 		assert_string_equal(process.downloads, cases[i].downloads);
 		assert_int_equal(process.downloads_on_command, cases[i].downloads[0] != '\0');
@@ -80,33 +77,24 @@ static void options_of_the_process_are_read(void **state)
 }
 
 /* It runs, and its options are not known: what comes from no command line is no "no option". */
-static void a_process_that_is_not_visible_has_no_pid(void **state)
+NODE_TEST(a_process_that_is_not_visible_has_no_pid)
 {
-	_cleanup_node_ struct node node;
 	struct docker_process process = {.pid = 1};
 
-	(void)state;
-	node_open(&node);
-	directory_put(&node.directory, "/run/docker.pid", "999999999\n");
-	assert_int_equal(docker_process_read(&node.host, node.socket, &process), 0);
+	directory_put(&node->directory, "/run/docker.pid", "999999999\n");
+	assert_int_equal(docker_process_read(&node->host, node->socket, &process), 0);
 	assert_int_equal(process.pid, 0);
 	/* A stale pid file names a process of another name. */
-	directory_put(&node.directory, "/run/docker.pid", "1\n");
-	assert_int_equal(docker_process_read(&node.host, node.socket, &process), 0);
+	directory_put(&node->directory, "/run/docker.pid", "1\n");
+	assert_int_equal(docker_process_read(&node->host, node->socket, &process), 0);
 	assert_int_equal(process.pid, 0);
 }
 
-int main(int argc, char **argv)
+/* Started again under the name of dockerd this program is one. */
+static void __attribute__((constructor)) run_as_dockerd(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(options_of_the_process_are_read),
-		cmocka_unit_test(a_process_that_is_not_visible_has_no_pid),
-	};
-
-	(void)argc;
-	if (streq(argv[0], "dockerd")) {
+	if (argc > 0 && streq(argv[0], "dockerd")) {
 		prctl(PR_SET_NAME, "dockerd");
-		return pause();
+		pause();
 	}
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,42 +36,37 @@ static void expect(struct written *written, const char *text)
 	free(written->text);
 }
 
-TEST(the_text_format_is_written)
-{
-	struct written written;
+#define WRITTEN_TEST(name) TEST_OF(written, written, (void), (void), name)
 
-	begin(&written, false);
-	metric_family(&written.sink, "x_total");
-	metric_sample(&written.sink, 3, NULL);
-	metric_sample(&written.sink, 0.1, "1", "2", NULL);
-	expect(&written,
+WRITTEN_TEST(the_text_format_is_written)
+{
+	begin(written, false);
+	metric_family(&written->sink, "x_total");
+	metric_sample(&written->sink, 3, NULL);
+	metric_sample(&written->sink, 0.1, "1", "2", NULL);
+	expect(written,
 		"# HELP x_total Help \"quoted\" \\\\ \\n.\n# TYPE x_total counter\nx_total 3\n"
 		"x_total{a=\"1\",b=\"2\"} 0.1\n");
 }
 
-TEST(openmetrics_is_written)
+WRITTEN_TEST(openmetrics_is_written)
 {
-	struct written written;
-
-	begin(&written, true);
-	metric_family(&written.sink, "x_total");
-	metric_sample(&written.sink, 3, NULL);
-	metric_family(&written.sink, "a_total_of");
-	metric_sample(&written.sink, 1, NULL);
-	expect(&written,
-		"# HELP x Help \\\"quoted\\\" \\\\ \\n.\n# TYPE x counter\nx_total 3\n"
-		"# HELP a_total_of Gauge.\n# TYPE a_total_of gauge\na_total_of 1\n# EOF\n");
+	begin(written, true);
+	metric_family(&written->sink, "x_total");
+	metric_sample(&written->sink, 3, NULL);
+	metric_family(&written->sink, "a_total_of");
+	metric_sample(&written->sink, 1, NULL);
+	expect(written, "# HELP x Help \\\"quoted\\\" \\\\ \\n.\n# TYPE x counter\nx_total 3\n"
+			"# HELP a_total_of Gauge.\n# TYPE a_total_of gauge\na_total_of 1\n# EOF\n");
 }
 
-TEST(labels_are_escaped)
+WRITTEN_TEST(labels_are_escaped)
 {
-	struct written written;
-
-	begin(&written, false);
-	metric_family(&written.sink, "x");
-	metric_sample(&written.sink, 1, "a\"b\\c\nd\xff\xc3\xa9", NULL);
-	expect(&written, "# HELP x Help.\n# TYPE x gauge\n"
-			 "x{a=\"a\\\"b\\\\c\\nd\xef\xbf\xbd\xc3\xa9\"} 1\n");
+	begin(written, false);
+	metric_family(&written->sink, "x");
+	metric_sample(&written->sink, 1, "a\"b\\c\nd\xff\xc3\xa9", NULL);
+	expect(written, "# HELP x Help.\n# TYPE x gauge\n"
+			"x{a=\"a\\\"b\\\\c\\nd\xef\xbf\xbd\xc3\xa9\"} 1\n");
 }
 
 TEST(numbers_are_written_exactly)
@@ -126,15 +121,14 @@ TEST(histograms_are_cumulative)
 			     "x_seconds_sum 12.5\nx_seconds_count 14\n# EOF\n");
 }
 
-TEST(a_histogram_without_bounds_has_one_bucket)
+WRITTEN_TEST(a_histogram_without_bounds_has_one_bucket)
 {
 	static const uint64_t counts[] = {3};
-	struct written written;
 
-	begin(&written, false);
-	written.sink.row = &rows[2];
-	metric_histogram(&written.sink, NULL, counts, 0, 1, NULL);
-	expect(&written, "x_bucket{le=\"+Inf\"} 3\nx_sum 1\nx_count 3\n");
+	begin(written, false);
+	written->sink.row = &rows[2];
+	metric_histogram(&written->sink, NULL, counts, 0, 1, NULL);
+	expect(written, "x_bucket{le=\"+Inf\"} 3\nx_sum 1\nx_count 3\n");
 }
 
 TEST(bounds_are_written_canonically)

@@ -29,22 +29,22 @@ static const struct {
 	{"/proc/sys/a", long_value, 0, long_value},
 };
 
-static void make_host(struct directory *directory, struct host *host)
+static struct host host_of(const struct directory *directory)
 {
-	directory_make(directory);
-	assert_true(host_init(host, directory->path));
-}
-
-TEST(values_are_normalised)
-{
-	_cleanup_directory_ struct directory directory;
 	struct host host;
 
-	make_host(&directory, &host);
+	assert_true(host_init(&host, directory->path));
+	return host;
+}
+
+DIRECTORY_TEST(values_are_normalised)
+{
+	struct host host = host_of(directory);
+
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		char value[SETTING_VALUE_MAX] = "untouched";
 
-		directory_put(&directory, cases[i].path, cases[i].text);
+		directory_put(directory, cases[i].path, cases[i].text);
 		assert_int_equal(host_read_value(&host, cases[i].path, value), cases[i].result);
 		assert_string_equal(value, cases[i].value);
 	}
@@ -58,46 +58,42 @@ static void expect_error(const struct host *host, const char *path, int error)
 	assert_string_equal(value, "untouched");
 }
 
-TEST(unreadable_values_are_errors)
+DIRECTORY_TEST(unreadable_values_are_errors)
 {
-	_cleanup_directory_ struct directory directory;
 	char text[3 * SETTING_VALUE_MAX], full[PATH_MAX];
-	struct host host;
+	struct host host = host_of(directory);
 
-	make_host(&directory, &host);
 	expect_error(&host, "/proc/sys/none", -ENOENT);
-	directory_put(&directory, "/proc/sys/long", long_value);
+	directory_put(directory, "/proc/sys/long", long_value);
 	snprintf(text, sizeof(text), "%sx", long_value);
-	directory_put(&directory, "/proc/sys/long", text);
+	directory_put(directory, "/proc/sys/long", text);
 	expect_error(&host, "/proc/sys/long", -E2BIG);
 	memset(text, 'x', sizeof(text) - 1);
 	text[sizeof(text) - 1] = '\0';
-	directory_put(&directory, "/proc/sys/long", text);
+	directory_put(directory, "/proc/sys/long", text);
 	expect_error(&host, "/proc/sys/long", -E2BIG);
 	expect_error(&host, "/proc/sys", -EISDIR);
 	expect_error(&host, text, -ENAMETOOLONG);
-	directory_path(&directory, "/proc/fifo", full);
+	directory_path(directory, "/proc/fifo", full);
 	assert_int_equal(mkfifo(full, 0600), 0);
 	expect_error(&host, "/proc/fifo", -ESPIPE); /* and does not wait for a writer */
 }
 
-TEST(a_kept_descriptor_sees_every_change)
+DIRECTORY_TEST(a_kept_descriptor_sees_every_change)
 {
-	_cleanup_directory_ struct directory directory;
 	struct kept_file file = {.path = "/proc/sys/a", .fd = -1};
 	char value[SETTING_VALUE_MAX];
-	struct host host;
+	struct host host = host_of(directory);
 	int fd;
 
-	make_host(&directory, &host);
 	/* Not there yet: nothing is kept, and it is found once it comes. */
 	assert_int_equal(kept_read_value(&host, &file, value), -ENOENT);
 	assert_int_equal(file.fd, -1);
-	directory_put(&directory, "/proc/sys/a", "1\n");
+	directory_put(directory, "/proc/sys/a", "1\n");
 	assert_int_equal(kept_read_value(&host, &file, value), 0);
 	assert_string_equal(value, "1");
 	fd = file.fd;
-	directory_put(&directory, "/proc/sys/a", "22\n");
+	directory_put(directory, "/proc/sys/a", "22\n");
 	assert_int_equal(kept_read_value(&host, &file, value), 0);
 	assert_string_equal(value, "22");
 	assert_int_equal(file.fd, fd);
@@ -106,20 +102,18 @@ TEST(a_kept_descriptor_sees_every_change)
 	kept_close(&file);
 }
 
-TEST(an_error_drops_the_descriptor)
+DIRECTORY_TEST(an_error_drops_the_descriptor)
 {
-	_cleanup_directory_ struct directory directory;
 	struct kept_file file = {.path = "/proc/sys/a", .fd = -1};
 	char value[SETTING_VALUE_MAX], full[PATH_MAX];
-	struct host host;
+	struct host host = host_of(directory);
 
-	make_host(&directory, &host);
-	directory_path(&directory, "/proc/sys/a", full);
+	directory_path(directory, "/proc/sys/a", full);
 	assert_int_equal(make_directories(full, 0700), 0);
 	assert_int_equal(kept_read_value(&host, &file, value), -EISDIR);
 	assert_int_equal(file.fd, -1);
 	assert_int_equal(rmdir(full), 0);
-	directory_put(&directory, "/proc/sys/a", "1\n");
+	directory_put(directory, "/proc/sys/a", "1\n");
 	assert_int_equal(kept_read_value(&host, &file, value), 0);
 	assert_string_equal(value, "1");
 	kept_close(&file);
@@ -144,15 +138,13 @@ TEST(roots_have_no_last_slash)
 	assert_true(host_init(&host, root));
 }
 
-TEST(probing_writes_nothing)
+DIRECTORY_TEST(probing_writes_nothing)
 {
-	_cleanup_directory_ struct directory directory;
-	struct host host;
+	struct host host = host_of(directory);
 
-	make_host(&directory, &host);
-	directory_put(&directory, "/proc/sys/a", "1\n");
+	directory_put(directory, "/proc/sys/a", "1\n");
 	assert_int_equal(host_may_write(&host, "/proc/sys/a"), 0);
-	assert_file(&directory, "/proc/sys/a", "1\n");
+	assert_file(directory, "/proc/sys/a", "1\n");
 	assert_int_equal(host_may_write(&host, "/proc/sys/b"), -ENOENT);
-	assert_null(directory_get(&directory, "/proc/sys/b"));
+	assert_null(directory_get(directory, "/proc/sys/b"));
 }

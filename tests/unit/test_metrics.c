@@ -30,7 +30,9 @@ static char *metrics_of(const struct node *node, bool openmetrics)
 	return text;
 }
 
-TEST(every_part_of_the_node_is_a_metric)
+#define NODE_TEST(name) TEST_OF(fake_node, fake, fake_node_make, (void), name)
+
+NODE_TEST(every_part_of_the_node_is_a_metric)
 {
 	static const char *const lines[] = {
 		"\nheadroom_build_info{version=\"",
@@ -62,28 +64,24 @@ TEST(every_part_of_the_node_is_a_metric)
 		"\nprocess_max_fds ",
 		"\nprocess_start_time_seconds 1714564800\n",
 	};
-	struct fake_node fake;
 	_cleanup_free_ char *text = NULL;
 
-	fake_node_make(&fake);
-	fake.tuners[0].mode = MODE_RELEASED;
-	fake.node.config_hash = 0xab;
-	fake.node.reload_failed = true;
-	fake.node.reloaded_us = fake.node.started_us;
-	text = metrics_of(&fake.node, false);
+	fake->tuners[0].mode = MODE_RELEASED;
+	fake->node.config_hash = 0xab;
+	fake->node.reload_failed = true;
+	fake->node.reloaded_us = fake->node.started_us;
+	text = metrics_of(&fake->node, false);
 	for (size_t i = 0; i < ARRAY_SIZE(lines); i++)
 		has(text, lines[i]);
 	hasnt(text, "# EOF");
 	hasnt(text, "headroom_fake_unlisted");
 }
 
-TEST(workloads_beyond_the_top_are_summed)
+NODE_TEST(workloads_beyond_the_top_are_summed)
 {
-	struct fake_node fake;
 	_cleanup_free_ char *text = NULL;
 
-	fake_node_make(&fake);
-	text = metrics_of(&fake.node, false);
+	text = metrics_of(&fake->node, false);
 	has(text, "{limit=\"neighbor/"
 		  "ipv4\",kind=\"pod\",namespace=\"kube-system\",name=\"coredns-x\"} "
 		  "50000\n");
@@ -94,13 +92,11 @@ TEST(workloads_beyond_the_top_are_summed)
 	hasnt(text, "workload{limit=\"neighbor/ipv6\"");
 }
 
-TEST(openmetrics_is_written)
+NODE_TEST(openmetrics_is_written)
 {
-	struct fake_node fake;
 	_cleanup_free_ char *text = NULL;
 
-	fake_node_make(&fake);
-	text = metrics_of(&fake.node, true);
+	text = metrics_of(&fake->node, true);
 	has(text, "# TYPE headroom_limit_hits counter\nheadroom_limit_hits_total{");
 	has(text, "# TYPE process_cpu_seconds counter\nprocess_cpu_seconds_total ");
 	assert_string_equal(text + strlen(text) - strlen("# EOF\n"), "# EOF\n");
@@ -135,14 +131,12 @@ TEST(promtool_finds_no_fault)
 }
 
 /* 500 us of CPU are allowed; ten times that catches a scan of something large, also below ASan. */
-TEST(a_scrape_is_cheap)
+NODE_TEST(a_scrape_is_cheap)
 {
 	enum { ROUNDS = 200 };
-	struct fake_node fake;
 	clock_t before = clock();
 
-	fake_node_make(&fake);
 	for (int i = 0; i < ROUNDS; i++)
-		free(metrics_of(&fake.node, false));
+		free(metrics_of(&fake->node, false));
 	assert_true((double)(clock() - before) / CLOCKS_PER_SEC / ROUNDS < 0.005);
 }

@@ -52,13 +52,13 @@ static void is_number(const cJSON *json, const char *path, double number)
 	assert_true(at(json, path)->valuedouble == number);
 }
 
-TEST(the_node_is_described)
+#define NODE_TEST(name) TEST_OF(fake_node, fake, fake_node_make, (void), name)
+
+NODE_TEST(the_node_is_described)
 {
-	struct fake_node fake;
 	_cleanup_json_ cJSON *json = NULL;
 
-	fake_node_make(&fake);
-	json = status_of(&fake.node);
+	json = status_of(&fake->node);
 	is_number(json, "schema", 1);
 	is_text(json, "node/name", "node-1");
 	is_text(json, "node/started", "2024-05-01T12:00:00Z");
@@ -70,23 +70,21 @@ TEST(the_node_is_described)
 	assert_true(cJSON_IsArray(at(json, "images")));
 }
 
-TEST(limits_are_described)
+NODE_TEST(limits_are_described)
 {
-	struct fake_node fake;
 	_cleanup_json_ cJSON *json = NULL;
 
-	fake_node_make(&fake);
-	json = status_of(&fake.node);
+	json = status_of(&fake->node);
 	is_text(json, "limits/0/name", "neighbor/ipv4");
 	is_number(json, "limits/0/used", FAKE_NODE_USED);
 	is_number(json, "limits/0/max", 100000);
 	is_text(json, "limits/0/unit", "entries");
-	is_number(json, "limits/0/headroom", limit_headroom(&fake.limits[0]));
+	is_number(json, "limits/0/headroom", limit_headroom(&fake->limits[0]));
 	is_number(json, "limits/0/peak", 90000);
 	is_number(json, "limits/0/hits", 7);
 	is_text(json, "limits/0/bound", "exact");
 	is_text(json, "limits/1/bound", "upper");
-	is_number(json, "limits/0/full_in_seconds", limit_full_in_seconds(&fake.limits[0]));
+	is_number(json, "limits/0/full_in_seconds", limit_full_in_seconds(&fake->limits[0]));
 	assert_true(cJSON_IsNull(at(json, "limits/1/full_in_seconds")));
 	is_text(json, "limits/0/top/0/workload/kind", "pod");
 	is_text(json, "limits/0/top/0/workload/namespace", "kube-system");
@@ -95,13 +93,11 @@ TEST(limits_are_described)
 	is_number(json, "limits/0/top/0/used", 50000);
 }
 
-TEST(settings_conditions_and_tuners_are_described)
+NODE_TEST(settings_conditions_and_tuners_are_described)
 {
-	struct fake_node fake;
 	_cleanup_json_ cJSON *json = NULL;
 
-	fake_node_make(&fake);
-	json = status_of(&fake.node);
+	json = status_of(&fake->node);
 	is_text(json, "settings/0/name", "net.ipv4.neigh.default.gc_thresh3");
 	is_text(json, "settings/0/tuner", "neighbor");
 	is_text(json, "settings/0/mode", "enforce");
@@ -128,13 +124,11 @@ TEST(settings_conditions_and_tuners_are_described)
 }
 
 /* A cgroup may be called anything. */
-TEST(invalid_bytes_are_replaced)
+NODE_TEST(invalid_bytes_are_replaced)
 {
-	struct fake_node fake;
 	_cleanup_json_ cJSON *json = NULL;
 
-	fake_node_make(&fake);
-	copy_text(fake.limits[0].now.top[0].workload.name, 128, "a\xff\"\n");
-	json = status_of(&fake.node);
+	copy_text(fake->limits[0].now.top[0].workload.name, 128, "a\xff\"\n");
+	json = status_of(&fake->node);
 	is_text(json, "limits/0/top/0/workload/name", "a\xef\xbf\xbd\"\n");
 }
