@@ -85,6 +85,14 @@ static inline void fake_wait(int fd)
 		;
 }
 
+/* As a server that never answers. */
+static inline void fake_hang(int fd, const char *head, void *userdata)
+{
+	(void)head;
+	(void)userdata;
+	fake_wait(fd);
+}
+
 /* As much as the client takes, up to so many MiB. Returns how many it took. */
 static inline size_t fake_flood(int fd, const char *unit, size_t mib)
 {

@@ -35,7 +35,9 @@ static void end(struct fixture *fixture)
 	grpc_fixture_remove(&fixture->grpc);
 }
 
-TEST(times_of_ingests_are_read)
+#define FIXTURE_TEST(name) TEST_OF(fixture, f, begin, end, name)
+
+FIXTURE_TEST(times_of_ingests_are_read)
 {
 	static const struct {
 		int64_t seconds;
@@ -50,9 +52,7 @@ TEST(times_of_ingests_are_read)
 		{1, -1, 0},
 	};
 	const Containerd__ListStatusesResponse *ingests;
-	struct fixture f;
 
-	begin(&f);
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		Containerd__ListStatusesResponse response =
 			CONTAINERD__LIST_STATUSES_RESPONSE__INIT;
@@ -65,24 +65,23 @@ TEST(times_of_ingests_are_read)
 		status.updated_at = &stamp;
 		response.statuses = list;
 		response.n_statuses = 1;
-		f.size = protobuf_c_message_pack(&response.base, f.data);
-		assert_int_equal(containerd_call(f.grpc.grpc, &f.grpc.wait, &f.grpc.arena,
+		f->size = protobuf_c_message_pack(&response.base, f->data);
+		assert_int_equal(containerd_call(f->grpc.grpc, &f->grpc.wait, &f->grpc.arena,
 					 CONTAINERD_INGESTS, "k8s.io", NULL, &ingests),
 			0);
 		assert_int_equal(ingests->n_statuses, 1);
 		assert_int_equal(containerd_time_us(ingests->statuses[0]->updated_at), cases[i].us);
 		assert_int_equal(containerd_time_us(ingests->statuses[0]->started_at), 0);
 	}
-	assert_int_equal(containerd_call(f.grpc.grpc, &f.grpc.wait, &f.grpc.arena,
+	assert_int_equal(containerd_call(f->grpc.grpc, &f->grpc.wait, &f->grpc.arena,
 				 CONTAINERD_INGESTS, "moby", NULL, &ingests),
 		GRPC_FAILED_PRECONDITION);
-	assert_int_equal(containerd_call(f.grpc.grpc, &f.grpc.wait, &f.grpc.arena,
+	assert_int_equal(containerd_call(f->grpc.grpc, &f->grpc.wait, &f->grpc.arena,
 				 CONTAINERD_INGESTS, "two words", NULL, &ingests),
 		-EINVAL);
-	end(&f);
 }
 
-TEST(manifests_of_a_layer_have_their_labels)
+FIXTURE_TEST(manifests_of_a_layer_have_their_labels)
 {
 	static const char *const bad[] = {"", "sha256", "sha256:0\"", "sha256:0==", "a b:c"};
 	Containerd__ListContentResponse message = CONTAINERD__LIST_CONTENT_RESPONSE__INIT;
@@ -90,12 +89,10 @@ TEST(manifests_of_a_layer_have_their_labels)
 	Containerd__Info__LabelsEntry label = CONTAINERD__INFO__LABELS_ENTRY__INIT;
 	Containerd__Info__LabelsEntry *labels[] = {&label};
 	const Containerd__ListContentResponse *manifests;
-	struct fixture f;
 
-	begin(&f);
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
-		assert_int_equal(containerd_get_manifests(f.grpc.grpc, &f.grpc.wait, &f.grpc.arena,
-					 "k8s.io", bad[i], &manifests),
+		assert_int_equal(containerd_get_manifests(f->grpc.grpc, &f->grpc.wait,
+					 &f->grpc.arena, "k8s.io", bad[i], &manifests),
 			-EINVAL);
 	label.key = (char *)"containerd.io/gc.ref.content.l.0";
 	label.value = (char *)"sha256:01";
@@ -103,16 +100,15 @@ TEST(manifests_of_a_layer_have_their_labels)
 	info.n_labels = 1;
 	message.info = list;
 	message.n_info = 1;
-	f.size = protobuf_c_message_pack(&message.base, f.data);
-	assert_int_equal(containerd_get_manifests(f.grpc.grpc, &f.grpc.wait, &f.grpc.arena,
+	f->size = protobuf_c_message_pack(&message.base, f->data);
+	assert_int_equal(containerd_get_manifests(f->grpc.grpc, &f->grpc.wait, &f->grpc.arena,
 				 "k8s.io", "sha256:01", &manifests),
 		0);
 	assert_int_equal(manifests->n_info, 1);
 	assert_string_equal(manifests->info[0]->labels[0]->value, "sha256:01");
-	f.no_message = true;
-	assert_int_equal(containerd_get_manifests(f.grpc.grpc, &f.grpc.wait, &f.grpc.arena,
+	f->no_message = true;
+	assert_int_equal(containerd_get_manifests(f->grpc.grpc, &f->grpc.wait, &f->grpc.arena,
 				 "k8s.io", "sha256:01", &manifests),
 		-EBADMSG);
-	assert_int_equal(f.grpc.server.accepted, 1);
-	end(&f);
+	assert_int_equal(f->grpc.server.accepted, 1);
 }

@@ -240,20 +240,18 @@ TEST(what_cannot_be_read_is_left_alone_and_said)
 	}
 }
 
-TEST(an_unchanged_configuration_is_not_dumped_again)
+DIRECTORY_TEST(an_unchanged_configuration_is_not_dumped_again)
 {
-	_cleanup_directory_ struct directory root;
 	const struct file file = {MAIN, "version = 2\n"}, changed = {MAIN, "version = 2\n#\n"};
 	struct containerd_config config = {0};
 
-	directory_make(&root);
-	make_program(&root, DUMP_16, 0);
-	read_config(&root, "1.6.20", &file, 1, &config);
+	make_program(directory, DUMP_16, 0);
+	read_config(directory, "1.6.20", &file, 1, &config);
 	assert_string_equal(config.keys[CONTAINERD_DOWNLOADS].on_disk, "3");
-	directory_put(&root, "/dump", "[" GRPC "]\nmax_concurrent_downloads = 4\n");
-	read_config(&root, "1.6.20", &file, 1, &config);
+	directory_put(directory, "/dump", "[" GRPC "]\nmax_concurrent_downloads = 4\n");
+	read_config(directory, "1.6.20", &file, 1, &config);
 	assert_string_equal(config.keys[CONTAINERD_DOWNLOADS].on_disk, "3");
-	read_config(&root, "1.6.20", &changed, 1, &config);
+	read_config(directory, "1.6.20", &changed, 1, &config);
 	assert_string_equal(config.keys[CONTAINERD_DOWNLOADS].on_disk, "4");
 }
 

@@ -152,29 +152,27 @@ DIRECTORY_TEST(links_are_not_followed_for_writing)
 	assert_file(directory, "/precious", "precious");
 }
 
-TEST(links_are_resolved_below_the_root)
+DIRECTORY_TEST(links_are_resolved_below_the_root)
 {
-	_cleanup_directory_ struct directory root;
 	char path[PATH_MAX], link[PATH_MAX], full[PATH_MAX] = "as it was";
 
-	directory_make(&root);
-	directory_put(&root, "/opt/file", "");
-	directory_path(&root, "/opt/file", path);
-	directory_path(&root, "/link", link);
-	assert_int_equal(path_in_root(root.path, "/none", full), -ENOENT);
+	directory_put(directory, "/opt/file", "");
+	directory_path(directory, "/opt/file", path);
+	directory_path(directory, "/link", link);
+	assert_int_equal(path_in_root(directory->path, "/none", full), -ENOENT);
 	assert_int_equal(path_in_root("", "/none-of-this-name", full), -ENOENT);
 	assert_string_equal(full, "as it was");
 	assert_int_equal(symlink("/opt", link), 0);
-	assert_int_equal(path_in_root(root.path, "/link/file", full), 0);
+	assert_int_equal(path_in_root(directory->path, "/link/file", full), 0);
 	assert_string_equal(full, path);
 	/* Nothing leads out of it. */
-	assert_int_equal(path_in_root(root.path, "/../../link/../opt/file", full), 0);
+	assert_int_equal(path_in_root(directory->path, "/../../link/../opt/file", full), 0);
 	assert_string_equal(full, path);
 	assert_int_equal(path_in_root("", path, full), 0);
 	assert_string_equal(full, path);
 	assert_int_equal(unlink(link), 0);
 	assert_int_equal(symlink("/etc/passwd", link), 0);
-	assert_int_equal(path_in_root(root.path, "/link", full), -ENOENT);
+	assert_int_equal(path_in_root(directory->path, "/link", full), -ENOENT);
 }
 
 /* A process's root, as a container names the host's: the kernel's names lack this prefix. */
@@ -247,21 +245,19 @@ static int open_without_openat2(const char *own, const char *other)
 	return open_in_root(root, "/opt/file", 0) == -ENOSYS ? 0 : 5;
 }
 
-TEST(its_own_root_needs_no_openat2)
+DIRECTORY_TEST(its_own_root_needs_no_openat2)
 {
-	_cleanup_directory_ struct directory root;
 	char path[PATH_MAX], real[PATH_MAX];
 	int status;
 	pid_t pid;
 
-	directory_make(&root);
-	directory_put(&root, "/opt/file", "");
-	directory_path(&root, "/opt/file", path);
+	directory_put(directory, "/opt/file", "");
+	directory_path(directory, "/opt/file", path);
 	assert_non_null(realpath(path, real));
 	pid = fork();
 	assert_true(pid >= 0);
 	if (pid == 0)
-		_exit(open_without_openat2(real, root.path));
+		_exit(open_without_openat2(real, directory->path));
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_int_equal(status, 0);
 }

@@ -34,13 +34,6 @@ static void serve_chunks(int fd, const char *head, void *userdata)
 	fake_chunk(fd, "");
 }
 
-static void serve_hang(int fd, const char *head, void *userdata)
-{
-	(void)head;
-	(void)userdata;
-	fake_wait(fd);
-}
-
 static void serve_trickle(int fd, const char *head, void *userdata)
 {
 	(void)head;
@@ -205,7 +198,7 @@ TEST(a_refusal_is_collected_not_streamed)
 
 TEST(requests_end_at_the_deadline_and_when_cancelled)
 {
-	fake_http_fn *const serves[] = {serve_hang, serve_trickle};
+	fake_http_fn *const serves[] = {fake_hang, serve_trickle};
 
 	for (size_t i = 0; i < ARRAY_SIZE(serves); i++) {
 		struct http_get request = {0};
@@ -285,7 +278,7 @@ TEST(several_requests_run_at_the_same_time)
 	struct http_get requests[3] = {0};
 	struct wait wait = {.deadline_us = now_us() + 300 * USEC_PER_MSEC, .cancel_fd = -1};
 
-	server_start(&slow, serve_hang);
+	server_start(&slow, fake_hang);
 	server_start(&fast, serve_echo);
 	for (size_t i = 0; i < ARRAY_SIZE(requests); i++)
 		requests[i] = (struct http_get){

@@ -59,17 +59,15 @@ TEST(a_row_becomes_a_limit_where_the_node_has_it)
 	proposal_clear(&proposal);
 }
 
-TEST(files_are_read_below_the_hosts_root)
+DIRECTORY_TEST(files_are_read_below_the_hosts_root)
 {
-	_cleanup_directory_ struct directory root;
 	struct proposal proposal = {0};
 	char why[TUNER_WHY_MAX];
 	struct host host;
 	void *self;
 
-	directory_make(&root);
-	directory_put(&root, "/proc/sys/fs/file-nr", "1046\t0\t2466177\n");
-	assert_true(host_init(&host, root.path));
+	directory_put(directory, "/proc/sys/fs/file-nr", "1046\t0\t2466177\n");
+	assert_true(host_init(&host, directory->path));
 	assert_int_equal(limits_tuner.open(&host, false, &self), 0);
 	limits_tuner.sense(self);
 	assert_int_equal(limits_tuner.decide(self, NULL, NULL, &proposal), 0);
@@ -79,8 +77,8 @@ TEST(files_are_read_below_the_hosts_root)
 	assert_int_equal(proposal.limits[0].max, 2466177);
 
 	/* The module is loaded. */
-	directory_put(&root, "/proc/sys/net/netfilter/nf_conntrack_count", "12\n");
-	directory_put(&root, "/proc/sys/net/netfilter/nf_conntrack_max", "262144\n");
+	directory_put(directory, "/proc/sys/net/netfilter/nf_conntrack_count", "12\n");
+	directory_put(directory, "/proc/sys/net/netfilter/nf_conntrack_max", "262144\n");
 	proposal_reset(&proposal);
 	limits_tuner.sense(self);
 	assert_int_equal(limits_tuner.decide(self, NULL, NULL, &proposal), 0);

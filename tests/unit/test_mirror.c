@@ -16,13 +16,6 @@ static void serve_status(int fd, const char *head, void *userdata)
 		fake_reply(fd, atomic_load(&status_to_give), "{}");
 }
 
-static void serve_hang(int fd, const char *head, void *userdata)
-{
-	(void)head;
-	(void)userdata;
-	fake_wait(fd);
-}
-
 static void serve_flood(int fd, const char *head, void *userdata)
 {
 	(void)head;
@@ -78,7 +71,7 @@ TEST(mirrors_are_checked_at_the_same_time)
 	struct mirror mirrors[4];
 	uint64_t start = now_us();
 
-	fake_http_start_tcp(&hang, serve_hang, NULL);
+	fake_http_start_tcp(&hang, fake_hang, NULL);
 	fake_http_start_tcp(&flood, serve_flood, NULL);
 	mirrors[0] = mirror_at(hang.port, "");
 	mirrors[1] = mirror_at(flood.port, "");
@@ -108,7 +101,7 @@ TEST(only_due_mirrors_are_checked_and_cancelling_keeps_the_state)
 	check(&mirror, 1, "");
 	check(&mirror, 1, "");
 	assert_int_equal(atomic_load(&http.requests), 1);
-	atomic_store(&http.serve, serve_hang);
+	atomic_store(&http.serve, fake_hang);
 	mirror.due_us = 0;
 	assert_int_equal(pipe(fds), 0);
 	assert_int_equal(write(fds[1], "x", 1), 1);

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TESTS_UNIT_DNS_PACKET_H
+#define TESTS_UNIT_DNS_PACKET_H
+
+/* The parser of DNS messages that BPF runs, over bytes in memory in the place of a packet. */
+
+#include <string.h>
+
+#include "base/util.h"
+
+#include <headroom/bpf/dns.h>
+
+struct packet {
+	const uint8_t *data;
+	size_t size;
+	bool in_pieces; /* not in one: pairs of words are not available */
+};
+
+static struct dns_suffixes suffixes;
+
+#define DNS_SOURCE   const struct packet
+#define DNS_VIEW     const struct packet
+#define DNS_SUFFIXES (&suffixes)
+
+static __u64 dns_word(const struct packet *packet, __u32 at)
+{
+	__u64 word = 0;
+
+	if (at < packet->size)
+		memcpy(&word, packet->data + at, MIN(packet->size - at, sizeof(word)));
+	return word;
+}
+
+static int dns_pair(const struct packet *packet, __u32 at, __u64 words[2])
+{
+	if (packet->in_pieces)
+		return 0;
+	words[0] = dns_word(packet, at);
+	words[1] = dns_word(packet, at + 8);
+	return 1;
+}
+
+#include <headroom/bpf/dns_parse.h>
+
+#endif
