@@ -15,7 +15,7 @@ import dns.rcode
 import dns.rdatatype
 import pytest
 from conftest import BIN
-from dns_wire import EGRESS, INGRESS, TCP, UDP, Tool, framed, ipv4, ipv6, tcp, udp
+from dnswire import EGRESS, INGRESS, TCP, UDP, Tool, framed, ipv4, ipv6, tcp, udp
 
 TYPES = {"A": 1, "AAAA": 2, "PTR": 3, "SRV": 4}
 CLUSTER, SEARCH = 1, 2
