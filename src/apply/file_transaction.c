@@ -69,7 +69,7 @@ void file_transaction(void *userdata, const struct wait *wait)
 	struct work work = {.job = job, .journal = journal, .wait = wait};
 	int r;
 
-	if (job->task == FILE_APPLY && job->forced)
+	if (job->forced)
 		release_tuners(&work, false);
 	work_sweep(&work);
 	r = work_resume(&work);

@@ -51,7 +51,7 @@ struct file_job {
 	char only[32]; /* FILE_RESTORE, forced: one tuner; "": all */
 	const char *const
 		*tuners; /* ended by NULL: FILE_RESTORE releases them, forced unreleases */
-	bool forced;     /* FILE_APPLY: also what failed or had no effect before */
+	bool forced;     /* `headroom apply`: also what failed or had no effect before */
 	enum restart_policy restart; /* not FILE_APPLY: what today's configuration allows at most */
 	bool busy;                   /* not FILE_APPLY: a pull is in flight */
 	uint64_t timeout_us;         /* for a program to answer again; 0: 30 s */

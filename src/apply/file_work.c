@@ -378,8 +378,8 @@ static void settle(const struct work *work, const struct work_file *file)
 
 	for (size_t i = 0; (change = next_of(work, file, &i));) {
 		change->held = held[file->service.activation];
-		copy_text(change->actual, SETTING_VALUE_MAX,
-			change->held ? change->old : change->new);
+		if (!change->held)
+			copy_text(change->actual, SETTING_VALUE_MAX, change->new);
 		log_info(change->name, "%s -> %s in %s (%s)",
 			change->file->on_disk[0] ? change->file->on_disk : "nothing", change->new,
 			file->note.path, change->reason);

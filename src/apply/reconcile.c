@@ -191,6 +191,7 @@ static int plan_setting(const struct setting *setting, const struct wish *wish,
 	copy_text(change->name, sizeof(change->name), wish->name);
 	copy_text(change->tuner, sizeof(change->tuner), setting->tuner);
 	copy_text(change->old, sizeof(change->old), wish->actual);
+	copy_text(change->actual, sizeof(change->actual), wish->actual);
 	copy_text(change->new, sizeof(change->new), wish->wanted);
 	change->reason = setting->reason;
 	if (wish->file) {

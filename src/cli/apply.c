@@ -83,7 +83,7 @@ static int print_plan(struct plan *plan, const char *nothing)
 static int change_files(struct core *core, enum file_task task, const char *only, struct plan *done)
 {
 	const struct wait wait = {.deadline_us = UINT64_MAX, .cancel_fd = -1};
-	struct file_job *job = core_file_job(core, task, only, task == FILE_APPLY);
+	struct file_job *job = core_file_job(core, task, only, task != FILE_RESTORE);
 
 	if (!job)
 		return -ENOMEM;
@@ -104,7 +104,7 @@ static int apply_locally(const struct cli *cli, struct core *core)
 	core_reset(core, cli->only);
 	/* First what a killed process left open: after the reset, for what fails in it has failed.
 	 */
-	r = change_files(core, FILE_RESUME, NULL, NULL);
+	r = change_files(core, FILE_RESUME, cli->only, NULL);
 	core_sample(core);
 	if (r == 0)
 		r = core_poll(core);

@@ -64,6 +64,14 @@ class Manager(dbus.service.Object):  # type: ignore[misc]
         return self.RestartUnit(unit, mode)
 
 
+def connect(path: Path) -> Any:
+    """The bus, or None as long as its daemon does not listen: its socket is there a moment earlier."""
+    try:
+        return dbus.bus.BusConnection(f"unix:path={path}", mainloop=dbus.mainloop.glib.DBusGMainLoop())
+    except dbus.exceptions.DBusException:
+        return None
+
+
 class Systemd:
     """Its own bus at path, and a thread that answers there."""
 
@@ -74,9 +82,8 @@ class Systemd:
             stdin=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        until(path.exists, 10, "the message bus")
         dbus.mainloop.glib.threads_init()
-        self.bus = dbus.bus.BusConnection(f"unix:path={path}", mainloop=dbus.mainloop.glib.DBusGMainLoop())
+        self.bus = until(lambda: connect(path), 10, "the message bus")
         self.loop = GLib.MainLoop()
         self.name = dbus.service.BusName(SYSTEMD, self.bus)
         self.unit = Unit(self.bus, unit)

@@ -48,7 +48,8 @@ def test_reload_is_announced(agent) -> None:
     stamps = one.notified("MONOTONIC_USEC=", since)
     assert stamps and int(stamps[0].split("=")[1]) > 0
     order = [line for when, line in one.notices if when >= since and line in ("RELOADING=1", "READY=1")]
-    assert order == ["RELOADING=1", "READY=1"]
+    # READY=1 is repeated at the next tick: a busy machine may see both here.
+    assert order[:2] == ["RELOADING=1", "READY=1"] and "RELOADING=1" not in order[2:]
 
 
 @pytest.mark.quick

@@ -94,3 +94,13 @@ def test_a_container_without_the_hosts_run_only_observes(node: Node, agent, dire
     assert condition["status"] == "True" and "/run/headroom" in condition["message"], condition
     assert one.setting(THRESHOLDS[2])["state"] == "observed"
     node.assert_unchanged()
+
+
+@pytest.mark.parametrize("only", [(), ("--only", "neighbor")])
+def test_apply_without_an_agent_ends_a_release(node: Node, run, only: tuple[str, ...]) -> None:
+    for _ in range(2):
+        answer = run("apply", *only)
+        assert answer.returncode in (0, 1), answer.stderr
+        assert sysctl(THRESHOLDS[2]) == DEFAULTS[THRESHOLDS[2]]
+        assert run("restore").returncode == 0
+    node.assert_unchanged()
