@@ -141,7 +141,7 @@ DIRECTORY_TEST(two_torn_files_are_kept)
 	assert_int_equal(file_journal_open(directory->path, false, &reader), 0);
 	assert_true(reader->lost);
 	assert_file(directory, "/journal.json", "{}"); /* a reader moves nothing */
-	writer = open_journal(directory);
+	assert_int_equal(file_journal_open(directory->path, true, &writer), 0);
 	assert_true(writer->lost);
 	assert_non_null(strstr(writer->note, "lost"));
 	assert_file(directory, "/journal.json.bad", "{}");
