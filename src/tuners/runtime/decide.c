@@ -113,11 +113,6 @@ struct file_want *runtime_want(const struct runtime_decision *decision,
 	return want;
 }
 
-struct file_edit *runtime_last_edit(const struct runtime_decision *decision)
-{
-	return &decision->memory->edits->edit;
-}
-
 void runtime_leave(struct file_want *want, const char *reason)
 {
 	want->wanted[0] = '\0';
@@ -229,7 +224,7 @@ static struct file_want *want_key(const struct runtime_decision *decision,
 		containerd_literal(setting, value, literal) ? literal : "");
 	if (!want)
 		return NULL;
-	edit = runtime_last_edit(decision);
+	edit = &decision->memory->edits->edit; /* of the want just made */
 	edit->tables = key->tables;
 	edit->base = key->base;
 	edit->dump_key = key->dump_key;

@@ -20,7 +20,7 @@
 extern const double pull_bounds[PULL_BOUNDS]; /* seconds, of the durations' buckets */
 
 /*
- * One piece of content as it is told. containerd writes, and so counts, whole MiB: less than that a
+ * One piece of content as reported. containerd writes, and so counts, whole MiB: less than that a
  * minute looks like nothing at all.
  */
 struct pull_piece {

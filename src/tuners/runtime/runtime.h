@@ -243,9 +243,6 @@ struct file_want *runtime_want(const struct runtime_decision *decision,
 	const struct node_runtime *runtime, const char *name, const struct file_target *target,
 	const char *text);
 
-/* The edit of a want that was just made, to be completed. */
-struct file_edit *runtime_last_edit(const struct runtime_decision *decision);
-
 /* The setting is reported and not written, for this reason. */
 void runtime_leave(struct file_want *want, const char *reason);
 
