@@ -1,0 +1,46 @@
+{{- /* SPDX-License-Identifier: Apache-2.0 */}}
+{{- /* The functions here change the manifests of manifests/, read as dicts, and print nothing. */}}
+
+{{- define "headroom.name" -}}
+{{ contains "headroom" .Release.Name | ternary .Release.Name (printf "%s-headroom" .Release.Name) | trunc 40 | trimSuffix "-" }}
+{{- end }}
+
+{{- /* (root, object, name): a name and labels of this release. */}}
+{{- define "headroom.metadata" }}
+{{- $root := index . 0 }}
+{{- $metadata := (index . 1).metadata }}
+{{- $_ := mustMergeOverwrite $metadata (dict "name" (index . 2) "namespace" $root.Release.Namespace "labels" (dict
+	"app.kubernetes.io/instance" $root.Release.Name
+	"app.kubernetes.io/version" $root.Chart.AppVersion
+	"app.kubernetes.io/managed-by" $root.Release.Service
+	"helm.sh/chart" (printf "%s-%s" $root.Chart.Name $root.Chart.Version))) }}
+{{- end }}
+
+{{- /* (root, DaemonSet, name): what agent and restore have in common. */}}
+{{- define "headroom.daemonset" }}
+{{- $root := index . 0 }}
+{{- $values := $root.Values }}
+{{- $daemonset := index . 1 }}
+{{- $pod := $daemonset.spec.template.spec }}
+{{- include "headroom.metadata" . }}
+{{- /* One name for each DaemonSet of this chart: the selectors of two releases and of profiles differ. */}}
+{{- $own := dict "app.kubernetes.io/instance" $root.Release.Name "app.kubernetes.io/component" (index . 2) }}
+{{- $_ := mustMergeOverwrite $daemonset.spec.selector.matchLabels $own }}
+{{- $_ := mustMergeOverwrite $daemonset.spec.template.metadata.labels $own }}
+{{- $_ := set $pod "priorityClassName" $values.priorityClassName }}
+{{- with $values.imagePullSecrets }}
+{{- $_ := set $pod "imagePullSecrets" . }}
+{{- end }}
+{{- range concat ($pod.initContainers | default list) $pod.containers }}
+{{- $_ := set . "image" (printf "%s:%s" $values.image.repository ($values.image.tag | default $root.Chart.AppVersion)) }}
+{{- $_ := set . "imagePullPolicy" $values.image.pullPolicy }}
+{{- end }}
+{{- $container := first (concat ($pod.initContainers | default list) $pod.containers) }}
+{{- $_ := set $container.securityContext.capabilities "add" $values.capabilities }}
+{{- $_ := mustMergeOverwrite $container.securityContext (deepCopy $values.securityContext) }}
+{{- range $i, $directory := $values.writableDirectories }}
+{{- $name := printf "writable-%d" $i }}
+{{- $_ := set $container "volumeMounts" (append $container.volumeMounts (dict "name" $name "mountPath" (printf "/host%s" $directory))) }}
+{{- $_ := set $pod "volumes" (append $pod.volumes (dict "name" $name "hostPath" (dict "path" $directory "type" "DirectoryOrCreate"))) }}
+{{- end }}
+{{- end }}
