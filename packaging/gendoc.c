@@ -11,11 +11,11 @@
 
 #include "base/cleanup.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "base/util.h"
 #include "cli/cli.h"
 #include "config/config.h"
-#include "config/text.h"
-#include "tuners/entry.h"
+#include "config/value.h"
 #include "tuners/table.h"
 
 #define TEMPLATE_MAX ((size_t)256 * 1024)
@@ -55,20 +55,21 @@ static void put_tagged(FILE *out, const char *tag, const char *text)
 
 static void put_option(FILE *out, const struct config_option *option)
 {
-	char text[GENDOC_TEXT_MAX];
+	char text[OPTION_TEXT_MAX];
 
-	describe_option(option, text);
+	option_describe(option, text);
 	put_tagged(out, option->name, text);
 	if (option->type != OPTION_LIST)
 		return;
-	if (describe_item(option, text)) {
+	option_describe(option->items, text);
+	if (!option->items[0].name[0]) {
 		put_text(out, text);
 		fputc('\n', out);
 		return;
 	}
 	fputs(".RS\n", out);
 	for (const struct config_option *row = option->items; row->name; row++) {
-		describe_option(row, text);
+		option_describe(row, text);
 		put_tagged(out, row->name, text);
 	}
 	fputs(".RE\n", out);
@@ -174,7 +175,7 @@ static void put_listed(const struct entry *entry, void *userdata)
 	const struct listing *listing = userdata;
 	const struct reason *reason = entry->condition ? entry->condition->reasons : NULL;
 	const char *separator = " Reasons: ";
-	char text[GENDOC_TEXT_MAX];
+	char text[OPTION_TEXT_MAX];
 
 	if (!streq(entry->kind, listing->kind))
 		return;
@@ -212,7 +213,7 @@ static void put_capabilities(FILE *out)
 	for (size_t i = 0; all_tables[i]; i++)
 		for (const struct capability_row *row = all_tables[i]->capabilities;
 			row && row->name; row++) {
-			char text[GENDOC_TEXT_MAX] = "";
+			char text[OPTION_TEXT_MAX] = "";
 
 			if (done & 1ULL << row->capability)
 				continue;
@@ -256,6 +257,16 @@ static void put_commands(FILE *out)
 {
 	for (const struct cli_command *command = cli_commands; command->name; command++)
 		put_tagged(out, command->name, command->help);
+}
+
+static void put_exits(FILE *out)
+{
+	for (const struct cli_exit *row = cli_exits; row->help; row++) {
+		char code[8];
+
+		snprintf(code, sizeof(code), "%d", row->code);
+		put_tagged(out, code, row->help);
+	}
 }
 
 static void put_options(FILE *out)
@@ -311,6 +322,7 @@ static const struct {
 	{"SYNOPSIS", put_synopsis, NULL, false},
 	{"COMMANDS", put_commands, NULL, false},
 	{"OPTIONS", put_options, NULL, false},
+	{"EXITS", put_exits, NULL, false},
 	{"COMMAND_WORDS", put_command_words, NULL, false},
 	{"OPTION_WORDS", put_option_words, NULL, false},
 	{"TUNER_WORDS", put_tuner_words, NULL, false},

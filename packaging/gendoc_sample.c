@@ -1,45 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "gendoc.h"
 
+#include "base/text.h"
 #include "base/util.h"
-#include "config/text.h"
 #include "config/value.h"
 #include "tuners/table.h"
 
 #define SAMPLE_WIDTH 96
-
-/* What the row takes and its default, as sentences. */
-void describe_option(const struct config_option *option, char text[static GENDOC_TEXT_MAX])
-{
-	char takes[GENDOC_TEXT_MAX / 2] = "";
-	bool needed = option->type == OPTION_TEXT && option->min > 0 && !option->def;
-
-	if (option->type != OPTION_TEXT) { /* any text will do: the sentence says which */
-		text_append(takes, sizeof(takes), " Takes ");
-		value_describe(option, takes, sizeof(takes));
-		text_append(takes, sizeof(takes), ".");
-	}
-	if (needed)
-		snprintf(text, GENDOC_TEXT_MAX, "%s Must be given.", option->sentence);
-	else
-		snprintf(text, GENDOC_TEXT_MAX, "%s%s Default: %s.", option->sentence, takes,
-			option->def                   ? option->def
-			: option->type == OPTION_LIST ? "[]"
-						      : "empty");
-}
-
-bool describe_item(const struct config_option *option, char text[static GENDOC_TEXT_MAX])
-{
-	char takes[GENDOC_TEXT_MAX / 2] = "";
-
-	if (option->items[0].name[0])
-		return false;
-	value_describe(option->items, takes, sizeof(takes));
-	snprintf(text, GENDOC_TEXT_MAX, "Each item is %s.%s%s", takes,
-		option->items->sentence ? " " : "",
-		option->items->sentence ? option->items->sentence : "");
-	return true;
-}
 
 /* The sample: prose begins with ##, keys with #. Less one # it is the defaults in full. */
 
@@ -79,16 +46,12 @@ static const char *last_part(const char *name)
 
 static void print_items(FILE *out, const struct config_option *option, size_t depth)
 {
-	char text[GENDOC_TEXT_MAX], line[GENDOC_TEXT_MAX + OPTION_NAME_MAX];
+	char text[OPTION_TEXT_MAX], line[OPTION_TEXT_MAX + OPTION_NAME_MAX];
 
-	if (describe_item(option, text)) {
-		print_prose(out, depth, text);
-		return;
-	}
 	for (const struct config_option *row = option->items; row->name; row++) {
-		describe_option(row, text);
-		snprintf(line, sizeof(line), "%s: %s", row->name, text);
-		print_prose(out, depth + 1, line);
+		option_describe(row, text);
+		snprintf(line, sizeof(line), "%s%s%s", row->name, row->name[0] ? ": " : "", text);
+		print_prose(out, depth + (row->name[0] != '\0'), line);
 	}
 }
 
@@ -112,7 +75,7 @@ static void print_default(FILE *out, const struct config_option *option)
 static void print_sample_row(FILE *out, const struct config_option *option, const char *previous)
 {
 	size_t depth = depth_of(option->name), first = strcspn(option->name, ".");
-	char text[GENDOC_TEXT_MAX];
+	char text[OPTION_TEXT_MAX];
 
 	if (strcspn(previous, ".") != first || strncmp(option->name, previous, first) != 0)
 		fputc('\n', out);
@@ -124,7 +87,7 @@ static void print_sample_row(FILE *out, const struct config_option *option, cons
 			fprintf(out, "#%*s%s:\n", (int)depth_of(section) * 2, "",
 				last_part(section));
 	}
-	describe_option(option, text);
+	option_describe(option, text);
 	print_prose(out, depth, text);
 	if (option->type == OPTION_SYSCTLS)
 		print_prose(out, depth, "For example:  vm.max_map_count: 1048576");

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The Debian package, by CPack: cmake --workflow --preset deb
 
-# Times in the package are the commit's: whoever builds the same commit gets the same bytes.
+# Times in the package are the commit's: everyone who builds the same commit gets the same bytes.
 set(HEADROOM_EPOCH $ENV{SOURCE_DATE_EPOCH})
 if(NOT HEADROOM_EPOCH)
 	execute_process(COMMAND git -C ${PROJECT_SOURCE_DIR} log -1 --format=%ct
@@ -28,6 +28,11 @@ set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
 set(CPACK_SET_DESTDIR ON)
 set(CPACK_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
+if(CMAKE_SYSROOT)
+	file(REAL_PATH ${CMAKE_SYSROOT} HEADROOM_SYSROOT)
+	set(CPACK_DEBIAN_PACKAGE_ARCHITECTURE arm64)
+	set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${HEADROOM_SYSROOT}/usr/lib/aarch64-linux-gnu)
+endif()
 configure_file(debian/cpack.cmake.in cpack.cmake @ONLY)
 set(CPACK_PROJECT_CONFIG_FILE ${CMAKE_CURRENT_BINARY_DIR}/cpack.cmake)
 set(CPACK_PRE_BUILD_SCRIPTS ${CMAKE_CURRENT_SOURCE_DIR}/debian/stamp.cmake)
