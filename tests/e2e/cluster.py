@@ -1,0 +1,318 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real Kubernetes cluster of one node on this machine: etcd, kube-apiserver, controller-manager, scheduler, containerd, kubelet.
+
+The node is a mount namespace with directories of its own where a node's programs keep their files; network, processes
+and /proc/sys are the machine's. Pods with an address get a network namespace with one link that leads nowhere.
+"""
+
+import hashlib
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any, Callable
+
+PORT = 16443
+API = f"https://127.0.0.1:{PORT}"
+CGROUP = "headroom-e2e"
+USERS = {  # token = name
+    "admin": "system:masters",
+    "system:kube-controller-manager": "",
+    "system:kube-scheduler": "",
+    "system:node:node1": "system:nodes",
+}
+# What a kubelet insists on at its start, and would write for the whole machine: shown to it as it wants them.
+SYSCTLS = {
+    "vm/overcommit_memory": 1, "vm/panic_on_oom": 0, "kernel/panic": 10, "kernel/panic_on_oops": 1,
+    "kernel/keys/root_maxkeys": 1000000, "kernel/keys/root_maxbytes": 25000000,
+}  # fmt: skip
+# Directories of the node alone. /etc/containerd and the configuration in it are what the agent edits.
+PRIVATE = ("/var/lib/kubelet", "/var/log", "/run/containerd", "/run/netns", "/etc/containerd")
+TOOLS = "localhost/busybox:1"  # also what holds a pod's namespaces
+
+CONTAINERD = """
+version = 2
+root = "{0}/root"
+state = "{0}/state"
+disabled_plugins = ["io.containerd.internal.v1.opt"]
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "{1}"
+  restrict_oom_score_adj = true
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "{0}/cni"
+    conf_dir = "{0}/cni"
+"""
+KUBELET = """
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+address: 127.0.0.1
+healthzPort: 0
+authentication: {{anonymous: {{enabled: true}}, webhook: {{enabled: false}}}}
+authorization: {{mode: AlwaysAllow}}
+containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
+cgroupDriver: cgroupfs
+cgroupRoot: /{1}
+enforceNodeAllocatable: [pods]
+failCgroupV1: false
+failSwapOn: false
+makeIPTablesUtilChains: false
+volumePluginDir: {0}/volumes
+imageGCHighThresholdPercent: 100
+evictionHard: {{memory.available: 100Mi, nodefs.available: "1%", imagefs.available: "1%"}}
+syncFrequency: 5s
+"""
+CNI = """#!/bin/sh
+if [ "$CNI_COMMAND" = ADD ] && [ "${0##*/}" = loopback ]; then
+	echo '{"cniVersion": "0.3.1"}'
+elif [ "$CNI_COMMAND" = ADD ]; then
+	nsenter --net="$CNI_NETNS" sh -ec 'ip link add eth0 type veth peer name eth1
+		ip address add 10.244.0.1/16 dev eth0; ip link set eth0 up; ip link set eth1 up; ip link set lo up'
+	echo '{"cniVersion": "0.4.0", "ips": [{"version": "4", "address": "10.244.0.1/16"}]}'
+fi
+"""
+
+
+def until(check: Callable[[], Any], what: str, timeout: float = 60) -> Any:
+    deadline = time.monotonic() + timeout
+    while not (answer := check()):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not within {timeout:g} s: {what}")
+        time.sleep(0.2)
+    return answer
+
+
+def succeeds(*command: str) -> bool:
+    return subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
+
+
+def write_image(path: Path, name: str, program: Path, command: list[str]) -> None:
+    """A docker archive of one static program."""
+
+    def add(archive: tarfile.TarFile, name: str, data: bytes, mode: int = 0o644) -> None:
+        entry = tarfile.TarInfo(name)
+        entry.size, entry.mode = len(data), mode
+        archive.addfile(entry, io.BytesIO(data))
+
+    layer = io.BytesIO()
+    with tarfile.open(fileobj=layer, mode="w") as archive:
+        add(archive, f"bin/{program.name}", program.read_bytes(), 0o755)
+    digest = hashlib.sha256(layer.getvalue()).hexdigest()
+    arch = {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine]
+    config = {
+        "architecture": arch, "os": "linux", "config": {"Entrypoint": command},
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
+    }  # fmt: skip
+    with tarfile.open(path, "w") as archive:
+        add(archive, "config.json", json.dumps(config).encode())
+        add(archive, "layer.tar", layer.getvalue())
+        manifest = [{"Config": "config.json", "RepoTags": [name], "Layers": ["layer.tar"]}]
+        add(archive, "manifest.json", json.dumps(manifest).encode())
+
+
+class Cluster:
+    def __init__(self, directory: Path, programs: Path, images: list[Path]) -> None:
+        self.directory, self.programs, self.images = directory, programs, images
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.made: list[Path] = []  # on the machine, to be removed
+        self.audit = directory / "audit.log"
+        for name in ("pki", "log", "node/cni", "node/etc-containerd", "node/sysctl"):
+            (directory / name).mkdir(parents=True)
+
+    # -- processes
+
+    def spawn(self, name: str, *command: str, node: bool = False) -> None:
+        inside = self.inside() if node else []
+        with (self.directory / f"log/{name}").open("wb") as log:
+            self.processes[name] = subprocess.Popen(
+                [*inside, *command], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+
+    def end(self, name: str, how: int = signal.SIGTERM) -> None:
+        process = self.processes.pop(name, None)
+        if process is None:
+            return
+        process.send_signal(how)
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def inside(self) -> list[str]:
+        """Begins a command in the node's mount namespace."""
+        return ["nsenter", "--mount", "--uts", "--target", str(self.processes["node"].pid)]
+
+    def ctr(self, *args: str, **more: Any) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*self.inside(), "ctr", "--namespace", "k8s.io", *args], text=True, capture_output=True, **more
+        )
+
+    def kubectl(self, *args: str, check: bool = True, stdin: str | None = None) -> str:
+        return self._client("kubectl", args, check, stdin)
+
+    def helm(self, *args: str, check: bool = True) -> str:
+        return self._client("helm", args, check, None)
+
+    def _client(self, program: str, args: tuple[str, ...], check: bool, stdin: str | None) -> str:
+        answer = subprocess.run(
+            [str(self.programs / program), *args],
+            input=stdin,
+            stdin=None if stdin else subprocess.DEVNULL,
+            text=True,
+            capture_output=True,
+            env={**os.environ, "KUBECONFIG": str(self.directory / "admin.kubeconfig"), "HOME": str(self.directory)},
+        )
+        if check and answer.returncode != 0:
+            raise RuntimeError(f"{program} {' '.join(args)}: {answer.stdout}{answer.stderr}")
+        return answer.stdout + answer.stderr
+
+    # -- the control plane
+
+    def kubeconfig(self, user: str) -> str:
+        path = self.directory / f"{user.split(':')[-1]}.kubeconfig"
+        path.write_text(json.dumps({
+            "apiVersion": "v1", "kind": "Config", "current-context": "x",
+            "clusters": [{"name": "c", "cluster": {"server": API, "certificate-authority": f"{self.directory}/pki/apiserver.crt"}}],
+            "users": [{"name": "u", "user": {"token": user}}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        }))  # fmt: skip
+        return str(path)
+
+    def start_control_plane(self) -> None:
+        d = self.directory
+        (d / "tokens.csv").write_text("".join(f'{u},{u},{u},"{g}"\n' for u, g in USERS.items()))
+        (d / "audit.yaml").write_text("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n")
+        subprocess.run(["openssl", "genrsa", "-out", str(d / "pki/sa.key"), "2048"], check=True, capture_output=True)
+        self.spawn(
+            "etcd", str(self.programs / "etcd"), "--data-dir", str(d / "etcd"), "--unsafe-no-fsync",
+            "--listen-client-urls=http://127.0.0.1:12379", "--advertise-client-urls=http://127.0.0.1:12379",
+            "--listen-peer-urls=http://127.0.0.1:12380",
+        )  # fmt: skip
+        (d / "hosts").write_text(Path("/etc/hosts").read_text() + "127.0.0.1 node1\n")  # where kubectl exec goes
+        self.spawn(
+            "kube-apiserver", "unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"', str(d / "hosts"),
+            str(self.programs / "kube-apiserver"), "--etcd-servers=http://127.0.0.1:12379", "--bind-address=127.0.0.1",
+            f"--secure-port={PORT}", f"--cert-dir={d}/pki", f"--token-auth-file={d}/tokens.csv",
+            "--authorization-mode=Node,RBAC", "--service-cluster-ip-range=10.96.0.0/16",
+            "--service-account-issuer=https://kubernetes.default.svc", f"--service-account-key-file={d}/pki/sa.key",
+            f"--service-account-signing-key-file={d}/pki/sa.key", "--allow-privileged=true",
+            "--endpoint-reconciler-type=none", "--kubelet-preferred-address-types=Hostname",
+            f"--audit-policy-file={d}/audit.yaml", f"--audit-log-path={self.audit}",
+        )  # fmt: skip
+        self.kubeconfig("admin")
+        until(lambda: "ok" == self.kubectl("get", "--raw", "/readyz", check=False), "the API server is ready")
+        self.spawn(
+            "kube-controller-manager", str(self.programs / "kube-controller-manager"), "--leader-elect=false",
+            f"--kubeconfig={self.kubeconfig('system:kube-controller-manager')}", "--use-service-account-credentials", "--bind-address=127.0.0.1",
+            f"--service-account-private-key-file={d}/pki/sa.key", f"--root-ca-file={d}/pki/apiserver.crt",
+        )  # fmt: skip
+        self.spawn(
+            "kube-scheduler", str(self.programs / "kube-scheduler"), "--leader-elect=false",
+            f"--kubeconfig={self.kubeconfig('system:kube-scheduler')}", "--bind-address=127.0.0.1",
+        )  # fmt: skip
+
+    # -- the node
+
+    def make_directory(self, path: Path) -> None:
+        if not path.exists():
+            path.mkdir(parents=True)
+            self.made.append(path)
+
+    def make_cgroups(self) -> None:
+        """A kubelet ends pods that it does not know, below its own root."""
+        top = Path("/sys/fs/cgroup")
+        for tree in [top] if (top / "cgroup.controllers").exists() else sorted(top.iterdir()):
+            if not tree.is_dir():
+                continue
+            self.make_directory(tree / CGROUP)
+            if (tree / "cpuset.cpus").exists() and not (tree / "cgroup.controllers").exists():
+                for name in ("cpuset.cpus", "cpuset.mems"):  # version 1 inherits neither
+                    (tree / CGROUP / name).write_text((tree / name).read_text())
+
+    def make_node(self) -> None:
+        """The mount namespace, which goes with its one process."""
+        node = self.directory / "node"
+        script = ["mount --make-rshared /", "hostname node1"]
+        for path in PRIVATE:
+            self.make_directory(Path(path))
+            own = node / path.strip("/").replace("/", "-")
+            own.mkdir(exist_ok=True)
+            script.append(f"mount --bind {own} {path}")
+        for name, value in SYSCTLS.items():
+            shown = node / "sysctl" / name.replace("/", ".")
+            shown.write_text(f"{value}\n")
+            script.append(f"mount --bind {shown} /proc/sys/{name}")
+        self.spawn("node", "unshare", "--mount", "--uts", "--propagation=private", "sleep", "infinity")
+        until(lambda: os.readlink(f"/proc/{self.processes['node'].pid}/ns/mnt") != os.readlink("/proc/self/ns/mnt"), "a namespace")
+        subprocess.run([*self.inside(), "sh", "-ec", "\n".join(script)], check=True)
+
+    def start_node(self) -> None:
+        node = self.directory / "node"
+        self.make_cgroups()
+        self.make_node()
+        (node / "etc-containerd/config.toml").write_text(CONTAINERD.format(node, TOOLS))
+        (node / "cni/10-nowhere.conflist").write_text(
+            '{"cniVersion": "0.4.0", "name": "nowhere", "plugins": [{"type": "nowhere"}]}'
+        )
+        for name in ("loopback", "nowhere"):
+            (node / "cni" / name).write_text(CNI)
+            (node / "cni" / name).chmod(0o755)
+        (node / "kubelet.yaml").write_text(KUBELET.format(node, CGROUP))
+        self.spawn("containerd", "containerd", node=True)
+        until(lambda: self.ctr("version").returncode == 0, "containerd answers")
+        write_image(self.directory / "tools.tar", TOOLS, Path("/bin/busybox"), ["/bin/busybox", "sleep", "infinity"])
+        for image in (self.directory / "tools.tar", *self.images):
+            self.ctr("images", "import", str(image), check=True)
+        # It takes no loopback address for the node's.
+        route = subprocess.run(["ip", "-4", "-oneline", "route", "get", "192.0.2.254"], capture_output=True, text=True).stdout
+        address = route.split(" src ")[1].split()[0]
+        self.spawn(
+            "kubelet", str(self.programs / "kubelet"), f"--config={node}/kubelet.yaml", "--hostname-override=node1",
+            f"--kubeconfig={self.kubeconfig('system:node:node1')}", f"--node-ip={address}", f"--cert-dir={node}/pki", node=True,
+        )  # fmt: skip
+        until(lambda: "node1" in self.kubectl("get", "nodes", "--output=name", check=False), "the node registers")
+        self.kubectl("wait", "--for=condition=Ready", "node/node1", "--timeout=60s")
+        # It looks at its sysctls once, at its start.
+        for name in SYSCTLS:
+            subprocess.run([*self.inside(), "umount", f"/proc/sys/{name}"], check=True)
+
+    def start(self) -> None:
+        self.start_control_plane()
+        self.start_node()
+        until(lambda: "default" in self.kubectl("get", "serviceaccount", check=False), "a service account")
+
+    def stop(self) -> None:
+        self.end("kubelet")
+        if "containerd" in self.processes:
+            for task in self.ctr("tasks", "ls", "--quiet").stdout.split():
+                self.ctr("tasks", "rm", "--force", task)
+        self.end("containerd")
+        # A shim outlives its containerd; those here have the node's mount namespace.
+        if "node" in self.processes:
+            own = os.readlink(f"/proc/{self.processes['node'].pid}/ns/mnt")
+            for process in Path("/proc").glob("[0-9]*"):
+                try:
+                    if os.readlink(process / "ns/mnt") == own and int(process.name) != self.processes["node"].pid:
+                        os.kill(int(process.name), signal.SIGKILL)
+                except OSError:
+                    pass
+        for name in ("node", "kube-scheduler", "kube-controller-manager", "kube-apiserver", "etcd"):
+            self.end(name, signal.SIGKILL)
+        time.sleep(0.5)
+        for path in reversed(self.made):
+            for below in sorted((p for p in path.rglob("*") if p.is_dir()), reverse=True) + [path]:
+                try:
+                    below.rmdir()
+                except OSError:
+                    pass
+
+    def logs(self) -> str:
+        """The end of what each program wrote, for a failure."""
+        return "\n".join(f"== {p.name}\n{p.read_text(errors='replace')[-1500:]}" for p in (self.directory / "log").iterdir())

@@ -1,0 +1,370 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Chart and kustomization on a real cluster of one node, from the installation to the removal. The tests build on each other."""
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+from typing import Any, Iterator
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests/root"), str(ROOT / "tests/e2e")]
+
+from cluster import CGROUP, TOOLS, Cluster, until  # noqa: E402
+from conftest import DEFAULTS, LOCK, THP, THRESHOLDS, Node, chosen, sysctl, thresholds  # noqa: E402
+
+CHART = str(ROOT / "deploy/helm/headroom")
+KUSTOMIZE = ROOT / "deploy/kustomize"
+README = (ROOT / "deploy/README.md").read_text()
+NAMESPACE = "headroom"
+IN = ("--namespace", NAMESPACE)
+QUICK = ("--set", "minReadySeconds=0", "--set", "restore.seconds=10")
+# Where something of Headroom could be left.
+PLACES = ("/run", "/var/lib", "/etc", "/var/tmp", "/opt", "/usr/local")
+MOVING = re.compile(r"^/(run/(containerd|netns|lock|k3s)|var/lib/(kubelet|containerd|apt|dpkg|docker)|etc/(cni|mtab))(/|$)")
+
+
+@pytest.fixture(scope="module")
+def machine() -> Iterator[Node]:
+    """Values that differ from what the agent wants, before there is a cluster."""
+    with LOCK.open("a") as lock:  # tests/root change the same values
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        records = [Path("/run/headroom"), Path("/var/lib/headroom")]
+        assert not any(path.exists() for path in records), "an agent was here: headroom restore --purge"
+        before = Node()
+        Node.prepare()
+        yield Node(before.paths)
+        before.restore()
+        for path in records:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def cluster(machine: Node, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    images = [Path(os.environ["HEADROOM_IMAGE"])]
+    one = Cluster(tmp_path_factory.mktemp("cluster"), Path(os.environ["HEADROOM_KUBERNETES"]), images)
+    try:
+        one.start()
+        yield one
+    except BaseException:
+        print(one.logs())
+        raise
+    finally:
+        one.stop()
+
+
+def traces(cluster: Cluster) -> dict[str, Any]:
+    """What a removal must leave as it was, beside values: files, mounts and BPF programs of the node."""
+    inside = cluster.inside()
+    found = subprocess.run([*inside, "find", *PLACES, "-xdev"], capture_output=True, text=True).stdout.splitlines()
+    config = cluster.directory / "node/etc-containerd/config.toml"
+    mounts = subprocess.run([*inside, "cat", "/proc/self/mounts"], capture_output=True, text=True).stdout.splitlines()
+    programs = subprocess.run(["bpftool", "-j", "prog", "show"], capture_output=True, text=True, check=True).stdout
+    return {
+        "files": sorted(path for path in found if not MOVING.match(path)),
+        "containerd": config.read_text(),
+        "mounts": sorted(line for line in mounts if "/run/containerd" not in line and "/var/lib/kubelet" not in line),
+        # Of each container the runtime has one for its devices.
+        "bpf": sorted(p.get("name", "") for p in json.loads(programs) if p["type"] != "cgroup_device"),
+    }
+
+
+def status(cluster: Cluster) -> dict[str, Any]:
+    return json.loads(cluster.kubectl(*IN, "exec", "ds/headroom", "--", "headroom", "status", "--json", check=False).split("\ncommand term")[0])
+
+
+def condition(cluster: Cluster, name: str) -> dict[str, str]:
+    return next(c for c in status(cluster)["conditions"] if c["type"] == name)
+
+
+def setting(cluster: Cluster, name: str) -> dict[str, str]:
+    return next(s for s in status(cluster)["settings"] if s["name"] == name)
+
+
+def rolled_out(cluster: Cluster, name: str = "headroom") -> None:
+    cluster.kubectl(*IN, "rollout", "status", f"ds/{name}", "--timeout=90s")
+
+
+def gone(cluster: Cluster) -> bool:
+    return "No resources found" in cluster.kubectl(*IN, "get", "pods", check=False)
+
+
+def pod(cluster: Cluster) -> str:
+    return cluster.kubectl(*IN, "get", "pods", "--output=name", "--selector=app.kubernetes.io/name=headroom").strip()
+
+
+def refusals() -> int:
+    """table_fulls of the kernel: entries that were refused, over all CPUs."""
+    total = 0
+    for name in ("arp_cache", "ndisc_cache"):
+        head, *lines = Path(f"/proc/net/stat/{name}").read_text().splitlines()
+        total += sum(int(line.split()[head.split().index("table_fulls")], 16) for line in lines)
+    return total
+
+
+def neighbor_hits(cluster: Cluster) -> int:
+    return next(limit["hits"] for limit in status(cluster)["limits"] if limit["name"] == "neighbor/ipv4")
+
+
+def test_the_image_holds_the_program_its_libraries_and_their_licences() -> None:
+    with tarfile.open(os.environ["HEADROOM_IMAGE"]) as image:
+        manifest = json.load(image.extractfile("./manifest.json"))[0]
+        with tarfile.open(fileobj=image.extractfile("./" + manifest["Layers"][0])) as layer:
+            files = [entry.name for entry in layer if not entry.isdir()]
+    known = re.compile(r"./(usr/bin/headroom|(usr/)?lib[/\w-]*/[\w.+-]+\.so[.\d]*|usr/share/doc/[^/]+/copyright|var/lib/dpkg/status.d/[^/]+)")
+    assert "./usr/bin/headroom" in files
+    assert [name for name in files if not known.fullmatch(name)] == []
+
+
+def test_the_api_server_accepts_chart_and_kustomization(cluster: Cluster) -> None:
+    assert "0 chart(s) failed" in cluster.helm("lint", "--strict", CHART)
+    for kind in ("PodMonitor", "ServiceMonitor"):
+        plural = kind.lower() + "s"
+        schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+        crd = {
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": f"{plural}.monitoring.coreos.com"},
+            "spec": {
+                "group": "monitoring.coreos.com", "scope": "Namespaced", "names": {"kind": kind, "plural": plural},
+                "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
+            },
+        }  # fmt: skip
+        cluster.kubectl("apply", "--filename=-", stdin=json.dumps(crd))
+    cluster.kubectl("apply", "--kustomize", str(KUSTOMIZE / "namespace"))
+    until(lambda: "monitoring" in cluster.kubectl("api-versions"), "the API server knows the kinds of Prometheus")
+    profile = "profiles[0].name=etcd,profiles[0].nodeSelector.role=etcd,profiles[0].config.profile=etcd"
+    everything = f"{profile},podMonitor.enabled=true,serviceMonitor.enabled=true,networkPolicy.enabled=true,config.http.listen=0.0.0.0:9999"
+    dry = ("apply", "--dry-run=server", "--validate=strict")
+    for options in ((), ("--set", everything), ("--set", "writableDirectories={/etc/docker}")):
+        manifests = cluster.helm("template", "headroom", CHART, *IN, *options)
+        answer = cluster.kubectl(*dry, "--filename=-", stdin=manifests)
+        assert "violate" not in answer, answer
+        assert ("headroom-etcd" in answer) == (options[-1:] == (everything,))
+    for overlay in ("base", *(f"overlays/{p.name}" for p in (KUSTOMIZE / "overlays").iterdir())):
+        assert "violate" not in cluster.kubectl(*dry, "--kustomize", str(KUSTOMIZE / overlay)), overlay
+
+
+@pytest.mark.parametrize(
+    "value", ["config=", "image.tag=1", "capabilities={CAP_BPF}", "maxunavailable=1", "podMonitor.enabled=true"]
+)
+def test_a_wrong_value_is_refused_before_anything_is_installed(cluster: Cluster, value: str) -> None:
+    assert "Error" in cluster.helm("template", "headroom", CHART, *IN, "--set", value, check=False)
+
+
+@pytest.fixture(scope="module")
+def before(cluster: Cluster) -> dict[str, Any]:
+    return traces(cluster)
+
+
+def install(cluster: Cluster, *options: str) -> None:
+    cluster.helm("upgrade", "--install", "headroom", CHART, *IN, *QUICK, *options)
+    rolled_out(cluster)
+
+
+def assert_enforced(cluster: Cluster) -> None:
+    assert thresholds() == (80000, 90000, 100000)
+    assert chosen(THP / "enabled") == "never"
+    assert "max_concurrent_downloads = 10" in (cluster.directory / "node/etc-containerd/config.toml").read_text()
+
+
+def assert_nothing_left(cluster: Cluster, machine: Node, before: dict[str, Any]) -> None:
+    until(lambda: gone(cluster), "no pod is left")
+    machine.assert_unchanged()
+    now = traces(cluster)
+    for what, had in before.items():
+        assert now[what] == had, what
+
+
+def test_the_chart_makes_the_node_ready_and_sets_it(cluster: Cluster, before: dict[str, Any]) -> None:
+    began = time.monotonic()
+    install(cluster)
+    print(f"\ninstalled and Ready in {time.monotonic() - began:.1f} s")
+    until(lambda: "= 10" in (cluster.directory / "node/etc-containerd/config.toml").read_text(), "containerd's file")
+    assert_enforced(cluster)
+    found = status(cluster)
+    assert found["node"]["name"] == "node1"
+    assert {t["state"] for t in found["tuners"]} == {"active"}, found["tuners"]
+    assert condition(cluster, "AgentDegraded")["status"] == "False"
+    assert condition(cluster, "SettingFailed")["status"] == "False"
+    # The whole pod, with the containerd that checked the new configuration.
+    [peak] = Path("/sys/fs/cgroup").glob(f"memory/{CGROUP}/**/burstable/*/memory.max_usage_in_bytes")
+    print(f"memory: {int(peak.read_text()) >> 20} MiB at most")
+    assert int(peak.read_text()) < 96 << 20, "far from the limit"
+    manifest = json.loads(cluster.kubectl(*IN, "get", pod(cluster), "--output=json"))["spec"]
+    assert "privileged" not in manifest["containers"][0]["securityContext"]
+    assert not any("token" in volume["name"] for volume in manifest["volumes"])
+
+
+def test_an_edited_config_map_reaches_the_agent(cluster: Cluster) -> None:
+    running = pod(cluster)
+    install(cluster, "--set", "config.neighbor.ipv4.gc_thresh3=110000")
+    until(lambda: thresholds()[2] == 110000, "the new value", 90)
+    assert pod(cluster) == running, "the same pod"
+
+
+def start_load(cluster: Cluster, entries: int, rate: int) -> None:
+    spec = {
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "load", "namespace": "default"},
+        "spec": {
+            "automountServiceAccountToken": False,
+            "dnsPolicy": "Default",
+            "terminationGracePeriodSeconds": 0,
+            "containers": [{
+                "name": "load", "image": TOOLS, "imagePullPolicy": "Never",
+                "command": ["/bin/busybox", "chroot", "/host", "/usr/bin/python3", str(ROOT / "tests/e2e/load.py"), str(entries), str(rate)],
+                "volumeMounts": [{"name": "host", "mountPath": "/host", "readOnly": True}],
+            }],
+            "volumes": [{"name": "host", "hostPath": {"path": "/"}}],
+        },
+    }  # fmt: skip
+    cluster.kubectl("apply", "--filename=-", stdin=json.dumps(spec))
+    cluster.kubectl("wait", "--for=condition=Ready", "pod/load", "--timeout=30s")
+
+
+def test_a_pod_that_makes_load_is_named_and_an_upgrade_under_it_loses_nothing(cluster: Cluster) -> None:
+    refused, original, hits = refusals(), setting(cluster, THRESHOLDS[2])["original"], neighbor_hits(cluster)
+    start_load(cluster, 40000, 1000)
+    try:
+        for command in ("neighbor", "dns"):
+            top = ("exec", "ds/headroom", "--", "headroom", "top", command)
+            until(lambda: "default/load" in cluster.kubectl(*IN, *top), f"headroom top {command} names the pod")
+        old = pod(cluster)
+        lowest = [thresholds()[2]]
+        cluster.kubectl(*IN, "rollout", "restart", "ds/headroom")
+        while "successfully rolled out" not in cluster.kubectl(*IN, "rollout", "status", "ds/headroom", "--watch=false"):
+            lowest.append(thresholds()[2])
+        assert pod(cluster) != old
+        assert min(lowest) == 110000, "the values stay while no agent runs"
+        until(lambda: "refused" in cluster.kubectl("logs", "load"), "the storm is over", 90)
+        assert "refused 0 of 40000" in cluster.kubectl("logs", "load")
+        assert refusals() == refused
+        assert neighbor_hits(cluster) == hits, "a counter goes on, and nothing was refused"
+        assert setting(cluster, THRESHOLDS[2])["original"] == original, "the records survive"
+        until(lambda: "default/load" in cluster.kubectl(*IN, *top), "the new agent names the pod")
+    finally:
+        cluster.kubectl("delete", "pod", "load", "--now")
+
+
+def row(name: str) -> str:
+    """What the README says of a capability or a mount."""
+    found = re.search(rf"^\| `?{re.escape(name)}`?[^|]*\|(.*)\|$", README, re.M)
+    assert found, f"deploy/README.md has no row for {name}"
+    return found.group(1)
+
+
+CAPABILITIES = {
+    "NET_ADMIN": ("dns",),
+    "BPF": ("neighbor", "dns"),
+    "PERFMON": ("neighbor", "dns"),
+    "SYS_NICE": (),
+    "SYS_CHROOT": ("runtime",),
+}
+
+
+@pytest.mark.parametrize("missing", CAPABILITIES)
+def test_without_a_capability_what_the_table_says_fails_and_nothing_else(cluster: Cluster, missing: str) -> None:
+    row(missing)
+    # From the kernel's values and containerd's file as they were, so that what cannot be set is seen.
+    cluster.helm("uninstall", "headroom", *IN)
+    until(lambda: gone(cluster), "no pod is left")
+    rest = ",".join(name for name in CAPABILITIES if name != missing)
+    install(cluster, "--set", f"capabilities={{{rest}}}")
+
+    def degraded_ones() -> dict[str, str]:
+        return {t["name"]: t["why"] for t in status(cluster)["tuners"] if t["state"] == "degraded"}
+
+    # BPF programs are loaded beside the start, runtimes are asked a moment later.
+    time.sleep(3)
+    degraded, found = degraded_ones(), status(cluster)
+    # containerd is not restarted, and Debian's has no timeout for pulls.
+    good = ("in-sync", "pending", "unsupported")
+    failed = {s["name"]: s["reason"] for s in found["settings"] if s["state"] not in good and s["reason"] != "kept"}
+    log = cluster.kubectl(*IN, "logs", "ds/headroom")
+    # A kernel with CONFIG_RT_GROUP_SCHED refuses it on cgroup v1 in any case: a pod has no real-time budget.
+    assert missing != "SYS_NICE" or "CAP_SYS_NICE" in log, log
+    print(f"\n{missing}: degraded {degraded} failed {failed}\n{log}")
+    assert set(degraded) == set(CAPABILITIES[missing]), degraded
+    assert all(f"CAP_{missing}" in why for why in degraded.values()), degraded
+    files = {"containerd.max_concurrent_downloads", "containerd.image_pull_progress_timeout"}
+    assert set(failed) == (files if missing == "SYS_CHROOT" else set()), failed
+    assert thresholds() == (80000, 90000, 100000)
+
+
+@pytest.mark.parametrize("volume, path", [("run", "/run/headroom"), ("state", "/var/lib/headroom")])
+def test_a_pod_without_the_hosts_directories_observes_and_says_why(
+    cluster: Cluster, machine: Node, before: dict[str, Any], volume: str, path: str
+) -> None:
+    """Without the one it writes nothing, without the other no file."""
+    cluster.helm("uninstall", "headroom", *IN)
+    until(lambda: gone(cluster), "no pod is left")
+    manifests = cluster.helm("template", "headroom", CHART, *IN, *QUICK, "--no-hooks")
+    host = rf"hostPath:\n +path: {path}\n +type: DirectoryOrCreate\n( +)name: {volume}"
+    wrong = re.sub(host, rf"emptyDir: {{}}\n\1name: {volume}", manifests)
+    assert wrong != manifests
+    cluster.kubectl("apply", "--filename=-", stdin=wrong)
+    try:
+        rolled_out(cluster)
+        degraded = until(lambda: (c := condition(cluster, "AgentDegraded"))["status"] == "True" and c, "it says why")
+        assert f"{path}: not the host's" in degraded["message"]
+        assert traces(cluster)["containerd"] == before["containerd"]
+        assert (setting(cluster, THRESHOLDS[2])["state"] == "observed") == (volume == "run")
+        if volume == "run":
+            machine.assert_unchanged()
+    finally:
+        cluster.kubectl("delete", "--filename=-", stdin=wrong)
+        until(lambda: gone(cluster), "no pod is left")
+    install(cluster)
+
+
+def test_an_uninstalled_chart_leaves_nothing_and_a_new_one_enforces(
+    cluster: Cluster, machine: Node, before: dict[str, Any]
+) -> None:
+    began = time.monotonic()
+    cluster.helm("uninstall", "headroom", *IN)
+    print(f"\nuninstalled in {time.monotonic() - began:.1f} s")
+    assert_nothing_left(cluster, machine, before)
+    install(cluster)
+    assert_enforced(cluster)
+    cluster.helm("uninstall", "headroom", *IN)
+    assert_nothing_left(cluster, machine, before)
+
+
+def test_the_kustomization_installs_and_restores(cluster: Cluster, machine: Node, before: dict[str, Any]) -> None:
+    cluster.kubectl("apply", "--kustomize", str(KUSTOMIZE / "base"))
+    rolled_out(cluster)
+    assert_enforced(cluster)
+    cluster.kubectl("delete", "--kustomize", str(KUSTOMIZE / "base"))
+    assert thresholds()[2] == 100000, "deleting the pods restores nothing"
+    cluster.kubectl("apply", "--kustomize", str(KUSTOMIZE / "overlays/restore"))
+    rolled_out(cluster, "headroom-restore")
+    machine.assert_unchanged()
+    cluster.kubectl("delete", "--kustomize", str(KUSTOMIZE / "overlays/restore"))
+    assert_nothing_left(cluster, machine, before)
+
+
+def test_the_privileged_fallback_works_too(cluster: Cluster) -> None:
+    cluster.kubectl("apply", "--kustomize", str(KUSTOMIZE / "overlays/privileged"))
+    rolled_out(cluster)
+    assert_enforced(cluster)
+    cluster.kubectl("delete", "--kustomize", str(KUSTOMIZE / "overlays/privileged"))
+    cluster.kubectl("apply", "--kustomize", str(KUSTOMIZE / "overlays/restore"))
+    rolled_out(cluster, "headroom-restore")
+    cluster.kubectl("delete", "--kustomize", str(KUSTOMIZE / "overlays/restore"))
+
+
+def test_nothing_of_ours_ever_spoke_to_the_api_server(cluster: Cluster) -> None:
+    requests = [json.loads(line) for line in cluster.audit.read_text().splitlines()]
+    clients = {(r["user"]["username"], r.get("userAgent", "").split("/")[0]) for r in requests}
+    assert len(requests) > 100
+    assert not [c for c in clients if "headroom" in " ".join(c)], clients
+    known = {"admin", "system:apiserver", "system:kube-scheduler", "system:kube-controller-manager", "system:node:node1"}
+    controllers = "system:serviceaccount:kube-system:"
+    assert {user for user, _ in clients if not user.startswith(controllers)} <= known, clients
