@@ -28,8 +28,8 @@
 
 #define EXTENSIONS_MAX 8 /* headers between IPv6 and the transport */
 
-/* Messages of one segment: 64 KiB of small ones. */
-#define MESSAGES_MAX     2048
+/* Messages of one segment: 64 KiB of nothing but headers. */
+#define MESSAGES_MAX     4704
 #define MESSAGES_AT_ONCE 32
 
 /* A UDP packet that the device splits: UDP_MAX_SEGMENTS of include/linux/udp.h. */
@@ -48,8 +48,8 @@ static __always_inline struct stream *stream_of(struct __sk_buff *skb)
 	if (stream && stream->cookie != cookie) {
 		stream->cookie = cookie;
 		stream->tag = 0;
-		stream->sides[EGRESS].have = DNS_SIDE_LOST;
-		stream->sides[INGRESS].have = DNS_SIDE_LOST;
+		dns_way_reset(&stream->ways[EGRESS]);
+		dns_way_reset(&stream->ways[INGRESS]);
 	}
 	return stream;
 }
@@ -63,18 +63,20 @@ static __always_inline void count_one(struct __sk_buff *skb, __u32 offset, __u32
 		count_received(skb, offset, visible, about, head);
 }
 
-/* The frame at offset; returns where the next one is. */
+/* The frame at offset, of this side; returns where the next one is. */
 static __always_inline __u32 count_frame(
-	struct __sk_buff *skb, __u32 offset, enum direction direction)
+	struct __sk_buff *skb, __u32 offset, __u32 end, __u32 side, enum direction direction)
 {
 	__u64 word = dns_word(skb, offset);
 	struct stream *stream = stream_of(skb);
 	struct dns_frame frame = {0};
 	__u32 next;
 
-	if (!stream || offset >= skb->len)
-		return skb->len;
-	next = dns_side_frame(&stream->sides[direction], word, offset, skb->len, &frame);
+	if (!stream || offset >= end)
+		return end;
+	next = dns_side_frame(&stream->ways[direction].sides[side & 1], word, offset, end, &frame);
+	if (frame.lost)
+		add(&control.resyncs);
 	if (frame.whole)
 		count_one(skb, frame.offset, frame.visible, frame.length | ABOUT_TCP, frame.head,
 			direction);
@@ -83,48 +85,59 @@ static __always_inline __u32 count_frame(
 
 /* Some of them: the verifier is quicker with a loop of loops. */
 static __always_inline __u32 count_frames(
-	struct __sk_buff *skb, __u32 offset, enum direction direction)
+	struct __sk_buff *skb, __u32 offset, __u32 end, __u32 side, enum direction direction)
 {
-	for (int i = 0; i < MESSAGES_AT_ONCE && offset < skb->len; i++)
-		offset = count_frame(skb, offset, direction);
+	for (int i = 0; i < MESSAGES_AT_ONCE && offset < end; i++)
+		offset = count_frame(skb, offset, end, side, direction);
 	return offset;
 }
 
-__noinline __u32 count_frames_sent(struct __sk_buff *skb, __u32 offset)
+__noinline __u32 count_frames_sent(struct __sk_buff *skb, __u32 offset, __u32 end, __u32 side)
 {
-	return count_frames(skb, offset, EGRESS);
+	return count_frames(skb, offset, end, side, EGRESS);
 }
 
-__noinline __u32 count_frames_received(struct __sk_buff *skb, __u32 offset)
+__noinline __u32 count_frames_received(struct __sk_buff *skb, __u32 offset, __u32 end, __u32 side)
 {
-	return count_frames(skb, offset, INGRESS);
+	return count_frames(skb, offset, end, side, INGRESS);
 }
 
-/* The data of a segment, from offset on. */
+static __always_inline void count_part(struct __sk_buff *skb, struct stream *stream, __u32 offset,
+	__u32 end, __u32 side, enum direction direction)
+{
+	for (int i = 0; i < MESSAGES_MAX / MESSAGES_AT_ONCE; i++) {
+		if (offset >= end)
+			return;
+		offset = direction == EGRESS ? count_frames_sent(skb, offset, end, side)
+					     : count_frames_received(skb, offset, end, side);
+	}
+	if (offset >= end)
+		return;
+	add(&control.cut);
+	stream->ways[direction].sides[side & 1].have = DNS_SIDE_LOST;
+}
+
+/* The data of a segment, from offset on: what fills a hole, and what comes after all others. */
 static __always_inline void count_data(struct __sk_buff *skb, struct stream *stream, __u32 sequence,
-	bool syn, __u32 offset, enum direction direction)
+	__u32 offset, enum direction direction)
 {
+	struct dns_way *way = &stream->ways[direction];
+	__u32 seen = 0, end = skb->len;
+	__s32 gap = dns_way_gap(way, sequence, &seen);
 	__s64 skip;
 
-	if (syn)
-		dns_side_open(&stream->sides[direction], sequence++);
-	if (offset >= skb->len)
-		return;
-	skip = dns_side_skip(&stream->sides[direction], sequence);
+	if (gap < 0)
+		add(&control.resyncs);
+	if (gap > 0 && seen < end - offset)
+		count_part(skb, stream, offset + seen,
+			(__u32)gap < end - offset ? offset + gap : end, DNS_GAP, direction);
+	skip = dns_way_skip(way, sequence);
 	if (skip < 0) {
 		add(&control.resyncs);
 		skip = 0;
 	}
-	if (skip >= skb->len - offset)
-		return;
-	offset += skip;
-	for (int i = 0; i < MESSAGES_MAX / MESSAGES_AT_ONCE; i++) {
-		offset = direction == EGRESS ? count_frames_sent(skb, offset)
-					     : count_frames_received(skb, offset);
-		if (offset >= skb->len)
-			return;
-	}
-	add(&control.cut);
+	if (skip < end - offset)
+		count_part(skb, stream, offset + skip, end, DNS_NEXT, direction);
 }
 
 static __always_inline __u32 packets_in(const struct __sk_buff *skb)
@@ -163,7 +176,7 @@ __noinline int count_encrypted(struct __sk_buff *skb)
 
 static __always_inline void count_tcp(struct __sk_buff *skb, __u32 at, enum direction direction)
 {
-	struct stream *stream = stream_of(skb);
+	struct stream *stream = is_raw(skb) ? NULL : stream_of(skb);
 	const struct tcphdr *tcp;
 	__u32 offset, sequence;
 	bool syn;
@@ -179,8 +192,10 @@ static __always_inline void count_tcp(struct __sk_buff *skb, __u32 at, enum dire
 	offset = at + tcp->doff * 4;
 	sequence = bpf_ntohl(tcp->seq);
 	syn = tcp->syn;
-	if (syn || offset < skb->len)
-		count_data(skb, stream, sequence, syn, offset, direction);
+	if (syn)
+		dns_way_open(&stream->ways[direction], sequence++);
+	if (offset < skb->len)
+		count_data(skb, stream, sequence, offset, direction);
 }
 
 __noinline int count_tcp_sent(struct __sk_buff *skb, __u32 at)

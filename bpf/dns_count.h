@@ -88,7 +88,7 @@ static __always_inline int count_query(
 	struct __sk_buff *skb, __u64 read, __u32 offset, __u32 length, __u32 transport)
 {
 	struct dns_row_key client = {.type = dns_read_class(read), .suffix = dns_read_suffix(read)};
-	__u64 now = bpf_ktime_get_ns(), slots;
+	__u64 now = bpf_ktime_get_ns(), slots, endpoint = endpoint_of(skb, transport == DNS_TCP);
 	struct dns_server *server;
 
 	if (!(read & DNS_READ_HEADER)) {
@@ -112,7 +112,8 @@ static __always_inline int count_query(
 		add(&server->malformed);
 	if (read & DNS_READ_EDNS)
 		add(&server->edns);
-	if (remember(&client, slots, bpf_get_socket_cookie(skb), read, now)) {
+	/* No answer to a raw socket is counted. */
+	if (endpoint && remember(&client, slots, endpoint, read, now)) {
 		add(&server->retransmissions);
 		count_row(ROW_SLOT(slots), true);
 	} else {
@@ -173,19 +174,19 @@ static __always_inline struct dns_server *sender_of(const struct dns_key *key)
 }
 
 /* A message from a port 53. */
-static __always_inline int count_answer(struct __sk_buff *skb, __u64 read)
+static __always_inline int count_answer(struct __sk_buff *skb, __u64 read, bool tcp)
 {
 	struct dns_pending *query = NULL;
 	struct dns_server *server;
 	struct dns_key key = {0};
-	__u64 rcode = dns_read_rcode(read);
+	__u64 rcode = dns_read_rcode(read), endpoint = endpoint_of(skb, tcp);
 	bool overflow = false;
 
 	key.family = address_of(skb, INGRESS, key.address);
-	if (!key.family)
+	if (!key.family || !endpoint)
 		return 0;
 	if (read & DNS_READ_HEADER)
-		query = recall(&key, bpf_get_socket_cookie(skb), read, &overflow);
+		query = recall(&key, endpoint, read, &overflow);
 	server = query ? server_at(SERVER_SLOT(query->slots)) : sender_of(&key);
 	if (!server)
 		return 0;
@@ -212,7 +213,7 @@ static __always_inline int count_answer(struct __sk_buff *skb, __u64 read)
 /*
  * A message at offset, all of it or as much as is visible of its length; head are the first four
  * bytes of a message of TCP. A query that comes and an answer that leaves are a server's: not
- * counted.
+ * counted, but for the packet of an answer that leaves for a port 53.
  */
 static __always_inline void count_message(struct __sk_buff *skb, __u32 offset, __u32 visible,
 	__u32 about, __u32 head, enum direction direction)
@@ -227,8 +228,10 @@ static __always_inline void count_message(struct __sk_buff *skb, __u32 offset, _
 	asm volatile("%0 ^= %1\n%0 ^= %1" : "+r"(read) : "r"(noise));
 	if (direction == EGRESS && !(read & DNS_READ_ANSWER))
 		count_query(skb, read, offset, visible, about & ABOUT_TCP ? DNS_TCP : DNS_UDP);
+	else if (direction == EGRESS && !(about & ABOUT_TCP) && endpoint_of(skb, false) != 53)
+		count_packet(slot_of_receiver(skb), 1, false);
 	else if (direction == INGRESS && (read & DNS_READ_ANSWER || !(read & DNS_READ_HEADER)))
-		count_answer(skb, read);
+		count_answer(skb, read, about & ABOUT_TCP);
 }
 
 /* One for each program: it is verified with nothing that it does not need. */

@@ -25,7 +25,7 @@ struct stream {
 	__u64 cookie;
 	__u64 server;
 	__u64 tag;
-	struct dns_side sides[DIRECTIONS];
+	struct dns_way ways[DIRECTIONS];
 };
 
 struct {

@@ -6,23 +6,53 @@
 
 #include "dns_slots.h"
 
-static __always_inline __u64 hash_of(__u64 cookie, __u16 id)
+#define SOCK_RAW 3
+
+static __always_inline const struct bpf_sock *socket_of(struct __sk_buff *skb)
 {
-	return (cookie << 16 ^ id) * DNS_HASH_FACTOR;
+	struct bpf_sock *socket = skb->sk;
+
+	return socket ? bpf_sk_fullsock(socket) : NULL;
 }
 
-static __always_inline struct dns_pending *primary_of(__u64 cookie, __u16 id)
+/* A raw socket gets a copy of what comes to its namespace for another one. */
+static __always_inline bool is_raw(struct __sk_buff *skb)
 {
-	__u64 hash = hash_of(cookie, id);
+	const struct bpf_sock *socket = socket_of(skb);
+
+	return socket && socket->type == SOCK_RAW;
+}
+
+/*
+ * The port of UDP, whatever the packet's was translated to: sockets may share it (SO_REUSEPORT),
+ * and the answer to one of them reaches any. 0 for a raw socket.
+ */
+static __always_inline __u64 endpoint_of(struct __sk_buff *skb, bool tcp)
+{
+	const struct bpf_sock *socket = tcp ? NULL : socket_of(skb);
+
+	if (socket && socket->type == SOCK_RAW)
+		return 0;
+	return socket && socket->src_port ? socket->src_port : bpf_get_socket_cookie(skb);
+}
+
+static __always_inline __u64 hash_of(__u64 endpoint, __u16 id)
+{
+	return (endpoint << 16 ^ id) * DNS_HASH_FACTOR;
+}
+
+static __always_inline struct dns_pending *primary_of(__u64 endpoint, __u16 id)
+{
+	__u64 hash = hash_of(endpoint, id);
 	__u32 index = hash >> 56 & (DNS_PRIMARY - 1);
 	struct dns_bucket *bucket = bpf_map_lookup_elem(&pending, &index);
 
 	return bucket ? &bucket->ways[hash >> 54 & (DNS_WAYS - 1)] : NULL;
 }
 
-static __always_inline struct dns_bucket *overflow_of(__u64 cookie, __u16 id)
+static __always_inline struct dns_bucket *overflow_of(__u64 endpoint, __u16 id)
 {
-	__u32 index = DNS_PRIMARY + (hash_of(cookie, id) >> 40 & (DNS_OVERFLOW - 1));
+	__u32 index = DNS_PRIMARY + (hash_of(endpoint, id) >> 40 & (DNS_OVERFLOW - 1));
 
 	return bpf_map_lookup_elem(&pending, &index);
 }
@@ -42,10 +72,10 @@ static __always_inline bool is_server(const struct dns_pending *query, const str
 
 /* sent_ns last: user space must not take a new query for an old one. */
 static __always_inline void put(struct dns_pending *way, const struct dns_row_key *client,
-	__u64 slots, __u64 cookie, __u64 read, __u64 now)
+	__u64 slots, __u64 endpoint, __u64 read, __u64 now)
 {
 	*(volatile __u64 *)&way->sent_ns = 0;
-	way->cookie = cookie;
+	way->endpoint = endpoint;
 	way->slots = slots;
 	way->question = dns_read_question(read);
 	way->id = read;
@@ -64,18 +94,18 @@ static __always_inline void clear(struct dns_pending *way, bool overflow)
 		add_many(&control.overflow, -1);
 }
 
-static __always_inline bool is_again(
-	const struct dns_pending *sent, const struct dns_row_key *client, __u64 cookie, __u64 read)
+static __always_inline bool is_again(const struct dns_pending *sent,
+	const struct dns_row_key *client, __u64 endpoint, __u64 read)
 {
-	return sent->sent_ns && sent->cookie == cookie && sent->id == (__u16)read &&
+	return sent->sent_ns && sent->endpoint == endpoint && sent->id == (__u16)read &&
 	       sent->question == dns_read_question(read) && is_server(sent, &client->server);
 }
 
 /* A free way, or the oldest; each query begins elsewhere, so that two rarely want the same. */
 static __always_inline struct dns_pending *find_way(
-	struct dns_bucket *bucket, __u64 cookie, __u64 read)
+	struct dns_bucket *bucket, __u64 endpoint, __u64 read)
 {
-	struct dns_pending *way = &bucket->ways[(cookie ^ read) & (DNS_WAYS - 1)];
+	struct dns_pending *way = &bucket->ways[(endpoint ^ read) & (DNS_WAYS - 1)];
 
 	for (int i = 0; i < DNS_WAYS; i++)
 		if (bucket->ways[i].sent_ns < way->sent_ns)
@@ -84,15 +114,15 @@ static __always_inline struct dns_pending *find_way(
 }
 
 /* Its own function to save stack: the oldest query makes room in an overflow bucket. */
-__noinline int evict(__u64 cookie, __u32 id)
+__noinline int evict(__u64 endpoint, __u32 id)
 {
-	struct dns_bucket *bucket = overflow_of(cookie, id);
+	struct dns_bucket *bucket = overflow_of(endpoint, id);
 	struct dns_pending *oldest;
 	struct dns_server *server;
 
 	if (!bucket)
 		return 0;
-	oldest = find_way(bucket, cookie, id);
+	oldest = find_way(bucket, endpoint, id);
 	if (!oldest->sent_ns)
 		return 0;
 	server = server_at(SERVER_SLOT(oldest->slots));
@@ -107,39 +137,39 @@ __noinline int evict(__u64 cookie, __u32 id)
  * processors may take the same way at once: a few answers in a million are late then.
  */
 static __always_inline bool remember(
-	const struct dns_row_key *client, __u64 slots, __u64 cookie, __u64 read, __u64 now)
+	const struct dns_row_key *client, __u64 slots, __u64 endpoint, __u64 read, __u64 now)
 {
-	struct dns_pending *primary = primary_of(cookie, read);
+	struct dns_pending *primary = primary_of(endpoint, read);
 	struct dns_bucket *bucket;
 
 	if (!primary)
 		return false;
-	if (is_again(primary, client, cookie, read))
+	if (is_again(primary, client, endpoint, read))
 		return true;
 	if (is_overflow_used()) {
-		bucket = overflow_of(cookie, read);
+		bucket = overflow_of(endpoint, read);
 		for (int i = 0; bucket && i < DNS_WAYS; i++)
-			if (is_again(&bucket->ways[i], client, cookie, read))
+			if (is_again(&bucket->ways[i], client, endpoint, read))
 				return true;
 	}
 	if (!primary->sent_ns) {
-		put(primary, client, slots, cookie, read, now);
+		put(primary, client, slots, endpoint, read, now);
 		return false;
 	}
-	evict(cookie, read & 0xffff);
-	bucket = overflow_of(cookie, read);
+	evict(endpoint, read & 0xffff);
+	bucket = overflow_of(endpoint, read);
 	if (!bucket)
 		return false;
-	put(find_way(bucket, cookie, read), client, slots, cookie, read, now);
+	put(find_way(bucket, endpoint, read), client, slots, endpoint, read, now);
 	add(&control.overflow);
 	return false;
 }
 
-static __always_inline bool matches(const struct dns_pending *query, __u64 cookie, __u64 read)
+static __always_inline bool matches(const struct dns_pending *query, __u64 endpoint, __u64 read)
 {
 	__u32 question = dns_read_question(read);
 
-	return query->sent_ns && query->cookie == cookie && query->id == (__u16)read &&
+	return query->sent_ns && query->endpoint == endpoint && query->id == (__u16)read &&
 	       (!question || !query->question || question == query->question);
 }
 
@@ -148,21 +178,21 @@ static __always_inline bool matches(const struct dns_pending *query, __u64 cooki
  * comes from another server, and one socket may query several servers with one id.
  */
 static __always_inline struct dns_pending *recall(
-	const struct dns_key *server, __u64 cookie, __u64 read, bool *overflow)
+	const struct dns_key *server, __u64 endpoint, __u64 read, bool *overflow)
 {
-	struct dns_pending *found = primary_of(cookie, read);
+	struct dns_pending *found = primary_of(endpoint, read);
 	struct dns_bucket *bucket;
 
 	*overflow = false;
-	if (found && !matches(found, cookie, read))
+	if (found && !matches(found, endpoint, read))
 		found = NULL;
 	if (!is_overflow_used() || (found && is_server(found, server)))
 		return found;
-	bucket = overflow_of(cookie, read);
+	bucket = overflow_of(endpoint, read);
 	for (int i = 0; bucket && i < DNS_WAYS; i++) {
 		struct dns_pending *way = &bucket->ways[i];
 
-		if (!matches(way, cookie, read) || (found && !is_server(way, server)))
+		if (!matches(way, endpoint, read) || (found && !is_server(way, server)))
 			continue;
 		found = way;
 		*overflow = true;

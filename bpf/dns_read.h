@@ -108,7 +108,7 @@ static __always_inline int dns_pair(const struct view *view, __u32 offset, __u64
 			  : pair_of_packet(view->skb, offset, words);
 }
 
-#include <headroom/bpf/dns_parse.h>
+#include "dns_stream.h"
 
 /* 0 when it cannot be read like this. */
 __noinline __u64 read_copied(struct __sk_buff *skb, __u32 offset, __u32 length)

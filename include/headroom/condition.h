@@ -42,6 +42,7 @@ struct condition_reading {
 	const struct condition_type *type;
 	enum condition_status status;
 	const char *reason; /* a slug */
+	bool advice;        /* True, and this time no fault of the node */
 	char message[CONDITION_MESSAGE_MAX];
 };
 
@@ -50,16 +51,16 @@ struct condition {
 	uint64_t since_us; /* CLOCK_REALTIME of the last change of status */
 };
 
-/* Status True with this reason; what is appended next follows an earlier message after "; ". */
-void condition_raise(struct condition_reading *reading, const char *reason);
+/* Its type's, or advice. */
+enum severity condition_severity(const struct condition_reading *reading);
+
+/* Status True with this reason; its text follows that of an earlier one after "; ". */
+void __attribute__((format(printf, 3, 4)))
+condition_raise(struct condition_reading *reading, const char *reason, const char *format, ...);
 
 /* Appends to the message; what has no room is cut. */
 void __attribute__((format(printf, 2, 3)))
 condition_append(struct condition_reading *reading, const char *format, ...);
-
-/* Takes a new reading; since_us moves only when the status changes. True when it did. */
-bool condition_observe(
-	struct condition *condition, const struct condition_reading *reading, uint64_t realtime_us);
 
 extern const char *const condition_status_names[]; /* "True" */
 extern const char *const severity_names[];         /* "critical" */

@@ -66,10 +66,7 @@ struct service {
 	bool busy; /* just now: a pull is in flight */
 };
 
-/*
- * How a file becomes as wanted. It belongs to the tuner, that is it stays valid until the tuner's
- * next decide() or close(); a change gets a copy of its own.
- */
+/* How a file becomes as wanted. */
 struct file_edit {
 	/*
 	 * EDIT_OWN: the whole file. EDIT_TOML and EDIT_JSON: the value in the file's language, as
@@ -83,22 +80,6 @@ struct file_edit {
 	const char *base; /* what a file begins with that does not exist yet; NULL for nothing */
 	const char *dump_key; /* VERIFY_CONTAINERD_DUMP: the key's full name in the dump */
 	struct service service;
-};
-
-/* What a tuner's decide() wants of a file. wanted is empty for "leave it alone". */
-struct file_want {
-	char name[SETTING_NAME_MAX];
-	struct file_target target;
-	char actual[SETTING_VALUE_MAX]; /* what is in force now; empty: not known */
-	/*
-	 * What the file has for the next start, in the form of wanted; empty: nothing. For EDIT_OWN
-	 * it must equal wanted exactly when the file is edit->text.
-	 */
-	char on_disk[SETTING_VALUE_MAX];
-	char wanted[SETTING_VALUE_MAX];
-	int error;                    /* 0, or -errno of reading it: -ENOENT means unsupported */
-	const char *reason;           /* a slug of src/model/reason.c */
-	const struct file_edit *edit; /* when wanted is not empty; else NULL */
 };
 
 /* What is recorded durably of a file setting before it is first written, and since. */

@@ -11,13 +11,30 @@
 #include <headroom/setting.h>
 #include <headroom/value.h>
 
-/* What a change of a file has besides. */
+/* What a want or a change of a file has besides. */
 struct file_change {
 	struct file_target target;
-	char on_disk[SETTING_VALUE_MAX]; /* what the file has; the change's old is what is in force
-					  */
-	struct file_edit edit;           /* a copy of the want's; its texts are owned */
-	bool activate_only; /* the file is as wanted, and its program does not run with it yet */
+	/*
+	 * What the file has for the next start, in the form of wanted; empty: nothing. For EDIT_OWN
+	 * it must equal wanted exactly when the file is edit.text.
+	 */
+	char on_disk[SETTING_VALUE_MAX];
+	struct file_edit edit; /* of a change: with its texts behind this */
+	bool activate_only;    /* the file is as wanted, and its program does not run with it yet */
+	bool written;          /* after apply or restore */
+};
+
+/* What a tuner's decide() wants of a setting. wanted is empty for "leave it alone". */
+struct want {
+	char name[SETTING_NAME_MAX];
+	char actual[SETTING_VALUE_MAX]; /* what is in force now; empty: not known */
+	char wanted[SETTING_VALUE_MAX];
+	int error;          /* 0, or -errno of reading it: -ENOENT means unsupported */
+	const char *reason; /* a slug */
+	bool requested;     /* by a file of the configuration: a node that lacks it fails it */
+	struct value_target target; /* of a value */
+	bool grown;                 /* of a value: by growth, which a restart does not undo */
+	struct file_change *file;   /* of a file, the proposal's; NULL for a value */
 };
 
 struct change {
@@ -27,7 +44,7 @@ struct change {
 	char new[SETTING_VALUE_MAX];
 	const char *reason;         /* a slug; after apply: that of the error too */
 	struct value_target target; /* of a value */
-	bool grown;                 /* of a value: see value_want */
+	bool grown;                 /* of a value: see struct want */
 	struct file_change *file;   /* of a file, owned; NULL for a value */
 	bool gone; /* of a restore: there is no such thing here now; its record stays */
 	bool left; /* of a restore: not ours to restore, reason says why; new is empty */
@@ -44,8 +61,12 @@ struct plan {
 	size_t n, allocated;
 };
 
-/* Appends a zeroed change and returns it, or NULL without memory. It moves with the next append. */
-struct change *plan_add(struct plan *plan);
+/*
+ * Appends a change, which moves with the next append. file is NULL for a value, else
+ * copied.
+ */
+struct change *plan_add(struct plan *plan, const struct file_change *file, const char *name,
+	const char *tuner, const char *old, const char *new);
 
 /*
  * Puts the changes into an order in which gc_thresh1 <= gc_thresh2 <= gc_thresh3 holds after every
@@ -54,15 +75,17 @@ struct change *plan_add(struct plan *plan);
  */
 void plan_sort(struct plan *plan);
 
-/* Makes a change one of a file, with a copy of the want's edit. 0 or -ENOMEM. */
-int change_take_file(struct change *change, const struct file_want *want);
-
 /* Frees what a change owns, before it is dropped from a plan. */
 void change_release(struct change *change);
 
-/* Moves changes to the end of another plan: all, or those of files alone. 0, or -ENOMEM with the
- * rest left there. */
-int plan_move(struct plan *plan, struct plan *from, bool files_alone);
+enum plan_part {
+	PLAN_VALUES,
+	PLAN_FILES,
+	PLAN_ALL,
+};
+
+/* Moves changes to the end of another plan. */
+void plan_move(struct plan *plan, struct plan *from, enum plan_part part);
 
 void plan_reset(struct plan *plan); /* empties it, keeps the memory */
 void plan_clear(struct plan *plan);

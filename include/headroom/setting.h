@@ -47,7 +47,8 @@ struct setting {
 	enum mode mode;
 	enum setting_state state;
 	const char *reason;                /* why it is in this state: a slug */
-	int error;                         /* -errno behind SETTING_FAILED, else 0 */
+	int error;                         /* -errno behind SETTING_FAILED; of SETTING_UNSUPPORTED
+					    * when a file of the configuration asks for it; else 0 */
 	char why[SETTING_WHY_MAX];         /* more about error than strerror(3) says; or empty */
 	char confirmed[SETTING_VALUE_MAX]; /* as it last was in sync: another value is drift */
 	bool drifted;                      /* drift was seen, and nothing written since */
@@ -62,7 +63,8 @@ extern const char *const setting_state_names[];
 
 /*
  * The one place where a setting's state changes. reason is a slug; error and why (may be NULL)
- * belong to SETTING_FAILED. True when it is in that state for another reason than before.
+ * belong to SETTING_FAILED; an error also to SETTING_UNSUPPORTED. True when it is in that state for
+ * another reason than before.
  */
 bool setting_become(struct setting *setting, enum setting_state state, const char *reason,
 	int error, const char *why);

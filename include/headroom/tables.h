@@ -42,10 +42,13 @@ struct cJSON;
 /* How a cell is shown. */
 enum column_format {
 	COLUMN_TEXT,
+	COLUMN_CODE,     /* a value of a file or of the kernel */
+	COLUMN_NOTE,     /* a text of less weight */
 	COLUMN_STATE,    /* a text, marked good or bad by what it says */
 	COLUMN_NUMBER,   /* a whole number */
 	COLUMN_SECONDS,  /* a time: 380 us, 21 ms */
 	COLUMN_WORKLOAD, /* an object as a limit's users have it */
+	COLUMN_HISTORY,  /* an array as history_json() writes it */
 };
 
 /* A column of the table that the page and `headroom top` show of a tuner's document. */
@@ -63,9 +66,13 @@ struct column {
 struct table_view {
 	const char *title;
 	const char *rows;             /* the array in the document */
-	const struct column *columns; /* ended by one without key and write */
+	const struct column *columns; /* ended by one without key and write; at most 32 */
+	const char *kind, *help_key;  /* the entries that explain a row, by this key; or NULL */
 	/* False for a row that the page leaves out. May be NULL. */
 	bool (*shows)(const struct cJSON *row);
+	/* True for a row that the page folds away below the others. May be NULL. */
+	bool (*folds)(const struct cJSON *row);
+	const char *folded; /* what those are: "idle" */
 };
 
 #define METRIC_LABELS_MAX 4
@@ -90,7 +97,7 @@ enum capability_use {
 	CAPABILITY_TO_OPEN,    /* to load BPF programs, then given up */
 	CAPABILITY_TO_RUN,     /* as long as the tuner is on */
 	CAPABILITY_TO_ENFORCE, /* while the tuner may change files, or has changed some */
-	CAPABILITY_TO_CHROOT,  /* the same, when the host's root is not the agent's */
+	CAPABILITY_TO_CHROOT,  /* to run, when the host's root is not the agent's */
 	CAPABILITY_TO_SET,     /* while a setting whose name begins with setting is managed */
 };
 

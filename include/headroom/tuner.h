@@ -8,15 +8,14 @@
  * src/tuners/table.c.
  */
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include <headroom/condition.h>
-#include <headroom/file.h>
 #include <headroom/limit.h>
-#include <headroom/setting.h>
+#include <headroom/plan.h>
 #include <headroom/tables.h>
-#include <headroom/value.h>
 
 #define TUNER_WHY_MAX 320
 
@@ -36,21 +35,21 @@ enum tuner_state {
 
 /* What one tuner makes of the node at one moment. Cleared, then filled again, every tick. */
 struct proposal {
-	struct value_want *values;
-	size_t n_values, values_allocated;
-	struct file_want *files;
-	size_t n_files, files_allocated;
+	struct want *wants;
+	size_t n_wants, wants_allocated;
 	struct limit_reading *limits;
 	size_t n_limits, limits_allocated;
 	struct condition_reading *conditions;
 	size_t n_conditions, conditions_allocated;
 };
 
-/* Each appends a zeroed element and returns it, or NULL without memory. */
-struct value_want *proposal_value(struct proposal *proposal);
-struct file_want *proposal_file(struct proposal *proposal);
+/* Each appends a zeroed element and returns it. */
+struct want *proposal_value(struct proposal *proposal);
+struct want *proposal_file(struct proposal *proposal, const char *text); /* edit.text, or NULL */
 struct limit_reading *proposal_limit(struct proposal *proposal);
-struct condition_reading *proposal_condition(struct proposal *proposal);
+/* False, for this reason. */
+struct condition_reading *proposal_condition(
+	struct proposal *proposal, const struct condition_type *type, const char *reason);
 void proposal_reset(struct proposal *proposal); /* empties it, keeps the memory */
 void proposal_clear(struct proposal *proposal);
 
@@ -60,6 +59,8 @@ struct decide_input {
 	size_t n_values;
 	const struct file_record *files; /* of all tuners */
 	size_t n_files;
+	const struct setting *settings; /* of all tuners, as they were after the last poll */
+	size_t n_settings;
 	uint64_t now_us; /* CLOCK_MONOTONIC */
 };
 
@@ -84,25 +85,22 @@ struct tuner_ops {
 	void (*validate)(const struct config *config, struct config_fault_list *faults);
 
 	/*
-	 * Probes the node, once, by doing. Returns 0 and a state in self (owned by the caller,
-	 * given to close), or -ENOMEM. Something missing on the node is no error: state()
-	 * reports it. watch is false for one-shot commands, which load no BPF.
+	 * Probes the node, once, by doing. Returns self, which is given to close. Something missing
+	 * on the node is no error: explain() reports it. watch is false for one-shot commands,
+	 * which load no BPF.
 	 */
-	int (*open)(const struct host *host, bool watch, void **self);
+	void *(*open)(const struct host *host, bool watch);
 
 	/*
 	 * The agent's loop, called once, after configure: for what has to be loaded with the
-	 * privileges of the start, beside the loop. 0 or -errno. May be NULL.
+	 * privileges of the start, beside the loop. May be NULL.
 	 */
-	int (*attach)(void *self, struct sd_event *event);
+	void (*attach)(void *self, struct sd_event *event);
 
-	/* Takes the configured values. Called after open and at each reload. 0 or -ENOMEM. */
-	int (*configure)(void *self, const struct config *config);
+	/* Takes the configured values, after open and at each reload. May be NULL. */
+	void (*configure)(void *self, const struct config *config);
 
-	/*
-	 * Reads the node, without blocking. What cannot be read is recorded as such; nothing is
-	 * returned. NULL where samples are enough.
-	 */
+	/* Reads the node, without blocking. NULL where samples are enough. */
 	void (*sense)(void *self);
 
 	/*
@@ -126,9 +124,8 @@ struct tuner_ops {
 	/*
 	 * Pure: what was sensed and configured, input and memory in; proposal and memory out. No
 	 * clock, file, socket or BPF map. What a want points to stays valid until the next call.
-	 * 0 or -ENOMEM.
 	 */
-	int (*decide)(const void *self, const struct decide_input *input, void *memory,
+	void (*decide)(const void *self, const struct decide_input *input, void *memory,
 		struct proposal *proposal);
 
 	/* Hands the kernel the BPF parameters that decide() left in memory. May be NULL. */
@@ -141,16 +138,18 @@ struct tuner_ops {
 	int (*event_fd)(const void *self);
 	void (*drain)(void *self);
 
-	/* How soon to poll next, in microseconds, when sooner than the tick; else 0. May be NULL.
-	 */
+	/* Microseconds until the next poll, when sooner than the tick; else 0. May be NULL. */
 	uint64_t (*next_poll_us)(const void *self, const void *memory);
 
-	/* Active or degraded, as found by open and sense; why is written for degraded. */
-	enum tuner_state (*state)(const void *self, char why[static TUNER_WHY_MAX]);
+	/*
+	 * Writes to why, which is empty, what open and sense found missing: then it is degraded,
+	 * else active. May be NULL.
+	 */
+	void (*explain)(const void *self, char why[static TUNER_WHY_MAX]);
 
 	/*
 	 * The member of /v1/status that is this tuner's own, and its name there. trusted: its
-	 * reader is root. The caller frees it; NULL without memory. Both may be NULL.
+	 * reader is root. The caller frees it. Both may be NULL.
 	 */
 	const char *document_name;
 	struct cJSON *(*document)(const void *self, const void *memory, bool trusted);

@@ -23,17 +23,6 @@ struct value_target {
 	int level;                   /* VALUE_NEIGHTBL: 1, 2, 3 of gc_thresh */
 };
 
-/* What a tuner's decide() wants of a value. wanted is empty for "leave it alone". */
-struct value_want {
-	char name[SETTING_NAME_MAX];
-	struct value_target target;
-	char actual[SETTING_VALUE_MAX];
-	char wanted[SETTING_VALUE_MAX];
-	int error;          /* 0, or -errno of reading it: -ENOENT means unsupported */
-	const char *reason; /* a slug of src/model/reason.c */
-	bool grown;         /* wanted was reached by growth, which a restart does not undo */
-};
-
 /*
  * What was recorded before the first write, and since: enough to restore the original, and to tell
  * our own writes from those of others.

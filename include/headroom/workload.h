@@ -7,7 +7,6 @@
 #include <stddef.h>
 
 struct cJSON;
-struct json;
 
 enum workload_kind {
 	WORKLOAD_HOST,
@@ -31,6 +30,6 @@ extern const char *const workload_kind_names[];
 void workload_describe(const struct workload *workload, char *text, size_t size);
 
 /* Adds the member "workload" to parent. */
-void workload_json(struct json *json, struct cJSON *parent, const struct workload *workload);
+void workload_json(struct cJSON *parent, const struct workload *workload);
 
 #endif

@@ -1,17 +1,86 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "agent/agent.h"
-
 #include "agent/internal.h"
+
 #include "base/build.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "base/util.h"
-#include "report/notify.h"
+#include "kernel/bpf.h"
 
 #include <errno.h>
 #include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <systemd/sd-daemon.h>
+
+/* ---- what it serves ---- */
+
+/* A port in use may become free: ask again after this long. */
+#define HTTP_RETRY_US (10 * USEC_PER_SEC)
+
+static const struct node *get_node(void *userdata)
+{
+	struct agent *agent = userdata;
+
+	return &agent->core.node;
+}
+
+static void on_change(void *userdata, bool restore, const char *only, struct http_reply *reply)
+{
+	agent_request(userdata, restore, only, reply);
+}
+
+static const struct http_handlers handlers = {.node = get_node, .change = on_change};
+
+/* Opens what is not open as configured, and closes what is not configured any more. */
+static void serve_at(struct agent *agent, struct endpoint *endpoint, const char *address)
+{
+	bool same = streq(address, endpoint->address);
+	uint64_t now = now_us();
+
+	if (same && (endpoint->server || !address[0] || now < endpoint->retry_us))
+		return;
+	if (endpoint->server)
+		http_server_close(steal(endpoint->server));
+	copy_text(endpoint->address, sizeof(endpoint->address), address);
+	endpoint->retry_us = now + HTTP_RETRY_US;
+	endpoint->error = 0;
+	if (address[0])
+		endpoint->error =
+			http_server_open(agent->event, &(struct http_options){.listen_on = address},
+				&handlers, agent, &endpoint->server);
+}
+
+void agent_serve(struct agent *agent)
+{
+	static const char *const options[] = {"listen", "socket"};
+	struct core *core = &agent->core;
+	char socket_path[PATH_MAX], error[CONDITION_MESSAGE_MAX] = "";
+
+	core_socket_path(core->config, socket_path);
+	serve_at(agent, &agent->endpoints[0], config_text(core->config, "http.listen"));
+	serve_at(agent, &agent->endpoints[1], socket_path);
+	for (size_t i = 0; i < ARRAY_SIZE(options); i++)
+		if (agent->endpoints[i].error < 0)
+			text_append(error, sizeof(error),
+				"%shttp.%s: %.100s: %s: choose another or free it",
+				error[0] ? "; " : "", options[i], agent->endpoints[i].address,
+				strerror(-agent->endpoints[i].error));
+	if (error[0] && !streq(error, core->agent_error))
+		log_error("http", "%s", error);
+	copy_text(core->agent_error, sizeof(core->agent_error), error);
+}
+
+void agent_stop_serving(struct agent *agent)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(agent->endpoints); i++)
+		if (agent->endpoints[i].server)
+			http_server_close(steal(agent->endpoints[i].server));
+}
+
+/* ---- the program ---- */
 
 static int on_hangup(sd_event_source *source, const struct signalfd_siginfo *info, void *userdata)
 {
@@ -19,38 +88,6 @@ static int on_hangup(sd_event_source *source, const struct signalfd_siginfo *inf
 	(void)info;
 	agent_reload(userdata);
 	return 0;
-}
-
-static int add_signals(struct agent *agent)
-{
-	sigset_t set;
-	int r;
-
-	sigemptyset(&set);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGHUP);
-	signal(SIGPIPE, SIG_IGN);
-	if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
-		return -errno;
-	/* No handler: the loop ends with code 0. */
-	r = sd_event_add_signal(agent->event, NULL, SIGTERM, NULL, NULL);
-	if (r >= 0)
-		r = sd_event_add_signal(agent->event, NULL, SIGINT, NULL, NULL);
-	if (r >= 0)
-		r = sd_event_add_signal(agent->event, NULL, SIGHUP, on_hangup, agent);
-	return r;
-}
-
-/* Connections of many slow clients need descriptors: take what the hard limit gives. */
-static void raise_file_limit(void)
-{
-	struct rlimit limit;
-
-	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
-		limit.rlim_cur = MIN(limit.rlim_max, 4096);
-		setrlimit(RLIMIT_NOFILE, &limit);
-	}
 }
 
 int agent_become_writer(struct agent *agent)
@@ -71,24 +108,79 @@ int agent_become_writer(struct agent *agent)
 	else if (r < 0)
 		log_warning("/run/headroom",
 			"%s: originals of values cannot be recorded, so values are only observed",
-			strerror(-r));
+			core_describe_values_error(r));
 	return r;
+}
+
+/* A record may be of a setting that the configuration names no more: a restore writes it. */
+static bool is_managed(const struct core *core, const char *prefix)
+{
+	for (size_t i = 0; i < core->node.n_settings; i++)
+		if (starts_with(core->node.settings[i].name, prefix))
+			return true;
+	for (size_t i = 0; core->values && i < core->values->n; i++)
+		if (starts_with(core->values->records[i].name, prefix))
+			return true;
+	return false;
+}
+
+static bool is_needed(const struct core *core, size_t tuner, const struct capability_row *row)
+{
+	enum mode mode = core->node.tuners[tuner].mode;
+
+	switch (row->use) {
+	case CAPABILITY_TO_OPEN:
+		return false;
+	case CAPABILITY_TO_RUN: /* also of a tuner that a reload may switch on */
+		return true;
+	case CAPABILITY_TO_ENFORCE:
+		/* It may change files, or a record of one is to be restored. */
+		return mode == MODE_ENFORCE || mode == MODE_RELEASED || core->n_files > 0;
+	case CAPABILITY_TO_CHROOT: /* observing asks the same program */
+		return core->host.root[0];
+	case CAPABILITY_TO_SET:
+		return is_managed(core, row->setting);
+	}
+	return false;
+}
+
+/* Where the unit or the pod does not give a capability, it is not had, and cannot be kept. */
+void agent_drop_privileges(const struct agent *agent)
+{
+	const struct node *node = &agent->core.node;
+	cap_t caps = cap_init();
+
+	for (size_t i = 0; caps && i < node->n_tuners; i++)
+		for (const struct capability_row *row = node->tuners[i].ops->capabilities;
+			row && row->name; row++) {
+			if (!capability_have(row->capability) || !is_needed(&agent->core, i, row))
+				continue;
+			cap_set_flag(caps, CAP_PERMITTED, 1, &row->capability, CAP_SET);
+			cap_set_flag(caps, CAP_EFFECTIVE, 1, &row->capability, CAP_SET);
+		}
+	if (!caps || cap_set_proc(caps) < 0)
+		log_warning("privileges", "not dropped: %s", strerror(errno));
+	cap_free(caps);
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		log_warning("privileges", "no_new_privs not set");
 }
 
 static int start(struct agent *agent)
 {
 	int r = sd_event_new(&agent->event);
 
+	/* SIGTERM and SIGINT end the loop with code 0. */
 	if (r >= 0)
-		r = add_signals(agent);
+		r = sd_event_set_signal_exit(agent->event, true);
+	if (r >= 0)
+		r = sd_event_add_signal(
+			agent->event, NULL, SIGHUP | SD_EVENT_SIGNAL_PROCMASK, on_hangup, agent);
 	if (r >= 0)
 		r = worker_new(agent->event, &agent->worker);
-	if (r >= 0)
-		r = core_attach(&agent->core, agent->event);
 	if (r < 0)
 		return r;
+	core_attach(&agent->core, agent->event);
 	agent->source_signature = config_source_signature(&agent->core.source);
-	agent_remember_sources(agent);
 	agent_serve(agent);
 	agent_poll(agent);
 	r = agent_watch_tuners(agent);
@@ -97,60 +189,58 @@ static int start(struct agent *agent)
 
 static void stop(struct agent *agent)
 {
-	notify_stopping();
+	sd_notify(0, "STOPPING=1");
 	agent_stop_serving(agent);
 	/* Cancels what is under way: the next agent finishes or undoes it. */
-	if (agent->worker)
-		worker_free(agent->worker);
+	worker_free(agent->worker);
 	sd_event_source_disable_unref(agent->tick);
-	for (size_t i = 0; agent->watches && i < agent->core.node.n_tuners; i++)
-		sd_event_source_disable_unref(agent->watches[i]);
-	free(agent->watches);
+	for (size_t i = 0; i < agent->core.node.n_tuners; i++)
+		sd_event_source_disable_unref(agent->core.node.tuners[i].watch);
 	sd_event_unref(agent->event);
-	agent_forget_sources(agent);
 	plan_clear(&agent->done);
 	core_close(&agent->core);
 }
 
-static int load_first_config(const struct core_options *options, struct config **config)
+/* What it does to the node, where it answers, and what it was told. */
+static void log_start(const struct agent *agent)
 {
-	struct config_source source = core_source(options->config_file);
-	struct config_fault_list faults = {0}, notices = {0};
-	int r = core_load_config(&source, config, &faults, &notices);
-
-	for (size_t i = 0; i < notices.n; i++)
-		log_notice("config", "%s:%u:%u: %s", notices.faults[i].file, notices.faults[i].line,
-			notices.faults[i].column, notices.faults[i].message);
-	for (size_t i = 0; i < faults.n; i++)
-		fprintf(stderr, "%s:%u:%u: %s\n", faults.faults[i].file, faults.faults[i].line,
-			faults.faults[i].column, faults.faults[i].message);
-	config_faults_clear(&faults);
-	config_faults_clear(&notices);
-	return r;
-}
-
-/* What it does to the node, in a word. */
-static const char *attitude(const struct core *core)
-{
+	const struct core *core = &agent->core;
 	size_t released = 0, enforcing = 0;
+	char files[512] = "";
+	const char *file;
 
 	for (size_t i = 0; i < core->node.n_tuners; i++) {
 		released += core->node.tuners[i].mode == MODE_RELEASED;
 		enforcing += core->node.tuners[i].mode == MODE_ENFORCE;
 	}
-	return enforcing > 0 ? "enforcing" : released > 0 ? "released" : "observing";
+	for (size_t i = 0; (file = config_file(core->config, i)); i++)
+		text_append(files, sizeof(files), "%s%s", i > 0 ? ", " : "", file);
+	log_info("agent", "version %s, %s, profile %s, on %s and %s; configuration: %s",
+		HEADROOM_VERSION,
+		enforcing > 0  ? "enforcing"
+		: released > 0 ? "released"
+			       : "observing",
+		config_text(core->config, "profile"),
+		agent->endpoints[0].address[0] ? agent->endpoints[0].address : "no port",
+		agent->endpoints[1].address, files[0] ? files : "none, the defaults");
 }
 
 int agent_run(const struct core_options *options)
 {
 	struct agent agent = {0};
+	struct rlimit files;
 	struct config *config;
 	int r;
 
 	/* One arena: the worker needs no heap of its own. */
 	mallopt(M_ARENA_MAX, 1);
-	raise_file_limit();
-	r = load_first_config(options, &config);
+	signal(SIGPIPE, SIG_IGN);
+	/* Connections of many slow clients need descriptors: take what the hard limit gives. */
+	if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
+		files.rlim_cur = MIN(files.rlim_max, 4096);
+		setrlimit(RLIMIT_NOFILE, &files);
+	}
+	r = agent_load_config(options->config_file, &config);
 	if (r < 0)
 		return 1;
 	r = core_open(&agent.core, options, config);
@@ -161,7 +251,7 @@ int agent_run(const struct core_options *options)
 	if (r == 0)
 		r = start(&agent);
 	if (r >= 0) {
-		log_info("agent", "version %s, %s", HEADROOM_VERSION, attitude(&agent.core));
+		log_start(&agent);
 		r = agent_loop(&agent);
 	}
 	if (r < 0)

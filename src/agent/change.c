@@ -5,21 +5,21 @@
 #include "apply/values.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "tuners/table.h"
 
 #include <errno.h>
 
 void core_reset(struct core *core, const char *only)
 {
-	size_t kept = 0;
-
 	reconcile_reset(&core->node, only);
-	for (size_t i = 0; i < core->node.n_tuners; i++)
-		if (!only || streq(only, core->node.tuners[i].ops->name))
-			core->node.tuners[i].force = true;
-	for (size_t i = 0; i < core->n_released; i++)
-		if (only && !streq(only, core->released[i].tuner))
-			core->released[kept++] = core->released[i];
-	core->n_released = kept;
+	for (size_t i = 0; i < core->node.n_tuners; i++) {
+		struct tuner_status *tuner = &core->node.tuners[i];
+
+		if (only && !streq(only, tuner->ops->name))
+			continue;
+		tuner->force = true;
+		release_set(&core->released, tuner->ops->name, false);
+	}
 	for (size_t i = 0; i < core->n_files; i++)
 		if (!only || streq(only, core->files[i].tuner))
 			core->files[i].failed[0] = '\0';
@@ -37,55 +37,38 @@ void core_plan_only(struct core *core, const char *only)
 	core->plan.n = kept;
 }
 
+/* The changes go to done, or (NULL) are dropped. */
 static void take_done(struct plan *done, struct plan *changes)
 {
-	if (done && plan_move(done, changes, false) < 0)
-		log_error("agent", "%s: the answer is incomplete", strerror(ENOMEM));
+	if (done)
+		plan_move(done, changes, PLAN_ALL);
 	plan_clear(changes);
 }
 
 size_t core_apply_values(struct core *core, struct plan *done)
 {
-	struct plan files = {0};
+	struct plan values = {0};
 	size_t n;
 
-	if (plan_move(&files, &core->plan, true) < 0)
-		log_error("agent", "%s", strerror(ENOMEM));
-	n = core->plan.n;
+	plan_move(&values, &core->plan, PLAN_VALUES);
+	n = values.n;
 	if (n > 0 && core->values && core->lock >= 0) {
-		values_apply(&core->host, core->values, &core->plan);
-		reconcile_results(&core->node, &core->plan, now_us());
+		values_apply(&core->host, core->values, &values);
+		reconcile_results(&core->node, &values, now_us());
 	}
-	if (done)
-		take_done(done, &core->plan);
-	plan_reset(&core->plan);
-	if (plan_move(&core->plan, &files, false) < 0)
-		log_error("agent", "%s", strerror(ENOMEM));
-	plan_clear(&files);
+	take_done(done, &values);
 	return n;
 }
 
-static void release(struct core *core, const char *tuner)
-{
-	struct release *release = &core->released[core->n_released];
-
-	if (core_released(core, tuner) || core->n_released == JOURNAL_RELEASED_MAX)
-		return;
-	copy_text(release->tuner, sizeof(release->tuner), tuner);
-	release->since_s = realtime_us() / USEC_PER_SEC;
-	core->n_released++;
-}
-
-int core_restore_values(struct core *core, const char *only, struct plan *done)
+void core_restore_values(struct core *core, const char *only, struct plan *done)
 {
 	struct plan plan = {0};
-	int r = 0;
 
-	for (size_t i = 0; core->tuner_names[i]; i++)
-		if (!only || streq(only, core->tuner_names[i]))
-			release(core, core->tuner_names[i]);
+	for (size_t i = 0; i < core->node.n_tuners; i++)
+		if (!only || streq(only, core->node.tuners[i].ops->name))
+			release_set(&core->released, core->node.tuners[i].ops->name, true);
 	if (core->values)
-		r = values_restore(&core->host, core->values, only, &plan);
+		values_restore(&core->host, core->values, only, &plan);
 	for (size_t i = 0; i < plan.n; i++) {
 		struct setting *setting = node_setting(&core->node, plan.changes[i].name);
 
@@ -94,7 +77,6 @@ int core_restore_values(struct core *core, const char *only, struct plan *done)
 				plan.changes[i].error, NULL);
 	}
 	take_done(done, &plan);
-	return r;
 }
 
 struct file_job *core_file_job(
@@ -108,29 +90,17 @@ struct file_job *core_file_job(
 	job->journal = core->journal;
 	job->host = core->host;
 	job->task = task;
-	job->tuners = core->tuner_names;
+	job->released = core->released;
 	job->forced = forced;
 	/* A restore goes by the policy that is recorded; what is left open, by today's as well. */
 	job->restart = task == FILE_RESTORE ? RESTART_NOW
 					    : (enum restart_policy)config_choice(
 						      core->config, "runtime.restart");
 	copy_text(job->only, sizeof(job->only), only ? only : "");
-	if (task == FILE_APPLY && plan_move(&job->plan, &core->plan, true) < 0)
-		log_error("agent", "%s", strerror(ENOMEM));
+	if (task == FILE_APPLY)
+		plan_move(&job->plan, &core->plan, PLAN_FILES);
 	core->files_busy = true;
 	return job;
-}
-
-/* What a sample said before the job ended says nothing of the files as they are now. */
-static void mark_stale(struct core *core, const struct plan *plan)
-{
-	for (size_t i = 0; i < core->node.n_tuners; i++) {
-		struct tuner_status *tuner = &core->node.tuners[i];
-
-		for (size_t c = 0; tuner->ops->sample_request && c < plan->n; c++)
-			tuner->files_stale = tuner->files_stale ||
-					     streq(plan->changes[c].tuner, tuner->ops->name);
-	}
 }
 
 int core_take_files(struct core *core, struct file_job *job, struct plan *done)
@@ -141,11 +111,16 @@ int core_take_files(struct core *core, struct file_job *job, struct plan *done)
 	free(core->files);
 	core->files = steal(job->records);
 	core->n_files = job->n_records;
-	core->n_released = job->n_released;
-	memcpy(core->released, job->released, sizeof(core->released));
+	core->released = job->released;
 	if (job->task == FILE_APPLY)
 		reconcile_results(&core->node, &job->plan, now_us());
-	mark_stale(core, &job->plan);
+	/* What a sample said before the job ended says nothing of the files as they are now. */
+	for (size_t i = 0; i < core->node.n_tuners; i++) {
+		struct tuner_status *tuner = &core->node.tuners[i];
+
+		for (size_t c = 0; tuner->ops->sample_request && c < job->plan.n; c++)
+			tuner->files_stale |= streq(job->plan.changes[c].tuner, tuner->ops->name);
+	}
 	take_done(done, &job->plan);
 	file_job_clear(job);
 	free(job);
@@ -175,13 +150,11 @@ const struct condition *core_unreachable(const struct core *core)
 static void add_unreachable(const struct core *core, struct plan *done)
 {
 	const struct condition *condition = core_unreachable(core);
-	struct change *change = condition ? plan_add(done) : NULL;
+	struct change *change;
 
-	if (!change)
+	if (!condition)
 		return;
-	copy_text(change->name, sizeof(change->name), "runtime");
-	copy_text(change->tuner, sizeof(change->tuner), "runtime");
-	copy_text(change->new, sizeof(change->new), "configured");
+	change = plan_add(done, NULL, "runtime", "runtime", "", "configured");
 	change->reason = condition->now.reason;
 	change->error = -ETIMEDOUT;
 	change->why = strdup(condition->now.message);
@@ -208,18 +181,21 @@ void core_add_unset(const struct core *core, const char *only, struct plan *done
 			     (setting->state == SETTING_PENDING &&
 				     streq(setting->reason, "restart-refused"));
 		struct change *change;
+		const char *why;
 
 		if (!unset || setting->mode != MODE_ENFORCE || is_tried(done, setting->name) ||
-			(only && !streq(setting->tuner, only)) || !(change = plan_add(done)))
+			(only && !streq(setting->tuner, only)))
 			continue;
-		copy_text(change->name, sizeof(change->name), setting->name);
-		copy_text(change->tuner, sizeof(change->tuner), setting->tuner);
-		copy_text(change->old, sizeof(change->old), setting->actual);
+		change = plan_add(done, NULL, setting->name, setting->tuner, setting->actual,
+			setting->wanted);
 		copy_text(change->actual, sizeof(change->actual), setting->actual);
-		copy_text(change->new, sizeof(change->new), setting->wanted);
 		change->reason = setting->reason;
 		change->error = setting->error < 0 ? setting->error : -ECANCELED;
-		change->why = setting->why[0] ? strdup(setting->why) : NULL;
+		why = setting->why[0] ? setting->why
+		      : setting->state == SETTING_UNSUPPORTED
+			      ? entry_help("reason", setting->reason)
+			      : NULL;
+		change->why = why ? strdup(why) : NULL;
 	}
 	if (!only || streq(only, "runtime"))
 		add_unreachable(core, done);

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/core.h"
 
-#include "apply/lock.h"
 #include "apply/reconcile.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/util.h"
 #include "tuners/table.h"
-#include "workload/names.h"
+#include "workload/cgroup.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,38 +20,84 @@
 #define DEFAULT_STATE_DIR "/var/lib/headroom"
 #define DEFAULT_RUN_DIR   "/run/headroom"
 
-const char *core_state_directory(void)
+const char *core_state_name(void)
 {
 	const char *directory = getenv("HEADROOM_STATE_DIR");
 
 	return directory && directory[0] ? directory : DEFAULT_STATE_DIR;
 }
 
+/* Of a directory, or before it is made of the one that it will be in. */
+static int stat_location(const char *path, struct stat *st)
+{
+	char parent[PATH_MAX];
+
+	if (stat(path, st) == 0)
+		return 0;
+	copy_text(parent, sizeof(parent), path);
+	*strrchr(parent, '/') = '\0';
+	return stat(parent, st);
+}
+
 /*
- * In a container the host's directory, not one of the container: what is recorded there has to live
- * as long as the host's kernel.
+ * In a container the host's directory, mounted as itself or seen below the host's root. One of the
+ * container's own would be lost with it, and the originals in it.
  */
+static int find_hosts_directory(
+	const struct host *host, const char *directory, char path[static PATH_MAX])
+{
+	struct stat root, own, hosts = {0};
+	bool mounted, seen;
+
+	host_path(host, directory, path);
+	if (!host->root[0])
+		return 0;
+	if (stat("/", &root) < 0)
+		return -errno;
+	mounted = stat(directory, &own) == 0 && own.st_dev != root.st_dev;
+	seen = stat_location(path, &hosts) == 0 && hosts.st_dev != root.st_dev;
+	if (stat_location(directory, &own) == 0 && own.st_dev == hosts.st_dev &&
+		own.st_ino == hosts.st_ino)
+		mounted = true;
+	else if (mounted == seen)
+		return -ENODEV; /* neither, or two */
+	if (mounted)
+		copy_text(path, PATH_MAX, directory);
+	return 0;
+}
+
+static int find_directory(const struct host *host, const char *variable, const char *by_default,
+	char path[static PATH_MAX])
+{
+	const char *directory = getenv(variable);
+
+	if (!directory || !directory[0])
+		return find_hosts_directory(host, by_default, path);
+	return copy_text(path, PATH_MAX, directory) ? 0 : -ENAMETOOLONG;
+}
+
 int core_runtime_directory(const struct host *host, char path[static PATH_MAX])
 {
-	const char *directory = getenv("HEADROOM_RUNTIME_DIR");
-	struct stat own, hosts;
+	return find_directory(host, "HEADROOM_RUNTIME_DIR", DEFAULT_RUN_DIR, path);
+}
 
-	if (directory && directory[0]) {
-		copy_text(path, PATH_MAX, directory);
-		return 0;
-	}
-	if (!host_path(host, DEFAULT_RUN_DIR, path))
-		return -ENAMETOOLONG;
-	if (host->root[0] && (stat(path, &hosts) < 0 || stat("/", &own) < 0))
-		return -errno;
-	return host->root[0] && own.st_dev == hosts.st_dev ? -ENODEV : 0;
+int core_state_directory(const struct host *host, char path[static PATH_MAX])
+{
+	return find_directory(host, "HEADROOM_STATE_DIR", DEFAULT_STATE_DIR, path);
+}
+
+const char *core_describe_values_error(int error)
+{
+	return error == -EBADMSG  ? "values is no file of this version"
+	       : error == -ENODEV ? "not the host's, but of this container"
+				  : strerror(-error);
 }
 
 void core_socket_path(const struct config *config, char path[static PATH_MAX])
 {
 	const char *directory = getenv("HEADROOM_RUNTIME_DIR");
 
-	if (directory && directory[0] && config_where(config, "http.socket").line == 0)
+	if (directory && directory[0] && !config_is_given(config, "http.socket"))
 		snprintf(path, PATH_MAX, "%s/headroom.sock", directory);
 	else
 		copy_text(path, PATH_MAX, config_text(config, "http.socket"));
@@ -83,27 +128,15 @@ int core_load_config(const struct config_source *source, struct config **ret,
 	return 0;
 }
 
-struct config *core_default_config(void)
-{
-	struct config_source none = {.file = "/nonexistent", .optional = true};
-	struct config_fault_list faults = {0};
-	struct config *config = NULL;
-
-	(void)core_load_config(&none, &config, &faults, NULL);
-	config_faults_clear(&faults);
-	return config;
-}
-
 /* The node's name for people: configured, given by Kubernetes' downward API, or the host's. */
 static void name_node(struct core *core)
 {
-	const char *configured = config_text(core->config, "node_name");
-	const char *given = getenv("NODE_NAME");
+	const char *name = config_text(core->config, "node_name");
 
-	if (configured[0])
-		copy_text(core->node.name, sizeof(core->node.name), configured);
-	else if (given && given[0])
-		copy_text(core->node.name, sizeof(core->node.name), given);
+	if (!name[0])
+		name = getenv("NODE_NAME");
+	if (name && name[0])
+		copy_text(core->node.name, sizeof(core->node.name), name);
 	else if (gethostname(core->node.name, sizeof(core->node.name) - 1) < 0)
 		copy_text(core->node.name, sizeof(core->node.name), "localhost");
 }
@@ -118,81 +151,63 @@ static void close_tuner(struct tuner_status *tuner)
 	tuner->self = tuner->memory = NULL;
 }
 
-static int open_tuner(struct core *core, struct tuner_status *tuner)
+static void open_tuner(struct core *core, struct tuner_status *tuner)
 {
-	int r;
+	bool is_new = !tuner->self;
 
 	tuner->mode = tuner_mode(tuner->ops, core->config);
 	if (tuner->mode == MODE_OFF) {
 		close_tuner(tuner);
 		tuner->state = TUNER_OFF;
 		copy_text(tuner->why, sizeof(tuner->why), "switched off by the configuration");
-		return 0;
+		return;
 	}
-	if (tuner->self)
-		return tuner->ops->configure(tuner->self, core->config);
-	tuner->memory = calloc(1, MAX(tuner->ops->memory_size, 1));
-	if (!tuner->memory)
-		return -ENOMEM;
-	r = tuner->ops->open(&core->host, core->options.watch, &tuner->self);
-	if (r == 0)
-		r = tuner->ops->configure(tuner->self, core->config);
-	if (r == 0 && core->event && tuner->ops->attach)
-		r = tuner->ops->attach(tuner->self, core->event);
-	return r;
+	if (is_new) {
+		tuner->memory = must(calloc(1, MAX(tuner->ops->memory_size, 1)));
+		tuner->self = tuner->ops->open(&core->host, core->options.watch);
+	}
+	if (tuner->ops->configure)
+		tuner->ops->configure(tuner->self, core->config);
+	if (is_new && core->event && tuner->ops->attach)
+		tuner->ops->attach(tuner->self, core->event);
 }
 
-static int open_tuners(struct core *core)
+static void open_tuners(struct core *core)
 {
-	for (size_t i = 0; i < core->node.n_tuners; i++) {
-		int r = open_tuner(core, &core->node.tuners[i]);
-
-		if (r < 0)
-			return r;
-	}
-	return 0;
+	for (size_t i = 0; i < core->node.n_tuners; i++)
+		open_tuner(core, &core->node.tuners[i]);
 }
 
-static int make_conditions(struct node *node)
+static void make_conditions(struct node *node)
 {
+	size_t allocated = 0;
+
 	for (size_t i = 0; all_tables[i]; i++)
 		for (const struct condition_type *type = all_tables[i]->conditions;
-			type && type->name; type++)
-			node->n_conditions++;
-	node->conditions = calloc(node->n_conditions, sizeof(*node->conditions));
-	if (!node->conditions)
-		return -ENOMEM;
-	node->n_conditions = 0;
-	for (size_t i = 0; all_tables[i]; i++)
-		for (const struct condition_type *type = all_tables[i]->conditions;
-			type && type->name; type++)
-			node->conditions[node->n_conditions++].now.type = type;
-	return 0;
+			type && type->name; type++) {
+			struct condition *condition = add_element(&node->conditions,
+				&node->n_conditions, &allocated, sizeof(*condition));
+
+			condition->now.type = type;
+		}
 }
 
-static int make_tuners(struct core *core)
+static void make_tuners(struct core *core)
 {
 	size_t n = 0;
 
 	while (tuner_table[n])
 		n++;
-	core->node.tuners = calloc(n, sizeof(*core->node.tuners));
-	core->proposals = calloc(n, sizeof(*core->proposals));
-	core->tuner_names = calloc(n + 1, sizeof(*core->tuner_names));
-	if (!core->node.tuners || !core->proposals || !core->tuner_names)
-		return -ENOMEM;
+	core->node.tuners = must(calloc(n, sizeof(*core->node.tuners)));
+	core->proposals = must(calloc(n, sizeof(*core->proposals)));
 	core->node.n_tuners = n;
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = 0; i < n; i++)
 		core->node.tuners[i].ops = tuner_table[i];
-		core->tuner_names[i] = tuner_table[i]->name;
-	}
-	return make_conditions(&core->node);
+	make_conditions(&core->node);
 }
 
 int core_open(struct core *core, const struct core_options *options, struct config *config)
 {
-	int r;
-
 	core->options = *options;
 	core->config = config;
 	core->node.config_hash = config_checksum(config);
@@ -202,11 +217,10 @@ int core_open(struct core *core, const struct core_options *options, struct conf
 	if (!host_init(&core->host, options->host_root))
 		return -ENAMETOOLONG;
 	core->host.names = names_open();
-	if (!core->host.names)
-		return -ENOMEM;
 	name_node(core);
-	r = make_tuners(core);
-	return r < 0 ? r : open_tuners(core);
+	make_tuners(core);
+	open_tuners(core);
+	return 0;
 }
 
 void core_close(struct core *core)
@@ -225,7 +239,6 @@ void core_close(struct core *core)
 	cleanup_close(&core->lock);
 	plan_clear(&core->plan);
 	free(core->proposals);
-	free(core->tuner_names);
 	free(core->files);
 	free(core->node.tuners);
 	free(core->node.settings);
@@ -234,18 +247,15 @@ void core_close(struct core *core)
 	config_free(core->config);
 }
 
-int core_attach(struct core *core, struct sd_event *event)
+void core_attach(struct core *core, struct sd_event *event)
 {
-	int r = 0;
-
 	core->event = sd_event_ref(event);
-	for (size_t i = 0; r >= 0 && i < core->node.n_tuners; i++) {
+	for (size_t i = 0; i < core->node.n_tuners; i++) {
 		const struct tuner_status *tuner = &core->node.tuners[i];
 
 		if (tuner->self && tuner->ops->attach)
-			r = tuner->ops->attach(tuner->self, event);
+			tuner->ops->attach(tuner->self, event);
 	}
-	return MIN(r, 0);
 }
 
 void core_sample(struct core *core)
@@ -272,35 +282,23 @@ bool core_wants_to_write(const struct core *core)
 	return false;
 }
 
-/* What the loop may know of the journal while a job owns it. */
-static int look_into_journal(struct core *core)
-{
-	struct file_record *records = NULL;
-	size_t n = 0;
-	int r = file_journal_snapshot(core->journal, &records, &n);
-
-	if (r < 0)
-		return r;
-	free(core->files);
-	core->files = records;
-	core->n_files = n;
-	core->n_released = core->journal->n_released;
-	memcpy(core->released, core->journal->released, sizeof(core->released));
-	return 0;
-}
-
 static void load_journal(struct core *core, bool create)
 {
+	char directory[PATH_MAX];
+
 	if (core->journal)
 		file_journal_close(steal(core->journal));
-	core->journal_error = file_journal_open(core_state_directory(), create, &core->journal);
+	core->journal_error = core_state_directory(&core->host, directory);
+	if (core->journal_error == 0)
+		core->journal_error = file_journal_open(directory, create, &core->journal);
 	if (core->journal_error < 0)
 		return;
-	core->journal_lost = core->journal->lost;
-	copy_text(core->journal_note, sizeof(core->journal_note), core->journal->note);
-	if (core->journal_note[0])
-		log_warning(core_state_directory(), "%s", core->journal_note);
-	core->journal_error = look_into_journal(core);
+	if (core->journal->note[0])
+		log_warning(core_state_name(), "%s", core->journal->note);
+	/* What the loop may know of the journal while a job owns it. */
+	free(core->files);
+	core->files = file_journal_snapshot(core->journal, &core->n_files);
+	core->released = core->journal->released;
 }
 
 static int load_values(struct core *core, const char *directory, bool write)
@@ -323,7 +321,7 @@ void core_read_records(struct core *core)
 	/* Who may not write has not lost anything by that. */
 	core->values_error = r == -ENOENT || r == -EACCES || r == -ENODEV ? 0 : r;
 	load_journal(core, false);
-	if (core->journal_error == -EACCES)
+	if (core->journal_error == -EACCES || core->journal_error == -ENODEV)
 		core->journal_error = 0;
 }
 
@@ -331,34 +329,30 @@ int core_become_writer(struct core *core, const char *who, char *holder, size_t 
 {
 	char directory[PATH_MAX];
 	_cleanup_close_ int dir = -1;
+	bool first = core->lock < 0;
 	int r = core_runtime_directory(&core->host, directory);
 
-	if (r == 0 && core->lock < 0) {
+	if (r == 0 && first) {
 		r = make_directories(directory, 0755);
 		dir = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		if (r == 0)
 			r = dir < 0 ? -errno : lock_take(dir, who, holder, size);
-		if (r >= 0) {
-			core->lock = r;
-			r = load_values(core, directory, true);
-			load_journal(core, true);
-		}
-	} else if (r == 0) {
-		if (core->values_error < 0)
-			r = load_values(core, directory, true);
-		if (core->journal_error < 0)
-			load_journal(core, true);
+		core->lock = MAX(r, -1);
 	}
+	if (r >= 0 && (first || core->journal_error < 0))
+		load_journal(core, true);
+	if (r >= 0 && (first || core->values_error < 0))
+		r = load_values(core, directory, true);
 	core->values_error = MIN(r, 0);
 	return core->values_error;
 }
 
-int core_reconfigure(struct core *core, struct config *config)
+void core_reconfigure(struct core *core, struct config *config)
 {
 	config_free(core->config);
 	core->config = config;
 	core->node.config_hash = config_checksum(config);
 	name_node(core);
 	reconcile_reset(&core->node, NULL);
-	return open_tuners(core);
+	open_tuners(core);
 }

@@ -9,13 +9,14 @@
 #include "agent/core.h"
 #include "base/worker.h"
 #include "report/http.h"
+#include "report/report.h"
 
 #define REQUESTS_MAX 8
 
 /* One poll a second, and the loop's only timer: a drift is seen within that. */
 #define TICK_US USEC_PER_SEC
 
-/* What a client of the unix socket asked for, waiting for its turn. */
+/* What a client of the unix socket asked for. */
 struct request {
 	bool restore;  /* else apply */
 	char only[32]; /* a tuner; empty for all */
@@ -40,30 +41,28 @@ struct agent {
 	struct core core;
 	sd_event *event;
 	sd_event_source *tick;
-	sd_event_source **watches; /* one for each tuner; NULL for those without a descriptor */
-	struct endpoint tcp, local;
+	struct endpoint endpoints[2]; /* TCP, and the unix socket */
 	enum priority priority;
 
-	struct worker *worker;  /* samples and file jobs */
-	struct file_job *job;   /* under way; NULL for none */
-	uint64_t resume_us;     /* when to look again after restarts whose end is not known */
-	struct request request; /* being worked on, when its reply is not NULL */
-	struct plan done;       /* of that */
+	struct worker *worker; /* samples and file jobs */
+	struct file_job *job;  /* under way; NULL for none */
+	uint64_t resume_us;    /* when to look again after restarts whose end is not known */
 	struct request requests[REQUESTS_MAX];
 	size_t n_requests;
+	bool answering;   /* requests[0] is being worked on */
+	struct plan done; /* of that */
 
-	char **sources; /* configuration files that were loaded and not empty */
-	size_t n_sources, sources_allocated;
 	uint64_t source_signature; /* of the configuration files as loaded */
 	uint64_t source_changed;   /* another signature, seen once: 0 for none */
 	bool ready;                /* READY=1 was sent */
-	bool reloaded;    /* to be reported again at the next tick, so that nobody waits for ever */
-	char status[256]; /* the last STATUS= */
+	bool reloaded; /* to be reported again at the next tick, so that nobody waits for ever */
+	char status[STATUS_LINE_MAX]; /* the last STATUS= */
 };
 
 /*
- * Takes the lock when the configuration wants something written, else only reads the records. 0, or
- * -errno, after a line in the log; -EBUSY when another process holds it.
+ * Takes the lock, and again what could not be had of the records, when the configuration wants
+ * something written; else only reads the records. 0, or -errno, after a line in the log; -EBUSY
+ * when another process holds it.
  */
 int agent_become_writer(struct agent *agent);
 
@@ -82,17 +81,16 @@ void agent_work(struct agent *agent);
 void agent_sample(struct agent *agent);
 void agent_request(struct agent *agent, bool restore, const char *only, struct http_reply *reply);
 
-/* reload.c */
+/* reload.c. The first load: 0 with *config, or -errno after a line on stderr for each fault. */
+int agent_load_config(const char *config_file, struct config **config);
 void agent_watch_config(struct agent *agent);
-void agent_remember_sources(struct agent *agent);
-void agent_forget_sources(struct agent *agent);
 void agent_reload(struct agent *agent);
 
-/* serve.c: opens what the configuration asks for, closes what it no longer does. */
+/* agent.c: opens what the configuration asks for, closes what it no longer does. */
 void agent_serve(struct agent *agent);
 void agent_stop_serving(struct agent *agent);
 
-/* privilege.c: gives up every capability that is not needed after the start. */
+/* Gives up every capability that is not needed after the start. */
 void agent_drop_privileges(const struct agent *agent);
 
 #endif

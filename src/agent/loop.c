@@ -4,11 +4,11 @@
 #include "apply/reconcile.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "report/notify.h"
 
 #include <errno.h>
 #include <malloc.h>
 #include <sched.h>
+#include <systemd/sd-daemon.h>
 
 /* Room for the timer to fall together with other wake-ups of the machine. */
 #define TICK_ACCURACY_US (50 * USEC_PER_MSEC)
@@ -16,32 +16,30 @@
 /* The lowest real-time priority is above all ordinary work, and below all other real time. */
 #define URGENT_PRIORITY 1
 
-static void become_ready(struct agent *agent)
-{
-	if (agent->ready)
-		return;
-	agent->ready = true;
-	agent_drop_privileges(agent);
-	/* Loading BPF took megabytes for a moment. */
-	malloc_trim(0);
-	notify_ready();
-}
-
 void agent_poll(struct agent *agent)
 {
 	struct core *core = &agent->core;
+	char line[STATUS_LINE_MAX];
 
-	if (core_poll(core) < 0)
-		log_error("agent", "%s: this poll was incomplete", strerror(ENOMEM));
+	core_poll(core);
 	/* Limits and metrics follow the new values at once, not at the next tick. */
-	if (core_apply_values(core, NULL) > 0 && core_poll(core) < 0)
-		core_judge(core);
+	if (core_apply_values(core, NULL) > 0)
+		core_poll(core);
 	core->node.applied = true;
 	/* Before the worker's thread begins, which inherits the privileges that are left. */
-	become_ready(agent);
+	if (!agent->ready) {
+		agent_drop_privileges(agent);
+		malloc_trim(0); /* loading BPF took megabytes for a moment */
+		sd_notify(0, "READY=1");
+	}
+	agent->ready = true;
 	agent_work(agent);
 	agent_sample(agent);
-	notify_status(&core->node, agent->status);
+	report_line(&core->node, line);
+	if (streq(line, agent->status))
+		return;
+	copy_text(agent->status, sizeof(agent->status), line);
+	sd_notifyf(0, "STATUS=%s", line);
 }
 
 /* The directory may come to be writable later: a mount, a tmpfs with room again. */
@@ -88,9 +86,11 @@ static int on_tick(sd_event_source *source, uint64_t usec, void *userdata)
 	agent_poll(agent);
 	agent_serve(agent);
 	if (agent->reloaded)
-		notify_ready();
+		sd_notify(0, "READY=1");
 	agent->reloaded = false;
-	notify_watchdog();
+	/* Only for who asked: each message wakes the service manager. */
+	if (sd_watchdog_enabled(0, NULL) > 0)
+		sd_notify(0, "WATCHDOG=1");
 	next = next_tick_us(agent);
 	/* A table that fills cannot wait for other wake-ups. */
 	sd_event_source_set_time_accuracy(
@@ -116,11 +116,10 @@ static int on_watch(sd_event_source *source, int fd, uint32_t events, void *user
 	for (size_t i = 0; i < agent->core.node.n_tuners; i++) {
 		const struct tuner_status *tuner = &agent->core.node.tuners[i];
 
-		if (agent->watches[i] != source)
+		if (tuner->watch != source)
 			continue;
 		tuner->ops->drain(tuner->self);
-		if (core_poll_tuner(&agent->core, i) < 0)
-			log_error(tuner->ops->name, "%s", strerror(ENOMEM));
+		core_poll_tuner(&agent->core, i);
 		core_apply_values(&agent->core, NULL);
 	}
 	return 0;
@@ -128,27 +127,20 @@ static int on_watch(sd_event_source *source, int fd, uint32_t events, void *user
 
 int agent_watch_tuners(struct agent *agent)
 {
-	size_t n = agent->core.node.n_tuners;
+	for (size_t i = 0; i < agent->core.node.n_tuners; i++) {
+		struct tuner_status *tuner = &agent->core.node.tuners[i];
+		int fd = tuner->self && tuner->ops->event_fd ? tuner->ops->event_fd(tuner->self)
+							     : -1;
+		int r;
 
-	if (!agent->watches)
-		agent->watches = calloc(n, sizeof(*agent->watches));
-	if (!agent->watches)
-		return -ENOMEM;
-	for (size_t i = 0; i < n; i++) {
-		const struct tuner_status *tuner = &agent->core.node.tuners[i];
-		int fd, r;
-
-		agent->watches[i] = sd_event_source_disable_unref(agent->watches[i]);
-		if (!tuner->self || !tuner->ops->event_fd)
-			continue;
-		fd = tuner->ops->event_fd(tuner->self);
+		tuner->watch = sd_event_source_disable_unref(tuner->watch);
 		if (fd < 0)
 			continue;
-		r = sd_event_add_io(agent->event, &agent->watches[i], fd, EPOLLIN, on_watch, agent);
+		r = sd_event_add_io(agent->event, &tuner->watch, fd, EPOLLIN, on_watch, agent);
 		if (r < 0)
 			return r;
 		/* Before a scrape that came at the same moment. */
-		sd_event_source_set_priority(agent->watches[i], SD_EVENT_PRIORITY_IMPORTANT);
+		sd_event_source_set_priority(tuner->watch, SD_EVENT_PRIORITY_IMPORTANT);
 	}
 	return 0;
 }
@@ -173,25 +165,21 @@ static void set_urgent(struct agent *agent, bool urgent)
 		return;
 	}
 	log_info("agent",
-		"no real-time priority: %s: on a busy node growth may come late: give CAP_SYS_NICE or RLIMIT_RTPRIO 1",
+		"no real-time priority: %s: on a busy node growth may come late: give CAP_SYS_NICE or RLIMIT_RTPRIO 1, "
+		"and on cgroup v1 its cgroup a cpu.rt_runtime_us",
 		strerror(errno));
 	agent->priority = PRIORITY_REFUSED;
 }
 
-/* Nothing is urgent without a tuner that can wake the loop, or without the right to write. */
-static bool can_be_woken(const struct agent *agent)
+/* A tuner can wake the loop; pending: it does just now. */
+static bool is_watched(const struct agent *agent, bool pending)
 {
-	for (size_t i = 0; agent->core.lock >= 0 && i < agent->core.node.n_tuners; i++)
-		if (agent->watches[i])
-			return true;
-	return false;
-}
+	for (size_t i = 0; i < agent->core.node.n_tuners; i++) {
+		sd_event_source *watch = agent->core.node.tuners[i].watch;
 
-static bool is_urgent(const struct agent *agent)
-{
-	for (size_t i = 0; i < agent->core.node.n_tuners; i++)
-		if (agent->watches[i] && sd_event_source_get_pending(agent->watches[i]) > 0)
+		if (watch && (!pending || sd_event_source_get_pending(watch) > 0))
 			return true;
+	}
 	return false;
 }
 
@@ -202,14 +190,14 @@ int agent_loop(struct agent *agent)
 	while (r >= 0 && sd_event_get_state(agent->event) != SD_EVENT_FINISHED) {
 		r = sd_event_prepare(agent->event);
 		if (r == 0) {
-			set_urgent(agent, can_be_woken(agent));
+			set_urgent(agent, agent->core.lock >= 0 && is_watched(agent, false));
 			r = sd_event_wait(agent->event, UINT64_MAX);
 		}
 		if (r <= 0)
 			continue;
 		/* What is urgent has the higher priority in the loop too: it is dispatched first.
 		 */
-		if (!is_urgent(agent))
+		if (!is_watched(agent, true))
 			set_urgent(agent, false);
 		r = sd_event_dispatch(agent->event);
 	}

@@ -9,84 +9,75 @@
 #include <errno.h>
 #include <stdio.h>
 
-/* Appends one more cause to a condition's message, as long as there is room. */
-static void add_cause(
-	struct condition_reading *reading, const char *reason, const char *object, const char *text)
-{
-	size_t used = strlen(reading->message);
-
-	snprintf(reading->message + used, sizeof(reading->message) - used, "%s%s%s%s",
-		used > 0 ? "; " : "", object, object[0] ? ": " : "", text);
-	reading->status = CONDITION_TRUE;
-	reading->reason = reason;
-}
-
 static void judge_settings(const struct node *node, struct condition_reading *drifted,
 	struct condition_reading *failed)
 {
 	for (size_t i = 0; i < node->n_settings; i++) {
 		const struct setting *setting = &node->settings[i];
-		char text[2 * SETTING_VALUE_MAX + 32];
 
-		if (setting->state == SETTING_YIELDED || setting->state == SETTING_DRIFTED) {
-			snprintf(text, sizeof(text), "is %s, wanted %s", setting->actual,
-				setting->wanted);
-			add_cause(drifted, setting->reason, setting->name, text);
-		}
-		if (setting->state == SETTING_FAILED) {
-			snprintf(text, sizeof(text), "%s (%s)",
+		if (setting->state == SETTING_YIELDED || setting->state == SETTING_DRIFTED)
+			condition_raise(drifted, setting->reason, "%s: is %s, wanted %s",
+				setting->name, setting->actual, setting->wanted);
+		if (setting->state == SETTING_FAILED)
+			condition_raise(failed, setting->reason, "%s: %s (%s)", setting->name,
 				setting->why[0] ? setting->why : strerror(-setting->error),
 				setting->reason);
-			add_cause(failed, setting->reason, setting->name, text);
-		}
 	}
+}
+
+static const struct release *find_release(const struct core *core, const char *tuner)
+{
+	for (size_t i = 0; i < core->released.n; i++)
+		if (streq(core->released.tuners[i].tuner, tuner))
+			return &core->released.tuners[i];
+	return NULL;
 }
 
 /* A value that no tuner wants any more, and whose original could not be restored. */
 static void judge_leftovers(const struct core *core, struct condition_reading *failed)
 {
-	size_t n = 0;
-	const struct value_record *records =
-		core->values ? value_store_records(core->values, &n) : NULL;
 	char actual[SETTING_VALUE_MAX];
 
-	for (size_t i = 0; i < n; i++)
-		if (core_released(core, records[i].tuner) &&
-			!node_setting(&core->node, records[i].name) &&
-			host_read_value(&core->host, records[i].target.path, actual) != -ENOENT)
-			add_cause(failed, "not-restored", records[i].name,
-				"the original could not be restored (not-restored)");
+	for (size_t i = 0; core->values && i < core->values->n; i++) {
+		const struct value_record *record = &core->values->records[i];
+
+		if (find_release(core, record->tuner) && !node_setting(&core->node, record->name) &&
+			host_read_value(&core->host, record->target.path, actual) != -ENOENT)
+			condition_raise(failed, "not-restored",
+				"%s: the original could not be restored (not-restored)",
+				record->name);
+	}
 }
 
 static void judge_agent(const struct core *core, struct condition_reading *degraded)
 {
 	bool writes = core_wants_to_write(core);
-	char text[CONDITION_MESSAGE_MAX];
+	int error = core->values_error;
 
 	for (size_t i = 0; i < core->node.n_tuners; i++) {
 		const struct tuner_status *tuner = &core->node.tuners[i];
 
 		if (tuner->state == TUNER_DEGRADED)
-			add_cause(degraded, "tuner-degraded", tuner->ops->name, tuner->why);
+			condition_raise(
+				degraded, "tuner-degraded", "%s: %s", tuner->ops->name, tuner->why);
 	}
-	if (core->values_error < 0 && writes) {
-		snprintf(text, sizeof(text),
-			"%s: originals of values cannot be recorded, so values are only observed: %s",
-			core->values_error == -EBADMSG ? "values is no file of this version"
-						       : strerror(-core->values_error),
-			core->values_error == -ENOSPC    ? "make room in it"
-			: core->values_error == -EBADMSG ? "remove it, or restart the node"
+	if (error < 0 && writes)
+		condition_raise(degraded, "values-unrecorded",
+			"/run/headroom: %s: originals of values cannot be recorded, so values are "
+			"only observed: %s",
+			core_describe_values_error(error),
+			error == -ENOSPC     ? "make room in it"
+			: error == -EBADMSG  ? "remove it, or restart the node"
 			: core->host.root[0] ? "mount the host's /run/headroom there, writable"
 					     : "give write access to it");
-		add_cause(degraded, "values-unrecorded", "/run/headroom", text);
-	}
 	if (core->journal_error < 0 && writes)
-		add_cause(degraded, "journal-unusable", core_state_directory(),
+		condition_raise(degraded, "journal-unusable", "%s: %s", core_state_name(),
 			file_journal_describe(core->journal_error));
-	else if (core->journal_lost)
-		add_cause(degraded, "journal-unusable", core_state_directory(), core->journal_note);
+	else if (core->journal && core->journal->lost)
+		condition_raise(degraded, "journal-unusable", "%s: %s", core_state_name(),
+			core->journal->note);
 	if (core->agent_error[0])
-		add_cause(degraded, "tuner-degraded", "", core->agent_error);
+		condition_raise(degraded, "tuner-degraded", "%s", core->agent_error);
 }
 
 static void observe(struct core *core, const struct condition_reading *reading)
@@ -95,51 +86,45 @@ static void observe(struct core *core, const struct condition_reading *reading)
 	bool known = condition->since_us > 0;
 	enum condition_status before = condition->now.status;
 
-	if (!condition_observe(condition, reading, realtime_us()))
+	condition->now = *reading;
+	if (known && before == reading->status)
 		return;
+	condition->since_us = realtime_us();
 	if (reading->status == CONDITION_TRUE)
-		log_warning(reading->type->name, "%s", reading->message);
+		log_line(condition_severity(reading) == SEVERITY_ADVICE ? LOG_NOTICE : LOG_WARNING,
+			reading->type->name, "%s", reading->message);
 	/* That all is well where nothing was known is no news: each start would say it. */
 	else if (known && (before == CONDITION_TRUE || reading->status == CONDITION_UNKNOWN))
 		log_notice(reading->type->name, "%s: %s", condition_status_names[reading->status],
 			reading->message[0] ? reading->message : reading->reason);
 }
 
-void core_judge(struct core *core)
+static void judge(struct core *core)
 {
-	const struct condition_type *types = core_tables.conditions;
-	struct condition_reading drifted = {
-		.type = &types[CORE_SETTING_DRIFTED], .reason = "all-in-sync"};
-	struct condition_reading failed = {
-		.type = &types[CORE_SETTING_FAILED], .reason = "none-failed"};
-	struct condition_reading degraded = {
-		.type = &types[CORE_AGENT_DEGRADED], .reason = "all-active"};
-	struct condition_reading config = {
-		.type = &types[CORE_CONFIG_INVALID], .reason = "config-valid"};
+	struct condition_reading readings[] = {
+		[CORE_SETTING_DRIFTED] = {.reason = "all-in-sync"},
+		[CORE_SETTING_FAILED] = {.reason = "none-failed"},
+		[CORE_AGENT_DEGRADED] = {.reason = "all-active"},
+		[CORE_CONFIG_INVALID] = {.reason = "config-valid"},
+	};
 
-	judge_settings(&core->node, &drifted, &failed);
-	judge_leftovers(core, &failed);
-	judge_agent(core, &degraded);
+	judge_settings(
+		&core->node, &readings[CORE_SETTING_DRIFTED], &readings[CORE_SETTING_FAILED]);
+	judge_leftovers(core, &readings[CORE_SETTING_FAILED]);
+	judge_agent(core, &readings[CORE_AGENT_DEGRADED]);
 	if (core->config_fault[0])
-		add_cause(&config, "config-fault", "", core->config_fault);
-	observe(core, &drifted);
-	observe(core, &failed);
-	observe(core, &degraded);
-	observe(core, &config);
-}
-
-const struct release *core_released(const struct core *core, const char *tuner)
-{
-	for (size_t i = 0; i < core->n_released; i++)
-		if (streq(core->released[i].tuner, tuner))
-			return &core->released[i];
-	return NULL;
+		condition_raise(
+			&readings[CORE_CONFIG_INVALID], "config-fault", "%s", core->config_fault);
+	for (size_t i = 0; i < ARRAY_SIZE(readings); i++) {
+		readings[i].type = &core_tables.conditions[i];
+		observe(core, &readings[i]);
+	}
 }
 
 /* What the mode of a tuner is now, and since when. */
 static void settle_mode(const struct core *core, struct tuner_status *tuner)
 {
-	const struct release *release = core_released(core, tuner->ops->name);
+	const struct release *release = find_release(core, tuner->ops->name);
 	enum mode mode = tuner_mode(tuner->ops, core->config);
 
 	if (mode == MODE_OFF)
@@ -160,73 +145,57 @@ static void settle_mode(const struct core *core, struct tuner_status *tuner)
 	tuner->mode = mode;
 }
 
-static int take_limit(struct node *node, const struct limit_reading *reading, uint64_t now)
+static void poll_tuner(struct core *core, size_t i, uint64_t now)
 {
-	struct limit *limit = node_limit(node, reading->name);
-
-	if (!limit) {
-		if (grow_array(&node->limits, node->n_limits, &node->limits_allocated,
-			    sizeof(*node->limits)) < 0)
-			return -ENOMEM;
-		limit = &node->limits[node->n_limits++];
-	}
-	limit_observe(limit, reading, now);
-	return 0;
-}
-
-static void drop_stale_limits(struct node *node, uint64_t now)
-{
-	size_t kept = 0;
-
-	for (size_t i = 0; i < node->n_limits; i++)
-		if (node->limits[i].seen_at_us == now)
-			node->limits[kept++] = node->limits[i];
-	node->n_limits = kept;
-}
-
-static struct decide_input make_decide_input(const struct core *core)
-{
+	struct node *node = &core->node;
+	struct tuner_status *tuner = &node->tuners[i];
 	struct decide_input input = {
-		.files = core->files, .n_files = core->n_files, .now_us = now_us()};
-
-	if (core->values)
-		input.values = value_store_records(core->values, &input.n_values);
-	return input;
-}
-
-static int poll_tuner(struct core *core, size_t i, const struct decide_input *input)
-{
-	struct tuner_status *tuner = &core->node.tuners[i];
+		.files = core->files,
+		.n_files = core->n_files,
+		.settings = node->settings,
+		.n_settings = node->n_settings,
+		.now_us = now,
+	};
 	struct proposal *proposal = &core->proposals[i];
 	struct reconcile_input wanted = {
 		.tuner = tuner->ops->name,
 		.proposal = proposal,
-		.past = input,
+		.past = &input,
 		.on_drift = tuner->force ? ON_DRIFT_ENFORCE
 					 : (enum on_drift)config_choice(core->config, "on_drift"),
 		/* A command without the lock shows what an agent would do. */
 		.values_recordable = !core->options.watch || (core->lock >= 0 && core->values),
 		.files_busy = core->files_busy || tuner->files_stale,
 	};
-	int r = 0;
 
+	if (core->values) {
+		input.values = core->values->records;
+		input.n_values = core->values->n;
+	}
 	settle_mode(core, tuner);
 	wanted.mode = tuner->mode;
 	proposal_reset(proposal);
 	if (tuner->mode != MODE_OFF) {
 		if (tuner->ops->sense)
 			tuner->ops->sense(tuner->self);
-		r = tuner->ops->decide(tuner->self, input, tuner->memory, proposal);
-		if (r == 0 && tuner->ops->arm)
+		tuner->ops->decide(tuner->self, &input, tuner->memory, proposal);
+		if (tuner->ops->arm)
 			tuner->ops->arm(tuner->self, tuner->memory);
-		tuner->state = tuner->ops->state(tuner->self, tuner->why);
+		tuner->why[0] = '\0';
+		if (tuner->ops->explain)
+			tuner->ops->explain(tuner->self, tuner->why);
+		tuner->state = tuner->why[0] ? TUNER_DEGRADED : TUNER_ACTIVE;
 	}
-	if (r == 0)
-		r = reconcile(&core->node, &wanted, &core->plan);
+	reconcile(node, &wanted, &core->plan);
 	tuner->force = false;
-	for (size_t l = 0; r == 0 && l < proposal->n_limits; l++)
-		r = take_limit(&core->node, &proposal->limits[l], input->now_us);
-	return r;
+	for (size_t l = 0; l < proposal->n_limits; l++) {
+		struct limit *limit = node_limit(node, proposal->limits[l].name);
+
+		if (!limit)
+			limit = add_element(&node->limits, &node->n_limits, &node->limits_allocated,
+				sizeof(*limit));
+		limit_observe(limit, &proposal->limits[l], now);
+	}
 }
 
 /* Each type of a tuner once: what it reports, or that it is off. */
@@ -248,29 +217,26 @@ static void take_conditions(struct core *core)
 	}
 }
 
-int core_poll_tuner(struct core *core, size_t i)
+void core_poll_tuner(struct core *core, size_t i)
 {
-	struct decide_input input = make_decide_input(core);
-
 	plan_reset(&core->plan);
-	return poll_tuner(core, i, &input);
+	poll_tuner(core, i, now_us());
 }
 
-int core_poll(struct core *core)
+void core_poll(struct core *core)
 {
-	struct decide_input input = make_decide_input(core);
+	uint64_t now = now_us();
+	size_t kept = 0;
 
 	plan_reset(&core->plan);
-	for (size_t i = 0; i < core->node.n_tuners; i++) {
-		int r = poll_tuner(core, i, &input);
-
-		if (r < 0)
-			return r;
-	}
-	drop_stale_limits(&core->node, input.now_us);
+	for (size_t i = 0; i < core->node.n_tuners; i++)
+		poll_tuner(core, i, now);
+	for (size_t i = 0; i < core->node.n_limits; i++)
+		if (core->node.limits[i].seen_at_us == now)
+			core->node.limits[kept++] = core->node.limits[i];
+	core->node.n_limits = kept;
 	take_conditions(core);
-	core_judge(core);
-	core->node.heartbeat_us = input.now_us;
+	judge(core);
+	core->node.heartbeat_us = now;
 	core->node.revision++;
-	return 0;
 }

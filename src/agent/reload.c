@@ -3,112 +3,101 @@
 
 #include "base/log.h"
 #include "base/util.h"
-#include "report/notify.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <systemd/sd-daemon.h>
 
-static void keep_old(struct agent *agent, const struct config_fault_list *faults)
+static void log_faults(int level, const struct config_fault_list *list)
 {
-	const struct config_fault *first = &faults->faults[0];
-
-	for (size_t i = 0; i < faults->n; i++)
-		log_error("config", "%s:%u:%u: %s", faults->faults[i].file, faults->faults[i].line,
-			faults->faults[i].column, faults->faults[i].message);
-	snprintf(agent->core.config_fault, sizeof(agent->core.config_fault), "%.80s:%u:%u: %s",
-		first->file, first->line, first->column, first->message);
-	log_warning("config", "the configuration loaded before stays in use");
-}
-
-static bool is_empty(const char *path)
-{
-	struct stat st;
-
-	return stat(path, &st) < 0 || (S_ISREG(st.st_mode) && st.st_size == 0);
-}
-
-void agent_forget_sources(struct agent *agent)
-{
-	for (size_t i = 0; i < agent->n_sources; i++)
-		free(agent->sources[i]);
-	free(agent->sources);
-	agent->sources = NULL;
-	agent->n_sources = agent->sources_allocated = 0;
-}
-
-static int remember_source(const char *path, void *userdata)
-{
-	struct agent *agent = userdata;
-	char *copy = is_empty(path) ? NULL : strdup(path);
-
-	if (copy && grow_array(&agent->sources, agent->n_sources, &agent->sources_allocated,
-			    sizeof(*agent->sources)) == 0)
-		agent->sources[agent->n_sources++] = copy;
-	else
-		free(copy);
-	return 0;
-}
-
-void agent_remember_sources(struct agent *agent)
-{
-	agent_forget_sources(agent);
-	(void)config_source_each(&agent->core.source, remember_source, agent);
+	for (size_t i = 0; i < list->n; i++)
+		log_line(level, "config", "%s:%u:%u: %s", list->faults[i].file,
+			list->faults[i].line, list->faults[i].column, list->faults[i].message);
 }
 
 /*
  * An editor, a full disk or a ConfigMap that is gone for a moment leaves a file empty or missing.
  * That is no configuration: the defaults would enforce what nobody asked for.
  */
-static void find_lost_source(const struct agent *agent, struct config_fault_list *faults)
+static void find_lost_source(const struct config *config, struct config_fault_list *faults)
 {
-	for (size_t i = 0; i < agent->n_sources; i++) {
-		struct config_place place = {.file = agent->sources[i], .line = 1, .column = 1};
+	struct config_place place = {.line = 1, .column = 1};
+	struct stat st;
 
-		if (is_empty(place.file))
+	for (size_t i = 0; (place.file = config_file(config, i)); i++)
+		if (stat(place.file, &st) < 0 || (S_ISREG(st.st_mode) && st.st_size == 0))
 			config_fault_add(faults, &place,
-				"gone or empty since it was loaded: put it back, or restart the "
+				"gone or empty since it was loaded: restore it, or restart the "
 				"agent to do without it");
-	}
+}
+
+/* old: what is in use; NULL for the first load. */
+static int load(const struct config_source *source, const struct config *old,
+	struct config **config, char fault[static CONDITION_MESSAGE_MAX])
+{
+	struct config_fault_list faults = {0}, notices = {0};
+	int r = -EINVAL;
+
+	if (old)
+		find_lost_source(old, &faults);
+	if (faults.n == 0)
+		r = core_load_config(source, config, &faults, &notices);
+	log_faults(LOG_NOTICE, &notices);
+	if (old)
+		log_faults(LOG_ERR, &faults);
+	for (size_t i = 0; !old && i < faults.n; i++) /* as a compiler: the agent is not to run */
+		fprintf(stderr, "%s:%u:%u: %s\n", faults.faults[i].file, faults.faults[i].line,
+			faults.faults[i].column, faults.faults[i].message);
+	fault[0] = '\0';
+	if (faults.n > 0)
+		snprintf(fault, CONDITION_MESSAGE_MAX, "%.80s:%u:%u: %s", faults.faults->file,
+			faults.faults->line, faults.faults->column, faults.faults->message);
+	else if (r < 0)
+		log_error("config", "not loaded: %s", strerror(-r));
+	config_faults_clear(&faults);
+	config_faults_clear(&notices);
+	return r;
+}
+
+int agent_load_config(const char *config_file, struct config **config)
+{
+	const struct config_source source = core_source(config_file);
+	char fault[CONDITION_MESSAGE_MAX];
+
+	return load(&source, NULL, config, fault);
 }
 
 void agent_reload(struct agent *agent)
 {
-	struct config_fault_list faults = {0}, notices = {0};
+	struct core *core = &agent->core;
 	struct config *config;
+	char changed[512];
 	int r;
 
-	notify_reloading();
-	agent->source_signature = config_source_signature(&agent->core.source);
+	/* The time is required for Type=notify-reload, and ignored by systemd before 253. */
+	sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, now_us());
+	agent->source_signature = config_source_signature(&core->source);
 	agent->source_changed = 0;
-	find_lost_source(agent, &faults);
-	r = faults.n > 0 ? -EINVAL
-			 : core_load_config(&agent->core.source, &config, &faults, &notices);
-	for (size_t i = 0; i < notices.n; i++)
-		log_notice("config", "%s:%u:%u: %s", notices.faults[i].file, notices.faults[i].line,
-			notices.faults[i].column, notices.faults[i].message);
+	r = load(&core->source, core->config, &config, core->config_fault);
+	core->node.reload_failed = r < 0;
 	if (r == 0) {
-		agent->core.config_fault[0] = '\0';
-		agent->core.node.reloaded_us = realtime_us();
+		core->node.reloaded_us = realtime_us();
 		if (agent->job)
 			atomic_store(&agent->job->stale, true);
-		agent_remember_sources(agent);
-		r = core_reconfigure(&agent->core, config);
+		config_changes(core->config, config, changed, sizeof(changed));
+		core_reconfigure(core, config);
 		agent_become_writer(agent);
 		agent_watch_tuners(agent);
 		agent_serve(agent);
-		log_info("config", "loaded");
-	} else if (faults.n > 0) {
-		keep_old(agent, &faults);
+		log_info("config", "loaded, changed: %s", changed[0] ? changed : "nothing");
+	} else {
+		log_warning("config", "the configuration loaded before stays in use");
 	}
-	if (r == -ENOMEM)
-		log_error("config", "not loaded: %s", strerror(ENOMEM));
-	config_faults_clear(&faults);
-	config_faults_clear(&notices);
-	agent->core.node.reload_failed = r < 0;
 	agent_poll(agent);
 	if (agent->ready)
-		notify_ready();
+		sd_notify(0, "READY=1");
 	agent->reloaded = agent->ready;
 }
 

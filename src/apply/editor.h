@@ -4,47 +4,61 @@
 
 /*
  * Makes the new text of a program's configuration file, and has the program accept it before it
- * replaces anything. Blocks; only trial files beside the real one are written.
+ * replaces anything.
  */
 
-#include "apply/edit_text.h"
 #include "apply/file.h"
+#include "base/util.h"
 #include "base/wait.h"
 
-#include <headroom/file.h>
+#include <headroom/plan.h>
 
-/* A file, and the program that reads it. */
+/*
+ * One key of a text; every other byte stays. Pure. A text need not be terminated; an edited one is.
+ * 0, else nothing is changed: -EBADMSG for a text that is not of its language, -EEXIST for a shape
+ * that is not edited, both with why: "LINE:COLUMN: what".
+ */
+
+#define EDIT_WHY_MAX 320
+
+/* By enum edit_format; EDIT_OWN has no keys. */
+extern const struct edit_language {
+	/* literal is as the text spells it, NULL without such a key; freed by the caller. */
+	int (*get)(const struct file_bytes *text, const char *table, const char *key,
+		char **literal, char why[static EDIT_WHY_MAX]);
+	/* literal NULL removes the key; removing what was added gives the text from before. */
+	int (*set)(struct file_bytes *text, const char *table, const char *key, const char *literal,
+		char why[static EDIT_WHY_MAX]);
+} edit_languages[];
+
+void text_copy(struct file_bytes *text, const char *bytes, size_t len);
+
+/* A file, and the program that reads it. What follows blocks, and writes but trial files. */
 struct editor {
 	const struct host *host;
 	int state; /* the state directory, which remembers trial files */
 	const struct service *service;
 	const char *path; /* below the host's root */
 	const struct file_at *at;
-};
-
-/* One key of it. */
-struct edit_key {
-	const char *const *tables; /* EDIT_TOML: one of these, ended by NULL: tried in this order */
-	const char *key;
-	const char *literal;  /* as the file spells it; NULL: the key is removed */
-	const char *dump_key; /* VERIFY_CONTAINERD_DUMP: its name there */
-	const char *table;    /* out: the one of tables that was right; "" for EDIT_JSON */
+	const struct wait *wait;
 };
 
 /*
- * The text with all keys in it; old NULL: there is no file, and it begins with base (NULL: with
- * nothing). 0 with new, terminated and freed by the caller. -EINVAL when the program refuses it or
- * would change more than the keys, -EBADMSG or -EEXIST for a text of an unusual shape, another
- * -errno when it could not be tried; all with why, and nothing may be written then.
+ * Puts all changes, which are of one file, into its text; without bytes there is no file yet. The
+ * target's table becomes the one that was right. On success the text is new, with its hash. -EINVAL
+ * when the program refuses it or would change more than the keys, -EBADMSG or -EEXIST for a text of
+ * an unusual shape, another -errno when it could not be tried; all with why, and nothing may be
+ * written then.
  */
-int edit_make(const struct editor *editor, enum edit_format format, const char *old, size_t len,
-	const char *base, struct edit_key *keys, size_t n, const struct wait *wait, char **new,
-	size_t *new_len, char why[static EDIT_WHY_MAX]);
+int edit_make(const struct editor *editor, struct file_change *const *changes, size_t n,
+	struct file_bytes *text, char why[static EDIT_WHY_MAX]);
 
 /*
  * Whether the program accepts its configuration as it is on disk: before every restart and reload.
- * 0; -EINVAL with its message; another -errno when it could not be asked, with why.
+ * 0, also for a service without a main file; -EINVAL with its message; another -errno when it could
+ * not be asked, with why.
  */
-int edit_check(const struct editor *editor, const struct wait *wait, char why[static EDIT_WHY_MAX]);
+int edit_check(const struct host *host, const struct service *service, const struct wait *wait,
+	char why[static EDIT_WHY_MAX]);
 
 #endif

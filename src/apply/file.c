@@ -15,9 +15,6 @@
 #define KEPT            "files"
 #define DIRECTORIES_MAX 16
 
-#define TRIAL          "trial."
-#define TRIAL_NAME_MAX (sizeof(TRIAL) + HASH_TEXT_MAX)
-
 void file_bytes_clear(struct file_bytes *bytes)
 {
 	free(steal(bytes->bytes));
@@ -26,27 +23,18 @@ void file_bytes_clear(struct file_bytes *bytes)
 int file_locate(const struct host *host, const char *path, struct file_at *at)
 {
 	struct file_at found = {0};
-	char above[PATH_MAX], link[PATH_MAX];
-	int r = locate_in_root(host->root, path, 0, found.full);
+	char above[PATH_MAX];
+	unsigned up = 0; /* directories above it until one exists */
+	int r;
 
-	if (r == 0) {
-		copy_text(found.directory, sizeof(found.directory), found.full);
-		*strrchr(found.directory, '/') = '\0';
-		*at = found;
-		return 0;
-	}
 	if (!copy_text(above, sizeof(above), path))
 		return -ENAMETOOLONG;
-	for (unsigned i = 0; r == -ENOENT && i < DIRECTORIES_MAX; i++) {
-		char *slash = strrchr(above, '/');
-
-		if (!slash)
-			return -EINVAL;
-		if (locate_in_root(host->root, above, O_NOFOLLOW, link) == 0)
+	while ((r = locate_in_root(host->root, above[0] ? above : "/", 0, found.directory)) ==
+			-ENOENT &&
+		above[0] && up++ < DIRECTORIES_MAX) {
+		if (locate_in_root(host->root, above, O_NOFOLLOW, found.full) == 0)
 			return -ELOOP;
-		found.missing = i;
-		*slash = '\0';
-		r = locate_in_root(host->root, above[0] ? above : "/", 0, found.directory);
+		*strrchr(above, '/') = '\0';
 	}
 	if (r < 0)
 		return r;
@@ -55,6 +43,9 @@ int file_locate(const struct host *host, const char *path, struct file_at *at)
 	if (snprintf(found.full, PATH_MAX, "%s%s", found.directory, path + strlen(above)) >=
 		PATH_MAX)
 		return -ENAMETOOLONG;
+	if (up == 0)
+		*strrchr(found.directory, '/') = '\0';
+	found.missing = up > 0 ? up - 1 : 0;
 	*at = found;
 	return 0;
 }
@@ -72,43 +63,21 @@ int file_take(const struct file_at *at, struct file_bytes *bytes)
 	return 0;
 }
 
-static int sync_directory(const char *directory)
-{
-	_cleanup_close_ int fd =
-		open(directory[0] ? directory : "/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-	return fd < 0 || fsync(fd) < 0 ? -errno : 0;
-}
-
-/* From the deepest one that exists down to the file's own. */
+/* Whatever the umask, which is a daemon's: others read what lies beside ours. */
 static int make_missing_directories(const struct file_at *at)
 {
 	char directory[PATH_MAX];
 	char *end = directory + strlen(at->directory);
-	int r = 0;
 
 	copy_text(directory, sizeof(directory), at->full);
-	for (unsigned i = 0; r == 0 && i < at->missing; i++) {
-		char *slash = strchr(end + 1, '/');
-
-		if (!slash)
-			return -EINVAL;
-		*slash = '\0';
-		/* Whatever the umask, which is a daemon's: others read what lies beside ours. */
+	for (unsigned i = 0; i < at->missing; i++) {
+		end = strchr(end + 1, '/');
+		*end = '\0';
 		if (mkdir(directory, 0755) == 0 ? chmod(directory, 0755) < 0 : errno != EEXIST)
 			return -errno;
-		*end = '\0';
-		r = sync_directory(directory);
-		*end = *slash = '/';
-		end = slash;
+		*end = '/';
 	}
-	return r;
-}
-
-/* The old content's measurement and signature. */
-static bool is_of_content(const char *name)
-{
-	return streq(name, "security.ima") || streq(name, "security.evm");
+	return 0;
 }
 
 /*
@@ -149,9 +118,12 @@ static int copy_attributes(int from, int to)
 			return -errno;
 		for (const char *name = names; n > 0 && name < names + n;
 			name += strlen(name) + 1) {
-			int r = is_of_content(name) ? 0
-				: copying           ? copy_attribute(from, to, name)
-						    : remove_attribute(from, to, name);
+			/* The old content's measurement and signature are not of the new one. */
+			bool of_content =
+				streq(name, "security.ima") || streq(name, "security.evm");
+			int r = of_content ? 0
+				: copying  ? copy_attribute(from, to, name)
+					   : remove_attribute(from, to, name);
 
 			if (r < 0)
 				return r;
@@ -161,7 +133,7 @@ static int copy_attributes(int from, int to)
 }
 
 /*
- * Mode before owner: a file of somebody else may be changed no more. Only who differs asks for
+ * Mode before owner: a file of someone else may be changed no more. Only who differs asks for
  * CAP_CHOWN, and setuid bits, which a change of owner takes, for CAP_FOWNER.
  */
 static int copy_metadata(int from, int to)
@@ -184,101 +156,58 @@ static int copy_metadata(int from, int to)
 	return 0;
 }
 
-/* A new file beside the old one, as nobody but root may read it yet. */
-static int write_beside(const char *path, const char *bytes, size_t len)
+/* A new file, durable and with the metadata of another; like NULL: a trial, for root alone. */
+static int write_beside(const char *path, const struct file_bytes *new, const char *like)
 {
-	_cleanup_close_ int fd = -1;
+	_cleanup_close_ int to = -1, from = -1;
+	int r;
 
 	unlink(path);
-	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (fd < 0)
-		return -errno;
-	return write_all(fd, bytes, len);
-}
-
-static int apply_metadata(const char *path, const char *like)
-{
-	_cleanup_close_ int to = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-	_cleanup_close_ int from = open(like, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	int r = 0;
-
-	if (from < 0 && errno != ENOENT)
-		return -errno;
+	to = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (to < 0)
 		return -errno;
-	if (from >= 0)
-		r = copy_metadata(from, to);
-	else if (fchmod(to, 0644) < 0)
-		r = -errno;
-	if (r < 0)
+	r = write_all(to, new->bytes, new->len);
+	if (r < 0 || !like)
 		return r;
-	return fsync(to) < 0 ? -errno : 0;
+	from = open(like, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (from < 0 && errno != ENOENT)
+		return -errno;
+	r = from >= 0 ? copy_metadata(from, to) : fchmod(to, 0644);
+	if (r == 0)
+		r = fsync(to);
+	return r == -1 ? -errno : r;
 }
 
-static int check_unchanged(const struct file_at *at, const char *expected)
+int file_put(const struct file_at *at, const char *expected, const struct file_bytes *new)
 {
-	struct file_bytes now;
-	int r = file_take(at, &now);
+	_cleanup_(file_bytes_clear) struct file_bytes now = {0};
+	_cleanup_close_ int directory = -1;
+	char path[PATH_MAX];
+	int r = 0;
 
-	if (r < 0)
-		return r;
-	file_bytes_clear(&now);
-	return streq(now.hash, expected) ? 0 : -ESTALE;
-}
-
-/* A file that somebody made since we looked stays, where the file system can tell in one step. */
-static int move_into_place(const char *new, const char *path, bool is_first)
-{
-	if (is_first) {
-		if (renameat2(AT_FDCWD, new, AT_FDCWD, path, RENAME_NOREPLACE) == 0)
-			return 0;
-		if (errno == EEXIST)
-			return -ESTALE;
-		if (errno != EINVAL && errno != ENOSYS)
-			return -errno;
-	}
-	return rename(new, path) < 0 ? -errno : 0;
-}
-
-static int replace(const struct file_at *at, const char *expected, const char *bytes, size_t len)
-{
-	char new[PATH_MAX];
-	int r;
-
-	if (snprintf(new, sizeof(new), "%s" FILE_NEW, at->full) >= PATH_MAX)
+	if (snprintf(path, sizeof(path), "%s" FILE_NEW, at->full) >= PATH_MAX)
 		return -ENAMETOOLONG;
-	r = make_missing_directories(at);
-	if (r == 0)
-		r = write_beside(new, bytes, len);
-	if (r == 0)
-		r = apply_metadata(new, at->full);
-	if (r == 0)
-		r = check_unchanged(at, expected);
-	if (r == 0)
-		r = move_into_place(new, at->full, streq(expected, FILE_HASH_NONE));
-	if (r < 0)
-		unlink(new);
-	return r;
-}
-
-int file_put(const struct file_at *at, const char *expected, const char *bytes, size_t len)
-{
-	char directory[PATH_MAX];
-	int r;
-
-	if (bytes) {
-		r = replace(at, expected, bytes, len);
-	} else {
-		r = check_unchanged(at, expected);
-		if (r == 0 && unlink(at->full) < 0 && errno != ENOENT)
-			r = -errno;
+	if (new->bytes) {
+		r = make_missing_directories(at);
+		if (r == 0)
+			r = write_beside(path, new, at->full);
 	}
-	if (r < 0)
+	if (r == 0)
+		r = file_take(at, &now);
+	if (r == 0 && !streq(now.hash, expected))
+		r = -ESTALE;
+	if (r == 0 && (new->bytes ? rename(path, at->full) : unlink(at->full)) < 0 &&
+		(new->bytes || errno != ENOENT))
+		r = -errno;
+	if (r < 0) {
+		unlink(path);
 		return r;
-	copy_text(directory, sizeof(directory), at->full);
-	*strrchr(directory, '/') = '\0';
-	r = sync_directory(directory);
-	return r == -ENOENT && !bytes ? 0 : r;
+	}
+	*strrchr(path, '/') = '\0';
+	directory = open(path[0] ? path : "/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (directory < 0 || fsync(directory) < 0)
+		return errno == ENOENT && !new->bytes ? 0 : -errno;
+	return 0;
 }
 
 void file_drop_directories(const struct file_at *at, unsigned n)
@@ -311,51 +240,11 @@ static int open_kept(int state, bool make)
 	return fd < 0 ? -errno : fd;
 }
 
-/* A link in files/ to the trial. */
-static void name_trial(const char *path, char name[static TRIAL_NAME_MAX])
-{
-	char hash[HASH_TEXT_MAX];
-
-	hash_bytes(path, strlen(path), hash);
-	snprintf(name, TRIAL_NAME_MAX, TRIAL "%s", hash);
-}
-
-int file_put_trial(int state, const struct file_at *at, const char *bytes, size_t len,
-	char path[static PATH_MAX])
-{
-	_cleanup_close_ int kept = open_kept(state, true);
-	char name[TRIAL_NAME_MAX];
-	int r;
-
-	if (kept < 0)
-		return kept;
-	if (snprintf(path, PATH_MAX, "%s%s" FILE_NEW, at->directory, strrchr(at->full, '/')) >=
-		PATH_MAX)
-		return -ENAMETOOLONG;
-	name_trial(path, name);
-	if (symlinkat(path, kept, name) < 0 && errno != EEXIST)
-		return -errno;
-	r = write_beside(path, bytes, len);
-	if (r < 0)
-		file_drop_trial(state, path);
-	return r;
-}
-
-void file_drop_trial(int state, const char *path)
+void file_drop_trial(int state, const char *name)
 {
 	_cleanup_close_ int kept = open_kept(state, false);
-	char name[TRIAL_NAME_MAX];
-
-	unlink(path);
-	name_trial(path, name);
-	if (kept >= 0)
-		unlinkat(kept, name, 0);
-}
-
-static void drop_left_trial(int kept, const char *name)
-{
 	char path[PATH_MAX];
-	ssize_t n = readlinkat(kept, name, path, sizeof(path) - 1);
+	ssize_t n = kept < 0 ? -1 : readlinkat(kept, name, path, sizeof(path) - 1);
 
 	if (n < 0)
 		return;
@@ -364,55 +253,81 @@ static void drop_left_trial(int kept, const char *name)
 	unlinkat(kept, name, 0);
 }
 
-int file_recall(int state, const char *hash, char **bytes, size_t *len)
+int file_put_trial(int state, const char *name, const struct file_at *at,
+	const struct file_bytes *new, char path[static PATH_MAX])
 {
-	_cleanup_free_ char *read = NULL;
-	char path[64 + HASH_TEXT_MAX], found[HASH_TEXT_MAX];
-	size_t n;
+	_cleanup_close_ int kept = open_kept(state, true);
+	int r;
+
+	if (kept < 0)
+		return kept;
+	if (snprintf(path, PATH_MAX, "%s%s" FILE_NEW, at->directory, strrchr(at->full, '/')) >=
+		PATH_MAX)
+		return -ENAMETOOLONG;
+	if (symlinkat(path, kept, name) < 0)
+		return -errno;
+	r = write_beside(path, new, NULL);
+	if (r < 0)
+		file_drop_trial(state, name);
+	return r;
+}
+
+int file_recall(int state, const char *hash, struct file_bytes *bytes)
+{
+	_cleanup_(file_bytes_clear) struct file_bytes read = {0};
+	char path[64 + HASH_TEXT_MAX];
 	int r;
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d/" KEPT "/%s", state, hash);
-	r = read_file(path, FILE_BYTES_MAX, &read, &n);
+	r = read_file(path, FILE_BYTES_MAX, &read.bytes, &read.len);
 	if (r < 0)
 		return r;
-	hash_bytes(read, n, found);
-	if (!streq(found, hash))
+	hash_bytes(read.bytes, read.len, read.hash);
+	if (!streq(read.hash, hash))
 		return -EBADMSG;
-	*bytes = steal(read);
-	*len = n;
+	*bytes = read;
+	read.bytes = NULL;
 	return 0;
 }
 
-int file_keep(int state, const char *hash, const char *bytes, size_t len)
+int file_keep(int state, const struct file_bytes *bytes)
 {
 	_cleanup_close_ int kept = open_kept(state, true);
-	_cleanup_free_ char *there = NULL;
-	size_t n;
+	_cleanup_(file_bytes_clear) struct file_bytes there = {0};
 
 	if (kept < 0)
 		return kept;
 	/* Killed before the directory was synced, an earlier run left only the name. */
-	if (file_recall(state, hash, &there, &n) == 0)
+	if (file_recall(state, bytes->hash, &there) == 0)
 		return fsync(kept) < 0 ? -errno : 0;
-	return write_file_atomic(kept, hash, bytes, len);
+	return write_file_atomic(kept, bytes->hash, bytes->bytes, bytes->len);
 }
 
-void file_sweep(int state, const char *keep)
+static bool is_needed(const struct file_journal *journal, const char *hash)
 {
-	int fd = open_kept(state, false);
+	for (size_t i = 0; i < journal->n_files; i++)
+		if (streq(journal->files[i].original, hash) ||
+			note_is_ours(&journal->files[i], hash))
+			return true;
+	return false;
+}
+
+void file_sweep(const struct file_journal *journal)
+{
+	int fd = open_kept(journal->dir, false);
 	DIR *directory = fd < 0 ? NULL : fdopendir(fd);
 	struct dirent *entry;
-	/* The only one that can tell what they are of is to be read by people. */
-	bool keep_all = faccessat(state, JOURNAL_BAD, F_OK, 0) == 0;
+	/* The journal on disk names others, or is one to be read by people. */
+	bool keep_all = journal->dirty || faccessat(journal->dir, JOURNAL_BAD, F_OK, 0) == 0;
 
+	file_drop_trial(journal->dir, TRIAL);
+	file_drop_trial(journal->dir, TRIAL_MAIN);
 	if (!directory) {
 		cleanup_close(&fd);
 		return;
 	}
 	while ((entry = readdir(directory)))
-		if (starts_with(entry->d_name, TRIAL))
-			drop_left_trial(fd, entry->d_name);
-		else if (entry->d_name[0] != '.' && !keep_all && !strstr(keep, entry->d_name))
+		if (entry->d_name[0] != '.' && !keep_all && !is_needed(journal, entry->d_name))
 			unlinkat(fd, entry->d_name, 0);
 	closedir(directory);
 }

@@ -13,27 +13,7 @@
 
 /* ---- notes of files ---- */
 
-void note_clear(struct file_note *note)
-{
-	free(note->keys);
-	*note = (struct file_note){0};
-}
-
-int note_copy(const struct file_note *note, struct file_note *out)
-{
-	struct file_record *keys = calloc(MAX(note->n_keys, 1), sizeof(*keys));
-
-	if (!keys)
-		return -ENOMEM;
-	if (note->n_keys > 0)
-		memcpy(keys, note->keys, note->n_keys * sizeof(*keys));
-	*out = *note;
-	out->keys = keys;
-	out->keys_allocated = MAX(note->n_keys, 1);
-	return 0;
-}
-
-struct file_record *note_key(const struct file_note *note, const char *name)
+struct file_record *note_key(struct file_note *note, const char *name)
 {
 	for (size_t i = 0; i < note->n_keys; i++)
 		if (streq(note->keys[i].name, name))
@@ -43,15 +23,15 @@ struct file_record *note_key(const struct file_note *note, const char *name)
 
 struct file_record *note_add_key(struct file_note *note, const char *name)
 {
-	struct file_record *key;
+	struct file_record *key = &note->keys[note->n_keys];
 
-	if (grow_array(&note->keys, note->n_keys, &note->keys_allocated, sizeof(*note->keys)) < 0)
+	if (note->n_keys == JOURNAL_KEYS_MAX)
 		return NULL;
-	key = &note->keys[note->n_keys++];
+	*key = (struct file_record){.target.format = note->format};
 	copy_text(key->name, sizeof(key->name), name);
 	copy_text(key->tuner, sizeof(key->tuner), note->tuner);
 	copy_text(key->target.path, sizeof(key->target.path), note->path);
-	key->target.format = note->format;
+	note->n_keys++;
 	return key;
 }
 
@@ -68,22 +48,15 @@ struct file_note *file_journal_find(const struct file_journal *journal, const ch
 	return NULL;
 }
 
-int file_journal_put(struct file_journal *journal, struct file_note *note)
+void file_journal_put(struct file_journal *journal, const struct file_note *note)
 {
 	struct file_note *slot = file_journal_find(journal, note->path);
 
-	if (slot) {
-		note_clear(slot);
-	} else {
-		if (grow_array(&journal->files, journal->n_files, &journal->files_allocated,
-			    sizeof(*journal->files)) < 0)
-			return -ENOMEM;
-		slot = &journal->files[journal->n_files++];
-	}
+	if (!slot)
+		slot = add_element(&journal->files, &journal->n_files, &journal->files_allocated,
+			sizeof(*slot));
 	*slot = *note;
-	*note = (struct file_note){0};
 	journal->dirty = true;
-	return 0;
 }
 
 void file_journal_forget(struct file_journal *journal, const char *path)
@@ -92,89 +65,61 @@ void file_journal_forget(struct file_journal *journal, const char *path)
 
 	if (!note)
 		return;
-	note_clear(note);
 	journal->n_files--;
 	memmove(note, note + 1, (size_t)(&journal->files[journal->n_files] - note) * sizeof(*note));
 	journal->dirty = true;
 }
 
 /* A setting that moved from one file to another is in both: the newer one counts. */
-int file_journal_snapshot(
-	const struct file_journal *journal, struct file_record **records, size_t *n)
+struct file_record *file_journal_snapshot(const struct file_journal *journal, size_t *n)
 {
-	struct file_record *list;
-	size_t max = 0, have = 0;
+	struct file_record *list =
+		must(calloc(journal->n_files * JOURNAL_KEYS_MAX + 1, sizeof(*list)));
 
-	for (size_t i = 0; i < journal->n_files; i++)
-		max += journal->files[i].n_keys;
-	list = calloc(max + 1, sizeof(*list));
-	if (!list)
-		return -ENOMEM;
+	*n = 0;
 	for (size_t i = journal->n_files; i-- > 0;)
 		for (size_t k = 0; k < journal->files[i].n_keys; k++) {
 			const struct file_record *record = &journal->files[i].keys[k];
 
-			if (!file_record_find(list, have, record->name))
-				list[have++] = *record;
+			if (!file_record_find(list, *n, record->name))
+				list[(*n)++] = *record;
 		}
-	*records = list;
-	*n = have;
-	return 0;
+	return list;
 }
 
 /* ---- released tuners, restarted units ---- */
 
-const struct release *file_journal_released(const struct file_journal *journal, const char *tuner)
+void release_set(struct release_list *list, const char *tuner, bool released)
 {
-	for (size_t i = 0; i < journal->n_released; i++)
-		if (streq(journal->released[i].tuner, tuner))
-			return &journal->released[i];
-	return NULL;
-}
+	size_t i = 0;
 
-void file_journal_release(struct file_journal *journal, const char *tuner)
-{
-	struct release *release;
-
-	if (file_journal_released(journal, tuner) || journal->n_released == JOURNAL_RELEASED_MAX)
+	while (i < list->n && !streq(list->tuners[i].tuner, tuner))
+		i++;
+	if ((i < list->n) == released || i == JOURNAL_RELEASED_MAX)
 		return;
-	release = &journal->released[journal->n_released++];
-	copy_text(release->tuner, sizeof(release->tuner), tuner);
-	release->since_s = realtime_us() / USEC_PER_SEC;
-	journal->dirty = true;
-}
-
-void file_journal_unrelease(struct file_journal *journal, const char *tuner)
-{
-	struct release *release = (struct release *)file_journal_released(journal, tuner);
-
-	if (!release)
+	if (!released) {
+		list->tuners[i] = list->tuners[--list->n];
 		return;
-	*release = journal->released[--journal->n_released];
-	journal->dirty = true;
+	}
+	copy_text(list->tuners[i].tuner, sizeof(list->tuners[i].tuner), tuner);
+	list->tuners[i].since_s = realtime_us() / USEC_PER_SEC;
+	list->n++;
 }
 
 struct unit_mark *file_journal_unit(struct file_journal *journal, const char *unit, bool add)
 {
-	struct unit_mark *found = NULL;
+	struct unit_mark *mark = journal->units;
 
-	for (size_t i = 0; i < journal->n_units; i++) {
-		struct unit_mark *mark = &journal->units[i];
-
-		if (streq(mark->unit, unit))
-			return mark;
-		if (!mark->open && (!found || mark->at_s < found->at_s))
-			found = mark;
-	}
-	if (!add)
+	while (mark < &journal->units[journal->n_units] && !streq(mark->unit, unit))
+		mark++;
+	if (mark < &journal->units[journal->n_units])
+		return mark;
+	if (!add || journal->n_units == JOURNAL_UNITS_MAX)
 		return NULL;
-	if (journal->n_units < JOURNAL_UNITS_MAX)
-		found = &journal->units[journal->n_units++];
-	if (!found)
-		return NULL;
-	*found = (struct unit_mark){0};
-	copy_text(found->unit, sizeof(found->unit), unit);
-	return found;
+	journal->n_units++;
+	*mark = (struct unit_mark){0};
+	copy_text(mark->unit, sizeof(mark->unit), unit);
+	return mark;
 }
 
 void file_journal_try_again(struct file_journal *journal, const char *name)
@@ -207,17 +152,19 @@ const char *file_journal_describe(int error)
 		return "torn or altered";
 	if (error == -EPROTO)
 		return "the journal was written by a newer version: install that one, or restore with it";
+	if (error == -ENODEV)
+		return "not the host's, but of this container: originals of files cannot be recorded, so files "
+		       "are only observed: mount the host's there, writable";
 	return strerror(-error);
 }
 
-static int read_copy(struct file_journal *journal, const char *directory, const char *name)
+static int read_copy(struct file_journal *journal, const char *name)
 {
 	_cleanup_free_ char *text = NULL;
-	char path[PATH_MAX];
+	char path[64];
 	int r;
 
-	if (snprintf(path, sizeof(path), "%s/%s", directory, name) >= (int)sizeof(path))
-		return -ENAMETOOLONG;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d/%s", journal->dir, name);
 	r = read_file(path, JOURNAL_FILE_MAX, &text, NULL);
 	return r < 0 ? r : file_journal_parse(journal, text);
 }
@@ -225,20 +172,19 @@ static int read_copy(struct file_journal *journal, const char *directory, const 
 /* Nothing is known of the file then, least of all that it is lost. */
 static bool is_out_of_reach(int error)
 {
-	return error == -EPROTO || error == -EACCES || error == -ENOMEM || error == -EMFILE ||
-	       error == -ENFILE;
+	return error == -EPROTO || error == -EACCES || error == -EMFILE || error == -ENFILE;
 }
 
 /* repair: this process is the one writer, and may move files. */
-static int load(struct file_journal *journal, const char *directory, bool repair)
+static int load(struct file_journal *journal, bool repair)
 {
-	int r = read_copy(journal, directory, CURRENT);
-	int copy = r == 0 ? 0 : -ENOENT;
+	int r = read_copy(journal, CURRENT), copy;
 
-	if (r != 0 && !is_out_of_reach(r))
-		copy = read_copy(journal, directory, COPY);
-	if (r == 0 || is_out_of_reach(r) || is_out_of_reach(copy))
-		return is_out_of_reach(copy) ? copy : r;
+	if (r == 0 || is_out_of_reach(r))
+		return r;
+	copy = read_copy(journal, COPY);
+	if (is_out_of_reach(copy))
+		return copy;
 	if (r == -ENOENT && copy == -ENOENT)
 		return 0;
 	if (repair)
@@ -247,10 +193,6 @@ static int load(struct file_journal *journal, const char *directory, bool repair
 		snprintf(journal->note, sizeof(journal->note),
 			"journal.json: %s: its copy journal.json.1 is used",
 			file_journal_describe(r));
-		/* Storing removes the copy before the new text is whole: it must not be the only
-		 * good one. */
-		if (repair)
-			renameat(journal->dir, COPY, journal->dir, CURRENT);
 		journal->dirty = repair;
 		return 0;
 	}
@@ -260,18 +202,17 @@ static int load(struct file_journal *journal, const char *directory, bool repair
 		"kept as journal.json.bad",
 		file_journal_describe(r == -ENOENT ? copy : r));
 	if (repair)
-		renameat(journal->dir, COPY, journal->dir, COPY ".bad");
+		renameat(
+			journal->dir, COPY, journal->dir, r == -ENOENT ? JOURNAL_BAD : COPY ".bad");
 	return 0;
 }
 
 int file_journal_open(const char *directory, bool create, struct file_journal **ret)
 {
 	_cleanup_(cleanup_file_journal_close) struct file_journal *journal =
-		calloc(1, sizeof(*journal));
+		must(calloc(1, sizeof(*journal)));
 	int r;
 
-	if (!journal)
-		return -ENOMEM;
 	journal->dir = -1;
 	r = create ? make_directories(directory, 0755) : 0;
 	if (r < 0)
@@ -279,7 +220,7 @@ int file_journal_open(const char *directory, bool create, struct file_journal **
 	journal->dir = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (journal->dir < 0 && (create || errno != ENOENT))
 		return -errno;
-	r = journal->dir >= 0 ? load(journal, directory, create) : 0;
+	r = journal->dir >= 0 ? load(journal, create) : 0;
 	if (r < 0)
 		return r;
 	*ret = steal(journal);
@@ -289,22 +230,11 @@ int file_journal_open(const char *directory, bool create, struct file_journal **
 void file_journal_close(struct file_journal *journal)
 {
 	cleanup_close(&journal->dir);
-	for (size_t i = 0; i < journal->n_files; i++)
-		note_clear(&journal->files[i]);
 	free(journal->files);
 	free(journal);
 }
 
-/* The present file becomes the copy without ever leaving its name. */
-static int store_once(int dir, const char *text)
-{
-	if (unlinkat(dir, COPY, 0) < 0 && errno != ENOENT)
-		return -errno;
-	if (linkat(dir, CURRENT, dir, COPY, 0) < 0 && errno != ENOENT)
-		return -errno;
-	return write_file_atomic(dir, CURRENT, text, strlen(text));
-}
-
+/* The copy first: at every moment one of both is whole, whatever became of the other. */
 int file_journal_store(struct file_journal *journal)
 {
 	_cleanup_free_ char *text = NULL;
@@ -312,27 +242,10 @@ int file_journal_store(struct file_journal *journal)
 
 	if (!journal->dirty)
 		return 0;
-	r = file_journal_print(journal, &text);
-	/* Twice: either file may be lost or torn afterwards, and nothing is forgotten. */
-	for (int i = 0; r == 0 && i < 2; i++)
-		r = store_once(journal->dir, text);
+	text = file_journal_print(journal);
+	r = write_file_atomic(journal->dir, COPY, text, strlen(text));
 	if (r == 0)
-		journal->dirty = false;
+		r = write_file_atomic(journal->dir, CURRENT, text, strlen(text));
+	journal->dirty = r < 0;
 	return r;
-}
-
-int replace_text(char **slot, const char *text)
-{
-	char *copy = text ? strdup(text) : NULL;
-
-	if (text && !copy)
-		return -ENOMEM;
-	free(*slot);
-	*slot = copy;
-	return 0;
-}
-
-bool same_text(const char *a, const char *b)
-{
-	return a && b ? streq(a, b) : a == b;
 }

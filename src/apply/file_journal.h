@@ -15,19 +15,18 @@
 #include <stdint.h>
 
 #include "base/cleanup.h"
-#include "base/hash.h"
+#include "base/text.h"
 
 #include <headroom/file.h>
 
+#define JOURNAL_KEYS_MAX     8 /* of one file */
 #define JOURNAL_RELEASED_MAX 16
-#define JOURNAL_UNITS_MAX    8
+#define JOURNAL_UNITS_MAX    16
 #define JOURNAL_TRIED_MAX    8
 #define JOURNAL_FILE_MAX     (4 * 1024 * 1024)
 
 /* A journal that could not be read. While it is there, original bytes of files are not removed. */
 #define JOURNAL_BAD "journal.json.bad"
-
-#define FILE_HASH_NONE "none" /* instead of a hash: there is no such file */
 
 struct file_note {
 	char path[SETTING_PATH_MAX]; /* below the host's root */
@@ -39,8 +38,8 @@ struct file_note {
 	 * when this was noted. */
 	char original[HASH_TEXT_MAX];
 	char ours[2][HASH_TEXT_MAX];
-	struct file_record *keys; /* its settings */
-	size_t n_keys, keys_allocated;
+	struct file_record keys[JOURNAL_KEYS_MAX]; /* its settings */
+	size_t n_keys;
 };
 
 /* A tuner whose originals were restored: it only observes until apply is asked for. */
@@ -49,17 +48,24 @@ struct release {
 	uint64_t since_s; /* CLOCK_REALTIME */
 };
 
+struct release_list {
+	struct release tuners[JOURNAL_RELEASED_MAX];
+	size_t n;
+};
+
+/* A setting and a value that a restart was to bring. */
+struct tried {
+	char name[SETTING_NAME_MAX], value[SETTING_VALUE_MAX];
+	bool last; /* in the last restart: what is undone when it fails */
+};
+
 /* The last restart of a unit. While it is open, nobody has seen what came of it. */
 struct unit_mark {
 	char unit[64];
 	uint64_t at_s; /* CLOCK_REALTIME */
 	bool open;
 	unsigned answered; /* how much of it answered before: enum cri_answers */
-	/* What it was to take, which is not tried again: names of settings and their values. */
-	struct {
-		char name[SETTING_NAME_MAX], value[SETTING_VALUE_MAX];
-		bool last; /* in the last restart: what is undone when it fails */
-	} tried[JOURNAL_TRIED_MAX];
+	struct tried tried[JOURNAL_TRIED_MAX]; /* not tried again */
 	size_t n_tried;
 };
 
@@ -67,8 +73,7 @@ struct file_journal {
 	int dir;                 /* the state directory; -1 when there is none */
 	struct file_note *files; /* the newest last */
 	size_t n_files, files_allocated;
-	struct release released[JOURNAL_RELEASED_MAX];
-	size_t n_released;
+	struct release_list released;
 	struct unit_mark units[JOURNAL_UNITS_MAX];
 	size_t n_units;
 	bool dirty;     /* differs from what is on disk */
@@ -92,45 +97,33 @@ const char *file_journal_describe(int error);
 /* Stores it durably, when dirty. 0 or -errno. */
 int file_journal_store(struct file_journal *journal);
 
-/* All settings that are recorded, for the caller to free. 0 or -ENOMEM. */
-int file_journal_snapshot(
-	const struct file_journal *journal, struct file_record **records, size_t *n);
+/* All settings that are recorded, for the caller to free. */
+struct file_record *file_journal_snapshot(const struct file_journal *journal, size_t *n);
 
 /* NULL when there is none. It moves with the next put or forget. */
 struct file_note *file_journal_find(const struct file_journal *journal, const char *path);
 
-/* Takes the note over, in the place of an older one of its path. 0, or -ENOMEM with it unchanged.
- */
-int file_journal_put(struct file_journal *journal, struct file_note *note);
+/* Replaces an older note of its path. */
+void file_journal_put(struct file_journal *journal, const struct file_note *note);
 void file_journal_forget(struct file_journal *journal, const char *path);
 
-/* Released until unreleased, whatever the configuration says. */
-void file_journal_release(struct file_journal *journal, const char *tuner);
-void file_journal_unrelease(struct file_journal *journal, const char *tuner);
-const struct release *file_journal_released(const struct file_journal *journal, const char *tuner);
+/* A tuner is released from now on, or not any more. */
+void release_set(struct release_list *list, const char *tuner, bool released);
 
-/* The mark of a unit, or NULL. add: made when there is none, in the place of the oldest that is
- * not open; NULL when all are. */
+/* The mark of a unit, or NULL. add: made when there is none and room for one. */
 struct unit_mark *file_journal_unit(struct file_journal *journal, const char *unit, bool add);
 
-/* Forgets that a setting of this value was tried, and that its program did not come back. */
+/* Forgets that a setting was tried, and that its program did not come back. */
 void file_journal_try_again(struct file_journal *journal, const char *name);
 
-/* out is written on success only. 0 or -ENOMEM. */
-int note_copy(const struct file_note *note, struct file_note *out);
-void note_clear(struct file_note *note);
-struct file_record *note_key(const struct file_note *note, const char *name);
-struct file_record *note_add_key(struct file_note *note, const char *name);
+struct file_record *note_key(struct file_note *note, const char *name);
+struct file_record *note_add_key(struct file_note *note, const char *name); /* NULL: it is full */
 
 /* True when a file of this hash was written by us. */
 bool note_is_ours(const struct file_note *note, const char *hash);
 
-/* Puts a copy of text, which may be NULL, in the place of another. 0 or -ENOMEM. */
-int replace_text(char **slot, const char *text);
-bool same_text(const char *a, const char *b); /* true for two equal texts, or NULL twice */
-
-/* file_journal_json.c. The text is the caller's to free. 0 or -ENOMEM. */
-int file_journal_print(const struct file_journal *journal, char **text);
+/* file_journal_json.c. The text is the caller's to free. */
+char *file_journal_print(const struct file_journal *journal);
 
 /* -EBADMSG for a wrong checksum or form, -EPROTO for a newer schema; the journal is empty then. */
 int file_journal_parse(struct file_journal *journal, const char *text);

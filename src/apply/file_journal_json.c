@@ -1,206 +1,150 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "apply/file_journal.h"
 
+#include "base/json.h"
 #include "base/util.h"
 
 #include <errno.h>
-#include <stdio.h>
 
-#include <cjson/cJSON.h>
 #include <zlib.h>
 
 /*
- * {"schema": 3, "checksum": "crc32:0badc0de", "body": {...}}: the checksum is over the body as this
+ * {"schema": 4, "checksum": "crc32:0badc0de", "body": {...}}: the checksum is over the body as this
  * library prints it without white space.
  */
-#define SCHEMA 3
+#define SCHEMA 4
 
 #define SECONDS_MAX 1e12 /* the year 33658: times a million it is still a number of ours */
 
-DEFINE_CLEANUP(cJSON, cJSON_Delete)
-
-static const char *const formats[] = {
-	[EDIT_TOML] = "toml", [EDIT_JSON] = "json", [EDIT_OWN] = "own", NULL};
-static const char *const activations[] = {[ACTIVATE_NOTHING] = "nothing",
-	[ACTIVATE_RELOAD] = "reload",
-	[ACTIVATE_RESTART] = "restart",
-	NULL};
-static const char *const policies[] = {
-	[RESTART_NEVER] = "never", [RESTART_WHEN_IDLE] = "when-idle", [RESTART_NOW] = "now", NULL};
-static const char *const verifiers[] = {[VERIFY_NOTHING] = "nothing",
-	[VERIFY_CONTAINERD_DUMP] = "containerd",
-	[VERIFY_DOCKERD] = "dockerd",
-	NULL};
-
-/* A member of a struct: text, or, with choices, an enum. */
+/* A member of a struct and of its JSON object. */
 struct field {
 	const char *name;
+	enum {
+		TEXT,
+		FLAG,
+		NUMBER,
+		TIME,
+		LIST
+	} kind; /* char[], bool, unsigned or an enum, uint64_t */
 	size_t offset, size;
-	const char *const *choices;
+	const struct field *of; /* LIST, an array of structs: of an element, */
+	size_t stride, count;   /* its size, and where the number of them is */
 };
 
-#define TEXT(type, name, member)                                                \
-	{                                                                       \
-		name, offsetof(type, member), sizeof(((type *)0)->member), NULL \
+#define FIELD(type, kind, name, member)                                                     \
+	{                                                                                   \
+		name, kind, offsetof(type, member), sizeof(((type *)0)->member), NULL, 0, 0 \
 	}
-#define CHOICE(type, name, member, choices)              \
-	{                                                \
-		name, offsetof(type, member), 0, choices \
+#define FIELD_LIST(type, name, member, number, of)                                   \
+	{                                                                            \
+		name, LIST, offsetof(type, member), sizeof(((type *)0)->member), of, \
+			sizeof(((type *)0)->member[0]), offsetof(type, number)       \
 	}
 
 static const struct field key_fields[] = {
-	TEXT(struct file_record, "name", name),
-	TEXT(struct file_record, "table", target.table),
-	TEXT(struct file_record, "key", target.key),
-	TEXT(struct file_record, "in_force_originally", original),
-	TEXT(struct file_record, "on_disk_originally", on_disk),
-	TEXT(struct file_record, "value_before", before),
-	TEXT(struct file_record, "wanted", wanted),
-	TEXT(struct file_record, "failed", failed),
-	{NULL, 0, 0, NULL},
-};
-
-static const struct field service_fields[] = {
-	CHOICE(struct service, "activation", activation, activations),
-	CHOICE(struct service, "restart", restart, policies),
-	CHOICE(struct service, "verifier", verifier, verifiers),
-	TEXT(struct service, "unit", unit),
-	TEXT(struct service, "socket", socket),
-	TEXT(struct service, "binary", binary),
-	TEXT(struct service, "version", version),
-	TEXT(struct service, "config", config),
-	TEXT(struct service, "directory", directory),
-	TEXT(struct service, "program", program),
-	TEXT(struct service, "pid_file", pid_file),
-	{NULL, 0, 0, NULL},
+	FIELD(struct file_record, TEXT, "name", name),
+	FIELD(struct file_record, TEXT, "table", target.table),
+	FIELD(struct file_record, TEXT, "key", target.key),
+	FIELD(struct file_record, TEXT, "in_force_originally", original),
+	FIELD(struct file_record, TEXT, "on_disk_originally", on_disk),
+	FIELD(struct file_record, TEXT, "value_before", before),
+	FIELD(struct file_record, TEXT, "wanted", wanted),
+	FIELD(struct file_record, TEXT, "failed", failed),
+	{0},
 };
 
 static const struct field note_fields[] = {
-	TEXT(struct file_note, "path", path),
-	TEXT(struct file_note, "tuner", tuner),
-	CHOICE(struct file_note, "format", format, formats),
-	TEXT(struct file_note, "original", original),
-	TEXT(struct file_note, "ours", ours[0]),
-	TEXT(struct file_note, "ours_next", ours[1]),
-	{NULL, 0, 0, NULL},
+	FIELD(struct file_note, TEXT, "path", path),
+	FIELD(struct file_note, TEXT, "tuner", tuner),
+	FIELD(struct file_note, NUMBER, "format", format),
+	FIELD(struct file_note, NUMBER, "directories", directories),
+	FIELD(struct file_note, TEXT, "original", original),
+	FIELD(struct file_note, TEXT, "ours", ours[0]),
+	FIELD(struct file_note, TEXT, "ours_next", ours[1]),
+	FIELD(struct file_note, NUMBER, "activation", service.activation),
+	FIELD(struct file_note, NUMBER, "restart", service.restart),
+	FIELD(struct file_note, NUMBER, "verifier", service.verifier),
+	FIELD(struct file_note, TEXT, "unit", service.unit),
+	FIELD(struct file_note, TEXT, "socket", service.socket),
+	FIELD(struct file_note, TEXT, "binary", service.binary),
+	FIELD(struct file_note, TEXT, "version", service.version),
+	FIELD(struct file_note, TEXT, "config", service.config),
+	FIELD(struct file_note, TEXT, "directory", service.directory),
+	FIELD(struct file_note, TEXT, "program", service.program),
+	FIELD(struct file_note, TEXT, "pid_file", service.pid_file),
+	FIELD_LIST(struct file_note, "keys", keys, n_keys, key_fields),
+	{0},
 };
 
-/* Texts as they are: base/json.h is for people, and cuts what is long. */
-static bool print_fields(cJSON *object, const struct field *fields, const void *from)
-{
-	for (const struct field *field = fields; field->name; field++) {
-		const char *member = (const char *)from + field->offset;
+static const struct field release_fields[] = {
+	FIELD(struct release, TEXT, "tuner", tuner),
+	FIELD(struct release, TIME, "since", since_s),
+	{0},
+};
 
-		if (field->choices)
-			member = field->choices[*(const unsigned *)(const void *)member];
-		if (!cJSON_AddStringToObject(object, field->name, member))
-			return false;
-	}
-	return true;
-}
+static const struct field tried_fields[] = {
+	FIELD(struct tried, TEXT, "name", name),
+	FIELD(struct tried, TEXT, "value", value),
+	FIELD(struct tried, FLAG, "last", last),
+	{0},
+};
 
-static const char *text_of(const cJSON *object, const char *name)
-{
-	return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, name));
-}
+static const struct field unit_fields[] = {
+	FIELD(struct unit_mark, TEXT, "unit", unit),
+	FIELD(struct unit_mark, TIME, "at", at_s),
+	FIELD(struct unit_mark, FLAG, "open", open),
+	FIELD(struct unit_mark, NUMBER, "answered", answered),
+	FIELD_LIST(struct unit_mark, "tried", tried, n_tried, tried_fields),
+	{0},
+};
 
-static bool take_fields(const cJSON *object, const struct field *fields, void *to)
-{
-	for (const struct field *field = fields; field->name; field++) {
-		const char *text = text_of(object, field->name);
-		void *member = (char *)to + field->offset;
-		unsigned choice = 0;
+/* Of the body, but for its files: only they have no greatest number. */
+static const struct field journal_fields[] = {
+	FIELD_LIST(struct file_journal, "released", released.tuners, released.n, release_fields),
+	FIELD_LIST(struct file_journal, "restarts", units, n_units, unit_fields),
+	{0},
+};
 
-		if (!text)
-			return false;
-		if (!field->choices) {
-			if (!copy_text(member, field->size, text))
-				return false;
-			continue;
-		}
-		while (field->choices[choice] && !streq(field->choices[choice], text))
-			choice++;
-		if (!field->choices[choice])
-			return false;
-		*(unsigned *)member = choice;
-	}
-	return true;
-}
-
-/* An object appended to an array; NULL without memory. */
+/* An object appended to an array. */
 static cJSON *add_object(cJSON *array)
 {
-	cJSON *object = array ? cJSON_CreateObject() : NULL;
+	cJSON *object = must(cJSON_CreateObject());
 
-	if (object && cJSON_AddItemToArray(array, object))
-		return object;
-	cJSON_Delete(object);
-	return NULL;
+	(void)cJSON_AddItemToArray(array, object);
+	return object;
 }
 
-static bool print_note(cJSON *files, const struct file_note *note)
+/* Texts as they are: base/json.h is for people, and cuts what is long. */
+static void print(cJSON *object, const struct field *field, const void *from)
 {
-	cJSON *object = add_object(files);
-	cJSON *service = object ? cJSON_AddObjectToObject(object, "service") : NULL;
-	cJSON *keys = object ? cJSON_AddArrayToObject(object, "keys") : NULL;
+	for (; field->name; field++) {
+		const char *name = field->name;
+		const void *member = (const char *)from + field->offset;
+		const void *count = (const char *)from + field->count;
+		cJSON *item = NULL;
 
-	if (!service || !keys || !print_fields(object, note_fields, note) ||
-		!cJSON_AddNumberToObject(object, "directories", note->directories) ||
-		!print_fields(service, service_fields, &note->service))
-		return false;
-	for (size_t i = 0; i < note->n_keys; i++) {
-		cJSON *key = add_object(keys);
-
-		if (!key || !print_fields(key, key_fields, &note->keys[i]))
-			return false;
+		switch (field->kind) {
+		case TEXT:
+			item = cJSON_AddStringToObject(object, name, member);
+			break;
+		case FLAG:
+			item = cJSON_AddBoolToObject(object, name, *(const bool *)member);
+			break;
+		case NUMBER:
+			item = cJSON_AddNumberToObject(object, name, *(const unsigned *)member);
+			break;
+		case TIME:
+			item = cJSON_AddNumberToObject(
+				object, name, (double)*(const uint64_t *)member);
+			break;
+		case LIST:
+			item = must(cJSON_AddArrayToObject(object, name));
+			for (size_t i = 0; i < *(const size_t *)count; i++)
+				print(add_object(item), field->of,
+					(const char *)member + i * field->stride);
+		}
+		must(item);
 	}
-	return true;
-}
-
-static bool print_unit(cJSON *restarts, const struct unit_mark *mark)
-{
-	cJSON *object = add_object(restarts);
-	cJSON *tried = object ? cJSON_AddArrayToObject(object, "tried") : NULL;
-
-	if (!tried || !cJSON_AddStringToObject(object, "unit", mark->unit) ||
-		!cJSON_AddNumberToObject(object, "at", (double)mark->at_s) ||
-		!cJSON_AddBoolToObject(object, "open", mark->open) ||
-		!cJSON_AddNumberToObject(object, "answered", mark->answered))
-		return false;
-	for (size_t i = 0; i < mark->n_tried; i++) {
-		cJSON *one = add_object(tried);
-
-		if (!one || !cJSON_AddStringToObject(one, "name", mark->tried[i].name) ||
-			!cJSON_AddStringToObject(one, "value", mark->tried[i].value) ||
-			!cJSON_AddBoolToObject(one, "last", mark->tried[i].last))
-			return false;
-	}
-	return true;
-}
-
-/* Half of it would be worse than nothing: false without memory. */
-static bool print_body(const struct file_journal *journal, cJSON *body)
-{
-	cJSON *files = cJSON_AddArrayToObject(body, "files");
-	cJSON *released = cJSON_AddArrayToObject(body, "released");
-	cJSON *restarts = cJSON_AddArrayToObject(body, "restarts");
-
-	for (size_t i = 0; i < journal->n_files; i++)
-		if (!print_note(files, &journal->files[i]))
-			return false;
-	for (size_t i = 0; i < journal->n_released; i++) {
-		cJSON *object = add_object(released);
-
-		if (!object ||
-			!cJSON_AddStringToObject(object, "tuner", journal->released[i].tuner) ||
-			!cJSON_AddNumberToObject(
-				object, "since", (double)journal->released[i].since_s))
-			return false;
-	}
-	for (size_t i = 0; i < journal->n_units; i++)
-		if (!print_unit(restarts, &journal->units[i]))
-			return false;
-	return files && released && restarts;
 }
 
 static void checksum_of(const char *body, char checksum[static 16])
@@ -209,149 +153,109 @@ static void checksum_of(const char *body, char checksum[static 16])
 		crc32(0, (const unsigned char *)body, (unsigned)strlen(body)));
 }
 
-int file_journal_print(const struct file_journal *journal, char **text)
+char *file_journal_print(const struct file_journal *journal)
 {
-	_cleanup_(cleanup_cJSON_Delete) cJSON *root = cJSON_CreateObject();
-	cJSON *body = cJSON_AddObjectToObject(root, "body");
+	_cleanup_(cleanup_cJSON_Delete) cJSON *root = must(cJSON_CreateObject());
+	cJSON *body = must(cJSON_AddObjectToObject(root, "body"));
+	cJSON *files = must(cJSON_AddArrayToObject(body, "files"));
 	_cleanup_free_ char *printed = NULL;
 	char checksum[16];
 
-	if (!body || !print_body(journal, body) || !(printed = cJSON_PrintUnformatted(body)))
-		return -ENOMEM;
+	for (size_t i = 0; i < journal->n_files; i++)
+		print(add_object(files), note_fields, &journal->files[i]);
+	print(body, journal_fields, journal);
+	printed = must(cJSON_PrintUnformatted(body));
 	checksum_of(printed, checksum);
-	if (!cJSON_AddNumberToObject(root, "schema", SCHEMA) ||
-		!cJSON_AddStringToObject(root, "checksum", checksum))
-		return -ENOMEM;
-	*text = cJSON_Print(root);
-	return *text ? 0 : -ENOMEM;
+	must(cJSON_AddNumberToObject(root, "schema", SCHEMA));
+	must(cJSON_AddStringToObject(root, "checksum", checksum));
+	return must(cJSON_Print(root));
 }
 
-static bool take_number(const cJSON *object, const char *name, double max, uint64_t *out)
+/* False for anything that this version does not write. */
+static bool take(const cJSON *object, const struct field *field, void *to)
 {
-	const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
+	bool good = true;
 
-	if (!cJSON_IsNumber(item) || !(item->valuedouble >= 0 && item->valuedouble <= max))
+	for (; good && field->name; field++) {
+		const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, field->name), *element;
+		void *member = (char *)to + field->offset, *count = (char *)to + field->count;
+		double number = cJSON_IsNumber(item) ? item->valuedouble : -1;
+		size_t n = 0;
+
+		switch (field->kind) {
+		case TEXT:
+			good = cJSON_IsString(item) &&
+			       copy_text(member, field->size, item->valuestring);
+			break;
+		case FLAG:
+			good = cJSON_IsBool(item);
+			*(bool *)member = cJSON_IsTrue(item);
+			break;
+		case NUMBER:
+			good = number >= 0 && number <= UINT32_MAX;
+			*(unsigned *)member = good ? (unsigned)number : 0;
+			break;
+		case TIME:
+			good = number >= 0 && number <= SECONDS_MAX;
+			*(uint64_t *)member = good ? (uint64_t)number : 0;
+			break;
+		case LIST:
+			good = cJSON_IsArray(item) &&
+			       (size_t)cJSON_GetArraySize(item) <= field->size / field->stride;
+			cJSON_ArrayForEach (element, item)
+				good = good && take(element, field->of,
+						       (char *)member + n++ * field->stride);
+			*(size_t *)count = good ? n : 0;
+		}
+	}
+	return good;
+}
+
+/* What its keys have in common with it is there once. */
+static bool take_note(const cJSON *object, struct file_journal *journal)
+{
+	struct file_note note = {0};
+
+	if (!take(object, note_fields, &note))
 		return false;
-	*out = (uint64_t)item->valuedouble;
+	for (size_t i = 0; i < note.n_keys; i++) {
+		struct file_record *key = &note.keys[i];
+
+		copy_text(key->tuner, sizeof(key->tuner), note.tuner);
+		copy_text(key->target.path, sizeof(key->target.path), note.path);
+		key->target.format = note.format;
+	}
+	file_journal_put(journal, &note);
 	return true;
-}
-
-/* The name of a file in files/: nothing else may become a part of a path. */
-static bool is_hash(const char *text)
-{
-	return text[0] == '\0' || streq(text, FILE_HASH_NONE) ||
-	       (strlen(text) == HASH_TEXT_MAX - 1 &&
-		       strspn(text, "0123456789abcdef") == HASH_TEXT_MAX - 1);
-}
-
-static int take_note(const cJSON *object, struct file_note *note)
-{
-	const cJSON *service = cJSON_GetObjectItemCaseSensitive(object, "service"), *item;
-	uint64_t directories = 0;
-
-	if (!take_fields(object, note_fields, note) ||
-		!take_fields(service, service_fields, &note->service) || note->path[0] != '/' ||
-		!is_hash(note->original) || !is_hash(note->ours[0]) || !is_hash(note->ours[1]) ||
-		!take_number(object, "directories", 64, &directories))
-		return -EBADMSG;
-	note->directories = (unsigned)directories;
-	cJSON_ArrayForEach (item, cJSON_GetObjectItemCaseSensitive(object, "keys")) {
-		struct file_record *key = note_add_key(note, "");
-
-		if (!key)
-			return -ENOMEM;
-		if (!take_fields(item, key_fields, key))
-			return -EBADMSG;
-	}
-	return 0;
-}
-
-/* What this version does not understand is left out: the originals matter more. */
-static void take_unit(const cJSON *object, struct file_journal *journal)
-{
-	const cJSON *open = cJSON_GetObjectItemCaseSensitive(object, "open"), *item;
-	const char *unit = text_of(object, "unit");
-	struct unit_mark *mark;
-	uint64_t at, answered;
-
-	if (!unit || !unit[0] || journal->n_units == JOURNAL_UNITS_MAX ||
-		file_journal_unit(journal, unit, false) || !cJSON_IsBool(open) ||
-		!take_number(object, "at", SECONDS_MAX, &at) ||
-		!take_number(object, "answered", 16, &answered))
-		return;
-	mark = file_journal_unit(journal, unit, true);
-	mark->at_s = at;
-	mark->open = cJSON_IsTrue(open);
-	mark->answered = (unsigned)answered;
-	cJSON_ArrayForEach (item, cJSON_GetObjectItemCaseSensitive(object, "tried")) {
-		const char *name = text_of(item, "name"), *value = text_of(item, "value");
-
-		if (!name || !value || mark->n_tried == JOURNAL_TRIED_MAX)
-			continue;
-		mark->tried[mark->n_tried].last =
-			cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(item, "last"));
-		copy_text(mark->tried[mark->n_tried].name, SETTING_NAME_MAX, name);
-		copy_text(mark->tried[mark->n_tried++].value, SETTING_VALUE_MAX, value);
-	}
 }
 
 static int take_body(const cJSON *body, struct file_journal *journal)
 {
 	const cJSON *files = cJSON_GetObjectItemCaseSensitive(body, "files"), *item;
+	bool good = cJSON_IsArray(files) && take(body, journal_fields, journal);
 
-	if (!cJSON_IsArray(files))
-		return -EBADMSG;
-	cJSON_ArrayForEach (item, files) {
-		struct file_note note = {0};
-		int r = take_note(item, &note);
-
-		if (r == 0)
-			r = file_journal_put(journal, &note);
-		if (r < 0) {
-			note_clear(&note);
-			return r;
-		}
-	}
-	cJSON_ArrayForEach (item, cJSON_GetObjectItemCaseSensitive(body, "released")) {
-		struct release *release = &journal->released[journal->n_released];
-		const char *tuner = text_of(item, "tuner");
-
-		if (!tuner || journal->n_released == JOURNAL_RELEASED_MAX ||
-			!copy_text(release->tuner, sizeof(release->tuner), tuner) ||
-			!take_number(item, "since", SECONDS_MAX, &release->since_s))
-			return -EBADMSG;
-		journal->n_released++;
-	}
-	cJSON_ArrayForEach (item, cJSON_GetObjectItemCaseSensitive(body, "restarts"))
-		take_unit(item, journal);
-	return 0;
+	cJSON_ArrayForEach (item, files)
+		good = good && take_note(item, journal);
+	if (!good)
+		journal->n_files = journal->released.n = journal->n_units = 0;
+	journal->dirty = false;
+	return good ? 0 : -EBADMSG;
 }
 
 int file_journal_parse(struct file_journal *journal, const char *text)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *root = cJSON_Parse(text);
 	const cJSON *body = cJSON_GetObjectItemCaseSensitive(root, "body");
-	_cleanup_free_ char *printed = body ? cJSON_PrintUnformatted(body) : NULL;
-	const char *stored = text_of(root, "checksum");
+	const cJSON *schema = cJSON_GetObjectItemCaseSensitive(root, "schema");
+	_cleanup_free_ char *printed = body ? must(cJSON_PrintUnformatted(body)) : NULL;
+	const char *stored =
+		cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(root, "checksum"));
 	char computed[16];
-	uint64_t schema;
-	int r;
 
-	if (body && !printed)
-		return -ENOMEM;
-	if (!body || !take_number(root, "schema", 1e6, &schema) || schema < SCHEMA)
+	if (!body || !cJSON_IsNumber(schema) || schema->valuedouble < SCHEMA)
 		return -EBADMSG;
-	if (schema > SCHEMA)
+	if (schema->valuedouble > SCHEMA)
 		return -EPROTO;
 	checksum_of(printed, computed);
-	if (!stored || !streq(stored, computed))
-		return -EBADMSG;
-	r = take_body(body, journal);
-	if (r < 0) {
-		while (journal->n_files > 0)
-			note_clear(&journal->files[--journal->n_files]);
-		journal->n_released = journal->n_units = 0;
-	}
-	journal->dirty = false;
-	return r;
+	return stored && streq(stored, computed) ? take_body(body, journal) : -EBADMSG;
 }

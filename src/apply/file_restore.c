@@ -1,120 +1,104 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "apply/file_work.h"
 
-#include "apply/editor.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/util.h"
 
 #include <errno.h>
-#include <stdio.h>
 
-#define TRIES 3 /* somebody writes the file while it is restored */
+#define TRIES 3 /* someone writes the file while it is restored */
 
-static struct change *change_of(
-	const struct work *work, const struct work_file *file, const char *name)
+/* The literal of a key in kept bytes; NULL: not there. False when the bytes are not. */
+static bool kept_literal(const struct file_job *job, const struct file_note *note, const char *hash,
+	const struct file_target *target, char **literal)
 {
-	for (size_t i = 0; i < work->job->plan.n; i++) {
-		struct change *change = &work->job->plan.changes[i];
+	_cleanup_(file_bytes_clear) struct file_bytes kept = {0};
+	char why[EDIT_WHY_MAX];
 
-		if (streq(change->name, name) && change->file &&
-			streq(change->file->target.path, file->note.path))
-			return change;
-	}
-	return NULL;
+	return hash[0] && !streq(hash, FILE_HASH_NONE) &&
+	       file_recall(job->journal->dir, hash, &kept) == 0 &&
+	       edit_languages[note->format].get(&kept, target->table, target->key, literal, why) ==
+		       0;
 }
 
-void work_make_restore(struct work *work)
+static bool same_text(const char *a, const char *b)
 {
-	const struct file_journal *journal = work->journal;
-	const char *only = work->job->only;
-
-	for (size_t i = 0; i < journal->n_files; i++) {
-		struct work_file *file;
-
-		if (only[0] && !streq(only, journal->files[i].tuner))
-			continue;
-		file = work_add(work, journal->files[i].path);
-		for (size_t k = 0; file && k < file->note.n_keys; k++) {
-			const struct file_record *record = &file->note.keys[k];
-			const struct file_want want = {.target = record->target};
-			struct change *change = plan_add(&work->job->plan);
-
-			if (!change)
-				break;
-			if (change_take_file(change, &want) < 0) {
-				work->job->plan.n--;
-				break;
-			}
-			copy_text(change->name, sizeof(change->name), record->name);
-			copy_text(change->tuner, sizeof(change->tuner), record->tuner);
-			copy_text(change->old, sizeof(change->old), record->wanted);
-			copy_text(change->new, sizeof(change->new), record->original);
-			change->reason = "original";
-		}
-	}
+	return a && b ? streq(a, b) : a == b;
 }
 
-/* NULL name: all of the file's. A roll-back has no changes. */
-static void leave(const struct work *work, const struct work_file *file, const char *name)
+/* In a file that is ours as a whole, or with a value that one of ours had. */
+static bool is_ours(const struct file_job *job, const struct work_file *file,
+	const struct file_target *target, const char *literal)
 {
+	bool ours = note_is_ours(&file->note, file->old.hash);
+
+	for (size_t i = 0; !ours && i < ARRAY_SIZE(file->note.ours); i++) {
+		_cleanup_free_ char *kept = NULL;
+
+		ours = kept_literal(job, &file->note, file->note.ours[i], target, &kept) &&
+		       same_text(literal, kept);
+	}
+	return ours;
+}
+
+int work_remove_ours(const struct file_job *job, struct work_file *file, struct file_bytes *text)
+{
+	const struct edit_language *language = &edit_languages[file->note.format];
+
 	for (size_t i = 0; i < file->note.n_keys; i++) {
-		const char *its = file->note.keys[i].name;
-		struct change *change = change_of(work, file, its);
+		const struct file_target *target = &file->note.keys[i].target;
+		_cleanup_free_ char *literal = NULL, *original = NULL;
+		int r = language->get(text, target->table, target->key, &literal, file->why);
 
-		if (!change || (name && !streq(name, its)))
+		if (r < 0)
+			return r;
+		(void)kept_literal(job, &file->note, file->note.original, target, &original);
+		if (same_text(literal, original))
 			continue;
-		change->left = true;
-		change->reason = "changed-since";
-		change->new[0] = '\0';
+		file->left[i] = !is_ours(job, file, target, literal);
+		if (file->left[i])
+			continue;
+		r = language->set(text, target->table, target->key, original, file->why);
+		if (r < 0)
+			return r;
 	}
+	return 0;
 }
 
-/* Somebody else has changed the file: our keys are taken out, the rest stays. */
-static int take_out(const struct work *work, struct work_file *file)
+static int put(struct work_file *file, const struct file_bytes *bytes)
 {
-	_cleanup_free_ char *text = NULL;
-	size_t len = file->old.len;
-	int r;
+	int r = file_put(&file->at, file->old.hash, bytes);
 
-	if (!file->old.bytes || file->note.format == EDIT_OWN) {
-		leave(work, file, NULL);
-		return 0;
-	}
-	text = copy_bytes(file->old.bytes, len);
-	r = text ? work_remove_ours(work, file, &text, &len, leave) : -ENOMEM;
-	if (r < 0)
-		return r;
-	if (len == file->old.len && memcmp(text, file->old.bytes, len) == 0)
-		return 0;
-	r = file_put(&file->at, file->old.hash, text, len);
 	file->written = r == 0;
-	for (size_t i = 0; r == 0 && i < file->note.n_keys; i++) {
-		struct change *change = change_of(work, file, file->note.keys[i].name);
-
-		if (change && !change->left)
-			change->reason = "file-changed-since";
-	}
 	return r;
 }
 
-static int put_original(const struct work *work, struct work_file *file)
+/* Someone else has changed the file, or nobody knows how it was: what is ours goes. */
+static int take_out(const struct file_job *job, struct work_file *file)
 {
-	_cleanup_free_ char *bytes = NULL;
-	bool existed = !streq(file->note.original, FILE_HASH_NONE);
-	size_t len = 0;
-	int r = existed ? file_recall(work->journal->dir, file->note.original, &bytes, &len) : 0;
+	_cleanup_(file_bytes_clear) struct file_bytes text = {0};
+	const struct file_bytes *old = &file->old;
+	int r;
 
-	if (r < 0) {
-		log_warning(file->note.path,
-			"the original bytes are lost: %s: only our own keys are taken out",
-			strerror(-r));
-		return take_out(work, file);
+	if (old->bytes && file->note.format == EDIT_OWN && note_is_ours(&file->note, old->hash))
+		return put(file, &text);
+	if (!old->bytes || file->note.format == EDIT_OWN) {
+		memset(file->left, true, sizeof(file->left));
+		return 0;
 	}
-	r = file_put(&file->at, file->old.hash, bytes, len);
-	if (r == 0 && !existed)
+	text_copy(&text, old->bytes, old->len);
+	r = work_remove_ours(job, file, &text);
+	if (r < 0 || (text.len == old->len && memcmp(text.bytes, old->bytes, old->len) == 0))
+		return r;
+	return put(file, &text);
+}
+
+static int put_original(struct work_file *file)
+{
+	int r = put(file, &file->new);
+
+	if (r == 0 && !file->new.bytes)
 		file_drop_directories(&file->at, file->note.directories);
-	file->written = r == 0;
 	return r;
 }
 
@@ -124,87 +108,121 @@ static bool is_changed_by_others(const struct work_file *file)
 	       !note_is_ours(&file->note, file->old.hash);
 }
 
-static int restore_once(const struct work *work, struct work_file *file)
+static int restore_once(const struct file_job *job, struct work_file *file)
 {
-	int r = work_read_old(work, file);
+	const char *original = file->note.original;
+	int r = work_read(job, file);
 
 	if (r < 0)
 		return r;
 	file_clean(&file->at);
-	if (streq(file->old.hash, file->note.original))
+	if (streq(file->old.hash, original))
 		return 0;
-	return is_changed_by_others(file) ? take_out(work, file) : put_original(work, file);
+	file_bytes_clear(&file->new);
+	memset(file->left, false, sizeof(file->left));
+	r = streq(original, FILE_HASH_NONE) ? 0
+					    : file_recall(job->journal->dir, original, &file->new);
+	file->lost = r;
+	if (r < 0 && r != -ENOENT && r != -EBADMSG)
+		return r;
+	return file->lost < 0 || is_changed_by_others(file) ? take_out(job, file)
+							    : put_original(file);
 }
 
-static int restore_file(const struct work *work, struct work_file *file)
+static int restore_file(const struct file_job *job, struct work_file *file)
 {
+	const char *path = file->note.path;
 	int r = -ESTALE;
 
 	for (int i = 0; r == -ESTALE && i < TRIES; i++)
-		r = restore_once(work, file);
-	if (r < 0)
-		log_error(file->note.path, "not put back: %s",
-			file->why[0] ? file->why : strerror(-r));
-	else if (is_changed_by_others(file))
-		log_notice(file->note.path, "changed by someone else since: %s",
+		r = restore_once(job, file);
+	if (r < 0) {
+		log_error(path, "not restored: %s", file->why[0] ? file->why : strerror(-r));
+	} else if (file->lost < 0) {
+		snprintf(file->why, sizeof(file->why),
+			"the original bytes of %.120s are lost from the state directory (%s): %s",
+			path, strerror(-file->lost),
+			file->written ? "only our own keys were taken out" : "it is left as it is");
+		log_error(path, "%s", file->why);
+	} else if (is_changed_by_others(file)) {
+		log_notice(path, "changed by someone else since: %s",
 			file->written ? "only our own keys were taken out" : "left as it is");
-	else if (file->written)
-		log_info(file->note.path, "%s",
-			streq(file->note.original, FILE_HASH_NONE) ? "removed: it was made for us"
-								   : "the original bytes are back");
+	} else if (file->written) {
+		log_info(path, "%s",
+			file->new.bytes ? "the original bytes are back"
+					: "removed: it was made for us");
+	}
 	return r;
 }
 
-void work_restore(const struct work *work, struct work_file *file)
+struct change *work_add_change(struct file_job *job, const struct file_note *note,
+	const struct file_record *key, const char *old, const char *new)
 {
-	int r = file->error = restore_file(work, file);
+	const struct file_change file = {.target = key->target, .edit = {.service = note->service}};
 
-	for (size_t i = 0; i < file->note.n_keys; i++) {
-		struct change *change = change_of(work, file, file->note.keys[i].name);
+	return plan_add(&job->plan, &file, key->name, key->tuner, old, new);
+}
 
-		if (!change)
-			continue;
-		change->error = r;
-		if (!file->written && !change->left)
-			copy_text(change->old, sizeof(change->old), change->new);
-		(void)replace_text(&change->why, r < 0 && file->why[0] ? file->why : NULL);
+int work_restore(struct file_job *job, const struct file_note *note)
+{
+	_cleanup_(work_file_clear) struct work_file file = {.note = *note};
+	int r = restore_file(job, &file);
+	bool others = is_changed_by_others(&file);
+
+	for (size_t i = 0; i < file.note.n_keys; i++) {
+		const struct file_record *key = &file.note.keys[i];
+		bool left = file.left[i] && r == 0 && file.lost == 0;
+		struct change *change = work_add_change(job, &file.note, key,
+			file.written || left ? key->wanted : key->original,
+			left ? "" : key->original);
+
+		change->left = left;
+		change->reason = left                     ? "changed-since"
+				 : file.written && others ? "file-changed-since"
+							  : "original";
+		change->error = r < 0 ? r : file.lost;
+		change->why = change->error < 0 && file.why[0] ? strdup(file.why) : NULL;
+		change->file->written = file.written;
 	}
 	if (r == 0)
-		file_journal_forget(work->journal, file->note.path);
+		file_journal_forget(job->journal, file.note.path);
+	return r;
 }
 
 /* Their bytes, for people to look at. */
-static void keep_rejected(const struct work *work, const struct work_file *file, const char *why)
+static void keep_rejected(const struct file_job *job, const struct work_file *file, const char *why)
 {
 	char name[NAME_MAX];
 
 	snprintf(name, sizeof(name), "rejected-%.200s", strrchr(file->note.path, '/') + 1);
-	if (write_file_atomic(work->journal->dir, name, file->old.bytes, file->old.len) < 0)
+	if (write_file_atomic(job->journal->dir, name, file->old.bytes, file->old.len) < 0)
 		copy_text(name, sizeof(name), "nowhere");
 	log_error(file->note.path,
 		"does not load as someone else changed it (%s): the bytes from before our change replace it; theirs are kept as %s in the state directory",
 		why, name);
 }
 
-int work_roll_back(const struct work *work, struct work_file *file)
+int work_roll_back(const struct file_job *job, const struct file_note *note)
 {
-	const struct editor editor = {&work->job->host, work->journal->dir, &file->note.service,
-		file->note.path, &file->at};
+	_cleanup_(work_file_clear) struct work_file file = {.note = *note};
 	char why[EDIT_WHY_MAX] = "";
-	int r = restore_file(work, file);
+	int r = restore_file(job, &file);
 
 	/* The original bytes did load. */
-	if (r == 0 && !is_changed_by_others(file))
+	if (r == 0 && file.lost == 0 && !is_changed_by_others(&file))
 		return 0;
 	if (r == 0)
-		r = edit_check(&editor, work->wait, why);
+		r = edit_check(&job->host, &note->service, job->wait, why);
 	else
-		copy_text(why, sizeof(why), file->why[0] ? file->why : strerror(-r));
-	if (r == 0 || r == -ECANCELED || !file->old.bytes)
+		copy_text(why, sizeof(why), file.why[0] ? file.why : strerror(-r));
+	if (r == 0 || r == -ECANCELED || file.lost < 0 || !file.old.bytes)
 		return r;
-	r = work_read_old(work, file);
+	r = work_read(job, &file);
+	if (r == 0) {
+		keep_rejected(job, &file, why);
+		r = put_original(&file);
+	}
 	if (r < 0)
-		return r;
-	keep_rejected(work, file, why);
-	return put_original(work, file);
+		log_error(note->path, "not restored: %s", strerror(-r));
+	return r;
 }

@@ -2,91 +2,320 @@
 #include "apply/file_transaction.h"
 
 #include "apply/file_work.h"
-#include "base/util.h"
+#include "base/log.h"
 
 #include <errno.h>
+#include <sys/stat.h>
 
-static void release_tuners(const struct work *work, bool release)
+void work_file_clear(struct work_file *file)
 {
-	const char *only = work->job->only;
+	file_bytes_clear(&file->old);
+	file_bytes_clear(&file->new);
+}
 
-	for (const char *const *name = work->job->tuners; name && *name; name++) {
-		if (only[0] && !streq(only, *name))
-			continue;
-		if (release)
-			file_journal_release(work->journal, *name);
-		else
-			file_journal_unrelease(work->journal, *name);
+int work_read(const struct file_job *job, struct work_file *file)
+{
+	int r = file_locate(&job->host, file->note.path, &file->at);
+
+	file_bytes_clear(&file->old);
+	if (r == 0)
+		r = file_take(&file->at, &file->old);
+	if (r == -ELOOP)
+		copy_text(file->why, sizeof(file->why),
+			"it is a symbolic link to a file that does not exist");
+	return r;
+}
+
+void work_fail(
+	struct change *change, const char *reason, int error, const char *why, uint64_t retry_us)
+{
+	change->error = error;
+	change->reason = reason;
+	change->retry_us = retry_us;
+	change->held = NULL;
+	free(change->why);
+	change->why = why && why[0] ? must(strdup(why)) : NULL;
+}
+
+int work_store(struct file_job *job)
+{
+	int r;
+
+	job->journal->dirty = true;
+	r = file_journal_store(job->journal);
+	if (r < 0) {
+		job->error = r;
+		log_error("journal.json", "not stored: %s", strerror(-r));
+	}
+	return r;
+}
+
+/* All that go into the file of the first one and are not done yet. */
+static void take_changes(struct file_job *job, const struct change *first, struct work_file *file)
+{
+	const struct file_change *its = first->file;
+	const struct file_note *note = file_journal_find(job->journal, its->target.path);
+
+	if (note)
+		file->note = *note;
+	copy_text(file->note.path, sizeof(file->note.path), its->target.path);
+	copy_text(file->note.tuner, sizeof(file->note.tuner), first->tuner);
+	file->note.format = its->target.format;
+	file->note.service = its->edit.service;
+	for (size_t i = 0; i < job->plan.n && file->n_changes < JOURNAL_KEYS_MAX; i++) {
+		struct change *change = &job->plan.changes[i];
+
+		if (!change->file->activate_only && !change->file->written && change->error == 0 &&
+			streq(change->file->target.path, its->target.path))
+			file->changes[file->n_changes++] = change;
 	}
 }
 
-/* Keep the originals, edit, verify; note it durably; replace; make the programs take it. */
-static void apply(struct work *work)
+/* The file with everything of the plan in it, accepted by its program. */
+static int compose(const struct file_job *job, struct work_file *file)
 {
-	int r = work_make(work);
+	const struct editor editor = {&job->host, job->journal->dir, &file->note.service,
+		file->note.path, &file->at, job->wait};
+	struct file_change *changes[JOURNAL_KEYS_MAX];
+	int r;
 
-	for (size_t i = 0; work->job->forced && i < work->job->plan.n; i++)
-		file_journal_try_again(work->journal, work->job->plan.changes[i].name);
-	for (size_t i = 0; r == 0 && i < work->n; i++)
-		work_prepare(work, &work->files[i]);
-	for (size_t i = 0; r == 0 && i < work->n; i++)
-		r = work_note(work, &work->files[i]);
-	if (r == 0)
-		r = file_journal_store(work->journal);
-	for (size_t i = 0; i < work->n; i++)
-		work_write(work, &work->files[i], r);
-	for (size_t i = 0; r < 0 && i < work->job->plan.n; i++)
-		if (work->job->plan.changes[i].error == 0)
-			work_fail(&work->job->plan.changes[i], "not-recorded", r, NULL, 0);
-	if (r == 0)
-		work_activate(work);
+	if (file->old.bytes)
+		text_copy(&file->new, file->old.bytes, file->old.len);
+	for (size_t i = 0; i < file->n_changes; i++)
+		changes[i] = file->changes[i]->file;
+	r = edit_make(&editor, changes, file->n_changes, &file->new, file->why);
+	/* The tuner reads it otherwise: it must not be activated again and again. */
+	return r == 0 && streq(file->new.hash, file->old.hash) ? -ERANGE : r;
 }
 
-static void restore(struct work *work)
+/* What people see of a key, and what tells our own writes from those of others. */
+static int record_key(
+	const struct file_job *job, struct file_note *note, const struct change *change)
 {
-	work_make_restore(work);
-	for (size_t i = 0; i < work->n; i++)
-		work_restore(work, &work->files[i]);
-	release_tuners(work, true);
-	if (work_store(work) == 0)
-		work_sweep(work);
-	work_activate(work);
+	const char *on_disk = change->file->on_disk;
+	struct file_record *record = note_key(note, change->name);
+	const struct file_record *older = NULL;
+
+	if (record) {
+		bool known = value_equal(on_disk, record->on_disk) ||
+			     value_equal(on_disk, record->before) ||
+			     value_equal(on_disk, record->wanted);
+
+		copy_text(record->before, SETTING_VALUE_MAX, known ? on_disk : record->wanted);
+	} else {
+		record = note_add_key(note, change->name);
+		if (!record)
+			return -ENOSPC;
+		/* What a program runs with may not be known: then what it was to start with. */
+		copy_text(record->original, SETTING_VALUE_MAX,
+			change->old[0] ? change->old : on_disk);
+		copy_text(record->on_disk, SETTING_VALUE_MAX, on_disk);
+		copy_text(record->before, SETTING_VALUE_MAX, on_disk);
+		/* It was in another file before. */
+		for (size_t i = 0; i < job->journal->n_files && !older; i++)
+			older = note_key(&job->journal->files[i], change->name);
+		if (older) {
+			copy_text(record->original, SETTING_VALUE_MAX, older->original);
+			copy_text(record->on_disk, SETTING_VALUE_MAX, older->on_disk);
+		}
+	}
+	/* Another generation of the program has it elsewhere. */
+	record->target = change->file->target;
+	copy_text(record->wanted, SETTING_VALUE_MAX, change->new);
+	return 0;
 }
 
-/* An earlier restart was seen to just now: the plan is from before that. */
-static void refuse_outdated(const struct work *work)
+/*
+ * The bytes that a restore gives back are those before our first write; once someone else has
+ * changed the file, theirs without our values. The new ones are kept too, to tell ours by.
+ */
+static int keep_bytes(const struct file_job *job, struct work_file *file)
 {
-	for (size_t i = 0; i < work->job->plan.n; i++)
-		if (work->job->plan.changes[i].error == 0)
-			work_fail(&work->job->plan.changes[i], "not-recorded", -ESTALE,
-				"an earlier restart was seen to first: try again", 0);
+	_cleanup_(file_bytes_clear) struct file_bytes theirs = {0};
+	struct file_note *note = &file->note;
+	const struct file_bytes *old = &file->old, *original = NULL;
+	int dir = job->journal->dir, r = 0;
+
+	if (!note_is_ours(note, old->hash))
+		original = old;
+	if (original && note->original[0] && old->bytes && !streq(old->hash, note->original))
+		original = note->format == EDIT_OWN ? NULL : &theirs;
+	if (original == &theirs) {
+		text_copy(&theirs, old->bytes, old->len);
+		r = work_remove_ours(job, file, &theirs);
+		hash_bytes(theirs.bytes, theirs.len, theirs.hash);
+	}
+	if (r == 0 && original)
+		copy_text(note->original, HASH_TEXT_MAX, original->hash);
+	if (r == 0 && original && original->bytes)
+		r = file_keep(dir, original);
+	if (r == 0 && file->new.bytes && note->format != EDIT_OWN)
+		r = file_keep(dir, &file->new);
+	return r;
+}
+
+/* All that a restore needs, durably. */
+static int record(struct file_job *job, struct work_file *file)
+{
+	struct file_note *note = &file->note;
+	struct stat st;
+	int r = keep_bytes(job, file);
+
+	for (size_t i = 0; r == 0 && i < file->n_changes; i++)
+		r = record_key(job, note, file->changes[i]);
+	if (r < 0)
+		return r;
+	if (lstat(file->at.full, &st) == 0 && st.st_nlink > 1)
+		log_notice(note->path, "its %lu other hard links keep the old content",
+			(unsigned long)st.st_nlink - 1);
+	copy_text(note->ours[0], HASH_TEXT_MAX,
+		note_is_ours(note, file->old.hash) ? file->old.hash : "");
+	copy_text(note->ours[1], HASH_TEXT_MAX, file->new.hash);
+	note->directories = MAX(note->directories, file->new.bytes ? file->at.missing : 0);
+	file_journal_put(job->journal, note);
+	for (size_t i = 0; i < file->n_changes; i++)
+		file_journal_try_again(job->journal, file->changes[i]->name);
+	return work_store(job);
+}
+
+/* Written: what is known of its changes until their program takes it. */
+static void settle(const struct work_file *file)
+{
+	enum activation activation = file->note.service.activation;
+
+	for (size_t i = 0; i < file->n_changes; i++) {
+		struct change *change = file->changes[i];
+
+		change->file->written = true;
+		change->held = activation == ACTIVATE_RELOAD ? "reload-pending" : "restart-pending";
+		if (activation == ACTIVATE_NOTHING) {
+			change->held = NULL;
+			copy_text(change->actual, SETTING_VALUE_MAX, change->new);
+		}
+		log_info(change->name, "%s -> %s in %s (%s)",
+			change->file->on_disk[0] ? change->file->on_disk : "nothing", change->new,
+			file->note.path, change->reason);
+	}
+}
+
+/* Edit, verify, keep the original and note it durably; replace. */
+static void apply_file(struct file_job *job, const struct change *first)
+{
+	_cleanup_(work_file_clear) struct work_file file = {0};
+	const char *reason = "unreadable";
+	uint64_t retry_us = FILE_RETRY_US;
+	int r;
+
+	take_changes(job, first, &file);
+	r = work_read(job, &file);
+	if (r == 0) {
+		r = compose(job, &file);
+		reason = r == -ERANGE ? "not-taken" : "verify-refused";
+		retry_us = r == -ERANGE ? FILE_RETRY_US : FILE_REFUSED_US;
+	}
+	if (r == 0) {
+		r = record(job, &file);
+		reason = "not-recorded";
+		retry_us = FILE_RETRY_US;
+	}
+	if (r == 0 && atomic_load(&job->stale)) {
+		r = -ESTALE;
+		copy_text(file.why, sizeof(file.why), "the configuration has changed meanwhile");
+	} else if (r == 0) {
+		r = file_put(&file.at, file.old.hash, &file.new);
+		reason = "write-refused";
+		if (r == -ESTALE)
+			copy_text(file.why, sizeof(file.why),
+				"someone else is changing the file just now: try again");
+	}
+	if (r == 0)
+		settle(&file);
+	for (size_t i = 0; r < 0 && i < file.n_changes; i++)
+		work_fail(file.changes[i], reason, r, file.why,
+			r == -ESTALE ? 0 : now_us() + retry_us);
+}
+
+/* File by file, then the programs take them. */
+static void apply(struct file_job *job)
+{
+	for (size_t i = 0; job->forced && i < job->plan.n; i++)
+		file_journal_try_again(job->journal, job->plan.changes[i].name);
+	for (size_t i = 0; i < job->plan.n; i++) {
+		const struct change *change = &job->plan.changes[i];
+
+		if (!change->file->activate_only && !change->file->written && change->error == 0)
+			apply_file(job, change);
+	}
+	work_activate(job);
+}
+
+static void take_releases(const struct file_job *job)
+{
+	struct release_list *known = &job->journal->released;
+
+	if (memcmp(known, &job->released, sizeof(*known)) != 0)
+		job->journal->dirty = true;
+	*known = job->released;
+}
+
+/* That the program did not come back with a value: it may be tried again. */
+static void forget_failures(const struct file_job *job, struct file_note *note)
+{
+	for (size_t k = 0; k < note->n_keys; k++) {
+		struct file_record *key = &note->keys[k];
+
+		if (!key->failed[0] || (job->only[0] && !streq(job->only, key->tuner)))
+			continue;
+		key->failed[0] = '\0';
+		job->journal->dirty = true;
+	}
+}
+
+static void restore(struct file_job *job)
+{
+	struct file_journal *journal = job->journal;
+
+	/* What is restored is forgotten, and the next one moves up. */
+	for (size_t i = 0; i < journal->n_files;) {
+		const struct file_note *note = &journal->files[i];
+		bool skipped = job->only[0] && !streq(job->only, note->tuner);
+
+		i += skipped || work_restore(job, note) < 0;
+	}
+	take_releases(job);
+	if (work_store(job) == 0)
+		file_sweep(journal);
+	work_activate(job);
 }
 
 void file_transaction(void *userdata, const struct wait *wait)
 {
 	struct file_job *job = userdata;
 	struct file_journal *journal = job->journal;
-	struct work work = {.job = job, .journal = journal, .wait = wait};
 	int r;
 
+	job->wait = wait;
 	if (job->forced)
-		release_tuners(&work, false);
-	work_sweep(&work);
-	r = work_resume(&work);
+		take_releases(job);
+	/* What a plan is made from next; what fails in the resuming itself is not among it. */
+	for (size_t i = 0; job->forced && job->task == FILE_RESUME && i < journal->n_files; i++)
+		forget_failures(job, &journal->files[i]);
+	file_sweep(journal);
+	r = work_resume(job);
 	if (job->task == FILE_RESTORE && r >= 0)
-		restore(&work);
-	else if (job->task == FILE_APPLY && r != 0)
-		refuse_outdated(&work);
-	else if (job->task == FILE_APPLY)
-		apply(&work);
+		restore(job);
+	else if (job->task == FILE_APPLY && r == 0)
+		apply(job);
+	/* An earlier restart was seen to just now: the plan is from before that. */
+	for (size_t i = 0; job->task == FILE_APPLY && r != 0 && i < job->plan.n; i++)
+		if (job->plan.changes[i].error == 0)
+			work_fail(&job->plan.changes[i], "not-recorded", -ESTALE,
+				"an earlier restart was seen to first: try again", 0);
 	r = file_journal_store(journal);
 	if (r < 0)
 		job->error = r;
-	work_clear(&work);
-	if (file_journal_snapshot(journal, &job->records, &job->n_records) < 0)
-		job->error = -ENOMEM;
-	memcpy(job->released, journal->released, sizeof(job->released));
-	job->n_released = journal->n_released;
+	job->records = file_journal_snapshot(journal, &job->n_records);
+	job->released = journal->released;
 }
 
 void file_job_clear(struct file_job *job)

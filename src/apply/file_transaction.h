@@ -39,7 +39,7 @@ enum file_task {
 };
 
 struct file_job {
-	struct file_journal *journal; /* nobody else touches it until the job is done */
+	struct file_journal *journal; /* no one else touches it until the job is done */
 	struct host host;             /* only its root is used */
 	enum file_task task;
 	/*
@@ -49,20 +49,18 @@ struct file_job {
 	 */
 	struct plan plan;
 	char only[32]; /* FILE_RESTORE, forced: one tuner; "": all */
-	const char *const
-		*tuners; /* ended by NULL: FILE_RESTORE releases them, forced unreleases */
-	bool forced;     /* `headroom apply`: also what failed or had no effect before */
+	bool forced;   /* `headroom apply`: also what failed or had no effect before */
 	enum restart_policy restart; /* not FILE_APPLY: what today's configuration allows at most */
-	bool busy;                   /* not FILE_APPLY: a pull is in flight */
-	uint64_t timeout_us;         /* for a program to answer again; 0: 30 s */
 	atomic_bool stale; /* set by others: the configuration has changed, begin nothing more */
+	const struct wait *wait; /* of the call */
+
+	/* As it is to be after FILE_RESTORE or forced; in any case the result. */
+	struct release_list released;
 
 	/* Results. */
 	int error; /* the journal could not be stored: not all is recorded */
 	struct file_record *records;
 	size_t n_records;
-	struct release released[JOURNAL_RELEASED_MAX];
-	size_t n_released;
 	size_t n_open; /* restarts whose end is not known: FILE_RESUME again, after FILE_RETRY_US */
 };
 

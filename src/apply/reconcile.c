@@ -8,74 +8,37 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* What a tuner wants of either kind of setting, and what is recorded of it. */
+/* What a tuner wants, and what is recorded of it. */
 struct wish {
-	const char *name, *wanted, *actual;
-	const char *current; /* what would be overwritten: of a file, what it has */
-	int error;
-	const char *reason;
+	const struct want *want;
+	const char *current;  /* what would be overwritten: of a file, what it has */
 	const char *original; /* as recorded; NULL when nothing is */
 	bool foreign;         /* current is neither the original nor ours */
 	bool failed;          /* the program did not come back with this value */
-	const struct value_want *value;
-	const struct file_want *file;
 };
 
-static struct wish wish_of_value(const struct value_want *want, const struct decide_input *past)
+static struct wish wish_of(const struct want *want, const struct decide_input *past)
 {
-	const struct value_record *record =
-		value_record_find(past->values, past->n_values, want->name);
+	struct wish wish = {.want = want, .current = want->actual};
+	const struct value_record *value;
+	const struct file_record *file;
 
-	return (struct wish){
-		.name = want->name,
-		.wanted = want->wanted,
-		.actual = want->actual,
-		.current = want->actual,
-		.error = want->error,
-		.reason = want->reason,
-		.original = record ? record->original : NULL,
-		.foreign = record && value_is_foreign(record, want->actual),
-		.value = want,
-	};
-}
-
-static struct wish wish_of_file(const struct file_want *want, const struct decide_input *past)
-{
-	const struct file_record *record = file_record_find(past->files, past->n_files, want->name);
-
-	return (struct wish){
-		.name = want->name,
-		.wanted = want->wanted,
-		.actual = want->actual,
-		.current = want->on_disk,
-		.error = want->error == 0 && want->wanted[0] && !want->edit ? -EINVAL : want->error,
-		.reason = want->reason,
-		.original = record ? record->original : NULL,
-		.foreign = record && !value_equal(want->on_disk, record->on_disk) &&
-			   !value_equal(want->on_disk, record->before) &&
-			   !value_equal(want->on_disk, record->wanted),
-		.failed = record && record->failed[0] && streq(record->failed, want->wanted),
-		.file = want,
-	};
-}
-
-static void judge_drift(
-	struct setting *setting, const struct wish *wish, const struct reconcile_input *input)
-{
-	setting->drifted = true;
-	setting->drift_total++;
-	setting->drift_at_us = input->past->now_us;
-	setting->rounds++;
-	log_notice(wish->name, "someone else changed it to %s (wanted %s)",
-		wish->current[0] ? wish->current : "nothing", wish->wanted);
-	if (input->on_drift == ON_DRIFT_REPORT)
-		setting_become(setting, SETTING_DRIFTED, "left-by-on-drift", 0, NULL);
-	else if (input->on_drift == ON_DRIFT_YIELD)
-		setting_become(setting, SETTING_YIELDED, "left-by-on-drift", 0, NULL);
-	else if (setting->rounds > DRIFT_ROUNDS_MAX)
-		setting_become(setting, SETTING_YIELDED, "rewritten-too-often", 0, NULL);
-	else
-		setting_become(setting, SETTING_PENDING, "drift", 0, NULL);
+	if (want->file) {
+		wish.current = want->file->on_disk;
+		file = file_record_find(past->files, past->n_files, want->name);
+		if (!file)
+			return wish;
+		wish.original = file->original;
+		wish.foreign = !value_equal(wish.current, file->on_disk) &&
+			       !value_equal(wish.current, file->before) &&
+			       !value_equal(wish.current, file->wanted);
+		wish.failed = file->failed[0] && streq(file->failed, want->wanted);
+	} else {
+		value = value_record_find(past->values, past->n_values, want->name);
+		wish.original = value ? value->original : NULL;
+		wish.foreign = value && value_is_foreign(value, want->actual);
+	}
+	return wish;
 }
 
 /*
@@ -85,20 +48,34 @@ static void judge_drift(
 static void judge_difference(
 	struct setting *setting, const struct wish *wish, const struct reconcile_input *input)
 {
+	const struct want *want = wish->want;
 	bool drift = setting->confirmed[0] ? !value_equal(wish->current, setting->confirmed)
 					   : wish->foreign;
+	enum on_drift on_drift = input->on_drift;
 
-	if (setting->state == SETTING_YIELDED || setting->state == SETTING_DRIFTED)
-		return;
-	if (setting->state == SETTING_FAILED && input->past->now_us < setting->retry_at_us)
+	if (setting->state == SETTING_YIELDED || setting->state == SETTING_DRIFTED ||
+		(setting->state == SETTING_FAILED && input->past->now_us < setting->retry_at_us))
 		return;
 	/* While it cannot be written it is still the same drift. */
-	if (setting->drifted)
-		setting_become(setting, SETTING_PENDING, "drift", 0, NULL);
-	else if (drift)
-		judge_drift(setting, wish, input);
+	if (setting->drifted || !drift) {
+		setting_become(setting, SETTING_PENDING, setting->drifted ? "drift" : want->reason,
+			0, NULL);
+		return;
+	}
+	setting->drifted = true;
+	setting->drift_total++;
+	setting->drift_at_us = input->past->now_us;
+	setting->rounds++;
+	log_notice(want->name, "someone else changed it to %s (wanted %s)",
+		wish->current[0] ? wish->current : "nothing", want->wanted);
+	if (on_drift != ON_DRIFT_ENFORCE)
+		setting_become(setting,
+			on_drift == ON_DRIFT_REPORT ? SETTING_DRIFTED : SETTING_YIELDED,
+			"left-by-on-drift", 0, NULL);
+	else if (setting->rounds > DRIFT_ROUNDS_MAX)
+		setting_become(setting, SETTING_YIELDED, "rewritten-too-often", 0, NULL);
 	else
-		setting_become(setting, SETTING_PENDING, wish->reason, 0, NULL);
+		setting_become(setting, SETTING_PENDING, "drift", 0, NULL);
 }
 
 static void confirm(struct setting *setting, const struct wish *wish, uint64_t now)
@@ -109,36 +86,27 @@ static void confirm(struct setting *setting, const struct wish *wish, uint64_t n
 		setting->rounds = 0;
 }
 
-/* The file is as wanted, and its program runs with another value still. */
-static void judge_waiting(struct setting *setting, const struct wish *wish, uint64_t now)
-{
-	bool reload = wish->file->edit->service.activation == ACTIVATE_RELOAD;
-
-	confirm(setting, wish, now);
-	if (now >= setting->retry_at_us || setting->state != SETTING_PENDING)
-		setting_become(setting, SETTING_PENDING,
-			reload ? "reload-pending" : "restart-pending", 0, NULL);
-}
-
 static void judge(
 	struct setting *setting, const struct wish *wish, const struct reconcile_input *input)
 {
+	const struct want *want = wish->want;
 	uint64_t now = input->past->now_us;
 	bool observes = input->mode == MODE_OBSERVE || input->mode == MODE_RELEASED;
 	/* Of a file the tuner knows better why: it is the program that lacks or keeps it. */
-	const char *own_reason = wish->file ? wish->reason : NULL;
+	const char *own_reason = want->file ? want->reason : NULL;
 
-	copy_text(setting->wanted, sizeof(setting->wanted), wish->wanted);
-	copy_text(setting->actual, sizeof(setting->actual), wish->actual);
+	copy_text(setting->wanted, sizeof(setting->wanted), want->wanted);
+	copy_text(setting->actual, sizeof(setting->actual), want->actual);
 	copy_text(setting->original, sizeof(setting->original),
-		wish->original ? wish->original : wish->actual);
+		wish->original ? wish->original : want->actual);
 	setting->mode = input->mode;
-	if (wish->error == -ENOENT) {
+	if (want->error == -ENOENT) {
 		setting_become(setting, SETTING_UNSUPPORTED,
-			own_reason ? own_reason : "not-in-this-kernel", 0, NULL);
-	} else if (wish->error < 0) {
-		setting_become(setting, SETTING_FAILED, "unreadable", wish->error, NULL);
-	} else if (wish->wanted[0] == '\0') {
+			own_reason ? own_reason : "not-in-this-kernel",
+			want->requested ? want->error : 0, NULL);
+	} else if (want->error < 0) {
+		setting_become(setting, SETTING_FAILED, "unreadable", want->error, NULL);
+	} else if (want->wanted[0] == '\0') {
 		setting_become(
 			setting, SETTING_OBSERVED, own_reason ? own_reason : "kept", 0, NULL);
 	} else if (input->mode == MODE_RELEASED && wish->original) {
@@ -148,20 +116,27 @@ static void judge(
 	} else if (observes) {
 		setting_become(setting, SETTING_OBSERVED,
 			input->mode == MODE_RELEASED ? "restored" : "observe-mode", 0, NULL);
-	} else if (wish->value && !input->values_recordable) {
+	} else if (!want->file && !input->values_recordable) {
 		setting_become(setting, SETTING_OBSERVED, "not-recorded", 0, NULL);
-	} else if (value_equal(wish->actual, wish->wanted) &&
-		   value_equal(wish->current, wish->wanted)) {
+	} else if (value_equal(want->actual, want->wanted) &&
+		   value_equal(wish->current, want->wanted)) {
 		setting_become(setting, SETTING_IN_SYNC, "in-sync", 0, NULL);
 		setting->retry_at_us = 0;
 		confirm(setting, wish, now);
 	} else if (wish->failed) {
 		setting_become(
 			setting, SETTING_FAILED, "did-not-come-back", -ETIMEDOUT, setting->why);
-	} else if (!value_equal(wish->current, wish->wanted)) {
+	} else if (!value_equal(wish->current, want->wanted)) {
 		judge_difference(setting, wish, input);
 	} else if (setting->state != SETTING_FAILED || now >= setting->retry_at_us) {
-		judge_waiting(setting, wish, now);
+		/* The file is as wanted, and its program runs with another value still. */
+		confirm(setting, wish, now);
+		if (now >= setting->retry_at_us || setting->state != SETTING_PENDING)
+			setting_become(setting, SETTING_PENDING,
+				want->file->edit.service.activation == ACTIVATE_RELOAD
+					? "reload-pending"
+					: "restart-pending",
+				0, NULL);
 	}
 }
 
@@ -174,33 +149,27 @@ static bool may_activate(const struct service *service)
 			       (service->restart == RESTART_WHEN_IDLE && !service->busy)));
 }
 
-static int plan_setting(const struct setting *setting, const struct wish *wish,
+static void plan_setting(const struct setting *setting, const struct wish *wish,
 	const struct reconcile_input *input, struct plan *plan)
 {
-	bool activate_only = value_equal(wish->current, wish->wanted);
+	const struct want *want = wish->want;
+	bool activate_only = value_equal(wish->current, want->wanted);
 	struct change *change;
 
 	if (setting->state != SETTING_PENDING)
-		return 0;
+		return;
 	if (activate_only && (input->past->now_us < setting->retry_at_us ||
-				     !may_activate(&wish->file->edit->service)))
-		return 0;
-	change = plan_add(plan);
-	if (!change || (wish->file && change_take_file(change, wish->file) < 0))
-		return -ENOMEM;
-	copy_text(change->name, sizeof(change->name), wish->name);
-	copy_text(change->tuner, sizeof(change->tuner), setting->tuner);
-	copy_text(change->old, sizeof(change->old), wish->actual);
-	copy_text(change->actual, sizeof(change->actual), wish->actual);
-	copy_text(change->new, sizeof(change->new), wish->wanted);
+				     !may_activate(&want->file->edit.service)))
+		return;
+	change = plan_add(plan, want->file, want->name, setting->tuner, want->actual, want->wanted);
+	copy_text(change->actual, sizeof(change->actual), want->actual);
 	change->reason = setting->reason;
-	if (wish->file) {
+	if (want->file) {
 		change->file->activate_only = activate_only;
 	} else {
-		change->target = wish->value->target;
-		change->grown = wish->value->grown;
+		change->target = want->target;
+		change->grown = want->grown;
 	}
-	return 0;
 }
 
 /* Finds a setting of the tuner from index i on, or makes it, and moves it to index i. */
@@ -216,54 +185,42 @@ static struct setting *setting_at(struct node *node, size_t i, const char *tuner
 		return &node->settings[i];
 	if (j < node->n_settings)
 		moving = node->settings[j];
-	else if (grow_array(&node->settings, node->n_settings, &node->settings_allocated,
-			 sizeof(*node->settings)) < 0)
-		return NULL;
 	else
-		node->n_settings++;
+		add_element(&node->settings, &node->n_settings, &node->settings_allocated,
+			sizeof(moving));
 	memmove(&node->settings[i + 1], &node->settings[i], (j - i) * sizeof(moving));
 	node->settings[i] = moving;
 	copy_text(node->settings[i].name, SETTING_NAME_MAX, name);
 	return &node->settings[i];
 }
 
-static int take(struct node *node, size_t i, const struct wish *wish,
+static void take(struct node *node, size_t i, const struct wish *wish,
 	const struct reconcile_input *input, struct plan *plan)
 {
-	struct setting *setting = setting_at(node, i, input->tuner, wish->name);
+	const struct want *want = wish->want;
+	struct setting *setting = setting_at(node, i, input->tuner, want->name);
 
-	if (!setting)
-		return -ENOMEM;
 	/* Until its files were read anew, what is known of them is not what the job left. */
-	if (wish->file && input->files_busy && setting->reason)
-		return 0;
+	if (want->file && input->files_busy && setting->reason)
+		return;
 	judge(setting, wish, input);
-	if (wish->file && input->files_busy)
-		return 0;
-	return plan_setting(setting, wish, input, plan);
+	if (!want->file || !input->files_busy)
+		plan_setting(setting, wish, input, plan);
 }
 
-int reconcile(struct node *node, const struct reconcile_input *input, struct plan *plan)
+void reconcile(struct node *node, const struct reconcile_input *input, struct plan *plan)
 {
 	const struct proposal *proposal = input->proposal;
 	size_t i = 0, end;
-	int r = 0;
 
 	/* A tuner's settings are in one stretch. */
 	while (i < node->n_settings && node->settings[i].tuner != input->tuner)
 		i++;
-	for (size_t w = 0; r == 0 && w < proposal->n_values; w++) {
-		struct wish wish = wish_of_value(&proposal->values[w], input->past);
+	for (size_t w = 0; w < proposal->n_wants; w++) {
+		struct wish wish = wish_of(&proposal->wants[w], input->past);
 
-		r = take(node, i++, &wish, input, plan);
+		take(node, i++, &wish, input, plan);
 	}
-	for (size_t w = 0; r == 0 && w < proposal->n_files; w++) {
-		struct wish wish = wish_of_file(&proposal->files[w], input->past);
-
-		r = take(node, i++, &wish, input, plan);
-	}
-	if (r < 0)
-		return r;
 	/* What it no longer mentions follows: dropped. */
 	for (end = i; end < node->n_settings && node->settings[end].tuner == input->tuner;)
 		end++;
@@ -271,7 +228,6 @@ int reconcile(struct node *node, const struct reconcile_input *input, struct pla
 		memmove(&node->settings[i], &node->settings[end],
 			(node->n_settings - end) * sizeof(*node->settings));
 	node->n_settings -= end - i;
-	return 0;
 }
 
 static void fail(struct setting *setting, const struct change *change, uint64_t now)
@@ -284,13 +240,7 @@ static void fail(struct setting *setting, const struct change *change, uint64_t 
 	if (news)
 		log_warning(change->name, "not set to %s: %s: %s", change->new,
 			change->why ? change->why : strerror(-change->error),
-			reason_help(change->reason));
-}
-
-/* A table that grows is worth one line: gc_thresh2 only goes along with gc_thresh3. */
-static bool is_companion(const struct change *change)
-{
-	return !change->file && change->grown && change->target.level == 2;
+			entry_help("reason", change->reason));
 }
 
 static void take_result(struct setting *setting, const struct change *change, uint64_t now)
@@ -307,12 +257,13 @@ static void take_result(struct setting *setting, const struct change *change, ui
 	if (change->held) {
 		if (setting_become(setting, SETTING_PENDING, change->held, 0, change->why))
 			log_info(change->name, "%s is in the file: %s", change->new,
-				reason_help(change->held));
+				entry_help("reason", change->held));
 		return;
 	}
-	log_line(is_companion(change) ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, change->name,
-		"%s -> %s (%s)", change->old[0] ? change->old : "nothing", change->actual,
-		change->reason);
+	/* A table that grows is worth one line: gc_thresh2 only goes along with gc_thresh3. */
+	log_line(!change->file && change->grown && change->target.level == 2 ? LOG_DEBUG : LOG_INFO,
+		change->name, "%s -> %s (%s)", change->old[0] ? change->old : "nothing",
+		change->actual, change->reason);
 	copy_text(setting->confirmed, sizeof(setting->confirmed),
 		change->file ? change->new : change->actual);
 	setting_become(setting, SETTING_IN_SYNC, "in-sync", 0, NULL);

@@ -41,9 +41,9 @@ struct reconcile_input {
 
 /*
  * Brings the node's settings of one tuner up to date with its proposal and adds to plan what should
- * be written. Settings that it no longer mentions are dropped. 0 or -ENOMEM.
+ * be written. Settings that it no longer mentions are dropped.
  */
-int reconcile(struct node *node, const struct reconcile_input *input, struct plan *plan);
+void reconcile(struct node *node, const struct reconcile_input *input, struct plan *plan);
 
 /* What became of the changes of a plan, to the node's settings and the log. */
 void reconcile_results(struct node *node, const struct plan *plan, uint64_t now_us);

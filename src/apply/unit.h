@@ -13,7 +13,7 @@
 
 #include <stdbool.h>
 
-#include "apply/edit_text.h"
+#include "apply/editor.h"
 #include "base/wait.h"
 #include "kernel/host.h"
 #include "runtime/cri_client.h"
@@ -39,13 +39,12 @@ int unit_restart(const struct host *host, const struct service *service, bool fo
 	const struct wait *wait, char why[static EDIT_WHY_MAX]);
 
 /*
- * Waits until as much of it answers as did before. 0; -ETIMEDOUT when it does not; -EPERM when
- * somebody else stopped it; -ECANCELED; any other -errno when systemd did not report its state.
- * timeout_us: how long it may take to answer; 0: 30 s. A job of systemd's that is under way does
- * not count.
+ * Waits until as much of it answers as did before, for 30 s. 0; -ETIMEDOUT when it does not; -EPERM
+ * when someone else stopped it; -ECANCELED; any other -errno when systemd did not report its state.
+ * A job of systemd's that is under way does not count.
  */
 int unit_await(const struct host *host, const struct service *service, unsigned answered,
-	bool force, uint64_t timeout_us, const struct wait *wait, char why[static EDIT_WHY_MAX]);
+	bool force, const struct wait *wait, char why[static EDIT_WHY_MAX]);
 
 /*
  * SIGHUP. 0; -ESRCH when the process that the service names is not there, or is another program;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "apply/value_store.h"
 
+#include "base/file.h"
 #include "base/util.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdatomic.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
@@ -19,83 +20,61 @@ struct slot {
 	struct value_record copies[2];
 };
 
-struct file {
+struct header {
 	char magic[16];
 	uint32_t version;
 	uint32_t record_size;
 	char boot[40];
+};
+
+struct value_file {
+	struct header header;
 	struct slot slots[VALUE_STORE_MAX];
 };
 
-struct value_store {
-	struct file *file; /* NULL: there is none, and this process may not make one */
-	bool writable;
-	struct value_record *records; /* copies of those in the file, and the slot of each */
-	uint16_t slots[VALUE_STORE_MAX];
-	size_t n, allocated;
-};
-
-static int map(int fd, bool write, struct file **ret)
-{
-	void *address = mmap(
-		NULL, sizeof(struct file), PROT_READ | (write ? PROT_WRITE : 0), MAP_SHARED, fd, 0);
-
-	if (address == MAP_FAILED)
-		return -errno;
-	*ret = address;
-	return 0;
-}
-
 /* With all its pages, under another name until the header is complete. */
-static int create(int dir, const char *boot, struct file **ret)
+static int create(int dir, const char *boot)
 {
 	_cleanup_close_ int fd = openat(dir, VALUE_STORE_FILE ".new",
 		O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
-	struct file *file = NULL;
+	struct header header = {
+		.magic = MAGIC, .version = VERSION, .record_size = sizeof(struct value_record)};
 	int r;
 
 	if (fd < 0)
 		return -errno;
-	r = -posix_fallocate(fd, 0, sizeof(*file));
+	copy_text(header.boot, sizeof(header.boot), boot);
+	r = -posix_fallocate(fd, 0, sizeof(struct value_file));
 	if (r == 0)
-		r = map(fd, true, &file);
-	if (r < 0) {
-		(void)unlinkat(dir, VALUE_STORE_FILE ".new", 0);
-		return r;
-	}
-	copy_text(file->magic, sizeof(file->magic), MAGIC);
-	file->version = VERSION;
-	file->record_size = sizeof(struct value_record);
-	copy_text(file->boot, sizeof(file->boot), boot);
-	if (renameat(dir, VALUE_STORE_FILE ".new", dir, VALUE_STORE_FILE) < 0) {
+		r = write_all(fd, &header, sizeof(header));
+	if (r == 0 && renameat(dir, VALUE_STORE_FILE ".new", dir, VALUE_STORE_FILE) < 0)
 		r = -errno;
-		(void)munmap(file, sizeof(*file));
-		return r;
-	}
-	*ret = file;
-	return 0;
+	if (r < 0)
+		(void)unlinkat(dir, VALUE_STORE_FILE ".new", 0);
+	return r;
 }
 
 /* 0 with *ret, -ESTALE for one of another boot, -EBADMSG, -errno. */
-static int open_file(int dir, const char *boot, bool write, struct file **ret)
+static int open_file(int dir, const char *boot, bool write, struct value_file **ret)
 {
 	_cleanup_close_ int fd = openat(dir, VALUE_STORE_FILE,
 		(write ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-	struct file *file = NULL;
+	struct value_file *file;
 	struct stat st;
-	int r;
+	int r = 0;
 
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return -errno;
 	if (!S_ISREG(st.st_mode) || st.st_size != (off_t)sizeof(*file))
 		return -EBADMSG;
-	r = map(fd, write, &file);
-	if (r < 0)
-		return r;
-	if (strncmp(file->magic, MAGIC, sizeof(file->magic)) != 0 || file->version != VERSION ||
-		file->record_size != sizeof(struct value_record))
+	file = mmap(NULL, sizeof(*file), PROT_READ | (write ? PROT_WRITE : 0), MAP_SHARED, fd, 0);
+	if (file == MAP_FAILED)
+		return -errno;
+	if (strncmp(file->header.magic, MAGIC, sizeof(file->header.magic)) != 0 ||
+		file->header.version != VERSION ||
+		file->header.record_size != sizeof(struct value_record))
 		r = -EBADMSG;
-	else if (boot[0] && strncmp(file->boot, boot, sizeof(file->boot)) != 0)
+	else if (boot[0] && strncmp(file->header.boot, boot, sizeof(file->header.boot)) != 0)
 		r = -ESTALE;
 	if (r < 0)
 		(void)munmap(file, sizeof(*file));
@@ -104,45 +83,37 @@ static int open_file(int dir, const char *boot, bool write, struct file **ret)
 	return r;
 }
 
-static int add(struct value_store *store, const struct value_record *record, size_t slot)
+static void add(struct value_store *store, const struct value_record *record, size_t slot)
 {
-	if (grow_array(&store->records, store->n, &store->allocated, sizeof(*store->records)) < 0)
-		return -ENOMEM;
 	store->records[store->n] = *record;
 	store->slots[store->n++] = (uint16_t)slot;
-	return 0;
-}
-
-static int load(struct value_store *store)
-{
-	for (size_t i = 0; i < VALUE_STORE_MAX; i++) {
-		const struct slot *slot = &store->file->slots[i];
-		uint32_t current = atomic_load_explicit(&slot->current, memory_order_acquire);
-
-		if (current != 0 && add(store, &slot->copies[current == 2], i) < 0)
-			return -ENOMEM;
-	}
-	return 0;
 }
 
 int value_store_open(const char *directory, const char *boot, bool write, struct value_store **ret)
 {
 	_cleanup_close_ int dir = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	_cleanup_(cleanup_value_store_close) struct value_store *store = calloc(1, sizeof(*store));
-	int r = store ? 0 : -ENOMEM;
+	_cleanup_(cleanup_value_store_close) struct value_store *store = NULL;
+	int r;
 
-	if (r == 0 && dir < 0)
-		r = -errno;
-	if (r == 0)
-		r = open_file(dir, boot, write, &store->file);
-	if (write && (r == -ENOENT || r == -ESTALE) && dir >= 0)
-		r = create(dir, boot, &store->file);
-	if (!write && (r == -ENOENT || r == -ESTALE))
-		r = 0; /* nothing was recorded in this boot */
-	if (r == 0 && store->file)
-		r = load(store);
-	if (r < 0)
+	if (dir < 0)
+		return -errno;
+	store = must(calloc(1, sizeof(*store)));
+	r = open_file(dir, boot, write, &store->file);
+	if (write && (r == -ENOENT || r == -ESTALE)) {
+		r = create(dir, boot);
+		if (r == 0)
+			r = open_file(dir, boot, write, &store->file);
+	}
+	/* Else nothing was recorded in this boot. */
+	if (r < 0 && (write || (r != -ENOENT && r != -ESTALE)))
 		return r;
+	for (size_t i = 0; store->file && i < VALUE_STORE_MAX; i++) {
+		const struct slot *slot = &store->file->slots[i];
+		uint32_t current = atomic_load_explicit(&slot->current, memory_order_acquire);
+
+		if (current != 0)
+			add(store, &slot->copies[current == 2], i);
+	}
 	store->writable = write;
 	*ret = steal(store);
 	return 0;
@@ -152,14 +123,7 @@ void value_store_close(struct value_store *store)
 {
 	if (store->file)
 		(void)munmap(store->file, sizeof(*store->file));
-	free(store->records);
 	free(store);
-}
-
-const struct value_record *value_store_records(const struct value_store *store, size_t *n)
-{
-	*n = store->n;
-	return store->records;
 }
 
 static size_t index_of(const struct value_store *store, const char *name)
@@ -195,8 +159,7 @@ int value_store_put(struct value_store *store, const struct value_record *record
 		slot++;
 	if (slot == VALUE_STORE_MAX)
 		return -ENOSPC;
-	if (add(store, record, slot) < 0)
-		return -ENOMEM;
+	add(store, record, slot);
 	write_slot(&store->file->slots[slot], record);
 	return 0;
 }
@@ -211,4 +174,31 @@ void value_store_forget(struct value_store *store, const char *name)
 		&store->file->slots[store->slots[i]].current, 0, memory_order_release);
 	store->records[i] = store->records[--store->n];
 	store->slots[i] = store->slots[store->n];
+}
+
+int lock_take(int dir, const char *who, char *holder, size_t size)
+{
+	_cleanup_close_ int fd =
+		openat(dir, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+	char text[64];
+	int n;
+
+	if (fd < 0)
+		return -errno;
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+		if (errno != EWOULDBLOCK)
+			return -errno;
+		n = (int)pread(fd, holder, size - 1, 0);
+		holder[MAX(n, 0)] = '\0';
+		holder[strcspn(holder, "\n")] = '\0';
+		if (holder[0] == '\0')
+			copy_text(holder, size, "another headroom");
+		return -EBUSY;
+	}
+	/* The name is a courtesy to the process that comes second: on a full disk the lock does
+	 * without. */
+	n = snprintf(text, sizeof(text), "%s, pid %d\n", who, (int)getpid());
+	if (ftruncate(fd, 0) == 0)
+		(void)write_all(fd, text, (size_t)n);
+	return steal_fd(&fd);
 }

@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/cleanup.h"
 
@@ -19,7 +20,15 @@
 #define VALUE_STORE_MAX  256
 #define VALUE_STORE_FILE "values"
 
-struct value_store;
+struct value_file;
+
+struct value_store {
+	struct value_file *file; /* NULL: there is none, and this process may not make one */
+	bool writable;
+	struct value_record records[VALUE_STORE_MAX]; /* of the file; they move with a change */
+	size_t n;
+	uint16_t slots[VALUE_STORE_MAX]; /* of each record */
+};
 
 /*
  * Opens the records of a runtime directory. boot is the boot id: a file of another boot counts as
@@ -30,16 +39,21 @@ int value_store_open(const char *directory, const char *boot, bool write, struct
 void value_store_close(struct value_store *store);
 DEFINE_CLEANUP(struct value_store, value_store_close)
 
-/* All records. They move with the next change. */
-const struct value_record *value_store_records(const struct value_store *store, size_t *n);
-
 /*
  * Puts a record in the place of an older one of its name. At every instruction the file holds the
  * old one or the new one as a whole. 0; -ENOSPC when all slots are taken; -EROFS when the store was
- * not opened for writing; -ENOMEM.
+ * not opened for writing.
  */
 int value_store_put(struct value_store *store, const struct value_record *record);
 
 void value_store_forget(struct value_store *store, const char *name);
+
+/*
+ * One writer at a time: an exclusive flock(2) on the file "lock" of the state directory, which the
+ * kernel gives up for us however we end. who ("agent", "apply") and our pid are written into it.
+ * Returns the descriptor to keep open; -EBUSY with the holder ("agent, pid 1234") in holder;
+ * -errno.
+ */
+int lock_take(int dir, const char *who, char *holder, size_t size);
 
 #endif

@@ -2,6 +2,7 @@
 #include "base/child.h"
 
 #include "base/cleanup.h"
+#include "base/text.h"
 #include "base/util.h"
 
 #include <errno.h>
@@ -49,17 +50,16 @@ static int read_output(int fd, size_t max, char **text)
 
 	if (len < 0 || (size_t)len > max)
 		return len < 0 ? -errno : -EFBIG;
-	read = calloc(1, (size_t)len + 1);
-	if (!read)
-		return -ENOMEM;
+	read = must(calloc(1, (size_t)len + 1));
 	if (pread(fd, read, (size_t)len, 0) != len)
 		return -EIO;
 	*text = steal(read);
 	return 0;
 }
 
-/* Between fork(2) and execve(2): only what is safe in a signal handler. */
-static void become(const struct child *child, int out, int err, int started, pid_t parent)
+/* Returns only with an error. In the memory of the parent: only what is safe in a signal handler.
+ */
+static void become(const struct child *child, int out, int err, pid_t parent)
 {
 	static const char *const environment[] = {
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -68,7 +68,7 @@ static void become(const struct child *child, int out, int err, int started, pid
 	const char *directory = child->directory && child->directory[0] ? child->directory : "/";
 	struct sigaction fresh = {.sa_handler = SIG_DFL};
 	sigset_t none;
-	int null, error;
+	int null;
 
 	for (int signal = 1; signal < NSIG; signal++)
 		sigaction(signal, &fresh, NULL);
@@ -85,75 +85,55 @@ static void become(const struct child *child, int out, int err, int started, pid
 		chdir(directory) == 0)
 		execve(child->arguments[0], (char *const *)child->arguments,
 			(char *const *)environment);
-	error = errno;
-	(void)!write(started, &error, sizeof(error));
-	_exit(127);
 }
 
-/* Kills all that it started with it, whether it has ended by itself or not. */
-static int end(pid_t pid, int *status)
+/* Its process id, also when it ended with an error of starting it; or -errno. */
+static pid_t start(const struct child *child, int out, int err, volatile int *error)
 {
-	kill(-pid, SIGKILL);
-	kill(pid, SIGKILL); /* should it not have come to its group yet */
-	while (waitpid(pid, status, 0) < 0)
-		if (errno != EINTR)
-			return -errno;
-	return 0;
+	pid_t parent = getpid(), pid = vfork();
+
+	if (pid == 0) {
+		become(child, out, err, parent);
+		*error = errno;
+		_exit(127);
+	}
+	return pid < 0 ? -errno : pid;
 }
 
-static void keep_first_line(const char *text, char *line, size_t size)
-{
-	copy_text(line, size, text);
-	line[strcspn(line, "\r\n")] = '\0';
-	for (char *c = line; *c; c++)
-		if ((unsigned char)*c < ' ' || *c == 0x7f)
-			*c = ' ';
-}
-
-int child_run(const struct child *child, const struct wait *wait, struct child_result *result)
+/* 0 with the status of waitpid(2), standard output and standard error; the last may be NULL. */
+static int run(const struct child *child, const struct wait *wait, int *status, char **output,
+	char **error)
 {
 	_cleanup_close_ int out = open_output(child->output_max), err = open_output(ERROR_MAX);
-	_cleanup_close_ int read_end = -1, write_end = -1, pidfd = -1;
-	_cleanup_free_ char *output = NULL, *error = NULL;
-	pid_t parent = getpid(), pid;
-	int fds[2], r, ended, status, failed;
+	_cleanup_close_ int pidfd = -1;
+	volatile int failed = 0;
+	pid_t pid;
+	int r;
 
 	if (out < 0 || err < 0)
 		return MIN(out, err);
-	/* The write end is closed by a successful execve(2), else it carries errno. */
-	if (pipe2(fds, O_CLOEXEC) < 0)
-		return -errno;
-	read_end = fds[0];
-	write_end = fds[1];
-	pid = fork();
+	pid = start(child, out, err, &failed);
 	if (pid < 0)
-		return -errno;
-	if (pid == 0)
-		become(child, out, err, write_end, parent);
-	close(steal_fd(&write_end));
+		return pid;
 	pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
 	r = pidfd < 0 ? -errno : wait_for(wait, pidfd, POLLIN);
-	ended = end(pid, &status);
-	if (r < 0 || ended < 0)
-		return MIN(r, ended);
-	if (read(read_end, &failed, sizeof(failed)) == sizeof(failed))
-		return -failed;
-	r = read_output(out, child->output_max, &output);
-	if (r == 0 && read_output(err, ERROR_MAX + OUTPUT_ROOM, &error) == 0)
-		keep_first_line(error, result->error, sizeof(result->error));
+	/* All that it started ends with it, whether it has ended by itself or not. */
+	kill(-pid, SIGKILL);
+	waitpid(pid, status, 0);
 	if (r < 0)
 		return r;
-	result->status = status;
-	result->output = steal(output);
-	return 0;
+	if (failed)
+		return -failed;
+	(void)read_output(err, ERROR_MAX + OUTPUT_ROOM, error);
+	return read_output(out, child->output_max, output);
 }
 
 int child_ask(const struct child *child, const struct wait *wait, char **output,
 	char why[static CHILD_WHY_MAX])
 {
+	_cleanup_free_ char *text = NULL, *error = NULL;
 	struct wait limited = wait_at_most(wait, ASK_US);
-	struct child_result result = {0};
-	int r = child_run(child, &limited, &result);
+	int status, r = run(child, &limited, &status, &text, &error);
 
 	if (r < 0) {
 		snprintf(why, CHILD_WHY_MAX, "%.200s could not be run%s: %s%s", child->arguments[0],
@@ -161,14 +141,16 @@ int child_ask(const struct child *child, const struct wait *wait, char **output,
 			r == -EPERM ? ": give CAP_SYS_CHROOT" : "");
 		return r;
 	}
-	if (WIFEXITED(result.status) && WEXITSTATUS(result.status) == 0) {
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
 		if (output)
-			*output = steal(result.output);
-		free(result.output);
+			*output = steal(text);
 		return 0;
 	}
-	free(result.output);
+	if (error) {
+		error[strcspn(error, "\r\n")] = '\0';
+		text_make_printable(error);
+	}
 	snprintf(why, CHILD_WHY_MAX, "%.100s refuses it: %.200s", child->arguments[0],
-		result.error[0] ? result.error : "without a message");
+		error && error[0] ? error : "without a message");
 	return -EINVAL;
 }

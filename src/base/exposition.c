@@ -8,44 +8,32 @@
 #include <stdarg.h>
 #include <stdlib.h>
 
-#define TOTAL     "_total"
-#define BOUND_MAX 40 /* bytes of a bound as text */
+#define TOTAL      "_total"
+#define NUMBER_MAX 40 /* bytes of a number as text */
 
 /* Text 0.0.4 leaves a quote in HELP as it is; OpenMetrics escapes it there too. */
 static void put_escaped(FILE *out, const char *text, bool quote)
 {
-	while (*text) {
-		size_t n = utf8_length(text);
+	size_t len;
 
-		if (*text == '\n')
+	while (*text) {
+		const char *from = utf8_next(&text, &len);
+
+		if (*from == '\n')
 			fputs("\\n", out);
-		else if (*text == '\\' || (*text == '"' && quote))
-			fprintf(out, "\\%c", *text);
-		else if (n > 0)
-			fwrite(text, 1, n, out);
+		else if (*from == '\\' || (*from == '"' && quote))
+			fprintf(out, "\\%c", *from);
 		else
-			fputs(UTF8_REPLACEMENT, out);
-		text += n ? n : 1;
+			fwrite(from, 1, len, out);
 	}
 }
 
-/* The shortest text that reads back as the same number. */
-static void put_value(FILE *out, double value)
+/* The shortest text, of so many digits or more, that reads back as the same number. */
+static void format_number(char text[static NUMBER_MAX], double number, int digits)
 {
-	char text[40];
-
-	if (isnan(value)) {
-		fputs("NaN", out);
-		return;
-	}
-	if (isinf(value)) {
-		fputs(value > 0 ? "+Inf" : "-Inf", out);
-		return;
-	}
-	snprintf(text, sizeof(text), "%.15g", value);
-	if (strtod(text, NULL) != value)
-		snprintf(text, sizeof(text), "%.17g", value);
-	fputs(text, out);
+	do
+		snprintf(text, NUMBER_MAX, "%.*g", digits, number);
+	while (strtod(text, NULL) != number && digits++ < 17);
 }
 
 void metric_family(struct metric_sink *sink, const char *name)
@@ -98,14 +86,18 @@ static void put_labels(FILE *out, const struct metric_row *row, const char *le, 
 static void put_part(
 	struct metric_sink *sink, const char *suffix, const char *le, double value, va_list labels)
 {
+	char text[NUMBER_MAX] = "NaN";
 	va_list copy;
 
 	fprintf(sink->out, "%s%s", sink->row->name, suffix);
 	va_copy(copy, labels);
 	put_labels(sink->out, sink->row, le, copy);
 	va_end(copy);
-	put_value(sink->out, value);
-	fputc('\n', sink->out);
+	if (isinf(value))
+		strcpy(text, value > 0 ? "+Inf" : "-Inf");
+	else if (!isnan(value))
+		format_number(text, value, 15);
+	fprintf(sink->out, "%s\n", text);
 }
 
 void metric_sample(struct metric_sink *sink, double value, ...)
@@ -119,23 +111,6 @@ void metric_sample(struct metric_sink *sink, double value, ...)
 	va_end(labels);
 }
 
-/*
- * A bound is a label, so its text is part of the series' name: the one form that the OpenMetrics
- * specification calls canonical. The older format differs in that whole numbers have no ".0".
- */
-static void format_bound(char text[static BOUND_MAX], double bound, bool openmetrics)
-{
-	int digits = 1, exponent;
-
-	do
-		snprintf(text, BOUND_MAX, "%.*e", digits - 1, bound);
-	while (strtod(text, NULL) != bound && digits++ < 17);
-	exponent = atoi(strchr(text, 'e') + 1);
-	if (exponent < -4 || exponent >= 6)
-		return;
-	snprintf(text, BOUND_MAX, "%.*f", MAX(digits - 1 - exponent, openmetrics ? 1 : 0), bound);
-}
-
 void metric_histogram(struct metric_sink *sink, const double *bounds, const uint64_t *counts,
 	size_t n, double sum, ...)
 {
@@ -146,10 +121,17 @@ void metric_histogram(struct metric_sink *sink, const double *bounds, const uint
 		return;
 	va_start(labels, sum);
 	for (size_t i = 0; i <= n; i++) {
-		char le[BOUND_MAX] = "+Inf";
+		char le[NUMBER_MAX] = "+Inf";
 
+		/*
+		 * A bound is a label, so its text is part of the series' name: the one form that
+		 * the OpenMetrics specification calls canonical. The older format differs in that
+		 * whole numbers have no ".0".
+		 */
 		if (i < n)
-			format_bound(le, bounds[i], sink->openmetrics);
+			format_number(le, bounds[i], 6);
+		if (i < n && sink->openmetrics && !strpbrk(le, ".e"))
+			strcat(le, ".0");
 		total += counts[i];
 		put_part(sink, "_bucket", le, (double)total, labels);
 	}

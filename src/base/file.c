@@ -6,71 +6,36 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <limits.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
 #include <linux/openat2.h>
 
-static int open_regular(const char *path)
-{
-	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	struct stat st;
-
-	if (fd < 0)
-		return -errno;
-	if (fstat(fd, &st) < 0)
-		return -errno;
-	if (S_ISDIR(st.st_mode))
-		return -EISDIR;
-	if (!S_ISREG(st.st_mode))
-		return -EINVAL;
-	return steal_fd(&fd);
-}
-
-/* Reads until the end: files of procfs have no size that could be asked for. */
-static int read_until_end(int fd, size_t max, char **buffer, size_t *have)
-{
-	size_t allocated = 0;
-
-	for (*have = 0;;) {
-		ssize_t n;
-
-		if (*have + 1 >= allocated) {
-			char *moved = realloc(*buffer, allocated + 4096);
-
-			if (!moved)
-				return -ENOMEM;
-			*buffer = moved;
-			allocated += 4096;
-		}
-		n = read(fd, *buffer + *have, allocated - *have - 1);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n < 0 ? -errno : 0;
-		*have += (size_t)n;
-		if (*have > max)
-			return -EFBIG;
-	}
-}
-
 int read_file(const char *path, size_t max, char **ret, size_t *len)
 {
-	_cleanup_close_ int fd = open_regular(path);
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	_cleanup_free_ char *buffer = NULL;
-	size_t have;
-	int r;
+	struct stat st;
+	size_t have = 0;
+	ssize_t n;
 
-	if (fd < 0)
-		return fd;
-	r = read_until_end(fd, max, &buffer, &have);
-	if (r < 0)
-		return r;
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode))
+		return S_ISDIR(st.st_mode) ? -EISDIR : -EINVAL;
+	/* Files of procfs have no size that could be asked for; what is not written costs nothing.
+	 */
+	buffer = must(malloc(max + 2));
+	while ((n = read(fd, buffer + have, max + 1 - have)) > 0)
+		have += (size_t)n;
+	if (n < 0 || have > max)
+		return n < 0 ? -errno : -EFBIG;
 	buffer[have] = '\0';
 	if (len)
 		*len = have;
-	*ret = steal(buffer);
+	*ret = realloc(steal(buffer), have + 1);
 	return 0;
 }
 
@@ -82,28 +47,19 @@ static bool is_same_file(int fd, const char *path)
 	       ours.st_ino == found.st_ino;
 }
 
-/* Where root is this process's own, whoever follows links stays in it. */
-static int open_in_own_root(int root, const char *path, int flags, int error)
-{
-	struct stat asked, own;
-	int fd;
-
-	if (fstat(root, &asked) < 0 || stat("/", &own) < 0 || asked.st_dev != own.st_dev ||
-		asked.st_ino != own.st_ino)
-		return error;
-	fd = openat(root, path, O_PATH | O_CLOEXEC | flags);
-	return fd < 0 ? -errno : fd;
-}
-
-int open_in_root(int root, const char *path, int flags)
+/*
+ * Opens a path as a process would that has the directory root for its root. Where openat2(2) cannot
+ * be called and root is this process's own, who follows links stays in it all the same.
+ */
+static int open_in_root(int root, const char *path, int flags)
 {
 	struct open_how how = {.flags = (uint64_t)(O_PATH | O_CLOEXEC | flags),
 		.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
 	long fd = syscall(SYS_openat2, root, path, &how, sizeof(how));
 
 	/* So does systemd's RestrictSUIDSGID=yes refuse what it cannot look into. */
-	if (fd < 0 && (errno == ENOSYS || errno == EPERM))
-		return open_in_own_root(root, path, flags, -errno);
+	if (fd < 0 && (errno == ENOSYS || errno == EPERM) && is_same_file(root, "/"))
+		fd = openat(root, path, O_PATH | O_CLOEXEC | flags);
 	return fd < 0 ? -errno : (int)fd;
 }
 
@@ -223,4 +179,20 @@ int make_directories(const char *path, mode_t mode)
 			*slash = '/';
 	}
 	return 0;
+}
+
+static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+	(void)st;
+	(void)type;
+	return remove(path) < 0 && (at->level > 0 || errno != EBUSY) ? -errno : 0;
+}
+
+int remove_tree(const char *path)
+{
+	int r = nftw(path, remove_entry, 8, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+
+	if (r == -1)
+		r = errno == ENOENT ? 0 : -errno;
+	return r;
 }

@@ -21,21 +21,17 @@ int read_file(const char *path, size_t max, char **ret, size_t *len);
 int write_file_atomic(int dir, const char *name, const void *data, size_t len);
 
 /*
- * Opens a path as a process would that has the directory root for its root: the host's links are
- * the host's, an absolute one begins there and not at ours. path is absolute. The descriptor is one
- * of O_PATH; flags are added. It, or -errno: where root is not this process's own, -ENOSYS before
- * Linux 5.6, and that or -EPERM without leave to call openat2(2).
- */
-int open_in_root(int root, const char *path, int flags);
-
-/*
- * Where a file below root ("" for /) really is, absolute links on the way read from root on, as the
- * host itself would. path is absolute and must be there. 0 or -errno: -ENOENT, -ENAMETOOLONG.
- * Before Linux 5.6, or without leave to call openat2(2), links are not looked at.
+ * Where a file below root ("" for /) really is, links on the way followed as the host itself would:
+ * an absolute one begins at root and not at ours. path is absolute and must be there. 0 or -errno:
+ * -ENOENT, -ENAMETOOLONG. Before Linux 5.6, or without leave to call openat2(2), links are not
+ * looked at.
  */
 int path_in_root(const char *root, const char *path, char full[static PATH_MAX]);
 
-/* The same, but with the errors of open_in_root() where links cannot be followed safely. */
+/*
+ * The same, with flags of open(2) added; -ENOSYS before Linux 5.6, and that or -EPERM without leave
+ * to call openat2(2), where root is not this process's own.
+ */
 int locate_in_root(const char *root, const char *path, int flags, char full[static PATH_MAX]);
 
 /* Writes all of it, whatever the kernel takes at once. 0 or -errno. */
@@ -43,5 +39,8 @@ int write_all(int fd, const void *data, size_t len);
 
 /* mkdir -p. 0 or -errno. */
 int make_directories(const char *path, mode_t mode);
+
+/* rm -rf, but leaves path itself, empty, where it is a mount. 0 or -errno. */
+int remove_tree(const char *path);
 
 #endif

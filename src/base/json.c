@@ -5,115 +5,92 @@
 #include "base/text.h"
 #include "base/util.h"
 
-#include <errno.h>
-
 /* The longest text of the model, a message of 320 bytes, if each of them had to be replaced. */
 #define CLEAN_MAX 1024
 
-static cJSON *add(struct json *json, cJSON *parent, const char *key, cJSON *item)
+static cJSON *add(cJSON *parent, const char *key, cJSON *item)
 {
-	if (item && cJSON_AddItemToObjectCS(parent, key, item))
-		return item;
-	cJSON_Delete(item);
-	json->failed = true;
-	return NULL;
+	return must(cJSON_AddItemToObjectCS(parent, key, item) ? item : NULL);
 }
 
-void json_begin(struct json *json)
+static cJSON *append(cJSON *array, cJSON *item)
 {
-	*json = (struct json){.root = cJSON_CreateObject()};
-	json->failed = !json->root;
+	return must(cJSON_AddItemToArray(array, item) ? item : NULL);
 }
 
-cJSON *json_object(struct json *json, cJSON *parent, const char *key)
+cJSON *json_object(cJSON *parent, const char *key)
 {
-	return add(json, parent, key, cJSON_CreateObject());
+	return add(parent, key, cJSON_CreateObject());
 }
 
-cJSON *json_array(struct json *json, cJSON *parent, const char *key)
+cJSON *json_array(cJSON *parent, const char *key)
 {
-	return add(json, parent, key, cJSON_CreateArray());
+	return add(parent, key, cJSON_CreateArray());
 }
 
-cJSON *json_append(struct json *json, cJSON *array)
+cJSON *json_append(cJSON *array)
 {
-	cJSON *item = cJSON_CreateObject();
-
-	if (item && cJSON_AddItemToArray(array, item))
-		return item;
-	cJSON_Delete(item);
-	json->failed = true;
-	return NULL;
+	return append(array, cJSON_CreateObject());
 }
 
-void json_text(struct json *json, cJSON *parent, const char *key, const char *text)
+void json_append_text(cJSON *array, const char *text)
+{
+	append(array, cJSON_CreateString(text));
+}
+
+void json_text(cJSON *parent, const char *key, const char *text)
 {
 	char clean[CLEAN_MAX];
 
 	utf8_copy(clean, sizeof(clean), text ? text : "");
-	add(json, parent, key, cJSON_CreateString(clean));
+	add(parent, key, cJSON_CreateString(clean));
 }
 
-void json_number(struct json *json, cJSON *parent, const char *key, double number)
+void json_number(cJSON *parent, const char *key, double number)
 {
-	add(json, parent, key, cJSON_CreateNumber(number));
+	add(parent, key, cJSON_CreateNumber(number));
 }
 
-void json_numbers(struct json *json, cJSON *parent, const struct json_number *numbers)
+void json_numbers(cJSON *parent, const struct json_number *numbers)
 {
 	for (; numbers->key; numbers++)
-		json_number(json, parent, numbers->key, numbers->number);
+		json_number(parent, numbers->key, numbers->number);
 }
 
-void json_bool(struct json *json, cJSON *parent, const char *key, bool value)
+void json_bool(cJSON *parent, const char *key, bool value)
 {
-	add(json, parent, key, cJSON_CreateBool(value));
+	add(parent, key, cJSON_CreateBool(value));
 }
 
-void json_null(struct json *json, cJSON *parent, const char *key)
+void json_null(cJSON *parent, const char *key)
 {
-	add(json, parent, key, cJSON_CreateNull());
+	add(parent, key, cJSON_CreateNull());
 }
 
-void json_time(struct json *json, cJSON *parent, const char *key, uint64_t realtime_us)
+void json_time(cJSON *parent, const char *key, uint64_t realtime_us)
 {
 	char text[TIME_TEXT_MAX];
 
 	if (realtime_us == 0) {
-		json_null(json, parent, key);
+		json_null(parent, key);
 		return;
 	}
 	time_text(realtime_us, text);
-	json_text(json, parent, key, text);
+	json_text(parent, key, text);
 }
 
-void json_adopt(struct json *json, cJSON *parent, const char *key, cJSON *item)
+void json_adopt(cJSON *parent, const char *key, cJSON *item)
 {
-	add(json, parent, key, item);
+	add(parent, key, item);
 }
 
-cJSON *json_take(struct json *json)
+bool json_put(FILE *out, cJSON *document, bool pretty)
 {
-	if (!json->failed)
-		return json->root;
-	cJSON_Delete(json->root);
-	return NULL;
-}
+	_cleanup_free_ char *text =
+		pretty ? cJSON_Print(document) : cJSON_PrintUnformatted(document);
 
-int json_end(struct json *json, bool pretty, char **ret, size_t *len)
-{
-	_cleanup_free_ char *printed = NULL;
-	int n = -1;
-
-	if (!json->failed)
-		printed = pretty ? cJSON_Print(json->root) : cJSON_PrintUnformatted(json->root);
-	cJSON_Delete(json->root);
-	json->root = NULL;
-	if (printed)
-		n = asprintf(ret, "%s\n", printed);
-	if (n > 0 && len)
-		*len = (size_t)n;
-	return n < 0 ? -ENOMEM : 0;
+	cJSON_Delete(document);
+	return text && fprintf(out, "%s\n", text) >= 0;
 }
 
 const cJSON *json_at(const cJSON *object, const char *path)

@@ -3,13 +3,13 @@
 #define BASE_JSON_H
 
 /*
- * Building a cJSON document without a check at every step: the first shortage of memory is kept and
- * told at the end. Keys must be static text. Parents may be NULL after a failure.
+ * Building a cJSON document without a check at every step: where memory is short the process ends,
+ * and systemd starts it again. Keys must be static text.
  */
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include <cjson/cJSON.h>
 
@@ -17,43 +17,29 @@
 
 DEFINE_CLEANUP(cJSON, cJSON_Delete)
 
-struct json {
-	cJSON *root;
-	bool failed;
-};
+cJSON *json_object(cJSON *parent, const char *key);
+cJSON *json_array(cJSON *parent, const char *key);
+cJSON *json_append(cJSON *array); /* a new object at the array's end */
+void json_append_text(cJSON *array, const char *text);
+void json_text(cJSON *parent, const char *key, const char *text); /* NULL: "" */
+void json_number(cJSON *parent, const char *key, double number);
 
-void json_begin(struct json *json);
-cJSON *json_object(struct json *json, cJSON *parent, const char *key);
-cJSON *json_array(struct json *json, cJSON *parent, const char *key);
-cJSON *json_append(struct json *json, cJSON *array); /* a new object at the array's end */
-void json_text(struct json *json, cJSON *parent, const char *key, const char *text); /* NULL: "" */
-void json_number(struct json *json, cJSON *parent, const char *key, double number);
-
-/* Several numbers: JSON_NUMBERS(json, parent, {"used", 3}, {"max", 7}). */
+/* Several numbers: JSON_NUMBERS(parent, {"used", 3}, {"max", 7}). */
 struct json_number {
 	const char *key; /* NULL ends a list */
 	double number;
 };
-void json_numbers(struct json *json, cJSON *parent, const struct json_number *numbers);
-#define JSON_NUMBERS(json, parent, ...) \
-	json_numbers(json, parent, (const struct json_number[]){__VA_ARGS__, {0}})
+void json_numbers(cJSON *parent, const struct json_number *numbers);
+#define JSON_NUMBERS(parent, ...) \
+	json_numbers(parent, (const struct json_number[]){__VA_ARGS__, {0}})
 
-void json_bool(struct json *json, cJSON *parent, const char *key, bool value);
-void json_null(struct json *json, cJSON *parent, const char *key);
-void json_time(
-	struct json *json, cJSON *parent, const char *key, uint64_t realtime_us); /* 0: null */
+void json_bool(cJSON *parent, const char *key, bool value);
+void json_null(cJSON *parent, const char *key);
+void json_time(cJSON *parent, const char *key, uint64_t realtime_us); /* 0: null */
+void json_adopt(cJSON *parent, const char *key, cJSON *item);         /* takes it over */
 
-/* Takes over an item made elsewhere; NULL counts as a shortage of memory. */
-void json_adopt(struct json *json, cJSON *parent, const char *key, cJSON *item);
-
-/* The document, which is then the caller's; NULL, and released, when memory was short. */
-cJSON *json_take(struct json *json);
-
-/*
- * Prints, with a newline at the end, and releases the document. 0 or -ENOMEM. ret is terminated and
- * freed by the caller; len (may be NULL) is without the terminator.
- */
-int json_end(struct json *json, bool pretty, char **ret, size_t *len);
+/* Writes a document with a newline, and releases it. False when it cannot. */
+bool json_put(FILE *out, cJSON *document, bool pretty);
 
 /*
  * Reading a document that may lack anything. path: "latency/p50", "top/0/workload". NULL, "" or 0

@@ -4,51 +4,82 @@
 #include "base/text.h"
 #include "base/util.h"
 
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+const char *const log_level_names[] = {
+	[LOG_ERR] = "error",
+	[LOG_WARNING] = "warning",
+	[LOG_NOTICE] = "notice",
+	[LOG_INFO] = "info",
+	[LOG_DEBUG] = "debug",
+};
+
 /* The one exception to "no globals": a log line must be possible from everywhere. Set once. */
 static struct {
-	enum log_level level;
+	int level;
 	bool journal;
-} log_state = {.level = LOG_LEVEL_INFO};
+	pthread_mutex_t lock; /* of what follows */
+	struct log_event events[LOG_EVENTS];
+	size_t n_events; /* ever; the ring's next slot */
+} log_state = {.level = LOG_INFO, .lock = PTHREAD_MUTEX_INITIALIZER};
 
-void log_init(enum log_level level)
+void log_init(int level)
 {
-	static const char *const names[] = {
-		[LOG_LEVEL_ERROR] = "error",
-		[LOG_LEVEL_WARNING] = "warning",
-		[LOG_LEVEL_NOTICE] = "notice",
-		[LOG_LEVEL_INFO] = "info",
-		[LOG_LEVEL_DEBUG] = "debug",
-	};
 	const char *wanted = getenv("HEADROOM_LOG_LEVEL");
 
 	log_state.level = level;
 	log_state.journal = getenv("JOURNAL_STREAM") != NULL;
-	for (int i = LOG_LEVEL_ERROR; wanted && i <= LOG_LEVEL_DEBUG; i++)
-		if (streq(wanted, names[i]))
-			log_state.level = (enum log_level)i;
+	for (int i = LOG_ERR; wanted && i <= LOG_DEBUG; i++)
+		if (streq(wanted, log_level_names[i]))
+			log_state.level = i;
 }
 
-void log_line(enum log_level level, const char *object, const char *format, ...)
+static void keep_event(int level, const char *text)
+{
+	struct log_event *event;
+
+	pthread_mutex_lock(&log_state.lock);
+	event = &log_state.events[log_state.n_events++ % LOG_EVENTS];
+	event->at_us = realtime_us();
+	event->level = level;
+	copy_text(event->text, sizeof(event->text), text);
+	pthread_mutex_unlock(&log_state.lock);
+}
+
+size_t log_recent(struct log_event events[static LOG_EVENTS])
+{
+	size_t n;
+
+	pthread_mutex_lock(&log_state.lock);
+	n = MIN(log_state.n_events, (size_t)LOG_EVENTS);
+	for (size_t i = 0; i < n; i++)
+		events[i] = log_state.events[(log_state.n_events - 1 - i) % LOG_EVENTS];
+	pthread_mutex_unlock(&log_state.lock);
+	return n;
+}
+
+void log_line(int level, const char *object, const char *format, ...)
 {
 	char text[1152];
 	size_t used;
 	va_list args;
 
-	if (level > log_state.level)
+	if (level > MAX(log_state.level, LOG_INFO))
 		return;
-	used = (size_t)snprintf(text, sizeof(text) / 8, "%s", object);
-	used = MIN(used, sizeof(text) / 8 - 1);
-	used += (size_t)snprintf(text + used, sizeof(text) - used, ": ");
+	used = (size_t)snprintf(text, sizeof(text), "%.140s: ", object);
 	va_start(args, format);
 	vsnprintf(text + used, sizeof(text) - used, format, args);
 	va_end(args);
 	text_make_printable(text);
+	if (level <= LOG_INFO)
+		keep_event(level, text);
+	if (level > log_state.level)
+		return;
 	if (log_state.journal)
-		fprintf(stderr, "<%d>%s\n", (int)level, text);
+		fprintf(stderr, "<%d>%s\n", level, text);
 	else
 		fprintf(stderr, "headroom: %s\n", text);
 }

@@ -4,8 +4,14 @@
 #include "base/cleanup.h"
 #include "base/util.h"
 
-#include <errno.h>
+#include <ctype.h>
+#include <stdarg.h>
 #include <time.h>
+
+#include <nettle/base16.h>
+#include <nettle/sha2.h>
+
+_Static_assert(HASH_TEXT_MAX == BASE16_ENCODE_LENGTH(SHA256_DIGEST_SIZE) + 1, "hash as text");
 
 #define MINUTE 60
 #define HOUR   (60 * MINUTE)
@@ -65,106 +71,119 @@ size_t text_mark(const char *text, size_t len)
 	return len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
 }
 
-int document_text(void (*put)(FILE *out, void *data), void *data, char **ret, size_t *len)
+size_t utf8_decode(const char *text, uint32_t *code)
 {
-	_cleanup_free_ char *text = NULL;
-	size_t n = 0;
-	FILE *out = open_memstream(&text, &n);
-	int failed;
+	static const uint32_t least[] = {0, 0x80, 0x800, 0x10000}; /* less is an overlong form */
+	const unsigned char *p = (const unsigned char *)text;
+	size_t more = p[0] < 0x80 ? 0 : p[0] < 0xe0 ? 1 : p[0] < 0xf0 ? 2 : 3;
+	uint32_t c = more ? p[0] & (0x3fU >> more) : p[0];
 
-	if (!out)
-		return -ENOMEM;
-	put(out, data);
-	failed = ferror(out);
-	if (fclose(out) != 0 || failed)
-		return -ENOMEM;
-	if (len)
-		*len = n;
-	*ret = steal(text);
-	return 0;
-}
-
-/* Overlong forms, surrogates and what lies above U+10FFFF are told by the second byte (RFC 3629).
- */
-static bool second_fits(unsigned char first, unsigned char second)
-{
-	switch (first) {
-	case 0xe0:
-		return second >= 0xa0;
-	case 0xed:
-		return second < 0xa0;
-	case 0xf0:
-		return second >= 0x90;
-	case 0xf4:
-		return second < 0x90;
-	default:
-		return true;
-	}
-}
-
-size_t utf8_length(const char *s)
-{
-	const unsigned char *p = (const unsigned char *)s;
-	size_t n;
-
-	if (p[0] < 0x80)
-		return 1;
-	if (p[0] >= 0xc2 && p[0] <= 0xdf)
-		n = 2;
-	else if (p[0] >= 0xe0 && p[0] <= 0xef)
-		n = 3;
-	else if (p[0] >= 0xf0 && p[0] <= 0xf4)
-		n = 4;
-	else
-		return 0;
-	for (size_t i = 1; i < n; i++)
+	for (size_t i = 1; i <= more; i++) {
 		if ((p[i] & 0xc0) != 0x80) /* also the terminator: nothing is read beyond it */
 			return 0;
-	return second_fits(p[0], p[1]) ? n : 0;
+		c = c << 6 | (p[i] & 0x3f);
+	}
+	if ((p[0] >= 0x80 && p[0] < 0xc0) || p[0] >= 0xf8 || c < least[more] || c > 0x10ffff ||
+		(c >= 0xd800 && c <= 0xdfff))
+		return 0;
+	*code = c;
+	return more + 1;
+}
+
+const char *utf8_next(const char **text, size_t *len)
+{
+	const char *at = *text;
+	uint32_t code;
+
+	*len = utf8_decode(at, &code);
+	*text += MAX(*len, (size_t)1);
+	if (*len > 0)
+		return at;
+	*len = strlen(UTF8_REPLACEMENT);
+	return UTF8_REPLACEMENT;
 }
 
 void utf8_copy(char *dst, size_t size, const char *src)
 {
-	size_t used = 0;
+	size_t used = 0, len;
 
 	while (*src) {
-		size_t n = utf8_length(src);
-		const char *from = n ? src : UTF8_REPLACEMENT;
-		size_t len = n ? n : strlen(UTF8_REPLACEMENT);
+		const char *from = utf8_next(&src, &len);
 
 		if (used + len >= size)
 			break;
 		memcpy(dst + used, from, len);
 		used += len;
-		src += n ? n : 1;
 	}
 	dst[used] = '\0';
 }
 
-static bool is_printable(const char *text, size_t len)
+/* Not C0, DEL, C1, line or paragraph separator, nor what turns the direction of writing. */
+static bool is_printable(uint32_t c)
 {
-	const unsigned char *c = (const unsigned char *)text;
-
-	if (len == 1)
-		return c[0] >= 0x20 && c[0] != 0x7f;
-	if (len == 2) /* U+0080 to U+009F; U+061C */
-		return !(c[0] == 0xc2 && c[1] < 0xa0) && !(c[0] == 0xd8 && c[1] == 0x9c);
-	if (len == 3 && c[0] == 0xe2) /* U+200E, 200F, 2028 to 202E; U+2066 to 2069 */
-		return !(c[1] == 0x80 &&
-			       (c[2] == 0x8e || c[2] == 0x8f || (c[2] >= 0xa8 && c[2] <= 0xae))) &&
-		       !(c[1] == 0x81 && c[2] >= 0xa6 && c[2] <= 0xa9);
-	return len > 0;
+	return c >= 0x20 && !(c >= 0x7f && c < 0xa0) && c != 0x61c && c != 0x200e && c != 0x200f &&
+	       !(c >= 0x2028 && c <= 0x202e) && !(c >= 0x2066 && c <= 0x2069);
 }
 
 void text_make_printable(char *text)
 {
 	while (*text) {
-		size_t len = utf8_length(text), n = MAX(len, (size_t)1);
+		uint32_t code = 0;
+		size_t len = MAX(utf8_decode(text, &code), (size_t)1);
 
-		if (!is_printable(text, len))
-			memset(text, '?', n);
-		text += n;
+		if (!is_printable(code))
+			memset(text, '?', len);
+		text += len;
 	}
+}
+
+bool text_is_printable(const char *text)
+{
+	while (*text) {
+		uint32_t code;
+		size_t len = utf8_decode(text, &code);
+
+		if (len == 0 || !is_printable(code))
+			return false;
+		text += len;
+	}
+	return true;
+}
+
+const char *text_quote(char quoted[static TEXT_QUOTE_MAX], const char *text)
+{
+	char shown[TEXT_QUOTE_MAX - sizeof("\"...\"")];
+
+	utf8_copy(shown, sizeof(shown), text);
+	text_make_printable(shown);
+	snprintf(quoted, TEXT_QUOTE_MAX, "\"%s%s\"", shown,
+		strlen(text) >= sizeof(shown) ? "..." : "");
+	return quoted;
+}
+
+void text_append(char *buffer, size_t size, const char *format, ...)
+{
+	size_t used = strlen(buffer);
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(buffer + used, size - used, format, args);
+	va_end(args);
+}
+
+void text_fold_blanks(char *text)
+{
+	char *out = text;
+
+	for (const char *in = text; *in; in++) {
+		if (!isspace((unsigned char)*in))
+			*out++ = *in;
+		else if (out > text && out[-1] != ' ')
+			*out++ = ' ';
+	}
+	if (out > text && out[-1] == ' ')
+		out--;
+	*out = '\0';
 }
 
 void hide_secrets(char *text)
@@ -181,4 +200,16 @@ void hide_secrets(char *text)
 		if (query)
 			memmove(query, end, strlen(end) + 1);
 	}
+}
+
+void hash_bytes(const void *data, size_t len, char out[static HASH_TEXT_MAX])
+{
+	struct sha256_ctx context;
+	uint8_t digest[SHA256_DIGEST_SIZE];
+
+	sha256_init(&context);
+	sha256_update(&context, len, data);
+	sha256_digest(&context, sizeof(digest), digest);
+	base16_encode_update(out, sizeof(digest), digest);
+	out[HASH_TEXT_MAX - 1] = '\0';
 }

@@ -4,8 +4,8 @@
 
 /* How documents are written, times in them, and what they must not contain. */
 
-#include <stddef.h>
-#include <stdint.h>
+#include "base/util.h"
+
 #include <stdio.h>
 
 #define TIME_TEXT_MAX 32
@@ -29,17 +29,14 @@ size_t text_mark(const char *text, size_t len);
 /* "380 us", "21 ms", "1.2 s". */
 void latency_text(double seconds, char out[static TIME_TEXT_MAX]);
 
-/*
- * What put writes, as a new terminated buffer that the caller frees; len (may be NULL) is without
- * the terminator. 0 or -ENOMEM.
- */
-int document_text(void (*put)(FILE *out, void *data), void *data, char **ret, size_t *len);
-
 /* What stands for a byte that is no UTF-8: U+FFFD. One bad label would void a whole scrape. */
 #define UTF8_REPLACEMENT "\xef\xbf\xbd"
 
-/* The length in bytes (1..4) of the character at s, or 0 when no valid one starts there. */
-size_t utf8_length(const char *s);
+/* The length in bytes (1..4) of the character at text, or 0 when no valid one starts there. */
+size_t utf8_decode(const char *text, uint32_t *code);
+
+/* The bytes that stand for the next character: its own, or a replacement. text moves past it. */
+const char *utf8_next(const char **text, size_t *len);
 
 /* Copies src with bytes that are no UTF-8 replaced, cut at a whole character, always terminated. */
 void utf8_copy(char *dst, size_t size, const char *src);
@@ -52,10 +49,28 @@ void utf8_copy(char *dst, size_t size, const char *src);
  */
 void text_make_printable(char *text);
 
+/* True for one line of text: nothing that text_make_printable() would replace. */
+bool text_is_printable(const char *text);
+
+#define TEXT_QUOTE_MAX 64
+
+/* The text in quotes for a message, cut and made printable. Returns quoted. */
+const char *text_quote(char quoted[static TEXT_QUOTE_MAX], const char *text);
+
+/* Appends to a terminated buffer what fits. */
+void text_append(char *buffer, size_t size, const char *format, ...) PRINTF_LIKE(3, 4);
+
+/* Makes each run of white space one space, and none at both ends. */
+void text_fold_blanks(char *text);
+
 /*
  * Takes users, passwords and queries out of the URLs in a text, in place: those of a failed pull
  * may be signed, and who may read our log need not be who may pull.
  */
 void hide_secrets(char *text);
+
+#define HASH_TEXT_MAX 65 /* SHA-256 (FIPS 180-4) in lower-case hexadecimal digits, terminated */
+
+void hash_bytes(const void *data, size_t len, char out[static HASH_TEXT_MAX]);
 
 #endif

@@ -15,37 +15,36 @@ bool copy_text(char *dst, size_t size, const char *src)
 	return kept == len;
 }
 
-int grow_array(void *array, size_t n, size_t *allocated, size_t element_size)
+void *must(void *memory)
+{
+	if (!memory)
+		abort();
+	return memory;
+}
+
+void *add_element(void *array, size_t *n, size_t *allocated, size_t size)
 {
 	void **base = array;
-	size_t wanted = *allocated ? *allocated * 2 : 8;
-	void *moved;
 
-	if (n >= *allocated) {
-		moved = reallocarray(*base, wanted, element_size);
-		if (!moved)
-			return -ENOMEM;
-		*base = moved;
-		*allocated = wanted;
+	if (*n >= *allocated) {
+		*allocated = *allocated ? *allocated * 2 : 8;
+		*base = must(reallocarray(*base, *allocated, size));
 	}
-	memset((char *)*base + n * element_size, 0, element_size);
-	return 0;
+	return memset((char *)*base + (*n)++ * size, 0, size);
 }
 
 int parse_count(const char *text, uint64_t *value)
 {
-	uint64_t sum = 0;
+	size_t digits = strspn(text, "0123456789");
+	uint64_t number;
 
-	if (text[0] == '\0' || (text[0] == '0' && text[1] != '\0'))
+	if (digits == 0 || text[digits] || (text[0] == '0' && digits > 1))
 		return -EINVAL;
-	for (const char *p = text; *p; p++) {
-		if (*p < '0' || *p > '9')
-			return -EINVAL;
-		if (__builtin_mul_overflow(sum, UINT64_C(10), &sum) ||
-			__builtin_add_overflow(sum, (uint64_t)(*p - '0'), &sum))
-			return -ERANGE;
-	}
-	*value = sum;
+	errno = 0;
+	number = strtoull(text, NULL, 10);
+	if (errno)
+		return -ERANGE;
+	*value = number;
 	return 0;
 }
 
@@ -54,7 +53,7 @@ static uint64_t clock_us(clockid_t clock)
 	struct timespec ts;
 
 	clock_gettime(clock, &ts);
-	return (uint64_t)ts.tv_sec * USEC_PER_SEC + (uint64_t)ts.tv_nsec / 1000;
+	return us_of(ts);
 }
 
 uint64_t now_us(void)

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <time.h>
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 #define MIN(a, b)     ((a) < (b) ? (a) : (b))
@@ -31,16 +32,24 @@ static inline bool starts_with(const char *s, const char *prefix)
 bool copy_text(char *dst, size_t size, const char *src);
 
 /*
- * Makes room for one more element of an array that grows by doubling. On success the array may have
- * moved and its new last element is zeroed. 0 or -ENOMEM.
+ * What was allocated. Where memory is short the process ends, and systemd starts it again: half a
+ * list would pass for a whole one.
  */
-int grow_array(void *array, size_t n, size_t *allocated, size_t element_size);
+void *must(void *memory);
+
+/* Appends a zeroed element to an array that grows by doubling, and may move. The element. */
+void *add_element(void *array, size_t *n, size_t *allocated, size_t size);
 
 /*
  * A decimal number and nothing else: no sign, space, leading zero, unit or other base. -EINVAL for
  * anything else, -ERANGE above UINT64_MAX. value is written only on success.
  */
 int parse_count(const char *text, uint64_t *value);
+
+static inline uint64_t us_of(struct timespec ts)
+{
+	return (uint64_t)ts.tv_sec * USEC_PER_SEC + (uint64_t)ts.tv_nsec / 1000;
+}
 
 uint64_t now_us(void);      /* CLOCK_MONOTONIC, microseconds */
 uint64_t realtime_us(void); /* CLOCK_REALTIME, microseconds since the epoch */

@@ -1,82 +1,68 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/json.h"
 #include "cli/cli.h"
 
+#include "base/file.h"
+#include "base/json.h"
 #include "base/util.h"
-#include "cli/changes.h"
-#include "cli/client.h"
 #include "report/report.h"
 
 #include <errno.h>
 #include <stdio.h>
 
-#include <cjson/cJSON.h>
-
-static int say_error(const char *json, long status)
-{
-	_cleanup_(cleanup_cJSON_Delete) cJSON *root = cJSON_Parse(json);
-	const char *error = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(root, "error"));
-
-	return error ? cli_fail("agent", "%s", error)
-		     : cli_fail("agent", "answered with HTTP status %ld", status);
-}
-
-static int print_done(const char *json, const char *nothing)
-{
-	int failed = print_changes(json);
-
-	if (failed < 0)
-		return cli_fail("agent", "answered in an unknown form");
-	if (failed == 0 && strstr(json, "\"name\"") == NULL)
-		puts(nothing);
-	return failed > 0 ? EXIT_FAILED : EXIT_OK;
-}
+/* A removal ends the agent and restores at once; within this, a pod or a unit has ended. */
+#define PURGE_WAIT_S 20
 
 /* -ENOTCONN when no agent runs; else an exit code. */
 static int ask_agent(
 	const char *socket_path, const char *what, const char *only, const char *nothing)
 {
-	_cleanup_free_ char *json = NULL;
+	_cleanup_(cleanup_cJSON_Delete) cJSON *answer = NULL;
 	char path[64];
 	long status;
 	int r;
 
 	snprintf(path, sizeof(path), "/v1/%s%s%s", what, only ? "?only=" : "", only ? only : "");
-	r = client_call(socket_path, NULL, true, path, &json, &status);
+	r = client_call(socket_path, NULL, true, path, &answer, &status);
 	if (r == -ENOTCONN)
 		return r;
 	if (r < 0)
 		return cli_fail(socket_path, "%s%s", strerror(-r),
 			r == -EACCES ? ": only root may change the node" : "");
-	return status == 200 ? print_done(json, nothing) : say_error(json, status);
+	if (status == 200)
+		return print_changes(answer, nothing);
+	if (json_text_at(answer, "error")[0])
+		return cli_fail("agent", "%s", json_text_at(answer, "error"));
+	return cli_fail("agent", "answered with HTTP status %ld", status);
 }
 
-static int become_writer(struct core *core, const char *who)
+/* patience_s: how long an agent may take that is ending. */
+static int become_writer(struct core *core, const char *who, int patience_s)
 {
+	int r, tries = 10 * patience_s;
 	char holder[64];
-	int r = core_become_writer(core, who, holder, sizeof(holder));
 
+	while ((r = core_become_writer(core, who, holder, sizeof(holder))) == -EBUSY && tries-- > 0)
+		usleep(100 * 1000);
 	if (r == -EBUSY)
 		return cli_fail("/run/headroom",
 			"the lock is held by %s: try again later, or stop it", holder);
 	if (r < 0)
 		return cli_fail("/run/headroom",
 			"%s: nothing is written while originals cannot be recorded: %s",
-			r == -EBADMSG ? "values is no file of this version" : strerror(-r),
+			core_describe_values_error(r),
 			r == -ENOSPC ? "make room in it" : "give write access to it");
 	if (core->journal_error < 0)
 		return cli_fail(
-			core_state_directory(), "%s", file_journal_describe(core->journal_error));
+			core_state_name(), "%s", file_journal_describe(core->journal_error));
 	return EXIT_OK;
 }
 
-static int print_plan(struct plan *plan, const char *nothing)
+static int print_done(struct plan *done, const char *nothing)
 {
-	_cleanup_free_ char *json = NULL;
-	int r = report_plan(plan, true, &json);
+	_cleanup_(cleanup_cJSON_Delete) cJSON *document = report_plan(done, true);
 
-	plan_clear(plan);
-	return r < 0 ? cli_fail("plan", "%s", strerror(ENOMEM)) : print_done(json, nothing);
+	plan_clear(done);
+	return print_changes(document, nothing);
 }
 
 /* The file's part, in this process: it may take as long as a program takes to answer again. */
@@ -94,7 +80,7 @@ static int change_files(struct core *core, enum file_task task, const char *only
 static int apply_locally(const struct cli *cli, struct core *core)
 {
 	struct plan done = {0};
-	int r = become_writer(core, "apply"), failed;
+	int r = become_writer(core, "apply", 0), failed;
 
 	if (r != EXIT_OK)
 		return r;
@@ -106,39 +92,55 @@ static int apply_locally(const struct cli *cli, struct core *core)
 	 */
 	r = change_files(core, FILE_RESUME, cli->only, NULL);
 	core_sample(core);
-	if (r == 0)
-		r = core_poll(core);
+	core_poll(core);
 	core_plan_only(core, cli->only);
 	if (r == 0) {
 		core_apply_values(core, &done);
 		r = change_files(core, FILE_APPLY, cli->only, &done);
 	}
 	core_add_unset(core, cli->only, &done);
-	failed = print_plan(&done, "Nothing to change.");
+	failed = print_done(&done, "Nothing to change.");
 	return r < 0 ? cli_fail("apply", "%s", strerror(-r)) : failed;
+}
+
+/* All is restored: what is recorded is not needed any more. */
+static int purge(const struct core *core)
+{
+	char path[PATH_MAX];
+	int r = core_state_directory(&core->host, path);
+
+	if (r == 0)
+		r = remove_tree(path);
+	if (r == 0)
+		r = core_runtime_directory(&core->host, path);
+	if (r == 0)
+		r = remove_tree(path);
+	return r < 0 ? cli_fail(path, "not removed: %s", strerror(-r)) : EXIT_OK;
 }
 
 static int restore_locally(const struct cli *cli, struct core *core)
 {
 	struct plan done = {0};
-	int r = become_writer(core, "restore"), stored;
+	int r = become_writer(core, "restore", cli->purge ? PURGE_WAIT_S : 0), stored;
 
 	if (r != EXIT_OK)
 		return r;
-	r = core_restore_values(core, cli->only, &done);
+	core_restore_values(core, cli->only, &done);
 	stored = change_files(core, FILE_RESTORE, cli->only, &done);
-	r = r < 0 ? cli_fail("restore", "%s", strerror(-r))
-		  : print_plan(&done, "Nothing to restore.");
-	if (core->journal_lost)
-		return cli_fail("journal.json", "%s", core->journal_note);
+	r = print_done(&done, "Nothing to restore.");
+	if (core->journal->lost)
+		return cli_fail("journal.json", "%s", core->journal->note);
 	if (stored < 0)
 		return cli_fail("journal.json",
 			"values were restored, but that could not be recorded: make room in %s",
-			core_state_directory());
-	return r;
+			core_state_name());
+	return r == EXIT_OK && cli->purge ? purge(core) : r;
 }
 
-/* Asks the running agent, else does it here under the same lock. Takes ownership of config. */
+/*
+ * Asks the running agent, else does it here under the same lock; a purge only here, for an agent
+ * that runs on would have no records. Takes ownership of config.
+ */
 static int change_node(const struct cli *cli, struct config *config, const char *what,
 	const char *nothing, int (*locally)(const struct cli *cli, struct core *core))
 {
@@ -147,7 +149,7 @@ static int change_node(const struct cli *cli, struct config *config, const char 
 	int r;
 
 	core_socket_path(config, socket_path);
-	r = ask_agent(socket_path, what, cli->only, nothing);
+	r = cli->purge ? -ENOTCONN : ask_agent(socket_path, what, cli->only, nothing);
 	if (r != -ENOTCONN) {
 		config_free(config);
 		return r;
@@ -170,9 +172,10 @@ int cli_apply(const struct cli *cli)
 /* It must work whatever became of the configuration. */
 int cli_restore(const struct cli *cli)
 {
-	struct config *config = cli_any_config(cli, NULL);
+	bool faulty;
 
-	if (!config)
-		return EXIT_FAILED;
-	return change_node(cli, config, "restore", "Nothing to restore.", restore_locally);
+	if (cli->purge && cli->only)
+		return cli_fail("--purge", "records are removed of all tuners, not of one");
+	return change_node(cli, cli_any_config(cli, &faulty), "restore", "Nothing to restore.",
+		restore_locally);
 }

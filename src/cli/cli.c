@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/cli.h"
 
-#include "agent/agent.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "base/util.h"
+#include "cli/screen.h"
+#include "kernel/host.h"
 #include "tuners/table.h"
 
 #include <errno.h>
@@ -20,6 +21,7 @@ enum {
 	OPTION_WATCH = 1 << 4,
 	OPTION_HOST_ROOT = 1 << 5,
 	OPTION_HELP = 1 << 6,
+	OPTION_PURGE = 1 << 7,
 };
 
 static int run_agent(const struct cli *cli)
@@ -33,56 +35,83 @@ static int run_agent(const struct cli *cli)
 const struct cli_option cli_options[] = {
 	{"config", "FILE", OPTION_CONFIG,
 		"Reads this file alone, instead of /etc/headroom/headroom.yaml and the files in "
-		"conf.d."},
+		"conf.d.",
+		offsetof(struct cli, core.config_file)},
 	{"host-root", "DIR", OPTION_HOST_ROOT,
-		"Where the node's file systems are mounted, when this is a container."},
+		"Where the node's file systems are mounted, when this is a container.",
+		offsetof(struct cli, core.host_root)},
 	{"observe", NULL, OPTION_OBSERVE,
-		"Only observes, whatever the configuration says: nothing is written."},
-	{"only", "TUNER", OPTION_ONLY, "One tuner instead of all."},
-	{"json", NULL, OPTION_JSON, "Prints JSON instead of text."},
-	{"watch", NULL, OPTION_WATCH, "Prints again every two seconds."},
-	{"help", NULL, OPTION_HELP, "Prints the usage."},
+		"Only observes, whatever the configuration says: nothing is written.",
+		offsetof(struct cli, core.observe)},
+	{"only", "TUNER", OPTION_ONLY, "One tuner instead of all.", offsetof(struct cli, only)},
+	{"purge", NULL, OPTION_PURGE,
+		"Then removes all records and their directories, for a removal of Headroom: waits "
+		"20 s for an agent that is ending, and a new one enforces.",
+		offsetof(struct cli, purge)},
+	{"json", NULL, OPTION_JSON, "Prints JSON instead of text.", offsetof(struct cli, json)},
+	{"watch", NULL, OPTION_WATCH, "Prints again every two seconds.",
+		offsetof(struct cli, watch)},
+	{"help", NULL, OPTION_HELP, "Prints the usage.", offsetof(struct cli, help)},
 	{0},
 };
 
 const struct cli_command cli_commands[] = {
 	{"agent", run_agent, OPTION_OBSERVE, NULL, "run the daemon in the foreground",
 		"The daemon, in the foreground: sets what is configured, then checks it every "
-		"second. Ends with 0 on SIGTERM."},
+		"second. Ends with 0 on SIGTERM.",
+		"headroom agent --observe"},
 	{"status", cli_status, OPTION_JSON | OPTION_WATCH, NULL,
 		"limits, settings and conditions of this node",
 		"The node at a glance: limits, settings, tuners, pulls and conditions, from the "
 		"running agent, else from a reading of its own. With --json it is the document of "
-		"/v1/status."},
+		"/v1/status.",
+		"headroom status --watch"},
 	{"plan", cli_plan, OPTION_JSON | OPTION_ONLY, NULL, "what apply would change, and why",
-		"What apply would change, and why. Changes nothing; needs no agent."},
+		"What apply would change, and why. Changes nothing; needs no agent.",
+		"headroom plan --only neighbor"},
 	{"apply", cli_apply, OPTION_ONLY, NULL, "set the configured values, once",
 		"Sets the configured values once, through the running agent, else by itself under "
 		"the same lock. It ends a release by restore, and retries settings that were left "
-		"to someone else."},
-	{"restore", cli_restore, OPTION_ONLY, NULL, "restore every original value",
+		"to someone else.",
+		"headroom apply --only thp"},
+	{"restore", cli_restore, OPTION_ONLY | OPTION_PURGE, NULL, "restore every original value",
 		"Restores every original value and file. Values changed by others since are left "
 		"alone and reported. The tuners are then released: they only observe until apply, "
-		"whatever the configuration says."},
+		"whatever the configuration says.",
+		"headroom restore --only sysctl"},
 	{"top", cli_top, 0, "[dns|neighbor]", "live: who uses what",
 		"Who uses how much of a limit: pods, containers, units, network namespaces. dns: "
 		"each DNS server that this node uses, its role, queries now, the busiest second of "
 		"the last minute, its budget, pending and unanswered queries, and the latency of "
 		"half and of 99 % of the answers; then who sends the queries, and the names "
 		"queried most, from a sample and only for those who may open the agent's socket. "
-		"Live on a terminal, else once."},
+		"Live on a terminal, where s sorts by another column and q quits, else once.",
+		"headroom top dns"},
 	{"explain", cli_explain, 0, "[NAME...]",
 		"a limit, setting, condition, reason, metric or key",
 		"What a limit, setting, condition, reason, metric, profile, configuration key or "
 		"any word of status is: why it matters, its unit, default and source. Without a "
-		"name it lists all."},
+		"name it lists all.",
+		"headroom explain neighbor/ipv4 NeighborTablePressure"},
 	{"check-config", cli_check_config, 0, "[FILE...]",
 		"file:line:column: message, for every fault",
 		"Reads the configuration, or the files named, and prints each fault as "
-		"file:line:column: message."},
+		"file:line:column: message.",
+		"headroom check-config /etc/headroom/headroom.yaml"},
 	{"version", cli_version, OPTION_JSON, NULL, "version, and what this node can run",
 		"The version, the commit, and for each tuner whether this node can run it and why "
-		"not."},
+		"not.",
+		"headroom version --json"},
+	{0},
+};
+
+const struct cli_exit cli_exits[] = {
+	{EXIT_OK, "Done. For status: no condition is True. For plan: nothing to change."},
+	{EXIT_FAILED,
+		"Failed, or something could not be set or restored; stderr says what, and the cure. "
+		"For check-config: a fault. For explain: no such name."},
+	{EXIT_ATTENTION, "For status: a condition is True. For plan: changes are pending."},
+	{EXIT_USAGE, "Wrong usage."},
 	{0},
 };
 
@@ -126,6 +155,26 @@ static void print_usage(FILE *out)
 	fputs("\nManual: headroom(8), headroom.yaml(5)\n", out);
 }
 
+static void print_help(const struct cli_command *command)
+{
+	const struct screen screen = screen_of(stdout);
+	char usage[CLI_USAGE_MAX];
+
+	cli_usage(command, usage);
+	printf("usage: headroom %s\n\n", usage);
+	draw_wrapped(&screen, 0, 0, command->help);
+	puts("\nOptions:");
+	for (const struct cli_option *option = cli_options; option->name; option++)
+		if (option->bit & (command->takes | OPTIONS_OF_ALL)) {
+			printf("  --%-9s %-5s ", option->name,
+				option->argument ? option->argument : "");
+			draw_wrapped(&screen, 20, 20, option->help);
+		}
+	printf("\nExample:\n  %s\n\nExit codes:\n", command->example);
+	for (const struct cli_exit *row = cli_exits; row->help; row++)
+		draw_wrapped(&screen, printf("  %2d  ", row->code), 6, row->help);
+}
+
 static int usage_error(const struct cli_command *command, const char *what, const char *word)
 {
 	char usage[CLI_USAGE_MAX];
@@ -135,39 +184,26 @@ static int usage_error(const struct cli_command *command, const char *what, cons
 	return EXIT_USAGE;
 }
 
-/* False for a value that the option does not take. */
-static bool take_option(struct cli *cli, int option)
-{
-	cli->core.observe |= option == OPTION_OBSERVE;
-	cli->json |= option == OPTION_JSON;
-	cli->watch |= option == OPTION_WATCH;
-	cli->help |= option == OPTION_HELP;
-	if (option == OPTION_CONFIG)
-		cli->core.config_file = optarg;
-	if (option == OPTION_HOST_ROOT)
-		cli->core.host_root = optarg;
-	if (option == OPTION_ONLY)
-		cli->only = optarg;
-	return option != OPTION_ONLY || tuner_find(optarg);
-}
-
 static int parse(const struct cli_command *command, int argc, char **argv, struct cli *cli)
 {
 	struct option options[ARRAY_SIZE(cli_options)] = {0};
-	int option;
+	int found, index;
 
 	for (size_t i = 0; cli_options[i].name; i++)
 		options[i] = (struct option){.name = cli_options[i].name,
-			.has_arg = cli_options[i].argument ? required_argument : no_argument,
-			.val = (int)cli_options[i].bit};
+			.has_arg = cli_options[i].argument ? required_argument : no_argument};
 	opterr = 0;
-	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		if (option == '?' || !((unsigned)option & (command->takes | OPTIONS_OF_ALL)))
+	while ((found = getopt_long(argc, argv, "", options, &index)) != -1) {
+		if (found == '?' || !(cli_options[index].bit & (command->takes | OPTIONS_OF_ALL)))
 			return usage_error(
 				command, "wrong option or no value for it", argv[optind - 1]);
-		if (!take_option(cli, option))
-			return usage_error(command, "no tuner of this name", optarg);
+		if (optarg)
+			*(const char **)((char *)cli + cli_options[index].offset) = optarg;
+		else
+			*(bool *)((char *)cli + cli_options[index].offset) = true;
 	}
+	if (cli->only && !tuner_find(cli->only))
+		return usage_error(command, "no tuner of this name", cli->only);
 	cli->names = argv + optind;
 	cli->n_names = argc - optind;
 	if (cli->n_names > 0 && !command->names)
@@ -179,14 +215,12 @@ static int run(const struct cli_command *command, int argc, char **argv)
 {
 	const char *host_root = getenv("HEADROOM_HOST_ROOT");
 	struct cli cli = {.core.host_root = host_root ? host_root : ""};
-	char usage[CLI_USAGE_MAX];
 	int r = parse(command, argc, argv, &cli);
 
 	if (r != 0)
 		return r;
 	if (cli.help) {
-		cli_usage(command, usage);
-		printf("usage: headroom %s\n\n%s\n", usage, command->help);
+		print_help(command);
 	} else {
 		r = command->run(&cli);
 	}
@@ -199,6 +233,7 @@ static int run(const struct cli_command *command, int argc, char **argv)
 int cli_main(int argc, char **argv)
 {
 	const char *name = argc > 1 ? argv[1] : "";
+	struct suggestion nearest = {0};
 
 	if (streq(name, "--help") || streq(name, "-h") || streq(name, "help")) {
 		print_usage(stdout);
@@ -207,11 +242,16 @@ int cli_main(int argc, char **argv)
 	if (streq(name, "--version"))
 		name = "version";
 	/* A command prints what it did; the agent has only its log. */
-	log_init(streq(name, "agent") ? LOG_LEVEL_INFO : LOG_LEVEL_WARNING);
+	log_init(streq(name, "agent") ? LOG_INFO : LOG_WARNING);
 	for (const struct cli_command *command = cli_commands; command->name; command++)
 		if (streq(name, command->name))
 			return run(command, argc - 1, argv + 1);
-	print_usage(stderr);
+		else
+			suggest_offer(&nearest, name, command->name);
+	if (nearest.word[0])
+		cli_fail(name, "no such command: did you mean headroom %s?", nearest.word);
+	else
+		print_usage(stderr);
 	return EXIT_USAGE;
 }
 
@@ -220,22 +260,77 @@ struct config *cli_load_config(const struct cli *cli)
 	struct config_source source = core_source(cli->core.config_file);
 	struct config_fault_list faults = {0};
 	struct config *config = NULL;
-	int r = core_load_config(&source, &config, &faults, NULL);
 
-	for (size_t i = 0; i < faults.n; i++)
-		fprintf(stderr, "%s:%u:%u: %s\n", faults.faults[i].file, faults.faults[i].line,
-			faults.faults[i].column, faults.faults[i].message);
-	if (r < 0 && faults.n == 0)
-		cli_fail("config", "%s", strerror(-r));
+	core_load_config(&source, &config, &faults, NULL);
+	config_faults_print(stderr, &faults, "");
 	config_faults_clear(&faults);
 	return config;
 }
 
 struct config *cli_any_config(const struct cli *cli, bool *faulty)
 {
+	const struct config_source none = {0};
+	struct config_fault_list faults = {0};
 	struct config *config = cli_load_config(cli);
 
-	if (faulty)
-		*faulty = !config;
-	return config ? config : core_default_config();
+	*faulty = !config;
+	if (!config)
+		core_load_config(&none, &config, &faults, NULL);
+	return config;
+}
+
+/* What a file sets that this node does not have as a sysctl; a profile's may be another kernel's.
+ */
+static void print_missing_sysctls(const struct host *host, const struct config *config)
+{
+	struct config_fault_list missing = {0};
+	size_t n;
+	const struct config_sysctl *sysctls = config_sysctls(config, &n);
+
+	for (size_t i = 0; i < n; i++) {
+		char nearest[SETTING_NAME_MAX];
+
+		if (sysctls[i].place.line > 0 && !sysctl_exists(host, sysctls[i].name, nearest))
+			config_fault_add(&missing, &sysctls[i].place,
+				"sysctl.%s: this node has no such key%s%s%s", sysctls[i].name,
+				nearest[0] ? ": did you mean " : "", nearest,
+				nearest[0] ? "?" : "");
+	}
+	config_faults_print(stdout, &missing, "warning: ");
+	config_faults_clear(&missing);
+}
+
+/* Faults to stderr, one a line; what is merely worth knowing to stdout. */
+static int check(const struct host *host, const struct config_source *source)
+{
+	struct config_fault_list faults = {0}, notices = {0};
+	struct config *config = NULL;
+	int r = core_load_config(source, &config, &faults, &notices);
+
+	config_faults_print(stderr, &faults, "");
+	if (r == 0) {
+		config_faults_print(stdout, &notices, "notice: ");
+		print_missing_sysctls(host, config);
+	}
+	if (config)
+		config_free(config);
+	config_faults_clear(&faults);
+	config_faults_clear(&notices);
+	return r == 0 ? EXIT_OK : EXIT_FAILED;
+}
+
+int cli_check_config(const struct cli *cli)
+{
+	struct config_source source = core_source(cli->core.config_file);
+	struct host host;
+	int r;
+
+	if (!host_init(&host, cli->core.host_root))
+		return cli_fail(cli->core.host_root, "the path is too long");
+	r = cli->n_names == 0 ? check(&host, &source) : EXIT_OK;
+	for (int i = 0; i < cli->n_names; i++) {
+		source = core_source(cli->names[i]);
+		r |= check(&host, &source);
+	}
+	return r;
 }

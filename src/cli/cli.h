@@ -4,8 +4,7 @@
 
 /* The command line: one file a subcommand. */
 
-#include <stdbool.h>
-#include <stddef.h>
+#include <cjson/cJSON.h>
 
 #include "agent/core.h"
 
@@ -22,9 +21,11 @@ struct cli {
 	const char *only; /* --only TUNER; NULL for all */
 	bool json;
 	bool watch;
+	bool purge;
 	bool help;
 	char **names; /* what is left of the command line */
 	int n_names;
+	unsigned turn; /* of the columns that s sorts by */
 };
 
 /* The tables of options and commands: usage, manual and completion are made from them. */
@@ -33,6 +34,7 @@ struct cli_option {
 	const char *argument; /* NULL for none */
 	unsigned bit;
 	const char *help;
+	size_t offset; /* in struct cli: of a bool or, with an argument, a text */
 };
 
 struct cli_command {
@@ -42,6 +44,13 @@ struct cli_command {
 	const char *names; /* what it takes beside options; NULL for nothing */
 	const char *summary;
 	const char *help;
+	const char *example; /* "headroom plan --only neighbor" */
+};
+
+/* What the commands end with. */
+struct cli_exit {
+	int code;
+	const char *help; /* NULL ends the table */
 };
 
 /* Every command takes --config, --host-root and --help. */
@@ -49,6 +58,7 @@ struct cli_command {
 
 extern const struct cli_option cli_options[];
 extern const struct cli_command cli_commands[];
+extern const struct cli_exit cli_exits[];
 
 #define CLI_USAGE_MAX 160
 
@@ -71,6 +81,43 @@ struct config *cli_load_config(const struct cli *cli);
 
 /* The same, and after a fault the defaults: to reach a running agent all the same. */
 struct config *cli_any_config(const struct cli *cli, bool *faulty);
+
+/*
+ * Prints once or, again, every two seconds, until that fails or, on a terminal, someone presses q:
+ * the exit code of the last time. s moves cli->turn.
+ */
+int cli_repeat(const struct cli *cli, bool again, int (*print)(const struct cli *cli));
+
+/* client.c: the running agent and, where there is none, a poll of our own. */
+
+/*
+ * One request to the running agent: over its unix socket, or over TCP when socket_path is NULL and
+ * address ("127.0.0.1:19810") is not. Its HTTP status, and the answer's document: NULL for an
+ * answer of another form, else the caller's. 0; -ENOTCONN when no agent answers there; -EACCES when
+ * the socket is not for us; -ETIMEDOUT.
+ */
+int client_call(const char *socket_path, const char *address, bool post, const char *path,
+	cJSON **body, long *status);
+
+/*
+ * Opens the tuners and polls once, writing nothing. as_apply: as if every tuner enforced. Takes
+ * ownership of config. EXIT_OK, and core_close releases core; else an exit code.
+ */
+int local_poll(
+	const struct cli *cli, struct config *config, bool watch, bool as_apply, struct core *core);
+
+/*
+ * The status document, of the running agent or, without one, of a reading of our own (watch: with
+ * what only BPF knows). EXIT_OK with *status, which the caller deletes, and in alone whether there
+ * was no agent; else an exit code, reported on stderr. Its texts are printable.
+ */
+int status_document(const struct cli *cli, bool watch, cJSON **status, bool *alone);
+
+/*
+ * Prints the changes of a document of report_plan(), here or in the agent: a line each with name,
+ * old, new and why, then what each reason means; failures on stderr. An exit code.
+ */
+int print_changes(cJSON *document, const char *nothing);
 
 /* "headroom: OBJECT: what: cure" on stderr; returns EXIT_FAILED. */
 int cli_fail(const char *object, const char *format, ...) PRINTF_LIKE(2, 3);

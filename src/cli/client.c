@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/client.h"
+#include "cli/cli.h"
 
 #include "base/json.h"
 #include "base/util.h"
-#include "cli/local.h"
 #include "report/report.h"
 
 #include <errno.h>
@@ -18,15 +17,13 @@
 
 DEFINE_CLEANUP(CURL, curl_easy_cleanup)
 
-static size_t take_body(char *data, size_t size, size_t n, void *userdata)
+int client_call(const char *socket_path, const char *address, bool post, const char *path,
+	cJSON **body, long *status)
 {
-	return fwrite(data, size, n, userdata);
-}
-
-/* socket_path is NULL for TCP, and then address is not. */
-static int perform(CURL *curl, const char *socket_path, const char *address, bool post,
-	const char *path, FILE *out)
-{
+	_cleanup_(cleanup_curl_easy_cleanup) CURL *curl = must(curl_easy_init());
+	_cleanup_free_ char *text = NULL;
+	size_t len;
+	FILE *out = must(open_memstream(&text, &len));
 	char url[512];
 	CURLcode code;
 
@@ -38,88 +35,73 @@ static int perform(CURL *curl, const char *socket_path, const char *address, boo
 	curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, CONNECT_TIMEOUT_MS);
 	curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, post ? CHANGE_TIMEOUT_MS : TIMEOUT_MS);
 	curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
-	curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, take_body);
-	curl_easy_setopt(curl, CURLOPT_WRITEDATA, out);
+	curl_easy_setopt(curl, CURLOPT_WRITEDATA, out); /* written by fwrite(3) */
 	if (post)
 		curl_easy_setopt(curl, CURLOPT_POSTFIELDS, "");
 	code = curl_easy_perform(curl);
-	if (code == CURLE_OK)
-		return 0;
+	fclose(out);
 	if (code == CURLE_OPERATION_TIMEDOUT)
 		return -ETIMEDOUT;
-	if (code == CURLE_OUT_OF_MEMORY)
-		return -ENOMEM;
-	if (socket_path && access(socket_path, F_OK) == 0 && access(socket_path, W_OK) < 0)
-		return -EACCES;
-	return -ENOTCONN;
-}
-
-int client_call(const char *socket_path, const char *address, bool post, const char *path,
-	char **body, long *status)
-{
-	_cleanup_(cleanup_curl_easy_cleanup) CURL *curl = curl_easy_init();
-	_cleanup_free_ char *text = NULL;
-	size_t len;
-	FILE *out = open_memstream(&text, &len);
-	int r = curl && out ? 0 : -ENOMEM;
-
-	if (r == 0)
-		r = perform(curl, socket_path, address, post, path, out);
-	if (out && fclose(out) != 0)
-		r = -ENOMEM;
-	if (r < 0)
-		return r;
+	if (code != CURLE_OK)
+		return socket_path && access(socket_path, F_OK) == 0 &&
+				       access(socket_path, W_OK) < 0
+			       ? -EACCES
+			       : -ENOTCONN;
 	curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, status);
-	*body = steal(text);
+	*body = cJSON_Parse(text);
 	return 0;
 }
 
-/* The agent's document or, without one, what this process reads itself. -EINVAL: reported. */
-static int get_document(const struct cli *cli, bool watch, char **json, bool *alone)
+int local_poll(
+	const struct cli *cli, struct config *config, bool watch, bool as_apply, struct core *core)
 {
-	static const char path[] = "/v1/status";
-	bool faulty;
-	_cleanup_(cleanup_config_free) struct config *config = cli_any_config(cli, &faulty);
-	_cleanup_free_ char *answer = NULL;
-	char socket_path[PATH_MAX];
-	struct core core = {0};
-	long status = 0;
+	struct core_options options = cli->core;
 	int r;
 
-	if (!config)
-		return -ENOMEM;
-	core_socket_path(config, socket_path);
-	r = client_call(socket_path, NULL, false, path, &answer, &status);
-	if (r == -EACCES && config_text(config, "http.listen")[0])
-		r = client_call(
-			NULL, config_text(config, "http.listen"), false, path, &answer, &status);
-	*alone = r == -ENOTCONN || r == -EACCES || (r == 0 && status != 200);
-	if (!*alone) {
-		*json = r == 0 ? steal(answer) : NULL;
-		return r;
+	options.watch = watch;
+	r = core_open(core, &options, config);
+	if (r < 0) {
+		core_close(core);
+		return cli_fail("node", "%s", strerror(-r));
 	}
-	if (faulty || local_poll(cli, steal(config), watch, false, &core) != EXIT_OK)
-		return -EINVAL;
-	r = report_status(&core.node, true, true, json, NULL);
-	core_close(&core);
-	return r;
+	core->as_apply = as_apply;
+	core_read_records(core);
+	if (as_apply)
+		core_reset(core, cli->only);
+	core_sample(core);
+	core_poll(core);
+	return EXIT_OK;
 }
 
 int status_document(const struct cli *cli, bool watch, cJSON **status, bool *alone)
 {
-	_cleanup_free_ char *json = NULL;
-	bool no_agent;
-	int r = get_document(cli, watch, &json, &no_agent);
+	static const char path[] = "/v1/status";
+	bool faulty;
+	_cleanup_(cleanup_config_free) struct config *config = cli_any_config(cli, &faulty);
+	_cleanup_(cleanup_cJSON_Delete) cJSON *answer = NULL;
+	const char *address = config_text(config, "http.listen");
+	char socket_path[PATH_MAX];
+	struct core core = {0};
+	long code = 0;
+	int r;
 
-	if (r == -EINVAL)
-		return EXIT_FAILED;
-	if (r < 0)
+	core_socket_path(config, socket_path);
+	r = client_call(socket_path, NULL, false, path, &answer, &code);
+	if (r == -EACCES && address[0])
+		r = client_call(NULL, address, false, path, &answer, &code);
+	*alone = r == -ENOTCONN || r == -EACCES || (r == 0 && code != 200);
+	if (r < 0 && !*alone)
 		return cli_fail("agent", "%s", strerror(-r));
-	*status = cJSON_Parse(json);
-	if (!*status)
+	if (*alone) {
+		if (faulty || local_poll(cli, steal(config), watch, false, &core) != EXIT_OK)
+			return EXIT_FAILED;
+		cJSON_Delete(answer);
+		answer = report_status(&core.node, true);
+		core_close(&core);
+	}
+	if (!answer)
 		return cli_fail("agent", "answered in an unknown form");
-	json_make_printable(*status);
-	if (alone)
-		*alone = no_agent;
+	json_make_printable(answer);
+	*status = steal(answer);
 	return EXIT_OK;
 }

@@ -3,24 +3,18 @@
 
 #include "base/util.h"
 #include "cli/screen.h"
-#include "config/suggest.h"
+#include "config/option.h"
 #include "config/value.h"
-#include "tuners/entry.h"
 #include "tuners/table.h"
 
 #include <fnmatch.h>
-#include <inttypes.h>
-#include <limits.h>
 #include <stdio.h>
 
 struct search {
 	const char *name;
 	struct screen screen;
-	unsigned found;
-	const char
-		*kind; /* of the last one found: of several patterns of a kind the first counts */
-	const char *nearest;
-	unsigned apart;
+	const char *kind; /* of the last one found: of a kind's patterns the first counts */
+	struct suggestion nearest;
 };
 
 static void line(const struct search *search, const char *what, const char *text)
@@ -31,45 +25,17 @@ static void line(const struct search *search, const char *what, const char *text
 	}
 }
 
-/* What an item of a list is: a plain value, or a map with these fields. */
-static void print_items(const struct search *search, const struct config_option *option)
-{
-	for (const struct config_option *row = option->items; row->name; row++) {
-		bool needed = row->type == OPTION_TEXT && row->min > 0 && row->name[0];
-		char takes[256] = "", text[640];
-
-		value_describe(row, takes, sizeof(takes));
-		snprintf(text, sizeof(text), "%s%s%s%s%s%s%s%s", row->name,
-			row->name[0] ? ": " : "", takes, row->def || needed ? " (" : "",
-			row->def ? "default "
-			: needed ? "must be given"
-				 : "",
-			row->def ? row->def : "", row->def || needed ? ")" : "",
-			row->sentence ? ". " : "");
-		snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s",
-			row->sentence ? row->sentence : "");
-		line(search, "item", text);
-	}
-}
-
 static void print_option(const struct search *search, const struct config_option *option)
 {
-	char text[256] = "";
+	char text[OPTION_TEXT_MAX] = "", item[OPTION_TEXT_MAX + OPTION_NAME_MAX];
 
-	if (option->words) {
-		printf("  %-9s", "words");
-		for (const char *const *word = option->words; *word; word++)
-			printf(" %s", *word);
-		putchar('\n');
+	value_describe(option, text, sizeof(text));
+	line(search, "takes", text);
+	for (const struct config_option *row = option->items; row && row->name; row++) {
+		option_describe(row, text);
+		snprintf(item, sizeof(item), "%s%s%s", row->name, row->name[0] ? ": " : "", text);
+		line(search, "item", item);
 	}
-	if (option->type == OPTION_COUNT)
-		printf("  %-9s %" PRIu64 " to %" PRIu64 "\n", "range", option->min, option->max);
-	if (option->type == OPTION_DURATION || option->type == OPTION_LIST) {
-		value_describe(option, text, sizeof(text));
-		line(search, "takes", text);
-	}
-	if (option->type == OPTION_LIST)
-		print_items(search, option);
 }
 
 static void print_profiles(const struct search *search, const char *only)
@@ -98,18 +64,14 @@ static void print_entry(const struct search *search, const struct entry *entry)
 	draw_wrapped(&search->screen, 2, 2, entry->help);
 	if (entry->row)
 		print_option(search, entry->row);
-	if (entry->labels && entry->labels[0]) {
-		printf("  %-9s", "labels");
-		for (int i = 0; i < METRIC_LABELS_MAX && entry->labels[i]; i++)
-			printf(" %s", entry->labels[i]);
-		putchar('\n');
-	}
+	for (int i = 0; entry->labels && i < METRIC_LABELS_MAX && entry->labels[i]; i++)
+		line(search, "label", entry->labels[i]);
 	line(search, "unit", entry->unit);
 	line(search, "default", entry->def);
 	line(search, "option", entry->option);
 	line(search, "source", entry->source);
 	for (; reason && reason->slug; reason++)
-		printf("  %-9s %s\n", "reason", reason->slug);
+		line(search, "reason", reason->slug);
 	if (streq(entry->kind, "profile"))
 		print_profiles(search, entry->name);
 	else if (entry->row && streq(entry->name, "profile"))
@@ -119,18 +81,14 @@ static void print_entry(const struct search *search, const struct entry *entry)
 static void match(const struct entry *entry, void *userdata)
 {
 	struct search *search = userdata;
-	unsigned apart;
 
 	if (fnmatch(entry->name, search->name, 0) == 0 || streq(entry->name, search->name)) {
 		if (!entry_is_literal(entry) && search->kind && streq(search->kind, entry->kind))
 			return;
 		search->kind = entry->kind;
-		search->found++;
 		print_entry(search, entry);
-	} else if (suggest_is_slip(search->name, entry->name, &apart) &&
-		   (!search->nearest || apart < search->apart)) {
-		search->nearest = entry->name;
-		search->apart = apart;
+	} else {
+		suggest_offer(&search->nearest, search->name, entry->name);
 	}
 }
 
@@ -157,13 +115,11 @@ static int explain(const struct cli *cli, const char *name)
 {
 	struct search search = {.name = name, .screen = screen_of(stdout)};
 
-	if (!search.screen.bars) /* a search in the text finds its phrases */
-		search.screen.width = INT_MAX;
 	each_entry(match, &search);
-	if (search.found > 0 || explain_configured(cli, name))
+	if (search.kind || explain_configured(cli, name))
 		return EXIT_OK;
-	if (search.nearest)
-		return cli_fail(name, "unknown: did you mean %s?", search.nearest);
+	if (search.nearest.word[0])
+		return cli_fail(name, "unknown: did you mean %s?", search.nearest.word);
 	return cli_fail(
 		name, "unknown: headroom explain without a name lists all that can be explained");
 }
@@ -176,12 +132,11 @@ static void list(const struct entry *entry, void *userdata)
 
 int cli_explain(const struct cli *cli)
 {
-	int worst = EXIT_OK;
+	int r = EXIT_OK;
 
 	if (cli->n_names == 0)
 		each_entry(list, NULL);
 	for (int i = 0; i < cli->n_names; i++)
-		if (explain(cli, cli->names[i]) != EXIT_OK)
-			worst = EXIT_FAILED;
-	return worst;
+		r |= explain(cli, cli->names[i]);
+	return r;
 }

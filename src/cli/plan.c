@@ -3,34 +3,79 @@
 
 #include "base/json.h"
 #include "base/util.h"
-#include "cli/changes.h"
-#include "cli/client.h"
-#include "cli/local.h"
+#include "cli/screen.h"
 #include "report/report.h"
+#include "tuners/table.h"
 
-#include <errno.h>
 #include <stdio.h>
+
+/* A value may be empty; a blank would hide it. */
+static const char *shown(const char *value)
+{
+	return value[0] ? value : "\"\"";
+}
+
+/* 1 when the change failed. */
+static int print_change(const cJSON *change, int width)
+{
+	const char *name = json_text_at(change, "name"), *reason = json_text_at(change, "reason");
+	const char *old = json_text_at(change, "old"), *new = json_text_at(change, "new");
+	const char *error = json_text_at(change, "error");
+
+	if (error[0])
+		cli_fail(name, "not set to %s: %s", shown(new), error);
+	else if (!cJSON_IsString(json_at(change, "new")))
+		printf("%-*s  %s left  (%s)\n", width, name, shown(old), reason);
+	else if (!streq(old, new) || !streq(reason, "original"))
+		printf("%-*s  %s -> %s  (%s)\n", width, name, shown(old), shown(new), reason);
+	/* else it is as it should be already: a restore passes over much of this kind */
+	return error[0] != '\0';
+}
+
+static bool is_explained_above(const cJSON *change, const char *reason)
+{
+	for (change = change->prev; change && change->next; change = change->prev)
+		if (streq(json_text_at(change, "reason"), reason))
+			return true;
+	return false;
+}
+
+int print_changes(cJSON *document, const char *nothing)
+{
+	const cJSON *changes = json_at(document, "changes"), *change;
+	const struct screen screen = screen_of(stdout);
+	int width = 0, failed = 0;
+
+	if (!cJSON_IsArray(changes))
+		return cli_fail("agent", "answered in an unknown form");
+	json_make_printable(document);
+	cJSON_ArrayForEach (change, changes)
+		width = MAX(width, MIN((int)strlen(json_text_at(change, "name")), 60));
+	cJSON_ArrayForEach (change, changes)
+		failed += print_change(change, width);
+	cJSON_ArrayForEach (change, changes) {
+		const char *reason = json_text_at(change, "reason");
+		const char *help = entry_help("reason", reason);
+
+		if (help && !is_explained_above(change, reason))
+			draw_wrapped(&screen, printf("  %s: ", reason), 4, help);
+	}
+	if (cJSON_GetArraySize(changes) == 0)
+		puts(nothing);
+	return failed > 0 ? EXIT_FAILED : EXIT_OK;
+}
 
 static int print_plan(const struct cli *cli, const struct plan *plan)
 {
-	_cleanup_free_ char *json = NULL;
+	cJSON *document = report_plan(plan, false);
 
-	if (report_plan(plan, false, &json) < 0)
-		return cli_fail("plan", "%s", strerror(ENOMEM));
+	if (!cli->json)
+		print_changes(document, "Nothing to change.");
 	if (cli->json)
-		fputs(json, stdout);
-	else if (plan->n > 0)
-		print_changes(json);
+		json_put(stdout, document, true);
 	else
-		puts("Nothing to change.");
+		cJSON_Delete(document);
 	return plan->n > 0 ? EXIT_ATTENTION : EXIT_OK;
-}
-
-static const char *text_of(const cJSON *setting, const char *name)
-{
-	const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(setting, name));
-
-	return text ? text : "";
 }
 
 /*
@@ -47,21 +92,18 @@ static int plan_of_agent(const struct cli *cli)
 
 	if (r != EXIT_OK)
 		return r;
-	cJSON_ArrayForEach (setting, cJSON_GetObjectItemCaseSensitive(status, "settings")) {
-		const char *wanted = text_of(setting, "wanted"),
-			   *actual = text_of(setting, "actual");
+	cJSON_ArrayForEach (setting, json_at(status, "settings")) {
+		const char *wanted = json_text_at(setting, "wanted");
+		const char *actual = json_text_at(setting, "actual");
 		struct change *change;
 
 		if (!wanted[0] || value_equal(wanted, actual) ||
-			streq(text_of(setting, "state"), "unsupported") ||
-			(cli->only && !streq(cli->only, text_of(setting, "tuner"))) ||
-			!(change = plan_add(&plan)))
+			streq(json_text_at(setting, "state"), "unsupported") ||
+			(cli->only && !streq(cli->only, json_text_at(setting, "tuner"))))
 			continue;
-		copy_text(change->name, sizeof(change->name), text_of(setting, "name"));
-		copy_text(change->tuner, sizeof(change->tuner), text_of(setting, "tuner"));
-		copy_text(change->old, sizeof(change->old), actual);
-		copy_text(change->new, sizeof(change->new), wanted);
-		change->reason = text_of(setting, "reason");
+		change = plan_add(&plan, NULL, json_text_at(setting, "name"),
+			json_text_at(setting, "tuner"), actual, wanted);
+		change->reason = json_text_at(setting, "reason");
 	}
 	r = print_plan(cli, &plan);
 	plan_clear(&plan);

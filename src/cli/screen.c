@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "base/util.h"
+#include "report/report.h"
 
 #include <limits.h>
 #include <math.h>
@@ -11,22 +12,25 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#define BAR_WIDTH 16
+#define BAR_WIDTH 12
+#define WIDTH_MIN 40
 
 struct screen screen_of(FILE *out)
 {
 	const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
 	bool terminal = isatty(fileno(out));
-	struct screen screen = {.out = out, .bars = terminal, .width = 80, .height = INT_MAX};
-	struct winsize size;
+	const char *columns = getenv("COLUMNS");
+	struct screen screen = {.out = out, .bars = terminal, .height = INT_MAX};
+	struct winsize size = {0};
 
 	screen.color = terminal && !(no_color && no_color[0]) && !(term && streq(term, "dumb"));
-	if (!terminal || ioctl(fileno(out), TIOCGWINSZ, &size) != 0)
-		return screen;
-	if (size.ws_col >= 40)
-		screen.width = size.ws_col;
+	if (terminal)
+		ioctl(fileno(out), TIOCGWINSZ, &size);
 	if (size.ws_row >= 10)
 		screen.height = size.ws_row;
+	screen.width = columns ? atoi(columns) : size.ws_col;
+	if (screen.width < WIDTH_MIN)
+		screen.width = terminal ? 80 : INT_MAX;
 	return screen;
 }
 
@@ -66,38 +70,23 @@ int draw(const struct screen *screen, enum color color, const char *format, ...)
 	return columns;
 }
 
-/* Eighths of a cell, so that a nearly empty table still shows. */
-int draw_bar(const struct screen *screen, double share)
+int draw_bar(const struct screen *screen, enum color color, double share)
 {
-	static const char *const eighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
-	int parts = (int)lround(fmin(fmax(share, 0), 1) * BAR_WIDTH * 8);
-	int cells = 0;
+	int full = (int)lround(fmin(fmax(share, 0), 1) * BAR_WIDTH);
 
 	if (!screen->bars)
 		return 0;
-	if (share > 0 && parts == 0)
-		parts = 1;
-	set_color(screen, share >= 0.8 ? COLOR_BAD : share >= 0.6 ? COLOR_WARNING : COLOR_GOOD);
-	for (; parts >= 8; parts -= 8, cells++)
-		fputs("█", screen->out);
-	if (parts > 0 && ++cells)
-		fputs(eighths[parts], screen->out);
-	set_color(screen, COLOR_FAINT);
-	for (; cells < BAR_WIDTH; cells++)
-		fputs("·", screen->out);
+	if (share > 0) /* a nearly empty table still shows */
+		full = MAX(full, 1);
+	set_color(screen, color);
+	for (int i = 0; i < BAR_WIDTH; i++) {
+		if (i == full)
+			set_color(screen, COLOR_FAINT);
+		fputs(i < full ? "█" : "·", screen->out);
+	}
 	set_color(screen, COLOR_NONE);
 	fputs("  ", screen->out);
 	return BAR_WIDTH + 2;
-}
-
-/* Columns of a text, taking each character for one. */
-static int columns_of(const char *text, size_t len)
-{
-	int columns = 0;
-
-	for (size_t i = 0; i < len; i++)
-		columns += (text[i] & 0xc0) != 0x80;
-	return columns;
 }
 
 void draw_wrapped(const struct screen *screen, int column, int indent, const char *text)
@@ -106,8 +95,10 @@ void draw_wrapped(const struct screen *screen, int column, int indent, const cha
 
 	while (*text) {
 		size_t len = strcspn(text, " ");
-		int columns = columns_of(text, len);
+		int columns = 0;
 
+		for (size_t i = 0; i < len; i++) /* each character is one */
+			columns += (text[i] & 0xc0) != 0x80;
 		if (used > column && used + 1 + columns > screen->width) {
 			fprintf(screen->out, "\n%*s", indent, "");
 			used = column = indent;
@@ -133,16 +124,5 @@ void draw_workload(const struct screen *screen, const cJSON *workload)
 
 enum color color_of(const char *word)
 {
-	static const struct {
-		const char *word;
-		enum color color;
-	} words[] = {{"ok", COLOR_GOOD}, {"in-sync", COLOR_GOOD}, {"active", COLOR_GOOD},
-		{"False", COLOR_GOOD}, {"critical", COLOR_BAD}, {"failed", COLOR_BAD},
-		{"True", COLOR_BAD}, {"observed", COLOR_FAINT}, {"unsupported", COLOR_FAINT},
-		{"off", COLOR_FAINT}, {"Unknown", COLOR_FAINT}, {"advice", COLOR_FAINT}};
-
-	for (size_t i = 0; i < ARRAY_SIZE(words); i++)
-		if (streq(words[i].word, word))
-			return words[i].color;
-	return COLOR_WARNING;
+	return (enum color)(COLOR_GOOD + tone_of(word));
 }

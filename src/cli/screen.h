@@ -13,13 +13,13 @@ struct screen {
 	FILE *out;
 	bool color; /* a terminal, and NO_COLOR is not set: colours */
 	bool bars;  /* a terminal: bars of block characters */
-	int width;  /* columns */
+	int width;  /* columns: COLUMNS, else the terminal's; INT_MAX where nothing ends */
 	int height; /* lines; INT_MAX where nothing ends */
 };
 
 enum color {
 	COLOR_NONE,
-	COLOR_GOOD,
+	COLOR_GOOD, /* from here in the order of enum tone */
 	COLOR_WARNING,
 	COLOR_BAD,
 	COLOR_FAINT,
@@ -37,7 +37,7 @@ int draw(const struct screen *screen, enum color color, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
 /* A share of 0..1 and two blanks; nothing where the screen has no bars. Returns the columns. */
-int draw_bar(const struct screen *screen, double share);
+int draw_bar(const struct screen *screen, enum color color, double share);
 
 /*
  * Text of any length from a column on, wrapped between words where the screen ends; the lines that
@@ -48,12 +48,12 @@ void draw_wrapped(const struct screen *screen, int column, int indent, const cha
 /* "pod       shop/cart-7" and the end of the line, of a workload of the document. */
 void draw_workload(const struct screen *screen, const cJSON *workload);
 
-/* Green, yellow, red: of a verdict, a state or a status that a document contains. */
+/* Green, yellow, red: of a word of the document. */
 enum color color_of(const char *word);
 
 /* The status document's screens, in status.c and top.c. alone: no agent answered. */
 void print_status(const struct screen *screen, const cJSON *status, bool alone);
-void print_dns(const struct screen *screen, const cJSON *status);
+void print_dns(const struct screen *screen, cJSON *status, unsigned turn);
 void print_limit(const struct screen *screen, const cJSON *limit);
 
 #endif

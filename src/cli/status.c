@@ -1,10 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/cli.h"
 
+#include "base/build.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "base/util.h"
-#include "cli/client.h"
 #include "cli/screen.h"
+#include "report/report.h"
+
+#include <limits.h>
+#include <poll.h>
+#include <termios.h>
+#include <unistd.h>
 
 #define WATCH_SECONDS 2
 
@@ -29,45 +36,52 @@ void print_limit(const struct screen *screen, const cJSON *limit)
 {
 	const cJSON *full = json_at(limit, "full_in_seconds");
 	const char *unit = json_text_at(limit, "unit");
-	double share = json_number_at(limit, "used") / MAX(json_number_at(limit, "max"), 1.0);
-	char used[32], max[32], peak[32], text[192];
+	double maximum = json_number_at(limit, "max"), hits = json_number_at(limit, "hits");
+	double share = json_number_at(limit, "used") / MAX(maximum, 1.0);
+	double before = json_number_at(limit, "hits_before");
+	char used[32], max[32], peak[32], full_in[TIME_TEXT_MAX], text[256];
 	int column = fprintf(screen->out, "  %-19s ", json_text_at(limit, "name"));
 
-	column += draw_bar(screen, share);
+	column += draw_bar(screen, color_of(json_text_at(limit, "severity")), share);
 	amount_text(json_number_at(limit, "used"), unit, used, sizeof(used));
-	amount_text(json_number_at(limit, "max"), unit, max, sizeof(max));
+	amount_text(maximum, unit, max, sizeof(max));
 	amount_text(json_number_at(limit, "peak"), unit, peak, sizeof(peak));
-	column += fprintf(screen->out, "%s%s of %s  %.0f %%  ",
-		streq(json_text_at(limit, "bound"), "upper") ? "<= " : "", used, max, 100 * share);
-	snprintf(text, sizeof(text), "peak %s  hits %.0f", peak, json_number_at(limit, "hits"));
-	if (cJSON_IsNumber(full))
-		snprintf(text + strlen(text), sizeof(text) - strlen(text), "  full in %.0f s",
-			full->valuedouble);
+	snprintf(text, sizeof(text), "%s%s of %s %s  %.0f %%  peak %s",
+		streq(json_text_at(limit, "bound"), "upper") ? "<= " : "", used, max, unit,
+		100 * share, peak);
+	if (json_number_at(limit, "peak") > maximum)
+		text_append(text, sizeof(text), " at %s", json_text_at(limit, "peak_at"));
+	if (hits > 0)
+		text_append(text, sizeof(text), "  hits %.0f", hits - before);
+	if (before > 0)
+		text_append(text, sizeof(text), " (%.0f since boot)", hits);
+	if (cJSON_IsNumber(full)) {
+		duration_text(full->valuedouble, full_in);
+		text_append(text, sizeof(text), "  full in %s", full_in);
+	}
 	draw_wrapped(screen, column, 22, text);
 }
 
 /* A tuner, how many of its settings are in each state, and what it lacks. */
 static void print_tuner(const struct screen *screen, const cJSON *tuner, const cJSON *settings)
 {
-	static const char *const states[] = {
-		"in-sync", "pending", "drifted", "yielded", "failed", "observed", "unsupported"};
 	const char *name = json_text_at(tuner, "name"), *state = json_text_at(tuner, "state");
 	bool first = true;
 
 	fprintf(screen->out, "  %-10s %-8s ", name, json_text_at(tuner, "mode"));
 	draw(screen, color_of(state), "%s", state);
-	for (size_t i = 0; i < ARRAY_SIZE(states); i++) {
+	for (size_t i = 0; i <= SETTING_OBSERVED; i++) {
 		const cJSON *setting;
 		int n = 0;
 
 		cJSON_ArrayForEach (setting, settings)
 			n += streq(json_text_at(setting, "tuner"), name) &&
-			     streq(json_text_at(setting, "state"), states[i]);
+			     streq(json_text_at(setting, "state"), setting_state_names[i]);
 		if (n == 0)
 			continue;
 		fprintf(screen->out, "%*s%s%d ", first ? MAX(11 - (int)strlen(state), 1) : 0, "",
 			first ? "" : ", ", n);
-		draw(screen, color_of(states[i]), "%s", states[i]);
+		draw(screen, color_of(setting_state_names[i]), "%s", setting_state_names[i]);
 		first = false;
 	}
 	fputc('\n', screen->out);
@@ -114,7 +128,8 @@ static void print_pulls(const struct screen *screen, const cJSON *runtimes)
 			begun = true;
 			column = fprintf(screen->out, "  %-12s ", json_text_at(runtime, "name"));
 			if (total > 0)
-				column += draw_bar(screen, json_number_at(pull, "offset") / total);
+				column += draw_bar(
+					screen, COLOR_GOOD, json_number_at(pull, "offset") / total);
 			amount_text(json_number_at(pull, "offset"), "bytes", done, sizeof(done));
 			snprintf(text, sizeof(text), "%s  %.1f MB/s  %s", done,
 				json_number_at(pull, "bytes_per_second") / 1e6,
@@ -123,36 +138,61 @@ static void print_pulls(const struct screen *screen, const cJSON *runtimes)
 		}
 }
 
+/* What a condition lacks to be about, by its reason: said once, and no matter. */
+static const char *absence(const char *reason)
+{
+	static const char *const absences[][2] = {
+		{"no-budget", "DNS budgets (no cloud resolver)"},
+		{"no-runtime", "container runtime (none)"},
+		{"store-unknown", "image store (none)"},
+		{"no-kubelet", "kubelet (none)"},
+		{"not-watched", "DNS (not counted)"},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(absences); i++)
+		if (streq(absences[i][0], reason))
+			return absences[i][1];
+	return NULL;
+}
+
 static void print_condition(const struct screen *screen, const cJSON *condition)
 {
-	const char *status = json_text_at(condition, "status");
-	bool advice = streq(json_text_at(condition, "severity"), "advice");
+	const char *word = condition_word(condition, json_text_at(condition, "status"));
 
 	fputs("  ", screen->out);
-	draw(screen, color_of(advice ? "advice" : status), "%-8s", status);
-	fprintf(screen->out, "%-28s %s\n", json_text_at(condition, "type"),
+	draw(screen, color_of(word), "%-8s", word);
+	fprintf(screen->out, " %-28s %s\n", json_text_at(condition, "type"),
 		json_text_at(condition, "reason"));
 	if (json_text_at(condition, "message")[0]) {
-		fprintf(screen->out, "%10s", "");
-		draw_wrapped(screen, 10, 10, json_text_at(condition, "message"));
+		fprintf(screen->out, "%11s", "");
+		draw_wrapped(screen, 11, 11, json_text_at(condition, "message"));
 	}
 }
 
+/* Problems one by one; what is well is a number, and what is switched off is not listed. */
 static void print_conditions(const struct screen *screen, const cJSON *conditions)
 {
 	const cJSON *condition;
+	char absent[256] = "";
 	int n = 0;
 
 	print_heading(screen, "Conditions");
 	cJSON_ArrayForEach (condition, conditions) {
-		if (streq(json_text_at(condition, "status"), "False"))
-			n++;
-		else
+		const char *reason = json_text_at(condition, "reason");
+		const char *what = absence(reason);
+
+		if (what && !strstr(absent, what))
+			text_append(absent, sizeof(absent), "%s%s", absent[0] ? ", " : "", what);
+		else if (streq(json_text_at(condition, "status"), "False"))
+			n += !what;
+		else if (!what && !streq(reason, "tuner-off"))
 			print_condition(screen, condition);
 	}
 	fputs("  ", screen->out);
-	draw(screen, COLOR_GOOD, "%-8s", "False");
-	fprintf(screen->out, "%d of %d: no problem\n", n, cJSON_GetArraySize(conditions));
+	draw(screen, COLOR_GOOD, "%d OK", n);
+	fputc('\n', screen->out);
+	if (absent[0])
+		draw_wrapped(screen, fprintf(screen->out, "  not applicable: "), 4, absent);
 }
 
 void print_status(const struct screen *screen, const cJSON *status, bool alone)
@@ -177,15 +217,16 @@ void print_status(const struct screen *screen, const cJSON *status, bool alone)
 	print_heading(screen, "Limits");
 	cJSON_ArrayForEach (item, json_at(status, "limits"))
 		print_limit(screen, item);
+	print_conditions(screen, json_at(status, "conditions"));
 	print_heading(screen, "Settings");
 	cJSON_ArrayForEach (item, json_at(status, "tuners"))
-		print_tuner(screen, item, settings);
+		if (!streq(json_text_at(item, "mode"), "off"))
+			print_tuner(screen, item, settings);
 	cJSON_ArrayForEach (item, settings)
 		width = MIN(MAX(width, (int)strlen(json_text_at(item, "name"))), 40);
 	cJSON_ArrayForEach (item, settings)
 		print_setting(screen, item, width);
 	print_pulls(screen, json_at(status, "runtime/found"));
-	print_conditions(screen, json_at(status, "conditions"));
 }
 
 static int show(const struct cli *cli)
@@ -199,11 +240,7 @@ static int show(const struct cli *cli)
 	if (r != EXIT_OK)
 		return r;
 	if (cli->json) {
-		_cleanup_free_ char *text = cJSON_Print(status);
-
-		if (!text)
-			return cli_fail("status", "out of memory");
-		puts(text);
+		json_put(stdout, cJSON_Duplicate(status, true), true);
 	} else {
 		if (cli->watch)
 			screen_clear(&screen);
@@ -216,13 +253,82 @@ static int show(const struct cli *cli)
 	return EXIT_OK;
 }
 
-int cli_status(const struct cli *cli)
+/* Two seconds, or until a key is pressed: that key, q also for Ctrl-C and the end of input. */
+static char wait_key(void)
 {
-	int r = show(cli);
+	struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+	struct termios was, raw;
+	char key = 0;
 
-	while (cli->watch && r != EXIT_FAILED && !ferror(stdout)) {
+	/* In the background the terminal is not ours. */
+	if (tcgetattr(STDIN_FILENO, &was) < 0 || tcgetpgrp(STDIN_FILENO) != getpgrp()) {
 		sleep(WATCH_SECONDS);
-		r = show(cli);
+		return 0;
+	}
+	raw = was;
+	raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO | ISIG);
+	tcsetattr(STDIN_FILENO, TCSANOW, &raw);
+	if (poll(&input, 1, WATCH_SECONDS * 1000) > 0 &&
+		(read(STDIN_FILENO, &key, 1) != 1 || key == was.c_cc[VINTR]))
+		key = 'q';
+	tcsetattr(STDIN_FILENO, TCSANOW, &was);
+	return key;
+}
+
+int cli_repeat(const struct cli *cli, bool again, int (*print)(const struct cli *cli))
+{
+	struct cli view = *cli;
+	int r = print(&view);
+
+	while (again && r != EXIT_FAILED && !ferror(stdout)) {
+		char key = wait_key();
+
+		if (key == 'q')
+			break;
+		view.turn += key == 's';
+		r = print(&view);
 	}
 	return r;
+}
+
+int cli_status(const struct cli *cli)
+{
+	return cli_repeat(cli, cli->watch, show);
+}
+
+/* Probes as the agent would, BPF included: what is loaded for it is gone when this ends. */
+int cli_version(const struct cli *cli)
+{
+	_cleanup_(cleanup_cJSON_Delete) cJSON *status = NULL;
+	struct config *config = cli_load_config(cli);
+	struct screen screen = screen_of(stdout);
+	struct core core = {0};
+	const cJSON *tuner;
+	int r = config ? local_poll(cli, config, true, false, &core) : EXIT_FAILED;
+
+	if (!screen.bars) /* a script finds the reason on the line of its tuner */
+		screen.width = INT_MAX;
+	if (!cli->json || r != EXIT_OK)
+		printf("headroom %s (%s)\n", HEADROOM_VERSION, HEADROOM_COMMIT);
+	if (r != EXIT_OK)
+		return r;
+	status = report_status(&core.node, false);
+	core_close(&core);
+	if (cli->json) {
+		cJSON *root = cJSON_CreateObject();
+
+		json_text(root, "version", HEADROOM_VERSION);
+		json_text(root, "commit", HEADROOM_COMMIT);
+		json_adopt(root, "tuners", cJSON_DetachItemFromObject(status, "tuners"));
+		return json_put(stdout, root, true) ? EXIT_OK : EXIT_FAILED;
+	}
+	cJSON_ArrayForEach (tuner, json_at(status, "tuners")) {
+		const char *why = json_text_at(tuner, "why");
+
+		draw_wrapped(&screen,
+			printf("  %-10s %-*s", json_text_at(tuner, "name"), why[0] ? 10 : 0,
+				json_text_at(tuner, "state")),
+			23, why);
+	}
+	return EXIT_OK;
 }

@@ -4,23 +4,12 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "base/util.h"
-#include "cli/client.h"
 #include "cli/screen.h"
 #include "tuners/table.h"
-
-#define REFRESH_SECONDS 2
 
 /* At most this many users and names of each server. */
 #define USERS_SHOWN 5
 #define NAMES_SHOWN 5
-
-/* Green below a limit, yellow near it, red above; no colour without one. */
-static enum color color_against(double value, double limit)
-{
-	if (limit <= 0)
-		return COLOR_NONE;
-	return value > limit ? COLOR_BAD : value > 0.8 * limit ? COLOR_WARNING : COLOR_GOOD;
-}
 
 /* The first column is as wide as its longest text. */
 static int width_of(const struct column *column, const struct table_view *view, const cJSON *rows)
@@ -39,15 +28,19 @@ static void print_cell(
 	const struct screen *screen, const struct column *column, const cJSON *row, int width)
 {
 	double value = column->key ? json_number_at(row, column->key) : 0;
+	double limit = column->limit ? json_number_at(row, column->limit) : 0;
 	char text[128] = "-";
 
 	if (column->write) {
 		text[0] = '\0';
 		column->write(row, text, sizeof(text));
 	} else if (column->format == COLUMN_NUMBER) {
+		/* Green below a limit, yellow near it, red above; no colour without one. */
 		draw(screen,
-			column->limit ? color_against(value, json_number_at(row, column->limit))
-				      : COLOR_NONE,
+			limit <= 0            ? COLOR_NONE
+			: value > limit       ? COLOR_BAD
+			: value > 0.8 * limit ? COLOR_WARNING
+					      : COLOR_GOOD,
 			"%*.0f", width, value);
 		return;
 	} else if (column->format == COLUMN_SECONDS) {
@@ -61,7 +54,7 @@ static void print_cell(
 
 /* One line of a view: its headings where row is NULL. Columns that are aligned left are parted. */
 static void print_row(const struct screen *screen, const struct table_view *view, const cJSON *rows,
-	const cJSON *row)
+	const cJSON *row, const struct column *sorted)
 {
 	fputs("  ", screen->out);
 	for (const struct column *c = view->columns; c->key || c->write; c++) {
@@ -72,7 +65,8 @@ static void print_row(const struct screen *screen, const struct table_view *view
 		if (row)
 			print_cell(screen, c, row, width);
 		else
-			draw(screen, COLOR_FAINT, "%*s", width, c->heading);
+			draw(screen, c == sorted ? COLOR_BOLD : COLOR_FAINT, "%*s", width,
+				c->heading);
 		if (width < 0 && c == view->columns)
 			fputc(' ', screen->out);
 	}
@@ -139,13 +133,45 @@ static void print_sums(const struct screen *screen, const cJSON *dns)
 	fputs(between[0] == ',' ? "\n" : "", screen->out);
 }
 
-void print_dns(const struct screen *screen, const cJSON *status)
+/* The columns of numbers in turn, the first of which is what happens now. */
+static const struct column *sort_column(const struct table_view *view, unsigned turn)
+{
+	const struct column *c = view->columns;
+
+	for (;; c++)
+		if (!c->key && !c->write)
+			c = view->columns;
+		else if (c->heading && c->format == COLUMN_NUMBER && turn-- == 0)
+			return c;
+}
+
+/* The largest first; equal ones stay in their order. */
+static void sort_rows(cJSON *rows, const char *key)
+{
+	for (int i = 1; i < cJSON_GetArraySize(rows); i++) {
+		cJSON *row = cJSON_DetachItemFromArray(rows, i);
+		int to = 0;
+
+		while (to < i && json_number_at(cJSON_GetArrayItem(rows, to), key) >=
+					 json_number_at(row, key))
+			to++;
+		cJSON_InsertItemInArray(rows, to, row);
+	}
+}
+
+void print_dns(const struct screen *screen, cJSON *status, unsigned turn)
 {
 	const struct table_view *view = tuner_find("dns")->view;
-	const cJSON *dns = json_at(status, "dns"), *rows = json_at(dns, view->rows), *item;
+	const struct column *sorted = sort_column(view, turn);
+	cJSON *dns = cJSON_GetObjectItem(status, "dns"),
+	      *rows = cJSON_GetObjectItem(dns, view->rows);
+	const cJSON *item;
 	int left = screen->height - 6 - cJSON_GetArraySize(rows);
 
+	sort_rows(rows, sorted->key);
 	draw(screen, COLOR_BOLD, "%s", view->title);
+	if (screen->bars)
+		draw(screen, COLOR_FAINT, "  by %s; s sorts, q quits", sorted->heading);
 	fputc('\n', screen->out);
 	if (!cJSON_IsObject(dns)) {
 		cJSON_ArrayForEach (item, json_at(status, "tuners"))
@@ -155,9 +181,9 @@ void print_dns(const struct screen *screen, const cJSON *status)
 					json_text_at(item, "why"));
 		return;
 	}
-	print_row(screen, view, rows, NULL);
+	print_row(screen, view, rows, NULL, sorted);
 	cJSON_ArrayForEach (item, rows) {
-		print_row(screen, view, rows, item);
+		print_row(screen, view, rows, item, sorted);
 		left -= print_details(screen, item, left);
 	}
 	if (cJSON_GetArraySize(rows) == 0)
@@ -178,19 +204,21 @@ static void print_users(const struct screen *screen, const cJSON *status, const 
 			double used = json_number_at(user, "used");
 
 			fputs("    ", screen->out);
-			draw_bar(screen, used / MAX(json_number_at(limit, "used"), 1.0));
+			draw_bar(
+				screen, COLOR_GOOD, used / MAX(json_number_at(limit, "used"), 1.0));
 			fprintf(screen->out, "%10.0f  ", used);
 			draw_workload(screen, json_at(user, "workload"));
 		}
 	}
 }
 
-/* topic: neighbor, dns, or empty for all. */
-static int show(const struct cli *cli, const char *topic)
+static int show(const struct cli *cli)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *status = NULL;
+	const char *topic = cli->n_names > 0 ? cli->names[0] : "";
 	struct screen screen = screen_of(stdout);
-	int r = status_document(cli, true, &status, NULL);
+	bool alone;
+	int r = status_document(cli, true, &status, &alone);
 
 	if (r != EXIT_OK)
 		return r;
@@ -200,26 +228,19 @@ static int show(const struct cli *cli, const char *topic)
 	if (!topic[0])
 		fputc('\n', stdout);
 	if (!streq(topic, "neighbor"))
-		print_dns(&screen, status);
+		print_dns(&screen, status, cli->turn);
 	fflush(stdout);
 	return EXIT_OK;
 }
 
-/* Live on a terminal, until interrupted; once for anything that reads it. */
+/* Live on a terminal, until q; once for anything that reads it. */
 int cli_top(const struct cli *cli)
 {
-	const char *topic = cli->n_names > 0 ? cli->names[0] : "";
-	struct screen screen = screen_of(stdout);
-	int r;
+	const char *topic = cli->n_names > 0 ? cli->names[0] : "neighbor";
 
-	if (cli->n_names > 1 || (topic[0] && !streq(topic, "neighbor") && !streq(topic, "dns"))) {
+	if (cli->n_names > 1 || (!streq(topic, "neighbor") && !streq(topic, "dns"))) {
 		cli_fail(topic, "not known to top: usage: headroom top [dns|neighbor]");
 		return EXIT_USAGE;
 	}
-	r = show(cli, topic);
-	while (screen.bars && r == EXIT_OK && !ferror(stdout)) {
-		sleep(REFRESH_SECONDS);
-		r = show(cli, topic);
-	}
-	return r;
+	return cli_repeat(cli, screen_of(stdout).bars, show);
 }

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/cleanup.h"
 #include "base/util.h"
@@ -18,7 +19,7 @@
 #include <headroom/setting.h>
 
 #define CONFIG_FILE_MAX   (256 * 1024) /* bytes: a hundred times a full configuration */
-#define CONFIG_FAULTS_MAX 20           /* faults told of one file: more only bury the first */
+#define CONFIG_FAULTS_MAX 20           /* faults reported of one file: more only bury the first */
 
 struct config;
 
@@ -40,10 +41,12 @@ struct config_fault_list {
 	size_t n, allocated;
 };
 
-/* Without memory the fault is lost: whoever must know counts what it added. */
 void config_fault_add(struct config_fault_list *list, const struct config_place *place,
 	const char *format, ...) PRINTF_LIKE(3, 4);
 void config_faults_clear(struct config_fault_list *list);
+
+/* A line each: "FILE:LINE:COLUMN: MESSAGE", kind ("warning: " or "") before the message. */
+void config_faults_print(FILE *out, const struct config_fault_list *list, const char *kind);
 
 /* One sysctl that is wanted, from the profile or from `sysctl:`. */
 struct config_sysctl {
@@ -61,42 +64,37 @@ struct config_source {
 
 /*
  * Loads and checks everything. 0 with *ret, which config_free releases; -EINVAL with at least one
- * fault and no config; -ENOMEM. Notices (reserved sections) are added to notices. Nothing but
+ * fault and no config. Notices (reserved sections) are added to notices. Nothing but
  * reading happens. tables is ended by NULL and must outlive the config.
  */
 int config_load(const struct config_source *source, const struct config_option *const *tables,
 	struct config **ret, struct config_fault_list *faults, struct config_fault_list *notices);
 
-/* The same for a text in memory, called name in faults, with text[len] a terminator: for tests. */
-int config_load_text(const char *name, const char *text, size_t len,
-	const struct config_option *const *tables, struct config **ret,
-	struct config_fault_list *faults, struct config_fault_list *notices);
-
 void config_free(struct config *config);
 DEFINE_CLEANUP(struct config, config_free)
 
-/* Values. Asking for a name that no table has, or as another type, is a bug: it aborts. */
+/* Values. Asking for a name that no table has is a bug: it aborts. */
 bool config_bool(const struct config *config, const char *name);
 
-/* Of a text, "" when empty; of a choice or count, what stands there as text. */
+/* Of a text, "" when empty; of a choice or count, what is given as text. */
 const char *config_text(const struct config *config, const char *name);
 
 /* The index of the chosen word; -1 for an OPTION_CHOICE that is empty, an OPTION_COUNT or
  * OPTION_DURATION that is a number, or an OPTION_LIST that is a list. */
 int config_choice(const struct config *config, const char *name);
 
-/* The number; fallback when a word stands there. */
+/* The number; fallback when a word is given. */
 uint64_t config_count(const struct config *config, const char *name, uint64_t fallback);
 
-/* Microseconds; 0 when a word stands there, or nothing. */
+/* Microseconds; 0 when a word is given, or nothing. */
 uint64_t config_duration(const struct config *config, const char *name);
 
-/* The items of an OPTION_LIST; 0 when a word stands in its place. */
+/* The items of an OPTION_LIST; 0 when a word is given instead. */
 size_t config_list(const struct config *config, const char *name);
 
 /*
- * A field of item i, which is below config_list: "" as field stands for the item itself in a list
- * of plain values. The text as it stands in the file, else the row's default, else "".
+ * A field of item i, which is below config_list: "" as field means the item itself in a list
+ * of plain values. The text as it is in the file, else the row's default, else "".
  */
 const char *config_item(const struct config *config, const char *name, size_t i, const char *field);
 
@@ -111,11 +109,19 @@ struct config_place config_item_where(
 /* Where it was given, for faults: the file, the profile or the default. */
 struct config_place config_where(const struct config *config, const char *name);
 
+/* A file says it, be it the default again. */
+bool config_is_given(const struct config *config, const char *name);
+
 /* Sorted by name. Owned by config; NULL when *n is 0. */
 const struct config_sysctl *config_sysctls(const struct config *config, size_t *n);
 
 /* A checksum of all effective values: equal for configurations that want the same. */
 uint32_t config_checksum(const struct config *config);
+
+/* The names of the options and sysctls that differ, "thp.enabled, vm.max_map_count"; "" for none.
+ */
+void config_changes(
+	const struct config *before, const struct config *after, char *text, size_t size);
 
 /*
  * A cheap checksum of name, inode, size and times of all source files, symlinks followed. It
@@ -123,9 +129,8 @@ uint32_t config_checksum(const struct config *config);
  */
 uint64_t config_source_signature(const struct config_source *source);
 
-/* Calls take for the main file and each of the directory's; its first result that is no 0. */
-int config_source_each(const struct config_source *source,
-	int (*take)(const char *path, void *userdata), void *userdata);
+/* The files that were loaded and not empty; NULL after the last. */
+const char *config_file(const struct config *config, size_t i);
 
 /* Profiles: named defaults, each with the document it comes from. A file's value wins over them. */
 struct profile {

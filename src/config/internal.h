@@ -3,103 +3,86 @@
 #define CONFIG_INTERNAL_H
 
 /*
- * The inside of a configuration. Each file becomes a tree (document.c), which is checked against
- * the tables (check.c) and laid over those before it (load.c); the tables' rows then point into the
- * merged tree (rows.c), and config.c reads them. Only src/config and its tests include this.
+ * The inside of a configuration. libyaml makes a tree of each file (document.c); the tree is
+ * checked against the tables' rows, which then point into it (merge.c), later files over earlier
+ * ones; profile and defaults fill the rest (load.c), and config.c reads the rows. Only src/config
+ * and its tests include this.
  */
 
 #include "config/config.h"
 #include "config/value.h"
 
+#include <yaml.h>
+
 #define DOCUMENT_DEPTH_MAX 8    /* twice what the deepest option needs */
-#define DOCUMENT_NODES_MAX 4096 /* bounds what comparing each key with each other may cost */
+#define DOCUMENT_NODES_MAX 8192 /* bounds what comparing each key with each other may cost */
 
-enum node_kind {
-	NODE_NULL, /* nothing, null or ~ */
-	NODE_TEXT,
-	NODE_MAP,
-	NODE_LIST,
+/* A file, or the text of a default. */
+struct document {
+	struct document *next;
+	char *file;   /* places point to it */
+	bool is_file; /* not the text of a default */
+	yaml_document_t yaml;
 };
 
-struct node {
-	enum node_kind kind;
-	bool whole;       /* a map that replaces an earlier one instead of being merged with it */
-	bool cleared;     /* a map that replaced null or a word: no profile's values below it */
-	char *text;       /* NODE_TEXT */
-	const char *file; /* owned by the config */
-	unsigned line, column;
-	char *key; /* below a map */
-	unsigned key_line, key_column;
-	struct node *children; /* NODE_MAP, NODE_LIST: the first */
-	struct node *next;     /* the next sibling */
-};
-
-/* A row of the tables and its effective value. */
+/* A row of the tables and its value. */
 struct row {
 	const struct config_option *option;
-	const struct node *list; /* of an OPTION_LIST; NULL: a word */
-	const char *text;        /* as it was given; the default's, else "" */
+	const char *text; /* as it was given, at last the default's; NULL: nothing yet, or a list */
 	struct option_value parsed;
+	struct document *document; /* of list */
+	const yaml_node_t *list;   /* of an OPTION_LIST; NULL: a word */
 	struct config_place place;
-	struct node *fallback; /* of an OPTION_LIST whose default is a list: that list */
+	bool cleared; /* a file took away what a profile may say of it */
 };
 
 struct config {
 	const struct config_option *const *tables;
 	struct row *rows; /* in the order of the tables */
-	size_t n_rows;
-	struct node *root;             /* all files, merged */
-	struct config_sysctl *sysctls; /* sorted */
+	size_t n_rows, rows_allocated;
+	struct config_sysctl *sysctls; /* sorted; while files are read, also such without a value */
 	size_t n_sysctls, sysctls_allocated;
-	char **names; /* of files and profile: places point to them */
-	size_t n_names, names_allocated;
+	struct document *documents;
+	char profile[64]; /* "profile NAME": places point to it */
 };
 
 /*
- * 0 with *root, which node_free releases and which is NULL for a file without content; -EINVAL with
- * one fault added: what comes after a fault of syntax says nothing; -ENOMEM. text[len] is a
- * terminator. Anchors, aliases and tags are refused: a configuration needs none of them, and the
- * first two expand without bound.
+ * A document of the configuration, which owns it; NULL after a fault: what comes after one of
+ * syntax says nothing. text[len] is a terminator. Anchors, aliases and tags are refused: a
+ * configuration needs none of them, and the first two expand without bound.
  */
-int document_parse(const char *file, const char *text, size_t len, struct node **root,
-	struct config_fault_list *faults);
-void node_free(struct node *node); /* its children too, not its siblings */
-DEFINE_CLEANUP(struct node, node_free)
+struct document *document_load(struct config *config, const char *file, const char *text,
+	size_t len, struct config_fault_list *faults);
 
-/* The child of a map, or NULL. */
-struct node *node_child(const struct node *map, const char *key);
-struct config_place node_place(const struct node *node);
+static inline yaml_node_t *node_at(const struct document *document, int index)
+{
+	return document->yaml.nodes.start + index - 1;
+}
+
+/* What is given in the place of a value; NULL for null, a map or a list. */
+const char *node_text(const yaml_node_t *node);
+bool node_is_null(const yaml_node_t *node);
+
+/* The value of a map's key, or NULL. */
+const yaml_node_t *node_child(
+	const struct document *document, const yaml_node_t *node, const char *key);
+struct config_place node_place(const struct document *document, const yaml_node_t *node);
 
 /*
- * Adds the faults of a file's tree, by place and at most CONFIG_FAULTS_MAX; keys that are there
- * twice are removed, sysctls renamed to their one spelling. before: the files that were merged.
+ * Takes the values of a document over, in place of earlier ones. Adds its faults, by place and at
+ * most CONFIG_FAULTS_MAX.
  */
-void check_document(const struct config_option *const *tables, const struct node *before,
-	struct node *root, struct config_fault_list *faults, struct config_fault_list *notices);
+void document_merge(struct config *config, struct document *document,
+	struct config_fault_list *faults, struct config_fault_list *notices);
 
-/*
- * The value's node of a sysctl, V or {value: V, exact: true}; NULL when it has not this form, with
- * the child that does not fit, if there is one.
- */
-const struct node *sysctl_value_node(
-	const struct node *node, bool *exact, const struct node **unfit);
+/* Takes the list that a row has for its default. */
+void row_take_default_list(struct config *config, struct row *row);
 
-/* The field's row of a list's items; NULL when they have no such field. */
+/* The row, or field of a list's items, of a name; NULL for none. */
+struct row *config_row(const struct config *config, const char *name);
 const struct config_option *item_row(const struct config_option *option, const char *field);
 
-/* rows.c: a configuration without files. 0 or -ENOMEM. */
-int config_new(const struct config_option *const *tables, struct config **ret);
-
-/* A copy of prefix and name that lives as long as the configuration; NULL without memory. */
-const char *config_keep_name(struct config *config, const char *prefix, const char *name);
-
-/* Points the rows into the merged tree, which has no fault, and checks the rules. 0 or -ENOMEM. */
-int config_settle(struct config *config, struct config_fault_list *faults);
-
-/* The value of a row; NULL when no table has it. */
-struct row *config_row(const struct config *config, const char *name);
-
-/* Adds faults for effective values that are well formed but cannot work. */
-void rules_check(const struct config *config, struct config_fault_list *faults);
+/* The sysctl of that name, added without a value when there is none. */
+struct config_sysctl *config_sysctl(struct config *config, const char *name);
 
 #endif

@@ -7,66 +7,15 @@
 #include <errno.h>
 #include <limits.h>
 #include <sys/stat.h>
-
-#define FNV_OFFSET UINT64_C(14695981039346656037)
-#define FNV_PRIME  UINT64_C(1099511628211)
+#include <zlib.h>
 
 struct loading {
 	struct config *config;
 	struct config_fault_list *faults, *notices;
+	const char *optional; /* the file that need not be there; NULL for none */
 };
 
-struct node *node_child(const struct node *map, const char *key)
-{
-	for (struct node *child = map->kind == NODE_MAP ? map->children : NULL; child;
-		child = child->next)
-		if (streq(child->key, key))
-			return child;
-	return NULL;
-}
-
-/* Lays one file's tree over another: maps merge, everything else replaces. Takes the nodes over. */
-static void merge(struct node *into, struct node *from)
-{
-	for (struct node *child = steal(from->children), *next; child; child = next) {
-		struct node **at = &into->children;
-
-		next = child->next;
-		while (*at && !streq((*at)->key, child->key))
-			at = &(*at)->next;
-		if (*at && (*at)->kind == NODE_MAP && child->kind == NODE_MAP && !child->whole) {
-			merge(*at, child);
-			node_free(child);
-			continue;
-		}
-		child->next = NULL;
-		if (*at) {
-			child->cleared = true;
-			child->next = (*at)->next;
-			node_free(*at);
-		}
-		*at = child;
-	}
-}
-
-static int take_text(const struct loading *loading, const char *file, const char *text, size_t len)
-{
-	_cleanup_(cleanup_node_free) struct node *root = NULL;
-	struct config *config = loading->config;
-	const char *name = config_keep_name(config, "", file);
-	int r = name ? document_parse(name, text, len, &root, loading->faults) : -ENOMEM;
-
-	if (r < 0 || !root)
-		return r;
-	check_document(config->tables, config->root, root, loading->faults, loading->notices);
-	if (!config->root)
-		config->root = steal(root);
-	else
-		merge(config->root, root);
-	return 0;
-}
-
-static int file_fault(const struct loading *loading, const char *path, int error)
+static void file_fault(const struct loading *loading, const char *path, int error)
 {
 	static const struct {
 		int error;
@@ -80,169 +29,224 @@ static int file_fault(const struct loading *loading, const char *path, int error
 	};
 	struct config_place place = {.file = path, .line = 1, .column = 1};
 
-	if (error == -ENOMEM)
-		return error;
-	for (size_t i = 0; i < ARRAY_SIZE(messages); i++) {
-		if (messages[i].error != error)
-			continue;
-		config_fault_add(loading->faults, &place, "%s", messages[i].message);
-		return -EINVAL;
-	}
+	for (size_t i = 0; i < ARRAY_SIZE(messages); i++)
+		if (messages[i].error == error) {
+			config_fault_add(loading->faults, &place, "%s", messages[i].message);
+			return;
+		}
 	config_fault_add(loading->faults, &place,
 		"cannot be read: %s: check the path and give read access to it", strerror(-error));
-	return -EINVAL;
 }
 
-static int take_file(const struct loading *loading, const char *path, bool optional)
+static void take_file(const char *path, void *userdata)
 {
+	const struct loading *loading = userdata;
 	_cleanup_free_ char *text = NULL;
+	struct document *document;
 	size_t len = 0;
 	int r = read_file(path, CONFIG_FILE_MAX, &text, &len);
 
-	if (r == -ENOENT && optional)
-		return 0;
-	return r < 0 ? file_fault(loading, path, r) : take_text(loading, path, text, len);
+	if (r < 0 && !(r == -ENOENT && path == loading->optional))
+		file_fault(loading, path, r);
+	if (r < 0 || len == 0)
+		return;
+	document = document_load(loading->config, path, text, len, loading->faults);
+	if (!document)
+		return;
+	document->is_file = true;
+	document_merge(loading->config, document, loading->faults, loading->notices);
 }
 
-/* Hidden names are not files of a person's: editors' backups, and a ConfigMap's ..data. */
+/* Names that begin with a dot are editors' backups, and a ConfigMap's ..data. */
 static int is_source(const struct dirent *entry)
 {
-	size_t len = strlen(entry->d_name);
+	const char *dot = strrchr(entry->d_name, '.');
 
-	return entry->d_name[0] != '.' && len > strlen(".yaml") &&
-	       streq(entry->d_name + len - strlen(".yaml"), ".yaml");
+	return entry->d_name[0] != '.' && dot && streq(dot, ".yaml");
 }
 
-static int by_bytes(const struct dirent **a, const struct dirent **b)
-{
-	return strcmp((*a)->d_name, (*b)->d_name);
-}
-
-/*
- * Calls take for the *.yaml of a directory in name order; a missing directory has none. All are
- * taken, so that all faults are reported at once: the first result that is no 0, or -errno.
- */
-static int for_each_source(
-	const char *directory, int (*take)(const char *path, void *userdata), void *userdata)
+/* Calls take for the main file and each of the directory's, in name order. 0, or -errno of a
+ * directory that is there. */
+static int for_each_source(const struct config_source *source,
+	void (*take)(const char *path, void *userdata), void *userdata)
 {
 	struct dirent **entries = NULL;
-	int n = scandir(directory, &entries, is_source, by_bytes), result = 0;
+	int n;
 
+	if (source->file)
+		take(source->file, userdata);
+	n = source->directory ? scandir(source->directory, &entries, is_source, alphasort) : 0;
 	if (n < 0)
 		return errno == ENOENT ? 0 : -errno;
 	for (int i = 0; i < n; i++) {
 		char path[PATH_MAX];
-		int r;
 
-		snprintf(path, sizeof(path), "%s/%s", directory, entries[i]->d_name);
+		snprintf(path, sizeof(path), "%s/%s", source->directory, entries[i]->d_name);
 		free(entries[i]);
-		r = take(path, userdata);
-		result = result == 0 ? r : result;
+		take(path, userdata);
 	}
 	free(entries);
-	return result;
+	return 0;
 }
 
-static int take_source(const char *path, void *userdata)
-{
-	int r = take_file(userdata, path, false);
+/* ---- what the files leave open ---- */
 
-	return r == -EINVAL ? 0 : r; /* told as a fault */
+void config_free(struct config *config)
+{
+	for (struct document *next; config->documents; config->documents = next) {
+		next = config->documents->next;
+		yaml_document_delete(&config->documents->yaml);
+		free(config->documents->file);
+		free(config->documents);
+	}
+	free(config->rows);
+	free(config->sysctls);
+	free(config);
 }
 
-/* Hands the configuration out if nothing was found wrong with it. r: of reading the files. */
-static int finish(struct config **config, int r, size_t faults_before,
-	struct config_fault_list *faults, struct config **ret)
+static const struct profile_row *find_in_profile(const struct config *config, const char *name)
 {
-	if (r == 0 && faults->n == faults_before)
-		r = config_settle(*config, faults);
-	if (r == 0 && faults->n > faults_before)
-		r = -EINVAL;
-	if (r == 0)
-		*ret = steal(*config);
-	return r;
+	const char *profile = config->profile + strlen("profile ");
+
+	for (const struct profile_row *row = profile_rows; config->profile[0] && row->name; row++)
+		if (streq(row->profile, profile) && streq(row->name, name))
+			return row;
+	return NULL;
 }
 
-int config_load_text(const char *name, const char *text, size_t len,
-	const struct config_option *const *tables, struct config **ret,
-	struct config_fault_list *faults, struct config_fault_list *notices)
+/* Profile or default, where no file says anything. */
+static void settle_row(struct config *config, struct row *row)
 {
-	_cleanup_(cleanup_config_free) struct config *config = NULL;
-	size_t before = faults->n;
-	int r = config_new(tables, &config);
+	const struct config_option *option = row->option;
+	const struct profile_row *named =
+		row->cleared ? NULL : find_in_profile(config, option->name);
+	char why[VALUE_WHY_MAX];
 
-	if (r == 0)
-		r = take_text(&(struct loading){config, faults, notices}, name, text, len);
-	return finish(&config, r, before, faults, ret);
+	if (row->text || row->list || option->type == OPTION_RESERVED)
+		return;
+	row->parsed.choice = -1;
+	row->place = (struct config_place){.file = named ? config->profile : "default"};
+	row->text = named ? named->value : option->def;
+	if (option->type == OPTION_LIST && !named &&
+		(!option->def || value_word(option, option->def) < 0))
+		row_take_default_list(config, row);
+	else if (!row->text)
+		row->text = "";
+	else if (value_parse(option, row->text, &row->parsed, why) < 0)
+		abort(); /* the tables' tests would have found it */
+}
+
+struct config_sysctl *config_sysctl(struct config *config, const char *name)
+{
+	struct config_sysctl *sysctl;
+
+	for (size_t i = 0; i < config->n_sysctls; i++)
+		if (streq(config->sysctls[i].name, name))
+			return &config->sysctls[i];
+	sysctl = add_element(
+		&config->sysctls, &config->n_sysctls, &config->sysctls_allocated, sizeof(*sysctl));
+	copy_text(sysctl->name, sizeof(sysctl->name), name);
+	return sysctl;
+}
+
+static int by_name(const void *a, const void *b)
+{
+	const struct config_sysctl *x = a, *y = b;
+
+	return strcmp(x->name, y->name);
+}
+
+/* Adds the profile's, where no file names them, and drops those that a file takes away. */
+static void settle_sysctls(struct config *config, const struct row *map)
+{
+	size_t prefix = strlen(map->option->name), kept = 0;
+
+	for (const struct profile_row *row = profile_rows; row->name; row++) {
+		struct config_sysctl *sysctl;
+
+		if (map->cleared || !option_is_below(row->name, map->option->name) ||
+			find_in_profile(config, row->name) != row ||
+			option_find(config->tables, row->name))
+			continue;
+		sysctl = config_sysctl(config, row->name + prefix + 1);
+		if (sysctl->place.file)
+			continue;
+		sysctl->place.file = config->profile;
+		copy_text(sysctl->value, sizeof(sysctl->value), row->value);
+	}
+	for (size_t i = 0; i < config->n_sysctls; i++)
+		if (config->sysctls[i].value[0])
+			config->sysctls[kept++] = config->sysctls[i];
+	config->n_sysctls = kept;
+	if (kept > 1)
+		qsort(config->sysctls, kept, sizeof(*config->sysctls), by_name);
+}
+
+static void settle(struct config *config)
+{
+	struct row *profile = config_row(config, "profile");
+
+	if (profile) {
+		settle_row(config, profile);
+		snprintf(config->profile, sizeof(config->profile), "profile %s", profile->text);
+	}
+	for (size_t i = 0; i < config->n_rows; i++) {
+		settle_row(config, &config->rows[i]);
+		if (config->rows[i].option->type == OPTION_SYSCTLS)
+			settle_sysctls(config, &config->rows[i]);
+	}
 }
 
 int config_load(const struct config_source *source, const struct config_option *const *tables,
 	struct config **ret, struct config_fault_list *faults, struct config_fault_list *notices)
 {
-	_cleanup_(cleanup_config_free) struct config *config = NULL;
-	struct loading loading = {.faults = faults, .notices = notices};
+	_cleanup_(cleanup_config_free) struct config *config = must(calloc(1, sizeof(*config)));
+	struct loading loading = {config, faults, notices, source->optional ? source->file : NULL};
 	size_t before = faults->n;
-	int of_directory = 0, r = config_new(tables, &config);
+	int r;
 
-	loading.config = config;
-	if (r == 0 && source->file)
-		r = take_file(&loading, source->file, source->optional);
-	/* A fault of one does not keep the others' from being reported. */
-	if ((r == 0 || r == -EINVAL) && source->directory) {
-		of_directory = for_each_source(source->directory, take_source, &loading);
-		if (of_directory < 0 && of_directory != -ENOMEM)
-			of_directory = file_fault(&loading, source->directory, of_directory);
-	}
-	return finish(&config,
-		r == -ENOMEM       ? r
-		: of_directory < 0 ? of_directory
-				   : r,
-		before, faults, ret);
+	config->tables = tables;
+	for (; *tables; tables++)
+		for (const struct config_option *option = *tables; option->name; option++) {
+			struct row *row = add_element(&config->rows, &config->n_rows,
+				&config->rows_allocated, sizeof(*row));
+
+			row->option = option;
+		}
+	r = for_each_source(source, take_file, &loading);
+	if (r < 0)
+		file_fault(&loading, source->directory, r);
+	if (faults->n > before)
+		return -EINVAL;
+	settle(config);
+	*ret = steal(config);
+	return 0;
 }
 
 /* ---- has it changed? ---- */
 
-static uint64_t mix(uint64_t hash, const void *data, size_t len)
-{
-	const unsigned char *bytes = data;
-
-	for (size_t i = 0; i < len; i++)
-		hash = (hash ^ bytes[i]) * FNV_PRIME;
-	return hash;
-}
-
 /* What cannot be read has a signature too: its errno. */
-static int mix_file(const char *path, void *userdata)
+static void mix_file(const char *path, void *userdata)
 {
-	uint64_t *hash = userdata;
+	uLong *sum = userdata;
 	struct stat st = {0};
-	int error = stat(path, &st) < 0 ? errno : 0;
 
-	*hash = mix(*hash, path, strlen(path) + 1);
-	*hash = mix(*hash, &error, sizeof(error));
-	*hash = mix(*hash, &st.st_dev, sizeof(st.st_dev));
-	*hash = mix(*hash, &st.st_ino, sizeof(st.st_ino));
-	*hash = mix(*hash, &st.st_size, sizeof(st.st_size));
-	*hash = mix(*hash, &st.st_mtim, sizeof(st.st_mtim));
-	*hash = mix(*hash, &st.st_ctim, sizeof(st.st_ctim));
-	return 0;
-}
-
-int config_source_each(const struct config_source *source,
-	int (*take)(const char *path, void *userdata), void *userdata)
-{
-	int r = source->file ? take(source->file, userdata) : 0;
-
-	return r == 0 && source->directory ? for_each_source(source->directory, take, userdata) : r;
+	if (stat(path, &st) < 0)
+		st.st_dev = (dev_t)errno;
+	/* What reading and writing back change. */
+	st.st_atim = (struct timespec){0};
+	st.st_blocks = 0;
+	*sum = crc32(*sum, (const Bytef *)path, (uInt)strlen(path) + 1);
+	*sum = crc32(*sum, (const Bytef *)&st, sizeof(st));
 }
 
 uint64_t config_source_signature(const struct config_source *source)
 {
-	uint64_t hash = FNV_OFFSET;
+	uLong sum = 0;
 
 	if (source->directory)
-		mix_file(source->directory, &hash);
+		mix_file(source->directory, &sum);
 	/* A directory that cannot be read has no files to read; loading says why. */
-	(void)config_source_each(source, mix_file, &hash);
-	return hash;
+	(void)for_each_source(source, mix_file, &sum);
+	return sum;
 }

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/socket.h>
 
 #define OPTION_NAME_MAX 96 /* bytes of a row's name, terminator included */
 
@@ -32,7 +33,7 @@ struct config_option {
 	uint64_t min, max;
 	const char *const *words; /* ended by NULL; may be NULL for anything but OPTION_CHOICE */
 	const char *unit;         /* NULL for none */
-	const char *def;          /* as it would stand in the file; NULL: empty */
+	const char *def;          /* as in the file; NULL: empty */
 	const char *sentence;
 	/*
 	 * OPTION_LIST alone: the rows of one item's map, ended by a row without a name; or, for a
@@ -40,6 +41,10 @@ struct config_option {
 	 * sysctls or reserved. A text with a min above 0 and no default must be given in each item.
 	 */
 	const struct config_option *items;
+	/* OPTION_TEXT alone: what is wrong with a text, and the cure; NULL for nothing. May be
+	 * NULL.
+	 */
+	const char *(*check)(const char *text);
 };
 
 #define OPTION_ITEMS_MAX 64 /* items of a list whose row has no max */
@@ -55,7 +60,28 @@ const struct config_option *option_find(
  */
 bool option_is_section(const struct config_option *const *tables, const char *name);
 
+/* "ADDRESS:PORT", an IPv6 address in brackets: its length in *address, 0 for anything else. */
+socklen_t listen_address(const char *text, struct sockaddr_storage *address);
+
 /* True for name itself and whatever is named below it. */
 bool option_is_below(const char *option, const char *name);
+
+/*
+ * Appends what a person who wrote key in section ("" for the top) may have meant: the nearest key
+ * of the section, the same key elsewhere, or the keys that the section has.
+ */
+void suggest_key(const struct config_option *const *tables, const char *section, const char *key,
+	char *buffer, size_t size);
+
+#define SUGGEST_WORD_MAX 32 /* longer words are not compared */
+
+/* The word nearest to a typed one; empty while none is near. */
+struct suggestion {
+	char word[SUGGEST_WORD_MAX + 1];
+	unsigned apart; /* letters in which they differ */
+};
+
+/* Takes a word of which typed may be a slip, if it is nearer than those before. */
+void suggest_offer(struct suggestion *suggestion, const char *typed, const char *word);
 
 #endif

@@ -4,8 +4,48 @@
 #include "base/util.h"
 #include "config/config.h"
 
+#include <arpa/inet.h>
+#include <sys/un.h>
+
 static const char *const mode_words[] = {"enforce", "observe", NULL};
 static const char *const drift_words[] = {"enforce", "yield", "report", NULL};
+
+socklen_t listen_address(const char *text, struct sockaddr_storage *address)
+{
+	struct sockaddr_in6 *six = (struct sockaddr_in6 *)address;
+	struct sockaddr_in *four = (struct sockaddr_in *)address;
+	const char *colon = strrchr(text, ':');
+	size_t brackets = text[0] == '[', len = colon ? (size_t)(colon - text) : 0;
+	char host[INET6_ADDRSTRLEN + 2];
+	uint64_t port;
+
+	if (len < 2 || len >= sizeof(host) || parse_count(colon + 1, &port) < 0 ||
+		port > UINT16_MAX || (brackets && text[len - 1] != ']'))
+		return 0;
+	copy_text(host, len + 1 - 2 * brackets, text + brackets);
+	*address = (struct sockaddr_storage){.ss_family = brackets ? AF_INET6 : AF_INET};
+	four->sin_port = htons((uint16_t)port); /* sin6_port is in the same place */
+	if (brackets)
+		return inet_pton(AF_INET6, host, &six->sin6_addr) == 1 ? sizeof(*six) : 0;
+	return inet_pton(AF_INET, host, &four->sin_addr) == 1 ? sizeof(*four) : 0;
+}
+
+static const char *check_listen(const char *text)
+{
+	struct sockaddr_storage address;
+
+	if (text[0] == '\0' ||
+		(listen_address(text, &address) > 0 && !streq(strrchr(text, ':'), ":0")))
+		return NULL;
+	return "write ADDRESS:PORT, such as 127.0.0.1:19810 or [::1]:19810, or \"\" for no TCP";
+}
+
+static const char *check_socket(const char *text)
+{
+	return text[0] == '\0' || text[0] == '/'
+		       ? NULL
+		       : "write an absolute path, such as /run/headroom/headroom.sock";
+}
 
 const struct config_option core_options[] = {
 	{
@@ -39,6 +79,7 @@ const struct config_option core_options[] = {
 	{
 		.name = "http.listen",
 		.type = OPTION_TEXT,
+		.check = check_listen,
 		.def = "127.0.0.1:19810",
 		.sentence =
 			"Address and port for metrics, health and the status page, such as "
@@ -49,7 +90,8 @@ const struct config_option core_options[] = {
 	{
 		.name = "http.socket",
 		.type = OPTION_TEXT,
-		.max = 107,
+		.max = sizeof(((struct sockaddr_un *)NULL)->sun_path) - 1,
+		.check = check_socket,
 		.def = "/run/headroom/headroom.sock",
 		.sentence = "Path of the unix socket that the command line uses; root alone can "
 			    "open it. \"\": none, and then status, apply and restore cannot reach "

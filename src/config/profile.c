@@ -92,9 +92,9 @@ const struct profile_row profile_rows[] = {
 		"bytes of translated BPF programs; on kernels before 5.15 the default can limit "
 		"the number of instances."},
 	{"lxd-host", "neighbor.ipv4.gc_thresh3", "100000",
-		LXD_PAGE "documents 8192; headroom's larger default stands."},
+		LXD_PAGE "documents 8192; headroom's larger default is kept."},
 	{"lxd-host", "neighbor.ipv6.gc_thresh3", "100000",
-		LXD_PAGE "documents 8192; headroom's larger default stands."},
+		LXD_PAGE "documents 8192; headroom's larger default is kept."},
 	{"lxd-host", "sysctl.vm.max_map_count", "262144",
 		LXD_PAGE "memory maps of one process, default 65530."},
 	{0},

@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "config/suggest.h"
+#include "config/option.h"
 
+#include "base/text.h"
 #include "base/util.h"
-#include "config/text.h"
-
-#include <limits.h>
-
-#define WORD_MAX 32 /* longer words are not compared */
 
 /* How many letters to insert, drop, change or swap with their neighbour to make b of a. */
 static unsigned distance(const char *a, const char *b)
 {
-	unsigned char cost[WORD_MAX + 1][WORD_MAX + 1];
+	unsigned char cost[SUGGEST_WORD_MAX + 1][SUGGEST_WORD_MAX + 1];
 	size_t rows = strlen(a), columns = strlen(b);
 
 	for (size_t i = 0; i <= rows; i++)
@@ -32,71 +28,50 @@ static unsigned distance(const char *a, const char *b)
 	return cost[rows][columns];
 }
 
-/* Close enough to be a slip: two letters, but never half of the word. */
-bool suggest_is_slip(const char *key, const char *word, unsigned *apart)
+void suggest_offer(struct suggestion *suggestion, const char *typed, const char *word)
 {
 	size_t len = strlen(word);
+	unsigned apart;
 
-	if (len > WORD_MAX || strlen(key) > WORD_MAX)
-		return false;
-	*apart = distance(key, word);
-	return *apart <= 2 && *apart * 2 < len;
-}
-
-/* The part of a row's name that is a key of the section; empty when the row is elsewhere. */
-static void key_in_section(
-	const char *option, const char *section, char key[static OPTION_NAME_MAX])
-{
-	size_t len = strlen(section);
-	const char *start = option;
-
-	key[0] = '\0';
-	if (len > 0) {
-		if (!option_is_below(option, section) || option[len] == '\0')
-			return;
-		start += len + 1;
-	}
-	copy_text(key, OPTION_NAME_MAX, start);
-	key[strcspn(key, ".")] = '\0';
-}
-
-/* A row elsewhere whose last part is key. */
-static const char *same_key_elsewhere(const struct config_option *const *tables, const char *key)
-{
-	for (; *tables; tables++) {
-		for (const struct config_option *option = *tables; option->name; option++) {
-			const char *dot = strrchr(option->name, '.');
-
-			if (dot && streq(dot + 1, key))
-				return option->name;
-		}
-	}
-	return NULL;
+	if (len > SUGGEST_WORD_MAX || strlen(typed) > SUGGEST_WORD_MAX)
+		return;
+	apart = distance(typed, word);
+	/* Close enough to be a slip: two letters, but never half of the word. */
+	if (apart > 2 || apart * 2 >= len || (suggestion->word[0] && apart >= suggestion->apart))
+		return;
+	copy_text(suggestion->word, sizeof(suggestion->word), word);
+	suggestion->apart = apart;
 }
 
 void suggest_key(const struct config_option *const *tables, const char *section, const char *key,
 	char *buffer, size_t size)
 {
-	char word[OPTION_NAME_MAX], last[OPTION_NAME_MAX] = "", nearest[OPTION_NAME_MAX] = "";
-	char known[512] = "known here are ";
-	const char *elsewhere = same_key_elsewhere(tables, key);
-	unsigned best = UINT_MAX, apart;
+	char word[OPTION_NAME_MAX], last[OPTION_NAME_MAX] = "", known[512] = "known here are ";
+	size_t skip = section[0] ? strlen(section) + 1 : 0;
+	struct suggestion nearest = {0};
+	const char *elsewhere = NULL;
 
-	for (const struct config_option *const *table = tables; *table; table++) {
-		for (const struct config_option *option = *table; option->name; option++) {
-			key_in_section(option->name, section, word);
-			if (word[0] == '\0' || streq(word, last))
+	for (; *tables; tables++) {
+		for (const struct config_option *option = *tables; option->name; option++) {
+			const char *dot = strrchr(option->name, '.');
+
+			if (!elsewhere && dot && streq(dot + 1, key))
+				elsewhere = option->name;
+			if (section[0] && (!option_is_below(option->name, section) ||
+						  strlen(option->name) < skip))
+				continue;
+			copy_text(word, sizeof(word), option->name + skip);
+			word[strcspn(word, ".")] = '\0';
+			if (streq(word, last))
 				continue;
 			text_append(known, sizeof(known), "%s%s", last[0] ? ", " : "", word);
 			copy_text(last, sizeof(last), word);
-			if (suggest_is_slip(key, word, &apart) && apart < best) {
-				best = apart;
-				copy_text(nearest, sizeof(nearest), word);
-			}
+			suggest_offer(&nearest, key, word);
 		}
 	}
-	if (nearest[0] || elsewhere)
-		text_append(buffer, size, "did you mean %s?", nearest[0] ? nearest : elsewhere);
+	if (nearest.word[0] || elsewhere)
+		text_append(buffer, size, "did you mean %s?",
+			nearest.word[0] ? nearest.word : elsewhere);
 	else
 		text_append(buffer, size, "%s", known);
 }

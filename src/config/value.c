@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config/value.h"
 
+#include "base/text.h"
 #include "base/util.h"
-#include "config/text.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -117,6 +118,31 @@ void value_describe(const struct config_option *option, char *buffer, size_t siz
 	append_words(option, option->type == OPTION_CHOICE ? "" : ", or ", buffer, size);
 }
 
+void option_describe(const struct config_option *option, char text[static OPTION_TEXT_MAX])
+{
+	const char *sentence = option->sentence ? option->sentence : "";
+	const char *preset = option->def                   ? option->def
+			     : option->type == OPTION_LIST ? "[]"
+							   : "empty";
+
+	copy_text(text, OPTION_TEXT_MAX, option->name[0] ? sentence : "Each item is ");
+	if (!option->name[0]) {
+		value_describe(option, text, OPTION_TEXT_MAX);
+		text_append(text, OPTION_TEXT_MAX, ". %s", sentence);
+		return;
+	}
+	if (option->type == OPTION_TEXT && option->min > 0 && !option->def) {
+		text_append(text, OPTION_TEXT_MAX, " Must be given.");
+		return;
+	}
+	if (option->type != OPTION_TEXT) { /* any text will do: the sentence says which */
+		text_append(text, OPTION_TEXT_MAX, " Takes ");
+		value_describe(option, text, OPTION_TEXT_MAX);
+		text_append(text, OPTION_TEXT_MAX, ".");
+	}
+	text_append(text, OPTION_TEXT_MAX, " Default: %s.", preset);
+}
+
 int value_word(const struct config_option *option, const char *text)
 {
 	for (int i = 0; option->words && option->words[i]; i++)
@@ -155,21 +181,24 @@ static int parse_text(const struct config_option *option, const char *text,
 	struct option_value *value, char why[static VALUE_WHY_MAX])
 {
 	size_t max = option->max > 0 ? option->max : TEXT_DEFAULT_MAX;
+	const char *wrong = option->check ? option->check(text) : NULL;
+	char quoted[TEXT_QUOTE_MAX];
 
-	if (!text_is_plain(text))
+	if (!text_is_printable(text))
 		return explain(option, text, "a text with line breaks or control characters", why);
-	if (strlen(text) > max) {
+	*value = (struct option_value){.choice = -1};
+	if (strlen(text) > max)
 		snprintf(why, VALUE_WHY_MAX, "the text is too long: write at most %zu bytes", max);
-		return -EINVAL;
-	}
-	if (strlen(text) < option->min) {
+	else if (strlen(text) < option->min)
 		snprintf(why, VALUE_WHY_MAX,
 			"the text is too short: write one of at least %" PRIu64 " bytes",
 			option->min);
-		return -EINVAL;
-	}
-	*value = (struct option_value){.choice = -1};
-	return 0;
+	else if (wrong)
+		snprintf(why, VALUE_WHY_MAX, "%s is not possible: %s", text_quote(quoted, text),
+			wrong);
+	else
+		return 0;
+	return -EINVAL;
 }
 
 int value_parse(const struct config_option *option, const char *text, struct option_value *value,
@@ -193,4 +222,70 @@ int value_parse(const struct config_option *option, const char *text, struct opt
 			option->type == OPTION_LIST ? "no list" : "not known here", why);
 	*value = (struct option_value){.choice = choice};
 	return 0;
+}
+
+/*
+ * A part of nothing but slashes means "." or ".." in the path, an empty one for "//": both
+ * would name another file than the one that is shown.
+ */
+static const char *name_fault(const char *name)
+{
+	size_t parts = 0;
+
+	for (const char *p = name; *p; p++)
+		if (!isalnum((unsigned char)*p) && !strchr("_.:/@-", *p))
+			return "has a character that no sysctl has";
+	for (const char *p = name;; p++, parts++) {
+		size_t len = strcspn(p, ".");
+
+		if (strspn(p, "/") >= len)
+			return "has an empty part";
+		p += len;
+		if (*p == '\0')
+			break;
+	}
+	return parts == 0 ? "is no sysctl: one has at least two parts" : NULL;
+}
+
+int sysctl_name_parse(
+	const char *text, char name[static SETTING_NAME_MAX], char why[static VALUE_WHY_MAX])
+{
+	char quoted[TEXT_QUOTE_MAX], dotted[SETTING_NAME_MAX];
+	const char *fault = "is too long";
+
+	if (copy_text(dotted, sizeof(dotted), text)) {
+		/* In the form with slashes a dot is part of a component. */
+		bool slashes = text[strcspn(text, "./")] == '/';
+
+		for (char *p = dotted; slashes && *p; p++)
+			*p = *p == '/' ? '.' : *p == '.' ? '/' : *p;
+		fault = name_fault(dotted);
+	}
+	if (fault) {
+		snprintf(why, VALUE_WHY_MAX, "the name %s %s: write it as sysctl -a prints it",
+			text_quote(quoted, text), fault);
+		return -EINVAL;
+	}
+	copy_text(name, SETTING_NAME_MAX, dotted);
+	return 0;
+}
+
+int sysctl_value_parse(
+	const char *text, char value[static SETTING_VALUE_MAX], char why[static VALUE_WHY_MAX])
+{
+	char folded[1024];
+	const char *fault = NULL;
+
+	if (copy_text(folded, sizeof(folded), text))
+		text_fold_blanks(folded);
+	if (strpbrk(text, "\n\v\f\r") || !text_is_printable(folded))
+		fault = "the value has line breaks or control characters: write one line of text";
+	else if (folded[0] == '\0')
+		fault = "the value is empty: write null to take the key away";
+	else if (!copy_text(value, SETTING_VALUE_MAX, folded))
+		fault = "the value is too long: the kernel takes at most 127 bytes here";
+	if (!fault)
+		return 0;
+	copy_text(why, VALUE_WHY_MAX, fault);
+	return -EINVAL;
 }

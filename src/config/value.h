@@ -29,6 +29,11 @@ int value_word(const struct config_option *option, const char *text);
 /* Appends what the row takes: "a whole number from 1 to 2147483647 (entries), or keep". */
 void value_describe(const struct config_option *option, char *buffer, size_t size);
 
+#define OPTION_TEXT_MAX 1536
+
+/* Sentences: what a row is for, what it takes, and its default. */
+void option_describe(const struct config_option *option, char text[static OPTION_TEXT_MAX]);
+
 /*
  * A sysctl's name as sysctl(8) prints it. The first separator of the name given tells its form:
  * net/ipv4/conf/eth0.100/rp_filter becomes net.ipv4.conf.eth0/100.rp_filter. -EINVAL with why for
@@ -41,9 +46,6 @@ int sysctl_name_parse(
  * characters. */
 int sysctl_value_parse(
 	const char *text, char value[static SETTING_VALUE_MAX], char why[static VALUE_WHY_MAX]);
-
-/* True for what can be compared, and so raised: one or more whole numbers. */
-bool sysctl_value_is_numeric(const char *value);
 
 #define DURATION_TEXT_MAX 24
 

@@ -3,7 +3,6 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
-#include "kernel/capability.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -42,11 +41,17 @@ static const char *cure(int error)
 	if (!capability_have(CAP_SYS_ADMIN) &&
 		(!capability_have(CAP_BPF) || !capability_have(CAP_PERFMON)))
 		/* What root may have at all it has at the start: what it lacks was given up. */
-		return geteuid() == 0 && cap_get_bound(CAP_PERFMON) > 0
+		return geteuid() == 0 && cap_get_bound(CAP_BPF) > 0 &&
+				       cap_get_bound(CAP_PERFMON) > 0
 			       ? "restart the agent: it gave up what loading needs after its start"
 			       : "give CAP_BPF and CAP_PERFMON";
+	if (error == -EPERM && !capability_have(CAP_NET_ADMIN))
+		return "give CAP_NET_ADMIN";
 	if (error == -EPERM)
 		return "something denies bpf(2): seccomp, lockdown or an LSM";
+	if (error == -EINVAL)
+		return "lockdown in confidentiality mode refuses programs that read kernel memory; "
+		       "else HEADROOM_LOG_LEVEL=debug shows the kernel's own words";
 	return "run with HEADROOM_LOG_LEVEL=debug for the kernel's own words";
 }
 

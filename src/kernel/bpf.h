@@ -2,7 +2,10 @@
 #ifndef KERNEL_BPF_H
 #define KERNEL_BPF_H
 
+#include <stdbool.h>
 #include <stddef.h>
+
+#include <sys/capability.h>
 
 /*
  * What every user of libbpf needs: its messages go to the log at debug level, and an error of
@@ -12,5 +15,17 @@ void bpf_quiet_libbpf(void);
 
 /* error is -errno as libbpf returned it. */
 void bpf_explain_failure(int error, char *why, size_t size);
+
+/* True when this process has it in its effective set. */
+static inline bool capability_have(cap_value_t capability)
+{
+	cap_t caps = cap_get_proc();
+	cap_flag_value_t value = CAP_CLEAR;
+	bool have = caps && cap_get_flag(caps, capability, CAP_EFFECTIVE, &value) == 0 &&
+		    value == CAP_SET;
+
+	cap_free(caps);
+	return have;
+}
 
 #endif

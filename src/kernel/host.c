@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/host.h"
 
+#include "base/text.h"
 #include "base/util.h"
+#include "config/option.h"
 
-#include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -23,36 +25,11 @@ bool host_init(struct host *host, const char *root)
 	return true;
 }
 
-bool host_path(const struct host *host, const char *path, char full[static PATH_MAX])
+const char *host_path(const struct host *host, const char *path, char full[static PATH_MAX])
 {
-	return snprintf(full, PATH_MAX, "%s%s", host->root, path) < PATH_MAX;
-}
-
-/* A choice in sysfs marks the selected word: "always [madvise] never". */
-static void take_selected(char *text)
-{
-	char *open = strchr(text, '[');
-	char *close = open ? strchr(open, ']') : NULL;
-
-	if (!close)
-		return;
-	*close = '\0';
-	memmove(text, open + 1, (size_t)(close - open));
-}
-
-static void fold_blanks(char *text)
-{
-	char *out = text;
-
-	for (const char *in = text; *in; in++) {
-		if (!isspace((unsigned char)*in))
-			*out++ = *in;
-		else if (out > text && out[-1] != ' ')
-			*out++ = ' ';
-	}
-	if (out > text && out[-1] == ' ')
-		out--;
-	*out = '\0';
+	if (snprintf(full, PATH_MAX, "%s%s", host->root, path) >= PATH_MAX)
+		full[0] = '\0';
+	return full;
 }
 
 int kept_read(const struct host *host, struct kept_file *file, char *buffer, size_t size)
@@ -61,9 +38,8 @@ int kept_read(const struct host *host, struct kept_file *file, char *buffer, siz
 	ssize_t n;
 
 	if (file->fd < 0) {
-		if (!host_path(host, file->path, full))
-			return -ENAMETOOLONG;
-		file->fd = open(full, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+		file->fd =
+			open(host_path(host, file->path, full), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 		if (file->fd < 0)
 			return -errno;
 	}
@@ -80,19 +56,24 @@ int kept_read(const struct host *host, struct kept_file *file, char *buffer, siz
 int kept_read_value(
 	const struct host *host, struct kept_file *file, char value[static SETTING_VALUE_MAX])
 {
-	char text[2 * SETTING_VALUE_MAX];
+	char text[2 * SETTING_VALUE_MAX], *shown = text, *open, *close;
 	int n = kept_read(host, file, text, sizeof(text));
 
 	if (n < 0)
 		return n;
 	if ((size_t)n == sizeof(text) - 1)
 		return -E2BIG;
-	if (starts_with(file->path, "/sys/"))
-		take_selected(text);
-	fold_blanks(text);
-	if (strlen(text) >= SETTING_VALUE_MAX)
+	/* A choice in sysfs marks the selected word: "always [madvise] never". */
+	open = starts_with(file->path, "/sys/") ? strchr(text, '[') : NULL;
+	close = open ? strchr(open, ']') : NULL;
+	if (close) {
+		*close = '\0';
+		shown = open + 1;
+	}
+	text_fold_blanks(shown);
+	if (strlen(shown) >= SETTING_VALUE_MAX)
 		return -E2BIG;
-	copy_text(value, SETTING_VALUE_MAX, text);
+	copy_text(value, SETTING_VALUE_MAX, shown);
 	return 0;
 }
 
@@ -119,9 +100,7 @@ int host_may_write(const struct host *host, const char *path)
 {
 	char full[PATH_MAX];
 
-	if (!host_path(host, path, full))
-		return -ENAMETOOLONG;
-	return faccessat(AT_FDCWD, full, W_OK, AT_EACCESS) < 0 ? -errno : 0;
+	return faccessat(AT_FDCWD, host_path(host, path, full), W_OK, AT_EACCESS) < 0 ? -errno : 0;
 }
 
 bool host_is_dangling(const struct host *host, const char *path)
@@ -129,5 +108,66 @@ bool host_is_dangling(const struct host *host, const char *path)
 	char full[PATH_MAX];
 	struct stat st;
 
-	return host_path(host, path, full) && lstat(full, &st) == 0 && S_ISLNK(st.st_mode);
+	return lstat(host_path(host, path, full), &st) == 0 && S_ISLNK(st.st_mode);
+}
+
+/* ---- sysctls ---- */
+
+bool sysctl_path(const char *name, char path[static SETTING_PATH_MAX])
+{
+	int n = snprintf(path, SETTING_PATH_MAX, "/proc/sys/%s", name);
+
+	if (n < 0 || n >= SETTING_PATH_MAX)
+		return false;
+	for (char *p = path + strlen("/proc/sys/"); *p; p++)
+		*p = *p == '.' ? '/' : *p == '/' ? '.' : *p;
+	return true;
+}
+
+/* The entry of a directory that a name may be a slip of. */
+static struct suggestion nearest_entry(const char *directory, const char *name)
+{
+	struct suggestion nearest = {0};
+	const struct dirent *entry;
+	DIR *dir = opendir(directory);
+
+	while (dir && (entry = readdir(dir)))
+		suggest_offer(&nearest, name, entry->d_name);
+	if (dir)
+		closedir(dir);
+	return nearest;
+}
+
+bool sysctl_exists(const struct host *host, const char *name, char nearest[static SETTING_NAME_MAX])
+{
+	char path[SETTING_PATH_MAX], full[PATH_MAX], part[NAME_MAX + 1];
+	size_t root, used;
+	bool exists = true;
+
+	nearest[0] = '\0';
+	if (!sysctl_path(name, path))
+		return false;
+	root = used = strlen(host_path(host, "/proc/sys", full));
+	for (const char *p = path + strlen("/proc/sys"); *p;) {
+		size_t n = strcspn(++p, "/");
+
+		snprintf(part, sizeof(part), "%.*s", (int)n, p);
+		p += n;
+		snprintf(full + used, sizeof(full) - used, "/%s", part);
+		if (access(full, F_OK) < 0) {
+			struct suggestion found;
+
+			exists = false;
+			full[used] = '\0';
+			found = nearest_entry(full, part);
+			if (!found.word[0])
+				return false;
+			snprintf(full + used, sizeof(full) - used, "/%s", found.word);
+		}
+		used += strlen(full + used);
+	}
+	copy_text(nearest, SETTING_NAME_MAX, full + root + 1);
+	for (char *p = nearest; *p; p++)
+		*p = *p == '/' ? '.' : *p == '.' ? '/' : *p;
+	return exists;
 }

@@ -28,8 +28,8 @@ struct kept_file {
 /* root as the user gave it. False when it is too long. */
 bool host_init(struct host *host, const char *root);
 
-/* The full path of a file below the host's root. False when it does not fit. */
-bool host_path(const struct host *host, const char *path, char full[static PATH_MAX]);
+/* The full path of a file below the host's root; one that is too long is "", which no file has. */
+const char *host_path(const struct host *host, const char *path, char full[static PATH_MAX]);
 
 /*
  * Reads a setting's value: one line, the selected word of a sysfs choice, white space folded. 0 or
@@ -52,5 +52,18 @@ int host_may_write(const struct host *host, const char *path);
 
 /* Whether a path that is not there is a symbolic link: one that points nowhere. */
 bool host_is_dangling(const struct host *host, const char *path);
+
+/*
+ * The file of a sysctl: "net.ipv4.conf.eth0/100.mtu" is /proc/sys/net/ipv4/conf/eth0.100/mtu, dots
+ * separate and slashes stand for dots, as sysctl(8) has it. False when it does not fit.
+ */
+bool sysctl_path(const char *name, char path[static SETTING_PATH_MAX]);
+
+/*
+ * Whether the node has a sysctl. When it has not, nearest is the existing name that may have been
+ * meant, "" for none.
+ */
+bool sysctl_exists(
+	const struct host *host, const char *name, char nearest[static SETTING_NAME_MAX]);
 
 #endif

@@ -29,53 +29,45 @@ void neightbl_threshold_name(int family, int level, char name[static SETTING_NAM
 /* Which statistic a column holds; the header names it, so that a kernel may add columns. */
 static uint64_t *column_target(const char *name, struct neightbl_stats *stats)
 {
-	if (streq(name, "entries"))
-		return &stats->entries;
-	if (streq(name, "allocs"))
-		return &stats->allocs;
-	if (streq(name, "forced_gc_runs"))
-		return &stats->forced_gc;
-	if (streq(name, "table_fulls"))
-		return &stats->table_fulls;
+	const struct {
+		const char *name;
+		uint64_t *target;
+	} columns[] = {
+		{"entries", &stats->entries},
+		{"allocs", &stats->allocs},
+		{"forced_gc_runs", &stats->forced_gc},
+		{"table_fulls", &stats->table_fulls},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(columns); i++)
+		if (streq(name, columns[i].name))
+			return columns[i].target;
 	return NULL;
-}
-
-/* Every line repeats the table's entries; all else counts what happened on one CPU. */
-static void add_cpu(
-	char *line, uint64_t *const targets[COLUMNS_MAX], size_t columns, const uint64_t *entries)
-{
-	char *state = NULL;
-	size_t i = 0;
-
-	for (char *word = strtok_r(line, " \t", &state); word && i < columns;
-		word = strtok_r(NULL, " \t", &state), i++) {
-		if (!targets[i])
-			continue;
-		if (targets[i] == entries)
-			*targets[i] = strtoull(word, NULL, 16);
-		else
-			*targets[i] += strtoull(word, NULL, 16);
-	}
 }
 
 int neightbl_parse_stats(char *text, struct neightbl_stats *ret)
 {
 	struct neightbl_stats stats = {0};
-	uint64_t *targets[COLUMNS_MAX];
-	char *state = NULL, *names = NULL;
-	char *line = strtok_r(text, "\n", &state);
+	uint64_t unknown = 0, *targets[COLUMNS_MAX];
+	char *lines = NULL, *names = NULL;
+	char *line = strtok_r(text, "\n", &lines);
 	size_t columns = 0;
 
 	for (char *name = line ? strtok_r(line, " \t", &names) : NULL;
-		name && columns < COLUMNS_MAX; name = strtok_r(NULL, " \t", &names))
-		targets[columns++] = column_target(name, &stats);
-	if (columns == 0 || targets[0] != &stats.entries)
+		name && columns < COLUMNS_MAX; name = strtok_r(NULL, " \t", &names)) {
+		uint64_t *target = column_target(name, &stats);
+
+		targets[columns++] = target ? target : &unknown;
+	}
+	line = strtok_r(NULL, "\n", &lines);
+	if (columns == 0 || targets[0] != &stats.entries || !line)
 		return -EBADMSG;
-	line = strtok_r(NULL, "\n", &state);
-	if (!line)
-		return -EBADMSG;
-	for (; line; line = strtok_r(NULL, "\n", &state))
-		add_cpu(line, targets, columns, &stats.entries);
+	for (; line; line = strtok_r(NULL, "\n", &lines)) {
+		/* Every line repeats the table's entries; all else happened on one CPU. */
+		stats.entries = 0;
+		for (size_t i = 0; i < columns; i++)
+			*targets[i] += strtoull(line, &line, 16);
+	}
 	*ret = stats;
 	return 0;
 }

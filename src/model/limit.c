@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <headroom/limit.h>
 
+#include "base/json.h"
 #include "base/util.h"
 
 #include <math.h>
@@ -11,6 +12,9 @@
 /* Below this growth, in units per second, a table is not filling: it breathes. */
 #define RATE_MIN 0.1
 
+/* Growth is worth telling when it lasts, and only of a table that is more than half full. */
+#define GROWTH_LASTS_US (60 * USEC_PER_SEC)
+
 void limit_observe(struct limit *limit, const struct limit_reading *reading, uint64_t now)
 {
 	if (limit->seen_at_us > 0 && now > limit->seen_at_us) {
@@ -20,9 +24,17 @@ void limit_observe(struct limit *limit, const struct limit_reading *reading, uin
 
 		limit->rate = keep * limit->rate + (1 - keep) * grown / seconds;
 	}
+	if (limit->seen_at_us == 0)
+		limit->hits_before = reading->hits;
+	if (limit->rate < RATE_MIN)
+		limit->steady_at_us = now;
 	limit->now = *reading;
-	limit->peak = MAX(limit->peak, MAX(reading->peak, reading->used));
+	if (limit->seen_at_us == 0 || MAX(reading->peak, reading->used) > limit->peak) {
+		limit->peak = MAX(reading->peak, reading->used);
+		limit->peak_at_us = now;
+	}
 	limit->seen_at_us = now;
+	history_observe(&limit->history, now, MAX(reading->peak, reading->used));
 }
 
 double limit_headroom(const struct limit *limit)
@@ -34,9 +46,33 @@ double limit_headroom(const struct limit *limit)
 
 double limit_full_in_seconds(const struct limit *limit)
 {
-	if (limit->now.flow || limit->rate < RATE_MIN)
+	if (limit->now.flow || limit->rate < RATE_MIN || limit->now.used <= limit->now.max / 2 ||
+		limit->seen_at_us - limit->steady_at_us < GROWTH_LASTS_US)
 		return -1;
 	if (limit->now.used >= limit->now.max)
 		return 0;
 	return (double)(limit->now.max - limit->now.used) / limit->rate;
+}
+
+void history_observe(struct history *history, uint64_t now, uint64_t value)
+{
+	uint64_t minute = now / (60 * USEC_PER_SEC), passed = minute - history->minute;
+
+	for (uint64_t i = 0; i < MIN(passed, (uint64_t)HISTORY_MINUTES); i++)
+		history->slot[(minute - i) % HISTORY_MINUTES] = 0;
+	history->minute = minute;
+	history->slot[minute % HISTORY_MINUTES] =
+		MAX(history->slot[minute % HISTORY_MINUTES], value + 1);
+}
+
+void history_json(cJSON *parent, const struct history *history)
+{
+	cJSON *array = json_array(parent, "history");
+
+	for (uint64_t i = 1; i <= HISTORY_MINUTES; i++) {
+		uint64_t slot = history->slot[(history->minute + i) % HISTORY_MINUTES];
+
+		cJSON_AddItemToArray(array,
+			slot == 0 ? cJSON_CreateNull() : cJSON_CreateNumber((double)(slot - 1)));
+	}
 }

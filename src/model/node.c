@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "model/node.h"
 
+#include "base/json.h"
 #include "base/util.h"
+
+#include <stdarg.h>
+#include <stdio.h>
 
 struct setting *node_setting(const struct node *node, const char *name)
 {
@@ -40,16 +44,28 @@ struct condition *node_condition(const struct node *node, const struct condition
 	return NULL;
 }
 
+static const enum verdict verdicts[] = {
+	[SEVERITY_WARNING] = VERDICT_WARNING,
+	[SEVERITY_CRITICAL] = VERDICT_CRITICAL,
+	[SEVERITY_ADVICE] = VERDICT_OK,
+};
+
 enum verdict condition_verdict(const struct condition *condition)
 {
-	static const enum verdict verdicts[] = {
-		[SEVERITY_WARNING] = VERDICT_WARNING,
-		[SEVERITY_CRITICAL] = VERDICT_CRITICAL,
-		[SEVERITY_ADVICE] = VERDICT_OK,
-	};
+	return condition->now.status == CONDITION_TRUE
+		       ? verdicts[condition_severity(&condition->now)]
+		       : VERDICT_OK;
+}
 
-	return condition->now.status == CONDITION_TRUE ? verdicts[condition->now.type->severity]
-						       : VERDICT_OK;
+enum verdict limit_verdict(const struct limit *limit)
+{
+	double used = 1 - limit_headroom(limit);
+	enum verdict verdict = used >= 0.95  ? VERDICT_CRITICAL
+			       : used >= 0.8 ? VERDICT_WARNING
+					     : VERDICT_OK;
+
+	return limit->now.condition ? MAX(verdict, verdicts[limit->now.condition->severity])
+				    : verdict;
 }
 
 enum verdict node_verdict(const struct node *node)
@@ -66,3 +82,78 @@ const char *const verdict_names[] = {
 	[VERDICT_WARNING] = "warning",
 	[VERDICT_CRITICAL] = "critical",
 };
+
+__attribute__((__format__(__printf__, 2, 0))) static void append(
+	struct condition_reading *reading, const char *format, va_list args)
+{
+	size_t used = strlen(reading->message);
+
+	vsnprintf(reading->message + used, sizeof(reading->message) - used, format, args);
+}
+
+void condition_raise(struct condition_reading *reading, const char *reason, const char *format, ...)
+{
+	va_list args;
+
+	reading->status = CONDITION_TRUE;
+	reading->reason = reason;
+	if (reading->message[0])
+		condition_append(reading, "; ");
+	va_start(args, format);
+	append(reading, format, args);
+	va_end(args);
+}
+
+enum severity condition_severity(const struct condition_reading *reading)
+{
+	return reading->advice ? SEVERITY_ADVICE : reading->type->severity;
+}
+
+void condition_append(struct condition_reading *reading, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	append(reading, format, args);
+	va_end(args);
+}
+
+const char *const condition_status_names[] = {
+	[CONDITION_FALSE] = "False",
+	[CONDITION_TRUE] = "True",
+	[CONDITION_UNKNOWN] = "Unknown",
+};
+
+const char *const severity_names[] = {
+	[SEVERITY_WARNING] = "warning",
+	[SEVERITY_CRITICAL] = "critical",
+	[SEVERITY_ADVICE] = "advice",
+};
+
+const char *const workload_kind_names[] = {
+	[WORKLOAD_HOST] = "host",
+	[WORKLOAD_POD] = "pod",
+	[WORKLOAD_CONTAINER] = "container",
+	[WORKLOAD_UNIT] = "unit",
+	[WORKLOAD_LXD] = "lxd",
+	[WORKLOAD_NETNS] = "netns",
+};
+
+void workload_describe(const struct workload *workload, char *text, size_t size)
+{
+	if (workload->kind == WORKLOAD_HOST)
+		snprintf(text, size, "the host");
+	else
+		snprintf(text, size, "%s %s%s%s", workload_kind_names[workload->kind],
+			workload->namespace, workload->namespace[0] ? "/" : "", workload->name);
+}
+
+void workload_json(cJSON *parent, const struct workload *workload)
+{
+	cJSON *object = json_object(parent, "workload");
+
+	json_text(object, "kind", workload_kind_names[workload->kind]);
+	json_text(object, "namespace", workload->namespace);
+	json_text(object, "name", workload->name);
+	json_text(object, "id", workload->id);
+}

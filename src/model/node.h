@@ -15,14 +15,17 @@
 
 struct tuner_status {
 	const struct tuner_ops *ops;
-	void *self;        /* of ops->open */
-	void *memory;      /* what its decide() keeps from call to call */
-	enum mode mode;    /* as configured, or MODE_RELEASED */
-	uint64_t since_us; /* CLOCK_REALTIME: when it came to be in that mode */
+	void *self;                    /* of ops->open */
+	void *memory;                  /* what its decide() keeps from call to call */
+	struct sd_event_source *watch; /* of ops->event_fd, in the agent; or NULL */
+	enum mode mode;                /* as configured, or MODE_RELEASED */
+	uint64_t since_us;             /* CLOCK_REALTIME: when it came to be in that mode */
 	bool force;    /* the next poll sets again what on_drift left to others: headroom apply */
-	bool sampling; /* a sample is under way */
-	bool sampled;  /* a first one was taken */
-	bool files_stale; /* its files were changed, and not sampled since */
+	void *request; /* of ops->sample_request: the worker's until it is taken */
+	const void *requester; /* the self that made it */
+	bool request_of_now;   /* no file job was under way then */
+	bool sampled;          /* a first one was taken */
+	bool files_stale;      /* its files were changed, and not sampled since */
 	enum tuner_state state;
 	char why[TUNER_WHY_MAX]; /* empty when active */
 };
@@ -63,6 +66,8 @@ enum verdict {
 
 enum verdict node_verdict(const struct node *node);
 enum verdict condition_verdict(const struct condition *condition);
+/* By the condition that is True of it and by how much is used: what colours it. */
+enum verdict limit_verdict(const struct limit *limit);
 extern const char *const verdict_names[];
 
 #endif

@@ -6,11 +6,51 @@
 
 #include <errno.h>
 
-struct change *plan_add(struct plan *plan)
+/* A copy of text in the memory behind *end, which moves past it; NULL for NULL. */
+static const char *put_text(char **end, const char *text)
 {
-	if (grow_array(&plan->changes, plan->n, &plan->allocated, sizeof(*plan->changes)) < 0)
-		return NULL;
-	return &plan->changes[plan->n++];
+	const char *copy = *end;
+
+	if (text)
+		*end = stpcpy(*end, text) + 1;
+	return text ? copy : NULL;
+}
+
+static size_t room_of(const char *text)
+{
+	return text ? strlen(text) + 1 : 0;
+}
+
+static struct file_change *copy_file(const struct file_change *from)
+{
+	const struct file_edit *edit = &from->edit;
+	struct file_change *file = must(malloc(sizeof(*file) + room_of(edit->text) +
+					       room_of(edit->base) + room_of(edit->dump_key)));
+	char *end = (char *)(file + 1);
+
+	*file = *from;
+	file->edit.text = put_text(&end, edit->text);
+	file->edit.base = put_text(&end, edit->base);
+	file->edit.dump_key = put_text(&end, edit->dump_key);
+	return file;
+}
+
+static struct change *append(struct plan *plan)
+{
+	return add_element(&plan->changes, &plan->n, &plan->allocated, sizeof(*plan->changes));
+}
+
+struct change *plan_add(struct plan *plan, const struct file_change *file, const char *name,
+	const char *tuner, const char *old, const char *new)
+{
+	struct change *change = append(plan);
+
+	change->file = file ? copy_file(file) : NULL;
+	copy_text(change->name, sizeof(change->name), name);
+	copy_text(change->tuner, sizeof(change->tuner), tuner);
+	copy_text(change->old, sizeof(change->old), old);
+	copy_text(change->new, sizeof(change->new), new);
+	return change;
 }
 
 /*
@@ -42,72 +82,25 @@ void plan_sort(struct plan *plan)
 	}
 }
 
-static char *copy_or_null(const char *text, bool *failed)
-{
-	char *copy = text ? strdup(text) : NULL;
-
-	*failed = *failed || (text && !copy);
-	return copy;
-}
-
-static void free_file(struct file_change *file)
-{
-	if (!file)
-		return;
-	free((char *)file->edit.text);
-	free((char *)file->edit.base);
-	free((char *)file->edit.dump_key);
-	free(file);
-}
-
-int change_take_file(struct change *change, const struct file_want *want)
-{
-	struct file_change *file = calloc(1, sizeof(*file));
-	bool failed = false;
-
-	if (!file)
-		return -ENOMEM;
-	file->target = want->target;
-	copy_text(file->on_disk, sizeof(file->on_disk), want->on_disk);
-	if (want->edit) {
-		file->edit = *want->edit;
-		file->edit.text = copy_or_null(want->edit->text, &failed);
-		file->edit.base = copy_or_null(want->edit->base, &failed);
-		file->edit.dump_key = copy_or_null(want->edit->dump_key, &failed);
-	}
-	if (failed) {
-		free_file(file);
-		return -ENOMEM;
-	}
-	free_file(change->file);
-	change->file = file;
-	return 0;
-}
-
 void change_release(struct change *change)
 {
-	free_file(steal(change->file));
+	free(steal(change->file));
 	free(steal(change->why));
 }
 
-int plan_move(struct plan *plan, struct plan *from, bool files_alone)
+void plan_move(struct plan *plan, struct plan *from, enum plan_part part)
 {
 	size_t kept = 0;
-	int r = 0;
 
 	for (size_t i = 0; i < from->n; i++) {
-		bool wanted = !files_alone || from->changes[i].file;
-		struct change *change = wanted ? plan_add(plan) : NULL;
+		bool is_file = from->changes[i].file != NULL;
 
-		if (change)
-			*change = from->changes[i];
+		if (part == PLAN_ALL || (part == PLAN_FILES) == is_file)
+			*append(plan) = from->changes[i];
 		else
 			from->changes[kept++] = from->changes[i];
-		if (wanted && !change)
-			r = -ENOMEM;
 	}
 	from->n = kept;
-	return r;
 }
 
 void plan_reset(struct plan *plan)

@@ -5,50 +5,52 @@
 
 #include <stdlib.h>
 
-/* A zeroed element at the end of an array; NULL without memory. */
-static void *append(void *array, size_t *n, size_t *allocated, size_t size)
+struct want *proposal_value(struct proposal *proposal)
 {
-	if (grow_array(array, *n, allocated, size) < 0)
-		return NULL;
-	return *(char **)array + (*n)++ * size;
+	return add_element(&proposal->wants, &proposal->n_wants, &proposal->wants_allocated,
+		sizeof(*proposal->wants));
 }
 
-struct value_want *proposal_value(struct proposal *proposal)
+struct want *proposal_file(struct proposal *proposal, const char *text)
 {
-	return append(&proposal->values, &proposal->n_values, &proposal->values_allocated,
-		sizeof(*proposal->values));
-}
+	struct want *want = proposal_value(proposal);
 
-struct file_want *proposal_file(struct proposal *proposal)
-{
-	return append(&proposal->files, &proposal->n_files, &proposal->files_allocated,
-		sizeof(*proposal->files));
+	want->file = must(calloc(1, sizeof(*want->file)));
+	want->file->edit.text = text ? must(strdup(text)) : NULL;
+	return want;
 }
 
 struct limit_reading *proposal_limit(struct proposal *proposal)
 {
-	return append(&proposal->limits, &proposal->n_limits, &proposal->limits_allocated,
+	return add_element(&proposal->limits, &proposal->n_limits, &proposal->limits_allocated,
 		sizeof(*proposal->limits));
 }
 
-struct condition_reading *proposal_condition(struct proposal *proposal)
+struct condition_reading *proposal_condition(
+	struct proposal *proposal, const struct condition_type *type, const char *reason)
 {
-	return append(&proposal->conditions, &proposal->n_conditions,
-		&proposal->conditions_allocated, sizeof(*proposal->conditions));
+	struct condition_reading *reading = add_element(&proposal->conditions,
+		&proposal->n_conditions, &proposal->conditions_allocated, sizeof(*reading));
+
+	reading->type = type;
+	reading->reason = reason;
+	return reading;
 }
 
 void proposal_reset(struct proposal *proposal)
 {
-	proposal->n_values = 0;
-	proposal->n_files = 0;
-	proposal->n_limits = 0;
-	proposal->n_conditions = 0;
+	for (size_t i = 0; i < proposal->n_wants; i++) {
+		if (proposal->wants[i].file)
+			free((char *)proposal->wants[i].file->edit.text);
+		free(proposal->wants[i].file);
+	}
+	proposal->n_wants = proposal->n_limits = proposal->n_conditions = 0;
 }
 
 void proposal_clear(struct proposal *proposal)
 {
-	free(proposal->values);
-	free(proposal->files);
+	proposal_reset(proposal);
+	free(proposal->wants);
 	free(proposal->limits);
 	free(proposal->conditions);
 	*proposal = (struct proposal){0};

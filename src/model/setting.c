@@ -5,6 +5,7 @@
 #include "base/util.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 /* An integer of either sign, as wide as any sysctl: kernel.shmmax needs all 64 bits. */
 typedef __int128 wide;
@@ -106,28 +107,18 @@ bool value_equal(const char *a, const char *b)
 	}
 }
 
-/* Appends a word and the blank before it. False when it does not fit. */
-static bool append_word(char text[static SETTING_VALUE_MAX], const char *word)
-{
-	size_t used = strlen(text);
-
-	if (used + 1 + strlen(word) >= SETTING_VALUE_MAX)
-		return false;
-	if (used > 0)
-		text[used++] = ' ';
-	return copy_text(text + used, SETTING_VALUE_MAX - used, word);
-}
-
 int value_max(const char *a, const char *b, char out[static SETTING_VALUE_MAX])
 {
 	char word_a[SETTING_VALUE_MAX], word_b[SETTING_VALUE_MAX], larger[SETTING_VALUE_MAX] = "";
-	int order;
+	int order, n = 0;
 
 	if (value_compare(a, b, &order) < 0)
 		return -EINVAL;
 	while ((a = next_word(a, word_a)) && (b = next_word(b, word_b))) {
-		if (value_compare(word_a, word_b, &order) < 0 ||
-			!append_word(larger, order < 0 ? word_b : word_a))
+		(void)value_compare(word_a, word_b, &order);
+		n += snprintf(larger + n, sizeof(larger) - (size_t)n, "%s%s", n > 0 ? " " : "",
+			order < 0 ? word_b : word_a);
+		if ((size_t)n >= sizeof(larger))
 			return -EINVAL;
 	}
 	copy_text(out, SETTING_VALUE_MAX, larger);

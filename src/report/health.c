@@ -3,25 +3,25 @@
 
 #include "base/json.h"
 #include "base/text.h"
+#include "base/util.h"
 
-int report_health(const struct node *node, char **ret, size_t *len)
+cJSON *report_health(const struct node *node)
 {
-	struct json json;
+	cJSON *root = cJSON_CreateObject();
 	cJSON *checks;
 
-	json_begin(&json);
-	json_text(&json, json.root, "status", verdict_names[node_verdict(node)]);
-	checks = json_array(&json, json.root, "checks");
+	json_text(root, "status", verdict_names[node_verdict(node)]);
+	checks = json_array(root, "checks");
 	for (size_t i = 0; i < node->n_conditions; i++) {
 		const struct condition *condition = &node->conditions[i];
-		cJSON *check = json_append(&json, checks);
+		cJSON *check = json_append(checks);
 
-		json_text(&json, check, "type", condition->now.type->name);
-		json_text(&json, check, "status", verdict_names[condition_verdict(condition)]);
-		json_text(&json, check, "reason", condition->now.reason);
-		json_text(&json, check, "message", condition->now.message);
+		json_text(check, "type", condition->now.type->name);
+		json_text(check, "status", verdict_names[condition_verdict(condition)]);
+		json_text(check, "reason", condition->now.reason);
+		json_text(check, "message", condition->now.message);
 	}
-	return json_end(&json, false, ret, len);
+	return root;
 }
 
 /* A tuner that is on must work, or say what it lacks; off though it is on is a fault. */
@@ -46,30 +46,40 @@ static bool put_tuner(FILE *out, const struct tuner_status *tuner)
 	return good;
 }
 
-struct ready_text {
-	const struct node *node;
-	bool ready;
-};
-
-static void put_ready(FILE *out, void *data)
+bool report_ready(FILE *out, const struct node *node)
 {
-	struct ready_text *text = data;
-	const struct node *node = text->node;
+	bool ready = node->applied;
 
-	text->ready = node->applied;
-	fputs(node->applied ? "[+] applied\n" : "[-] applied: the first apply is not done yet\n",
-		out);
+	fputs(ready ? "[+] applied\n" : "[-] applied: the first apply is not done yet\n", out);
 	for (size_t i = 0; i < node->n_tuners; i++)
-		text->ready &= put_tuner(out, &node->tuners[i]);
-	fputs(text->ready ? "ready\n" : "not ready\n", out);
+		ready &= put_tuner(out, &node->tuners[i]);
+	fputs(ready ? "ready\n" : "not ready\n", out);
+	return ready;
 }
 
-int report_ready(const struct node *node, bool *ready, char **ret, size_t *len)
+void report_line(const struct node *node, char line[static STATUS_LINE_MAX])
 {
-	struct ready_text text = {.node = node};
-	int r = document_text(put_ready, &text, ret, len);
+	size_t synced = 0;
 
-	if (r == 0)
-		*ready = text.ready;
-	return r;
+	for (size_t i = 0; i < node->n_settings; i++)
+		synced += setting_in_sync(&node->settings[i]);
+	copy_text(line, STATUS_LINE_MAX, verdict_names[node_verdict(node)]);
+	for (size_t i = 0; i < node->n_conditions; i++)
+		if (node->conditions[i].now.status == CONDITION_TRUE)
+			text_append(
+				line, STATUS_LINE_MAX, ", %s", node->conditions[i].now.type->name);
+	text_append(
+		line, STATUS_LINE_MAX, "; %zu of %zu settings in sync", synced, node->n_settings);
+	if (node_would_change(node) > 0)
+		text_append(line, STATUS_LINE_MAX, "; %zu would change", node_would_change(node));
+	for (size_t i = 0; i < node->n_tuners; i++)
+		if (node->tuners[i].mode == MODE_RELEASED)
+			text_append(
+				line, STATUS_LINE_MAX, "; %s released", node->tuners[i].ops->name);
+	/* Whole percents, so that a busy table does not send a new line every second. */
+	for (size_t i = 0; i < node->n_limits; i++)
+		if (node->limits[i].now.max > 0)
+			text_append(line, STATUS_LINE_MAX, "; %s %.0f %% used",
+				node->limits[i].now.name,
+				(1 - limit_headroom(&node->limits[i])) * 100);
 }

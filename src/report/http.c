@@ -3,10 +3,10 @@
 
 #include "base/file.h"
 #include "base/util.h"
+#include "config/option.h"
 
 #include <errno.h>
 #include <libgen.h>
-#include <netdb.h>
 #include <netinet/in.h>
 
 #define REQUEST_US      (10 * USEC_PER_SEC)
@@ -21,7 +21,7 @@
 /* sd-event's default of 250 ms would let a deadline pass by that much. */
 #define TIMER_ACCURACY_US (10 * USEC_PER_MSEC)
 
-/* How long accept pauses at most without descriptors: they may also be freed elsewhere. */
+/* How long accept pauses without descriptors. */
 #define PAUSE_US USEC_PER_SEC
 
 /*
@@ -30,32 +30,13 @@
  */
 #define ACCEPT_BATCH 16
 
-DEFINE_CLEANUP(struct addrinfo, freeaddrinfo)
-
 /* Connections: deadlines and eviction. */
-
-static void connection_free(struct http_connection *connection)
-{
-	struct http_server *server = connection->server;
-	struct http_connection **at = &server->connections;
-
-	while (*at && *at != connection)
-		at = &(*at)->next;
-	if (*at)
-		*at = connection->next;
-	if (!connection->shut)
-		server->n_open--;
-	free(connection);
-}
 
 /* libmicrohttpd finds the end of the stream at its next turn, and closes the descriptor. */
 static void connection_shut(struct http_connection *connection)
 {
-	if (connection->shut)
-		return;
 	shutdown(connection->fd, SHUT_RDWR);
 	connection->shut = true;
-	connection->server->n_open--;
 }
 
 void http_connection_phase(struct http_connection *connection, enum http_phase phase)
@@ -65,20 +46,24 @@ void http_connection_phase(struct http_connection *connection, enum http_phase p
 }
 
 /*
- * Incomplete requests go first, then replies that nobody fetches; what is being worked on stays.
- * False when there is none that may be closed.
+ * Makes room for one more connection. Incomplete requests go first, then replies that nobody
+ * fetches; what is being worked on stays. False when there is none that may be closed.
  */
-static bool evict_oldest(struct http_server *server)
+static bool make_room(struct http_server *server)
 {
 	struct http_connection *oldest = NULL;
+	unsigned n_open = 0;
 
 	for (struct http_connection *c = server->connections; c; c = c->next) {
+		n_open += !c->shut;
 		if (c->shut || c->phase == HTTP_WORKING)
 			continue;
 		if (!oldest || (c->phase == oldest->phase ? c->since_us < oldest->since_us
 							  : c->phase == HTTP_RECEIVING))
 			oldest = c;
 	}
+	if (n_open < server->max_open)
+		return true;
 	if (oldest)
 		connection_shut(oldest);
 	return oldest;
@@ -91,88 +76,55 @@ static uint64_t deadline(const struct http_connection *connection)
 	return connection->since_us + connection->server->request_us;
 }
 
-/* Over TCP nobody may: the address says nothing about who it is. */
-static bool is_authorized(const struct http_server *server, int fd)
-{
-	struct ucred peer;
-	socklen_t length = sizeof(peer);
-
-	return server->local && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 &&
-	       peer.uid == server->admin;
-}
-
-/* Takes fd in any case. */
-static void connection_add(
-	struct http_server *server, int fd, const struct sockaddr *address, socklen_t length)
-{
-	struct http_connection *connection = NULL;
-
-	if (server->n_open < server->max_open || evict_oldest(server))
-		connection = calloc(1, sizeof(*connection));
-	if (!connection) {
-		close(fd);
-		return;
-	}
-	connection->server = server;
-	connection->fd = fd;
-	connection->authorized = is_authorized(server, fd);
-	http_connection_phase(connection, HTTP_RECEIVING);
-	connection->next = server->connections;
-	server->connections = connection;
-	server->n_open++;
-	/* It closes the descriptor when it fails. */
-	if (MHD_add_connection(server->daemon, fd, address, length) != MHD_YES)
-		connection_free(connection);
-}
-
-static void set_accepting(struct http_server *server, bool accepting)
-{
-	server->paused_until_us = accepting ? 0 : now_us() + PAUSE_US;
-	if (server->listener && !server->closing)
-		sd_event_source_set_enabled(
-			server->listener, accepting ? SD_EVENT_ON : SD_EVENT_OFF);
-}
-
 static void on_connection(void *userdata, struct MHD_Connection *mhd, void **state,
 	enum MHD_ConnectionNotificationCode code)
 {
 	struct http_server *server = userdata;
-	const union MHD_ConnectionInfo *info =
-		MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
+	struct http_connection **at = &server->connections, *connection = *state;
+	struct ucred peer;
+	socklen_t length = sizeof(peer);
+	int fd = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
 
 	if (code != MHD_CONNECTION_NOTIFY_STARTED) {
-		if (*state)
-			connection_free(*state);
+		while (*at && *at != connection)
+			at = &(*at)->next;
+		if (*at)
+			*at = connection->next;
+		free(connection);
 		*state = NULL;
-		if (server->paused_until_us)
-			set_accepting(server, true); /* a descriptor comes free */
 		return;
 	}
-	for (struct http_connection *c = server->connections; info && c; c = c->next) {
-		if (c->fd != info->connect_fd || c->started)
-			continue;
-		c->started = true;
-		*state = c;
+	connection = make_room(server) ? calloc(1, sizeof(*connection)) : NULL;
+	if (!connection) {
+		shutdown(fd, SHUT_RDWR);
 		return;
 	}
+	connection->server = server;
+	connection->mhd = mhd;
+	connection->fd = fd;
+	/* Over TCP nobody is: the address says nothing about who it is. */
+	connection->authorized = server->local &&
+				 getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 &&
+				 peer.uid == server->admin;
+	http_connection_phase(connection, HTTP_RECEIVING);
+	connection->next = server->connections;
+	server->connections = connection;
+	*state = connection;
 }
 
 /* The loop's side. */
 
-static void arm_timer(struct http_server *server)
+static void run_daemon(struct http_server *server)
 {
 	MHD_UNSIGNED_LONG_LONG milliseconds;
-	uint64_t next = UINT64_MAX;
+	uint64_t next = server->paused_until_us ? server->paused_until_us : UINT64_MAX;
 
+	MHD_run(server->daemon);
 	/* A timeout of 0 says that libmicrohttpd holds input that it has not parsed. */
-	if (server->resumed)
-		next = now_us();
-	else if (MHD_get_timeout(server->daemon, &milliseconds) == MHD_YES)
-		next = now_us() + (uint64_t)milliseconds * USEC_PER_MSEC;
+	if (MHD_get_timeout(server->daemon, &milliseconds) == MHD_YES)
+		next = MIN(next, now_us() + (uint64_t)milliseconds * USEC_PER_MSEC);
 	for (const struct http_connection *c = server->connections; c; c = c->next)
 		next = MIN(next, deadline(c));
-	if (server->paused_until_us)
-		next = MIN(next, server->paused_until_us);
 	if (next < UINT64_MAX)
 		sd_event_source_set_time(server->timer, next);
 	sd_event_source_set_enabled(
@@ -182,23 +134,8 @@ static void arm_timer(struct http_server *server)
 void http_server_wake(struct http_server *server)
 {
 	/* libmicrohttpd signals a resumed connection to its own threads only, and has none here. */
-	server->resumed = true;
-	arm_timer(server);
-}
-
-static void run_daemon(struct http_server *server)
-{
-	struct http_connection *next;
-
-	server->resumed = false;
-	MHD_run(server->daemon);
-	/* Without memory libmicrohttpd closed it silently: the descriptor is someone else's. */
-	for (struct http_connection *c = server->connections; c; c = next) {
-		next = c->next;
-		if (!c->started)
-			connection_free(c);
-	}
-	arm_timer(server);
+	sd_event_source_set_time(server->timer, now_us());
+	sd_event_source_set_enabled(server->timer, SD_EVENT_ONESHOT);
 }
 
 static int on_daemon(sd_event_source *source, int fd, uint32_t events, void *userdata)
@@ -214,8 +151,10 @@ static int on_timer(sd_event_source *source, uint64_t usec, void *userdata)
 	uint64_t now = now_us();
 
 	(void)source, (void)usec;
-	if (server->paused_until_us && server->paused_until_us <= now)
-		set_accepting(server, true);
+	if (server->paused_until_us && server->paused_until_us <= now && !server->closing) {
+		server->paused_until_us = 0;
+		sd_event_source_set_enabled(server->listener, SD_EVENT_ON);
+	}
 	for (struct http_connection *c = server->connections; c; c = c->next)
 		if (deadline(c) <= now)
 			connection_shut(c);
@@ -227,7 +166,7 @@ static int on_listener(sd_event_source *source, int fd, uint32_t events, void *u
 {
 	struct http_server *server = userdata;
 
-	(void)source, (void)events;
+	(void)events;
 	for (int i = 0; i < ACCEPT_BATCH; i++) {
 		struct sockaddr_storage address = {0};
 		socklen_t length = sizeof(address);
@@ -235,12 +174,16 @@ static int on_listener(sd_event_source *source, int fd, uint32_t events, void *u
 			fd, (struct sockaddr *)&address, &length, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 		if (client >= 0) {
-			connection_add(server, client, (const struct sockaddr *)&address, length);
+			/* It closes the descriptor when it fails. */
+			MHD_add_connection(
+				server->daemon, client, (const struct sockaddr *)&address, length);
 			continue;
 		}
 		/* The waiting client would wake the loop again at once, and without end. */
-		if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
-			set_accepting(server, false);
+		if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+			server->paused_until_us = now_us() + PAUSE_US;
+			sd_event_source_set_enabled(source, SD_EVENT_OFF);
+		}
 		break; /* all accepted, or that client has gone: the loop comes back for the next */
 	}
 	run_daemon(server);
@@ -249,48 +192,19 @@ static int on_listener(sd_event_source *source, int fd, uint32_t events, void *u
 
 /* Sockets. */
 
-/* "ADDRESS:PORT" and nothing that would have to be resolved. */
-static int parse_listen(const char *listen_on, struct addrinfo **ret)
-{
-	static const struct addrinfo hints = {
-		.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE,
-		.ai_socktype = SOCK_STREAM,
-	};
-	const char *colon = strrchr(listen_on, ':');
-	char host[128];
-	size_t len = colon ? (size_t)(colon - listen_on) : 0;
-	uint64_t port;
-	int r;
-
-	/* getaddrinfo would cut a port of 65536 to 0. */
-	if (len == 0 || len >= sizeof(host) || parse_count(colon + 1, &port) < 0 ||
-		port > UINT16_MAX)
-		return -EINVAL;
-	if (listen_on[0] == '[' && listen_on[len - 1] == ']')
-		copy_text(host, len - 1, listen_on + 1);
-	else if (memchr(listen_on, ':', len))
-		return -EINVAL;
-	else
-		copy_text(host, len + 1, listen_on);
-	r = getaddrinfo(host, colon + 1, &hints, ret);
-	if (r == EAI_MEMORY)
-		return -ENOMEM;
-	return r == 0 ? 0 : -EINVAL;
-}
-
 static int bind_tcp(struct http_server *server, const char *listen_on)
 {
-	_cleanup_(cleanup_freeaddrinfo) struct addrinfo *info = NULL;
 	static const int one = 1;
-	int r = parse_listen(listen_on, &info);
+	struct sockaddr_storage address;
+	socklen_t length = listen_address(listen_on, &address);
 
-	if (r < 0)
-		return r;
-	server->fd = socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (length == 0)
+		return -EINVAL;
+	server->fd = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	/* A restart finds connections of the last run in TIME_WAIT. */
 	if (server->fd < 0 ||
 		setsockopt(server->fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) < 0 ||
-		bind(server->fd, info->ai_addr, info->ai_addrlen) < 0)
+		bind(server->fd, (const struct sockaddr *)&address, length) < 0)
 		return -errno;
 	return 0;
 }
@@ -429,14 +343,13 @@ void http_server_close(struct http_server *server)
 	sd_event_source_disable_unref(server->listener);
 	cleanup_close(&server->fd);
 	if (server->daemon) {
-		http_requests_abandon(server);
+		for (struct http_connection *c = server->connections; c; c = c->next)
+			http_connection_abandon(c);
 		sd_event_source_disable_unref(server->daemon_source);
 		http_rendered_drop(server);
 		MHD_stop_daemon(server->daemon);
 	}
 	sd_event_source_disable_unref(server->timer);
-	while (server->connections)
-		connection_free(server->connections);
 	sd_event_unref(server->event);
 	free(server);
 }

@@ -9,6 +9,7 @@
  * other. Documents are rendered at most once a tick. Without a client it never wakes up.
  */
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -41,8 +42,7 @@ struct http_handlers {
 	 * server that was closed, is no concern of the handler. It must not close the server
 	 * itself.
 	 */
-	void (*apply)(void *userdata, const char *only, struct http_reply *reply);
-	void (*restore)(void *userdata, const char *only, struct http_reply *reply);
+	void (*change)(void *userdata, bool restore, const char *only, struct http_reply *reply);
 };
 
 /* Answers with a JSON document, which is copied. Ends reply. */

@@ -18,26 +18,33 @@ enum http_phase {
 	HTTP_SENDING,
 };
 
+/* A connection and the request it is at. */
 struct http_connection {
 	struct http_connection *next;
 	struct http_server *server;
+	struct MHD_Connection *mhd;
 	int fd;          /* libmicrohttpd's; valid until it reports that it closes it */
-	bool started;    /* libmicrohttpd knows it */
 	bool shut;       /* shut down: only waits for libmicrohttpd to notice */
 	bool authorized; /* may POST, and sees what is for root alone */
 	enum http_phase phase;
-	uint64_t since_us; /* when the phase began */
+	uint64_t since_us;             /* when the phase began */
+	size_t body;                   /* bytes of the request's body so far */
+	struct http_reply *reply;      /* while a handler has it */
+	struct MHD_Response *response; /* what the handler answered */
+	unsigned status;
 };
 
 /* What is kept until the next tick. */
 enum http_document {
+	HTTP_LIVE, /* never kept */
 	HTTP_READY,
 	HTTP_HEALTH,
 	HTTP_METRICS,
 	HTTP_OPENMETRICS,
+	HTTP_PAGE,
+	HTTP_PAGE_PAUSED,
 	HTTP_STATUS, /* compact, for everyone; then + 1: pretty; + 2: trusted; + 3: both */
-	HTTP_PAGE = HTTP_STATUS + 4,
-	HTTP_DOCUMENTS,
+	HTTP_DOCUMENTS = HTTP_STATUS + 4,
 };
 
 struct http_rendered {
@@ -52,15 +59,12 @@ struct http_server {
 	const struct http_handlers *handlers;
 	void *userdata;
 	int fd;
-	bool local;      /* a unix socket */
-	unsigned n_open; /* connections that were accepted and not shut down */
+	bool local; /* a unix socket */
 	unsigned max_open;
 	uint64_t request_us;
 	uid_t admin;
 	struct http_connection *connections;
-	struct http_request *working; /* suspended requests */
 	bool closing;
-	bool resumed;             /* a suspended request waits for libmicrohttpd's next turn */
 	uint64_t paused_until_us; /* no accept until then; 0 when not paused */
 	struct sockaddr_un path;  /* of the unix socket, and what it was when it was made */
 	struct stat path_stat;
@@ -77,7 +81,7 @@ enum MHD_Result http_route(void *server, struct MHD_Connection *mhd, const char 
 	const char *method, const char *version, const char *data, size_t *size, void **state);
 void http_request_completed(void *server, struct MHD_Connection *mhd, void **state,
 	enum MHD_RequestTerminationCode code);
-void http_requests_abandon(struct http_server *server);
+void http_connection_abandon(struct http_connection *connection);
 void http_rendered_drop(struct http_server *server);
 
 /* Whether an Accept header prefers OpenMetrics 1.0 to plain text. NULL: no. */

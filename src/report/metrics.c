@@ -3,21 +3,15 @@
 
 #include "base/build.h"
 #include "base/exposition.h"
-#include "base/text.h"
+#include "base/file.h"
 #include "base/util.h"
 #include "tuners/table.h"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
-
-struct metrics_text {
-	const struct node *node;
-	bool openmetrics;
-};
 
 static void put_one(struct metric_sink *sink, const char *name, double value)
 {
@@ -45,39 +39,31 @@ static const char *user_name(const struct workload *workload)
 	return workload->name[0] ? workload->name : workload->id;
 }
 
-static bool same_labels(const struct workload *a, const struct workload *b)
-{
-	return a->kind == b->kind && streq(a->namespace, b->namespace) &&
-	       streq(user_name(a), user_name(b));
-}
-
 /*
  * Two workloads may differ in nothing but their id, which is no label: their use is summed, as a
- * duplicate series would void the scrape. False for one that an earlier sum contains.
+ * duplicate series would void the scrape.
  */
-static bool user_sum(const struct limit_reading *reading, unsigned i, double *sum)
-{
-	const struct workload *workload = &reading->top[i].workload;
-
-	for (unsigned k = 0; k < i; k++)
-		if (same_labels(&reading->top[k].workload, workload))
-			return false;
-	*sum = 0;
-	for (unsigned k = i; k < reading->n_top; k++)
-		if (same_labels(&reading->top[k].workload, workload))
-			*sum += (double)reading->top[k].used;
-	return true;
-}
-
 static void put_users(struct metric_sink *sink, const struct limit_reading *reading)
 {
-	double reported = 0, sum;
+	double reported = 0;
 
 	for (unsigned i = 0; i < reading->n_top; i++) {
 		const struct workload *workload = &reading->top[i].workload;
+		unsigned first = reading->n_top;
+		double sum = 0;
 
+		for (unsigned k = 0; k < reading->n_top; k++) {
+			const struct workload *other = &reading->top[k].workload;
+
+			if (other->kind != workload->kind ||
+				!streq(other->namespace, workload->namespace) ||
+				!streq(user_name(other), user_name(workload)))
+				continue;
+			first = MIN(first, k);
+			sum += (double)reading->top[k].used;
+		}
 		reported += (double)reading->top[i].used;
-		if (user_sum(reading, i, &sum))
+		if (first == i)
 			metric_sample(sink, sum, reading->name, workload_kind_names[workload->kind],
 				workload->namespace, user_name(workload), NULL);
 	}
@@ -166,16 +152,12 @@ static void put_tuners(struct metric_sink *sink, const struct node *node)
 
 static void put_memory(struct metric_sink *sink)
 {
-	_cleanup_close_ int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
 	double page = (double)sysconf(_SC_PAGESIZE);
+	_cleanup_free_ char *text = NULL;
 	uint64_t virtual, resident;
-	char text[128];
-	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
 
-	if (n <= 0)
-		return;
-	text[n] = '\0';
-	if (sscanf(text, "%" SCNu64 " %" SCNu64, &virtual, &resident) != 2)
+	if (read_file("/proc/self/statm", 4096, &text, NULL) < 0 ||
+		sscanf(text, "%" SCNu64 " %" SCNu64, &virtual, &resident) != 2)
 		return;
 	put_one(sink, "process_virtual_memory_bytes", (double)virtual * page);
 	put_one(sink, "process_resident_memory_bytes", (double)resident * page);
@@ -217,26 +199,18 @@ static void put_process(struct metric_sink *sink, uint64_t started_us)
 	put_one(sink, "process_start_time_seconds", (double)started_us / (double)USEC_PER_SEC);
 }
 
-static void put_metrics(FILE *out, void *data)
+void report_metrics(FILE *out, const struct node *node, bool openmetrics)
 {
-	const struct metrics_text *text = data;
 	struct metric_sink sink = {
-		.out = out, .openmetrics = text->openmetrics, .rows = core_tables.metric_rows};
+		.out = out, .openmetrics = openmetrics, .rows = core_tables.metric_rows};
 
-	put_agent(&sink, text->node);
-	put_limits(&sink, text->node);
-	put_settings(&sink, text->node);
-	put_conditions(&sink, text->node);
-	put_tuners(&sink, text->node);
+	put_agent(&sink, node);
+	put_limits(&sink, node);
+	put_settings(&sink, node);
+	put_conditions(&sink, node);
+	put_tuners(&sink, node);
 	sink.rows = core_tables.metric_rows;
-	put_process(&sink, text->node->started_us);
-	if (sink.openmetrics)
-		fputs("# EOF\n", sink.out);
-}
-
-int report_metrics(const struct node *node, bool openmetrics, char **ret, size_t *len)
-{
-	struct metrics_text text = {.node = node, .openmetrics = openmetrics};
-
-	return document_text(put_metrics, &text, ret, len);
+	put_process(&sink, node->started_us);
+	if (openmetrics)
+		fputs("# EOF\n", out);
 }

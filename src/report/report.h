@@ -4,41 +4,50 @@
 
 /*
  * The node as documents. Each function only reads the node, and its cost depends on what the agent
- * reports, never on the size of a kernel table. On success *ret is a new buffer that the caller
- * frees, len its length without the terminator (len may be NULL); 0 or -ENOMEM. Every document ends
- * with a newline and is valid UTF-8 for any names in the node.
+ * reports, never on the size of a kernel table. Every document is valid UTF-8 for any names in the
+ * node. JSON is the caller's to delete.
  */
 
-#include <stdbool.h>
-#include <stddef.h>
+#include <stdio.h>
+
+#include <cjson/cJSON.h>
 
 #include "model/node.h"
 
 #include <headroom/plan.h>
 
-/*
- * /v1/status, schema 1. pretty: indented, for people. trusted: for root's eyes, with what a tuner
- * shows nobody else.
- */
-int report_status(const struct node *node, bool pretty, bool trusted, char **ret, size_t *len);
-
-/* /metrics: Prometheus text 0.0.4, or OpenMetrics 1.0. */
-int report_metrics(const struct node *node, bool openmetrics, char **ret, size_t *len);
+/* /v1/status, schema 1. trusted: for root's eyes, with what a tuner shows nobody else. */
+cJSON *report_status(const struct node *node, bool trusted);
 
 /* /health: {"status": "ok|warning|critical", "checks": [...]}. */
-int report_health(const struct node *node, char **ret, size_t *len);
-
-/* /readyz?verbose: a line for each tuner. *ready (never NULL) is the verdict. */
-int report_ready(const struct node *node, bool *ready, char **ret, size_t *len);
+cJSON *report_health(const struct node *node);
 
 /*
  * {"changes": [{"name", "tuner", "old", "new", "actual", "reason", "error"}], "failed": N}: a plan
  * before (done: false; actual and error are null) or after it was carried out.
  */
-int report_plan(const struct plan *plan, bool done, char **ret);
+cJSON *report_plan(const struct plan *plan, bool done);
 
-/* /: the status page, one self-contained HTML document. */
-int report_page(const struct node *node, char **ret, size_t *len);
-extern const char page_style[];
+/* /metrics: Prometheus text 0.0.4, or OpenMetrics 1.0. */
+void report_metrics(FILE *out, const struct node *node, bool openmetrics);
+
+/* /readyz?verbose: a line for each tuner. The verdict. */
+bool report_ready(FILE *out, const struct node *node);
+
+/* /: the status page, one self-contained HTML document; paused: it does not renew itself. */
+void report_page(FILE *out, const struct node *node, bool paused);
+extern const char report_page_style[]; /* its style sheet */
+
+#define STATUS_LINE_MAX 256
+
+/* What systemd shows of the service: one line, cut where it is too long. */
+void report_line(const struct node *node, char line[static STATUS_LINE_MAX]);
+
+/* What a word of the status document means: a verdict, state, status or severity. */
+enum tone { TONE_GOOD, TONE_WARNING, TONE_BAD, TONE_FAINT };
+enum tone tone_of(const char *word);
+
+/* The word for people: of a True condition its severity, OK of a False one, else word itself. */
+const char *condition_word(const cJSON *row, const char *word);
 
 #endif

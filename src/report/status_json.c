@@ -3,172 +3,212 @@
 
 #include "base/build.h"
 #include "base/json.h"
-
-#include <string.h>
+#include "base/log.h"
+#include "base/util.h"
 
 #define STATUS_SCHEMA 1
 
-static void add_node(struct json *json, const struct node *node)
+static void add_node(cJSON *root, const struct node *node)
 {
-	cJSON *object = json_object(json, json->root, "node");
+	cJSON *object = json_object(root, "node");
 
-	json_text(json, object, "name", node->name);
-	json_text(json, object, "version", HEADROOM_VERSION);
-	json_text(json, object, "commit", HEADROOM_COMMIT);
-	json_time(json, object, "started", node->started_us);
-	json_text(json, object, "verdict", verdict_names[node_verdict(node)]);
-	json_bool(json, object, "applied", node->applied);
-	json_number(json, object, "would_change", (double)node_would_change(node));
+	json_text(object, "name", node->name);
+	json_text(object, "version", HEADROOM_VERSION);
+	json_text(object, "commit", HEADROOM_COMMIT);
+	json_time(object, "started", node->started_us);
+	json_text(object, "verdict", verdict_names[node_verdict(node)]);
+	json_bool(object, "applied", node->applied);
+	json_number(object, "would_change", (double)node_would_change(node));
 }
 
-static void add_top(struct json *json, cJSON *parent, const struct limit_reading *reading)
+static void add_limit(cJSON *array, const struct limit *limit)
 {
-	cJSON *top = json_array(json, parent, "top");
+	cJSON *object = json_append(array), *top;
+	double full = limit_full_in_seconds(limit);
 
-	for (unsigned i = 0; i < reading->n_top; i++) {
-		cJSON *user = json_append(json, top);
+	json_text(object, "name", limit->now.name);
+	json_number(object, "used", (double)limit->now.used);
+	json_number(object, "max", (double)limit->now.max);
+	json_text(object, "unit", limit->now.unit);
+	json_number(object, "headroom", limit_headroom(limit));
+	json_number(object, "peak", (double)limit->peak);
+	json_time(object, "peak_at",
+		limit->peak_at_us > 0 ? realtime_us() - (limit->seen_at_us - limit->peak_at_us)
+				      : 0);
+	json_number(object, "hits", (double)limit->now.hits);
+	json_number(object, "hits_before", (double)limit->hits_before);
+	json_text(object, "severity", verdict_names[limit_verdict(limit)]);
+	json_text(object, "bound", limit->now.upper_bound ? "upper" : "exact");
+	if (full < 0)
+		json_null(object, "full_in_seconds");
+	else
+		json_number(object, "full_in_seconds", full);
+	history_json(object, &limit->history);
+	top = json_array(object, "top");
+	for (unsigned i = 0; i < limit->now.n_top; i++) {
+		cJSON *user = json_append(top);
 
-		workload_json(json, user, &reading->top[i].workload);
-		json_number(json, user, "used", (double)reading->top[i].used);
+		workload_json(user, &limit->now.top[i].workload);
+		json_number(user, "used", (double)limit->now.top[i].used);
 	}
 }
 
-static void add_limit(struct json *json, cJSON *array, const struct limit *limit)
+static void add_setting(cJSON *array, const struct setting *setting)
 {
-	cJSON *object = json_append(json, array);
-	double full = limit_full_in_seconds(limit);
+	cJSON *object = json_append(array);
 
-	json_text(json, object, "name", limit->now.name);
-	json_number(json, object, "used", (double)limit->now.used);
-	json_number(json, object, "max", (double)limit->now.max);
-	json_text(json, object, "unit", limit->now.unit);
-	json_number(json, object, "headroom", limit_headroom(limit));
-	json_number(json, object, "peak", (double)limit->peak);
-	json_number(json, object, "hits", (double)limit->now.hits);
-	json_text(json, object, "bound", limit->now.upper_bound ? "upper" : "exact");
-	if (full < 0)
-		json_null(json, object, "full_in_seconds");
-	else
-		json_number(json, object, "full_in_seconds", full);
-	add_top(json, object, &limit->now);
+	json_text(object, "name", setting->name);
+	json_text(object, "tuner", setting->tuner);
+	json_text(object, "mode", mode_names[setting->mode]);
+	json_text(object, "wanted", setting->wanted);
+	json_text(object, "actual", setting->actual);
+	json_text(object, "original", setting->original);
+	json_text(object, "state", setting_state_names[setting->state]);
+	json_text(object, "reason", setting->reason);
+	json_text(object, "why", setting->why);
 }
 
-static void add_setting(struct json *json, cJSON *array, const struct setting *setting)
+static void add_condition(cJSON *array, const struct condition *condition)
 {
-	cJSON *object = json_append(json, array);
+	cJSON *object = json_append(array);
 
-	json_text(json, object, "name", setting->name);
-	json_text(json, object, "tuner", setting->tuner);
-	json_text(json, object, "mode", mode_names[setting->mode]);
-	json_text(json, object, "wanted", setting->wanted);
-	json_text(json, object, "actual", setting->actual);
-	json_text(json, object, "original", setting->original);
-	json_text(json, object, "state", setting_state_names[setting->state]);
-	json_text(json, object, "reason", setting->reason);
-	json_text(json, object, "why", setting->why);
+	json_text(object, "type", condition->now.type->name);
+	json_text(object, "status", condition_status_names[condition->now.status]);
+	json_text(object, "severity", severity_names[condition_severity(&condition->now)]);
+	json_text(object, "reason", condition->now.reason);
+	json_text(object, "message", condition->now.message);
+	json_time(object, "since", condition->since_us);
 }
 
-static void add_condition(struct json *json, cJSON *array, const struct condition *condition)
+static void add_lists(cJSON *root, const struct node *node)
 {
-	cJSON *object = json_append(json, array);
-
-	json_text(json, object, "type", condition->now.type->name);
-	json_text(json, object, "status", condition_status_names[condition->now.status]);
-	json_text(json, object, "severity", severity_names[condition->now.type->severity]);
-	json_text(json, object, "reason", condition->now.reason);
-	json_text(json, object, "message", condition->now.message);
-	json_time(json, object, "since", condition->since_us);
-}
-
-static void add_lists(struct json *json, const struct node *node)
-{
-	cJSON *limits = json_array(json, json->root, "limits");
-	cJSON *settings = json_array(json, json->root, "settings");
-	cJSON *conditions = json_array(json, json->root, "conditions");
-	cJSON *tuners = json_array(json, json->root, "tuners");
+	cJSON *limits = json_array(root, "limits");
+	cJSON *settings = json_array(root, "settings");
+	cJSON *conditions = json_array(root, "conditions");
+	cJSON *tuners = json_array(root, "tuners");
 
 	for (size_t i = 0; i < node->n_limits; i++)
-		add_limit(json, limits, &node->limits[i]);
+		add_limit(limits, &node->limits[i]);
 	for (size_t i = 0; i < node->n_settings; i++)
-		add_setting(json, settings, &node->settings[i]);
-	for (size_t i = 0; i < node->n_conditions; i++)
-		add_condition(json, conditions, &node->conditions[i]);
+		add_setting(settings, &node->settings[i]);
+	for (int problems = 1; problems >= 0; problems--) /* first */
+		for (size_t i = 0; i < node->n_conditions; i++)
+			if ((node->conditions[i].now.status == CONDITION_TRUE) == problems)
+				add_condition(conditions, &node->conditions[i]);
 	for (size_t i = 0; i < node->n_tuners; i++) {
 		const struct tuner_status *tuner = &node->tuners[i];
-		cJSON *object = json_append(json, tuners);
+		cJSON *object = json_append(tuners);
 
-		json_text(json, object, "name", tuner->ops->name);
-		json_text(json, object, "mode", mode_names[tuner->mode]);
-		json_time(json, object, "since", tuner->since_us);
-		json_text(json, object, "state", tuner_state_names[tuner->state]);
-		json_text(json, object, "why", tuner->why);
+		json_text(object, "name", tuner->ops->name);
+		json_text(object, "mode", mode_names[tuner->mode]);
+		json_time(object, "since", tuner->since_us);
+		json_text(object, "state", tuner_state_names[tuner->state]);
+		json_text(object, "why", tuner->why);
+	}
+}
+
+static void add_events(cJSON *root)
+{
+	cJSON *array = json_array(root, "events");
+	struct log_event events[LOG_EVENTS];
+	size_t n = log_recent(events);
+
+	for (size_t i = 0; i < n; i++) {
+		cJSON *object = json_append(array);
+
+		json_time(object, "time", events[i].at_us);
+		json_text(object, "level", log_level_names[events[i].level]);
+		json_text(object, "text", events[i].text);
 	}
 }
 
 /* Members of the contract are there whether or not their tuner is: readers need not test. */
-static void add_documents(struct json *json, const struct node *node, bool trusted)
+static void add_documents(cJSON *root, const struct node *node, bool trusted)
 {
 	for (size_t i = 0; i < node->n_tuners; i++) {
 		const struct tuner_status *tuner = &node->tuners[i];
 
 		if (tuner->ops->document && tuner->self)
-			json_adopt(json, json->root, tuner->ops->document_name,
+			json_adopt(root, tuner->ops->document_name,
 				tuner->ops->document(tuner->self, tuner->memory, trusted));
 	}
-	if (!cJSON_HasObjectItem(json->root, "dns"))
-		json_null(json, json->root, "dns");
-	if (!cJSON_HasObjectItem(json->root, "images"))
-		json_array(json, json->root, "images");
+	if (!cJSON_HasObjectItem(root, "dns"))
+		json_null(root, "dns");
+	if (!cJSON_HasObjectItem(root, "images"))
+		json_array(root, "images");
 }
 
-int report_status(const struct node *node, bool pretty, bool trusted, char **ret, size_t *len)
+cJSON *report_status(const struct node *node, bool trusted)
 {
-	struct json json;
+	cJSON *root = cJSON_CreateObject();
 
-	json_begin(&json);
-	json_number(&json, json.root, "schema", STATUS_SCHEMA);
-	add_node(&json, node);
-	add_lists(&json, node);
-	add_documents(&json, node, trusted);
-	return json_end(&json, pretty, ret, len);
+	json_number(root, "schema", STATUS_SCHEMA);
+	add_node(root, node);
+	add_lists(root, node);
+	add_events(root);
+	add_documents(root, node, trusted);
+	return root;
 }
 
-static void add_text_or_null(struct json *json, cJSON *object, const char *key, const char *text)
+enum tone tone_of(const char *word)
+{
+	static const struct {
+		enum tone tone;
+		const char *words[7];
+	} tones[] = {
+		{TONE_GOOD, {"ok", "in-sync", "active", "OK", "answers"}},
+		{TONE_WARNING, {"warning", "pending", "drifted", "yielded", "degraded", "silent"}},
+		{TONE_BAD, {"critical", "failed"}},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(tones); i++)
+		for (size_t k = 0; tones[i].words[k]; k++)
+			if (streq(tones[i].words[k], word))
+				return tones[i].tone;
+	return TONE_FAINT;
+}
+
+const char *condition_word(const cJSON *row, const char *word)
+{
+	return streq(word, "True")    ? json_text_at(row, "severity")
+	       : streq(word, "False") ? "OK"
+				      : word;
+}
+
+static void add_text_or_null(cJSON *object, const char *key, const char *text)
 {
 	if (text && text[0])
-		json_text(json, object, key, text);
+		json_text(object, key, text);
 	else
-		json_null(json, object, key);
+		json_null(object, key);
 }
 
-int report_plan(const struct plan *plan, bool done, char **ret)
+cJSON *report_plan(const struct plan *plan, bool done)
 {
-	struct json json;
-	cJSON *changes;
+	cJSON *root = cJSON_CreateObject();
+	cJSON *changes = json_array(root, "changes");
 	size_t failed = 0;
 
-	json_begin(&json);
-	changes = json_array(&json, json.root, "changes");
 	for (size_t i = 0; i < plan->n; i++) {
 		const struct change *change = &plan->changes[i];
 		bool bad = done && change->error < 0;
-		cJSON *object = json_append(&json, changes);
+		cJSON *object = json_append(changes);
 
-		json_text(&json, object, "name", change->name);
-		json_text(&json, object, "tuner", change->tuner);
-		json_text(&json, object, "old", change->old);
+		json_text(object, "name", change->name);
+		json_text(object, "tuner", change->tuner);
+		json_text(object, "old", change->old);
 		if (change->left)
-			json_null(&json, object, "new");
+			json_null(object, "new");
 		else
-			json_text(&json, object, "new", change->new);
-		add_text_or_null(&json, object, "actual", done ? change->actual : NULL);
-		json_text(&json, object, "reason", change->reason);
-		add_text_or_null(&json, object, "error",
+			json_text(object, "new", change->new);
+		add_text_or_null(object, "actual", done ? change->actual : NULL);
+		json_text(object, "reason", change->reason);
+		add_text_or_null(object, "error",
 			!bad          ? NULL
 			: change->why ? change->why
 				      : strerror(-change->error));
 		failed += bad;
 	}
-	json_number(&json, json.root, "failed", (double)failed);
-	return json_end(&json, true, ret, NULL);
+	json_number(root, "failed", (double)failed);
+	return root;
 }

@@ -2,7 +2,7 @@
 #include "runtime/containerd_config.h"
 
 #include "base/cleanup.h"
-#include "base/hash.h"
+#include "base/text.h"
 #include "base/toml.h"
 #include "base/util.h"
 
@@ -54,7 +54,7 @@ static const struct {
 
 /* What a look at one configuration shares. */
 struct reading {
-	const struct containerd_process *process;
+	const struct runtime_daemon *process;
 	struct containerd_files files;
 	char *dump;
 	const char *cri; /* the table of the dump that has the images' keys */
@@ -140,7 +140,7 @@ static bool cri_is_off(const struct reading *reading)
 	return false;
 }
 
-static bool is_at_least(const char *version, unsigned major, unsigned minor)
+bool containerd_is_at_least(const char *version, unsigned major, unsigned minor)
 {
 	unsigned is_major, is_minor;
 
@@ -177,71 +177,16 @@ static bool has_section(const struct containerd_file *file)
 	return false;
 }
 
-/* The path of our own file: in the directory of the last import of the main file that has it. */
-static bool find_own(const struct reading *reading, char own[static SETTING_PATH_MAX])
-{
-	const struct containerd_file *main = &reading->files.files[0];
-	char directory[SETTING_PATH_MAX], import[SETTING_PATH_MAX], path[SETTING_PATH_MAX];
-	char why[TOML_WHY_MAX];
-	struct toml_item item;
-	bool found = false;
-	size_t at = 0;
-
-	if (!main->text || toml_find(main->text, main->len, "", "imports", &item, why) < 0)
-		return false;
-	snprintf(directory, sizeof(directory), "%.*s", (int)(strrchr(main->path, '/') - main->path),
-		main->path);
-	while (toml_next_string(main->text, &item, &at, import, sizeof(import))) {
-		char *name;
-
-		if (!containerd_import_path(directory, import, path))
-			continue;
-		name = strrchr(path, '/');
-		*name++ = '\0';
-		if (strchr(name, '*') && fnmatch(name, CONTAINERD_DROP_IN, 0) == 0 &&
-			!strpbrk(path, "*?[\\"))
-			found = snprintf(own, SETTING_PATH_MAX, "%s/" CONTAINERD_DROP_IN, path) <
-				SETTING_PATH_MAX;
-	}
-	return found;
-}
-
-/* True when containerd reads this file after our own one, which may not be there yet. */
-static bool is_after(const struct reading *reading, size_t i, const char *own)
-{
-	const char *path = reading->files.files[i].path;
-	size_t directory = (size_t)(strrchr(own, '/') - own) + 1;
-
-	for (size_t k = 0; k < reading->files.n; k++)
-		if (streq(reading->files.files[k].path, own))
-			return i > k;
-	if (strncmp(path, own, directory) == 0 && !strchr(path + directory, '/'))
-		return strcmp(path, own) > 0;
-	return i > 0; /* of another import */
-}
-
-/* Where the key goes: our own file, else that which has it already, else the main one. */
+/* Where the key goes: our own file or the main one, but for a later file that has it already. */
 static void choose_file(const struct reading *reading, struct containerd_key *key)
 {
-	char own[SETTING_PATH_MAX];
-	bool drop_in = reading->merges && find_own(reading, own);
-	const struct containerd_file *file = NULL;
+	const struct containerd_file *files = reading->files.files;
+	size_t own = reading->merges ? reading->files.own : 0, at = reading->files.n - 1;
 
-	for (size_t i = reading->files.n; i > 0 && !file; i--) {
-		const struct containerd_file *one = &reading->files.files[i - 1];
-
-		if (drop_in ? !streq(one->path, own) && is_after(reading, i - 1, own) &&
-					sets_key(one, key)
-			: reading->merges ? sets_key(one, key)
-					  : has_section(one))
-			file = one;
-	}
-	if (!file && !drop_in)
-		file = &reading->files.files[0];
-	key->base = file && reading->merges ? OURS "version = 3\n"
-		    : file                  ? OURS "version = 2\n"
-					    : OURS;
-	copy_text(key->path, sizeof(key->path), file ? file->path : own);
+	while (at > own && !(reading->merges ? sets_key(&files[at], key) : has_section(&files[at])))
+		at--;
+	key->base = own > 0 ? OURS : reading->merges ? OURS "version = 3\n" : OURS "version = 2\n";
+	copy_text(key->path, sizeof(key->path), files[at].path);
 }
 
 static const char *generator_of(const struct reading *reading, const char *path)
@@ -284,7 +229,7 @@ static void refuse(
 
 static void read_key(const struct reading *reading, enum containerd_setting setting)
 {
-	const struct containerd_process *process = reading->process;
+	const struct runtime_daemon *process = reading->process;
 	struct containerd_key *key = &reading->config->keys[setting];
 	bool transfer = setting == CONTAINERD_DOWNLOADS && reading->config->transfer;
 	bool directory = setting == CONTAINERD_REGISTRY_DIRECTORY;
@@ -311,7 +256,7 @@ static void read_key(const struct reading *reading, enum containerd_setting sett
 			"%s: tls in registry.configs excludes config_path: move it to hosts.toml "
 			"files",
 			process->config);
-	if (directory && !key->on_disk[0] && is_at_least(process->version, 2, 2) &&
+	if (directory && !key->on_disk[0] && containerd_is_at_least(process->version, 2, 2) &&
 		!has_old_registries(reading))
 		copy_text(key->on_disk, sizeof(key->on_disk), DEFAULT_DIRECTORIES);
 	choose_file(reading, key);
@@ -322,16 +267,13 @@ static void read_key(const struct reading *reading, enum containerd_setting sett
 		refuse(key, CONTAINERD_READ_ONLY, "%s is on a read-only file system", key->path);
 }
 
-static int hash_of(const struct reading *reading, char hash[static HASH_TEXT_MAX])
+static void hash_of(const struct reading *reading, char hash[static HASH_TEXT_MAX])
 {
-	const struct containerd_process *process = reading->process;
+	const struct runtime_daemon *process = reading->process;
 	_cleanup_free_ char *all = NULL;
-	_cleanup_fclose_ FILE *out = NULL;
 	size_t len = 0;
+	FILE *out = must(open_memstream(&all, &len));
 
-	out = open_memstream(&all, &len);
-	if (!out)
-		return -ENOMEM;
 	fprintf(out, "%s %s %s", process->binary, process->version, process->directory);
 	for (size_t i = 0; i < reading->files.n; i++) {
 		const struct containerd_file *file = &reading->files.files[i];
@@ -339,16 +281,14 @@ static int hash_of(const struct reading *reading, char hash[static HASH_TEXT_MAX
 		fprintf(out, "\n%s %zu\n", file->path, file->len);
 		fwrite(file->text ? file->text : "", 1, file->len, out);
 	}
-	if (fflush(out) != 0)
-		return -ENOMEM;
-	hash_bytes(all, len, hash);
-	return 0;
+	fclose(out);
+	hash_bytes(must(all), len, hash);
 }
 
 /* What the program makes of its files as they are. Without a main file it has its defaults. */
 static int read_dump(struct reading *reading, const struct wait *wait)
 {
-	const struct containerd_process *process = reading->process;
+	const struct runtime_daemon *process = reading->process;
 	struct containerd_config *config = reading->config;
 	char why[CONTAINERD_WHY_MAX], version[SETTING_VALUE_MAX];
 	int r;
@@ -385,7 +325,7 @@ static int read_dump(struct reading *reading, const struct wait *wait)
 	return 0;
 }
 
-void containerd_config_read(const struct containerd_process *process, const struct wait *wait,
+void containerd_config_read(const struct runtime_daemon *process, const struct wait *wait,
 	struct containerd_config *config)
 {
 	_cleanup_(reading_clear) struct reading reading = {.process = process, .config = config};
@@ -399,7 +339,8 @@ void containerd_config_read(const struct containerd_process *process, const stru
 		config->hash[0] = '\0';
 		return;
 	}
-	if (hash_of(&reading, hash) == 0 && streq(hash, config->hash))
+	hash_of(&reading, hash);
+	if (streq(hash, config->hash))
 		return;
 	*config = (struct containerd_config){.changed_us = reading.files.changed_us};
 	config->error = read_dump(&reading, wait);
@@ -436,7 +377,7 @@ bool containerd_literal(
 }
 
 /* Go's units, time.ParseDuration: those below a microsecond count as nothing. */
-static unsigned long long unit_us(const char **text)
+int containerd_duration_parse(const char *text, unsigned long long *us)
 {
 	static const struct {
 		const char *name;
@@ -448,40 +389,26 @@ static unsigned long long unit_us(const char **text)
 		{"h", 3600 * USEC_PER_SEC},
 		{"m", 60 * USEC_PER_SEC},
 		{"s", USEC_PER_SEC},
+		{"", 0},
 	};
-
-	for (size_t i = 0; i < ARRAY_SIZE(units); i++)
-		if (starts_with(*text, units[i].name)) {
-			*text += strlen(units[i].name);
-			return units[i].us;
-		}
-	return 0;
-}
-
-int containerd_duration_parse(const char *text, unsigned long long *us)
-{
 	unsigned long long sum = 0;
 
-	if (streq(text, "0")) {
-		*us = 0;
-		return 0;
-	}
-	do {
-		unsigned long long value = 0, unit;
-		const char *start = text;
+	for (bool first = true; first || *text; first = false) {
+		size_t unit = 0;
+		char *end;
+		unsigned long long value = strtoull(text, &end, 10);
 
-		for (; *text >= '0' && *text <= '9'; text++)
-			if (__builtin_mul_overflow(value, 10ULL, &value) ||
-				__builtin_add_overflow(
-					value, (unsigned long long)(*text - '0'), &value))
-				return -ERANGE;
-		unit = text > start ? unit_us(&text) : 0;
-		if (unit == 0)
+		if (first && streq(text, "0"))
+			break;
+		while (!starts_with(end, units[unit].name))
+			unit++;
+		if (*text < '0' || *text > '9' || units[unit].us == 0)
 			return -EINVAL;
-		if (__builtin_mul_overflow(value, unit, &value) ||
+		if (__builtin_mul_overflow(value, units[unit].us, &value) ||
 			__builtin_add_overflow(sum, value, &sum))
 			return -ERANGE;
-	} while (*text);
+		text = end + strlen(units[unit].name);
+	}
 	*us = sum;
 	return 0;
 }

@@ -4,7 +4,7 @@
 
 /*
  * What a containerd's configuration says, and where each of our keys would go. `containerd config
- * dump` tells what the files come to, so little has to be known of versions; which key counts is
+ * dump` shows what the files come to, so little has to be known of versions; which key counts is
  * read from the dump too. Everything here may block, and nothing writes.
  *
  * From containerd's source (cmd/containerd/server/config, 1.x: services/server/config), and tried
@@ -19,24 +19,15 @@
  */
 
 #include "base/child.h"
-#include "base/hash.h"
+#include "base/text.h"
 #include "base/wait.h"
-#include "kernel/host.h"
+#include "runtime/discover.h"
 
 #include <stdint.h>
 
 #define CONTAINERD_DROP_IN   "99-headroom.toml"
 #define CONTAINERD_FILES_MAX 32 /* of one configuration */
 #define CONTAINERD_WHY_MAX   CHILD_WHY_MAX
-
-/* The process whose configuration it is. Paths are below the host's root; "" for unknown. */
-struct containerd_process {
-	const struct host *host;
-	const char *binary;
-	const char *version;   /* as it tells it: "1.6.20~ds1", "v2.1.4" */
-	const char *config;    /* its main file, absolute */
-	const char *directory; /* its working directory; unknown counts as / */
-};
 
 /* ---- files and dump ---- */
 
@@ -46,24 +37,24 @@ struct containerd_file {
 	size_t len;
 };
 
-/* In the order that containerd reads them; the main file is the first, and may not exist. */
+/*
+ * In the order that containerd reads them. Without text are the main file, which is the first, and
+ * our own one, where they do not exist.
+ */
 struct containerd_files {
 	struct containerd_file files[CONTAINERD_FILES_MAX];
 	size_t n;
+	size_t own;          /* index of our own file; 0: there is no place for one */
 	uint64_t changed_us; /* CLOCK_REALTIME: of the newest of them */
 };
 
 /* 0, or -errno with why: "PATH:LINE:COLUMN: what". files is cleared by the caller either way. */
-int containerd_files_read(const struct containerd_process *process, struct containerd_files *files,
+int containerd_files_read(const struct runtime_daemon *process, struct containerd_files *files,
 	char why[static CONTAINERD_WHY_MAX]);
-
-/* The path that an import means to a file in this directory. False when it is too long. */
-bool containerd_import_path(
-	const char *directory, const char *import, char path[static SETTING_PATH_MAX]);
 
 /* 1.x names all files that it read in the dump: takes those out that it did not. */
 void containerd_files_filter(
-	struct containerd_files *files, const struct containerd_process *process, const char *dump);
+	struct containerd_files *files, const struct runtime_daemon *process, const char *dump);
 void containerd_files_clear(struct containerd_files *files);
 
 /*
@@ -71,8 +62,8 @@ void containerd_files_clear(struct containerd_files *files);
  * caller. path is as the program inside the host's root sees it. -EINVAL when it refuses the files;
  * another -errno when it could not be run; both with why.
  */
-int containerd_dump(const struct containerd_process *process, const char *path,
-	const struct wait *wait, char **dump, char why[static CONTAINERD_WHY_MAX]);
+int containerd_dump(const struct runtime_daemon *process, const char *path, const struct wait *wait,
+	char **dump, char why[static CONTAINERD_WHY_MAX]);
 
 /* A key's value in a dump; name is the table's, a dot and the key's. False when it has none. */
 bool containerd_dump_value(const char *dump, const char *name, char *out, size_t size);
@@ -93,7 +84,7 @@ enum containerd_refusal {
 	CONTAINERD_GENERATED,   /* another program writes the file: k3s, RKE2, dockerd, ... */
 	CONTAINERD_READ_ONLY,   /* the file is on a read-only file system */
 	CONTAINERD_EXCLUDED,    /* other keys forbid it: registry.mirrors */
-	CONTAINERD_CRI_OFF,     /* disabled_plugins has the CRI plugin: nobody reads the key */
+	CONTAINERD_CRI_OFF,     /* disabled_plugins has the CRI plugin, which reads the key */
 };
 
 struct containerd_key {
@@ -101,7 +92,7 @@ struct containerd_key {
 	enum containerd_refusal refusal;
 	char why[CONTAINERD_WHY_MAX]; /* empty when it can be edited */
 
-	/* The edit; see struct edit_key of src/apply/editor.h. */
+	/* The edit. */
 	char path[SETTING_PATH_MAX];
 	const char *const *tables; /* one of these, ended by NULL: the dump shows which */
 	const char *key;
@@ -119,8 +110,11 @@ struct containerd_config {
 };
 
 /* config is zeroed, or what the last call for this process wrote. */
-void containerd_config_read(const struct containerd_process *process, const struct wait *wait,
+void containerd_config_read(const struct runtime_daemon *process, const struct wait *wait,
 	struct containerd_config *config);
+
+/* Of a version such as "1.6.20~ds1", "v2.1.4". */
+bool containerd_is_at_least(const char *version, unsigned major, unsigned minor);
 
 /* A value as the file spells it. False for one that is no value of this setting. */
 bool containerd_literal(

@@ -8,6 +8,7 @@
 #include "base/util.h"
 
 #include <errno.h>
+#include <fnmatch.h>
 #include <glob.h>
 #include <sys/stat.h>
 
@@ -45,7 +46,8 @@ static void clean_path(char *path)
 	*to = '\0';
 }
 
-bool containerd_import_path(
+/* The path that an import means to a file in this directory. False when it is too long. */
+static bool import_path(
 	const char *directory, const char *import, char path[static SETTING_PATH_MAX])
 {
 	char full[2 * SETTING_PATH_MAX];
@@ -55,40 +57,55 @@ bool containerd_import_path(
 	return copy_text(path, SETTING_PATH_MAX, full);
 }
 
-/* A file that exists, or the main one; each counts once. */
+/* Each counts once. Its index, or -errno. */
 static int add_file(struct containerd_files *files, const char *path)
 {
 	struct containerd_file *file = &files->files[files->n];
 
 	for (size_t i = 0; i < files->n; i++)
 		if (streq(files->files[i].path, path))
-			return 0;
+			return (int)i;
 	if (files->n == CONTAINERD_FILES_MAX)
 		return -E2BIG;
 	*file = (struct containerd_file){0};
 	if (!copy_text(file->path, sizeof(file->path), path))
 		return -ENAMETOOLONG;
-	files->n++;
-	return 0;
+	return (int)files->n++;
 }
 
-/* As Go's filepath.Glob: a leading dot is nothing special, what cannot be read matches nothing. */
-static int add_matches(const struct host *host, struct containerd_files *files, char *path)
+/*
+ * As Go's filepath.Glob: a leading dot is nothing special, what cannot be read matches nothing.
+ * ours: our own file is among them, in the order of names, be it there or not.
+ */
+static int add_matches(
+	const struct host *host, struct containerd_files *files, char *path, bool ours)
 {
-	char directory[PATH_MAX], pattern[PATH_MAX + SETTING_PATH_MAX], found[PATH_MAX];
+	char directory[PATH_MAX], pattern[PATH_MAX + SETTING_PATH_MAX];
+	char found[PATH_MAX], own[PATH_MAX];
 	char *name = strrchr(path, '/') + 1;
 	glob_t matches = {0};
-	int r;
+	int r = 0;
 
 	name[-1] = '\0';
-	if (path_in_root(host->root, path[0] ? path : "/", directory) < 0)
-		return 0;
-	snprintf(pattern, sizeof(pattern), "%s/%s", directory, name);
-	r = glob(pattern, GLOB_PERIOD, NULL, &matches) == GLOB_NOSPACE ? -ENOMEM : 0;
-	for (size_t i = 0; i < matches.gl_pathc && r == 0; i++) {
-		snprintf(
-			found, sizeof(found), "%s/%s", path, strrchr(matches.gl_pathv[i], '/') + 1);
-		r = add_file(files, found);
+	ours = ours && !strpbrk(path, "*?[\\") && fnmatch(name, CONTAINERD_DROP_IN, 0) == 0;
+	snprintf(own, sizeof(own), "%s/" CONTAINERD_DROP_IN, path);
+	if (path_in_root(host->root, path[0] ? path : "/", directory) == 0) {
+		snprintf(pattern, sizeof(pattern), "%s/%s", directory, name);
+		glob(pattern, GLOB_PERIOD, NULL, &matches);
+	}
+	for (size_t i = 0; i <= matches.gl_pathc && r >= 0; i++) {
+		bool end = i == matches.gl_pathc;
+
+		if (!end)
+			snprintf(found, sizeof(found), "%s%s", path,
+				strrchr(matches.gl_pathv[i], '/'));
+		if (ours && (end || strcmp(found, own) >= 0)) {
+			r = add_file(files, own);
+			files->own = (size_t)MAX(r, 0);
+			ours = false;
+		}
+		if (!end && r >= 0)
+			r = add_file(files, found);
 	}
 	globfree(&matches);
 	return r;
@@ -98,27 +115,27 @@ static int add_matches(const struct host *host, struct containerd_files *files, 
  * A relative import is relative to the file that has it; 1.6.20 takes patterns to be relative to
  * its working directory: the dump tells which it was. Stars in a directory's name are not followed.
  */
-static int add_import(const struct containerd_process *process, struct containerd_files *files,
-	const char *parent, const char *import)
+static int add_import(const struct runtime_daemon *process, struct containerd_files *files,
+	size_t parent, const char *import)
 {
-	bool pattern = strchr(import, '*') != NULL;
-	bool both = pattern && import[0] != '/' && starts_with(process->version, "1.");
-
+	bool pattern = strchr(import, '*') != NULL, is_1 = starts_with(process->version, "1.");
+	bool both = pattern && import[0] != '/' && is_1;
 	char directory[SETTING_PATH_MAX], path[SETTING_PATH_MAX];
 	int r = 0;
 
-	snprintf(
-		directory, sizeof(directory), "%.*s", (int)(strrchr(parent, '/') - parent), parent);
-	for (int i = 0; i < (both ? 2 : 1) && r == 0; i++) {
-		if (!containerd_import_path(i == 0 ? directory : process->directory, import, path))
+	copy_text(directory, sizeof(directory), files->files[parent].path);
+	*strrchr(directory, '/') = '\0';
+	for (int i = 0; i < (both ? 2 : 1) && r >= 0; i++) {
+		if (!import_path(i == 0 ? directory : process->directory, import, path))
 			return -ENAMETOOLONG;
-		r = pattern ? add_matches(process->host, files, path) : add_file(files, path);
+		r = pattern ? add_matches(process->host, files, path, parent == 0 && !is_1)
+			    : add_file(files, path);
 	}
-	return r;
+	return MIN(r, 0);
 }
 
-static int read_one(const struct containerd_process *process, struct containerd_files *files,
-	size_t i, char why[static CONTAINERD_WHY_MAX])
+static int read_one(const struct runtime_daemon *process, struct containerd_files *files, size_t i,
+	char why[static CONTAINERD_WHY_MAX])
 {
 	struct containerd_file *file = &files->files[i];
 	char full[PATH_MAX], import[SETTING_PATH_MAX], fault[TOML_WHY_MAX];
@@ -133,12 +150,10 @@ static int read_one(const struct containerd_process *process, struct containerd_
 		snprintf(why, CONTAINERD_WHY_MAX, "%s is a link that points nowhere", file->path);
 		return -ELOOP;
 	}
-	if (r == -ENOENT && i == 0)
+	if (r == -ENOENT && (i == 0 || i == files->own))
 		return 0; /* containerd starts without a main file */
 	if (r == 0 && stat(full, &st) == 0)
-		files->changed_us =
-			MAX(files->changed_us, (uint64_t)st.st_ctim.tv_sec * USEC_PER_SEC +
-						       (uint64_t)st.st_ctim.tv_nsec / 1000);
+		files->changed_us = MAX(files->changed_us, us_of(st.st_ctim));
 	if (r == 0) {
 		r = toml_find(file->text, file->len, "", "imports", &item, fault);
 		if (r == -EBADMSG)
@@ -147,14 +162,14 @@ static int read_one(const struct containerd_process *process, struct containerd_
 			return r == -ENOENT ? 0 : r;
 	}
 	while (r == 0 && toml_next_string(file->text, &item, &at, import, sizeof(import)))
-		r = add_import(process, files, files->files[i].path, import);
+		r = add_import(process, files, i, import);
 	if (r < 0)
 		snprintf(why, CONTAINERD_WHY_MAX, "%s: %s", file->path,
 			r == -E2BIG ? "imports more files than are looked at" : strerror(-r));
 	return r;
 }
 
-int containerd_files_read(const struct containerd_process *process, struct containerd_files *files,
+int containerd_files_read(const struct runtime_daemon *process, struct containerd_files *files,
 	char why[static CONTAINERD_WHY_MAX])
 {
 	int r;
@@ -167,7 +182,7 @@ int containerd_files_read(const struct containerd_process *process, struct conta
 }
 
 /* True when a dump of 1.x has this file among its imports. */
-static bool was_read(const struct containerd_process *process, const char *path, const char *dump)
+static bool was_read(const struct runtime_daemon *process, const char *path, const char *dump)
 {
 	char import[SETTING_PATH_MAX], full[SETTING_PATH_MAX], why[TOML_WHY_MAX];
 	struct toml_item item;
@@ -176,13 +191,13 @@ static bool was_read(const struct containerd_process *process, const char *path,
 	if (toml_find(dump, strlen(dump), "", "imports", &item, why) < 0)
 		return false;
 	while (toml_next_string(dump, &item, &at, import, sizeof(import)))
-		if (containerd_import_path(process->directory, import, full) && streq(full, path))
+		if (import_path(process->directory, import, full) && streq(full, path))
 			return true;
 	return false;
 }
 
 void containerd_files_filter(
-	struct containerd_files *files, const struct containerd_process *process, const char *dump)
+	struct containerd_files *files, const struct runtime_daemon *process, const char *dump)
 {
 	size_t kept = 1;
 
@@ -197,8 +212,8 @@ void containerd_files_filter(
 	files->n = kept;
 }
 
-int containerd_dump(const struct containerd_process *process, const char *path,
-	const struct wait *wait, char **dump, char why[static CONTAINERD_WHY_MAX])
+int containerd_dump(const struct runtime_daemon *process, const char *path, const struct wait *wait,
+	char **dump, char why[static CONTAINERD_WHY_MAX])
 {
 	const char *const arguments[] = {process->binary, "-c", path, "config", "dump", NULL};
 	const char *const defaults[] = {process->binary, "config", "default", NULL};

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/cri_client.h"
 
-#include "base/json.h"
+#include "base/cleanup.h"
 #include "base/util.h"
-#include "runtime/wire.h"
 
 #include <errno.h>
-#include <stdio.h>
 
 #define SMALL_MAX ((size_t)64 * 1024)
 #define INFO_MAX  ((size_t)1024 * 1024)
@@ -15,7 +13,8 @@
 #define CONFIG_MAX ((size_t)128 * 1024)
 
 static const struct {
-	const char *service, *method;
+	const char *service; /* of the CRI, in either version; NULL: one of containerd's own */
+	const char *method;
 	size_t answer_max;
 	const ProtobufCMessageDescriptor *answer;
 } calls[] = {
@@ -23,94 +22,129 @@ static const struct {
 	[CRI_STATUS] = {"Runtime", "Status", INFO_MAX, &cri__status_response__descriptor},
 	[CRI_FILESYSTEMS] = {"Image", "ImageFsInfo", INFO_MAX,
 		&cri__image_fs_info_response__descriptor},
-	[CRI_SANDBOXES] = {"Runtime", "ListPodSandbox", WIRE_LIST_MAX,
+	[CRI_SANDBOXES] = {"Runtime", "ListPodSandbox", CRI_LIST_MAX,
 		&cri__list_pod_sandbox_response__descriptor},
 	[CRI_SANDBOX_STATUS] = {"Runtime", "PodSandboxStatus", INFO_MAX,
 		&cri__pod_sandbox_status_response__descriptor},
-	[CRI_CONTAINERS] = {"Runtime", "ListContainers", WIRE_LIST_MAX,
+	[CRI_CONTAINERS] = {"Runtime", "ListContainers", CRI_LIST_MAX,
 		&cri__list_containers_response__descriptor},
+	[CONTAINERD_VERSION] = {NULL, "version.v1.Version/Version", SMALL_MAX,
+		&containerd__version_response__descriptor},
+	[CONTAINERD_NAMESPACES] = {NULL, "namespaces.v1.Namespaces/List", INFO_MAX,
+		&containerd__list_namespaces_response__descriptor},
+	[CONTAINERD_INGESTS] = {NULL, "content.v1.Content/ListStatuses", INFO_MAX,
+		&containerd__list_statuses_response__descriptor},
+	[CONTAINERD_CONTENT] = {NULL, "content.v1.Content/List", INFO_MAX,
+		&containerd__list_content_response__descriptor},
+	[CONTAINERD_IMAGES] = {NULL, "images.v1.Images/List", INFO_MAX,
+		&containerd__list_images_response__descriptor},
 };
 
-/* In the version of the API that the runtime spoke last, and in the other where it has not that. */
-int cri_call(struct cri *cri, const struct wait *wait, struct arena *arena, enum cri_call which,
-	const ProtobufCMessage *message, void *ret)
+static void *allocate(void *arena, size_t size)
 {
+	return arena_take(arena, size);
+}
+
+/* All at once, in arena_free(). */
+static void release(void *arena, void *memory)
+{
+	(void)arena, (void)memory;
+}
+
+/* A small answer can hold millions of empty messages: they are decoded into the arena. */
+static int call_method(struct grpc *grpc, const struct wait *wait, struct arena *arena,
+	const struct grpc_request *request, const ProtobufCMessageDescriptor *type, void *ret)
+{
+	ProtobufCAllocator allocator = {allocate, release, arena};
+	struct grpc_answer answer;
+	void *decoded;
+	int r = grpc_unary(grpc, wait, request, arena, &answer);
+
+	if (r != 0)
+		return r;
+	decoded = protobuf_c_message_unpack(type, &allocator, answer.size, answer.data);
+	if (!decoded) {
+		copy_text(grpc->error, sizeof(grpc->error),
+			"the answer is not what the API says, or far too large");
+		return -EBADMSG;
+	}
+	*(void **)ret = decoded;
+	return 0;
+}
+
+/* In the version of the CRI that the runtime spoke last, and in the other where it has not that. */
+int cri_call(struct cri *cri, const struct wait *wait, struct arena *arena, enum cri_call which,
+	const char *namespace, const ProtobufCMessage *message, void *ret)
+{
+	size_t size = message ? protobuf_c_message_get_packed_size(message) : 0;
+	_cleanup_free_ uint8_t *data = must(malloc(size + 1));
+	bool own = calls[which].service == NULL;
+	char method[128];
+	const struct grpc_request request = {
+		method, namespace, data, size, calls[which].answer_max};
 	int r = GRPC_UNIMPLEMENTED;
 
-	for (int i = 0; i < 2 && r == GRPC_UNIMPLEMENTED; i++) {
-		bool alpha = i == 0 ? cri->alpha : !cri->alpha;
-		char method[128];
-		const struct grpc_request request = {
-			.method = method, .answer_max = calls[which].answer_max};
+	if (message)
+		protobuf_c_message_pack(message, data);
+	for (int i = 0; i < (own ? 1 : 2) && r == GRPC_UNIMPLEMENTED; i++) {
+		bool alpha = cri->alpha != (i == 1);
 
-		snprintf(method, sizeof(method), "/runtime.%s.%sService/%s",
-			alpha ? "v1alpha2" : "v1", calls[which].service, calls[which].method);
-		r = wire_call(cri->grpc, wait, arena, &request, message, calls[which].answer, ret);
-		if (r >= 0 && r != GRPC_UNIMPLEMENTED)
+		if (own)
+			snprintf(method, sizeof(method), "/containerd.services.%s",
+				calls[which].method);
+		else
+			snprintf(method, sizeof(method), "/runtime.%s.%sService/%s",
+				alpha ? "v1alpha2" : "v1", calls[which].service,
+				calls[which].method);
+		r = call_method(&cri->grpc, wait, arena, &request, calls[which].answer, ret);
+		if (!own && r >= 0 && r != GRPC_UNIMPLEMENTED)
 			cri->alpha = alpha;
 	}
 	return r;
 }
 
-/* A text of the document in the arena; NULL when it is not there, or no text. */
-static const char *copy_of(struct arena *arena, const cJSON *object, const char *path)
-{
-	const char *text = cJSON_GetStringValue(json_at(object, path));
-	char *copy = text ? arena_take(arena, strlen(text) + 1) : NULL;
-
-	return copy ? strcpy(copy, text) : NULL;
-}
-
-/*
- * Names as in containerd's pkg/cri/config/config.go. Only these few are taken out of it: the
- * document holds the registries' credentials, where somebody wrote them there.
- */
-static void read_config(struct arena *arena, const char *text, struct cri_running_config *config)
-{
-	bool fits = strnlen(text, CONFIG_MAX) < CONFIG_MAX;
-	_cleanup_(cleanup_cJSON_Delete) cJSON *json = fits ? cJSON_Parse(text) : NULL;
-	const cJSON *downloads = json_at(json, "maxConcurrentDownloads");
-
-	if (!cJSON_IsObject(json))
-		return;
-	if (cJSON_IsNumber(downloads) && downloads->valuedouble >= 0)
-		config->max_concurrent_downloads = downloads->valueint;
-	config->image_pull_progress_timeout = copy_of(arena, json, "imagePullProgressTimeout");
-	config->registry_config_path = copy_of(arena, json, "registry/configPath");
-	config->snapshotter = copy_of(arena, json, "containerd/snapshotter");
-}
-
-int cri_get_config(struct cri *cri, const struct wait *wait, struct arena *arena,
-	struct cri_running_config *config)
+int cri_get_config(struct cri *cri, const struct wait *wait, struct arena *arena, cJSON **config)
 {
 	Cri__StatusRequest request = CRI__STATUS_REQUEST__INIT;
 	const Cri__StatusResponse *m;
 	int r;
 
 	request.verbose = true;
-	r = cri_call(cri, wait, arena, CRI_STATUS, &request.base, &m);
-	if (r != 0)
-		return r;
-	*config = (struct cri_running_config){.max_concurrent_downloads = -1};
-	for (size_t i = 0; i < m->n_info; i++)
-		if (streq(m->info[i]->key, "config"))
-			read_config(arena, m->info[i]->value, config);
-	return 0;
+	r = cri_call(cri, wait, arena, CRI_STATUS, NULL, &request.base, &m);
+	for (size_t i = 0; r == 0 && i < m->n_info && !*config; i++)
+		if (streq(m->info[i]->key, "config") &&
+			strnlen(m->info[i]->value, CONFIG_MAX) < CONFIG_MAX)
+			*config = cJSON_Parse(m->info[i]->value);
+	return r;
+}
+
+/* containerd's filters are alternatives: images/handlers.go numbers a manifest's layers. */
+int containerd_get_manifests(struct cri *cri, const struct wait *wait, struct arena *arena,
+	const char *namespace, const char *layer, const Containerd__ListContentResponse **manifests)
+{
+	Containerd__ListContentRequest message = CONTAINERD__LIST_CONTENT_REQUEST__INIT;
+	char texts[CONTAINERD_LAYERS_MAX][256], *filters[CONTAINERD_LAYERS_MAX];
+
+	for (size_t i = 0; i < CONTAINERD_LAYERS_MAX; i++) {
+		snprintf(texts[i], sizeof(texts[i]),
+			"labels.\"containerd.io/gc.ref.content.l.%zu\"==\"%s\"", i, layer);
+		filters[i] = texts[i];
+	}
+	message.filters = filters;
+	message.n_filters = ARRAY_SIZE(filters);
+	return cri_call(cri, wait, arena, CONTAINERD_CONTENT, namespace, &message.base, manifests);
 }
 
 enum cri_answers cri_probe(const char *path, const struct wait *wait)
 {
-	_cleanup_(cleanup_grpc_close) struct grpc *grpc = NULL;
-	_cleanup_arena_ struct arena arena;
+	_cleanup_arena_ struct arena arena = {0};
 	const Cri__VersionResponse *version;
 	struct cri cri = {0};
 	int r;
 
-	arena_init(&arena);
-	if (grpc_open(path, &grpc) < 0)
-		return CRI_NO_ANSWER;
-	cri.grpc = grpc;
-	r = cri_call(&cri, wait, &arena, CRI_VERSION, NULL, &version);
+	grpc_open(&cri.grpc, path);
+	r = cri_call(&cri, wait, &arena, CRI_VERSION, NULL, NULL, &version);
+	grpc_close(&cri.grpc);
 	switch (r) {
 	case 0:
 		return CRI_ANSWERS;

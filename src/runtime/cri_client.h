@@ -5,7 +5,9 @@
 /*
  * The Container Runtime Interface: what the kubelet asks containerd, CRI-O and cri-dockerd. Source:
  * k8s.io/cri-api/pkg/apis/runtime/v1/api.proto. Where a runtime knows only v1alpha2 (containerd
- * before 1.6), that is spoken; its messages are the same.
+ * before 1.6), that is spoken; its messages are the same. And containerd's own services, below the
+ * CRI and beside it: github.com/containerd/containerd/api/services. Its namespaces keep users
+ * apart: "k8s.io" is the CRI's, "moby" Docker's.
  *
  * All calls block, and return what grpc_unary() returns: 0, a status of the runtime's, or -errno.
  * An answer is in the caller's arena, its strings are never NULL, and messages in it may be.
@@ -14,46 +16,64 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <cjson/cJSON.h>
+#include <runtime/containerd.pb-c.h>
 #include <runtime/cri.pb-c.h>
 
 #include "runtime/grpc_client.h"
 
-/* To be filled with a client and nothing else; the client remains the caller's. */
+/* Bytes of the longest list on the wire; as many again are there for what it becomes. */
+#define CRI_LIST_MAX (ARENA_MAX / 2)
+
+/* To be opened with grpc_open(). */
 struct cri {
-	struct grpc *grpc;
+	struct grpc grpc;
 	bool alpha; /* the runtime answered in v1alpha2 last */
 };
 
 /* Each with the message of its answer. */
 enum cri_call {
-	CRI_VERSION,        /* Cri__VersionResponse */
-	CRI_STATUS,         /* Cri__StatusResponse */
-	CRI_FILESYSTEMS,    /* Cri__ImageFsInfoResponse: of the images */
-	CRI_SANDBOXES,      /* Cri__ListPodSandboxResponse */
-	CRI_SANDBOX_STATUS, /* Cri__PodSandboxStatusResponse */
-	CRI_CONTAINERS,     /* Cri__ListContainersResponse */
+	CRI_VERSION,           /* Cri__VersionResponse */
+	CRI_STATUS,            /* Cri__StatusResponse */
+	CRI_FILESYSTEMS,       /* Cri__ImageFsInfoResponse: of the images */
+	CRI_SANDBOXES,         /* Cri__ListPodSandboxResponse */
+	CRI_SANDBOX_STATUS,    /* Cri__PodSandboxStatusResponse */
+	CRI_CONTAINERS,        /* Cri__ListContainersResponse */
+	CONTAINERD_VERSION,    /* Containerd__VersionResponse */
+	CONTAINERD_NAMESPACES, /* Containerd__ListNamespacesResponse */
+	CONTAINERD_INGESTS,    /* Containerd__ListStatusesResponse: what a namespace fetches now */
+	CONTAINERD_CONTENT,    /* Containerd__ListContentResponse: the first of a stream */
+	CONTAINERD_IMAGES,     /* Containerd__ListImagesResponse */
 };
 
 /* Numbers of the API's enumerations. */
 enum { CRI_SANDBOX_READY = 0, CRI_CONTAINER_RUNNING = 1, CRI_NAMESPACE_NODE = 2 };
 
-/* message NULL: an empty one. ret is a pointer to a pointer to the answer's message. */
+/*
+ * message NULL: an empty one; namespace: of containerd's own services. ret is a pointer to a
+ * pointer to the answer's message. -EBADMSG also for an answer that is not of its type, or larger
+ * than the arena may become.
+ */
 int cri_call(struct cri *cri, const struct wait *wait, struct arena *arena, enum cri_call which,
-	const ProtobufCMessage *message, void *ret);
+	const char *namespace, const ProtobufCMessage *message, void *ret);
 
 /*
- * What the runtime runs with, as Status(verbose) shows it: containerd's info.config. A field that
- * the runtime's version leaves out is -1 or NULL.
+ * What the runtime runs with, as Status(verbose) shows it: containerd's info.config, for the caller
+ * to delete; NULL where it shows none. Names as in containerd's pkg/cri/config/config.go. It holds
+ * the registries' credentials, where someone wrote them there.
  */
-struct cri_running_config {
-	int64_t max_concurrent_downloads;
-	const char *image_pull_progress_timeout; /* a Go duration: "5m0s" */
-	const char *registry_config_path;        /* "" means that none is set */
-	const char *snapshotter;
-};
+int cri_get_config(struct cri *cri, const struct wait *wait, struct arena *arena, cJSON **config);
 
-int cri_get_config(struct cri *cri, const struct wait *wait, struct arena *arena,
-	struct cri_running_config *config);
+/*
+ * The manifests that have this layer, "sha256:...", among their first CONTAINERD_LAYERS_MAX: their
+ * labels containerd.io/gc.ref.content.l.N are all of its layers, and those of
+ * containerd.io/distribution.source.REGISTRY the repositories that it was pulled from. None where
+ * more than a hundred have it. -EBADMSG where there is no manifest.
+ */
+#define CONTAINERD_LAYERS_MAX 64
+int containerd_get_manifests(struct cri *cri, const struct wait *wait, struct arena *arena,
+	const char *namespace, const char *layer,
+	const Containerd__ListContentResponse **manifests);
 
 /*
  * How far a program behind a socket answers, from nothing at all to the CRI: one connection and one
@@ -61,7 +81,7 @@ int cri_get_config(struct cri *cri, const struct wait *wait, struct arena *arena
  */
 enum cri_answers {
 	CRI_NO_ANSWER,
-	CRI_CONNECTS, /* somebody accepts connections, and says nothing, or nothing of gRPC */
+	CRI_CONNECTS, /* connections are accepted, and nothing is said, or nothing of gRPC */
 	CRI_IS_GRPC,  /* a runtime without the CRI, or one that is not ready */
 	CRI_ANSWERS,
 };

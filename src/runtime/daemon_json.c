@@ -4,24 +4,115 @@
 #include "base/child.h"
 #include "base/cleanup.h"
 #include "base/file.h"
-#include "base/hash.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "base/util.h"
-#include "runtime/json_scan.h"
+#include "runtime/registry.h"
 
-#include <cjson/cJSON.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <sys/stat.h>
+
+/* ---- the members of an object ---- */
+
+/* The byte there, 0 at the end. */
+static char byte_at(const struct json_scan *scan, size_t at)
+{
+	return at < scan->len ? scan->text[at] : '\0';
+}
+
+static int fault(struct json_scan *scan, size_t at, const char *what)
+{
+	struct text_position position = text_position(scan->text, at < scan->len ? at : scan->len);
+
+	snprintf(scan->why, sizeof(scan->why), "%zu:%zu: %s", position.line, position.column, what);
+	return -EBADMSG;
+}
+
+static void skip_blanks(struct json_scan *scan)
+{
+	while (scan->at < scan->len && strchr(" \t\r\n", scan->text[scan->at]) &&
+		scan->text[scan->at] != '\0')
+		scan->at++;
+}
+
+/* Past a key or a value. */
+static int skip_item(struct json_scan *scan, bool key)
+{
+	const char *end = NULL;
+	cJSON *item =
+		cJSON_ParseWithLengthOpts(scan->text + scan->at, scan->len - scan->at, &end, 0);
+	/* It also takes a byte order mark before each item. */
+	bool good = item && (!key || cJSON_IsString(item)) &&
+		    text_mark(scan->text + scan->at, scan->len - scan->at) == 0;
+
+	cJSON_Delete(item);
+	if (!good)
+		return fault(scan, !item && end ? (size_t)(end - scan->text) : scan->at,
+			key ? "a key in quotes is expected here" : "no JSON");
+	scan->at = (size_t)(end - scan->text);
+	return 0;
+}
+
+static int scan_member(struct json_scan *scan, struct json_member *member)
+{
+	int r;
+
+	member->key = scan->at;
+	r = skip_item(scan, true);
+	if (r < 0)
+		return r;
+	member->key_end = scan->at;
+	skip_blanks(scan);
+	if (byte_at(scan, scan->at) != ':')
+		return fault(scan, scan->at, ": is expected here");
+	scan->at++;
+	skip_blanks(scan);
+	member->value = scan->at;
+	r = skip_item(scan, false);
+	if (r < 0)
+		return r;
+	member->value_end = scan->at;
+	scan->n++;
+	return 1;
+}
+
+int json_next(struct json_scan *scan, struct json_member *member)
+{
+	bool first = scan->n == 0;
+
+	if (scan->at == 0) {
+		scan->at = text_mark(scan->text, scan->len);
+		skip_blanks(scan);
+		if (scan->at == scan->len)
+			return 0;
+		if (byte_at(scan, scan->at) != '{')
+			return fault(scan, scan->at, "{ is expected here, in UTF-8");
+		scan->open = scan->at++;
+	}
+	skip_blanks(scan);
+	if (byte_at(scan, scan->at) == '}') {
+		scan->close = scan->at++;
+		skip_blanks(scan);
+		return scan->at == scan->len ? 0 : fault(scan, scan->at, "text after the object");
+	}
+	if (!first && byte_at(scan, scan->at) != ',')
+		return fault(scan, scan->at, ", or } is expected here");
+	if (!first) {
+		scan->at++;
+		skip_blanks(scan);
+	}
+	return scan_member(scan, member);
+}
+
+/* ---- what the file says ---- */
 
 #define OUTPUT_MAX 65536
 
 /* dockerd --validate came with 23.0: before that, one key that it does not know makes dockerd
  * refuse its whole file, and nothing but its log says so. */
 #define VALIDATES_SINCE 23
-
-DEFINE_CLEANUP(cJSON, cJSON_Delete)
 
 /* Docker 20.10.27, cmd/dockerd: names of options, and of those whose lists have another one. */
 static const char *const known_keys[] = {"add-runtime", "allow-nondistributable-artifacts",
@@ -58,50 +149,34 @@ static bool is_in(const char *const *keys, size_t n, const char *key)
 	return false;
 }
 
-/* The first key that 20.10 does not know, or NULL; it takes the keys in an object as if they were
- * outside. index is that of the topmost member. */
-static const char *unknown_key(const cJSON *object, size_t *index)
-{
-	const cJSON *item, *inner, *children;
-
-	*index = 0;
-	cJSON_ArrayForEach (item, object) {
-		bool nested = cJSON_IsObject(item) &&
-			      !is_in(flat_keys, ARRAY_SIZE(flat_keys), item->string);
-
-		if (!nested && !is_in(known_keys, ARRAY_SIZE(known_keys), item->string))
-			return item->string;
-		children = nested ? item : NULL;
-		cJSON_ArrayForEach (inner, children)
-			if (!is_in(known_keys, ARRAY_SIZE(known_keys), inner->string))
-				return inner->string;
-		(*index)++;
-	}
-	return NULL;
-}
-
-static int check_keys(const struct docker_daemon *daemon, const char *text, size_t len,
+/* 20.10 takes the keys in an object as if they were outside. */
+static int check_keys(const struct runtime_daemon *daemon, const char *text, size_t len,
 	const cJSON *object, char why[static DOCKER_WHY_MAX])
 {
 	struct json_scan scan = {.text = text, .len = len};
-	struct json_member member = {0};
-	struct text_position position;
-	size_t index;
-	const char *key = unknown_key(object, &index);
+	struct json_member member;
 
-	if (!key)
-		return 0;
-	for (size_t i = 0; i <= index && json_next(&scan, &member) > 0; i++)
-		;
-	position = text_position(text, member.key);
-	snprintf(why, DOCKER_WHY_MAX,
-		"%s:%zu:%zu: dockerd %.32s does not know \"%.64s\" and refuses the whole file: "
-		"remove it",
-		daemon->config, position.line, position.column, daemon->version, key);
-	return -EBADMSG;
+	for (const cJSON *item = object->child; json_next(&scan, &member) > 0; item = item->next) {
+		bool nested = cJSON_IsObject(item) &&
+			      !is_in(flat_keys, ARRAY_SIZE(flat_keys), item->string);
+		const cJSON *key = nested ? item->child : item;
+		struct text_position position = text_position(text, member.key);
+
+		while (nested && key && is_in(known_keys, ARRAY_SIZE(known_keys), key->string))
+			key = key->next;
+		if (!key || is_in(known_keys, ARRAY_SIZE(known_keys), key->string))
+			continue;
+		snprintf(why, DOCKER_WHY_MAX,
+			"%s:%zu:%zu: dockerd %.32s does not know \"%.64s\" and refuses the whole "
+			"file: remove it",
+			daemon->config, position.line, position.column, daemon->version,
+			key->string);
+		return -EBADMSG;
+	}
+	return 0;
 }
 
-static int validate(const struct docker_daemon *daemon, const char *path, const struct wait *wait,
+static int validate(const struct runtime_daemon *daemon, const char *path, const struct wait *wait,
 	char why[static DOCKER_WHY_MAX])
 {
 	const char *const arguments[] = {daemon->binary, "--validate", "--config-file", path, NULL};
@@ -116,47 +191,34 @@ static int validate(const struct docker_daemon *daemon, const char *path, const 
 }
 
 /* 0 with the object, NULL for a blank text; -EBADMSG with why. */
-static int parse(const struct docker_daemon *daemon, const char *text, size_t len, cJSON **object,
+static int parse(const struct runtime_daemon *daemon, const char *text, size_t len, cJSON **object,
 	char why[static DOCKER_WHY_MAX])
 {
 	struct json_scan scan = {.text = text, .len = len};
-	size_t mark = text_mark(text, len);
 	struct json_member member;
-	const char *end = NULL;
 	int r;
 
 	while ((r = json_next(&scan, &member)) > 0)
 		;
-	if (r == 0 && scan.close > 0) {
-		*object = cJSON_ParseWithLengthOpts(text + mark, len - mark + 1, &end, 1);
-		if (!*object) {
-			struct text_position position =
-				text_position(text, end ? (size_t)(end - text) : len);
-
-			snprintf(scan.why, sizeof(scan.why), "%zu:%zu: no JSON", position.line,
-				position.column);
-			r = -EBADMSG;
-		}
-	}
 	if (r < 0)
 		snprintf(why, DOCKER_WHY_MAX, "%.160s:%s: mend it", daemon->config, scan.why);
-	return r;
+	else if (scan.close > 0)
+		*object = cJSON_ParseWithLength(text, len);
+	return r == 0 && scan.close > 0 && !*object ? -ENOMEM : r;
 }
 
-static int check(const struct docker_daemon *daemon, const char *text, size_t len,
+static int check(const struct runtime_daemon *daemon, const char *text, size_t len,
 	const cJSON *object, const char *path, const struct wait *wait,
 	char why[static DOCKER_WHY_MAX])
 {
 	int major = atoi(daemon->version);
 
-	if (!object)
-		return 0;
-	if (major >= VALIDATES_SINCE && daemon->binary[0])
+	if (object && major >= VALIDATES_SINCE && daemon->binary[0])
 		return validate(daemon, path, wait, why);
-	return major == 20 ? check_keys(daemon, text, len, object, why) : 0;
+	return object && major == 20 ? check_keys(daemon, text, len, object, why) : 0;
 }
 
-int docker_config_check(const struct docker_daemon *daemon, const char *text, size_t len,
+int docker_config_check(const struct runtime_daemon *daemon, const char *text, size_t len,
 	const char *path, const struct wait *wait, char why[static DOCKER_WHY_MAX])
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *object = NULL;
@@ -180,22 +242,20 @@ static const cJSON *last_of(const cJSON *object, const char *key)
 static bool take_mirrors(const cJSON *list, struct docker_config *config)
 {
 	const cJSON *item;
-	size_t used = 0;
 
 	config->has_mirrors = list != NULL;
 	cJSON_ArrayForEach (item, list) {
-		if (!cJSON_IsString(item))
-			continue;
-		used += (size_t)snprintf(config->mirrors + used, sizeof(config->mirrors) - used,
-			"%s%s", used > 0 ? " " : "", item->valuestring);
-		if (used >= sizeof(config->mirrors))
+		const char *url = cJSON_IsString(item) ? item->valuestring : "";
+
+		if (strlen(config->mirrors) + strlen(url) + 2 >= sizeof(config->mirrors))
 			return false;
+		registry_list_add(config->mirrors, sizeof(config->mirrors), url, strlen(url));
 	}
 	return true;
 }
 
 static int take_values(
-	const struct docker_daemon *daemon, const cJSON *object, struct docker_config *config)
+	const struct runtime_daemon *daemon, const cJSON *object, struct docker_config *config)
 {
 	const cJSON *downloads = last_of(object, "max-concurrent-downloads");
 
@@ -210,12 +270,12 @@ static int take_values(
 }
 
 void docker_config_read(
-	const struct docker_daemon *daemon, const struct wait *wait, struct docker_config *config)
+	const struct runtime_daemon *daemon, const struct wait *wait, struct docker_config *config)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *object = NULL;
 	_cleanup_free_ char *text = NULL, *all = NULL;
 	char full[PATH_MAX], hash[HASH_TEXT_MAX];
-	struct stat st;
+	struct stat st = {0};
 	size_t len = 0;
 	int n, r = path_in_root(daemon->host->root, daemon->config, full);
 
@@ -230,15 +290,10 @@ void docker_config_read(
 				r == -ELOOP ? "a link that points nowhere" : strerror(-r));
 		return;
 	}
-	n = asprintf(&all, "%s %s %s\n%s", daemon->binary, daemon->version, daemon->config, text);
-	if (n < 0) {
-		*config = (struct docker_config){.error = -ENOMEM};
-		return;
-	}
-	hash_bytes(all, (size_t)n, hash);
 	if (stat(full, &st) == 0)
-		config->changed_us = (uint64_t)st.st_ctim.tv_sec * USEC_PER_SEC +
-				     (uint64_t)st.st_ctim.tv_nsec / 1000;
+		config->changed_us = us_of(st.st_ctim);
+	n = asprintf(&all, "%s %s %s\n%s", daemon->binary, daemon->version, daemon->config, text);
+	hash_bytes(must(n < 0 ? NULL : all), (size_t)n, hash);
 	if (streq(hash, config->hash))
 		return;
 	*config = (struct docker_config){.changed_us = config->changed_us};
@@ -249,11 +304,4 @@ void docker_config_read(
 		config->error = take_values(daemon, object, config);
 	if (config->error == 0 || config->error == -EBADMSG)
 		memcpy(config->hash, hash, sizeof(hash));
-}
-
-char *docker_config_list(const char *const *strings, size_t n)
-{
-	_cleanup_(cleanup_cJSON_Delete) cJSON *list = cJSON_CreateStringArray(strings, (int)n);
-
-	return list ? cJSON_PrintUnformatted(list) : NULL;
 }

@@ -61,38 +61,28 @@ static const char *const unit_directories[] = {
 	"/lib/systemd/system",
 };
 
-static int look_at(const char *host_root, const char *path, struct stat *st)
+/* False also for what is too long to be there. */
+static bool look_at(
+	const char *host_root, const char *path, char full[static PATH_MAX], struct stat *st)
 {
-	char full[PATH_MAX];
-
-	if (snprintf(full, sizeof(full), "%s%s", host_root, path) >= (int)sizeof(full))
-		return -ENAMETOOLONG;
-	return lstat(full, st) < 0 ? -errno : 0;
+	return snprintf(full, PATH_MAX, "%s%s", host_root, path) < PATH_MAX && lstat(full, st) == 0;
 }
 
-/* A masked unit is a link to /dev/null or an empty file. What a link names lies on the host. */
-static bool is_masked(const char *host_root, const char *path, const struct stat *st)
-{
-	char full[PATH_MAX], target[PATH_MAX];
-	ssize_t n;
-
-	if (!S_ISLNK(st->st_mode))
-		return st->st_size == 0;
-	snprintf(full, sizeof(full), "%s%s", host_root, path);
-	n = readlink(full, target, sizeof(target) - 1);
-	target[MAX(n, (ssize_t)0)] = '\0';
-	return streq(target, "/dev/null");
-}
-
+/*
+ * A masked unit is a link to /dev/null, the only device that one can name, or an empty file. What
+ * any other link names lies on the host.
+ */
 static bool unit_installed(const char *host_root, const char *unit)
 {
 	for (size_t i = 0; unit && i < ARRAY_SIZE(unit_directories); i++) {
-		char path[PATH_MAX];
-		struct stat st;
+		char path[PATH_MAX], full[PATH_MAX];
+		struct stat st, target;
 
 		snprintf(path, sizeof(path), "%s/%s", unit_directories[i], unit);
-		if (look_at(host_root, path, &st) == 0)
-			return !is_masked(host_root, path, &st);
+		if (!look_at(host_root, path, full, &st))
+			continue;
+		return S_ISLNK(st.st_mode) ? stat(full, &target) < 0 || !S_ISCHR(target.st_mode)
+					   : st.st_size > 0;
 	}
 	return false;
 }
@@ -100,9 +90,10 @@ static bool unit_installed(const char *host_root, const char *unit)
 /* Whether a socket is there that no row before has. Takes it. */
 static bool claim(const char *host_root, const char *path, struct stat *claimed, size_t *n)
 {
+	char full[PATH_MAX];
 	struct stat st;
 
-	if (!path || look_at(host_root, path, &st) < 0 || !S_ISSOCK(st.st_mode))
+	if (!look_at(host_root, path, full, &st) || !S_ISSOCK(st.st_mode))
 		return false;
 	for (size_t i = 0; i < *n; i++)
 		if (claimed[i].st_dev == st.st_dev && claimed[i].st_ino == st.st_ino)
@@ -111,89 +102,77 @@ static bool claim(const char *host_root, const char *path, struct stat *claimed,
 	return true;
 }
 
-static bool look_for(const char *host_root, const struct candidate *candidate, struct stat *claimed,
-	size_t *n_claimed, struct runtime *ret)
-{
-	struct runtime runtime = candidate->runtime;
-	struct stat st;
-
-	if (candidate->needs && look_at(host_root, candidate->needs, &st) < 0)
-		return false;
-	runtime.has_socket = claim(host_root, runtime.socket, claimed, n_claimed);
-	runtime.has_unit = unit_installed(host_root, runtime.unit);
-	if (!runtime.has_unit && unit_installed(host_root, candidate->other_unit)) {
-		runtime.has_unit = true;
-		runtime.unit = candidate->other_unit;
-	}
-	if (!runtime.has_socket && (!runtime.has_unit || runtime.managed_by == RUNTIME_OF_DOCKER))
-		return false;
-	*ret = runtime;
-	return true;
-}
-
 size_t runtime_discover(const char *host_root, struct runtime found[static RUNTIME_MAX])
 {
-	struct stat claimed[RUNTIME_MAX];
+	struct stat claimed[RUNTIME_MAX], st;
 	size_t n = 0, n_claimed = 0;
+	char full[PATH_MAX];
 
-	for (size_t i = 0; i < ARRAY_SIZE(candidates); i++)
-		if (look_for(host_root, &candidates[i], claimed, &n_claimed, &found[n]))
-			n++;
-	return n;
-}
+	for (size_t i = 0; i < ARRAY_SIZE(candidates); i++) {
+		const struct candidate *candidate = &candidates[i];
+		struct runtime runtime = candidate->runtime;
 
-/* systemd.exec(5), $PATH: where a unit's program is that is named without a directory. */
-static int find_program(const char *host_root, const char *name, char path[static SETTING_PATH_MAX])
-{
-	static const char *const directories[] = {
-		"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"};
-
-	for (size_t i = 0; i < ARRAY_SIZE(directories); i++) {
-		char full[PATH_MAX];
-		struct stat st;
-
-		if (snprintf(path, SETTING_PATH_MAX, "%s/%s", directories[i], name) >=
-				SETTING_PATH_MAX ||
-			snprintf(full, sizeof(full), "%s%s", host_root, path) >= (int)sizeof(full))
-			return -ENAMETOOLONG;
-		if (stat(full, &st) == 0 && S_ISREG(st.st_mode))
-			return 0;
+		if (candidate->needs && !look_at(host_root, candidate->needs, full, &st))
+			continue;
+		runtime.has_socket = claim(host_root, runtime.socket, claimed, &n_claimed);
+		runtime.has_unit = unit_installed(host_root, runtime.unit);
+		if (!runtime.has_unit && unit_installed(host_root, candidate->other_unit)) {
+			runtime.has_unit = true;
+			runtime.unit = candidate->other_unit;
+		}
+		if (runtime.has_socket ||
+			(runtime.has_unit && runtime.managed_by != RUNTIME_OF_DOCKER))
+			found[n++] = runtime;
 	}
-	return -ENOENT;
+	return n;
 }
 
 /*
  * What /proc/PID/exe says, or, where that may not be read (PTRACE_MODE_READ) or the file was
- * replaced since, the first word of its command line.
+ * replaced since, the first word of its command line. Without a directory it is where a unit's
+ * program is looked up: systemd.exec(5), $PATH.
  */
-static void read_program(const char *host_root, pid_t pid, const struct command *command,
-	char program[static SETTING_PATH_MAX])
+static void read_program(const char *host_root, pid_t pid, char program[static SETTING_PATH_MAX])
 {
-	const char *first = command_next(command, NULL);
-	char link[64], path[PATH_MAX];
+	static const char *const directories[] = {
+		"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"};
+	_cleanup_free_ char *first = NULL;
+	char path[PATH_MAX], full[PATH_MAX];
+	struct stat st;
 	ssize_t n;
 
-	snprintf(link, sizeof(link), "/proc/%d/exe", (int)pid);
-	n = readlink(link, path, sizeof(path) - 1);
-	path[MAX(n, (ssize_t)0)] = '\0';
-	if (path[0] == '/' && !strstr(path, " (deleted)"))
-		copy_text(program, SETTING_PATH_MAX, path);
-	else if (first && first[0] == '/')
+	snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
+	n = readlink(path, full, sizeof(full) - 1);
+	full[MAX(n, (ssize_t)0)] = '\0';
+	if (full[0] == '/' && !strstr(full, " (deleted)")) {
+		copy_text(program, SETTING_PATH_MAX, full);
+		return;
+	}
+	if (process_read("", pid, "cmdline", &first, NULL) < 0 || !first[0])
+		return;
+	if (first[0] == '/')
 		copy_text(program, SETTING_PATH_MAX, first);
-	else if (!first || !first[0] || strchr(first, '/') ||
-		 find_program(host_root, first, program) < 0)
-		program[0] = '\0';
+	for (size_t i = 0; !strchr(first, '/') && i < ARRAY_SIZE(directories); i++) {
+		snprintf(path, sizeof(path), "%s/%s", directories[i], first);
+		if (!look_at(host_root, path, full, &st))
+			continue;
+		copy_text(program, SETTING_PATH_MAX, path);
+		return;
+	}
 }
 
 int runtime_process_read(
 	const char *host_root, enum runtime_kind kind, pid_t pid, struct runtime_process *ret)
 {
+	static const char *const options[][2] = {
+		[RUNTIME_CONTAINERD] = {"config", "c"},
+		[RUNTIME_DOCKER] = {"config-file", NULL},
+		[RUNTIME_CRIO] = {"config", "c"},
+	};
 	struct runtime_process process = {0};
-	struct command command = {0};
-	char path[PATH_MAX];
-	const char *config;
+	char path[PATH_MAX], value[PATH_MAX];
 	uint64_t since_boot_us;
-	int r = pid > 0 ? process_start("", pid, &since_boot_us) : -ESRCH;
+	int r = process_start("", pid, &since_boot_us);
 
 	if (r < 0)
 		return r;
@@ -202,16 +181,11 @@ int runtime_process_read(
 		path[strlen(path) - strlen("/.")] = '\0';
 		copy_text(process.directory, SETTING_PATH_MAX, path[0] ? path : "/");
 	}
-	if (command_read("", pid, &command) == 0) {
-		config =
-			command_option(&command, kind == RUNTIME_DOCKER ? "config-file" : "config");
-		if (!config && kind != RUNTIME_DOCKER)
-			config = command_option(&command, "c");
-		if (config && process_path("", pid, config, path) == 0)
+	for (size_t i = 0; i < 2 && options[kind][i] && !process.config[0]; i++)
+		if (process_option("", pid, options[kind][i], false, value, sizeof(value)) > 0 &&
+			process_path("", pid, value, path) == 0)
 			copy_text(process.config, SETTING_PATH_MAX, path);
-		read_program(host_root, pid, &command, process.program);
-		command_free(&command);
-	}
+	read_program(host_root, pid, process.program);
 	*ret = process;
 	return 0;
 }

@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include <headroom/setting.h>
+#include "kernel/host.h"
 
 enum runtime_kind {
 	RUNTIME_CONTAINERD, /* its own services, and the CRI unless that plugin is disabled */
@@ -32,9 +32,9 @@ struct runtime {
 	enum runtime_kind kind;
 	enum runtime_managed_by managed_by;
 	const char *socket; /* below the host's root, as all paths here */
-	const char *config; /* where it lies unless the daemon was told another; may not exist */
+	const char *config; /* unless its command line names another; may not exist */
 	const char *unit; /* "containerd.service": the one that is installed, else the usual one */
-	bool has_socket;  /* a socket stands there; whether anyone serves it is not asked */
+	bool has_socket;  /* there is a socket; whether anyone serves it is not asked */
 	bool has_unit;    /* the unit is installed, and not masked */
 };
 
@@ -60,6 +60,15 @@ struct runtime_process {
 /* 0, -ESRCH or -errno of /proc/PID/stat. */
 int runtime_process_read(
 	const char *host_root, enum runtime_kind kind, pid_t pid, struct runtime_process *process);
+
+/* One whose configuration is read. Paths are below the host's root; "" for unknown. */
+struct runtime_daemon {
+	const struct host *host;
+	const char *binary;
+	const char *version;   /* as the daemon itself says: "1.6.20~ds1", "v2.1.4" */
+	const char *config;    /* its main file or daemon.json, absolute */
+	const char *directory; /* its working directory; unknown counts as / */
+};
 
 /* "containerd", "docker", "crio". */
 extern const char *const runtime_kind_names[];

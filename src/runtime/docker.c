@@ -2,79 +2,67 @@
 #include "runtime/docker.h"
 
 #include "base/cleanup.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "base/util.h"
 #include "runtime/http_client.h"
-#include "runtime/json_stream.h"
 #include "runtime/registry.h"
+#include "workload/process.h"
 
-#include <cjson/cJSON.h>
 #include <errno.h>
 #include <inttypes.h>
 
-#define VERSION_US                                                                             \
-	(5 * USEC_PER_SEC / 2)          /* GET /version costs a daemon nothing: later it hangs \
-					 */
+/* GET /version costs a daemon nothing: later it hangs. */
+#define VERSION_US  (5 * USEC_PER_SEC / 2)
 #define ANSWER_US   (10 * USEC_PER_SEC) /* for /info and lists of thousands of containers */
 #define ANSWER_MAX  262144              /* bytes of /version and /info: some thousand are usual */
 #define EVENTS_MAX  1048576
 #define LIST_MAX    ((size_t)64 << 20)
 #define OBJECT_MAX  262144 /* bytes of one object of a list or stream */
-#define OBJECTS_MAX 5000
+#define NAMES_MAX   10000
 #define MIRRORS_MAX 2048 /* bytes of their list */
 #define REFUSAL_MAX 8192 /* bytes of a refusal that are looked at */
 
 #define DOWNLOADS "max-concurrent-downloads"
+#define MIRRORS   "registry-mirrors"
 #define RELOADS   "{\"type\":[\"daemon\"],\"event\":[\"reload\"]}"
 #define PULLS     "{\"type\":[\"image\"],\"event\":[\"pull\"]}"
 
-DEFINE_CLEANUP(cJSON, cJSON_Delete)
+#define COPY(member, object, path) utf8_copy(member, sizeof(member), json_text_at(object, path))
 
-/* ---- objects ---- */
+/* ---- the process ---- */
 
-static const cJSON *get(const cJSON *object, const char *key)
+/* One in a container, as in a nested cluster, is not this node's. */
+static bool is_dockerd(const char *root, pid_t pid, void *userdata)
 {
-	return cJSON_GetObjectItemCaseSensitive(object, key);
+	(void)userdata;
+	return process_is_named(root, pid, "dockerd") && process_is_of_host(root, pid);
 }
 
-static const char *text_of(const cJSON *object, const char *key)
+int docker_process_read(const struct host *host, struct docker_process *ret)
 {
-	const char *text = cJSON_GetStringValue(get(object, key));
+	struct docker_process process = {0};
+	char path[PATH_MAX], value[PATH_MAX];
+	bool has_file = access(host_path(host, DOCKER_PID_FILE, path), F_OK) == 0;
+	int r;
 
-	return text ? text : "";
-}
-
-/* Cut at a whole character. Control characters would end a log's line or move a terminal. */
-static void copy_line(char *dst, size_t size, const char *src)
-{
-	utf8_copy(dst, size, src);
-	for (char *p = dst; *p; p++)
-		if ((unsigned char)*p < 0x20 || *p == 0x7f)
-			*p = ' ';
-}
-
-#define COPY(member, object, key) copy_line(member, sizeof(member), text_of(object, key))
-
-/* /info puts a slash at the end of each, a reload's event does not. */
-static void join_mirrors(const cJSON *list, char value[static DOCKER_VALUE_MAX])
-{
-	char words[MIRRORS_MAX] = "";
-	const cJSON *item;
-
-	cJSON_ArrayForEach (item, list) {
-		const char *mirror = cJSON_GetStringValue(item);
-
-		if (mirror)
-			registry_list_add(words, sizeof(words), mirror, strlen(mirror));
-	}
-	registry_shorten_list(words[0] ? words : "none", value, DOCKER_VALUE_MAX);
-	copy_line(words, sizeof(words), value);
-	copy_text(value, DOCKER_VALUE_MAX, words);
-}
-
-static bool is_event(const cJSON *object, const char *type, const char *action)
-{
-	return streq(text_of(object, "Type"), type) && streq(text_of(object, "Action"), action);
+	/* A stale pid file may name any process that came later. */
+	if (!has_file || process_of_pid_file(path, &process.pid) < 0 ||
+		!process_is_named("", process.pid, "dockerd"))
+		process.pid = process_find("", is_dockerd, NULL);
+	if (!has_file && process.pid == 0)
+		return -ESRCH;
+	r = process_option("", process.pid, DOWNLOADS, false, value, sizeof(value));
+	process.downloads_on_command = r > 0;
+	if (r > 0)
+		copy_text(process.downloads, sizeof(process.downloads), value);
+	/* Without its command line it counts as not seen. */
+	if (r < 0)
+		process.pid = 0;
+	process.mirrors_on_command =
+		process_option("", process.pid, "registry-mirror", false, value, sizeof(value)) > 0;
+	*ret = process;
+	return 0;
 }
 
 /* ---- requests ---- */
@@ -83,62 +71,80 @@ static bool is_event(const cJSON *object, const char *type, const char *action)
 typedef int take_fn(const cJSON *object, void *userdata);
 
 struct request {
-	struct json_stream stream;
 	take_fn *take;
 	void *userdata;
+	size_t n; /* objects so far */
 };
 
-static int take_text(const char *text, size_t len, void *userdata)
-{
-	const struct request *request = userdata;
-	_cleanup_(cleanup_cJSON_Delete) cJSON *object = cJSON_ParseWithLength(text, len);
-
-	return cJSON_IsObject(object) ? request->take(object, request->userdata) : -EBADMSG;
-}
-
-static int take_data(const char *data, size_t len, void *userdata)
+/*
+ * The objects of an answer, one after the other or in a list, as they come: no answer is ever held
+ * or parsed whole, however long it is.
+ */
+static int take_data(const char *text, size_t len, size_t *used, void *userdata)
 {
 	struct request *request = userdata;
+	int r = 0;
 
-	return json_stream_feed(&request->stream, data, len, take_text, request);
+	while (r == 0) {
+		_cleanup_(cleanup_cJSON_Delete) cJSON *object = NULL;
+		const char *end;
+
+		*used += strspn(text + *used, " \t\r\n,[]");
+		if (*used == len)
+			return 0;
+		if (text[*used] != '{')
+			return -EBADMSG;
+		object = cJSON_ParseWithOpts(text + *used, &end, 0);
+		if (!object)
+			return len - *used > OBJECT_MAX ? -EFBIG : 0;
+		*used = (size_t)(end - text);
+		request->n++;
+		json_make_printable(object);
+		r = request->take(object, request->userdata);
+	}
+	return r;
 }
 
 /* A refusal, {"message": "..."}, or any other text. Secrets go before it is cut. */
 static void describe_refusal(const char *body, char why[static DOCKER_ERROR_MAX])
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *object = cJSON_Parse(body);
-	const char *message = text_of(object, "message");
+	const char *message = json_text_at(object, "message");
 	_cleanup_free_ char *text = strndup(*message ? message : body, REFUSAL_MAX);
 
-	if (text)
-		hide_secrets(text);
-	copy_line(why, DOCKER_ERROR_MAX, text ? text : "");
+	if (!text)
+		return;
+	hide_secrets(text);
+	text_make_printable(text);
+	utf8_copy(why, DOCKER_ERROR_MAX, text);
 }
 
-/* GET of a path, each object of whose answer goes to take. */
+/* GET of a path, each object of whose answer goes to take; at least `least` of them. */
 static int ask(const char *socket, const char *path, uint64_t timeout_us, size_t limit,
-	struct request *request, const struct wait *wait, char why[static DOCKER_ERROR_MAX])
+	size_t least, take_fn *take, void *userdata, const struct wait *wait,
+	char why[static DOCKER_ERROR_MAX])
 {
-	char url[1024], refusal[DOCKER_ERROR_MAX] = "not what a Docker daemon answers";
+	struct request request = {.take = take, .userdata = userdata};
+	char url[1024], refusal[DOCKER_ERROR_MAX] = "";
 	struct http_get http = {.url = url,
 		.unix_socket = socket,
 		.limit = limit,
 		.data = take_data,
-		.userdata = request};
+		.userdata = &request};
 	struct wait bounded = wait_at_most(wait, timeout_us);
 	const char *text = NULL;
 	int r;
 
-	request->stream.max = OBJECT_MAX;
 	snprintf(url, sizeof(url), "http://docker%s", path);
 	http_get_all(&http, 1, &bounded);
 	r = http.error;
+	/* What ended before its last object did, or before it was wanted to end. */
+	if (r == 0 && http.status == 200 && http.ended == 0 && (http.len > 0 || request.n < least))
+		r = -EBADMSG;
 	if (r == -ETIMEDOUT) {
 		text = "no answer in time: it hangs";
-	} else if (r == -EBADMSG || (r == 0 && http.status == 200 && timeout_us < UINT64_MAX &&
-					    !json_stream_is_whole(&request->stream))) {
-		text = refusal;
-		r = -EBADMSG;
+	} else if (r == -EBADMSG) {
+		text = "not what a Docker daemon answers";
 	} else if (r < 0) {
 		text = http.why;
 	} else if (http.status != 200) {
@@ -150,7 +156,6 @@ static int ask(const char *socket, const char *path, uint64_t timeout_us, size_t
 	if (text)
 		snprintf(why, DOCKER_ERROR_MAX, "%.100s: GET %.*s: %.120s", socket,
 			(int)strcspn(path, "?"), path, text);
-	json_stream_clear(&request->stream);
 	http_get_clear(&http);
 	return r;
 }
@@ -159,7 +164,6 @@ static int ask(const char *socket, const char *path, uint64_t timeout_us, size_t
 static int ask_events(const char *socket, const char *filter, uint64_t since_us, bool for_ever,
 	take_fn *take, void *userdata, const struct wait *wait, char why[static DOCKER_ERROR_MAX])
 {
-	struct request request = {.take = take, .userdata = userdata};
 	uint64_t until_us = realtime_us();
 	char path[512];
 	size_t used;
@@ -175,18 +179,39 @@ static int ask_events(const char *socket, const char *filter, uint64_t since_us,
 	for (const char *p = filter; *p && used + 4 < sizeof(path); p++)
 		used += (size_t)snprintf(path + used, sizeof(path) - used,
 			strchr("{}[]\",:", *p) ? "%%%02X" : "%c", (unsigned int)*p);
-	return ask(
-		socket, path, for_ever ? UINT64_MAX : VERSION_US, EVENTS_MAX, &request, wait, why);
+	return ask(socket, path, for_ever ? UINT64_MAX : VERSION_US, EVENTS_MAX, 0, take, userdata,
+		wait, why);
+}
+
+static bool is_event(const cJSON *object, const char *type, const char *action)
+{
+	return streq(json_text_at(object, "Type"), type) &&
+	       streq(json_text_at(object, "Action"), action);
 }
 
 /* ---- what the daemon says of itself ---- */
+
+/* /info puts a slash at the end of each, a reload's event does not. */
+static void join_mirrors(const cJSON *list, char value[static DOCKER_VALUE_MAX])
+{
+	char words[MIRRORS_MAX] = "";
+	const cJSON *item;
+
+	cJSON_ArrayForEach (item, list) {
+		const char *mirror = cJSON_GetStringValue(item);
+
+		if (mirror)
+			registry_list_add(words, sizeof(words), mirror, strlen(mirror));
+	}
+	registry_shorten_list(words[0] ? words : "none", value, DOCKER_VALUE_MAX);
+}
 
 static int take_version(const cJSON *object, void *userdata)
 {
 	struct docker_info *info = userdata;
 
 	COPY(info->version, object, "Version");
-	return info->version[0] && *text_of(object, "ApiVersion") ? 0 : -EBADMSG;
+	return info->version[0] && *json_text_at(object, "ApiVersion") ? 0 : -EBADMSG;
 }
 
 static int take_info(const cJSON *object, void *userdata)
@@ -195,24 +220,19 @@ static int take_info(const cJSON *object, void *userdata)
 
 	COPY(info->storage_driver, object, "Driver");
 	COPY(info->root_dir, object, "DockerRootDir");
-	if (!info->storage_driver[0] || !info->root_dir[0])
-		return -EBADMSG;
-	join_mirrors(get(get(object, "RegistryConfig"), "Mirrors"), info->mirrors);
-	return 0;
+	join_mirrors(json_at(object, "RegistryConfig/Mirrors"), info->mirrors);
+	return info->storage_driver[0] && info->root_dir[0] ? 0 : -EBADMSG;
 }
 
 /* The attributes of a reload are texts, also where they hold numbers and lists. */
 static int take_past_reload(const cJSON *object, void *userdata)
 {
 	struct docker_info *info = userdata;
-	const cJSON *nano = get(object, "timeNano");
 
 	if (!is_event(object, "daemon", "reload"))
 		return 0;
-	info->reloaded_us = cJSON_IsNumber(nano) && nano->valuedouble > 0
-				    ? (uint64_t)(nano->valuedouble / 1000)
-				    : 0;
-	COPY(info->reloaded_downloads, get(get(object, "Actor"), "Attributes"), DOWNLOADS);
+	info->reloaded_us = (uint64_t)MAX(json_number_at(object, "timeNano") / 1000, 0.0);
+	COPY(info->reloaded_downloads, object, "Actor/Attributes/" DOWNLOADS);
 	return 0;
 }
 
@@ -220,9 +240,7 @@ int docker_read_info(const char *socket, struct docker_info *ret, const struct w
 	char why[static DOCKER_ERROR_MAX])
 {
 	struct docker_info info = *ret;
-	struct request version = {.take = take_version, .userdata = &info};
-	struct request rest = {.take = take_info, .userdata = &info};
-	int r = ask(socket, "/version", VERSION_US, ANSWER_MAX, &version, wait, why);
+	int r = ask(socket, "/version", VERSION_US, ANSWER_MAX, 1, take_version, &info, wait, why);
 
 	/* The daemon keeps its last 256 events: a reload among them says what runs now. */
 	info.reloaded_us = 0;
@@ -230,7 +248,7 @@ int docker_read_info(const char *socket, struct docker_info *ret, const struct w
 	if (r == 0)
 		r = ask_events(socket, RELOADS, 0, false, take_past_reload, &info, wait, why);
 	if (r == 0 && (!info.root_dir[0] || info.reloaded_us != ret->reloaded_us))
-		r = ask(socket, "/info", ANSWER_US, ANSWER_MAX, &rest, wait, why);
+		r = ask(socket, "/info", ANSWER_US, ANSWER_MAX, 1, take_info, &info, wait, why);
 	if (r == 0)
 		*ret = info;
 	return r;
@@ -240,22 +258,22 @@ int docker_read_info(const char *socket, struct docker_info *ret, const struct w
 
 struct awaited {
 	const char *key;
-	char value[DOCKER_VALUE_MAX];
+	char *value;
 	bool seen;
 };
 
 static int take_reload(const cJSON *object, void *userdata)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *list = NULL;
+	const cJSON *attributes = json_at(object, "Actor/Attributes");
 	struct awaited *awaited = userdata;
-	const cJSON *attributes = get(get(object, "Actor"), "Attributes");
 
 	if (!is_event(object, "daemon", "reload"))
 		return 0;
 	awaited->seen = true;
-	COPY(awaited->value, attributes, awaited->key);
-	if (streq(awaited->key, "registry-mirrors")) {
-		list = cJSON_Parse(text_of(attributes, awaited->key));
+	utf8_copy(awaited->value, DOCKER_VALUE_MAX, json_text_at(attributes, awaited->key));
+	if (streq(awaited->key, MIRRORS)) {
+		list = cJSON_Parse(json_text_at(attributes, MIRRORS));
 		join_mirrors(list, awaited->value);
 	}
 	return 1;
@@ -264,15 +282,11 @@ static int take_reload(const cJSON *object, void *userdata)
 int docker_wait_reload(const char *socket, uint64_t since_us, const char *key,
 	char value[static DOCKER_VALUE_MAX], const struct wait *wait)
 {
-	struct awaited awaited = {.key = key};
+	struct awaited awaited = {.key = key, .value = value};
 	char why[DOCKER_ERROR_MAX];
 	int r = ask_events(socket, RELOADS, since_us, true, take_reload, &awaited, wait, why);
 
-	if (r == 0 && !awaited.seen)
-		return -ECONNRESET;
-	if (r == 0)
-		copy_text(value, DOCKER_VALUE_MAX, awaited.value);
-	return r;
+	return r == 0 && !awaited.seen ? -ECONNRESET : r;
 }
 
 struct pulled {
@@ -286,7 +300,7 @@ static int take_pull(const cJSON *object, void *userdata)
 	struct pulled *pulled = userdata;
 
 	if (is_event(object, "image", "pull") && pulled->n < pulled->max)
-		COPY(pulled->names[pulled->n++], get(object, "Actor"), "ID");
+		COPY(pulled->names[pulled->n++], object, "Actor/ID");
 	return 0;
 }
 
@@ -305,46 +319,51 @@ int docker_read_pulled(const char *socket, uint64_t since_us, char (*names)[DOCK
 /* ---- containers ---- */
 
 struct listing {
-	void *items;
+	struct name_entry *names;
 	size_t n, allocated;
 };
 
 static int take_container(const cJSON *object, void *userdata)
 {
 	struct listing *listing = userdata;
-	struct docker_container *container;
-	const cJSON *labels = get(object, "Labels");
-	const char *name = cJSON_GetStringValue(cJSON_GetArrayItem(get(object, "Names"), 0));
-	int r = listing->n == OBJECTS_MAX ? -E2BIG
-					  : grow_array(&listing->items, listing->n,
-						    &listing->allocated, sizeof(*container));
+	const char *pod = json_text_at(object, "Labels/io.kubernetes.pod.name");
+	const char *name = json_text_at(object, "Names/0"); /* with a slash before it */
+	const char *const ids[] = {
+		json_text_at(object, "Id"), json_text_at(object, "Labels/io.kubernetes.pod.uid")};
 
-	if (r < 0)
-		return r;
-	container = (struct docker_container *)listing->items + listing->n++;
-	COPY(container->id, object, "Id");
-	copy_line(container->name, sizeof(container->name), name ? name + (*name == '/') : "");
-	container->running = streq(text_of(object, "State"), "running");
-	COPY(container->pod_namespace, labels, "io.kubernetes.pod.namespace");
-	COPY(container->pod_name, labels, "io.kubernetes.pod.name");
-	COPY(container->pod_uid, labels, "io.kubernetes.pod.uid");
-	return container->id[0] ? 0 : -EBADMSG;
+	if (!ids[0][0])
+		return -EBADMSG;
+	for (size_t i = 0; i < ARRAY_SIZE(ids) && ids[i][0]; i++) {
+		struct workload *workload;
+		struct name_entry *entry;
+
+		if (listing->n == NAMES_MAX)
+			return -E2BIG;
+		entry = add_element(
+			&listing->names, &listing->n, &listing->allocated, sizeof(*entry));
+		workload = &entry->workload;
+		workload->kind = *pod ? WORKLOAD_POD : WORKLOAD_CONTAINER;
+		COPY(workload->namespace, object, "Labels/io.kubernetes.pod.namespace");
+		utf8_copy(
+			workload->name, sizeof(workload->name), *pod ? pod : name + (*name == '/'));
+		copy_text(workload->id, sizeof(workload->id), ids[i]);
+	}
+	return 0;
 }
 
-int docker_read_containers(
-	const char *socket, struct docker_container **list, size_t *n, const struct wait *wait)
+int docker_read_names(
+	const char *socket, struct name_entry **names, size_t *n, const struct wait *wait)
 {
 	struct listing listing = {0};
-	struct request request = {
-		.stream.list = true, .take = take_container, .userdata = &listing};
 	char why[DOCKER_ERROR_MAX];
-	int r = ask(socket, "/containers/json?all=1", ANSWER_US, LIST_MAX, &request, wait, why);
+	int r = ask(socket, "/containers/json", ANSWER_US, LIST_MAX, 0, take_container, &listing,
+		wait, why);
 
 	if (r < 0) {
-		free(listing.items);
+		free(listing.names);
 		return r;
 	}
-	*list = listing.items;
+	*names = listing.names;
 	*n = listing.n;
 	return 0;
 }

@@ -7,22 +7,37 @@
  * on; paths without a version, so that the daemon's own applies. No credentials are read or sent.
  *
  * All calls block. socket is the full path of the daemon's socket. Where systemd listens on it, a
- * connection starts dockerd: call these only when it runs (docker_process.h). All return 0,
- * -ETIMEDOUT, -ECANCELED, -EPROTO or -EBADMSG for what is no answer of Docker, -errno of
- * connecting, or -ENOMEM.
+ * connection starts dockerd: call these only when docker_process_read() finds it. All return 0,
+ * -ETIMEDOUT, -ECANCELED, -EPROTO or -EBADMSG for what is no answer of Docker, or -errno of
+ * connecting.
  */
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/wait.h"
+#include "kernel/host.h"
+#include "workload/cgroup.h"
 
-#define DOCKER_ID_MAX    72  /* "sha256:" and 64 hexadecimal digits, or the digits alone */
-#define DOCKER_NAME_MAX  256 /* of containers, labels' values and image references */
+#define DOCKER_PID_FILE "/run/docker.pid" /* below the host's root; /var/run is a link to /run */
+
+#define DOCKER_NAME_MAX  256 /* of image references */
 #define DOCKER_PATH_MAX  256
 #define DOCKER_VALUE_MAX 128
 #define DOCKER_ERROR_MAX 256
+
+/* The process of dockerd, and what its command line says. */
+struct docker_process {
+	pid_t pid; /* 0: it runs, and is not visible from here: its command line is not known */
+	/* dockerd refuses to start when a key is an option and in daemon.json too. */
+	bool downloads_on_command, mirrors_on_command;
+	char downloads[24]; /* of the option; "" without it */
+};
+
+/* -ESRCH when it does not run: there is no pid file, and no process of that name on the host. */
+int docker_process_read(const struct host *host, struct docker_process *process);
 
 /* What dockerd says of itself. */
 struct docker_info {
@@ -56,16 +71,11 @@ int docker_wait_reload(const char *socket, uint64_t since_us, const char *key,
 int docker_read_pulled(const char *socket, uint64_t since_us, char (*names)[DOCKER_NAME_MAX],
 	size_t max, size_t *n, const struct wait *wait);
 
-struct docker_container {
-	char id[DOCKER_ID_MAX];
-	char name[DOCKER_NAME_MAX]; /* without the slash */
-	bool running;
-	/* From the labels of cri-dockerd; "" without them. */
-	char pod_namespace[DOCKER_NAME_MAX], pod_name[DOCKER_NAME_MAX], pod_uid[64];
-};
-
-/* All containers, also stopped ones, for the caller to free. */
-int docker_read_containers(
-	const char *socket, struct docker_container **list, size_t *n, const struct wait *wait);
+/*
+ * Of all running containers, for the caller to free. By the labels of cri-dockerd a pod's container
+ * is the pod, which is found by its uid, too.
+ */
+int docker_read_names(
+	const char *socket, struct name_entry **names, size_t *n, const struct wait *wait);
 
 #endif

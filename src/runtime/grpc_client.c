@@ -1,22 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/grpc_client.h"
 
+#include "base/cleanup.h"
 #include "base/util.h"
-#include "runtime/grpc_response.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <nghttp2/nghttp2.h>
 #include <poll.h>
-#include <stdio.h>
+#include <stdarg.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#define METHOD_MAX 256
-
-/* Room for a frame of the default size, 16 KiB (RFC 9113, section 4.2), and some before it. */
-#define OUT_SIZE  ((size_t)16384 + 4096)
-#define READ_SIZE ((size_t)16384)
+#define PREFIX_LEN 5 /* compressed or not, and the message's length */
+#define READ_SIZE  ((size_t)16384)
 
 /* What a server may send before it must wait for us: all of it is taken at once, never kept. */
 #define STREAM_WINDOW     (1 << 20)
@@ -24,148 +22,212 @@
 
 /* What a call takes besides its answer's message: headers, frames of control, padding. */
 #define OVERHEAD_MAX ((size_t)1024 * 1024)
+#define HEADERS_MAX  (64 * 1024) /* more than any runtime sends */
 
 /* A server that has no room for another connection is tried again after this time. */
 #define CONNECT_AGAIN_US (20 * USEC_PER_MSEC)
 
-/* One call on one connection. */
-struct exchange {
-	const struct grpc_request *request;
-	const uint8_t *body; /* the message with its prefix */
+#define ALIGNMENT ((size_t)16) /* of what an arena gives */
+
+/* One call, and what has come of its answer. */
+struct grpc_call {
+	uint8_t *body; /* the message with its prefix */
 	size_t size, sent;
 	int32_t stream;
-	struct grpc_response response;
-	size_t received; /* bytes of everything */
-	uint32_t error;  /* code of HTTP/2 that the stream was closed with */
-	bool ended;      /* the stream is */
-	bool refused;    /* the server has not begun it: it may be sent again */
+	size_t received;      /* bytes of everything */
+	bool ended;           /* the answer is */
+	uint32_t http2_error; /* that it was closed with: RFC 9113, section 7 */
+	unsigned http_status; /* 0: none yet */
+	int status;           /* -1: no grpc-status yet */
+	int fault;            /* -errno: what came so far is no answer; 0: it may become one */
+
+	uint8_t prefix[PREFIX_LEN];
+	size_t have_prefix;
+	struct arena *arena;
+	uint8_t *data; /* in the arena, room for data_size bytes */
+	size_t data_size, have, max;
 };
 
-struct grpc {
-	int fd; /* -1: not connected */
-	pid_t peer;
-	nghttp2_session *session;
-	bool leaving;               /* the server takes no further calls on this connection */
-	bool mute;                  /* it reads nothing any more; what it sent before counts */
-	struct exchange *exchange;  /* the call under way */
-	char error[GRPC_ERROR_MAX]; /* of the last call */
-	size_t out_len, out_sent;
-	uint8_t out[OUT_SIZE];
-	char path[];
-};
+/* ---- the answer ---- */
 
-DEFINE_CLEANUP(nghttp2_session_callbacks, nghttp2_session_callbacks_del)
-
-/* The call under way when the stream is its own, else NULL. */
-static struct exchange *exchange_of(struct grpc *grpc, int32_t stream)
+/* The first fault counts. Returns it. */
+static int PRINTF_LIKE(3, 4) fail(struct grpc *grpc, int fault, const char *format, ...)
 {
-	return grpc->exchange && grpc->exchange->stream == stream ? grpc->exchange : NULL;
+	va_list args;
+
+	if (grpc->call->fault != 0)
+		return grpc->call->fault;
+	grpc->call->fault = fault;
+	va_start(args, format);
+	vsnprintf(grpc->error, sizeof(grpc->error), format, args);
+	va_end(args);
+	return fault;
 }
 
-static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name,
-	size_t name_len, const uint8_t *value, size_t len, uint8_t flags, void *userdata)
+/* The call under way when the stream is its own, else NULL. */
+static struct grpc_call *call_of(const struct grpc *grpc, int32_t stream)
 {
-	struct exchange *exchange = exchange_of(userdata, frame->hd.stream_id);
+	return grpc->call && grpc->call->stream == stream ? grpc->call : NULL;
+}
+
+/* nghttp2 terminates names and values, and refuses zero bytes in them. */
+static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name_data,
+	size_t name_len, const uint8_t *data, size_t len, uint8_t flags, void *userdata)
+{
+	const char *name = (const char *)name_data, *value = (const char *)data;
+	struct grpc_call *call = call_of(userdata, frame->hd.stream_id);
+	uint64_t number;
 
 	(void)session, (void)flags, (void)name_len, (void)len;
-	if (exchange) /* nghttp2 terminates both, and refuses zero bytes in them */
-		grpc_response_header(&exchange->response, (const char *)name, (const char *)value);
+	if (!call || call->fault != 0)
+		return 0;
+	if (streq(name, ":status")) {
+		call->http_status = (unsigned)atoi(value); /* three digits, says nghttp2 */
+	} else if (streq(name, "grpc-status")) {
+		if (parse_count(value, &number) < 0 || number > GRPC_STATUS_MAX)
+			number = GRPC_UNKNOWN;
+		call->status = (int)number;
+	}
 	return 0;
+}
+
+static int take_size(struct grpc *grpc, struct grpc_call *call)
+{
+	const uint8_t *p = call->prefix;
+	size_t size = (size_t)p[1] << 24 | (size_t)p[2] << 16 | (size_t)p[3] << 8 | p[4];
+
+	if (p[0] != 0)
+		return fail(grpc, -EBADMSG, "the answer is compressed without leave");
+	if (size > call->max)
+		return fail(grpc, -EFBIG, "an answer of %zu bytes, at most %zu are taken", size,
+			call->max);
+	call->data = arena_take(call->arena, MAX(size, (size_t)1));
+	call->data_size = size;
+	return call->data ? 0 : fail(grpc, -ENOMEM, "no memory for an answer of %zu bytes", size);
 }
 
 static int on_data(nghttp2_session *session, uint8_t flags, int32_t stream, const uint8_t *data,
 	size_t len, void *userdata)
 {
-	struct exchange *exchange = exchange_of(userdata, stream);
+	struct grpc_call *call = call_of(userdata, stream);
+	size_t n;
 
 	(void)session, (void)flags;
-	if (exchange)
-		grpc_response_data(&exchange->response, data, len);
+	/* The body of another status is a proxy's, or another server's. */
+	if (!call || call->fault != 0 || call->http_status != 200)
+		return 0;
+	n = MIN(len, PREFIX_LEN - call->have_prefix);
+	memcpy(call->prefix + call->have_prefix, data, n);
+	call->have_prefix += n;
+	if (n > 0 && call->have_prefix == PREFIX_LEN && take_size(userdata, call) < 0)
+		return 0;
+	len -= n;
+	if (len > call->data_size - call->have) {
+		fail(userdata, -EBADMSG, "more than one message in the answer");
+	} else if (len > 0) {
+		memcpy(call->data + call->have, data + n, len);
+		call->have += len;
+	}
 	return 0;
 }
 
+/* When nothing more comes: 0, the server's status, or the fault. */
+static int result_of(struct grpc *grpc)
+{
+	const struct grpc_call *call = grpc->call;
+
+	if (call->fault != 0)
+		return call->fault;
+	if (call->status > 0)
+		return call->status;
+	if (call->status < 0 && call->http2_error != NGHTTP2_NO_ERROR)
+		return fail(grpc, -ECONNRESET, "the call was reset: %s",
+			nghttp2_http2_strerror(call->http2_error));
+	if (call->status < 0 && call->http_status != 200)
+		return fail(grpc, -EPROTO, "HTTP status %u", call->http_status);
+	if (call->status < 0)
+		return fail(grpc, -EBADMSG, "the answer has no status");
+	if (call->have_prefix < PREFIX_LEN || call->have < call->data_size)
+		return fail(grpc, -EBADMSG, "the answer has no whole message");
+	return 0;
+}
+
+/* ---- the connection ---- */
+
 static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *userdata)
 {
-	struct grpc *grpc = userdata;
-	struct exchange *exchange = exchange_of(grpc, frame->hd.stream_id);
+	struct grpc_call *call = call_of(userdata, frame->hd.stream_id);
 
 	(void)session;
-	if (frame->hd.type == NGHTTP2_GOAWAY)
-		grpc->leaving = true;
-	if (!exchange || (frame->hd.type != NGHTTP2_HEADERS && frame->hd.type != NGHTTP2_DATA))
-		return 0;
-	if (frame->hd.type == NGHTTP2_HEADERS)
-		grpc_response_headers_end(&exchange->response);
 	/* Whether or not the server wanted to read all of the request. */
-	if (frame->hd.flags & NGHTTP2_FLAG_END_STREAM)
-		exchange->ended = true;
+	if (call && (frame->hd.type == NGHTTP2_HEADERS || frame->hd.type == NGHTTP2_DATA) &&
+		frame->hd.flags & NGHTTP2_FLAG_END_STREAM)
+		call->ended = true;
 	return 0;
 }
 
 static int on_stream_close(nghttp2_session *session, int32_t stream, uint32_t error, void *userdata)
 {
-	struct exchange *exchange = exchange_of(userdata, stream);
+	struct grpc_call *call = call_of(userdata, stream);
 
 	(void)session;
-	if (!exchange || exchange->ended)
-		return 0;
-	exchange->ended = true;
-	exchange->error = error;
-	exchange->refused = error == NGHTTP2_REFUSED_STREAM;
+	if (call && !call->ended) {
+		call->ended = true;
+		call->http2_error = error;
+	}
 	return 0;
 }
 
 static ssize_t read_body(nghttp2_session *session, int32_t stream, uint8_t *buffer, size_t length,
 	uint32_t *flags, nghttp2_data_source *source, void *userdata)
 {
-	struct exchange *exchange = exchange_of(userdata, stream);
+	struct grpc_call *call = call_of(userdata, stream);
 	size_t n;
 
 	(void)session, (void)source;
-	if (!exchange)
+	if (!call)
 		return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE; /* it has ended: reset */
-	n = MIN(length, exchange->size - exchange->sent);
-	memcpy(buffer, exchange->body + exchange->sent, n);
-	exchange->sent += n;
-	if (exchange->sent == exchange->size)
+	n = MIN(length, call->size - call->sent);
+	memcpy(buffer, call->body + call->sent, n);
+	call->sent += n;
+	if (call->sent == call->size)
 		*flags |= NGHTTP2_DATA_FLAG_EOF;
 	return (ssize_t)n;
 }
 
-static void disconnect(struct grpc *grpc)
+/* Where the server has gone, what it sent before is still read to its end, which tells why. */
+static ssize_t send_bytes(
+	nghttp2_session *session, const uint8_t *data, size_t len, int flags, void *userdata)
 {
-	nghttp2_session_del(grpc->session);
-	grpc->session = NULL;
-	cleanup_close(&grpc->fd);
-	grpc->fd = -1;
-	grpc->leaving = grpc->mute = false;
-	grpc->out_len = grpc->out_sent = 0;
+	const struct grpc *grpc = userdata;
+	ssize_t n = send(grpc->fd, data, len, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+	(void)session, (void)flags;
+	return n < 0 ? NGHTTP2_ERR_WOULDBLOCK : n;
 }
 
-static int make_session(struct grpc *grpc)
+static void make_session(struct grpc *grpc)
 {
 	static const nghttp2_settings_entry settings[] = {
 		{NGHTTP2_SETTINGS_ENABLE_PUSH, 0},
 		{NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, STREAM_WINDOW},
-		{NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, GRPC_HEADERS_MAX},
+		{NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, HEADERS_MAX},
 	};
-	_cleanup_(cleanup_nghttp2_session_callbacks_del) nghttp2_session_callbacks *callbacks =
-		NULL;
+	nghttp2_session_callbacks *callbacks = NULL;
 
-	if (nghttp2_session_callbacks_new(&callbacks) < 0)
-		return -ENOMEM;
+	nghttp2_session_callbacks_new(&callbacks);
+	must(callbacks);
 	nghttp2_session_callbacks_set_on_header_callback(callbacks, on_header);
 	nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_data);
 	nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, on_frame);
 	nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_stream_close);
-	if (nghttp2_session_client_new(&grpc->session, callbacks, grpc) < 0)
-		return -ENOMEM;
-	if (nghttp2_submit_settings(
-		    grpc->session, NGHTTP2_FLAG_NONE, settings, ARRAY_SIZE(settings)) < 0 ||
-		nghttp2_session_set_local_window_size(
-			grpc->session, NGHTTP2_FLAG_NONE, 0, CONNECTION_WINDOW) < 0)
-		return -ENOMEM;
-	return 0;
+	nghttp2_session_callbacks_set_send_callback(callbacks, send_bytes);
+	nghttp2_session_client_new(&grpc->session, callbacks, grpc);
+	must(grpc->session);
+	nghttp2_session_callbacks_del(callbacks);
+	nghttp2_submit_settings(grpc->session, NGHTTP2_FLAG_NONE, settings, ARRAY_SIZE(settings));
+	nghttp2_session_set_local_window_size(
+		grpc->session, NGHTTP2_FLAG_NONE, 0, CONNECTION_WINDOW);
 }
 
 /*
@@ -201,119 +263,7 @@ static int connect_socket(struct grpc *grpc, const struct wait *wait)
 	return 0;
 }
 
-/* Keeps the connection of the call before, unless the server has closed it or is about to. */
-static int ensure_connected(struct grpc *grpc, const struct wait *wait)
-{
-	char byte;
-	int r;
-
-	if (grpc->fd >= 0 && !grpc->leaving && !grpc->mute) {
-		ssize_t n = recv(grpc->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-
-		if (n > 0 || (n < 0 && errno == EAGAIN))
-			return 0;
-	}
-	disconnect(grpc);
-	r = connect_socket(grpc, wait);
-	return r < 0 ? r : make_session(grpc);
-}
-
-/* Collects frames, so that a call costs one system call. The bytes to send, or -EPROTO. */
-static ssize_t fill_out(struct grpc *grpc)
-{
-	grpc->out_len = grpc->out_sent = 0;
-	while (grpc->out_len <= OUT_SIZE - (16384 + 9)) {
-		const uint8_t *frames;
-		ssize_t n = nghttp2_session_mem_send(grpc->session, &frames);
-
-		if (n < 0 || (size_t)n > OUT_SIZE - grpc->out_len)
-			return -EPROTO;
-		if (n == 0)
-			break;
-		memcpy(grpc->out + grpc->out_len, frames, (size_t)n);
-		grpc->out_len += (size_t)n;
-	}
-	return (ssize_t)grpc->out_len;
-}
-
-/* Sends what the socket takes. The events to wait for, or -EPROTO. */
-static int send_frames(struct grpc *grpc)
-{
-	while (!grpc->mute) {
-		ssize_t n;
-
-		if (grpc->out_sent == grpc->out_len) {
-			n = fill_out(grpc);
-			if (n < 0)
-				return (int)n;
-			if (n == 0)
-				break;
-		}
-		n = send(grpc->fd, grpc->out + grpc->out_sent, grpc->out_len - grpc->out_sent,
-			MSG_DONTWAIT | MSG_NOSIGNAL);
-		if (n < 0 && errno == EAGAIN)
-			return POLLIN | POLLOUT;
-		/* It may have answered before it went: reading comes to the end. */
-		if (n < 0 && errno != EINTR)
-			grpc->mute = true;
-		else if (n > 0)
-			grpc->out_sent += (size_t)n;
-	}
-	return POLLIN;
-}
-
-/* Takes what has come. 0, or a fault of the response. */
-static int receive(struct grpc *grpc, struct exchange *exchange)
-{
-	struct grpc_response *response = &exchange->response;
-	uint8_t buffer[READ_SIZE];
-	ssize_t n = recv(grpc->fd, buffer, sizeof(buffer), MSG_DONTWAIT);
-
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
-		return 0;
-	if (n < 0)
-		return grpc_response_fail(response, -errno, "%s", strerror(errno));
-	if (n == 0)
-		return grpc_response_fail(response, -ECONNRESET, "connection closed");
-	exchange->received += (size_t)n;
-	if (exchange->received > response->max + OVERHEAD_MAX)
-		return grpc_response_fail(response, -EFBIG, "more bytes than an answer may have");
-	if (nghttp2_session_mem_recv(grpc->session, buffer, (size_t)n) != n)
-		return grpc_response_fail(response, -EPROTO, "not understood: no HTTP/2");
-	return response->fault;
-}
-
-/* A wait that brought nothing. */
-static int fail_wait(struct grpc_response *response, int r)
-{
-	return grpc_response_fail(
-		response, r, "%s", r == -ETIMEDOUT ? "no answer in time" : strerror(-r));
-}
-
-/* Until the stream has ended. 0, or the fault for which nothing more is waited for. */
-static int run_exchange(struct grpc *grpc, const struct wait *wait, struct exchange *exchange)
-{
-	struct grpc_response *response = &exchange->response;
-
-	while (!exchange->ended) {
-		int events = send_frames(grpc), r;
-
-		if (exchange->ended)
-			break;
-		/* It broke the protocol, and that was sent to it. */
-		if (events < 0 || (!nghttp2_session_want_read(grpc->session) &&
-					  !nghttp2_session_want_write(grpc->session)))
-			return grpc_response_fail(
-				response, -EPROTO, "not understood: broken HTTP/2");
-		r = wait_for(wait, grpc->fd, (short)events);
-		if (r < 0)
-			return fail_wait(response, r);
-		r = receive(grpc, exchange);
-		if (r < 0)
-			return r;
-	}
-	return 0;
-}
+/* ---- the call ---- */
 
 #define HEADER(n, v)                                                      \
 	{                                                                 \
@@ -321,9 +271,8 @@ static int run_exchange(struct grpc *grpc, const struct wait *wait, struct excha
 			NGHTTP2_NV_FLAG_NO_COPY_NAME                      \
 	}
 
-static int submit(struct grpc *grpc, const struct wait *wait, struct exchange *exchange)
+static void submit(struct grpc *grpc, const struct wait *wait, const struct grpc_request *request)
 {
-	const struct grpc_request *request = exchange->request;
 	const char *namespace = request->containerd_namespace;
 	nghttp2_data_provider body = {.read_callback = read_body};
 	uint64_t now = now_us();
@@ -344,107 +293,127 @@ static int submit(struct grpc *grpc, const struct wait *wait, struct exchange *e
 		HEADER("containerd-namespace", namespace ? namespace : ""), /* may be left out */
 	};
 
-	exchange->stream = nghttp2_submit_request(grpc->session, NULL, headers,
+	grpc->call->stream = nghttp2_submit_request(grpc->session, NULL, headers,
 		ARRAY_SIZE(headers) - (namespace ? 0 : 1), &body, NULL);
-	return exchange->stream < 0 ? -ENOMEM : 0;
 }
 
-/* One try. -EAGAIN: the server has not begun the call, and may on another connection. */
-static int try_call(struct grpc *grpc, const struct wait *wait, struct exchange *exchange)
+/* Takes what has come. */
+static void receive(struct grpc *grpc)
 {
-	struct grpc_response *response = &exchange->response;
-	int r = ensure_connected(grpc, wait);
+	struct grpc_call *call = grpc->call;
+	uint8_t buffer[READ_SIZE];
+	ssize_t n = recv(grpc->fd, buffer, sizeof(buffer), MSG_DONTWAIT);
 
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	call->received += (size_t)MAX(n, (ssize_t)0);
+	if (n < 0)
+		fail(grpc, -errno, "%s", strerror(errno));
+	else if (n == 0)
+		fail(grpc, -ECONNRESET, "connection closed");
+	else if (call->received > call->max + OVERHEAD_MAX)
+		fail(grpc, -EFBIG, "more bytes than an answer may have");
+	else if (nghttp2_session_mem_recv(grpc->session, buffer, (size_t)n) != n)
+		fail(grpc, -EPROTO, "not understood: no HTTP/2");
+}
+
+/* Until the answer has ended, or it is plain that there will be none. */
+static int run(struct grpc *grpc, const struct wait *wait, const struct grpc_request *request)
+{
+	const struct grpc_call *call = grpc->call;
+	int r = 0;
+
+	/* The server takes no further calls on this connection. */
+	if (grpc->session && !nghttp2_session_check_request_allowed(grpc->session))
+		grpc_close(grpc);
+	if (grpc->fd < 0) {
+		r = connect_socket(grpc, wait);
+		if (r == 0)
+			make_session(grpc);
+	}
 	if (r == 0)
-		r = submit(grpc, wait, exchange);
+		submit(grpc, wait, request);
+	while (r == 0 && !call->ended && call->fault == 0) {
+		bool want_write;
+
+		r = nghttp2_session_send(grpc->session) < 0 ? -EPROTO : 0;
+		if (r < 0 || call->ended)
+			break;
+		want_write = nghttp2_session_want_write(grpc->session);
+		/* It broke the protocol, and that was sent to it. */
+		if (!want_write && !nghttp2_session_want_read(grpc->session))
+			return fail(grpc, -EPROTO, "not understood: broken HTTP/2");
+		r = wait_for(wait, grpc->fd, want_write ? POLLIN | POLLOUT : POLLIN);
+		if (r == 0)
+			receive(grpc);
+	}
 	if (r < 0)
-		return fail_wait(response, r);
-	grpc->exchange = exchange;
-	r = run_exchange(grpc, wait, exchange);
-	grpc->exchange = NULL;
-	if (r == 0 && exchange->refused)
-		return -EAGAIN;
-	return r < 0 ? r : grpc_response_result(response, exchange->error);
-}
-
-/* What may stand in a header. */
-static bool is_plain(const char *text)
-{
-	size_t len = strlen(text);
-
-	for (size_t i = 0; i < len; i++)
-		if (text[i] <= ' ' || text[i] > '~')
-			return false;
-	return len > 0 && len < METHOD_MAX;
+		fail(grpc, r, "%s", r == -ETIMEDOUT ? "no answer in time" : strerror(-r));
+	return result_of(grpc);
 }
 
 int grpc_unary(struct grpc *grpc, const struct wait *wait, const struct grpc_request *request,
 	struct arena *arena, struct grpc_answer *answer)
 {
-	size_t size = GRPC_PREFIX_LEN + request->size;
-	_cleanup_free_ uint8_t *body = calloc(1, size);
-	struct exchange exchange;
-	int r = -EAGAIN;
+	struct grpc_call call = {.size = PREFIX_LEN + request->size,
+		.status = -1,
+		.arena = arena,
+		.max = request->answer_max};
+	_cleanup_free_ uint8_t *body = must(calloc(1, call.size));
+	int r;
 
-	if (request->method[0] != '/' || !is_plain(request->method) || request->size > UINT32_MAX ||
-		(request->containerd_namespace && !is_plain(request->containerd_namespace)))
-		return -EINVAL;
-	if (!body)
-		return -ENOMEM;
 	for (int i = 0; i < 4; i++)
 		body[1 + i] = (uint8_t)(request->size >> (24 - 8 * i));
 	if (request->size > 0)
-		memcpy(body + GRPC_PREFIX_LEN, request->message, request->size);
-	for (int i = 0; i < 2 && r == -EAGAIN; i++) {
-		exchange = (struct exchange){.request = request, .body = body, .size = size};
-		grpc_response_init(&exchange.response, arena, request->answer_max);
-		r = try_call(grpc, wait, &exchange);
-		/* Without a connection the server gives up the call, and what is left of it. */
-		if (!exchange.ended || exchange.error || exchange.sent < size)
-			disconnect(grpc);
-	}
-	if (r == -EAGAIN)
-		r = grpc_response_fail(&exchange.response, -ECONNRESET, "the call was refused");
+		memcpy(body + PREFIX_LEN, request->message, request->size);
+	call.body = body;
+	grpc->error[0] = '\0';
+	grpc->call = &call;
+	r = run(grpc, wait, request);
+	grpc->call = NULL;
+	/* Without a connection the server gives up the call, and what is left of it. */
+	if (call.fault != 0 || call.http2_error || call.sent < call.size)
+		grpc_close(grpc);
 	if (r == 0)
-		*answer = (struct grpc_answer){exchange.response.data, exchange.response.size};
-	else
-		snprintf(grpc->error, sizeof(grpc->error), "%s%s%s",
-			grpc_status_name(grpc_status_of(r)), exchange.response.text[0] ? ": " : "",
-			exchange.response.text);
+		*answer = (struct grpc_answer){call.data, call.data_size};
 	return r;
 }
 
-int grpc_open(const char *path, struct grpc **ret)
+void grpc_open(struct grpc *grpc, const char *path)
 {
-	struct grpc *grpc = calloc(1, sizeof(*grpc) + strlen(path) + 1);
-
-	if (!grpc)
-		return -ENOMEM;
-	grpc->fd = -1;
-	strcpy(grpc->path, path);
-	*ret = grpc;
-	return 0;
+	*grpc = (struct grpc){.path = path, .fd = -1};
 }
 
 void grpc_close(struct grpc *grpc)
 {
-	disconnect(grpc);
-	free(grpc);
+	nghttp2_session_del(grpc->session);
+	grpc->session = NULL;
+	cleanup_close(&grpc->fd);
+	grpc->fd = -1;
 }
 
-int grpc_refuse_answer(struct grpc *grpc)
+/* Mapped, not from the heap: what a large answer took goes back to the kernel with it. */
+void arena_free(struct arena *arena)
 {
-	copy_text(grpc->error, sizeof(grpc->error),
-		"INTERNAL: the answer is not what the API says, or far too large");
-	return -EBADMSG;
+	if (arena->memory)
+		munmap(arena->memory, ARENA_MAX);
+	*arena = (struct arena){0};
 }
 
-const char *grpc_error(const struct grpc *grpc)
+void *arena_take(struct arena *arena, size_t size)
 {
-	return grpc->error;
-}
+	size_t start = arena->taken;
+	void *mapped;
 
-pid_t grpc_peer(const struct grpc *grpc)
-{
-	return grpc->peer;
+	if (!arena->memory) {
+		mapped = mmap(NULL, ARENA_MAX, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		if (mapped == MAP_FAILED)
+			return NULL;
+		arena->memory = mapped;
+	}
+	if (size > ARENA_MAX - start)
+		return NULL;
+	arena->taken = MIN(start + ((size + ALIGNMENT - 1) & ~(ALIGNMENT - 1)), ARENA_MAX);
+	return arena->memory + start;
 }

@@ -12,23 +12,29 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "base/arena.h"
 #include "base/cleanup.h"
 #include "base/wait.h"
 
-enum grpc_status {
-	GRPC_OK = 0,
-	GRPC_CANCELLED = 1,
-	GRPC_UNKNOWN = 2,
-	GRPC_INVALID_ARGUMENT = 3,
-	GRPC_DEADLINE_EXCEEDED = 4,
-	GRPC_RESOURCE_EXHAUSTED = 8,
-	GRPC_FAILED_PRECONDITION = 9,
-	GRPC_UNIMPLEMENTED = 12,
-	GRPC_INTERNAL = 13,
-	GRPC_UNAVAILABLE = 14,
-	GRPC_UNAUTHENTICATED = 16,
+/*
+ * Bytes of one answer and of the messages that it becomes. A list of 1,000 containers with all
+ * their labels and annotations takes about two megabytes of each.
+ */
+#define ARENA_MAX ((size_t)10 * 1024 * 1024)
+
+/* Memory that is freed together, and never more than that. Zero-initialise before use. */
+struct arena {
+	uint8_t *memory; /* ARENA_MAX bytes of addresses, backed as they are used; NULL: empty */
+	size_t taken;
 };
+
+void arena_free(struct arena *arena); /* empty again, to be used again */
+#define _cleanup_arena_ _cleanup_(arena_free)
+
+/* Aligned for anything, zeroed. NULL where that would be more than ARENA_MAX. */
+void *arena_take(struct arena *arena, size_t size);
+
+/* Of a server's status those that callers know. */
+enum { GRPC_UNKNOWN = 2, GRPC_UNIMPLEMENTED = 12, GRPC_STATUS_MAX = 16 };
 
 #define GRPC_ERROR_MAX 256
 
@@ -45,40 +51,27 @@ struct grpc_answer {
 	size_t size;
 };
 
-/* A client and its connection, which it opens with its first call and again when it is gone. */
-struct grpc;
+/* A client and its connection, which it opens with its first call and again after a failed one. */
+struct grpc {
+	const char *path; /* the caller's; may have any length */
+	int fd;           /* -1: not connected */
+	/* The process that listens (SO_PEERCRED; the init system with socket activation); 0 before
+	 * the first call and where that process is not visible from this pid namespace. */
+	pid_t peer;
+	char error[GRPC_ERROR_MAX]; /* why the last call got no answer */
+	struct nghttp2_session *session;
+	struct grpc_call *call; /* under way */
+};
 
-/* path may have any length. 0 or -ENOMEM. */
-int grpc_open(const char *path, struct grpc **ret);
+void grpc_open(struct grpc *grpc, const char *path);
 void grpc_close(struct grpc *grpc);
-DEFINE_CLEANUP(struct grpc, grpc_close)
 
 /*
- * 0 with the answer; what the server says instead, an enum grpc_status above 0; or -errno where it
- * gave no answer: -ETIMEDOUT, -ECANCELED, -EFBIG (more than answer_max), -EBADMSG (no answer of
- * this call), -EPROTO (no HTTP/2, or another server), or why it cannot be reached. grpc_error()
- * says more.
+ * 0 with the answer; what the server says instead, a status above 0; or -errno where it gave no
+ * answer: -ETIMEDOUT, -ECANCELED, -EFBIG (more than answer_max), -EBADMSG (no answer of this call),
+ * -EPROTO (no HTTP/2, or another server), or why it cannot be reached; grpc->error says more.
  */
 int grpc_unary(struct grpc *grpc, const struct wait *wait, const struct grpc_request *request,
 	struct arena *arena, struct grpc_answer *answer);
-
-/* Of the last call that did not return 0: "UNAVAILABLE: Connection refused". One line, without
- * secrets of URLs. */
-const char *grpc_error(const struct grpc *grpc);
-
-/* For a caller that finds the answer to be no message of the call: sets grpc_error(), -EBADMSG. */
-int grpc_refuse_answer(struct grpc *grpc);
-
-/*
- * The process that listens at the other end (SO_PEERCRED), 0 before the first call and where that
- * process is not visible from this pid namespace. With socket activation it is the init system.
- */
-pid_t grpc_peer(const struct grpc *grpc);
-
-/* Of what a call returned; for -errno the status that comes closest. */
-enum grpc_status grpc_status_of(int result);
-
-/* "DEADLINE_EXCEEDED"; "UNKNOWN" for any other number. */
-const char *grpc_status_name(enum grpc_status status);
 
 #endif

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/kubelet.h"
 
+#include "base/cleanup.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "base/util.h"
 #include "workload/process.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fts.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 
 #define FILE_MAX    (256 * 1024) /* bytes: a hundred times a full configuration */
 #define FILES_MAX   64           /* and directories; a node has one to five */
-#define DEPTH_MAX   4
 #define K3S_DROP_IN "/var/lib/rancher/k3s/agent/etc/kubelet.conf.d"
 
 const char kubelet_own_text[] =
@@ -36,6 +36,100 @@ static const struct {
 	{"/home/kubernetes/kubelet-config.yaml", "", false},
 	{"/etc/default/kubeletconfig.json", "", false},
 };
+
+/* Names of KubeletConfiguration v1beta1, flags of cmd/kubelet/app/options. */
+const struct kubelet_row kubelet_fields[KUBELET_FIELDS] = {
+	[KUBELET_SERIALIZE_IMAGE_PULLS] = {"serializeImagePulls", "serialize-image-pulls", "true",
+		KUBELET_BOOL},
+	[KUBELET_MAX_PARALLEL_IMAGE_PULLS] = {"maxParallelImagePulls", NULL, "", KUBELET_NUMBER},
+	[KUBELET_REGISTRY_PULL_QPS] = {"registryPullQPS", "registry-qps", "5", KUBELET_NUMBER},
+	[KUBELET_REGISTRY_BURST] = {"registryBurst", "registry-burst", "10", KUBELET_NUMBER},
+	[KUBELET_IMAGE_GC_HIGH] = {"imageGCHighThresholdPercent", "image-gc-high-threshold", "85",
+		KUBELET_NUMBER},
+	[KUBELET_IMAGE_GC_LOW] = {"imageGCLowThresholdPercent", "image-gc-low-threshold", "80",
+		KUBELET_NUMBER},
+	[KUBELET_IMAGE_MAXIMUM_GC_AGE] = {"imageMaximumGCAge", NULL, "0s", KUBELET_AGE},
+};
+
+/* ---- values ---- */
+
+/* YAML 1.1's words for a boolean as the kubelet's parser takes them, and Go's for a flag. */
+static const char *bool_word(const char *text)
+{
+	static const char *const words[][2] = {
+		{"true", "false"}, {"t", "f"}, {"1", "0"}, {"yes", "no"}, {"on", "off"}};
+
+	for (size_t i = 0; i < ARRAY_SIZE(words); i++)
+		for (size_t k = 0; k < 2; k++)
+			if (strcasecmp(text, words[i][k]) == 0)
+				return words[0][k];
+	return NULL;
+}
+
+bool kubelet_take(struct kubelet_value *value, enum kubelet_field field, const char *text)
+{
+	uint64_t number;
+
+	if (kubelet_fields[field].kind == KUBELET_BOOL)
+		text = bool_word(text);
+	else if (kubelet_fields[field].kind == KUBELET_NUMBER &&
+		 (parse_count(text, &number) < 0 || number > INT32_MAX))
+		text = NULL;
+	return text && text_is_printable(text) && copy_text(value->text, sizeof(value->text), text);
+}
+
+void kubelet_add_cluster_dns(struct kubelet_values *values, const char *address)
+{
+	uint8_t binary[16];
+
+	if (values->n_cluster_dns < KUBELET_SERVERS_MAX &&
+		(inet_pton(AF_INET, address, binary) == 1 ||
+			inet_pton(AF_INET6, address, binary) == 1))
+		copy_text(
+			values->cluster_dns[values->n_cluster_dns++], KUBELET_ADDRESS_MAX, address);
+}
+
+/* Lays a drop-in file's values, or flags, over what came before. */
+static void merge(struct kubelet_values *values, const struct kubelet_values *over)
+{
+	for (int i = 0; i < KUBELET_FIELDS; i++)
+		if (over->field[i].origin != KUBELET_UNSET)
+			values->field[i] = over->field[i];
+	if (over->n_cluster_dns > 0) {
+		memcpy(values->cluster_dns, over->cluster_dns, sizeof(values->cluster_dns));
+		values->n_cluster_dns = over->n_cluster_dns;
+	}
+}
+
+static bool is_given(const struct kubelet_value *value)
+{
+	return value->origin == KUBELET_FILE || value->origin == KUBELET_FLAG;
+}
+
+/*
+ * From 1.32 pulls are parallel by default where a limit above 1 is given; before, that was refused.
+ * k3s starts its kubelet with --serialize-image-pulls=false.
+ */
+void kubelet_fill_defaults(struct kubelet_values *values, bool embedded)
+{
+	const struct kubelet_value *most = &values->field[KUBELET_MAX_PARALLEL_IMAGE_PULLS];
+	uint64_t number = 0;
+	bool parallel = embedded ||
+			(is_given(most) && parse_count(most->text, &number) == 0 && number >= 2);
+
+	for (int i = 0; i < KUBELET_FIELDS; i++) {
+		struct kubelet_value *value = &values->field[i];
+
+		if (is_given(value))
+			continue;
+		*value = (struct kubelet_value){.origin = KUBELET_UNSET};
+		copy_text(value->text, sizeof(value->text),
+			i == KUBELET_SERIALIZE_IMAGE_PULLS && parallel ? "false"
+								       : kubelet_fields[i].def);
+	}
+}
+
+/* ---- which files ---- */
 
 /* One reading of the files. */
 struct reading {
@@ -62,13 +156,10 @@ static bool is_there(const struct host *host, const char *path)
  */
 static bool match_kubelet(const char *root, pid_t pid, void *embedded)
 {
-	_cleanup_free_ char *name = NULL;
-	bool k3s;
+	bool k3s = process_is_named(root, pid, "k3s-server") ||
+		   process_is_named(root, pid, "k3s-agent");
 
-	if (process_read(root, pid, "comm", &name, NULL) < 0)
-		return false;
-	k3s = streq(name, "k3s-server\n") || streq(name, "k3s-agent\n");
-	if ((!k3s && !streq(name, "kubelet\n")) || !process_is_of_host(root, pid))
+	if ((!k3s && !process_is_named(root, pid, "kubelet")) || !process_is_of_host(root, pid))
 		return false;
 	if (k3s)
 		*(pid_t *)embedded = pid;
@@ -78,19 +169,17 @@ static bool match_kubelet(const char *root, pid_t pid, void *embedded)
 static void find_process(const struct host *host, struct kubelet_seen *seen)
 {
 	pid_t before = seen->pid, embedded = 0, pid;
-	uint64_t start_us = 0;
 
-	if (before > 0 && process_start(host->root, before, &start_us) == 0 &&
-		start_us == seen->start_us) {
+	if (process_is(host->root, before, seen->start_us)) {
 		*seen = (struct kubelet_seen){
-			.pid = before, .start_us = start_us, .embedded = seen->embedded};
+			.pid = before, .start_us = seen->start_us, .embedded = seen->embedded};
 		return;
 	}
 	*seen = (struct kubelet_seen){0};
-	pid = process_of_unit(host->root, "kubelet.service", match_kubelet, &embedded);
 	/* All processes are looked at only where a kubelet keeps its files. */
-	if (pid == 0 && (is_there(host, "/var/lib/kubelet") || is_there(host, "/var/lib/rancher")))
-		pid = process_find(host->root, match_kubelet, &embedded);
+	if (!is_there(host, "/var/lib/kubelet") && !is_there(host, "/var/lib/rancher"))
+		return;
+	pid = process_find(host->root, match_kubelet, &embedded);
 	seen->embedded = pid == 0 && embedded > 0;
 	if (pid == 0)
 		pid = embedded;
@@ -98,51 +187,49 @@ static void find_process(const struct host *host, struct kubelet_seen *seen)
 		seen->pid = pid;
 }
 
-/* What is relative begins where the process works: systemd starts services in the root. */
-static void take_path(
-	const struct reading *reading, const char *value, char path[static SETTING_PATH_MAX])
+/* A path of the command line. What is relative begins where the process works. */
+static int take_path(
+	const struct reading *reading, const char *option, char path[static SETTING_PATH_MAX])
 {
-	char full[PATH_MAX];
+	const char *root = reading->host->root;
+	pid_t pid = reading->seen->pid;
+	char value[PATH_MAX], full[PATH_MAX];
+	int r = process_option(root, pid, option, false, value, sizeof(value));
 
-	if (!value || !value[0])
-		return;
-	if (process_path(reading->host->root, reading->seen->pid, value, full) < 0)
-		snprintf(full, sizeof(full), "/%s", value);
+	if (r <= 0 || !value[0])
+		return r;
+	/* systemd starts services in the root. */
+	if (process_path(root, pid, value, full) < 0)
+		snprintf(full, sizeof(full), "/%.4000s", value);
 	if (!copy_text(path, SETTING_PATH_MAX, full))
 		path[0] = '\0';
+	return 0;
 }
 
 static int take_command_line(struct reading *reading)
 {
-	_cleanup_(command_free) struct command command = {0};
+	const char *root = reading->host->root;
 	struct kubelet_seen *seen = reading->seen;
-	const char *value;
-	char word[KUBELET_ADDRESS_MAX];
-	int r = command_read(reading->host->root, seen->pid, &command);
+	char value[PATH_MAX], *state = NULL;
+	int r = take_path(reading, "config", seen->config);
 
 	if (r < 0)
 		return r;
-	take_path(reading, command_option(&command, "config"), seen->config);
-	take_path(reading, command_option(&command, "config-dir"), seen->config_dir);
+	take_path(reading, "config-dir", seen->config_dir);
 	for (int i = 0; i < KUBELET_FIELDS; i++) {
 		struct kubelet_value taken = {.origin = KUBELET_FLAG};
 		const char *flag = kubelet_fields[i].flag;
 
-		if (!flag)
-			continue;
-		value = i == KUBELET_SERIALIZE_IMAGE_PULLS ? command_switch(&command, flag)
-							   : command_option(&command, flag);
-		if (value && kubelet_take(&taken, (enum kubelet_field)i, value))
+		if (flag &&
+			process_option(root, seen->pid, flag,
+				kubelet_fields[i].kind == KUBELET_BOOL, value, sizeof(value)) > 0 &&
+			kubelet_take(&taken, (enum kubelet_field)i, value))
 			reading->flags.field[i] = taken;
 	}
-	value = command_option(&command, "cluster-dns");
-	for (; value && value[0]; value += strspn(value, ",")) {
-		size_t len = strcspn(value, ",");
-
-		snprintf(word, sizeof(word), "%.*s", (int)MIN(len, sizeof(word)), value);
-		kubelet_add_cluster_dns(&reading->flags, word);
-		value += len;
-	}
+	if (process_option(root, seen->pid, "cluster-dns", false, value, sizeof(value)) > 0)
+		for (char *word = strtok_r(value, ",", &state); word;
+			word = strtok_r(NULL, ",", &state))
+			kubelet_add_cluster_dns(&reading->flags, word);
 	return 0;
 }
 
@@ -172,12 +259,15 @@ static void find_files(struct reading *reading)
 	}
 }
 
-static void complain(struct reading *reading, const char *path, int error, const char *too_much)
+/* The first fault is the one that is reported. */
+static void complain(struct reading *reading, const char *path, int error)
 {
-	const char *cure = error == -EFBIG || error == -E2BIG
-				   ? too_much
-				   : "give read access to it below the host's root";
+	const char *cure = "give read access to it below the host's root";
 
+	if (error == -EFBIG)
+		cure = "this is no configuration of the kubelet";
+	else if (error == -E2BIG)
+		cure = "more than 64 files and directories: join them";
 	if (reading->seen->why[0] == '\0')
 		snprintf(reading->seen->why, KUBELET_WHY_MAX, "%s: %s: %s", path, strerror(-error),
 			cure);
@@ -187,9 +277,7 @@ static bool is_younger(const struct reading *reading, const char *full)
 {
 	struct stat st;
 
-	return stat(full, &st) == 0 &&
-	       (uint64_t)st.st_ctim.tv_sec * USEC_PER_SEC + (uint64_t)st.st_ctim.tv_nsec / 1000 >=
-		       reading->start_us;
+	return stat(full, &st) == 0 && us_of(st.st_ctim) >= reading->start_us;
 }
 
 /* name: below the drop-in directory; NULL for the main file. */
@@ -206,20 +294,19 @@ static void take_file(struct reading *reading, const char *path, const char *nam
 	if (r == 0)
 		r = read_file(full, FILE_MAX, &text, &len);
 	if (r < 0) {
-		complain(reading, path, r, "this is no configuration of the kubelet");
+		complain(reading, path, r);
 		return;
 	}
 	/* After reading: what is put in its place meanwhile is younger. */
 	if (is_younger(reading, full))
 		*(own ? &reading->own_changed : &reading->changed) = true;
-	/* The first fault is the one that is reported. */
 	if (seen->why[0] || kubelet_parse(path, text, len, &given, seen->why) < 0)
 		return;
 	if (own)
 		seen->own = streq(text, kubelet_own_text) ? KUBELET_OWN_WRITTEN : KUBELET_OWN_OTHER;
 	else
-		kubelet_merge(&seen->others, &given);
-	kubelet_merge(&seen->values, &given);
+		merge(&seen->others, &given);
+	merge(&seen->values, &given);
 	/* In the kubelet's order, by the first part of the name below the directory. */
 	if (name && strcmp(name, KUBELET_OWN_FILE) > 0 &&
 		given.field[KUBELET_SERIALIZE_IMAGE_PULLS].origin != KUBELET_UNSET)
@@ -236,16 +323,19 @@ static int take_entry(struct reading *reading, const FTSENT *entry, const char *
 	char path[SETTING_PATH_MAX];
 	const char *dot = strrchr(entry->fts_name, '.');
 
-	if (entry->fts_info == FTS_DP)
-		return 0;
-	if (entry->fts_info == FTS_DNR || entry->fts_info == FTS_ERR)
+	switch (entry->fts_info) {
+	case FTS_DNR:
+	case FTS_ERR:
 		return -entry->fts_errno;
-	if (entry->fts_info == FTS_D) {
+	case FTS_D:
 		reading->directory_changed |= is_younger(reading, entry->fts_accpath);
-		return ++reading->n_files > FILES_MAX || entry->fts_level > DEPTH_MAX ? -E2BIG : 0;
-	}
-	if (!dot || !streq(dot, ".conf"))
+		return ++reading->n_files > FILES_MAX ? -E2BIG : 0;
+	case FTS_DP:
 		return 0;
+	default:
+		if (!dot || !streq(dot, ".conf"))
+			return 0;
+	}
 	if (++reading->n_files > FILES_MAX)
 		return -E2BIG;
 	if (snprintf(path, sizeof(path), "%s/%s", reading->seen->config_dir, name) >=
@@ -258,14 +348,12 @@ static int take_entry(struct reading *reading, const FTSENT *entry, const char *
 /* The kubelet's order is that of names, a directory's own after the directory. */
 static void take_directory(struct reading *reading)
 {
-	const char *directory = reading->seen->config_dir;
 	char full[PATH_MAX];
 	char *const roots[] = {full, NULL};
+	int r = path_in_root(reading->host->root, reading->seen->config_dir, full);
+	FTS *tree = r == 0 ? fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, by_name) : NULL;
 	const FTSENT *entry;
-	FTS *tree;
-	int r = path_in_root(reading->host->root, directory, full);
 
-	tree = r == 0 ? fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, by_name) : NULL;
 	if (r == 0 && !tree)
 		r = -errno;
 	while (r == 0 && (entry = fts_read(tree)))
@@ -274,8 +362,7 @@ static void take_directory(struct reading *reading)
 	if (tree)
 		fts_close(tree);
 	if (r < 0)
-		complain(reading, directory, r,
-			"more than 64 files, or directories 5 deep: join them");
+		complain(reading, reading->seen->config_dir, r);
 }
 
 void kubelet_read(const struct host *host, struct kubelet_seen *seen)
@@ -289,8 +376,8 @@ void kubelet_read(const struct host *host, struct kubelet_seen *seen)
 		take_file(&reading, seen->config, NULL);
 	if (seen->config_dir[0])
 		take_directory(&reading);
-	kubelet_merge(&seen->values, &reading.flags);
-	kubelet_merge(&seen->others, &reading.flags);
+	merge(&seen->values, &reading.flags);
+	merge(&seen->others, &reading.flags);
 	kubelet_fill_defaults(&seen->values, seen->embedded);
 	kubelet_fill_defaults(&seen->others, seen->embedded);
 	/* The kubelet took what did not change since it started. A directory changes when our own

@@ -100,7 +100,7 @@ extern const struct kubelet_row kubelet_fields[KUBELET_FIELDS];
 
 /*
  * Parses one file, YAML or JSON. 0 with what it gives in values, all else KUBELET_UNSET; -EBADMSG
- * with why, which begins with path and position; -ENOMEM.
+ * with why, which begins with path and position.
  */
 int kubelet_parse(const char *path, const char *text, size_t len, struct kubelet_values *values,
 	char why[static KUBELET_WHY_MAX]);
@@ -110,9 +110,6 @@ bool kubelet_take(struct kubelet_value *value, enum kubelet_field field, const c
 
 /* Adds an address of clusterDNS; what is no address, or too many of them, is left out. */
 void kubelet_add_cluster_dns(struct kubelet_values *values, const char *address);
-
-/* Lays a drop-in file's values, or flags, over what came before. */
-void kubelet_merge(struct kubelet_values *values, const struct kubelet_values *over);
 
 /* Gives what is unset, or was cleared, the default that the kubelet would. */
 void kubelet_fill_defaults(struct kubelet_values *values, bool embedded);

@@ -1,120 +1,67 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/registry.h"
 
-#include "base/hash.h"
+#include "base/cleanup.h"
+#include "base/file.h"
+#include "base/text.h"
 #include "base/util.h"
+#include "runtime/http_client.h"
 
 #include <arpa/inet.h>
-#include <ctype.h>
 #include <errno.h>
+#include <limits.h>
+#include <regex.h>
 #include <stdio.h>
 
 #define HOST_MAX 253 /* characters of a DNS name: RFC 1035, 2.3.4 */
 
-/* A host and its port, as parts of a longer text. */
-struct authority {
-	const char *host, *port; /* port NULL: none */
-	size_t host_len, port_len;
-};
+/*
+ * Names and IPv4 addresses alike; the underscore is no DNS but is met in names of containers, and
+ * "_default" is a directory of its own meaning beside the registries' ones. In brackets an IPv6
+ * address without a zone, which would be this node's alone.
+ */
+#define HOST "([A-Za-z0-9][A-Za-z0-9_-]*(\\.[A-Za-z0-9_-]+)*|\\[[0-9A-Fa-f:.]+])"
 
-/* Names and IPv4 addresses alike; the underscore is no DNS but is met in names of containers. */
-static bool is_host_name(const char *host, size_t len)
-{
-	if (len == 0 || len > HOST_MAX || host[0] == '-' || host[0] == '.' || host[len - 1] == '.')
-		return false;
-	for (size_t i = 0; i < len; i++) {
-		if (!isascii(host[i]) ||
-			(!isalnum((unsigned char)host[i]) && !strchr("._-", host[i])))
-			return false;
-		if (host[i] == '.' && host[i + 1] == '.')
-			return false;
-	}
-	/* "_default" is a directory of its own meaning beside the registries' ones. */
-	return host[0] != '_';
-}
+/* 1 to 65535. */
+#define PORT                                                                             \
+	"(:([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|" \
+	"6553[0-5]))?"
 
-/* "[::1]", without a zone: it would be this node's alone. */
-static bool is_ipv6(const char *host, size_t len)
+/* Unreserved characters of RFC 3986 and a few more; no segment that leads upwards. */
+#define PATH "(/([A-Za-z0-9_~+:-][A-Za-z0-9._~+:-]*)?)*"
+
+/* The pattern's first group is the host. */
+static int check(const char *text, size_t size, const char *pattern)
 {
-	char text[INET6_ADDRSTRLEN];
 	struct in6_addr address;
+	char host[HOST_MAX + 1];
+	regmatch_t groups[2];
+	size_t len;
+	regex_t regex;
+	int r;
 
-	if (len < 4 || host[0] != '[' || host[len - 1] != ']' || len - 2 >= sizeof(text))
-		return false;
-	memcpy(text, host + 1, len - 2);
-	text[len - 2] = '\0';
-	return inet_pton(AF_INET6, text, &address) == 1;
-}
-
-static bool is_port(const char *port, size_t len)
-{
-	unsigned int value = 0;
-
-	if (len == 0 || len > 5 || port[0] == '0')
-		return false;
-	for (size_t i = 0; i < len; i++) {
-		if (port[i] < '0' || port[i] > '9')
-			return false;
-		value = value * 10 + (unsigned int)(port[i] - '0');
-	}
-	return value <= 65535;
-}
-
-static bool split(const char *text, size_t len, struct authority *authority)
-{
-	const char *bracket = memchr(text, ']', len);
-	size_t skip = bracket ? (size_t)(bracket - text) : 0;
-	const char *colon = memchr(text + skip, ':', len - skip);
-
-	*authority = (struct authority){.host = text, .host_len = len};
-	if (colon) {
-		authority->host_len = (size_t)(colon - text);
-		authority->port = colon + 1;
-		authority->port_len = len - authority->host_len - 1;
-	}
-	if (!is_host_name(text, authority->host_len) && !is_ipv6(text, authority->host_len))
-		return false;
-	return !authority->port || is_port(authority->port, authority->port_len);
+	if (strlen(text) >= size || regcomp(&regex, pattern, REG_EXTENDED) != 0)
+		return -EINVAL;
+	r = regexec(&regex, text, ARRAY_SIZE(groups), groups, 0);
+	regfree(&regex);
+	len = r == 0 ? (size_t)(groups[1].rm_eo - groups[1].rm_so) : 0;
+	if (r != 0 || len > HOST_MAX)
+		return -EINVAL;
+	memcpy(host, text + groups[1].rm_so, len);
+	if (host[0] != '[')
+		return 0;
+	host[len - 1] = '\0';
+	return inet_pton(AF_INET6, host + 1, &address) == 1 ? 0 : -EINVAL;
 }
 
 int registry_check_name(const char *name)
 {
-	struct authority authority;
-	size_t len = strlen(name);
-
-	return len < REGISTRY_NAME_MAX && split(name, len, &authority) ? 0 : -EINVAL;
-}
-
-/* What follows the scheme, or NULL. */
-static const char *after_scheme(const char *url)
-{
-	if (starts_with(url, "http://"))
-		return url + strlen("http://");
-	return starts_with(url, "https://") ? url + strlen("https://") : NULL;
-}
-
-/* Segments of a path: unreserved characters of RFC 3986 and a few more; none that leads upwards. */
-static bool is_path(const char *path)
-{
-	for (const char *p = path; *p; p++) {
-		if (!isascii(*p) || (!isalnum((unsigned char)*p) && !strchr("/-._~+:", *p)))
-			return false;
-		if (*p == '/' && p[1] == '.')
-			return false;
-	}
-	return true;
+	return check(name, REGISTRY_NAME_MAX, "^" HOST PORT "$");
 }
 
 int registry_check_url(const char *url)
 {
-	const char *start = after_scheme(url);
-	struct authority authority;
-	size_t len;
-
-	if (!start || strlen(url) >= REGISTRY_URL_MAX)
-		return -EINVAL;
-	len = strcspn(start, "/");
-	return split(start, len, &authority) && is_path(start + len) ? 0 : -EINVAL;
+	return check(url, REGISTRY_URL_MAX, "^https?://" HOST PORT PATH "$");
 }
 
 bool registry_copy_url(char *dst, size_t size, const char *url)
@@ -164,17 +111,178 @@ void registry_shorten_list(const char *list, char *out, size_t size)
 
 bool registry_is_loopback(const char *url)
 {
-	const char *start = after_scheme(url);
-	struct authority authority;
-	char host[HOST_MAX + 1];
+	const char *host = strchr(url, '/') + 2;
+	size_t len = *host == '[' ? strcspn(host, "]") + 1 : strcspn(host, ":/");
+	char text[HOST_MAX + 1];
 	struct in_addr address;
 
-	if (!start || !split(start, strcspn(start, "/"), &authority) ||
-		authority.host_len >= sizeof(host))
+	snprintf(text, sizeof(text), "%.*s", (int)len, host);
+	return strcasecmp(text, "localhost") == 0 || streq(text, "[::1]") ||
+	       (inet_pton(AF_INET, text, &address) == 1 && ntohl(address.s_addr) >> 24 == 127);
+}
+
+/* ---- hosts.toml ---- */
+
+/* What follows may be worded otherwise one day: only this much is the mark. */
+#define MARK      "# Written by headroom."
+#define MARK_REST " It replaces and removes this file, unless this line is gone.\n"
+#define TABLE     "[host.\""
+
+bool hosts_toml_is_ours(const char *text, size_t len)
+{
+	size_t n = strlen(MARK);
+
+	if (len < n || memcmp(text, MARK, n) != 0)
 		return false;
-	memcpy(host, authority.host, authority.host_len);
-	host[authority.host_len] = '\0';
-	if (strcasecmp(host, "localhost") == 0 || streq(host, "[::1]"))
-		return true;
-	return inet_pton(AF_INET, host, &address) == 1 && ntohl(address.s_addr) >> 24 == 127;
+	return len == n || memchr(" \r\n", text[n], 3) != NULL;
+}
+
+char *hosts_toml_make(const char *const *urls, size_t n, unsigned int dial_timeout_ms)
+{
+	char *buffer = NULL;
+	size_t size = 0;
+	FILE *out = must(open_memstream(&buffer, &size));
+
+	fputs(MARK MARK_REST, out);
+	for (int same_node = 1; same_node >= 0; same_node--)
+		for (size_t i = 0; i < n; i++) {
+			/* A table defined twice: containerd would refuse the file. */
+			bool doubled = false;
+
+			for (size_t k = 0; k < i; k++)
+				doubled = doubled || streq(urls[k], urls[i]);
+			if (doubled || registry_is_loopback(urls[i]) != (bool)same_node)
+				continue;
+			fprintf(out, "\n" TABLE "%s\"]\n", urls[i]);
+			fputs("  capabilities = [\"pull\", \"resolve\"]\n", out);
+			if (dial_timeout_ms > 0)
+				fprintf(out, "  dial_timeout = \"%ums\"\n", dial_timeout_ms);
+		}
+	fclose(out);
+	return must(buffer);
+}
+
+void hosts_toml_mirrors(const char *text, char *words, size_t size)
+{
+	char all[HOSTS_TOML_URLS_MAX * REGISTRY_URL_MAX] = "";
+
+	for (const char *at = strstr(text, "\n" TABLE); at; at = strstr(at, "\n" TABLE)) {
+		at += strlen("\n" TABLE);
+		registry_list_add(all, sizeof(all), at, strcspn(at, "\"\n"));
+	}
+	registry_shorten_list(all[0] ? all : "none", words, size);
+}
+
+/*
+ * containerd's hostDirectory() (remotes/docker/config/hosts.go): the text's last ':' becomes '_',
+ * and '_' ends it. It does so with an IPv6 address without a port, too.
+ */
+int hosts_toml_directories(const char *registry, char directories[static 2][REGISTRY_NAME_MAX])
+{
+	const char *colon = strrchr(registry, ':');
+
+	if (streq(registry, HOSTS_TOML_DEFAULT)) {
+		strcpy(directories[0], registry);
+		return 1;
+	}
+	if (registry_check_name(registry) < 0 || strlen(registry) + 1 >= REGISTRY_NAME_MAX)
+		return -EINVAL;
+	if (!colon) {
+		strcpy(directories[0], registry);
+		return 1;
+	}
+	snprintf(directories[0], REGISTRY_NAME_MAX, "%.*s_%s_", (int)(colon - registry), registry,
+		colon + 1);
+	strcpy(directories[1], registry);
+	return 2;
+}
+
+/* ---- whether mirrors work ---- */
+
+#define CHECK_US    (10 * USEC_PER_SEC) /* from one check to the next */
+#define DEADLINE_US (2 * USEC_PER_SEC)
+#define DOUBT_US    (1 * USEC_PER_SEC) /* to the second check of an unexpected answer */
+#define AGREE       2                  /* answers in a row that change a state */
+#define ANSWER_MAX  65536              /* bytes: an answer to /v2/ is {} or a few errors */
+
+/* Debian, Red Hat, SUSE, Alpine: what Go's crypto/x509 knows, in its order. */
+static const char *const bundles[] = {
+	"/etc/ssl/certs/ca-certificates.crt",
+	"/etc/pki/tls/certs/ca-bundle.crt",
+	"/etc/ssl/ca-bundle.pem",
+	"/etc/pki/tls/cacert.pem",
+	"/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+	"/etc/ssl/cert.pem",
+};
+
+void mirror_observe(struct mirror *mirror, bool healthy, uint64_t checked_us)
+{
+	enum mirror_state seen = healthy ? MIRROR_UP : MIRROR_DOWN;
+
+	mirror->against = seen == mirror->state ? 0 : mirror->against + 1;
+	if (mirror->against >= (mirror->state == MIRROR_UNKNOWN ? 1 : AGREE)) {
+		mirror->state = seen;
+		mirror->since_us = checked_us;
+		mirror->against = 0;
+	}
+	mirror->due_us = checked_us + (mirror->against > 0 ? DOUBT_US : CHECK_US);
+}
+
+static void take_answer(struct mirror *mirror, const struct http_get *get)
+{
+	bool healthy = get->error == 0 && (get->status == 200 || get->status == 401);
+
+	mirror->why[0] = '\0';
+	mirror->took_us = get->took_us;
+	if (get->error == -EKEYREJECTED)
+		copy_text(mirror->why, MIRROR_WHY_MAX,
+			"its certificate is not one that this node trusts");
+	else if (get->error == -ETIMEDOUT)
+		copy_text(mirror->why, MIRROR_WHY_MAX, "no answer within 2 s");
+	else if (get->error < 0)
+		copy_text(mirror->why, MIRROR_WHY_MAX, get->why);
+	else if (!healthy)
+		snprintf(mirror->why, MIRROR_WHY_MAX, "GET /v2/ answers %ld", get->status);
+	mirror_observe(mirror, healthy, now_us());
+}
+
+void mirrors_check(struct mirror *mirrors, size_t n, const char *host_root, const struct wait *wait)
+{
+	_cleanup_free_ struct http_get *gets = must(calloc(n + 1, sizeof(*gets)));
+	_cleanup_free_ char(*urls)[REGISTRY_URL_MAX + 8] = must(calloc(n + 1, sizeof(*urls)));
+	struct wait bounded = wait_at_most(wait, DEADLINE_US);
+	uint64_t now = now_us();
+	char ca_file[PATH_MAX] = "";
+	size_t due = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(bundles) && !ca_file[0]; i++)
+		if (path_in_root(host_root, bundles[i], ca_file) < 0)
+			ca_file[0] = '\0';
+	for (size_t i = 0; i < n; i++) {
+		struct mirror *mirror = &mirrors[i];
+		size_t len = strlen(mirror->url);
+		/* As containerd makes it: a path that ends in /v2 is the API's root already. */
+		bool is_root = len > 3 && streq(mirror->url + len - 3, "/v2");
+
+		if (mirror->due_us > now)
+			continue;
+		if (starts_with(mirror->url, "https:") && !ca_file[0]) {
+			copy_text(mirror->why, MIRROR_WHY_MAX, "this node has no certificates");
+			mirror_observe(mirror, false, now);
+			continue;
+		}
+		snprintf(urls[due], sizeof(urls[due]), "%s%s", mirror->url, is_root ? "/" : "/v2/");
+		gets[due] = (struct http_get){.url = urls[due],
+			.ca_file = ca_file,
+			.limit = ANSWER_MAX,
+			.userdata = mirror};
+		due++;
+	}
+	if (due > 0)
+		http_get_all(gets, due, &bounded);
+	for (size_t i = 0; i < due; i++) {
+		if (gets[i].error != -ECANCELED)
+			take_answer(gets[i].userdata, &gets[i]);
+		http_get_clear(&gets[i]);
+	}
 }

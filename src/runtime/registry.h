@@ -2,10 +2,14 @@
 #ifndef RUNTIME_REGISTRY_H
 #define RUNTIME_REGISTRY_H
 
-/* Names of registries and addresses of their mirrors, as a configuration gives them. Pure. */
+/* Names of registries, addresses of their mirrors, the file that leads to them, and their health.
+ */
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+
+#include "base/wait.h"
 
 #define REGISTRY_NAME_MAX 262 /* a DNS name (253, RFC 1035), "[", "]", ":65535" and the end */
 #define REGISTRY_URL_MAX  256
@@ -36,7 +40,84 @@ void registry_list_add(char *list, size_t size, const char *url, size_t len);
  */
 void registry_shorten_list(const char *list, char *out, size_t size);
 
-/* True when the URL's host is "localhost" or a loopback address: surely on this node. */
+/* True when a checked URL's host is "localhost" or a loopback address: surely on this node. */
 bool registry_is_loopback(const char *url);
+
+/*
+ * The text of certs.d/REGISTRY/hosts.toml, which containerd and nerdctl read at each pull
+ * (containerd docs/hosts.md).
+ *
+ * containerd takes the FIRST directory that exists: for a registry with a port HOST_PORT_ and then
+ * HOST:PORT, for one without HOST, and at last _default. Two consequences for who writes files:
+ *  - a directory made for a registry hides a second one for it, and _default: look at all of
+ *    hosts_toml_directories() before making one;
+ *  - a hosts.toml put into a directory that holds someone's *.crt, *.cert or *.key without a
+ *    hosts.toml switches these certificates off: such a directory belongs to someone else.
+ */
+
+#define HOSTS_TOML_DEFAULT  "_default" /* any registry without a directory of its own */
+#define HOSTS_TOML_FILE_MAX 65536      /* bytes; more is no hosts.toml */
+#define HOSTS_TOML_URLS_MAX 32
+
+/*
+ * The whole file, terminated, for the caller to free; the first line marks it as ours. urls are
+ * mirrors, checked and without slashes at their ends, in the order wanted; those on this node go
+ * first, doubles count once. The registry itself comes last without being named. dial_timeout_ms,
+ * until connected to a mirror, is left out when 0; from containerd 2.1 on.
+ */
+char *hosts_toml_make(const char *const *urls, size_t n, unsigned int dial_timeout_ms);
+
+/*
+ * The mirrors that a file of ours has, in its order, separated by one space; "none" without one.
+ * What does not fit is cut, and a checksum of all of it put at the end.
+ */
+void hosts_toml_mirrors(const char *text, char *words, size_t size);
+
+/* True when the first line is our mark: this file we may replace and remove. */
+bool hosts_toml_is_ours(const char *text, size_t len);
+
+/*
+ * The directories below certs.d that containerd would read for a registry, first one first; the
+ * first is where a new file goes. registry is a name for registry_check_name or HOSTS_TOML_DEFAULT.
+ * Returns how many (1 or 2) or -EINVAL.
+ */
+int hosts_toml_directories(const char *registry, char directories[static 2][REGISTRY_NAME_MAX]);
+
+/*
+ * Whether registry mirrors work: GET URL/v2/ (OCI distribution specification, "determining
+ * support") every 10 s, each within 2 s. 200 and 401 are health: a mirror that wants a login is
+ * alive. Nothing else is: redirects are not followed, no credentials are sent.
+ *
+ * The first answer counts at once. After that a state changes when two answers in a row say so, the
+ * second asked 1 s after the first: one lost packet takes no mirror out.
+ */
+
+#define MIRROR_WHY_MAX 192
+
+enum mirror_state {
+	MIRROR_UNKNOWN, /* not checked yet: not to be used */
+	MIRROR_UP,
+	MIRROR_DOWN,
+};
+
+struct mirror {
+	char url[REGISTRY_URL_MAX]; /* without slashes at its end */
+	enum mirror_state state;
+	char why[MIRROR_WHY_MAX]; /* of the last check's failure; "" after a success */
+	uint64_t since_us;        /* CLOCK_MONOTONIC of the last change of state */
+	uint64_t due_us;          /* CLOCK_MONOTONIC of the next check */
+	uint64_t took_us;         /* the last answer */
+	unsigned int against;     /* answers in a row that contradict the state */
+};
+
+/*
+ * Checks at the same time all that are due. host_root ("" for /) is where the certificates are that
+ * the node itself trusts. A check that was cancelled leaves a mirror as it was.
+ */
+void mirrors_check(
+	struct mirror *mirrors, size_t n, const char *host_root, const struct wait *wait);
+
+/* Takes one answer by the rule above. Writes state, since_us, due_us and against. */
+void mirror_observe(struct mirror *mirror, bool healthy, uint64_t checked_us);
 
 #endif

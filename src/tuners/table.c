@@ -2,7 +2,6 @@
 #include "tuners/table.h"
 
 #include "base/util.h"
-#include "tuners/entry.h"
 
 #include <fnmatch.h>
 #include <stdio.h>
@@ -26,23 +25,23 @@ const struct tuner_ops *tuner_find(const char *name)
 	return NULL;
 }
 
-struct reason_search {
-	const char *slug, *help;
+struct help_search {
+	const char *kind, *name, *help;
 };
 
-static void match_reason(const struct entry *entry, void *userdata)
+static void match_help(const struct entry *entry, void *userdata)
 {
-	struct reason_search *search = userdata;
+	struct help_search *search = userdata;
 
-	if (!search->help && streq(entry->kind, "reason") && streq(entry->name, search->slug))
+	if (!search->help && streq(entry->kind, search->kind) && streq(entry->name, search->name))
 		search->help = entry->help;
 }
 
-const char *reason_help(const char *slug)
+const char *entry_help(const char *kind, const char *name)
 {
-	struct reason_search search = {.slug = slug};
+	struct help_search search = {.kind = kind, .name = name};
 
-	each_entry(match_reason, &search);
+	each_entry(match_help, &search);
 	return search.help;
 }
 
@@ -83,14 +82,151 @@ void tuners_validate(const struct config *config, struct config_fault_list *faul
 
 enum mode tuner_mode(const struct tuner_ops *ops, const struct config *config)
 {
-	enum mode own, agent = (enum mode)config_choice(config, "mode");
 	char name[64];
-	int choice;
+	int own;
 
 	snprintf(name, sizeof(name), "%s.mode", ops->name);
-	choice = config_choice(config, name);
-	if (choice < 0)
-		return agent;
-	own = (enum mode)choice;
-	return own;
+	own = config_choice(config, name);
+	return (enum mode)(own >= 0 ? own : config_choice(config, "mode"));
+}
+
+/* ---- entries ---- */
+
+static const char *option_detail(const struct config_option *option)
+{
+	static const char *const details[] = {
+		[OPTION_BOOL] = "true or false",
+		[OPTION_COUNT] = "whole number",
+		[OPTION_DURATION] = "time",
+		[OPTION_CHOICE] = "choice",
+		[OPTION_TEXT] = "text",
+		[OPTION_LIST] = "list",
+		[OPTION_SYSCTLS] = "map of sysctls",
+		[OPTION_RESERVED] = "reserved",
+	};
+
+	return details[option->type];
+}
+
+static void visit_options(const struct config_option *row, visit_entry visit, void *userdata)
+{
+	for (; row && row->name; row++)
+		visit(&(struct entry){.name = row->name,
+			      .kind = "config key",
+			      .detail = option_detail(row),
+			      .help = row->sentence,
+			      .unit = row->unit,
+			      .def = row->def                   ? row->def
+				     : row->type == OPTION_LIST ? "[]"
+								: "empty",
+			      .source = "headroom.yaml(5)",
+			      .row = row},
+			userdata);
+}
+
+static void visit_things(const struct tuner_ops *ops, visit_entry visit, void *userdata)
+{
+	for (const struct limit_row *row = ops->limits; row && row->name; row++)
+		visit(&(struct entry){.name = row->name,
+			      .kind = "limit",
+			      .help = row->help,
+			      .unit = row->unit,
+			      .def = row->def,
+			      .option = row->option,
+			      .source = row->source},
+			userdata);
+	for (const struct explanation *row = ops->explanations; row && row->name; row++)
+		visit(&(struct entry){.name = row->name,
+			      .kind = row->kind,
+			      .help = row->what,
+			      .unit = row->unit,
+			      .def = row->def,
+			      .option = row->option,
+			      .source = row->source},
+			userdata);
+}
+
+static void visit_reasons(const struct reason *row, visit_entry visit, void *userdata)
+{
+	for (; row && row->slug; row++)
+		visit(&(struct entry){.name = row->slug, .kind = "reason", .help = row->help},
+			userdata);
+}
+
+static void visit_conditions(const struct tuner_ops *ops, visit_entry visit, void *userdata)
+{
+	static const char *const details[] = {
+		[SEVERITY_WARNING] = "warning when True",
+		[SEVERITY_CRITICAL] = "critical when True",
+		[SEVERITY_ADVICE] = "advice when True: the verdict stays ok",
+	};
+	const struct reason *last = NULL;
+
+	for (const struct condition_type *row = ops->conditions; row && row->name; row++) {
+		visit(&(struct entry){.name = row->name,
+			      .kind = "condition",
+			      .detail = details[row->severity],
+			      .help = row->help,
+			      .condition = row},
+			userdata);
+		if (row->reasons != last) /* rows that follow each other may share a table */
+			visit_reasons(row->reasons, visit, userdata);
+		last = row->reasons;
+	}
+	visit_reasons(ops->reasons, visit, userdata);
+}
+
+static void visit_metrics(const struct tuner_ops *ops, visit_entry visit, void *userdata)
+{
+	static const char *const types[] = {
+		[METRIC_GAUGE] = "gauge",
+		[METRIC_COUNTER] = "counter",
+		[METRIC_HISTOGRAM] = "histogram",
+	};
+
+	for (const struct metric_row *row = ops->metric_rows; row && row->name; row++)
+		visit(&(struct entry){.name = row->name,
+			      .kind = "metric",
+			      .detail = types[row->type],
+			      .help = row->help,
+			      .unit = row->unit,
+			      .labels = row->labels},
+			userdata);
+}
+
+void each_entry(visit_entry visit, void *userdata)
+{
+	for (size_t i = 0; all_tables[i]; i++) {
+		const struct tuner_ops *ops = all_tables[i];
+
+		if (i > 0)
+			visit(
+				&(struct entry){
+					.name = ops->name, .kind = "tuner", .help = ops->summary},
+				userdata);
+		visit_options(ops->options, visit, userdata);
+		visit_things(ops, visit, userdata);
+		visit_conditions(ops, visit, userdata);
+		visit_metrics(ops, visit, userdata);
+	}
+	for (const struct profile *profile = profile_table; profile->name; profile++)
+		visit(&(struct entry){.name = profile->name,
+			      .kind = "profile",
+			      .help = profile->sentence,
+			      .source = "headroom.yaml(5)"},
+			userdata);
+	for (const struct profile_row *row = profile_rows; row->name; row++)
+		if (starts_with(row->name, "sysctl."))
+			visit(&(struct entry){.name = row->name + strlen("sysctl."),
+				      .kind = "setting",
+				      .detail = row->profile,
+				      .help = row->source,
+				      .def = row->value,
+				      .option = "sysctl, profile"},
+				userdata);
+}
+
+bool entry_is_literal(const struct entry *entry)
+{
+	return !strpbrk(entry->name, "*[?");
 }

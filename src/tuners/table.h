@@ -31,11 +31,16 @@ extern const struct tuner_ops *const all_tables[];
 /* The rows of core_tables.conditions. */
 enum { CORE_SETTING_DRIFTED, CORE_SETTING_FAILED, CORE_CONFIG_INVALID, CORE_AGENT_DEGRADED };
 
-/* What a slug means, or NULL for one that is in no table. */
-const char *reason_help(const char *slug);
+/* What the entry of a kind ("reason", "condition", ...) and name says; NULL for none. */
+const char *entry_help(const char *kind, const char *name);
 
-/* What the option NAME.mode of each tuner takes, ended by NULL. */
+/* What the option NAME.mode of each tuner takes, ended by NULL; and its row. */
 extern const char *const tuner_mode_words[];
+#define MODE_OPTION(tuner)                                                               \
+	{                                                                                \
+		.name = tuner ".mode", .type = OPTION_CHOICE, .words = tuner_mode_words, \
+		.sentence = "This tuner's own mode; empty: the agent's."                 \
+	}
 
 /* All option tables: the agent's own, then each tuner's; ended by NULL. */
 extern const struct config_option *const option_tables[];
@@ -51,5 +56,33 @@ void tuners_validate(const struct config *config, struct config_fault_list *faul
 
 /* What the configuration says of a tuner: its own mode, else the agent's. */
 enum mode tuner_mode(const struct tuner_ops *ops, const struct config *config);
+
+/*
+ * Everything that has a name: `explain`, the completion and the documents are lists of these. An
+ * entry is made from a row of one of the tables.
+ */
+
+struct entry {
+	const char *name; /* a limit's or setting's may be a pattern of fnmatch(3) */
+	const char
+		*kind; /* "limit", "setting", "condition", "reason", "metric", "config key", ... */
+	const char *detail; /* "critical when True"; NULL for none, as for all below */
+	const char *help;
+	const char *unit;
+	const char *def;
+	const char *option;
+	const char *source;
+	const char *const *labels;              /* of a metric; METRIC_LABELS_MAX of them */
+	const struct config_option *row;        /* of a config key */
+	const struct condition_type *condition; /* of a condition */
+};
+
+typedef void (*visit_entry)(const struct entry *entry, void *userdata);
+
+/* Each entry of all tables once: the agent's, then each tuner's; at last the profiles. */
+void each_entry(visit_entry visit, void *userdata);
+
+/* False for a pattern, which names no single thing. */
+bool entry_is_literal(const struct entry *entry);
 
 #endif

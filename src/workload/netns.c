@@ -4,7 +4,6 @@
 #include "base/util.h"
 #include "kernel/bpf.h"
 #include "workload/cgroup.h"
-#include "workload/names.h"
 #include "workload/process.h"
 
 #include <dirent.h>
@@ -29,6 +28,7 @@
 
 #define EVENT_PROVISIONAL_US (60 * USEC_PER_SEC)
 #define NETNS_DIRECTORY      "/run/netns"
+#define OWNERS_MAX           128
 
 struct owner {
 	uint32_t netns;
@@ -43,18 +43,16 @@ struct netns_owners {
 	const struct host *host;
 	struct owner_bpf_object *bpf; /* NULL without */
 	uint32_t own;                 /* the namespace we run in: the host's */
-	struct owner *owners;
-	size_t n, allocated;
+	struct owner owners[OWNERS_MAX];
+	size_t n;
 	uint64_t learned_at_us;
 };
 
 struct netns_owners *netns_owners_open(const struct host *host)
 {
-	struct netns_owners *owners = calloc(1, sizeof(*owners));
+	struct netns_owners *owners = must(calloc(1, sizeof(*owners)));
 	struct stat st;
 
-	if (!owners)
-		return NULL;
 	owners->host = host;
 	if (stat("/proc/self/ns/net", &st) == 0)
 		owners->own = (uint32_t)st.st_ino;
@@ -69,7 +67,6 @@ struct netns_owners *netns_owners_open(const struct host *host)
 void netns_owners_close(struct netns_owners *owners)
 {
 	owner_bpf_object__destroy(owners->bpf);
-	free(owners->owners);
 	free(owners);
 }
 
@@ -77,7 +74,7 @@ static struct owner *find(const struct netns_owners *owners, uint32_t netns)
 {
 	for (size_t i = 0; i < owners->n; i++)
 		if (owners->owners[i].netns == netns)
-			return &owners->owners[i];
+			return (struct owner *)&owners->owners[i];
 	return NULL;
 }
 
@@ -134,7 +131,7 @@ static void search_names(struct netns_owners *owners)
 {
 	const struct dirent *entry;
 	char full[PATH_MAX];
-	DIR *directory = host_path(owners->host, NETNS_DIRECTORY, full) ? opendir(full) : NULL;
+	DIR *directory = opendir(host_path(owners->host, NETNS_DIRECTORY, full));
 
 	while (directory && (entry = readdir(directory))) {
 		struct owner *owner;
@@ -162,16 +159,14 @@ static bool has_name(const struct owner *owner)
 static bool is_gone(const struct netns_owners *owners, const struct owner *owner)
 {
 	char path[PATH_MAX], full[PATH_MAX];
-	uint64_t start_us;
 	struct stat st;
 
 	if (owner->pid > 0)
-		return process_start(owners->host->root, owner->pid, &start_us) < 0 ||
-		       start_us != owner->start_us;
+		return !process_is(owners->host->root, owner->pid, owner->start_us);
 	if (owner->netns == owners->own || !has_name(owner))
 		return false;
 	snprintf(path, sizeof(path), NETNS_DIRECTORY "/%s", owner->workload.name);
-	return !host_path(owners->host, path, full) || stat(full, &st) < 0 ||
+	return stat(host_path(owners->host, path, full), &st) < 0 ||
 	       (uint32_t)st.st_ino != owner->netns;
 }
 
@@ -184,7 +179,7 @@ static bool check(struct netns_owners *owners, uint32_t netns)
 		return !owner->known;
 	if (owner)
 		owners->learned_at_us = 0;
-	else if (grow_array(&owners->owners, owners->n, &owners->allocated, sizeof(*owner)) < 0)
+	else if (owners->n == OWNERS_MAX)
 		return false;
 	else
 		owner = &owners->owners[owners->n++];
@@ -198,7 +193,17 @@ static bool check(struct netns_owners *owners, uint32_t netns)
 void netns_owners_learn(struct netns_owners *owners, const uint32_t *netns, size_t n, uint64_t now)
 {
 	bool unknown = false;
+	size_t kept = 0;
 
+	for (size_t i = 0; i < owners->n; i++) {
+		bool wanted = false;
+
+		for (size_t j = 0; j < n; j++)
+			wanted = wanted || netns[j] == owners->owners[i].netns;
+		if (wanted)
+			owners->owners[kept++] = owners->owners[i];
+	}
+	owners->n = kept;
 	for (size_t i = 0; i < n; i++)
 		unknown = check(owners, netns[i]) || unknown;
 	if (!unknown || (owners->learned_at_us && now - owners->learned_at_us < LEARN_EVERY_US))
@@ -219,21 +224,6 @@ struct workload netns_owners_find(const struct netns_owners *owners, uint32_t ne
 	if (owner)
 		names_apply(owners->host->names, &workload);
 	return workload;
-}
-
-void netns_owners_keep_only(struct netns_owners *owners, const uint32_t *netns, size_t n)
-{
-	size_t kept = 0;
-
-	for (size_t i = 0; i < owners->n; i++) {
-		bool wanted = false;
-
-		for (size_t j = 0; j < n; j++)
-			wanted = wanted || netns[j] == owners->owners[i].netns;
-		if (wanted)
-			owners->owners[kept++] = owners->owners[i];
-	}
-	owners->n = kept;
 }
 
 void netns_event_update(struct netns_event *event, const struct netns_owners *owners,

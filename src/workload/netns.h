@@ -17,23 +17,20 @@
 
 struct netns_owners;
 
-/* Loads what it needs. NULL without memory; without BPF only names of /run/netns are known. */
+/* Loads what it needs; without BPF only names of /run/netns are known. */
 struct netns_owners *netns_owners_open(const struct host *host);
 void netns_owners_close(struct netns_owners *owners);
 DEFINE_CLEANUP(struct netns_owners, netns_owners_close)
 
 /*
  * Checks what is known of these namespaces (inodes), and searches the owners of the others: all at
- * once, and at most every few seconds.
+ * once, and at most every few seconds. Forgets all but these.
  */
 void netns_owners_learn(
 	struct netns_owners *owners, const uint32_t *netns, size_t n, uint64_t now_us);
 
 /* The owner of a namespace; kind netns and its inode when none is known. owners may be NULL. */
 struct workload netns_owners_find(const struct netns_owners *owners, uint32_t netns);
-
-/* Forgets all but these. */
-void netns_owners_keep_only(struct netns_owners *owners, const uint32_t *netns, size_t n);
 
 /* Who caused an event in a namespace: its owner then, not a later one. */
 struct netns_event {

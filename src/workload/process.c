@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "workload/process.h"
 
+#include "base/cleanup.h"
 #include "base/file.h"
 #include "base/util.h"
 
@@ -8,16 +9,9 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
 #define PROCESS_FILE_MAX (256 * 1024)
-
-/* Fields of /proc/PID/stat, counted from 1. */
-#define FIELD_STATE 3
-#define FIELD_START 22
 
 int process_read(const char *root, pid_t pid, const char *name, char **text, size_t *len)
 {
@@ -36,37 +30,35 @@ int process_start(const char *root, pid_t pid, uint64_t *boottime_us)
 {
 	_cleanup_free_ char *text = NULL;
 	int r = process_read(root, pid, "stat", &text, NULL);
-	/* The name, field 2 in brackets, may hold spaces and brackets itself. */
-	const char *field = r < 0 ? NULL : strrchr(text, ')');
 	unsigned long long ticks;
-	uint64_t us;
-	char *end;
+	const char *fields;
 
 	if (r < 0)
 		return r;
-	for (int i = FIELD_STATE; field && i <= FIELD_START; i++) {
-		field = strchr(field, ' ');
-		field = field ? field + 1 : NULL;
-	}
-	if (!field || *field < '0' || *field > '9')
+	/* The name, field 2 in brackets, may hold spaces and brackets itself; the start is 22. */
+	fields = strrchr(text, ')');
+	if (!fields || sscanf(fields,
+			       ") %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
+			       "%*s %*s %*s %llu",
+			       &ticks) != 1)
 		return -EBADMSG;
-	errno = 0;
-	ticks = strtoull(field, &end, 10);
-	if (errno || (*end != ' ' && *end != '\n' && *end != '\0') ||
-		__builtin_mul_overflow(ticks, USEC_PER_SEC / (uint64_t)sysconf(_SC_CLK_TCK), &us))
-		return -EBADMSG;
-	*boottime_us = us;
+	*boottime_us = ticks * (USEC_PER_SEC / (uint64_t)sysconf(_SC_CLK_TCK));
 	return 0;
+}
+
+bool process_is(const char *root, pid_t pid, uint64_t start_us)
+{
+	uint64_t now;
+
+	return process_start(root, pid, &now) == 0 && now == start_us;
 }
 
 uint64_t realtime_of_boottime(uint64_t boottime_us)
 {
 	struct timespec ts = {0};
-	uint64_t now;
 
 	clock_gettime(CLOCK_BOOTTIME, &ts);
-	now = (uint64_t)ts.tv_sec * USEC_PER_SEC + (uint64_t)ts.tv_nsec / 1000;
-	return realtime_us() - (now - MIN(boottime_us, now));
+	return realtime_us() - (us_of(ts) - MIN(boottime_us, us_of(ts)));
 }
 
 bool process_is_named(const char *root, pid_t pid, const char *name)
@@ -115,30 +107,6 @@ int process_path(const char *root, pid_t pid, const char *name, char path[static
 		       : -ENAMETOOLONG;
 }
 
-pid_t process_of_unit(const char *root, const char *unit, process_match *match, void *userdata)
-{
-	/* cgroup2, alone or beside the older hierarchies, and those. */
-	static const char *const hierarchies[] = {"", "/unified", "/systemd"};
-
-	for (size_t i = 0; i < ARRAY_SIZE(hierarchies); i++) {
-		_cleanup_free_ char *text = NULL;
-		char path[PATH_MAX], *state = NULL;
-
-		if (snprintf(path, sizeof(path), "%s/sys/fs/cgroup%s/system.slice/%s/cgroup.procs",
-			    root, hierarchies[i], unit) >= PATH_MAX ||
-			read_file(path, PROCESS_FILE_MAX, &text, NULL) < 0)
-			continue;
-		for (char *line = strtok_r(text, "\n", &state); line;
-			line = strtok_r(NULL, "\n", &state)) {
-			pid_t pid = atoi(line);
-
-			if (pid > 0 && match(root, pid, userdata))
-				return pid;
-		}
-	}
-	return 0;
-}
-
 pid_t process_find(const char *root, process_match *match, void *userdata)
 {
 	const struct dirent *entry;
@@ -176,45 +144,6 @@ int process_of_pid_file(const char *path, pid_t *pid)
 	return 0;
 }
 
-int process_of_socket(const char *path, pid_t *pid)
-{
-	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	struct ucred peer;
-	socklen_t len = sizeof(peer);
-
-	if (fd < 0)
-		return -errno;
-	if (!copy_text(address.sun_path, sizeof(address.sun_path), path))
-		return -ENAMETOOLONG;
-	if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
-		getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0)
-		return -errno;
-	if (peer.pid <= 0)
-		return -ESRCH; /* in another PID namespace */
-	*pid = peer.pid;
-	return 0;
-}
-
-int command_read(const char *root, pid_t pid, struct command *command)
-{
-	return process_read(root, pid, "cmdline", &command->text, &command->len);
-}
-
-void command_free(struct command *command)
-{
-	free(command->text);
-	*command = (struct command){0};
-}
-
-const char *command_next(const struct command *command, const char *word)
-{
-	const char *end = command->text + command->len;
-	const char *next = word ? word + strnlen(word, (size_t)(end - word)) + 1 : command->text;
-
-	return next && next < end ? next : NULL;
-}
-
 /* What follows the name in a word that is this option: "" or "=VALUE"; else NULL. */
 static const char *after_name(const char *word, const char *name)
 {
@@ -227,29 +156,27 @@ static const char *after_name(const char *word, const char *name)
 	return *word == '\0' || *word == '=' ? word : NULL;
 }
 
-static const char *find_option(const struct command *command, const char *name, bool boolean)
+int process_option(
+	const char *root, pid_t pid, const char *name, bool boolean, char *value, size_t size)
 {
-	const char *value = NULL, *word = NULL;
+	_cleanup_free_ char *text = NULL;
+	const char *found = NULL, *next, *end;
+	size_t len;
+	int r = process_read(root, pid, "cmdline", &text, &len);
 
-	while ((word = command_next(command, word)) && !streq(word, "--")) {
-		const char *rest = after_name(word, name), *next = command_next(command, word);
+	if (r < 0)
+		return r;
+	end = text + len;
+	for (const char *word = text; word < end && !streq(word, "--"); word = next) {
+		const char *rest = after_name(word, name);
 
+		next = word + strlen(word) + 1;
 		if (rest && *rest == '=')
-			value = rest + 1;
+			found = rest + 1;
 		else if (rest && boolean)
-			value = "true";
-		else if (rest && next)
-			value = next;
+			found = "true";
+		else if (rest && next < end)
+			found = next;
 	}
-	return value;
-}
-
-const char *command_option(const struct command *command, const char *name)
-{
-	return find_option(command, name, false);
-}
-
-const char *command_switch(const struct command *command, const char *name)
-{
-	return find_option(command, name, true);
+	return found && copy_text(value, size, found);
 }

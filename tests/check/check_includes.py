@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The rooms below src/ include only rooms before them, and few files open anything for writing."""
+"""The directories below src/ include only those before them, and few files open anything for writing."""
 
 import re
 import sys
@@ -14,16 +14,15 @@ COMMENT_OR_TEXT = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', re.S)
 
 # Who opens for writing, and what. All but the first two work below its own directories.
 WRITERS = {
-    "src/apply/writer.c": "the node: values, thresholds",
+    "src/apply/values.c": "the node: values, thresholds",
     "src/apply/file.c": "the node: configuration files, replaced whole",
-    "src/apply/lock.c": "the lock in the runtime directory",
-    "src/apply/value_store.c": "records of values in the runtime directory",
+    "src/apply/value_store.c": "records of values, and the lock, in the runtime directory",
     "src/base/file.c": "files of the state directory, replaced whole",
 }
 WRITING = re.compile(r"\b(O_WRONLY|O_RDWR|O_CREAT|O_TRUNC|RTM_SETNEIGHTBL|RTM_NEWNEIGH|creat|"
                      r"fopen|freopen|truncate|pwrite|rename|renameat)\b")
 READING_FOPEN = re.compile(r'fopen\([^;]*,\s*"re"\)')
-OTHER_WRITING = {"src/apply/journal.c": {"renameat"}, "src/apply/file_journal.c": {"renameat"}}
+OTHER_WRITING = {"src/apply/file_journal.c": {"renameat"}}
 
 faults = []
 
@@ -32,17 +31,17 @@ def fault(path, text):
     faults.append(f"{path.relative_to(ROOT)}: {text}")
 
 
-def room_of(include):
+def directory_of(include):
     first = include.split("/")[0]
     return first if "/" in include and first in LEVEL else None
 
 
-def check_room(path, room, include):
-    other = room_of(include)
-    if include.startswith("headroom/") or other is None or other == room:
+def check_directory(path, directory, include):
+    other = directory_of(include)
+    if include.startswith("headroom/") or other is None or other == directory:
         return
-    if LEVEL[other] >= LEVEL[room]:
-        fault(path, f"{room} includes {include}")
+    if LEVEL[other] >= LEVEL[directory]:
+        fault(path, f"{directory} includes {include}")
 
 
 def check_tuner(path, directory, include):
@@ -52,7 +51,7 @@ def check_tuner(path, directory, include):
 
 
 def check_public(path, include):
-    if not include.startswith("headroom/") and room_of(include):
+    if not include.startswith("headroom/") and directory_of(include):
         fault(path, f"a public header includes {include}")
 
 
@@ -79,13 +78,13 @@ def main():
         parts = path.relative_to(ROOT / "src").parts
         for include in INCLUDE.findall(text):
             if len(parts) == 1:
-                if room_of(include) not in ("cli", None):
+                if directory_of(include) not in ("cli", None):
                     fault(path, f"main includes {include}")
                 continue
             if parts[0] not in LEVEL:
-                fault(path, f"{parts[0]} is no known room")
+                fault(path, f"{parts[0]} is no known directory")
                 break
-            check_room(path, parts[0], include)
+            check_directory(path, parts[0], include)
             if parts[0] == "tuners" and len(parts) > 2:
                 check_tuner(path, parts[1], include)
         check_writing(path, text)

@@ -14,11 +14,9 @@
 #include "../unit/fake_node.h"
 
 #include "agent/core.h"
-#include "base/cleanup.h"
 #include "base/log.h"
 #include "report/report.h"
-#include "tuners/dns/dns.h"
-#include "tuners/entry.h"
+#include "tuners/dns/sense.h"
 #include "tuners/table.h"
 
 #include <stdlib.h>
@@ -38,16 +36,6 @@ static int print_sources(void)
 	return 0;
 }
 
-static int print_metrics(const struct node *node, bool openmetrics)
-{
-	_cleanup_free_ char *text = NULL;
-
-	if (report_metrics(node, openmetrics, &text, NULL) < 0)
-		return 1;
-	fputs(text, stdout);
-	return 0;
-}
-
 /* More servers than are told apart, so that there is a rest; one with a budget. */
 static bool make_up_dns(struct dns_server_table *table)
 {
@@ -62,7 +50,7 @@ static bool make_up_dns(struct dns_server_table *table)
 		totals.responses[DNS_NOERROR] = 80;
 		totals.responses[DNS_NXDOMAIN] = 10;
 		server->role = i == 1 ? DNS_CLUSTER : DNS_UPSTREAM;
-		server->budget.qps = i == 0 ? 1024 : 0;
+		server->budget.max[DNS_QUERIES] = i == 0 ? 1024 : 0;
 		dns_label_offer(table, server);
 		dns_server_take(table, server, &totals, 1);
 	}
@@ -72,30 +60,31 @@ static bool make_up_dns(struct dns_server_table *table)
 static void put_made_up_dns(const void *self, const void *memory, struct metric_sink *sink)
 {
 	const struct dns_memory none = {0};
-	const struct dns_report report = {
-		.seen = self, .memory = &none, .losses = {{"servers", 0}}};
 
 	(void)memory;
-	dns_put_metrics(sink, &report);
+	dns_put_metrics(self, &none, sink);
 }
 
 static int print_made_up_metrics(bool openmetrics)
 {
 	static const struct tuner_ops made_up_dns = {
 		.name = "dns", .metrics = put_made_up_dns, .metric_rows = dns_metric_rows};
-	struct dns_server_table *table = calloc(1, sizeof(*table));
-	struct dns_seen seen = {.watched = true, .table = table};
+	struct dns_sensor *sensor = calloc(1, sizeof(*sensor));
 	struct fake_node fake;
 	int r = 1;
 
 	fake_node_make(&fake);
 	fake.tuners[1].ops = &made_up_dns;
-	fake.tuners[1].self = &seen;
-	if (table && make_up_dns(table))
-		r = print_metrics(&fake.node, openmetrics);
-	if (table)
-		dns_server_table_clear(table);
-	free(table);
+	fake.tuners[1].self = sensor;
+	if (!sensor)
+		return 1;
+	sensor->seen.watched = true;
+	if (make_up_dns(&sensor->seen.table)) {
+		report_metrics(stdout, &fake.node, openmetrics);
+		r = 0;
+	}
+	dns_server_table_clear(&sensor->seen.table);
+	free(sensor);
 	return r;
 }
 
@@ -106,16 +95,6 @@ static int print_limits(void)
 		for (const struct limit_row *row = all_tables[i]->limits; row && row->name; row++)
 			if (row->used.path)
 				printf("%s\t%s\t%s\n", row->name, row->used.path, row->max.path);
-	return 0;
-}
-
-static int print_page(const struct node *node)
-{
-	_cleanup_free_ char *text = NULL;
-
-	if (report_page(node, &text, NULL) < 0)
-		return 1;
-	fputs(text, stdout);
 	return 0;
 }
 
@@ -133,9 +112,11 @@ static int print_node(bool page, bool openmetrics)
 		return 1;
 	r = core_open(&core, &options, config);
 	if (r == 0)
-		r = core_poll(&core);
-	if (r == 0)
-		r = page ? print_page(&core.node) : print_metrics(&core.node, openmetrics);
+		core_poll(&core);
+	if (r == 0 && page)
+		report_page(stdout, &core.node, false);
+	else if (r == 0)
+		report_metrics(stdout, &core.node, openmetrics);
 	core_close(&core);
 	return r == 0 ? 0 : 1;
 }
@@ -145,7 +126,7 @@ int main(int argc, char **argv)
 	const char *what = argc > 1 ? argv[1] : "", *which = argc > 2 ? argv[2] : "";
 	bool openmetrics = argc > 3;
 
-	log_init(LOG_LEVEL_ERROR);
+	log_init(LOG_ERR);
 	if (streq(what, "names")) {
 		each_entry(print_name, NULL);
 		return 0;

@@ -5,9 +5,9 @@
 
 #include <stdlib.h>
 
+#include "../unit/config_text.h"
 #include "base/cleanup.h"
 #include "base/util.h"
-#include "config/config.h"
 #include "tuners/table.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -71,7 +71,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return -1;
 	if (size > 0)
 		memcpy(text, data, size);
-	if (config_load_text("fuzz", text, size, option_tables, &config, &faults, &notices) == 0) {
+	if (config_load_text(text, size, option_tables, &config, &faults, &notices) == 0) {
 		use(config);
 		tuners_validate(config, &faults);
 	} else {

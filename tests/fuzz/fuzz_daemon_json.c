@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "apply/edit_text.h"
+#include "apply/editor.h"
 #include "base/cleanup.h"
 #include "base/util.h"
 #include "runtime/daemon_json.h"
@@ -20,37 +20,38 @@ static const char *const keys[][2] = {
 	{"registry-mirrors", "[\"http://127.0.0.1:30020\"]"},
 };
 
-static void must(bool holds)
+static void require(bool holds)
 {
 	if (!holds)
 		abort();
 }
 
-static void try_key(const char *text, size_t len, const char *key, const char *literal)
+static void try_key(const struct file_bytes *old, const char *key, const char *literal)
 {
-	_cleanup_free_ char *was = NULL, *is = NULL, *there = NULL, *back = NULL;
+	_cleanup_(file_bytes_clear) struct file_bytes text = {0};
+	_cleanup_free_ char *was = NULL, *is = NULL;
 	char why[EDIT_WHY_MAX] = "";
-	size_t there_len, back_len;
 
-	if (json_key_get(text, len, key, &was, why) < 0 ||
-		json_key_set(text, len, key, literal, &there, &there_len, why) < 0) {
-		must(why[0] != '\0');
+	text_copy(&text, old->bytes, old->len);
+	if (edit_languages[EDIT_JSON].get(old, "", key, &was, why) < 0 ||
+		edit_languages[EDIT_JSON].set(&text, "", key, literal, why) < 0) {
+		require(why[0] != '\0');
 		return;
 	}
-	must(strlen(there) == there_len);
-	must(json_key_get(there, there_len, key, &is, why) == 0 && is && streq(is, literal));
-	if (json_key_set(there, there_len, key, was, &back, &back_len, why) < 0)
+	require(strlen(text.bytes) == text.len);
+	require(edit_languages[EDIT_JSON].get(&text, "", key, &is, why) == 0 && is &&
+		streq(is, literal));
+	if (edit_languages[EDIT_JSON].set(&text, "", key, was, why) < 0)
 		return; /* its old value was no JSON */
-	if (streq(back, "{\n}\n"))
+	if (streq(text.bytes, "{\n}\n"))
 		return; /* it was a blank text, or is this one */
-	else
-		must(back_len == len && memcmp(back, text, len) == 0);
+	require(text.len == old->len && memcmp(text.bytes, old->bytes, old->len) == 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static const struct host host = {0};
-	const struct docker_daemon daemon = {
+	const struct runtime_daemon daemon = {
 		.host = &host, .binary = "", .version = "20.10.24", .config = "/x"};
 	const struct wait wait = {.deadline_us = 0, .cancel_fd = -1};
 	_cleanup_free_ char *text = malloc(size + 1);
@@ -60,10 +61,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return -1;
 	memcpy(text, data, size);
 	text[size] = '\0';
-	must((docker_config_check(&daemon, text, size, "/x", &wait, why) < 0) == (why[0] != '\0'));
+	require((docker_config_check(&daemon, text, size, "/x", &wait, why) < 0) ==
+		(why[0] != '\0'));
 	if (strlen(text) < size)
 		return 0; /* a zero byte: no text */
 	for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
-		try_key(text, size, keys[i][0], keys[i][1]);
+		try_key(&(struct file_bytes){.bytes = text, .len = size}, keys[i][0], keys[i][1]);
 	return 0;
 }

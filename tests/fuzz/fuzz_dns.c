@@ -47,13 +47,13 @@ struct told {
 
 static struct told walk(const uint8_t *data, size_t size, unsigned cuts)
 {
-	struct dns_side side;
+	struct dns_way way;
 	struct told told = {0};
 
-	dns_side_open(&side, UINT32_MAX - 40);
+	dns_way_open(&way, UINT32_MAX - 40);
 	for (size_t from = 0, piece; from < size; from += piece) {
 		struct packet packet = {.data = data + from};
-		int64_t skip = dns_side_skip(&side, UINT32_MAX - 39 + (uint32_t)from);
+		int64_t skip = dns_way_skip(&way, UINT32_MAX - 39 + (uint32_t)from);
 		uint32_t at;
 
 		piece = cuts ? 1 + (from * 2654435761U + cuts) % cuts : size;
@@ -62,11 +62,14 @@ static struct told walk(const uint8_t *data, size_t size, unsigned cuts)
 		packet.size = piece;
 		for (at = (uint32_t)MIN(skip, (int64_t)piece); at < piece;) {
 			struct dns_frame frame = {0};
-			uint32_t next = dns_side_frame(
-				&side, dns_word(&packet, at), at, (uint32_t)piece, &frame);
+			uint32_t next = dns_side_frame(&way.sides[DNS_NEXT], dns_word(&packet, at),
+				at, (uint32_t)piece, &frame);
 
 			check(next > at);
 			at = next;
+			told.messages += frame.lost != 0;
+			if (frame.lost)
+				return told;
 			if (!frame.whole)
 				break;
 			check(frame.visible <= frame.length);

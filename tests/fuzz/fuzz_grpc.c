@@ -23,14 +23,13 @@ static void call(struct grpc *grpc)
 	};
 	const struct wait wait = {now_us() + USEC_PER_SEC, -1};
 	struct grpc_answer answer = {0};
-	_cleanup_arena_ struct arena arena;
+	_cleanup_arena_ struct arena arena = {0};
 	int r;
 
-	arena_init(&arena);
 	r = grpc_unary(grpc, &wait, &request, &arena, &answer);
-	if (r > GRPC_UNAUTHENTICATED || (r == 0 && !answer.data) || (r != 0 && answer.data))
+	if (r > GRPC_STATUS_MAX || (r == 0 && !answer.data) || (r != 0 && answer.data))
 		abort();
-	for (const char *p = grpc_error(grpc); *p; p++)
+	for (const char *p = grpc->error; *p; p++)
 		if (iscntrl((unsigned char)*p))
 			abort();
 	/* All of it can be read. */
@@ -41,7 +40,7 @@ static void call(struct grpc *grpc)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	_cleanup_(cleanup_grpc_close) struct grpc *grpc = NULL;
+	struct grpc grpc;
 
 	if (size > sizeof(server_data))
 		return -1;
@@ -49,9 +48,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		memcpy(server_data, data, size);
 	server_size = size;
 	server_start_once();
-	if (grpc_open(server_path, &grpc) < 0)
-		abort();
-	call(grpc);
-	call(grpc);
+	grpc_open(&grpc, server_path);
+	call(&grpc);
+	call(&grpc);
+	grpc_close(&grpc);
 	return 0;
 }

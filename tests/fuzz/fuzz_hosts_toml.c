@@ -9,7 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/util.h"
-#include "runtime/hosts_toml.h"
+#include "runtime/registry.h"
 
 #define MIRRORS 8
 
@@ -70,13 +70,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (size > 0)
 		memcpy(input, data, size);
 	(void)hosts_toml_is_ours(input, size);
-	(void)hosts_toml_knows_dial_timeout(input);
 	hosts_toml_mirrors(input, words, sizeof(words));
 	line = strsep(&rest, "\n");
 	check_directories(line);
-	while (rest && n < MIRRORS)
-		urls[n++] = strsep(&rest, "\n");
-	if (hosts_toml_write(urls, n, size % 2 ? 200 : 0, &text) == 0)
+	while (rest && n < MIRRORS) {
+		urls[n] = strsep(&rest, "\n");
+		n += registry_check_url(urls[n]) == 0 &&
+		     registry_copy_url((char *)urls[n], REGISTRY_URL_MAX, urls[n]);
+	}
+	if (n > 0) {
+		text = hosts_toml_make(urls, n, size % 2 ? 200 : 0);
 		check_file(text);
+	}
 	return 0;
 }

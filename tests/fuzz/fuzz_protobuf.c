@@ -7,10 +7,11 @@
 
 #include "socket_server.h"
 
-#include "runtime/containerd_client.h"
+#include "base/json.h"
 #include "runtime/cri_client.h"
 
 #define INPUT_MAX 16000 /* one frame */
+#define CALLS     (CONTAINERD_IMAGES + 1)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -23,29 +24,16 @@ static void use(const void *message)
 
 static void call_any(unsigned which, struct cri *cri, const struct wait *wait, struct arena *arena)
 {
-	const Containerd__VersionResponse *version;
-	const Containerd__ListNamespacesResponse *namespaces;
-	const Containerd__ListStatusesResponse *ingests;
+	_cleanup_(cleanup_cJSON_Delete) cJSON *config = NULL;
 	const Containerd__ListContentResponse *manifests;
-	struct cri_running_config config;
 	const ProtobufCMessage *message;
 
-	if (which <= CRI_CONTAINERS && cri_call(cri, wait, arena, which, NULL, &message) == 0)
+	if (which < CALLS && cri_call(cri, wait, arena, which, "moby", NULL, &message) == 0)
 		use(message);
-	if (which == 6)
+	if (which == CALLS)
 		cri_get_config(cri, wait, arena, &config);
-	if (which == 7 && containerd_call(cri->grpc, wait, arena, CONTAINERD_VERSION, NULL, NULL,
-				  &version) == 0)
-		use(version);
-	if (which == 7 && containerd_call(cri->grpc, wait, arena, CONTAINERD_NAMESPACES, NULL, NULL,
-				  &namespaces) == 0)
-		use(namespaces);
-	if (which == 8 && containerd_call(cri->grpc, wait, arena, CONTAINERD_INGESTS, "moby", NULL,
-				  &ingests) == 0)
-		for (size_t i = 0; i < ingests->n_statuses; i++)
-			containerd_time_us(ingests->statuses[i]->started_at);
-	if (which == 9 && containerd_get_manifests(
-				  cri->grpc, wait, arena, "moby", "sha256:0", &manifests) == 0)
+	if (which > CALLS &&
+		containerd_get_manifests(cri, wait, arena, "moby", "sha256:0", &manifests) == 0)
 		use(manifests);
 }
 
@@ -79,18 +67,15 @@ static size_t put_answer(uint8_t *out, const uint8_t *data, size_t size)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	const struct wait wait = {now_us() + USEC_PER_SEC, -1};
-	_cleanup_(cleanup_grpc_close) struct grpc *grpc = NULL;
-	_cleanup_arena_ struct arena arena;
+	_cleanup_arena_ struct arena arena = {0};
 	struct cri cri = {0};
 
-	arena_init(&arena);
 	if (size == 0 || size > INPUT_MAX)
 		return -1;
 	server_size = put_answer(server_data, data + 1, size - 1);
 	server_start_once();
-	if (grpc_open(server_path, &grpc) < 0)
-		abort();
-	cri.grpc = grpc;
-	call_any(data[0] % 10, &cri, &wait, &arena);
+	grpc_open(&cri.grpc, server_path);
+	call_any(data[0] % (CALLS + 2), &cri, &wait, &arena);
+	grpc_close(&cri.grpc);
 	return 0;
 }

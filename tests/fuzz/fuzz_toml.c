@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "apply/edit_text.h"
+#include "apply/editor.h"
 #include "base/cleanup.h"
 #include "base/toml.h"
 #include "base/util.h"
@@ -23,7 +23,7 @@ static const char *const keys[][2] = {
 	{"a.b", "c"},
 };
 
-static void must(bool holds)
+static void require(bool holds)
 {
 	if (!holds)
 		abort();
@@ -49,35 +49,41 @@ static int next_of(
 	return r;
 }
 
-static void compare(const char *old, size_t old_len, const char *new, size_t new_len,
-	const char *table, const char *key)
+static void compare(const struct file_bytes *old, const struct file_bytes *new, const char *table,
+	const char *key)
 {
-	struct toml_scan a = {.text = old, .len = old_len}, b = {.text = new, .len = new_len};
+	struct toml_scan a = {.text = old->bytes, .len = old->len};
+	struct toml_scan b = {.text = new->bytes, .len = new->len};
 	struct toml_item x, y;
 	int r;
 
 	while ((r = next_of(&a, &x, table, key)) > 0) {
-		must(next_of(&b, &y, table, key) > 0);
-		must(streq(x.table, y.table) && streq(x.key, y.key) &&
+		require(next_of(&b, &y, table, key) > 0);
+		require(streq(x.table, y.table) && streq(x.key, y.key) &&
 			x.value_end - x.value == y.value_end - y.value);
-		must(memcmp(old + x.value, new + y.value, x.value_end - x.value) == 0);
+		require(memcmp(old->bytes + x.value, new->bytes + y.value, x.value_end - x.value) ==
+			0);
 	}
-	must(r == next_of(&b, &y, table, key));
+	require(r == next_of(&b, &y, table, key));
 }
 
-static void try_key(const char *text, size_t len, const char *table, const char *key)
+static void try_key(const struct file_bytes *old, const char *table, const char *key)
 {
-	_cleanup_free_ char *was = NULL, *is = NULL, *there = NULL, *back = NULL;
+	_cleanup_(file_bytes_clear) struct file_bytes text = {.bytes = malloc(old->len)};
+	_cleanup_free_ char *was = NULL, *is = NULL;
 	char why[EDIT_WHY_MAX];
-	size_t there_len, back_len;
 
-	if (toml_key_get(text, len, table, key, &was, why) < 0 ||
-		toml_key_set(text, len, table, key, "10", &there, &there_len, why) < 0)
+	text.len = old->len;
+	require(text.bytes != NULL);
+	memcpy(text.bytes, old->bytes, old->len);
+	if (edit_languages[EDIT_TOML].get(old, table, key, &was, why) < 0 ||
+		edit_languages[EDIT_TOML].set(&text, table, key, "10", why) < 0)
 		return;
-	must(toml_key_get(there, there_len, table, key, &is, why) == 0 && is && streq(is, "10"));
-	compare(text, len, there, there_len, table, key);
-	must(toml_key_set(there, there_len, table, key, was, &back, &back_len, why) == 0);
-	must(back_len == len && memcmp(back, text, len) == 0);
+	require(edit_languages[EDIT_TOML].get(&text, table, key, &is, why) == 0 && is &&
+		streq(is, "10"));
+	compare(old, &text, table, key);
+	require(edit_languages[EDIT_TOML].set(&text, table, key, was, why) == 0);
+	require(text.len == old->len && memcmp(text.bytes, old->bytes, old->len) == 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -94,7 +100,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		struct toml_item item;
 		size_t at = 0;
 
-		try_key(text, size, keys[i][0], keys[i][1]);
+		try_key(&(struct file_bytes){.bytes = text, .len = size}, keys[i][0], keys[i][1]);
 		if (toml_find(text, size, keys[i][0], keys[i][1], &item, why) < 0)
 			continue;
 		(void)toml_value(text, &item, string, sizeof(string));

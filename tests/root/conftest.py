@@ -45,15 +45,19 @@ VOLATILE = re.compile(
 )
 
 
-def until(check: Callable[[], Any], timeout: float = 5.0, what: str = "", every: float = 0.02) -> Any:
-    """Repeats check until it is true, and returns its value; fails the test after timeout seconds."""
-    deadline = time.monotonic() + timeout * SLACK
+def until(
+    check: Callable[[], Any], timeout: float = 5.0, what: str | Callable[[], str] = "", every: float = 0.02
+) -> Any:
+    """Repeats check until it is true, and returns its value; fails the test after timeout seconds, and not before a minute."""
+    timeout = max(timeout, 60) * SLACK
+    deadline = time.monotonic() + timeout
     while True:
         answer = check()
         if answer:
             return answer
         if time.monotonic() > deadline:
-            pytest.fail(f"not within {timeout * SLACK:g} s: {what or check.__name__}; last answer: {answer!r}")
+            what = what() if callable(what) else what or check.__name__
+            pytest.fail(f"not within {timeout:g} s: {what}; last answer: {answer!r}")
         time.sleep(every)
 
 
@@ -215,7 +219,8 @@ class Agent:
         self._notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._notify.bind(str(path))
         path.chmod(0o666)
-        threading.Thread(target=self._collect, daemon=True).start()
+        self._collector = threading.Thread(target=self._collect, daemon=True)
+        self._collector.start()
 
     def _collect(self) -> None:
         while True:
@@ -260,7 +265,7 @@ class Agent:
                 pytest.fail(f"the agent ended with {self.process.returncode}:\n{self.log}")
             return bool(self.notified("READY=1"))
 
-        until(ready, timeout, f"READY=1\n{self.log}")
+        until(ready, timeout, lambda: f"READY=1\n{self.log}")
         return self
 
     def get(
@@ -341,6 +346,9 @@ class Agent:
         try:
             self.stop()
         finally:
+            # Closed under a thread in recv(), the descriptor's number would let it take the next agent's READY=1.
+            self._notify.shutdown(socket.SHUT_RDWR)
+            self._collector.join()
             self._notify.close()
         assert not re.search(r"AddressSanitizer|LeakSanitizer|runtime error:", self.log), self.log
 

@@ -154,6 +154,12 @@ class Lab:
         self.servers.append(Server(udp, tcp))
         return self.servers[-1]
 
+    def serve(self, *numbers: int) -> Any:
+        """The same at V4.format(number): its address, or those of several."""
+        addresses = [V4.format(number) for number in numbers]
+        self.server(*addresses)
+        return addresses if len(numbers) > 1 else addresses[0]
+
     def udp(self, group: Cgroup | None = None, family: int = socket.AF_INET, source: str = "") -> "Client":
         s = self.raw(CLIENT, family, socket.SOCK_DGRAM, group=group)
         s.setsockopt(socket.SOL_SOCKET, 33, 1 << 24)  # SO_RCVBUFFORCE
@@ -201,7 +207,7 @@ class Lab:
 
         def ask() -> bool:
             s = self.raw(where, socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM)
-            with contextlib.closing(Client(s)) as client, contextlib.suppress(OSError):
+            with Client(s) as client, contextlib.suppress(OSError):
                 s.settimeout(0.2)
                 return bool(client.ask(address, "ok.example.test"))
             return False
@@ -268,7 +274,10 @@ class Client:
         self.socket = s
         self.number = secrets.randbelow(60000)
 
-    def close(self) -> None:
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self.socket.close()
 
     def send(self, server: str, name: str, kind: int = A, number: int | None = None, edns: bool = False) -> int:
@@ -294,9 +303,12 @@ class Client:
             data += more
         return data[2:]
 
-    def ask(self, server: str, name: str, kind: int = A, **more: Any) -> bytes:
-        self.send(server, name, kind, **more)
-        return self.receive()
+    def ask(self, server: str, name: str = "ok.example.test", kind: int = A, count: int = 1, **more: Any) -> bytes:
+        """One after the other; the last answer."""
+        for _ in range(count):
+            self.send(server, name, kind, **more)
+            reply = self.receive()
+        return reply
 
     def burst(self, server: str, count: int, begin: float, seconds: float, name: str = "ok.example.test") -> None:
         """Evenly from begin (CLOCK_REALTIME) on, over this time; answers are left unread."""
@@ -376,7 +388,7 @@ def fixture_lab(network: Lab) -> Iterator[Lab]:
     network.end()
 
 
-def strangers() -> list[str]:
+def foreign_agents() -> list[str]:
     """Agents on this machine that these tests did not start."""
     found = []
     for pid in other_agents():
@@ -389,7 +401,7 @@ def strangers() -> list[str]:
 @contextlib.contextmanager
 def watching(directory: Path) -> Iterator[Callable[..., Agent]]:
     """Gives what starts agents that only watch DNS: they change nothing on the node. All end with this."""
-    until(lambda: not strangers(), 60, "the end of other agents on this machine")
+    until(lambda: not foreign_agents(), 60, "the end of other agents on this machine")
     started: list[Agent] = []
 
     def start(dns: str = "{}", ready: bool = True, **more: Any) -> Agent:

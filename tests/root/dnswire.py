@@ -160,49 +160,20 @@ def tcp(payload: bytes, sport: int, dport: int, sequence: int = 1, flags: int = 
     return struct.pack("!HHIIBBHHH", sport, dport, sequence, 1, size // 4 << 4, flags, 512, 0, 0) + options + payload
 
 
-def ipv4(
-    transport: bytes, protocol: int, source: str, destination: str, options: bytes = b"", fragment: int = 0
-) -> bytes:
+def ipv4(body: bytes, protocol: int, source: str, destination: str, options: bytes = b"", fragment: int = 0) -> bytes:
     size = 20 + len(options)
-    return (
-        struct.pack(
-            "!BBHHHBBH4s4s",
-            4 << 4 | size // 4,
-            0,
-            min(size + len(transport), 65535),
-            1,
-            fragment,
-            64,
-            protocol,
-            0,
-            ipaddress.IPv4Address(source).packed,
-            ipaddress.IPv4Address(destination).packed,
-        )
-        + options
-        + transport
-    )
+    head = struct.pack("!BBHHHBBH", 4 << 4 | size // 4, 0, min(size + len(body), 65535), 1, fragment, 64, protocol, 0)
+    addresses = ipaddress.IPv4Address(source).packed + ipaddress.IPv4Address(destination).packed
+    return head + addresses + options + body
 
 
-def ipv6(
-    transport: bytes, protocol: int, source: str, destination: str, extensions: list[tuple[int, bytes]] | None = None
-) -> bytes:
+def ipv6(body: bytes, protocol: int, source: str, destination: str, extensions: list[tuple[int, bytes]] | None = None) -> bytes:
     """extensions: (number of the header, the rest of it after the byte that names the next)."""
     chain = list(extensions or [])
     kinds = [kind for kind, _ in chain] + [protocol]
     headers = b"".join(bytes([after]) + rest for (_, rest), after in zip(chain, kinds[1:]))
-    return (
-        struct.pack(
-            "!IHBB16s16s",
-            6 << 28,
-            min(len(headers) + len(transport), 65535),
-            kinds[0],
-            64,
-            ipaddress.IPv6Address(source).packed,
-            ipaddress.IPv6Address(destination).packed,
-        )
-        + headers
-        + transport
-    )
+    head = struct.pack("!IHBB", 6 << 28, min(len(headers) + len(body), 65535), kinds[0], 64)
+    return head + ipaddress.IPv6Address(source).packed + ipaddress.IPv6Address(destination).packed + headers + body
 
 
 class Tool:

@@ -178,6 +178,8 @@ def test_restore_keeps_levels_in_order_around_a_foreign_value(node: Node, run) -
 
 @pytest.mark.quick
 def test_restore_twice_is_harmless(node: Node, run) -> None:
+    assert run("restore").returncode == 0, "without anything applied"
+    node.assert_unchanged()
     assert run("apply").returncode == 0
     assert run("restore").returncode == 0
     node.assert_unchanged()
@@ -185,11 +187,6 @@ def test_restore_twice_is_harmless(node: Node, run) -> None:
     answer = run("restore")
     assert answer.returncode == 0
     node.assert_unchanged(but=("vm/max_map_count",))
-
-
-def test_restore_without_anything_applied(node: Node, run) -> None:
-    assert run("restore").returncode == 0
-    node.assert_unchanged()
 
 
 @pytest.mark.quick

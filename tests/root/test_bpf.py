@@ -6,13 +6,10 @@ from typing import Callable, Iterator
 
 import pytest
 from conftest import FAMILIES, Agent, set_thresholds, thresholds, until
+from storm import ip
 
 NETNS = "headroom-test"
 Fill = Callable[..., int]
-
-
-def ip(*args: str, text: str | None = None, check: bool = True) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(["ip", *args], input=text, text=True, capture_output=True, check=check)
 
 
 @pytest.fixture
@@ -34,7 +31,7 @@ def fill() -> Iterator[Fill]:
             for i in range(1, count + 1)
         ]
         ip("-n", NETNS, "-batch", "-", text="\n".join(lines) + "\n", check=False)
-        return len(ip("-n", NETNS, f"-{family[-1]}", "neigh", "show", "nud", "all", "dev", "h0").stdout.splitlines())
+        return len(ip("-n", NETNS, f"-{family[-1]}", "neigh", "show", "nud", "all", "dev", "h0").splitlines())
 
     yield entries
     ip("netns", "del", NETNS)

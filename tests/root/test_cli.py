@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The commands as people and scripts meet them."""
 
+import fcntl
 import json
 import os
 import pty
 import re
+import signal
 import socket
 import subprocess
+import termios
 import threading
 import unicodedata
 
@@ -56,7 +59,16 @@ def test_help_lists_every_command(run, command: str) -> None:
     assert re.search(rf"^\s+(headroom )?{command}\b", overview.stdout, re.M)
     answer = run(command, "--help")
     assert answer.returncode == 0
-    assert answer.stdout.strip() and answer.stderr == ""
+    assert answer.stderr == ""
+    for part in ("usage: headroom " + command, "--config", "Example:\n  headroom " + command, "Exit codes:", "64  "):
+        assert part in answer.stdout
+
+
+@pytest.mark.quick
+def test_a_mistyped_command_suggests_the_near_one(run) -> None:
+    answer = run("stauts")
+    assert answer.returncode == 64
+    assert answer.stderr == "headroom: stauts: no such command: did you mean headroom status?\n"
 
 
 def test_version(run) -> None:
@@ -126,7 +138,7 @@ def width(line: str) -> int:
 def test_status_with_a_running_agent(agent, run) -> None:
     one = agent()
     until(lambda: one.status()["limits"][0]["max"] == 100000, 3, "the limit follows the setting")
-    answer = run("status")
+    answer = run("status", env={"COLUMNS": "80"})
     assert answer.returncode in (0, 2), answer.stderr
     lines = answer.stdout.splitlines()
     assert max(map(width, lines)) <= 80
@@ -168,8 +180,23 @@ def test_status_exits_2_when_a_condition_is_true(agent, run) -> None:
 
 
 @pytest.mark.quick
+@pytest.mark.parametrize("through", ["agent", "command"])
+def test_apply_fails_for_what_the_file_asks_for_and_the_kernel_lacks(agent, run, directory, through: str) -> None:
+    text = "profile: minimal\nsysctl: {vm.no_such_key_here: 1}"
+    if through == "agent":
+        answer = agent(text) and run("apply")
+    else:
+        path = directory / "headroom.yaml"
+        path.write_text(text)
+        answer = run("apply", "--config", str(path))
+    assert answer.returncode == 1
+    assert [line for line in answer.stderr.splitlines() if "headroom: vm.no_such_key_here: not set to 1: " in line]
+    assert run("restore").returncode == 0
+
+
+@pytest.mark.quick
 def test_status_without_an_agent(node: Node, run) -> None:
-    answer = run("status")
+    answer = run("status", env={"COLUMNS": "80"})
     assert answer.returncode in (0, 2), answer.stderr
     assert "neighbor/ipv4" in answer.stdout
     first, head = answer.stdout.splitlines()[:2]
@@ -240,6 +267,30 @@ def on_terminal(directory, columns: int, **env: str) -> str:
     os.close(leader)
     assert process.wait(10) in (0, 2)
     return data.decode().replace("\r\n", "\n")
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("key", [b"q", b"\x03"])
+def test_q_ends_what_is_live(agent, directory, key: bytes) -> None:
+    agent()
+    leader, follower = pty.openpty()
+    process = subprocess.Popen(
+        [BIN, "status", "--watch"],
+        stdin=follower,
+        stdout=follower,
+        env=environment(directory),
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )
+    was = termios.tcgetattr(follower)
+    seen = b""
+    while b"limits " not in seen:
+        seen += os.read(leader, 65536)
+    os.write(leader, key)
+    assert process.wait(5) in (0, 2, -signal.SIGINT)
+    assert termios.tcgetattr(follower) == was
+    os.close(leader)
+    os.close(follower)
 
 
 @pytest.mark.parametrize("columns", [80, 120])

@@ -41,6 +41,7 @@ LACKS = {
     "read-only sysfs": Lack(mounted(READ_ONLY.format("/sys")), "thp", (EROFS,), True, False),
     "no CAP_BPF": Lack(without("bpf", "perfmon", "sys_admin"), "neighbor", (EPERM,), True, True),
     "no CAP_NET_ADMIN": Lack(without("net_admin"), None, (), True, True),
+    "no CAP_NET_ADMIN, as in a pod": Lack(without("net_admin", "sys_admin"), "dns", (EPERM,), True, True),
     "no CAP_NET_ADMIN and read-only /proc/sys": Lack(
         without("net_admin") + mounted(READ_ONLY.format("/proc/sys")), "neighbor", (EPERM, EROFS), False, True
     ),
@@ -76,6 +77,8 @@ def test_a_degraded_agent_runs_and_names_what_is_missing(node: Node, agent, dire
     assert (thresholds() == (80000, 90000, 100000)) == case.neighbor
     assert (chosen(THP / "enabled") == "never") == case.thp
 
+    if case.tuner is not None:  # programs are loaded beside the start
+        until(lambda: one.tuner(case.tuner)["state"] == "degraded", 10, f"{case.tuner} is degraded\n{one.log}")
     code, ready = one.get("/readyz?verbose")
     version = run("version", wrap=case.wrap)
     assert version.returncode == 0, version.stderr

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Floods, garbage, a killed agent and nodes where it cannot be: nothing is lost but counts, and that is said."""
 
-import contextlib
 import os
 import random
 import socket
@@ -25,16 +24,14 @@ def memory(pid: int) -> int:
 
 def test_ten_thousand_servers(watch, lab) -> None:
     one = watch()
-    good = V4.format(41)
-    lab.server(good)
-    with contextlib.closing(lab.udp()) as client:
-        client.ask(good, "ok.example.test")
+    good = lab.serve(41)
+    with lab.udp() as client:
+        client.ask(good)
         settle(one, lambda now: now.total("responses_total") == 1, "the first answer")
         before = memory(one.pid)
         for i in range(SERVERS):
             client.send(f"10.54.{100 + (i >> 8)}.{i & 255}", f"drop-{i}.example.test", number=random.randrange(65536))
-        for _ in range(100):
-            client.ask(good, "ok.example.test")
+        client.ask(good, count=100)
 
     def reported(now: Look) -> float:
         return now.total("queries_total") + now.total("queries_total", server="other")
@@ -54,8 +51,7 @@ def test_ten_thousand_servers(watch, lab) -> None:
 def test_five_thousand_cgroups(watch, lab) -> None:
     """One query each, and gone."""
     one = watch()
-    server = V4.format(42)
-    lab.server(server)
+    server = lab.serve(42)
     before = memory(one.pid)
     base = f"kubepods/besteffort/{os.path.basename(pod_path()[0])}"
     for i in range(CGROUPS):
@@ -78,12 +74,11 @@ def test_five_thousand_cgroups(watch, lab) -> None:
 def test_garbage(watch, lab) -> None:
     """Whatever is sent to port 53: it passes, and is counted as malformed or as a query."""
     one = watch()
-    server = V4.format(43)
-    lab.server(server)
+    server = lab.serve(43)
     noise = random.Random(53)
     valid = query("ok.example.test", 1)
     sent = 0
-    with contextlib.closing(lab.udp()) as client, contextlib.closing(lab.tcp(server)) as stream:
+    with lab.udp() as client, lab.tcp(server) as stream:
         for i in range(5000):
             if i % 3 == 0:
                 message = bytearray(valid)
@@ -97,7 +92,7 @@ def test_garbage(watch, lab) -> None:
             client.socket.sendto(message, ("10.54.0.200", 53))
             sent += 1
         stream.socket.sendall(noise.randbytes(60_000))
-        client.ask(server, "ok.example.test")
+        client.ask(server)
     look = settle(one, lambda now: now.total("responses_total", server=server) >= 1, "an answer")
     row = look.row("10.54.0.200")
     assert sum(row["queries"].values()) + row["malformed"] >= sent
@@ -133,17 +128,15 @@ def test_a_killed_agent_leaves_dns_working(watch, lab, directory) -> None:
 
 
 def test_programs_attached_later_stay_attached(watch, lab) -> None:
-    server = V4.format(45)
-    lab.server(server)
+    server = lab.serve(45)
     root = cgroup_root()
     before = attached(root)
     one = watch()
     mine = ours(before, root)
     other = Passing(root)
     try:
-        with contextlib.closing(lab.udp()) as client:
-            for _ in range(10):
-                client.ask(server, "ok.example.test")
+        with lab.udp() as client:
+            client.ask(server, count=10)
         settle(one, lambda now: now.total("queries_total", server=server) == 10, "ten queries")
         assert mine <= set(attached(root))
         one.stop()
@@ -154,13 +147,11 @@ def test_programs_attached_later_stay_attached(watch, lab) -> None:
 
 
 def test_a_restart_counts_from_zero_and_once(watch, lab) -> None:
-    server = V4.format(46)
-    lab.server(server)
+    server = lab.serve(46)
     for _ in range(2):
         one = watch()
-        with contextlib.closing(lab.udp()) as client:
-            for _ in range(10):
-                client.ask(server, "ok.example.test")
+        with lab.udp() as client:
+            client.ask(server, count=10)
         settle(one, lambda now: now.total("queries_total", server=server) == 10, "ten queries, not more")
         one.stop()
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who asks, what role a server has, and who may see the names."""
 
-import contextlib
 import json
 import time
 from typing import Any, Iterator
@@ -13,15 +12,13 @@ from dnswire import AAAA
 
 
 def asks(lab: Lab, server: str, count: int, group: Cgroup | None, name: str = "ok.example.test", **more: Any) -> None:
-    with contextlib.closing(lab.udp(group, **more)) as client:
-        for _ in range(count):
-            client.ask(server, name)
+    with lab.udp(group, **more) as client:
+        client.ask(server, name, count=count)
 
 
 @pytest.mark.quick
 def test_workloads_are_named(watch, lab) -> None:
-    server = V4.format(31)
-    lab.server(server)
+    server = lab.serve(31)
     plain, guaranteed, systemd = pod_path(), pod_path(), pod_path(systemd=True)
     paths = {
         plain[1]: plain[0],
@@ -51,8 +48,7 @@ def test_workloads_are_named(watch, lab) -> None:
 
 
 def test_many_workloads_are_summed(watch, lab) -> None:
-    server = V4.format(32)
-    lab.server(server)
+    server = lab.serve(32)
     one = watch()
     groups = [lab.cgroup(pod_path()[0]) for _ in range(30)]
     for i, group in enumerate(groups):
@@ -102,7 +98,7 @@ def test_failed_expansions_are_counted_by_role(watch, lab) -> None:
     cluster, upstream = V4.format(37), V4.format(38)
     lab.server(cluster, upstream)
     one = watch(f"{{cluster_servers: [{cluster}], cluster_domains: [Cluster.Local, k8s.test]}}")
-    with contextlib.closing(lab.udp()) as client:
+    with lab.udp() as client:
         for suffix in ("default.svc.cluster.local", "svc.CLUSTER.local", "cluster.local", "svc.k8s.test"):
             for kind in (1, AAAA):
                 client.ask(cluster, f"nx-1.example.org.{suffix}", kind)
@@ -127,7 +123,7 @@ def fixture_names(lab) -> Iterator[tuple[str, str]]:
 def sampled(agent: Agent, lab: Lab, server: str, name: str, seconds: float) -> list[dict[str, Any]]:
     """Asks for this name until it is shown over the unix socket, or the time is over."""
     deadline = time.monotonic() + seconds
-    with contextlib.closing(lab.udp()) as client:
+    with lab.udp() as client:
         while time.monotonic() < deadline:
             for _ in range(20):
                 client.ask(server, name)
@@ -162,8 +158,7 @@ def test_names_can_be_switched_off(watch, lab, names, run: Run) -> None:
 
 def test_several_forwarders_on_one_node_are_reported(watch, lab) -> None:
     """Each alone is below the limit, together they are not."""
-    upstream = V4.format(40)
-    lab.server(upstream)
+    upstream = lab.serve(40)
     one = watch()
     for i in range(3):
         lab.dnsmasq(CLIENT, f"127.0.1.{i + 1}", upstream, group=lab.cgroup(pod_path()[0]))

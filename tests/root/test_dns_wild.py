@@ -2,6 +2,8 @@
 """Clients, servers and neighbours as they are met: who hastens, hides, translates, crowds or comes too late."""
 
 import contextlib
+import ctypes
+import os
 import secrets
 import socket
 import struct
@@ -9,7 +11,7 @@ import time
 
 import pytest
 from conftest import until
-from dnslab import CLIENT, SERVER, V4, fixture_lab, fixture_network, fixture_watch, pod_path, settle  # noqa: F401
+from dnslab import CLIENT, SERVER, V4, cgroup_root, fixture_lab, fixture_network, fixture_watch, pod_path, settle  # noqa: F401
 from dnswire import encode, query
 from storm import ip
 
@@ -21,8 +23,8 @@ def test_the_pod_that_exceeded_the_budget_is_named(watch, lab, directory) -> Non
     one = watch(f"{{budgets: [{{server: {server}, qps: 1024}}]}}")
     steady, burst = pod_path(), pod_path()
     perf = lab.dnsperf_start(directory, server, "-Q", "400", "-l", "14", "-c", "1", group=lab.cgroup(steady[0]))
-    with contextlib.closing(lab.udp(lab.cgroup(burst[0]))) as client:
-        client.ask(server, "ok.example.test")
+    with lab.udp(lab.cgroup(burst[0])) as client:
+        client.ask(server)
         settle(one, lambda now: len(now.row(server).get("top", [])) >= 2, "both pods")
         time.sleep(3)
         client.burst(server, 1500, time.time() + 0.3, 0.9)
@@ -41,9 +43,8 @@ def test_a_private_cgroup_namespace_is_handled(watch, lab) -> None:
     one = watch(wrap=("sh", "-c", script, "sh"))
     server, pod = V4.format(62), pod_path()
     lab.server(server)
-    with contextlib.closing(lab.udp(lab.cgroup(pod[0]))) as client:
-        for _ in range(10):
-            client.ask(server, "ok.example.test")
+    with lab.udp(lab.cgroup(pod[0])) as client:
+        client.ask(server, count=10)
         settle(one, lambda now: pod[1] in str(now.row(server).get("top")), "the pod is named")
     one.stop()
 
@@ -58,10 +59,9 @@ def test_cluster_dns_comes_from_the_kubelet_configuration(watch, lab) -> None:
     server, other = V4.format(71), V4.format(72)
     lab.server(server, other)
     one = watch(wrap=("unshare", "-m", "sh", "-c", KUBELET, server))
-    with contextlib.closing(lab.udp()) as client:
-        for _ in range(3):
-            client.ask(server, "ok.example.test")
-            client.ask(other, "ok.example.test")
+    with lab.udp() as client:
+        client.ask(server, count=3)
+        client.ask(other, count=3)
     look = settle(one, lambda now: now.total("responses_total") >= 6, "the answers")
     assert look.total("queries_total", server=server, role="cluster") == 3
     assert look.total("queries_total", server=other, role="upstream") == 3
@@ -69,19 +69,17 @@ def test_cluster_dns_comes_from_the_kubelet_configuration(watch, lab) -> None:
 
 def test_host_network_pods_are_not_forwarders(watch, lab) -> None:
     """They share the namespace in which a stub listens on port 53, and ask upstream themselves."""
-    upstream = V4.format(63)
-    lab.server(upstream)
+    upstream = lab.serve(63)
     lab.dnsmasq(CLIENT, "127.0.0.53", upstream, group=lab.cgroup("system.slice/hrdns-stub.service"))
     one = watch(wrap=("nsenter", f"--net=/run/netns/{CLIENT}"))
     groups = [lab.cgroup(pod_path()[0]) for _ in range(3)]
     for group in groups:
         lab.start(CLIENT, "sleep", "60", group=group)
     with contextlib.ExitStack() as stack:
-        clients = [stack.enter_context(contextlib.closing(lab.udp(group))) for group in groups]
+        clients = [stack.enter_context(lab.udp(group)) for group in groups]
         for _ in range(16):
             for client in clients:
-                for _ in range(5):
-                    client.ask(upstream, "ok.example.test")
+                client.ask(upstream, count=5)
             time.sleep(0.5)
     settle(one, lambda now: now.total("queries_total", server=upstream) >= 240, "what they asked")
     assert one.condition("DNSForwarderCrowding")["status"] == "False", one.condition("DNSForwarderCrowding")
@@ -89,15 +87,13 @@ def test_host_network_pods_are_not_forwarders(watch, lab) -> None:
 
 def test_a_budgeted_upstream_always_has_a_label(watch, lab) -> None:
     """However many other servers somebody asks before."""
-    upstream = V4.format(64)
-    lab.server(upstream)
+    upstream = lab.serve(64)
     one = watch(f"{{budgets: [{{server: {upstream}, qps: 100}}]}}")
     settle(one, lambda now: now.row(upstream), "the upstream")
-    with contextlib.closing(lab.udp()) as client:
+    with lab.udp() as client:
         for i in range(1500):
             client.send(f"10.54.{150 + (i >> 8)}.{i & 255}", "drop.example.test")
-        for _ in range(20):
-            client.ask(upstream, "ok.example.test")
+        client.ask(upstream, count=20)
     look = settle(one, lambda now: now.document["lost"]["servers"] > 0, "a loss")
     look = settle(one, lambda now: now.total("queries_total", server=upstream) >= 20, "the upstream's")
     assert look.total("queries_total", server=upstream) == look.total("responses_total", server=upstream) == 20
@@ -114,7 +110,7 @@ def test_letter_case_cookies_and_edns_versions_are_handled(watch, lab) -> None:
         index = int(next(line for line in ip("-n", CLIENT, "-o", "link", "show", "dns0").splitlines()).split(":")[0])
         served = int(next(line for line in ip("-n", SERVER, "-o", "link", "show", "dns0").splitlines()).split(":")[0])
         local.bind(("fe80::53", 53, 0, served))
-        with contextlib.closing(lab.udp()) as client:
+        with lab.udp() as client:
             client.ask(server, "oK-1.ExAmPle.TeSt")
             # The same question in other letters, while it waits: a repeat.
             client.send(server, "late-800.ExAmple.test", number=501)
@@ -127,7 +123,7 @@ def test_letter_case_cookies_and_edns_versions_are_handled(watch, lab) -> None:
         assert look.total("queries_total", server=server) == 4
         row = look.row(server)
         assert (row["edns"], row["malformed"], row["retransmissions"], row["late"]) == (1, 0, 1, 1)
-        with contextlib.closing(lab.raw(CLIENT, socket.AF_INET6, socket.SOCK_DGRAM)) as both:
+        with lab.raw(CLIENT, socket.AF_INET6, socket.SOCK_DGRAM) as both:
             both.sendto(query("ok.example.test", 1), (f"::ffff:{mapped}", 53))
             both.recv(512)
             both.sendto(query("ok.example.test", 2), ("fe80::53", 53, 0, index))
@@ -137,7 +133,7 @@ def test_letter_case_cookies_and_edns_versions_are_handled(watch, lab) -> None:
         # A server with several addresses answers from the one that its route prefers.
         asked_at = lab.raw(SERVER, socket.AF_INET, socket.SOCK_DGRAM)
         from_other = lab.raw(SERVER, socket.AF_INET, socket.SOCK_DGRAM)
-        with contextlib.closing(lab.udp()) as client, contextlib.closing(asked_at), contextlib.closing(from_other):
+        with lab.udp() as client, asked_at, from_other:
             asked_at.bind((other, 53))
             from_other.bind((V4.format(68), 53))
             client.send(other, "ok.example.test", number=600)
@@ -155,13 +151,12 @@ def test_letter_case_cookies_and_edns_versions_are_handled(watch, lab) -> None:
 
 def test_queries_of_a_client_that_gave_up_are_unanswered(watch, lab) -> None:
     """An answer to a closed socket is none: unanswered after five seconds. An id used again at once is a new query."""
-    server = V4.format(69)
-    lab.server(server)
+    server = lab.serve(69)
     one = watch()
     for i in range(5):
-        with contextlib.closing(lab.udp()) as client:
+        with lab.udp() as client:
             client.send(server, f"late-300.host{i}.test", number=7)
-    with contextlib.closing(lab.udp()) as client:
+    with lab.udp() as client:
         for i in range(5):
             client.ask(server, f"ok-{i}.example.test", number=8)
     look = settle(one, lambda now: now.total("unanswered_total", server=server) >= 5, "five without an answer", 8)
@@ -173,15 +168,71 @@ def test_queries_of_a_client_that_gave_up_are_unanswered(watch, lab) -> None:
 @pytest.mark.parametrize("phase", [0.1, 0.45, 0.8])
 def test_a_burst_on_a_busy_machine_is_measured(watch, lab, phase: float) -> None:
     """The agent has the last place in the queue, and both processors have other things to do."""
-    server = V4.format(70)
-    lab.server(server)
+    server = lab.serve(70)
     one = watch(f"{{budgets: [{{server: {server}, qps: 1024}}]}}", wrap=("nice", "-n", "19"))
     for _ in range(3):
         lab.start(CLIENT, "sh", "-c", "while :; do :; done")
-    with contextlib.closing(lab.udp()) as client:
+    with lab.udp() as client:
         client.burst(server, 1500, int(time.time()) + 2 + phase, 0.9)
     time.sleep(3)
     look = settle(one, lambda now: now.total("peak_queries_per_second", server=server) > 1000, "a peak", 10)
     assert look.total("queries_total", server=server) == 1500
     assert 1400 <= look.total("peak_queries_per_second", server=server) <= 1530
     assert look.total("over_budget_seconds_total", server=server) in (1, 2)
+
+
+def exclusive_program() -> int:
+    """Attaches a program that does nothing to the root of the cgroups as it was done before 4.14: alone."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    code = struct.pack("<BBhi", 0xB7, 0, 0, 1) + struct.pack("<BBhi", 0x95, 0, 0, 0)
+    text, body = ctypes.create_string_buffer(b"GPL"), ctypes.create_string_buffer(code)
+
+    def bpf(command: int, data: bytes) -> int:
+        made: int = libc.syscall(321, command, ctypes.create_string_buffer(data.ljust(128, b"\0")), 128)
+        assert made >= 0, os.strerror(ctypes.get_errno())
+        return made
+
+    program = bpf(5, struct.pack("<IIQQ", 8, 2, ctypes.addressof(body), ctypes.addressof(text)) + bytes(44) + struct.pack("<I", 1))
+    root = os.open(cgroup_root(), os.O_RDONLY)
+    bpf(8, struct.pack("<IIII", root, program, 1, 0))
+    os.close(root)
+    return program
+
+
+def test_counting_begins_when_the_cgroup_root_is_free(watch, lab) -> None:
+    """Another's exclusive program is named as what it is, and how to find it."""
+    server, program = lab.serve(73), exclusive_program()
+    root = os.open(cgroup_root(), os.O_RDONLY)
+    try:
+        one = watch(ready=False)
+        one.wait_ready()
+        until(lambda: one.tuner("dns")["state"] == "degraded", 10, "the tuner says why it does not count")
+        assert "exclusively" in one.tuner("dns")["why"] and "bpftool cgroup tree" in one.tuner("dns")["why"]
+    finally:
+        libc = ctypes.CDLL(None)
+        libc.syscall(321, 9, ctypes.create_string_buffer(struct.pack("<IIII", root, program, 1, 0).ljust(128, b"\0")), 128)
+        os.close(root)
+        os.close(program)
+    until(lambda: one.tuner("dns")["state"] == "active", 20, "the programs are attached")
+    with lab.udp() as client:
+        client.ask(server, count=5)
+        look = settle(one, lambda now: now.total("responses_total", server=server) >= 5, "five answers")
+    assert look.total("queries_total", server=server) == 5
+    assert one.condition("AgentDegraded")["status"] == "False"
+
+
+def test_a_budget_for_a_server_on_this_node_is_said_to_have_no_effect(watch, run) -> None:
+    one = watch("{budgets: [{server: 127.0.0.53, qps: 100}]}")
+    until(lambda: "127.0.0.53: this budget has no effect" in one.log, 10, "it is logged")
+    assert one.log.count("has no effect") == 1
+    assert "on this node" in run("explain", "dns.budgets").stdout
+
+
+def test_a_server_of_encrypted_dns_has_one_series(watch, lab) -> None:
+    server = V4.format(74)
+    one = watch()
+    for _ in range(3):
+        with lab.raw(CLIENT, socket.AF_INET, socket.SOCK_STREAM) as refused:
+            assert refused.connect_ex((server, 853))
+    look = settle(one, lambda now: now.total("encrypted_packets_total", server=server) == 3, "three packets")
+    assert len([series for series in look.metrics if f'"{server}"' in series]) == 1

@@ -22,8 +22,7 @@ def configuration(directory: Path, round_: int) -> Path:
     path = directory / "a.yaml"
     path.write_text(
         'mode: observe\nhttp: {listen: ""}\n'
-        f"runtime: {{mode: enforce, max_concurrent_downloads: {(10, 12)[round_ % 2]}, "
-        f"pull_progress_timeout: {30 + round_}m}}\n"
+        f"runtime: {{mode: enforce, max_concurrent_downloads: {(10, 12)[round_ % 2]}}}\n"
     )
     return path
 

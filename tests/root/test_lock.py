@@ -36,21 +36,9 @@ def test_commands_without_an_agent_wait_for_or_name_each_other(node: Node, run) 
     node.assert_unchanged()
 
 
-@pytest.mark.quick
-def test_commands_go_through_the_running_agent(node: Node, agent, run) -> None:
-    one = agent("neighbor: {ipv4: {gc_thresh3: 101000}}")
-    assert run("restore").returncode == 0
-    node.assert_unchanged()
-    assert run("apply").returncode == 0
-    assert sysctl(THRESHOLDS[2]) == "101000", "with the agent's own config"
-    assert one.setting(THRESHOLDS[2])["state"] == "in-sync"
-    assert run("restore").returncode == 0
-
-
 def test_the_socket_is_for_root_only(agent, directory) -> None:
     one = agent()
-    mode = one.socket_path.stat().st_mode & 0o777
-    assert mode & 0o077 == 0
+    assert one.socket_path.stat().st_mode & 0o777 == 0o600
     one.socket_path.chmod(0o666)  # even where the file lets everyone in
     (directory / "run").chmod(0o755)
     script = (
@@ -65,11 +53,4 @@ def test_the_socket_is_for_root_only(agent, directory) -> None:
         timeout=20,
     )
     assert " 200 " not in answer.stdout.split("\n")[0]
-    assert sysctl(THRESHOLDS[2]) == "100000"
-
-
-def test_no_change_is_accepted_over_tcp(agent) -> None:
-    one = agent()
-    for path in ("/v1/apply", "/v1/restore", "/metrics", "/livez"):
-        assert one.get(path, unix=False, method="POST")[0] == 405
     assert sysctl(THRESHOLDS[2]) == "100000"

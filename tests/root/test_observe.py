@@ -83,12 +83,6 @@ def test_plan_writes_nothing(node: Node, directory: Path, run) -> None:
     node.assert_unchanged()
 
 
-def test_the_observe_option(node: Node, agent) -> None:
-    one = agent(args=("--observe",))
-    assert one.setting(THRESHOLDS[0])["state"] == "observed"
-    node.assert_unchanged()
-
-
 def test_one_tuner_observes_and_the_other_enforces(node: Node, agent) -> None:
     one = agent("neighbor: {mode: observe}")
     until(lambda: one.setting("thp.enabled")["state"] == "in-sync", 5, "thp is enforced")

@@ -2,6 +2,7 @@
 """A real containerd, restarted through systemd's interface by `headroom apply`: only where it may be."""
 
 import json
+import threading
 import time
 from pathlib import Path
 from typing import Any, Callable
@@ -42,19 +43,26 @@ def test_now_means_that_it_is_in_force(lab: Lab, run: Callable[..., Any], config
     assert len(systemd.restarted) == 2, "the old file takes effect by the same policy"
 
 
-def test_a_runtime_that_does_not_come_back_gets_its_old_file(lab: Lab, run: Callable[..., Any], config: str) -> None:
-    daemon = lab.containerd()
-    systemd = lab.with_systemd()
+def fail_once(daemon: Any, systemd: Any, meanwhile: Callable[[], Any] = lambda: None) -> None:
+    """The first restart fails, after something has happened to the files; the next one starts it."""
 
-    def fail_once(_unit: str) -> None:
+    def restart(_unit: str) -> None:
         daemon.stop()
         if len(systemd.restarted) > 1:
             systemd.unit.state = "active"
             daemon.launch()
         else:
+            meanwhile()
             systemd.unit.state = "failed"
 
-    systemd.manager.restart = fail_once
+    systemd.manager.restart = restart
+
+
+def test_a_runtime_that_does_not_come_back_gets_its_old_file(lab: Lab, run: Callable[..., Any], config: str) -> None:
+    daemon = lab.containerd()
+    systemd = lab.with_systemd()
+
+    fail_once(daemon, systemd)
     answer = run("apply", "--config", config, wrap=lab.wrap, timeout=90)
     assert answer.returncode == 1
     assert "does not answer" in answer.stderr
@@ -94,16 +102,7 @@ def test_a_file_that_others_broke_during_the_restart_does_not_stay(
     systemd = lab.with_systemd()
     broken = CONTAINERD_CONFIG.replace("version = 2", "version = = 2")
 
-    def break_once(_unit: str) -> None:
-        daemon.stop()
-        if len(systemd.restarted) == 1:
-            lab.write("etc/containerd/config.toml", broken)
-            systemd.unit.state = "failed"
-        else:
-            systemd.unit.state = "active"
-            daemon.launch()
-
-    systemd.manager.restart = break_once
+    fail_once(daemon, systemd, lambda: lab.write("etc/containerd/config.toml", broken))
     answer = run("apply", "--config", config, wrap=lab.wrap, timeout=90)
     assert answer.returncode == 1
     assert "theirs are kept as rejected-config.toml" in answer.stderr, answer.stderr
@@ -111,6 +110,58 @@ def test_a_file_that_others_broke_during_the_restart_does_not_stay(
     assert (directory / "state/rejected-config.toml").read_text() == broken
     assert len(systemd.restarted) == 2
     assert daemon.alive() and daemon.answers()
+
+
+def test_a_roll_back_keeps_what_others_wrote_meanwhile(lab: Lab, run: Callable[..., Any], config: str) -> None:
+    daemon = lab.containerd()
+    systemd = lab.with_systemd()
+
+    fail_once(daemon, systemd, lambda: lab.config.write_text(lab.config.read_text() + "# by someone else\n"))
+    assert run("apply", "--config", config, wrap=lab.wrap, timeout=90).returncode == 1
+    assert lab.config.read_text() == CONTAINERD_CONFIG + "# by someone else\n"
+    assert len(systemd.restarted) == 2 and daemon.answers()
+    # Asked for once more, it is tried once more.
+    systemd.manager.restart = lambda _unit: daemon.restart()
+    assert run("apply", "--config", config, wrap=lab.wrap).returncode == 0
+    assert len(systemd.restarted) == 3
+
+
+def test_a_slow_restart_is_waited_for(lab: Lab, run: Callable[..., Any], config: str) -> None:
+    daemon = lab.containerd()
+    systemd = lab.with_systemd()
+
+    def answer_later(_unit: str) -> None:
+        daemon.stop()
+        systemd.unit.state = "activating"
+
+        def come_back() -> None:
+            daemon.launch()
+            systemd.unit.state = "active"
+
+        threading.Timer(3, come_back).start()
+
+    systemd.manager.restart = answer_later
+    answer = run("apply", "--config", config, wrap=lab.wrap, timeout=60)
+    assert answer.returncode == 0, answer.stderr
+    assert systemd.restarted == ["containerd.service"]
+
+
+@pytest.mark.parametrize("what", ["no bus", "no journal"])
+def test_without_what_it_needs_there_is_no_restart(
+    lab: Lab, run: Callable[..., Any], config: str, directory: Path, what: str
+) -> None:
+    lab.containerd()
+    systemd = lab.with_systemd()
+    never = directory / "never.yaml"
+    never.write_text(CONFIG.replace("now", "never"))
+    assert run("apply", "--config", str(never), wrap=lab.wrap).returncode == 0
+    env = {"DBUS_SYSTEM_BUS_ADDRESS": "unix:path=/nonexistent/bus"} if what == "no bus" else {}
+    if what == "no journal":  # a directory where the new one is to be written
+        (directory / "state/journal.json.new").mkdir()
+        (directory / "state/journal.json.1.new").mkdir()
+    answer = run("apply", "--config", config, wrap=lab.wrap, env=env)
+    assert answer.returncode == 1 if what == "no journal" else "no-systemd" in answer.stdout, answer.stdout
+    assert systemd.restarted == []
 
 
 def test_a_broken_file_is_not_restarted_into(lab: Lab, run: Callable[..., Any], config: str, directory: Path) -> None:
@@ -139,6 +190,33 @@ def test_a_restart_without_effect_is_not_repeated(
         assert (running.setting(NAME)["state"], running.setting(NAME)["reason"]) == ("failed", "no-effect")
         assert running.stop() == 0
     assert systemd.restarted == ["containerd.service"]
+
+
+@pytest.mark.parametrize("what", ["no-systemd", "file-unusable", "restart-refused", "no-effect"])
+def test_the_condition_names_what_holds_the_restart_up(
+    lab: Lab, run: Callable[..., Any], agent: Callable[..., Agent], directory: Path, what: str
+) -> None:
+    """And not runtime.restart to an administrator who has set it."""
+    lab.containerd()
+    systemd = lab.with_systemd()
+    systemd.manager.restart = lambda _unit: None
+    systemd.unit.kill_mode = "control-group" if what == "restart-refused" else "process"
+    never = directory / "never.yaml"
+    never.write_text(CONFIG.replace("now", "never"))
+    assert run("apply", "--config", str(never), wrap=lab.wrap).returncode == 0
+    if what == "file-unusable":
+        lab.config.write_text(lab.config.read_text().replace("version = 2", "version = = 2"))
+    env = {"DBUS_SYSTEM_BUS_ADDRESS": "unix:path=/nonexistent/bus"} if what == "no-systemd" else {}
+    running = agent(CONFIG, wrap=lab.wrap, env=env)
+    until(lambda: running.condition("RuntimeRestartPending")["reason"] == what, 40, running.log)
+    message = running.condition("RuntimeRestartPending")["message"]
+    cause = {
+        "no-systemd": "systemd cannot be reached",
+        "file-unusable": "cannot be restarted with a broken file: /etc/containerd/config.toml:2:",
+        "restart-refused": "its KillMode is control-group",
+        "no-effect": "does not run with it",
+    }
+    assert cause[what] in message and "set runtime.restart" not in message
 
 
 @pytest.mark.parametrize("what", ["KillMode", "BoundBy", "not active"])

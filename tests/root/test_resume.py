@@ -106,6 +106,21 @@ def test_the_runtime_comes_back(lab: Lab, directory: Path, agent: Callable[..., 
     assert lab.config.read_bytes() == CONTAINERD_CONFIG.encode()
 
 
+@pytest.mark.slow
+def test_without_systemd_it_stays_open(lab: Lab, directory: Path, agent: Callable[..., Agent], run: Callable[..., Any]) -> None:
+    lab.containerd()
+    killed_amid(lab, agent, comes_back=False)
+    config = directory / "agent.yaml"
+    env = {"DBUS_SYSTEM_BUS_ADDRESS": "unix:path=/nonexistent/bus"}
+    run("apply", "--config", str(config), wrap=lab.wrap, env=env, timeout=90)
+    assert marks(directory)[0]["open"]
+    # What the configuration forbids by now is left as it is.
+    config.write_text(CONFIG.format("never", 10))
+    run("apply", "--config", str(config), wrap=lab.wrap, timeout=90)
+    assert is_over(directory)()
+    assert "max_concurrent_downloads = 10" in lab.config.read_text()
+
+
 def test_the_hour_of_when_idle_outlives_the_agent(lab: Lab, directory: Path, agent: Callable[..., Agent]) -> None:
     lab.containerd()
     systemd = lab.with_systemd()

@@ -2,6 +2,7 @@
 """What the agent sets in real runtimes, how that takes effect, and how it is restored."""
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any, Callable
@@ -235,6 +236,21 @@ def test_restore_leaves_what_others_wrote(lab: Lab, watcher: Watcher, run: Calla
     assert "file-changed-since" in done.stdout
     assert lab.config.read_text() == CONTAINERD_CONFIG + "# by somebody else\n"
     assert json.loads(lab.daemon_json.read_text()) == {"log-level": "info"}
+
+
+def test_restore_says_that_the_original_bytes_are_lost(lab: Lab, directory: Path, run: Callable[..., Any]) -> None:
+    """Ours goes, nothing is invented, and once it is an error that the file is not the original."""
+    lab.write("etc/docker/daemon.json", '{"log-level": "warn", "max-concurrent-downloads": 5}\n')
+    lab.dockerd()
+    config = directory / "alone.yaml"
+    config.write_text("mode: observe\nruntime: {mode: enforce}\n")
+    assert run("apply", "--config", str(config), wrap=lab.wrap).returncode == 0
+    shutil.rmtree(directory / "state/files")
+    done = run("restore", "--config", str(config), wrap=lab.wrap)
+    assert done.returncode == 1
+    assert "not set to 5: the original bytes of /etc/docker/daemon.json are lost" in done.stderr, done.stderr
+    assert json.loads(lab.daemon_json.read_text()) == {"log-level": "warn"}
+    assert run("restore", "--config", str(config), wrap=lab.wrap).returncode == 0
 
 
 @pytest.mark.containerd2

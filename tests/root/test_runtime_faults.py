@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Broken configurations and broken runtimes: one clear word each, nothing touched, and back by itself."""
 
+import json
 import os
 import signal
 import socket
@@ -18,6 +19,13 @@ from runtimelab import CONTAINERD_CONFIG, Lab, lab, watcher  # noqa: F401
 from test_runtime import DOCKER, DOWNLOADS, LINE, Watcher, found, wait_reason, wait_setting
 
 SECRET = "hunter2-not-to-be-seen"
+
+
+@pytest.fixture
+def enforcing(directory: Path) -> str:
+    path = directory / "enforcing.yaml"
+    path.write_text('mode: observe\nhttp: {listen: ""}\nruntime: {mode: enforce}\n')
+    return str(path)
 
 
 def test_broken_toml_is_named_and_left_alone(lab: Lab, watcher: Watcher) -> None:
@@ -59,12 +67,45 @@ def test_broken_daemon_json_is_named_and_left_alone(lab: Lab, watcher: Watcher, 
     wait_setting(running, DOCKER, "in-sync")
 
 
+def test_a_containerd_without_its_cri_is_known_and_left_alone(lab: Lab, watcher: Watcher) -> None:
+    text = 'version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n'
+    lab.config.write_text(text)
+    lab.containerd()
+    running = watcher()
+    wait_setting(running, DOWNLOADS, "unsupported")
+    assert found(running, "containerd")["version"].startswith("1.6")
+    running.wait_condition("RuntimeUnreachable", "False")
+    assert lab.config.read_text() == text
+
+
 def test_dockerd_with_an_option_for_it(lab: Lab, watcher: Watcher) -> None:
     lab.dockerd("--max-concurrent-downloads=5")
     running = watcher()
     setting = wait_reason(running, DOCKER, "on-command-line")
     assert setting["actual"] == "5"
     assert not lab.daemon_json.exists()
+
+
+def test_dockerd_with_another_pid_file_is_set(lab: Lab, run: Callable[..., Any], enforcing: str) -> None:
+    lab.dockerd("--pidfile=/run/other.pid")
+    answer = run("apply", "--config", enforcing, wrap=lab.wrap)
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    assert json.loads(lab.daemon_json.read_text()) == {"max-concurrent-downloads": 10}
+    assert run("plan", "--only", "runtime", "--config", enforcing, wrap=lab.wrap).stdout == "Nothing to change.\n"
+
+
+def test_commands_without_an_agent_name_a_runtime_that_hangs(
+    lab: Lab, run: Callable[..., Any], enforcing: str
+) -> None:
+    daemon = lab.containerd()
+    daemon.signal(signal.SIGSTOP)
+    for command, code in (("plan", 2), ("apply", 1), ("status", 2)):
+        answer = run(command, "--config", enforcing, wrap=lab.wrap)
+        said = answer.stdout + answer.stderr
+        assert answer.returncode == code and "Nothing to change" not in said, (command, said)
+        assert "containerd" in said and "answer" in said, (command, said)
+    daemon.signal(signal.SIGCONT)
+    assert lab.config.read_text() == CONTAINERD_CONFIG
 
 
 def test_a_read_only_etc(lab: Lab, watcher: Watcher) -> None:

@@ -91,3 +91,18 @@ def test_dockers_last_mirror_goes_at_once(lab: Lab, watcher: Watcher) -> None:
     assert registry.name in lab.docker("GET", "/info")[1]
     registry.stop()
     until(lambda: registry.name not in lab.docker("GET", "/info")[1], 90, f"taken out\n{running.log}", 0.2)
+
+
+def test_mirrors_that_the_configuration_excludes_are_not_written(lab: Lab, watcher: Watcher) -> None:
+    """containerd reads no hosts.toml beside the deprecated registry.mirrors."""
+    registry = lab.registry()
+    text = CONTAINERD_CONFIG + (
+        '[plugins."io.containerd.grpc.v1.cri".registry.mirrors."quay.io"]\n  endpoint = ["http://127.0.0.1:1"]\n'
+    )
+    lab.config.write_text(text)
+    lab.containerd()
+    running = watcher(mirrors(("docker.io", f"http://{registry.name}")))
+    wait_reason(running, NAME, "mirrors-without-effect")
+    assert running.setting("containerd.config_path")["state"] == "unsupported"
+    assert not (lab.certs / "docker.io").exists()
+    assert lab.config.read_text() == text

@@ -97,20 +97,30 @@ def test_pulls_in_flight(lab: Lab, watcher: Watcher) -> None:
         lambda: [p for p in found(running, "containerd")["pulls"] if p["image"]], 10, "whose image it is", 0.1
     )
     assert {p["image"] for p in named} == {"127.0.0.1/team/app"}, "as containerd labels it: without the port"
-    assert running.metrics()['headroom_pulls_active{registry="127.0.0.1"}'] == 1
+    until(lambda: running.metrics().get('headroom_pulls_active{registry="127.0.0.1"}') == 1, 10, "one pull", 0.1)
     proxy.rate = 0
     criwire.finish(pull)
     until(lambda: not found(running, "containerd")["pulls"], 10, "all came in")
-    label = '{registry="127.0.0.1"}'
+    label = f'{{registry="{proxy.name}"}}'
     metrics = until(
         lambda: (m := running.metrics()).get(f"headroom_pull_duration_seconds_count{label}") and m, 20, "a duration"
     )
     assert metrics[f"headroom_pull_bytes_total{label}"] > 1 << 20
     assert metrics[f"headroom_pulls_active{label}"] == 0
+    assert metrics['headroom_pull_bytes_total{registry="127.0.0.1"}'] == 0
     assert metrics['headroom_runtime_max_concurrent_downloads{runtime="containerd"}'] == 3
     assert any(name.startswith('headroom_runtime_info{runtime="containerd",version="1.6') for name in metrics)
     assert len(metrics) < 300
     running.wait_condition("PullStuck", "False")
+
+    # With an image from there the port is known from the beginning.
+    registry.push("team/other", Image(2, 4 << 20))
+    proxy.rate = 700 * 1024
+    pull = criwire.start_pull(lab.containerd_socket, f"{proxy.name}/team/other:latest")
+    image = f"{proxy.name}/team/other"
+    until(lambda: any(p["image"] == image for p in found(running, "containerd")["pulls"]), 20, "the port", 0.1)
+    proxy.rate = 0
+    criwire.finish(pull)
 
 
 def test_pulls_of_docker_in_flight(lab: Lab, watcher: Watcher) -> None:
@@ -129,8 +139,8 @@ def test_pulls_of_docker_in_flight(lab: Lab, watcher: Watcher) -> None:
     proxy.rate = 0
     thread.join(30)
     until(lambda: not found(running, "docker")["pulls"], 10, "all came in")
-    fetched = sum(v for k, v in running.metrics().items() if k.startswith("headroom_pull_bytes_total"))
-    assert 0 < fetched < 2 * image.bytes
+    label = f'headroom_pull_bytes_total{{registry="{proxy.name}"}}'
+    assert 0 < until(lambda: running.metrics().get(label), 20, "bytes of its registry") < 2 * image.bytes
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 """What the agent does, and what it would do, is never in doubt."""
 
 import os
+import threading
 import time
 from pathlib import Path
 
@@ -48,6 +49,7 @@ def test_the_observe_option_needs_no_write_access(node: Node, agent, directory: 
     wrap = ("unshare", "--mount", "sh", "-ec",
             f'mount -t tmpfs -o ro none {directory}/state; exec "$@"', "sh")  # fmt: skip
     one = agent(args=("--observe",), wrap=wrap)
+    assert one.setting(THRESHOLDS[0])["state"] == "observed"
     assert one.condition("AgentDegraded")["status"] == "False", one.condition("AgentDegraded")
     assert one.condition("SettingFailed")["status"] == "False"
     node.assert_unchanged()
@@ -94,6 +96,46 @@ def test_a_container_without_the_hosts_run_only_observes(node: Node, agent, dire
     assert condition["status"] == "True" and "/run/headroom" in condition["message"], condition
     assert one.setting(THRESHOLDS[2])["state"] == "observed"
     node.assert_unchanged()
+
+
+@pytest.mark.parametrize("made", [True, False])
+@pytest.mark.parametrize(
+    "parent, variable, observed",
+    [("run", "HEADROOM_RUNTIME_DIR", True), ("var/lib", "HEADROOM_STATE_DIR", False)],
+)
+def test_a_container_whose_directory_is_not_the_hosts_says_so(
+    node: Node, agent, directory: Path, parent: str, variable: str, observed: bool, made: bool
+) -> None:
+    """Another mount than the host's, such as an emptyDir, is there in its place, whether the host has one or not."""
+    host = directory / "host"
+    host.mkdir()
+    tmpfs = "mount -t tmpfs none {0}; mkdir -p {0}/{1}"
+    mounts = [tmpfs.format(f"/{parent}", "headroom"), tmpfs.format(host / parent, "headroom" if made else "")]
+    script = "; ".join([f"mount --rbind / {host}", *mounts, f"unset {variable}"])
+    wrap = ("unshare", "--mount", "sh", "-ec", script + '; exec "$@"', "sh")
+    socket = directory / "one.sock"
+    one = agent(f'http: {{listen: "", socket: {socket}}}', wrap=wrap, env={"HEADROOM_HOST_ROOT": str(host)}, ready=False)
+    one.socket_path = socket
+    one.wait_ready()
+    condition = one.wait_condition("AgentDegraded")
+    assert f"/{parent}/headroom: not the host's" in condition["message"], condition
+    assert (one.setting(THRESHOLDS[2])["state"] == "observed") == observed
+
+
+def test_a_purge_removes_the_records_and_a_new_agent_enforces(node: Node, agent, run, directory: Path) -> None:
+    one = agent()
+    refused = run("restore", "--purge", timeout=40)
+    assert refused.returncode == 1 and "lock is held" in refused.stderr
+    assert sysctl(THRESHOLDS[2]) == DEFAULTS[THRESHOLDS[2]]
+    ending = threading.Timer(1, one.stop)  # as a pod that is being deleted
+    ending.start()
+    purged = run("restore", "--purge")
+    ending.join()
+    assert purged.returncode == 0, purged.stderr
+    node.assert_unchanged()
+    assert not (directory / "run").exists() and not (directory / "state").exists()
+    agent()
+    assert sysctl(THRESHOLDS[2]) == DEFAULTS[THRESHOLDS[2]]
 
 
 @pytest.mark.parametrize("only", [(), ("--only", "neighbor")])

@@ -14,8 +14,7 @@ struct sending {
 };
 
 struct replay {
-	struct dns_sensor sensor; /* its configuration, table and roles */
-	struct dns_seen seen;
+	struct dns_sensor sensor; /* its configuration, roles and what is seen */
 	struct dns_memory memory;
 	struct sending sendings[SENDS_MAX];
 	size_t n_sendings;
@@ -24,7 +23,6 @@ struct replay {
 		uint32_t bins[DNS_BINS];
 	} kernel[8];
 	uint32_t link_local[DNS_BINS], by_sender[2][DNS_BINS];
-	struct dns_seconds link_local_seconds;
 	uint64_t uplinks;
 	uint64_t ticked_us; /* the last poll */
 };
@@ -96,9 +94,9 @@ static bool take_part(
 	if (scenario_is(scenario, "send"))
 		return take_send(scenario, replay, server);
 	if (scenario_is(scenario, "user"))
-		return take_user(scenario, &replay->sensor.table.labels[server->label]);
+		return take_user(scenario, server->label);
 	if (scenario_is(scenario, "no-users")) {
-		replay->sensor.table.labels[server->label].n_users = 0;
+		server->label->n_users = 0;
 		return true;
 	}
 	if (scenario_is(scenario, "pending"))
@@ -108,7 +106,7 @@ static bool take_part(
 	if (!scenario_is(scenario, "unanswered") || !scenario_number(scenario, &number))
 		return false;
 	dns_minute_pass(server, scenario->now_us);
-	dns_server_take_unanswered(&replay->sensor.table, server, number);
+	dns_server_take_unanswered(&replay->sensor.seen.table, server, number);
 	return true;
 }
 
@@ -131,11 +129,11 @@ static bool take_server(struct scenario *scenario, void *base)
 
 	if (!take_address(scenario, &key))
 		return false;
-	server = dns_server_get(&replay->sensor.table, &key);
+	server = dns_server_get(&replay->sensor.seen.table, &key);
 	if (!server)
 		return false;
 	dns_set_role(&replay->sensor.config, &replay->sensor.env, server);
-	dns_label_offer(&replay->sensor.table, server);
+	dns_label_offer(&replay->sensor.seen.table, server);
 	while (scenario->next < scenario->n_words)
 		if (!take_part(scenario, replay, server))
 			return false;
@@ -159,12 +157,11 @@ static bool take_budget(struct scenario *scenario, void *base)
 	if (!automatic && !take_address(scenario, &key))
 		return false;
 	while (scenario->next < scenario->n_words) {
-		uint64_t *number = scenario_is(scenario, "qps")       ? &budget.qps
-				   : scenario_is(scenario, "pps")     ? &budget.pps
-				   : scenario_is(scenario, "pending") ? &budget.pending
-								      : NULL;
+		int i = 0;
 
-		if (!number || !scenario_number(scenario, number))
+		while (i < DNS_NUMBERS && !scenario_is(scenario, dns_numbers[i].key))
+			i++;
+		if (i == DNS_NUMBERS || !scenario_number(scenario, &budget.max[i]))
 			return false;
 	}
 	if (automatic) {
@@ -191,7 +188,7 @@ static bool take_cluster(struct scenario *scenario, void *base)
 }
 
 static const struct scenario_word config[] = {
-	WORD_CONST("unwatched", struct replay, seen.watched, false),
+	WORD_CONST("unwatched", struct replay, sensor.seen.watched, false),
 	WORD_TEXT("cloud", struct replay, sensor.env.cloud),
 	WORD_CALL("budget", take_budget),
 	WORD_CONST("no-budgets", struct replay, sensor.config.budget_auto, false),
@@ -222,53 +219,51 @@ static void send_until(struct replay *replay, uint64_t now_ns)
 			struct dns_totals totals = sending->server->totals;
 
 			totals.queries[DNS_UDP] += n;
-			dns_server_take(
-				&replay->sensor.table, sending->server, &totals, now_ns / 1000);
+			dns_server_take(&replay->sensor.seen.table, sending->server, &totals,
+				now_ns / 1000);
 		}
 	}
 }
 
-static int tick(struct replay *replay, struct decide_input *input, struct proposal *proposal)
+static void tick(struct replay *replay, struct decide_input *input, struct proposal *proposal)
 {
-	struct dns_server_table *table = &replay->sensor.table;
+	struct dns_server_table *table = &replay->sensor.seen.table;
 	uint64_t now_ns = input->now_us * 1000;
 
 	send_until(replay, now_ns);
 	for (size_t i = 0; i < table->n; i++) {
 		struct dns_server_state *server = table->servers[i];
-		uint64_t qps = server->budget.sustained ? 0 : server->budget.qps;
+		uint64_t qps = server->budget.sustained ? 0 : server->budget.max[DNS_QUERIES];
 
 		dns_set_role(&replay->sensor.config, &replay->sensor.env, server);
 		dns_minute_pass(server, input->now_us);
 		dns_server_take_pending(server, server->pending);
 		dns_seconds_take(&server->queries, bins_of(replay, server), now_ns, qps);
 	}
-	dns_seconds_take(&replay->link_local_seconds, replay->link_local, now_ns, 1024);
-	replay->seen.link_local = &replay->link_local_seconds;
-	replay->seen.n_senders = 2;
-	replay->seen.uplinks = (unsigned)replay->uplinks;
+	dns_seconds_take(&replay->sensor.seen.link_local, replay->link_local, now_ns, 1024);
+	replay->sensor.seen.n_senders = 2;
+	replay->sensor.seen.uplinks = (unsigned)replay->uplinks;
 	for (size_t i = 0; i < 2; i++)
-		dns_seconds_take(
-			&replay->seen.senders[i].seconds, replay->by_sender[i], now_ns, 1024);
-	dns_forwarders_list(&replay->seen);
+		dns_seconds_take(&replay->sensor.seen.senders[i].seconds, replay->by_sender[i],
+			now_ns, 1024);
+	dns_forwarders_list(&replay->sensor.seen);
 	replay->ticked_us = input->now_us;
 	proposal_reset(proposal);
-	return dns_decide(&replay->seen, &replay->memory, input, proposal);
+	dns_decide(&replay->sensor.seen, &replay->memory, input, proposal);
 }
 
 /* Polls once a second, as the agent does, up to this moment. */
-static int decide(void *self, const struct decide_input *input, struct proposal *proposal)
+static void decide(void *self, const struct decide_input *input, struct proposal *proposal)
 {
 	struct replay *replay = self;
 	struct decide_input moment = *input;
-	int r = 0;
 
 	for (moment.now_us = replay->ticked_us + USEC_PER_SEC;
-		replay->ticked_us > 0 && r == 0 && moment.now_us < input->now_us;
+		replay->ticked_us > 0 && moment.now_us < input->now_us;
 		moment.now_us += USEC_PER_SEC)
-		r = tick(replay, &moment, proposal);
+		tick(replay, &moment, proposal);
 	moment.now_us = input->now_us;
-	return r < 0 ? r : tick(replay, &moment, proposal);
+	tick(replay, &moment, proposal);
 }
 
 static void begin(void *self)
@@ -276,9 +271,8 @@ static void begin(void *self)
 	struct replay *replay = self;
 
 	replay->sensor.config.budget_auto = true;
-	replay->seen.watched = true;
+	replay->sensor.seen.watched = true;
 	replay->uplinks = 1;
-	replay->seen.table = &replay->sensor.table;
 }
 
 static void end(void *self)
@@ -286,11 +280,11 @@ static void end(void *self)
 	struct replay *replay = self;
 
 	dns_memory_clear(&replay->memory);
-	dns_server_table_clear(&replay->sensor.table);
+	dns_server_table_clear(&replay->sensor.seen.table);
 }
 
 const struct scenario_tuner dns_scenario = {
-	.name = "dns",
+	.ops = &dns_tuner,
 	.size = sizeof(struct replay),
 	.at = at_words,
 	.config = config,

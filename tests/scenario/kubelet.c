@@ -7,15 +7,16 @@
 
 #define MAIN_FILE "/var/lib/kubelet/config.yaml"
 
-struct replay {
-	struct kubelet_seen seen; /* values without their defaults */
-	struct kubelet_config config;
-};
+static void fill_defaults(struct kubelet_seen *seen)
+{
+	kubelet_fill_defaults(&seen->values, false);
+	kubelet_fill_defaults(&seen->others, false);
+}
 
 static bool take_presence(struct scenario *scenario, void *base)
 {
 	static const char *const words[] = {"absent", "stopped", "running"};
-	struct kubelet_seen *seen = base;
+	struct kubelet_seen *seen = &((struct kubelet *)base)->seen;
 
 	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
 		if (!scenario_is(scenario, words[i]))
@@ -30,7 +31,7 @@ static bool take_presence(struct scenario *scenario, void *base)
 /* What the main file or a flag says; "-" for nothing. */
 static bool take_value(struct scenario *scenario, void *base)
 {
-	struct kubelet_seen *seen = base;
+	struct kubelet_seen *seen = &((struct kubelet *)base)->seen;
 	struct kubelet_value value = {.origin = KUBELET_FILE, .file = MAIN_FILE, .line = 7};
 	int field = 0;
 
@@ -46,12 +47,13 @@ static bool take_value(struct scenario *scenario, void *base)
 		return false;
 	seen->values.field[field] = value;
 	seen->others.field[field] = value;
+	fill_defaults(seen);
 	return true;
 }
 
 static bool take_own(struct scenario *scenario, void *base)
 {
-	struct kubelet_seen *seen = base;
+	struct kubelet_seen *seen = &((struct kubelet *)base)->seen;
 	struct kubelet_value *value = &seen->values.field[KUBELET_SERIALIZE_IMAGE_PULLS];
 
 	seen->own = scenario_is(scenario, "written") ? KUBELET_OWN_WRITTEN
@@ -60,47 +62,41 @@ static bool take_own(struct scenario *scenario, void *base)
 	*value = seen->others.field[KUBELET_SERIALIZE_IMAGE_PULLS];
 	if (seen->own == KUBELET_OWN_WRITTEN)
 		*value = (struct kubelet_value){.origin = KUBELET_FILE, .text = "false"};
+	fill_defaults(seen);
 	return seen->own != KUBELET_OWN_MISSING || scenario_is(scenario, "missing");
 }
 
 static bool take_running(struct scenario *scenario, void *base)
 {
-	struct kubelet_seen *seen = base;
+	struct kubelet_seen *seen = &((struct kubelet *)base)->seen;
 
 	seen->values_run = scenario_is(scenario, "values");
 	seen->others_run = !seen->values_run && scenario_is(scenario, "others");
 	return seen->values_run || seen->others_run || scenario_is(scenario, "unknown");
 }
 
-/* Of struct kubelet_seen, which struct replay begins with. */
 static const struct scenario_word at[] = {
 	WORD_CALL("kubelet", take_presence),
-	WORD_TEXT("dir", struct kubelet_seen, config_dir),
+	WORD_TEXT("dir", struct kubelet, seen.config_dir),
 	WORD_CALL("own", take_own),
 	WORD_CALL("runs", take_running),
-	WORD_TEXT("broken", struct kubelet_seen, why),
-	WORD_CONST("overridden", struct kubelet_seen, overridden, true),
+	WORD_TEXT("broken", struct kubelet, seen.why),
+	WORD_CONST("overridden", struct kubelet, seen.overridden, true),
 	WORD_CALL(NULL, take_value),
 };
 
 static const struct scenario_word config[] = {
-	WORD_CONST("manage", struct replay, config.manage, true), {0}};
+	WORD_CONST("manage", struct kubelet, manage, true), {0}};
 
-static int decide(void *self, const struct decide_input *input, struct proposal *proposal)
+static void begin(void *self)
 {
-	struct replay *replay = self;
-	struct kubelet_seen seen = replay->seen;
-
-	(void)input;
-	kubelet_fill_defaults(&seen.values, false);
-	kubelet_fill_defaults(&seen.others, false);
-	return kubelet_decide(&seen, &replay->config, proposal);
+	fill_defaults(&((struct kubelet *)self)->seen);
 }
 
 const struct scenario_tuner kubelet_scenario = {
-	.name = "kubelet",
-	.size = sizeof(struct replay),
+	.ops = &kubelet_tuner,
+	.size = sizeof(struct kubelet),
 	.at = at,
 	.config = config,
-	.decide = decide,
+	.open = begin,
 };

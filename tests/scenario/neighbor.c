@@ -5,11 +5,6 @@
 
 #include <errno.h>
 
-struct replay {
-	struct neighbor neighbor;
-	struct neighbor_memory memory;
-};
-
 static bool take_thresholds(struct scenario *scenario, void *base)
 {
 	struct neighbor_table_seen *table = base;
@@ -60,16 +55,16 @@ static const struct scenario_word table_words[] = {
 
 static bool take_ipv4(struct scenario *scenario, void *base)
 {
-	struct replay *replay = base;
+	struct neighbor *neighbor = base;
 
-	return scenario_take(scenario, table_words, &replay->neighbor.tables[NEIGHBOR_IPV4]);
+	return scenario_take(scenario, table_words, &neighbor->tables[NEIGHBOR_IPV4]);
 }
 
 static bool take_ipv6(struct scenario *scenario, void *base)
 {
-	struct replay *replay = base;
+	struct neighbor *neighbor = base;
 
-	return scenario_take(scenario, table_words, &replay->neighbor.tables[NEIGHBOR_IPV6]);
+	return scenario_take(scenario, table_words, &neighbor->tables[NEIGHBOR_IPV6]);
 }
 
 static const struct scenario_word at[] = {
@@ -80,51 +75,43 @@ static const struct scenario_word at[] = {
 
 static bool take_family_config(struct scenario *scenario, void *base)
 {
-	struct replay *replay = base;
+	struct neighbor *neighbor = base;
 	bool ipv6 = scenario_is(scenario, "ipv6");
-	uint64_t *threshold = replay->neighbor.config.families[ipv6].threshold;
+	uint64_t *threshold = neighbor->config.families[ipv6].threshold;
 
 	if (!ipv6 && !scenario_is(scenario, "ipv4"))
 		return false;
 	if (scenario_is(scenario, "keep"))
-		return replay->neighbor.config.families[ipv6].keep = true;
+		return neighbor->config.families[ipv6].keep = true;
 	return scenario_number(scenario, &threshold[0]) &&
 	       scenario_number(scenario, &threshold[1]) && scenario_number(scenario, &threshold[2]);
 }
 
 static const struct scenario_word config[] = {
-	WORD_CONST("lower", struct replay, neighbor.config.lower, true),
-	WORD_CONST("grow", struct replay, neighbor.config.grow, true),
-	WORD_NUMBER("ceiling", struct replay, neighbor.config.ceiling),
+	WORD_CONST("lower", struct neighbor, config.lower, true),
+	WORD_CONST("grow", struct neighbor, config.grow, true),
+	WORD_NUMBER("ceiling", struct neighbor, config.ceiling),
 	WORD_CALL(NULL, take_family_config),
 };
 
 /* A fresh node of 16 GiB. */
 static void begin(void *self)
 {
-	struct replay *replay = self;
+	struct neighbor *neighbor = self;
 
-	replay->neighbor.memory_bytes = UINT64_C(16) << 30;
+	neighbor->memory_bytes = UINT64_C(16) << 30;
 	for (int family = 0; family < NEIGHBOR_FAMILIES; family++) {
-		replay->neighbor.tables[family] = (struct neighbor_table_seen){
+		neighbor->tables[family] = (struct neighbor_table_seen){
 			.threshold = {"128", "512", "1024"}, .exact = true};
-		memcpy(replay->neighbor.config.families[family].threshold,
+		memcpy(neighbor->config.families[family].threshold,
 			(uint64_t[]){80000, 90000, 100000}, 3 * sizeof(uint64_t));
 	}
 }
 
-static int decide(void *self, const struct decide_input *input, struct proposal *proposal)
-{
-	struct replay *replay = self;
-
-	return neighbor_decide(&replay->neighbor, input, &replay->memory, proposal);
-}
-
 const struct scenario_tuner neighbor_scenario = {
-	.name = "neighbor",
-	.size = sizeof(struct replay),
+	.ops = &neighbor_tuner,
+	.size = sizeof(struct neighbor),
 	.at = at,
 	.config = config,
 	.open = begin,
-	.decide = decide,
 };

@@ -6,23 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-enum { CONTAINERD, DOCKER, RUNTIMES };
-
-#define RECORDS_MAX 8
-#define ITEMS_MAX   8
-
-struct replay {
-	struct node_runtime runtimes[RUNTIMES];
-	bool found[RUNTIMES];
-	struct mirror mirrors[ITEMS_MAX];
-	struct runtime_hosts hosts[ITEMS_MAX];
-	size_t n_mirrors, n_hosts;
-	struct runtime_config config;
-	bool once;
-	struct runtime_memory memory;
-	struct file_record records[RECORDS_MAX];
-	size_t n_records;
-};
+#define ITEMS_MAX 8
 
 static const char *const cri_tables[] = {"plugins.\"io.containerd.grpc.v1.cri\"", NULL};
 
@@ -37,48 +21,45 @@ static void init_containerd(struct node_runtime *runtime)
 		.unit = "containerd.service",
 		.has_socket = true};
 	copy_text(runtime->version, sizeof(runtime->version), "1.6.20");
-	copy_text(runtime->binary, sizeof(runtime->binary), "/usr/bin/containerd");
-	copy_text(
-		runtime->config_path, sizeof(runtime->config_path), "/etc/containerd/config.toml");
+	copy_text(runtime->process.program, SETTING_PATH_MAX, "/usr/bin/containerd");
+	copy_text(runtime->process.config, SETTING_PATH_MAX, "/etc/containerd/config.toml");
 	copy_text(runtime->downloads, SETTING_VALUE_MAX, "3");
 	copy_text(runtime->timeout, SETTING_VALUE_MAX, "5m0s");
 	for (int i = 0; i < CONTAINERD_SETTINGS; i++) {
 		struct containerd_key *key = &runtime->containerd.keys[i];
 
-		copy_text(key->path, sizeof(key->path), runtime->config_path);
+		copy_text(key->path, sizeof(key->path), runtime->process.config);
 		key->tables = cri_tables;
 		key->key = keys[i];
 	}
 }
 
-static void open_node(void *self)
+static void init_docker(struct node_runtime *runtime)
 {
-	struct replay *replay = self;
-
-	init_containerd(&replay->runtimes[CONTAINERD]);
-	replay->runtimes[DOCKER].found = (struct runtime){.name = "docker",
+	runtime->found = (struct runtime){.name = "docker",
 		.kind = RUNTIME_DOCKER,
 		.socket = "/run/docker.sock",
 		.unit = "docker.service",
 		.has_socket = true};
-	copy_text(replay->runtimes[DOCKER].version, 64, "20.10.24");
-	copy_text(
-		replay->runtimes[DOCKER].config_path, SETTING_PATH_MAX, "/etc/docker/daemon.json");
-	copy_text(replay->runtimes[DOCKER].downloads, SETTING_VALUE_MAX, "3");
-	copy_text(replay->runtimes[DOCKER].docker_info.mirrors, SETTING_VALUE_MAX, "none");
-	for (int i = 0; i < RUNTIMES; i++) {
-		replay->runtimes[i].pid = 100 + i;
-		replay->runtimes[i].answer = RUNTIME_ANSWERS;
-		replay->runtimes[i].answered_once = replay->runtimes[i].files_known = true;
-		replay->runtimes[i].since_us = replay->runtimes[i].pulls_at_us = 1;
-	}
-	replay->config = (struct runtime_config){
-		.downloads = 10, .timeout_us = 30 * 60 * USEC_PER_SEC, .restart = RESTART_NEVER};
+	copy_text(runtime->version, sizeof(runtime->version), "20.10.24");
+	copy_text(runtime->process.config, SETTING_PATH_MAX, "/etc/docker/daemon.json");
+	copy_text(runtime->downloads, SETTING_VALUE_MAX, "3");
+	copy_text(runtime->docker_info.mirrors, SETTING_VALUE_MAX, "none");
+}
+
+static void open_node(void *self)
+{
+	struct runtime_tuner *tuner = self;
+
+	tuner->sample.runtimes = calloc(RUNTIME_MAX, sizeof(*tuner->sample.runtimes));
+	tuner->sample.hosts = calloc(ITEMS_MAX, sizeof(*tuner->sample.hosts));
+	tuner->config.numbers[CONTAINERD_DOWNLOADS].value = 10;
+	tuner->config.numbers[CONTAINERD_PROGRESS_TIMEOUT].value = 30 * 60 * USEC_PER_SEC;
 }
 
 static void close_node(void *self)
 {
-	runtime_memory_clear(&((struct replay *)self)->memory);
+	runtime_sample_clear(&((struct runtime_tuner *)self)->sample);
 }
 
 /* ---- what a runtime is like ---- */
@@ -140,7 +121,8 @@ static bool take_layer(struct scenario *scenario, void *base)
 		!scenario_number(scenario, &piece.total))
 		return false;
 	runtime->pulls_at_us = scenario->now_us;
-	pulls_take(&runtime->pulls, &piece, piece.ref[0] ? 1 : 0, scenario->now_us);
+	pulls_take(&runtime->pulls, &(struct pull_counts){0}, &piece, piece.ref[0] ? 1 : 0,
+		scenario->now_us);
 	return true;
 }
 
@@ -169,12 +151,13 @@ static const struct scenario_word runtime_words[] = {
 	WORD_TEXT("json-downloads", ONE, docker.downloads),
 	WORD_TEXT("json-mirrors", ONE, docker.mirrors),
 	WORD_CONST("has-mirrors", ONE, docker.has_mirrors, true),
-	WORD_CONST("on-command", ONE, downloads_on_command, true),
-	WORD_CONST("mirrors-on-command", ONE, mirrors_on_command, true),
+	WORD_CONST("on-command", ONE, options.downloads_on_command, true),
+	WORD_CONST("mirrors-on-command", ONE, options.mirrors_on_command, true),
 	WORD_CONST("not-seen", ONE, pid, 0),
 	WORD_CONST("seen", ONE, pid, 100),
 	WORD_CONST("no-socket", ONE, found.has_socket, false),
 	WORD_CONST("never-answered", ONE, answered_once, false),
+	WORD_TEXT("driver", ONE, store.driver),
 	WORD_CONST("of-k3s", ONE, found.managed_by, RUNTIME_OF_K8S),
 	WORD_CALL("silent", take_silent),
 	WORD_CALL("answers", take_answers),
@@ -185,20 +168,33 @@ static const struct scenario_word runtime_words[] = {
 	{0},
 };
 
+/* It is there from the line that first names it: seen, answering. */
+static bool take_runtime(
+	struct scenario *scenario, struct runtime_sample *sample, enum runtime_kind kind)
+{
+	struct node_runtime *runtime = sample->runtimes;
+
+	while (runtime < sample->runtimes + sample->n && runtime->found.kind != kind)
+		runtime++;
+	if (runtime == sample->runtimes + sample->n) {
+		sample->n++;
+		runtime->pid = 100;
+		runtime->answer = RUNTIME_ANSWERS;
+		runtime->answered_once = runtime->files_known = true;
+		runtime->since_us = runtime->pulls_at_us = 1;
+		(kind == RUNTIME_DOCKER ? init_docker : init_containerd)(runtime);
+	}
+	return scenario_take(scenario, runtime_words, runtime);
+}
+
 static bool take_containerd(struct scenario *scenario, void *base)
 {
-	struct replay *replay = base;
-
-	replay->found[CONTAINERD] = true;
-	return scenario_take(scenario, runtime_words, &replay->runtimes[CONTAINERD]);
+	return take_runtime(scenario, &((struct runtime_tuner *)base)->sample, RUNTIME_CONTAINERD);
 }
 
 static bool take_docker(struct scenario *scenario, void *base)
 {
-	struct replay *replay = base;
-
-	replay->found[DOCKER] = true;
-	return scenario_take(scenario, runtime_words, &replay->runtimes[DOCKER]);
+	return take_runtime(scenario, &((struct runtime_tuner *)base)->sample, RUNTIME_DOCKER);
 }
 
 /* ---- mirrors and their files ---- */
@@ -206,19 +202,19 @@ static bool take_docker(struct scenario *scenario, void *base)
 static bool take_mirror(struct scenario *scenario, void *base)
 {
 	static const char *const states[] = {"unknown", "up", "down"};
-	struct replay *replay = base;
+	struct runtime_sample *sample = &((struct runtime_tuner *)base)->sample;
 	char url[REGISTRY_URL_MAX];
 	size_t i = 0;
 
 	if (!scenario_value(scenario, url, sizeof(url)))
 		return false;
-	while (i < replay->n_mirrors && !streq(replay->mirrors[i].url, url))
+	while (i < sample->n_mirrors && !streq(sample->mirrors[i].url, url))
 		i++;
-	replay->n_mirrors = MAX(replay->n_mirrors, i + 1);
-	copy_text(replay->mirrors[i].url, REGISTRY_URL_MAX, url);
+	sample->n_mirrors = MAX(sample->n_mirrors, i + 1);
+	copy_text(sample->mirrors[i].url, REGISTRY_URL_MAX, url);
 	for (size_t state = 0; state < ARRAY_SIZE(states); state++)
 		if (scenario_is(scenario, states[state])) {
-			replay->mirrors[i].state = (enum mirror_state)state;
+			sample->mirrors[i].state = (enum mirror_state)state;
 			return true;
 		}
 	return false;
@@ -227,7 +223,7 @@ static bool take_mirror(struct scenario *scenario, void *base)
 /* `hosts REGISTRY absent|others|URL...`: what its hosts.toml is. */
 static bool take_hosts(struct scenario *scenario, void *base)
 {
-	struct replay *replay = base;
+	struct runtime_sample *sample = &((struct runtime_tuner *)base)->sample;
 	const char *urls[ITEMS_MAX];
 	char registry[REGISTRY_NAME_MAX], *text;
 	struct runtime_hosts *hosts;
@@ -235,10 +231,10 @@ static bool take_hosts(struct scenario *scenario, void *base)
 
 	if (!scenario_value(scenario, registry, sizeof(registry)))
 		return false;
-	while (i < replay->n_hosts && !streq(replay->hosts[i].registry, registry))
+	while (i < sample->n_hosts && !streq(sample->hosts[i].registry, registry))
 		i++;
-	replay->n_hosts = MAX(replay->n_hosts, i + 1);
-	hosts = &replay->hosts[i];
+	sample->n_hosts = MAX(sample->n_hosts, i + 1);
+	hosts = &sample->hosts[i];
 	*hosts = (struct runtime_hosts){0};
 	copy_text(hosts->registry, sizeof(hosts->registry), registry);
 	snprintf(hosts->path, sizeof(hosts->path), "/etc/containerd/certs.d/%.100s/hosts.toml",
@@ -251,8 +247,7 @@ static bool take_hosts(struct scenario *scenario, void *base)
 	hosts->ours = true;
 	while (n < ITEMS_MAX && (urls[n] = scenario_word(scenario)))
 		n++;
-	if (hosts_toml_write(urls, n, 0, &text) < 0)
-		return false;
+	text = hosts_toml_make(urls, n, 0);
 	hash_bytes(text, strlen(text), hosts->sum);
 	hosts_toml_mirrors(text, hosts->mirrors, sizeof(hosts->mirrors));
 	free(text);
@@ -267,11 +262,11 @@ static const struct scenario_word at[] = {
 	{0},
 };
 
-/* ---- configuration and records ---- */
+/* ---- configuration ---- */
 
 static bool take_configured_mirror(struct scenario *scenario, void *base)
 {
-	struct runtime_config *config = &((struct replay *)base)->config;
+	struct runtime_config *config = &((struct runtime_tuner *)base)->config;
 	struct runtime_mirror *mirror = &config->mirrors[config->n_mirrors++];
 
 	return scenario_value(scenario, mirror->registry, sizeof(mirror->registry)) &&
@@ -279,72 +274,22 @@ static bool take_configured_mirror(struct scenario *scenario, void *base)
 }
 
 static const struct scenario_word config[] = {
-	WORD_NUMBER("downloads", struct replay, config.downloads),
-	WORD_CONST("exact", struct replay, config.downloads_exact, true),
-	WORD_NUMBER("timeout-us", struct replay, config.timeout_us),
-	WORD_CONST("restart-now", struct replay, config.restart, RESTART_NOW),
-	WORD_CONST("command", struct replay, once, true),
+	WORD_NUMBER("downloads", struct runtime_tuner, config.numbers[CONTAINERD_DOWNLOADS].value),
+	WORD_CONST("exact", struct runtime_tuner, config.numbers[CONTAINERD_DOWNLOADS].exact, true),
+	WORD_NUMBER("timeout-us", struct runtime_tuner,
+		config.numbers[CONTAINERD_PROGRESS_TIMEOUT].value),
+	WORD_CONST("restart-now", struct runtime_tuner, config.restart, RESTART_NOW),
+	WORD_CONST("restart-when-idle", struct runtime_tuner, config.restart, RESTART_WHEN_IDLE),
+	WORD_CONST("command", struct runtime_tuner, once, true),
 	WORD_CALL("mirror", take_configured_mirror),
 	{0},
 };
 
-/* `file-record NAME ORIGINAL ON-DISK BEFORE WANTED` replaces one of that name. */
-static bool take_record(struct scenario *scenario, void *base)
-{
-	struct replay *replay = base;
-	struct file_record record = {.tuner = "runtime"};
-	size_t i = 0;
-
-	if (!scenario_value(scenario, record.name, sizeof(record.name)) ||
-		!scenario_value(scenario, record.original, SETTING_VALUE_MAX) ||
-		!scenario_value(scenario, record.on_disk, SETTING_VALUE_MAX) ||
-		!scenario_value(scenario, record.before, SETTING_VALUE_MAX) ||
-		!scenario_value(scenario, record.wanted, SETTING_VALUE_MAX))
-		return false;
-	while (i < replay->n_records && !streq(replay->records[i].name, record.name))
-		i++;
-	if (i == RECORDS_MAX)
-		return false;
-	replay->n_records = MAX(replay->n_records, i + 1);
-	replay->records[i] = record;
-	return true;
-}
-
-static const struct scenario_word lines[] = {WORD_CALL("file-record", take_record), {0}};
-
-static int decide(void *self, const struct decide_input *given, struct proposal *proposal)
-{
-	struct replay *replay = self;
-	struct decide_input input = *given;
-	struct node_runtime runtimes[RUNTIMES];
-	struct runtime_sample sample = {.runtimes = runtimes,
-		.mirrors = replay->mirrors,
-		.n_mirrors = replay->n_mirrors,
-		.hosts = replay->hosts,
-		.n_hosts = replay->n_hosts,
-		.now_us = given->now_us};
-	struct runtime_decision decision = {.sample = &sample,
-		.config = &replay->config,
-		.once = replay->once,
-		.input = &input,
-		.memory = &replay->memory,
-		.proposal = proposal};
-
-	input.files = replay->records;
-	input.n_files = replay->n_records;
-	for (int i = 0; i < RUNTIMES; i++)
-		if (replay->found[i])
-			runtimes[sample.n++] = replay->runtimes[i];
-	return runtime_decide(&decision);
-}
-
 const struct scenario_tuner runtime_scenario = {
-	.name = "runtime",
-	.size = sizeof(struct replay),
+	.ops = &runtime_tuner,
+	.size = sizeof(struct runtime_tuner),
 	.at = at,
 	.config = config,
-	.line = lines,
 	.open = open_node,
 	.close = close_node,
-	.decide = decide,
 };

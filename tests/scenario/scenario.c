@@ -3,7 +3,6 @@
 
 #include "base/cleanup.h"
 #include "base/util.h"
-#include "tuners/table.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -112,15 +111,21 @@ static void split(struct scenario *scenario, char *line)
 
 static void decide(struct scenario *scenario, const struct scenario_tuner *tuner, void *self)
 {
-	struct decide_input input = {.values = scenario->records,
-		.n_values = scenario->n_records,
+	struct decide_input input = {.values = scenario->values,
+		.n_values = scenario->n_values,
+		.files = scenario->files,
+		.n_files = scenario->n_files,
+		.settings = &scenario->held,
+		.n_settings = scenario->held.name[0] != '\0',
 		.now_us = scenario->now_us};
 
 	if (scenario->decided)
 		return;
 	proposal_reset(&scenario->proposal);
-	if (tuner->decide(self, &input, &scenario->proposal) < 0)
-		fail(scenario, "decide failed");
+	if (tuner->decide)
+		tuner->decide(self, &input, &scenario->proposal);
+	else
+		tuner->ops->decide(self, &input, scenario->memory, &scenario->proposal);
 	scenario->decided = true;
 }
 
@@ -130,20 +135,14 @@ static bool find_want(const struct scenario *scenario, const char *name, const c
 {
 	const struct proposal *proposal = &scenario->proposal;
 
-	*on_disk = "";
-	for (size_t i = 0; i < proposal->n_values; i++) {
-		if (!streq(proposal->values[i].name, name))
+	for (size_t i = 0; i < proposal->n_wants; i++) {
+		const struct want *want = &proposal->wants[i];
+
+		if (!streq(want->name, name))
 			continue;
-		*wanted = proposal->values[i].wanted;
-		*reason = proposal->values[i].reason;
-		return true;
-	}
-	for (size_t i = 0; i < proposal->n_files; i++) {
-		if (!streq(proposal->files[i].name, name))
-			continue;
-		*wanted = proposal->files[i].wanted;
-		*reason = proposal->files[i].reason;
-		*on_disk = proposal->files[i].on_disk;
+		*wanted = want->wanted;
+		*reason = want->reason;
+		*on_disk = want->file ? want->file->on_disk : "";
 		return true;
 	}
 	return false;
@@ -162,7 +161,7 @@ static void expect_setting(struct scenario *scenario, bool there)
 		return;
 	if (!streq(wanted, need(scenario, "value")) || !streq(reason, need(scenario, "reason")))
 		fail(scenario, "%s: wants '%s', %s", name, wanted, reason);
-	if (!reason_help(reason))
+	if (!entry_help("reason", reason))
 		fail(scenario, "%s: no such reason", reason);
 	if (scenario_is(scenario, "on-disk") && !streq(on_disk, need(scenario, "text")))
 		fail(scenario, "%s: on disk is '%s'", name, on_disk);
@@ -176,14 +175,14 @@ static void expect_condition(struct scenario *scenario)
 
 	for (size_t i = 0; i < scenario->proposal.n_conditions; i++) {
 		const struct condition_reading *said = &scenario->proposal.conditions[i];
+		const char *is = said->advice ? "Advice" : condition_status_names[said->status];
 
 		if (!streq(said->type->name, name))
 			continue;
-		if (!streq(condition_status_names[said->status], status) ||
-			!streq(said->reason, reason) || (words && !strstr(said->message, words)))
-			fail(scenario, "%s is %s, %s: '%s'", name,
-				condition_status_names[said->status], said->reason, said->message);
-		if (!reason_help(said->reason))
+		if (!streq(is, status) || !streq(said->reason, reason) ||
+			(words && !strstr(said->message, words)))
+			fail(scenario, "%s is %s, %s: '%s'", name, is, said->reason, said->message);
+		if (!entry_help("reason", said->reason))
 			fail(scenario, "%s: no such reason", said->reason);
 		return;
 	}
@@ -235,36 +234,63 @@ static void expect(struct scenario *scenario)
 		fail(scenario, "there is such a limit");
 }
 
-/* Replaces an older one of that name. */
-static void add_record(struct scenario *scenario)
+/* Where the record of the next word's name is, or a new one would be. */
+static size_t find_record(const struct scenario *scenario, const void *records, size_t size,
+	size_t n, const char *name)
 {
-	const char *name = need(scenario, "name");
 	size_t i = 0;
 
-	while (i < scenario->n_records && !streq(scenario->records[i].name, name))
+	/* Both kinds begin with the name. */
+	while (i < n && !streq((const char *)records + i * size, name))
 		i++;
 	if (i == SCENARIO_RECORDS_MAX)
 		fail(scenario, "too many records");
-	scenario->n_records = MAX(scenario->n_records, i + 1);
-	scenario->records[i] = (struct value_record){0};
-	copy_text(scenario->records[i].name, SETTING_NAME_MAX, name);
-	copy_text(scenario->records[i].original, SETTING_VALUE_MAX, need(scenario, "original"));
-	copy_text(scenario->records[i].before, SETTING_VALUE_MAX, need(scenario, "before"));
-	copy_text(scenario->records[i].wanted, SETTING_VALUE_MAX, need(scenario, "wanted"));
-	scenario->records[i].grown = scenario_is(scenario, "grown");
+	return i;
 }
 
-static void forget_record(struct scenario *scenario)
+/* Replaces an older one of that name. */
+static void add_value(struct scenario *scenario)
 {
 	const char *name = need(scenario, "name");
+	size_t i = find_record(
+		scenario, scenario->values, sizeof(scenario->values[0]), scenario->n_values, name);
+	struct value_record *record = &scenario->values[i];
 
-	for (size_t i = 0; i < scenario->n_records; i++) {
-		if (!streq(scenario->records[i].name, name))
-			continue;
-		scenario->records[i] = scenario->records[--scenario->n_records];
-		return;
-	}
-	fail(scenario, "%s: no such record", name);
+	scenario->n_values = MAX(scenario->n_values, i + 1);
+	*record = (struct value_record){0};
+	copy_text(record->name, SETTING_NAME_MAX, name);
+	copy_text(record->original, SETTING_VALUE_MAX, need(scenario, "original"));
+	copy_text(record->before, SETTING_VALUE_MAX, need(scenario, "before"));
+	copy_text(record->wanted, SETTING_VALUE_MAX, need(scenario, "wanted"));
+	record->grown = scenario_is(scenario, "grown");
+}
+
+static void add_file(struct scenario *scenario, const char *tuner)
+{
+	const char *name = need(scenario, "name");
+	size_t i = find_record(
+		scenario, scenario->files, sizeof(scenario->files[0]), scenario->n_files, name);
+	struct file_record *record = &scenario->files[i];
+
+	scenario->n_files = MAX(scenario->n_files, i + 1);
+	*record = (struct file_record){0};
+	copy_text(record->name, SETTING_NAME_MAX, name);
+	copy_text(record->tuner, sizeof(record->tuner), tuner);
+	copy_text(record->original, SETTING_VALUE_MAX, need(scenario, "original"));
+	copy_text(record->on_disk, SETTING_VALUE_MAX, need(scenario, "text"));
+	copy_text(record->before, SETTING_VALUE_MAX, need(scenario, "before"));
+	copy_text(record->wanted, SETTING_VALUE_MAX, need(scenario, "wanted"));
+}
+
+static void forget_value(struct scenario *scenario)
+{
+	const char *name = need(scenario, "name");
+	size_t i = find_record(
+		scenario, scenario->values, sizeof(scenario->values[0]), scenario->n_values, name);
+
+	if (i == scenario->n_values)
+		fail(scenario, "%s: no such record", name);
+	scenario->values[i] = scenario->values[--scenario->n_values];
 }
 
 /* "90s" or "1500ms": a whole number, never back. */
@@ -299,9 +325,16 @@ static void take_line(struct scenario *scenario, const struct scenario_tuner *tu
 		take_time(scenario, tuner, self);
 		words = tuner->at;
 	} else if (scenario_is(scenario, "record")) {
-		add_record(scenario);
+		add_value(scenario);
+	} else if (scenario_is(scenario, "file-record")) {
+		add_file(scenario, tuner->ops->name);
+	} else if (scenario_is(scenario, "held")) {
+		copy_text(scenario->held.name, SETTING_NAME_MAX, need(scenario, "name"));
+		copy_text(scenario->reason, sizeof(scenario->reason), need(scenario, "reason"));
+		scenario->held.reason = scenario->reason;
+		copy_text(scenario->held.why, SETTING_WHY_MAX, need(scenario, "why"));
 	} else if (scenario_is(scenario, "forget")) {
-		forget_record(scenario);
+		forget_value(scenario);
 	} else {
 		words = scenario_is(scenario, "config") ? tuner->config : tuner->line;
 		if (!words)
@@ -317,10 +350,12 @@ static void take_line(struct scenario *scenario, const struct scenario_tuner *tu
 static int replay(struct scenario *scenario, const struct scenario_tuner *tuner, FILE *file)
 {
 	_cleanup_free_ void *self = calloc(1, tuner->size);
+	_cleanup_free_ void *memory = calloc(1, MAX(tuner->ops->memory_size, 1));
 	char line[512];
 
-	if (!self)
+	if (!self || !memory)
 		return 1;
+	scenario->memory = memory;
 	if (tuner->open)
 		tuner->open(self);
 	while (fgets(line, sizeof(line), file)) {
@@ -336,6 +371,8 @@ static int replay(struct scenario *scenario, const struct scenario_tuner *tuner,
 		fail(scenario, "expects nothing");
 	if (tuner->close)
 		tuner->close(self);
+	if (tuner->ops->memory_clear && !tuner->decide)
+		tuner->ops->memory_clear(memory);
 	proposal_clear(&scenario->proposal);
 	return 0;
 }
@@ -350,7 +387,8 @@ int main(int argc, char **argv)
 	const char *name = strrchr(scenario.path, '/') ? strrchr(scenario.path, '/') + 1 : "";
 
 	for (size_t i = 0; file && i < ARRAY_SIZE(tuners); i++)
-		if (starts_with(name, tuners[i]->name) && name[strlen(tuners[i]->name)] == '-')
+		if (starts_with(name, tuners[i]->ops->name) &&
+			name[strlen(tuners[i]->ops->name)] == '-')
 			return replay(&scenario, tuners[i], file);
 	fprintf(stderr, "usage: %s DIRECTORY/TUNER-NAME.txt\n", argv[0]);
 	return 64;

@@ -5,8 +5,7 @@
 /* Replays a scenario for any tuner: see README.md for the form of the files. */
 
 #include "base/util.h"
-
-#include <headroom/tuner.h>
+#include "tuners/table.h"
 
 #define SCENARIO_WORDS_MAX   24
 #define SCENARIO_RECORDS_MAX 16
@@ -16,10 +15,15 @@ struct scenario {
 	unsigned line;
 	char *words[SCENARIO_WORDS_MAX]; /* of the line; those before next are taken */
 	unsigned n_words, next;
-	struct value_record records[SCENARIO_RECORDS_MAX];
-	size_t n_records;
+	struct value_record values[SCENARIO_RECORDS_MAX];
+	size_t n_values;
+	struct file_record files[SCENARIO_RECORDS_MAX];
+	size_t n_files;
 	uint64_t now_us;
-	bool decided; /* proposal is of this moment */
+	struct setting held; /* the one setting whose state is known */
+	char reason[32];     /* its reason */
+	void *memory;        /* of decide() */
+	bool decided;        /* proposal is of this moment */
 	struct proposal proposal;
 	unsigned expectations;
 };
@@ -60,13 +64,14 @@ struct scenario_word {
 bool scenario_take(struct scenario *scenario, const struct scenario_word *words, void *base);
 
 struct scenario_tuner {
-	const char *name;
+	const struct tuner_ops *ops;
 	size_t size;                               /* of self, zeroed */
 	const struct scenario_word *at;            /* after `at TIME`; base is self */
 	const struct scenario_word *config, *line; /* after `config`; other lines of its own */
 	void (*open)(void *self);                  /* what a fresh node has; may be NULL */
 	void (*close)(void *self);                 /* may be NULL */
-	int (*decide)(void *self, const struct decide_input *input, struct proposal *proposal);
+	/* In place of the ops' decide(); may be NULL. */
+	void (*decide)(void *self, const struct decide_input *input, struct proposal *proposal);
 };
 
 extern const struct scenario_tuner neighbor_scenario, thp_scenario, dns_scenario, sysctl_scenario,

@@ -7,17 +7,19 @@
 
 #define KEYS_MAX 8
 
-struct replay {
-	struct sysctl_key keys[KEYS_MAX];
-	size_t n;
-};
+static void begin(void *self)
+{
+	static struct sysctl_key keys[KEYS_MAX];
+
+	((struct sysctl *)self)->keys = keys;
+}
 
 static bool take_actual(struct scenario *scenario, void *base)
 {
-	struct replay *replay = base;
+	struct sysctl *sysctl = base;
 
-	for (size_t i = 0; i < replay->n; i++) {
-		struct sysctl_key *key = &replay->keys[i];
+	for (size_t i = 0; i < sysctl->n; i++) {
+		struct sysctl_key *key = &sysctl->keys[i];
 
 		if (!scenario_is(scenario, key->name))
 			continue;
@@ -29,10 +31,10 @@ static bool take_actual(struct scenario *scenario, void *base)
 
 static bool take_key(struct scenario *scenario, void *base)
 {
-	struct replay *replay = base;
-	struct sysctl_key *key = &replay->keys[replay->n];
+	struct sysctl *sysctl = base;
+	struct sysctl_key *key = &sysctl->keys[sysctl->n];
 
-	if (replay->n++ == KEYS_MAX || !scenario_value(scenario, key->name, sizeof(key->name)) ||
+	if (sysctl->n++ == KEYS_MAX || !scenario_value(scenario, key->name, sizeof(key->name)) ||
 		!scenario_value(scenario, key->configured, sizeof(key->configured)))
 		return false;
 	key->exact = scenario_is(scenario, "exact");
@@ -40,20 +42,13 @@ static bool take_key(struct scenario *scenario, void *base)
 	return true;
 }
 
-static int decide(void *self, const struct decide_input *input, struct proposal *proposal)
-{
-	struct replay *replay = self;
-
-	return sysctl_decide(replay->keys, replay->n, input, proposal);
-}
-
 static const struct scenario_word at[] = {WORD_CALL(NULL, take_actual)};
 static const struct scenario_word line[] = {WORD_CALL("key", take_key), {0}};
 
 const struct scenario_tuner sysctl_scenario = {
-	.name = "sysctl",
-	.size = sizeof(struct replay),
+	.ops = &sysctl_tuner,
+	.size = sizeof(struct sysctl),
 	.at = at,
 	.line = line,
-	.decide = decide,
+	.open = begin,
 };

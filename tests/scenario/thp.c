@@ -5,11 +5,6 @@
 
 #include <errno.h>
 
-struct replay {
-	struct thp_seen seen;
-	struct thp_config config;
-};
-
 static const char *const kinds[THP_SWITCH_KINDS] = {
 	[THP_ENABLED] = "enabled",
 	[THP_DEFRAG] = "defrag",
@@ -37,26 +32,26 @@ static bool take_actual(struct scenario *scenario, struct thp_switch *s)
 
 static bool change_switch(struct scenario *scenario, void *base)
 {
-	struct replay *replay = base;
+	struct thp *thp = base;
 
-	for (unsigned i = 0; i < replay->seen.n_switches; i++)
-		if (scenario_is(scenario, replay->seen.switches[i].name))
-			return take_actual(scenario, &replay->seen.switches[i]);
+	for (unsigned i = 0; i < thp->n_switches; i++)
+		if (scenario_is(scenario, thp->switches[i].name))
+			return take_actual(scenario, &thp->switches[i]);
 	return false;
 }
 
 static bool take_meminfo(struct scenario *scenario, void *base)
 {
-	struct replay *replay = base;
+	struct thp *thp = base;
 
-	replay->seen.usage_error = scenario_is(scenario, "missing") ? -ENOENT : 0;
-	return replay->seen.usage_error < 0 || scenario_is(scenario, "ok");
+	thp->usage_error = scenario_is(scenario, "missing") ? -ENOENT : 0;
+	return thp->usage_error < 0 || scenario_is(scenario, "ok");
 }
 
 static const struct scenario_word at[] = {
-	WORD_NUMBER("anon", struct replay, seen.usage.anon),
-	WORD_NUMBER("shmem", struct replay, seen.usage.shmem),
-	WORD_NUMBER("file", struct replay, seen.usage.file),
+	WORD_NUMBER("anon", struct thp, usage.anon),
+	WORD_NUMBER("shmem", struct thp, usage.shmem),
+	WORD_NUMBER("file", struct thp, usage.file),
 	WORD_CALL("switch", change_switch),
 	WORD_CALL("meminfo", take_meminfo),
 	{0},
@@ -64,10 +59,10 @@ static const struct scenario_word at[] = {
 
 static bool add_switch(struct scenario *scenario, void *base)
 {
-	struct thp_seen *seen = &((struct replay *)base)->seen;
-	struct thp_switch *added = &seen->switches[seen->n_switches];
+	struct thp *thp = base;
+	struct thp_switch *added = &thp->switches[thp->n_switches];
 
-	if (seen->n_switches++ == THP_SWITCHES_MAX)
+	if (thp->n_switches++ == THP_SWITCHES_MAX)
 		return false;
 	added->kind = take_kind(scenario);
 	return added->kind < THP_SWITCH_KINDS &&
@@ -77,17 +72,17 @@ static bool add_switch(struct scenario *scenario, void *base)
 
 static bool take_boot_line(struct scenario *scenario, void *base)
 {
-	thp_parse_boot_line(scenario_word(scenario), &((struct replay *)base)->seen);
+	thp_parse_boot_line(scenario_word(scenario), base);
 	return true;
 }
 
 static bool take_config(struct scenario *scenario, void *base)
 {
-	struct replay *replay = base;
+	struct thp *thp = base;
 	enum thp_switch_kind kind = take_kind(scenario);
 
-	return kind < THP_SWITCH_KINDS && scenario_value(scenario, replay->config.wanted[kind],
-						  sizeof(replay->config.wanted[kind]));
+	return kind < THP_SWITCH_KINDS &&
+	       scenario_value(scenario, thp->wanted[kind], sizeof(thp->wanted[kind]));
 }
 
 static const struct scenario_word config[] = {WORD_CALL(NULL, take_config)};
@@ -99,25 +94,17 @@ static const struct scenario_word line[] = {
 
 static void begin(void *self)
 {
-	struct replay *replay = self;
+	static const char wanted[THP_SWITCH_KINDS][16] = {
+		"never", "never", "never", "0", "never", "never"};
 
-	replay->config = (struct thp_config){{"never", "never", "never", "0", "never", "never"}};
-}
-
-static int decide(void *self, const struct decide_input *input, struct proposal *proposal)
-{
-	struct replay *replay = self;
-
-	(void)input;
-	return thp_decide(&replay->seen, &replay->config, proposal);
+	memcpy(((struct thp *)self)->wanted, wanted, sizeof(wanted));
 }
 
 const struct scenario_tuner thp_scenario = {
-	.name = "thp",
-	.size = sizeof(struct replay),
+	.ops = &thp_tuner,
+	.size = sizeof(struct thp),
 	.at = at,
 	.line = line,
 	.config = config,
 	.open = begin,
-	.decide = decide,
 };

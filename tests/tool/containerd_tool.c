@@ -28,38 +28,42 @@ static int fail(const char *what, int error, const char *why)
 	return 2;
 }
 
-static int store(const char *path, const char *text, size_t len)
+static int read_text(const char *path, struct file_bytes *text)
+{
+	return read_file(path, 1 << 20, &text->bytes, &text->len);
+}
+
+static int store(const char *path, const struct file_bytes *text)
 {
 	_cleanup_fclose_ FILE *file = fopen(path, "we");
 
-	if (!file || fwrite(text, 1, len, file) != len || fflush(file) != 0)
+	if (!file || fwrite(text->bytes, 1, text->len, file) != text->len || fflush(file) != 0)
 		return -errno;
 	return 0;
 }
 
 static int edit(char **args, const char *literal)
 {
-	_cleanup_free_ char *text = NULL, *out = NULL;
+	_cleanup_(file_bytes_clear) struct file_bytes text = {0};
 	char why[EDIT_WHY_MAX] = "";
-	size_t len;
-	int r = read_file(args[0], 1 << 20, &text, &len);
+	int r = read_text(args[0], &text);
 
 	if (r == 0)
-		r = toml_key_set(text, len, args[1], args[2], literal, &out, &len, why);
+		r = edit_languages[EDIT_TOML].set(&text, args[1], args[2], literal, why);
 	if (r == 0)
-		r = store(args[0], out, len);
+		r = store(args[0], &text);
 	return r < 0 ? fail(args[0], r, why) : 0;
 }
 
 static int print_literal(char **args)
 {
-	_cleanup_free_ char *text = NULL, *literal = NULL;
+	_cleanup_(file_bytes_clear) struct file_bytes text = {0};
+	_cleanup_free_ char *literal = NULL;
 	char why[EDIT_WHY_MAX] = "";
-	size_t len;
-	int r = read_file(args[0], 1 << 20, &text, &len);
+	int r = read_text(args[0], &text);
 
 	if (r == 0)
-		r = toml_key_get(text, len, args[1], args[2], &literal, why);
+		r = edit_languages[EDIT_TOML].get(&text, args[1], args[2], &literal, why);
 	if (r < 0)
 		return fail(args[0], r, why);
 	if (literal)
@@ -82,50 +86,54 @@ static int setting_of(const char *name)
 }
 
 /* Edits the file as the agent would, but without keeping the original. */
-static int write_edit(const struct containerd_process *process, const struct containerd_key *key,
-	const char *literal)
+static int write_edit(
+	const struct runtime_daemon *process, const struct containerd_key *key, const char *literal)
 {
 	const struct wait wait = {.deadline_us = UINT64_MAX, .cancel_fd = -1};
-	struct service service = {.verifier = VERIFY_CONTAINERD_DUMP};
-	_cleanup_(file_bytes_clear) struct file_bytes old = {0};
-	_cleanup_free_ char *new = NULL;
-	struct edit_key edit = {.tables = key->tables,
-		.key = key->key,
-		.literal = literal,
-		.dump_key = key->dump_key};
-	char state[] = "/tmp/containerd-tool-XXXXXX", why[EDIT_WHY_MAX] = "";
+	struct file_change change = {.edit = {.text = literal,
+					     .tables = key->tables,
+					     .dump_key = key->dump_key,
+					     .base = key->base,
+					     .service.verifier = VERIFY_CONTAINERD_DUMP}};
+	struct service *service = &change.edit.service;
+	_cleanup_(file_bytes_clear) struct file_bytes text = {0};
+	char state[] = "/tmp/containerd-tool-XXXXXX", why[EDIT_WHY_MAX] = "", hash[HASH_TEXT_MAX];
 	struct file_at at;
-	struct editor editor = {
-		.host = process->host, .service = &service, .path = key->path, .at = &at};
-	size_t len = 0;
+	struct editor editor = {.host = process->host,
+		.service = service,
+		.path = key->path,
+		.at = &at,
+		.wait = &wait};
 	int r = file_locate(process->host, key->path, &at);
 
-	copy_text(service.binary, sizeof(service.binary), process->binary);
-	copy_text(service.version, sizeof(service.version), process->version);
-	copy_text(service.config, sizeof(service.config), process->config);
+	copy_text(change.target.key, sizeof(change.target.key), key->key);
+	copy_text(service->binary, sizeof(service->binary), process->binary);
+	copy_text(service->version, sizeof(service->version), process->version);
+	copy_text(service->config, sizeof(service->config), process->config);
 	if (!mkdtemp(state))
 		return fail(state, -errno, "");
 	editor.state = open(state, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (r == 0)
-		r = file_take(&at, &old);
+		r = file_take(&at, &text);
+	copy_text(hash, sizeof(hash), text.hash);
 	if (r == 0)
-		r = edit_make(&editor, EDIT_TOML, old.bytes, old.len, key->base, &edit, 1, &wait,
-			&new, &len, why);
+		r = edit_make(&editor, &(struct file_change *){&change}, 1, &text, why);
 	if (r == 0)
-		r = file_put(&at, old.hash, new, len);
+		r = file_put(&at, hash, &text);
 	close(editor.state);
 	if (r < 0) {
 		printf("why %s\n", why);
 		return 1;
 	}
-	printf("path %s\ntable %s\nkey %s\nmade %d\n", key->path, edit.table, key->key, !old.bytes);
+	printf("path %s\ntable %s\nkey %s\nmade %d\n", key->path, change.target.table, key->key,
+		streq(hash, FILE_HASH_NONE));
 	return 0;
 }
 
 static int apply(char **args)
 {
 	const struct host host = {0};
-	const struct containerd_process process = {.host = &host,
+	const struct runtime_daemon process = {.host = &host,
 		.config = args[0],
 		.binary = args[1],
 		.version = args[2],

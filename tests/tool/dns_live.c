@@ -13,24 +13,21 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <mntent.h>
-#include <net/if.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <time.h>
 
 #include <bpf/bpf.h>
 
 #include "base/util.h"
-#include "tuners/dns/bpf.h"
 #include "tuners/dns/dns.h"
 
 #include "dns_sockets.h"
 
 #define IN_VAIN 200 /* number of the server that does not answer all */
+#define SHARED  201 /* and of the one that sockets with a common port ask */
 #define IN_HAND 32  /* queries on their way at once, less than any socket's buffer holds */
 
 struct node {
@@ -98,20 +95,6 @@ static void pace(const struct load *load, uint64_t began)
 	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
 }
 
-/*
- * A thread that moves to another processor can overtake its own packets on the loopback device:
- * where a message of a stream begins is then not known.
- */
-static void stay_on_processor(unsigned number)
-{
-	cpu_set_t set;
-
-	CPU_ZERO(&set);
-	CPU_SET(number % (unsigned)sysconf(_SC_NPROCESSORS_ONLN), &set);
-	if (sched_setaffinity(0, sizeof(set), &set) < 0)
-		fail("sched_setaffinity");
-}
-
 static void *ask_datagrams(void *data)
 {
 	struct load *load = data;
@@ -159,6 +142,38 @@ static void ask_in_vain(void)
 	answer_all(server, client, &load, 10, 2);
 	close(client);
 	close(server);
+}
+
+/* Two sockets ask from one port: an answer reaches either of them. */
+static void ask_from_shared_port(struct load *load)
+{
+	struct sockaddr_in local = {.sin_family = AF_INET, .sin_port = htons(40053)};
+	struct sockaddr_storage address = server_address(false, SHARED), from;
+	int server = open_socket(&address, SOCK_DGRAM, true), clients[2], one = 1;
+	socklen_t size = sizeof(from);
+	uint8_t message[512];
+
+	for (int i = 0; i < 2; i++) {
+		clients[i] = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+		setsockopt(clients[i], SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one));
+		if (bind(clients[i], (const void *)&local, sizeof(local)) < 0)
+			fail("a shared port");
+	}
+	for (uint16_t id = 0; id < 8; id++, load->sent++) {
+		size_t length = make_query(message, id);
+
+		if (sendto(clients[id % 2], message, length, 0, (const void *)&address,
+			    sizeof(struct sockaddr_in)) != (ssize_t)length ||
+			recvfrom(server, message, length, 0, (void *)&from, &size) !=
+				(ssize_t)length)
+			fail("a query from a shared port");
+		make_answer(message);
+		if (sendto(server, message, length, 0, (const void *)&from, size) < 0)
+			fail("an answer to a shared port");
+	}
+	close(server);
+	close(clients[0]);
+	close(clients[1]);
 }
 
 /* piece as in ask_stream(). */
@@ -217,33 +232,6 @@ static void ask_stream(bool six, unsigned number, unsigned queries, size_t piece
 	close(server);
 	close(listener);
 	free(data);
-}
-
-static void enter_namespace(void)
-{
-	struct ifreq request = {.ifr_name = "lo"};
-	int fd;
-
-	if (unshare(CLONE_NEWNET) < 0)
-		fail("a network namespace");
-	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	if (fd < 0 || ioctl(fd, SIOCGIFFLAGS, &request) < 0)
-		fail("lo");
-	request.ifr_flags |= IFF_UP;
-	if (ioctl(fd, SIOCSIFFLAGS, &request) < 0)
-		fail("lo up");
-	close(fd);
-}
-
-static void move_to(const char *directory)
-{
-	char path[1024];
-	FILE *file;
-
-	snprintf(path, sizeof(path), "%s/cgroup.procs", directory);
-	file = fopen(path, "we");
-	if (!file || fprintf(file, "0\n") < 0 || fclose(file) != 0)
-		fail(path);
 }
 
 static void enter_cgroup(struct node *node, char *root)
@@ -415,7 +403,9 @@ static void check_counts(
 
 static uint64_t ask_all(uint64_t queries, uint64_t per_second, unsigned threads, uint64_t *tcp)
 {
-	struct load loads[16] = {0};
+	struct load loads[16] = {0}, shared = {0};
+	/* It gets a copy of every answer: one that is counted twice would be late. */
+	int copies = socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_UDP);
 	uint64_t udp = 0;
 
 	threads = MIN(threads, (unsigned)ARRAY_SIZE(loads) - 1);
@@ -432,6 +422,10 @@ static uint64_t ask_all(uint64_t queries, uint64_t per_second, unsigned threads,
 			pthread_join(loads[i].thread, NULL);
 		udp += loads[i].sent;
 	}
+	ask_from_shared_port(&shared);
+	udp += shared.sent;
+	close(copies);
+	stay_on_processor(0);
 	/* In one write, and packets of 64 KiB; in small segments; dribbled, headers cut apart. */
 	ask_stream(false, 100, 2000, 0, 65495);
 	ask_stream(false, 101, 1000, 0, 536);
@@ -455,7 +449,6 @@ static void print_cost(const struct dns_bpf *bpf, int other, uint64_t n)
 
 static void test(const struct node *node, struct dns_bpf *bpf, const struct load *wanted)
 {
-	const struct dns_suffix_name suffix = {"cluster.local", DNS_SUFFIX_CLUSTER};
 	int other = attach_other(node), stats = bpf_enable_stats(BPF_STATS_RUN_TIME);
 	uint32_t others = program_info(other).id;
 	uint32_t out = program_info(dns_bpf_program(bpf, false)).id;
@@ -463,7 +456,7 @@ static void test(const struct node *node, struct dns_bpf *bpf, const struct load
 	uint64_t udp, tcp = 0;
 
 	compare("attached", 2, is_attached(node, out) + is_attached(node, in));
-	dns_bpf_set_suffixes(bpf, &suffix, 1);
+	dns_suffix_add(&dns_bpf_control(bpf)->suffixes, "cluster.local", DNS_SUFFIX_CLUSTER);
 	enter_namespace();
 	udp = ask_all(wanted->queries, wanted->per_second, wanted->number, &tcp);
 	print_cost(bpf, other, udp + tcp);
@@ -489,8 +482,8 @@ int main(int argc, char **argv)
 	struct dns_bpf *bpf;
 
 	enter_cgroup(&node, root);
-	bpf = dns_bpf_open(&host, why);
-	if (bpf)
+	bpf = dns_bpf_load(why);
+	if (bpf && dns_bpf_attach(bpf, &host, why) == 0)
 		test(&node, bpf, &wanted);
 	else
 		wrong = printf("wrong %s\n", why) > 0;

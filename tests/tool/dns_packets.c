@@ -22,24 +22,17 @@
 #include <linux/bpf.h>
 
 #include "base/util.h"
-#include "tuners/dns/bpf.h"
 #include "tuners/dns/dns.h"
 
 #define PACKET_MAX 65536
 #define ETHERNET   14 /* bytes, that bpf(2) wants before the packet */
 #define ROOM       4096
-#define SUFFIXES   24
-#define NAME_MAX_  256
 
 struct tool {
 	struct dns_bpf *bpf;
 	int empty;
 	unsigned char packet[ETHERNET + PACKET_MAX];
-	struct dns_suffix_name suffixes[SUFFIXES];
-	char names[SUFFIXES][NAME_MAX_];
-	size_t n_suffixes;
-	struct dns_key watched[ROOM];
-	size_t n_watched;
+	unsigned n_suffixes;
 	struct dns_key servers[ROOM];
 	size_t n_servers;
 	struct dns_row_key *rows;
@@ -191,12 +184,13 @@ static void print_pending(void *userdata, const struct dns_pending *query, bool 
 static void print_sample(void *userdata, const struct dns_sample *sample)
 {
 	char name[1024];
-	bool whole = dns_sample_name(sample, name, sizeof(name));
+	uint32_t type;
+	bool whole = dns_sample_name(sample, name, sizeof(name), &type);
 
 	(void)userdata;
 	printf("sample");
 	print_address("server", sample->server.family, sample->server.address);
-	printf(" type=%u whole=%d name=%s\n", sample->type, whole, name);
+	printf(" type=%u whole=%d name=%s\n", type, whole, name);
 }
 
 static void dump(struct tool *tool)
@@ -225,26 +219,26 @@ static void dump(struct tool *tool)
 
 static void add_suffix(struct tool *tool)
 {
-	struct dns_suffix_name *suffix = &tool->suffixes[tool->n_suffixes];
-	uint32_t size;
+	enum dns_suffix_class class = (enum dns_suffix_class)take_number();
+	char name[256] = "";
+	uint32_t size = take_number();
 
-	suffix->class = (enum dns_suffix_class)take_number();
-	size = take_number();
-	if (tool->n_suffixes == SUFFIXES || size >= NAME_MAX_)
+	if (size >= sizeof(name))
 		fail("a suffix");
-	take_input(tool->names[tool->n_suffixes], size);
-	suffix->name = tool->names[tool->n_suffixes++];
-	printf("suffixes %zu\n", dns_bpf_set_suffixes(tool->bpf, tool->suffixes, tool->n_suffixes));
+	take_input(name, size);
+	tool->n_suffixes += dns_suffix_add(&dns_bpf_control(tool->bpf)->suffixes, name, class);
+	printf("suffixes %u\n", tool->n_suffixes);
 	fflush(stdout);
 }
 
 static void add_watched(struct tool *tool)
 {
-	struct dns_key *key = &tool->watched[tool->n_watched++];
+	struct dns_control *control = dns_bpf_control(tool->bpf);
+	struct dns_key key = {.family = take_number()};
 
-	key->family = take_number();
-	take_input(key->address, sizeof(key->address));
-	printf("watched %zu\n", dns_bpf_watch(tool->bpf, tool->watched, tool->n_watched));
+	take_input(key.address, sizeof(key.address));
+	dns_watch_add(control, &key);
+	printf("watched %llu\n", control->watching);
 	fflush(stdout);
 }
 
@@ -254,6 +248,14 @@ static void measure(struct tool *tool, int program)
 
 	printf("ns %u\n", run(tool, program, repeat));
 	fflush(stdout);
+}
+
+static void sample(struct tool *tool, uint32_t one_in)
+{
+	struct dns_control *control = dns_bpf_control(tool->bpf);
+
+	control->samples_most = UINT64_MAX;
+	control->sample_share = one_in ? UINT32_MAX / one_in : 0;
 }
 
 static void obey(struct tool *tool, int command)
@@ -275,7 +277,7 @@ static void obey(struct tool *tool, int command)
 		add_watched(tool);
 		break;
 	case 'n':
-		dns_bpf_sample(tool->bpf, take_number(), UINT32_MAX);
+		sample(tool, take_number());
 		break;
 	case 'd':
 		dump(tool);

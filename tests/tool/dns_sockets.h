@@ -5,13 +5,17 @@
 /* Messages and sockets of the test's DNS clients and servers. What fails ends the program. */
 
 #include <errno.h>
+#include <net/if.h>
 #include <netinet/in.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #define PORT   53
 #define HEADER 12
@@ -70,6 +74,47 @@ static int open_socket(const struct sockaddr_storage *address, int type, bool se
 		   : connect(fd, (const void *)address, sizeof(*address)))
 		fail(server ? "bind" : "connect");
 	return fd;
+}
+
+/*
+ * A thread that moves to another processor can overtake its own packets on the loopback device:
+ * where a message of a stream begins is then not known.
+ */
+static void stay_on_processor(unsigned number)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(number % (unsigned)sysconf(_SC_NPROCESSORS_ONLN), &set);
+	if (sched_setaffinity(0, sizeof(set), &set) < 0)
+		fail("sched_setaffinity");
+}
+
+static void enter_namespace(void)
+{
+	struct ifreq request = {.ifr_name = "lo"};
+	int fd;
+
+	if (unshare(CLONE_NEWNET) < 0)
+		fail("a network namespace");
+	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd < 0 || ioctl(fd, SIOCGIFFLAGS, &request) < 0)
+		fail("lo");
+	request.ifr_flags |= IFF_UP;
+	if (ioctl(fd, SIOCSIFFLAGS, &request) < 0)
+		fail("lo up");
+	close(fd);
+}
+
+static void move_to(const char *directory)
+{
+	char path[1024];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/cgroup.procs", directory);
+	file = fopen(path, "we");
+	if (!file || fprintf(file, "0\n") < 0 || fclose(file) != 0)
+		fail(path);
 }
 
 #endif

@@ -6,28 +6,26 @@
  * grpc_tool SOCKET METHOD SECONDS [NAMESPACE]
  *
  * The encoded request comes on stdin, the encoded answer goes to stdout. Exit status: that of gRPC,
- * with its message on stderr; 64 for wrong usage.
+ * 14 (UNAVAILABLE) without an answer; 64 for wrong usage.
  */
 
+#include "base/cleanup.h"
 #include "base/util.h"
 #include "runtime/grpc_client.h"
-
-#include <errno.h>
 
 #define REQUEST_MAX ((size_t)1024 * 1024)
 
 int main(int argc, char **argv)
 {
-	_cleanup_(cleanup_grpc_close) struct grpc *grpc = NULL;
 	_cleanup_free_ char *message = malloc(REQUEST_MAX);
-	_cleanup_arena_ struct arena arena;
 	struct grpc_request request = {.message = message, .answer_max = ARENA_MAX / 2};
-	struct grpc_answer answer;
+	_cleanup_arena_ struct arena arena = {0};
 	struct wait wait = {.cancel_fd = -1};
+	struct grpc_answer answer;
+	struct grpc grpc;
 	int r;
 
-	arena_init(&arena);
-	if (argc < 4 || argc > 5 || !message || grpc_open(argv[1], &grpc) < 0) {
+	if (argc < 4 || argc > 5 || !message) {
 		fprintf(stderr, "grpc_tool: see the comment at the top of its source\n");
 		return 64;
 	}
@@ -35,10 +33,12 @@ int main(int argc, char **argv)
 	request.containerd_namespace = argc > 4 ? argv[4] : NULL;
 	request.size = fread(message, 1, REQUEST_MAX, stdin);
 	wait.deadline_us = now_us() + strtoull(argv[3], NULL, 10) * USEC_PER_SEC;
-	r = grpc_unary(grpc, &wait, &request, &arena, &answer);
+	grpc_open(&grpc, argv[1]);
+	r = grpc_unary(&grpc, &wait, &request, &arena, &answer);
 	if (r == 0)
 		fwrite(answer.data, 1, answer.size, stdout);
 	else
-		fprintf(stderr, "%s\n", grpc_error(grpc));
-	return (int)grpc_status_of(r);
+		fprintf(stderr, "status %d: %s\n", r, grpc.error);
+	grpc_close(&grpc);
+	return r < 0 ? 14 : r;
 }

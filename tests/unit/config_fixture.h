@@ -6,7 +6,7 @@
 
 #include "directory.h"
 
-#include "config/config.h"
+#include "config_text.h"
 
 static const char *const fixture_modes[] = {"enforce", "observe", "off", NULL};
 static const char *const fixture_keep[] = {"keep", NULL};
@@ -88,7 +88,7 @@ static inline struct loaded load_text(const char *text)
 {
 	struct loaded loaded = {0};
 
-	loaded.result = config_load_text("F", text, strlen(text), fixture_tables, &loaded.config,
+	loaded.result = config_load_text(text, strlen(text), fixture_tables, &loaded.config,
 		&loaded.faults, &loaded.notices);
 	return loaded;
 }

@@ -40,6 +40,6 @@ static int dns_pair(const struct packet *packet, __u32 at, __u64 words[2])
 	return 1;
 }
 
-#include <headroom/bpf/dns_parse.h>
+#include "../../bpf/dns_stream.h"
 
 #endif

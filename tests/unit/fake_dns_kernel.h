@@ -13,7 +13,6 @@
 #include "base/util.h"
 
 #define FAKE_SERVERS 1100
-#define FAKE_PENDING 64
 #define FAKE_SOURCES 200
 #define FAKE_REST    19 /* the source of those without room */
 
@@ -24,21 +23,14 @@ struct dns_bpf {
 	size_t n_servers;
 	struct dns_source sources[FAKE_SOURCES];
 	size_t n_sources;
-	struct {
-		struct dns_pending query;
-		uint64_t sent_ns;
-	} pending[FAKE_PENDING];
-	size_t n_pending;
-	size_t n_watched, n_suffixes, forgotten, sweeps;
-	uint64_t one_in;
+	size_t forgotten;
 	int error; /* of every reading */
 };
 
-struct dns_bpf *dns_bpf_open(const struct host *host, char why[static TUNER_WHY_MAX])
+struct dns_bpf *dns_bpf_load(char why[static TUNER_WHY_MAX])
 {
 	struct dns_bpf *bpf = calloc(1, sizeof(*bpf));
 
-	(void)host;
 	assert_non_null(bpf);
 	strcpy(why, "whatever was tried before it worked");
 	bpf->control.root_cgroup = 1;
@@ -46,12 +38,19 @@ struct dns_bpf *dns_bpf_open(const struct host *host, char why[static TUNER_WHY_
 	return bpf;
 }
 
+int dns_bpf_attach(struct dns_bpf *bpf, const struct host *host, char why[static TUNER_WHY_MAX])
+{
+	(void)host;
+	why[0] = '\0';
+	return bpf ? 0 : -ENOMEM;
+}
+
 void dns_bpf_close(struct dns_bpf *bpf)
 {
 	free(bpf);
 }
 
-const struct dns_control *dns_bpf_control(const struct dns_bpf *bpf)
+struct dns_control *dns_bpf_control(struct dns_bpf *bpf)
 {
 	return &bpf->control;
 }
@@ -93,7 +92,11 @@ void dns_bpf_expect_server(struct dns_bpf *bpf, const struct dns_key *server)
 
 bool dns_bpf_forget(struct dns_bpf *bpf, enum dns_map map, const void *key, uint64_t now)
 {
+	const struct dns_key *source = key;
+
 	(void)now;
+	if (map == DNS_MAP_SOURCES)
+		bpf->sources[source->address[3]] = (struct dns_source){0};
 	for (size_t i = 0; map == DNS_MAP_SERVERS && i < bpf->n_servers; i++) {
 		if (!dns_address_equal(&bpf->server_keys[i], key))
 			continue;
@@ -107,14 +110,6 @@ bool dns_bpf_forget(struct dns_bpf *bpf, enum dns_map map, const void *key, uint
 	return true;
 }
 
-bool dns_bpf_forget_source(
-	struct dns_bpf *bpf, const struct dns_key *source, struct dns_source *counts)
-{
-	*counts = bpf->sources[source->address[3]];
-	bpf->sources[source->address[3]] = (struct dns_source){0};
-	return true;
-}
-
 void dns_bpf_reuse(struct dns_bpf *bpf, uint64_t now)
 {
 	(void)bpf;
@@ -123,51 +118,17 @@ void dns_bpf_reuse(struct dns_bpf *bpf, uint64_t now)
 
 void dns_bpf_sweep(struct dns_bpf *bpf, uint64_t now_ns, dns_take_pending *take, void *userdata)
 {
-	size_t kept = 0;
-
-	bpf->sweeps++;
-	for (size_t i = 0; i < bpf->n_pending; i++) {
-		bool over = now_ns - bpf->pending[i].sent_ns > DNS_TIMEOUT_NS;
-
-		take(userdata, &bpf->pending[i].query, over);
-		if (!over)
-			bpf->pending[kept++] = bpf->pending[i];
-	}
-	bpf->n_pending = kept;
-}
-
-void dns_bpf_sample(struct dns_bpf *bpf, uint64_t one_in, uint64_t at_most)
-{
-	assert_int_equal(at_most > 0, one_in > 0);
-	bpf->one_in = one_in;
+	(void)bpf;
+	(void)now_ns;
+	(void)take;
+	(void)userdata;
 }
 
 void dns_bpf_drain_samples(struct dns_bpf *bpf, dns_take_sample *take, void *userdata)
 {
-	struct dns_sample sample = {.type = 1};
-
-	/* Nothing of the zero key has a name to report. */
-	sample.server = bpf->server_keys[bpf->n_servers - 1];
-	if (bpf->one_in > 0 && bpf->n_servers > 1)
-		take(userdata, &sample);
-}
-
-bool dns_sample_name(const struct dns_sample *sample, char *text, size_t size)
-{
-	(void)sample;
-	return copy_text(text, size, "a.example");
-}
-
-size_t dns_bpf_set_suffixes(struct dns_bpf *bpf, const struct dns_suffix_name *suffixes, size_t n)
-{
-	(void)suffixes;
-	return bpf->n_suffixes = n;
-}
-
-size_t dns_bpf_watch(struct dns_bpf *bpf, const struct dns_key *addresses, size_t n)
-{
-	(void)addresses;
-	return bpf->n_watched = n;
+	(void)bpf;
+	(void)take;
+	(void)userdata;
 }
 
 #endif

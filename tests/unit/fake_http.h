@@ -36,34 +36,19 @@ struct fake_connection {
 	int fd;
 };
 
-static inline void fake_send(int fd, const char *text)
-{
-	size_t len = strlen(text);
-
-	/* A client may go at any time: that is what is tested. */
-	while (len > 0) {
-		ssize_t n = send(fd, text, len, MSG_NOSIGNAL);
-
-		if (n <= 0)
-			return;
-		text += n;
-		len -= (size_t)n;
-	}
-}
-
 static inline void fake_reply(int fd, int status, const char *body)
 {
 	char head[128];
 
 	snprintf(head, sizeof(head), "HTTP/1.1 %d X\r\nContent-Length: %zu\r\n\r\n", status,
 		strlen(body));
-	fake_send(fd, head);
-	fake_send(fd, body);
+	send_text(fd, head);
+	send_text(fd, body);
 }
 
 static inline void fake_begin_chunks(int fd)
 {
-	fake_send(fd, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+	send_text(fd, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
 }
 
 static inline void fake_chunk(int fd, const char *text)
@@ -71,9 +56,9 @@ static inline void fake_chunk(int fd, const char *text)
 	char size[32];
 
 	snprintf(size, sizeof(size), "%zx\r\n", strlen(text));
-	fake_send(fd, size);
-	fake_send(fd, text);
-	fake_send(fd, "\r\n");
+	send_text(fd, size);
+	send_text(fd, text);
+	send_text(fd, "\r\n");
 }
 
 /* Until the client closes. */
@@ -83,6 +68,13 @@ static inline void fake_wait(int fd)
 
 	while (recv(fd, &byte, 1, 0) > 0)
 		;
+}
+
+/* userdata: all that it says. */
+static inline void fake_say(int fd, const char *head, void *userdata)
+{
+	(void)head;
+	send_text(fd, userdata);
 }
 
 /* As a server that never answers. */

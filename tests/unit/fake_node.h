@@ -4,6 +4,8 @@
 
 /* A node with something of everything, for the tests of the report. */
 
+#include <stdio.h>
+
 #include "base/exposition.h"
 #include "base/util.h"
 #include "model/node.h"
@@ -59,7 +61,8 @@ static inline void fake_limits(struct fake_node *fake)
 {
 	struct limit *limit = fake->limits;
 
-	limit[0] = (struct limit){.peak = 90000, .rate = 10, .seen_at_us = 1};
+	limit[0] = (struct limit){.peak = 90000, .rate = 10, .hits_before = 7};
+	limit[0].seen_at_us = 60 * USEC_PER_SEC;
 	copy_text(limit[0].now.name, LIMIT_NAME_MAX, "neighbor/ipv4");
 	limit[0].now.unit = "entries";
 	limit[0].now.used = FAKE_NODE_USED;
@@ -126,6 +129,19 @@ static inline void fake_node_make(struct fake_node *fake)
 	pressure->now.reason = "neighbor-near-full";
 	copy_text(pressure->now.message, sizeof(pressure->now.message), "81 % full");
 	pressure->since_us = fake->node.started_us;
+}
+
+/* What put writes of a node; the caller's. */
+static inline char *written_by(
+	void (*put)(FILE *out, const struct node *node), const struct node *node)
+{
+	char *text = NULL;
+	size_t len;
+	FILE *out = open_memstream(&text, &len);
+
+	put(out, node);
+	fclose(out);
+	return text;
 }
 
 #endif

@@ -34,7 +34,7 @@ static inline void fixture_reopen(struct file_fixture *fixture)
 static inline void fixture_make(struct file_fixture *fixture)
 {
 	*fixture = (struct file_fixture){.wait = {.deadline_us = UINT64_MAX, .cancel_fd = -1},
-		.job = {.restart = RESTART_NOW, .timeout_us = 300 * USEC_PER_MSEC}};
+		.job = {.restart = RESTART_NOW}};
 	directory_make(&fixture->root);
 	directory_make(&fixture->state);
 	assert_true(host_init(&fixture->job.host, fixture->root.path));
@@ -54,21 +54,16 @@ static inline void fixture_clear(struct file_fixture *fixture)
 
 /* A change for the next job; on_disk is what the file has at its key. */
 static inline struct change *fixture_change(struct file_fixture *fixture, const char *name,
-	const struct file_want *want, const char *wanted)
+	const struct file_change *want, const char *wanted)
 {
 	struct change *change;
 
 	if (fixture->job.task != FILE_APPLY)
 		plan_reset(&fixture->job.plan);
 	fixture->job.task = FILE_APPLY;
-	change = plan_add(&fixture->job.plan);
+	change = plan_add(&fixture->job.plan, want, name, "runtime", "3", wanted);
 	assert_non_null(change);
-	copy_text(change->name, sizeof(change->name), name);
-	copy_text(change->tuner, sizeof(change->tuner), "runtime");
-	copy_text(change->old, SETTING_VALUE_MAX, "3");
-	copy_text(change->new, SETTING_VALUE_MAX, wanted);
 	change->reason = "configured";
-	assert_int_equal(change_take_file(change, want), 0);
 	return change;
 }
 
@@ -76,11 +71,11 @@ static inline struct change *change_downloads(
 	struct file_fixture *fixture, const char *on_disk, const char *wanted)
 {
 	const struct file_edit edit = {.text = wanted, .base = "version = 2\n"};
-	struct file_want want = {.target = {.path = CONFIG_TOML,
-					 .format = EDIT_TOML,
-					 .table = CRI,
-					 .key = "max_concurrent_downloads"},
-		.edit = &edit};
+	struct file_change want = {.target = {.path = CONFIG_TOML,
+					   .format = EDIT_TOML,
+					   .table = CRI,
+					   .key = "max_concurrent_downloads"},
+		.edit = edit};
 
 	copy_text(want.on_disk, SETTING_VALUE_MAX, on_disk);
 	return fixture_change(fixture, DOWNLOADS, &want, wanted);
@@ -90,10 +85,10 @@ static inline struct change *change_docker(
 	struct file_fixture *fixture, const char *on_disk, const char *wanted)
 {
 	const struct file_edit edit = {.text = wanted};
-	struct file_want want = {.target = {.path = DAEMON_JSON,
-					 .format = EDIT_JSON,
-					 .key = "max-concurrent-downloads"},
-		.edit = &edit};
+	struct file_change want = {.target = {.path = DAEMON_JSON,
+					   .format = EDIT_JSON,
+					   .key = "max-concurrent-downloads"},
+		.edit = edit};
 
 	copy_text(want.on_disk, SETTING_VALUE_MAX, on_disk);
 	return fixture_change(fixture, "docker.max-concurrent-downloads", &want, wanted);
@@ -104,8 +99,8 @@ static inline struct change *change_hosts(
 	struct file_fixture *fixture, const char *wanted, const char *text)
 {
 	const struct file_edit edit = {.text = text};
-	const struct file_want want = {
-		.target = {.path = HOSTS, .format = EDIT_OWN}, .edit = &edit};
+	const struct file_change want = {
+		.target = {.path = HOSTS, .format = EDIT_OWN}, .edit = edit};
 
 	return fixture_change(fixture, "mirrors.docker.io", &want, wanted);
 }

@@ -155,12 +155,11 @@ static inline void server_answer(struct server_call *call, const void *data, siz
 }
 
 /* Headers alone end the answer. */
-static inline void server_answer_status(
-	struct server_call *call, const char *status, const char *message)
+static inline void server_answer_status(struct server_call *call, const char *status)
 {
 	const nghttp2_nv headers[] = {server_header(":status", "200"),
 		server_header("content-type", "application/grpc"),
-		server_header("grpc-status", status), server_header("grpc-message", message)};
+		server_header("grpc-status", status)};
 
 	nghttp2_submit_response(call->session, call->stream, headers, ARRAY_SIZE(headers), NULL);
 }
@@ -282,7 +281,7 @@ static inline void server_stop(struct grpc_server *server)
 struct grpc_fixture {
 	struct directory directory;
 	struct grpc_server server;
-	struct grpc *grpc;
+	struct grpc grpc;
 	struct wait wait;
 	struct arena arena;
 };
@@ -294,13 +293,12 @@ static inline void grpc_fixture_make(struct grpc_fixture *fixture,
 		.wait = {now_us() + 20 * USEC_PER_SEC, -1}};
 	directory_make(&fixture->directory);
 	directory_path(&fixture->directory, "/s.sock", fixture->server.path);
-	arena_init(&fixture->arena);
-	assert_int_equal(grpc_open(fixture->server.path, &fixture->grpc), 0);
+	grpc_open(&fixture->grpc, fixture->server.path);
 }
 
 static inline void grpc_fixture_remove(struct grpc_fixture *fixture)
 {
-	grpc_close(fixture->grpc);
+	grpc_close(&fixture->grpc);
 	arena_free(&fixture->arena);
 	directory_remove(&fixture->directory);
 }

@@ -46,9 +46,10 @@ static const struct node *fixture_node(void *userdata)
 	return &fixture.fake.node;
 }
 
-static inline void fixture_change(void *userdata, const char *only, struct http_reply *reply)
+static inline void fixture_change(
+	void *userdata, bool restore, const char *only, struct http_reply *reply)
 {
-	(void)userdata;
+	(void)userdata, (void)restore;
 
 	fixture.changes++;
 	copy_text(fixture.only, sizeof(fixture.only), only ? only : "(all)");
@@ -60,8 +61,7 @@ static inline void fixture_change(void *userdata, const char *only, struct http_
 
 static const struct http_handlers fixture_handlers = {
 	.node = fixture_node,
-	.apply = fixture_change,
-	.restore = fixture_change,
+	.change = fixture_change,
 };
 
 static inline int on_todo(sd_event_source *source, int fd, uint32_t events, void *userdata)
@@ -193,20 +193,6 @@ static inline int dial_unix(void)
 	copy_text(address.sun_path, sizeof(address.sun_path), fixture.path);
 	assert_int_equal(connect(fd, (const struct sockaddr *)&address, sizeof(address)), 0);
 	return fd;
-}
-
-static inline void send_text(int fd, const char *text)
-{
-	size_t len = strlen(text);
-
-	while (len > 0) {
-		ssize_t n = send(fd, text, len, MSG_NOSIGNAL);
-
-		if (n <= 0)
-			return;
-		text += n;
-		len -= (size_t)n;
-	}
 }
 
 /* All until the end of the stream; "" for a connection that was closed without an answer. */

@@ -31,7 +31,7 @@ int main(void)
 {
 	struct CMUnitTest tests[TESTS_MAX];
 
-	log_init(LOG_LEVEL_ERROR);
+	log_init(LOG_ERR);
 	bpf_quiet_libbpf();
 	for (size_t i = 0; i < n; i++)
 		tests[i] = registered[i].test;

@@ -13,10 +13,9 @@
 /* One tuner with one value, polled again and again; instead of the value it may want a file. */
 struct fixture {
 	struct node node;
-	struct value_want want;
+	struct want want;
 	struct value_record record;
-	struct file_want file;
-	struct file_edit edit;
+	struct file_change file;
 	struct file_record file_record;
 	struct proposal proposal;
 	struct decide_input past;
@@ -27,12 +26,10 @@ struct fixture {
 static inline void fixture_make(struct fixture *fixture)
 {
 	*fixture = (struct fixture){0};
-	fixture->want = (struct value_want){
+	fixture->want = (struct want){
 		.name = "vm.a", .actual = "100", .wanted = "100", .reason = "configured"};
-	fixture->edit = (struct file_edit){.text = "10", .base = "version = 2\n"};
-	fixture->file = (struct file_want){
-		.name = "vm.a", .wanted = "10", .reason = "configured", .edit = &fixture->edit};
-	fixture->proposal = (struct proposal){.values = &fixture->want, .n_values = 1};
+	fixture->file = (struct file_change){.edit = {.text = "10", .base = "version = 2\n"}};
+	fixture->proposal = (struct proposal){.wants = &fixture->want, .n_wants = 1};
 	fixture->past.now_us = HOUR;
 	fixture->input = (struct reconcile_input){.tuner = "sysctl",
 		.proposal = &fixture->proposal,
@@ -55,7 +52,7 @@ static inline struct setting *poll(struct fixture *fixture, const char *actual)
 	fixture->past.now_us += SECOND;
 	copy_text(fixture->want.actual, SETTING_VALUE_MAX, actual);
 	plan_reset(&fixture->plan);
-	assert_int_equal(reconcile(&fixture->node, &fixture->input, &fixture->plan), 0);
+	reconcile(&fixture->node, &fixture->input, &fixture->plan);
 	return node_setting(&fixture->node, "vm.a");
 }
 
@@ -63,10 +60,10 @@ static inline struct setting *poll(struct fixture *fixture, const char *actual)
 static inline struct setting *poll_file(
 	struct fixture *fixture, const char *actual, const char *on_disk)
 {
-	fixture->proposal = (struct proposal){.files = &fixture->file, .n_files = 1};
-	copy_text(fixture->file.actual, SETTING_VALUE_MAX, actual);
+	fixture->want.file = &fixture->file;
+	copy_text(fixture->want.wanted, SETTING_VALUE_MAX, "10");
 	copy_text(fixture->file.on_disk, SETTING_VALUE_MAX, on_disk);
-	return poll(fixture, "");
+	return poll(fixture, actual);
 }
 
 static inline void expect_at(const struct fixture *fixture, enum setting_state state,

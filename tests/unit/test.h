@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -53,5 +54,20 @@ void test_register(int line, const struct CMUnitTest *test);
 		clear(&made);                         \
 	}                                             \
 	static void name##_of(struct type *variable)
+
+/* The other end may go at any time: that is what is tested. */
+static inline void send_text(int fd, const char *text)
+{
+	size_t len = strlen(text);
+
+	while (len > 0) {
+		ssize_t n = send(fd, text, len, MSG_NOSIGNAL);
+
+		if (n <= 0)
+			return;
+		text += n;
+		len -= (size_t)n;
+	}
+}
 
 #endif

@@ -2,11 +2,12 @@
 #include "directory.h"
 
 #include "apply/file.h"
-#include "apply/file_journal.h"
 
 #include <sys/xattr.h>
 
 #define PATH "/etc/containerd/config.toml"
+
+#define bytes_of(text) ((struct file_bytes){.bytes = (char *)(text), .len = strlen(text)})
 
 struct bench {
 	struct directory root, state_directory;
@@ -43,7 +44,7 @@ BENCH_TEST(a_new_file_has_directories_made_for_it)
 	mode_t mask = umask(0077);
 
 	assert_int_equal(bench->at.missing, 1);
-	assert_int_equal(file_put(&bench->at, FILE_HASH_NONE, "a", 1), 0);
+	assert_int_equal(file_put(&bench->at, FILE_HASH_NONE, &bytes_of("a")), 0);
 	umask(mask);
 	assert_file(&bench->root, PATH, "a");
 	assert_int_equal(stat(bench->at.full, &st), 0);
@@ -56,7 +57,7 @@ BENCH_TEST(a_new_file_has_directories_made_for_it)
 BENCH_TEST(what_somebody_made_meanwhile_stays)
 {
 	directory_put(&bench->root, PATH, "theirs");
-	assert_int_equal(file_put(&bench->at, FILE_HASH_NONE, "a", 1), -ESTALE);
+	assert_int_equal(file_put(&bench->at, FILE_HASH_NONE, &bytes_of("a")), -ESTALE);
 	assert_file(&bench->root, PATH, "theirs");
 	assert_null(directory_get(&bench->root, PATH FILE_NEW));
 }
@@ -67,32 +68,32 @@ BENCH_TEST(a_trial_that_cannot_be_written_leaves_nothing)
 	char path[PATH_MAX], kept[PATH_MAX];
 
 	directory_path(&bench->root, "/nowhere", bench->at.directory);
-	assert_int_equal(file_put_trial(bench->state, &bench->at, "a", 1, path), -ENOENT);
+	assert_int_equal(
+		file_put_trial(bench->state, TRIAL, &bench->at, &bytes_of("a"), path), -ENOENT);
 	directory_path(&bench->state_directory, "/files", kept);
 	assert_int_equal(rmdir(kept), 0); /* it is empty */
 }
 
 BENCH_TEST(what_is_kept_is_for_root_alone)
 {
-	_cleanup_free_ char *bytes = NULL;
-	char hash[HASH_TEXT_MAX], name[16 + HASH_TEXT_MAX], full[PATH_MAX];
+	struct file_bytes secret = bytes_of("secret"), recalled;
+	char name[16 + HASH_TEXT_MAX], full[PATH_MAX];
 	struct stat st;
-	size_t len;
 
-	hash_bytes("secret", 6, hash);
+	hash_bytes("secret", 6, secret.hash);
 	for (int i = 0; i < 2; i++)
-		assert_int_equal(file_keep(bench->state, hash, "secret", 6), 0);
-	snprintf(name, sizeof(name), "/files/%s", hash);
+		assert_int_equal(file_keep(bench->state, &secret), 0);
+	snprintf(name, sizeof(name), "/files/%s", secret.hash);
 	directory_path(&bench->state_directory, name, full);
 	assert_int_equal(stat(full, &st), 0);
 	assert_int_equal(st.st_mode & 0777, 0600);
-	assert_int_equal(file_recall(bench->state, hash, &bytes, &len), 0);
-	assert_int_equal(len, 6);
+	assert_int_equal(file_recall(bench->state, secret.hash, &recalled), 0);
+	assert_string_equal(recalled.bytes, "secret");
+	file_bytes_clear(&recalled);
 	/* Altered, they are not given out, and kept afresh. */
 	directory_put(&bench->state_directory, name, "secres");
-	free(steal(bytes));
-	assert_int_equal(file_recall(bench->state, hash, &bytes, &len), -EBADMSG);
-	assert_int_equal(file_keep(bench->state, hash, "secret", 6), 0);
+	assert_int_equal(file_recall(bench->state, secret.hash, &recalled), -EBADMSG);
+	assert_int_equal(file_keep(bench->state, &secret), 0);
 	assert_file(&bench->state_directory, name, "secret");
 }
 
@@ -117,7 +118,7 @@ BENCH_TEST(a_replaced_file_keeps_its_metadata_and_takes_no_other)
 		print_message("without security attributes\n");
 	assert_int_equal(chmod(bench->at.full, 04640), 0);
 	assert_int_equal(file_take(&bench->at, &old), 0);
-	assert_int_equal(file_put(&bench->at, old.hash, "passwort", 8), 0);
+	assert_int_equal(file_put(&bench->at, old.hash, &bytes_of("passwort")), 0);
 	assert_int_equal(stat(bench->at.full, &st), 0);
 	assert_int_equal(st.st_mode & 07777, 04640);
 	assert_true(getxattr(bench->at.full, "security.ima", value, sizeof(value)) < 0);

@@ -118,20 +118,6 @@ TEST(cgroup_paths_name_workloads)
 	}
 }
 
-/* The same, as the only line of a process's file. */
-TEST(lines_of_the_unified_hierarchy_name_workloads)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(examples); i++) {
-		struct workload workload = {.kind = UNTOUCHED, .name = "untouched"};
-		char text[1024];
-
-		if (strchr(examples[i].path, '\n'))
-			continue;
-		snprintf(text, sizeof(text), "0::%s\n", examples[i].path);
-		check(cgroup_file_workload(text, &workload), &workload, &examples[i]);
-	}
-}
-
 static const struct example several[] = {
 	/* The first version of cgroups: a line for each hierarchy, and not all of them tell. */
 	{"12:pids:/\n11:cpu,cpuacct:/kubepods/burstable/pod" UID "/" ID
@@ -167,29 +153,6 @@ TEST(the_most_specific_line_counts)
 	}
 }
 
-/* Anyone may make cgroups below his own, with names of up to 255 bytes. */
-TEST(overlong_names_are_cut)
-{
-	static const char *const parts[] = {"/", "pod", "/pod", "-pod", "a", "/lxc.payload.",
-		"x.service", "/" ID, "/kubepods-pod", "\xff\x01", "/podkubepods", "-"};
-	size_t size = 100000;
-	_cleanup_free_ char *text = malloc(size + 64);
-
-	assert_non_null(text);
-	for (size_t p = 0; p < ARRAY_SIZE(parts); p++) {
-		struct workload workload = {0};
-		size_t n = (size_t)sprintf(text, "0::/kubepods");
-
-		while (n + strlen(parts[p]) < size)
-			n += (size_t)sprintf(text + n, "%s", parts[p]);
-		/* Whatever they say of it, their names end within their room. */
-		cgroup_file_workload(text, &workload);
-		cgroup_workload(text + 3, &workload);
-		assert_true(memchr(workload.name, '\0', sizeof(workload.name)) != NULL);
-		assert_true(memchr(workload.id, '\0', sizeof(workload.id)) != NULL);
-	}
-}
-
 /* Pieces of all forms in any order, with all lengths of the digits: nothing is read or written
  * beyond. */
 TEST(garbage_names_no_workload)
@@ -215,4 +178,119 @@ TEST(garbage_names_no_workload)
 			assert_int_equal(strspn(workload.id, "0123456789abcdefABCDEF-"),
 				strlen(workload.id));
 	}
+}
+
+#define POD "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" UID_ ".slice"
+
+/* A directory in place of a cgroup: it has an inode too, which is returned. */
+static uint64_t make_cgroup(const struct directory *directory, const char *path)
+{
+	char full[PATH_MAX];
+	struct stat st;
+
+	directory_path(directory, path, full);
+	assert_int_equal(make_directories(full, 0755), 0);
+	assert_int_equal(stat(full, &st), 0);
+	return st.st_ino;
+}
+
+struct node {
+	struct directory directory;
+	struct host host;
+	struct cgroups *cgroups;
+};
+
+static void begin(struct node *node)
+{
+	directory_make(&node->directory);
+	assert_true(host_init(&node->host, node->directory.path));
+	node->cgroups = cgroups_open(
+		&node->host, open(node->directory.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+	assert_non_null(node->cgroups);
+}
+
+static void end(struct node *node)
+{
+	cgroups_close(node->cgroups);
+	directory_remove(&node->directory);
+}
+
+#define NODE_TEST(name) TEST_OF(node, node, begin, end, name)
+
+NODE_TEST(a_cgroup_is_a_workload)
+{
+	static const struct {
+		const char *path;
+		enum workload_kind kind;
+		const char *name;
+	} table[] = {
+		{POD "/cri-containerd-aa.scope", WORKLOAD_POD, UID},
+		{"/system.slice/ssh.service", WORKLOAD_UNIT, "ssh.service"},
+		{"/user.slice/user-0.slice/session-3.scope", WORKLOAD_UNIT, "session-3.scope"},
+		{"/lxc.payload.web/init.scope", WORKLOAD_LXD, "web"},
+		{"/made/by/hand", WORKLOAD_UNIT, "/made/by/hand"},
+	};
+	uint64_t inodes[ARRAY_SIZE(table)];
+
+	for (size_t i = 0; i < ARRAY_SIZE(table); i++)
+		inodes[i] = make_cgroup(&node->directory, table[i].path);
+	assert_int_equal(cgroups_find(node->cgroups, inodes[0]).kind, WORKLOAD_UNIT);
+	cgroups_learn(node->cgroups, inodes, ARRAY_SIZE(table), 1000);
+	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
+		struct workload workload = cgroups_find(node->cgroups, inodes[i]);
+
+		assert_int_equal(workload.kind, table[i].kind);
+		assert_string_equal(workload.name, table[i].name);
+	}
+}
+
+NODE_TEST(a_runtime_provides_the_pods_name)
+{
+	_cleanup_(cleanup_names_close) struct names *names = names_open();
+	struct name_entry *entry = calloc(1, sizeof(*entry));
+	uint64_t inode = make_cgroup(&node->directory, POD);
+
+	assert_non_null(entry);
+	node->host.names = names;
+	entry->workload = (struct workload){WORKLOAD_POD, "shop", "cart-7", UID};
+	names_replace(names, "test", entry, 1);
+	cgroups_learn(node->cgroups, &inode, 1, 1000);
+	assert_string_equal(cgroups_find(node->cgroups, inode).name, "cart-7");
+	assert_string_equal(cgroups_find(node->cgroups, inode).namespace, "shop");
+}
+
+NODE_TEST(a_cgroup_that_comes_later_is_found)
+{
+	uint64_t gone = 123456789, later, wanted[3];
+
+	for (uint64_t now = 1; now < 20; now++)
+		cgroups_learn(node->cgroups, &gone, 1, now * 100 * USEC_PER_SEC);
+	assert_string_equal(cgroups_find(node->cgroups, gone).name, "cgroup 123456789");
+	later = make_cgroup(&node->directory, "/system.slice/later.service");
+	wanted[0] = wanted[1] = later; /* wanted twice, known once */
+	wanted[2] = gone;
+	cgroups_learn(node->cgroups, wanted, 3, 3000 * USEC_PER_SEC);
+	assert_string_equal(cgroups_find(node->cgroups, later).name, "later.service");
+}
+
+static void put_stat(const struct directory *directory, unsigned start)
+{
+	char text[128];
+
+	snprintf(text, sizeof(text),
+		"77 (a) S 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 %u 23", start);
+	directory_put(directory, "/proc/77/stat", text);
+}
+
+NODE_TEST(a_process_counts_until_its_pid_is_reused)
+{
+	uint64_t inode = make_cgroup(&node->directory, POD);
+
+	directory_put(&node->directory, POD "/cgroup.procs", "77\n78\n");
+	put_stat(&node->directory, 300);
+	assert_int_equal(cgroups_process(node->cgroups, inode), 0);
+	cgroups_learn(node->cgroups, &inode, 1, USEC_PER_SEC);
+	assert_int_equal(cgroups_process(node->cgroups, inode), 77);
+	put_stat(&node->directory, 400);
+	assert_int_equal(cgroups_process(node->cgroups, inode), 0);
 }

@@ -4,25 +4,30 @@
 #include "base/child.h"
 
 #include <poll.h>
+#include <sys/eventfd.h>
 
-static int run_shell(const char *script, size_t output_max, struct child_result *result)
+static int run(const struct child *child, char **output, char why[static CHILD_WHY_MAX])
 {
-	const char *const arguments[] = {"/bin/sh", "-c", script, NULL};
-	const struct child child = {.arguments = arguments, .output_max = output_max};
 	const struct wait wait = {.deadline_us = now_us() + 20 * USEC_PER_SEC, .cancel_fd = -1};
 
-	return child_run(&child, &wait, result);
+	return child_ask(child, &wait, output, why);
 }
 
-static void expect_output(const char *script, const char *output)
+static int run_shell(
+	const char *script, size_t output_max, char **output, char why[static CHILD_WHY_MAX])
 {
-	struct child_result result = {0};
+	const char *const arguments[] = {"/bin/sh", "-c", script, NULL};
 
-	assert_int_equal(run_shell(script, 65536, &result), 0);
-	assert_true(WIFEXITED(result.status));
-	assert_int_equal(WEXITSTATUS(result.status), 0);
-	assert_string_equal(result.output, output);
-	free(result.output);
+	return run(&(struct child){.arguments = arguments, .output_max = output_max}, output, why);
+}
+
+static void expect_output(const char *script, const char *expected)
+{
+	_cleanup_free_ char *output = NULL;
+	char why[CHILD_WHY_MAX];
+
+	assert_int_equal(run_shell(script, 65536, &output, why), 0);
+	assert_string_equal(output, expected);
 }
 
 TEST(the_output_of_a_child_is_returned)
@@ -32,14 +37,18 @@ TEST(the_output_of_a_child_is_returned)
 	expect_output("echo no >&2", "");
 }
 
-TEST(the_exit_status_and_first_error_line_are_returned)
+TEST(the_first_error_line_says_why)
 {
-	struct child_result result = {0};
+	char *output = NULL, why[CHILD_WHY_MAX];
 
-	assert_int_equal(run_shell("printf 'bad\\tthing\\nmore' >&2; exit 3", 100, &result), 0);
-	assert_int_equal(WEXITSTATUS(result.status), 3);
-	assert_string_equal(result.error, "bad thing");
-	free(result.output);
+	assert_int_equal(
+		run_shell("printf 'bad thing\nmore' >&2; exit 3", 100, &output, why), -EINVAL);
+	assert_string_equal(why, "/bin/sh refuses it: bad thing");
+	assert_int_equal(run_shell("printf 'a\33b' >&2; kill -9 $$", 100, &output, why), -EINVAL);
+	assert_string_equal(why, "/bin/sh refuses it: a?b");
+	assert_int_equal(run_shell("exit 1", 100, &output, why), -EINVAL);
+	assert_string_equal(why, "/bin/sh refuses it: without a message");
+	assert_null(output);
 }
 
 /* Whatever this process has: variables, blocked and ignored signals, descriptors, input. */
@@ -62,10 +71,10 @@ TEST(a_child_inherits_nothing)
 
 TEST(too_much_output_is_an_error)
 {
-	struct child_result result = {0};
+	char *output = NULL, why[CHILD_WHY_MAX];
 
-	assert_int_equal(run_shell("yes", 10000, &result), -EFBIG);
-	assert_null(result.output);
+	assert_int_equal(run_shell("yes", 10000, &output, why), -EFBIG);
+	assert_null(output);
 }
 
 TEST(a_child_that_hangs_is_killed)
@@ -78,9 +87,9 @@ TEST(a_child_that_hangs_is_killed)
 		const struct child child = {.arguments = arguments, .output_max = 100};
 		const struct wait wait = {
 			.deadline_us = now_us() + 50 * USEC_PER_MSEC, .cancel_fd = -1};
-		struct child_result result = {0};
+		char why[CHILD_WHY_MAX];
 
-		assert_int_equal(child_run(&child, &wait, &result), -ETIMEDOUT);
+		assert_int_equal(child_ask(&child, &wait, NULL, why), -ETIMEDOUT);
 		assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* nothing is left behind */
 	}
 }
@@ -89,17 +98,11 @@ TEST(cancelling_kills_the_child)
 {
 	const char *const arguments[] = {"/bin/sleep", "1000", NULL};
 	const struct child child = {.arguments = arguments, .output_max = 100};
-	struct child_result result = {0};
-	int fds[2];
+	char why[CHILD_WHY_MAX];
+	_cleanup_close_ int cancel = eventfd(1, EFD_CLOEXEC);
 
-	assert_int_equal(pipe(fds), 0);
-	close(fds[1]); /* readable: its end */
-	{
-		const struct wait wait = {.deadline_us = UINT64_MAX, .cancel_fd = fds[0]};
-
-		assert_int_equal(child_run(&child, &wait, &result), -ECANCELED);
-	}
-	close(fds[0]);
+	assert_int_equal(
+		child_ask(&child, &(struct wait){UINT64_MAX, cancel}, NULL, why), -ECANCELED);
 	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
 }
 
@@ -107,12 +110,11 @@ TEST(a_child_runs_in_its_working_directory)
 {
 	const char *const arguments[] = {"/bin/pwd", NULL};
 	const struct child child = {.arguments = arguments, .directory = "/usr", .output_max = 100};
-	const struct wait wait = {.deadline_us = now_us() + 20 * USEC_PER_SEC, .cancel_fd = -1};
-	struct child_result result = {0};
+	_cleanup_free_ char *output = NULL;
+	char why[CHILD_WHY_MAX];
 
-	assert_int_equal(child_run(&child, &wait, &result), 0);
-	assert_string_equal(result.output, "/usr\n");
-	free(result.output);
+	assert_int_equal(run(&child, &output, why), 0);
+	assert_string_equal(output, "/usr\n");
 }
 
 /* A pipe that only it and its children hold open for writing ends with the last of them. */
@@ -122,7 +124,7 @@ DIRECTORY_TEST(grandchildren_are_killed_too)
 	const char *const arguments[] = {"/bin/sh", "-c", script, NULL};
 	const struct child child = {.arguments = arguments, .output_max = 100};
 	struct wait wait = {.cancel_fd = -1};
-	struct child_result result = {0};
+	char why[CHILD_WHY_MAX];
 	_cleanup_close_ int reader = -1;
 	struct pollfd ended = {.events = POLLIN};
 
@@ -132,7 +134,7 @@ DIRECTORY_TEST(grandchildren_are_killed_too)
 	assert_true(reader >= 0);
 	snprintf(script, sizeof(script), "sleep 1000 3>'%s' & echo begun >'%s'; wait", fifo, fifo);
 	wait.deadline_us = now_us() + 300 * USEC_PER_MSEC;
-	assert_int_equal(child_run(&child, &wait, &result), -ETIMEDOUT);
+	assert_int_equal(child_ask(&child, &wait, NULL, why), -ETIMEDOUT);
 	for (ended.fd = reader; poll(&ended, 1, 20000) == 1;)
 		if (read(reader, &byte, 1) == 0)
 			return;
@@ -143,11 +145,11 @@ TEST(failures_to_start_are_errors)
 {
 	const char *const missing[] = {"/nonexistent", NULL}, *const shell[] = {"/bin/sh", NULL};
 	struct child child = {.arguments = missing, .output_max = 100};
-	const struct wait wait = {.deadline_us = now_us() + 20 * USEC_PER_SEC, .cancel_fd = -1};
-	struct child_result result = {0};
+	char why[CHILD_WHY_MAX];
 
-	assert_int_equal(child_run(&child, &wait, &result), -ENOENT);
+	assert_int_equal(run(&child, NULL, why), -ENOENT);
+	assert_string_equal(why, "/nonexistent could not be run: No such file or directory");
 	child.arguments = shell;
 	child.root = "/nonexistent";
-	assert_int_equal(child_run(&child, &wait, &result), geteuid() == 0 ? -ENOENT : -EPERM);
+	assert_int_equal(run(&child, NULL, why), geteuid() == 0 ? -ENOENT : -EPERM);
 }

@@ -64,7 +64,7 @@ static void read_config(const struct directory *root, const char *version, const
 	const struct wait wait = {.deadline_us = UINT64_MAX, .cancel_fd = -1};
 	char program[PATH_MAX], main[PATH_MAX];
 	struct host host = {0};
-	struct containerd_process process = {.host = &host,
+	struct runtime_daemon process = {.host = &host,
 		.version = version,
 		.binary = program,
 		.directory = "",
@@ -253,6 +253,20 @@ DIRECTORY_TEST(an_unchanged_configuration_is_not_dumped_again)
 	assert_string_equal(config.keys[CONTAINERD_DOWNLOADS].on_disk, "3");
 	read_config(directory, "1.6.20", &changed, 1, &config);
 	assert_string_equal(config.keys[CONTAINERD_DOWNLOADS].on_disk, "4");
+}
+
+TEST(versions_are_compared)
+{
+	static const char *const yes[] = {
+		"2.1.0", "v2.1.4", "2.4.2", "2.10.0", "3.0.0", "2.1.0-beta.0", "v2.2.1+k3s1"};
+	static const char *const no[] = {"1.6.20~ds1", "v1.7.2", "2.0.5", "2.0", "", "v", "x", "2"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(yes); i++)
+		if (!containerd_is_at_least(yes[i], 2, 1))
+			fail_msg("%s", yes[i]);
+	for (size_t i = 0; i < ARRAY_SIZE(no); i++)
+		if (containerd_is_at_least(no[i], 2, 1))
+			fail_msg("%s", no[i]);
 }
 
 TEST(values_are_checked_and_spelled)

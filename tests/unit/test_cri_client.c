@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "grpc_server.h"
 
+#include "base/json.h"
 #include "runtime/cri_client.h"
-#include "runtime/wire.h"
 
 struct fixture {
 	struct grpc_fixture grpc;
@@ -16,28 +16,29 @@ struct fixture {
 static void serve(struct server_call *call, void *userdata)
 {
 	struct fixture *fixture = userdata;
-	char prefix[32];
+	char prefix[64];
 
 	if (!call->complete)
 		return;
 	fixture->called[starts_with(call->path, "/runtime.v1alpha2.")]++;
 	snprintf(prefix, sizeof(prefix), "/runtime.%s.", fixture->knows);
-	if (starts_with(call->path, prefix))
+	if (starts_with(call->path, prefix) || streq(call->path + 1, fixture->knows))
 		server_answer(call, fixture->data, fixture->size);
 	else
-		server_answer_status(call, "12", "unknown service");
+		server_answer_status(call, "12");
 }
 
 static void begin(struct fixture *fixture)
 {
 	*fixture = (struct fixture){.knows = "v1"};
 	grpc_fixture_make(&fixture->grpc, serve, fixture);
-	fixture->cri.grpc = fixture->grpc.grpc;
+	grpc_open(&fixture->cri.grpc, fixture->grpc.server.path);
 	server_start(&fixture->grpc.server);
 }
 
 static void end(struct fixture *fixture)
 {
+	grpc_close(&fixture->cri.grpc);
 	server_stop(&fixture->grpc.server);
 	grpc_fixture_remove(&fixture->grpc);
 }
@@ -75,7 +76,7 @@ FIXTURE_TEST(the_runtimes_version_of_the_api_is_spoken)
 	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
 		fixture->knows = steps[i].knows;
 		assert_int_equal(cri_call(&fixture->cri, &fixture->grpc.wait, &fixture->grpc.arena,
-					 CRI_VERSION, NULL, &version),
+					 CRI_VERSION, NULL, NULL, &version),
 			steps[i].expected);
 		assert_memory_equal(fixture->called, steps[i].called, sizeof(fixture->called));
 		if (steps[i].expected == 0)
@@ -83,75 +84,85 @@ FIXTURE_TEST(the_runtimes_version_of_the_api_is_spoken)
 	}
 }
 
-static void get_config(struct fixture *fixture, const char *json, struct cri_running_config *config)
+FIXTURE_TEST(the_running_config_is_read)
 {
+	static const struct {
+		const char *text;
+		double downloads;
+	} cases[] = {{"{\"maxConcurrentDownloads\": 10}", 10}, {"{", 0}, {"", 0}};
 	Cri__StatusResponse response = CRI__STATUS_RESPONSE__INIT;
 	Cri__StatusResponse__InfoEntry entry = CRI__STATUS_RESPONSE__INFO_ENTRY__INIT;
 	Cri__StatusResponse__InfoEntry *entries[] = {&entry};
 
 	entry.key = (char *)"config";
-	entry.value = (char *)json;
 	response.info = entries;
 	response.n_info = 1;
-	answer(fixture, &response.base);
-	assert_int_equal(
-		cri_get_config(&fixture->cri, &fixture->grpc.wait, &fixture->grpc.arena, config),
-		0);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_(cleanup_cJSON_Delete) cJSON *config = NULL;
+
+		entry.value = (char *)cases[i].text;
+		answer(fixture, &response.base);
+		assert_int_equal(cri_get_config(&fixture->cri, &fixture->grpc.wait,
+					 &fixture->grpc.arena, &config),
+			0);
+		assert_true(json_number_at(config, "maxConcurrentDownloads") == cases[i].downloads);
+	}
 }
 
-FIXTURE_TEST(the_running_config_is_read)
+/* containerd's own services have no other version to be asked for. */
+FIXTURE_TEST(manifests_of_a_layer_have_their_labels)
 {
-	static const char *const odd[] = {"", "[1, 2]", "{", "null"};
-	struct cri_running_config config;
+	Containerd__ListContentResponse message = CONTAINERD__LIST_CONTENT_RESPONSE__INIT;
+	Containerd__Info info = CONTAINERD__INFO__INIT, *list[] = {&info};
+	Containerd__Info__LabelsEntry label = CONTAINERD__INFO__LABELS_ENTRY__INIT;
+	Containerd__Info__LabelsEntry *labels[] = {&label};
+	const Containerd__ListContentResponse *found;
 
-	get_config(fixture,
-		"{\"containerd\": {\"snapshotter\": \"overlayfs\"}, \"registry\": "
-		"{\"configPath\": \"/etc/containerd/certs.d\", \"configs\": {\"r\": "
-		"{\"auth\": {\"password\": \"secret\"}}}}, \"maxConcurrentDownloads\": 10, "
-		"\"imagePullProgressTimeout\": \"5m0s\"}",
-		&config);
-	assert_int_equal(config.max_concurrent_downloads, 10);
-	assert_string_equal(config.image_pull_progress_timeout, "5m0s");
-	assert_string_equal(config.registry_config_path, "/etc/containerd/certs.d");
-	assert_string_equal(config.snapshotter, "overlayfs");
-	get_config(fixture,
-		"{\"registry\": {\"configPath\": \"\"}, \"maxConcurrentDownloads\": \"3\"}",
-		&config);
-	assert_int_equal(config.max_concurrent_downloads, -1);
-	assert_string_equal(config.registry_config_path, "");
-	assert_null(config.snapshotter);
-	for (size_t i = 0; i < ARRAY_SIZE(odd); i++) {
-		get_config(fixture, odd[i], &config);
-		assert_null(config.registry_config_path);
-		assert_int_equal(config.max_concurrent_downloads, -1);
-	}
+	label.key = (char *)"containerd.io/gc.ref.content.l.0";
+	label.value = (char *)"sha256:01";
+	info.labels = labels;
+	info.n_labels = 1;
+	message.info = list;
+	message.n_info = 1;
+	answer(fixture, &message.base);
+	assert_int_equal(containerd_get_manifests(&fixture->cri, &fixture->grpc.wait,
+				 &fixture->grpc.arena, "k8s.io", "sha256:01", &found),
+		GRPC_UNIMPLEMENTED);
+	assert_int_equal(fixture->called[0] + fixture->called[1], 1);
+	fixture->knows = "containerd.services.content.v1.Content/List";
+	assert_int_equal(containerd_get_manifests(&fixture->cri, &fixture->grpc.wait,
+				 &fixture->grpc.arena, "k8s.io", "sha256:01", &found),
+		0);
+	assert_string_equal(found->info[0]->labels[0]->value, "sha256:01");
 }
 
 /* Two bytes each on the wire, over a hundred in memory. */
 TEST(what_an_answer_becomes_is_bounded)
 {
-	_cleanup_free_ uint8_t *data = malloc(WIRE_LIST_MAX);
+	_cleanup_free_ uint8_t *data = malloc(CRI_LIST_MAX);
 	const Cri__ListContainersResponse *m;
 	struct fixture f;
 
 	begin(&f);
-	for (size_t i = 0; i < WIRE_LIST_MAX; i += 2) {
+	for (size_t i = 0; i < CRI_LIST_MAX; i += 2) {
 		data[i] = 0x0a; /* field 1, length-delimited */
 		data[i + 1] = 0;
 	}
 	f.data = data;
-	f.size = WIRE_LIST_MAX;
+	f.size = CRI_LIST_MAX;
 	assert_int_equal(
-		cri_call(&f.cri, &f.grpc.wait, &f.grpc.arena, CRI_CONTAINERS, NULL, &m), -EBADMSG);
+		cri_call(&f.cri, &f.grpc.wait, &f.grpc.arena, CRI_CONTAINERS, NULL, NULL, &m),
+		-EBADMSG);
 	arena_free(&f.grpc.arena);
 	f.size = 2000;
 	assert_int_equal(
-		cri_call(&f.cri, &f.grpc.wait, &f.grpc.arena, CRI_CONTAINERS, NULL, &m), 0);
+		cri_call(&f.cri, &f.grpc.wait, &f.grpc.arena, CRI_CONTAINERS, NULL, NULL, &m), 0);
 	assert_int_equal(m->n_containers, 1000);
 	assert_string_equal(m->containers[999]->id, "");
 	f.size = 1999;
 	assert_int_equal(
-		cri_call(&f.cri, &f.grpc.wait, &f.grpc.arena, CRI_CONTAINERS, NULL, &m), -EBADMSG);
+		cri_call(&f.cri, &f.grpc.wait, &f.grpc.arena, CRI_CONTAINERS, NULL, NULL, &m),
+		-EBADMSG);
 	end(&f);
 }
 

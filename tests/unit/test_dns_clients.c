@@ -5,71 +5,82 @@
 
 #include "tuners/dns/sense.h"
 
-static struct dns_client row(uint8_t server, uint64_t cgroup, uint64_t queries, uint64_t failed)
-{
-	return (struct dns_client){.server = {AF_INET, {10, 0, 0, server}},
-		.cgroup = cgroup,
-		.queries = queries,
-		.expanded = failed,
-		.failed = failed};
-}
+struct row {
+	uint8_t server;
+	uint64_t cgroup, queries;
+	uint64_t failed; /* more than 0: with a search domain */
+};
 
-static void put(struct dns_clients *clients, const struct dns_client *rows, size_t n)
+static void take(struct dns_clients *clients, const struct row *rows, size_t n)
 {
-	free(clients->old.clients);
-	clients->old = clients->now;
-	clients->now.clients = calloc(n, sizeof(*rows));
-	assert_non_null(clients->now.clients);
-	memcpy(clients->now.clients, rows, n * sizeof(*rows));
-	clients->now.n = dns_clients_merge(clients->now.clients, n);
+	for (size_t i = 0; i < n; i++) {
+		struct dns_row_key key = {.server = {AF_INET, {10, 0, 0, rows[i].server}},
+			.suffix = rows[i].failed ? DNS_SUFFIX_SEARCH : DNS_SUFFIX_NONE,
+			.cgroup = rows[i].cgroup};
+		struct dns_row counts = {.queries = rows[i].queries, .nxdomain = rows[i].failed};
+
+		dns_clients_add(clients, &key, &counts);
+	}
 }
 
 TEST(rows_are_summed_by_server_and_cgroup)
 {
-	struct dns_client rows[] = {row(2, 7, 10, 1), row(1, 9, 5, 0), row(2, 7, 20, 2),
-		row(1, 7, 1, 0), row(2, 7, 30, 3)};
-	struct dns_client by_source[] = {row(1, 1, 3, 0), row(1, 1, 4, 0)};
+	static const struct row rows[] = {
+		{2, 7, 10, 1}, {1, 9, 5, 0}, {2, 7, 20, 2}, {1, 7, 1, 0}, {2, 7, 30, 0}};
+	struct dns_seen *seen = calloc(1, sizeof(*seen));
+	struct dns_clients clients = {0};
+	struct dns_row_key key = {
+		.server = {AF_INET, {10, 0, 0, 2}}, .source_family = AF_INET, .cgroup = 7};
 
-	assert_int_equal(dns_clients_merge(rows, ARRAY_SIZE(rows)), 3);
-	assert_int_equal(rows[0].cgroup, 7);
-	assert_int_equal(rows[0].queries, 1);
-	assert_int_equal(rows[1].cgroup, 9);
-	assert_int_equal(rows[2].queries, 60);
-	assert_int_equal(rows[2].failed, 6);
-	assert_int_equal(dns_clients_merge(rows, 0), 0);
-	/* In the root cgroup the address tells them apart. */
-	by_source[1].source = (struct dns_key){AF_INET, {10, 244, 0, 5}};
-	assert_int_equal(dns_clients_merge(by_source, 2), 2);
+	for (int reading = 0; reading < 2; reading++) {
+		take(&clients, rows, ARRAY_SIZE(rows));
+		/* In the root cgroup the address tells them apart. */
+		if (reading == 1)
+			dns_clients_add(&clients, &key, &(struct dns_row){.queries = 4});
+		dns_clients_rate(&clients, seen, USEC_PER_SEC);
+		assert_int_equal(clients.n, 3 + reading);
+		assert_int_equal(clients.clients[0].cgroup, 7);
+		assert_int_equal(clients.clients[0].counts.queries, 1);
+		assert_int_equal(clients.clients[1].cgroup, 9);
+		assert_int_equal(clients.clients[2].counts.queries, 60);
+		assert_int_equal(clients.clients[2].counts.expanded, 30);
+		assert_int_equal(clients.clients[2].counts.failed, 3);
+	}
+	assert_int_equal(seen->search[DNS_UPSTREAM].failed, 3);
+	/* Those without a row are forgotten. */
+	dns_clients_rate(&clients, seen, USEC_PER_SEC);
+	assert_int_equal(clients.n, 0);
+	free(clients.clients);
+	free(seen);
 }
 
 TEST(rates_are_from_reading_to_reading)
 {
-	struct dns_client first[] = {row(1, 7, 1000, 0), row(1, 8, 10, 0)};
-	struct dns_client second[] = {row(1, 7, 1200, 0), row(1, 8, 10, 0), row(1, 9, 50, 0)};
-	struct dns_client third[] = {row(1, 7, 40, 0), row(1, 8, 10, 0), row(1, 9, 50, 0)};
-	struct dns_server_table *table = calloc(1, sizeof(*table));
-	struct dns_seen seen = {.table = table};
+	static const struct row first[] = {{1, 7, 1000, 0}, {1, 8, 10, 0}},
+				second[] = {{1, 7, 1200, 0}, {1, 8, 10, 0}, {1, 9, 50, 0}},
+				third[] = {{1, 7, 40, 0}, {1, 8, 10, 0}, {1, 9, 50, 0}};
+	struct dns_seen *seen = calloc(1, sizeof(*seen));
 	struct dns_clients clients = {0};
 
-	put(&clients, first, 2);
-	dns_clients_rate(&clients, &seen, 10 * USEC_PER_SEC);
+	take(&clients, first, 2);
+	dns_clients_rate(&clients, seen, 10 * USEC_PER_SEC);
 	/* What came before the first reading has no time. */
-	assert_true(clients.now.clients[0].per_second == 0);
-	put(&clients, second, 3);
-	dns_clients_rate(&clients, &seen, 12 * USEC_PER_SEC);
-	assert_true(clients.now.clients[0].per_second == 100);
-	assert_true(clients.now.clients[1].per_second == 0);
-	assert_true(clients.now.clients[2].per_second == 25);
-	assert_true(clients.now.clients[0].smooth > 0 && clients.now.clients[0].smooth < 100);
-	assert_int_equal(clients.now.clients[0].changed_at_us, 12 * USEC_PER_SEC);
-	assert_int_equal(clients.now.clients[1].changed_at_us, 10 * USEC_PER_SEC);
+	assert_true(clients.clients[0].per_second == 0);
+	take(&clients, second, 3);
+	dns_clients_rate(&clients, seen, 12 * USEC_PER_SEC);
+	assert_true(clients.clients[0].per_second == 100);
+	assert_true(clients.clients[1].per_second == 0);
+	assert_true(clients.clients[2].per_second == 25);
+	assert_true(clients.clients[0].smooth > 0 && clients.clients[0].smooth < 100);
+	assert_int_equal(clients.clients[0].changed_at_us, 12 * USEC_PER_SEC);
+	assert_int_equal(clients.clients[1].changed_at_us, 10 * USEC_PER_SEC);
 	/* A row that was forgotten in between begins anew. */
-	put(&clients, third, 3);
-	dns_clients_rate(&clients, &seen, 14 * USEC_PER_SEC);
-	assert_true(clients.now.clients[0].per_second == 20);
-	assert_true(clients.now.clients[2].per_second == 0);
-	dns_clients_clear(&clients);
-	free(table);
+	take(&clients, third, 3);
+	dns_clients_rate(&clients, seen, 14 * USEC_PER_SEC);
+	assert_true(clients.clients[0].per_second == 20);
+	assert_true(clients.clients[2].per_second == 0);
+	free(clients.clients);
+	free(seen);
 }
 
 static struct dns_user user(const char *name, uint64_t queries, double rate)
@@ -98,30 +109,31 @@ TEST(containers_of_a_pod_are_one)
 
 TEST(forwarders_are_summed_over_upstreams)
 {
-	struct dns_server_table *table = calloc(1, sizeof(*table));
-	struct dns_server_state servers[3] = {
-		{.role = DNS_UPSTREAM}, {.role = DNS_UPSTREAM}, {.role = DNS_CLUSTER}};
-	struct dns_seen seen = {.table = table};
+	struct dns_seen *seen = calloc(1, sizeof(*seen));
+	const struct dns_server_table *table = &seen->table;
 
-	assert_non_null(table);
-	for (size_t i = 0; i < 3; i++) {
+	for (uint8_t i = 0; i < 3; i++) {
 		struct dns_user users[] = {user("coredns-a", 1, 10), user("shop", 1, 99),
 			user("coredns-b", 1, (double)(20 * i))};
+		struct dns_key key = {AF_INET, {10, 0, 0, i}};
+		struct dns_server_state *server = dns_server_get(&seen->table, &key);
 
-		table->labels[i].server = &servers[i];
-		dns_label_take_users(&table->labels[i], users, ARRAY_SIZE(users));
+		server->role = i == 2 ? DNS_CLUSTER : DNS_UPSTREAM;
+		dns_label_offer(&seen->table, server);
+		dns_label_take_users(server->label, users, ARRAY_SIZE(users));
 	}
-	dns_forwarders_list(&seen);
-	assert_int_equal(seen.n_forwarders, 2);
-	assert_true(seen.forwarders[0].per_second == 20);
-	assert_true(seen.forwarders[1].per_second == 20);
+	dns_forwarders_list(seen);
+	assert_int_equal(seen->n_forwarders, 2);
+	assert_true(seen->forwarders[0].per_second == 20);
+	assert_true(seen->forwarders[1].per_second == 20);
 	/* One that answers others is a forwarder whatever its name. */
-	table->labels[1].users[0].serves = true;
-	assert_string_equal(table->labels[1].users[0].workload.name, "shop");
-	dns_forwarders_list(&seen);
-	assert_int_equal(seen.n_forwarders, 3);
-	assert_string_equal(seen.forwarders[0].workload.name, "shop");
-	free(table);
+	table->servers[1]->label->users[0].serves = true;
+	assert_string_equal(table->servers[1]->label->users[0].workload.name, "shop");
+	dns_forwarders_list(seen);
+	assert_int_equal(seen->n_forwarders, 3);
+	assert_string_equal(seen->forwarders[0].workload.name, "shop");
+	dns_server_table_clear(&seen->table);
+	free(seen);
 }
 
 /* Without cgroups of their own, pods are told apart by an address that they inherit. */
@@ -139,7 +151,7 @@ TEST(an_address_counts_for_its_present_owner)
 			.kind = table[i].id ? WORKLOAD_POD : WORKLOAD_NETNS, .name = "web"};
 
 		copy_text(workload.id, sizeof(workload.id), table[i].id ? table[i].id : "");
-		client.queries = other.queries = table[i].all;
+		client.counts.queries = other.counts.queries = table[i].all;
 		assert_int_equal(dns_client_queries(&client, &workload), table[i].own);
 		assert_int_equal(dns_client_queries(&other, &workload), table[i].all);
 	}

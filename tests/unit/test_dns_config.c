@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "config_text.h"
 #include "directory.h"
 
 #include "config/config.h"
@@ -24,7 +25,7 @@ static struct loaded load(const char *text)
 {
 	struct loaded loaded = {0};
 
-	if (config_load_text("F", text, strlen(text), option_tables, &loaded.config, &loaded.faults,
+	if (config_load_text(text, strlen(text), option_tables, &loaded.config, &loaded.faults,
 		    &loaded.notices) == 0)
 		tuners_validate(loaded.config, &loaded.faults);
 	return loaded;
@@ -64,7 +65,7 @@ TEST(defaults_are_automatic)
 	assert_true(config.names);
 	assert_true(config.budget_auto);
 	assert_int_equal(config.n_budgets, 0);
-	assert_int_equal(budget_of(&config, "", "168.63.129.16").qps, 1000);
+	assert_int_equal(budget_of(&config, "", "168.63.129.16").max[DNS_QUERIES], 1000);
 	assert_false(dns_budget_is_set(&(struct dns_budget){0}));
 }
 
@@ -89,19 +90,19 @@ TEST(configured_values_are_read)
 	assert_int_equal(config.n_cluster, 2);
 	assert_false(config.names);
 	budget = budget_of(&config, "", "10.0.0.2");
-	assert_int_equal(budget.qps, 200);
-	assert_int_equal(budget.pps, 1024);
-	assert_int_equal(budget.pending, 50);
+	assert_int_equal(budget.max[DNS_QUERIES], 200);
+	assert_int_equal(budget.max[DNS_PACKETS], 1024);
+	assert_int_equal(budget.max[DNS_PENDING], 50);
 	assert_string_equal(budget.source, "config");
 	assert_false(budget.link_local);
 	/* Numbers of one's own, of the cloud's kind. */
 	budget = budget_of(&config, "aws", "169.254.169.253");
-	assert_int_equal(budget.pps, 2048);
+	assert_int_equal(budget.max[DNS_PACKETS], 2048);
 	assert_true(budget.link_local);
 	budget = budget_of(&config, "azure", "168.63.129.16");
-	assert_int_equal(budget.qps, 500);
-	assert_int_equal(budget.pending, 0);
-	assert_int_equal(budget_of(&config, "", "1.1.1.1").qps, 0);
+	assert_int_equal(budget.max[DNS_QUERIES], 500);
+	assert_int_equal(budget.max[DNS_PENDING], 0);
+	assert_int_equal(budget_of(&config, "", "1.1.1.1").max[DNS_QUERIES], 0);
 }
 
 TEST(empty_lists_mean_none)
@@ -114,7 +115,7 @@ TEST(empty_lists_mean_none)
 	dns_config_read(&config, loaded.config);
 	assert_int_equal(config.n_domains, 0);
 	assert_false(config.cluster_auto);
-	assert_int_equal(budget_of(&config, "azure", "168.63.129.16").qps, 0);
+	assert_int_equal(budget_of(&config, "azure", "168.63.129.16").max[DNS_QUERIES], 0);
 }
 
 TEST(faults_have_their_line)
@@ -127,7 +128,7 @@ TEST(faults_have_their_line)
 	assert_fault("dns:\n  cluster_servers:\n  - 10.96.0\n", 3, "no address");
 	assert_fault("dns:\n  names: yes\n", 2, "socket");
 	assert_fault("dns:\n  cluster_domains:\n  - a\n  - b..c\n", 4, "no domain");
-	assert_fault("dns:\n  cluster_domains: [a.b.c.d.e.f.g]\n", 2, "7 labels");
+	assert_fault("dns:\n  cluster_domains: [a.b.c.d.e.f.g]\n", 2, "at most 6 labels");
 	assert_fault("dns:\n  cluster_domains: [a, b, c, d, e, x.y]\n", 2, "e is one too many");
 	assert_fault("dns:\n  cluster_domains: cluster.local\n", 2, "cluster_domains");
 }

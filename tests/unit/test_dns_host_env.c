@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "directory.h"
 
+#include <sys/socket.h>
+
 #include "tuners/dns/sense.h"
 
 static struct dns_key key_of(const char *text)
@@ -9,6 +11,132 @@ static struct dns_key key_of(const char *text)
 
 	assert_true(dns_address_parse(text, &key));
 	return key;
+}
+
+TEST(firmware_names_the_cloud)
+{
+	static const struct {
+		const char *file, *text, *cloud;
+	} table[] = {
+		{"sys_vendor", "Amazon EC2\n", "aws"},
+		{"bios_version", "4.11.amazon\n", "aws"},
+		{"chassis_asset_tag", "7783-7084-3265-9085-8269-3286-77\n", "azure"},
+		{"sys_vendor", "Microsoft Corporation\n", ""}, /* any Hyper-V */
+		{"sys_vendor", "Alibaba Cloud\n", "alibaba"},
+		{"chassis_asset_tag", "HUAWEICLOUD\n", "huawei"},
+		{"product_name", "Google Compute Engine\n", "gcp"},
+		{"sys_vendor", "QEMU\n", ""},
+		{"nothing", "", ""},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
+		_cleanup_directory_ struct directory directory = {0};
+		char path[64];
+		struct host host;
+
+		directory_make(&directory);
+		snprintf(path, sizeof(path), "/sys/class/dmi/id/%s", table[i].file);
+		directory_put(&directory, path, table[i].text);
+		assert_true(host_init(&host, directory.path));
+		assert_string_equal(dns_cloud_detect(&host), table[i].cloud);
+	}
+}
+
+struct expected {
+	const char *cloud;
+	const char *server;
+	bool listed;
+	const char *source; /* NULL: no budget */
+	uint64_t qps, pps, pending;
+};
+
+TEST(each_cloud_has_its_budget)
+{
+	static const struct expected table[] = {
+		{"aws", "169.254.169.253", false, "aws", 0, 1024, 0},
+		{"", "fd00:ec2::253", false, "aws", 0, 1024, 0},
+		{"aws", "10.0.0.2", true, "aws", 0, 1024, 0},
+		{"aws", "172.31.0.2", true, "aws", 0, 1024, 0},
+		{"aws", "192.168.5.18", true, "aws", 0, 1024, 0},
+		/* Not the VPC's base plus two, not the node's resolver, not this cloud. */
+		{"aws", "10.0.0.3", true, NULL, 0, 0, 0},
+		{"aws", "10.0.0.2", false, NULL, 0, 0, 0},
+		{"", "10.0.0.2", true, NULL, 0, 0, 0},
+		{"aws", "8.8.8.2", true, NULL, 0, 0, 0},
+		{"azure", "168.63.129.16", false, "azure", 1000, 0, 200},
+		{"", "168.63.129.16", false, "azure", 1000, 0, 200},
+		{"alibaba", "100.100.2.136", false, "alibaba", 5000, 0, 0},
+		{"alibaba", "100.100.2.138", false, "alibaba", 5000, 0, 0},
+		/* Shared address space: anybody may have it. */
+		{"", "100.100.2.136", false, NULL, 0, 0, 0},
+		{"huawei", "100.125.1.250", false, "huawei", 2000, 0, 0},
+		{"huawei", "100.125.129.250", false, "huawei", 2000, 0, 0},
+		{"", "72.3.128.240", false, "rackspace", 10, 0, 0},
+		/* No published number. */
+		{"gcp", "169.254.169.254", true, NULL, 0, 0, 0},
+		{"digitalocean", "67.207.67.2", true, NULL, 0, 0, 0},
+		{"", "1.1.1.1", true, NULL, 0, 0, 0},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
+		struct dns_key server = key_of(table[i].server);
+		struct dns_budget budget = {0};
+		bool found = dns_budget_builtin(table[i].cloud, &server, table[i].listed, &budget);
+
+		if (found != (table[i].source != NULL))
+			fail_msg("%s in %s", table[i].server, table[i].cloud);
+		assert_int_equal(dns_budget_is_set(&budget), found);
+		if (!found)
+			continue;
+		assert_string_equal(budget.source, table[i].source);
+		assert_int_equal(budget.max[DNS_QUERIES], table[i].qps);
+		assert_int_equal(budget.max[DNS_PACKETS], table[i].pps);
+		assert_int_equal(budget.max[DNS_PENDING], table[i].pending);
+		assert_int_equal(budget.link_local, streq(table[i].source, "aws"));
+		assert_int_equal(budget.sustained, streq(table[i].source, "rackspace"));
+	}
+}
+
+TEST(every_budget_is_explained)
+{
+	for (const struct dns_budget_row *row = dns_budget_rows; row->cloud; row++) {
+		const struct explanation *found = NULL;
+		struct dns_key key;
+
+		for (const struct explanation *one = dns_explanations; one->name; one++)
+			if (starts_with(one->name, "budget/") &&
+				streq(one->name + strlen("budget/"), row->cloud))
+				found = one;
+		if (!found)
+			fail_msg("explain knows nothing of budget/%s", row->cloud);
+		assert_true(strlen(found->source) > 20);
+		for (size_t i = 0; i < DNS_BUDGET_NETWORKS && row->networks[i]; i++)
+			assert_true(dns_address_parse(row->networks[i], &key));
+	}
+}
+
+TEST(addresses_are_parsed_and_compared)
+{
+	struct dns_key key = {0};
+	char text[DNS_ADDRESS_TEXT];
+
+	assert_false(dns_address_parse("", &key));
+	assert_false(dns_address_parse("10.0.0", &key));
+	assert_false(dns_address_parse("10.0.0.256", &key));
+	assert_false(dns_address_parse("example", &key));
+	assert_int_equal(key.family, 0);
+	dns_address_text(&key, text);
+	assert_string_equal(text, "other");
+	assert_true(dns_address_parse("fe80::1%eth0", &key));
+	assert_int_equal(key.family, AF_INET6);
+	dns_address_text(&key, text);
+	assert_string_equal(text, "fe80::1");
+	assert_true(dns_address_is_loopback(&(struct dns_key){AF_INET, {127, 0, 0, 53}}));
+	key = key_of("10.65.0.1");
+	assert_true(dns_address_within(&key, "10.64.0.0", 10));
+	assert_true(dns_address_within(&key, "10.0.0.0", 8));
+	assert_false(dns_address_within(&key, "10.128.0.0", 9));
+	assert_false(dns_address_within(&key, "::", 0));
 }
 
 static struct dns_config config;
@@ -23,8 +151,8 @@ static enum dns_role role_of(
 
 TEST(servers_have_roles)
 {
-	struct dns_key node[] = {key_of("10.1.0.7"), key_of("169.254.20.10")};
-	struct dns_host_env env = {.node = node, .n_node = 2};
+	struct dns_host_env env = {
+		.node = {key_of("10.1.0.7"), key_of("169.254.20.10")}, .n_node = 2};
 
 	config = (struct dns_config){.cluster = {key_of("10.96.0.10")}, .n_cluster = 1};
 	/* A stub, a node's cache, a bridge's dnsmasq: a first hop, whatever they answer. */
@@ -47,10 +175,8 @@ TEST(addresses_of_the_node_are_known)
 
 	assert_true(host_init(&host, "/nonexistent"));
 	dns_host_env_read(&env, &host);
-	assert_true(dns_host_env_is_node(&env, &loopback));
-	assert_false(dns_host_env_is_node(&env, &stranger));
-	dns_host_env_clear(&env);
-	assert_false(dns_host_env_is_node(&env, &loopback));
+	assert_true(dns_address_in(env.node, env.n_node, &loopback));
+	assert_false(dns_address_in(env.node, env.n_node, &stranger));
 }
 
 TEST(cluster_dns_comes_from_the_kubelet)
@@ -65,7 +191,6 @@ TEST(cluster_dns_comes_from_the_kubelet)
 	assert_int_equal(role_of(&env, "fd00::a", 0, false), DNS_CLUSTER);
 	config.cluster_auto = false;
 	assert_int_equal(role_of(&env, "fd00::a", 0, false), DNS_UPSTREAM);
-	dns_host_env_clear(&env);
 }
 
 TEST(the_last_search_line_wins)
@@ -106,5 +231,4 @@ TEST(the_upstreams_of_the_stub_are_read)
 	assert_true(dns_address_in(env.servers, env.n_servers, &upstream));
 	assert_false(dns_address_in(env.servers, env.n_servers, &stub));
 	assert_string_equal(env.search[0], "x");
-	dns_host_env_clear(&env);
 }

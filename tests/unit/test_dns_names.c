@@ -7,27 +7,22 @@
 TEST(the_busiest_names_come_first)
 {
 	struct dns_names names = {0};
-	const struct dns_name *top[DNS_NAMES_TOP];
 
-	for (int i = 0; i < 30; i++)
-		dns_names_add(&names, "a.example", 1);
-	for (int i = 0; i < 20; i++)
-		dns_names_add(&names, "a.example", 28);
-	for (int i = 0; i < 10; i++)
-		dns_names_add(&names, "b.example", 1);
-	assert_int_equal(dns_names_top(&names, top), 3);
-	assert_string_equal(top[0]->text, "a.example");
-	assert_int_equal(top[0]->type, 1);
-	assert_int_equal(top[0]->count, 30);
-	assert_int_equal(top[1]->type, 28);
-	assert_string_equal(top[2]->text, "b.example");
+	for (int i = 0; i < 60; i++)
+		dns_names_add(&names, i < 50 ? "a.example" : "b.example", i < 20 ? 28 : 1);
+	dns_names_fade(&names, 1);
+	assert_int_equal(names.n, 3);
+	assert_string_equal(names.names[0].text, "a.example");
+	assert_int_equal(names.names[0].type, 1);
+	assert_int_equal(names.names[0].count, 30);
+	assert_int_equal(names.names[1].type, 28);
+	assert_string_equal(names.names[2].text, "b.example");
 }
 
 /* Two heavy names among a stream of names that never come again. */
 TEST(frequent_names_stand_out_of_garbage)
 {
 	struct dns_names names = {0};
-	const struct dns_name *top[DNS_NAMES_TOP];
 	char text[64];
 
 	for (int i = 0; i < 20000; i++) {
@@ -39,18 +34,17 @@ TEST(frequent_names_stand_out_of_garbage)
 			dns_names_add(&names, "half.example", 1);
 	}
 	assert_int_equal(names.n, DNS_NAMES_KEPT);
-	dns_names_top(&names, top);
-	assert_string_equal(top[0]->text, "heavy.example");
-	assert_string_equal(top[1]->text, "half.example");
+	dns_names_fade(&names, 1);
+	assert_string_equal(names.names[0].text, "heavy.example");
+	assert_string_equal(names.names[1].text, "half.example");
 	/* The sketch's promise: not less than it was, at most by excess more. */
-	assert_true(top[0]->count >= 2000);
-	assert_true(top[0]->count - top[0]->excess <= 2000);
+	assert_true(names.names[0].count >= 2000);
+	assert_true(names.names[0].count - names.names[0].excess <= 2000);
 }
 
 TEST(counts_fade)
 {
 	struct dns_names names = {0};
-	const struct dns_name *top[DNS_NAMES_TOP];
 	uint64_t now = 1000 * USEC_PER_SEC;
 
 	dns_names_fade(&names, now);
@@ -58,14 +52,14 @@ TEST(counts_fade)
 		dns_names_add(&names, "was.example", 1);
 	dns_names_add(&names, "once.example", 1);
 	dns_names_fade(&names, now + 29 * USEC_PER_SEC);
-	assert_int_equal(dns_names_top(&names, top), 2);
+	assert_int_equal(names.n, 2);
 	dns_names_fade(&names, now + 31 * USEC_PER_SEC);
-	assert_int_equal(dns_names_top(&names, top), 1);
-	assert_int_equal(top[0]->count, 4);
+	assert_int_equal(names.n, 1);
+	assert_int_equal(names.names[0].count, 4);
 	for (int i = 0; i < 5; i++)
 		dns_names_add(&names, "is.example", 1);
-	dns_names_top(&names, top);
-	assert_string_equal(top[0]->text, "is.example");
+	dns_names_fade(&names, now + 32 * USEC_PER_SEC);
+	assert_string_equal(names.names[0].text, "is.example");
 	for (int i = 2; i < 8; i++)
 		dns_names_fade(&names, now + (uint64_t)i * 40 * USEC_PER_SEC);
 	assert_int_equal(names.n, 0);

@@ -36,13 +36,11 @@ static void query(
 /* All that metrics report, over labels and others. */
 static uint64_t reported(const struct dns_server_table *table)
 {
-	uint64_t sum = 0;
+	uint64_t sum = dns_queries(&table->others);
 
-	for (int role = 0; role < DNS_ROLES; role++)
-		sum += dns_queries(&table->others[role]);
-	for (size_t i = 0; i < DNS_LABELS; i++)
-		if (table->labels[i].server)
-			sum += dns_queries(&table->labels[i].reported);
+	for (size_t i = 0; i < table->n; i++)
+		if (table->servers[i]->label)
+			sum += dns_queries(&table->servers[i]->label->reported);
 	return sum;
 }
 
@@ -88,7 +86,7 @@ TEST(labels_and_others_add_up)
 		query(&table, add_server(&table, i), i + 1, now);
 	/* The first twenty have a label from their first query on. */
 	for (size_t i = 0; i < DNS_LABELS; i++)
-		assert_int_equal(dns_queries(&table.labels[i].reported), i + 1);
+		assert_int_equal(dns_queries(&table.servers[i]->label->reported), i + 1);
 	assert_int_equal(reported(&table), 50 * 51 / 2);
 }
 
@@ -105,40 +103,40 @@ TEST(counters_never_fall)
 	assert_int_equal(dns_queries(&server->totals), 100);
 	assert_int_equal(reported(&table), 100);
 	dns_server_take_unanswered(&table, server, 7);
-	assert_int_equal(table.labels[server->label].reported.unanswered, 7);
+	assert_int_equal(server->label->reported.unanswered, 7);
 }
 
 TEST(only_a_much_busier_server_takes_a_label)
 {
 	_cleanup_table_ struct dns_server_table table = {0};
 	struct dns_server_state *busy, *pinned;
-	uint64_t now = 1000 * USEC_PER_SEC, rest;
+	uint64_t now = 1000 * USEC_PER_SEC;
 
 	for (unsigned i = 0; i < DNS_LABELS; i++)
 		query(&table, add_server(&table, i), 100, now);
 	busy = add_server(&table, 100);
-	assert_int_equal(busy->label, -1);
+	assert_null(busy->label);
 	query(&table, busy, 200, now);
 	dns_label_assign(&table, now);
-	assert_int_equal(busy->label, -1);
+	assert_null(busy->label);
 	query(&table, busy, 61, now);
-	rest = dns_queries(&table.others[DNS_UPSTREAM]);
-	assert_int_equal(rest, 261);
+	assert_int_equal(dns_queries(&table.others), 261);
+	assert_int_equal(table.other_queries[DNS_UPSTREAM][DNS_UDP], 261);
 	dns_label_assign(&table, now);
-	assert_true(busy->label >= 0);
-	/* Its series begins at 0, and what the others had stays there. */
-	assert_int_equal(dns_queries(&table.labels[busy->label].reported), 0);
-	assert_int_equal(dns_queries(&table.others[DNS_UPSTREAM]), rest);
+	assert_non_null(busy->label);
+	assert_int_equal(dns_queries(&table.others), 261);
 	query(&table, busy, 5, now);
-	assert_int_equal(dns_queries(&table.labels[busy->label].reported), 5);
+	assert_int_equal(reported(&table), DNS_LABELS * 100 + 261 + 5);
 	/* A budget is always reported. */
 	pinned = add_server(&table, 200);
 	pinned->pinned = true;
 	dns_label_assign(&table, now);
-	assert_true(pinned->label >= 0);
+	assert_non_null(pinned->label);
 	for (int i = 0; i < 1000; i++)
 		dns_label_assign(&table, now);
-	assert_true(pinned->label >= 0);
+	assert_non_null(pinned->label);
+	/* Whoever has a label, what was reported never falls. */
+	assert_int_equal(reported(&table), DNS_LABELS * 100 + 261 + 5);
 }
 
 TEST(a_long_idle_server_gives_its_label)
@@ -155,12 +153,13 @@ TEST(a_long_idle_server_gives_its_label)
 	late = add_server(&table, 100);
 	query(&table, late, 1, now);
 	dns_label_assign(&table, now);
-	assert_int_equal(late->label, -1);
+	assert_null(late->label);
 	now += 101 * USEC_PER_SEC;
 	query(&table, late, 1, now);
 	dns_label_assign(&table, now);
 	/* That of the server that was idle the longest. */
-	assert_int_equal(late->label, 0);
+	assert_non_null(late->label);
+	assert_null(table.servers[0]->label);
 }
 
 TEST(a_minute_is_six_slots)

@@ -30,7 +30,7 @@ static void serve(int fd, const char *head, void *userdata)
 	} else if (starts_with(head, "GET /info ")) {
 		atomic_fetch_add(&fake->infos, 1);
 		fake_reply(fd, 200, fake->info);
-	} else if (starts_with(head, "GET /containers/json?all=1 ")) {
+	} else if (starts_with(head, "GET /containers/json ")) {
 		fake_reply(fd, 200, fake->containers);
 	} else if (starts_with(head, "GET /events?since=") && strstr(head, "&until=")) {
 		fake_reply(fd, 200, fake->events);
@@ -91,23 +91,52 @@ TEST(info_is_read_again_only_after_a_reload)
 TEST(containers_are_listed)
 {
 	_cleanup_fake_ struct fake fake;
-	_cleanup_free_ struct docker_container *list = NULL;
+	_cleanup_free_ struct name_entry *names = NULL;
 	struct wait wait = in(20 * USEC_PER_SEC);
 	size_t n = 0;
 
 	fake_open(&fake);
 	fake.containers =
-		"[{\"Id\":\"aa\",\"Names\":[\"/web\"],\"State\":\"running\",\"Labels\":{"
+		"[{\"Id\":\"aa\",\"Names\":[\"/web\"],\"Labels\":{"
 		"\"io.kubernetes.pod.namespace\":\"shop\",\"io.kubernetes.pod.name\":\"web-1\","
 		"\"io.kubernetes.pod.uid\":\"u1\"}},\n"
-		" {\"Id\":\"bb\",\"Names\":[\"/a\\u0007b\"],\"State\":\"exited\"}]\n";
-	assert_int_equal(docker_read_containers(fake.socket, &list, &n, &wait), 0);
-	assert_int_equal(n, 2);
-	assert_string_equal(list[0].name, "web");
-	assert_string_equal(list[0].pod_name, "web-1");
-	assert_true(list[0].running);
-	assert_string_equal(list[1].name, "a b");
-	assert_false(list[1].running);
+		" {\"Id\":\"bb\",\"Names\":[\"/a}{\\\"\\u0007b\"]}]\n";
+	assert_int_equal(docker_read_names(fake.socket, &names, &n, &wait), 0);
+	assert_int_equal(n, 3);
+	for (size_t i = 0; i < 2; i++) {
+		assert_int_equal(names[i].workload.kind, WORKLOAD_POD);
+		assert_string_equal(names[i].workload.namespace, "shop");
+		assert_string_equal(names[i].workload.name, "web-1");
+		assert_string_equal(names[i].workload.id, i == 0 ? "aa" : "u1");
+	}
+	assert_int_equal(names[2].workload.kind, WORKLOAD_CONTAINER);
+	assert_true(starts_with(names[2].workload.name, "a}{\""));
+	assert_null(strchr(names[2].workload.name, 7));
+}
+
+/* More than one piece of an answer, and more than may be held at once. */
+TEST(long_lists_are_taken_object_by_object)
+{
+	enum { OBJECTS = 3000, OBJECT = 400 };
+	_cleanup_free_ char *text = malloc(OBJECTS * OBJECT + 3), *large = malloc(500000);
+	_cleanup_free_ struct name_entry *names = NULL;
+	struct wait wait = in(20 * USEC_PER_SEC);
+	_cleanup_fake_ struct fake fake;
+	size_t used = 1, n = 0;
+
+	strcpy(text, "[");
+	for (int i = 0; i < OBJECTS; i++)
+		used += (size_t)sprintf(text + used, "%s{\"Id\":\"%d\",\"Command\":\"%0300d\"}",
+			i > 0 ? "," : "", i, i);
+	strcpy(text + used, "]");
+	fake_open(&fake);
+	fake.containers = text;
+	assert_int_equal(docker_read_names(fake.socket, &names, &n, &wait), 0);
+	assert_int_equal(n, OBJECTS);
+	assert_string_equal(names[OBJECTS - 1].workload.id, "2999");
+	sprintf(large, "[{\"Id\":\"%0400000d\"}]", 0);
+	fake.containers = large;
+	assert_int_equal(docker_read_names(fake.socket, &names, &n, &wait), -EFBIG);
 }
 
 TEST(wrong_answers_are_described)
@@ -127,7 +156,7 @@ TEST(wrong_answers_are_described)
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		_cleanup_fake_ struct fake fake;
-		_cleanup_free_ struct docker_container *list = NULL;
+		struct name_entry *names;
 		struct docker_info info = {0};
 		char why[DOCKER_ERROR_MAX];
 		size_t n;
@@ -135,12 +164,13 @@ TEST(wrong_answers_are_described)
 		fake_open(&fake);
 		fake.version = cases[i].version;
 		fake.info = cases[i].info;
-		fake.events = fake.containers = cases[i].events;
+		fake.events = cases[i].events;
+		fake.containers = "[{\"Id\":";
 		assert_int_equal(docker_read_info(fake.socket, &info, &wait, why), cases[i].error);
 		if (!strstr(why, cases[i].why))
 			fail_msg("case %zu: %s", i, why);
 		assert_string_equal(info.version, "");
-		assert_int_equal(docker_read_containers(fake.socket, &list, &n, &wait), -EBADMSG);
+		assert_int_equal(docker_read_names(fake.socket, &names, &n, &wait), -EBADMSG);
 	}
 	assert_int_equal(docker_read_pulled("/nowhere", 1, NULL, 0, NULL, &wait), -ENOENT);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "directory.h"
 
-#include "apply/edit_text.h"
+#include "apply/editor.h"
 #include "base/file.h"
 
 #include <dirent.h>
@@ -14,27 +14,20 @@ struct edit {
 	int error;
 };
 
-static char *set(enum edit_format format, const char *text, const char *literal, int error)
-{
-	char why[EDIT_WHY_MAX] = "", *out = NULL;
-	size_t len = 0;
-	int r = edit_text_set(
-		format, text, strlen(text), CRI, "max-downloads", literal, &out, &len, why);
-
-	assert_int_equal(r, error);
-	assert_int_equal(r < 0, why[0] != '\0');
-	if (r == 0)
-		assert_int_equal(strlen(out), len);
-	return out;
-}
-
 static void check(enum edit_format format, const struct edit *edits, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
-		_cleanup_free_ char *out = set(format, edits[i].text, "10", edits[i].error);
+		_cleanup_(file_bytes_clear) struct file_bytes text = {0};
+		char why[EDIT_WHY_MAX] = "";
+		int r;
 
-		if (edits[i].expected && !streq(out, edits[i].expected))
-			fail_msg("%s: %s", edits[i].what, out);
+		text_copy(&text, edits[i].text, strlen(edits[i].text));
+		r = edit_languages[format].set(&text, CRI, "max-downloads", "10", why);
+		assert_int_equal(r, edits[i].error);
+		assert_int_equal(r < 0, why[0] != '\0');
+		assert_int_equal(strlen(text.bytes), text.len);
+		if (!streq(text.bytes, r < 0 ? edits[i].text : edits[i].expected))
+			fail_msg("%s: %s", edits[i].what, text.bytes);
 	}
 }
 
@@ -93,8 +86,8 @@ TEST(a_json_key_goes_where_it_is_or_to_the_end)
 	static const struct edit edits[] = {
 		{"replaced", "{ \"max-downloads\" : 3 , \"b\": [1, {\"max-downloads\": 4}] }",
 			"{ \"max-downloads\" : 10 , \"b\": [1, {\"max-downloads\": 4}] }", 0},
-		{"in the style of the last line", "{\n\t\"a\": {},\n\n\t\"b\":  \"}\"\n}\n",
-			"{\n\t\"a\": {},\n\n\t\"b\":  \"}\",\n\t\"max-downloads\": 10\n}\n", 0},
+		{"in the style of the last line", "{\n\t\"a\": {},\n\t\"b\":  \"}\"\n}\n",
+			"{\n\t\"a\": {},\n\t\"b\":  \"}\",\n\t\"max-downloads\": 10\n}\n", 0},
 		{"on one line", "{\"a\": 1}", "{\"a\": 1, \"max-downloads\": 10}", 0},
 		{"without any blank", "{\"a\":1,\"b\":2}", "{\"a\":1,\"b\":2,\"max-downloads\":10}",
 			0},
@@ -119,36 +112,30 @@ TEST(a_json_key_goes_where_it_is_or_to_the_end)
 
 /* The realistic files: what was added and removed again, or changed and set back, leaves each byte.
  */
-static void check_there_and_back(enum edit_format format, const char *name, const char *text,
-	size_t len, const char *table, const char *key)
+static void check_there_and_back(const struct edit_language *language, const char *name,
+	const struct file_bytes *old, const char *table, const char *key)
 {
+	_cleanup_(file_bytes_clear) struct file_bytes text = {0};
+	_cleanup_free_ char *literal = NULL, *now = NULL;
 	char why[EDIT_WHY_MAX] = "";
-	char *literal = NULL, *there = NULL, *now = NULL, *back = NULL;
-	size_t there_len, back_len;
-	int r = edit_text_get(format, text, len, table, key, &literal, why);
+	int r = language->get(old, table, key, &literal, why);
 
+	text_copy(&text, old->bytes, old->len);
 	if (r == 0)
-		r = edit_text_set(format, text, len, table, key, "10", &there, &there_len, why);
+		r = language->set(&text, table, key, "10", why);
 	if (r < 0) {
 		if (!streq(name, "inline.toml") && !streq(name, "escaped-key.json") &&
 			!streq(name, "keys-twice.json"))
 			fail_msg("%s: %s", name, why);
-		free(literal);
 		return;
 	}
-	assert_int_equal(edit_text_get(format, there, there_len, table, key, &now, why), 0);
+	assert_int_equal(language->get(&text, table, key, &now, why), 0);
 	assert_string_equal(now, "10");
-	assert_int_equal(
-		edit_text_set(format, there, there_len, table, key, literal, &back, &back_len, why),
-		0);
-	if (format == EDIT_JSON && strspn(text, " \t\r\n") == len)
-		assert_string_equal(back, "{\n}\n");
-	else if (back_len != len || memcmp(back, text, len) != 0)
-		fail_msg("%s: %s.%s: %s", name, table, key, back);
-	free(literal);
-	free(there);
-	free(now);
-	free(back);
+	assert_int_equal(language->set(&text, table, key, literal, why), 0);
+	if (language == &edit_languages[EDIT_JSON] && strspn(old->bytes, " \t\r\n") == old->len)
+		assert_string_equal(text.bytes, "{\n}\n");
+	else if (text.len != old->len || memcmp(text.bytes, old->bytes, old->len) != 0)
+		fail_msg("%s: %s.%s: %s", name, table, key, text.bytes);
 }
 
 static void check_corpus(
@@ -160,17 +147,16 @@ static void check_corpus(
 
 	assert_non_null(dir);
 	while ((entry = readdir(dir))) {
-		_cleanup_free_ char *text = NULL;
+		_cleanup_(file_bytes_clear) struct file_bytes text = {0};
 		char path[PATH_MAX];
-		size_t len;
 
 		if (entry->d_name[0] == '.')
 			continue;
 		snprintf(path, sizeof(path), "%s/%s", directory, entry->d_name);
-		assert_int_equal(read_file(path, 1 << 20, &text, &len), 0);
+		assert_int_equal(read_file(path, 1 << 20, &text.bytes, &text.len), 0);
 		for (size_t i = 0; i < n_keys; i++)
-			check_there_and_back(
-				format, entry->d_name, text, len, keys[i][0], keys[i][1]);
+			check_there_and_back(&edit_languages[format], entry->d_name, &text,
+				keys[i][0], keys[i][1]);
 		n++;
 	}
 	closedir(dir);
@@ -195,20 +181,15 @@ TEST(an_added_table_goes_with_its_last_key)
 	static const char *const keys[] = {"a", "b"};
 
 	for (size_t first = 0; first < 2; first++) {
-		char why[EDIT_WHY_MAX] = "", *text = strdup("x = 1\n");
+		_cleanup_(file_bytes_clear) struct file_bytes text = {0};
+		char why[EDIT_WHY_MAX] = "";
 
-		for (size_t i = 0; i < 4; i++) {
-			const char *key = keys[i < 2 ? i : (first + i) % 2];
-			size_t len;
-			char *out;
-
-			assert_int_equal(toml_key_set(text, strlen(text), CRI, key,
-						 i < 2 ? "1" : NULL, &out, &len, why),
+		text_copy(&text, "x = 1\n", 6);
+		for (size_t i = 0; i < 4; i++)
+			assert_int_equal(
+				edit_languages[EDIT_TOML].set(&text, CRI,
+					keys[i < 2 ? i : (first + i) % 2], i < 2 ? "1" : NULL, why),
 				0);
-			free(text);
-			text = out;
-		}
-		assert_string_equal(text, "x = 1\n");
-		free(text);
+		assert_string_equal(text.bytes, "x = 1\n");
 	}
 }

@@ -46,32 +46,42 @@ static const struct trial trials[] = {
 struct bench {
 	struct directory root;
 	struct host host;
-	struct service service;
 	struct file_at at;
+	struct file_change change;
 	struct editor editor;
-	char path[PATH_MAX];
+	char path[PATH_MAX], why[EDIT_WHY_MAX];
 };
+
+static const struct wait no_limit = {.deadline_us = UINT64_MAX, .cancel_fd = -1};
 
 static void bench_make(
 	struct bench *bench, const char *program, const char *edited, const char *main)
 {
+	static const char *const tables[] = {"plugins.new", "plugins.old", NULL};
+	struct service *service = &bench->change.edit.service;
 	char path[PATH_MAX], script[2048];
 
-	*bench = (struct bench){.service.verifier = VERIFY_CONTAINERD_DUMP};
+	*bench = (struct bench){.change = {.target.key = "downloads",
+					.edit = {.text = "10",
+						.tables = tables,
+						.base = "# base\n",
+						.dump_key = DUMP_KEY,
+						.service = {.verifier = VERIFY_CONTAINERD_DUMP,
+							.version = "2.0.0"}}}};
 	directory_make(&bench->root);
 	snprintf(script, sizeof(script), "#!/bin/sh\n%s\n", program);
 	directory_put(&bench->root, "/program", script);
 	directory_path(&bench->root, "/program", path);
 	assert_int_equal(chmod(path, 0700), 0);
-	assert_true(copy_text(bench->service.binary, sizeof(bench->service.binary), path));
-	copy_text(bench->service.version, sizeof(bench->service.version), "2.0.0");
+	assert_true(copy_text(service->binary, sizeof(service->binary), path));
 	directory_path(&bench->root, main, path);
-	assert_true(copy_text(bench->service.config, sizeof(bench->service.config), path));
+	assert_true(copy_text(service->config, sizeof(service->config), path));
 	directory_path(&bench->root, edited, bench->path);
 	bench->editor = (struct editor){.host = &bench->host,
-		.service = &bench->service,
+		.service = service,
 		.path = bench->path,
 		.at = &bench->at,
+		.wait = &no_limit,
 		.state = open(bench->root.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
 }
 
@@ -81,24 +91,22 @@ static void bench_clear(struct bench *bench)
 	directory_remove(&bench->root);
 }
 
-static const struct wait no_limit = {.deadline_us = UINT64_MAX, .cancel_fd = -1};
-
-/* The new text, or NULL with why and the error. */
-static char *make(struct bench *bench, enum edit_format format, const char *text, int error,
-	char why[static EDIT_WHY_MAX], const char **table)
+/* The new text, or NULL with why. */
+static char *make(struct bench *bench, const char *text, int error)
 {
-	static const char *const tables[] = {"plugins.new", "plugins.old", NULL};
-	struct edit_key key = {
-		.tables = tables, .key = "downloads", .literal = "10", .dump_key = DUMP_KEY};
-	char *new = NULL;
-	size_t len = 0;
+	struct file_bytes bytes = {0};
+	int r;
 
+	if (text)
+		text_copy(&bytes, text, strlen(text));
 	assert_int_equal(file_locate(&bench->host, bench->path, &bench->at), 0);
-	assert_int_equal(edit_make(&bench->editor, format, text, text ? strlen(text) : 0,
-				 "# base\n", &key, 1, &no_limit, &new, &len, why),
-		error);
-	*table = key.table;
-	return new;
+	r = edit_make(
+		&bench->editor, &(struct file_change *){&bench->change}, 1, &bytes, bench->why);
+	if (r != error)
+		fail_msg("%d: %s", r, bench->why);
+	if (r < 0)
+		file_bytes_clear(&bytes);
+	return bytes.bytes;
 }
 
 TEST(the_program_decides_which_edit_is_right)
@@ -106,19 +114,18 @@ TEST(the_program_decides_which_edit_is_right)
 	for (size_t i = 0; i < ARRAY_SIZE(trials); i++) {
 		_cleanup_(bench_clear) struct bench bench;
 		_cleanup_free_ char *new = NULL;
-		char why[EDIT_WHY_MAX] = "", trial[PATH_MAX];
-		const char *table;
+		char trial[PATH_MAX];
 
 		print_message("%s\n", trials[i].what);
 		bench_make(&bench, trials[i].program, "/config.toml", "/config.toml");
 		if (trials[i].text)
 			directory_put(&bench.root, "/config.toml", trials[i].text);
-		new = make(&bench, EDIT_TOML, trials[i].text, trials[i].error, why, &table);
-		if (!strstr(why, trials[i].why))
-			fail_msg("%s", why);
+		new = make(&bench, trials[i].text, trials[i].error);
+		if (!strstr(bench.why, trials[i].why))
+			fail_msg("%s", bench.why);
 		if (trials[i].expected) {
 			assert_string_equal(new, trials[i].expected);
-			assert_string_equal(table, "plugins.old");
+			assert_string_equal(bench.change.target.table, "plugins.old");
 		}
 		snprintf(trial, sizeof(trial), "%s" FILE_NEW, bench.path);
 		assert_int_equal(access(trial, F_OK), -1);
@@ -129,24 +136,21 @@ TEST(the_program_decides_which_edit_is_right)
 TEST(an_imported_file_is_tried_in_its_place)
 {
 	_cleanup_(bench_clear) struct bench bench;
-	char why[EDIT_WHY_MAX] = "", text[PATH_MAX + 64];
-	const char *table;
+	_cleanup_free_ char *new = NULL;
+	char text[PATH_MAX + 64];
 
-	bench_make(
-		&bench, DUMP "echo \"downloads = ${value:-3}\"", "/conf.d/50.toml", "/config.toml");
+	bench_make(&bench, DUMP "echo \"downloads = ${value:-3}\"", "/conf.d/99-headroom.toml",
+		"/config.toml");
 	snprintf(text, sizeof(text), "imports = [\"%s/conf.d/*.toml\"]\n", bench.root.path);
 	directory_put(&bench.root, "/config.toml", text);
 	directory_put(&bench.root, "/conf.d/10.toml", "[plugins.old]\ndownloads = 4\n");
-	{
-		_cleanup_free_ char *new = make(&bench, EDIT_TOML, NULL, 0, why, &table);
-
-		assert_non_null(strstr(new, "[plugins.old]\ndownloads = 10\n"));
-	}
+	new = make(&bench, NULL, 0);
+	assert_non_null(strstr(new, "[plugins.old]\ndownloads = 10\n"));
 	/* What is read later wins: then there would be no effect. */
-	directory_put(&bench.root, "/conf.d/90.toml", "[plugins.old]\ndownloads = 5\n");
-	assert_null(make(&bench, EDIT_TOML, NULL, -EINVAL, why, &table));
-	assert_non_null(strstr(why, "no effect"));
-	assert_int_equal(edit_check(&bench.editor, &no_limit, why), 0);
+	directory_put(&bench.root, "/conf.d/99-z.toml", "[plugins.old]\ndownloads = 5\n");
+	assert_null(make(&bench, NULL, -EINVAL));
+	assert_non_null(strstr(bench.why, "no effect"));
+	assert_int_equal(edit_check(&bench.host, bench.editor.service, &no_limit, bench.why), 0);
 }
 
 TEST(dockerd_has_the_last_word_on_daemon_json)
@@ -160,21 +164,21 @@ TEST(dockerd_has_the_last_word_on_daemon_json)
 			":1:46: dockerd 20.10.24 does not know \"downloads\""},
 		{"23.0.1", "grep -q '\"downloads\": 10' \"$3\"", "{\"x\": 1}", 0, ""},
 		{"23.0.1", "echo bad >&2; exit 1", "{\"x\": 1}", -EBADMSG, "refuses it: bad"},
-		{"23.0.1", "exit 0", "{\"x\": }", -EBADMSG, "1:7: no value is here"},
+		{"23.0.1", "exit 0", "{\"x\": }", -EBADMSG, "1:7: no JSON"},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		_cleanup_(bench_clear) struct bench bench;
 		_cleanup_free_ char *new = NULL;
-		char why[EDIT_WHY_MAX] = "";
-		const char *table;
+		struct service *service = &bench.change.edit.service;
 
 		bench_make(&bench, cases[i].program, "/daemon.json", "/daemon.json");
-		bench.service.verifier = VERIFY_DOCKERD;
-		copy_text(bench.service.version, sizeof(bench.service.version), cases[i].version);
+		bench.change.target.format = EDIT_JSON;
+		service->verifier = VERIFY_DOCKERD;
+		copy_text(service->version, sizeof(service->version), cases[i].version);
 		directory_put(&bench.root, "/daemon.json", cases[i].text);
-		new = make(&bench, EDIT_JSON, cases[i].text, cases[i].error, why, &table);
-		if (!strstr(why, cases[i].why))
-			fail_msg("%s", why);
+		new = make(&bench, cases[i].text, cases[i].error);
+		if (!strstr(bench.why, cases[i].why))
+			fail_msg("%s", bench.why);
 	}
 }

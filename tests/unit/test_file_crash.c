@@ -2,7 +2,9 @@
 #include "file_fixture.h"
 #include "kill.h"
 
-#include "apply/edit_text.h"
+#include "apply/editor.h"
+
+#define text_of(text) (&(struct file_bytes){.bytes = (text), .len = strlen(text)})
 
 /*
  * A process that writes, changes and restores configuration files is killed, again and again.
@@ -53,10 +55,12 @@ static void expect_valid(const struct file_fixture *fixture, int round)
 	char why[EDIT_WHY_MAX];
 
 	if (!toml_now || !strstr(toml_now, "address = \"\"\n") ||
-		toml_key_get(toml_now, strlen(toml_now), "metrics", "address", &address, why) < 0)
+		edit_languages[EDIT_TOML].get(
+			text_of(toml_now), "metrics", "address", &address, why) < 0)
 		fail_msg("round %d: %s", round, toml_now);
 	if (!json_now || !strstr(json_now, "\"live-restore\": true") ||
-		json_key_get(json_now, strlen(json_now), "live-restore", &value, why) < 0)
+		edit_languages[EDIT_JSON].get(text_of(json_now), "", "live-restore", &value, why) <
+			0)
 		fail_msg("round %d: %s", round, json_now);
 	if (hosts_now && !streq(hosts_now, "10") && !streq(hosts_now, "12"))
 		fail_msg("round %d: %s", round, hosts_now);

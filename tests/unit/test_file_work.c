@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "file_fixture.h"
 
+#include "apply/unit.h"
 #include "base/log.h"
+
+#include <sys/prctl.h>
 
 /* As an administrator may have written it. */
 #define FILE_WITH(downloads, level)                                \
@@ -39,11 +42,11 @@ FIXTURE_TEST(one_key_changes_and_is_restored)
 FIXTURE_TEST(settings_of_one_file_are_one_edit)
 {
 	const struct file_edit edit = {.text = "\"30m0s\""};
-	const struct file_want want = {.target = {.path = CONFIG_TOML,
-					       .format = EDIT_TOML,
-					       .table = CRI,
-					       .key = "image_pull_progress_timeout"},
-		.edit = &edit};
+	const struct file_change want = {.target = {.path = CONFIG_TOML,
+						 .format = EDIT_TOML,
+						 .table = CRI,
+						 .key = "image_pull_progress_timeout"},
+		.edit = edit};
 	_cleanup_free_ char *text = NULL;
 
 	directory_put(&fixture->root, CONFIG_TOML, original);
@@ -77,21 +80,6 @@ FIXTURE_TEST(a_missing_file_is_made_with_its_directories_and_removed)
 	restore_all(fixture);
 	assert_no_file(&fixture->root, "/etc/containerd/certs.d/docker.io");
 	assert_file(&fixture->root, "/etc/containerd/certs.d/ca.pem", "someone's");
-}
-
-FIXTURE_TEST(json_keeps_its_other_bytes)
-{
-	static const char json[] = "{\n    \"live-restore\": true,\n    \"x\":  1}";
-	_cleanup_free_ char *text = NULL;
-
-	directory_put(&fixture->root, DAEMON_JSON, json);
-	change_docker(fixture, "", "10");
-	assert_int_equal(apply_changes(fixture), 0);
-	text = directory_get(&fixture->root, DAEMON_JSON);
-	assert_non_null(strstr(text, "\"max-concurrent-downloads\": 10"));
-	assert_true(starts_with(text, "{\n    \"live-restore\": true,\n    \"x\":  1"));
-	restore_all(fixture);
-	assert_file(&fixture->root, DAEMON_JSON, json);
 }
 
 FIXTURE_TEST(a_file_of_our_own_comes_changes_and_goes)
@@ -285,7 +273,9 @@ FIXTURE_TEST(kept_bytes_are_checked_and_swept)
 	assert_no_file(&fixture->state, "/files/0123");
 	/* Altered, they are not what is restored: our key goes, and that is all that is known. */
 	directory_put(&fixture->state, name, "altered");
-	restore_all(fixture);
+	assert_int_equal(restore_all(fixture)->error, -EBADMSG);
+	assert_non_null(strstr(fixture->job.plan.changes[0].why, "are lost"));
+	assert_forgotten(fixture);
 	text = directory_get(&fixture->root, CONFIG_TOML);
 	assert_null(strstr(text, "max_concurrent_downloads"));
 	assert_non_null(strstr(text, "sandbox_image"));
@@ -296,4 +286,34 @@ FIXTURE_TEST(kept_bytes_are_checked_and_swept)
 	directory_put(&fixture->state, "/" JOURNAL_BAD, "{");
 	restore_all(fixture);
 	assert_file(&fixture->state, name, original);
+}
+
+TEST(a_reload_goes_to_the_named_program_alone)
+{
+	const struct host host = {0};
+	struct service service = {.activation = ACTIVATE_RELOAD, .program = "dockerd"};
+	int status;
+	pid_t child;
+
+	for (int named = 0; named < 2; named++) {
+		child = fork();
+		if (child == 0) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			signal(SIGHUP, SIG_DFL);
+			if (named)
+				prctl(PR_SET_NAME, "dockerd");
+			raise(SIGSTOP);
+			pause();
+			_exit(0);
+		}
+		assert_int_equal(waitpid(child, &status, WUNTRACED), child);
+		kill(child, SIGCONT);
+		service.pid = child;
+		assert_int_equal(service_reload(&host, &service), named ? 0 : -ESRCH);
+		if (!named)
+			kill(child, SIGKILL);
+		assert_int_equal(waitpid(child, &status, 0), child);
+		assert_int_equal(WTERMSIG(status), named ? SIGHUP : SIGKILL);
+	}
+	assert_int_equal(service_reload(&host, &service), -ESRCH);
 }

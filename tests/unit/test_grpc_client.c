@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "grpc_server.h"
 
-#include "runtime/grpc_response.h"
-
 /* Far more than anything takes. */
 #define LONG_US (20 * USEC_PER_SEC)
 
@@ -37,7 +35,7 @@ static void serve_complete(struct server_call *call, const char *name)
 	} else if (streq(name, "Timeout")) {
 		server_answer(call, call->timeout, strlen(call->timeout));
 	} else if (streq(name, "TrailersOnly")) {
-		server_answer_status(call, word, "as%20asked%3a%0ano%00%e2%82%ac%ff");
+		server_answer_status(call, word);
 	} else if (streq(name, "Trailers")) {
 		server_answer_raw(call, "", 0, word);
 	} else if (streq(name, "TrailersAfterMessage")) {
@@ -58,11 +56,6 @@ static void serve_complete(struct server_call *call, const char *name)
 	} else if (streq(name, "GoAway")) {
 		server_answer(call, "bye", 3);
 		nghttp2_submit_goaway(call->session, 0, call->stream, 0, NULL, 0);
-	} else if (streq(name, "Refuse")) {
-		if (call->server->accepted > 1)
-			server_answer(call, "second", 6);
-		else
-			nghttp2_submit_goaway(call->session, 0, 0, 0, NULL, 0);
 	}
 }
 
@@ -72,7 +65,7 @@ static void serve(struct server_call *call, void *userdata)
 
 	(void)userdata;
 	if (!call->complete && streq(name, "Early"))
-		server_answer_status(call, "8", "no");
+		server_answer_status(call, "8");
 	else if (call->complete)
 		serve_complete(call, name);
 }
@@ -111,7 +104,7 @@ static int call_bytes(struct fixture *fixture, const char *method, const void *m
 	int r;
 
 	arena_free(&fixture->of.arena);
-	r = grpc_unary(fixture->of.grpc, &wait, &request, &fixture->of.arena, &fixture->answer);
+	r = grpc_unary(&fixture->of.grpc, &wait, &request, &fixture->of.arena, &fixture->answer);
 	if (now_us() - start > timeout_us + 2 * USEC_PER_SEC)
 		fail_msg("%s: after its deadline", method);
 	return r;
@@ -122,7 +115,7 @@ static void expect(struct fixture *fixture, const char *method, const char *text
 	int r = call_bytes(fixture, method, text, strlen(text), LONG_US, -1);
 
 	if (r != expected)
-		fail_msg("%s(%s): %d, %s", method, text, r, grpc_error(fixture->of.grpc));
+		fail_msg("%s(%s): %d, %s", method, text, r, fixture->of.grpc.error);
 }
 
 static void expect_well(struct fixture *fixture)
@@ -142,9 +135,6 @@ SERVER_TEST(the_servers_status_is_returned)
 
 		snprintf(status, sizeof(status), "%d", 1 + i % 16);
 		expect(fixture, methods[i % ARRAY_SIZE(methods)], status, 1 + i % 16);
-		if (i == 0)
-			assert_string_equal(
-				grpc_error(fixture->of.grpc), "CANCELLED: as asked: no €?");
 	}
 	expect_well(fixture);
 	assert_int_equal(fixture->of.server.accepted, 1);
@@ -160,26 +150,24 @@ SERVER_TEST(answers_that_are_none_have_an_error)
 		{"/t.T/TrailersOnly", "17", GRPC_UNKNOWN, NULL},
 		{"/t.T/TrailersOnly", "x", GRPC_UNKNOWN, NULL},
 		{"/t.T/TrailersOnly", "007", GRPC_UNKNOWN, NULL},
-		{"/t.T/Trailers", "0", -EBADMSG, "INTERNAL: the answer has no whole message"},
-		{"/t.T/Raw", "-", -EBADMSG, "INTERNAL: the answer has no status"},
-		{"/t.T/Http", "200", -EPROTO, "UNAVAILABLE: the answer is HTTP, and no gRPC"},
-		{"/t.T/Http", "404", -EPROTO, "UNAVAILABLE: HTTP status 404"},
-		{"/t.T/Reset", "2", -ECONNRESET, "UNAVAILABLE: the call was reset: INTERNAL_ERROR"},
-		{"/t.T/Reset", "7", -ECONNRESET, "UNAVAILABLE: the call was refused"},
-		{"/t.T/Early", "x", GRPC_RESOURCE_EXHAUSTED, "RESOURCE_EXHAUSTED: no"},
+		{"/t.T/Trailers", "0", -EBADMSG, "the answer has no whole message"},
+		{"/t.T/Raw", "-", -EBADMSG, "the answer has no status"},
+		{"/t.T/Http", "200", -EBADMSG, "the answer has no status"},
+		{"/t.T/Http", "404", -EPROTO, "HTTP status 404"},
+		{"/t.T/Reset", "2", -ECONNRESET, "the call was reset: INTERNAL_ERROR"},
+		{"/t.T/Reset", "7", -ECONNRESET, "the call was reset: REFUSED_STREAM"},
+		{"/t.T/Early", "x", 8, NULL},
 		{"/t.T/Big", "x", -EFBIG,
-			"RESOURCE_EXHAUSTED: an answer of 100000000 bytes, at most 1048576 are "
+			"an answer of 100000000 bytes, at most 1048576 are "
 			"taken"},
-		{"/t.T/HalfAnswer", "x", -ECONNRESET, "UNAVAILABLE: connection closed"},
-		{"/t.T/Die", "x", -ECONNRESET, "UNAVAILABLE: connection closed"},
-		{"t.T/Echo", "x", -EINVAL, NULL},
-		{"/t.T/Echo\r\nx: y", "x", -EINVAL, NULL},
+		{"/t.T/HalfAnswer", "x", -ECONNRESET, "connection closed"},
+		{"/t.T/Die", "x", -ECONNRESET, "connection closed"},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		expect(fixture, cases[i].method, cases[i].text, cases[i].expected);
 		if (cases[i].error)
-			assert_string_equal(grpc_error(fixture->of.grpc), cases[i].error);
+			assert_string_equal(fixture->of.grpc.error, cases[i].error);
 		expect_well(fixture);
 	}
 }
@@ -212,8 +200,7 @@ SERVER_TEST(an_early_error_ends_a_large_request)
 {
 	_cleanup_free_ char *much = calloc(1, 4 << 20);
 
-	assert_int_equal(call_bytes(fixture, "/t.T/Early", much, 4 << 20, LONG_US, -1),
-		GRPC_RESOURCE_EXHAUSTED);
+	assert_int_equal(call_bytes(fixture, "/t.T/Early", much, 4 << 20, LONG_US, -1), 8);
 	expect_well(fixture);
 }
 
@@ -224,22 +211,18 @@ FIXTURE_TEST(hostile_servers_end_in_time)
 		size_t len;
 		bool close;
 		useconds_t every;
-		enum grpc_status expected;
+		bool silent; /* until the deadline */
 	} cases[] = {
-		{"HTTP/1", "HTTP/1.1 400 Bad Request\r\n\r\n", 28, false, 0, GRPC_UNAVAILABLE},
-		{"HTTP/1, closed", "HTTP/1.1 400 Bad Request\r\n\r\n", 28, true, 0,
-			GRPC_UNAVAILABLE},
-		{"GOAWAY", "\0\0\4\6\0\0\0\0\0abcdabcd", 17, false, 0, GRPC_UNAVAILABLE},
-		{"SETTINGS and junk", "\0\0\0\4\0\0\0\0\0\0\0\1\0\0\0\0\0\0x", 19, false, 0,
-			GRPC_UNAVAILABLE},
-		{"SSH", "SSH-2.0-OpenSSH_9.2\r\n", 21, false, 0, GRPC_UNAVAILABLE},
-		{"nothing, closed", "", 0, true, 0, GRPC_UNAVAILABLE},
-		{"nothing", "", 0, false, 0, GRPC_DEADLINE_EXCEEDED},
-		{"a byte at a time", "\0", 1, false, 30000, GRPC_DEADLINE_EXCEEDED},
-		{"PING again and again", "\0\0\10\6\0\0\0\0\0abcdabcd", 17, false, 1,
-			GRPC_UNAVAILABLE},
-		{"SETTINGS again and again", "\0\0\0\4\0\0\0\0\0", 9, false, 1000,
-			GRPC_DEADLINE_EXCEEDED},
+		{"HTTP/1", "HTTP/1.1 400 Bad Request\r\n\r\n", 28, false, 0, false},
+		{"HTTP/1, closed", "HTTP/1.1 400 Bad Request\r\n\r\n", 28, true, 0, false},
+		{"GOAWAY", "\0\0\4\6\0\0\0\0\0abcdabcd", 17, false, 0, false},
+		{"SETTINGS and junk", "\0\0\0\4\0\0\0\0\0\0\0\1\0\0\0\0\0\0x", 19, false, 0, false},
+		{"SSH", "SSH-2.0-OpenSSH_9.2\r\n", 21, false, 0, false},
+		{"nothing, closed", "", 0, true, 0, false},
+		{"nothing", "", 0, false, 0, true},
+		{"a byte at a time", "\0", 1, false, 30000, true},
+		{"PING again and again", "\0\0\10\6\0\0\0\0\0abcdabcd", 17, false, 1, false},
+		{"SETTINGS again and again", "\0\0\0\4\0\0\0\0\0", 9, false, 1000, true},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -252,14 +235,14 @@ FIXTURE_TEST(hostile_servers_end_in_time)
 		server_start(&fixture->of.server);
 		for (int n = 0; n < 2; n++) {
 			r = call_bytes(fixture, "/t.T/Echo", "x", 1, 100 * USEC_PER_MSEC, -1);
-			if (grpc_status_of(r) != cases[i].expected)
-				fail_msg("%s: %d, %s", cases[i].name, r,
-					grpc_error(fixture->of.grpc));
+			if (r >= 0 || (r == -ETIMEDOUT) != cases[i].silent)
+				fail_msg("%s: %d, %s", cases[i].name, r, fixture->of.grpc.error);
 		}
 		server_stop(&fixture->of.server);
 		fixture->of.server.raw = NULL;
 		server_start(&fixture->of.server);
 		expect_well(fixture);
+		grpc_close(&fixture->of.grpc);
 		server_stop(&fixture->of.server);
 	}
 }
@@ -280,7 +263,7 @@ SERVER_TEST(deadline_and_cancel_descriptor_end_a_call)
 	expect_well(fixture);
 	assert_int_equal(
 		call_bytes(fixture, "/t.T/Hang", "x", 1, 30 * USEC_PER_MSEC, -1), -ETIMEDOUT);
-	assert_string_equal(grpc_error(fixture->of.grpc), "DEADLINE_EXCEEDED: no answer in time");
+	assert_string_equal(fixture->of.grpc.error, "no answer in time");
 	expect_well(fixture);
 	assert_int_equal(call_bytes(fixture, "/t.T/Timeout", "x", 1, 5 * USEC_PER_SEC, -1), 0);
 	assert_true(
@@ -300,65 +283,40 @@ SERVER_TEST(deadline_and_cancel_descriptor_end_a_call)
 FIXTURE_TEST(a_lost_connection_is_opened_again)
 {
 	expect(fixture, "/t.T/Echo", "x", -ENOENT);
-	assert_int_equal(grpc_peer(fixture->of.grpc), 0);
+	assert_int_equal(fixture->of.grpc.peer, 0);
 	for (int i = 0; i < 2; i++) {
 		server_start(&fixture->of.server);
 		expect_well(fixture);
-		assert_int_equal(grpc_peer(fixture->of.grpc), getpid());
+		assert_int_equal(fixture->of.grpc.peer, getpid());
 		server_stop(&fixture->of.server);
+		expect(fixture, "/t.T/Echo", "x", -ECONNRESET);
 		expect(fixture, "/t.T/Echo", "x", -ENOENT);
 	}
 	directory_put(&fixture->of.directory, "/s.sock", "");
 	expect(fixture, "/t.T/Echo", "x", -ECONNREFUSED);
-	assert_string_equal(grpc_error(fixture->of.grpc), "UNAVAILABLE: Connection refused");
+	assert_string_equal(fixture->of.grpc.error, "Connection refused");
 }
 
-SERVER_TEST(a_refused_call_is_sent_again_on_a_new_connection)
+SERVER_TEST(a_server_that_leaves_is_called_on_a_new_connection)
 {
-	expect(fixture, "/t.T/Refuse", "x", 0);
-	assert_memory_equal(fixture->answer.data, "second", 6);
-	assert_int_equal(fixture->of.server.accepted, 2);
 	expect(fixture, "/t.T/GoAway", "x", 0);
 	expect_well(fixture);
-	assert_int_equal(fixture->of.server.accepted, 3);
+	assert_int_equal(fixture->of.server.accepted, 2);
 }
 
 FIXTURE_TEST(a_socket_path_may_be_long)
 {
 	char path[PATH_MAX];
 
-	grpc_close(fixture->of.grpc);
+	grpc_close(&fixture->of.grpc);
 	directory_path(&fixture->of.directory,
 		"/a-directory-that-a-host-was-mounted-to-whose-name-is-longer-than-what-fits-into-a-"
 		"socket-address-of-linux/run",
 		path);
 	assert_int_equal(make_directories(path, 0700), 0);
 	snprintf(fixture->of.server.path, sizeof(fixture->of.server.path), "%.200s/s.sock", path);
-	assert_int_equal(grpc_open(fixture->of.server.path, &fixture->of.grpc), 0);
+	grpc_open(&fixture->of.grpc, fixture->of.server.path);
 	server_start(&fixture->of.server);
 	expect_well(fixture);
 	server_stop(&fixture->of.server);
-}
-
-TEST(errors_hide_secrets_of_urls)
-{
-	static const struct {
-		const char *text, *shown;
-	} cases[] = {
-		{"Get \"https://r.invalid/v2/a?sig=abc&x=1\": 403 denied?",
-			"Get \"https://r.invalid/v2/a\": 403 denied?"},
-		{"http://user:secret@r.invalid:5000/a and https://token@b/?q",
-			"http://r.invalid:5000/a and https://b/"},
-		{"https://r.invalid/user@sha256:12", "https://r.invalid/user@sha256:12"},
-	};
-
-	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		struct grpc_response response;
-
-		grpc_response_init(&response, NULL, 1);
-		grpc_response_header(&response, "grpc-status", "2");
-		grpc_response_header(&response, "grpc-message", cases[i].text);
-		assert_int_equal(grpc_response_result(&response, 0), GRPC_UNKNOWN);
-		assert_string_equal(response.text, cases[i].shown);
-	}
 }

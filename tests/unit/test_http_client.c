@@ -3,6 +3,8 @@
 
 #include "runtime/http_client.h"
 
+#include <sys/eventfd.h>
+
 #define MIB ((size_t)1024 * 1024)
 
 static atomic_size_t taken_mib;
@@ -13,14 +15,8 @@ static void serve_echo(int fd, const char *head, void *userdata)
 	fake_reply(fd, 200, head);
 }
 
-static void serve_status(int fd, const char *head, void *userdata)
-{
-	(void)userdata;
-	if (starts_with(head, "GET /redirect"))
-		fake_send(fd, "HTTP/1.1 302 X\r\nLocation: /other\r\nContent-Length: 2\r\n\r\nno");
-	else
-		fake_reply(fd, 500, "{\"message\":\"no\"}");
-}
+#define REDIRECT "HTTP/1.1 302 X\r\nLocation: /other\r\nContent-Length: 2\r\n\r\nno"
+#define REFUSAL  "HTTP/1.1 500 X\r\nContent-Length: 16\r\n\r\n{\"message\":\"no\"}"
 
 static void serve_chunks(int fd, const char *head, void *userdata)
 {
@@ -43,41 +39,14 @@ static void serve_trickle(int fd, const char *head, void *userdata)
 		usleep(5000);
 }
 
+/* userdata: the beginning, and what follows for ever, each ended by a zero byte. */
 static void serve_flood(int fd, const char *head, void *userdata)
 {
-	(void)head;
-	(void)userdata;
-	fake_send(fd, "HTTP/1.1 200 OK\r\n\r\n");
-	atomic_store(&taken_mib, fake_flood(fd, "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx", 100));
-}
+	const char *unit = (const char *)userdata + strlen(userdata) + 1;
 
-static void serve_header_flood(int fd, const char *head, void *userdata)
-{
 	(void)head;
-	(void)userdata;
-	fake_send(fd, "HTTP/1.1 200 OK\r\n");
-	atomic_store(&taken_mib, fake_flood(fd, "X-Header: xxxxxxxxxxxxxxxxxxxxxxxx\r\n", 100));
-}
-
-static void serve_death(int fd, const char *head, void *userdata)
-{
-	(void)head;
-	(void)userdata;
-	fake_send(fd, "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nhalf");
-}
-
-static void serve_garbage(int fd, const char *head, void *userdata)
-{
-	(void)head;
-	(void)userdata;
-	fake_send(fd, "SSH-2.0-OpenSSH_9.2\r\n\r\n");
-}
-
-static void serve_nothing(int fd, const char *head, void *userdata)
-{
-	(void)fd;
-	(void)head;
-	(void)userdata;
+	send_text(fd, userdata);
+	atomic_store(&taken_mib, fake_flood(fd, unit, 100));
 }
 
 struct server {
@@ -86,11 +55,11 @@ struct server {
 	char socket[PATH_MAX];
 };
 
-static void server_start(struct server *server, fake_http_fn *serve)
+static void server_start(struct server *server, fake_http_fn *serve, const char *said)
 {
 	directory_make(&server->directory);
 	directory_path(&server->directory, "/socket", server->socket);
-	fake_http_start_unix(&server->http, server->socket, serve, NULL);
+	fake_http_start_unix(&server->http, server->socket, serve, (void *)said);
 }
 
 static void server_stop(struct server *server)
@@ -115,7 +84,7 @@ TEST(answers_are_collected_without_credentials_or_proxy)
 	struct http_get request = {0};
 
 	setenv("http_proxy", "http://127.0.0.1:1", 1);
-	server_start(&server, serve_echo);
+	server_start(&server, serve_echo, NULL);
 	get(&server, &request, 10 * USEC_PER_SEC);
 	assert_int_equal(request.error, 0);
 	assert_int_equal(request.status, 200);
@@ -135,9 +104,9 @@ TEST(answers_are_collected_without_credentials_or_proxy)
 TEST(redirects_are_not_followed)
 {
 	struct server server;
-	struct http_get request = {.url = "http://name/redirect"};
+	struct http_get request = {0};
 
-	server_start(&server, serve_status);
+	server_start(&server, fake_say, REDIRECT);
 	get(&server, &request, 10 * USEC_PER_SEC);
 	assert_int_equal(request.error, 0);
 	assert_int_equal(request.status, 302);
@@ -151,11 +120,14 @@ struct pieces {
 	int returns;
 };
 
-static int on_data(const char *data, size_t len, void *userdata)
+/* Takes whole words. */
+static int on_data(const char *text, size_t len, size_t *used, void *userdata)
 {
 	struct pieces *pieces = userdata;
+	const char *blank = memrchr(text, ' ', len);
 
-	strncat(pieces->text, data, len);
+	*used = blank ? (size_t)(blank - text) + 1 : 0;
+	strncat(pieces->text, text, *used);
 	return pieces->returns;
 }
 
@@ -164,18 +136,19 @@ TEST(a_stream_ends_when_its_owner_says_so)
 	static const struct {
 		int returns, error;
 		const char *text;
-	} cases[] = {{0, 0, "one two three"}, {1, 0, "one "}, {-EBADMSG, -EBADMSG, "one "}};
+	} cases[] = {{0, 0, "one two "}, {1, 0, "one "}, {-EBADMSG, -EBADMSG, "one "}};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct pieces pieces = {.returns = cases[i].returns};
 		struct http_get request = {.data = on_data, .userdata = &pieces};
 		struct server server;
 
-		server_start(&server, serve_chunks);
+		server_start(&server, serve_chunks, NULL);
 		get(&server, &request, 10 * USEC_PER_SEC);
 		assert_int_equal(request.error, cases[i].error);
 		assert_string_equal(pieces.text, cases[i].text);
-		assert_null(request.body);
+		assert_string_equal(request.body, cases[i].returns ? "" : "three");
+		http_get_clear(&request);
 		server_stop(&server);
 	}
 }
@@ -186,7 +159,7 @@ TEST(a_refusal_is_collected_not_streamed)
 	struct http_get request = {.data = on_data, .userdata = &pieces};
 	struct server server;
 
-	server_start(&server, serve_status);
+	server_start(&server, fake_say, REFUSAL);
 	get(&server, &request, 10 * USEC_PER_SEC);
 	assert_int_equal(request.error, 0);
 	assert_int_equal(request.status, 500);
@@ -205,34 +178,33 @@ TEST(requests_end_at_the_deadline_and_when_cancelled)
 		struct wait wait = {.deadline_us = UINT64_MAX};
 		struct server server;
 		uint64_t start = now_us();
-		int fds[2];
 
-		server_start(&server, serves[i]);
+		server_start(&server, serves[i], NULL);
 		get(&server, &request, 50 * USEC_PER_MSEC);
 		assert_int_equal(request.error, -ETIMEDOUT);
 		http_get_clear(&request);
-		assert_int_equal(pipe(fds), 0);
-		assert_int_equal(write(fds[1], "x", 1), 1);
-		wait.cancel_fd = fds[0];
+		request = (struct http_get){.url = "http://name/", .unix_socket = server.socket};
+		wait.cancel_fd = eventfd(1, EFD_CLOEXEC);
 		http_get_all(&request, 1, &wait);
 		assert_int_equal(request.error, -ECANCELED);
 		assert_true(now_us() - start < 5 * USEC_PER_SEC);
 		http_get_clear(&request);
-		close(fds[0]);
-		close(fds[1]);
+		close(wait.cancel_fd);
 		server_stop(&server);
 	}
 }
 
 TEST(answers_are_bounded)
 {
-	fake_http_fn *const serves[] = {serve_flood, serve_header_flood};
+	static const char *const floods[] = {
+		"HTTP/1.1 200 OK\r\n\r\n\0xxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+		"HTTP/1.1 200 OK\r\n\0X-Header: xxxxxxxxxxxxxxxxxxxxxxxx\r\n"};
 
-	for (size_t i = 0; i < ARRAY_SIZE(serves); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(floods); i++) {
 		struct http_get request = {.limit = MIB};
 		struct server server;
 
-		server_start(&server, serves[i]);
+		server_start(&server, serve_flood, floods[i]);
 		get(&server, &request, 20 * USEC_PER_SEC);
 		assert_int_equal(request.error, -EFBIG);
 		assert_string_equal(request.why, "the answer is too large");
@@ -246,10 +218,10 @@ TEST(answers_are_bounded)
 TEST(broken_answers_have_errors_of_their_own)
 {
 	static const struct {
-		fake_http_fn *serve;
+		const char *said;
 		int error;
-	} cases[] = {
-		{serve_death, -ECONNRESET}, {serve_nothing, -ECONNRESET}, {serve_garbage, -EPROTO}};
+	} cases[] = {{"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nhalf", -ECONNRESET},
+		{"", -ECONNRESET}, {"SSH-2.0-OpenSSH_9.2\r\n\r\n", -EPROTO}};
 	struct http_get request = {.url = "http://name/", .unix_socket = "/nowhere/at/all"};
 	struct wait wait = {.deadline_us = now_us() + 10 * USEC_PER_SEC, .cancel_fd = -1};
 
@@ -257,7 +229,7 @@ TEST(broken_answers_have_errors_of_their_own)
 		struct http_get broken = {0};
 		struct server server;
 
-		server_start(&server, cases[i].serve);
+		server_start(&server, fake_say, cases[i].said);
 		get(&server, &broken, 10 * USEC_PER_SEC);
 		assert_int_equal(broken.error, cases[i].error);
 		assert_true(broken.why[0] != '\0');
@@ -278,8 +250,8 @@ TEST(several_requests_run_at_the_same_time)
 	struct http_get requests[3] = {0};
 	struct wait wait = {.deadline_us = now_us() + 300 * USEC_PER_MSEC, .cancel_fd = -1};
 
-	server_start(&slow, fake_hang);
-	server_start(&fast, serve_echo);
+	server_start(&slow, fake_hang, NULL);
+	server_start(&fast, serve_echo, NULL);
 	for (size_t i = 0; i < ARRAY_SIZE(requests); i++)
 		requests[i] = (struct http_get){
 			.url = "http://name/", .unix_socket = i == 1 ? fast.socket : slow.socket};

@@ -6,7 +6,6 @@ HTTP_TEST(each_path_has_its_document)
 	static const struct {
 		const char *request, *part;
 	} routes[] = {
-		{"GET /livez HTTP/1.1" END, "\r\n\r\nok\n"},
 		{"GET /healthz HTTP/1.1" END, "\r\n\r\nok\n"},
 		{"GET /readyz HTTP/1.1" END, "\r\n\r\nok\n"},
 		{"GET /readyz?verbose HTTP/1.1" END, "[+] neighbor: active\n"},
@@ -14,13 +13,10 @@ HTTP_TEST(each_path_has_its_document)
 		{"GET /metrics HTTP/1.1" END, "text/plain; version=0.0.4; charset=utf-8\r\n"},
 		{"GET /metrics HTTP/1.1\r\nAccept: application/openmetrics-text;version=1.0.0" END,
 			"Content-Type: application/openmetrics-text; version=1.0.0; charset=utf-8\r\n"},
-		{"GET /metrics HTTP/1.1\r\nAccept: application/openmetrics-text" END, "\n# EOF\n"},
 		{"GET /v1/status HTTP/1.1" END, "{\"schema\":1,"},
 		{"GET / HTTP/1.1" END, "Content-Security-Policy: default-src 'none'; "},
 		{"GET / HTTP/1.1" END, "Content-Type: text/html; charset=utf-8\r\n"},
-		{"GET / HTTP/1.1" END, "Cache-Control: no-store\r\n"},
 		{"GET / HTTP/1.1" END, "X-Content-Type-Options: nosniff\r\n"},
-		{"GET /v1/status HTTP/1.1" END, "Content-Type: application/json\r\n"},
 		{"GET /livez HTTP/1.0\r\n\r\n", "\r\n\r\nok\n"},
 	};
 
@@ -31,33 +27,12 @@ HTTP_TEST(each_path_has_its_document)
 	}
 }
 
-HTTP_TEST(head_has_no_body)
-{
-	static const char *const paths[] = {
-		"/livez", "/readyz", "/health", "/metrics", "/v1/status", "/"};
-
-	for (size_t i = 0; i < ARRAY_SIZE(paths); i++) {
-		_cleanup_free_ char *answer = NULL;
-		char request[128];
-
-		snprintf(request, sizeof(request), "HEAD %s HTTP/1.1" END, paths[i]);
-		answer = ask_on(dial(), request);
-		assert_true(starts_with(answer, "HTTP/1.1 200 OK"));
-		assert_non_null(strstr(answer, "Content-Length: "));
-		assert_string_equal(strstr(answer, "\r\n\r\n"), "\r\n\r\n");
-	}
-}
-
 HTTP_TEST(wrong_methods_and_paths_are_refused)
 {
-	expect("GET /nothing HTTP/1.1" END, "HTTP/1.1 404", "not found");
-	expect("GET /livez/ HTTP/1.1" END, "HTTP/1.1 404", "");
-	expect("POST /livez HTTP/1.1" END, "HTTP/1.1 405", "Allow: GET, HEAD\r\n");
+	expect("GET /livez/ HTTP/1.1" END, "HTTP/1.1 404", "not found");
 	expect("DELETE /metrics HTTP/1.1" END, "HTTP/1.1 405", "Allow: GET, HEAD\r\n");
 	expect("PUT /nothing HTTP/1.1" END, "HTTP/1.1 405", "Allow: GET, HEAD\r\n");
 	expect("OPTIONS * HTTP/1.1" END, "HTTP/1.1 405", "Allow: GET, HEAD\r\n");
-	expect("POST /v1/apply HTTP/1.1" END, "HTTP/1.1 405", "Allow: GET, HEAD\r\n");
-	expect("POST /v1/restore HTTP/1.1" END, "HTTP/1.1 405", "Allow: GET, HEAD\r\n");
 	expect("GET /v1/apply HTTP/1.1" END, "HTTP/1.1 405", "Allow: POST\r\n");
 	expect_on(dial_unix(), "GET /v1/apply HTTP/1.1" END, "HTTP/1.1 405", "Allow: POST\r\n");
 	expect_on(dial_unix(), "POST /livez HTTP/1.1" END, "HTTP/1.1 405", "Allow: GET, HEAD\r\n");

@@ -4,7 +4,6 @@
 #include "runtime/kubelet.h"
 
 #define MAIN_FILE "/var/lib/kubelet/config.yaml"
-#define SERVICE   "/sys/fs/cgroup/system.slice/kubelet.service/cgroup.procs"
 /* Ticks since boot at which a made-up process began: before any file of this test, or long after.
  */
 #define EARLY "0"
@@ -60,7 +59,7 @@ static void put_process(const struct fixture *fixture, int pid, const char *name
 
 static void put_kubelet(const struct fixture *fixture, const char *start, const char *line)
 {
-	directory_put(&fixture->directory, SERVICE, "5\n");
+	directory_put(&fixture->directory, "/var/lib/kubelet/cpu_manager_state", "");
 	put_process(fixture, 5, "kubelet", start, line);
 }
 
@@ -90,11 +89,10 @@ FIXTURE_TEST(a_node_without_a_kubelet_has_at_most_its_file)
 	assert_false(fixture->seen.values_run);
 }
 
-FIXTURE_TEST(the_process_of_the_unit_names_the_file)
+FIXTURE_TEST(the_process_names_the_file)
 {
-	directory_put(&fixture->directory, SERVICE, "41\n42\n");
 	put_process(fixture, 41, "sh", LATE, "sh -c kubelet");
-	put_process(fixture, 42, "kubelet", LATE, "/usr/bin/kubelet --config=/etc/k.json");
+	put_kubelet(fixture, LATE, "/usr/bin/kubelet --config=/etc/k.json");
 	directory_put(&fixture->directory, "/etc/k.json", "{\"maxParallelImagePulls\": 4}");
 	assert_int_equal(read_node(fixture)->presence, KUBELET_RUNNING);
 	assert_string_equal(fixture->seen.config, "/etc/k.json");
@@ -240,7 +238,7 @@ FIXTURE_TEST(too_many_files_are_reported)
 		directory_put(&fixture->directory, path, "");
 	}
 	read_node(fixture);
-	assert_non_null(strstr(fixture->seen.why, "more than 64 files"));
+	assert_non_null(strstr(fixture->seen.why, "more than 64 files and directories"));
 }
 
 TEST(flags_of_the_command_line_are_read)

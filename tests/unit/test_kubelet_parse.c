@@ -103,7 +103,7 @@ TEST(a_fault_has_its_position)
 		{"imageMaximumGCAge: \"a\\nb\"\n", "cannot be \"a?b\""},
 		{"registryPullQPS: [5]\n", "/k.yaml:1:18: one plain value is expected here"},
 		{"registryPullQPS: {a: 5}\n", "one plain value"},
-		{"kind: [a]\n", "/k.yaml:1:7: one plain value"},
+		{"kind: [a]\n", "/k.yaml:1:7: not of kind KubeletConfiguration but"},
 	};
 	struct kubelet_values values;
 	char why[KUBELET_WHY_MAX];
@@ -145,24 +145,4 @@ TEST(addresses_of_the_cluster_are_read)
 	for (int i = 0; i < 2 * KUBELET_SERVERS_MAX; i++)
 		kubelet_add_cluster_dns(&values, "10.0.0.10");
 	assert_int_equal(values.n_cluster_dns, KUBELET_SERVERS_MAX);
-}
-
-TEST(defaults_are_the_kubelets)
-{
-	struct kubelet_values values = {0}, most = {0};
-
-	most.field[KUBELET_MAX_PARALLEL_IMAGE_PULLS] =
-		(struct kubelet_value){.origin = KUBELET_FILE, .text = "2"};
-	kubelet_fill_defaults(&values, false);
-	assert_string_equal(values.field[KUBELET_SERIALIZE_IMAGE_PULLS].text, "true");
-	assert_string_equal(values.field[KUBELET_MAX_PARALLEL_IMAGE_PULLS].text, "");
-	assert_string_equal(values.field[KUBELET_REGISTRY_PULL_QPS].text, "5");
-	assert_string_equal(values.field[KUBELET_REGISTRY_BURST].text, "10");
-	assert_string_equal(values.field[KUBELET_IMAGE_GC_HIGH].text, "85");
-	assert_string_equal(values.field[KUBELET_IMAGE_GC_LOW].text, "80");
-	assert_string_equal(values.field[KUBELET_IMAGE_MAXIMUM_GC_AGE].text, "0s");
-	kubelet_fill_defaults(&values, true);
-	assert_string_equal(values.field[KUBELET_SERIALIZE_IMAGE_PULLS].text, "false");
-	kubelet_fill_defaults(&most, false);
-	assert_string_equal(most.field[KUBELET_SERIALIZE_IMAGE_PULLS].text, "false");
 }

@@ -3,6 +3,8 @@
 
 #include <headroom/limit.h>
 
+#include "base/json.h"
+
 #define SECOND USEC_PER_SEC
 
 static void observe(struct limit *limit, uint64_t seconds, uint64_t used, uint64_t max)
@@ -28,7 +30,31 @@ LIMIT_TEST(steady_growth_gives_its_rate)
 	for (uint64_t t = 0; t <= 120; t++)
 		observe(limit, 1 + t, 10 * t, 2200);
 	assert_float_equal(limit->rate, 10, 0.01);
+	assert_int_equal(limit->now.used, 1200);
 	assert_float_equal(limit_full_in_seconds(limit), 100, 0.2);
+}
+
+/* Minute 1 begins at second 60. */
+LIMIT_TEST(each_minute_of_the_last_hour_keeps_its_peak)
+{
+	_cleanup_(cleanup_cJSON_Delete) cJSON *object = cJSON_CreateObject();
+	const cJSON *minutes;
+
+	observe(limit, 60, 5, 1000);
+	observe(limit, 70, 0, 1000);
+	observe(limit, 61 * 60, 7, 1000); /* the first minute is now an hour ago */
+	observe(limit, 61 * 60 + 1, 3, 1000);
+	history_json(object, &limit->history);
+	minutes = json_at(object, "history");
+	assert_int_equal(cJSON_GetArraySize(minutes), HISTORY_MINUTES);
+	assert_float_equal(json_number_at(minutes, "59"), 7, 0);
+	for (int i = 0; i < HISTORY_MINUTES - 1; i++)
+		assert_true(cJSON_IsNull(cJSON_GetArrayItem(minutes, i)));
+	observe(limit, 62 * 60, 0, 1000);
+	cJSON_Delete(cJSON_DetachItemFromObject(object, "history"));
+	history_json(object, &limit->history);
+	assert_float_equal(json_number_at(object, "history/58"), 7, 0);
+	assert_true(cJSON_IsNumber(json_at(object, "history/59")));
 }
 
 LIMIT_TEST(the_rate_of_a_burst_halves_in_ten_seconds)
@@ -60,55 +86,68 @@ LIMIT_TEST(two_readings_at_one_moment_give_no_rate)
 	observe(limit, 5, 90, 100);
 	assert_true(limit->rate == 0);
 	assert_int_equal(limit->now.used, 90);
+	observe(limit, 6, 40, 100);
+	assert_int_equal(limit->now.used, 40);
+	assert_int_equal(limit->peak, 90); /* is kept */
 }
 
-TEST(the_time_until_full_follows_room_and_rate)
+TEST(headroom_and_the_time_until_full_follow_room_and_rate)
 {
 	static const struct {
 		uint64_t used, max;
-		double rate, full_in;
+		double rate, full_in, headroom;
 	} cases[] = {
-		{50, 100, 10, 5},
-		{50, 100, 0, -1},
-		{50, 100, -10, -1},
-		{50, 100, 0.05, -1}, /* breathing */
-		{100, 100, 1, 0},
-		{150, 100, 1, 0}, /* the maximum was lowered below what is there */
-		{100, 100, 0, -1},
-		{0, 0, 1, 0},
+		{60, 100, 10, 4, 0.4},
+		{60, 100, 0, -1, 0.4},
+		{60, 100, -10, -1, 0.4},
+		{60, 100, 0.05, -1, 0.4}, /* breathing */
+		{50, 100, 10, -1, 0.5},   /* half of it is no reason for alarm */
+		{100, 100, 1, 0, 0},
+		{150, 100, 1, 0, 0}, /* the maximum was lowered below what is there */
+		{100, 100, 0, -1, 0},
+		{0, 100, 0, -1, 1},
+		{1, 0, 1, 0, 0},
+		{0, 0, 0, -1, 0},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		struct limit limit = {
-			.rate = cases[i].rate, .now = {.used = cases[i].used, .max = cases[i].max}};
+		struct limit limit = {.rate = cases[i].rate,
+			.now = {.used = cases[i].used, .max = cases[i].max},
+			.seen_at_us = 60 * SECOND};
 
 		assert_float_equal(limit_full_in_seconds(&limit), cases[i].full_in, 1e-9);
-	}
-}
-
-TEST(headroom_is_the_unused_share)
-{
-	static const struct {
-		uint64_t used, max;
-		double headroom;
-	} cases[] = {
-		{0, 100, 1}, {25, 100, 0.75}, {100, 100, 0}, {101, 100, 0}, {0, 0, 0}, {5, 0, 0}};
-
-	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		struct limit limit = {.now = {.used = cases[i].used, .max = cases[i].max}};
-
 		assert_float_equal(limit_headroom(&limit), cases[i].headroom, 1e-9);
 	}
 }
 
-LIMIT_TEST(the_peak_is_kept)
+LIMIT_TEST(only_growth_that_lasts_a_minute_tells_when_it_is_full)
 {
-	static const uint64_t used[] = {5, 90, 3, 40};
+	for (uint64_t t = 0; t <= 150; t++) {
+		observe(limit, 1 + t, 600 + (t < 30 ? 0 : t - 30), 1000);
+		assert_int_equal(limit_full_in_seconds(limit) >= 0, t > 90);
+	}
+	/* It ends, and another minute has to pass. */
+	for (uint64_t t = 0; t <= 120; t++)
+		observe(limit, 152 + t, 720, 1000);
+	assert_true(limit_full_in_seconds(limit) < 0);
+	observe(limit, 280, 800, 1000);
+	assert_true(limit_full_in_seconds(limit) < 0);
+}
 
-	for (size_t i = 0; i < ARRAY_SIZE(used); i++)
-		observe(limit, 1 + i, used[i], 100);
-	assert_int_equal(limit->peak, 90);
-	assert_int_equal(limit->now.used, 40);
+LIMIT_TEST(hits_from_before_the_agent_are_told_apart_and_a_peak_says_when)
+{
+	struct limit_reading reading = {.name = "x", .used = 5, .max = 10, .hits = 7};
+
+	limit_observe(limit, &reading, 1 * SECOND);
+	reading.hits = 9;
+	reading.peak = 12;
+	limit_observe(limit, &reading, 2 * SECOND);
+	reading.peak = 0;
+	limit_observe(limit, &reading, 3 * SECOND);
+	assert_int_equal(limit->hits_before, 7);
+	assert_int_equal(limit->now.hits, 9);
+	assert_int_equal(limit->peak, 12);
+	assert_int_equal(limit->peak_at_us, 2 * SECOND);
 }
 
 LIMIT_TEST(a_flow_never_fills_up_and_keeps_peaks_between_readings)

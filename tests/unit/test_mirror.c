@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fake_http.h"
 
-#include "runtime/mirror.h"
+#include "runtime/registry.h"
+
+#include <sys/eventfd.h>
 
 static atomic_int status_to_give;
 
@@ -11,7 +13,7 @@ static void serve_status(int fd, const char *head, void *userdata)
 	if (!starts_with(head, "GET /v2/ HTTP/1.1\r\n") || strstr(head, "Authorization"))
 		fake_reply(fd, 400, "");
 	else if (atomic_load(&status_to_give) == 302)
-		fake_send(fd, "HTTP/1.1 302 X\r\nLocation: /v2/\r\nContent-Length: 0\r\n\r\n");
+		send_text(fd, "HTTP/1.1 302 X\r\nLocation: /v2/\r\nContent-Length: 0\r\n\r\n");
 	else
 		fake_reply(fd, atomic_load(&status_to_give), "{}");
 }
@@ -20,7 +22,7 @@ static void serve_flood(int fd, const char *head, void *userdata)
 {
 	(void)head;
 	(void)userdata;
-	fake_send(fd, "HTTP/1.1 200 OK\r\n\r\n");
+	send_text(fd, "HTTP/1.1 200 OK\r\n\r\n");
 	fake_flood(fd, "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx", 100);
 }
 
@@ -93,7 +95,6 @@ TEST(only_due_mirrors_are_checked_and_cancelling_keeps_the_state)
 	struct wait wait = {.deadline_us = UINT64_MAX};
 	struct mirror mirror;
 	struct fake_http http;
-	int fds[2];
 
 	atomic_store(&status_to_give, 200);
 	fake_http_start_tcp(&http, serve_status, NULL);
@@ -103,14 +104,11 @@ TEST(only_due_mirrors_are_checked_and_cancelling_keeps_the_state)
 	assert_int_equal(atomic_load(&http.requests), 1);
 	atomic_store(&http.serve, fake_hang);
 	mirror.due_us = 0;
-	assert_int_equal(pipe(fds), 0);
-	assert_int_equal(write(fds[1], "x", 1), 1);
-	wait.cancel_fd = fds[0];
+	wait.cancel_fd = eventfd(1, EFD_CLOEXEC);
 	mirrors_check(&mirror, 1, "", &wait);
 	assert_int_equal(mirror.state, MIRROR_UP);
 	assert_int_equal(mirror.due_us, 0);
-	close(fds[0]);
-	close(fds[1]);
+	close(wait.cancel_fd);
 	fake_http_stop(&http);
 }
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "config_text.h"
 #include "directory.h"
 
 #include "config/config.h"
@@ -7,7 +8,7 @@
 
 #define GIB         (UINT64_C(1) << 30)
 #define NO_CEILING  UINT64_C(1048576)
-#define POLLS_STORM 12 /* at most so many polls between ticks in one storm */
+#define POLLS_STORM 12 /* polls between ticks in one storm, at most */
 
 TEST(automatic_ceiling_is_one_percent_of_memory_up_to_a_million)
 {
@@ -41,7 +42,7 @@ TEST(relations_of_thresholds_and_ceiling_are_checked)
 		_cleanup_(cleanup_config_free) struct config *config = NULL;
 		struct config_fault_list faults = {0}, notices = {0};
 
-		assert_int_equal(config_load_text("F", cases[i].text, strlen(cases[i].text),
+		assert_int_equal(config_load_text(cases[i].text, strlen(cases[i].text),
 					 option_tables, &config, &faults, &notices),
 			0);
 		neighbor_tuner.validate(config, &faults);
@@ -149,7 +150,7 @@ struct simulated {
 	struct neighbor_family_memory memory;
 };
 
-/* When there will be so many entries. */
+/* When there will be this number of entries. */
 static double time_of(const struct storm *storm, const struct simulated *node, double used)
 {
 	double left = used - node->used;

@@ -67,32 +67,3 @@ DIRECTORY_TEST(statistics_are_read_from_a_file)
 	assert_int_equal(neightbl_read_stats(&host, &file, scratch, 64, &stats), -EFBIG);
 	kept_close(&file);
 }
-
-TEST(the_format_of_the_running_kernel_is_known)
-{
-	static const char path[] = "/proc/net/stat/arp_cache";
-	_cleanup_free_ char *scratch = malloc(1 << 20);
-	struct kept_file file = {.fd = -1};
-	struct neightbl_stats stats;
-	struct host host;
-
-	if (access(path, R_OK) < 0)
-		skip();
-	assert_true(host_init(&host, "/"));
-	assert_true(copy_text(file.path, sizeof(file.path), path));
-	assert_int_equal(neightbl_read_stats(&host, &file, scratch, 1 << 20, &stats), 0);
-	assert_true(stats.entries < 1 << 24);
-	kept_close(&file);
-}
-
-TEST(thresholds_are_named_as_sysctls)
-{
-	char name[SETTING_NAME_MAX];
-
-	neightbl_threshold_name(AF_INET, 3, name);
-	assert_string_equal(name, "net.ipv4.neigh.default.gc_thresh3");
-	neightbl_threshold_name(AF_INET6, 1, name);
-	assert_string_equal(name, "net.ipv6.neigh.default.gc_thresh1");
-	assert_string_equal(neightbl_name(AF_INET), "arp_cache");
-	assert_string_equal(neightbl_name(AF_INET6), "ndisc_cache");
-}

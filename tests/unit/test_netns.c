@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "directory.h"
 
-#include "kernel/bpf.h"
 #include "workload/netns.h"
-
-#include <sched.h>
-
-#define UID "0f5c9a1e-7b3d-4c8a-9e2f-1a2b3c4d5e6f"
 
 /* A made-up root with names in /run/netns: any file's inode does for a namespace's. */
 struct node {
@@ -79,7 +74,7 @@ NODE_TEST(a_namespace_has_its_name_in_run_netns)
 	assert_string_equal(netns_owners_find(node->owners, blue).id, number);
 	learn(node, other, 10);
 	expect(node, other, WORKLOAD_NETNS, "12");
-	expect(node, blue, WORKLOAD_NETNS, "blue");
+	expect(node, blue, WORKLOAD_NETNS, number); /* no longer asked for */
 }
 
 /* Listing processes costs: what was sought in vain is sought again after five seconds, not before.
@@ -119,7 +114,7 @@ NODE_TEST(a_name_counts_while_it_has_the_inode)
 	rename_netns(node, "/run/netns/blue", "/run/netns/green");
 	learn(node, blue, 1);
 	expect(node, blue, WORKLOAD_NETNS, "green");
-	netns_owners_keep_only(node->owners, NULL, 0);
+	netns_owners_learn(node->owners, NULL, 0, node->now);
 	assert_string_equal(netns_owners_find(node->owners, blue).name,
 		netns_owners_find(node->owners, blue).id);
 }
@@ -152,121 +147,4 @@ NODE_TEST(own_namespace_is_the_hosts)
 	learn(node, own, 0);
 	expect(node, own, WORKLOAD_HOST, "host");
 	assert_int_equal(netns_owners_find(NULL, own).kind, WORKLOAD_NETNS);
-}
-
-/* Each child in a network namespace of its own; -1 where that is not permitted. */
-static pid_t start_apart(void)
-{
-	int ready[2];
-	char done = 'x';
-	pid_t pid;
-
-	assert_int_equal(pipe(ready), 0);
-	pid = fork();
-	assert_true(pid >= 0);
-	if (pid == 0) {
-		done = unshare(CLONE_NEWNET) == 0 ? 'y' : 'n';
-		if (write(ready[1], &done, 1) == 1)
-			pause();
-		_exit(0);
-	}
-	assert_int_equal(read(ready[0], &done, 1), 1);
-	close(ready[0]);
-	close(ready[1]);
-	if (done == 'y')
-		return pid;
-	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
-	return -1;
-}
-
-static void end(pid_t pid)
-{
-	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
-}
-
-static void put_process(const struct node *node, pid_t pid, unsigned start, const char *cgroup)
-{
-	char path[64], stat[128];
-
-	snprintf(path, sizeof(path), "/proc/%d/cgroup", pid);
-	directory_put(&node->directory, path, cgroup);
-	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-	snprintf(stat, sizeof(stat),
-		"%d (a) S 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 %u 23", pid, start);
-	directory_put(&node->directory, path, stat);
-}
-
-static uint32_t netns_of(pid_t pid)
-{
-	char path[64];
-
-	snprintf(path, sizeof(path), "/proc/%d/ns/net", pid);
-	return inode_of(path);
-}
-
-/* True when the kernel lists processes here: it takes BPF. */
-static bool lists_processes(struct node *node, pid_t pid)
-{
-	uint32_t netns = netns_of(pid);
-
-	put_process(node, pid, 100, "0::/lxc.payload.probe\n");
-	learn(node, netns, 0);
-	if (netns_owners_find(node->owners, netns).kind != WORKLOAD_LXD)
-		return false;
-	netns_owners_keep_only(node->owners, NULL, 0);
-	node->now += 6 * USEC_PER_SEC;
-	return true;
-}
-
-/* The kernel lists the processes, the made-up root says what their cgroups are. */
-static void check_processes(struct node *node, pid_t pod, pid_t unit, pid_t none)
-{
-	uint32_t netns[] = {netns_of(pod), netns_of(unit), netns_of(none)};
-
-	put_process(node, pod, 100, "0::/kubepods/burstable/pod" UID "/x\n");
-	put_process(node, unit, 100, "0::/system.slice/web.service\n");
-	netns_owners_learn(node->owners, netns, 3, node->now);
-	expect(node, netns[0], WORKLOAD_POD, UID);
-	expect(node, netns[1], WORKLOAD_UNIT, "web.service");
-	assert_int_equal(netns_owners_find(node->owners, netns[2]).kind, WORKLOAD_NETNS);
-	/* The pod's process enters a namespace that was in use before. */
-	put_process(node, unit, 100, "0::/lxc.payload.c1\n");
-	put_process(node, none, 100, "0::/lxc.payload.c2\n");
-	node->now += 6 * USEC_PER_SEC;
-	netns_owners_learn(node->owners, netns, 3, node->now);
-	expect(node, netns[0], WORKLOAD_POD, UID);
-	expect(node, netns[1], WORKLOAD_LXD, "c1");
-	expect(node, netns[2], WORKLOAD_LXD, "c2");
-	/* The inode is another namespace's: its processes are others, even with the same pid. */
-	put_process(node, unit, 200, "0::/lxc.payload.c3\n");
-	put_process(node, pod, 200, "0::/lxc.payload.c4\n");
-	node->now += USEC_PER_SEC;
-	netns_owners_learn(node->owners, netns, 3, node->now);
-	expect(node, netns[0], WORKLOAD_LXD, "c4");
-	expect(node, netns[1], WORKLOAD_LXD, "c3");
-}
-
-NODE_TEST(processes)
-{
-	pid_t pod = start_apart(), unit, none;
-	bool listed;
-
-	if (pod < 0) {
-		print_message("no network namespace may be made here\n");
-		skip();
-	}
-	unit = start_apart();
-	none = start_apart();
-	listed = lists_processes(node, pod);
-	if (listed)
-		check_processes(node, pod, unit, none);
-	end(pod);
-	end(unit);
-	end(none);
-	if (!listed) {
-		print_message("BPF cannot be had here: only names are known\n");
-		skip();
-	}
 }

@@ -13,7 +13,7 @@ FIXTURE_TEST(a_difference_in_the_file_is_planned)
 	assert_string_equal(change->new, "10");
 	assert_false(change->file->activate_only);
 	/* A copy: the tuner's own is valid until its next decision only. */
-	assert_ptr_not_equal(change->file->edit.text, fixture->edit.text);
+	assert_ptr_not_equal(change->file->edit.text, fixture->file.edit.text);
 	assert_string_equal(change->file->edit.text, "10");
 	/* In force by other means, and not in the file: the next start would lose it. */
 	poll_file(fixture, "10", "3");
@@ -47,9 +47,9 @@ TEST(a_file_that_is_not_in_force_is_pending)
 		_cleanup_fixture_ struct fixture fixture;
 
 		fixture_make(&fixture);
-		fixture.edit.service.activation = cases[i].activation;
-		fixture.edit.service.restart = cases[i].restart;
-		fixture.edit.service.busy = cases[i].busy;
+		fixture.file.edit.service.activation = cases[i].activation;
+		fixture.file.edit.service.restart = cases[i].restart;
+		fixture.file.edit.service.busy = cases[i].busy;
 		poll_file(&fixture, "3", "10");
 		expect(&fixture, SETTING_PENDING, cases[i].reason, cases[i].changes);
 		/* Also when it is not known what runs. */
@@ -98,15 +98,4 @@ TEST(the_record_says_what_is_ours_in_the_file)
 		expect(&fixture, cases[i].state, cases[i].reason,
 			cases[i].state == SETTING_PENDING);
 	}
-}
-
-FIXTURE_TEST(a_want_without_an_edit_is_refused)
-{
-	fixture->file.edit = NULL;
-	poll_file(fixture, "3", "3");
-	expect(fixture, SETTING_FAILED, "unreadable", 0);
-	fixture->file.wanted[0] = '\0';
-	fixture->file.reason = "file-of-others";
-	poll_file(fixture, "3", "3");
-	expect(fixture, SETTING_OBSERVED, "file-of-others", 0);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "directory.h"
 
-#include "kernel/sysctl.h"
+#include "kernel/host.h"
 
 TEST(names_become_paths)
 {

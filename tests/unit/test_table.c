@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "directory.h"
 
-#include "tuners/entry.h"
 #include "tuners/table.h"
 
 #include <ctype.h>
@@ -38,7 +37,7 @@ static void check_reason(const struct entry *entry, void *userdata)
 	assert_in_range(len, 2, 32);
 	assert_int_equal(strspn(entry->name, "abcdefghijklmnopqrstuvwxyz-"), len);
 	/* Of two rows with one slug only the first would be found. */
-	if (reason_help(entry->name) != entry->help)
+	if (entry_help("reason", entry->name) != entry->help)
 		fail_msg("%s: another table has this slug", entry->name);
 	expect_sentence(entry->name, entry->help);
 }
@@ -46,8 +45,8 @@ static void check_reason(const struct entry *entry, void *userdata)
 TEST(reasons_have_one_meaning_each)
 {
 	each_entry(check_reason, NULL);
-	assert_null(reason_help("no-such-reason"));
-	assert_null(reason_help(""));
+	assert_null(entry_help("reason", "no-such-reason"));
+	assert_null(entry_help("reason", ""));
 }
 
 TEST(metrics_are_named_as_prometheus_asks)

@@ -55,18 +55,31 @@ TEST(times_and_durations_are_readable)
 
 TEST(only_valid_sequences_have_a_length)
 {
-	assert_int_equal(utf8_length("a"), 1);
-	assert_int_equal(utf8_length(""), 1);
-	assert_int_equal(utf8_length("\xc3\xa9"), 2);
-	assert_int_equal(utf8_length("\xe2\x82\xac"), 3);
-	assert_int_equal(utf8_length("\xf0\x9f\x98\x80"), 4);
-	assert_int_equal(utf8_length("\x80"), 0);
-	assert_int_equal(utf8_length("\xc0\xaf"), 0);         /* overlong */
-	assert_int_equal(utf8_length("\xe0\x80\xaf"), 0);     /* overlong */
-	assert_int_equal(utf8_length("\xed\xa0\x80"), 0);     /* surrogate */
-	assert_int_equal(utf8_length("\xf4\x90\x80\x80"), 0); /* above U+10FFFF */
-	assert_int_equal(utf8_length("\xe2\x82"), 0);         /* cut */
-	assert_int_equal(utf8_length("\xff"), 0);
+	static const struct {
+		const char *text;
+		size_t len;
+		uint32_t code;
+	} cases[] = {
+		{"a", 1, 'a'},
+		{"", 1, 0},
+		{"\xc3\xa9", 2, 0xe9},
+		{"\xe2\x82\xac", 3, 0x20ac},
+		{"\xf0\x9f\x98\x80", 4, 0x1f600},
+		{"\x80", 0, 0},
+		{"\xc0\xaf", 0, 0},         /* overlong */
+		{"\xe0\x80\xaf", 0, 0},     /* overlong */
+		{"\xed\xa0\x80", 0, 0},     /* surrogate */
+		{"\xf4\x90\x80\x80", 0, 0}, /* above U+10FFFF */
+		{"\xe2\x82", 0, 0},         /* cut */
+		{"\xff", 0, 0},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		uint32_t code = 0;
+
+		assert_int_equal(utf8_decode(cases[i].text, &code), cases[i].len);
+		assert_int_equal(code, cases[i].code);
+	}
 }
 
 TEST(copies_replace_invalid_bytes)

@@ -24,7 +24,7 @@ TEST(boot_parameters_of_switches_are_kept)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		struct thp_seen seen = {0};
+		struct thp seen = {0};
 		unsigned found = 0;
 
 		thp_parse_boot_line(cases[i].line, &seen);
@@ -37,47 +37,7 @@ TEST(boot_parameters_of_switches_are_kept)
 	}
 }
 
-TEST(boot_lines_of_any_length_are_parsed)
-{
-	struct thp_seen seen = {0};
-	char line[4096];
-
-	memset(line, 'x', sizeof(line));
-	memcpy(line + 1000, " thp_anon=", strlen(" thp_anon="));
-	for (size_t i = 2000; i < 3000; i += 20)
-		memcpy(line + i, " transparent_hugepage=never", 27);
-	line[sizeof(line) - 1] = '\0';
-	thp_parse_boot_line(line, &seen);
-	assert_true(seen.at_boot[THP_SIZE_ENABLED]);
-	assert_true(strlen(seen.boot_line) < sizeof(seen.boot_line));
-}
-
-TEST(usage_is_parsed_from_meminfo)
-{
-	static const struct {
-		const char *text;
-		int result;
-		struct thp_usage usage;
-	} cases[] = {
-		{"MemTotal:       8 kB\nAnonHugePages:   6144 kB\nShmemHugePages:  2048 kB\n"
-		 "ShmemPmdMapped:  7 kB\nFileHugePages:   4096 kB\n",
-			0, {6144, 2048, 4096}},
-		/* Before 5.4 there are no FileHugePages. */
-		{"MemTotal: 8 kB\nAnonHugePages: 2048 kB\nShmemHugePages: 0 kB\n", 0, {2048, 0, 0}},
-		{"MemTotal: 8 kB\n", -EBADMSG, {0}},
-		{"", -EBADMSG, {0}},
-	};
-
-	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		struct thp_usage usage = {1, 2, 3}, untouched = usage;
-
-		assert_int_equal(thp_parse_meminfo(cases[i].text, &usage), cases[i].result);
-		assert_memory_equal(
-			&usage, cases[i].result == 0 ? &cases[i].usage : &untouched, sizeof(usage));
-	}
-}
-
-static const struct thp_switch *find(const struct thp_seen *seen, const char *name)
+static const struct thp_switch *find(const struct thp *seen, const char *name)
 {
 	for (unsigned i = 0; i < seen->n_switches; i++)
 		if (streq(seen->switches[i].name, name))
@@ -104,7 +64,8 @@ static void make_node(const struct directory *directory)
 	directory_put(directory, THP_DIRECTORY "/hugepages-16kB/stats/x", "1\n");
 	directory_put(directory, "/proc/cmdline", "ro transparent_hugepage=madvise\n");
 	directory_put(directory, "/proc/meminfo",
-		"MemTotal: 8 kB\nAnonHugePages: 2048 kB\nShmemHugePages: 0 kB\n");
+		"MemTotal:       8 kB\nAnonHugePages:   6144 kB\nShmemHugePages:  2048 kB\n"
+		"ShmemPmdMapped:  7 kB\nFileHugePages:   4096 kB\n");
 }
 
 DIRECTORY_TEST(switches_of_every_page_size_are_found)
@@ -119,45 +80,49 @@ DIRECTORY_TEST(switches_of_every_page_size_are_found)
 		{"thp.hugepages-64kB.shmem_enabled", "never"},
 		{"thp.hugepages-2048kB.enabled", "inherit"},
 	};
-	struct thp_sensor sensor;
-	struct thp_seen seen = {0};
+	struct thp *thp;
 	struct host host;
 
 	make_node(directory);
 	assert_true(host_init(&host, directory->path));
-	thp_sensor_open(&sensor, &host, &seen);
-	thp_sense(&sensor, &seen);
-	assert_int_equal(seen.n_switches, ARRAY_SIZE(expected));
+	thp = thp_open(&host, false);
+	thp_sense(thp);
+	assert_int_equal(thp->n_switches, ARRAY_SIZE(expected));
 	for (size_t i = 0; i < ARRAY_SIZE(expected); i++) {
-		assert_string_equal(seen.switches[i].name, expected[i][0]);
-		assert_string_equal(seen.switches[i].actual, expected[i][1]);
-		assert_int_equal(seen.switches[i].error, 0);
+		assert_string_equal(thp->switches[i].name, expected[i][0]);
+		assert_string_equal(thp->switches[i].actual, expected[i][1]);
+		assert_int_equal(thp->switches[i].error, 0);
 	}
-	assert_int_equal(find(&seen, "thp.hugepages-64kB.enabled")->kind, THP_SIZE_ENABLED);
-	assert_true(seen.at_boot[THP_ENABLED]);
-	assert_int_equal(seen.usage_error, 0);
-	assert_int_equal(seen.usage.anon, 2048);
-	/* The next look sees what changed. */
+	assert_int_equal(find(thp, "thp.hugepages-64kB.enabled")->kind, THP_SIZE_ENABLED);
+	assert_true(thp->at_boot[THP_ENABLED]);
+	assert_int_equal(thp->usage_error, 0);
+	assert_memory_equal(
+		&thp->usage, &((struct thp_usage){6144, 2048, 4096}), sizeof(thp->usage));
+	/* The next look sees what changed; before 5.4 there are no FileHugePages. */
 	directory_put(directory, THP_DIRECTORY "/enabled", "always madvise [never]\n");
+	directory_put(directory, "/proc/meminfo",
+		"MemTotal: 8 kB\nAnonHugePages: 2048 kB\nShmemHugePages: 0 kB\n");
+	thp_sense(thp);
+	assert_int_equal(thp->usage_error, 0);
+	assert_memory_equal(&thp->usage, &((struct thp_usage){2048, 0, 0}), sizeof(thp->usage));
 	directory_put(directory, "/proc/meminfo", "MemTotal: 8 kB\n");
-	thp_sense(&sensor, &seen);
-	assert_string_equal(find(&seen, "thp.enabled")->actual, "never");
-	assert_int_equal(seen.usage_error, -EBADMSG);
-	thp_sensor_close(&sensor, &seen);
+	thp_sense(thp);
+	assert_string_equal(find(thp, "thp.enabled")->actual, "never");
+	assert_int_equal(thp->usage_error, -EBADMSG);
+	thp_close(thp);
 }
 
 DIRECTORY_TEST(without_huge_pages_every_switch_is_missing)
 {
-	struct thp_sensor sensor;
-	struct thp_seen seen = {0};
+	struct thp *thp;
 	struct host host;
 
 	assert_true(host_init(&host, directory->path));
-	thp_sensor_open(&sensor, &host, &seen);
-	thp_sense(&sensor, &seen);
-	assert_int_equal(seen.n_switches, 4);
-	for (unsigned i = 0; i < seen.n_switches; i++)
-		assert_int_equal(seen.switches[i].error, -ENOENT);
-	assert_int_equal(seen.usage_error, -ENOENT);
-	thp_sensor_close(&sensor, &seen);
+	thp = thp_open(&host, false);
+	thp_sense(thp);
+	assert_int_equal(thp->n_switches, 4);
+	for (unsigned i = 0; i < thp->n_switches; i++)
+		assert_int_equal(thp->switches[i].error, -ENOENT);
+	assert_int_equal(thp->usage_error, -ENOENT);
+	thp_close(thp);
 }

@@ -17,8 +17,8 @@
 	"{\"server\":\"2001:db8::1\",\"role\":\"cluster\",\"budget\":null,\"latency\":null," \
 	"\"other\":{\"queries\":0}}"
 
-/* What is drawn of this document, on so many lines and with or without colours. The caller's. */
-static char *drawn(const char *document, int height, bool color)
+/* What is drawn of this document, on a number of lines, with or without colours. The caller's. */
+static char *drawn_in_turn(const char *document, int height, bool color, unsigned turn)
 {
 	cJSON *status = cJSON_Parse(document);
 	struct screen screen = {.color = color, .width = 80, .height = height};
@@ -28,10 +28,15 @@ static char *drawn(const char *document, int height, bool color)
 	assert_non_null(status);
 	screen.out = open_memstream(&text, &len);
 	assert_non_null(screen.out);
-	print_dns(&screen, status);
+	print_dns(&screen, status, turn);
 	fclose(screen.out);
 	cJSON_Delete(status);
 	return text;
+}
+
+static char *drawn(const char *document, int height, bool color)
+{
+	return drawn_in_turn(document, height, color, 0);
 }
 
 TEST(servers_users_and_names_are_listed)
@@ -45,12 +50,12 @@ TEST(servers_users_and_names_are_listed)
 
 	assert_string_equal(text,
 		"DNS\n"
-		"  server          role       q/s  peak   budget pending unanswered    p50    p99\n"
-		"  10.0.0.2        upstream    12  1500     1024       4          2 380 us  21 ms\n"
+		"  server          role       q/s  peak/s   budget pending unanswered    p50    p99\n"
+		"  10.0.0.2        upstream    12    1500     1024       4          2 380 us  21 ms\n"
 		"           8/s          700  pod       shop/cart\n"
 		"           4/s          320  other\n"
 		"          40 %               ab.example  A\n"
-		"  2001:db8::1     cluster      0     0        -       0          0      -      -\n"
+		"  2001:db8::1     cluster      0       0        -       0          0      -      -\n"
 		"  failed search-list expansions: cluster 40 of 50/s\n"
 		"  not counted in full: rows 7, looks 1\n");
 }
@@ -70,8 +75,22 @@ TEST(over_the_budget_is_red)
 {
 	_cleanup_free_ char *text = drawn("{\"dns\":{\"servers\":[" SERVER "]}}", INT_MAX, true);
 
-	assert_non_null(strstr(text, "\033[31m  1500\033[0m"));
+	assert_non_null(strstr(text, "\033[31m    1500\033[0m"));
 	assert_non_null(strstr(text, "\033[32m    12\033[0m"));
+}
+
+TEST(live_rows_come_first_and_s_sorts_by_the_next_column)
+{
+	static const char servers[] =
+		"{\"dns\":{\"servers\":[{\"server\":\"idle\",\"queries_per_second\":0,\"peak\":9},"
+		"{\"server\":\"busy\",\"queries_per_second\":5,\"peak\":7}]}}";
+	_cleanup_free_ char *first = drawn(servers, INT_MAX, false);
+	_cleanup_free_ char *second = drawn_in_turn(servers, INT_MAX, false, 1);
+	_cleanup_free_ char *around = drawn_in_turn(servers, INT_MAX, false, 4);
+
+	assert_true(strstr(first, "busy") < strstr(first, "idle"));
+	assert_true(strstr(second, "idle") < strstr(second, "busy"));
+	assert_string_equal(around, first);
 }
 
 TEST(an_empty_list_says_why)

@@ -28,19 +28,22 @@ TEST(copied_text_is_cut_to_its_room)
 
 TEST(an_array_grows_and_keeps_what_it_had)
 {
-	size_t allocated = 0;
+	size_t n = 0, allocated = 0;
 	int *numbers = NULL;
 
-	for (size_t n = 0; n < 100; n++) {
-		assert_int_equal(grow_array(&numbers, n, &allocated, sizeof(*numbers)), 0);
-		assert_true(allocated > n);
-		assert_int_equal(numbers[n], 0);
-		numbers[n] = (int)n;
+	for (int i = 0; i < 100; i++) {
+		int *added = add_element(&numbers, &n, &allocated, sizeof(*numbers));
+
+		assert_int_equal(n, i + 1);
+		assert_in_range(n, 1, allocated);
+		assert_int_equal(*added, 0);
+		*added = i;
 	}
 	for (int i = 0; i < 100; i++)
 		assert_int_equal(numbers[i], i);
 	/* An element that is used again is zeroed again. */
-	assert_int_equal(grow_array(&numbers, 50, &allocated, sizeof(*numbers)), 0);
+	n = 50;
+	add_element(&numbers, &n, &allocated, sizeof(*numbers));
 	assert_int_equal(numbers[50], 0);
 	assert_int_equal(numbers[49], 49);
 	free(numbers);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "directory.h"
-#include "kill.h"
 
 #include "apply/value_store.h"
 
@@ -28,17 +27,14 @@ static void put(struct value_store *store, const char *name, unsigned value)
 static void assert_records(const struct directory *directory, const char *boot, const char *text)
 {
 	_cleanup_(cleanup_value_store_close) struct value_store *store = NULL;
-	const struct value_record *records;
 	char found[256] = "";
-	size_t n;
 
 	assert_int_equal(value_store_open(directory->path, boot, false, &store), 0);
-	records = value_store_records(store, &n);
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = 0; i < store->n; i++) {
 		size_t used = strlen(found);
 
 		snprintf(found + used, sizeof(found) - used, "%s%s=%s", used ? " " : "",
-			records[i].name, records[i].wanted);
+			store->records[i].name, store->records[i].wanted);
 	}
 	assert_string_equal(found, text);
 }
@@ -105,46 +101,4 @@ DIRECTORY_TEST(slots_come_to_an_end)
 	assert_int_equal(value_store_open(directory->path, BOOT, false, &store), 0);
 	assert_int_equal(value_store_put(store, &record), -EROFS);
 	value_store_close(store);
-}
-
-/* Writes without end: killed at any instruction. */
-static void write_for_ever(const struct directory *directory)
-{
-	struct value_store *store;
-
-	if (value_store_open(directory->path, BOOT, true, &store) < 0)
-		_exit(1);
-	for (unsigned i = 0;; i++) {
-		struct value_record record = record_of("a", i);
-
-		if (value_store_put(store, &record) < 0)
-			_exit(1);
-	}
-}
-
-DIRECTORY_TEST(a_killed_writer_leaves_a_whole_record)
-{
-	uint64_t seed = 7;
-
-	for (int round = 0; round < 100; round++) {
-		_cleanup_(cleanup_value_store_close) struct value_store *store = NULL;
-		const struct value_record *records;
-		pid_t child = fork();
-		int status;
-		size_t n;
-
-		if (child == 0)
-			write_for_ever(directory);
-		usleep((useconds_t)(1000 + next_random(&seed) % 3000));
-		kill(child, SIGKILL);
-		waitpid(child, &status, 0);
-		assert_true(WIFSIGNALED(status));
-		assert_int_equal(value_store_open(directory->path, BOOT, false, &store), 0);
-		records = value_store_records(store, &n);
-		assert_true(n <= 1);
-		if (n == 1) {
-			assert_string_equal(records[0].original, records[0].wanted);
-			assert_string_equal(records[0].original, records[0].before);
-		}
-	}
 }

@@ -143,7 +143,7 @@ _Static_assert(sizeof(struct dns_cache_entry) == 64, "a cache line");
 /* A query that waits for its answer. Free when sent_ns is 0. */
 struct dns_pending {
 	__u64 sent_ns;  /* the first time */
-	__u64 cookie;   /* of the socket */
+	__u64 endpoint; /* the port of UDP, the cookie of a TCP socket */
 	__u64 slots;    /* where it is counted, as in dns_cache_entry */
 	__u32 question; /* hash of lower-cased name and type */
 	__u16 id;
@@ -197,7 +197,7 @@ _Static_assert(sizeof(struct dns_sample) == 160, "shared with the BPF object");
 #define DNS_SUFFIX_SLOTS  4
 
 struct dns_suffix {
-	__u64 hash;  /* dns_suffix_hash() of headroom/bpf/dns_parse.h */
+	__u64 hash;  /* dns_suffix_hash() of headroom/bpf/dns_hash.h */
 	__u64 class; /* enum dns_suffix_class */
 };
 

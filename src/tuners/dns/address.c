@@ -5,6 +5,8 @@
 
 #include <arpa/inet.h>
 
+#include <headroom/bpf/dns_hash.h>
+
 bool dns_address_parse(const char *text, struct dns_key *address)
 {
 	struct dns_key parsed = {0};
@@ -58,4 +60,45 @@ bool dns_address_is_loopback(const struct dns_key *address)
 	return dns_address_within(address, "127.0.0.0", 8) ||
 	       dns_address_within(address, "::1", 128) ||
 	       dns_address_within(address, "::ffff:127.0.0.0", 104);
+}
+
+struct dns_key dns_server_of(const struct dns_pending *query)
+{
+	struct dns_key key = {.family = query->family == 4 ? AF_INET : AF_INET6};
+
+	memcpy(key.address, query->server, sizeof(key.address));
+	return key;
+}
+
+bool dns_suffix_add(struct dns_suffixes *table, const char *domain, enum dns_suffix_class class)
+{
+	uint32_t labels = 0;
+	uint64_t hash = dns_suffix_hash(domain, &labels);
+
+	for (int i = 0; hash && i < DNS_SUFFIX_SLOTS; i++) {
+		struct dns_suffix *slot = &table->slots[labels - 1][i];
+
+		if (slot->hash && slot->hash != hash)
+			continue;
+		if (!slot->hash)
+			*slot = (struct dns_suffix){hash, class};
+		table->used |= 1ULL << (labels - 1);
+		return true;
+	}
+	return false;
+}
+
+void dns_watch_add(struct dns_control *control, const struct dns_key *address)
+{
+	static const uint8_t free_slot[16];
+	bool four = address->family == AF_INET;
+	size_t size = four ? 4 : 16, n = four ? DNS_WATCH_IPV4 : DNS_WATCH_IPV6;
+	uint8_t *slot = four ? (uint8_t *)control->watch.ipv4 : (uint8_t *)control->watch.ipv6;
+
+	for (; n > 0 && memcmp(slot, address->address, size) != 0; n--, slot += size)
+		if (memcmp(slot, free_slot, size) == 0) {
+			memcpy(slot, address->address, size);
+			control->watching++;
+			return;
+		}
 }

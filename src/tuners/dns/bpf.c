@@ -1,58 +1,240 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tuners/dns/bpf.h"
+#include "tuners/dns/dns.h"
 
 #include "base/cleanup.h"
 #include "base/util.h"
 #include "kernel/bpf.h"
-#include "tuners/dns/map_table.h"
 #include "workload/cgroup.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 
 #include <bpf/bpf.h>
-#include <headroom/bpf/dns_parse.h>
 
 #include "dns.skel.h"
 
-/* A poll that sweeps may be late by this much. */
-#define LATE_US (3 * USEC_PER_SEC)
+/* What is forgotten has been idle for longer than a query waits: only a program may be at it. */
+#define LATE_US (1 * USEC_PER_SEC)
 
-#define PRIMARY_SIZE  (DNS_PRIMARY * sizeof(struct dns_bucket))
-#define OVERFLOW_SIZE (DNS_OVERFLOW * sizeof(struct dns_bucket))
+#define BUCKETS (DNS_PRIMARY + DNS_OVERFLOW)
+
+/* An element of a table: its key, and where it is counted. */
+struct known {
+	union {
+		struct dns_key server;
+		struct dns_row_key row;
+	} key;
+	uint32_t index;
+};
+
+/*
+ * A table in two parts: a hash table that has an index for each key, and an array, in our memory
+ * too, that has what is counted there.
+ */
+struct map_table {
+	const struct bpf_map *keys, *array;
+	int free;     /* queue of the indices that have no key */
+	char *counts; /* as far as indices have been used: what is mapped counts as resident */
+	size_t mapped;
+	size_t size;         /* of an element */
+	struct known *known; /* as they were last read */
+	size_t n_known, known_allocated;
+	bool incomplete;  /* not all of them found memory */
+	uint64_t read_at; /* what made was then; 0: to be read again */
+	/* Indices taken from their keys, which programs may still be using. */
+	struct gone {
+		uint32_t index;
+		uint64_t until_us;
+	} * gone;
+	size_t n_gone, gone_allocated;
+};
 
 struct dns_bpf {
 	struct dns_bpf_object *object;
 	struct dns_control *control; /* of object */
 	struct ring_buffer *ring;
-	struct dns_bucket *primary, *overflow; /* overflow is mapped while it is used */
+	struct dns_bucket *buckets; /* of pending queries */
+	size_t n_buckets;
 	uint64_t overflow_rest; /* what was counted there when the last sweep found none */
-	struct dns_map_table servers, rows;
+	struct map_table servers, rows;
 	/* While dns_bpf_drain_samples() runs. */
 	dns_take_sample *take_sample;
 	void *userdata;
 };
 
+/* Elements that one system call reads: more than a bucket of the kernel's hash table has. */
+#define AT_ONCE 64
+
+static int map_each(const struct bpf_map *map, dns_take *take, void *userdata)
+{
+	size_t key_size = bpf_map__key_size(map), value_size = bpf_map__value_size(map);
+	_cleanup_free_ char *keys = calloc(AT_ONCE, key_size);
+	_cleanup_free_ char *values = calloc(AT_ONCE, value_size);
+	uint32_t position = 0; /* in a hash table: a bucket's number */
+	int fd = bpf_map__fd(map), r;
+	bool began = false;
+
+	if (!keys || !values)
+		return -ENOMEM;
+	do {
+		uint32_t n = AT_ONCE;
+
+		r = bpf_map_lookup_batch(
+			fd, began ? &position : NULL, &position, keys, values, &n, NULL);
+		if (r < 0 && errno != ENOENT)
+			return -errno;
+		for (uint32_t i = 0; i < n; i++)
+			take(userdata, keys + i * key_size, values + i * value_size);
+		began = true;
+	} while (r == 0);
+	return 0;
+}
+
+static int map_array(const struct bpf_map *map, size_t size, void *start)
+{
+	void *mapped = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, bpf_map__fd(map), 0);
+
+	if (mapped == MAP_FAILED)
+		return -errno;
+	*(void **)start = mapped;
+	return 0;
+}
+
+static int give(const struct map_table *table, uint32_t index)
+{
+	return bpf_map_update_elem(table->free, NULL, &index, BPF_ANY) < 0 ? -errno : 0;
+}
+
+static int table_open(struct map_table *table, const struct bpf_map *keys,
+	const struct bpf_map *counts, const struct bpf_map *unused, uint32_t first)
+{
+	int r = 0;
+
+	table->keys = keys;
+	table->free = bpf_map__fd(unused);
+	table->array = counts;
+	table->size = bpf_map__value_size(counts);
+	for (uint32_t i = first; r == 0 && i < bpf_map__max_entries(counts); i++)
+		r = give(table, i);
+	return r;
+}
+
+static void table_close(struct map_table *table)
+{
+	if (table->counts)
+		munmap(table->counts, table->mapped);
+	free(table->known);
+	free(table->gone);
+}
+
+/* Maps the array up to this element. */
+static int reach(struct map_table *table, uint32_t index)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), end = (index + (size_t)1) * table->size;
+	size_t all = bpf_map__max_entries(table->array) * table->size;
+	char *counts = NULL;
+	int r;
+
+	if (index >= bpf_map__max_entries(table->array))
+		return -ERANGE;
+	if (end <= table->mapped)
+		return 0;
+	end = MIN(MAX(end, 2 * table->mapped), all);
+	end = (end + page - 1) / page * page;
+	r = map_array(table->array, end, &counts);
+	if (r < 0)
+		return r;
+	if (table->counts)
+		munmap(table->counts, table->mapped);
+	table->counts = counts;
+	table->mapped = end;
+	return 0;
+}
+
+static void learn(void *userdata, const void *key, const void *index)
+{
+	struct map_table *table = userdata;
+	struct known one = {0}, *known;
+
+	memcpy(&one.key, key, bpf_map__key_size(table->keys));
+	memcpy(&one.index, index, sizeof(one.index));
+	if (reach(table, one.index) < 0) {
+		table->incomplete = true;
+		return;
+	}
+	known = add_element(
+		&table->known, &table->n_known, &table->known_allocated, sizeof(*known));
+	*known = one;
+}
+
+/*
+ * made rises with each key that a program adds, afterwards: as long as it does not, the keys are
+ * those of the last time, and no system call is needed.
+ */
+static int table_each(struct map_table *table, const __u64 *made, dns_take *take, void *userdata)
+{
+	/* One more than that is never 0; what is added from now on, it does not have. */
+	uint64_t now = __atomic_load_n(made, __ATOMIC_ACQUIRE) + 1;
+	int r;
+
+	if (table->read_at != now) {
+		table->read_at = table->n_known = 0;
+		table->incomplete = false;
+		r = map_each(table->keys, learn, table);
+		if (r < 0 || table->incomplete)
+			return r < 0 ? r : -ENOMEM;
+		table->read_at = now;
+	}
+	for (size_t i = 0; i < table->n_known; i++)
+		take(userdata, &table->known[i].key,
+			table->counts + table->known[i].index * table->size);
+	return 0;
+}
+
+static bool table_remove(struct map_table *table, const void *key, uint64_t until)
+{
+	int keys = bpf_map__fd(table->keys);
+	struct gone *gone;
+	uint32_t index;
+
+	if (bpf_map_lookup_elem(keys, key, &index) < 0)
+		return true;
+	if (bpf_map_delete_elem(keys, key) < 0)
+		return false;
+	gone = add_element(&table->gone, &table->n_gone, &table->gone_allocated, sizeof(*gone));
+	*gone = (struct gone){.index = index, .until_us = until};
+	table->read_at = 0;
+	return true;
+}
+
+static void table_reuse(struct map_table *table, uint64_t now)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < table->n_gone; i++) {
+		uint32_t index = table->gone[i].index;
+
+		if (now < table->gone[i].until_us || reach(table, index) < 0) {
+			table->gone[kept++] = table->gone[i];
+			continue;
+		}
+		memset(table->counts + index * table->size, 0, table->size);
+		(void)give(table, index);
+	}
+	table->n_gone = kept;
+}
+
 static int on_sample(void *userdata, void *data, size_t size)
 {
 	const struct dns_bpf *bpf = userdata;
 	struct dns_sample sample;
-	size_t at = 0;
 
-	if (size < sizeof(sample) || !bpf->take_sample)
+	if (size < sizeof(sample))
 		return 0;
 	memcpy(&sample, data, sizeof(sample));
 	sample.length = MIN(sample.length, DNS_SAMPLE_NAME);
-	/* What came after the name came with it: its type. */
-	while (at < sample.length && sample.name[at] && sample.name[at] <= DNS_LABEL_MAX)
-		at += sample.name[at] + 1U;
-	if (at + 3 <= sample.length && sample.name[at] == 0) {
-		sample.type = (uint16_t)(sample.name[at + 1] << 8 | sample.name[at + 2]);
-		sample.length = (uint16_t)(at + 1);
-	}
 	bpf->take_sample(bpf->userdata, &sample);
 	return 0;
 }
@@ -71,13 +253,15 @@ static int load(struct dns_bpf *bpf)
 	bpf->control->version = DNS_RECORD_VERSION;
 	bpf->control->root_cgroup = CGROUP_ROOT_INODE;
 	bpf->control->generation = 1;
-	r = dns_map_table_open(&bpf->servers, bpf->object->maps.servers,
-		bpf->object->maps.server_counts, bpf->object->maps.free_servers, 1);
+	bpf->n_buckets = DNS_PRIMARY;
+	r = table_open(&bpf->servers, bpf->object->maps.servers, bpf->object->maps.server_counts,
+		bpf->object->maps.free_servers, 1);
 	if (r == 0)
-		r = dns_map_table_open(&bpf->rows, bpf->object->maps.rows,
-			bpf->object->maps.row_counts, bpf->object->maps.free_rows, 0);
+		r = table_open(&bpf->rows, bpf->object->maps.rows, bpf->object->maps.row_counts,
+			bpf->object->maps.free_rows, 0);
 	if (r == 0)
-		r = dns_map_array(bpf->object->maps.pending, 0, PRIMARY_SIZE, &bpf->primary);
+		r = map_array(bpf->object->maps.pending, DNS_PRIMARY * sizeof(*bpf->buckets),
+			&bpf->buckets);
 	if (r < 0)
 		return r;
 	if (bpf_map_update_elem(
@@ -89,52 +273,45 @@ static int load(struct dns_bpf *bpf)
 	return bpf->ring ? 0 : -errno;
 }
 
-struct dns_bpf *dns_bpf_load(char why[static TUNER_WHY_MAX])
-{
-	struct dns_bpf *bpf = calloc(1, sizeof(*bpf));
-	int r = bpf ? 0 : -ENOMEM;
-
-	bpf_quiet_libbpf();
-	if (r == 0)
-		r = load(bpf);
-	if (r == 0)
-		return bpf;
-	bpf_explain_failure(r, why, TUNER_WHY_MAX);
-	dns_bpf_close(bpf);
-	return NULL;
-}
-
-static int attach(struct dns_bpf *bpf, int cgroup)
-{
-	struct dns_bpf_object *object = bpf->object;
-
-	/* Answers first: a query that is counted must find its answer counted, too. */
-	object->links.dns_ingress = bpf_program__attach_cgroup(object->progs.dns_ingress, cgroup);
-	if (!object->links.dns_ingress)
-		return -errno;
-	object->links.dns_egress = bpf_program__attach_cgroup(object->progs.dns_egress, cgroup);
-	return object->links.dns_egress ? 0 : -errno;
-}
-
-struct dns_bpf *dns_bpf_open(const struct host *host, char why[static TUNER_WHY_MAX])
+int dns_bpf_attach(struct dns_bpf *bpf, const struct host *host, char why[static TUNER_WHY_MAX])
 {
 	_cleanup_close_ int cgroup = cgroup_root_open(host, why, TUNER_WHY_MAX);
-	struct dns_bpf *bpf = cgroup < 0 ? NULL : dns_bpf_load(why);
-	int r = bpf ? attach(bpf, cgroup) : 0;
+	struct dns_bpf_object *object = bpf->object;
+	int r;
 
+	if (cgroup < 0)
+		return -ENOENT;
+	/* Answers first: a query that is counted must find its answer counted, too. */
+	if (!object->links.dns_ingress)
+		object->links.dns_ingress =
+			bpf_program__attach_cgroup(object->progs.dns_ingress, cgroup);
+	if (object->links.dns_ingress)
+		object->links.dns_egress =
+			bpf_program__attach_cgroup(object->progs.dns_egress, cgroup);
+	r = object->links.dns_egress ? 0 : -errno;
+	why[0] = '\0';
+	if (r == -EPERM && capability_have(CAP_NET_ADMIN))
+		snprintf(why, TUNER_WHY_MAX,
+			"BPF: another program holds the root of the cgroups exclusively; "
+			"`bpftool cgroup tree` shows it: attach it with the flag multi, or detach "
+			"it, and counting begins");
+	else if (r < 0)
+		bpf_explain_failure(r, why, TUNER_WHY_MAX);
+	return r;
+}
+
+struct dns_bpf *dns_bpf_load(char why[static TUNER_WHY_MAX])
+{
+	struct dns_bpf *bpf = must(calloc(1, sizeof(*bpf)));
+	int r;
+
+	bpf_quiet_libbpf();
+	r = load(bpf);
 	if (r == 0)
 		return bpf;
 	bpf_explain_failure(r, why, TUNER_WHY_MAX);
 	dns_bpf_close(bpf);
 	return NULL;
-}
-
-static void unmap_overflow(struct dns_bpf *bpf)
-{
-	if (bpf->overflow)
-		munmap(bpf->overflow, OVERFLOW_SIZE);
-	bpf->overflow = NULL;
-	bpf->overflow_rest = 0;
 }
 
 void dns_bpf_close(struct dns_bpf *bpf)
@@ -142,11 +319,10 @@ void dns_bpf_close(struct dns_bpf *bpf)
 	if (!bpf)
 		return;
 	ring_buffer__free(bpf->ring);
-	if (bpf->primary)
-		munmap(bpf->primary, PRIMARY_SIZE);
-	unmap_overflow(bpf);
-	dns_map_table_close(&bpf->servers);
-	dns_map_table_close(&bpf->rows);
+	if (bpf->buckets)
+		munmap(bpf->buckets, bpf->n_buckets * sizeof(*bpf->buckets));
+	table_close(&bpf->servers);
+	table_close(&bpf->rows);
 	dns_bpf_object__destroy(bpf->object);
 	free(bpf);
 }
@@ -157,22 +333,36 @@ int dns_bpf_program(const struct dns_bpf *bpf, bool ingress)
 		ingress ? bpf->object->progs.dns_ingress : bpf->object->progs.dns_egress);
 }
 
-const struct dns_control *dns_bpf_control(const struct dns_bpf *bpf)
+struct dns_control *dns_bpf_control(struct dns_bpf *bpf)
 {
 	return bpf->control;
+}
+
+static struct map_table *table_of(struct dns_bpf *bpf, enum dns_map map)
+{
+	return map == DNS_MAP_SERVERS ? &bpf->servers : &bpf->rows;
 }
 
 int dns_bpf_each(struct dns_bpf *bpf, enum dns_map map, dns_take *take, void *userdata)
 {
 	if (map == DNS_MAP_SOURCES)
-		return dns_map_each(bpf->object->maps.sources, take, userdata);
-	return dns_map_table_each(map == DNS_MAP_SERVERS ? &bpf->servers : &bpf->rows,
-		&bpf->control->made, take, userdata);
+		return map_each(bpf->object->maps.sources, take, userdata);
+	return table_each(table_of(bpf, map), &bpf->control->made, take, userdata);
 }
 
 void dns_bpf_expect_server(struct dns_bpf *bpf, const struct dns_key *server)
 {
-	dns_map_table_add(&bpf->servers, server);
+	struct map_table *table = &bpf->servers;
+	int keys = bpf_map__fd(table->keys);
+	uint32_t index;
+
+	if (bpf_map_lookup_elem(keys, server, &index) == 0 ||
+		bpf_map_lookup_and_delete_elem(table->free, NULL, &index) < 0)
+		return;
+	/* A program may have been quicker. */
+	if (bpf_map_update_elem(keys, server, &index, BPF_NOEXIST) < 0)
+		(void)give(table, index);
+	table->read_at = 0;
 }
 
 bool dns_bpf_forget(struct dns_bpf *bpf, enum dns_map map, const void *key, uint64_t now)
@@ -180,27 +370,20 @@ bool dns_bpf_forget(struct dns_bpf *bpf, enum dns_map map, const void *key, uint
 	static const struct dns_key other;
 	bool gone;
 
-	if (map == DNS_MAP_SERVERS && memcmp(key, &other, sizeof(other)) == 0)
+	if (map != DNS_MAP_ROWS && memcmp(key, &other, sizeof(other)) == 0)
 		return false;
-	/* A query that is being counted, or waits for its answer, has the index too. */
-	gone = dns_map_table_remove(map == DNS_MAP_SERVERS ? &bpf->servers : &bpf->rows, key,
-		now + DNS_TIMEOUT_NS / 1000 + LATE_US);
+	if (map == DNS_MAP_SOURCES)
+		return bpf_map_delete_elem(bpf_map__fd(bpf->object->maps.sources), key) == 0;
+	/* A query that is being counted just now has the index too. */
+	gone = table_remove(table_of(bpf, map), key, now + LATE_US);
 	__atomic_add_fetch(&bpf->control->generation, 1, __ATOMIC_RELEASE);
 	return gone;
 }
 
-bool dns_bpf_forget_source(
-	struct dns_bpf *bpf, const struct dns_key *source, struct dns_source *counts)
-{
-	int fd = bpf_map__fd(bpf->object->maps.sources);
-
-	return bpf_map_lookup_elem(fd, source, counts) == 0 && bpf_map_delete_elem(fd, source) == 0;
-}
-
 void dns_bpf_reuse(struct dns_bpf *bpf, uint64_t now)
 {
-	dns_map_table_reuse(&bpf->servers, now);
-	dns_map_table_reuse(&bpf->rows, now);
+	table_reuse(&bpf->servers, now);
+	table_reuse(&bpf->rows, now);
 }
 
 /* Whether the query is still there afterwards. */
@@ -225,54 +408,34 @@ static bool sweep_one(struct dns_pending *way, uint64_t now, dns_take_pending *t
 	return !unanswered;
 }
 
-static bool sweep_buckets(
-	struct dns_bucket *buckets, size_t n, uint64_t now, dns_take_pending *take, void *userdata)
-{
-	bool any = false;
-
-	for (size_t i = 0; i < n; i++)
-		for (size_t j = 0; j < DNS_WAYS; j++)
-			any = sweep_one(&buckets[i].ways[j], now, take, userdata) || any;
-	return any;
-}
-
-/*
- * The count is reset once two sweeps found none: that also corrects what two processors miscounted
- * in one bucket. What came meanwhile stays in it.
- */
-static void sweep_overflow(
-	struct dns_bpf *bpf, uint64_t now, dns_take_pending *take, void *userdata)
+void dns_bpf_sweep(struct dns_bpf *bpf, uint64_t now, dns_take_pending *take, void *userdata)
 {
 	__u64 *count = &bpf->control->overflow;
 	__u64 overflow = __atomic_load_n(count, __ATOMIC_ACQUIRE);
-	bool any;
+	struct dns_bucket *all = NULL;
+	bool any = false;
 
-	if (overflow == 0) {
-		unmap_overflow(bpf);
-		return;
+	/* What is mapped counts as resident: the overflow buckets are from their first use on. */
+	if (overflow > 0 && bpf->n_buckets == DNS_PRIMARY &&
+		map_array(bpf->object->maps.pending, BUCKETS * sizeof(*all), &all) == 0) {
+		munmap(bpf->buckets, DNS_PRIMARY * sizeof(*all));
+		bpf->buckets = all;
+		bpf->n_buckets = BUCKETS;
 	}
-	if (!bpf->overflow && dns_map_array(bpf->object->maps.pending, PRIMARY_SIZE, OVERFLOW_SIZE,
-				      &bpf->overflow) < 0)
-		return;
-	any = sweep_buckets(bpf->overflow, DNS_OVERFLOW, now, take, userdata);
-	if (!any && bpf->overflow_rest == overflow)
+	for (size_t i = 0; i < (overflow > 0 ? bpf->n_buckets : DNS_PRIMARY); i++)
+		for (size_t j = 0; j < DNS_WAYS; j++)
+			any |= sweep_one(&bpf->buckets[i].ways[j], now, take, userdata) &&
+			       i >= DNS_PRIMARY;
+	/*
+	 * The count is reset once two sweeps found none there: that also corrects what two
+	 * processors miscounted in one bucket. What came meanwhile stays in it.
+	 */
+	if (!any && overflow > 0 && bpf->overflow_rest == overflow) {
 		__atomic_compare_exchange_n(
 			count, &overflow, 0, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
-	bpf->overflow_rest = any ? 0 : overflow;
-}
-
-void dns_bpf_sweep(struct dns_bpf *bpf, uint64_t now, dns_take_pending *take, void *userdata)
-{
-	(void)sweep_buckets(bpf->primary, DNS_PRIMARY, now, take, userdata);
-	sweep_overflow(bpf, now, take, userdata);
-}
-
-void dns_bpf_sample(struct dns_bpf *bpf, uint64_t one_in, uint64_t at_most)
-{
-	struct dns_control *control = bpf->control;
-
-	control->samples_most = __atomic_load_n(&control->samples, __ATOMIC_RELAXED) + at_most;
-	control->sample_share = one_in ? (uint32_t)(UINT32_MAX / one_in) : 0;
+		overflow = 0;
+	}
+	bpf->overflow_rest = any || bpf->n_buckets == DNS_PRIMARY ? 0 : overflow;
 }
 
 void dns_bpf_drain_samples(struct dns_bpf *bpf, dns_take_sample *take, void *userdata)
@@ -280,74 +443,4 @@ void dns_bpf_drain_samples(struct dns_bpf *bpf, dns_take_sample *take, void *use
 	bpf->take_sample = take;
 	bpf->userdata = userdata;
 	ring_buffer__consume(bpf->ring);
-	bpf->take_sample = NULL;
-}
-
-bool dns_sample_name(const struct dns_sample *sample, char *text, size_t size)
-{
-	size_t at = 0, n = 0;
-
-	text[0] = '\0';
-	while (at < sample->length && sample->name[at] && sample->name[at] <= DNS_LABEL_MAX) {
-		size_t label = at + 1, end = label + sample->name[at];
-
-		for (; label < end && label < sample->length; label++) {
-			unsigned char c = (unsigned char)dns_lower(sample->name[label]);
-			bool plain = c > ' ' && c < 0x7f && c != '.' && c != '\\' && c != '"';
-
-			if (n + (plain ? 3 : 6) > size)
-				return false;
-			if (plain)
-				n += (size_t)snprintf(text + n, size - n, "%c", c);
-			else
-				n += (size_t)snprintf(text + n, size - n, "\\%03u", c);
-		}
-		if (end >= sample->length)
-			return false;
-		at = end;
-		if (sample->name[at])
-			n += (size_t)snprintf(text + n, size - n, ".");
-	}
-	return at < sample->length && sample->name[at] == 0;
-}
-
-size_t dns_bpf_set_suffixes(struct dns_bpf *bpf, const struct dns_suffix_name *suffixes, size_t n)
-{
-	struct dns_suffixes table = {0};
-	size_t taken = 0;
-
-	for (size_t i = 0; i < n; i++) {
-		uint32_t labels = 0;
-		uint64_t hash = dns_suffix_hash(suffixes[i].name, &labels);
-
-		for (size_t k = 0; hash && k < DNS_SUFFIX_SLOTS; k++) {
-			struct dns_suffix *slot = &table.slots[labels - 1][k];
-
-			if (slot->hash && slot->hash != hash)
-				continue;
-			if (!slot->hash)
-				*slot = (struct dns_suffix){hash, suffixes[i].class};
-			table.used |= 1ULL << (labels - 1);
-			taken++;
-			break;
-		}
-	}
-	/* A name that comes meanwhile may be given the new class of an old domain: once. */
-	memcpy(&bpf->control->suffixes, &table, sizeof(table));
-	return taken;
-}
-
-size_t dns_bpf_watch(struct dns_bpf *bpf, const struct dns_key *addresses, size_t n)
-{
-	struct dns_watch watch = {0};
-	size_t four = 0, six = 0;
-
-	for (size_t i = 0; i < n; i++)
-		if (addresses[i].family == AF_INET && four < DNS_WATCH_IPV4)
-			memcpy(&watch.ipv4[four++], addresses[i].address, 4);
-		else if (addresses[i].family == AF_INET6 && six < DNS_WATCH_IPV6)
-			memcpy(watch.ipv6[six++], addresses[i].address, 16);
-	memcpy(&bpf->control->watch, &watch, sizeof(watch));
-	bpf->control->watching = four + six > 0;
-	return four + six;
 }

@@ -2,7 +2,7 @@
 #include "tuners/dns/sense.h"
 
 #include "base/util.h"
-#include "workload/names.h"
+#include "workload/cgroup.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -32,70 +32,95 @@ static int by_identity(const void *a, const void *b)
 	return order != 0 ? order : memcmp(&x->source, &y->source, sizeof(x->source));
 }
 
-size_t dns_clients_merge(struct dns_client *rows, size_t n)
+static void add_counts(struct dns_client_counts *to, const struct dns_client_counts *more)
+{
+	to->queries += more->queries;
+	to->expanded += more->expanded;
+	to->failed += more->failed;
+}
+
+const struct dns_client *dns_clients_add(
+	struct dns_clients *clients, const struct dns_row_key *row, const struct dns_row *counts)
+{
+	bool expanded = row->suffix != DNS_SUFFIX_NONE;
+	struct dns_client_counts more = {
+		counts->queries, expanded ? counts->queries : 0, expanded ? counts->nxdomain : 0};
+	struct dns_client *client, wanted = {.server = row->server,
+					   .source.family = row->source_family,
+					   .cgroup = row->cgroup};
+
+	if (row->source_family)
+		memcpy(wanted.source.address, row->source, sizeof(wanted.source.address));
+	client = clients->sorted == 0 ? NULL
+				      : bsearch(&wanted, clients->clients, clients->sorted,
+						sizeof(wanted), by_identity);
+	if (!client) {
+		client = add_element(
+			&clients->clients, &clients->n, &clients->allocated, sizeof(*client));
+		*client = wanted;
+	}
+	add_counts(&client->now, &more);
+	return client;
+}
+
+/* New clients stand behind the sorted ones, once for each of their rows. */
+static void merge(struct dns_clients *clients)
 {
 	size_t kept = 0;
 
-	if (n == 0)
-		return 0;
-	qsort(rows, n, sizeof(*rows), by_identity);
-	for (size_t i = 1; i < n; i++) {
-		if (by_identity(&rows[kept], &rows[i]) == 0) {
-			rows[kept].queries += rows[i].queries;
-			rows[kept].expanded += rows[i].expanded;
-			rows[kept].failed += rows[i].failed;
-		} else {
-			rows[++kept] = rows[i];
-		}
-	}
-	return kept + 1;
-}
+	if (clients->n > clients->sorted)
+		qsort(clients->clients, clients->n, sizeof(*clients->clients), by_identity);
+	for (size_t i = 0; i < clients->n; i++) {
+		struct dns_client *client = &clients->clients[i];
 
-static const struct dns_client *find(
-	const struct dns_reading *reading, const struct dns_client *wanted)
-{
-	return reading->n == 0 ? NULL
-			       : bsearch(wanted, reading->clients, reading->n, sizeof(*wanted),
-					 by_identity);
+		if (kept > 0 && by_identity(&client[0], &clients->clients[kept - 1]) == 0)
+			add_counts(&clients->clients[kept - 1].now, &client->now);
+		else if (client->now.queries > 0)
+			clients->clients[kept++] = *client;
+	}
+	clients->n = clients->sorted = kept;
 }
 
 void dns_clients_rate(struct dns_clients *clients, struct dns_seen *seen, uint64_t now)
 {
-	static const struct dns_client unknown;
-	bool first = clients->read_at_us == 0;
-	double seconds = first ? 0 : (double)(now - clients->read_at_us) / (double)USEC_PER_SEC;
-	double keep = first ? 0 : exp2(-seconds / HALF_LIFE);
+	/* What came before the first reading has no rate. */
+	double seconds = clients->read_at_us == 0
+				 ? INFINITY
+				 : (double)(now - clients->read_at_us) / (double)USEC_PER_SEC;
+	double keep = exp2(-seconds / HALF_LIFE);
 	uint64_t expanded[DNS_ROLES] = {0}, failed[DNS_ROLES] = {0};
 
-	for (size_t i = 0; i < clients->now.n; i++) {
-		struct dns_client *client = &clients->now.clients[i];
-		const struct dns_client *found = find(&clients->old, client);
-		/* A count that begins anew was forgotten in between. */
-		bool known = found && found->queries <= client->queries;
-		const struct dns_client *old = known ? found : &unknown;
+	merge(clients);
+	for (size_t i = 0; i < clients->n; i++) {
+		struct dns_client *client = &clients->clients[i];
 		const struct dns_server_state *server =
-			dns_server_find(seen->table, &client->server);
-		enum dns_role role = server ? server->role : DNS_UPSTREAM;
-		uint64_t sent = client->queries - old->queries;
+			dns_server_find(&seen->table, &client->server);
+		enum dns_role role =
+			server && server->role < DNS_ROLES ? server->role : DNS_UPSTREAM;
+		uint64_t sent;
 
-		expanded[role] += client->expanded - MIN(old->expanded, client->expanded);
-		failed[role] += client->failed - MIN(old->failed, client->failed);
-		client->changed_at_us = sent > 0 || !known ? now : old->changed_at_us;
-		client->per_second = first ? 0 : (double)sent / seconds;
-		client->smooth = keep * old->smooth + (1 - keep) * client->per_second;
-		client->owner = old->owner;
-		client->before_owner = old->before_owner;
-		client->until_owner = old->until_owner;
-		client->serves = old->serves;
-		client->serves_at_us = old->serves_at_us;
+		/* A count that begins anew was forgotten in between. */
+		if (client->now.queries < client->counts.queries)
+			*client = (struct dns_client){.server = client->server,
+				.source = client->source,
+				.cgroup = client->cgroup,
+				.now = client->now};
+		sent = client->now.queries - client->counts.queries;
+		expanded[role] +=
+			client->now.expanded - MIN(client->counts.expanded, client->now.expanded);
+		failed[role] += client->now.failed - MIN(client->counts.failed, client->now.failed);
+		if (sent > 0)
+			client->changed_at_us = now;
+		client->per_second = (double)sent / seconds;
+		client->smooth = keep * client->smooth + (1 - keep) * client->per_second;
+		client->counts = client->now;
+		client->now = (struct dns_client_counts){0};
 	}
 	for (int role = 0; role < DNS_ROLES; role++) {
 		struct dns_search *search = &seen->search[role];
 
 		search->queries += expanded[role];
 		search->failed += failed[role];
-		if (first)
-			continue;
 		search->queries_per_second = keep * search->queries_per_second +
 					     (1 - keep) * (double)expanded[role] / seconds;
 		search->failed_per_second = keep * search->failed_per_second +
@@ -149,19 +174,19 @@ static uint64_t hash_of(const struct workload *workload)
 
 uint64_t dns_client_queries(struct dns_client *client, const struct workload *workload)
 {
-	uint64_t owner;
+	uint64_t queries = client->counts.queries, owner;
 
 	if (client->source.family == 0)
-		return client->queries;
+		return queries;
 	/* No known owner now: what came since the last one is of one not known yet. */
 	if (workload->kind == WORKLOAD_NETNS)
-		return client->queries - client->until_owner;
+		return queries - client->until_owner;
 	owner = hash_of(workload);
 	if (client->owner && client->owner != owner)
 		client->before_owner = client->until_owner;
 	client->owner = owner;
-	client->until_owner = client->queries;
-	return client->queries - client->before_owner;
+	client->until_owner = queries;
+	return queries - client->before_owner;
 }
 
 /* The workload that has a source address, for cgroups that tell nothing. */
@@ -171,7 +196,7 @@ static struct workload at_address(const struct dns_sensor *sensor, const struct 
 	char text[DNS_ADDRESS_TEXT];
 
 	if (source->family == 0 || dns_address_is_loopback(source) ||
-		dns_host_env_is_node(&sensor->env, source))
+		dns_address_in(sensor->env.node, sensor->env.n_node, source))
 		return workload;
 	dns_address_text(source, text);
 	if (names_at_address(sensor->host->names, text, &workload))
@@ -203,171 +228,113 @@ static int by_rate(const void *a, const void *b)
 
 	if (x->smooth != y->smooth)
 		return x->smooth < y->smooth ? 1 : -1;
-	return (x->queries < y->queries) - (x->queries > y->queries);
+	return (x->counts.queries < y->counts.queries) - (x->counts.queries > y->counts.queries);
 }
 
-struct candidates {
-	struct dns_client *clients[DNS_LABELS][CANDIDATES];
-	size_t n[DNS_LABELS];
-	uint64_t cgroups[DNS_LABELS * CANDIDATES];
-	size_t n_cgroups;
-	struct dns_user users[CANDIDATES];
-};
-
-/* The busiest clients of each server with a label; all has room for every client. */
-static void choose(const struct dns_clients *clients, const struct dns_server_table *table,
-	uint64_t root, struct dns_client **all, struct candidates *chosen)
+/* The busiest clients of the server; all has room for every client. How many. */
+static size_t choose(const struct dns_clients *clients, const struct dns_server_state *server,
+	struct dns_client **all)
 {
-	for (size_t l = 0; l < DNS_LABELS; l++) {
-		size_t n = 0;
+	size_t n = 0;
 
-		if (!table->labels[l].server)
-			continue;
-		for (size_t i = 0; i < clients->now.n; i++)
-			if (dns_address_equal(
-				    &clients->now.clients[i].server, &table->labels[l].server->key))
-				all[n++] = &clients->now.clients[i];
-		qsort(all, n, sizeof(*all), by_rate);
-		chosen->n[l] = MIN(n, CANDIDATES);
-		memcpy(chosen->clients[l], all, chosen->n[l] * sizeof(*all));
-		for (size_t i = 0; i < chosen->n[l]; i++)
-			if (all[i]->cgroup != root)
-				chosen->cgroups[chosen->n_cgroups++] = all[i]->cgroup;
-	}
+	for (size_t i = 0; i < clients->n; i++)
+		if (dns_address_equal(&clients->clients[i].server, &server->key))
+			all[n++] = &clients->clients[i];
+	qsort(all, n, sizeof(*all), by_rate);
+	return MIN(n, CANDIDATES);
+}
+
+static struct dns_user user_of(
+	struct dns_sensor *sensor, struct dns_client *client, bool known, bool upstream)
+{
+	struct dns_user user = {.per_second = client->per_second, .smooth = client->smooth};
+
+	user.workload = known ? cgroups_find(sensor->cgroups, client->cgroup)
+			      : at_address(sensor, &client->source);
+	user.queries = dns_client_queries(client, &user.workload);
+	user.serves = known && upstream &&
+		      serves(sensor, client, &user.workload, sensor->clients.read_at_us);
+	return user;
 }
 
 static void name_users(struct dns_sensor *sensor)
 {
-	const struct dns_clients *clients = &sensor->clients;
-	struct dns_server_table *table = &sensor->table;
+	const struct dns_server_table *table = &sensor->seen.table;
 	uint64_t root = dns_bpf_control(sensor->bpf)->root_cgroup;
-	_cleanup_free_ struct dns_client **all = calloc(clients->now.n + 1, sizeof(*all));
-	_cleanup_free_ struct candidates *chosen = calloc(1, sizeof(*chosen));
+	_cleanup_free_ struct dns_client **all = calloc(sensor->clients.n + 1, sizeof(*all));
+	_cleanup_free_ struct dns_user *users = calloc(CANDIDATES, sizeof(*users));
+	uint64_t wanted[DNS_LABELS * CANDIDATES];
+	size_t n_wanted = 0, n;
 
 	/* Without memory the users of before are reported until there is some. */
-	if (!all || !chosen)
+	if (!all || !users)
 		return;
-	choose(clients, table, root, all, chosen);
-	cgroups_learn(sensor->cgroups, chosen->cgroups, chosen->n_cgroups, clients->read_at_us);
-	for (size_t l = 0; l < DNS_LABELS; l++) {
-		for (size_t i = 0; i < chosen->n[l]; i++) {
-			struct dns_client *client = chosen->clients[l][i];
-			struct dns_user *user = &chosen->users[i];
-			bool known = client->cgroup != root;
+	for (size_t s = 0; s < table->n; s++) {
+		n = table->servers[s]->label ? choose(&sensor->clients, table->servers[s], all) : 0;
+		for (size_t i = 0; i < n; i++)
+			if (all[i]->cgroup != root)
+				wanted[n_wanted++] = all[i]->cgroup;
+	}
+	cgroups_learn(sensor->cgroups, wanted, n_wanted, sensor->clients.read_at_us);
+	for (size_t s = 0; s < table->n; s++) {
+		struct dns_server_state *server = table->servers[s];
 
-			user->workload = known ? cgroups_find(sensor->cgroups, client->cgroup)
-					       : at_address(sensor, &client->source);
-			user->queries = dns_client_queries(client, &user->workload);
-			user->per_second = client->per_second;
-			user->smooth = client->smooth;
-			user->serves = known && table->labels[l].server->role == DNS_UPSTREAM &&
-				       serves(sensor, client, &user->workload, clients->read_at_us);
-		}
-		dns_label_take_users(&table->labels[l], chosen->users, chosen->n[l]);
+		if (!server->label)
+			continue;
+		n = choose(&sensor->clients, server, all);
+		for (size_t i = 0; i < n; i++)
+			users[i] = user_of(sensor, all[i], all[i]->cgroup != root,
+				server->role == DNS_UPSTREAM);
+		dns_label_take_users(server->label, users, n);
 	}
 }
 
-static struct dns_client client_of(const struct dns_row_key *key)
-{
-	struct dns_client client = {
-		.server = key->server, .source.family = key->source_family, .cgroup = key->cgroup};
-
-	if (key->source_family)
-		memcpy(client.source.address, key->source, sizeof(client.source.address));
-	return client;
-}
-
-static void take_row(void *userdata, const void *row, const void *live)
-{
-	const struct dns_row counts = *(const struct dns_row *)live;
-	const struct dns_row_key *key = row;
-	struct dns_clients *clients = userdata;
-	struct dns_client *client;
-
-	if (grow_array(&clients->now.clients, clients->now.n, &clients->now.allocated,
-		    sizeof(*client)) < 0)
-		return;
-	client = &clients->now.clients[clients->now.n++];
-	*client = client_of(key);
-	client->queries = counts.queries;
-	if (key->suffix == DNS_SUFFIX_NONE)
-		return;
-	client->expanded = counts.queries;
-	client->failed = counts.nxdomain;
-}
-
-struct idle_rows {
-	const struct dns_clients *clients;
-	const struct dns_server_table *table;
-	struct dns_row_key *keys;
-	size_t n, allocated;
+struct reading {
+	struct dns_sensor *sensor;
+	bool full; /* the kernel's room is, by half, or has rows of servers that are gone */
+	size_t rows;
+	struct dns_row_key *idle;
+	size_t n_idle, allocated;
 };
 
-static void take_idle(void *userdata, const void *row, const void *counts)
+static void take_row(void *userdata, const void *key, const void *live)
 {
-	const struct dns_row_key *key = row;
-	struct idle_rows *idle = userdata;
-	struct dns_client wanted = client_of(key);
-	const struct dns_client *client = find(&idle->clients->now, &wanted);
+	const struct dns_row counts = *(const struct dns_row *)live;
+	const struct dns_row_key *row = key;
+	struct reading *reading = userdata;
+	struct dns_sensor *sensor = reading->sensor;
+	const struct dns_client *client = dns_clients_add(&sensor->clients, row, &counts);
+	struct dns_row_key *idle;
 
-	(void)counts;
-	if (!client || (dns_server_find(idle->table, &key->server) &&
-			       idle->clients->read_at_us - client->changed_at_us < IDLE_US))
+	reading->rows++;
+	if (!reading->full || client->changed_at_us == 0 ||
+		(sensor->now_us - client->changed_at_us < IDLE_US &&
+			dns_server_find(&sensor->seen.table, &row->server)))
 		return;
-	if (grow_array(&idle->keys, idle->n, &idle->allocated, sizeof(*key)) == 0)
-		idle->keys[idle->n++] = *key;
+	idle = add_element(&reading->idle, &reading->n_idle, &reading->allocated, sizeof(*idle));
+	*idle = *row;
 }
 
-/* Makes room in the kernel. What the removed rows had counted is in the servers' totals. */
-static void prune(
-	struct dns_clients *clients, struct dns_bpf *bpf, const struct dns_server_table *table)
-{
-	struct idle_rows idle = {.clients = clients, .table = table};
-
-	if (clients->now.n == 0 || (clients->rows < DNS_ROWS_MAX / 2 && !clients->prune))
-		return;
-	clients->prune = false;
-	(void)dns_bpf_each(bpf, DNS_MAP_ROWS, take_idle, &idle);
-	for (size_t i = 0; i < idle.n; i++)
-		(void)dns_bpf_forget(bpf, DNS_MAP_ROWS, &idle.keys[i], clients->read_at_us);
-	free(idle.keys);
-}
-
-static void swap_readings(struct dns_clients *clients)
-{
-	struct dns_reading was = clients->now;
-
-	clients->now = clients->old;
-	clients->old = was;
-}
-
-void dns_clients_read(struct dns_sensor *sensor, struct dns_seen *seen)
+void dns_clients_read(struct dns_sensor *sensor)
 {
 	struct dns_clients *clients = &sensor->clients;
 	uint64_t age = clients->read_at_us == 0 ? 0 : sensor->now_us - clients->read_at_us;
 	uint64_t every = clients->rows > MANY_ROWS ? 10 : clients->rows > FEW_ROWS ? 2 : 1;
+	struct reading reading = {
+		.sensor = sensor, .full = clients->rows >= DNS_ROWS_MAX / 2 || clients->prune};
 
 	/* A reading a little early is better than the next one a second late. */
 	if (clients->read_at_us > 0 && age + USEC_PER_SEC / 2 < every * USEC_PER_SEC)
 		return;
-	swap_readings(clients);
-	clients->now.n = 0;
-	/* An incomplete reading would look as if the rest began anew: the one before stays. */
-	if (dns_bpf_each(sensor->bpf, DNS_MAP_ROWS, take_row, clients) < 0) {
-		swap_readings(clients);
+	if (dns_bpf_each(sensor->bpf, DNS_MAP_ROWS, take_row, &reading) < 0)
 		return;
-	}
-	clients->rows = clients->now.n;
-	clients->now.n = dns_clients_merge(clients->now.clients, clients->now.n);
-	dns_clients_rate(clients, seen, sensor->now_us);
-	prune(clients, sensor->bpf, seen->table);
+	clients->rows = reading.rows;
+	clients->prune = false;
+	dns_clients_rate(clients, &sensor->seen, sensor->now_us);
+	/* What the removed rows had counted is in the servers' totals. */
+	for (size_t i = 0; i < reading.n_idle; i++)
+		(void)dns_bpf_forget(sensor->bpf, DNS_MAP_ROWS, &reading.idle[i], sensor->now_us);
+	free(reading.idle);
 	name_users(sensor);
-	dns_forwarders_list(seen);
-}
-
-void dns_clients_clear(struct dns_clients *clients)
-{
-	free(clients->now.clients);
-	free(clients->old.clients);
-	*clients = (struct dns_clients){0};
+	dns_forwarders_list(&sensor->seen);
 }

@@ -4,7 +4,7 @@
 
 #include "base/util.h"
 
-#define LABEL_MAX 63 /* RFC 1035 2.3.4 */
+#include <headroom/bpf/dns_hash.h>
 
 static const char *const auto_words[] = {"auto", NULL};
 static const char *const names_words[] = {"off", "socket", NULL};
@@ -79,158 +79,117 @@ const struct config_option dns_options[] = {
 		.max = DNS_BUDGETS_MAX,
 		.items = budget_items,
 		.def = "[{server: auto}]",
-		.sentence = "What upstreams allow this machine. Each item has a server and any of "
-			    "qps, pps and pending. []: no budgets. headroom explain budget/aws "
-			    "and the like show the clouds' own numbers and their sources."},
+		.sentence =
+			"What upstreams allow this machine. Each item has a server and any of "
+			"qps, pps and pending. []: no budgets. A server on this node, "
+			"or the cluster's own, has none, whatever is given here. headroom explain budget/aws "
+			"and the like show the clouds' own numbers and their sources."},
 	{0},
 };
 
-static struct dns_budget read_budget(const struct config *config, size_t i)
+/* An item that is no address is a fault at its place. */
+static bool take_address(const struct config *config, const char *list, size_t i, const char *field,
+	const char *cure, struct dns_key *address, struct config_fault_list *faults)
 {
-	return (struct dns_budget){
-		.qps = config_item_count(config, "dns.budgets", i, "qps", 0),
-		.pps = config_item_count(config, "dns.budgets", i, "pps", 0),
-		.pending = config_item_count(config, "dns.budgets", i, "pending", 0),
-		.source = "config",
-	};
+	const char *text = config_item(config, list, i, field);
+	struct config_place place = config_item_where(config, list, i, field);
+
+	if (dns_address_parse(text, address))
+		return true;
+	config_fault_add(faults, &place, "%s: %s is no address: %s", list, text, cure);
+	return false;
 }
 
-static void validate_budget(const struct config *config, size_t i, struct config_fault_list *faults)
+static void take_budget(struct dns_config *into, const struct config *config, size_t i,
+	struct config_fault_list *faults)
 {
-	const char *server = config_item(config, "dns.budgets", i, "server");
 	struct config_place place = config_item_where(config, "dns.budgets", i, "server");
-	struct dns_budget budget = read_budget(config, i);
-	bool automatic = streq(server, "auto"), twice = false;
-	struct dns_key key;
+	const char *server = config_item(config, "dns.budgets", i, "server");
+	struct dns_budget budget = {.source = "config"};
+	bool twice = false;
+
+	for (int k = 0; k < DNS_NUMBERS; k++)
+		budget.max[k] = config_item_count(config, "dns.budgets", i, dns_numbers[k].key, 0);
 
 	for (size_t k = 0; k < i; k++)
 		twice = twice || streq(config_item(config, "dns.budgets", k, "server"), server);
-	if (!automatic && !dns_address_parse(server, &key))
-		config_fault_add(faults, &place,
-			"dns.budgets: %s is no address: give an IPv4 or IPv6 address, or auto",
-			server);
-	else if (!automatic && !dns_budget_is_set(&budget))
-		config_fault_add(faults, &place,
-			"dns.budgets: %s has no number: give qps, pps or pending", server);
-	else if (twice)
+	if (twice) {
 		config_fault_add(
 			faults, &place, "dns.budgets: %s is there twice: keep one", server);
-}
-
-/* 0 for what is no domain. */
-static size_t count_labels(const char *domain)
-{
-	size_t labels = 0;
-
-	for (const char *label = domain; *label;) {
-		size_t len = strcspn(label, ".");
-
-		if (len == 0 || len > LABEL_MAX)
-			return 0;
-		labels++;
-		label += len + (label[len] == '.');
+	} else if (streq(server, "auto")) {
+		into->budget_auto = true;
+		into->own = budget;
+	} else if (take_address(config, "dns.budgets", i, "server",
+			   "give an IPv4 or IPv6 address, or auto",
+			   &into->budgets[into->n_budgets].server, faults)) {
+		into->budgets[into->n_budgets++].budget = budget;
+		if (!dns_budget_is_set(&budget))
+			config_fault_add(faults, &place,
+				"dns.budgets: %s has no number: give qps, pps or pending", server);
 	}
-	return labels;
 }
 
 /* The kernel compares a few domains of each length: see headroom/bpf/dns.h. */
-static void validate_domains(const struct config *config, struct config_fault_list *faults)
+static void take_domain(struct dns_config *into, const struct config *config, size_t i,
+	unsigned alike[static DNS_SUFFIX_LABELS + 1], struct config_fault_list *faults)
 {
-	size_t n = config_list(config, "dns.cluster_domains"), alike[DNS_SUFFIX_LABELS + 1] = {0};
+	struct config_place place = config_item_where(config, "dns.cluster_domains", i, "");
+	const char *domain = config_item(config, "dns.cluster_domains", i, "");
+	uint32_t labels = 0;
 
-	for (size_t i = 0; i < n; i++) {
-		const char *domain = config_item(config, "dns.cluster_domains", i, "");
-		struct config_place place = config_item_where(config, "dns.cluster_domains", i, "");
-		size_t labels = count_labels(domain);
-
-		if (labels == 0)
-			config_fault_add(faults, &place,
-				"dns.cluster_domains: %s is no domain: labels of 1 to 63 characters "
-				"with a dot between them",
-				domain);
-		else if (labels > DNS_SUFFIX_LABELS)
-			config_fault_add(faults, &place,
-				"dns.cluster_domains: %s has %zu labels: at most %d are compared",
-				domain, labels, DNS_SUFFIX_LABELS);
-		else if (++alike[labels] > DNS_SUFFIX_SLOTS)
-			config_fault_add(faults, &place,
-				"dns.cluster_domains: %s is one too many: at most %d domains with as "
-				"many labels as each other",
-				domain, DNS_SUFFIX_SLOTS);
-	}
+	if (dns_suffix_hash(domain, &labels) == 0)
+		config_fault_add(faults, &place,
+			"dns.cluster_domains: %s is no domain of at most %d labels: each has 1 to 63 "
+			"characters, with a dot between them",
+			domain, DNS_SUFFIX_LABELS);
+	else if (++alike[labels] > DNS_SUFFIX_SLOTS)
+		config_fault_add(faults, &place,
+			"dns.cluster_domains: %s is one too many: at most %d domains with as many "
+			"labels as each other",
+			domain, DNS_SUFFIX_SLOTS);
+	copy_text(into->domains[into->n_domains++], DNS_DOMAIN_MAX, domain);
 }
 
-static void validate_servers(const struct config *config, struct config_fault_list *faults)
+/* The option table has seen to the lengths of the lists. */
+static void take_all(
+	struct dns_config *into, const struct config *config, struct config_fault_list *faults)
 {
-	size_t n = config_list(config, "dns.cluster_servers");
-	struct dns_key key;
+	unsigned alike[DNS_SUFFIX_LABELS + 1] = {0};
 
-	for (size_t i = 0; i < n; i++) {
-		const char *server = config_item(config, "dns.cluster_servers", i, "");
-		struct config_place place = config_item_where(config, "dns.cluster_servers", i, "");
-
-		if (!dns_address_parse(server, &key))
-			config_fault_add(faults, &place,
-				"dns.cluster_servers: %s is no address: give IPv4 or IPv6 "
-				"addresses, or auto in place of the list",
-				server);
-	}
+	*into = (struct dns_config){
+		.cluster_auto = config_choice(config, "dns.cluster_servers") >= 0,
+		.names = streq(config_text(config, "dns.names"), "socket"),
+		.budget_auto = config_choice(config, "dns.budgets") >= 0,
+	};
+	for (size_t i = 0; i < config_list(config, "dns.budgets"); i++)
+		take_budget(into, config, i, faults);
+	for (size_t i = 0; i < config_list(config, "dns.cluster_servers"); i++)
+		into->n_cluster += take_address(config, "dns.cluster_servers", i, "",
+			"give IPv4 or IPv6 addresses, or auto in place of the list",
+			&into->cluster[into->n_cluster], faults);
+	for (size_t i = 0; i < config_list(config, "dns.cluster_domains"); i++)
+		take_domain(into, config, i, alike, faults);
 }
 
 void dns_config_validate(const struct config *config, struct config_fault_list *faults)
 {
-	size_t n = config_list(config, "dns.budgets");
+	struct dns_config checked;
 
-	for (size_t i = 0; i < n; i++)
-		validate_budget(config, i, faults);
-	validate_servers(config, faults);
-	validate_domains(config, faults);
-}
-
-static void read_budgets(struct dns_config *into, const struct config *config)
-{
-	size_t n = config_list(config, "dns.budgets");
-
-	into->n_budgets = 0;
-	into->own = (struct dns_budget){0};
-	into->budget_auto = config_choice(config, "dns.budgets") >= 0;
-	for (size_t i = 0; i < n && into->n_budgets < DNS_BUDGETS_MAX; i++) {
-		const char *server = config_item(config, "dns.budgets", i, "server");
-
-		if (streq(server, "auto")) {
-			into->budget_auto = true;
-			into->own = read_budget(config, i);
-		} else if (dns_address_parse(server, &into->budgets[into->n_budgets].server)) {
-			into->budgets[into->n_budgets++].budget = read_budget(config, i);
-		}
-	}
+	take_all(&checked, config, faults);
 }
 
 void dns_config_read(struct dns_config *into, const struct config *config)
 {
-	size_t n = config_list(config, "dns.cluster_domains");
+	struct config_fault_list faults = {0};
 
-	into->n_domains = MIN(n, DNS_DOMAINS_MAX);
-	for (size_t i = 0; i < into->n_domains; i++)
-		copy_text(into->domains[i], DNS_DOMAIN_MAX,
-			config_item(config, "dns.cluster_domains", i, ""));
-	into->cluster_auto = config_choice(config, "dns.cluster_servers") >= 0;
-	into->n_cluster = 0;
-	n = config_list(config, "dns.cluster_servers");
-	for (size_t i = 0; i < n && into->n_cluster < DNS_CLUSTER_SERVERS_MAX; i++)
-		if (dns_address_parse(config_item(config, "dns.cluster_servers", i, ""),
-			    &into->cluster[into->n_cluster]))
-			into->n_cluster++;
-	into->names = streq(config_text(config, "dns.names"), "socket");
-	read_budgets(into, config);
+	take_all(into, config, &faults);
+	config_faults_clear(&faults);
 }
 
 /* The cloud's kind of budget, such as link-local packets, stays; its numbers do not. */
 static void take_numbers(struct dns_budget *budget, const struct dns_budget *numbers)
 {
-	budget->qps = numbers->qps;
-	budget->pps = numbers->pps;
-	budget->pending = numbers->pending;
+	memcpy(budget->max, numbers->max, sizeof(budget->max));
 	copy_text(budget->source, sizeof(budget->source), numbers->source);
 }
 

@@ -3,7 +3,7 @@
 
 #include "base/util.h"
 
-#include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +11,7 @@
 /* DNSBudgetPressure begins above the first share of the budget and ends below the second. */
 #define PRESSURE_BEGINS 0.80
 #define PRESSURE_ENDS   0.70
+#define PEAK_WINDOW_US  (60 * USEC_PER_SEC)
 
 /* DNSBudgetExceeded stays for as long as a dashboard and an alert need to see it. */
 #define EXCEEDED_WINDOW_US (300 * USEC_PER_SEC)
@@ -29,134 +30,136 @@
 /* A forwarder counts from the first, and down to the second rate of queries to upstreams. */
 #define FORWARDER_BEGINS 0.5
 #define FORWARDER_ENDS   0.1
-#define CROWD            2
-#define CROWDED_FOR_US   (60 * USEC_PER_SEC)
+/* Together they matter from the first rate, 2 % of what a cloud allows, down to the second. */
+#define CROWD_BEGINS   20
+#define CROWD_ENDS     10
+#define CROWD          2
+#define CROWDED_FOR_US (60 * USEC_PER_SEC)
 
-const struct dns_seconds *dns_packets_of(
-	const struct dns_seen *seen, const struct dns_server_state *server)
-{
-	return server->budget.link_local ? seen->link_local : server->packets;
-}
+#define NAMED 3 /* servers, or forwarders, that one message names */
+
+/* How much of the budget's numbers is used. */
+struct uses {
+	double last[DNS_NUMBERS], poll_peak[DNS_NUMBERS], minute_peak[DNS_NUMBERS];
+	uint64_t over[DNS_NUMBERS]; /* seconds so far */
+};
 
 bool dns_is_upper_bound(const struct dns_seen *seen, const struct dns_server_state *server)
 {
-	return server->budget.link_local && server->budget.pps > 0 && seen->uplinks > 1;
+	return server->budget.link_local && server->budget.max[DNS_PACKETS] > 0 &&
+	       seen->uplinks > 1;
+}
+
+static struct uses uses_of(const struct dns_seen *seen, const struct dns_server_state *server)
+{
+	const struct dns_seconds *queries = &server->queries;
+	const struct dns_seconds *packets =
+		server->budget.link_local ? &seen->link_local : &server->packets;
+	struct dns_slot minute = dns_minute(server);
+	double mean = (double)minute.queries / 60, pending = (double)server->pending;
+	bool sustained = server->budget.sustained;
+
+	return (struct uses){
+		.last = {sustained ? mean : queries->last, packets->last, pending},
+		.poll_peak = {sustained ? mean : queries->poll_peak, packets->poll_peak, pending},
+		.minute_peak = {sustained ? mean : dns_seconds_peak(queries),
+			dns_seconds_peak(packets), (double)minute.pending},
+		.over = {queries->over, packets->over, 0},
+	};
+}
+
+static double share_of(const struct dns_budget *budget, const double used_of[static DNS_NUMBERS])
+{
+	double used = 0;
+
+	for (int i = 0; i < DNS_NUMBERS; i++)
+		if (budget->max[i] > 0)
+			used = MAX(used, used_of[i] / (double)budget->max[i]);
+	return used;
 }
 
 double dns_budget_used(const struct dns_seen *seen, const struct dns_server_state *server)
 {
-	const struct dns_budget *budget = &server->budget;
-	const struct dns_seconds *packets = dns_packets_of(seen, server);
-	double used = 0;
+	struct uses uses = uses_of(seen, server);
 
-	if (budget->qps > 0 && budget->sustained)
-		used = (double)dns_minute(server).queries / 60 / (double)budget->qps;
-	else if (budget->qps > 0)
-		used = (double)dns_seconds_peak(&server->queries) / (double)budget->qps;
-	if (budget->pps > 0 && packets)
-		used = MAX(used, (double)dns_seconds_peak(packets) / (double)budget->pps);
-	if (budget->pending > 0)
-		used = MAX(used, (double)dns_minute(server).pending / (double)budget->pending);
-	return used;
-}
-
-/*
- * Packets that surely count against the budget: seconds over it, and the most in one of this poll.
- * With several network devices, each with a budget of its own, the sum of all proves nothing; the
- * packets of one address do, as an address is on one device.
- */
-static void read_packets(const struct dns_seen *seen, const struct dns_server_state *server,
-	uint64_t *over, uint64_t *peak)
-{
-	const struct dns_seconds *packets = dns_packets_of(seen, server);
-	bool senders = dns_is_upper_bound(seen, server);
-
-	*over = packets && !senders ? packets->over : 0;
-	*peak = packets && !senders ? packets->poll_peak : 0;
-	for (unsigned i = 0; packets && senders && i < seen->n_senders; i++) {
-		*over += seen->senders[i].seconds.over;
-		*peak = MAX(*peak, seen->senders[i].seconds.poll_peak);
-	}
+	return share_of(&server->budget, uses.minute_peak);
 }
 
 /* How much each of the budget's numbers was exceeded since the last poll: a second counts once. */
-static uint64_t newly_over(const struct dns_server_state *server, uint64_t packets_over,
-	struct dns_server_memory *memory)
+static uint64_t newly_over(const struct dns_budget *budget, const struct uses *uses,
+	struct dns_server_memory *memory, uint64_t now)
 {
-	uint64_t counts[DNS_EXCESSES] = {
-		[DNS_OVER_QUERIES] = server->queries.over,
-		[DNS_OVER_PACKETS] = server->budget.pps > 0 ? packets_over : 0,
-		[DNS_OVER_PENDING] = memory->pending_over,
-		[DNS_OVER_SUSTAINED] = (uint64_t)memory->sustained_over,
-	};
-	uint64_t most = 0;
+	uint64_t seconds = (now - memory->polled_at_us + USEC_PER_SEC / 2) / USEC_PER_SEC, most = 0;
 
-	for (int i = 0; i < DNS_EXCESSES; i++) {
+	if (memory->polled_at_us == 0 || seconds == 0)
+		seconds = 1;
+	memory->polled_at_us = now;
+	for (int i = 0; i < DNS_NUMBERS; i++) {
 		/* A sum over senders falls when one is forgotten. */
-		uint64_t more = counts[i] - MIN(counts[i], memory->counted[i]);
+		uint64_t more = uses->over[i] - MIN(uses->over[i], memory->counted[i]);
 
-		most = MAX(most, more);
+		if (i == DNS_PENDING || (i == DNS_QUERIES && budget->sustained))
+			more = uses->last[i] > (double)budget->max[i] ? seconds : 0;
+		memory->counted[i] = uses->over[i];
+		more = budget->max[i] > 0 ? more : 0;
 		memory->hits[i] += more;
-		memory->counted[i] = counts[i];
+		most = MAX(most, more);
 	}
 	return most;
 }
 
-/* The busiest of the moment: an average of any time would blame a client with few, steady queries.
- */
-static void remember_user(const struct dns_seen *seen, const struct dns_server_state *server,
-	const struct dns_server_memory *server_memory, struct dns_memory *memory, uint64_t now)
+/* The busiest when it was: an average would blame a client with few, steady queries. */
+static void blame(
+	const struct dns_label *label, uint64_t at_us, uint64_t now, struct dns_user *busiest)
 {
-	const struct dns_label *label = dns_label_of(seen->table, server);
-	struct dns_user *worst;
-
-	if (!label)
-		return;
-	worst = &memory->worst[server->label].user;
-	if (server_memory->over_lately == 0 ||
-		!dns_address_equal(&memory->worst[server->label].server, &server->key))
-		*worst = (struct dns_user){0};
-	memory->worst[server->label].server = server->key;
-	if (server_memory->over_lately == 0 || now - server_memory->over_at_us > USERS_KNOWN_US)
-		return;
-	for (unsigned i = 0; i < label->n_users; i++)
-		if (label->users[i].per_second > worst->per_second)
-			*worst = label->users[i];
+	for (unsigned i = 0; label && now - at_us <= USERS_KNOWN_US && i < label->n_users; i++)
+		if (label->users[i].per_second > busiest->per_second)
+			*busiest = label->users[i];
 }
 
-static void remember_over(const struct dns_seen *seen, const struct dns_server_state *server,
+/* The busiest poll of the last minute, and whose it was. */
+static void remember_peak(const struct dns_server_state *server, const struct uses *uses,
 	struct dns_server_memory *memory, uint64_t now)
 {
-	const struct dns_budget *budget = &server->budget;
-	uint64_t more, packets_over, packets_peak;
+	double share = share_of(&server->budget, uses->poll_peak);
 
-	if (budget->pending > 0 && server->pending > budget->pending)
-		memory->pending_over++;
-	if (budget->sustained && memory->polled_at_us > 0 &&
-		dns_minute(server).queries > 60 * budget->qps)
-		memory->sustained_over +=
-			(double)(now - memory->polled_at_us) / (double)USEC_PER_SEC;
-	memory->polled_at_us = now;
-	read_packets(seen, server, &packets_over, &packets_peak);
-	more = newly_over(server, packets_over, memory);
+	if (share > memory->peak || now - memory->peak_at_us > PEAK_WINDOW_US) {
+		memory->peak = share;
+		memory->peak_at_us = now;
+		memory->peak_user.per_second = 0;
+	}
+	blame(server->label, memory->peak_at_us, now, &memory->peak_user);
+}
+
+static void remember_over(const struct dns_server_state *server, const struct uses *uses,
+	struct dns_server_memory *memory, uint64_t now)
+{
+	uint64_t more = newly_over(&server->budget, uses, memory, now);
+
 	memory->over += more;
 	if (more > 0) {
 		memory->over_lately += more;
 		memory->over_at_us = now;
-		memory->worst_queries = MAX(memory->worst_queries, server->queries.poll_peak);
-		memory->worst_pending = MAX(memory->worst_pending, server->pending);
-		memory->worst_packets = MAX(memory->worst_packets, packets_peak);
 	} else if (now - memory->over_at_us > EXCEEDED_WINDOW_US) {
 		memory->over_lately = 0;
-		memory->worst_queries = memory->worst_packets = memory->worst_pending = 0;
+		memset(memory->worst, 0, sizeof(memory->worst));
+		memory->user.per_second = 0;
 	}
+	if (memory->over_lately == 0)
+		return;
+	/* A second that is over the budget already may still grow. */
+	for (int i = 0; i < DNS_NUMBERS; i++)
+		memory->worst[i] = MAX(memory->worst[i], uses->poll_peak[i]);
+	blame(server->label, memory->over_at_us, now, &memory->user);
 }
 
 static void remember(const struct dns_seen *seen, const struct dns_server_state *server,
 	struct dns_server_memory *memory, uint64_t now)
 {
-	double queries = (double)dns_minute(server).queries;
-	double unanswered = (double)dns_minute(server).unanswered;
+	const struct dns_slot minute = dns_minute(server);
+	double queries = (double)minute.queries, unanswered = (double)minute.unanswered;
+	bool by_sender = dns_is_upper_bound(seen, server);
+	struct uses uses;
 
 	if (memory->unanswered)
 		memory->unanswered = unanswered > 0 && unanswered >= queries * UNANSWERED_ENDS;
@@ -168,22 +171,59 @@ static void remember(const struct dns_seen *seen, const struct dns_server_state 
 		memory->over_lately = 0;
 		return;
 	}
-	remember_over(seen, server, memory, now);
-	memory->pressure = dns_budget_used(seen, server) >
+	uses = uses_of(seen, server);
+	memory->pressure = share_of(&server->budget, uses.minute_peak) >
 			   (memory->pressure ? PRESSURE_ENDS : PRESSURE_BEGINS);
+	remember_peak(server, &uses, memory, now);
+	/*
+	 * With several network devices, each with a budget of its own, the sum of all packets
+	 * proves nothing; those of one address do, as an address is on one device.
+	 */
+	if (by_sender) {
+		uses.over[DNS_PACKETS] = 0;
+		uses.poll_peak[DNS_PACKETS] = 0;
+		for (unsigned i = 0; i < seen->n_senders; i++) {
+			const struct dns_seconds *seconds = &seen->senders[i].seconds;
+
+			uses.over[DNS_PACKETS] += seconds->over;
+			uses.poll_peak[DNS_PACKETS] =
+				MAX(uses.poll_peak[DNS_PACKETS], seconds->poll_peak);
+		}
+	}
+	/* Another sum begins elsewhere: what it has is nothing new. */
+	if (memory->by_sender != by_sender)
+		memory->counted[DNS_PACKETS] = uses.over[DNS_PACKETS];
+	memory->by_sender = by_sender;
+	remember_over(server, &uses, memory, now);
 }
 
+/* A message names those above the lower rate, so that it does not change with every poll. */
 static void remember_crowd(const struct dns_seen *seen, struct dns_memory *memory, uint64_t now)
 {
-	double least = memory->crowded ? FORWARDER_ENDS : FORWARDER_BEGINS;
-	unsigned n = 0;
+	double least = memory->crowded ? FORWARDER_ENDS : FORWARDER_BEGINS, sum = 0;
+	char named[3 * 224] = "", workload[192];
+	unsigned n = 0, listed = 0;
 
-	for (unsigned i = 0; i < seen->n_forwarders; i++)
-		n += !seen->forwarders[i].expected && seen->forwarders[i].per_second >= least;
-	if (n >= CROWD) {
+	for (unsigned i = 0; i < seen->n_forwarders; i++) {
+		const struct dns_forwarder *forwarder = &seen->forwarders[i];
+		size_t used = strlen(named);
+
+		if (forwarder->expected || forwarder->per_second < FORWARDER_ENDS)
+			continue;
+		n += forwarder->per_second >= least;
+		sum += forwarder->per_second;
+		if (listed++ >= NAMED)
+			continue;
+		workload_describe(&forwarder->workload, workload, sizeof(workload));
+		snprintf(named + used, sizeof(named) - used, "%s%s %.3g/s",
+			listed == 1 ? ": " : ", ", workload, forwarder->per_second);
+	}
+	if (n >= CROWD && sum >= (memory->crowded ? CROWD_ENDS : CROWD_BEGINS)) {
 		memory->crowded = true;
 		memory->crowded_at_us = now;
-		dns_describe_crowd(seen, FORWARDER_ENDS, memory->crowd, sizeof(memory->crowd));
+		snprintf(memory->crowd, sizeof(memory->crowd),
+			"%u forwarders on this node send upstream %.3g queries/s in all%s", listed,
+			sum, named);
 	} else if (now - memory->crowded_at_us > CROWDED_FOR_US) {
 		memory->crowded = false;
 	}
@@ -191,7 +231,7 @@ static void remember_crowd(const struct dns_seen *seen, struct dns_memory *memor
 
 static void take_users(struct limit_reading *limit, const struct dns_label *label)
 {
-	for (unsigned i = 0; label && i < label->n_users && limit->n_top < LIMIT_TOP_MAX; i++) {
+	for (unsigned i = 0; i < label->n_users && limit->n_top < LIMIT_TOP_MAX; i++) {
 		uint64_t used = (uint64_t)llround(label->users[i].per_second);
 
 		if (used == 0)
@@ -202,48 +242,36 @@ static void take_users(struct limit_reading *limit, const struct dns_label *labe
 }
 
 /* A limit of each number of the budget; the first has the server's plain name, and its users. */
-static int add_limits(const struct dns_seen *seen, const struct dns_server_state *server,
+static void add_limits(const struct dns_seen *seen, const struct dns_server_state *server,
 	const struct dns_server_memory *memory, struct proposal *proposal)
 {
-	const struct dns_budget *budget = &server->budget;
-	const struct dns_seconds *packets = dns_packets_of(seen, server);
-	uint64_t mean = (dns_minute(server).queries + 59) / 60;
-	const struct {
-		const char *part, *unit;
-		uint64_t max, used, peak;
-		enum dns_excess hits;
-		bool upper_bound, users;
-	} limits[] = {
-		{"", "queries/s", budget->qps, budget->sustained ? mean : server->queries.last,
-			budget->sustained ? mean : server->queries.poll_peak,
-			budget->sustained ? DNS_OVER_SUSTAINED : DNS_OVER_QUERIES, false, true},
-		{budget->qps > 0 ? "/packets" : "", "packets/s", packets ? budget->pps : 0,
-			packets ? packets->last : 0, packets ? packets->poll_peak : 0,
-			DNS_OVER_PACKETS, dns_is_upper_bound(seen, server), budget->qps == 0},
-		{"/pending", "queries", budget->pending, server->pending, 0, DNS_OVER_PENDING,
-			false, false},
-	};
+	const char *parts[DNS_NUMBERS] = {"", "/packets", "/pending"};
+	struct uses uses = uses_of(seen, server);
 
-	for (size_t i = 0; i < ARRAY_SIZE(limits); i++) {
-		struct limit_reading *limit = limits[i].max ? proposal_limit(proposal) : NULL;
+	if (server->budget.max[DNS_QUERIES] == 0)
+		parts[DNS_PACKETS] = "";
+	for (int i = 0; i < DNS_NUMBERS; i++) {
+		struct limit_reading *limit;
 
-		if (limits[i].max == 0)
+		if (server->budget.max[i] == 0)
 			continue;
-		if (!limit)
-			return -ENOMEM;
-		snprintf(
-			limit->name, sizeof(limit->name), "dns/%s%s", server->name, limits[i].part);
-		limit->unit = limits[i].unit;
+		limit = proposal_limit(proposal);
+		snprintf(limit->name, sizeof(limit->name), "dns/%s%s", server->name, parts[i]);
+		limit->unit = dns_numbers[i].unit;
 		limit->flow = true;
-		limit->max = limits[i].max;
-		limit->used = limits[i].used;
-		limit->peak = limits[i].peak;
-		limit->hits = memory->hits[limits[i].hits];
-		limit->upper_bound = limits[i].upper_bound;
-		if (limits[i].users)
-			take_users(limit, dns_label_of(seen->table, server));
+		limit->max = server->budget.max[i];
+		limit->used = (uint64_t)ceil(uses.last[i]);
+		limit->peak = (uint64_t)ceil(uses.poll_peak[i]);
+		limit->hits = memory->hits[i];
+		limit->upper_bound = i == DNS_PACKETS && dns_is_upper_bound(seen, server);
+		if (memory->over_lately > 0 && memory->worst[i] > (double)limit->max)
+			limit->condition = &dns_conditions[DNS_BUDGET_EXCEEDED];
+		else if (memory->pressure &&
+			 uses.minute_peak[i] > PRESSURE_ENDS * (double)limit->max)
+			limit->condition = &dns_conditions[DNS_BUDGET_PRESSURE];
+		if (parts[i][0] == '\0')
+			take_users(limit, server->label);
 	}
-	return 0;
 }
 
 /*
@@ -259,9 +287,10 @@ static struct dns_server_memory *memory_of(
 	while (from < memory->n && !dns_address_equal(&memory->servers[from].key, key))
 		from++;
 	if (from == memory->n) {
-		if (grow_array(&memory->servers, memory->n, &memory->allocated, sizeof(moved)) < 0)
-			return NULL;
-		memory->servers[memory->n++] = (struct dns_server_memory){.key = *key};
+		struct dns_server_memory *added = add_element(
+			&memory->servers, &memory->n, &memory->allocated, sizeof(*added));
+
+		added->key = *key;
 	}
 	if (from != i) {
 		moved = memory->servers[from];
@@ -280,6 +309,136 @@ uint64_t dns_over_budget_seconds(
 	return 0;
 }
 
+/* "1500 of 1024 queries/s, 201 of 200 pending"; scope is that of packets. */
+static void add_numbers(struct condition_reading *condition, const struct dns_budget *budget,
+	const double used[static DNS_NUMBERS], const char *scope)
+{
+	const char *more[DNS_NUMBERS] = {budget->sustained ? " over a minute" : "", scope, ""};
+	const char *comma = "";
+
+	for (int i = 0; i < DNS_NUMBERS; i++) {
+		if (budget->max[i] == 0)
+			continue;
+		condition_append(condition, "%s%.0f of %" PRIu64 " %s%s", comma, used[i],
+			budget->max[i], dns_numbers[i].of, more[i]);
+		comma = ", ";
+	}
+}
+
+static void judge_budget(const struct dns_seen *seen, const struct dns_server_state *server,
+	const struct dns_server_memory *memory, struct condition_reading *pressure,
+	struct condition_reading *exceeded)
+{
+	bool several = dns_is_upper_bound(seen, server);
+	struct uses uses = uses_of(seen, server);
+
+	if (memory->pressure) {
+		condition_raise(pressure, "near-budget", "%s: ", server->name);
+		add_numbers(pressure, &server->budget, uses.minute_peak,
+			several ? " of all network interfaces together" : "");
+	}
+	if (memory->over_lately > 0) {
+		condition_raise(exceeded, "over-budget", "%s: %" PRIu64 " s over, up to ",
+			server->name, memory->over_lately);
+		add_numbers(
+			exceeded, &server->budget, memory->worst, several ? " of one address" : "");
+	}
+}
+
+static void add_user(struct condition_reading *condition, const struct dns_server_memory *server,
+	const struct dns_user *user)
+{
+	char text[192], name[DNS_ADDRESS_TEXT];
+
+	if (user->per_second == 0 || condition->status != CONDITION_TRUE)
+		return;
+	workload_describe(&user->workload, text, sizeof(text));
+	dns_address_text(&server->key, name);
+	condition_append(condition, "; most for %s from %s", name, text);
+}
+
+/*
+ * Who sent most in the busiest second of the server that is nearest to its budget, and of the one
+ * whose budget was exceeded last.
+ */
+static void add_users(const struct dns_seen *seen, const struct dns_memory *memory,
+	struct condition_reading *pressure, struct condition_reading *exceeded)
+{
+	const struct dns_server_memory *nearest = NULL, *last = NULL;
+	double used, most = 0;
+
+	for (size_t i = 0; i < seen->table.n; i++) {
+		const struct dns_server_memory *its = &memory->servers[i];
+
+		used = its->pressure ? dns_budget_used(seen, seen->table.servers[i]) : 0;
+		if (used > most) {
+			most = used;
+			nearest = its;
+		}
+		if (its->over_lately > 0 && (!last || its->over_at_us > last->over_at_us))
+			last = its;
+	}
+	if (nearest)
+		add_user(pressure, nearest, &nearest->peak_user);
+	if (last)
+		add_user(exceeded, last, &last->user);
+}
+
+static void judge(const struct dns_seen *seen, const struct dns_memory *memory,
+	struct condition_reading readings[static DNS_CONDITIONS])
+{
+	struct condition_reading *unanswered = &readings[DNS_UNANSWERED];
+	bool any_budget = false;
+	unsigned silent = 0;
+
+	for (size_t i = 0; i < seen->table.n; i++) {
+		const struct dns_server_state *server = seen->table.servers[i];
+		const struct dns_server_memory *its = &memory->servers[i];
+
+		judge_budget(seen, server, its, &readings[DNS_BUDGET_PRESSURE],
+			&readings[DNS_BUDGET_EXCEEDED]);
+		if (its->unanswered && silent++ < NAMED) {
+			condition_raise(unanswered, "unanswered",
+				"%s (%s): %" PRIu64
+				" without an answer in the last minute, %" PRIu64 " sent",
+				server->name, dns_role_names[server->role],
+				dns_minute(server).unanswered, dns_minute(server).queries);
+		}
+		any_budget = any_budget || dns_budget_is_set(&server->budget);
+	}
+	if (silent > NAMED)
+		condition_append(unanswered, "; and %u other servers", silent - NAMED);
+	if (memory->crowded)
+		condition_raise(&readings[DNS_FORWARDER_CROWDING], "several-forwarders", "%s",
+			memory->crowd);
+	if (!any_budget)
+		readings[DNS_BUDGET_PRESSURE].reason = readings[DNS_BUDGET_EXCEEDED].reason =
+			"no-budget";
+	add_users(seen, memory, &readings[DNS_BUDGET_PRESSURE], &readings[DNS_BUDGET_EXCEEDED]);
+}
+
+static void add_conditions(
+	const struct dns_seen *seen, const struct dns_memory *memory, struct proposal *proposal)
+{
+	struct condition_reading readings[DNS_CONDITIONS] = {
+		[DNS_BUDGET_PRESSURE] = {.reason = "within-budget"},
+		[DNS_BUDGET_EXCEEDED] = {.reason = "within-budget"},
+		[DNS_UNANSWERED] = {.reason = "all-answered"},
+		[DNS_FORWARDER_CROWDING] = {.reason = "few-forwarders"},
+	};
+
+	if (seen->watched)
+		judge(seen, memory, readings);
+	for (int i = 0; i < DNS_CONDITIONS; i++) {
+		readings[i].type = &dns_conditions[i];
+		if (!seen->watched) {
+			readings[i].status = CONDITION_UNKNOWN;
+			readings[i].reason = "not-watched";
+		}
+		*proposal_condition(proposal, NULL, NULL) = readings[i];
+	}
+}
+
 void dns_memory_clear(void *data)
 {
 	struct dns_memory *memory = data;
@@ -287,27 +446,20 @@ void dns_memory_clear(void *data)
 	free(memory->servers);
 }
 
-int dns_decide(const struct dns_seen *seen, struct dns_memory *memory,
+void dns_decide(const struct dns_seen *seen, struct dns_memory *memory,
 	const struct decide_input *input, struct proposal *proposal)
 {
-	int r = 0;
+	for (size_t i = 0; seen->watched && i < seen->table.n; i++) {
+		const struct dns_server_state *server = seen->table.servers[i];
+		struct dns_server_memory *its = memory_of(memory, i, &server->key);
 
-	for (size_t i = 0; seen->watched && r == 0 && i < seen->table->n; i++) {
-		const struct dns_server_state *server = seen->table->servers[i];
-		struct dns_server_memory *server_memory = memory_of(memory, i, &server->key);
-
-		if (!server_memory)
-			return -ENOMEM;
-		remember(seen, server, server_memory, input->now_us);
-		if (!dns_budget_is_set(&server->budget))
-			continue;
-		remember_user(seen, server, server_memory, memory, input->now_us);
-		if (server->label >= 0)
-			r = add_limits(seen, server, server_memory, proposal);
+		remember(seen, server, its, input->now_us);
+		if (dns_budget_is_set(&server->budget) && server->label)
+			add_limits(seen, server, its, proposal);
 	}
 	/* The rest is of servers that were removed. */
-	if (seen->watched && r == 0)
-		memory->n = seen->table->n;
+	if (seen->watched)
+		memory->n = seen->table.n;
 	remember_crowd(seen, memory, input->now_us);
-	return r < 0 ? r : dns_decide_conditions(seen, memory, proposal);
+	add_conditions(seen, memory, proposal);
 }

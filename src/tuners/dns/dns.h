@@ -7,94 +7,91 @@
  * judges it, metrics.c and document.c report it.
  */
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "kernel/host.h"
 
 #include <headroom/bpf/dns.h>
 #include <headroom/tuner.h>
 
-struct cJSON;
-struct metric_sink;
-
-#define DNS_LABELS      20 /* servers that metrics and documents tell apart */
+#define DNS_LABELS      20 /* servers with series of their own in metrics and documents */
 #define DNS_PINNED_MAX  16 /* servers that are watched before the first query to them */
 #define DNS_TOP         20 /* workloads reported of one server */
 #define DNS_FORWARDERS  16
-#define DNS_SENDERS     16
 #define DNS_SLOTS       6 /* of ten seconds: what is judged over a minute */
 #define DNS_SLOT_US     UINT64_C(10000000)
 #define DNS_DOMAINS_MAX 16
 
-/* address.c */
-
-/* Addresses as the maps of BPF have them: struct dns_key, all zero for none. */
-
 #define DNS_ADDRESS_TEXT 46 /* INET6_ADDRSTRLEN */
+
+/* address.c: addresses and domains as BPF has them: struct dns_key, all zero for none. */
 
 /* False, and nothing written, for a text that is no address. A zone ("%eth0") is left off. */
 bool dns_address_parse(const char *text, struct dns_key *address);
-
 /* As inet_ntop(3) prints it; "other" for none. */
 void dns_address_text(const struct dns_key *address, char text[static DNS_ADDRESS_TEXT]);
-
 bool dns_address_equal(const struct dns_key *a, const struct dns_key *b);
-
 /* True when the first bits of both agree. */
 bool dns_address_within(const struct dns_key *address, const char *network, unsigned bits);
-
 bool dns_address_in(const struct dns_key *list, size_t n, const struct dns_key *address);
 bool dns_address_is_loopback(const struct dns_key *address);
+struct dns_key dns_server_of(const struct dns_pending *query); /* its key in the other maps */
+/*
+ * False for one that dns_suffix_hash() refuses, or more than DNS_SUFFIX_SLOTS with as many labels.
+ * Of the same name the first class counts.
+ */
+bool dns_suffix_add(struct dns_suffixes *table, const char *domain, enum dns_suffix_class class);
+/* Counts the packets to this address by source, if there is room for it. */
+void dns_watch_add(struct dns_control *control, const struct dns_key *address);
 
-/* budgets.c */
-
-/* What a cloud allows one machine to send to its resolver, as it publishes it. */
+/* budgets.c: what a cloud allows one machine to send to its resolver, as it publishes it. */
 
 #define DNS_CLOUD_MAX       16
 #define DNS_BUDGET_NETWORKS 12
 
-struct dns_budget {
-	uint64_t qps;               /* queries in any second; 0: none of this kind */
-	uint64_t pps;               /* packets in any second */
-	uint64_t pending;           /* queries without an answer yet */
-	bool sustained;             /* qps is meant over a minute: bursts are let through */
-	bool link_local;            /* pps is shared with the cloud's other link-local services */
-	char source[DNS_CLOUD_MAX]; /* "azure", as `explain` knows it below budget/; "config";
-				       empty: none */
+/* A budget's numbers. */
+enum dns_number {
+	DNS_QUERIES, /* in any second, or over a minute */
+	DNS_PACKETS, /* in any second */
+	DNS_PENDING, /* queries without an answer yet */
+	DNS_NUMBERS,
 };
 
-/* One published budget. */
-struct dns_budget_row {
+extern const struct dns_number_row {
+	const char *key;  /* in the configuration and in documents */
+	const char *unit; /* of the limit */
+	const char *of;   /* after the number, in a sentence */
+} dns_numbers[DNS_NUMBERS];
+
+struct dns_budget {
+	uint64_t max[DNS_NUMBERS];  /* 0: none of this kind */
+	bool sustained;             /* queries are meant over a minute: bursts are let through */
+	bool link_local;            /* packets are shared with other link-local services */
+	char source[DNS_CLOUD_MAX]; /* "azure", "config": as `explain` knows it below budget/ */
+};
+
+/* One published budget. The table is ended by a row without a cloud. */
+extern const struct dns_budget_row {
 	const char *cloud;                         /* what `explain` knows below budget/ */
 	const char *networks[DNS_BUDGET_NETWORKS]; /* resolvers, or networks they are in */
 	unsigned bits;                             /* of each network */
 	bool anywhere;                             /* the address tells the cloud: DMI need not */
 	bool listed;             /* only for a server that the node's resolv.conf names */
 	struct dns_budget value; /* but for its source */
-};
-
-extern const struct dns_budget_row dns_budget_rows[]; /* ended by a row without a cloud */
+} dns_budget_rows[];
 
 /* "aws", by what the firmware says in /sys/class/dmi/id; "" for none that is known. */
 const char *dns_cloud_detect(const struct host *host);
-
 /*
  * The published budget for this server. listed: the node's own resolv.conf names it. False, and
  * nothing written, when there is none.
  */
 bool dns_budget_builtin(
 	const char *cloud, const struct dns_key *server, bool listed, struct dns_budget *budget);
-
 bool dns_budget_is_set(const struct dns_budget *budget);
 
-/* seconds.c */
-
 /*
- * Seconds out of bins. The kernel counts into 64 bins of a sixteenth of a second, by the clock and
- * without end: bin number (time / 62.5 ms) mod 64. A poll within four seconds knows what each bin
- * got since, and so every second that there was, wherever it began.
+ * seconds.c: seconds out of bins. The kernel counts into 64 bins of a sixteenth of a second, by the
+ * clock and without end: bin number (time / 62.5 ms) mod 64. A poll within four seconds knows what
+ * each bin got since, and so every second that there was, wherever it began.
  *
  * A second that begins within a bin ends within the seventeenth. Sixteen bins would miss up to half
  * a bin of it, 3 %; seventeen would add as much to a steady load. So the two outer ones both count
@@ -119,8 +116,7 @@ struct dns_seconds {
 	uint32_t current;                       /* the busiest that ended in this second so far */
 };
 
-/* Upper bounds of the histogram's buckets. */
-extern const double dns_second_bounds[DNS_SECOND_BOUNDS];
+extern const double dns_second_bounds[DNS_SECOND_BOUNDS]; /* upper, of the histogram's buckets */
 
 /*
  * Takes the bins as they are, read after now_ns (CLOCK_MONOTONIC, nanoseconds). A second with more
@@ -131,23 +127,19 @@ extern const double dns_second_bounds[DNS_SECOND_BOUNDS];
  */
 bool dns_seconds_take(struct dns_seconds *seconds, const uint32_t bins[static DNS_BINS],
 	uint64_t now_ns, uint64_t budget);
-
-/* The busiest second that ended within the last minute. */
-uint32_t dns_seconds_peak(const struct dns_seconds *seconds);
-
-/* names.c */
+uint32_t dns_seconds_peak(const struct dns_seconds *seconds); /* of the last minute */
 
 /*
- * The names in most queries just now, out of a sample of all: the space-saving sketch of
- * Metwally, Agrawal and El Abbadi (2005), whose counts fade, so that it tells of the last minutes.
- * Its size is fixed, however many names there are.
+ * names.c: the names in most queries just now, out of a sample of all: the space-saving sketch of
+ * Metwally, Agrawal and El Abbadi (2005), whose counts fade, so that it shows the last minutes. Its
+ * size is fixed, however many names there are.
  */
 
 #define DNS_NAMES_KEPT 48
 #define DNS_NAMES_TOP  10
 #define DNS_NAME_TEXT  128 /* a longer name is cut at its front, where it tells least */
 
-struct dns_name {
+struct dns_name_count {
 	char text[DNS_NAME_TEXT];
 	uint32_t type;   /* as the sample has it */
 	uint32_t count;  /* at least count - excess, at most count */
@@ -155,18 +147,78 @@ struct dns_name {
 };
 
 struct dns_names {
-	struct dns_name names[DNS_NAMES_KEPT];
+	struct dns_name_count names[DNS_NAMES_KEPT];
 	size_t n;
 	uint64_t faded_at_us;
 };
 
 void dns_names_add(struct dns_names *names, const char *text, uint32_t type);
-
-/* Halves all counts every half minute; what was seen once is forgotten then. */
+/*
+ * Halves all counts every half minute; what was seen once is forgotten then. Sorts: the largest
+ * certain counts come first.
+ */
 void dns_names_fade(struct dns_names *names, uint64_t now_us);
 
-/* Those with the largest certain counts, largest first; how many. */
-size_t dns_names_top(const struct dns_names *names, const struct dns_name *top[DNS_NAMES_TOP]);
+/*
+ * names.c: the name as text, lower case, without the last dot, unprintable bytes as \DDD (RFC 4343
+ * 2.1), and its type, 0 when that was not sampled. True when all of the name was there and fits.
+ */
+bool dns_sample_name(const struct dns_sample *sample, char *text, size_t size, uint32_t *type);
+
+/* bpf.c: the kernel's side of the counters: loading, attaching, reading its maps. */
+struct dns_bpf;
+
+/* Attached to nothing: NULL, with the reason and its cure in why, when they cannot be had. */
+struct dns_bpf *dns_bpf_load(char why[static TUNER_WHY_MAX]);
+/*
+ * Attaches to the host's root of cgroup2, wherever it is mounted. 0, or -errno with the reason and
+ * its cure in why; -EPERM may pass. The programs go when this process does.
+ */
+int dns_bpf_attach(struct dns_bpf *bpf, const struct host *host, char why[static TUNER_WHY_MAX]);
+void dns_bpf_close(struct dns_bpf *bpf);                      /* NULL is fine */
+int dns_bpf_program(const struct dns_bpf *bpf, bool ingress); /* its descriptor */
+
+/* What the programs write may change at any time. */
+struct dns_control *dns_bpf_control(struct dns_bpf *bpf);
+
+/* key and counts live until it returns; counts may change at any time. */
+typedef void dns_take(void *userdata, const void *key, const void *counts);
+
+enum dns_map {
+	DNS_MAP_SERVERS, /* dns_key, dns_server */
+	DNS_MAP_ROWS,    /* dns_row_key, dns_row */
+	DNS_MAP_SOURCES, /* dns_key, dns_source */
+};
+
+/*
+ * Calls take for every element there is, in no order. An element that comes or goes meanwhile may
+ * be left out. 0, or -errno when the map cannot be read; what was taken until then was right.
+ */
+int dns_bpf_each(struct dns_bpf *bpf, enum dns_map map, dns_take *take, void *userdata);
+
+/* Reserves its slot, if there is one, before the first query to it. */
+void dns_bpf_expect_server(struct dns_bpf *bpf, const struct dns_key *server);
+
+/*
+ * Removes a key that is idle, for room; the zero key stays. The counts go with it: they begin at 0
+ * should it come again. Not from within take. False when it could not be removed. A server or row
+ * leaves its room at the first dns_bpf_reuse() some seconds later: no program counts there any
+ * more.
+ */
+bool dns_bpf_forget(struct dns_bpf *bpf, enum dns_map map, const void *key, uint64_t now_us);
+void dns_bpf_reuse(struct dns_bpf *bpf, uint64_t now_us);
+
+/*
+ * Calls take for every query without an answer, and removes those that are older than
+ * DNS_TIMEOUT_NS: for them unanswered is true, once. now_ns is CLOCK_MONOTONIC. Not needed while
+ * everything is answered and nothing new was sent.
+ */
+typedef void dns_take_pending(void *userdata, const struct dns_pending *query, bool unanswered);
+void dns_bpf_sweep(struct dns_bpf *bpf, uint64_t now_ns, dns_take_pending *take, void *userdata);
+
+/* Calls take for every name sampled since the last time. */
+typedef void dns_take_sample(void *userdata, const struct dns_sample *sample);
+void dns_bpf_drain_samples(struct dns_bpf *bpf, dns_take_sample *take, void *userdata);
 
 /* What a DNS server is to this node. Only an upstream has a budget. */
 enum dns_role {
@@ -174,6 +226,7 @@ enum dns_role {
 	DNS_CLUSTER, /* the cluster's own DNS, wherever it runs */
 	DNS_UPSTREAM,
 	DNS_ROLES,
+	DNS_NO_ROLE = DNS_ROLES, /* of those that found no room, which are counted as one */
 };
 
 /* All that is counted of a server: as struct dns_server begins, without bins. Only uint64_t. */
@@ -185,13 +238,6 @@ struct dns_totals {
 	uint64_t late, truncated, cluster_answers;
 	uint64_t answered, packets; /* sums of the above */
 	uint64_t unanswered;        /* by the sweep, or evicted */
-};
-
-/* All servers without a label. */
-struct dns_others {
-	struct dns_totals totals;
-	uint64_t pending;
-	size_t servers;
 };
 
 /* A workload that queries one server. */
@@ -209,41 +255,40 @@ struct dns_slot {
 	uint64_t pending; /* the most of any poll */
 };
 
+/* Series in metrics and documents: counters that begin when a server gets them, and only rise. */
+struct dns_label {
+	struct dns_totals reported;
+	struct dns_user users[DNS_TOP]; /* the busiest first */
+	unsigned n_users;
+	struct dns_names *names; /* NULL until one was sampled */
+	struct history history;  /* of the busiest sliding seconds */
+};
+
 /* A server as it is known here. */
 struct dns_server_state {
 	struct dns_key key;
 	char name[DNS_ADDRESS_TEXT];
 	enum dns_role role;
 	struct dns_budget budget;
-	bool pinned; /* stays without queries */
-	bool seen;   /* by the last poll */
-	int label;   /* index of its label, or -1 */
+	bool pinned;             /* stays without queries */
+	struct dns_label *label; /* NULL: it is counted among the others */
 	struct dns_totals totals;
 	uint64_t pending;
-	uint64_t changed_at_us; /* when a counter last rose */
-	struct dns_seconds queries;
-	struct dns_seconds *packets; /* NULL without a label */
-	uint64_t slot;               /* the current ten seconds: time / DNS_SLOT_US */
+	uint64_t changed_at_us;                               /* when a counter last rose */
+	uint32_t query_bins[DNS_BINS], packet_bins[DNS_BINS]; /* as the kernel last had them */
+	struct dns_seconds queries, packets;
+	uint64_t slot; /* the current ten seconds: time / DNS_SLOT_US */
 	struct dns_slot slots[DNS_SLOTS];
-};
-
-/* A series in metrics and documents: counters that begin when a server gets it, and only rise. */
-struct dns_label {
-	struct dns_server_state *server; /* NULL: free */
-	struct dns_totals reported;
-	struct dns_user users[DNS_TOP]; /* the busiest first */
-	unsigned n_users;
-	struct dns_names *names; /* NULL until one was sampled */
 };
 
 /* All servers. The pointers stay valid as long as their servers are in it. */
 struct dns_server_table {
 	struct dns_server_state **servers;
-	size_t n, allocated;
-	uint16_t index[4096]; /* by hash of the key: 1 + the index in servers, 0: free */
-	struct dns_label labels[DNS_LABELS];
-	struct dns_totals others[DNS_ROLES]; /* of servers without a label, by role */
-	uint64_t evicted, malformed;         /* of all servers since the start */
+	size_t n, allocated, n_labels;
+	uint16_t index[4096];     /* by hash of the key: 1 + the index in servers, 0: free */
+	struct dns_totals others; /* of servers without a label */
+	uint64_t other_queries[DNS_ROLES + 1][DNS_TRANSPORTS]; /* the same by role, and without */
+	uint64_t evicted, malformed;                           /* of all servers since the start */
 };
 
 /* Names with a suffix of a search list: queries, and answers NXDOMAIN to them. */
@@ -268,47 +313,37 @@ struct dns_sender {
 /* What was sensed: all that decide() knows. */
 struct dns_seen {
 	bool watched; /* the counters are there: BPF runs */
-	const struct dns_server_table *table;
+	struct dns_server_table table;
 	struct dns_search search[DNS_ROLES];
 	struct dns_forwarder forwarders[DNS_FORWARDERS]; /* to upstreams, busiest first */
 	unsigned n_forwarders;
-	const struct dns_seconds *link_local; /* packets that share the budget; NULL: not watched */
-	struct dns_sender senders[DNS_SENDERS]; /* the busiest of them, in no order */
+	struct dns_seconds link_local;              /* packets that share the budget */
+	struct dns_sender senders[DNS_SOURCES_MAX]; /* of them, the busiest first */
 	unsigned n_senders;
 	unsigned uplinks; /* network devices of the machine, each with its own such budget */
-};
-
-/* The ways in which a budget can be exceeded. */
-enum dns_excess {
-	DNS_OVER_QUERIES,
-	DNS_OVER_PACKETS,
-	DNS_OVER_PENDING,
-	DNS_OVER_SUSTAINED,
-	DNS_EXCESSES,
 };
 
 /* What decide() remembers of a server. Zeroed at its start. */
 struct dns_server_memory {
 	struct dns_key key;
-	bool pressure, unanswered;      /* their hysteresis */
-	uint64_t over;                  /* seconds over budget so far */
-	uint64_t counted[DNS_EXCESSES]; /* that are in it already */
-	uint64_t hits[DNS_EXCESSES];    /* seconds over each of the numbers; only rises */
-	uint64_t over_at_us;            /* when that last rose; 0: never */
-	uint64_t over_lately;           /* how much it rose within the window */
-	uint64_t worst_queries, worst_packets, worst_pending; /* in a second over, of the window */
-	uint64_t pending_over; /* polls that found more pending than the budget has */
-	uint64_t polled_at_us; /* 0: never */
-	double sustained_over; /* seconds with a minute behind them over a sustained budget */
+	bool pressure, unanswered;     /* their hysteresis */
+	bool by_sender;                /* counted of packets is the senders' sum */
+	uint64_t over;                 /* seconds over budget so far */
+	uint64_t counted[DNS_NUMBERS]; /* of those sensed, that are in hits already */
+	uint64_t hits[DNS_NUMBERS];    /* seconds over each of the numbers; only rises */
+	uint64_t over_at_us;           /* when that last rose; 0: never */
+	uint64_t over_lately;          /* how much it rose within the window */
+	double worst[DNS_NUMBERS];     /* in a poll over the budget, of the window */
+	uint64_t polled_at_us;         /* 0: never */
+	struct dns_user user;          /* who sent most when the budget was exceeded; 0/s: no one */
+	double peak;                   /* share of the budget in the busiest poll of a minute */
+	uint64_t peak_at_us;
+	struct dns_user peak_user; /* who sent most then */
 };
 
 struct dns_memory {
 	struct dns_server_memory *servers; /* in the order of the table */
 	size_t n, allocated;
-	struct {
-		struct dns_key server;
-		struct dns_user user; /* who sent most when the budget was exceeded; 0/s: nobody */
-	} worst[DNS_LABELS];
 	bool crowded;
 	uint64_t crowded_at_us;            /* when it last was */
 	char crowd[CONDITION_MESSAGE_MAX]; /* who it was then */
@@ -318,7 +353,6 @@ struct dns_memory {
 struct dns_totals dns_totals_of(const struct dns_server *counts);
 void dns_split_bins(const struct dns_server *counts, uint32_t queries[static DNS_BINS],
 	uint32_t packets[static DNS_BINS]);
-struct dns_key dns_server_of(const struct dns_pending *query); /* its key in the other maps */
 struct dns_server_state *dns_server_find(
 	const struct dns_server_table *table, const struct dns_key *key);
 /* The server of that key, made when there is none. NULL without memory or room. */
@@ -340,70 +374,36 @@ void dns_label_offer(struct dns_server_table *table, struct dns_server_state *se
 /* Gives free labels to servers without, and those of idle servers to much busier ones. */
 void dns_label_assign(struct dns_server_table *table, uint64_t now_us);
 struct dns_slot dns_minute(const struct dns_server_state *server); /* of the last minute */
-struct dns_others dns_sum_others(const struct dns_server_table *table);
 /* Begins new slots of ten seconds as time goes. */
 void dns_minute_pass(struct dns_server_state *server, uint64_t now_us);
 uint64_t dns_queries(const struct dns_totals *totals);
-extern const char *const dns_role_names[DNS_ROLES];
+extern const char *const dns_role_names[DNS_ROLES + 1];
 
-static inline const struct dns_label *dns_label_of(
-	const struct dns_server_table *table, const struct dns_server_state *server)
-{
-	return server->label < 0 ? NULL : &table->labels[server->label];
-}
-
-/* decide.c. Pure. 0 or -ENOMEM. */
-int dns_decide(const struct dns_seen *seen, struct dns_memory *memory,
+/* decide.c. Pure. */
+void dns_decide(const struct dns_seen *seen, struct dns_memory *memory,
 	const struct decide_input *input, struct proposal *proposal);
 void dns_memory_clear(void *memory);
 /* Seconds over its budget so far; 0 before the first decision. */
 uint64_t dns_over_budget_seconds(
 	const struct dns_memory *memory, const struct dns_server_state *server);
-
-/* The packets that count against this server's budget; NULL: they are not counted. */
-const struct dns_seconds *dns_packets_of(
-	const struct dns_seen *seen, const struct dns_server_state *server);
 bool dns_is_upper_bound(const struct dns_seen *seen, const struct dns_server_state *server);
-
 /* The largest share of one of the budget's numbers that was used in the last minute; 1: all. */
 double dns_budget_used(const struct dns_seen *seen, const struct dns_server_state *server);
 
-/* conditions.c. Who forwards at least that many queries a second, as text. */
-void dns_describe_crowd(const struct dns_seen *seen, double least, char *text, size_t size);
-/* The conditions for what dns_decide() has remembered. 0 or -ENOMEM. */
-int dns_decide_conditions(
-	const struct dns_seen *seen, const struct dns_memory *memory, struct proposal *proposal);
-
+/* tables.c */
 extern const struct limit_row dns_limits[];
-/* document.c and metrics.c */
-
-#define DNS_LOSSES 8
-
-struct dns_report {
-	const struct dns_seen *seen;
-	const struct dns_memory *memory;
-	struct {
-		const char *name;
-		uint64_t count;
-	} losses[DNS_LOSSES]; /* what could not be counted in full, since the start */
-	const char *cloud;    /* "aws"; empty: none known */
-	bool names;           /* they are sampled */
-	bool trusted;         /* the reader may see them */
-};
-
-extern const char *const dns_rcode_names[DNS_RCODES];
-
-void dns_put_metrics(struct metric_sink *sink, const struct dns_report *report);
-
-/* The caller's: null when nothing is counted; NULL without memory. */
-struct cJSON *dns_make_document(const struct dns_report *report);
-
 extern const struct explanation dns_explanations[];
 extern const struct condition_type dns_conditions[];
 extern const struct metric_row dns_metric_rows[];
 extern const struct table_view dns_view;
 extern const struct capability_row dns_capabilities[];
 
-enum { DNS_BUDGET_PRESSURE, DNS_BUDGET_EXCEEDED, DNS_UNANSWERED, DNS_FORWARDER_CROWDING };
+enum {
+	DNS_BUDGET_PRESSURE,
+	DNS_BUDGET_EXCEEDED,
+	DNS_UNANSWERED,
+	DNS_FORWARDER_CROWDING,
+	DNS_CONDITIONS
+};
 
 #endif

@@ -32,7 +32,7 @@ static bool shares_network(const struct host *host, pid_t pid)
 	struct stat its, ours;
 
 	snprintf(path, sizeof(path), "/proc/%d/net/udp", (int)pid);
-	return host_path(host, path, full) && stat(full, &its) == 0 &&
+	return stat(host_path(host, path, full), &its) == 0 &&
 	       stat("/proc/self/net/udp", &ours) == 0 && its.st_ino == ours.st_ino;
 }
 
@@ -96,10 +96,11 @@ static int by_rate(const void *a, const void *b)
 void dns_forwarders_list(struct dns_seen *seen)
 {
 	seen->n_forwarders = 0;
-	for (size_t l = 0; l < DNS_LABELS; l++) {
-		const struct dns_label *label = &seen->table->labels[l];
+	for (size_t s = 0; s < seen->table.n; s++) {
+		const struct dns_server_state *server = seen->table.servers[s];
+		const struct dns_label *label = server->label;
 
-		if (!label->server || label->server->role != DNS_UPSTREAM)
+		if (!label || server->role != DNS_UPSTREAM)
 			continue;
 		for (unsigned i = 0; i < label->n_users; i++)
 			if (label->users[i].serves || is_named_forwarder(&label->users[i].workload))

@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/util.h"
 
 #include <glob.h>
@@ -10,7 +11,6 @@
 #include <net/if.h>
 #include <netinet/in.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #define BLANKS          " \t\r"
 #define RESOLV_CONF_MAX 65536
@@ -64,21 +64,9 @@ static void read_resolv(struct dns_host_env *env, const struct host *host)
 		_cleanup_free_ char *text = NULL;
 		char full[PATH_MAX];
 
-		if (host_path(host, paths[i], full) &&
-			read_file(full, RESOLV_CONF_MAX, &text, NULL) == 0)
+		if (read_file(host_path(host, paths[i], full), RESOLV_CONF_MAX, &text, NULL) == 0)
 			dns_resolv_parse(env, text);
 	}
-}
-
-static int by_address(const void *a, const void *b)
-{
-	return memcmp(a, b, sizeof(struct dns_key));
-}
-
-bool dns_host_env_is_node(const struct dns_host_env *env, const struct dns_key *address)
-{
-	return env->n_node > 0 &&
-	       bsearch(address, env->node, env->n_node, sizeof(*env->node), by_address) != NULL;
 }
 
 static bool take_address(const struct sockaddr *from, struct dns_key *address)
@@ -86,10 +74,9 @@ static bool take_address(const struct sockaddr *from, struct dns_key *address)
 	const struct sockaddr_in *ipv4 = (const void *)from;
 	const struct sockaddr_in6 *ipv6 = (const void *)from;
 
-	*address = (struct dns_key){0};
 	if (!from || (from->sa_family != AF_INET && from->sa_family != AF_INET6))
 		return false;
-	address->family = from->sa_family;
+	*address = (struct dns_key){.family = from->sa_family};
 	if (from->sa_family == AF_INET)
 		memcpy(address->address, &ipv4->sin_addr, 4);
 	else
@@ -97,33 +84,26 @@ static bool take_address(const struct sockaddr *from, struct dns_key *address)
 	return true;
 }
 
+/* The addresses of before stay when they cannot be listed. */
 static void read_addresses(struct dns_host_env *env)
 {
 	struct ifaddrs *all = NULL;
-	size_t n = 0;
 
-	/* The addresses of before stay when they cannot be listed. */
 	if (getifaddrs(&all) < 0)
 		return;
-	for (struct ifaddrs *one = all; one && n < DNS_NODE_ADDRESSES_MAX; one = one->ifa_next) {
-		struct dns_key address;
-
-		if (!take_address(one->ifa_addr, &address) || streq(one->ifa_name, IPVS_DEVICE))
-			continue;
-		if (grow_array(&env->node, n, &env->node_allocated, sizeof(address)) < 0)
-			break;
-		env->node[n++] = address;
-	}
+	env->n_node = 0;
+	for (struct ifaddrs *one = all; one && env->n_node < DNS_NODE_ADDRESSES_MAX;
+		one = one->ifa_next)
+		if (!streq(one->ifa_name, IPVS_DEVICE) &&
+			take_address(one->ifa_addr, &env->node[env->n_node]))
+			env->n_node++;
 	freeifaddrs(all);
-	env->n_node = n;
-	if (n > 0)
-		qsort(env->node, n, sizeof(*env->node), by_address);
 }
 
 enum dns_role dns_role_of(const struct dns_config *config, const struct dns_host_env *env,
 	const struct dns_key *server, uint64_t answers, bool budgeted)
 {
-	if (dns_address_is_loopback(server) || dns_host_env_is_node(env, server))
+	if (dns_address_is_loopback(server) || dns_address_in(env->node, env->n_node, server))
 		return DNS_LOCAL;
 	if (dns_address_in(config->cluster, config->n_cluster, server) ||
 		(config->cluster_auto && dns_address_in(env->kubelet, env->n_kubelet, server)))
@@ -147,8 +127,7 @@ static unsigned count_uplinks(const struct host *host)
 	glob_t devices = {0};
 	unsigned n = 0;
 
-	if (host_path(host, "/sys/class/net/*/device", pattern) &&
-		glob(pattern, 0, NULL, &devices) == 0)
+	if (glob(host_path(host, "/sys/class/net/*/device", pattern), 0, NULL, &devices) == 0)
 		for (size_t i = 0; i < devices.gl_pathc; i++) {
 			len = strlen(devices.gl_pathv[i]) - root - strlen("device");
 			snprintf(path, sizeof(path), "%.*soperstate", (int)len,
@@ -166,8 +145,90 @@ void dns_host_env_read(struct dns_host_env *env, const struct host *host)
 	env->uplinks = count_uplinks(host);
 }
 
-void dns_host_env_clear(struct dns_host_env *env)
+/* Services of AWS on link-local addresses that share one budget of packets: metadata, DNS, NTP. */
+static const char *const link_local[] = {"169.254.169.254", "169.254.169.253", "169.254.169.123",
+	"fd00:ec2::254", "fd00:ec2::253", "fd00:ec2::123"};
+
+/* Cluster domains first: a search list may repeat them, and the first counts. */
+static void set_suffixes(const struct dns_sensor *sensor)
 {
-	free(env->node);
-	*env = (struct dns_host_env){0};
+	struct dns_suffixes table = {0};
+
+	for (size_t i = 0; i < sensor->config.n_domains; i++)
+		dns_suffix_add(&table, sensor->config.domains[i], DNS_SUFFIX_CLUSTER);
+	for (size_t i = 0; i < sensor->env.n_search; i++)
+		dns_suffix_add(&table, sensor->env.search[i], DNS_SUFFIX_SEARCH);
+	/* A name that comes meanwhile may be given the new class of an old domain: once. */
+	memcpy(&dns_bpf_control(sensor->bpf)->suffixes, &table, sizeof(table));
+}
+
+void dns_set_role(const struct dns_config *config, const struct dns_host_env *env,
+	struct dns_server_state *server)
+{
+	server->budget = dns_config_budget(config, env, &server->key);
+	server->role = dns_role_of(config, env, &server->key, server->totals.cluster_answers,
+		dns_budget_is_set(&server->budget));
+	if (server->key.family == 0)
+		server->role = DNS_NO_ROLE;
+	if (server->role != DNS_UPSTREAM)
+		server->budget = (struct dns_budget){0};
+}
+
+void dns_classify(struct dns_sensor *sensor, struct dns_server_state *server)
+{
+	struct dns_key address;
+
+	dns_set_role(&sensor->config, &sensor->env, server);
+	if (!server->budget.link_local || server->budget.max[DNS_PACKETS] == 0)
+		return;
+	/* All that shares the budget is watched as soon as one of it is known to be here. */
+	for (size_t i = 0; i < ARRAY_SIZE(link_local); i++)
+		if (dns_address_parse(link_local[i], &address))
+			dns_watch_add(dns_bpf_control(sensor->bpf), &address);
+	dns_watch_add(dns_bpf_control(sensor->bpf), &server->key);
+}
+
+/* A budget is reported before its first use. */
+static const struct dns_server_state *pin(struct dns_sensor *sensor, const struct dns_key *key)
+{
+	struct dns_budget budget = dns_config_budget(&sensor->config, &sensor->env, key);
+	struct dns_server_state *server;
+
+	server = dns_budget_is_set(&budget) ? dns_server_get(&sensor->seen.table, key) : NULL;
+	if (!server)
+		return NULL;
+	server->pinned = true;
+	/* Else queries to a thousand other servers could hide those to this one. */
+	dns_bpf_expect_server(sensor->bpf, key);
+	dns_classify(sensor, server);
+	dns_label_offer(&sensor->seen.table, server);
+	return server;
+}
+
+void dns_refresh(struct dns_sensor *sensor)
+{
+	const struct dns_server_table *table = &sensor->seen.table;
+
+	sensor->refreshed_at_us = sensor->now_us;
+	sensor->unclassified = false;
+	dns_host_env_read(&sensor->env, sensor->host);
+	sensor->seen.uplinks = sensor->env.uplinks;
+	set_suffixes(sensor);
+	for (size_t i = 0; i < table->n; i++) {
+		table->servers[i]->pinned = false;
+		dns_classify(sensor, table->servers[i]);
+	}
+	for (size_t i = 0; i < sensor->config.n_budgets; i++) {
+		const struct dns_server_state *server =
+			pin(sensor, &sensor->config.budgets[i].server);
+
+		if (server && server->role != DNS_UPSTREAM && !sensor->config.budgets[i].reported)
+			log_warning("dns.budgets",
+				"%s: this budget has no effect: the server is %s: remove it",
+				server->name,
+				server->role == DNS_LOCAL ? "on this node" : "the cluster's own");
+		sensor->config.budgets[i].reported = server != NULL;
+	}
+	for (size_t i = 0; i < sensor->env.n_servers; i++)
+		pin(sensor, &sensor->env.servers[i]);
 }

@@ -3,19 +3,22 @@
 
 #include "base/util.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+
+#include <headroom/bpf/dns_hash.h>
 
 #define FADE_EVERY_US (30 * USEC_PER_SEC)
 
 void dns_names_add(struct dns_names *names, const char *text, uint32_t type)
 {
-	struct dns_name *least = &names->names[0];
+	struct dns_name_count *least = &names->names[0];
 	size_t len = strlen(text);
 
 	if (len >= DNS_NAME_TEXT)
 		text += len - (DNS_NAME_TEXT - 1);
 	for (size_t i = 0; i < names->n; i++) {
-		struct dns_name *name = &names->names[i];
+		struct dns_name_count *name = &names->names[i];
 
 		if (name->type == type && streq(name->text, text)) {
 			name->count++;
@@ -33,47 +36,58 @@ void dns_names_add(struct dns_names *names, const char *text, uint32_t type)
 	least->count++;
 }
 
-void dns_names_fade(struct dns_names *names, uint64_t now)
-{
-	size_t kept = 0;
-
-	if (names->faded_at_us == 0)
-		names->faded_at_us = now;
-	if (now - names->faded_at_us < FADE_EVERY_US)
-		return;
-	names->faded_at_us = now;
-	for (size_t i = 0; i < names->n; i++) {
-		struct dns_name *name = &names->names[i];
-
-		name->count /= 2;
-		name->excess /= 2;
-		if (name->count > 0)
-			names->names[kept++] = *name;
-	}
-	memset(&names->names[kept], 0, (names->n - kept) * sizeof(names->names[0]));
-	names->n = kept;
-}
-
 static int by_certain_count(const void *a, const void *b)
 {
-	const struct dns_name *x = *(const struct dns_name *const *)a;
-	const struct dns_name *y = *(const struct dns_name *const *)b;
+	const struct dns_name_count *x = a, *y = b;
 	uint32_t one = x->count - x->excess, other = y->count - y->excess;
 
 	if (one != other)
 		return one < other ? 1 : -1;
+	if (x->count != y->count)
+		return x->count < y->count ? 1 : -1;
 	return strcmp(x->text, y->text);
 }
 
-size_t dns_names_top(const struct dns_names *names, const struct dns_name *top[DNS_NAMES_TOP])
+void dns_names_fade(struct dns_names *names, uint64_t now)
 {
-	const struct dns_name *all[DNS_NAMES_KEPT];
-	size_t n = 0;
+	bool due = names->faded_at_us > 0 && now - names->faded_at_us >= FADE_EVERY_US;
 
-	for (size_t i = 0; i < names->n; i++)
-		all[n++] = &names->names[i];
-	qsort(all, n, sizeof(all[0]), by_certain_count);
-	n = MIN(n, DNS_NAMES_TOP);
-	memcpy(top, all, n * sizeof(top[0]));
-	return n;
+	if (names->faded_at_us == 0 || due)
+		names->faded_at_us = now;
+	for (size_t i = 0; due && i < names->n; i++) {
+		names->names[i].count /= 2;
+		names->names[i].excess /= 2;
+	}
+	qsort(names->names, names->n, sizeof(names->names[0]), by_certain_count);
+	while (names->n > 0 && names->names[names->n - 1].count == 0)
+		names->names[--names->n] = (struct dns_name_count){0};
+}
+
+bool dns_sample_name(const struct dns_sample *sample, char *text, size_t size, uint32_t *type)
+{
+	const uint8_t *name = sample->name;
+	size_t at = 0, n = 0;
+
+	text[0] = '\0';
+	*type = 0;
+	while (at < sample->length && name[at] && name[at] <= DNS_LABEL_MAX) {
+		size_t end = at + 1 + name[at];
+
+		for (at++; at < end && at < sample->length; at++) {
+			unsigned char c = (unsigned char)dns_lower(name[at]);
+			bool plain = c > ' ' && c < 0x7f && c != '.' && c != '\\' && c != '"';
+
+			if (n + (plain ? 3 : 6) > size)
+				return false;
+			n += (size_t)snprintf(text + n, size - n, plain ? "%c" : "\\%03u", c);
+		}
+		if (end >= sample->length)
+			return false;
+		if (name[at])
+			n += (size_t)snprintf(text + n, size - n, ".");
+	}
+	/* What came after the name came with it: its type. */
+	if (at + 3 <= sample->length)
+		*type = (uint32_t)(name[at + 1] << 8 | name[at + 2]);
+	return at < sample->length && name[at] == 0;
 }

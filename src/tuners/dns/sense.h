@@ -6,24 +6,22 @@
 
 #include "config/config.h"
 #include "runtime/kubelet.h"
-#include "tuners/dns/bpf.h"
 #include "tuners/dns/dns.h"
-#include "workload/cgroups.h"
+#include "workload/cgroup.h"
 
+struct cJSON;
 struct dns_sensor;
-
-/*
- * What the configuration, and the node's files and devices, say of DNS servers: budgets,
- * resolv.conf, addresses, the kubelet.
- */
+struct metric_sink;
+struct worker;
 
 #define DNS_RESOLV_SERVERS      8
 #define DNS_RESOLV_SEARCH       8
 #define DNS_DOMAIN_MAX          256
 #define DNS_CLUSTER_SERVERS_MAX 16
-#define DNS_NODE_ADDRESSES_MAX  4096
+#define DNS_NODE_ADDRESSES_MAX  1024
+#define DNS_BUDGETS_MAX         DNS_PINNED_MAX
 
-#define DNS_BUDGETS_MAX DNS_PINNED_MAX
+/* config.c: what the configuration says of DNS servers. */
 
 struct dns_config {
 	char domains[DNS_DOMAINS_MAX][DNS_DOMAIN_MAX];
@@ -37,10 +35,16 @@ struct dns_config {
 	struct {
 		struct dns_key server;
 		struct dns_budget budget;
+		bool reported; /* that it has no effect */
 	} budgets[DNS_BUDGETS_MAX];
 	size_t n_budgets;
 };
 
+extern const struct config_option dns_options[];
+void dns_config_validate(const struct config *config, struct config_fault_list *faults);
+void dns_config_read(struct dns_config *into, const struct config *config);
+
+/* host_env.c: what the node's files and devices say of them. */
 struct dns_host_env {
 	char cloud[DNS_CLOUD_MAX];                  /* empty: none known */
 	unsigned uplinks;                           /* network devices of the machine */
@@ -48,22 +52,16 @@ struct dns_host_env {
 	size_t n_servers;
 	char search[DNS_RESOLV_SEARCH][DNS_DOMAIN_MAX];
 	size_t n_search;
-	struct dns_key *node; /* the node's addresses, sorted */
-	size_t n_node, node_allocated;
+	struct dns_key node[DNS_NODE_ADDRESSES_MAX]; /* the node's addresses */
+	size_t n_node;
 	struct dns_key kubelet[KUBELET_SERVERS_MAX]; /* its clusterDNS */
 	size_t n_kubelet;
 };
 
 /* Reads all but the cloud and the kubelet anew. Of what cannot be read, nothing is known. */
 void dns_host_env_read(struct dns_host_env *env, const struct host *host);
-void dns_host_env_clear(struct dns_host_env *env);
-
 /* Takes the lines of a resolv.conf, in place of what was there. text is cut up. */
 void dns_resolv_parse(struct dns_host_env *env, char *text);
-
-bool dns_host_env_is_node(const struct dns_host_env *env, const struct dns_key *address);
-
-/* Takes the kubelet's clusterDNS. */
 void dns_host_env_take_kubelet(struct dns_host_env *env, const struct kubelet_values *values);
 
 /*
@@ -72,33 +70,27 @@ void dns_host_env_take_kubelet(struct dns_host_env *env, const struct kubelet_va
  */
 enum dns_role dns_role_of(const struct dns_config *config, const struct dns_host_env *env,
 	const struct dns_key *server, uint64_t answers, bool budgeted);
-
-/* config.c */
-extern const struct config_option dns_options[];
-
-/* Checks what the option table cannot. */
-void dns_config_validate(const struct config *config, struct config_fault_list *faults);
-
-void dns_config_read(struct dns_config *into, const struct config *config);
-
 /* The budget of a server, from the configuration or by the cloud; none for none. */
 struct dns_budget dns_config_budget(const struct dns_config *config, const struct dns_host_env *env,
 	const struct dns_key *server);
 
-/* clients.c */
-
 /*
- * Who queries which server, and how often: the kernel's rows of server, cgroup, type and suffix,
- * added up by server and cgroup (or source address), with rates from one reading to the next.
+ * clients.c: who queries which server, and how often: the kernel's rows of server, cgroup, type and
+ * suffix, added up by server and cgroup (or source address), with rates from one reading to the
+ * next.
  */
+
+struct dns_client_counts {
+	uint64_t queries;
+	uint64_t expanded, failed; /* of those: with a suffix of a search list; no such name */
+};
 
 struct dns_client {
 	struct dns_key server;
 	struct dns_key source; /* none unless the cgroup is the root */
 	uint64_t cgroup;
-	uint64_t queries;
-	uint64_t expanded, failed; /* of those: with a suffix of a search list; no such name */
-	uint64_t changed_at_us;
+	struct dns_client_counts counts, now; /* of the last reading, and of the one under way */
+	uint64_t changed_at_us;               /* 0: it is new */
 	double per_second, smooth;
 	/* An address goes from pod to pod: whose it is, and the queries that are not its own. */
 	uint64_t owner;                     /* hash of the workload; 0: not known yet */
@@ -107,23 +99,21 @@ struct dns_client {
 	uint64_t serves_at_us;
 };
 
-struct dns_reading {
-	struct dns_client *clients; /* by server, cgroup and source */
-	size_t n, allocated;
-};
-
 struct dns_clients {
-	struct dns_reading now, old; /* this reading, and the one before */
-	size_t rows;                 /* of the kernel, at the last reading */
-	uint64_t read_at_us;         /* 0: never */
-	bool prune;                  /* rows of servers that are gone are left in the kernel */
+	struct dns_client *clients; /* by server, cgroup and source: as far as sorted */
+	size_t n, allocated, sorted;
+	size_t rows;         /* of the kernel, at the last reading */
+	uint64_t read_at_us; /* 0: never */
+	bool prune;          /* rows of servers that are gone are left in the kernel */
 };
 
-/* Adds up rows[0..n) of the same server, cgroup and source; how many are left. */
-size_t dns_clients_merge(struct dns_client *rows, size_t n);
+/* Adds the counts of a row, from the kernel, to its client, which is returned; NULL without memory.
+ */
+const struct dns_client *dns_clients_add(
+	struct dns_clients *clients, const struct dns_row_key *row, const struct dns_row *counts);
 
 /*
- * Gives merged clients their rates, and what is carried over from the reading before. Queries with
+ * All rows are added: gives the clients their rates, and forgets those without a row. Queries with
  * a suffix of a search list are added to seen, by the role of the server in its table.
  */
 void dns_clients_rate(struct dns_clients *clients, struct dns_seen *seen, uint64_t now_us);
@@ -133,63 +123,47 @@ void dns_clients_rate(struct dns_clients *clients, struct dns_seen *seen, uint64
  * had it before are not counted.
  */
 uint64_t dns_client_queries(struct dns_client *client, const struct workload *workload);
-
 /* Reads the rows anew when that is due; updates the labels' users and seen's forwarders. */
-void dns_clients_read(struct dns_sensor *sensor, struct dns_seen *seen);
-
+void dns_clients_read(struct dns_sensor *sensor);
 /* Puts the busiest of n users of one server into its label, one for each workload. */
 void dns_label_take_users(struct dns_label *label, struct dns_user *users, size_t n);
 
-void dns_clients_clear(struct dns_clients *clients);
-
-/* forwarders.c */
-
-/* Lists the forwarders that query upstreams, by name or by what they serve. Busiest first. */
+/* forwarders.c: lists those that query upstreams, by name or by what they serve. Busiest first. */
 void dns_forwarders_list(struct dns_seen *seen);
-
-/*
- * True when the process is a DNS server: by its name, or, in a container, by a UDP socket bound to
- * port 53.
- */
+/* Whether it is a DNS server: by its name, or, in a container, by a UDP socket of port 53. */
 bool dns_process_serves(const struct host *host, pid_t pid, bool in_container);
-
 bool dns_workload_same(const struct workload *a, const struct workload *b);
 
 struct dns_sensor {
 	const struct host *host;
+	bool watch, load; /* the programs are wanted; they are still to be loaded */
+	char why[TUNER_WHY_MAX];
+	struct worker *loader; /* NULL when nothing is being loaded */
+	uint64_t next_sample_us;
 	struct dns_config config;
-	struct dns_bpf *bpf; /* NULL without */
+	struct dns_bpf *bpf, *unattached; /* NULL without */
 	struct cgroups *cgroups;
-	struct dns_server_table table;
+	struct dns_seen seen;
 	struct dns_clients clients;
 	struct dns_host_env env;
-	struct dns_seconds link_local;
-	uint32_t forgotten[DNS_BINS]; /* of it: packets of addresses that were removed */
-	bool sources_forgotten;
-	struct dns_key watched[DNS_WATCH_IPV4 + DNS_WATCH_IPV6];
-	size_t n_watched;
-	uint64_t refreshed_at_us; /* env; 0: to be read */
-	uint64_t labelled_at_us, pruned_at_us, sampled_at_us;
-	uint64_t now_us;   /* of the current poll */
-	uint64_t sent;     /* queries since the poll before */
-	uint64_t one_in;   /* queries of which one name is sampled; 0: none */
-	uint64_t pending;  /* queries without an answer at the last sweep */
-	uint64_t coarse;   /* polls that were too late to tell some server's seconds apart */
-	bool late;         /* this one is */
-	bool unclassified; /* new servers whose role rests on old addresses */
+	uint32_t forgotten[DNS_BINS]; /* link-local packets of addresses that were removed */
+	uint64_t refreshed_at_us;     /* env; 0: to be read */
+	uint64_t pruned_at_us, sampled_at_us;
+	uint64_t lost_servers; /* messages without room for their server, so far */
+	uint64_t now_us;       /* of the current poll */
+	uint64_t sent;         /* queries since the poll before */
+	uint64_t pending;      /* queries without an answer at the last sweep */
+	uint64_t coarse;       /* polls that were too late to tell some server's seconds apart */
+	bool unclassified;     /* new servers whose role rests on old addresses */
 };
 
-/*
- * Without the programs: the caller loads them and sets bpf, which is closed with the rest. 0 or
- * -ENOMEM.
- */
-int dns_sensor_open(struct dns_sensor *sensor, const struct host *host);
+/* Without the programs: the caller sets bpf, which is closed with the rest. 0 or -ENOMEM. */
+void dns_sensor_open(struct dns_sensor *sensor, const struct host *host);
 void dns_sensor_close(struct dns_sensor *sensor);
+void dns_sense(struct dns_sensor *sensor, uint64_t now_us);
 
-void dns_sense(struct dns_sensor *sensor, struct dns_seen *seen, uint64_t now_us);
-
-/* classify.c. Reads the node's files and devices, and tells the kernel what follows from them. */
-void dns_refresh(struct dns_sensor *sensor, struct dns_seen *seen);
+/* host_env.c. Reads the node's files and devices, and tells the kernel what follows from them. */
+void dns_refresh(struct dns_sensor *sensor);
 /* Sets the role and the budget of one server; only an upstream has one. */
 void dns_set_role(const struct dns_config *config, const struct dns_host_env *env,
 	struct dns_server_state *server);
@@ -197,6 +171,10 @@ void dns_set_role(const struct dns_config *config, const struct dns_host_env *en
 void dns_classify(struct dns_sensor *sensor, struct dns_server_state *server);
 
 /* link_local.c. The packets that share the budget of a cloud's link-local services. */
-void dns_link_local_read(struct dns_sensor *sensor, struct dns_seen *seen);
+void dns_link_local_read(struct dns_sensor *sensor);
+
+/* report.c. As a tuner's ops have them: self is a struct dns_sensor. */
+void dns_put_metrics(const void *self, const void *memory, struct metric_sink *sink);
+struct cJSON *dns_make_document(const void *self, const void *memory, bool trusted);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/dns/dns.h"
 
+#include "base/cleanup.h"
 #include "base/util.h"
 
 #include <stdlib.h>
-#include <sys/socket.h>
 
 /* The kernel's servers, the one for the rest, and those that are watched before any query. */
 #define SERVERS_MAX (DNS_SERVERS_MAX + 1 + DNS_PINNED_MAX)
@@ -17,7 +17,7 @@ _Static_assert(offsetof(struct dns_totals, answered) == offsetof(struct dns_serv
 	"as the kernel has it");
 #define TOTALS_WORDS (sizeof(struct dns_totals) / sizeof(uint64_t))
 
-const char *const dns_role_names[DNS_ROLES] = {"local", "cluster", "upstream"};
+const char *const dns_role_names[DNS_ROLES + 1] = {"local", "cluster", "upstream", ""};
 
 struct dns_totals dns_totals_of(const struct dns_server *counts)
 {
@@ -38,14 +38,6 @@ void dns_split_bins(const struct dns_server *counts, uint32_t queries[static DNS
 		queries[i] = (uint32_t)counts->bins[i];
 		packets[i] = (uint32_t)(counts->bins[i] / DNS_BIN_PACKET);
 	}
-}
-
-struct dns_key dns_server_of(const struct dns_pending *query)
-{
-	struct dns_key key = {.family = query->family == 4 ? AF_INET : AF_INET6};
-
-	memcpy(key.address, query->server, sizeof(key.address));
-	return key;
 }
 
 /* FNV-1a. Keys that are made to collide cost a walk through a thousand of them. */
@@ -76,34 +68,23 @@ struct dns_server_state *dns_server_get(struct dns_server_table *table, const st
 {
 	struct dns_server_state *server = dns_server_find(table, key);
 
-	if (server || table->n == SERVERS_MAX ||
-		grow_array(&table->servers, table->n, &table->allocated, sizeof(server)) < 0)
+	if (server || table->n == SERVERS_MAX)
 		return server;
-	server = calloc(1, sizeof(*server));
-	if (!server)
-		return NULL;
+	server = must(calloc(1, sizeof(*server)));
 	server->key = *key;
 	server->role = DNS_UPSTREAM;
-	server->label = -1;
 	dns_address_text(key, server->name);
-	*index_of(table, key) = (uint16_t)(table->n + 1);
-	table->servers[table->n++] = server;
+	*(struct dns_server_state **)add_element(
+		&table->servers, &table->n, &table->allocated, sizeof(server)) = server;
+	*index_of(table, key) = (uint16_t)table->n;
 	return server;
 }
 
-static void clear_label(struct dns_label *label)
+static void release(struct dns_server_state *server)
 {
-	if (label->server)
-		label->server->label = -1;
-	free(label->names);
-	*label = (struct dns_label){0};
-}
-
-static void release(struct dns_server_table *table, struct dns_server_state *server)
-{
-	if (server->label >= 0)
-		clear_label(&table->labels[server->label]);
-	free(server->packets);
+	if (server->label)
+		free(server->label->names);
+	free(server->label);
 	free(server);
 }
 
@@ -113,7 +94,8 @@ void dns_server_remove(struct dns_server_table *table, struct dns_server_state *
 
 	if (i == 0)
 		return;
-	release(table, server);
+	table->n_labels -= server->label != NULL;
+	release(server);
 	table->servers[i - 1] = table->servers[--table->n];
 	memset(table->index, 0, sizeof(table->index));
 	for (i = 0; i < table->n; i++)
@@ -123,7 +105,7 @@ void dns_server_remove(struct dns_server_table *table, struct dns_server_state *
 void dns_server_table_clear(struct dns_server_table *table)
 {
 	for (size_t i = 0; i < table->n; i++)
-		release(table, table->servers[i]);
+		release(table->servers[i]);
 	free(table->servers);
 	*table = (struct dns_server_table){0};
 }
@@ -136,8 +118,7 @@ uint64_t dns_queries(const struct dns_totals *totals)
 static struct dns_totals *reported_of(
 	struct dns_server_table *table, const struct dns_server_state *server)
 {
-	return server->label >= 0 ? &table->labels[server->label].reported
-				  : &table->others[server->role];
+	return server->label ? &server->label->reported : &table->others;
 }
 
 uint64_t dns_server_take(struct dns_server_table *table, struct dns_server_state *server,
@@ -146,7 +127,7 @@ uint64_t dns_server_take(struct dns_server_table *table, struct dns_server_state
 	const struct dns_totals before = server->totals;
 	const uint64_t *fresh = (const uint64_t *)totals;
 	uint64_t *old = (uint64_t *)&server->totals;
-	uint64_t *reported = (uint64_t *)reported_of(table, server), queries;
+	uint64_t *reported = (uint64_t *)reported_of(table, server), queries = 0;
 
 	dns_minute_pass(server, now);
 	for (size_t i = 0; i < TOTALS_WORDS; i++) {
@@ -157,29 +138,17 @@ uint64_t dns_server_take(struct dns_server_table *table, struct dns_server_state
 		old[i] = fresh[i];
 		server->changed_at_us = now;
 	}
+	for (int i = 0; i < DNS_TRANSPORTS; i++) {
+		uint64_t more = server->totals.queries[i] - before.queries[i];
+
+		queries += more;
+		table->other_queries[server->role][i] += server->label ? 0 : more;
+	}
 	table->evicted += server->totals.evicted - before.evicted;
 	table->malformed += server->totals.malformed - before.malformed;
 	dns_server_take_unanswered(table, server, server->totals.evicted - before.evicted);
-	queries = dns_queries(&server->totals) - dns_queries(&before);
 	server->slots[server->slot % DNS_SLOTS].queries += queries;
 	return queries;
-}
-
-struct dns_others dns_sum_others(const struct dns_server_table *table)
-{
-	struct dns_others sum = {0};
-	uint64_t *to = (uint64_t *)&sum.totals;
-
-	for (int role = 0; role < DNS_ROLES; role++)
-		for (size_t i = 0; i < TOTALS_WORDS; i++)
-			to[i] += ((const uint64_t *)&table->others[role])[i];
-	for (size_t i = 0; i < table->n; i++) {
-		if (table->servers[i]->label >= 0)
-			continue;
-		sum.pending += table->servers[i]->pending;
-		sum.servers += table->servers[i]->key.family != 0;
-	}
-	return sum;
 }
 
 void dns_server_take_unanswered(
@@ -229,40 +198,29 @@ static uint64_t weight(const struct dns_server_state *server)
 								    : dns_minute(server).queries;
 }
 
-/* A free label, else that of the least important server. */
-static struct dns_label *cheapest(struct dns_server_table *table)
+/* The least important server with a label. */
+static struct dns_server_state *cheapest(const struct dns_server_table *table)
 {
-	struct dns_label *least = &table->labels[0];
+	struct dns_server_state *least = NULL;
 
-	for (size_t i = 0; i < DNS_LABELS; i++) {
-		struct dns_label *label = &table->labels[i];
-		uint64_t its, best;
+	for (size_t i = 0; i < table->n; i++) {
+		struct dns_server_state *server = table->servers[i];
+		uint64_t its = weight(server), best = least ? weight(least) : 0;
 
-		if (!label->server)
-			return label;
-		its = weight(label->server);
-		best = weight(least->server);
-		if (its < best || (its == best && label->server->changed_at_us <
-							  least->server->changed_at_us))
-			least = label;
+		if (server->label &&
+			(!least || its < best ||
+				(its == best && server->changed_at_us < least->changed_at_us)))
+			least = server;
 	}
 	return least;
 }
 
-static void give(
-	struct dns_server_table *table, struct dns_label *label, struct dns_server_state *server)
-{
-	clear_label(label);
-	label->server = server;
-	server->label = (int)(label - table->labels);
-}
-
 void dns_label_offer(struct dns_server_table *table, struct dns_server_state *server)
 {
-	struct dns_label *label = cheapest(table);
-
-	if (!label->server && server->label < 0 && server->key.family != 0)
-		give(table, label, server);
+	if (table->n_labels == DNS_LABELS || server->label || server->key.family == 0)
+		return;
+	server->label = calloc(1, sizeof(*server->label));
+	table->n_labels += server->label != NULL;
 }
 
 /*
@@ -271,18 +229,29 @@ void dns_label_offer(struct dns_server_table *table, struct dns_server_state *se
  */
 void dns_label_assign(struct dns_server_table *table, uint64_t now)
 {
+	struct dns_server_state *least = NULL;
+
 	for (size_t i = 0; i < table->n; i++) {
 		struct dns_server_state *server = table->servers[i];
-		struct dns_label *label = cheapest(table);
-		uint64_t mine = weight(server), its = label->server ? weight(label->server) : 0;
+		uint64_t mine = weight(server), its;
 
-		if (server->label >= 0 || server->key.family == 0)
+		if (server->label || server->key.family == 0)
 			continue;
-		if (label->server ? mine > 2 * its + 60 ||
-					    (mine > 0 && its == 0 &&
-						    now - label->server->changed_at_us >
-							    LABEL_IDLE_US)
-				  : server->pinned || dns_queries(&server->totals) > 0)
-			give(table, label, server);
+		if (server->pinned || dns_queries(&server->totals) > 0)
+			dns_label_offer(table, server);
+		if (!server->label && !least)
+			least = cheapest(table);
+		if (server->label || !least)
+			continue;
+		its = weight(least);
+		if (mine <= 2 * its + 60 &&
+			(mine == 0 || its > 0 || now - least->changed_at_us <= LABEL_IDLE_US))
+			continue;
+		/* The counters go on from where they are: a sum over all series never falls. */
+		server->label = steal(least->label);
+		server->label->n_users = 0;
+		server->label->history = (struct history){0};
+		free(steal(server->label->names));
+		least = NULL;
 	}
 }

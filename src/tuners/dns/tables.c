@@ -7,9 +7,10 @@
 #include <linux/capability.h>
 #include <stdio.h>
 
-#define PER_SECOND                                                                          \
-	"used is the last full second, peak the busiest second so far, wherever it began, " \
-	"and hits are seconds over the budget."
+#define PER_SECOND                                                                               \
+	"used is the last full second, peak the busiest second so far, wherever it began, "      \
+	"and hits are seconds over the budget. Time is measured in sixteenths of a second: two " \
+	"bursts that are up to one more than a second apart may count as one."
 
 #define SEARCH                                                                                    \
 	"A pod's resolv.conf has a search list and ndots:5: a name with fewer than five dots is " \
@@ -152,7 +153,8 @@ static const struct reason answer_reasons[] = {
 };
 
 static const struct reason forwarder_reasons[] = {
-	{"few-forwarders", "At most one DNS forwarder on this node sends upstream."},
+	{"few-forwarders",
+		"At most one DNS forwarder on this node sends upstream, or together they send little."},
 	{"several-forwarders", "Several DNS forwarders on this node send upstream."},
 	{0},
 };
@@ -206,6 +208,9 @@ const struct metric_row dns_metric_rows[] = {
 	{"headroom_dns_over_budget_seconds_total", METRIC_COUNTER, "seconds",
 		"Seconds in which more was sent to the upstream than it allows this machine.",
 		{"server"}},
+	{"headroom_dns_encrypted_packets_total", METRIC_COUNTER, "packets",
+		"Packets to a server's TCP port 853: DNS over TLS, whose queries cannot be counted.",
+		{"server"}},
 	{"headroom_dns_search_expansions_total", METRIC_COUNTER, "queries",
 		"Queries for a name with a search domain added that does not exist.", {"role"}},
 	{"headroom_dns_lost_total", METRIC_COUNTER, NULL,
@@ -225,31 +230,36 @@ const struct capability_row dns_capabilities[] = {
 	{0},
 };
 
-static const struct {
-	const char *key, *unit, *brief;
-} budget_kinds[] = {{"budget/qps", "queries/s", ""}, {"budget/pps", "packets/s", " pps"},
-	{"budget/pending", "pending", " pend"}};
+/* The i-th of a server's budget; 0 without. */
+static double budget_number(const cJSON *server, int i)
+{
+	char path[32];
+
+	snprintf(path, sizeof(path), "budget/%s", dns_numbers[i].key);
+	return json_number_at(server, path);
+}
 
 /* "1024", "200 pps": the first of the kinds that is given. */
 static void write_budget_short(const cJSON *server, char *text, size_t size)
 {
+	static const char *const briefs[DNS_NUMBERS] = {"", " pps", " pend"};
+
 	copy_text(text, size, "-");
-	for (size_t i = ARRAY_SIZE(budget_kinds); i-- > 0;)
-		if (json_number_at(server, budget_kinds[i].key) > 0)
-			snprintf(text, size, "%.0f%s", json_number_at(server, budget_kinds[i].key),
-				budget_kinds[i].brief);
+	for (int i = DNS_NUMBERS - 1; i >= 0; i--)
+		if (budget_number(server, i) > 0)
+			snprintf(text, size, "%.0f%s", budget_number(server, i), briefs[i]);
 }
 
 /* "1000 queries/s, 200 pending". */
 static void write_budget(const cJSON *server, char *text, size_t size)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(budget_kinds); i++) {
-		double number = json_number_at(server, budget_kinds[i].key);
+	for (int i = 0; i < DNS_NUMBERS; i++) {
+		double number = budget_number(server, i);
 		size_t used = strlen(text);
 
 		if (number > 0)
 			snprintf(text + used, size - used, "%s%.0f %s", used > 0 ? ", " : "",
-				number, budget_kinds[i].unit);
+				number, dns_numbers[i].of);
 	}
 }
 
@@ -263,7 +273,7 @@ static const struct column server_columns[] = {
 	{.title = "Resolver", .heading = "server", .key = "server", .width = -15},
 	{.title = "Role", .heading = "role", .key = "role", .width = -8},
 	NUMBER("Queries a second", "q/s", "queries_per_second", 6, "budget/qps"),
-	NUMBER("Busiest second", "peak", "peak", 6, "budget/qps"),
+	NUMBER("Busiest second", "peak/s", "peak", 8, "budget/qps"),
 	{.title = "Budget", .format = COLUMN_NUMBER, .write = write_budget},
 	{.heading = "budget", .write = write_budget_short, .width = 9},
 	NUMBER("Pending", "pending", "pending", 8, "budget/pending"),
@@ -278,8 +288,19 @@ static const struct column server_columns[] = {
 		.key = "latency/p99",
 		.format = COLUMN_SECONDS,
 		.width = 7},
+	{.title = "Last hour", .key = "history", .format = COLUMN_HISTORY},
 	{.title = "Most queries", .key = "top/0/workload", .format = COLUMN_WORKLOAD},
 	{0},
 };
 
-const struct table_view dns_view = {.title = "DNS", .rows = "servers", .columns = server_columns};
+static bool is_idle(const cJSON *row)
+{
+	return json_at(row, "minute_queries") && json_number_at(row, "minute_queries") == 0 &&
+	       json_number_at(row, "pending") == 0;
+}
+
+const struct table_view dns_view = {.title = "DNS",
+	.rows = "servers",
+	.columns = server_columns,
+	.folds = is_idle,
+	.folded = "idle"};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tuners/dns/dns.h"
 #include "tuners/dns/sense.h"
 #include "tuners/table.h"
 
+#include "base/cleanup.h"
 #include "base/util.h"
 #include "base/worker.h"
 
@@ -11,72 +11,57 @@
 #include <stdlib.h>
 
 #define SAMPLE_EVERY_US (60 * USEC_PER_SEC)
-
-struct dns {
-	struct dns_sensor sensor;
-	struct dns_seen seen;
-	bool watch, load; /* the programs are wanted; they are still to be loaded */
-	uint64_t next_sample_us;
-	struct worker *loader; /* NULL when nothing is being loaded */
-	char why[TUNER_WHY_MAX];
-};
+#define ATTACH_EVERY_US (5 * USEC_PER_SEC)
 
 /* What may block: loading, which takes the verifier a tenth of a second or more, and the kubelet.
  */
 struct request {
 	struct host host;
-	bool load, kubelet;
+	bool load, attached, kubelet;
 	struct dns_bpf *bpf;
 	char why[TUNER_WHY_MAX];
 	struct kubelet_seen seen;
 };
 
-static int dns_open(const struct host *host, bool watch, void **self)
+static void *dns_open(const struct host *host, bool watch)
 {
-	struct dns *dns = calloc(1, sizeof(*dns));
-	int r;
+	struct dns_sensor *sensor = must(calloc(1, sizeof(*sensor)));
 
-	if (!dns)
-		return -ENOMEM;
-	dns->watch = dns->load = watch;
-	r = dns_sensor_open(&dns->sensor, host);
-	if (r < 0) {
-		free(dns);
-		return r;
-	}
-	dns->seen.table = &dns->sensor.table;
-	*self = dns;
-	return 0;
+	dns_sensor_open(sensor, host);
+	sensor->watch = sensor->load = watch;
+	return sensor;
 }
 
 static void *dns_sample_request(void *self, bool now)
 {
-	struct dns *dns = self;
+	struct dns_sensor *sensor = self;
 	struct request *request;
 
-	if (!dns->watch || (!now && now_us() < dns->next_sample_us))
+	if (!sensor->watch || (!now && now_us() < sensor->next_sample_us))
 		return NULL;
-	request = calloc(1, sizeof(*request));
-	if (!request)
-		return NULL;
-	request->host = *dns->sensor.host;
-	request->load = dns->load;
-	request->kubelet = dns->sensor.config.cluster_auto;
-	dns->load = false;
-	dns->next_sample_us = now_us() + SAMPLE_EVERY_US;
+	request = must(calloc(1, sizeof(*request)));
+	request->host = *sensor->host;
+	request->load = sensor->load;
+	request->bpf = steal(sensor->unattached);
+	request->kubelet = sensor->config.cluster_auto && !request->bpf;
+	sensor->load = false;
+	sensor->next_sample_us = now_us() + SAMPLE_EVERY_US;
 	return request;
 }
 
 static void dns_sample(void *data, const struct wait *wait)
 {
 	struct request *request = data;
+	int r = 0;
 
 	(void)wait; /* nothing waits for another program */
 	if (request->load)
-		request->bpf = dns_bpf_open(&request->host, request->why);
-	/* What was tried before it worked is no reason. */
+		request->bpf = dns_bpf_load(request->why);
 	if (request->bpf)
-		request->why[0] = '\0';
+		r = dns_bpf_attach(request->bpf, &request->host, request->why);
+	request->attached = request->bpf && r == 0;
+	if (r < 0 && r != -EPERM)
+		dns_bpf_close(steal(request->bpf));
 	if (request->kubelet)
 		kubelet_read(&request->host, &request->seen);
 }
@@ -84,16 +69,20 @@ static void dns_sample(void *data, const struct wait *wait)
 static void dns_sample_take(void *self, void *data)
 {
 	struct request *request = data;
-	struct dns *dns = self;
+	struct dns_sensor *sensor = self;
 
-	if (dns && request->load) {
-		copy_text(dns->why, sizeof(dns->why), request->why);
-		dns->sensor.bpf = steal(request->bpf);
+	if (sensor && (request->load || request->bpf))
+		copy_text(sensor->why, sizeof(sensor->why), request->why);
+	if (sensor && request->attached) {
+		sensor->bpf = steal(request->bpf);
+	} else if (sensor && request->bpf) {
+		sensor->unattached = steal(request->bpf);
+		sensor->next_sample_us = now_us() + ATTACH_EVERY_US;
 	}
-	if (dns) {
-		dns_host_env_take_kubelet(&dns->sensor.env, &request->seen.values);
+	if (sensor && request->kubelet) {
+		dns_host_env_take_kubelet(&sensor->env, &request->seen.values);
 		/* The next poll passes domains and addresses to the kernel. */
-		dns->sensor.refreshed_at_us = 0;
+		sensor->refreshed_at_us = 0;
 	}
 	dns_bpf_close(request->bpf);
 	/* Loading took megabytes for a moment. */
@@ -108,112 +97,64 @@ static void on_loaded(void *request, void *self)
 }
 
 /* The first sample has a thread of its own, with the privileges that the agent then gives up. */
-static int dns_attach(void *self, struct sd_event *event)
+static void dns_attach(void *self, struct sd_event *event)
 {
-	struct dns *dns = self;
-	void *request = dns_sample_request(dns, true);
+	struct dns_sensor *sensor = self;
+	void *request = dns_sample_request(sensor, true);
 	int r;
 
 	if (!request)
-		return 0;
-	r = worker_new(event, &dns->loader);
+		return;
+	r = worker_new(event, &sensor->loader);
 	if (r == 0)
-		r = worker_submit(dns->loader, dns_sample, on_loaded, request, dns);
-	if (r < 0)
-		dns_sample_take(NULL, request);
-	return r;
+		r = worker_submit(sensor->loader, dns_sample, on_loaded, request, sensor);
+	if (r >= 0)
+		return;
+	dns_sample_take(NULL, request);
+	snprintf(sensor->why, sizeof(sensor->why), "no thread to load BPF programs: %s",
+		strerror(-r));
 }
 
-static int dns_configure(void *self, const struct config *config)
+static void dns_configure(void *self, const struct config *config)
 {
-	struct dns *dns = self;
+	struct dns_sensor *sensor = self;
 
-	dns_config_read(&dns->sensor.config, config);
-	dns->sensor.refreshed_at_us = 0;
-	dns->next_sample_us = 0;
-	return 0;
+	dns_config_read(&sensor->config, config);
+	sensor->refreshed_at_us = sensor->next_sample_us = 0;
 }
 
 static void dns_sense_op(void *self)
 {
-	struct dns *dns = self;
+	struct dns_sensor *sensor = self;
 
-	if (dns->sensor.bpf || dns->why[0])
-		worker_free(steal(dns->loader));
-	dns_sense(&dns->sensor, &dns->seen, now_us());
+	if (sensor->bpf || sensor->why[0])
+		worker_free(steal(sensor->loader));
+	dns_sense(sensor, now_us());
 }
 
-static int dns_decide_op(
+static void dns_decide_op(
 	const void *self, const struct decide_input *input, void *memory, struct proposal *proposal)
 {
-	const struct dns *dns = self;
+	const struct dns_sensor *sensor = self;
 
-	return dns_decide(&dns->seen, memory, input, proposal);
+	dns_decide(&sensor->seen, memory, input, proposal);
 }
 
-static enum tuner_state dns_state(const void *self, char why[static TUNER_WHY_MAX])
+static void dns_explain(const void *self, char why[static TUNER_WHY_MAX])
 {
-	const struct dns *dns = self;
+	const struct dns_sensor *sensor = self;
 
-	copy_text(why, TUNER_WHY_MAX, dns->why);
-	return why[0] ? TUNER_DEGRADED : TUNER_ACTIVE;
-}
-
-static struct dns_report report_of(const struct dns *dns, const void *memory)
-{
-	static const struct dns_control none;
-	const struct dns_server_table *table = &dns->sensor.table;
-	const struct dns_control *control =
-		dns->seen.watched ? dns_bpf_control(dns->sensor.bpf) : &none;
-
-	return (struct dns_report){
-		.seen = &dns->seen,
-		.memory = memory,
-		.losses =
-			{
-				/* Messages of servers, and queries of clients, without a slot. */
-				{"servers", control->lost_servers},
-				{"rows", control->lost_rows},
-				/* Queries whose slot another took before an answer came. */
-				{"pending", table->evicted},
-				/* Polls that were too late to tell seconds apart. */
-				{"looks", dns->sensor.coarse},
-				/* TCP: where a message begins was not known. */
-				{"streams", control->resyncs + control->cut},
-				{"fragments", control->fragments},
-				{"malformed", table->malformed},
-				/* Link-local packets whose source found no slot. */
-				{"sources", control->lost_sources},
-			},
-		.cloud = dns->sensor.env.cloud,
-		.names = dns->sensor.config.names,
-	};
-}
-
-static void dns_metrics(const void *self, const void *memory, struct metric_sink *sink)
-{
-	const struct dns *dns = self;
-	struct dns_report report = report_of(dns, memory);
-
-	if (dns->seen.watched)
-		dns_put_metrics(sink, &report);
-}
-
-static struct cJSON *dns_document(const void *self, const void *memory, bool trusted)
-{
-	struct dns_report report = report_of(self, memory);
-
-	report.trusted = trusted;
-	return dns_make_document(&report);
+	copy_text(why, TUNER_WHY_MAX, sensor->why);
 }
 
 static void dns_close(void *self)
 {
-	struct dns *dns = self;
+	struct dns_sensor *sensor = self;
 
-	worker_free(dns->loader);
-	dns_sensor_close(&dns->sensor);
-	free(dns);
+	worker_free(sensor->loader);
+	dns_bpf_close(sensor->unattached);
+	dns_sensor_close(sensor);
+	free(sensor);
 }
 
 const struct tuner_ops dns_tuner = {
@@ -237,10 +178,10 @@ const struct tuner_ops dns_tuner = {
 	.memory_size = sizeof(struct dns_memory),
 	.memory_clear = dns_memory_clear,
 	.decide = dns_decide_op,
-	.state = dns_state,
+	.explain = dns_explain,
 	.document_name = "dns",
-	.document = dns_document,
+	.document = dns_make_document,
 	.view = &dns_view,
-	.metrics = dns_metrics,
+	.metrics = dns_put_metrics,
 	.close = dns_close,
 };

@@ -10,11 +10,7 @@
 /* Images that a node may have to pull when it starts: what the advice assumes. */
 #define START_IMAGES 60
 
-/* The kubelet reads the file at its next start; headroom never restarts it. */
-static const struct file_edit own_edit = {
-	.text = kubelet_own_text,
-	.service = {.activation = ACTIVATE_NOTHING, .unit = "kubelet.service"},
-};
+#define FEW_PULLS 3 /* below this many at once, pulls wait for each other */
 
 static bool is_serial(const struct kubelet_values *values)
 {
@@ -55,45 +51,45 @@ static const struct kubelet_values *running_values(const struct kubelet_seen *se
 	return seen->others_run ? &seen->others : NULL;
 }
 
-static int decide_setting(const struct kubelet_seen *seen, const struct kubelet_config *config,
-	struct proposal *proposal)
+static void decide_setting(const struct kubelet *kubelet, struct proposal *proposal)
 {
+	const struct kubelet_seen *seen = &kubelet->seen;
 	const struct kubelet_values *running = running_values(seen);
-	struct file_want *want = proposal_file(proposal);
+	struct want *want = proposal_file(proposal, kubelet_own_text);
+	struct file_change *file = want->file;
 
-	if (!want)
-		return -ENOMEM;
 	copy_text(want->name, sizeof(want->name), KUBELET_SETTING);
-	want->target = (struct file_target){.format = EDIT_OWN};
-	copy_text(want->target.path, sizeof(want->target.path), seen->config);
+	file->target.format = EDIT_OWN;
+	copy_text(file->target.path, sizeof(file->target.path), seen->config);
 	if (running)
 		copy_text(want->actual, sizeof(want->actual),
 			running->field[KUBELET_SERIALIZE_IMAGE_PULLS].text);
 	want->reason = "kept";
 	/* Nothing is written where the others' files say the same already. */
-	if (!config->manage || kubelet_unmanageable(seen) ||
+	if (!kubelet->manage || kubelet_unmanageable(seen) ||
 		(!is_serial(&seen->others) && seen->own == KUBELET_OWN_MISSING))
-		return 0;
-	if (snprintf(want->target.path, sizeof(want->target.path), "%s/%s", seen->config_dir,
-		    KUBELET_OWN_FILE) >= (int)sizeof(want->target.path)) {
+		return;
+	if (snprintf(file->target.path, sizeof(file->target.path), "%s/%s", seen->config_dir,
+		    KUBELET_OWN_FILE) >= (int)sizeof(file->target.path)) {
 		want->error = -ENAMETOOLONG;
-		return 0;
+		return;
 	}
 	want->reason = "configured";
-	want->edit = &own_edit;
+	/* The kubelet reads the file at its next start; headroom never restarts it. */
+	file->edit.service =
+		(struct service){.activation = ACTIVATE_NOTHING, .unit = "kubelet.service"};
 	copy_text(want->wanted, sizeof(want->wanted), "false");
 	if (seen->own == KUBELET_OWN_WRITTEN)
-		copy_text(want->on_disk, sizeof(want->on_disk), "false");
+		copy_text(file->on_disk, sizeof(file->on_disk), "false");
 	else if (seen->own == KUBELET_OWN_OTHER)
-		copy_text(want->on_disk, sizeof(want->on_disk), "another text");
-	return 0;
+		copy_text(file->on_disk, sizeof(file->on_disk), "another text");
 }
 
 static bool is_problem(const struct kubelet_values *values)
 {
 	uint64_t most = number_of(values, KUBELET_MAX_PARALLEL_IMAGE_PULLS);
 
-	return is_serial(values) || (most > 0 && most < KUBELET_FEW_PULLS);
+	return is_serial(values) || (most > 0 && most < FEW_PULLS);
 }
 
 /* "serializeImagePulls is true (by default)", with where it was given, and the cure. */
@@ -104,77 +100,61 @@ static void describe_problem(const struct kubelet_seen *seen, const struct kubel
 	enum kubelet_field field =
 		serial ? KUBELET_SERIALIZE_IMAGE_PULLS : KUBELET_MAX_PARALLEL_IMAGE_PULLS;
 	const struct kubelet_value *value = &values->field[field];
-	char from[160] = "by default", cure[256];
 
+	condition_raise(condition, serial ? "serial-pulls" : "few-parallel-pulls", "%s is %s (",
+		kubelet_fields[field].name, value->text);
 	if (value->origin == KUBELET_FILE)
-		snprintf(from, sizeof(from), "%.120s:%u", value->file, value->line);
+		condition_append(condition, "%.120s:%u)", value->file, value->line);
 	else if (value->origin == KUBELET_FLAG)
-		snprintf(from, sizeof(from), "by the flag --%s", kubelet_fields[field].flag);
+		condition_append(condition, "by the flag --%s)", kubelet_fields[field].flag);
+	else
+		condition_append(condition, "by default)");
 	if (is_problem(&seen->values))
-		snprintf(cure, sizeof(cure),
+		condition_append(condition,
 			": set serializeImagePulls: false and maxParallelImagePulls: 5 or more in "
 			"%.80s, and restart the kubelet",
 			seen->config[0] ? seen->config : "its configuration");
 	else
-		snprintf(cure, sizeof(cure),
+		condition_append(condition,
 			" for the running kubelet; its files say otherwise now: restart the "
 			"kubelet");
-	condition->status = CONDITION_TRUE;
-	condition->reason = serial ? "serial-pulls" : "few-parallel-pulls";
-	snprintf(condition->message, sizeof(condition->message), "%s is %s (%s)%s",
-		kubelet_fields[field].name, value->text, from, cure);
 }
 
-static void describe_pulls(const struct kubelet_values *values, struct condition_reading *condition)
-{
-	uint64_t most = number_of(values, KUBELET_MAX_PARALLEL_IMAGE_PULLS);
-
-	condition->status = CONDITION_FALSE;
-	condition->reason = "parallel-pulls";
-	if (most > 0)
-		snprintf(condition->message, sizeof(condition->message),
-			"the kubelet pulls up to %" PRIu64 " images at once", most);
-	else
-		copy_text(condition->message, sizeof(condition->message),
-			"the kubelet pulls any number of images at once");
-}
-
-static int decide_condition(const struct kubelet_seen *seen, struct proposal *proposal)
+static void decide_condition(const struct kubelet_seen *seen, struct proposal *proposal)
 {
 	const struct kubelet_values *running = running_values(seen);
 	const struct kubelet_values *values = running ? running : &seen->values;
-	struct condition_reading *condition = proposal_condition(proposal);
+	struct condition_reading *condition =
+		proposal_condition(proposal, kubelet_conditions, "parallel-pulls");
 
-	if (!condition)
-		return -ENOMEM;
-	condition->type = &kubelet_conditions[KUBELET_SERIAL_PULLS];
-	condition->status = CONDITION_UNKNOWN;
 	if (seen->presence == KUBELET_ABSENT) {
+		condition->status = CONDITION_UNKNOWN;
 		condition->reason = "no-kubelet";
-		copy_text(condition->message, sizeof(condition->message),
-			"no kubelet was found on this node");
+		condition_append(condition, "no kubelet was found on this node");
 	} else if (seen->why[0]) {
+		condition->status = CONDITION_UNKNOWN;
 		condition->reason = "kubelet-config-unreadable";
-		copy_text(condition->message, sizeof(condition->message), seen->why);
+		condition_append(condition, "%s", seen->why);
 	} else if (is_problem(values)) {
 		describe_problem(seen, values, condition);
+	} else if (number_of(values, KUBELET_MAX_PARALLEL_IMAGE_PULLS) > 0) {
+		condition_append(condition, "the kubelet pulls up to %s images at once",
+			values->field[KUBELET_MAX_PARALLEL_IMAGE_PULLS].text);
 	} else {
-		describe_pulls(values, condition);
+		condition_append(condition, "the kubelet pulls any number of images at once");
 	}
-	return 0;
 }
 
-int kubelet_decide(const struct kubelet_seen *seen, const struct kubelet_config *config,
-	struct proposal *proposal)
+void kubelet_decide(
+	const void *self, const struct decide_input *input, void *memory, struct proposal *proposal)
 {
-	/* What a broken file means nobody knows: nothing is written beside it. */
-	if (seen->presence != KUBELET_ABSENT && seen->why[0] == '\0') {
-		int r = decide_setting(seen, config, proposal);
+	const struct kubelet *kubelet = self;
 
-		if (r < 0)
-			return r;
-	}
-	return decide_condition(seen, proposal);
+	(void)input, (void)memory;
+	/* The meaning of a broken file is unknown: nothing is written beside it. */
+	if (kubelet->seen.presence != KUBELET_ABSENT && kubelet->seen.why[0] == '\0')
+		decide_setting(kubelet, proposal);
+	decide_condition(&kubelet->seen, proposal);
 }
 
 size_t kubelet_advise(const struct kubelet_seen *seen,

@@ -3,6 +3,7 @@
 
 #include "base/util.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -44,8 +45,7 @@
 
 /* One family at one moment, from what was seen to what is wanted. */
 struct family {
-	int af;
-	const char *name; /* "ipv4" */
+	const struct neighbor_family_row *row;
 	const struct neighbor_table_seen *table;
 	const struct neighbor *neighbor;
 	const struct decide_input *input;
@@ -106,7 +106,7 @@ static const struct value_record *record_of(const struct family *family, int i)
 {
 	char name[SETTING_NAME_MAX];
 
-	neightbl_threshold_name(family->af, i + 1, name);
+	neightbl_threshold_name(family->row->af, i + 1, name);
 	return value_record_find(family->input->values, family->input->n_values, name);
 }
 
@@ -190,85 +190,147 @@ static void remember(const struct neighbor_table_seen *table, struct neighbor_fa
 			   max * (memory->pressure ? PRESSURE_ENDS : PRESSURE_BEGINS);
 }
 
-static int add_values(const struct family *family, struct proposal *proposal)
+static void add_values(const struct family *family, const bool requested[static NEIGHBOR_LEVELS],
+	struct proposal *proposal)
 {
 	for (int i = 0; i < NEIGHBOR_LEVELS; i++) {
-		struct value_want *want = proposal_value(proposal);
+		struct want *want = proposal_value(proposal);
 
-		if (!want)
-			return -ENOMEM;
-		neightbl_threshold_name(family->af, i + 1, want->name);
+		neightbl_threshold_name(family->row->af, i + 1, want->name);
 		want->target = (struct value_target){
-			.kind = VALUE_NEIGHTBL, .family = family->af, .level = i + 1};
+			.kind = VALUE_NEIGHTBL, .family = family->row->af, .level = i + 1};
 		snprintf(want->target.path, sizeof(want->target.path),
-			"/proc/sys/net/%s/neigh/default/gc_thresh%d", family->name, i + 1);
+			"/proc/sys/net/%s/neigh/default/gc_thresh%d", family->row->name, i + 1);
 		copy_text(want->actual, SETTING_VALUE_MAX, family->table->threshold[i]);
 		if (family->wanted[i] != KEEP)
 			snprintf(want->wanted, SETTING_VALUE_MAX, "%" PRId64, family->wanted[i]);
 		want->error = family->table->threshold_error[i];
 		want->reason = family->reason[i] ? family->reason[i] : "kept";
 		want->grown = family->grown && i > 0;
+		want->requested = requested[i];
 	}
-	return 0;
 }
 
-static int add_limit(const struct family *family, struct proposal *proposal)
+static void add_limit(const struct family *family, struct proposal *proposal)
 {
 	const struct neighbor_table_seen *table = family->table;
 	struct limit_reading *limit = proposal_limit(proposal);
 
-	if (!limit)
-		return -ENOMEM;
-	snprintf(limit->name, sizeof(limit->name), "neighbor/%s", family->name);
+	snprintf(limit->name, sizeof(limit->name), "neighbor/%s", family->row->name);
 	limit->unit = "entries";
 	limit->used = table->collectable;
 	limit->max = neighbor_table_max(table);
 	limit->hits = table->stats.table_fulls;
 	limit->upper_bound = !table->exact;
+	if (family->memory->refused_lately > 0)
+		limit->condition = &neighbor_conditions[NEIGHBOR_TABLE_OVERFLOW];
+	else if (family->memory->pressure || family->memory->at_ceiling)
+		limit->condition = &neighbor_conditions[NEIGHBOR_TABLE_PRESSURE];
 	limit->n_top = table->n_top;
 	memcpy(limit->top, table->top, sizeof(limit->top));
-	return 0;
 }
 
-static int decide_family(
-	struct family *family, enum neighbor_family which, struct proposal *proposal)
+/* One condition is of both families: what there is to report of each, joined. */
+static void add_pressure(struct condition_reading *condition,
+	const struct neighbor_family_row *family, const struct neighbor_table_seen *table,
+	const struct neighbor_family_memory *memory)
 {
-	const struct neighbor_config *config = &family->neighbor->config;
-	bool readable =
-		family->table->stats_error == 0 && family->table->threshold_error[LAST] == 0;
-	int r;
+	char user[256];
 
-	if (!config->families[which].keep)
-		want_configured(family, config->families[which].threshold);
-	if (config->grow && readable)
-		want_growth(family);
-	if (readable)
-		remember(family->table, family->memory, family->input->now_us);
-	r = add_values(family, proposal);
-	return r < 0 || !readable ? r : add_limit(family, proposal);
+	if (!memory->pressure && !memory->at_ceiling)
+		return;
+	condition_raise(condition, memory->at_ceiling ? "at-ceiling" : "near-full",
+		"%s: %" PRIu64 " of %" PRIu64 " %s%s", family->name, table->collectable,
+		neighbor_table_max(table),
+		table->exact ? "collectable entries" : "entries, an upper bound",
+		memory->at_ceiling ? ", and growth has reached neighbor.ceiling" : "");
+	if (table->n_top == 0)
+		return;
+	workload_describe(&table->top[0].workload, user, sizeof(user));
+	condition_append(condition, ", most of them, %" PRIu64 ", of %s", table->top[0].used, user);
 }
 
-int neighbor_decide(
+static void add_overflow(struct condition_reading *condition,
+	const struct neighbor_family_row *family, const struct neighbor_table_seen *table,
+	const struct neighbor_family_memory *memory)
+{
+	const struct neighbor_refusal *last = &table->last;
+	char address[INET6_ADDRSTRLEN] = "?", owner[256];
+
+	if (memory->refused_lately == 0)
+		return;
+	condition_raise(condition, "entries-refused",
+		"%s: %" PRIu64 " refused in the last five minutes", family->name,
+		memory->refused_lately);
+	if (!last->netns)
+		return;
+	inet_ntop(family->af, last->address, address, sizeof(address));
+	workload_describe(&table->last_owner, owner, sizeof(owner));
+	condition_append(condition, ", the last one %s on %.16s in network namespace %u of %s",
+		address, last->device, last->netns, owner);
+}
+
+/* Of both tables, from what was just remembered. */
+static void add_conditions(const struct neighbor *neighbor, const struct neighbor_memory *memory,
+	struct proposal *proposal)
+{
+	struct condition_reading readings[] = {
+		{.type = &neighbor_conditions[NEIGHBOR_TABLE_PRESSURE], .reason = "within-limit"},
+		{.type = &neighbor_conditions[NEIGHBOR_TABLE_OVERFLOW], .reason = "within-limit"},
+	};
+	bool unknown = false;
+
+	for (int i = 0; i < NEIGHBOR_FAMILIES; i++) {
+		const struct neighbor_table_seen *table = &neighbor->tables[i];
+
+		if (table->stats_error == 0) {
+			add_pressure(
+				&readings[0], &neighbor_families[i], table, &memory->families[i]);
+			add_overflow(
+				&readings[1], &neighbor_families[i], table, &memory->families[i]);
+		} else if (i == NEIGHBOR_IPV4 || table->stats_error != -ENOENT ||
+			   table->threshold_error[LAST] != -ENOENT) {
+			/* All but a kernel without IPv6, or one booted with ipv6.disable=1. */
+			unknown = true;
+		}
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(readings); i++) {
+		if (unknown && readings[i].status == CONDITION_FALSE) {
+			readings[i].status = CONDITION_UNKNOWN;
+			readings[i].reason = "counters-unavailable";
+		}
+		*proposal_condition(proposal, NULL, NULL) = readings[i];
+	}
+}
+
+void neighbor_decide(
 	const void *self, const struct decide_input *input, void *data, struct proposal *proposal)
 {
 	const struct neighbor *neighbor = self;
+	const struct neighbor_config *config = &neighbor->config;
 	struct neighbor_memory *memory = data;
 
 	for (int i = 0; i < NEIGHBOR_FAMILIES; i++) {
-		enum neighbor_family which = (enum neighbor_family)i;
+		const struct neighbor_table_seen *table = &neighbor->tables[i];
+		bool readable = table->stats_error == 0 && table->threshold_error[LAST] == 0;
 		struct family family = {
-			.af = neighbor_address_family(which),
-			.name = neighbor_family_name(which),
-			.table = &neighbor->tables[i],
+			.row = &neighbor_families[i],
+			.table = table,
 			.neighbor = neighbor,
 			.input = input,
 			.memory = &memory->families[i],
 			.wanted = {KEEP, KEEP, KEEP},
 		};
-		int r = decide_family(&family, which, proposal);
 
-		if (r < 0)
-			return r;
+		if (!config->families[i].keep)
+			want_configured(&family, config->families[i].threshold);
+		if (config->grow && readable)
+			want_growth(&family);
+		add_values(&family, config->families[i].requested, proposal);
+		if (!readable)
+			continue;
+		remember(table, family.memory, input->now_us);
+		add_limit(&family, proposal);
 	}
-	return neighbor_decide_conditions(neighbor, memory, proposal);
+	add_conditions(neighbor, memory, proposal);
 }

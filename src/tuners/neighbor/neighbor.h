@@ -9,6 +9,7 @@
 
 #include "kernel/host.h"
 #include "kernel/neightbl.h"
+#include "workload/netns.h"
 
 #include <headroom/bpf/neighbor.h>
 #include <headroom/tuner.h>
@@ -35,6 +36,7 @@ struct neighbor_config {
 	struct {
 		bool keep;
 		uint64_t threshold[NEIGHBOR_LEVELS];
+		bool requested[NEIGHBOR_LEVELS]; /* a file says it */
 	} families[NEIGHBOR_FAMILIES];
 	bool lower;
 	bool grow;
@@ -42,8 +44,34 @@ struct neighbor_config {
 };
 
 struct neighbor_bpf_object;
-struct neighbor_users;
 struct ring_buffer;
+
+/* What one namespace and device, or after merging one namespace, has in a table. */
+struct neighbor_row {
+	struct neighbor_key key;
+	int64_t used;
+};
+
+/*
+ * Who uses the neighbour tables. BPF counts what is created and removed by network namespace and
+ * device from the moment it is attached; what was there before is counted once by walking the
+ * kernel's table, and again whenever the sum does not match the kernel's own.
+ */
+struct neighbor_users {
+	struct neighbor_bpf_object *object;
+	struct netns_owners *owners;
+	struct neighbor_row *rows; /* by namespace, largest first */
+	size_t n, allocated;
+	uint64_t started_at_us, counted_at_us, next_walk_us;
+	bool wrong;      /* the last sum did not match */
+	uint64_t events; /* created, removed and refused at the last count */
+	struct netns_event refusals[NEIGHBOR_FAMILIES]; /* the last of each family */
+	uint64_t refused[NEIGHBOR_FAMILIES];            /* how many there were by then */
+};
+
+/* A table that once was large keeps its buckets: walking it can take a quarter of a second, which
+ * waits until the agent has started. */
+#define NEIGHBOR_START_US (200 * USEC_PER_MSEC)
 
 struct neighbor {
 	const struct host *host;
@@ -53,14 +81,14 @@ struct neighbor {
 	bool once; /* a command polls only once, without BPF */
 	struct kept_file thresholds[NEIGHBOR_FAMILIES][NEIGHBOR_LEVELS];
 	struct kept_file stats[NEIGHBOR_FAMILIES];
-	char *scratch; /* for a statistics file: a line for each CPU */
-	size_t scratch_size;
 	struct neighbor_bpf_object *bpf; /* NULL without; the two below go with it */
 	struct ring_buffer *ring;        /* of wake-ups */
-	struct neighbor_users *users;
+	struct neighbor_users users;
 	bool woken;                    /* since the last poll */
 	char bpf_why[TUNER_WHY_MAX];   /* empty when BPF runs or was not asked for */
 	char write_why[TUNER_WHY_MAX]; /* empty when thresholds can be written */
+	size_t scratch_size;
+	char scratch[]; /* for a statistics file: a line for each CPU */
 };
 
 /* What decide() remembers of one family from one poll to the next. Zeroed at the start. */
@@ -82,14 +110,17 @@ struct neighbor_memory {
 	struct neighbor_family_memory families[NEIGHBOR_FAMILIES];
 };
 
-/* AF_INET for NEIGHBOR_IPV4, AF_INET6 for NEIGHBOR_IPV6. */
-int neighbor_address_family(enum neighbor_family family);
-const char *neighbor_family_name(enum neighbor_family family); /* "ipv4" */
+struct neighbor_family_row {
+	int af;
+	const char *name;
+};
+
+extern const struct neighbor_family_row neighbor_families[NEIGHBOR_FAMILIES];
 
 /* Members of struct tuner_ops. */
-int neighbor_open(const struct host *host, bool watch, void **self);
+void *neighbor_open(const struct host *host, bool watch);
 void neighbor_sense(void *self);
-int neighbor_decide(const void *self, const struct decide_input *input, void *memory,
+void neighbor_decide(const void *self, const struct decide_input *input, void *memory,
 	struct proposal *proposal);
 void neighbor_arm(void *self, const void *memory);
 int neighbor_event_fd(const void *self);
@@ -97,9 +128,20 @@ void neighbor_drain(void *self);
 uint64_t neighbor_next_poll_us(const void *self, const void *memory);
 void neighbor_close(void *self);
 
-/* The conditions of both families, from what neighbor_decide has just remembered. 0 or -ENOMEM. */
-int neighbor_decide_conditions(const struct neighbor *neighbor,
-	const struct neighbor_memory *memory, struct proposal *proposal);
+/* users.c. Has the kernel refresh the collectable counts of the records. False: they only count
+ * events. */
+bool neighbor_users_sample(struct neighbor_bpf_object *object);
+
+/* Counts again when something happened and the last count is two seconds old. */
+void neighbor_users_update(struct neighbor_users *users, uint64_t now_us);
+
+/* The largest users of a family, largest first; how many there are. */
+unsigned neighbor_users_top(const struct neighbor_users *users, enum neighbor_family family,
+	struct limit_user top[static LIMIT_TOP_MAX]);
+
+/* Who wanted the entry that was refused last: the owner of its network namespace at that time. */
+struct workload neighbor_users_refused(
+	struct neighbor_users *users, enum neighbor_family family, uint64_t now_us);
 
 /* gc_thresh3 as a number; 0 when it was not read. */
 uint64_t neighbor_table_max(const struct neighbor_table_seen *table);
@@ -114,12 +156,7 @@ uint64_t neighbor_ceiling(const struct neighbor_config *config, uint64_t memory_
 uint64_t neighbor_grow(const struct neighbor_table_seen *table, uint64_t from, uint64_t ceiling,
 	struct neighbor_family_memory *memory, uint64_t now_us);
 
-extern const struct limit_row neighbor_limits[];
-extern const struct explanation neighbor_explanations[];
 extern const struct condition_type neighbor_conditions[];
-extern const struct reason neighbor_reasons[];
-extern const struct metric_row neighbor_metric_rows[];
-extern const struct capability_row neighbor_capabilities[];
 
 enum { NEIGHBOR_TABLE_PRESSURE, NEIGHBOR_TABLE_OVERFLOW };
 

@@ -3,9 +3,7 @@
 
 #include "base/util.h"
 #include "kernel/bpf.h"
-#include "kernel/capability.h"
-#include "kernel/sysctl.h"
-#include "tuners/neighbor/users.h"
+#include "kernel/host.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -19,15 +17,10 @@
 /* A line of /proc/net/stat/arp_cache: 13 columns of at most 17 characters. One is the header. */
 #define STAT_LINE 256
 
-int neighbor_address_family(enum neighbor_family family)
-{
-	return family == NEIGHBOR_IPV4 ? AF_INET : AF_INET6;
-}
-
-const char *neighbor_family_name(enum neighbor_family family)
-{
-	return family == NEIGHBOR_IPV4 ? "ipv4" : "ipv6";
-}
+const struct neighbor_family_row neighbor_families[NEIGHBOR_FAMILIES] = {
+	[NEIGHBOR_IPV4] = {AF_INET, "ipv4"},
+	[NEIGHBOR_IPV6] = {AF_INET6, "ipv6"},
+};
 
 static int ignore_record(void *userdata, void *data, size_t size)
 {
@@ -50,14 +43,16 @@ static int open_bpf(struct neighbor *neighbor)
 		bpf_map__fd(neighbor->bpf->maps.wakeups), ignore_record, NULL, NULL);
 	if (!neighbor->ring)
 		return -errno;
-	neighbor->users = neighbor_users_open(neighbor->bpf, neighbor->host);
-	return neighbor->users ? 0 : -ENOMEM;
+	neighbor->users.object = neighbor->bpf;
+	neighbor->users.owners = netns_owners_open(neighbor->host);
+	return neighbor->users.owners ? 0 : -ENOMEM;
 }
 
 static void close_bpf(struct neighbor *neighbor)
 {
-	if (neighbor->users)
-		neighbor_users_close(steal(neighbor->users));
+	if (neighbor->users.owners)
+		netns_owners_close(steal(neighbor->users.owners));
+	free(steal(neighbor->users.rows));
 	ring_buffer__free(steal(neighbor->ring));
 	neighbor_bpf_object__destroy(steal(neighbor->bpf));
 }
@@ -82,26 +77,19 @@ static void probe_writing(struct neighbor *neighbor)
 			strerror(EPERM), path, strerror(-r));
 }
 
-int neighbor_open(const struct host *host, bool watch, void **self)
+void *neighbor_open(const struct host *host, bool watch)
 {
 	size_t scratch_size = STAT_LINE * (size_t)(MAX(sysconf(_SC_NPROCESSORS_CONF), 1) + 1);
-	struct neighbor *neighbor = calloc(1, sizeof(*neighbor));
-	char *scratch = malloc(scratch_size);
+	struct neighbor *neighbor = must(calloc(1, sizeof(*neighbor) + scratch_size));
 	int r;
 
-	if (!neighbor || !scratch) {
-		free(neighbor);
-		free(scratch);
-		return -ENOMEM;
-	}
 	neighbor->host = host;
 	neighbor->once = !watch;
 	neighbor->memory_bytes =
 		(uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-	neighbor->scratch = scratch;
 	neighbor->scratch_size = scratch_size;
 	for (int family = 0; family < NEIGHBOR_FAMILIES; family++) {
-		int af = neighbor_address_family((enum neighbor_family)family);
+		int af = neighbor_families[family].af;
 
 		for (int i = 0; i < NEIGHBOR_LEVELS; i++) {
 			struct kept_file *file = &neighbor->thresholds[family][i];
@@ -120,8 +108,7 @@ int neighbor_open(const struct host *host, bool watch, void **self)
 		bpf_explain_failure(r, neighbor->bpf_why, TUNER_WHY_MAX);
 		close_bpf(neighbor);
 	}
-	*self = neighbor;
-	return 0;
+	return neighbor;
 }
 
 void neighbor_close(void *self)
@@ -134,7 +121,6 @@ void neighbor_close(void *self)
 		kept_close(&neighbor->stats[family]);
 	}
 	close_bpf(neighbor);
-	free(neighbor->scratch);
 	free(neighbor);
 }
 
@@ -145,7 +131,7 @@ static void sense_bpf(struct neighbor *neighbor, uint64_t now)
 	bool sampled = neighbor_users_sample(neighbor->bpf);
 
 	if (!neighbor->woken)
-		neighbor_users_update(neighbor->users, now);
+		neighbor_users_update(&neighbor->users, now);
 	neighbor->woken = false;
 	for (int family = 0; family < NEIGHBOR_FAMILIES; family++) {
 		const struct neighbor_record *record = &neighbor->bpf->bss->records[family];
@@ -158,9 +144,9 @@ static void sense_bpf(struct neighbor *neighbor, uint64_t now)
 		table->refused = record->refused;
 		table->last = record->last;
 		table->last_owner =
-			neighbor_users_refused(neighbor->users, (enum neighbor_family)family, now);
+			neighbor_users_refused(&neighbor->users, (enum neighbor_family)family, now);
 		table->n_top = neighbor_users_top(
-			neighbor->users, (enum neighbor_family)family, table->top);
+			&neighbor->users, (enum neighbor_family)family, table->top);
 	}
 }
 
@@ -223,8 +209,8 @@ uint64_t neighbor_next_poll_us(const void *self, const void *memory)
 	uint64_t delay = 0;
 
 	(void)memory;
-	if (neighbor->users)
-		return neighbor_users_next_poll_us(neighbor->users);
+	if (neighbor->bpf)
+		return neighbor->users.counted_at_us == 0 ? NEIGHBOR_START_US : 0;
 	for (int family = 0; neighbor->config.grow && family < NEIGHBOR_FAMILIES; family++) {
 		uint64_t used = neighbor->tables[family].collectable;
 		uint64_t max = neighbor_table_max(&neighbor->tables[family]);

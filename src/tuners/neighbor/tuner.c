@@ -7,6 +7,7 @@
 #include "config/config.h"
 
 #include <inttypes.h>
+#include <linux/capability.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -16,32 +17,32 @@ static const char *const ceiling_words[] = {"auto", NULL};
 #define THRESHOLD(family, level, preset, help)                                           \
 	{                                                                                \
 		"neighbor." family ".gc_thresh" level, OPTION_COUNT, 0, INT32_MAX, NULL, \
-			"entries", preset, help, NULL                                    \
+			"entries", preset, help, NULL, NULL                              \
 	}
-#define FAMILY(family)                                                                       \
-	{"neighbor." family, OPTION_CHOICE, 0, 0, keep_words, NULL, NULL,                    \
-		"keep, in place of the three thresholds: leave what the node has.", NULL},   \
-		THRESHOLD(family, "1", "80000",                                              \
-			"Below this many entries the kernel collects nothing."),             \
-		THRESHOLD(family, "2", "90000",                                              \
-			"Above this many entries a new one forces a collection, every five " \
-			"seconds."),                                                         \
-		THRESHOLD(family, "3", "100000",                                             \
+#define FAMILY(family)                                                                           \
+	{"neighbor." family, OPTION_CHOICE, 0, 0, keep_words, NULL, NULL,                        \
+		"keep, in place of the three thresholds: leave what the node has.", NULL, NULL}, \
+		THRESHOLD(family, "1", "80000",                                                  \
+			"Below this many entries the kernel collects nothing."),                 \
+		THRESHOLD(family, "2", "90000",                                                  \
+			"Above this many entries a new one forces a collection, every five "     \
+			"seconds."),                                                             \
+		THRESHOLD(family, "3", "100000",                                                 \
 			"With this many collectable entries the kernel refuses any new one.")
 
 const struct config_option neighbor_options[] = {
-	{"neighbor.mode", OPTION_CHOICE, 0, 0, tuner_mode_words, NULL, NULL,
-		"This tuner's own mode; empty: the agent's.", NULL},
+	MODE_OPTION("neighbor"),
 	FAMILY("ipv4"),
 	FAMILY("ipv6"),
 	{"neighbor.lower", OPTION_BOOL, 0, 0, NULL, NULL, "false",
-		"Also set thresholds that are below what the administrator had.", NULL},
+		"Also set thresholds that are below what the administrator had.", NULL, NULL},
 	{"neighbor.grow", OPTION_BOOL, 0, 0, NULL, NULL, "true",
-		"Raise gc_thresh2 and gc_thresh3 while a table fills, before it is full.", NULL},
+		"Raise gc_thresh2 and gc_thresh3 while a table fills, before it is full.", NULL,
+		NULL},
 	{"neighbor.ceiling", OPTION_COUNT, 1, INT32_MAX, ceiling_words, "entries", "auto",
 		"Growth never raises gc_thresh3 above this; auto: 1 % of memory at 512 bytes an "
 		"entry, at most 1048576.",
-		NULL},
+		NULL, NULL},
 	{0},
 };
 
@@ -49,6 +50,99 @@ static const char *const neighbor_owned[] = {
 	"net.ipv4.neigh.default.gc_thresh*",
 	"net.ipv6.neigh.default.gc_thresh*",
 	NULL,
+};
+
+static const struct limit_row limits[] = {
+	{
+		.name = "neighbor/ipv4",
+		.unit = "entries",
+		.help = "Collectable entries of the IPv4 neighbour (ARP) table, one table for all network "
+			"namespaces of the kernel. When it is full, packets to new addresses are dropped.",
+		.def = "gc_thresh3 is 1024",
+		.option = "neighbor.ipv4",
+		.source = "net/core/neighbour.c, neigh_alloc(): gc_entries against gc_thresh3",
+	},
+	{
+		.name = "neighbor/ipv6",
+		.unit = "entries",
+		.help = "Collectable entries of the IPv6 neighbour (NDISC) table, one table for all "
+			"network namespaces of the kernel. When it is full, packets to new addresses are "
+			"dropped.",
+		.def = "gc_thresh3 is 1024",
+		.option = "neighbor.ipv6",
+		.source = "net/core/neighbour.c, neigh_alloc(): gc_entries against gc_thresh3",
+	},
+	{0},
+};
+
+static const struct explanation explanations[] = {
+	{"net.ipv[46].neigh.default.gc_thresh1", "setting",
+		"Below this many entries the table is left alone: nothing is collected.", "entries",
+		"128", "neighbor.ipv4.gc_thresh1, neighbor.ipv6.gc_thresh1",
+		"Documentation/networking/ip-sysctl.rst"},
+	{"net.ipv[46].neigh.default.gc_thresh2", "setting",
+		"Above this many collectable entries a new one forces a collection, at most every "
+		"five seconds.",
+		"entries", "512", "neighbor.ipv4.gc_thresh2, neighbor.ipv6.gc_thresh2",
+		"net/core/neighbour.c, neigh_alloc()"},
+	{"net.ipv[46].neigh.default.gc_thresh3", "setting",
+		"With this many collectable entries, and nothing to collect, a new one is refused.",
+		"entries", "1024", "neighbor.ipv4.gc_thresh3, neighbor.ipv6.gc_thresh3",
+		"net/core/neighbour.c, neigh_alloc()"},
+	{0},
+};
+
+static const struct reason condition_reasons[] = {
+	{"near-full", "More than 80 % of the table is in use."},
+	{"at-ceiling", "The table is filling, and growth has reached neighbor.ceiling."},
+	{"entries-refused", "The kernel refused new entries because the table was full."},
+	{"counters-unavailable", "The table's counters could not be read."},
+	{0},
+};
+
+const struct condition_type neighbor_conditions[] = {
+	[NEIGHBOR_TABLE_PRESSURE] = {"NeighborTablePressure", SEVERITY_WARNING,
+		"A neighbour table is more than 80 % full; it stays so until it is below 70 %. "
+		"Raise neighbor.ipv4 or neighbor.ipv6 gc_thresh3, or find who uses it.",
+		condition_reasons},
+	[NEIGHBOR_TABLE_OVERFLOW] = {"NeighborTableOverflow", SEVERITY_CRITICAL,
+		"The kernel refused neighbour entries within the last five minutes: packets to new "
+		"addresses were dropped, for every network namespace. Raise gc_thresh3.",
+		condition_reasons},
+	{0},
+};
+
+static const struct reason reasons[] = {
+	{"growing", "The table is filling: raised ahead of need, before an entry is refused."},
+	{0},
+};
+
+static const struct metric_row metric_rows[] = {
+	{"headroom_neighbor_entries", METRIC_GAUGE, "entries",
+		"Entries in the kernel's neighbour table, of all network namespaces.", {"family"}},
+	{"headroom_neighbor_collectable_entries", METRIC_GAUGE, "entries",
+		"Entries that gc_thresh3 counts; without BPF all entries, an upper bound.",
+		{"family"}},
+	{"headroom_neighbor_gc_threshold", METRIC_GAUGE, "entries",
+		"The table's gc_thresh1, 2 and 3 as read back.", {"family", "level"}},
+	{"headroom_neighbor_created_total", METRIC_COUNTER, "entries",
+		"Entries created in all network namespaces.", {"family"}},
+	{"headroom_neighbor_refused_total", METRIC_COUNTER, "entries",
+		"Entries refused because the table was full.", {"family"}},
+	{"headroom_neighbor_forced_gc_total", METRIC_COUNTER, NULL,
+		"Collections that a new entry forced above gc_thresh2.", {"family"}},
+	{0},
+};
+
+static const struct capability_row capabilities[] = {
+	{CAPABILITY(CAP_BPF), CAPABILITY_TO_RUN, NULL,
+		"loads the programs that count the entries of each workload, and reads their counters"},
+	{CAPABILITY(CAP_PERFMON), CAPABILITY_TO_OPEN, NULL,
+		"attaches these programs to the kernel"},
+	{CAPABILITY(CAP_NET_ADMIN), CAPABILITY_TO_RUN, NULL, "sets the thresholds by netlink"},
+	{CAPABILITY(CAP_SYS_NICE), CAPABILITY_TO_RUN, NULL,
+		"gives growth a real-time priority, so that a busy node does not delay it"},
+	{0},
 };
 
 static struct neighbor_config read_config(const struct config *config)
@@ -60,7 +154,7 @@ static struct neighbor_config read_config(const struct config *config)
 	};
 
 	for (int family = 0; family < NEIGHBOR_FAMILIES; family++) {
-		const char *version = neighbor_family_name((enum neighbor_family)family);
+		const char *version = neighbor_families[family].name;
 		char name[64];
 
 		snprintf(name, sizeof(name), "neighbor.%s", version);
@@ -68,6 +162,7 @@ static struct neighbor_config read_config(const struct config *config)
 		for (int i = 0; i < NEIGHBOR_LEVELS; i++) {
 			snprintf(name, sizeof(name), "neighbor.%s.gc_thresh%d", version, i + 1);
 			read.families[family].threshold[i] = config_count(config, name, 0);
+			read.families[family].requested[i] = config_is_given(config, name);
 		}
 	}
 	return read;
@@ -87,7 +182,7 @@ static void neighbor_validate(const struct config *config, struct config_fault_l
 	struct neighbor_config read = read_config(config);
 
 	for (int family = 0; family < NEIGHBOR_FAMILIES; family++) {
-		const char *version = neighbor_family_name((enum neighbor_family)family);
+		const char *version = neighbor_families[family].name;
 		const uint64_t *threshold = read.families[family].threshold;
 		int i = 0;
 		char low[64], high[64];
@@ -115,21 +210,19 @@ static void neighbor_validate(const struct config *config, struct config_fault_l
 	}
 }
 
-static int neighbor_configure(void *self, const struct config *config)
+static void neighbor_configure(void *self, const struct config *config)
 {
 	struct neighbor *neighbor = self;
 
 	neighbor->config = read_config(config);
-	return 0;
 }
 
-static enum tuner_state neighbor_state(const void *self, char why[static TUNER_WHY_MAX])
+static void neighbor_explain(const void *self, char why[static TUNER_WHY_MAX])
 {
 	const struct neighbor *neighbor = self;
 
 	snprintf(why, TUNER_WHY_MAX, "%s%s%s", neighbor->write_why,
 		neighbor->write_why[0] && neighbor->bpf_why[0] ? "; " : "", neighbor->bpf_why);
-	return why[0] ? TUNER_DEGRADED : TUNER_ACTIVE;
 }
 
 static void neighbor_metrics(const void *self, const void *memory, struct metric_sink *sink)
@@ -157,7 +250,7 @@ static void neighbor_metrics(const void *self, const void *memory, struct metric
 
 			if (table->stats_error == 0)
 				metric_sample(sink, (double)*(const uint64_t *)(const void *)value,
-					neighbor_family_name((enum neighbor_family)family), NULL);
+					neighbor_families[family].name, NULL);
 		}
 	}
 	metric_family(sink, "headroom_neighbor_gc_threshold");
@@ -167,8 +260,7 @@ static void neighbor_metrics(const void *self, const void *memory, struct metric
 		for (int i = 0; i < NEIGHBOR_LEVELS; i++)
 			if (table->threshold_error[i] == 0)
 				metric_sample(sink, strtod(table->threshold[i], NULL),
-					neighbor_family_name((enum neighbor_family)family),
-					levels[i], NULL);
+					neighbor_families[family].name, levels[i], NULL);
 	}
 }
 
@@ -177,12 +269,12 @@ const struct tuner_ops neighbor_tuner = {
 	.summary =
 		"Sets the thresholds of the IPv4 and IPv6 neighbour tables and watches how full they are.",
 	.options = neighbor_options,
-	.limits = neighbor_limits,
-	.explanations = neighbor_explanations,
+	.limits = limits,
+	.explanations = explanations,
 	.conditions = neighbor_conditions,
-	.reasons = neighbor_reasons,
-	.metric_rows = neighbor_metric_rows,
-	.capabilities = neighbor_capabilities,
+	.reasons = reasons,
+	.metric_rows = metric_rows,
+	.capabilities = capabilities,
 	.owned_sysctls = neighbor_owned,
 	.validate = neighbor_validate,
 	.open = neighbor_open,
@@ -194,7 +286,7 @@ const struct tuner_ops neighbor_tuner = {
 	.event_fd = neighbor_event_fd,
 	.drain = neighbor_drain,
 	.next_poll_us = neighbor_next_poll_us,
-	.state = neighbor_state,
+	.explain = neighbor_explain,
 	.metrics = neighbor_metrics,
 	.close = neighbor_close,
 };

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tuners/neighbor/users.h"
+#include "tuners/neighbor/neighbor.h"
 
 #include "base/util.h"
-#include "workload/netns.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -18,29 +17,7 @@
 #define WALK_EVERY_US       (60 * USEC_PER_SEC)
 #define WALK_AGAIN_AFTER_US (5 * USEC_PER_SEC)
 
-/* A table that once was large keeps its buckets: walking it can take a quarter of a second, which
- * waits until the agent has started. */
-#define START_US (200 * USEC_PER_MSEC)
-
 #define BATCH 256
-
-/* What one namespace and device, or after merging one namespace, has in a table. */
-struct row {
-	struct neighbor_key key;
-	int64_t used;
-};
-
-struct neighbor_users {
-	struct neighbor_bpf_object *object;
-	struct netns_owners *owners;
-	struct row *rows; /* by namespace, largest first */
-	size_t n, allocated;
-	uint64_t started_at_us, counted_at_us, next_walk_us;
-	bool wrong;      /* the last sum did not match */
-	uint64_t events; /* created, removed and refused at the last count */
-	struct netns_event refusals[NEIGHBOR_FAMILIES]; /* the last of each family */
-	uint64_t refused[NEIGHBOR_FAMILIES];            /* how many there were by then */
-};
 
 bool neighbor_users_sample(struct neighbor_bpf_object *object)
 {
@@ -75,10 +52,10 @@ static void read_map(struct neighbor_users *users, int map)
 		if (r < 0 && r != -ENOENT)
 			return;
 		for (uint32_t i = 0; i < n; i++) {
-			if (grow_array(&users->rows, users->n, &users->allocated,
-				    sizeof(*users->rows)) < 0)
-				return;
-			users->rows[users->n++] = (struct row){
+			struct neighbor_row *row = add_element(
+				&users->rows, &users->n, &users->allocated, sizeof(*row));
+
+			*row = (struct neighbor_row){
 				keys[i], (int64_t)(values[i].created - values[i].exempt -
 						   values[i].removed)};
 		}
@@ -95,7 +72,7 @@ static void clear_map(int map)
 }
 
 /*
- * The counts begin anew with what is in the table. Entries that come or go meanwhile make them
+ * The counts start again from what is in the table. Entries that come or go meanwhile make them
  * wrong: then the next walk is soon.
  */
 static void walk(struct neighbor_users *users)
@@ -127,13 +104,13 @@ static void walk(struct neighbor_users *users)
 
 static int by_key(const void *a, const void *b)
 {
-	return memcmp(&((const struct row *)a)->key, &((const struct row *)b)->key,
-		sizeof(struct neighbor_key));
+	return memcmp(&((const struct neighbor_row *)a)->key,
+		&((const struct neighbor_row *)b)->key, sizeof(struct neighbor_key));
 }
 
 static int by_use(const void *a, const void *b)
 {
-	const struct row *x = a, *y = b;
+	const struct neighbor_row *x = a, *y = b;
 
 	return (x->used < y->used) - (x->used > y->used);
 }
@@ -201,13 +178,7 @@ static void learn_owners(struct neighbor_users *users, uint64_t now)
 	for (int family = 0; family < NEIGHBOR_FAMILIES; family++)
 		if (records[family].last.netns)
 			netns[n++] = records[family].last.netns;
-	netns_owners_keep_only(users->owners, netns, n);
 	netns_owners_learn(users->owners, netns, n, now);
-}
-
-uint64_t neighbor_users_next_poll_us(const struct neighbor_users *users)
-{
-	return users->counted_at_us == 0 ? START_US : 0;
 }
 
 void neighbor_users_update(struct neighbor_users *users, uint64_t now)
@@ -217,7 +188,7 @@ void neighbor_users_update(struct neighbor_users *users, uint64_t now)
 
 	if (users->started_at_us == 0)
 		users->started_at_us = now;
-	if (now - users->started_at_us < START_US ||
+	if (now - users->started_at_us < NEIGHBOR_START_US ||
 		(!first && now - users->counted_at_us < COUNT_EVERY_US))
 		return;
 	if (first || users->wrong || events != users->events) {
@@ -237,33 +208,13 @@ void neighbor_users_update(struct neighbor_users *users, uint64_t now)
 	learn_owners(users, now);
 }
 
-struct neighbor_users *neighbor_users_open(
-	struct neighbor_bpf_object *object, const struct host *host)
-{
-	struct neighbor_users *users = calloc(1, sizeof(*users));
-
-	if (users)
-		*users = (struct neighbor_users){
-			.object = object, .owners = netns_owners_open(host)};
-	if (users && !users->owners)
-		free(steal(users));
-	return users;
-}
-
-void neighbor_users_close(struct neighbor_users *users)
-{
-	netns_owners_close(users->owners);
-	free(users->rows);
-	free(users);
-}
-
 unsigned neighbor_users_top(const struct neighbor_users *users, enum neighbor_family family,
 	struct limit_user top[static LIMIT_TOP_MAX])
 {
 	unsigned n = 0;
 
 	for (size_t i = 0; i < users->n && n < LIMIT_TOP_MAX; i++) {
-		const struct row *row = &users->rows[i];
+		const struct neighbor_row *row = &users->rows[i];
 
 		if (row->key.family != family || row->used <= 0)
 			continue;

@@ -2,7 +2,6 @@
 #include "tuners/runtime/runtime.h"
 
 #include "base/util.h"
-#include "runtime/docker_process.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -13,24 +12,39 @@
 
 #define DOCKER_DOWNLOADS 3 /* of a dockerd that is given 0 */
 
-struct runtime_edit {
-	struct runtime_edit *next;
-	struct file_edit edit;
-	char text[];
+/* A runtime that restarts is away for less. */
+#define SILENT_AFTER_US (3 * USEC_PER_SEC)
+
+/* The kubelet begins to delete images at 85 %: imageGCHighThresholdPercent. */
+#define STORE_FULL_PERCENT  85
+#define STORE_ROOMY_PERCENT 80
+
+/* A key of a runtime's configuration. */
+struct key_row {
+	enum runtime_kind kind;
+	enum containerd_setting setting;
+	const char *name;
+	size_t actual; /* of struct node_runtime: in force */
 };
 
-/* What a setting's numbers mean. */
-enum unit {
-	LAYERS_OF_CONTAINERD, /* 0: unlimited */
-	LAYERS_OF_DOCKER,     /* 0: the default */
-	DURATION,             /* 0: unlimited */
+#define IN_FORCE(field) offsetof(struct node_runtime, field)
+
+enum { CONTAINERD_DIRECTORY_ROW, FIRST_NUMBER_ROW };
+static const struct key_row key_rows[] = {
+	[CONTAINERD_DIRECTORY_ROW] = {RUNTIME_CONTAINERD, CONTAINERD_REGISTRY_DIRECTORY,
+		"config_path", IN_FORCE(directory)},
+	[FIRST_NUMBER_ROW] = {RUNTIME_CONTAINERD, CONTAINERD_DOWNLOADS, "max_concurrent_downloads",
+		IN_FORCE(downloads)},
+	{RUNTIME_CONTAINERD, CONTAINERD_PROGRESS_TIMEOUT, "image_pull_progress_timeout",
+		IN_FORCE(timeout)},
+	{RUNTIME_DOCKER, CONTAINERD_DOWNLOADS, "max-concurrent-downloads", IN_FORCE(downloads)},
 };
 
-const char *runtime_prefix(const struct runtime_sample *sample, const struct node_runtime *runtime)
+void runtime_name(const struct runtime_sample *sample, const struct node_runtime *runtime,
+	const char *key, char name[static SETTING_NAME_MAX])
 {
 	const struct node_runtime *plain = NULL;
 
-	/* The node's own one is what people mean, wherever it was found. */
 	for (size_t i = 0; i < sample->n; i++) {
 		const struct node_runtime *other = &sample->runtimes[i];
 
@@ -40,84 +54,59 @@ const char *runtime_prefix(const struct runtime_sample *sample, const struct nod
 				      other->found.managed_by == RUNTIME_OF_NODE))
 			plain = other;
 	}
-	return plain == runtime ? runtime_kind_names[runtime->found.kind] : runtime->found.name;
+	snprintf(name, SETTING_NAME_MAX, "%s.%s",
+		plain == runtime ? runtime_kind_names[runtime->found.kind] : runtime->found.name,
+		key);
 }
 
 /* What makes a changed file of this runtime take effect. */
 static struct service service_of(
 	const struct runtime_decision *decision, const struct node_runtime *runtime)
 {
-	uint64_t now = decision->input->now_us;
+	bool docker = runtime->found.kind == RUNTIME_DOCKER;
 	struct service service = {
-		.restart = decision->config->restart,
+		.activation = docker ? ACTIVATE_RELOAD : ACTIVATE_RESTART,
+		.verifier = docker ? VERIFY_DOCKERD : VERIFY_CONTAINERD_DUMP,
+		.restart = !docker && runtime->found.managed_by != RUNTIME_OF_NODE
+				   ? RESTART_NEVER
+				   : decision->tuner->config.restart,
 		.busy = runtime->pulls.n > 0 || runtime->pulls.n_images > 0 ||
 			runtime->pulls_at_us == 0 ||
-			pulls_age(now, runtime->pulls_at_us) > PULLS_KNOWN_US,
+			pulls_age(decision->input->now_us, runtime->pulls_at_us) > PULLS_KNOWN_US,
 		.pid = (int)runtime->pid,
 	};
 
-	copy_text(service.binary, sizeof(service.binary), runtime->binary);
+	copy_text(service.binary, sizeof(service.binary), runtime->process.program);
 	copy_text(service.version, sizeof(service.version), runtime->version);
-	copy_text(service.config, sizeof(service.config), runtime->config_path);
-	copy_text(service.directory, sizeof(service.directory), runtime->working_directory);
+	copy_text(service.config, sizeof(service.config), runtime->process.config);
+	copy_text(service.directory, sizeof(service.directory), runtime->process.directory);
 	copy_text(service.socket, sizeof(service.socket), runtime->found.socket);
-	if (runtime->found.kind == RUNTIME_DOCKER) {
-		service.activation = ACTIVATE_RELOAD;
-		service.verifier = VERIFY_DOCKERD;
-		copy_text(service.program, sizeof(service.program), "dockerd");
-		copy_text(service.pid_file, sizeof(service.pid_file), DOCKER_PID_FILE);
-		return service;
-	}
-	service.activation = ACTIVATE_RESTART;
-	service.verifier = VERIFY_CONTAINERD_DUMP;
-	if (runtime->found.managed_by != RUNTIME_OF_NODE)
-		service.restart = RESTART_NEVER;
-	copy_text(
-		service.unit, sizeof(service.unit), runtime->found.unit ? runtime->found.unit : "");
+	copy_text(service.program, sizeof(service.program), docker ? "dockerd" : "");
+	copy_text(service.pid_file, sizeof(service.pid_file), docker ? DOCKER_PID_FILE : "");
+	if (!docker && runtime->found.unit)
+		copy_text(service.unit, sizeof(service.unit), runtime->found.unit);
 	return service;
 }
 
-void runtime_memory_clear(struct runtime_memory *memory)
+struct want *runtime_want(const struct runtime_decision *decision,
+	const struct node_runtime *runtime, const char *key, const char *text)
 {
-	while (memory->edits) {
-		struct runtime_edit *edit = memory->edits;
+	struct want *want = proposal_file(decision->proposal, text);
+	struct file_change *file = want->file;
 
-		memory->edits = edit->next;
-		free(edit);
-	}
-}
-
-struct file_want *runtime_want(const struct runtime_decision *decision,
-	const struct node_runtime *runtime, const char *name, const struct file_target *target,
-	const char *text)
-{
-	size_t len = text ? strlen(text) + 1 : 0;
-	struct runtime_edit *edit = calloc(1, sizeof(*edit) + len);
-	struct file_want *want = edit ? proposal_file(decision->proposal) : NULL;
-
-	if (!want) {
-		free(edit);
-		return NULL;
-	}
-	if (text)
-		memcpy(edit->text, text, len);
-	edit->edit.text = text ? edit->text : NULL;
-	if (runtime)
-		edit->edit.service = service_of(decision, runtime);
-	edit->next = decision->memory->edits;
-	decision->memory->edits = edit;
-	copy_text(want->name, sizeof(want->name), name);
-	want->target = *target;
-	want->edit = &edit->edit;
+	runtime_name(&decision->tuner->sample, runtime, key, want->name);
+	file->target.format = EDIT_JSON;
+	copy_text(file->target.path, sizeof(file->target.path), runtime->process.config);
+	copy_text(file->target.key, sizeof(file->target.key), key);
+	file->edit.service = service_of(decision, runtime);
 	want->reason = "configured";
 	return want;
 }
 
-void runtime_leave(struct file_want *want, const char *reason)
+void runtime_leave(struct want *want, const char *reason)
 {
 	want->wanted[0] = '\0';
 	want->reason = reason;
-	want->edit = NULL;
 }
 
 const char *runtime_obstacle(const struct node_runtime *runtime)
@@ -130,22 +119,31 @@ const char *runtime_obstacle(const struct node_runtime *runtime)
 	else if (runtime->answer == RUNTIME_SILENT)
 		reason = "runtime-silent";
 	/* Its options are not known, or not the program that reads the file. */
-	else if (runtime->pid == 0 || (!docker && !runtime->binary[0]))
+	else if (runtime->pid == 0 || (!docker && !runtime->process.program[0]))
 		reason = "process-not-seen";
 	return reason;
 }
 
-static uint64_t number_of(const char *value, enum unit unit)
+static const struct file_record *record_of(
+	const struct runtime_decision *decision, const char *name)
+{
+	return file_record_find(decision->input->files, decision->input->n_files, name);
+}
+
+/* 0 means unlimited to containerd, and the default to Docker. */
+static uint64_t number_of(const char *value, const struct key_row *row)
 {
 	unsigned long long number = 0;
 
-	if (!value[0] || (unit == DURATION && containerd_duration_parse(value, &number) < 0))
+	if (!value[0])
 		return 0;
-	if (unit != DURATION)
+	if (row->setting != CONTAINERD_PROGRESS_TIMEOUT)
 		number = strtoull(value, NULL, 10);
+	else if (containerd_duration_parse(value, &number) < 0)
+		return 0;
 	if (number > 0)
 		return number;
-	return unit == LAYERS_OF_DOCKER ? DOCKER_DOWNLOADS : UINT64_MAX;
+	return row->kind == RUNTIME_DOCKER ? DOCKER_DOWNLOADS : UINT64_MAX;
 }
 
 /*
@@ -153,19 +151,18 @@ static uint64_t number_of(const char *value, enum unit unit)
  * In the file, else in force. True when that is more than what is wanted.
  */
 static bool had_more(
-	const struct runtime_decision *decision, const struct file_want *want, enum unit unit)
+	const struct runtime_decision *decision, const struct want *want, const struct key_row *row)
 {
-	const struct file_record *record =
-		file_record_find(decision->input->files, decision->input->n_files, want->name);
-	bool ours = record && (value_equal(want->on_disk, record->wanted) ||
-				      value_equal(want->on_disk, record->before));
-	const char *in_file = ours ? record->on_disk : want->on_disk;
+	const struct file_record *record = record_of(decision, want->name);
+	bool ours = record && (value_equal(want->file->on_disk, record->wanted) ||
+				      value_equal(want->file->on_disk, record->before));
+	const char *in_file = ours ? record->on_disk : want->file->on_disk;
 	const char *in_force = record ? record->original : want->actual;
 
-	return number_of(in_file[0] ? in_file : in_force, unit) > number_of(want->wanted, unit);
+	return number_of(in_file[0] ? in_file : in_force, row) > number_of(want->wanted, row);
 }
 
-/* Installed and not running is a choice; a socket that nobody serves is not. */
+/* Installed and not running is a choice; a socket without a server is not. */
 static bool is_silent(const struct node_runtime *runtime)
 {
 	return runtime->answer == RUNTIME_SILENT && runtime->found.has_socket;
@@ -173,63 +170,49 @@ static bool is_silent(const struct node_runtime *runtime)
 
 /* Leaves alone what cannot be written now, and what is kept. */
 static void check_want(const struct runtime_decision *decision, const struct node_runtime *runtime,
-	struct file_want *want, bool kept)
+	struct want *want, const char *reason)
 {
 	const char *obstacle = runtime_obstacle(runtime);
+	bool kept = reason && streq(reason, "kept");
 
-	if (kept && !obstacle)
-		obstacle = "kept";
-	if (obstacle && decision->once && !kept && is_silent(runtime)) {
+	if (obstacle && decision->tuner->once && !kept && is_silent(runtime)) {
 		/* A command must not take silence for agreement. */
 		want->error = -ETIMEDOUT;
 		want->reason = "runtime-silent";
-	} else if (obstacle) {
-		runtime_leave(want, obstacle);
+	} else if (obstacle || reason) {
+		runtime_leave(want, obstacle ? obstacle : reason);
 	}
 }
 
-/* A number of the configuration, 0 for keep; one that is not exact only rises. */
-static void check_number(const struct runtime_decision *decision,
-	const struct node_runtime *runtime, struct file_want *want, const char *actual,
-	uint64_t number, bool exact, enum unit unit)
+static struct want *want_key(const struct runtime_decision *decision,
+	const struct node_runtime *runtime, const struct key_row *row, const char *value)
 {
-	copy_text(want->actual, SETTING_VALUE_MAX, actual);
-	if (!exact && had_more(decision, want, unit))
-		runtime_leave(want, "administrator-higher");
-	if (unit == LAYERS_OF_DOCKER && runtime->downloads_on_command)
-		runtime_leave(want, "on-command-line");
-	check_want(decision, runtime, want, number == 0);
-}
+	const struct containerd_key *key = &runtime->containerd.keys[row->setting];
+	bool docker = row->kind == RUNTIME_DOCKER;
+	char literal[SETTING_VALUE_MAX];
+	struct file_change *file;
+	struct want *want;
 
-static struct file_want *want_key(const struct runtime_decision *decision,
-	const struct node_runtime *runtime, enum containerd_setting setting, const char *value)
-{
-	static const char *const suffixes[CONTAINERD_SETTINGS] = {
-		[CONTAINERD_DOWNLOADS] = "max_concurrent_downloads",
-		[CONTAINERD_PROGRESS_TIMEOUT] = "image_pull_progress_timeout",
-		[CONTAINERD_REGISTRY_DIRECTORY] = "config_path",
-	};
-	const struct containerd_key *key = &runtime->containerd.keys[setting];
-	struct file_target target = {.format = EDIT_TOML};
-	char name[SETTING_NAME_MAX], literal[SETTING_VALUE_MAX];
-	struct file_edit *edit;
-	struct file_want *want;
-
-	copy_text(target.path, sizeof(target.path), key->path);
-	copy_text(target.table, sizeof(target.table), key->tables ? key->tables[0] : "");
-	copy_text(target.key, sizeof(target.key), key->key ? key->key : "");
-	snprintf(name, sizeof(name), "%s.%s", runtime_prefix(decision->sample, runtime),
-		suffixes[setting]);
-	want = runtime_want(decision, runtime, name, &target,
-		containerd_literal(setting, value, literal) ? literal : "");
-	if (!want)
-		return NULL;
-	edit = &decision->memory->edits->edit; /* of the want just made */
-	edit->tables = key->tables;
-	edit->base = key->base;
-	edit->dump_key = key->dump_key;
+	if (docker)
+		copy_text(literal, sizeof(literal), value);
+	else if (!containerd_literal(row->setting, value, literal))
+		literal[0] = '\0';
+	want = runtime_want(decision, runtime, row->name, literal);
+	file = want->file;
 	copy_text(want->wanted, SETTING_VALUE_MAX, value);
-	copy_text(want->on_disk, SETTING_VALUE_MAX, key->on_disk);
+	copy_text(want->actual, SETTING_VALUE_MAX, (const char *)runtime + row->actual);
+	copy_text(file->on_disk, SETTING_VALUE_MAX,
+		docker ? runtime->docker.downloads : key->on_disk);
+	if (docker)
+		return want;
+	file->target.format = EDIT_TOML;
+	copy_text(file->target.path, sizeof(file->target.path), key->path);
+	copy_text(
+		file->target.table, sizeof(file->target.table), key->tables ? key->tables[0] : "");
+	copy_text(file->target.key, sizeof(file->target.key), key->key ? key->key : "");
+	file->edit.tables = key->tables;
+	file->edit.base = key->base;
+	file->edit.dump_key = key->dump_key;
 	if (key->refusal != CONTAINERD_FINE) {
 		want->error = -ENOENT;
 		want->reason = "runtime-unsupported";
@@ -237,80 +220,52 @@ static struct file_want *want_key(const struct runtime_decision *decision,
 	return want;
 }
 
-static int want_containerd(
-	const struct runtime_decision *decision, const struct node_runtime *runtime)
+/* A number of the configuration, 0 for keep; one that is not exact only rises. */
+static void want_number(const struct runtime_decision *decision, const struct node_runtime *runtime,
+	const struct key_row *row)
 {
-	const struct runtime_config *config = decision->config;
-	struct file_want *want;
+	const struct runtime_number *number = &decision->tuner->config.numbers[row->setting];
+	const char *reason = NULL;
+	struct want *want;
 	char text[32];
 
-	snprintf(text, sizeof(text), "%llu", (unsigned long long)config->downloads);
-	want = want_key(decision, runtime, CONTAINERD_DOWNLOADS, text);
-	if (!want)
-		return -ENOMEM;
-	check_number(decision, runtime, want, runtime->downloads, config->downloads,
-		config->downloads_exact, LAYERS_OF_CONTAINERD);
-	runtime_duration_text(config->timeout_us, text);
-	want = want_key(decision, runtime, CONTAINERD_PROGRESS_TIMEOUT, text);
-	if (!want)
-		return -ENOMEM;
-	check_number(decision, runtime, want, runtime->timeout, config->timeout_us,
-		config->timeout_exact, DURATION);
-	return 0;
+	if (row->setting == CONTAINERD_PROGRESS_TIMEOUT)
+		runtime_duration_text(number->value, text);
+	else
+		snprintf(text, sizeof(text), "%llu", (unsigned long long)number->value);
+	want = want_key(decision, runtime, row, text);
+	want->requested = number->exact;
+	if (number->value == 0)
+		reason = "kept";
+	else if (row->kind == RUNTIME_DOCKER && runtime->options.downloads_on_command)
+		reason = "on-command-line";
+	else if (!number->exact && had_more(decision, want, row))
+		reason = "administrator-higher";
+	check_want(decision, runtime, want, reason);
 }
 
-/* The directory of hosts.toml files is set only where mirrors need it and nobody has set one. */
-static int want_directory(
+/* The directory of hosts.toml files is set only where mirrors need it and none is set. */
+static void want_directory(
 	const struct runtime_decision *decision, const struct node_runtime *runtime)
 {
-	const struct containerd_key *key = &runtime->containerd.keys[CONTAINERD_REGISTRY_DIRECTORY];
+	const struct key_row *row = &key_rows[CONTAINERD_DIRECTORY_ROW];
 	const struct file_record *record;
 	char name[SETTING_NAME_MAX];
-	struct file_want *want;
 
-	snprintf(name, sizeof(name), "%s.config_path", runtime_prefix(decision->sample, runtime));
-	record = file_record_find(decision->input->files, decision->input->n_files, name);
-	if (!record &&
-		(decision->config->n_mirrors == 0 || runtime->directory[0] || key->on_disk[0]))
-		return 0;
-	want = want_key(decision, runtime, CONTAINERD_REGISTRY_DIRECTORY,
-		record ? record->wanted : "/etc/containerd/certs.d");
-	if (!want)
-		return -ENOMEM;
-	copy_text(want->actual, SETTING_VALUE_MAX, runtime->directory);
-	check_want(decision, runtime, want, false);
-	return 0;
+	runtime_name(&decision->tuner->sample, runtime, row->name, name);
+	record = record_of(decision, name);
+	if (!record && (decision->tuner->config.n_mirrors == 0 || runtime->directory[0] ||
+			       runtime->containerd.keys[row->setting].on_disk[0]))
+		return;
+	check_want(decision, runtime,
+		want_key(decision, runtime, row, record ? record->wanted : RUNTIME_HOSTS_DIRECTORY),
+		NULL);
 }
 
-static int want_docker(const struct runtime_decision *decision, const struct node_runtime *runtime)
+/* The hosts.toml files that are recorded outlive the configuration that asked for them. */
+static void take_records(const struct decide_input *input, struct runtime_recorded *recorded)
 {
-	struct file_target target = {.format = EDIT_JSON, .key = "max-concurrent-downloads"};
-	const struct runtime_config *config = decision->config;
-	char name[SETTING_NAME_MAX], text[32];
-	struct file_want *want;
-
-	copy_text(target.path, sizeof(target.path), runtime->config_path);
-	snprintf(
-		name, sizeof(name), "%s.%s", runtime_prefix(decision->sample, runtime), target.key);
-	snprintf(text, sizeof(text), "%llu", (unsigned long long)config->downloads);
-	want = runtime_want(decision, runtime, name, &target, text);
-	if (!want)
-		return -ENOMEM;
-	copy_text(want->wanted, SETTING_VALUE_MAX, text);
-	copy_text(want->on_disk, SETTING_VALUE_MAX, runtime->docker.downloads);
-	check_number(decision, runtime, want, runtime->downloads, config->downloads,
-		config->downloads_exact, LAYERS_OF_DOCKER);
-	return 0;
-}
-
-/* This tuner's records: the hosts.toml files among them outlive the configuration that asked for
- * them, and a change of any says that something was written.
- */
-static void take_records(const struct decide_input *input, struct runtime_memory *memory)
-{
-	uint64_t tag = 0;
-
-	memory->recorded.n = 0;
+	recorded->n = recorded->tag = 0;
 	for (size_t i = 0; i < input->n_files; i++) {
 		const struct file_record *record = &input->files[i];
 		const char *texts[] = {record->name, record->wanted, record->before};
@@ -319,38 +274,217 @@ static void take_records(const struct decide_input *input, struct runtime_memory
 			continue;
 		for (size_t t = 0; t < ARRAY_SIZE(texts); t++)
 			for (const char *c = texts[t]; *c; c++)
-				tag = tag * 1099511628211u + (unsigned char)*c + 1;
-		if (starts_with(record->name, "mirrors.") &&
-			memory->recorded.n < RUNTIME_MIRROR_MAX)
-			copy_text(memory->recorded.registries[memory->recorded.n++],
-				REGISTRY_NAME_MAX, record->name + strlen("mirrors."));
+				recorded->tag =
+					recorded->tag * 1099511628211u + (unsigned char)*c + 1;
+		if (starts_with(record->name, "mirrors.") && recorded->n < RUNTIME_MIRROR_MAX)
+			copy_text(recorded->registries[recorded->n++], REGISTRY_NAME_MAX,
+				record->name + strlen("mirrors."));
 	}
-	memory->records_tag = tag;
 }
 
-int runtime_decide(const struct runtime_decision *decision)
+static void judge_reach(const struct runtime_decision *decision)
 {
-	int r = 0;
+	const struct runtime_sample *sample = &decision->tuner->sample;
+	struct condition_reading *reading =
+		proposal_condition(decision->proposal, &runtime_conditions[RUNTIME_UNREACHABLE],
+			sample->n > 0 ? "runtime-answers" : "no-runtime");
 
-	runtime_memory_clear(decision->memory);
-	take_records(decision->input, decision->memory);
-	for (size_t i = 0; r == 0 && i < decision->sample->n; i++) {
-		const struct node_runtime *runtime = &decision->sample->runtimes[i];
+	for (size_t i = 0; i < sample->n; i++) {
+		const struct node_runtime *runtime = &sample->runtimes[i];
+		uint64_t silent_us = pulls_age(decision->input->now_us, runtime->since_us);
+
+		/* Installed and not running is a choice; a socket without a server is not. */
+		if (runtime->answer != RUNTIME_SILENT ||
+			(silent_us < SILENT_AFTER_US && !decision->tuner->once) ||
+			(!runtime->found.has_socket && !runtime->answered_once))
+			continue;
+		condition_raise(reading, "runtime-silent",
+			"%s: %s: %.150s: see systemctl status %s", runtime->found.name,
+			runtime->found.socket, runtime->why, runtime->found.unit);
+	}
+}
+
+/* Why what is written is not in force, where more is known than that a restart is due. */
+static const struct setting *find_held(const struct decide_input *input, const char *name)
+{
+	static const char *const reasons[] = {
+		"no-systemd", "does-not-load", "restart-refused", "no-effect"};
+
+	for (size_t i = 0; i < input->n_settings; i++)
+		for (size_t r = 0; r < ARRAY_SIZE(reasons); r++)
+			if (streq(input->settings[i].name, name) &&
+				streq(input->settings[i].reason, reasons[r]))
+				return &input->settings[i];
+	return NULL;
+}
+
+/* What holds the restart up, or when it comes; and what to do. */
+static void append_cure(struct condition_reading *reading, const struct service *service,
+	const struct setting *held, enum restart_policy configured)
+{
+	if (held)
+		condition_append(reading, "%s%s", held->why,
+			streq(held->reason, "does-not-load") ? ": mend the file"
+			: streq(held->reason, "no-effect")   ? ""
+							     : ": restart it by hand");
+	else if (service->restart == RESTART_NEVER)
+		condition_append(reading, "restart %s%s", service->unit,
+			configured == RESTART_NEVER ? ", or set runtime.restart" : "");
+	else
+		condition_append(reading, "%s is restarted %s", service->unit,
+			service->restart == RESTART_NOW
+				? "now"
+				: "when nothing is being pulled, at most once an hour");
+}
+
+/* What is written and waits for a start. */
+static void judge_restart(const struct runtime_decision *decision)
+{
+	const struct proposal *proposal = decision->proposal;
+	struct condition_reading *reading = proposal_condition(
+		decision->proposal, &runtime_conditions[RUNTIME_RESTART_PENDING], "none-pending");
+
+	for (size_t i = 0; i < proposal->n_wants && reading->status != CONDITION_TRUE; i++) {
+		const struct want *want = &proposal->wants[i];
+		const struct service *service = &want->file->edit.service;
+		const struct setting *held = find_held(decision->input, want->name);
+		const struct file_record *record = record_of(decision, want->name);
+
+		/* Broken since it was written: what that comes to is not known, nor wanted now. */
+		if (service->activation == ACTIVATE_RESTART && record &&
+			streq(want->reason, "file-unusable") &&
+			!value_equal(want->actual, record->wanted))
+			condition_raise(reading, "file-unusable",
+				"%s was set to %s, and %s cannot be restarted with a broken file: %s",
+				want->name, record->wanted, service->unit,
+				runtime_file_why(
+					runtime_find(&decision->tuner->sample, service->socket)));
+		if (service->activation != ACTIVATE_RESTART || !want->wanted[0] ||
+			want->error < 0 || !value_equal(want->file->on_disk, want->wanted) ||
+			value_equal(want->actual, want->wanted))
+			continue;
+		condition_raise(reading, held ? held->reason : "restart-pending",
+			"%s is %s in %.80s, and %s is in force: ", want->name, want->wanted,
+			want->file->target.path,
+			want->actual[0] ? want->actual : "an unknown value");
+		append_cure(reading, service, held, decision->tuner->config.restart);
+	}
+}
+
+/* The fullest of the stores, which may be one and the same file system. */
+static const struct runtime_store *fullest(const struct runtime_sample *sample)
+{
+	const struct runtime_store *found = NULL;
+
+	for (size_t i = 0; i < sample->n; i++) {
+		const struct runtime_store *store = &sample->runtimes[i].store;
+
+		if (store->known && (!found || store->used / (store->size / 100 + 1) >
+						       found->used / (found->size / 100 + 1)))
+			found = store;
+	}
+	return found;
+}
+
+static void judge_drivers(const struct runtime_decision *decision)
+{
+	const struct runtime_sample *sample = &decision->tuner->sample;
+	struct condition_reading *reading = proposal_condition(
+		decision->proposal, &runtime_conditions[STORAGE_SLOW], "driver-fast");
+
+	for (size_t i = 0; i < sample->n; i++) {
+		const char *why = runtime_poor_driver(&sample->runtimes[i].store);
+
+		if (why)
+			condition_raise(reading, "driver-slow", "%s: %s",
+				sample->runtimes[i].found.name, why);
+	}
+}
+
+static void judge_store(const struct runtime_decision *decision)
+{
+	const struct runtime_store *store = fullest(&decision->tuner->sample);
+	struct condition_reading *reading = proposal_condition(
+		decision->proposal, &runtime_conditions[IMAGE_STORE_FULL], "within-limit");
+	bool *full = &decision->memory->store_full;
+	struct limit_reading *limit;
+	double percent;
+
+	if (!store) {
+		reading->status = CONDITION_UNKNOWN;
+		reading->reason = "store-unknown";
+		return;
+	}
+	percent = 100.0 * (double)store->used / (double)store->size;
+	*full = percent >= (*full ? STORE_ROOMY_PERCENT : STORE_FULL_PERCENT);
+	condition_append(reading, "%.100s (%s%s%s) is %.0f %% full%s", store->directory,
+		store->filesystem, store->device[0] ? " on " : "", store->device, percent,
+		*full ? ": remove images that are not in use, or give it more room" : "");
+	if (*full) {
+		reading->status = CONDITION_TRUE;
+		reading->reason = "store-nearly-full";
+	}
+	limit = proposal_limit(decision->proposal);
+	copy_text(limit->name, sizeof(limit->name), "images/store");
+	limit->unit = "bytes";
+	limit->used = store->used;
+	limit->max = store->size;
+}
+
+static void judge_pulls(const struct runtime_decision *decision)
+{
+	const struct runtime_sample *sample = &decision->tuner->sample;
+	uint64_t now = decision->input->now_us;
+	struct condition_reading *reading = proposal_condition(
+		decision->proposal, &runtime_conditions[PULL_STUCK], "pulls-move");
+
+	for (size_t i = 0; i < sample->n && reading->status != CONDITION_TRUE; i++) {
+		const struct node_runtime *runtime = &sample->runtimes[i];
+		const struct pull_layer *layer = pulls_stuck(&runtime->pulls, now);
+		char registry[64];
+
+		if (!layer)
+			continue;
+		pulls_registry_of(layer->image, registry);
+		condition_raise(reading, "no-progress",
+			"%s: %.90s of %.100s from %s: %llu of %llu bytes, no progress for %llu s; "
+			"%zu other layers are being fetched: check the registry or mirror, then "
+			"pull again",
+			runtime->found.name, layer->piece.ref,
+			layer->image[0] ? layer->image : "an unknown image", registry,
+			(unsigned long long)layer->piece.offset,
+			(unsigned long long)layer->piece.total,
+			(unsigned long long)(pulls_age(now, layer->moved_us) / USEC_PER_SEC),
+			runtime->pulls.n - 1 + runtime->pulls.more);
+	}
+}
+
+void runtime_decide(
+	const void *self, const struct decide_input *input, void *memory, struct proposal *proposal)
+{
+	const struct runtime_decision decision = {self, input, memory, proposal};
+	const struct runtime_sample *sample = &decision.tuner->sample;
+
+	take_records(input, &decision.memory->recorded);
+	for (size_t i = 0; i < sample->n; i++) {
+		const struct node_runtime *runtime = &sample->runtimes[i];
 
 		/* Before its files were read nothing is known that could be wanted, but a command
 		 * says of a silent one that it cannot be set. The containerd that dockerd runs
 		 * pulls nothing. */
-		if ((!runtime->files_known && !(decision->once && is_silent(runtime))) ||
+		if ((!runtime->files_known && !(decision.tuner->once && is_silent(runtime))) ||
 			runtime->found.managed_by == RUNTIME_OF_DOCKER)
 			continue;
-		if (runtime->found.kind == RUNTIME_DOCKER)
-			r = want_docker(decision, runtime);
+		for (size_t r = FIRST_NUMBER_ROW; r < ARRAY_SIZE(key_rows); r++)
+			if (key_rows[r].kind == runtime->found.kind)
+				want_number(&decision, runtime, &key_rows[r]);
 		if (runtime->found.kind == RUNTIME_CONTAINERD)
-			r = want_containerd(decision, runtime);
-		if (r == 0 && runtime->found.kind == RUNTIME_CONTAINERD)
-			r = want_directory(decision, runtime);
+			want_directory(&decision, runtime);
 	}
-	if (r == 0)
-		r = runtime_decide_mirrors(decision);
-	return r < 0 ? r : runtime_decide_health(decision);
+	runtime_decide_mirrors(&decision);
+	judge_reach(&decision);
+	judge_restart(&decision);
+	judge_store(&decision);
+	judge_drivers(&decision);
+	judge_pulls(&decision);
 }

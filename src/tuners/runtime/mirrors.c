@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/runtime/runtime.h"
 
+#include "base/file.h"
+#include "base/json.h"
 #include "base/util.h"
 #include "runtime/daemon_json.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -13,15 +17,148 @@
 /* Until connected to a mirror, before the next one gets its turn. */
 #define DIAL_TIMEOUT_MS 3000
 
-/* A list of addresses, separated by spaces. */
-struct words {
-	char text[RUNTIME_LIST_MAX];
-};
+/* ---- sample: the hosts.toml of every registry that has mirrors, or is recorded to have some ----
+ */
 
-/* As it is shown; two lists look the same only if they are. */
-static void show_words(const struct words *words, char value[static SETTING_VALUE_MAX])
+/* The file that counts for the registry: the first that is there, else the first that would. */
+static int find_file(
+	const struct host *host, const char *certs, const char *registry, char *path, size_t size)
 {
-	registry_shorten_list(words->text[0] ? words->text : NONE, value, SETTING_VALUE_MAX);
+	char directories[2][REGISTRY_NAME_MAX], full[PATH_MAX];
+	int n = hosts_toml_directories(registry, directories);
+
+	for (int i = 0; i < n; i++) {
+		if (snprintf(path, size, "%s/%s/hosts.toml", certs, directories[i]) >= (int)size)
+			return -ENAMETOOLONG;
+		if (path_in_root(host->root, path, full) == 0)
+			return 0;
+	}
+	if (n > 0)
+		snprintf(path, size, "%s/%s/hosts.toml", certs, directories[0]);
+	return MIN(n, 0);
+}
+
+/* A directory with certificates and without a hosts.toml is another's: ours would switch them off.
+ */
+static bool directory_is_taken(const struct host *host, const char *file)
+{
+	char directory[PATH_MAX], full[PATH_MAX];
+	const struct dirent *entry;
+	bool taken = false;
+	DIR *dir;
+
+	copy_text(directory, sizeof(directory), file);
+	if (path_in_root(host->root, dirname(directory), full) < 0)
+		return false;
+	dir = opendir(full);
+	if (!dir)
+		return false;
+	while (!taken && (entry = readdir(dir)))
+		taken = entry->d_name[0] != '.';
+	closedir(dir);
+	return taken;
+}
+
+static void read_hosts(const struct host *host, const char *certs, struct runtime_hosts *hosts)
+{
+	_cleanup_free_ char *text = NULL;
+	char full[PATH_MAX];
+	size_t len = 0;
+	int r = find_file(host, certs, hosts->registry, hosts->path, sizeof(hosts->path));
+
+	hosts->error = r;
+	if (r < 0)
+		return;
+	r = path_in_root(host->root, hosts->path, full);
+	if (r == 0)
+		r = read_file(full, HOSTS_TOML_FILE_MAX, &text, &len);
+	if (r == -ENOENT || r == -ENOTDIR) {
+		hosts->exists = directory_is_taken(host, hosts->path);
+		return;
+	}
+	hosts->exists = true;
+	hosts->error = r;
+	hosts->ours = r == 0 && hosts_toml_is_ours(text, len);
+	if (!hosts->ours)
+		return;
+	hash_bytes(text, len, hosts->sum);
+	hosts_toml_mirrors(text, hosts->mirrors, sizeof(hosts->mirrors));
+}
+
+/* The containerd that reads hosts.toml files; NULL without one. */
+static const struct node_runtime *find_containerd(const struct runtime_sample *sample)
+{
+	for (size_t i = 0; i < sample->n; i++)
+		if (sample->runtimes[i].found.kind == RUNTIME_CONTAINERD &&
+			sample->runtimes[i].found.managed_by == RUNTIME_OF_NODE)
+			return &sample->runtimes[i];
+	return NULL;
+}
+
+static void add_registry(struct runtime_sample *sample, const char *registry)
+{
+	for (size_t i = 0; i < sample->n_hosts; i++)
+		if (streq(sample->hosts[i].registry, registry))
+			return;
+	copy_text(sample->hosts[sample->n_hosts++].registry, REGISTRY_NAME_MAX, registry);
+}
+
+void runtime_sample_hosts(struct runtime_tuner *request)
+{
+	const struct runtime_config *config = &request->config;
+	struct runtime_sample *sample = &request->sample;
+	const struct node_runtime *runtime = find_containerd(sample);
+	const char *directories;
+	char certs[SETTING_PATH_MAX];
+
+	free(sample->hosts);
+	sample->n_hosts = 0;
+	sample->hosts =
+		must(calloc(config->n_mirrors + request->recorded.n + 1, sizeof(*sample->hosts)));
+	/* Where a file goes depends on the configuration: without it nothing is decided yet. */
+	if (!runtime || !runtime->files_known)
+		return;
+	directories = runtime->containerd.keys[CONTAINERD_REGISTRY_DIRECTORY].on_disk;
+	if (runtime->directory[0])
+		directories = runtime->directory;
+	/* Of several the first. */
+	copy_text(certs, sizeof(certs), directories[0] ? directories : RUNTIME_HOSTS_DIRECTORY);
+	certs[strcspn(certs, ":")] = '\0';
+	for (size_t i = 0; i < config->n_mirrors; i++)
+		add_registry(sample, config->mirrors[i].registry);
+	/* A registry whose mirrors were taken out of the configuration keeps its record. */
+	for (size_t i = 0; i < request->recorded.n; i++)
+		add_registry(sample, request->recorded.registries[i]);
+	for (size_t i = 0; i < sample->n_hosts; i++)
+		read_hosts(request->host, certs, &sample->hosts[i]);
+}
+
+/* ---- decisions ---- */
+
+/*
+ * The mirrors of a registry that work, or with NULL those that Docker knows: of docker.io and of
+ * everything. How many; -EAGAIN when one has not been checked yet.
+ */
+static int find_up(const struct runtime_tuner *tuner, const char *registry,
+	const char *up[static RUNTIME_MIRROR_MAX])
+{
+	int n = 0;
+
+	for (size_t i = 0; i < tuner->config.n_mirrors; i++) {
+		const struct runtime_mirror *configured = &tuner->config.mirrors[i];
+		const struct mirror *mirror = runtime_find_mirror(
+			tuner->sample.mirrors, tuner->sample.n_mirrors, configured->url);
+
+		if (registry ? !streq(configured->registry, registry)
+			     : !streq(configured->registry, HOSTS_TOML_DEFAULT) &&
+					!streq(configured->registry, "docker.io"))
+			continue;
+		if (!mirror || mirror->state == MIRROR_UNKNOWN)
+			return -EAGAIN;
+		if (mirror->state == MIRROR_UP)
+			up[n++] = configured->url;
+	}
+	return n;
 }
 
 /*
@@ -29,9 +166,9 @@ static void show_words(const struct words *words, char value[static SETTING_VALU
  * written is known as far as it was shown.
  */
 static void add_foreign(const struct runtime_decision *decision, const struct node_runtime *runtime,
-	const struct file_record *record, struct words *wanted)
+	const struct file_record *record, char wanted[static RUNTIME_LIST_MAX])
 {
-	const struct runtime_config *config = decision->config;
+	const struct runtime_config *config = &decision->tuner->config;
 
 	for (const char *at = runtime->docker.mirrors; *at; at += strspn(at, " ")) {
 		size_t len = strcspn(at, " ");
@@ -42,102 +179,54 @@ static void add_foreign(const struct runtime_decision *decision, const struct no
 			ours = strlen(config->mirrors[i].url) == len &&
 			       strncmp(config->mirrors[i].url, at, len) == 0;
 		if (!ours)
-			registry_list_add(wanted->text, sizeof(wanted->text), at, len);
+			registry_list_add(wanted, RUNTIME_LIST_MAX, at, len);
 		at += len;
 	}
 }
 
-/* The list in JSON, for the caller to free. */
-static char *json_of(const struct words *words)
+/* A list of addresses, separated by spaces, in JSON for the caller to free. */
+static char *json_of(const char *words)
 {
-	struct words copy = *words;
-	const char *list[RUNTIME_LIST_MAX / 8];
-	char *state = NULL;
-	size_t n = 0;
+	_cleanup_(cleanup_cJSON_Delete) cJSON *list = must(cJSON_CreateArray());
+	char copy[RUNTIME_LIST_MAX], *state = NULL;
 
-	for (char *word = strtok_r(copy.text, " ", &state); word && n < ARRAY_SIZE(list);
-		word = strtok_r(NULL, " ", &state))
-		list[n++] = word;
-	return docker_config_list(list, n);
+	copy_text(copy, sizeof(copy), words);
+	for (char *word = strtok_r(copy, " ", &state); word; word = strtok_r(NULL, " ", &state))
+		cJSON_AddItemToArray(list, must(cJSON_CreateString(word)));
+	return must(cJSON_PrintUnformatted(list));
 }
 
-static int want_docker_mirrors(
+static void want_docker_mirrors(
 	const struct runtime_decision *decision, const struct node_runtime *runtime)
 {
-	struct file_target target = {.format = EDIT_JSON, .key = "registry-mirrors"};
-	const struct runtime_config *config = decision->config;
+	static const char key[] = "registry-mirrors";
+	const struct docker_config *docker = &runtime->docker;
+	const char *up[RUNTIME_MIRROR_MAX], *obstacle = runtime_obstacle(runtime);
+	char name[SETTING_NAME_MAX], wanted[RUNTIME_LIST_MAX] = "";
+	int n = find_up(decision->tuner, NULL, up);
 	_cleanup_free_ char *literal = NULL;
 	const struct file_record *record;
-	struct words wanted = {0}, on_disk = {0};
-	char name[SETTING_NAME_MAX];
-	struct file_want *want;
-	const char *obstacle;
+	struct want *want;
 
-	snprintf(
-		name, sizeof(name), "%s.%s", runtime_prefix(decision->sample, runtime), target.key);
+	runtime_name(&decision->tuner->sample, runtime, key, name);
 	record = file_record_find(decision->input->files, decision->input->n_files, name);
-	for (size_t i = 0; i < config->n_mirrors; i++) {
-		const char *url = config->mirrors[i].url;
-		const struct mirror *mirror = runtime_find_mirror(decision->sample, url);
-
-		if (!runtime_mirror_is_dockers(&config->mirrors[i]))
-			continue;
-		if (!mirror || mirror->state == MIRROR_UNKNOWN)
-			return 0;
-		if (mirror->state == MIRROR_UP)
-			registry_list_add(wanted.text, sizeof(wanted.text), url, strlen(url));
-	}
-	if (!wanted.text[0] && !record)
-		return 0;
-	add_foreign(decision, runtime, record, &wanted);
+	if (n < 0 || (n == 0 && !record))
+		return;
+	for (int i = 0; i < n; i++)
+		registry_list_add(wanted, sizeof(wanted), up[i], strlen(up[i]));
+	add_foreign(decision, runtime, record, wanted);
 	/* dockerd keeps its mirrors when the key is gone: an empty list takes them away. */
-	literal = json_of(&wanted);
-	copy_text(target.path, sizeof(target.path), runtime->config_path);
-	if (!literal || !(want = runtime_want(decision, runtime, name, &target, literal)))
-		return -ENOMEM;
-	show_words(&wanted, want->wanted);
+	literal = json_of(wanted);
+	want = runtime_want(decision, runtime, key, literal);
+	registry_shorten_list(wanted[0] ? wanted : NONE, want->wanted, SETTING_VALUE_MAX);
 	copy_text(want->actual, SETTING_VALUE_MAX, runtime->docker_info.mirrors);
-	for (const char *at = runtime->docker.mirrors; *at; at += strspn(at, " ")) {
-		registry_list_add(on_disk.text, sizeof(on_disk.text), at, strcspn(at, " "));
-		at += strcspn(at, " ");
-	}
-	if (runtime->docker.has_mirrors || streq(runtime->docker_info.mirrors, NONE))
-		show_words(&on_disk, want->on_disk);
-	obstacle = runtime_obstacle(runtime);
-	if (!obstacle && runtime->mirrors_on_command)
-		obstacle = "on-command-line";
+	if (docker->has_mirrors || streq(runtime->docker_info.mirrors, NONE))
+		registry_shorten_list(docker->mirrors[0] ? docker->mirrors : NONE,
+			want->file->on_disk, SETTING_VALUE_MAX);
 	if (obstacle)
 		runtime_leave(want, obstacle);
-	return 0;
-}
-
-/*
- * The text of a hosts.toml with the mirrors that work; NULL without one. 1: a mirror has not been
- * checked yet.
- */
-static int hosts_text(const struct runtime_decision *decision, const struct node_runtime *runtime,
-	const struct runtime_hosts *hosts, char **text)
-{
-	const struct runtime_config *config = decision->config;
-	const char *up[RUNTIME_MIRROR_MAX];
-	size_t n = 0;
-
-	for (size_t i = 0; i < config->n_mirrors; i++) {
-		const char *url = config->mirrors[i].url;
-		const struct mirror *mirror = runtime_find_mirror(decision->sample, url);
-
-		if (!streq(config->mirrors[i].registry, hosts->registry))
-			continue;
-		if (!mirror || mirror->state == MIRROR_UNKNOWN)
-			return 1;
-		if (mirror->state == MIRROR_UP)
-			up[n++] = url;
-	}
-	*text = NULL;
-	if (n == 0)
-		return 0;
-	return hosts_toml_write(
-		up, n, hosts_toml_knows_dial_timeout(runtime->version) ? DIAL_TIMEOUT_MS : 0, text);
+	else if (runtime->options.mirrors_on_command)
+		runtime_leave(want, "on-command-line");
 }
 
 /* Why nothing is written to a hosts.toml; NULL: it may be. */
@@ -156,60 +245,51 @@ static const char *hosts_obstacle(
 	return reason;
 }
 
-static int want_hosts(const struct runtime_decision *decision, const struct node_runtime *runtime,
+static void want_hosts(const struct runtime_decision *decision, const struct node_runtime *runtime,
 	const struct runtime_hosts *hosts)
 {
-	struct file_target target = {.format = EDIT_OWN};
+	const char *up[RUNTIME_MIRROR_MAX], *obstacle = hosts_obstacle(runtime, hosts);
+	char sum[HASH_TEXT_MAX] = "";
 	_cleanup_free_ char *text = NULL;
-	char name[SETTING_NAME_MAX], sum[HASH_TEXT_MAX] = "";
-	const char *obstacle = hosts_obstacle(runtime, hosts);
-	struct file_want *want;
-	int r = hosts_text(decision, runtime, hosts, &text);
+	struct want *want;
+	int n = find_up(decision->tuner, hosts->registry, up);
 
-	if (r == -ENOMEM)
-		return r;
 	/* It is not known yet what should be there, or nothing is there and nothing should be. */
-	if (r == 1 || (hosts->error == 0 && !hosts->exists && !text))
-		return 0;
-	snprintf(name, sizeof(name), "mirrors.%.100s", hosts->registry);
-	copy_text(target.path, sizeof(target.path), hosts->path);
-	want = runtime_want(decision, NULL, name, &target, text);
-	if (!want)
-		return -ENOMEM;
+	if (n < 0 || (n == 0 && hosts->error == 0 && !hosts->exists))
+		return;
+	if (n > 0)
+		text = hosts_toml_make(up, (size_t)n,
+			containerd_is_at_least(runtime->version, 2, 1) ? DIAL_TIMEOUT_MS : 0);
+	want = proposal_file(decision->proposal, text);
+	snprintf(want->name, sizeof(want->name), "mirrors.%.100s", hosts->registry);
+	want->file->target.format = EDIT_OWN;
+	copy_text(want->file->target.path, sizeof(want->file->target.path), hosts->path);
 	if (text)
 		hash_bytes(text, strlen(text), sum);
 	hosts_toml_mirrors(text ? text : "", want->wanted, SETTING_VALUE_MAX);
-	copy_text(want->on_disk, SETTING_VALUE_MAX,
+	copy_text(want->file->on_disk, SETTING_VALUE_MAX,
 		!hosts->exists ? NONE
 		: !hosts->ours ? "of someone else"
 			       : hosts->mirrors);
 	/* The same mirrors in another text are not what is wanted. */
-	if (hosts->ours && streq(want->on_disk, want->wanted) && !streq(hosts->sum, sum))
-		copy_text(want->on_disk, SETTING_VALUE_MAX, "other text");
-	copy_text(want->actual, SETTING_VALUE_MAX, want->on_disk);
-	want->error = hosts->error < 0 ? hosts->error : r;
+	if (hosts->ours && streq(want->file->on_disk, want->wanted) && !streq(hosts->sum, sum))
+		copy_text(want->file->on_disk, SETTING_VALUE_MAX, "other text");
+	copy_text(want->actual, SETTING_VALUE_MAX, want->file->on_disk);
+	want->error = hosts->error;
 	want->reason = text ? "configured" : "no-mirror-up";
 	if (obstacle)
 		runtime_leave(want, obstacle);
-	return 0;
 }
 
-int runtime_decide_mirrors(const struct runtime_decision *decision)
+void runtime_decide_mirrors(const struct runtime_decision *decision)
 {
-	const struct runtime_sample *sample = decision->sample;
-	const struct node_runtime *containerd = NULL;
-	int r = 0;
+	const struct runtime_sample *sample = &decision->tuner->sample;
+	const struct node_runtime *containerd = find_containerd(sample);
 
-	for (size_t i = 0; r == 0 && i < sample->n; i++) {
-		const struct node_runtime *runtime = &sample->runtimes[i];
-
-		if (runtime->found.kind == RUNTIME_DOCKER && runtime->files_known)
-			r = want_docker_mirrors(decision, runtime);
-		if (runtime->found.kind == RUNTIME_CONTAINERD &&
-			runtime->found.managed_by == RUNTIME_OF_NODE && !containerd)
-			containerd = runtime;
-	}
-	for (size_t i = 0; r == 0 && containerd && i < sample->n_hosts; i++)
-		r = want_hosts(decision, containerd, &sample->hosts[i]);
-	return r;
+	for (size_t i = 0; i < sample->n; i++)
+		if (sample->runtimes[i].found.kind == RUNTIME_DOCKER &&
+			sample->runtimes[i].files_known)
+			want_docker_mirrors(decision, &sample->runtimes[i]);
+	for (size_t i = 0; containerd && i < sample->n_hosts; i++)
+		want_hosts(decision, containerd, &sample->hosts[i]);
 }

@@ -23,48 +23,66 @@ void pulls_registry_of(const char *image, char registry[static 64])
 	registry[length] = '\0';
 }
 
-static struct pull_registry *registry_of(struct pulls *pulls, const char *image)
+static struct pull_registry *registry_of(struct pull_counts *counts, const char *image)
 {
 	struct pull_registry *registry;
 	char name[64];
 
 	pulls_registry_of(image, name);
-	for (size_t i = 0; i < pulls->n_registries; i++)
-		if (streq(pulls->registries[i].name, name))
-			return &pulls->registries[i];
+	for (size_t i = 0; i < counts->n; i++)
+		if (streq(counts->registries[i].name, name))
+			return &counts->registries[i];
 	/* The last place is for all that find none. */
-	if (pulls->n_registries == PULL_REGISTRIES_MAX)
-		return &pulls->registries[PULL_REGISTRIES_MAX - 1];
-	registry = &pulls->registries[pulls->n_registries++];
+	if (counts->n == PULL_REGISTRIES_MAX)
+		return &counts->registries[PULL_REGISTRIES_MAX - 1];
+	registry = &counts->registries[counts->n++];
 	copy_text(registry->name, sizeof(registry->name),
-		pulls->n_registries == PULL_REGISTRIES_MAX ? "other" : name);
+		counts->n == PULL_REGISTRIES_MAX ? "other" : name);
 	return registry;
 }
 
-static struct pull_image *image_of(struct pulls *pulls, const char *name, uint64_t now)
+static struct pull_image *find_image(struct pulls *pulls, const char *name)
 {
-	struct pull_image *image;
-
 	for (size_t i = 0; i < pulls->n_images; i++)
 		if (streq(pulls->images[i].name, name))
 			return &pulls->images[i];
-	if (pulls->n_images == PULL_IMAGES_MAX)
-		return NULL;
-	image = &pulls->images[pulls->n_images++];
-	*image = (struct pull_image){.since_us = now};
-	copy_text(image->name, sizeof(image->name), name);
-	return image;
+	return NULL;
 }
 
-/* Of a layer whose image has no name yet they wait until it has one, or is over. */
-static void count_bytes(struct pulls *pulls, const char *name, uint64_t bytes, uint64_t now)
+/* Of a layer whose image or registry is not known yet they wait until it is, or is over. */
+static void count_bytes(
+	struct pulls *pulls, struct pull_counts *counts, const char *name, uint64_t bytes)
 {
-	struct pull_image *image = image_of(pulls, name, now);
+	struct pull_image *image = find_image(pulls, name);
 
-	if (image)
+	if (!name[0])
+		pulls->nameless_bytes += bytes;
+	else if (image && !image->placed)
 		image->bytes += bytes;
 	else
-		registry_of(pulls, name)->bytes += bytes;
+		registry_of(counts, name)->bytes += bytes;
+}
+
+static void settle_bytes(struct pulls *pulls, struct pull_counts *counts, const char *image)
+{
+	registry_of(counts, image)->bytes += pulls->nameless_bytes;
+	pulls->nameless_bytes = 0;
+}
+
+/* An image that the layer belongs to is being pulled. */
+static void note_image(struct pulls *pulls, const struct pull_layer *layer)
+{
+	struct pull_image *image = find_image(pulls, layer->image);
+
+	if (!image && pulls->n_images == PULL_IMAGES_MAX)
+		return;
+	if (!image) {
+		image = &pulls->images[pulls->n_images++];
+		*image = (struct pull_image){.since_us = layer->noted_us};
+		copy_text(image->name, sizeof(image->name), layer->image);
+	}
+	image->since_us = MIN(image->since_us, layer->noted_us);
+	image->latest_us = MAX(image->latest_us, layer->at_us);
 }
 
 static struct pull_layer *find_layer(struct pulls *pulls, const char *ref)
@@ -75,18 +93,16 @@ static struct pull_layer *find_layer(struct pulls *pulls, const char *ref)
 	return NULL;
 }
 
-static struct pull_layer *add_layer(
-	struct pulls *pulls, const struct pull_piece *piece, uint64_t now)
+static void add_layer(struct pulls *pulls, struct pull_counts *counts,
+	const struct pull_piece *piece, uint64_t now)
 {
-	struct pull_layer *layer;
-
 	if (pulls->n == PULL_LAYERS_MAX) {
 		pulls->more++;
-		return NULL;
+		return;
 	}
-	layer = &pulls->layers[pulls->n++];
-	*layer = (struct pull_layer){
+	pulls->layers[pulls->n++] = (struct pull_layer){
 		.piece = *piece,
+		.seen = true,
 		.moved_us = pulls_age(now, piece->still_us),
 		.noted_us = pulls_age(now, piece->age_us),
 		.at_us = now,
@@ -96,12 +112,11 @@ static struct pull_layer *add_layer(
 	};
 	/* What came before the agent is not counted. */
 	if (pulls->begun)
-		count_bytes(pulls, "", piece->offset, now);
-	return layer;
+		count_bytes(pulls, counts, "", piece->offset);
 }
 
-static void advance(
-	struct pulls *pulls, struct pull_layer *layer, const struct pull_piece *piece, uint64_t now)
+static void advance(struct pulls *pulls, struct pull_counts *counts, struct pull_layer *layer,
+	const struct pull_piece *piece, uint64_t now)
 {
 	/* A layer that was given up begins again at zero. */
 	uint64_t grown =
@@ -112,13 +127,14 @@ static void advance(
 		layer->rate = (2 * layer->rate + (double)grown / seconds) / 3;
 	if (piece->offset != layer->piece.offset)
 		layer->moved_us = now;
-	count_bytes(pulls, layer->image, grown, now);
+	count_bytes(pulls, counts, layer->image, grown);
 	layer->piece = *piece;
+	layer->seen = true;
 	layer->at_us = now;
 }
 
-/* A layer that is not told of any more has come in: the rest of it, too. */
-static void drop_ended(struct pulls *pulls, uint64_t now)
+/* A layer that is no longer reported has come in: the rest of it, too. */
+static void drop_ended(struct pulls *pulls, struct pull_counts *counts)
 {
 	size_t kept = 0;
 
@@ -128,15 +144,15 @@ static void drop_ended(struct pulls *pulls, uint64_t now)
 		if (layer->seen)
 			pulls->layers[kept++] = *layer;
 		else if (layer->piece.total > layer->piece.offset)
-			count_bytes(
-				pulls, layer->image, layer->piece.total - layer->piece.offset, now);
+			count_bytes(pulls, counts, layer->image,
+				layer->piece.total - layer->piece.offset);
 	}
 	pulls->n = kept;
 }
 
-static void observe_duration(struct pulls *pulls, const struct pull_image *image)
+static void count_image(struct pull_counts *counts, const struct pull_image *image)
 {
-	struct pull_registry *registry = registry_of(pulls, image->name);
+	struct pull_registry *registry = registry_of(counts, image->name);
 	double seconds = (double)(image->latest_us - image->since_us) / (double)USEC_PER_SEC;
 	size_t bucket = 0;
 
@@ -144,41 +160,31 @@ static void observe_duration(struct pulls *pulls, const struct pull_image *image
 		bucket++;
 	registry->buckets[bucket]++;
 	registry->seconds += seconds;
+	registry->bytes += image->bytes;
 }
 
-/* Its name is known, or it is over: what came in counts for its registry. */
-static void settle_bytes(struct pulls *pulls, struct pull_image *image)
-{
-	registry_of(pulls, image->name)->bytes += image->bytes;
-	image->bytes = 0;
-}
-
-static void count_images(struct pulls *pulls, uint64_t now)
+static void count_images(struct pulls *pulls, struct pull_counts *counts, uint64_t now)
 {
 	size_t kept = 0;
 
-	for (size_t i = 0; i < pulls->n; i++) {
-		struct pull_image *image =
-			image_of(pulls, pulls->layers[i].image, pulls->layers[i].noted_us);
-
-		if (image)
-			image->latest_us = now;
-	}
+	for (size_t i = 0; i < pulls->n; i++)
+		note_image(pulls, &pulls->layers[i]);
 	for (size_t i = 0; i < pulls->n_images; i++) {
-		struct pull_image *image = &pulls->images[i];
-		bool over = now - image->latest_us >= BETWEEN_LAYERS_US;
-
-		if (over || image->name[0])
-			settle_bytes(pulls, image);
-		if (over)
-			observe_duration(pulls, image);
+		if (now - pulls->images[i].latest_us >= BETWEEN_LAYERS_US)
+			count_image(counts, &pulls->images[i]);
 		else
-			pulls->images[kept++] = *image;
+			pulls->images[kept++] = pulls->images[i];
+		/* What is pulled now is shown even before a byte of it is counted. */
+		if (pulls->images[i].name[0])
+			registry_of(counts, pulls->images[i].name);
 	}
 	pulls->n_images = kept;
+	if (pulls->nameless_bytes > 0 && !find_image(pulls, ""))
+		settle_bytes(pulls, counts, "");
 }
 
-void pulls_take(struct pulls *pulls, const struct pull_piece *pieces, size_t n, uint64_t now)
+void pulls_take(struct pulls *pulls, struct pull_counts *counts, const struct pull_piece *pieces,
+	size_t n, uint64_t now)
 {
 	pulls->more = 0;
 	for (size_t i = 0; i < pulls->n; i++)
@@ -187,63 +193,67 @@ void pulls_take(struct pulls *pulls, const struct pull_piece *pieces, size_t n, 
 		struct pull_layer *layer = find_layer(pulls, pieces[i].ref);
 
 		if (layer)
-			advance(pulls, layer, &pieces[i], now);
+			advance(pulls, counts, layer, &pieces[i], now);
 		else
-			layer = add_layer(pulls, &pieces[i], now);
-		if (layer)
-			layer->seen = true;
+			add_layer(pulls, counts, &pieces[i], now);
 	}
-	drop_ended(pulls, now);
-	count_images(pulls, now);
+	drop_ended(pulls, counts);
+	count_images(pulls, counts, now);
 	pulls->begun = true;
 }
 
-/* The pull was noted without its name: it goes on under it. */
-static void rename_image(struct pulls *pulls, const struct pull_layer *layer)
-{
-	struct pull_image *image = image_of(pulls, layer->image, layer->noted_us);
-
-	if (!image)
-		return;
-	image->since_us = MIN(image->since_us, layer->noted_us);
-	image->latest_us = MAX(image->latest_us, layer->at_us);
-	for (size_t i = 0; i < pulls->n_images; i++) {
-		if (pulls->images[i].name[0])
-			continue;
-		image->bytes += pulls->images[i].bytes;
-		pulls->images[i] = pulls->images[--pulls->n_images];
-		break;
-	}
-	settle_bytes(pulls, image_of(pulls, layer->image, layer->noted_us));
-}
-
-void pulls_name(struct pulls *pulls, const char *digest, const char *image)
+void pulls_name(
+	struct pulls *pulls, struct pull_counts *counts, const char *digest, const char *image)
 {
 	for (size_t i = 0; digest[0] && i < pulls->n; i++) {
 		struct pull_layer *layer = &pulls->layers[i];
+		struct pull_image *nameless;
 
 		if (layer->image[0] || !strstr(layer->piece.ref, digest))
 			continue;
 		copy_text(layer->image, sizeof(layer->image), image);
-		rename_image(pulls, layer);
+		/* The pull was noted without its name: it goes on under it. */
+		nameless = find_image(pulls, "");
+		if (nameless)
+			*nameless = pulls->images[--pulls->n_images];
+		note_image(pulls, layer);
+		count_bytes(pulls, counts, image, pulls->nameless_bytes);
+		pulls->nameless_bytes = 0;
 	}
 }
 
-void pulls_end(struct pulls *pulls, const char *name, uint64_t now)
+void pulls_place(
+	struct pulls *pulls, struct pull_counts *counts, const char *name, const char *full)
 {
+	struct pull_image *image = find_image(pulls, name);
+	struct pull_image *same = streq(name, full) ? NULL : find_image(pulls, full);
+
+	for (size_t i = 0; i < pulls->n; i++)
+		if (streq(pulls->layers[i].image, name))
+			copy_text(pulls->layers[i].image, sizeof(pulls->layers[i].image), full);
+	registry_of(counts, full)->bytes += image->bytes;
+	image->bytes = 0;
+	image->placed = true;
+	copy_text(image->name, sizeof(image->name), full);
+	if (!same)
+		return;
+	same->since_us = MIN(same->since_us, image->since_us);
+	same->latest_us = MAX(same->latest_us, image->latest_us);
+	*image = pulls->images[--pulls->n_images];
+}
+
+void pulls_end(struct pulls *pulls, struct pull_counts *counts, const char *name, uint64_t now)
+{
+	struct pull_image *image = find_image(pulls, "");
+
 	for (size_t i = 0; i < pulls->n; i++)
 		if (pulls->layers[i].image[0] == '\0')
 			return;
-	for (size_t i = 0; i < pulls->n_images; i++) {
-		struct pull_image *image = &pulls->images[i];
-
-		if (image->name[0])
-			continue;
-		copy_text(image->name, sizeof(image->name), name);
-		image->latest_us = now;
-		settle_bytes(pulls, image);
+	if (!image)
 		return;
-	}
+	copy_text(image->name, sizeof(image->name), name);
+	image->latest_us = now;
+	settle_bytes(pulls, counts, name);
 }
 
 const struct pull_layer *pulls_nameless(const struct pulls *pulls, size_t turn)

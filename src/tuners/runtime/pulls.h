@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PULL_LAYERS_MAX     64 /* fetched at once and told apart */
+#define PULL_LAYERS_MAX     64 /* fetched at once and followed */
 #define PULL_REGISTRIES_MAX 8  /* of metrics; more are "other" */
 #define PULL_IMAGES_MAX     16
 #define PULL_STUCK_US       (60 * UINT64_C(1000000))
@@ -46,17 +46,11 @@ struct pull_image {
 	char name[160];     /* empty: of layers whose image is not known */
 	uint64_t since_us;  /* CLOCK_MONOTONIC */
 	uint64_t latest_us; /* when a layer of it was last seen */
-	uint64_t bytes;     /* fetched, and not yet counted for a registry */
+	bool placed;        /* the name has the registry's port, where it has one */
+	uint64_t bytes;     /* not placed: not yet counted */
 };
 
-/* What one registry has given since the agent started. */
-struct pull_registry {
-	char name[64]; /* "docker.io"; "unknown" where the runtime does not tell */
-	uint64_t bytes;
-	uint64_t buckets[PULL_BOUNDS + 1];
-	double seconds; /* of all durations */
-};
-
+/* What one runtime pulls. */
 struct pulls {
 	bool begun; /* what is new from now on is counted from its first byte */
 	struct pull_layer layers[PULL_LAYERS_MAX];
@@ -64,20 +58,36 @@ struct pulls {
 	size_t more; /* pieces beyond those */
 	struct pull_image images[PULL_IMAGES_MAX];
 	size_t n_images;
-	struct pull_registry registries[PULL_REGISTRIES_MAX];
-	size_t n_registries;
+	uint64_t nameless_bytes; /* of images whose name is not known yet: not yet counted */
+};
+
+/* What registries have given to all runtimes since the agent started. */
+struct pull_counts {
+	struct pull_registry {
+		char name[64]; /* "docker.io"; "unknown" where the runtime does not tell */
+		uint64_t bytes;
+		uint64_t buckets[PULL_BOUNDS + 1];
+		double seconds; /* of all durations */
+	} registries[PULL_REGISTRIES_MAX];
+	size_t n;
 };
 
 /* What is fetched now, all of it. */
-void pulls_take(struct pulls *pulls, const struct pull_piece *pieces, size_t n, uint64_t now_us);
+void pulls_take(struct pulls *pulls, struct pull_counts *counts, const struct pull_piece *pieces,
+	size_t n, uint64_t now_us);
 
 /* The layer with this digest is of this image. */
-void pulls_name(struct pulls *pulls, const char *digest, const char *image);
+void pulls_name(
+	struct pulls *pulls, struct pull_counts *counts, const char *digest, const char *image);
+
+/* An image's full name, with the registry's port. It may be the one that it has. */
+void pulls_place(
+	struct pulls *pulls, struct pull_counts *counts, const char *name, const char *full);
 
 /* The pulls without a name that are under way were one of this image, which has come in. */
-void pulls_end(struct pulls *pulls, const char *name, uint64_t now_us);
+void pulls_end(struct pulls *pulls, struct pull_counts *counts, const char *name, uint64_t now_us);
 
-/* Microseconds from then to now; 0 when an answer came after the look at the clock. */
+/* Microseconds from then to now; 0 when an answer came after the clock was read. */
 static inline uint64_t pulls_age(uint64_t now_us, uint64_t then_us)
 {
 	return now_us > then_us ? now_us - then_us : 0;
@@ -91,7 +101,7 @@ void pulls_registry_of(const char *image, char registry[static 64]);
 
 /*
  * The layer that has stood still longest, when that is PULL_STUCK_US or more; else NULL. One that
- * is complete, or of a size not told, may well wait for others.
+ * is complete, or of unknown size, may well wait for others.
  */
 const struct pull_layer *pulls_stuck(const struct pulls *pulls, uint64_t now_us);
 

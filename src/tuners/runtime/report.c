@@ -5,7 +5,211 @@
 #include "base/json.h"
 #include "base/util.h"
 
+#include <linux/capability.h>
+#include <stdio.h>
 #include <stdlib.h>
+
+const struct limit_row runtime_limits[] = {
+	{
+		.name = "images/store",
+		.help = "The file system that images are unpacked to. The kubelet begins to delete "
+			"images at 85 % (imageGCHighThresholdPercent), those loaded ahead of time "
+			"among the first.",
+		.unit = "bytes",
+		.def = "the file system's size",
+		.source = "CRI, ImageFsInfo; Docker, /info DockerRootDir; statvfs(3)",
+	},
+	{0},
+};
+
+const struct explanation runtime_explanations[] = {
+	{"*.max_concurrent_downloads", "setting",
+		"How many layers containerd fetches at once: of one image in the CRI's own "
+		"puller (1.6, 1.7, 2.0), of all together in the transfer service (2.1 and "
+		"later). One large layer on a slow connection holds up the rest when it is "
+		"low. containerd reads it when it starts: until then the setting is pending.",
+		"layers", "3", "runtime.max_concurrent_downloads",
+		"containerd, docs/cri/config.md; plugins/transfer/plugin.go from 2.1"},
+	{"*.image_pull_progress_timeout", "setting",
+		"A pull that receives nothing for so long is given up, and the kubelet "
+		"starts it again. Too short for a registry that is overrun makes that worse.",
+		"Go duration", "5m0s", "runtime.pull_progress_timeout",
+		"containerd, docs/cri/config.md, from 1.7"},
+	{"*.config_path", "setting",
+		"The directory in which containerd looks for hosts.toml files, that is for "
+		"mirrors. Set only where mirrors are configured and it is not set.",
+		NULL, "empty; /etc/containerd/certs.d in the packages of clouds", "runtime.mirrors",
+		"containerd, docs/hosts.md"},
+	{"*.max-concurrent-downloads", "setting",
+		"How many layers dockerd fetches at once, of all images together. A reload "
+		"(SIGHUP) takes it at once, and no container notices.",
+		"layers", "3", "runtime.max_concurrent_downloads",
+		"Docker, reference of dockerd: daemon configuration file"},
+	{"*.registry-mirrors", "setting",
+		"Mirrors of docker.io that dockerd asks first. Those that others put "
+		"into daemon.json stay, behind the configured ones.",
+		NULL, "none", "runtime.mirrors",
+		"Docker, reference of dockerd: daemon configuration file"},
+	{"mirrors.*", "setting",
+		"The mirrors that containerd asks before a registry: a hosts.toml of our "
+		"own, read at each pull. One that does not answer is taken out, because a "
+		"mirror that hangs holds up every pull by half a minute a layer; none left "
+		"removes the file. A file made by others is left alone.",
+		NULL, "none", "runtime.mirrors",
+		"containerd, docs/hosts.md; issues 10624 and 10660"},
+	{0},
+};
+
+static const struct reason reach_reasons[] = {
+	{"runtime-answers", "Every installed runtime answers."},
+	{"no-runtime", "No container runtime was found on this node."},
+	{0},
+};
+
+static const struct reason restart_reasons[] = {
+	{"none-pending", "Everything that was written is in force."},
+	{0},
+};
+
+static const struct reason store_reasons[] = {
+	{"store-unknown", "No runtime has reported where it keeps its images."},
+	{"store-nearly-full", "More than 85 % of the file system of the images is in use."},
+	{0},
+};
+
+static const struct reason pull_reasons[] = {
+	{"pulls-move", "Every layer that is being fetched makes progress."},
+	{"no-progress", "A layer has made no progress for one minute."},
+	{0},
+};
+
+static const struct reason driver_reasons[] = {
+	{"driver-fast", "No runtime reports a slow storage driver."},
+	{"driver-slow", "A runtime unpacks images with a slow storage driver."},
+	{0},
+};
+
+const struct condition_type runtime_conditions[] = {
+	[RUNTIME_UNREACHABLE] = {"RuntimeUnreachable", SEVERITY_WARNING,
+		"A container runtime is installed and does not answer. Its settings are not checked, "
+		"and pods and containers appear under their ids.",
+		reach_reasons},
+	[RUNTIME_RESTART_PENDING] = {"RuntimeRestartPending", SEVERITY_WARNING,
+		"A setting is in the runtime's configuration and takes effect at its next start. "
+		"Restart it, or let headroom do so: runtime.restart.",
+		restart_reasons},
+	[IMAGE_STORE_FULL] = {"ImageStoreFull", SEVERITY_WARNING,
+		"The file system that holds the images is nearly full: pulls will fail, and the "
+		"kubelet deletes images, preloaded ones too.",
+		store_reasons},
+	[PULL_STUCK] = {"PullStuck", SEVERITY_WARNING,
+		"A layer that is being fetched made no progress for one minute. The message names "
+		"it, its registry, and what waits for it.",
+		pull_reasons},
+	[STORAGE_SLOW] = {"StorageSlow", SEVERITY_ADVICE,
+		"The storage driver of a container runtime is slow: it delays every pull and every "
+		"start of a container. The message names a better one.",
+		driver_reasons},
+	{0},
+};
+
+const struct reason runtime_reasons[] = {
+	{"runtime-unsupported",
+		"This runtime or its version has no such key, or another program writes its "
+		"configuration: /v1/status says which."},
+	{"file-unusable",
+		"The runtime's configuration file cannot be read or is broken: it is left "
+		"as it is."},
+	{"on-command-line",
+		"The daemon was started with an option for it: the same key in its file would keep "
+		"it from starting. Remove the option."},
+	{"process-not-seen",
+		"The runtime's process is not visible from here, and so its command line and its "
+		"program are not known: share the host's process IDs."},
+	{"file-of-others",
+		"The file that this belongs into was made by someone else: it is left alone."},
+	{"no-mirror-up",
+		"None of the registry's mirrors answers: pulls go to the registry itself."},
+	{"mirrors-without-effect",
+		"The configuration of containerd has registry.mirrors, and so it reads no "
+		"hosts.toml: remove those, and give them to runtime.mirrors."},
+	{"runtime-silent", "The runtime does not answer."},
+	{0},
+};
+
+const struct metric_row runtime_metric_rows[] = {
+	{"headroom_runtime_info", METRIC_GAUGE, NULL,
+		"A container runtime of this node that has answered, and its version.",
+		{"runtime", "version"}},
+	{"headroom_runtime_max_concurrent_downloads", METRIC_GAUGE, "layers",
+		"Layers that the runtime fetches at once, as it is in force.", {"runtime"}},
+	{"headroom_pulls_active", METRIC_GAUGE, "images", "Images that are being pulled now.",
+		{"registry"}},
+	{"headroom_pull_bytes_total", METRIC_COUNTER, "bytes",
+		"Bytes of images fetched while the agent ran.", {"registry"}},
+	{"headroom_pull_duration_seconds", METRIC_HISTOGRAM, "seconds",
+		"How long pulls took, from samples of what is being fetched: short ones are missed.",
+		{"registry"}},
+	{0},
+};
+
+const struct capability_row runtime_capabilities[] = {
+	{CAPABILITY(CAP_CHOWN), CAPABILITY_TO_ENFORCE, NULL,
+		"keeps the owner of a configuration file that does not belong to root"},
+	{CAPABILITY(CAP_SYS_CHROOT), CAPABILITY_TO_CHROOT, NULL,
+		"runs the host's containerd and dockerd to check a new file, from a container"},
+	{0},
+};
+
+static void write_pulls(const cJSON *runtime, char *text, size_t size)
+{
+	const cJSON *pulls = json_at(runtime, "pulls"), *pull;
+	int n = cJSON_GetArraySize(pulls);
+	double rate = 0;
+
+	cJSON_ArrayForEach (pull, pulls)
+		rate += json_number_at(pull, "bytes_per_second");
+	if (n > 0)
+		snprintf(text, size, "%d layer%s, %.1f MB/s", n, n == 1 ? "" : "s", rate / 1e6);
+}
+
+/* "/var/lib/containerd (overlayfs, ext4) 40 % full", and what is odd about it. */
+static void write_store(const cJSON *runtime, char *text, size_t size)
+{
+	const cJSON *store = json_at(runtime, "store"), *warning;
+
+	if (!cJSON_IsObject(store))
+		return;
+	snprintf(text, size, "%s (%s, %s) %.0f %% full", json_text_at(store, "directory"),
+		json_text_at(store, "driver"), json_text_at(store, "filesystem"),
+		100 * json_number_at(store, "used") / MAX(json_number_at(store, "size"), 1.0));
+	cJSON_ArrayForEach (warning, json_at(store, "warnings")) {
+		size_t used = strlen(text);
+
+		snprintf(text + used, size - used, "; %s", json_text_at(warning, ""));
+	}
+}
+
+/* One that was never installed is not shown. */
+static bool shows_runtime(const cJSON *runtime)
+{
+	return !streq(json_text_at(runtime, "state"), "asked");
+}
+
+static const struct column runtime_columns[] = {
+	{.title = "Runtime", .key = "name"},
+	{.title = "Version", .key = "version"},
+	{.title = "State", .key = "state", .format = COLUMN_STATE},
+	{.title = "Layers at once", .key = "max_concurrent_downloads"},
+	{.title = "Fetching now", .write = write_pulls},
+	{.title = "Images", .write = write_store},
+	{0},
+};
+
+const struct table_view runtime_view = {.title = "Container runtimes",
+	.rows = "found",
+	.columns = runtime_columns,
+	.shows = shows_runtime};
 
 /* ---- the document ---- */
 
@@ -20,140 +224,110 @@ static const struct {
 	{"native", "the native snapshotter copies every layer whole: use overlayfs"},
 };
 
-static void warn(struct json *json, cJSON *array, const char *text)
+const char *runtime_poor_driver(const struct runtime_store *store)
 {
-	cJSON *item = cJSON_CreateString(text);
-
-	if (!item || !cJSON_AddItemToArray(array, item)) {
-		cJSON_Delete(item);
-		json->failed = true;
-	}
-}
-
-static void add_store(struct json *json, cJSON *parent, const struct runtime_store *store)
-{
-	cJSON *object = json_object(json, parent, "store"), *warnings;
-
-	json_text(json, object, "directory", store->directory);
-	json_text(json, object, "driver", store->driver);
-	json_text(json, object, "filesystem", store->filesystem);
-	json_text(json, object, "device", store->device);
-	json_bool(json, object, "rotational", store->rotational);
-	json_bool(json, object, "network", store->network);
-	JSON_NUMBERS(json, object, {"size", (double)store->size}, {"used", (double)store->used},
-		{"images", (double)store->image_bytes});
-	warnings = json_array(json, object, "warnings");
 	for (size_t i = 0; i < ARRAY_SIZE(poor_drivers); i++)
 		if (streq(store->driver, poor_drivers[i].driver))
-			warn(json, warnings, poor_drivers[i].why);
-	/* Disks of virtual machines say that they rotate when nobody has set that. */
-	if (store->rotational && !starts_with(store->device, "vd") &&
-		!starts_with(store->device, "xvd"))
-		warn(json, warnings, "images lie on a disk that rotates: unpacking waits for it");
-	if (store->network)
-		warn(json, warnings, "images lie on a network file system: use a local disk");
+			return poor_drivers[i].why;
+	return NULL;
 }
 
-static void add_pull(struct json *json, cJSON *array, const struct pull_layer *layer,
-	const struct runtime_sample *sample)
+static void add_store(cJSON *parent, const struct runtime_store *store)
 {
-	cJSON *object = json_append(json, array);
+	cJSON *object = json_object(parent, "store"), *warnings;
+
+	json_text(object, "directory", store->directory);
+	json_text(object, "driver", store->driver);
+	json_text(object, "filesystem", store->filesystem);
+	json_text(object, "device", store->device);
+	json_bool(object, "rotational", store->rotational);
+	json_bool(object, "network", store->network);
+	JSON_NUMBERS(object, {"size", (double)store->size}, {"used", (double)store->used},
+		{"images", (double)store->image_bytes});
+	warnings = json_array(object, "warnings");
+	if (runtime_poor_driver(store))
+		json_append_text(warnings, runtime_poor_driver(store));
+	/* Disks of virtual machines claim to rotate unless that is configured. */
+	if (store->rotational && !starts_with(store->device, "vd") &&
+		!starts_with(store->device, "xvd"))
+		json_append_text(
+			warnings, "images lie on a disk that rotates: unpacking waits for it");
+	if (store->network)
+		json_append_text(warnings, "images lie on a network file system: use a local disk");
+}
+
+static void add_pull(
+	cJSON *array, const struct pull_layer *layer, const struct runtime_sample *sample)
+{
+	cJSON *object = json_append(array);
 	char registry[64];
 
 	pulls_registry_of(layer->image, registry);
-	json_text(json, object, "ref", layer->piece.ref);
-	json_text(json, object, "image", layer->image);
-	json_text(json, object, "registry", registry);
-	json_time(json, object, "since",
-		sample->realtime_us - pulls_age(sample->now_us, layer->noted_us));
-	JSON_NUMBERS(json, object, {"offset", (double)layer->piece.offset},
+	json_text(object, "ref", layer->piece.ref);
+	json_text(object, "image", layer->image);
+	json_text(object, "registry", registry);
+	json_time(
+		object, "since", sample->realtime_us - pulls_age(sample->now_us, layer->noted_us));
+	JSON_NUMBERS(object, {"offset", (double)layer->piece.offset},
 		{"total", (double)layer->piece.total}, {"bytes_per_second", layer->rate},
 		{"still_seconds",
 			(double)pulls_age(sample->now_us, layer->moved_us) / (double)USEC_PER_SEC});
 }
 
-static void add_runtime(struct json *json, cJSON *array, const struct node_runtime *runtime,
-	const struct runtime_sample *sample)
+static void add_runtime(
+	cJSON *array, const struct node_runtime *runtime, const struct runtime_sample *sample)
 {
 	static const char *const answers[] = {"asked", "answers", "silent"};
 	bool down = !runtime->found.has_socket && runtime->answer == RUNTIME_ASKED;
-	cJSON *object = json_append(json, array), *list;
+	cJSON *object = json_append(array), *list;
 
-	json_text(json, object, "name", runtime->found.name);
-	json_text(json, object, "kind", runtime_kind_names[runtime->found.kind]);
-	json_text(json, object, "version", runtime->version);
-	json_text(json, object, "socket", runtime->found.socket);
-	json_text(json, object, "unit", runtime->found.unit);
-	json_text(json, object, "config", runtime->config_path);
-	json_text(json, object, "state", down ? "not-running" : answers[runtime->answer]);
-	json_text(json, object, "why", runtime->why[0] ? runtime->why : runtime_file_why(runtime));
-	json_text(json, object, "max_concurrent_downloads", runtime->downloads);
-	list = json_array(json, object, "refusals");
+	json_text(object, "name", runtime->found.name);
+	json_text(object, "kind", runtime_kind_names[runtime->found.kind]);
+	json_text(object, "version", runtime->version);
+	json_text(object, "socket", runtime->found.socket);
+	json_text(object, "unit", runtime->found.unit);
+	json_text(object, "config", runtime->process.config);
+	json_text(object, "state", down ? "not-running" : answers[runtime->answer]);
+	json_text(object, "why", runtime->why[0] ? runtime->why : runtime_file_why(runtime));
+	json_text(object, "max_concurrent_downloads", runtime->downloads);
+	list = json_array(object, "refusals");
 	for (int i = 0; i < CONTAINERD_SETTINGS && runtime->files_known; i++)
 		if (runtime->containerd.keys[i].refusal != CONTAINERD_FINE)
-			warn(json, list, runtime->containerd.keys[i].why);
+			json_append_text(list, runtime->containerd.keys[i].why);
 	if (runtime->store.known)
-		add_store(json, object, &runtime->store);
+		add_store(object, &runtime->store);
 	else
-		json_null(json, object, "store");
-	list = json_array(json, object, "pulls");
+		json_null(object, "store");
+	list = json_array(object, "pulls");
 	for (size_t i = 0; i < runtime->pulls.n; i++)
-		add_pull(json, list, &runtime->pulls.layers[i], sample);
+		add_pull(list, &runtime->pulls.layers[i], sample);
 }
 
-struct cJSON *runtime_document_make(const struct runtime_sample *sample)
+struct cJSON *runtime_document(const void *self, const void *memory, bool trusted)
 {
+	const struct runtime_sample *sample = &((const struct runtime_tuner *)self)->sample;
 	static const char *const states[] = {"unknown", "up", "down"};
-	struct json json;
+	cJSON *root = cJSON_CreateObject();
 	cJSON *array;
 
-	json_begin(&json);
-	array = json_array(&json, json.root, "found");
+	(void)memory, (void)trusted;
+	array = json_array(root, "found");
 	for (size_t i = 0; i < sample->n; i++)
-		add_runtime(&json, array, &sample->runtimes[i], sample);
-	array = json_array(&json, json.root, "mirrors");
+		add_runtime(array, &sample->runtimes[i], sample);
+	array = json_array(root, "mirrors");
 	for (size_t i = 0; i < sample->n_mirrors; i++) {
 		const struct mirror *mirror = &sample->mirrors[i];
-		cJSON *object = json_append(&json, array);
+		cJSON *object = json_append(array);
 
-		json_text(&json, object, "url", mirror->url);
-		json_text(&json, object, "state", states[mirror->state]);
-		json_text(&json, object, "why", mirror->why);
-		json_number(
-			&json, object, "seconds", (double)mirror->took_us / (double)USEC_PER_SEC);
+		json_text(object, "url", mirror->url);
+		json_text(object, "state", states[mirror->state]);
+		json_text(object, "why", mirror->why);
+		json_number(object, "seconds", (double)mirror->took_us / (double)USEC_PER_SEC);
 	}
-	return json_take(&json);
+	return root;
 }
 
 /* ---- metrics ---- */
-
-/* What all runtimes fetched from one registry. The last of the sums is for all that find no room.
- */
-static size_t sum_registries(
-	const struct runtime_sample *sample, struct pull_registry sums[static PULL_REGISTRIES_MAX])
-{
-	size_t n = 0;
-
-	for (size_t r = 0; r < sample->n; r++)
-		for (size_t i = 0; i < sample->runtimes[r].pulls.n_registries; i++) {
-			const struct pull_registry *registry =
-				&sample->runtimes[r].pulls.registries[i];
-			size_t at = 0;
-
-			while (at < n && !streq(sums[at].name, registry->name))
-				at++;
-			at = MIN(at, (size_t)PULL_REGISTRIES_MAX - 1);
-			if (at == n) {
-				sums[n++] = *registry;
-				continue;
-			}
-			sums[at].bytes += registry->bytes;
-			sums[at].seconds += registry->seconds;
-			for (size_t b = 0; b <= PULL_BOUNDS; b++)
-				sums[at].buckets[b] += registry->buckets[b];
-		}
-	return n;
-}
 
 static unsigned active_from(const struct runtime_sample *sample, const char *registry)
 {
@@ -168,11 +342,13 @@ static unsigned active_from(const struct runtime_sample *sample, const char *reg
 	return active;
 }
 
-void runtime_metrics_write(const struct runtime_sample *sample, struct metric_sink *sink)
+void runtime_metrics(const void *self, const void *memory, struct metric_sink *sink)
 {
-	struct pull_registry sums[PULL_REGISTRIES_MAX];
-	size_t n = sum_registries(sample, sums);
+	const struct runtime_sample *sample = &((const struct runtime_tuner *)self)->sample;
+	const struct pull_registry *registries = sample->pulled.registries;
+	size_t n = sample->pulled.n;
 
+	(void)memory;
 	metric_family(sink, "headroom_runtime_info");
 	for (size_t i = 0; i < sample->n; i++)
 		if (sample->runtimes[i].version[0])
@@ -185,12 +361,13 @@ void runtime_metrics_write(const struct runtime_sample *sample, struct metric_si
 				sample->runtimes[i].found.name, NULL);
 	metric_family(sink, "headroom_pulls_active");
 	for (size_t i = 0; i < n; i++)
-		metric_sample(sink, active_from(sample, sums[i].name), sums[i].name, NULL);
+		metric_sample(
+			sink, active_from(sample, registries[i].name), registries[i].name, NULL);
 	metric_family(sink, "headroom_pull_bytes_total");
 	for (size_t i = 0; i < n; i++)
-		metric_sample(sink, (double)sums[i].bytes, sums[i].name, NULL);
+		metric_sample(sink, (double)registries[i].bytes, registries[i].name, NULL);
 	metric_family(sink, "headroom_pull_duration_seconds");
 	for (size_t i = 0; i < n; i++)
-		metric_histogram(sink, pull_bounds, sums[i].buckets, PULL_BOUNDS, sums[i].seconds,
-			sums[i].name, NULL);
+		metric_histogram(sink, pull_bounds, registries[i].buckets, PULL_BOUNDS,
+			registries[i].seconds, registries[i].name, NULL);
 }

@@ -11,18 +11,16 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "base/hash.h"
+#include "base/text.h"
 #include "config/option.h"
 #include "kernel/host.h"
 #include "runtime/containerd_config.h"
 #include "runtime/daemon_json.h"
 #include "runtime/discover.h"
 #include "runtime/docker.h"
-#include "runtime/hosts_toml.h"
-#include "runtime/mirror.h"
 #include "runtime/registry.h"
 #include "tuners/runtime/pulls.h"
-#include "workload/names.h"
+#include "workload/cgroup.h"
 
 #include <headroom/tuner.h>
 
@@ -30,6 +28,9 @@
 #define RUNTIME_NAMESPACES_MAX 8  /* of containerd, looked at for pulls */
 #define RUNTIME_WHY_MAX        256
 #define RUNTIME_LIST_MAX       2048 /* of mirrors */
+
+/* Of hosts.toml files, unless the configuration names another. */
+#define RUNTIME_HOSTS_DIRECTORY "/etc/containerd/certs.d"
 
 /* ---- configuration ---- */
 
@@ -39,24 +40,15 @@ struct runtime_mirror {
 };
 
 struct runtime_config {
-	int kind;             /* index of runtime_kind_words */
-	uint64_t downloads;   /* layers at once; 0: keep */
-	bool downloads_exact; /* from a file of the administrator: also where that is less */
-	uint64_t timeout_us;  /* 0: keep */
-	bool timeout_exact;
+	int kind; /* 0: every one; else enum runtime_kind + 1 */
+	struct runtime_number {
+		uint64_t value; /* layers, microseconds; 0: keep */
+		bool exact;     /* from a file of the administrator: also where that is less */
+	} numbers[CONTAINERD_PROGRESS_TIMEOUT + 1];
 	enum restart_policy restart;
 	struct runtime_mirror mirrors[RUNTIME_MIRROR_MAX];
 	size_t n_mirrors;
 };
-
-void runtime_validate(const struct config *config, struct config_fault_list *faults);
-void runtime_read_config(const struct config *config, struct runtime_config *ret);
-
-/* True when the configuration wants this runtime watched. */
-bool runtime_is_wanted(const struct runtime_config *config, const struct runtime *runtime);
-
-/* True for a mirror of docker.io or of everything: Docker knows no others. */
-bool runtime_mirror_is_dockers(const struct runtime_mirror *mirror);
 
 /* ---- the sample ---- */
 
@@ -93,24 +85,17 @@ struct node_runtime {
 	char why[RUNTIME_WHY_MAX];
 	uint64_t since_us; /* CLOCK_MONOTONIC: of answer */
 	char version[64];
-	pid_t pid;           /* of the daemon; 0: not known */
-	uint64_t started_us; /* CLOCK_REALTIME; 0: not known */
-	char binary[SETTING_PATH_MAX];
-	char working_directory[SETTING_PATH_MAX]; /* empty: not known */
-	char config_path[SETTING_PATH_MAX];       /* its main file or daemon.json */
+	pid_t pid;                      /* of the daemon; 0: not known */
+	struct runtime_process process; /* with the usual configuration, if it names none */
+	struct docker_process options;  /* of dockerd's command line */
 
 	/* In force, as the runtime says; empty: it does not. Durations as Go prints them. */
 	char reported_downloads[SETTING_VALUE_MAX], reported_timeout[SETTING_VALUE_MAX];
-	char reported_directory[SETTING_VALUE_MAX];
 	/* In force, also where only unchanged files say so; empty: not known. */
 	char downloads[SETTING_VALUE_MAX], timeout[SETTING_VALUE_MAX], directory[SETTING_VALUE_MAX];
-	/* dockerd refuses to start when a key is an option and in daemon.json too. */
-	bool downloads_on_command, mirrors_on_command;
-	char command_downloads[24];
 
 	/* Its files. */
-	bool files_known;        /* were read at least once */
-	uint64_t inferred_of_us; /* started_us of the daemon whose values were inferred */
+	bool files_known; /* were read at least once */
 	struct containerd_config containerd;
 	struct docker_config docker;
 
@@ -127,11 +112,15 @@ struct node_runtime {
 
 	/* Not copied but moved with a request: the loop has no use for the addresses, and gives the
 	 * names on. */
-	struct runtime_address *addresses; /* sorted by sandbox */
-	size_t n_addresses;
-	struct name_entry *names; /* of this sample; NULL and names_new false: as before */
-	size_t n_names;
-	bool names_new;
+	struct runtime_addresses {
+		struct runtime_address *entries;
+		size_t n, allocated;
+	} addresses;
+	struct runtime_names {
+		struct name_entry *entries;
+		size_t n, allocated;
+		bool fresh; /* of this sample; else as before, and entries is NULL */
+	} names;
 };
 
 /* A registry that has mirrors configured, or had: what its hosts.toml is. */
@@ -147,60 +136,60 @@ struct runtime_hosts {
 struct runtime_sample {
 	struct node_runtime *runtimes;
 	size_t n;
-	struct mirror *mirrors; /* each URL once */
+	struct mirror mirrors[RUNTIME_MIRROR_MAX]; /* each URL once */
 	size_t n_mirrors;
 	struct runtime_hosts *hosts;
 	size_t n_hosts;
+	struct pull_counts pulled;
 	uint64_t now_us;      /* CLOCK_MONOTONIC of its beginning */
 	uint64_t realtime_us; /* and CLOCK_REALTIME */
 	uint64_t discover_due_us;
 	uint64_t next_us; /* CLOCK_MONOTONIC: when the next one is due */
 };
 
-/* Registries that the journal has a hosts.toml of. */
+/* What the journal has of this tuner. */
 struct runtime_recorded {
-	char registries[RUNTIME_MIRROR_MAX][REGISTRY_NAME_MAX];
+	uint64_t tag; /* another one means that something was written */
+	char registries[RUNTIME_MIRROR_MAX][REGISTRY_NAME_MAX]; /* with a hosts.toml */
 	size_t n;
 };
 
-/* Self-contained: what the worker needs, and what it makes of it. */
-struct runtime_request {
+/* A copy of it, with a copy of the sample, is the request to the worker. */
+struct runtime_tuner {
 	const struct host *host; /* constant */
+	bool once; /* a command without an agent: a silent runtime is not given time */
 	struct runtime_config config;
-	struct runtime_recorded recorded;
-	bool cancelled; /* the sample is incomplete: to be dropped */
 	struct runtime_sample sample;
+	bool due;                         /* at once: the configuration or a file has changed */
+	uint64_t soon_until_us;           /* CLOCK_MONOTONIC */
+	struct runtime_recorded recorded; /* as decide() left it */
+	bool cancelled; /* of a request: the sample is incomplete, and to be dropped */
 };
 
-/* sample.c: everything that is due, blocking. */
-void runtime_sample_update(struct runtime_request *request, const struct wait *wait);
-/* The copy takes the addresses away from the original. 0 or -ENOMEM. */
-int runtime_sample_copy(struct runtime_sample *sample, struct runtime_sample *ret);
+/* sample.c: member of struct tuner_ops. */
+void runtime_sample(void *request, const struct wait *wait);
+/* The copy takes the addresses away from the original. */
+void runtime_sample_copy(struct runtime_sample *sample, struct runtime_sample *ret);
 void runtime_sample_clear(struct runtime_sample *sample);
 struct node_runtime *runtime_find(const struct runtime_sample *sample, const char *socket);
-const struct mirror *runtime_find_mirror(const struct runtime_sample *sample, const char *url);
+const struct mirror *runtime_find_mirror(const struct mirror *mirrors, size_t n, const char *url);
 
 /* Notes an answer, or why there is none. */
-void runtime_answered(struct node_runtime *runtime);
-void runtime_silent(struct node_runtime *runtime, const char *why);
+void runtime_note(struct node_runtime *runtime, const char *why);
 
-/* Takes the daemon's process: a new one has read its files anew, and forgets what was in force. */
+/* All names that the runtime has now. */
+void runtime_take_names(struct node_runtime *runtime, struct runtime_names *names);
+
+/* Takes the daemon's process: a new one has read its files again, and forgets what was in force. */
 void runtime_take_process(struct node_runtime *runtime, const struct host *host, pid_t pid);
 
 void runtime_sample_cri(
-	struct node_runtime *runtime, struct runtime_request *request, const struct wait *wait);
+	struct node_runtime *runtime, struct runtime_tuner *request, const struct wait *wait);
 void runtime_sample_docker(
-	struct node_runtime *runtime, struct runtime_request *request, const struct wait *wait);
+	struct node_runtime *runtime, struct runtime_tuner *request, const struct wait *wait);
 
-/* files.c: what the files say, and what is in force by them where the runtime does not say. */
-void runtime_sample_files(struct node_runtime *runtime, const struct runtime_request *request,
-	const struct wait *wait);
-
-/* hosts.c: the hosts.toml of every registry that has mirrors, or is recorded to have some. */
-int runtime_sample_hosts(struct runtime_request *request);
-
-/* store.c: the file system below the store's directory. */
-void runtime_sample_store(const struct host *host, struct runtime_store *store);
+/* mirrors.c */
+void runtime_sample_hosts(struct runtime_tuner *request);
 
 /* Why its configuration cannot be used, "" when it can. */
 const char *runtime_file_why(const struct node_runtime *runtime);
@@ -210,53 +199,47 @@ void runtime_duration_text(uint64_t us, char text[static 32]);
 
 /* ---- decisions: pure ---- */
 
-struct runtime_edit;
-
 struct runtime_memory {
-	struct runtime_edit *edits; /* of the wants of the last decide() */
-	bool store_full;            /* hysteresis */
+	bool store_full; /* hysteresis */
 	struct runtime_recorded recorded;
-	uint64_t records_tag; /* of this tuner's records: another value means that something was
-				 written */
 };
 
 /* What the parts of one decide() share: what goes in, and where the result goes. */
 struct runtime_decision {
-	const struct runtime_sample *sample;
-	const struct runtime_config *config;
-	bool once; /* for a command without an agent: a silent runtime is not given time */
+	const struct runtime_tuner *tuner;
 	const struct decide_input *input;
 	struct runtime_memory *memory;
 	struct proposal *proposal;
 };
 
-int runtime_decide(const struct runtime_decision *decision);
-int runtime_decide_mirrors(const struct runtime_decision *decision);
-int runtime_decide_health(const struct runtime_decision *decision);
-void runtime_memory_clear(struct runtime_memory *memory);
+/* Member of struct tuner_ops. */
+void runtime_decide(const void *self, const struct decide_input *input, void *memory,
+	struct proposal *proposal);
+void runtime_decide_mirrors(const struct runtime_decision *decision);
 
 /*
- * A want in a file and its edit; one: whose service is activated, NULL for none. text is copied;
- * NULL removes the key or the file. NULL without memory.
+ * A want of a key of this runtime's, named by it, with what makes it take effect; in the topmost
+ * object of its JSON file, unless the target becomes another. text is the value there.
  */
-struct file_want *runtime_want(const struct runtime_decision *decision,
-	const struct node_runtime *runtime, const char *name, const struct file_target *target,
-	const char *text);
+struct want *runtime_want(const struct runtime_decision *decision,
+	const struct node_runtime *runtime, const char *key, const char *text);
+
+/* "containerd.KEY"; the kind for the node's own runtime, wherever it was found, else its name. */
+void runtime_name(const struct runtime_sample *sample, const struct node_runtime *runtime,
+	const char *key, char name[static SETTING_NAME_MAX]);
 
 /* The setting is reported and not written, for this reason. */
-void runtime_leave(struct file_want *want, const char *reason);
+void runtime_leave(struct want *want, const char *reason);
 
 /* The reason why nothing of this runtime's can be written now; NULL: it can. */
 const char *runtime_obstacle(const struct node_runtime *runtime);
 
-/* What the names of its settings begin with: the kind for the node's own runtime, else its name. */
-const char *runtime_prefix(const struct runtime_sample *sample, const struct node_runtime *runtime);
-
 /* ---- reporting ---- */
 
-struct metric_sink;
-void runtime_metrics_write(const struct runtime_sample *sample, struct metric_sink *sink);
-struct cJSON *runtime_document_make(const struct runtime_sample *sample);
+struct cJSON *runtime_document(const void *self, const void *memory, bool trusted);
+void runtime_metrics(const void *self, const void *memory, struct metric_sink *sink);
+
+/* report.c */
 extern const struct limit_row runtime_limits[];
 extern const struct explanation runtime_explanations[];
 extern const struct condition_type runtime_conditions[];
@@ -265,6 +248,9 @@ extern const struct metric_row runtime_metric_rows[];
 extern const struct table_view runtime_view;
 extern const struct capability_row runtime_capabilities[];
 
-enum { RUNTIME_UNREACHABLE, RUNTIME_RESTART_PENDING, IMAGE_STORE_FULL, PULL_STUCK };
+enum { RUNTIME_UNREACHABLE, RUNTIME_RESTART_PENDING, IMAGE_STORE_FULL, PULL_STUCK, STORAGE_SLOW };
+
+/* What is slow about the driver that unpacks images there, and the cure; NULL for nothing. */
+const char *runtime_poor_driver(const struct runtime_store *store);
 
 #endif

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/runtime/runtime.h"
 
+#include "base/file.h"
 #include "base/util.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
 
 #define DISCOVER_EVERY_US (15 * USEC_PER_SEC)
 
@@ -15,74 +19,67 @@
 #define PULLS_EVERY_US   (5 * USEC_PER_SEC)
 #define PULLING_EVERY_US (2 * USEC_PER_SEC)
 
-static void *duplicate(const void *array, size_t n, size_t size)
+/* A process's start is known to a tick of the kernel's clock (10 ms), and times of files drift. */
+#define START_SLACK_US (50 * USEC_PER_MSEC)
+
+#define DEFAULT_DOWNLOADS "3" /* of every containerd and dockerd */
+
+#define MOUNTINFO_MAX (4 * 1024 * 1024)
+
+void runtime_sample_copy(struct runtime_sample *sample, struct runtime_sample *ret)
 {
-	void *copy = malloc(n > 0 ? n * size : 1);
+	struct node_runtime *runtimes = must(calloc(MAX(sample->n, (size_t)1), sizeof(*runtimes)));
 
-	if (copy && n > 0)
-		memcpy(copy, array, n * size);
-	return copy;
-}
-
-int runtime_sample_copy(struct runtime_sample *sample, struct runtime_sample *ret)
-{
-	struct runtime_sample copy = *sample;
-
-	copy.hosts = NULL;
-	copy.n_hosts = 0;
-	copy.runtimes = duplicate(sample->runtimes, sample->n, sizeof(*sample->runtimes));
-	copy.mirrors = duplicate(sample->mirrors, sample->n_mirrors, sizeof(*sample->mirrors));
-	if (!copy.runtimes || !copy.mirrors) {
-		free(copy.runtimes);
-		free(copy.mirrors);
-		return -ENOMEM;
+	for (size_t i = 0; i < sample->n; i++) {
+		runtimes[i] = sample->runtimes[i];
+		sample->runtimes[i].addresses = (struct runtime_addresses){0};
 	}
-	for (size_t i = 0; i < copy.n; i++) {
-		sample->runtimes[i].addresses = NULL;
-		sample->runtimes[i].n_addresses = 0;
-	}
-	*ret = copy;
-	return 0;
+	*ret = *sample;
+	ret->runtimes = runtimes;
+	ret->hosts = NULL;
+	ret->n_hosts = 0;
 }
 
 void runtime_sample_clear(struct runtime_sample *sample)
 {
 	for (size_t i = 0; i < sample->n; i++) {
-		free(sample->runtimes[i].addresses);
-		free(sample->runtimes[i].names);
+		free(sample->runtimes[i].addresses.entries);
+		free(sample->runtimes[i].names.entries);
 	}
 	free(sample->runtimes);
-	free(sample->mirrors);
 	free(sample->hosts);
 	*sample = (struct runtime_sample){0};
 }
 
-const struct mirror *runtime_find_mirror(const struct runtime_sample *sample, const char *url)
+const struct mirror *runtime_find_mirror(const struct mirror *mirrors, size_t n, const char *url)
 {
-	for (size_t i = 0; i < sample->n_mirrors; i++)
-		if (streq(sample->mirrors[i].url, url))
-			return &sample->mirrors[i];
+	for (size_t i = 0; i < n; i++)
+		if (streq(mirrors[i].url, url))
+			return &mirrors[i];
 	return NULL;
 }
 
-void runtime_answered(struct node_runtime *runtime)
+void runtime_note(struct node_runtime *runtime, const char *why)
 {
-	if (runtime->answer != RUNTIME_ANSWERS)
-		runtime->since_us = now_us();
-	runtime->answer = RUNTIME_ANSWERS;
-	runtime->answered_once = true;
-	runtime->why[0] = '\0';
-}
+	enum runtime_answer answer = why ? RUNTIME_SILENT : RUNTIME_ANSWERS;
 
-void runtime_silent(struct node_runtime *runtime, const char *why)
-{
-	if (runtime->answer != RUNTIME_SILENT)
+	if (runtime->answer != answer)
 		runtime->since_us = now_us();
-	runtime->answer = RUNTIME_SILENT;
-	copy_text(runtime->why, sizeof(runtime->why), why);
+	runtime->answer = answer;
+	runtime->answered_once = runtime->answered_once || !why;
+	copy_text(runtime->why, sizeof(runtime->why), why ? why : "");
+	if (!why)
+		return;
 	/* What it fetches is not known any more: nothing is stuck as far as is known. */
 	runtime->pulls.n = 0;
 	runtime->pulls_at_us = 0;
+}
+
+void runtime_take_names(struct node_runtime *runtime, struct runtime_names *names)
+{
+	free(runtime->names.entries);
+	runtime->names = *names;
+	runtime->names.fresh = true;
 }
 
 void runtime_take_process(struct node_runtime *runtime, const struct host *host, pid_t pid)
@@ -90,30 +87,19 @@ void runtime_take_process(struct node_runtime *runtime, const struct host *host,
 	struct runtime_process process = {0};
 
 	(void)runtime_process_read(host->root, runtime->found.kind, pid, &process);
-	if (pid == runtime->pid && process.started_us + SAME_START_US > runtime->started_us &&
-		process.started_us < runtime->started_us + SAME_START_US)
+	if (pid == runtime->pid &&
+		process.started_us + SAME_START_US > runtime->process.started_us &&
+		process.started_us < runtime->process.started_us + SAME_START_US)
 		return;
 	runtime->pid = pid;
-	runtime->started_us = process.started_us;
-	copy_text(runtime->binary, sizeof(runtime->binary), process.program);
-	copy_text(
-		runtime->working_directory, sizeof(runtime->working_directory), process.directory);
-	copy_text(runtime->config_path, sizeof(runtime->config_path),
-		process.config[0] ? process.config : runtime->found.config);
+	runtime->process = process;
+	if (!process.config[0])
+		copy_text(runtime->process.config, SETTING_PATH_MAX, runtime->found.config);
 	/* What another process had in force says nothing of this one. */
-	runtime->reported_downloads[0] = runtime->reported_timeout[0] =
-		runtime->reported_directory[0] = '\0';
+	runtime->reported_downloads[0] = runtime->reported_timeout[0] = runtime->downloads[0] =
+		runtime->timeout[0] = runtime->directory[0] = '\0';
 	runtime->due_us = 0;
 	runtime->docker_info = (struct docker_info){0};
-}
-
-static uint64_t pulls_pace(const struct node_runtime *runtime, const struct runtime_config *config)
-{
-	/* Before a restart it must be known that there is none. */
-	return runtime->pulls.n > 0 || runtime->pulls.n_images > 0 ||
-			       config->restart == RESTART_WHEN_IDLE
-		       ? PULLING_EVERY_US
-		       : PULLS_EVERY_US;
 }
 
 struct node_runtime *runtime_find(const struct runtime_sample *sample, const char *socket)
@@ -125,70 +111,60 @@ struct node_runtime *runtime_find(const struct runtime_sample *sample, const cha
 }
 
 /* What is found now keeps what is known of it; the rest is forgotten. */
-static void discover(struct runtime_request *request)
+static void discover(struct runtime_tuner *request)
 {
 	struct runtime_sample *sample = &request->sample;
+	struct runtime_sample before = {.runtimes = sample->runtimes, .n = sample->n};
 	struct runtime found[RUNTIME_MAX];
-	size_t n_found = runtime_discover(request->host->root, found), n = 0;
-	struct node_runtime *runtimes = calloc(n_found ? n_found : 1, sizeof(*runtimes));
+	size_t n = runtime_discover(request->host->root, found);
+	struct node_runtime *runtimes = must(calloc(MAX(n, (size_t)1), sizeof(*runtimes)));
 
-	if (!runtimes)
-		return;
-	for (size_t i = 0; i < n_found; i++) {
-		struct node_runtime *known, *runtime = &runtimes[n];
+	sample->runtimes = runtimes;
+	sample->n = 0;
+	for (size_t i = 0; i < n; i++) {
+		struct node_runtime *known = runtime_find(&before, found[i].socket), *runtime;
 
-		if (!runtime_is_wanted(&request->config, &found[i]))
+		if (request->config.kind > 0 && request->config.kind - 1 != (int)found[i].kind)
 			continue;
-		n++;
-		known = runtime_find(sample, found[i].socket);
+		runtime = &runtimes[sample->n++];
 		if (known) {
 			*runtime = *known;
-			known->addresses = NULL;
-			known->names = NULL;
+			known->addresses.entries = NULL;
+			known->names.entries = NULL;
 		} else {
-			copy_text(runtime->config_path, sizeof(runtime->config_path),
-				found[i].config);
+			copy_text(runtime->process.config, SETTING_PATH_MAX, found[i].config);
 		}
 		runtime->found = found[i];
 		if (!runtime->found.has_socket && runtime->answer == RUNTIME_ANSWERS)
-			runtime_silent(runtime, "its socket is gone");
+			runtime_note(runtime, "its socket is gone");
 	}
-	for (size_t i = 0; i < sample->n; i++) {
-		free(sample->runtimes[i].addresses);
-		free(sample->runtimes[i].names);
-	}
-	free(sample->runtimes);
-	sample->runtimes = runtimes;
-	sample->n = n;
+	runtime_sample_clear(&before);
 	sample->discover_due_us = sample->now_us + DISCOVER_EVERY_US;
 }
 
 /* The configured ones, each URL once; those known already keep their state. */
-static void list_mirrors(struct runtime_request *request)
+static void list_mirrors(struct runtime_tuner *request)
 {
-	const struct runtime_config *config = &request->config;
 	struct runtime_sample *sample = &request->sample;
-	struct runtime_sample next = {.mirrors = calloc(config->n_mirrors ? config->n_mirrors : 1,
-					      sizeof(*next.mirrors))};
+	struct mirror mirrors[RUNTIME_MIRROR_MAX] = {0};
+	size_t n = 0;
 
-	if (!next.mirrors)
-		return;
-	for (size_t i = 0; i < config->n_mirrors; i++) {
-		const char *url = config->mirrors[i].url;
-		const struct mirror *known = runtime_find_mirror(sample, url);
+	for (size_t i = 0; i < request->config.n_mirrors; i++) {
+		const char *url = request->config.mirrors[i].url;
+		const struct mirror *known =
+			runtime_find_mirror(sample->mirrors, sample->n_mirrors, url);
 
-		if (runtime_find_mirror(&next, url))
+		if (runtime_find_mirror(mirrors, n, url))
 			continue;
 		if (known)
-			next.mirrors[next.n_mirrors] = *known;
-		copy_text(next.mirrors[next.n_mirrors++].url, REGISTRY_URL_MAX, url);
+			mirrors[n] = *known;
+		copy_text(mirrors[n++].url, REGISTRY_URL_MAX, url);
 	}
-	free(sample->mirrors);
-	sample->mirrors = next.mirrors;
-	sample->n_mirrors = next.n_mirrors;
+	memcpy(sample->mirrors, mirrors, sizeof(mirrors));
+	sample->n_mirrors = n;
 }
 
-static void note_next(struct runtime_request *request)
+static void note_next(struct runtime_tuner *request)
 {
 	struct runtime_sample *sample = &request->sample;
 	uint64_t next = sample->discover_due_us;
@@ -201,14 +177,213 @@ static void note_next(struct runtime_request *request)
 		if (!runtime->found.has_socket)
 			continue;
 		next = MIN(next, runtime->due_us);
-		if (runtime->answer == RUNTIME_ANSWERS)
-			next = MIN(next, sample->now_us + pulls_pace(runtime, &request->config));
+		/* Before a restart it must be known that there is no pull. */
+		if (runtime->answer == RUNTIME_ANSWERS &&
+			(runtime->pulls.n > 0 || runtime->pulls.n_images > 0 ||
+				request->config.restart == RESTART_WHEN_IDLE))
+			next = MIN(next, sample->now_us + PULLING_EVERY_US);
+		else if (runtime->answer == RUNTIME_ANSWERS)
+			next = MIN(next, sample->now_us + PULLS_EVERY_US);
 	}
 	sample->next_us = next;
 }
 
-void runtime_sample_update(struct runtime_request *request, const struct wait *wait)
+void runtime_duration_text(uint64_t us, char text[static 32])
 {
+	uint64_t seconds = us / USEC_PER_SEC, hours = seconds / 3600, minutes = seconds / 60 % 60;
+	size_t used = 0;
+
+	if (hours > 0)
+		used = (size_t)snprintf(text, 32, "%lluh", (unsigned long long)hours);
+	if (hours > 0 || minutes > 0)
+		used += (size_t)snprintf(
+			text + used, 32 - used, "%llum", (unsigned long long)minutes);
+	snprintf(text + used, 32 - used, "%llus", (unsigned long long)(seconds % 60));
+}
+
+const char *runtime_file_why(const struct node_runtime *runtime)
+{
+	return runtime->found.kind == RUNTIME_DOCKER ? runtime->docker.why
+						     : runtime->containerd.why;
+}
+
+/* ---- what is in force by the files, where the runtime does not say ---- */
+
+/*
+ * When a file that does not exist was removed, at the latest: its directory's mtime, but for the
+ * key that Docker 20.10 puts there at its first start.
+ */
+static uint64_t absent_since(const struct host *host, const char *file)
+{
+	char directory[SETTING_PATH_MAX], path[PATH_MAX], key[PATH_MAX + 16];
+	struct stat st, key_st;
+	uint64_t changed;
+
+	copy_text(directory, sizeof(directory), file);
+	*strrchr(directory, '/') = '\0';
+	if (path_in_root(host->root, directory[0] ? directory : "/", path) < 0 ||
+		stat(path, &st) < 0)
+		return 0;
+	changed = us_of(st.st_mtim);
+	snprintf(key, sizeof(key), "%s/key.json", path);
+	return stat(key, &key_st) == 0 && changed <= us_of(key_st.st_ctim) ? 0 : changed;
+}
+
+/*
+ * What a daemon read when it started is what its files say, if they have not changed since. Once
+ * known of a process it stays so, whatever is written while it runs.
+ */
+static void infer(const struct node_runtime *runtime, uint64_t changed_us, const char *reported,
+	const char *on_disk, const char *otherwise, char value[static SETTING_VALUE_MAX])
+{
+	bool known = value[0] != '\0';
+
+	if (reported[0])
+		copy_text(value, SETTING_VALUE_MAX, reported);
+	else if (runtime->process.started_us == 0 ||
+		 (!known && changed_us > runtime->process.started_us + START_SLACK_US))
+		value[0] = '\0';
+	else if (!known)
+		copy_text(value, SETTING_VALUE_MAX, on_disk[0] ? on_disk : otherwise);
+}
+
+static void infer_containerd(struct node_runtime *runtime)
+{
+	const struct containerd_config *config = &runtime->containerd;
+	bool tells = runtime->version[runtime->version[0] == 'v'] == '1'; /* 2.x leaves some out */
+
+	if (tells && !runtime->no_cri) {
+		copy_text(runtime->downloads, SETTING_VALUE_MAX, runtime->reported_downloads);
+		copy_text(runtime->timeout, SETTING_VALUE_MAX, runtime->reported_timeout);
+	} else if (config->error == 0) {
+		/* The CRI's own number has no effect where the transfer service pulls. */
+		infer(runtime, config->changed_us,
+			config->transfer ? "" : runtime->reported_downloads,
+			config->keys[CONTAINERD_DOWNLOADS].on_disk, DEFAULT_DOWNLOADS,
+			runtime->downloads);
+		infer(runtime, config->changed_us, runtime->reported_timeout,
+			config->keys[CONTAINERD_PROGRESS_TIMEOUT].on_disk, "", runtime->timeout);
+	}
+}
+
+static void infer_docker(struct node_runtime *runtime, const struct host *host)
+{
+	const char *reported = runtime->reported_downloads[0] ? runtime->reported_downloads
+							      : runtime->options.downloads;
+	uint64_t changed_us = runtime->docker.changed_us;
+
+	if (runtime->docker.error < 0 && !reported[0])
+		return;
+	if (changed_us == 0)
+		changed_us = absent_since(host, runtime->process.config);
+	infer(runtime, changed_us, reported, runtime->docker.downloads, DEFAULT_DOWNLOADS,
+		runtime->downloads);
+	if (streq(runtime->downloads, "0"))
+		copy_text(runtime->downloads, SETTING_VALUE_MAX, DEFAULT_DOWNLOADS);
+}
+
+static void sample_files(
+	struct node_runtime *runtime, const struct runtime_tuner *request, const struct wait *wait)
+{
+	const struct runtime_daemon daemon = {.host = request->host,
+		.binary = runtime->process.program,
+		.version = runtime->version,
+		.config = runtime->process.config,
+		.directory = runtime->process.directory};
+
+	/* What a key means depends on the version: without one nothing is decided yet. */
+	if (!runtime->version[0] || !runtime->process.config[0] ||
+		runtime->found.kind == RUNTIME_CRIO)
+		return;
+	runtime->files_known = true;
+	if (runtime->found.kind == RUNTIME_DOCKER) {
+		docker_config_read(&daemon, wait, &runtime->docker);
+		infer_docker(runtime, request->host);
+	} else {
+		containerd_config_read(&daemon, wait, &runtime->containerd);
+		infer_containerd(runtime);
+	}
+}
+
+/* ---- the file system of the images ---- */
+
+/* By the field that mountinfo has for it: file systems whose blocks are elsewhere. */
+static const char *const network_filesystems[] = {
+	"nfs", "nfs4", "cifs", "smb3", "ceph", "9p", "glusterfs", "fuse.glusterfs", "lustre", NULL};
+
+/* The type that /proc/self/mountinfo has for a device: proc_pid_mountinfo(5). */
+static void find_filesystem(struct runtime_store *store)
+{
+	_cleanup_free_ char *text = NULL;
+	char wanted[32], *state = NULL;
+
+	store->filesystem[0] = '\0';
+	store->network = false;
+	if (read_file("/proc/self/mountinfo", MOUNTINFO_MAX, &text, NULL) < 0)
+		return;
+	snprintf(wanted, sizeof(wanted), "%u:%u", major(store->number), minor(store->number));
+	for (char *line = strtok_r(text, "\n", &state); line; line = strtok_r(NULL, "\n", &state)) {
+		const char *separator = strstr(line, " - ");
+		char number[32];
+
+		if (!separator || sscanf(line, "%*d %*d %31s", number) != 1 ||
+			!streq(number, wanted))
+			continue;
+		(void)sscanf(separator + 3, "%31s", store->filesystem);
+		break;
+	}
+	for (const char *const *name = network_filesystems; *name; name++)
+		store->network = store->network || streq(*name, store->filesystem);
+}
+
+/* A partition has no queue of its own: its disk's counts. */
+static void find_device(const struct host *host, struct runtime_store *store)
+{
+	char link[64], full[PATH_MAX], real[PATH_MAX], path[PATH_MAX + 32];
+	_cleanup_free_ char *text = NULL;
+
+	store->device[0] = '\0';
+	store->rotational = false;
+	snprintf(link, sizeof(link), "/sys/dev/block/%u:%u", major(store->number),
+		minor(store->number));
+	if (!realpath(host_path(host, link, full), real))
+		return;
+	snprintf(path, sizeof(path), "%s/partition", real);
+	copy_text(store->device, sizeof(store->device), strrchr(real, '/') + 1);
+	if (access(path, F_OK) == 0)
+		*strrchr(real, '/') = '\0';
+	snprintf(path, sizeof(path), "%s/queue/rotational", real);
+	if (read_file(path, 16, &text, NULL) == 0)
+		store->rotational = text[0] == '1';
+}
+
+/* The file system below the store's directory. */
+static void sample_store(const struct host *host, struct runtime_store *store)
+{
+	char full[PATH_MAX];
+	struct statvfs fs;
+	struct stat st;
+
+	store->known = store->directory[0] &&
+		       path_in_root(host->root, store->directory, full) == 0 &&
+		       stat(full, &st) == 0 && statvfs(full, &fs) == 0 && fs.f_blocks > 0;
+	if (!store->known)
+		return;
+	store->size = (uint64_t)fs.f_blocks * fs.f_frsize;
+	store->used = store->size - (uint64_t)fs.f_bavail * fs.f_frsize;
+	/* mountinfo has thousands of lines on some nodes, and the device rarely changes. */
+	if (store->number == st.st_dev && store->filesystem[0])
+		return;
+	store->number = st.st_dev;
+	find_filesystem(store);
+	find_device(host, store);
+}
+
+/* ---- all of it ---- */
+
+void runtime_sample(void *data, const struct wait *wait)
+{
+	struct runtime_tuner *request = data;
 	struct runtime_sample *sample = &request->sample;
 
 	sample->now_us = now_us();
@@ -226,10 +401,9 @@ void runtime_sample_update(struct runtime_request *request, const struct wait *w
 			runtime_sample_docker(runtime, request, wait);
 		else
 			runtime_sample_cri(runtime, request, wait);
-		runtime_sample_files(runtime, request, wait);
-		runtime_sample_store(request->host, &runtime->store);
+		sample_files(runtime, request, wait);
+		sample_store(request->host, &runtime->store);
 	}
-	if (runtime_sample_hosts(request) < 0)
-		request->cancelled = true;
+	runtime_sample_hosts(request);
 	note_next(request);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/runtime/runtime.h"
 
+#include "base/json.h"
 #include "base/util.h"
-#include "runtime/containerd_client.h"
 #include "runtime/cri_client.h"
 
 #include <errno.h>
@@ -29,8 +29,7 @@
 
 struct session {
 	struct node_runtime *runtime;
-	struct runtime_request *request;
-	struct grpc *grpc;
+	struct runtime_tuner *request;
 	struct cri cri;
 	struct wait wait;
 	struct arena arena; /* of the last answer */
@@ -49,22 +48,23 @@ static bool is_good(struct session *session, int r)
 	struct node_runtime *runtime = session->runtime;
 
 	if (r == 0) {
-		runtime_answered(runtime);
+		runtime_note(runtime, NULL);
 		return true;
 	}
 	if (r == -ECANCELED) {
 		session->request->cancelled = true;
 	} else if (r < 0) {
-		runtime_silent(runtime, grpc_error(session->grpc));
+		runtime_note(runtime, session->cri.grpc.error);
 		runtime->due_us = now_us() + SILENT_EVERY_US;
 	}
 	return false;
 }
 
 /* A call without parameters. */
-static int ask(struct session *session, enum cri_call which, void *ret)
+static int ask(struct session *session, enum cri_call which, const char *namespace, void *ret)
 {
-	return cri_call(&session->cri, &session->wait, next_arena(session), which, NULL, ret);
+	return cri_call(
+		&session->cri, &session->wait, next_arena(session), which, namespace, NULL, ret);
 }
 
 static void ask_version(struct session *session)
@@ -75,18 +75,17 @@ static void ask_version(struct session *session)
 	int r = GRPC_UNIMPLEMENTED;
 
 	if (!runtime->no_cri)
-		r = ask(session, CRI_VERSION, &version);
+		r = ask(session, CRI_VERSION, NULL, &version);
 	/* containerd without its CRI plugin still is one: Docker's is. */
 	runtime->no_cri = r == GRPC_UNIMPLEMENTED && runtime->found.kind == RUNTIME_CONTAINERD;
 	if (runtime->no_cri)
-		r = containerd_call(session->grpc, &session->wait, next_arena(session),
-			CONTAINERD_VERSION, NULL, NULL, &own);
+		r = ask(session, CONTAINERD_VERSION, NULL, &own);
 	/* It may be starting: "server is not initialized yet". */
 	if (r > 0)
 		runtime->due_us = now_us() + BEGINNING_EVERY_US;
 	if (!is_good(session, r))
 		return;
-	runtime_take_process(runtime, session->request->host, grpc_peer(session->grpc));
+	runtime_take_process(runtime, session->request->host, session->cri.grpc.peer);
 	copy_text(runtime->version, sizeof(runtime->version),
 		runtime->no_cri ? own->version : version->runtime_version);
 	/* Printable, whatever the runtime says. */
@@ -98,28 +97,25 @@ static void ask_version(struct session *session)
 static void ask_status(struct session *session)
 {
 	struct node_runtime *runtime = session->runtime;
-	struct cri_running_config config;
+	_cleanup_(cleanup_cJSON_Delete) cJSON *config = NULL;
+	const cJSON *downloads;
 	unsigned long long us;
-	int r;
-	char text[32] = "";
+	int r = cri_get_config(&session->cri, &session->wait, next_arena(session), &config);
 
-	r = cri_get_config(&session->cri, &session->wait, next_arena(session), &config);
 	if (r > 0)
 		runtime->due_us = now_us() + BEGINNING_EVERY_US;
 	if (!is_good(session, r))
 		return;
-	runtime->reported_downloads[0] = '\0';
-	if (config.max_concurrent_downloads >= 0)
-		snprintf(runtime->reported_downloads, SETTING_VALUE_MAX, "%lld",
-			(long long)config.max_concurrent_downloads);
-	if (config.image_pull_progress_timeout &&
-		containerd_duration_parse(config.image_pull_progress_timeout, &us) == 0)
-		runtime_duration_text(us, text);
-	copy_text(runtime->reported_timeout, SETTING_VALUE_MAX, text);
-	copy_text(runtime->reported_directory, SETTING_VALUE_MAX,
-		config.registry_config_path ? config.registry_config_path : "");
+	downloads = json_at(config, "maxConcurrentDownloads");
+	runtime->reported_downloads[0] = runtime->reported_timeout[0] = '\0';
+	if (cJSON_IsNumber(downloads) && downloads->valuedouble >= 0)
+		snprintf(runtime->reported_downloads, SETTING_VALUE_MAX, "%d", downloads->valueint);
+	if (containerd_duration_parse(json_text_at(config, "imagePullProgressTimeout"), &us) == 0)
+		runtime_duration_text(us, runtime->reported_timeout);
+	copy_text(
+		runtime->directory, SETTING_VALUE_MAX, json_text_at(config, "registry/configPath"));
 	copy_text(runtime->store.driver, sizeof(runtime->store.driver),
-		config.snapshotter ? config.snapshotter : "");
+		json_text_at(config, "containerd/snapshotter"));
 }
 
 static void ask_store(struct session *session)
@@ -129,7 +125,7 @@ static void ask_store(struct session *session)
 	const Cri__ImageFsInfoResponse *found;
 	const Cri__FilesystemUsage *usage;
 
-	if (!is_good(session, ask(session, CRI_FILESYSTEMS, &found)) ||
+	if (!is_good(session, ask(session, CRI_FILESYSTEMS, NULL, &found)) ||
 		found->n_image_filesystems == 0)
 		return;
 	usage = found->image_filesystems[0];
@@ -138,130 +134,115 @@ static void ask_store(struct session *session)
 	store->image_bytes = usage->used_bytes ? usage->used_bytes->value : 0;
 }
 
-static int compare_addresses(const void *a, const void *b)
+/* The address of a pod does not change: it is asked for once. False when it is not to be had. */
+static bool find_address(struct session *session, const char *id, struct runtime_address *address)
 {
-	return strcmp(((const struct runtime_address *)a)->sandbox,
-		((const struct runtime_address *)b)->sandbox);
-}
-
-/* The address of a pod does not change: it is asked for once. */
-static void find_address(struct session *session, const char *id, struct runtime_address *address)
-{
-	struct node_runtime *runtime = session->runtime;
-	const struct runtime_address *known;
+	const struct node_runtime *runtime = session->runtime;
 	Cri__PodSandboxStatusRequest request = CRI__POD_SANDBOX_STATUS_REQUEST__INIT;
 	const Cri__PodSandboxStatusResponse *m;
 	const Cri__LinuxPodSandboxStatus *status;
 
+	for (size_t i = 0; i < runtime->addresses.n; i++)
+		if (streq(runtime->addresses.entries[i].sandbox, id)) {
+			*address = runtime->addresses.entries[i];
+			return true;
+		}
+	*address = (struct runtime_address){0};
 	copy_text(address->sandbox, sizeof(address->sandbox), id);
-	known = runtime->n_addresses > 0
-			? bsearch(address, runtime->addresses, runtime->n_addresses,
-				  sizeof(*address), compare_addresses)
-			: NULL;
-	if (known) {
-		*address = *known;
-		return;
-	}
 	request.pod_sandbox_id = (char *)id;
 	if (!is_good(session, cri_call(&session->cri, &session->wait, next_arena(session),
-				      CRI_SANDBOX_STATUS, &request.base, &m)) ||
-		!m->status) {
-		address->sandbox[0] = '\0';
-		return;
-	}
+				      CRI_SANDBOX_STATUS, NULL, &request.base, &m)) ||
+		!m->status)
+		return false;
 	status = m->status->linux_status;
 	if (m->status->network &&
 		!(status && status->namespaces && status->namespaces->options &&
 			status->namespaces->options->network == CRI_NAMESPACE_NODE))
 		copy_text(address->address, sizeof(address->address), m->status->network->ip);
+	return true;
+}
+
+static void add_name(struct runtime_names *names, const struct workload *workload, const char *id,
+	const char *address)
+{
+	struct name_entry *entry =
+		add_element(&names->entries, &names->n, &names->allocated, sizeof(*entry));
+
+	entry->workload = *workload;
+	copy_text(entry->workload.id, sizeof(entry->workload.id), id);
+	copy_text(entry->address, sizeof(entry->address), address);
 }
 
 /* A pod is found by its uid, and where its cgroup does not have that, by its sandbox's id. */
-static size_t name_pods(struct session *session, const Cri__ListPodSandboxResponse *sandboxes,
-	struct runtime_address *addresses, size_t *n_addresses, struct name_entry *names)
+static void name_pods(struct session *session, const Cri__ListPodSandboxResponse *sandboxes,
+	struct runtime_addresses *addresses, struct runtime_names *names)
 {
-	size_t n = 0;
-
-	for (size_t i = 0; i < sandboxes->n_items && n < (size_t)2 * PODS_MAX; i++) {
+	for (size_t i = 0; i < MIN(sandboxes->n_items, (size_t)PODS_MAX); i++) {
 		const Cri__PodSandbox *sandbox = sandboxes->items[i];
 		const Cri__PodSandboxMetadata *pod = sandbox->metadata;
-		struct name_entry *entry = &names[n];
-		struct workload *workload = &entry->workload;
+		struct workload workload = {.kind = WORKLOAD_POD};
+		struct runtime_address address;
 
 		if (sandbox->state != CRI_SANDBOX_READY || !pod ||
 			session->runtime->answer != RUNTIME_ANSWERS)
 			continue;
-		find_address(session, sandbox->id, &addresses[*n_addresses]);
-		workload->kind = WORKLOAD_POD;
-		copy_text(workload->name, sizeof(workload->name), pod->name);
-		copy_text(workload->namespace, sizeof(workload->namespace), pod->namespace_);
-		copy_text(workload->id, sizeof(workload->id), pod->uid);
-		names[n + 1] = *entry;
-		copy_text(entry->address, sizeof(entry->address), addresses[*n_addresses].address);
-		copy_text(names[n + 1].workload.id, sizeof(workload->id), sandbox->id);
-		*n_addresses += addresses[*n_addresses].sandbox[0] != '\0';
-		n += 2;
+		if (find_address(session, sandbox->id, &address)) {
+			struct runtime_address *added = add_element(&addresses->entries,
+				&addresses->n, &addresses->allocated, sizeof(*added));
+
+			*added = address;
+		}
+		copy_text(workload.name, sizeof(workload.name), pod->name);
+		copy_text(workload.namespace, sizeof(workload.namespace), pod->namespace_);
+		add_name(names, &workload, pod->uid, address.address);
+		add_name(names, &workload, sandbox->id, "");
 	}
-	return n;
 }
 
 /* Where a container's cgroup lies outside its pod's, its own id leads to the pod. */
-static size_t name_containers(
-	const Cri__ListContainersResponse *found, struct name_entry *names, size_t n)
+static void name_containers(const Cri__ListContainersResponse *found, struct runtime_names *names)
 {
-	size_t pods = n;
+	size_t pods = names->n;
 
-	for (size_t i = 0; i < found->n_containers && n - pods < CONTAINERS_MAX; i++) {
+	for (size_t i = 0; i < MIN(found->n_containers, (size_t)CONTAINERS_MAX); i++) {
 		const Cri__Container *container = found->containers[i];
+		size_t pod = 0;
 
-		for (size_t pod = 0; container->state == CRI_CONTAINER_RUNNING && pod < pods;
-			pod += 2) {
-			if (!streq(names[pod + 1].workload.id, container->pod_sandbox_id))
-				continue;
-			names[n] = names[pod + 1];
-			copy_text(
-				names[n].workload.id, sizeof(names[n].workload.id), container->id);
-			n++;
-			break;
+		while (pod < pods &&
+			!streq(names->entries[pod].workload.id, container->pod_sandbox_id))
+			pod++;
+		if (container->state == CRI_CONTAINER_RUNNING && pod < pods) {
+			struct workload workload = names->entries[pod].workload;
+
+			add_name(names, &workload, container->id, "");
 		}
 	}
-	return n;
 }
 
 static void ask_names(struct session *session)
 {
 	struct node_runtime *runtime = session->runtime;
-	_cleanup_free_ struct runtime_address *addresses = NULL;
-	_cleanup_free_ struct name_entry *names = NULL;
-	_cleanup_arena_ struct arena pods;
+	struct runtime_addresses addresses = {0};
+	struct runtime_names names = {0};
+	_cleanup_arena_ struct arena pods = {0};
 	const Cri__ListPodSandboxResponse *sandboxes;
 	const Cri__ListContainersResponse *containers;
-	size_t n_addresses = 0, n;
 
-	arena_init(&pods);
 	if (!is_good(session, cri_call(&session->cri, &session->wait, &pods, CRI_SANDBOXES, NULL,
-				      &sandboxes)) ||
+				      NULL, &sandboxes)) ||
 		!is_good(session, cri_call(&session->cri, &session->wait, &pods, CRI_CONTAINERS,
-					  NULL, &containers)))
+					  NULL, NULL, &containers)))
 		return;
-	addresses = calloc(MIN(sandboxes->n_items, (size_t)PODS_MAX) + 1, sizeof(*addresses));
-	names = calloc(2 * MIN(sandboxes->n_items, (size_t)PODS_MAX) +
-			       MIN(containers->n_containers, (size_t)CONTAINERS_MAX) + 1,
-		sizeof(*names));
-	if (!addresses || !names)
+	name_pods(session, sandboxes, &addresses, &names);
+	if (runtime->answer != RUNTIME_ANSWERS || session->request->cancelled) {
+		free(addresses.entries);
+		free(names.entries);
 		return;
-	n = name_pods(session, sandboxes, addresses, &n_addresses, names);
-	if (runtime->answer != RUNTIME_ANSWERS || session->request->cancelled)
-		return;
-	n = name_containers(containers, names, n);
-	qsort(addresses, n_addresses, sizeof(*addresses), compare_addresses);
-	free(runtime->addresses);
-	free(runtime->names);
-	runtime->addresses = steal(addresses);
-	runtime->n_addresses = n_addresses;
-	runtime->names = steal(names);
-	runtime->n_names = n;
-	runtime->names_new = true;
+	}
+	name_containers(containers, &names);
+	free(runtime->addresses.entries);
+	runtime->addresses = addresses;
+	runtime_take_names(runtime, &names);
 }
 
 static void ask_namespaces(struct session *session)
@@ -269,8 +250,7 @@ static void ask_namespaces(struct session *session)
 	struct node_runtime *runtime = session->runtime;
 	const Containerd__ListNamespacesResponse *found;
 
-	if (!is_good(session, containerd_call(session->grpc, &session->wait, next_arena(session),
-				      CONTAINERD_NAMESPACES, NULL, NULL, &found)))
+	if (!is_good(session, ask(session, CONTAINERD_NAMESPACES, NULL, &found)))
 		return;
 	copy_text(runtime->namespaces[0], sizeof(runtime->namespaces[0]), CRI_NAMESPACE);
 	runtime->n_namespaces = 1;
@@ -281,26 +261,29 @@ static void ask_namespaces(struct session *session)
 				sizeof(runtime->namespaces[0]), found->namespaces[i]->name);
 }
 
+/* What lies before 1970 or beyond the year 9999 (the format's own bounds) is no time. */
 static uint64_t age_of(const Containerd__Timestamp *stamp)
 {
-	uint64_t realtime = containerd_time_us(stamp);
+	static const int64_t last = INT64_C(253402300799);
 
-	return realtime > 0 ? pulls_age(realtime_us(), realtime) : 0;
+	if (!stamp || stamp->seconds <= 0 || stamp->seconds > last || stamp->nanos < 0)
+		return 0;
+	return pulls_age(realtime_us(),
+		(uint64_t)stamp->seconds * USEC_PER_SEC + (uint64_t)stamp->nanos / 1000);
 }
 
 /* Namespace by namespace; what is in all of them is one round. */
 static void ask_pulls(struct session *session)
 {
 	struct node_runtime *runtime = session->runtime;
-	_cleanup_free_ struct pull_piece *pieces = calloc(PULL_LAYERS_MAX, sizeof(*pieces));
+	_cleanup_free_ struct pull_piece *pieces = must(calloc(PULL_LAYERS_MAX, sizeof(*pieces)));
 	size_t n = 0;
 
-	for (size_t at = 0; pieces && at < runtime->n_namespaces; at++) {
+	for (size_t at = 0; at < runtime->n_namespaces; at++) {
 		const Containerd__ListStatusesResponse *found;
 
 		if (!is_good(session,
-			    containerd_call(session->grpc, &session->wait, next_arena(session),
-				    CONTAINERD_INGESTS, runtime->namespaces[at], NULL, &found)))
+			    ask(session, CONTAINERD_INGESTS, runtime->namespaces[at], &found)))
 			return;
 		for (size_t i = 0; i < found->n_statuses && n < PULL_LAYERS_MAX; i++) {
 			const Containerd__IngestStatus *ingest = found->statuses[i];
@@ -315,10 +298,9 @@ static void ask_pulls(struct session *session)
 				runtime->namespaces[at]);
 		}
 	}
-	if (!pieces)
-		return;
 	runtime->pulls_at_us = now_us();
-	pulls_take(&runtime->pulls, pieces, n, runtime->pulls_at_us);
+	pulls_take(
+		&runtime->pulls, &session->request->sample.pulled, pieces, n, runtime->pulls_at_us);
 }
 
 /* "docker.io/library/nginx" of a label ...source.docker.io=library/nginx,other/name. */
@@ -349,7 +331,7 @@ static void ask_content(struct session *session)
 	if (!digest)
 		return;
 	runtime->content_turn++;
-	if (containerd_get_manifests(session->grpc, &session->wait, next_arena(session),
+	if (containerd_get_manifests(&session->cri, &session->wait, next_arena(session),
 		    layer->piece.namespace, digest, &found) != 0)
 		return;
 	for (size_t m = 0; m < found->n_info; m++) {
@@ -359,12 +341,65 @@ static void ask_content(struct session *session)
 			continue;
 		for (size_t i = 0; i < manifest->n_labels; i++)
 			if (starts_with(manifest->labels[i]->key, LAYER_LABEL))
-				pulls_name(&runtime->pulls, manifest->labels[i]->value, image);
+				pulls_name(&runtime->pulls, &session->request->sample.pulled,
+					manifest->labels[i]->value, image);
+	}
+}
+
+/*
+ * "127.0.0.1:5000/app" of "127.0.0.1/app": containerd's label lacks the registry's port, which the
+ * names of images from there have, and this one's when it has come in.
+ */
+static bool find_full_name(
+	struct session *session, const char *namespace, const char *name, char full[static 160])
+{
+	Containerd__ListImagesRequest message = CONTAINERD__LIST_IMAGES_REQUEST__INIT;
+	const Containerd__ListImagesResponse *found;
+	size_t host = strcspn(name, "/"), len = strlen(name + host);
+	char filter[200], *filters[] = {filter};
+	bool any = false, same = false;
+
+	snprintf(filter, sizeof(filter), "name~=\"^%.*s(:[0-9]+)?/\"", (int)host, name);
+	message.filters = filters;
+	message.n_filters = 1;
+	if (cri_call(&session->cri, &session->wait, next_arena(session), CONTAINERD_IMAGES,
+		    namespace, &message.base, &found) != 0)
+		return false;
+	/* Of several ports that of the same image. */
+	for (size_t i = 0; i < found->n_images && !same; i++) {
+		const char *image = found->images[i]->name;
+		size_t registry = strcspn(image, "/");
+
+		if (strncmp(image, name, host) != 0 || !strchr(":/", image[host]))
+			continue;
+		same = strncmp(image + registry, name + host, len) == 0 &&
+		       strchr(":@", image[registry + len]);
+		any = snprintf(full, 160, "%.*s%s", (int)registry, image, name + host) < 160;
+	}
+	return any;
+}
+
+static void ask_registries(struct session *session)
+{
+	struct node_runtime *runtime = session->runtime;
+	struct pulls *pulls = &runtime->pulls;
+
+	for (size_t i = 0; i < pulls->n_images; i++) {
+		const struct pull_image *image = &pulls->images[i];
+		char name[160], full[160];
+
+		copy_text(name, sizeof(name), image->name);
+		for (size_t at = 0; name[0] && !image->placed && at < runtime->n_namespaces; at++) {
+			if (!find_full_name(session, runtime->namespaces[at], name, full))
+				continue;
+			pulls_place(pulls, &session->request->sample.pulled, name, full);
+			break;
+		}
 	}
 }
 
 void runtime_sample_cri(
-	struct node_runtime *runtime, struct runtime_request *request, const struct wait *wait)
+	struct node_runtime *runtime, struct runtime_tuner *request, const struct wait *wait)
 {
 	static const struct {
 		void (*ask)(struct session *session);
@@ -377,16 +412,13 @@ void runtime_sample_cri(
 		{ask_namespaces, false, true},
 		{ask_pulls, false, false},
 		{ask_content, false, false},
+		{ask_registries, false, false},
 	};
 	struct session session = {.runtime = runtime, .request = request};
 	bool slow = request->sample.now_us >= runtime->due_us;
 	char path[PATH_MAX];
 
-	if (!host_path(request->host, runtime->found.socket, path) ||
-		grpc_open(path, &session.grpc) < 0)
-		return;
-	session.cri.grpc = session.grpc;
-	arena_init(&session.arena);
+	grpc_open(&session.cri.grpc, host_path(request->host, runtime->found.socket, path));
 	if (slow)
 		runtime->due_us = request->sample.now_us + SLOW_EVERY_US;
 	for (size_t i = 0; i < ARRAY_SIZE(questions); i++) {
@@ -401,5 +433,5 @@ void runtime_sample_cri(
 		questions[i].ask(&session);
 	}
 	arena_free(&session.arena);
-	grpc_close(session.grpc);
+	grpc_close(&session.cri.grpc);
 }

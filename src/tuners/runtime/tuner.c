@@ -2,49 +2,148 @@
 #include "tuners/runtime/runtime.h"
 #include "tuners/table.h"
 
-#include "base/log.h"
 #include "base/util.h"
+#include "config/config.h"
 #include "workload/process.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 
-/* After something was written the next samples come this soon, for so long. */
+/* After something was written samples come this often, for so long. */
 #define SOON_US     (1 * USEC_PER_SEC)
 #define SOON_FOR_US (20 * USEC_PER_SEC)
 
-struct runtime_tuner {
-	const struct host *host;
-	bool once; /* a command without an agent */
-	struct runtime_config config;
-	struct runtime_sample sample;
-	bool due;               /* at once: the configuration or a file has changed */
-	uint64_t soon_until_us; /* CLOCK_MONOTONIC */
-	/* As decide() left it. */
-	uint64_t records_tag;
-	struct runtime_recorded recorded;
+static const char *const kind_words[] = {"auto", "containerd", "docker", "crio", NULL};
+static const char *const keep_words[] = {"keep", NULL};
+static const char *const restart_words[] = {"never", "when-idle", "now", NULL};
+
+static const struct config_option mirror_items[] = {
+	{.name = "registry",
+		.type = OPTION_TEXT,
+		.max = REGISTRY_NAME_MAX - 1,
+		.def = HOSTS_TOML_DEFAULT,
+		.sentence = "The registry that it mirrors, such as docker.io or "
+			    "registry.example:5000; _default: every one without a mirror of its "
+			    "own."},
+	{.name = "url",
+		.type = OPTION_TEXT,
+		.max = REGISTRY_URL_MAX - 1,
+		.sentence = "Where the mirror is, such as http://127.0.0.1:30020."},
+	{0},
 };
 
-static int runtime_open(const struct host *host, bool watch, void **self)
-{
-	struct runtime_tuner *tuner = calloc(1, sizeof(*tuner));
+const struct config_option runtime_options[] = {
+	MODE_OPTION("runtime"),
+	{.name = "runtime.kind",
+		.type = OPTION_CHOICE,
+		.words = kind_words,
+		.def = "auto",
+		.sentence =
+			"Which container runtime to look after. auto: every one that is found."},
+	{.name = "runtime.max_concurrent_downloads",
+		.type = OPTION_COUNT,
+		.min = 1,
+		.max = 1000,
+		.words = keep_words,
+		.unit = "layers",
+		.def = "10",
+		.sentence = "How many layers the runtime fetches at once. As a default it only "
+			    "raises; given in a file it is set as it is. keep: leave what it has."},
+	{.name = "runtime.pull_progress_timeout",
+		.type = OPTION_DURATION,
+		.min = 10 * USEC_PER_SEC,
+		.max = 24 * UINT64_C(3600) * USEC_PER_SEC,
+		.words = keep_words,
+		.def = "30m",
+		.sentence = "containerd gives up a pull that makes no progress for so long. As a "
+			    "default it only raises. keep: leave what it has."},
+	{.name = "runtime.restart",
+		.type = OPTION_CHOICE,
+		.words = restart_words,
+		.def = "never",
+		.sentence = "containerd takes its configuration only when it starts. never: leave "
+			    "that to others, RuntimeRestartPending says that it is due. when-idle: "
+			    "restart it when nothing is being pulled, at most once an hour. now: "
+			    "at once. Containers go on running meanwhile; a unit that would stop "
+			    "them, or others with it, is never restarted."},
+	{.name = "runtime.mirrors",
+		.type = OPTION_LIST,
+		.max = RUNTIME_MIRROR_MAX,
+		.items = mirror_items,
+		.def = "[]",
+		.sentence = "Mirrors of registries, in the order in which to ask them; those on "
+			    "this node go first and the registry itself comes last. One that does "
+			    "not answer is taken out until it does."},
+	{0},
+};
 
-	if (!tuner)
-		return -ENOMEM;
-	tuner->host = host;
-	tuner->once = !watch;
-	*self = tuner;
-	return 0;
+static void check_mirror(const struct config *config, size_t i, const char *field, int error,
+	struct config_fault_list *faults)
+{
+	struct config_place place = config_item_where(config, "runtime.mirrors", i, field);
+
+	if (error < 0)
+		config_fault_add(faults, &place, "runtime.mirrors.%s: \"%s\" is no %s", field,
+			config_item(config, "runtime.mirrors", i, field),
+			streq(field, "url")
+				? "address of a mirror: give http[s]://HOST[:PORT][/PATH]"
+				: "registry: give HOST[:PORT] or _default");
 }
 
-static int runtime_configure(void *self, const struct config *config)
+static void runtime_validate(const struct config *config, struct config_fault_list *faults)
+{
+	for (size_t i = 0; i < config_list(config, "runtime.mirrors"); i++) {
+		const char *registry = config_item(config, "runtime.mirrors", i, "registry");
+
+		check_mirror(config, i, "url",
+			registry_check_url(config_item(config, "runtime.mirrors", i, "url")),
+			faults);
+		if (!streq(registry, HOSTS_TOML_DEFAULT))
+			check_mirror(config, i, "registry", registry_check_name(registry), faults);
+	}
+}
+
+static void *runtime_open(const struct host *host, bool watch)
+{
+	struct runtime_tuner *tuner = must(calloc(1, sizeof(*tuner)));
+
+	tuner->host = host;
+	tuner->once = !watch;
+	return tuner;
+}
+
+static void runtime_configure(void *self, const struct config *config)
 {
 	struct runtime_tuner *tuner = self;
+	struct runtime_config *ret = &tuner->config;
 
-	runtime_read_config(config, &tuner->config);
+	*ret = (struct runtime_config){
+		.kind = config_choice(config, "runtime.kind"),
+		.numbers =
+			{
+				[CONTAINERD_DOWNLOADS] =
+					{config_count(
+						 config, "runtime.max_concurrent_downloads", 0),
+						config_is_given(config,
+							"runtime.max_concurrent_downloads")},
+				[CONTAINERD_PROGRESS_TIMEOUT].exact =
+					config_is_given(config, "runtime.pull_progress_timeout"),
+			},
+		.restart = (enum restart_policy)config_choice(config, "runtime.restart"),
+		.n_mirrors = MIN(config_list(config, "runtime.mirrors"), RUNTIME_MIRROR_MAX),
+	};
+	if (config_choice(config, "runtime.pull_progress_timeout") < 0)
+		ret->numbers[CONTAINERD_PROGRESS_TIMEOUT].value =
+			config_duration(config, "runtime.pull_progress_timeout");
+	for (size_t i = 0; i < ret->n_mirrors; i++) {
+		struct runtime_mirror *mirror = &ret->mirrors[i];
+
+		copy_text(mirror->registry, sizeof(mirror->registry),
+			config_item(config, "runtime.mirrors", i, "registry"));
+		(void)registry_copy_url(mirror->url, sizeof(mirror->url),
+			config_item(config, "runtime.mirrors", i, "url"));
+	}
 	tuner->due = true;
-	return 0;
 }
 
 /* A daemon that was restarted is not waited for until its next turn: procfs is looked at. */
@@ -64,7 +163,7 @@ static bool has_ended(struct node_runtime *runtime)
 static void *runtime_sample_request(void *self, bool at_once)
 {
 	struct runtime_tuner *tuner = self;
-	struct runtime_request *request;
+	struct runtime_tuner *request;
 	uint64_t now = now_us(), next = tuner->sample.next_us;
 
 	tuner->due = tuner->due || at_once;
@@ -75,14 +174,9 @@ static void *runtime_sample_request(void *self, bool at_once)
 		next = MIN(next, tuner->sample.now_us + SOON_US);
 	if (!tuner->once && !tuner->due && now < next)
 		return NULL;
-	request = calloc(1, sizeof(*request));
-	if (!request || runtime_sample_copy(&tuner->sample, &request->sample) < 0) {
-		free(request);
-		return NULL;
-	}
-	request->host = tuner->host;
-	request->config = tuner->config;
-	request->recorded = tuner->recorded;
+	request = must(malloc(sizeof(*request)));
+	*request = *tuner;
+	runtime_sample_copy(&tuner->sample, &request->sample);
 	/* What was written may be in force already. */
 	for (size_t i = 0; i < request->sample.n && (tuner->once || now < tuner->soon_until_us);
 		i++)
@@ -93,11 +187,6 @@ static void *runtime_sample_request(void *self, bool at_once)
 	return request;
 }
 
-static void runtime_sample(void *request, const struct wait *wait)
-{
-	runtime_sample_update(request, wait);
-}
-
 /* Gives the names on that were asked for, and forgets those of runtimes that are gone. */
 static void pass_names(struct runtime_tuner *tuner, struct runtime_sample *sample)
 {
@@ -105,21 +194,21 @@ static void pass_names(struct runtime_tuner *tuner, struct runtime_sample *sampl
 
 	for (size_t i = 0; i < tuner->sample.n; i++)
 		if (names && !runtime_find(sample, tuner->sample.runtimes[i].found.socket))
-			(void)names_replace(names, tuner->sample.runtimes[i].found.socket, NULL, 0);
+			names_replace(names, tuner->sample.runtimes[i].found.socket, NULL, 0);
 	for (size_t i = 0; i < sample->n; i++) {
 		struct node_runtime *runtime = &sample->runtimes[i];
 
-		if (names && runtime->names_new)
-			(void)names_replace(names, runtime->found.socket, steal(runtime->names),
-				runtime->n_names);
-		runtime->names_new = false;
+		if (names && runtime->names.fresh)
+			names_replace(names, runtime->found.socket, steal(runtime->names.entries),
+				runtime->names.n);
+		runtime->names.fresh = false;
 	}
 }
 
 static void runtime_sample_take(void *self, void *data)
 {
 	struct runtime_tuner *tuner = self;
-	struct runtime_request *request = data;
+	struct runtime_tuner *request = data;
 
 	if (tuner && !request->cancelled) {
 		struct runtime_sample before = tuner->sample;
@@ -132,51 +221,35 @@ static void runtime_sample_take(void *self, void *data)
 	free(request);
 }
 
-static int runtime_decide_op(
-	const void *self, const struct decide_input *input, void *memory, struct proposal *proposal)
-{
-	const struct runtime_tuner *tuner = self;
-	struct runtime_decision decision = {.sample = &tuner->sample,
-		.config = &tuner->config,
-		.once = tuner->once,
-		.input = input,
-		.memory = memory,
-		.proposal = proposal};
-
-	return runtime_decide(&decision);
-}
-
-/* Which files the next sample has to look at, and whether it comes soon. */
 static void runtime_arm(void *self, const void *data)
 {
 	const struct runtime_memory *memory = data;
 	struct runtime_tuner *tuner = self;
 
-	if (tuner->records_tag == memory->records_tag)
+	if (tuner->recorded.tag == memory->recorded.tag)
 		return;
 	tuner->recorded = memory->recorded;
-	tuner->records_tag = memory->records_tag;
 	tuner->soon_until_us = now_us() + SOON_FOR_US;
 }
 
-/* What somebody could mend, so that the number of downloads can be set. */
+/* What the administrator could mend, so that the number of downloads can be set. */
 static bool is_refused(const struct node_runtime *runtime, const struct runtime_config *config)
 {
 	const struct containerd_key *key = &runtime->containerd.keys[CONTAINERD_DOWNLOADS];
+	uint64_t wanted = config->numbers[CONTAINERD_DOWNLOADS].value;
 
 	return runtime->found.kind == RUNTIME_CONTAINERD && runtime->files_known &&
-	       runtime->found.managed_by != RUNTIME_OF_DOCKER && config->downloads > 0 &&
+	       runtime->found.managed_by != RUNTIME_OF_DOCKER && wanted > 0 &&
 	       runtime->downloads[0] && !streq(runtime->downloads, "0") &&
-	       strtoull(runtime->downloads, NULL, 10) < config->downloads &&
-	       key->refusal != CONTAINERD_FINE && key->refusal != CONTAINERD_CRI_OFF;
+	       strtoull(runtime->downloads, NULL, 10) < wanted && key->refusal != CONTAINERD_FINE &&
+	       key->refusal != CONTAINERD_CRI_OFF;
 }
 
 /* A silent runtime is a condition of its own; a broken file is what is missing. */
-static enum tuner_state runtime_state(const void *self, char why[static TUNER_WHY_MAX])
+static void runtime_explain(const void *self, char why[static TUNER_WHY_MAX])
 {
 	const struct runtime_tuner *tuner = self;
 
-	why[0] = '\0';
 	for (size_t i = 0; i < tuner->sample.n && !why[0]; i++) {
 		const struct node_runtime *runtime = &tuner->sample.runtimes[i];
 
@@ -185,29 +258,6 @@ static enum tuner_state runtime_state(const void *self, char why[static TUNER_WH
 			copy_text(why, TUNER_WHY_MAX,
 				runtime->containerd.keys[CONTAINERD_DOWNLOADS].why);
 	}
-	return why[0] ? TUNER_DEGRADED : TUNER_ACTIVE;
-}
-
-static struct cJSON *runtime_document(const void *self, const void *memory, bool trusted)
-{
-	const struct runtime_tuner *tuner = self;
-
-	(void)memory;
-	(void)trusted;
-	return runtime_document_make(&tuner->sample);
-}
-
-static void runtime_metrics(const void *self, const void *memory, struct metric_sink *sink)
-{
-	const struct runtime_tuner *tuner = self;
-
-	(void)memory;
-	runtime_metrics_write(&tuner->sample, sink);
-}
-
-static void memory_clear(void *memory)
-{
-	runtime_memory_clear(memory);
 }
 
 static void runtime_close(void *self)
@@ -237,10 +287,9 @@ const struct tuner_ops runtime_tuner = {
 	.sample = runtime_sample,
 	.sample_take = runtime_sample_take,
 	.memory_size = sizeof(struct runtime_memory),
-	.memory_clear = memory_clear,
-	.decide = runtime_decide_op,
+	.decide = runtime_decide,
 	.arm = runtime_arm,
-	.state = runtime_state,
+	.explain = runtime_explain,
 	.document_name = "runtime",
 	.document = runtime_document,
 	.view = &runtime_view,

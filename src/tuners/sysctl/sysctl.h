@@ -20,10 +20,11 @@ struct sysctl_key {
 	int error; /* 0 or -errno of reading it */
 };
 
-/* Pure. 0 or -ENOMEM. */
-int sysctl_decide(const struct sysctl_key *keys, size_t n, const struct decide_input *input,
-	struct proposal *proposal);
-
-extern const struct capability_row sysctl_capabilities[];
+struct sysctl {
+	const struct host *host;
+	struct sysctl_key *keys;
+	size_t n;
+	char write_why[TUNER_WHY_MAX]; /* empty when /proc/sys can be written */
+};
 
 #endif

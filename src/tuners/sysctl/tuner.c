@@ -3,18 +3,11 @@
 #include "tuners/table.h"
 
 #include "base/util.h"
-#include "kernel/sysctl.h"
+#include "kernel/host.h"
 
-#include <errno.h>
+#include <linux/capability.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-struct sysctl {
-	const struct host *host;
-	struct sysctl_key *keys;
-	size_t n;
-	char write_why[TUNER_WHY_MAX]; /* empty when /proc/sys can be written */
-};
 
 const struct config_option sysctl_options[] = {
 	{
@@ -24,32 +17,42 @@ const struct config_option sysctl_options[] = {
 			"Sysctls and their values, beside those of the profile. A value only raises; "
 			"{value: V, exact: true} sets it exactly; null leaves a key of the profile alone.",
 	},
-	{
-		.name = "sysctl.mode",
-		.type = OPTION_CHOICE,
-		.words = tuner_mode_words,
-		.sentence = "The mode of the sysctl tuner; empty: the agent's.",
-	},
+	MODE_OPTION("sysctl"),
 	{0},
 };
 
-static int sysctl_open(const struct host *host, bool watch, void **self)
+/* Sysctls whose write the kernel guards with a capability of their own. */
+static const struct capability_row capabilities[] = {
+	{CAPABILITY(CAP_SYS_ADMIN), CAPABILITY_TO_SET, "kernel.dmesg_restrict",
+		"kernel/printk/sysctl.c"},
+	{CAPABILITY(CAP_SYS_ADMIN), CAPABILITY_TO_SET, "kernel.kptr_restrict",
+		"kernel/printk/sysctl.c"},
+	{CAPABILITY(CAP_SYS_MODULE), CAPABILITY_TO_SET, "kernel.modules_disabled",
+		"kernel/module/main.c"},
+	{CAPABILITY(CAP_SYS_ADMIN), CAPABILITY_TO_SET, "kernel.unprivileged_bpf_disabled",
+		"kernel/bpf/syscall.c"},
+	{CAPABILITY(CAP_SYS_PTRACE), CAPABILITY_TO_SET, "kernel.yama.", "security/yama/yama_lsm.c"},
+	{CAPABILITY(CAP_SYS_ADMIN), CAPABILITY_TO_SET, "net.core.bpf_jit_",
+		"net/core/sysctl_net_core.c"},
+	{CAPABILITY(CAP_SYS_RESOURCE), CAPABILITY_TO_SET, "user.", "kernel/ucount.c"},
+	{CAPABILITY(CAP_SYS_RAWIO), CAPABILITY_TO_SET, "vm.mmap_min_addr", "security/min_addr.c"},
+	{0},
+};
+
+static void *sysctl_open(const struct host *host, bool watch)
 {
 	/* In every kernel, and only a read-only mount keeps root from writing it. */
 	static const char probe[] = "/proc/sys/vm/max_map_count";
-	struct sysctl *sysctl = calloc(1, sizeof(*sysctl));
+	struct sysctl *sysctl = must(calloc(1, sizeof(*sysctl)));
 	int r;
 
 	(void)watch;
-	if (!sysctl)
-		return -ENOMEM;
 	sysctl->host = host;
 	r = host_may_write(host, probe);
 	if (r < 0)
 		snprintf(sysctl->write_why, TUNER_WHY_MAX,
 			"%s: %s: run as root with a writable /proc/sys", probe, strerror(-r));
-	*self = sysctl;
-	return 0;
+	return sysctl;
 }
 
 static void drop_keys(struct sysctl *sysctl)
@@ -61,16 +64,14 @@ static void drop_keys(struct sysctl *sysctl)
 	sysctl->n = 0;
 }
 
-static int sysctl_configure(void *self, const struct config *config)
+static void sysctl_configure(void *self, const struct config *config)
 {
 	struct sysctl *sysctl = self;
 	size_t n;
 	const struct config_sysctl *wanted = config_sysctls(config, &n);
 
 	drop_keys(sysctl);
-	sysctl->keys = calloc(n > 0 ? n : 1, sizeof(*sysctl->keys));
-	if (!sysctl->keys)
-		return -ENOMEM;
+	sysctl->keys = must(calloc(MAX(n, (size_t)1), sizeof(*sysctl->keys)));
 	for (size_t i = 0; i < n; i++) {
 		struct sysctl_key *key = &sysctl->keys[i];
 
@@ -82,7 +83,6 @@ static int sysctl_configure(void *self, const struct config *config)
 		sysctl_path(key->name, key->file.path);
 	}
 	sysctl->n = n;
-	return 0;
 }
 
 static void sysctl_sense(void *self)
@@ -96,21 +96,48 @@ static void sysctl_sense(void *self)
 	}
 }
 
-static int sysctl_decide_op(
+/* Raises only: the larger, field by field, of what is configured and what the administrator had. */
+static void want_value(
+	const struct sysctl_key *key, const struct decide_input *input, struct want *want)
+{
+	char floor[SETTING_VALUE_MAX];
+
+	copy_text(want->wanted, SETTING_VALUE_MAX, key->configured);
+	want->requested = !key->from_profile;
+	want->reason = key->from_profile ? "profile" : "configured";
+	if (key->exact || key->error < 0)
+		return;
+	value_floor(
+		value_record_find(input->values, input->n_values, key->name), key->actual, floor);
+	if (value_max(key->configured, floor, want->wanted) == 0 &&
+		!value_equal(want->wanted, key->configured))
+		want->reason = "administrator-higher";
+}
+
+static void sysctl_decide(
 	const void *self, const struct decide_input *input, void *memory, struct proposal *proposal)
 {
 	const struct sysctl *sysctl = self;
 
 	(void)memory;
-	return sysctl_decide(sysctl->keys, sysctl->n, input, proposal);
+	for (size_t i = 0; i < sysctl->n; i++) {
+		const struct sysctl_key *key = &sysctl->keys[i];
+		struct want *want = proposal_value(proposal);
+
+		copy_text(want->name, SETTING_NAME_MAX, key->name);
+		want->target.kind = VALUE_FILE;
+		copy_text(want->target.path, SETTING_PATH_MAX, key->file.path);
+		copy_text(want->actual, SETTING_VALUE_MAX, key->actual);
+		want->error = key->error;
+		want_value(key, input, want);
+	}
 }
 
-static enum tuner_state sysctl_state(const void *self, char why[static TUNER_WHY_MAX])
+static void sysctl_explain(const void *self, char why[static TUNER_WHY_MAX])
 {
 	const struct sysctl *sysctl = self;
 
 	copy_text(why, TUNER_WHY_MAX, sysctl->n > 0 ? sysctl->write_why : "");
-	return why[0] ? TUNER_DEGRADED : TUNER_ACTIVE;
 }
 
 static void sysctl_close(void *self)
@@ -125,11 +152,11 @@ const struct tuner_ops sysctl_tuner = {
 	.name = "sysctl",
 	.summary = "Raises the sysctls of the profile and of the configuration.",
 	.options = sysctl_options,
-	.capabilities = sysctl_capabilities,
+	.capabilities = capabilities,
 	.open = sysctl_open,
 	.configure = sysctl_configure,
 	.sense = sysctl_sense,
-	.decide = sysctl_decide_op,
-	.state = sysctl_state,
+	.decide = sysctl_decide,
+	.explain = sysctl_explain,
 	.close = sysctl_close,
 };

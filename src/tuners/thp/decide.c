@@ -3,91 +3,87 @@
 
 #include "base/util.h"
 
-#include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 
-static int decide_switch(const struct thp_switch *s, const struct thp_seen *seen,
-	const struct thp_config *config, struct proposal *proposal)
+/* Growth is told for as long as a dashboard and an alert need to see it. */
+#define GROWTH_WINDOW_US (300 * USEC_PER_SEC)
+
+static void decide_switch(
+	const struct thp *thp, const struct thp_switch *s, struct proposal *proposal)
 {
-	const char *wanted = config->wanted[s->kind];
-	struct value_want *want = proposal_value(proposal);
+	const char *wanted = thp->wanted[s->kind];
+	struct want *want = proposal_value(proposal);
 
-	if (!want)
-		return -ENOMEM;
 	copy_text(want->name, SETTING_NAME_MAX, s->name);
 	want->target.kind = VALUE_FILE;
 	copy_text(want->target.path, SETTING_PATH_MAX, s->file.path);
 	copy_text(want->actual, SETTING_VALUE_MAX, s->actual);
 	copy_text(want->wanted, SETTING_VALUE_MAX, wanted);
 	want->error = s->error;
-	want->reason = wanted[0] == '\0'        ? "kept"
-		       : seen->at_boot[s->kind] ? "configured-over-boot-line"
-						: "configured";
-	return 0;
+	want->requested = thp->requested[s->kind];
+	want->reason = wanted[0] == '\0'       ? "kept"
+		       : thp->at_boot[s->kind] ? "configured-over-boot-line"
+					       : "configured";
 }
 
 /* The pages that the configuration says should not be: anonymous, shared, or none. */
-static uint64_t unwanted_kb(const struct thp_usage *usage, const struct thp_config *config)
+static uint64_t unwanted_kb(const struct thp *thp, const struct thp_usage *usage)
 {
-	const char *shmem = config->wanted[THP_SHMEM_ENABLED];
+	const char *shmem = thp->wanted[THP_SHMEM_ENABLED];
 	uint64_t kb = 0;
 
-	if (streq(config->wanted[THP_ENABLED], "never"))
+	if (streq(thp->wanted[THP_ENABLED], "never"))
 		kb += usage->anon;
 	if (streq(shmem, "never") || streq(shmem, "deny"))
 		kb += usage->shmem;
 	return kb;
 }
 
-static void describe_usage(const struct thp_seen *seen, char *message, size_t size)
+/* What was mapped before the switch and only becomes less is nothing to warn of. */
+static bool is_growing(const struct thp *thp, struct thp_memory *memory, uint64_t now)
 {
-	const struct thp_usage *usage = &seen->usage;
-	int used = snprintf(message, size,
-		"AnonHugePages %" PRIu64 " kB, ShmemHugePages %" PRIu64 " kB", usage->anon,
-		usage->shmem);
-
-	if (usage->file > 0)
-		used += snprintf(message + used, size - (size_t)used,
-			", FileHugePages %" PRIu64 " kB (the file systems' own)", usage->file);
-	if (seen->boot_line[0])
-		snprintf(message + used, size - (size_t)used, "; boot line: %s", seen->boot_line);
+	if (memory->seen && unwanted_kb(thp, &thp->usage) > unwanted_kb(thp, &memory->usage))
+		memory->grown_at_us = now;
+	memory->seen = true;
+	memory->usage = thp->usage;
+	return memory->grown_at_us > 0 && now - memory->grown_at_us < GROWTH_WINDOW_US;
 }
 
-static int decide_condition(
-	const struct thp_seen *seen, const struct thp_config *config, struct proposal *proposal)
+static void decide_condition(
+	const struct thp *thp, struct thp_memory *memory, uint64_t now, struct proposal *proposal)
 {
-	struct condition_reading *condition = proposal_condition(proposal);
+	const struct thp_usage *usage = &thp->usage;
+	struct condition_reading *condition = proposal_condition(proposal, thp_conditions,
+		usage->anon + usage->shmem > 0 ? "wanted-in-use" : "none-in-use");
+	bool growing;
 
-	if (!condition)
-		return -ENOMEM;
-	condition->type = &thp_conditions[THP_ACTIVE];
-	if (seen->usage_error < 0) {
+	if (thp->usage_error < 0) {
 		condition->status = CONDITION_UNKNOWN;
 		condition->reason = "meminfo-unavailable";
-		snprintf(condition->message, sizeof(condition->message), "/proc/meminfo: %s",
-			strerror(-seen->usage_error));
-		return 0;
+		condition_append(condition, "/proc/meminfo: %s", strerror(-thp->usage_error));
+		return;
 	}
-	describe_usage(seen, condition->message, sizeof(condition->message));
-	condition->status = CONDITION_FALSE;
-	condition->reason =
-		seen->usage.anon + seen->usage.shmem > 0 ? "wanted-in-use" : "none-in-use";
-	if (unwanted_kb(&seen->usage, config) > 0) {
+	growing = is_growing(thp, memory, now);
+	condition_append(condition, "AnonHugePages %" PRIu64 " kB, ShmemHugePages %" PRIu64 " kB",
+		usage->anon, usage->shmem);
+	if (usage->file > 0)
+		condition_append(condition,
+			", FileHugePages %" PRIu64 " kB (the file systems' own)", usage->file);
+	if (thp->boot_line[0])
+		condition_append(condition, "; boot line: %s", thp->boot_line);
+	if (unwanted_kb(thp, usage) > 0) {
 		condition->status = CONDITION_TRUE;
-		condition->reason = "still-mapped";
+		condition->advice = !growing;
+		condition->reason = condition->advice ? "still-mapped" : "growing-though-off";
 	}
-	return 0;
 }
 
-int thp_decide(
-	const struct thp_seen *seen, const struct thp_config *config, struct proposal *proposal)
+void thp_decide(
+	const void *self, const struct decide_input *input, void *memory, struct proposal *proposal)
 {
-	for (unsigned i = 0; i < seen->n_switches; i++) {
-		int r = decide_switch(&seen->switches[i], seen, config, proposal);
+	const struct thp *thp = self;
 
-		if (r < 0)
-			return r;
-	}
-	return decide_condition(seen, config, proposal);
+	for (unsigned i = 0; i < thp->n_switches; i++)
+		decide_switch(thp, &thp->switches[i], proposal);
+	decide_condition(thp, memory, input->now_us, proposal);
 }

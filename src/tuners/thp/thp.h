@@ -44,43 +44,41 @@ struct thp_usage {
 	uint64_t file;  /* FileHugePages: the file systems' own large folios, without a switch */
 };
 
-struct thp_seen {
+struct thp {
+	const struct host *host;
+	char wanted[THP_SWITCH_KINDS][16]; /* the value for each kind; empty for keep */
+	bool requested[THP_SWITCH_KINDS];  /* a file says it */
 	struct thp_switch switches[THP_SWITCHES_MAX];
 	unsigned n_switches;
+	struct kept_file meminfo;
 	struct thp_usage usage;
 	int usage_error;     /* 0 or -errno */
 	char boot_line[128]; /* the parameters that set a switch at boot; empty for none */
 	bool at_boot[THP_SWITCH_KINDS]; /* which switches they set */
+	char write_why[TUNER_WHY_MAX];  /* empty when the switches can be written */
 };
 
-struct thp_config {
-	char wanted[THP_SWITCH_KINDS][16]; /* the value for each kind; empty for keep */
+/* How much of what should not be huge was, at the last poll, and when that last grew. */
+struct thp_memory {
+	bool seen;
+	struct thp_usage usage; /* of the last poll */
+	uint64_t grown_at_us;
 };
 
-/* Pure. 0 or -ENOMEM. */
-int thp_decide(
-	const struct thp_seen *seen, const struct thp_config *config, struct proposal *proposal);
-
-extern const struct explanation thp_explanations[];
-extern const struct condition_type thp_conditions[];
-extern const struct reason thp_reasons[];
-
-enum { THP_ACTIVE };
-
-struct thp_sensor {
-	const struct host *host;
-	struct kept_file meminfo;
-};
-
-/* Finds the switches that this kernel has. */
-void thp_sensor_open(struct thp_sensor *sensor, const struct host *host, struct thp_seen *seen);
-void thp_sensor_close(struct thp_sensor *sensor, struct thp_seen *seen);
-void thp_sense(struct thp_sensor *sensor, struct thp_seen *seen);
+/* Members of struct tuner_ops. open finds the switches that this kernel has. */
+void *thp_open(const struct host *host, bool watch);
+void thp_sense(void *self);
+void thp_decide(const void *self, const struct decide_input *input, void *memory,
+	struct proposal *proposal);
+void thp_close(void *self);
 
 /* Takes the parameters of interest from a boot line. For tests. */
-void thp_parse_boot_line(const char *line, struct thp_seen *seen);
+void thp_parse_boot_line(const char *line, struct thp *thp);
 
 /* -EBADMSG when text has no AnonHugePages. usage is written only on success. */
 int thp_parse_meminfo(const char *text, struct thp_usage *usage);
+
+/* Its condition. */
+extern const struct condition_type thp_conditions[];
 
 #endif

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef HEADROOM_BPF_DNS_HASH_H
+#define HEADROOM_BPF_DNS_HASH_H
+
+/* Hashes of DNS names: those that BPF finds in packets, and of domains that are configured. */
+
+#include <headroom/bpf/dns.h>
+
+#define DNS_LABEL_MAX 63
+
+/* For BPF: what is verified but once, whatever is known of its arguments; and what costs no call.
+ */
+#ifdef __bpf__
+#define DNS_PART    __attribute__((noinline))
+#define DNS_INLINE  static inline __attribute__((always_inline))
+#define DNS_HIDE(x) asm volatile("" : "+r"(x)) /* so that no branch is made of what follows */
+#else
+#define DNS_PART   static inline
+#define DNS_INLINE static inline
+#define DNS_HIDE(x)
+#endif
+
+#define DNS_HASH_SEED   0x243f6a8885a308d3ULL
+#define DNS_HASH_FACTOR 0x9e3779b97f4a7c15ULL
+
+DNS_INLINE __u64 dns_mix(__u64 hash, __u64 value)
+{
+	return (hash ^ value) * DNS_HASH_FACTOR;
+}
+
+/* Every A to Z among eight bytes in lower case. The sums never carry into the next byte. */
+DNS_INLINE __u64 dns_lower(__u64 word)
+{
+	const __u64 ones = 0x0101010101010101ULL;
+	__u64 seven = word & ones * 0x7f;
+	__u64 from_a = seven + ones * (0x80 - 'A');
+	__u64 beyond_z = seven + ones * (0x7f - 'Z');
+
+	return word | ((from_a & ~beyond_z & ~word & ones * 0x80) >> 2);
+}
+
+/*
+ * A label is hashed with its length in front: eight bytes at a time, zeros after the last, and no
+ * less than two times. The lowest bits tell how many bytes it has with its length; 0 is no label.
+ */
+#define DNS_LABEL_SIZE 127
+#define DNS_ROOT       1
+#define DNS_SHORT      16 /* bytes that two words hold */
+
+DNS_INLINE __u64 dns_label_word(__u64 hash, __u64 word, __u64 mask)
+{
+	return dns_mix(hash, dns_lower(word & mask));
+}
+
+DNS_INLINE __u64 dns_label_end(__u64 hash, __u32 size)
+{
+	return (hash & ~(__u64)DNS_LABEL_SIZE) | size;
+}
+
+#ifndef __bpf__
+
+/* As dns_label() has it: the length, then the letters. */
+DNS_INLINE __u64 dns_label_hash(const char *text, __u32 length)
+{
+	__u64 hash = DNS_HASH_SEED, words[(DNS_LABEL_MAX + 1) / 8] = {length};
+	__u32 n = length / 8 + 1;
+
+	for (__u32 i = 0; i < length; i++)
+		words[(i + 1) / 8] |= (__u64)(unsigned char)text[i] << 8 * ((i + 1) % 8);
+	for (__u32 i = 0; i < n || i < DNS_SHORT / 8; i++)
+		hash = dns_label_word(hash, words[i], ~0ULL);
+	return dns_label_end(hash, length + 1);
+}
+
+/*
+ * The hash of a domain as text ("cluster.local", a last dot is fine) and its number of labels. 0
+ * and nothing written when it is none: no label, an empty or a long one, or too many.
+ */
+DNS_INLINE __u64 dns_suffix_hash(const char *text, __u32 *labels)
+{
+	__u64 hash = DNS_HASH_SEED;
+	__u32 n = 0;
+
+	while (*text) {
+		__u32 length = 0;
+
+		while (text[length] && text[length] != '.')
+			length++;
+		if (length == 0 || length > DNS_LABEL_MAX || ++n > DNS_SUFFIX_LABELS)
+			return 0;
+		hash = dns_mix(hash, dns_label_hash(text, length));
+		text += length + (text[length] == '.');
+	}
+	if (n == 0)
+		return 0;
+	*labels = n;
+	return hash;
+}
+
+#endif
+
+#endif

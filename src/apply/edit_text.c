@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "apply/editor.h"
+
+#include "base/json.h"
+#include "base/text.h"
+#include "base/toml.h"
+#include "runtime/daemon_json.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+/* Before a table that is added; it goes with its last key. */
+#define MARK "# Added by headroom"
+
+#define BLANKS " \t\r\n"
+#define EMPTY  "{\n}\n" /* what a file of white space alone counts as */
+
+void text_copy(struct file_bytes *text, const char *bytes, size_t len)
+{
+	char *copy = must(malloc(len + 1));
+
+	if (len > 0)
+		memcpy(copy, bytes, len);
+	copy[len] = '\0';
+	*text = (struct file_bytes){.bytes = copy, .len = len};
+}
+
+static int text_replace(struct file_bytes *text, size_t start, size_t end, const char *insert)
+{
+	size_t n = strlen(insert), rest = text->len - end;
+	char *bytes = must(malloc(start + n + rest + 1));
+
+	memcpy(bytes, text->bytes, start);
+	memcpy(bytes + start, insert, n);
+	memcpy(bytes + start + n, text->bytes + end, rest);
+	bytes[start + n + rest] = '\0';
+	free(text->bytes);
+	text->bytes = bytes;
+	text->len = start + n + rest;
+	return 0;
+}
+
+static int PRINTF_LIKE(3, 4)
+	text_insert(struct file_bytes *text, size_t at, const char *format, ...)
+{
+	_cleanup_free_ char *inserted = NULL;
+	va_list args;
+
+	va_start(args, format);
+	must(vasprintf(&inserted, format, args) < 0 ? NULL : inserted);
+	va_end(args);
+	return text_replace(text, at, at, inserted);
+}
+
+/* ---- TOML ---- */
+
+static int toml_key_get(const struct file_bytes *text, const char *table, const char *key,
+	char **literal, char why[static EDIT_WHY_MAX])
+{
+	struct toml_item item;
+	int r = toml_find(text->bytes, text->len, table, key, &item, why);
+
+	*literal = NULL;
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	*literal = must(strndup(text->bytes + item.value, item.value_end - item.value));
+	return 0;
+}
+
+static const char *line_break(const struct file_bytes *text, size_t from)
+{
+	const char *begin = text->bytes + from, *end = memchr(begin, '\n', text->len - from);
+
+	return end && end > begin && end[-1] == '\r' ? "\r\n" : "\n";
+}
+
+/*
+ * After the last line of the table, which is its header or a key in it; indented and spelled as
+ * that is: it may be a dotted key of another table. -ENOENT when there is no such line.
+ */
+static int insert_into_table(
+	struct file_bytes *text, const char *table, const char *key, const char *literal)
+{
+	struct toml_scan scan = {.text = text->bytes, .len = text->len};
+	struct toml_item item, anchor;
+	bool found = false;
+	size_t indent, prefix;
+
+	while (toml_next(&scan, &item) > 0) {
+		if (!streq(item.table, table))
+			continue;
+		anchor = item;
+		found = true;
+	}
+	if (!found)
+		return -ENOENT;
+	indent = anchor.start;
+	prefix = anchor.header ? anchor.start : anchor.last;
+	while (indent > 0 && strchr(" \t", text->bytes[indent - 1]))
+		indent--;
+	return text_insert(text, anchor.end, "%s%.*s%s = %s", line_break(text, 0),
+		(int)(prefix - indent), text->bytes + indent, key, literal);
+}
+
+/* At the end, so that what the text ends with stays: a line break, or none. */
+static int append_table(
+	struct file_bytes *text, const char *table, const char *key, const char *literal)
+{
+	size_t len = text->len;
+	bool ends = len > 0 && text->bytes[len - 1] == '\n';
+	const char *br = line_break(text, ends ? len - MIN(len, 2) : 0);
+
+	return text_insert(text, ends ? len - strlen(br) : len, "%s%s" MARK "%s[%s]%s%s = %s%s",
+		len > 0 ? br : "", len > 0 ? br : "", br, table, br, key, literal,
+		len > 0 ? "" : br);
+}
+
+static size_t line_start(const char *text, size_t at)
+{
+	while (at > 0 && text[at - 1] != '\n')
+		at--;
+	return at;
+}
+
+/* Where the line break before a line begins; the same offset where there is none. */
+static size_t before_break(const char *text, size_t at)
+{
+	if (at > 0 && text[at - 1] == '\n')
+		at--;
+	return at > 0 && text[at] == '\n' && text[at - 1] == '\r' ? at - 1 : at;
+}
+
+/* With its table's header and mark, when it is the last key in a table that was added. */
+static int remove_key(struct file_bytes *text, const struct toml_item *key)
+{
+	const char *bytes = text->bytes;
+	struct toml_scan scan = {.text = bytes, .len = text->len};
+	struct toml_item item, header = {0};
+	size_t first = text_mark(bytes, text->len), end = key->end, n = 0, mark;
+	size_t start = line_start(bytes, key->start);
+
+	while (toml_next(&scan, &item) > 0) {
+		if (!streq(item.table, key->table))
+			continue;
+		if (item.header)
+			header = item;
+		else
+			n++;
+	}
+	mark = line_start(bytes, before_break(bytes, header.start));
+	if (n == 1 && header.header && mark + strlen(MARK) < header.start &&
+		memcmp(bytes + mark, MARK, strlen(MARK)) == 0)
+		start = mark > 0 ? before_break(bytes, mark) : 0;
+	start = MAX(start, first);
+	if (start > first)
+		start = before_break(bytes, start);
+	else if (end < text->len) /* the first line: the line break behind it goes */
+		end += strlen(line_break(text, end));
+	return text_replace(text, start, end, "");
+}
+
+static int toml_key_set(struct file_bytes *text, const char *table, const char *key,
+	const char *literal, char why[static EDIT_WHY_MAX])
+{
+	struct toml_item item;
+	int r = toml_find(text->bytes, text->len, table, key, &item, why);
+
+	if (r == 0 && literal)
+		return text_replace(text, item.value, item.value_end, literal);
+	if (r == 0)
+		return remove_key(text, &item);
+	if (r != -ENOENT || !literal)
+		return r == -ENOENT ? 0 : r;
+	r = insert_into_table(text, table, key, literal);
+	if (r != -ENOENT)
+		return r;
+	/* A key of the text's own top goes before everything. */
+	return table[0] ? append_table(text, table, key, literal)
+			: text_insert(text, text_mark(text->bytes, text->len), "%s = %s%s", key,
+				  literal, line_break(text, 0));
+}
+
+/* ---- JSON: only keys of the topmost object, table is not used ---- */
+
+/* Where a key is, and what is around it. */
+struct found {
+	struct json_scan scan;
+	struct json_member key, previous, next, last;
+	bool has_key, has_previous, has_next;
+};
+
+static int find_member(
+	const struct file_bytes *text, const char *key, struct found *found, char *why)
+{
+	struct json_member member;
+	size_t n = strlen(key);
+	int r;
+
+	*found = (struct found){.scan = {.text = text->bytes, .len = text->len}};
+	while ((r = json_next(&found->scan, &member)) > 0) {
+		bool equal = member.key_end - member.key == n + 2 &&
+			     memcmp(text->bytes + member.key + 1, key, n) == 0;
+
+		if (found->has_key && !found->has_next) {
+			found->next = member;
+			found->has_next = true;
+		}
+		if (equal) {
+			found->key = member;
+			found->previous = found->last;
+			found->has_key = true;
+			found->has_previous = found->scan.n > 1;
+			found->has_next = false;
+		}
+		found->last = member;
+	}
+	if (r < 0)
+		copy_text(why, EDIT_WHY_MAX, found->scan.why);
+	return r;
+}
+
+static int json_key_get(const struct file_bytes *text, const char *table, const char *key,
+	char **literal, char why[static EDIT_WHY_MAX])
+{
+	struct found found;
+	int r = find_member(text, key, &found, why);
+
+	(void)table;
+	*literal = NULL;
+	if (r < 0 || !found.has_key)
+		return r;
+	*literal =
+		must(strndup(text->bytes + found.key.value, found.key.value_end - found.key.value));
+	return 0;
+}
+
+/* As the last member, in the style of the one before it. */
+static int insert_member(
+	struct file_bytes *text, const struct found *found, const char *key, const char *literal)
+{
+	const char *bytes = text->bytes;
+	const struct json_member *last = &found->last;
+	const struct json_scan *scan = &found->scan;
+	size_t at = scan->open + 1, start;
+
+	if (scan->n == 0)
+		return text_insert(text, at, "%s\"%s\": %s",
+			!memchr(bytes + at, '\n', scan->close - at) ? ""
+			: bytes[at] == '\r'                         ? "\r\n    "
+								    : "\n    ",
+			key, literal);
+	at = last->value_end;
+	start = last->key;
+	while (strchr(BLANKS, bytes[start - 1]))
+		start--;
+	return text_insert(text, at, ",%s%.*s\"%s\"%s%s",
+		scan->n == 1 && start == last->key ? " " : "", (int)(last->key - start),
+		bytes + start, key, last->value == last->key_end + 1 ? ":" : ": ", literal);
+}
+
+static int change_member(
+	struct file_bytes *text, const struct found *found, const char *key, const char *literal)
+{
+	const struct json_member *member = &found->key;
+	size_t start = member->value, end = member->value_end;
+
+	if (!found->has_key)
+		return literal ? insert_member(text, found, key, literal) : 0;
+	if (!literal) {
+		start = found->has_previous ? found->previous.value_end
+			: found->has_next   ? member->key
+					    : found->scan.open + 1;
+		if (!found->has_previous && found->has_next)
+			end = found->next.key;
+	}
+	return text_replace(text, start, end, literal ? literal : "");
+}
+
+/*
+ * An object as cJSON prints it: value of the key, however often it is there, and rest without it.
+ * How often, or -EBADMSG for what is no object.
+ */
+static int split(const struct file_bytes *text, const char *key, char **rest, char **value)
+{
+	size_t mark = text_mark(text->bytes, text->len);
+	_cleanup_(cleanup_cJSON_Delete) cJSON *object =
+		cJSON_ParseWithLengthOpts(text->bytes + mark, text->len - mark + 1, NULL, 1);
+	cJSON *item;
+	int n = 0;
+
+	if (!cJSON_IsObject(object))
+		return -EBADMSG;
+	for (; (item = cJSON_GetObjectItemCaseSensitive(object, key)); n++) {
+		free(*value);
+		*value = cJSON_PrintUnformatted(item);
+		cJSON_DeleteItemFromObjectCaseSensitive(object, key);
+	}
+	*rest = must(cJSON_PrintUnformatted(object));
+	return n;
+}
+
+/* The new text is the old one with this key: once and with this value, or not at all. */
+static bool is_proved(const struct file_bytes *old, const struct file_bytes *new, const char *key,
+	const char *literal)
+{
+	_cleanup_free_ char *before = NULL, *after = NULL, *had = NULL, *has = NULL, *wanted = NULL;
+	_cleanup_(cleanup_cJSON_Delete) cJSON *value = literal ? cJSON_Parse(literal) : NULL;
+	int n_had = split(old, key, &before, &had), n_has = split(new, key, &after, &has);
+
+	if (n_had < 0 || n_has != (literal ? 1 : 0) || !streq(before, after))
+		return false;
+	wanted = value ? cJSON_PrintUnformatted(value) : NULL;
+	return !literal || (wanted && has && streq(wanted, has));
+}
+
+static int json_key_set(struct file_bytes *text, const char *table, const char *key,
+	const char *literal, char why[static EDIT_WHY_MAX])
+{
+	_cleanup_(file_bytes_clear) struct file_bytes old = {0}, new = {0};
+	size_t mark = text_mark(text->bytes, text->len);
+	struct found found;
+	int r;
+
+	(void)table;
+	text_copy(&old, text->bytes, text->len);
+	if (mark + strspn(old.bytes + mark, BLANKS) == old.len)
+		text_replace(&old, 0, old.len, EMPTY);
+	text_copy(&new, old.bytes, old.len);
+	r = find_member(&old, key, &found, why);
+	if (r == 0)
+		r = change_member(&new, &found, key, literal);
+	if (r < 0)
+		return r;
+	if (!is_proved(&old, &new, key, literal)) {
+		snprintf(why, EDIT_WHY_MAX,
+			"%s is not changed: the file is no plain JSON, or has it twice", key);
+		return -EBADMSG;
+	}
+	free(text->bytes);
+	text->bytes = steal(new.bytes);
+	text->len = new.len;
+	return 0;
+}
+
+const struct edit_language edit_languages[] = {
+	[EDIT_TOML] = {toml_key_get, toml_key_set},
+	[EDIT_JSON] = {json_key_get, json_key_set},
+};

@@ -1,0 +1,483 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tuners/dns/sense.h"
+
+#include "base/exposition.h"
+#include "base/json.h"
+#include "base/util.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Every second bucket of the kernel's, and its last bound: 0.26 ms, 1 ms, ... 1.1 s, 2.1 s. */
+#define LATENCY_BOUNDS 8
+
+/* One that was only asked over TLS has no other series than that of its packets. */
+static bool is_asked(const struct dns_server_state *server)
+{
+	const struct dns_totals *totals = &server->label->reported;
+
+	return server->pinned || dns_queries(totals) > 0 || totals->dot_packets == 0;
+}
+
+/* Runs a statement for each server that has a label. */
+#define FOR_EACH_LABEL(server, table)                                  \
+	for (struct dns_server_state **at = (table)->servers, *server; \
+		at < (table)->servers + (table)->n; at++)              \
+		if ((server = *at)->label && is_asked(server))
+
+/* What could not be counted in full, since the start. */
+#define LOSSES 8
+
+struct loss {
+	const char *name;
+	uint64_t count;
+};
+
+static const char *const rcode_names[DNS_RCODES] = {
+	[DNS_NOERROR] = "NOERROR",
+	[DNS_FORMERR] = "FORMERR",
+	[DNS_SERVFAIL] = "SERVFAIL",
+	[DNS_NXDOMAIN] = "NXDOMAIN",
+	[DNS_NOTIMP] = "NOTIMP",
+	[DNS_REFUSED] = "REFUSED",
+	[DNS_RCODE_OTHER] = "other",
+};
+
+static void list_losses(const struct dns_sensor *sensor, struct loss losses[static LOSSES])
+{
+	const struct dns_server_table *table = &sensor->seen.table;
+	static const struct dns_control none;
+	const struct dns_control *control = sensor->bpf ? dns_bpf_control(sensor->bpf) : &none;
+	const struct loss all[LOSSES] = {
+		/* Messages of servers, and queries of clients, without a slot. */
+		{"servers", control->lost_servers},
+		{"rows", control->lost_rows},
+		/* Queries whose slot another took before an answer came. */
+		{"pending", table->evicted},
+		/* Polls that were too late to tell seconds apart. */
+		{"looks", sensor->coarse},
+		/* TCP: where a message begins was not known. */
+		{"streams", control->resyncs + control->cut},
+		{"fragments", control->fragments},
+		{"malformed", table->malformed},
+		/* Link-local packets whose source found no slot. */
+		{"sources", control->lost_sources},
+	};
+
+	memcpy(losses, all, sizeof(all));
+}
+
+/* IANA's DNS parameters; RFC 3597 for the rest. */
+static const char *type_name(uint32_t type, char text[static 16])
+{
+	static const struct {
+		uint32_t type;
+		const char *name;
+	} known[] = {{1, "A"}, {2, "NS"}, {5, "CNAME"}, {6, "SOA"}, {12, "PTR"}, {15, "MX"},
+		{16, "TXT"}, {28, "AAAA"}, {33, "SRV"}, {64, "SVCB"}, {65, "HTTPS"}, {255, "ANY"}};
+
+	for (size_t i = 0; i < ARRAY_SIZE(known); i++)
+		if (known[i].type == type)
+			return known[i].name;
+	snprintf(text, 16, "TYPE%u", type);
+	return text;
+}
+
+static void add_budget(
+	cJSON *parent, const struct dns_seen *seen, const struct dns_server_state *server)
+{
+	const struct dns_budget *budget = &server->budget;
+	cJSON *object;
+
+	if (!dns_budget_is_set(&server->budget)) {
+		json_null(parent, "budget");
+		return;
+	}
+	object = json_object(parent, "budget");
+	for (int i = 0; i < DNS_NUMBERS; i++)
+		json_number(object, dns_numbers[i].key, (double)budget->max[i]);
+	json_text(object, "source", budget->source);
+	json_number(parent, "budget_used", dns_budget_used(seen, server));
+	json_text(parent, "budget_bound", dns_is_upper_bound(seen, server) ? "upper" : "exact");
+}
+
+/* Within a bucket times are taken to be spread evenly. */
+static double quantile(const struct dns_totals *totals, double share)
+{
+	double wanted = share * (double)totals->answered, below = 0;
+
+	for (int i = 0; i < DNS_LATENCY_BUCKETS; i++) {
+		double upper = (double)(UINT64_C(1) << (i + DNS_LATENCY_SHIFT)) / 1e9;
+		double lower = i == 0 ? 0 : upper / 2, count = (double)totals->latency[i];
+
+		if (count > 0 && below + count >= wanted)
+			return i == DNS_LATENCY_BUCKETS - 1
+				       ? lower
+				       : lower + (upper - lower) * (wanted - below) / count;
+		below += count;
+	}
+	return 0;
+}
+
+static int by_queries(const void *a, const void *b)
+{
+	const struct dns_user *x = *(const struct dns_user *const *)a;
+	const struct dns_user *y = *(const struct dns_user *const *)b;
+
+	return (x->queries < y->queries) - (x->queries > y->queries);
+}
+
+/* The users and the rest add up to all queries to the server. */
+static void add_users(cJSON *parent, const struct dns_server_state *server)
+{
+	uint64_t listed = 0, all = dns_queries(&server->totals);
+	const struct dns_label *label = server->label;
+	cJSON *array = json_array(parent, "top");
+	const struct dns_user *users[DNS_TOP];
+	double rate = server->queries.last;
+
+	for (unsigned i = 0; i < label->n_users; i++)
+		users[i] = &label->users[i];
+	qsort(users, label->n_users, sizeof(users[0]), by_queries);
+	for (unsigned i = 0; i < MIN(label->n_users, LIMIT_TOP_MAX); i++) {
+		cJSON *user = json_append(array);
+
+		workload_json(user, &users[i]->workload);
+		JSON_NUMBERS(user, {"queries", (double)users[i]->queries},
+			{"queries_per_second", users[i]->per_second});
+		listed += users[i]->queries;
+		rate -= users[i]->per_second;
+	}
+	JSON_NUMBERS(json_object(parent, "other"), {"queries", (double)(all - MIN(listed, all))},
+		{"queries_per_second", MAX(rate, 0)});
+}
+
+static void add_names(cJSON *parent, const struct dns_server_state *server)
+{
+	const struct dns_names none = {0}, *names = server->label->names;
+	cJSON *array = json_array(parent, "names");
+	double sum = 0, rate = (double)dns_minute(server).queries / 60;
+
+	names = names ? names : &none;
+	for (size_t i = 0; i < names->n; i++)
+		sum += names->names[i].count;
+	for (size_t i = 0; i < MIN(names->n, DNS_NAMES_TOP); i++) {
+		const struct dns_name_count *of = &names->names[i];
+		cJSON *name = json_append(array);
+		char text[16];
+
+		json_text(name, "name", of->text);
+		json_text(name, "type", type_name(of->type, text));
+		JSON_NUMBERS(name, {"samples", of->count}, {"share", of->count / sum},
+			{"queries_per_second", of->count / sum * rate});
+	}
+}
+
+static void add_counts(cJSON *object, const struct dns_totals *totals)
+{
+	cJSON *queries = json_object(object, "queries");
+	cJSON *responses = json_object(object, "responses");
+
+	JSON_NUMBERS(queries, {"udp", (double)totals->queries[DNS_UDP]},
+		{"tcp", (double)totals->queries[DNS_TCP]});
+	for (int code = 0; code < DNS_RCODES; code++)
+		json_number(responses, rcode_names[code], (double)totals->responses[code]);
+	JSON_NUMBERS(object, {"retransmissions", (double)totals->retransmissions},
+		{"answered", (double)totals->answered}, {"unanswered", (double)totals->unanswered},
+		{"late", (double)totals->late}, {"evicted", (double)totals->evicted},
+		{"truncated", (double)totals->truncated}, {"malformed", (double)totals->malformed},
+		{"edns", (double)totals->edns}, {"packets", (double)totals->packets},
+		{"dot_packets", (double)totals->dot_packets});
+	if (totals->answered == 0)
+		json_null(object, "latency");
+	else
+		JSON_NUMBERS(json_object(object, "latency"),
+			{"mean", (double)totals->latency_ns / (double)totals->answered / 1e9},
+			{"p50", quantile(totals, 0.50)}, {"p99", quantile(totals, 0.99)});
+}
+
+static void add_server(cJSON *array, const struct dns_sensor *sensor,
+	const struct dns_memory *memory, const struct dns_server_state *server)
+{
+	const struct dns_slot minute = dns_minute(server);
+	cJSON *object = json_append(array);
+
+	json_text(object, "server", server->name);
+	json_text(object, "role", dns_role_names[server->role]);
+	add_counts(object, &server->totals);
+	JSON_NUMBERS(object, {"pending", (double)server->pending},
+		{"queries_per_second", server->queries.last},
+		{"peak", dns_seconds_peak(&server->queries)},
+		{"packets_per_second", server->packets.last},
+		{"peak_packets", dns_seconds_peak(&server->packets)},
+		{"minute_queries", (double)minute.queries},
+		{"minute_unanswered", (double)minute.unanswered},
+		{"over_budget_seconds", (double)dns_over_budget_seconds(memory, server)});
+	history_json(object, &server->label->history);
+	add_budget(object, &sensor->seen, server);
+	add_users(object, server);
+}
+
+/* The busiest first. */
+static int by_busyness(const void *a, const void *b)
+{
+	const struct dns_server_state *one = *(const struct dns_server_state *const *)a;
+	const struct dns_server_state *other = *(const struct dns_server_state *const *)b;
+	uint64_t x = dns_minute(one).queries, y = dns_minute(other).queries;
+
+	if (x == y) {
+		x = dns_queries(&one->totals);
+		y = dns_queries(&other->totals);
+	}
+	return (x < y) - (x > y);
+}
+
+/* All servers without an element of their own. */
+static void add_others(cJSON *array, const struct dns_server_table *table)
+{
+	double queries = (double)dns_queries(&table->others), pending = 0, servers = 0;
+	cJSON *object;
+
+	for (size_t i = 0; i < table->n; i++) {
+		if (table->servers[i]->label)
+			continue;
+		pending += (double)table->servers[i]->pending;
+		servers += table->servers[i]->key.family != 0;
+	}
+	if (queries == 0 && servers == 0)
+		return;
+	object = json_append(array);
+	json_text(object, "server", "other");
+	json_text(object, "role", dns_role_names[DNS_NO_ROLE]);
+	add_counts(object, &table->others);
+	JSON_NUMBERS(object, {"servers", servers}, {"pending", pending});
+	json_null(object, "budget");
+	json_array(object, "top");
+	json_number(json_object(object, "other"), "queries", queries);
+}
+
+static void add_servers(
+	cJSON *root, const struct dns_sensor *sensor, const struct dns_memory *memory, bool trusted)
+{
+	const struct dns_server_table *table = &sensor->seen.table;
+	cJSON *array = json_array(root, "servers");
+	const struct dns_server_state *sorted[DNS_LABELS];
+	size_t n = 0;
+
+	for (size_t i = 0; i < table->n; i++)
+		if (table->servers[i]->label)
+			sorted[n++] = table->servers[i];
+	qsort(sorted, n, sizeof(sorted[0]), by_busyness);
+	for (size_t i = 0; i < n; i++) {
+		add_server(array, sensor, memory, sorted[i]);
+		if (sensor->config.names && trusted)
+			add_names(cJSON_GetArrayItem(array, (int)i), sorted[i]);
+	}
+	add_others(array, table);
+}
+
+/* What search lists cost, and how to avoid it. */
+static void add_search(cJSON *root, const struct dns_seen *seen)
+{
+	static const char *const advice[DNS_ROLES] = {
+		[DNS_LOCAL] = "dns-search-local",
+		[DNS_CLUSTER] = "dns-search-cluster",
+		[DNS_UPSTREAM] = "dns-search-upstream",
+	};
+	cJSON *array = json_array(root, "expansions");
+
+	for (int role = 0; role < DNS_ROLES; role++) {
+		const struct dns_search *search = &seen->search[role];
+		cJSON *object = json_append(array);
+
+		json_text(object, "role", dns_role_names[role]);
+		JSON_NUMBERS(object, {"queries", (double)search->queries},
+			{"failed", (double)search->failed},
+			{"queries_per_second", search->queries_per_second},
+			{"failed_per_second", search->failed_per_second});
+		json_text(object, "explain", advice[role]);
+	}
+}
+
+static void add_forwarders(cJSON *root, const struct dns_seen *seen)
+{
+	cJSON *array = json_array(root, "forwarders");
+
+	for (unsigned i = 0; i < seen->n_forwarders; i++) {
+		cJSON *object = json_append(array);
+
+		workload_json(object, &seen->forwarders[i].workload);
+		json_number(object, "per_second", seen->forwarders[i].per_second);
+		json_bool(object, "expected", seen->forwarders[i].expected);
+	}
+}
+
+/* What shares one budget of packets on AWS, and from which addresses it came. */
+static void add_link_local(cJSON *root, const struct dns_sensor *sensor)
+{
+	const struct dns_seen *seen = &sensor->seen;
+	cJSON *object, *array;
+
+	if (!dns_bpf_control(sensor->bpf)->watching) {
+		json_null(root, "link_local");
+		return;
+	}
+	object = json_object(root, "link_local");
+	JSON_NUMBERS(object, {"packets_per_second", seen->link_local.last},
+		{"peak_packets", dns_seconds_peak(&seen->link_local)}, {"uplinks", seen->uplinks});
+	array = json_array(object, "sources");
+	for (unsigned i = 0; i < MIN(seen->n_senders, DNS_TOP); i++) {
+		cJSON *source = json_append(array);
+		char text[DNS_ADDRESS_TEXT];
+
+		dns_address_text(&seen->senders[i].source, text);
+		json_text(source, "address", text);
+		JSON_NUMBERS(source, {"packets", (double)seen->senders[i].packets},
+			{"peak_packets", dns_seconds_peak(&seen->senders[i].seconds)});
+	}
+}
+
+struct cJSON *dns_make_document(const void *self, const void *memory, bool trusted)
+{
+	const struct dns_sensor *sensor = self;
+	struct loss losses[LOSSES];
+	cJSON *root, *lost;
+
+	if (!sensor->seen.watched)
+		return cJSON_CreateNull();
+	root = cJSON_CreateObject();
+	json_text(root, "names", sensor->config.names ? "socket" : "off");
+	json_text(root, "cloud", sensor->env.cloud);
+	json_number(root, "timeout", (double)DNS_TIMEOUT_NS / 1e9);
+	lost = json_object(root, "lost");
+	list_losses(sensor, losses);
+	for (size_t i = 0; i < LOSSES; i++)
+		json_number(lost, losses[i].name, (double)losses[i].count);
+	add_search(root, &sensor->seen);
+	add_forwarders(root, &sensor->seen);
+	add_link_local(root, sensor);
+	add_servers(root, sensor, memory, trusted);
+	return root;
+}
+
+static void put_transports(struct metric_sink *sink, const char *server, enum dns_role role,
+	const uint64_t queries[static DNS_TRANSPORTS], bool always)
+{
+	static const char *const transports[] = {[DNS_UDP] = "udp", [DNS_TCP] = "tcp"};
+
+	for (int i = 0; i < DNS_TRANSPORTS; i++)
+		if (queries[i] > 0 || (always && i == DNS_UDP))
+			metric_sample(sink, (double)queries[i], server, dns_role_names[role],
+				transports[i], NULL);
+}
+
+static void put_rcodes(
+	struct metric_sink *sink, const char *server, const struct dns_totals *totals)
+{
+	for (int code = 0; code < DNS_RCODES; code++)
+		if (totals->responses[code] > 0)
+			metric_sample(sink, (double)totals->responses[code], server,
+				rcode_names[code], NULL);
+}
+
+static void put_latency(
+	struct metric_sink *sink, const char *server, const struct dns_totals *totals)
+{
+	double bounds[LATENCY_BOUNDS];
+	uint64_t counts[LATENCY_BOUNDS + 1] = {0};
+
+	for (int i = 0; i < LATENCY_BOUNDS; i++)
+		bounds[i] = (double)(UINT64_C(1) << (DNS_LATENCY_SHIFT + MIN(2 * i + 1, 14))) / 1e9;
+	for (int bucket = 0; bucket < DNS_LATENCY_BUCKETS; bucket++)
+		counts[bucket == 15 ? LATENCY_BOUNDS : bucket / 2] += totals->latency[bucket];
+	metric_histogram(sink, bounds, counts, LATENCY_BOUNDS, (double)totals->latency_ns / 1e9,
+		server, NULL);
+}
+
+/* Families with one sample for each server. */
+static const char *const families[] = {"headroom_dns_retransmissions_total",
+	"headroom_dns_unanswered_total", "headroom_dns_pending",
+	"headroom_dns_peak_queries_per_second", "headroom_dns_budget_queries_per_second",
+	"headroom_dns_over_budget_seconds_total"};
+
+/* Its sample in each of these families; below 0 for none. */
+static void list_samples(const struct dns_server_state *server, const struct dns_memory *memory,
+	double samples[static ARRAY_SIZE(families)])
+{
+	const struct dns_totals *totals = &server->label->reported;
+	const struct dns_budget *budget = &server->budget;
+	uint64_t most = budget->max[budget->max[DNS_QUERIES] ? DNS_QUERIES : DNS_PACKETS];
+	const double all[ARRAY_SIZE(families)] = {
+		(double)totals->retransmissions,
+		(double)totals->unanswered,
+		(double)server->pending,
+		dns_seconds_peak(&server->queries),
+		most > 0 ? (double)most : -1,
+		dns_budget_is_set(budget) ? (double)dns_over_budget_seconds(memory, server) : -1,
+	};
+
+	memcpy(samples, all, sizeof(all));
+}
+
+static void put_samples(struct metric_sink *sink, const struct dns_server_table *table,
+	const struct dns_memory *memory)
+{
+	double others[ARRAY_SIZE(families)] = {
+		(double)table->others.retransmissions, (double)table->others.unanswered};
+	double samples[ARRAY_SIZE(families)];
+
+	for (size_t i = 0; i < table->n; i++)
+		others[2] += table->servers[i]->label ? 0 : (double)table->servers[i]->pending;
+	for (size_t family = 0; family < ARRAY_SIZE(families); family++) {
+		metric_family(sink, families[family]);
+		FOR_EACH_LABEL(server, table)
+		{
+			list_samples(server, memory, samples);
+			if (samples[family] >= 0)
+				metric_sample(sink, samples[family], server->name, NULL);
+		}
+		if (others[family] > 0)
+			metric_sample(sink, others[family], "other", NULL);
+	}
+}
+
+void dns_put_metrics(const void *self, const void *memory, struct metric_sink *sink)
+{
+	const struct dns_sensor *sensor = self;
+	const struct dns_server_table *table = &sensor->seen.table;
+	struct loss losses[LOSSES];
+
+	if (!sensor->seen.watched)
+		return;
+	metric_family(sink, "headroom_dns_queries_total");
+	FOR_EACH_LABEL(server, table)
+	put_transports(sink, server->name, server->role, server->label->reported.queries, true);
+	for (int role = 0; role <= DNS_NO_ROLE; role++)
+		put_transports(
+			sink, "other", (enum dns_role)role, table->other_queries[role], false);
+	metric_family(sink, "headroom_dns_responses_total");
+	FOR_EACH_LABEL(server, table)
+	put_rcodes(sink, server->name, &server->label->reported);
+	put_rcodes(sink, "other", &table->others);
+	put_samples(sink, table, memory);
+	metric_family(sink, "headroom_dns_latency_seconds");
+	FOR_EACH_LABEL(server, table)
+	put_latency(sink, server->name, &server->label->reported);
+	metric_family(sink, "headroom_dns_second_queries");
+	FOR_EACH_LABEL(server, table)
+	metric_histogram(sink, dns_second_bounds, server->queries.counts, DNS_SECOND_BOUNDS,
+		server->queries.sum, server->name, NULL);
+	metric_family(sink, "headroom_dns_encrypted_packets_total");
+	for (size_t i = 0; i < table->n; i++)
+		if (table->servers[i]->label && table->servers[i]->label->reported.dot_packets > 0)
+			metric_sample(sink, (double)table->servers[i]->label->reported.dot_packets,
+				table->servers[i]->name, NULL);
+	metric_family(sink, "headroom_dns_search_expansions_total");
+	for (int role = 0; role < DNS_ROLES; role++)
+		metric_sample(
+			sink, (double)sensor->seen.search[role].failed, dns_role_names[role], NULL);
+	metric_family(sink, "headroom_dns_lost_total");
+	list_losses(sensor, losses);
+	for (size_t i = 0; i < LOSSES; i++)
+		metric_sample(sink, (double)losses[i].count, losses[i].name, NULL);
+}

@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Rules, dashboard and troubleshooting agree with the program's tables and with each other.
+
+check_deploy.py METRICS_MD: the generated reference of metrics, conditions and limits.
+"""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+try:
+    import yaml
+except ImportError:
+    print("skipped: no python3-yaml")
+    sys.exit(77)
+
+DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+REFERENCE = Path(sys.argv[1]).read_text()
+
+faults = []
+
+
+def fault_unless(good, text):
+    if not good:
+        faults.append(text)
+
+
+def reference_rows(cells):
+    """First cell -> the others, of the tables that have so many."""
+    rows = [re.split(r" *(?<!\\)\| *", line.strip("| ")) for line in REFERENCE.splitlines() if line.startswith("| `")]
+    return {row[0].strip("`"): row[1:] for row in rows if len(row) == cells}
+
+
+def sections():
+    """Heading -> text of the troubleshooting document."""
+    parts = re.split(r"^## (.+)$", (DEPLOY / "TROUBLESHOOTING.md").read_text(), flags=re.M)
+    return dict(zip(parts[1::2], parts[2::2]))
+
+
+def check_sections(conditions, documented, alerts):
+    """The first paragraph is the program's own text; nothing is without its section, no section without its subject."""
+    for name, (severity, text) in conditions.items():
+        fault_unless(
+            documented.get(name, "").strip().split("\n\n")[0] == f"*{severity}*: {text}",
+            f"TROUBLESHOOTING.md: section {name} does not begin with: *{severity}*: {text}",
+        )
+    for name in documented:
+        fault_unless(name in conditions or name in alerts, f"TROUBLESHOOTING.md: {name} is no condition and no alert")
+
+
+def check_alert(alert, documented):
+    notes, where = alert["annotations"], f"alert {alert['alert']}"
+    for note in ("summary", "description", "runbook_url"):
+        fault_unless(notes.get(note), f"{where}: no {note}")
+    anchor = notes["runbook_url"].partition("TROUBLESHOOTING.md#")[2]
+    known = {name.lower() for name in documented} | {"{{ $labels.condition | tolower }}"}
+    fault_unless(anchor.lower() in known, f"{where}: nothing at #{anchor}")
+    fault_unless(alert["labels"]["severity"] in ("critical", "warning", "info"), f"{where}: its severity")
+
+
+def check_severities(conditions, alerts):
+    """The lists in the expressions are those of the tables."""
+    of = {s: sorted(name for name, row in conditions.items() if row[0] == s) for s in ("critical", "advice")}
+    for name, wanted in (
+        ("HeadroomConditionCritical", of["critical"]),
+        ("HeadroomConditionWarning", sorted(of["critical"] + of["advice"])),
+        ("HeadroomConditionWidespread", of["advice"]),
+    ):
+        listed = re.search(r'condition!?[=~]+"([^"]+)"', alerts[name]["expr"])[1].split("|")
+        fault_unless(sorted(listed) == wanted, f"{name}: it lists {sorted(listed)}, the tables {wanted}")
+
+
+def check_names(expressions, known, conditions):
+    """Every metric and condition of ours that is asked for exists."""
+    for where, expression in expressions:
+        for name in "|".join(re.findall(r'condition!?=~?"([^"]+)"', expression)).split("|"):
+            fault_unless(name in conditions or not name, f"{where}: no condition is called {name}")
+        plain = re.sub(r'"[^"]*"', "", expression)
+        for name in re.findall(r"(?<![\w:])((?:headroom|process)_\w+)", plain):
+            base = re.sub(r"_(bucket|sum|count)$", "", name)
+            fault_unless(name in known or base in known, f"{where}: no metric is called {name}")
+        for name in re.findall(r"\b\w+:\w+:\w+\b", plain):
+            fault_unless(name in known, f"{where}: nothing records {name}")
+
+
+def check_prometheusrule(rules):
+    printed = subprocess.run([DEPLOY / "prometheus/prometheusrule"], capture_output=True, text=True, check=True).stdout
+    fault_unless(yaml.safe_load(printed)["spec"] == rules, "prometheusrule prints other rules than rules.yaml")
+
+
+def check_promtool():
+    if not shutil.which("promtool"):
+        faults.append("no promtool: install the package prometheus")
+        return
+    tests = DEPLOY / "prometheus/tests.yaml"
+    run = subprocess.run(["promtool", "test", "rules", tests], capture_output=True, text=True, check=False)
+    fault_unless(run.returncode == 0, run.stdout + run.stderr)
+
+
+def check_tested(alerts):
+    """Each alert has a case in which it fires and one in which it does not."""
+    cases = yaml.safe_load((DEPLOY / "prometheus/tests.yaml").read_text())["tests"]
+    tested = [test for case in cases for test in case.get("alert_rule_test", [])]
+    for name in alerts:
+        outcomes = {bool(test.get("exp_alerts")) for test in tested if test["alertname"] == name}
+        fault_unless(outcomes == {True, False}, f"tests.yaml: {name} is not tried firing and silent")
+
+
+def dashboard_expressions():
+    for path in DEPLOY.glob("grafana/*.json"):
+        for panel in json.loads(path.read_text())["panels"]:
+            for target in panel.get("targets", []):
+                yield f"{path.name}: {panel['title']}", target["expr"]
+
+
+rules = yaml.safe_load((DEPLOY / "prometheus/rules.yaml").read_text())
+every = [rule for group in rules["groups"] for rule in group["rules"]]
+alerts = {rule["alert"]: rule for rule in every if "alert" in rule}
+conditions, documented = reference_rows(3), sections()
+known = set(reference_rows(5)) | {rule["record"] for rule in every if "record" in rule}
+expressions = [(rule.get("alert") or rule["record"], rule["expr"]) for rule in every]
+expressions += dashboard_expressions()
+
+check_sections(conditions, documented, alerts)
+for alert in alerts.values():
+    check_alert(alert, documented)
+check_severities(conditions, alerts)
+check_names(expressions, known, conditions)
+check_prometheusrule(rules)
+check_promtool()
+check_tested(alerts)
+print(f"{len(conditions)} conditions, {len(alerts)} alerts, {len(expressions)} expressions")
+print("\n".join(faults))
+sys.exit(1 if faults else 0)

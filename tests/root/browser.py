@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Chromium without a window, driven over WebDriver (W3C) by its own driver."""
+
+import base64
+import json
+import subprocess
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from conftest import free_port, until
+
+
+class Browser:
+    def __init__(self, directory: Path) -> None:
+        self.port = free_port()
+        self.process = subprocess.Popen(
+            ["chromedriver", f"--port={self.port}", f"--log-path={directory / 'chromedriver.log'}"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        self.session = ""
+        until(self._answers, 20, "chromedriver answers", 0.1)
+        arguments = ["--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={directory / 'profile'}"]
+        options = {"alwaysMatch": {"goog:chromeOptions": {"args": arguments}}}
+        self.session = "/session/" + self._post("/session", {"capabilities": options})["sessionId"]
+
+    def _request(self, method: str, path: str, body: Any = None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{self.session}{path}", data, method=method)
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.load(answer)["value"]
+
+    def _post(self, path: str, body: Any) -> Any:
+        return self._request("POST", path, body)
+
+    def _answers(self) -> bool:
+        try:
+            return bool(self._request("GET", "/status")["ready"])
+        except OSError:
+            return False
+
+    def shape(self, width: int, height: int, dark: bool) -> None:
+        """The screen and the scheme that pages see from now on."""
+        screen = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 640}
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self._devtools("Emulation.setDeviceMetricsOverride", screen)
+        self._devtools("Emulation.setEmulatedMedia", {"features": [scheme]})
+
+    def _devtools(self, command: str, parameters: Any) -> Any:
+        return self._post("/goog/cdp/execute", {"cmd": command, "params": parameters})
+
+    def open(self, url: str) -> None:
+        self._post("/url", {"url": url})
+
+    def run(self, script: str) -> Any:
+        """What a function's body returns in the page; not subject to the page's own policy."""
+        return self._post("/execute/sync", {"script": script, "args": []})
+
+    def picture(self, path: Path) -> None:
+        shot = self._devtools("Page.captureScreenshot", {"format": "png", "captureBeyondViewport": True})
+        path.write_bytes(base64.b64decode(shot["data"]))
+
+    def close(self) -> None:
+        try:
+            self._request("DELETE", "")
+        finally:
+            self.process.terminate()
+            self.process.wait(10)

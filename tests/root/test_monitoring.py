@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""deploy/ against the real thing: rules and dashboard in a real Prometheus that scrapes an agent under load; plugins."""
+
+import json
+import math
+import re
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from pathlib import Path
+from typing import Any, Callable, Iterator
+
+import criwire
+import dnslab
+import pytest
+from conftest import ROOT, Agent, free_port, until
+from registrylab import Image
+from runtimelab import Lab, lab  # noqa: F401
+from storm import Space, fill
+
+DEPLOY = ROOT / "deploy"
+UPSTREAM, CLUSTER = "10.54.0.1", "10.54.0.2"
+CONFIG = f"""\
+mode: observe
+dns: {{cluster_servers: [{CLUSTER}], budgets: [{{server: {UPSTREAM}, qps: 50}}]}}
+runtime: {{mode: enforce, max_concurrent_downloads: keep, pull_progress_timeout: keep}}
+"""
+
+Agents = Callable[..., Agent]
+
+
+class Prometheus:
+    """Debian's, on loopback, with our rules. The one agent is two nodes of a cluster to it."""
+
+    def __init__(self, directory: Path, agent: Agent) -> None:
+        dnslab.need("prometheus")
+        self.port = free_port()
+        self.log = directory / "prometheus.log"
+        jobs = [
+            {
+                "job_name": "headroom",
+                "static_configs": [
+                    {"targets": [f"127.0.0.1:{agent.port}"], "labels": {"cluster": "test", "instance": name}}
+                    for name in ("node-1", "node-2")
+                ],
+            }
+        ]
+        config = directory / "prometheus.yml"
+        every = {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"}
+        rules = directory / "rules.yaml"
+        rules.write_text(re.sub(r"interval: \w+", "interval: 1s", (DEPLOY / "prometheus/rules.yaml").read_text()))
+        config.write_text(json.dumps({"global": every, "rule_files": [str(rules)], "scrape_configs": jobs}))
+        options = {
+            "config.file": config,
+            "storage.tsdb.path": directory / "tsdb",
+            "web.listen-address": f"127.0.0.1:{self.port}",
+        }
+        with self.log.open("wb") as log:
+            command = ["prometheus", *(f"--{name}={value}" for name, value in options.items())]
+            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+
+    def query(self, expression: str) -> list[dict[str, Any]]:
+        address = f"http://127.0.0.1:{self.port}/api/v1/query?" + urllib.parse.urlencode({"query": expression})
+        try:
+            with urllib.request.urlopen(address, timeout=5) as answer:
+                return json.load(answer)["data"]["result"]
+        except urllib.error.HTTPError as error:
+            pytest.fail(f"{expression}: {error.read().decode()}")
+        except OSError:
+            assert self.process.poll() is None, self.log.read_text()
+            return []
+
+    def has(self, expression: str) -> bool:
+        return any(not math.isnan(float(row["value"][1])) for row in self.query(expression))
+
+    def close(self) -> None:
+        self.process.terminate()
+        self.process.wait(20)
+
+
+class Load:
+    """DNS queries of a pod to an upstream and to the cluster's server, until the end of a `with`."""
+
+    def __init__(self, network: dnslab.Lab) -> None:
+        network.server(UPSTREAM, CLUSTER)
+        self.client = network.udp(network.cgroup(dnslab.pod_path()[0]))
+        self.thread = threading.Thread(target=self._run)
+        self.ending = threading.Event()
+
+    def _run(self) -> None:
+        while not self.ending.wait(0.01):
+            for server in (UPSTREAM, CLUSTER):
+                self.client.ask(server, "ok.example.test")
+
+    def __enter__(self) -> "Load":
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.ending.set()
+        self.thread.join()
+
+
+@pytest.fixture(name="network")
+def fixture_network() -> Iterator[dnslab.Lab]:
+    network = dnslab.Lab()
+    try:
+        yield network
+    finally:
+        network.end()
+        network.remove_namespaces()
+
+
+@pytest.fixture(name="pod")
+def fixture_pod() -> Iterator[Space]:
+    pod = Space("hr-monitoring", pod=True)
+    yield pod
+    pod.remove()
+
+
+def dashboard() -> dict[str, str]:
+    """Panel and target -> expression, its variables filled in as Grafana would."""
+    panels = json.loads((DEPLOY / "grafana/headroom.json").read_text())["panels"]
+    filled = {"$cluster": "test", "$node": "node-1", "$__rate_interval": "10s"}
+    return {
+        f"{panel['title']} {target['refId']}": re.sub(r"\$\w+", lambda m: filled[m[0]], target["expr"])
+        for panel in panels
+        for target in panel.get("targets", [])
+    }
+
+
+def test_every_query_of_the_dashboard_has_data(
+    lab: Lab, network: dnslab.Lab, pod: Space, agent: Agents, directory: Path
+) -> None:
+    registry = lab.registry()
+    registry.push("app", Image(4, 4 << 20))
+    proxy = lab.proxy(registry, 500 * 1024)
+    lab.containerd()
+    running = agent(CONFIG, wrap=lab.wrap)
+    fill(pod, 300)
+    prometheus = Prometheus(directory, running)
+    try:
+        with Load(network):
+            pull = criwire.start_pull(lab.containerd_socket, f"{proxy.name}/app:latest")
+            empty = dashboard()
+            deadline = time.monotonic() + 90
+            while empty and time.monotonic() < deadline:
+                time.sleep(1)
+                empty = {name: expression for name, expression in empty.items() if not prometheus.has(expression)}
+            assert empty == {}
+            assert prometheus.query("headroom_build_info")[0]["metric"]["version"]
+            lost = prometheus.query("scrape_samples_scraped - scrape_samples_post_metric_relabeling")
+            assert lost and all(row["value"][1] == "0" for row in lost)
+            for alert in ("HeadroomDown", "HeadroomAbsent"):
+                assert not prometheus.query(f'ALERTS{{alertname="{alert}"}}')
+            exceeded = 'ALERTS{alertname="HeadroomConditionCritical",condition="DNSBudgetExceeded",alertstate="firing"}'
+            until(lambda: len(prometheus.query(exceeded)) == 2, 20, "both nodes are over their budget", 0.5)
+        proxy.rate = 0
+        criwire.finish(pull)
+    finally:
+        prometheus.close()
+
+
+def test_node_problem_detector_gets_a_condition(agent: Agents) -> None:
+    running = agent("mode: observe\n")
+    plugins = json.loads((DEPLOY / "node-problem-detector/headroom.json").read_text())
+    assert {rule["condition"] for rule in plugins["rules"]} == {c["type"] for c in plugins["conditions"]}
+
+    def ask(name: str, port: int) -> tuple[int, str]:
+        command = [str(DEPLOY / "node-problem-detector/condition"), name]
+        done = subprocess.run(command, env={"HEADROOM_ADDRESS": f"127.0.0.1:{port}"}, capture_output=True, text=True)
+        return done.returncode, done.stdout
+
+    for rule in plugins["rules"]:
+        until(lambda name=rule["args"][0]: ask(name, running.port)[0] == 0, 10, f"{rule['condition']} is known")
+        assert len(ask(*rule["args"], running.port)[1]) <= plugins["pluginConfig"]["max_output_length"]
+    running.write_config("mode: nonsense\n")
+    running.wait_condition("ConfigInvalid")
+    assert until(lambda: ask("ConfigInvalid", running.port)[0] == 1, 5, "the plugin sees it")
+    assert ask("NoSuchCondition", running.port)[0] == 2
+    assert ask("ConfigInvalid", free_port())[0] == 2
+
+
+def test_node_feature_discovery_gets_labels(agent: Agents, directory: Path) -> None:
+    running = agent("mode: observe\nthp: {mode: off}\n")
+    file = directory / "headroom"
+    command = [str(DEPLOY / "node-feature-discovery/features"), str(file)]
+    environment = {"HEADROOM_ADDRESS": f"127.0.0.1:{running.port}", "PATH": "/usr/bin:/bin"}
+    subprocess.run(command, env=environment, check=True)
+    first, *lines = file.read_text().splitlines()
+    assert re.fullmatch(r"# \+expiry-time=\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", first)
+    labels = dict(line.removeprefix("feature.node.kubernetes.io/").split("=") for line in lines)
+    assert labels["headroom.neighbor"] == "observe" and labels["headroom.thp"] == "off"
+    assert labels["headroom.thp-active"] == "false"
+    for name, value in labels.items():
+        assert re.fullmatch(r"[A-Za-z0-9]([-.\w]{0,61}[A-Za-z0-9])?", value), f"{name}={value} is no label"
+    running.stop()
+    old = file.read_text()
+    assert subprocess.run(command, env=environment, capture_output=True, check=False).returncode != 0
+    assert file.read_text() == old

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The status page as a browser shows it: on a phone and on a desk, light and dark, and what it remembers.
+
+PICTURES=DIRECTORY keeps a picture of each, which is how packaging/page.png is made.
+"""
+
+import os
+import re
+from pathlib import Path
+from typing import Any, Callable, Iterator
+
+import pytest
+import storm
+from browser import Browser
+from conftest import Agent, set_thresholds, thresholds, until
+from dnslab import V4, Lab, fixture_lab, fixture_network  # noqa: F401
+
+SERVER, IDLE = V4.format(53), V4.format(54)
+
+
+@pytest.fixture(name="browser")
+def fixture_browser(directory: Path) -> Iterator[Browser]:
+    made = Browser(directory)
+    yield made
+    made.close()
+
+
+# What a reader would trip over, as [what, element]: anything wider than the screen, a message in a
+# narrow column, a column without content, text that its background swallows.
+FAULTS = """
+const faults = [], width = window.innerWidth;
+const shown = e => e.getClientRects().length > 0;
+if (document.documentElement.scrollWidth > width) faults.push(["wider than the screen", "page"]);
+for (const cell of document.querySelectorAll("td, th, li, p, h1")) {
+    const box = cell.getBoundingClientRect();
+    if (shown(cell) && box.right > width + 1) faults.push(["beyond the screen", cell.textContent]);
+    if (shown(cell) && cell.textContent.length > 60 && box.width < 200) faults.push(["narrow", cell.textContent]);
+}
+for (const table of document.querySelectorAll("table")) {
+    const rows = [...table.tBodies[0].rows];
+    table.querySelectorAll("thead th").forEach((head, i) => {
+        if (rows.every(row => !row.cells[i].textContent && !row.cells[i].querySelector("svg")))
+            faults.push(["blank column", head.textContent]);
+    });
+}
+const light = text => {
+    const [r, g, b] = text.match(/[0-9.]+/g).map(Number).map(v => v / 255)
+        .map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+};
+const behind = e => {
+    const color = getComputedStyle(e).backgroundColor;
+    return color == "rgba(0, 0, 0, 0)" && e.parentElement ? behind(e.parentElement) : color;
+};
+for (const e of document.querySelectorAll("td, th, .badge, span, summary, time")) {
+    const a = light(getComputedStyle(e).color), b = light(behind(e));
+    if (shown(e) && e.textContent && (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05) < 4.5)
+        faults.push(["low contrast", e.textContent]);
+}
+return faults;
+"""
+
+
+def keep(browser: Browser, name: str) -> None:
+    if "PICTURES" in os.environ:
+        browser.picture(Path(os.environ["PICTURES"]) / f"{name}.png")
+
+
+@pytest.fixture(name="busy")
+def fixture_busy(lab: Lab, agent: Callable[..., Agent]) -> Iterator[Agent]:  # noqa: F811
+    """An agent with neighbours, a busy and an idle resolver, and a threshold that someone changed."""
+    lab.server(SERVER, IDLE)
+    one = agent(f'dns: {{cluster_servers: [], budgets: [{{server: "{SERVER}", qps: 200}}]}}\nruntime: {{mode: off}}\n')
+    until(lambda: one.status()["dns"], 10, "the programs")
+    space = storm.Space("hr-page", pod=True)
+    try:
+        storm.fill(space, 5000)
+        client = lab.udp()
+        for _ in range(50):
+            client.ask(SERVER, "ok.example.test")
+        set_thresholds("ipv4", (128, 512, 60000))
+        until(lambda: thresholds("ipv4")[2] >= 100000, 10, "set again")
+        until(lambda: any(e["text"].startswith("net.ipv4") for e in one.status()["events"]), 10, "the event")
+        yield one
+    finally:
+        space.remove()
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [400, 1400])
+def test_everything_is_readable(busy: Agent, browser: Browser, width: int, dark: bool) -> None:
+    browser.shape(width, 900, dark)
+    browser.open(f"http://127.0.0.1:{busy.port}/?paused")
+    keep(browser, f"page-{width}-{'dark' if dark else 'light'}")
+    assert browser.run(FAULTS) == []
+    assert browser.run('return performance.getEntriesByType("resource").map(e => e.name)') == []
+    browser.run('document.querySelectorAll("details").forEach(e => e.open = true)')
+    assert browser.run(FAULTS) == []
+
+
+def test_pausing_needs_no_script(busy: Agent, browser: Browser) -> None:
+    browser.shape(1400, 900, False)
+    browser.open(f"http://127.0.0.1:{busy.port}/")
+    assert browser.run('return document.querySelectorAll("script").length') == 0
+    renews = "return document.querySelectorAll('meta[http-equiv=refresh]').length"
+    assert browser.run(renews) == 1
+    browser.run("document.querySelector('a[href*=paused]').click()")
+    until(lambda: browser.run(renews) == 0, 5, "paused")
+    browser.run("document.querySelector('a[href=\"/\"]').click()")
+    until(lambda: browser.run(renews) == 1, 5, "renewed again")
+
+
+def test_the_last_hour_and_the_last_events_are_shown(busy: Agent) -> None:
+    status: dict[str, Any] = busy.status()
+    limit = next(one for one in status["limits"] if one["name"] == "neighbor/ipv4")
+    assert len(limit["history"]) == 60 and limit["history"][:58] == [None] * 58
+    assert 5000 <= limit["history"][-1] <= limit["peak"]
+    assert len(status["events"]) <= 20
+    assert [e["time"] for e in status["events"]] == sorted((e["time"] for e in status["events"]), reverse=True)
+    code, page = busy.get("/?paused", unix=False)
+    assert code == 200 and len(page) < 200000
+    assert re.search(r"<time [^>]*>\d+ s ago</time><span[^>]*>net\.ipv4\.neigh\.default\.gc_thresh3", page)
+    assert page.count("<polyline") >= 3
+    servers = {row["server"]: row for row in status["dns"]["servers"]}
+    assert max(v for v in servers[SERVER]["history"] if v is not None) >= 50
+    assert SERVER in page

@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Everything at once for half an hour: `sudo tests/run soak`, or SOAK_SECONDS=120 for a short one.
+
+A neighbour storm, DNS load, containerd restarted 50 times, a configuration that flaps and vanishes, a mirror that
+flaps, 60 connections and namespaces that come and go. Two observers look all the while whether a threshold is lowered
+and whether a setting is called in-sync that is not.
+"""
+
+import contextlib
+import os
+import random
+import socket
+import threading
+import time
+from typing import Any, Callable, Iterator
+
+import criwire
+import dnslab
+import pytest
+import storm
+from conftest import FAMILIES, Agent, Node, thresholds, until
+from registrylab import Image
+from runtimelab import CONTAINERD_CONFIG, Lab, lab  # noqa: F401
+
+SECONDS = float(os.environ.get("SOAK_SECONDS", "1800"))
+DOWNLOADS = "containerd.max_concurrent_downloads"
+RESTARTS = max(3, round(50 * SECONDS / 1800))
+CONNECTIONS = 60
+SERVER = dnslab.V4.format(53)
+
+pytestmark = pytest.mark.soak
+
+
+class Crew:
+    """Threads that each repeat one nuisance until the end; what one of them raises fails the test."""
+
+    def __init__(self) -> None:
+        self.end = threading.Event()
+        self.threads: list[threading.Thread] = []
+        self.failures: list[str] = []
+        self.done: dict[str, int] = {}
+
+    def repeat(self, work: Callable[[], None], every: float) -> None:
+        def loop() -> None:
+            while not self.end.wait(every * random.uniform(0.5, 1.5)):
+                try:
+                    work()
+                except Exception as error:  # reported with the others
+                    self.failures.append(f"{work.__name__}: {error!r}")
+                self.done[work.__name__] = self.done.get(work.__name__, 0) + 1
+
+        self.threads.append(threading.Thread(target=loop, daemon=True))
+        self.threads[-1].start()
+
+    def close(self) -> None:
+        self.end.set()
+        for thread in self.threads:
+            thread.join(60)
+
+
+@pytest.fixture(name="crew")
+def fixture_crew() -> Iterator[Crew]:
+    made = Crew()
+    yield made
+    made.close()
+
+
+@pytest.fixture(name="network")
+def fixture_network() -> Iterator[dnslab.Lab]:
+    made = dnslab.Lab()
+    yield made
+    made.end()
+    made.remove_namespaces()
+
+
+def configuration(downloads: int, mirror: str) -> str:
+    return (
+        f"runtime: {{restart: now, max_concurrent_downloads: {downloads}, pull_progress_timeout: keep, "
+        f'mirrors: [{{registry: docker.io, url: "http://{mirror}"}}]}}\n'
+        f'dns: {{cluster_servers: [], budgets: [{{server: "{SERVER}", qps: 200}}]}}\n'
+    )
+
+
+def connect(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), 20)
+
+
+def ask_for_pages(port: int, sockets: list[socket.socket]) -> None:
+    """All of them ask at once; a connection that the agent has closed is made again."""
+    for i, s in enumerate(sockets):
+        try:
+            s.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        except OSError:
+            s.close()
+            sockets[i] = connect(port)
+    for s in sockets:
+        with contextlib.suppress(OSError):
+            s.recv(1 << 20)
+
+
+def test_everything_at_once(
+    node: Node,
+    lab: Lab,  # noqa: F811
+    network: dnslab.Lab,
+    crew: Crew,
+    agent: Callable[..., Agent],
+    run: Callable[..., Any],
+) -> None:
+    registry = lab.registry()
+    registry.push("team/app", Image(1, 1000))
+    containerd = lab.containerd()
+    systemd = lab.with_systemd()
+    network.server(SERVER)
+    started = agent(configuration(10, registry.name), wrap=lab.wrap)
+    until(lambda: started.setting(DOWNLOADS)["state"] == "in-sync", 60, "the first restart")
+    dnslab.settle(started, lambda _: started.tuner("dns")["state"] == "active", "the programs are loaded")
+
+    wanted_changes = 1  # values of downloads that need a restart, the first one included
+    asked = 0
+    by_others = 0
+    changing = threading.Lock()  # containerd is not restarted under a check of what it runs with
+    storms = storm.Space("hr-soak-storm", pod=True)
+    clients = [network.udp() for _ in range(4)]
+    sockets = [connect(started.port) for _ in range(CONNECTIONS)]
+    seen = {family: thresholds(family) for family in FAMILIES}
+    refused = {family: storm.table(storm_family)["table_fulls"] for storm_family, family in storm.NAMES.items()}
+    latencies: list[float] = []
+
+    def storms_break_loose() -> None:
+        for family in storm.NAMES:
+            storm.fill(storms, 20000, family)
+            storm.fill(storms, 20000, family, delete=True)
+
+    def names_are_asked() -> None:
+        nonlocal asked
+        for client in clients:
+            for _ in range(50):
+                client.ask(SERVER, "ok.example.test")
+                asked += 1
+
+    def containerd_is_restarted() -> None:
+        nonlocal by_others
+        with changing:
+            containerd.restart()
+            by_others += 1
+            until(lambda: criwire.running_config(lab.containerd_socket), 30, "the CRI answers", 0.1)
+
+    def configuration_flaps() -> None:
+        nonlocal wanted_changes
+        how = random.choice(["downloads", "downloads", "broken", "empty", "gone"])
+        if how == "downloads":
+            value = random.choice([10, 12])
+            wanted_changes += 1
+            started.write_config(configuration(value, registry.name))
+            return
+        kept = started.config_path.read_text()
+        if how == "gone":
+            started.config_path.unlink()
+        else:
+            started.config_path.write_text("" if how == "empty" else "neighbor: [\n")
+        time.sleep(2)
+        started.config_path.write_text(kept)
+
+    def mirror_flaps() -> None:
+        if registry.process:
+            registry.stop()
+        else:
+            registry.start()
+
+    def namespaces_come_and_go() -> None:
+        space = storm.Space("hr-soak-short", make=False)
+        storm.ip("netns", "add", space.name or "")
+        space.add_device("storm0", "198.18.0.1/15", "fd00:198::1/64")
+        storm.fill(space, 50)
+        storm.ip("netns", "del", space.name or "")
+
+    def nothing_is_lowered() -> None:
+        for family in FAMILIES:
+            now = thresholds(family)
+            assert all(a >= b for a, b in zip(now, seen[family])), (family, seen[family], now)
+            seen[family] = now
+
+    def what_is_in_sync_is_in_force() -> None:
+        with changing:
+            first = started.setting(DOWNLOADS)
+            says = criwire.running_config(lab.containerd_socket)
+            again = started.setting(DOWNLOADS)
+        if says and first == again and first["state"] == "in-sync":
+            assert str(says["maxConcurrentDownloads"]) == first["actual"] == first["wanted"], (first, says)
+
+    def is_alive() -> None:
+        began = time.monotonic()
+        code, _ = started.get("/livez", unix=False)
+        latencies.append(time.monotonic() - began)
+        assert code == 200
+
+    def pages_are_asked_for() -> None:
+        ask_for_pages(started.port, sockets)
+
+    crew.repeat(storms_break_loose, 20)
+    crew.repeat(names_are_asked, 0.3)
+    crew.repeat(containerd_is_restarted, SECONDS / RESTARTS)
+    crew.repeat(configuration_flaps, 10)
+    crew.repeat(mirror_flaps, 15)
+    crew.repeat(namespaces_come_and_go, 3)
+    crew.repeat(nothing_is_lowered, 0.1)
+    crew.repeat(what_is_in_sync_is_in_force, 1)
+    crew.repeat(is_alive, 0.5)
+    crew.repeat(pages_are_asked_for, 0.1)
+    time.sleep(SECONDS)
+    crew.close()
+    for s in sockets:
+        s.close()
+    storms.remove()
+
+    latencies.sort()
+    print(
+        f"{SECONDS:g} s: {crew.done}\n{by_others} restarts by others, {len(systemd.restarted)} by the agent for at most "
+        f"{wanted_changes} changes; /livez median {latencies[len(latencies) // 2] * 1e3:.1f} ms, "
+        f"p99 {latencies[len(latencies) * 99 // 100] * 1e3:.1f} ms; {asked} queries"
+    )
+    assert crew.failures == [], started.log[-4000:]
+    assert len(systemd.restarted) <= wanted_changes, systemd.restarted
+    for storm_family, family in storm.NAMES.items():
+        assert storm.table(storm_family)["table_fulls"] == refused[family], f"{family}: refused"
+    look = dnslab.settle(started, lambda one: one.total("queries_total", server=SERVER) >= asked, f"{asked} queries", 10)
+    assert look.total("queries_total", server=SERVER) == asked
+
+    # The configuration is whole again and the mirror is there: everything settles, and all of it is restored.
+    if not registry.process:
+        registry.start()
+    started.write_config(configuration(10, registry.name))
+    until(lambda: started.setting(DOWNLOADS)["state"] == "in-sync", 60, started.log[-2000:])
+    assert run("restore", wrap=lab.wrap, timeout=90).returncode == 0
+    assert lab.config.read_text() == CONTAINERD_CONFIG
+    assert not (lab.certs / "docker.io/hosts.toml").exists()
+    node.assert_unchanged()
