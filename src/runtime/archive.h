@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef RUNTIME_ARCHIVE_H
+#define RUNTIME_ARCHIVE_H
+
+/*
+ * Archives of container images: what `docker save`, `ctr images export`, podman, skopeo and crane
+ * write. A tar of docker-save (moby image/spec/v1.2: manifest.json) or of an OCI image layout
+ * (opencontainers/image-spec image-layout.md), plain or compressed by gzip or zstd, or a layout as
+ * a directory. Nothing in it is trusted: names, links, sizes and digests are checked, and nothing
+ * is ever written below a name from an archive.
+ *
+ * All calls block.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/cleanup.h"
+#include "base/wait.h"
+#include "kernel/host.h"
+
+#define DIGEST_MAX       72  /* "sha256:", 64 hexadecimal digits and the end */
+#define IMAGE_NAME_MAX   256 /* "docker.io/library/busybox:1.36" */
+#define ARCHIVE_WHY_MAX  200
+#define ARCHIVE_TEXT_MAX ((size_t)4 * 1024 * 1024) /* of a manifest, an index, a configuration */
+
+/* What a registry would serve under this digest. */
+struct archive_blob {
+	char digest[DIGEST_MAX];
+	char media_type[96];
+	uint64_t size;
+	int fd; /* where its bytes are, from offset on; -1: they are text */
+	uint64_t offset;
+	char *text; /* of a manifest that was made for docker-save; else NULL */
+};
+
+struct archive_image {
+	char name[IMAGE_NAME_MAX]; /* whole: with registry and tag */
+	char top[DIGEST_MAX];      /* its manifest or index */
+	char id[DIGEST_MAX]; /* its configuration for this machine: what runtimes call its id */
+	uint64_t size;       /* bytes of configuration and layers for this machine */
+};
+
+struct archive {
+	struct archive_image *images;
+	size_t n_images;
+	struct archive_blob *blobs; /* each digest once */
+	size_t n_blobs;
+	int fd; /* the tar, or what it was unpacked to; -1: a directory, whose blobs have their own
+		 */
+};
+
+struct archive_source {
+	const struct host *host;
+	const char *path; /* below the host's root */
+	/* A compressed tar is unpacked to a file without a name in this directory, as long as the
+	 * file system keeps this many bytes free. */
+	int spool;
+	uint64_t spool_reserve;
+};
+
+/*
+ * Opens an archive and reads what is in it. 0, or with why: -EBADMSG for what is no archive, is
+ * torn, or does not hold together; -ENOSPC for one that has no room unpacked; -ENOENT; -ECANCELED;
+ * another -errno of reading. Images without a name are left out; without any other that is
+ * -EBADMSG.
+ */
+int archive_open(const struct archive_source *source, const struct wait *wait, struct archive **ret,
+	char why[static ARCHIVE_WHY_MAX]);
+void archive_close(struct archive *archive);
+DEFINE_CLEANUP(struct archive, archive_close)
+
+const struct archive_blob *archive_find_blob(const struct archive *archive, const char *digest);
+
+/*
+ * "busybox" as docker.io/library/busybox:latest (distribution/reference, normalize.go). 0, or
+ * -EINVAL for what is no reference. A digest stays: docker.io/library/busybox@sha256:...
+ */
+int image_normalize(const char *reference, char name[static IMAGE_NAME_MAX]);
+
+/* One image as a tar of docker-save, from its begin: what Docker loads. */
+struct archive_stream;
+int archive_stream_open(const struct archive *archive, const struct archive_image *image,
+	struct archive_stream **ret, char why[static ARCHIVE_WHY_MAX]);
+/* How many bytes were put into data; 0 at the end; -errno. */
+ssize_t archive_stream_read(struct archive_stream *stream, void *data, size_t size);
+void archive_stream_close(struct archive_stream *stream);
+DEFINE_CLEANUP(struct archive_stream, archive_stream_close)
+
+#endif

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef RUNTIME_IMAGES_H
+#define RUNTIME_IMAGES_H
+
+/*
+ * The images of one runtime: what it has, and how it gets more. Straight-line, blocking calls over
+ * the CRI and containerd's images service (cri_client.h), or the Docker Engine API.
+ *
+ * Names are whole: docker.io/library/busybox:1.36.
+ */
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/wait.h"
+#include "runtime/archive.h"
+#include "runtime/discover.h"
+
+#define IMAGES_WHY_MAX 256
+
+/* Where: plain data. */
+struct image_runtime {
+	enum runtime_kind kind;
+	char socket[128]; /* full path */
+	char version[64]; /* "1.6.20"; "" unknown */
+};
+
+/* One name of one image. */
+struct runtime_image {
+	char name[IMAGE_NAME_MAX];
+	char id[DIGEST_MAX];
+	uint64_t size; /* bytes, as the runtime says it */
+	bool pinned;   /* as the runtime's image service itself reports it */
+};
+
+/* All images, for the caller to free. 0, or -errno with why. */
+int images_list(const struct image_runtime *runtime, const struct wait *wait,
+	struct runtime_image **ret, size_t *n, char why[static IMAGES_WHY_MAX]);
+
+/*
+ * Makes an image of an archive one of the runtime's, unpacked. containerd pulls it from
+ * image_server.h by a name of ours, which becomes the wanted name and goes; Docker loads a stream.
+ * done counts bytes given to the runtime. 0, or -errno with why and cure. What a killed agent
+ * leaves is removed by images_clean().
+ */
+int images_load(const struct image_runtime *runtime, const struct archive *archive,
+	const struct archive_image *image, const struct wait *wait, _Atomic uint64_t *done,
+	char why[static IMAGES_WHY_MAX]);
+
+/* Pulls by name, with whatever credentials the runtime itself has. 0, or -errno with why. */
+int images_pull(const struct image_runtime *runtime, const char *name, const struct wait *wait,
+	char why[static IMAGES_WHY_MAX]);
+
+/* Removes names of ours that a killed agent left. 0, or -errno with why. */
+int images_clean(const struct image_runtime *runtime, const struct wait *wait,
+	char why[static IMAGES_WHY_MAX]);
+
+/*
+ * Sets or removes the label by which the kubelet's garbage collection leaves an image
+ * (io.cri-containerd.pinned), at all names of the image with this name. 0; -ENOENT without such an
+ * image; -EOPNOTSUPP for a runtime that has no pins; another -errno; with why.
+ */
+int images_pin(const struct image_runtime *runtime, const char *name, bool pinned,
+	const struct wait *wait, char why[static IMAGES_WHY_MAX]);
+
+/* True where the runtime's CRI honours the label: containerd 1.6.25, 1.7.10 and 2.0. */
+bool images_honours_pins(const struct image_runtime *runtime);
+
+/*
+ * The image of pods' sandboxes, as the runtime is configured: "registry.k8s.io/pause:3.9". 0;
+ * -ENODATA where the runtime does not say; -errno with why.
+ */
+int images_sandbox(const struct image_runtime *runtime, const struct wait *wait,
+	char name[static IMAGE_NAME_MAX], char why[static IMAGES_WHY_MAX]);
+
+#endif
