@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "test.h"
+
+#include "base/util.h"
+#include "tuners/images/wave.h"
+
+#define IMAGE "registry.example/team/app:1.0"
+
+static const struct wave wave = {
+	.nodes = 10000, .seeds = 16, .round_us = 10 * USEC_PER_SEC, .start_us = 1000};
+
+static void name_of(unsigned i, char name[static 32])
+{
+	snprintf(name, 32, "node-%u.example", i);
+}
+
+/* How many of so many nodes begin in each round. */
+static void count(const struct wave *of, unsigned nodes, const char *image, unsigned rounds[16])
+{
+	char name[32];
+
+	memset(rounds, 0, 16 * sizeof(*rounds));
+	for (unsigned i = 0; i < nodes; i++) {
+		unsigned round;
+
+		name_of(i, name);
+		round = wave_round(of, name, image);
+		assert_true(round < 16);
+		rounds[round]++;
+	}
+}
+
+TEST(one_node_begins_at_once)
+{
+	for (unsigned nodes = 0; nodes < 2; nodes++) {
+		struct wave alone = {nodes, 2, 20 * USEC_PER_SEC, 5};
+
+		assert_int_equal(wave_round(&alone, "a", IMAGE), 0);
+		assert_int_equal(wave_due_us(&alone, "a", IMAGE, 0), 5);
+	}
+}
+
+TEST(as_many_seeds_as_nodes_begin_at_once)
+{
+	struct wave all = {3, 3, USEC_PER_SEC, 0};
+
+	for (unsigned i = 0; i < 100; i++) {
+		char name[32];
+
+		name_of(i, name);
+		assert_int_equal(wave_round(&all, name, IMAGE), 0);
+	}
+}
+
+TEST(each_round_has_begun_three_times_as_many)
+{
+	double sum[16] = {0}, expected = 16, begun = 0;
+
+	for (unsigned i = 0; i < 20; i++) {
+		unsigned rounds[16];
+		char image[32];
+
+		snprintf(image, sizeof(image), "app:%u", i);
+		count(&wave, 10000, image, rounds);
+		for (unsigned k = 0; k < 16; k++)
+			sum[k] += rounds[k] / 20.0;
+	}
+	for (unsigned k = 0; k < 16; k++) {
+		begun += sum[k];
+		assert_true(begun > 0.8 * MIN(expected, 10000) && begun < 1.2 * expected);
+		expected *= 3;
+	}
+	assert_true(sum[6] > 1000 && sum[7] == 0);
+}
+
+TEST(another_image_begins_at_other_nodes)
+{
+	unsigned both = 0, first = 0;
+	char name[32];
+
+	for (unsigned i = 0; i < 10000; i++) {
+		name_of(i, name);
+		if (wave_round(&wave, name, IMAGE) > 2)
+			continue;
+		first++;
+		both += wave_round(&wave, name, "registry.example/team/app:1.1") <= 2;
+	}
+	assert_true(first > 90 && first < 200);
+	assert_true(both < first / 5);
+}
+
+/* Where nodes differ in any one character, also the first or the last, they are spread. */
+TEST(names_that_differ_little_are_spread)
+{
+	unsigned first = 0;
+
+	for (unsigned i = 0; i < 52 * 52; i++) {
+		char name[] = "x-node-y";
+
+		name[0] = (char)(i % 52 < 26 ? 'a' + i % 52 : 'A' + i % 52 - 26);
+		name[7] = (char)(i / 52 < 26 ? 'a' + i / 52 : 'A' + i / 52 - 26);
+		first += wave_round(&(struct wave){4, 1, 1, 0}, name, IMAGE) == 0;
+	}
+	assert_true(first > 52 * 52 / 4 - 120 && first < 52 * 52 / 4 + 120);
+}
+
+/* A restart, another version or another machine must not move a node. */
+TEST(a_round_is_always_the_same)
+{
+	static const struct {
+		const char *node, *image;
+		unsigned round;
+	} known[] = {
+		{"node-56", IMAGE, 0},
+		{"node-204", IMAGE, 1},
+		{"node-197", IMAGE, 2},
+		{"node-1", IMAGE, 5},
+		{"node-2", IMAGE, 6},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(known); i++)
+		assert_int_equal(wave_round(&wave, known[i].node, known[i].image), known[i].round);
+}
+
+/* Configured too low, all begin sooner; too high, later: nobody is left out. */
+TEST(a_wrong_number_of_nodes_only_moves_the_rounds)
+{
+	struct wave half = wave, twice = wave;
+	char name[32];
+
+	half.nodes /= 2;
+	twice.nodes *= 2;
+	for (unsigned i = 0; i < 10000; i++) {
+		unsigned round;
+
+		name_of(i, name);
+		round = wave_round(&wave, name, IMAGE);
+		assert_in_range(wave_round(&half, name, IMAGE), round ? round - 1 : 0, round);
+		assert_in_range(wave_round(&twice, name, IMAGE), round, round + 1);
+	}
+}
+
+TEST(each_failure_costs_one_round)
+{
+	for (unsigned i = 0; i < 100; i++) {
+		uint64_t due;
+		char name[32];
+
+		name_of(i, name);
+		due = wave_due_us(&wave, name, IMAGE, 0);
+		assert_int_equal(due, 1000 + wave_round(&wave, name, IMAGE) * (10 * USEC_PER_SEC));
+		for (unsigned n = 1; n < 5; n++)
+			assert_int_equal(
+				wave_due_us(&wave, name, IMAGE, n), due + n * (10 * USEC_PER_SEC));
+	}
+}
+
+TEST(no_seeds_are_one)
+{
+	struct wave none = {10000, 0, 1, 0}, one = {10000, 1, 1, 0};
+	char name[32];
+
+	for (unsigned i = 0; i < 1000; i++) {
+		name_of(i, name);
+		assert_int_equal(wave_round(&none, name, IMAGE), wave_round(&one, name, IMAGE));
+	}
+}
