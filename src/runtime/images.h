@@ -69,10 +69,11 @@ int images_pin(const struct image_runtime *runtime, const char *name, bool pinne
 bool images_honours_pins(const struct image_runtime *runtime);
 
 /*
- * The image of pods' sandboxes, as the runtime is configured: "registry.k8s.io/pause:3.9". 0;
- * -ENODATA where the runtime does not say; -errno with why.
+ * The image of pods' sandboxes, as the runtime is configured: "registry.k8s.io/pause:3.9". Where
+ * the runtime does not tell (containerd 2.x) its configuration does: `containerd config dump`, run
+ * as in host. 0; -ENODATA where neither does; -errno with why.
  */
-int images_sandbox(const struct image_runtime *runtime, const struct wait *wait,
-	char name[static IMAGE_NAME_MAX], char why[static IMAGES_WHY_MAX]);
+int images_sandbox(const struct image_runtime *runtime, const struct host *host,
+	const struct wait *wait, char name[static IMAGE_NAME_MAX], char why[static IMAGES_WHY_MAX]);
 
 #endif
