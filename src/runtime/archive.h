@@ -12,6 +12,7 @@
  * All calls block.
  */
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -30,14 +31,15 @@ struct archive_blob {
 	char digest[DIGEST_MAX];
 	char media_type[96];
 	uint64_t size;
-	int fd; /* where its bytes are, from offset on; -1: they are text */
+	char *text; /* of a manifest that was made for docker-save; else NULL: archive_blob_open()
+		     */
 	uint64_t offset;
-	char *text; /* of a manifest that was made for docker-save; else NULL */
 };
 
 struct archive_image {
 	char name[IMAGE_NAME_MAX]; /* whole: with registry and tag */
 	char top[DIGEST_MAX];      /* its manifest or index */
+	char manifest[DIGEST_MAX]; /* the one for this machine */
 	char id[DIGEST_MAX]; /* its configuration for this machine: what runtimes call its id */
 	uint64_t size;       /* bytes of configuration and layers for this machine */
 };
@@ -47,8 +49,8 @@ struct archive {
 	size_t n_images;
 	struct archive_blob *blobs; /* each digest once */
 	size_t n_blobs;
-	int fd; /* the tar, or what it was unpacked to; -1: a directory, whose blobs have their own
-		 */
+	int fd; /* the tar, or what it was unpacked to, or the directory */
+	bool directory;
 };
 
 struct archive_source {
@@ -72,6 +74,9 @@ void archive_close(struct archive *archive);
 DEFINE_CLEANUP(struct archive, archive_close)
 
 const struct archive_blob *archive_find_blob(const struct archive *archive, const char *digest);
+
+/* A descriptor of a blob without text, whose bytes are there from offset on; -errno. */
+int archive_blob_open(const struct archive *archive, const struct archive_blob *blob);
 
 /*
  * "busybox" as docker.io/library/busybox:latest (distribution/reference, normalize.go). 0, or

@@ -18,6 +18,7 @@ WRITERS = {
     "src/apply/file.c": "the node: configuration files, replaced whole",
     "src/apply/value_store.c": "records of values, and the lock, in the runtime directory",
     "src/base/file.c": "files of the state directory, replaced whole",
+    "src/runtime/archive_tar.c": "what it unpacks, to a file without a name in the state directory",
 }
 WRITING = re.compile(r"\b(O_WRONLY|O_RDWR|O_CREAT|O_TRUNC|RTM_SETNEIGHTBL|RTM_NEWNEIGH|creat|"
                      r"fopen|freopen|truncate|pwrite|rename|renameat)\b")

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/archive_internal.h"
+
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <regex.h>
+#include <stdarg.h>
+#include <sys/stat.h>
+
+#define LINKS_MAX 8
+
+int archive_fail(struct archive_reader *reader, int error, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(reader->why, ARCHIVE_WHY_MAX, format, args);
+	va_end(args);
+	text_make_printable(reader->why);
+	return error;
+}
+
+int archive_go_on(struct archive_reader *reader)
+{
+	struct pollfd cancel = {.fd = reader->wait->cancel_fd, .events = POLLIN};
+
+	if (poll(&cancel, 1, 0) > 0)
+		return archive_fail(reader, -ECANCELED, "canceled");
+	if (now_us() >= reader->wait->deadline_us)
+		return archive_fail(reader, -ETIMEDOUT, "not read in time");
+	return 0;
+}
+
+int archive_pread(int fd, void *data, size_t size, uint64_t offset)
+{
+	for (size_t have = 0; have < size;) {
+		ssize_t n = pread(fd, (char *)data + have, size - have, (off_t)(offset + have));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : -EBADMSG;
+		have += (size_t)n;
+	}
+	return 0;
+}
+
+/* ---- files of the archive ---- */
+
+/* A regular file below a directory, on a way without links. */
+static int open_below(int directory, const char *name, struct archive_file *file)
+{
+	_cleanup_close_ int at = fcntl(directory, F_DUPFD_CLOEXEC, 3);
+	char part[NAME_MAX + 1];
+	struct stat st;
+
+	for (size_t len; at >= 0 && *name; name += len + (name[len] == '/')) {
+		int next, more;
+
+		len = strcspn(name, "/");
+		more = name[len] == '/' ? O_DIRECTORY : O_NONBLOCK | O_NOCTTY;
+		snprintf(part, sizeof(part), "%.*s", (int)len, name);
+		next = openat(at, part, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | more);
+		if (next < 0)
+			return -errno;
+		close(at);
+		at = next;
+	}
+	if (at < 0 || fstat(at, &st) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode))
+		return -EINVAL;
+	*file = (struct archive_file){.fd = steal_fd(&at), .size = (uint64_t)st.st_size};
+	return 0;
+}
+
+/* Of several with one name the last one, as if they were unpacked. */
+static const struct archive_member *find_member(
+	const struct archive_reader *reader, const char *name)
+{
+	for (size_t i = reader->n_members; i-- > 0;)
+		if (streq(reader->members[i].name, name))
+			return &reader->members[i];
+	return NULL;
+}
+
+int archive_file_open(struct archive_reader *reader, const char *name, struct archive_file *file)
+{
+	const char *wanted = name;
+	int r;
+
+	if (reader->archive->directory) {
+		r = open_below(reader->archive->fd, name, file);
+		return r == 0 ? 0
+			      : archive_fail(reader, r, "%.90s: %s", name,
+					r == -ELOOP ? "a symbolic link" : strerror(-r));
+	}
+	for (int links = 0; links <= LINKS_MAX; links++) {
+		const struct archive_member *member = find_member(reader, name);
+
+		if (!member)
+			return archive_fail(reader, -ENOENT, "the archive has no %.90s", wanted);
+		if (!member->link) {
+			int fd = fcntl(reader->archive->fd, F_DUPFD_CLOEXEC, 3);
+
+			if (fd < 0)
+				return archive_fail(reader, -errno, "%s", strerror(errno));
+			*file = (struct archive_file){fd, member->offset, member->size};
+			return 0;
+		}
+		if (!member->link[0])
+			return archive_fail(
+				reader, -EBADMSG, "%.90s: a link out of the archive", name);
+		name = member->link;
+	}
+	return archive_fail(reader, -EBADMSG, "%.90s: more than %d links", wanted, LINKS_MAX);
+}
+
+void archive_blob_name(const char *digest, char name[static BLOB_NAME_MAX])
+{
+	snprintf(name, BLOB_NAME_MAX, "blobs/sha256/%s", digest + strlen("sha256:"));
+}
+
+int archive_blob_open(const struct archive *archive, const struct archive_blob *blob)
+{
+	struct archive_file file;
+	char name[BLOB_NAME_MAX];
+	int r;
+
+	if (!archive->directory) {
+		r = fcntl(archive->fd, F_DUPFD_CLOEXEC, 3);
+		return r < 0 ? -errno : r;
+	}
+	archive_blob_name(blob->digest, name);
+	r = open_below(archive->fd, name, &file);
+	if (r < 0 || file.size == blob->size)
+		return r < 0 ? r : file.fd;
+	close(file.fd);
+	return -ESTALE;
+}
+
+const struct archive_blob *archive_find_blob(const struct archive *archive, const char *digest)
+{
+	for (size_t i = 0; i < archive->n_blobs; i++)
+		if (streq(archive->blobs[i].digest, digest))
+			return &archive->blobs[i];
+	return NULL;
+}
+
+/* ---- opening ---- */
+
+static int open_source(struct archive_reader *reader)
+{
+	const struct archive_source *source = reader->source;
+	char full[PATH_MAX];
+	struct stat st;
+	int fd, r = path_in_root(source->host->root, source->path, full);
+
+	if (r < 0)
+		return archive_fail(reader, r, "%s", strerror(-r));
+	fd = open(full, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW);
+	reader->archive->fd = fd;
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return archive_fail(reader, -errno, "%s", strerror(errno));
+	reader->archive->directory = S_ISDIR(st.st_mode);
+	if (reader->archive->directory)
+		return 0;
+	if (!S_ISREG(st.st_mode))
+		return archive_fail(reader, -EBADMSG, "neither a file nor a directory");
+	r = archive_unpack(reader);
+	return r < 0 ? r : archive_read_tar(reader);
+}
+
+int archive_open(const struct archive_source *source, const struct wait *wait, struct archive **ret,
+	char why[static ARCHIVE_WHY_MAX])
+{
+	_cleanup_(cleanup_archive_close) struct archive *archive =
+		must(calloc(1, sizeof(*archive)));
+	struct archive_reader reader = {
+		.source = source, .wait = wait, .archive = archive, .why = why};
+	int r;
+
+	archive->fd = -1;
+	r = open_source(&reader);
+	if (r == 0) {
+		r = archive_read_index(&reader);
+		/* The archive itself is there. */
+		r = r == -ENOENT || r == -ELOOP || r == -EINVAL ? -EBADMSG : r;
+	}
+	for (size_t i = 0; i < reader.n_members; i++) {
+		free(reader.members[i].name);
+		free(reader.members[i].link);
+	}
+	free(reader.members);
+	if (r == 0)
+		*ret = steal(archive);
+	return r;
+}
+
+void archive_close(struct archive *archive)
+{
+	for (size_t i = 0; i < archive->n_blobs; i++)
+		free(archive->blobs[i].text);
+	free(archive->blobs);
+	free(archive->images);
+	cleanup_close(&archive->fd);
+	free(archive);
+}
+
+/* ---- names ---- */
+
+#define DOMAIN    "([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|\\[[0-9A-Fa-f:.]+])(:[0-9]+)?"
+#define COMPONENT "[a-z0-9]+((\\.|_|__|-+)[a-z0-9]+)*"
+#define WHOLE_NAME \
+	"^" DOMAIN "(/" COMPONENT ")+(:[A-Za-z0-9_][A-Za-z0-9_.-]*|@sha256:[0-9a-f]{64})$"
+#define TAG_MAX 128
+
+int image_normalize(const char *reference, char name[static IMAGE_NAME_MAX])
+{
+	char copy[IMAGE_NAME_MAX], whole[IMAGE_NAME_MAX], *rest = copy, *slash, *tag, *digest;
+	const char *domain = "docker.io";
+	regex_t regex;
+	int n, r;
+
+	if (!copy_text(copy, sizeof(copy), reference))
+		return -EINVAL;
+	slash = strchr(copy, '/');
+	n = slash ? (int)(slash - copy) : 0;
+	if (strcspn(copy, ".:") < (size_t)n || (n == 9 && starts_with(copy, "localhost"))) {
+		domain = copy;
+		rest = slash + 1;
+		*slash = '\0';
+	}
+	digest = strchr(rest, '@');
+	if (digest)
+		*digest++ = '\0';
+	tag = strrchr(rest, ':');
+	if (tag)
+		*tag++ = '\0';
+	if (streq(domain, "index.docker.io"))
+		domain = "docker.io";
+	/* With a digest a tag says nothing. */
+	n = snprintf(whole, sizeof(whole), "%s/%s%s%c%s", domain,
+		streq(domain, "docker.io") && !strchr(rest, '/') ? "library/" : "", rest,
+		digest ? '@' : ':',
+		digest ? digest
+		: tag  ? tag
+		       : "latest");
+	/* 64 hexadecimal digits are an id. */
+	if (n >= (int)sizeof(whole) || (tag && strlen(tag) > TAG_MAX) ||
+		(strlen(reference) == 64 && strspn(reference, "0123456789abcdef") == 64))
+		return -EINVAL;
+	r = regcomp(&regex, WHOLE_NAME, REG_EXTENDED | REG_NOSUB);
+	if (r == 0) {
+		r = regexec(&regex, whole, 0, NULL, 0);
+		regfree(&regex);
+	}
+	if (r != 0)
+		return -EINVAL;
+	copy_text(name, IMAGE_NAME_MAX, whole);
+	return 0;
+}

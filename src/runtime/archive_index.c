@@ -1,0 +1,445 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* What images an archive has: an OCI layout's index.json, or docker-save's manifest.json. */
+
+#include "runtime/archive_internal.h"
+
+#include <errno.h>
+
+#include <nettle/base16.h>
+#include <nettle/sha2.h>
+
+#define IMAGES_MAX    128
+#define LAYERS_MAX    512
+#define DEPTH_MAX     4     /* of indexes within indexes */
+#define DOCUMENTS_MAX 1024  /* that are read */
+#define VALUES_MAX    50000 /* of one document: cJSON needs about 100 bytes for each */
+
+#define OCI_MANIFEST "application/vnd.oci.image.manifest.v1+json"
+#define OCI_CONFIG   "application/vnd.oci.image.config.v1+json"
+#define OCI_LAYER    "application/vnd.oci.image.layer.v1.tar"
+
+#define LEGIBLE 19 /* characters of a digest in messages: "sha256:" and what people use */
+
+/* GOARCH of this machine, and the variant that means no more than that. */
+#if defined(__x86_64__)
+static const char architecture[] = "amd64", variant[] = "v1";
+#elif defined(__aarch64__)
+static const char architecture[] = "arm64", variant[] = "v8";
+#else
+#error "what is GOARCH here?"
+#endif
+
+bool archive_is_digest(const char *text)
+{
+	return starts_with(text, "sha256:") && strlen(text) == DIGEST_MAX - 1 &&
+	       strspn(text + 7, "0123456789abcdef") == 64;
+}
+
+bool archive_descriptor(const cJSON *item, struct archive_blob *blob)
+{
+	const char *type = json_text_at(item, "mediaType");
+	const double size = json_number_at(item, "size");
+
+	*blob = (struct archive_blob){.size = (uint64_t)MAX(size, 0)};
+	/* It becomes a header of HTTP and a part of a JSON text. */
+	return copy_text(blob->digest, sizeof(blob->digest), json_text_at(item, "digest")) &&
+	       archive_is_digest(blob->digest) &&
+	       copy_text(blob->media_type, sizeof(blob->media_type), type) &&
+	       type[strspn(type, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				 "0123456789.+-_/")] == '\0' &&
+	       size >= 0 && size < 0x1p53;
+}
+
+/* Each digest once. Takes over the text. */
+static int add_blob(struct archive_reader *reader, const struct archive_blob *blob)
+{
+	const struct archive_blob *same = archive_find_blob(reader->archive, blob->digest);
+
+	if (same) {
+		free(blob->text);
+		return same->size == blob->size
+			       ? 0
+			       : archive_fail(reader, -EBADMSG, "%.*s: of two sizes", LEGIBLE,
+					 blob->digest);
+	}
+	*(struct archive_blob *)add_element(&reader->archive->blobs, &reader->archive->n_blobs,
+		&reader->blobs_allocated, sizeof(*blob)) = *blob;
+	return 0;
+}
+
+/* Opens the file of a blob, which must have the size of its descriptor, and adds it. */
+static int take_blob(
+	struct archive_reader *reader, const struct archive_blob *blob, struct archive_file *file)
+{
+	char name[BLOB_NAME_MAX];
+	struct archive_blob found = *blob;
+	int r;
+
+	archive_blob_name(blob->digest, name);
+	r = archive_file_open(reader, name, file);
+	if (r < 0)
+		return r;
+	found.offset = file->offset;
+	if (file->size == blob->size)
+		return add_blob(reader, &found);
+	return archive_fail(reader, -EBADMSG, "%.*s: %llu bytes, expected %llu", LEGIBLE,
+		blob->digest, (unsigned long long)file->size, (unsigned long long)blob->size);
+}
+
+/* Closes the file. What it is must have the digest, unless that is NULL; hash is what it has. */
+static int read_document(struct archive_reader *reader, const char *name, struct archive_file *file,
+	const char *digest, cJSON **ret, char hash[static HASH_TEXT_MAX])
+{
+	_cleanup_close_ int fd = file->fd;
+	_cleanup_free_ char *text = NULL;
+	size_t values = 0;
+	int r = archive_go_on(reader);
+
+	if (r < 0)
+		return r;
+	if (file->size > ARCHIVE_TEXT_MAX || ++reader->documents > DOCUMENTS_MAX)
+		return archive_fail(reader, -EBADMSG, "%.90s: %s", name,
+			file->size > ARCHIVE_TEXT_MAX ? "too large" : "too many manifests");
+	text = must(calloc(1, (size_t)file->size + 1));
+	r = archive_pread(fd, text, (size_t)file->size, file->offset);
+	if (r < 0)
+		return archive_fail(reader, r, "%.90s: %s", name, strerror(-r));
+	hash_bytes(text, (size_t)file->size, hash);
+	if (digest && !streq(digest + strlen("sha256:"), hash))
+		return archive_fail(reader, -EBADMSG, "%.90s: wrong digest", name);
+	for (const char *at = text; *at; at++)
+		values += *at == ',' || *at == '[' || *at == '{';
+	*ret = values <= VALUES_MAX ? cJSON_Parse(text) : NULL;
+	return *ret ? 0
+		    : archive_fail(reader, -EBADMSG, "%.90s: %s", name,
+			      values > VALUES_MAX ? "too many values" : "no JSON");
+}
+
+static int read_blob_document(
+	struct archive_reader *reader, const struct archive_blob *blob, cJSON **ret)
+{
+	char hash[HASH_TEXT_MAX];
+	struct archive_file file;
+	int r = take_blob(reader, blob, &file);
+
+	return r < 0 ? r : read_document(reader, blob->digest, &file, blob->digest, ret, hash);
+}
+
+static int read_file_document(struct archive_reader *reader, const char *name, cJSON **ret,
+	struct archive_file *file, char hash[static HASH_TEXT_MAX])
+{
+	int r = archive_file_open(reader, name, file);
+
+	return r < 0 ? r : read_document(reader, name, file, NULL, ret, hash);
+}
+
+/* Of a descriptor in an index, or of a configuration. Where it says nothing all match. */
+static bool platform_matches(const cJSON *platform)
+{
+	const char *os = json_text_at(platform, "os");
+	const char *machine = json_text_at(platform, "architecture");
+	const char *of_it = json_text_at(platform, "variant");
+
+	return (!os[0] || streq(os, "linux")) && (!machine[0] || streq(machine, architecture)) &&
+	       (!of_it[0] || streq(of_it, variant));
+}
+
+static int no_platform(struct archive_reader *reader, const char *name)
+{
+	return archive_fail(reader, -ENOEXEC, "%.120s: not for linux/%s", name, architecture);
+}
+
+/* ---- OCI layouts ---- */
+
+static int read_manifest(struct archive_reader *reader, const struct archive_blob *blob,
+	const cJSON *manifest, struct archive_image *image)
+{
+	_cleanup_(cleanup_cJSON_Delete) cJSON *config = NULL;
+	struct archive_blob part;
+	const cJSON *layer;
+	int r;
+
+	if (!archive_descriptor(json_at(manifest, "config"), &part))
+		return archive_fail(reader, -EBADMSG, "%.*s: no manifest", LEGIBLE, blob->digest);
+	r = read_blob_document(reader, &part, &config);
+	if (r < 0)
+		return r;
+	if (!platform_matches(config))
+		return no_platform(reader, image->name);
+	memcpy(image->id, part.digest, DIGEST_MAX);
+	memcpy(image->manifest, blob->digest, DIGEST_MAX);
+	image->size = part.size;
+	cJSON_ArrayForEach (layer, json_at(manifest, "layers")) {
+		struct archive_file file = {.fd = -1};
+
+		if (!archive_descriptor(layer, &part))
+			return archive_fail(reader, -EBADMSG, "%.*s: a layer without digest",
+				LEGIBLE, blob->digest);
+		r = take_blob(reader, &part, &file);
+		cleanup_close(&file.fd);
+		if (r < 0)
+			return r;
+		image->size += part.size;
+	}
+	return 0;
+}
+
+/* A manifest, or an index of which the first manifest for this machine is taken. */
+static int read_image(struct archive_reader *reader, const struct archive_blob *blob, int depth,
+	struct archive_image *image)
+{
+	_cleanup_(cleanup_cJSON_Delete) cJSON *document = NULL;
+	const cJSON *item, *children;
+	int r = read_blob_document(reader, blob, &document);
+
+	if (r < 0)
+		return r;
+	children = json_at(document, "manifests");
+	if (!children)
+		return read_manifest(reader, blob, document, image);
+	if (depth == DEPTH_MAX || json_at(document, "layers"))
+		return archive_fail(reader, -EBADMSG, "%.*s: %s", LEGIBLE, blob->digest,
+			depth == DEPTH_MAX ? "indexes too deep" : "both index and manifest");
+	cJSON_ArrayForEach (item, children) {
+		struct archive_blob child;
+
+		if (!platform_matches(json_at(item, "platform")))
+			continue;
+		if (!archive_descriptor(item, &child))
+			return archive_fail(reader, -EBADMSG, "%.*s: a manifest without digest",
+				LEGIBLE, blob->digest);
+		r = read_image(reader, &child, depth + 1, image);
+		if (r != -ENOEXEC)
+			return r;
+	}
+	return no_platform(reader, image->name);
+}
+
+static int add_image(struct archive_reader *reader, const struct archive_image *image)
+{
+	for (size_t i = 0; i < reader->archive->n_images; i++)
+		if (streq(reader->archive->images[i].name, image->name))
+			return streq(reader->archive->images[i].top, image->top)
+				       ? 0
+				       : archive_fail(reader, -EBADMSG, "%.150s: twice in it",
+						 image->name);
+	if (reader->archive->n_images == IMAGES_MAX)
+		return archive_fail(reader, -EBADMSG, "more than %d images in it", IMAGES_MAX);
+	*(struct archive_image *)add_element(&reader->archive->images, &reader->archive->n_images,
+		&reader->images_allocated, sizeof(*image)) = *image;
+	return 0;
+}
+
+static int read_layout(struct archive_reader *reader)
+{
+	_cleanup_(cleanup_cJSON_Delete) cJSON *index = NULL;
+	char hash[HASH_TEXT_MAX];
+	struct archive_file file;
+	const cJSON *item;
+	int r = read_file_document(reader, "index.json", &index, &file, hash);
+
+	if (r < 0)
+		return r;
+	cJSON_ArrayForEach (item, json_at(index, "manifests")) {
+		const cJSON *notes = json_at(item, "annotations");
+		const char *name = json_text_at(notes, "io.containerd.image.name");
+		struct archive_image image = {0};
+		struct archive_blob blob;
+
+		if (!name[0])
+			name = json_text_at(notes, "org.opencontainers.image.ref.name");
+		/* Without any of these it is no more than a tag. */
+		if (!strpbrk(name, "/:@") || image_normalize(name, image.name) < 0)
+			continue;
+		if (!archive_descriptor(item, &blob))
+			return archive_fail(reader, -EBADMSG, "%.150s: no digest", image.name);
+		memcpy(image.top, blob.digest, DIGEST_MAX);
+		r = read_image(reader, &blob, 0, &image);
+		if (r == 0)
+			r = add_image(reader, &image);
+		if (r < 0)
+			return r == -ENOEXEC || r == -ENOENT ? -EBADMSG : r;
+	}
+	return 0;
+}
+
+/* ---- docker-save ---- */
+
+static int hash_file(struct archive_reader *reader, const struct archive_file *file,
+	char digest[static DIGEST_MAX])
+{
+	uint8_t buffer[16384], sum[SHA256_DIGEST_SIZE];
+	struct sha256_ctx context;
+
+	sha256_init(&context);
+	for (uint64_t done = 0; done < file->size;) {
+		size_t n = (size_t)MIN(file->size - done, sizeof(buffer));
+		int r = archive_go_on(reader);
+
+		if (r < 0)
+			return r;
+		r = archive_pread(file->fd, buffer, n, file->offset + done);
+		if (r < 0)
+			return archive_fail(reader, r, "%s", strerror(-r));
+		sha256_update(&context, n, buffer);
+		done += n;
+	}
+	sha256_digest(&context, sizeof(sum), sum);
+	strcpy(digest, "sha256:");
+	base16_encode_update(digest + 7, sizeof(sum), sum);
+	digest[DIGEST_MAX - 1] = '\0';
+	return 0;
+}
+
+/* A plain layer's digest is what the configuration calls it by; another's has to be computed. */
+static int take_layer(struct archive_reader *reader, const char *name, const char *diff_id,
+	struct archive_blob *layer)
+{
+	_cleanup_close_ int fd = -1;
+	struct archive_file file;
+	unsigned char magic[4] = {0};
+	int r = archive_file_open(reader, name, &file);
+
+	if (r < 0)
+		return r;
+	fd = file.fd;
+	*layer = (struct archive_blob){
+		.size = file.size, .offset = file.offset, .media_type = OCI_LAYER};
+	if (file.size >= sizeof(magic))
+		(void)archive_pread(fd, magic, sizeof(magic), file.offset);
+	if (magic[0] == 0x1f && magic[1] == 0x8b)
+		strcat(layer->media_type, "+gzip");
+	else if (memcmp(magic, "\x28\xb5\x2f\xfd", 4) == 0)
+		strcat(layer->media_type, "+zstd");
+	else
+		copy_text(layer->digest, DIGEST_MAX, diff_id);
+	if (!layer->digest[0])
+		r = hash_file(reader, &file, layer->digest);
+	return r < 0 ? r : add_blob(reader, layer);
+}
+
+/* The manifest that a registry would have for an entry of manifest.json. */
+static int make_manifest(struct archive_reader *reader, const cJSON *entry, const cJSON *config,
+	struct archive_image *image, FILE *out)
+{
+	const cJSON *diff_ids = json_at(config, "rootfs/diff_ids"), *item;
+	const cJSON *diff_id = diff_ids ? diff_ids->child : NULL;
+	const char *comma = "";
+
+	fprintf(out,
+		"{\"schemaVersion\":2,\"mediaType\":\"" OCI_MANIFEST
+		"\",\"config\":{\"mediaType\":\"" OCI_CONFIG
+		"\",\"digest\":\"%s\",\"size\":%llu},\"layers\":[",
+		image->id, (unsigned long long)image->size);
+	if (cJSON_GetArraySize(diff_ids) != cJSON_GetArraySize(json_at(entry, "Layers")) ||
+		cJSON_GetArraySize(diff_ids) > LAYERS_MAX)
+		return archive_fail(reader, -EBADMSG,
+			"%.120s: configuration and layers do not agree", image->name);
+	cJSON_ArrayForEach (item, json_at(entry, "Layers")) {
+		const char *id = json_text_at(diff_id, "");
+		struct archive_blob layer;
+		int r;
+
+		if (!archive_is_digest(id))
+			return archive_fail(
+				reader, -EBADMSG, "%.120s: no id of a layer", image->name);
+		r = take_layer(reader, json_text_at(item, ""), id, &layer);
+		if (r < 0)
+			return r;
+		fprintf(out, "%s{\"mediaType\":\"%s\",\"digest\":\"%s\",\"size\":%llu}", comma,
+			layer.media_type, layer.digest, (unsigned long long)layer.size);
+		image->size += layer.size;
+		comma = ",";
+		diff_id = diff_id->next;
+	}
+	fputs("]}", out);
+	return 0;
+}
+
+/* Adds the images of an entry, one for each name. */
+static int read_entry(struct archive_reader *reader, const cJSON *entry)
+{
+	const char *name = json_text_at(entry, "Config"), *file_name;
+	_cleanup_(cleanup_cJSON_Delete) cJSON *config = NULL;
+	struct archive_blob manifest = {.media_type = OCI_MANIFEST};
+	struct archive_blob blob = {.media_type = OCI_CONFIG};
+	struct archive_image image = {0};
+	char hash[HASH_TEXT_MAX];
+	struct archive_file file;
+	const cJSON *tag;
+	size_t size = 0;
+	FILE *out;
+	int r;
+
+	copy_text(image.name, sizeof(image.name), json_text_at(entry, "RepoTags/0"));
+	r = read_file_document(reader, name, &config, &file, hash);
+	if (r < 0)
+		return r;
+	file_name = strrchr(name, '/') ? strrchr(name, '/') + 1 : name;
+	/* Its name is its digest, wherever it has the form of one. */
+	if (strspn(file_name, "0123456789abcdef") == 64 && memcmp(file_name, hash, 64) != 0)
+		return archive_fail(reader, -EBADMSG, "%.90s: wrong digest", name);
+	if (!platform_matches(config))
+		return no_platform(reader, image.name);
+	snprintf(image.id, DIGEST_MAX, "sha256:%s", hash);
+	memcpy(blob.digest, image.id, DIGEST_MAX);
+	image.size = blob.size = file.size;
+	blob.offset = file.offset;
+	r = add_blob(reader, &blob);
+	if (r < 0)
+		return r;
+	out = must(open_memstream(&manifest.text, &size));
+	r = make_manifest(reader, entry, config, &image, out);
+	fclose(out);
+	if (r < 0) {
+		free(manifest.text);
+		return r;
+	}
+	manifest.size = size;
+	hash_bytes(must(manifest.text), size, hash);
+	snprintf(manifest.digest, DIGEST_MAX, "sha256:%s", hash);
+	memcpy(image.top, manifest.digest, DIGEST_MAX);
+	memcpy(image.manifest, manifest.digest, DIGEST_MAX);
+	r = add_blob(reader, &manifest);
+	cJSON_ArrayForEach (tag, json_at(entry, "RepoTags"))
+		if (r == 0 && image_normalize(json_text_at(tag, ""), image.name) == 0)
+			r = add_image(reader, &image);
+	return r;
+}
+
+static int read_docker_save(struct archive_reader *reader)
+{
+	_cleanup_(cleanup_cJSON_Delete) cJSON *list = NULL;
+	char hash[HASH_TEXT_MAX];
+	struct archive_file file;
+	const cJSON *entry;
+	int r = read_file_document(reader, "manifest.json", &list, &file, hash);
+
+	if (r < 0)
+		return r;
+	cJSON_ArrayForEach (entry, list)
+		if (r == 0 && json_text_at(entry, "RepoTags/0")[0])
+			r = read_entry(reader, entry);
+	return r == -ENOEXEC || r == -ENOENT ? -EBADMSG : r;
+}
+
+int archive_read_index(struct archive_reader *reader)
+{
+	int r = read_layout(reader);
+
+	/* Docker's is a layout, too, since version 25, but has names there only with tags. */
+	if ((r == -ENOENT || (r == 0 && reader->archive->n_images == 0)) &&
+		!reader->archive->directory) {
+		int docker = read_docker_save(reader);
+
+		if (docker != -ENOENT)
+			r = docker;
+		else if (r == -ENOENT)
+			return archive_fail(
+				reader, -EBADMSG, "neither manifest.json nor index.json in it");
+	}
+	if (r == 0 && reader->archive->n_images == 0)
+		return archive_fail(reader, -EBADMSG, "no image in it has a name");
+	return r;
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef RUNTIME_ARCHIVE_INTERNAL_H
+#define RUNTIME_ARCHIVE_INTERNAL_H
+
+/*
+ * How the parts of the reader share an archive that is being opened. Functions that return int
+ * return 0, or -errno with the reason in the reader's why.
+ */
+
+#include "base/json.h"
+#include "base/text.h"
+#include "runtime/archive.h"
+
+/* A file of a tar that may be an image's. */
+struct archive_member {
+	char *name;
+	char *link; /* another name; "": one outside of the archive; NULL: a file */
+	uint64_t offset, size;
+};
+
+struct archive_reader {
+	const struct archive_source *source;
+	const struct wait *wait;
+	struct archive *archive;
+	char *why;
+	struct archive_member *members;
+	size_t n_members, members_allocated, images_allocated, blobs_allocated;
+	unsigned int documents; /* that were read */
+};
+
+/* The descriptor is the caller's to close. */
+struct archive_file {
+	int fd;
+	uint64_t offset, size;
+};
+
+/* Gives the reason; returns error. */
+int archive_fail(struct archive_reader *reader, int error, const char *format, ...)
+	PRINTF_LIKE(3, 4);
+
+/* -ECANCELED or -ETIMEDOUT once the caller does not wait any longer. */
+int archive_go_on(struct archive_reader *reader);
+
+/* -ENOENT when the archive has no such file. */
+int archive_file_open(struct archive_reader *reader, const char *name, struct archive_file *file);
+
+/* All of it or an error: -EBADMSG for what ends too soon. */
+int archive_pread(int fd, void *data, size_t size, uint64_t offset);
+
+/* archive_tar.c: replaces a compressed archive->fd by what is in it, lists the members. */
+int archive_unpack(struct archive_reader *reader);
+int archive_read_tar(struct archive_reader *reader);
+
+/* archive_index.c: finds images and blobs. */
+int archive_read_index(struct archive_reader *reader);
+
+/* False for what is no descriptor with a digest by SHA-256, a size and a media type. */
+bool archive_descriptor(const cJSON *item, struct archive_blob *blob);
+
+/* Whether it is "sha256:" and 64 hexadecimal digits. */
+bool archive_is_digest(const char *text);
+
+#define BLOB_NAME_MAX 96
+void archive_blob_name(const char *digest, char name[static BLOB_NAME_MAX]);
+
+#endif

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TESTS_UNIT_IMAGE_ARCHIVE_H
+#define TESTS_UNIT_IMAGE_ARCHIVE_H
+
+/* Makes archives of images as the tools write them, byte by byte, and opens them. */
+
+#include "directory.h"
+
+#include "base/text.h"
+#include "runtime/archive.h"
+
+#include <zlib.h>
+#include <zstd.h>
+
+#if defined(__aarch64__)
+#define MACHINE "arm64"
+#define FOREIGN "amd64"
+#else
+#define MACHINE "amd64"
+#define FOREIGN "arm64"
+#endif
+
+#define ARCHIVE "/images/archive.tar"
+#define NAME    "docker.io/library/busybox:1.36"
+
+#define INDEX_TYPE    "application/vnd.oci.image.index.v1+json"
+#define MANIFEST_TYPE "application/vnd.oci.image.manifest.v1+json"
+#define CONFIG_TYPE   "application/vnd.oci.image.config.v1+json"
+#define LAYER_TYPE    "application/vnd.oci.image.layer.v1.tar"
+
+struct bytes {
+	char *data;
+	size_t len;
+};
+
+static inline void bytes_clear(struct bytes *bytes)
+{
+	free(bytes->data);
+}
+#define _cleanup_bytes_ __attribute__((cleanup(bytes_clear)))
+
+static inline void bytes_add(struct bytes *bytes, const void *data, size_t len)
+{
+	bytes->data = must(realloc(bytes->data, bytes->len + len + 1));
+	memcpy(bytes->data + bytes->len, data, len);
+	bytes->len += len;
+	bytes->data[bytes->len] = '\0';
+}
+
+/* ---- tar ---- */
+
+static inline void tar_seal(char header[512])
+{
+	unsigned int sum = 0;
+
+	memset(header + 148, ' ', 8);
+	for (size_t i = 0; i < 512; i++)
+		sum += (unsigned char)header[i];
+	snprintf(header + 148, 8, "%06o", sum);
+}
+
+static inline void tar_add(struct bytes *tar, char type, const char *name, const char *link,
+	const void *data, size_t len)
+{
+	static const char zeros[512];
+	char header[512] = {0};
+
+	assert_true(strlen(name) <= 100 && strlen(link) <= 100);
+	memcpy(header, name, strlen(name));
+	strcpy(header + 100, "0000644");
+	snprintf(header + 124, 12, "%011zo", len);
+	header[156] = type;
+	memcpy(header + 157, link, strlen(link));
+	memcpy(header + 257, "ustar\00000", 8);
+	tar_seal(header);
+	bytes_add(tar, header, sizeof(header));
+	bytes_add(tar, data, len);
+	bytes_add(tar, zeros, -len % 512);
+}
+
+static inline void tar_put(struct bytes *tar, const char *name, const char *text)
+{
+	tar_add(tar, '0', name, "", text, strlen(text));
+}
+
+static inline void tar_end(struct bytes *tar)
+{
+	static const char zeros[1024];
+
+	bytes_add(tar, zeros, sizeof(zeros));
+}
+
+/* ---- compression ---- */
+
+static inline struct bytes gzip_of(const void *data, size_t len)
+{
+	z_stream z = {0};
+	struct bytes out = {0};
+
+	assert_int_equal(
+		deflateInit2(&z, 6, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY), Z_OK);
+	out.len = deflateBound(&z, len);
+	out.data = must(malloc(out.len));
+	z.next_in = (Bytef *)data;
+	z.avail_in = (uInt)len;
+	z.next_out = (Bytef *)out.data;
+	z.avail_out = (uInt)out.len;
+	assert_int_equal(deflate(&z, Z_FINISH), Z_STREAM_END);
+	out.len = z.total_out;
+	deflateEnd(&z);
+	return out;
+}
+
+static inline struct bytes zstd_of(const void *data, size_t len, int window_log)
+{
+	ZSTD_CCtx *context = must(ZSTD_createCCtx());
+	struct bytes out = {.len = ZSTD_compressBound(len)};
+	ZSTD_inBuffer from = {data, len, 0};
+	ZSTD_outBuffer to = {out.data = must(malloc(out.len)), out.len, 0};
+
+	/* As a tool that pipes: the size is not told, so that the window is as asked for. */
+	if (window_log)
+		ZSTD_CCtx_setParameter(context, ZSTD_c_windowLog, window_log);
+	ZSTD_compressStream2(context, &to, &from, ZSTD_e_flush);
+	assert_int_equal(ZSTD_compressStream2(context, &to, &from, ZSTD_e_end), 0);
+	ZSTD_freeCCtx(context);
+	out.len = to.pos;
+	return out;
+}
+
+/* ---- images ---- */
+
+/* "sha256:..." of some bytes. */
+static inline const char *digest_of(const void *data, size_t len, char digest[static DIGEST_MAX])
+{
+	char hash[HASH_TEXT_MAX];
+
+	hash_bytes(data, len, hash);
+	snprintf(digest, DIGEST_MAX, "sha256:%s", hash);
+	return digest;
+}
+
+/* Puts a blob of a layout into a tar and writes its descriptor's text, which more may follow. */
+static inline void put_blob(struct bytes *tar, const char *type, const void *data, size_t len,
+	char descriptor[static 512])
+{
+	char digest[DIGEST_MAX], name[100];
+
+	digest_of(data, len, digest);
+	snprintf(name, sizeof(name), "blobs/sha256/%s", digest + 7);
+	tar_add(tar, '0', name, "", data, len);
+	snprintf(descriptor, 512, "\"mediaType\":\"%s\",\"digest\":\"%s\",\"size\":%zu", type,
+		digest, len);
+}
+
+/* What an image of this machine consists of, for comparison. */
+struct sample {
+	char id[DIGEST_MAX], manifest[DIGEST_MAX], layers[2][DIGEST_MAX];
+	uint64_t size;
+	char config[1024];
+};
+
+#define LAYER_0 "the first layer, plain as docker save has it"
+#define LAYER_1 "the second one"
+
+static inline void sample_make(struct sample *sample, const char *architecture)
+{
+	digest_of(LAYER_0, strlen(LAYER_0), sample->layers[0]);
+	digest_of(LAYER_1, strlen(LAYER_1), sample->layers[1]);
+	snprintf(sample->config, sizeof(sample->config),
+		"{\"architecture\":\"%s\",\"os\":\"linux\",\"config\":{},\"rootfs\":{\"type\":"
+		"\"layers\",\"diff_ids\":[\"%s\",\"%s\"]}}",
+		architecture, sample->layers[0], sample->layers[1]);
+	digest_of(sample->config, strlen(sample->config), sample->id);
+	sample->size = strlen(sample->config) + strlen(LAYER_0) + strlen(LAYER_1);
+}
+
+/* An OCI manifest with its configuration and layers. */
+static inline void put_manifest(struct bytes *tar, struct sample *sample, const char *architecture,
+	char descriptor[static 512])
+{
+	char config[512], layers[2][512], manifest[2048];
+
+	sample_make(sample, architecture);
+	put_blob(tar, CONFIG_TYPE, sample->config, strlen(sample->config), config);
+	put_blob(tar, LAYER_TYPE, LAYER_0, strlen(LAYER_0), layers[0]);
+	put_blob(tar, LAYER_TYPE, LAYER_1, strlen(LAYER_1), layers[1]);
+	snprintf(manifest, sizeof(manifest),
+		"{\"schemaVersion\":2,\"mediaType\":\"" MANIFEST_TYPE
+		"\",\"config\":{%s},\"layers\":[{%s},{%s}]}",
+		config, layers[0], layers[1]);
+	put_blob(tar, MANIFEST_TYPE, manifest, strlen(manifest), descriptor);
+	digest_of(manifest, strlen(manifest), sample->manifest);
+}
+
+/* index.json with one image, and the end. */
+static inline void put_index(struct bytes *tar, const char *descriptor, const char *name)
+{
+	char index[1024];
+
+	snprintf(index, sizeof(index),
+		"{\"schemaVersion\":2,\"manifests\":[{%s,\"annotations\":{"
+		"\"io.containerd.image.name\":\"%s\"}}]}",
+		descriptor, name);
+	tar_put(tar, "oci-layout", "{\"imageLayoutVersion\":\"1.0.0\"}");
+	tar_put(tar, "index.json", index);
+	tar_end(tar);
+}
+
+static inline struct bytes make_oci(struct sample *sample)
+{
+	struct bytes tar = {0};
+	char descriptor[512];
+
+	put_manifest(&tar, sample, MACHINE, descriptor);
+	put_index(&tar, descriptor, NAME);
+	return tar;
+}
+
+/* As docker save wrote it up to version 24: the second layer is a link to where it first was. */
+static inline struct bytes make_docker_save(struct sample *sample)
+{
+	struct bytes tar = {0};
+	char name[100], manifest[1024];
+
+	sample_make(sample, MACHINE);
+	snprintf(name, sizeof(name), "%s.json", sample->id + 7);
+	tar_put(&tar, name, sample->config);
+	tar_add(&tar, '5', "aa/", "", "", 0);
+	tar_put(&tar, "aa/VERSION", "1.0");
+	tar_put(&tar, "aa/json", "{}");
+	tar_put(&tar, "aa/layer.tar", LAYER_0);
+	tar_put(&tar, "other/layer.tar", LAYER_1);
+	tar_add(&tar, '2', "bb/layer.tar", "../other/layer.tar", "", 0);
+	snprintf(manifest, sizeof(manifest),
+		"[{\"Config\":\"%s\",\"RepoTags\":[\"busybox:1.36\"],\"Layers\":[\"aa/layer.tar\","
+		"\"bb/layer.tar\"]}]",
+		name);
+	tar_put(&tar, "manifest.json", manifest);
+	tar_put(&tar, "repositories", "{}");
+	tar_end(&tar);
+	return tar;
+}
+
+/* ---- opening ---- */
+
+struct archive_fixture {
+	struct directory root;
+	struct host host;
+	int spool;
+	uint64_t reserve;
+	int cancel_fd;
+	struct archive *archive;
+	char why[ARCHIVE_WHY_MAX];
+};
+
+static inline void archive_fixture_make(struct archive_fixture *fixture)
+{
+	*fixture = (struct archive_fixture){.cancel_fd = -1};
+	directory_make(&fixture->root);
+	assert_true(host_init(&fixture->host, fixture->root.path));
+	fixture->spool = open(fixture->root.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	assert_true(fixture->spool >= 0);
+}
+
+static inline void archive_fixture_clear(struct archive_fixture *fixture)
+{
+	cleanup_archive_close(&fixture->archive);
+	close(fixture->spool);
+	directory_remove(&fixture->root);
+}
+
+#define ARCHIVE_TEST(name) \
+	TEST_OF(archive_fixture, fixture, archive_fixture_make, archive_fixture_clear, name)
+
+static inline int open_path(struct archive_fixture *fixture, const char *path)
+{
+	const struct archive_source source = {
+		&fixture->host, path, fixture->spool, fixture->reserve};
+	const struct wait wait = {UINT64_MAX, fixture->cancel_fd};
+
+	cleanup_archive_close(&fixture->archive);
+	fixture->archive = NULL;
+	fixture->why[0] = '\0';
+	return archive_open(&source, &wait, &fixture->archive, fixture->why);
+}
+
+static inline int open_bytes(struct archive_fixture *fixture, const struct bytes *bytes)
+{
+	directory_put_bytes(&fixture->root, ARCHIVE, bytes->data, bytes->len);
+	return open_path(fixture, ARCHIVE);
+}
+
+static inline void assert_opens(struct archive_fixture *fixture, const struct bytes *bytes)
+{
+	if (open_bytes(fixture, bytes) != 0)
+		fail_msg("refused: %s", fixture->why);
+}
+
+static inline void assert_refused(
+	struct archive_fixture *fixture, const struct bytes *bytes, const char *why)
+{
+	assert_int_equal(open_bytes(fixture, bytes), -EBADMSG);
+	if (!strstr(fixture->why, why))
+		fail_msg("not '%s' but: %s", why, fixture->why);
+}
+
+#endif

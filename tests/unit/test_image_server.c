@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "image_archive.h"
+
+#include <arpa/inet.h>
+#include <poll.h>
+
+#include "runtime/image_server.h"
+
+#define REPOSITORY "headroom-preload/0123"
+#define ANSWER_MAX 8192
+
+struct served {
+	struct archive_fixture files;
+	struct sample sample;
+	struct image_server *server;
+	_Atomic uint64_t sent;
+	uint16_t port;
+};
+
+static void served_open(struct served *served)
+{
+	_cleanup_bytes_ struct bytes tar = {0};
+
+	archive_fixture_make(&served->files);
+	tar = make_oci(&served->sample);
+	assert_opens(&served->files, &tar);
+	assert_int_equal(image_server_open(served->files.archive, REPOSITORY, &served->sent,
+				 &served->server, &served->port),
+		0);
+}
+
+static void served_close(struct served *served)
+{
+	if (served->server)
+		image_server_close(served->server);
+	archive_fixture_clear(&served->files);
+}
+
+#define SERVER_TEST(name) TEST_OF(served, served, served_open, served_close, name)
+
+static int dial(const struct served *served)
+{
+	struct sockaddr_in address = {.sin_family = AF_INET,
+		.sin_port = htons(served->port),
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	assert_int_equal(connect(fd, (const struct sockaddr *)&address, sizeof(address)), 0);
+	return fd;
+}
+
+/* All until the end of the stream. */
+static void receive_all(int fd, char answer[static ANSWER_MAX])
+{
+	size_t have = 0;
+	ssize_t n = 1;
+
+	while (n > 0) {
+		struct pollfd wait = {.fd = fd, .events = POLLIN};
+
+		answer[have] = '\0';
+		if (poll(&wait, 1, 10000) != 1)
+			fail_msg("no end of stream after: %s", answer);
+		n = recv(fd, answer + have, ANSWER_MAX - 1 - have, 0);
+		have += n > 0 ? (size_t)n : 0;
+	}
+	answer[have] = '\0';
+	close(fd);
+}
+
+static void ask(const struct served *served, const char *method, const char *path,
+	const char *header, char answer[static ANSWER_MAX])
+{
+	int fd = dial(served);
+	char request[1024];
+
+	snprintf(request, sizeof(request),
+		"%s %s HTTP/1.1\r\nHost: x\r\n%sConnection: close\r\n\r\n", method, path, header);
+	send_text(fd, request);
+	receive_all(fd, answer);
+}
+
+static void expect(const struct served *served, const char *method, const char *path,
+	const char *header, const char *const parts[])
+{
+	char answer[ANSWER_MAX];
+
+	ask(served, method, path, header, answer);
+	for (; *parts; parts++)
+		if (!strstr(answer, *parts))
+			fail_msg("%s %s: no '%s' in: %s", method, path, *parts, answer);
+}
+
+#define EXPECT(served, method, path, header, ...) \
+	expect(served, method, path, header, (const char *const[]){__VA_ARGS__, NULL})
+
+static const char *path_of(const char *kind, const char *digest)
+{
+	static char path[256];
+
+	snprintf(path, sizeof(path), "/v2/" REPOSITORY "/%s/%s", kind, digest);
+	return path;
+}
+
+SERVER_TEST(it_is_a_registry_of_version_2)
+{
+	EXPECT(served, "GET", "/v2/", "", "HTTP/1.1 200", "registry/2.0", "\r\n\r\n{}");
+}
+
+SERVER_TEST(manifests_and_blobs_are_served_by_digest)
+{
+	char digest[128];
+
+	snprintf(digest, sizeof(digest), "Docker-Content-Digest: %s\r\n", served->sample.manifest);
+	EXPECT(served, "GET", path_of("manifests", served->sample.manifest), "", "HTTP/1.1 200",
+		"Content-Type: " MANIFEST_TYPE "\r\n", digest, "\"layers\":[");
+	EXPECT(served, "GET", path_of("blobs", served->sample.layers[0]), "", "HTTP/1.1 200",
+		"Content-Type: " LAYER_TYPE "\r\n", "\r\n\r\n" LAYER_0);
+}
+
+SERVER_TEST(a_head_has_the_length_and_no_content)
+{
+	char answer[ANSWER_MAX], length[64];
+
+	ask(served, "HEAD", path_of("blobs", served->sample.layers[0]), "", answer);
+	snprintf(length, sizeof(length), "Content-Length: %zu\r\n", strlen(LAYER_0));
+	assert_non_null(strstr(answer, length));
+	assert_null(strstr(answer, LAYER_0));
+	image_server_close(served->server);
+	served->server = NULL;
+	assert_int_equal(served->sent, 0);
+}
+
+SERVER_TEST(sent_counts_what_was_served)
+{
+	char answer[ANSWER_MAX];
+
+	ask(served, "GET", path_of("blobs", served->sample.layers[0]), "", answer);
+	ask(served, "GET", path_of("blobs", served->sample.layers[1]), "", answer);
+	image_server_close(served->server);
+	served->server = NULL;
+	assert_int_equal(served->sent, strlen(LAYER_0) + strlen(LAYER_1));
+}
+
+SERVER_TEST(a_transfer_goes_on_where_it_was_interrupted)
+{
+	EXPECT(served, "GET", path_of("blobs", served->sample.layers[0]), "Range: bytes=4-\r\n",
+		"HTTP/1.1 206", "Content-Range: bytes 4-", &LAYER_0[4]);
+	EXPECT(served, "GET", path_of("blobs", served->sample.layers[0]), "Range: bytes=1-2\r\n",
+		"HTTP/1.1 200", "\r\n\r\n" LAYER_0);
+	EXPECT(served, "GET", path_of("blobs", served->sample.layers[0]), "Range: bytes=99999-\r\n",
+		"HTTP/1.1 200", "\r\n\r\n" LAYER_0);
+}
+
+SERVER_TEST(only_get_and_head_are_allowed)
+{
+	static const char *const methods[] = {"POST", "PUT", "DELETE", "PATCH", "OPTIONS"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(methods); i++)
+		EXPECT(served, methods[i], path_of("blobs", served->sample.layers[0]), "",
+			"HTTP/1.1 405", "Allow: GET, HEAD");
+}
+
+SERVER_TEST(everything_else_is_not_found)
+{
+	const char *const paths[] = {"/", "/v2", "/v2/_catalog", "/v2/" REPOSITORY "/",
+		"/v2/" REPOSITORY "/tags/list", "/v2/other/manifests/x",
+		"/v2/" REPOSITORY "/blobs/", "/v2/" REPOSITORY "/blobs/../../../etc/passwd",
+		"/v2/" REPOSITORY "/blobs/%2e%2e/%2e%2e/etc/passwd",
+		"/v2/" REPOSITORY "/manifests/latest",
+		path_of("blobs", "sha256:0123456789abcdef0123456789abcdef0123456789abcdef"
+				 "0123456789abcdef")};
+
+	for (size_t i = 0; i < ARRAY_SIZE(paths); i++)
+		EXPECT(served, "GET", paths[i], "", "HTTP/1.1 404", "\"errors\"");
+}
