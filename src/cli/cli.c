@@ -106,11 +106,13 @@ const struct cli_command cli_commands[] = {
 };
 
 const struct cli_exit cli_exits[] = {
-	{EXIT_OK, "Done. For status: no condition is True. For plan: nothing to change."},
+	{EXIT_OK, "Done. For status: the verdict is ok. For plan: nothing to change."},
 	{EXIT_FAILED,
 		"Failed, or something could not be set or restored; stderr says what, and the cure. "
 		"For check-config: a fault. For explain: no such name."},
-	{EXIT_ATTENTION, "For status: a condition is True. For plan: changes are pending."},
+	{EXIT_ATTENTION,
+		"For status: a condition is True, and not merely advice. For plan: changes are "
+		"pending."},
 	{EXIT_USAGE, "Wrong usage."},
 	{0},
 };

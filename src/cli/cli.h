@@ -11,7 +11,7 @@
 enum {
 	EXIT_OK = 0,
 	EXIT_FAILED = 1,
-	EXIT_ATTENTION = 2, /* changes are pending, a condition is True */
+	EXIT_ATTENTION = 2, /* changes are pending, the verdict is not ok */
 	EXIT_USAGE = 64,    /* sysexits.h, EX_USAGE */
 };
 

@@ -10,6 +10,8 @@
 
 #include <limits.h>
 #include <poll.h>
+#include <signal.h>
+#include <sys/signalfd.h>
 #include <termios.h>
 #include <unistd.h>
 
@@ -233,7 +235,6 @@ static int show(const struct cli *cli)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *status = NULL;
 	struct screen screen = screen_of(stdout);
-	const cJSON *condition;
 	bool alone;
 	int r = status_document(cli, false, &status, &alone);
 
@@ -247,17 +248,20 @@ static int show(const struct cli *cli)
 		print_status(&screen, status, alone);
 		fflush(stdout);
 	}
-	cJSON_ArrayForEach (condition, json_at(status, "conditions"))
-		if (streq(json_text_at(condition, "status"), "True"))
-			return EXIT_ATTENTION;
-	return EXIT_OK;
+	return streq(json_text_at(status, "node/verdict"), "ok") ? EXIT_OK : EXIT_ATTENTION;
 }
 
-/* Two seconds, or until a key is pressed: that key, q also for Ctrl-C and the end of input. */
+/*
+ * Two seconds, or until a key is pressed: that key, q also for Ctrl-C and the end of input. A
+ * signal that ends the process does so once the terminal is as it was.
+ */
 static char wait_key(void)
 {
-	struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+	static const int ending[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+	struct pollfd inputs[] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.events = POLLIN}};
 	struct termios was, raw;
+	_cleanup_close_ int signals = -1;
+	sigset_t held, before;
 	char key = 0;
 
 	/* In the background the terminal is not ours. */
@@ -265,13 +269,19 @@ static char wait_key(void)
 		sleep(WATCH_SECONDS);
 		return 0;
 	}
+	sigemptyset(&held);
+	for (size_t i = 0; i < ARRAY_SIZE(ending); i++)
+		sigaddset(&held, ending[i]);
+	sigprocmask(SIG_BLOCK, &held, &before);
+	inputs[1].fd = signals = signalfd(-1, &held, SFD_CLOEXEC);
 	raw = was;
 	raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO | ISIG);
 	tcsetattr(STDIN_FILENO, TCSANOW, &raw);
-	if (poll(&input, 1, WATCH_SECONDS * 1000) > 0 &&
+	if (poll(inputs, 2, WATCH_SECONDS * 1000) > 0 && inputs[0].revents &&
 		(read(STDIN_FILENO, &key, 1) != 1 || key == was.c_cc[VINTR]))
 		key = 'q';
 	tcsetattr(STDIN_FILENO, TCSANOW, &was);
+	sigprocmask(SIG_SETMASK, &before, NULL);
 	return key;
 }
 

@@ -169,7 +169,7 @@ def test_status_as_json_is_the_agents_document(agent, run) -> None:
 
 def test_status_exits_2_when_a_condition_is_true(agent, run) -> None:
     one = agent("on_drift: report")
-    was = {c["type"] for c in one.status()["conditions"] if c["status"] == "True"}
+    was = {c["type"] for c in one.status()["conditions"] if c["status"] == "True" and c["severity"] != "advice"}
     assert run("status").returncode == (2 if was else 0)
     sysctl(THRESHOLDS[2], 99000)
     one.wait_condition("SettingDrifted")
@@ -177,6 +177,18 @@ def test_status_exits_2_when_a_condition_is_true(agent, run) -> None:
     assert answer.returncode == 2
     assert "SettingDrifted" in answer.stdout
     assert run("status", "--json").returncode == 2
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("severity,verdict,code", [("advice", "ok", 0), ("warning", "warning", 2), ("critical", "critical", 2)])
+def test_status_exits_2_for_a_problem_and_0_for_advice_alone(run, directory, severity: str, verdict: str, code: int) -> None:
+    condition = {"type": "StorageSlow", "status": "True", "severity": severity, "reason": "slow-driver"}
+    document = {"schema": 1, "node": {"verdict": verdict}, "conditions": [condition]}
+    thread = answers_once(directory / "run/headroom.sock", json.dumps(document).encode())
+    answer = run("status")
+    thread.join(10)
+    assert answer.returncode == code, answer.stderr
+    assert "StorageSlow" in answer.stdout
 
 
 @pytest.mark.quick
@@ -270,10 +282,11 @@ def on_terminal(directory, columns: int, **env: str) -> str:
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize("key", [b"q", b"\x03"])
-def test_q_ends_what_is_live(agent, directory, key: bytes) -> None:
-    agent()
+@pytest.mark.parametrize("end", [b"q", b"\x03", signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_what_is_live_leaves_the_terminal_as_it_was(directory, end: bytes | signal.Signals) -> None:
+    thread = answers_once(directory / "run/headroom.sock", b'{"schema": 1}')
     leader, follower = pty.openpty()
+    was = termios.tcgetattr(follower)
     process = subprocess.Popen(
         [BIN, "status", "--watch"],
         stdin=follower,
@@ -282,12 +295,16 @@ def test_q_ends_what_is_live(agent, directory, key: bytes) -> None:
         start_new_session=True,
         preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
     )
-    was = termios.tcgetattr(follower)
     seen = b""
-    while b"limits " not in seen:
+    while b"Settings" not in seen:
         seen += os.read(leader, 65536)
-    os.write(leader, key)
-    assert process.wait(5) in (0, 2, -signal.SIGINT)
+    thread.join(10)
+    until(lambda: termios.tcgetattr(follower) != was, 5, "keys are read one by one")
+    if isinstance(end, bytes):
+        os.write(leader, end)
+    else:
+        process.send_signal(end)
+    assert process.wait(5) in ((0, 2, -signal.SIGINT) if isinstance(end, bytes) else (-end,))
     assert termios.tcgetattr(follower) == was
     os.close(leader)
     os.close(follower)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Callable, Iterator
 
 import pytest
-from conftest import until
+from conftest import Run, until
 
 LIBRARY = Path("/var/lib/kubelet")  # where it is, a kubelet is looked for
 SETTING = "kubelet.serializeImagePulls"
@@ -56,7 +56,7 @@ def kubelet(directory: Path) -> Iterator[Kubelet]:
         LIBRARY.rmdir()
 
 
-def test_serial_pulls_are_reported(kubelet: Kubelet, agent: Callable[..., Any]) -> None:
+def test_serial_pulls_are_reported(kubelet: Kubelet, agent: Callable[..., Any], run: Run) -> None:
     kubelet.start()
     running = agent("mode: observe\n")
     condition = running.wait_condition(CONDITION)
@@ -66,6 +66,8 @@ def test_serial_pulls_are_reported(kubelet: Kubelet, agent: Callable[..., Any]) 
     document = running.status()["kubelet"]
     assert document["values"]["registryBurst"] == {"value": "20", "from": f"{kubelet.config}:2"}
     assert document["advice"]
+    problems = [c for c in running.status()["conditions"] if c["status"] == "True" and c["severity"] != "advice"]
+    assert run("status").returncode == (2 if problems else 0), "advice alone is no problem"
 
     # A change is seen at the next tick, and what cannot be read makes the tuner degraded, with its place.
     kubelet.config.write_text("serializeImagePulls: maybe\n")
