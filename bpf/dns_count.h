@@ -124,21 +124,6 @@ static __always_inline int count_query(
 	return 0;
 }
 
-static __always_inline __u32 latency_bucket(__u64 ns)
-{
-	__u64 left = ns >> DNS_LATENCY_SHIFT;
-	__u32 bucket = left != 0;
-
-	if (left >> (DNS_LATENCY_BUCKETS - 2))
-		return DNS_LATENCY_BUCKETS - 1;
-	for (int bits = 8; bits; bits /= 2)
-		if (left >> bits) {
-			left >>= bits;
-			bucket += bits;
-		}
-	return bucket;
-}
-
 static __always_inline void count_nxdomain(const struct dns_pending *query)
 {
 	__u32 slot = ROW_SLOT(query->slots);
@@ -154,7 +139,7 @@ static __always_inline void count_answered(
 	__u64 now = bpf_ktime_get_ns(), sent = *(volatile __u64 *)&query->sent_ns;
 	/* Removed by the sweep at this moment, it is as old as possible. */
 	__u64 latency = !sent ? DNS_TIMEOUT_NS : now > sent ? now - sent : 0;
-	__u32 bucket = latency_bucket(latency);
+	__u32 bucket = dns_latency_bucket(latency);
 
 	add_many(&server->latency_ns, latency);
 	barrier_var(bucket);

@@ -3,6 +3,7 @@
 
 #include <sys/socket.h>
 
+#include "base/exposition.h"
 #include "tuners/dns/sense.h"
 
 #include "fake_dns_kernel.h"
@@ -257,4 +258,34 @@ STATE_TEST(late_polls_are_counted_once)
 	poll_after(node, 2 * USEC_PER_SEC);
 	poll_after(node, 20 * USEC_PER_SEC);
 	assert_int_equal(node->sensor.coarse, 1);
+}
+
+TEST(a_latency_is_in_the_first_bucket_whose_bound_it_does_not_exceed)
+{
+	assert_int_equal(dns_latency_bucket(0), 0);
+	assert_int_equal(dns_latency_bucket(UINT64_MAX), DNS_LATENCY_BUCKETS - 1);
+	for (uint32_t i = 0; i < DNS_LATENCY_BUCKETS - 1; i++) {
+		assert_int_equal(dns_latency_bucket(dns_latency_bounds[i]), i);
+		assert_int_equal(dns_latency_bucket(dns_latency_bounds[i] + 1), i + 1);
+	}
+}
+
+STATE_TEST(the_latency_histogram_has_round_bounds)
+{
+	static const uint64_t took[] = {100000000, 500000000, 1000000000, DNS_TIMEOUT_NS};
+	struct dns_memory memory = {0};
+	char *text = NULL;
+	size_t size = 0;
+	struct metric_sink sink = {.out = open_memstream(&text, &size), .rows = dns_metric_rows};
+
+	for (size_t i = 0; i < ARRAY_SIZE(took); i++)
+		serve(node, "10.9.9.9")->latency[dns_latency_bucket(took[i])]++;
+	poll_after(node, USEC_PER_SEC);
+	dns_put_metrics(&node->sensor, &memory, &sink);
+	fclose(sink.out);
+	assert_non_null(strstr(text, "le=\"0.1\"} 1\n"));
+	assert_non_null(strstr(text, "le=\"0.5\"} 2\n"));
+	assert_non_null(strstr(text, "le=\"1\"} 3\n"));
+	assert_non_null(strstr(text, "le=\"5\"} 4\n"));
+	free(text);
 }

@@ -28,11 +28,25 @@
 #define DNS_BIN_NS          UINT64_C(62500000)
 
 /*
- * Bucket i has the answers that took less than 2^(i + DNS_LATENCY_SHIFT) ns (131 us to 2.1 s) and
- * no less than the bound before; the last has the rest.
+ * Bucket i has the answers that took at most as many nanoseconds as bound i, and more than the one
+ * before; the last has the rest. A power of two.
  */
 #define DNS_LATENCY_BUCKETS 16
-#define DNS_LATENCY_SHIFT   17
+
+static const __u64 dns_latency_bounds[DNS_LATENCY_BUCKETS - 1] = {100000, 250000, 500000, 1000000,
+	2500000, 5000000, 10000000, 25000000, 50000000, 100000000, 250000000, 500000000, 1000000000,
+	2500000000, DNS_TIMEOUT_NS};
+
+/* How many bounds it exceeds: half of those that are left are decided at a time. */
+static inline __attribute__((always_inline)) __u32 dns_latency_bucket(__u64 ns)
+{
+	__u32 bucket = 0;
+
+	for (__u32 step = DNS_LATENCY_BUCKETS / 2; step; step /= 2)
+		if (ns > dns_latency_bounds[bucket + step - 1])
+			bucket += step;
+	return bucket;
+}
 
 enum dns_transport {
 	DNS_UDP,

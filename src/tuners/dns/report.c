@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Every second bucket of the kernel's, and its last bound: 0.26 ms, 1 ms, ... 1.1 s, 2.1 s. */
-#define LATENCY_BOUNDS 8
+/* Those of the kernel's bounds that the histogram has: 0.25 ms, 1 ms, 5 ms, ... 1 s, 5 s. */
+static const unsigned latency_bounds[] = {1, 3, 5, 7, 9, 11, 12, 14};
 
 /* One that was only asked over TLS has no other series than that of its packets. */
 static bool is_asked(const struct dns_server_state *server)
@@ -107,13 +107,12 @@ static double quantile(const struct dns_totals *totals, double share)
 	double wanted = share * (double)totals->answered, below = 0;
 
 	for (int i = 0; i < DNS_LATENCY_BUCKETS; i++) {
-		double upper = (double)(UINT64_C(1) << (i + DNS_LATENCY_SHIFT)) / 1e9;
-		double lower = i == 0 ? 0 : upper / 2, count = (double)totals->latency[i];
+		double lower = i == 0 ? 0 : (double)dns_latency_bounds[i - 1] / 1e9;
+		double upper = (double)dns_latency_bounds[MIN(i, DNS_LATENCY_BUCKETS - 2)] / 1e9;
+		double count = (double)totals->latency[i];
 
 		if (count > 0 && below + count >= wanted)
-			return i == DNS_LATENCY_BUCKETS - 1
-				       ? lower
-				       : lower + (upper - lower) * (wanted - below) / count;
+			return lower + (upper - lower) * (wanted - below) / count;
 		below += count;
 	}
 	return 0;
@@ -383,14 +382,16 @@ static void put_rcodes(
 static void put_latency(
 	struct metric_sink *sink, const char *server, const struct dns_totals *totals)
 {
-	double bounds[LATENCY_BOUNDS];
-	uint64_t counts[LATENCY_BOUNDS + 1] = {0};
+	double bounds[ARRAY_SIZE(latency_bounds)];
+	uint64_t counts[ARRAY_SIZE(bounds) + 1] = {0};
+	size_t bound = 0;
 
-	for (int i = 0; i < LATENCY_BOUNDS; i++)
-		bounds[i] = (double)(UINT64_C(1) << (DNS_LATENCY_SHIFT + MIN(2 * i + 1, 14))) / 1e9;
-	for (int bucket = 0; bucket < DNS_LATENCY_BUCKETS; bucket++)
-		counts[bucket == 15 ? LATENCY_BOUNDS : bucket / 2] += totals->latency[bucket];
-	metric_histogram(sink, bounds, counts, LATENCY_BOUNDS, (double)totals->latency_ns / 1e9,
+	for (unsigned bucket = 0; bucket < DNS_LATENCY_BUCKETS; bucket++) {
+		counts[bound] += totals->latency[bucket];
+		if (bound < ARRAY_SIZE(bounds) && bucket == latency_bounds[bound])
+			bounds[bound++] = (double)dns_latency_bounds[bucket] / 1e9;
+	}
+	metric_histogram(sink, bounds, counts, ARRAY_SIZE(bounds), (double)totals->latency_ns / 1e9,
 		server, NULL);
 }
 
