@@ -28,6 +28,10 @@ static const struct {
 		&cri__pod_sandbox_status_response__descriptor},
 	[CRI_CONTAINERS] = {"Runtime", "ListContainers", CRI_LIST_MAX,
 		&cri__list_containers_response__descriptor},
+	[CRI_IMAGES] = {"Image", "ListImages", CRI_LIST_MAX,
+		&cri__list_images_response__descriptor},
+	[CRI_IMAGE] = {"Image", "ImageStatus", INFO_MAX, &cri__image_status_response__descriptor},
+	[CRI_PULL] = {"Image", "PullImage", SMALL_MAX, &cri__pull_image_response__descriptor},
 	[CONTAINERD_VERSION] = {NULL, "version.v1.Version/Version", SMALL_MAX,
 		&containerd__version_response__descriptor},
 	[CONTAINERD_NAMESPACES] = {NULL, "namespaces.v1.Namespaces/List", INFO_MAX,
@@ -38,6 +42,14 @@ static const struct {
 		&containerd__list_content_response__descriptor},
 	[CONTAINERD_IMAGES] = {NULL, "images.v1.Images/List", INFO_MAX,
 		&containerd__list_images_response__descriptor},
+	[CONTAINERD_GET_IMAGE] = {NULL, "images.v1.Images/Get", SMALL_MAX,
+		&containerd__image_response__descriptor},
+	[CONTAINERD_CREATE_IMAGE] = {NULL, "images.v1.Images/Create", SMALL_MAX,
+		&containerd__image_response__descriptor},
+	[CONTAINERD_UPDATE_IMAGE] = {NULL, "images.v1.Images/Update", SMALL_MAX,
+		&containerd__image_response__descriptor},
+	[CONTAINERD_DELETE_IMAGE] = {NULL, "images.v1.Images/Delete", SMALL_MAX,
+		&containerd__image_response__descriptor},
 };
 
 static void *allocate(void *arena, size_t size)

@@ -39,11 +39,18 @@ enum cri_call {
 	CRI_SANDBOXES,         /* Cri__ListPodSandboxResponse */
 	CRI_SANDBOX_STATUS,    /* Cri__PodSandboxStatusResponse */
 	CRI_CONTAINERS,        /* Cri__ListContainersResponse */
+	CRI_IMAGES,            /* Cri__ListImagesResponse */
+	CRI_IMAGE,             /* Cri__ImageStatusResponse: without an image where there is none */
+	CRI_PULL,              /* Cri__PullImageResponse, once it is unpacked */
 	CONTAINERD_VERSION,    /* Containerd__VersionResponse */
 	CONTAINERD_NAMESPACES, /* Containerd__ListNamespacesResponse */
 	CONTAINERD_INGESTS,    /* Containerd__ListStatusesResponse: what a namespace fetches now */
 	CONTAINERD_CONTENT,    /* Containerd__ListContentResponse: the first of a stream */
 	CONTAINERD_IMAGES,     /* Containerd__ListImagesResponse */
+	CONTAINERD_GET_IMAGE,  /* Containerd__ImageResponse, as are all that follow */
+	CONTAINERD_CREATE_IMAGE,
+	CONTAINERD_UPDATE_IMAGE, /* with an image without a target containerd 1.7 and 2.x panic */
+	CONTAINERD_DELETE_IMAGE,
 };
 
 /* Numbers of the API's enumerations. */

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "base/util.h"
 #include "runtime/http_client.h"
+#include "runtime/images.h"
 #include "runtime/registry.h"
 #include "workload/process.h"
 
@@ -71,9 +72,17 @@ int docker_process_read(const struct host *host, struct docker_process *ret)
 typedef int take_fn(const cJSON *object, void *userdata);
 
 struct request {
+	const char *path;
+	uint64_t timeout_us;
+	size_t limit, least; /* bytes of the answer at most, and objects in it at least */
 	take_fn *take;
-	void *userdata;
-	size_t n; /* objects so far */
+	http_upload_fn *upload; /* POST */
+	void *userdata;         /* of take */
+
+	size_t n;                      /* objects so far */
+	struct archive_stream *stream; /* to load */
+	_Atomic uint64_t *done;        /* bytes of it that went */
+	char refusal[DOCKER_ERROR_MAX];
 };
 
 /*
@@ -119,45 +128,63 @@ static void describe_refusal(const char *body, char why[static DOCKER_ERROR_MAX]
 	utf8_copy(why, DOCKER_ERROR_MAX, text);
 }
 
-/* GET of a path, each object of whose answer goes to take; at least `least` of them. */
-static int ask(const char *socket, const char *path, uint64_t timeout_us, size_t limit,
-	size_t least, take_fn *take, void *userdata, const struct wait *wait,
+/* Each object of the answer goes to take. */
+static int exchange(const char *socket, struct request *request, const struct wait *wait,
 	char why[static DOCKER_ERROR_MAX])
 {
-	struct request request = {.take = take, .userdata = userdata};
-	char url[1024], refusal[DOCKER_ERROR_MAX] = "";
+	char url[1024];
 	struct http_get http = {.url = url,
 		.unix_socket = socket,
-		.limit = limit,
+		.limit = request->limit,
+		.upload = request->upload,
 		.data = take_data,
-		.userdata = &request};
-	struct wait bounded = wait_at_most(wait, timeout_us);
+		.userdata = request};
+	struct wait bounded = wait_at_most(wait, request->timeout_us);
 	const char *text = NULL;
 	int r;
 
-	snprintf(url, sizeof(url), "http://docker%s", path);
+	snprintf(url, sizeof(url), "http://docker%s", request->path);
 	http_get_all(&http, 1, &bounded);
 	r = http.error;
 	/* What ended before its last object did, or before it was wanted to end. */
-	if (r == 0 && http.status == 200 && http.ended == 0 && (http.len > 0 || request.n < least))
+	if (r == 0 && http.status == 200 && http.ended == 0 &&
+		(http.len > 0 || request->n < request->least))
 		r = -EBADMSG;
-	if (r == -ETIMEDOUT) {
+	if (request->refusal[0]) {
+		text = request->refusal;
+	} else if (r == -ETIMEDOUT) {
 		text = "no answer in time: it hangs";
 	} else if (r == -EBADMSG) {
 		text = "not what a Docker daemon answers";
 	} else if (r < 0) {
 		text = http.why;
 	} else if (http.status != 200) {
-		describe_refusal(http.body ? http.body : "", refusal);
-		text = refusal;
+		describe_refusal(http.body ? http.body : "", request->refusal);
+		text = request->refusal;
 		r = -EPROTO;
 	}
 	why[0] = '\0';
 	if (text)
-		snprintf(why, DOCKER_ERROR_MAX, "%.100s: GET %.*s: %.120s", socket,
-			(int)strcspn(path, "?"), path, text);
+		snprintf(why, DOCKER_ERROR_MAX, "%.100s: %s %.*s: %.120s", socket,
+			request->upload ? "POST" : "GET", (int)strcspn(request->path, "?"),
+			request->path, text);
 	http_get_clear(&http);
 	return r;
+}
+
+/* GET of a path, each object of whose answer goes to take; at least `least` of them. */
+static int ask(const char *socket, const char *path, uint64_t timeout_us, size_t limit,
+	size_t least, take_fn *take, void *userdata, const struct wait *wait,
+	char why[static DOCKER_ERROR_MAX])
+{
+	struct request request = {.path = path,
+		.timeout_us = timeout_us,
+		.limit = limit,
+		.least = least,
+		.take = take,
+		.userdata = userdata};
+
+	return exchange(socket, &request, wait, why);
 }
 
 /* GET /events from since_us on, with a filter; until now, or for ever. */
@@ -366,4 +393,101 @@ int docker_read_names(
 	*names = listing.names;
 	*n = listing.n;
 	return 0;
+}
+
+/* ---- images ---- */
+
+struct image_list {
+	struct runtime_image *images;
+	size_t n, allocated;
+};
+
+static int take_image(const cJSON *object, void *userdata)
+{
+	struct image_list *list = userdata;
+	const cJSON *name;
+
+	for (int digests = 0; digests < 2; digests++)
+		cJSON_ArrayForEach (name, json_at(object, digests ? "RepoDigests" : "RepoTags")) {
+			struct runtime_image image = {
+				.size = (uint64_t)MAX(json_number_at(object, "Size"), 0.0)};
+			const char *text = cJSON_GetStringValue(name);
+
+			COPY(image.id, object, "Id");
+			/* "<none>:<none>" is none. */
+			if (!text || image_normalize(text, image.name) < 0)
+				continue;
+			if (list->n == NAMES_MAX)
+				return -E2BIG;
+			*(struct runtime_image *)add_element(
+				&list->images, &list->n, &list->allocated, sizeof(image)) = image;
+		}
+	return 0;
+}
+
+int docker_read_images(const char *socket, struct runtime_image **images, size_t *n,
+	const struct wait *wait, char why[static DOCKER_ERROR_MAX])
+{
+	struct image_list list = {0};
+	int r = ask(socket, "/images/json", ANSWER_US, LIST_MAX, 0, take_image, &list, wait, why);
+
+	if (r < 0) {
+		free(list.images);
+		return r;
+	}
+	*images = list.images;
+	*n = list.n;
+	return 0;
+}
+
+static int take_progress(const cJSON *object, void *userdata)
+{
+	struct request *request = userdata;
+	const char *error = json_text_at(object, "error");
+
+	if (!*error)
+		return 0;
+	describe_refusal(error, request->refusal);
+	return -EPROTO;
+}
+
+static ssize_t give_stream(void *data, size_t size, void *userdata)
+{
+	struct request *request = userdata;
+	ssize_t n = request->stream ? archive_stream_read(request->stream, data, size) : 0;
+
+	if (n > 0)
+		*request->done += (uint64_t)n;
+	return n;
+}
+
+/* As long as the wait is. */
+static int transfer(const char *socket, struct request *request, const struct wait *wait,
+	char why[static DOCKER_ERROR_MAX])
+{
+	request->timeout_us = UINT64_MAX;
+	request->least = 1;
+	request->take = take_progress;
+	request->upload = give_stream;
+	request->userdata = request;
+	return exchange(socket, request, wait, why);
+}
+
+int docker_pull(const char *socket, const char *name, const struct wait *wait,
+	char why[static DOCKER_ERROR_MAX])
+{
+	char path[DOCKER_NAME_MAX + 64];
+	struct request request = {.path = path};
+
+	/* No character of a reference needs an escape there. */
+	snprintf(path, sizeof(path), "/images/create?fromImage=%s", name);
+	return transfer(socket, &request, wait, why);
+}
+
+int docker_load(const char *socket, struct archive_stream *stream, _Atomic uint64_t *done,
+	const struct wait *wait, char why[static DOCKER_ERROR_MAX])
+{
+	struct request request = {.path = "/images/load?quiet=1", .stream = stream, .done = done};
+
+	return transfer(socket, &request, wait, why);
 }

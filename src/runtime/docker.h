@@ -78,4 +78,20 @@ int docker_read_pulled(const char *socket, uint64_t since_us, char (*names)[DOCK
 int docker_read_names(
 	const char *socket, struct name_entry **names, size_t *n, const struct wait *wait);
 
+/* Every name of every image; for the caller to free. */
+struct runtime_image;
+int docker_read_images(const char *socket, struct runtime_image **images, size_t *n,
+	const struct wait *wait, char why[static DOCKER_ERROR_MAX]);
+
+/*
+ * Pulls an image by its whole name, or, with a stream, loads what that is instead. done counts
+ * bytes of the stream. Failures that the daemon tells at last, in its answer's stream, are -EPROTO
+ * with why.
+ */
+struct archive_stream;
+int docker_pull(const char *socket, const char *name, const struct wait *wait,
+	char why[static DOCKER_ERROR_MAX]);
+int docker_load(const char *socket, struct archive_stream *stream, _Atomic uint64_t *done,
+	const struct wait *wait, char why[static DOCKER_ERROR_MAX]);
+
 #endif

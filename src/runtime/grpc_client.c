@@ -4,6 +4,7 @@
 #include "base/cleanup.h"
 #include "base/util.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <nghttp2/nghttp2.h>
@@ -70,6 +71,22 @@ static struct grpc_call *call_of(const struct grpc *grpc, int32_t stream)
 	return grpc->call && grpc->call->stream == stream ? grpc->call : NULL;
 }
 
+/* grpc-message: some bytes are %XX. What does not fit is cut. */
+static void take_message(struct grpc *grpc, const char *text)
+{
+	size_t n = 0;
+
+	for (; *text && n + 1 < sizeof(grpc->error); text++) {
+		unsigned byte = (unsigned char)*text;
+
+		if (*text == '%' && isxdigit((unsigned char)text[1]) &&
+			isxdigit((unsigned char)text[2]) && sscanf(text + 1, "%2x", &byte) == 1)
+			text += 2;
+		grpc->error[n++] = (char)byte;
+	}
+	grpc->error[n] = '\0';
+}
+
 /* nghttp2 terminates names and values, and refuses zero bytes in them. */
 static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name_data,
 	size_t name_len, const uint8_t *data, size_t len, uint8_t flags, void *userdata)
@@ -87,6 +104,8 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
 		if (parse_count(value, &number) < 0 || number > GRPC_STATUS_MAX)
 			number = GRPC_UNKNOWN;
 		call->status = (int)number;
+	} else if (streq(name, "grpc-message")) {
+		take_message(userdata, value);
 	}
 	return 0;
 }

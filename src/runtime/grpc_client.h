@@ -36,7 +36,7 @@ void *arena_take(struct arena *arena, size_t size);
 /* Of a server's status those that callers know. */
 enum { GRPC_UNKNOWN = 2, GRPC_UNIMPLEMENTED = 12, GRPC_STATUS_MAX = 16 };
 
-#define GRPC_ERROR_MAX 256
+#define GRPC_ERROR_MAX 1024
 
 struct grpc_request {
 	const char *method;               /* "/package.Service/Method" */
@@ -58,7 +58,8 @@ struct grpc {
 	/* The process that listens (SO_PEERCRED; the init system with socket activation); 0 before
 	 * the first call and where that process is not visible from this pid namespace. */
 	pid_t peer;
-	char error[GRPC_ERROR_MAX]; /* why the last call got no answer */
+	/* Why the last call got no answer, or what the server says to its status; as it came. */
+	char error[GRPC_ERROR_MAX];
 	struct nghttp2_session *session;
 	struct grpc_call *call; /* under way */
 };

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * The calls of src/runtime/images.h, for the root tests.
+ *
+ * images_tool KIND SOCKET VERSION SECONDS COMMAND
+ *
+ * KIND: containerd, docker, crio. COMMAND:
+ *   list                          a line for each name: NAME ID SIZE PINNED
+ *   load ARCHIVE SPOOL [NAME]     all images of an archive, or one; a line for each: NAME ID BYTES
+ * SECONDS pull NAME, pin NAME, unpin NAME, clean honours                       prints 1 or 0
+ *   sandbox                       prints the name
+ *
+ * SIGTERM cancels. Exit status 0; 1 for an error, with "ERRNO: why" on stderr; 64 for wrong usage.
+ */
+
+#include "base/cleanup.h"
+#include "base/util.h"
+#include "runtime/images.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+
+static const struct host host = {0};
+
+static int list(const struct image_runtime *runtime, const struct wait *wait, char *why)
+{
+	_cleanup_free_ struct runtime_image *images = NULL;
+	size_t n = 0;
+	int r = images_list(runtime, wait, &images, &n, why);
+
+	for (size_t i = 0; r == 0 && i < n; i++)
+		printf("%s %s %" PRIu64 " %d\n", images[i].name, images[i].id, images[i].size,
+			images[i].pinned);
+	return r;
+}
+
+static int load(
+	const struct image_runtime *runtime, char **args, const struct wait *wait, char *why)
+{
+	_cleanup_close_ int spool = open(args[1], O_DIRECTORY | O_RDONLY | O_CLOEXEC);
+	const struct archive_source source = {.host = &host, .path = args[0], .spool = spool};
+	_cleanup_(cleanup_archive_close) struct archive *archive = NULL;
+	int r = archive_open(&source, wait, &archive, why);
+
+	for (size_t i = 0; r == 0 && i < archive->n_images; i++) {
+		const struct archive_image *image = &archive->images[i];
+		_Atomic uint64_t done = 0;
+		uint64_t began = now_us();
+
+		if (args[2] && !streq(args[2], image->name))
+			continue;
+		r = images_load(runtime, archive, image, wait, &done, why);
+		if (r == 0)
+			printf("%s %s %" PRIu64 " %.3f\n", image->name, image->id, (uint64_t)done,
+				(double)(now_us() - began) / (double)USEC_PER_SEC);
+	}
+	return r;
+}
+
+static int sandbox(const struct image_runtime *runtime, const struct wait *wait, char *why)
+{
+	char name[IMAGE_NAME_MAX];
+	int r = images_sandbox(runtime, &host, wait, name, why);
+
+	if (r == 0)
+		puts(name);
+	return r;
+}
+
+static int run(const struct image_runtime *runtime, int n, char **args, const struct wait *wait,
+	char why[static IMAGES_WHY_MAX])
+{
+	const char *command = args[0];
+
+	if (streq(command, "list") && n == 1)
+		return list(runtime, wait, why);
+	if (streq(command, "load") && (n == 3 || n == 4))
+		return load(runtime, args + 1, wait, why);
+	if (streq(command, "pull") && n == 2)
+		return images_pull(runtime, args[1], wait, why);
+	if (streq(command, "clean") && n == 1)
+		return images_clean(runtime, wait, why);
+	if ((streq(command, "pin") || streq(command, "unpin")) && n == 2)
+		return images_pin(runtime, args[1], streq(command, "pin"), wait, why);
+	if (streq(command, "sandbox") && n == 1)
+		return sandbox(runtime, wait, why);
+	if (!streq(command, "honours") || n != 1)
+		return 64;
+	printf("%d\n", images_honours_pins(runtime));
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	struct image_runtime runtime = {.kind = RUNTIME_CRIO};
+	char why[IMAGES_WHY_MAX] = "";
+	struct wait wait;
+	sigset_t signals;
+	int r = 64;
+
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGTERM);
+	sigprocmask(SIG_BLOCK, &signals, NULL);
+	wait.cancel_fd = signalfd(-1, &signals, SFD_CLOEXEC);
+	if (argc > 5) {
+		for (int i = 0; i <= RUNTIME_CRIO; i++)
+			if (streq(argv[1], runtime_kind_names[i]))
+				runtime.kind = (enum runtime_kind)i;
+		copy_text(runtime.socket, sizeof(runtime.socket), argv[2]);
+		copy_text(runtime.version, sizeof(runtime.version), argv[3]);
+		wait.deadline_us = now_us() + strtoull(argv[4], NULL, 10) * USEC_PER_SEC;
+		r = run(&runtime, argc - 5, argv + 5, &wait, why);
+	}
+	if (r == 64)
+		fprintf(stderr, "images_tool: see the comment at the top of its source\n");
+	else if (r < 0)
+		fprintf(stderr, "%s: %s\n", strerrorname_np(-r), why);
+	return r < 0 ? 1 : r;
+}
