@@ -33,7 +33,7 @@ static void count(const struct wave *of, unsigned nodes, const char *image, unsi
 TEST(one_node_begins_at_once)
 {
 	for (unsigned nodes = 0; nodes < 2; nodes++) {
-		struct wave alone = {nodes, 2, 20 * USEC_PER_SEC, 5};
+		struct wave alone = {.nodes = nodes, .seeds = 2, .start_us = 5};
 
 		assert_int_equal(wave_round(&alone, "a", IMAGE), 0);
 		assert_int_equal(wave_due_us(&alone, "a", IMAGE, 0), 5);
@@ -42,7 +42,7 @@ TEST(one_node_begins_at_once)
 
 TEST(as_many_seeds_as_nodes_begin_at_once)
 {
-	struct wave all = {3, 3, USEC_PER_SEC, 0};
+	struct wave all = {.nodes = 3, .seeds = 3};
 
 	for (unsigned i = 0; i < 100; i++) {
 		char name[32];
@@ -73,6 +73,26 @@ TEST(each_round_has_begun_three_times_as_many)
 	assert_true(sum[6] > 1000 && sum[7] == 0);
 }
 
+TEST(a_growth_of_ten_needs_a_round_for_each_power_of_ten)
+{
+	struct wave fast = wave;
+	unsigned rounds[16];
+
+	fast.growth = 10;
+	count(&fast, 10000, IMAGE, rounds);
+	assert_in_range(rounds[1], 100, 190);
+	assert_in_range(rounds[2], 1300, 1600);
+	assert_in_range(rounds[3], 8000, 8600);
+	for (fast.growth = 0; fast.growth < 2; fast.growth++)
+		for (unsigned i = 0; i < 1000; i++) {
+			char name[32];
+
+			name_of(i, name);
+			assert_int_equal(
+				wave_round(&fast, name, IMAGE), wave_round(&wave, name, IMAGE));
+		}
+}
+
 TEST(another_image_begins_at_other_nodes)
 {
 	unsigned both = 0, first = 0;
@@ -99,7 +119,7 @@ TEST(names_that_differ_little_are_spread)
 
 		name[0] = (char)(i % 52 < 26 ? 'a' + i % 52 : 'A' + i % 52 - 26);
 		name[7] = (char)(i / 52 < 26 ? 'a' + i / 52 : 'A' + i / 52 - 26);
-		first += wave_round(&(struct wave){4, 1, 1, 0}, name, IMAGE) == 0;
+		first += wave_round(&(struct wave){.nodes = 4, .seeds = 1}, name, IMAGE) == 0;
 	}
 	assert_true(first > 52 * 52 / 4 - 120 && first < 52 * 52 / 4 + 120);
 }
@@ -157,7 +177,7 @@ TEST(each_failure_costs_one_round)
 
 TEST(no_seeds_are_one)
 {
-	struct wave none = {10000, 0, 1, 0}, one = {10000, 1, 1, 0};
+	struct wave none = {.nodes = 10000}, one = {.nodes = 10000, .seeds = 1};
 	char name[32];
 
 	for (unsigned i = 0; i < 1000; i++) {

@@ -1,0 +1,270 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Pulls one image on a simulated fleet: all nodes at once, by the rule of cat-gate, and in waves, whose times come from the agent's own code.
+
+waves.py WAVE_TIMES [--quick] [--plot FILE]   prints the tables of deploy/IMAGES.md; fails where what it promises does not hold
+
+A pull of 7 s at full speed. Upstream is good for 19.5 of them at once and shares itself evenly among more; a node that has the image serves
+16 at once to others. Where a node fetches from is decided when it begins: from those that have the image, or upstream while nobody has it.
+"""
+
+import argparse
+import heapq
+import math
+import random
+import subprocess
+import sys
+from typing import Callable
+
+PULL = 7.0
+UPSTREAM = 19.5
+PEERS = 16.0
+RETRY = 10.0  # kubelet's first image back-off
+SLOW = 10  # a straggler takes so many times as long
+# cat-gate (internal/controller/pod_controller.go): a gated pod looks every 10 s, and goes when fewer are pulling than twice the nodes that have
+# it. Left out, to its advantage: it opens at most a hundred gates a second.
+GATE_PERIOD = 10.0
+GATE_DELAY = 13.5  # from the open gate to an image seen on its node, besides the pull: with it 77 nodes take the 105 s of Cybozu's article
+SAFE = {"seeds": 10, "growth": 3, "round_s": 10}  # seeds + 3 * sqrt(seeds) <= 19.5
+FAST = SAFE | {"growth": 10}  # less than half of the 16 * 10 / 7 that a node can serve in a round
+NODES = (77, 2500, 10000)
+F = int(UPSTREAM)
+
+
+class Source:
+    """Pulls that share a capacity evenly, none faster than full speed; a straggler's takes a tenth of a share, ten times as long."""
+
+    def __init__(self, capacity: float) -> None:
+        self.capacity, self.done, self.weight, self.most = capacity, 0.0, 0.0, 0
+        self.pulls: list = []
+
+    def rate(self) -> float:
+        return min(1.0, self.capacity / self.weight) if self.weight > 1e-9 else 1.0
+
+    def add(self, key: int, node: int, work: float, weight: float, fails: bool) -> None:
+        heapq.heappush(self.pulls, (self.done + work, key, node, weight, fails))
+        self.weight += weight
+        self.most = max(self.most, len(self.pulls))
+
+
+class Fleet:
+    """Nodes that want one image. begin(node) starts a pull; ended(node, fails) is told how it went."""
+
+    def __init__(self, nodes: int, pull: float = PULL, peers: float = PEERS, slow: float = 0, fail: float = 0) -> None:
+        self.nodes, self.pull, self.serves, self.fail = nodes, pull, peers, fail
+        self.random = random.Random(1)
+        self.slow = [self.random.random() < slow for _ in range(nodes)]
+        self.upstream, self.peers = Source(UPSTREAM), Source(0)
+        self.now, self.key = 0.0, 0
+        self.events: list = []
+        self.ready: list[float] = []
+        self.failures = [0] * nodes
+
+    def at(self, time: float, call: Callable, *args: int) -> None:
+        self.key += 1
+        heapq.heappush(self.events, (time, self.key, call, args))
+
+    def begin(self, node: int) -> None:
+        weight = 1 / SLOW if self.slow[node] else 1.0
+        fails = self.random.random() < self.fail
+        work = self.pull / weight * (self.random.random() if fails else 1)
+        self.key += 1
+        (self.peers if self.peers.capacity else self.upstream).add(self.key, node, work, weight, fails)
+
+    def run(self, ended: Callable[[int, bool], None]) -> "Fleet":
+        sources = (self.upstream, self.peers)
+        while self.events or self.upstream.pulls or self.peers.pulls:
+            time, source = self.events[0][0] if self.events else math.inf, None
+            for each in sources:
+                if each.pulls and self.now + (each.pulls[0][0] - each.done) / each.rate() < time:
+                    time, source = self.now + (each.pulls[0][0] - each.done) / each.rate(), each
+            for each in sources:
+                each.done += (time - self.now) * each.rate()
+            self.now = time
+            if not source:
+                _, _, call, args = heapq.heappop(self.events)
+                call(*args)
+                continue
+            _, _, node, weight, fails = heapq.heappop(source.pulls)
+            source.weight -= weight
+            if fails:
+                self.failures[node] += 1
+            else:
+                self.ready.append(time)
+                self.peers.capacity += self.serves
+            ended(node, fails)
+        assert len(self.ready) == self.nodes, "every node has it in the end"
+        return self
+
+    def share(self, part: float) -> float:
+        return self.ready[math.ceil(part * self.nodes) - 1]
+
+
+def at_once(nodes: int, **model: float) -> Fleet:
+    fleet = Fleet(nodes, **model)
+    for node in range(nodes):
+        fleet.at(0, fleet.begin, node)
+    return fleet.run(lambda node, fails: fails and fleet.at(fleet.now + RETRY, fleet.begin, node))
+
+
+def cat_gate(nodes: int, **model: float) -> Fleet:
+    fleet = Fleet(nodes, **model)
+    opened = seen = 0
+
+    def look(node: int) -> None:
+        nonlocal opened
+        if opened - seen < max(1, 2 * seen):
+            opened += 1
+            fleet.at(fleet.now + GATE_DELAY / 2, fleet.begin, node)
+        else:
+            fleet.at(fleet.now + GATE_PERIOD, look, node)
+
+    def running() -> None:
+        nonlocal seen
+        seen += 1
+
+    def ended(node: int, fails: bool) -> None:
+        if fails:
+            fleet.at(fleet.now + RETRY, fleet.begin, node)
+        else:
+            fleet.at(fleet.now + GATE_DELAY / 2, running)
+
+    for node in range(nodes):
+        fleet.at(fleet.random.uniform(0, GATE_PERIOD), look, node)
+    return fleet.run(ended)
+
+
+def waves(nodes: int, configured: int, image: str, *, seeds: int, growth: int, round_s: int, **model: float) -> Fleet:
+    command = [arguments.wave_times, configured, seeds, growth, round_s, image, nodes, 10]
+    out = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=True).stdout
+    due = [[float(word) for word in line.split()] for line in out.splitlines()]
+    fleet = Fleet(nodes, **model)
+
+    def ended(node: int, fails: bool) -> None:
+        if fails:
+            fleet.at(max(fleet.now, due[node][min(fleet.failures[node], 9)]), fleet.begin, node)
+
+    for node in range(nodes):
+        fleet.at(due[node][0], fleet.begin, node)
+    return fleet.run(ended)
+
+
+def over_images(configured: float = 1, **model: float) -> list[list[Fleet]]:
+    """By number of nodes: the same wave for several images, which each begin at other nodes; the fastest first."""
+    by_nodes = []
+    for n in NODES:
+        fleets = [waves(n, int(n * configured), f"registry.example/app:{i}", **model) for i in range(3 if arguments.quick else 11)]
+        by_nodes.append(sorted(fleets, key=lambda fleet: fleet.share(1)))
+    return by_nodes
+
+
+def calm() -> dict[str, list[list[Fleet]]]:
+    """What must hold where the configuration fits."""
+    fleets = {
+        "all at once": [[at_once(n)] for n in NODES],
+        "cat-gate's rule": [[cat_gate(n)] for n in NODES],
+        "waves, `growth: 3`": over_images(**SAFE),
+        "waves, `growth: 10`": over_images(**FAST),
+    }
+    _, gate, safe, fast = (of[2][len(of[2]) // 2].share(1) for of in fleets.values())
+    assert 95 <= fleets["cat-gate's rule"][0][0].share(1) <= 115, "the article measured 105 s on 77 nodes"
+    assert fast <= gate / 5 and safe <= gate * 2 / 5, (gate, safe, fast)
+    for name in list(fleets)[2:]:
+        assert most(fleets[name]) <= F, f"{name}: upstream is never asked for more than it is good for"
+    return fleets
+
+
+def wrong_counts() -> dict[str, list[list[Fleet]]]:
+    fleets = {}
+    for name, factor in (("half", 0.5), ("twice", 2)):
+        fleets[f"`growth: 3`, `nodes` is {name} the real number"] = over_images(factor, **SAFE)
+        fleets[f"`growth: 10`, `nodes` is {name} the real number"] = over_images(factor, **FAST)
+    for name, of in fleets.items():
+        assert of[2][-1].share(1) <= 100, f"{name}: still less than half of the time of cat-gate's rule"
+    return fleets
+
+
+def harder() -> dict[str, list[list[Fleet]]]:
+    fleets = {}
+    for case, model in (
+        ("5 % of the nodes take ten times as long", {"slow": 0.05}),
+        ("5 % of the attempts fail", {"fail": 0.05}),
+        ("a node serves 2 others at once, not 16", {"peers": 2}),
+        ("no peers: all from upstream", {"peers": 0}),
+        ("a pull takes 30 s, not 7", {"pull": 30}),
+    ):
+        fleets[f"{case}: cat-gate's rule"] = [[cat_gate(n, **model)] for n in NODES]
+        fleets[f"{case}: `growth: 3`"] = over_images(**SAFE, **model)
+        fleets[f"{case}: `growth: 10`"] = over_images(**FAST, **model)
+    fleets["a pull takes 30 s, not 7: all at once"] = [[at_once(n, pull=30)] for n in NODES]
+    fleets["a pull takes 30 s, `round: 45s`: `growth: 3`"] = over_images(**SAFE | {"round_s": 45, "pull": 30})
+    fleets["a pull takes 30 s, `round: 45s`: `growth: 10`"] = over_images(**FAST | {"round_s": 45, "pull": 30})
+    return fleets
+
+
+def most(by_nodes: list[list[Fleet]]) -> int:
+    return max(fleet.upstream.most for fleets in by_nodes for fleet in fleets)
+
+
+def cell(fleets: list[Fleet]) -> str:
+    median, worst = fleets[len(fleets) // 2].share(1), fleets[-1].share(1)
+    text = f"{median:,.0f}" if f"{median:.0f}" == f"{worst:.0f}" else f"{median:,.0f}, worst {worst:,.0f}"
+    most_have = fleets[len(fleets) // 2].share(0.95)
+    return text + (f" (95 %: {most_have:,.0f})" if most_have < 0.9 * median else "")
+
+
+def table(fleets: dict[str, list[list[Fleet]]]) -> None:
+    print("\n| seconds until the last node has it | 77 nodes | 2,500 | 10,000 | pulls from upstream at once, at most |")
+    print("|---|---|---|---|---|")
+    for name, of in fleets.items():
+        print(f"| {name} | {' | '.join(map(cell, of))} | {most(of):,} |")
+
+
+def plot(fleets: dict[str, list[list[Fleet]]], path: str) -> None:
+    """The share of 10,000 nodes that have the image, over the time in powers of ten."""
+    width, height, left, top = 640, 300, 50, 12
+    ends = (5.0, 5000.0)
+
+    def x(seconds: float) -> float:
+        return left + width * math.log(max(seconds, ends[0]) / ends[0]) / math.log(ends[1] / ends[0])
+
+    out = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {left + width + 20} {top + height + 46}" font-family="sans-serif" font-size="12">',
+        f"<title>Share of {NODES[2]:,} simulated nodes that have the image</title>",
+        f'<rect width="{left + width + 20}" height="{top + height + 46}" fill="#fff"/>',
+    ]
+    for seconds in (5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000):
+        out.append(f'<path d="M{x(seconds):.1f} {top}v{height}" stroke="#ddd"/>')
+        out.append(f'<text x="{x(seconds):.1f}" y="{top + height + 16}" text-anchor="middle">{seconds:,}</text>')
+    for part in (0, 25, 50, 75, 100):
+        y = top + height * (100 - part) / 100
+        out.append(f'<path d="M{left} {y}h{width}" stroke="#ddd"/><text x="{left - 6}" y="{y + 4}" text-anchor="end">{part} %</text>')
+    out.append(f'<text x="{left + width / 2}" y="{top + height + 36}" text-anchor="middle">seconds (logarithmic)</text>')
+    for i, ((name, of), colour) in enumerate(zip(fleets.items(), ("#777", "#c60", "#06c", "#093"))):
+        fleet = of[2][len(of[2]) // 2]
+        points = {f"{x(fleet.share(k / 200)):.1f} {top + height * (1 - k / 200):.1f}": None for k in range(1, 201)}
+        out.append(f'<polyline points="{" ".join(points)}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        at = top + 20 + 18 * i
+        out.append(f'<path d="M{left + 10} {at - 4}h24" stroke="{colour}" stroke-width="2"/><text x="{left + 40}" y="{at}">{name.replace("`", "")}</text>')
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("\n".join(out) + "\n</svg>\n")
+
+
+def main() -> int:
+    fleets = calm()
+    table(fleets)
+    table(wrong_counts())
+    if arguments.plot:
+        plot(fleets, arguments.plot)
+    if not arguments.quick:
+        table(harder())
+    return 0
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("wave_times")
+    parser.add_argument("--quick", action="store_true", help="only what is asserted")
+    parser.add_argument("--plot", metavar="FILE", help="an SVG of the calm case")
+    arguments = parser.parse_args()
+    sys.exit(main())

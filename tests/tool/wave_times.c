@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * wave_times NODES-CONFIGURED SEEDS GROWTH ROUND-SECONDS IMAGE NODES FAILURES: for each node a line
+ * with the seconds from the start at which it begins, after 0 to FAILURES - 1 failed attempts: what
+ * tests/sim/waves.py simulates a fleet with.
+ */
+#include "base/util.h"
+#include "tuners/images/wave.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static unsigned number(const char *text)
+{
+	uint64_t value;
+
+	if (parse_count(text, &value) == 0 && value <= 1000000)
+		return (unsigned)value;
+	fprintf(stderr, "not a number up to 1000000: %s\n", text);
+	exit(64);
+}
+
+int main(int argc, char **argv)
+{
+	struct wave wave = {0};
+	unsigned nodes, failures;
+
+	if (argc != 8)
+		return 64;
+	wave.nodes = number(argv[1]);
+	wave.seeds = number(argv[2]);
+	wave.growth = number(argv[3]);
+	wave.round_us = number(argv[4]) * USEC_PER_SEC;
+	nodes = number(argv[6]);
+	failures = number(argv[7]);
+	for (unsigned i = 0; i < nodes; i++) {
+		char name[32];
+
+		snprintf(name, sizeof(name), "node-%05u", i);
+		for (unsigned f = 0; f < failures; f++)
+			printf("%g%c", (double)wave_due_us(&wave, name, argv[5], f) / USEC_PER_SEC,
+				f + 1 < failures ? ' ' : '\n');
+	}
+	return 0;
+}
