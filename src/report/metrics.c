@@ -118,11 +118,22 @@ static void put_conditions(struct metric_sink *sink, const struct node *node)
 		{CONDITION_UNKNOWN, "unknown"},
 	};
 
+	static const double severities[] = {
+		[SEVERITY_ADVICE] = 1, [SEVERITY_WARNING] = 2, [SEVERITY_CRITICAL] = 3};
+
 	metric_family(sink, "headroom_condition");
 	for (size_t i = 0; i < node->n_conditions; i++)
 		for (size_t k = 0; k < ARRAY_SIZE(statuses); k++)
 			metric_sample(sink, node->conditions[i].now.status == statuses[k].status,
 				node->conditions[i].now.type->name, statuses[k].label, NULL);
+	metric_family(sink, "headroom_condition_severity");
+	for (size_t i = 0; i < node->n_conditions; i++) {
+		const struct condition_reading *now = &node->conditions[i].now;
+
+		metric_sample(sink,
+			now->status == CONDITION_TRUE ? severities[condition_severity(now)] : 0,
+			now->type->name, NULL);
+	}
 }
 
 static void put_tuners(struct metric_sink *sink, const struct node *node)

@@ -62,18 +62,6 @@ def check_alert(alert, documented):
     fault_unless(alert["labels"]["severity"] in ("critical", "warning", "info"), f"{where}: its severity")
 
 
-def check_severities(conditions, alerts):
-    """The lists in the expressions are those of the tables."""
-    of = {s: sorted(name for name, row in conditions.items() if row[0] == s) for s in ("critical", "advice")}
-    for name, wanted in (
-        ("HeadroomConditionCritical", of["critical"]),
-        ("HeadroomConditionWarning", sorted(of["critical"] + of["advice"])),
-        ("HeadroomConditionWidespread", of["advice"]),
-    ):
-        listed = re.search(r'condition!?[=~]+"([^"]+)"', alerts[name]["expr"])[1].split("|")
-        fault_unless(sorted(listed) == wanted, f"{name}: it lists {sorted(listed)}, the tables {wanted}")
-
-
 def check_names(expressions, known, conditions):
     """Every metric and condition of ours that is asked for exists."""
     for where, expression in expressions:
@@ -128,7 +116,6 @@ expressions += dashboard_expressions()
 check_sections(conditions, documented, alerts)
 for alert in alerts.values():
     check_alert(alert, documented)
-check_severities(conditions, alerts)
 check_names(expressions, known, conditions)
 check_prometheusrule(rules)
 check_promtool()

@@ -68,6 +68,7 @@ def test_serial_pulls_are_reported(kubelet: Kubelet, agent: Callable[..., Any], 
     assert document["advice"]
     problems = [c for c in running.status()["conditions"] if c["status"] == "True" and c["severity"] != "advice"]
     assert run("status").returncode == (2 if problems else 0), "advice alone is no problem"
+    assert running.metrics()['headroom_condition_severity{condition="KubeletSerialPulls"}'] == 1
 
     # A change is seen at the next tick, and what cannot be read makes the tuner degraded, with its place.
     kubelet.config.write_text("serializeImagePulls: maybe\n")

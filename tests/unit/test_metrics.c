@@ -35,6 +35,8 @@ NODE_TEST(every_part_of_the_node_is_a_metric)
 		"\nheadroom_condition{condition=\"FakePressure\",status=\"false\"} 0\n",
 		"\nheadroom_condition{condition=\"FakeOverflow\",status=\"false\"} 1\n",
 		"\nheadroom_condition{condition=\"FakeOverflow\",status=\"unknown\"} 0\n",
+		"\nheadroom_condition_severity{condition=\"FakePressure\"} 2\n",
+		"\nheadroom_condition_severity{condition=\"FakeOverflow\"} 0\n",
 		"\nheadroom_tuner_active{tuner=\"neighbor\"} 1\n",
 		"\nheadroom_tuner_active{tuner=\"thp\"} 0\n",
 		"\nheadroom_tuner_mode{tuner=\"neighbor\",mode=\"enforce\"} 0\n",
@@ -62,6 +64,16 @@ NODE_TEST(every_part_of_the_node_is_a_metric)
 		expect(text, lines[i], true);
 	expect(text, "# EOF", false);
 	expect(text, "headroom_fake_unlisted", false);
+}
+
+NODE_TEST(a_warning_that_is_only_advice_now_has_its_severity)
+{
+	_cleanup_free_ char *text = NULL;
+
+	fake->conditions[FAKE_PRESSURE].now.advice = true;
+	text = written_by(put_text, &fake->node);
+	expect(text, "\nheadroom_condition_severity{condition=\"FakePressure\"} 1\n", true);
+	expect(text, "\nheadroom_condition{condition=\"FakePressure\",status=\"true\"} 1\n", true);
 }
 
 NODE_TEST(workloads_beyond_the_top_are_summed)
