@@ -62,6 +62,8 @@ struct decide_input {
 	const struct setting *settings; /* of all tuners, as they were after the last poll */
 	size_t n_settings;
 	uint64_t now_us; /* CLOCK_MONOTONIC */
+	enum mode mode;  /* of this tuner: with any but enforce nothing is done */
+	bool force;      /* `headroom apply`: what failed is to be tried again */
 };
 
 struct metric_sink;
@@ -113,6 +115,15 @@ struct tuner_ops {
 	void *(*sample_request)(void *self, bool now);
 	void (*sample)(void *request, const struct wait *wait);
 	void (*sample_take)(void *self, void *request);
+
+	/*
+	 * What may take minutes, in the same three steps on workers of its own, while the tuner
+	 * enforces. Right after decide(): a request that begins now, as often as there is one, else
+	 * NULL. All or none are NULL.
+	 */
+	void *(*transfer_request)(void *self, void *memory);
+	void (*transfer)(void *request, const struct wait *wait);
+	void (*transfer_take)(void *self, void *request);
 
 	/*
 	 * What decide() keeps from call to call: that many bytes, zeroed by the core when the tuner

@@ -193,6 +193,8 @@ static void stop(struct agent *agent)
 	agent_stop_serving(agent);
 	/* Cancels what is under way: the next agent finishes or undoes it. */
 	worker_free(agent->worker);
+	for (size_t i = 0; i < ARRAY_SIZE(agent->transfers); i++)
+		worker_free(agent->transfers[i].worker);
 	sd_event_source_disable_unref(agent->tick);
 	for (size_t i = 0; i < agent->core.node.n_tuners; i++)
 		sd_event_source_disable_unref(agent->core.node.tuners[i].watch);

@@ -217,6 +217,10 @@ int core_open(struct core *core, const struct core_options *options, struct conf
 	if (!host_init(&core->host, options->host_root))
 		return -ENAMETOOLONG;
 	core->host.names = names_open();
+	if (core_state_directory(&core->host, core->state) < 0)
+		core->state[0] = '\0';
+	core->host.state = core->state;
+	core->host.node_name = core->node.name;
 	name_node(core);
 	make_tuners(core);
 	open_tuners(core);

@@ -32,6 +32,7 @@ struct core_options {
 struct core {
 	struct core_options options;
 	struct host host;
+	char state[PATH_MAX]; /* core_state_directory(), or "" */
 	struct config_source source;
 	struct config *config;
 	struct node node;

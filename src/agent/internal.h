@@ -13,6 +13,9 @@
 
 #define REQUESTS_MAX 8
 
+/* At once, of all tuners. */
+#define TRANSFERS_MAX 18
+
 /* One poll a second, and the loop's only timer: a drift is seen within that. */
 #define TICK_US USEC_PER_SEC
 
@@ -45,8 +48,14 @@ struct agent {
 	enum priority priority;
 
 	struct worker *worker; /* samples and file jobs */
-	struct file_job *job;  /* under way; NULL for none */
-	uint64_t resume_us;    /* when to look again after restarts whose end is not known */
+	struct transfer_slot {
+		struct worker *worker; /* there while requests come */
+		const struct tuner_ops *ops;
+		const void *requester; /* the self that made the request */
+		void *request;         /* NULL: idle */
+	} transfers[TRANSFERS_MAX];
+	struct file_job *job; /* under way; NULL for none */
+	uint64_t resume_us;   /* when to look again after restarts whose end is not known */
 	struct request requests[REQUESTS_MAX];
 	size_t n_requests;
 	bool answering;   /* requests[0] is being worked on */
@@ -79,6 +88,7 @@ int agent_loop(struct agent *agent);
 /* work.c: what clients ask for, and what the worker does. */
 void agent_work(struct agent *agent);
 void agent_sample(struct agent *agent);
+void agent_transfer(struct agent *agent);
 void agent_request(struct agent *agent, bool restore, const char *only, struct http_reply *reply);
 
 /* reload.c. The first load: 0 with *config, or -errno after a line on stderr for each fault. */

@@ -35,6 +35,7 @@ void agent_poll(struct agent *agent)
 	agent->ready = true;
 	agent_work(agent);
 	agent_sample(agent);
+	agent_transfer(agent);
 	report_line(&core->node, line);
 	if (streq(line, agent->status))
 		return;

@@ -155,6 +155,7 @@ static void poll_tuner(struct core *core, size_t i, uint64_t now)
 		.settings = node->settings,
 		.n_settings = node->n_settings,
 		.now_us = now,
+		.force = tuner->force,
 	};
 	struct proposal *proposal = &core->proposals[i];
 	struct reconcile_input wanted = {
@@ -173,7 +174,7 @@ static void poll_tuner(struct core *core, size_t i, uint64_t now)
 		input.n_values = core->values->n;
 	}
 	settle_mode(core, tuner);
-	wanted.mode = tuner->mode;
+	wanted.mode = input.mode = tuner->mode;
 	proposal_reset(proposal);
 	if (tuner->mode != MODE_OFF) {
 		if (tuner->ops->sense)

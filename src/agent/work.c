@@ -50,6 +50,65 @@ void agent_sample(struct agent *agent)
 	}
 }
 
+static void run_transfer(void *job, const struct wait *wait)
+{
+	const struct transfer_slot *slot = job;
+
+	slot->ops->transfer(slot->request, wait);
+}
+
+static void take_transfer(void *job, void *userdata)
+{
+	struct transfer_slot *slot = job;
+	struct agent *agent = userdata;
+	void *self = NULL;
+
+	/* A reload may have closed the tuner meanwhile. */
+	for (size_t i = 0; i < agent->core.node.n_tuners; i++)
+		if (agent->core.node.tuners[i].self == slot->requester)
+			self = agent->core.node.tuners[i].self;
+	slot->ops->transfer_take(self, steal(slot->request));
+	agent->core.node.revision++;
+	/* What waits for it begins without waiting for the tick. */
+	if (agent->tick)
+		(void)sd_event_source_set_time(agent->tick, now_us());
+}
+
+static bool begin_transfer(
+	struct agent *agent, const struct tuner_status *tuner, struct transfer_slot *slot)
+{
+	slot->request = tuner->ops->transfer_request(tuner->self, tuner->memory);
+	slot->requester = tuner->self;
+	slot->ops = tuner->ops;
+	if (!slot->request)
+		return false;
+	if ((slot->worker || worker_new(agent->event, &slot->worker) == 0) &&
+		worker_submit(slot->worker, run_transfer, take_transfer, slot, agent) == 0)
+		return true;
+	slot->ops->transfer_take(tuner->self, steal(slot->request));
+	return false;
+}
+
+void agent_transfer(struct agent *agent)
+{
+	struct transfer_slot *slot = agent->transfers, *end = slot + ARRAY_SIZE(agent->transfers);
+
+	for (size_t i = 0; i < agent->core.node.n_tuners; i++) {
+		const struct tuner_status *tuner = &agent->core.node.tuners[i];
+
+		if (!tuner->ops->transfer_request || !tuner->self || tuner->mode != MODE_ENFORCE ||
+			agent->core.lock < 0)
+			continue;
+		for (; slot < end; slot++)
+			if (!slot->request && !begin_transfer(agent, tuner, slot))
+				break;
+	}
+	/* A thread that has nothing to do ends. */
+	for (slot = agent->transfers; slot < end; slot++)
+		if (!slot->request && slot->worker)
+			worker_free(steal(slot->worker));
+}
+
 /* error: of recording what was restored, or 0. */
 static void answer(struct agent *agent, int error)
 {

@@ -5,6 +5,7 @@
 #include "base/util.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <time.h>
 
@@ -28,6 +29,29 @@ void time_text(uint64_t realtime_us, char out[static TIME_TEXT_MAX])
 	if (!gmtime_r(&seconds, &tm) ||
 		strftime(out, TIME_TEXT_MAX, "%Y-%m-%dT%H:%M:%SZ", &tm) == 0)
 		copy_text(out, TIME_TEXT_MAX, "1970-01-01T00:00:00Z");
+}
+
+int time_parse(const char *text, uint64_t *realtime_us)
+{
+	struct tm tm = {0};
+	char sign = '\0', rest = '\0';
+	int hours = 0, minutes = 0;
+	const char *zone = strptime(text, "%Y-%m-%dT%H:%M:%S", &tm);
+	time_t seconds;
+
+	if (!zone || strlen(text) < strlen("2024-05-01T12:00:00Z") || text[4] != '-')
+		return -EINVAL;
+	if (*zone == '.')
+		zone += 1 + strspn(zone + 1, "0123456789");
+	if (!streq(zone, "Z") &&
+		(sscanf(zone, "%c%2d:%2d%c", &sign, &hours, &minutes, &rest) != 3 ||
+			!strchr("+-", sign) || hours < 0 || minutes < 0))
+		return -EINVAL;
+	seconds = timegm(&tm) - (sign == '-' ? -1 : 1) * (hours * 3600 + minutes * 60);
+	if (seconds <= 0)
+		return -EINVAL;
+	*realtime_us = (uint64_t)seconds * USEC_PER_SEC;
+	return 0;
 }
 
 void duration_text(double seconds, char out[static TIME_TEXT_MAX])

@@ -13,6 +13,12 @@
 /* RFC 3339 in UTC, whole seconds: "2024-05-01T12:00:00Z". */
 void time_text(uint64_t realtime_us, char out[static TIME_TEXT_MAX]);
 
+/*
+ * The same with a time zone and fractions of a second, as RFC 3339 has it:
+ * "2024-05-01T14:00:00.5+02:00". 0, or -EINVAL. *realtime_us is written only on success.
+ */
+int time_parse(const char *text, uint64_t *realtime_us);
+
 /* Two units at most: "45 s", "12 min", "3 h 20 min", "4 d 2 h". */
 void duration_text(double seconds, char out[static TIME_TEXT_MAX]);
 

@@ -87,6 +87,11 @@ const struct cli_command cli_commands[] = {
 		"queried most, from a sample and only for those who may open the agent's socket. "
 		"Live on a terminal, where s sorts by another column and q quits, else once.",
 		"headroom top dns"},
+	{"images", cli_images, OPTION_JSON, NULL, "images that are loaded ahead of time",
+		"The images that are to be there before a pod needs them (images.archives and "
+		"images.pull): state, size, how far each has come, how long it took, where it is "
+		"from, and whether it is pinned. With --json it is the list of /v1/status.",
+		"headroom images"},
 	{"explain", cli_explain, 0, "[NAME...]",
 		"a limit, setting, condition, reason, metric or key",
 		"What a limit, setting, condition, reason, metric, profile, configuration key or "

@@ -70,6 +70,7 @@ int cli_main(int argc, char **argv);
 int cli_apply(const struct cli *cli);
 int cli_check_config(const struct cli *cli);
 int cli_explain(const struct cli *cli);
+int cli_images(const struct cli *cli);
 int cli_plan(const struct cli *cli);
 int cli_restore(const struct cli *cli);
 int cli_status(const struct cli *cli);

@@ -54,6 +54,10 @@ enum color color_of(const char *word);
 /* The status document's screens, in status.c and top.c. alone: no agent answered. */
 void print_status(const struct screen *screen, const cJSON *status, bool alone);
 void print_dns(const struct screen *screen, cJSON *status, unsigned turn);
+void print_image(const struct screen *screen, const cJSON *image);
+void print_heading(const struct screen *screen, const char *text);
+/* "12.3 GB" of bytes, the plain number of anything else. */
+void amount_text(double value, const char *unit, char *text, size_t size);
 void print_limit(const struct screen *screen, const cJSON *limit);
 
 #endif

@@ -17,15 +17,14 @@
 
 #define WATCH_SECONDS 2
 
-static void print_heading(const struct screen *screen, const char *text)
+void print_heading(const struct screen *screen, const char *text)
 {
 	fputc('\n', screen->out);
 	draw(screen, COLOR_BOLD, "%s", text);
 	fputc('\n', screen->out);
 }
 
-/* "12.3 GB" of bytes, the plain number of anything else. */
-static void amount_text(double value, const char *unit, char *text, size_t size)
+void amount_text(double value, const char *unit, char *text, size_t size)
 {
 	if (streq(unit, "bytes") && value >= 1e6)
 		snprintf(text, size, value >= 1e9 ? "%.1f GB" : "%.1f MB",
@@ -140,6 +139,22 @@ static void print_pulls(const struct screen *screen, const cJSON *runtimes)
 		}
 }
 
+/* Those that are on their way; `headroom images` has all. */
+static void print_images(const struct screen *screen, const cJSON *images)
+{
+	const cJSON *image;
+	bool begun = false;
+
+	cJSON_ArrayForEach (image, images) {
+		if (!streq(json_text_at(image, "state"), "active"))
+			continue;
+		if (!begun)
+			print_heading(screen, "Images");
+		begun = true;
+		print_image(screen, image);
+	}
+}
+
 /* What a condition lacks to be about, by its reason: said once, and no matter. */
 static const char *absence(const char *reason)
 {
@@ -229,6 +244,7 @@ void print_status(const struct screen *screen, const cJSON *status, bool alone)
 	cJSON_ArrayForEach (item, settings)
 		print_setting(screen, item, width);
 	print_pulls(screen, json_at(status, "runtime/found"));
+	print_images(screen, json_at(status, "images"));
 }
 
 static int show(const struct cli *cli)

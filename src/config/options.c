@@ -108,11 +108,6 @@ const struct config_option core_options[] = {
 			    "it as drifted. In each case the change is counted and shown.",
 	},
 	{
-		.name = "images",
-		.type = OPTION_RESERVED,
-		.sentence = "Reserved for loading images ahead of time; not used by this version.",
-	},
-	{
 		.name = "storage",
 		.type = OPTION_RESERVED,
 		.sentence = "Reserved for watching storage latency; not used by this version.",

@@ -22,6 +22,7 @@ bool host_init(struct host *host, const char *root)
 	memcpy(host->root, root, len);
 	host->root[len] = '\0';
 	host->names = NULL;
+	host->state = host->node_name = "";
 	return true;
 }
 

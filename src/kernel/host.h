@@ -14,9 +14,11 @@
 struct names;
 
 struct host {
-	char root[256]; /* "" for /: what HEADROOM_HOST_ROOT or --host-root names, without a last
-			   slash */
-	struct names *names; /* what runtimes tell of ids; NULL: nothing is known */
+	char root[256];    /* "" for /: what HEADROOM_HOST_ROOT or --host-root names, without a last
+			      slash */
+	const char *state; /* the state directory, as this process sees it; "" for none */
+	const char *node_name; /* as reports have it */
+	struct names *names;   /* what runtimes tell of ids; NULL: nothing is known */
 };
 
 /* A file of the host that is read again and again through one descriptor. */

@@ -12,6 +12,7 @@
 	X(thp)      \
 	X(dns)      \
 	X(runtime)  \
+	X(images)   \
 	X(sysctl)   \
 	X(kubelet)  \
 	X(limits)

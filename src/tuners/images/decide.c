@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tuners/images/images.h"
+
+#include "base/util.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <zlib.h>
+
+#define BACKOFF_FIRST_US (10 * USEC_PER_SEC)
+#define BACKOFF_MAX_US   (600 * USEC_PER_SEC)
+
+/* imageGCHighThresholdPercent, unless the kubelet's configuration says otherwise. */
+#define STORE_PERCENT 85
+
+struct decision {
+	const struct images_tuner *tuner;
+	const struct decide_input *input;
+	struct images_memory *memory;
+	const char *obstacle; /* why nothing begins, whatever is wanted; or NULL */
+	uint64_t realtime_us;
+	uint64_t budget;   /* bytes that the store may still grow by */
+	uint64_t reserved; /* of these, for what is under way */
+	bool archive_busy; /* one is being loaded, or begins now */
+	unsigned busy;     /* pulls and archives under way, or that begin now */
+};
+
+const char *const image_state_names[] = {
+	[IMAGE_PENDING] = "pending",
+	[IMAGE_ACTIVE] = "active",
+	[IMAGE_READY] = "ready",
+	[IMAGE_FAILED] = "failed",
+};
+
+static uint64_t budget_of(const struct images_tuner *tuner)
+{
+	const struct images_sample *sample = &tuner->sample;
+	const struct kubelet_value *high = &sample->kubelet.values.field[KUBELET_IMAGE_GC_HIGH];
+	uint64_t percent = STORE_PERCENT, most;
+
+	if (sample->store_size == 0)
+		return UINT64_MAX;
+	if (sample->kubelet.presence != KUBELET_ABSENT && !sample->kubelet.why[0])
+		(void)parse_count(high->text, &percent);
+	most = sample->store_size / 100 * MIN(percent, (uint64_t)100);
+	return most > sample->store_used ? most - sample->store_used : 0;
+}
+
+static bool is_active(const struct images_tuner *tuner, enum transfer_kind kind, const char *path,
+	const char *name)
+{
+	for (size_t i = 0; i < tuner->n_active; i++)
+		if (tuner->active[i]->kind == kind && streq(tuner->active[i]->archive.path, path) &&
+			streq(tuner->active[i]->name, name))
+			return true;
+	return false;
+}
+
+static bool has_row(const struct images_memory *memory, const char *name)
+{
+	for (size_t i = 0; i < memory->n; i++)
+		if (streq(memory->rows[i].preload.name, name))
+			return true;
+	return false;
+}
+
+static struct image_row *add_row(struct decision *decision, const struct preload *known,
+	const char *source, const char *name)
+{
+	struct images_memory *memory = decision->memory;
+	const struct runtime_image *image = images_find(&decision->tuner->sample, name);
+	struct image_row *row =
+		add_element(&memory->rows, &memory->n, &memory->allocated, sizeof(*row));
+
+	*row = (struct image_row){.pinned = -1, .state = IMAGE_PENDING};
+	if (known)
+		row->preload = *known;
+	copy_text(row->preload.source, sizeof(row->preload.source), source);
+	copy_text(row->preload.name, sizeof(row->preload.name), name);
+	if (image && decision->tuner->sample.runtime.kind == RUNTIME_CONTAINERD)
+		row->pinned = image->pinned;
+	return row;
+}
+
+static void become(struct image_row *row, enum image_state state, const char *reason)
+{
+	row->state = state;
+	row->reason = reason;
+}
+
+/* Longer with each failure, and by up to a half more, so that nodes do not retry together. */
+static uint64_t retry_us(const struct decision *decision, const struct preload *preload)
+{
+	const char *node = decision->tuner->host->node_name;
+	unsigned doublings = MIN(MAX(preload->failures, 1U) - 1, 6U);
+	uint64_t backoff_us = MIN(BACKOFF_FIRST_US << doublings, BACKOFF_MAX_US);
+	uLong hash = crc32(preload->failures, (const Bytef *)node, (uInt)strlen(node));
+
+	hash = crc32(hash, (const Bytef *)preload->name, (uInt)strlen(preload->name));
+	return preload->done_us + backoff_us + backoff_us / 2 * (hash & 1023) / 1024;
+}
+
+/* `headroom apply` came since it failed. */
+static bool is_forced(const struct decision *decision, const struct preload *preload)
+{
+	return preload->reason && decision->memory->forced_us > preload->done_us;
+}
+
+/* What failed is shown so until it succeeds. True when it is time for the next attempt. */
+static bool judge_failure(struct decision *decision, struct image_row *row)
+{
+	const struct preload *preload = &row->preload;
+
+	become(row, IMAGE_FAILED, preload->reason);
+	copy_text(row->why, sizeof(row->why), preload->why);
+	if (is_forced(decision, preload))
+		return true;
+	row->retry_us = retry_us(decision, preload);
+	return decision->input->now_us >= row->retry_us;
+}
+
+/* Whether it is there; one that came after the sample began is. */
+static bool is_ready(const struct decision *decision, const struct preload *preload)
+{
+	const struct images_sample *sample = &decision->tuner->sample;
+	const struct runtime_image *image = images_find(sample, preload->name);
+
+	if (!preload->reason && preload->done_us > sample->now_us)
+		return true;
+	return image && (!preload->source[0] || streq(image->id, preload->id));
+}
+
+/* Whether there is room; where there will be none, the row says how much there is. */
+static bool fits(const struct decision *decision, struct image_row *row)
+{
+	uint64_t need = transfer_need(&decision->tuner->sample.runtime, row->preload.size);
+
+	if (need <= decision->budget && decision->budget > 0)
+		return need <= decision->budget - MIN(decision->budget, decision->reserved);
+	become(row, IMAGE_FAILED, "does-not-fit");
+	images_describe_room(row->why, need, decision->budget);
+	return false;
+}
+
+static struct beginning *begin(struct decision *decision, enum transfer_kind kind, uint64_t size)
+{
+	struct images_memory *memory = decision->memory;
+	struct beginning *beginning = &memory->begin[memory->n_begin++];
+
+	*beginning = (struct beginning){.kind = kind,
+		.size = size,
+		.budget = decision->budget - MIN(decision->budget, decision->reserved)};
+	decision->reserved += transfer_need(&decision->tuner->sample.runtime, size);
+	decision->busy += kind == TRANSFER_ARCHIVE || kind == TRANSFER_PULL;
+	decision->archive_busy |= kind == TRANSFER_ARCHIVE || kind == TRANSFER_CLEAN;
+	return beginning;
+}
+
+/* ---- archives ---- */
+
+/* True when the archive is to be loaded for this image. */
+static bool judge_image(struct decision *decision, struct image_row *row, bool active)
+{
+	bool wanted = true;
+
+	if (is_ready(decision, &row->preload)) {
+		become(row, IMAGE_READY, "present");
+		return false;
+	}
+	become(row, active ? IMAGE_ACTIVE : IMAGE_PENDING, active ? "loading" : "queued");
+	if (active || decision->obstacle)
+		return false;
+	if (row->preload.reason && !streq(row->preload.reason, "does-not-fit"))
+		wanted = judge_failure(decision, row);
+	return wanted && fits(decision, row);
+}
+
+/* What is known of it, image by image; else the archive itself. Returns bytes to be loaded. */
+static bool judge_archive(
+	struct decision *decision, const struct archive_file *file, bool active, uint64_t *size)
+{
+	const struct preload_list *record = &decision->tuner->record;
+	const struct preload *whole = preload_find(record, file->path, "");
+	struct image_row *row;
+	bool wanted = false;
+
+	if (whole && memcmp(&whole->key, &file->key, sizeof(file->key)) != 0)
+		whole = NULL;
+	if (whole && !whole->reason) {
+		for (size_t i = 0; i < record->n; i++) {
+			const struct preload *preload = &record->entries[i];
+
+			if (!streq(preload->source, file->path) || !preload->name[0] ||
+				has_row(decision->memory, preload->name))
+				continue;
+			row = add_row(decision, preload, file->path, preload->name);
+			if (!judge_image(decision, row, active))
+				continue;
+			wanted = true;
+			*size += preload->size;
+		}
+		return wanted;
+	}
+	row = add_row(decision, whole, file->path, file->path);
+	row->preload.size = *size = file->key.size;
+	become(row, active ? IMAGE_ACTIVE : IMAGE_PENDING, active ? "loading" : "queued");
+	if (active || !whole)
+		return !active;
+	return judge_failure(decision, row);
+}
+
+/* The rows of an archive that wait, from one on, wait for this. */
+static void set_reason(struct images_memory *memory, size_t from, const char *reason)
+{
+	for (size_t i = from; i < memory->n; i++)
+		if (memory->rows[i].state == IMAGE_PENDING)
+			memory->rows[i].reason = reason;
+}
+
+static void decide_archive(struct decision *decision, const struct archive_file *file)
+{
+	struct images_memory *memory = decision->memory;
+	bool active = is_active(decision->tuner, TRANSFER_ARCHIVE, file->path, "");
+	size_t first = memory->n;
+	struct image_row *row;
+	uint64_t size = 0;
+
+	if (file->error < 0) {
+		row = add_row(decision, NULL, file->path, file->path);
+		become(row, IMAGE_FAILED, "archive-unreadable");
+		snprintf(row->why, sizeof(row->why),
+			"%s: put it there, or take it out of images.archives",
+			strerror(-file->error));
+		return;
+	}
+	if (!judge_archive(decision, file, active, &size)) {
+		if (decision->obstacle)
+			set_reason(memory, first, decision->obstacle);
+		return;
+	}
+	if (decision->obstacle || file->settling) {
+		set_reason(memory, first, decision->obstacle ? decision->obstacle : "settling");
+		return;
+	}
+	if (!decision->archive_busy)
+		begin(decision, TRANSFER_ARCHIVE, size)->archive = *file;
+}
+
+/* What is under way; and names of a load that was cut off, unless its own end just did. */
+static void decide_leftovers(struct decision *decision)
+{
+	const struct images_tuner *tuner = decision->tuner;
+
+	for (size_t i = 0; i < tuner->n_active; i++) {
+		enum transfer_kind kind = tuner->active[i]->kind;
+
+		decision->archive_busy |= kind == TRANSFER_ARCHIVE || kind == TRANSFER_CLEAN;
+		decision->busy += kind == TRANSFER_ARCHIVE || kind == TRANSFER_PULL;
+		decision->reserved += transfer_need(&tuner->sample.runtime, tuner->active[i]->size);
+	}
+	if (decision->archive_busy || decision->obstacle || !tuner->sample.leftovers ||
+		tuner->archive_end_us > tuner->sample.now_us)
+		return;
+	(void)begin(decision, TRANSFER_CLEAN, 0);
+}
+
+/* ---- pulls ---- */
+
+static uint64_t wave_us(const struct decision *decision, const struct preload *preload)
+{
+	struct wave wave = decision->tuner->config.wave;
+	uint64_t first_us = preload->first_seen_us;
+
+	if (wave.start_us == 0)
+		wave.start_us = first_us > 0 ? first_us : decision->realtime_us;
+	return wave_due_us(
+		&wave, decision->tuner->host->node_name, preload->name, preload->failures);
+}
+
+static void decide_pull(struct decision *decision, const char *name)
+{
+	const struct preload *known = preload_find(&decision->tuner->record, "", name);
+	uint64_t now_us = decision->input->now_us, due_us;
+	struct image_row *row;
+
+	if (has_row(decision->memory, name)) /* an archive has it */
+		return;
+	row = add_row(decision, known, "", name);
+	become(row, IMAGE_PENDING, "queued");
+	due_us = wave_us(decision, &row->preload);
+	if (is_ready(decision, &row->preload)) {
+		become(row, IMAGE_READY, "present");
+	} else if (is_active(decision->tuner, TRANSFER_PULL, "", name)) {
+		become(row, IMAGE_ACTIVE, "pulling");
+	} else if (decision->obstacle) {
+		row->reason = decision->obstacle;
+	} else if (row->preload.reason && !judge_failure(decision, row)) {
+		return;
+	} else if (due_us > decision->realtime_us && !is_forced(decision, &row->preload)) {
+		row->retry_us = now_us + due_us - decision->realtime_us;
+		if (row->state == IMAGE_PENDING)
+			row->reason = "wave-waits";
+	} else if (decision->archive_busy) {
+		if (row->state == IMAGE_PENDING)
+			row->reason = "archives-first";
+	} else if (fits(decision, row) && decision->busy < decision->tuner->config.parallel) {
+		struct beginning *beginning = begin(decision, TRANSFER_PULL, row->preload.size);
+
+		copy_text(beginning->name, sizeof(beginning->name), name);
+	}
+}
+
+/* ---- conditions ---- */
+
+static void decide_conditions(const struct decision *decision, struct proposal *proposal)
+{
+	const struct images_sample *sample = &decision->tuner->sample;
+	const struct images_memory *memory = decision->memory;
+	struct condition_reading *condition = proposal_condition(
+		proposal, &images_conditions[IMAGE_PRELOAD_FAILED], "none-wanted");
+	const char *sandbox = sample->sandbox;
+
+	for (size_t i = 0; i < memory->n; i++) {
+		const struct image_row *row = &memory->rows[i];
+
+		if (row->state == IMAGE_FAILED)
+			condition_raise(
+				condition, row->reason, "%s: %s", row->preload.name, row->why);
+		else if (condition->status == CONDITION_FALSE && row->state != IMAGE_READY)
+			condition->reason = "under-way";
+		else if (streq(condition->reason, "none-wanted"))
+			condition->reason = "all-present";
+	}
+	condition = proposal_condition(
+		proposal, &images_conditions[SANDBOX_IMAGE_MISSING], "sandbox-present");
+	if (sample->kubelet.presence != KUBELET_RUNNING) {
+		condition->status = CONDITION_UNKNOWN;
+		condition->reason = "no-kubelet";
+	} else if (!sample->answers || !sandbox[0]) {
+		condition->status = CONDITION_UNKNOWN;
+		condition->reason = "sandbox-unknown";
+	} else if (!images_find(sample, sandbox)) {
+		condition_raise(condition, "sandbox-missing",
+			"%s is not there, and no pod can start without it: pull it, or preload it "
+			"from an archive (images.archives)",
+			sandbox);
+	}
+}
+
+static const char *find_obstacle(const struct decision *decision)
+{
+	const struct images_sample *sample = &decision->tuner->sample;
+	const char *reason = NULL;
+
+	if (decision->input->mode == MODE_RELEASED)
+		reason = "restored";
+	else if (decision->input->mode != MODE_ENFORCE)
+		reason = "observe-mode";
+	else if (sample->now_us == 0)
+		reason = "not-asked-yet";
+	else if (!sample->runtime.socket[0])
+		reason = "no-runtime";
+	else if (!sample->answers)
+		reason = "runtime-silent";
+	return reason;
+}
+
+void images_decide(
+	const void *self, const struct decide_input *input, void *data, struct proposal *proposal)
+{
+	const struct images_tuner *tuner = self;
+	const struct images_sample *sample = &tuner->sample;
+	struct images_memory *memory = data;
+	struct decision decision = {.tuner = tuner, .input = input, .memory = memory};
+
+	memory->n = memory->n_begin = 0;
+	if (input->force)
+		memory->forced_us = input->now_us;
+	decision.obstacle = find_obstacle(&decision);
+	decision.realtime_us = sample->realtime_us + input->now_us - sample->now_us;
+	decision.budget = budget_of(tuner);
+	decide_leftovers(&decision);
+	for (size_t i = 0; i < sample->n_archives; i++)
+		decide_archive(&decision, &sample->archives[i]);
+	for (size_t i = 0; i < tuner->config.pulls.n; i++)
+		decide_pull(&decision, tuner->config.pulls.items[i]);
+	if (tuner->dirty && !is_active(tuner, TRANSFER_RECORD, "", ""))
+		(void)begin(&decision, TRANSFER_RECORD, 0);
+	decide_conditions(&decision, proposal);
+	images_decide_pins(tuner, input, proposal);
+}

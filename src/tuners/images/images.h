@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TUNERS_IMAGES_IMAGES_H
+#define TUNERS_IMAGES_IMAGES_H
+
+/*
+ * Images that are there before the pod: from archives and registries. The loop decides what is to
+ * be transferred; a transfer is a job with copies of all it needs, on a worker of its own.
+ */
+
+#include "kernel/host.h"
+#include "runtime/images.h"
+#include "runtime/kubelet.h"
+#include "tuners/images/wave.h"
+
+#include <headroom/tuner.h>
+
+#define IMAGES_PARALLEL_MAX 16
+#define IMAGES_LIST_MAX     256 /* configured archives or pulls */
+#define IMAGES_TEXT_MAX     256 /* of a name or a path: IMAGE_NAME_MAX, SETTING_PATH_MAX */
+
+/* ---- configuration ---- */
+
+struct text_list {
+	char (*items)[IMAGES_TEXT_MAX];
+	size_t n, allocated;
+};
+
+struct images_config {
+	struct text_list archives; /* patterns of glob(7), files and directories */
+	struct text_list pulls;    /* whole names */
+	struct text_list pins;     /* whole names, and IMAGES_SANDBOX */
+	int kind;                  /* of runtime.kind; 0: any, else enum runtime_kind + 1 */
+	unsigned parallel;
+	struct wave wave; /* start_us 0: when a node first saw the image */
+};
+
+#define IMAGES_SANDBOX "sandbox"
+
+/* ---- the sample ---- */
+
+/* Another key is another archive. */
+struct archive_key {
+	uint64_t device, inode, size, mtime_us, ctime_us;
+};
+
+struct archive_file {
+	char path[IMAGES_TEXT_MAX]; /* below the host's root */
+	struct archive_key key;
+	int error;     /* of a configured path that is not there: -errno */
+	bool settling; /* changed within the last seconds: someone may still write it */
+};
+
+struct images_sample {
+	uint64_t now_us;              /* CLOCK_MONOTONIC of its beginning; 0: none was taken */
+	uint64_t realtime_us;         /* and CLOCK_REALTIME */
+	uint64_t next_us;             /* CLOCK_MONOTONIC: when the next one is due */
+	struct image_runtime runtime; /* socket "": there is none */
+	bool answers;
+	char why[IMAGES_WHY_MAX];     /* it does not answer */
+	struct runtime_image *images; /* that are wanted, pinned or the sandbox's */
+	size_t n_images;
+	bool leftovers;               /* of a killed agent */
+	char sandbox[IMAGE_NAME_MAX]; /* "": the runtime does not say */
+	uint64_t sandbox_us;          /* CLOCK_MONOTONIC: when it was asked */
+	struct archive_file *archives;
+	size_t n_archives;
+	char store[SETTING_PATH_MAX];    /* the file system of the runtime's images */
+	uint64_t store_size, store_used; /* bytes; size 0: not known */
+	struct kubelet_seen kubelet;
+	bool cancelled; /* it is incomplete, and to be dropped */
+};
+
+/* ---- the record: images.json in the state directory ---- */
+
+/* An archive (name "") or an image; of the first it is what is in it that is recorded. */
+struct preload {
+	char source[IMAGES_TEXT_MAX]; /* the archive's path; "" for a registry */
+	char name[IMAGE_NAME_MAX];
+	char id[DIGEST_MAX];               /* as the runtime has it */
+	struct archive_key key;            /* of an archive */
+	uint64_t size;                     /* bytes, once known */
+	uint64_t first_seen_us, loaded_us; /* CLOCK_REALTIME; 0: never */
+	uint64_t took_us;                  /* its last transfer */
+	uint64_t bytes;                    /* given to the runtime, all transfers together */
+	unsigned failures;                 /* since the last success */
+
+	/* Not on disk. */
+	uint64_t done_us;   /* CLOCK_MONOTONIC: when its last transfer ended */
+	const char *reason; /* it failed */
+	char why[IMAGES_WHY_MAX];
+};
+
+struct preload_list {
+	struct preload *entries;
+	size_t n, allocated;
+};
+
+struct preload *preload_find(const struct preload_list *list, const char *source, const char *name);
+struct preload *preload_add(struct preload_list *list, const char *source, const char *name);
+
+/* Of the state directory; what cannot be read is empty: archives are then read again. */
+void record_read(const char *directory, struct preload_list *list);
+char *record_text(const struct preload_list *list);        /* the caller frees it */
+int record_write(const char *directory, const char *text); /* 0 or -errno */
+
+/* ---- transfers ---- */
+
+enum transfer_kind {
+	TRANSFER_ARCHIVE, /* what is missing of one archive */
+	TRANSFER_PULL,
+	TRANSFER_CLEAN, /* names that a killed agent left */
+	TRANSFER_RECORD,
+};
+
+/* A job: the worker's, but for what is marked. */
+struct transfer {
+	enum transfer_kind kind; /* constant, as all down to done */
+	const struct host *host;
+	struct image_runtime runtime;
+	struct archive_file archive;
+	char name[IMAGE_NAME_MAX]; /* of a pull */
+	struct text_list skip;     /* names in an archive that another one provides */
+	uint64_t budget;           /* bytes that the store may grow by; UINT64_MAX: not known */
+	uint64_t size;             /* bytes to be transferred; 0: not known */
+	char *text;                /* of the record */
+	uint64_t began_us;         /* CLOCK_MONOTONIC */
+	_Atomic uint64_t done;     /* bytes given to the runtime; the loop reads it */
+	struct preload_list found; /* of an archive itself and what is in it, or of a pull */
+	int error;
+	char why[IMAGES_WHY_MAX]; /* of the last two kinds */
+};
+
+/* transfer.c: member of struct tuner_ops, and what frees a job. */
+void images_transfer(void *request, const struct wait *wait);
+void transfer_free(struct transfer *transfer);
+
+/* Bytes that a store needs for an image of this size: layers as they come, and unpacked. */
+uint64_t transfer_need(const struct image_runtime *runtime, uint64_t size);
+void images_describe_room(char why[static IMAGES_WHY_MAX], uint64_t need, uint64_t budget);
+
+/* ---- the tuner ---- */
+
+/* A copy of it, with the names to look for, is the request of a sample. */
+struct images_tuner {
+	const struct host *host; /* constant */
+	struct images_config config;
+	struct images_sample sample;
+	struct text_list names; /* of a request: of all in the record */
+	struct preload_list record;
+	bool dirty;              /* the record is not on disk as it is */
+	bool due;                /* a sample, at once */
+	uint64_t archive_end_us; /* CLOCK_MONOTONIC: of the last that was loaded, or tried */
+	struct transfer *active[IMAGES_PARALLEL_MAX + 2]; /* the agent's, until they are taken */
+	size_t n_active;
+};
+
+/* sample.c: member of struct tuner_ops. */
+void images_sample(void *request, const struct wait *wait);
+const struct runtime_image *images_find(const struct images_sample *sample, const char *name);
+void text_list_add(struct text_list *list, const char *text);
+bool text_list_has(const struct text_list *list, const char *text);
+
+/* ---- decisions: pure ---- */
+
+enum image_state { IMAGE_PENDING, IMAGE_ACTIVE, IMAGE_READY, IMAGE_FAILED };
+extern const char *const image_state_names[];
+
+/* What is wanted, one by one; an archive that was not read yet is one. */
+struct image_row {
+	struct preload preload;
+	enum image_state state;
+	const char *reason;
+	char why[IMAGES_WHY_MAX];
+	uint64_t retry_us; /* CLOCK_MONOTONIC: when it is tried again, or its wave begins; or 0 */
+	int pinned;        /* -1: not known */
+};
+
+struct images_memory {
+	struct image_row *rows;
+	size_t n, allocated;
+	uint64_t forced_us; /* CLOCK_MONOTONIC: what failed before is tried again */
+	/* To be begun now. */
+	struct beginning {
+		enum transfer_kind kind;
+		struct archive_file archive; /* TRANSFER_ARCHIVE */
+		char name[IMAGE_NAME_MAX];   /* TRANSFER_PULL */
+		uint64_t size, budget;
+	} begin[IMAGES_PARALLEL_MAX + 2];
+	size_t n_begin;
+};
+
+/* Member of struct tuner_ops. */
+void images_decide(const void *self, const struct decide_input *input, void *memory,
+	struct proposal *proposal);
+
+/* pins.c: the settings pin.IMAGE. */
+void images_decide_pins(const struct images_tuner *tuner, const struct decide_input *input,
+	struct proposal *proposal);
+
+/* ---- reporting ---- */
+
+struct cJSON *images_document(const void *self, const void *memory, bool trusted);
+void images_metrics(const void *self, const void *memory, struct metric_sink *sink);
+
+/* report.c */
+extern const struct explanation images_explanations[];
+extern const struct condition_type images_conditions[];
+extern const struct reason images_reasons[];
+extern const struct metric_row images_metric_rows[];
+extern const struct table_view images_view;
+
+enum { IMAGE_PRELOAD_FAILED, SANDBOX_IMAGE_MISSING };
+
+#endif

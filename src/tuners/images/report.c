@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tuners/images/images.h"
+
+#include "base/exposition.h"
+#include "base/json.h"
+#include "base/util.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Images with series of their own; the rest are summed as "other". */
+#define METRIC_IMAGES_MAX 50
+
+#define STATE(name, what)                                                        \
+	{                                                                        \
+		name, "state of an image", what, NULL, NULL, NULL, "headroom(8)" \
+	}
+
+const struct explanation images_explanations[] = {
+	STATE("ready", "The runtime has the image, unpacked."),
+	{0},
+};
+
+static const struct reason preload_reasons[] = {
+	{"none-wanted", "No images are configured to be loaded ahead of time."},
+	{"all-present", "Every configured image is there."},
+	{"under-way", "Images are being loaded, or wait for their turn."},
+	{"archive-broken", "The archive is torn, or not what its own digests say."},
+	{"archive-unreadable", "The archive cannot be read."},
+	{"does-not-fit",
+		"The image would fill the file system so far that the kubelet deletes images."},
+	{"load-failed", "The runtime did not take the image from its archive."},
+	{"pull-failed", "The runtime could not pull the image."},
+	{0},
+};
+
+static const struct reason sandbox_reasons[] = {
+	{"sandbox-present", "The runtime has the image of pods' sandboxes."},
+	{"sandbox-missing", "The runtime lacks the image of pods' sandboxes."},
+	{"sandbox-unknown", "The runtime does not answer, or does not say which image it is."},
+	{0},
+};
+
+const struct condition_type images_conditions[] = {
+	[IMAGE_PRELOAD_FAILED] = {"ImagePreloadFailed", SEVERITY_WARNING,
+		"An image that is configured to be there could not be loaded or pulled. The "
+		"message says why, and the cure; it is tried again later, and at once by headroom "
+		"apply.",
+		preload_reasons},
+	[SANDBOX_IMAGE_MISSING] = {"SandboxImageMissing", SEVERITY_WARNING,
+		"The runtime lacks the image of pods' sandboxes (the pause image), without which "
+		"no pod starts: each start would wait for its pull.",
+		sandbox_reasons},
+	{0},
+};
+
+const struct reason images_reasons[] = {
+	{"present", "The runtime has the image."},
+	{"loading", "The runtime is given the image from its archive."},
+	{"pulling", "The runtime is pulling the image."},
+	{"queued", "It begins when a transfer before it has ended."},
+	{"archives-first", "Images are pulled after the archives were loaded."},
+	{"settling", "The archive was changed just now: it may still be written."},
+	{"wave-waits", "Other nodes pull the image first: images.wave."},
+	{"not-asked-yet", "The runtime has not been asked yet."},
+	{0},
+};
+
+const struct metric_row images_metric_rows[] = {
+	{"headroom_image_preload", METRIC_GAUGE, NULL,
+		"An image that is to be there: the series of its state is 1. Images beyond the "
+		"first 50 are counted as other.",
+		{"image", "state"}},
+	{"headroom_image_preload_bytes_total", METRIC_COUNTER, "bytes",
+		"Bytes of the image that the runtime was given.", {"image"}},
+	{"headroom_image_preload_seconds", METRIC_GAUGE, "seconds",
+		"How long the last transfer of the image took.", {"image"}},
+	{0},
+};
+
+/* ---- the page ---- */
+
+static void write_size(const cJSON *image, char *text, size_t size)
+{
+	double bytes = json_number_at(image, "size_bytes");
+	const cJSON *done = json_at(image, "bytes_done");
+
+	if (cJSON_IsNumber(done))
+		snprintf(text, size, "%.1f of %.1f MB", done->valuedouble / 1e6, bytes / 1e6);
+	else if (bytes > 0)
+		snprintf(text, size, "%.1f MB", bytes / 1e6);
+}
+
+static void write_pinned(const cJSON *image, char *text, size_t size)
+{
+	copy_text(text, size, cJSON_IsTrue(json_at(image, "pinned")) ? "pinned" : "");
+}
+
+static void write_why(const cJSON *image, char *text, size_t size)
+{
+	const char *why = json_text_at(image, "why");
+
+	copy_text(text, size, why[0] ? why : json_text_at(image, "reason"));
+}
+
+static const struct column images_columns[] = {
+	{.title = "Image", .key = "name"},
+	{.title = "State", .key = "state", .format = COLUMN_STATE},
+	{.title = "Size", .write = write_size},
+	{.title = "Took", .key = "seconds", .format = COLUMN_SECONDS},
+	{.title = "From", .key = "source", .format = COLUMN_NOTE},
+	{.title = "Pinned", .write = write_pinned},
+	{.title = "Why", .write = write_why},
+	{0},
+};
+
+const struct table_view images_view = {.title = "Images", .rows = "", .columns = images_columns};
+
+/* ---- the document ---- */
+
+static const struct transfer *find_active(
+	const struct images_tuner *tuner, const struct image_row *row)
+{
+	const char *source = row->preload.source;
+
+	for (size_t i = 0; i < tuner->n_active; i++) {
+		const struct transfer *transfer = tuner->active[i];
+
+		if (source[0] ? streq(transfer->archive.path, source)
+			      : streq(transfer->name, row->preload.name))
+			return transfer;
+	}
+	return NULL;
+}
+
+/* before: bytes of this archive's images that are loaded before it. */
+static void add_image(cJSON *array, const struct images_tuner *tuner, const struct image_row *row,
+	uint64_t *before)
+{
+	const struct transfer *transfer =
+		row->state == IMAGE_ACTIVE ? find_active(tuner, row) : NULL;
+	uint64_t took_us = transfer ? now_us() - transfer->began_us : row->preload.took_us;
+	uint64_t size = row->preload.size, done, now = now_us();
+	cJSON *image = json_append(array);
+
+	json_text(image, "name", row->preload.name);
+	json_text(image, "source", row->preload.source[0] ? row->preload.source : "registry");
+	json_text(image, "state", image_state_names[row->state]);
+	json_text(image, "reason", row->reason);
+	json_text(image, "why", row->why);
+	json_number(image, "size_bytes", (double)size);
+	if (transfer && transfer->kind == TRANSFER_ARCHIVE) {
+		done = atomic_load(&transfer->done);
+		done = MIN(done - MIN(done, *before), size);
+		*before += size;
+		json_number(image, "bytes_done", (double)done);
+	} else {
+		json_null(image, "bytes_done");
+	}
+	json_number(image, "seconds", (double)took_us / (double)USEC_PER_SEC);
+	if (row->pinned < 0)
+		json_null(image, "pinned");
+	else
+		json_bool(image, "pinned", row->pinned > 0);
+	if (row->retry_us > now)
+		json_number(image, "next_in_seconds",
+			(double)(row->retry_us - now) / (double)USEC_PER_SEC);
+	else
+		json_null(image, "next_in_seconds");
+}
+
+struct cJSON *images_document(const void *self, const void *data, bool trusted)
+{
+	const struct images_memory *memory = data;
+	cJSON *array = must(cJSON_CreateArray());
+	uint64_t before = 0;
+
+	(void)trusted;
+	for (size_t i = 0; i < memory->n; i++)
+		add_image(array, self, &memory->rows[i], &before);
+	return array;
+}
+
+/* ---- metrics ---- */
+
+void images_metrics(const void *self, const void *data, struct metric_sink *sink)
+{
+	const struct images_memory *memory = data;
+	size_t own = MIN(memory->n, (size_t)METRIC_IMAGES_MAX);
+	double counts[IMAGE_FAILED + 1] = {0}, bytes = 0, seconds = 0;
+
+	(void)self;
+	for (size_t i = own; i < memory->n; i++) {
+		counts[memory->rows[i].state]++;
+		bytes += (double)memory->rows[i].preload.bytes;
+		seconds += (double)memory->rows[i].preload.took_us / (double)USEC_PER_SEC;
+	}
+	metric_family(sink, "headroom_image_preload");
+	for (size_t i = 0; i < own; i++)
+		for (int state = 0; state <= IMAGE_FAILED; state++)
+			metric_sample(sink, (int)memory->rows[i].state == state,
+				memory->rows[i].preload.name, image_state_names[state], NULL);
+	for (int state = 0; state <= IMAGE_FAILED && own < memory->n; state++)
+		metric_sample(sink, counts[state], "other", image_state_names[state], NULL);
+	metric_family(sink, "headroom_image_preload_bytes_total");
+	for (size_t i = 0; i < own; i++)
+		metric_sample(sink, (double)memory->rows[i].preload.bytes,
+			memory->rows[i].preload.name, NULL);
+	if (own < memory->n)
+		metric_sample(sink, bytes, "other", NULL);
+	metric_family(sink, "headroom_image_preload_seconds");
+	for (size_t i = 0; i < own; i++)
+		metric_sample(sink, (double)memory->rows[i].preload.took_us / (double)USEC_PER_SEC,
+			memory->rows[i].preload.name, NULL);
+	if (own < memory->n)
+		metric_sample(sink, seconds, "other", NULL);
+}

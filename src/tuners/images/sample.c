@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tuners/images/images.h"
+
+#include "base/file.h"
+#include "base/util.h"
+#include "runtime/cri_client.h"
+#include "runtime/docker.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <glob.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+#define IDLE_EVERY_US    (30 * USEC_PER_SEC)
+#define SOON_EVERY_US    (2 * USEC_PER_SEC) /* something is missing, or about to change */
+#define SANDBOX_EVERY_US (300 * USEC_PER_SEC)
+#define ANSWER_US        (3 * USEC_PER_SEC)
+
+/* A file that was changed so recently may still be written. */
+#define SETTLED_AFTER_US (2 * USEC_PER_SEC)
+
+#define ARCHIVES_MAX 1024
+
+void text_list_add(struct text_list *list, const char *text)
+{
+	char(*item)[IMAGES_TEXT_MAX] =
+		add_element(&list->items, &list->n, &list->allocated, sizeof(*item));
+
+	copy_text(*item, sizeof(*item), text);
+}
+
+bool text_list_has(const struct text_list *list, const char *text)
+{
+	for (size_t i = 0; i < list->n; i++)
+		if (streq(list->items[i], text))
+			return true;
+	return false;
+}
+
+const struct runtime_image *images_find(const struct images_sample *sample, const char *name)
+{
+	for (size_t i = 0; i < sample->n_images; i++)
+		if (streq(sample->images[i].name, name))
+			return &sample->images[i];
+	return NULL;
+}
+
+/* ---- archives ---- */
+
+struct archives {
+	const struct host *host;
+	struct images_sample *sample;
+	size_t allocated;
+};
+
+/* Of a layout that is a directory the index is what changes with its images. */
+static int read_key(const char *full, struct archive_file *file)
+{
+	char index[PATH_MAX];
+	struct stat st;
+
+	if (stat(full, &st) < 0)
+		return -errno;
+	if (S_ISDIR(st.st_mode) &&
+		(snprintf(index, sizeof(index), "%s/index.json", full) >= PATH_MAX ||
+			stat(index, &st) < 0))
+		return -ENOENT;
+	if (!S_ISREG(st.st_mode))
+		return -EINVAL;
+	file->key = (struct archive_key){
+		st.st_dev, st.st_ino, (uint64_t)st.st_size, us_of(st.st_mtim), us_of(st.st_ctim)};
+	return 0;
+}
+
+/* wanted: it is named by the configuration, and not only found. */
+static void add_archive(struct archives *archives, const char *path, bool wanted)
+{
+	struct images_sample *sample = archives->sample;
+	struct archive_file file = {0}, *added;
+	char full[PATH_MAX];
+	int r = path_in_root(archives->host->root, path, full);
+
+	if (!copy_text(file.path, sizeof(file.path), path) || sample->n_archives == ARCHIVES_MAX)
+		return;
+	file.error = r < 0 ? r : read_key(full, &file);
+	if (file.error < 0 && !wanted)
+		return;
+	for (size_t i = 0; i < sample->n_archives; i++)
+		if (streq(sample->archives[i].path, path))
+			return;
+	file.settling = sample->realtime_us - file.key.ctime_us < SETTLED_AFTER_US;
+	added = add_element(
+		&sample->archives, &sample->n_archives, &archives->allocated, sizeof(*added));
+	*added = file;
+}
+
+static int is_archive(const struct dirent *entry)
+{
+	static const char *const endings[] = {
+		".tar", ".tar.gz", ".tgz", ".tar.zst", ".tar.zstd", ".tzst"};
+	size_t len = strlen(entry->d_name);
+
+	for (size_t i = 0; entry->d_name[0] != '.' && i < ARRAY_SIZE(endings); i++)
+		if (len > strlen(endings[i]) &&
+			streq(entry->d_name + len - strlen(endings[i]), endings[i]))
+			return 1;
+	/* A layout, if it has an index. */
+	return entry->d_name[0] != '.' &&
+	       (entry->d_type == DT_DIR || entry->d_type == DT_LNK || entry->d_type == DT_UNKNOWN);
+}
+
+/* A file, a layout, or a directory of archives: in it, not below. */
+static void add_path(struct archives *archives, const char *path, bool wanted)
+{
+	struct dirent **entries = NULL;
+	char full[PATH_MAX], inside[PATH_MAX + NAME_MAX];
+	struct archive_file file;
+	struct stat st;
+	int n;
+
+	if (path_in_root(archives->host->root, path, full) < 0 || stat(full, &st) < 0 ||
+		!S_ISDIR(st.st_mode) || read_key(full, &file) == 0) {
+		add_archive(archives, path, wanted);
+		return;
+	}
+	n = scandir(full, &entries, is_archive, alphasort);
+	for (int i = 0; i < n; i++) {
+		snprintf(inside, sizeof(inside), "%s%s%s", path,
+			path[strlen(path) - 1] == '/' ? "" : "/", entries[i]->d_name);
+		add_archive(archives, inside, false);
+		free(entries[i]);
+	}
+	free(entries);
+}
+
+/* What is before the first wildcard is found as the host itself would. */
+static void add_pattern(struct archives *archives, const char *pattern)
+{
+	size_t base = strcspn(pattern, "*?[");
+	char directory[IMAGES_TEXT_MAX], path[PATH_MAX], full[PATH_MAX];
+	glob_t found = {0};
+
+	if (!pattern[base]) {
+		add_path(archives, pattern, true);
+		return;
+	}
+	while (base > 1 && pattern[base - 1] != '/')
+		base--;
+	snprintf(directory, sizeof(directory), "%.*s", (int)base, pattern);
+	if (path_in_root(archives->host->root, directory, full) < 0 ||
+		snprintf(path, sizeof(path), "%s/%s", streq(full, "/") ? "" : full,
+			pattern + base) >= PATH_MAX)
+		return;
+	if (glob(path, 0, NULL, &found) == 0)
+		for (size_t i = 0; i < found.gl_pathc; i++) {
+			const char *rest =
+				found.gl_pathv[i] + strlen(path) - strlen(pattern + base);
+
+			snprintf(full, sizeof(full), "%s%s", directory, rest);
+			add_path(archives, full, false);
+		}
+	globfree(&found);
+}
+
+static void sample_archives(struct images_tuner *request)
+{
+	struct archives archives = {.host = request->host, .sample = &request->sample};
+
+	for (size_t i = 0; i < request->config.archives.n; i++)
+		add_pattern(&archives, request->config.archives.items[i]);
+}
+
+/* ---- the runtime ---- */
+
+/*
+ * One runtime holds the images: that of k3s and its like; where a kubelet is containerd, else
+ * Docker before containerd. One that is being restarted stays it. 0: none that could.
+ */
+static int rank(const struct runtime *runtime, const struct images_tuner *request)
+{
+	const struct images_sample *sample = &request->sample;
+	bool kubelet = sample->kubelet.presence != KUBELET_ABSENT;
+	char socket[PATH_MAX];
+
+	host_path(request->host, runtime->socket, socket);
+	if (runtime->kind == RUNTIME_CRIO || runtime->managed_by == RUNTIME_OF_DOCKER ||
+		(request->config.kind > 0 && request->config.kind - 1 != (int)runtime->kind))
+		return 0;
+	if (!runtime->has_socket)
+		return streq(socket, sample->runtime.socket) ? 4 : 0;
+	if (runtime->managed_by == RUNTIME_OF_K8S)
+		return 3;
+	return (runtime->kind == RUNTIME_DOCKER) != kubelet ? 2 : 1;
+}
+
+static void sample_store(struct images_sample *sample, const struct host *host)
+{
+	char full[PATH_MAX];
+	struct statvfs fs;
+
+	sample->store_size = 0;
+	if (!sample->store[0] || path_in_root(host->root, sample->store, full) < 0 ||
+		statvfs(full, &fs) < 0)
+		return;
+	sample->store_size = (uint64_t)fs.f_blocks * fs.f_frsize;
+	sample->store_used = sample->store_size - (uint64_t)fs.f_bavail * fs.f_frsize;
+}
+
+/* Its version, and where it keeps images. 0, -ESRCH for a dockerd that does not run, -errno. */
+static int ask_docker(struct images_tuner *request, const struct wait *wait)
+{
+	struct images_sample *sample = &request->sample;
+	struct docker_process process = {0};
+	struct docker_info info = {0};
+	/* Where systemd listens on the socket, a connection would start dockerd. */
+	int r = docker_process_read(request->host, &process);
+
+	if (r == 0)
+		r = docker_read_info(sample->runtime.socket, &info, wait, sample->why);
+	copy_text(sample->runtime.version, sizeof(sample->runtime.version), info.version);
+	copy_text(sample->store, sizeof(sample->store), info.root_dir);
+	return r;
+}
+
+static int ask_containerd(struct images_sample *sample, const struct wait *wait)
+{
+	_cleanup_arena_ struct arena arena = {0};
+	const Cri__ImageFsInfoResponse *found;
+	const Cri__VersionResponse *version;
+	struct cri cri = {0};
+	int r;
+
+	grpc_open(&cri.grpc, sample->runtime.socket);
+	r = cri_call(&cri, wait, &arena, CRI_VERSION, NULL, NULL, &version);
+	if (r == 0)
+		copy_text(sample->runtime.version, sizeof(sample->runtime.version),
+			version->runtime_version);
+	if (r == 0 && cri_call(&cri, wait, &arena, CRI_FILESYSTEMS, NULL, NULL, &found) == 0 &&
+		found->n_image_filesystems > 0 && found->image_filesystems[0]->fs_id)
+		copy_text(sample->store, sizeof(sample->store),
+			found->image_filesystems[0]->fs_id->mountpoint);
+	copy_text(sample->why, sizeof(sample->why),
+		r == GRPC_UNIMPLEMENTED ? "its CRI plugin is switched off" : cri.grpc.error);
+	grpc_close(&cri.grpc);
+	return r > 0 ? -EOPNOTSUPP : r;
+}
+
+/* Only what somebody may ask for is kept of the runtime's images. */
+static void take_images(struct images_tuner *request, struct runtime_image *images, size_t n)
+{
+	struct images_sample *sample = &request->sample;
+	const struct images_config *config = &request->config;
+	size_t kept = 0;
+
+	sample->leftovers = false;
+	for (size_t i = 0; i < n; i++) {
+		const char *name = images[i].name;
+
+		sample->leftovers |= strstr(name, "/headroom-preload/") != NULL;
+		if (streq(name, sample->sandbox) || text_list_has(&config->pulls, name) ||
+			text_list_has(&config->pins, name) || text_list_has(&request->names, name))
+			images[kept++] = images[i];
+	}
+	sample->images = images;
+	sample->n_images = kept;
+	if (kept > 0)
+		sample->images = must(realloc(images, kept * sizeof(*images)));
+}
+
+static int ask_runtime(struct images_tuner *request, const struct wait *wait)
+{
+	struct images_sample *sample = &request->sample;
+	struct wait bounded = wait_at_most(wait, ANSWER_US);
+	char sandbox[IMAGE_NAME_MAX] = "", why[IMAGES_WHY_MAX];
+	struct runtime_image *images = NULL;
+	size_t n = 0;
+	int r = sample->runtime.kind == RUNTIME_DOCKER ? ask_docker(request, &bounded)
+						       : ask_containerd(sample, &bounded);
+
+	if (r == 0 && (sample->sandbox_us == 0 ||
+			      sample->now_us >= sample->sandbox_us + SANDBOX_EVERY_US)) {
+		sample->sandbox_us = sample->now_us;
+		sample->sandbox[0] = '\0';
+		if (images_sandbox(&sample->runtime, request->host, &bounded, sandbox, why) < 0 ||
+			image_normalize(sandbox, sample->sandbox) < 0)
+			sample->sandbox[0] = '\0';
+	}
+	if (r == 0)
+		r = images_list(&sample->runtime, &bounded, &images, &n, sample->why);
+	if (r == 0)
+		take_images(request, images, n);
+	return r;
+}
+
+static void sample_runtime(struct images_tuner *request, const struct wait *wait)
+{
+	struct images_sample *sample = &request->sample;
+	struct runtime found[RUNTIME_MAX];
+	size_t n = runtime_discover(request->host->root, found);
+	char socket[PATH_MAX] = "";
+	int r = -EOPNOTSUPP;
+
+	/* Another one may have them, where this one is a containerd without the CRI. */
+	for (int wanted = 4; wanted > 0 && r == -EOPNOTSUPP; wanted--)
+		for (size_t i = 0; i < n && r == -EOPNOTSUPP; i++) {
+			if (rank(&found[i], request) != wanted)
+				continue;
+			host_path(request->host, found[i].socket, socket);
+			if (!streq(socket, sample->runtime.socket))
+				sample->sandbox_us = 0;
+			sample->runtime.kind = found[i].kind;
+			copy_text(sample->runtime.socket, sizeof(sample->runtime.socket), socket);
+			r = ask_runtime(request, wait);
+		}
+	if (r == -EOPNOTSUPP)
+		sample->runtime.socket[0] = '\0';
+	sample->cancelled = r == -ECANCELED;
+	sample->answers = r == 0;
+}
+
+void images_sample(void *data, const struct wait *wait)
+{
+	struct images_tuner *request = data;
+	struct images_sample *sample = &request->sample;
+	bool soon = false;
+
+	sample->now_us = now_us();
+	sample->realtime_us = realtime_us();
+	kubelet_read(request->host, &sample->kubelet);
+	sample_archives(request);
+	sample_runtime(request, wait);
+	sample_store(sample, request->host);
+	for (size_t i = 0; i < sample->n_archives; i++)
+		soon |= sample->archives[i].settling;
+	soon |= !sample->answers && sample->runtime.socket[0] != '\0';
+	sample->next_us = sample->now_us + (soon ? SOON_EVERY_US : IDLE_EVERY_US);
+}

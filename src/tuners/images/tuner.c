@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tuners/images/images.h"
+#include "tuners/table.h"
+
+#include "base/log.h"
+#include "base/text.h"
+#include "base/util.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+static const char *check_path(const char *text)
+{
+	return text[0] == '/' ? NULL
+			      : "is no absolute path: write one, such as /var/lib/images/*.tar";
+}
+
+static const char *check_reference(const char *text)
+{
+	char name[IMAGE_NAME_MAX];
+
+	return image_normalize(text, name) == 0
+		       ? NULL
+		       : "is no reference of an image: write [REGISTRY/]NAME[:TAG][@DIGEST], such as "
+			 "registry.k8s.io/pause:3.9";
+}
+
+static const char *check_pin(const char *text)
+{
+	return streq(text, IMAGES_SANDBOX) ? NULL : check_reference(text);
+}
+
+static const char *check_time(const char *text)
+{
+	uint64_t time_us;
+
+	return !text[0] || time_parse(text, &time_us) == 0
+		       ? NULL
+		       : "is no time: write it as RFC 3339 has it, such as 2026-05-01T04:00:00Z";
+}
+
+#define TEXT_ITEM(checked, help)                    \
+	{                                           \
+		{.name = "",                        \
+			.type = OPTION_TEXT,        \
+			.min = 1,                   \
+			.max = IMAGES_TEXT_MAX - 1, \
+			.check = checked,           \
+			.sentence = help},          \
+		{                                   \
+			0                           \
+		}                                   \
+	}
+
+static const struct config_option archive_items[] = TEXT_ITEM(check_path, "A path.");
+static const struct config_option pull_items[] = TEXT_ITEM(check_reference, "A reference.");
+static const struct config_option pin_items[] = TEXT_ITEM(check_pin, "A reference, or sandbox.");
+
+const struct config_option images_options[] = {
+	MODE_OPTION("images"),
+	{.name = "images.archives",
+		.type = OPTION_LIST,
+		.max = IMAGES_LIST_MAX,
+		.items = archive_items,
+		.def = "[]",
+		.sentence =
+			"Archives of images that are loaded before anything needs them: what docker "
+			"save and ctr images export write, OCI image layouts, compressed by gzip or "
+			"zstd or not. Each is a file, a pattern with *, ? and [], or a directory, in "
+			"which every *.tar, *.tar.gz, *.tgz, *.tar.zst and layout counts. They are "
+			"loaded one after the other, and again when the archive changes or the "
+			"image is gone."},
+	{.name = "images.pull",
+		.type = OPTION_LIST,
+		.max = IMAGES_LIST_MAX,
+		.items = pull_items,
+		.def = "[]",
+		.sentence =
+			"Images that are pulled before anything needs them, after the archives, "
+			"with the credentials that the runtime itself has."},
+	{.name = "images.pin",
+		.type = OPTION_LIST,
+		.max = IMAGES_LIST_MAX,
+		.items = pin_items,
+		.def = "[sandbox]",
+		.sentence = "Images that the kubelet's garbage collection leaves. sandbox: the one "
+			    "of the runtime's pod sandboxes, also called the pause image."},
+	{.name = "images.parallel",
+		.type = OPTION_COUNT,
+		.min = 1,
+		.max = IMAGES_PARALLEL_MAX,
+		.unit = "images",
+		.def = "3",
+		.sentence = "How many images are transferred at once."},
+	{.name = "images.wave.nodes",
+		.type = OPTION_COUNT,
+		.min = 1,
+		.max = 1000000,
+		.unit = "nodes",
+		.def = "1",
+		.sentence = "About how many nodes pull the same images. With more than one they "
+			    "begin in waves, three times as many in each as in the one before, so "
+			    "that those after the first find the image at their peers."},
+	{.name = "images.wave.seeds",
+		.type = OPTION_COUNT,
+		.min = 1,
+		.max = 1000000,
+		.unit = "nodes",
+		.def = "2",
+		.sentence = "About how many nodes of the first wave pull from upstream."},
+	{.name = "images.wave.round",
+		.type = OPTION_DURATION,
+		.min = USEC_PER_SEC,
+		.max = 24 * UINT64_C(3600) * USEC_PER_SEC,
+		.def = "20s",
+		.sentence = "The time from one wave to the next: about one and a half times what a "
+			    "pull takes. A node whose pull fails waits one more round."},
+	{.name = "images.wave.start",
+		.type = OPTION_TEXT,
+		.check = check_time,
+		.sentence =
+			"When the first wave begins on all nodes, such as 2026-05-01T04:00:00Z. "
+			"Empty: each node counts from when it first found the image in its "
+			"configuration, so all should get that at about the same time."},
+	{0},
+};
+
+static void *images_open(const struct host *host, bool watch)
+{
+	struct images_tuner *tuner = must(calloc(1, sizeof(*tuner)));
+
+	(void)watch;
+	tuner->host = host;
+	record_read(host->state, &tuner->record);
+	return tuner;
+}
+
+static void take_list(
+	const struct config *config, const char *name, bool are_names, struct text_list *list)
+{
+	char whole[IMAGE_NAME_MAX];
+
+	list->n = 0;
+	for (size_t i = 0; i < config_list(config, name); i++) {
+		const char *text = config_item(config, name, i, "");
+
+		if (are_names && !streq(text, IMAGES_SANDBOX) && image_normalize(text, whole) == 0)
+			text = whole;
+		if (!text_list_has(list, text))
+			text_list_add(list, text);
+	}
+}
+
+static void images_configure(void *self, const struct config *config)
+{
+	struct images_tuner *tuner = self;
+	struct images_config *ret = &tuner->config;
+
+	take_list(config, "images.archives", false, &ret->archives);
+	take_list(config, "images.pull", true, &ret->pulls);
+	take_list(config, "images.pin", true, &ret->pins);
+	ret->kind = config_choice(config, "runtime.kind");
+	ret->parallel = (unsigned)config_count(config, "images.parallel", 0);
+	ret->wave = (struct wave){
+		.nodes = (unsigned)config_count(config, "images.wave.nodes", 1),
+		.seeds = (unsigned)config_count(config, "images.wave.seeds", 1),
+		.round_us = config_duration(config, "images.wave.round"),
+	};
+	(void)time_parse(config_text(config, "images.wave.start"), &ret->wave.start_us);
+	tuner->due = true;
+}
+
+/* ---- samples ---- */
+
+static struct text_list copy_list(const struct text_list *list)
+{
+	struct text_list copy = {0};
+
+	for (size_t i = 0; i < list->n; i++)
+		text_list_add(&copy, list->items[i]);
+	return copy;
+}
+
+static void clear(struct images_tuner *tuner)
+{
+	free(tuner->config.archives.items);
+	free(tuner->config.pulls.items);
+	free(tuner->config.pins.items);
+	free(tuner->names.items);
+	free(tuner->sample.images);
+	free(tuner->sample.archives);
+	free(tuner->record.entries);
+	free(tuner);
+}
+
+static void *images_sample_request(void *self, bool at_once)
+{
+	struct images_tuner *tuner = self, *request;
+
+	if (!at_once && !tuner->due && now_us() < tuner->sample.next_us)
+		return NULL;
+	tuner->due = false;
+	request = must(calloc(1, sizeof(*request)));
+	request->host = tuner->host;
+	request->config = tuner->config;
+	request->config.archives = copy_list(&tuner->config.archives);
+	request->config.pulls = copy_list(&tuner->config.pulls);
+	request->config.pins = copy_list(&tuner->config.pins);
+	for (size_t i = 0; i < tuner->record.n; i++)
+		text_list_add(&request->names, tuner->record.entries[i].name);
+	request->sample = tuner->sample;
+	request->sample.images = NULL;
+	request->sample.archives = NULL;
+	request->sample.n_images = request->sample.n_archives = 0;
+	return request;
+}
+
+static void images_sample_take(void *self, void *data)
+{
+	struct images_tuner *tuner = self, *request = data;
+	struct images_sample before;
+
+	if (tuner && !request->sample.cancelled) {
+		before = tuner->sample;
+		tuner->sample = request->sample;
+		request->sample = before;
+	}
+	clear(request);
+}
+
+/* Notes since when an image is wanted: waves count from there. */
+static void images_arm(void *self, const void *data)
+{
+	const struct images_memory *memory = data;
+	struct images_tuner *tuner = self;
+
+	for (size_t i = 0; i < memory->n; i++) {
+		const struct preload *wanted = &memory->rows[i].preload;
+
+		if (wanted->source[0] || preload_find(&tuner->record, "", wanted->name))
+			continue;
+		preload_add(&tuner->record, "", wanted->name)->first_seen_us = realtime_us();
+		tuner->dirty = true;
+	}
+}
+
+/* ---- transfers ---- */
+
+/* Of what the configuration names no more nothing is recorded. */
+static void prune(struct images_tuner *tuner)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < tuner->record.n; i++) {
+		const struct preload *preload = &tuner->record.entries[i];
+		bool wanted =
+			!preload->source[0] && text_list_has(&tuner->config.pulls, preload->name);
+
+		for (size_t a = 0; a < tuner->sample.n_archives && !wanted; a++)
+			wanted = streq(tuner->sample.archives[a].path, preload->source);
+		if (wanted)
+			tuner->record.entries[kept++] = *preload;
+	}
+	tuner->record.n = kept;
+}
+
+static void *images_transfer_request(void *self, void *data)
+{
+	struct images_memory *memory = data;
+	struct images_tuner *tuner = self;
+	const struct beginning *next = memory->begin;
+	struct transfer *transfer;
+
+	if (memory->n_begin == 0 || tuner->n_active == ARRAY_SIZE(tuner->active))
+		return NULL;
+	transfer = must(calloc(1, sizeof(*transfer)));
+	transfer->kind = next->kind;
+	transfer->host = tuner->host;
+	transfer->runtime = tuner->sample.runtime;
+	transfer->archive = next->archive;
+	transfer->size = next->size;
+	transfer->budget = next->budget;
+	transfer->began_us = now_us();
+	copy_text(transfer->name, sizeof(transfer->name), next->name);
+	for (size_t i = 0; i < memory->n && next->kind == TRANSFER_ARCHIVE; i++)
+		if (memory->rows[i].state == IMAGE_READY ||
+			!streq(memory->rows[i].preload.source, next->archive.path))
+			text_list_add(&transfer->skip, memory->rows[i].preload.name);
+	if (next->kind == TRANSFER_RECORD) {
+		prune(tuner);
+		transfer->text = record_text(&tuner->record);
+		tuner->dirty = false;
+	}
+	memory->n_begin--;
+	memmove(memory->begin, memory->begin + 1, memory->n_begin * sizeof(*memory->begin));
+	tuner->active[tuner->n_active++] = transfer;
+	return transfer;
+}
+
+/* What is found in an archive that was replaced takes the place of all that was in it. */
+static void forget_replaced(struct preload_list *record, const struct preload *whole)
+{
+	const struct preload *known = preload_find(record, whole->source, "");
+	size_t kept = 0;
+
+	if (known && memcmp(&known->key, &whole->key, sizeof(whole->key)) == 0)
+		return;
+	for (size_t i = 0; i < record->n; i++)
+		if (!streq(record->entries[i].source, whole->source))
+			record->entries[kept++] = record->entries[i];
+	record->n = kept;
+}
+
+static void take_preload(struct images_tuner *tuner, const struct preload *found)
+{
+	struct preload *known = preload_find(&tuner->record, found->source, found->name);
+	const char *name = found->name[0] ? found->name : found->source;
+	struct preload old;
+
+	if (!known)
+		known = preload_add(&tuner->record, found->source, found->name);
+	old = *known;
+	*known = *found;
+	known->done_us = now_us();
+	known->bytes += old.bytes;
+	known->first_seen_us = old.first_seen_us;
+	if (!found->loaded_us) {
+		known->loaded_us = old.loaded_us;
+		known->took_us = old.took_us;
+	}
+	if (found->reason) {
+		known->failures = old.failures + 1;
+		if (!old.reason || !streq(old.why, found->why))
+			log_warning(name, "%s", found->why);
+	} else if (found->loaded_us > 0) {
+		log_info(name, "%s %s in %.1f s", found->source[0] ? "loaded from" : "pulled",
+			found->source, (double)found->took_us / (double)USEC_PER_SEC);
+	}
+}
+
+static void images_transfer_take(void *self, void *request)
+{
+	struct images_tuner *tuner = self;
+	struct transfer *transfer = request;
+	const struct preload_list *found = &transfer->found;
+	size_t kept = 0;
+
+	for (size_t i = 0; tuner && i < tuner->n_active; i++)
+		if (tuner->active[i] != transfer)
+			tuner->active[kept++] = tuner->active[i];
+	if (tuner)
+		tuner->n_active = kept;
+	if (tuner && transfer->error != -ECANCELED) {
+		if (transfer->kind == TRANSFER_ARCHIVE)
+			forget_replaced(&tuner->record, &found->entries[0]);
+		for (size_t i = 0; i < found->n; i++)
+			take_preload(tuner, &found->entries[i]);
+		tuner->dirty |= found->n > 0;
+		if (transfer->kind == TRANSFER_ARCHIVE || transfer->kind == TRANSFER_CLEAN)
+			tuner->archive_end_us = now_us();
+		tuner->due |= transfer->kind != TRANSFER_RECORD && transfer->error == 0;
+		if (transfer->kind == TRANSFER_RECORD && transfer->error < 0)
+			log_warning("images.json",
+				"not stored: %s: make room in the state directory",
+				strerror(-transfer->error));
+		if (transfer->kind == TRANSFER_CLEAN && transfer->error < 0)
+			log_warning("images", "names left by an agent that was killed: %s",
+				transfer->why);
+	}
+	transfer_free(transfer);
+}
+
+static void images_memory_clear(void *memory)
+{
+	free(((struct images_memory *)memory)->rows);
+}
+
+static void images_close(void *self)
+{
+	clear(self);
+}
+
+const struct tuner_ops images_tuner = {
+	.name = "images",
+	.summary = "Loads images from archives and registries before a pod needs them, and keeps "
+		   "them from the kubelet's garbage collection.",
+	.options = images_options,
+	.explanations = images_explanations,
+	.conditions = images_conditions,
+	.reasons = images_reasons,
+	.metric_rows = images_metric_rows,
+	.open = images_open,
+	.configure = images_configure,
+	.sample_request = images_sample_request,
+	.sample = images_sample,
+	.sample_take = images_sample_take,
+	.transfer_request = images_transfer_request,
+	.transfer = images_transfer,
+	.transfer_take = images_transfer_take,
+	.memory_size = sizeof(struct images_memory),
+	.memory_clear = images_memory_clear,
+	.decide = images_decide,
+	.arm = images_arm,
+	.document_name = "images",
+	.document = images_document,
+	.view = &images_view,
+	.metrics = images_metrics,
+	.close = images_close,
+};
