@@ -16,11 +16,15 @@ enum edit_format {
 	EDIT_TOML, /* one key of one table; every other byte stays */
 	EDIT_JSON, /* one key of the topmost object; order and unknown keys stay */
 	EDIT_OWN,  /* the whole file is ours */
+	EDIT_PIN,  /* no file: an image of the service, which has the text PINNED or none */
 };
+
+#define PINNED     "pinned"
+#define NOT_PINNED "not pinned"
 
 /* Where a file setting is written. */
 struct file_target {
-	char path[SETTING_PATH_MAX]; /* below the host's root */
+	char path[SETTING_PATH_MAX]; /* below the host's root; EDIT_PIN: the image's name */
 	enum edit_format format;
 	char table[FILE_TABLE_MAX]; /* EDIT_TOML: plugins."io.containerd.grpc.v1.cri"; else "" */
 	char key[FILE_KEY_MAX];     /* EDIT_TOML, EDIT_JSON: max_concurrent_downloads */
@@ -69,9 +73,9 @@ struct service {
 /* How a file becomes as wanted. */
 struct file_edit {
 	/*
-	 * EDIT_OWN: the whole file. EDIT_TOML and EDIT_JSON: the value in the file's language, as
-	 * in: 10, "30m0s" with its quotes, ["a", "b"]. NULL: the key, or for EDIT_OWN the file, is
-	 * removed.
+	 * EDIT_OWN, EDIT_PIN: the whole. EDIT_TOML and EDIT_JSON: the value in the file's language,
+	 * as in: 10, "30m0s" with its quotes, ["a", "b"]. NULL: the key, or for EDIT_OWN the file,
+	 * is removed.
 	 */
 	const char *text;
 	/* EDIT_TOML: tables to try, in this order, until the program has the value; ended by NULL.

@@ -288,7 +288,7 @@ int edit_make(const struct editor *editor, struct file_change *const *changes, s
 	struct file_bytes *text, char why[static EDIT_WHY_MAX])
 {
 	const struct file_edit *edit = &changes[0]->edit;
-	bool own = changes[0]->target.format == EDIT_OWN;
+	bool own = changes[0]->target.format >= EDIT_OWN;
 	const char *begin = own ? edit->text : text->bytes ? text->bytes : edit->base;
 	size_t len = !own && text->bytes ? text->len : begin ? strlen(begin) : 0;
 	_cleanup_(draft_clear) struct draft draft = {0};

@@ -65,9 +65,9 @@ int work_remove_ours(const struct file_job *job, struct work_file *file, struct 
 	return 0;
 }
 
-static int put(struct work_file *file, const struct file_bytes *bytes)
+static int put(const struct file_job *job, struct work_file *file, const struct file_bytes *bytes)
 {
-	int r = file_put(&file->at, file->old.hash, bytes);
+	int r = work_put(job, file, bytes);
 
 	file->written = r == 0;
 	return r;
@@ -80,9 +80,9 @@ static int take_out(const struct file_job *job, struct work_file *file)
 	const struct file_bytes *old = &file->old;
 	int r;
 
-	if (old->bytes && file->note.format == EDIT_OWN && note_is_ours(&file->note, old->hash))
-		return put(file, &text);
-	if (!old->bytes || file->note.format == EDIT_OWN) {
+	if (old->bytes && file->note.format >= EDIT_OWN && note_is_ours(&file->note, old->hash))
+		return put(job, file, &text);
+	if (!old->bytes || file->note.format >= EDIT_OWN) {
 		memset(file->left, true, sizeof(file->left));
 		return 0;
 	}
@@ -90,12 +90,12 @@ static int take_out(const struct file_job *job, struct work_file *file)
 	r = work_remove_ours(job, file, &text);
 	if (r < 0 || (text.len == old->len && memcmp(text.bytes, old->bytes, old->len) == 0))
 		return r;
-	return put(file, &text);
+	return put(job, file, &text);
 }
 
-static int put_original(struct work_file *file)
+static int put_original(const struct file_job *job, struct work_file *file)
 {
-	int r = put(file, &file->new);
+	int r = put(job, file, &file->new);
 
 	if (r == 0 && !file->new.bytes)
 		file_drop_directories(&file->at, file->note.directories);
@@ -115,7 +115,8 @@ static int restore_once(const struct file_job *job, struct work_file *file)
 
 	if (r < 0)
 		return r;
-	file_clean(&file->at);
+	if (file->at.full[0])
+		file_clean(&file->at);
 	if (streq(file->old.hash, original))
 		return 0;
 	file_bytes_clear(&file->new);
@@ -126,7 +127,7 @@ static int restore_once(const struct file_job *job, struct work_file *file)
 	if (r < 0 && r != -ENOENT && r != -EBADMSG)
 		return r;
 	return file->lost < 0 || is_changed_by_others(file) ? take_out(job, file)
-							    : put_original(file);
+							    : put_original(job, file);
 }
 
 static int restore_file(const struct file_job *job, struct work_file *file)
@@ -220,7 +221,7 @@ int work_roll_back(const struct file_job *job, const struct file_note *note)
 	r = work_read(job, &file);
 	if (r == 0) {
 		keep_rejected(job, &file, why);
-		r = put_original(&file);
+		r = put_original(job, &file);
 	}
 	if (r < 0)
 		log_error(note->path, "not restored: %s", strerror(-r));

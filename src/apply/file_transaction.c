@@ -15,15 +15,24 @@ void work_file_clear(struct work_file *file)
 
 int work_read(const struct file_job *job, struct work_file *file)
 {
-	int r = file_locate(&job->host, file->note.path, &file->at);
+	bool pin = file->note.format == EDIT_PIN;
+	int r = pin ? 0 : file_locate(&job->host, file->note.path, &file->at);
 
 	file_bytes_clear(&file->old);
+	if (pin)
+		return pin_take(job, file);
 	if (r == 0)
 		r = file_take(&file->at, &file->old);
 	if (r == -ELOOP)
 		copy_text(file->why, sizeof(file->why),
 			"it is a symbolic link to a file that does not exist");
 	return r;
+}
+
+int work_put(const struct file_job *job, struct work_file *file, const struct file_bytes *new)
+{
+	return file->note.format == EDIT_PIN ? pin_put(job, file, new)
+					     : file_put(&file->at, file->old.hash, new);
 }
 
 void work_fail(
@@ -139,7 +148,7 @@ static int keep_bytes(const struct file_job *job, struct work_file *file)
 	if (!note_is_ours(note, old->hash))
 		original = old;
 	if (original && note->original[0] && old->bytes && !streq(old->hash, note->original))
-		original = note->format == EDIT_OWN ? NULL : &theirs;
+		original = note->format >= EDIT_OWN ? NULL : &theirs;
 	if (original == &theirs) {
 		text_copy(&theirs, old->bytes, old->len);
 		r = work_remove_ours(job, file, &theirs);
@@ -149,7 +158,7 @@ static int keep_bytes(const struct file_job *job, struct work_file *file)
 		copy_text(note->original, HASH_TEXT_MAX, original->hash);
 	if (r == 0 && original && original->bytes)
 		r = file_keep(dir, original);
-	if (r == 0 && file->new.bytes && note->format != EDIT_OWN)
+	if (r == 0 && file->new.bytes && note->format < EDIT_OWN)
 		r = file_keep(dir, &file->new);
 	return r;
 }
@@ -222,7 +231,7 @@ static void apply_file(struct file_job *job, const struct change *first)
 		r = -ESTALE;
 		copy_text(file.why, sizeof(file.why), "the configuration has changed meanwhile");
 	} else if (r == 0) {
-		r = file_put(&file.at, file.old.hash, &file.new);
+		r = work_put(job, &file, &file.new);
 		reason = "write-refused";
 		if (r == -ESTALE)
 			copy_text(file.why, sizeof(file.why),

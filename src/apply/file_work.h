@@ -29,6 +29,13 @@ void work_file_clear(struct work_file *file);
 /* Where the file is and what it has. 0 or -errno, with why. */
 int work_read(const struct file_job *job, struct work_file *file);
 
+/* Replaces what work_read() found. 0 or -errno, with why. */
+int work_put(const struct file_job *job, struct work_file *file, const struct file_bytes *new);
+
+/* pin.c: the same of EDIT_PIN. An image that is not there is not pinned. */
+int pin_take(const struct file_job *job, struct work_file *file);
+int pin_put(const struct file_job *job, struct work_file *file, const struct file_bytes *new);
+
 /* A change's result. why may be NULL. */
 void work_fail(
 	struct change *change, const char *reason, int error, const char *why, uint64_t retry_us);

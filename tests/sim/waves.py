@@ -208,7 +208,7 @@ def most(by_nodes: list[list[Fleet]]) -> int:
 
 def cell(fleets: list[Fleet]) -> str:
     median, worst = fleets[len(fleets) // 2].share(1), fleets[-1].share(1)
-    text = f"{median:,.0f}" if f"{median:.0f}" == f"{worst:.0f}" else f"{median:,.0f}, worst {worst:,.0f}"
+    text = f"{median:,.0f}" + (f", worst {worst:,.0f}" if worst > 1.1 * median else "")
     most_have = fleets[len(fleets) // 2].share(0.95)
     return text + (f" (95 %: {most_have:,.0f})" if most_have < 0.9 * median else "")
 

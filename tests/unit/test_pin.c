@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "file_fixture.h"
+
+#include "runtime/images.h"
+
+#define IMAGE "registry.k8s.io/pause:3.9"
+#define OTHER "docker.io/library/busybox:1.36"
+#define NAME  "pin." IMAGE
+
+/* A containerd with two images, in the place of src/runtime/images.c. */
+static struct {
+	bool pinned[2], gone, down;
+	bool die; /* in the middle of a change, with the record on disk */
+	unsigned writes;
+	char socket[128];
+} containerd;
+
+static struct runtime_image image_of(const char *name, bool pinned)
+{
+	struct runtime_image image = {.pinned = pinned};
+
+	copy_text(image.name, sizeof(image.name), name);
+	return image;
+}
+
+int images_list(const struct image_runtime *runtime, const struct wait *wait,
+	struct runtime_image **ret, size_t *n, char why[static IMAGES_WHY_MAX])
+{
+	(void)wait;
+	copy_text(containerd.socket, sizeof(containerd.socket), runtime->socket);
+	if (containerd.down) {
+		strcpy(why, "nobody is there");
+		return -ECONNREFUSED;
+	}
+	*ret = must(calloc(2, sizeof(**ret)));
+	*n = 0;
+	(*ret)[(*n)++] = image_of(OTHER, containerd.pinned[1]);
+	if (!containerd.gone)
+		(*ret)[(*n)++] = image_of(IMAGE, containerd.pinned[0]);
+	return 0;
+}
+
+int images_pin(const struct image_runtime *runtime, const char *name, bool pinned,
+	const struct wait *wait, char why[static IMAGES_WHY_MAX])
+{
+	(void)runtime, (void)wait;
+	if (containerd.down || containerd.gone) {
+		strcpy(why, "no such image");
+		return containerd.down ? -ECONNREFUSED : -ENOENT;
+	}
+	if (containerd.die)
+		_exit(0);
+	containerd.pinned[streq(name, OTHER)] = pinned;
+	containerd.writes++;
+	return 0;
+}
+
+static void make(struct file_fixture *fixture)
+{
+	memset(&containerd, 0, sizeof(containerd));
+	fixture_make(fixture);
+}
+
+#define PIN_TEST(name) TEST_OF(file_fixture, fixture, make, fixture_clear, name)
+
+static void change_pin(struct file_fixture *fixture, const char *wanted)
+{
+	const struct file_edit edit = {.text = streq(wanted, PINNED) ? PINNED : NULL,
+		.service = {.socket = "/run/containerd.sock", .version = "2.1.4"}};
+	const struct file_change want = {
+		.target = {.path = IMAGE, .format = EDIT_PIN}, .on_disk = NOT_PINNED, .edit = edit};
+
+	copy_text(fixture_change(fixture, NAME, &want, wanted)->old, SETTING_VALUE_MAX, NOT_PINNED);
+}
+
+static int apply_pin(struct file_fixture *fixture)
+{
+	change_pin(fixture, PINNED);
+	return apply_changes(fixture);
+}
+
+PIN_TEST(an_image_is_pinned_and_restored)
+{
+	char socket[PATH_MAX];
+	const struct change *change;
+
+	assert_int_equal(apply_pin(fixture), 0);
+	assert_true(containerd.pinned[0]);
+	assert_false(containerd.pinned[1]);
+	directory_path(&fixture->root, "/run/containerd.sock", socket);
+	assert_string_equal(containerd.socket, socket);
+	assert_int_equal(fixture->job.n_records, 1);
+	assert_string_equal(fixture->job.records[0].original, NOT_PINNED);
+	assert_string_equal(fixture->job.records[0].wanted, PINNED);
+	fixture_reopen(fixture);
+	change = restore_all(fixture);
+	assert_int_equal(change->error, 0);
+	assert_true(change->file->written);
+	assert_string_equal(change->new, NOT_PINNED);
+	assert_false(containerd.pinned[0]);
+	assert_forgotten(fixture);
+}
+
+/* The label is gone with a pull: then it is already as it was. */
+PIN_TEST(a_pin_that_a_pull_dropped_is_nothing_to_restore)
+{
+	assert_int_equal(apply_pin(fixture), 0);
+	containerd.pinned[0] = false;
+	assert_int_equal(restore_all(fixture)->error, 0);
+	assert_int_equal(containerd.writes, 1);
+	assert_forgotten(fixture);
+}
+
+PIN_TEST(a_dropped_pin_is_set_again_and_restored_once)
+{
+	assert_int_equal(apply_pin(fixture), 0);
+	containerd.pinned[0] = false;
+	assert_int_equal(apply_pin(fixture), 0);
+	assert_true(containerd.pinned[0]);
+	assert_int_equal(fixture->job.n_records, 1);
+	assert_string_equal(fixture->job.records[0].original, NOT_PINNED);
+	(void)restore_all(fixture);
+	assert_false(containerd.pinned[0]);
+}
+
+PIN_TEST(an_image_that_is_no_longer_configured_is_unpinned)
+{
+	assert_int_equal(apply_pin(fixture), 0);
+	change_pin(fixture, NOT_PINNED);
+	assert_int_equal(apply_changes(fixture), 0);
+	assert_false(containerd.pinned[0]);
+	assert_int_equal(restore_all(fixture)->error, 0);
+	assert_forgotten(fixture);
+}
+
+PIN_TEST(an_image_that_was_removed_is_nothing_to_restore)
+{
+	assert_int_equal(apply_pin(fixture), 0);
+	containerd.gone = true;
+	assert_int_equal(restore_all(fixture)->error, 0);
+	assert_forgotten(fixture);
+}
+
+PIN_TEST(an_image_that_is_not_there_is_not_pinned)
+{
+	containerd.gone = true;
+	change_pin(fixture, PINNED);
+	assert_int_equal(run_job(fixture, FILE_APPLY), -ENOENT);
+	assert_string_equal(fixture->job.plan.changes[0].reason, "write-refused");
+	assert_string_equal(fixture->job.plan.changes[0].why, "no such image");
+}
+
+PIN_TEST(a_runtime_that_does_not_answer_keeps_the_record)
+{
+	const struct change *change;
+
+	assert_int_equal(apply_pin(fixture), 0);
+	containerd.down = true;
+	change = restore_all(fixture);
+	assert_int_equal(change->error, -ECONNREFUSED);
+	assert_string_equal(change->why, "nobody is there");
+	containerd.down = false;
+	assert_int_equal(restore_all(fixture)->error, 0);
+	assert_false(containerd.pinned[0]);
+	assert_forgotten(fixture);
+}
+
+/* Killed after the record, before the write: the next one finds the record, and nothing to undo. */
+PIN_TEST(a_kill_between_record_and_write_leaves_what_a_restore_needs)
+{
+	pid_t child = fork();
+	int status;
+
+	assert_true(child >= 0);
+	if (child == 0) {
+		containerd.die = true;
+		(void)apply_pin(fixture);
+		_exit(1); /* it was not asked to pin */
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	fixture_reopen(fixture);
+	assert_int_equal(fixture->job.journal->n_files, 1);
+	assert_string_equal(fixture->job.journal->files[0].keys[0].original, NOT_PINNED);
+	/* It goes on, and restores what it was before both. */
+	assert_int_equal(apply_pin(fixture), 0);
+	assert_true(containerd.pinned[0]);
+	(void)restore_all(fixture);
+	assert_false(containerd.pinned[0]);
+	assert_forgotten(fixture);
+}
+
+PIN_TEST(a_kill_after_the_write_is_restored_too)
+{
+	assert_int_equal(apply_pin(fixture), 0);
+	file_journal_close(fixture->job.journal);
+	fixture->job.journal = NULL;
+	fixture_reopen(fixture);
+	(void)restore_all(fixture);
+	assert_false(containerd.pinned[0]);
+}
