@@ -22,15 +22,15 @@ def test_the_pod_that_exceeded_the_budget_is_named(watch, lab, directory) -> Non
     lab.unbound(directory, server)
     one = watch(f"{{budgets: [{{server: {server}, qps: 1024}}]}}")
     steady, burst = pod_path(), pod_path()
-    perf = lab.dnsperf_start(directory, server, "-Q", "400", "-l", "14", "-c", "1", group=lab.cgroup(steady[0]))
+    perf = lab.dnsperf_start(directory, server, "-Q", "400", "-l", "10", "-c", "1", group=lab.cgroup(steady[0]))
     with lab.udp(lab.cgroup(burst[0])) as client:
         client.ask(server)
         settle(one, lambda now: len(now.row(server).get("top", [])) >= 2, "both pods")
-        time.sleep(3)
+        time.sleep(1.5)
         client.burst(server, 1500, time.time() + 0.3, 0.9)
         one.wait_condition("DNSBudgetExceeded")
         until(lambda: burst[1] in one.condition("DNSBudgetExceeded")["message"], 4, "the pod of the burst is named")
-        time.sleep(4)
+        time.sleep(3)
         said = one.condition("DNSBudgetExceeded")["message"]
         assert burst[1] in said and steady[1] not in said
     perf.result()

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any, Callable
 
 import pytest
-from conftest import ASAN, BIN, SLACK, environment
+from conftest import BIN, SLACK, Node, environment
 from runtimelab import CONTAINERD_CONFIG, Lab, lab  # noqa: F401
 
 DAEMON_JSON = '{\n    "live-restore": true,\n    "log-opts": {"max-size": "10m"}\n}'
-ROUNDS = 30 if ASAN else 200
 
 
 def configuration(directory: Path, round_: int) -> Path:
@@ -61,8 +60,19 @@ def restore(lab: Lab, directory: Path, run: Callable[..., Any]) -> None:
     assert not kept.exists() or list(kept.iterdir()) == []
 
 
-@pytest.mark.parametrize("command,rounds", [("apply", ROUNDS), ("agent", ROUNDS // 8)])
-def test_killed_again_and_again(lab: Lab, directory: Path, run: Callable[..., Any], command: str, rounds: int) -> None:
+@pytest.mark.parametrize("rounds", [50, pytest.param(200, marks=pytest.mark.slow)])
+def test_apply_is_killed_again_and_again(lab: Lab, directory: Path, run: Callable[..., Any], rounds: int) -> None:
+    kill_again_and_again(lab, directory, run, "apply", rounds)
+
+
+@pytest.mark.parametrize("rounds", [10, pytest.param(25, marks=pytest.mark.slow)])
+def test_the_agent_is_killed_again_and_again(
+    node: Node, lab: Lab, directory: Path, run: Callable[..., Any], rounds: int
+) -> None:
+    kill_again_and_again(lab, directory, run, "agent", rounds)
+
+
+def kill_again_and_again(lab: Lab, directory: Path, run: Callable[..., Any], command: str, rounds: int) -> None:
     lab.write("etc/docker/daemon.json", DAEMON_JSON)
     lab.containerd()
     lab.dockerd()
