@@ -42,13 +42,12 @@ struct cJSON;
 /* How a cell is shown. */
 enum column_format {
 	COLUMN_TEXT,
-	COLUMN_CODE,     /* a value of a file or of the kernel */
-	COLUMN_NOTE,     /* a text of less weight */
-	COLUMN_STATE,    /* a text, marked good or bad by what it says */
-	COLUMN_NUMBER,   /* a whole number */
-	COLUMN_SECONDS,  /* a time: 380 us, 21 ms */
-	COLUMN_WORKLOAD, /* an object as a limit's users have it */
-	COLUMN_HISTORY,  /* an array as history_json() writes it */
+	COLUMN_CODE,    /* a value of a file or of the kernel */
+	COLUMN_NOTE,    /* a text of less weight */
+	COLUMN_STATE,   /* a text, marked good or bad by what it says */
+	COLUMN_NUMBER,  /* a whole number */
+	COLUMN_SECONDS, /* a time: 380 us, 21 ms */
+	COLUMN_HISTORY, /* an array as history_json() writes it */
 };
 
 /* A column of the table that the page and `headroom top` show of a tuner's document. */

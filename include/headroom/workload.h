@@ -26,7 +26,11 @@ struct workload {
 
 extern const char *const workload_kind_names[];
 
-/* "pod kube-system/coredns-x", "the host". */
+/* Its name or, without one, its id: of a namespace the inode. */
+const char *workload_name(const struct workload *workload);
+
+/* "pod kube-system/coredns-x", "host": what people read of it, everywhere. */
+#define WORKLOAD_TEXT_MAX 224
 void workload_describe(const struct workload *workload, char *text, size_t size);
 
 /* Adds the member "workload" to parent. */

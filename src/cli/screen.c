@@ -113,15 +113,6 @@ void draw_wrapped(const struct screen *screen, int column, int indent, const cha
 	fputc('\n', screen->out);
 }
 
-void draw_workload(const struct screen *screen, const cJSON *workload)
-{
-	const char *namespace = json_text_at(workload, "namespace");
-	const char *name = json_text_at(workload, "name");
-
-	fprintf(screen->out, "%-9s %s%s%s\n", json_text_at(workload, "kind"), namespace,
-		namespace[0] ? "/" : "", name[0] ? name : json_text_at(workload, "id"));
-}
-
 enum color color_of(const char *word)
 {
 	return (enum color)(COLOR_GOOD + tone_of(word));

@@ -45,9 +45,6 @@ int draw_bar(const struct screen *screen, enum color color, double share);
  */
 void draw_wrapped(const struct screen *screen, int column, int indent, const char *text);
 
-/* "pod       shop/cart-7" and the end of the line, of a workload of the document. */
-void draw_workload(const struct screen *screen, const cJSON *workload);
-
 /* Green, yellow, red: of a word of the document. */
 enum color color_of(const char *word);
 

@@ -89,7 +89,7 @@ static int print_details(const struct screen *screen, const cJSON *server, int l
 		if (users-- <= 0)
 			break;
 		print_rate(screen, item);
-		draw_workload(screen, json_at(item, "workload"));
+		fprintf(screen->out, "%s\n", json_text_at(item, "workload/text"));
 		lines--;
 	}
 	if (lines > 0 && json_number_at(other, "queries") > 0) {
@@ -206,8 +206,8 @@ static void print_users(const struct screen *screen, const cJSON *status, const 
 			fputs("    ", screen->out);
 			draw_bar(
 				screen, COLOR_GOOD, used / MAX(json_number_at(limit, "used"), 1.0));
-			fprintf(screen->out, "%10.0f  ", used);
-			draw_workload(screen, json_at(user, "workload"));
+			fprintf(screen->out, "%10.0f  %s\n", used,
+				json_text_at(user, "workload/text"));
 		}
 	}
 }

@@ -139,21 +139,30 @@ const char *const workload_kind_names[] = {
 	[WORKLOAD_NETNS] = "netns",
 };
 
+const char *workload_name(const struct workload *workload)
+{
+	return workload->name[0] ? workload->name : workload->id;
+}
+
 void workload_describe(const struct workload *workload, char *text, size_t size)
 {
 	if (workload->kind == WORKLOAD_HOST)
-		snprintf(text, size, "the host");
+		snprintf(text, size, "host");
 	else
 		snprintf(text, size, "%s %s%s%s", workload_kind_names[workload->kind],
-			workload->namespace, workload->namespace[0] ? "/" : "", workload->name);
+			workload->namespace, workload->namespace[0] ? "/" : "",
+			workload_name(workload));
 }
 
 void workload_json(cJSON *parent, const struct workload *workload)
 {
 	cJSON *object = json_object(parent, "workload");
+	char text[WORKLOAD_TEXT_MAX];
 
 	json_text(object, "kind", workload_kind_names[workload->kind]);
 	json_text(object, "namespace", workload->namespace);
-	json_text(object, "name", workload->name);
+	json_text(object, "name", workload_name(workload));
 	json_text(object, "id", workload->id);
+	workload_describe(workload, text, sizeof(text));
+	json_text(object, "text", text);
 }

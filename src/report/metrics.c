@@ -33,12 +33,6 @@ static void put_agent(struct metric_sink *sink, const struct node *node)
 		(double)node->reloaded_us / (double)USEC_PER_SEC);
 }
 
-/* The inode of a namespace without a better name. */
-static const char *user_name(const struct workload *workload)
-{
-	return workload->name[0] ? workload->name : workload->id;
-}
-
 /*
  * Two workloads may differ in nothing but their id, which is no label: their use is summed, as a
  * duplicate series would void the scrape.
@@ -57,7 +51,7 @@ static void put_users(struct metric_sink *sink, const struct limit_reading *read
 
 			if (other->kind != workload->kind ||
 				!streq(other->namespace, workload->namespace) ||
-				!streq(user_name(other), user_name(workload)))
+				!streq(workload_name(other), workload_name(workload)))
 				continue;
 			first = MIN(first, k);
 			sum += (double)reading->top[k].used;
@@ -65,7 +59,7 @@ static void put_users(struct metric_sink *sink, const struct limit_reading *read
 		reported += (double)reading->top[i].used;
 		if (first == i)
 			metric_sample(sink, sum, reading->name, workload_kind_names[workload->kind],
-				workload->namespace, user_name(workload), NULL);
+				workload->namespace, workload_name(workload), NULL);
 	}
 	if (reading->n_top > 0 && reported < (double)reading->used)
 		metric_sample(sink, (double)reading->used - reported, reading->name, "other", "",

@@ -69,17 +69,6 @@ static void put_badge(FILE *out, const char *class, const char *text)
 	fputs("</span>", out);
 }
 
-static void put_workload(FILE *out, const cJSON *workload)
-{
-	const char *namespace = json_text_at(workload, "namespace");
-	const char *name = json_text_at(workload, "name");
-
-	fprintf(out, "<span class=\"dim\">%s</span> ", json_text_at(workload, "kind"));
-	put_text(out, namespace);
-	fputs(namespace[0] ? "/" : "", out);
-	put_text(out, name[0] ? name : json_text_at(workload, "id"));
-}
-
 /* ---- tables: of the document's lists, and of what tuners report beside them ---- */
 
 static void write_message(const cJSON *condition, char *text, size_t size)
@@ -182,8 +171,8 @@ static bool is_blank(const struct column *column, const cJSON *rows)
 		buffer[0] = '\0';
 		if (column->write)
 			column->write(row, buffer, sizeof(buffer));
-		if (buffer[0] || cJSON_IsNumber(item) || cJSON_IsObject(item) ||
-			cJSON_IsArray(item) || (cJSON_IsString(item) && item->valuestring[0]))
+		if (buffer[0] || cJSON_IsNumber(item) || cJSON_IsArray(item) ||
+			(cJSON_IsString(item) && item->valuestring[0]))
 			return false;
 	}
 	return true;
@@ -196,7 +185,6 @@ static const char *const column_classes[] = {
 	[COLUMN_STATE] = "",
 	[COLUMN_NUMBER] = "num",
 	[COLUMN_SECONDS] = "num",
-	[COLUMN_WORKLOAD] = "",
 	[COLUMN_HISTORY] = "",
 };
 
@@ -221,8 +209,6 @@ static void put_cell(FILE *out, const struct column *column, const cJSON *row)
 		fputs(buffer, out);
 	} else if (column->format == COLUMN_HISTORY && item) {
 		put_history(out, item, 0);
-	} else if (cJSON_IsObject(item)) {
-		put_workload(out, item);
 	} else {
 		put_text(out, text);
 	}
@@ -377,7 +363,7 @@ static void put_limit(FILE *out, const cJSON *limit)
 		fputs("<ol aria-label=\"who uses most\">\n", out);
 	cJSON_ArrayForEach (user, top) {
 		fputs("<li class=\"row\"><span>", out);
-		put_workload(out, json_at(user, "workload"));
+		put_text(out, json_text_at(user, "workload/text"));
 		fputs("</span><span class=\"num\">", out);
 		put_number(out, user, "used");
 		fputs("</span></li>\n", out);

@@ -240,7 +240,7 @@ def answers_once(path, body: bytes) -> threading.Thread:
 @pytest.mark.parametrize("command", [("status",), ("top",), ("top", "dns")])
 def test_foreign_names_cannot_steer_the_terminal(run, directory, command: tuple[str, ...]) -> None:
     evil = "e\x1b[2Jv\x9b31m\x07il\u202e"
-    workload = {"kind": "pod", "namespace": evil, "name": evil, "id": ""}
+    workload = {"kind": "pod", "namespace": evil, "name": evil, "id": "", "text": evil}
     document = {
         "schema": 1,
         "node": {"name": evil, "version": "1", "verdict": "critical"},

@@ -119,7 +119,7 @@ static const char dns[] =
 	" \"minute_queries\": 9, \"history\": [0, null, 5, 10], \"peak\": 1500, \"pending\": 3, \"unanswered\": 2,"
 	" \"budget\": {\"qps\": 0, \"pps\": 1024, \"pending\": 0}, \"latency\": {\"p50\": 0.0004, \"p99\": 0.021},"
 	" \"top\": [{\"workload\": {\"kind\": \"pod\", \"namespace\": \"shop\","
-	" \"name\": \"<b>cart\"}}], \"names\": [{\"name\": \"secret.example\"}]},"
+	" \"text\": \"pod shop/<b>cart\"}}], \"names\": [{\"name\": \"secret.example\"}]},"
 	" {\"server\": \"10.0.0.3\", \"role\": \"upstream\", \"minute_queries\": 0},"
 	" {\"server\": \"other\", \"budget\": null, \"latency\": null, \"top\": []}]}";
 
@@ -160,7 +160,7 @@ static char *view_page_of(const char *dns_text, const char *runtime_text)
 TEST(resolvers_and_runtimes_have_tables_without_query_names)
 {
 	static const char *const shown[] = {"10.0.0.2", "upstream", "1024 packets/s", "400 us",
-		"21 ms", "shop/&lt;b&gt;cart", "containerd", "1.6.20", "1 layer, 2.5 MB/s",
+		"21 ms", "pod shop/&lt;b&gt;cart", "containerd", "1.6.20", "1 layer, 2.5 MB/s",
 		"90 % full", "copies &lt;every&gt; layer"};
 	_cleanup_free_ char *page = view_page_of(dns, runtime);
 

@@ -38,8 +38,11 @@ static const char *const items[][2] = {
 	{"limits/1/bound", "\"upper\""},
 	{"limits/0/full_in_seconds", "1876.6"},
 	{"limits/1/full_in_seconds", "null"},
-	{"limits/0/top/0", "{\"workload\":{\"kind\":\"pod\",\"namespace\":\"kube-system\",\"name\":"
-			   "\"coredns-x\",\"id\":\"uid\"},\"used\":50000}"},
+	{"limits/0/top/0",
+		"{\"workload\":{\"kind\":\"pod\",\"namespace\":\"kube-system\",\"name\":"
+		"\"coredns-x\",\"id\":\"uid\",\"text\":\"pod kube-system/coredns-x\"},\"used\":50000}"},
+	{"limits/0/top/3/workload/name", "\"4026531840\""}, /* as in metrics: its id, without one */
+	{"limits/0/top/3/workload/text", "\"netns 4026531840\""},
 	{"settings/0",
 		"{\"name\":\"net.ipv4.neigh.default.gc_thresh3\",\"tuner\":\"neighbor\",\"mode\":"
 		"\"enforce\",\"wanted\":\"100000\",\"actual\":\"100000\",\"original\":\"1024\","

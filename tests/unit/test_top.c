@@ -6,12 +6,12 @@
 #include "base/cleanup.h"
 #include "cli/screen.h"
 
-#define SERVER                                                                                    \
-	"{\"server\":\"10.0.0.2\",\"role\":\"upstream\",\"queries_per_second\":12,\"peak\":1500," \
-	"\"budget\":{\"qps\":1024,\"pps\":60},\"pending\":4,\"unanswered\":2,"                    \
-	"\"latency\":{\"p50\":0.00038,\"p99\":0.021},\"top\":["                                   \
-	"{\"workload\":{\"kind\":\"pod\",\"namespace\":\"shop\",\"name\":\"cart\"},\"queries\":"  \
-	"700,\"queries_per_second\":8}],\"other\":{\"queries\":320,\"queries_per_second\":4},"    \
+#define SERVER                                                                                                              \
+	"{\"server\":\"10.0.0.2\",\"role\":\"upstream\",\"queries_per_second\":12,\"peak\":1500,"                           \
+	"\"budget\":{\"qps\":1024,\"pps\":60},\"pending\":4,\"unanswered\":2,"                                              \
+	"\"latency\":{\"p50\":0.00038,\"p99\":0.021},\"top\":["                                                             \
+	"{\"workload\":{\"kind\":\"pod\",\"namespace\":\"shop\",\"name\":\"cart\",\"text\":\"pod shop/cart\"},\"queries\":" \
+	"700,\"queries_per_second\":8}],\"other\":{\"queries\":320,\"queries_per_second\":4},"                              \
 	"\"names\":[{\"name\":\"ab.example\",\"type\":\"A\",\"share\":0.4}]}"
 #define SILENT                                                                               \
 	"{\"server\":\"2001:db8::1\",\"role\":\"cluster\",\"budget\":null,\"latency\":null," \
@@ -52,7 +52,7 @@ TEST(servers_users_and_names_are_listed)
 		"DNS\n"
 		"  server          role       q/s  peak/s   budget pending unanswered    p50    p99\n"
 		"  10.0.0.2        upstream    12    1500     1024       4          2 380 us  21 ms\n"
-		"           8/s          700  pod       shop/cart\n"
+		"           8/s          700  pod shop/cart\n"
 		"           4/s          320  other\n"
 		"          40 %               ab.example  A\n"
 		"  2001:db8::1     cluster      0       0        -       0          0      -      -\n"

@@ -201,7 +201,7 @@ static void remember(const struct dns_seen *seen, const struct dns_server_state 
 static void remember_crowd(const struct dns_seen *seen, struct dns_memory *memory, uint64_t now)
 {
 	double least = memory->crowded ? FORWARDER_ENDS : FORWARDER_BEGINS, sum = 0;
-	char named[3 * 224] = "", workload[192];
+	char named[3 * 224] = "", workload[WORKLOAD_TEXT_MAX];
 	unsigned n = 0, listed = 0;
 
 	for (unsigned i = 0; i < seen->n_forwarders; i++) {
@@ -348,7 +348,7 @@ static void judge_budget(const struct dns_seen *seen, const struct dns_server_st
 static void add_user(struct condition_reading *condition, const struct dns_server_memory *server,
 	const struct dns_user *user)
 {
-	char text[192], name[DNS_ADDRESS_TEXT];
+	char text[WORKLOAD_TEXT_MAX], name[DNS_ADDRESS_TEXT];
 
 	if (user->per_second == 0 || condition->status != CONDITION_TRUE)
 		return;

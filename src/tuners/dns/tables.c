@@ -289,7 +289,7 @@ static const struct column server_columns[] = {
 		.format = COLUMN_SECONDS,
 		.width = 7},
 	{.title = "Last hour", .key = "history", .format = COLUMN_HISTORY},
-	{.title = "Most queries", .key = "top/0/workload", .format = COLUMN_WORKLOAD},
+	{.title = "Most queries", .key = "top/0/workload/text"},
 	{0},
 };
 

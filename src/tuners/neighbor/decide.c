@@ -235,7 +235,7 @@ static void add_pressure(struct condition_reading *condition,
 	const struct neighbor_family_row *family, const struct neighbor_table_seen *table,
 	const struct neighbor_family_memory *memory)
 {
-	char user[256];
+	char user[WORKLOAD_TEXT_MAX];
 
 	if (!memory->pressure && !memory->at_ceiling)
 		return;
@@ -255,7 +255,7 @@ static void add_overflow(struct condition_reading *condition,
 	const struct neighbor_family_memory *memory)
 {
 	const struct neighbor_refusal *last = &table->last;
-	char address[INET6_ADDRSTRLEN] = "?", owner[256];
+	char address[INET6_ADDRSTRLEN] = "?", owner[WORKLOAD_TEXT_MAX];
 
 	if (memory->refused_lately == 0)
 		return;
