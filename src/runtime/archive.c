@@ -94,9 +94,9 @@ int archive_file_open(struct archive_reader *reader, const char *name, struct ar
 
 	if (reader->archive->directory) {
 		r = open_below(reader->archive->fd, name, file);
-		return r == 0 ? 0
-			      : archive_fail(reader, r, "%.90s: %s", name,
-					r == -ELOOP ? "a symbolic link" : strerror(-r));
+		if (r < 0)
+			archive_fail(reader, r, "%.90s: %s", name, strerror(-r));
+		return r == 0 || r == -ENOENT ? r : -EBADMSG;
 	}
 	for (int links = 0; links <= LINKS_MAX; links++) {
 		const struct archive_member *member = find_member(reader, name);
@@ -187,8 +187,7 @@ int archive_open(const struct archive_source *source, const struct wait *wait, s
 	r = open_source(&reader);
 	if (r == 0) {
 		r = archive_read_index(&reader);
-		/* The archive itself is there. */
-		r = r == -ENOENT || r == -ELOOP || r == -EINVAL ? -EBADMSG : r;
+		r = r == -ENOENT ? -EBADMSG : r; /* the archive itself is there */
 	}
 	for (size_t i = 0; i < reader.n_members; i++) {
 		free(reader.members[i].name);

@@ -12,20 +12,105 @@
 #include <microhttpd.h>
 
 #define CONNECTIONS_MAX   64
+#define CONNECTIONS_KEPT  48 /* beyond them each new one shuts another */
 #define IDLE_S            30
-#define CONNECTION_MEMORY ((size_t)8 * 1024)
+#define CONNECTION_MEMORY ((size_t)4 * 1024)
+#define PIECE             ((size_t)32 * 1024) /* of a blob, for each connection */
+
+struct connection {
+	bool open, shut; /* shut: libmicrohttpd has not noticed yet */
+	int fd;
+	uint64_t serial, sent;
+};
 
 struct image_server {
 	struct MHD_Daemon *daemon;
 	const struct archive *archive;
 	_Atomic uint64_t *sent;
 	char prefix[IMAGE_NAME_MAX]; /* "/v2/NAME/" */
+	struct connection connections[CONNECTIONS_MAX];
+	uint64_t serial;
 };
 
-/* What is to be counted when it was sent: the request's state. */
+/* A blob that is being sent. */
 struct transfer {
-	uint64_t size;
+	const struct archive_blob *blob;
+	struct connection *connection;
+	_Atomic uint64_t *sent;
+	uint64_t from;
+	int fd; /* -1: its text */
 };
+
+/*
+ * A crowd of clients, or slow ones, must not keep the runtime out: the connection that was sent
+ * least makes room, of several the oldest.
+ */
+static void make_room(struct image_server *server)
+{
+	struct connection *least = NULL;
+	size_t n = 0;
+
+	for (struct connection *c = server->connections; c < &server->connections[CONNECTIONS_MAX];
+		c++) {
+		if (!c->open || c->shut)
+			continue;
+		n++;
+		if (!least || c->sent < least->sent ||
+			(c->sent == least->sent && c->serial < least->serial))
+			least = c;
+	}
+	if (n < CONNECTIONS_KEPT)
+		return;
+	shutdown(least->fd, SHUT_RDWR);
+	least->shut = true;
+}
+
+static void on_connection(void *userdata, struct MHD_Connection *mhd, void **state,
+	enum MHD_ConnectionNotificationCode code)
+{
+	struct image_server *server = userdata;
+	struct connection *connection = *state;
+
+	if (code != MHD_CONNECTION_NOTIFY_STARTED) {
+		connection->open = false;
+		return;
+	}
+	make_room(server);
+	/* There is one: libmicrohttpd has the same limit. */
+	for (connection = server->connections; connection->open; connection++)
+		;
+	*connection = (struct connection){.open = true,
+		.fd = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd,
+		.serial = server->serial++};
+	*state = connection;
+}
+
+static ssize_t read_blob(void *userdata, uint64_t at, char *data, size_t size)
+{
+	const struct transfer *transfer = userdata;
+	const struct archive_blob *blob = transfer->blob;
+	ssize_t n;
+
+	at += transfer->from;
+	n = (ssize_t)MIN(blob->size - at, size);
+	if (transfer->fd < 0)
+		memcpy(data, blob->text + at, (size_t)n);
+	else
+		n = pread(transfer->fd, data, (size_t)n, (off_t)(blob->offset + at));
+	if (n <= 0)
+		return MHD_CONTENT_READER_END_WITH_ERROR;
+	transfer->connection->sent += (uint64_t)n;
+	*transfer->sent += (uint64_t)n;
+	return n;
+}
+
+static void transfer_free(void *userdata)
+{
+	struct transfer *transfer = userdata;
+
+	cleanup_close(&transfer->fd);
+	free(transfer);
+}
 
 static enum MHD_Result answer(
 	struct MHD_Connection *mhd, unsigned int status, struct MHD_Response *response)
@@ -69,38 +154,33 @@ static uint64_t range_start(struct MHD_Connection *mhd, uint64_t size)
 	return parse_count(number, &from) == 0 && from < size ? from : 0;
 }
 
-static enum MHD_Result answer_blob(struct image_server *server, struct MHD_Connection *mhd,
-	const struct archive_blob *blob, struct transfer *transfer)
+static enum MHD_Result answer_blob(
+	struct image_server *server, struct MHD_Connection *mhd, const struct archive_blob *blob)
 {
-	uint64_t from = range_start(mhd, blob->size);
+	struct transfer *transfer = must(malloc(sizeof(*transfer)));
 	struct MHD_Response *response;
 	char range[80];
-	int fd = -1;
 
-	if (!blob->text) {
-		fd = archive_blob_open(server->archive, blob);
-		if (fd < 0)
-			return answer_text(mhd, MHD_HTTP_NOT_FOUND, "BLOB_UNKNOWN");
-	}
-	if (blob->text)
-		response = MHD_create_response_from_buffer(
-			(size_t)(blob->size - from), blob->text + from, MHD_RESPMEM_PERSISTENT);
-	else /* closes the descriptor */
-		response = MHD_create_response_from_fd_at_offset64(
-			blob->size - from, fd, blob->offset + from);
-	if (!response) {
-		cleanup_close(&fd);
+	*transfer = (struct transfer){blob,
+		MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context,
+		server->sent, range_start(mhd, blob->size), -1};
+	if (!blob->text)
+		transfer->fd = archive_blob_open(server->archive, blob);
+	response = MHD_create_response_from_callback(
+		blob->size - transfer->from, PIECE, read_blob, transfer, transfer_free);
+	if (!response || (!blob->text && transfer->fd < 0)) {
+		transfer_free(transfer);
 		return MHD_NO;
 	}
-	transfer->size = blob->size - from;
 	MHD_add_response_header(response, "Content-Type", blob->media_type);
 	MHD_add_response_header(response, "Docker-Content-Digest", blob->digest);
 	MHD_add_response_header(response, "Accept-Ranges", "bytes");
-	snprintf(range, sizeof(range), "bytes %llu-%llu/%llu", (unsigned long long)from,
+	if (transfer->from == 0)
+		return answer(mhd, MHD_HTTP_OK, response);
+	snprintf(range, sizeof(range), "bytes %llu-%llu/%llu", (unsigned long long)transfer->from,
 		(unsigned long long)blob->size - 1, (unsigned long long)blob->size);
-	if (from > 0)
-		MHD_add_response_header(response, "Content-Range", range);
-	return answer(mhd, from > 0 ? MHD_HTTP_PARTIAL_CONTENT : MHD_HTTP_OK, response);
+	MHD_add_response_header(response, "Content-Range", range);
+	return answer(mhd, MHD_HTTP_PARTIAL_CONTENT, response);
 }
 
 static enum MHD_Result route(void *userdata, struct MHD_Connection *mhd, const char *url,
@@ -108,10 +188,9 @@ static enum MHD_Result route(void *userdata, struct MHD_Connection *mhd, const c
 {
 	struct image_server *server = userdata;
 	const struct archive_blob *blob = NULL;
-	bool get = streq(method, MHD_HTTP_METHOD_GET);
 
-	(void)version, (void)data;
-	if (!get && !streq(method, MHD_HTTP_METHOD_HEAD)) {
+	(void)version, (void)data, (void)state;
+	if (!streq(method, MHD_HTTP_METHOD_GET) && !streq(method, MHD_HTTP_METHOD_HEAD)) {
 		struct MHD_Response *response =
 			MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
 
@@ -132,26 +211,7 @@ static enum MHD_Result route(void *userdata, struct MHD_Connection *mhd, const c
 	}
 	if (!blob)
 		return answer_text(mhd, MHD_HTTP_NOT_FOUND, "NAME_UNKNOWN");
-	*state = must(calloc(1, sizeof(struct transfer)));
-	if (!get) {
-		struct transfer nothing;
-
-		return answer_blob(server, mhd, blob, &nothing);
-	}
-	return answer_blob(server, mhd, blob, *state);
-}
-
-static void on_completed(void *userdata, struct MHD_Connection *mhd, void **state,
-	enum MHD_RequestTerminationCode code)
-{
-	struct image_server *server = userdata;
-	const struct transfer *transfer = *state;
-
-	(void)mhd;
-	if (transfer && code == MHD_REQUEST_TERMINATED_COMPLETED_OK)
-		*server->sent += transfer->size;
-	free(*state);
-	*state = NULL;
+	return answer_blob(server, mhd, blob);
 }
 
 static int listen_loopback(uint16_t *port)
@@ -184,7 +244,7 @@ int image_server_open(const struct archive *archive, const char *name, _Atomic u
 	server->daemon = MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD, 0, NULL, NULL, route,
 		server, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, CONNECTIONS_MAX,
 		MHD_OPTION_CONNECTION_TIMEOUT, IDLE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-		CONNECTION_MEMORY, MHD_OPTION_NOTIFY_COMPLETED, on_completed, server,
+		CONNECTION_MEMORY, MHD_OPTION_NOTIFY_CONNECTION, on_connection, server,
 		MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
 	if (!server->daemon) {
 		close(fd);

@@ -128,6 +128,11 @@ static inline struct bytes zstd_of(const void *data, size_t len, int window_log)
 	return out;
 }
 
+static inline struct bytes zstd_plain(const void *data, size_t len)
+{
+	return zstd_of(data, len, 0);
+}
+
 /* ---- images ---- */
 
 /* "sha256:..." of some bytes. */

@@ -78,6 +78,248 @@ ARCHIVE_TEST(archives_compressed_by_gzip_and_zstd_are_read)
 	}
 }
 
+/* A compressed layer's id is that of what it unpacks to, its digest that of its bytes. */
+ARCHIVE_TEST(compressed_layers_of_docker_save_have_their_own_digest)
+{
+	_cleanup_bytes_ struct bytes gzip = gzip_of(LAYER_0, strlen(LAYER_0));
+	_cleanup_bytes_ struct bytes zstd = zstd_of(LAYER_1, strlen(LAYER_1), 0), tar = {0};
+	const struct archive_blob *blob;
+	struct sample sample;
+	char digest[DIGEST_MAX];
+
+	sample_make(&sample, MACHINE);
+	tar_put(&tar, "./c.json", sample.config);
+	tar_add(&tar, '0', "./0.tar", "", gzip.data, gzip.len);
+	tar_add(&tar, '1', "./hard.tar", "0.tar", "", 0);
+	tar_add(&tar, '0', "./1.tar", "", zstd.data, zstd.len);
+	tar_put(&tar, "./manifest.json",
+		"[{\"Config\":\"c.json\",\"RepoTags\":[\"busybox:1.36\",\"b\"],"
+		"\"Layers\":[\"hard.tar\",\"1.tar\"]},{\"Config\":\"gone\",\"RepoTags\":null}]");
+	assert_opens(fixture, &tar);
+	assert_int_equal(fixture->archive->n_images, 2);
+	assert_string_equal(fixture->archive->images[1].name, "docker.io/library/b:latest");
+	assert_string_equal(fixture->archive->images[1].id, sample.id);
+	blob = archive_find_blob(fixture->archive, digest_of(gzip.data, gzip.len, digest));
+	assert_non_null(blob);
+	assert_string_equal(blob->media_type, LAYER_TYPE "+gzip");
+	blob = archive_find_blob(fixture->archive, digest_of(zstd.data, zstd.len, digest));
+	assert_non_null(blob);
+	assert_string_equal(blob->media_type, LAYER_TYPE "+zstd");
+}
+
+/* An index of an image for two machines; of the other one only the descriptor is there. */
+static void put_platforms(struct bytes *tar, struct sample *sample, const char *mine,
+	const char *other, char descriptor[static 512])
+{
+	char child[512], index[2048], hash[HASH_TEXT_MAX];
+
+	hash_bytes(other, strlen(other), hash);
+	put_manifest(tar, sample, mine, child);
+	snprintf(index, sizeof(index),
+		"{\"schemaVersion\":2,\"manifests\":[{\"mediaType\":\"" MANIFEST_TYPE
+		"\",\"digest\":\"sha256:%s\",\"size\":5,\"platform\":{\"os\":\"linux\","
+		"\"architecture\":\"%s\"}},{%s,\"platform\":{\"os\":\"linux\","
+		"\"architecture\":\"%s\"}}]}",
+		hash, other, child, mine);
+	put_blob(tar, INDEX_TYPE, index, strlen(index), descriptor);
+}
+
+ARCHIVE_TEST(of_an_index_this_machine_s_image_is_taken)
+{
+	_cleanup_bytes_ struct bytes tar = {0};
+	struct sample sample;
+	char descriptor[512];
+
+	put_platforms(&tar, &sample, MACHINE, FOREIGN, descriptor);
+	put_index(&tar, descriptor, NAME);
+	assert_opens(fixture, &tar);
+	assert_sample(fixture->archive, &sample);
+	assert_string_equal(fixture->archive->images[0].manifest, sample.manifest);
+	assert_non_null(strstr(descriptor, fixture->archive->images[0].top));
+}
+
+ARCHIVE_TEST(an_image_for_other_machines_only_is_refused)
+{
+	_cleanup_bytes_ struct bytes tar = {0}, plain = {0};
+	struct sample sample;
+	char descriptor[512];
+
+	put_platforms(&tar, &sample, FOREIGN, "riscv64", descriptor);
+	put_index(&tar, descriptor, NAME);
+	assert_refused(fixture, &tar, NAME ": not for linux/" MACHINE);
+	put_manifest(&plain, &sample, FOREIGN, descriptor);
+	put_index(&plain, descriptor, NAME);
+	assert_refused(fixture, &plain, NAME ": not for linux/" MACHINE);
+}
+
+ARCHIVE_TEST(several_images_in_one_layout_are_read_and_those_without_a_name_left_out)
+{
+	_cleanup_bytes_ struct bytes tar = {0};
+	char descriptor[512], index[4096];
+	struct sample sample;
+
+	put_manifest(&tar, &sample, MACHINE, descriptor);
+	snprintf(index, sizeof(index),
+		"{\"manifests\":[{%s,\"annotations\":{\"io.containerd.image.name\":\"a:1\"}},"
+		"{%s,\"annotations\":{\"org.opencontainers.image.ref.name\":\"b.example/c:2\"}},"
+		"{%s,\"annotations\":{\"org.opencontainers.image.ref.name\":\"latest\"}},{%s}]}",
+		descriptor, descriptor, descriptor, descriptor);
+	tar_put(&tar, "index.json", index);
+	assert_opens(fixture, &tar);
+	assert_int_equal(fixture->archive->n_images, 2);
+	assert_string_equal(fixture->archive->images[0].name, "docker.io/library/a:1");
+	assert_string_equal(fixture->archive->images[1].name, "b.example/c:2");
+	assert_int_equal(fixture->archive->n_blobs, 4);
+}
+
+ARCHIVE_TEST(an_archive_with_names_in_manifest_json_only_is_read_as_docker_save)
+{
+	struct sample sample;
+	_cleanup_bytes_ struct bytes docker = make_docker_save(&sample), tar = {0};
+
+	tar_put(&tar, "index.json", "{\"manifests\":[]}");
+	bytes_add(&tar, docker.data, docker.len);
+	assert_opens(fixture, &tar);
+	assert_sample(fixture->archive, &sample);
+}
+
+ARCHIVE_TEST(long_names_of_gnu_and_pax_are_read)
+{
+	_cleanup_bytes_ struct bytes tar = {0};
+	char name[300], record[400], manifest[2000];
+	struct sample sample;
+
+	sample_make(&sample, MACHINE);
+	memset(name, 'n', 299);
+	name[299] = '\0';
+	tar_put(&tar, "config", sample.config);
+	tar_add(&tar, 'L', "././@LongLink", "", name, 300);
+	tar_put(&tar, "cut", LAYER_0);
+	snprintf(record, sizeof(record), "309 path=m%s\n11 size=14\n", name + 1);
+	tar_add(&tar, 'x', "pax", "", record, strlen(record));
+	tar_add(&tar, '0', "cut", "", LAYER_1, strlen(LAYER_1));
+	snprintf(manifest, sizeof(manifest),
+		"[{\"Config\":\"config\",\"RepoTags\":[\"busybox:1.36\"],\"Layers\":[\"%s\",\"m%s\"]"
+		"}]",
+		name, name + 1);
+	tar_put(&tar, "manifest.json", manifest);
+	assert_opens(fixture, &tar);
+	assert_sample(fixture->archive, &sample);
+}
+
+ARCHIVE_TEST(members_of_gzip_and_frames_of_zstd_are_joined)
+{
+	struct sample sample;
+	_cleanup_bytes_ struct bytes tar = make_oci(&sample);
+
+	for (int i = 0; i < 2; i++) {
+		struct bytes (*pack[])(const void *, size_t) = {gzip_of, zstd_plain};
+		_cleanup_bytes_ struct bytes first = pack[i](tar.data, 1000);
+		_cleanup_bytes_ struct bytes rest = pack[i](tar.data + 1000, tar.len - 1000);
+
+		bytes_add(&first, rest.data, rest.len);
+		assert_opens(fixture, &first);
+		assert_sample(fixture->archive, &sample);
+	}
+}
+
+/* ---- directories ---- */
+
+/* Unpacks a tar of files. */
+static void put_directory(struct archive_fixture *fixture, const struct bytes *tar)
+{
+	for (size_t at = 0; at + 512 <= tar->len && tar->data[at];) {
+		const char *header = tar->data + at;
+		size_t size = strtoul(header + 124, NULL, 8);
+		char name[160];
+
+		snprintf(name, sizeof(name), "/layout/%.100s", header);
+		directory_put_bytes(&fixture->root, name, header + 512, size);
+		at += 512 + (size + 511) / 512 * 512;
+	}
+}
+
+static void swap_for_link(struct archive_fixture *fixture, const char *name)
+{
+	char path[PATH_MAX], moved[PATH_MAX + 8];
+
+	directory_path(&fixture->root, name, path);
+	snprintf(moved, sizeof(moved), "%s.moved", path);
+	assert_int_equal(rename(path, moved), 0);
+	assert_int_equal(symlink(moved, path), 0);
+}
+
+ARCHIVE_TEST(a_layout_in_a_directory_is_read)
+{
+	struct sample sample;
+	_cleanup_bytes_ struct bytes tar = make_oci(&sample);
+
+	put_directory(fixture, &tar);
+	if (open_path(fixture, "/layout") != 0)
+		fail_msg("refused: %s", fixture->why);
+	assert_sample(fixture->archive, &sample);
+}
+
+ARCHIVE_TEST(symbolic_links_in_a_directory_are_refused)
+{
+	static const char *const names[] = {"/layout/index.json", "/layout/blobs/sha256"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		struct sample sample;
+		_cleanup_bytes_ struct bytes tar = make_oci(&sample);
+
+		remove_tree(fixture->root.path);
+		assert_int_equal(make_directories(fixture->root.path, 0700), 0);
+		put_directory(fixture, &tar);
+		swap_for_link(fixture, names[i]);
+		assert_int_equal(open_path(fixture, "/layout"), -EBADMSG);
+		assert_true(fixture->why[0]);
+	}
+}
+
+ARCHIVE_TEST(a_file_that_changed_in_the_directory_is_not_served)
+{
+	struct sample sample;
+	_cleanup_bytes_ struct bytes tar = make_oci(&sample);
+	const struct archive_blob *blob;
+	char name[160];
+
+	put_directory(fixture, &tar);
+	assert_int_equal(open_path(fixture, "/layout"), 0);
+	snprintf(name, sizeof(name), "/layout/blobs/sha256/%s", sample.layers[0] + 7);
+	directory_put(&fixture->root, name, "short");
+	blob = archive_find_blob(fixture->archive, sample.layers[0]);
+	assert_int_equal(archive_blob_open(fixture->archive, blob), -ESTALE);
+	directory_delete(&fixture->root, name);
+	assert_int_equal(archive_blob_open(fixture->archive, blob), -ENOENT);
+}
+
+/* ---- what Docker loads ---- */
+
+ARCHIVE_TEST(the_stream_for_docker_is_an_archive_of_the_same_image)
+{
+	struct sample sample;
+	_cleanup_bytes_ struct bytes docker = make_docker_save(&sample), oci = make_oci(&sample);
+	const struct bytes *tars[] = {&docker, &oci};
+
+	for (size_t i = 0; i < ARRAY_SIZE(tars); i++) {
+		_cleanup_(cleanup_archive_stream_close) struct archive_stream *stream = NULL;
+		_cleanup_bytes_ struct bytes out = {0};
+		char piece[100];
+		ssize_t n;
+
+		assert_opens(fixture, tars[i]);
+		assert_int_equal(archive_stream_open(fixture->archive, &fixture->archive->images[0],
+					 &stream, fixture->why),
+			0);
+		while ((n = archive_stream_read(stream, piece, sizeof(piece))) > 0)
+			bytes_add(&out, piece, (size_t)n);
+		assert_int_equal(n, 0);
+		assert_opens(fixture, &out);
+		assert_sample(fixture->archive, &sample);
+	}
+}
+
 /* ---- names ---- */
 
 TEST(names_are_completed_as_docker_does)

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Archives that are torn, damaged or hostile. */
+
+#include "image_archive.h"
+
+ARCHIVE_TEST(an_archive_that_is_cut_anywhere_is_refused)
+{
+	struct sample sample;
+	_cleanup_bytes_ struct bytes tar = make_docker_save(&sample);
+	_cleanup_bytes_ struct bytes gzip = gzip_of(tar.data, tar.len);
+	_cleanup_bytes_ struct bytes zstd = zstd_of(tar.data, tar.len, 0);
+	const struct bytes *all[] = {&tar, &gzip, &zstd};
+
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
+		/* The end of a tar is "repositories", which nothing needs, and zeros before and
+		 * after it. */
+		for (size_t len = 0; len < all[i]->len - (i == 0 ? 5 * 512 : 0); len += 7) {
+			const struct bytes part = {all[i]->data, len};
+
+			assert_refused(fixture, &part, "");
+			assert_true(fixture->why[0]);
+		}
+}
+
+ARCHIVE_TEST(a_torn_layer_says_what_is_missing)
+{
+	_cleanup_bytes_ struct bytes tar = {0};
+	char layer[600] = "";
+
+	tar_add(&tar, '0', "layer.tar", "", layer, sizeof(layer));
+	tar.len = 612;
+	assert_refused(fixture, &tar, "truncated: 600 bytes of layer.tar expected, 100 there");
+}
+
+ARCHIVE_TEST(what_is_no_tar_is_refused)
+{
+	struct sample sample;
+	_cleanup_bytes_ struct bytes tar = make_oci(&sample), text = {0}, empty = {0};
+
+	bytes_add(&text, "hello", 5);
+	assert_refused(fixture, &text, "truncated");
+	bytes_add(&empty, "", 0);
+	assert_refused(fixture, &empty, "empty");
+	tar.data[0] ^= 1;
+	assert_refused(fixture, &tar, "no tar");
+	tar.data[0] ^= 1;
+	tar.data[1024] ^= 1;
+	assert_refused(fixture, &tar, "a damaged header at byte 1024");
+	assert_int_equal(open_path(fixture, "/images/none"), -ENOENT);
+}
+
+static void assert_header_refused(
+	struct archive_fixture *fixture, size_t at, const char *bytes, size_t n, const char *why)
+{
+	_cleanup_bytes_ struct bytes tar = {0};
+
+	tar_put(&tar, "a", "content");
+	tar_end(&tar);
+	memcpy(tar.data + at, bytes, n);
+	tar_seal(tar.data);
+	assert_refused(fixture, &tar, why);
+}
+
+ARCHIVE_TEST(sizes_that_no_file_has_are_refused)
+{
+	assert_header_refused(
+		fixture, 124, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", 12, "no tar");
+	assert_header_refused(fixture, 124, "\x80\0\0\0\x7f\xff\xff\xff\xff\xff\xff\xff", 12,
+		"truncated: 9223372036854775807 bytes");
+	assert_header_refused(
+		fixture, 124, "\x80\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff", 12, "no tar");
+	assert_header_refused(fixture, 124, "77777777777", 12, "truncated: 8589934591 bytes");
+	assert_header_refused(fixture, 124, "00000000x07", 12, "no tar");
+}
+
+ARCHIVE_TEST(names_that_lead_out_of_the_archive_are_refused)
+{
+	assert_header_refused(fixture, 0, "/etc/passwd", 12, "/etc/passwd leads out");
+	assert_header_refused(fixture, 0, "../x", 5, "../x leads out");
+	assert_header_refused(fixture, 0, "a/../../x", 10, "a/../../x leads out");
+	assert_header_refused(fixture, 0, "..\033x/../..", 11, "leads out");
+	assert_null(strchr(fixture->why, '\033'));
+}
+
+ARCHIVE_TEST(sparse_files_are_refused)
+{
+	_cleanup_bytes_ struct bytes tar = {0};
+
+	assert_header_refused(fixture, 156, "S", 1, "sparse");
+	tar_add(&tar, 'x', "pax", "", "22 GNU.sparse.major=1\n", 22);
+	tar_put(&tar, "a", "b");
+	assert_refused(fixture, &tar, "sparse");
+}
+
+/* manifest.json with one layer, which is as given. */
+static struct bytes make_link(char type, const char *name, const char *target)
+{
+	struct bytes tar = {0};
+	struct sample sample;
+	char manifest[512];
+
+	sample_make(&sample, MACHINE);
+	tar_put(&tar, "config", sample.config);
+	tar_put(&tar, "0.tar", LAYER_0);
+	tar_add(&tar, type, name, target, "", 0);
+	snprintf(manifest, sizeof(manifest),
+		"[{\"Config\":\"config\",\"RepoTags\":[\"a\"],\"Layers\":[\"0.tar\",\"%s\"]}]",
+		name);
+	tar_put(&tar, "manifest.json", manifest);
+	return tar;
+}
+
+ARCHIVE_TEST(links_that_go_round_or_out_of_the_archive_are_refused)
+{
+	static const char *const cases[][3] = {
+		{"l", "l", "more than 8 links"},
+		{"d/l", "../d/l", "more than 8 links"},
+		{"l", "/etc/passwd", "a link out of the archive"},
+		{"d/l", "../../etc/passwd", "a link out of the archive"},
+		{"l", "none", "the archive has no l"},
+		{"l", "", "a link out of the archive"},
+	};
+
+	for (size_t i = 0; i < 2 * ARRAY_SIZE(cases); i++) {
+		const char *const *c = cases[i / 2];
+		_cleanup_bytes_ struct bytes tar =
+			make_link(i % 2 && !strchr(c[0], '/') ? '1' : '2', c[0], c[1]);
+
+		assert_refused(fixture, &tar, c[2]);
+	}
+}
+
+ARCHIVE_TEST(more_files_than_images_have_are_refused)
+{
+	_cleanup_bytes_ struct bytes tar = {0};
+	char name[16];
+
+	for (int i = 0; i < 4097; i++) {
+		snprintf(name, sizeof(name), "%d", i);
+		tar_put(&tar, name, "");
+	}
+	assert_refused(fixture, &tar, "more than 4096 files");
+}
+
+ARCHIVE_TEST(damaged_pax_headers_are_refused)
+{
+	static const char *const records[] = {"5 a=b\n", "999999999999999999999 a=b\n", "-6 a=b\n",
+		"6 path\n", "0 a=b\n", "12 size=-100\n", "7 path=a"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(records); i++) {
+		_cleanup_bytes_ struct bytes tar = {0};
+
+		tar_add(&tar, 'x', "pax", "", records[i], strlen(records[i]));
+		tar_put(&tar, "a", "b");
+		assert_refused(fixture, &tar, "extended header");
+	}
+}
+
+ARCHIVE_TEST(wrong_digests_and_sizes_are_refused)
+{
+	static const char *const parts[] = {"\"schemaVersion\"", "\"architecture\"", LAYER_0};
+
+	for (size_t i = 0; i < ARRAY_SIZE(parts); i++) {
+		struct sample sample;
+		_cleanup_bytes_ struct bytes tar = make_oci(&sample), docker = {0};
+		char *at = memmem(tar.data, tar.len, parts[i], strlen(parts[i]));
+
+		at[1] ^= 0x20;
+		if (i == 2) /* Whoever takes a layer verifies it */
+			assert_opens(fixture, &tar);
+		else
+			assert_refused(fixture, &tar, "wrong digest");
+		docker = make_docker_save(&sample);
+		at = memmem(docker.data, docker.len, "\"linux\"", 7);
+		at[1] = 'L';
+		assert_refused(fixture, &docker, "wrong digest");
+		if (i < 2)
+			continue;
+		at = (char *)memmem(tar.data, tar.len, LAYER_1, strlen(LAYER_1)) - 512;
+		snprintf(at + 124, 12, "%011zo", strlen(LAYER_1) - 1);
+		tar_seal(at);
+		assert_refused(fixture, &tar, "bytes, expected");
+	}
+}
+
+ARCHIVE_TEST(documents_that_do_not_hold_together_are_refused)
+{
+	static const char *const cases[][3] = {
+		{"index.json", "{", "no JSON"},
+		{"index.json", "{}", "no image in it has a name"},
+		{"index.json", "[1,2,3]", "no image in it has a name"},
+		{"index.json",
+			"{\"manifests\":[{\"annotations\":{\"io.containerd.image.name\":\"a:1\"}}]}",
+			"no digest"},
+		{"manifest.json", "[]", "no image in it has a name"},
+		{"manifest.json", "[{\"RepoTags\":[\"a\"]}]", "the archive has no"},
+		{"manifest.json", "[{\"Config\":\"../../etc/passwd\",\"RepoTags\":[\"a\"]}]",
+			"the archive has no ../../etc/passwd"},
+		{"manifest.json",
+			"[{\"Config\":\"manifest.json\",\"RepoTags\":[\"a\"],\"Layers\":[1]}]",
+			"configuration and layers do not agree"},
+		{"hello.txt", "hello", "neither manifest.json nor index.json"},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_bytes_ struct bytes tar = {0};
+
+		tar_put(&tar, cases[i][0], cases[i][1]);
+		assert_refused(fixture, &tar, cases[i][2]);
+	}
+}
+
+ARCHIVE_TEST(a_document_of_very_many_values_is_refused)
+{
+	_cleanup_bytes_ struct bytes tar = {0}, text = {0};
+
+	for (int i = 0; i < 60000; i++)
+		bytes_add(&text, i == 0 ? "[" : "0,", i == 0 ? 1 : 2);
+	bytes_add(&text, "0]", 2);
+	tar_put(&tar, "index.json", text.data);
+	assert_refused(fixture, &tar, "too many values");
+}
+
+ARCHIVE_TEST(indexes_within_indexes_end)
+{
+	_cleanup_bytes_ struct bytes tar = {0};
+	char descriptor[512], index[600];
+	struct sample sample;
+
+	put_manifest(&tar, &sample, MACHINE, descriptor);
+	for (int depth = 0; depth < 5; depth++) {
+		snprintf(index, sizeof(index), "{\"manifests\":[{%s}]}", descriptor);
+		put_blob(&tar, INDEX_TYPE, index, strlen(index), descriptor);
+	}
+	put_index(&tar, descriptor, NAME);
+	assert_refused(fixture, &tar, "indexes too deep");
+}
+
+/* ---- compressed archives ---- */
+
+ARCHIVE_TEST(a_bomb_stops_at_the_reserve_of_free_space_and_leaves_nothing)
+{
+	_cleanup_bytes_ struct bytes zeros = {.data = must(calloc(1, 32 << 20)), .len = 32 << 20};
+	_cleanup_bytes_ struct bytes gzip = gzip_of(zeros.data, zeros.len);
+
+	fixture->reserve = UINT64_MAX / 2;
+	assert_int_equal(open_bytes(fixture, &gzip), -ENOSPC);
+	assert_string_equal(fixture->why, "no room for it unpacked");
+	fixture->reserve = 0;
+	assert_refused(fixture, &gzip, "no tar");
+}
+
+ARCHIVE_TEST(what_is_cancelled_is_read_no_further)
+{
+	struct sample sample;
+	_cleanup_bytes_ struct bytes tar = make_oci(&sample);
+	_cleanup_bytes_ struct bytes gzip = gzip_of(tar.data, tar.len);
+	int ends[2];
+
+	assert_int_equal(pipe(ends), 0);
+	close(ends[1]);
+	fixture->cancel_fd = ends[0];
+	assert_int_equal(open_bytes(fixture, &tar), -ECANCELED);
+	assert_int_equal(open_bytes(fixture, &gzip), -ECANCELED);
+	close(ends[0]);
+}
+
+ARCHIVE_TEST(a_zstd_window_over_8_mib_is_refused)
+{
+	struct sample sample;
+	_cleanup_bytes_ struct bytes tar = make_oci(&sample);
+	_cleanup_bytes_ struct bytes largest = zstd_of(tar.data, tar.len, 23);
+	_cleanup_bytes_ struct bytes larger = zstd_of(tar.data, tar.len, 24);
+
+	assert_opens(fixture, &largest);
+	assert_refused(fixture, &larger, "over 8 MiB");
+}
