@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Images are there before anything needs them: from archives and registries, with real runtimes."""
 
+import gzip
 import hashlib
 import io
 import json
 import os
 import random
-import shutil
-import signal
-import subprocess
 import tarfile
 import time
 from pathlib import Path
@@ -16,10 +14,11 @@ from typing import Any, Callable
 
 import pytest
 from conftest import Agent, Run, until
-from registrylab import static_program, tar_of
+from registrylab import Image, static_program, tar_of
 from runtimelab import Lab, lab  # noqa: F401
 
-PAUSE = "#include <unistd.h>\n#include <signal.h>\nint main(void){signal(SIGTERM,_exit);for(;;)pause();}"
+A, B = "registry.example/team/a:1", "docker.io/library/b:2"
+Start = Callable[..., Agent]
 
 
 def docker_save(path: Path, images: dict[str, list[bytes]]) -> Path:
@@ -70,24 +69,11 @@ def names(lab: Lab) -> set[str]:
     return {line.split()[0] for line in ctr(lab, "images", "ls").splitlines()[1:]}
 
 
-Start = Callable[..., Agent]
-
-
-@pytest.fixture
-def preload(lab: Lab, agent: Start) -> Start:
-    """preload("archives: [...]") starts an agent that changes nothing but images."""
-
-    def start(section: str, mode: str = "enforce", **options: Any) -> Agent:
-        return agent(f"mode: observe\nimages: {{mode: {mode}, {section}}}\n", wrap=lab.wrap, **options)
-
-    return start
-
-
-@pytest.fixture
-def store(lab: Lab) -> Path:
-    path = lab.directory / "run/images"
-    path.mkdir()
-    return path
+def removed(lab: Lab, name: str) -> None:
+    """As the kubelet's garbage collection does it."""
+    for other in names(lab):
+        if other == name or other.startswith((name.rsplit(":", 1)[0] + "@", "sha256:")):
+            ctr(lab, "images", "rm", other)
 
 
 def image(running: Agent, name: str) -> dict[str, Any] | None:
@@ -102,19 +88,39 @@ def wait_image(running: Agent, name: str, state: str = "ready") -> dict[str, Any
     )
 
 
-A, B = "registry.example/team/a:1", "docker.io/library/b:2"
+@pytest.fixture
+def preload(lab: Lab, agent: Start) -> Start:
+    """preload("archives: [...]") starts an agent that changes nothing but images."""
+
+    def start(section: str, mode: str = "enforce", wrap: tuple[str, ...] = (), **options: Any) -> Agent:
+        text = f"mode: observe\nimages: {{mode: {mode}, pin: [], {section}}}\n"
+        return agent(text, wrap=(*lab.wrap, *wrap), **options)
+
+    return start
 
 
-def test_an_archive_becomes_an_image_and_the_agent_is_ready_before(lab: Lab, preload: Start, store: Path, run: Run) -> None:
+@pytest.fixture
+def store(lab: Lab) -> Path:
+    path = lab.directory / "run/images"
+    path.mkdir()
+    return path
+
+
+def test_an_archive_becomes_images_and_the_agent_is_ready_meanwhile(
+    lab: Lab, preload: Start, store: Path, directory: Path, run: Run
+) -> None:
     lab.containerd()
-    docker_save(store / "both.tar", {A: layers(), "b:2": layers()})
+    program = tar_of({"pause": static_program(directory, "pause", "int main(void){return 42;}")})
+    docker_save(store / "both.tar", {A: layers(), "b:2": [*layers(), program]})
     running = preload("archives: [/run/images/*.tar]")
-    assert running.notified("READY=1")
+    assert image(running, A) is None or image(running, A)["state"] != "ready", "ready is said before the images are there"
     for name in (A, B):
         row = wait_image(running, name)
         assert row["source"] == "/run/images/both.tar" and row["size_bytes"] > 200_000
     assert {A, B} <= names(lab) and not [n for n in names(lab) if "headroom-preload" in n]
-    ctr(lab, "run", "--rm", "--detach", "--null-io", B, "one") if False else None
+    with pytest.raises(AssertionError):
+        ctr(lab, "run", "--rm", B, "one")  # its program returns 42
+    assert "42" in lab.run("sh", "-c", f"ctr -n k8s.io run --rm {B} two; echo $?")
     metrics = running.metrics()
     assert metrics[f'headroom_image_preload{{image="{A}",state="ready"}}'] == 1
     assert metrics[f'headroom_image_preload_bytes_total{{image="{A}"}}'] > 200_000
@@ -124,23 +130,182 @@ def test_an_archive_becomes_an_image_and_the_agent_is_ready_before(lab: Lab, pre
     assert [i["name"] for i in json.loads(run("images", "--json", wrap=lab.wrap).stdout)] == [A, B]
 
 
-def test_a_second_start_loads_nothing_and_reads_no_archive(lab: Lab, preload: Start, store: Path, directory: Path) -> None:
+def test_a_second_start_loads_nothing_and_opens_no_archive(lab: Lab, preload: Start, store: Path, directory: Path) -> None:
     lab.containerd()
-    path = docker_save(store / "a.tar", {A: layers()})
+    docker_save(store / "a.tar", {A: layers()})
     running = preload("archives: [/run/images]")
     wait_image(running, A)
-    until(lambda: A in (directory / "state/images.json").read_text(), 5, "the record is on disk")
-    running.close()
+    record = directory / "state/images.json"
+    until(lambda: record.exists() and A in record.read_text(), 5, "the record is on disk")
+    running.stop()
     trace = directory / "trace"
-    running = preload(
-        "archives: [/run/images]", name="agent"
-    ) if not shutil.which("strace") else None
-    if running is None:
-        running = traced(lab, preload, trace)
+    running = preload("archives: [/run/images]", wrap=("strace", "-f", "-qq", "-e", "trace=openat,open", "-o", str(trace)))
     wait_image(running, A)
-    time.sleep(1)  # for what it might do
-    running.close()
-    assert running.log.count("loaded from") == 1
-    if trace.exists():
-        opened = [l for l in trace.read_text().splitlines() if "a.tar" in l and "open" in l]
-        assert opened == [], path
+    running.reload()  # another sample, and whatever follows from it
+    time.sleep(2)
+    running.stop()
+    assert running.log.count("loaded from") == 1, "of the first start"
+    assert "images.json" in trace.read_text()
+    assert not [line for line in trace.read_text().splitlines() if "a.tar" in line]
+
+
+def test_an_archive_that_changes_is_loaded_again(lab: Lab, preload: Start, store: Path) -> None:
+    lab.containerd()
+    docker_save(store / "a.tar", {A: layers()})
+    running = preload("archives: [/run/images/a.tar]")
+    wait_image(running, A)
+    before = [line for line in ctr(lab, "images", "ls").splitlines() if line.startswith(A)]
+    docker_save(store / "a.tar", {A: layers(), "c:1": layers(1)})
+    running.reload()
+    wait_image(running, "docker.io/library/c:1")
+    wait_image(running, A)
+    assert [line for line in ctr(lab, "images", "ls").splitlines() if line.startswith(A)] != before
+
+
+def test_an_image_that_was_removed_is_loaded_again(lab: Lab, preload: Start, store: Path) -> None:
+    lab.containerd()
+    docker_save(store / "a.tar", {A: layers()})
+    running = preload("archives: [/run/images/a.tar]")
+    wait_image(running, A)
+    removed(lab, A)
+    assert A not in names(lab)
+    running.reload()
+    until(lambda: A in names(lab), 60, f"{A} is back\n{running.log[-1000:]}")
+
+
+def test_a_torn_archive_fails_alone(lab: Lab, preload: Start, store: Path, run: Run) -> None:
+    lab.containerd()
+    whole = docker_save(store / "whole.tar", {A: layers()}).read_bytes()
+    (store / "again.tar.gz").write_bytes(gzip.compress(docker_save(store / "b.tar", {"b:2": layers()}).read_bytes()))
+    (store / "b.tar").unlink()
+    (store / "torn.tar").write_bytes(whole[: len(whole) // 2])
+    (store / "ignored.txt").write_text("no archive")
+    running = preload("archives: [/run/images, /run/images/missing.tar]")
+    wait_image(running, A)
+    wait_image(running, B)
+    row = wait_image(running, "/run/images/torn.tar", "failed")
+    assert row["reason"] == "archive-broken" and row["why"]
+    condition = running.wait_condition("ImagePreloadFailed")
+    assert "torn.tar" in condition["message"] and "missing.tar" in condition["message"]
+    assert "torn.tar" in run("images", wrap=lab.wrap).stdout
+    (store / "torn.tar").unlink()
+    docker_save(store / "missing.tar", {"c:3": layers(1)})
+    running.reload()
+    running.wait_condition("ImagePreloadFailed", "False")
+
+
+@pytest.mark.parametrize("how", ["observe", "off", "released"])
+def test_nothing_is_loaded_unless_it_enforces(lab: Lab, preload: Start, store: Path, run: Run, how: str) -> None:
+    lab.containerd()
+    docker_save(store / "a.tar", {A: layers()})
+    if how == "released":
+        preload("parallel: 1").stop()
+        assert run("restore", "--only", "images", wrap=lab.wrap).returncode == 0
+    running = preload("archives: [/run/images]", mode="enforce" if how == "released" else how)
+    assert running.tuner("images")["mode"] == how
+    if how != "off":
+        row = wait_image(running, "/run/images/a.tar", "pending")
+        assert row["reason"] == ("restored" if how == "released" else "observe-mode")
+    time.sleep(4)  # more than a file needs to settle
+    assert A not in names(lab)
+    if how == "released":
+        assert run("apply", "--only", "images", wrap=lab.wrap).returncode == 0
+        wait_image(running, A)
+
+
+def kill_and_finish(lab: Lab, preload: Start, store: Path, kills: int, restarts: int) -> None:
+    containerd = lab.containerd()
+    docker_save(store / "a.tar", {A: layers(3, 20 << 20)})
+    rounds = ["agent"] * kills + ["runtime"] * restarts
+    random.shuffle(rounds)
+    running = preload("archives: [/run/images]")
+    for what in rounds:
+        time.sleep(random.uniform(0, 2))
+        if what == "runtime":
+            containerd.restart()
+            until(containerd.answers, 20, "containerd answers")
+        else:
+            running.kill()
+            if random.random() < 0.5:
+                removed(lab, A)
+            running = preload("archives: [/run/images]")
+    wait_image(running, A)
+    until(lambda: A in names(lab), 60, "the image is there")
+    until(lambda: not [n for n in names(lab) if "headroom-preload" in n], 60, f"nothing is left over\n{running.log[-2000:]}")
+
+
+def test_what_a_kill_cuts_off_is_finished_by_the_next_agent(lab: Lab, preload: Start, store: Path) -> None:
+    kill_and_finish(lab, preload, store, 3, 1)
+
+
+@pytest.mark.slow
+def test_killed_a_hundred_times(lab: Lab, preload: Start, store: Path) -> None:
+    kill_and_finish(lab, preload, store, 100, 10)
+
+
+def test_what_does_not_fit_is_not_begun(lab: Lab, preload: Start, store: Path) -> None:
+    disk = lab.directory / "disk"
+    with disk.open("wb") as file:
+        file.truncate(96 << 20)
+    lab.run("mkfs.ext4", "-q", str(disk))
+    lab.run("mount", "-o", "loop", str(disk), "/var/lib/containerd")
+    lab.containerd()
+    docker_save(store / "large.tar", {A: layers(1, 60 << 20)})
+    docker_save(store / "small.tar", {"b:2": layers()})
+    running = preload("archives: [/run/images]")
+    wait_image(running, B)
+    row = wait_image(running, A, "failed")
+    assert row["reason"] == "does-not-fit" and "MB" in row["why"]
+    assert running.wait_condition("ImagePreloadFailed")["reason"] == "does-not-fit"
+    assert A not in names(lab)
+
+
+def test_docker_loads_archives_too(lab: Lab, preload: Start, store: Path) -> None:
+    lab.dockerd()
+    docker_save(store / "a.tar", {A: layers(), "b:2": layers()})
+    running = preload("archives: [/run/images/a.tar]")
+    wait_image(running, A)
+    wait_image(running, B)
+    tags = {tag for one in json.loads(lab.docker("GET", "/images/json")[1]) for tag in one["RepoTags"] or []}
+    assert {A, "b:2"} <= tags
+    assert lab.docker("DELETE", "/images/b:2")[0] == 200
+    running.reload()
+    until(lambda: lab.docker("GET", "/images/b:2/json")[0] == 200, 60, "b:2 is back")
+
+
+def test_a_pull_that_failed_succeeds_at_once_with_apply(lab: Lab, preload: Start, run: Run) -> None:
+    lab.containerd()
+    registry = lab.registry()
+    registry.push("team/app", Image(2, 50_000))
+    name = f"{registry.name}/team/app:latest"
+    registry.stop()
+    running = preload(f"pull: ['{name}']")
+    row = wait_image(running, name, "failed")
+    assert row["reason"] == "pull-failed" and row["source"] == "registry" and row["bytes_done"] is None
+    assert running.wait_condition("ImagePreloadFailed")["reason"] == "pull-failed"
+    registry.start()
+    assert run("apply", "--only", "images", wrap=lab.wrap).returncode == 0
+    wait_image(running, name)
+    assert name in names(lab)
+
+
+def test_a_transfer_lives_through_a_reload_and_ends_with_the_agent(lab: Lab, preload: Start) -> None:
+    lab.containerd()
+    registry = lab.registry()
+    proxy = lab.proxy(registry, rate=300_000)
+    registry.push("team/app", Image(1, 1_500_000))
+    name = f"{proxy.name}/team/app:latest"
+    running = preload(f"pull: ['{name}'], parallel: 1")
+    wait_image(running, name, "active")
+    running.write_config(f"mode: observe\nimages: {{mode: enforce, pin: [], pull: ['{name}'], parallel: 2}}\n")
+    running.reload()
+    row = image(running, name)
+    assert row and row["state"] in ("active", "ready"), row
+    wait_image(running, name)
+    assert len(proxy.blobs) == 1, "it was fetched once"
+    proxy.rate = 20_000
+    removed(lab, name)
+    ctr(lab, "content", "prune", "references")
+    running.reload()
+    wait_image(running, name, "active")
+    assert running.stop() == 0
