@@ -71,6 +71,15 @@ void history_observe(struct history *history, uint64_t now_us, uint64_t value);
 
 struct cJSON;
 
+struct metric_sink;
+
+/*
+ * A sample for each of top, labelled name, kind, namespace and name, and one for the rest of used.
+ * Two workloads may differ in nothing but their id, which is no label: their use is summed, as a
+ * duplicate series would void the scrape.
+ */
+void metric_users(struct metric_sink *sink, const struct limit_reading *reading);
+
 /* "history": 60 numbers, the oldest first, null where nothing is known. */
 void history_json(struct cJSON *parent, const struct history *history);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <headroom/limit.h>
 
+#include "base/exposition.h"
 #include "base/json.h"
 #include "base/util.h"
 
@@ -75,4 +76,33 @@ void history_json(cJSON *parent, const struct history *history)
 		cJSON_AddItemToArray(array,
 			slot == 0 ? cJSON_CreateNull() : cJSON_CreateNumber((double)(slot - 1)));
 	}
+}
+
+void metric_users(struct metric_sink *sink, const struct limit_reading *reading)
+{
+	double reported = 0;
+
+	for (unsigned i = 0; i < reading->n_top; i++) {
+		const struct workload *workload = &reading->top[i].workload;
+		unsigned first = reading->n_top;
+		double sum = 0;
+
+		for (unsigned k = 0; k < reading->n_top; k++) {
+			const struct workload *other = &reading->top[k].workload;
+
+			if (other->kind != workload->kind ||
+				!streq(other->namespace, workload->namespace) ||
+				!streq(workload_name(other), workload_name(workload)))
+				continue;
+			first = MIN(first, k);
+			sum += (double)reading->top[k].used;
+		}
+		reported += (double)reading->top[i].used;
+		if (first == i)
+			metric_sample(sink, sum, reading->name, workload_kind_names[workload->kind],
+				workload->namespace, workload_name(workload), NULL);
+	}
+	if (reading->n_top > 0 && reported < (double)reading->used)
+		metric_sample(sink, (double)reading->used - reported, reading->name, "other", "",
+			"other", NULL);
 }

@@ -33,39 +33,6 @@ static void put_agent(struct metric_sink *sink, const struct node *node)
 		(double)node->reloaded_us / (double)USEC_PER_SEC);
 }
 
-/*
- * Two workloads may differ in nothing but their id, which is no label: their use is summed, as a
- * duplicate series would void the scrape.
- */
-static void put_users(struct metric_sink *sink, const struct limit_reading *reading)
-{
-	double reported = 0;
-
-	for (unsigned i = 0; i < reading->n_top; i++) {
-		const struct workload *workload = &reading->top[i].workload;
-		unsigned first = reading->n_top;
-		double sum = 0;
-
-		for (unsigned k = 0; k < reading->n_top; k++) {
-			const struct workload *other = &reading->top[k].workload;
-
-			if (other->kind != workload->kind ||
-				!streq(other->namespace, workload->namespace) ||
-				!streq(workload_name(other), workload_name(workload)))
-				continue;
-			first = MIN(first, k);
-			sum += (double)reading->top[k].used;
-		}
-		reported += (double)reading->top[i].used;
-		if (first == i)
-			metric_sample(sink, sum, reading->name, workload_kind_names[workload->kind],
-				workload->namespace, workload_name(workload), NULL);
-	}
-	if (reading->n_top > 0 && reported < (double)reading->used)
-		metric_sample(sink, (double)reading->used - reported, reading->name, "other", "",
-			"other", NULL);
-}
-
 static void put_limits(struct metric_sink *sink, const struct node *node)
 {
 	static const char *const names[] = {"headroom_limit_used", "headroom_limit_max",
@@ -86,7 +53,7 @@ static void put_limits(struct metric_sink *sink, const struct node *node)
 	}
 	metric_family(sink, "headroom_limit_used_by_workload");
 	for (size_t i = 0; i < node->n_limits; i++)
-		put_users(sink, &node->limits[i].now);
+		metric_users(sink, &node->limits[i].now);
 }
 
 static void put_settings(struct metric_sink *sink, const struct node *node)

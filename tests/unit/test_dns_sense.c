@@ -157,7 +157,7 @@ STATE_TEST(a_full_table_makes_room_within_ten_seconds)
 		poll_after(node, USEC_PER_SEC);
 	}
 	assert_true(node->kernel->forgotten > 900);
-	assert_true(node->sensor.seen.table.other_queries[DNS_NO_ROLE][DNS_UDP] >= 300);
+	assert_true(dns_queries(&node->sensor.seen.table.others) >= 300);
 	for (int i = 0; i < 2; i++) {
 		send_queries(node, "10.9.9.9", 70);
 		poll_after(node, USEC_PER_SEC);
@@ -270,22 +270,111 @@ TEST(a_latency_is_in_the_first_bucket_whose_bound_it_does_not_exceed)
 	}
 }
 
-STATE_TEST(the_latency_histogram_has_round_bounds)
+static char *metrics_of(struct fixture *node)
 {
-	static const uint64_t took[] = {100000000, 500000000, 1000000000, DNS_TIMEOUT_NS};
 	struct dns_memory memory = {0};
 	char *text = NULL;
 	size_t size = 0;
 	struct metric_sink sink = {.out = open_memstream(&text, &size), .rows = dns_metric_rows};
 
+	dns_put_metrics(&node->sensor, &memory, &sink);
+	fclose(sink.out);
+	return text;
+}
+
+STATE_TEST(the_latency_histogram_has_round_bounds)
+{
+	static const uint64_t took[] = {100000000, 500000000, 1000000000, DNS_TIMEOUT_NS};
+	_cleanup_free_ char *text = NULL;
+
 	for (size_t i = 0; i < ARRAY_SIZE(took); i++)
 		serve(node, "10.9.9.9")->latency[dns_latency_bucket(took[i])]++;
 	poll_after(node, USEC_PER_SEC);
-	dns_put_metrics(&node->sensor, &memory, &sink);
-	fclose(sink.out);
+	text = metrics_of(node);
 	assert_non_null(strstr(text, "le=\"0.1\"} 1\n"));
 	assert_non_null(strstr(text, "le=\"0.5\"} 2\n"));
 	assert_non_null(strstr(text, "le=\"1\"} 3\n"));
 	assert_non_null(strstr(text, "le=\"5\"} 4\n"));
-	free(text);
+}
+
+static void add_user(struct dns_label *label, const char *name, double per_second)
+{
+	struct dns_user *user = &label->users[label->n_users++];
+
+	user->workload.kind = WORKLOAD_POD;
+	copy_text(user->workload.namespace, sizeof(user->workload.namespace), "shop");
+	copy_text(user->workload.name, sizeof(user->workload.name), name);
+	user->per_second = per_second;
+}
+
+STATE_TEST(who_asks_most_of_a_server_without_a_budget_is_a_metric)
+{
+	static const char *const names[] = {"a", "b", "c", "d", "e", "f"};
+	_cleanup_free_ char *text = NULL;
+	char line[160];
+
+	send_queries(node, "10.9.9.9", 100);
+	poll_after(node, USEC_PER_SEC);
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		add_user(known(node, "10.9.9.9")->label, names[i], 20 - (double)i);
+	text = metrics_of(node);
+	for (size_t i = 0; i < 5; i++) {
+		snprintf(line, sizeof(line),
+			"workload_queries_per_second{server=\"10.9.9.9\",kind=\"pod\","
+			"namespace=\"shop\",name=\"%s\"} %zu\n",
+			names[i], 20 - i);
+		assert_non_null(strstr(text, line));
+	}
+	assert_null(strstr(text, "name=\"f\""));
+	assert_non_null(strstr(
+		text, "server=\"10.9.9.9\",kind=\"other\",namespace=\"\",name=\"other\"} 10\n"));
+}
+
+STATE_TEST(servers_without_a_label_are_one_without_a_role)
+{
+	_cleanup_free_ char *text = NULL;
+	char address[DNS_ADDRESS_TEXT];
+
+	for (unsigned i = 0; i < DNS_LABELS + 5; i++) {
+		snprintf(address, sizeof(address), "10.3.0.%u", i + 1);
+		send_queries(node, address, 10);
+	}
+	poll_after(node, USEC_PER_SEC);
+	text = metrics_of(node);
+	assert_non_null(strstr(text,
+		"headroom_dns_queries_total{server=\"other\",role=\"\",transport=\"udp\"} 60\n"));
+	assert_null(strstr(text, "server=\"other\",role=\"u"));
+}
+
+/* The busiest node there is: every label taken, everything counted, every workload busy. */
+STATE_TEST(series_are_bounded)
+{
+	_cleanup_free_ char *text = NULL;
+	char name[DNS_ADDRESS_TEXT];
+	size_t series = 0;
+
+	for (unsigned i = 0; i < 4 * DNS_LABELS; i++) {
+		struct dns_server *server;
+
+		snprintf(name, sizeof(name), "10.3.0.%u", i + 1);
+		send_queries(node, name, 1000);
+		server = serve(node, name);
+		server->queries[DNS_TCP] = server->dot_packets = server->retransmissions = 9;
+		for (int code = 0; code < DNS_RCODES; code++)
+			server->responses[code] = 9;
+	}
+	poll_after(node, USEC_PER_SEC);
+	for (size_t i = 0; i < node->sensor.seen.table.n; i++) {
+		struct dns_label *label = node->sensor.seen.table.servers[i]->label;
+
+		for (unsigned k = 0; label && k < DNS_TOP; k++) {
+			snprintf(name, sizeof(name), "pod-%u", k);
+			add_user(label, name, 7);
+		}
+	}
+	text = metrics_of(node);
+	for (const char *line = text; *line; line += strcspn(line, "\n") + 1)
+		series += *line != '#';
+	assert_non_null(strstr(text, "encrypted_packets_total{server=\"other\"}"));
+	assert_in_range(series, 800, 1000);
 }

@@ -229,9 +229,9 @@ static void remember_crowd(const struct dns_seen *seen, struct dns_memory *memor
 	}
 }
 
-static void take_users(struct limit_reading *limit, const struct dns_label *label)
+void dns_take_users(struct limit_reading *limit, const struct dns_label *label, unsigned most)
 {
-	for (unsigned i = 0; i < label->n_users && limit->n_top < LIMIT_TOP_MAX; i++) {
+	for (unsigned i = 0; i < label->n_users && limit->n_top < most; i++) {
 		uint64_t used = (uint64_t)llround(label->users[i].per_second);
 
 		if (used == 0)
@@ -270,7 +270,7 @@ static void add_limits(const struct dns_seen *seen, const struct dns_server_stat
 			 uses.minute_peak[i] > PRESSURE_ENDS * (double)limit->max)
 			limit->condition = &dns_conditions[DNS_BUDGET_PRESSURE];
 		if (parts[i][0] == '\0')
-			take_users(limit, server->label);
+			dns_take_users(limit, server->label, LIMIT_TOP_MAX);
 	}
 }
 

@@ -285,10 +285,10 @@ struct dns_server_state {
 struct dns_server_table {
 	struct dns_server_state **servers;
 	size_t n, allocated, n_labels;
-	uint16_t index[4096];     /* by hash of the key: 1 + the index in servers, 0: free */
-	struct dns_totals others; /* of servers without a label */
-	uint64_t other_queries[DNS_ROLES + 1][DNS_TRANSPORTS]; /* the same by role, and without */
-	uint64_t evicted, malformed;                           /* of all servers since the start */
+	uint16_t index[4096]; /* by hash of the key: 1 + the index in servers, 0: free */
+	struct dns_totals
+		others; /* of servers without a label: whatever their roles, it has none */
+	uint64_t evicted, malformed; /* of all servers since the start */
 };
 
 /* Names with a suffix of a search list: queries, and answers NXDOMAIN to them. */
@@ -380,6 +380,8 @@ uint64_t dns_queries(const struct dns_totals *totals);
 extern const char *const dns_role_names[DNS_ROLES + 1];
 
 /* decide.c. Pure. */
+/* Who sends most a second, as the users of a limit. */
+void dns_take_users(struct limit_reading *limit, const struct dns_label *label, unsigned most);
 void dns_decide(const struct dns_seen *seen, struct dns_memory *memory,
 	const struct decide_input *input, struct proposal *proposal);
 void dns_memory_clear(void *memory);

@@ -11,6 +11,9 @@
 /* Those of the kernel's bounds that the histogram has: 0.25 ms, 1 ms, 5 ms, ... 1 s, 5 s. */
 static const unsigned latency_bounds[] = {1, 3, 5, 7, 9, 11, 12, 14};
 
+/* Workloads of each server that are series. */
+#define USERS_EXPORTED 5
+
 /* One that was only asked over TLS has no other series than that of its packets. */
 static bool is_asked(const struct dns_server_state *server)
 {
@@ -442,6 +445,15 @@ static void put_samples(struct metric_sink *sink, const struct dns_server_table 
 	}
 }
 
+static void put_users(struct metric_sink *sink, const struct dns_server_state *server)
+{
+	struct limit_reading reading = {.used = server->queries.last};
+
+	copy_text(reading.name, sizeof(reading.name), server->name);
+	dns_take_users(&reading, server->label, USERS_EXPORTED);
+	metric_users(sink, &reading);
+}
+
 void dns_put_metrics(const void *self, const void *memory, struct metric_sink *sink)
 {
 	const struct dns_sensor *sensor = self;
@@ -453,9 +465,10 @@ void dns_put_metrics(const void *self, const void *memory, struct metric_sink *s
 	metric_family(sink, "headroom_dns_queries_total");
 	FOR_EACH_LABEL(server, table)
 	put_transports(sink, server->name, server->role, server->label->reported.queries, true);
-	for (int role = 0; role <= DNS_NO_ROLE; role++)
-		put_transports(
-			sink, "other", (enum dns_role)role, table->other_queries[role], false);
+	put_transports(sink, "other", DNS_NO_ROLE, table->others.queries, false);
+	metric_family(sink, "headroom_dns_workload_queries_per_second");
+	FOR_EACH_LABEL(server, table)
+	put_users(sink, server);
 	metric_family(sink, "headroom_dns_responses_total");
 	FOR_EACH_LABEL(server, table)
 	put_rcodes(sink, server->name, &server->label->reported);
@@ -473,6 +486,8 @@ void dns_put_metrics(const void *self, const void *memory, struct metric_sink *s
 		if (table->servers[i]->label && table->servers[i]->label->reported.dot_packets > 0)
 			metric_sample(sink, (double)table->servers[i]->label->reported.dot_packets,
 				table->servers[i]->name, NULL);
+	if (table->others.dot_packets > 0)
+		metric_sample(sink, (double)table->others.dot_packets, "other", NULL);
 	metric_family(sink, "headroom_dns_search_expansions_total");
 	for (int role = 0; role < DNS_ROLES; role++)
 		metric_sample(

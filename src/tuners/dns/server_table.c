@@ -127,7 +127,7 @@ uint64_t dns_server_take(struct dns_server_table *table, struct dns_server_state
 	const struct dns_totals before = server->totals;
 	const uint64_t *fresh = (const uint64_t *)totals;
 	uint64_t *old = (uint64_t *)&server->totals;
-	uint64_t *reported = (uint64_t *)reported_of(table, server), queries = 0;
+	uint64_t *reported = (uint64_t *)reported_of(table, server), queries;
 
 	dns_minute_pass(server, now);
 	for (size_t i = 0; i < TOTALS_WORDS; i++) {
@@ -138,12 +138,7 @@ uint64_t dns_server_take(struct dns_server_table *table, struct dns_server_state
 		old[i] = fresh[i];
 		server->changed_at_us = now;
 	}
-	for (int i = 0; i < DNS_TRANSPORTS; i++) {
-		uint64_t more = server->totals.queries[i] - before.queries[i];
-
-		queries += more;
-		table->other_queries[server->role][i] += server->label ? 0 : more;
-	}
+	queries = dns_queries(&server->totals) - dns_queries(&before);
 	table->evicted += server->totals.evicted - before.evicted;
 	table->malformed += server->totals.malformed - before.malformed;
 	dns_server_take_unanswered(table, server, server->totals.evicted - before.evicted);

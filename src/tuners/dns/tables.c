@@ -183,8 +183,12 @@ const struct condition_type dns_conditions[] = {
 const struct metric_row dns_metric_rows[] = {
 	{"headroom_dns_queries_total", METRIC_COUNTER, "queries",
 		"Queries that left a socket of this node, repeats among them; server other is all "
-		"but the busiest.",
+		"but the busiest, whatever their roles: its own is empty.",
 		{"server", "role", "transport"}},
+	{"headroom_dns_workload_queries_per_second", METRIC_GAUGE, "queries/s",
+		"Who sends most queries to the server just now: five workloads; everyone else is "
+		"summed under kind other.",
+		{"server", "kind", "namespace", "name"}},
 	{"headroom_dns_retransmissions_total", METRIC_COUNTER, "queries",
 		"Queries sent again before their answer came; counted as queries too.", {"server"}},
 	{"headroom_dns_responses_total", METRIC_COUNTER, "answers",
