@@ -117,7 +117,9 @@ static void decide(struct scenario *scenario, const struct scenario_tuner *tuner
 		.n_files = scenario->n_files,
 		.settings = &scenario->held,
 		.n_settings = scenario->held.name[0] != '\0',
-		.now_us = scenario->now_us};
+		.now_us = scenario->now_us,
+		.mode = scenario->mode,
+		.force = scenario->force};
 
 	if (scenario->decided)
 		return;
@@ -126,6 +128,7 @@ static void decide(struct scenario *scenario, const struct scenario_tuner *tuner
 		tuner->decide(self, &input, &scenario->proposal);
 	else
 		tuner->ops->decide(self, &input, scenario->memory, &scenario->proposal);
+	scenario->force = false;
 	scenario->decided = true;
 }
 
@@ -217,7 +220,7 @@ static void expect_limit(struct scenario *scenario)
 			limit->upper_bound ? "upper-bound" : "exact");
 }
 
-static void expect(struct scenario *scenario)
+static void expect(struct scenario *scenario, const struct scenario_tuner *tuner, void *self)
 {
 	bool there = !scenario_is(scenario, "no");
 
@@ -226,8 +229,12 @@ static void expect(struct scenario *scenario)
 		expect_setting(scenario, there);
 	else if (scenario_is(scenario, "condition"))
 		expect_condition(scenario);
-	else if (!scenario_is(scenario, "limit"))
+	else if (!scenario_is(scenario, "limit") && !tuner->expect)
 		fail(scenario, "expect what?");
+	else if (tuner->expect && !scenario_take(scenario, tuner->expect, self))
+		fail(scenario, "it is not so");
+	else if (tuner->expect)
+		return;
 	else if (there)
 		expect_limit(scenario);
 	else if (find_limit(scenario, need(scenario, "name")))
@@ -320,7 +327,7 @@ static void take_line(struct scenario *scenario, const struct scenario_tuner *tu
 
 	if (expects) {
 		decide(scenario, tuner, self);
-		expect(scenario);
+		expect(scenario, tuner, self);
 	} else if (scenario_is(scenario, "at")) {
 		take_time(scenario, tuner, self);
 		words = tuner->at;
@@ -381,7 +388,8 @@ static int replay(struct scenario *scenario, const struct scenario_tuner *tuner,
 int main(int argc, char **argv)
 {
 	static const struct scenario_tuner *const tuners[] = {&neighbor_scenario, &thp_scenario,
-		&dns_scenario, &sysctl_scenario, &kubelet_scenario, &runtime_scenario};
+		&dns_scenario, &sysctl_scenario, &kubelet_scenario, &runtime_scenario,
+		&images_scenario};
 	struct scenario scenario = {.path = argc == 2 ? argv[1] : ""};
 	_cleanup_fclose_ FILE *file = fopen(scenario.path, "re");
 	const char *name = strrchr(scenario.path, '/') ? strrchr(scenario.path, '/') + 1 : "";

@@ -20,6 +20,8 @@ struct scenario {
 	struct file_record files[SCENARIO_RECORDS_MAX];
 	size_t n_files;
 	uint64_t now_us;
+	enum mode mode;
+	bool force;          /* at this moment */
 	struct setting held; /* the one setting whose state is known */
 	char reason[32];     /* its reason */
 	void *memory;        /* of decide() */
@@ -68,6 +70,7 @@ struct scenario_tuner {
 	size_t size;                               /* of self, zeroed */
 	const struct scenario_word *at;            /* after `at TIME`; base is self */
 	const struct scenario_word *config, *line; /* after `config`; other lines of its own */
+	const struct scenario_word *expect;        /* after `expect`, of its own; or NULL */
 	void (*open)(void *self);                  /* what a fresh node has; may be NULL */
 	void (*close)(void *self);                 /* may be NULL */
 	/* In place of the ops' decide(); may be NULL. */
@@ -75,7 +78,7 @@ struct scenario_tuner {
 };
 
 extern const struct scenario_tuner neighbor_scenario, thp_scenario, dns_scenario, sysctl_scenario,
-	kubelet_scenario, runtime_scenario;
+	kubelet_scenario, runtime_scenario, images_scenario;
 
 /* The next word, or NULL at the end of the line. */
 const char *scenario_word(struct scenario *scenario);

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "scenario.h"
+
+#include "tuners/images/images.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define FILE_SIZE 1000000 /* of each archive */
+
+/* The wall clock at time 0. */
+#define EPOCH_US UINT64_C(1800000000000000)
+
+static struct host host = {.state = "", .node_name = "node-1"};
+
+static void open_node(void *self)
+{
+	struct images_tuner *tuner = self;
+
+	tuner->host = &host;
+	tuner->config.parallel = 3;
+	tuner->config.wave = (struct wave){.nodes = 1, .seeds = 1, .round_us = 20 * USEC_PER_SEC};
+	copy_text(tuner->sample.runtime.socket, sizeof(tuner->sample.runtime.socket), "/run/x");
+	tuner->sample.answers = true;
+	kubelet_fill_defaults(&tuner->sample.kubelet.values, false);
+}
+
+static void free_active(struct images_tuner *tuner, size_t i)
+{
+	transfer_free(tuner->active[i]);
+	tuner->active[i] = tuner->active[--tuner->n_active];
+}
+
+static void close_node(void *self)
+{
+	struct images_tuner *tuner = self;
+
+	while (tuner->n_active > 0)
+		free_active(tuner, 0);
+	free(tuner->config.pulls.items);
+	free(tuner->sample.archives);
+	free(tuner->sample.images);
+	free(tuner->record.entries);
+}
+
+/* ---- what is recorded, there and under way ---- */
+
+/* `record PATH|- NAME|- ID SIZE`: of an archive, or of an image in it. */
+static bool take_record(struct scenario *scenario, void *base)
+{
+	struct images_tuner *tuner = base;
+	char source[IMAGES_TEXT_MAX], name[IMAGE_NAME_MAX];
+	struct preload *preload;
+
+	if (!scenario_value(scenario, source, sizeof(source)) ||
+		!scenario_value(scenario, name, sizeof(name)))
+		return false;
+	preload = preload_find(&tuner->record, source, name);
+	if (!preload)
+		preload = preload_add(&tuner->record, source, name);
+	preload->key = (struct archive_key){.inode = 1, .size = FILE_SIZE};
+	preload->reason = NULL;
+	preload->why[0] = '\0';
+	return scenario_value(scenario, preload->id, sizeof(preload->id)) &&
+	       scenario_number(scenario, &preload->size);
+}
+
+/* `fails PATH|- NAME|- REASON`: its transfer ended so, now. */
+static bool take_failure(struct scenario *scenario, void *base)
+{
+	static const char *const reasons[] = {
+		"pull-failed", "load-failed", "archive-broken", "does-not-fit"};
+	struct images_tuner *tuner = base;
+	char source[IMAGES_TEXT_MAX], name[IMAGE_NAME_MAX];
+	struct preload *preload;
+
+	if (!scenario_value(scenario, source, sizeof(source)) ||
+		!scenario_value(scenario, name, sizeof(name)))
+		return false;
+	preload = preload_find(&tuner->record, source, name);
+	if (!preload)
+		preload = preload_add(&tuner->record, source, name);
+	preload->key = (struct archive_key){.inode = 1, .size = FILE_SIZE};
+	preload->failures++;
+	preload->done_us = scenario->now_us;
+	copy_text(preload->why, sizeof(preload->why), "it broke");
+	for (size_t i = 0; i < ARRAY_SIZE(reasons); i++)
+		if (scenario_is(scenario, reasons[i]))
+			preload->reason = reasons[i];
+	return preload->reason;
+}
+
+/* `has NAME ID`, `lacks NAME`: of the runtime. */
+static bool take_has(struct scenario *scenario, void *base)
+{
+	struct images_sample *sample = &((struct images_tuner *)base)->sample;
+	size_t allocated = sample->n_images;
+	struct runtime_image *image;
+
+	sample->images = realloc(sample->images, (allocated + 1) * sizeof(*image));
+	image = &sample->images[sample->n_images++];
+	*image = (struct runtime_image){0};
+	return scenario_value(scenario, image->name, sizeof(image->name)) &&
+	       scenario_value(scenario, image->id, sizeof(image->id));
+}
+
+static bool take_lacks(struct scenario *scenario, void *base)
+{
+	struct images_sample *sample = &((struct images_tuner *)base)->sample;
+	const char *name = scenario_word(scenario);
+
+	for (size_t i = 0; name && i < sample->n_images; i++)
+		if (streq(sample->images[i].name, name))
+			sample->images[i] = sample->images[--sample->n_images];
+	return name;
+}
+
+/* `archive PATH INODE [settling] [missing]` */
+static bool take_archive(struct scenario *scenario, void *base)
+{
+	struct images_sample *sample = &((struct images_tuner *)base)->sample;
+	const char *path = scenario_word(scenario);
+	struct archive_file *file;
+	size_t i = 0;
+
+	if (!path)
+		return false;
+	while (i < sample->n_archives && !streq(sample->archives[i].path, path))
+		i++;
+	if (i == sample->n_archives)
+		sample->archives = realloc(sample->archives, ++sample->n_archives * sizeof(*file));
+	file = &sample->archives[i];
+	*file = (struct archive_file){.key.size = FILE_SIZE};
+	copy_text(file->path, sizeof(file->path), path);
+	if (!scenario_number(scenario, &file->key.inode))
+		return false;
+	file->settling = scenario_is(scenario, "settling");
+	file->error = scenario_is(scenario, "missing") ? -ENOENT : 0;
+	return true;
+}
+
+/* `begun`: what was to begin is under way now; `ended`: nothing is. */
+static bool take_begun(struct scenario *scenario, void *base)
+{
+	struct images_memory *memory = scenario->memory;
+	struct images_tuner *tuner = base;
+	struct transfer *transfer;
+
+	while ((transfer = images_tuner.transfer_request(tuner, memory)))
+		;
+	return true;
+}
+
+static bool take_ended(struct scenario *scenario, void *base)
+{
+	struct images_tuner *tuner = base;
+
+	(void)scenario;
+	while (tuner->n_active > 0)
+		free_active(tuner, 0);
+	return true;
+}
+
+static bool take_asked(struct scenario *scenario, void *base)
+{
+	struct images_sample *sample = &((struct images_tuner *)base)->sample;
+
+	sample->now_us = scenario->now_us;
+	sample->realtime_us = EPOCH_US + scenario->now_us;
+	return true;
+}
+
+static bool take_mode(struct scenario *scenario, void *base)
+{
+	(void)base;
+	for (int i = 0; i <= MODE_RELEASED; i++)
+		if (scenario_is(scenario, mode_names[i])) {
+			scenario->mode = (enum mode)i;
+			return true;
+		}
+	return false;
+}
+
+static bool take_force(struct scenario *scenario, void *base)
+{
+	(void)base;
+	scenario->force = true;
+	return true;
+}
+
+static bool take_kubelet(struct scenario *scenario, void *base)
+{
+	struct kubelet_seen *kubelet = &((struct images_tuner *)base)->sample.kubelet;
+
+	kubelet->presence = KUBELET_RUNNING;
+	return scenario_is(scenario, "runs") ||
+	       (scenario_is(scenario, "gc-high") &&
+		       scenario_value(scenario, kubelet->values.field[KUBELET_IMAGE_GC_HIGH].text,
+			       KUBELET_VALUE_MAX));
+}
+
+static const struct scenario_word at[] = {
+	WORD_CALL("record", take_record),
+	WORD_CALL("fails", take_failure),
+	WORD_CALL("has", take_has),
+	WORD_CALL("lacks", take_lacks),
+	WORD_CALL("archive", take_archive),
+	WORD_CALL("begun", take_begun),
+	WORD_CALL("ended", take_ended),
+	WORD_CALL("asked", take_asked),
+	WORD_CALL("mode", take_mode),
+	WORD_CALL("force", take_force),
+	WORD_CALL("kubelet", take_kubelet),
+	WORD_CONST("silent", struct images_tuner, sample.answers, false),
+	WORD_CONST("answers", struct images_tuner, sample.answers, true),
+	WORD_CONST("leftovers", struct images_tuner, sample.leftovers, true),
+	WORD_CONST("clean", struct images_tuner, sample.leftovers, false),
+	WORD_TEXT("sandbox", struct images_tuner, sample.sandbox),
+	WORD_NUMBER("store-size", struct images_tuner, sample.store_size),
+	WORD_NUMBER("store-used", struct images_tuner, sample.store_used),
+	{0},
+};
+
+/* ---- configuration ---- */
+
+static bool take_pull(struct scenario *scenario, void *base)
+{
+	const char *name = scenario_word(scenario);
+
+	if (name)
+		text_list_add(&((struct images_tuner *)base)->config.pulls, name);
+	return name;
+}
+
+static bool take_wave(struct scenario *scenario, void *base)
+{
+	struct wave *wave = &((struct images_tuner *)base)->config.wave;
+	uint64_t nodes, start;
+
+	if (!scenario_number(scenario, &nodes) || !scenario_number(scenario, &start))
+		return false;
+	wave->nodes = (unsigned)nodes;
+	wave->start_us = EPOCH_US + start * USEC_PER_SEC;
+	return true;
+}
+
+static bool take_parallel(struct scenario *scenario, void *base)
+{
+	uint64_t parallel;
+	bool good = scenario_number(scenario, &parallel);
+
+	((struct images_tuner *)base)->config.parallel = (unsigned)parallel;
+	return good;
+}
+
+static const struct scenario_word config[] = {
+	WORD_CALL("pull", take_pull),
+	WORD_CALL("wave", take_wave),
+	WORD_CALL("parallel", take_parallel),
+	{0},
+};
+
+/* ---- what is expected ---- */
+
+/* `image NAME STATE REASON` */
+static bool expect_image(struct scenario *scenario, void *base)
+{
+	const struct images_memory *memory = scenario->memory;
+	const char *name = scenario_word(scenario);
+
+	(void)base;
+	for (size_t i = 0; name && i < memory->n; i++) {
+		const struct image_row *row = &memory->rows[i];
+
+		if (!streq(row->preload.name, name))
+			continue;
+		if (scenario_is(scenario, image_state_names[row->state]) &&
+			scenario_is(scenario, row->reason) && entry_help("reason", row->reason))
+			return true;
+		fprintf(stderr, "%s is %s, %s: %s\n", name, image_state_names[row->state],
+			row->reason, row->why);
+		return false;
+	}
+	fprintf(stderr, "%s: no such image\n", name);
+	return false;
+}
+
+/* `begins NAME...`: these and no others; `clean` for names that are left, `-` for nothing. */
+static bool expect_begins(struct scenario *scenario, void *base)
+{
+	const struct images_memory *memory = scenario->memory;
+	size_t n = 0;
+
+	(void)base;
+	for (size_t i = 0; i < memory->n_begin; i++) {
+		const struct beginning *next = &memory->begin[i];
+		const char *name = next->kind == TRANSFER_ARCHIVE ? next->archive.path
+				   : next->kind == TRANSFER_PULL  ? next->name
+								  : "clean";
+
+		n += scenario_is(scenario, name);
+		if (n != i + 1) {
+			fprintf(stderr, "%s begins\n", name);
+			return false;
+		}
+	}
+	return n > 0 || scenario_is(scenario, "-");
+}
+
+static const struct scenario_word expected[] = {
+	WORD_CALL("image", expect_image),
+	WORD_CALL("begins", expect_begins),
+	{0},
+};
+
+const struct scenario_tuner images_scenario = {
+	.ops = &images_tuner,
+	.size = sizeof(struct images_tuner),
+	.at = at,
+	.config = config,
+	.expect = expected,
+	.open = open_node,
+	.close = close_node,
+};
