@@ -97,3 +97,23 @@ TEST(copies_replace_invalid_bytes)
 	utf8_copy(text, sizeof(text), "\xe2\x82");
 	assert_string_equal(text, UTF8_REPLACEMENT UTF8_REPLACEMENT);
 }
+
+TEST(a_time_has_a_zone_and_may_have_fractions)
+{
+	static const char *const bad[] = {"", "2026-05-01", "2026-05-01T04:00:00",
+		"2026-05-01T04:00Z", "2026-05-01T04:00:00+0200", "2026-05-01T04:00:00Zx",
+		"26-05-01T04:00:00Z", "2026-13-01T04:00:00Z", "1960-05-01T04:00:00Z",
+		"2026-05-01T04:00:00+02:0x", "tomorrow"};
+	uint64_t time_us = 7;
+
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		if (time_parse(bad[i], &time_us) == 0)
+			fail_msg("%s", bad[i]);
+	assert_int_equal(time_us, 7);
+	assert_int_equal(time_parse("2026-05-01T04:00:00Z", &time_us), 0);
+	assert_int_equal(time_us, UINT64_C(1777608000000000));
+	assert_int_equal(time_parse("2026-05-01T06:30:00.25+02:30", &time_us), 0);
+	assert_int_equal(time_us, UINT64_C(1777608000000000));
+	assert_int_equal(time_parse("2026-04-30T23:00:00-05:00", &time_us), 0);
+	assert_int_equal(time_us, UINT64_C(1777608000000000));
+}

@@ -67,7 +67,8 @@ const struct config_option images_options[] = {
 			"Archives of images that are loaded before anything needs them: what docker "
 			"save and ctr images export write, OCI image layouts, compressed by gzip or "
 			"zstd or not. Each is a file, a pattern with *, ? and [], or a directory, in "
-			"which every *.tar, *.tar.gz, *.tgz, *.tar.zst and layout counts. They are "
+			"which every *.tar, *.tar.gz, *.tgz, *.tar.zst and layout counts; not below /home, "
+			"/root and /tmp, which the service does not see. They are "
 			"loaded one after the other, and again when the archive changes or the "
 			"image is gone."},
 	{.name = "images.pull",

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config_text.h"
+#include "directory.h"
+
+#include "tuners/images/images.h"
+#include "tuners/table.h"
+
+#include <sys/stat.h>
+
+/* ---- options ---- */
+
+static void expect_fault(const char *text, unsigned line, unsigned column, const char *words)
+{
+	struct config_fault_list faults = {0}, notices = {0};
+	struct config *config = NULL;
+
+	assert_int_equal(
+		config_load_text(text, strlen(text), option_tables, &config, &faults, &notices),
+		-EINVAL);
+	assert_int_equal(faults.n, 1);
+	if (faults.faults[0].line != line || faults.faults[0].column != column ||
+		!strstr(faults.faults[0].message, words))
+		fail_msg("%u:%u: %s", faults.faults[0].line, faults.faults[0].column,
+			faults.faults[0].message);
+	config_faults_clear(&faults);
+	config_faults_clear(&notices);
+}
+
+TEST(faults_have_their_position)
+{
+	expect_fault("images:\n  archives: [images/*.tar]\n", 2, 14, "absolute path");
+	expect_fault("images:\n  pull: [a:b:c]\n", 2, 10, "no reference");
+	expect_fault("images:\n  pull: [UPPER/case]\n", 2, 10, "no reference");
+	expect_fault("images:\n  pin: [sandbox, \"a b\"]\n", 2, 18, "no reference");
+	expect_fault("images: {parallel: 0}\n", 1, 20, "from 1 to 16");
+	expect_fault("images: {wave: {start: tomorrow}}\n", 1, 24, "RFC 3339");
+	expect_fault("images: {wave: {start: 2026-05-01}}\n", 1, 24, "RFC 3339");
+	expect_fault("images: {wave: {round: 20}}\n", 1, 24, "with its unit");
+	expect_fault("images: {wave: {nodes: 10k}}\n", 1, 24, "digits alone");
+	expect_fault("images: {pulls: []}\n", 1, 10, "did you mean pull?");
+}
+
+/* ---- a tuner on a made-up node ---- */
+
+struct made {
+	struct directory directory;
+	struct host host;
+	struct images_tuner *tuner;
+};
+
+static void make(struct made *made)
+{
+	directory_make(&made->directory);
+	assert_true(host_init(&made->host, made->directory.path));
+	made->host.state = made->directory.path;
+	made->tuner = images_tuner.open(&made->host, true);
+}
+
+static void clear(struct made *made)
+{
+	images_tuner.close(made->tuner);
+	directory_remove(&made->directory);
+}
+
+#define TUNER_TEST(name) TEST_OF(made, made, make, clear, name)
+
+static void configure(struct made *made, const char *text)
+{
+	struct config_fault_list faults = {0}, notices = {0};
+	struct config *config = NULL;
+
+	assert_int_equal(
+		config_load_text(text, strlen(text), option_tables, &config, &faults, &notices), 0);
+	images_tuner.configure(made->tuner, config);
+	config_free(config);
+	config_faults_clear(&notices);
+}
+
+static void sample(struct made *made)
+{
+	const struct wait wait = {.deadline_us = UINT64_MAX, .cancel_fd = -1};
+	void *request = images_tuner.sample_request(made->tuner, true);
+
+	images_tuner.sample(request, &wait);
+	images_tuner.sample_take(made->tuner, request);
+}
+
+/* The archives that were found, each followed by a blank. */
+static const char *found(const struct made *made)
+{
+	static char text[1024];
+
+	text[0] = '\0';
+	for (size_t i = 0; i < made->tuner->sample.n_archives; i++) {
+		const struct archive_file *file = &made->tuner->sample.archives[i];
+
+		strcat(strcat(text, file->path), file->error < 0 ? "! " : " ");
+	}
+	return text;
+}
+
+static void put(struct made *made, const char *name)
+{
+	char full[PATH_MAX], *slash;
+	FILE *file;
+
+	directory_path(&made->directory, name, full);
+	slash = strrchr(full, '/');
+	*slash = '\0';
+	assert_int_equal(make_directories(full, 0755), 0);
+	*slash = '/';
+	file = fopen(full, "we");
+	assert_non_null(file);
+	fclose(file);
+}
+
+TUNER_TEST(archives_are_files_patterns_and_directories)
+{
+	put(made, "/i/b.tar");
+	put(made, "/i/a.tar.gz");
+	put(made, "/i/text.txt");
+	put(made, "/i/.hidden.tar");
+	put(made, "/i/layout/index.json");
+	put(made, "/i/sub/deeper.tar");
+	put(made, "/j/1/x.img");
+	put(made, "/j/2/y.img");
+	configure(made, "images: {archives: [/i]}");
+	sample(made);
+	assert_string_equal(found(made), "/i/a.tar.gz /i/b.tar /i/layout ");
+	configure(made, "images: {archives: [/i/layout, '/j/*/*.img', /i/text.txt, /i/b.tar, /i]}");
+	sample(made);
+	assert_string_equal(
+		found(made), "/i/layout /j/1/x.img /j/2/y.img /i/text.txt /i/b.tar /i/a.tar.gz ");
+	configure(made, "images: {archives: [/i/missing.tar, '/none/*.tar', /i/sub/deeper.tar]}");
+	sample(made);
+	assert_string_equal(found(made), "/i/missing.tar! /i/sub/deeper.tar ");
+}
+
+TUNER_TEST(an_archive_that_was_just_written_settles_first)
+{
+	put(made, "/i/a.tar");
+	configure(made, "images: {archives: [/i/a.tar]}");
+	sample(made);
+	assert_true(made->tuner->sample.archives[0].settling);
+	assert_true(made->tuner->sample.next_us < now_us() + 5 * USEC_PER_SEC);
+}
+
+TUNER_TEST(names_are_whole_and_there_once)
+{
+	configure(made,
+		"images: {pull: [busybox, 'docker.io/library/busybox:latest', 'r.example/a@sha256:"
+		"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa']}");
+	assert_int_equal(made->tuner->config.pulls.n, 2);
+	assert_string_equal(made->tuner->config.pulls.items[0], "docker.io/library/busybox:latest");
+	assert_string_equal(made->tuner->config.pins.items[0], IMAGES_SANDBOX);
+	configure(made, "images: {wave: {start: '2026-05-01T04:00:00+02:00'}}");
+	assert_int_equal(made->tuner->config.pulls.n, 0);
+	assert_int_equal(made->tuner->config.wave.start_us, UINT64_C(1777600800000000));
+}
+
+/* ---- the record ---- */
+
+TUNER_TEST(the_record_is_read_as_it_was_written)
+{
+	struct preload_list list = {0}, read = {0};
+	struct preload *one = preload_add(&list, "/i/a.tar", "docker.io/library/a:1");
+	_cleanup_free_ char *text = NULL;
+
+	copy_text(one->id, sizeof(one->id), "sha256:aa");
+	one->size = UINT64_C(17) << 30;
+	one->loaded_us = UINT64_C(1777600800000001);
+	one->failures = 3;
+	one = preload_add(&list, "/i/a.tar", "");
+	one->key = (struct archive_key){UINT64_MAX, UINT64_MAX - 1, 3, 4, 5};
+	preload_add(&list, "/i/torn.tar", "")->reason = "archive-broken";
+	text = record_text(&list);
+	assert_int_equal(record_write(made->directory.path, text), 0);
+	record_read(made->directory.path, &read);
+	assert_int_equal(read.n, 2); /* what could not be read is tried again by the next agent */
+	assert_memory_equal(&read.entries[0], &list.entries[0], sizeof(*one));
+	assert_memory_equal(&read.entries[1].key, &list.entries[1].key, sizeof(one->key));
+	free(list.entries);
+	free(read.entries);
+}
+
+TUNER_TEST(a_torn_record_is_none)
+{
+	static const char *const texts[] = {"", "{", "[]", "{\"version\": 2, \"images\": [{}]}",
+		"{\"version\": 1, \"images\": 7}"};
+	struct preload_list list = {0};
+
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+		assert_int_equal(record_write(made->directory.path, texts[i]), 0);
+		record_read(made->directory.path, &list);
+		assert_int_equal(list.n, 0);
+	}
+}
+
+/* ---- transfers and what becomes of them ---- */
+
+static struct transfer *begin(struct made *made, const char *path, uint64_t inode)
+{
+	struct images_memory memory = {.n_begin = 1, .begin = {{.kind = TRANSFER_ARCHIVE}}};
+
+	copy_text(memory.begin[0].archive.path, IMAGES_TEXT_MAX, path);
+	memory.begin[0].archive.key.inode = inode;
+	return images_tuner.transfer_request(made->tuner, &memory);
+}
+
+static void end(struct made *made, struct transfer *transfer, int error, const char *name)
+{
+	preload_add(&transfer->found, transfer->archive.path, "")->key = transfer->archive.key;
+	if (name)
+		preload_add(&transfer->found, transfer->archive.path, name)->loaded_us = 1;
+	transfer->error = error;
+	images_tuner.transfer_take(made->tuner, transfer);
+}
+
+TUNER_TEST(an_archive_that_was_replaced_forgets_what_was_in_it)
+{
+	const struct preload_list *record = &made->tuner->record;
+
+	end(made, begin(made, "/i/a.tar", 1), 0, "a:1");
+	end(made, begin(made, "/i/b.tar", 1), 0, "b:1");
+	end(made, begin(made, "/i/a.tar", 1), 0, "a:2");
+	assert_non_null(preload_find(record, "/i/a.tar", "a:1")); /* the same archive: both */
+	end(made, begin(made, "/i/a.tar", 2), 0, "a:3");
+	assert_null(preload_find(record, "/i/a.tar", "a:1"));
+	assert_null(preload_find(record, "/i/a.tar", "a:2"));
+	assert_non_null(preload_find(record, "/i/a.tar", "a:3"));
+	assert_non_null(preload_find(record, "/i/b.tar", "b:1"));
+	assert_int_equal(made->tuner->n_active, 0);
+	assert_true(made->tuner->dirty);
+}
+
+TUNER_TEST(a_cancelled_transfer_changes_nothing)
+{
+	end(made, begin(made, "/i/a.tar", 1), -ECANCELED, "a:1");
+	assert_int_equal(made->tuner->record.n, 0);
+	assert_int_equal(made->tuner->n_active, 0);
+}
+
+TUNER_TEST(a_transfer_of_a_tuner_that_was_closed_is_only_freed)
+{
+	struct transfer *transfer = begin(made, "/i/a.tar", 1);
+
+	images_tuner.transfer_take(NULL, transfer);
+	made->tuner->n_active = 0;
+	assert_int_equal(made->tuner->record.n, 0);
+}
