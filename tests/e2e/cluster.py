@@ -34,10 +34,11 @@ SYSCTLS = {
     "kernel/keys/root_maxkeys": 1000000, "kernel/keys/root_maxbytes": 25000000,
 }  # fmt: skip
 # Directories of the node alone. /etc/containerd and the configuration in it are what the agent edits.
-PRIVATE = ("/var/lib/kubelet", "/var/log", "/run/containerd", "/run/netns", "/etc/containerd")
+PRIVATE = ("/var/lib/kubelet", "/var/lib/cni", "/var/log", "/run/containerd", "/run/netns", "/etc/containerd")
 TOOLS = "localhost/busybox:1"  # also what holds a pod's namespaces
 
-CONTAINERD = """
+CONTAINERD = {  # by the first number of its version
+    "1": """
 version = 2
 root = "{0}/root"
 state = "{0}/state"
@@ -48,7 +49,22 @@ disabled_plugins = ["io.containerd.internal.v1.opt"]
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "{0}/cni"
     conf_dir = "{0}/cni"
-"""
+""",
+    "2": """
+version = 3
+root = "{0}/root"
+state = "{0}/state"
+imports = ["/etc/containerd/conf.d/*.toml"]
+disabled_plugins = ["io.containerd.internal.v1.opt", "io.containerd.nri.v1.nri"]
+[plugins."io.containerd.cri.v1.images".pinned_images]
+  sandbox = "{1}"
+[plugins."io.containerd.cri.v1.runtime"]
+  restrict_oom_score_adj = true
+  [plugins."io.containerd.cri.v1.runtime".cni]
+    bin_dirs = ["{0}/cni"]
+    conf_dir = "{0}/cni"
+""",
+}
 KUBELET = """
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
@@ -117,8 +133,8 @@ def write_image(path: Path, name: str, program: Path, command: list[str]) -> Non
 
 
 class Cluster:
-    def __init__(self, directory: Path, programs: Path, images: list[Path]) -> None:
-        self.directory, self.programs, self.images = directory, programs, images
+    def __init__(self, directory: Path, programs: Path, containerd: Path, images: list[Path]) -> None:
+        self.directory, self.programs, self.containerd, self.images = directory, programs, containerd, images
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.made: list[Path] = []  # on the machine, to be removed
         self.audit = directory / "audit.log"
@@ -151,8 +167,13 @@ class Cluster:
 
     def ctr(self, *args: str, **more: Any) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [*self.inside(), "ctr", "--namespace", "k8s.io", *args], text=True, capture_output=True, **more
+            [*self.inside(), str(self.containerd / "ctr"), "--namespace", "k8s.io", *args], text=True, capture_output=True, **more
         )
+
+    def containerd_dump(self) -> str:
+        """The configuration that containerd would start with now."""
+        command = [*self.inside(), str(self.containerd / "containerd"), "config", "dump"]
+        return subprocess.run(command, text=True, capture_output=True, check=True).stdout
 
     def kubectl(self, *args: str, check: bool = True, stdin: str | None = None) -> str:
         return self._client("kubectl", args, check, stdin)
@@ -257,7 +278,8 @@ class Cluster:
         node = self.directory / "node"
         self.make_cgroups()
         self.make_node()
-        (node / "etc-containerd/config.toml").write_text(CONTAINERD.format(node, TOOLS))
+        version = subprocess.run([self.containerd / "containerd", "--version"], capture_output=True, text=True).stdout
+        (node / "etc-containerd/config.toml").write_text(CONTAINERD[version.split()[2][0]].format(node, TOOLS))
         (node / "cni/10-nowhere.conflist").write_text(
             '{"cniVersion": "0.4.0", "name": "nowhere", "plugins": [{"type": "nowhere"}]}'
         )
@@ -265,7 +287,8 @@ class Cluster:
             (node / "cni" / name).write_text(CNI)
             (node / "cni" / name).chmod(0o755)
         (node / "kubelet.yaml").write_text(KUBELET.format(node, CGROUP))
-        self.spawn("containerd", "containerd", node=True)
+        path = f"PATH={self.containerd}:{os.environ['PATH']}"  # where its shim is
+        self.spawn("containerd", "env", path, str(self.containerd / "containerd"), node=True)
         until(lambda: self.ctr("version").returncode == 0, "containerd answers")
         write_image(self.directory / "tools.tar", TOOLS, Path("/bin/busybox"), ["/bin/busybox", "sleep", "infinity"])
         for image in (self.directory / "tools.tar", *self.images):

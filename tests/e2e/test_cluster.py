@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Iterator
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests/root"), str(ROOT / "tests/e2e")]
@@ -28,8 +29,8 @@ NAMESPACE = "headroom"
 IN = ("--namespace", NAMESPACE)
 QUICK = ("--set", "minReadySeconds=0", "--set", "restore.seconds=10")
 # Where something of Headroom could be left.
-PLACES = ("/run", "/var/lib", "/etc", "/var/tmp", "/opt", "/usr/local")
-MOVING = re.compile(r"^/(run/(containerd|netns|lock|k3s)|var/lib/(kubelet|containerd|apt|dpkg|docker)|etc/(cni|mtab))(/|$)")
+PLACES = ("/run", "/var/lib", "/etc", "/opt", "/usr/local")
+MOVING = re.compile(r"^/(run/(containerd|netns|lock|k3s)|var/lib/(kubelet|cni|containers?|containerd|apt|dpkg|docker)|etc/(cni|mtab))(/|$)")
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +51,8 @@ def machine() -> Iterator[Node]:
 @pytest.fixture(scope="module")
 def cluster(machine: Node, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     images = [Path(os.environ["HEADROOM_IMAGE"])]
-    one = Cluster(tmp_path_factory.mktemp("cluster"), Path(os.environ["HEADROOM_KUBERNETES"]), images)
+    programs = [Path(os.environ[name]) for name in ("HEADROOM_KUBERNETES", "HEADROOM_CONTAINERD")]
+    one = Cluster(tmp_path_factory.mktemp("cluster"), *programs, images)
     try:
         one.start()
         yield one
@@ -65,12 +67,11 @@ def traces(cluster: Cluster) -> dict[str, Any]:
     """What a removal must leave as it was, beside values: files, mounts and BPF programs of the node."""
     inside = cluster.inside()
     found = subprocess.run([*inside, "find", *PLACES, "-xdev"], capture_output=True, text=True).stdout.splitlines()
-    config = cluster.directory / "node/etc-containerd/config.toml"
     mounts = subprocess.run([*inside, "cat", "/proc/self/mounts"], capture_output=True, text=True).stdout.splitlines()
     programs = subprocess.run(["bpftool", "-j", "prog", "show"], capture_output=True, text=True, check=True).stdout
     return {
         "files": sorted(path for path in found if not MOVING.match(path)),
-        "containerd": config.read_text(),
+        "containerd": {p.name: p.read_text() for p in (cluster.directory / "node/etc-containerd").rglob("*.toml")},
         "mounts": sorted(line for line in mounts if "/run/containerd" not in line and "/var/lib/kubelet" not in line),
         # Of each container the runtime has one for its devices.
         "bpf": sorted(p.get("name", "") for p in json.loads(programs) if p["type"] != "cgroup_device"),
@@ -126,7 +127,7 @@ def test_the_image_holds_the_program_its_libraries_and_their_licences() -> None:
 
 def test_the_api_server_accepts_chart_and_kustomization(cluster: Cluster) -> None:
     assert "0 chart(s) failed" in cluster.helm("lint", "--strict", CHART)
-    for kind in ("PodMonitor", "ServiceMonitor"):
+    for kind in ("PodMonitor", "ServiceMonitor", "PrometheusRule"):
         plural = kind.lower() + "s"
         schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
         crd = {
@@ -141,7 +142,7 @@ def test_the_api_server_accepts_chart_and_kustomization(cluster: Cluster) -> Non
     cluster.kubectl("apply", "--kustomize", str(KUSTOMIZE / "namespace"))
     until(lambda: "monitoring" in cluster.kubectl("api-versions"), "the API server knows the kinds of Prometheus")
     profile = "profiles[0].name=etcd,profiles[0].nodeSelector.role=etcd,profiles[0].config.profile=etcd"
-    everything = f"{profile},podMonitor.enabled=true,serviceMonitor.enabled=true,networkPolicy.enabled=true,config.http.listen=0.0.0.0:9999"
+    everything = f"{profile},podMonitor.enabled=true,serviceMonitor.enabled=true,prometheusRule.enabled=true,networkPolicy.enabled=true,config.http.listen=0.0.0.0:9999"
     dry = ("apply", "--dry-run=server", "--validate=strict")
     for options in ((), ("--set", everything), ("--set", "writableDirectories={/etc/docker}")):
         manifests = cluster.helm("template", "headroom", CHART, *IN, *options)
@@ -150,6 +151,15 @@ def test_the_api_server_accepts_chart_and_kustomization(cluster: Cluster) -> Non
         assert ("headroom-etcd" in answer) == (options[-1:] == (everything,))
     for overlay in ("base", *(f"overlays/{p.name}" for p in (KUSTOMIZE / "overlays").iterdir())):
         assert "violate" not in cluster.kubectl(*dry, "--kustomize", str(KUSTOMIZE / overlay)), overlay
+
+
+def test_the_rules_of_the_chart_are_those_for_prometheus(cluster: Cluster) -> None:
+    base = "https://git.example.com/headroom/blob/main"
+    rendered = cluster.helm("template", "headroom", CHART, "--set", f"prometheusRule.enabled=true,prometheusRule.runbookBase={base}/")
+    printed = subprocess.run([ROOT / "deploy/prometheus/prometheusrule", base], capture_output=True, text=True, check=True).stdout
+    [rule] = [document for document in yaml.safe_load_all(rendered) if document["kind"] == "PrometheusRule"]
+    assert rule["spec"] == yaml.safe_load(printed)["spec"]
+    assert f"{base}/deploy/TROUBLESHOOTING.md#" in printed
 
 
 @pytest.mark.parametrize(
@@ -172,7 +182,7 @@ def install(cluster: Cluster, *options: str) -> None:
 def assert_enforced(cluster: Cluster) -> None:
     assert thresholds() == (80000, 90000, 100000)
     assert chosen(THP / "enabled") == "never"
-    assert "max_concurrent_downloads = 10" in (cluster.directory / "node/etc-containerd/config.toml").read_text()
+    until(lambda: "max_concurrent_downloads = 10\n" in cluster.containerd_dump(), "containerd's file")
 
 
 def assert_nothing_left(cluster: Cluster, machine: Node, before: dict[str, Any]) -> None:
@@ -187,7 +197,6 @@ def test_the_chart_makes_the_node_ready_and_sets_it(cluster: Cluster, before: di
     began = time.monotonic()
     install(cluster)
     print(f"\ninstalled and Ready in {time.monotonic() - began:.1f} s")
-    until(lambda: "= 10" in (cluster.directory / "node/etc-containerd/config.toml").read_text(), "containerd's file")
     assert_enforced(cluster)
     found = status(cluster)
     assert found["node"]["name"] == "node1"
