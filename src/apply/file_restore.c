@@ -185,9 +185,10 @@ int work_restore(struct file_job *job, const struct file_note *note)
 		change->why = change->error < 0 && file.why[0] ? strdup(file.why) : NULL;
 		change->file->written = file.written;
 	}
-	if (r == 0)
+	/* A lost original stays recorded: every restore says so. */
+	if (r == 0 && file.lost == 0)
 		file_journal_forget(job->journal, file.note.path);
-	return r;
+	return r < 0 ? r : file.lost;
 }
 
 /* Their bytes, for people to look at. */

@@ -57,8 +57,7 @@ static int read_output(int fd, size_t max, char **text)
 	return 0;
 }
 
-/* Returns only with an error. In the memory of the parent: only what is safe in a signal handler.
- */
+/* Returns only with an error. One of many threads: only what is safe in a signal handler. */
 static void become(const struct child *child, int out, int err, pid_t parent)
 {
 	static const char *const environment[] = {
@@ -87,14 +86,17 @@ static void become(const struct child *child, int out, int err, pid_t parent)
 			(char *const *)environment);
 }
 
-/* Its process id, also when it ended with an error of starting it; or -errno. */
-static pid_t start(const struct child *child, int out, int err, volatile int *error)
+/*
+ * Its process id, or -errno. What keeps it from starting is written to report. vfork(2) would
+ * wait without a deadline until chdir(2) and execve(2) have heard from their file systems.
+ */
+static pid_t start(const struct child *child, int out, int err, int report)
 {
-	pid_t parent = getpid(), pid = vfork();
+	pid_t parent = getpid(), pid = fork();
 
 	if (pid == 0) {
 		become(child, out, err, parent);
-		*error = errno;
+		(void)!write(report, &errno, sizeof(errno));
 		_exit(127);
 	}
 	return pid < 0 ? -errno : pid;
@@ -105,23 +107,25 @@ static int run(const struct child *child, const struct wait *wait, int *status, 
 	char **error)
 {
 	_cleanup_close_ int out = open_output(child->output_max), err = open_output(ERROR_MAX);
-	_cleanup_close_ int pidfd = -1;
-	volatile int failed = 0;
+	_cleanup_close_ int pidfd = -1, report = open_output(sizeof(int));
+	int r, failed = 0;
 	pid_t pid;
-	int r;
 
-	if (out < 0 || err < 0)
-		return MIN(out, err);
-	pid = start(child, out, err, &failed);
+	if (out < 0 || err < 0 || report < 0)
+		return MIN(MIN(out, err), report);
+	pid = start(child, out, err, report);
 	if (pid < 0)
 		return pid;
 	pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
 	r = pidfd < 0 ? -errno : wait_for(wait, pidfd, POLLIN);
 	/* All that it started ends with it, whether it has ended by itself or not. */
 	kill(-pid, SIGKILL);
+	kill(pid, SIGKILL); /* not yet the leader of its group */
 	waitpid(pid, status, 0);
 	if (r < 0)
 		return r;
+	if (pread(report, &failed, sizeof(failed), 0) < 0)
+		failed = errno;
 	if (failed)
 		return -failed;
 	(void)read_output(err, ERROR_MAX + OUTPUT_ROOM, error);

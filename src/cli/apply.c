@@ -174,8 +174,10 @@ int cli_restore(const struct cli *cli)
 {
 	bool faulty;
 
-	if (cli->purge && cli->only)
-		return cli_fail("--purge", "records are removed of all tuners, not of one");
+	if (cli->purge && cli->only) {
+		cli_fail("--purge", "records are removed of all tuners: leave out --only");
+		return EXIT_USAGE;
+	}
 	return change_node(cli, cli_any_config(cli, &faulty), "restore", "Nothing to restore.",
 		restore_locally);
 }

@@ -3,7 +3,6 @@
 
 #include "base/build.h"
 #include "base/json.h"
-#include "base/log.h"
 #include "base/text.h"
 #include "base/util.h"
 #include "tuners/table.h"
@@ -103,6 +102,14 @@ static const struct table_view conditions_view = {.title = "Conditions",
 		{.title = "Status", .key = "status", .format = COLUMN_STATE},
 		{.title = "Message", .write = write_message},
 		{.title = "Since", .key = "since", .format = COLUMN_NOTE},
+		{0},
+	}};
+static const struct table_view events_view = {.title = "Events",
+	.rows = "events",
+	.columns = (const struct column[]){
+		{.title = "Time", .key = "time"},
+		{.title = "Level", .key = "level", .format = COLUMN_STATE},
+		{.title = "Event", .key = "text"},
 		{0},
 	}};
 static const struct table_view tuners_view = {.title = "Tuners",
@@ -387,37 +394,6 @@ static void put_limits(FILE *out, const cJSON *limits)
 	end_list(out, "</div>\n", left_out);
 }
 
-/* ---- events ---- */
-
-static void put_events(FILE *out)
-{
-	struct log_event events[LOG_EVENTS];
-	size_t n = log_recent(events);
-	uint64_t now = realtime_us();
-
-	if (n == 0)
-		return;
-	fputs("<h2>Events</h2>\n<ol class=\"card events\">\n", out);
-	for (size_t i = 0; i < n && ftello(out) <= PAGE_ROWS_MAX; i++) {
-		char at[TIME_TEXT_MAX], ago[TIME_TEXT_MAX];
-
-		time_text(events[i].at_us, at);
-		duration_text(
-			now > events[i].at_us ? (double)(now - events[i].at_us) / USEC_PER_SEC : 0,
-			ago);
-		fprintf(out,
-			"<li class=\"row\"><time class=\"dim\" datetime=\"%s\">%s ago</time>"
-			"<span class=\"%s\">",
-			at, ago,
-			events[i].level <= LOG_ERR       ? "critical"
-			: events[i].level == LOG_WARNING ? "warning"
-							 : "");
-		put_text(out, events[i].text);
-		fputs("</span></li>\n", out);
-	}
-	fputs("</ol>\n", out);
-}
-
 /* ---- the page ---- */
 
 static void put_header(FILE *out, const struct node *node, bool paused)
@@ -474,7 +450,7 @@ void report_page(FILE *out, const struct node *node, bool paused)
 		if (ops->view)
 			put_view(out, ops->view, json_at(status, ops->document_name));
 	}
-	put_events(out);
+	put_view(out, &events_view, status);
 	put_view(out, &tuners_view, status);
 	put_view(out, &settings_view, status);
 	fputs("</main>\n<footer>Read-only. More: <a href=\"/v1/status\">"

@@ -50,8 +50,6 @@ const char report_page_style[] =
 	"svg{display:block;width:100%;height:32px;margin:8px 0}td svg{width:120px;height:20px;"
 	"margin:0}polyline{fill:none;stroke:var(--ok-bar);stroke-width:1.500;"
 	"vector-effect:non-scaling-stroke}"
-	".events{border:0;margin:0;padding:14px 18px}.events .row{justify-content:flex-start}"
-	".events time{flex:0 0 7em}.events span{overflow-wrap:anywhere}"
 	"@media(max-width:640px){thead{display:none}table,tbody,tr,td,tbody th{display:block}"
 	"tr{padding:10px 14px;border-bottom:1px solid var(--line)}"
 	"td,tbody th{border:0;padding:2px 0;white-space:normal}td:empty{display:none}"

@@ -158,7 +158,7 @@ enum tone tone_of(const char *word)
 	} tones[] = {
 		{TONE_GOOD, {"ok", "in-sync", "active", "OK", "answers"}},
 		{TONE_WARNING, {"warning", "pending", "drifted", "yielded", "degraded", "silent"}},
-		{TONE_BAD, {"critical", "failed"}},
+		{TONE_BAD, {"critical", "failed", "error"}},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(tones); i++)

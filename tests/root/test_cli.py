@@ -40,6 +40,7 @@ ESCAPE = "\x1b"
         ("status", "extra"),
         ("plan", "extra"),
         ("apply", "--only"),
+        ("restore", "--purge", "--only", "thp"),
         ("agent", "--config"),
         ("version", "extra"),
     ],

@@ -239,7 +239,7 @@ def test_restore_leaves_what_others_wrote(lab: Lab, watcher: Watcher, run: Calla
 
 
 def test_restore_says_that_the_original_bytes_are_lost(lab: Lab, directory: Path, run: Callable[..., Any]) -> None:
-    """Ours goes, nothing is invented, and once it is an error that the file is not the original."""
+    """Ours goes, nothing is invented, and it stays an error that the file is not the original."""
     lab.write("etc/docker/daemon.json", '{"log-level": "warn", "max-concurrent-downloads": 5}\n')
     lab.dockerd()
     config = directory / "alone.yaml"
@@ -250,7 +250,11 @@ def test_restore_says_that_the_original_bytes_are_lost(lab: Lab, directory: Path
     assert done.returncode == 1
     assert "not set to 5: the original bytes of /etc/docker/daemon.json are lost" in done.stderr, done.stderr
     assert json.loads(lab.daemon_json.read_text()) == {"log-level": "warn"}
+    done = run("restore", "--config", str(config), wrap=lab.wrap)
+    assert done.returncode == 1 and "are lost" in done.stderr, "until someone applies again"
+    assert run("apply", "--config", str(config), wrap=lab.wrap).returncode == 0
     assert run("restore", "--config", str(config), wrap=lab.wrap).returncode == 0
+    assert json.loads(lab.daemon_json.read_text()) == {"log-level": "warn"}
 
 
 @pytest.mark.containerd2
