@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TESTS_FUZZ_ARCHIVE_FILE_H
+#define TESTS_FUZZ_ARCHIVE_FILE_H
+
+/* Opens bytes as an archive of images, and checks what came out. */
+
+#include "base/file.h"
+#include "runtime/archive.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static char archive_path[64];
+
+static inline void require(bool holds)
+{
+	if (!holds)
+		abort();
+}
+
+static inline void archive_path_remove(void)
+{
+	unlink(archive_path);
+}
+
+static inline int open_archive(const void *data, size_t size, struct archive **archive)
+{
+	static const struct host host = {0};
+	struct archive_source source = {.host = &host, .spool_reserve = 1024};
+	const struct wait wait = {.deadline_us = UINT64_MAX, .cancel_fd = -1};
+	char why[ARCHIVE_WHY_MAX] = "";
+	int fd, r;
+
+	if (!archive_path[0]) {
+		snprintf(archive_path, sizeof(archive_path), "/dev/shm/headroom-fuzz-%d",
+			(int)getpid());
+		atexit(archive_path_remove);
+	}
+	fd = open(archive_path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	require(fd >= 0 && write_all(fd, data, size) == 0);
+	close(fd);
+	source.path = archive_path;
+	source.spool = open("/dev/shm", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	r = archive_open(&source, &wait, archive, why);
+	close(source.spool);
+	require(r == 0 || why[0]);
+	return r;
+}
+
+/* All that an image consists of is there, and its bytes are. */
+static inline void check_archive(const struct archive *archive)
+{
+	require(archive->n_images > 0);
+	for (size_t i = 0; i < archive->n_images; i++) {
+		const struct archive_image *image = &archive->images[i];
+		struct archive_stream *stream;
+		char why[ARCHIVE_WHY_MAX], data[4096], name[IMAGE_NAME_MAX];
+		ssize_t n;
+
+		require(image_normalize(image->name, name) == 0 && !strcmp(name, image->name));
+		require(archive_find_blob(archive, image->top) &&
+			archive_find_blob(archive, image->manifest) &&
+			archive_find_blob(archive, image->id));
+		require(archive_stream_open(archive, image, &stream, why) == 0);
+		while ((n = archive_stream_read(stream, data, sizeof(data))) > 0)
+			;
+		require(n == 0);
+		archive_stream_close(stream);
+	}
+}
+
+static inline void try_archive(const void *data, size_t size)
+{
+	struct archive *archive;
+
+	if (open_archive(data, size, &archive) < 0)
+		return;
+	check_archive(archive);
+	archive_close(archive);
+}
+
+#define TAR_BLOCK 512
+
+static inline void seal_header(char *header)
+{
+	unsigned int sum = 0;
+
+	memset(header + 148, ' ', 8);
+	for (size_t i = 0; i < TAR_BLOCK; i++)
+		sum += (unsigned char)header[i];
+	snprintf(header + 148, 8, "%06o", sum);
+}
+
+#endif

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Any bytes at all as an archive of images, compressed or not; once as they are, and once with each
+ * tar header's checksum made right.
+ */
+
+#include "archive_file.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	char *tar = malloc(size + 1);
+
+	if (!tar)
+		return -1;
+	try_archive(data, size);
+	memcpy(tar, data, size);
+	for (size_t at = 0; at + TAR_BLOCK <= size;) {
+		size_t content;
+		char number[13];
+
+		snprintf(number, sizeof(number), "%.12s", tar + at + 124);
+		content = strtoul(number, NULL, 8);
+		if (tar[at])
+			seal_header(tar + at);
+		if (content > size - at)
+			break;
+		at += TAR_BLOCK + (content + TAR_BLOCK - 1) / TAR_BLOCK * TAR_BLOCK;
+	}
+	try_archive(tar, size);
+	free(tar);
+	return 0;
+}

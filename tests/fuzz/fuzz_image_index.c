@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Any text as index.json, manifest.json, manifests and configurations. The input is files, each
+ * ended by a line of "-": index.json, manifest.json, then blobs, which are also there as 2, 3 and
+ * so on. @N stands for the digest of file N and #N for its size, where N is a later one: so a
+ * mutated document is reached all the same.
+ */
+
+#include "archive_file.h"
+
+#include "base/text.h"
+
+#include <ctype.h>
+
+#define FILES_MAX 8
+#define TAR_MAX   ((size_t)1 << 20)
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+struct file {
+	char *text;
+	size_t len;
+	char digest[DIGEST_MAX];
+};
+
+static void put(char *tar, size_t *at, const char *name, const struct file *file)
+{
+	if (*at + file->len + (size_t)4 * TAR_BLOCK > TAR_MAX)
+		return;
+	snprintf(tar + *at, 100, "%s", name);
+	snprintf(tar + *at + 124, 12, "%011zo", file->len);
+	tar[*at + 156] = '0';
+	seal_header(tar + *at);
+	memcpy(tar + *at + TAR_BLOCK, file->text, file->len);
+	*at += TAR_BLOCK + (file->len + TAR_BLOCK - 1) / TAR_BLOCK * TAR_BLOCK;
+}
+
+/* A file's text with what stands for digests and sizes of later ones. */
+static void fill(struct file *files, size_t i, const char *text, size_t len)
+{
+	FILE *out = must(open_memstream(&files[i].text, &files[i].len));
+	char hash[HASH_TEXT_MAX];
+
+	for (size_t at = 0; at < len; at++) {
+		size_t n = at + 1 < len && isdigit((unsigned char)text[at + 1])
+				   ? (size_t)(text[at + 1] - '0')
+				   : 0;
+
+		if ((text[at] != '@' && text[at] != '#') || n <= i || n >= FILES_MAX) {
+			fputc(text[at], out);
+			continue;
+		}
+		if (text[at++] == '@')
+			fputs(files[n].digest, out);
+		else
+			fprintf(out, "%zu", files[n].len);
+	}
+	fclose(out);
+	hash_bytes(files[i].text, files[i].len, hash);
+	snprintf(files[i].digest, DIGEST_MAX, "sha256:%s", hash);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct file files[FILES_MAX] = {0};
+	const char *starts[FILES_MAX + 1], *text = (const char *)data, *end = text + size;
+	char *tar = must(calloc(1, TAR_MAX)), name[100];
+	size_t n = 0, at = 0;
+
+	starts[0] = text;
+	while (n < FILES_MAX && starts[n] < end) {
+		const char *line = memmem(starts[n], (size_t)(end - starts[n]), "\n-\n", 3);
+
+		starts[n + 1] = line ? line + 3 : end;
+		n++;
+	}
+	for (size_t i = n; i-- > 0;)
+		fill(files, i, starts[i],
+			(size_t)(starts[i + 1] - starts[i]) - (i + 1 < n ? 3 : 0));
+	for (size_t i = 0; i < n; i++) {
+		snprintf(name, sizeof(name), "blobs/sha256/%s", files[i].digest + 7);
+		if (i > 1)
+			put(tar, &at, name, &files[i]);
+		snprintf(name, sizeof(name), "%zu", i);
+		put(tar, &at, i == 0 ? "index.json" : i == 1 ? "manifest.json" : name, &files[i]);
+	}
+	try_archive(tar, at + (size_t)2 * TAR_BLOCK);
+	for (size_t i = 0; i < n; i++)
+		free(files[i].text);
+	free(tar);
+	return 0;
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Any bytes at all as requests to the server of images: what it answers is HTTP, or nothing. */
+
+#include "archive_file.h"
+
+#include "runtime/image_server.h"
+
+#include <arpa/inet.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#define CONFIG   "{\"rootfs\":{\"diff_ids\":[]}}"
+#define QUIET_MS 10
+#define MANIFEST "[{\"Config\":\"c\",\"RepoTags\":[\"a\"],\"Layers\":[]}]"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static uint16_t port;
+
+static void start_once(void)
+{
+	static struct archive *archive;
+	static struct image_server *server;
+	static _Atomic uint64_t sent;
+	char tar[8 * TAR_BLOCK] = {0};
+	static const char *const files[][2] = {{"c", CONFIG}, {"manifest.json", MANIFEST}};
+
+	if (server)
+		return;
+	for (int i = 0; i < 2; i++) {
+		char *header = tar + (size_t)(2 * i) * TAR_BLOCK;
+
+		strcpy(header, files[i][0]);
+		snprintf(header + 124, 12, "%011zo", strlen(files[i][1]));
+		seal_header(header);
+		strcpy(header + TAR_BLOCK, files[i][1]);
+	}
+	require(open_archive(tar, sizeof(tar), &archive) == 0);
+	require(image_server_open(archive, "a/b", &sent, &server, &port) == 0);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct sockaddr_in address = {
+		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	char answer[65536];
+	struct pollfd wait;
+	size_t have = 0;
+	ssize_t n;
+	int fd;
+
+	if (size > 16384)
+		return -1;
+	start_once();
+	address.sin_port = htons(port);
+	fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	wait = (struct pollfd){.fd = fd, .events = POLLIN};
+	require(fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0);
+	(void)!send(fd, data, size, MSG_NOSIGNAL);
+	(void)!send(fd, "\r\n\r\n", 4, MSG_NOSIGNAL);
+	/* What is not complete is waited for. */
+	while (have < sizeof(answer) - 1 && poll(&wait, 1, QUIET_MS) > 0 &&
+		(n = recv(fd, answer + have, sizeof(answer) - 1 - have, 0)) > 0)
+		have += (size_t)n;
+	close(fd);
+	answer[have] = '\0';
+	require(have == 0 || memcmp(answer, "HTTP/1.", 7) == 0);
+	return 0;
+}
