@@ -99,3 +99,18 @@ def test_a_stdout_that_is_closed_does_not_kill_it(agent) -> None:
     one.reload()
     assert one.get("/livez")[0] == 200
     assert one.stop() == 0
+
+
+@pytest.mark.quick
+def test_the_log_says_at_start_what_was_read_and_at_a_reload_what_changed(agent) -> None:
+    one = agent("mode: observe\nprofile: etcd\nneighbor: {grow: true}\n")
+    started = next(line for line in one.log.splitlines() if ": version " in line)
+    for part in ("observing", "profile etcd", f"127.0.0.1:{one.port}", str(one.socket_path), f"configuration: {one.config_path}"):
+        assert part in started, started
+    one.write_config("mode: observe\nprofile: minimal\nneighbor: {grow: false}\n")
+    one.reload()
+    changes = [line.partition("loaded, changed: ")[2] for line in one.log.splitlines() if "loaded, changed: " in line]
+    assert len(changes) == 1 and {"profile", "neighbor.grow"} <= set(changes[0].split(", ")), one.log
+    assert "mode" not in changes[0].split(", ")
+    one.reload()
+    assert "loaded, changed: nothing\n" in one.log
