@@ -3,7 +3,6 @@
 
 #include "base/file.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <regex.h>
@@ -21,6 +20,11 @@ int archive_fail(struct archive_reader *reader, int error, const char *format, .
 	va_end(args);
 	text_make_printable(reader->why);
 	return error;
+}
+
+int archive_error(struct archive_reader *reader, int error)
+{
+	return archive_fail(reader, error, "%s", strerror(-error));
 }
 
 int archive_go_on(struct archive_reader *reader)
@@ -107,16 +111,15 @@ int archive_file_open(struct archive_reader *reader, const char *name, struct ar
 			int fd = fcntl(reader->archive->fd, F_DUPFD_CLOEXEC, 3);
 
 			if (fd < 0)
-				return archive_fail(reader, -errno, "%s", strerror(errno));
+				return archive_error(reader, -errno);
 			*file = (struct archive_file){fd, member->offset, member->size};
 			return 0;
 		}
 		if (!member->link[0])
-			return archive_fail(
-				reader, -EBADMSG, "%.90s: a link out of the archive", name);
+			return archive_bad(reader, "%.90s: a link out of the archive", name);
 		name = member->link;
 	}
-	return archive_fail(reader, -EBADMSG, "%.90s: more than %d links", wanted, LINKS_MAX);
+	return archive_bad(reader, "%.90s: more than %d links", wanted, LINKS_MAX);
 }
 
 void archive_blob_name(const char *digest, char name[static BLOB_NAME_MAX])
@@ -160,16 +163,16 @@ static int open_source(struct archive_reader *reader)
 	int fd, r = path_in_root(source->host->root, source->path, full);
 
 	if (r < 0)
-		return archive_fail(reader, r, "%s", strerror(-r));
+		return archive_error(reader, r);
 	fd = open(full, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW);
 	reader->archive->fd = fd;
 	if (fd < 0 || fstat(fd, &st) < 0)
-		return archive_fail(reader, -errno, "%s", strerror(errno));
+		return archive_error(reader, -errno);
 	reader->archive->directory = S_ISDIR(st.st_mode);
 	if (reader->archive->directory)
 		return 0;
 	if (!S_ISREG(st.st_mode))
-		return archive_fail(reader, -EBADMSG, "neither a file nor a directory");
+		return archive_bad(reader, "neither a file nor a directory");
 	r = archive_unpack(reader);
 	return r < 0 ? r : archive_read_tar(reader);
 }
@@ -194,9 +197,11 @@ int archive_open(const struct archive_source *source, const struct wait *wait, s
 		free(reader.members[i].link);
 	}
 	free(reader.members);
-	if (r == 0)
-		*ret = steal(archive);
-	return r;
+	if (r < 0)
+		return r;
+	*ret = steal(archive);
+	why[0] = '\0';
+	return 0;
 }
 
 void archive_close(struct archive *archive)

@@ -4,8 +4,6 @@
 
 #include "runtime/archive_internal.h"
 
-#include <errno.h>
-
 #include <nettle/base16.h>
 #include <nettle/sha2.h>
 
@@ -60,15 +58,14 @@ static int add_blob(struct archive_reader *reader, const struct archive_blob *bl
 		free(blob->text);
 		return same->size == blob->size
 			       ? 0
-			       : archive_fail(reader, -EBADMSG, "%.*s: of two sizes", LEGIBLE,
-					 blob->digest);
+			       : archive_bad(reader, "%.*s: of two sizes", LEGIBLE, blob->digest);
 	}
 	*(struct archive_blob *)add_element(&reader->archive->blobs, &reader->archive->n_blobs,
 		&reader->blobs_allocated, sizeof(*blob)) = *blob;
 	return 0;
 }
 
-/* Opens the file of a blob, which must have the size of its descriptor, and adds it. */
+/* Opens the file of a blob, which must have the size of its descriptor, and adds the blob. */
 static int take_blob(
 	struct archive_reader *reader, const struct archive_blob *blob, struct archive_file *file)
 {
@@ -82,56 +79,50 @@ static int take_blob(
 		return r;
 	found.offset = file->offset;
 	if (file->size == blob->size)
-		return add_blob(reader, &found);
-	return archive_fail(reader, -EBADMSG, "%.*s: %llu bytes, expected %llu", LEGIBLE,
-		blob->digest, (unsigned long long)file->size, (unsigned long long)blob->size);
+		r = add_blob(reader, &found);
+	else
+		r = archive_bad(reader, "%.*s: %llu bytes, expected %llu", LEGIBLE, blob->digest,
+			(unsigned long long)file->size, (unsigned long long)blob->size);
+	if (r < 0)
+		close(file->fd);
+	return r;
 }
 
-/* Closes the file. What it is must have the digest, unless that is NULL; hash is what it has. */
-static int read_document(struct archive_reader *reader, const char *name, struct archive_file *file,
-	const char *digest, cJSON **ret, char hash[static HASH_TEXT_MAX])
+/*
+ * Reads a document: a blob, which must have its digest, or by name any file. hash is the digest of
+ * what was read, offset and size of file are where it is.
+ */
+static int read_document(struct archive_reader *reader, const struct archive_blob *blob,
+	const char *name, cJSON **ret, struct archive_file *file, char hash[static HASH_TEXT_MAX])
 {
-	_cleanup_close_ int fd = file->fd;
+	_cleanup_close_ int fd = -1;
 	_cleanup_free_ char *text = NULL;
 	size_t values = 0;
 	int r = archive_go_on(reader);
 
+	if (r == 0)
+		r = blob ? take_blob(reader, blob, file) : archive_file_open(reader, name, file);
 	if (r < 0)
 		return r;
-	if (file->size > ARCHIVE_TEXT_MAX || ++reader->documents > DOCUMENTS_MAX)
-		return archive_fail(reader, -EBADMSG, "%.90s: %s", name,
-			file->size > ARCHIVE_TEXT_MAX ? "too large" : "too many manifests");
+	fd = file->fd;
+	name = blob ? blob->digest : name;
+	if (file->size > ARCHIVE_TEXT_MAX)
+		return archive_bad(reader, "%.90s: too large", name);
+	if (++reader->documents > DOCUMENTS_MAX)
+		return archive_bad(reader, "more than %d manifests in it", DOCUMENTS_MAX);
 	text = must(calloc(1, (size_t)file->size + 1));
 	r = archive_pread(fd, text, (size_t)file->size, file->offset);
 	if (r < 0)
-		return archive_fail(reader, r, "%.90s: %s", name, strerror(-r));
+		return archive_error(reader, r);
 	hash_bytes(text, (size_t)file->size, hash);
-	if (digest && !streq(digest + strlen("sha256:"), hash))
-		return archive_fail(reader, -EBADMSG, "%.90s: wrong digest", name);
+	if (blob && !streq(blob->digest + strlen("sha256:"), hash))
+		return archive_bad(reader, "%.90s: wrong digest", name);
 	for (const char *at = text; *at; at++)
 		values += *at == ',' || *at == '[' || *at == '{';
-	*ret = values <= VALUES_MAX ? cJSON_Parse(text) : NULL;
-	return *ret ? 0
-		    : archive_fail(reader, -EBADMSG, "%.90s: %s", name,
-			      values > VALUES_MAX ? "too many values" : "no JSON");
-}
-
-static int read_blob_document(
-	struct archive_reader *reader, const struct archive_blob *blob, cJSON **ret)
-{
-	char hash[HASH_TEXT_MAX];
-	struct archive_file file;
-	int r = take_blob(reader, blob, &file);
-
-	return r < 0 ? r : read_document(reader, blob->digest, &file, blob->digest, ret, hash);
-}
-
-static int read_file_document(struct archive_reader *reader, const char *name, cJSON **ret,
-	struct archive_file *file, char hash[static HASH_TEXT_MAX])
-{
-	int r = archive_file_open(reader, name, file);
-
-	return r < 0 ? r : read_document(reader, name, file, NULL, ret, hash);
+	if (values > VALUES_MAX)
+		return archive_bad(reader, "%.90s: too many values", name);
+	*ret = cJSON_Parse(text);
+	return *ret ? 0 : archive_bad(reader, "%.90s: no JSON", name);
 }
 
 /* Of a descriptor in an index, or of a configuration. Where it says nothing all match. */
@@ -156,13 +147,15 @@ static int read_manifest(struct archive_reader *reader, const struct archive_blo
 	const cJSON *manifest, struct archive_image *image)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *config = NULL;
+	struct archive_file file = {.fd = -1};
+	char hash[HASH_TEXT_MAX];
 	struct archive_blob part;
 	const cJSON *layer;
 	int r;
 
 	if (!archive_descriptor(json_at(manifest, "config"), &part))
-		return archive_fail(reader, -EBADMSG, "%.*s: no manifest", LEGIBLE, blob->digest);
-	r = read_blob_document(reader, &part, &config);
+		return archive_bad(reader, "%.*s: no manifest", LEGIBLE, blob->digest);
+	r = read_document(reader, &part, NULL, &config, &file, hash);
 	if (r < 0)
 		return r;
 	if (!platform_matches(config))
@@ -171,13 +164,12 @@ static int read_manifest(struct archive_reader *reader, const struct archive_blo
 	memcpy(image->manifest, blob->digest, DIGEST_MAX);
 	image->size = part.size;
 	cJSON_ArrayForEach (layer, json_at(manifest, "layers")) {
-		struct archive_file file = {.fd = -1};
-
 		if (!archive_descriptor(layer, &part))
-			return archive_fail(reader, -EBADMSG, "%.*s: a layer without digest",
-				LEGIBLE, blob->digest);
+			return archive_bad(
+				reader, "%.*s: a layer without digest", LEGIBLE, blob->digest);
 		r = take_blob(reader, &part, &file);
-		cleanup_close(&file.fd);
+		if (r == 0)
+			close(file.fd);
 		if (r < 0)
 			return r;
 		image->size += part.size;
@@ -190,8 +182,10 @@ static int read_image(struct archive_reader *reader, const struct archive_blob *
 	struct archive_image *image)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *document = NULL;
+	struct archive_file file;
 	const cJSON *item, *children;
-	int r = read_blob_document(reader, blob, &document);
+	char hash[HASH_TEXT_MAX];
+	int r = read_document(reader, blob, NULL, &document, &file, hash);
 
 	if (r < 0)
 		return r;
@@ -199,7 +193,7 @@ static int read_image(struct archive_reader *reader, const struct archive_blob *
 	if (!children)
 		return read_manifest(reader, blob, document, image);
 	if (depth == DEPTH_MAX || json_at(document, "layers"))
-		return archive_fail(reader, -EBADMSG, "%.*s: %s", LEGIBLE, blob->digest,
+		return archive_bad(reader, "%.*s: %s", LEGIBLE, blob->digest,
 			depth == DEPTH_MAX ? "indexes too deep" : "both index and manifest");
 	cJSON_ArrayForEach (item, children) {
 		struct archive_blob child;
@@ -207,8 +201,8 @@ static int read_image(struct archive_reader *reader, const struct archive_blob *
 		if (!platform_matches(json_at(item, "platform")))
 			continue;
 		if (!archive_descriptor(item, &child))
-			return archive_fail(reader, -EBADMSG, "%.*s: a manifest without digest",
-				LEGIBLE, blob->digest);
+			return archive_bad(
+				reader, "%.*s: a manifest without digest", LEGIBLE, blob->digest);
 		r = read_image(reader, &child, depth + 1, image);
 		if (r != -ENOEXEC)
 			return r;
@@ -222,10 +216,9 @@ static int add_image(struct archive_reader *reader, const struct archive_image *
 		if (streq(reader->archive->images[i].name, image->name))
 			return streq(reader->archive->images[i].top, image->top)
 				       ? 0
-				       : archive_fail(reader, -EBADMSG, "%.150s: twice in it",
-						 image->name);
+				       : archive_bad(reader, "%.150s: twice in it", image->name);
 	if (reader->archive->n_images == IMAGES_MAX)
-		return archive_fail(reader, -EBADMSG, "more than %d images in it", IMAGES_MAX);
+		return archive_bad(reader, "more than %d images in it", IMAGES_MAX);
 	*(struct archive_image *)add_element(&reader->archive->images, &reader->archive->n_images,
 		&reader->images_allocated, sizeof(*image)) = *image;
 	return 0;
@@ -237,7 +230,7 @@ static int read_layout(struct archive_reader *reader)
 	char hash[HASH_TEXT_MAX];
 	struct archive_file file;
 	const cJSON *item;
-	int r = read_file_document(reader, "index.json", &index, &file, hash);
+	int r = read_document(reader, NULL, "index.json", &index, &file, hash);
 
 	if (r < 0)
 		return r;
@@ -253,7 +246,7 @@ static int read_layout(struct archive_reader *reader)
 		if (!strpbrk(name, "/:@") || image_normalize(name, image.name) < 0)
 			continue;
 		if (!archive_descriptor(item, &blob))
-			return archive_fail(reader, -EBADMSG, "%.150s: no digest", image.name);
+			return archive_bad(reader, "%.150s: no digest", image.name);
 		memcpy(image.top, blob.digest, DIGEST_MAX);
 		r = read_image(reader, &blob, 0, &image);
 		if (r == 0)
@@ -281,7 +274,7 @@ static int hash_file(struct archive_reader *reader, const struct archive_file *f
 			return r;
 		r = archive_pread(file->fd, buffer, n, file->offset + done);
 		if (r < 0)
-			return archive_fail(reader, r, "%s", strerror(-r));
+			return archive_error(reader, r);
 		sha256_update(&context, n, buffer);
 		done += n;
 	}
@@ -308,9 +301,9 @@ static int take_layer(struct archive_reader *reader, const char *name, const cha
 		.size = file.size, .offset = file.offset, .media_type = OCI_LAYER};
 	if (file.size >= sizeof(magic))
 		(void)archive_pread(fd, magic, sizeof(magic), file.offset);
-	if (magic[0] == 0x1f && magic[1] == 0x8b)
+	if (memcmp(magic, GZIP_MAGIC, 2) == 0)
 		strcat(layer->media_type, "+gzip");
-	else if (memcmp(magic, "\x28\xb5\x2f\xfd", 4) == 0)
+	else if (memcmp(magic, ZSTD_MAGIC, 4) == 0)
 		strcat(layer->media_type, "+zstd");
 	else
 		copy_text(layer->digest, DIGEST_MAX, diff_id);
@@ -334,16 +327,15 @@ static int make_manifest(struct archive_reader *reader, const cJSON *entry, cons
 		image->id, (unsigned long long)image->size);
 	if (cJSON_GetArraySize(diff_ids) != cJSON_GetArraySize(json_at(entry, "Layers")) ||
 		cJSON_GetArraySize(diff_ids) > LAYERS_MAX)
-		return archive_fail(reader, -EBADMSG,
-			"%.120s: configuration and layers do not agree", image->name);
+		return archive_bad(
+			reader, "%.120s: configuration and layers do not agree", image->name);
 	cJSON_ArrayForEach (item, json_at(entry, "Layers")) {
 		const char *id = json_text_at(diff_id, "");
 		struct archive_blob layer;
 		int r;
 
 		if (!archive_is_digest(id))
-			return archive_fail(
-				reader, -EBADMSG, "%.120s: no id of a layer", image->name);
+			return archive_bad(reader, "%.120s: no id of a layer", image->name);
 		r = take_layer(reader, json_text_at(item, ""), id, &layer);
 		if (r < 0)
 			return r;
@@ -373,13 +365,13 @@ static int read_entry(struct archive_reader *reader, const cJSON *entry)
 	int r;
 
 	copy_text(image.name, sizeof(image.name), json_text_at(entry, "RepoTags/0"));
-	r = read_file_document(reader, name, &config, &file, hash);
+	r = read_document(reader, NULL, name, &config, &file, hash);
 	if (r < 0)
 		return r;
 	file_name = strrchr(name, '/') ? strrchr(name, '/') + 1 : name;
 	/* Its name is its digest, wherever it has the form of one. */
 	if (strspn(file_name, "0123456789abcdef") == 64 && memcmp(file_name, hash, 64) != 0)
-		return archive_fail(reader, -EBADMSG, "%.90s: wrong digest", name);
+		return archive_bad(reader, "%.90s: wrong digest", name);
 	if (!platform_matches(config))
 		return no_platform(reader, image.name);
 	snprintf(image.id, DIGEST_MAX, "sha256:%s", hash);
@@ -414,7 +406,7 @@ static int read_docker_save(struct archive_reader *reader)
 	char hash[HASH_TEXT_MAX];
 	struct archive_file file;
 	const cJSON *entry;
-	int r = read_file_document(reader, "manifest.json", &list, &file, hash);
+	int r = read_document(reader, NULL, "manifest.json", &list, &file, hash);
 
 	if (r < 0)
 		return r;
@@ -436,10 +428,9 @@ int archive_read_index(struct archive_reader *reader)
 		if (docker != -ENOENT)
 			r = docker;
 		else if (r == -ENOENT)
-			return archive_fail(
-				reader, -EBADMSG, "neither manifest.json nor index.json in it");
+			return archive_bad(reader, "neither manifest.json nor index.json in it");
 	}
 	if (r == 0 && reader->archive->n_images == 0)
-		return archive_fail(reader, -EBADMSG, "no image in it has a name");
+		return archive_bad(reader, "no image in it has a name");
 	return r;
 }

@@ -7,9 +7,14 @@
  * return 0, or -errno with the reason in the reader's why.
  */
 
+#include <errno.h>
+
 #include "base/json.h"
 #include "base/text.h"
 #include "runtime/archive.h"
+
+#define GZIP_MAGIC "\x1f\x8b"
+#define ZSTD_MAGIC "\x28\xb5\x2f\xfd"
 
 /* A file of a tar that may be an image's. */
 struct archive_member {
@@ -37,6 +42,8 @@ struct archive_file {
 /* Gives the reason; returns error. */
 int archive_fail(struct archive_reader *reader, int error, const char *format, ...)
 	PRINTF_LIKE(3, 4);
+int archive_error(struct archive_reader *reader, int error); /* what strerror() says */
+#define archive_bad(reader, ...) archive_fail(reader, -EBADMSG, __VA_ARGS__)
 
 /* -ECANCELED or -ETIMEDOUT once the caller does not wait any longer. */
 int archive_go_on(struct archive_reader *reader);

@@ -1,24 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/archive_internal.h"
 
-#include <errno.h>
-
 #define BLOCK 512
 
-/* One file of the tar: header, content, zeros up to a whole block. */
-struct part {
-	char header[BLOCK];
-	const struct archive_blob *blob; /* NULL: text */
+/* A blob's bytes, or a text: of a header, of padding, of manifest.json. */
+struct piece {
+	const struct archive_blob *blob;
 	char *text;
 	uint64_t size;
 };
 
 struct archive_stream {
 	const struct archive *archive;
-	struct part *parts;
-	size_t n_parts, allocated, part; /* the one at which it is */
-	uint64_t at;                     /* byte of that part */
-	int fd;                          /* of its blob; -1: not open */
+	struct piece *pieces;
+	size_t n_pieces, allocated, piece; /* the one at which it is */
+	uint64_t at;                       /* byte of that piece */
+	int fd;                            /* of its blob; -1: not open */
 };
 
 static void write_number(char *field, size_t size, uint64_t n)
@@ -33,36 +30,37 @@ static void write_number(char *field, size_t size, uint64_t n)
 	field[0] = (char)0x80;
 }
 
-static void add_part(struct archive_stream *stream, const char *name,
-	const struct archive_blob *blob, char *text, uint64_t size)
+static void add_piece(
+	struct archive_stream *stream, const struct archive_blob *blob, char *text, uint64_t size)
 {
-	struct part *part =
-		add_element(&stream->parts, &stream->n_parts, &stream->allocated, sizeof(*part));
-	unsigned int sum = 0;
+	struct piece *piece =
+		add_element(&stream->pieces, &stream->n_pieces, &stream->allocated, sizeof(*piece));
 
-	part->blob = blob;
-	part->text = text;
-	part->size = size;
-	snprintf(part->header, 100, "%s", name);
-	write_number(part->header + 100, 8, 0644);
-	write_number(part->header + 108, 8, 0);
-	write_number(part->header + 116, 8, 0);
-	write_number(part->header + 124, 12, size);
-	write_number(part->header + 136, 12, 0);
-	part->header[156] = '0';
-	memcpy(part->header + 257, "ustar\00000", 8);
-	memset(part->header + 148, ' ', 8);
-	for (size_t i = 0; i < BLOCK; i++)
-		sum += (unsigned char)part->header[i];
-	snprintf(part->header + 148, 8, "%06o", sum);
+	*piece = (struct piece){blob, text, size};
 }
 
-static bool has_part(const struct archive_stream *stream, const struct archive_blob *blob)
+/* Header, content, and zeros up to a whole block. */
+static void add_file(struct archive_stream *stream, const char *name,
+	const struct archive_blob *blob, char *text, uint64_t size)
 {
-	for (size_t i = 0; i < stream->n_parts; i++)
-		if (stream->parts[i].blob == blob)
-			return true;
-	return false;
+	char *header = must(calloc(1, BLOCK));
+	unsigned int sum = 0;
+
+	snprintf(header, 100, "%s", name);
+	write_number(header + 100, 8, 0644);
+	write_number(header + 108, 8, 0);
+	write_number(header + 116, 8, 0);
+	write_number(header + 124, 12, size);
+	write_number(header + 136, 12, 0);
+	header[156] = '0';
+	memcpy(header + 257, "ustar\00000", 8);
+	memset(header + 148, ' ', 8);
+	for (size_t i = 0; i < BLOCK; i++)
+		sum += (unsigned char)header[i];
+	snprintf(header + 148, 8, "%06o", sum);
+	add_piece(stream, NULL, header, BLOCK);
+	add_piece(stream, blob, text, size);
+	add_piece(stream, NULL, must(calloc(1, BLOCK)), -size % BLOCK);
 }
 
 static int add_blob(struct archive_stream *stream, const char *digest, const char *suffix,
@@ -73,8 +71,10 @@ static int add_blob(struct archive_stream *stream, const char *digest, const cha
 	if (!blob)
 		return -EBADMSG;
 	snprintf(name, 100, "%.64s%s", digest + strlen("sha256:"), suffix);
-	if (!has_part(stream, blob))
-		add_part(stream, name, blob, NULL, blob->size);
+	for (size_t i = 0; i < stream->n_pieces; i++)
+		if (stream->pieces[i].blob == blob)
+			return 0;
+	add_file(stream, name, blob, NULL, blob->size);
 	return 0;
 }
 
@@ -95,7 +95,7 @@ static cJSON *parse_blob(const struct archive *archive, const struct archive_blo
 	return cJSON_Parse(text);
 }
 
-static int add_parts(struct archive_stream *stream, const struct archive_image *image)
+static int add_files(struct archive_stream *stream, const struct archive_image *image)
 {
 	const struct archive_blob *blob = archive_find_blob(stream->archive, image->manifest);
 	_cleanup_(cleanup_cJSON_Delete) cJSON *manifest =
@@ -120,7 +120,8 @@ static int add_parts(struct archive_stream *stream, const struct archive_image *
 	}
 	fputs("]}]\n", out);
 	fclose(out);
-	add_part(stream, "manifest.json", NULL, must(text), size);
+	add_file(stream, "manifest.json", NULL, must(text), size);
+	add_piece(stream, NULL, must(calloc(2, BLOCK)), (uint64_t)2 * BLOCK); /* the end */
 	return r;
 }
 
@@ -133,7 +134,7 @@ int archive_stream_open(const struct archive *archive, const struct archive_imag
 
 	stream->archive = archive;
 	stream->fd = -1;
-	r = add_parts(stream, image);
+	r = add_files(stream, image);
 	if (r < 0) {
 		snprintf(why, ARCHIVE_WHY_MAX, "the archive changed since it was opened");
 		return r;
@@ -142,67 +143,42 @@ int archive_stream_open(const struct archive *archive, const struct archive_imag
 	return 0;
 }
 
-/* Bytes of a part from an offset on: at most up to the end of header, content or padding. */
-static ssize_t read_part(
-	struct archive_stream *stream, const struct part *part, void *data, size_t size)
-{
-	uint64_t at = stream->at, left;
-	ssize_t n;
-
-	if (at < BLOCK) {
-		size = MIN(size, (size_t)(BLOCK - at));
-		memcpy(data, part->header + at, size);
-		return (ssize_t)size;
-	}
-	at -= BLOCK;
-	if (at >= part->size) {
-		size = MIN(size, (size_t)(-at % BLOCK));
-		memset(data, 0, size);
-		return (ssize_t)size;
-	}
-	left = part->size - at;
-	size = (size_t)MIN(size, left);
-	if (!part->blob || part->blob->text) {
-		memcpy(data, (part->blob ? part->blob->text : part->text) + at, size);
-		return (ssize_t)size;
-	}
-	if (stream->fd < 0)
-		stream->fd = archive_blob_open(stream->archive, part->blob);
-	if (stream->fd < 0)
-		return stream->fd;
-	n = pread(stream->fd, data, size, (off_t)(part->blob->offset + at));
-	return n < 0 ? -errno : n == 0 ? -EBADMSG : n;
-}
-
 ssize_t archive_stream_read(struct archive_stream *stream, void *data, size_t size)
 {
-	/* Two blocks of zeros are the end: the padding of a part that is not there. */
-	while (stream->part < stream->n_parts) {
-		const struct part *part = &stream->parts[stream->part];
-		uint64_t whole = BLOCK + (part->size + BLOCK - 1) / BLOCK * BLOCK;
-		ssize_t n;
+	const struct piece *piece = &stream->pieces[stream->piece];
+	const char *text;
+	ssize_t n;
 
-		if (stream->at < whole) {
-			n = read_part(stream, part, data, size);
-			stream->at += n > 0 ? (uint64_t)n : 0;
-			return n;
-		}
-		stream->part++;
+	while (stream->piece < stream->n_pieces && stream->at == piece->size) {
+		piece = &stream->pieces[++stream->piece];
 		stream->at = 0;
 		cleanup_close(&stream->fd);
 		stream->fd = -1;
 	}
-	size = MIN(size, (size_t)(2 * BLOCK - stream->at));
-	memset(data, 0, size);
-	stream->at += size;
-	return (ssize_t)size;
+	if (stream->piece == stream->n_pieces)
+		return 0;
+	n = (ssize_t)MIN(size, piece->size - stream->at);
+	text = piece->blob ? piece->blob->text : piece->text;
+	if (text) {
+		memcpy(data, text + stream->at, (size_t)n);
+	} else {
+		if (stream->fd < 0)
+			stream->fd = archive_blob_open(stream->archive, piece->blob);
+		if (stream->fd < 0)
+			return stream->fd;
+		n = pread(stream->fd, data, (size_t)n, (off_t)(piece->blob->offset + stream->at));
+		if (n <= 0)
+			return n < 0 ? -errno : -EBADMSG;
+	}
+	stream->at += (uint64_t)n;
+	return n;
 }
 
 void archive_stream_close(struct archive_stream *stream)
 {
-	for (size_t i = 0; i < stream->n_parts; i++)
-		free(stream->parts[i].text);
-	free(stream->parts);
+	for (size_t i = 0; i < stream->n_pieces; i++)
+		free(stream->pieces[i].text);
+	free(stream->pieces);
 	cleanup_close(&stream->fd);
 	free(stream);
 }

@@ -14,10 +14,8 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
-#define ZSTD_STATIC_LINKING_ONLY
 #include <zlib.h>
 #include <zstd.h>
-#include <zstd_errors.h>
 
 #define MEMBERS_MAX   4096
 #define BLOCK         512
@@ -27,134 +25,92 @@
 
 /* ---- compressed archives ---- */
 
-struct unpacker {
+struct spool {
 	struct archive_reader *reader;
-	z_stream *gzip; /* one of these */
-	ZSTD_DStream *zstd;
-	int in, out;
-	bool ended; /* at the end of a member or frame; more may follow */
+	int fd;
 	char input[CHUNK], output[CHUNK];
 };
 
-static int unpack_error(struct unpacker *unpacker, const char *what)
+static int spool_write(struct spool *spool, size_t len)
 {
-	return archive_fail(
-		unpacker->reader, -EBADMSG, "%s: %s", unpacker->gzip ? "gzip" : "zstd", what);
-}
-
-/* Takes some of the input; both are moved on. */
-static int unpack_gzip(struct unpacker *unpacker, ZSTD_inBuffer *in, ZSTD_outBuffer *out)
-{
-	z_stream *z = unpacker->gzip;
-	int r;
-
-	if (unpacker->ended && inflateReset(z) != Z_OK)
-		return unpack_error(unpacker, "failed");
-	z->next_in = (Bytef *)in->src + in->pos;
-	z->avail_in = (uInt)(in->size - in->pos);
-	z->next_out = out->dst;
-	z->avail_out = (uInt)out->size;
-	r = inflate(z, Z_NO_FLUSH);
-	in->pos = in->size - z->avail_in;
-	out->pos = out->size - z->avail_out;
-	unpacker->ended = r == Z_STREAM_END;
-	if (r != Z_OK && r != Z_STREAM_END && r != Z_BUF_ERROR)
-		return unpack_error(unpacker, z->msg ? z->msg : "damaged");
-	return 0;
-}
-
-static int unpack_zstd(struct unpacker *unpacker, ZSTD_inBuffer *in, ZSTD_outBuffer *out)
-{
-	size_t r = ZSTD_decompressStream(unpacker->zstd, out, in);
-
-	unpacker->ended = r == 0;
-	if (!ZSTD_isError(r))
-		return 0;
-	if (ZSTD_getErrorCode(r) == ZSTD_error_frameParameter_windowTooLarge)
-		return unpack_error(unpacker, "its window is over 8 MiB: compress without --long");
-	return unpack_error(unpacker, ZSTD_getErrorName(r));
-}
-
-static int spool_write(struct unpacker *unpacker, size_t len)
-{
-	const struct archive_source *source = unpacker->reader->source;
+	const struct archive_source *source = spool->reader->source;
 	struct statvfs fs;
-	int r;
+	int r = archive_go_on(spool->reader);
 
+	if (r < 0)
+		return r;
 	if (fstatvfs(source->spool, &fs) < 0)
-		return archive_fail(unpacker->reader, -errno, "%s", strerror(errno));
+		return archive_error(spool->reader, -errno);
 	if ((uint64_t)fs.f_bavail * fs.f_frsize < source->spool_reserve + len)
 		r = -ENOSPC;
 	else
-		r = write_all(unpacker->out, unpacker->output, len);
-	if (r < 0)
-		return archive_fail(unpacker->reader, r, "%s",
-			r == -ENOSPC ? "no room for it unpacked" : strerror(-r));
-	return 0;
+		r = write_all(spool->fd, spool->output, len);
+	if (r == -ENOSPC)
+		return archive_fail(spool->reader, r, "no room for it unpacked");
+	return r < 0 ? archive_error(spool->reader, r) : 0;
 }
 
-static int unpack_all(struct unpacker *unpacker)
+/* zlib goes on with the next member, and leaves what is no gzip after the last one. */
+static int unpack_gzip(struct spool *spool, int in)
 {
-	ZSTD_inBuffer in = {.src = unpacker->input};
-	bool more = false; /* output may wait, without any input */
+	int n, code, r = 0, fd = fcntl(in, F_DUPFD_CLOEXEC, 3);
+	gzFile gzip;
 
-	for (;;) {
-		ZSTD_outBuffer out = {.dst = unpacker->output, .size = CHUNK};
-		int r = archive_go_on(unpacker->reader);
+	if (fd < 0)
+		return archive_error(spool->reader, -errno);
+	gzip = must(gzdopen(fd, "r"));
+	while (r == 0 && (n = gzread(gzip, spool->output, CHUNK)) > 0)
+		r = spool_write(spool, (size_t)n);
+	(void)gzerror(gzip, &code);
+	gzclose(gzip);
+	return r < 0 || code == Z_OK ? r : archive_bad(spool->reader, "gzip: truncated or damaged");
+}
 
-		if (r == 0 && in.pos == in.size && !more) {
-			ssize_t n = read(unpacker->in, unpacker->input, CHUNK);
+static int unpack_zstd(struct spool *spool, int in)
+{
+	ZSTD_DStream *zstd = must(ZSTD_createDStream());
+	size_t left = 1;
+	ssize_t n;
+	int r = 0;
 
-			if (n < 0)
-				return archive_fail(
-					unpacker->reader, -errno, "%s", strerror(errno));
-			if (n == 0)
-				return unpacker->ended ? 0 : unpack_error(unpacker, "truncated");
-			in.pos = 0;
-			in.size = (size_t)n;
-		}
-		if (r == 0)
-			r = unpacker->gzip ? unpack_gzip(unpacker, &in, &out)
-					   : unpack_zstd(unpacker, &in, &out);
-		if (r == 0 && out.pos > 0)
-			r = spool_write(unpacker, out.pos);
-		if (r < 0)
-			return r;
-		more = out.pos == out.size && !unpacker->ended;
+	ZSTD_DCtx_setParameter(zstd, ZSTD_d_windowLogMax, WINDOW_LOG);
+	while (r == 0 && (n = read(in, spool->input, CHUNK)) > 0) {
+		ZSTD_inBuffer from = {.src = spool->input, .size = (size_t)n};
+		ZSTD_outBuffer to;
+
+		do {
+			to = (ZSTD_outBuffer){.dst = spool->output, .size = CHUNK};
+			left = ZSTD_decompressStream(zstd, &to, &from);
+			if (ZSTD_isError(left))
+				r = archive_bad(spool->reader, "zstd: %s", ZSTD_getErrorName(left));
+			else
+				r = spool_write(spool, to.pos);
+		} while (r == 0 && (from.pos < from.size || (left > 0 && to.pos == to.size)));
 	}
+	if (r == 0 && n < 0)
+		r = archive_error(spool->reader, -errno);
+	ZSTD_freeDStream(zstd);
+	return r == 0 && left > 0 ? archive_bad(spool->reader, "zstd: truncated") : r;
 }
 
 int archive_unpack(struct archive_reader *reader)
 {
-	static const unsigned char zstd_magic[] = {0x28, 0xb5, 0x2f, 0xfd};
-	_cleanup_free_ struct unpacker *unpacker = NULL;
+	_cleanup_free_ struct spool *spool = NULL;
 	unsigned char magic[4] = {0};
-	z_stream gzip = {0};
-	int r;
+	int r, in = reader->archive->fd;
 
-	(void)archive_pread(reader->archive->fd, magic, sizeof(magic), 0);
-	if ((magic[0] != 0x1f || magic[1] != 0x8b) && memcmp(magic, zstd_magic, 4) != 0)
+	(void)archive_pread(in, magic, sizeof(magic), 0);
+	if (memcmp(magic, GZIP_MAGIC, 2) != 0 && memcmp(magic, ZSTD_MAGIC, 4) != 0)
 		return 0;
-	unpacker = must(calloc(1, sizeof(*unpacker)));
-	unpacker->reader = reader;
-	unpacker->in = reader->archive->fd;
-	unpacker->out = openat(reader->source->spool, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-	if (unpacker->out < 0)
+	spool = must(malloc(sizeof(*spool)));
+	spool->reader = reader;
+	spool->fd = openat(reader->source->spool, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	if (spool->fd < 0)
 		return archive_fail(reader, -errno, "no file to unpack it to: %s", strerror(errno));
-	if (magic[0] == 0x1f) {
-		unpacker->gzip = &gzip;
-		must(inflateInit2(&gzip, 16 + MAX_WBITS) == Z_OK ? &gzip : NULL);
-		r = unpack_all(unpacker);
-		inflateEnd(&gzip);
-	} else {
-		unpacker->zstd = must(ZSTD_createDStream());
-		ZSTD_DCtx_setParameter(unpacker->zstd, ZSTD_d_windowLogMax, WINDOW_LOG);
-		r = unpack_all(unpacker);
-		ZSTD_freeDStream(unpacker->zstd);
-	}
-	close(r == 0 ? reader->archive->fd : unpacker->out);
-	if (r == 0)
-		reader->archive->fd = unpacker->out;
+	r = magic[0] == GZIP_MAGIC[0] ? unpack_gzip(spool, in) : unpack_zstd(spool, in);
+	/* What it is read from from now on; archive_close() has the rest. */
+	reader->archive->fd = spool->fd;
+	close(in);
 	return r;
 }
 
@@ -209,28 +165,23 @@ static bool checksum_holds(const struct header *header)
 /* A path below base without "." and ".."; "" when it is too long or leads out of the archive. */
 static void clean_path(const char *base, const char *path, char out[static PATH_MAX])
 {
-	char part[2 * PATH_MAX];
-	size_t len = 0, n;
+	char all[PATH_MAX], *save = NULL;
+	size_t len = 0;
 
-	n = (size_t)snprintf(part, sizeof(part), "%s/%s", base, path);
 	out[0] = '\0';
-	if (path[0] == '/' || n >= PATH_MAX)
+	if (path[0] == '/' || snprintf(all, PATH_MAX, "%s/%s", base, path) >= PATH_MAX)
 		return;
-	for (const char *at = part; *at; at += n + (at[n] == '/')) {
-		n = strcspn(at, "/");
-		if (n == 0 || (n == 1 && at[0] == '.'))
+	for (char *part = strtok_r(all, "/", &save); part; part = strtok_r(NULL, "/", &save)) {
+		if (streq(part, "."))
 			continue;
-		if (n == 2 && at[0] == '.' && at[1] == '.') {
-			const char *slash = memrchr(out, '/', len);
-
-			if (len == 0) {
-				out[0] = '\0';
-				return;
-			}
-			len = slash ? (size_t)(slash - out) : 0;
-		} else {
-			len += (size_t)sprintf(out + len, "%s%.*s", len > 0 ? "/" : "", (int)n, at);
+		if (!streq(part, "..")) {
+			len += (size_t)sprintf(out + len, "%s%s", len > 0 ? "/" : "", part);
+			continue;
 		}
+		if (len == 0)
+			return;
+		while (len > 0 && out[--len] != '/')
+			;
 		out[len] = '\0';
 	}
 }
@@ -276,13 +227,13 @@ static int take_extension(struct archive_reader *reader, char type, uint64_t at,
 	text = must(calloc(1, (size_t)size + 1));
 	r = archive_pread(reader->archive->fd, text, (size_t)size, at);
 	if (r < 0)
-		return archive_fail(reader, r, "%s", strerror(-r));
+		return archive_error(reader, r);
 	if (type == 'x')
 		ok = take_pax(text, (size_t)size, extended);
 	else
 		ok = copy_text(type == 'L' ? extended->name : extended->link, PATH_MAX, text);
 	return ok ? 0
-		  : archive_fail(reader, -EBADMSG,
+		  : archive_bad(reader,
 			    "an extended header at byte %llu that is damaged, or of a sparse file",
 			    (unsigned long long)at);
 }
@@ -290,42 +241,36 @@ static int take_extension(struct archive_reader *reader, char type, uint64_t at,
 static int add_member(struct archive_reader *reader, const struct header *header,
 	const struct extended *extended, uint64_t at, uint64_t size)
 {
-	char name[PATH_MAX], link[PATH_MAX], *slash;
+	char raw[PATH_MAX], name[PATH_MAX], base[PATH_MAX];
+	bool ustar = memcmp(header->magic, "ustar", 6) == 0 && header->prefix[0];
 	struct archive_member *member;
-	bool ustar = memcmp(header->magic, "ustar\0", 6) == 0 && header->prefix[0];
+	const char *slash;
 
+	snprintf(raw, sizeof(raw), "%.155s%s%.100s", ustar ? header->prefix : "", ustar ? "/" : "",
+		header->name);
 	if (extended->name[0])
-		copy_text(link, sizeof(link), extended->name);
-	else
-		snprintf(link, sizeof(link), "%.*s%s%.*s", ustar ? 155 : 0, header->prefix,
-			ustar ? "/" : "", 100, header->name);
-	clean_path("", link, name);
-	if (!name[0] && !streq(link, ".") && !streq(link, "./"))
-		return archive_fail(reader, -EBADMSG, "%.90s leads out of the archive", link);
+		copy_text(raw, sizeof(raw), extended->name);
+	clean_path("", raw, name);
+	if (!name[0] && !streq(raw, ".") && !streq(raw, "./"))
+		return archive_bad(reader, "%.90s leads out of the archive", raw);
 	/* Directories and devices, and what of each layer is not needed. */
 	slash = strrchr(name, '/');
-	if (!strchr("0127", header->type ? header->type : '0') || link[strlen(link) - 1] == '/' ||
+	if (!strchr("0127", header->type ? header->type : '0') || raw[strlen(raw) - 1] == '/' ||
 		(slash && (streq(slash, "/json") || streq(slash, "/VERSION"))))
 		return 0;
 	if (reader->n_members == MEMBERS_MAX)
-		return archive_fail(reader, -EBADMSG, "more than %d files in it", MEMBERS_MAX);
+		return archive_bad(reader, "more than %d files in it", MEMBERS_MAX);
 	member = add_element(
 		&reader->members, &reader->n_members, &reader->members_allocated, sizeof(*member));
 	*member = (struct archive_member){.name = must(strdup(name)), .offset = at, .size = size};
 	if (header->type != '1' && header->type != '2')
 		return 0;
-	if (extended->link[0])
-		copy_text(name, sizeof(name), extended->link);
-	else
-		snprintf(name, sizeof(name), "%.100s", header->link);
 	/* A hard link names another member, a symbolic one is relative to its own directory. */
-	slash = strrchr(member->name, '/');
-	if (slash && header->type == '2')
-		*slash = '\0';
-	clean_path(slash && header->type == '2' ? member->name : "", name, link);
-	if (slash && header->type == '2')
-		*slash = '/';
-	member->link = must(strdup(link));
+	snprintf(base, sizeof(base), "%.*s", header->type == '2' && slash ? (int)(slash - name) : 0,
+		name);
+	snprintf(raw, sizeof(raw), "%.100s", header->link);
+	clean_path(base, extended->link[0] ? extended->link : raw, name);
+	member->link = must(strdup(name));
 	return 0;
 }
 
@@ -345,16 +290,16 @@ static int next_header(
 		return archive_fail(reader, r, "truncated: it ends within a header at byte %llu",
 			(unsigned long long)*at);
 	if (r < 0)
-		return archive_fail(reader, r, "%s", strerror(-r));
+		return archive_error(reader, r);
 	if (*at > 0 && memcmp(&header, &zero, sizeof(zero)) == 0)
 		return 1;
 	if (!checksum_holds(&header) || !field_number(header.size, sizeof(header.size), &size))
-		return archive_fail(reader, -EBADMSG,
+		return archive_bad(reader,
 			*at == 0 ? "no tar, also none compressed by gzip or zstd"
 				 : "a damaged header at byte %llu",
 			(unsigned long long)*at);
 	if (header.type == 'S')
-		return archive_fail(reader, -EBADMSG, "a sparse file in it");
+		return archive_bad(reader, "a sparse file in it");
 	if (extended->has_size && !strchr("xLKg", header.type))
 		size = extended->size;
 	*at += BLOCK;
@@ -362,8 +307,7 @@ static int next_header(
 	if (header.type && strchr("123456", header.type))
 		size = 0;
 	if (size > total - *at)
-		return archive_fail(reader, -EBADMSG,
-			"truncated: %llu bytes of %.60s expected, %llu there",
+		return archive_bad(reader, "truncated: %llu bytes of %.60s expected, %llu there",
 			(unsigned long long)size, header.name, (unsigned long long)(total - *at));
 	if (header.type && strchr("xLK", header.type)) {
 		r = take_extension(reader, header.type, *at, size, extended);
@@ -383,9 +327,9 @@ int archive_read_tar(struct archive_reader *reader)
 	int r = 0;
 
 	if (fstat(reader->archive->fd, &st) < 0)
-		r = archive_fail(reader, -errno, "%s", strerror(errno));
+		r = archive_error(reader, -errno);
 	else if (st.st_size == 0)
-		r = archive_fail(reader, -EBADMSG, "empty");
+		r = archive_bad(reader, "empty");
 	while (r == 0)
 		r = next_header(reader, (uint64_t)st.st_size, &at, extended);
 	free(extended);

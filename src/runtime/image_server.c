@@ -120,6 +120,7 @@ static enum MHD_Result answer(
 	if (!response)
 		return MHD_NO;
 	MHD_add_response_header(response, "Docker-Distribution-Api-Version", "registry/2.0");
+	MHD_add_response_header(response, "Allow", "GET, HEAD");
 	r = MHD_queue_response(mhd, status, response);
 	MHD_destroy_response(response);
 	return r;
@@ -190,14 +191,8 @@ static enum MHD_Result route(void *userdata, struct MHD_Connection *mhd, const c
 	const struct archive_blob *blob = NULL;
 
 	(void)version, (void)data, (void)state;
-	if (!streq(method, MHD_HTTP_METHOD_GET) && !streq(method, MHD_HTTP_METHOD_HEAD)) {
-		struct MHD_Response *response =
-			MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
-
-		if (response)
-			MHD_add_response_header(response, "Allow", "GET, HEAD");
-		return answer(mhd, MHD_HTTP_METHOD_NOT_ALLOWED, response);
-	}
+	if (!streq(method, MHD_HTTP_METHOD_GET) && !streq(method, MHD_HTTP_METHOD_HEAD))
+		return answer_text(mhd, MHD_HTTP_METHOD_NOT_ALLOWED, "UNSUPPORTED");
 	*size = 0;
 	if (streq(url, "/v2/"))
 		return answer_text(mhd, MHD_HTTP_OK, NULL);
