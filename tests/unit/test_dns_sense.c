@@ -330,6 +330,23 @@ STATE_TEST(who_asks_most_of_a_server_without_a_budget_is_a_metric)
 		text, "server=\"10.9.9.9\",kind=\"other\",namespace=\"\",name=\"other\"} 10\n"));
 }
 
+STATE_TEST(a_server_that_was_never_asked_has_no_histograms)
+{
+	_cleanup_free_ char *before = NULL, *after = NULL;
+
+	poll_after(node, USEC_PER_SEC);
+	before = metrics_of(node);
+	assert_non_null(strstr(before, "headroom_dns_pending{server=\"168.63.129.16\"} 0\n"));
+	assert_null(strstr(before, "_bucket"));
+	send_queries(node, "168.63.129.16", 1);
+	serve(node, "168.63.129.16")->latency[0]++;
+	poll_after(node, USEC_PER_SEC);
+	poll_after(node, USEC_PER_SEC);
+	after = metrics_of(node);
+	assert_non_null(strstr(after, "latency_seconds_count{server=\"168.63.129.16\"} 1\n"));
+	assert_non_null(strstr(after, "second_queries_sum{server=\"168.63.129.16\"} 1\n"));
+}
+
 STATE_TEST(servers_without_a_label_are_one_without_a_role)
 {
 	_cleanup_free_ char *text = NULL;
@@ -359,7 +376,7 @@ STATE_TEST(series_are_bounded)
 		snprintf(name, sizeof(name), "10.3.0.%u", i + 1);
 		send_queries(node, name, 1000);
 		server = serve(node, name);
-		server->queries[DNS_TCP] = server->dot_packets = server->retransmissions = 9;
+		server->queries[DNS_TCP] = server->dot_packets = server->latency[3] = 9;
 		for (int code = 0; code < DNS_RCODES; code++)
 			server->responses[code] = 9;
 	}

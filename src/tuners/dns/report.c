@@ -281,23 +281,20 @@ static void add_servers(
 /* What search lists cost, and how to avoid it. */
 static void add_search(cJSON *root, const struct dns_seen *seen)
 {
-	static const char *const advice[DNS_ROLES] = {
-		[DNS_LOCAL] = "dns-search-local",
-		[DNS_CLUSTER] = "dns-search-cluster",
-		[DNS_UPSTREAM] = "dns-search-upstream",
-	};
 	cJSON *array = json_array(root, "expansions");
 
 	for (int role = 0; role < DNS_ROLES; role++) {
 		const struct dns_search *search = &seen->search[role];
 		cJSON *object = json_append(array);
+		char advice[32];
 
 		json_text(object, "role", dns_role_names[role]);
 		JSON_NUMBERS(object, {"queries", (double)search->queries},
 			{"failed", (double)search->failed},
 			{"queries_per_second", search->queries_per_second},
 			{"failed_per_second", search->failed_per_second});
-		json_text(object, "explain", advice[role]);
+		snprintf(advice, sizeof(advice), "dns-search-%s", dns_role_names[role]);
+		json_text(object, "explain", advice);
 	}
 }
 
@@ -389,6 +386,8 @@ static void put_latency(
 	uint64_t counts[ARRAY_SIZE(bounds) + 1] = {0};
 	size_t bound = 0;
 
+	if (totals->answered == 0)
+		return;
 	for (unsigned bucket = 0; bucket < DNS_LATENCY_BUCKETS; bucket++) {
 		counts[bound] += totals->latency[bucket];
 		if (bound < ARRAY_SIZE(bounds) && bucket == latency_bounds[bound])
@@ -479,8 +478,9 @@ void dns_put_metrics(const void *self, const void *memory, struct metric_sink *s
 	put_latency(sink, server->name, &server->label->reported);
 	metric_family(sink, "headroom_dns_second_queries");
 	FOR_EACH_LABEL(server, table)
-	metric_histogram(sink, dns_second_bounds, server->queries.counts, DNS_SECOND_BOUNDS,
-		server->queries.sum, server->name, NULL);
+	if (server->queries.sum > 0)
+		metric_histogram(sink, dns_second_bounds, server->queries.counts, DNS_SECOND_BOUNDS,
+			server->queries.sum, server->name, NULL);
 	metric_family(sink, "headroom_dns_encrypted_packets_total");
 	for (size_t i = 0; i < table->n; i++)
 		if (table->servers[i]->label && table->servers[i]->label->reported.dot_packets > 0)
