@@ -175,18 +175,7 @@ DIRECTORY_TEST(links_are_resolved_below_the_root)
 	assert_int_equal(path_in_root(directory->path, "/link", full), -ENOENT);
 }
 
-static bool in_chroot(void)
-{
-	struct stat own, first;
-
-	return stat("/", &own) == 0 && stat("/proc/1/root/", &first) == 0 &&
-	       (own.st_dev != first.st_dev || own.st_ino != first.st_ino);
-}
-
-/*
- * A process's root, as a container names the host's: the kernel's names lack this prefix. In a
- * chroot they have another one.
- */
+/* A process's root, as a container names the host's: the kernel's names lack this prefix. */
 TEST(the_root_of_another_mount_namespace_keeps_its_prefix)
 {
 	char root[64], full[PATH_MAX], expected[PATH_MAX];
@@ -195,7 +184,7 @@ TEST(the_root_of_another_mount_namespace_keeps_its_prefix)
 	pid_t pid;
 	char ready;
 
-	if (geteuid() != 0 || in_chroot())
+	if (geteuid() != 0)
 		skip();
 	assert_int_equal(pipe(fds), 0);
 	pid = fork();
@@ -212,7 +201,8 @@ TEST(the_root_of_another_mount_namespace_keeps_its_prefix)
 	assert_int_equal(read(fds[0], &ready, 1), 1);
 	snprintf(root, sizeof(root), "/proc/%d/root", (int)pid);
 	snprintf(expected, sizeof(expected), "%s/srv/theirs", root);
-	if (ready == 'y') {
+	/* Seen from a chroot the names have another prefix, that of the chroot. */
+	if (ready == 'y' && readlink(root, full, sizeof(full)) == 1) {
 		assert_int_equal(stat(expected, &st), 0);
 		assert_int_equal(path_in_root(root, "/srv/theirs", full), 0);
 		assert_string_equal(full, expected);
