@@ -281,7 +281,7 @@ class Cluster:
         version = subprocess.run([self.containerd / "containerd", "--version"], capture_output=True, text=True).stdout
         (node / "etc-containerd/config.toml").write_text(CONTAINERD[version.split()[2][0]].format(node, TOOLS))
         (node / "cni/10-nowhere.conflist").write_text(
-            '{"cniVersion": "0.4.0", "name": "nowhere", "plugins": [{"type": "nowhere"}]}'
+            '{"cniVersion": "0.4.0", "name": "pods", "plugins": [{"type": "nowhere"}]}'
         )
         for name in ("loopback", "nowhere"):
             (node / "cni" / name).write_text(CNI)

@@ -19,7 +19,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests/root"), str(ROOT / "tests/e2e")]
 
-from cluster import CGROUP, TOOLS, Cluster, until  # noqa: E402
+from cluster import CGROUP, TOOLS, Cluster, until, write_image  # noqa: E402
 from conftest import DEFAULTS, LOCK, THP, THRESHOLDS, Node, chosen, sysctl, thresholds  # noqa: E402
 
 CHART = str(ROOT / "deploy/helm/headroom")
@@ -27,6 +27,7 @@ KUSTOMIZE = ROOT / "deploy/kustomize"
 README = (ROOT / "deploy/README.md").read_text()
 NAMESPACE = "headroom"
 IN = ("--namespace", NAMESPACE)
+ARCHIVED = "registry.invalid/preloaded:1"
 QUICK = ("--set", "minReadySeconds=0", "--set", "restore.seconds=10")
 # Where something of Headroom could be left.
 PLACES = ("/run", "/var/lib", "/etc", "/opt", "/usr/local")
@@ -333,6 +334,26 @@ def test_a_pod_without_the_hosts_directories_observes_and_says_why(
     install(cluster)
 
 
+def test_an_archive_on_the_nodes_disk_is_an_image_before_the_pod_that_needs_it(cluster: Cluster) -> None:
+    archive = cluster.directory / "node/archives/app.tar"
+    archive.parent.mkdir()
+    write_image(archive, ARCHIVED, Path("/bin/busybox"), ["/bin/busybox", "sleep", "infinity"])
+    assert ARCHIVED not in cluster.ctr("images", "ls", "--quiet").stdout
+    install(cluster, "--set", f"config.images.archives={{{archive.parent}}}")
+
+    def ready() -> bool:
+        return any(i["name"] == ARCHIVED and i["state"] == "ready" for i in status(cluster)["images"])
+
+    until(ready, "the image is there", 90)
+    run = ("run", "preloaded", f"--image={ARCHIVED}", "--image-pull-policy=Never", "--overrides", '{"spec": {"hostNetwork": true}}')
+    cluster.kubectl(*run)
+    try:
+        cluster.kubectl("wait", "--for=condition=Ready", "pod/preloaded", "--timeout=30s")
+    finally:
+        cluster.kubectl("delete", "pod", "preloaded", "--now")
+    assert "headroom-preload" not in cluster.ctr("images", "ls", "--quiet").stdout, "only the wanted names"
+
+
 def test_an_uninstalled_chart_leaves_nothing_and_a_new_one_enforces(
     cluster: Cluster, machine: Node, before: dict[str, Any]
 ) -> None:
@@ -340,6 +361,7 @@ def test_an_uninstalled_chart_leaves_nothing_and_a_new_one_enforces(
     cluster.helm("uninstall", "headroom", *IN)
     print(f"\nuninstalled in {time.monotonic() - began:.1f} s")
     assert_nothing_left(cluster, machine, before)
+    assert ARCHIVED in cluster.ctr("images", "ls", "--quiet").stdout, "an image stays"
     install(cluster)
     assert_enforced(cluster)
     cluster.helm("uninstall", "headroom", *IN)
