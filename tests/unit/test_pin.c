@@ -10,7 +10,8 @@
 /* A containerd with two images, in the place of src/runtime/images.c. */
 static struct {
 	bool pinned[2], gone, down;
-	bool die; /* in the middle of a change, with the record on disk */
+	bool die;            /* in the middle of a change, with the record on disk */
+	unsigned lag, shown; /* lists that still show what was before, and how often it was asked */
 	unsigned writes;
 	char socket[128];
 } containerd;
@@ -34,9 +35,12 @@ int images_list(const struct image_runtime *runtime, const struct wait *wait,
 	}
 	*ret = must(calloc(2, sizeof(**ret)));
 	*n = 0;
+	containerd.shown++;
 	(*ret)[(*n)++] = image_of(OTHER, containerd.pinned[1]);
 	if (!containerd.gone)
-		(*ret)[(*n)++] = image_of(IMAGE, containerd.pinned[0]);
+		(*ret)[(*n)++] = image_of(IMAGE,
+			containerd.pinned[0] != (containerd.writes > 0 && containerd.lag > 0));
+	containerd.lag -= containerd.writes > 0 && containerd.lag > 0;
 	return 0;
 }
 
@@ -121,6 +125,16 @@ PIN_TEST(a_dropped_pin_is_set_again_and_restored_once)
 	assert_string_equal(fixture->job.records[0].original, NOT_PINNED);
 	(void)restore_all(fixture);
 	assert_false(containerd.pinned[0]);
+}
+
+/* Else the next sample would take the delay for someone else's change. */
+PIN_TEST(it_is_set_when_the_list_shows_it)
+{
+	containerd.lag = 3;
+	assert_int_equal(apply_pin(fixture), 0);
+	assert_int_equal(containerd.writes, 1);
+	assert_int_equal(containerd.lag, 0);
+	assert_int_equal(containerd.shown, 1 + 3 + 1);
 }
 
 PIN_TEST(an_image_that_is_no_longer_configured_is_unpinned)

@@ -1,8 +1,91 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/images/images.h"
 
+#include "base/util.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#define PREFIX "pin."
+
+/* Of a long name the end is in the setting's: it has the tag or the digest. */
+static const char *end_of(const char *name)
+{
+	size_t len = strlen(name), most = SETTING_NAME_MAX - sizeof(PREFIX);
+
+	return len > most ? name + len - most : name;
+}
+
+/* Why it cannot be pinned just now; NULL: it can. */
+static const char *find_obstacle(
+	const struct images_sample *sample, const struct runtime_image *image, int *error)
+{
+	const char *reason = NULL;
+
+	*error = 0;
+	if (!sample->answers) {
+		reason = "runtime-silent";
+	} else if (!images_honours_pins(&sample->runtime)) {
+		*error = -ENOENT;
+		reason = sample->runtime.kind == RUNTIME_CONTAINERD ? "pins-ignored" : "no-pins";
+	} else if (!image) {
+		reason = "image-missing";
+	}
+	return reason;
+}
+
+static void want_pin(
+	const struct images_tuner *tuner, const char *name, bool pinned, struct proposal *proposal)
+{
+	const struct images_sample *sample = &tuner->sample;
+	const struct runtime_image *image = images_find(sample, name);
+	struct want *want = proposal_file(proposal, pinned ? PINNED : NULL);
+	struct file_change *file = want->file;
+	const char *obstacle = find_obstacle(sample, image, &want->error);
+
+	snprintf(want->name, sizeof(want->name), PREFIX "%s", end_of(name));
+	want->reason = obstacle ? obstacle : pinned ? "configured" : "no-longer-configured";
+	file->target.format = EDIT_PIN;
+	copy_text(file->target.path, sizeof(file->target.path), name);
+	copy_text(file->edit.service.socket, sizeof(file->edit.service.socket),
+		sample->runtime.socket + strlen(tuner->host->root));
+	if (image && !want->error)
+		copy_text(want->actual, SETTING_VALUE_MAX, image->pinned ? PINNED : NOT_PINNED);
+	copy_text(file->on_disk, SETTING_VALUE_MAX, want->actual);
+	if (!obstacle)
+		copy_text(want->wanted, SETTING_VALUE_MAX, pinned ? PINNED : NOT_PINNED);
+}
+
+static bool is_wanted(const struct images_tuner *tuner, const char *name)
+{
+	return text_list_has(&tuner->config.pins, name) ||
+	       (streq(name, tuner->sample.sandbox) &&
+		       text_list_has(&tuner->config.pins, IMAGES_SANDBOX));
+}
+
 void images_decide_pins(const struct images_tuner *tuner, const struct decide_input *input,
 	struct proposal *proposal)
 {
-	(void)tuner, (void)input, (void)proposal;
+	const struct images_sample *sample = &tuner->sample;
+	const struct text_list *pins = &tuner->config.pins;
+
+	if (!sample->runtime.socket[0])
+		return;
+	if (sample->sandbox[0] && is_wanted(tuner, sample->sandbox))
+		want_pin(tuner, sample->sandbox, true, proposal);
+	for (size_t i = 0; i < pins->n; i++)
+		if (!streq(pins->items[i], IMAGES_SANDBOX) &&
+			!streq(pins->items[i], sample->sandbox))
+			want_pin(tuner, pins->items[i], true, proposal);
+	if (!sample->sandbox[0] && text_list_has(pins, IMAGES_SANDBOX))
+		return;
+	/* What was pinned for an older configuration, or as an older sandbox image. */
+	for (size_t i = 0; i < input->n_files; i++) {
+		const struct file_target *target = &input->files[i].target;
+		const struct runtime_image *image = images_find(sample, target->path);
+
+		if (target->format == EDIT_PIN && image && image->pinned &&
+			!is_wanted(tuner, target->path))
+			want_pin(tuner, target->path, false, proposal);
+	}
 }

@@ -17,6 +17,12 @@
 	}
 
 const struct explanation images_explanations[] = {
+	{"pin.*", "setting",
+		"The label by which the kubelet's garbage collection leaves an image. A pull that "
+		"brings another image under the name drops it, and it is set again; restore "
+		"removes those set here.",
+		NULL, "not pinned", "images.pin",
+		"containerd, io.cri-containerd.pinned, from 1.6.25, 1.7.10 and 2.0"},
 	STATE("ready", "The runtime has the image, unpacked."),
 	{0},
 };
@@ -62,6 +68,14 @@ const struct reason images_reasons[] = {
 	{"archives-first", "Images are pulled after the archives were loaded."},
 	{"settling", "The archive was changed just now: it may still be written."},
 	{"wave-waits", "Other nodes pull the image first: images.wave."},
+	{"pins-ignored",
+		"This version of containerd keeps the label of a pinned image and ignores it: "
+		"1.6.25, 1.7.10 or 2.0 is needed."},
+	{"no-pins",
+		"Docker has no pinned images; CRI-O pins what pinned_images in its configuration "
+		"names."},
+	{"image-missing", "The image is pinned as soon as it is there."},
+	{"no-longer-configured", "The image was pinned for an older configuration."},
 	{"not-asked-yet", "The runtime has not been asked yet."},
 	{0},
 };

@@ -259,8 +259,9 @@ static void take_images(struct images_tuner *request, struct runtime_image *imag
 		const char *name = images[i].name;
 
 		sample->leftovers |= strstr(name, "/headroom-preload/") != NULL;
-		if (streq(name, sample->sandbox) || text_list_has(&config->pulls, name) ||
-			text_list_has(&config->pins, name) || text_list_has(&request->names, name))
+		if (images[i].pinned || streq(name, sample->sandbox) ||
+			text_list_has(&config->pulls, name) || text_list_has(&config->pins, name) ||
+			text_list_has(&request->names, name))
 			images[kept++] = images[i];
 	}
 	sample->images = images;

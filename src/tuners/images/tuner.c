@@ -100,7 +100,7 @@ const struct config_option images_options[] = {
 		.unit = "nodes",
 		.def = "1",
 		.sentence = "About how many nodes pull the same images. With more than one they "
-			    "begin in waves, three times as many in each as in the one before, so "
+			    "begin in waves, each several times as large as the one before, so "
 			    "that those after the first find the image at their peers."},
 	{.name = "images.wave.seeds",
 		.type = OPTION_COUNT,
@@ -109,6 +109,13 @@ const struct config_option images_options[] = {
 		.unit = "nodes",
 		.def = "2",
 		.sentence = "About how many nodes of the first wave pull from upstream."},
+	{.name = "images.wave.growth",
+		.type = OPTION_COUNT,
+		.min = 2,
+		.max = 1000,
+		.def = "3",
+		.sentence = "How many times as many nodes have begun a wave later: one more than "
+			    "the pulls that a node with the image can serve to others meanwhile."},
 	{.name = "images.wave.round",
 		.type = OPTION_DURATION,
 		.min = USEC_PER_SEC,
@@ -165,6 +172,7 @@ static void images_configure(void *self, const struct config *config)
 	ret->wave = (struct wave){
 		.nodes = (unsigned)config_count(config, "images.wave.nodes", 1),
 		.seeds = (unsigned)config_count(config, "images.wave.seeds", 1),
+		.growth = (unsigned)config_count(config, "images.wave.growth", 1),
 		.round_us = config_duration(config, "images.wave.round"),
 	};
 	(void)time_parse(config_text(config, "images.wave.start"), &ret->wave.start_us);

@@ -3,8 +3,6 @@
 
 #include "base/util.h"
 
-#define GROWTH 3 /* as far as peers are known to serve: two others each */
-
 /* FNV-1a. Its high bits hardly know of the last bytes, in which the names of nodes differ: mixed
  * as MurmurHash3's fmix64 does. */
 static uint64_t hash_names(const char *node, const char *image)
@@ -28,7 +26,7 @@ unsigned wave_round(const struct wave *wave, const char *node, const char *image
 	double begun = (double)MAX(wave->seeds, 1U) / MAX(wave->nodes, 1U);
 	unsigned round = 0;
 
-	for (; begun < 1 && at >= begun; begun *= wave->growth < 2 ? GROWTH : wave->growth)
+	for (; begun < 1 && at >= begun; begun *= MAX(wave->growth, 2U))
 		round++;
 	return round;
 }

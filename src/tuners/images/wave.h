@@ -14,7 +14,7 @@
 struct wave {
 	unsigned nodes;    /* about how many there are; 0 and 1: begin at once */
 	unsigned seeds;    /* how many of them begin in round 0, on average */
-	unsigned growth;   /* how many times as many have begun a round later; below 2: 3 */
+	unsigned growth;   /* how many times as many have begun a round later; at least 2 */
 	uint64_t round_us; /* from one round to the next */
 	uint64_t start_us; /* when round 0 begins, at all nodes */
 };

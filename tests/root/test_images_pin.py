@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The label that keeps images from garbage collection: set, found dropped, restored, with real runtimes."""
+
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any, Callable
+
+import criwire
+import pytest
+from conftest import BIN, SLACK, Agent, Node, Run, environment, until
+from registrylab import Image, Registry
+from runtimelab import Lab, lab  # noqa: F401
+from test_runtime import containerd2, wait_for, wait_setting
+
+LABEL = "io.cri-containerd.pinned"
+Watcher = Callable[..., Agent]
+
+
+def section(pins: list[str], mode: str = "enforce") -> str:
+    return f"mode: observe\nimages: {{mode: {mode}, pin: {pins}}}\n".replace("'", '"')
+
+
+@pytest.fixture
+def pinner(lab: Lab, agent: Watcher) -> Watcher:
+    """pinner([IMAGE, ...]) starts an agent that changes nothing but pins."""
+
+    def start(pins: list[str], mode: str = "enforce", **options: Any) -> Agent:
+        return agent(section(pins, mode), wrap=lab.wrap, **options)
+
+    return start
+
+
+def pulled(lab: Lab, registry: Registry, *names: str) -> list[str]:
+    """The names of small images that the runtime has pulled."""
+    for name in names:
+        registry.push(name, Image(1, 1000), "1")
+        criwire.pull(lab.containerd_socket, f"{registry.name}/{name}:1")
+    return [f"{registry.name}/{name}:1" for name in names]
+
+
+def pinned(lab: Lab, name: str) -> bool:
+    """As the kubelet sees it: Image.pinned of the CRI."""
+    for number, image in criwire.fields_of(criwire.call(lab.containerd_socket, f"{criwire.IMAGES}/ListImages")):
+        assert isinstance(image, bytes)
+        fields = criwire.fields_of(image)
+        if number == 1 and (2, name.encode()) in fields:
+            return (8, 1) in fields
+    raise AssertionError(f"no image {name}")
+
+
+def labels(lab: Lab) -> str:
+    return lab.run("ctr", "-n", "k8s.io", "images", "ls")
+
+
+def pin(lab: Lab, name: str) -> None:
+    lab.run("ctr", "-n", "k8s.io", "images", "label", name, f"{LABEL}=pinned")
+    until(lambda: pinned(lab, name), 10, "the CRI has heard of it")
+
+
+def two(lab: Lab) -> None:
+    lab.config.write_text("version = 3\n")
+    lab.containerd(containerd2())
+
+
+def test_an_image_is_pinned_again_after_a_pull_and_restored(lab: Lab, pinner: Watcher, run: Run) -> None:
+    two(lab)
+    registry = lab.registry()
+    app, kept, other = pulled(lab, registry, "app", "kept", "other")
+    pin(lab, kept)
+    running = pinner([app, kept])
+    setting = wait_setting(running, f"pin.{app}", "in-sync")
+    assert (setting["wanted"], setting["actual"], setting["original"]) == ("pinned", "pinned", "not pinned")
+    assert wait_setting(running, f"pin.{kept}", "in-sync")["original"] == "pinned"
+    assert pinned(lab, app) and pinned(lab, kept) and not pinned(lab, other)
+    assert running.metrics()[f'headroom_setting_in_sync{{setting="pin.{app}"}}'] == 1
+
+    pulled(lab, registry, "app")
+    until(lambda: not pinned(lab, app), 10, "what is pulled anew under the same name has no label")
+    until(lambda: pinned(lab, app), 40, "it is set again")
+    wait_setting(running, f"pin.{app}", "in-sync")
+    assert running.metrics()[f'headroom_setting_drift_total{{setting="pin.{app}"}}'] == 1
+
+    restored = run("restore", wrap=lab.wrap)
+    assert restored.returncode == 0 and f"pin.{app}" in restored.stdout and f"pin.{kept}" not in restored.stdout
+    until(lambda: not pinned(lab, app), 10, "what was pinned here is not any more")
+    assert pinned(lab, kept), "what was pinned before stays"
+    wait_for(running, f"pin.{app}", "reason", "restored", 10)
+    running.reload()
+    time.sleep(3)
+    assert not pinned(lab, app), "a released tuner only observes"
+
+    assert run("apply", wrap=lab.wrap).returncode == 0
+    until(lambda: pinned(lab, app), 10, "apply ends the release")
+    running.stop()
+    assert pinned(lab, app), "it stays without an agent"
+    assert run("restore", wrap=lab.wrap).returncode == 0
+    until(lambda: not pinned(lab, app), 10, "restored without an agent")
+    assert LABEL in labels(lab), "of the image that was pinned before"
+
+
+def test_the_sandbox_image_is_pinned_and_an_older_one_is_not_any_more(lab: Lab, pinner: Watcher) -> None:
+    registry = lab.registry()
+    images = "[plugins.'io.containerd.cri.v1.images'.pinned_images]\n  sandbox = '{}'\n"
+    lab.config.write_text("version = 3\n" + images.format(f"{registry.name}/new:1"))
+    lab.containerd(containerd2())
+    old, new = pulled(lab, registry, "old", "new")
+    running = pinner(["sandbox", old])
+    assert wait_setting(running, f"pin.{new}", "in-sync")["original"] == "pinned", "containerd 2 pins it itself"
+    wait_setting(running, f"pin.{old}", "in-sync")
+    assert pinned(lab, old) and pinned(lab, new)
+    running.write_config(section(["sandbox"]))
+    running.reload()
+    until(lambda: not pinned(lab, old), 20, "an image that is not configured any more is not kept")
+    assert pinned(lab, new)
+
+
+def test_plan_and_observe_pin_nothing(lab: Lab, pinner: Watcher, directory: Path, run: Run) -> None:
+    two(lab)
+    (app,) = pulled(lab, lab.registry(), "app")
+    config = directory / "plan.yaml"
+    config.write_text(section([app, "registry.example/missing:1"]))
+    planned = run("plan", "--config", str(config), wrap=lab.wrap)
+    assert planned.returncode == 2 and f"pin.{app}" in planned.stdout and "missing" not in planned.stdout, planned
+    running = pinner([app, "registry.example/missing:1"], "observe")
+    assert wait_for(running, f"pin.{app}", "actual", "not pinned", 20)["state"] == "observed"
+    assert running.setting("pin.registry.example/missing:1")["reason"] == "image-missing"
+    assert not pinned(lab, app)
+
+
+def test_a_containerd_that_ignores_pins_is_left_alone(lab: Lab, pinner: Watcher) -> None:
+    lab.containerd()
+    (app,) = pulled(lab, lab.registry(), "app")
+    running = pinner([app])
+    assert wait_for(running, f"pin.{app}", "reason", "pins-ignored", 20)["state"] == "unsupported"
+    assert LABEL not in labels(lab)
+
+
+def test_docker_has_no_pins(lab: Lab, pinner: Watcher) -> None:
+    lab.dockerd()
+    running = pinner(["docker.io/library/busybox:1"])
+    assert wait_for(running, "pin.docker.io/library/busybox:1", "reason", "no-pins", 20)["state"] == "unsupported"
+
+
+def test_a_kill_at_any_moment_leaves_what_a_restore_needs(lab: Lab, node: Node, directory: Path, run: Run) -> None:
+    two(lab)
+    app, kept = pulled(lab, lab.registry(), "app", "kept")
+    pin(lab, kept)
+    config = directory / "kill.yaml"
+    config.write_text(section([app, kept]) + 'http: {listen: ""}\n')
+    seen = set()
+    for round_ in range(25):
+        process = subprocess.Popen(
+            [*lab.wrap, str(BIN), "apply", "--config", str(config)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=environment(directory),
+        )
+        time.sleep(random.uniform(0.01, 0.25) * SLACK)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        journal = directory / "state/journal.json"
+        seen.add((journal.exists() and app in journal.read_text(), pinned(lab, app)))
+        assert (False, True) not in seen, "it is recorded before it is pinned"
+        if round_ % 3 == 2:
+            restored = run("restore", wrap=lab.wrap)
+            assert restored.returncode == 0, restored
+            until(lambda: not pinned(lab, app), 10, "it is as it was")
+            assert pinned(lab, kept)
+    assert len(seen) > 1, "some were killed after the record"
