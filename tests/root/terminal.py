@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A terminal for a program that is live, and a picture of what it shows."""
+
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import termios
+from html import escape
+from pathlib import Path
+
+from conftest import BIN, environment, until
+
+CLEAR = "\x1b[H\x1b[J"  # each screen begins with it
+# Of SGR codes: what a run of characters looks like.
+LOOKS = {"1": 'fill="#f0f6fc" font-weight="bold"', "2": 'fill="#7d8590"', "31": 'fill="#ff7b72"', "32": 'fill="#56d364"'}
+LOOKS |= {"33": 'fill="#e3b341"', "0": 'fill="#c9d1d9"'}
+WIDTH, HEIGHT = 8, 19  # of a character
+
+
+class Terminal:
+    """One that runs `headroom ARGS`."""
+
+    def __init__(self, directory: Path, *args: str, columns: int = 100, rows: int = 30) -> None:
+        self.leader, follower = pty.openpty()
+        fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self.process = subprocess.Popen(
+            [BIN, *args],
+            stdin=follower,
+            stdout=follower,
+            stderr=follower,
+            env={**environment(directory), "TERM": "xterm-256color"},
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
+        os.close(follower)
+        os.set_blocking(self.leader, False)
+        self.seen = ""
+
+    def press(self, key: str) -> None:
+        os.write(self.leader, key.encode())
+
+    def screens(self) -> list[str]:
+        """All that were shown in full, the oldest first, with their colours."""
+        try:
+            self.seen += os.read(self.leader, 1 << 20).decode(errors="replace").replace("\r", "")
+        except OSError:  # nothing new, or the end
+            pass
+        return self.seen.split(CLEAR)[1:-1]
+
+    def wait_screens(self, count: int) -> str:
+        return until(lambda: len(self.screens()) >= count and self.screens()[-1], 30, f"{count} screens")
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self.leader)
+
+
+def plain(screen: str) -> str:
+    return re.sub(r"\x1b\[[0-9;]*m", "", screen)
+
+
+def picture(screen: str, command: str) -> str:
+    """As SVG."""
+    lines = [f"\x1b[2m$ \x1b[0m{command}", *screen.rstrip("\n").split("\n")]
+    width = (max(len(plain(line)) for line in lines) + 4) * WIDTH
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {(len(lines) + 1) * HEIGHT}" width="{width}" '
+        'font-family="ui-monospace, Menlo, Consolas, monospace" font-size="13" xml:space="preserve">',
+        '<rect width="100%" height="100%" rx="8" fill="#0d1117"/>',
+    ]
+    for number, line in enumerate(lines):
+        column, look = 2, LOOKS["0"]
+        for code, run in re.findall(r"\x1b\[(\d+)m|([^\x1b]+)", line):
+            look = LOOKS[code] if code else look
+            for word in re.finditer(r"\S+(?: \S+)*", run):
+                x, size = (column + word.start()) * WIDTH, len(word[0]) * WIDTH
+                y = (number + 1) * HEIGHT
+                parts.append(f'<text x="{x}" y="{y}" textLength="{size}" {look}>{escape(word[0])}</text>')
+            column += len(run)
+    return "\n".join([*parts, "</svg>\n"])
