@@ -16,6 +16,8 @@ import pytest
 from conftest import Agent, Run, until
 from registrylab import Image, static_program, tar_of
 from runtimelab import Lab, lab  # noqa: F401
+from test_containerd_config import Containerd, containerd  # noqa: F401
+from test_kubelet import Kubelet, kubelet  # noqa: F401
 
 A, B = "registry.example/team/a:1", "docker.io/library/b:2"
 Start = Callable[..., Agent]
@@ -106,10 +108,12 @@ def store(lab: Lab) -> Path:
     return path
 
 
+@pytest.mark.quick
 def test_an_archive_becomes_images_and_the_agent_is_ready_meanwhile(
-    lab: Lab, preload: Start, store: Path, directory: Path, run: Run
+    lab: Lab, preload: Start, store: Path, directory: Path, run: Run, containerd: Containerd
 ) -> None:
-    lab.containerd()
+    lab.write("etc/containerd/config.toml", "version = 2\n")
+    lab.containerd(containerd.program.parent)
     program = tar_of({"pause": static_program(directory, "pause", "int main(void){return 42;}")})
     docker_save(store / "both.tar", {A: layers(), "b:2": [*layers(), program]})
     running = preload("archives: [/run/images/*.tar]")
@@ -173,6 +177,7 @@ def test_an_image_that_was_removed_is_loaded_again(lab: Lab, preload: Start, sto
     until(lambda: A in names(lab), 60, f"{A} is back\n{running.log[-1000:]}")
 
 
+@pytest.mark.quick
 def test_a_torn_archive_fails_alone(lab: Lab, preload: Start, store: Path, run: Run) -> None:
     lab.containerd()
     whole = docker_save(store / "whole.tar", {A: layers()}).read_bytes()
@@ -309,3 +314,20 @@ def test_a_transfer_lives_through_a_reload_and_ends_with_the_agent(lab: Lab, pre
     running.reload()
     wait_image(running, name, "active")
     assert running.stop() == 0
+
+
+def test_the_sandbox_image_is_missed_until_it_is_there(
+    kubelet: Kubelet, lab: Lab, preload: Start, store: Path
+) -> None:
+    lab.containerd()
+    running = preload("archives: [/run/images]")
+    running.wait_condition("SandboxImageMissing", "Unknown")
+    assert running.condition("SandboxImageMissing")["reason"] == "no-kubelet"
+    kubelet.start()
+    running.reload()
+    name = "registry.example/pause:3.6"  # of the lab's configuration
+    assert name in running.wait_condition("SandboxImageMissing")["message"]
+    docker_save(store / "pause.tar", {name: layers(1)})
+    running.reload()
+    wait_image(running, name)
+    running.wait_condition("SandboxImageMissing", "False")
