@@ -5,6 +5,7 @@ The node is a mount namespace with directories of its own where a node's program
 and /proc/sys are the machine's. Pods with an address get a network namespace with one link that leads nowhere.
 """
 
+import gzip
 import hashlib
 import io
 import json
@@ -108,8 +109,8 @@ def succeeds(*command: str) -> bool:
     return subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
 
 
-def write_image(path: Path, name: str, program: Path, command: list[str]) -> None:
-    """A docker archive of one static program."""
+def write_image(path: Path, name: str, program: Path, command: list[str], ballast: int = 0) -> None:
+    """A docker archive of one static program and so many random bytes; gzip's if the path ends so."""
 
     def add(archive: tarfile.TarFile, name: str, data: bytes, mode: int = 0o644) -> None:
         entry = tarfile.TarInfo(name)
@@ -119,13 +120,14 @@ def write_image(path: Path, name: str, program: Path, command: list[str]) -> Non
     layer = io.BytesIO()
     with tarfile.open(fileobj=layer, mode="w") as archive:
         add(archive, f"bin/{program.name}", program.read_bytes(), 0o755)
+        add(archive, "ballast", os.urandom(ballast))
     digest = hashlib.sha256(layer.getvalue()).hexdigest()
     arch = {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine]
     config = {
         "architecture": arch, "os": "linux", "config": {"Entrypoint": command},
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
     }  # fmt: skip
-    with tarfile.open(path, "w") as archive:
+    with gzip.open(path, "wb", 0) if path.suffix == ".gz" else path.open("wb") as file, tarfile.open(fileobj=file, mode="w") as archive:
         add(archive, "config.json", json.dumps(config).encode())
         add(archive, "layer.tar", layer.getvalue())
         manifest = [{"Config": "config.json", "RepoTags": [name], "Layers": ["layer.tar"]}]

@@ -335,16 +335,21 @@ def test_a_pod_without_the_hosts_directories_observes_and_says_why(
 
 
 def test_an_archive_on_the_nodes_disk_is_an_image_before_the_pod_that_needs_it(cluster: Cluster) -> None:
-    archive = cluster.directory / "node/archives/app.tar"
+    """One that is larger than the memory that the agent may have."""
+    archive = cluster.directory / "node/archives/app.tar.gz"
     archive.parent.mkdir()
-    write_image(archive, ARCHIVED, Path("/bin/busybox"), ["/bin/busybox", "sleep", "infinity"])
+    write_image(archive, ARCHIVED, Path("/bin/busybox"), ["/bin/busybox", "sleep", "infinity"], 200 << 20)
     assert ARCHIVED not in cluster.ctr("images", "ls", "--quiet").stdout
     install(cluster, "--set", f"config.images.archives={{{archive.parent}}}")
 
     def ready() -> bool:
         return any(i["name"] == ARCHIVED and i["state"] == "ready" for i in status(cluster)["images"])
 
-    until(ready, "the image is there", 90)
+    began = time.monotonic()
+    until(ready, "the image is there", 120)
+    print(f"\nloaded in {time.monotonic() - began:.1f} s")
+    [state] = json.loads(cluster.kubectl(*IN, "get", pod(cluster), "--output=json"))["status"]["containerStatuses"]
+    assert state["restartCount"] == 0, state
     run = ("run", "preloaded", f"--image={ARCHIVED}", "--image-pull-policy=Never", "--overrides", '{"spec": {"hostNetwork": true}}')
     cluster.kubectl(*run)
     try:
