@@ -17,7 +17,8 @@
 #define OCI_CONFIG   "application/vnd.oci.image.config.v1+json"
 #define OCI_LAYER    "application/vnd.oci.image.layer.v1.tar"
 
-#define LEGIBLE 19 /* characters of a digest in messages: "sha256:" and what people use */
+#define SIZE_LIMIT 0x1p53 /* from which on numbers of JSON are not exact */
+#define LEGIBLE    19     /* characters of a digest in messages: "sha256:" and what people use */
 
 /* GOARCH of this machine, and the variant that means no more than that. */
 #if defined(__x86_64__)
@@ -39,14 +40,14 @@ bool archive_descriptor(const cJSON *item, struct archive_blob *blob)
 	const char *type = json_text_at(item, "mediaType");
 	const double size = json_number_at(item, "size");
 
-	*blob = (struct archive_blob){.size = (uint64_t)MAX(size, 0)};
+	*blob = (struct archive_blob){.size = (uint64_t)MIN(MAX(size, 0), SIZE_LIMIT)};
 	/* It becomes a header of HTTP and a part of a JSON text. */
 	return copy_text(blob->digest, sizeof(blob->digest), json_text_at(item, "digest")) &&
 	       archive_is_digest(blob->digest) &&
 	       copy_text(blob->media_type, sizeof(blob->media_type), type) &&
 	       type[strspn(type, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 				 "0123456789.+-_/")] == '\0' &&
-	       size >= 0 && size < 0x1p53;
+	       size >= 0 && size < SIZE_LIMIT;
 }
 
 /* Each digest once. Takes over the text. */

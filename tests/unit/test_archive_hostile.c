@@ -184,6 +184,12 @@ ARCHIVE_TEST(wrong_digests_and_sizes_are_refused)
 	}
 }
 
+#define WITH_SIZE(size)                                                                                \
+	"{\"manifests\":[{\"annotations\":{\"io.containerd.image.name\":\"a:1\"},\"mediaType\":\"a\"," \
+	"\"digest\":"                                                                                  \
+	"\"sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\","                 \
+	"\"size\":" size "}]}"
+
 ARCHIVE_TEST(documents_that_do_not_hold_together_are_refused)
 {
 	static const char *const cases[][3] = {
@@ -193,6 +199,10 @@ ARCHIVE_TEST(documents_that_do_not_hold_together_are_refused)
 		{"index.json",
 			"{\"manifests\":[{\"annotations\":{\"io.containerd.image.name\":\"a:1\"}}]}",
 			"no digest"},
+		{"index.json", WITH_SIZE("1e98"), "no digest"},
+		{"index.json", WITH_SIZE("-1"), "no digest"},
+		{"index.json", WITH_SIZE("9007199254740992"), "no digest"},
+		{"index.json", WITH_SIZE("9007199254740991"), "the archive has no blobs/sha256/"},
 		{"manifest.json", "[]", "no image in it has a name"},
 		{"manifest.json", "[{\"RepoTags\":[\"a\"]}]", "the archive has no"},
 		{"manifest.json", "[{\"Config\":\"../../etc/passwd\",\"RepoTags\":[\"a\"]}]",
