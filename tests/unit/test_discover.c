@@ -3,6 +3,8 @@
 
 #include "runtime/discover.h"
 
+#include <fcntl.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -136,19 +138,21 @@ DIRECTORY_TEST(takes_a_socket_once)
 /* A process with this command line: this program, which then only waits. */
 static pid_t start(const char *const *words)
 {
-	struct runtime_process process = {0};
-	pid_t pid = fork();
+	int gone[2]; /* closed by execve(2) */
+	pid_t pid;
+	char none;
 
+	assert_int_equal(pipe2(gone, O_CLOEXEC), 0);
+	pid = fork();
 	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		if (chdir("/usr") == 0)
 			execv("/proc/self/exe", (char *const *)words);
 		_exit(1);
 	}
-	while (!streq(process.directory, "/usr")) {
-		assert_int_equal(runtime_process_read("", RUNTIME_CONTAINERD, pid, &process), 0);
-		usleep(1000);
-	}
-	usleep(20000);
+	close(gone[1]);
+	assert_int_equal(read(gone[0], &none, 1), 0);
+	close(gone[0]);
 	return pid;
 }
 
