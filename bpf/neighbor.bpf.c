@@ -19,6 +19,7 @@
 #include <bpf/bpf_tracing.h>
 
 #include <headroom/bpf/neighbor.h>
+#include <headroom/bpf/owner.h>
 
 #define AF_INET  2
 #define AF_INET6 10
@@ -310,5 +311,41 @@ int walk(void *ctx)
 			break;
 		walk_chain((__u64)first_of(hash, walk_bucket + i), family);
 	}
+	return 0;
+}
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct seq_file;
+
+struct bpf_iter_meta { /* include/linux/bpf.h */
+	struct seq_file *seq;
+};
+
+struct bpf_iter__task { /* kernel/bpf/task_iter.c */
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+};
+
+#pragma clang attribute pop
+
+/*
+ * Which process lives in which network namespace: /proc/PID/ns/net tells it only to those who may
+ * trace the process. Here, not in an object of its own, because libbpf reads the kernel's BTF for
+ * each object, 20 ms at every start.
+ */
+SEC("iter/task")
+int list_owners(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct owner_record record = {0};
+
+	if (!task || task->pid != task->tgid)
+		return 0;
+	record.pid = task->tgid;
+	/* A process that is ending has left its namespaces. */
+	record.netns = BPF_CORE_READ(task, nsproxy, net_ns, ns.inum);
+	if (record.netns)
+		bpf_seq_write(ctx->meta->seq, &record, sizeof(record));
 	return 0;
 }

@@ -236,6 +236,9 @@ int agent_run(const struct core_options *options)
 
 	/* One arena: the worker needs no heap of its own. */
 	mallopt(M_ARENA_MAX, 1);
+	/* Tables with room for the worst case: by mmap(2), what is not used of them takes no
+	 * memory. */
+	mallopt(M_MMAP_THRESHOLD, 64 * 1024);
 	signal(SIGPIPE, SIG_IGN);
 	/* Connections of many slow clients need descriptors: take what the hard limit gives. */
 	if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {

@@ -2,7 +2,6 @@
 #include "workload/netns.h"
 
 #include "base/util.h"
-#include "kernel/bpf.h"
 #include "workload/cgroup.h"
 #include "workload/process.h"
 
@@ -14,8 +13,6 @@
 #include <bpf/bpf.h>
 
 #include <headroom/bpf/owner.h>
-
-#include "owner.skel.h"
 
 /* Listing all processes takes milliseconds on a large node: not more often than this. */
 #define LEARN_EVERY_US (5 * USEC_PER_SEC)
@@ -41,32 +38,27 @@ struct owner {
 
 struct netns_owners {
 	const struct host *host;
-	struct owner_bpf_object *bpf; /* NULL without */
-	uint32_t own;                 /* the namespace we run in: the host's */
+	int list_fd;
+	uint32_t own; /* the namespace we run in: the host's */
 	struct owner owners[OWNERS_MAX];
 	size_t n;
 	uint64_t learned_at_us;
 };
 
-struct netns_owners *netns_owners_open(const struct host *host)
+struct netns_owners *netns_owners_open(const struct host *host, int list_fd)
 {
 	struct netns_owners *owners = must(calloc(1, sizeof(*owners)));
 	struct stat st;
 
 	owners->host = host;
+	owners->list_fd = list_fd;
 	if (stat("/proc/self/ns/net", &st) == 0)
 		owners->own = (uint32_t)st.st_ino;
-	owners->bpf = owner_bpf_object__open_and_load();
-	if (owners->bpf && owner_bpf_object__attach(owners->bpf) < 0) {
-		owner_bpf_object__destroy(owners->bpf);
-		owners->bpf = NULL;
-	}
 	return owners;
 }
 
 void netns_owners_close(struct netns_owners *owners)
 {
-	owner_bpf_object__destroy(owners->bpf);
 	free(owners);
 }
 
@@ -110,8 +102,7 @@ static void take_process(const struct netns_owners *owners, struct owner *owner,
 static void search_processes(struct netns_owners *owners)
 {
 	struct owner_record records[256];
-	_cleanup_close_ int fd =
-		owners->bpf ? bpf_iter_create(bpf_link__fd(owners->bpf->links.list_owners)) : -1;
+	_cleanup_close_ int fd = owners->list_fd < 0 ? -1 : bpf_iter_create(owners->list_fd);
 	ssize_t n = 0;
 
 	while (fd >= 0 && (n = read(fd, records, sizeof(records))) != 0) {

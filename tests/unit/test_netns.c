@@ -15,7 +15,7 @@ static void node_make(struct node *node)
 {
 	directory_make(&node->directory);
 	assert_true(host_init(&node->host, node->directory.path));
-	node->owners = netns_owners_open(&node->host);
+	node->owners = netns_owners_open(&node->host, -1);
 	assert_non_null(node->owners);
 	node->now = 100 * USEC_PER_SEC;
 }

@@ -2,7 +2,7 @@
 #ifndef HEADROOM_BPF_OWNER_H
 #define HEADROOM_BPF_OWNER_H
 
-/* What bpf/owner.bpf.c writes for each process. */
+/* What list_owners() of bpf/neighbor.bpf.c writes for each process. */
 
 #include <linux/types.h>
 

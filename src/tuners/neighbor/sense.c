@@ -44,7 +44,8 @@ static int open_bpf(struct neighbor *neighbor)
 	if (!neighbor->ring)
 		return -errno;
 	neighbor->users.object = neighbor->bpf;
-	neighbor->users.owners = netns_owners_open(neighbor->host);
+	neighbor->users.owners =
+		netns_owners_open(neighbor->host, bpf_link__fd(neighbor->bpf->links.list_owners));
 	return neighbor->users.owners ? 0 : -ENOMEM;
 }
 
