@@ -113,7 +113,7 @@ static void put_config_keys(FILE *out)
 				      "roll\\-out. The agent logs it once.\n",
 					out);
 			reserved = true;
-			put_tagged(out, row->name, row->sentence);
+			put_tagged(out, row->name, row->help);
 		}
 }
 
@@ -123,7 +123,7 @@ static void put_profiles(FILE *out)
 		fputs(".SS ", out);
 		put_text(out, profile->name);
 		fputc('\n', out);
-		put_text(out, profile->sentence);
+		put_text(out, profile->help);
 		fputc('\n', out);
 		for (const struct profile_row *row = profile_rows; row->name; row++) {
 			char tag[OPTION_NAME_MAX + SETTING_VALUE_MAX];

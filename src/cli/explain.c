@@ -45,7 +45,7 @@ static void print_profiles(const struct search *search, const char *only)
 			continue;
 		if (!only) {
 			printf("%s\n  ", profile->name);
-			draw_wrapped(&search->screen, 2, 2, profile->sentence);
+			draw_wrapped(&search->screen, 2, 2, profile->help);
 		}
 		for (const struct profile_row *row = profile_rows; row->name; row++)
 			if (streq(row->profile, profile->name)) {

@@ -135,7 +135,7 @@ const char *config_file(const struct config *config, size_t i);
 /* Profiles: named defaults, each with the document it comes from. A file's value wins over them. */
 struct profile {
 	const char *name;
-	const char *sentence; /* for what node, and what it does */
+	const char *help; /* for what node, and what it does */
 };
 
 struct profile_row {

@@ -3,7 +3,7 @@
 #define CONFIG_OPTION_H
 
 /*
- * The table of options. A row is a name, a type, a range, a default and the sentence that documents
+ * The table of options. A row is a name, a type, a range, a default and the help that documents
  * it; the parser, validation, `explain`, the sample configuration and headroom.yaml(5) all come
  * from these rows. The agent's own rows are in options.c, a tuner's in its directory.
  */
@@ -34,7 +34,7 @@ struct config_option {
 	const char *const *words; /* ended by NULL; may be NULL for anything but OPTION_CHOICE */
 	const char *unit;         /* NULL for none */
 	const char *def;          /* as in the file; NULL: empty */
-	const char *sentence;
+	const char *help;
 	/*
 	 * OPTION_LIST alone: the rows of one item's map, ended by a row without a name; or, for a
 	 * list of plain values, one row whose name is "". They are of any type but a list, a map of

@@ -53,18 +53,17 @@ const struct config_option core_options[] = {
 		.type = OPTION_CHOICE,
 		.words = mode_words,
 		.def = "enforce",
-		.sentence = "What the agent may do to the node. enforce: set what is configured "
-			    "and keep it so. observe: only look and report what would change; "
-			    "nothing is written. Each tuner's own mode overrides this for that "
-			    "tuner.",
+		.help = "What the agent may do to the node. enforce: set what is configured "
+			"and keep it so. observe: only look and report what would change; "
+			"nothing is written. Each tuner's own mode overrides this for that "
+			"tuner.",
 	},
 	{
 		.name = "profile",
 		.type = OPTION_CHOICE,
 		.words = profile_words,
 		.def = "kubernetes-node",
-		.sentence =
-			"A named set of defaults for a kind of node, listed with their sources by "
+		.help = "A named set of defaults for a kind of node, listed with their sources by "
 			"`headroom explain profile`. What a file says wins over the profile, and "
 			"null takes a key of the profile away. minimal sets no sysctl at all.",
 	},
@@ -72,8 +71,7 @@ const struct config_option core_options[] = {
 		.name = "node_name",
 		.type = OPTION_TEXT,
 		.max = 253,
-		.sentence =
-			"The name under which this node appears in status and metrics. Empty: the "
+		.help = "The name under which this node appears in status and metrics. Empty: the "
 			"environment variable NODE_NAME, else the host name.",
 	},
 	{
@@ -81,8 +79,7 @@ const struct config_option core_options[] = {
 		.type = OPTION_TEXT,
 		.check = check_listen,
 		.def = "127.0.0.1:19810",
-		.sentence =
-			"Address and port for metrics, health and the status page, such as "
+		.help = "Address and port for metrics, health and the status page, such as "
 			"127.0.0.1:19810 or [::1]:19810. It is read-only and has no "
 			"authentication: on any other address everyone who reaches it can read it. "
 			"\"\": no TCP at all.",
@@ -93,24 +90,24 @@ const struct config_option core_options[] = {
 		.max = sizeof(((struct sockaddr_un *)NULL)->sun_path) - 1,
 		.check = check_socket,
 		.def = "/run/headroom/headroom.sock",
-		.sentence = "Path of the unix socket that the command line uses; root alone can "
-			    "open it. \"\": none, and then status, apply and restore cannot reach "
-			    "the running agent.",
+		.help = "Path of the unix socket that the command line uses; root alone can "
+			"open it. \"\": none, and then status, apply and restore cannot reach "
+			"the running agent.",
 	},
 	{
 		.name = "on_drift",
 		.type = OPTION_CHOICE,
 		.words = drift_words,
 		.def = "enforce",
-		.sentence = "What to do when someone else changes a setting that headroom has set. "
-			    "enforce: put it back, and leave it to them when they keep changing "
-			    "it. yield: leave the new value at once. report: leave it, and report "
-			    "it as drifted. In each case the change is counted and shown.",
+		.help = "What to do when someone else changes a setting that headroom has set. "
+			"enforce: put it back, and leave it to them when they keep changing "
+			"it. yield: leave the new value at once. report: leave it, and report "
+			"it as drifted. In each case the change is counted and shown.",
 	},
 	{
 		.name = "storage",
 		.type = OPTION_RESERVED,
-		.sentence = "Reserved for watching storage latency; not used by this version.",
+		.help = "Reserved for watching storage latency; not used by this version.",
 	},
 	{0},
 };

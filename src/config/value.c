@@ -120,22 +120,22 @@ void value_describe(const struct config_option *option, char *buffer, size_t siz
 
 void option_describe(const struct config_option *option, char text[static OPTION_TEXT_MAX])
 {
-	const char *sentence = option->sentence ? option->sentence : "";
+	const char *help = option->help ? option->help : "";
 	const char *preset = option->def                   ? option->def
 			     : option->type == OPTION_LIST ? "[]"
 							   : "empty";
 
-	copy_text(text, OPTION_TEXT_MAX, option->name[0] ? sentence : "Each item is ");
+	copy_text(text, OPTION_TEXT_MAX, option->name[0] ? help : "Each item is ");
 	if (!option->name[0]) {
 		value_describe(option, text, OPTION_TEXT_MAX);
-		text_append(text, OPTION_TEXT_MAX, ". %s", sentence);
+		text_append(text, OPTION_TEXT_MAX, ". %s", help);
 		return;
 	}
 	if (option->type == OPTION_TEXT && option->min > 0 && !option->def) {
 		text_append(text, OPTION_TEXT_MAX, " Must be given.");
 		return;
 	}
-	if (option->type != OPTION_TEXT) { /* any text will do: the sentence says which */
+	if (option->type != OPTION_TEXT) { /* any text will do: the help says which */
 		text_append(text, OPTION_TEXT_MAX, " Takes ");
 		value_describe(option, text, OPTION_TEXT_MAX);
 		text_append(text, OPTION_TEXT_MAX, ".");

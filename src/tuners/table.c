@@ -114,7 +114,7 @@ static void visit_options(const struct config_option *row, visit_entry visit, vo
 		visit(&(struct entry){.name = row->name,
 			      .kind = "config key",
 			      .detail = option_detail(row),
-			      .help = row->sentence,
+			      .help = row->help,
 			      .unit = row->unit,
 			      .def = row->def                   ? row->def
 				     : row->type == OPTION_LIST ? "[]"
@@ -212,7 +212,7 @@ void each_entry(visit_entry visit, void *userdata)
 	for (const struct profile *profile = profile_table; profile->name; profile++)
 		visit(&(struct entry){.name = profile->name,
 			      .kind = "profile",
-			      .help = profile->sentence,
+			      .help = profile->help,
 			      .source = "headroom.yaml(5)"},
 			userdata);
 	for (const struct profile_row *row = profile_rows; row->name; row++)

@@ -40,7 +40,7 @@ extern const char *const tuner_mode_words[];
 #define MODE_OPTION(tuner)                                                               \
 	{                                                                                \
 		.name = tuner ".mode", .type = OPTION_CHOICE, .words = tuner_mode_words, \
-		.sentence = "This tuner's own mode; empty: the agent's."                 \
+		.help = "This tuner's own mode; empty: the agent's."                     \
 	}
 
 /* All option tables: the agent's own, then each tuner's; ended by NULL. */

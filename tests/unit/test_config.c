@@ -229,14 +229,14 @@ TEST(every_option_has_help_and_a_default_that_fits)
 
 	for (size_t i = 0; option_tables[i]; i++) {
 		for (const struct config_option *row = option_tables[i]; row->name; row++) {
-			assert_non_null(row->sentence);
+			assert_non_null(row->help);
 			assert_true(strlen(row->name) < OPTION_NAME_MAX);
 			assert_true(row->type != OPTION_LIST || row->items);
 			if (row->def && row->type != OPTION_LIST)
 				assert_int_equal(value_parse(row, row->def, &value, why), 0);
 			for (const struct config_option *item = row->items; item && item->name;
 				item++) {
-				assert_true(item->name[0] == '\0' || item->sentence);
+				assert_true(item->name[0] == '\0' || item->help);
 				if (item->def)
 					assert_int_equal(
 						value_parse(item, item->def, &value, why), 0);
@@ -356,7 +356,7 @@ TEST(profiles_are_complete_sourced_and_loadable)
 		size_t rows = 0, n;
 		char text[64];
 
-		assert_non_null(profile->sentence);
+		assert_non_null(profile->help);
 		assert_string_equal(profile->name, profile_words[n_profiles++]);
 		for (const struct profile_row *row = profile_rows; row->name; row++)
 			rows += streq(row->profile, profile->name) &&

@@ -16,12 +16,12 @@ static const struct config_option domain_items[] = {
 		.type = OPTION_TEXT,
 		.min = 1,
 		.max = 253,
-		.sentence = "A domain, such as cluster.local."},
+		.help = "A domain, such as cluster.local."},
 	{0},
 };
 
 static const struct config_option server_items[] = {
-	{.name = "", .type = OPTION_TEXT, .min = 1, .max = 45, .sentence = "An address."},
+	{.name = "", .type = OPTION_TEXT, .min = 1, .max = 45, .help = "An address."},
 	{0},
 };
 
@@ -30,18 +30,18 @@ static const struct config_option budget_items[] = {
 		.type = OPTION_TEXT,
 		.min = 1,
 		.max = 45,
-		.sentence = "The upstream's address; auto: the resolver of the cloud that this "
-			    "machine is in, with the numbers given here, or without any with "
-			    "those that the cloud publishes."},
-	{.name = "qps", NUMBER, .unit = "queries/s", .sentence = "Queries in any second."},
+		.help = "The upstream's address; auto: the resolver of the cloud that this "
+			"machine is in, with the numbers given here, or without any with "
+			"those that the cloud publishes."},
+	{.name = "qps", NUMBER, .unit = "queries/s", .help = "Queries in any second."},
 	{.name = "pps",
 		NUMBER,
 		.unit = "packets/s",
-		.sentence = "Packets in any second, TCP handshakes among them."},
+		.help = "Packets in any second, TCP handshakes among them."},
 	{.name = "pending",
 		NUMBER,
 		.unit = "queries",
-		.sentence = "Queries without an answer at a time."},
+		.help = "Queries without an answer at a time."},
 	{0},
 };
 
@@ -49,38 +49,37 @@ const struct config_option dns_options[] = {
 	{.name = "dns.mode",
 		.type = OPTION_CHOICE,
 		.words = tuner_mode_words,
-		.sentence = "This tuner's own mode; empty: the agent's. It sets nothing on the "
-			    "node: enforce and observe are the same to it."},
+		.help = "This tuner's own mode; empty: the agent's. It sets nothing on the "
+			"node: enforce and observe are the same to it."},
 	{.name = "dns.cluster_domains",
 		.type = OPTION_LIST,
 		.max = DNS_DOMAINS_MAX,
 		.items = domain_items,
 		.def = "[cluster.local]",
-		.sentence = "The cluster's own domains: a server that answers names in them is the "
-			    "cluster's DNS, and no upstream. At most six labels each."},
+		.help = "The cluster's own domains: a server that answers names in them is the "
+			"cluster's DNS, and no upstream. At most six labels each."},
 	{.name = "dns.cluster_servers",
 		.type = OPTION_LIST,
 		.max = DNS_CLUSTER_SERVERS_MAX,
 		.items = server_items,
 		.words = auto_words,
 		.def = "auto",
-		.sentence = "Addresses of the cluster's DNS. auto: the kubelet's clusterDNS. In "
-			    "either case a server that answers names of dns.cluster_domains is of "
-			    "the cluster too, unless a budget names it."},
+		.help = "Addresses of the cluster's DNS. auto: the kubelet's clusterDNS. In "
+			"either case a server that answers names of dns.cluster_domains is of "
+			"the cluster too, unless a budget names it."},
 	{.name = "dns.names",
 		.type = OPTION_CHOICE,
 		.words = names_words,
 		.def = "socket",
-		.sentence = "The names in most queries, out of a sample. socket: shown by the unix "
-			    "socket, so to root alone, and never in metrics. off: no name leaves "
-			    "the kernel."},
+		.help = "The names in most queries, out of a sample. socket: shown by the unix "
+			"socket, so to root alone, and never in metrics. off: no name leaves "
+			"the kernel."},
 	{.name = "dns.budgets",
 		.type = OPTION_LIST,
 		.max = DNS_BUDGETS_MAX,
 		.items = budget_items,
 		.def = "[{server: auto}]",
-		.sentence =
-			"What upstreams allow this machine. Each item has a server and any of "
+		.help = "What upstreams allow this machine. Each item has a server and any of "
 			"qps, pps and pending. []: no budgets. A server on this node, "
 			"or the cluster's own, has none, whatever is given here. headroom explain budget/aws "
 			"and the like show the clouds' own numbers and their sources."},

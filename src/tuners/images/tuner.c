@@ -39,14 +39,14 @@ static const char *check_time(const char *text)
 		       : "is no time: write it as RFC 3339 has it, such as 2026-05-01T04:00:00Z";
 }
 
-#define TEXT_ITEM(checked, help)                    \
+#define TEXT_ITEM(checked, meaning)                 \
 	{                                           \
 		{.name = "",                        \
 			.type = OPTION_TEXT,        \
 			.min = 1,                   \
 			.max = IMAGES_TEXT_MAX - 1, \
 			.check = checked,           \
-			.sentence = help},          \
+			.help = meaning},           \
 		{                                   \
 			0                           \
 		}                                   \
@@ -63,8 +63,7 @@ const struct config_option images_options[] = {
 		.max = IMAGES_LIST_MAX,
 		.items = archive_items,
 		.def = "[]",
-		.sentence =
-			"Archives of images that are loaded before anything needs them: what docker "
+		.help = "Archives of images that are loaded before anything needs them: what docker "
 			"save and ctr images export write, OCI image layouts, compressed by gzip or "
 			"zstd or not. Each is a file, a pattern with *, ? and [], or a directory, in "
 			"which every *.tar, *.tar.gz, *.tgz, *.tar.zst and layout counts; not below /home, "
@@ -76,58 +75,56 @@ const struct config_option images_options[] = {
 		.max = IMAGES_LIST_MAX,
 		.items = pull_items,
 		.def = "[]",
-		.sentence =
-			"Images that are pulled before anything needs them, after the archives, "
+		.help = "Images that are pulled before anything needs them, after the archives, "
 			"with the credentials that the runtime itself has."},
 	{.name = "images.pin",
 		.type = OPTION_LIST,
 		.max = IMAGES_LIST_MAX,
 		.items = pin_items,
 		.def = "[sandbox]",
-		.sentence = "Images that the kubelet's garbage collection leaves. sandbox: the one "
-			    "of the runtime's pod sandboxes, also called the pause image."},
+		.help = "Images that the kubelet's garbage collection leaves. sandbox: the one "
+			"of the runtime's pod sandboxes, also called the pause image."},
 	{.name = "images.parallel",
 		.type = OPTION_COUNT,
 		.min = 1,
 		.max = IMAGES_PARALLEL_MAX,
 		.unit = "images",
 		.def = "3",
-		.sentence = "How many images are transferred at once."},
+		.help = "How many images are transferred at once."},
 	{.name = "images.wave.nodes",
 		.type = OPTION_COUNT,
 		.min = 1,
 		.max = 1000000,
 		.unit = "nodes",
 		.def = "1",
-		.sentence = "About how many nodes pull the same images. With more than one they "
-			    "begin in waves, each several times as large as the one before, so "
-			    "that those after the first find the image at their peers."},
+		.help = "About how many nodes pull the same images. With more than one they "
+			"begin in waves, each several times as large as the one before, so "
+			"that those after the first find the image at their peers."},
 	{.name = "images.wave.seeds",
 		.type = OPTION_COUNT,
 		.min = 1,
 		.max = 1000000,
 		.unit = "nodes",
 		.def = "2",
-		.sentence = "About how many nodes of the first wave pull from upstream."},
+		.help = "About how many nodes of the first wave pull from upstream."},
 	{.name = "images.wave.growth",
 		.type = OPTION_COUNT,
 		.min = 2,
 		.max = 1000,
 		.def = "3",
-		.sentence = "How many times as many nodes have begun a wave later: one more than "
-			    "the pulls that a node with the image can serve to others meanwhile."},
+		.help = "How many times as many nodes have begun a wave later: one more than "
+			"the pulls that a node with the image can serve to others meanwhile."},
 	{.name = "images.wave.round",
 		.type = OPTION_DURATION,
 		.min = USEC_PER_SEC,
 		.max = 24 * UINT64_C(3600) * USEC_PER_SEC,
 		.def = "20s",
-		.sentence = "The time from one wave to the next: about one and a half times what a "
-			    "pull takes. A node whose pull fails waits one more round."},
+		.help = "The time from one wave to the next: about one and a half times what a "
+			"pull takes. A node whose pull fails waits one more round."},
 	{.name = "images.wave.start",
 		.type = OPTION_TEXT,
 		.check = check_time,
-		.sentence =
-			"When the first wave begins on all nodes, such as 2026-05-01T04:00:00Z. "
+		.help = "When the first wave begins on all nodes, such as 2026-05-01T04:00:00Z. "
 			"Empty: each node counts from when it first found the image in its "
 			"configuration, so all should get that at about the same time."},
 	{0},

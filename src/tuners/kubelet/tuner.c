@@ -19,8 +19,7 @@ const struct config_option kubelet_options[] = {
 		.name = "kubelet.manage",
 		.type = OPTION_BOOL,
 		.def = "false",
-		.sentence =
-			"Whether headroom writes serializeImagePulls: false into the kubelet's drop-in "
+		.help = "Whether headroom writes serializeImagePulls: false into the kubelet's drop-in "
 			"directory, as " KUBELET_OWN_FILE
 			", when the kubelet has one (--config-dir, from Kubernetes 1.28) and pulls one "
 			"image at a time. The kubelet takes it at its next start; headroom never "

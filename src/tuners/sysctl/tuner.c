@@ -13,8 +13,7 @@ const struct config_option sysctl_options[] = {
 	{
 		.name = "sysctl",
 		.type = OPTION_SYSCTLS,
-		.sentence =
-			"Sysctls and their values, beside those of the profile. A value only raises; "
+		.help = "Sysctls and their values, beside those of the profile. A value only raises; "
 			"{value: V, exact: true} sets it exactly; null leaves a key of the profile alone.",
 	},
 	MODE_OPTION("sysctl"),

@@ -12,10 +12,10 @@ static const char *const shmem_words[] = {
 static const char *const khugepaged_words[] = {"false", "true", "keep", NULL};
 static const char *const sizes_words[] = {"never", "inherit", "madvise", "always", "keep", NULL};
 
-#define CHOICE(title, of, preset, help)                                                  \
+#define CHOICE(title, of, preset, meaning)                                               \
 	{                                                                                \
 		.name = "thp." title, .type = OPTION_CHOICE, .words = of, .def = preset, \
-		.sentence = help                                                         \
+		.help = meaning                                                          \
 	}
 
 const struct config_option thp_options[] = {
