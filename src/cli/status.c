@@ -26,9 +26,14 @@ void print_heading(const struct screen *screen, const char *text)
 
 void amount_text(double value, const char *unit, char *text, size_t size)
 {
-	if (streq(unit, "bytes") && value >= 1e6)
-		snprintf(text, size, value >= 1e9 ? "%.1f GB" : "%.1f MB",
-			value / (value >= 1e9 ? 1e9 : 1e6));
+	if (streq(unit, "bytes") && value >= 1e3)
+		snprintf(text, size,
+			value >= 1e9   ? "%.1f GB"
+			: value >= 1e6 ? "%.1f MB"
+				       : "%.1f kB",
+			value / (value >= 1e9          ? 1e9
+					: value >= 1e6 ? 1e6
+						       : 1e3));
 	else
 		snprintf(text, size, "%.0f", value);
 }

@@ -156,7 +156,7 @@ enum tone tone_of(const char *word)
 		enum tone tone;
 		const char *words[7];
 	} tones[] = {
-		{TONE_GOOD, {"ok", "in-sync", "active", "OK", "answers"}},
+		{TONE_GOOD, {"ok", "in-sync", "active", "OK", "answers", "ready"}},
 		{TONE_WARNING, {"warning", "pending", "drifted", "yielded", "degraded", "silent"}},
 		{TONE_BAD, {"critical", "failed", "error"}},
 	};

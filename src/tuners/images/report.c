@@ -171,7 +171,10 @@ static void add_image(cJSON *array, const struct images_tuner *tuner, const stru
 	} else {
 		json_null(image, "bytes_done");
 	}
-	json_number(image, "seconds", (double)took_us / (double)USEC_PER_SEC);
+	if (took_us > 0)
+		json_number(image, "seconds", (double)took_us / (double)USEC_PER_SEC);
+	else
+		json_null(image, "seconds");
 	if (row->pinned < 0)
 		json_null(image, "pinned");
 	else
@@ -197,35 +200,38 @@ struct cJSON *images_document(const void *self, const void *data, bool trusted)
 
 /* ---- metrics ---- */
 
-void images_metrics(const void *self, const void *data, struct metric_sink *sink)
-{
-	const struct images_memory *memory = data;
-	size_t own = MIN(memory->n, (size_t)METRIC_IMAGES_MAX);
-	double counts[IMAGE_FAILED + 1] = {0}, bytes = 0, seconds = 0;
+enum { VALUE_BYTES = IMAGE_FAILED + 1, VALUE_SECONDS }; /* the states before them: 1 or 0 */
 
+static double value_of(const struct image_row *row, int what)
+{
+	return what == VALUE_BYTES     ? (double)row->preload.bytes
+	       : what == VALUE_SECONDS ? (double)row->preload.took_us / (double)USEC_PER_SEC
+				       : (int)row->state == what;
+}
+
+static void put_values(struct metric_sink *sink, const struct images_memory *memory, int what)
+{
+	const char *state = what <= IMAGE_FAILED ? image_state_names[what] : NULL;
+	double rest = 0;
+
+	for (size_t i = 0; i < memory->n; i++)
+		if (i < METRIC_IMAGES_MAX)
+			metric_sample(sink, value_of(&memory->rows[i], what),
+				memory->rows[i].preload.name, state, NULL);
+		else
+			rest += value_of(&memory->rows[i], what);
+	if (memory->n > METRIC_IMAGES_MAX)
+		metric_sample(sink, rest, "other", state, NULL);
+}
+
+void images_metrics(const void *self, const void *memory, struct metric_sink *sink)
+{
 	(void)self;
-	for (size_t i = own; i < memory->n; i++) {
-		counts[memory->rows[i].state]++;
-		bytes += (double)memory->rows[i].preload.bytes;
-		seconds += (double)memory->rows[i].preload.took_us / (double)USEC_PER_SEC;
-	}
 	metric_family(sink, "headroom_image_preload");
-	for (size_t i = 0; i < own; i++)
-		for (int state = 0; state <= IMAGE_FAILED; state++)
-			metric_sample(sink, (int)memory->rows[i].state == state,
-				memory->rows[i].preload.name, image_state_names[state], NULL);
-	for (int state = 0; state <= IMAGE_FAILED && own < memory->n; state++)
-		metric_sample(sink, counts[state], "other", image_state_names[state], NULL);
+	for (int state = 0; state <= IMAGE_FAILED; state++)
+		put_values(sink, memory, state);
 	metric_family(sink, "headroom_image_preload_bytes_total");
-	for (size_t i = 0; i < own; i++)
-		metric_sample(sink, (double)memory->rows[i].preload.bytes,
-			memory->rows[i].preload.name, NULL);
-	if (own < memory->n)
-		metric_sample(sink, bytes, "other", NULL);
+	put_values(sink, memory, VALUE_BYTES);
 	metric_family(sink, "headroom_image_preload_seconds");
-	for (size_t i = 0; i < own; i++)
-		metric_sample(sink, (double)memory->rows[i].preload.took_us / (double)USEC_PER_SEC,
-			memory->rows[i].preload.name, NULL);
-	if (own < memory->n)
-		metric_sample(sink, seconds, "other", NULL);
+	put_values(sink, memory, VALUE_SECONDS);
 }

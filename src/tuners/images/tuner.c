@@ -339,7 +339,7 @@ static void take_preload(struct images_tuner *tuner, const struct preload *found
 		if (!old.reason || !streq(old.why, found->why))
 			log_warning(name, "%s", found->why);
 	} else if (found->loaded_us > 0) {
-		log_info(name, "%s %s in %.1f s", found->source[0] ? "loaded from" : "pulled",
+		log_info(name, "%s%s in %.1f s", found->source[0] ? "loaded from " : "pulled",
 			found->source, (double)found->took_us / (double)USEC_PER_SEC);
 	}
 }
