@@ -276,12 +276,12 @@ ARCHIVE_TEST(what_is_cancelled_is_read_no_further)
 	close(ends[0]);
 }
 
-ARCHIVE_TEST(a_zstd_window_over_8_mib_is_refused)
+ARCHIVE_TEST(a_zstd_window_over_32_mib_is_refused)
 {
 	struct sample sample;
 	_cleanup_bytes_ struct bytes tar = make_oci(&sample);
-	_cleanup_bytes_ struct bytes largest = zstd_of(tar.data, tar.len, 23);
-	_cleanup_bytes_ struct bytes larger = zstd_of(tar.data, tar.len, 24);
+	_cleanup_bytes_ struct bytes largest = zstd_of(tar.data, tar.len, 25);
+	_cleanup_bytes_ struct bytes larger = zstd_of(tar.data, tar.len, 26);
 
 	assert_opens(fixture, &largest);
 	assert_refused(fixture, &larger, "too much memory");
