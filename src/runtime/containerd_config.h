@@ -68,13 +68,6 @@ int containerd_dump(const struct runtime_daemon *process, const char *path, cons
 /* A key's value in a dump; name is the table's, a dot and the key's. False when it has none. */
 bool containerd_dump_value(const char *dump, const char *name, char *out, size_t size);
 
-/*
- * The image of sandboxes, as the configuration of a containerd 2.x with this pid has it. 0;
- * -ENODATA without one, or where the process is not seen; or what containerd_dump() returns.
- */
-int containerd_sandbox(const struct host *host, pid_t pid, const struct wait *wait, char *name,
-	size_t size, char why[static CONTAINERD_WHY_MAX]);
-
 /* ---- what the tuner asks ---- */
 
 enum containerd_setting {

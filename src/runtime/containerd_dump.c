@@ -12,8 +12,7 @@
 #include <glob.h>
 #include <sys/stat.h>
 
-#define DUMP_MAX    ((size_t)4 << 20)
-#define SANDBOX_KEY "plugins.\"io.containerd.cri.v1.images\".pinned_images.sandbox"
+#define DUMP_MAX ((size_t)4 << 20)
 
 void containerd_files_clear(struct containerd_files *files)
 {
@@ -233,31 +232,4 @@ bool containerd_dump_value(const char *dump, const char *name, char *out, size_t
 
 	return toml_find(dump, strlen(dump), "", name, &item, why) == 0 &&
 	       toml_value(dump, &item, out, size);
-}
-
-int containerd_sandbox(const struct host *host, pid_t pid, const struct wait *wait, char *name,
-	size_t size, char why[static CONTAINERD_WHY_MAX])
-{
-	struct runtime_process process = {0};
-	struct runtime_daemon daemon = {
-		.host = host, .binary = process.program, .directory = process.directory};
-	const char *config = process.config;
-	_cleanup_free_ char *dump = NULL;
-	char path[PATH_MAX];
-	int r = pid > 0 ? runtime_process_read(host->root, RUNTIME_CONTAINERD, pid, &process)
-			: -ESRCH;
-
-	if (r < 0 || !process.program[0]) {
-		copy_text(why, CONTAINERD_WHY_MAX, "containerd's process is not seen");
-		return -ENODATA;
-	}
-	if (!config[0])
-		config = "/etc/containerd/config.toml";
-	/* Without a file it runs with its defaults. */
-	if (access(host_path(host, config, path), F_OK) < 0)
-		config = NULL;
-	r = containerd_dump(&daemon, config, wait, &dump, why);
-	if (r < 0)
-		return r;
-	return containerd_dump_value(dump, SANDBOX_KEY, name, size) ? 0 : -ENODATA;
 }

@@ -49,7 +49,13 @@ static const struct {
 	[CONTAINERD_UPDATE_IMAGE] = {NULL, "images.v1.Images/Update", SMALL_MAX,
 		&containerd__image_response__descriptor},
 	[CONTAINERD_DELETE_IMAGE] = {NULL, "images.v1.Images/Delete", SMALL_MAX,
-		&containerd__image_response__descriptor},
+		&containerd__empty__descriptor},
+	[CONTAINERD_LEASES] = {NULL, "leases.v1.Leases/List", INFO_MAX,
+		&containerd__list_leases_response__descriptor},
+	[CONTAINERD_CREATE_LEASE] = {NULL, "leases.v1.Leases/Create", SMALL_MAX,
+		&containerd__empty__descriptor},
+	[CONTAINERD_DELETE_LEASE] = {NULL, "leases.v1.Leases/Delete", SMALL_MAX,
+		&containerd__empty__descriptor},
 };
 
 static void *allocate(void *arena, size_t size)
@@ -93,7 +99,7 @@ int cri_call(struct cri *cri, const struct wait *wait, struct arena *arena, enum
 	bool own = calls[which].service == NULL;
 	char method[128];
 	const struct grpc_request request = {
-		method, namespace, data, size, calls[which].answer_max};
+		method, namespace, cri->lease, data, size, calls[which].answer_max};
 	int r = GRPC_UNIMPLEMENTED;
 
 	if (message)
@@ -134,7 +140,7 @@ int cri_get_config(struct cri *cri, const struct wait *wait, struct arena *arena
 int containerd_get_manifests(struct cri *cri, const struct wait *wait, struct arena *arena,
 	const char *namespace, const char *layer, const Containerd__ListContentResponse **manifests)
 {
-	Containerd__ListContentRequest message = CONTAINERD__LIST_CONTENT_REQUEST__INIT;
+	Containerd__FilterRequest message = CONTAINERD__FILTER_REQUEST__INIT;
 	char texts[CONTAINERD_LAYERS_MAX][256], *filters[CONTAINERD_LAYERS_MAX];
 
 	for (size_t i = 0; i < CONTAINERD_LAYERS_MAX; i++) {

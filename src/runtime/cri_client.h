@@ -29,6 +29,9 @@
 struct cri {
 	struct grpc grpc;
 	bool alpha; /* the runtime answered in v1alpha2 last */
+	/* Under which containerd keeps what a call makes it fetch; NULL: one that it makes itself.
+	 */
+	const char *lease;
 };
 
 /* Each with the message of its answer. */
@@ -47,10 +50,13 @@ enum cri_call {
 	CONTAINERD_INGESTS,    /* Containerd__ListStatusesResponse: what a namespace fetches now */
 	CONTAINERD_CONTENT,    /* Containerd__ListContentResponse: the first of a stream */
 	CONTAINERD_IMAGES,     /* Containerd__ListImagesResponse */
-	CONTAINERD_GET_IMAGE,  /* Containerd__ImageResponse, as are all that follow */
+	CONTAINERD_GET_IMAGE,  /* Containerd__ImageResponse, as of the next two */
 	CONTAINERD_CREATE_IMAGE,
 	CONTAINERD_UPDATE_IMAGE, /* with an image without a target containerd 1.7 and 2.x panic */
-	CONTAINERD_DELETE_IMAGE,
+	CONTAINERD_DELETE_IMAGE, /* Containerd__Empty */
+	CONTAINERD_LEASES,       /* Containerd__ListLeasesResponse */
+	CONTAINERD_CREATE_LEASE, /* Containerd__Empty, for all that is left out */
+	CONTAINERD_DELETE_LEASE, /* Containerd__Empty */
 };
 
 /* Numbers of the API's enumerations. */

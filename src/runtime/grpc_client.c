@@ -28,6 +28,8 @@
 /* A server that has no room for another connection is tried again after this time. */
 #define CONNECT_AGAIN_US (20 * USEC_PER_MSEC)
 
+#define GRACE_MS 500 /* that a server has longer than we wait */
+
 #define ALIGNMENT ((size_t)16) /* of what an arena gives */
 
 /* One call, and what has come of its answer. */
@@ -292,10 +294,11 @@ static int connect_socket(struct grpc *grpc, const struct wait *wait)
 
 static void submit(struct grpc *grpc, const struct wait *wait, const struct grpc_request *request)
 {
-	const char *namespace = request->containerd_namespace;
+	const char *namespace = request->containerd_namespace, *lease = request->containerd_lease;
 	nghttp2_data_provider body = {.read_callback = read_body};
 	uint64_t now = now_us();
-	uint64_t left_ms = (MAX(wait->deadline_us, now) - now) / USEC_PER_MSEC;
+	/* Ours is over first: a server resets what is too late, which tells less. */
+	uint64_t left_ms = (MAX(wait->deadline_us, now) - now) / USEC_PER_MSEC + GRACE_MS;
 	char timeout[16];
 
 	/* It has eight digits at most. */
@@ -304,16 +307,23 @@ static void submit(struct grpc *grpc, const struct wait *wait, const struct grpc
 	else
 		snprintf(timeout, sizeof(timeout), "%uS",
 			(unsigned)MIN(left_ms / 1000, (uint64_t)99999999));
-	const nghttp2_nv headers[] = {
-		HEADER(":method", "POST"), HEADER(":scheme", "http"),
-		HEADER(":path", request->method), HEADER(":authority", "localhost"),
-		HEADER("te", "trailers"), HEADER("content-type", "application/grpc"),
-		HEADER("user-agent", "headroom"), HEADER("grpc-timeout", timeout),
-		HEADER("containerd-namespace", namespace ? namespace : ""), /* may be left out */
+	nghttp2_nv headers[10] = {
+		HEADER(":method", "POST"),
+		HEADER(":scheme", "http"),
+		HEADER(":path", request->method),
+		HEADER(":authority", "localhost"),
+		HEADER("te", "trailers"),
+		HEADER("content-type", "application/grpc"),
+		HEADER("user-agent", "headroom"),
+		HEADER("grpc-timeout", timeout),
 	};
+	size_t n = 8;
 
-	grpc->call->stream = nghttp2_submit_request(grpc->session, NULL, headers,
-		ARRAY_SIZE(headers) - (namespace ? 0 : 1), &body, NULL);
+	if (namespace)
+		headers[n++] = (nghttp2_nv)HEADER("containerd-namespace", namespace);
+	if (lease)
+		headers[n++] = (nghttp2_nv)HEADER("containerd-lease", lease);
+	grpc->call->stream = nghttp2_submit_request(grpc->session, NULL, headers, n, &body, NULL);
 }
 
 /* Takes what has come. */

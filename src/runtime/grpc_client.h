@@ -34,13 +34,14 @@ void arena_free(struct arena *arena); /* empty again, to be used again */
 void *arena_take(struct arena *arena, size_t size);
 
 /* Of a server's status those that callers know. */
-enum { GRPC_UNKNOWN = 2, GRPC_UNIMPLEMENTED = 12, GRPC_STATUS_MAX = 16 };
+enum { GRPC_UNKNOWN = 2, GRPC_NOT_FOUND = 5, GRPC_UNIMPLEMENTED = 12, GRPC_STATUS_MAX = 16 };
 
 #define GRPC_ERROR_MAX 1024
 
 struct grpc_request {
 	const char *method;               /* "/package.Service/Method" */
 	const char *containerd_namespace; /* metadata for containerd's own services, or NULL */
+	const char *containerd_lease;     /* metadata for containerd, or NULL */
 	const void *message;              /* encoded */
 	size_t size;
 	size_t answer_max; /* bytes of the answer that are taken at most */

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/images.h"
 
-#include "base/json.h"
+#include "base/cleanup.h"
 #include "base/text.h"
 #include "base/util.h"
-#include "runtime/containerd_config.h"
 #include "runtime/cri_client.h"
 #include "runtime/docker.h"
 #include "runtime/image_server.h"
@@ -12,8 +11,8 @@
 #include <errno.h>
 #include <inttypes.h>
 
-#define NAMESPACE  "k8s.io"           /* of the CRI in containerd */
-#define REPOSITORY "headroom-preload" /* what we serve archives as */
+#define NAMESPACE "k8s.io"           /* of the CRI in containerd */
+#define OURS      "headroom-preload" /* what we serve archives as, and leases of ours */
 
 /* Both from containerd's pkg/cri/labels: what the CRI looks after, and what it does not collect. */
 #define MANAGED_LABEL "io.cri-containerd.image"
@@ -22,11 +21,14 @@
 #define PINNED        "pinned"
 
 #define CALL_US  (10 * USEC_PER_SEC)  /* of any call but a pull */
-#define CLEAN_US (USEC_PER_SEC / 2)   /* of one that goes on after a cancellation */
+#define CLEAN_US (USEC_PER_SEC / 2)   /* of those that go on after a cancellation */
 #define KNOWN_US (30 * USEC_PER_SEC)  /* until the CRI knows a new name: it gets events */
 #define POLL_US  (50 * USEC_PER_MSEC) /* asking for that */
 
+#define LEASE_US (24 * 3600 * USEC_PER_SEC) /* longer than any transfer */
+
 #define REFERENCE_MAX (2 * IMAGE_NAME_MAX)
+#define LEASE_MAX     (sizeof(OURS) + HASH_TEXT_MAX)
 
 /* With the runtime, from one call of images.h to its return. */
 struct session {
@@ -59,7 +61,7 @@ static const int errors[GRPC_STATUS_MAX + 1] = {
 	[1] = ECANCELED,
 	[3] = EINVAL,
 	[4] = ETIMEDOUT,
-	[5] = ENOENT,
+	[GRPC_NOT_FOUND] = ENOENT,
 	[6] = EEXIST,
 	[7] = EACCES,
 	[8] = ENOSPC,
@@ -125,7 +127,7 @@ static int get_status(struct session *session, const char *name, const Cri__Imag
 /* Of containerd's own service. */
 static int get_image(struct session *session, const char *name, Containerd__Image **image)
 {
-	Containerd__GetImageRequest request = CONTAINERD__GET_IMAGE_REQUEST__INIT;
+	Containerd__NameRequest request = CONTAINERD__NAME_REQUEST__INIT;
 	const Containerd__ImageResponse *answer;
 	int r;
 
@@ -140,39 +142,132 @@ static int get_image(struct session *session, const char *name, Containerd__Imag
 	return r;
 }
 
-static int update_image(struct session *session, Containerd__Image *image, char **paths, size_t n)
+/*
+ * Creates a name, or changes one label of it (value "" removes that) and, with n_paths 2, what it
+ * is a name of.
+ */
+static int write_image(struct session *session, enum cri_call which, const char *name,
+	Containerd__Descriptor *target, const char *key, const char *value, size_t n_paths)
 {
-	Containerd__UpdateImageRequest request = CONTAINERD__UPDATE_IMAGE_REQUEST__INIT;
+	Containerd__Image__LabelsEntry label = CONTAINERD__IMAGE__LABELS_ENTRY__INIT;
+	Containerd__Image__LabelsEntry *labels[] = {&label};
+	Containerd__WriteImageRequest request = CONTAINERD__WRITE_IMAGE_REQUEST__INIT;
 	Containerd__FieldMask mask = CONTAINERD__FIELD_MASK__INIT;
+	Containerd__Image image = CONTAINERD__IMAGE__INIT;
+	char path[64], *paths[] = {path, (char *)"target"};
 	const Containerd__ImageResponse *answer;
 
+	label.key = (char *)key;
+	label.value = (char *)value;
+	image.name = (char *)name;
+	image.target = target;
+	image.labels = labels;
+	image.n_labels = ARRAY_SIZE(labels);
+	snprintf(path, sizeof(path), "labels.%s", key);
 	mask.paths = paths;
-	mask.n_paths = n;
-	request.image = image;
-	request.update_mask = &mask;
-	return call(session, CONTAINERD_UPDATE_IMAGE, &request.base, &answer);
+	mask.n_paths = n_paths;
+	request.image = &image;
+	/* In Create this field is something else. */
+	request.update_mask = which == CONTAINERD_UPDATE_IMAGE ? &mask : NULL;
+	return call(session, which, &request.base, &answer);
 }
 
-static int delete_image(struct session *session, const char *name)
+/* A status of the runtime's, or -errno; 0 also for what is not there. */
+static int delete (struct session *session, const struct wait *wait, enum cri_call which,
+	const char *name, bool collect)
 {
-	Containerd__DeleteImageRequest request = CONTAINERD__DELETE_IMAGE_REQUEST__INIT;
-	const Containerd__ImageResponse *answer;
+	Containerd__NameRequest request = CONTAINERD__NAME_REQUEST__INIT;
+	const Containerd__Empty *answer;
 	int r;
 
 	request.name = (char *)name;
-	r = call(session, CONTAINERD_DELETE_IMAGE, &request.base, &answer);
-	return r == -ENOENT ? 0 : r;
+	request.sync = collect;
+	r = cri_call(
+		&session->cri, wait, &session->arena, which, NAMESPACE, &request.base, &answer);
+	return r == GRPC_NOT_FOUND ? 0 : r;
 }
 
-static int pull(struct session *session, const char *name)
+/*
+ * Removes our names and leases with this hash; "" for all. collect: what they kept goes at once,
+ * else when containerd next collects garbage. Also those of a load before, whose runtime died.
+ * Returns as delete() does.
+ */
+static int clean(struct session *session, const struct wait *wait, const char *hash, bool collect)
+{
+	char name_text[128], lease_text[128];
+	char *name_filter = name_text, *lease_filter = lease_text;
+	Containerd__FilterRequest names = CONTAINERD__FILTER_REQUEST__INIT;
+	Containerd__FilterRequest leases = CONTAINERD__FILTER_REQUEST__INIT;
+	const Containerd__ListImagesResponse *images;
+	const Containerd__ListLeasesResponse *left;
+	struct cri *cri = &session->cri;
+	struct arena *arena = &session->arena;
+	int r;
+
+	snprintf(name_text, sizeof(name_text), "name~=\"/" OURS "/%s\"", hash);
+	snprintf(lease_text, sizeof(lease_text), "id~=\"^" OURS "-%s\"", hash);
+	names.filters = &name_filter;
+	leases.filters = &lease_filter;
+	names.n_filters = leases.n_filters = 1;
+	r = cri_call(cri, wait, arena, CONTAINERD_IMAGES, NAMESPACE, &names.base, &images);
+	if (r == 0)
+		r = cri_call(cri, wait, arena, CONTAINERD_LEASES, NAMESPACE, &leases.base, &left);
+	if (r != 0)
+		return r;
+	for (size_t i = 0; i < images->n_images && r == 0; i++)
+		r = delete (session, wait, CONTAINERD_DELETE_IMAGE, images->images[i]->name, false);
+	for (size_t i = 0; i < left->n_leases && r == 0; i++)
+		r = delete (session, wait, CONTAINERD_DELETE_LEASE, left->leases[i]->id, collect);
+	return r;
+}
+
+/* At the end of a transfer, even when it was cancelled. Its own error is the one that counts. */
+static void tidy(struct session *session, const char *hash, bool failed)
+{
+	const struct wait wait = {now_us() + CLEAN_US, -1};
+
+	(void)clean(session, &wait, hash, failed);
+}
+
+/*
+ * What containerd fetched it keeps for a day where it dies meanwhile, by a lease of a random name.
+ * With one of ours it is gone once we have tried again, or cleaned up.
+ */
+static int create_lease(struct session *session, const char *hash, char lease[static LEASE_MAX])
+{
+	Containerd__CreateLeaseRequest request = CONTAINERD__CREATE_LEASE_REQUEST__INIT;
+	Containerd__CreateLeaseRequest__LabelsEntry expire =
+		CONTAINERD__CREATE_LEASE_REQUEST__LABELS_ENTRY__INIT;
+	Containerd__CreateLeaseRequest__LabelsEntry *labels[] = {&expire};
+	const Containerd__Empty *answer;
+	char time[TIME_TEXT_MAX];
+	int r;
+
+	snprintf(lease, LEASE_MAX, OURS "-%s", hash);
+	time_text(realtime_us() + LEASE_US, time);
+	expire.key = (char *)"containerd.io/gc.expire";
+	expire.value = time;
+	request.id = lease;
+	request.labels = labels;
+	request.n_labels = ARRAY_SIZE(labels);
+	r = call(session, CONTAINERD_CREATE_LEASE, &request.base, &answer);
+	return r == -EEXIST ? 0 : r;
+}
+
+/* What the name becomes known as is the runtime's affair, or the caller's. */
+static int pull(struct session *session, const char *reference, const char *lease)
 {
 	Cri__PullImageRequest request = CRI__PULL_IMAGE_REQUEST__INIT;
 	Cri__ImageSpec spec = CRI__IMAGE_SPEC__INIT;
 	const Cri__PullImageResponse *answer;
+	int r;
 
-	spec.image = (char *)name;
+	spec.image = (char *)reference;
 	request.image = &spec;
-	return call_for(session, UINT64_MAX, CRI_PULL, &request.base, &answer);
+	session->cri.lease = lease;
+	r = call_for(session, UINT64_MAX, CRI_PULL, &request.base, &answer);
+	session->cri.lease = NULL;
+	return r;
 }
 
 /* ---- the list ---- */
@@ -202,7 +297,7 @@ int images_list(const struct image_runtime *runtime, const struct wait *wait,
 
 			/* Ours are on their way to another name, and none of an archive is longer.
 			 */
-			if (strstr(name, "/" REPOSITORY "/") ||
+			if (strstr(name, "/" OURS "/") ||
 				!copy_text(entry.name, sizeof(entry.name), name) ||
 				!copy_text(entry.id, sizeof(entry.id), image->id))
 				continue;
@@ -223,32 +318,31 @@ int images_pull(const struct image_runtime *runtime, const char *name, const str
 {
 	_cleanup_(session_end) struct session session = session_of(runtime, wait, why);
 
-	if (runtime->kind == RUNTIME_DOCKER)
-		return docker_pull(runtime->socket, name, wait, why);
-	return pull(&session, name);
-}
-
-/* Another name for what one name is. */
-static int add_name(struct session *session, const Containerd__Image *image, const char *name)
-{
-	Containerd__CreateImageRequest request = CONTAINERD__CREATE_IMAGE_REQUEST__INIT;
-	Containerd__Image__LabelsEntry label = CONTAINERD__IMAGE__LABELS_ENTRY__INIT, *labels[1];
-	Containerd__Image copy = CONTAINERD__IMAGE__INIT;
-	char *paths[] = {(char *)"target", (char *)"labels." MANAGED_LABEL};
-	const Containerd__ImageResponse *answer;
+	char hash[HASH_TEXT_MAX], lease[LEASE_MAX];
 	int r;
 
-	label.key = (char *)MANAGED_LABEL;
-	label.value = (char *)MANAGED;
-	labels[0] = &label;
-	copy.name = (char *)name;
-	copy.target = image->target;
-	copy.labels = labels;
-	copy.n_labels = 1;
-	request.image = &copy;
-	r = call(session, CONTAINERD_CREATE_IMAGE, &request.base, &answer);
-	/* The name of another image so far, or of this one. */
-	return r == -EEXIST ? update_image(session, &copy, paths, ARRAY_SIZE(paths)) : r;
+	if (runtime->kind == RUNTIME_DOCKER)
+		return docker_pull(runtime->socket, name, wait, why);
+	if (runtime->kind == RUNTIME_CRIO)
+		return pull(&session, name, NULL);
+	hash_bytes(name, strlen(name), hash);
+	r = create_lease(&session, hash, lease);
+	if (r == 0)
+		r = pull(&session, name, lease);
+	tidy(&session, hash, r < 0);
+	return r;
+}
+
+/* Another name for what one name is; or that of another image so far, or of this one. */
+static int add_name(struct session *session, const char *name, Containerd__Descriptor *target)
+{
+	int r = write_image(
+		session, CONTAINERD_CREATE_IMAGE, name, target, MANAGED_LABEL, MANAGED, 0);
+
+	if (r == -EEXIST)
+		r = write_image(
+			session, CONTAINERD_UPDATE_IMAGE, name, target, MANAGED_LABEL, MANAGED, 2);
+	return r;
 }
 
 /* Until the CRI, and so the kubelet, knows the image by its name. */
@@ -296,9 +390,9 @@ static int take_names(
 
 	digest_name(image, digest);
 	if (r == 0)
-		r = add_name(session, pulled, image->name);
+		r = add_name(session, image->name, pulled->target);
 	if (r == 0 && digest[0])
-		r = add_name(session, pulled, digest);
+		r = add_name(session, digest, pulled->target);
 	return r == 0 ? wait_for_name(session, image) : r;
 }
 
@@ -308,26 +402,25 @@ static int load_to_containerd(const struct image_runtime *runtime, const struct 
 {
 	_cleanup_(session_end) struct session session = session_of(runtime, wait, why);
 	_cleanup_(cleanup_image_server_close) struct image_server *server = NULL;
-	char hash[HASH_TEXT_MAX], repository[sizeof(REPOSITORY) + HASH_TEXT_MAX];
-	char reference[REFERENCE_MAX], ignored[IMAGES_WHY_MAX];
+	char hash[HASH_TEXT_MAX], lease[LEASE_MAX], repository[LEASE_MAX];
+	char reference[REFERENCE_MAX];
 	uint16_t port;
 	int r;
 
 	hash_bytes(image->name, strlen(image->name), hash);
-	snprintf(repository, sizeof(repository), REPOSITORY "/%s", hash);
+	snprintf(repository, sizeof(repository), OURS "/%s", hash);
 	r = image_server_open(archive, repository, done, &server, &port);
 	if (r < 0) {
 		snprintf(why, IMAGES_WHY_MAX, "no server on 127.0.0.1: %s", strerror(-r));
 		return r;
 	}
 	snprintf(reference, sizeof(reference), "127.0.0.1:%u/%s@%s", port, repository, image->top);
-	r = pull(&session, reference);
+	r = create_lease(&session, hash, lease);
+	if (r == 0)
+		r = pull(&session, reference, lease);
 	if (r == 0)
 		r = take_names(&session, reference, image);
-	/* Whatever became of it, also when it was cancelled. */
-	session.wait = (struct wait){now_us() + CLEAN_US, -1};
-	session.why = ignored;
-	delete_image(&session, reference);
+	tidy(&session, hash, r < 0);
 	return r;
 }
 
@@ -356,65 +449,20 @@ int images_clean(const struct image_runtime *runtime, const struct wait *wait,
 	char why[static IMAGES_WHY_MAX])
 {
 	_cleanup_(session_end) struct session session = session_of(runtime, wait, why);
-	Containerd__ListImagesRequest request = CONTAINERD__LIST_IMAGES_REQUEST__INIT;
-	char *filters[] = {(char *)"name~=\"/" REPOSITORY "/\""};
-	const Containerd__ListImagesResponse *list;
-	int r;
+	struct wait bounded = wait_at_most(wait, CALL_US);
+	int r = runtime->kind == RUNTIME_CONTAINERD ? clean(&session, &bounded, "", true) : 0;
 
-	if (runtime->kind != RUNTIME_CONTAINERD)
-		return 0;
-	request.filters = filters;
-	request.n_filters = ARRAY_SIZE(filters);
-	r = call(&session, CONTAINERD_IMAGES, &request.base, &list);
-	for (size_t i = 0; r == 0 && i < list->n_images; i++)
-		if (strstr(list->images[i]->name, "/" REPOSITORY "/"))
-			r = delete_image(&session, list->images[i]->name);
-	return r;
+	return r == 0 ? 0 : explain(&session, r);
 }
 
 /* ---- pins ---- */
-
-/* The labels as they are wanted; false where they are that. labels has room for one more. */
-static bool change_pin(Containerd__Image *image, bool pinned, Containerd__Image__LabelsEntry *pin,
-	Containerd__Image__LabelsEntry **labels)
-{
-	size_t n = 0;
-	bool was = false;
-
-	for (size_t i = 0; i < image->n_labels; i++) {
-		if (!streq(image->labels[i]->key, PIN_LABEL))
-			labels[n++] = image->labels[i];
-		else
-			was = streq(image->labels[i]->value, PINNED);
-	}
-	if (pinned)
-		labels[n++] = pin;
-	image->labels = labels;
-	image->n_labels = n;
-	return was != pinned;
-}
-
-static int pin_name(struct session *session, const char *name, bool pinned)
-{
-	Containerd__Image__LabelsEntry pin = CONTAINERD__IMAGE__LABELS_ENTRY__INIT;
-	_cleanup_free_ Containerd__Image__LabelsEntry **labels = NULL;
-	char *paths[] = {(char *)"labels"};
-	Containerd__Image *image;
-	int r = get_image(session, name, &image);
-
-	if (r < 0)
-		return r == -ENOENT ? 0 : r; /* removed meanwhile */
-	pin.key = (char *)PIN_LABEL;
-	pin.value = (char *)PINNED;
-	labels = must(calloc(image->n_labels + 1, sizeof(*labels)));
-	return change_pin(image, pinned, &pin, labels) ? update_image(session, image, paths, 1) : 0;
-}
 
 int images_pin(const struct image_runtime *runtime, const char *name, bool pinned,
 	const struct wait *wait, char why[static IMAGES_WHY_MAX])
 {
 	_cleanup_(session_end) struct session session = session_of(runtime, wait, why);
-	const Cri__Image *image;
+	Containerd__Image *image;
+	bool is = false;
 	int r;
 
 	if (runtime->kind != RUNTIME_CONTAINERD) {
@@ -424,17 +472,13 @@ int images_pin(const struct image_runtime *runtime, const char *name, bool pinne
 				: "CRI-O pins what pinned_images in its configuration names");
 		return -EOPNOTSUPP;
 	}
-	r = get_status(&session, name, &image);
-	if (r == 0 && !image) {
-		copy_text(why, IMAGES_WHY_MAX, "there is no such image");
-		return -ENOENT;
-	}
-	if (r == 0)
-		r = pin_name(&session, image->id, pinned);
-	for (size_t i = 0; r == 0 && i < image->n_repo_tags; i++)
-		r = pin_name(&session, image->repo_tags[i], pinned);
-	for (size_t i = 0; r == 0 && i < image->n_repo_digests; i++)
-		r = pin_name(&session, image->repo_digests[i], pinned);
+	r = get_image(&session, name, &image);
+	for (size_t i = 0; r == 0 && i < image->n_labels; i++)
+		is = is || (streq(image->labels[i]->key, PIN_LABEL) &&
+				   streq(image->labels[i]->value, PINNED));
+	if (r == 0 && is != pinned)
+		r = write_image(&session, CONTAINERD_UPDATE_IMAGE, name, image->target, PIN_LABEL,
+			pinned ? PINNED : "", 1);
 	return r;
 }
 
@@ -448,32 +492,4 @@ bool images_honours_pins(const struct image_runtime *runtime)
 		return false;
 	return major > 1 || (major == 1 && (minor > 7 || (minor == 7 && patch >= 10) ||
 						   (minor == 6 && patch >= 25)));
-}
-
-/* ---- the image of sandboxes ---- */
-
-int images_sandbox(const struct image_runtime *runtime, const struct host *host,
-	const struct wait *wait, char name[static IMAGE_NAME_MAX], char why[static IMAGES_WHY_MAX])
-{
-	_cleanup_(session_end) struct session session = session_of(runtime, wait, why);
-	_cleanup_(cleanup_cJSON_Delete) cJSON *config = NULL;
-	struct wait bounded = wait_at_most(wait, CALL_US);
-	char reference[IMAGE_NAME_MAX] = "", dump_why[CONTAINERD_WHY_MAX] = "";
-	int r;
-
-	if (runtime->kind == RUNTIME_DOCKER)
-		return -ENODATA;
-	r = cri_get_config(&session.cri, &bounded, &session.arena, &config);
-	if (r != 0)
-		return explain(&session, r);
-	/* Also what CRI-O shows. */
-	copy_text(reference, sizeof(reference), json_text_at(config, "sandboxImage"));
-	if (!reference[0] && runtime->kind == RUNTIME_CONTAINERD)
-		r = containerd_sandbox(host, session.cri.grpc.peer, &bounded, reference,
-			sizeof(reference), dump_why);
-	if (r < 0) {
-		copy_text(why, IMAGES_WHY_MAX, dump_why);
-		return r;
-	}
-	return reference[0] && image_normalize(reference, name) == 0 ? 0 : -ENODATA;
 }

@@ -59,8 +59,9 @@ int images_clean(const struct image_runtime *runtime, const struct wait *wait,
 
 /*
  * Sets or removes the label by which the kubelet's garbage collection leaves an image
- * (io.cri-containerd.pinned), at all names of the image with this name. 0; -ENOENT without such an
- * image; -EOPNOTSUPP for a runtime that has no pins; another -errno; with why.
+ * (io.cri-containerd.pinned), at this name of it: what a pull replaces it with is without, and what
+ * was replaced is not kept. 0, also where nothing was to do; -ENOENT without such an image;
+ * -EOPNOTSUPP for a runtime that has no pins; another -errno; with why.
  */
 int images_pin(const struct image_runtime *runtime, const char *name, bool pinned,
 	const struct wait *wait, char why[static IMAGES_WHY_MAX]);

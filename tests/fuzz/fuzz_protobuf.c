@@ -11,7 +11,7 @@
 #include "runtime/cri_client.h"
 
 #define INPUT_MAX 16000 /* one frame */
-#define CALLS     (CONTAINERD_DELETE_IMAGE + 1)
+#define CALLS     (CONTAINERD_DELETE_LEASE + 1)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

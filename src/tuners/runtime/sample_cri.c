@@ -353,7 +353,7 @@ static void ask_content(struct session *session)
 static bool find_full_name(
 	struct session *session, const char *namespace, const char *name, char full[static 160])
 {
-	Containerd__ListImagesRequest message = CONTAINERD__LIST_IMAGES_REQUEST__INIT;
+	Containerd__FilterRequest message = CONTAINERD__FILTER_REQUEST__INIT;
 	const Containerd__ListImagesResponse *found;
 	size_t host = strcspn(name, "/"), len = strlen(name + host);
 	char filter[200], *filters[] = {filter};

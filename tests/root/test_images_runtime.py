@@ -1,0 +1,386 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loading, pulling, pinning and cleaning images in real runtimes, by the calls that the agent uses."""
+
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any, Iterator
+
+import criwire
+import pytest
+from archivelab import Built, Layout, docker_files, docker_save, say_program, write_tar
+from conftest import BIN, SLACK, free_port, until
+from registrylab import Image, sleeper
+from runtimelab import Lab
+from test_runtime import containerd2
+
+TOOL = BIN.parents[1] / "tests/tool/images_tool"
+CONTAINERD2 = pytest.param("containerd2", marks=pytest.mark.containerd2)
+CONTAINERDS = pytest.mark.parametrize("runtime", ["containerd", CONTAINERD2], indirect=True)
+ALL = pytest.mark.parametrize("runtime", ["containerd", CONTAINERD2, "docker"], indirect=True)
+DOCKER = pytest.mark.parametrize("runtime", ["docker"], indirect=True)
+MIB = 1 << 20
+
+
+class Runtime:
+    def __init__(self, lab: Lab, kind: str) -> None:
+        self.lab, self.docker = lab, kind == "docker"
+        self.programs = containerd2() if kind == "containerd2" else None
+        self.ctr_command = [str(self.programs / "ctr") if self.programs else "ctr", "-n", "k8s.io"]
+        self.spool = lab.directory / "spool"
+        self.spool.mkdir()
+        self.say = say_program(lab.directory)
+        self.registry = lab.registry()
+        if self.docker:
+            lab.dockerd()
+        else:
+            if self.programs:
+                lab.config.write_text("version = 3\n")
+            lab.containerd(self.programs)
+            self.wait_for_cri()
+
+    def wait_for_cri(self) -> None:
+        until(lambda: criwire.running_config(self.lab.containerd_socket), 20, "the CRI answers", 0.1)
+
+    def restart(self, config: str) -> None:
+        self.lab.config.write_text(config)
+        self.lab.daemons["containerd"].stop()
+        self.lab.daemons["containerd"].start()
+        self.wait_for_cri()
+
+    def command(self, *args: str, seconds: int = 60) -> list[str]:
+        where = ["docker", "/run/docker.sock"] if self.docker else ["containerd", "/run/containerd/containerd.sock"]
+        return [*self.lab.wrap, str(TOOL), *where, "", str(int(seconds * SLACK)), *args]
+
+    def start(self, *args: str, seconds: int = 60) -> "subprocess.Popen[str]":
+        command = self.command(*args, seconds=seconds)
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def run(self, *args: str, seconds: int = 60) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(self.command(*args, seconds=seconds), capture_output=True, text=True, timeout=300)
+
+    def good(self, *args: str) -> str:
+        done = self.run(*args)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def bad(self, *args: str, seconds: int = 60) -> str:
+        done = self.run(*args, seconds=seconds)
+        assert done.returncode == 1, done.stdout + done.stderr
+        return done.stderr
+
+    def load(self, archive: Path) -> list[str]:
+        return ["load", str(archive), str(self.spool)]
+
+    def images(self) -> dict[str, tuple[str, bool]]:
+        """name -> id, pinned."""
+        lines = [line.split() for line in self.good("list").splitlines()]
+        return {name: (id_, pinned == "1") for name, id_, _, pinned in lines}
+
+    def ctr(self, *args: str) -> str:
+        return self.lab.run(*self.ctr_command, *args)
+
+    def is_labelled(self, name: str) -> bool:
+        line = next(line for line in self.ctr("images", "ls").splitlines() if line.split()[0] == name)
+        return "io.cri-containerd.pinned=pinned" in line
+
+    def assert_says(self, name: str, text: str) -> None:
+        """The image is unpacked and runs."""
+        if not self.docker:
+            assert self.ctr("run", "--rm", name, f"run-{random.randrange(10**9)}").strip() == text
+            return
+        code, answer = self.lab.docker("POST", "/containers/create", {"Image": name, "NetworkDisabled": True})
+        assert code == 201, answer
+        container = answer.split('"')[3]
+        assert self.lab.docker("POST", f"/containers/{container}/start")[0] == 204
+        assert self.lab.docker("POST", f"/containers/{container}/wait")[0] == 200
+        assert text in self.lab.docker("GET", f"/containers/{container}/logs?stdout=1")[1]
+        assert self.lab.docker("DELETE", f"/containers/{container}?force=1")[0] == 204
+
+    def remove_all(self) -> None:
+        for name in self.ctr("images", "ls", "-q").split():
+            self.ctr("images", "rm", "--sync", name)
+
+    def left(self) -> dict[str, list[str]]:
+        """What is there besides images of somebody's."""
+        return {
+            "names": [name for name in self.ctr("images", "ls", "-q").split() if "headroom" in name],
+            "leases": self.ctr("leases", "ls", "-q").split(),
+            "ingests": self.ctr("content", "active").splitlines()[1:],
+        }
+
+    def assert_nothing_left(self) -> None:
+        """Ingests go with the garbage collection that a lease's end begins."""
+        if not self.docker:
+            until(lambda: not any(self.left().values()), 5, lambda: str(self.left()), 0.1)
+
+
+@pytest.fixture(scope="module")
+def runtime(request: pytest.FixtureRequest) -> Iterator[Runtime]:
+    """One for all tests that want its kind: they use different images."""
+    directory = Path(tempfile.mkdtemp(prefix="headroom-"))
+    directory.chmod(0o755)
+    lab = Lab(directory)
+    try:
+        yield Runtime(lab, request.param)
+    finally:
+        lab.close()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def name(short: str) -> str:
+    return f"docker.io/library/{short}:1"
+
+
+@ALL
+def test_archives_of_every_form_become_images_that_run(runtime: Runtime) -> None:
+    def built(short: str, **more: Any) -> Built:
+        return Built(name(short), f"this is {short}", runtime.say, 3, 100_000, **more)
+
+    there = runtime.lab.directory
+    one, two, plain, gz, zst = (built(short) for short in ("one", "two", "plain", "gz", "zst"))
+    oci, directory, multi = built("oci"), built("directory"), built("multi")
+    archives = [
+        docker_save(there / "plain.tar", [plain]),
+        docker_save(there / "a.tar.gz", [gz], "gzip"),
+        docker_save(there / "a.tar.zst", [zst], "zstd"),
+        docker_save(there / "several.tar", [one, two]),
+        Layout().add(oci).write_tar(there / "oci.tar"),
+        # Docker 20.10 reads no layers compressed by zstd.
+        Layout().add(directory, "gzip" if runtime.docker else "zstd").write_directory(there / "layout"),
+        Layout().add_index([multi, built("multi", platform="arm64")]).write_tar(there / "multi.tar"),
+    ]
+    for archive in archives:
+        runtime.good(*runtime.load(archive))
+    images = runtime.images()
+    for image in (plain, gz, zst, one, two, oci, directory, multi):
+        assert images[image.name][0] == image.id
+        runtime.assert_says(image.name, image.text)
+    runtime.assert_nothing_left()
+
+
+@CONTAINERDS
+def test_a_loaded_image_has_the_names_of_a_pulled_one(runtime: Runtime) -> None:
+    old, new = (Built(name("app"), text, runtime.say) for text in ("old", "new"))
+    runtime.good(*runtime.load(docker_save(runtime.lab.directory / "old.tar", [old])))
+    runtime.good(*runtime.load(docker_save(runtime.lab.directory / "new.tar", [new])))
+    assert runtime.images()[new.name][0] == new.id
+    digests = [one for one, (id_, _) in runtime.images().items() if "@sha256:" in one and id_ == new.id]
+    assert [one.split("@")[0] for one in digests] == ["docker.io/library/app"]
+    runtime.assert_says(new.name, "new")
+    runtime.assert_says(new.id, "new")
+
+
+@ALL
+def test_a_damaged_archive_fails_and_leaves_nothing(runtime: Runtime) -> None:
+    image = Built(name("bad"), "bad", runtime.say, 4, 2 * MIB)
+    files = docker_files([image])
+    layer = next(path for path in list(files)[2:] if path.endswith("layer.tar"))
+    wrong = {**files, layer: files[layer][:MIB] + b"\0" + files[layer][MIB + 1 :]}
+    whole = docker_save(runtime.lab.directory / "whole.tar", [image]).read_bytes()
+    (runtime.lab.directory / "torn.tar").write_bytes(whole[: len(whole) // 2])
+    write_tar(runtime.lab.directory / "wrong.tar", wrong.items())
+    assert runtime.bad(*runtime.load(runtime.lab.directory / "wrong.tar"))
+    assert runtime.bad(*runtime.load(runtime.lab.directory / "torn.tar")).startswith("EBADMSG")
+    assert image.name not in runtime.images()
+    runtime.assert_nothing_left()
+    runtime.good(*runtime.load(runtime.lab.directory / "whole.tar"))
+    runtime.assert_says(image.name, "bad")
+
+
+def kill_loads(runtime: Runtime, archive: Path, times: int) -> None:
+    for _ in range(times):
+        process = runtime.start(*runtime.load(archive))
+        time.sleep(random.uniform(0, 0.8))
+        process.kill()
+        process.communicate()
+        runtime.good("clean")
+        runtime.assert_nothing_left()
+        if not runtime.docker and random.random() < 0.5:
+            runtime.remove_all()
+
+
+@ALL
+def test_loads_that_were_killed_leave_nothing(runtime: Runtime) -> None:
+    image = Built(name("killed"), "alive", runtime.say, 6, 8 * MIB)
+    archive = docker_save(runtime.lab.directory / "killed.tar", [image])
+    kill_loads(runtime, archive, 3)
+    runtime.good(*runtime.load(archive))
+    runtime.assert_says(image.name, "alive")
+    runtime.assert_nothing_left()
+
+
+@pytest.mark.slow
+@CONTAINERDS
+def test_fifty_loads_that_were_killed_leave_nothing(runtime: Runtime) -> None:
+    image = Built(name("killed"), "alive", runtime.say, 6, 8 * MIB)
+    archive = docker_save(runtime.lab.directory / "killed.tar", [image])
+    kill_loads(runtime, archive, 50)
+    runtime.good(*runtime.load(archive))
+    runtime.assert_says(image.name, "alive")
+    runtime.assert_nothing_left()
+
+
+@CONTAINERDS
+def test_a_runtime_that_dies_meanwhile_gets_the_image_later(runtime: Runtime) -> None:
+    image = Built(name("restarted"), "alive", runtime.say, 6, 8 * MIB)
+    archive = docker_save(runtime.lab.directory / "restarted.tar", [image])
+    daemon = runtime.lab.daemons["containerd"]
+    for wait in (0.1, 0.3):
+        process = runtime.start(*runtime.load(archive))
+        time.sleep(wait)
+        daemon.signal(signal.SIGKILL)
+        assert daemon.process
+        daemon.process.wait()
+        process.communicate()
+        daemon.start()
+        runtime.wait_for_cri()
+    runtime.good(*runtime.load(archive))
+    runtime.assert_says(image.name, "alive")
+    runtime.assert_nothing_left()
+
+
+@CONTAINERDS
+def test_clean_removes_our_names_and_leases_and_no_others(runtime: Runtime) -> None:
+    image = Built(name("kept"), "kept", runtime.say)
+    runtime.good(*runtime.load(docker_save(runtime.lab.directory / "kept.tar", [image])))
+    runtime.ctr("images", "tag", image.name, f"127.0.0.1:1/headroom-preload/{'0' * 64}:left")
+    runtime.ctr("leases", "create", "--id", "headroom-preload-left")
+    runtime.ctr("leases", "create", "--id", "other")
+    assert not any("headroom-preload" in one for one in runtime.images())
+    runtime.good("clean")
+    assert runtime.left() == {"names": [], "leases": ["other"], "ingests": []}
+    runtime.ctr("leases", "rm", "other")
+    runtime.assert_says(image.name, "kept")
+
+
+@CONTAINERDS
+def test_a_default_mirror_that_is_gone_hinders_no_load(runtime: Runtime) -> None:
+    before = runtime.lab.config.read_text()
+    table = "'io.containerd.cri.v1.images'" if runtime.programs else '"io.containerd.grpc.v1.cri"'
+    version = 3 if runtime.programs else 2
+    runtime.lab.write("etc/containerd/certs.d/_default/hosts.toml", f'[host."http://127.0.0.1:{free_port()}"]\n')
+    runtime.restart(f"version = {version}\n[plugins.{table}.registry]\nconfig_path = '/etc/containerd/certs.d'\n")
+    image = Built(name("mirrored"), "mirrored", runtime.say)
+    runtime.good(*runtime.load(docker_save(runtime.lab.directory / "mirrored.tar", [image])))
+    runtime.assert_says(image.name, "mirrored")
+    shutil.rmtree(runtime.lab.certs)
+    runtime.restart(before)
+
+
+def nonsense() -> tuple[socket.socket, int]:
+    """A server that answers everything with what is no HTTP."""
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        try:
+            while True:
+                client, _ = server.accept()
+                client.sendall(b"nonsense\r\n\r\n" * 10)
+                client.close()
+        except OSError:
+            pass
+
+    threading.Thread(target=serve, daemon=True).start()
+    return server, server.getsockname()[1]
+
+
+@ALL
+def test_pulls_fail_with_a_reason_and_end_in_time(runtime: Runtime) -> None:
+    registry = runtime.registry
+    registry.push("app", Image(2, 2 * MIB))
+    server, port = nonsense()
+    assert "not found" in runtime.bad("pull", f"{registry.name}/none:1")
+    assert "refused" in runtime.bad("pull", f"127.0.0.1:{free_port()}/app:latest")
+    assert f"127.0.0.1:{port}" in runtime.bad("pull", f"127.0.0.1:{port}/app:latest")
+    server.close()
+    slow = runtime.lab.proxy(registry, 1000)
+    assert runtime.bad("pull", f"{slow.name}/app:latest", seconds=2).startswith("ETIMEDOUT")
+    other = runtime.lab.proxy(registry, 1000)
+    process = runtime.start("pull", f"{other.name}/app:latest")
+    until(lambda: other.now, 10, "layers are on their way")
+    began = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    assert process.communicate()[1].startswith("ECANCELED")
+    assert time.monotonic() - began < 5 * SLACK, "it does not wait for the registry"
+    runtime.assert_nothing_left()
+    runtime.good("pull", f"{registry.name}/app:latest")
+    assert f"{registry.name}/app:latest" in runtime.images()
+
+
+@ALL
+def test_a_load_ends_when_it_is_cancelled(runtime: Runtime) -> None:
+    """With a runtime that is stopped, and takes nothing."""
+    image = Built(name("cancelled"), "cancelled", runtime.say, 4, 4 * MIB)
+    archive = docker_save(runtime.lab.directory / "cancelled.tar", [image])
+    daemon = runtime.lab.daemons["dockerd" if runtime.docker else "containerd"]
+    daemon.signal(signal.SIGSTOP)
+    try:
+        process = runtime.start(*runtime.load(archive))
+        time.sleep(0.3)
+        process.send_signal(signal.SIGTERM)
+        assert process.communicate(timeout=10 * SLACK)[1].startswith("ECANCELED")
+    finally:
+        daemon.signal(signal.SIGCONT)
+    assert image.name not in runtime.images()
+
+
+@CONTAINERDS
+def test_pins_are_set_and_removed_and_go_with_a_replaced_image(runtime: Runtime) -> None:
+    registry = runtime.registry
+    registry.push("pinned", sleeper(runtime.lab.directory))
+    app = f"{registry.name}/pinned:latest"
+    honoured = runtime.programs is not None  # 1.6.20 has the label, and its CRI does not know it
+
+    def assert_pinned(pinned: bool) -> None:
+        assert runtime.is_labelled(app) == pinned
+        until(lambda: runtime.images()[app][1] == (pinned and honoured), 5, f"pinned: {pinned}")
+
+    assert runtime.bad("pin", app).startswith("ENOENT")
+    runtime.good("pull", app)
+    assert_pinned(False)
+    runtime.good("pin", app)
+    runtime.good("pin", app)
+    assert_pinned(True)
+    registry.push("pinned", Image(1, 1000))
+    runtime.good("pull", app)
+    assert_pinned(False)
+    runtime.good("pin", app)
+    assert_pinned(True)
+    runtime.good("unpin", app)
+    runtime.good("unpin", app)
+    assert_pinned(False)
+    assert "cri-containerd.image=managed" in runtime.ctr("images", "ls")
+
+
+@CONTAINERDS
+def test_the_sandbox_image_is_what_the_configuration_says(runtime: Runtime) -> None:
+    if not runtime.programs:
+        assert runtime.good("sandbox") == "registry.example/pause:3.6\n"
+        return
+    before = runtime.lab.config.read_text()
+    assert runtime.good("sandbox").startswith("registry.k8s.io/pause:3.")
+    runtime.lab.config.write_text("version = 3\n[plugins.'io.containerd.cri.v1.images'.pinned_images]\nsandbox = 'pause'\n")
+    assert runtime.good("sandbox") == "docker.io/library/pause:latest\n"
+    runtime.lab.config.write_text(before)
+
+
+@DOCKER
+def test_docker_has_no_pins_and_no_sandboxes(runtime: Runtime) -> None:
+    assert runtime.bad("pin", name("any")).startswith("EOPNOTSUPP")
+    assert runtime.bad("sandbox").startswith("ENODATA")
+    assert runtime.good("clean") == ""
+
+
+@pytest.mark.parametrize("version,honours", [
+    ("1.6.20~ds1", False), ("1.6.25", True), ("v1.7.9", False), ("1.7.10", True), ("2.0.0", True), ("", False),
+])  # fmt: skip
+def test_which_versions_honour_pins(version: str, honours: bool) -> None:
+    asked = subprocess.run([str(TOOL), "containerd", "/none", version, "1", "honours"], capture_output=True, text=True)
+    assert asked.stdout == f"{int(honours)}\n"
