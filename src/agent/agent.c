@@ -73,13 +73,6 @@ void agent_serve(struct agent *agent)
 	copy_text(core->agent_error, sizeof(core->agent_error), error);
 }
 
-void agent_stop_serving(struct agent *agent)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(agent->endpoints); i++)
-		if (agent->endpoints[i].server)
-			http_server_close(steal(agent->endpoints[i].server));
-}
-
 /* ---- the program ---- */
 
 static int on_hangup(sd_event_source *source, const struct signalfd_siginfo *info, void *userdata)
@@ -190,7 +183,9 @@ static int start(struct agent *agent)
 static void stop(struct agent *agent)
 {
 	sd_notify(0, "STOPPING=1");
-	agent_stop_serving(agent);
+	for (size_t i = 0; i < ARRAY_SIZE(agent->endpoints); i++)
+		if (agent->endpoints[i].server)
+			http_server_close(steal(agent->endpoints[i].server));
 	/* Cancels what is under way: the next agent finishes or undoes it. */
 	worker_free(agent->worker);
 	for (size_t i = 0; i < ARRAY_SIZE(agent->transfers); i++)

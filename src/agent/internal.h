@@ -98,7 +98,6 @@ void agent_reload(struct agent *agent);
 
 /* agent.c: opens what the configuration asks for, closes what it no longer does. */
 void agent_serve(struct agent *agent);
-void agent_stop_serving(struct agent *agent);
 
 /* Gives up every capability that is not needed after the start. */
 void agent_drop_privileges(const struct agent *agent);

@@ -2,6 +2,7 @@
 #include "runtime/grpc_client.h"
 
 #include "base/cleanup.h"
+#include "base/text.h"
 #include "base/util.h"
 
 #include <ctype.h>
@@ -87,6 +88,7 @@ static void take_message(struct grpc *grpc, const char *text)
 		grpc->error[n++] = (char)byte;
 	}
 	grpc->error[n] = '\0';
+	text_make_printable(grpc->error);
 }
 
 /* nghttp2 terminates names and values, and refuses zero bytes in them. */

@@ -45,7 +45,8 @@ const char *entry_help(const char *kind, const char *name)
 	return search.help;
 }
 
-const struct tuner_ops *tuner_owning_sysctl(const char *sysctl)
+/* The tuner that alone may set this sysctl, or NULL. */
+static const struct tuner_ops *owner_of(const char *sysctl)
 {
 	for (size_t i = 0; tuner_table[i]; i++) {
 		const char *const *owned = tuner_table[i]->owned_sysctls;
@@ -63,7 +64,7 @@ static void validate_owners(const struct config *config, struct config_fault_lis
 	const struct config_sysctl *sysctls = config_sysctls(config, &n);
 
 	for (size_t i = 0; i < n; i++) {
-		const struct tuner_ops *owner = tuner_owning_sysctl(sysctls[i].name);
+		const struct tuner_ops *owner = owner_of(sysctls[i].name);
 
 		if (owner)
 			config_fault_add(faults, &sysctls[i].place,

@@ -49,9 +49,6 @@ extern const struct config_option *const option_tables[];
 /* The tuner of that name, or NULL. */
 const struct tuner_ops *tuner_find(const char *name);
 
-/* The tuner that alone may set this sysctl, or NULL. */
-const struct tuner_ops *tuner_owning_sysctl(const char *sysctl);
-
 /* What needs all tuners: each one's validate, and that no sysctl has two owners. */
 void tuners_validate(const struct config *config, struct config_fault_list *faults);
 
