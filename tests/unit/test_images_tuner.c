@@ -158,6 +158,27 @@ TUNER_TEST(names_are_whole_and_there_once)
 	assert_int_equal(made->tuner->config.wave.start_us, UINT64_C(1777600800000000));
 }
 
+/* Whether it is there was not asked: a pull would be one too many. */
+TUNER_TEST(nothing_begins_between_a_new_configuration_and_its_first_sample)
+{
+	const struct decide_input input = {.now_us = now_us()};
+	struct images_memory memory = {0};
+	struct proposal proposal = {0};
+
+	configure(made, "images: {pull: [r.example/a]}");
+	sample(made);
+	configure(made, "images: {pull: [r.example/b]}");
+	images_tuner.decide(made->tuner, &input, &memory, &proposal);
+	assert_int_equal(memory.n, 1);
+	assert_string_equal(memory.rows[0].reason, "not-asked-yet");
+	proposal_reset(&proposal);
+	sample(made);
+	images_tuner.decide(made->tuner, &input, &memory, &proposal);
+	assert_string_equal(memory.rows[0].reason, "no-runtime");
+	images_tuner.memory_clear(&memory);
+	proposal_clear(&proposal);
+}
+
 /* ---- the record ---- */
 
 TUNER_TEST(the_record_is_read_as_it_was_written)

@@ -356,7 +356,7 @@ static const char *find_obstacle(const struct decision *decision)
 		reason = "restored";
 	else if (decision->input->mode != MODE_ENFORCE)
 		reason = "observe-mode";
-	else if (sample->now_us == 0)
+	else if (sample->now_us == 0 || sample->generation != decision->tuner->config.generation)
 		reason = "not-asked-yet";
 	else if (!sample->runtime.socket[0])
 		reason = "no-runtime";

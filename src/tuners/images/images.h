@@ -30,6 +30,7 @@ struct images_config {
 	struct text_list pulls;    /* whole names */
 	struct text_list pins;     /* whole names, and IMAGES_SANDBOX */
 	int kind;                  /* of runtime.kind; 0: any, else enum runtime_kind + 1 */
+	unsigned generation;       /* another one, other names */
 	unsigned parallel;
 	struct wave wave; /* start_us 0: when a node first saw the image */
 };
@@ -54,6 +55,7 @@ struct images_sample {
 	uint64_t now_us;              /* CLOCK_MONOTONIC of its beginning; 0: none was taken */
 	uint64_t realtime_us;         /* and CLOCK_REALTIME */
 	uint64_t next_us;             /* CLOCK_MONOTONIC: when the next one is due */
+	unsigned generation;          /* of the configuration that it was asked for */
 	struct image_runtime runtime; /* socket "": there is none */
 	bool answers;
 	char why[IMAGES_WHY_MAX];     /* it does not answer */

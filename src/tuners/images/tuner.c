@@ -173,6 +173,7 @@ static void images_configure(void *self, const struct config *config)
 		.round_us = config_duration(config, "images.wave.round"),
 	};
 	(void)time_parse(config_text(config, "images.wave.start"), &ret->wave.start_us);
+	ret->generation++;
 	tuner->due = true;
 }
 
@@ -215,6 +216,7 @@ static void *images_sample_request(void *self, bool at_once)
 	for (size_t i = 0; i < tuner->record.n; i++)
 		text_list_add(&request->names, tuner->record.entries[i].name);
 	request->sample = tuner->sample;
+	request->sample.generation = tuner->config.generation;
 	request->sample.images = NULL;
 	request->sample.archives = NULL;
 	request->sample.n_images = request->sample.n_archives = 0;
