@@ -295,10 +295,8 @@ int images_list(const struct image_runtime *runtime, const struct wait *wait,
 						   : image->repo_digests[k - image->n_repo_tags];
 			struct runtime_image entry = {.size = image->size, .pinned = image->pinned};
 
-			/* Ours are on their way to another name, and none of an archive is longer.
-			 */
-			if (strstr(name, "/" OURS "/") ||
-				!copy_text(entry.name, sizeof(entry.name), name) ||
+			/* No name of an archive is longer. */
+			if (!copy_text(entry.name, sizeof(entry.name), name) ||
 				!copy_text(entry.id, sizeof(entry.id), image->id))
 				continue;
 			text_make_printable(entry.name);
@@ -318,19 +316,9 @@ int images_pull(const struct image_runtime *runtime, const char *name, const str
 {
 	_cleanup_(session_end) struct session session = session_of(runtime, wait, why);
 
-	char hash[HASH_TEXT_MAX], lease[LEASE_MAX];
-	int r;
-
 	if (runtime->kind == RUNTIME_DOCKER)
 		return docker_pull(runtime->socket, name, wait, why);
-	if (runtime->kind == RUNTIME_CRIO)
-		return pull(&session, name, NULL);
-	hash_bytes(name, strlen(name), hash);
-	r = create_lease(&session, hash, lease);
-	if (r == 0)
-		r = pull(&session, name, lease);
-	tidy(&session, hash, r < 0);
-	return r;
+	return pull(&session, name, NULL);
 }
 
 /* Another name for what one name is; or that of another image so far, or of this one. */

