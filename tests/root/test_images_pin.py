@@ -78,10 +78,10 @@ def test_an_image_is_pinned_again_after_a_pull_and_restored(lab: Lab, pinner: Wa
     assert running.metrics()[f'headroom_setting_in_sync{{setting="pin.{app}"}}'] == 1
 
     pulled(lab, registry, "app")
-    until(lambda: not pinned(lab, app), 10, "what is pulled anew under the same name has no label")
+    until(lambda: not pinned(lab, app), 10, "a pull drops the label")
     until(lambda: pinned(lab, app), 40, "it is set again")
     wait_setting(running, f"pin.{app}", "in-sync")
-    assert running.metrics()[f'headroom_setting_drift_total{{setting="pin.{app}"}}'] == 1
+    assert running.metrics()[f'headroom_setting_drift_total{{setting="pin.{app}"}}'] >= 1
 
     restored = run("restore", wrap=lab.wrap)
     assert restored.returncode == 0 and f"pin.{app}" in restored.stdout and f"pin.{kept}" not in restored.stdout
@@ -159,7 +159,7 @@ def test_a_kill_at_any_moment_leaves_what_a_restore_needs(lab: Lab, node: Node, 
             stderr=subprocess.DEVNULL,
             env=environment(directory),
         )
-        time.sleep(random.uniform(0.01, 0.25) * SLACK)
+        time.sleep(random.uniform(0.005, 0.12) * SLACK)
         process.send_signal(signal.SIGKILL)
         process.wait()
         journal = directory / "state/journal.json"

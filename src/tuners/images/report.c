@@ -18,9 +18,8 @@
 
 const struct explanation images_explanations[] = {
 	{"pin.*", "setting",
-		"The label by which the kubelet's garbage collection leaves an image. A pull that "
-		"brings another image under the name drops it, and it is set again; restore "
-		"removes those set here.",
+		"The label by which the kubelet's garbage collection leaves an image. A pull of "
+		"the name drops it, and it is set again; restore removes those set here.",
 		NULL, "not pinned", "images.pin",
 		"containerd, io.cri-containerd.pinned, from 1.6.25, 1.7.10 and 2.0"},
 	STATE("ready", "The runtime has the image, unpacked."),
