@@ -406,6 +406,10 @@ static int load_to_containerd(const struct image_runtime *runtime, const struct 
 	r = create_lease(&session, hash, lease);
 	if (r == 0)
 		r = pull(&session, reference, lease);
+	if (r == -ENOENT) /* not by our server: it has what it is asked for */
+		copy_text(why, IMAGES_WHY_MAX,
+			"containerd asks another server for images of 127.0.0.1: take `server` out "
+			"of certs.d/_default/hosts.toml");
 	if (r == 0)
 		r = take_names(&session, reference, image);
 	tidy(&session, hash, r < 0);

@@ -261,15 +261,19 @@ def test_clean_removes_our_names_and_leases_and_no_others(runtime: Runtime) -> N
 
 
 @CONTAINERDS
-def test_a_default_mirror_that_is_gone_hinders_no_load(runtime: Runtime) -> None:
+def test_a_default_mirror_hinders_no_load_and_a_default_server_is_named(runtime: Runtime) -> None:
     before = runtime.lab.config.read_text()
     table = "'io.containerd.cri.v1.images'" if runtime.programs else '"io.containerd.grpc.v1.cri"'
     version = 3 if runtime.programs else 2
-    runtime.lab.write("etc/containerd/certs.d/_default/hosts.toml", f'[host."http://127.0.0.1:{free_port()}"]\n')
+    hosts = "etc/containerd/certs.d/_default/hosts.toml"
+    runtime.lab.write(hosts, f'[host."http://127.0.0.1:{free_port()}"]\n')
     runtime.restart(f"version = {version}\n[plugins.{table}.registry]\nconfig_path = '/etc/containerd/certs.d'\n")
     image = Built(name("mirrored"), "mirrored", runtime.say)
     runtime.good(*runtime.load(docker_save(runtime.lab.directory / "mirrored.tar", [image])))
     runtime.assert_says(image.name, "mirrored")
+    runtime.lab.write(hosts, f'server = "http://{runtime.registry.name}"\n[host."http://{runtime.registry.name}"]\n')
+    runtime.ctr("images", "rm", "--sync", *[one for one, (id_, _) in runtime.images().items() if id_ == image.id], image.id)
+    assert "_default/hosts.toml" in runtime.bad(*runtime.load(runtime.lab.directory / "mirrored.tar"))
     shutil.rmtree(runtime.lab.certs)
     runtime.restart(before)
 
