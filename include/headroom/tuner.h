@@ -125,6 +125,10 @@ struct tuner_ops {
 	void (*transfer)(void *request, const struct wait *wait);
 	void (*transfer_take)(void *self, void *request);
 
+	/* Before that: a request under way that is to be cancelled, each once; else NULL. May be
+	 * NULL. */
+	const void *(*transfer_cancel)(void *self, const void *memory);
+
 	/*
 	 * What decide() keeps from call to call: that many bytes, zeroed by the core when the tuner
 	 * is opened. memory_clear releases what it owns, not the bytes themselves; it may be NULL.

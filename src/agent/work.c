@@ -89,6 +89,17 @@ static bool begin_transfer(
 	return false;
 }
 
+static void cancel_transfers(struct agent *agent, const struct tuner_status *tuner)
+{
+	const void *request;
+
+	while (tuner->ops->transfer_cancel &&
+		(request = tuner->ops->transfer_cancel(tuner->self, tuner->memory)))
+		for (size_t i = 0; i < ARRAY_SIZE(agent->transfers); i++)
+			if (agent->transfers[i].request == request)
+				worker_cancel(agent->transfers[i].worker);
+}
+
 void agent_transfer(struct agent *agent)
 {
 	struct transfer_slot *slot = agent->transfers, *end = slot + ARRAY_SIZE(agent->transfers);
@@ -99,6 +110,7 @@ void agent_transfer(struct agent *agent)
 		if (!tuner->ops->transfer_request || !tuner->self || tuner->mode != MODE_ENFORCE ||
 			agent->core.lock < 0)
 			continue;
+		cancel_transfers(agent, tuner);
 		for (; slot < end; slot++)
 			if (!slot->request && !begin_transfer(agent, tuner, slot))
 				break;

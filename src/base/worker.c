@@ -104,14 +104,19 @@ int worker_submit(struct worker *worker, void (*run)(void *job, const struct wai
 	return write(worker->waiting[1], &new, sizeof(new)) < 0 ? -errno : 0;
 }
 
-void worker_free(struct worker *worker)
+void worker_cancel(struct worker *worker)
 {
 	uint64_t one = 1;
 
-	if (!worker)
-		return;
 	worker->is_ending = true;
 	(void)!write(worker->cancel_fd, &one, sizeof(one));
+}
+
+void worker_free(struct worker *worker)
+{
+	if (!worker)
+		return;
+	worker_cancel(worker);
 	if (worker->is_started)
 		pthread_join(worker->thread, NULL);
 	sd_event_source_disable_unref(worker->source);

@@ -25,6 +25,9 @@ int worker_new(sd_event *event, struct worker **ret);
 int worker_submit(struct worker *worker, void (*run)(void *job, const struct wait *wait),
 	void (*done)(void *job, void *userdata), void *job, void *userdata);
 
+/* Cancels the running job, and takes no other from then on: only worker_free() is left. */
+void worker_cancel(struct worker *worker);
+
 /*
  * Cancels the running job, waits for its end, and calls done for every job left, whether it was run
  * or not. done may submit nothing any more. NULL is allowed.

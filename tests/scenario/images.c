@@ -308,9 +308,26 @@ static bool expect_begins(struct scenario *scenario, void *base)
 	return n > 0 || scenario_is(scenario, "-");
 }
 
+/* `cancels NAME...`: of the pulls under way. */
+static bool expect_cancels(struct scenario *scenario, void *base)
+{
+	const struct transfer *transfer;
+	size_t n = 0;
+
+	while ((transfer = images_tuner.transfer_cancel(base, scenario->memory)))
+		if (!scenario_is(scenario, transfer->name)) {
+			fprintf(stderr, "%s is cancelled\n", transfer->name);
+			return false;
+		} else {
+			n++;
+		}
+	return n > 0 || scenario_is(scenario, "-");
+}
+
 static const struct scenario_word expected[] = {
 	WORD_CALL("image", expect_image),
 	WORD_CALL("begins", expect_begins),
+	WORD_CALL("cancels", expect_cancels),
 	{0},
 };
 

@@ -379,6 +379,7 @@ void images_decide(
 	decision.obstacle = find_obstacle(&decision);
 	decision.realtime_us = sample->realtime_us + input->now_us - sample->now_us;
 	decision.budget = budget_of(tuner);
+	memory->full = decision.budget == 0;
 	decide_leftovers(&decision);
 	for (size_t i = 0; i < sample->n_archives; i++)
 		decide_archive(&decision, &sample->archives[i]);

@@ -37,6 +37,9 @@ struct images_config {
 
 #define IMAGES_SANDBOX "sandbox"
 
+/* From sample to sample while something is missing, under way, or about to change. */
+#define IMAGES_SOON_US (2 * USEC_PER_SEC)
+
 /* ---- the sample ---- */
 
 /* Another key is another archive. */
@@ -125,6 +128,7 @@ struct transfer {
 	uint64_t budget;           /* bytes that the store may grow by; UINT64_MAX: not known */
 	uint64_t size;             /* bytes to be transferred; 0: not known */
 	char *text;                /* of the record */
+	bool cancelled;            /* the loop's: the image store is full */
 	uint64_t began_us;         /* CLOCK_MONOTONIC */
 	_Atomic uint64_t done;     /* bytes given to the runtime; the loop reads it */
 	struct preload_list found; /* of an archive itself and what is in it, or of a pull */
@@ -138,6 +142,7 @@ void transfer_free(struct transfer *transfer);
 
 /* Bytes that a store needs for an image of this size: layers as they come, and unpacked. */
 uint64_t transfer_need(const struct image_runtime *runtime, uint64_t size);
+void images_describe_full(char why[static IMAGES_WHY_MAX]);
 void images_describe_room(char why[static IMAGES_WHY_MAX], uint64_t need, uint64_t budget);
 
 /* ---- the tuner ---- */
@@ -189,6 +194,7 @@ struct images_memory {
 		uint64_t size, budget;
 	} begin[IMAGES_PARALLEL_MAX + 2];
 	size_t n_begin;
+	bool full; /* pulls under way are to end: the store has no room left */
 };
 
 /* Member of struct tuner_ops. */

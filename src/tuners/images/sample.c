@@ -14,7 +14,6 @@
 #include <sys/statvfs.h>
 
 #define IDLE_EVERY_US    (30 * USEC_PER_SEC)
-#define SOON_EVERY_US    (2 * USEC_PER_SEC) /* something is missing, or about to change */
 #define SANDBOX_EVERY_US (300 * USEC_PER_SEC)
 #define ANSWER_US        (3 * USEC_PER_SEC)
 
@@ -336,5 +335,5 @@ void images_sample(void *data, const struct wait *wait)
 	for (size_t i = 0; i < sample->n_archives; i++)
 		soon |= sample->archives[i].settling;
 	soon |= !sample->answers && sample->runtime.socket[0] != '\0';
-	sample->next_us = sample->now_us + (soon ? SOON_EVERY_US : IDLE_EVERY_US);
+	sample->next_us = sample->now_us + (soon ? IMAGES_SOON_US : IDLE_EVERY_US);
 }

@@ -37,6 +37,13 @@ void images_describe_room(char why[static IMAGES_WHY_MAX], uint64_t need, uint64
 		need / 1000000, budget / 1000000);
 }
 
+void images_describe_full(char why[static IMAGES_WHY_MAX])
+{
+	snprintf(why, IMAGES_WHY_MAX,
+		"stopped: the image store is as full as the kubelet lets it be: make room, or "
+		"preload less");
+}
+
 /* What the runtime calls the image now. */
 static void take_id(const struct runtime_image *images, size_t n, struct preload *preload)
 {

@@ -203,8 +203,11 @@ static void clear(struct images_tuner *tuner)
 static void *images_sample_request(void *self, bool at_once)
 {
 	struct images_tuner *tuner = self, *request;
+	uint64_t next_us = tuner->sample.next_us;
 
-	if (!at_once && !tuner->due && now_us() < tuner->sample.next_us)
+	if (tuner->n_active > 0) /* the store fills */
+		next_us = MIN(next_us, tuner->sample.now_us + IMAGES_SOON_US);
+	if (!at_once && !tuner->due && now_us() < next_us)
 		return NULL;
 	tuner->due = false;
 	request = must(calloc(1, sizeof(*request)));
@@ -305,6 +308,23 @@ static void *images_transfer_request(void *self, void *data)
 	return transfer;
 }
 
+/* How large a pull will be is not known before. */
+static const void *images_transfer_cancel(void *self, const void *data)
+{
+	const struct images_memory *memory = data;
+	struct images_tuner *tuner = self;
+
+	for (size_t i = 0; memory->full && i < tuner->n_active; i++) {
+		struct transfer *transfer = tuner->active[i];
+
+		if (transfer->kind == TRANSFER_PULL && !transfer->cancelled) {
+			transfer->cancelled = true;
+			return transfer;
+		}
+	}
+	return NULL;
+}
+
 /* What is found in an archive that was replaced takes the place of all that was in it. */
 static void forget_replaced(struct preload_list *record, const struct preload *whole)
 {
@@ -358,7 +378,11 @@ static void images_transfer_take(void *self, void *request)
 			tuner->active[kept++] = tuner->active[i];
 	if (tuner)
 		tuner->n_active = kept;
-	if (tuner && transfer->error != -ECANCELED) {
+	if (transfer->cancelled && transfer->error < 0) {
+		found->entries[0].reason = "does-not-fit";
+		images_describe_full(found->entries[0].why);
+	}
+	if (tuner && (transfer->error != -ECANCELED || transfer->cancelled)) {
 		if (transfer->kind == TRANSFER_ARCHIVE)
 			forget_replaced(&tuner->record, &found->entries[0]);
 		for (size_t i = 0; i < found->n; i++)
@@ -405,6 +429,7 @@ const struct tuner_ops images_tuner = {
 	.transfer_request = images_transfer_request,
 	.transfer = images_transfer,
 	.transfer_take = images_transfer_take,
+	.transfer_cancel = images_transfer_cancel,
 	.memory_size = sizeof(struct images_memory),
 	.memory_clear = images_memory_clear,
 	.decide = images_decide,
