@@ -38,7 +38,7 @@ SYSCTLS = {
 PRIVATE = ("/var/lib/kubelet", "/var/lib/cni", "/var/log", "/run/containerd", "/run/netns", "/etc/containerd")
 TOOLS = "localhost/busybox:1"  # also what holds a pod's namespaces
 
-CONTAINERD = {  # by the first number of its version
+CONTAINERD = {  # by its generation
     "1": """
 version = 2
 root = "{0}/root"
@@ -137,6 +137,8 @@ def write_image(path: Path, name: str, program: Path, command: list[str], ballas
 class Cluster:
     def __init__(self, directory: Path, programs: Path, containerd: Path, images: list[Path]) -> None:
         self.directory, self.programs, self.containerd, self.images = directory, programs, containerd, images
+        version = subprocess.run([containerd / "containerd", "--version"], capture_output=True, text=True, check=True).stdout
+        self.generation = version.split()[2][0]  # "2" of 2.4.2
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.made: list[Path] = []  # on the machine, to be removed
         self.audit = directory / "audit.log"
@@ -280,8 +282,7 @@ class Cluster:
         node = self.directory / "node"
         self.make_cgroups()
         self.make_node()
-        version = subprocess.run([self.containerd / "containerd", "--version"], capture_output=True, text=True).stdout
-        (node / "etc-containerd/config.toml").write_text(CONTAINERD[version.split()[2][0]].format(node, TOOLS))
+        (node / "etc-containerd/config.toml").write_text(CONTAINERD[self.generation].format(node, TOOLS))
         (node / "cni/10-nowhere.conflist").write_text(
             '{"cniVersion": "0.4.0", "name": "pods", "plugins": [{"type": "nowhere"}]}'
         )
