@@ -159,6 +159,7 @@ def test_the_host_root_may_be_another_directory(agent, directory: Path) -> None:
     assert one.setting("thp.enabled")["state"] == "in-sync"
 
 
+@pytest.mark.slow
 def test_a_port_in_use_disables_only_tcp(agent, directory: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

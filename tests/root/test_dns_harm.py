@@ -48,6 +48,7 @@ def test_ten_thousand_servers(watch, lab) -> None:
     assert one.get("/livez")[0] == 200
 
 
+@pytest.mark.slow
 def test_five_thousand_cgroups(watch, lab) -> None:
     """One query each, and gone."""
     one = watch()

@@ -165,7 +165,7 @@ def test_queries_of_a_client_that_gave_up_are_unanswered(watch, lab) -> None:
     assert look.total("unanswered_total", server=server) == 5 and look.total("pending", server=server) == 0
 
 
-@pytest.mark.parametrize("phase", [0.1, 0.45, 0.8])
+@pytest.mark.parametrize("phase", [0.45, *(pytest.param(p, marks=pytest.mark.slow) for p in (0.1, 0.8))])
 def test_a_burst_on_a_busy_machine_is_measured(watch, lab, phase: float) -> None:
     """The agent has the last place in the queue, and both processors have other things to do."""
     server = lab.serve(70)

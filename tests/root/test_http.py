@@ -168,6 +168,7 @@ def test_slow_clients_do_not_delay_others(one):
     until(lambda: descriptors(one) <= before + 1, 15, "the end of all connections")
 
 
+@pytest.mark.slow
 def test_a_request_has_ten_seconds(one):
     with socket.create_connection(("127.0.0.1", one.port)) as client:
         start = time.monotonic()

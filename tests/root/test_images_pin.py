@@ -65,6 +65,7 @@ def two(lab: Lab) -> None:
     lab.containerd(containerd2())
 
 
+@pytest.mark.slow
 def test_an_image_is_pinned_again_after_a_pull_and_restored(lab: Lab, pinner: Watcher, run: Run) -> None:
     two(lab)
     registry = lab.registry()

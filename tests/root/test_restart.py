@@ -192,7 +192,9 @@ def test_a_restart_without_effect_is_not_repeated(
     assert systemd.restarted == ["containerd.service"]
 
 
-@pytest.mark.parametrize("what", ["no-systemd", "file-unusable", "restart-refused", "no-effect"])
+@pytest.mark.parametrize(
+    "what", ["no-systemd", "file-unusable", "restart-refused", pytest.param("no-effect", marks=pytest.mark.slow)]
+)
 def test_the_condition_names_what_holds_the_restart_up(
     lab: Lab, run: Callable[..., Any], agent: Callable[..., Agent], directory: Path, what: str
 ) -> None:

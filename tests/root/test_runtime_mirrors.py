@@ -60,6 +60,7 @@ def test_a_mirror_comes_and_goes_with_its_health(lab: Lab, watcher: Watcher, run
     assert systemd.restarted == ["containerd.service"] * 2
 
 
+@pytest.mark.slow
 def test_dockers_mirrors_keep_those_of_others(lab: Lab, watcher: Watcher, run: Callable[..., Any]) -> None:
     registry = lab.registry()
     registry.push("team/app", Image(1, 1000))

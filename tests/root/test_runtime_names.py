@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import criwire
+import pytest
 from conftest import Agent, until
 from registrylab import sleeper
 from runtimelab import CONTAINERD_CONFIG, Lab, lab, watcher  # noqa: F401
@@ -53,6 +54,7 @@ def test_pods_are_named(lab: Lab, directory: Path, watcher: Watcher) -> None:
     criwire.remove_pod(lab.containerd_socket, sandbox)
 
 
+@pytest.mark.slow
 def test_docker_containers_are_named(lab: Lab, directory: Path, watcher: Watcher) -> None:
     registry = lab.registry()
     registry.push("pause", sleeper(directory))
@@ -72,6 +74,7 @@ def test_docker_containers_are_named(lab: Lab, directory: Path, watcher: Watcher
     until(lambda: users(running).get("less-hungry"), 30, "its new name", 0.2)
 
 
+@pytest.mark.slow
 def test_the_image_store_fills(lab: Lab, watcher: Watcher) -> None:
     lab.run("mount", "-t", "tmpfs", "-o", "size=40m", "tmpfs", "/var/lib/containerd")
     lab.containerd()
