@@ -46,20 +46,29 @@ static void close_node(void *self)
 
 /* ---- what is recorded, there and under way ---- */
 
-/* `record PATH|- NAME|- ID SIZE`: of an archive, or of an image in it. */
-static bool take_record(struct scenario *scenario, void *base)
+/* `PATH|- NAME|-`: an archive, or an image in it or of a registry; NULL where they are missing. */
+static struct preload *take_preload(struct scenario *scenario, struct images_tuner *tuner)
 {
-	struct images_tuner *tuner = base;
 	char source[IMAGES_TEXT_MAX], name[IMAGE_NAME_MAX];
 	struct preload *preload;
 
 	if (!scenario_value(scenario, source, sizeof(source)) ||
 		!scenario_value(scenario, name, sizeof(name)))
-		return false;
+		return NULL;
 	preload = preload_find(&tuner->record, source, name);
 	if (!preload)
 		preload = preload_add(&tuner->record, source, name);
 	preload->key = (struct archive_key){.inode = 1, .size = FILE_SIZE};
+	return preload;
+}
+
+/* `record PATH|- NAME|- ID SIZE` */
+static bool take_record(struct scenario *scenario, void *base)
+{
+	struct preload *preload = take_preload(scenario, base);
+
+	if (!preload)
+		return false;
 	preload->reason = NULL;
 	preload->why[0] = '\0';
 	return scenario_value(scenario, preload->id, sizeof(preload->id)) &&
@@ -71,17 +80,10 @@ static bool take_failure(struct scenario *scenario, void *base)
 {
 	static const char *const reasons[] = {
 		"pull-failed", "load-failed", "archive-broken", "does-not-fit"};
-	struct images_tuner *tuner = base;
-	char source[IMAGES_TEXT_MAX], name[IMAGE_NAME_MAX];
-	struct preload *preload;
+	struct preload *preload = take_preload(scenario, base);
 
-	if (!scenario_value(scenario, source, sizeof(source)) ||
-		!scenario_value(scenario, name, sizeof(name)))
-		return false;
-	preload = preload_find(&tuner->record, source, name);
 	if (!preload)
-		preload = preload_add(&tuner->record, source, name);
-	preload->key = (struct archive_key){.inode = 1, .size = FILE_SIZE};
+		return false;
 	preload->failures++;
 	preload->done_us = scenario->now_us;
 	copy_text(preload->why, sizeof(preload->why), "it broke");
