@@ -82,7 +82,7 @@ static bool begin_transfer(
 	slot->ops = tuner->ops;
 	if (!slot->request)
 		return false;
-	if ((slot->worker || worker_new(agent->event, &slot->worker) == 0) &&
+	if (worker_new(agent->event, &slot->worker) == 0 &&
 		worker_submit(slot->worker, run_transfer, take_transfer, slot, agent) == 0)
 		return true;
 	slot->ops->transfer_take(tuner->self, steal(slot->request));
@@ -102,8 +102,13 @@ static void cancel_transfers(struct agent *agent, const struct tuner_status *tun
 
 void agent_transfer(struct agent *agent)
 {
-	struct transfer_slot *slot = agent->transfers, *end = slot + ARRAY_SIZE(agent->transfers);
+	struct transfer_slot *slot, *end = agent->transfers + ARRAY_SIZE(agent->transfers);
 
+	/* A thread that has nothing to do ends, and one that was cancelled takes nothing more. */
+	for (slot = agent->transfers; slot < end; slot++)
+		if (!slot->request && slot->worker)
+			worker_free(steal(slot->worker));
+	slot = agent->transfers;
 	for (size_t i = 0; i < agent->core.node.n_tuners; i++) {
 		const struct tuner_status *tuner = &agent->core.node.tuners[i];
 
@@ -115,10 +120,6 @@ void agent_transfer(struct agent *agent)
 			if (!slot->request && !begin_transfer(agent, tuner, slot))
 				break;
 	}
-	/* A thread that has nothing to do ends. */
-	for (slot = agent->transfers; slot < end; slot++)
-		if (!slot->request && slot->worker)
-			worker_free(steal(slot->worker));
 }
 
 /* error: of recording what was restored, or 0. */

@@ -38,6 +38,9 @@ static void *run_jobs(void *userdata)
 		job.run(job.job, &wait);
 		(void)!write(worker->finished[1], &job, sizeof(job));
 	}
+	/* Cancelled: those left are given back without being run. */
+	while (read(worker->waiting[0], &job, sizeof(job)) == sizeof(job))
+		(void)!write(worker->finished[1], &job, sizeof(job));
 	return NULL;
 }
 

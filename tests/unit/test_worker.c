@@ -4,6 +4,7 @@
 #include "base/util.h"
 #include "base/worker.h"
 
+#include <errno.h>
 #include <poll.h>
 
 struct job {
@@ -94,6 +95,22 @@ TEST_FIXTURE(freeing_cancels_the_running_job_and_drops_the_rest, set_up, tear_do
 	assert_true(blocked.done);
 	assert_int_equal(never.order, 0);
 	assert_true(never.done);
+}
+
+TEST_FIXTURE(a_cancelled_worker_gives_back_every_job_and_takes_no_other, set_up, tear_down)
+{
+	_cleanup_(cleanup_worker_free) struct worker *worker = NULL;
+	struct job blocked = {.cancelled_by_wait = true}, never = {0}, late = {0};
+
+	assert_int_equal(worker_new(*state, &worker), 0);
+	assert_int_equal(worker_submit(worker, run, done, &blocked, NULL), 0);
+	assert_int_equal(worker_submit(worker, run, done, &never, NULL), 0);
+	worker_cancel(worker);
+	assert_int_equal(worker_submit(worker, run, done, &late, NULL), -ECANCELED);
+	while (!blocked.done || !never.done)
+		assert_true(sd_event_run(*state, UINT64_MAX) >= 0);
+	assert_int_equal(never.order, 0);
+	assert_false(late.done);
 }
 
 TEST_FIXTURE(freeing_an_unused_worker_waits_for_nothing, set_up, tear_down)

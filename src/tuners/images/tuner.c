@@ -292,6 +292,7 @@ static void *images_transfer_request(void *self, void *data)
 	transfer->size = next->size;
 	transfer->budget = next->budget;
 	transfer->began_us = now_us();
+	transfer->error = -ECANCELED; /* until it was run */
 	copy_text(transfer->name, sizeof(transfer->name), next->name);
 	for (size_t i = 0; i < memory->n && next->kind == TRANSFER_ARCHIVE; i++)
 		if (memory->rows[i].state == IMAGE_READY ||
@@ -378,7 +379,7 @@ static void images_transfer_take(void *self, void *request)
 			tuner->active[kept++] = tuner->active[i];
 	if (tuner)
 		tuner->n_active = kept;
-	if (transfer->cancelled && transfer->error < 0) {
+	if (transfer->cancelled && transfer->error < 0 && found->n > 0) {
 		found->entries[0].reason = "does-not-fit";
 		images_describe_full(found->entries[0].why);
 	}
