@@ -28,7 +28,7 @@ static void put_escaped(FILE *out, const char *text, bool quote)
 	}
 }
 
-/* The shortest text, of so many digits or more, that reads back as the same number. */
+/* The shortest text, with at least this many digits, that reads back as the same number. */
 static void format_number(char text[static NUMBER_MAX], double number, int digits)
 {
 	do

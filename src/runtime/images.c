@@ -11,8 +11,7 @@
 #include <errno.h>
 #include <inttypes.h>
 
-#define NAMESPACE "k8s.io"           /* of the CRI in containerd */
-#define OURS      "headroom-preload" /* what we serve archives as, and leases of ours */
+#define NAMESPACE "k8s.io" /* of the CRI in containerd */
 
 /* Both from containerd's pkg/cri/labels: what the CRI looks after, and what it does not collect. */
 #define MANAGED_LABEL "io.cri-containerd.image"
@@ -28,7 +27,7 @@
 #define LEASE_US (24 * 3600 * USEC_PER_SEC) /* longer than any transfer */
 
 #define REFERENCE_MAX (2 * IMAGE_NAME_MAX)
-#define LEASE_MAX     (sizeof(OURS) + HASH_TEXT_MAX)
+#define LEASE_MAX     (sizeof(IMAGES_REPOSITORY) + HASH_TEXT_MAX)
 
 /* With the runtime, from one call of images.h to its return. */
 struct session {
@@ -204,8 +203,8 @@ static int clean(struct session *session, const struct wait *wait, const char *h
 	struct arena *arena = &session->arena;
 	int r;
 
-	snprintf(name_text, sizeof(name_text), "name~=\"/" OURS "/%s\"", hash);
-	snprintf(lease_text, sizeof(lease_text), "id~=\"^" OURS "-%s\"", hash);
+	snprintf(name_text, sizeof(name_text), "name~=\"/" IMAGES_REPOSITORY "/%s\"", hash);
+	snprintf(lease_text, sizeof(lease_text), "id~=\"^" IMAGES_REPOSITORY "-%s\"", hash);
 	names.filters = &name_filter;
 	leases.filters = &lease_filter;
 	names.n_filters = leases.n_filters = 1;
@@ -243,7 +242,7 @@ static int create_lease(struct session *session, const char *hash, char lease[st
 	char time[TIME_TEXT_MAX];
 	int r;
 
-	snprintf(lease, LEASE_MAX, OURS "-%s", hash);
+	snprintf(lease, LEASE_MAX, IMAGES_REPOSITORY "-%s", hash);
 	time_text(realtime_us() + LEASE_US, time);
 	expire.key = (char *)"containerd.io/gc.expire";
 	expire.value = time;
@@ -396,7 +395,7 @@ static int load_to_containerd(const struct image_runtime *runtime, const struct 
 	int r;
 
 	hash_bytes(image->name, strlen(image->name), hash);
-	snprintf(repository, sizeof(repository), OURS "/%s", hash);
+	snprintf(repository, sizeof(repository), IMAGES_REPOSITORY "/%s", hash);
 	r = image_server_open(archive, repository, done, &server, &port);
 	if (r < 0) {
 		snprintf(why, IMAGES_WHY_MAX, "no server on 127.0.0.1: %s", strerror(-r));

@@ -18,7 +18,8 @@
 #include "runtime/archive.h"
 #include "runtime/discover.h"
 
-#define IMAGES_WHY_MAX 256
+#define IMAGES_WHY_MAX    256
+#define IMAGES_REPOSITORY "headroom-preload" /* of names and leases of ours */
 
 /* Where: plain data. */
 struct image_runtime {

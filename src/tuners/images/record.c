@@ -85,7 +85,7 @@ char *record_text(const struct preload_list *list)
 		const struct preload *preload = &list->entries[i];
 		cJSON *item;
 
-		/* An archive of which nothing is known is read again anyway. */
+		/* An archive whose content is unknown is read again anyway. */
 		if (!preload->name[0] && preload->reason)
 			continue;
 		item = json_append(images);

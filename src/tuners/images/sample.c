@@ -246,7 +246,7 @@ static int ask_containerd(struct images_sample *sample, const struct wait *wait)
 	return r > 0 ? -EOPNOTSUPP : r;
 }
 
-/* Only what somebody may ask for is kept of the runtime's images. */
+/* Only what decide() asks for is kept of the runtime's images. */
 static void take_images(struct images_tuner *request, struct runtime_image *images, size_t n)
 {
 	struct images_sample *sample = &request->sample;
@@ -257,7 +257,7 @@ static void take_images(struct images_tuner *request, struct runtime_image *imag
 	for (size_t i = 0; i < n; i++) {
 		const char *name = images[i].name;
 
-		sample->leftovers |= strstr(name, "/headroom-preload/") != NULL;
+		sample->leftovers |= strstr(name, "/" IMAGES_REPOSITORY "/") != NULL;
 		if (images[i].pinned || streq(name, sample->sandbox) ||
 			text_list_has(&config->pulls, name) || text_list_has(&config->pins, name) ||
 			text_list_has(&request->names, name))

@@ -2,12 +2,12 @@
 #include "tuners/runtime/pulls.h"
 
 #include "base/util.h"
+#include "runtime/images.h"
 
 /* Between the layers of one image nothing may be fetched for a moment. */
 #define BETWEEN_LAYERS_US (5 * USEC_PER_SEC)
 
 #define NO_REGISTRY "unknown"
-#define ARCHIVES    "/headroom-preload/"
 
 const double pull_bounds[PULL_BOUNDS] = {1, 3, 10, 30, 60, 120, 300, 600, 1800};
 
@@ -17,7 +17,7 @@ void pulls_registry_of(const char *image, char registry[static 64])
 	size_t length = slash ? (size_t)(slash - image) : 0;
 
 	/* Each of our archives is served at another port. */
-	if (slash && starts_with(slash, ARCHIVES))
+	if (slash && starts_with(slash, "/" IMAGES_REPOSITORY "/"))
 		length = 0;
 	if (length == 0 || length >= 64) {
 		copy_text(registry, 64, NO_REGISTRY);

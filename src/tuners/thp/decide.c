@@ -5,7 +5,7 @@
 
 #include <inttypes.h>
 
-/* Growth is told for as long as a dashboard and an alert need to see it. */
+/* Growth is reported for as long as a dashboard and an alert need to see it. */
 #define GROWTH_WINDOW_US (300 * USEC_PER_SEC)
 
 static void decide_switch(
