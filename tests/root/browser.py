@@ -21,7 +21,7 @@ class Browser:
             stderr=subprocess.DEVNULL,
         )
         self.session = ""
-        until(self._answers, 20, "chromedriver answers", 0.1)
+        until(self._answers, "chromedriver answers", 0.1)
         arguments = ["--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={directory / 'profile'}"]
         options = {"alwaysMatch": {"goog:chromeOptions": {"args": arguments}}}
         self.session = "/session/" + self._post("/session", {"capabilities": options})["sessionId"]

@@ -57,18 +57,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def until(
-    check: Callable[[], Any], timeout: float = 5.0, what: str | Callable[[], str] = "", every: float = 0.02
+    check: Callable[[], Any], what: str | Callable[[], str] = "", every: float = 0.02, timeout: float = 60
 ) -> Any:
-    """Repeats check until it is true, and returns its value; fails the test after timeout seconds, and not before a minute."""
-    timeout = max(timeout, 60) * SLACK
-    deadline = time.monotonic() + timeout
+    """Repeats check until it is true, and returns its value; fails the test after timeout seconds."""
+    deadline = time.monotonic() + timeout * SLACK
     while True:
         answer = check()
         if answer:
             return answer
         if time.monotonic() > deadline:
             what = what() if callable(what) else what or check.__name__
-            pytest.fail(f"not within {timeout:g} s: {what}; last answer: {answer!r}")
+            pytest.fail(f"not within {timeout * SLACK:g} s: {what}; last answer: {answer!r}")
         time.sleep(every)
 
 
@@ -270,13 +269,13 @@ class Agent:
         new.write_text(text)
         new.rename(self.config_path)
 
-    def wait_ready(self, timeout: float = 10.0) -> "Agent":
+    def wait_ready(self) -> "Agent":
         def ready() -> bool:
             if self.process.poll() is not None:
                 pytest.fail(f"the agent ended with {self.process.returncode}:\n{self.log}")
             return bool(self.notified("READY=1"))
 
-        until(ready, timeout, lambda: f"READY=1\n{self.log}")
+        until(ready, lambda: f"READY=1\n{self.log}")
         return self
 
     def get(
@@ -300,7 +299,7 @@ class Agent:
 
     def setting(self, name: str) -> dict[str, Any]:
         """What runtimes and the kubelet have is there once they were sampled."""
-        return until(lambda: next((s for s in self.status()["settings"] if s["name"] == name), None), 5, name)
+        return until(lambda: next((s for s in self.status()["settings"] if s["name"] == name), None), name)
 
     def condition(self, name: str) -> dict[str, Any]:
         return next(c for c in self.status()["conditions"] if c["type"] == name)
@@ -315,13 +314,14 @@ class Agent:
         lines = [line for line in body.splitlines() if line and not line.startswith("#")]
         return {line.rsplit(" ", 1)[0]: float(line.rsplit(" ", 1)[1]) for line in lines}
 
-    def wait_state(self, name: str, state: str, timeout: float = 10.0) -> dict[str, Any]:
+    def wait_state(self, name: str, state: str) -> dict[str, Any]:
         return until(
-            lambda: (s := self.setting(name))["state"] == state and s, timeout, f"{name} {state}: {self.setting(name)}"
+            lambda: (s := self.setting(name))["state"] == state and s, f"{name} {state}: {self.setting(name)}"
         )
 
-    def wait_condition(self, name: str, status: str = "True", timeout: float = 10.0) -> dict[str, Any]:
-        return until(lambda: (c := self.condition(name))["status"] == status and c, timeout, f"{name} is {status}")
+    def wait_condition(self, name: str, status: str = "True", timeout: float = 60) -> dict[str, Any]:
+        what = f"{name} is {status}"
+        return until(lambda: (c := self.condition(name))["status"] == status and c, what, timeout=timeout)
 
     def signal(self, number: int) -> None:
         os.kill(self.pid, number)
@@ -336,7 +336,7 @@ class Agent:
                 pytest.fail(f"the agent ended with {self.process.returncode} on SIGHUP:\n{self.log}")
             return bool(self.notified("READY=1", since))
 
-        until(ready, 10, f"READY=1 after SIGHUP\n{self.log}")
+        until(ready, f"READY=1 after SIGHUP\n{self.log}")
 
     def kill(self) -> None:
         if self.process.poll() is None:

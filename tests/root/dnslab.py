@@ -63,7 +63,7 @@ class Cgroup:
     def remove(self) -> None:
         for directory in reversed(self.made):
             with contextlib.suppress(FileNotFoundError):
-                until(lambda: not (directory / "cgroup.procs").read_text(), 5, f"{directory} is empty")
+                until(lambda: not (directory / "cgroup.procs").read_text(), f"{directory} is empty")
                 directory.rmdir()
 
 
@@ -212,7 +212,7 @@ class Lab:
                 return bool(client.ask(address, "ok.example.test"))
             return False
 
-        until(ask, 10, f"{address} answers")
+        until(ask, f"{address} answers")
 
     def unbound(self, directory: Path, *addresses: str) -> None:
         """Answers everything below example.test and example.org at once, from memory."""
@@ -401,7 +401,7 @@ def foreign_agents() -> list[str]:
 @contextlib.contextmanager
 def watching(directory: Path) -> Iterator[Callable[..., Agent]]:
     """Gives what starts agents that only watch DNS: they change nothing on the node. All end with this."""
-    until(lambda: not foreign_agents(), 60, "the end of other agents on this machine")
+    until(lambda: not foreign_agents(), "the end of other agents on this machine")
     started: list[Agent] = []
 
     def start(dns: str = "{}", ready: bool = True, **more: Any) -> Agent:
@@ -410,7 +410,7 @@ def watching(directory: Path) -> Iterator[Callable[..., Agent]]:
         if ready:
             one.wait_ready()
             # The programs are loaded beside the start.
-            until(lambda: one.status()["dns"] or one.tuner("dns")["state"] != "active", 10, "the programs")
+            until(lambda: one.status()["dns"] or one.tuner("dns")["state"] != "active", "the programs")
         return one
 
     try:

@@ -83,7 +83,7 @@ class Systemd:
             stderr=subprocess.DEVNULL,
         )
         dbus.mainloop.glib.threads_init()
-        self.bus = until(lambda: connect(path), 10, "the message bus")
+        self.bus = until(lambda: connect(path), "the message bus")
         self.loop = GLib.MainLoop()
         self.name = dbus.service.BusName(SYSTEMD, self.bus)
         self.unit = Unit(self.bus, unit)

@@ -85,7 +85,7 @@ class Registry:
 
     def start(self) -> None:
         self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
-        until(self.answers, 10, "the registry answers")
+        until(self.answers, "the registry answers")
 
     def answers(self) -> bool:
         try:
@@ -206,7 +206,7 @@ class Proxy:
         began, sent = time.monotonic(), 0
         while sent < len(body):
             if self.stop_after and sent >= self.stop_after:
-                until(lambda: not self.open or not self.stop_after, 600, "the proxy goes on", 0.1)
+                until(lambda: not self.open or not self.stop_after, "the proxy goes on", 0.1, 600)
             may = len(body) if not self.rate else int((time.monotonic() - began + self.STEP) * self.rate)
             may = min(may, self.stop_after or may)
             if may > sent:

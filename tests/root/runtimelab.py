@@ -91,7 +91,7 @@ class Daemon:
 
     def start(self) -> "Daemon":
         self.launch()
-        until(lambda: self.alive() and self.answers(), 20, f"{self.name} answers\n{self.log_path}", 0.1)
+        until(lambda: self.alive() and self.answers(), f"{self.name} answers\n{self.log_path}", 0.1)
         return self
 
     def alive(self) -> bool:

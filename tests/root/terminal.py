@@ -51,7 +51,7 @@ class Terminal:
         return self.seen.split(CLEAR)[1:-1]
 
     def wait_screens(self, count: int) -> str:
-        return until(lambda: len(self.screens()) >= count and self.screens()[-1], 30, f"{count} screens")
+        return until(lambda: len(self.screens()) >= count and self.screens()[-1], f"{count} screens")
 
     def close(self) -> None:
         self.process.kill()

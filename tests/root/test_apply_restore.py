@@ -105,7 +105,7 @@ def test_plan_works_with_a_running_agent(agent, run) -> None:
     agent()
     assert run("plan").returncode == 0
     sysctl(THRESHOLDS[2], 99999)  # until the next tick
-    until(lambda: sysctl(THRESHOLDS[2]) == "100000", 5, "drift is corrected")
+    until(lambda: sysctl(THRESHOLDS[2]) == "100000", "drift is corrected")
     assert run("plan").returncode == 0
 
 
@@ -194,7 +194,7 @@ def test_after_restore_the_agent_only_observes(node: Node, agent, run) -> None:
     one = agent()
     assert run("restore").returncode == 0
     node.assert_unchanged()
-    until(lambda: one.setting(THRESHOLDS[2])["state"] == "observed", 5, "observed")
+    until(lambda: one.setting(THRESHOLDS[2])["state"] == "observed", "observed")
     sysctl(THRESHOLDS[0], 200)
     time.sleep(2.5)
     assert sysctl(THRESHOLDS[0]) == "200"
@@ -213,7 +213,7 @@ def test_released_lasts_until_apply_whatever_changes(node: Node, agent, run) -> 
     """An edit of the configuration or an upgrade is nobody's wish to enforce again."""
     one = agent()
     assert run("restore").returncode == 0
-    tuner = until(lambda: (t := one.tuner("neighbor"))["mode"] == "released" and t, 3, "released")
+    tuner = until(lambda: (t := one.tuner("neighbor"))["mode"] == "released" and t, "released")
     one.write_config("node_name: other\nneighbor: {ipv4: {gc_thresh3: 100001}}")
     one.reload()
     time.sleep(1.5)
@@ -255,7 +255,7 @@ def test_a_value_that_is_not_restored_stays_a_failure(node: Node, agent, run) ->
     assert one.setting(THRESHOLDS[0])["state"] == "observed"
     subprocess.run(["nsenter", "-t", str(one.pid), "-m", "umount", "/sys/kernel/mm/transparent_hugepage/enabled"], check=True)
     assert run("restore").returncode == 0
-    one.wait_condition("SettingFailed", "False", 3)
+    one.wait_condition("SettingFailed", "False")
     node.assert_unchanged()
 
 
@@ -285,7 +285,7 @@ def test_sysctls_are_only_raised_unless_exact(node: Node, agent) -> None:
     assert sysctl("vm.swappiness") == str(swappiness)
     one.write_config("profile: minimal\nsysctl: {vm.swappiness: {value: 1, exact: true}}")
     one.reload()
-    until(lambda: sysctl("vm.swappiness") == "1", 5, "set exactly")
+    until(lambda: sysctl("vm.swappiness") == "1", "set exactly")
 
 
 def test_a_sysctl_that_the_kernel_lacks_is_unsupported(agent) -> None:

@@ -48,7 +48,7 @@ def test_creations_in_a_namespace_are_counted(agent, fill: Fill, family: str) ->
     created = count(one, "created_total", family)
     refused = count(one, "refused_total", family)
     assert fill(family, 500) >= 500
-    until(lambda: count(one, "created_total", family) >= created + 500, 5, "500 creations are counted")
+    until(lambda: count(one, "created_total", family) >= created + 500, "500 creations are counted")
     assert count(one, "created_total", family) < created + 600
     assert count(one, "refused_total", family) == refused
 
@@ -59,10 +59,10 @@ def test_permanent_entries_are_not_collectable(agent, fill: Fill, family: str) -
     before = count(one, "collectable_entries", family)
     entries = count(one, "entries", family)
     fill(family, 1000, "permanent")
-    until(lambda: count(one, "entries", family) >= entries + 1000, 5, "all entries are seen")
-    until(lambda: abs(count(one, "collectable_entries", family) - before) < 100, 5, "permanent ones do not count")
+    until(lambda: count(one, "entries", family) >= entries + 1000, "all entries are seen")
+    until(lambda: abs(count(one, "collectable_entries", family) - before) < 100, "permanent ones do not count")
     fill(family, 400, "stale")  # takes 400 of the permanent ones over
-    until(lambda: abs(count(one, "collectable_entries", family) - before - 400) < 100, 5, "the others do")
+    until(lambda: abs(count(one, "collectable_entries", family) - before - 400) < 100, "the others do")
     limit = next(limit for limit in one.status()["limits"] if limit["name"] == f"neighbor/{family}")
     assert abs(limit["used"] - before - 400) < 100
     assert limit["max"] == thresholds(family)[2]
@@ -77,9 +77,9 @@ def test_refusals_are_counted_and_raise_a_condition(agent, fill: Fill, family: s
     hits = one.metrics()[f'headroom_limit_hits_total{{limit="neighbor/{family}"}}']
     for _ in range(5):
         assert fill(family, 600, "reachable") < 600
-    until(lambda: count(one, "refused_total", family) >= refused + 5, 5, "refusals are counted")
+    until(lambda: count(one, "refused_total", family) >= refused + 5, "refusals are counted")
     metric = f'headroom_limit_hits_total{{limit="neighbor/{family}"}}'
-    until(lambda: one.metrics()[metric] > hits, 5, "the kernel's own count rises")
+    until(lambda: one.metrics()[metric] > hits, "the kernel's own count rises")
     condition = one.wait_condition("NeighborTableOverflow")
     assert family in condition["message"].lower() or f"IPv{family[-1]}" in condition["message"]
     assert '"critical"' in one.get("/health")[1].replace(" ", "")
@@ -117,4 +117,4 @@ def test_bpf_programs_end_with_the_agent(agent) -> None:
     one = agent()
     assert programs() > before
     one.kill()
-    until(lambda: programs() == before, 5, "gone with the process")
+    until(lambda: programs() == before, "gone with the process")

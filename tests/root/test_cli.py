@@ -138,7 +138,7 @@ def width(line: str) -> int:
 @pytest.mark.quick
 def test_status_with_a_running_agent(agent, run) -> None:
     one = agent()
-    until(lambda: one.status()["limits"][0]["max"] == 100000, 3, "the limit follows the setting")
+    until(lambda: one.status()["limits"][0]["max"] == 100000, "the limit follows the setting")
     answer = run("status", env={"COLUMNS": "80"})
     assert answer.returncode in (0, 2), answer.stderr
     lines = answer.stdout.splitlines()
@@ -300,7 +300,7 @@ def test_what_is_live_leaves_the_terminal_as_it_was(directory, end: bytes | sign
     while b"Settings" not in seen:
         seen += os.read(leader, 65536)
     thread.join(10)
-    until(lambda: termios.tcgetattr(follower) != was, 5, "keys are read one by one")
+    until(lambda: termios.tcgetattr(follower) != was, "keys are read one by one")
     if isinstance(end, bytes):
         os.write(leader, end)
     else:
@@ -363,7 +363,7 @@ def test_watch_shows_changes(agent, directory) -> None:
                 pass
             return seen
 
-        until(lambda: show().count("neighbor/ipv4") >= 2, 10, "shown again")
+        until(lambda: show().count("neighbor/ipv4") >= 2, "shown again")
     finally:
         process.terminate()
         process.wait(5)

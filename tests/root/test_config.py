@@ -110,20 +110,20 @@ def test_a_bad_file_on_reload_keeps_the_old_config(agent) -> None:
     assert thresholds() == (80000, 90000, 101000)
     assert one.setting(THRESHOLDS[2])["wanted"] == "101000"
     sysctl(THRESHOLDS[2], 100500)
-    until(lambda: sysctl(THRESHOLDS[2]) == "101000", 3, "the old config is still enforced")
+    until(lambda: sysctl(THRESHOLDS[2]) == "101000", "the old config is still enforced")
     assert one.get("/livez")[0] == 200
     one.write_config("neighbor: {ipv4: {gc_thresh3: 102000}}")
     one.signal(signal.SIGHUP)
-    until(lambda: sysctl(THRESHOLDS[2]) == "102000", 5, "the repaired config is applied")
+    until(lambda: sysctl(THRESHOLDS[2]) == "102000", "the repaired config is applied")
     one.wait_condition("ConfigInvalid", "False")
 
 
 def test_a_changed_file_is_loaded_without_a_signal(agent) -> None:
     one = agent()
     one.write_config("neighbor: {ipv4: {gc_thresh3: 103000}}")
-    until(lambda: sysctl(THRESHOLDS[2]) == "103000", 10, "reloaded by itself")
+    until(lambda: sysctl(THRESHOLDS[2]) == "103000", "reloaded by itself")
     one.config_path.write_text(one.config_path.read_text().replace("103000", "104000"))  # in place
-    until(lambda: sysctl(THRESHOLDS[2]) == "104000", 10, "reloaded by itself again")
+    until(lambda: sysctl(THRESHOLDS[2]) == "104000", "reloaded by itself again")
 
 
 def test_a_configmap_swap_is_loaded(agent, directory: Path) -> None:
@@ -138,7 +138,7 @@ def test_a_configmap_swap_is_loaded(agent, directory: Path) -> None:
     assert sysctl(THRESHOLDS[2]) == "105000"
     (mount / "..data_tmp").symlink_to("..2")
     (mount / "..data_tmp").rename(mount / "..data")
-    until(lambda: sysctl(THRESHOLDS[2]) == "106000", 10, "the swap is seen")
+    until(lambda: sysctl(THRESHOLDS[2]) == "106000", "the swap is seen")
     assert one.condition("ConfigInvalid")["status"] == "False"
 
 
@@ -150,7 +150,7 @@ def test_repeated_reloads_end_with_the_last_configuration(agent) -> None:
         one.signal(signal.SIGHUP)
     one.write_config("neighbor: {ipv4: {gc_thresh3: 120000}}")
     one.signal(signal.SIGHUP)
-    until(lambda: sysctl(THRESHOLDS[2]) == "120000", 10, "the last config is in force")
+    until(lambda: sysctl(THRESHOLDS[2]) == "120000", "the last config is in force")
     one.wait_condition("ConfigInvalid", "False")
 
 

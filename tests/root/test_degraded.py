@@ -78,7 +78,7 @@ def test_a_degraded_agent_runs_and_names_what_is_missing(node: Node, agent, dire
     assert (chosen(THP / "enabled") == "never") == case.thp
 
     if case.tuner is not None:  # programs are loaded beside the start
-        until(lambda: one.tuner(case.tuner)["state"] == "degraded", 10, f"{case.tuner} is degraded\n{one.log}")
+        until(lambda: one.tuner(case.tuner)["state"] == "degraded", f"{case.tuner} is degraded\n{one.log}")
     code, ready = one.get("/readyz?verbose")
     version = run("version", wrap=case.wrap)
     assert version.returncode == 0, version.stderr
@@ -171,5 +171,5 @@ def test_a_port_in_use_disables_only_tcp(agent, directory: Path) -> None:
         assert "http.listen" in condition["message"]
         assert f"127.0.0.1:{port}" in condition["message"]
     one.port = port
-    until(lambda: one.condition("AgentDegraded")["status"] == "False", 15, "the port is free again")
+    until(lambda: one.condition("AgentDegraded")["status"] == "False", "the port is free again")
     assert one.get("/livez", unix=False)[0] == 200

@@ -120,7 +120,7 @@ def test_a_killed_agent_leaves_dns_working(watch, lab, directory) -> None:
         perf = lab.dnsperf_start(directory, server, "-Q", "5000", "-l", "2")
         time.sleep(1)
         one.kill()
-        until(lambda: not mine & set(attached(root)), 5, "our programs have gone")
+        until(lambda: not mine & set(attached(root)), "our programs have gone")
         perf.result()
         assert perf.sent == perf.completed
         assert "passing" in attached(root).values()

@@ -29,7 +29,7 @@ def test_the_pod_that_exceeded_the_budget_is_named(watch, lab, directory) -> Non
         time.sleep(1.5)
         client.burst(server, 1500, time.time() + 0.3, 0.9)
         one.wait_condition("DNSBudgetExceeded")
-        until(lambda: burst[1] in one.condition("DNSBudgetExceeded")["message"], 4, "the pod of the burst is named")
+        until(lambda: burst[1] in one.condition("DNSBudgetExceeded")["message"], "the pod of the burst is named")
         time.sleep(3)
         said = one.condition("DNSBudgetExceeded")["message"]
         assert burst[1] in said and steady[1] not in said
@@ -206,14 +206,14 @@ def test_counting_begins_when_the_cgroup_root_is_free(watch, lab) -> None:
     try:
         one = watch(ready=False)
         one.wait_ready()
-        until(lambda: one.tuner("dns")["state"] == "degraded", 10, "the tuner says why it does not count")
+        until(lambda: one.tuner("dns")["state"] == "degraded", "the tuner says why it does not count")
         assert "exclusively" in one.tuner("dns")["why"] and "bpftool cgroup tree" in one.tuner("dns")["why"]
     finally:
         libc = ctypes.CDLL(None)
         libc.syscall(321, 9, ctypes.create_string_buffer(struct.pack("<IIII", root, program, 1, 0).ljust(128, b"\0")), 128)
         os.close(root)
         os.close(program)
-    until(lambda: one.tuner("dns")["state"] == "active", 20, "the programs are attached")
+    until(lambda: one.tuner("dns")["state"] == "active", "the programs are attached")
     with lab.udp() as client:
         client.ask(server, count=5)
         look = settle(one, lambda now: now.total("responses_total", server=server) >= 5, "five answers")
@@ -223,7 +223,7 @@ def test_counting_begins_when_the_cgroup_root_is_free(watch, lab) -> None:
 
 def test_a_budget_for_a_server_on_this_node_is_said_to_have_no_effect(watch, run) -> None:
     one = watch("{budgets: [{server: 127.0.0.53, qps: 100}]}")
-    until(lambda: "127.0.0.53: this budget has no effect" in one.log, 10, "it is logged")
+    until(lambda: "127.0.0.53: this budget has no effect" in one.log, "it is logged")
     assert one.log.count("has no effect") == 1
     assert "on this node" in run("explain", "dns.budgets").stdout
 

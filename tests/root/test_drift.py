@@ -13,7 +13,6 @@ from pyroute2.netlink import NLM_F_ACK, NLM_F_REQUEST
 from pyroute2.netlink.rtnl import RTM_SETNEIGHTBL
 from pyroute2.netlink.rtnl.ndtmsg import ndtmsg
 
-TICK = 2.5  # drift is seen within about a second; the rest is for a busy machine
 KEY = THRESHOLDS[2]
 
 
@@ -41,10 +40,10 @@ def test_a_changed_threshold_is_set_again(agent, write: Callable[[], None]) -> N
     began = time.monotonic()
     write()
     assert sysctl(KEY) in ("99000", "100000")
-    until(lambda: sysctl(KEY) == "100000", TICK, "set again")
+    until(lambda: sysctl(KEY) == "100000", "set again")
     assert time.monotonic() - began > 0.005 or sysctl(KEY) == "100000"
     metric = f'headroom_setting_drift_total{{setting="{KEY}"}}'
-    until(lambda: one.metrics()[metric] >= 1, TICK, "the drift is counted")
+    until(lambda: one.metrics()[metric] >= 1, "the drift is counted")
     assert one.setting(KEY)["state"] == "in-sync"
 
 
@@ -56,7 +55,7 @@ def test_a_changed_sysfs_switch_is_set_again(agent, file: str) -> None:
         pytest.skip("vm: this kernel has no such size of huge pages")
     agent()
     path.write_text("always")
-    until(lambda: chosen(path) == "never", TICK, "set again")
+    until(lambda: chosen(path) == "never", "set again")
 
 
 def test_a_changed_sysctl_is_set_again(agent) -> None:
@@ -64,7 +63,7 @@ def test_a_changed_sysctl_is_set_again(agent) -> None:
     agent(f"sysctl: {{vm.max_map_count: {value}}}")
     assert sysctl("vm.max_map_count") == value
     sysctl("vm.max_map_count", int(value) - 1)
-    until(lambda: sysctl("vm.max_map_count") == value, TICK, "set again")
+    until(lambda: sysctl("vm.max_map_count") == value, "set again")
 
 
 @pytest.mark.parametrize("policy", ["report", "yield"])
@@ -111,7 +110,7 @@ def test_a_value_that_is_rewritten_repeatedly_is_yielded(agent) -> None:
     fighter = threading.Thread(target=fight)
     fighter.start()
     try:
-        one.wait_state(KEY, "yielded", 60)
+        one.wait_state(KEY, "yielded")
         condition = one.wait_condition("SettingDrifted")
         assert KEY in condition["message"]
     finally:
@@ -179,7 +178,7 @@ def test_thresholds_are_in_order_at_every_moment(agent, run) -> None:
         for config in [LARGE, SMALL, "neighbor: {lower: true}"] * 4:
             one.write_config(config)
             one.reload()
-            until(lambda: run("plan", "--config", str(one.config_path)).returncode == 0, 10, "the new config is applied")
+            until(lambda: run("plan", "--config", str(one.config_path)).returncode == 0, "the new config is applied")
         assert run("restore").returncode == 0
     assert sampler.seen > 10, "the sampler saw the values move"
     assert sampler.bad == "[]"

@@ -23,7 +23,7 @@ OPENMETRICS = "application/openmetrics-text;version=1.0.0"
 def fixture_one(agent):
     one = agent("mode: observe")
     # The DNS programs are loaded beside the start, and bring descriptors of their own.
-    until(lambda: one.status()["dns"], 20, "the DNS programs")
+    until(lambda: one.status()["dns"], "the DNS programs")
     return one
 
 
@@ -165,7 +165,7 @@ def test_slow_clients_do_not_delay_others(one):
     latencies.sort()
     # One in a hundred is left to the scheduler: the crowd itself needs the same processors.
     assert latencies[len(latencies) * 99 // 100 - 1] < 0.05
-    until(lambda: descriptors(one) <= before + 1, 15, "the end of all connections")
+    until(lambda: descriptors(one) <= before + 1, "the end of all connections")
 
 
 @pytest.mark.slow

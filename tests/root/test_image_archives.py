@@ -122,8 +122,8 @@ def preload(agent: Callable[..., Agent], lab: Lab, names: set[str]) -> Agent:
     )
     until(
         lambda: names <= {row["name"] for row in running.status()["images"] if row["state"] == "ready"},
-        120,
         lambda: f"{names}: {running.status()['images']}\n{running.log[-3000:]}",
+        timeout=120,
     )
     return running
 

@@ -85,7 +85,6 @@ def image(running: Agent, name: str) -> dict[str, Any] | None:
 def wait_image(running: Agent, name: str, state: str = "ready") -> dict[str, Any]:
     return until(
         lambda: (i := image(running, name)) and i["state"] == state and i,
-        60,
         lambda: f"{name} {state}: {running.status()['images']}\n{running.log[-2000:]}",
     )
 
@@ -140,7 +139,7 @@ def test_a_second_start_loads_nothing_and_opens_no_archive(lab: Lab, preload: St
     running = preload("archives: [/run/images]")
     wait_image(running, A)
     record = directory / "state/images.json"
-    until(lambda: record.exists() and A in record.read_text(), 5, "the record is on disk")
+    until(lambda: record.exists() and A in record.read_text(), "the record is on disk")
     running.stop()
     trace = directory / "trace"
     running = preload("archives: [/run/images]", wrap=("strace", "-f", "-qq", "-e", "trace=openat,open", "-o", str(trace)))
@@ -174,7 +173,7 @@ def test_an_image_that_was_removed_is_loaded_again(lab: Lab, preload: Start, sto
     removed(lab, A)
     assert A not in names(lab)
     running.reload()
-    until(lambda: A in names(lab), 60, f"{A} is back\n{running.log[-1000:]}")
+    until(lambda: A in names(lab), f"{A} is back\n{running.log[-1000:]}")
 
 
 @pytest.mark.quick
@@ -228,15 +227,15 @@ def kill_and_finish(lab: Lab, preload: Start, store: Path, kills: int, restarts:
         time.sleep(random.uniform(0, 2))
         if what == "runtime":
             containerd.restart()
-            until(containerd.answers, 20, "containerd answers")
+            until(containerd.answers, "containerd answers")
         else:
             running.kill()
             if random.random() < 0.5:
                 removed(lab, A)
             running = preload("archives: [/run/images]")
     wait_image(running, A)
-    until(lambda: A in names(lab), 60, "the image is there")
-    until(lambda: not [n for n in names(lab) if "headroom-preload" in n], 60, f"nothing is left over\n{running.log[-2000:]}")
+    until(lambda: A in names(lab), "the image is there")
+    until(lambda: not [n for n in names(lab) if "headroom-preload" in n], f"nothing is left over\n{running.log[-2000:]}")
 
 
 def test_what_a_kill_cuts_off_is_finished_by_the_next_agent(lab: Lab, preload: Start, store: Path) -> None:
@@ -275,7 +274,7 @@ def test_docker_loads_archives_too(lab: Lab, preload: Start, store: Path) -> Non
     assert {A, "b:2"} <= tags
     assert lab.docker("DELETE", "/images/b:2")[0] == 200
     running.reload()
-    until(lambda: lab.docker("GET", "/images/b:2/json")[0] == 200, 60, "b:2 is back")
+    until(lambda: lab.docker("GET", "/images/b:2/json")[0] == 200, "b:2 is back")
 
 
 def test_a_pull_that_failed_succeeds_at_once_with_apply(lab: Lab, preload: Start, run: Run) -> None:

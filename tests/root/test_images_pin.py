@@ -57,7 +57,7 @@ def labels(lab: Lab) -> str:
 
 def pin(lab: Lab, name: str) -> None:
     lab.run("ctr", "-n", "k8s.io", "images", "label", name, f"{LABEL}=pinned")
-    until(lambda: pinned(lab, name), 10, "the CRI has heard of it")
+    until(lambda: pinned(lab, name), "the CRI has heard of it")
 
 
 def two(lab: Lab) -> None:
@@ -79,26 +79,26 @@ def test_an_image_is_pinned_again_after_a_pull_and_restored(lab: Lab, pinner: Wa
     assert running.metrics()[f'headroom_setting_in_sync{{setting="pin.{app}"}}'] == 1
 
     pulled(lab, registry, "app")
-    until(lambda: not pinned(lab, app), 10, "a pull drops the label")
-    until(lambda: pinned(lab, app), 40, "it is set again")
+    until(lambda: not pinned(lab, app), "a pull drops the label")
+    until(lambda: pinned(lab, app), "it is set again")
     wait_setting(running, f"pin.{app}", "in-sync")
     assert running.metrics()[f'headroom_setting_drift_total{{setting="pin.{app}"}}'] >= 1
 
     restored = run("restore", wrap=lab.wrap)
     assert restored.returncode == 0 and f"pin.{app}" in restored.stdout and f"pin.{kept}" not in restored.stdout
-    until(lambda: not pinned(lab, app), 10, "what was pinned here is not any more")
+    until(lambda: not pinned(lab, app), "what was pinned here is not any more")
     assert pinned(lab, kept), "what was pinned before stays"
-    wait_for(running, f"pin.{app}", "reason", "restored", 10)
+    wait_for(running, f"pin.{app}", "reason", "restored")
     running.reload()
     time.sleep(3)
     assert not pinned(lab, app), "a released tuner only observes"
 
     assert run("apply", wrap=lab.wrap).returncode == 0
-    until(lambda: pinned(lab, app), 10, "apply ends the release")
+    until(lambda: pinned(lab, app), "apply ends the release")
     running.stop()
     assert pinned(lab, app), "it stays without an agent"
     assert run("restore", wrap=lab.wrap).returncode == 0
-    until(lambda: not pinned(lab, app), 10, "restored without an agent")
+    until(lambda: not pinned(lab, app), "restored without an agent")
     assert LABEL in labels(lab), "of the image that was pinned before"
 
 
@@ -114,7 +114,7 @@ def test_the_sandbox_image_is_pinned_and_an_older_one_is_not_any_more(lab: Lab, 
     assert pinned(lab, old) and pinned(lab, new)
     running.write_config(section(["sandbox"]))
     running.reload()
-    until(lambda: not pinned(lab, old), 20, "an image that is not configured any more is not kept")
+    until(lambda: not pinned(lab, old), "an image that is not configured any more is not kept")
     assert pinned(lab, new)
 
 
@@ -126,7 +126,7 @@ def test_plan_and_observe_pin_nothing(lab: Lab, pinner: Watcher, directory: Path
     planned = run("plan", "--config", str(config), wrap=lab.wrap)
     assert planned.returncode == 2 and f"pin.{app}" in planned.stdout and "missing" not in planned.stdout, planned
     running = pinner([app, "registry.example/missing:1"], "observe")
-    assert wait_for(running, f"pin.{app}", "actual", "not pinned", 20)["state"] == "observed"
+    assert wait_for(running, f"pin.{app}", "actual", "not pinned")["state"] == "observed"
     assert running.setting("pin.registry.example/missing:1")["reason"] == "image-missing"
     assert not pinned(lab, app)
 
@@ -135,14 +135,14 @@ def test_a_containerd_that_ignores_pins_is_left_alone(lab: Lab, pinner: Watcher)
     lab.containerd()
     (app,) = pulled(lab, lab.registry(), "app")
     running = pinner([app])
-    assert wait_for(running, f"pin.{app}", "reason", "pins-ignored", 20)["state"] == "unsupported"
+    assert wait_for(running, f"pin.{app}", "reason", "pins-ignored")["state"] == "unsupported"
     assert LABEL not in labels(lab)
 
 
 def test_docker_has_no_pins(lab: Lab, pinner: Watcher) -> None:
     lab.dockerd()
     running = pinner(["docker.io/library/busybox:1"])
-    assert wait_for(running, "pin.docker.io/library/busybox:1", "reason", "no-pins", 20)["state"] == "unsupported"
+    assert wait_for(running, "pin.docker.io/library/busybox:1", "reason", "no-pins")["state"] == "unsupported"
 
 
 def test_a_kill_at_any_moment_leaves_what_a_restore_needs(lab: Lab, node: Node, directory: Path, run: Run) -> None:
@@ -169,6 +169,6 @@ def test_a_kill_at_any_moment_leaves_what_a_restore_needs(lab: Lab, node: Node, 
         if round_ % 3 == 2:
             restored = run("restore", wrap=lab.wrap)
             assert restored.returncode == 0, restored
-            until(lambda: not pinned(lab, app), 10, "it is as it was")
+            until(lambda: not pinned(lab, app), "it is as it was")
             assert pinned(lab, kept)
     assert len(seen) > 1, "some were killed after the record"

@@ -46,7 +46,7 @@ class Runtime:
             self.wait_for_cri()
 
     def wait_for_cri(self) -> None:
-        until(lambda: criwire.running_config(self.lab.containerd_socket), 20, "the CRI answers", 0.1)
+        until(lambda: criwire.running_config(self.lab.containerd_socket), "the CRI answers", 0.1)
 
     def restart(self, config: str) -> None:
         self.lab.config.write_text(config)
@@ -118,7 +118,7 @@ class Runtime:
     def assert_nothing_left(self) -> None:
         """Ingests go with the garbage collection that a lease's end begins."""
         if not self.docker:
-            until(lambda: not any(self.left().values()), 5, lambda: str(self.left()), 0.1)
+            until(lambda: not any(self.left().values()), lambda: str(self.left()), 0.1)
 
 
 @pytest.fixture(scope="module")
@@ -308,7 +308,7 @@ def test_pulls_fail_with_a_reason_and_end_in_time(runtime: Runtime) -> None:
     assert runtime.bad("pull", f"{slow.name}/app:latest", seconds=2).startswith("ETIMEDOUT")
     other = runtime.lab.proxy(registry, 1000)
     process = runtime.start("pull", f"{other.name}/app:latest")
-    until(lambda: other.now, 10, "layers are on their way")
+    until(lambda: other.now, "layers are on their way")
     began = time.monotonic()
     process.send_signal(signal.SIGTERM)
     assert process.communicate()[1].startswith("ECANCELED")
@@ -343,7 +343,7 @@ def test_pins_are_set_and_removed_and_go_with_a_replaced_image(runtime: Runtime)
 
     def assert_pinned(pinned: bool) -> None:
         assert runtime.is_labelled(app) == pinned
-        until(lambda: runtime.images()[app][1] == (pinned and honoured), 5, f"pinned: {pinned}")
+        until(lambda: runtime.images()[app][1] == (pinned and honoured), f"pinned: {pinned}")
 
     assert runtime.bad("pin", app).startswith("ENOENT")
     runtime.good("pull", app)

@@ -151,11 +151,11 @@ def test_a_full_tmpfs_stops_the_writing_until_there_is_room(node: Node, agent, t
     assert "No space" in condition["message"] and "make room" in condition["message"], condition
     assert one.get("/livez")[0] == 200
     filler.unlink()
-    until(lambda: sysctl(THRESHOLDS[2]) == "100000", 70, "goes on once there is room", every=0.2)
+    until(lambda: sysctl(THRESHOLDS[2]) == "100000", "goes on once there is room", timeout=70)
     one.wait_condition("AgentDegraded", "False")
     fill(tiny_run)
     sysctl(THRESHOLDS[2], 99000)
-    until(lambda: sysctl(THRESHOLDS[2]) == "100000", 3, "what has its records needs no room")
+    until(lambda: sysctl(THRESHOLDS[2]) == "100000", "what has its records needs no room")
     one.stop()
     assert run("restore").returncode == 0
     node.assert_unchanged()

@@ -34,7 +34,7 @@ class Kubelet:
         command = [str(self.program), f"--config={self.config}", *flags]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE)
         comm = Path(f"/proc/{self.process.pid}/comm")
-        until(lambda: comm.read_text() == "kubelet\n", 5, "the made-up kubelet")
+        until(lambda: comm.read_text() == "kubelet\n", "the made-up kubelet")
 
     def start_with_drop_ins(self) -> None:
         self.start(f"--config-dir={self.drop_ins}")
@@ -72,11 +72,11 @@ def test_serial_pulls_are_reported(kubelet: Kubelet, agent: Callable[..., Any], 
 
     # A change is seen at the next tick, and what cannot be read makes the tuner degraded, with its place.
     kubelet.config.write_text("serializeImagePulls: maybe\n")
-    until(lambda: running.tuner("kubelet")["state"] == "degraded", 15, "degraded")
+    until(lambda: running.tuner("kubelet")["state"] == "degraded", "degraded")
     assert f"{kubelet.config}:1:22" in running.tuner("kubelet")["why"]
     running.wait_condition(CONDITION, "Unknown")
     kubelet.config.write_text("maxParallelImagePulls: 5\n")
-    running.wait_condition(CONDITION, "False", 15)
+    running.wait_condition(CONDITION, "False")
     assert running.tuner("kubelet")["state"] == "active"
 
 
@@ -86,10 +86,10 @@ def test_drop_in_is_written_and_removed_by_restore(
     kubelet.start_with_drop_ins()
     before = kubelet.config.read_bytes()
     running = agent(MANAGE)
-    until(kubelet.own.exists, 15, f"{kubelet.own}\n{running.log}")
+    until(kubelet.own.exists, f"{kubelet.own}\n{running.log}")
     assert "serializeImagePulls: false" in kubelet.own.read_text()
     setting = until(
-        lambda: (s := running.setting(SETTING))["reason"] == "restart-pending" and s, 15, "waits for a restart"
+        lambda: (s := running.setting(SETTING))["reason"] == "restart-pending" and s, "waits for a restart"
     )
     assert setting["state"] == "pending"
     assert "restart the kubelet" in running.condition(CONDITION)["message"]

@@ -12,7 +12,7 @@ from conftest import DEFAULTS, SLACK, Node, sysctl, until
 @pytest.mark.quick
 def test_ready_only_after_the_first_apply(agent) -> None:
     one = agent(ready=False)
-    until(lambda: one.notified("READY=1"), 10, "READY=1")
+    until(lambda: one.notified("READY=1"), "READY=1")
     assert {name: sysctl(name) for name in DEFAULTS} == DEFAULTS
     assert one.get("/readyz")[0] == 200
     assert len(one.notified("READY=1")) == 1
@@ -21,7 +21,7 @@ def test_ready_only_after_the_first_apply(agent) -> None:
 @pytest.mark.quick
 def test_status_is_one_short_line(agent) -> None:
     one = agent()
-    until(lambda: one.notified("STATUS="), 5, "STATUS=")
+    until(lambda: one.notified("STATUS="), "STATUS=")
     for line in one.notified("STATUS="):
         assert 8 < len(line) < 200 and line.isprintable()
     time.sleep(2.2)
@@ -32,7 +32,7 @@ def test_status_is_one_short_line(agent) -> None:
 def test_the_watchdog_is_fed(agent) -> None:
     one = agent(env={"WATCHDOG_USEC": "3000000"})
     begin = time.monotonic()
-    until(lambda: len(one.notified("WATCHDOG=1", begin)) >= 3, 10, "WATCHDOG=1 again and again")
+    until(lambda: len(one.notified("WATCHDOG=1", begin)) >= 3, "WATCHDOG=1 again and again")
     beats = [when for when, line in one.notices if line == "WATCHDOG=1" and when >= begin]
     gaps = [b - a for a, b in zip(beats, beats[1:])]
     assert max(gaps) < 2.0 * SLACK, "well within what would kill it"
@@ -43,7 +43,7 @@ def test_reload_is_announced(agent) -> None:
     one = agent()
     since = time.monotonic()
     one.signal(signal.SIGHUP)
-    until(lambda: one.notified("READY=1", since), 5, "READY=1")
+    until(lambda: one.notified("READY=1", since), "READY=1")
     assert one.notified("RELOADING=1", since)
     stamps = one.notified("MONOTONIC_USEC=", since)
     assert stamps and int(stamps[0].split("=")[1]) > 0
@@ -60,7 +60,7 @@ def test_sigterm_ends_it_within_a_second_and_restores_nothing(agent, number: sig
     one.signal(number)
     assert one.process.wait(10) == 0
     assert time.monotonic() - began < 1.0 * SLACK
-    until(lambda: one.notified("STOPPING=1"), 1, "STOPPING=1")
+    until(lambda: one.notified("STOPPING=1"), "STOPPING=1")
     assert {name: sysctl(name) for name in DEFAULTS} == DEFAULTS
     assert not one.socket_path.exists()
 
@@ -79,7 +79,7 @@ def test_sigterm_ends_it_at_any_moment_of_the_start(node: Node, agent, run) -> N
 
 def test_it_runs_without_a_service_manager(agent) -> None:
     one = agent(env={"NOTIFY_SOCKET": ""}, ready=False)
-    until(lambda: one.socket_path.exists() and one.get("/readyz")[0] == 200, 10, "ready")
+    until(lambda: one.socket_path.exists() and one.get("/readyz")[0] == 200, "ready")
     assert one.stop() == 0
 
 

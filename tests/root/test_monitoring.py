@@ -158,7 +158,7 @@ def test_every_query_of_the_dashboard_has_data(
             for alert in ("HeadroomDown", "HeadroomAbsent"):
                 assert not prometheus.query(f'ALERTS{{alertname="{alert}"}}')
             exceeded = 'ALERTS{alertname="HeadroomConditionCritical",condition="DNSBudgetExceeded",alertstate="firing"}'
-            until(lambda: len(prometheus.query(exceeded)) == 2, 20, "both nodes are over their budget", 0.5)
+            until(lambda: len(prometheus.query(exceeded)) == 2, "both nodes are over their budget", 0.5)
         proxy.rate = 0
         criwire.finish(pull)
     finally:
@@ -176,11 +176,11 @@ def test_node_problem_detector_gets_a_condition(agent: Agents) -> None:
         return done.returncode, done.stdout
 
     for rule in plugins["rules"]:
-        until(lambda name=rule["args"][0]: ask(name, running.port)[0] == 0, 10, f"{rule['condition']} is known")
+        until(lambda name=rule["args"][0]: ask(name, running.port)[0] == 0, f"{rule['condition']} is known")
         assert len(ask(*rule["args"], running.port)[1]) <= plugins["pluginConfig"]["max_output_length"]
     running.write_config("mode: nonsense\n")
     running.wait_condition("ConfigInvalid")
-    assert until(lambda: ask("ConfigInvalid", running.port)[0] == 1, 5, "the plugin sees it")
+    assert until(lambda: ask("ConfigInvalid", running.port)[0] == 1, "the plugin sees it")
     assert ask("NoSuchCondition", running.port)[0] == 2
     assert ask("ConfigInvalid", free_port())[0] == 2
 

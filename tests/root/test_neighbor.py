@@ -202,8 +202,8 @@ def test_uncollectable_entries_raise_no_condition(agent, space, family: int, how
         assert one.condition(condition)["status"] == "False"
     # And what comes on top of it is seen for what it is.
     fill(place, 200, family, first=100000)
-    until(lambda: 200 <= limit(one, family)["used"] < 300, 3, "200 that can be collected")
-    until(lambda: 200 <= used_by(one, place.name, family) < 300, 6, f"and whose they are: {top(one, family)}")
+    until(lambda: 200 <= limit(one, family)["used"] < 300, "200 that can be collected")
+    until(lambda: 200 <= used_by(one, place.name, family) < 300, f"and whose they are: {top(one, family)}")
 
 
 MANY = 100
@@ -231,7 +231,7 @@ def test_an_agent_that_starts_on_a_full_table(agent, run: Run, many: list[Space]
     total = sum(10 * (i + 1) for i in range(MANY))
     one = agent("")
     began = time.monotonic()
-    until(lambda: len(top(one)) == 10, 1, "top users are known")
+    until(lambda: len(top(one)) == 10, "top users are known")
     seen = limit(one)
     assert time.monotonic() - began < 1 * SLACK
     assert abs(seen["used"] - total) < 50
@@ -255,11 +255,11 @@ def test_an_agent_that_starts_on_a_full_table(agent, run: Run, many: list[Space]
     # Who is gone is forgotten, and the next ones move up.
     for place in many[-5:]:
         ip("netns", "del", str(place.name))
-    until(lambda: top(one)[0]["workload"]["name"] == f"hr-many-{MANY - 6}", 10, f"forgotten: {top(one)}")
+    until(lambda: top(one)[0]["workload"]["name"] == f"hr-many-{MANY - 6}", f"forgotten: {top(one)}")
     assert all(user["workload"]["name"] not in [p.name for p in many[-5:]] for user in top(one))
     assert top(one)[0]["used"] == 10 * (MANY - 5)
     fill(many[0], 3000)
-    until(lambda: used_by(one, "hr-many-0") == 3000, 10, f"counted on: {top(one)}")
+    until(lambda: used_by(one, "hr-many-0") == 3000, f"counted on: {top(one)}")
 
 
 def grow(one: Agent, place: Space, count: int = 4000, family: int = 4) -> tuple[int, int, int]:
@@ -267,7 +267,7 @@ def grow(one: Agent, place: Space, count: int = 4000, family: int = 4) -> tuple[
     refused = table(family)["table_fulls"]
     fill(place, count, family, rate=20000)
     assert table(family)["table_fulls"] == refused
-    until(lambda: thresholds(NAMES[family])[2] >= count, 2, "grown")
+    until(lambda: thresholds(NAMES[family])[2] >= count, "grown")
     return thresholds(NAMES[family])
 
 
@@ -357,14 +357,14 @@ def test_the_ceiling_condition_names_the_largest_user(agent, space) -> None:
     one = agent(KEEP.replace("}", ", ceiling: 2048}"))
     place = space(pod=True)
     fill(place, 1500)
-    condition = one.wait_condition("NeighborTablePressure", timeout=4)
+    condition = one.wait_condition("NeighborTablePressure")
     assert condition["reason"] == "at-ceiling"
-    until(lambda: f"pod {place.uid}" in one.condition("NeighborTablePressure")["message"], 8, "who")
+    until(lambda: f"pod {place.uid}" in one.condition("NeighborTablePressure")["message"], "who")
     assert re.search(r"ipv4: 1[45]\d\d of 2048", one.condition("NeighborTablePressure")["message"])
     assert thresholds() == (128, 1844, 2048)
     assert one.condition("NeighborTableOverflow")["status"] == "False"
     fill(place, 1500, delete=True)
-    one.wait_condition("NeighborTablePressure", "False", 4)
+    one.wait_condition("NeighborTablePressure", "False")
     assert thresholds() == (128, 1844, 2048)
 
 
@@ -380,7 +380,7 @@ def test_an_overflow_names_device_namespace_workload_and_address(agent, space, f
     assert watch.refused > 1000
     assert thresholds(NAMES[family]) == KERNEL
     assert watch.woken <= 12 and len(watch.log) <= 10, "\n".join(watch.log)
-    until(lambda: place.uid in one.condition("NeighborTableOverflow")["message"], 10, "who")
+    until(lambda: place.uid in one.condition("NeighborTableOverflow")["message"], "who")
     condition = one.condition("NeighborTableOverflow")
     # With IPv6, what the devices join may have come last.
     last = f"{storm.text(4, 2999)} on storm0" if family == 4 else r"f\S+ on storm0p?"
@@ -388,7 +388,6 @@ def test_an_overflow_names_device_namespace_workload_and_address(agent, space, f
     now = table(family)["table_fulls"] - before
     until(
         lambda: abs(one.metrics()[f'headroom_neighbor_refused_total{{family="{NAMES[family]}"}}'] - refused - now) < 50,
-        3,
         "every refusal is counted",
     )
 
@@ -429,7 +428,7 @@ def test_another_tool_that_lowers_thresholds_in_a_storm(agent, space) -> None:
     other.start()
     try:
         prepare(place, "packets", 30000, rate=5000)()
-        one.wait_condition("SettingDrifted", timeout=30)
+        one.wait_condition("SettingDrifted")
     finally:
         stop.set()
         other.join()
@@ -453,7 +452,7 @@ def test_top_names_the_pod(agent, run: Run, space) -> None:
         lines = run("top", "neighbor").stdout.splitlines()
         return [line.split()[-3:] for line in lines if place.uid in line]
 
-    until(lambda: users()[:1] == [["700", "pod", place.uid]], 8, "the pod has all of them, and is the first")
+    until(lambda: users()[:1] == [["700", "pod", place.uid]], "the pod has all of them, and is the first")
     assert run("top", "nothing").returncode == 64
 
 
@@ -462,7 +461,7 @@ def test_a_reused_namespace_inode_belongs_to_its_new_owner(agent, space) -> None
     one = agent(KEEP.replace("true", "false"))
     first = space(pod=True)
     prepare(first, "packets", 3000, 4)()
-    until(lambda: first.uid in one.condition("NeighborTableOverflow")["message"], 10, "who overflowed the table")
+    until(lambda: first.uid in one.condition("NeighborTableOverflow")["message"], "who overflowed the table")
     inode = first.inode
     first.remove()
     for _ in range(100):

@@ -85,7 +85,7 @@ def test_plan_writes_nothing(node: Node, directory: Path, run) -> None:
 
 def test_one_tuner_observes_and_the_other_enforces(node: Node, agent) -> None:
     one = agent("neighbor: {mode: observe}")
-    until(lambda: one.setting("thp.enabled")["state"] == "in-sync", 5, "thp is enforced")
+    until(lambda: one.setting("thp.enabled")["state"] == "in-sync", "thp is enforced")
     assert one.setting(THRESHOLDS[0])["state"] == "observed"
     assert all(p.startswith("/sys/") or p.endswith("min_free_kbytes") or "neigh" not in p for p in node.changes())
 

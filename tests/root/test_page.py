@@ -71,7 +71,7 @@ def fixture_busy(lab: Lab, agent: Callable[..., Agent]) -> Iterator[Agent]:  # n
     """An agent with neighbours, a busy and an idle resolver, and a threshold that someone changed."""
     lab.server(SERVER, IDLE)
     one = agent(f'dns: {{cluster_servers: [], budgets: [{{server: "{SERVER}", qps: 200}}]}}\nruntime: {{mode: off}}\n')
-    until(lambda: one.status()["dns"], 10, "the programs")
+    until(lambda: one.status()["dns"], "the programs")
     space = storm.Space("hr-page", pod=True)
     try:
         storm.fill(space, 5000)
@@ -79,8 +79,8 @@ def fixture_busy(lab: Lab, agent: Callable[..., Agent]) -> Iterator[Agent]:  # n
         for _ in range(50):
             client.ask(SERVER, "ok.example.test")
         set_thresholds("ipv4", (128, 512, 60000))
-        until(lambda: thresholds("ipv4")[2] >= 100000, 10, "set again")
-        until(lambda: any(e["text"].startswith("net.ipv4") for e in one.status()["events"]), 10, "the event")
+        until(lambda: thresholds("ipv4")[2] >= 100000, "set again")
+        until(lambda: any(e["text"].startswith("net.ipv4") for e in one.status()["events"]), "the event")
         yield one
     finally:
         space.remove()
@@ -105,9 +105,9 @@ def test_pausing_needs_no_script(busy: Agent, browser: Browser) -> None:
     renews = "return document.querySelectorAll('meta[http-equiv=refresh]').length"
     assert browser.run(renews) == 1
     browser.run("document.querySelector('a[href*=paused]').click()")
-    until(lambda: browser.run(renews) == 0, 5, "paused")
+    until(lambda: browser.run(renews) == 0, "paused")
     browser.run("document.querySelector('a[href=\"/\"]').click()")
-    until(lambda: browser.run(renews) == 1, 5, "renewed again")
+    until(lambda: browser.run(renews) == 1, "renewed again")
 
 
 def test_the_last_hour_and_the_last_events_are_shown(busy: Agent) -> None:

@@ -53,5 +53,5 @@ def test_quickstart_prints_the_plan_before_it_starts_and_undo_restores(node: Nod
     assert re.search(r"net\.ipv4\.neigh\.default\.gc_thresh3 +1024 +.*100000", plan), plan
     assert "\n100000\n" in answer.stdout and "--undo" in answer.stdout
     assert "The agent is stopped, and the original values are restored." in answer.stdout
-    until(lambda: not other_agents(), 10, "the agent has ended")
+    until(lambda: not other_agents(), "the agent has ended")
     node.assert_unchanged()

@@ -186,7 +186,7 @@ def test_a_restart_without_effect_is_not_repeated(
     assert systemd.restarted == ["containerd.service"]
     for _ in range(2):
         running = agent(CONFIG, wrap=lab.wrap)
-        until(lambda: "no-effect" in [s["reason"] for s in running.status()["settings"]], 40, running.log)
+        until(lambda: "no-effect" in [s["reason"] for s in running.status()["settings"]], running.log)
         assert (running.setting(NAME)["state"], running.setting(NAME)["reason"]) == ("failed", "no-effect")
         assert running.stop() == 0
     assert systemd.restarted == ["containerd.service"]
@@ -210,7 +210,7 @@ def test_the_condition_names_what_holds_the_restart_up(
         lab.config.write_text(lab.config.read_text().replace("version = 2", "version = = 2"))
     env = {"DBUS_SYSTEM_BUS_ADDRESS": "unix:path=/nonexistent/bus"} if what == "no-systemd" else {}
     running = agent(CONFIG, wrap=lab.wrap, env=env)
-    until(lambda: running.condition("RuntimeRestartPending")["reason"] == what, 40, running.log)
+    until(lambda: running.condition("RuntimeRestartPending")["reason"] == what, running.log)
     message = running.condition("RuntimeRestartPending")["message"]
     cause = {
         "no-systemd": "systemd cannot be reached",
@@ -280,7 +280,7 @@ def test_sigterm_ends_the_agent_while_a_runtime_does_not_answer(lab: Lab, agent:
 
     systemd.manager.restart = fail
     one = agent(CONFIG, wrap=lab.wrap)
-    until(lambda: systemd.restarted, 20, "restarted")
+    until(lambda: systemd.restarted, "restarted")
     time.sleep(0.5)
     began = time.monotonic()
     assert one.stop() == 0

@@ -55,7 +55,7 @@ def killed_amid(lab: Lab, agent: Callable[..., Agent], comes_back: bool) -> tupl
 
     systemd.manager.restart = restart
     agent_then = agent(CONFIG.format("now", 10), ready=False, wrap=lab.wrap)
-    until(lambda: agent_then.process.poll() is not None, 30, f"killed\n{agent_then.log}")
+    until(lambda: agent_then.process.poll() is not None, f"killed\n{agent_then.log}")
     assert systemd.restarted == ["containerd.service"]
     assert "max_concurrent_downloads = 10" in lab.config.read_text()
     return systemd, open_then
@@ -67,16 +67,16 @@ def test_the_runtime_does_not_come_back(lab: Lab, directory: Path, agent: Callab
     systemd, open_then = killed_amid(lab, agent, comes_back=False)
     assert open_then == [True], "it was durable before systemd was asked"
     after = agent(CONFIG.format("now", 10), wrap=lab.wrap)
-    until(is_over(directory), 40, f"it is over\n{after.log}")
+    until(is_over(directory), f"it is over\n{after.log}")
     assert lab.config.read_bytes() == CONTAINERD_CONFIG.encode()
     assert len(systemd.restarted) == 2
     assert daemon.alive() and daemon.answers()
-    until(is_given_up(after), 40, after.log)
-    until(lambda: "with the file from before" in after.log, 5, after.log)
+    until(is_given_up(after), after.log)
+    until(lambda: "with the file from before" in after.log, after.log)
     assert after.stop() == 0
     # Nor does a third one try again.
     third = agent(CONFIG.format("now", 10), wrap=lab.wrap)
-    until(is_given_up(third), 40, third.log)
+    until(is_given_up(third), third.log)
     assert len(systemd.restarted) == 2
 
 
@@ -96,8 +96,8 @@ def test_the_runtime_comes_back(lab: Lab, directory: Path, agent: Callable[..., 
     systemd, open_then = killed_amid(lab, agent, comes_back=True)
     assert open_then == [True]
     after = agent(CONFIG.format("now", 10), wrap=lab.wrap)
-    until(is_over(directory), 40, f"it is over\n{after.log}")
-    until(is_in_sync(after), 40, after.log)
+    until(is_over(directory), f"it is over\n{after.log}")
+    until(is_in_sync(after), after.log)
     assert after.setting(NAME)["actual"] == "10"
     assert "max_concurrent_downloads = 10" in lab.config.read_text()
     assert len(systemd.restarted) == 1
@@ -125,14 +125,14 @@ def test_the_hour_of_when_idle_outlives_the_agent(lab: Lab, directory: Path, age
     lab.containerd()
     systemd = lab.with_systemd()
     first = agent(CONFIG.format("when-idle", 10), wrap=lab.wrap)
-    until(is_in_sync(first), 40, first.log)
-    until(is_over(directory), 10, first.log)
+    until(is_in_sync(first), first.log)
+    until(is_over(directory), first.log)
     assert len(systemd.restarted) == 1
     first.kill()
     second = agent(CONFIG.format("when-idle", 12), wrap=lab.wrap, env={"WATCHDOG_USEC": "3000000"})
-    until(lambda: "max_concurrent_downloads = 12" in lab.config.read_text(), 15, second.log)
+    until(lambda: "max_concurrent_downloads = 12" in lab.config.read_text(), second.log)
     looks = len(second.notified("WATCHDOG=1"))
-    until(lambda: len(second.notified("WATCHDOG=1")) >= looks + 3, 15, second.log)
+    until(lambda: len(second.notified("WATCHDOG=1")) >= looks + 3, second.log)
     last = found(second)
     assert (last["state"], last["reason"], last["actual"]) == ("pending", "restart-pending", "10")
     assert len(systemd.restarted) == 1

@@ -29,7 +29,7 @@ def containerd2() -> Path:
     return Path(asked.stdout.strip())
 
 
-def wait_for(agent: Agent, name: str, key: str, value: str, timeout: float) -> dict[str, Any]:
+def wait_for(agent: Agent, name: str, key: str, value: str) -> dict[str, Any]:
     """A setting appears once its runtime has answered; errors are reported in full."""
 
     def seen() -> Any:
@@ -37,19 +37,19 @@ def wait_for(agent: Agent, name: str, key: str, value: str, timeout: float) -> d
         return settings and settings[0][key] == value and settings[0]
 
     try:
-        return until(seen, timeout, f"{name} {value}", 0.1)
+        return until(seen, f"{name} {value}", 0.1)
     except pytest.fail.Exception:
         status = agent.status()
         print(agent.log, [s for s in status["settings"] if s["tuner"] == "runtime"], status["runtime"], sep="\n")
         raise
 
 
-def wait_setting(agent: Agent, name: str, state: str, timeout: float = 20) -> dict[str, Any]:
-    return wait_for(agent, name, "state", state, timeout)
+def wait_setting(agent: Agent, name: str, state: str) -> dict[str, Any]:
+    return wait_for(agent, name, "state", state)
 
 
-def wait_reason(agent: Agent, name: str, reason: str, timeout: float = 15) -> dict[str, Any]:
-    return wait_for(agent, name, "reason", reason, timeout)
+def wait_reason(agent: Agent, name: str, reason: str) -> dict[str, Any]:
+    return wait_for(agent, name, "reason", reason)
 
 
 def found(agent: Agent, name: str) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def test_containerd_waits_for_its_restart(lab: Lab, watcher: Watcher, run: Calla
     assert LINE in text and text.replace(LINE, "") == CONTAINERD_CONFIG
 
     lab.daemons["containerd"].restart()
-    wait_setting(running, DOWNLOADS, "in-sync", 30)
+    wait_setting(running, DOWNLOADS, "in-sync")
     running.wait_condition("RuntimeRestartPending", "False")
     assert found(running, "containerd")["max_concurrent_downloads"] == "10"
 
@@ -98,7 +98,7 @@ def test_apply_alone_restarts_now_and_pods_live_on(lab: Lab, directory: Path, ru
     assert done.returncode == 0, done.stderr + done.stdout
     assert systemd.restarted == ["containerd.service"]
     assert lab.config.read_text().replace(LINE, "") == text
-    until(lambda: criwire.running_config(lab.containerd_socket).get("maxConcurrentDownloads") == 10, 10, "10 run")
+    until(lambda: criwire.running_config(lab.containerd_socket).get("maxConcurrentDownloads") == 10, "10 run")
     assert pods <= set(lab.leftovers()), "every process of the pod lives on"
     answer = criwire.call(lab.containerd_socket, f"{criwire.RUNTIME}/ListPodSandbox")
     assert sandbox.encode() in answer
@@ -116,7 +116,7 @@ def test_with_the_capabilities_of_the_service(lab: Lab, watcher: Watcher) -> Non
     systemd = lab.with_systemd()
     few = ("setpriv", "--bounding-set=-all,+net_admin,+bpf,+perfmon", "--no-new-privs")
     running = watcher("restart: now", wrap=few)
-    wait_setting(running, DOWNLOADS, "in-sync", 30)
+    wait_setting(running, DOWNLOADS, "in-sync")
     assert systemd.restarted == ["containerd.service"]
 
 
@@ -139,14 +139,14 @@ def test_when_idle_waits_for_pulls(lab: Lab, directory: Path, watcher: Watcher) 
     lab.containerd()
     systemd = lab.with_systemd()
     pull = criwire.start_pull(lab.containerd_socket, f"{proxy.name}/slow:latest")
-    until(lambda: proxy.now > 0, 10, "the pull has begun")
+    until(lambda: proxy.now > 0, "the pull has begun")
     running = watcher("restart: when-idle")
     wait_reason(running, DOWNLOADS, "restart-pending")
-    until(lambda: found(running, "containerd")["pulls"], 15, "a pull is seen")
+    until(lambda: found(running, "containerd")["pulls"], "a pull is seen")
     assert systemd.restarted == []
     proxy.rate = 0
     criwire.finish(pull)
-    wait_setting(running, DOWNLOADS, "in-sync", 30)
+    wait_setting(running, DOWNLOADS, "in-sync")
     assert systemd.restarted == ["containerd.service"]
 
 
@@ -174,7 +174,7 @@ def test_docker_is_reloaded_hot(lab: Lab, watcher: Watcher, run: Callable[..., A
     lab.write("etc/docker/daemon.json", before)
     daemon = lab.dockerd()
     running = watcher()
-    wait_setting(running, DOCKER, "in-sync", 30)
+    wait_setting(running, DOCKER, "in-sync")
     setting = running.setting(DOCKER)
     assert (setting["actual"], setting["original"]) == ("10", "3")
     written = json.loads(lab.daemon_json.read_text())
@@ -184,7 +184,7 @@ def test_docker_is_reloaded_hot(lab: Lab, watcher: Watcher, run: Callable[..., A
 
     assert run("restore", wrap=lab.wrap).returncode == 0
     assert lab.daemon_json.read_text() == before
-    until(lambda: found(running, "docker")["max_concurrent_downloads"] == "3", 15, "as before")
+    until(lambda: found(running, "docker")["max_concurrent_downloads"] == "3", "as before")
 
 
 def test_docker_containers_live_through_a_reload(lab: Lab, directory: Path, watcher: Watcher) -> None:
@@ -200,7 +200,7 @@ def test_docker_containers_live_through_a_reload(lab: Lab, directory: Path, watc
     assert lab.docker("POST", f"/containers/{container}/start")[0] == 204
     pid = json.loads(lab.docker("GET", f"/containers/{container}/json")[1])["State"]["Pid"]
     running = watcher()
-    wait_setting(running, DOCKER, "in-sync", 30)
+    wait_setting(running, DOCKER, "in-sync")
     state = json.loads(lab.docker("GET", f"/containers/{container}/json")[1])["State"]
     assert state["Running"] and state["Pid"] == pid
 
@@ -212,7 +212,7 @@ def test_apply_alone_reloads_docker(lab: Lab, directory: Path, run: Callable[...
     done = run("apply", "--config", str(config), wrap=lab.wrap)
     assert done.returncode == 0, done.stderr + done.stdout
     assert json.loads(lab.daemon_json.read_text()) == {"max-concurrent-downloads": 10}
-    until(lambda: "Reloaded configuration" in lab.daemons["dockerd"].log, 10, "reloaded")
+    until(lambda: "Reloaded configuration" in lab.daemons["dockerd"].log, "reloaded")
     done = run("plan", "--json", "--config", str(config), wrap=lab.wrap)
     names = [change["name"] for change in json.loads(done.stdout)["changes"]]
     assert DOCKER not in names
@@ -265,7 +265,7 @@ def test_containerd_2(lab: Lab, watcher: Watcher, run: Callable[..., Any]) -> No
     lab.containerd(programs)
     systemd = lab.with_systemd()
     running = watcher("restart: now")
-    wait_setting(running, DOWNLOADS, "in-sync", 40)
+    wait_setting(running, DOWNLOADS, "in-sync")
     assert systemd.restarted == ["containerd.service"]
     assert lab.config.read_text() == main
     own = lab.root / "etc/containerd/conf.d/99-headroom.toml"
@@ -283,7 +283,7 @@ def test_from_a_pod(lab: Lab, watcher: Watcher, run: Callable[..., Any]) -> None
     systemd = lab.with_systemd()
     place = {"HEADROOM_HOST_ROOT": f"{lab.directory}/host"}
     running = watcher("restart: now", env=place)
-    wait_setting(running, DOWNLOADS, "in-sync", 30)
+    wait_setting(running, DOWNLOADS, "in-sync")
     assert systemd.restarted == ["containerd.service"]
     assert LINE in lab.config.read_text()
     assert run("restore", wrap=lab.wrap, env=place).returncode == 0

@@ -33,7 +33,7 @@ def test_broken_toml_is_named_and_left_alone(lab: Lab, watcher: Watcher) -> None
     broken = CONTAINERD_CONFIG + "[plugins\n"
     lab.config.write_text(broken)
     running = watcher()
-    message = running.wait_condition("AgentDegraded", timeout=20)["message"]
+    message = running.wait_condition("AgentDegraded")["message"]
     line = len(CONTAINERD_CONFIG.splitlines()) + 1
     assert f"/etc/containerd/config.toml:{line}:" in message
     assert "left alone" in message
@@ -42,7 +42,7 @@ def test_broken_toml_is_named_and_left_alone(lab: Lab, watcher: Watcher) -> None
     assert running.log.count("config.toml") == 1, running.log
 
     lab.config.write_text(CONTAINERD_CONFIG)
-    wait_reason(running, DOWNLOADS, "restart-pending", 20)
+    wait_reason(running, DOWNLOADS, "restart-pending")
     running.wait_condition("AgentDegraded", "False")
     assert LINE in lab.config.read_text()
 
@@ -59,7 +59,7 @@ def test_broken_daemon_json_is_named_and_left_alone(lab: Lab, watcher: Watcher, 
     lab.dockerd()
     lab.write("etc/docker/daemon.json", text)
     running = watcher()
-    message = running.wait_condition("AgentDegraded", timeout=20)["message"]
+    message = running.wait_condition("AgentDegraded")["message"]
     assert said in message
     wait_reason(running, DOCKER, "file-unusable")
     assert lab.daemon_json.read_text() == text
@@ -112,7 +112,7 @@ def test_a_read_only_etc(lab: Lab, watcher: Watcher) -> None:
     lab.containerd()
     lab.run("mount", "-o", "remount,ro", "/etc")
     running = watcher()
-    message = running.wait_condition("AgentDegraded", timeout=20)["message"]
+    message = running.wait_condition("AgentDegraded")["message"]
     assert "/etc/containerd/config.toml" in message and "read-only" in message
     assert lab.config.read_text() == CONTAINERD_CONFIG
     lab.run("mount", "-o", "remount,rw", "/etc")
@@ -257,7 +257,7 @@ def resident(agent: Agent) -> int:
 
 
 def check_silent(agent: Agent, name: str) -> None:
-    message = agent.wait_condition("RuntimeUnreachable", timeout=30)["message"]
+    message = agent.wait_condition("RuntimeUnreachable")["message"]
     assert name in message and "systemctl status" in message
     assert agent.get("/livez")[0] == 200 and agent.get("/readyz")[0] == 200
 
@@ -266,17 +266,17 @@ def check_silent(agent: Agent, name: str) -> None:
 def test_containerd_hangs_and_is_killed(lab: Lab, watcher: Watcher, healthy: Callable[[Agent], Watch]) -> None:
     daemon = lab.containerd()
     running = watcher("max_concurrent_downloads: keep, pull_progress_timeout: keep")
-    until(lambda: found(running, "containerd").get("version"), 10, "it answers")
+    until(lambda: found(running, "containerd").get("version"), "it answers")
     healthy(running)
     daemon.signal(signal.SIGSTOP)
     check_silent(running, "containerd")
     daemon.signal(signal.SIGCONT)
-    running.wait_condition("RuntimeUnreachable", "False", 15)
+    running.wait_condition("RuntimeUnreachable", "False")
     daemon.signal(signal.SIGKILL)
     daemon.process.wait()  # type: ignore[union-attr]
     check_silent(running, "containerd")
     daemon.start()
-    running.wait_condition("RuntimeUnreachable", "False", 25)
+    running.wait_condition("RuntimeUnreachable", "False")
     assert running.log.count("RuntimeUnreachable: containerd") == 2, running.log
 
 
@@ -284,7 +284,7 @@ def test_containerd_hangs_and_is_killed(lab: Lab, watcher: Watcher, healthy: Cal
 def test_impostors_at_the_sockets(lab: Lab, watcher: Watcher, healthy: Callable[[Agent], Watch]) -> None:
     daemon, docker = lab.containerd(), lab.dockerd("--containerd", "/run/containerd/containerd.sock")
     running = watcher("max_concurrent_downloads: keep, pull_progress_timeout: keep")
-    until(lambda: all(found(running, name).get("version") for name in ("containerd", "docker")), 10, "both answer")
+    until(lambda: all(found(running, name).get("version") for name in ("containerd", "docker")), "both answer")
     healthy(running)
     before = resident(running)
     kept = [(path, path.with_suffix(".kept")) for path in (lab.containerd_socket, lab.docker_socket)]
@@ -292,10 +292,9 @@ def test_impostors_at_the_sockets(lab: Lab, watcher: Watcher, healthy: Callable[
         path.rename(aside)
     for how in ("garbage", "dies", "huge", "hangs"):
         others = [Impostor(path, how, path == lab.docker_socket) for path, _ in kept]
-        until(lambda: all(other.served for other in others), 20, f"{how}: it is asked")
+        until(lambda: all(other.served for other in others), f"{how}: it is asked")
         until(
             lambda: {found(running, name)["state"] for name in ("containerd", "docker")} == {"silent"},
-            30,
             f"{how}: silent",
         )
         assert resident(running) < before + 20_000, f"{how}: memory is bounded"
@@ -304,6 +303,6 @@ def test_impostors_at_the_sockets(lab: Lab, watcher: Watcher, healthy: Callable[
     check_silent(running, "docker")
     for path, aside in kept:
         aside.rename(path)
-    running.wait_condition("RuntimeUnreachable", "False", 30)
+    running.wait_condition("RuntimeUnreachable", "False")
     assert resident(running) < before + 4_000
     assert daemon.alive() and docker.alive()

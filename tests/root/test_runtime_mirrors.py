@@ -31,7 +31,7 @@ def test_a_mirror_comes_and_goes_with_its_health(lab: Lab, watcher: Watcher, run
     url = f"http://{registry.name}"
     running = watcher(f"restart: now, {mirrors(('docker.io', url), ('quay.io', url))}")
     hosts = lab.certs / "docker.io/hosts.toml"
-    until(hosts.exists, 20, f"{hosts}\n{running.log}")
+    until(hosts.exists, f"{hosts}\n{running.log}")
     assert url in hosts.read_text()
     wait_setting(running, NAME, "in-sync")
     wait_setting(running, "containerd.config_path", "in-sync")
@@ -39,7 +39,7 @@ def test_a_mirror_comes_and_goes_with_its_health(lab: Lab, watcher: Watcher, run
     assert 'config_path = "/etc/containerd/certs.d"' in lab.config.read_text()
 
     # Everything of docker.io comes from there, without another restart.
-    until(lambda: criwire.running_config(lab.containerd_socket), 20, "the CRI answers", 0.1)
+    until(lambda: criwire.running_config(lab.containerd_socket), "the CRI answers", 0.1)
     criwire.pull(lab.containerd_socket, "docker.io/team/app:latest")
 
     # What is somebody else's stays so.
@@ -47,11 +47,11 @@ def test_a_mirror_comes_and_goes_with_its_health(lab: Lab, watcher: Watcher, run
     assert foreign.read_text() == FOREIGN
 
     registry.stop()
-    until(lambda: not hosts.exists(), 30, "taken out")
+    until(lambda: not hosts.exists(), "taken out")
     document = next(m for m in running.status()["runtime"]["mirrors"] if m["url"] == url)
     assert document["state"] == "down" and "refused" in document["why"].lower()
     registry.start()
-    until(hosts.exists, 30, "back in")
+    until(hosts.exists, "back in")
 
     assert run("restore", wrap=lab.wrap).returncode == 0
     assert not hosts.exists() and not hosts.parent.exists()
@@ -69,16 +69,16 @@ def test_dockers_mirrors_keep_those_of_others(lab: Lab, watcher: Watcher, run: C
     lab.write("etc/docker/daemon.json", before)
     lab.dockerd()
     running = watcher(mirrors(("docker.io", url)))
-    wait_setting(running, "docker.registry-mirrors", "in-sync", 30)
+    wait_setting(running, "docker.registry-mirrors", "in-sync")
     assert json.loads(lab.daemon_json.read_text()) == {"registry-mirrors": [url, other], "debug": False}
     code, answer = lab.docker("POST", "/images/create?fromImage=team/app&tag=latest")
     assert code == 200 and "errorDetail" not in answer, answer
 
     registry.stop()
-    until(lambda: json.loads(lab.daemon_json.read_text())["registry-mirrors"] == [other], 30, "taken out")
+    until(lambda: json.loads(lab.daemon_json.read_text())["registry-mirrors"] == [other], "taken out")
     wait_setting(running, "docker.registry-mirrors", "in-sync")
     registry.start()
-    until(lambda: json.loads(lab.daemon_json.read_text())["registry-mirrors"] == [url, other], 30, "back in")
+    until(lambda: json.loads(lab.daemon_json.read_text())["registry-mirrors"] == [url, other], "back in")
     assert run("restore", wrap=lab.wrap).returncode == 0
     assert lab.daemon_json.read_text() == before
 
@@ -88,10 +88,10 @@ def test_dockers_last_mirror_goes_at_once(lab: Lab, watcher: Watcher) -> None:
     registry = lab.registry()
     lab.dockerd()
     running = watcher(mirrors(("docker.io", f"http://{registry.name}")))
-    wait_setting(running, "docker.registry-mirrors", "in-sync", 30)
+    wait_setting(running, "docker.registry-mirrors", "in-sync")
     assert registry.name in lab.docker("GET", "/info")[1]
     registry.stop()
-    until(lambda: registry.name not in lab.docker("GET", "/info")[1], 90, f"taken out\n{running.log}", 0.2)
+    until(lambda: registry.name not in lab.docker("GET", "/info")[1], f"taken out\n{running.log}", 0.2, 90)
 
 
 def test_mirrors_that_the_configuration_excludes_are_not_written(lab: Lab, watcher: Watcher) -> None:

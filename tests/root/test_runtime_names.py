@@ -48,7 +48,7 @@ def test_pods_are_named(lab: Lab, directory: Path, watcher: Watcher) -> None:
     sandbox = criwire.run_pod(lab.containerd_socket, "web-1", "shop", "0b1c2d3e-0000-4000-8000-000000000001", host=False)
     fill_neighbors(process_of(lab, sandbox))
     running = watcher("max_concurrent_downloads: keep, pull_progress_timeout: keep")
-    user = until(lambda: users(running).get("web-1"), 30, f"the pod: {users(running)}", 0.2)
+    user = until(lambda: users(running).get("web-1"), f"the pod: {users(running)}", 0.2)
     assert user["used"] >= NEIGHBORS
     assert (user["workload"]["kind"], user["workload"]["namespace"]) == ("pod", "shop")
     criwire.remove_pod(lab.containerd_socket, sandbox)
@@ -66,12 +66,12 @@ def test_docker_containers_are_named(lab: Lab, directory: Path, watcher: Watcher
     assert lab.docker("POST", f"/containers/{container}/start")[0] == 204
     fill_neighbors(json.loads(lab.docker("GET", f"/containers/{container}/json")[1])["State"]["Pid"])
     running = watcher("max_concurrent_downloads: keep")
-    user = until(lambda: users(running).get("hungry"), 30, f"the container: {users(running)}", 0.2)
+    user = until(lambda: users(running).get("hungry"), f"the container: {users(running)}", 0.2)
     assert user["used"] >= NEIGHBORS and user["workload"]["kind"] == "container"
     assert container.startswith(user["workload"]["id"]) or user["workload"]["id"].startswith(container)
     # A new name is the name from then on.
     assert lab.docker("POST", f"/containers/{container}/rename?name=less-hungry")[0] == 204
-    until(lambda: users(running).get("less-hungry"), 30, "its new name", 0.2)
+    until(lambda: users(running).get("less-hungry"), "its new name", 0.2)
 
 
 @pytest.mark.slow
@@ -79,7 +79,7 @@ def test_the_image_store_fills(lab: Lab, watcher: Watcher) -> None:
     lab.run("mount", "-t", "tmpfs", "-o", "size=40m", "tmpfs", "/var/lib/containerd")
     lab.containerd()
     running = watcher("max_concurrent_downloads: keep, pull_progress_timeout: keep")
-    store = until(lambda: found(running, "containerd").get("store"), 15, "the store is known")
+    store = until(lambda: found(running, "containerd").get("store"), "the store is known")
     assert store["filesystem"] == "tmpfs" and store["driver"] == "overlayfs" and store["size"] == 40 << 20
     limit = next(l for l in running.status()["limits"] if l["name"] == "images/store")
     assert limit["unit"] == "bytes" and limit["max"] == 40 << 20
@@ -95,6 +95,6 @@ def test_the_image_store_fills(lab: Lab, watcher: Watcher) -> None:
 def test_a_storage_driver_that_copies_is_warned_of(lab: Lab, watcher: Watcher) -> None:
     lab.dockerd("--storage-driver=vfs")
     running = watcher("max_concurrent_downloads: keep")
-    store = until(lambda: found(running, "docker").get("store"), 15, "the store is known")
+    store = until(lambda: found(running, "docker").get("store"), "the store is known")
     assert store["driver"] == "vfs" and store["directory"] == "/var/lib/docker"
     assert any("vfs copies every layer" in warning for warning in store["warnings"])

@@ -73,9 +73,9 @@ def test_ten_layers_at_once_after_apply(lab: Lab, runtime: str, directory: Path,
         apply(downloads)
         if runtime == "docker":
             reloads = downloads // 10 + 1
-            until(lambda: lab.daemons["dockerd"].log.count("Reloaded configuration") == reloads, 10, "reloaded")
+            until(lambda: lab.daemons["dockerd"].log.count("Reloaded configuration") == reloads, "reloaded")
         else:
-            until(lambda: criwire.running_config(lab.containerd_socket), 20, "the CRI answers", 0.1)
+            until(lambda: criwire.running_config(lab.containerd_socket), "the CRI answers", 0.1)
         peaks[downloads], times[downloads] = timed(proxy, pull)
     print(f"{runtime}: {times[1]:.2f} s with 1 at once, {times[10]:.2f} s with 10: {times[1] / times[10]:.1f} times faster")
     assert peaks == {1: 1, 10: 10}
@@ -87,23 +87,23 @@ def test_pulls_in_flight(lab: Lab, watcher: Watcher) -> None:
     proxy = lab.proxy(registry, 700 * 1024)
     lab.containerd()
     running = watcher("max_concurrent_downloads: keep, pull_progress_timeout: keep")
-    until(lambda: found(running, "containerd").get("version"), 10, "it answers")
+    until(lambda: found(running, "containerd").get("version"), "it answers")
     pull = criwire.start_pull(lab.containerd_socket, f"{proxy.name}/team/app:latest")
-    pulls = until(lambda: [p for p in found(running, "containerd")["pulls"] if p["bytes_per_second"] > 0], 20, "pulls", 0.1)
+    pulls = until(lambda: [p for p in found(running, "containerd")["pulls"] if p["bytes_per_second"] > 0], "pulls", 0.1)
     for one in pulls:
         assert one["ref"].startswith("layer-sha256:")
         assert 0 < one["offset"] <= one["total"] and one["total"] > 1 << 20
     named = until(
-        lambda: [p for p in found(running, "containerd")["pulls"] if p["image"]], 10, "whose image it is", 0.1
+        lambda: [p for p in found(running, "containerd")["pulls"] if p["image"]], "whose image it is", 0.1
     )
     assert {p["image"] for p in named} == {"127.0.0.1/team/app"}, "as containerd labels it: without the port"
-    until(lambda: running.metrics().get('headroom_pulls_active{registry="127.0.0.1"}') == 1, 10, "one pull", 0.1)
+    until(lambda: running.metrics().get('headroom_pulls_active{registry="127.0.0.1"}') == 1, "one pull", 0.1)
     proxy.rate = 0
     criwire.finish(pull)
-    until(lambda: not found(running, "containerd")["pulls"], 10, "all came in")
+    until(lambda: not found(running, "containerd")["pulls"], "all came in")
     label = f'{{registry="{proxy.name}"}}'
     metrics = until(
-        lambda: (m := running.metrics()).get(f"headroom_pull_duration_seconds_count{label}") and m, 20, "a duration"
+        lambda: (m := running.metrics()).get(f"headroom_pull_duration_seconds_count{label}") and m, "a duration"
     )
     assert metrics[f"headroom_pull_bytes_total{label}"] > 1 << 20
     assert metrics[f"headroom_pulls_active{label}"] == 0
@@ -118,7 +118,7 @@ def test_pulls_in_flight(lab: Lab, watcher: Watcher) -> None:
     proxy.rate = 700 * 1024
     pull = criwire.start_pull(lab.containerd_socket, f"{proxy.name}/team/other:latest")
     image = f"{proxy.name}/team/other"
-    until(lambda: any(p["image"] == image for p in found(running, "containerd")["pulls"]), 20, "the port", 0.1)
+    until(lambda: any(p["image"] == image for p in found(running, "containerd")["pulls"]), "the port", 0.1)
     proxy.rate = 0
     criwire.finish(pull)
 
@@ -129,18 +129,18 @@ def test_pulls_of_docker_in_flight(lab: Lab, watcher: Watcher) -> None:
     proxy = lab.proxy(registry, 700 * 1024)
     lab.dockerd()
     running = watcher("max_concurrent_downloads: keep")
-    until(lambda: found(running, "docker").get("version"), 10, "it answers")
+    until(lambda: found(running, "docker").get("version"), "it answers")
     thread = threading.Thread(
         target=lambda: lab.docker("POST", f"/images/create?fromImage={proxy.name}/team/app:latest"), daemon=True
     )
     thread.start()
-    pulls = until(lambda: [p for p in found(running, "docker")["pulls"] if p["bytes_per_second"] > 0], 20, "pulls", 0.1)
+    pulls = until(lambda: [p for p in found(running, "docker")["pulls"] if p["bytes_per_second"] > 0], "pulls", 0.1)
     assert len(pulls) <= 3
     proxy.rate = 0
     thread.join(30)
-    until(lambda: not found(running, "docker")["pulls"], 10, "all came in")
+    until(lambda: not found(running, "docker")["pulls"], "all came in")
     label = f'headroom_pull_bytes_total{{registry="{proxy.name}"}}'
-    assert 0 < until(lambda: running.metrics().get(label), 20, "bytes of its registry") < 2 * image.bytes
+    assert 0 < until(lambda: running.metrics().get(label), "bytes of its registry") < 2 * image.bytes
 
 
 @pytest.mark.slow
@@ -152,7 +152,7 @@ def test_a_pull_that_stands_still_is_named(lab: Lab, watcher: Watcher) -> None:
     proxy.stop_after = 300_000
     lab.containerd()
     running = watcher("max_concurrent_downloads: keep, pull_progress_timeout: keep")
-    until(lambda: found(running, "containerd").get("version"), 10, "it answers")
+    until(lambda: found(running, "containerd").get("version"), "it answers")
     pull = criwire.start_pull(lab.containerd_socket, f"{proxy.name}/team/stuck:latest")
     condition = running.wait_condition("PullStuck", timeout=90)
     assert condition["reason"] == "no-progress"
@@ -161,5 +161,5 @@ def test_a_pull_that_stands_still_is_named(lab: Lab, watcher: Watcher) -> None:
     assert "2 other layers" in message, message
     assert any(f"of {len(layer)} bytes" in message for layer in image.layers)
     proxy.stop_after = 0
-    running.wait_condition("PullStuck", "False", 20)
+    running.wait_condition("PullStuck", "False")
     criwire.finish(pull)

@@ -112,7 +112,7 @@ def test_everything_at_once(
     systemd = lab.with_systemd()
     network.server(SERVER)
     started = agent(configuration(10, registry.name), wrap=lab.wrap)
-    until(lambda: started.setting(DOWNLOADS)["state"] == "in-sync", 60, "the first restart")
+    until(lambda: started.setting(DOWNLOADS)["state"] == "in-sync", "the first restart")
     dnslab.settle(started, lambda _: started.tuner("dns")["state"] == "active", "the programs are loaded")
 
     wanted_changes = 1  # values of downloads that need a restart, the first one included
@@ -143,7 +143,7 @@ def test_everything_at_once(
         with changing:
             containerd.restart()
             by_others += 1
-            until(lambda: criwire.running_config(lab.containerd_socket), 30, "the CRI answers", 0.1)
+            until(lambda: criwire.running_config(lab.containerd_socket), "the CRI answers", 0.1)
 
     def configuration_flaps() -> None:
         nonlocal wanted_changes
@@ -230,7 +230,7 @@ def test_everything_at_once(
     if not registry.process:
         registry.start()
     started.write_config(configuration(10, registry.name))
-    until(lambda: started.setting(DOWNLOADS)["state"] == "in-sync", 60, started.log[-2000:])
+    until(lambda: started.setting(DOWNLOADS)["state"] == "in-sync", started.log[-2000:])
     assert run("restore", wrap=lab.wrap, timeout=90).returncode == 0
     assert lab.config.read_text() == CONTAINERD_CONFIG
     assert not (lab.certs / "docker.io/hosts.toml").exists()

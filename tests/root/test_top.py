@@ -31,7 +31,7 @@ CONFIG = f'dns: {{cluster_servers: [{CLUSTER}], budgets: [{{server: "{UPSTREAM}"
 def fixture_loaded(lab: Lab, agent: Callable[..., Agent]) -> Iterator[Agent]:  # noqa: F811
     lab.server(UPSTREAM, CLUSTER)
     one = agent(CONFIG)
-    until(lambda: one.status()["dns"], 10, "the programs")
+    until(lambda: one.status()["dns"], "the programs")
     space, ending = storm.Space("hr-top"), threading.Event()
     clients = [(lab.udp(lab.cgroup(path)), *rest) for path, *rest in LOAD]
 
