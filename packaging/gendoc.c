@@ -15,7 +15,6 @@
 #include "base/util.h"
 #include "cli/cli.h"
 #include "config/config.h"
-#include "config/value.h"
 #include "tuners/table.h"
 
 #define TEMPLATE_MAX ((size_t)256 * 1024)

@@ -3,7 +3,6 @@
 
 #include "base/text.h"
 #include "base/util.h"
-#include "config/value.h"
 #include "tuners/table.h"
 
 #define SAMPLE_WIDTH 96

@@ -4,7 +4,6 @@
 #include "base/util.h"
 #include "cli/screen.h"
 #include "config/option.h"
-#include "config/value.h"
 #include "tuners/table.h"
 
 #include <fnmatch.h>

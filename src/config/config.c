@@ -54,69 +54,76 @@ static const struct row *need(const struct config *config, const char *name)
 
 bool config_bool(const struct config *config, const char *name)
 {
-	return need(config, name)->parsed.flag;
+	return streq(config_text(config, name), "true");
 }
 
 const char *config_text(const struct config *config, const char *name)
 {
-	return need(config, name)->text;
+	return need(config, name)->tree->text;
 }
 
 int config_choice(const struct config *config, const char *name)
 {
-	return need(config, name)->parsed.choice;
+	const struct row *row = need(config, name);
+
+	return value_word(row->option, row->tree->text);
+}
+
+static uint64_t number(const struct config_option *option, const char *text, uint64_t fallback)
+{
+	char why[VALUE_WHY_MAX];
+
+	if (text && value_parse(option, text, &fallback, why) < 0) /* it was checked */
+		abort();
+	return fallback;
 }
 
 uint64_t config_count(const struct config *config, const char *name, uint64_t fallback)
 {
 	const struct row *row = need(config, name);
 
-	return row->parsed.choice >= 0 || *row->text == '\0' ? fallback : row->parsed.count;
+	return row->tree->text[0] ? number(row->option, row->tree->text, fallback) : fallback;
 }
 
 uint64_t config_duration(const struct config *config, const char *name)
 {
-	return need(config, name)->parsed.count;
-}
-
-/* A list's items, and how many; none where a word is given. */
-static const yaml_node_item_t *items(const struct row *row, size_t *n)
-{
-	*n = row->list ? (size_t)(row->list->data.sequence.items.top -
-				  row->list->data.sequence.items.start)
-		       : 0;
-	return row->list ? row->list->data.sequence.items.start : NULL;
+	return config_count(config, name, 0);
 }
 
 size_t config_list(const struct config *config, const char *name)
 {
-	size_t n;
+	size_t n = 0;
 
-	items(need(config, name), &n);
+	for (const struct tree *item = need(config, name)->tree->first; item; item = item->next)
+		n++;
 	return n;
 }
 
-/* An item, or (NULL: the item itself) its field; NULL for one that was not given. */
-static const yaml_node_t *find_item(const struct row *row, size_t i, const char *field)
+static const struct tree *find_item(const struct config *config, const char *name, size_t i)
 {
-	size_t n;
-	const yaml_node_item_t *all = items(row, &n);
-	const yaml_node_t *item;
+	const struct tree *item = need(config, name)->tree->first;
 
-	if (i >= n)
+	for (; item && i > 0; i--)
+		item = item->next;
+	if (!item)
 		abort();
-	item = node_at(row->document, all[i]);
-	return field && field[0] ? node_child(row->document, item, field) : item;
+	return item;
+}
+
+/* A field of an item, or ("" or NULL) the item itself; NULL for one that was not given. */
+static const struct tree *find_field(const struct tree *item, const char *field)
+{
+	return field && field[0] ? tree_child(item, field) : item;
 }
 
 /* The text of an item's field, or its default; NULL for neither. *option: the field's row. */
 static const char *field_text(const struct config *config, const char *name, size_t i,
 	const char *field, const struct config_option **option)
 {
-	const struct row *row = need(config, name);
-	const char *text = node_text(find_item(row, i, field));
+	const char *text = tree_text(find_field(find_item(config, name, i), field));
+	const struct config_option *const rows[] = {need(config, name)->option->items, NULL};
 
-	*option = item_row(row->option, field);
+	*option = option_find(rows, field);
 	if (!*option)
 		abort();
 	return text ? text : (*option)->def;
@@ -133,32 +140,23 @@ const char *config_item(const struct config *config, const char *name, size_t i,
 uint64_t config_item_count(const struct config *config, const char *name, size_t i,
 	const char *field, uint64_t fallback)
 {
-	struct option_value value = {.choice = -1};
 	const struct config_option *option;
 	const char *text = field_text(config, name, i, field, &option);
-	char why[VALUE_WHY_MAX];
 
-	if (option->type != OPTION_COUNT ||
-		(text && value_parse(option, text, &value, why) < 0)) /* it was checked */
-		abort();
-	return !text || value.choice >= 0 ? fallback : value.count;
+	return number(option, text, fallback);
 }
 
 struct config_place config_item_where(
 	const struct config *config, const char *name, size_t i, const char *field)
 {
-	const struct row *row = need(config, name);
-	const yaml_node_t *node = find_item(row, i, field);
+	const struct tree *item = find_item(config, name, i), *tree = find_field(item, field);
 
-	if (row->place.line == 0)
-		return row->place;
-	return node_place(
-		row->document, node && !node_is_null(node) ? node : find_item(row, i, NULL));
+	return tree && tree->kind != TREE_NULL ? tree->place : item->place;
 }
 
 struct config_place config_where(const struct config *config, const char *name)
 {
-	return need(config, name)->place;
+	return need(config, name)->tree->place;
 }
 
 bool config_is_given(const struct config *config, const char *name)
@@ -177,31 +175,21 @@ static uLong mix_text(uLong sum, const char *text)
 	return crc32(sum, (const Bytef *)text, (uInt)strlen(text) + 1);
 }
 
-static uLong mix_list(uLong sum, const struct config *config, const struct row *row)
+static uLong mix_row(uLong sum, const struct config *config, const struct row *row)
 {
 	const char *name = row->option->name;
-	size_t n = config_list(config, name);
 
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = 0; row->tree->kind == TREE_LIST && i < config_list(config, name); i++) {
 		sum = mix_text(sum, "item");
 		for (const struct config_option *field = row->option->items; field->name; field++)
 			sum = mix_text(sum, config_item(config, name, i, field->name));
 	}
-	return sum;
+	return mix_text(sum, row->tree->text);
 }
 
 const char *config_file(const struct config *config, size_t i)
 {
-	for (const struct document *document = config->documents; document;
-		document = document->next)
-		if (document->is_file && i-- == 0)
-			return document->file;
-	return NULL;
-}
-
-static uLong mix_row(uLong sum, const struct config *config, const struct row *row)
-{
-	return row->list ? mix_list(sum, config, row) : mix_text(sum, row->text ? row->text : "");
+	return i < config->n_files ? config->files[i] : NULL;
 }
 
 static bool has_sysctl(const struct config *config, const struct config_sysctl *sysctl)
@@ -239,13 +227,8 @@ uint32_t config_checksum(const struct config *config)
 	uLong sum = crc32(0, NULL, 0);
 
 	for (size_t i = 0; i < config->n_rows; i++) {
-		const struct row *row = &config->rows[i];
-
-		/* An unused section changes nothing. */
-		if (row->option->type == OPTION_RESERVED)
-			continue;
-		sum = mix_text(sum, row->option->name);
-		sum = mix_row(sum, config, row);
+		sum = mix_text(sum, config->rows[i].option->name);
+		sum = mix_row(sum, config, &config->rows[i]);
 	}
 	for (size_t i = 0; i < config->n_sysctls; i++) {
 		sum = mix_text(sum, config->sysctls[i].name);

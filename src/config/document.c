@@ -3,6 +3,8 @@
 
 #include "base/text.h"
 
+#include <yaml.h>
+
 /* The parser's messages, and ours. */
 static const struct {
 	const char *problem;
@@ -25,57 +27,58 @@ static const struct {
 		"a list item where none can be: write \"key: [a, b]\""},
 };
 
-/* True, with the column from 0, when the line of a fault is indented with a tab. */
-static bool line_has_tab_indent(const char *text, size_t len, size_t line, size_t *column)
-{
-	const char *p = text, *end = text + len;
+struct reader {
+	struct config *config;
+	const char *file, *text;
+	struct config_fault_list *faults;
+	yaml_parser_t parser;
+	unsigned documents, depth, nodes;
+};
 
-	for (; line > 0 && p; line--) {
-		p = memchr(p, '\n', (size_t)(end - p));
-		if (p)
-			p++;
-	}
-	for (*column = 0; p && p < end && (*p == ' ' || *p == '\t'); p++, ++*column)
-		if (*p == '\t')
-			return true;
-	return false;
+static struct config_place place_at(const struct reader *reader, yaml_mark_t mark)
+{
+	if (!reader->file)
+		return (struct config_place){.file = "default"};
+	return (struct config_place){
+		reader->file, (unsigned)mark.line + 1, (unsigned)mark.column + 1};
 }
 
-static struct config_place place_at(const char *file, yaml_mark_t mark)
+static bool is_indented_with_tab(const char *text, size_t line, size_t *column)
 {
-	return (struct config_place){
-		.file = file, .line = (unsigned)mark.line + 1, .column = (unsigned)mark.column + 1};
+	for (; line > 0; line--) {
+		text = strchrnul(text, '\n');
+		text += *text == '\n';
+	}
+	*column = strspn(text, " ");
+	return text[*column] == '\t';
 }
 
 /* What is no text at all: libyaml's marks begin only where it is. */
-static void encoding_fault(const char *file, const char *text, const yaml_parser_t *parser,
-	struct config_fault_list *faults)
+static void encoding_fault(const struct reader *reader)
 {
-	bool control = strstr(parser->problem, "control") != NULL;
-	size_t offset = parser->problem_offset;
+	const char *problem = reader->parser.problem, *text = reader->text;
+	size_t offset = reader->parser.problem_offset;
 	struct text_position at;
-	struct config_place place = {.file = file};
+	struct config_place place;
 
 	/* The byte at fault is one that does not continue a character: name where that begins. */
-	while (strstr(parser->problem, "trailing") && offset > 0 && (text[offset] & 0xc0) != 0xc0)
+	while (strstr(problem, "trailing") && offset > 0 && (text[offset] & 0xc0) != 0xc0)
 		offset--;
 	at = text_position(text, offset);
-	place.line = (unsigned)at.line;
-	place.column = (unsigned)at.column;
-	if (text[offset] == '\0')
-		config_fault_add(faults, &place, "a NUL byte: the file must be plain UTF-8 text");
-	else
-		config_fault_add(faults, &place,
-			control ? "a control character (byte 0x%02x): the file must be plain "
-				  "UTF-8 text; remove it"
-				: "byte 0x%02x is not UTF-8: save the file as plain UTF-8 text",
-			(unsigned char)text[offset]);
+	place = (struct config_place){reader->file, (unsigned)at.line, (unsigned)at.column};
+	config_fault_add(reader->faults, &place,
+		text[offset] == '\0' ? "a NUL byte: the file must be plain UTF-8 text"
+		: strstr(problem, "control")
+			? "a control character (byte 0x%02x): the file must be plain UTF-8 text; "
+			  "remove it"
+			: "byte 0x%02x is not UTF-8: save the file as plain UTF-8 text",
+		(unsigned char)text[offset]);
 }
 
 /* What the parser stopped at. */
-static void parser_fault(const char *file, const char *text, size_t len,
-	const yaml_parser_t *parser, struct config_fault_list *faults)
+static void parser_fault(const struct reader *reader)
 {
+	const yaml_parser_t *parser = &reader->parser;
 	const char *problem = parser->problem ? parser->problem : "unreadable";
 	const char *context = parser->context ? parser->context : "";
 	const char *message = NULL;
@@ -86,7 +89,7 @@ static void parser_fault(const char *file, const char *text, size_t len,
 	if (parser->error == YAML_MEMORY_ERROR)
 		abort();
 	if (parser->error == YAML_READER_ERROR) {
-		encoding_fault(file, text, parser, faults);
+		encoding_fault(reader);
 		return;
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(messages) && !message; i++)
@@ -95,165 +98,166 @@ static void parser_fault(const char *file, const char *text, size_t len,
 	/* A quote or bracket that stays open is noticed at the end of the file. */
 	if (strstr(context, "quoted scalar") || strstr(context, "parsing a flow"))
 		mark = parser->context_mark;
-	if (line_has_tab_indent(text, len, parser->problem_mark.line, &column)) {
+	if (is_indented_with_tab(reader->text, parser->problem_mark.line, &column)) {
 		mark = (yaml_mark_t){.line = parser->problem_mark.line, .column = column};
 		message = "a tab cannot indent YAML: use spaces";
 	}
-	place = place_at(file, mark);
+	place = place_at(reader, mark);
 	if (message)
-		config_fault_add(faults, &place, "%s", message);
+		config_fault_add(reader->faults, &place, "%s", message);
 	else
-		config_fault_add(faults, &place, "no valid YAML: %s %s", problem, context);
+		config_fault_add(reader->faults, &place, "no valid YAML: %s %s", problem, context);
 }
 
-static bool is_null(yaml_scalar_style_t style, const yaml_char_t *value)
+static bool is_null(const yaml_event_t *text)
 {
 	static const char *const words[] = {"", "~", "null", "Null", "NULL"};
+	bool plain = text->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
 
-	for (size_t i = 0; style == YAML_PLAIN_SCALAR_STYLE && i < ARRAY_SIZE(words); i++)
-		if (streq((const char *)value, words[i]))
+	for (size_t i = 0; plain && i < ARRAY_SIZE(words); i++)
+		if (streq((const char *)text->data.scalar.value, words[i]))
 			return true;
 	return false;
 }
 
-struct scan {
-	unsigned documents, depth, nodes;
-};
-
-/* What would make two parts of a file depend on each other, or on a type of YAML's; or NULL. */
-static const char *event_fault(const yaml_event_t *event, struct scan *scan)
+static bool is_value(const yaml_event_t *event)
 {
-	const yaml_char_t *anchor = NULL, *tag = NULL;
+	return event->type == YAML_SCALAR_EVENT || event->type == YAML_MAPPING_START_EVENT ||
+	       event->type == YAML_SEQUENCE_START_EVENT;
+}
 
-	switch (event->type) {
-	case YAML_DOCUMENT_START_EVENT:
-		return scan->documents++ > 0 ? "a second document begins here: join both, or put "
-					       "it into a file of its own"
-					     : NULL;
-	case YAML_ALIAS_EVENT:
+/*
+ * What would make two parts of a file depend on each other, or on a type of YAML's, or cost without
+ * bound; or NULL.
+ */
+static const char *event_fault(struct reader *reader, const yaml_event_t *event)
+{
+	bool is_text = event->type == YAML_SCALAR_EVENT;
+
+	if (event->type == YAML_DOCUMENT_START_EVENT && reader->documents++ > 0)
+		return "a second document begins here: join both, or put it into a file of its own";
+	if (event->type == YAML_ALIAS_EVENT)
 		return "aliases (*name) are not allowed: write the value out, or put it in quotes";
-	case YAML_SCALAR_EVENT:
-		if (memchr(event->data.scalar.value, '\0', event->data.scalar.length))
-			return "a NUL character: remove the \\0";
-		anchor = event->data.scalar.anchor;
-		tag = event->data.scalar.tag;
-		break;
-	case YAML_MAPPING_START_EVENT:
-		anchor = event->data.mapping_start.anchor;
-		tag = event->data.mapping_start.tag;
-		break;
-	case YAML_SEQUENCE_START_EVENT:
-		anchor = event->data.sequence_start.anchor;
-		tag = event->data.sequence_start.tag;
-		break;
-	case YAML_MAPPING_END_EVENT:
-	case YAML_SEQUENCE_END_EVENT:
-		scan->depth--;
+	if (!is_value(event))
 		return NULL;
-	default:
-		return NULL;
-	}
-	if (anchor)
+	if (is_text && memchr(event->data.scalar.value, '\0', event->data.scalar.length))
+		return "a NUL character: remove the \\0";
+	/* The start of a map or list has both where a text has them. */
+	if (event->data.scalar.anchor)
 		return "anchors (&name) are not allowed: write the value out, or put it in quotes";
-	if (tag)
+	if (event->data.scalar.tag)
 		return "tags (!name) are not allowed: write the value alone, or put it in quotes";
-	if (++scan->nodes > DOCUMENT_NODES_MAX)
+	if (++reader->nodes > DOCUMENT_NODES_MAX)
 		return "more than 8192 keys and values in one file: this is no configuration of "
 		       "headroom";
-	if (scan->depth == 0 && event->type == YAML_SEQUENCE_START_EVENT)
+	if (reader->depth == 0 && event->type == YAML_SEQUENCE_START_EVENT)
 		return "the file must be a map of options, not a list: write \"key: value\" lines";
-	if (scan->depth == 0 && event->type == YAML_SCALAR_EVENT &&
-		!is_null(event->data.scalar.style, event->data.scalar.value))
+	if (reader->depth == 0 && is_text && !is_null(event))
 		return "the file must be a map of options, not one text: write \"key: value\" lines";
-	if (event->type != YAML_SCALAR_EVENT && ++scan->depth > DOCUMENT_DEPTH_MAX)
+	if (!is_text && reader->depth == DOCUMENT_DEPTH_MAX)
 		return "nested deeper than 8 levels: no option is";
 	return NULL;
 }
 
-/* Reads the whole file by events, which build nothing: what is loaded afterwards is bounded. */
-static bool scan_document(const char *file, const char *text, size_t len, yaml_parser_t *parser,
-	struct config_fault_list *faults)
+static bool next_event(struct reader *reader, yaml_event_t *event)
 {
-	struct scan scan = {0};
+	struct config_place place;
+	const char *fault;
 
-	for (;;) {
-		_cleanup_(yaml_event_delete) yaml_event_t event = {0};
-		struct config_place place;
-		const char *fault;
-
-		if (!yaml_parser_parse(parser, &event)) {
-			parser_fault(file, text, len, parser, faults);
-			return false;
-		}
-		if (event.type == YAML_STREAM_END_EVENT)
-			return true;
-		fault = event_fault(&event, &scan);
-		if (!fault)
-			continue;
-		place = place_at(file, event.start_mark);
-		config_fault_add(faults, &place, "%s", fault);
+	if (!yaml_parser_parse(&reader->parser, event)) {
+		parser_fault(reader);
 		return false;
 	}
+	fault = event_fault(reader, event);
+	place = place_at(reader, event->start_mark);
+	if (fault)
+		config_fault_add(reader->faults, &place, "%s", fault);
+	return !fault;
 }
 
-static void begin(yaml_parser_t *parser, const char *text, size_t len)
+struct tree *tree_new(
+	struct config *config, enum tree_kind kind, struct config_place place, const char *text)
 {
-	if (!yaml_parser_initialize(parser))
-		abort();
-	yaml_parser_set_encoding(parser, YAML_UTF8_ENCODING);
-	yaml_parser_set_input_string(parser, (const unsigned char *)text, len);
+	struct tree *tree = must(calloc(1, sizeof(*tree) + strlen(text) + 1));
+
+	*tree = (struct tree){.allocated = config->trees, .kind = kind, .place = place};
+	strcpy(tree->text, text);
+	config->trees = tree;
+	return tree;
 }
 
-struct document *document_load(struct config *config, const char *file, const char *text,
-	size_t len, struct config_fault_list *faults)
+/* The value that begins with an event, and all below it; NULL after a fault. */
+static struct tree *read_value(struct reader *reader, const yaml_event_t *begin)
+{
+	bool is_text = begin->type == YAML_SCALAR_EVENT;
+	enum tree_kind kind = is_text && is_null(begin)                 ? TREE_NULL
+			      : is_text                                 ? TREE_TEXT
+			      : begin->type == YAML_MAPPING_START_EVENT ? TREE_MAP
+									: TREE_LIST;
+	struct tree *tree = tree_new(reader->config, kind, place_at(reader, begin->start_mark),
+		is_text ? (const char *)begin->data.scalar.value : "");
+	struct tree *key = NULL, *below, **end = &tree->first;
+
+	reader->depth += !is_text;
+	while (!is_text) {
+		_cleanup_(yaml_event_delete) yaml_event_t event = {0};
+
+		if (!next_event(reader, &event))
+			return NULL;
+		if (!is_value(&event)) /* the end of this one */
+			break;
+		below = read_value(reader, &event);
+		if (!below)
+			return NULL;
+		if (kind == TREE_MAP && !key) {
+			key = below;
+			continue;
+		}
+		below->key = steal(key);
+		*end = below;
+		end = &below->next;
+	}
+	reader->depth -= !is_text;
+	return tree;
+}
+
+struct tree *document_load(struct config *config, const char *file, const char *text, size_t len,
+	struct config_fault_list *faults)
 {
 	/* libyaml would count a byte order mark as a column. */
 	size_t mark = text_mark(text, len);
-	struct document *document;
-	yaml_parser_t parser;
-	bool good;
+	struct reader reader = {
+		.config = config, .file = file, .text = text + mark, .faults = faults};
+	struct tree *root = tree_new(config, TREE_NULL, (struct config_place){.file = file}, "");
 
-	begin(&parser, text + mark, len - mark);
-	good = scan_document(file, text + mark, len - mark, &parser, faults);
-	yaml_parser_delete(&parser);
-	if (!good)
-		return NULL;
-	begin(&parser, text + mark, len - mark);
-	document = must(calloc(1, sizeof(*document)));
-	document->file = must(strdup(file));
-	if (!yaml_parser_load(&parser, &document->yaml))
+	if (!yaml_parser_initialize(&reader.parser))
 		abort();
-	yaml_parser_delete(&parser);
-	document->next = config->documents;
-	config->documents = document;
-	return document;
+	yaml_parser_set_encoding(&reader.parser, YAML_UTF8_ENCODING);
+	yaml_parser_set_input_string(
+		&reader.parser, (const unsigned char *)reader.text, len - mark);
+	for (bool ended = false; root && !ended;) {
+		_cleanup_(yaml_event_delete) yaml_event_t event = {0};
+
+		if (!next_event(&reader, &event))
+			root = NULL;
+		else if (is_value(&event))
+			root = read_value(&reader, &event);
+		ended = event.type == YAML_STREAM_END_EVENT;
+	}
+	yaml_parser_delete(&reader.parser);
+	return root;
 }
 
-const char *node_text(const yaml_node_t *node)
+const char *tree_text(const struct tree *tree)
 {
-	if (!node || node->type != YAML_SCALAR_NODE || node_is_null(node))
-		return NULL;
-	return (const char *)node->data.scalar.value;
+	return tree && tree->kind == TREE_TEXT ? tree->text : NULL;
 }
 
-bool node_is_null(const yaml_node_t *node)
+const struct tree *tree_child(const struct tree *map, const char *key)
 {
-	return node->type == YAML_SCALAR_NODE &&
-	       is_null(node->data.scalar.style, node->data.scalar.value);
-}
+	const struct tree *child = map->first;
 
-const yaml_node_t *node_child(
-	const struct document *document, const yaml_node_t *node, const char *key)
-{
-	const yaml_node_pair_t *pair = node->data.mapping.pairs.start;
-
-	for (; node->type == YAML_MAPPING_NODE && pair < node->data.mapping.pairs.top; pair++)
-		if (streq((const char *)node_at(document, pair->key)->data.scalar.value, key))
-			return node_at(document, pair->value);
-	return NULL;
-}
-
-struct config_place node_place(const struct document *document, const yaml_node_t *node)
-{
-	return place_at(document->file, node->start_mark);
+	while (child && !(child->key && streq(child->key->text, key)))
+		child = child->next;
+	return child;
 }

@@ -3,37 +3,40 @@
 #define CONFIG_INTERNAL_H
 
 /*
- * The inside of a configuration. libyaml makes a tree of each file (document.c); the tree is
- * checked against the tables' rows, which then point into it (merge.c), later files over earlier
- * ones; profile and defaults fill the rest (load.c), and config.c reads the rows. Only src/config
- * and its tests include this.
+ * The inside of a configuration. Each file becomes a tree (document.c), which is checked against
+ * the tables' rows; these then point into it (merge.c), later files over earlier ones. Profile and
+ * defaults fill the rest (load.c), and config.c reads the rows. Only src/config and its tests
+ * include this.
  */
 
 #include "config/config.h"
-#include "config/value.h"
-
-#include <yaml.h>
 
 #define DOCUMENT_DEPTH_MAX 8    /* twice what the deepest option needs */
 #define DOCUMENT_NODES_MAX 8192 /* bounds what comparing each key with each other may cost */
 
-/* A file, or the text of a default. */
-struct document {
-	struct document *next;
-	char *file;   /* places point to it */
-	bool is_file; /* not the text of a default */
-	yaml_document_t yaml;
+enum tree_kind {
+	TREE_NULL,
+	TREE_TEXT,
+	TREE_LIST,
+	TREE_MAP,
+};
+
+/* A value of a file, or that of a default, with what is below it. */
+struct tree {
+	struct tree *allocated; /* any other of the same config */
+	enum tree_kind kind;
+	struct config_place place;
+	const struct tree *key;    /* of a value in a map; its text is a word once it was checked */
+	struct tree *first, *next; /* of a list or map: its values, in order */
+	char text[];               /* of TREE_NULL and TREE_TEXT; else empty */
 };
 
 /* A row of the tables and its value. */
 struct row {
 	const struct config_option *option;
-	const char *text; /* as it was given, at last the default's; NULL: nothing yet, or a list */
-	struct option_value parsed;
-	struct document *document; /* of list */
-	const yaml_node_t *list;   /* of an OPTION_LIST; NULL: a word */
-	struct config_place place;
-	bool cleared; /* a file took away what a profile may say of it */
+	/* NULL: no file has it. TREE_NULL, or TREE_MAP for a row with others below it: a profile's
+	 * value is not wanted either. Once loaded: a text, or the list of an OPTION_LIST. */
+	const struct tree *tree;
 };
 
 struct config {
@@ -42,47 +45,83 @@ struct config {
 	size_t n_rows, rows_allocated;
 	struct config_sysctl *sysctls; /* sorted; while files are read, also such without a value */
 	size_t n_sysctls, sysctls_allocated;
-	struct document *documents;
-	char profile[64]; /* "profile NAME": places point to it */
+	char **files; /* places point to them */
+	size_t n_files, files_allocated;
+	struct tree *trees; /* all that were allocated */
+	char profile[64];   /* "profile NAME": places point to it */
 };
 
-/*
- * A document of the configuration, which owns it; NULL after a fault: what comes after one of
- * syntax says nothing. text[len] is a terminator. Anchors, aliases and tags are refused: a
- * configuration needs none of them, and the first two expand without bound.
- */
-struct document *document_load(struct config *config, const char *file, const char *text,
-	size_t len, struct config_fault_list *faults);
+/* What a load works on. */
+struct loading {
+	struct config *config;
+	struct config_fault_list *faults, *notices;
+};
 
-static inline yaml_node_t *node_at(const struct document *document, int index)
-{
-	return document->yaml.nodes.start + index - 1;
-}
+/* A tree of config, which frees it. */
+struct tree *tree_new(
+	struct config *config, enum tree_kind kind, struct config_place place, const char *text);
 
-/* What is given in the place of a value; NULL for null, a map or a list. */
-const char *node_text(const yaml_node_t *node);
-bool node_is_null(const yaml_node_t *node);
+/* The text of a TREE_TEXT; NULL for any other, and for NULL. */
+const char *tree_text(const struct tree *tree);
 
 /* The value of a map's key, or NULL. */
-const yaml_node_t *node_child(
-	const struct document *document, const yaml_node_t *node, const char *key);
-struct config_place node_place(const struct document *document, const yaml_node_t *node);
+const struct tree *tree_child(const struct tree *map, const char *key);
 
 /*
- * Takes the values of a document over, in place of earlier ones. Adds its faults, by place and at
+ * The tree of a file's text, which text[len] terminates; file NULL: of a default. NULL after a
+ * fault: what comes after one of syntax says nothing. Anchors, aliases and tags are refused: a
+ * configuration needs none of them, and the first two expand without bound.
+ */
+struct tree *document_load(struct config *config, const char *file, const char *text, size_t len,
+	struct config_fault_list *faults);
+
+/*
+ * Takes the values of a file over, in place of earlier ones. Adds its faults, by place and at
  * most CONFIG_FAULTS_MAX.
  */
-void document_merge(struct config *config, struct document *document,
-	struct config_fault_list *faults, struct config_fault_list *notices);
+void document_merge(const struct loading *loading, struct tree *root);
 
-/* Takes the list that a row has for its default. */
-void row_take_default_list(struct config *config, struct row *row);
-
-/* The row, or field of a list's items, of a name; NULL for none. */
+/* The row of a name; NULL for none. */
 struct row *config_row(const struct config *config, const char *name);
-const struct config_option *item_row(const struct config_option *option, const char *field);
 
 /* The sysctl of that name, added without a value when there is none. */
 struct config_sysctl *config_sysctl(struct config *config, const char *name);
+
+#define VALUE_WHY_MAX 224
+
+/*
+ * 0 for a text that the row takes; -EINVAL with why: what is wrong with it, and what is expected.
+ * Of an OPTION_COUNT or OPTION_DURATION that is no word, *number is written.
+ */
+int value_parse(const struct config_option *option, const char *text, uint64_t *number,
+	char why[static VALUE_WHY_MAX]);
+
+/* The index of a word of the row; -1 for none. */
+int value_word(const struct config_option *option, const char *text);
+
+/*
+ * A sysctl's name as sysctl(8) prints it. The first separator of the name given tells its form:
+ * net/ipv4/conf/eth0.100/rp_filter becomes net.ipv4.conf.eth0/100.rp_filter. -EINVAL with why for
+ * what names no file below /proc/sys, or another than it seems to.
+ */
+int sysctl_name_parse(
+	const char *text, char name[static SETTING_NAME_MAX], char why[static VALUE_WHY_MAX]);
+
+/* Folds blanks to one space. -EINVAL with why for an empty or overlong value, or control
+ * characters. */
+int sysctl_value_parse(
+	const char *text, char value[static SETTING_VALUE_MAX], char why[static VALUE_WHY_MAX]);
+
+#define DURATION_TEXT_MAX 24
+
+/*
+ * "500ms", "20s", "30m" or "2h", without blanks, signs, fractions or leading zeros, as
+ * microseconds. -EINVAL for anything else, -ERANGE above UINT64_MAX. *us is written only on
+ * success.
+ */
+int duration_parse(const char *text, uint64_t *us);
+
+/* The same in the largest unit that divides it; what is below a millisecond is cut. */
+const char *duration_format(char text[static DURATION_TEXT_MAX], uint64_t us);
 
 #endif

@@ -5,15 +5,10 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fnmatch.h>
 #include <limits.h>
 #include <sys/stat.h>
 #include <zlib.h>
-
-struct loading {
-	struct config *config;
-	struct config_fault_list *faults, *notices;
-	const char *optional; /* the file that need not be there; NULL for none */
-};
 
 static void file_fault(const struct loading *loading, const char *path, int error)
 {
@@ -38,43 +33,44 @@ static void file_fault(const struct loading *loading, const char *path, int erro
 		"cannot be read: %s: check the path and give read access to it", strerror(-error));
 }
 
-static void take_file(const char *path, void *userdata)
+static void take_file(const char *path, bool optional, void *userdata)
 {
 	const struct loading *loading = userdata;
+	struct config *config = loading->config;
 	_cleanup_free_ char *text = NULL;
-	struct document *document;
+	struct tree *root;
+	char **file;
 	size_t len = 0;
 	int r = read_file(path, CONFIG_FILE_MAX, &text, &len);
 
-	if (r < 0 && !(r == -ENOENT && path == loading->optional))
+	if (r < 0 && !(r == -ENOENT && optional))
 		file_fault(loading, path, r);
 	if (r < 0 || len == 0)
 		return;
-	document = document_load(loading->config, path, text, len, loading->faults);
-	if (!document)
-		return;
-	document->is_file = true;
-	document_merge(loading->config, document, loading->faults, loading->notices);
+	file = add_element(
+		&config->files, &config->n_files, &config->files_allocated, sizeof(*file));
+	*file = must(strdup(path));
+	root = document_load(config, *file, text, len, loading->faults);
+	if (root)
+		document_merge(loading, root);
 }
 
 /* Names that begin with a dot are editors' backups, and a ConfigMap's ..data. */
 static int is_source(const struct dirent *entry)
 {
-	const char *dot = strrchr(entry->d_name, '.');
-
-	return entry->d_name[0] != '.' && dot && streq(dot, ".yaml");
+	return fnmatch("*.yaml", entry->d_name, FNM_PERIOD) == 0;
 }
 
 /* Calls take for the main file and each of the directory's, in name order. 0, or -errno of a
  * directory that is there. */
 static int for_each_source(const struct config_source *source,
-	void (*take)(const char *path, void *userdata), void *userdata)
+	void (*take)(const char *path, bool optional, void *userdata), void *userdata)
 {
 	struct dirent **entries = NULL;
 	int n;
 
 	if (source->file)
-		take(source->file, userdata);
+		take(source->file, source->optional, userdata);
 	n = source->directory ? scandir(source->directory, &entries, is_source, alphasort) : 0;
 	if (n < 0)
 		return errno == ENOENT ? 0 : -errno;
@@ -83,7 +79,7 @@ static int for_each_source(const struct config_source *source,
 
 		snprintf(path, sizeof(path), "%s/%s", source->directory, entries[i]->d_name);
 		free(entries[i]);
-		take(path, userdata);
+		take(path, false, userdata);
 	}
 	free(entries);
 	return 0;
@@ -93,12 +89,13 @@ static int for_each_source(const struct config_source *source,
 
 void config_free(struct config *config)
 {
-	for (struct document *next; config->documents; config->documents = next) {
-		next = config->documents->next;
-		yaml_document_delete(&config->documents->yaml);
-		free(config->documents->file);
-		free(config->documents);
+	for (struct tree *tree = config->trees, *next; tree; tree = next) {
+		next = tree->allocated;
+		free(tree);
 	}
+	for (size_t i = 0; i < config->n_files; i++)
+		free(config->files[i]);
+	free(config->files);
 	free(config->rows);
 	free(config->sysctls);
 	free(config);
@@ -118,22 +115,24 @@ static const struct profile_row *find_in_profile(const struct config *config, co
 static void settle_row(struct config *config, struct row *row)
 {
 	const struct config_option *option = row->option;
-	const struct profile_row *named =
-		row->cleared ? NULL : find_in_profile(config, option->name);
-	char why[VALUE_WHY_MAX];
+	const struct profile_row *named = row->tree ? NULL : find_in_profile(config, option->name);
+	const struct config_place place = {.file = named ? config->profile : "default"};
+	const char *text = named ? named->value : option->def ? option->def : "";
+	struct config_fault_list none = {0};
+	char list[256];
+	int len;
 
-	if (row->text || row->list || option->type == OPTION_RESERVED)
+	if (row->tree && (row->tree->kind == TREE_TEXT || row->tree->kind == TREE_LIST) &&
+		option->type != OPTION_RESERVED)
 		return;
-	row->parsed.choice = -1;
-	row->place = (struct config_place){.file = named ? config->profile : "default"};
-	row->text = named ? named->value : option->def;
-	if (option->type == OPTION_LIST && !named &&
-		(!option->def || value_word(option, option->def) < 0))
-		row_take_default_list(config, row);
-	else if (!row->text)
-		row->text = "";
-	else if (value_parse(option, row->text, &row->parsed, why) < 0)
-		abort(); /* the tables' tests would have found it */
+	if (option->type == OPTION_LIST && value_word(option, text) < 0) {
+		len = snprintf(list, sizeof(list), "list: %s", text[0] ? text : "[]");
+		row->tree =
+			((struct tree *)must(document_load(config, NULL, list, (size_t)len, &none)))
+				->first;
+	} else {
+		row->tree = tree_new(config, TREE_TEXT, place, text);
+	}
 }
 
 struct config_sysctl *config_sysctl(struct config *config, const char *name)
@@ -164,7 +163,7 @@ static void settle_sysctls(struct config *config, const struct row *map)
 	for (const struct profile_row *row = profile_rows; row->name; row++) {
 		struct config_sysctl *sysctl;
 
-		if (map->cleared || !option_is_below(row->name, map->option->name) ||
+		if (map->tree || !option_is_below(row->name, map->option->name) ||
 			find_in_profile(config, row->name) != row ||
 			option_find(config->tables, row->name))
 			continue;
@@ -186,14 +185,12 @@ static void settle(struct config *config)
 {
 	struct row *profile = config_row(config, "profile");
 
-	if (profile) {
-		settle_row(config, profile);
-		snprintf(config->profile, sizeof(config->profile), "profile %s", profile->text);
-	}
+	settle_row(config, profile);
+	snprintf(config->profile, sizeof(config->profile), "profile %s", profile->tree->text);
 	for (size_t i = 0; i < config->n_rows; i++) {
-		settle_row(config, &config->rows[i]);
 		if (config->rows[i].option->type == OPTION_SYSCTLS)
 			settle_sysctls(config, &config->rows[i]);
+		settle_row(config, &config->rows[i]);
 	}
 }
 
@@ -201,7 +198,7 @@ int config_load(const struct config_source *source, const struct config_option *
 	struct config **ret, struct config_fault_list *faults, struct config_fault_list *notices)
 {
 	_cleanup_(cleanup_config_free) struct config *config = must(calloc(1, sizeof(*config)));
-	struct loading loading = {config, faults, notices, source->optional ? source->file : NULL};
+	struct loading loading = {config, faults, notices};
 	size_t before = faults->n;
 	int r;
 
@@ -226,11 +223,12 @@ int config_load(const struct config_source *source, const struct config_option *
 /* ---- has it changed? ---- */
 
 /* What cannot be read has a signature too: its errno. */
-static void mix_file(const char *path, void *userdata)
+static void mix_file(const char *path, bool optional, void *userdata)
 {
 	uLong *sum = userdata;
 	struct stat st = {0};
 
+	(void)optional;
 	if (stat(path, &st) < 0)
 		st.st_dev = (dev_t)errno;
 	/* What reading and writing back change. */
@@ -245,7 +243,7 @@ uint64_t config_source_signature(const struct config_source *source)
 	uLong sum = 0;
 
 	if (source->directory)
-		mix_file(source->directory, &sum);
+		mix_file(source->directory, true, &sum);
 	/* A directory that cannot be read has no files to read; loading says why. */
 	(void)for_each_source(source, mix_file, &sum);
 	return sum;

@@ -73,6 +73,14 @@ bool option_is_below(const char *option, const char *name);
 void suggest_key(const struct config_option *const *tables, const char *section, const char *key,
 	char *buffer, size_t size);
 
+/* Appends what the row takes: "a whole number from 1 to 2147483647 (entries), or keep". */
+void value_describe(const struct config_option *option, char *buffer, size_t size);
+
+#define OPTION_TEXT_MAX 1536
+
+/* Sentences: what a row is for, what it takes, and its default. */
+void option_describe(const struct config_option *option, char text[static OPTION_TEXT_MAX]);
+
 #define SUGGEST_WORD_MAX 32 /* longer words are not compared */
 
 /* The word nearest to a typed one; empty while none is near. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "config/value.h"
+#include "config/internal.h"
 
 #include "base/text.h"
 #include "base/util.h"
@@ -151,42 +151,28 @@ int value_word(const struct config_option *option, const char *text)
 	return -1;
 }
 
-static int explain(const struct config_option *option, const char *text, const char *what,
-	char why[static VALUE_WHY_MAX])
-{
-	char quoted[TEXT_QUOTE_MAX];
-
-	snprintf(why, VALUE_WHY_MAX, "%s is %s: write ", text_quote(quoted, text), what);
-	value_describe(option, why, VALUE_WHY_MAX);
-	return -EINVAL;
-}
-
-static int parse_number(const struct config_option *option, const char *text,
-	struct option_value *value, char why[static VALUE_WHY_MAX])
+static const char *number_fault(
+	const struct config_option *option, const char *text, uint64_t *number)
 {
 	bool duration = option->type == OPTION_DURATION;
-	uint64_t number;
-	int r = duration ? duration_parse(text, &number) : parse_count(text, &number);
+	uint64_t parsed;
+	int r = duration ? duration_parse(text, &parsed) : parse_count(text, &parsed);
 
 	if (r == -EINVAL)
-		return explain(
-			option, text, duration ? "no time with a unit" : "no whole number", why);
-	if (r < 0 || number < option->min || number > upper_bound(option))
-		return explain(option, text, "out of range", why);
-	*value = (struct option_value){.choice = -1, .count = number};
-	return 0;
+		return duration ? "no time with a unit" : "no whole number";
+	if (r < 0 || parsed < option->min || parsed > upper_bound(option))
+		return "out of range";
+	*number = parsed;
+	return NULL;
 }
 
-static int parse_text(const struct config_option *option, const char *text,
-	struct option_value *value, char why[static VALUE_WHY_MAX])
+static int check_text(
+	const struct config_option *option, const char *text, char why[static VALUE_WHY_MAX])
 {
 	size_t max = option->max > 0 ? option->max : TEXT_DEFAULT_MAX;
 	const char *wrong = option->check ? option->check(text) : NULL;
 	char quoted[TEXT_QUOTE_MAX];
 
-	if (!text_is_printable(text))
-		return explain(option, text, "a text with line breaks or control characters", why);
-	*value = (struct option_value){.choice = -1};
 	if (strlen(text) > max)
 		snprintf(why, VALUE_WHY_MAX, "the text is too long: write at most %zu bytes", max);
 	else if (strlen(text) < option->min)
@@ -201,27 +187,30 @@ static int parse_text(const struct config_option *option, const char *text,
 	return -EINVAL;
 }
 
-int value_parse(const struct config_option *option, const char *text, struct option_value *value,
+int value_parse(const struct config_option *option, const char *text, uint64_t *number,
 	char why[static VALUE_WHY_MAX])
 {
-	bool is_true = streq(text, "true");
-	int choice = value_word(option, text);
+	char quoted[TEXT_QUOTE_MAX];
+	const char *wrong = NULL;
 
+	if (option->type == OPTION_TEXT && text_is_printable(text))
+		return check_text(option, text, why);
 	if (option->type == OPTION_TEXT)
-		return parse_text(option, text, value, why);
-	if (option->type == OPTION_BOOL) {
-		if (!is_true && !streq(text, "false"))
-			return explain(option, text, "neither true nor false", why);
-		*value = (struct option_value){.choice = -1, .flag = is_true};
+		wrong = "a text with line breaks or control characters";
+	else if (option->type == OPTION_BOOL)
+		wrong = streq(text, "true") || streq(text, "false") ? NULL
+								    : "neither true nor false";
+	else if (value_word(option, text) >= 0)
+		wrong = NULL;
+	else if (option->type == OPTION_COUNT || option->type == OPTION_DURATION)
+		wrong = number_fault(option, text, number);
+	else
+		wrong = option->type == OPTION_LIST ? "no list" : "not known here";
+	if (!wrong)
 		return 0;
-	}
-	if (choice < 0 && (option->type == OPTION_COUNT || option->type == OPTION_DURATION))
-		return parse_number(option, text, value, why);
-	if (choice < 0)
-		return explain(option, text,
-			option->type == OPTION_LIST ? "no list" : "not known here", why);
-	*value = (struct option_value){.choice = choice};
-	return 0;
+	snprintf(why, VALUE_WHY_MAX, "%s is %s: write ", text_quote(quoted, text), wrong);
+	value_describe(option, why, VALUE_WHY_MAX);
+	return -EINVAL;
 }
 
 /*

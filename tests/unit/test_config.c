@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config_fixture.h"
 
-#include "config/value.h"
+#include "base/text.h"
+#include "config/internal.h"
 #include "tuners/table.h"
 
 #define TEXT_MAX 512
@@ -221,32 +222,44 @@ TEST(items_know_where_they_were_given)
 	}
 }
 
+/* The option as a file has it: "a: {b: VALUE}". */
+static void write_option(char text[static TEXT_MAX], const char *name, const char *value)
+{
+	size_t depth = 0;
+
+	text[0] = '\0';
+	for (; *name; name++) {
+		depth += *name == '.';
+		text_append(text, TEXT_MAX, *name == '.' ? ": {" : "%c", *name);
+	}
+	text_append(text, TEXT_MAX, ": %s%.*s\n", value, (int)depth, "}}}}}}}}");
+}
+
 TEST(every_option_has_help_and_a_default_that_fits)
 {
-	_cleanup_loaded_ struct loaded loaded = {0};
-	struct option_value value;
-	char why[VALUE_WHY_MAX];
+	char text[TEXT_MAX], why[VALUE_WHY_MAX];
+	uint64_t number;
 
 	for (size_t i = 0; option_tables[i]; i++) {
 		for (const struct config_option *row = option_tables[i]; row->name; row++) {
+			_cleanup_loaded_ struct loaded loaded = {0};
+
 			assert_non_null(row->help);
 			assert_true(strlen(row->name) < OPTION_NAME_MAX);
 			assert_true(row->type != OPTION_LIST || row->items);
-			if (row->def && row->type != OPTION_LIST)
-				assert_int_equal(value_parse(row, row->def, &value, why), 0);
+			write_option(text, row->name, row->def ? row->def : "");
+			loaded.result = config_load_text(text, strlen(text), option_tables,
+				&loaded.config, &loaded.faults, &loaded.notices);
+			assert_loaded(&loaded);
 			for (const struct config_option *item = row->items; item && item->name;
 				item++) {
 				assert_true(item->name[0] == '\0' || item->help);
 				if (item->def)
 					assert_int_equal(
-						value_parse(item, item->def, &value, why), 0);
+						value_parse(item, item->def, &number, why), 0);
 			}
 		}
 	}
-	/* Lists that are defaults are parsed at the first load: it aborts when one does not fit. */
-	loaded.result = config_load_text(
-		"", 0, option_tables, &loaded.config, &loaded.faults, &loaded.notices);
-	assert_loaded(&loaded);
 }
 
 TEST(reserved_sections_are_noticed_once)
