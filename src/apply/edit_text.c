@@ -183,55 +183,48 @@ static int toml_key_set(struct file_bytes *text, const char *table, const char *
 
 /* ---- JSON: only keys of the topmost object, table is not used ---- */
 
-/* Where a key is, and what is around it. */
+/* Where a key is, and what is around it; a member without a value_end is not there. */
 struct found {
-	struct json_scan scan;
 	struct json_member key, previous, next, last;
-	bool has_key, has_previous, has_next;
+	size_t n; /* members */
 };
 
-static int find_member(
-	const struct file_bytes *text, const char *key, struct found *found, char *why)
+static struct found find_member(const char *text, const char *key)
 {
-	struct json_member member;
+	struct json_member member = {0};
+	struct found found = {0};
 	size_t n = strlen(key);
-	int r;
 
-	*found = (struct found){.scan = {.text = text->bytes, .len = text->len}};
-	while ((r = json_next(&found->scan, &member)) > 0) {
+	for (; json_next(text, &member); found.n++) {
 		bool equal = member.key_end - member.key == n + 2 &&
-			     memcmp(text->bytes + member.key + 1, key, n) == 0;
+			     memcmp(text + member.key + 1, key, n) == 0;
 
-		if (found->has_key && !found->has_next) {
-			found->next = member;
-			found->has_next = true;
-		}
 		if (equal) {
-			found->key = member;
-			found->previous = found->last;
-			found->has_key = true;
-			found->has_previous = found->scan.n > 1;
-			found->has_next = false;
+			found.key = member;
+			found.previous = found.last;
+			found.next = (struct json_member){0};
+		} else if (found.key.value_end > 0 && found.next.value_end == 0) {
+			found.next = member;
 		}
-		found->last = member;
+		found.last = member;
 	}
-	if (r < 0)
-		copy_text(why, EDIT_WHY_MAX, found->scan.why);
-	return r;
+	return found;
 }
 
 static int json_key_get(const struct file_bytes *text, const char *table, const char *key,
 	char **literal, char why[static EDIT_WHY_MAX])
 {
-	struct found found;
-	int r = find_member(text, key, &found, why);
+	_cleanup_(cleanup_cJSON_Delete) cJSON *object = NULL;
+	struct json_member at;
+	int r = json_parse(text->bytes, text->len, &object, why);
 
 	(void)table;
 	*literal = NULL;
-	if (r < 0 || !found.has_key)
+	if (r < 0 || !object)
 		return r;
-	*literal =
-		must(strndup(text->bytes + found.key.value, found.key.value_end - found.key.value));
+	at = find_member(text->bytes, key).key;
+	if (at.value_end > 0)
+		*literal = must(strndup(text->bytes + at.value, at.value_end - at.value));
 	return 0;
 }
 
@@ -241,38 +234,36 @@ static int insert_member(
 {
 	const char *bytes = text->bytes;
 	const struct json_member *last = &found->last;
-	const struct json_scan *scan = &found->scan;
-	size_t at = scan->open + 1, start;
+	size_t at = strcspn(bytes, "{") + 1, start = last->key;
 
-	if (scan->n == 0)
+	if (found->n == 0)
 		return text_insert(text, at, "%s\"%s\": %s",
-			!memchr(bytes + at, '\n', scan->close - at) ? ""
-			: bytes[at] == '\r'                         ? "\r\n    "
-								    : "\n    ",
+			!memchr(bytes + at, '\n', strcspn(bytes + at, "}")) ? ""
+			: bytes[at] == '\r'                                 ? "\r\n    "
+									    : "\n    ",
 			key, literal);
-	at = last->value_end;
-	start = last->key;
 	while (strchr(BLANKS, bytes[start - 1]))
 		start--;
-	return text_insert(text, at, ",%s%.*s\"%s\"%s%s",
-		scan->n == 1 && start == last->key ? " " : "", (int)(last->key - start),
+	return text_insert(text, last->value_end, ",%s%.*s\"%s\"%s%s",
+		found->n == 1 && start == last->key ? " " : "", (int)(last->key - start),
 		bytes + start, key, last->value == last->key_end + 1 ? ":" : ": ", literal);
 }
 
 static int change_member(
 	struct file_bytes *text, const struct found *found, const char *key, const char *literal)
 {
-	const struct json_member *member = &found->key;
-	size_t start = member->value, end = member->value_end;
+	size_t start = found->key.value, end = found->key.value_end;
 
-	if (!found->has_key)
+	if (end == 0)
 		return literal ? insert_member(text, found, key, literal) : 0;
 	if (!literal) {
-		start = found->has_previous ? found->previous.value_end
-			: found->has_next   ? member->key
-					    : found->scan.open + 1;
-		if (!found->has_previous && found->has_next)
+		start = found->key.key;
+		if (found->previous.value_end > 0)
+			start = found->previous.value_end;
+		else if (found->next.value_end > 0)
 			end = found->next.key;
+		else
+			start = strcspn(text->bytes, "{") + 1;
 	}
 	return text_replace(text, start, end, literal ? literal : "");
 }
@@ -283,13 +274,12 @@ static int change_member(
  */
 static int split(const struct file_bytes *text, const char *key, char **rest, char **value)
 {
-	size_t mark = text_mark(text->bytes, text->len);
-	_cleanup_(cleanup_cJSON_Delete) cJSON *object =
-		cJSON_ParseWithLengthOpts(text->bytes + mark, text->len - mark + 1, NULL, 1);
+	_cleanup_(cleanup_cJSON_Delete) cJSON *object = NULL;
+	char why[JSON_WHY_MAX];
 	cJSON *item;
 	int n = 0;
 
-	if (!cJSON_IsObject(object))
+	if (json_parse(text->bytes, text->len, &object, why) < 0 || !object)
 		return -EBADMSG;
 	for (; (item = cJSON_GetObjectItemCaseSensitive(object, key)); n++) {
 		free(*value);
@@ -318,20 +308,18 @@ static int json_key_set(struct file_bytes *text, const char *table, const char *
 	const char *literal, char why[static EDIT_WHY_MAX])
 {
 	_cleanup_(file_bytes_clear) struct file_bytes old = {0}, new = {0};
-	size_t mark = text_mark(text->bytes, text->len);
+	_cleanup_(cleanup_cJSON_Delete) cJSON *object = NULL;
 	struct found found;
-	int r;
 
 	(void)table;
 	text_copy(&old, text->bytes, text->len);
-	if (mark + strspn(old.bytes + mark, BLANKS) == old.len)
+	if (json_parse(old.bytes, old.len, &object, why) < 0)
+		return -EBADMSG;
+	if (!object)
 		text_replace(&old, 0, old.len, EMPTY);
 	text_copy(&new, old.bytes, old.len);
-	r = find_member(&old, key, &found, why);
-	if (r == 0)
-		r = change_member(&new, &found, key, literal);
-	if (r < 0)
-		return r;
+	found = find_member(old.bytes, key);
+	change_member(&new, &found, key, literal);
 	if (!is_proved(&old, &new, key, literal)) {
 		snprintf(why, EDIT_WHY_MAX,
 			"%s is not changed: the file is no plain JSON, or has it twice", key);

@@ -16,94 +16,82 @@
 
 /* ---- the members of an object ---- */
 
-/* The byte there, 0 at the end. */
-static char byte_at(const struct json_scan *scan, size_t at)
+int json_parse(const char *text, size_t len, cJSON **object, char why[static JSON_WHY_MAX])
 {
-	return at < scan->len ? scan->text[at] : '\0';
-}
+	size_t start = text_mark(text, len);
+	const char *end = text;
+	const char *zero = memchr(text, '\0', len), *what = NULL;
+	struct text_position at;
 
-static int fault(struct json_scan *scan, size_t at, const char *what)
-{
-	struct text_position position = text_position(scan->text, at < scan->len ? at : scan->len);
-
-	snprintf(scan->why, sizeof(scan->why), "%zu:%zu: %s", position.line, position.column, what);
+	*object = NULL;
+	start += strspn(text + start, " \t\r\n");
+	if (start == len)
+		return 0;
+	if (zero) {
+		end = zero;
+		what = "a zero byte";
+	} else if (text[start] != '{') {
+		end = text + start;
+		what = "{ is expected here, in UTF-8";
+	} else {
+		*object = cJSON_ParseWithLengthOpts(text, len + 1, &end, 1);
+		what = *object ? NULL : "no JSON";
+	}
+	if (!what)
+		return 0;
+	at = text_position(text, MIN((size_t)(end - text), len));
+	snprintf(why, JSON_WHY_MAX, "%zu:%zu: %s", at.line, at.column, what);
 	return -EBADMSG;
 }
 
-static void skip_blanks(struct json_scan *scan)
+/* As cJSON, which takes each control character for a blank. */
+static size_t skip_blanks(const char *text, size_t at)
 {
-	while (scan->at < scan->len && strchr(" \t\r\n", scan->text[scan->at]) &&
-		scan->text[scan->at] != '\0')
-		scan->at++;
+	while (text[at] && (unsigned char)text[at] <= ' ')
+		at++;
+	return at;
 }
 
-/* Past a key or a value. */
-static int skip_item(struct json_scan *scan, bool key)
+static size_t skip_string(const char *text, size_t at)
 {
-	const char *end = NULL;
-	cJSON *item =
-		cJSON_ParseWithLengthOpts(scan->text + scan->at, scan->len - scan->at, &end, 0);
-	/* It also takes a byte order mark before each item. */
-	bool good = item && (!key || cJSON_IsString(item)) &&
-		    text_mark(scan->text + scan->at, scan->len - scan->at) == 0;
-
-	cJSON_Delete(item);
-	if (!good)
-		return fault(scan, !item && end ? (size_t)(end - scan->text) : scan->at,
-			key ? "a key in quotes is expected here" : "no JSON");
-	scan->at = (size_t)(end - scan->text);
-	return 0;
+	for (at++; text[at] && text[at] != '"'; at++)
+		if (text[at] == '\\' && text[at + 1])
+			at++;
+	return at + (text[at] != '\0');
 }
 
-static int scan_member(struct json_scan *scan, struct json_member *member)
+static size_t skip_value(const char *text, size_t at)
 {
-	int r;
+	size_t depth = 0;
 
-	member->key = scan->at;
-	r = skip_item(scan, true);
-	if (r < 0)
-		return r;
-	member->key_end = scan->at;
-	skip_blanks(scan);
-	if (byte_at(scan, scan->at) != ':')
-		return fault(scan, scan->at, ": is expected here");
-	scan->at++;
-	skip_blanks(scan);
-	member->value = scan->at;
-	r = skip_item(scan, false);
-	if (r < 0)
-		return r;
-	member->value_end = scan->at;
-	scan->n++;
-	return 1;
+	while (text[at] &&
+		(depth > 0 || (!strchr(",}", text[at]) && (unsigned char)text[at] > ' '))) {
+		if (text[at] == '"') {
+			at = skip_string(text, at);
+			continue;
+		}
+		depth += text[at] == '{' || text[at] == '[';
+		depth -= text[at] == '}' || text[at] == ']';
+		at++;
+	}
+	return at;
 }
 
-int json_next(struct json_scan *scan, struct json_member *member)
+bool json_next(const char *text, struct json_member *member)
 {
-	bool first = scan->n == 0;
+	size_t at = member->value_end > 0 ? member->value_end : strcspn(text, "{");
 
-	if (scan->at == 0) {
-		scan->at = text_mark(scan->text, scan->len);
-		skip_blanks(scan);
-		if (scan->at == scan->len)
-			return 0;
-		if (byte_at(scan, scan->at) != '{')
-			return fault(scan, scan->at, "{ is expected here, in UTF-8");
-		scan->open = scan->at++;
-	}
-	skip_blanks(scan);
-	if (byte_at(scan, scan->at) == '}') {
-		scan->close = scan->at++;
-		skip_blanks(scan);
-		return scan->at == scan->len ? 0 : fault(scan, scan->at, "text after the object");
-	}
-	if (!first && byte_at(scan, scan->at) != ',')
-		return fault(scan, scan->at, ", or } is expected here");
-	if (!first) {
-		scan->at++;
-		skip_blanks(scan);
-	}
-	return scan_member(scan, member);
+	at = skip_blanks(text, at);
+	if (text[at])
+		at = skip_blanks(text, at + 1); /* past the brace or the comma */
+	if (text[at] != '"')
+		return false;
+	member->key = at;
+	member->key_end = skip_string(text, at);
+	at = skip_blanks(text, member->key_end);
+	member->value = skip_blanks(text, at + (text[at] == ':'));
+	member->value_end = skip_value(text, member->value);
+	return true;
 }
 
 /* ---- what the file says ---- */
@@ -150,13 +138,13 @@ static bool is_in(const char *const *keys, size_t n, const char *key)
 }
 
 /* 20.10 takes the keys in an object as if they were outside. */
-static int check_keys(const struct runtime_daemon *daemon, const char *text, size_t len,
-	const cJSON *object, char why[static DOCKER_WHY_MAX])
+static int check_keys(const struct runtime_daemon *daemon, const char *text, const cJSON *object,
+	char why[static DOCKER_WHY_MAX])
 {
-	struct json_scan scan = {.text = text, .len = len};
-	struct json_member member;
+	struct json_member member = {0};
 
-	for (const cJSON *item = object->child; json_next(&scan, &member) > 0; item = item->next) {
+	for (const cJSON *item = object->child; item && json_next(text, &member);
+		item = item->next) {
 		bool nested = cJSON_IsObject(item) &&
 			      !is_in(flat_keys, ARRAY_SIZE(flat_keys), item->string);
 		const cJSON *key = nested ? item->child : item;
@@ -190,41 +178,28 @@ static int validate(const struct runtime_daemon *daemon, const char *path, const
 	return r == -EINVAL ? -EBADMSG : r;
 }
 
-/* 0 with the object, NULL for a blank text; -EBADMSG with why. */
-static int parse(const struct runtime_daemon *daemon, const char *text, size_t len, cJSON **object,
-	char why[static DOCKER_WHY_MAX])
-{
-	struct json_scan scan = {.text = text, .len = len};
-	struct json_member member;
-	int r;
-
-	while ((r = json_next(&scan, &member)) > 0)
-		;
-	if (r < 0)
-		snprintf(why, DOCKER_WHY_MAX, "%.160s:%s: mend it", daemon->config, scan.why);
-	else if (scan.close > 0)
-		*object = cJSON_ParseWithLength(text, len);
-	return r == 0 && scan.close > 0 && !*object ? -ENOMEM : r;
-}
-
+/* docker_config_check(), with the object that the text is; NULL for a blank one. */
 static int check(const struct runtime_daemon *daemon, const char *text, size_t len,
-	const cJSON *object, const char *path, const struct wait *wait,
-	char why[static DOCKER_WHY_MAX])
+	const char *path, const struct wait *wait, cJSON **object, char why[static DOCKER_WHY_MAX])
 {
 	int major = atoi(daemon->version);
+	char fault[JSON_WHY_MAX];
 
-	if (object && major >= VALIDATES_SINCE && daemon->binary[0])
+	if (json_parse(text, len, object, fault) < 0) {
+		snprintf(why, DOCKER_WHY_MAX, "%.160s:%s: mend it", daemon->config, fault);
+		return -EBADMSG;
+	}
+	if (*object && major >= VALIDATES_SINCE && daemon->binary[0])
 		return validate(daemon, path, wait, why);
-	return object && major == 20 ? check_keys(daemon, text, len, object, why) : 0;
+	return *object && major == 20 ? check_keys(daemon, text, *object, why) : 0;
 }
 
 int docker_config_check(const struct runtime_daemon *daemon, const char *text, size_t len,
 	const char *path, const struct wait *wait, char why[static DOCKER_WHY_MAX])
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *object = NULL;
-	int r = parse(daemon, text, len, &object, why);
 
-	return r < 0 ? r : check(daemon, text, len, object, path, wait, why);
+	return check(daemon, text, len, path, wait, &object, why);
 }
 
 /* Of doubles the last one, as dockerd takes it. */
@@ -297,9 +272,7 @@ void docker_config_read(
 	if (streq(hash, config->hash))
 		return;
 	*config = (struct docker_config){.changed_us = config->changed_us};
-	config->error = parse(daemon, text, len, &object, config->why);
-	if (config->error == 0)
-		config->error = check(daemon, text, len, object, daemon->config, wait, config->why);
+	config->error = check(daemon, text, len, daemon->config, wait, &object, config->why);
 	if (config->error == 0)
 		config->error = take_values(daemon, object, config);
 	if (config->error == 0 || config->error == -EBADMSG)

@@ -9,7 +9,10 @@
 #include "base/wait.h"
 #include "runtime/discover.h"
 
+#include <stdbool.h>
 #include <stdint.h>
+
+#include <cjson/cJSON.h>
 
 #define DOCKER_CONFIG_MAX  262144 /* bytes; more is no daemon.json */
 #define DOCKER_WHY_MAX     320
@@ -37,10 +40,15 @@ void docker_config_read(
 int docker_config_check(const struct runtime_daemon *daemon, const char *text, size_t len,
 	const char *path, const struct wait *wait, char why[static DOCKER_WHY_MAX]);
 
+/* For editing a JSON text in place: where the members of its topmost object are. */
+
+#define JSON_WHY_MAX 128
+
 /*
- * Where the members of a JSON text's topmost object are, for editing one in place: what cJSON
- * cannot tell; it judges what is inside of values.
+ * 0 with the object, to be deleted, or NULL for a blank text; -EBADMSG with why: "LINE:COLUMN:
+ * what". text is terminated.
  */
+int json_parse(const char *text, size_t len, cJSON **object, char why[static JSON_WHY_MAX]);
 
 /* Offsets into the text: the key with its quotes, and the value. */
 struct json_member {
@@ -48,15 +56,7 @@ struct json_member {
 	size_t value, value_end;
 };
 
-struct json_scan {
-	const char *text;
-	size_t len, at;
-	size_t open, close; /* the object's braces, once they were passed */
-	size_t n;           /* members so far */
-	char why[128];      /* of -EBADMSG: "LINE:COLUMN: what" */
-};
-
-/* 1 with the next member, 0 at the end of the text or in a blank one, -EBADMSG for any other. */
-int json_next(struct json_scan *scan, struct json_member *member);
+/* The next member of a text that json_parse() takes, after {0} the first. False at the end. */
+bool json_next(const char *text, struct json_member *member);
 
 #endif
