@@ -16,9 +16,7 @@
 /* GET /version costs a daemon nothing: later it hangs. */
 #define VERSION_US  (5 * USEC_PER_SEC / 2)
 #define ANSWER_US   (10 * USEC_PER_SEC) /* for /info and lists of thousands of containers */
-#define ANSWER_MAX  262144              /* bytes of /version and /info: some thousand are usual */
-#define EVENTS_MAX  1048576
-#define LIST_MAX    ((size_t)64 << 20)
+#define ANSWER_MAX  ((size_t)64 << 20)
 #define OBJECT_MAX  262144 /* bytes of one object of a list or stream */
 #define NAMES_MAX   10000
 #define MIRRORS_MAX 2048 /* bytes of their list */
@@ -74,7 +72,7 @@ typedef int take_fn(const cJSON *object, void *userdata);
 struct request {
 	const char *path;
 	uint64_t timeout_us;
-	size_t limit, least; /* bytes of the answer at most, and objects in it at least */
+	size_t least; /* objects in the answer */
 	take_fn *take;
 	http_upload_fn *upload; /* POST */
 	void *userdata;         /* of take */
@@ -135,7 +133,7 @@ static int exchange(const char *socket, struct request *request, const struct wa
 	char url[1024];
 	struct http_get http = {.url = url,
 		.unix_socket = socket,
-		.limit = request->limit,
+		.limit = request->upload ? 0 : ANSWER_MAX,
 		.upload = request->upload,
 		.data = take_data,
 		.userdata = request};
@@ -173,13 +171,11 @@ static int exchange(const char *socket, struct request *request, const struct wa
 }
 
 /* GET of a path, each object of whose answer goes to take; at least `least` of them. */
-static int ask(const char *socket, const char *path, uint64_t timeout_us, size_t limit,
-	size_t least, take_fn *take, void *userdata, const struct wait *wait,
-	char why[static DOCKER_ERROR_MAX])
+static int ask(const char *socket, const char *path, uint64_t timeout_us, size_t least,
+	take_fn *take, void *userdata, const struct wait *wait, char why[static DOCKER_ERROR_MAX])
 {
 	struct request request = {.path = path,
 		.timeout_us = timeout_us,
-		.limit = limit,
 		.least = least,
 		.take = take,
 		.userdata = userdata};
@@ -206,8 +202,7 @@ static int ask_events(const char *socket, const char *filter, uint64_t since_us,
 	for (const char *p = filter; *p && used + 4 < sizeof(path); p++)
 		used += (size_t)snprintf(path + used, sizeof(path) - used,
 			strchr("{}[]\",:", *p) ? "%%%02X" : "%c", (unsigned int)*p);
-	return ask(socket, path, for_ever ? UINT64_MAX : VERSION_US, EVENTS_MAX, 0, take, userdata,
-		wait, why);
+	return ask(socket, path, for_ever ? UINT64_MAX : VERSION_US, 0, take, userdata, wait, why);
 }
 
 static bool is_event(const cJSON *object, const char *type, const char *action)
@@ -251,31 +246,48 @@ static int take_info(const cJSON *object, void *userdata)
 	return info->storage_driver[0] && info->root_dir[0] ? 0 : -EBADMSG;
 }
 
+/* A reload of daemon.json, and what it put in force. */
+struct reload {
+	const char *key;
+	bool awaited; /* the first one ends the answer; else the last one counts */
+	bool seen;
+	uint64_t at_us; /* CLOCK_REALTIME */
+	char value[DOCKER_VALUE_MAX];
+};
+
 /* The attributes of a reload are texts, also where they hold numbers and lists. */
-static int take_past_reload(const cJSON *object, void *userdata)
+static int take_reload(const cJSON *object, void *userdata)
 {
-	struct docker_info *info = userdata;
+	_cleanup_(cleanup_cJSON_Delete) cJSON *list = NULL;
+	const cJSON *attributes = json_at(object, "Actor/Attributes");
+	struct reload *reload = userdata;
 
 	if (!is_event(object, "daemon", "reload"))
 		return 0;
-	info->reloaded_us = (uint64_t)MAX(json_number_at(object, "timeNano") / 1000, 0.0);
-	COPY(info->reloaded_downloads, object, "Actor/Attributes/" DOWNLOADS);
-	return 0;
+	reload->seen = true;
+	reload->at_us = (uint64_t)MAX(json_number_at(object, "timeNano") / 1000, 0.0);
+	COPY(reload->value, attributes, reload->key);
+	if (streq(reload->key, MIRRORS)) {
+		list = cJSON_Parse(json_text_at(attributes, MIRRORS));
+		join_mirrors(list, reload->value);
+	}
+	return reload->awaited;
 }
 
 int docker_read_info(const char *socket, struct docker_info *ret, const struct wait *wait,
 	char why[static DOCKER_ERROR_MAX])
 {
+	struct reload reload = {.key = DOWNLOADS};
 	struct docker_info info = *ret;
-	int r = ask(socket, "/version", VERSION_US, ANSWER_MAX, 1, take_version, &info, wait, why);
+	int r = ask(socket, "/version", VERSION_US, 1, take_version, &info, wait, why);
 
 	/* The daemon keeps its last 256 events: a reload among them says what runs now. */
-	info.reloaded_us = 0;
-	info.reloaded_downloads[0] = '\0';
 	if (r == 0)
-		r = ask_events(socket, RELOADS, 0, false, take_past_reload, &info, wait, why);
+		r = ask_events(socket, RELOADS, 0, false, take_reload, &reload, wait, why);
+	info.reloaded_us = reload.at_us;
+	copy_text(info.reloaded_downloads, sizeof(info.reloaded_downloads), reload.value);
 	if (r == 0 && (!info.root_dir[0] || info.reloaded_us != ret->reloaded_us))
-		r = ask(socket, "/info", ANSWER_US, ANSWER_MAX, 1, take_info, &info, wait, why);
+		r = ask(socket, "/info", ANSWER_US, 1, take_info, &info, wait, why);
 	if (r == 0)
 		*ret = info;
 	return r;
@@ -283,37 +295,16 @@ int docker_read_info(const char *socket, struct docker_info *ret, const struct w
 
 /* ---- events ---- */
 
-struct awaited {
-	const char *key;
-	char *value;
-	bool seen;
-};
-
-static int take_reload(const cJSON *object, void *userdata)
-{
-	_cleanup_(cleanup_cJSON_Delete) cJSON *list = NULL;
-	const cJSON *attributes = json_at(object, "Actor/Attributes");
-	struct awaited *awaited = userdata;
-
-	if (!is_event(object, "daemon", "reload"))
-		return 0;
-	awaited->seen = true;
-	utf8_copy(awaited->value, DOCKER_VALUE_MAX, json_text_at(attributes, awaited->key));
-	if (streq(awaited->key, MIRRORS)) {
-		list = cJSON_Parse(json_text_at(attributes, MIRRORS));
-		join_mirrors(list, awaited->value);
-	}
-	return 1;
-}
-
 int docker_wait_reload(const char *socket, uint64_t since_us, const char *key,
 	char value[static DOCKER_VALUE_MAX], const struct wait *wait)
 {
-	struct awaited awaited = {.key = key, .value = value};
+	struct reload reload = {.key = key, .awaited = true};
 	char why[DOCKER_ERROR_MAX];
-	int r = ask_events(socket, RELOADS, since_us, true, take_reload, &awaited, wait, why);
+	int r = ask_events(socket, RELOADS, since_us, true, take_reload, &reload, wait, why);
 
-	return r == 0 && !awaited.seen ? -ECONNRESET : r;
+	if (r == 0)
+		memcpy(value, reload.value, sizeof(reload.value));
+	return r == 0 && !reload.seen ? -ECONNRESET : r;
 }
 
 struct pulled {
@@ -345,14 +336,30 @@ int docker_read_pulled(const char *socket, uint64_t since_us, char (*names)[DOCK
 
 /* ---- containers ---- */
 
-struct listing {
-	struct name_entry *names;
+struct list {
+	void *items;
 	size_t n, allocated;
 };
 
+/* Items and n become the caller's. */
+static int ask_list(const char *socket, const char *path, take_fn *take, void *items, size_t *n,
+	const struct wait *wait, char why[static DOCKER_ERROR_MAX])
+{
+	struct list list = {0};
+	int r = ask(socket, path, ANSWER_US, 0, take, &list, wait, why);
+
+	if (r < 0) {
+		free(list.items);
+		return r;
+	}
+	*(void **)items = list.items;
+	*n = list.n;
+	return 0;
+}
+
 static int take_container(const cJSON *object, void *userdata)
 {
-	struct listing *listing = userdata;
+	struct list *list = userdata;
 	const char *pod = json_text_at(object, "Labels/io.kubernetes.pod.name");
 	const char *name = json_text_at(object, "Names/0"); /* with a slash before it */
 	const char *const ids[] = {
@@ -364,10 +371,9 @@ static int take_container(const cJSON *object, void *userdata)
 		struct workload *workload;
 		struct name_entry *entry;
 
-		if (listing->n == NAMES_MAX)
+		if (list->n == NAMES_MAX)
 			return -E2BIG;
-		entry = add_element(
-			&listing->names, &listing->n, &listing->allocated, sizeof(*entry));
+		entry = add_element(&list->items, &list->n, &list->allocated, sizeof(*entry));
 		workload = &entry->workload;
 		workload->kind = *pod ? WORKLOAD_POD : WORKLOAD_CONTAINER;
 		COPY(workload->namespace, object, "Labels/io.kubernetes.pod.namespace");
@@ -381,30 +387,16 @@ static int take_container(const cJSON *object, void *userdata)
 int docker_read_names(
 	const char *socket, struct name_entry **names, size_t *n, const struct wait *wait)
 {
-	struct listing listing = {0};
 	char why[DOCKER_ERROR_MAX];
-	int r = ask(socket, "/containers/json", ANSWER_US, LIST_MAX, 0, take_container, &listing,
-		wait, why);
 
-	if (r < 0) {
-		free(listing.names);
-		return r;
-	}
-	*names = listing.names;
-	*n = listing.n;
-	return 0;
+	return ask_list(socket, "/containers/json", take_container, names, n, wait, why);
 }
 
 /* ---- images ---- */
 
-struct image_list {
-	struct runtime_image *images;
-	size_t n, allocated;
-};
-
 static int take_image(const cJSON *object, void *userdata)
 {
-	struct image_list *list = userdata;
+	struct list *list = userdata;
 	const cJSON *name;
 
 	for (int digests = 0; digests < 2; digests++)
@@ -420,7 +412,7 @@ static int take_image(const cJSON *object, void *userdata)
 			if (list->n == NAMES_MAX)
 				return -E2BIG;
 			*(struct runtime_image *)add_element(
-				&list->images, &list->n, &list->allocated, sizeof(image)) = image;
+				&list->items, &list->n, &list->allocated, sizeof(image)) = image;
 		}
 	return 0;
 }
@@ -428,16 +420,7 @@ static int take_image(const cJSON *object, void *userdata)
 int docker_read_images(const char *socket, struct runtime_image **images, size_t *n,
 	const struct wait *wait, char why[static DOCKER_ERROR_MAX])
 {
-	struct image_list list = {0};
-	int r = ask(socket, "/images/json", ANSWER_US, LIST_MAX, 0, take_image, &list, wait, why);
-
-	if (r < 0) {
-		free(list.images);
-		return r;
-	}
-	*images = list.images;
-	*n = list.n;
-	return 0;
+	return ask_list(socket, "/images/json", take_image, images, n, wait, why);
 }
 
 static int take_progress(const cJSON *object, void *userdata)
