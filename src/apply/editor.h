@@ -14,9 +14,9 @@
 #include <headroom/plan.h>
 
 /*
- * One key of a text; every other byte stays. Pure. A text need not be terminated; an edited one is.
- * 0, else nothing is changed: -EBADMSG for a text that is not of its language, -EEXIST for a shape
- * that is not edited, both with why: "LINE:COLUMN: what".
+ * One key of a terminated text; every other byte stays. Pure. 0, else nothing is changed: -EBADMSG
+ * for a text that is not of its language, -EEXIST for a shape that is not edited, both with why:
+ * "LINE:COLUMN: what".
  */
 
 #define EDIT_WHY_MAX 320

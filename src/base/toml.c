@@ -7,93 +7,84 @@
 #include <errno.h>
 #include <stdio.h>
 
-/* The byte there, 0 at the end: no byte of TOML is that. */
-static char byte_at(const struct toml_scan *scan, size_t at)
-{
-	return at < scan->len ? scan->text[at] : '\0';
-}
+#define BARE "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 
 static int fault(struct toml_scan *scan, size_t at, const char *what)
 {
-	struct text_position position = text_position(scan->text, MIN(at, scan->len));
+	struct text_position position = text_position(scan->text, at);
 
 	snprintf(scan->why, sizeof(scan->why), "%zu:%zu: %s", position.line, position.column, what);
 	return -EBADMSG;
 }
 
-static size_t skip_blanks(const struct toml_scan *scan, size_t at)
+static size_t skip_blanks(const char *text, size_t at)
 {
-	while (byte_at(scan, at) == ' ' || byte_at(scan, at) == '\t')
-		at++;
-	return at;
+	return at + strspn(text + at, " \t");
 }
 
 /* The end of the line, before its line break. */
-static size_t line_end(const struct toml_scan *scan, size_t at)
+static size_t line_end(const char *text, size_t at)
 {
-	const char *end = at < scan->len ? memchr(scan->text + at, '\n', scan->len - at) : NULL;
-	size_t n = end ? (size_t)(end - scan->text) : scan->len;
+	size_t end = at + strcspn(text + at, "\n");
 
-	return n > at && scan->text[n - 1] == '\r' ? n - 1 : n;
+	return end > at && text[end - 1] == '\r' ? end - 1 : end;
 }
 
-/* Past a string in any of the four kinds of quotes. */
-static int skip_string(struct toml_scan *scan, size_t *at)
+/* Behind a string in any of the four kinds of quotes; 0 for one without its closing quote. */
+static size_t string_end(const char *text, size_t at)
 {
-	size_t start = *at;
-	char quote = scan->text[start];
-	bool many = byte_at(scan, start + 1) == quote && byte_at(scan, start + 2) == quote;
-	size_t i = start + (many ? 3 : 1);
+	char quote = text[at];
+	bool many = text[at + 1] == quote && text[at + 2] == quote;
 
-	for (; i < scan->len; i++) {
-		if (scan->text[i] == '\\' && quote == '"') {
-			i++;
-		} else if (scan->text[i] == '\n' && !many) {
-			break;
-		} else if (scan->text[i] == quote && !many) {
-			*at = i + 1;
-			return 0;
-		} else if (scan->text[i] == quote && byte_at(scan, i + 1) == quote &&
-			   byte_at(scan, i + 2) == quote) {
+	for (at += many ? 3 : 1; text[at] && (many || text[at] != '\n'); at++) {
+		if (text[at] == '\\' && quote == '"' && text[at + 1]) {
+			at++;
+		} else if (text[at] == quote && !many) {
+			return at + 1;
+		} else if (text[at] == quote && text[at + 1] == quote && text[at + 2] == quote) {
 			/* Up to two quotes may stand before the closing ones. */
-			for (i += 3; byte_at(scan, i) == quote;)
-				i++;
-			*at = i;
-			return 0;
+			for (at += 3; text[at] == quote;)
+				at++;
+			return at;
 		}
 	}
-	return fault(scan, start, "a string without its closing quote");
+	return 0;
+}
+
+static int skip_string(struct toml_scan *scan, size_t *at)
+{
+	size_t end = string_end(scan->text, *at);
+
+	if (end == 0)
+		return fault(scan, *at, "a string without its closing quote");
+	*at = end;
+	return 0;
 }
 
 /* Past a value: up to a comment or the end of the line, outside of all brackets. */
 static int skip_value(struct toml_scan *scan, size_t *value_end)
 {
 	size_t start = scan->at, at = start, end = start, depth = 0;
-	int r;
 
-	for (char c; (c = byte_at(scan, at)) != '\0' && (depth > 0 || c != '\n');) {
-		if (c == '#' && depth == 0)
-			break;
+	for (char c; (c = scan->text[at]) && (depth > 0 || (c != '\n' && c != '#'));) {
 		if (c == '#') {
-			at = line_end(scan, at);
+			at = line_end(scan->text, at);
 			continue;
 		}
 		if (c == '"' || c == '\'') {
-			r = skip_string(scan, &at);
-			if (r < 0)
-				return r;
+			if (skip_string(scan, &at) < 0)
+				return -EBADMSG;
 			end = at;
 			continue;
 		}
-		if (c == '[' || c == '{')
-			depth++;
+		depth += c == '[' || c == '{';
 		if ((c == ']' || c == '}') && depth-- == 0)
 			return fault(scan, at, "a bracket that nothing opened");
 		at++;
 		if (!strchr(" \t\r\n", c))
 			end = at;
 	}
-	if (!strchr("\"'[{+-0123456789tfin", byte_at(scan, start)))
+	if (!strchr("\"'[{+-0123456789tfin", scan->text[start]))
 		return fault(scan, start, "a value is expected here");
 	if (depth > 0)
 		return fault(scan, start, "a bracket that nothing closes");
@@ -104,77 +95,58 @@ static int skip_value(struct toml_scan *scan, size_t *value_end)
 	return 0;
 }
 
-static bool is_bare(char c)
-{
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-	       c == '_' || c == '-';
-}
-
-static bool all_bare(const char *text, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		if (!is_bare(text[i]))
-			return false;
-	return n > 0;
-}
-
 /* Adds a part to a dotted name. A name that does not fit is none that anybody looks for. */
-static void add_part(char *name, const char *part, size_t n, bool quoted)
+static void add_part(char *name, const char *part, size_t n, const char *quote)
 {
 	size_t used = strlen(name);
 
-	snprintf(name + used, TOML_NAME_MAX - used, "%s%s%.*s%s", used > 0 ? "." : "",
-		quoted ? "\"" : "", (int)MIN(n, (size_t)TOML_NAME_MAX), part, quoted ? "\"" : "");
+	snprintf(name + used, TOML_NAME_MAX - used, "%s%s%.*s%s", used > 0 ? "." : "", quote,
+		(int)MIN(n, (size_t)TOML_NAME_MAX), part, quote);
 }
 
 /* A dotted name: all of its parts but the last are added to table, the last one is key. */
 static int scan_name(struct toml_scan *scan, char *table, struct toml_item *item)
 {
-	for (;;) {
-		size_t at = skip_blanks(scan, scan->at), end = at;
-		bool quoted = byte_at(scan, at) == '"' || byte_at(scan, at) == '\'';
-		int r = quoted ? skip_string(scan, &end) : 0;
+	for (;; scan->at++) {
+		size_t at = skip_blanks(scan->text, scan->at);
+		size_t n = strspn(scan->text + at, BARE), end = at + n;
 
-		if (r < 0)
-			return r;
-		while (!quoted && is_bare(byte_at(scan, end)))
-			end++;
-		if (end == at)
-			return fault(scan, at, "a name is expected here");
 		item->last = at;
 		item->key[0] = '\0';
-		quoted = quoted && !all_bare(scan->text + at + 1, end - at - 2);
-		if (is_bare(scan->text[at]))
-			add_part(item->key, scan->text + at, end - at, false);
-		else
-			add_part(item->key, scan->text + at + 1, end - at - 2, quoted);
-		scan->at = skip_blanks(scan, end);
-		if (byte_at(scan, scan->at) != '.')
+		if (scan->text[at] == '"' || scan->text[at] == '\'') {
+			if (skip_string(scan, &end) < 0)
+				return -EBADMSG;
+			at++;
+			n = end - at - 1;
+			add_part(item->key, scan->text + at, n,
+				n > 0 && strspn(scan->text + at, BARE) == n ? "" : "\"");
+		} else if (n == 0) {
+			return fault(scan, at, "a name is expected here");
+		} else {
+			add_part(item->key, scan->text + at, n, "");
+		}
+		scan->at = skip_blanks(scan->text, end);
+		if (scan->text[scan->at] != '.')
 			return 0;
-		scan->at++;
-		add_part(table, item->key, strlen(item->key), false);
+		add_part(table, item->key, strlen(item->key), "");
 	}
 }
 
 static int scan_header(struct toml_scan *scan, struct toml_item *item)
 {
-	bool array = byte_at(scan, scan->at + 1) == '[';
-	int r;
+	bool array = scan->text[scan->at + 1] == '[';
 
 	item->header = true;
-	item->start = scan->at;
 	scan->at += array ? 2 : 1;
 	scan->table[0] = '\0';
-	r = scan_name(scan, scan->table, item);
-	if (r < 0)
-		return r;
-	add_part(scan->table, item->key, strlen(item->key), false);
-	for (int i = 0; i < (array ? 2 : 1); i++)
-		if (byte_at(scan, scan->at++) != ']')
-			return fault(scan, scan->at - 1, "] is expected here");
+	if (scan_name(scan, scan->table, item) < 0)
+		return -EBADMSG;
+	add_part(scan->table, item->key, strlen(item->key), "");
+	for (int i = 0; i < (array ? 2 : 1); i++, scan->at++)
+		if (scan->text[scan->at] != ']')
+			return fault(scan, scan->at, "] is expected here");
 	if (array)
-		snprintf(scan->table + strlen(scan->table),
-			sizeof(scan->table) - strlen(scan->table), "[]");
+		text_append(scan->table, sizeof(scan->table), "[]");
 	item->key[0] = '\0';
 	memcpy(item->table, scan->table, sizeof(item->table));
 	return 0;
@@ -182,47 +154,37 @@ static int scan_header(struct toml_scan *scan, struct toml_item *item)
 
 static int scan_key(struct toml_scan *scan, struct toml_item *item)
 {
-	int r;
-
-	item->start = scan->at;
 	memcpy(item->table, scan->table, sizeof(item->table));
-	r = scan_name(scan, item->table, item);
-	if (r < 0)
-		return r;
-	if (byte_at(scan, scan->at) != '=')
+	if (scan_name(scan, item->table, item) < 0)
+		return -EBADMSG;
+	if (scan->text[scan->at] != '=')
 		return fault(scan, scan->at, "= is expected here");
-	scan->at = skip_blanks(scan, scan->at + 1);
-	item->value = scan->at;
+	item->value = scan->at = skip_blanks(scan->text, scan->at + 1);
 	return skip_value(scan, &item->value_end);
 }
 
 int toml_next(struct toml_scan *scan, struct toml_item *item)
 {
+	const char *text = scan->text;
 	int r;
 
 	for (size_t i = 0; scan->at == 0 && i < scan->len; i++)
-		if (scan->text[i] == '\0' ||
-			(scan->text[i] == '\r' && byte_at(scan, i + 1) != '\n'))
+		if (text[i] == '\0' || (text[i] == '\r' && text[i + 1] != '\n'))
 			return fault(scan, i, "a byte that no TOML has");
 	if (scan->at == 0)
-		scan->at = text_mark(scan->text, scan->len);
-	for (;; scan->at++) {
-		char c = byte_at(scan, scan->at);
-
-		if (c == '#')
-			scan->at = line_end(scan, scan->at);
-		else if (c == '\0' || !strchr(" \t\r\n", c))
-			break;
-	}
-	if (scan->at >= scan->len)
+		scan->at = text_mark(text, scan->len);
+	while (text[scan->at += strspn(text + scan->at, " \t\r\n")] == '#')
+		scan->at = line_end(text, scan->at);
+	if (!text[scan->at])
 		return 0;
 	memset(item, 0, sizeof(*item));
-	r = scan->text[scan->at] == '[' ? scan_header(scan, item) : scan_key(scan, item);
+	item->start = scan->at;
+	r = text[scan->at] == '[' ? scan_header(scan, item) : scan_key(scan, item);
 	if (r < 0)
 		return r;
-	item->end = line_end(scan, item->header ? scan->at : item->value_end);
-	scan->at = skip_blanks(scan, scan->at);
-	if (scan->at < item->end && scan->text[scan->at] != '#')
+	item->end = line_end(text, item->header ? scan->at : item->value_end);
+	scan->at = skip_blanks(text, scan->at);
+	if (scan->at < item->end && text[scan->at] != '#')
 		return fault(scan, scan->at, "the end of the line is expected here");
 	scan->at = item->end;
 	return 1;
@@ -255,35 +217,34 @@ int toml_find(const char *text, size_t len, const char *table, const char *key,
 	return r < 0 ? r : -ENOENT;
 }
 
-/* A plain string: one line in one pair of quotes, without escapes. */
-static bool is_plain(const char *text, size_t n)
-{
-	return n >= 2 && (text[0] == '"' || text[0] == '\'') && text[n - 1] == text[0] &&
-	       !(n > 2 && text[1] == text[0]) && !(text[0] == '"' && memchr(text, '\\', n));
-}
-
 bool toml_value(const char *text, const struct toml_item *item, char *out, size_t size)
 {
+	const char *value = text + item->value;
 	size_t n = item->value_end - item->value;
-	bool plain = is_plain(text + item->value, n);
+	/* One line in one pair of quotes, without escapes. */
+	bool plain = n >= 2 && (value[0] == '"' || value[0] == '\'') && value[n - 1] == value[0] &&
+		     !(n > 2 && value[1] == value[0]) &&
+		     !(value[0] == '"' && memchr(value, '\\', n));
 
-	return (size_t)snprintf(out, size, "%.*s", (int)(plain ? n - 2 : n),
-		       text + item->value + (plain ? 1 : 0)) < size;
+	if (plain) {
+		value++;
+		n -= 2;
+	}
+	return (size_t)snprintf(out, size, "%.*s", (int)n, value) < size;
 }
 
 bool toml_next_string(
 	const char *text, const struct toml_item *item, size_t *at, char *out, size_t size)
 {
-	struct toml_scan scan = {.text = text, .len = item->value_end};
-	size_t i = MAX(*at, item->value), start;
+	struct toml_item string = {.value = MAX(*at, item->value)};
 
-	while (i < item->value_end && text[i] != '"' && text[i] != '\'')
-		i = text[i] == '#' ? line_end(&scan, i) : i + 1;
-	start = i;
-	if (i >= item->value_end || skip_string(&scan, &i) < 0)
+	while (string.value < item->value_end && !strchr("\"'", text[string.value]))
+		string.value =
+			text[string.value] == '#' ? line_end(text, string.value) : string.value + 1;
+	if (string.value >= item->value_end)
 		return false;
-	*at = i;
-	return toml_value(text, &(struct toml_item){.value = start, .value_end = i}, out, size);
+	string.value_end = *at = string_end(text, string.value);
+	return toml_value(text, &string, out, size);
 }
 
 bool toml_quote(const char *string, char *out, size_t size)

@@ -3,7 +3,7 @@
 #define BASE_TOML_H
 
 /*
- * Finds tables and keys in a TOML text (toml.io/en/v1.0.0). It knows where names and values begin
+ * Finds tables and keys in a terminated TOML text (toml.io/en/v1.0.0). It knows where names and values begin
  * and end, past comments, strings and arrays of several lines; it does not judge values. What it
  * does not know (names with escapes, keys of inline tables) it does not find: a caller that edits
  * by it has the result checked by the program that reads the file.

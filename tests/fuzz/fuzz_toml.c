@@ -69,13 +69,11 @@ static void compare(const struct file_bytes *old, const struct file_bytes *new, 
 
 static void try_key(const struct file_bytes *old, const char *table, const char *key)
 {
-	_cleanup_(file_bytes_clear) struct file_bytes text = {.bytes = malloc(old->len)};
+	_cleanup_(file_bytes_clear) struct file_bytes text = {0};
 	_cleanup_free_ char *was = NULL, *is = NULL;
 	char why[EDIT_WHY_MAX];
 
-	text.len = old->len;
-	require(text.bytes != NULL);
-	memcpy(text.bytes, old->bytes, old->len);
+	text_copy(&text, old->bytes, old->len);
 	if (edit_languages[EDIT_TOML].get(old, table, key, &was, why) < 0 ||
 		edit_languages[EDIT_TOML].set(&text, table, key, "10", why) < 0)
 		return;
@@ -88,19 +86,18 @@ static void try_key(const struct file_bytes *old, const char *table, const char 
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	/* Of exactly that size, so that one byte too far is found. */
-	_cleanup_free_ char *text = malloc(size);
+	_cleanup_(file_bytes_clear) struct file_bytes bytes = {0};
+	const char *text;
 	char string[64];
 
-	if (size == 0 || !text)
-		return -1;
-	memcpy(text, data, size);
+	text_copy(&bytes, (const char *)data, size);
+	text = bytes.bytes;
 	for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
 		char why[TOML_WHY_MAX];
 		struct toml_item item;
 		size_t at = 0;
 
-		try_key(&(struct file_bytes){.bytes = text, .len = size}, keys[i][0], keys[i][1]);
+		try_key(&bytes, keys[i][0], keys[i][1]);
 		if (toml_find(text, size, keys[i][0], keys[i][1], &item, why) < 0)
 			continue;
 		(void)toml_value(text, &item, string, sizeof(string));
