@@ -21,19 +21,21 @@
 /* Answers one request; head is its text up to the empty line. The connection is closed after it. */
 typedef void fake_http_fn(int fd, const char *head, void *userdata);
 
+struct fake_connection {
+	struct fake_http *http;
+	pthread_t thread;
+	int fd;
+};
+
 struct fake_http {
 	int fd;
 	int port;
-	pthread_t thread, connections[FAKE_CONNECTIONS_MAX];
+	pthread_t thread;
+	struct fake_connection connections[FAKE_CONNECTIONS_MAX];
 	size_t n;
 	_Atomic(fake_http_fn *) serve; /* may be exchanged while it runs */
 	void *userdata;
 	atomic_uint requests;
-};
-
-struct fake_connection {
-	struct fake_http *http;
-	int fd;
 };
 
 static inline void fake_reply(int fd, int status, const char *body)
@@ -120,8 +122,7 @@ static inline void *fake_connection_run(void *userdata)
 		atomic_fetch_add(&http->requests, 1);
 		atomic_load (&http->serve)(connection->fd, head, http->userdata);
 	}
-	close(connection->fd);
-	free(connection);
+	shutdown(connection->fd, SHUT_RDWR);
 	return NULL;
 }
 
@@ -131,13 +132,12 @@ static inline void *fake_http_run(void *userdata)
 	int fd;
 
 	while ((fd = accept4(http->fd, NULL, NULL, SOCK_CLOEXEC)) >= 0) {
-		struct fake_connection *connection = malloc(sizeof(*connection));
+		struct fake_connection *connection = &http->connections[http->n++];
 
-		if (!connection || http->n == FAKE_CONNECTIONS_MAX)
+		if (http->n > FAKE_CONNECTIONS_MAX)
 			abort();
 		*connection = (struct fake_connection){.http = http, .fd = fd};
-		if (pthread_create(&http->connections[http->n++], NULL, fake_connection_run,
-			    connection) != 0)
+		if (pthread_create(&connection->thread, NULL, fake_connection_run, connection) != 0)
 			abort();
 	}
 	return NULL;
@@ -177,15 +177,18 @@ static inline void fake_http_start_tcp(struct fake_http *http, fake_http_fn *ser
 	fake_http_begin(http, serve, userdata);
 }
 
-/* Waits for its connections to end: the clients must be gone, or their requests answered. */
+/* Its connections end, as when a process is killed. */
 static inline void fake_http_stop(struct fake_http *http)
 {
 	if (http->fd < 0)
 		return;
 	shutdown(http->fd, SHUT_RDWR);
 	assert_int_equal(pthread_join(http->thread, NULL), 0);
-	for (size_t i = 0; i < http->n; i++)
-		assert_int_equal(pthread_join(http->connections[i], NULL), 0);
+	for (size_t i = 0; i < http->n; i++) {
+		shutdown(http->connections[i].fd, SHUT_RDWR);
+		assert_int_equal(pthread_join(http->connections[i].thread, NULL), 0);
+		close(http->connections[i].fd);
+	}
 	close(http->fd);
 	http->fd = -1;
 }

@@ -3,20 +3,15 @@
 #define TESTS_UNIT_GRPC_SERVER_H
 
 /*
- * A gRPC server in a thread, one connection after another, as bad as the test wants: what serve()
- * does not answer is never answered.
+ * A gRPC server, as bad as the test wants: what serve() does not answer is never answered. The
+ * beginning of HTTP/2 looks like a request of HTTP/1 to fake_http.h.
  */
 
-#include "directory.h"
+#include "fake_http.h"
 
 #include "runtime/grpc_client.h"
 
 #include <nghttp2/nghttp2.h>
-#include <poll.h>
-#include <pthread.h>
-#include <sys/eventfd.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 
 struct server_call {
 	struct grpc_server *server;
@@ -34,17 +29,11 @@ struct server_call {
 };
 
 struct grpc_server {
+	struct fake_http http;
 	char path[PATH_MAX];
-	int listener, stop_fd;
-	pthread_t thread;
 	/* Called for each request's headers and again when it is complete. */
 	void (*serve)(struct server_call *call, void *userdata);
 	void *userdata;
-	const char *raw; /* sent to each client, instead of HTTP/2 */
-	size_t raw_len;
-	bool raw_close;       /* closes after it */
-	useconds_t raw_every; /* says it again and again, with this pause */
-	volatile unsigned accepted;
 };
 
 static inline int server_on_begin(
@@ -176,40 +165,15 @@ static inline bool server_send(nghttp2_session *session, int fd)
 	return true;
 }
 
-/* False when the client has gone or the test is over. */
-static inline bool server_wait(const struct grpc_server *server, int fd, int timeout_ms)
-{
-	struct pollfd fds[] = {
-		{.fd = fd, .events = POLLIN}, {.fd = server->stop_fd, .events = POLLIN}};
-	int r = poll(fds, 2, timeout_ms);
-
-	return fds[1].revents == 0 && (r > 0 || timeout_ms >= 0);
-}
-
-static inline void server_serve_raw(const struct grpc_server *server, int fd)
-{
-	char byte[4096];
-
-	do {
-		if (send(fd, server->raw, server->raw_len, MSG_NOSIGNAL) < 0)
-			return;
-		if (server->raw_every)
-			usleep(server->raw_every);
-	} while (server->raw_every && server_wait(server, -1, 0));
-	while (!server->raw_close && server_wait(server, fd, -1) &&
-		recv(fd, byte, sizeof(byte), 0) > 0)
-		;
-}
-
-static inline void server_serve(struct grpc_server *server, int fd)
+static inline void server_serve(int fd, const char *head, void *userdata)
 {
 	struct server_call *call = calloc(1, sizeof(*call));
 	nghttp2_session_callbacks *callbacks;
 	nghttp2_session *session;
 	uint8_t buffer[16384];
-	ssize_t n;
+	ssize_t n = (ssize_t)strlen(head);
 
-	call->server = server;
+	call->server = userdata;
 	nghttp2_session_callbacks_new(&callbacks);
 	nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks, server_on_begin);
 	nghttp2_session_callbacks_set_on_header_callback(callbacks, server_on_header);
@@ -218,62 +182,23 @@ static inline void server_serve(struct grpc_server *server, int fd)
 	nghttp2_session_server_new(&session, callbacks, call);
 	nghttp2_session_callbacks_del(callbacks);
 	nghttp2_submit_settings(session, 0, NULL, 0);
-	while (server_send(session, fd) && !call->drop && server_wait(server, fd, -1)) {
+	memcpy(buffer, head, (size_t)n);
+	while (n > 0 && nghttp2_session_mem_recv(session, buffer, (size_t)n) == n &&
+		server_send(session, fd) && !call->drop)
 		n = recv(fd, buffer, sizeof(buffer), 0);
-		if (n <= 0 || nghttp2_session_mem_recv(session, buffer, (size_t)n) != n)
-			break;
-	}
 	nghttp2_session_del(session);
 	free(call->out);
 	free(call);
 }
 
-static inline void *server_run(void *argument)
-{
-	struct grpc_server *server = argument;
-
-	while (server_wait(server, server->listener, -1)) {
-		int fd = accept4(server->listener, NULL, NULL, SOCK_CLOEXEC);
-
-		if (fd < 0)
-			continue;
-		server->accepted++;
-		if (server->raw)
-			server_serve_raw(server, fd);
-		else
-			server_serve(server, fd);
-		close(fd);
-	}
-	return NULL;
-}
-
 static inline void server_start(struct grpc_server *server)
 {
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	_cleanup_close_ int directory = -1;
-	char parent[PATH_MAX];
-
-	copy_text(parent, sizeof(parent), server->path);
-	*strrchr(parent, '/') = '\0';
-	/* The path may be longer than sun_path. */
-	directory = open(parent, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	assert_true(directory >= 0);
-	snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/%s", directory,
-		strrchr(server->path, '/') + 1);
-	server->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	server->stop_fd = eventfd(0, EFD_CLOEXEC);
-	assert_int_equal(bind(server->listener, (struct sockaddr *)&address, sizeof(address)), 0);
-	assert_int_equal(listen(server->listener, 64), 0);
-	assert_int_equal(pthread_create(&server->thread, NULL, server_run, server), 0);
+	fake_http_start_unix(&server->http, server->path, server_serve, server);
 }
 
-/* As when the process is killed: what was not read is lost. */
 static inline void server_stop(struct grpc_server *server)
 {
-	eventfd_write(server->stop_fd, 1);
-	pthread_join(server->thread, NULL);
-	close(server->listener);
-	close(server->stop_fd);
+	fake_http_stop(&server->http);
 	unlink(server->path);
 }
 

@@ -181,9 +181,7 @@ TEST(a_probe_tells_how_far_a_runtime_answers)
 	directory_put(&f.grpc.directory, "/s.sock", "");
 	assert_int_equal(cri_probe(f.grpc.server.path, &f.grpc.wait), CRI_NO_ANSWER);
 	directory_delete(&f.grpc.directory, "/s.sock");
-	f.grpc.server.raw = "220 mail\r\n";
-	f.grpc.server.raw_len = 10;
-	server_start(&f.grpc.server);
+	fake_http_start_unix(&f.grpc.server.http, f.grpc.server.path, fake_say, "220 mail\r\n");
 	assert_int_equal(cri_probe(f.grpc.server.path, &f.grpc.wait), CRI_CONNECTS);
 	end(&f);
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "grpc_server.h"
 
+#include <sys/timerfd.h>
+
 /* Far more than anything takes. */
 #define LONG_US (20 * USEC_PER_SEC)
 
@@ -137,7 +139,7 @@ SERVER_TEST(the_servers_status_is_returned)
 		expect(fixture, methods[i % ARRAY_SIZE(methods)], status, 1 + i % 16);
 	}
 	expect_well(fixture);
-	assert_int_equal(fixture->of.server.accepted, 1);
+	assert_int_equal(atomic_load(&fixture->of.server.http.requests), 1);
 }
 
 SERVER_TEST(answers_that_are_none_have_an_error)
@@ -204,15 +206,31 @@ SERVER_TEST(an_early_error_ends_a_large_request)
 	expect_well(fixture);
 }
 
+struct raw {
+	const char *name, *bytes;
+	size_t len;
+	bool close;
+	useconds_t every; /* says it again and again, with this pause */
+	bool silent;      /* until the deadline */
+};
+
+static void serve_raw(int fd, const char *head, void *userdata)
+{
+	const struct raw *raw = userdata;
+
+	(void)head;
+	do {
+		if (send(fd, raw->bytes, raw->len, MSG_NOSIGNAL) < 0)
+			return;
+		usleep(raw->every);
+	} while (raw->every);
+	if (!raw->close)
+		fake_wait(fd);
+}
+
 FIXTURE_TEST(hostile_servers_end_in_time)
 {
-	static const struct {
-		const char *name, *bytes;
-		size_t len;
-		bool close;
-		useconds_t every;
-		bool silent; /* until the deadline */
-	} cases[] = {
+	static const struct raw cases[] = {
 		{"HTTP/1", "HTTP/1.1 400 Bad Request\r\n\r\n", 28, false, 0, false},
 		{"HTTP/1, closed", "HTTP/1.1 400 Bad Request\r\n\r\n", 28, true, 0, false},
 		{"GOAWAY", "\0\0\4\6\0\0\0\0\0abcdabcd", 17, false, 0, false},
@@ -225,39 +243,30 @@ FIXTURE_TEST(hostile_servers_end_in_time)
 		{"SETTINGS again and again", "\0\0\0\4\0\0\0\0\0", 9, false, 1000, true},
 	};
 
+	server_start(&fixture->of.server);
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct fake_http *http = &fixture->of.server.http;
 		int r;
 
-		fixture->of.server.raw = cases[i].bytes;
-		fixture->of.server.raw_len = cases[i].len;
-		fixture->of.server.raw_close = cases[i].close;
-		fixture->of.server.raw_every = cases[i].every;
-		server_start(&fixture->of.server);
+		http->userdata = (void *)&cases[i];
+		atomic_store(&http->serve, serve_raw);
 		for (int n = 0; n < 2; n++) {
 			r = call_bytes(fixture, "/t.T/Echo", "x", 1, 100 * USEC_PER_MSEC, -1);
 			if (r >= 0 || (r == -ETIMEDOUT) != cases[i].silent)
 				fail_msg("%s: %d, %s", cases[i].name, r, fixture->of.grpc.error);
 		}
-		server_stop(&fixture->of.server);
-		fixture->of.server.raw = NULL;
-		server_start(&fixture->of.server);
+		http->userdata = &fixture->of.server;
+		atomic_store(&http->serve, server_serve);
 		expect_well(fixture);
 		grpc_close(&fixture->of.grpc);
-		server_stop(&fixture->of.server);
 	}
-}
-
-static void *cancel_soon(void *fd)
-{
-	usleep(50000);
-	eventfd_write(*(int *)fd, 1);
-	return NULL;
+	server_stop(&fixture->of.server);
 }
 
 SERVER_TEST(deadline_and_cancel_descriptor_end_a_call)
 {
-	int cancel = eventfd(0, EFD_CLOEXEC);
-	pthread_t thread;
+	const struct itimerspec soon = {.it_value.tv_nsec = 50000000};
+	int cancel = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
 	uint64_t start;
 
 	expect_well(fixture);
@@ -270,11 +279,10 @@ SERVER_TEST(deadline_and_cancel_descriptor_end_a_call)
 	expect(fixture, "/t.T/Namespace", "x", 0);
 	assert_memory_equal(fixture->answer.data, "k8s.io", 6);
 	start = now_us();
-	assert_int_equal(pthread_create(&thread, NULL, cancel_soon, &cancel), 0);
+	assert_int_equal(timerfd_settime(cancel, 0, &soon, NULL), 0);
 	assert_int_equal(call_bytes(fixture, "/t.T/Hang", "x", 1, LONG_US, cancel), -ECANCELED);
 	assert_int_equal(call_bytes(fixture, "/t.T/Echo", "x", 1, LONG_US, cancel), -ECANCELED);
 	assert_true(now_us() - start < 2 * USEC_PER_SEC);
-	pthread_join(thread, NULL);
 	expect_well(fixture);
 	close(cancel);
 }
@@ -300,22 +308,22 @@ SERVER_TEST(a_server_that_leaves_is_called_on_a_new_connection)
 {
 	expect(fixture, "/t.T/GoAway", "x", 0);
 	expect_well(fixture);
-	assert_int_equal(fixture->of.server.accepted, 2);
+	assert_int_equal(atomic_load(&fixture->of.server.http.requests), 2);
 }
 
-FIXTURE_TEST(a_socket_path_may_be_long)
+SERVER_TEST(a_socket_path_may_be_long)
 {
 	char path[PATH_MAX];
 
-	grpc_close(&fixture->of.grpc);
+	directory_put(&fixture->of.directory,
+		"/a-directory-that-a-host-was-mounted-to-whose-name-is-longer-than-what-fits-into-a-"
+		"socket-address-of-linux/x",
+		"");
 	directory_path(&fixture->of.directory,
 		"/a-directory-that-a-host-was-mounted-to-whose-name-is-longer-than-what-fits-into-a-"
-		"socket-address-of-linux/run",
+		"socket-address-of-linux/s.sock",
 		path);
-	assert_int_equal(make_directories(path, 0700), 0);
-	snprintf(fixture->of.server.path, sizeof(fixture->of.server.path), "%.200s/s.sock", path);
-	grpc_open(&fixture->of.grpc, fixture->of.server.path);
-	server_start(&fixture->of.server);
+	assert_int_equal(symlink("../s.sock", path), 0);
+	grpc_open(&fixture->of.grpc, path);
 	expect_well(fixture);
-	server_stop(&fixture->of.server);
 }
