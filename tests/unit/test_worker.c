@@ -4,12 +4,11 @@
 #include "base/util.h"
 #include "base/worker.h"
 
-#include <errno.h>
-#include <poll.h>
+#include <sys/eventfd.h>
 
 struct job {
-	bool cancelled_by_wait; /* run() waits for a descriptor that never becomes readable */
-	int order;              /* in which the jobs ran; 0: not run */
+	int started; /* eventfd: run() says that it has begun, and waits to be cancelled; 0: none */
+	int order;   /* in which the jobs ran; 0: not run */
 	int result;
 	bool done;
 };
@@ -21,8 +20,10 @@ static void run(void *userdata, const struct wait *wait)
 	struct job *job = userdata;
 
 	job->order = ++n_run;
-	if (job->cancelled_by_wait)
-		job->result = wait_for(wait, -1, 0);
+	if (job->started == 0)
+		return;
+	eventfd_write(job->started, 1);
+	job->result = wait_for(wait, -1, 0);
 }
 
 static void done(void *userdata, void *event)
@@ -34,90 +35,104 @@ static void done(void *userdata, void *event)
 		sd_event_exit(event, 0);
 }
 
-static int set_up(void **state)
+struct fixture {
+	sd_event *event;
+	struct worker *worker;
+	struct job blocked, never; /* one behind the other */
+};
+
+static void begin(struct fixture *fixture)
 {
 	n_run = 0;
-	return sd_event_new((sd_event **)state);
+	assert_int_equal(sd_event_new(&fixture->event), 0);
+	assert_int_equal(worker_new(fixture->event, &fixture->worker), 0);
 }
 
-static int tear_down(void **state)
+static void end(struct fixture *fixture)
 {
-	sd_event_unref(*state);
-	return 0;
+	worker_free(fixture->worker);
+	sd_event_unref(fixture->event);
 }
 
-TEST_FIXTURE(jobs_run_in_order_and_finish_in_the_loop, set_up, tear_down)
+static void submit(struct fixture *fixture, struct job *job, void *event)
 {
-	_cleanup_(cleanup_worker_free) struct worker *worker = NULL;
+	assert_int_equal(worker_submit(fixture->worker, run, done, job, event), 0);
+}
+
+/* Returns when the thread runs the first of two jobs. */
+static void block(struct fixture *fixture)
+{
+	eventfd_t n;
+
+	fixture->blocked.started = eventfd(0, EFD_CLOEXEC);
+	submit(fixture, &fixture->blocked, NULL);
+	submit(fixture, &fixture->never, NULL);
+	assert_int_equal(eventfd_read(fixture->blocked.started, &n), 0);
+	close(fixture->blocked.started);
+}
+
+static void expect_cancelled(const struct fixture *fixture)
+{
+	assert_int_equal(fixture->blocked.result, -ECANCELED);
+	assert_true(fixture->blocked.done && fixture->never.done);
+	assert_int_equal(fixture->never.order, 0);
+}
+
+#define WORKER_TEST(name) TEST_OF(fixture, fixture, begin, end, name)
+
+WORKER_TEST(jobs_run_in_order_and_finish_in_the_loop)
+{
 	struct job jobs[3] = {0};
 
-	assert_int_equal(worker_new(*state, &worker), 0);
 	for (int i = 0; i < 3; i++)
-		assert_int_equal(
-			worker_submit(worker, run, done, &jobs[i], i == 2 ? *state : NULL), 0);
+		submit(fixture, &jobs[i], i == 2 ? fixture->event : NULL);
 	assert_false(jobs[0].done);
-	assert_int_equal(sd_event_loop(*state), 0);
+	assert_int_equal(sd_event_loop(fixture->event), 0);
 	for (int i = 0; i < 3; i++) {
 		assert_true(jobs[i].done);
 		assert_int_equal(jobs[i].order, i + 1);
 	}
 }
 
-TEST_FIXTURE(a_job_may_be_submitted_after_the_thread_slept, set_up, tear_down)
+WORKER_TEST(a_job_may_be_submitted_after_the_others_ended)
 {
-	_cleanup_(cleanup_worker_free) struct worker *worker = NULL;
-	struct job first = {0}, second = {0};
+	struct job jobs[2] = {0};
 
-	assert_int_equal(worker_new(*state, &worker), 0);
-	assert_int_equal(worker_submit(worker, run, done, &first, NULL), 0);
-	while (!first.done)
-		assert_true(sd_event_run(*state, UINT64_MAX) >= 0);
-	poll(NULL, 0, 10);
-	assert_int_equal(worker_submit(worker, run, done, &second, NULL), 0);
-	while (!second.done)
-		assert_true(sd_event_run(*state, UINT64_MAX) >= 0);
-	assert_int_equal(second.order, 2);
+	for (int i = 0; i < 2; i++) {
+		submit(fixture, &jobs[i], NULL);
+		while (!jobs[i].done)
+			assert_true(sd_event_run(fixture->event, UINT64_MAX) >= 0);
+		assert_int_equal(jobs[i].order, i + 1);
+	}
 }
 
-TEST_FIXTURE(freeing_cancels_the_running_job_and_drops_the_rest, set_up, tear_down)
+WORKER_TEST(freeing_cancels_the_running_job_and_drops_the_rest)
 {
-	struct worker *worker;
-	struct job blocked = {.cancelled_by_wait = true}, never = {0};
-	uint64_t begin = now_us();
+	uint64_t start = now_us();
 
-	assert_int_equal(worker_new(*state, &worker), 0);
-	assert_int_equal(worker_submit(worker, run, done, &blocked, NULL), 0);
-	assert_int_equal(worker_submit(worker, run, done, &never, NULL), 0);
-	poll(NULL, 0, 10);
-	worker_free(worker);
-	assert_true(now_us() - begin < USEC_PER_SEC);
-	assert_int_equal(blocked.result, -ECANCELED);
-	assert_true(blocked.done);
-	assert_int_equal(never.order, 0);
-	assert_true(never.done);
+	block(fixture);
+	worker_free(fixture->worker);
+	fixture->worker = NULL;
+	assert_true(now_us() - start < USEC_PER_SEC);
+	expect_cancelled(fixture);
 }
 
-TEST_FIXTURE(a_cancelled_worker_gives_back_every_job_and_takes_no_other, set_up, tear_down)
+WORKER_TEST(a_cancelled_worker_gives_back_every_job_and_takes_no_other)
 {
-	_cleanup_(cleanup_worker_free) struct worker *worker = NULL;
-	struct job blocked = {.cancelled_by_wait = true}, never = {0}, late = {0};
+	struct job late = {0};
 
-	assert_int_equal(worker_new(*state, &worker), 0);
-	assert_int_equal(worker_submit(worker, run, done, &blocked, NULL), 0);
-	assert_int_equal(worker_submit(worker, run, done, &never, NULL), 0);
-	worker_cancel(worker);
-	assert_int_equal(worker_submit(worker, run, done, &late, NULL), -ECANCELED);
-	while (!blocked.done || !never.done)
-		assert_true(sd_event_run(*state, UINT64_MAX) >= 0);
-	assert_int_equal(never.order, 0);
+	block(fixture);
+	worker_cancel(fixture->worker);
+	assert_int_equal(worker_submit(fixture->worker, run, done, &late, NULL), -ECANCELED);
+	while (!fixture->blocked.done || !fixture->never.done)
+		assert_true(sd_event_run(fixture->event, UINT64_MAX) >= 0);
+	expect_cancelled(fixture);
 	assert_false(late.done);
 }
 
-TEST_FIXTURE(freeing_an_unused_worker_waits_for_nothing, set_up, tear_down)
+/* end() frees it. */
+WORKER_TEST(freeing_an_unused_worker_waits_for_nothing)
 {
-	struct worker *worker;
-
-	assert_int_equal(worker_new(*state, &worker), 0);
-	worker_free(worker);
+	(void)fixture;
 	worker_free(NULL);
 }
