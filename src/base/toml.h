@@ -3,10 +3,10 @@
 #define BASE_TOML_H
 
 /*
- * Finds tables and keys in a terminated TOML text (toml.io/en/v1.0.0). It knows where names and values begin
- * and end, past comments, strings and arrays of several lines; it does not judge values. What it
- * does not know (names with escapes, keys of inline tables) it does not find: a caller that edits
- * by it has the result checked by the program that reads the file.
+ * Finds tables and keys in a terminated TOML text (toml.io/en/v1.0.0). It knows where names and
+ * values begin and end, past comments, strings and arrays of several lines; it does not judge
+ * values. What it does not know (names with escapes, keys of inline tables) it does not find: a
+ * caller that edits by it has the result checked by the program that reads the file.
  *
  * Names have one spelling here: bare where that is allowed, else "quoted":
  * plugins."io.containerd.grpc.v1.cri".registry. The table "" is the text's own top.
