@@ -7,12 +7,8 @@
 
 #include "gendoc.h"
 
-#include <errno.h>
-
-#include "base/cleanup.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "base/util.h"
 #include "cli/cli.h"
 #include "config/config.h"
 #include "tuners/table.h"

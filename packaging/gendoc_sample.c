@@ -2,7 +2,6 @@
 #include "gendoc.h"
 
 #include "base/text.h"
-#include "base/util.h"
 #include "tuners/table.h"
 
 #define SAMPLE_WIDTH 96

@@ -4,9 +4,6 @@
 
 /* A limit is something finite on this node: how much of it is used, and how long it will last. */
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include <headroom/condition.h>
 #include <headroom/workload.h>
 

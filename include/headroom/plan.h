@@ -4,9 +4,6 @@
 
 /* A plan lists the settings that should change now: each with its old and new value, and why. */
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include <headroom/file.h>
 #include <headroom/setting.h>
 #include <headroom/value.h>

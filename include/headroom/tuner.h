@@ -8,10 +8,6 @@
  * src/tuners/table.c.
  */
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include <headroom/condition.h>
 #include <headroom/limit.h>
 #include <headroom/plan.h>

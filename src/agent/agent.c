@@ -4,13 +4,10 @@
 #include "base/build.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "base/util.h"
 #include "kernel/bpf.h"
 
-#include <errno.h>
 #include <malloc.h>
 #include <signal.h>
-#include <stdio.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <systemd/sd-daemon.h>

@@ -4,10 +4,7 @@
 #include "apply/reconcile.h"
 #include "apply/values.h"
 #include "base/log.h"
-#include "base/util.h"
 #include "tuners/table.h"
-
-#include <errno.h>
 
 void core_reset(struct core *core, const char *only)
 {

@@ -4,14 +4,8 @@
 #include "apply/reconcile.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/util.h"
 #include "tuners/table.h"
 #include "workload/cgroup.h"
-
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <sys/stat.h>
 
 #include <systemd/sd-event.h>
 

@@ -7,9 +7,6 @@
  * and the commands that work without an agent do it once.
  */
 
-#include <limits.h>
-#include <stdbool.h>
-
 #include "apply/file_transaction.h"
 #include "apply/value_store.h"
 #include "config/config.h"

@@ -3,9 +3,7 @@
 
 #include "apply/reconcile.h"
 #include "base/log.h"
-#include "base/util.h"
 
-#include <errno.h>
 #include <malloc.h>
 #include <sched.h>
 #include <systemd/sd-daemon.h>

@@ -3,11 +3,7 @@
 
 #include "apply/reconcile.h"
 #include "base/log.h"
-#include "base/util.h"
 #include "tuners/table.h"
-
-#include <errno.h>
-#include <stdio.h>
 
 static void judge_settings(const struct node *node, struct condition_reading *drifted,
 	struct condition_reading *failed)

@@ -2,11 +2,7 @@
 #include "agent/internal.h"
 
 #include "base/log.h"
-#include "base/util.h"
 
-#include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <sys/stat.h>
 #include <systemd/sd-daemon.h>
 

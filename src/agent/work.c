@@ -3,9 +3,6 @@
 
 #include "base/json.h"
 #include "base/log.h"
-#include "base/util.h"
-
-#include <errno.h>
 
 /* One sample is never waited for longer, however many programs are silent. */
 #define SAMPLE_US (10 * USEC_PER_SEC)

@@ -6,10 +6,6 @@
 #include "base/toml.h"
 #include "runtime/daemon_json.h"
 
-#include <errno.h>
-#include <stdarg.h>
-#include <stdlib.h>
-
 /* Before a table that is added; it goes with its last key. */
 #define MARK "# Added by headroom"
 

@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "apply/editor.h"
 
-#include "base/cleanup.h"
 #include "base/toml.h"
 #include "runtime/containerd_config.h"
 #include "runtime/daemon_json.h"
-
-#include <errno.h>
-#include <stdio.h>
 
 /* As the program names it that runs inside the host's root. */
 static const char *inside(const struct host *host, const char *full)

@@ -8,7 +8,6 @@
  */
 
 #include "apply/file.h"
-#include "base/util.h"
 #include "base/wait.h"
 
 #include <headroom/plan.h>

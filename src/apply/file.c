@@ -3,13 +3,8 @@
 
 #include "apply/file_journal.h"
 #include "base/file.h"
-#include "base/util.h"
 
 #include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <sys/stat.h>
 #include <sys/xattr.h>
 
 #define KEPT            "files"

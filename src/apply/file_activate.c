@@ -5,8 +5,6 @@
 #include "base/log.h"
 #include "runtime/docker.h"
 
-#include <errno.h>
-
 #define NEVER     UINT64_MAX
 #define RELOAD_US (3 * USEC_PER_SEC)
 

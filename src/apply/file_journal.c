@@ -2,11 +2,6 @@
 #include "apply/file_journal.h"
 
 #include "base/file.h"
-#include "base/util.h"
-
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 
 #define CURRENT "journal.json"
 #define COPY    "journal.json.1"

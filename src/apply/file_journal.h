@@ -10,11 +10,6 @@
  * process finishes what a killed one began, and which tuners are released.
  */
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "base/cleanup.h"
 #include "base/text.h"
 
 #include <headroom/file.h>

@@ -2,9 +2,6 @@
 #include "apply/file_journal.h"
 
 #include "base/json.h"
-#include "base/util.h"
-
-#include <errno.h>
 
 #include <zlib.h>
 

@@ -4,8 +4,6 @@
 #include "base/file.h"
 #include "base/log.h"
 
-#include <errno.h>
-
 #define TRIES 3 /* someone writes the file while it is restored */
 
 /* The literal of a key in kept bytes; NULL: not there. False when the bytes are not. */

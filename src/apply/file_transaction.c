@@ -4,7 +4,6 @@
 #include "apply/file_work.h"
 #include "base/log.h"
 
-#include <errno.h>
 #include <sys/stat.h>
 
 void work_file_clear(struct work_file *file)

@@ -2,11 +2,7 @@
 #include "apply/reconcile.h"
 
 #include "base/log.h"
-#include "base/util.h"
 #include "tuners/table.h"
-
-#include <errno.h>
-#include <stdlib.h>
 
 /* What a tuner wants, and what is recorded of it. */
 struct wish {

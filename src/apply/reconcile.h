@@ -7,9 +7,6 @@
  * in sync and is not any more was changed by someone else.
  */
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "model/node.h"
 
 #include <headroom/plan.h>

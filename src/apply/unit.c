@@ -3,12 +3,9 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "base/util.h"
 #include "workload/process.h"
 
-#include <errno.h>
 #include <signal.h>
-#include <stdio.h>
 #include <sys/syscall.h>
 
 #include <systemd/sd-bus.h>

@@ -11,8 +11,6 @@
  * All calls block. A wait bounds and cancels them; why describes any result but 0.
  */
 
-#include <stdbool.h>
-
 #include "apply/editor.h"
 #include "base/wait.h"
 #include "kernel/host.h"

@@ -2,14 +2,10 @@
 #include "apply/value_store.h"
 
 #include "base/file.h"
-#include "base/util.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdatomic.h>
 #include <sys/file.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 
 #define MAGIC   "headroom values"
 #define VERSION 1

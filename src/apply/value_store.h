@@ -9,11 +9,7 @@
  * SIGKILL, a stopped unit and an upgrade; a boot ends it, as it ends the values.
  */
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "base/cleanup.h"
+#include "base/util.h"
 
 #include <headroom/value.h>
 

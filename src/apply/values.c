@@ -2,12 +2,9 @@
 #include "apply/values.h"
 
 #include "base/log.h"
-#include "base/util.h"
 #include "kernel/neightbl.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <stdint.h>
 #include <sys/socket.h>
 #include <sys/vfs.h>
 

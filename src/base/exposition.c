@@ -2,11 +2,8 @@
 #include "base/exposition.h"
 
 #include "base/text.h"
-#include "base/util.h"
 
 #include <math.h>
-#include <stdarg.h>
-#include <stdlib.h>
 
 #define TOTAL      "_total"
 #define NUMBER_MAX 40 /* bytes of a number as text */

@@ -7,8 +7,6 @@
  * caller writes a family's line first, then all of its samples, and "# EOF" at OpenMetrics' end.
  */
 
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 

@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/file.h"
 
-#include "base/cleanup.h"
 #include "base/util.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <ftw.h>
-#include <limits.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 
 #include <linux/openat2.h>

@@ -2,9 +2,10 @@
 #ifndef BASE_FILE_H
 #define BASE_FILE_H
 
+#include <fcntl.h>
 #include <limits.h>
 #include <stddef.h>
-#include <sys/types.h>
+#include <sys/stat.h>
 
 /*
  * Reads a whole regular file, at most max bytes, into a new terminated buffer that the caller

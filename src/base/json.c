@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/json.h"
 
-#include "base/cleanup.h"
 #include "base/text.h"
-#include "base/util.h"
 
 /* The longest text of the model, a message of 320 bytes, if each of them had to be replaced. */
 #define CLEAN_MAX 1024

@@ -7,13 +7,9 @@
  * and systemd starts it again. Keys must be static text.
  */
 
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-
 #include <cjson/cJSON.h>
 
-#include "base/cleanup.h"
+#include "base/util.h"
 
 DEFINE_CLEANUP(cJSON, cJSON_Delete)
 

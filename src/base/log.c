@@ -2,12 +2,8 @@
 #include "base/log.h"
 
 #include "base/text.h"
-#include "base/util.h"
 
 #include <pthread.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 const char *const log_level_names[] = {
 	[LOG_ERR] = "error",

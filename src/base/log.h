@@ -7,8 +7,6 @@
  * prefix of sd-daemon(3). Low layers return errors; the caller that knows the object logs, once.
  */
 
-#include <stddef.h>
-#include <stdint.h>
 #include <syslog.h>
 
 #include "base/util.h"

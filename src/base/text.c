@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/text.h"
 
-#include "base/cleanup.h"
-#include "base/util.h"
-
 #include <ctype.h>
-#include <errno.h>
-#include <stdarg.h>
-#include <time.h>
 
 #include <nettle/base16.h>
 #include <nettle/sha2.h>

@@ -6,8 +6,6 @@
 
 #include "base/util.h"
 
-#include <stdio.h>
-
 #define TIME_TEXT_MAX 32
 
 /* RFC 3339 in UTC, whole seconds: "2024-05-01T12:00:00Z". */

@@ -2,10 +2,6 @@
 #include "base/toml.h"
 
 #include "base/text.h"
-#include "base/util.h"
-
-#include <errno.h>
-#include <stdio.h>
 
 #define BARE "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 

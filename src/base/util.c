@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/util.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <time.h>
-
 bool copy_text(char *dst, size_t size, const char *src)
 {
 	size_t len = strlen(src);

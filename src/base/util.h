@@ -2,11 +2,19 @@
 #ifndef BASE_UTIL_H
 #define BASE_UTIL_H
 
+/* What nearly every file needs; the C library's headers of that kind come with it. */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 #define MIN(a, b)     ((a) < (b) ? (a) : (b))
@@ -53,5 +61,53 @@ static inline uint64_t us_of(struct timespec ts)
 
 uint64_t now_us(void);      /* CLOCK_MONOTONIC, microseconds */
 uint64_t realtime_us(void); /* CLOCK_REALTIME, microseconds since the epoch */
+
+/* Scope-bound release of what a function owns: the compiler runs these on every way out. */
+#define _cleanup_(fn) __attribute__((cleanup(fn)))
+
+static inline void cleanup_free(void *p)
+{
+	free(*(void **)p);
+}
+
+static inline void cleanup_close(const int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+}
+
+static inline void cleanup_fclose(FILE **f)
+{
+	if (*f)
+		fclose(*f);
+}
+
+#define _cleanup_free_   _cleanup_(cleanup_free)
+#define _cleanup_close_  _cleanup_(cleanup_close)
+#define _cleanup_fclose_ _cleanup_(cleanup_fclose)
+
+/* Defines cleanup_NAME(type **) for a release function of the form void release(type *). */
+#define DEFINE_CLEANUP(type, release)                  \
+	static inline void cleanup_##release(type **p) \
+	{                                              \
+		if (*p)                                \
+			release(*p);                   \
+	}
+
+/* Hands ownership on: returns the pointer and forgets it. */
+#define steal(p)                             \
+	({                                   \
+		__typeof__(p) _stolen = (p); \
+		(p) = NULL;                  \
+		_stolen;                     \
+	})
+
+static inline int steal_fd(int *fd)
+{
+	int stolen = *fd;
+
+	*fd = -1;
+	return stolen;
+}
 
 #endif

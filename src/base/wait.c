@@ -3,7 +3,6 @@
 
 #include "base/util.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <poll.h>
 

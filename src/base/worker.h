@@ -9,7 +9,7 @@
 
 #include <systemd/sd-event.h>
 
-#include "base/cleanup.h"
+#include "base/util.h"
 #include "base/wait.h"
 
 struct worker;

@@ -3,11 +3,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "base/util.h"
 #include "report/report.h"
-
-#include <errno.h>
-#include <stdio.h>
 
 /* A removal ends the agent and restores at once; within this, a pod or a unit has ended. */
 #define PURGE_WAIT_S 20

@@ -4,8 +4,6 @@
 #include "kernel/host.h"
 #include "tuners/table.h"
 
-#include <stdio.h>
-
 /* What a file sets that this node does not have as a sysctl; a profile's may be another kernel's.
  */
 static void print_missing_sysctls(const struct host *host, const struct config *config)

@@ -3,14 +3,10 @@
 
 #include "base/log.h"
 #include "base/text.h"
-#include "base/util.h"
 #include "cli/screen.h"
 #include "tuners/table.h"
 
-#include <errno.h>
 #include <getopt.h>
-#include <stdarg.h>
-#include <stdio.h>
 
 enum {
 	OPTION_CONFIG = 1 << 0,

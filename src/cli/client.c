@@ -2,11 +2,7 @@
 #include "cli/cli.h"
 
 #include "base/json.h"
-#include "base/util.h"
 #include "report/report.h"
-
-#include <errno.h>
-#include <stdio.h>
 
 #include <curl/curl.h>
 

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/cli.h"
 
-#include "base/util.h"
 #include "cli/screen.h"
 #include "config/option.h"
 #include "tuners/table.h"
 
 #include <fnmatch.h>
-#include <stdio.h>
 
 struct search {
 	const char *name;

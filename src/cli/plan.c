@@ -2,12 +2,9 @@
 #include "cli/cli.h"
 
 #include "base/json.h"
-#include "base/util.h"
 #include "cli/screen.h"
 #include "report/report.h"
 #include "tuners/table.h"
-
-#include <stdio.h>
 
 /* A value may be empty; a blank would hide it. */
 static const char *shown(const char *value)

@@ -2,15 +2,11 @@
 #include "cli/screen.h"
 
 #include "base/json.h"
-#include "base/util.h"
 #include "report/report.h"
 
 #include <limits.h>
 #include <math.h>
-#include <stdarg.h>
-#include <stdlib.h>
 #include <sys/ioctl.h>
-#include <unistd.h>
 
 #define BAR_WIDTH 12
 #define WIDTH_MIN 40

@@ -3,7 +3,6 @@
 
 #include "base/json.h"
 #include "base/text.h"
-#include "base/util.h"
 #include "cli/screen.h"
 #include "report/report.h"
 
@@ -11,7 +10,6 @@
 #include <signal.h>
 #include <sys/signalfd.h>
 #include <termios.h>
-#include <unistd.h>
 
 #define WATCH_SECONDS 2
 

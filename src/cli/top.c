@@ -3,7 +3,6 @@
 
 #include "base/json.h"
 #include "base/text.h"
-#include "base/util.h"
 #include "cli/screen.h"
 #include "tuners/table.h"
 

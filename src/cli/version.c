@@ -6,9 +6,6 @@
 #include "cli/screen.h"
 #include "report/report.h"
 
-#include <limits.h>
-#include <stdio.h>
-
 /* Probes as the agent would, BPF included: what is loaded for it is gone when this ends. */
 int cli_version(const struct cli *cli)
 {

@@ -3,7 +3,6 @@
 
 #include "base/text.h"
 
-#include <stdarg.h>
 #include <zlib.h>
 
 void config_fault_add(

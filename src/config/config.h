@@ -7,12 +7,6 @@
  * name order. Later wins; maps merge, lists replace, null takes a key away. Immutable once loaded.
  */
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-
-#include "base/cleanup.h"
 #include "base/util.h"
 #include "config/option.h"
 

@@ -4,10 +4,7 @@
 #include "base/file.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <fnmatch.h>
-#include <limits.h>
-#include <sys/stat.h>
 #include <zlib.h>
 
 static void file_fault(const struct loading *loading, const char *path, int error)

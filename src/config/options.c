@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config/option.h"
 
-#include "base/util.h"
 #include "config/config.h"
 
 #include <arpa/inet.h>

@@ -2,7 +2,6 @@
 #include "config/option.h"
 
 #include "base/text.h"
-#include "base/util.h"
 
 /* How many letters to insert, drop, change or swap with their neighbour to make b of a. */
 static unsigned distance(const char *a, const char *b)

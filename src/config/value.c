@@ -2,12 +2,8 @@
 #include "config/internal.h"
 
 #include "base/text.h"
-#include "base/util.h"
 
 #include <ctype.h>
-#include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
 
 #define TEXT_DEFAULT_MAX 255
 

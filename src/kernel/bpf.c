@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/bpf.h"
 
-#include "base/cleanup.h"
 #include "base/log.h"
-
-#include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <unistd.h>
 
 #include <bpf/libbpf.h>
 

@@ -2,13 +2,10 @@
 #include "kernel/host.h"
 
 #include "base/text.h"
-#include "base/util.h"
 #include "config/option.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <sys/stat.h>
 
 bool host_init(struct host *host, const char *root)

@@ -5,9 +5,8 @@
 /* The node as files: where its procfs and sysfs are, and how one value is read from them. */
 
 #include <limits.h>
-#include <stdbool.h>
 
-#include "base/cleanup.h"
+#include "base/util.h"
 
 #include <headroom/setting.h>
 

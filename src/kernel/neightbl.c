@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/neightbl.h"
 
-#include "base/util.h"
-
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/socket.h>
 
 #define COLUMNS_MAX 32

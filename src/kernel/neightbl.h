@@ -8,8 +8,6 @@
  * every device and waits for the lock that creating a namespace holds.
  */
 
-#include <stdint.h>
-
 #include "kernel/host.h"
 
 /* Sums over all CPUs since boot (struct neigh_statistics of the kernel), and entries now. */

@@ -3,7 +3,6 @@
 
 #include "base/exposition.h"
 #include "base/json.h"
-#include "base/util.h"
 
 #include <math.h>
 

@@ -2,10 +2,6 @@
 #include "model/node.h"
 
 #include "base/json.h"
-#include "base/util.h"
-
-#include <stdarg.h>
-#include <stdio.h>
 
 struct setting *node_setting(const struct node *node, const char *name)
 {

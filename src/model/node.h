@@ -4,10 +4,6 @@
 
 /* Everything that is known about this node now: what the agent keeps and what the report reads. */
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include <headroom/condition.h>
 #include <headroom/limit.h>
 #include <headroom/setting.h>

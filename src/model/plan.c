@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <headroom/plan.h>
 
-#include "base/cleanup.h"
 #include "base/util.h"
-
-#include <errno.h>
 
 /* A copy of text in the memory behind *end, which moves past it; NULL for NULL. */
 static const char *put_text(char **end, const char *text)

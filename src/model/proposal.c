@@ -3,8 +3,6 @@
 
 #include "base/util.h"
 
-#include <stdlib.h>
-
 struct want *proposal_value(struct proposal *proposal)
 {
 	return add_element(&proposal->wants, &proposal->n_wants, &proposal->wants_allocated,

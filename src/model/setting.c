@@ -4,9 +4,6 @@
 
 #include "base/util.h"
 
-#include <errno.h>
-#include <stdio.h>
-
 /* An integer of either sign, as wide as any sysctl: kernel.shmmax needs all 64 bits. */
 typedef __int128 wide;
 

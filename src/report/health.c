@@ -3,7 +3,6 @@
 
 #include "base/json.h"
 #include "base/text.h"
-#include "base/util.h"
 
 cJSON *report_health(const struct node *node)
 {

@@ -2,10 +2,8 @@
 #include "report/http_internal.h"
 
 #include "base/file.h"
-#include "base/util.h"
 #include "config/option.h"
 
-#include <errno.h>
 #include <libgen.h>
 #include <netinet/in.h>
 

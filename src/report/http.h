@@ -9,14 +9,11 @@
  * other. Documents are rendered at most once a tick. Without a client it never wakes up.
  */
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/types.h>
 
 #include <systemd/sd-event.h>
 
-#include "base/cleanup.h"
+#include "base/util.h"
 #include "model/node.h"
 
 struct http_server;

@@ -4,7 +4,6 @@
 
 /* How the server's files share it. http.c: sockets and connections. http_route.c: requests. */
 
-#include <stdbool.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 

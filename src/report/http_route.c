@@ -2,11 +2,9 @@
 #include "report/http_internal.h"
 
 #include "base/json.h"
-#include "base/util.h"
 #include "report/report.h"
 
 #include <ctype.h>
-#include <errno.h>
 
 #define BODY_MAX 4096
 

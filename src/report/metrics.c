@@ -4,14 +4,10 @@
 #include "base/build.h"
 #include "base/exposition.h"
 #include "base/file.h"
-#include "base/util.h"
 #include "tuners/table.h"
 
 #include <dirent.h>
-#include <inttypes.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
-#include <time.h>
 
 static void put_one(struct metric_sink *sink, const char *name, double value)
 {

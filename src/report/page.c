@@ -4,10 +4,7 @@
 #include "base/build.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "base/util.h"
 #include "tuners/table.h"
-
-#include <inttypes.h>
 
 /*
  * Rows are left out beyond this, so that no node makes a page of 200 kB: the largest row, of values

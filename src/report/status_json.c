@@ -4,7 +4,6 @@
 #include "base/build.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "base/util.h"
 
 #define STATUS_SCHEMA 1
 

@@ -3,11 +3,8 @@
 
 #include "base/file.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <regex.h>
-#include <stdarg.h>
-#include <sys/stat.h>
 
 #define LINKS_MAX 8
 

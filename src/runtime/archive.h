@@ -12,12 +12,8 @@
  * All calls block.
  */
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/types.h>
 
-#include "base/cleanup.h"
 #include "base/wait.h"
 #include "kernel/host.h"
 

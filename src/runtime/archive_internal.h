@@ -7,8 +7,6 @@
  * return 0, or -errno with the reason in the reader's why.
  */
 
-#include <errno.h>
-
 #include "base/json.h"
 #include "base/text.h"
 #include "runtime/archive.h"

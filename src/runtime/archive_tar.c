@@ -8,10 +8,6 @@
 #include "base/file.h"
 #include "runtime/archive_internal.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
-#include <sys/stat.h>
 #include <sys/statvfs.h>
 
 #include <zlib.h>

@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/containerd_config.h"
 
-#include "base/cleanup.h"
 #include "base/text.h"
 #include "base/toml.h"
-#include "base/util.h"
 
-#include <errno.h>
 #include <fnmatch.h>
-#include <stdarg.h>
 
 #define OURS "# Added by headroom; \"headroom restore\" removes it.\n"
 

@@ -23,8 +23,6 @@
 #include "base/wait.h"
 #include "runtime/discover.h"
 
-#include <stdint.h>
-
 #define CONTAINERD_DROP_IN   "99-headroom.toml"
 #define CONTAINERD_FILES_MAX 32 /* of one configuration */
 #define CONTAINERD_WHY_MAX   CHILD_WHY_MAX

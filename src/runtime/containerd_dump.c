@@ -2,15 +2,11 @@
 #include "runtime/containerd_config.h"
 
 #include "base/child.h"
-#include "base/cleanup.h"
 #include "base/file.h"
 #include "base/toml.h"
-#include "base/util.h"
 
-#include <errno.h>
 #include <fnmatch.h>
 #include <glob.h>
-#include <sys/stat.h>
 
 #define DUMP_MAX ((size_t)4 << 20)
 

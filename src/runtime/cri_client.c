@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/cri_client.h"
 
-#include "base/cleanup.h"
-#include "base/util.h"
-
-#include <errno.h>
-
 #define SMALL_MAX ((size_t)64 * 1024)
 #define INFO_MAX  ((size_t)1024 * 1024)
 

@@ -13,9 +13,6 @@
  * An answer is in the caller's arena, its strings are never NULL, and messages in it may be.
  */
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include <cjson/cJSON.h>
 #include <runtime/containerd.pb-c.h>
 #include <runtime/cri.pb-c.h>

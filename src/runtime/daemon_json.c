@@ -2,17 +2,10 @@
 #include "runtime/daemon_json.h"
 
 #include "base/child.h"
-#include "base/cleanup.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "base/util.h"
 #include "runtime/registry.h"
-
-#include <errno.h>
-#include <limits.h>
-#include <stdio.h>
-#include <sys/stat.h>
 
 /* ---- the members of an object ---- */
 

@@ -9,9 +9,6 @@
 #include "base/wait.h"
 #include "runtime/discover.h"
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include <cjson/cJSON.h>
 
 #define DOCKER_CONFIG_MAX  262144 /* bytes; more is no daemon.json */

@@ -1,15 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/discover.h"
 
-#include "base/cleanup.h"
 #include "base/file.h"
-#include "base/util.h"
 #include "workload/process.h"
-
-#include <errno.h>
-#include <stdio.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 struct candidate {
 	struct runtime runtime;

@@ -4,9 +4,6 @@
 
 /* Which container runtimes this node has, and where their sockets, configurations and units are. */
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/types.h>
 
 #include "kernel/host.h"

@@ -1,17 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/docker.h"
 
-#include "base/cleanup.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "base/util.h"
 #include "runtime/http_client.h"
 #include "runtime/images.h"
 #include "runtime/registry.h"
 #include "workload/process.h"
-
-#include <errno.h>
-#include <inttypes.h>
 
 /* GET /version costs a daemon nothing: later it hangs. */
 #define VERSION_US  (5 * USEC_PER_SEC / 2)

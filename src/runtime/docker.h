@@ -12,9 +12,6 @@
  * connecting.
  */
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/types.h>
 
 #include "base/wait.h"

@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/grpc_client.h"
 
-#include "base/cleanup.h"
 #include "base/text.h"
-#include "base/util.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <nghttp2/nghttp2.h>
 #include <poll.h>
-#include <stdarg.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>

@@ -8,11 +8,9 @@
  * statuscodes.md.
  */
 
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/types.h>
 
-#include "base/cleanup.h"
+#include "base/util.h"
 #include "base/wait.h"
 
 /*

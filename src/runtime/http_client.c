@@ -2,10 +2,8 @@
 #include "runtime/http_client.h"
 
 #include "base/build.h"
-#include "base/cleanup.h"
 #include "base/util.h"
 
-#include <errno.h>
 #include <malloc.h>
 
 #define ERROR_BODY_MAX ((size_t)65536) /* kept of an answer that is not 2xx */

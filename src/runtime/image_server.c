@@ -2,10 +2,7 @@
 #include "runtime/image_server.h"
 
 #include "base/json.h"
-#include "base/util.h"
 
-#include <errno.h>
-#include <limits.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 

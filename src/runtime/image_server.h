@@ -9,7 +9,6 @@
  */
 
 #include <stdatomic.h>
-#include <stdint.h>
 
 #include "runtime/archive.h"
 

@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/images.h"
 
-#include "base/cleanup.h"
 #include "base/text.h"
-#include "base/util.h"
 #include "runtime/cri_client.h"
 #include "runtime/docker.h"
 #include "runtime/image_server.h"
-
-#include <errno.h>
-#include <inttypes.h>
 
 #define NAMESPACE "k8s.io" /* of the CRI in containerd */
 

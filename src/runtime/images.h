@@ -10,9 +10,6 @@
  */
 
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #include "base/wait.h"
 #include "runtime/archive.h"

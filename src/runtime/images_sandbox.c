@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/images.h"
 
-#include "base/cleanup.h"
 #include "base/json.h"
-#include "base/util.h"
 #include "runtime/containerd_config.h"
 #include "runtime/cri_client.h"
-
-#include <errno.h>
 
 #define CALL_US        (10 * USEC_PER_SEC)
 #define DEFAULT_CONFIG "/etc/containerd/config.toml"

@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/kubelet.h"
 
-#include "base/cleanup.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "base/util.h"
 #include "workload/process.h"
 
 #include <arpa/inet.h>
-#include <errno.h>
 #include <fts.h>
-#include <sys/stat.h>
 
 #define FILE_MAX    (256 * 1024) /* bytes: a hundred times a full configuration */
 #define FILES_MAX   64           /* and directories; a node has one to five */

@@ -9,9 +9,6 @@
  * never again.
  */
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/types.h>
 
 #include "kernel/host.h"

@@ -2,9 +2,7 @@
 #include "runtime/kubelet.h"
 
 #include "base/text.h"
-#include "base/util.h"
 
-#include <errno.h>
 #include <yaml.h>
 
 #define KIND "KubeletConfiguration"

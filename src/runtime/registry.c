@@ -1,17 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/registry.h"
 
-#include "base/cleanup.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "base/util.h"
 #include "runtime/http_client.h"
 
 #include <arpa/inet.h>
-#include <errno.h>
-#include <limits.h>
 #include <regex.h>
-#include <stdio.h>
 
 #define HOST_MAX 253 /* characters of a DNS name: RFC 1035, 2.3.4 */
 

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/table.h"
 
-#include "base/util.h"
-
 #include <fnmatch.h>
-#include <stdio.h>
 
 #define TUNER_ROW(name)   &name##_tuner,
 #define OPTIONS_ROW(name) name##_options,

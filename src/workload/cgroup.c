@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "workload/cgroup.h"
 
-#include "base/util.h"
 #include "workload/process.h"
 
 #include <ctype.h>
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <mntent.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 
 #define HEX              "0123456789abcdefABCDEF"

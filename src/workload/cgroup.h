@@ -2,12 +2,8 @@
 #ifndef WORKLOAD_CGROUP_H
 #define WORKLOAD_CGROUP_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/types.h>
 
-#include "base/cleanup.h"
 #include "kernel/host.h"
 
 #include <headroom/workload.h>

@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "workload/netns.h"
 
-#include "base/util.h"
 #include "workload/cgroup.h"
 #include "workload/process.h"
 
 #include <dirent.h>
-#include <errno.h>
-#include <stdio.h>
 #include <sys/stat.h>
 
 #include <bpf/bpf.h>

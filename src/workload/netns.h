@@ -8,9 +8,6 @@
  * only while the process or the name that it came from is the same.
  */
 
-#include <stdint.h>
-
-#include "base/cleanup.h"
 #include "kernel/host.h"
 
 #include <headroom/workload.h>

@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "workload/process.h"
 
-#include "base/cleanup.h"
 #include "base/file.h"
 #include "base/util.h"
 
 #include <dirent.h>
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 #define PROCESS_FILE_MAX (256 * 1024)
 

@@ -19,7 +19,6 @@
 #include "tuners/dns/sense.h"
 #include "tuners/table.h"
 
-#include <stdlib.h>
 #include <sys/socket.h>
 
 static void print_name(const struct entry *entry, void *userdata)

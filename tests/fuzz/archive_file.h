@@ -7,11 +7,6 @@
 #include "base/file.h"
 #include "runtime/archive.h"
 
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 static char archive_path[64];
 
 static inline void require(bool holds)

@@ -3,11 +3,7 @@
 /* Any bytes at all as the configuration: no crash, no leak, and either a configuration or a fault.
  */
 
-#include <stdlib.h>
-
 #include "../unit/config_text.h"
-#include "base/cleanup.h"
-#include "base/util.h"
 #include "tuners/table.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -6,11 +6,6 @@
  * however it is cut into segments. The first byte chooses the cuts.
  */
 
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "../unit/dns_packet.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

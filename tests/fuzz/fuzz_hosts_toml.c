@@ -5,9 +5,6 @@
  * is one that was meant, and directories that lie nowhere else. Any text read as a file of ours.
  */
 
-#include <stdlib.h>
-
-#include "base/cleanup.h"
 #include "base/util.h"
 #include "runtime/registry.h"
 

@@ -2,10 +2,6 @@
 
 /* Any bytes at all as the kubelet's configuration. */
 
-#include <errno.h>
-#include <stdlib.h>
-
-#include "base/util.h"
 #include "runtime/kubelet.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

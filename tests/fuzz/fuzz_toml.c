@@ -5,13 +5,8 @@
  * was, and without the key, or with its old value, the text is the old one.
  */
 
-#include <stdint.h>
-#include <stdlib.h>
-
 #include "apply/editor.h"
-#include "base/cleanup.h"
 #include "base/toml.h"
-#include "base/util.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

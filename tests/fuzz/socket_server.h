@@ -7,11 +7,8 @@
 #include "base/util.h"
 
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 /* Filled before a client connects. */
 static uint8_t server_data[65536];

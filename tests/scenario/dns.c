@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "scenario.h"
 
-#include "base/cleanup.h"
 #include "tuners/dns/sense.h"
 
 #define SENDS_MAX 64

@@ -3,10 +3,6 @@
 
 #include "tuners/images/images.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-
 #define FILE_SIZE 1000000 /* of each archive */
 
 /* The wall clock at time 0. */

@@ -3,8 +3,6 @@
 
 #include "tuners/kubelet/kubelet.h"
 
-#include <errno.h>
-
 #define MAIN_FILE "/var/lib/kubelet/config.yaml"
 
 static void fill_defaults(struct kubelet_seen *seen)

@@ -3,8 +3,6 @@
 
 #include "tuners/neighbor/neighbor.h"
 
-#include <errno.h>
-
 static bool take_thresholds(struct scenario *scenario, void *base)
 {
 	struct neighbor_table_seen *table = base;

@@ -3,9 +3,6 @@
 
 #include "tuners/runtime/runtime.h"
 
-#include <errno.h>
-#include <stdlib.h>
-
 #define ITEMS_MAX 8
 
 static const char *const cri_tables[] = {"plugins.\"io.containerd.grpc.v1.cri\"", NULL};

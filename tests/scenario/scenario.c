@@ -1,12 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "scenario.h"
 
-#include "base/cleanup.h"
-#include "base/util.h"
-
-#include <stdarg.h>
-#include <stdio.h>
-
 static void __attribute__((noreturn)) PRINTF_LIKE(2, 3)
 	fail(const struct scenario *scenario, const char *format, ...)
 {

@@ -4,7 +4,6 @@
 
 /* Replays a scenario for any tuner: see README.md for the form of the files. */
 
-#include "base/util.h"
 #include "tuners/table.h"
 
 #define SCENARIO_WORDS_MAX   24

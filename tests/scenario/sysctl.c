@@ -3,8 +3,6 @@
 
 #include "tuners/sysctl/sysctl.h"
 
-#include <errno.h>
-
 #define KEYS_MAX 8
 
 static void begin(void *self)

@@ -3,8 +3,6 @@
 
 #include "tuners/thp/thp.h"
 
-#include <errno.h>
-
 static const char *const kinds[THP_SWITCH_KINDS] = {
 	[THP_ENABLED] = "enabled",
 	[THP_DEFRAG] = "defrag",

@@ -12,15 +12,8 @@
  */
 
 #include "apply/editor.h"
-#include "base/cleanup.h"
 #include "base/file.h"
-#include "base/util.h"
 #include "runtime/containerd_config.h"
-
-#include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
-#include <sys/stat.h>
 
 static int fail(const char *what, int error, const char *why)
 {

@@ -9,19 +9,14 @@
  * A line each: ok or wrong, what, least-most wanted, got. Ends with 1 when something was wrong.
  */
 
-#include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <mntent.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include <bpf/bpf.h>
 
-#include "base/util.h"
 #include "tuners/dns/dns.h"
 
 #include "dns_sockets.h"

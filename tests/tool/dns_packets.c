@@ -14,14 +14,10 @@
  */
 
 #include <arpa/inet.h>
-#include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
 
 #include <bpf/bpf.h>
 #include <linux/bpf.h>
 
-#include "base/util.h"
 #include "tuners/dns/dns.h"
 
 #define PACKET_MAX 65536

@@ -9,8 +9,6 @@
  * 14 (UNAVAILABLE) without an answer; 64 for wrong usage.
  */
 
-#include "base/cleanup.h"
-#include "base/util.h"
 #include "runtime/grpc_client.h"
 
 #define REQUEST_MAX ((size_t)1024 * 1024)

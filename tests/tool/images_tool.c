@@ -14,13 +14,9 @@
  * SIGTERM cancels. Exit status 0; 1 for an error, with "ERRNO: why" on stderr; 64 for wrong usage.
  */
 
-#include "base/cleanup.h"
-#include "base/util.h"
 #include "runtime/images.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <signal.h>
 #include <sys/signalfd.h>
 

@@ -7,9 +7,6 @@
 #include "base/util.h"
 #include "tuners/images/wave.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 static unsigned number(const char *text)
 {
 	uint64_t value;

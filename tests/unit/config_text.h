@@ -7,7 +7,6 @@
 #include "config/config.h"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 static inline int config_load_text(const char *text, size_t len,
 	const struct config_option *const *tables, struct config **ret,

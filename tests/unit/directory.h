@@ -7,7 +7,6 @@
 
 #include "test.h"
 
-#include "base/cleanup.h"
 #include "base/file.h"
 #include "base/util.h"
 

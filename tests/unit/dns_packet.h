@@ -4,8 +4,6 @@
 
 /* The parser of DNS messages that BPF runs, over bytes in memory in the place of a packet. */
 
-#include <string.h>
-
 #include "base/util.h"
 
 #include <headroom/bpf/dns.h>

@@ -4,13 +4,9 @@
 
 /* A kernel that counts what the test says, in place of src/tuners/dns/bpf.c. */
 
-#include <errno.h>
-#include <string.h>
 #include <sys/socket.h>
 
 #include "tuners/dns/sense.h"
-
-#include "base/util.h"
 
 #define FAKE_SERVERS 1100
 #define FAKE_SOURCES 200

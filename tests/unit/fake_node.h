@@ -4,8 +4,6 @@
 
 /* A node with something of everything, for the tests of the report. */
 
-#include <stdio.h>
-
 #include "base/exposition.h"
 #include "base/util.h"
 #include "model/node.h"

@@ -18,7 +18,6 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include "base/cleanup.h"
 #include "report/http_internal.h"
 
 #include "fake_node.h"

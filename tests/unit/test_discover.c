@@ -3,7 +3,6 @@
 
 #include "runtime/discover.h"
 
-#include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "directory.h"
 
-#include "base/util.h"
 #include "tuners/dns/dns.h"
 
 TEST(the_busiest_names_come_first)

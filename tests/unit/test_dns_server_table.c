@@ -3,7 +3,6 @@
 
 #include <sys/socket.h>
 
-#include "base/util.h"
 #include "tuners/dns/dns.h"
 
 #define _cleanup_table_ __attribute__((cleanup(dns_server_table_clear)))

@@ -3,8 +3,8 @@
 
 #include <math.h>
 
-#include "base/cleanup.h"
 #include "base/exposition.h"
+#include "base/util.h"
 
 static const struct metric_row rows[] = {
 	{"x_total", METRIC_COUNTER, NULL, "Help \"quoted\" \\ \n.", {"a", "b"}},

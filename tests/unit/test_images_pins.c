@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "test.h"
 
-#include "base/util.h"
 #include "tuners/images/images.h"
 
 #define PAUSE "registry.k8s.io/pause:3.9"

@@ -5,8 +5,6 @@
 #include "tuners/images/images.h"
 #include "tuners/table.h"
 
-#include <sys/stat.h>
-
 /* ---- options ---- */
 
 static void expect_fault(const char *text, unsigned line, unsigned column, const char *words)

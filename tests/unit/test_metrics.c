@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "test.h"
 
-#include "base/cleanup.h"
 #include "report/report.h"
 
 #include "fake_node.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "test.h"
 
-#include "base/cleanup.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "report/report.h"

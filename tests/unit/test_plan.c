@@ -4,7 +4,6 @@
 
 #include <headroom/plan.h>
 
-#include <inttypes.h>
 #include <sys/socket.h>
 
 #define ROUNDS 20000

@@ -2,10 +2,7 @@
 #include "test.h"
 
 #include <cmocka.h>
-#include <stdlib.h>
 
-#include "base/cleanup.h"
-#include "base/util.h"
 #include "cli/screen.h"
 #include "model/node.h"
 #include "tuners/table.h"

@@ -3,7 +3,7 @@
 
 #include <cmocka.h>
 
-#include "base/cleanup.h"
+#include "base/util.h"
 #include "cli/screen.h"
 
 #define SERVER                                                                                                              \

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/dns/dns.h"
 
-#include "base/util.h"
-
 #include <arpa/inet.h>
 
 #include <headroom/bpf/dns_hash.h>

@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/dns/dns.h"
 
-#include "base/cleanup.h"
-#include "base/util.h"
 #include "kernel/bpf.h"
 #include "workload/cgroup.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 
 #include <bpf/bpf.h>

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/dns/dns.h"
 
-#include "base/util.h"
-
 #define DMI "/sys/class/dmi/id/"
 
 /* cloud-init, tools/ds-identify and the clouds' own pages on telling an instance from inside. */

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/dns/sense.h"
 
-#include "base/util.h"
 #include "workload/cgroup.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 /* Reading, sorting and naming cost up to a microsecond a row: the more rows, the less often. */
 #define FEW_ROWS  256  /* every second */

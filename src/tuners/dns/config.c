@@ -2,8 +2,6 @@
 #include "tuners/dns/sense.h"
 #include "tuners/table.h"
 
-#include "base/util.h"
-
 #include <headroom/bpf/dns_hash.h>
 
 static const char *const auto_words[] = {"auto", NULL};

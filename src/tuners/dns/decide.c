@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/dns/dns.h"
 
-#include "base/util.h"
-
-#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 /* DNSBudgetPressure begins above the first share of the budget and ends below the second. */
 #define PRESSURE_BEGINS 0.80

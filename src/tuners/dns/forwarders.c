@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/dns/sense.h"
 
-#include "base/util.h"
 #include "workload/process.h"
 
-#include <stdio.h>
 #include <sys/stat.h>
 
 /* A line of /proc/PID/net/udp: "  12: 00000000:0035 00000000:0000 07 ...". */

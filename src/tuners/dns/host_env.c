@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/dns/sense.h"
 
-#include "base/cleanup.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/util.h"
 
 #include <glob.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
-#include <stdio.h>
 
 #define BLANKS          " \t\r"
 #define RESOLV_CONF_MAX 65536

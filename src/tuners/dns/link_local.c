@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/dns/sense.h"
 
-#include "base/util.h"
-
-#include <stdlib.h>
-
 /* An address that has sent nothing for this long may be removed. */
 #define IDLE_NS     (UINT64_C(600) * 1000000000)
 #define FORGET_MOST 16 /* in one poll */

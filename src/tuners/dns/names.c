@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/dns/dns.h"
 
-#include "base/util.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-
 #include <headroom/bpf/dns_hash.h>
 
 #define FADE_EVERY_US (30 * USEC_PER_SEC)

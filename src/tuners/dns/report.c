@@ -3,10 +3,6 @@
 
 #include "base/exposition.h"
 #include "base/json.h"
-#include "base/util.h"
-
-#include <stdio.h>
-#include <stdlib.h>
 
 /* Those of the kernel's bounds that the histogram has: 0.25 ms, 1 ms, 5 ms, ... 1 s, 5 s. */
 static const unsigned latency_bounds[] = {1, 3, 5, 7, 9, 11, 12, 14};

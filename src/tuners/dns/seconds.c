@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/dns/dns.h"
 
-#include "base/util.h"
-
 /* Nothing of what was counted more than a minute ago belongs to a second that is still shown. */
 #define MINUTE_BINS (60 * DNS_BINS_PER_SECOND)
 

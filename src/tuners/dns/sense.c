@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/dns/sense.h"
 
-#include "base/util.h"
 #include "workload/cgroup.h"
-
-#include <errno.h>
-#include <stdlib.h>
 
 /* Files and addresses rarely change, and reading them costs some 100 us. */
 #define REFRESH_EVERY_US (60 * USEC_PER_SEC)

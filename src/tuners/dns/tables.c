@@ -2,10 +2,8 @@
 #include "tuners/dns/dns.h"
 
 #include "base/json.h"
-#include "base/util.h"
 
 #include <linux/capability.h>
-#include <stdio.h>
 
 #define PER_SECOND                                                                               \
 	"used is the last full second, peak the busiest second so far, wherever it began, "      \

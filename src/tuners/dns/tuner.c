@@ -2,13 +2,9 @@
 #include "tuners/dns/sense.h"
 #include "tuners/table.h"
 
-#include "base/cleanup.h"
-#include "base/util.h"
 #include "base/worker.h"
 
-#include <errno.h>
 #include <malloc.h>
-#include <stdlib.h>
 
 #define SAMPLE_EVERY_US (60 * USEC_PER_SEC)
 #define ATTACH_EVERY_US (5 * USEC_PER_SEC)

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/images/images.h"
 
-#include "base/util.h"
-
-#include <inttypes.h>
-#include <stdio.h>
 #include <zlib.h>
 
 #define BACKOFF_FIRST_US (10 * USEC_PER_SEC)

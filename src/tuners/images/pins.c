@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/images/images.h"
 
-#include "base/util.h"
-
-#include <errno.h>
-#include <stdio.h>
-
 #define PREFIX "pin."
 
 /* Of a long name the end is in the setting's: it has the tag or the digest. */

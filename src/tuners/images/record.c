@@ -3,12 +3,6 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "base/util.h"
-
-#include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
-#include <stdio.h>
 
 #define RECORD_FILE    "images.json"
 #define RECORD_VERSION 1

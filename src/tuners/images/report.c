@@ -3,10 +3,6 @@
 
 #include "base/exposition.h"
 #include "base/json.h"
-#include "base/util.h"
-
-#include <stdio.h>
-#include <stdlib.h>
 
 /* Images with series of their own; the rest are summed as "other". */
 #define METRIC_IMAGES_MAX 50

@@ -2,15 +2,11 @@
 #include "tuners/images/images.h"
 
 #include "base/file.h"
-#include "base/util.h"
 #include "runtime/cri_client.h"
 #include "runtime/docker.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <glob.h>
-#include <stdio.h>
-#include <sys/stat.h>
 #include <sys/statvfs.h>
 
 #define IDLE_EVERY_US    (30 * USEC_PER_SEC)

@@ -2,12 +2,7 @@
 #include "tuners/images/images.h"
 
 #include "base/file.h"
-#include "base/util.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <sys/statvfs.h>
 
 /* Slow registries take hours; a runtime that hangs must not hold a transfer for ever. */

@@ -4,10 +4,6 @@
 
 #include "base/log.h"
 #include "base/text.h"
-#include "base/util.h"
-
-#include <errno.h>
-#include <stdlib.h>
 
 static const char *check_path(const char *text)
 {

@@ -1,12 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/kubelet/kubelet.h"
 
-#include "base/util.h"
-
-#include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
-
 /* Images that a node may have to pull when it starts: what the advice assumes. */
 #define START_IMAGES 60
 

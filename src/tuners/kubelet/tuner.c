@@ -3,11 +3,8 @@
 #include "tuners/table.h"
 
 #include "base/json.h"
-#include "base/util.h"
 
 #include <linux/capability.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 /* A running kubelet's files are read often; where there is none, all processes are searched. */
 #define RUNNING_EVERY_US (5 * USEC_PER_SEC)

@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/table.h"
 
-#include "base/util.h"
 #include "kernel/host.h"
-
-#include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 /* A maximum from here on is none: systemd sets fs.file-max to the largest number there is. */
 #define UNLIMITED ((uint64_t)INT64_MAX)

@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/neighbor/neighbor.h"
 
-#include "base/util.h"
-
 #include <arpa/inet.h>
-#include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #define LAST (NEIGHBOR_LEVELS - 1) /* the index of gc_thresh3 */
 #define KEEP (-1)

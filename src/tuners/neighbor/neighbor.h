@@ -4,9 +4,6 @@
 
 /* sense.c reads the tables, decide.c turns what it found into a proposal; tuner.c joins them. */
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "kernel/host.h"
 #include "kernel/neightbl.h"
 #include "workload/netns.h"

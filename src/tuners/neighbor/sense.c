@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/neighbor/neighbor.h"
 
-#include "base/util.h"
 #include "kernel/bpf.h"
 #include "kernel/host.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/socket.h>
 
 #include <bpf/bpf.h>

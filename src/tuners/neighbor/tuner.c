@@ -3,13 +3,9 @@
 #include "tuners/table.h"
 
 #include "base/exposition.h"
-#include "base/util.h"
 #include "config/config.h"
 
-#include <inttypes.h>
 #include <linux/capability.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 static const char *const keep_words[] = {"keep", NULL};
 static const char *const ceiling_words[] = {"auto", NULL};

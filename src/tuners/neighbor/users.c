@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/neighbor/neighbor.h"
 
-#include "base/util.h"
-
-#include <errno.h>
-#include <stdlib.h>
-
 #include <bpf/bpf.h>
 
 #include "neighbor.skel.h"

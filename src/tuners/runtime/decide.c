@@ -1,12 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/runtime/runtime.h"
 
-#include "base/util.h"
-
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-
 /* An older answer does not say whether a restart would cut off a pull. */
 #define PULLS_KNOWN_US (4 * USEC_PER_SEC)
 

@@ -3,14 +3,10 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "base/util.h"
 #include "runtime/daemon_json.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <libgen.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #define NONE "none"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/runtime/pulls.h"
 
-#include "base/util.h"
 #include "runtime/images.h"
 
 /* Between the layers of one image nothing may be fetched for a moment. */

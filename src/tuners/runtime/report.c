@@ -3,11 +3,8 @@
 
 #include "base/exposition.h"
 #include "base/json.h"
-#include "base/util.h"
 
 #include <linux/capability.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 const struct limit_row runtime_limits[] = {
 	{

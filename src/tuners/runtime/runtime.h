@@ -7,8 +7,6 @@
  * to date by asking the runtimes, and the loop takes the copy over whole.
  */
 
-#include <stdbool.h>
-#include <stdint.h>
 #include <sys/types.h>
 
 #include "base/text.h"

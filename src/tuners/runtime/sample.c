@@ -2,14 +2,9 @@
 #include "tuners/runtime/runtime.h"
 
 #include "base/file.h"
-#include "base/util.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/sysmacros.h>
-#include <unistd.h>
 
 #define DISCOVER_EVERY_US (15 * USEC_PER_SEC)
 

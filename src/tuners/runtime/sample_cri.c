@@ -2,12 +2,7 @@
 #include "tuners/runtime/runtime.h"
 
 #include "base/json.h"
-#include "base/util.h"
 #include "runtime/cri_client.h"
-
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 /* How long a runtime may take for an answer. */
 #define ANSWER_US (5 * USEC_PER_SEC)

@@ -2,14 +2,8 @@
 #include "tuners/runtime/runtime.h"
 
 #include "base/file.h"
-#include "base/util.h"
 
 #include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/stat.h>
 
 #define SLOW_EVERY_US   (15 * USEC_PER_SEC)
 #define SILENT_EVERY_US (5 * USEC_PER_SEC)

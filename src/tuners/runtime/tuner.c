@@ -2,12 +2,8 @@
 #include "tuners/runtime/runtime.h"
 #include "tuners/table.h"
 
-#include "base/util.h"
 #include "config/config.h"
 #include "workload/process.h"
-
-#include <errno.h>
-#include <stdlib.h>
 
 /* After something was written samples come this often, for so long. */
 #define SOON_US     (1 * USEC_PER_SEC)

@@ -2,9 +2,6 @@
 #ifndef TUNERS_SYSCTL_SYSCTL_H
 #define TUNERS_SYSCTL_SYSCTL_H
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "kernel/host.h"
 
 #include <headroom/tuner.h>

@@ -2,12 +2,9 @@
 #include "tuners/sysctl/sysctl.h"
 #include "tuners/table.h"
 
-#include "base/util.h"
 #include "kernel/host.h"
 
 #include <linux/capability.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 const struct config_option sysctl_options[] = {
 	{

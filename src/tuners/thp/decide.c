@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/thp/thp.h"
 
-#include "base/util.h"
-
-#include <inttypes.h>
-
 /* Growth is reported for as long as a dashboard and an alert need to see it. */
 #define GROWTH_WINDOW_US (300 * USEC_PER_SEC)
 

@@ -2,13 +2,8 @@
 #include "tuners/thp/thp.h"
 
 #include "base/file.h"
-#include "base/util.h"
 
 #include <dirent.h>
-#include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 /* /proc/meminfo is 60 lines of 28 bytes. */
 #define MEMINFO_SIZE 8192

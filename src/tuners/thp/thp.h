@@ -8,9 +8,6 @@
  * off.
  */
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "kernel/host.h"
 
 #include <headroom/tuner.h>

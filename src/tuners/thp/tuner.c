@@ -2,8 +2,6 @@
 #include "tuners/table.h"
 #include "tuners/thp/thp.h"
 
-#include "base/util.h"
-
 static const char *const enabled_words[] = {"never", "madvise", "always", "keep", NULL};
 static const char *const defrag_words[] = {
 	"never", "madvise", "defer", "defer+madvise", "always", "keep", NULL};
