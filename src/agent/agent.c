@@ -17,20 +17,6 @@
 /* A port in use may become free: ask again after this long. */
 #define HTTP_RETRY_US (10 * USEC_PER_SEC)
 
-static const struct node *get_node(void *userdata)
-{
-	struct agent *agent = userdata;
-
-	return &agent->core.node;
-}
-
-static void on_change(void *userdata, bool restore, const char *only, struct http_reply *reply)
-{
-	agent_request(userdata, restore, only, reply);
-}
-
-static const struct http_handlers handlers = {.node = get_node, .change = on_change};
-
 /* Opens what is not open as configured, and closes what is not configured any more. */
 static void serve_at(struct agent *agent, struct endpoint *endpoint, const char *address)
 {
@@ -45,9 +31,8 @@ static void serve_at(struct agent *agent, struct endpoint *endpoint, const char 
 	endpoint->retry_us = now + HTTP_RETRY_US;
 	endpoint->error = 0;
 	if (address[0])
-		endpoint->error =
-			http_server_open(agent->event, &(struct http_options){.listen_on = address},
-				&handlers, agent, &endpoint->server);
+		endpoint->error = http_server_open(agent->event, address, &agent->core.node,
+			agent_request, agent, &endpoint->server);
 }
 
 void agent_serve(struct agent *agent)

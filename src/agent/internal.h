@@ -23,7 +23,7 @@
 struct request {
 	bool restore;  /* else apply */
 	char only[32]; /* a tuner; empty for all */
-	struct http_reply *reply;
+	struct http_connection *client;
 };
 
 enum priority {
@@ -89,7 +89,7 @@ int agent_loop(struct agent *agent);
 void agent_work(struct agent *agent);
 void agent_sample(struct agent *agent);
 void agent_transfer(struct agent *agent);
-void agent_request(struct agent *agent, bool restore, const char *only, struct http_reply *reply);
+void agent_request(void *userdata, bool restore, const char *only, struct http_connection *client);
 
 /* reload.c. The first load: 0 with *config, or -errno after a line on stderr for each fault. */
 int agent_load_config(const char *config_file, struct config **config);

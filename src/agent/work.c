@@ -131,17 +131,17 @@ static void answer(struct agent *agent, int error)
 		core_add_unset(&agent->core, request->only[0] ? request->only : NULL, &agent->done);
 	plan = report_plan(&agent->done, true);
 	if (request->restore && error < 0)
-		http_reply_finish(request->reply, 507,
+		http_reply(request->client, 507,
 			"{\"error\": \"values were restored, but that could not be recorded: make room in, "
 			"and give write access to, the state directory; headroom's log says more\"}");
 	else if (request->restore && agent->core.journal && agent->core.journal->lost)
-		http_reply_finish(request->reply, 500,
+		http_reply(request->client, 500,
 			"{\"error\": \"what is recorded has been restored; originals of files from before "
 			"the journal was found torn are lost: see journal.json.bad in the state directory\"}");
 	else if (!(json = cJSON_Print(plan)))
-		http_reply_finish(request->reply, 500, "{\"error\": \"out of memory\"}");
+		http_reply(request->client, 500, "{\"error\": \"out of memory\"}");
 	else
-		http_reply_finish(request->reply, 200, json);
+		http_reply(request->client, 200, json);
 	agent->answering = false;
 	plan_clear(&agent->done);
 	agent->n_requests--;
@@ -244,20 +244,21 @@ static const char *why_not(const struct core *core, bool restore)
 	return NULL;
 }
 
-void agent_request(struct agent *agent, bool restore, const char *only, struct http_reply *reply)
+void agent_request(void *userdata, bool restore, const char *only, struct http_connection *client)
 {
+	struct agent *agent = userdata;
 	struct request *request = &agent->requests[agent->n_requests];
 	const char *why = why_not(&agent->core, restore);
 
 	if (why) {
-		http_reply_finish(reply, 409, why);
+		http_reply(client, 409, why);
 		return;
 	}
 	if (agent->n_requests == REQUESTS_MAX) {
-		http_reply_finish(reply, 503, "{\"error\": \"too many requests are waiting\"}");
+		http_reply(client, 503, "{\"error\": \"too many requests are waiting\"}");
 		return;
 	}
-	*request = (struct request){.restore = restore, .reply = reply};
+	*request = (struct request){.restore = restore, .client = client};
 	copy_text(request->only, sizeof(request->only), only ? only : "");
 	agent->n_requests++;
 	agent_work(agent);

@@ -37,15 +37,15 @@ static void connection_shut(struct http_connection *connection)
 	connection->shut = true;
 }
 
-void http_connection_phase(struct http_connection *connection, enum http_phase phase)
+void http_connection_turn(struct http_connection *connection, bool sending)
 {
-	connection->phase = phase;
+	connection->sending = sending;
 	connection->since_us = now_us();
 }
 
 /*
  * Makes room for one more connection. Incomplete requests go first, then replies that nobody
- * fetches; what is being worked on stays. False when there is none that may be closed.
+ * fetches; what is held stays. False when there is none that may be closed.
  */
 static bool make_room(struct http_server *server)
 {
@@ -54,10 +54,10 @@ static bool make_room(struct http_server *server)
 
 	for (struct http_connection *c = server->connections; c; c = c->next) {
 		n_open += !c->shut;
-		if (c->shut || c->phase == HTTP_WORKING)
+		if (c->shut || c->held)
 			continue;
-		if (!oldest || (c->phase == oldest->phase ? c->since_us < oldest->since_us
-							  : c->phase == HTTP_RECEIVING))
+		if (!oldest || (c->sending == oldest->sending ? c->since_us < oldest->since_us
+							      : oldest->sending))
 			oldest = c;
 	}
 	if (n_open < server->max_open)
@@ -69,9 +69,9 @@ static bool make_room(struct http_server *server)
 
 static uint64_t deadline(const struct http_connection *connection)
 {
-	if (connection->shut || connection->phase == HTTP_WORKING)
-		return UINT64_MAX;
-	return connection->since_us + connection->server->request_us;
+	return connection->shut || connection->held
+		       ? UINT64_MAX
+		       : connection->since_us + connection->server->request_us;
 }
 
 static void on_connection(void *userdata, struct MHD_Connection *mhd, void **state,
@@ -88,15 +88,18 @@ static void on_connection(void *userdata, struct MHD_Connection *mhd, void **sta
 			at = &(*at)->next;
 		if (*at)
 			*at = connection->next;
-		free(connection);
 		*state = NULL;
+		if (connection && connection->held)
+			connection->mhd = NULL; /* http_reply() frees it */
+		else
+			free(connection);
 		return;
 	}
-	connection = make_room(server) ? calloc(1, sizeof(*connection)) : NULL;
-	if (!connection) {
+	if (!make_room(server)) {
 		shutdown(fd, SHUT_RDWR);
 		return;
 	}
+	connection = must(calloc(1, sizeof(*connection)));
 	connection->server = server;
 	connection->mhd = mhd;
 	connection->fd = fd;
@@ -104,7 +107,7 @@ static void on_connection(void *userdata, struct MHD_Connection *mhd, void **sta
 	connection->authorized = server->local &&
 				 getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 &&
 				 peer.uid == server->admin;
-	http_connection_phase(connection, HTTP_RECEIVING);
+	http_connection_turn(connection, false);
 	connection->next = server->connections;
 	server->connections = connection;
 	*state = connection;
@@ -127,13 +130,6 @@ static void run_daemon(struct http_server *server)
 		sd_event_source_set_time(server->timer, next);
 	sd_event_source_set_enabled(
 		server->timer, next < UINT64_MAX ? SD_EVENT_ONESHOT : SD_EVENT_OFF);
-}
-
-void http_server_wake(struct http_server *server)
-{
-	/* libmicrohttpd signals a resumed connection to its own threads only, and has none here. */
-	sd_event_source_set_time(server->timer, now_us());
-	sd_event_source_set_enabled(server->timer, SD_EVENT_ONESHOT);
 }
 
 static int on_daemon(sd_event_source *source, int fd, uint32_t events, void *userdata)
@@ -249,7 +245,7 @@ static int bind_unix(struct http_server *server, const char *path)
 	return 0;
 }
 
-static int open_sockets(struct http_server *server, const char *listen_on)
+static int open_socket(struct http_server *server, const char *listen_on)
 {
 	int r = listen_on[0] == '/' ? bind_unix(server, listen_on) : bind_tcp(server, listen_on);
 
@@ -293,40 +289,27 @@ static int start_daemon(struct http_server *server)
 	return r < 0 ? r : sd_event_source_set_enabled(server->timer, SD_EVENT_OFF);
 }
 
-int http_server_open(sd_event *event, const struct http_options *options,
-	const struct http_handlers *handlers, void *userdata, struct http_server **ret)
+int http_server_open(sd_event *event, const char *listen_on, const struct node *node,
+	http_change_fn *change, void *userdata, struct http_server **ret)
 {
 	_cleanup_(cleanup_http_server_close) struct http_server *server =
-		calloc(1, sizeof(*server));
+		must(calloc(1, sizeof(*server)));
 	int r;
 
-	if (!server)
-		return -ENOMEM;
 	server->event = sd_event_ref(event);
-	server->handlers = handlers;
+	server->node = node;
+	server->change = change;
 	server->userdata = userdata;
-	server->request_us = options->request_us ? options->request_us : REQUEST_US;
-	server->max_open = options->connections ? options->connections : CONNECTIONS_MAX;
-	server->admin = options->admin;
+	server->request_us = REQUEST_US;
+	server->max_open = CONNECTIONS_MAX;
 	server->fd = -1;
 	r = start_daemon(server);
 	if (r == 0)
-		r = open_sockets(server, options->listen_on);
+		r = open_socket(server, listen_on);
 	if (r < 0)
 		return r;
 	*ret = steal(server);
 	return 0;
-}
-
-uint16_t http_server_port(const struct http_server *server)
-{
-	struct sockaddr_storage address = {0};
-	socklen_t length = sizeof(address);
-
-	if (server->local || getsockname(server->fd, (struct sockaddr *)&address, &length) < 0)
-		return 0;
-	/* sin_port and sin6_port have the same offset. */
-	return ntohs(((const struct sockaddr_in *)&address)->sin_port);
 }
 
 void http_server_close(struct http_server *server)
@@ -341,8 +324,10 @@ void http_server_close(struct http_server *server)
 	sd_event_source_disable_unref(server->listener);
 	cleanup_close(&server->fd);
 	if (server->daemon) {
+		/* libmicrohttpd aborts the program when it is stopped with suspended ones. */
 		for (struct http_connection *c = server->connections; c; c = c->next)
-			http_connection_abandon(c);
+			if (c->suspended)
+				MHD_resume_connection(c->mhd);
 		sd_event_source_disable_unref(server->daemon_source);
 		http_rendered_drop(server);
 		MHD_stop_daemon(server->daemon);

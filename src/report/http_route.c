@@ -6,10 +6,8 @@
 
 #include <ctype.h>
 
+/* No request has a body that matters. */
 #define BODY_MAX 4096
-
-/* A longer body of unknown length is not even thrown away: the connection ends. */
-#define BODY_DISCARD_MAX ((size_t)64 * 1024)
 
 #define ONLY_MAX 31
 
@@ -28,39 +26,38 @@
 	"default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; " \
 	"form-action 'none'; frame-ancestors 'none'"
 
-/* Outlives the request when the server closes while a handler still has it. */
-struct http_reply {
-	struct http_connection *connection; /* NULL when nobody waits any more */
+static const struct {
+	const char *path; /* NULL: another form of a document */
+	const char *type; /* NULL: TYPE_JSON */
+} documents[HTTP_DOCUMENTS] = {
+	[HTTP_LIVE] = {"/livez", TYPE_TEXT},
+	[HTTP_HEALTHZ] = {"/healthz", TYPE_TEXT},
+	[HTTP_READY] = {"/readyz", TYPE_TEXT},
+	[HTTP_HEALTH] = {"/health"},
+	[HTTP_METRICS] = {"/metrics", "text/plain; version=0.0.4; charset=utf-8"},
+	[HTTP_OPENMETRICS] = {NULL, "application/openmetrics-text; version=1.0.0; charset=utf-8"},
+	[HTTP_PAGE] = {"/", TYPE_HTML},
+	[HTTP_PAGE_PAUSED] = {NULL, TYPE_HTML},
+	[HTTP_STATUS] = {"/v1/status"},
 };
 
-/* Responses. */
-
-/* Takes text when mode says so, also when it fails: NULL, without memory. */
+/* Takes text when mode says so. Text that is neither copied nor taken is never written to. */
 static struct MHD_Response *response_new(
 	const char *text, size_t len, enum MHD_ResponseMemoryMode mode, const char *type)
 {
-	/* Text that is neither copied nor taken is never written to. */
-	struct MHD_Response *response = MHD_create_response_from_buffer(len, (void *)text, mode);
+	struct MHD_Response *response =
+		must(MHD_create_response_from_buffer(len, (void *)text, mode));
 
-	if (!response && mode == MHD_RESPMEM_MUST_FREE)
-		free((void *)text);
-	if (!response ||
-		(MHD_add_response_header(response, "Content-Type", type) == MHD_YES &&
-			MHD_add_response_header(response, "Cache-Control", "no-store") == MHD_YES &&
-			MHD_add_response_header(response, "X-Content-Type-Options", "nosniff") ==
-				MHD_YES))
-		return response;
-	MHD_destroy_response(response);
-	return NULL;
+	MHD_add_response_header(response, "Content-Type", type);
+	MHD_add_response_header(response, "Cache-Control", "no-store");
+	MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+	return response;
 }
 
-/* libmicrohttpd counts who uses a response. MHD_NO, without one, closes the connection. */
 static enum MHD_Result answer(
 	struct http_connection *connection, unsigned status, struct MHD_Response *response)
 {
-	if (!response)
-		return MHD_NO;
-	http_connection_phase(connection, HTTP_SENDING);
+	http_connection_turn(connection, true);
 	return MHD_queue_response(connection->mhd, status, response);
 }
 
@@ -72,11 +69,10 @@ static enum MHD_Result answer_text(
 		response_new(text, strlen(text), MHD_RESPMEM_PERSISTENT, TYPE_TEXT);
 	enum MHD_Result result;
 
-	if (response && allow)
+	if (allow)
 		MHD_add_response_header(response, "Allow", allow);
 	result = answer(connection, status, response);
-	if (response)
-		MHD_destroy_response(response);
+	MHD_destroy_response(response);
 	return result;
 }
 
@@ -87,17 +83,23 @@ static enum MHD_Result answer_method(struct http_connection *connection, const c
 		allow);
 }
 
-/* A parameter without a value, or with any but 0, is set. */
-static bool parameter_set(const struct http_connection *connection, const char *name)
+/* NULL: it is not there; "" also without a value. */
+static const char *parameter(const struct http_connection *connection, const char *name)
 {
 	const char *value = NULL;
 
-	return MHD_lookup_connection_value_n(connection->mhd, MHD_GET_ARGUMENT_KIND, name,
-		       strlen(name), &value, NULL) == MHD_YES &&
-	       (!value || !streq(value, "0"));
+	if (MHD_lookup_connection_value_n(connection->mhd, MHD_GET_ARGUMENT_KIND, name,
+		    strlen(name), &value, NULL) != MHD_YES)
+		return NULL;
+	return value ? value : "";
 }
 
-/* Documents: rendered at most once for each revision of the node. */
+static bool parameter_set(const struct http_connection *connection, const char *name)
+{
+	const char *value = parameter(connection, name);
+
+	return value && !streq(value, "0");
+}
 
 static void render(enum http_document which, const struct node *node, FILE *out, unsigned *status)
 {
@@ -124,68 +126,54 @@ void http_rendered_drop(struct http_server *server)
 	}
 }
 
-/* NULL without memory. */
-static const struct http_rendered *rendered(
-	struct http_server *server, const struct node *node, enum http_document which)
+/* The document, rendered at most once for each revision of the node. */
+static const struct http_rendered *rendered(struct http_server *server, enum http_document which)
 {
-	static const char *const types[HTTP_DOCUMENTS] = {
-		[HTTP_READY] = TYPE_TEXT,
-		[HTTP_METRICS] = "text/plain; version=0.0.4; charset=utf-8",
-		[HTTP_OPENMETRICS] = "application/openmetrics-text; version=1.0.0; charset=utf-8",
-		[HTTP_PAGE] = TYPE_HTML,
-		[HTTP_PAGE_PAUSED] = TYPE_HTML,
-	};
 	struct http_rendered *document = &server->rendered[which];
+	const char *type = documents[which].type ? documents[which].type : TYPE_JSON;
 	char *text = NULL;
 	size_t len = 0;
 	FILE *out;
 
 	/* Before the first tick nothing says when the node changes. */
-	if (server->rendered_at != node->revision || node->revision == 0)
+	if (server->rendered_at != server->node->revision || server->node->revision == 0)
 		http_rendered_drop(server);
-	server->rendered_at = node->revision;
+	server->rendered_at = server->node->revision;
 	if (document->response)
 		return document;
 	document->status = MHD_HTTP_OK;
-	out = open_memstream(&text, &len);
-	if (out)
-		render(which, node, out, &document->status);
-	if (!out || fclose(out) != 0)
+	out = must(open_memstream(&text, &len));
+	render(which, server->node, out, &document->status);
+	if (fclose(out) != 0)
 		abort(); /* without memory: systemd starts it again */
-	document->response = response_new(
-		text, len, MHD_RESPMEM_MUST_FREE, types[which] ? types[which] : TYPE_JSON);
-	if (document->response && types[which] && streq(types[which], TYPE_HTML)) {
+	document->response = response_new(text, len, MHD_RESPMEM_MUST_FREE, type);
+	if (streq(type, TYPE_HTML)) {
 		MHD_add_response_header(document->response, "Content-Security-Policy", PAGE_POLICY);
 		MHD_add_response_header(document->response, "Referrer-Policy", "no-referrer");
 	}
-	return document->response ? document : NULL;
+	return document;
 }
 
 static enum MHD_Result get(struct http_connection *connection, enum http_document which)
 {
-	struct http_server *server = connection->server;
-	const struct node *node = server->handlers->node(server->userdata);
+	const struct node *node = connection->server->node;
 	const struct http_rendered *document;
 	unsigned status;
 
 	/* It is the loop itself that answers; only a tick that is late can make it fail. */
-	if (which == HTTP_LIVE && node->heartbeat_us > 0 &&
-		now_us() > node->heartbeat_us + HEARTBEAT_MAX_US)
-		return answer_text(connection, MHD_HTTP_SERVICE_UNAVAILABLE,
-			"the agent's tick is more than 10 s late\n", NULL);
-	if (which == HTTP_LIVE)
-		return answer_text(connection, MHD_HTTP_OK, "ok\n", NULL);
-	if (which == HTTP_METRICS && http_accepts_openmetrics(MHD_lookup_connection_value(
-					     connection->mhd, MHD_HEADER_KIND, "Accept")))
-		which = HTTP_OPENMETRICS;
-	if (which == HTTP_PAGE && parameter_set(connection, "paused"))
-		which = HTTP_PAGE_PAUSED;
+	if (which <= HTTP_HEALTHZ)
+		return node->heartbeat_us > 0 && now_us() > node->heartbeat_us + HEARTBEAT_MAX_US
+			       ? answer_text(connection, MHD_HTTP_SERVICE_UNAVAILABLE,
+					 "the agent's tick is more than 10 s late\n", NULL)
+			       : answer_text(connection, MHD_HTTP_OK, "ok\n", NULL);
+	if (which == HTTP_METRICS)
+		which += http_accepts_openmetrics(
+			MHD_lookup_connection_value(connection->mhd, MHD_HEADER_KIND, "Accept"));
+	if (which == HTTP_PAGE)
+		which += parameter_set(connection, "paused");
 	if (which == HTTP_STATUS)
 		which += parameter_set(connection, "pretty") + 2 * connection->authorized;
-	document = rendered(server, node, which);
-	if (!document)
-		return answer_text(
-			connection, MHD_HTTP_INTERNAL_SERVER_ERROR, "out of memory\n", NULL);
+	document = rendered(connection->server, which);
 	status = document->status;
 	/* Who is refused gets the reasons too. */
 	if (which == HTTP_READY && status == MHD_HTTP_OK && !parameter_set(connection, "verbose"))
@@ -233,41 +221,29 @@ bool http_accepts_openmetrics(const char *accept)
 	return best[0] > 0 && best[0] >= best[1];
 }
 
-/* Changes: over the unix socket, suspended while a handler works. */
-
-void http_reply_finish(struct http_reply *reply, unsigned status, const char *json)
+void http_reply(struct http_connection *client, unsigned status, const char *json)
 {
-	struct http_connection *connection = reply->connection;
-
-	free(reply);
-	if (!connection)
+	client->held = false;
+	if (!client->mhd) {
+		free(client);
 		return;
-	connection->reply = NULL;
-	connection->status = status;
-	connection->response = response_new(json, strlen(json), MHD_RESPMEM_MUST_COPY, TYPE_JSON);
-	if (connection->phase != HTTP_WORKING)
-		return; /* the handler has not even returned: nothing is suspended */
-	http_connection_phase(connection, HTTP_SENDING);
-	MHD_resume_connection(connection->mhd); /* it asks http_route again */
-	http_server_wake(connection->server);
-}
-
-void http_connection_abandon(struct http_connection *connection)
-{
-	if (connection->phase != HTTP_WORKING)
+	}
+	client->status = status;
+	client->response = response_new(json, strlen(json), MHD_RESPMEM_MUST_COPY, TYPE_JSON);
+	if (!client->suspended)
 		return;
-	connection->reply->connection = NULL;
-	connection->reply = NULL;
-	/* libmicrohttpd aborts the program when it is stopped with suspended connections. */
-	MHD_resume_connection(connection->mhd);
+	client->suspended = false;
+	http_connection_turn(client, true);
+	MHD_resume_connection(client->mhd); /* it asks http_route again */
+	/* libmicrohttpd signals that to its own threads only, and has none here. */
+	sd_event_source_set_time(client->server->timer, 0);
+	sd_event_source_set_enabled(client->server->timer, SD_EVENT_ONESHOT);
 }
 
 static enum MHD_Result post(struct http_connection *connection, const char *method, bool restore)
 {
 	const struct http_server *server = connection->server;
-	const char *only = NULL;
-	bool given = MHD_lookup_connection_value_n(connection->mhd, MHD_GET_ARGUMENT_KIND, "only",
-			     strlen("only"), &only, NULL) == MHD_YES;
+	const char *only = parameter(connection, "only");
 	size_t len = only ? strspn(only, "abcdefghijklmnopqrstuvwxyz") : 0;
 
 	if (!streq(method, MHD_HTTP_METHOD_POST))
@@ -276,17 +252,14 @@ static enum MHD_Result post(struct http_connection *connection, const char *meth
 		return answer_method(connection, ALLOW_READ);
 	if (!connection->authorized)
 		return answer_text(connection, MHD_HTTP_FORBIDDEN, "only root may do this\n", NULL);
-	if (given && (len == 0 || len > ONLY_MAX || only[len]))
+	if (only && (len == 0 || len > ONLY_MAX || only[len]))
 		return answer_text(
 			connection, MHD_HTTP_BAD_REQUEST, "only: not a tuner's name\n", NULL);
-	connection->reply = calloc(1, sizeof(*connection->reply));
-	if (!connection->reply)
-		return MHD_NO;
-	connection->reply->connection = connection;
-	server->handlers->change(server->userdata, restore, only, connection->reply);
-	if (!connection->reply)
+	connection->held = true;
+	server->change(server->userdata, restore, only, connection);
+	if (!connection->held)
 		return answer(connection, connection->status, connection->response);
-	http_connection_phase(connection, HTTP_WORKING);
+	connection->suspended = true;
 	MHD_suspend_connection(connection->mhd);
 	return MHD_YES;
 }
@@ -294,51 +267,16 @@ static enum MHD_Result post(struct http_connection *connection, const char *meth
 static enum MHD_Result route(
 	struct http_connection *connection, const char *url, const char *method)
 {
-	static const struct {
-		const char *path;
-		enum http_document document;
-	} routes[] = {
-		{"/livez", HTTP_LIVE},
-		{"/healthz", HTTP_LIVE},
-		{"/readyz", HTTP_READY},
-		{"/health", HTTP_HEALTH},
-		{"/metrics", HTTP_METRICS},
-		{"/v1/status", HTTP_STATUS},
-		{"/", HTTP_PAGE},
-	};
 	bool reads = streq(method, MHD_HTTP_METHOD_GET) || streq(method, MHD_HTTP_METHOD_HEAD);
 
 	if (streq(url, "/v1/apply") || streq(url, "/v1/restore"))
 		return post(connection, method, streq(url, "/v1/restore"));
-	for (size_t i = 0; i < ARRAY_SIZE(routes); i++)
-		if (streq(url, routes[i].path))
-			return reads ? get(connection, routes[i].document)
-				     : answer_method(connection, ALLOW_READ);
+	for (size_t i = 0; i < HTTP_DOCUMENTS; i++)
+		if (documents[i].path && streq(url, documents[i].path))
+			return reads ? get(connection, i) : answer_method(connection, ALLOW_READ);
 	if (!reads && !connection->server->local)
 		return answer_method(connection, ALLOW_READ);
 	return answer_text(connection, MHD_HTTP_NOT_FOUND, "not found\n", NULL);
-}
-
-static enum MHD_Result refuse_body(struct http_connection *connection)
-{
-	return answer_text(connection, MHD_HTTP_CONTENT_TOO_LARGE,
-		"the body is longer than 4096 bytes\n", NULL);
-}
-
-static enum MHD_Result begin_request(struct MHD_Connection *mhd, void **state)
-{
-	const union MHD_ConnectionInfo *info =
-		MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-	const char *text = MHD_lookup_connection_value(mhd, MHD_HEADER_KIND, "Content-Length");
-	uint64_t length;
-
-	*state = info->socket_context;
-	if (!*state)
-		return MHD_NO; /* it is being closed */
-	/* What announces too long a body is refused before it is received. */
-	if (text && (parse_count(text, &length) < 0 || length > BODY_MAX))
-		return refuse_body(*state);
-	return MHD_YES;
 }
 
 enum MHD_Result http_route(void *userdata, struct MHD_Connection *mhd, const char *url,
@@ -350,16 +288,25 @@ enum MHD_Result http_route(void *userdata, struct MHD_Connection *mhd, const cha
 	(void)version, (void)data;
 	if (server->closing)
 		return MHD_NO;
-	if (!connection)
-		return begin_request(mhd, state);
-	/* No request has a body that matters; a reply is queued before it or after it. */
-	if (*size > 0) {
+	if (!connection) { /* the head is complete */
+		const char *text =
+			MHD_lookup_connection_value(mhd, MHD_HEADER_KIND, "Content-Length");
+		uint64_t length;
+
+		*state = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT)
+				 ->socket_context;
+		if (!*state)
+			return MHD_NO; /* it is being closed */
+		if (text && (parse_count(text, &length) < 0 || length > BODY_MAX))
+			return answer_text(*state, MHD_HTTP_CONTENT_TOO_LARGE,
+				"the body is longer than 4096 bytes\n", NULL);
+		return MHD_YES;
+	}
+	if (*size > 0) { /* of a body; one that did not say its length ends the connection */
 		connection->body += *size;
 		*size = 0;
-		return connection->body <= BODY_DISCARD_MAX ? MHD_YES : MHD_NO;
+		return connection->body <= BODY_MAX ? MHD_YES : MHD_NO;
 	}
-	if (connection->body > BODY_MAX)
-		return refuse_body(connection);
 	if (connection->status)
 		return answer(connection, connection->status, connection->response);
 	return route(connection, url, method);
@@ -374,7 +321,7 @@ void http_request_completed(void *server, struct MHD_Connection *mhd, void **sta
 	if (!connection)
 		return;
 	/* The next request of a connection that stays open has its whole time again. */
-	http_connection_phase(connection, HTTP_RECEIVING);
+	http_connection_turn(connection, false);
 	if (connection->response)
 		MHD_destroy_response(connection->response);
 	connection->response = NULL;

@@ -28,8 +28,8 @@ static struct {
 	struct fake_node fake;
 	sd_event *event;
 	struct http_server *tcp, *local;
-	struct http_reply *reply; /* held by the fake handler */
-	bool hold;                /* the handler finishes later */
+	struct http_connection *client; /* whom the fake change function has not answered yet */
+	bool hold;
 	unsigned changes;
 	char only[64];
 	char directory[32], path[64];
@@ -39,29 +39,18 @@ static struct {
 	void (*action)(void);
 } fixture;
 
-static const struct node *fixture_node(void *userdata)
-{
-	(void)userdata;
-	return &fixture.fake.node;
-}
-
 static inline void fixture_change(
-	void *userdata, bool restore, const char *only, struct http_reply *reply)
+	void *userdata, bool restore, const char *only, struct http_connection *client)
 {
 	(void)userdata, (void)restore;
 
 	fixture.changes++;
 	copy_text(fixture.only, sizeof(fixture.only), only ? only : "(all)");
 	if (fixture.hold)
-		fixture.reply = reply;
+		fixture.client = client;
 	else
-		http_reply_finish(reply, 200, "{\"failed\":0}");
+		http_reply(client, 200, "{\"failed\":0}");
 }
-
-static const struct http_handlers fixture_handlers = {
-	.node = fixture_node,
-	.change = fixture_change,
-};
 
 static inline int on_todo(sd_event_source *source, int fd, uint32_t events, void *userdata)
 {
@@ -110,8 +99,12 @@ static inline void do_exit(void)
 	sd_event_exit(fixture.event, 0);
 }
 
-static inline void start_server(struct http_options options)
+static inline int begin(void **state)
 {
+	struct sockaddr_in address;
+	socklen_t length = sizeof(address);
+
+	(void)state;
 	memset(&fixture, 0, sizeof(fixture));
 	strcpy(fixture.directory, "/tmp/headroom-http-XXXXXX");
 	fake_node_make(&fixture.fake);
@@ -122,24 +115,24 @@ static inline void start_server(struct http_options options)
 	fixture.done = eventfd(0, EFD_CLOEXEC);
 	assert_true(
 		sd_event_add_io(fixture.event, NULL, fixture.todo, EPOLLIN, on_todo, NULL) >= 0);
-	if (options.admin == 0)
-		options.admin = getuid();
-	options.listen_on = "127.0.0.1:0";
-	assert_int_equal(
-		http_server_open(fixture.event, &options, &fixture_handlers, NULL, &fixture.tcp),
+	assert_int_equal(http_server_open(fixture.event, "127.0.0.1:0", &fixture.fake.node,
+				 fixture_change, NULL, &fixture.tcp),
 		0);
-	options.listen_on = fixture.path;
-	assert_int_equal(
-		http_server_open(fixture.event, &options, &fixture_handlers, NULL, &fixture.local),
+	assert_int_equal(http_server_open(fixture.event, fixture.path, &fixture.fake.node,
+				 fixture_change, NULL, &fixture.local),
 		0);
-	fixture.port = http_server_port(fixture.tcp);
+	fixture.local->admin = getuid();
+	assert_int_equal(getsockname(fixture.tcp->fd, (struct sockaddr *)&address, &length), 0);
+	fixture.port = ntohs(address.sin_port);
 	assert_int_equal(pthread_create(&fixture.thread, NULL, fixture_loop, NULL), 0);
+	return 0;
 }
 
-static inline void stop_server(void)
+static inline int end(void **state)
 {
 	char parent[sizeof(fixture.path)];
 
+	(void)state;
 	in_loop(do_exit);
 	pthread_join(fixture.thread, NULL);
 	sd_event_unref(fixture.event);
@@ -149,26 +142,7 @@ static inline void stop_server(void)
 	snprintf(parent, sizeof(parent), "%s/run", fixture.directory);
 	assert_int_equal(rmdir(parent), 0);
 	assert_int_equal(rmdir(fixture.directory), 0);
-}
-
-static inline int begin(void **state)
-{
-	(void)state;
-	start_server((struct http_options){0});
 	return 0;
-}
-
-static inline int end(void **state)
-{
-	(void)state;
-	stop_server();
-	return 0;
-}
-
-static inline void restart_server(struct http_options options)
-{
-	stop_server();
-	start_server(options);
 }
 
 #define HTTP_TEST(name) TEST_FIXTURE(name, begin, end)

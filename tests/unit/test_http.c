@@ -7,7 +7,7 @@ HTTP_TEST(each_request_has_its_own_deadline)
 	char buffer[1024];
 	int fd;
 
-	restart_server((struct http_options){.request_us = 200 * USEC_PER_MSEC});
+	fixture.tcp->request_us = 200 * USEC_PER_MSEC;
 	fd = dial();
 	for (int i = 0; i < 4; i++) {
 		assert_false(closed_within(fd, 100));
@@ -23,7 +23,7 @@ HTTP_TEST(the_oldest_connection_is_evicted)
 	enum { MAX_OPEN = 4 };
 	int fds[MAX_OPEN];
 
-	restart_server((struct http_options){.connections = MAX_OPEN});
+	fixture.tcp->max_open = MAX_OPEN;
 	for (int i = 0; i < MAX_OPEN; i++) {
 		fds[i] = dial();
 		send_text(fds[i], "GET /livez HTTP/1.1\r\n");
@@ -43,8 +43,9 @@ HTTP_TEST(the_oldest_connection_is_evicted)
 
 static int open_at(sd_event *event, const char *listen_on, struct http_server **server)
 {
-	return http_server_open(event, &(struct http_options){.listen_on = listen_on},
-		&fixture_handlers, NULL, server);
+	static const struct node node;
+
+	return http_server_open(event, listen_on, &node, fixture_change, NULL, server);
 }
 
 TEST(only_a_dead_socket_is_replaced)
@@ -109,18 +110,18 @@ HTTP_TEST(a_shortage_of_descriptors_is_survived)
 
 static void do_finish(void)
 {
-	http_reply_finish(fixture.reply, 200, "{\"later\":true}");
-	fixture.reply = NULL;
+	http_reply(fixture.client, 200, "{\"later\":true}");
+	fixture.client = NULL;
 }
 
 /* Until the handler has the request. */
 static void wait_for_reply(void)
 {
-	for (int i = 0; i < 500 && !fixture.reply; i++) {
+	for (int i = 0; i < 500 && !fixture.client; i++) {
 		usleep(2000);
 		in_loop(do_nothing);
 	}
-	assert_non_null(fixture.reply);
+	assert_non_null(fixture.client);
 }
 
 static int post_held(void)
@@ -138,7 +139,7 @@ HTTP_TEST(handlers_have_no_deadline)
 	_cleanup_free_ char *answer = NULL;
 	int fd;
 
-	restart_server((struct http_options){.request_us = 100 * USEC_PER_MSEC});
+	fixture.tcp->request_us = fixture.local->request_us = 100 * USEC_PER_MSEC;
 	fd = post_held();
 	assert_false(closed_within(fd, 150)); /* work has no deadline */
 	expect_alive();
@@ -172,7 +173,7 @@ HTTP_TEST(the_idle_server_sleeps)
 {
 	uint64_t before;
 
-	restart_server((struct http_options){.request_us = 100 * USEC_PER_MSEC});
+	fixture.tcp->request_us = fixture.local->request_us = 100 * USEC_PER_MSEC;
 	expect_alive();
 	usleep(20000);
 	before = iterations();

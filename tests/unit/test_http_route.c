@@ -43,7 +43,7 @@ HTTP_TEST(wrong_methods_and_paths_are_refused)
 
 HTTP_TEST(requests_are_bounded)
 {
-	_cleanup_free_ char *request = malloc(ANSWER_MAX);
+	_cleanup_free_ char *request = malloc(ANSWER_MAX), *answer = NULL;
 	char long_text[32 * 1024];
 
 	assert_non_null(request);
@@ -59,7 +59,8 @@ HTTP_TEST(requests_are_bounded)
 	snprintf(request, ANSWER_MAX,
 		"POST / HTTP/1.1\r\nTransfer-Encoding: chunked" END "1770\r\n%.6000s\r\n0\r\n\r\n",
 		long_text);
-	expect(request, "HTTP/1.1 413", "");
+	answer = ask_on(dial(), request);
+	assert_string_equal(answer, "");
 	snprintf(request, ANSWER_MAX, "GET /livez HTTP/1.1\r\nContent-Length: 4096" END "%.4096s",
 		long_text);
 	expect(request, "HTTP/1.1 200", "ok");
@@ -162,7 +163,7 @@ HTTP_TEST(root_changes_the_node_over_the_socket)
 
 HTTP_TEST(others_change_nothing)
 {
-	restart_server((struct http_options){.admin = getuid() + 1});
+	fixture.local->admin = getuid() + 1;
 	expect_on(dial_unix(), "POST /v1/apply HTTP/1.1" END, "HTTP/1.1 403", "");
 	expect_on(dial_unix(), "GET /livez HTTP/1.1" END, "HTTP/1.1 200", "ok");
 	assert_int_equal(fixture.changes, 0);
