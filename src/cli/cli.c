@@ -3,7 +3,6 @@
 
 #include "base/log.h"
 #include "base/text.h"
-#include "cli/screen.h"
 #include "tuners/table.h"
 
 #include <getopt.h>
@@ -159,22 +158,24 @@ static void print_usage(FILE *out)
 
 static void print_help(const struct cli_command *command)
 {
-	const struct screen screen = screen_of(stdout);
+	struct screen screen = screen_open();
 	char usage[CLI_USAGE_MAX];
 
 	cli_usage(command, usage);
-	printf("usage: headroom %s\n\n", usage);
-	draw_wrapped(&screen, 0, 0, command->help);
-	puts("\nOptions:");
+	draw(&screen, COLOR_NONE, "usage: headroom %s\n\n", usage);
+	draw_wrapped(&screen, 0, "%s", command->help);
+	draw(&screen, COLOR_NONE, "\nOptions:\n");
 	for (const struct cli_option *option = cli_options; option->name; option++)
 		if (option->bit & (command->takes | OPTIONS_OF_ALL)) {
-			printf("  --%-9s %-5s ", option->name,
+			draw(&screen, COLOR_NONE, "  --%-9s %-5s ", option->name,
 				option->argument ? option->argument : "");
-			draw_wrapped(&screen, 20, 20, option->help);
+			draw_wrapped(&screen, 20, "%s", option->help);
 		}
-	printf("\nExample:\n  %s\n\nExit codes:\n", command->example);
-	for (const struct cli_exit *row = cli_exits; row->help; row++)
-		draw_wrapped(&screen, printf("  %2d  ", row->code), 6, row->help);
+	draw(&screen, COLOR_NONE, "\nExample:\n  %s\n\nExit codes:\n", command->example);
+	for (const struct cli_exit *row = cli_exits; row->help; row++) {
+		draw(&screen, COLOR_NONE, "  %2d  ", row->code);
+		draw_wrapped(&screen, 6, "%s", row->help);
+	}
 }
 
 static int usage_error(const struct cli_command *command, const char *what, const char *word)

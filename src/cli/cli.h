@@ -7,6 +7,7 @@
 #include <cjson/cJSON.h>
 
 #include "agent/core.h"
+#include "cli/screen.h"
 
 enum {
 	EXIT_OK = 0,

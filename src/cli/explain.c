@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/cli.h"
 
-#include "cli/screen.h"
 #include "config/option.h"
 #include "tuners/table.h"
 
@@ -14,15 +13,21 @@ struct search {
 	struct suggestion nearest;
 };
 
-static void line(const struct search *search, const char *what, const char *text)
+static void line(struct search *search, const char *what, const char *text)
 {
 	if (text && text[0]) {
-		printf("  %-9s ", what);
-		draw_wrapped(&search->screen, 12, 12, text);
+		draw(&search->screen, COLOR_NONE, "  %-9s ", what);
+		draw_wrapped(&search->screen, 12, "%s", text);
 	}
 }
 
-static void print_option(const struct search *search, const struct config_option *option)
+static void paragraph(struct search *search, int indent, const char *text)
+{
+	draw(&search->screen, COLOR_NONE, "%*s", indent, "");
+	draw_wrapped(&search->screen, indent, "%s", text);
+}
+
+static void print_option(struct search *search, const struct config_option *option)
 {
 	char text[OPTION_TEXT_MAX] = "", item[OPTION_TEXT_MAX + OPTION_NAME_MAX];
 
@@ -35,30 +40,31 @@ static void print_option(const struct search *search, const struct config_option
 	}
 }
 
-static void print_profiles(const struct search *search, const char *only)
+static void print_profiles(struct search *search, const char *only)
 {
 	for (const struct profile *profile = profile_table; profile->name; profile++) {
 		if (only && !streq(profile->name, only))
 			continue;
 		if (!only) {
-			printf("%s\n  ", profile->name);
-			draw_wrapped(&search->screen, 2, 2, profile->help);
+			draw(&search->screen, COLOR_NONE, "%s\n", profile->name);
+			paragraph(search, 2, profile->help);
 		}
 		for (const struct profile_row *row = profile_rows; row->name; row++)
 			if (streq(row->profile, profile->name)) {
-				printf("  %s: %s\n      ", row->name, row->value);
-				draw_wrapped(&search->screen, 6, 6, row->source);
+				draw(&search->screen, COLOR_NONE, "  %s: %s\n", row->name,
+					row->value);
+				paragraph(search, 6, row->source);
 			}
 	}
 }
 
-static void print_entry(const struct search *search, const struct entry *entry)
+static void print_entry(struct search *search, const struct entry *entry)
 {
 	const struct reason *reason = entry->condition ? entry->condition->reasons : NULL;
 
-	printf("%s (%s%s%s)\n  ", search->name, entry->kind, entry->detail ? ", " : "",
-		entry->detail ? entry->detail : "");
-	draw_wrapped(&search->screen, 2, 2, entry->help);
+	draw(&search->screen, COLOR_NONE, "%s (%s%s%s)\n", search->name, entry->kind,
+		entry->detail ? ", " : "", entry->detail ? entry->detail : "");
+	paragraph(search, 2, entry->help);
 	if (entry->row)
 		print_option(search, entry->row);
 	for (int i = 0; entry->labels && i < METRIC_LABELS_MAX && entry->labels[i]; i++)
@@ -110,7 +116,7 @@ static bool explain_configured(const struct cli *cli, const char *name)
 
 static int explain(const struct cli *cli, const char *name)
 {
-	struct search search = {.name = name, .screen = screen_of(stdout)};
+	struct search search = {.name = name, .screen = screen_open()};
 
 	each_entry(match, &search);
 	if (search.kind || explain_configured(cli, name))

@@ -3,24 +3,23 @@
 
 #include "base/json.h"
 #include "base/text.h"
-#include "cli/screen.h"
 
 /* "ready  12.3 MB  in 1.2 s  docker.io/library/busybox:1.36  from PATH  pinned", and why not. */
-void print_image(const struct screen *screen, const cJSON *image)
+void print_image(struct screen *screen, const cJSON *image)
 {
 	const char *state = json_text_at(image, "state"), *why = json_text_at(image, "why");
 	const char *source = json_text_at(image, "source"), *name = json_text_at(image, "name");
 	double size = json_number_at(image, "size_bytes"), next;
 	const cJSON *done = json_at(image, "bytes_done");
-	char amount[32], part[32], took[TIME_TEXT_MAX], text[1024] = "";
-	int column = fprintf(screen->out, "  ");
+	char amount[AMOUNT_MAX], part[AMOUNT_MAX], took[TIME_TEXT_MAX], text[1024] = "";
 
-	column += draw(screen, color_of(state), "%-8s ", state);
-	amount_text(size, "bytes", amount, sizeof(amount));
+	draw(screen, COLOR_NONE, "  ");
+	draw(screen, color_of(state), "%-8s ", state);
+	amount_text(size, "bytes", amount);
 	if (cJSON_IsNumber(done)) {
-		amount_text(done->valuedouble, "bytes", part, sizeof(part));
-		column += draw_bar(screen, COLOR_GOOD, done->valuedouble / MAX(size, 1.0));
-		text_append(text, sizeof(text), "%s of %s  ", part, amount);
+		draw_bar(screen, COLOR_GOOD, done->valuedouble / MAX(size, 1.0));
+		text_append(text, sizeof(text), "%s of %s  ",
+			amount_text(done->valuedouble, "bytes", part), amount);
 	} else if (size > 0) {
 		text_append(text, sizeof(text), "%s  ", amount);
 	}
@@ -35,20 +34,20 @@ void print_image(const struct screen *screen, const cJSON *image)
 		text_append(text, sizeof(text), "  pinned");
 	if (!streq(state, "ready") && !why[0])
 		text_append(text, sizeof(text), "  (%s)", json_text_at(image, "reason"));
-	draw_wrapped(screen, column, 11, text);
+	draw_wrapped(screen, 11, "%s", text);
 	if (!why[0])
 		return;
 	next = json_number_at(image, "next_in_seconds");
 	duration_text(next, took);
-	snprintf(text, sizeof(text), "%s: %s%s%s", json_text_at(image, "reason"), why,
+	draw(screen, COLOR_NONE, "%11s", "");
+	draw_wrapped(screen, 11, "%s: %s%s%s", json_text_at(image, "reason"), why,
 		next > 0 ? "; again in " : "", next > 0 ? took : "");
-	draw_wrapped(screen, fprintf(screen->out, "%11s", ""), 11, text);
 }
 
 int cli_images(const struct cli *cli)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *status = NULL;
-	struct screen screen = screen_of(stdout);
+	struct screen screen = screen_open();
 	const cJSON *images, *image;
 	bool alone;
 	int r = status_document(cli, false, &status, &alone);

@@ -2,7 +2,6 @@
 #include "cli/cli.h"
 
 #include "base/json.h"
-#include "cli/screen.h"
 #include "report/report.h"
 #include "tuners/table.h"
 
@@ -40,7 +39,7 @@ static bool is_explained_above(const cJSON *change, const char *reason)
 int print_changes(cJSON *document, const char *nothing)
 {
 	const cJSON *changes = json_at(document, "changes"), *change;
-	const struct screen screen = screen_of(stdout);
+	struct screen screen = screen_open();
 	int width = 0, failed = 0;
 
 	if (!cJSON_IsArray(changes))
@@ -54,8 +53,10 @@ int print_changes(cJSON *document, const char *nothing)
 		const char *reason = json_text_at(change, "reason");
 		const char *help = entry_help("reason", reason);
 
-		if (help && !is_explained_above(change, reason))
-			draw_wrapped(&screen, printf("  %s: ", reason), 4, help);
+		if (!help || is_explained_above(change, reason))
+			continue;
+		draw(&screen, COLOR_NONE, "  %s: ", reason);
+		draw_wrapped(&screen, 4, "%s", help);
 	}
 	if (cJSON_GetArraySize(changes) == 0)
 		puts(nothing);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/screen.h"
 
-#include "base/json.h"
 #include "report/report.h"
 
 #include <limits.h>
@@ -11,29 +10,23 @@
 #define BAR_WIDTH 12
 #define WIDTH_MIN 40
 
-struct screen screen_of(FILE *out)
+struct screen screen_open(void)
 {
 	const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
-	bool terminal = isatty(fileno(out));
 	const char *columns = getenv("COLUMNS");
-	struct screen screen = {.out = out, .bars = terminal, .height = INT_MAX};
+	bool terminal = isatty(STDOUT_FILENO);
+	struct screen screen = {.out = stdout, .bars = terminal, .height = INT_MAX};
 	struct winsize size = {0};
 
 	screen.color = terminal && !(no_color && no_color[0]) && !(term && streq(term, "dumb"));
 	if (terminal)
-		ioctl(fileno(out), TIOCGWINSZ, &size);
+		ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
 	if (size.ws_row >= 10)
 		screen.height = size.ws_row;
 	screen.width = columns ? atoi(columns) : size.ws_col;
 	if (screen.width < WIDTH_MIN)
 		screen.width = terminal ? 80 : INT_MAX;
 	return screen;
-}
-
-void screen_clear(const struct screen *screen)
-{
-	if (screen->bars)
-		fputs("\033[H\033[J", screen->out);
 }
 
 static void set_color(const struct screen *screen, enum color color)
@@ -51,65 +44,111 @@ static void set_color(const struct screen *screen, enum color color)
 		fputs(codes[color], screen->out);
 }
 
-int draw(const struct screen *screen, enum color color, const char *format, ...)
+/* Each character is one column. */
+static int columns_of(const char *text, size_t len)
 {
-	va_list args;
-	int columns;
+	int columns = 0;
 
-	if (color != COLOR_NONE)
-		set_color(screen, color);
-	va_start(args, format);
-	columns = vfprintf(screen->out, format, args);
-	va_end(args);
-	if (color != COLOR_NONE)
-		set_color(screen, COLOR_NONE);
+	for (size_t i = 0; i < len; i++)
+		columns += (text[i] & 0xc0) != 0x80;
 	return columns;
 }
 
-int draw_bar(const struct screen *screen, enum color color, double share)
+static void put(struct screen *screen, const char *text, size_t len)
+{
+	fwrite(text, 1, len, screen->out);
+	screen->column += columns_of(text, len);
+	if (len > 0 && text[len - 1] == '\n')
+		screen->column = 0;
+}
+
+static char *__attribute__((format(printf, 1, 0))) text_of(const char *format, va_list args)
+{
+	char *text = NULL;
+
+	return must(vasprintf(&text, format, args) < 0 ? NULL : text);
+}
+
+void draw(struct screen *screen, enum color color, const char *format, ...)
+{
+	_cleanup_free_ char *text = NULL;
+	va_list args;
+
+	va_start(args, format);
+	text = text_of(format, args);
+	va_end(args);
+	if (color != COLOR_NONE)
+		set_color(screen, color);
+	put(screen, text, strlen(text));
+	if (color != COLOR_NONE)
+		set_color(screen, COLOR_NONE);
+}
+
+void draw_bar(struct screen *screen, enum color color, double share)
 {
 	int full = (int)lround(fmin(fmax(share, 0), 1) * BAR_WIDTH);
 
 	if (!screen->bars)
-		return 0;
+		return;
 	if (share > 0) /* a nearly empty table still shows */
 		full = MAX(full, 1);
-	set_color(screen, color);
 	for (int i = 0; i < BAR_WIDTH; i++) {
-		if (i == full)
-			set_color(screen, COLOR_FAINT);
-		fputs(i < full ? "█" : "·", screen->out);
+		if (i == 0 || i == full)
+			set_color(screen, i < full ? color : COLOR_FAINT);
+		draw(screen, COLOR_NONE, i < full ? "█" : "·");
 	}
 	set_color(screen, COLOR_NONE);
-	fputs("  ", screen->out);
-	return BAR_WIDTH + 2;
+	draw(screen, COLOR_NONE, "  ");
 }
 
-void draw_wrapped(const struct screen *screen, int column, int indent, const char *text)
+void draw_wrapped(struct screen *screen, int indent, const char *format, ...)
 {
-	int used = column;
+	_cleanup_free_ char *text = NULL;
+	int begin = screen->column;
+	va_list args;
 
-	while (*text) {
-		size_t len = strcspn(text, " ");
-		int columns = 0;
+	va_start(args, format);
+	text = text_of(format, args);
+	va_end(args);
+	for (const char *word = text; *word;) {
+		size_t len = strcspn(word, " ");
 
-		for (size_t i = 0; i < len; i++) /* each character is one */
-			columns += (text[i] & 0xc0) != 0x80;
-		if (used > column && used + 1 + columns > screen->width) {
-			fprintf(screen->out, "\n%*s", indent, "");
-			used = column = indent;
-		} else if (used > column) {
-			fputc(' ', screen->out);
-			used++;
+		if (screen->column > begin &&
+			screen->column + 1 + columns_of(word, len) > screen->width) {
+			draw(screen, COLOR_NONE, "\n");
+			draw(screen, COLOR_NONE, "%*s", indent, "");
+			begin = indent;
+		} else if (screen->column > begin) {
+			put(screen, " ", 1);
 		}
-		fprintf(screen->out, "%.*s", (int)len, text);
-		used += columns;
-		text += len + (text[len] == ' ');
+		put(screen, word, len);
+		word += len + (word[len] == ' ');
 	}
-	fputc('\n', screen->out);
+	put(screen, "\n", 1);
+}
+
+void draw_heading(struct screen *screen, const char *text)
+{
+	put(screen, "\n", 1);
+	draw(screen, COLOR_BOLD, "%s", text);
+	put(screen, "\n", 1);
 }
 
 enum color color_of(const char *word)
 {
 	return (enum color)(COLOR_GOOD + tone_of(word));
+}
+
+const char *amount_text(double value, const char *unit, char text[static AMOUNT_MAX])
+{
+	static const struct {
+		double size;
+		const char *name;
+	} units[] = {{1e9, " GB"}, {1e6, " MB"}, {1e3, " kB"}};
+
+	snprintf(text, AMOUNT_MAX, "%.0f", value);
+	for (size_t i = ARRAY_SIZE(units); i-- > 0;)
+		if (streq(unit, "bytes") && value >= units[i].size)
+			snprintf(text, AMOUNT_MAX, "%.1f%s", value / units[i].size, units[i].name);
+	return text;
 }

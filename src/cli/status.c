@@ -3,7 +3,6 @@
 
 #include "base/json.h"
 #include "base/text.h"
-#include "cli/screen.h"
 #include "report/report.h"
 
 #include <poll.h>
@@ -13,64 +12,42 @@
 
 #define WATCH_SECONDS 2
 
-void print_heading(const struct screen *screen, const char *text)
-{
-	fputc('\n', screen->out);
-	draw(screen, COLOR_BOLD, "%s", text);
-	fputc('\n', screen->out);
-}
-
-void amount_text(double value, const char *unit, char *text, size_t size)
-{
-	if (streq(unit, "bytes") && value >= 1e3)
-		snprintf(text, size,
-			value >= 1e9   ? "%.1f GB"
-			: value >= 1e6 ? "%.1f MB"
-				       : "%.1f kB",
-			value / (value >= 1e9          ? 1e9
-					: value >= 1e6 ? 1e6
-						       : 1e3));
-	else
-		snprintf(text, size, "%.0f", value);
-}
-
-void print_limit(const struct screen *screen, const cJSON *limit)
+void print_limit(struct screen *screen, const cJSON *limit)
 {
 	const cJSON *full = json_at(limit, "full_in_seconds");
 	const char *unit = json_text_at(limit, "unit");
-	double maximum = json_number_at(limit, "max"), hits = json_number_at(limit, "hits");
-	double share = json_number_at(limit, "used") / MAX(maximum, 1.0);
-	double before = json_number_at(limit, "hits_before");
-	char used[32], max[32], peak[32], full_in[TIME_TEXT_MAX], text[256];
-	int column = fprintf(screen->out, "  %-19s ", json_text_at(limit, "name"));
+	double used = json_number_at(limit, "used"), max = json_number_at(limit, "max");
+	double peak = json_number_at(limit, "peak"), hits = json_number_at(limit, "hits");
+	double before = json_number_at(limit, "hits_before"), share = used / MAX(max, 1.0);
+	char a[AMOUNT_MAX], b[AMOUNT_MAX], c[AMOUNT_MAX], text[256];
 
-	column += draw_bar(screen, color_of(json_text_at(limit, "severity")), share);
-	amount_text(json_number_at(limit, "used"), unit, used, sizeof(used));
-	amount_text(maximum, unit, max, sizeof(max));
-	amount_text(json_number_at(limit, "peak"), unit, peak, sizeof(peak));
+	draw(screen, COLOR_NONE, "  %-19s ", json_text_at(limit, "name"));
+	draw_bar(screen, color_of(json_text_at(limit, "severity")), share);
 	snprintf(text, sizeof(text), "%s%s of %s %s  %.0f %%  peak %s",
-		streq(json_text_at(limit, "bound"), "upper") ? "<= " : "", used, max, unit,
-		100 * share, peak);
-	if (json_number_at(limit, "peak") > maximum)
+		streq(json_text_at(limit, "bound"), "upper") ? "<= " : "",
+		amount_text(used, unit, a), amount_text(max, unit, b), unit, 100 * share,
+		amount_text(peak, unit, c));
+	if (peak > max)
 		text_append(text, sizeof(text), " at %s", json_text_at(limit, "peak_at"));
 	if (hits > 0)
 		text_append(text, sizeof(text), "  hits %.0f", hits - before);
 	if (before > 0)
 		text_append(text, sizeof(text), " (%.0f since boot)", hits);
 	if (cJSON_IsNumber(full)) {
-		duration_text(full->valuedouble, full_in);
-		text_append(text, sizeof(text), "  full in %s", full_in);
+		duration_text(full->valuedouble, a);
+		text_append(text, sizeof(text), "  full in %s", a);
 	}
-	draw_wrapped(screen, column, 22, text);
+	draw_wrapped(screen, 22, "%s", text);
 }
 
 /* A tuner, how many of its settings are in each state, and what it lacks. */
-static void print_tuner(const struct screen *screen, const cJSON *tuner, const cJSON *settings)
+static void print_tuner(struct screen *screen, const cJSON *tuner, const cJSON *settings)
 {
-	const char *name = json_text_at(tuner, "name"), *state = json_text_at(tuner, "state");
-	bool first = true;
+	const char *name = json_text_at(tuner, "name"), *mode = json_text_at(tuner, "mode");
+	const char *state = json_text_at(tuner, "state"), *why = json_text_at(tuner, "why");
+	int blanks = MAX(11 - (int)strlen(state), 1);
 
-	fprintf(screen->out, "  %-10s %-8s ", name, json_text_at(tuner, "mode"));
+	draw(screen, COLOR_NONE, "  %-10s %-8s ", name, mode);
 	draw(screen, color_of(state), "%s", state);
 	for (size_t i = 0; i <= SETTING_OBSERVED; i++) {
 		const cJSON *setting;
@@ -81,79 +58,56 @@ static void print_tuner(const struct screen *screen, const cJSON *tuner, const c
 			     streq(json_text_at(setting, "state"), setting_state_names[i]);
 		if (n == 0)
 			continue;
-		fprintf(screen->out, "%*s%s%d ", first ? MAX(11 - (int)strlen(state), 1) : 0, "",
-			first ? "" : ", ", n);
+		draw(screen, COLOR_NONE, "%*s%d ", blanks, blanks > 0 ? "" : ", ", n);
 		draw(screen, color_of(setting_state_names[i]), "%s", setting_state_names[i]);
-		first = false;
+		blanks = 0;
 	}
-	fputc('\n', screen->out);
-	if (streq(json_text_at(tuner, "mode"), "released"))
-		fprintf(screen->out, "%13ssince %s, until headroom apply\n", "",
+	draw(screen, COLOR_NONE, "\n");
+	if (streq(mode, "released"))
+		draw(screen, COLOR_NONE, "%13ssince %s, until headroom apply\n", "",
 			json_text_at(tuner, "since"));
-	if (json_text_at(tuner, "why")[0]) {
-		fprintf(screen->out, "%13s", "");
-		draw_wrapped(screen, 13, 13, json_text_at(tuner, "why"));
+	if (why[0]) {
+		draw(screen, COLOR_NONE, "%13s", "");
+		draw_wrapped(screen, 13, "%s", why);
 	}
 }
 
 /* Only what deserves attention: everything else is in the counts. */
-static void print_setting(const struct screen *screen, const cJSON *setting, int width)
+static void print_setting(struct screen *screen, const cJSON *setting, int width)
 {
 	const char *state = json_text_at(setting, "state");
-	char text[2 * SETTING_VALUE_MAX + 64];
-	int column;
 
 	if (streq(state, "in-sync") || streq(state, "observed") || streq(state, "unsupported"))
 		return;
-	column = fprintf(screen->out, "    %-*s ", width, json_text_at(setting, "name"));
-	column += draw(screen, color_of(state), "%-8s ", state);
-	snprintf(text, sizeof(text), "%s, wanted %s (%s)", json_text_at(setting, "actual"),
+	draw(screen, COLOR_NONE, "    %-*s ", width, json_text_at(setting, "name"));
+	draw(screen, color_of(state), "%-8s ", state);
+	draw_wrapped(screen, 6, "%s, wanted %s (%s)", json_text_at(setting, "actual"),
 		json_text_at(setting, "wanted"), json_text_at(setting, "reason"));
-	draw_wrapped(screen, column, 6, text);
 }
 
 /* What the runtimes are fetching now. */
-static void print_pulls(const struct screen *screen, const cJSON *runtimes)
+static void print_pulls(struct screen *screen, const cJSON *runtimes)
 {
 	const cJSON *runtime, *pull;
-	bool begun = false;
+	const char *heading = "Pulls";
 
 	cJSON_ArrayForEach (runtime, runtimes)
 		cJSON_ArrayForEach (pull, json_at(runtime, "pulls")) {
 			const char *image = json_text_at(pull, "image");
 			double total = json_number_at(pull, "total");
-			char text[256], done[32];
-			int column;
+			double offset = json_number_at(pull, "offset");
+			char amount[AMOUNT_MAX];
 
-			if (!begun)
-				print_heading(screen, "Pulls");
-			begun = true;
-			column = fprintf(screen->out, "  %-12s ", json_text_at(runtime, "name"));
+			if (heading)
+				draw_heading(screen, steal(heading));
+			draw(screen, COLOR_NONE, "  %-12s ", json_text_at(runtime, "name"));
 			if (total > 0)
-				column += draw_bar(
-					screen, COLOR_GOOD, json_number_at(pull, "offset") / total);
-			amount_text(json_number_at(pull, "offset"), "bytes", done, sizeof(done));
-			snprintf(text, sizeof(text), "%s  %.1f MB/s  %s", done,
+				draw_bar(screen, COLOR_GOOD, offset / total);
+			draw_wrapped(screen, 15, "%s  %.1f MB/s  %s",
+				amount_text(offset, "bytes", amount),
 				json_number_at(pull, "bytes_per_second") / 1e6,
 				image[0] ? image : json_text_at(pull, "ref"));
-			draw_wrapped(screen, column, 15, text);
 		}
-}
-
-/* Those that are on their way; `headroom images` has all. */
-static void print_images(const struct screen *screen, const cJSON *images)
-{
-	const cJSON *image;
-	bool begun = false;
-
-	cJSON_ArrayForEach (image, images) {
-		if (!streq(json_text_at(image, "state"), "active"))
-			continue;
-		if (!begun)
-			print_heading(screen, "Images");
-		begun = true;
-		print_image(screen, image);
-	}
 }
 
 /* What a condition lacks to be about, by its reason: said once, and no matter. */
@@ -173,28 +127,29 @@ static const char *absence(const char *reason)
 	return NULL;
 }
 
-static void print_condition(const struct screen *screen, const cJSON *condition)
+static void print_condition(struct screen *screen, const cJSON *condition)
 {
 	const char *word = condition_word(condition, json_text_at(condition, "status"));
+	const char *message = json_text_at(condition, "message");
 
-	fputs("  ", screen->out);
+	draw(screen, COLOR_NONE, "  ");
 	draw(screen, color_of(word), "%-8s", word);
-	fprintf(screen->out, " %-28s %s\n", json_text_at(condition, "type"),
+	draw(screen, COLOR_NONE, " %-28s %s\n", json_text_at(condition, "type"),
 		json_text_at(condition, "reason"));
-	if (json_text_at(condition, "message")[0]) {
-		fprintf(screen->out, "%11s", "");
-		draw_wrapped(screen, 11, 11, json_text_at(condition, "message"));
+	if (message[0]) {
+		draw(screen, COLOR_NONE, "%11s", "");
+		draw_wrapped(screen, 11, "%s", message);
 	}
 }
 
 /* Problems one by one; what is well is a number, and what is switched off is not listed. */
-static void print_conditions(const struct screen *screen, const cJSON *conditions)
+static void print_conditions(struct screen *screen, const cJSON *conditions)
 {
 	const cJSON *condition;
 	char absent[256] = "";
 	int n = 0;
 
-	print_heading(screen, "Conditions");
+	draw_heading(screen, "Conditions");
 	cJSON_ArrayForEach (condition, conditions) {
 		const char *reason = json_text_at(condition, "reason");
 		const char *what = absence(reason);
@@ -206,17 +161,19 @@ static void print_conditions(const struct screen *screen, const cJSON *condition
 		else if (!what && !streq(reason, "tuner-off"))
 			print_condition(screen, condition);
 	}
-	fputs("  ", screen->out);
+	draw(screen, COLOR_NONE, "  ");
 	draw(screen, COLOR_GOOD, "%d OK", n);
-	fputc('\n', screen->out);
-	if (absent[0])
-		draw_wrapped(screen, fprintf(screen->out, "  not applicable: "), 4, absent);
+	draw(screen, COLOR_NONE, "\n");
+	if (absent[0]) {
+		draw(screen, COLOR_NONE, "  not applicable: ");
+		draw_wrapped(screen, 4, "%s", absent);
+	}
 }
 
-void print_status(const struct screen *screen, const cJSON *status, bool alone)
+void print_status(struct screen *screen, const cJSON *status, bool alone)
 {
 	const cJSON *settings = json_at(status, "settings"), *item;
-	const char *verdict = json_text_at(status, "node/verdict");
+	const char *verdict = json_text_at(status, "node/verdict"), *heading = "Images";
 	double would_change = json_number_at(status, "node/would_change");
 	int width = 30;
 
@@ -224,19 +181,19 @@ void print_status(const struct screen *screen, const cJSON *status, bool alone)
 		draw(screen, COLOR_WARNING,
 			"No agent is running: this is one reading, without what only BPF counts.\n");
 	draw(screen, COLOR_BOLD, "%s", json_text_at(status, "node/name"));
-	fprintf(screen->out, "  headroom %s", json_text_at(status, "node/version"));
+	draw(screen, COLOR_NONE, "  headroom %s", json_text_at(status, "node/version"));
 	if (!alone || !streq(verdict, "ok")) {
-		fputs("  ", screen->out);
+		draw(screen, COLOR_NONE, "  ");
 		draw(screen, color_of(verdict), "%s", verdict);
 	}
 	if (would_change > 0)
 		draw(screen, COLOR_WARNING, "  %.0f would change: see headroom plan", would_change);
-	fputc('\n', screen->out);
-	print_heading(screen, "Limits");
+	draw(screen, COLOR_NONE, "\n");
+	draw_heading(screen, "Limits");
 	cJSON_ArrayForEach (item, json_at(status, "limits"))
 		print_limit(screen, item);
 	print_conditions(screen, json_at(status, "conditions"));
-	print_heading(screen, "Settings");
+	draw_heading(screen, "Settings");
 	cJSON_ArrayForEach (item, json_at(status, "tuners"))
 		if (!streq(json_text_at(item, "mode"), "off"))
 			print_tuner(screen, item, settings);
@@ -245,13 +202,19 @@ void print_status(const struct screen *screen, const cJSON *status, bool alone)
 	cJSON_ArrayForEach (item, settings)
 		print_setting(screen, item, width);
 	print_pulls(screen, json_at(status, "runtime/found"));
-	print_images(screen, json_at(status, "images"));
+	cJSON_ArrayForEach (item, json_at(status, "images")) {
+		if (!streq(json_text_at(item, "state"), "active"))
+			continue; /* `headroom images` has all */
+		if (heading)
+			draw_heading(screen, steal(heading));
+		print_image(screen, item);
+	}
 }
 
 static int show(const struct cli *cli)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *status = NULL;
-	struct screen screen = screen_of(stdout);
+	struct screen screen = screen_open();
 	bool alone;
 	int r = status_document(cli, false, &status, &alone);
 
@@ -260,8 +223,8 @@ static int show(const struct cli *cli)
 	if (cli->json) {
 		json_put(stdout, cJSON_Duplicate(status, true), true);
 	} else {
-		if (cli->watch)
-			screen_clear(&screen);
+		if (cli->watch && screen.bars)
+			fputs(SCREEN_CLEAR, stdout);
 		print_status(&screen, status, alone);
 		fflush(stdout);
 	}

@@ -2,8 +2,7 @@
 #include "cli/cli.h"
 
 #include "base/json.h"
-#include "base/text.h"
-#include "cli/screen.h"
+#include "report/report.h"
 #include "tuners/table.h"
 
 /* At most this many users and names of each server. */
@@ -24,16 +23,14 @@ static int width_of(const struct column *column, const struct table_view *view, 
 }
 
 static void print_cell(
-	const struct screen *screen, const struct column *column, const cJSON *row, int width)
+	struct screen *screen, const struct column *column, const cJSON *row, int width)
 {
 	double value = column->key ? json_number_at(row, column->key) : 0;
 	double limit = column->limit ? json_number_at(row, column->limit) : 0;
-	char text[128] = "-";
+	char text[CELL_MAX];
 
-	if (column->write) {
-		text[0] = '\0';
-		column->write(row, text, sizeof(text));
-	} else if (column->format == COLUMN_NUMBER) {
+	cell_text(column, row, text, sizeof(text));
+	if (column->format == COLUMN_NUMBER && !column->write)
 		/* Green below a limit, yellow near it, red above; no colour without one. */
 		draw(screen,
 			limit <= 0            ? COLOR_NONE
@@ -41,21 +38,16 @@ static void print_cell(
 			: value > 0.8 * limit ? COLOR_WARNING
 					      : COLOR_GOOD,
 			"%*.0f", width, value);
-		return;
-	} else if (column->format == COLUMN_SECONDS) {
-		if (cJSON_IsNumber(json_at(row, column->key)))
-			latency_text(value, text);
-	} else {
-		copy_text(text, sizeof(text), json_text_at(row, column->key));
-	}
-	fprintf(screen->out, "%*s", width, text);
+	else
+		draw(screen, COLOR_NONE, "%*s", width,
+			text[0] || column->format != COLUMN_SECONDS ? text : "-");
 }
 
 /* One line of a view: its headings where row is NULL. Columns that are aligned left are parted. */
-static void print_row(const struct screen *screen, const struct table_view *view, const cJSON *rows,
+static void print_row(struct screen *screen, const struct table_view *view, const cJSON *rows,
 	const cJSON *row, const struct column *sorted)
 {
-	fputs("  ", screen->out);
+	draw(screen, COLOR_NONE, "  ");
 	for (const struct column *c = view->columns; c->key || c->write; c++) {
 		int width = width_of(c, view, rows);
 
@@ -67,48 +59,38 @@ static void print_row(const struct screen *screen, const struct table_view *view
 			draw(screen, c == sorted ? COLOR_BOLD : COLOR_FAINT, "%*s", width,
 				c->heading);
 		if (width < 0 && c == view->columns)
-			fputc(' ', screen->out);
+			draw(screen, COLOR_NONE, " ");
 	}
-	fputc('\n', screen->out);
+	draw(screen, COLOR_NONE, "\n");
 }
 
-static void print_rate(const struct screen *screen, const cJSON *user)
+static void print_user(struct screen *screen, const cJSON *user, const char *name)
 {
-	fprintf(screen->out, "    %8.0f/s %12.0f  ", json_number_at(user, "queries_per_second"),
-		json_number_at(user, "queries"));
+	draw(screen, COLOR_NONE, "    %8.0f/s %12.0f  %s\n",
+		json_number_at(user, "queries_per_second"), json_number_at(user, "queries"), name);
 }
 
-/* Who queries this server, and what, in at most this many lines. Returns how many it used. */
-static int print_details(const struct screen *screen, const cJSON *server, int lines)
+/* Who queries this server, and what, in at most this many lines. Returns how many are left. */
+static int print_details(struct screen *screen, const cJSON *server, int lines)
 {
 	const cJSON *other = json_at(server, "other"), *item;
-	int users = MIN(USERS_SHOWN, lines), names = NAMES_SHOWN, before = lines;
+	int users = USERS_SHOWN, names = NAMES_SHOWN;
 
-	cJSON_ArrayForEach (item, json_at(server, "top")) {
-		if (users-- <= 0)
-			break;
-		print_rate(screen, item);
-		fprintf(screen->out, "%s\n", json_text_at(item, "workload/text"));
-		lines--;
-	}
-	if (lines > 0 && json_number_at(other, "queries") > 0) {
-		print_rate(screen, other);
-		fputs("other\n", screen->out);
-		lines--;
-	}
-	cJSON_ArrayForEach (item, json_at(server, "names")) {
-		if (lines <= 0 || names-- <= 0)
-			break;
-		fprintf(screen->out, "    %8.0f %%               %s  %s\n",
-			100 * json_number_at(item, "share"), json_text_at(item, "name"),
-			json_text_at(item, "type"));
-		lines--;
-	}
-	return before - lines;
+	cJSON_ArrayForEach (item, json_at(server, "top"))
+		if (users-- > 0 && lines-- > 0)
+			print_user(screen, item, json_text_at(item, "workload/text"));
+	if (json_number_at(other, "queries") > 0 && lines-- > 0)
+		print_user(screen, other, "other");
+	cJSON_ArrayForEach (item, json_at(server, "names"))
+		if (names-- > 0 && lines-- > 0)
+			draw(screen, COLOR_NONE, "    %8.0f %%               %s  %s\n",
+				100 * json_number_at(item, "share"), json_text_at(item, "name"),
+				json_text_at(item, "type"));
+	return MAX(lines, 0);
 }
 
-/* "not counted in full: servers 12, rows 4"; what the search lists of resolv.conf cost. */
-static void print_sums(const struct screen *screen, const cJSON *dns)
+/* What the search lists of resolv.conf cost, and what was not counted. */
+static void print_sums(struct screen *screen, const cJSON *dns)
 {
 	const char *between = "  failed search-list expansions: ";
 	const cJSON *item;
@@ -116,20 +98,20 @@ static void print_sums(const struct screen *screen, const cJSON *dns)
 	cJSON_ArrayForEach (item, json_at(dns, "expansions")) {
 		if (json_number_at(item, "failed_per_second") < 0.5)
 			continue;
-		fprintf(screen->out, "%s%s %.0f of %.0f/s", between, json_text_at(item, "role"),
+		draw(screen, COLOR_NONE, "%s%s %.0f of %.0f/s", between, json_text_at(item, "role"),
 			json_number_at(item, "failed_per_second"),
 			json_number_at(item, "queries_per_second"));
 		between = ", ";
 	}
-	fputs(between[0] == ',' ? "\n" : "", screen->out);
+	draw(screen, COLOR_NONE, between[0] == ',' ? "\n" : "");
 	between = "  not counted in full: ";
 	cJSON_ArrayForEach (item, json_at(dns, "lost")) {
 		if (!cJSON_IsNumber(item) || item->valuedouble <= 0)
 			continue;
-		fprintf(screen->out, "%s%s %.0f", between, item->string, item->valuedouble);
+		draw(screen, COLOR_NONE, "%s%s %.0f", between, item->string, item->valuedouble);
 		between = ", ";
 	}
-	fputs(between[0] == ',' ? "\n" : "", screen->out);
+	draw(screen, COLOR_NONE, between[0] == ',' ? "\n" : "");
 }
 
 /* The columns of numbers in turn, the first of which is what happens now. */
@@ -158,7 +140,7 @@ static void sort_rows(cJSON *rows, const char *key)
 	}
 }
 
-void print_dns(const struct screen *screen, cJSON *status, unsigned turn)
+void print_dns(struct screen *screen, cJSON *status, unsigned turn)
 {
 	const struct table_view *view = tuner_find("dns")->view;
 	const struct column *sorted = sort_column(view, turn);
@@ -171,11 +153,11 @@ void print_dns(const struct screen *screen, cJSON *status, unsigned turn)
 	draw(screen, COLOR_BOLD, "%s", view->title);
 	if (screen->bars)
 		draw(screen, COLOR_FAINT, "  by %s; s sorts, q quits", sorted->heading);
-	fputc('\n', screen->out);
+	draw(screen, COLOR_NONE, "\n");
 	if (!cJSON_IsObject(dns)) {
 		cJSON_ArrayForEach (item, json_at(status, "tuners"))
 			if (streq(json_text_at(item, "name"), "dns"))
-				fprintf(screen->out, "  %s%s%s\n", json_text_at(item, "state"),
+				draw(screen, COLOR_NONE, "  %s%s%s\n", json_text_at(item, "state"),
 					json_text_at(item, "why")[0] ? ": " : "",
 					json_text_at(item, "why"));
 		return;
@@ -183,15 +165,15 @@ void print_dns(const struct screen *screen, cJSON *status, unsigned turn)
 	print_row(screen, view, rows, NULL, sorted);
 	cJSON_ArrayForEach (item, rows) {
 		print_row(screen, view, rows, item, sorted);
-		left -= print_details(screen, item, left);
+		left = print_details(screen, item, left);
 	}
 	if (cJSON_GetArraySize(rows) == 0)
-		fputs("  no query has left this node yet\n", screen->out);
+		draw(screen, COLOR_NONE, "  no query has left this node yet\n");
 	print_sums(screen, dns);
 }
 
 /* The limits whose names begin with prefix, and who uses most of each. */
-static void print_users(const struct screen *screen, const cJSON *status, const char *prefix)
+static void print_users(struct screen *screen, const cJSON *status, const char *prefix)
 {
 	const cJSON *limit, *user;
 
@@ -202,10 +184,10 @@ static void print_users(const struct screen *screen, const cJSON *status, const 
 		cJSON_ArrayForEach (user, json_at(limit, "top")) {
 			double used = json_number_at(user, "used");
 
-			fputs("    ", screen->out);
+			draw(screen, COLOR_NONE, "    ");
 			draw_bar(
 				screen, COLOR_GOOD, used / MAX(json_number_at(limit, "used"), 1.0));
-			fprintf(screen->out, "%10.0f  %s\n", used,
+			draw(screen, COLOR_NONE, "%10.0f  %s\n", used,
 				json_text_at(user, "workload/text"));
 		}
 	}
@@ -215,13 +197,14 @@ static int show(const struct cli *cli)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *status = NULL;
 	const char *topic = cli->n_names > 0 ? cli->names[0] : "";
-	struct screen screen = screen_of(stdout);
+	struct screen screen = screen_open();
 	bool alone;
 	int r = status_document(cli, true, &status, &alone);
 
 	if (r != EXIT_OK)
 		return r;
-	screen_clear(&screen);
+	if (screen.bars)
+		fputs(SCREEN_CLEAR, stdout);
 	if (!streq(topic, "dns"))
 		print_users(&screen, status, topic[0] ? "neighbor/" : "");
 	if (!topic[0])
@@ -241,5 +224,5 @@ int cli_top(const struct cli *cli)
 		cli_fail(topic, "not known to top: usage: headroom top [dns|neighbor]");
 		return EXIT_USAGE;
 	}
-	return cli_repeat(cli, screen_of(stdout).bars, show);
+	return cli_repeat(cli, screen_open().bars, show);
 }

@@ -3,7 +3,6 @@
 
 #include "base/build.h"
 #include "base/json.h"
-#include "cli/screen.h"
 #include "report/report.h"
 
 /* Probes as the agent would, BPF included: what is loaded for it is gone when this ends. */
@@ -11,7 +10,7 @@ int cli_version(const struct cli *cli)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *status = NULL;
 	struct config *config = cli_load_config(cli);
-	struct screen screen = screen_of(stdout);
+	struct screen screen = screen_open();
 	struct core core = {0};
 	const cJSON *tuner;
 	int r = config ? local_poll(cli, config, true, false, &core) : EXIT_FAILED;
@@ -35,10 +34,9 @@ int cli_version(const struct cli *cli)
 	cJSON_ArrayForEach (tuner, json_at(status, "tuners")) {
 		const char *why = json_text_at(tuner, "why");
 
-		draw_wrapped(&screen,
-			printf("  %-10s %-*s", json_text_at(tuner, "name"), why[0] ? 10 : 0,
-				json_text_at(tuner, "state")),
-			23, why);
+		draw(&screen, COLOR_NONE, "  %-10s %-*s", json_text_at(tuner, "name"),
+			why[0] ? 10 : 0, json_text_at(tuner, "state"));
+		draw_wrapped(&screen, 23, "%s", why);
 	}
 	return EXIT_OK;
 }

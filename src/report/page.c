@@ -12,6 +12,8 @@
  */
 #define PAGE_ROWS_MAX (180 * 1000)
 
+#define COUNT_MAX 40 /* 20 digits, and a thin space of 3 bytes after every third */
+
 /* Classes of the style sheet. */
 static const char *const tone_classes[] = {
 	[TONE_GOOD] = "ok",
@@ -20,49 +22,56 @@ static const char *const tone_classes[] = {
 	[TONE_FAINT] = "dim",
 };
 
-/* Text within an element or a quoted attribute, escaped. NULL is empty. */
-static void put_text(FILE *out, const char *text)
+/* printf() with texts alone, which are escaped for an element or a quoted attribute. */
+static void PRINTF_LIKE(2, 3) put(FILE *out, const char *format, ...)
 {
 	static const char *const entities[256] = {['&'] = "&amp;",
 		['<'] = "&lt;",
 		['>'] = "&gt;",
 		['"'] = "&quot;",
 		['\''] = "&#39;"};
+	va_list args;
 
-	while (text && *text) {
-		size_t n;
-		const char *from = utf8_next(&text, &n), *entity = entities[(unsigned char)*from];
+	va_start(args, format);
+	for (const char *next; (next = strstr(format, "%s")); format = next + strlen("%s")) {
+		const char *text = va_arg(args, const char *);
 
-		if (entity)
-			fputs(entity, out);
-		else
-			fwrite(from, 1, n, out);
+		fwrite(format, 1, (size_t)(next - format), out);
+		while (*text) {
+			size_t n;
+			const char *from = utf8_next(&text, &n);
+			const char *entity = entities[(unsigned char)*from];
+
+			fwrite(entity ? entity : from, 1, entity ? strlen(entity) : n, out);
+		}
 	}
+	va_end(args);
+	fputs(format, out);
 }
 
 /* 1234567 as "1 234 567", with thin spaces that do not break. */
-static void put_count(FILE *out, uint64_t n)
+static const char *count_text(double number, char text[static COUNT_MAX])
 {
-	char digits[24];
-	int len = snprintf(digits, sizeof(digits), "%" PRIu64, n);
+	char digits[24], *end = text;
+	int len = snprintf(digits, sizeof(digits), "%" PRIu64, (uint64_t)MAX(number, 0.0));
 
 	for (int i = 0; i < len; i++) {
 		if (i > 0 && (len - i) % 3 == 0)
-			fputs("\xe2\x80\xaf", out);
-		fputc(digits[i], out);
+			end = stpcpy(end, "\xe2\x80\xaf");
+		*end++ = digits[i];
 	}
+	*end = '\0';
+	return text;
 }
 
-static void put_number(FILE *out, const cJSON *object, const char *key)
+static const char *number_text(const cJSON *object, const char *key, char text[static COUNT_MAX])
 {
-	put_count(out, (uint64_t)MAX(json_number_at(object, key), 0.0));
+	return count_text(json_number_at(object, key), text);
 }
 
 static void put_badge(FILE *out, const char *class, const char *text)
 {
-	fprintf(out, "<span class=\"badge %s\">", class);
-	put_text(out, text);
-	fputs("</span>", out);
+	put(out, "<span class=\"badge %s\">%s</span>", class, text);
 }
 
 /* ---- tables: of the document's lists, and of what tuners report beside them ---- */
@@ -141,6 +150,7 @@ static const struct table_view settings_view = {.title = "Settings",
 static void put_history(FILE *out, const cJSON *history, double max)
 {
 	const cJSON *minute;
+	char count[COUNT_MAX];
 	double peak = 0;
 	int x = 0;
 
@@ -149,11 +159,10 @@ static void put_history(FILE *out, const cJSON *history, double max)
 			peak = MAX(peak, minute->valuedouble);
 	if (max <= 0)
 		max = peak;
-	fputs("<svg viewBox=\"0 0 59 20\" preserveAspectRatio=\"none\" role=\"img\"><title>"
-	      "the last hour: at most ",
-		out);
-	put_count(out, (uint64_t)peak);
-	fputs("</title><polyline points=\"", out);
+	put(out,
+		"<svg viewBox=\"0 0 59 20\" preserveAspectRatio=\"none\" role=\"img\"><title>"
+		"the last hour: at most %s</title><polyline points=\"",
+		count_text(peak, count));
 	cJSON_ArrayForEach (minute, history) {
 		if (cJSON_IsNumber(minute))
 			fprintf(out, "%d,%.1f ", x,
@@ -163,20 +172,31 @@ static void put_history(FILE *out, const cJSON *history, double max)
 	fputs("\"/></svg>", out);
 }
 
+const char *cell_text(const struct column *column, const cJSON *row, char *text, size_t size)
+{
+	const cJSON *item = column->key ? json_at(row, column->key) : NULL;
+
+	text[0] = '\0';
+	if (column->write)
+		column->write(row, text, size);
+	else if (column->format == COLUMN_SECONDS && cJSON_IsNumber(item))
+		latency_text(item->valuedouble, text);
+	else if (cJSON_IsString(item))
+		copy_text(text, size, item->valuestring);
+	return text;
+}
+
 /* A column that says nothing in any row is left out. */
 static bool is_blank(const struct column *column, const cJSON *rows)
 {
 	const cJSON *row;
-	char buffer[512];
+	char text[CELL_MAX];
 
 	cJSON_ArrayForEach (row, rows) {
 		const cJSON *item = column->key ? json_at(row, column->key) : NULL;
 
-		buffer[0] = '\0';
-		if (column->write)
-			column->write(row, buffer, sizeof(buffer));
-		if (buffer[0] || cJSON_IsNumber(item) || cJSON_IsArray(item) ||
-			(cJSON_IsString(item) && item->valuestring[0]))
+		if (cJSON_IsNumber(item) || cJSON_IsArray(item) ||
+			cell_text(column, row, text, sizeof(text))[0])
 			return false;
 	}
 	return true;
@@ -194,27 +214,20 @@ static const char *const column_classes[] = {
 
 static void put_cell(FILE *out, const struct column *column, const cJSON *row)
 {
-	const cJSON *item = column->key ? json_at(row, column->key) : NULL;
-	const char *text = column->key ? json_text_at(row, column->key) : "";
-	char buffer[512] = "";
+	char text[CELL_MAX];
+	const char *word = cell_text(column, row, text, sizeof(text));
 
-	fprintf(out, "<td class=\"%s\" data-title=\"%s\">", column_classes[column->format],
+	put(out, "<td class=\"%s\" data-title=\"%s\">", column_classes[column->format],
 		column->title);
-	if (column->write) {
-		column->write(row, buffer, sizeof(buffer));
-		put_text(out, buffer);
-	} else if (column->format == COLUMN_STATE) {
-		text = condition_word(row, text);
-		put_badge(out, tone_classes[tone_of(text)], text);
-	} else if (column->format == COLUMN_NUMBER) {
-		put_number(out, row, column->key);
-	} else if (column->format == COLUMN_SECONDS && cJSON_IsNumber(item)) {
-		latency_text(item->valuedouble, buffer);
-		fputs(buffer, out);
-	} else if (column->format == COLUMN_HISTORY && item) {
-		put_history(out, item, 0);
+	if (column->format == COLUMN_STATE) {
+		word = condition_word(row, word);
+		put_badge(out, tone_classes[tone_of(word)], word);
+	} else if (column->format == COLUMN_NUMBER && !column->write) {
+		put(out, "%s", number_text(row, column->key, text));
+	} else if (column->format == COLUMN_HISTORY && json_at(row, column->key)) {
+		put_history(out, json_at(row, column->key), 0);
 	} else {
-		put_text(out, text);
+		put(out, "%s", word);
 	}
 	fputs("</td>", out);
 }
@@ -227,14 +240,10 @@ static void put_row(FILE *out, const struct table_view *view, uint32_t blank, co
 		view->kind ? entry_help(view->kind, json_text_at(row, view->help_key)) : NULL;
 
 	fputs("<tr><th scope=\"row\">", out);
-	fputs(help ? "<details><summary>" : "", out);
-	put_text(out, name);
-	if (help) {
-		fputs("</summary><p>", out);
-		put_text(out, help);
-		fputs("</p></details>", out);
-	}
-	fputs("</th>", out);
+	if (help)
+		put(out, "<details><summary>%s</summary><p>%s</p></details></th>", name, help);
+	else
+		put(out, "%s</th>", name);
 	for (unsigned i = 1; view->columns[i].key || view->columns[i].write; i++)
 		if (!(blank & 1U << i))
 			put_cell(out, &view->columns[i], row);
@@ -258,7 +267,7 @@ static void put_table(
 	fputs("<div class=\"wide\"><table>\n<thead><tr>", out);
 	for (unsigned i = 0; view->columns[i].key || view->columns[i].write; i++)
 		if (!(blank & 1U << i))
-			fprintf(out, "<th scope=\"col\" class=\"%s\">%s</th>",
+			put(out, "<th scope=\"col\" class=\"%s\">%s</th>",
 				column_classes[view->columns[i].format], view->columns[i].title);
 	fputs("</tr></thead>\n<tbody>\n", out);
 	cJSON_ArrayForEach (row, rows) {
@@ -287,7 +296,7 @@ static void put_view(FILE *out, const struct table_view *view, const cJSON *docu
 	for (unsigned i = 0; view->columns[i].key || view->columns[i].write; i++)
 		if (!view->columns[i].title || is_blank(&view->columns[i], rows))
 			blank |= 1U << i;
-	fprintf(out, "<h2>%s</h2>\n", view->title);
+	put(out, "<h2>%s</h2>\n", view->title);
 	if (n[0] > 0)
 		put_table(out, view, blank, rows, false);
 	if (n[1] > 0) {
@@ -299,54 +308,30 @@ static void put_view(FILE *out, const struct table_view *view, const cJSON *docu
 
 /* ---- limits: a card each ---- */
 
-static void put_bar(FILE *out, const cJSON *limit, double percent, const char *class)
-{
-	double max = json_number_at(limit, "max");
-	double peak = max > 0 ? json_number_at(limit, "peak") / max * 100 : 100;
-
-	fprintf(out,
-		"<div class=\"track\" role=\"meter\" aria-valuemin=\"0\" aria-valuemax=\"100\" "
-		"aria-valuenow=\"%.0f\" aria-label=\"",
-		percent);
-	put_text(out, json_text_at(limit, "name"));
-	fprintf(out,
-		" used\"><div class=\"bar %s\" style=\"width:%.1f%%\"></div>"
-		"<div class=\"peak\" style=\"left:%.1f%%\" title=\"peak\"></div></div>\n",
-		class, percent, MIN(peak, 99.5));
-}
-
 static void put_facts(FILE *out, const cJSON *limit)
 {
 	bool upper = streq(json_text_at(limit, "bound"), "upper");
 	const cJSON *full = json_at(limit, "full_in_seconds");
-	double hits = json_number_at(limit, "hits");
+	double peak = json_number_at(limit, "peak"), hits = json_number_at(limit, "hits");
 	double before = json_number_at(limit, "hits_before");
-	char duration[TIME_TEXT_MAX];
+	char a[COUNT_MAX], b[COUNT_MAX];
 
-	fprintf(out, "<p class=\"facts num\"><span>%s", upper ? "at most " : "");
-	put_number(out, limit, "used");
-	fputs(" of ", out);
-	put_number(out, limit, "max");
-	fputc(' ', out);
-	put_text(out, json_text_at(limit, "unit"));
-	fputs("</span></p>\n<p class=\"facts num\"><span>peak ", out);
-	put_number(out, limit, "peak");
-	if (json_number_at(limit, "peak") > json_number_at(limit, "max"))
-		fprintf(out, " at <time>%s</time>", json_text_at(limit, "peak_at"));
-	fputs("</span><span>reached ", out);
-	put_count(out, (uint64_t)(hits - before));
-	fputs(hits - before == 1 ? " time" : " times", out);
-	if (before > 0) {
-		fputs(", ", out);
-		put_count(out, (uint64_t)hits);
-		fputs(" since boot", out);
-	}
+	put(out, "<p class=\"facts num\"><span>%s%s of %s %s</span></p>\n", upper ? "at most " : "",
+		number_text(limit, "used", a), number_text(limit, "max", b),
+		json_text_at(limit, "unit"));
+	put(out, "<p class=\"facts num\"><span>peak %s", count_text(peak, a));
+	if (peak > json_number_at(limit, "max"))
+		put(out, " at <time>%s</time>", json_text_at(limit, "peak_at"));
+	put(out, "</span><span>reached %s time%s", count_text(hits - before, a),
+		hits - before == 1 ? "" : "s");
+	if (before > 0)
+		put(out, ", %s since boot", count_text(hits, a));
 	fputs("</span>", out);
 	if (upper)
 		fputs("<span>an upper bound: the exact count is not known here</span>", out);
 	if (cJSON_IsNumber(full)) {
-		duration_text(full->valuedouble, duration);
-		fprintf(out, "<span class=\"warning\">full in %s</span>", duration);
+		duration_text(full->valuedouble, a);
+		put(out, "<span class=\"warning\">full in %s</span>", a);
 	}
 	fputs("</p>\n", out);
 }
@@ -354,24 +339,27 @@ static void put_facts(FILE *out, const cJSON *limit)
 static void put_limit(FILE *out, const cJSON *limit)
 {
 	double percent = (1 - json_number_at(limit, "headroom")) * 100;
-	const char *class = json_text_at(limit, "severity");
+	double max = json_number_at(limit, "max");
+	double peak = max > 0 ? json_number_at(limit, "peak") / max * 100 : 100;
+	const char *class = json_text_at(limit, "severity"), *name = json_text_at(limit, "name");
 	const cJSON *top = json_at(limit, "top"), *user;
+	char count[COUNT_MAX];
 
-	fputs("<section class=\"card\"><div class=\"row\"><h3>", out);
-	put_text(out, json_text_at(limit, "name"));
-	fprintf(out, "</h3><b class=\"num %s\">%.0f %%</b></div>\n", class, percent);
-	put_bar(out, limit, percent, class);
-	put_history(out, json_at(limit, "history"), json_number_at(limit, "max"));
+	put(out, "<section class=\"card\"><div class=\"row\"><h3>%s</h3>", name);
+	fprintf(out, "<b class=\"num %s\">%.0f %%</b></div>\n", class, percent);
+	put(out, "<div class=\"track\" role=\"meter\" aria-label=\"%s used\"", name);
+	fprintf(out,
+		" aria-valuemin=\"0\" aria-valuemax=\"100\" aria-valuenow=\"%.0f\">"
+		"<div class=\"bar %s\" style=\"width:%.1f%%\"></div>"
+		"<div class=\"peak\" style=\"left:%.1f%%\" title=\"peak\"></div></div>\n",
+		percent, class, percent, MIN(peak, 99.5));
+	put_history(out, json_at(limit, "history"), max);
 	put_facts(out, limit);
 	if (cJSON_GetArraySize(top) > 0)
 		fputs("<ol aria-label=\"who uses most\">\n", out);
-	cJSON_ArrayForEach (user, top) {
-		fputs("<li class=\"row\"><span>", out);
-		put_text(out, json_text_at(user, "workload/text"));
-		fputs("</span><span class=\"num\">", out);
-		put_number(out, user, "used");
-		fputs("</span></li>\n", out);
-	}
+	cJSON_ArrayForEach (user, top)
+		put(out, "<li class=\"row\"><span>%s</span><span class=\"num\">%s</span></li>\n",
+			json_text_at(user, "workload/text"), number_text(user, "used", count));
 	fputs(cJSON_GetArraySize(top) > 0 ? "</ol>\n</section>\n" : "</section>\n", out);
 }
 
@@ -401,19 +389,15 @@ static void put_header(FILE *out, const struct node *node, bool paused)
 
 	fprintf(out,
 		"<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-		"<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
-		"%s<title>",
+		"<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n%s",
 		paused ? "" : "<meta http-equiv=\"refresh\" content=\"5\">\n");
-	put_text(out, node->name);
-	fprintf(out, ": %s - Headroom</title>\n", verdict);
+	put(out, "<title>%s: %s - Headroom</title>\n", node->name, verdict);
 	fputs("<link rel=\"icon\" href=\"data:image/svg+xml,%3Csvg "
 	      "xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Cpath fill='%232aa869' "
 	      "d='M2 9h3v6H2zm4.500-4h3v10h-3zM11 1h3v14h-3z'/%3E%3C/svg%3E\">\n<style>",
 		out);
 	fputs(report_page_style, out);
-	fputs("</style>\n</head>\n<body>\n<header>\n<h1>", out);
-	put_text(out, node->name);
-	fputs("</h1>", out);
+	put(out, "</style>\n</head>\n<body>\n<header>\n<h1>%s</h1>", node->name);
 	put_badge(out, verdict, verdict);
 	if (!node->applied)
 		put_badge(out, "dim", "not applied yet");

@@ -47,6 +47,10 @@ void report_line(const struct node *node, char line[static STATUS_LINE_MAX]);
 enum tone { TONE_GOOD, TONE_WARNING, TONE_BAD, TONE_FAINT };
 enum tone tone_of(const char *word);
 
+/* A cell of a view: "" for none, for a history and for a COLUMN_NUMBER. Returns text. */
+#define CELL_MAX 512
+const char *cell_text(const struct column *column, const cJSON *row, char *text, size_t size);
+
 /* The word for people: of a True condition its severity, OK of a False one, else word itself. */
 const char *condition_word(const cJSON *row, const char *word);
 

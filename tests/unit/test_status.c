@@ -78,10 +78,10 @@ TEST(lines_are_wrapped_to_columns_and_never_cut)
 		assert_true(strcspn(line, "\n") <= 60);
 	assert_non_null(strstr(text, "since"));
 	assert_int_equal(setenv("COLUMNS", "77", 1), 0);
-	assert_int_equal(screen_of(stdout).width, 77);
+	assert_int_equal(screen_open().width, 77);
 	assert_int_equal(unsetenv("COLUMNS"), 0);
-	if (!screen_of(stdout).bars)
-		assert_int_equal(screen_of(stdout).width, INT_MAX);
+	if (!screen_open().bars)
+		assert_int_equal(screen_open().width, INT_MAX);
 }
 
 struct word_search {
