@@ -311,18 +311,17 @@ void file_sweep(const struct file_journal *journal)
 {
 	int fd = open_kept(journal->dir, false);
 	DIR *directory = fd < 0 ? NULL : fdopendir(fd);
+	/* It may know of any of them, and is to be read by people. */
+	bool keep_all = faccessat(journal->dir, JOURNAL_BAD, F_OK, 0) == 0;
 	struct dirent *entry;
-	/* The journal on disk names others, or is one to be read by people. */
-	bool keep_all = journal->dirty || faccessat(journal->dir, JOURNAL_BAD, F_OK, 0) == 0;
 
 	file_drop_trial(journal->dir, TRIAL);
 	file_drop_trial(journal->dir, TRIAL_MAIN);
-	if (!directory) {
-		cleanup_close(&fd);
-		return;
-	}
-	while ((entry = readdir(directory)))
-		if (entry->d_name[0] != '.' && !keep_all && !is_needed(journal, entry->d_name))
+	while (directory && !keep_all && (entry = readdir(directory)))
+		if (entry->d_name[0] != '.' && !is_needed(journal, entry->d_name))
 			unlinkat(fd, entry->d_name, 0);
-	closedir(directory);
+	if (directory)
+		closedir(directory);
+	else
+		cleanup_close(&fd);
 }

@@ -2,9 +2,20 @@
 #include "apply/file_journal.h"
 
 #include "base/file.h"
+#include "base/json.h"
+
+#include <zlib.h>
 
 #define CURRENT "journal.json"
 #define COPY    "journal.json.1"
+
+/*
+ * {"schema": 4, "checksum": "crc32:0badc0de", "body": {...}}: the checksum is over the body as
+ * cJSON prints it without white space.
+ */
+#define SCHEMA 4
+
+#define SECONDS_MAX 1e12 /* the year 33658: times a million it is still a number of ours */
 
 /* ---- notes of files ---- */
 
@@ -51,7 +62,6 @@ void file_journal_put(struct file_journal *journal, const struct file_note *note
 		slot = add_element(&journal->files, &journal->n_files, &journal->files_allocated,
 			sizeof(*slot));
 	*slot = *note;
-	journal->dirty = true;
 }
 
 void file_journal_forget(struct file_journal *journal, const char *path)
@@ -62,7 +72,6 @@ void file_journal_forget(struct file_journal *journal, const char *path)
 		return;
 	journal->n_files--;
 	memmove(note, note + 1, (size_t)(&journal->files[journal->n_files] - note) * sizeof(*note));
-	journal->dirty = true;
 }
 
 /* A setting that moved from one file to another is in both: the newer one counts. */
@@ -122,21 +131,247 @@ void file_journal_try_again(struct file_journal *journal, const char *name)
 	for (size_t i = 0; i < journal->n_files; i++) {
 		struct file_record *key = note_key(&journal->files[i], name);
 
-		if (!key || !key->failed[0])
-			continue;
-		key->failed[0] = '\0';
-		journal->dirty = true;
+		if (key)
+			key->failed[0] = '\0';
 	}
 	for (size_t i = 0; i < journal->n_units; i++) {
 		struct unit_mark *mark = &journal->units[i];
 
-		for (size_t t = 0; t < mark->n_tried; t++) {
-			if (!streq(mark->tried[t].name, name))
-				continue;
-			mark->tried[t--] = mark->tried[--mark->n_tried];
-			journal->dirty = true;
+		for (size_t t = 0; t < mark->n_tried; t++)
+			if (streq(mark->tried[t].name, name))
+				mark->tried[t--] = mark->tried[--mark->n_tried];
+	}
+}
+
+/* ---- as text ---- */
+
+/* A member of a struct and of its JSON object. */
+struct field {
+	const char *name;
+	enum {
+		TEXT,   /* char[] */
+		FLAG,   /* bool */
+		NUMBER, /* unsigned or an enum */
+		TIME,   /* uint64_t */
+		LIST,   /* an array of structs; smaller than one of them: a pointer to it */
+	} kind;
+	size_t offset, size;
+	const struct field *of; /* LIST: of an element, */
+	size_t stride, count;   /* its size, and where the number of them is */
+};
+
+#define FIELD(type, kind, name, member)                                                     \
+	{                                                                                   \
+		name, kind, offsetof(type, member), sizeof(((type *)0)->member), NULL, 0, 0 \
+	}
+#define FIELD_LIST(type, name, member, number, of)                                   \
+	{                                                                            \
+		name, LIST, offsetof(type, member), sizeof(((type *)0)->member), of, \
+			sizeof(((type *)0)->member[0]), offsetof(type, number)       \
+	}
+
+static const struct field key_fields[] = {
+	FIELD(struct file_record, TEXT, "name", name),
+	FIELD(struct file_record, TEXT, "table", target.table),
+	FIELD(struct file_record, TEXT, "key", target.key),
+	FIELD(struct file_record, TEXT, "in_force_originally", original),
+	FIELD(struct file_record, TEXT, "on_disk_originally", on_disk),
+	FIELD(struct file_record, TEXT, "value_before", before),
+	FIELD(struct file_record, TEXT, "wanted", wanted),
+	FIELD(struct file_record, TEXT, "failed", failed),
+	{0},
+};
+
+static const struct field note_fields[] = {
+	FIELD(struct file_note, TEXT, "path", path),
+	FIELD(struct file_note, TEXT, "tuner", tuner),
+	FIELD(struct file_note, NUMBER, "format", format),
+	FIELD(struct file_note, NUMBER, "directories", directories),
+	FIELD(struct file_note, TEXT, "original", original),
+	FIELD(struct file_note, TEXT, "ours", ours[0]),
+	FIELD(struct file_note, TEXT, "ours_next", ours[1]),
+	FIELD(struct file_note, NUMBER, "activation", service.activation),
+	FIELD(struct file_note, NUMBER, "restart", service.restart),
+	FIELD(struct file_note, NUMBER, "verifier", service.verifier),
+	FIELD(struct file_note, TEXT, "unit", service.unit),
+	FIELD(struct file_note, TEXT, "socket", service.socket),
+	FIELD(struct file_note, TEXT, "binary", service.binary),
+	FIELD(struct file_note, TEXT, "version", service.version),
+	FIELD(struct file_note, TEXT, "config", service.config),
+	FIELD(struct file_note, TEXT, "directory", service.directory),
+	FIELD(struct file_note, TEXT, "program", service.program),
+	FIELD(struct file_note, TEXT, "pid_file", service.pid_file),
+	FIELD_LIST(struct file_note, "keys", keys, n_keys, key_fields),
+	{0},
+};
+
+static const struct field release_fields[] = {
+	FIELD(struct release, TEXT, "tuner", tuner),
+	FIELD(struct release, TIME, "since", since_s),
+	{0},
+};
+
+static const struct field tried_fields[] = {
+	FIELD(struct tried, TEXT, "name", name),
+	FIELD(struct tried, TEXT, "value", value),
+	FIELD(struct tried, FLAG, "last", last),
+	{0},
+};
+
+static const struct field unit_fields[] = {
+	FIELD(struct unit_mark, TEXT, "unit", unit),
+	FIELD(struct unit_mark, TIME, "at", at_s),
+	FIELD(struct unit_mark, FLAG, "open", open),
+	FIELD(struct unit_mark, NUMBER, "answered", answered),
+	FIELD_LIST(struct unit_mark, "tried", tried, n_tried, tried_fields),
+	{0},
+};
+
+static const struct field journal_fields[] = {
+	FIELD_LIST(struct file_journal, "files", files, n_files, note_fields),
+	FIELD_LIST(struct file_journal, "released", released.tuners, released.n, release_fields),
+	FIELD_LIST(struct file_journal, "restarts", units, n_units, unit_fields),
+	{0},
+};
+
+static void print(cJSON *object, const struct field *field, const void *from)
+{
+	for (; field->name; field++) {
+		const void *member = (const char *)from + field->offset;
+		const size_t *n = (const void *)((const char *)from + field->count);
+		const char *element = member;
+		cJSON *list;
+
+		switch (field->kind) {
+		case TEXT: /* as it is: json_text() is for people, and cuts what is long */
+			json_adopt(object, field->name, cJSON_CreateString(member));
+			break;
+		case FLAG:
+			json_bool(object, field->name, *(const bool *)member);
+			break;
+		case NUMBER:
+			json_number(object, field->name, *(const unsigned *)member);
+			break;
+		case TIME:
+			json_number(object, field->name, (double)*(const uint64_t *)member);
+			break;
+		case LIST:
+			list = json_array(object, field->name);
+			if (field->size < field->stride)
+				element = *(char *const *)member;
+			for (size_t i = 0; i < *n; i++, element += field->stride)
+				print(json_append(list), field->of, element);
 		}
 	}
+}
+
+static bool take(const cJSON *object, const struct field *field, void *to);
+
+static bool take_list(const cJSON *list, const struct field *field, void *member, size_t *n)
+{
+	size_t room = field->size / field->stride, there = (size_t)cJSON_GetArraySize(list);
+	char *to = member;
+	const cJSON *element;
+
+	*n = 0;
+	if (!cJSON_IsArray(list) || (room > 0 && there > room))
+		return false;
+	if (room == 0) {
+		free(*(void **)member);
+		to = *(void **)member = must(calloc(there + 1, field->stride));
+	}
+	cJSON_ArrayForEach (element, list)
+		if (!take(element, field->of, to + (*n)++ * field->stride))
+			return false;
+	return true;
+}
+
+/* False for anything that this version does not write. */
+static bool take(const cJSON *object, const struct field *field, void *to)
+{
+	bool good = true;
+
+	for (; good && field->name; field++) {
+		const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, field->name);
+		void *member = (char *)to + field->offset;
+		double number = cJSON_IsNumber(item) ? item->valuedouble : -1;
+
+		switch (field->kind) {
+		case TEXT:
+			good = cJSON_IsString(item) &&
+			       copy_text(member, field->size, item->valuestring);
+			break;
+		case FLAG:
+			good = cJSON_IsBool(item);
+			*(bool *)member = cJSON_IsTrue(item);
+			break;
+		case NUMBER:
+			good = number >= 0 && number <= UINT32_MAX;
+			*(unsigned *)member = good ? (unsigned)number : 0;
+			break;
+		case TIME:
+			good = number >= 0 && number <= SECONDS_MAX;
+			*(uint64_t *)member = good ? (uint64_t)number : 0;
+			break;
+		case LIST:
+			good = take_list(item, field, member, (void *)((char *)to + field->count));
+		}
+	}
+	return good;
+}
+
+static void checksum_of(const cJSON *body, char checksum[static 16])
+{
+	_cleanup_free_ char *text = must(cJSON_PrintUnformatted(body));
+
+	snprintf(checksum, 16, "crc32:%08lx",
+		crc32(0, (const unsigned char *)text, (unsigned)strlen(text)));
+}
+
+char *file_journal_print(const struct file_journal *journal)
+{
+	_cleanup_(cleanup_cJSON_Delete) cJSON *root = must(cJSON_CreateObject());
+	cJSON *body = json_object(root, "body");
+	char checksum[16];
+
+	print(body, journal_fields, journal);
+	checksum_of(body, checksum);
+	json_number(root, "schema", SCHEMA);
+	json_adopt(root, "checksum", cJSON_CreateString(checksum));
+	return must(cJSON_Print(root));
+}
+
+int file_journal_parse(struct file_journal *journal, const char *text)
+{
+	_cleanup_(cleanup_cJSON_Delete) cJSON *root = cJSON_Parse(text);
+	const cJSON *body = cJSON_GetObjectItemCaseSensitive(root, "body");
+	double schema = json_number_at(root, "schema");
+	char checksum[16];
+
+	if (!body || schema < SCHEMA)
+		return -EBADMSG;
+	if (schema > SCHEMA)
+		return -EPROTO;
+	checksum_of(body, checksum);
+	if (!streq(json_text_at(root, "checksum"), checksum))
+		return -EBADMSG;
+	if (!take(body, journal_fields, journal)) {
+		free(steal(journal->files));
+		journal->n_files = journal->released.n = journal->n_units = 0;
+		return -EBADMSG;
+	}
+	journal->files_allocated = journal->n_files;
+	/* What the keys of a file have in common is in the text once. */
+	for (size_t i = 0; i < journal->n_files; i++)
+		for (size_t k = 0; k < journal->files[i].n_keys; k++) {
+			const struct file_note *note = &journal->files[i];
+			struct file_record *key = &journal->files[i].keys[k];
+
+			copy_text(key->tuner, sizeof(key->tuner), note->tuner);
+			copy_text(key->target.path, sizeof(key->target.path), note->path);
+			key->target.format = note->format;
+		}
+	return 0;
 }
 
 /* ---- on disk ---- */
@@ -173,22 +408,21 @@ static bool is_out_of_reach(int error)
 /* repair: this process is the one writer, and may move files. */
 static int load(struct file_journal *journal, bool repair)
 {
-	int r = read_copy(journal, CURRENT), copy;
+	int r = read_copy(journal, CURRENT);
+	int copy = r == 0 || is_out_of_reach(r) ? r : read_copy(journal, COPY);
 
-	if (r == 0 || is_out_of_reach(r))
-		return r;
-	copy = read_copy(journal, COPY);
 	if (is_out_of_reach(copy))
 		return copy;
-	if (r == -ENOENT && copy == -ENOENT)
+	if (r == 0 || (r == -ENOENT && copy == -ENOENT)) {
+		journal->stored = file_journal_print(journal);
 		return 0;
+	}
 	if (repair)
 		renameat(journal->dir, CURRENT, journal->dir, JOURNAL_BAD);
 	if (copy == 0) {
 		snprintf(journal->note, sizeof(journal->note),
 			"journal.json: %s: its copy journal.json.1 is used",
 			file_journal_describe(r));
-		journal->dirty = repair;
 		return 0;
 	}
 	journal->lost = true;
@@ -226,21 +460,23 @@ void file_journal_close(struct file_journal *journal)
 {
 	cleanup_close(&journal->dir);
 	free(journal->files);
+	free(journal->stored);
 	free(journal);
 }
 
 /* The copy first: at every moment one of both is whole, whatever became of the other. */
 int file_journal_store(struct file_journal *journal)
 {
-	_cleanup_free_ char *text = NULL;
+	_cleanup_free_ char *text = file_journal_print(journal);
 	int r;
 
-	if (!journal->dirty)
+	if (journal->stored && streq(text, journal->stored))
 		return 0;
-	text = file_journal_print(journal);
+	free(steal(journal->stored));
 	r = write_file_atomic(journal->dir, COPY, text, strlen(text));
 	if (r == 0)
 		r = write_file_atomic(journal->dir, CURRENT, text, strlen(text));
-	journal->dirty = r < 0;
+	if (r == 0)
+		journal->stored = steal(text);
 	return r;
 }

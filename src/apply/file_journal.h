@@ -71,7 +71,7 @@ struct file_journal {
 	struct release_list released;
 	struct unit_mark units[JOURNAL_UNITS_MAX];
 	size_t n_units;
-	bool dirty;     /* differs from what is on disk */
+	char *stored;   /* as it is on disk, in both copies; NULL when that is not known */
 	char note[256]; /* what was odd about loading it; empty when nothing was */
 	bool lost;      /* neither copy could be read: older originals are lost */
 };
@@ -89,7 +89,7 @@ DEFINE_CLEANUP(struct file_journal, file_journal_close)
 /* What an error of file_journal_open() means, for people. */
 const char *file_journal_describe(int error);
 
-/* Stores it durably, when dirty. 0 or -errno. */
+/* Stores it durably, where it differs from what is stored. 0 or -errno. */
 int file_journal_store(struct file_journal *journal);
 
 /* All settings that are recorded, for the caller to free. */
@@ -117,7 +117,7 @@ struct file_record *note_add_key(struct file_note *note, const char *name); /* N
 /* True when a file of this hash was written by us. */
 bool note_is_ours(const struct file_note *note, const char *hash);
 
-/* file_journal_json.c. The text is the caller's to free. */
+/* The text is the caller's to free. */
 char *file_journal_print(const struct file_journal *journal);
 
 /* -EBADMSG for a wrong checksum or form, -EPROTO for a newer schema; the journal is empty then. */

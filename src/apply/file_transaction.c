@@ -3,8 +3,13 @@
 
 #include "apply/file_work.h"
 #include "base/log.h"
+#include "runtime/images.h"
 
 #include <sys/stat.h>
+
+/* Until a list of images shows a new pin: 2 s in all. */
+#define SEEN_TRIES 20
+#define SEEN_US    (10 * USEC_PER_MSEC)
 
 void work_file_clear(struct work_file *file)
 {
@@ -12,14 +17,43 @@ void work_file_clear(struct work_file *file)
 	file_bytes_clear(&file->new);
 }
 
+/* ---- a file, or the pin of an image, which counts as one ---- */
+
+static struct image_runtime runtime_of(const struct file_job *job, const struct work_file *file)
+{
+	struct image_runtime runtime = {.kind = RUNTIME_CONTAINERD};
+	char full[PATH_MAX];
+
+	copy_text(runtime.socket, sizeof(runtime.socket),
+		host_path(&job->host, file->note.service.socket, full));
+	return runtime;
+}
+
+static int read_pin(const struct file_job *job, struct work_file *file)
+{
+	const struct image_runtime runtime = runtime_of(job, file);
+	_cleanup_free_ struct runtime_image *images = NULL;
+	size_t n = 0;
+	int r = images_list(&runtime, job->wait, &images, &n, file->why);
+
+	copy_text(file->old.hash, sizeof(file->old.hash), FILE_HASH_NONE);
+	for (size_t i = 0; i < n && !file->old.bytes; i++) {
+		if (!images[i].pinned || !streq(images[i].name, file->note.path))
+			continue;
+		text_copy(&file->old, PINNED, strlen(PINNED));
+		hash_bytes(file->old.bytes, file->old.len, file->old.hash);
+	}
+	return r;
+}
+
 int work_read(const struct file_job *job, struct work_file *file)
 {
-	bool pin = file->note.format == EDIT_PIN;
-	int r = pin ? 0 : file_locate(&job->host, file->note.path, &file->at);
+	int r;
 
 	file_bytes_clear(&file->old);
-	if (pin)
-		return pin_take(job, file);
+	if (file->note.format == EDIT_PIN)
+		return read_pin(job, file);
+	r = file_locate(&job->host, file->note.path, &file->at);
 	if (r == 0)
 		r = file_take(&file->at, &file->old);
 	if (r == -ELOOP)
@@ -30,9 +64,23 @@ int work_read(const struct file_job *job, struct work_file *file)
 
 int work_put(const struct file_job *job, struct work_file *file, const struct file_bytes *new)
 {
-	return file->note.format == EDIT_PIN ? pin_put(job, file, new)
-					     : file_put(&file->at, file->old.hash, new);
+	const struct image_runtime runtime = runtime_of(job, file);
+	int r;
+
+	if (file->note.format != EDIT_PIN)
+		return file_put(&file->at, file->old.hash, new);
+	r = images_pin(&runtime, file->note.path, new->bytes != NULL, job->wait, file->why);
+	/* The CRI shows it a moment later, and must not pass for someone else until then. */
+	for (int i = 0; r == 0 && i < SEEN_TRIES && !file->old.bytes != !new->bytes; i++) {
+		const struct wait pause = wait_at_most(job->wait, i * SEEN_US);
+
+		(void)wait_for(&pause, -1, 0);
+		(void)work_read(job, file);
+	}
+	return r;
 }
+
+/* ---- one transaction ---- */
 
 void work_fail(
 	struct change *change, const char *reason, int error, const char *why, uint64_t retry_us)
@@ -47,14 +95,10 @@ void work_fail(
 
 int work_store(struct file_job *job)
 {
-	int r;
+	int r = file_journal_store(job->journal);
 
-	job->journal->dirty = true;
-	r = file_journal_store(job->journal);
-	if (r < 0) {
+	if (r < 0)
 		job->error = r;
-		log_error("journal.json", "not stored: %s", strerror(-r));
-	}
 	return r;
 }
 
@@ -257,25 +301,15 @@ static void apply(struct file_job *job)
 	work_activate(job);
 }
 
-static void take_releases(const struct file_job *job)
+/* That programs did not come back with their values: they may be tried again. */
+static void forget_failures(const struct file_job *job)
 {
-	struct release_list *known = &job->journal->released;
+	for (size_t i = 0; i < job->journal->n_files; i++) {
+		struct file_note *note = &job->journal->files[i];
 
-	if (memcmp(known, &job->released, sizeof(*known)) != 0)
-		job->journal->dirty = true;
-	*known = job->released;
-}
-
-/* That the program did not come back with a value: it may be tried again. */
-static void forget_failures(const struct file_job *job, struct file_note *note)
-{
-	for (size_t k = 0; k < note->n_keys; k++) {
-		struct file_record *key = &note->keys[k];
-
-		if (!key->failed[0] || (job->only[0] && !streq(job->only, key->tuner)))
-			continue;
-		key->failed[0] = '\0';
-		job->journal->dirty = true;
+		for (size_t k = 0; k < note->n_keys; k++)
+			if (!job->only[0] || streq(job->only, note->tuner))
+				note->keys[k].failed[0] = '\0';
 	}
 }
 
@@ -290,7 +324,7 @@ static void restore(struct file_job *job)
 
 		i += skipped || work_restore(job, note) < 0;
 	}
-	take_releases(job);
+	journal->released = job->released;
 	if (work_store(job) == 0)
 		file_sweep(journal);
 	work_activate(job);
@@ -304,11 +338,12 @@ void file_transaction(void *userdata, const struct wait *wait)
 
 	job->wait = wait;
 	if (job->forced)
-		take_releases(job);
+		journal->released = job->released;
 	/* What a plan is made from next; what fails in the resuming itself is not among it. */
-	for (size_t i = 0; job->forced && job->task == FILE_RESUME && i < journal->n_files; i++)
-		forget_failures(job, &journal->files[i]);
-	file_sweep(journal);
+	if (job->forced && job->task == FILE_RESUME)
+		forget_failures(job);
+	if (work_store(job) == 0)
+		file_sweep(journal);
 	r = work_resume(job);
 	if (job->task == FILE_RESTORE && r >= 0)
 		restore(job);
@@ -319,9 +354,7 @@ void file_transaction(void *userdata, const struct wait *wait)
 		if (job->plan.changes[i].error == 0)
 			work_fail(&job->plan.changes[i], "not-recorded", -ESTALE,
 				"an earlier restart was seen to first: try again", 0);
-	r = file_journal_store(journal);
-	if (r < 0)
-		job->error = r;
+	(void)work_store(job);
 	job->records = file_journal_snapshot(journal, &job->n_records);
 	job->released = journal->released;
 }
