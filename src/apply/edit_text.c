@@ -264,59 +264,46 @@ static int change_member(
 	return text_replace(text, start, end, literal ? literal : "");
 }
 
-/*
- * An object as cJSON prints it: value of the key, however often it is there, and rest without it.
- * How often, or -EBADMSG for what is no object.
- */
-static int split(const struct file_bytes *text, const char *key, char **rest, char **value)
+static bool is_same(const cJSON *a, const cJSON *b)
 {
-	_cleanup_(cleanup_cJSON_Delete) cJSON *object = NULL;
-	char why[JSON_WHY_MAX];
-	cJSON *item;
-	int n = 0;
+	_cleanup_free_ char *x = cJSON_PrintUnformatted(a), *y = cJSON_PrintUnformatted(b);
 
-	if (json_parse(text->bytes, text->len, &object, why) < 0 || !object)
-		return -EBADMSG;
-	for (; (item = cJSON_GetObjectItemCaseSensitive(object, key)); n++) {
-		free(*value);
-		*value = cJSON_PrintUnformatted(item);
-		cJSON_DeleteItemFromObjectCaseSensitive(object, key);
-	}
-	*rest = must(cJSON_PrintUnformatted(object));
-	return n;
+	return x && y ? streq(x, y) : !a && !b;
 }
 
-/* The new text is the old one with this key: once and with this value, or not at all. */
-static bool is_proved(const struct file_bytes *old, const struct file_bytes *new, const char *key,
-	const char *literal)
+/* The new text is the old object with this key: once and with this value, or not at all. */
+static bool is_proved(
+	cJSON *old, const struct file_bytes *new, const char *key, const char *literal)
 {
-	_cleanup_free_ char *before = NULL, *after = NULL, *had = NULL, *has = NULL, *wanted = NULL;
-	_cleanup_(cleanup_cJSON_Delete) cJSON *value = literal ? cJSON_Parse(literal) : NULL;
-	int n_had = split(old, key, &before, &had), n_has = split(new, key, &after, &has);
+	_cleanup_(cleanup_cJSON_Delete) cJSON *object = NULL, *value = NULL, *has = NULL;
+	char why[JSON_WHY_MAX];
 
-	if (n_had < 0 || n_has != (literal ? 1 : 0) || !streq(before, after))
-		return false;
-	wanted = value ? cJSON_PrintUnformatted(value) : NULL;
-	return !literal || (wanted && has && streq(wanted, has));
+	(void)json_parse(new->bytes, new->len, &object, why);
+	value = literal ? cJSON_Parse(literal) : NULL;
+	has = cJSON_DetachItemFromObjectCaseSensitive(object, key);
+	while (cJSON_GetObjectItemCaseSensitive(old, key))
+		cJSON_DeleteItemFromObjectCaseSensitive(old, key);
+	return is_same(object, old) && is_same(has, value);
 }
 
 static int json_key_set(struct file_bytes *text, const char *table, const char *key,
 	const char *literal, char why[static EDIT_WHY_MAX])
 {
-	_cleanup_(file_bytes_clear) struct file_bytes old = {0}, new = {0};
+	_cleanup_(file_bytes_clear) struct file_bytes new = {0};
 	_cleanup_(cleanup_cJSON_Delete) cJSON *object = NULL;
 	struct found found;
 
 	(void)table;
-	text_copy(&old, text->bytes, text->len);
-	if (json_parse(old.bytes, old.len, &object, why) < 0)
+	if (json_parse(text->bytes, text->len, &object, why) < 0)
 		return -EBADMSG;
-	if (!object)
-		text_replace(&old, 0, old.len, EMPTY);
-	text_copy(&new, old.bytes, old.len);
-	found = find_member(old.bytes, key);
+	text_copy(&new, text->bytes, text->len);
+	if (!object) {
+		text_replace(&new, 0, new.len, EMPTY);
+		object = must(cJSON_CreateObject());
+	}
+	found = find_member(new.bytes, key);
 	change_member(&new, &found, key, literal);
-	if (!is_proved(&old, &new, key, literal)) {
+	if (!is_proved(object, &new, key, literal)) {
 		snprintf(why, EDIT_WHY_MAX,
 			"%s is not changed: the file is no plain JSON, or has it twice", key);
 		return -EBADMSG;
