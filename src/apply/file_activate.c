@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "apply/file_work.h"
 
-#include "apply/unit.h"
 #include "base/log.h"
 #include "runtime/docker.h"
 

@@ -2,11 +2,14 @@
 #ifndef APPLY_FILE_WORK_H
 #define APPLY_FILE_WORK_H
 
-/* The parts of a job: file_transaction.c changes, file_restore.c undoes, file_activate.c restarts.
+/*
+ * The parts of a job: file_transaction.c changes, file_restore.c undoes, file_activate.c reloads
+ * and restarts, by means of unit.c.
  */
 
 #include "apply/editor.h"
 #include "apply/file_transaction.h"
+#include "runtime/cri_client.h"
 
 /* One file on its way. */
 struct work_file {
@@ -26,15 +29,14 @@ struct work_file {
 
 void work_file_clear(struct work_file *file);
 
-/* Where the file is and what it has. 0 or -errno, with why. */
+/*
+ * Where the file is and what it has. 0 or -errno, with why. For EDIT_PIN the runtime is asked: an
+ * image that is not there is not pinned.
+ */
 int work_read(const struct file_job *job, struct work_file *file);
 
 /* Replaces what work_read() found. 0 or -errno, with why. */
 int work_put(const struct file_job *job, struct work_file *file, const struct file_bytes *new);
-
-/* pin.c: the same of EDIT_PIN. An image that is not there is not pinned. */
-int pin_take(const struct file_job *job, struct work_file *file);
-int pin_put(const struct file_job *job, struct work_file *file, const struct file_bytes *new);
 
 /* A change's result. why may be NULL. */
 void work_fail(
@@ -43,7 +45,7 @@ void work_fail(
 /* Stores the journal; an error is one of the job's too. 0 or -errno. */
 int work_store(struct file_job *job);
 
-/* A change of a noted key that no tuner asked for. NULL without memory. */
+/* A change of a noted key that no tuner asked for. */
 struct change *work_add_change(struct file_job *job, const struct file_note *note,
 	const struct file_record *key, const char *old, const char *new);
 
@@ -74,5 +76,47 @@ void work_activate(struct file_job *job);
 
 /* Sees to restarts that an earlier process left open. How many there were, or -ECANCELED. */
 int work_resume(struct file_job *job);
+
+/*
+ * unit.c restarts the unit of a program through systemd, by D-Bus, and waits until it answers
+ * again; or makes a program read its configuration again. Containers survive only where systemd
+ * kills the daemon alone: so KillMode must be `process`, and no active unit may depend on this one.
+ * Units of k3s, RKE2 and their like, which run the kubelet and the runtime in one, are never
+ * restarted.
+ *
+ * All calls block. A wait bounds and cancels them; why describes any result but 0.
+ */
+
+/*
+ * Whether it may be restarted. 0; -EPERM when it must not be; -ENOTCONN without systemd; any other
+ * -errno when that could not be found out.
+ */
+int unit_may_restart(const struct host *host, const struct service *service,
+	const struct wait *wait, char why[static EDIT_WHY_MAX]);
+
+/* How much of the program answers on its socket now. */
+enum cri_answers unit_probe(
+	const struct host *host, const struct service *service, const struct wait *wait);
+
+/*
+ * Asks systemd for a restart. force: also of a unit that failed; else one that was stopped
+ * meanwhile is not started. 0 also without a reply in time: it may have begun.
+ */
+int unit_restart(const struct host *host, const struct service *service, bool force,
+	const struct wait *wait, char why[static EDIT_WHY_MAX]);
+
+/*
+ * Waits until as much of it answers as did before, for 30 s. 0; -ETIMEDOUT when it does not; -EPERM
+ * when someone else stopped it; -ECANCELED; any other -errno when systemd did not report its state.
+ * A job of systemd's that is under way does not count.
+ */
+int unit_await(const struct host *host, const struct service *service, unsigned answered,
+	bool force, const struct wait *wait, char why[static EDIT_WHY_MAX]);
+
+/*
+ * SIGHUP. 0; -ESRCH when the process that the service names is not there, or is another program;
+ * -errno.
+ */
+int service_reload(const struct host *host, const struct service *service);
 
 #endif

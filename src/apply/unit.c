@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "apply/unit.h"
+#include "apply/file_work.h"
 
 #include "base/file.h"
 #include "base/text.h"
@@ -24,13 +24,6 @@
 #define CALL_US    USEC_PER_SEC
 #define RESTART_US (5 * USEC_PER_SEC)
 
-static void close_bus(sd_bus **bus)
-{
-	if (*bus)
-		sd_bus_close(*bus);
-	*bus = sd_bus_unref(*bus);
-}
-
 /* -EIO, not -ETIMEDOUT, without a reply in time: that is no word about the unit. */
 static int explain(int error, const sd_bus_error *reply, char *why)
 {
@@ -46,7 +39,7 @@ static int explain(int error, const sd_bus_error *reply, char *why)
 static int open_bus(const struct host *host, const struct wait *wait, sd_bus **ret, char *why)
 {
 	const struct wait now = wait_at_most(wait, 0);
-	_cleanup_(close_bus) sd_bus *bus = NULL;
+	_cleanup_(sd_bus_close_unrefp) sd_bus *bus = NULL;
 	const char *given = getenv("DBUS_SYSTEM_BUS_ADDRESS");
 	char address[PATH_MAX + 16] = "unix:path=", path[PATH_MAX];
 	int r;
@@ -70,16 +63,18 @@ static int open_bus(const struct host *host, const struct wait *wait, sd_bus **r
 	return 0;
 }
 
-/* job: not 0 when systemd is not done with the unit. */
+/* Of any unit. job: not 0 when systemd is not done with it. */
 static int read_state(
-	sd_bus *bus, const char *path, char state[static 32], uint32_t *job, char *why)
+	sd_bus *bus, const char *name, char state[static 32], uint32_t *job, char *why)
 {
 	_cleanup_(sd_bus_error_free) sd_bus_error error = SD_BUS_ERROR_NULL;
 	_cleanup_(sd_bus_message_unrefp) sd_bus_message *reply = NULL;
-	_cleanup_free_ char *text = NULL;
-	int r = sd_bus_get_property(
-		bus, SYSTEMD, path, SYSTEMD ".Unit", "Job", &error, &reply, "(uo)");
+	_cleanup_free_ char *path = NULL, *text = NULL;
+	int r = sd_bus_path_encode(UNITS, name, &path);
 
+	if (r >= 0)
+		r = sd_bus_get_property(
+			bus, SYSTEMD, path, SYSTEMD ".Unit", "Job", &error, &reply, "(uo)");
 	if (r >= 0)
 		r = sd_bus_message_read(reply, "(uo)", job, NULL);
 	if (r >= 0)
@@ -91,31 +86,19 @@ static int read_state(
 	return 0;
 }
 
-static int refuse(const struct service *service, char *why, const char *what)
+static int PRINTF_LIKE(3, 4) refuse(const char *unit, char *why, const char *what, ...)
 {
-	snprintf(why, EDIT_WHY_MAX, "%.80s %s", service->unit, what);
+	int n = snprintf(why, EDIT_WHY_MAX, "%.80s ", unit);
+	va_list args;
+
+	va_start(args, what);
+	vsnprintf(why + n, EDIT_WHY_MAX - (size_t)n, what, args);
+	va_end(args);
 	return -EPERM;
 }
 
-/* Something of a unit that would be stopped too runs. */
-static int check_dependent(sd_bus *bus, const struct service *service, const char *name, char *why)
-{
-	_cleanup_free_ char *path = NULL;
-	char state[32], what[160];
-	uint32_t job;
-	int r = sd_bus_path_encode(UNITS, name, &path);
-
-	if (r >= 0)
-		r = read_state(bus, path, state, &job, why);
-	if (r < 0 || streq(state, "inactive") || streq(state, "failed"))
-		return r;
-	snprintf(what, sizeof(what),
-		"is not restarted: %.80s depends on it and would be stopped too", name);
-	return refuse(service, why, what);
-}
-
-/* Units that systemd stops or restarts along with this one. */
-static int check_dependents(sd_bus *bus, const char *path, const struct service *service, char *why)
+/* Units that systemd stops or restarts along with this one: none of them may run. */
+static int check_dependents(sd_bus *bus, const char *path, const char *unit, char *why)
 {
 	static const char *const kinds[] = {
 		"RequiredBy", "RequisiteOf", "BoundBy", "ConsistsOf", "PropagatesStopTo"};
@@ -123,7 +106,8 @@ static int check_dependents(sd_bus *bus, const char *path, const struct service 
 
 	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(kinds); i++) {
 		_cleanup_(sd_bus_error_free) sd_bus_error error = SD_BUS_ERROR_NULL;
-		char **names = NULL;
+		char **names = NULL, state[32];
+		uint32_t job;
 
 		r = sd_bus_get_property_strv(
 			bus, SYSTEMD, path, SYSTEMD ".Unit", kinds[i], &error, &names);
@@ -132,10 +116,13 @@ static int check_dependents(sd_bus *bus, const char *path, const struct service 
 			r = 0;
 		else if (r < 0)
 			r = explain(r, &error, why);
-		for (char **name = names; name && *name; name++) {
+		for (char **name = names; name && *name; free(*name++)) {
 			if (r >= 0)
-				r = check_dependent(bus, service, *name, why);
-			free(*name);
+				r = read_state(bus, *name, state, &job, why);
+			if (r >= 0 && !streq(state, "inactive") && !streq(state, "failed"))
+				r = refuse(unit, why,
+					"is not restarted: %.80s depends on it and would be stopped too",
+					*name);
 		}
 		free(names);
 	}
@@ -147,45 +134,45 @@ int unit_may_restart(const struct host *host, const struct service *service,
 {
 	/* These run the kubelet along with the runtime, or are not ours to restart at all. */
 	static const char *const others[] = {"k3s", "rke2", "k0s", "snap.microk8s", "kubelet"};
-	const char *suffix = strrchr(service->unit, '.');
+	const char *unit = service->unit, *suffix = strrchr(unit, '.');
 	bool forbidden = !suffix || !streq(suffix, ".service");
 	_cleanup_(sd_bus_error_free) sd_bus_error error = SD_BUS_ERROR_NULL;
-	_cleanup_(close_bus) sd_bus *bus = NULL;
+	_cleanup_(sd_bus_close_unrefp) sd_bus *bus = NULL;
 	_cleanup_free_ char *path = NULL, *mode = NULL;
-	char state[32], what[160];
+	char state[32];
 	uint32_t job;
 	int r;
 
 	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
-		forbidden = forbidden || starts_with(service->unit, others[i]);
+		forbidden = forbidden || starts_with(unit, others[i]);
 	if (forbidden)
-		return refuse(service, why,
+		return refuse(unit, why,
 			"is not restarted: more than the runtime runs in it, or it is no service");
 	r = open_bus(host, wait, &bus, why);
 	if (r == 0)
-		r = sd_bus_path_encode(UNITS, service->unit, &path);
-	if (r >= 0)
-		r = read_state(bus, path, state, &job, why);
+		r = read_state(bus, unit, state, &job, why);
 	if (r < 0)
 		return r;
 	if (!streq(state, "active"))
-		return refuse(service, why,
+		return refuse(unit, why,
 			"is not restarted: it is not active, so it is not what runs here");
-	r = sd_bus_get_property_string(
-		bus, SYSTEMD, path, SYSTEMD ".Service", "KillMode", &error, &mode);
+	r = sd_bus_path_encode(UNITS, unit, &path);
+	if (r >= 0)
+		r = sd_bus_get_property_string(
+			bus, SYSTEMD, path, SYSTEMD ".Service", "KillMode", &error, &mode);
 	if (r < 0)
 		return explain(r, &error, why);
-	if (streq(mode, "process"))
-		return check_dependents(bus, path, service, why);
-	snprintf(what, sizeof(what),
-		"is not restarted: its KillMode is %.40s, which would kill containers too", mode);
-	return refuse(service, why, what);
+	if (!streq(mode, "process"))
+		return refuse(unit, why,
+			"is not restarted: its KillMode is %.40s, which would kill containers too",
+			mode);
+	return check_dependents(bus, path, unit, why);
 }
 
 int unit_restart(const struct host *host, const struct service *service, bool force,
 	const struct wait *wait, char why[static EDIT_WHY_MAX])
 {
-	_cleanup_(close_bus) sd_bus *bus = NULL;
+	_cleanup_(sd_bus_close_unrefp) sd_bus *bus = NULL;
 	_cleanup_(sd_bus_error_free) sd_bus_error error = SD_BUS_ERROR_NULL;
 	int r = open_bus(host, wait, &bus, why);
 
@@ -219,14 +206,11 @@ static int not_back(const struct service *service, const char *state, unsigned l
 int unit_await(const struct host *host, const struct service *service, unsigned answered,
 	bool force, const struct wait *wait, char why[static EDIT_WHY_MAX])
 {
-	_cleanup_(close_bus) sd_bus *bus = NULL;
-	_cleanup_free_ char *path = NULL;
+	_cleanup_(sd_bus_close_unrefp) sd_bus *bus = NULL;
 	uint64_t deadline = now_us() + ANSWER_US, last_deadline = now_us() + JOB_MAX * ANSWER_US;
 	uint32_t first_job = 0;
 	unsigned level = CRI_NO_ANSWER;
 
-	(void)sd_bus_path_encode(UNITS, service->unit, &path);
-	must(path);
 	for (;;) {
 		const struct wait pause = wait_at_most(wait, POLL_US);
 		char state[32] = "";
@@ -237,10 +221,10 @@ int unit_await(const struct host *host, const struct service *service, unsigned 
 			return r;
 		r = bus ? 0 : open_bus(host, wait, &bus, why);
 		if (r == 0)
-			r = read_state(bus, path, state, &job, why);
+			r = read_state(bus, service->unit, state, &job, why);
 		/* While systemd reexecutes itself, or the bus is restarted: the program decides. */
 		if (r < 0)
-			close_bus(&bus);
+			bus = sd_bus_close_unref(bus);
 		/*
 		 * The job that it is found with is what was asked for, or a boot's: it may wait for
 		 * others or stop for long, and none of that counts. Those after it are of a unit
@@ -250,12 +234,12 @@ int unit_await(const struct host *host, const struct service *service, unsigned 
 			first_job = job;
 		if (job != 0 && job == first_job)
 			deadline = MIN(now_us() + ANSWER_US, last_deadline);
-		/* Failed is what systemd has given up; a unit that it starts again is activating.
-		 */
+		/* Failed is what systemd has given up; one that it starts again is activating. */
 		if (job == 0 && streq(state, "failed"))
 			return not_back(service, state, level, why);
 		if (job == 0 && streq(state, "inactive") && !force)
-			return refuse(service, why, "was stopped by someone else, and is left so");
+			return refuse(
+				service->unit, why, "was stopped by someone else, and is left so");
 		if (r < 0 || (job == 0 && streq(state, "active"))) {
 			const struct wait probe = wait_at_most(wait, ANSWER_US / PROBES);
 

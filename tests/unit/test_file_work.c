@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "file_fixture.h"
 
-#include "apply/unit.h"
+#include "apply/file_work.h"
 #include "base/log.h"
 
 #include <sys/prctl.h>
