@@ -2,7 +2,6 @@
 #include "agent/core.h"
 
 #include "apply/reconcile.h"
-#include "apply/values.h"
 #include "base/log.h"
 #include "tuners/table.h"
 

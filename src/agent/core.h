@@ -8,7 +8,7 @@
  */
 
 #include "apply/file_transaction.h"
-#include "apply/value_store.h"
+#include "apply/values.h"
 #include "config/config.h"
 #include "kernel/host.h"
 #include "model/node.h"

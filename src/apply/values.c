@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "apply/values.h"
 
+#include "base/file.h"
 #include "base/log.h"
 #include "kernel/neightbl.h"
 
-#include <fcntl.h>
+#include <stdatomic.h>
+#include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/vfs.h>
 
@@ -12,6 +15,191 @@
 #include <linux/neighbour.h>
 #include <netlink/msg.h>
 #include <netlink/netlink.h>
+
+/* ---- records ---- */
+
+#define MAGIC   "headroom values"
+#define VERSION 1
+
+/* Two copies of a record: the one that current names is whole, the other is being written. */
+struct slot {
+	_Atomic uint32_t current; /* 0: the slot is free; 1 or 2: the copy that counts */
+	struct value_record copies[2];
+};
+
+struct header {
+	char magic[16];
+	uint32_t version;
+	uint32_t record_size;
+	char boot[40];
+};
+
+struct value_file {
+	struct header header;
+	struct slot slots[VALUE_STORE_MAX];
+};
+
+/* With all its pages, under another name until the header is complete. */
+static int create(int dir, const char *boot)
+{
+	_cleanup_close_ int fd = openat(dir, VALUE_STORE_FILE ".new",
+		O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
+	struct header header = {
+		.magic = MAGIC, .version = VERSION, .record_size = sizeof(struct value_record)};
+	int r;
+
+	if (fd < 0)
+		return -errno;
+	copy_text(header.boot, sizeof(header.boot), boot);
+	r = -posix_fallocate(fd, 0, sizeof(struct value_file));
+	if (r == 0)
+		r = write_all(fd, &header, sizeof(header));
+	if (r == 0 && renameat(dir, VALUE_STORE_FILE ".new", dir, VALUE_STORE_FILE) < 0)
+		r = -errno;
+	if (r < 0)
+		(void)unlinkat(dir, VALUE_STORE_FILE ".new", 0);
+	return r;
+}
+
+/* 0 with *ret, -ESTALE for one of another boot, -EBADMSG, -errno. */
+static int open_file(int dir, const char *boot, bool write, struct value_file **ret)
+{
+	_cleanup_close_ int fd = openat(dir, VALUE_STORE_FILE,
+		(write ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	struct value_file *file;
+	struct stat st;
+	int r = 0;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode) || st.st_size != (off_t)sizeof(*file))
+		return -EBADMSG;
+	file = mmap(NULL, sizeof(*file), PROT_READ | (write ? PROT_WRITE : 0), MAP_SHARED, fd, 0);
+	if (file == MAP_FAILED)
+		return -errno;
+	if (strncmp(file->header.magic, MAGIC, sizeof(file->header.magic)) != 0 ||
+		file->header.version != VERSION ||
+		file->header.record_size != sizeof(struct value_record))
+		r = -EBADMSG;
+	else if (boot[0] && strncmp(file->header.boot, boot, sizeof(file->header.boot)) != 0)
+		r = -ESTALE;
+	if (r < 0)
+		(void)munmap(file, sizeof(*file));
+	else
+		*ret = file;
+	return r;
+}
+
+int value_store_open(const char *directory, const char *boot, bool write, struct value_store **ret)
+{
+	_cleanup_close_ int dir = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	_cleanup_(cleanup_value_store_close) struct value_store *store = NULL;
+	int r;
+
+	if (dir < 0)
+		return -errno;
+	store = must(calloc(1, sizeof(*store)));
+	r = open_file(dir, boot, write, &store->file);
+	if (write && (r == -ENOENT || r == -ESTALE)) {
+		r = create(dir, boot);
+		if (r == 0)
+			r = open_file(dir, boot, write, &store->file);
+	}
+	/* Else nothing was recorded in this boot. */
+	if (r < 0 && (write || (r != -ENOENT && r != -ESTALE)))
+		return r;
+	for (size_t i = 0; store->file && i < VALUE_STORE_MAX; i++) {
+		const struct slot *slot = &store->file->slots[i];
+		uint32_t current = atomic_load_explicit(&slot->current, memory_order_acquire);
+
+		if (current == 0)
+			continue;
+		store->records[store->n] = slot->copies[current == 2];
+		store->slots[store->n++] = (uint16_t)i;
+	}
+	store->writable = write;
+	*ret = steal(store);
+	return 0;
+}
+
+void value_store_close(struct value_store *store)
+{
+	if (store->file)
+		(void)munmap(store->file, sizeof(*store->file));
+	free(store);
+}
+
+static size_t index_of(const struct value_store *store, const char *name)
+{
+	size_t i = 0;
+
+	while (i < store->n && !streq(store->records[i].name, name))
+		i++;
+	return i;
+}
+
+int value_store_put(struct value_store *store, const struct value_record *record)
+{
+	size_t i = index_of(store, record->name), free_slot = 0;
+	struct slot *slot;
+	uint32_t next;
+
+	if (!store->writable)
+		return -EROFS;
+	if (i == store->n) {
+		while (free_slot < VALUE_STORE_MAX && store->file->slots[free_slot].current != 0)
+			free_slot++;
+		if (free_slot == VALUE_STORE_MAX)
+			return -ENOSPC;
+		store->slots[store->n++] = (uint16_t)free_slot;
+	}
+	store->records[i] = *record;
+	/* The copy that does not count is written, then it is made the one that counts. */
+	slot = &store->file->slots[store->slots[i]];
+	next = atomic_load_explicit(&slot->current, memory_order_relaxed) == 1 ? 2 : 1;
+	slot->copies[next - 1] = *record;
+	atomic_store_explicit(&slot->current, next, memory_order_release);
+	return 0;
+}
+
+void value_store_forget(struct value_store *store, const char *name)
+{
+	size_t i = index_of(store, name);
+
+	if (i == store->n || !store->writable)
+		return;
+	atomic_store_explicit(
+		&store->file->slots[store->slots[i]].current, 0, memory_order_release);
+	store->records[i] = store->records[--store->n];
+	store->slots[i] = store->slots[store->n];
+}
+
+int lock_take(int dir, const char *who, char *holder, size_t size)
+{
+	_cleanup_close_ int fd =
+		openat(dir, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+	char text[64];
+	int n;
+
+	if (fd < 0)
+		return -errno;
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+		if (errno != EWOULDBLOCK)
+			return -errno;
+		n = (int)pread(fd, holder, size - 1, 0);
+		holder[MAX(n, 0)] = '\0';
+		holder[strcspn(holder, "\n")] = '\0';
+		if (holder[0] == '\0')
+			copy_text(holder, size, "another headroom");
+		return -EBUSY;
+	}
+	/* The name is a courtesy to the process that comes second: on a full disk the lock does
+	 * without. */
+	n = snprintf(text, sizeof(text), "%s, pid %d\n", who, (int)getpid());
+	if (ftruncate(fd, 0) == 0)
+		(void)write_all(fd, text, (size_t)n);
+	return steal_fd(&fd);
+}
 
 /* ---- one value ---- */
 
@@ -41,27 +229,23 @@ static int keep_errno(struct sockaddr_nl *peer, struct nlmsgerr *error, void *ar
 	return NL_STOP;
 }
 
-static struct nl_msg *threshold_message(const struct value_target *target, uint32_t value)
+static int set_threshold(const struct value_target *target, const char *value)
 {
 	static const int attributes[] = {0, NDTA_THRESH1, NDTA_THRESH2, NDTA_THRESH3};
-	const char *table = neightbl_name(target->family);
 	struct ndtmsg header = {.ndtm_family = (uint8_t)target->family};
+	_cleanup_(cleanup_nl_socket_free) struct nl_sock *socket = nl_socket_alloc();
 	_cleanup_(cleanup_nlmsg_free) struct nl_msg *message =
 		nlmsg_alloc_simple(RTM_SETNEIGHTBL, NLM_F_REQUEST | NLM_F_ACK);
-
-	if (!message || nlmsg_append(message, &header, sizeof(header), NLMSG_ALIGNTO) < 0 ||
-		nla_put_string(message, NDTA_NAME, table) < 0 ||
-		nla_put_u32(message, attributes[target->level], value) < 0)
-		return NULL;
-	return steal(message);
-}
-
-static int send_and_wait(struct nl_msg *message)
-{
-	_cleanup_(cleanup_nl_socket_free) struct nl_sock *socket = nl_socket_alloc();
 	int kernel_error = 0, r;
+	uint64_t number;
 
-	if (!socket)
+	if (target->level < 1 || target->level > 3 || parse_count(value, &number) < 0 ||
+		number > INT32_MAX)
+		return -EINVAL;
+	if (!socket || !message ||
+		nlmsg_append(message, &header, sizeof(header), NLMSG_ALIGNTO) < 0 ||
+		nla_put_string(message, NDTA_NAME, neightbl_name(target->family)) < 0 ||
+		nla_put_u32(message, attributes[target->level], (uint32_t)number) < 0)
 		return -ENOMEM;
 	if (nl_connect(socket, NETLINK_ROUTE) < 0)
 		return errno ? -errno : -EPROTONOSUPPORT;
@@ -72,18 +256,6 @@ static int send_and_wait(struct nl_msg *message)
 	if (kernel_error < 0)
 		return kernel_error;
 	return r < 0 ? -EIO : 0;
-}
-
-static int set_threshold(const struct value_target *target, const char *value)
-{
-	_cleanup_(cleanup_nlmsg_free) struct nl_msg *message = NULL;
-	uint64_t number;
-
-	if (target->level < 1 || target->level > 3 || parse_count(value, &number) < 0 ||
-		number > INT32_MAX)
-		return -EINVAL;
-	message = threshold_message(target, (uint32_t)number);
-	return message ? send_and_wait(message) : -ENOMEM;
 }
 
 int value_set(

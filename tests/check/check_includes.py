@@ -14,9 +14,8 @@ COMMENT_OR_TEXT = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', re.S)
 
 # Who opens for writing, and what. All but the first two work below its own directories.
 WRITERS = {
-    "src/apply/values.c": "the node: values, thresholds",
+    "src/apply/values.c": "the node: values, thresholds; their records, and the lock, in the runtime directory",
     "src/apply/file.c": "the node: configuration files, replaced whole",
-    "src/apply/value_store.c": "records of values, and the lock, in the runtime directory",
     "src/base/file.c": "files of the state directory, replaced whole",
     "src/runtime/archive_tar.c": "what it unpacks, to a file without a name in the state directory",
 }

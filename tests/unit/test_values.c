@@ -2,9 +2,10 @@
 #include "directory.h"
 
 #include "apply/values.h"
-#include "base/log.h"
+#include "base/text.h"
 
 #define PATH_A "/proc/sys/vm/a"
+#define BOOT   "5e0b9f3c-1d5c-4f7e-9a55-000000000001"
 
 /* A made-up node and the records of its values. */
 struct fixture {
@@ -20,7 +21,7 @@ static void fixture_make(struct fixture *fixture)
 	directory_make(&fixture->root);
 	directory_make(&fixture->run);
 	assert_true(host_init(&fixture->host, fixture->root.path));
-	assert_int_equal(value_store_open(fixture->run.path, "boot", true, &fixture->store), 0);
+	assert_int_equal(value_store_open(fixture->run.path, BOOT, true, &fixture->store), 0);
 }
 
 static void fixture_clear(struct fixture *fixture)
@@ -58,19 +59,82 @@ static void restore(struct fixture *fixture, const char *only)
 	values_restore(&fixture->host, fixture->store, only, &fixture->plan);
 }
 
-static size_t plan_failures(const struct plan *plan)
-{
-	size_t n = 0;
+/* ---- records ---- */
 
-	for (size_t i = 0; i < plan->n; i++)
-		n += plan->changes[i].error < 0;
-	return n;
+static int put(struct fixture *fixture, const char *name, unsigned value)
+{
+	struct value_record record = {.target.path = PATH_A};
+
+	copy_text(record.name, sizeof(record.name), name);
+	snprintf(record.wanted, sizeof(record.wanted), "%u", value);
+	return value_store_put(fixture->store, &record);
 }
 
-static size_t recorded(const struct fixture *fixture)
+static void reopen(struct fixture *fixture, const char *boot, bool write)
 {
-	return fixture->store->n;
+	value_store_close(fixture->store);
+	assert_int_equal(value_store_open(fixture->run.path, boot, write, &fixture->store), 0);
 }
+
+/* What another process finds: "name=wanted" of each record. */
+static void assert_records(const struct fixture *fixture, const char *boot, const char *text)
+{
+	_cleanup_(cleanup_value_store_close) struct value_store *store = NULL;
+	char found[256] = "";
+
+	assert_int_equal(value_store_open(fixture->run.path, boot, false, &store), 0);
+	for (size_t i = 0; i < store->n; i++)
+		text_append(found, sizeof(found), "%s=%s ", store->records[i].name,
+			store->records[i].wanted);
+	assert_string_equal(found, text);
+}
+
+FIXTURE_TEST(records_outlive_the_process_and_end_with_the_boot)
+{
+	put(fixture, "a", 1);
+	put(fixture, "b", 2);
+	put(fixture, "c", 3);
+	put(fixture, "a", 4);
+	value_store_forget(fixture->store, "b");
+	assert_records(fixture, BOOT, "a=4 c=3 "); /* while it is open, too */
+	put(fixture, "d", 5);
+	reopen(fixture, BOOT, true);
+	assert_records(fixture, BOOT, "a=4 d=5 c=3 ");
+	assert_records(fixture, "another", "");
+	assert_records(fixture, "", "a=4 d=5 c=3 "); /* it is not known which boot this is */
+	reopen(fixture, "another", true);
+	assert_records(fixture, BOOT, "");
+}
+
+FIXTURE_TEST(a_file_of_someone_else_is_left_alone)
+{
+	struct value_store *store = NULL;
+
+	directory_delete(&fixture->run, "/" VALUE_STORE_FILE);
+	assert_records(fixture, BOOT, ""); /* there is no file */
+	directory_put(&fixture->run, "/" VALUE_STORE_FILE, "noise");
+	for (int write = 0; write < 2; write++)
+		assert_int_equal(
+			value_store_open(fixture->run.path, BOOT, write, &store), -EBADMSG);
+	assert_file(&fixture->run, "/" VALUE_STORE_FILE, "noise");
+	assert_int_equal(value_store_open("/nonexistent", BOOT, true, &store), -ENOENT);
+}
+
+FIXTURE_TEST(slots_come_to_an_end)
+{
+	char name[16];
+
+	for (unsigned i = 0; i < VALUE_STORE_MAX; i++) {
+		snprintf(name, sizeof(name), "%u", i);
+		assert_int_equal(put(fixture, name, i), 0);
+	}
+	assert_int_equal(put(fixture, "more", 1), -ENOSPC);
+	assert_int_equal(put(fixture, "7", 8), 0); /* what has a slot keeps it */
+	value_store_forget(fixture->store, "8");
+	assert_int_equal(put(fixture, "more", 1), 0);
+}
+
+/* ---- values ---- */
 
 FIXTURE_TEST(a_value_is_recorded_written_and_read_back)
 {
@@ -81,7 +145,7 @@ FIXTURE_TEST(a_value_is_recorded_written_and_read_back)
 	assert_file(&fixture->root, PATH_A, "20000\n");
 	assert_string_equal(fixture->plan.changes[0].actual, "20000");
 	assert_int_equal(set(fixture, "20000", "30000"), 0);
-	assert_int_equal(recorded(fixture), 1);
+	assert_int_equal(fixture->store->n, 1);
 	assert_string_equal(record->original, "10000");
 	assert_string_equal(record->before, "20000");
 	assert_string_equal(record->wanted, "30000");
@@ -116,14 +180,13 @@ FIXTURE_TEST(a_refused_write_does_not_stop_the_others)
 	assert_int_equal(fixture->plan.changes[0].error, -EISDIR);
 	assert_string_equal(fixture->plan.changes[0].reason, "write-refused");
 	assert_file(&fixture->root, "/proc/sys/vm/b", "2\n");
-	assert_int_equal(plan_failures(&fixture->plan), 1);
+	assert_int_equal(fixture->plan.changes[1].error, 0);
 }
 
 FIXTURE_TEST(what_cannot_be_recorded_is_not_written)
 {
 	directory_put(&fixture->root, PATH_A, "1\n");
-	value_store_close(fixture->store);
-	assert_int_equal(value_store_open(fixture->run.path, "boot", false, &fixture->store), 0);
+	reopen(fixture, BOOT, false);
 	assert_int_equal(set(fixture, "1", "2"), -EROFS);
 	assert_string_equal(fixture->plan.changes[0].reason, "not-recorded");
 	assert_file(&fixture->root, PATH_A, "1\n");
@@ -158,12 +221,12 @@ TEST(restore_skips_values_changed_by_others)
 		assert_int_equal(fixture.plan.n, 0);
 		restore(&fixture, i % 2 ? "sysctl" : NULL);
 		assert_int_equal(fixture.plan.n, 1);
-		assert_int_equal(plan_failures(&fixture.plan), 0);
+		assert_int_equal(fixture.plan.changes[0].error, 0);
 		assert_string_equal(fixture.plan.changes[0].reason, cases[i].reason);
 		if (cases[i].left)
 			assert_file(&fixture.root, PATH_A, cases[i].left);
 		/* What cannot be seen now may be seen again before the next boot. */
-		assert_int_equal(recorded(&fixture), cases[i].found ? 0 : 1);
+		assert_int_equal(fixture.store->n, cases[i].found ? 0 : 1);
 	}
 }
 
@@ -172,8 +235,8 @@ FIXTURE_TEST(an_empty_original_is_restored)
 	directory_put(&fixture->root, PATH_A, "\n");
 	assert_int_equal(set(fixture, "", "1"), 0);
 	restore(fixture, NULL);
-	assert_int_equal(plan_failures(&fixture->plan), 0);
-	assert_int_equal(recorded(fixture), 0);
+	assert_int_equal(fixture->plan.changes[0].error, 0);
+	assert_int_equal(fixture->store->n, 0);
 }
 
 FIXTURE_TEST(what_could_not_be_restored_stays_recorded)
@@ -184,11 +247,11 @@ FIXTURE_TEST(what_could_not_be_restored_stays_recorded)
 	directory_path(&fixture->root, PATH_A, path);
 	assert_int_equal(make_directories(path, 0700), 0);
 	restore(fixture, NULL);
-	assert_int_equal(plan_failures(&fixture->plan), 1);
-	assert_int_equal(recorded(fixture), 1);
+	assert_int_equal(fixture->plan.changes[0].error, -EISDIR);
+	assert_int_equal(fixture->store->n, 1);
 	assert_int_equal(rmdir(path), 0);
 	directory_put(&fixture->root, PATH_A, "20000\n");
 	restore(fixture, NULL);
 	assert_file(&fixture->root, PATH_A, "10000\n");
-	assert_int_equal(recorded(fixture), 0);
+	assert_int_equal(fixture->store->n, 0);
 }
