@@ -190,8 +190,7 @@ static void report_failed(struct file_job *job, const struct file_note *note,
 			change = &job->plan.changes[i];
 	if (!change)
 		change = work_add_change(job, note, key, "", key->failed);
-	if (change)
-		work_fail(change, "did-not-come-back", -ETIMEDOUT, why, NEVER);
+	work_fail(change, "did-not-come-back", -ETIMEDOUT, why, NEVER);
 }
 
 /* The files whose settings the restart was to bring get their old content, as far as it is ours. */
@@ -235,15 +234,13 @@ static int roll_back(struct file_job *job, const struct service *service, struct
 	n = restore_files(job, mark, why, &failed);
 	mark->open = n > 0;
 	(void)work_store(job);
-	if (n == 0) {
+	if (n == 0)
 		log_error(mark->unit, "nothing was restored: the file is not ours");
-		return -ETIMEDOUT;
-	}
-	/* With the same files it would fail in the same way. */
-	if (failed == n) {
+	else if (failed == n)
 		leave_open(job, mark, "no file could be restored");
+	/* With the same files it would fail in the same way. */
+	if (failed == n)
 		return -ETIMEDOUT;
-	}
 	r = edit_check(&job->host, service, job->wait, again);
 	if (r == 0)
 		r = unit_restart(&job->host, service, true, job->wait, again);
@@ -352,69 +349,57 @@ static void reload(struct file_job *job, const struct service *service)
 	}
 }
 
-/* Written now, or found as wanted and not in force. */
-static bool is_due(const struct change *change)
+/* What a change is for that was written now, or found as wanted and not in force; else NULL. */
+static const struct service *service_due(const struct change *change)
 {
-	return change->file->written || change->file->activate_only;
+	bool due = change->file->written || change->file->activate_only;
+
+	return due ? &change->file->edit.service : NULL; /* written, if with a lost original */
 }
 
 void work_activate(struct file_job *job)
 {
 	for (size_t i = 0; i < job->plan.n && !atomic_load(&job->stale); i++) {
-		const struct change *change = &job->plan.changes[i];
-		const struct service service = change->file->edit.service;
-		bool is_done = false;
+		const struct service *due = service_due(&job->plan.changes[i]);
+		const struct service service = due ? *due : (struct service){0};
 
-		for (size_t before = 0; before < i; before++)
-			is_done = is_done ||
-				  (is_due(&job->plan.changes[before]) &&
-					  is_same_service(
-						  &job->plan.changes[before].file->edit.service,
-						  &service));
-		if (is_done || !is_due(change)) /* written, if with a lost original */
-			continue;
-		if (service.activation == ACTIVATE_RELOAD)
+		for (size_t before = 0; before < i && due; before++) {
+			const struct service *done = service_due(&job->plan.changes[before]);
+
+			if (done && is_same_service(done, &service))
+				due = NULL;
+		}
+		if (due && service.activation == ACTIVATE_RELOAD)
 			reload(job, &service);
-		else if (service.activation == ACTIVATE_RESTART)
+		else if (due && service.activation == ACTIVATE_RESTART)
 			restart(job, &service);
 	}
 }
 
-/* ---- what an earlier process began ---- */
-
-/* A restart whose end nobody saw: the process that asked for it was killed, or cancelled. */
-static int resume_unit(struct file_job *job, struct unit_mark *mark, const struct service *service)
-{
-	char why[EDIT_WHY_MAX] = "";
-	int r;
-
-	log_notice(mark->unit,
-		"its restart was under way when this program last ended: waiting for it to answer");
-	r = unit_await(&job->host, service, mark->answered, false, job->wait, why);
-	return finish(job, service, mark, r, job->restart != RESTART_NEVER, why);
-}
-
+/* Restarts whose end nobody saw: the process that asked for them was killed, or cancelled. */
 int work_resume(struct file_job *job)
 {
 	const struct file_journal *journal = job->journal;
-	int n = 0;
+	int n = 0, r = 0;
 
-	for (size_t i = 0; i < journal->n_units; i++) {
+	for (size_t i = 0; i < journal->n_units && r != -ECANCELED; i++) {
 		struct unit_mark *mark = &job->journal->units[i];
-		size_t k = 0;
+		const struct service *service = NULL;
+		char why[EDIT_WHY_MAX] = "";
 
-		if (!mark->open)
-			continue;
-		while (k < journal->n_files && !streq(journal->files[k].service.unit, mark->unit))
-			k++;
-		if (k == journal->n_files) { /* its files were restored, or were not ours */
+		for (size_t k = journal->n_files; mark->open && k-- > 0;)
+			if (streq(journal->files[k].service.unit, mark->unit))
+				service = &journal->files[k].service;
+		if (service) {
+			log_notice(mark->unit,
+				"its restart was under way when this program last ended: waiting for it to answer");
+			r = unit_await(&job->host, service, mark->answered, false, job->wait, why);
+			r = finish(job, service, mark, r, job->restart != RESTART_NEVER, why);
+			n++;
+		} else if (mark->open) { /* its files were restored, or were not ours */
 			mark->open = false;
 			(void)work_store(job);
-		} else if (resume_unit(job, mark, &journal->files[k].service) == -ECANCELED) {
-			return -ECANCELED;
-		} else {
-			n++;
 		}
 	}
-	return n;
+	return r == -ECANCELED ? r : n;
 }

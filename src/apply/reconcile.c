@@ -190,20 +190,6 @@ static struct setting *setting_at(struct node *node, size_t i, const char *tuner
 	return &node->settings[i];
 }
 
-static void take(struct node *node, size_t i, const struct wish *wish,
-	const struct reconcile_input *input, struct plan *plan)
-{
-	const struct want *want = wish->want;
-	struct setting *setting = setting_at(node, i, input->tuner, want->name);
-
-	/* Until its files were read anew, what is known of them is not what the job left. */
-	if (want->file && input->files_busy && setting->reason)
-		return;
-	judge(setting, wish, input);
-	if (!want->file || !input->files_busy)
-		plan_setting(setting, wish, input, plan);
-}
-
 void reconcile(struct node *node, const struct reconcile_input *input, struct plan *plan)
 {
 	const struct proposal *proposal = input->proposal;
@@ -213,9 +199,16 @@ void reconcile(struct node *node, const struct reconcile_input *input, struct pl
 	while (i < node->n_settings && node->settings[i].tuner != input->tuner)
 		i++;
 	for (size_t w = 0; w < proposal->n_wants; w++) {
-		struct wish wish = wish_of(&proposal->wants[w], input->past);
+		const struct want *want = &proposal->wants[w];
+		struct setting *setting = setting_at(node, i++, input->tuner, want->name);
+		struct wish wish = wish_of(want, input->past);
+		/* Until its files were read anew, they are not as the job left them. */
+		bool stale = want->file && input->files_busy;
 
-		take(node, i++, &wish, input, plan);
+		if (!stale || !setting->reason)
+			judge(setting, &wish, input);
+		if (!stale)
+			plan_setting(setting, &wish, input, plan);
 	}
 	/* What it no longer mentions follows: dropped. */
 	for (end = i; end < node->n_settings && node->settings[end].tuner == input->tuner;)
@@ -226,43 +219,36 @@ void reconcile(struct node *node, const struct reconcile_input *input, struct pl
 	node->n_settings -= end - i;
 }
 
-static void fail(struct setting *setting, const struct change *change, uint64_t now)
-{
-	bool news =
-		setting_become(setting, SETTING_FAILED, change->reason, change->error, change->why);
-
-	setting->retry_at_us = change->retry_us ? change->retry_us : now + RETRY_US;
-	/* A retry that fails in the same way is no news. */
-	if (news)
-		log_warning(change->name, "not set to %s: %s: %s", change->new,
-			change->why ? change->why : strerror(-change->error),
-			entry_help("reason", change->reason));
-}
-
 static void take_result(struct setting *setting, const struct change *change, uint64_t now)
 {
 	copy_text(setting->actual, sizeof(setting->actual), change->actual);
 	setting->drifted = setting->drifted && change->error < 0 && change->error != -ERANGE;
 	if (change->error == -ERANGE && setting->rounds > 0)
 		return; /* someone was quicker than the read, in a fight: the next poll counts it */
+	setting->retry_at_us =
+		change->retry_us || change->error == 0 ? change->retry_us : now + RETRY_US;
 	if (change->error < 0) {
-		fail(setting, change, now);
-		return;
-	}
-	setting->retry_at_us = change->retry_us;
-	if (change->held) {
+		/* A retry that fails in the same way is no news. */
+		if (setting_become(
+			    setting, SETTING_FAILED, change->reason, change->error, change->why))
+			log_warning(change->name, "not set to %s: %s: %s", change->new,
+				change->why ? change->why : strerror(-change->error),
+				entry_help("reason", change->reason));
+	} else if (change->held) {
 		if (setting_become(setting, SETTING_PENDING, change->held, 0, change->why))
 			log_info(change->name, "%s is in the file: %s", change->new,
 				entry_help("reason", change->held));
-		return;
+	} else {
+		/* A table that grows is worth one line: gc_thresh2 only goes along with gc_thresh3.
+		 */
+		log_line(!change->file && change->grown && change->target.level == 2 ? LOG_DEBUG
+										     : LOG_INFO,
+			change->name, "%s -> %s (%s)", change->old[0] ? change->old : "nothing",
+			change->actual, change->reason);
+		copy_text(setting->confirmed, sizeof(setting->confirmed),
+			change->file ? change->new : change->actual);
+		setting_become(setting, SETTING_IN_SYNC, "in-sync", 0, NULL);
 	}
-	/* A table that grows is worth one line: gc_thresh2 only goes along with gc_thresh3. */
-	log_line(!change->file && change->grown && change->target.level == 2 ? LOG_DEBUG : LOG_INFO,
-		change->name, "%s -> %s (%s)", change->old[0] ? change->old : "nothing",
-		change->actual, change->reason);
-	copy_text(setting->confirmed, sizeof(setting->confirmed),
-		change->file ? change->new : change->actual);
-	setting_become(setting, SETTING_IN_SYNC, "in-sync", 0, NULL);
 }
 
 void reconcile_results(struct node *node, const struct plan *plan, uint64_t now)
