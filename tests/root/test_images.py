@@ -75,7 +75,7 @@ def removed(lab: Lab, name: str) -> None:
     """As the kubelet's garbage collection does it."""
     for other in names(lab):
         if other == name or other.startswith((name.rsplit(":", 1)[0] + "@", "sha256:")):
-            ctr(lab, "images", "rm", other)
+            ctr(lab, "images", "rm", "--sync", other)
 
 
 def image(running: Agent, name: str) -> dict[str, Any] | None:

@@ -104,7 +104,7 @@ def test_a_stdout_that_is_closed_does_not_kill_it(agent) -> None:
 @pytest.mark.quick
 def test_the_log_says_at_start_what_was_read_and_at_a_reload_what_changed(agent) -> None:
     one = agent("mode: observe\nprofile: etcd\nneighbor: {grow: true}\n")
-    started = next(line for line in one.log.splitlines() if ": version " in line)
+    started = until(lambda: next((line for line in one.log.splitlines() if ": version " in line), None))
     for part in ("observing", "profile etcd", f"127.0.0.1:{one.port}", str(one.socket_path), f"configuration: {one.config_path}"):
         assert part in started, started
     one.write_config("mode: observe\nprofile: minimal\nneighbor: {grow: false}\n")
