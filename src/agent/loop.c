@@ -9,7 +9,7 @@
 #include <systemd/sd-daemon.h>
 
 /* Room for the timer to fall together with other wake-ups of the machine. */
-#define TICK_ACCURACY_US (50 * USEC_PER_MSEC)
+#define TICK_ACCURACY_US (75 * USEC_PER_MSEC)
 
 /* The lowest real-time priority is above all ordinary work, and below all other real time. */
 #define URGENT_PRIORITY 1
@@ -19,6 +19,7 @@ void agent_poll(struct agent *agent)
 	struct core *core = &agent->core;
 	char line[STATUS_LINE_MAX];
 
+	worker_take(agent->worker);
 	core_poll(core);
 	/* Limits and metrics follow the new values at once, not at the next tick. */
 	if (core_apply_values(core, NULL) > 0)

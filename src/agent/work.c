@@ -33,18 +33,26 @@ static void take_sample(void *job, void *userdata)
 
 void agent_sample(struct agent *agent)
 {
+	bool urgent = agent->job != NULL;
+
 	for (size_t i = 0; i < agent->core.node.n_tuners; i++) {
 		struct tuner_status *tuner = &agent->core.node.tuners[i];
 
-		if (!tuner->self || !tuner->ops->sample_request || tuner->request)
-			continue;
-		tuner->request = tuner->ops->sample_request(tuner->self, tuner->files_stale);
-		tuner->requester = tuner->self;
-		tuner->request_of_now = !agent->core.files_busy;
-		if (tuner->request &&
-			worker_submit(agent->worker, run_sample, take_sample, tuner, agent) < 0)
-			tuner->ops->sample_take(NULL, steal(tuner->request));
+		if (tuner->self && tuner->ops->sample_request && !tuner->request) {
+			tuner->request =
+				tuner->ops->sample_request(tuner->self, tuner->files_stale);
+			tuner->requester = tuner->self;
+			tuner->request_of_now = !agent->core.files_busy;
+			if (tuner->request && worker_submit(agent->worker, run_sample, take_sample,
+						      tuner, agent) < 0)
+				tuner->ops->sample_take(NULL, steal(tuner->request));
+		}
+		/* What asks for nothing at its start waits for nothing. */
+		tuner->sampled |= !tuner->request;
+		urgent |= !tuner->sampled || tuner->files_stale;
 	}
+	/* All others are decided upon at the next tick: they are taken then. */
+	worker_wakes_loop(agent->worker, urgent);
 }
 
 static void run_transfer(void *job, const struct wait *wait)
@@ -179,6 +187,7 @@ static int begin_files(struct agent *agent, enum file_task task, const char *onl
 	r = worker_submit(agent->worker, file_transaction, on_files_done, job, agent);
 	if (r == 0) {
 		agent->job = job;
+		worker_wakes_loop(agent->worker, true);
 		return 0;
 	}
 	agent->core.files_busy = false;

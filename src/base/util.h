@@ -59,6 +59,12 @@ static inline uint64_t us_of(struct timespec ts)
 	return (uint64_t)ts.tv_sec * USEC_PER_SEC + (uint64_t)ts.tv_nsec / 1000;
 }
 
+/* When what is done every so often is due next: those with one period are due together. */
+static inline uint64_t next_turn_us(uint64_t now_us, uint64_t every_us)
+{
+	return (now_us / every_us + 1) * every_us;
+}
+
 uint64_t now_us(void);      /* CLOCK_MONOTONIC, microseconds */
 uint64_t realtime_us(void); /* CLOCK_REALTIME, microseconds since the epoch */
 

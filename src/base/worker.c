@@ -39,13 +39,12 @@ static void *run_jobs(void *userdata)
 	return NULL;
 }
 
-static int finish(int fd)
+static void finish(int fd)
 {
 	struct job job;
 
 	while (read(fd, &job, sizeof(job)) == sizeof(job))
 		job.done(job.job, job.userdata);
-	return 0;
 }
 
 static int on_done(sd_event_source *source, int fd, uint32_t events, void *userdata)
@@ -53,7 +52,8 @@ static int on_done(sd_event_source *source, int fd, uint32_t events, void *userd
 	(void)source;
 	(void)events;
 	(void)userdata;
-	return finish(fd);
+	finish(fd);
+	return 0;
 }
 
 int worker_new(sd_event *event, struct worker **ret)
@@ -100,6 +100,16 @@ int worker_submit(struct worker *worker, void (*run)(void *job, const struct wai
 	if (r < 0)
 		return r;
 	return write(worker->waiting[1], &new, sizeof(new)) < 0 ? -errno : 0;
+}
+
+void worker_wakes_loop(struct worker *worker, bool wakes)
+{
+	(void)sd_event_source_set_enabled(worker->source, wakes ? SD_EVENT_ON : SD_EVENT_OFF);
+}
+
+void worker_take(struct worker *worker)
+{
+	finish(worker->finished[0]);
 }
 
 void worker_cancel(struct worker *worker)

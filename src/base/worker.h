@@ -7,6 +7,7 @@
  * on memory that nobody else touches until it is done. All functions are for the loop's thread.
  */
 
+#include <stdbool.h>
 #include <systemd/sd-event.h>
 
 #include "base/util.h"
@@ -24,6 +25,15 @@ int worker_new(sd_event *event, struct worker **ret);
  */
 int worker_submit(struct worker *worker, void (*run)(void *job, const struct wait *wait),
 	void (*done)(void *job, void *userdata), void *job, void *userdata);
+
+/*
+ * Whether a job that is done wakes the loop; else it waits for worker_take(). A loop that is awake
+ * every second anyway need not be woken for what can wait so long.
+ */
+void worker_wakes_loop(struct worker *worker, bool wakes);
+
+/* Calls done for the jobs that are. */
+void worker_take(struct worker *worker);
 
 /* Cancels the running job, and takes no other from then on: only worker_free() is left. */
 void worker_cancel(struct worker *worker);

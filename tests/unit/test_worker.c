@@ -105,6 +105,22 @@ WORKER_TEST(a_job_may_be_submitted_after_the_others_ended)
 	}
 }
 
+WORKER_TEST(a_job_that_does_not_wake_the_loop_waits_for_being_taken)
+{
+	struct job quiet = {0}, loud = {0};
+
+	worker_wakes_loop(fixture->worker, false);
+	submit(fixture, &quiet, NULL);
+	assert_int_equal(sd_event_run(fixture->event, 20 * USEC_PER_MSEC), 0);
+	assert_false(quiet.done);
+	while (!quiet.done)
+		worker_take(fixture->worker);
+	worker_wakes_loop(fixture->worker, true);
+	submit(fixture, &loud, NULL);
+	while (!loud.done)
+		assert_true(sd_event_run(fixture->event, UINT64_MAX) >= 0);
+}
+
 WORKER_TEST(freeing_cancels_the_running_job_and_drops_the_rest)
 {
 	uint64_t start = now_us();

@@ -41,7 +41,7 @@ static void *dns_sample_request(void *self, bool now)
 	request->bpf = steal(sensor->unattached);
 	request->kubelet = sensor->config.cluster_auto && !request->bpf;
 	sensor->load = false;
-	sensor->next_sample_us = now_us() + SAMPLE_EVERY_US;
+	sensor->next_sample_us = next_turn_us(now_us(), SAMPLE_EVERY_US);
 	return request;
 }
 

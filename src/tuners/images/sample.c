@@ -331,5 +331,5 @@ void images_sample(void *data, const struct wait *wait)
 	for (size_t i = 0; i < sample->n_archives; i++)
 		soon |= sample->archives[i].settling;
 	soon |= !sample->answers && sample->runtime.socket[0] != '\0';
-	sample->next_us = sample->now_us + (soon ? IMAGES_SOON_US : IDLE_EVERY_US);
+	sample->next_us = next_turn_us(sample->now_us, soon ? IMAGES_SOON_US : IDLE_EVERY_US);
 }

@@ -97,9 +97,8 @@ static void kubelet_sample(void *data, const struct wait *wait)
 
 	(void)wait;
 	kubelet_read(kubelet->host, &kubelet->seen);
-	kubelet->next_sample_us =
-		now_us() +
-		(kubelet->seen.presence == KUBELET_RUNNING ? RUNNING_EVERY_US : ABSENT_EVERY_US);
+	kubelet->next_sample_us = next_turn_us(now_us(),
+		kubelet->seen.presence == KUBELET_RUNNING ? RUNNING_EVERY_US : ABSENT_EVERY_US);
 }
 
 /* The first reading is part of the start: nothing is said before it. */

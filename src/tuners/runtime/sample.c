@@ -6,7 +6,7 @@
 #include <sys/statvfs.h>
 #include <sys/sysmacros.h>
 
-#define DISCOVER_EVERY_US (15 * USEC_PER_SEC)
+#define DISCOVER_EVERY_US (30 * USEC_PER_SEC)
 
 /* Two readings of a process's start differ by less. */
 #define SAME_START_US (500 * USEC_PER_MSEC)
@@ -134,7 +134,7 @@ static void discover(struct runtime_tuner *request)
 			runtime_note(runtime, "its socket is gone");
 	}
 	runtime_sample_clear(&before);
-	sample->discover_due_us = sample->now_us + DISCOVER_EVERY_US;
+	sample->discover_due_us = next_turn_us(sample->now_us, DISCOVER_EVERY_US);
 }
 
 /* The configured ones, each URL once; those known already keep their state. */
@@ -178,7 +178,7 @@ static void note_next(struct runtime_tuner *request)
 				request->config.restart == RESTART_WHEN_IDLE))
 			next = MIN(next, sample->now_us + PULLING_EVERY_US);
 		else if (runtime->answer == RUNTIME_ANSWERS)
-			next = MIN(next, sample->now_us + PULLS_EVERY_US);
+			next = MIN(next, next_turn_us(sample->now_us, PULLS_EVERY_US));
 	}
 	sample->next_us = next;
 }

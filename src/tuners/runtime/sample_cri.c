@@ -415,7 +415,7 @@ void runtime_sample_cri(
 
 	grpc_open(&session.cri.grpc, host_path(request->host, runtime->found.socket, path));
 	if (slow)
-		runtime->due_us = request->sample.now_us + SLOW_EVERY_US;
+		runtime->due_us = next_turn_us(request->sample.now_us, SLOW_EVERY_US);
 	for (size_t i = 0; i < ARRAY_SIZE(questions); i++) {
 		bool has =
 			i == 0 || (questions[i].of_cri ? !runtime->no_cri

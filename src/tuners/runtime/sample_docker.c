@@ -99,7 +99,7 @@ void runtime_sample_docker(
 
 	host_path(request->host, runtime->found.socket, socket);
 	if (slow)
-		runtime->due_us = request->sample.now_us + SLOW_EVERY_US;
+		runtime->due_us = next_turn_us(request->sample.now_us, SLOW_EVERY_US);
 	/* Where systemd listens on the socket, a connection would start a dockerd that was stopped.
 	 */
 	if (docker_process_read(request->host, &runtime->options) < 0) {
