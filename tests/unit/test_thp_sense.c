@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "directory.h"
 
+#include "tuners/table.h"
 #include "tuners/thp/thp.h"
 
 TEST(boot_parameters_of_switches_are_kept)
@@ -85,8 +86,8 @@ DIRECTORY_TEST(switches_of_every_page_size_are_found)
 
 	make_node(directory);
 	assert_true(host_init(&host, directory->path));
-	thp = thp_open(&host, false);
-	thp_sense(thp);
+	thp = thp_tuner.open(&host, false);
+	thp_tuner.sense(thp);
 	assert_int_equal(thp->n_switches, ARRAY_SIZE(expected));
 	for (size_t i = 0; i < ARRAY_SIZE(expected); i++) {
 		assert_string_equal(thp->switches[i].name, expected[i][0]);
@@ -102,14 +103,14 @@ DIRECTORY_TEST(switches_of_every_page_size_are_found)
 	directory_put(directory, THP_DIRECTORY "/enabled", "always madvise [never]\n");
 	directory_put(directory, "/proc/meminfo",
 		"MemTotal: 8 kB\nAnonHugePages: 2048 kB\nShmemHugePages: 0 kB\n");
-	thp_sense(thp);
+	thp_tuner.sense(thp);
 	assert_int_equal(thp->usage_error, 0);
 	assert_memory_equal(&thp->usage, &((struct thp_usage){2048, 0, 0}), sizeof(thp->usage));
 	directory_put(directory, "/proc/meminfo", "MemTotal: 8 kB\n");
-	thp_sense(thp);
+	thp_tuner.sense(thp);
 	assert_string_equal(find(thp, "thp.enabled")->actual, "never");
 	assert_int_equal(thp->usage_error, -EBADMSG);
-	thp_close(thp);
+	thp_tuner.close(thp);
 }
 
 DIRECTORY_TEST(without_huge_pages_every_switch_is_missing)
@@ -118,11 +119,11 @@ DIRECTORY_TEST(without_huge_pages_every_switch_is_missing)
 	struct host host;
 
 	assert_true(host_init(&host, directory->path));
-	thp = thp_open(&host, false);
-	thp_sense(thp);
+	thp = thp_tuner.open(&host, false);
+	thp_tuner.sense(thp);
 	assert_int_equal(thp->n_switches, 4);
 	for (unsigned i = 0; i < thp->n_switches; i++)
 		assert_int_equal(thp->switches[i].error, -ENOENT);
 	assert_int_equal(thp->usage_error, -ENOENT);
-	thp_close(thp);
+	thp_tuner.close(thp);
 }

@@ -62,20 +62,7 @@ struct thp_memory {
 	uint64_t grown_at_us;
 };
 
-/* Members of struct tuner_ops. open finds the switches that this kernel has. */
-void *thp_open(const struct host *host, bool watch);
-void thp_sense(void *self);
-void thp_decide(const void *self, const struct decide_input *input, void *memory,
-	struct proposal *proposal);
-void thp_close(void *self);
-
-/* Takes the parameters of interest from a boot line. For tests. */
+/* Takes the parameters of interest from a boot line; also for tests. */
 void thp_parse_boot_line(const char *line, struct thp *thp);
-
-/* -EBADMSG when text has no AnonHugePages. usage is written only on success. */
-int thp_parse_meminfo(const char *text, struct thp_usage *usage);
-
-/* Its condition. */
-extern const struct condition_type thp_conditions[];
 
 #endif

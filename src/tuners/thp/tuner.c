@@ -2,6 +2,17 @@
 #include "tuners/table.h"
 #include "tuners/thp/thp.h"
 
+#include "base/file.h"
+#include "base/text.h"
+
+#include <dirent.h>
+
+/* Growth is reported for as long as a dashboard and an alert need to see it. */
+#define GROWTH_WINDOW_US (300 * USEC_PER_SEC)
+
+/* /proc/meminfo is 60 lines of 28 bytes. */
+#define MEMINFO_SIZE 8192
+
 static const char *const enabled_words[] = {"never", "madvise", "always", "keep", NULL};
 static const char *const defrag_words[] = {
 	"never", "madvise", "defer", "defer+madvise", "always", "keep", NULL};
@@ -72,7 +83,7 @@ static const struct reason condition_reasons[] = {
 	{0},
 };
 
-const struct condition_type thp_conditions[] = {
+static const struct condition_type conditions[] = {
 	{"TransparentHugePagesActive", SEVERITY_WARNING,
 		"Memory is backed by transparent huge pages although they should be off: what was "
 		"mapped before the switch keeps them until its process ends or is restarted, which "
@@ -88,21 +99,115 @@ static const struct reason reasons[] = {
 	{0},
 };
 
+static const struct {
+	const char *file, *option;
+} kinds[THP_SWITCH_KINDS] = {
+	[THP_ENABLED] = {"enabled", "thp.enabled"},
+	[THP_DEFRAG] = {"defrag", "thp.defrag"},
+	[THP_SHMEM_ENABLED] = {"shmem_enabled", "thp.shmem"},
+	[THP_KHUGEPAGED_DEFRAG] = {"khugepaged/defrag", "thp.khugepaged_defrag"},
+	/* Of each page size. */
+	[THP_SIZE_ENABLED] = {"enabled", "thp.sizes"},
+	[THP_SIZE_SHMEM_ENABLED] = {"shmem_enabled", "thp.sizes"},
+};
+
+/* ---- what the node has ---- */
+
+/* hugepages-64kB/enabled is the setting thp.hugepages-64kB.enabled. */
+static void add_switch(struct thp *thp, int kind, const char *directory)
+{
+	struct thp_switch *added = &thp->switches[thp->n_switches];
+
+	if (thp->n_switches == THP_SWITCHES_MAX)
+		return;
+	*added = (struct thp_switch){.kind = (enum thp_switch_kind)kind, .file.fd = -1};
+	snprintf(added->file.path, SETTING_PATH_MAX, THP_DIRECTORY "%.60s/%s", directory,
+		kinds[kind].file);
+	snprintf(added->name, SETTING_NAME_MAX, "thp%.60s/%s", directory, kinds[kind].file);
+	for (char *slash = added->name; (slash = strchr(slash, '/'));)
+		*slash = '.';
+	/* Not every size has both: 8 kB is for shared memory alone. */
+	if (kind < THP_SIZE_ENABLED ||
+		kept_read_value(thp->host, &added->file, added->actual) != -ENOENT)
+		thp->n_switches++;
+}
+
+static int is_size(const struct dirent *entry)
+{
+	return starts_with(entry->d_name, "hugepages-");
+}
+
+static void find_switches(struct thp *thp)
+{
+	char full[PATH_MAX], directory[NAME_MAX + 2];
+	struct dirent **sizes = NULL;
+	int n = scandir(host_path(thp->host, THP_DIRECTORY, full), &sizes, is_size, versionsort);
+
+	for (int kind = 0; kind < THP_SIZE_ENABLED; kind++)
+		add_switch(thp, kind, "");
+	for (int i = 0; i < n; i++) {
+		snprintf(directory, sizeof(directory), "/%s", sizes[i]->d_name);
+		add_switch(thp, THP_SIZE_ENABLED, directory);
+		add_switch(thp, THP_SIZE_SHMEM_ENABLED, directory);
+		free(sizes[i]);
+	}
+	free(sizes);
+}
+
+void thp_parse_boot_line(const char *line, struct thp *thp)
+{
+	static const struct {
+		const char *parameter;
+		enum thp_switch_kind kind;
+	} known[] = {
+		{"transparent_hugepage=", THP_ENABLED},
+		{"transparent_hugepage_shmem=", THP_SHMEM_ENABLED},
+		{"thp_anon=", THP_SIZE_ENABLED},
+		{"thp_shmem=", THP_SIZE_SHMEM_ENABLED},
+	};
+	char word[96];
+	int used;
+
+	for (; sscanf(line, "%95s%n", word, &used) == 1; line += used)
+		for (size_t i = 0; i < ARRAY_SIZE(known); i++) {
+			if (!starts_with(word, known[i].parameter))
+				continue;
+			text_append(thp->boot_line, sizeof(thp->boot_line), "%s%s",
+				thp->boot_line[0] ? " " : "", word);
+			thp->at_boot[known[i].kind] = true;
+		}
+}
+
+static void *thp_open(const struct host *host, bool watch)
+{
+	_cleanup_free_ char *line = NULL;
+	struct thp *thp = must(calloc(1, sizeof(*thp)));
+	char full[PATH_MAX];
+	int r;
+
+	(void)watch;
+	thp->host = host;
+	thp->meminfo = (struct kept_file){.path = "/proc/meminfo", .fd = -1};
+	find_switches(thp);
+	if (read_file(host_path(host, "/proc/cmdline", full), 65536, &line, NULL) == 0)
+		thp_parse_boot_line(line, thp);
+	r = host_may_write(host, THP_DIRECTORY "/enabled");
+	/* A kernel without huge pages has none to switch off: nothing is missing. */
+	if (r < 0 && r != -ENOENT)
+		snprintf(thp->write_why, TUNER_WHY_MAX,
+			THP_DIRECTORY "/enabled: %s: run as uid 0 with a writable " THP_DIRECTORY
+				      " (ProtectKernelTunables=no, or a hostPath)",
+			strerror(-r));
+	return thp;
+}
+
 static void thp_configure(void *self, const struct config *config)
 {
-	static const char *const options[THP_SWITCH_KINDS] = {
-		[THP_ENABLED] = "thp.enabled",
-		[THP_DEFRAG] = "thp.defrag",
-		[THP_SHMEM_ENABLED] = "thp.shmem",
-		[THP_KHUGEPAGED_DEFRAG] = "thp.khugepaged_defrag",
-		[THP_SIZE_ENABLED] = "thp.sizes",
-		[THP_SIZE_SHMEM_ENABLED] = "thp.sizes",
-	};
 	struct thp *thp = self;
 
 	for (int kind = 0; kind < THP_SWITCH_KINDS; kind++) {
-		const struct config_option *option = option_find(option_tables, options[kind]);
-		const char *word = option->words[config_choice(config, options[kind])];
+		const struct config_option *option = option_find(option_tables, kinds[kind].option);
+		const char *word = option->words[config_choice(config, kinds[kind].option)];
 
 		if (streq(word, "keep"))
 			word = "";
@@ -111,8 +216,129 @@ static void thp_configure(void *self, const struct config *config)
 		else if (kind == THP_SIZE_SHMEM_ENABLED && streq(word, "madvise"))
 			word = "advise"; /* shared memory's word for the same */
 		copy_text(thp->wanted[kind], sizeof(thp->wanted[kind]), word);
-		thp->requested[kind] = config_is_given(config, options[kind]);
+		thp->requested[kind] = config_is_given(config, kinds[kind].option);
 	}
+}
+
+/* A line's number; 0 for a line that this kernel does not have. */
+static uint64_t meminfo_kb(const char *text, const char *name)
+{
+	const char *line = strstr(text, name);
+	uint64_t kb = 0;
+
+	if (line)
+		sscanf(line + strlen(name), " %" SCNu64, &kb);
+	return kb;
+}
+
+static void thp_sense(void *self)
+{
+	struct thp *thp = self;
+	char text[MEMINFO_SIZE];
+	int n;
+
+	for (unsigned i = 0; i < thp->n_switches; i++) {
+		struct thp_switch *s = &thp->switches[i];
+
+		s->error = kept_read_value(thp->host, &s->file, s->actual);
+	}
+	n = kept_read(thp->host, &thp->meminfo, text, sizeof(text));
+	thp->usage_error = n < 0 ? n : strstr(text, "\nAnonHugePages:") ? 0 : -EBADMSG;
+	if (thp->usage_error == 0)
+		thp->usage = (struct thp_usage){.anon = meminfo_kb(text, "\nAnonHugePages:"),
+			.shmem = meminfo_kb(text, "\nShmemHugePages:"),
+			.file = meminfo_kb(text, "\nFileHugePages:")};
+}
+/* ---- decisions ---- */
+
+static void decide_switch(
+	const struct thp *thp, const struct thp_switch *s, struct proposal *proposal)
+{
+	const char *wanted = thp->wanted[s->kind];
+	struct want *want = proposal_value(proposal);
+
+	copy_text(want->name, SETTING_NAME_MAX, s->name);
+	want->target.kind = VALUE_FILE;
+	copy_text(want->target.path, SETTING_PATH_MAX, s->file.path);
+	copy_text(want->actual, SETTING_VALUE_MAX, s->actual);
+	copy_text(want->wanted, SETTING_VALUE_MAX, wanted);
+	want->error = s->error;
+	want->requested = thp->requested[s->kind];
+	want->reason = wanted[0] == '\0'       ? "kept"
+		       : thp->at_boot[s->kind] ? "configured-over-boot-line"
+					       : "configured";
+}
+
+/* The pages that the configuration says should not be: anonymous, shared, or none. */
+static uint64_t unwanted_kb(const struct thp *thp, const struct thp_usage *usage)
+{
+	const char *shmem = thp->wanted[THP_SHMEM_ENABLED];
+	uint64_t kb = 0;
+
+	if (streq(thp->wanted[THP_ENABLED], "never"))
+		kb += usage->anon;
+	if (streq(shmem, "never") || streq(shmem, "deny"))
+		kb += usage->shmem;
+	return kb;
+}
+
+/* What was mapped before the switch and only becomes less is nothing to warn of. */
+static bool is_growing(const struct thp *thp, struct thp_memory *memory, uint64_t now)
+{
+	if (memory->seen && unwanted_kb(thp, &thp->usage) > unwanted_kb(thp, &memory->usage))
+		memory->grown_at_us = now;
+	memory->seen = true;
+	memory->usage = thp->usage;
+	return memory->grown_at_us > 0 && now - memory->grown_at_us < GROWTH_WINDOW_US;
+}
+
+static void decide_condition(
+	const struct thp *thp, struct thp_memory *memory, uint64_t now, struct proposal *proposal)
+{
+	const struct thp_usage *usage = &thp->usage;
+	struct condition_reading *condition = proposal_condition(proposal, conditions,
+		usage->anon + usage->shmem > 0 ? "wanted-in-use" : "none-in-use");
+	bool growing;
+
+	if (thp->usage_error < 0) {
+		condition->status = CONDITION_UNKNOWN;
+		condition->reason = "meminfo-unavailable";
+		condition_append(condition, "/proc/meminfo: %s", strerror(-thp->usage_error));
+		return;
+	}
+	growing = is_growing(thp, memory, now);
+	condition_append(condition, "AnonHugePages %" PRIu64 " kB, ShmemHugePages %" PRIu64 " kB",
+		usage->anon, usage->shmem);
+	if (usage->file > 0)
+		condition_append(condition,
+			", FileHugePages %" PRIu64 " kB (the file systems' own)", usage->file);
+	if (thp->boot_line[0])
+		condition_append(condition, "; boot line: %s", thp->boot_line);
+	if (unwanted_kb(thp, usage) > 0) {
+		condition->status = CONDITION_TRUE;
+		condition->advice = !growing;
+		condition->reason = condition->advice ? "still-mapped" : "growing-though-off";
+	}
+}
+
+static void thp_decide(
+	const void *self, const struct decide_input *input, void *memory, struct proposal *proposal)
+{
+	const struct thp *thp = self;
+
+	for (unsigned i = 0; i < thp->n_switches; i++)
+		decide_switch(thp, &thp->switches[i], proposal);
+	decide_condition(thp, memory, input->now_us, proposal);
+}
+
+static void thp_close(void *self)
+{
+	struct thp *thp = self;
+
+	for (unsigned i = 0; i < thp->n_switches; i++)
+		kept_close(&thp->switches[i].file);
+	kept_close(&thp->meminfo);
+	free(thp);
 }
 
 static void thp_explain(const void *self, char why[static TUNER_WHY_MAX])
@@ -126,7 +352,7 @@ const struct tuner_ops thp_tuner = {
 		"Switches transparent huge pages off, every page size, and reports what is still in use.",
 	.options = thp_options,
 	.explanations = explanations,
-	.conditions = thp_conditions,
+	.conditions = conditions,
 	.reasons = reasons,
 	.open = thp_open,
 	.configure = thp_configure,
