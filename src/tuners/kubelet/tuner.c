@@ -6,9 +6,16 @@
 
 #include <linux/capability.h>
 
+#define SETTING "kubelet.serializeImagePulls"
+
 /* A running kubelet's files are read often; where there is none, all processes are searched. */
 #define RUNNING_EVERY_US (5 * USEC_PER_SEC)
 #define ABSENT_EVERY_US  (60 * USEC_PER_SEC)
+
+/* Images that a node may have to pull when it starts: what the advice assumes. */
+#define START_IMAGES 60
+
+#define FEW_PULLS 3 /* below this many at once, pulls wait for each other */
 
 const struct config_option kubelet_options[] = {
 	MODE_OPTION("kubelet"),
@@ -28,7 +35,7 @@ const struct config_option kubelet_options[] = {
 #define API "kubelet.config.k8s.io/v1beta1 KubeletConfiguration"
 
 static const struct explanation explanations[] = {
-	{KUBELET_SETTING, "setting",
+	{SETTING, "setting",
 		"Whether the kubelet pulls one image after the other. One large image then holds up "
 		"all others. Read at the kubelet's start; with kubelet.manage: true headroom writes "
 		"false as a drop-in file, which the kubelet takes when it is restarted.",
@@ -75,7 +82,7 @@ static const struct reason pull_reasons[] = {
 	{0},
 };
 
-const struct condition_type kubelet_conditions[] = {
+static const struct condition_type conditions[] = {
 	{"KubeletSerialPulls", SEVERITY_ADVICE,
 		"The kubelet pulls one image at a time, or very few: one large image delays all "
 		"others. Set serializeImagePulls: false and maxParallelImagePulls in its "
@@ -127,7 +134,6 @@ static void *kubelet_sample_request(void *self, bool now)
 		return NULL;
 	request = must(malloc(sizeof(*request)));
 	*request = *kubelet;
-	kubelet->next_sample_us = now_us() + RUNNING_EVERY_US; /* should this one be dropped */
 	return request;
 }
 
@@ -142,11 +148,159 @@ static void kubelet_sample_take(void *self, void *data)
 	free(request);
 }
 
+/* ---- decisions ---- */
+
+static bool is_serial(const struct kubelet_values *values)
+{
+	return streq(values->field[KUBELET_SERIALIZE_IMAGE_PULLS].text, "true");
+}
+
+/* 0 also for a field without a value. */
+static uint64_t number_of(const struct kubelet_values *values, enum kubelet_field field)
+{
+	uint64_t number = 0;
+
+	(void)parse_count(values->field[field].text, &number);
+	return number;
+}
+
+/* Why the setting cannot be written, and the cure; NULL when it can. */
+static const char *obstacle_of(const struct kubelet_seen *seen)
+{
+	if (seen->presence != KUBELET_RUNNING)
+		return "no running kubelet was found, so its drop-in directory is not known: start "
+		       "the kubelet";
+	if (seen->config_dir[0] == '\0')
+		return "the kubelet reads no drop-in directory: start it with --config-dir (from "
+		       "Kubernetes 1.28), or write serializeImagePulls: false into its file";
+	if (seen->values.field[KUBELET_SERIALIZE_IMAGE_PULLS].origin == KUBELET_FLAG)
+		return "the kubelet's command line has --serialize-image-pulls, which overrides "
+		       "its files: remove the flag";
+	if (seen->overridden)
+		return "a file that comes after " KUBELET_OWN_FILE
+		       " sets serializeImagePulls: change it there";
+	return NULL;
+}
+
+/* What the running kubelet took at its start; NULL: not known. */
+static const struct kubelet_values *running_values(const struct kubelet_seen *seen)
+{
+	if (seen->values_run)
+		return &seen->values;
+	return seen->others_run ? &seen->others : NULL;
+}
+
+static void decide_setting(const struct kubelet *kubelet, struct proposal *proposal)
+{
+	const struct kubelet_seen *seen = &kubelet->seen;
+	const struct kubelet_values *running = running_values(seen);
+	struct want *want = proposal_file(proposal, kubelet_own_text);
+	struct file_change *file = want->file;
+
+	copy_text(want->name, sizeof(want->name), SETTING);
+	file->target.format = EDIT_OWN;
+	copy_text(file->target.path, sizeof(file->target.path), seen->config);
+	if (running)
+		copy_text(want->actual, sizeof(want->actual),
+			running->field[KUBELET_SERIALIZE_IMAGE_PULLS].text);
+	want->reason = "kept";
+	/* Nothing is written where the others' files say the same already. */
+	if (!kubelet->manage || obstacle_of(seen) ||
+		(!is_serial(&seen->others) && seen->own == KUBELET_OWN_MISSING))
+		return;
+	if (snprintf(file->target.path, sizeof(file->target.path), "%s/%s", seen->config_dir,
+		    KUBELET_OWN_FILE) >= (int)sizeof(file->target.path)) {
+		want->error = -ENAMETOOLONG;
+		return;
+	}
+	want->reason = "configured";
+	/* The kubelet reads the file at its next start; headroom never restarts it. */
+	file->edit.service =
+		(struct service){.activation = ACTIVATE_NOTHING, .unit = "kubelet.service"};
+	copy_text(want->wanted, sizeof(want->wanted), "false");
+	if (seen->own == KUBELET_OWN_WRITTEN)
+		copy_text(file->on_disk, sizeof(file->on_disk), "false");
+	else if (seen->own == KUBELET_OWN_OTHER)
+		copy_text(file->on_disk, sizeof(file->on_disk), "another text");
+}
+
+static bool is_problem(const struct kubelet_values *values)
+{
+	uint64_t most = number_of(values, KUBELET_MAX_PARALLEL_IMAGE_PULLS);
+
+	return is_serial(values) || (most > 0 && most < FEW_PULLS);
+}
+
+/* "serializeImagePulls is true (by default)", with where it was given, and the cure. */
+static void describe_problem(const struct kubelet_seen *seen, const struct kubelet_values *values,
+	struct condition_reading *condition)
+{
+	bool serial = is_serial(values);
+	enum kubelet_field field =
+		serial ? KUBELET_SERIALIZE_IMAGE_PULLS : KUBELET_MAX_PARALLEL_IMAGE_PULLS;
+	const struct kubelet_value *value = &values->field[field];
+
+	condition_raise(condition, serial ? "serial-pulls" : "few-parallel-pulls", "%s is %s (",
+		kubelet_fields[field].name, value->text);
+	if (value->origin == KUBELET_FILE)
+		condition_append(condition, "%.120s:%u)", value->file, value->line);
+	else if (value->origin == KUBELET_FLAG)
+		condition_append(condition, "by the flag --%s)", kubelet_fields[field].flag);
+	else
+		condition_append(condition, "by default)");
+	if (is_problem(&seen->values))
+		condition_append(condition,
+			": set serializeImagePulls: false and maxParallelImagePulls: 5 or more in "
+			"%.80s, and restart the kubelet",
+			seen->config[0] ? seen->config : "its configuration");
+	else
+		condition_append(condition,
+			" for the running kubelet; its files say otherwise now: restart the "
+			"kubelet");
+}
+
+static void decide_condition(const struct kubelet_seen *seen, struct proposal *proposal)
+{
+	const struct kubelet_values *running = running_values(seen);
+	const struct kubelet_values *values = running ? running : &seen->values;
+	struct condition_reading *condition =
+		proposal_condition(proposal, conditions, "parallel-pulls");
+
+	if (seen->presence == KUBELET_ABSENT) {
+		condition->status = CONDITION_UNKNOWN;
+		condition->reason = "no-kubelet";
+		condition_append(condition, "no kubelet was found on this node");
+	} else if (seen->why[0]) {
+		condition->status = CONDITION_UNKNOWN;
+		condition->reason = "kubelet-config-unreadable";
+		condition_append(condition, "%s", seen->why);
+	} else if (is_problem(values)) {
+		describe_problem(seen, values, condition);
+	} else if (number_of(values, KUBELET_MAX_PARALLEL_IMAGE_PULLS) > 0) {
+		condition_append(condition, "the kubelet pulls up to %s images at once",
+			values->field[KUBELET_MAX_PARALLEL_IMAGE_PULLS].text);
+	} else {
+		condition_append(condition, "the kubelet pulls any number of images at once");
+	}
+}
+
+static void kubelet_decide(
+	const void *self, const struct decide_input *input, void *memory, struct proposal *proposal)
+{
+	const struct kubelet *kubelet = self;
+
+	(void)input, (void)memory;
+	/* The meaning of a broken file is unknown: nothing is written beside it. */
+	if (kubelet->seen.presence != KUBELET_ABSENT && kubelet->seen.why[0] == '\0')
+		decide_setting(kubelet, proposal);
+	decide_condition(&kubelet->seen, proposal);
+}
+
 static void kubelet_explain(const void *self, char why[static TUNER_WHY_MAX])
 {
 	const struct kubelet *kubelet = self;
 	const char *obstacle = kubelet->manage && kubelet->seen.presence != KUBELET_ABSENT
-				       ? kubelet_unmanageable(&kubelet->seen)
+				       ? obstacle_of(&kubelet->seen)
 				       : NULL;
 
 	if (kubelet->seen.why[0])
@@ -155,12 +309,48 @@ static void kubelet_explain(const void *self, char why[static TUNER_WHY_MAX])
 		snprintf(why, TUNER_WHY_MAX, "kubelet.manage: %s", obstacle);
 }
 
+/* ---- the document ---- */
+
+static void add_advice(cJSON *root, const struct kubelet_values *values)
+{
+	cJSON *list = json_array(root, "advice");
+	char text[CONDITION_MESSAGE_MAX];
+	uint64_t qps = number_of(values, KUBELET_REGISTRY_PULL_QPS);
+	uint64_t burst = number_of(values, KUBELET_REGISTRY_BURST);
+	uint64_t high = number_of(values, KUBELET_IMAGE_GC_HIGH);
+	const char *age = values->field[KUBELET_IMAGE_MAXIMUM_GC_AGE].text;
+	if (qps > 0 && burst < START_IMAGES) {
+		snprintf(text, sizeof(text),
+			"registryPullQPS is %" PRIu64 " with registryBurst %" PRIu64
+			": of %d images that a node needs at once, the last begins %" PRIu64
+			" s late, and pulls beyond it fail and are tried again later. It limits "
+			"how many begin, not how many run: raise both, or set registryPullQPS: 0.",
+			qps, burst, START_IMAGES, (START_IMAGES - burst + qps - 1) / qps);
+		json_append_text(list, text);
+	}
+	if (high < 100) {
+		snprintf(text, sizeof(text),
+			"From %" PRIu64
+			" %% of the image file system on, the kubelet deletes images that no "
+			"container uses, down to %" PRIu64
+			" %%, preloaded images too unless they are pinned. Keep the preloaded "
+			"images well below it, or raise imageGCHighThresholdPercent.",
+			high, number_of(values, KUBELET_IMAGE_GC_LOW));
+		json_append_text(list, text);
+	}
+	if (strspn(age, "0smh") < strlen(age)) {
+		snprintf(text, sizeof(text),
+			"imageMaximumGCAge is %s: the kubelet deletes images unused for that long "
+			"even when there is room, preloaded images too unless they are pinned. 0s "
+			"switches it off.",
+			age);
+		json_append_text(list, text);
+	}
+}
+
 static void add_values(cJSON *root, const struct kubelet_seen *seen)
 {
-	char advices[KUBELET_ADVICES_MAX][CONDITION_MESSAGE_MAX];
-	size_t n = kubelet_advise(seen, advices);
 	cJSON *values = json_object(root, "values");
-	cJSON *list;
 
 	for (int i = 0; i < KUBELET_FIELDS; i++) {
 		const struct kubelet_value *value = &seen->values.field[i];
@@ -174,9 +364,7 @@ static void add_values(cJSON *root, const struct kubelet_seen *seen)
 		json_text(object, "value", value->text);
 		json_text(object, "from", from);
 	}
-	list = json_array(root, "advice");
-	for (size_t i = 0; i < n; i++)
-		json_append_text(list, advices[i]);
+	add_advice(root, &seen->values);
 }
 
 static cJSON *kubelet_document(const void *self, const void *memory, bool trusted)
@@ -200,7 +388,7 @@ const struct tuner_ops kubelet_tuner = {
 		"Reads how the kubelet pulls and collects images, and says what makes pods wait.",
 	.options = kubelet_options,
 	.explanations = explanations,
-	.conditions = kubelet_conditions,
+	.conditions = conditions,
 	.capabilities = capabilities,
 	.open = kubelet_open,
 	.configure = kubelet_configure,
