@@ -87,7 +87,7 @@ NODE_TEST(the_first_configured_directory_counts)
 NODE_TEST(recorded_registries_are_read_after_they_left_the_configuration)
 {
 	directory_put(&node->directory, CERTS "gone.example/hosts.toml", OURS);
-	node->request.recorded = (struct runtime_recorded){0, {"gone.example", "gone.example"}, 2};
+	node->request.recorded = (struct runtime_recorded){{"gone.example", "gone.example"}, 2};
 	runtime_sample_hosts(&node->request);
 	assert_int_equal(node->request.sample.n_hosts, 1);
 	assert_true(node->request.sample.hosts[0].ours);

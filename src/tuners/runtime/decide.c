@@ -37,19 +37,12 @@ static const struct key_row key_rows[] = {
 void runtime_name(const struct runtime_sample *sample, const struct node_runtime *runtime,
 	const char *key, char name[static SETTING_NAME_MAX])
 {
-	const struct node_runtime *plain = NULL;
+	const struct node_runtime *first = sample->runtimes;
 
-	for (size_t i = 0; i < sample->n; i++) {
-		const struct node_runtime *other = &sample->runtimes[i];
-
-		if (other->found.kind != runtime->found.kind)
-			continue;
-		if (!plain || (plain->found.managed_by != RUNTIME_OF_NODE &&
-				      other->found.managed_by == RUNTIME_OF_NODE))
-			plain = other;
-	}
+	while (first->found.kind != runtime->found.kind)
+		first++;
 	snprintf(name, SETTING_NAME_MAX, "%s.%s",
-		plain == runtime ? runtime_kind_names[runtime->found.kind] : runtime->found.name,
+		first == runtime ? runtime_kind_names[runtime->found.kind] : runtime->found.name,
 		key);
 }
 
@@ -105,17 +98,15 @@ void runtime_leave(struct want *want, const char *reason)
 
 const char *runtime_obstacle(const struct node_runtime *runtime)
 {
-	bool docker = runtime->found.kind == RUNTIME_DOCKER;
-	const char *reason = NULL;
-
-	if ((docker ? runtime->docker.error : runtime->containerd.error) < 0)
-		reason = "file-unusable";
-	else if (runtime->answer == RUNTIME_SILENT)
-		reason = "runtime-silent";
+	if (runtime->docker.error < 0 || runtime->containerd.error < 0)
+		return "file-unusable";
+	if (runtime->answer == RUNTIME_SILENT)
+		return "runtime-silent";
 	/* Its options are not known, or not the program that reads the file. */
-	else if (runtime->pid == 0 || (!docker && !runtime->process.program[0]))
-		reason = "process-not-seen";
-	return reason;
+	if (runtime->pid == 0 ||
+		(runtime->found.kind != RUNTIME_DOCKER && !runtime->process.program[0]))
+		return "process-not-seen";
+	return NULL;
 }
 
 static const struct file_record *record_of(
@@ -259,21 +250,11 @@ static void want_directory(
 /* The hosts.toml files that are recorded outlive the configuration that asked for them. */
 static void take_records(const struct decide_input *input, struct runtime_recorded *recorded)
 {
-	recorded->n = recorded->tag = 0;
-	for (size_t i = 0; i < input->n_files; i++) {
-		const struct file_record *record = &input->files[i];
-		const char *texts[] = {record->name, record->wanted, record->before};
-
-		if (!streq(record->tuner, "runtime"))
-			continue;
-		for (size_t t = 0; t < ARRAY_SIZE(texts); t++)
-			for (const char *c = texts[t]; *c; c++)
-				recorded->tag =
-					recorded->tag * 1099511628211u + (unsigned char)*c + 1;
-		if (starts_with(record->name, "mirrors.") && recorded->n < RUNTIME_MIRROR_MAX)
+	recorded->n = 0;
+	for (size_t i = 0; i < input->n_files && recorded->n < RUNTIME_MIRROR_MAX; i++)
+		if (starts_with(input->files[i].name, "mirrors."))
 			copy_text(recorded->registries[recorded->n++], REGISTRY_NAME_MAX,
-				record->name + strlen("mirrors."));
-	}
+				input->files[i].name + strlen("mirrors."));
 }
 
 static void judge_reach(const struct runtime_decision *decision)
@@ -287,7 +268,6 @@ static void judge_reach(const struct runtime_decision *decision)
 		const struct node_runtime *runtime = &sample->runtimes[i];
 		uint64_t silent_us = pulls_age(decision->input->now_us, runtime->since_us);
 
-		/* Installed and not running is a choice; a socket without a server is not. */
 		if (runtime->answer != RUNTIME_SILENT ||
 			(silent_us < SILENT_AFTER_US && !decision->tuner->once) ||
 			(!runtime->found.has_socket && !runtime->answered_once))
@@ -365,6 +345,11 @@ static void judge_restart(const struct runtime_decision *decision)
 	}
 }
 
+static double percent_used(const struct runtime_store *store)
+{
+	return 100.0 * (double)store->used / (double)store->size;
+}
+
 /* The fullest of the stores, which may be one and the same file system. */
 static const struct runtime_store *fullest(const struct runtime_sample *sample)
 {
@@ -373,8 +358,7 @@ static const struct runtime_store *fullest(const struct runtime_sample *sample)
 	for (size_t i = 0; i < sample->n; i++) {
 		const struct runtime_store *store = &sample->runtimes[i].store;
 
-		if (store->known && (!found || store->used / (store->size / 100 + 1) >
-						       found->used / (found->size / 100 + 1)))
+		if (store->known && (!found || percent_used(store) > percent_used(found)))
 			found = store;
 	}
 	return found;
@@ -409,7 +393,7 @@ static void judge_store(const struct runtime_decision *decision)
 		reading->reason = "store-unknown";
 		return;
 	}
-	percent = 100.0 * (double)store->used / (double)store->size;
+	percent = percent_used(store);
 	*full = percent >= (*full ? STORE_ROOMY_PERCENT : STORE_FULL_PERCENT);
 	condition_append(reading, "%.100s (%s%s%s) is %.0f %% full%s", store->directory,
 		store->filesystem, store->device[0] ? " on " : "", store->device, percent,

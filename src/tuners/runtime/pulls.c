@@ -44,6 +44,14 @@ static struct pull_registry *registry_of(struct pull_counts *counts, const char 
 	return registry;
 }
 
+static struct pull_layer *find_layer(struct pulls *pulls, const char *ref)
+{
+	for (size_t i = 0; i < pulls->n; i++)
+		if (streq(pulls->layers[i].piece.ref, ref))
+			return &pulls->layers[i];
+	return NULL;
+}
+
 static struct pull_image *find_image(struct pulls *pulls, const char *name)
 {
 	for (size_t i = 0; i < pulls->n_images; i++)
@@ -52,24 +60,15 @@ static struct pull_image *find_image(struct pulls *pulls, const char *name)
 	return NULL;
 }
 
-/* Of a layer whose image or registry is not known yet they wait until it is, or is over. */
 static void count_bytes(
 	struct pulls *pulls, struct pull_counts *counts, const char *name, uint64_t bytes)
 {
 	struct pull_image *image = find_image(pulls, name);
 
-	if (!name[0])
-		pulls->nameless_bytes += bytes;
-	else if (image && !image->placed)
+	if (image)
 		image->bytes += bytes;
 	else
 		registry_of(counts, name)->bytes += bytes;
-}
-
-static void settle_bytes(struct pulls *pulls, struct pull_counts *counts, const char *image)
-{
-	registry_of(counts, image)->bytes += pulls->nameless_bytes;
-	pulls->nameless_bytes = 0;
 }
 
 /* An image that the layer belongs to is being pulled. */
@@ -88,31 +87,40 @@ static void note_image(struct pulls *pulls, const struct pull_layer *layer)
 	image->latest_us = MAX(image->latest_us, layer->at_us);
 }
 
-static struct pull_layer *find_layer(struct pulls *pulls, const char *ref)
+/* The pull goes on under another name, as part of one that has it already. */
+static void rename_image(struct pulls *pulls, struct pull_image *image, const char *name)
 {
-	for (size_t i = 0; i < pulls->n; i++)
-		if (streq(pulls->layers[i].piece.ref, ref))
-			return &pulls->layers[i];
-	return NULL;
+	struct pull_image *same = find_image(pulls, name);
+
+	if (!same || same == image) {
+		copy_text(image->name, sizeof(image->name), name);
+		return;
+	}
+	same->since_us = MIN(same->since_us, image->since_us);
+	same->latest_us = MAX(same->latest_us, image->latest_us);
+	same->bytes += image->bytes;
+	*image = pulls->images[--pulls->n_images];
 }
 
 static void add_layer(struct pulls *pulls, struct pull_counts *counts,
 	const struct pull_piece *piece, uint64_t now)
 {
+	struct pull_layer *layer;
+
 	if (pulls->n == PULL_LAYERS_MAX) {
 		pulls->more++;
 		return;
 	}
-	pulls->layers[pulls->n++] = (struct pull_layer){
+	layer = &pulls->layers[pulls->n++];
+	*layer = (struct pull_layer){
 		.piece = *piece,
-		.seen = true,
 		.moved_us = pulls_age(now, piece->still_us),
 		.noted_us = pulls_age(now, piece->age_us),
 		.at_us = now,
-		.rate = piece->age_us > 0 ? (double)piece->offset * (double)USEC_PER_SEC /
-						    (double)piece->age_us
-					  : 0,
 	};
+	if (piece->age_us > 0)
+		layer->rate = (double)piece->offset * (double)USEC_PER_SEC / (double)piece->age_us;
+	note_image(pulls, layer);
 	/* What came before the agent is not counted. */
 	if (pulls->begun)
 		count_bytes(pulls, counts, "", piece->offset);
@@ -122,8 +130,7 @@ static void advance(struct pulls *pulls, struct pull_counts *counts, struct pull
 	const struct pull_piece *piece, uint64_t now)
 {
 	/* A layer that was given up begins again at zero. */
-	uint64_t grown =
-		piece->offset > layer->piece.offset ? piece->offset - layer->piece.offset : 0;
+	uint64_t grown = pulls_age(piece->offset, layer->piece.offset);
 	double seconds = (double)(now - layer->at_us) / (double)USEC_PER_SEC;
 
 	if (seconds > 0)
@@ -132,30 +139,28 @@ static void advance(struct pulls *pulls, struct pull_counts *counts, struct pull
 		layer->moved_us = now;
 	count_bytes(pulls, counts, layer->image, grown);
 	layer->piece = *piece;
-	layer->seen = true;
 	layer->at_us = now;
 }
 
 /* A layer that is no longer reported has come in: the rest of it, too. */
-static void drop_ended(struct pulls *pulls, struct pull_counts *counts)
+static void drop_ended(struct pulls *pulls, struct pull_counts *counts, uint64_t now)
 {
 	size_t kept = 0;
 
 	for (size_t i = 0; i < pulls->n; i++) {
 		const struct pull_layer *layer = &pulls->layers[i];
 
-		if (layer->seen)
+		if (layer->at_us == now)
 			pulls->layers[kept++] = *layer;
-		else if (layer->piece.total > layer->piece.offset)
+		else
 			count_bytes(pulls, counts, layer->image,
-				layer->piece.total - layer->piece.offset);
+				pulls_age(layer->piece.total, layer->piece.offset));
 	}
 	pulls->n = kept;
 }
 
-static void count_image(struct pull_counts *counts, const struct pull_image *image)
+static void count_duration(struct pull_registry *registry, const struct pull_image *image)
 {
-	struct pull_registry *registry = registry_of(counts, image->name);
 	double seconds = (double)(image->latest_us - image->since_us) / (double)USEC_PER_SEC;
 	size_t bucket = 0;
 
@@ -163,7 +168,6 @@ static void count_image(struct pull_counts *counts, const struct pull_image *ima
 		bucket++;
 	registry->buckets[bucket]++;
 	registry->seconds += seconds;
-	registry->bytes += image->bytes;
 }
 
 static void count_images(struct pulls *pulls, struct pull_counts *counts, uint64_t now)
@@ -173,25 +177,29 @@ static void count_images(struct pulls *pulls, struct pull_counts *counts, uint64
 	for (size_t i = 0; i < pulls->n; i++)
 		note_image(pulls, &pulls->layers[i]);
 	for (size_t i = 0; i < pulls->n_images; i++) {
-		if (now - pulls->images[i].latest_us >= BETWEEN_LAYERS_US)
-			count_image(counts, &pulls->images[i]);
-		else
-			pulls->images[kept++] = pulls->images[i];
+		struct pull_image *image = &pulls->images[i];
+		bool ended = now - image->latest_us >= BETWEEN_LAYERS_US;
+		struct pull_registry *registry = NULL;
+
 		/* What is pulled now is shown even before a byte of it is counted. */
-		if (pulls->images[i].name[0])
-			registry_of(counts, pulls->images[i].name);
+		if (ended || image->name[0])
+			registry = registry_of(counts, image->name);
+		if (ended || image->placed) {
+			registry->bytes += image->bytes;
+			image->bytes = 0;
+		}
+		if (ended)
+			count_duration(registry, image);
+		else
+			pulls->images[kept++] = *image;
 	}
 	pulls->n_images = kept;
-	if (pulls->nameless_bytes > 0 && !find_image(pulls, ""))
-		settle_bytes(pulls, counts, "");
 }
 
 void pulls_take(struct pulls *pulls, struct pull_counts *counts, const struct pull_piece *pieces,
 	size_t n, uint64_t now)
 {
 	pulls->more = 0;
-	for (size_t i = 0; i < pulls->n; i++)
-		pulls->layers[i].seen = false;
 	for (size_t i = 0; i < n; i++) {
 		struct pull_layer *layer = find_layer(pulls, pieces[i].ref);
 
@@ -200,63 +208,49 @@ void pulls_take(struct pulls *pulls, struct pull_counts *counts, const struct pu
 		else
 			add_layer(pulls, counts, &pieces[i], now);
 	}
-	drop_ended(pulls, counts);
+	drop_ended(pulls, counts, now);
 	count_images(pulls, counts, now);
 	pulls->begun = true;
 }
 
-void pulls_name(
-	struct pulls *pulls, struct pull_counts *counts, const char *digest, const char *image)
+void pulls_name(struct pulls *pulls, const char *digest, const char *name)
 {
 	for (size_t i = 0; digest[0] && i < pulls->n; i++) {
 		struct pull_layer *layer = &pulls->layers[i];
-		struct pull_image *nameless;
+		struct pull_image *nameless = find_image(pulls, "");
 
 		if (layer->image[0] || !strstr(layer->piece.ref, digest))
 			continue;
-		copy_text(layer->image, sizeof(layer->image), image);
-		/* The pull was noted without its name: it goes on under it. */
-		nameless = find_image(pulls, "");
-		if (nameless)
-			*nameless = pulls->images[--pulls->n_images];
+		copy_text(layer->image, sizeof(layer->image), name);
+		/* The pull was noted without its name; layers of others are noted again. */
+		if (nameless) {
+			nameless->since_us = layer->noted_us;
+			rename_image(pulls, nameless, name);
+		}
 		note_image(pulls, layer);
-		count_bytes(pulls, counts, image, pulls->nameless_bytes);
-		pulls->nameless_bytes = 0;
 	}
 }
 
-void pulls_place(
-	struct pulls *pulls, struct pull_counts *counts, const char *name, const char *full)
+void pulls_place(struct pulls *pulls, const char *name, const char *full)
 {
 	struct pull_image *image = find_image(pulls, name);
-	struct pull_image *same = streq(name, full) ? NULL : find_image(pulls, full);
 
 	for (size_t i = 0; i < pulls->n; i++)
 		if (streq(pulls->layers[i].image, name))
 			copy_text(pulls->layers[i].image, sizeof(pulls->layers[i].image), full);
-	registry_of(counts, full)->bytes += image->bytes;
-	image->bytes = 0;
 	image->placed = true;
-	copy_text(image->name, sizeof(image->name), full);
-	if (!same)
-		return;
-	same->since_us = MIN(same->since_us, image->since_us);
-	same->latest_us = MAX(same->latest_us, image->latest_us);
-	*image = pulls->images[--pulls->n_images];
+	rename_image(pulls, image, full);
 }
 
-void pulls_end(struct pulls *pulls, struct pull_counts *counts, const char *name, uint64_t now)
+void pulls_end(struct pulls *pulls, const char *name, uint64_t now)
 {
 	struct pull_image *image = find_image(pulls, "");
 
-	for (size_t i = 0; i < pulls->n; i++)
-		if (pulls->layers[i].image[0] == '\0')
-			return;
-	if (!image)
+	if (!image || pulls_nameless(pulls, 0))
 		return;
-	copy_text(image->name, sizeof(image->name), name);
 	image->latest_us = now;
-	settle_bytes(pulls, counts, name);
+	image->placed = true;
+	rename_image(pulls, image, name);
 }
 
 const struct pull_layer *pulls_nameless(const struct pulls *pulls, size_t turn)

@@ -34,7 +34,6 @@ struct pull_piece {
 struct pull_layer {
 	struct pull_piece piece;
 	char image[160];   /* "docker.io/library/nginx"; empty until known */
-	bool seen;         /* in this round */
 	uint64_t moved_us; /* CLOCK_MONOTONIC: when its offset last changed */
 	uint64_t noted_us; /* CLOCK_MONOTONIC: first seen */
 	uint64_t at_us;    /* CLOCK_MONOTONIC of the last round */
@@ -47,7 +46,7 @@ struct pull_image {
 	uint64_t since_us;  /* CLOCK_MONOTONIC */
 	uint64_t latest_us; /* when a layer of it was last seen */
 	bool placed;        /* the name has the registry's port, where it has one */
-	uint64_t bytes;     /* not placed: not yet counted */
+	uint64_t bytes;     /* not counted yet: the registry is not known */
 };
 
 /* What one runtime pulls. */
@@ -58,7 +57,6 @@ struct pulls {
 	size_t more; /* pieces beyond those */
 	struct pull_image images[PULL_IMAGES_MAX];
 	size_t n_images;
-	uint64_t nameless_bytes; /* of images whose name is not known yet: not yet counted */
 };
 
 /* What registries have given to all runtimes since the agent started. */
@@ -72,20 +70,21 @@ struct pull_counts {
 	size_t n;
 };
 
-/* What is fetched now, all of it. */
+/*
+ * What is fetched now, all of it. Bytes of an image are counted once its registry is known, or it
+ * is over.
+ */
 void pulls_take(struct pulls *pulls, struct pull_counts *counts, const struct pull_piece *pieces,
 	size_t n, uint64_t now_us);
 
 /* The layer with this digest is of this image. */
-void pulls_name(
-	struct pulls *pulls, struct pull_counts *counts, const char *digest, const char *image);
+void pulls_name(struct pulls *pulls, const char *digest, const char *image);
 
 /* An image's full name, with the registry's port. It may be the one that it has. */
-void pulls_place(
-	struct pulls *pulls, struct pull_counts *counts, const char *name, const char *full);
+void pulls_place(struct pulls *pulls, const char *name, const char *full);
 
 /* The pulls without a name that are under way were one of this image, which has come in. */
-void pulls_end(struct pulls *pulls, struct pull_counts *counts, const char *name, uint64_t now_us);
+void pulls_end(struct pulls *pulls, const char *name, uint64_t now_us);
 
 /* Microseconds from then to now; 0 when an answer came after the clock was read. */
 static inline uint64_t pulls_age(uint64_t now_us, uint64_t then_us)

@@ -147,7 +147,6 @@ struct runtime_sample {
 
 /* What the journal has of this tuner. */
 struct runtime_recorded {
-	uint64_t tag; /* another one means that something was written */
 	char registries[RUNTIME_MIRROR_MAX][REGISTRY_NAME_MAX]; /* with a hosts.toml */
 	size_t n;
 };

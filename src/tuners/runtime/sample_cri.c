@@ -336,8 +336,7 @@ static void ask_content(struct session *session)
 			continue;
 		for (size_t i = 0; i < manifest->n_labels; i++)
 			if (starts_with(manifest->labels[i]->key, LAYER_LABEL))
-				pulls_name(&runtime->pulls, &session->request->sample.pulled,
-					manifest->labels[i]->value, image);
+				pulls_name(&runtime->pulls, manifest->labels[i]->value, image);
 	}
 }
 
@@ -387,7 +386,7 @@ static void ask_registries(struct session *session)
 		for (size_t at = 0; name[0] && !image->placed && at < runtime->n_namespaces; at++) {
 			if (!find_full_name(session, runtime->namespaces[at], name, full))
 				continue;
-			pulls_place(pulls, &session->request->sample.pulled, name, full);
+			pulls_place(pulls, name, full);
 			break;
 		}
 	}

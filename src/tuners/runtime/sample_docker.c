@@ -44,8 +44,7 @@ static void read_layers(struct node_runtime *runtime, struct runtime_tuner *requ
 /* The names of pulls that ended, with the registry that Docker leaves out: splitDockerDomain() of
  * distribution/reference.
  */
-static void name_pulls(struct node_runtime *runtime, struct runtime_tuner *request,
-	const char *socket, const struct wait *wait)
+static void name_pulls(struct node_runtime *runtime, const char *socket, const struct wait *wait)
 {
 	char names[PULLED_MAX][DOCKER_NAME_MAX];
 	uint64_t since_us = runtime->docker_events_us, now = realtime_us();
@@ -63,7 +62,7 @@ static void name_pulls(struct node_runtime *runtime, struct runtime_tuner *reque
 		char image[160];
 
 		snprintf(image, sizeof(image), "%s%.140s", is_host ? "" : "docker.io/", name);
-		pulls_end(&runtime->pulls, &request->sample.pulled, image, now_us());
+		pulls_end(&runtime->pulls, image, now_us());
 	}
 }
 
@@ -112,7 +111,7 @@ void runtime_sample_docker(
 	if (runtime->answer != RUNTIME_ANSWERS || request->cancelled)
 		return;
 	read_layers(runtime, request);
-	name_pulls(runtime, request, socket, wait);
+	name_pulls(runtime, socket, wait);
 	if (slow && docker_read_names(socket, &names.entries, &names.n, wait) == 0)
 		runtime_take_names(runtime, &names);
 }

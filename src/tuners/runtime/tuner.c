@@ -161,7 +161,10 @@ static void *runtime_sample_request(void *self, bool at_once)
 	struct runtime_tuner *request;
 	uint64_t now = now_us(), next = tuner->sample.next_us;
 
-	tuner->due = tuner->due || at_once;
+	if (at_once) {
+		tuner->due = true;
+		tuner->soon_until_us = now + SOON_FOR_US;
+	}
 	for (size_t i = 0; i < tuner->sample.n; i++)
 		if (has_ended(&tuner->sample.runtimes[i]))
 			tuner->due = true;
@@ -216,15 +219,10 @@ static void runtime_sample_take(void *self, void *data)
 	free(request);
 }
 
-static void runtime_arm(void *self, const void *data)
+static void runtime_arm(void *self, const void *memory)
 {
-	const struct runtime_memory *memory = data;
-	struct runtime_tuner *tuner = self;
-
-	if (tuner->recorded.tag == memory->recorded.tag)
-		return;
-	tuner->recorded = memory->recorded;
-	tuner->soon_until_us = now_us() + SOON_FOR_US;
+	((struct runtime_tuner *)self)->recorded =
+		((const struct runtime_memory *)memory)->recorded;
 }
 
 /* What the administrator could mend, so that the number of downloads can be set. */
