@@ -4,9 +4,7 @@
 
 /* A plan lists the settings that should change now: each with its old and new value, and why. */
 
-#include <headroom/file.h>
 #include <headroom/setting.h>
-#include <headroom/value.h>
 
 /* What a want or a change of a file has besides. */
 struct file_change {

@@ -85,7 +85,7 @@ struct file_record *file_journal_snapshot(const struct file_journal *journal, si
 		for (size_t k = 0; k < journal->files[i].n_keys; k++) {
 			const struct file_record *record = &journal->files[i].keys[k];
 
-			if (!file_record_find(list, *n, record->name))
+			if (!find_named(list, *n, record->name))
 				list[(*n)++] = *record;
 		}
 	return list;

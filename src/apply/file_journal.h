@@ -12,7 +12,7 @@
 
 #include "base/text.h"
 
-#include <headroom/file.h>
+#include <headroom/setting.h>
 
 #define JOURNAL_KEYS_MAX     8 /* of one file */
 #define JOURNAL_RELEASED_MAX 16

@@ -21,7 +21,7 @@ static struct wish wish_of(const struct want *want, const struct decide_input *p
 
 	if (want->file) {
 		wish.current = want->file->on_disk;
-		file = file_record_find(past->files, past->n_files, want->name);
+		file = find_named(past->files, past->n_files, want->name);
 		if (!file)
 			return wish;
 		wish.original = file->original;
@@ -30,7 +30,7 @@ static struct wish wish_of(const struct want *want, const struct decide_input *p
 			       !value_equal(wish.current, file->wanted);
 		wish.failed = file->failed[0] && streq(file->failed, want->wanted);
 	} else {
-		value = value_record_find(past->values, past->n_values, want->name);
+		value = find_named(past->values, past->n_values, want->name);
 		wish.original = value ? value->original : NULL;
 		wish.foreign = value && value_is_foreign(value, want->actual);
 	}

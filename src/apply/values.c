@@ -285,8 +285,7 @@ int value_set(
  */
 static int record_change(struct value_store *store, const struct change *change)
 {
-	const struct value_record *known =
-		value_record_find(store->records, store->n, change->name);
+	const struct value_record *known = find_named(store->records, store->n, change->name);
 	struct value_record record = {.target = change->target, .grown = change->grown};
 
 	if (known) {
@@ -314,8 +313,7 @@ static int record_change(struct value_store *store, const struct change *change)
  */
 static void record_actual(struct value_store *store, const struct change *change)
 {
-	const struct value_record *known =
-		value_record_find(store->records, store->n, change->name);
+	const struct value_record *known = find_named(store->records, store->n, change->name);
 	struct value_record record;
 
 	if (!known || streq(change->reason, "drift") || !value_is_foreign(known, change->actual))

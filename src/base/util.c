@@ -29,6 +29,16 @@ void *add_element(void *array, size_t *n, size_t *allocated, size_t size)
 	return memset((char *)*base + (*n)++ * size, 0, size);
 }
 
+void *find_element(const void *array, size_t n, size_t size, const char *name)
+{
+	const char *element = array;
+
+	for (; n > 0; n--, element += size)
+		if (streq(element, name))
+			return (void *)element;
+	return NULL;
+}
+
 int parse_count(const char *text, uint64_t *value)
 {
 	size_t digits = strspn(text, "0123456789");

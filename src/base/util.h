@@ -49,6 +49,13 @@ void *must(void *memory);
 void *add_element(void *array, size_t *n, size_t *allocated, size_t size);
 
 /*
+ * The first of n elements with that name, or NULL; their first member is an array that has it.
+ */
+#define find_named(array, n, name) \
+	((__typeof__(&(array)[0]))find_element(array, n, sizeof((array)[0]), name))
+void *find_element(const void *array, size_t n, size_t size, const char *name);
+
+/*
  * A decimal number and nothing else: no sign, space, leading zero, unit or other base. -EINVAL for
  * anything else, -ERANGE above UINT64_MAX. value is written only on success.
  */

@@ -191,22 +191,20 @@ const char *config_file(const struct config *config, size_t i)
 	return i < config->n_files ? config->files[i] : NULL;
 }
 
-static bool has_sysctl(const struct config *config, const struct config_sysctl *sysctl)
-{
-	for (size_t i = 0; i < config->n_sysctls; i++)
-		if (streq(config->sysctls[i].name, sysctl->name))
-			return streq(config->sysctls[i].value, sysctl->value) &&
-			       config->sysctls[i].exact == sysctl->exact;
-	return false;
-}
-
-/* Those of one that the other has not, or has otherwise; seen: a name is there already. */
+/* Those of one that the other lacks, or has otherwise; seen: a name is there already. */
 static void add_sysctls(const struct config *one, const struct config *other, const char *seen,
 	char *text, size_t size)
 {
-	for (size_t i = 0; i < one->n_sysctls; i++)
-		if (!has_sysctl(other, &one->sysctls[i]) && !strstr(seen, one->sysctls[i].name))
-			text_append(text, size, "%s%s", text[0] ? ", " : "", one->sysctls[i].name);
+	for (size_t i = 0; i < one->n_sysctls; i++) {
+		const struct config_sysctl *mine = &one->sysctls[i];
+		const struct config_sysctl *theirs =
+			find_named(other->sysctls, other->n_sysctls, mine->name);
+
+		if ((!theirs || !streq(theirs->value, mine->value) ||
+			    theirs->exact != mine->exact) &&
+			!strstr(seen, mine->name))
+			text_append(text, size, "%s%s", text[0] ? ", " : "", mine->name);
+	}
 }
 
 void config_changes(

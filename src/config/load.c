@@ -134,11 +134,10 @@ static void settle_row(struct config *config, struct row *row)
 
 struct config_sysctl *config_sysctl(struct config *config, const char *name)
 {
-	struct config_sysctl *sysctl;
+	struct config_sysctl *sysctl = find_named(config->sysctls, config->n_sysctls, name);
 
-	for (size_t i = 0; i < config->n_sysctls; i++)
-		if (streq(config->sysctls[i].name, name))
-			return &config->sysctls[i];
+	if (sysctl)
+		return sysctl;
 	sysctl = add_element(
 		&config->sysctls, &config->n_sysctls, &config->sysctls_allocated, sizeof(*sysctl));
 	copy_text(sysctl->name, sizeof(sysctl->name), name);

@@ -5,10 +5,7 @@
 
 struct setting *node_setting(const struct node *node, const char *name)
 {
-	for (size_t i = 0; i < node->n_settings; i++)
-		if (streq(node->settings[i].name, name))
-			return &node->settings[i];
-	return NULL;
+	return find_named(node->settings, node->n_settings, name);
 }
 
 size_t node_would_change(const struct node *node)
@@ -26,10 +23,7 @@ size_t node_would_change(const struct node *node)
 
 struct limit *node_limit(const struct node *node, const char *name)
 {
-	for (size_t i = 0; i < node->n_limits; i++)
-		if (streq(node->limits[i].now.name, name))
-			return &node->limits[i];
-	return NULL;
+	return find_named(node->limits, node->n_limits, name);
 }
 
 struct condition *node_condition(const struct node *node, const struct condition_type *type)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <headroom/file.h>
-#include <headroom/value.h>
+#include <headroom/setting.h>
 
 #include "base/util.h"
 
@@ -122,15 +121,6 @@ int value_max(const char *a, const char *b, char out[static SETTING_VALUE_MAX])
 	return 0;
 }
 
-const struct value_record *value_record_find(
-	const struct value_record *records, size_t n, const char *name)
-{
-	for (size_t i = 0; i < n; i++)
-		if (streq(records[i].name, name))
-			return &records[i];
-	return NULL;
-}
-
 bool value_is_foreign(const struct value_record *record, const char *actual)
 {
 	return !value_equal(actual, record->original) && !value_equal(actual, record->before) &&
@@ -143,13 +133,4 @@ void value_floor(
 	copy_text(floor, SETTING_VALUE_MAX, record ? record->original : actual);
 	if (record && value_is_foreign(record, actual))
 		value_max(floor, actual, floor); /* not numbers: then nothing is higher */
-}
-
-const struct file_record *file_record_find(
-	const struct file_record *records, size_t n, const char *name)
-{
-	for (size_t i = 0; i < n; i++)
-		if (streq(records[i].name, name))
-			return &records[i];
-	return NULL;
 }

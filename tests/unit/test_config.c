@@ -12,10 +12,7 @@ static const struct config_sysctl *find_sysctl(const struct config *config, cons
 	size_t n;
 	const struct config_sysctl *sysctls = config_sysctls(config, &n);
 
-	for (size_t i = 0; i < n; i++)
-		if (streq(sysctls[i].name, name))
-			return &sysctls[i];
-	return NULL;
+	return find_named(sysctls, n, name);
 }
 
 static void add_item(

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "directory.h"
 
-#include <headroom/value.h>
+#include <headroom/setting.h>
 
 /* Not of the order: what value_compare says of values that are no lists of as many integers. */
 #define TEXT 9

@@ -101,7 +101,7 @@ static const struct value_record *record_of(const struct family *family, int i)
 	char name[SETTING_NAME_MAX];
 
 	neightbl_threshold_name(family->row->af, i + 1, name);
-	return value_record_find(family->input->values, family->input->n_values, name);
+	return find_named(family->input->values, family->input->n_values, name);
 }
 
 /* What the administrator had; 0 when that is not known. */

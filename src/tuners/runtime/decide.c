@@ -112,7 +112,7 @@ const char *runtime_obstacle(const struct node_runtime *runtime)
 static const struct file_record *record_of(
 	const struct runtime_decision *decision, const char *name)
 {
-	return file_record_find(decision->input->files, decision->input->n_files, name);
+	return find_named(decision->input->files, decision->input->n_files, name);
 }
 
 /* 0 means unlimited to containerd, and the default to Docker. */

@@ -205,7 +205,7 @@ static void want_docker_mirrors(
 	struct want *want;
 
 	runtime_name(&decision->tuner->sample, runtime, key, name);
-	record = file_record_find(decision->input->files, decision->input->n_files, name);
+	record = find_named(decision->input->files, decision->input->n_files, name);
 	if (n < 0 || (n == 0 && !record))
 		return;
 	for (int i = 0; i < n; i++)

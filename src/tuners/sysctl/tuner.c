@@ -103,8 +103,7 @@ static void want_value(
 	want->reason = key->from_profile ? "profile" : "configured";
 	if (key->exact || key->error < 0)
 		return;
-	value_floor(
-		value_record_find(input->values, input->n_values, key->name), key->actual, floor);
+	value_floor(find_named(input->values, input->n_values, key->name), key->actual, floor);
 	if (value_max(key->configured, floor, want->wanted) == 0 &&
 		!value_equal(want->wanted, key->configured))
 		want->reason = "administrator-higher";
