@@ -236,7 +236,6 @@ static void tick(struct replay *replay, struct decide_input *input, struct propo
 
 		dns_set_role(&replay->sensor.config, &replay->sensor.env, server);
 		dns_minute_pass(server, input->now_us);
-		dns_server_take_pending(server, server->pending);
 		dns_seconds_take(&server->queries, bins_of(replay, server), now_ns, qps);
 	}
 	dns_seconds_take(&replay->sensor.seen.link_local, replay->link_local, now_ns, 1024);
@@ -248,7 +247,7 @@ static void tick(struct replay *replay, struct decide_input *input, struct propo
 	dns_forwarders_list(&replay->sensor.seen);
 	replay->ticked_us = input->now_us;
 	proposal_reset(proposal);
-	dns_decide(&replay->sensor.seen, &replay->memory, input, proposal);
+	dns_decide(&replay->sensor, input, &replay->memory, proposal);
 }
 
 /* Polls once a second, as the agent does, up to this moment. */

@@ -141,12 +141,14 @@ TEST(addresses_are_parsed_and_compared)
 
 static struct dns_config config;
 
-static enum dns_role role_of(
-	const struct dns_host_env *env, const char *server, uint64_t answers, bool budgeted)
+static enum dns_role role_of(const struct dns_host_env *env, const char *address, uint64_t answers)
 {
-	struct dns_key key = key_of(server);
+	struct dns_server_state server = {
+		.key = key_of(address), .totals.cluster_answers = answers};
 
-	return dns_role_of(&config, env, &key, answers, budgeted);
+	dns_set_role(&config, env, &server);
+	assert_true(server.role == DNS_UPSTREAM || !dns_budget_is_set(&server.budget));
+	return server.role;
 }
 
 TEST(servers_have_roles)
@@ -154,17 +156,21 @@ TEST(servers_have_roles)
 	struct dns_host_env env = {
 		.node = {key_of("10.1.0.7"), key_of("169.254.20.10")}, .n_node = 2};
 
-	config = (struct dns_config){.cluster = {key_of("10.96.0.10")}, .n_cluster = 1};
+	config = (struct dns_config){.cluster = {key_of("10.96.0.10")},
+		.n_cluster = 1,
+		.budgets = {{key_of("10.1.0.7"), {{7}}}},
+		.n_budgets = 1,
+		.budget_auto = true};
 	/* A stub, a node's cache, a bridge's dnsmasq: a first hop, whatever they answer. */
-	assert_int_equal(role_of(&env, "127.0.0.53", 5, false), DNS_LOCAL);
-	assert_int_equal(role_of(&env, "::1", 0, false), DNS_LOCAL);
-	assert_int_equal(role_of(&env, "169.254.20.10", 100, false), DNS_LOCAL);
-	assert_int_equal(role_of(&env, "10.1.0.7", 0, true), DNS_LOCAL);
-	assert_int_equal(role_of(&env, "10.96.0.10", 0, false), DNS_CLUSTER);
+	assert_int_equal(role_of(&env, "127.0.0.53", 5), DNS_LOCAL);
+	assert_int_equal(role_of(&env, "::1", 0), DNS_LOCAL);
+	assert_int_equal(role_of(&env, "169.254.20.10", 100), DNS_LOCAL);
+	assert_int_equal(role_of(&env, "10.1.0.7", 0), DNS_LOCAL);
+	assert_int_equal(role_of(&env, "10.96.0.10", 0), DNS_CLUSTER);
 	/* Behind DNAT a host's process sees the pod's own address. */
-	assert_int_equal(role_of(&env, "10.244.1.5", 1, false), DNS_CLUSTER);
-	assert_int_equal(role_of(&env, "10.244.1.5", 0, false), DNS_UPSTREAM);
-	assert_int_equal(role_of(&env, "168.63.129.16", 7, true), DNS_UPSTREAM);
+	assert_int_equal(role_of(&env, "10.244.1.5", 1), DNS_CLUSTER);
+	assert_int_equal(role_of(&env, "10.244.1.5", 0), DNS_UPSTREAM);
+	assert_int_equal(role_of(&env, "168.63.129.16", 7), DNS_UPSTREAM);
 }
 
 TEST(addresses_of_the_node_are_known)
@@ -187,10 +193,10 @@ TEST(cluster_dns_comes_from_the_kubelet)
 
 	config = (struct dns_config){.cluster_auto = true};
 	dns_host_env_take_kubelet(&env, &values);
-	assert_int_equal(role_of(&env, "10.96.0.10", 0, false), DNS_CLUSTER);
-	assert_int_equal(role_of(&env, "fd00::a", 0, false), DNS_CLUSTER);
+	assert_int_equal(role_of(&env, "10.96.0.10", 0), DNS_CLUSTER);
+	assert_int_equal(role_of(&env, "fd00::a", 0), DNS_CLUSTER);
 	config.cluster_auto = false;
-	assert_int_equal(role_of(&env, "fd00::a", 0, false), DNS_UPSTREAM);
+	assert_int_equal(role_of(&env, "fd00::a", 0), DNS_UPSTREAM);
 }
 
 TEST(the_last_search_line_wins)

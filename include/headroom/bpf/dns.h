@@ -10,8 +10,6 @@
 
 #include <linux/types.h>
 
-#define DNS_RECORD_VERSION 1
-
 #define DNS_SERVERS_MAX \
 	1024 /* servers told apart, and the zero key, under which the rest is counted */
 #define DNS_ROWS_MAX    16384 /* of clients and questions; the rest is counted in lost_rows */
@@ -232,8 +230,8 @@ struct dns_watch {
 /* In a page that user space reads and writes without a system call. */
 struct dns_control {
 	/* All that every query needs, in one cache line. */
-	__u32 version;      /* DNS_RECORD_VERSION */
 	__u32 sample_share; /* names sampled, in 2^32ths of the queries; 0: none */
+	__u32 reserved;
 	__u64 samples_most; /* at most this many in total: each second adds its share */
 	__u64 root_cgroup;  /* inode of the cgroup that tells nothing: 1, the root of all */
 	__u64 watching;     /* whether there is anything in watch */

@@ -6,8 +6,6 @@
 
 #include <linux/types.h>
 
-#define NEIGHBOR_RECORD_VERSION 3
-
 /* Network namespaces times devices times families that are told apart; more are counted as lost. */
 #define NEIGHBOR_COUNTS_MAX 16384
 
@@ -30,7 +28,6 @@ struct neighbor_refusal {
 
 /* One for each family, in a page that user space reads and writes without a system call. */
 struct neighbor_record {
-	__u32 version; /* NEIGHBOR_RECORD_VERSION */
 	__u32 sampled; /* 1 once collectable has been read from the table */
 	__u64 created; /* entries made since the program was attached, in every network namespace */
 	__u64 removed;
@@ -38,8 +35,8 @@ struct neighbor_record {
 	__u64 collectable;  /* the table's gc_entries when last sampled */
 	__u64 lost;         /* events whose namespace and device found no room in the counts */
 	__u64 wake_at;      /* wake user space when so many are collectable; 0: never */
-	__u32 wake_refused; /* and when an entry is refused; both are cleared by the waking */
-	__u32 reserved;
+	/* And when an entry is refused; both are cleared by the waking. */
+	__u32 wake_refused;
 	struct neighbor_refusal last;
 };
 

@@ -15,28 +15,33 @@
 
 #define BUCKETS (DNS_PRIMARY + DNS_OVERFLOW)
 
-/* An element of a table: its key, and where it is counted. */
-struct known {
-	union {
-		struct dns_key server;
-		struct dns_row_key row;
-	} key;
-	uint32_t index;
+static const struct dns_key other;
+
+/* The beginning of an array in our memory: what is mapped counts as resident. */
+struct mapping {
+	const struct bpf_map *array;
+	void *start;
+	size_t size;
 };
 
 /*
- * A table in two parts: a hash table that has an index for each key, and an array, in our memory
- * too, that has what is counted there.
+ * A table in two parts: a hash table that has an index for each key, and an array that has what is
+ * counted there, mapped as far as indices have been used.
  */
 struct map_table {
-	const struct bpf_map *keys, *array;
-	int free;     /* queue of the indices that have no key */
-	char *counts; /* as far as indices have been used: what is mapped counts as resident */
-	size_t mapped;
-	size_t size;         /* of an element */
-	struct known *known; /* as they were last read */
+	const struct bpf_map *keys, *free; /* free: queue of the indices that have no key */
+	struct mapping counts;
+	size_t size; /* of an element */
+	/* The elements as they were last read. */
+	struct known {
+		union {
+			struct dns_key server;
+			struct dns_row_key row;
+		} key;
+		uint32_t index;
+	} * known;
 	size_t n_known, known_allocated;
-	bool incomplete;  /* not all of them found memory */
+	int error;        /* of the reading under way */
 	uint64_t read_at; /* what made was then; 0: to be read again */
 	/* Indices taken from their keys, which programs may still be using. */
 	struct gone {
@@ -50,8 +55,7 @@ struct dns_bpf {
 	struct dns_bpf_object *object;
 	struct dns_control *control; /* of object */
 	struct ring_buffer *ring;
-	struct dns_bucket *buckets; /* of pending queries */
-	size_t n_buckets;
+	struct mapping pending;
 	uint64_t overflow_rest; /* what was counted there when the last sweep found none */
 	struct map_table servers, rows;
 	/* While dns_bpf_drain_samples() runs. */
@@ -59,47 +63,56 @@ struct dns_bpf {
 	void *userdata;
 };
 
+static void mapping_close(const struct mapping *mapping)
+{
+	if (mapping->start)
+		munmap(mapping->start, mapping->size);
+}
+
+/* Maps at least so many bytes. 0 or -errno; then what was mapped before stays. */
+static int mapping_reach(struct mapping *mapping, size_t size)
+{
+	void *start;
+
+	if (size <= mapping->size)
+		return 0;
+	start = mmap(
+		NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, bpf_map__fd(mapping->array), 0);
+	if (start == MAP_FAILED)
+		return -errno;
+	mapping_close(mapping);
+	mapping->start = start;
+	mapping->size = size;
+	return 0;
+}
+
 /* Elements that one system call reads: more than a bucket of the kernel's hash table has. */
 #define AT_ONCE 64
 
 static int map_each(const struct bpf_map *map, dns_take *take, void *userdata)
 {
 	size_t key_size = bpf_map__key_size(map), value_size = bpf_map__value_size(map);
-	_cleanup_free_ char *keys = calloc(AT_ONCE, key_size);
-	_cleanup_free_ char *values = calloc(AT_ONCE, value_size);
-	uint32_t position = 0; /* in a hash table: a bucket's number */
+	_cleanup_free_ char *keys = must(calloc(AT_ONCE, key_size));
+	_cleanup_free_ char *values = must(calloc(AT_ONCE, value_size));
+	uint32_t position, *from = NULL; /* in a hash table: a bucket's number */
 	int fd = bpf_map__fd(map), r;
-	bool began = false;
 
-	if (!keys || !values)
-		return -ENOMEM;
 	do {
 		uint32_t n = AT_ONCE;
 
-		r = bpf_map_lookup_batch(
-			fd, began ? &position : NULL, &position, keys, values, &n, NULL);
-		if (r < 0 && errno != ENOENT)
-			return -errno;
+		r = bpf_map_lookup_batch(fd, from, &position, keys, values, &n, NULL);
+		if (r < 0 && r != -ENOENT)
+			return r;
 		for (uint32_t i = 0; i < n; i++)
 			take(userdata, keys + i * key_size, values + i * value_size);
-		began = true;
+		from = &position;
 	} while (r == 0);
-	return 0;
-}
-
-static int map_array(const struct bpf_map *map, size_t size, void *start)
-{
-	void *mapped = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, bpf_map__fd(map), 0);
-
-	if (mapped == MAP_FAILED)
-		return -errno;
-	*(void **)start = mapped;
 	return 0;
 }
 
 static int give(const struct map_table *table, uint32_t index)
 {
-	return bpf_map_update_elem(table->free, NULL, &index, BPF_ANY) < 0 ? -errno : 0;
+	return bpf_map_update_elem(bpf_map__fd(table->free), NULL, &index, BPF_ANY);
 }
 
 static int table_open(struct map_table *table, const struct bpf_map *keys,
@@ -108,8 +121,8 @@ static int table_open(struct map_table *table, const struct bpf_map *keys,
 	int r = 0;
 
 	table->keys = keys;
-	table->free = bpf_map__fd(unused);
-	table->array = counts;
+	table->free = unused;
+	table->counts.array = counts;
 	table->size = bpf_map__value_size(counts);
 	for (uint32_t i = first; r == 0 && i < bpf_map__max_entries(counts); i++)
 		r = give(table, i);
@@ -118,8 +131,7 @@ static int table_open(struct map_table *table, const struct bpf_map *keys,
 
 static void table_close(struct map_table *table)
 {
-	if (table->counts)
-		munmap(table->counts, table->mapped);
+	mapping_close(&table->counts);
 	free(table->known);
 	free(table->gone);
 }
@@ -128,40 +140,26 @@ static void table_close(struct map_table *table)
 static int reach(struct map_table *table, uint32_t index)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE), end = (index + (size_t)1) * table->size;
-	size_t all = bpf_map__max_entries(table->array) * table->size;
-	char *counts = NULL;
-	int r;
+	size_t all = bpf_map__max_entries(table->counts.array) * table->size;
 
-	if (index >= bpf_map__max_entries(table->array))
+	if (end > all)
 		return -ERANGE;
-	if (end <= table->mapped)
-		return 0;
-	end = MIN(MAX(end, 2 * table->mapped), all);
-	end = (end + page - 1) / page * page;
-	r = map_array(table->array, end, &counts);
-	if (r < 0)
-		return r;
-	if (table->counts)
-		munmap(table->counts, table->mapped);
-	table->counts = counts;
-	table->mapped = end;
-	return 0;
+	if (end > table->counts.size)
+		end = MIN(MAX(end, 2 * table->counts.size), all);
+	return mapping_reach(&table->counts, (end + page - 1) / page * page);
 }
 
 static void learn(void *userdata, const void *key, const void *index)
 {
 	struct map_table *table = userdata;
-	struct known one = {0}, *known;
-
-	memcpy(&one.key, key, bpf_map__key_size(table->keys));
-	memcpy(&one.index, index, sizeof(one.index));
-	if (reach(table, one.index) < 0) {
-		table->incomplete = true;
-		return;
-	}
-	known = add_element(
+	struct known *known = add_element(
 		&table->known, &table->n_known, &table->known_allocated, sizeof(*known));
-	*known = one;
+	int r;
+
+	memcpy(&known->key, key, bpf_map__key_size(table->keys));
+	memcpy(&known->index, index, sizeof(known->index));
+	r = reach(table, known->index);
+	table->error = r < 0 ? r : table->error;
 }
 
 /*
@@ -176,15 +174,15 @@ static int table_each(struct map_table *table, const __u64 *made, dns_take *take
 
 	if (table->read_at != now) {
 		table->read_at = table->n_known = 0;
-		table->incomplete = false;
+		table->error = 0;
 		r = map_each(table->keys, learn, table);
-		if (r < 0 || table->incomplete)
-			return r < 0 ? r : -ENOMEM;
+		if (r < 0 || table->error < 0)
+			return r < 0 ? r : table->error;
 		table->read_at = now;
 	}
 	for (size_t i = 0; i < table->n_known; i++)
 		take(userdata, &table->known[i].key,
-			table->counts + table->known[i].index * table->size);
+			(char *)table->counts.start + table->known[i].index * table->size);
 	return 0;
 }
 
@@ -215,7 +213,7 @@ static void table_reuse(struct map_table *table, uint64_t now)
 			table->gone[kept++] = table->gone[i];
 			continue;
 		}
-		memset(table->counts + index * table->size, 0, table->size);
+		memset((char *)table->counts.start + index * table->size, 0, table->size);
 		(void)give(table, index);
 	}
 	table->n_gone = kept;
@@ -236,7 +234,6 @@ static int on_sample(void *userdata, void *data, size_t size)
 
 static int load(struct dns_bpf *bpf)
 {
-	static const struct dns_key other;
 	static const struct dns_source nowhere;
 	static const uint32_t first;
 	int r;
@@ -245,25 +242,24 @@ static int load(struct dns_bpf *bpf)
 	if (!bpf->object)
 		return -errno;
 	bpf->control = (struct dns_control *)&bpf->object->bss->control;
-	bpf->control->version = DNS_RECORD_VERSION;
 	bpf->control->root_cgroup = CGROUP_ROOT_INODE;
 	bpf->control->generation = 1;
-	bpf->n_buckets = DNS_PRIMARY;
+	bpf->pending.array = bpf->object->maps.pending;
 	r = table_open(&bpf->servers, bpf->object->maps.servers, bpf->object->maps.server_counts,
 		bpf->object->maps.free_servers, 1);
 	if (r == 0)
 		r = table_open(&bpf->rows, bpf->object->maps.rows, bpf->object->maps.row_counts,
 			bpf->object->maps.free_rows, 0);
 	if (r == 0)
-		r = map_array(bpf->object->maps.pending, DNS_PRIMARY * sizeof(*bpf->buckets),
-			&bpf->buckets);
+		r = mapping_reach(&bpf->pending, DNS_PRIMARY * sizeof(struct dns_bucket));
+	if (r == 0)
+		r = bpf_map_update_elem(
+			bpf_map__fd(bpf->servers.keys), &other, &first, BPF_NOEXIST);
+	if (r == 0)
+		r = bpf_map_update_elem(
+			bpf_map__fd(bpf->object->maps.sources), &other, &nowhere, BPF_NOEXIST);
 	if (r < 0)
 		return r;
-	if (bpf_map_update_elem(
-		    bpf_map__fd(bpf->object->maps.servers), &other, &first, BPF_NOEXIST) < 0 ||
-		bpf_map_update_elem(
-			bpf_map__fd(bpf->object->maps.sources), &other, &nowhere, BPF_NOEXIST) < 0)
-		return -errno;
 	bpf->ring = ring_buffer__new(bpf_map__fd(bpf->object->maps.samples), on_sample, bpf, NULL);
 	return bpf->ring ? 0 : -errno;
 }
@@ -314,8 +310,7 @@ void dns_bpf_close(struct dns_bpf *bpf)
 	if (!bpf)
 		return;
 	ring_buffer__free(bpf->ring);
-	if (bpf->buckets)
-		munmap(bpf->buckets, bpf->n_buckets * sizeof(*bpf->buckets));
+	mapping_close(&bpf->pending);
 	table_close(&bpf->servers);
 	table_close(&bpf->rows);
 	dns_bpf_object__destroy(bpf->object);
@@ -352,7 +347,7 @@ void dns_bpf_expect_server(struct dns_bpf *bpf, const struct dns_key *server)
 	uint32_t index;
 
 	if (bpf_map_lookup_elem(keys, server, &index) == 0 ||
-		bpf_map_lookup_and_delete_elem(table->free, NULL, &index) < 0)
+		bpf_map_lookup_and_delete_elem(bpf_map__fd(table->free), NULL, &index) < 0)
 		return;
 	/* A program may have been quicker. */
 	if (bpf_map_update_elem(keys, server, &index, BPF_NOEXIST) < 0)
@@ -362,7 +357,6 @@ void dns_bpf_expect_server(struct dns_bpf *bpf, const struct dns_key *server)
 
 bool dns_bpf_forget(struct dns_bpf *bpf, enum dns_map map, const void *key, uint64_t now)
 {
-	static const struct dns_key other;
 	bool gone;
 
 	if (map != DNS_MAP_ROWS && memcmp(key, &other, sizeof(other)) == 0)
@@ -407,19 +401,17 @@ void dns_bpf_sweep(struct dns_bpf *bpf, uint64_t now, dns_take_pending *take, vo
 {
 	__u64 *count = &bpf->control->overflow;
 	__u64 overflow = __atomic_load_n(count, __ATOMIC_ACQUIRE);
-	struct dns_bucket *all = NULL;
+	struct dns_bucket *buckets;
+	size_t n = DNS_PRIMARY;
 	bool any = false;
 
-	/* What is mapped counts as resident: the overflow buckets are from their first use on. */
-	if (overflow > 0 && bpf->n_buckets == DNS_PRIMARY &&
-		map_array(bpf->object->maps.pending, BUCKETS * sizeof(*all), &all) == 0) {
-		munmap(bpf->buckets, DNS_PRIMARY * sizeof(*all));
-		bpf->buckets = all;
-		bpf->n_buckets = BUCKETS;
-	}
-	for (size_t i = 0; i < (overflow > 0 ? bpf->n_buckets : DNS_PRIMARY); i++)
+	/* The overflow buckets are mapped from their first use on. */
+	if (overflow > 0 && mapping_reach(&bpf->pending, BUCKETS * sizeof(*buckets)) == 0)
+		n = BUCKETS;
+	buckets = bpf->pending.start;
+	for (size_t i = 0; i < n; i++)
 		for (size_t j = 0; j < DNS_WAYS; j++)
-			any |= sweep_one(&bpf->buckets[i].ways[j], now, take, userdata) &&
+			any |= sweep_one(&buckets[i].ways[j], now, take, userdata) &&
 			       i >= DNS_PRIMARY;
 	/*
 	 * The count is reset once two sweeps found none there: that also corrects what two
@@ -430,7 +422,7 @@ void dns_bpf_sweep(struct dns_bpf *bpf, uint64_t now, dns_take_pending *take, vo
 			count, &overflow, 0, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 		overflow = 0;
 	}
-	bpf->overflow_rest = any || bpf->n_buckets == DNS_PRIMARY ? 0 : overflow;
+	bpf->overflow_rest = any || n == DNS_PRIMARY ? 0 : overflow;
 }
 
 void dns_bpf_drain_samples(struct dns_bpf *bpf, dns_take_sample *take, void *userdata)

@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/dns/sense.h"
 
+#include "base/util.h"
 #include "workload/cgroup.h"
+#include "workload/process.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
 
 /* Reading, sorting and naming cost up to a microsecond a row: the more rows, the less often. */
 #define FEW_ROWS  256  /* every second */
@@ -20,14 +25,10 @@
 
 #define SERVES_EVERY_US (60 * USEC_PER_SEC)
 
+/* Server, source and cgroup, without padding. */
 static int by_identity(const void *a, const void *b)
 {
-	const struct dns_client *x = a, *y = b;
-	int order = memcmp(&x->server, &y->server, sizeof(x->server));
-
-	if (order == 0)
-		order = (x->cgroup > y->cgroup) - (x->cgroup < y->cgroup);
-	return order != 0 ? order : memcmp(&x->source, &y->source, sizeof(x->source));
+	return memcmp(a, b, offsetof(struct dns_client, counts));
 }
 
 static void add_counts(struct dns_client_counts *to, const struct dns_client_counts *more)
@@ -87,16 +88,17 @@ void dns_clients_rate(struct dns_clients *clients, struct dns_seen *seen, uint64
 				 : (double)(now - clients->read_at_us) / (double)USEC_PER_SEC;
 	double keep = exp2(-seconds / HALF_LIFE);
 	uint64_t expanded[DNS_ROLES] = {0}, failed[DNS_ROLES] = {0};
+	const struct dns_server_state *server = NULL;
 
 	merge(clients);
 	for (size_t i = 0; i < clients->n; i++) {
 		struct dns_client *client = &clients->clients[i];
-		const struct dns_server_state *server =
-			dns_server_find(&seen->table, &client->server);
-		enum dns_role role =
-			server && server->role < DNS_ROLES ? server->role : DNS_UPSTREAM;
+		enum dns_role role;
 		uint64_t sent;
 
+		if (!server || !dns_address_equal(&server->key, &client->server))
+			server = dns_server_find(&seen->table, &client->server);
+		role = server && server->role < DNS_ROLES ? server->role : DNS_UPSTREAM;
 		/* A count that begins anew was forgotten in between. */
 		if (client->now.queries < client->counts.queries)
 			*client = (struct dns_client){.server = client->server,
@@ -127,6 +129,12 @@ void dns_clients_rate(struct dns_clients *clients, struct dns_seen *seen, uint64
 	clients->read_at_us = now;
 }
 
+static bool same_workload(const struct workload *a, const struct workload *b)
+{
+	return a->kind == b->kind && streq(a->namespace, b->namespace) && streq(a->name, b->name) &&
+	       streq(a->id, b->id);
+}
+
 static int by_use(const void *a, const void *b)
 {
 	const struct dns_user *x = a, *y = b;
@@ -143,7 +151,7 @@ void dns_label_take_users(struct dns_label *label, struct dns_user *users, size_
 	for (size_t i = 0; i < n; i++) {
 		size_t k = 0;
 
-		while (k < kept && !dns_workload_same(&users[k].workload, &users[i].workload))
+		while (k < kept && !same_workload(&users[k].workload, &users[i].workload))
 			k++;
 		if (k == kept) {
 			users[kept++] = users[i];
@@ -204,6 +212,48 @@ static struct workload at_address(const struct dns_sensor *sensor, const struct 
 	return workload;
 }
 
+/* A line of /proc/PID/net/udp: "  12: 00000000:0035 00000000:0000 07 ...". */
+static bool binds_dns(const struct host *host, pid_t pid, const char *name)
+{
+	_cleanup_free_ char *text = NULL;
+	char *state = NULL;
+	unsigned port;
+
+	if (process_read(host->root, pid, name, &text, NULL) < 0)
+		return false;
+	for (char *line = strtok_r(text, "\n", &state); line; line = strtok_r(NULL, "\n", &state))
+		if (sscanf(line, " %*u: %*[0-9A-F]:%x", &port) == 1 && port == 53)
+			return true;
+	return false;
+}
+
+/*
+ * Whether the process is in this agent's network namespace, the node's. The kernel numbers these
+ * files anew for each namespace (proc_alloc_inum() of fs/proc/generic.c), visible to everyone.
+ */
+static bool shares_network(const struct host *host, pid_t pid)
+{
+	char path[64], full[PATH_MAX];
+	struct stat its, ours;
+
+	snprintf(path, sizeof(path), "/proc/%d/net/udp", (int)pid);
+	return stat(host_path(host, path, full), &its) == 0 &&
+	       stat("/proc/self/net/udp", &ours) == 0 && its.st_ino == ours.st_ino;
+}
+
+bool dns_process_serves(const struct host *host, pid_t pid, bool in_container)
+{
+	static const char *const servers[] = {"coredns", "kube-dns", "node-cache", "dnsmasq",
+		"unbound", "named", "pdns_recursor", "kresd"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(servers); i++)
+		if (process_is_named(host->root, pid, servers[i]))
+			return true;
+	/* Sockets are those of the whole network namespace; the node's has stubs of its own. */
+	return in_container && !shares_network(host, pid) &&
+	       (binds_dns(host, pid, "net/udp") || binds_dns(host, pid, "net/udp6"));
+}
+
 static bool serves(const struct dns_sensor *sensor, struct dns_client *client,
 	const struct workload *workload, uint64_t now)
 {
@@ -259,14 +309,11 @@ static void name_users(struct dns_sensor *sensor)
 {
 	const struct dns_server_table *table = &sensor->seen.table;
 	uint64_t root = dns_bpf_control(sensor->bpf)->root_cgroup;
-	_cleanup_free_ struct dns_client **all = calloc(sensor->clients.n + 1, sizeof(*all));
-	_cleanup_free_ struct dns_user *users = calloc(CANDIDATES, sizeof(*users));
+	_cleanup_free_ struct dns_client **all = must(calloc(sensor->clients.n + 1, sizeof(*all)));
+	_cleanup_free_ struct dns_user *users = must(calloc(CANDIDATES, sizeof(*users)));
 	uint64_t wanted[DNS_LABELS * CANDIDATES];
 	size_t n_wanted = 0, n;
 
-	/* Without memory the users of before are reported until there is some. */
-	if (!all || !users)
-		return;
 	for (size_t s = 0; s < table->n; s++) {
 		n = table->servers[s]->label ? choose(&sensor->clients, table->servers[s], all) : 0;
 		for (size_t i = 0; i < n; i++)
@@ -285,6 +332,60 @@ static void name_users(struct dns_sensor *sensor)
 				server->role == DNS_UPSTREAM);
 		dns_label_take_users(server->label, users, n);
 	}
+}
+
+static bool is_node_cache(const struct workload *workload)
+{
+	return strstr(workload->name, "node-local-dns") || strstr(workload->name, "nodelocaldns");
+}
+
+static bool is_named_forwarder(const struct workload *workload)
+{
+	static const char *const parts[] = {"coredns", "kube-dns", "kubedns", "dnsmasq", "unbound",
+		"pdns-recursor", "powerdns", "bind9", "named.service", "knot-resolver", "kresd"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(parts); i++)
+		if (strstr(workload->name, parts[i]))
+			return true;
+	return is_node_cache(workload);
+}
+
+static void add_forwarder(struct dns_seen *seen, const struct dns_user *user)
+{
+	unsigned i = 0;
+
+	while (i < seen->n_forwarders &&
+		!same_workload(&seen->forwarders[i].workload, &user->workload))
+		i++;
+	if (i == DNS_FORWARDERS)
+		return;
+	if (i == seen->n_forwarders)
+		seen->forwarders[seen->n_forwarders++] = (struct dns_forwarder){
+			.workload = user->workload, .expected = is_node_cache(&user->workload)};
+	seen->forwarders[i].per_second += user->smooth;
+}
+
+static int by_forwarded(const void *a, const void *b)
+{
+	const struct dns_forwarder *x = a, *y = b;
+
+	return (x->per_second < y->per_second) - (x->per_second > y->per_second);
+}
+
+void dns_forwarders_list(struct dns_seen *seen)
+{
+	seen->n_forwarders = 0;
+	for (size_t s = 0; s < seen->table.n; s++) {
+		const struct dns_server_state *server = seen->table.servers[s];
+		const struct dns_label *label = server->label;
+
+		if (!label || server->role != DNS_UPSTREAM)
+			continue;
+		for (unsigned i = 0; i < label->n_users; i++)
+			if (label->users[i].serves || is_named_forwarder(&label->users[i].workload))
+				add_forwarder(seen, &label->users[i]);
+	}
+	qsort(seen->forwarders, seen->n_forwarders, sizeof(seen->forwarders[0]), by_forwarded);
 }
 
 struct reading {

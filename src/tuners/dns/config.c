@@ -74,7 +74,7 @@ const struct config_option dns_options[] = {
 			"the kernel."},
 	{.name = "dns.budgets",
 		.type = OPTION_LIST,
-		.max = DNS_BUDGETS_MAX,
+		.max = DNS_PINNED_MAX,
 		.items = budget_items,
 		.def = "[{server: auto}]",
 		.help = "What upstreams allow this machine. Each item has a server and any of "

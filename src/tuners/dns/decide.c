@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tuners/dns/dns.h"
+#include "tuners/dns/sense.h"
 
 #include <math.h>
 
@@ -33,36 +33,6 @@
 
 #define NAMED 3 /* servers, or forwarders, that one message names */
 
-/* How much of the budget's numbers is used. */
-struct uses {
-	double last[DNS_NUMBERS], poll_peak[DNS_NUMBERS], minute_peak[DNS_NUMBERS];
-	uint64_t over[DNS_NUMBERS]; /* seconds so far */
-};
-
-bool dns_is_upper_bound(const struct dns_seen *seen, const struct dns_server_state *server)
-{
-	return server->budget.link_local && server->budget.max[DNS_PACKETS] > 0 &&
-	       seen->uplinks > 1;
-}
-
-static struct uses uses_of(const struct dns_seen *seen, const struct dns_server_state *server)
-{
-	const struct dns_seconds *queries = &server->queries;
-	const struct dns_seconds *packets =
-		server->budget.link_local ? &seen->link_local : &server->packets;
-	struct dns_slot minute = dns_minute(server);
-	double mean = (double)minute.queries / 60, pending = (double)server->pending;
-	bool sustained = server->budget.sustained;
-
-	return (struct uses){
-		.last = {sustained ? mean : queries->last, packets->last, pending},
-		.poll_peak = {sustained ? mean : queries->poll_peak, packets->poll_peak, pending},
-		.minute_peak = {sustained ? mean : dns_seconds_peak(queries),
-			dns_seconds_peak(packets), (double)minute.pending},
-		.over = {queries->over, packets->over, 0},
-	};
-}
-
 static double share_of(const struct dns_budget *budget, const double used_of[static DNS_NUMBERS])
 {
 	double used = 0;
@@ -73,34 +43,25 @@ static double share_of(const struct dns_budget *budget, const double used_of[sta
 	return used;
 }
 
-double dns_budget_used(const struct dns_seen *seen, const struct dns_server_state *server)
+static const struct dns_seconds *packets_of(
+	const struct dns_seen *seen, const struct dns_server_state *server)
 {
-	struct uses uses = uses_of(seen, server);
-
-	return share_of(&server->budget, uses.minute_peak);
+	return server->budget.link_local ? &seen->link_local : &server->packets;
 }
 
-/* How much each of the budget's numbers was exceeded since the last poll: a second counts once. */
-static uint64_t newly_over(const struct dns_budget *budget, const struct uses *uses,
-	struct dns_server_memory *memory, uint64_t now)
+static struct dns_uses uses_of(const struct dns_seen *seen, const struct dns_server_state *server)
 {
-	uint64_t seconds = (now - memory->polled_at_us + USEC_PER_SEC / 2) / USEC_PER_SEC, most = 0;
+	const struct dns_seconds *queries = &server->queries, *packets = packets_of(seen, server);
+	struct dns_slot minute = dns_minute(server);
+	double mean = (double)minute.queries / 60, pending = (double)server->pending;
+	bool sustained = server->budget.sustained;
 
-	if (memory->polled_at_us == 0 || seconds == 0)
-		seconds = 1;
-	memory->polled_at_us = now;
-	for (int i = 0; i < DNS_NUMBERS; i++) {
-		/* A sum over senders falls when one is forgotten. */
-		uint64_t more = uses->over[i] - MIN(uses->over[i], memory->counted[i]);
-
-		if (i == DNS_PENDING || (i == DNS_QUERIES && budget->sustained))
-			more = uses->last[i] > (double)budget->max[i] ? seconds : 0;
-		memory->counted[i] = uses->over[i];
-		more = budget->max[i] > 0 ? more : 0;
-		memory->hits[i] += more;
-		most = MAX(most, more);
-	}
-	return most;
+	return (struct dns_uses){
+		.last = {sustained ? mean : queries->last, packets->last, pending},
+		.poll_peak = {sustained ? mean : queries->poll_peak, packets->poll_peak, pending},
+		.minute_peak = {sustained ? mean : dns_seconds_peak(queries),
+			dns_seconds_peak(packets), (double)minute.pending},
+	};
 }
 
 /* The busiest when it was: an average would blame a client with few, steady queries. */
@@ -113,10 +74,10 @@ static void blame(
 }
 
 /* The busiest poll of the last minute, and whose it was. */
-static void remember_peak(const struct dns_server_state *server, const struct uses *uses,
-	struct dns_server_memory *memory, uint64_t now)
+static void remember_peak(
+	const struct dns_server_state *server, struct dns_server_memory *memory, uint64_t now)
 {
-	double share = share_of(&server->budget, uses->poll_peak);
+	double share = share_of(&server->budget, memory->uses.poll_peak);
 
 	if (share > memory->peak || now - memory->peak_at_us > PEAK_WINDOW_US) {
 		memory->peak = share;
@@ -126,14 +87,40 @@ static void remember_peak(const struct dns_server_state *server, const struct us
 	blame(server->label, memory->peak_at_us, now, &memory->peak_user);
 }
 
-static void remember_over(const struct dns_server_state *server, const struct uses *uses,
+/*
+ * Seconds over the budget since the last poll, and the worst of them. With several network devices,
+ * each with a budget of its own, the sum of all packets proves nothing; those of one address do, as
+ * an address is on one device.
+ */
+static void remember_over(const struct dns_seen *seen, const struct dns_server_state *server,
 	struct dns_server_memory *memory, uint64_t now)
 {
-	uint64_t more = newly_over(&server->budget, uses, memory, now);
+	uint64_t passed = (now - memory->polled_at_us + USEC_PER_SEC / 2) / USEC_PER_SEC, most = 0;
+	uint64_t over[DNS_NUMBERS] = {server->queries.over, packets_of(seen, server)->over};
+	struct dns_uses uses = memory->uses;
 
-	memory->over += more;
-	if (more > 0) {
-		memory->over_lately += more;
+	passed = memory->polled_at_us == 0 ? 1 : MAX(passed, 1);
+	memory->polled_at_us = now;
+	if (memory->upper_bound)
+		uses.poll_peak[DNS_PACKETS] = over[DNS_PACKETS] = 0;
+	for (unsigned i = 0; memory->upper_bound && i < seen->n_senders; i++) {
+		const struct dns_seconds *seconds = &seen->senders[i].seconds;
+
+		over[DNS_PACKETS] += seconds->over;
+		uses.poll_peak[DNS_PACKETS] = MAX(uses.poll_peak[DNS_PACKETS], seconds->poll_peak);
+	}
+	for (int i = 0; i < DNS_NUMBERS; i++) {
+		uint64_t max = server->budget.max[i];
+
+		if (i == DNS_PENDING || (i == DNS_QUERIES && server->budget.sustained))
+			over[i] = uses.last[i] > (double)max ? passed : 0;
+		memory->hits[i] += max > 0 ? over[i] : 0;
+		/* A second counts once. */
+		most = max > 0 ? MAX(most, over[i]) : most;
+	}
+	memory->over += most;
+	memory->over_lately += most;
+	if (most > 0) {
 		memory->over_at_us = now;
 	} else if (now - memory->over_at_us > EXCEEDED_WINDOW_US) {
 		memory->over_lately = 0;
@@ -144,7 +131,7 @@ static void remember_over(const struct dns_server_state *server, const struct us
 		return;
 	/* A second that is over the budget already may still grow. */
 	for (int i = 0; i < DNS_NUMBERS; i++)
-		memory->worst[i] = MAX(memory->worst[i], uses->poll_peak[i]);
+		memory->worst[i] = MAX(memory->worst[i], uses.poll_peak[i]);
 	blame(server->label, memory->over_at_us, now, &memory->user);
 }
 
@@ -153,8 +140,6 @@ static void remember(const struct dns_seen *seen, const struct dns_server_state 
 {
 	const struct dns_slot minute = dns_minute(server);
 	double queries = (double)minute.queries, unanswered = (double)minute.unanswered;
-	bool by_sender = dns_is_upper_bound(seen, server);
-	struct uses uses;
 
 	if (memory->unanswered)
 		memory->unanswered = unanswered > 0 && unanswered >= queries * UNANSWERED_ENDS;
@@ -166,30 +151,13 @@ static void remember(const struct dns_seen *seen, const struct dns_server_state 
 		memory->over_lately = 0;
 		return;
 	}
-	uses = uses_of(seen, server);
-	memory->pressure = share_of(&server->budget, uses.minute_peak) >
-			   (memory->pressure ? PRESSURE_ENDS : PRESSURE_BEGINS);
-	remember_peak(server, &uses, memory, now);
-	/*
-	 * With several network devices, each with a budget of its own, the sum of all packets
-	 * proves nothing; those of one address do, as an address is on one device.
-	 */
-	if (by_sender) {
-		uses.over[DNS_PACKETS] = 0;
-		uses.poll_peak[DNS_PACKETS] = 0;
-		for (unsigned i = 0; i < seen->n_senders; i++) {
-			const struct dns_seconds *seconds = &seen->senders[i].seconds;
-
-			uses.over[DNS_PACKETS] += seconds->over;
-			uses.poll_peak[DNS_PACKETS] =
-				MAX(uses.poll_peak[DNS_PACKETS], seconds->poll_peak);
-		}
-	}
-	/* Another sum begins elsewhere: what it has is nothing new. */
-	if (memory->by_sender != by_sender)
-		memory->counted[DNS_PACKETS] = uses.over[DNS_PACKETS];
-	memory->by_sender = by_sender;
-	remember_over(server, &uses, memory, now);
+	memory->uses = uses_of(seen, server);
+	memory->used = share_of(&server->budget, memory->uses.minute_peak);
+	memory->upper_bound = server->budget.link_local && server->budget.max[DNS_PACKETS] > 0 &&
+			      seen->uplinks > 1;
+	memory->pressure = memory->used > (memory->pressure ? PRESSURE_ENDS : PRESSURE_BEGINS);
+	remember_peak(server, memory, now);
+	remember_over(seen, server, memory, now);
 }
 
 /* A message names those above the lower rate, so that it does not change with every poll. */
@@ -237,11 +205,11 @@ void dns_take_users(struct limit_reading *limit, const struct dns_label *label, 
 }
 
 /* A limit of each number of the budget; the first has the server's plain name, and its users. */
-static void add_limits(const struct dns_seen *seen, const struct dns_server_state *server,
+static void add_limits(const struct dns_server_state *server,
 	const struct dns_server_memory *memory, struct proposal *proposal)
 {
 	const char *parts[DNS_NUMBERS] = {"", "/packets", "/pending"};
-	struct uses uses = uses_of(seen, server);
+	const struct dns_uses *uses = &memory->uses;
 
 	if (server->budget.max[DNS_QUERIES] == 0)
 		parts[DNS_PACKETS] = "";
@@ -255,14 +223,14 @@ static void add_limits(const struct dns_seen *seen, const struct dns_server_stat
 		limit->unit = dns_numbers[i].unit;
 		limit->flow = true;
 		limit->max = server->budget.max[i];
-		limit->used = (uint64_t)ceil(uses.last[i]);
-		limit->peak = (uint64_t)ceil(uses.poll_peak[i]);
+		limit->used = (uint64_t)ceil(uses->last[i]);
+		limit->peak = (uint64_t)ceil(uses->poll_peak[i]);
 		limit->hits = memory->hits[i];
-		limit->upper_bound = i == DNS_PACKETS && dns_is_upper_bound(seen, server);
+		limit->upper_bound = i == DNS_PACKETS && memory->upper_bound;
 		if (memory->over_lately > 0 && memory->worst[i] > (double)limit->max)
 			limit->condition = &dns_conditions[DNS_BUDGET_EXCEEDED];
 		else if (memory->pressure &&
-			 uses.minute_peak[i] > PRESSURE_ENDS * (double)limit->max)
+			 uses->minute_peak[i] > PRESSURE_ENDS * (double)limit->max)
 			limit->condition = &dns_conditions[DNS_BUDGET_PRESSURE];
 		if (parts[i][0] == '\0')
 			dns_take_users(limit, server->label, LIMIT_TOP_MAX);
@@ -276,32 +244,29 @@ static void add_limits(const struct dns_seen *seen, const struct dns_server_stat
 static struct dns_server_memory *memory_of(
 	struct dns_memory *memory, size_t i, const struct dns_key *key)
 {
-	struct dns_server_memory moved;
+	struct dns_server_memory found = {.key = *key};
 	size_t from = i;
 
 	while (from < memory->n && !dns_address_equal(&memory->servers[from].key, key))
 		from++;
-	if (from == memory->n) {
-		struct dns_server_memory *added = add_element(
-			&memory->servers, &memory->n, &memory->allocated, sizeof(*added));
-
-		added->key = *key;
-	}
-	if (from != i) {
-		moved = memory->servers[from];
-		memory->servers[from] = memory->servers[i];
-		memory->servers[i] = moved;
-	}
+	if (from == memory->n)
+		add_element(&memory->servers, &memory->n, &memory->allocated, sizeof(found));
+	else
+		found = memory->servers[from];
+	memory->servers[from] = memory->servers[i];
+	memory->servers[i] = found;
 	return &memory->servers[i];
 }
 
-uint64_t dns_over_budget_seconds(
+const struct dns_server_memory *dns_memory_of(
 	const struct dns_memory *memory, const struct dns_server_state *server)
 {
+	static const struct dns_server_memory none;
+
 	for (size_t i = 0; i < memory->n; i++)
 		if (dns_address_equal(&memory->servers[i].key, &server->key))
-			return memory->servers[i].over;
-	return 0;
+			return &memory->servers[i];
+	return &none;
 }
 
 /* "1500 of 1024 queries/s, 201 of 200 pending"; scope is that of packets. */
@@ -320,23 +285,20 @@ static void add_numbers(struct condition_reading *condition, const struct dns_bu
 	}
 }
 
-static void judge_budget(const struct dns_seen *seen, const struct dns_server_state *server,
+static void judge_budget(const struct dns_server_state *server,
 	const struct dns_server_memory *memory, struct condition_reading *pressure,
 	struct condition_reading *exceeded)
 {
-	bool several = dns_is_upper_bound(seen, server);
-	struct uses uses = uses_of(seen, server);
-
 	if (memory->pressure) {
 		condition_raise(pressure, "near-budget", "%s: ", server->name);
-		add_numbers(pressure, &server->budget, uses.minute_peak,
-			several ? " of all network interfaces together" : "");
+		add_numbers(pressure, &server->budget, memory->uses.minute_peak,
+			memory->upper_bound ? " of all network interfaces together" : "");
 	}
 	if (memory->over_lately > 0) {
 		condition_raise(exceeded, "over-budget", "%s: %" PRIu64 " s over, up to ",
 			server->name, memory->over_lately);
-		add_numbers(
-			exceeded, &server->budget, memory->worst, several ? " of one address" : "");
+		add_numbers(exceeded, &server->budget, memory->worst,
+			memory->upper_bound ? " of one address" : "");
 	}
 }
 
@@ -345,44 +307,21 @@ static void add_user(struct condition_reading *condition, const struct dns_serve
 {
 	char text[WORKLOAD_TEXT_MAX], name[DNS_ADDRESS_TEXT];
 
-	if (user->per_second == 0 || condition->status != CONDITION_TRUE)
+	if (user->per_second == 0)
 		return;
 	workload_describe(&user->workload, text, sizeof(text));
 	dns_address_text(&server->key, name);
 	condition_append(condition, "; most for %s from %s", name, text);
 }
 
-/*
- * Who sent most in the busiest second of the server that is nearest to its budget, and of the one
- * whose budget was exceeded last.
- */
-static void add_users(const struct dns_seen *seen, const struct dns_memory *memory,
-	struct condition_reading *pressure, struct condition_reading *exceeded)
-{
-	const struct dns_server_memory *nearest = NULL, *last = NULL;
-	double used, most = 0;
-
-	for (size_t i = 0; i < seen->table.n; i++) {
-		const struct dns_server_memory *its = &memory->servers[i];
-
-		used = its->pressure ? dns_budget_used(seen, seen->table.servers[i]) : 0;
-		if (used > most) {
-			most = used;
-			nearest = its;
-		}
-		if (its->over_lately > 0 && (!last || its->over_at_us > last->over_at_us))
-			last = its;
-	}
-	if (nearest)
-		add_user(pressure, nearest, &nearest->peak_user);
-	if (last)
-		add_user(exceeded, last, &last->user);
-}
-
 static void judge(const struct dns_seen *seen, const struct dns_memory *memory,
 	struct condition_reading readings[static DNS_CONDITIONS])
 {
-	struct condition_reading *unanswered = &readings[DNS_UNANSWERED];
+	struct condition_reading *pressure = &readings[DNS_BUDGET_PRESSURE],
+				 *exceeded = &readings[DNS_BUDGET_EXCEEDED],
+				 *unanswered = &readings[DNS_UNANSWERED];
+	/* The server that is nearest to its budget, and that whose was exceeded last. */
+	const struct dns_server_memory *nearest = NULL, *last = NULL;
 	bool any_budget = false;
 	unsigned silent = 0;
 
@@ -390,26 +329,30 @@ static void judge(const struct dns_seen *seen, const struct dns_memory *memory,
 		const struct dns_server_state *server = seen->table.servers[i];
 		const struct dns_server_memory *its = &memory->servers[i];
 
-		judge_budget(seen, server, its, &readings[DNS_BUDGET_PRESSURE],
-			&readings[DNS_BUDGET_EXCEEDED]);
-		if (its->unanswered && silent++ < NAMED) {
+		judge_budget(server, its, pressure, exceeded);
+		if (its->pressure && (!nearest || its->used > nearest->used))
+			nearest = its;
+		if (its->over_lately > 0 && (!last || its->over_at_us > last->over_at_us))
+			last = its;
+		if (its->unanswered && silent++ < NAMED)
 			condition_raise(unanswered, "unanswered",
 				"%s (%s): %" PRIu64
 				" without an answer in the last minute, %" PRIu64 " sent",
 				server->name, dns_role_names[server->role],
 				dns_minute(server).unanswered, dns_minute(server).queries);
-		}
 		any_budget = any_budget || dns_budget_is_set(&server->budget);
 	}
 	if (silent > NAMED)
 		condition_append(unanswered, "; and %u other servers", silent - NAMED);
+	if (!any_budget)
+		pressure->reason = exceeded->reason = "no-budget";
+	if (nearest)
+		add_user(pressure, nearest, &nearest->peak_user);
+	if (last)
+		add_user(exceeded, last, &last->user);
 	if (memory->crowded)
 		condition_raise(&readings[DNS_FORWARDER_CROWDING], "several-forwarders", "%s",
 			memory->crowd);
-	if (!any_budget)
-		readings[DNS_BUDGET_PRESSURE].reason = readings[DNS_BUDGET_EXCEEDED].reason =
-			"no-budget";
-	add_users(seen, memory, &readings[DNS_BUDGET_PRESSURE], &readings[DNS_BUDGET_EXCEEDED]);
 }
 
 static void add_conditions(
@@ -441,16 +384,20 @@ void dns_memory_clear(void *data)
 	free(memory->servers);
 }
 
-void dns_decide(const struct dns_seen *seen, struct dns_memory *memory,
-	const struct decide_input *input, struct proposal *proposal)
+void dns_decide(
+	const void *self, const struct decide_input *input, void *data, struct proposal *proposal)
 {
+	const struct dns_sensor *sensor = self;
+	const struct dns_seen *seen = &sensor->seen;
+	struct dns_memory *memory = data;
+
 	for (size_t i = 0; seen->watched && i < seen->table.n; i++) {
 		const struct dns_server_state *server = seen->table.servers[i];
 		struct dns_server_memory *its = memory_of(memory, i, &server->key);
 
 		remember(seen, server, its, input->now_us);
 		if (dns_budget_is_set(&server->budget) && server->label)
-			add_limits(seen, server, its, proposal);
+			add_limits(server, its, proposal);
 	}
 	/* The rest is of servers that were removed. */
 	if (seen->watched)

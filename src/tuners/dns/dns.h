@@ -4,7 +4,7 @@
 
 /*
  * What the parts of this tuner share: sense.c brings the table of servers up to date, decide.c
- * judges it, metrics.c and document.c report it.
+ * judges it, report.c reports it.
  */
 
 #include "kernel/host.h"
@@ -12,13 +12,12 @@
 #include <headroom/bpf/dns.h>
 #include <headroom/tuner.h>
 
-#define DNS_LABELS      20 /* servers with series of their own in metrics and documents */
-#define DNS_PINNED_MAX  16 /* servers that are watched before the first query to them */
-#define DNS_TOP         20 /* workloads reported of one server */
-#define DNS_FORWARDERS  16
-#define DNS_SLOTS       6 /* of ten seconds: what is judged over a minute */
-#define DNS_SLOT_US     UINT64_C(10000000)
-#define DNS_DOMAINS_MAX 16
+#define DNS_LABELS     20 /* servers with series of their own in metrics and documents */
+#define DNS_PINNED_MAX 16 /* servers that are watched before the first query to them */
+#define DNS_TOP        20 /* workloads reported of one server */
+#define DNS_FORWARDERS 16
+#define DNS_SLOTS      6 /* of ten seconds: what is judged over a minute */
+#define DNS_SLOT_US    UINT64_C(10000000)
 
 #define DNS_ADDRESS_TEXT 46 /* INET6_ADDRSTRLEN */
 
@@ -108,7 +107,7 @@ struct dns_seconds {
 	uint32_t peaks[DNS_PEAKS];                /* busiest, of each second of the clock; a ring */
 	uint64_t next;       /* the first bin that is not over yet; 0 before the first poll */
 	uint64_t over_until; /* up to this bin one second is counted as over budget already */
-	uint64_t over;       /* seconds over budget */
+	uint64_t over;       /* seconds over budget since the last poll */
 	uint64_t counts[DNS_SECOND_BOUNDS + 1]; /* of seconds, by dns_second_bounds */
 	double sum;                             /* of all that was counted there */
 	uint32_t last;                          /* what the last full second got */
@@ -139,15 +138,13 @@ uint32_t dns_seconds_peak(const struct dns_seconds *seconds); /* of the last min
 #define DNS_NAMES_TOP  10
 #define DNS_NAME_TEXT  128 /* a longer name is cut at its front, where it tells least */
 
-struct dns_name_count {
-	char text[DNS_NAME_TEXT];
-	uint32_t type;   /* as the sample has it */
-	uint32_t count;  /* at least count - excess, at most count */
-	uint32_t excess; /* what it may have taken over from a name that was dropped for it */
-};
-
 struct dns_names {
-	struct dns_name_count names[DNS_NAMES_KEPT];
+	struct dns_name_count {
+		char text[DNS_NAME_TEXT];
+		uint32_t type;   /* as the sample has it */
+		uint32_t count;  /* at least count - excess, at most count */
+		uint32_t excess; /* taken over from a name that was dropped for it, at most */
+	} names[DNS_NAMES_KEPT];
 	size_t n;
 	uint64_t faded_at_us;
 };
@@ -158,10 +155,9 @@ void dns_names_add(struct dns_names *names, const char *text, uint32_t type);
  * certain counts come first.
  */
 void dns_names_fade(struct dns_names *names, uint64_t now_us);
-
 /*
- * names.c: the name as text, lower case, without the last dot, unprintable bytes as \DDD (RFC 4343
- * 2.1), and its type, 0 when that was not sampled. True when all of the name was there and fits.
+ * The name as text, lower case, without the last dot, unprintable bytes as \DDD (RFC 4343 2.1), and
+ * its type, 0 when that was not sampled. True when all of the name was there and fits.
  */
 bool dns_sample_name(const struct dns_sample *sample, char *text, size_t size, uint32_t *type);
 
@@ -177,12 +173,8 @@ struct dns_bpf *dns_bpf_load(char why[static TUNER_WHY_MAX]);
 int dns_bpf_attach(struct dns_bpf *bpf, const struct host *host, char why[static TUNER_WHY_MAX]);
 void dns_bpf_close(struct dns_bpf *bpf);                      /* NULL is fine */
 int dns_bpf_program(const struct dns_bpf *bpf, bool ingress); /* its descriptor */
-
-/* What the programs write may change at any time. */
-struct dns_control *dns_bpf_control(struct dns_bpf *bpf);
-
-/* key and counts live until it returns; counts may change at any time. */
-typedef void dns_take(void *userdata, const void *key, const void *counts);
+struct dns_control *dns_bpf_control(
+	struct dns_bpf *bpf); /* the programs may write to it any time */
 
 enum dns_map {
 	DNS_MAP_SERVERS, /* dns_key, dns_server */
@@ -191,9 +183,11 @@ enum dns_map {
 };
 
 /*
- * Calls take for every element there is, in no order. An element that comes or goes meanwhile may
- * be left out. 0, or -errno when the map cannot be read; what was taken until then was right.
+ * Calls take for every element, in no order. Key and counts live until it returns; counts may
+ * change at any time. An element that comes or goes meanwhile may be left out. 0, or -errno when
+ * the map cannot be read; what was taken until then was right.
  */
+typedef void dns_take(void *userdata, const void *key, const void *counts);
 int dns_bpf_each(struct dns_bpf *bpf, enum dns_map map, dns_take *take, void *userdata);
 
 /* Reserves its slot, if there is one, before the first query to it. */
@@ -229,6 +223,8 @@ enum dns_role {
 	DNS_NO_ROLE = DNS_ROLES, /* of those that found no room, which are counted as one */
 };
 
+extern const char *const dns_role_names[DNS_ROLES + 1];
+
 /* All that is counted of a server: as struct dns_server begins, without bins. Only uint64_t. */
 struct dns_totals {
 	uint64_t queries[DNS_TRANSPORTS];
@@ -260,13 +256,13 @@ struct dns_label {
 	struct dns_totals reported;
 	struct dns_user users[DNS_TOP]; /* the busiest first */
 	unsigned n_users;
-	struct dns_names *names; /* NULL until one was sampled */
-	struct history history;  /* of the busiest sliding seconds */
+	struct dns_names names;
+	struct history history; /* of the busiest sliding seconds */
 };
 
 /* A server as it is known here. */
 struct dns_server_state {
-	struct dns_key key;
+	struct dns_key key; /* first: by_key() */
 	char name[DNS_ADDRESS_TEXT];
 	enum dns_role role;
 	struct dns_budget budget;
@@ -281,81 +277,22 @@ struct dns_server_state {
 	struct dns_slot slots[DNS_SLOTS];
 };
 
-/* All servers. The pointers stay valid as long as their servers are in it. */
+/* server_table.c: all servers. The pointers stay valid as long as their servers are in it. */
 struct dns_server_table {
 	struct dns_server_state **servers;
 	size_t n, allocated, n_labels;
-	uint16_t index[4096]; /* by hash of the key: 1 + the index in servers, 0: free */
-	struct dns_totals
-		others; /* of servers without a label: whatever their roles, it has none */
+	void *tree;                  /* the same by key: tsearch(3) */
+	struct dns_totals others;    /* of servers without a label */
 	uint64_t evicted, malformed; /* of all servers since the start */
 };
 
-/* Names with a suffix of a search list: queries, and answers NXDOMAIN to them. */
-struct dns_search {
-	uint64_t queries, failed;
-	double queries_per_second, failed_per_second;
-};
-
-struct dns_forwarder {
-	struct workload workload;
-	double per_second; /* to upstreams, over about a minute */
-	bool expected;     /* a node's cache: one is meant to be on every node */
-};
-
-/* An address of this node that sent packets to the link-local services that share a budget. */
-struct dns_sender {
-	struct dns_key source;
-	uint64_t packets;
-	struct dns_seconds seconds; /* over: those in which it alone overran the budget */
-};
-
-/* What was sensed: all that decide() knows. */
-struct dns_seen {
-	bool watched; /* the counters are there: BPF runs */
-	struct dns_server_table table;
-	struct dns_search search[DNS_ROLES];
-	struct dns_forwarder forwarders[DNS_FORWARDERS]; /* to upstreams, busiest first */
-	unsigned n_forwarders;
-	struct dns_seconds link_local;              /* packets that share the budget */
-	struct dns_sender senders[DNS_SOURCES_MAX]; /* of them, the busiest first */
-	unsigned n_senders;
-	unsigned uplinks; /* network devices of the machine, each with its own such budget */
-};
-
-/* What decide() remembers of a server. Zeroed at its start. */
-struct dns_server_memory {
-	struct dns_key key;
-	bool pressure, unanswered;     /* their hysteresis */
-	bool by_sender;                /* counted of packets is the senders' sum */
-	uint64_t over;                 /* seconds over budget so far */
-	uint64_t counted[DNS_NUMBERS]; /* of those sensed, that are in hits already */
-	uint64_t hits[DNS_NUMBERS];    /* seconds over each of the numbers; only rises */
-	uint64_t over_at_us;           /* when that last rose; 0: never */
-	uint64_t over_lately;          /* how much it rose within the window */
-	double worst[DNS_NUMBERS];     /* in a poll over the budget, of the window */
-	uint64_t polled_at_us;         /* 0: never */
-	struct dns_user user;          /* who sent most when the budget was exceeded; 0/s: no one */
-	double peak;                   /* share of the budget in the busiest poll of a minute */
-	uint64_t peak_at_us;
-	struct dns_user peak_user; /* who sent most then */
-};
-
-struct dns_memory {
-	struct dns_server_memory *servers; /* in the order of the table */
-	size_t n, allocated;
-	bool crowded;
-	uint64_t crowded_at_us;            /* when it last was */
-	char crowd[CONDITION_MESSAGE_MAX]; /* who it was then */
-};
-
-/* server_table.c. What the kernel counted: totals, and the two halves of the bins. */
+/* What the kernel counted: totals, and the two halves of the bins. */
 struct dns_totals dns_totals_of(const struct dns_server *counts);
 void dns_split_bins(const struct dns_server *counts, uint32_t queries[static DNS_BINS],
 	uint32_t packets[static DNS_BINS]);
 struct dns_server_state *dns_server_find(
 	const struct dns_server_table *table, const struct dns_key *key);
-/* The server of that key, made when there is none. NULL without memory or room. */
+/* The server of that key, made when there is none. NULL without room. */
 struct dns_server_state *dns_server_get(struct dns_server_table *table, const struct dns_key *key);
 void dns_server_remove(struct dns_server_table *table, struct dns_server_state *server);
 void dns_server_table_clear(struct dns_server_table *table);
@@ -368,29 +305,83 @@ uint64_t dns_server_take(struct dns_server_table *table, struct dns_server_state
 /* n more of its queries got no answer in time. */
 void dns_server_take_unanswered(
 	struct dns_server_table *table, struct dns_server_state *server, uint64_t n);
-void dns_server_take_pending(struct dns_server_state *server, uint64_t n);
 /* Gives a free label, if there is one: before anything is counted, so that all is reported. */
 void dns_label_offer(struct dns_server_table *table, struct dns_server_state *server);
 /* Gives free labels to servers without, and those of idle servers to much busier ones. */
 void dns_label_assign(struct dns_server_table *table, uint64_t now_us);
-struct dns_slot dns_minute(const struct dns_server_state *server); /* of the last minute */
-/* Begins new slots of ten seconds as time goes. */
+/* Begins new slots of ten seconds as time goes, and notes what was pending until now. */
 void dns_minute_pass(struct dns_server_state *server, uint64_t now_us);
+struct dns_slot dns_minute(const struct dns_server_state *server); /* of the last minute */
 uint64_t dns_queries(const struct dns_totals *totals);
-extern const char *const dns_role_names[DNS_ROLES + 1];
+
+/* What was sensed: all that decide() knows. */
+struct dns_seen {
+	bool watched; /* the counters are there: BPF runs */
+	struct dns_server_table table;
+	/* Names with a suffix of a search list: queries, and answers NXDOMAIN to them. */
+	struct dns_search {
+		uint64_t queries, failed;
+		double queries_per_second, failed_per_second;
+	} search[DNS_ROLES];
+	struct dns_forwarder {
+		struct workload workload;
+		double per_second;    /* to upstreams, over about a minute */
+		bool expected;        /* a node's cache: one is meant to be on every node */
+	} forwarders[DNS_FORWARDERS]; /* to upstreams, busiest first */
+	unsigned n_forwarders;
+	struct dns_seconds link_local; /* packets that share the budget of a cloud's services */
+	/* The addresses of this node that sent them, the busiest first. */
+	struct dns_sender {
+		struct dns_key source;
+		uint64_t packets;
+		struct dns_seconds seconds; /* over: in which it alone overran the budget */
+	} senders[DNS_SOURCES_MAX];
+	unsigned n_senders;
+	unsigned uplinks; /* network devices of the machine, each with its own such budget */
+};
 
 /* decide.c. Pure. */
+
+/* What it remembers of a server. Zeroed at its start. */
+struct dns_server_memory {
+	struct dns_key key;
+	/* Of the budget's numbers, at the last poll. */
+	struct dns_uses {
+		double last[DNS_NUMBERS], poll_peak[DNS_NUMBERS], minute_peak[DNS_NUMBERS];
+	} uses;
+	double used;                /* the largest share of them in the last minute; 1: all */
+	bool upper_bound;           /* packets are those of several network devices */
+	bool pressure, unanswered;  /* their hysteresis */
+	uint64_t hits[DNS_NUMBERS]; /* seconds over each of the numbers; only rises */
+	uint64_t over;              /* seconds over any of them */
+	uint64_t over_at_us;        /* when that last rose; 0: never */
+	uint64_t over_lately;       /* how much it rose within the window */
+	double worst[DNS_NUMBERS];  /* in a poll over the budget, of the window */
+	struct dns_user user;       /* who sent most when the budget was exceeded; 0/s: no one */
+	uint64_t polled_at_us;      /* 0: never */
+	double peak;                /* share of the budget in the busiest poll of a minute */
+	uint64_t peak_at_us;
+	struct dns_user peak_user; /* who sent most then */
+};
+
+struct dns_memory {
+	struct dns_server_memory *servers; /* in the order of the table */
+	size_t n, allocated;
+	bool crowded;
+	uint64_t crowded_at_us;            /* when it last was */
+	char crowd[CONDITION_MESSAGE_MAX]; /* who it was then */
+};
+
+/* Members of struct tuner_ops. */
+void dns_decide(const void *sensor, const struct decide_input *input, void *memory,
+	struct proposal *proposal);
+void dns_memory_clear(void *memory);
+
 /* Who sends most a second, as the users of a limit. */
 void dns_take_users(struct limit_reading *limit, const struct dns_label *label, unsigned most);
-void dns_decide(const struct dns_seen *seen, struct dns_memory *memory,
-	const struct decide_input *input, struct proposal *proposal);
-void dns_memory_clear(void *memory);
-/* Seconds over its budget so far; 0 before the first decision. */
-uint64_t dns_over_budget_seconds(
+/* All zero before the first decision. */
+const struct dns_server_memory *dns_memory_of(
 	const struct dns_memory *memory, const struct dns_server_state *server);
-bool dns_is_upper_bound(const struct dns_seen *seen, const struct dns_server_state *server);
-/* The largest share of one of the budget's numbers that was used in the last minute; 1: all. */
-double dns_budget_used(const struct dns_seen *seen, const struct dns_server_state *server);
 
 /* tables.c */
 extern const struct limit_row dns_limits[];

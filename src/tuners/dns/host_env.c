@@ -66,21 +66,6 @@ static void read_resolv(struct dns_host_env *env, const struct host *host)
 	}
 }
 
-static bool take_address(const struct sockaddr *from, struct dns_key *address)
-{
-	const struct sockaddr_in *ipv4 = (const void *)from;
-	const struct sockaddr_in6 *ipv6 = (const void *)from;
-
-	if (!from || (from->sa_family != AF_INET && from->sa_family != AF_INET6))
-		return false;
-	*address = (struct dns_key){.family = from->sa_family};
-	if (from->sa_family == AF_INET)
-		memcpy(address->address, &ipv4->sin_addr, 4);
-	else
-		memcpy(address->address, &ipv6->sin6_addr, 16);
-	return true;
-}
-
 /* The addresses of before stay when they cannot be listed. */
 static void read_addresses(struct dns_host_env *env)
 {
@@ -90,22 +75,21 @@ static void read_addresses(struct dns_host_env *env)
 		return;
 	env->n_node = 0;
 	for (struct ifaddrs *one = all; one && env->n_node < DNS_NODE_ADDRESSES_MAX;
-		one = one->ifa_next)
-		if (!streq(one->ifa_name, IPVS_DEVICE) &&
-			take_address(one->ifa_addr, &env->node[env->n_node]))
-			env->n_node++;
-	freeifaddrs(all);
-}
+		one = one->ifa_next) {
+		const struct sockaddr_in *ipv4 = (const void *)one->ifa_addr;
+		const struct sockaddr_in6 *ipv6 = (const void *)one->ifa_addr;
+		struct dns_key key = {.family = ipv4 ? ipv4->sin_family : AF_UNSPEC};
 
-enum dns_role dns_role_of(const struct dns_config *config, const struct dns_host_env *env,
-	const struct dns_key *server, uint64_t answers, bool budgeted)
-{
-	if (dns_address_is_loopback(server) || dns_address_in(env->node, env->n_node, server))
-		return DNS_LOCAL;
-	if (dns_address_in(config->cluster, config->n_cluster, server) ||
-		(config->cluster_auto && dns_address_in(env->kubelet, env->n_kubelet, server)))
-		return DNS_CLUSTER;
-	return answers > 0 && !budgeted ? DNS_CLUSTER : DNS_UPSTREAM;
+		if (key.family == AF_INET)
+			memcpy(key.address, &ipv4->sin_addr, 4);
+		else if (key.family == AF_INET6)
+			memcpy(key.address, &ipv6->sin6_addr, 16);
+		else
+			continue;
+		if (!streq(one->ifa_name, IPVS_DEVICE))
+			env->node[env->n_node++] = key;
+	}
+	freeifaddrs(all);
 }
 
 void dns_host_env_take_kubelet(struct dns_host_env *env, const struct kubelet_values *values)
@@ -120,15 +104,15 @@ void dns_host_env_take_kubelet(struct dns_host_env *env, const struct kubelet_va
 static unsigned count_uplinks(const struct host *host)
 {
 	char pattern[PATH_MAX], path[SETTING_PATH_MAX], state[SETTING_VALUE_MAX];
-	size_t root = strlen(host->root), len;
 	glob_t devices = {0};
 	unsigned n = 0;
 
 	if (glob(host_path(host, "/sys/class/net/*/device", pattern), 0, NULL, &devices) == 0)
 		for (size_t i = 0; i < devices.gl_pathc; i++) {
-			len = strlen(devices.gl_pathv[i]) - root - strlen("device");
-			snprintf(path, sizeof(path), "%.*soperstate", (int)len,
-				devices.gl_pathv[i] + root);
+			const char *device = devices.gl_pathv[i] + strlen(host->root);
+
+			snprintf(path, sizeof(path), "%.*s/operstate",
+				(int)(strrchr(device, '/') - device), device);
 			n += host_read_value(host, path, state) < 0 || !streq(state, "down");
 		}
 	globfree(&devices);
@@ -162,11 +146,19 @@ static void set_suffixes(const struct dns_sensor *sensor)
 void dns_set_role(const struct dns_config *config, const struct dns_host_env *env,
 	struct dns_server_state *server)
 {
-	server->budget = dns_config_budget(config, env, &server->key);
-	server->role = dns_role_of(config, env, &server->key, server->totals.cluster_answers,
-		dns_budget_is_set(&server->budget));
-	if (server->key.family == 0)
+	const struct dns_key *key = &server->key;
+
+	server->budget = dns_config_budget(config, env, key);
+	if (key->family == 0)
 		server->role = DNS_NO_ROLE;
+	else if (dns_address_is_loopback(key) || dns_address_in(env->node, env->n_node, key))
+		server->role = DNS_LOCAL;
+	else if (dns_address_in(config->cluster, config->n_cluster, key) ||
+		 (config->cluster_auto && dns_address_in(env->kubelet, env->n_kubelet, key)) ||
+		 (server->totals.cluster_answers > 0 && !dns_budget_is_set(&server->budget)))
+		server->role = DNS_CLUSTER;
+	else
+		server->role = DNS_UPSTREAM;
 	if (server->role != DNS_UPSTREAM)
 		server->budget = (struct dns_budget){0};
 }

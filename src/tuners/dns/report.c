@@ -10,28 +10,6 @@ static const unsigned latency_bounds[] = {1, 3, 5, 7, 9, 11, 12, 14};
 /* Workloads of each server that are series. */
 #define USERS_EXPORTED 5
 
-/* One that was only asked over TLS has no other series than that of its packets. */
-static bool is_asked(const struct dns_server_state *server)
-{
-	const struct dns_totals *totals = &server->label->reported;
-
-	return server->pinned || dns_queries(totals) > 0 || totals->dot_packets == 0;
-}
-
-/* Runs a statement for each server that has a label. */
-#define FOR_EACH_LABEL(server, table)                                  \
-	for (struct dns_server_state **at = (table)->servers, *server; \
-		at < (table)->servers + (table)->n; at++)              \
-		if ((server = *at)->label && is_asked(server))
-
-/* What could not be counted in full, since the start. */
-#define LOSSES 8
-
-struct loss {
-	const char *name;
-	uint64_t count;
-};
-
 static const char *const rcode_names[DNS_RCODES] = {
 	[DNS_NOERROR] = "NOERROR",
 	[DNS_FORMERR] = "FORMERR",
@@ -42,25 +20,28 @@ static const char *const rcode_names[DNS_RCODES] = {
 	[DNS_RCODE_OTHER] = "other",
 };
 
-static void list_losses(const struct dns_sensor *sensor, struct loss losses[static LOSSES])
+/* What could not be counted in full since the start; ended by a row without a key. */
+#define LOSSES 9
+
+static void list_losses(const struct dns_sensor *sensor, struct json_number losses[static LOSSES])
 {
 	const struct dns_server_table *table = &sensor->seen.table;
 	static const struct dns_control none;
 	const struct dns_control *control = sensor->bpf ? dns_bpf_control(sensor->bpf) : &none;
-	const struct loss all[LOSSES] = {
+	const struct json_number all[LOSSES] = {
 		/* Messages of servers, and queries of clients, without a slot. */
-		{"servers", control->lost_servers},
-		{"rows", control->lost_rows},
+		{"servers", (double)control->lost_servers},
+		{"rows", (double)control->lost_rows},
 		/* Queries whose slot another took before an answer came. */
-		{"pending", table->evicted},
+		{"pending", (double)table->evicted},
 		/* Polls that were too late to tell seconds apart. */
-		{"looks", sensor->coarse},
+		{"looks", (double)sensor->coarse},
 		/* TCP: where a message begins was not known. */
-		{"streams", control->resyncs + control->cut},
-		{"fragments", control->fragments},
-		{"malformed", table->malformed},
+		{"streams", (double)(control->resyncs + control->cut)},
+		{"fragments", (double)control->fragments},
+		{"malformed", (double)table->malformed},
 		/* Link-local packets whose source found no slot. */
-		{"sources", control->lost_sources},
+		{"sources", (double)control->lost_sources},
 	};
 
 	memcpy(losses, all, sizeof(all));
@@ -82,10 +63,9 @@ static const char *type_name(uint32_t type, char text[static 16])
 	return text;
 }
 
-static void add_budget(
-	cJSON *parent, const struct dns_seen *seen, const struct dns_server_state *server)
+static void add_budget(cJSON *parent, const struct dns_server_state *server,
+	const struct dns_server_memory *memory)
 {
-	const struct dns_budget *budget = &server->budget;
 	cJSON *object;
 
 	if (!dns_budget_is_set(&server->budget)) {
@@ -94,10 +74,10 @@ static void add_budget(
 	}
 	object = json_object(parent, "budget");
 	for (int i = 0; i < DNS_NUMBERS; i++)
-		json_number(object, dns_numbers[i].key, (double)budget->max[i]);
-	json_text(object, "source", budget->source);
-	json_number(parent, "budget_used", dns_budget_used(seen, server));
-	json_text(parent, "budget_bound", dns_is_upper_bound(seen, server) ? "upper" : "exact");
+		json_number(object, dns_numbers[i].key, (double)server->budget.max[i]);
+	json_text(object, "source", server->budget.source);
+	json_number(parent, "budget_used", memory->used);
+	json_text(parent, "budget_bound", memory->upper_bound ? "upper" : "exact");
 }
 
 /* Within a bucket times are taken to be spread evenly. */
@@ -152,11 +132,10 @@ static void add_users(cJSON *parent, const struct dns_server_state *server)
 
 static void add_names(cJSON *parent, const struct dns_server_state *server)
 {
-	const struct dns_names none = {0}, *names = server->label->names;
+	const struct dns_names *names = &server->label->names;
 	cJSON *array = json_array(parent, "names");
 	double sum = 0, rate = (double)dns_minute(server).queries / 60;
 
-	names = names ? names : &none;
 	for (size_t i = 0; i < names->n; i++)
 		sum += names->names[i].count;
 	for (size_t i = 0; i < MIN(names->n, DNS_NAMES_TOP); i++) {
@@ -194,8 +173,8 @@ static void add_counts(cJSON *object, const struct dns_totals *totals)
 			{"p50", quantile(totals, 0.50)}, {"p99", quantile(totals, 0.99)});
 }
 
-static void add_server(cJSON *array, const struct dns_sensor *sensor,
-	const struct dns_memory *memory, const struct dns_server_state *server)
+static void add_server(cJSON *array, const struct dns_server_state *server,
+	const struct dns_server_memory *memory, bool names)
 {
 	const struct dns_slot minute = dns_minute(server);
 	cJSON *object = json_append(array);
@@ -210,10 +189,21 @@ static void add_server(cJSON *array, const struct dns_sensor *sensor,
 		{"peak_packets", dns_seconds_peak(&server->packets)},
 		{"minute_queries", (double)minute.queries},
 		{"minute_unanswered", (double)minute.unanswered},
-		{"over_budget_seconds", (double)dns_over_budget_seconds(memory, server)});
+		{"over_budget_seconds", (double)memory->over});
 	history_json(object, &server->label->history);
-	add_budget(object, &sensor->seen, server);
+	add_budget(object, server, memory);
 	add_users(object, server);
+	if (names)
+		add_names(object, server);
+}
+
+static double pending_of_others(const struct dns_server_table *table)
+{
+	double pending = 0;
+
+	for (size_t i = 0; i < table->n; i++)
+		pending += table->servers[i]->label ? 0 : (double)table->servers[i]->pending;
+	return pending;
 }
 
 /* The busiest first. */
@@ -233,22 +223,18 @@ static int by_busyness(const void *a, const void *b)
 /* All servers without an element of their own. */
 static void add_others(cJSON *array, const struct dns_server_table *table)
 {
-	double queries = (double)dns_queries(&table->others), pending = 0, servers = 0;
+	double queries = (double)dns_queries(&table->others), servers = 0;
 	cJSON *object;
 
-	for (size_t i = 0; i < table->n; i++) {
-		if (table->servers[i]->label)
-			continue;
-		pending += (double)table->servers[i]->pending;
-		servers += table->servers[i]->key.family != 0;
-	}
+	for (size_t i = 0; i < table->n; i++)
+		servers += !table->servers[i]->label && table->servers[i]->key.family != 0;
 	if (queries == 0 && servers == 0)
 		return;
 	object = json_append(array);
 	json_text(object, "server", "other");
 	json_text(object, "role", dns_role_names[DNS_NO_ROLE]);
 	add_counts(object, &table->others);
-	JSON_NUMBERS(object, {"servers", servers}, {"pending", pending});
+	JSON_NUMBERS(object, {"servers", servers}, {"pending", pending_of_others(table)});
 	json_null(object, "budget");
 	json_array(object, "top");
 	json_number(json_object(object, "other"), "queries", queries);
@@ -266,11 +252,9 @@ static void add_servers(
 		if (table->servers[i]->label)
 			sorted[n++] = table->servers[i];
 	qsort(sorted, n, sizeof(sorted[0]), by_busyness);
-	for (size_t i = 0; i < n; i++) {
-		add_server(array, sensor, memory, sorted[i]);
-		if (sensor->config.names && trusted)
-			add_names(cJSON_GetArrayItem(array, (int)i), sorted[i]);
-	}
+	for (size_t i = 0; i < n; i++)
+		add_server(array, sorted[i], dns_memory_of(memory, sorted[i]),
+			sensor->config.names && trusted);
 	add_others(array, table);
 }
 
@@ -335,8 +319,8 @@ static void add_link_local(cJSON *root, const struct dns_sensor *sensor)
 struct cJSON *dns_make_document(const void *self, const void *memory, bool trusted)
 {
 	const struct dns_sensor *sensor = self;
-	struct loss losses[LOSSES];
-	cJSON *root, *lost;
+	struct json_number losses[LOSSES];
+	cJSON *root;
 
 	if (!sensor->seen.watched)
 		return cJSON_CreateNull();
@@ -344,53 +328,13 @@ struct cJSON *dns_make_document(const void *self, const void *memory, bool trust
 	json_text(root, "names", sensor->config.names ? "socket" : "off");
 	json_text(root, "cloud", sensor->env.cloud);
 	json_number(root, "timeout", (double)DNS_TIMEOUT_NS / 1e9);
-	lost = json_object(root, "lost");
 	list_losses(sensor, losses);
-	for (size_t i = 0; i < LOSSES; i++)
-		json_number(lost, losses[i].name, (double)losses[i].count);
+	json_numbers(json_object(root, "lost"), losses);
 	add_search(root, &sensor->seen);
 	add_forwarders(root, &sensor->seen);
 	add_link_local(root, sensor);
 	add_servers(root, sensor, memory, trusted);
 	return root;
-}
-
-static void put_transports(struct metric_sink *sink, const char *server, enum dns_role role,
-	const uint64_t queries[static DNS_TRANSPORTS], bool always)
-{
-	static const char *const transports[] = {[DNS_UDP] = "udp", [DNS_TCP] = "tcp"};
-
-	for (int i = 0; i < DNS_TRANSPORTS; i++)
-		if (queries[i] > 0 || (always && i == DNS_UDP))
-			metric_sample(sink, (double)queries[i], server, dns_role_names[role],
-				transports[i], NULL);
-}
-
-static void put_rcodes(
-	struct metric_sink *sink, const char *server, const struct dns_totals *totals)
-{
-	for (int code = 0; code < DNS_RCODES; code++)
-		if (totals->responses[code] > 0)
-			metric_sample(sink, (double)totals->responses[code], server,
-				rcode_names[code], NULL);
-}
-
-static void put_latency(
-	struct metric_sink *sink, const char *server, const struct dns_totals *totals)
-{
-	double bounds[ARRAY_SIZE(latency_bounds)];
-	uint64_t counts[ARRAY_SIZE(bounds) + 1] = {0};
-	size_t bound = 0;
-
-	if (totals->answered == 0)
-		return;
-	for (unsigned bucket = 0; bucket < DNS_LATENCY_BUCKETS; bucket++) {
-		counts[bound] += totals->latency[bucket];
-		if (bound < ARRAY_SIZE(bounds) && bucket == latency_bounds[bound])
-			bounds[bound++] = (double)dns_latency_bounds[bucket] / 1e9;
-	}
-	metric_histogram(sink, bounds, counts, ARRAY_SIZE(bounds), (double)totals->latency_ns / 1e9,
-		server, NULL);
 }
 
 /* Families with one sample for each server. */
@@ -399,89 +343,150 @@ static const char *const families[] = {"headroom_dns_retransmissions_total",
 	"headroom_dns_peak_queries_per_second", "headroom_dns_budget_queries_per_second",
 	"headroom_dns_over_budget_seconds_total"};
 
-/* Its sample in each of these families; below 0 for none. */
-static void list_samples(const struct dns_server_state *server, const struct dns_memory *memory,
-	double samples[static ARRAY_SIZE(families)])
+/* What has series of its own: the servers with a label, and all others together. */
+struct series {
+	const char *name;
+	const struct dns_server_state *server; /* NULL: the others */
+	const struct dns_totals *totals;
+	double samples[ARRAY_SIZE(families)]; /* below 0 for none */
+};
+
+static struct series series_of(
+	const struct dns_server_state *server, const struct dns_memory *memory)
 {
 	const struct dns_totals *totals = &server->label->reported;
 	const struct dns_budget *budget = &server->budget;
 	uint64_t most = budget->max[budget->max[DNS_QUERIES] ? DNS_QUERIES : DNS_PACKETS];
-	const double all[ARRAY_SIZE(families)] = {
-		(double)totals->retransmissions,
-		(double)totals->unanswered,
-		(double)server->pending,
-		dns_seconds_peak(&server->queries),
-		most > 0 ? (double)most : -1,
-		dns_budget_is_set(budget) ? (double)dns_over_budget_seconds(memory, server) : -1,
-	};
 
-	memcpy(samples, all, sizeof(all));
-}
-
-static void put_samples(struct metric_sink *sink, const struct dns_server_table *table,
-	const struct dns_memory *memory)
-{
-	double others[ARRAY_SIZE(families)] = {
-		(double)table->others.retransmissions, (double)table->others.unanswered};
-	double samples[ARRAY_SIZE(families)];
-
-	for (size_t i = 0; i < table->n; i++)
-		others[2] += table->servers[i]->label ? 0 : (double)table->servers[i]->pending;
-	for (size_t family = 0; family < ARRAY_SIZE(families); family++) {
-		metric_family(sink, families[family]);
-		FOR_EACH_LABEL(server, table)
+	return (struct series){server->name, server, totals,
 		{
-			list_samples(server, memory, samples);
-			if (samples[family] >= 0)
-				metric_sample(sink, samples[family], server->name, NULL);
-		}
-		if (others[family] > 0)
-			metric_sample(sink, others[family], "other", NULL);
-	}
+			(double)totals->retransmissions,
+			(double)totals->unanswered,
+			(double)server->pending,
+			dns_seconds_peak(&server->queries),
+			most > 0 ? (double)most : -1,
+			dns_budget_is_set(budget) ? (double)dns_memory_of(memory, server)->over
+						  : -1,
+		}};
 }
 
-static void put_users(struct metric_sink *sink, const struct dns_server_state *server)
+/* A server that was only asked over TLS has no other series than that of its packets. */
+static size_t list_series(const struct dns_server_table *table, const struct dns_memory *memory,
+	struct series series[static DNS_LABELS + 1])
 {
-	struct limit_reading reading = {.used = server->queries.last};
+	const struct dns_totals *others = &table->others;
+	size_t n = 0;
 
-	copy_text(reading.name, sizeof(reading.name), server->name);
-	dns_take_users(&reading, server->label, USERS_EXPORTED);
+	for (size_t i = 0; i < table->n; i++) {
+		const struct dns_server_state *server = table->servers[i];
+		const struct dns_label *label = server->label;
+
+		if (label && (server->pinned || dns_queries(&label->reported) > 0 ||
+				     label->reported.dot_packets == 0))
+			series[n++] = series_of(server, memory);
+	}
+	series[n++] = (struct series){"other", NULL, others,
+		{(double)others->retransmissions, (double)others->unanswered,
+			pending_of_others(table)}};
+	return n;
+}
+
+static void put_transports(struct metric_sink *sink, const struct series *one)
+{
+	static const char *const transports[] = {[DNS_UDP] = "udp", [DNS_TCP] = "tcp"};
+	const char *role = dns_role_names[one->server ? one->server->role : DNS_NO_ROLE];
+
+	for (int i = 0; i < DNS_TRANSPORTS; i++)
+		if (one->totals->queries[i] > 0 || (one->server && i == DNS_UDP))
+			metric_sample(sink, (double)one->totals->queries[i], one->name, role,
+				transports[i], NULL);
+}
+
+static void put_rcodes(struct metric_sink *sink, const struct series *one)
+{
+	for (int code = 0; code < DNS_RCODES; code++)
+		if (one->totals->responses[code] > 0)
+			metric_sample(sink, (double)one->totals->responses[code], one->name,
+				rcode_names[code], NULL);
+}
+
+static void put_users(struct metric_sink *sink, const struct series *one)
+{
+	struct limit_reading reading = {0};
+
+	if (!one->server)
+		return;
+	reading.used = one->server->queries.last;
+	copy_text(reading.name, sizeof(reading.name), one->name);
+	dns_take_users(&reading, one->server->label, USERS_EXPORTED);
 	metric_users(sink, &reading);
+}
+
+static void put_latency(struct metric_sink *sink, const struct series *one)
+{
+	double bounds[ARRAY_SIZE(latency_bounds)];
+	uint64_t counts[ARRAY_SIZE(bounds) + 1] = {0};
+	size_t bound = 0;
+
+	if (!one->server || one->totals->answered == 0)
+		return;
+	for (unsigned bucket = 0; bucket < DNS_LATENCY_BUCKETS; bucket++) {
+		counts[bound] += one->totals->latency[bucket];
+		if (bound < ARRAY_SIZE(bounds) && bucket == latency_bounds[bound])
+			bounds[bound++] = (double)dns_latency_bounds[bucket] / 1e9;
+	}
+	metric_histogram(sink, bounds, counts, ARRAY_SIZE(bounds),
+		(double)one->totals->latency_ns / 1e9, one->name, NULL);
+}
+
+static void put_seconds(struct metric_sink *sink, const struct series *one)
+{
+	if (one->server && one->server->queries.sum > 0)
+		metric_histogram(sink, dns_second_bounds, one->server->queries.counts,
+			DNS_SECOND_BOUNDS, one->server->queries.sum, one->name, NULL);
 }
 
 void dns_put_metrics(const void *self, const void *memory, struct metric_sink *sink)
 {
+	static const struct {
+		const char *name;
+		void (*put)(struct metric_sink *sink, const struct series *one);
+	} several[] = {
+		{"headroom_dns_queries_total", put_transports},
+		{"headroom_dns_workload_queries_per_second", put_users},
+		{"headroom_dns_responses_total", put_rcodes},
+		{"headroom_dns_latency_seconds", put_latency},
+		{"headroom_dns_second_queries", put_seconds},
+	};
 	const struct dns_sensor *sensor = self;
 	const struct dns_server_table *table = &sensor->seen.table;
-	struct loss losses[LOSSES];
+	struct series series[DNS_LABELS + 1];
+	struct json_number losses[LOSSES];
+	size_t n;
 
 	if (!sensor->seen.watched)
 		return;
-	metric_family(sink, "headroom_dns_queries_total");
-	FOR_EACH_LABEL(server, table)
-	put_transports(sink, server->name, server->role, server->label->reported.queries, true);
-	put_transports(sink, "other", DNS_NO_ROLE, table->others.queries, false);
-	metric_family(sink, "headroom_dns_workload_queries_per_second");
-	FOR_EACH_LABEL(server, table)
-	put_users(sink, server);
-	metric_family(sink, "headroom_dns_responses_total");
-	FOR_EACH_LABEL(server, table)
-	put_rcodes(sink, server->name, &server->label->reported);
-	put_rcodes(sink, "other", &table->others);
-	put_samples(sink, table, memory);
-	metric_family(sink, "headroom_dns_latency_seconds");
-	FOR_EACH_LABEL(server, table)
-	put_latency(sink, server->name, &server->label->reported);
-	metric_family(sink, "headroom_dns_second_queries");
-	FOR_EACH_LABEL(server, table)
-	if (server->queries.sum > 0)
-		metric_histogram(sink, dns_second_bounds, server->queries.counts, DNS_SECOND_BOUNDS,
-			server->queries.sum, server->name, NULL);
+	n = list_series(table, memory, series);
+	for (size_t family = 0; family < ARRAY_SIZE(several); family++) {
+		metric_family(sink, several[family].name);
+		for (size_t i = 0; i < n; i++)
+			several[family].put(sink, &series[i]);
+	}
+	for (size_t family = 0; family < ARRAY_SIZE(families); family++) {
+		metric_family(sink, families[family]);
+		for (size_t i = 0; i < n; i++)
+			if (series[i].samples[family] >= (series[i].server ? 0 : 1))
+				metric_sample(
+					sink, series[i].samples[family], series[i].name, NULL);
+	}
 	metric_family(sink, "headroom_dns_encrypted_packets_total");
-	for (size_t i = 0; i < table->n; i++)
-		if (table->servers[i]->label && table->servers[i]->label->reported.dot_packets > 0)
-			metric_sample(sink, (double)table->servers[i]->label->reported.dot_packets,
+	for (size_t i = 0; i < table->n; i++) {
+		const struct dns_label *label = table->servers[i]->label;
+
+		if (label && label->reported.dot_packets > 0)
+			metric_sample(sink, (double)label->reported.dot_packets,
 				table->servers[i]->name, NULL);
+	}
 	if (table->others.dot_packets > 0)
 		metric_sample(sink, (double)table->others.dot_packets, "other", NULL);
 	metric_family(sink, "headroom_dns_search_expansions_total");
@@ -490,6 +495,6 @@ void dns_put_metrics(const void *self, const void *memory, struct metric_sink *s
 			sink, (double)sensor->seen.search[role].failed, dns_role_names[role], NULL);
 	metric_family(sink, "headroom_dns_lost_total");
 	list_losses(sensor, losses);
-	for (size_t i = 0; i < LOSSES; i++)
-		metric_sample(sink, (double)losses[i].count, losses[i].name, NULL);
+	for (const struct json_number *loss = losses; loss->key; loss++)
+		metric_sample(sink, loss->number, loss->key, NULL);
 }

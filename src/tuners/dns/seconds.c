@@ -79,6 +79,7 @@ bool dns_seconds_take(struct dns_seconds *seconds, const uint32_t bins[static DN
 		seconds->next = until < DNS_BINS ? 0 : until - (DNS_BINS - 1);
 	in_time = until < seconds->next + DNS_BINS;
 	seconds->poll_peak = 0;
+	seconds->over = 0;
 	if (seconds->last == 0 && seconds->current == 0 &&
 		memcmp(seconds->seen, bins, sizeof(seconds->seen)) == 0) {
 		pass_idle(seconds, until);

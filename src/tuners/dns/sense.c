@@ -15,6 +15,10 @@
 /* When it is used up: longer than a query waits for its answer. */
 #define IDLE_FULL_US (DNS_TIMEOUT_NS / 1000)
 
+/* The same of addresses that send link-local packets; so many in one poll. */
+#define SENDER_IDLE_NS (UINT64_C(600) * NSEC_PER_SEC)
+#define FORGET_MOST    16
+
 #define SAMPLES_PER_SECOND 40
 
 void dns_sensor_open(struct dns_sensor *sensor, const struct host *host)
@@ -39,9 +43,10 @@ static void take_server(void *userdata, const void *key, const void *live)
 	const struct dns_server *counts = live;
 	struct dns_sensor *sensor = userdata;
 	struct dns_server_table *table = &sensor->seen.table;
-	bool is_new = !dns_server_find(table, key);
+	size_t known = table->n;
 	struct dns_server_state *server = dns_server_get(table, key);
 	struct dns_totals totals = dns_totals_of(counts);
+	bool is_new = table->n > known;
 
 	if (!server)
 		return;
@@ -96,23 +101,113 @@ static void take_pending(void *userdata, const struct dns_pending *query, bool u
 	if (server && unanswered)
 		dns_server_take_unanswered(table, server, 1);
 	else if (server)
-		dns_server_take_pending(server, server->pending + 1);
+		server->pending++;
+}
+
+/* One reading of the kernel's source addresses. */
+struct reading {
+	struct dns_sensor *sensor;
+	uint64_t now_ns, budget;
+	uint32_t bins[DNS_BINS]; /* of all sources */
+	struct dns_key idle[FORGET_MOST];
+	size_t n_idle, n;
+};
+
+/* NULL without room. */
+static struct dns_sender *sender_of(struct dns_seen *seen, const struct dns_key *source)
+{
+	unsigned i = 0;
+
+	while (i < seen->n_senders && !dns_address_equal(&seen->senders[i].source, source))
+		i++;
+	if (i == ARRAY_SIZE(seen->senders))
+		return NULL;
+	if (i == seen->n_senders)
+		seen->senders[seen->n_senders++] = (struct dns_sender){.source = *source};
+	return &seen->senders[i];
+}
+
+static void take_source(void *userdata, const void *source, const void *live)
+{
+	const struct dns_source *counts = live;
+	const struct dns_key *key = source;
+	struct reading *reading = userdata;
+	struct dns_sender *sender = NULL;
+
+	reading->n++;
+	for (size_t i = 0; i < DNS_BINS; i++)
+		reading->bins[i] += counts->bins[i];
+	/* Sources without room in the kernel are in the sum, but of no one address. */
+	if (key->family != 0)
+		sender = sender_of(&reading->sensor->seen, key);
+	if (!sender)
+		return;
+	sender->packets = counts->packets;
+	(void)dns_seconds_take(&sender->seconds, counts->bins, reading->now_ns, reading->budget);
+	if (counts->last_ns != 0 && reading->now_ns > counts->last_ns + SENDER_IDLE_NS &&
+		reading->n_idle < FORGET_MOST)
+		reading->idle[reading->n_idle++] = *key;
+}
+
+/* Pods come and go: half of the room is kept free for new ones. Their packets stay in the sum. */
+static void forget_idle(const struct reading *reading)
+{
+	struct dns_sensor *sensor = reading->sensor;
+	struct dns_seen *seen = &sensor->seen;
+
+	for (size_t i = 0; reading->n > DNS_SOURCES_MAX / 2 && i < reading->n_idle; i++) {
+		struct dns_sender *sender = sender_of(seen, &reading->idle[i]);
+
+		if (!dns_bpf_forget(
+			    sensor->bpf, DNS_MAP_SOURCES, &reading->idle[i], sensor->now_us))
+			continue;
+		for (size_t bin = 0; bin < DNS_BINS; bin++)
+			sensor->forgotten[bin] += sender->seconds.seen[bin];
+		*sender = seen->senders[--seen->n_senders];
+	}
+}
+
+static int by_packets(const void *a, const void *b)
+{
+	const struct dns_sender *x = a, *y = b;
+
+	return (x->packets < y->packets) - (x->packets > y->packets);
+}
+
+/* The packets that share the budget of a cloud's link-local services. */
+static void read_link_local(struct dns_sensor *sensor)
+{
+	const struct dns_server_table *table = &sensor->seen.table;
+	struct reading reading = {.sensor = sensor, .now_ns = sensor->now_us * 1000};
+
+	if (!dns_bpf_control(sensor->bpf)->watching)
+		return;
+	for (size_t i = 0; i < table->n; i++) {
+		const struct dns_budget *budget = &table->servers[i]->budget;
+
+		if (budget->link_local)
+			reading.budget = MAX(reading.budget, budget->max[DNS_PACKETS]);
+	}
+	memcpy(reading.bins, sensor->forgotten, sizeof(reading.bins));
+	if (dns_bpf_each(sensor->bpf, DNS_MAP_SOURCES, take_source, &reading) < 0)
+		return;
+	(void)dns_seconds_take(
+		&sensor->seen.link_local, reading.bins, reading.now_ns, reading.budget);
+	forget_idle(&reading);
+	qsort(sensor->seen.senders, sensor->seen.n_senders, sizeof(struct dns_sender), by_packets);
 }
 
 static void take_sample(void *userdata, const struct dns_sample *sample)
 {
 	struct dns_sensor *sensor = userdata;
 	struct dns_server_state *server = dns_server_find(&sensor->seen.table, &sample->server);
-	struct dns_label *label = server ? server->label : NULL;
 	char text[DNS_SAMPLE_NAME * 4];
 	uint32_t type;
 
-	if (label && !label->names)
-		label->names = calloc(1, sizeof(*label->names));
-	if (!label || !label->names)
+	if (!server || !server->label)
 		return;
 	(void)dns_sample_name(sample, text, sizeof(text), &type);
-	dns_names_add(label->names, text, type);
+	dns_names_add(&server->label->names, text, type);
 }
 
 /* Every name of few queries, a fixed number each second of many. */
@@ -132,10 +227,10 @@ static void read_names(struct dns_sensor *sensor)
 	for (size_t i = 0; i < table->n; i++) {
 		struct dns_label *label = table->servers[i]->label;
 
-		if (label && label->names && !sensor->config.names)
-			free(steal(label->names));
-		else if (label && label->names)
-			dns_names_fade(label->names, sensor->now_us);
+		if (label && sensor->config.names)
+			dns_names_fade(&label->names, sensor->now_us);
+		else if (label && label->names.n > 0)
+			label->names = (struct dns_names){0};
 	}
 }
 
@@ -183,7 +278,7 @@ void dns_sense(struct dns_sensor *sensor, uint64_t now)
 		sensor->pending = 0;
 		dns_bpf_sweep(sensor->bpf, now * 1000, take_pending, sensor);
 	}
-	dns_link_local_read(sensor);
+	read_link_local(sensor);
 	dns_clients_read(sensor);
 	read_names(sensor);
 	prune(sensor);

@@ -10,19 +10,17 @@
 #include "workload/cgroup.h"
 
 struct cJSON;
-struct dns_sensor;
 struct metric_sink;
 struct worker;
 
+#define DNS_DOMAINS_MAX         16
+#define DNS_DOMAIN_MAX          256
 #define DNS_RESOLV_SERVERS      8
 #define DNS_RESOLV_SEARCH       8
-#define DNS_DOMAIN_MAX          256
 #define DNS_CLUSTER_SERVERS_MAX 16
 #define DNS_NODE_ADDRESSES_MAX  1024
-#define DNS_BUDGETS_MAX         DNS_PINNED_MAX
 
 /* config.c: what the configuration says of DNS servers. */
-
 struct dns_config {
 	char domains[DNS_DOMAINS_MAX][DNS_DOMAIN_MAX];
 	size_t n_domains;
@@ -36,13 +34,9 @@ struct dns_config {
 		struct dns_key server;
 		struct dns_budget budget;
 		bool reported; /* that it has no effect */
-	} budgets[DNS_BUDGETS_MAX];
+	} budgets[DNS_PINNED_MAX];
 	size_t n_budgets;
 };
-
-extern const struct config_option dns_options[];
-void dns_config_validate(const struct config *config, struct config_fault_list *faults);
-void dns_config_read(struct dns_config *into, const struct config *config);
 
 /* host_env.c: what the node's files and devices say of them. */
 struct dns_host_env {
@@ -58,34 +52,36 @@ struct dns_host_env {
 	size_t n_kubelet;
 };
 
+void dns_config_validate(const struct config *config, struct config_fault_list *faults);
+void dns_config_read(struct dns_config *into, const struct config *config);
+/* The budget of a server, from the configuration or by the cloud; none for none. */
+struct dns_budget dns_config_budget(const struct dns_config *config, const struct dns_host_env *env,
+	const struct dns_key *server);
+
 /* Reads all but the cloud and the kubelet anew. Of what cannot be read, nothing is known. */
 void dns_host_env_read(struct dns_host_env *env, const struct host *host);
 /* Takes the lines of a resolv.conf, in place of what was there. text is cut up. */
 void dns_resolv_parse(struct dns_host_env *env, char *text);
 void dns_host_env_take_kubelet(struct dns_host_env *env, const struct kubelet_values *values);
-
 /*
- * The role of a server. answers: how many cluster names it answered with NOERROR; budgeted: a
- * budget names it, which makes it an upstream wherever its answers come from.
+ * Sets the role and the budget of one server; only an upstream has one. A server that answers names
+ * of the cluster is the cluster's, unless a budget names it.
  */
-enum dns_role dns_role_of(const struct dns_config *config, const struct dns_host_env *env,
-	const struct dns_key *server, uint64_t answers, bool budgeted);
-/* The budget of a server, from the configuration or by the cloud; none for none. */
-struct dns_budget dns_config_budget(const struct dns_config *config, const struct dns_host_env *env,
-	const struct dns_key *server);
+void dns_set_role(const struct dns_config *config, const struct dns_host_env *env,
+	struct dns_server_state *server);
 
 /*
  * clients.c: who queries which server, and how often: the kernel's rows of server, cgroup, type and
  * suffix, added up by server and cgroup (or source address), with rates from one reading to the
  * next.
  */
-
 struct dns_client_counts {
 	uint64_t queries;
 	uint64_t expanded, failed; /* of those: with a suffix of a search list; no such name */
 };
 
 struct dns_client {
+	/* What tells it apart: see by_identity(). */
 	struct dns_key server;
 	struct dns_key source; /* none unless the cgroup is the root */
 	uint64_t cgroup;
@@ -100,40 +96,34 @@ struct dns_client {
 };
 
 struct dns_clients {
-	struct dns_client *clients; /* by server, cgroup and source: as far as sorted */
+	struct dns_client *clients; /* by identity, as far as sorted */
 	size_t n, allocated, sorted;
 	size_t rows;         /* of the kernel, at the last reading */
 	uint64_t read_at_us; /* 0: never */
 	bool prune;          /* rows of servers that are gone are left in the kernel */
 };
 
-/* Adds the counts of a row, from the kernel, to its client, which is returned; NULL without memory.
- */
+/* Adds the counts of a row, from the kernel, to its client, which is returned. */
 const struct dns_client *dns_clients_add(
 	struct dns_clients *clients, const struct dns_row_key *row, const struct dns_row *counts);
-
 /*
  * All rows are added: gives the clients their rates, and forgets those without a row. Queries with
  * a suffix of a search list are added to seen, by the role of the server in its table.
  */
 void dns_clients_rate(struct dns_clients *clients, struct dns_seen *seen, uint64_t now_us);
-
 /*
  * The queries of the workload that has the client's source address now: those of the workloads that
  * had it before are not counted.
  */
 uint64_t dns_client_queries(struct dns_client *client, const struct workload *workload);
-/* Reads the rows anew when that is due; updates the labels' users and seen's forwarders. */
-void dns_clients_read(struct dns_sensor *sensor);
 /* Puts the busiest of n users of one server into its label, one for each workload. */
 void dns_label_take_users(struct dns_label *label, struct dns_user *users, size_t n);
-
-/* forwarders.c: lists those that query upstreams, by name or by what they serve. Busiest first. */
+/* Lists those that query upstreams, by name or by what they serve. Busiest first. */
 void dns_forwarders_list(struct dns_seen *seen);
 /* Whether it is a DNS server: by its name, or, in a container, by a UDP socket of port 53. */
 bool dns_process_serves(const struct host *host, pid_t pid, bool in_container);
-bool dns_workload_same(const struct workload *a, const struct workload *b);
 
+/* sense.c */
 struct dns_sensor {
 	const struct host *host;
 	bool watch, load; /* the programs are wanted; they are still to be loaded */
@@ -157,23 +147,18 @@ struct dns_sensor {
 	bool unclassified;     /* new servers whose role rests on old addresses */
 };
 
-/* Without the programs: the caller sets bpf, which is closed with the rest. 0 or -ENOMEM. */
+/* Without the programs: the caller sets bpf, which is closed with the rest. */
 void dns_sensor_open(struct dns_sensor *sensor, const struct host *host);
 void dns_sensor_close(struct dns_sensor *sensor);
 void dns_sense(struct dns_sensor *sensor, uint64_t now_us);
-
 /* host_env.c. Reads the node's files and devices, and tells the kernel what follows from them. */
 void dns_refresh(struct dns_sensor *sensor);
-/* Sets the role and the budget of one server; only an upstream has one. */
-void dns_set_role(const struct dns_config *config, const struct dns_host_env *env,
-	struct dns_server_state *server);
-/* The same, and watches the packets that share its budget. */
+/* dns_set_role(), and watches the packets that share the server's budget. */
 void dns_classify(struct dns_sensor *sensor, struct dns_server_state *server);
+/* clients.c. Reads the rows anew when that is due; updates the labels' users and the forwarders. */
+void dns_clients_read(struct dns_sensor *sensor);
 
-/* link_local.c. The packets that share the budget of a cloud's link-local services. */
-void dns_link_local_read(struct dns_sensor *sensor);
-
-/* report.c. As a tuner's ops have them: self is a struct dns_sensor. */
+/* report.c. Members of struct tuner_ops; self is a struct dns_sensor. */
 void dns_put_metrics(const void *self, const void *memory, struct metric_sink *sink);
 struct cJSON *dns_make_document(const void *self, const void *memory, bool trusted);
 

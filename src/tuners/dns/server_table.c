@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/dns/dns.h"
 
+#include "base/cleanup.h"
+#include "base/util.h"
+
+#include <search.h>
+#include <stdlib.h>
+
 /* The kernel's servers, the one for the rest, and those that are watched before any query. */
 #define SERVERS_MAX (DNS_SERVERS_MAX + 1 + DNS_PINNED_MAX)
 
@@ -35,28 +41,18 @@ void dns_split_bins(const struct dns_server *counts, uint32_t queries[static DNS
 	}
 }
 
-/* FNV-1a. Keys that are made to collide cost a walk through a thousand of them. */
-static uint16_t *index_of(const struct dns_server_table *table, const struct dns_key *key)
+/* A server begins with its key. */
+static int by_key(const void *a, const void *b)
 {
-	const uint8_t *bytes = (const uint8_t *)key;
-	uint32_t hash = 2166136261u;
-	size_t i;
-
-	for (i = 0; i < sizeof(*key); i++)
-		hash = (hash ^ bytes[i]) * 16777619u;
-	i = (hash ^ (hash >> 16)) % ARRAY_SIZE(table->index);
-	while (table->index[i] > 0 &&
-		!dns_address_equal(&table->servers[table->index[i] - 1]->key, key))
-		i = (i + 1) % ARRAY_SIZE(table->index);
-	return (uint16_t *)&table->index[i];
+	return memcmp(a, b, sizeof(struct dns_key));
 }
 
 struct dns_server_state *dns_server_find(
 	const struct dns_server_table *table, const struct dns_key *key)
 {
-	uint16_t i = *index_of(table, key);
+	struct dns_server_state **found = tfind(key, &table->tree, by_key);
 
-	return i > 0 ? table->servers[i - 1] : NULL;
+	return found ? *found : NULL;
 }
 
 struct dns_server_state *dns_server_get(struct dns_server_table *table, const struct dns_key *key)
@@ -71,36 +67,33 @@ struct dns_server_state *dns_server_get(struct dns_server_table *table, const st
 	dns_address_text(key, server->name);
 	*(struct dns_server_state **)add_element(
 		&table->servers, &table->n, &table->allocated, sizeof(server)) = server;
-	*index_of(table, key) = (uint16_t)table->n;
+	must(tsearch(server, &table->tree, by_key));
 	return server;
 }
 
-static void release(struct dns_server_state *server)
+static void release(void *data)
 {
-	if (server->label)
-		free(server->label->names);
+	struct dns_server_state *server = data;
+
 	free(server->label);
 	free(server);
 }
 
 void dns_server_remove(struct dns_server_table *table, struct dns_server_state *server)
 {
-	size_t i = *index_of(table, &server->key);
+	size_t i = 0;
 
-	if (i == 0)
-		return;
+	while (table->servers[i] != server)
+		i++;
+	table->servers[i] = table->servers[--table->n];
+	tdelete(server, &table->tree, by_key);
 	table->n_labels -= server->label != NULL;
 	release(server);
-	table->servers[i - 1] = table->servers[--table->n];
-	memset(table->index, 0, sizeof(table->index));
-	for (i = 0; i < table->n; i++)
-		*index_of(table, &table->servers[i]->key) = (uint16_t)(i + 1);
 }
 
 void dns_server_table_clear(struct dns_server_table *table)
 {
-	for (size_t i = 0; i < table->n; i++)
-		release(table->servers[i]);
+	tdestroy(table->tree, release);
 	free(table->servers);
 	*table = (struct dns_server_table){0};
 }
@@ -149,24 +142,16 @@ void dns_server_take_unanswered(
 	server->slots[server->slot % DNS_SLOTS].unanswered += n;
 }
 
-void dns_server_take_pending(struct dns_server_state *server, uint64_t n)
-{
-	uint64_t *most = &server->slots[server->slot % DNS_SLOTS].pending;
-
-	server->pending = n;
-	*most = MAX(*most, n);
-}
-
 void dns_minute_pass(struct dns_server_state *server, uint64_t now)
 {
 	uint64_t slot = now / DNS_SLOT_US;
 
 	if (slot > server->slot + DNS_SLOTS)
 		server->slot = slot - DNS_SLOTS;
-	while (server->slot < slot) {
-		server->slot++;
-		memset(&server->slots[server->slot % DNS_SLOTS], 0, sizeof(server->slots[0]));
-	}
+	while (server->slot < slot)
+		server->slots[++server->slot % DNS_SLOTS] = (struct dns_slot){0};
+	server->slots[server->slot % DNS_SLOTS].pending =
+		MAX(server->slots[server->slot % DNS_SLOTS].pending, server->pending);
 }
 
 struct dns_slot dns_minute(const struct dns_server_state *server)
@@ -188,18 +173,17 @@ static uint64_t weight(const struct dns_server_state *server)
 								    : dns_minute(server).queries;
 }
 
-/* The least important server with a label. */
+/* The least important server with a label; of several the one that was idle the longest. */
 static struct dns_server_state *cheapest(const struct dns_server_table *table)
 {
 	struct dns_server_state *least = NULL;
 
 	for (size_t i = 0; i < table->n; i++) {
 		struct dns_server_state *server = table->servers[i];
-		uint64_t its = weight(server), best = least ? weight(least) : 0;
 
-		if (server->label &&
-			(!least || its < best ||
-				(its == best && server->changed_at_us < least->changed_at_us)))
+		if (server->label && (!least || weight(server) < weight(least) ||
+					     (weight(server) == weight(least) &&
+						     server->changed_at_us < least->changed_at_us)))
 			least = server;
 	}
 	return least;
@@ -209,8 +193,8 @@ void dns_label_offer(struct dns_server_table *table, struct dns_server_state *se
 {
 	if (table->n_labels == DNS_LABELS || server->label || server->key.family == 0)
 		return;
-	server->label = calloc(1, sizeof(*server->label));
-	table->n_labels += server->label != NULL;
+	server->label = must(calloc(1, sizeof(*server->label)));
+	table->n_labels++;
 }
 
 /*
@@ -240,8 +224,8 @@ void dns_label_assign(struct dns_server_table *table, uint64_t now)
 		/* The counters go on from where they are: a sum over all series never falls. */
 		server->label = steal(least->label);
 		server->label->n_users = 0;
+		server->label->names = (struct dns_names){0};
 		server->label->history = (struct history){0};
-		free(steal(server->label->names));
 		least = NULL;
 	}
 }

@@ -128,14 +128,6 @@ static void dns_sense_op(void *self)
 	dns_sense(sensor, now_us());
 }
 
-static void dns_decide_op(
-	const void *self, const struct decide_input *input, void *memory, struct proposal *proposal)
-{
-	const struct dns_sensor *sensor = self;
-
-	dns_decide(&sensor->seen, memory, input, proposal);
-}
-
 static void dns_explain(const void *self, char why[static TUNER_WHY_MAX])
 {
 	const struct dns_sensor *sensor = self;
@@ -173,7 +165,7 @@ const struct tuner_ops dns_tuner = {
 	.sample_take = dns_sample_take,
 	.memory_size = sizeof(struct dns_memory),
 	.memory_clear = dns_memory_clear,
-	.decide = dns_decide_op,
+	.decide = dns_decide,
 	.explain = dns_explain,
 	.document_name = "dns",
 	.document = dns_make_document,
