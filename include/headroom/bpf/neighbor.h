@@ -31,10 +31,10 @@ struct neighbor_record {
 	__u32 sampled; /* 1 once collectable has been read from the table */
 	__u64 created; /* entries made since the program was attached, in every network namespace */
 	__u64 removed;
-	__u64 refused;      /* entries that the kernel would not make: the table was full */
-	__u64 collectable;  /* the table's gc_entries when last sampled */
-	__u64 lost;         /* events whose namespace and device found no room in the counts */
-	__u64 wake_at;      /* wake user space when so many are collectable; 0: never */
+	__u64 refused;     /* entries that the kernel would not make: the table was full */
+	__u64 collectable; /* the table's gc_entries when last sampled */
+	__u64 lost;        /* events whose namespace and device found no room in the counts */
+	__u64 wake_at;     /* wake user space when so many are collectable; 0: never */
 	/* And when an entry is refused; both are cleared by the waking. */
 	__u32 wake_refused;
 	struct neighbor_refusal last;

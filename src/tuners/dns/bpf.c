@@ -86,30 +86,6 @@ static int mapping_reach(struct mapping *mapping, size_t size)
 	return 0;
 }
 
-/* Elements that one system call reads: more than a bucket of the kernel's hash table has. */
-#define AT_ONCE 64
-
-static int map_each(const struct bpf_map *map, dns_take *take, void *userdata)
-{
-	size_t key_size = bpf_map__key_size(map), value_size = bpf_map__value_size(map);
-	_cleanup_free_ char *keys = must(calloc(AT_ONCE, key_size));
-	_cleanup_free_ char *values = must(calloc(AT_ONCE, value_size));
-	uint32_t position, *from = NULL; /* in a hash table: a bucket's number */
-	int fd = bpf_map__fd(map), r;
-
-	do {
-		uint32_t n = AT_ONCE;
-
-		r = bpf_map_lookup_batch(fd, from, &position, keys, values, &n, NULL);
-		if (r < 0 && r != -ENOENT)
-			return r;
-		for (uint32_t i = 0; i < n; i++)
-			take(userdata, keys + i * key_size, values + i * value_size);
-		from = &position;
-	} while (r == 0);
-	return 0;
-}
-
 static int give(const struct map_table *table, uint32_t index)
 {
 	return bpf_map_update_elem(bpf_map__fd(table->free), NULL, &index, BPF_ANY);
@@ -175,7 +151,7 @@ static int table_each(struct map_table *table, const __u64 *made, dns_take *take
 	if (table->read_at != now) {
 		table->read_at = table->n_known = 0;
 		table->error = 0;
-		r = map_each(table->keys, learn, table);
+		r = bpf_each(table->keys, learn, table);
 		if (r < 0 || table->error < 0)
 			return r < 0 ? r : table->error;
 		table->read_at = now;
@@ -336,7 +312,7 @@ static struct map_table *table_of(struct dns_bpf *bpf, enum dns_map map)
 int dns_bpf_each(struct dns_bpf *bpf, enum dns_map map, dns_take *take, void *userdata)
 {
 	if (map == DNS_MAP_SOURCES)
-		return map_each(bpf->object->maps.sources, take, userdata);
+		return bpf_each(bpf->object->maps.sources, take, userdata);
 	return table_each(table_of(bpf, map), &bpf->control->made, take, userdata);
 }
 

@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/dns/sense.h"
 
-#include "base/util.h"
 #include "workload/cgroup.h"
 #include "workload/process.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 
 /* Reading, sorting and naming cost up to a microsecond a row: the more rows, the less often. */

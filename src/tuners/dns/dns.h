@@ -21,14 +21,14 @@
 
 #define DNS_ADDRESS_TEXT 46 /* INET6_ADDRSTRLEN */
 
-/* address.c: addresses and domains as BPF has them: struct dns_key, all zero for none. */
-
-/* False, and nothing written, for a text that is no address. A zone ("%eth0") is left off. */
+/*
+ * address.c: addresses as BPF has them, all zero for none. False, and nothing written, for a text
+ * that is no address. A zone ("%eth0") is left off.
+ */
 bool dns_address_parse(const char *text, struct dns_key *address);
 /* As inet_ntop(3) prints it; "other" for none. */
 void dns_address_text(const struct dns_key *address, char text[static DNS_ADDRESS_TEXT]);
 bool dns_address_equal(const struct dns_key *a, const struct dns_key *b);
-/* True when the first bits of both agree. */
 bool dns_address_within(const struct dns_key *address, const char *network, unsigned bits);
 bool dns_address_in(const struct dns_key *list, size_t n, const struct dns_key *address);
 bool dns_address_is_loopback(const struct dns_key *address);
@@ -38,7 +38,7 @@ struct dns_key dns_server_of(const struct dns_pending *query); /* its key in the
  * Of the same name the first class counts.
  */
 bool dns_suffix_add(struct dns_suffixes *table, const char *domain, enum dns_suffix_class class);
-/* Counts the packets to this address by source, if there is room for it. */
+/* Has the packets to this address counted by source, if there is room for it. */
 void dns_watch_add(struct dns_control *control, const struct dns_key *address);
 
 /* budgets.c: what a cloud allows one machine to send to its resolver, as it publishes it. */
@@ -46,7 +46,6 @@ void dns_watch_add(struct dns_control *control, const struct dns_key *address);
 #define DNS_CLOUD_MAX       16
 #define DNS_BUDGET_NETWORKS 12
 
-/* A budget's numbers. */
 enum dns_number {
 	DNS_QUERIES, /* in any second, or over a minute */
 	DNS_PACKETS, /* in any second */
@@ -79,10 +78,7 @@ extern const struct dns_budget_row {
 
 /* "aws", by what the firmware says in /sys/class/dmi/id; "" for none that is known. */
 const char *dns_cloud_detect(const struct host *host);
-/*
- * The published budget for this server. listed: the node's own resolv.conf names it. False, and
- * nothing written, when there is none.
- */
+/* False, and nothing written, when none is published. listed: as in the rows. */
 bool dns_budget_builtin(
 	const char *cloud, const struct dns_key *server, bool listed, struct dns_budget *budget);
 bool dns_budget_is_set(const struct dns_budget *budget);
@@ -150,10 +146,7 @@ struct dns_names {
 };
 
 void dns_names_add(struct dns_names *names, const char *text, uint32_t type);
-/*
- * Halves all counts every half minute; what was seen once is forgotten then. Sorts: the largest
- * certain counts come first.
- */
+/* Halves all counts every half minute, and sorts: the largest certain counts come first. */
 void dns_names_fade(struct dns_names *names, uint64_t now_us);
 /*
  * The name as text, lower case, without the last dot, unprintable bytes as \DDD (RFC 4343 2.1), and
@@ -161,15 +154,13 @@ void dns_names_fade(struct dns_names *names, uint64_t now_us);
  */
 bool dns_sample_name(const struct dns_sample *sample, char *text, size_t size, uint32_t *type);
 
-/* bpf.c: the kernel's side of the counters: loading, attaching, reading its maps. */
-struct dns_bpf;
-
-/* Attached to nothing: NULL, with the reason and its cure in why, when they cannot be had. */
-struct dns_bpf *dns_bpf_load(char why[static TUNER_WHY_MAX]);
 /*
- * Attaches to the host's root of cgroup2, wherever it is mounted. 0, or -errno with the reason and
- * its cure in why; -EPERM may pass. The programs go when this process does.
+ * bpf.c: the kernel's side of the counters: loading (NULL when that fails), attaching to the host's
+ * root of cgroup2 (0 or -errno; -EPERM may pass), reading maps. The reason of a failure, with its
+ * cure, is in why. The programs go when this process does.
  */
+struct dns_bpf;
+struct dns_bpf *dns_bpf_load(char why[static TUNER_WHY_MAX]);
 int dns_bpf_attach(struct dns_bpf *bpf, const struct host *host, char why[static TUNER_WHY_MAX]);
 void dns_bpf_close(struct dns_bpf *bpf);                      /* NULL is fine */
 int dns_bpf_program(const struct dns_bpf *bpf, bool ingress); /* its descriptor */
@@ -190,22 +181,20 @@ enum dns_map {
 typedef void dns_take(void *userdata, const void *key, const void *counts);
 int dns_bpf_each(struct dns_bpf *bpf, enum dns_map map, dns_take *take, void *userdata);
 
-/* Reserves its slot, if there is one, before the first query to it. */
+/* Reserves a slot, if there is one, before the first query. */
 void dns_bpf_expect_server(struct dns_bpf *bpf, const struct dns_key *server);
 
 /*
- * Removes a key that is idle, for room; the zero key stays. The counts go with it: they begin at 0
- * should it come again. Not from within take. False when it could not be removed. A server or row
- * leaves its room at the first dns_bpf_reuse() some seconds later: no program counts there any
- * more.
+ * Removes an idle key with its counts, for room; the zero key stays. Not from within take. False
+ * when it could not be removed. The room of a server or row is used again after dns_bpf_reuse(), a
+ * second later or more: no program counts there any more.
  */
 bool dns_bpf_forget(struct dns_bpf *bpf, enum dns_map map, const void *key, uint64_t now_us);
 void dns_bpf_reuse(struct dns_bpf *bpf, uint64_t now_us);
 
 /*
  * Calls take for every query without an answer, and removes those that are older than
- * DNS_TIMEOUT_NS: for them unanswered is true, once. now_ns is CLOCK_MONOTONIC. Not needed while
- * everything is answered and nothing new was sent.
+ * DNS_TIMEOUT_NS: for them unanswered is true, once. now_ns is CLOCK_MONOTONIC.
  */
 typedef void dns_take_pending(void *userdata, const struct dns_pending *query, bool unanswered);
 void dns_bpf_sweep(struct dns_bpf *bpf, uint64_t now_ns, dns_take_pending *take, void *userdata);
@@ -236,7 +225,7 @@ struct dns_totals {
 	uint64_t unanswered;        /* by the sweep, or evicted */
 };
 
-/* A workload that queries one server. */
+/* Who queries one server. */
 struct dns_user {
 	struct workload workload;
 	uint64_t queries;  /* since it was first seen */
@@ -372,7 +361,7 @@ struct dns_memory {
 	char crowd[CONDITION_MESSAGE_MAX]; /* who it was then */
 };
 
-/* Members of struct tuner_ops. */
+/* Members of struct tuner_ops; sensor is a struct dns_sensor. */
 void dns_decide(const void *sensor, const struct decide_input *input, void *memory,
 	struct proposal *proposal);
 void dns_memory_clear(void *memory);

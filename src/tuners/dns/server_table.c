@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/dns/dns.h"
 
-#include "base/cleanup.h"
-#include "base/util.h"
-
 #include <search.h>
-#include <stdlib.h>
 
 /* The kernel's servers, the one for the rest, and those that are watched before any query. */
 #define SERVERS_MAX (DNS_SERVERS_MAX + 1 + DNS_PINNED_MAX)

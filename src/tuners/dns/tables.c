@@ -16,34 +16,21 @@
 	"lookup becomes ten queries, and eight of them fail. "
 
 const struct limit_row dns_limits[] = {
-	{
-		.name = "dns/*/pending",
-		.unit = "queries",
-		.help = "Queries to this upstream that have no answer yet. The upstream silently drops "
-			"the excess.",
-		.option = "dns.budgets",
-		.source = "headroom explain budget/azure",
-	},
-	{
-		.name = "dns/*/packets",
-		.unit = "packets/s",
-		.help = "Packets that this machine sends to this upstream in a second, for an upstream that "
-			"has a budget of queries too. " PER_SECOND,
-		.option = "dns.budgets",
-		.source = "headroom explain budget/aws",
-	},
-	{
-		.name = "dns/*",
-		.unit = "queries/s or packets/s",
-		.help = "What this machine sends to this upstream DNS server in a second: queries or, "
-			"where the cloud counts those, packets. The upstream silently drops the "
-			"excess. " PER_SECOND
-			" Not seen: guests of virtual machines, Kata and gVisor, XDP and AF_PACKET senders, "
-			"DNS over HTTPS, and other ports than 53.",
-		.def = "by cloud: headroom explain budget/aws, budget/azure, ...",
-		.option = "dns.budgets",
-		.source = "bpf/dns.bpf.c, cgroup_skb at the root of cgroup2",
-	},
+	{"dns/*/pending", "queries",
+		"Queries to this upstream that have no answer yet. The upstream silently drops "
+		"the excess.",
+		NULL, "dns.budgets", .source = "headroom explain budget/azure"},
+	{"dns/*/packets", "packets/s",
+		"Packets that this machine sends to this upstream in a second, for an upstream that "
+		"has a budget of queries too. " PER_SECOND,
+		NULL, "dns.budgets", .source = "headroom explain budget/aws"},
+	{"dns/*", "queries/s or packets/s",
+		"What this machine sends to this upstream DNS server in a second: queries or, where "
+		"the cloud counts those, packets. The upstream silently drops the excess. " PER_SECOND
+		" Not seen: guests of virtual machines, Kata and gVisor, XDP and AF_PACKET senders, "
+		"DNS over HTTPS, and other ports than 53.",
+		"by cloud: headroom explain budget/aws, budget/azure, ...", "dns.budgets",
+		.source = "bpf/dns.bpf.c, cgroup_skb at the root of cgroup2"},
 	{0},
 };
 

@@ -48,26 +48,20 @@ static const char *const neighbor_owned[] = {
 	NULL,
 };
 
+#define LIMIT(family, table)                                                                     \
+	{                                                                                        \
+		"neighbor/" family, "entries",                                                   \
+			"Collectable entries of the " table " table, one table for all network " \
+			"namespaces of the kernel. When it is full, packets to new addresses "   \
+			"are dropped.",                                                          \
+			"gc_thresh3 is 1024", "neighbor." family,                                \
+			.source = "net/core/neighbour.c, neigh_alloc(): gc_entries against "     \
+				  "gc_thresh3"                                                   \
+	}
+
 static const struct limit_row limits[] = {
-	{
-		.name = "neighbor/ipv4",
-		.unit = "entries",
-		.help = "Collectable entries of the IPv4 neighbour (ARP) table, one table for all network "
-			"namespaces of the kernel. When it is full, packets to new addresses are dropped.",
-		.def = "gc_thresh3 is 1024",
-		.option = "neighbor.ipv4",
-		.source = "net/core/neighbour.c, neigh_alloc(): gc_entries against gc_thresh3",
-	},
-	{
-		.name = "neighbor/ipv6",
-		.unit = "entries",
-		.help = "Collectable entries of the IPv6 neighbour (NDISC) table, one table for all "
-			"network namespaces of the kernel. When it is full, packets to new addresses are "
-			"dropped.",
-		.def = "gc_thresh3 is 1024",
-		.option = "neighbor.ipv6",
-		.source = "net/core/neighbour.c, neigh_alloc(): gc_entries against gc_thresh3",
-	},
+	LIMIT("ipv4", "IPv4 neighbour (ARP)"),
+	LIMIT("ipv6", "IPv6 neighbour (NDISC)"),
 	{0},
 };
 
@@ -164,14 +158,6 @@ static struct neighbor_config read_config(const struct config *config)
 	return read;
 }
 
-/* At the one of two options that a file gives. */
-static struct config_place place_of(const struct config *config, const char *a, const char *b)
-{
-	struct config_place place = config_where(config, a);
-
-	return place.line > 0 ? place : config_where(config, b);
-}
-
 /* At most one fault a family. */
 static void neighbor_validate(const struct config *config, struct config_fault_list *faults)
 {
@@ -190,14 +176,16 @@ static void neighbor_validate(const struct config *config, struct config_fault_l
 			i++;
 		snprintf(low, sizeof(low), "neighbor.%s.gc_thresh%d", version, i + 1);
 		snprintf(high, sizeof(high), "neighbor.%s.gc_thresh%d", version, i + 2);
+		place = config_where(config, low);
 		if (i < NEIGHBOR_LEVELS - 1) {
-			place = place_of(config, low, high);
+			/* At the one of the two that a file gives. */
+			place = place.line > 0 ? place : config_where(config, high);
 			config_fault_add(faults, &place,
 				"%s: %" PRIu64 " is above gc_thresh%d (%" PRIu64
 				"): thresholds must not fall from level to level",
 				low, threshold[i], i + 2, threshold[i + 1]);
 		} else if (read.grow && read.ceiling > 0 && read.ceiling < threshold[i]) {
-			place = place_of(config, "neighbor.ceiling", low);
+			place = config_where(config, "neighbor.ceiling");
 			config_fault_add(faults, &place,
 				"neighbor.ceiling: %" PRIu64 " is below %s (%" PRIu64
 				"): raise it, or write grow: false",
@@ -241,12 +229,12 @@ static void neighbor_metrics(const void *self, const void *memory, struct metric
 	for (size_t i = 0; i < ARRAY_SIZE(metrics); i++) {
 		metric_family(sink, metrics[i].name);
 		for (int family = 0; family < NEIGHBOR_FAMILIES; family++) {
-			const struct neighbor_table_seen *table = &neighbor->tables[family];
-			const char *value = (const char *)table + metrics[i].offset;
+			const void *table = &neighbor->tables[family];
+			const uint64_t *value = table + metrics[i].offset;
 
-			if (table->stats_error == 0)
-				metric_sample(sink, (double)*(const uint64_t *)(const void *)value,
-					neighbor_families[family].name, NULL);
+			if (neighbor->tables[family].stats_error == 0)
+				metric_sample(
+					sink, (double)*value, neighbor_families[family].name, NULL);
 		}
 	}
 	metric_family(sink, "headroom_neighbor_gc_threshold");

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/neighbor/neighbor.h"
 
+#include "kernel/bpf.h"
+
 #include <bpf/bpf.h>
 
 #include "neighbor.skel.h"
@@ -11,8 +13,6 @@
 /* A sum that does not match is corrected by walking the table, 200 ns an entry. */
 #define WALK_EVERY_US       (60 * USEC_PER_SEC)
 #define WALK_AGAIN_AFTER_US (5 * USEC_PER_SEC)
-
-#define BATCH 256
 
 bool neighbor_users_sample(struct neighbor_bpf_object *object)
 {
@@ -31,39 +31,30 @@ static uint64_t count_events(const struct neighbor_users *users)
 	return sum;
 }
 
-/* Without memory rows are missing, and the sum does not match. */
-static void read_map(struct neighbor_users *users, int map)
+static void take_row(void *userdata, const void *key, const void *value)
 {
-	struct neighbor_key keys[BATCH];
-	struct neighbor_count values[BATCH];
-	uint32_t position, n;
-	void *from = NULL;
-	int r;
+	struct neighbor_users *users = userdata;
+	const struct neighbor_count *count = value;
+	struct neighbor_row *row =
+		add_element(&users->rows, &users->n, &users->allocated, sizeof(*row));
 
-	users->n = 0;
-	do {
-		n = BATCH;
-		r = bpf_map_lookup_batch(map, from, &position, keys, values, &n, NULL);
-		if (r < 0 && r != -ENOENT)
-			return;
-		for (uint32_t i = 0; i < n; i++) {
-			struct neighbor_row *row = add_element(
-				&users->rows, &users->n, &users->allocated, sizeof(*row));
-
-			*row = (struct neighbor_row){
-				keys[i], (int64_t)(values[i].created - values[i].exempt -
-						   values[i].removed)};
-		}
-		from = &position;
-	} while (r == 0);
+	memcpy(&row->key, key, sizeof(row->key));
+	row->used = (int64_t)(count->created - count->exempt - count->removed);
 }
 
-static void clear_map(int map)
+/* When the map cannot be read, rows are missing, and the sum does not match. */
+static void read_map(struct neighbor_users *users, const struct bpf_map *map)
+{
+	users->n = 0;
+	(void)bpf_each(map, take_row, users);
+}
+
+static void clear_map(const struct bpf_map *map)
 {
 	struct neighbor_key key;
 
-	while (bpf_map_get_next_key(map, NULL, &key) == 0)
-		bpf_map_delete_elem(map, &key);
+	while (bpf_map_get_next_key(bpf_map__fd(map), NULL, &key) == 0)
+		bpf_map_delete_elem(bpf_map__fd(map), &key);
 }
 
 /*
@@ -73,10 +64,10 @@ static void clear_map(int map)
 static void walk(struct neighbor_users *users)
 {
 	LIBBPF_OPTS(bpf_test_run_opts, options);
-	int program = bpf_program__fd(users->object->progs.walk);
-	int walked = bpf_map__fd(users->object->maps.walked);
-	int counts = bpf_map__fd(users->object->maps.counts);
+	const struct bpf_map *walked = users->object->maps.walked;
+	const struct bpf_map *counts = users->object->maps.counts;
 	struct neighbor_bpf_object__bss *shared = users->object->bss;
+	int program = bpf_program__fd(users->object->progs.walk);
 
 	clear_map(walked);
 	for (uint32_t family = 0; family < NEIGHBOR_FAMILIES; family++) {
@@ -92,15 +83,15 @@ static void walk(struct neighbor_users *users)
 	clear_map(walked);
 	clear_map(counts);
 	for (size_t i = 0; i < users->n; i++)
-		bpf_map_update_elem(counts, &users->rows[i].key,
+		bpf_map_update_elem(bpf_map__fd(counts), &users->rows[i].key,
 			&(struct neighbor_count){.created = (uint64_t)users->rows[i].used},
 			BPF_ANY);
 }
 
+/* A row begins with its key. */
 static int by_key(const void *a, const void *b)
 {
-	return memcmp(&((const struct neighbor_row *)a)->key,
-		&((const struct neighbor_row *)b)->key, sizeof(struct neighbor_key));
+	return memcmp(a, b, sizeof(struct neighbor_key));
 }
 
 static int by_use(const void *a, const void *b)
@@ -112,7 +103,7 @@ static int by_use(const void *a, const void *b)
 
 static void count(struct neighbor_users *users)
 {
-	int map = bpf_map__fd(users->object->maps.counts);
+	const struct bpf_map *map = users->object->maps.counts;
 	size_t kept = 0;
 
 	read_map(users, map);
@@ -122,20 +113,20 @@ static void count(struct neighbor_users *users)
 		 * sum will not match, and be corrected.
 		 */
 		if (users->rows[i].used == 0)
-			bpf_map_delete_elem(map, &users->rows[i].key);
+			bpf_map_delete_elem(bpf_map__fd(map), &users->rows[i].key);
 		/* By namespace, whatever its devices. */
 		users->rows[i].key.ifindex = 0;
 	}
 	if (users->n == 0)
 		return;
 	qsort(users->rows, users->n, sizeof(*users->rows), by_key);
-	for (size_t i = 1; i < users->n; i++) {
-		if (by_key(&users->rows[kept], &users->rows[i]) == 0)
-			users->rows[kept].used += users->rows[i].used;
+	for (size_t i = 0; i < users->n; i++) {
+		if (kept > 0 && by_key(&users->rows[kept - 1], &users->rows[i]) == 0)
+			users->rows[kept - 1].used += users->rows[i].used;
 		else
-			users->rows[++kept] = users->rows[i];
+			users->rows[kept++] = users->rows[i];
 	}
-	users->n = kept + 1;
+	users->n = kept;
 	qsort(users->rows, users->n, sizeof(*users->rows), by_use);
 }
 
