@@ -35,7 +35,6 @@ struct archive_blob {
 struct archive_image {
 	char name[IMAGE_NAME_MAX]; /* whole: with registry and tag */
 	char top[DIGEST_MAX];      /* its manifest or index */
-	char manifest[DIGEST_MAX]; /* the one for this machine */
 	char id[DIGEST_MAX]; /* its configuration for this machine: what runtimes call its id */
 	uint64_t size;       /* bytes of configuration and layers for this machine */
 };
@@ -79,14 +78,5 @@ int archive_blob_open(const struct archive *archive, const struct archive_blob *
  * -EINVAL for what is no reference. A digest stays: docker.io/library/busybox@sha256:...
  */
 int image_normalize(const char *reference, char name[static IMAGE_NAME_MAX]);
-
-/* One image as a tar of docker-save, from its begin: what Docker loads. */
-struct archive_stream;
-int archive_stream_open(const struct archive *archive, const struct archive_image *image,
-	struct archive_stream **ret, char why[static ARCHIVE_WHY_MAX]);
-/* How many bytes were put into data; 0 at the end; -errno. */
-ssize_t archive_stream_read(struct archive_stream *stream, void *data, size_t size);
-void archive_stream_close(struct archive_stream *stream);
-DEFINE_CLEANUP(struct archive_stream, archive_stream_close)
 
 #endif

@@ -162,7 +162,6 @@ static int read_manifest(struct archive_reader *reader, const struct archive_blo
 	if (!platform_matches(config))
 		return no_platform(reader, image->name);
 	memcpy(image->id, part.digest, DIGEST_MAX);
-	memcpy(image->manifest, blob->digest, DIGEST_MAX);
 	image->size = part.size;
 	cJSON_ArrayForEach (layer, json_at(manifest, "layers")) {
 		if (!archive_descriptor(layer, &part))
@@ -393,7 +392,6 @@ static int read_entry(struct archive_reader *reader, const cJSON *entry)
 	hash_bytes(must(manifest.text), size, hash);
 	snprintf(manifest.digest, DIGEST_MAX, "sha256:%s", hash);
 	memcpy(image.top, manifest.digest, DIGEST_MAX);
-	memcpy(image.manifest, manifest.digest, DIGEST_MAX);
 	r = add_blob(reader, &manifest);
 	cJSON_ArrayForEach (tag, json_at(entry, "RepoTags"))
 		if (r == 0 && image_normalize(json_text_at(tag, ""), image.name) == 0)

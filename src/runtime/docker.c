@@ -69,12 +69,10 @@ struct request {
 	uint64_t timeout_us;
 	size_t least; /* objects in the answer */
 	take_fn *take;
-	http_upload_fn *upload; /* POST */
-	void *userdata;         /* of take */
+	void *userdata;     /* of take */
+	const char *method; /* NULL: GET */
 
-	size_t n;                      /* objects so far */
-	struct archive_stream *stream; /* to load */
-	_Atomic uint64_t *done;        /* bytes of it that went */
+	size_t n; /* objects so far */
 	char refusal[DOCKER_ERROR_MAX];
 };
 
@@ -128,8 +126,8 @@ static int exchange(const char *socket, struct request *request, const struct wa
 	char url[1024];
 	struct http_get http = {.url = url,
 		.unix_socket = socket,
-		.limit = request->upload ? 0 : ANSWER_MAX,
-		.upload = request->upload,
+		.limit = request->method ? 0 : ANSWER_MAX,
+		.method = request->method,
 		.data = take_data,
 		.userdata = request};
 	struct wait bounded = wait_at_most(wait, request->timeout_us);
@@ -140,7 +138,7 @@ static int exchange(const char *socket, struct request *request, const struct wa
 	http_get_all(&http, 1, &bounded);
 	r = http.error;
 	/* What ended before its last object did, or before it was wanted to end. */
-	if (r == 0 && http.status == 200 && http.ended == 0 &&
+	if (r == 0 && http.status / 100 == 2 && http.ended == 0 &&
 		(http.len > 0 || request->n < request->least))
 		r = -EBADMSG;
 	if (request->refusal[0]) {
@@ -151,7 +149,7 @@ static int exchange(const char *socket, struct request *request, const struct wa
 		text = "not what a Docker daemon answers";
 	} else if (r < 0) {
 		text = http.why;
-	} else if (http.status != 200) {
+	} else if (http.status / 100 != 2) {
 		describe_refusal(http.body ? http.body : "", request->refusal);
 		text = request->refusal;
 		r = -EPROTO;
@@ -159,7 +157,7 @@ static int exchange(const char *socket, struct request *request, const struct wa
 	why[0] = '\0';
 	if (text)
 		snprintf(why, DOCKER_ERROR_MAX, "%.100s: %s %.*s: %.120s", socket,
-			request->upload ? "POST" : "GET", (int)strcspn(request->path, "?"),
+			request->method ? request->method : "GET", (int)strcspn(request->path, "?"),
 			request->path, text);
 	http_get_clear(&http);
 	return r;
@@ -429,24 +427,11 @@ static int take_progress(const cJSON *object, void *userdata)
 	return -EPROTO;
 }
 
-static ssize_t give_stream(void *data, size_t size, void *userdata)
-{
-	struct request *request = userdata;
-	ssize_t n = request->stream ? archive_stream_read(request->stream, data, size) : 0;
-
-	if (n > 0)
-		*request->done += (uint64_t)n;
-	return n;
-}
-
-/* As long as the wait is. */
-static int transfer(const char *socket, struct request *request, const struct wait *wait,
+/* A request that changes something. It may also fail within a good answer. */
+static int change(const char *socket, struct request *request, const struct wait *wait,
 	char why[static DOCKER_ERROR_MAX])
 {
-	request->timeout_us = UINT64_MAX;
-	request->least = 1;
 	request->take = take_progress;
-	request->upload = give_stream;
 	request->userdata = request;
 	return exchange(socket, request, wait, why);
 }
@@ -455,17 +440,32 @@ int docker_pull(const char *socket, const char *name, const struct wait *wait,
 	char why[static DOCKER_ERROR_MAX])
 {
 	char path[DOCKER_NAME_MAX + 64];
-	struct request request = {.path = path};
+	struct request request = {
+		.method = "POST", .path = path, .timeout_us = UINT64_MAX, .least = 1};
 
 	/* No character of a reference needs an escape there. */
 	snprintf(path, sizeof(path), "/images/create?fromImage=%s", name);
-	return transfer(socket, &request, wait, why);
+	return change(socket, &request, wait, why);
 }
 
-int docker_load(const char *socket, struct archive_stream *stream, _Atomic uint64_t *done,
-	const struct wait *wait, char why[static DOCKER_ERROR_MAX])
+int docker_add_name(const char *socket, const char *id, const char *name, const struct wait *wait,
+	char why[static DOCKER_ERROR_MAX])
 {
-	struct request request = {.path = "/images/load?quiet=1", .stream = stream, .done = done};
+	char path[2 * DOCKER_NAME_MAX];
+	struct request request = {.method = "POST", .path = path, .timeout_us = ANSWER_US};
+	const char *tag = strrchr(name, ':');
 
-	return transfer(socket, &request, wait, why);
+	snprintf(path, sizeof(path), "/images/%s/tag?repo=%.*s&tag=%s", id, (int)(tag - name), name,
+		tag + 1);
+	return change(socket, &request, wait, why);
+}
+
+int docker_remove_name(const char *socket, const char *name, const struct wait *wait,
+	char why[static DOCKER_ERROR_MAX])
+{
+	char path[DOCKER_NAME_MAX + 64];
+	struct request request = {.method = "DELETE", .path = path, .timeout_us = ANSWER_US};
+
+	snprintf(path, sizeof(path), "/images/%s", name);
+	return change(socket, &request, wait, why);
 }

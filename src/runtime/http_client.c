@@ -44,17 +44,6 @@ static size_t take_body(char *data, size_t size, size_t n, void *userdata)
 	return get->ended == 0 ? len : 0;
 }
 
-static size_t give_body(char *data, size_t size, size_t n, void *userdata)
-{
-	struct http_get *get = userdata;
-	ssize_t given = get->upload(data, size * n, get->userdata);
-
-	if (given >= 0)
-		return (size_t)given;
-	get->ended = (int)given;
-	return CURL_READFUNC_ABORT;
-}
-
 static size_t count_headers(char *data, size_t size, size_t n, void *userdata)
 {
 	struct http_get *get = userdata;
@@ -118,20 +107,6 @@ static void finish(struct http_get *get, CURLM *multi, CURLcode code, int error)
 	copy_text(get->why, sizeof(get->why), why);
 	curl_multi_remove_handle(multi, get->easy);
 	curl_easy_cleanup(steal(get->easy));
-	curl_slist_free_all(steal(get->headers));
-}
-
-/* Its length is not known before its end. Without waiting for 100 Continue. */
-static void set_up_post(struct http_get *get)
-{
-	get->headers = must(curl_slist_append(NULL, "Transfer-Encoding: chunked"));
-	must(curl_slist_append(get->headers, "Expect:"));
-	must(curl_slist_append(get->headers, "Content-Type: application/x-tar"));
-	curl_easy_setopt(get->easy, CURLOPT_HTTPHEADER, get->headers);
-	curl_easy_setopt(get->easy, CURLOPT_POST, 1L);
-	curl_easy_setopt(get->easy, CURLOPT_READFUNCTION, give_body);
-	curl_easy_setopt(get->easy, CURLOPT_READDATA, get);
-	curl_easy_setopt(get->easy, CURLOPT_UPLOAD_BUFFERSIZE, 256 * 1024L);
 }
 
 static bool set_up(struct http_get *get)
@@ -156,8 +131,7 @@ static bool set_up(struct http_get *get)
 	curl_easy_setopt(easy, CURLOPT_USERAGENT, "headroom/" HEADROOM_VERSION);
 	curl_easy_setopt(easy, CURLOPT_PROXY, "");
 	curl_easy_setopt(easy, CURLOPT_DISALLOW_USERNAME_IN_URL, 1L);
-	if (get->upload)
-		set_up_post(get);
+	curl_easy_setopt(get->easy, CURLOPT_CUSTOMREQUEST, get->method);
 	/* Without this GnuTLS would read a directory of certificates as well. */
 	if (get->ca_file)
 		curl_easy_setopt(easy, CURLOPT_CAPATH, NULL);

@@ -20,9 +20,6 @@
  */
 typedef int http_data_fn(const char *text, size_t len, size_t *used, void *userdata);
 
-/* How many bytes of a request's body were put into data; 0 at its end; -errno ends the request. */
-typedef ssize_t http_upload_fn(void *data, size_t size, void *userdata);
-
 /* Zeroed but for the request. */
 struct http_get {
 	/* The request. Strings must stay valid during the call. */
@@ -30,7 +27,7 @@ struct http_get {
 	const char *unix_socket; /* NULL: TCP to the URL's host */
 	const char *ca_file;     /* trusted certificates for https; NULL: libcurl's default */
 	size_t limit;            /* bytes of body at most, also when data uses them up; 0: none */
-	http_upload_fn *upload;  /* POST with this body; NULL: GET */
+	const char *method;      /* without a body; NULL: GET */
 	http_data_fn *data;      /* NULL: the body is collected */
 	void *userdata;
 
@@ -47,7 +44,6 @@ struct http_get {
 	uint64_t started_us;
 	size_t received, received_headers, allocated;
 	int ended; /* why it was ended from here; 1: data has what it wants */
-	struct curl_slist *headers;
 	char message[CURL_ERROR_SIZE];
 };
 

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/images.h"
 
+#include "base/file.h"
 #include "base/text.h"
 #include "runtime/cri_client.h"
 #include "runtime/docker.h"
 #include "runtime/image_server.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
 
 #define NAMESPACE "k8s.io" /* of the CRI in containerd */
 
@@ -22,12 +26,17 @@
 #define LEASE_US (24 * 3600 * USEC_PER_SEC) /* longer than any transfer */
 
 #define REFERENCE_MAX (2 * IMAGE_NAME_MAX)
-#define LEASE_MAX     (sizeof(IMAGES_REPOSITORY) + HASH_TEXT_MAX)
+#define LEASES        "id~=\"^" IMAGES_REPOSITORY "-" /* a filter's begin */
+
+/* Where containerd finds a registry's server, and a registry that is none. */
+#define CERTS    "/etc/containerd/certs.d"
+#define REGISTRY "headroom.invalid"
 
 /* With the runtime, from one call of images.h to its return. */
 struct session {
 	struct cri cri;
 	struct arena arena;
+	const struct image_runtime *runtime;
 	struct wait wait;
 	char *why;
 };
@@ -35,7 +44,7 @@ struct session {
 static struct session session_of(
 	const struct image_runtime *runtime, const struct wait *wait, char *why)
 {
-	struct session session = {.wait = *wait, .why = why};
+	struct session session = {.runtime = runtime, .wait = *wait, .why = why};
 
 	grpc_open(&session.cri.grpc, runtime->socket);
 	why[0] = '\0';
@@ -166,9 +175,8 @@ static int write_image(struct session *session, enum cri_call which, const char 
 	return call(session, which, &request.base, &answer);
 }
 
-/* A status of the runtime's, or -errno; 0 also for what is not there. */
-static int delete (struct session *session, const struct wait *wait, enum cri_call which,
-	const char *name, bool collect)
+/* 0 also for what is not there. */
+static int delete (struct session *session, enum cri_call which, const char *name, bool collect)
 {
 	Containerd__NameRequest request = CONTAINERD__NAME_REQUEST__INIT;
 	const Containerd__Empty *answer;
@@ -176,58 +184,114 @@ static int delete (struct session *session, const struct wait *wait, enum cri_ca
 
 	request.name = (char *)name;
 	request.sync = collect;
-	r = cri_call(
-		&session->cri, wait, &session->arena, which, NAMESPACE, &request.base, &answer);
-	return r == GRPC_NOT_FOUND ? 0 : r;
+	r = call(session, which, &request.base, &answer);
+	return r == -ENOENT ? 0 : r;
+}
+
+/* The images or leases that match a filter. */
+static int list(struct session *session, enum cri_call which, const char *filter, void *ret)
+{
+	Containerd__FilterRequest request = CONTAINERD__FILTER_REQUEST__INIT;
+	char *filters[] = {(char *)filter};
+
+	request.filters = filters;
+	request.n_filters = ARRAY_SIZE(filters);
+	return call(session, which, &request.base, ret);
+}
+
+/*
+ * `server` in certs.d/_default/hosts.toml leads pulls from 127.0.0.1 to another server, but not
+ * those from a registry that has a directory of its own.
+ */
+static bool write_hosts(const struct host *host, uint16_t port)
+{
+	char certs[PATH_MAX], path[PATH_MAX + NAME_MAX], text[128];
+	_cleanup_close_ int fd = -1;
+
+	if (path_in_root(host->root, CERTS, certs) < 0)
+		return false;
+	snprintf(path, sizeof(path), "%s/_default/hosts.toml", certs);
+	if (access(path, F_OK) < 0)
+		return false;
+	snprintf(path, sizeof(path), "%s/" REGISTRY, certs);
+	if (mkdir(path, 0755) < 0 && errno != EEXIST)
+		return false;
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	/* containerd 1.6 wants a host besides. */
+	snprintf(text, sizeof(text),
+		"server = \"http://127.0.0.1:%u\"\n[host.\"http://127.0.0.1:%u\"]\n", port, port);
+	return fd >= 0 && write_file_atomic(fd, "hosts.toml", text, strlen(text)) == 0;
+}
+
+static void remove_hosts(const struct host *host)
+{
+	char path[PATH_MAX];
+
+	if (path_in_root(host->root, CERTS "/" REGISTRY, path) == 0)
+		(void)remove_tree(path);
 }
 
 /*
  * Removes our names and leases with this hash; "" for all. collect: what they kept goes at once,
- * else when containerd next collects garbage. Also those of a load before, whose runtime died.
- * Returns as delete() does.
+ * else when containerd next collects garbage. Also those of a transfer before, whose runtime died.
  */
-static int clean(struct session *session, const struct wait *wait, const char *hash, bool collect)
+static int clean_containerd(struct session *session, const char *hash, bool collect)
 {
-	char name_text[128], lease_text[128];
-	char *name_filter = name_text, *lease_filter = lease_text;
-	Containerd__FilterRequest names = CONTAINERD__FILTER_REQUEST__INIT;
-	Containerd__FilterRequest leases = CONTAINERD__FILTER_REQUEST__INIT;
 	const Containerd__ListImagesResponse *images;
-	const Containerd__ListLeasesResponse *left;
-	struct cri *cri = &session->cri;
-	struct arena *arena = &session->arena;
+	const Containerd__ListLeasesResponse *leases;
+	char filter[128];
 	int r;
 
-	snprintf(name_text, sizeof(name_text), "name~=\"/" IMAGES_REPOSITORY "/%s\"", hash);
-	snprintf(lease_text, sizeof(lease_text), "id~=\"^" IMAGES_REPOSITORY "-%s\"", hash);
-	names.filters = &name_filter;
-	leases.filters = &lease_filter;
-	names.n_filters = leases.n_filters = 1;
-	r = cri_call(cri, wait, arena, CONTAINERD_IMAGES, NAMESPACE, &names.base, &images);
+	snprintf(filter, sizeof(filter), "name~=\"/" IMAGES_REPOSITORY "/%s\"", hash);
+	r = list(session, CONTAINERD_IMAGES, filter, &images);
+	for (size_t i = 0; r == 0 && i < images->n_images; i++)
+		r = delete (session, CONTAINERD_DELETE_IMAGE, images->images[i]->name, false);
+	snprintf(filter, sizeof(filter), LEASES "%s\"", hash);
 	if (r == 0)
-		r = cri_call(cri, wait, arena, CONTAINERD_LEASES, NAMESPACE, &leases.base, &left);
-	if (r != 0)
-		return r;
-	for (size_t i = 0; i < images->n_images && r == 0; i++)
-		r = delete (session, wait, CONTAINERD_DELETE_IMAGE, images->images[i]->name, false);
-	for (size_t i = 0; i < left->n_leases && r == 0; i++)
-		r = delete (session, wait, CONTAINERD_DELETE_LEASE, left->leases[i]->id, collect);
+		r = list(session, CONTAINERD_LEASES, filter, &leases);
+	for (size_t i = 0; r == 0 && i < leases->n_leases; i++)
+		r = delete (session, CONTAINERD_DELETE_LEASE, leases->leases[i]->id, collect);
 	return r;
 }
 
+/* What Docker has half it removes by itself. */
+static int clean_docker(struct session *session)
+{
+	const char *socket = session->runtime->socket;
+	_cleanup_free_ struct runtime_image *images = NULL;
+	size_t n = 0;
+	int r = docker_read_images(socket, &images, &n, &session->wait, session->why);
+
+	for (size_t i = 0; r == 0 && i < n; i++)
+		if (strstr(images[i].name, "/" IMAGES_REPOSITORY "/"))
+			r = docker_remove_name(
+				socket, images[i].name, &session->wait, session->why);
+	return r;
+}
+
+static int clean(struct session *session, const struct host *host, const char *hash, bool collect)
+{
+	remove_hosts(host);
+	return session->runtime->kind == RUNTIME_DOCKER ? clean_docker(session)
+							: clean_containerd(session, hash, collect);
+}
+
 /* At the end of a transfer, even when it was cancelled. Its own error is the one that counts. */
-static void tidy(struct session *session, const char *hash, bool failed)
+static void tidy(
+	const struct image_runtime *runtime, const struct host *host, const char *hash, bool failed)
 {
 	const struct wait wait = {now_us() + CLEAN_US, -1};
+	char ignored[IMAGES_WHY_MAX];
+	_cleanup_(session_end) struct session session = session_of(runtime, &wait, ignored);
 
-	(void)clean(session, &wait, hash, failed);
+	(void)clean(&session, host, hash, failed);
 }
 
 /*
  * What containerd fetched it keeps for a day where it dies meanwhile, by a lease of a random name.
  * With one of ours it is gone once we have tried again, or cleaned up.
  */
-static int create_lease(struct session *session, const char *hash, char lease[static LEASE_MAX])
+static int create_lease(struct session *session, const char *lease)
 {
 	Containerd__CreateLeaseRequest request = CONTAINERD__CREATE_LEASE_REQUEST__INIT;
 	Containerd__CreateLeaseRequest__LabelsEntry expire =
@@ -237,11 +301,10 @@ static int create_lease(struct session *session, const char *hash, char lease[st
 	char time[TIME_TEXT_MAX];
 	int r;
 
-	snprintf(lease, LEASE_MAX, IMAGES_REPOSITORY "-%s", hash);
 	time_text(realtime_us() + LEASE_US, time);
 	expire.key = (char *)"containerd.io/gc.expire";
 	expire.value = time;
-	request.id = lease;
+	request.id = (char *)lease;
 	request.labels = labels;
 	request.n_labels = ARRAY_SIZE(labels);
 	r = call(session, CONTAINERD_CREATE_LEASE, &request.base, &answer);
@@ -249,13 +312,18 @@ static int create_lease(struct session *session, const char *hash, char lease[st
 }
 
 /* What the name becomes known as is the runtime's affair, or the caller's. */
-static int pull(struct session *session, const char *reference, const char *lease)
+static int pull(struct session *session, const char *hash, const char *reference)
 {
 	Cri__PullImageRequest request = CRI__PULL_IMAGE_REQUEST__INIT;
 	Cri__ImageSpec spec = CRI__IMAGE_SPEC__INIT;
 	const Cri__PullImageResponse *answer;
+	char lease[NAME_MAX];
 	int r;
 
+	snprintf(lease, sizeof(lease), IMAGES_REPOSITORY "-%s", hash);
+	r = create_lease(session, lease);
+	if (r < 0)
+		return r;
 	spec.image = (char *)reference;
 	request.image = &spec;
 	session->cri.lease = lease;
@@ -304,16 +372,6 @@ int images_list(const struct image_runtime *runtime, const struct wait *wait,
 }
 
 /* ---- pulling and loading ---- */
-
-int images_pull(const struct image_runtime *runtime, const char *name, const struct wait *wait,
-	char why[static IMAGES_WHY_MAX])
-{
-	_cleanup_(session_end) struct session session = session_of(runtime, wait, why);
-
-	if (runtime->kind == RUNTIME_DOCKER)
-		return docker_pull(runtime->socket, name, wait, why);
-	return pull(&session, name, NULL);
-}
 
 /* Another name for what one name is; or that of another image so far, or of this one. */
 static int add_name(struct session *session, const char *name, Containerd__Descriptor *target)
@@ -378,14 +436,66 @@ static int take_names(
 	return r == 0 ? wait_for_name(session, image) : r;
 }
 
-static int load_to_containerd(const struct image_runtime *runtime, const struct archive *archive,
-	const struct archive_image *image, const struct wait *wait, _Atomic uint64_t *done,
-	char why[static IMAGES_WHY_MAX])
+/* Of our server; port 0: by the name for which there is a directory. */
+static void reference_of(const struct archive_image *image, const char *hash, uint16_t port,
+	char reference[static REFERENCE_MAX])
+{
+	char registry[32] = REGISTRY;
+
+	if (port > 0)
+		snprintf(registry, sizeof(registry), "127.0.0.1:%u", port);
+	snprintf(reference, REFERENCE_MAX, "%s/" IMAGES_REPOSITORY "/%s@%s", registry, hash,
+		image->top);
+}
+
+static int load_to_containerd(struct session *session, const struct host *host,
+	const struct archive_image *image, const char *hash, uint16_t port,
+	const _Atomic uint64_t *done)
+{
+	const uint64_t before = atomic_load(done);
+	char reference[REFERENCE_MAX];
+	bool retry = false;
+	int r;
+
+	reference_of(image, hash, port, reference);
+	r = pull(session, hash, reference);
+	/* Nobody asked our server. */
+	if (atomic_load(done) == before && (r == -ENOENT || r == -EACCES || r == -EPROTO))
+		retry = write_hosts(host, port);
+	if (retry) {
+		reference_of(image, hash, 0, reference);
+		r = pull(session, hash, reference);
+	}
+	if (r == 0)
+		return take_names(session, reference, image);
+	if (atomic_load(done) == before && (r == -ENOENT || retry))
+		copy_text(session->why, IMAGES_WHY_MAX,
+			"containerd asks another server for images of 127.0.0.1: take `server` out "
+			"of _default/hosts.toml, or let config_path begin with " CERTS);
+	return r;
+}
+
+static int load_to_docker(
+	struct session *session, const struct archive_image *image, const char *hash, uint16_t port)
+{
+	const char *socket = session->runtime->socket;
+	char reference[REFERENCE_MAX];
+	int r;
+
+	reference_of(image, hash, port, reference);
+	r = docker_pull(socket, reference, &session->wait, session->why);
+	if (r == 0)
+		r = docker_add_name(socket, image->id, image->name, &session->wait, session->why);
+	return r;
+}
+
+int images_load(const struct image_runtime *runtime, const struct host *host,
+	const struct archive *archive, const struct archive_image *image, const struct wait *wait,
+	_Atomic uint64_t *done, char why[static IMAGES_WHY_MAX])
 {
 	_cleanup_(session_end) struct session session = session_of(runtime, wait, why);
 	_cleanup_(cleanup_image_server_close) struct image_server *server = NULL;
-	char hash[HASH_TEXT_MAX], lease[LEASE_MAX], repository[LEASE_MAX];
-	char reference[REFERENCE_MAX];
+	char hash[HASH_TEXT_MAX], repository[NAME_MAX];
 	uint16_t port;
 	int r;
 
@@ -396,49 +506,44 @@ static int load_to_containerd(const struct image_runtime *runtime, const struct 
 		snprintf(why, IMAGES_WHY_MAX, "no server on 127.0.0.1: %s", strerror(-r));
 		return r;
 	}
-	snprintf(reference, sizeof(reference), "127.0.0.1:%u/%s@%s", port, repository, image->top);
-	r = create_lease(&session, hash, lease);
-	if (r == 0)
-		r = pull(&session, reference, lease);
-	if (r == -ENOENT) /* not by our server: it has what it is asked for */
-		copy_text(why, IMAGES_WHY_MAX,
-			"containerd asks another server for images of 127.0.0.1: take `server` out "
-			"of certs.d/_default/hosts.toml");
-	if (r == 0)
-		r = take_names(&session, reference, image);
-	tidy(&session, hash, r < 0);
+	r = runtime->kind == RUNTIME_DOCKER
+		    ? load_to_docker(&session, image, hash, port)
+		    : load_to_containerd(&session, host, image, hash, port, done);
+	tidy(runtime, host, hash, r < 0);
 	return r;
 }
 
-int images_load(const struct image_runtime *runtime, const struct archive *archive,
-	const struct archive_image *image, const struct wait *wait, _Atomic uint64_t *done,
-	char why[static IMAGES_WHY_MAX])
-{
-	_cleanup_(cleanup_archive_stream_close) struct archive_stream *stream = NULL;
-	int r;
-
-	switch (runtime->kind) {
-	case RUNTIME_CONTAINERD:
-		return load_to_containerd(runtime, archive, image, wait, done, why);
-	case RUNTIME_DOCKER:
-		r = archive_stream_open(archive, image, &stream, why);
-		return r < 0 ? r : docker_load(runtime->socket, stream, done, wait, why);
-	default:
-		copy_text(why, IMAGES_WHY_MAX,
-			"CRI-O takes no archives: push them to a registry, and list them in "
-			"images.pull");
-		return -EOPNOTSUPP;
-	}
-}
-
-int images_clean(const struct image_runtime *runtime, const struct wait *wait,
-	char why[static IMAGES_WHY_MAX])
+int images_pull(const struct image_runtime *runtime, const struct host *host, const char *name,
+	const struct wait *wait, char why[static IMAGES_WHY_MAX])
 {
 	_cleanup_(session_end) struct session session = session_of(runtime, wait, why);
-	struct wait bounded = wait_at_most(wait, CALL_US);
-	int r = runtime->kind == RUNTIME_CONTAINERD ? clean(&session, &bounded, "", true) : 0;
+	char hash[HASH_TEXT_MAX];
+	int r;
 
-	return r == 0 ? 0 : explain(&session, r);
+	if (runtime->kind == RUNTIME_DOCKER)
+		return docker_pull(runtime->socket, name, wait, why);
+	hash_bytes(name, strlen(name), hash);
+	r = pull(&session, hash, name);
+	tidy(runtime, host, hash, r < 0);
+	return r;
+}
+
+int images_clean(const struct image_runtime *runtime, const struct host *host,
+	const struct wait *wait, char why[static IMAGES_WHY_MAX])
+{
+	_cleanup_(session_end) struct session session = session_of(runtime, wait, why);
+
+	return clean(&session, host, "", true);
+}
+
+bool images_has_leases(const struct image_runtime *runtime, const struct wait *wait)
+{
+	char why[IMAGES_WHY_MAX];
+	_cleanup_(session_end) struct session session = session_of(runtime, wait, why);
+	const Containerd__ListLeasesResponse *leases;
+
+	return runtime->kind == RUNTIME_CONTAINERD &&
+	       list(&session, CONTAINERD_LEASES, LEASES "\"", &leases) == 0 && leases->n_leases > 0;
 }
 
 /* ---- pins ---- */
@@ -452,10 +557,7 @@ int images_pin(const struct image_runtime *runtime, const char *name, bool pinne
 	int r;
 
 	if (runtime->kind != RUNTIME_CONTAINERD) {
-		copy_text(why, IMAGES_WHY_MAX,
-			runtime->kind == RUNTIME_DOCKER
-				? "Docker has no pins"
-				: "CRI-O pins what pinned_images in its configuration names");
+		copy_text(why, IMAGES_WHY_MAX, "Docker has no pins");
 		return -EOPNOTSUPP;
 	}
 	r = get_image(&session, name, &image);

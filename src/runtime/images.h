@@ -38,25 +38,28 @@ int images_list(const struct image_runtime *runtime, const struct wait *wait,
 	struct runtime_image **ret, size_t *n, char why[static IMAGES_WHY_MAX]);
 
 /*
- * Makes an image of an archive one of the runtime's, unpacked. containerd pulls it from
- * image_server.h by a name of ours, which becomes the wanted name and goes; Docker loads a stream.
- * done counts bytes given to the runtime. 0, or -errno with why and cure. What a killed agent
- * leaves is removed by images_clean().
+ * Makes an image of an archive one of the runtime's, unpacked: the runtime pulls it from
+ * image_server.h by a name of ours, gets the wanted name for it, and loses ours. done counts bytes
+ * given to the runtime. 0, or -errno with why and cure. What a killed agent leaves is removed by
+ * images_clean().
  */
-int images_load(const struct image_runtime *runtime, const struct archive *archive,
-	const struct archive_image *image, const struct wait *wait, _Atomic uint64_t *done,
-	char why[static IMAGES_WHY_MAX]);
+int images_load(const struct image_runtime *runtime, const struct host *host,
+	const struct archive *archive, const struct archive_image *image, const struct wait *wait,
+	_Atomic uint64_t *done, char why[static IMAGES_WHY_MAX]);
 
 /* Pulls by name, with whatever credentials the runtime itself has. 0, or -errno with why. */
-int images_pull(const struct image_runtime *runtime, const char *name, const struct wait *wait,
-	char why[static IMAGES_WHY_MAX]);
+int images_pull(const struct image_runtime *runtime, const struct host *host, const char *name,
+	const struct wait *wait, char why[static IMAGES_WHY_MAX]);
 
 /*
- * Removes names and leases of ours that a killed agent left: not while another images_load() is
- * under way. 0, or -errno with why.
+ * Removes names and leases of ours that a killed agent left: not while a transfer is under way. 0,
+ * or -errno with why.
  */
-int images_clean(const struct image_runtime *runtime, const struct wait *wait,
-	char why[static IMAGES_WHY_MAX]);
+int images_clean(const struct image_runtime *runtime, const struct host *host,
+	const struct wait *wait, char why[static IMAGES_WHY_MAX]);
+
+/* Whether there are leases of ours: of a transfer under way, or of a killed agent. */
+bool images_has_leases(const struct image_runtime *runtime, const struct wait *wait);
 
 /*
  * Sets or removes the label by which the kubelet's garbage collection leaves an image

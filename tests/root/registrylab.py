@@ -236,7 +236,7 @@ def static_program(directory: Path, name: str, source: str) -> bytes:
     return program.read_bytes()
 
 
-def sleeper(directory: Path) -> Image:
+def sleeper(directory: Path, layers: int = 0, size: int = 0) -> Image:
     """An image whose only program sleeps until a signal ends it."""
     source = "#include <unistd.h>\n#include <signal.h>\nint main(void){signal(SIGTERM,_exit);for(;;)pause();}"
-    return Image(0, 0, {"pause": static_program(directory, "pause", source)}, ["/pause"])
+    return Image(layers, size, {"pause": static_program(directory, "pause", source)}, ["/pause"])

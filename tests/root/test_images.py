@@ -7,6 +7,7 @@ import io
 import json
 import os
 import random
+import signal
 import tarfile
 import time
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any, Callable
 
 import pytest
 from conftest import Agent, Run, until
-from registrylab import Image, static_program, tar_of
+from registrylab import Image, sleeper, static_program, tar_of
 from runtimelab import Lab, lab  # noqa: F401
 from test_containerd_config import Containerd, containerd  # noqa: F401
 from test_kubelet import Kubelet, kubelet  # noqa: F401
@@ -218,24 +219,37 @@ def test_nothing_is_loaded_unless_it_enforces(lab: Lab, preload: Start, store: P
 
 
 def kill_and_finish(lab: Lab, preload: Start, store: Path, kills: int, restarts: int) -> None:
+    """Of an archive and a pull."""
     containerd = lab.containerd()
-    docker_save(store / "a.tar", {A: layers(3, 20 << 20)})
+    program = tar_of({"pause": static_program(lab.directory, "pause", "int main(void){return 42;}")})
+    docker_save(store / "a.tar", {A: [*layers(3, 20 << 20), program]})
+    registry = lab.registry()
+    registry.push("team/app", sleeper(lab.directory, layers=3, size=4 << 20))
+    pulled = f"{lab.proxy(registry, rate=8 << 20).name}/team/app:latest"
+    section = f"archives: [/run/images], pull: ['{pulled}']"
     rounds = ["agent"] * kills + ["runtime"] * restarts
     random.shuffle(rounds)
-    running = preload("archives: [/run/images]")
+    running = preload(section)
     for what in rounds:
         time.sleep(random.uniform(0, 2))
         if what == "runtime":
+            containerd.signal(signal.SIGKILL)
             containerd.restart()
             until(containerd.answers, "containerd answers")
         else:
             running.kill()
-            if random.random() < 0.5:
-                removed(lab, A)
-            running = preload("archives: [/run/images]")
-    wait_image(running, A)
-    until(lambda: A in names(lab), "the image is there")
-    until(lambda: not [n for n in names(lab) if "headroom-preload" in n], f"nothing is left over\n{running.log[-2000:]}")
+            for name in (A, pulled):
+                if random.random() < 0.5:
+                    removed(lab, name)
+            running = preload(section)
+    for name in (A, pulled):
+        wait_image(running, name)
+        until(lambda: name in names(lab), "the image is there")
+    left = lambda: [n for n in names(lab) if "headroom" in n] + ctr(lab, "leases", "ls", "-q").split()  # noqa: E731
+    until(lambda: not left(), lambda: f"nothing is left over: {left()}\n{running.log[-2000:]}")
+    assert "42" in lab.run("sh", "-c", f"ctr -n k8s.io run --rm {A} one; echo $?")
+    ctr(lab, "run", "-d", pulled, "two")
+    assert "RUNNING" in ctr(lab, "task", "ls")
 
 
 def test_what_a_kill_cuts_off_is_finished_by_the_next_agent(lab: Lab, preload: Start, store: Path) -> None:
@@ -247,12 +261,36 @@ def test_killed_a_hundred_times(lab: Lab, preload: Start, store: Path) -> None:
     kill_and_finish(lab, preload, store, 100, 10)
 
 
-def test_what_does_not_fit_is_not_begun(lab: Lab, preload: Start, store: Path) -> None:
+def small_disk(lab: Lab) -> None:
+    """For the image store."""
     disk = lab.directory / "disk"
     with disk.open("wb") as file:
         file.truncate(96 << 20)
     lab.run("mkfs.ext4", "-q", str(disk))
     lab.run("mount", "-o", "loop", str(disk), "/var/lib/containerd")
+
+
+def test_a_pull_that_fills_the_store_is_cancelled_and_the_next_transfer_goes_on(lab: Lab, preload: Start, store: Path) -> None:
+    small_disk(lab)
+    lab.run("sh", "-c", "head -c 50000000 /dev/zero >/var/lib/containerd/filler")
+    lab.containerd()
+    registry = lab.registry()
+    registry.push("team/large", Image(1, 80_000_000))
+    name = f"{lab.proxy(registry, rate=3_000_000).name}/team/large:latest"
+    running = preload(f"pull: ['{name}']")
+    wait_image(running, name, "active")
+    row = wait_image(running, name, "failed")
+    assert row["reason"] == "does-not-fit" and row["why"].startswith("stopped: ")
+    assert running.wait_condition("ImagePreloadFailed")["reason"] == "does-not-fit"
+    docker_save(store / "small.tar", {A: layers()})
+    running.write_config("mode: observe\nimages: {mode: enforce, pin: [], archives: [/run/images]}\n")
+    running.reload()
+    wait_image(running, A)
+    running.wait_condition("ImagePreloadFailed", "False")
+
+
+def test_what_does_not_fit_is_not_begun(lab: Lab, preload: Start, store: Path) -> None:
+    small_disk(lab)
     lab.containerd()
     docker_save(store / "large.tar", {A: layers(1, 60 << 20)})
     docker_save(store / "small.tar", {"b:2": layers()})

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Loading, pulling, pinning and cleaning images in real runtimes, by the calls that the agent uses."""
 
+import os
 import random
 import shutil
 import signal
@@ -254,28 +255,36 @@ def test_clean_removes_our_names_and_leases_and_no_others(runtime: Runtime) -> N
     runtime.ctr("leases", "create", "--id", "headroom-preload-left")
     runtime.ctr("leases", "create", "--id", "other")
     assert any("headroom-preload" in one for one in runtime.images())
+    hosts = runtime.lab.write("etc/containerd/certs.d/headroom.invalid/hosts.toml", 'server = "http://127.0.0.1:1"')
     runtime.good("clean")
-    assert runtime.left() == {"names": [], "leases": ["other"], "ingests": []}
+    assert runtime.left() == {"names": [], "leases": ["other"], "ingests": []} and not hosts.parent.exists()
     runtime.ctr("leases", "rm", "other")
     runtime.assert_says(image.name, "kept")
 
 
 @CONTAINERDS
-def test_a_default_mirror_hinders_no_load_and_a_default_server_is_named(runtime: Runtime) -> None:
+def test_neither_a_default_mirror_nor_a_default_server_hinders_a_load(runtime: Runtime) -> None:
     before = runtime.lab.config.read_text()
     table = "'io.containerd.cri.v1.images'" if runtime.programs else '"io.containerd.grpc.v1.cri"'
-    version = 3 if runtime.programs else 2
-    hosts = "etc/containerd/certs.d/_default/hosts.toml"
-    runtime.lab.write(hosts, f'[host."http://127.0.0.1:{free_port()}"]\n')
-    runtime.restart(f"version = {version}\n[plugins.{table}.registry]\nconfig_path = '/etc/containerd/certs.d'\n")
+    config = f"version = {3 if runtime.programs else 2}\n[plugins.{table}.registry]\nconfig_path = '/etc/containerd/%s'\n"
+    mirror = f'[host."http://127.0.0.1:{free_port()}"]\n'
+    server = f'server = "http://{runtime.registry.name}"\n[host."http://{runtime.registry.name}"]\n'
     image = Built(name("mirrored"), "mirrored", runtime.say)
-    runtime.good(*runtime.load(docker_save(runtime.lab.directory / "mirrored.tar", [image])))
-    runtime.assert_says(image.name, "mirrored")
-    runtime.lab.write(hosts, f'server = "http://{runtime.registry.name}"\n[host."http://{runtime.registry.name}"]\n')
-    runtime.ctr("images", "rm", "--sync", *[one for one, (id_, _) in runtime.images().items() if id_ == image.id], image.id)
-    assert "_default/hosts.toml" in runtime.bad(*runtime.load(runtime.lab.directory / "mirrored.tar"))
-    shutil.rmtree(runtime.lab.certs)
-    runtime.restart(before)
+    load = runtime.load(docker_save(runtime.lab.directory / "mirrored.tar", [image]))
+    try:
+        runtime.restart(config % "certs.d")
+        for hosts in (mirror, server):
+            runtime.lab.write("etc/containerd/certs.d/_default/hosts.toml", hosts)
+            runtime.good(*load)
+            runtime.assert_says(image.name, "mirrored")
+            runtime.remove_all()
+            assert os.listdir(runtime.lab.certs) == ["_default"]
+        runtime.lab.write("etc/containerd/elsewhere/_default/hosts.toml", server)
+        runtime.restart(config % "elsewhere")
+        assert "_default/hosts.toml" in runtime.bad(*load)
+    finally:
+        shutil.rmtree(runtime.lab.certs)
+        runtime.restart(before)
 
 
 def nonsense() -> tuple[socket.socket, int]:
@@ -315,6 +324,7 @@ def test_pulls_fail_with_a_reason_and_end_in_time(runtime: Runtime) -> None:
     assert time.monotonic() - began < 5 * SLACK, "it does not wait for the registry"
     runtime.good("pull", f"{registry.name}/app:latest")
     assert f"{registry.name}/app:latest" in runtime.images()
+    runtime.assert_nothing_left()
 
 
 @ALL

@@ -189,6 +189,7 @@ def harder() -> dict[str, list[list[Fleet]]]:
     for case, model in (
         ("5 % of the nodes take ten times as long", {"slow": 0.05}),
         ("5 % of the attempts fail", {"fail": 0.05}),
+        ("a node serves 4 others at once, not 16", {"peers": 4}),
         ("a node serves 2 others at once, not 16", {"peers": 2}),
         ("no peers: all from upstream", {"peers": 0}),
         ("a pull takes 30 s, not 7", {"pull": 30}),
@@ -196,6 +197,8 @@ def harder() -> dict[str, list[list[Fleet]]]:
         fleets[f"{case}: cat-gate's rule"] = [[cat_gate(n, **model)] for n in NODES]
         fleets[f"{case}: `growth: 3`"] = over_images(**SAFE, **model)
         fleets[f"{case}: `growth: 10`"] = over_images(**FAST, **model)
+    for peers in (4, 2):
+        fleets[f"a node serves {peers} others at once, not 16: `growth: 4`"] = over_images(**SAFE | {"growth": 4, "peers": peers})
     fleets["a pull takes 30 s, not 7: all at once"] = [[at_once(n, pull=30)] for n in NODES]
     fleets["a pull takes 30 s, `round: 45s`: `growth: 3`"] = over_images(**SAFE | {"round_s": 45, "pull": 30})
     fleets["a pull takes 30 s, `round: 45s`: `growth: 10`"] = over_images(**FAST | {"round_s": 45, "pull": 30})

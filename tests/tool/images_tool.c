@@ -49,7 +49,7 @@ static int load(
 
 		if (args[2] && !streq(args[2], image->name))
 			continue;
-		r = images_load(runtime, archive, image, wait, &done, why);
+		r = images_load(runtime, &host, archive, image, wait, &done, why);
 		if (r == 0)
 			printf("%s %s %" PRIu64 " %.3f\n", image->name, image->id, (uint64_t)done,
 				(double)(now_us() - began) / (double)USEC_PER_SEC);
@@ -77,9 +77,9 @@ static int run(const struct image_runtime *runtime, int n, char **args, const st
 	if (streq(command, "load") && (n == 3 || n == 4))
 		return load(runtime, args + 1, wait, why);
 	if (streq(command, "pull") && n == 2)
-		return images_pull(runtime, args[1], wait, why);
+		return images_pull(runtime, &host, args[1], wait, why);
 	if (streq(command, "clean") && n == 1)
-		return images_clean(runtime, wait, why);
+		return images_clean(runtime, &host, wait, why);
 	if ((streq(command, "pin") || streq(command, "unpin")) && n == 2)
 		return images_pin(runtime, args[1], streq(command, "pin"), wait, why);
 	if (streq(command, "sandbox") && n == 1)

@@ -242,7 +242,7 @@ static void decide_archive(struct decision *decision, const struct archive_file 
 		begin(decision, TRANSFER_ARCHIVE, size)->archive = *file;
 }
 
-/* What is under way; and names of a load that was cut off, unless its own end just did. */
+/* What is under way; and what is left of a transfer that was cut off, unless it ended just now. */
 static void decide_leftovers(struct decision *decision)
 {
 	const struct images_tuner *tuner = decision->tuner;
@@ -254,8 +254,8 @@ static void decide_leftovers(struct decision *decision)
 		decision->busy += kind == TRANSFER_ARCHIVE || kind == TRANSFER_PULL;
 		decision->reserved += transfer_need(&tuner->sample.runtime, tuner->active[i]->size);
 	}
-	if (decision->archive_busy || decision->obstacle || !tuner->sample.leftovers ||
-		tuner->archive_end_us > tuner->sample.now_us)
+	if (decision->archive_busy || decision->busy > 0 || decision->obstacle ||
+		!tuner->sample.leftovers || tuner->transfer_end_us > tuner->sample.now_us)
 		return;
 	(void)begin(decision, TRANSFER_CLEAN, 0);
 }

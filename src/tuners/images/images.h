@@ -154,9 +154,9 @@ struct images_tuner {
 	struct images_sample sample;
 	struct text_list names; /* of a request: of all in the record */
 	struct preload_list record;
-	bool dirty;              /* the record is not on disk as it is */
-	bool due;                /* a sample, at once */
-	uint64_t archive_end_us; /* CLOCK_MONOTONIC: of the last that was loaded, or tried */
+	bool dirty;                                       /* the record is not on disk as it is */
+	bool due;                                         /* a sample, at once */
+	uint64_t transfer_end_us;                         /* CLOCK_MONOTONIC: of the last one */
 	struct transfer *active[IMAGES_PARALLEL_MAX + 2]; /* the agent's, until they are taken */
 	size_t n_active;
 };

@@ -249,7 +249,6 @@ static void take_images(struct images_tuner *request, struct runtime_image *imag
 	const struct images_config *config = &request->config;
 	size_t kept = 0;
 
-	sample->leftovers = false;
 	for (size_t i = 0; i < n; i++) {
 		const char *name = images[i].name;
 
@@ -285,6 +284,8 @@ static int ask_runtime(struct images_tuner *request, const struct wait *wait)
 	}
 	if (r == 0)
 		r = images_list(&sample->runtime, &bounded, &images, &n, sample->why);
+	if (r == 0)
+		sample->leftovers = images_has_leases(&sample->runtime, &bounded);
 	if (r == 0)
 		take_images(request, images, n);
 	return r;

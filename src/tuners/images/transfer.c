@@ -75,7 +75,8 @@ static int load_image(struct transfer *transfer, const struct archive *archive,
 		images_describe_room(preload->why, need, transfer->budget);
 		return 0;
 	}
-	r = images_load(&transfer->runtime, archive, image, wait, &transfer->done, preload->why);
+	r = images_load(&transfer->runtime, transfer->host, archive, image, wait, &transfer->done,
+		preload->why);
 	preload->bytes = atomic_load(&transfer->done) - before;
 	preload->took_us = now_us() - began_us;
 	if (r < 0) {
@@ -160,7 +161,7 @@ static int run_pull(struct transfer *transfer, const struct wait *wait)
 	_cleanup_free_ struct runtime_image *images = NULL;
 	uint64_t began_us = now_us();
 	size_t n = 0;
-	int r = images_pull(&transfer->runtime, transfer->name, wait, preload->why);
+	int r = images_pull(&transfer->runtime, transfer->host, transfer->name, wait, preload->why);
 
 	preload->took_us = now_us() - began_us;
 	if (r < 0) {
@@ -188,7 +189,8 @@ void images_transfer(void *request, const struct wait *wait)
 		transfer->error = run_pull(transfer, &bounded);
 		break;
 	case TRANSFER_CLEAN:
-		transfer->error = images_clean(&transfer->runtime, &bounded, transfer->why);
+		transfer->error =
+			images_clean(&transfer->runtime, transfer->host, &bounded, transfer->why);
 		break;
 	case TRANSFER_RECORD:
 		transfer->error = record_write(transfer->host->state, transfer->text);

@@ -385,8 +385,8 @@ static void images_transfer_take(void *self, void *request)
 		for (size_t i = 0; i < found->n; i++)
 			take_preload(tuner, &found->entries[i]);
 		tuner->dirty |= found->n > 0;
-		if (transfer->kind == TRANSFER_ARCHIVE || transfer->kind == TRANSFER_CLEAN)
-			tuner->archive_end_us = now_us();
+		if (transfer->kind != TRANSFER_RECORD)
+			tuner->transfer_end_us = now_us();
 		tuner->due |= transfer->kind != TRANSFER_RECORD && transfer->error == 0;
 		if (transfer->kind == TRANSFER_RECORD && transfer->error < 0)
 			log_warning("images.json",
