@@ -195,10 +195,8 @@ def harder() -> dict[str, list[list[Fleet]]]:
         ("a pull takes 30 s, not 7", {"pull": 30}),
     ):
         fleets[f"{case}: cat-gate's rule"] = [[cat_gate(n, **model)] for n in NODES]
-        fleets[f"{case}: `growth: 3`"] = over_images(**SAFE, **model)
-        fleets[f"{case}: `growth: 10`"] = over_images(**FAST, **model)
-    for peers in (4, 2):
-        fleets[f"a node serves {peers} others at once, not 16: `growth: 4`"] = over_images(**SAFE | {"growth": 4, "peers": peers})
+        for growth in (3, 4, 10) if "serves" in case else (3, 10):
+            fleets[f"{case}: `growth: {growth}`"] = over_images(**SAFE | {"growth": growth}, **model)
     fleets["a pull takes 30 s, not 7: all at once"] = [[at_once(n, pull=30)] for n in NODES]
     fleets["a pull takes 30 s, `round: 45s`: `growth: 3`"] = over_images(**SAFE | {"round_s": 45, "pull": 30})
     fleets["a pull takes 30 s, `round: 45s`: `growth: 10`"] = over_images(**FAST | {"round_s": 45, "pull": 30})
