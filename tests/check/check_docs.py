@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 
 HEADROOM, TABLES, DOCUMENTS = (Path(argument) for argument in sys.argv[1:4])
+ROOT = Path(__file__).resolve().parents[2]
 
 faults = []
 
@@ -120,6 +121,18 @@ def check_limits():
                 faults.append(f"headroom {document}: nothing about the limit {name}")
 
 
+def check_prose():
+    """Keys and metrics that texts written by hand speak of exist; a prefix of a key is its section."""
+    known = {name for _, name in names()}
+    known |= {name.rsplit(".", 1)[0] for name in known if "." in name}
+    sections = "|".join({name.split(".")[0] for kind, name in names() if kind == "config key"})
+    for path in [ROOT / "README.md", *ROOT.glob("deploy/*.md"), *ROOT.glob("packaging/*.md")]:
+        text = path.read_text()
+        metrics = (re.sub("_(bucket|sum|count)$", "", name) for name in re.findall(r"\bheadroom_[a-z_]+\b", text))
+        for name in {*re.findall(rf"`((?:{sections})\.[\w.]+)`", text), *metrics} - known:
+            faults.append(f"{path.name}: there is no {name}")
+
+
 def check_sources():
     for line in tables("sources"):
         row, _, source = line.partition(": ")
@@ -132,6 +145,7 @@ check_completion()
 check_sample()
 check_explain()
 check_limits()
+check_prose()
 check_sources()
 print("\n".join(faults))
 sys.exit(1 if faults else 0)
