@@ -4,8 +4,6 @@
 #include "base/text.h"
 #include "base/toml.h"
 
-#include <fnmatch.h>
-
 #define OURS "# Added by headroom; \"headroom restore\" removes it.\n"
 
 #define CRI_1    "plugins.cri"
@@ -207,11 +205,8 @@ static const char *generator_of(const struct reading *reading, const char *path)
 
 /* ---- all together ---- */
 
-static void refuse(struct containerd_key *key, enum containerd_refusal refusal, const char *format,
-	...) PRINTF_LIKE(3, 4);
-
-static void refuse(
-	struct containerd_key *key, enum containerd_refusal refusal, const char *format, ...)
+static void PRINTF_LIKE(3, 4)
+	refuse(struct containerd_key *key, enum containerd_refusal refusal, const char *format, ...)
 {
 	va_list args;
 
@@ -346,12 +341,12 @@ void containerd_config_read(const struct runtime_daemon *process, const struct w
 	if (config->error < 0)
 		return;
 	config->transfer = reading.merges && pulls_by_transfer(&reading);
-	for (int i = 0; i < CONTAINERD_SETTINGS; i++)
+	for (int i = 0; i < CONTAINERD_SETTINGS; i++) {
 		read_key(&reading, (enum containerd_setting)i);
-	/* A file system may become writable without any file's change. */
-	for (int i = 0; i < CONTAINERD_SETTINGS; i++)
+		/* A file system may become writable without any file's change. */
 		if (config->keys[i].refusal == CONTAINERD_READ_ONLY)
 			config->hash[0] = '\0';
+	}
 }
 
 bool containerd_literal(

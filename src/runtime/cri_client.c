@@ -1,55 +1,49 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/cri_client.h"
 
-#define SMALL_MAX ((size_t)64 * 1024)
-#define INFO_MAX  ((size_t)1024 * 1024)
-
 /* A containerd's info.config has 4 to 20 KB. */
 #define CONFIG_MAX ((size_t)128 * 1024)
 
 static const struct {
 	const char *service; /* of the CRI, in either version; NULL: one of containerd's own */
 	const char *method;
-	size_t answer_max;
 	const ProtobufCMessageDescriptor *answer;
 } calls[] = {
-	[CRI_VERSION] = {"Runtime", "Version", SMALL_MAX, &cri__version_response__descriptor},
-	[CRI_STATUS] = {"Runtime", "Status", INFO_MAX, &cri__status_response__descriptor},
-	[CRI_FILESYSTEMS] = {"Image", "ImageFsInfo", INFO_MAX,
-		&cri__image_fs_info_response__descriptor},
-	[CRI_SANDBOXES] = {"Runtime", "ListPodSandbox", CRI_LIST_MAX,
+	[CRI_VERSION] = {"Runtime", "Version", &cri__version_response__descriptor},
+	[CRI_STATUS] = {"Runtime", "Status", &cri__status_response__descriptor},
+	[CRI_FILESYSTEMS] = {"Image", "ImageFsInfo", &cri__image_fs_info_response__descriptor},
+	[CRI_SANDBOXES] = {"Runtime", "ListPodSandbox",
 		&cri__list_pod_sandbox_response__descriptor},
-	[CRI_SANDBOX_STATUS] = {"Runtime", "PodSandboxStatus", INFO_MAX,
+	[CRI_SANDBOX_STATUS] = {"Runtime", "PodSandboxStatus",
 		&cri__pod_sandbox_status_response__descriptor},
-	[CRI_CONTAINERS] = {"Runtime", "ListContainers", CRI_LIST_MAX,
+	[CRI_CONTAINERS] = {"Runtime", "ListContainers",
 		&cri__list_containers_response__descriptor},
-	[CRI_IMAGES] = {"Image", "ListImages", CRI_LIST_MAX,
-		&cri__list_images_response__descriptor},
-	[CRI_IMAGE] = {"Image", "ImageStatus", INFO_MAX, &cri__image_status_response__descriptor},
-	[CRI_PULL] = {"Image", "PullImage", SMALL_MAX, &cri__pull_image_response__descriptor},
-	[CONTAINERD_VERSION] = {NULL, "version.v1.Version/Version", SMALL_MAX,
+	[CRI_IMAGES] = {"Image", "ListImages", &cri__list_images_response__descriptor},
+	[CRI_IMAGE] = {"Image", "ImageStatus", &cri__image_status_response__descriptor},
+	[CRI_PULL] = {"Image", "PullImage", &cri__pull_image_response__descriptor},
+	[CONTAINERD_VERSION] = {NULL, "version.v1.Version/Version",
 		&containerd__version_response__descriptor},
-	[CONTAINERD_NAMESPACES] = {NULL, "namespaces.v1.Namespaces/List", INFO_MAX,
+	[CONTAINERD_NAMESPACES] = {NULL, "namespaces.v1.Namespaces/List",
 		&containerd__list_namespaces_response__descriptor},
-	[CONTAINERD_INGESTS] = {NULL, "content.v1.Content/ListStatuses", INFO_MAX,
+	[CONTAINERD_INGESTS] = {NULL, "content.v1.Content/ListStatuses",
 		&containerd__list_statuses_response__descriptor},
-	[CONTAINERD_CONTENT] = {NULL, "content.v1.Content/List", INFO_MAX,
+	[CONTAINERD_CONTENT] = {NULL, "content.v1.Content/List",
 		&containerd__list_content_response__descriptor},
-	[CONTAINERD_IMAGES] = {NULL, "images.v1.Images/List", INFO_MAX,
+	[CONTAINERD_IMAGES] = {NULL, "images.v1.Images/List",
 		&containerd__list_images_response__descriptor},
-	[CONTAINERD_GET_IMAGE] = {NULL, "images.v1.Images/Get", SMALL_MAX,
+	[CONTAINERD_GET_IMAGE] = {NULL, "images.v1.Images/Get",
 		&containerd__image_response__descriptor},
-	[CONTAINERD_CREATE_IMAGE] = {NULL, "images.v1.Images/Create", SMALL_MAX,
+	[CONTAINERD_CREATE_IMAGE] = {NULL, "images.v1.Images/Create",
 		&containerd__image_response__descriptor},
-	[CONTAINERD_UPDATE_IMAGE] = {NULL, "images.v1.Images/Update", SMALL_MAX,
+	[CONTAINERD_UPDATE_IMAGE] = {NULL, "images.v1.Images/Update",
 		&containerd__image_response__descriptor},
-	[CONTAINERD_DELETE_IMAGE] = {NULL, "images.v1.Images/Delete", SMALL_MAX,
+	[CONTAINERD_DELETE_IMAGE] = {NULL, "images.v1.Images/Delete",
 		&containerd__empty__descriptor},
-	[CONTAINERD_LEASES] = {NULL, "leases.v1.Leases/List", INFO_MAX,
+	[CONTAINERD_LEASES] = {NULL, "leases.v1.Leases/List",
 		&containerd__list_leases_response__descriptor},
-	[CONTAINERD_CREATE_LEASE] = {NULL, "leases.v1.Leases/Create", SMALL_MAX,
+	[CONTAINERD_CREATE_LEASE] = {NULL, "leases.v1.Leases/Create",
 		&containerd__empty__descriptor},
-	[CONTAINERD_DELETE_LEASE] = {NULL, "leases.v1.Leases/Delete", SMALL_MAX,
+	[CONTAINERD_DELETE_LEASE] = {NULL, "leases.v1.Leases/Delete",
 		&containerd__empty__descriptor},
 };
 
@@ -93,8 +87,7 @@ int cri_call(struct cri *cri, const struct wait *wait, struct arena *arena, enum
 	_cleanup_free_ uint8_t *data = must(malloc(size + 1));
 	bool own = calls[which].service == NULL;
 	char method[128];
-	const struct grpc_request request = {
-		method, namespace, cri->lease, data, size, calls[which].answer_max};
+	const struct grpc_request request = {method, namespace, cri->lease, data, size};
 	int r = GRPC_UNIMPLEMENTED;
 
 	if (message)

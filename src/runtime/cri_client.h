@@ -19,9 +19,6 @@
 
 #include "runtime/grpc_client.h"
 
-/* Bytes of the longest list on the wire; as many again are there for what it becomes. */
-#define CRI_LIST_MAX (ARENA_MAX / 2)
-
 /* To be opened with grpc_open(). */
 struct cri {
 	struct grpc grpc;

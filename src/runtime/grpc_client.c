@@ -25,7 +25,8 @@
 /* A server that has no room for another connection is tried again after this time. */
 #define CONNECT_AGAIN_US (20 * USEC_PER_MSEC)
 
-#define GRACE_MS 500 /* that a server has longer than we wait */
+#define GRACE_S       2 /* that a server has longer than we wait, rounded down */
+#define TIMEOUT_MAX_S UINT64_C(99999999)
 
 #define ALIGNMENT ((size_t)16) /* of what an arena gives */
 
@@ -45,7 +46,7 @@ struct grpc_call {
 	size_t have_prefix;
 	struct arena *arena;
 	uint8_t *data; /* in the arena, room for data_size bytes */
-	size_t data_size, have, max;
+	size_t data_size, have;
 };
 
 /* ---- the answer ---- */
@@ -117,9 +118,9 @@ static int take_size(struct grpc *grpc, struct grpc_call *call)
 
 	if (p[0] != 0)
 		return fail(grpc, -EBADMSG, "the answer is compressed without leave");
-	if (size > call->max)
+	if (size > GRPC_ANSWER_MAX)
 		return fail(grpc, -EFBIG, "an answer of %zu bytes, at most %zu are taken", size,
-			call->max);
+			GRPC_ANSWER_MAX);
 	call->data = arena_take(call->arena, MAX(size, (size_t)1));
 	call->data_size = size;
 	return call->data ? 0 : fail(grpc, -ENOMEM, "no memory for an answer of %zu bytes", size);
@@ -296,15 +297,10 @@ static void submit(struct grpc *grpc, const struct wait *wait, const struct grpc
 	nghttp2_data_provider body = {.read_callback = read_body};
 	uint64_t now = now_us();
 	/* Ours is over first: a server resets what is too late, which tells less. */
-	uint64_t left_ms = (MAX(wait->deadline_us, now) - now) / USEC_PER_MSEC + GRACE_MS;
-	char timeout[16];
+	uint64_t left_s = (MAX(wait->deadline_us, now) - now) / USEC_PER_SEC;
+	char timeout[16]; /* has eight digits at most */
 
-	/* It has eight digits at most. */
-	if (left_ms < 100000000)
-		snprintf(timeout, sizeof(timeout), "%um", MAX((unsigned)left_ms, 1U));
-	else
-		snprintf(timeout, sizeof(timeout), "%uS",
-			(unsigned)MIN(left_ms / 1000, (uint64_t)99999999));
+	snprintf(timeout, sizeof(timeout), "%uS", (unsigned)MIN(left_s + GRACE_S, TIMEOUT_MAX_S));
 	nghttp2_nv headers[10] = {
 		HEADER(":method", "POST"),
 		HEADER(":scheme", "http"),
@@ -338,7 +334,7 @@ static void receive(struct grpc *grpc)
 		fail(grpc, -errno, "%s", strerror(errno));
 	else if (n == 0)
 		fail(grpc, -ECONNRESET, "connection closed");
-	else if (call->received > call->max + OVERHEAD_MAX)
+	else if (call->received > GRPC_ANSWER_MAX + OVERHEAD_MAX)
 		fail(grpc, -EFBIG, "more bytes than an answer may have");
 	else if (nghttp2_session_mem_recv(grpc->session, buffer, (size_t)n) != n)
 		fail(grpc, -EPROTO, "not understood: no HTTP/2");
@@ -382,10 +378,7 @@ static int run(struct grpc *grpc, const struct wait *wait, const struct grpc_req
 int grpc_unary(struct grpc *grpc, const struct wait *wait, const struct grpc_request *request,
 	struct arena *arena, struct grpc_answer *answer)
 {
-	struct grpc_call call = {.size = PREFIX_LEN + request->size,
-		.status = -1,
-		.arena = arena,
-		.max = request->answer_max};
+	struct grpc_call call = {.size = PREFIX_LEN + request->size, .status = -1, .arena = arena};
 	_cleanup_free_ uint8_t *body = must(calloc(1, call.size));
 	int r;
 

@@ -34,7 +34,8 @@ void *arena_take(struct arena *arena, size_t size);
 /* Of a server's status those that callers know. */
 enum { GRPC_UNKNOWN = 2, GRPC_NOT_FOUND = 5, GRPC_UNIMPLEMENTED = 12, GRPC_STATUS_MAX = 16 };
 
-#define GRPC_ERROR_MAX 1024
+#define GRPC_ERROR_MAX  1024
+#define GRPC_ANSWER_MAX (ARENA_MAX / 2) /* bytes; as many again are there for what it becomes */
 
 struct grpc_request {
 	const char *method;               /* "/package.Service/Method" */
@@ -42,7 +43,6 @@ struct grpc_request {
 	const char *containerd_lease;     /* metadata for containerd, or NULL */
 	const void *message;              /* encoded */
 	size_t size;
-	size_t answer_max; /* bytes of the answer that are taken at most */
 };
 
 struct grpc_answer {
@@ -68,8 +68,9 @@ void grpc_close(struct grpc *grpc);
 
 /*
  * 0 with the answer; what the server says instead, a status above 0; or -errno where it gave no
- * answer: -ETIMEDOUT, -ECANCELED, -EFBIG (more than answer_max), -EBADMSG (no answer of this call),
- * -EPROTO (no HTTP/2, or another server), or why it cannot be reached; grpc->error says more.
+ * answer: -ETIMEDOUT, -ECANCELED, -EFBIG (more than GRPC_ANSWER_MAX), -EBADMSG (no answer of this
+ * call), -EPROTO (no HTTP/2, or another server), or why it cannot be reached; grpc->error says
+ * more.
  */
 int grpc_unary(struct grpc *grpc, const struct wait *wait, const struct grpc_request *request,
 	struct arena *arena, struct grpc_answer *answer);

@@ -97,11 +97,6 @@ static void merge(struct kubelet_values *values, const struct kubelet_values *ov
 	}
 }
 
-static bool is_given(const struct kubelet_value *value)
-{
-	return value->origin == KUBELET_FILE || value->origin == KUBELET_FLAG;
-}
-
 /*
  * From 1.32 pulls are parallel by default where a limit above 1 is given; before, that was refused.
  * k3s starts its kubelet with --serialize-image-pulls=false.
@@ -110,13 +105,13 @@ void kubelet_fill_defaults(struct kubelet_values *values, bool embedded)
 {
 	const struct kubelet_value *most = &values->field[KUBELET_MAX_PARALLEL_IMAGE_PULLS];
 	uint64_t number = 0;
-	bool parallel = embedded ||
-			(is_given(most) && parse_count(most->text, &number) == 0 && number >= 2);
+	bool parallel = embedded || (most->origin >= KUBELET_FILE &&
+					    parse_count(most->text, &number) == 0 && number >= 2);
 
 	for (int i = 0; i < KUBELET_FIELDS; i++) {
 		struct kubelet_value *value = &values->field[i];
 
-		if (is_given(value))
+		if (value->origin >= KUBELET_FILE)
 			continue;
 		*value = (struct kubelet_value){.origin = KUBELET_UNSET};
 		copy_text(value->text, sizeof(value->text),

@@ -387,14 +387,11 @@ void names_replace(struct names *names, const char *name, struct name_entry *ent
 {
 	struct source *source = NULL;
 
-	for (size_t i = 0; i < NAMES_SOURCES_MAX; i++) {
+	/* Its own, else the first without entries. */
+	for (size_t i = NAMES_SOURCES_MAX; i-- > 0;) {
 		struct source *one = &names->sources[i];
 
-		if (one->entries && streq(one->name, name)) {
-			source = one;
-			break;
-		}
-		if (!one->entries && !source)
+		if (one->entries ? streq(one->name, name) : !source || !source->entries)
 			source = one;
 	}
 	if (!source) {

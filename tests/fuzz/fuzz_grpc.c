@@ -19,7 +19,6 @@ static void call(struct grpc *grpc)
 		.method = "/t.T/Call",
 		.message = "hello",
 		.size = 5,
-		.answer_max = 4096,
 	};
 	const struct wait wait = {now_us() + USEC_PER_SEC, -1};
 	struct grpc_answer answer = {0};

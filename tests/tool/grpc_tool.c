@@ -16,7 +16,7 @@
 int main(int argc, char **argv)
 {
 	_cleanup_free_ char *message = malloc(REQUEST_MAX);
-	struct grpc_request request = {.message = message, .answer_max = ARENA_MAX / 2};
+	struct grpc_request request = {.message = message};
 	_cleanup_arena_ struct arena arena = {0};
 	struct wait wait = {.cancel_fd = -1};
 	struct grpc_answer answer;

@@ -139,17 +139,17 @@ FIXTURE_TEST(manifests_of_a_layer_have_their_labels)
 /* Two bytes each on the wire, over a hundred in memory. */
 TEST(what_an_answer_becomes_is_bounded)
 {
-	_cleanup_free_ uint8_t *data = malloc(CRI_LIST_MAX);
+	_cleanup_free_ uint8_t *data = malloc(GRPC_ANSWER_MAX);
 	const Cri__ListContainersResponse *m;
 	struct fixture f;
 
 	begin(&f);
-	for (size_t i = 0; i < CRI_LIST_MAX; i += 2) {
+	for (size_t i = 0; i < GRPC_ANSWER_MAX; i += 2) {
 		data[i] = 0x0a; /* field 1, length-delimited */
 		data[i + 1] = 0;
 	}
 	f.data = data;
-	f.size = CRI_LIST_MAX;
+	f.size = GRPC_ANSWER_MAX;
 	assert_int_equal(
 		cri_call(&f.cri, &f.grpc.wait, &f.grpc.arena, CRI_CONTAINERS, NULL, NULL, &m),
 		-EBADMSG);
