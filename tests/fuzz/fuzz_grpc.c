@@ -1,55 +1,141 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Any bytes at all from a server that then closes: two calls by one client end, with an answer that
- * can be read or an error that may be shown.
+ * Any bytes at all from a server of gRPC: by the first one as the message of an answer to one call
+ * of the CRI or of containerd, or, when that is RAW, as all that it sends before it closes. Two
+ * calls by one client end, with what can be read to its end or an error that may be shown.
  */
 
-#include "socket_server.h"
+#include "base/json.h"
+#include "base/util.h"
+#include "runtime/cri_client.h"
 
 #include <ctype.h>
+#include <pthread.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
-#include "runtime/grpc_client.h"
+#define RAW       0xff
+#define INPUT_MAX 16000 /* one frame */
+#define CALLS     (CONTAINERD_DELETE_LEASE + 1)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void call(struct grpc *grpc)
+/* Sent to each client, and filled before it connects. */
+static struct {
+	uint8_t data[65536];
+	size_t size;
+	char path[64];
+} server;
+
+static void server_remove(void)
 {
-	static const struct grpc_request request = {
-		.method = "/t.T/Call",
-		.message = "hello",
-		.size = 5,
-	};
+	unlink(server.path);
+}
+
+static void *server_run(void *listener)
+{
+	char drain[4096];
+
+	for (;;) {
+		int fd = accept4(*(int *)listener, NULL, NULL, SOCK_CLOEXEC);
+
+		if (fd < 0)
+			continue;
+		(void)!send(fd, server.data, server.size, MSG_NOSIGNAL);
+		shutdown(fd, SHUT_WR);
+		while (recv(fd, drain, sizeof(drain), 0) > 0)
+			;
+		close(fd);
+	}
+	return NULL;
+}
+
+static void server_start_once(void)
+{
+	static int listener = -1;
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	pthread_t thread;
+
+	if (listener >= 0)
+		return;
+	listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	snprintf(server.path, sizeof(server.path), "/tmp/headroom-fuzz-%d", (int)getpid());
+	unlink(server.path);
+	atexit(server_remove);
+	copy_text(address.sun_path, sizeof(address.sun_path), server.path);
+	if (bind(listener, (struct sockaddr *)&address, sizeof(address)) < 0 ||
+		listen(listener, 8) < 0 ||
+		pthread_create(&thread, NULL, server_run, &listener) != 0)
+		abort();
+}
+
+static size_t put_frame(uint8_t *out, uint8_t type, uint8_t flags, const void *payload, size_t len)
+{
+	const uint8_t header[] = {
+		0, (uint8_t)(len >> 8), (uint8_t)len, type, flags, 0, 0, 0, type == 4 ? 0 : 1};
+
+	memcpy(out, header, sizeof(header));
+	if (len > 0)
+		memcpy(out + sizeof(header), payload, len);
+	return sizeof(header) + len;
+}
+
+/* SETTINGS, HEADERS, DATA with one message, HEADERS with grpc-status 0: of stream 1. */
+static size_t put_answer(uint8_t *out, const uint8_t *data, size_t size)
+{
+	static const char headers[] = "\x88\x0f\x10\x10"
+				      "application/grpc";
+	static const char trailers[] = "\x00\x0bgrpc-status\x01"
+				       "0";
+	uint8_t message[5 + INPUT_MAX] = {0, 0, 0, (uint8_t)(size >> 8), (uint8_t)size};
+	size_t used = put_frame(out, 4, 0, NULL, 0);
+
+	memcpy(message + 5, data, size);
+	used += put_frame(out + used, 1, 4, headers, sizeof(headers) - 1);
+	used += put_frame(out + used, 0, 0, message, 5 + size);
+	return used + put_frame(out + used, 1, 4 | 1, trailers, sizeof(trailers) - 1);
+}
+
+/* 0 with a message of which every field can be read. */
+static void call_any(unsigned which, struct cri *cri)
+{
 	const struct wait wait = {now_us() + USEC_PER_SEC, -1};
-	struct grpc_answer answer = {0};
+	_cleanup_(cleanup_cJSON_Delete) cJSON *config = NULL;
+	const Containerd__ListContentResponse *manifests = NULL;
+	const ProtobufCMessage *message = NULL;
 	_cleanup_arena_ struct arena arena = {0};
 	int r;
 
-	r = grpc_unary(grpc, &wait, &request, &arena, &answer);
-	if (r > GRPC_STATUS_MAX || (r == 0 && !answer.data) || (r != 0 && answer.data))
+	if (which < CALLS)
+		r = cri_call(cri, &wait, &arena, which, "moby", NULL, &message);
+	else if (which == CALLS)
+		r = cri_get_config(cri, &wait, &arena, &config);
+	else
+		r = containerd_get_manifests(cri, &wait, &arena, "moby", "sha256:0", &manifests);
+	if (manifests)
+		message = &manifests->base;
+	if (r > GRPC_STATUS_MAX || (r != 0 && message) ||
+		(message && protobuf_c_message_get_packed_size(message) > ARENA_MAX))
 		abort();
-	for (const char *p = grpc->error; *p; p++)
+	for (const char *p = cri->grpc.error; *p; p++)
 		if (iscntrl((unsigned char)*p))
-			abort();
-	/* All of it can be read. */
-	for (size_t i = 0; i < answer.size; i++)
-		if (((const volatile uint8_t *)answer.data)[i] > 255)
 			abort();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct grpc grpc;
+	struct cri cri = {0};
 
-	if (size > sizeof(server_data))
+	if (size == 0 || size > INPUT_MAX)
 		return -1;
-	if (size > 0)
-		memcpy(server_data, data, size);
-	server_size = size;
+	server.size = data[0] == RAW ? size - 1 : put_answer(server.data, data + 1, size - 1);
+	if (data[0] == RAW)
+		memcpy(server.data, data + 1, size - 1);
 	server_start_once();
-	grpc_open(&grpc, server_path);
-	call(&grpc);
-	call(&grpc);
-	grpc_close(&grpc);
+	grpc_open(&cri.grpc, server.path);
+	for (int i = 0; i < 2; i++)
+		call_any(data[0] % (CALLS + 2), &cri);
+	grpc_close(&cri.grpc);
 	return 0;
 }

@@ -193,4 +193,24 @@ static inline void fake_http_stop(struct fake_http *http)
 	http->fd = -1;
 }
 
+/* One on a unix socket in a directory of its own. */
+struct fake_socket {
+	struct directory directory;
+	struct fake_http http;
+	char path[PATH_MAX];
+};
+
+static inline void fake_socket_open(struct fake_socket *fake, fake_http_fn *serve, void *userdata)
+{
+	directory_make(&fake->directory);
+	directory_path(&fake->directory, "/socket", fake->path);
+	fake_http_start_unix(&fake->http, fake->path, serve, userdata);
+}
+
+static inline void fake_socket_close(struct fake_socket *fake)
+{
+	fake_http_stop(&fake->http);
+	directory_remove(&fake->directory);
+}
+
 #endif

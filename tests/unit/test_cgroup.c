@@ -9,148 +9,114 @@
 #define ID12   "3f4e5d6c7b8a"
 #define ID     ID12 "9900aabbccddeeff00112233445566778899aabbccddeeff0011"
 
-/* Fits no workload: what was not written must stay. */
-#define UNTOUCHED ((enum workload_kind)77)
-
 struct example {
-	const char *path;
-	enum workload_kind kind; /* UNTOUCHED: tells nothing */
+	enum workload_kind kind;
 	const char *name, *id;
+	const char *paths[20];
 };
 
+/* Each path of a row has its name and id; of one without a name nothing is told. */
 static const struct example examples[] = {
-	/* Kubernetes with the cgroupfs driver: Guaranteed pods lack the level of their class. */
-	{"/kubepods/besteffort/pod" UID "/" ID, WORKLOAD_POD, UID, UID},
-	{"/kubepods/burstable/pod" UID "/" ID, WORKLOAD_POD, UID, UID},
-	{"/kubepods/pod" UID "/" ID, WORKLOAD_POD, UID, UID},
-	{"/kubepods/pod" UID, WORKLOAD_POD, UID, UID},
-	{"/kubepods/burstable/pod" STATIC "/" ID, WORKLOAD_POD, STATIC, STATIC},
-	{"/k8s.io/kubepods/burstable/pod" UID "/" ID, WORKLOAD_POD, UID, UID},
-	/* With the systemd driver. */
-	{"/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod" UID_
-	 ".slice/cri-containerd-" ID ".scope",
-		WORKLOAD_POD, UID, UID},
-	{"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" UID_ ".slice/docker-" ID
-	 ".scope",
-		WORKLOAD_POD, UID, UID},
-	{"/kubepods.slice/kubepods-pod" UID_ ".slice/crio-" ID ".scope", WORKLOAD_POD, UID, UID},
-	{"/kubepods.slice/kubepods-pod" UID_ ".slice", WORKLOAD_POD, UID, UID},
-	{"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" STATIC
-	 ".slice/cri-containerd-" ID ".scope",
-		WORKLOAD_POD, STATIC, STATIC},
-	/* kind, and the kubelet's --cgroup-root. */
-	{"/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-burstable.slice/"
-	 "kubelet-kubepods-burstable-pod" UID_ ".slice/cri-containerd-" ID ".scope",
-		WORKLOAD_POD, UID, UID},
-	{"/docker/" ID "/kubelet/kubepods/besteffort/pod" UID "/" ID, WORKLOAD_POD, UID, UID},
-	/* What a process of the pod made below. */
-	{"/kubepods/burstable/pod" UID "/" ID "/init.scope/cron.service", WORKLOAD_POD, UID, UID},
-	/* A cgroup namespace shows what lies above as "..". */
-	{"/../../burstable/kubepods/pod" UID "/" ID, WORKLOAD_POD, UID, UID},
-	{"/kubepods", UNTOUCHED, NULL, NULL},
-	{"/kubepods.slice/kubepods-burstable.slice", UNTOUCHED, NULL, NULL},
-
+	{WORKLOAD_POD, UID, UID,
+		{/* Kubernetes with the cgroupfs driver: Guaranteed pods lack the level of their
+		    class. */
+			"/kubepods/besteffort/pod" UID "/" ID,
+			"/kubepods/burstable/pod" UID "/" ID, "/kubepods/pod" UID "/" ID,
+			"/kubepods/pod" UID, "/k8s.io/kubepods/burstable/pod" UID "/" ID,
+			/* With the systemd driver. */
+			"/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod" UID_
+			".slice/cri-containerd-" ID ".scope",
+			"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" UID_
+			".slice/docker-" ID ".scope",
+			"/kubepods.slice/kubepods-pod" UID_ ".slice/crio-" ID ".scope",
+			"/kubepods.slice/kubepods-pod" UID_ ".slice",
+			/* kind, and the kubelet's --cgroup-root. */
+			"/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-burstable.slice/"
+			"kubelet-kubepods-burstable-pod" UID_ ".slice/cri-containerd-" ID ".scope",
+			"/docker/" ID "/kubelet/kubepods/besteffort/pod" UID "/" ID,
+			/* What a process of the pod made below. */
+			"/kubepods/burstable/pod" UID "/" ID "/init.scope/cron.service",
+			/* A cgroup namespace shows what lies above as "..". */
+			"/../../burstable/kubepods/pod" UID "/" ID}},
+	{WORKLOAD_POD, STATIC, STATIC,
+		{"/kubepods/burstable/pod" STATIC "/" ID,
+			"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" STATIC
+			".slice/cri-containerd-" ID ".scope"}},
 	/* Containers without Kubernetes. */
-	{"/docker/" ID, WORKLOAD_CONTAINER, ID12, ID},
-	{"/system.slice/docker-" ID ".scope", WORKLOAD_CONTAINER, ID12, ID},
-	{"/system.slice/cri-containerd-" ID ".scope", WORKLOAD_CONTAINER, ID12, ID},
-	{"/default/" ID, WORKLOAD_CONTAINER, ID12, ID},
-	{"/machine.slice/libpod-" ID ".scope/container", WORKLOAD_CONTAINER, ID12, ID},
-	{"/docker/" ID "/system.slice/nginx.service", WORKLOAD_CONTAINER, ID12, ID},
-	/* The monitor of a container is no container. */
-	{"/machine.slice/crio-conmon-" ID ".scope", UNTOUCHED, NULL, NULL},
-
+	{WORKLOAD_CONTAINER, ID12, ID,
+		{"/docker/" ID, "/system.slice/docker-" ID ".scope",
+			"/system.slice/cri-containerd-" ID ".scope", "/default/" ID,
+			"/machine.slice/libpod-" ID ".scope/container",
+			"/docker/" ID "/system.slice/nginx.service"}},
 	/* LXD, and what runs inside of it. */
-	{"/lxc.payload.web-1", WORKLOAD_LXD, "web-1", ""},
-	{"/lxc.payload.web-1/system.slice/nginx.service", WORKLOAD_LXD, "web-1", ""},
-	{"/lxc.payload.node/kubepods/besteffort/pod" UID "/" ID, WORKLOAD_LXD, "node", ""},
-	{"/lxc.payload.", UNTOUCHED, NULL, NULL},
-	{"/lxc.monitor.web-1", UNTOUCHED, NULL, NULL},
-
+	{WORKLOAD_LXD, "web-1", "",
+		{"/lxc.payload.web-1", "/lxc.payload.web-1/system.slice/nginx.service",
+			"/lxc.payload.web-1/kubepods/besteffort/pod" UID "/" ID}},
 	/* systemd. */
-	{"/system.slice/ssh.service", WORKLOAD_UNIT, "ssh.service", ""},
-	{"/system.slice/system-getty.slice/getty@tty1.service", WORKLOAD_UNIT, "getty@tty1.service",
-		""},
-	{"/system.slice/containerd.service", WORKLOAD_UNIT, "containerd.service", ""},
-	{"/user.slice/user-1000.slice/user@1000.service/app.slice/x.service", WORKLOAD_UNIT,
-		"user@1000.service", ""},
-	{"/user.slice/user-0.slice/session-1.scope", UNTOUCHED, NULL, NULL},
-	{"/init.scope", UNTOUCHED, NULL, NULL},
-	{"/system.slice/.service", UNTOUCHED, NULL, NULL},
-
-	/* What looks like a pod or a container and is none. */
-	{"", UNTOUCHED, NULL, NULL},
-	{"/", UNTOUCHED, NULL, NULL},
-	{"////", UNTOUCHED, NULL, NULL},
-	{"/kubepods/pod", UNTOUCHED, NULL, NULL},
-	{"/kubepods/pod1234", UNTOUCHED, NULL, NULL},
-	{"/kubepods/tripod" UID, UNTOUCHED, NULL, NULL},
-	{"/kubepods/podzzzzzzzz-7b3d-4c8a-9e2f-1a2b3c4d5e6f", UNTOUCHED, NULL, NULL},
-	{"/kubepods/pod0f5c9a1e-7b3d-4c8a-9e2f-1a2b3c4\"}\n<b>", UNTOUCHED, NULL, NULL},
-	{"/kubepods/pod" UID "-and-more", UNTOUCHED, NULL, NULL},
-	{"/kubepods/pod" ID, UNTOUCHED, NULL, NULL},
-	{"/pod" UID "/x", UNTOUCHED, NULL, NULL},
-	{"/docker/" ID "00", UNTOUCHED, NULL, NULL},
-	{"/docker/" ID12, UNTOUCHED, NULL, NULL},
-	{"/docker-" ID "evil", UNTOUCHED, NULL, NULL},
+	{WORKLOAD_UNIT, "ssh.service", "", {"/system.slice/ssh.service"}},
+	{WORKLOAD_UNIT, "getty@tty1.service", "",
+		{"/system.slice/system-getty.slice/getty@tty1.service"}},
+	{WORKLOAD_UNIT, "user@1000.service", "",
+		{"/user.slice/user-1000.slice/user@1000.service/app.slice/x.service"}},
+	/* What only looks like one; the monitor of a container is no container. */
+	{0, NULL, NULL,
+		{"/kubepods", "/kubepods.slice/kubepods-burstable.slice", "/kubepods/pod",
+			"/kubepods/pod1234", "/kubepods/tripod" UID, "/kubepods/pod" ID,
+			"/kubepods/podzzzzzzzz-7b3d-4c8a-9e2f-1a2b3c4d5e6f",
+			"/kubepods/pod0f5c9a1e-7b3d-4c8a-9e2f-1a2b3c4\"}\n<b>",
+			"/kubepods/pod" UID "-and-more", "/pod" UID "/x",
+			"/machine.slice/crio-conmon-" ID ".scope", "/docker/" ID "00",
+			"/docker/" ID12, "/docker-" ID "evil"}},
+	{0, NULL, NULL,
+		{"", "/", "////", "/lxc.payload.", "/lxc.monitor.web-1", "/init.scope",
+			"/user.slice/user-0.slice/session-1.scope", "/system.slice/.service"}},
 };
 
-static void check(bool found, const struct workload *workload, const struct example *example)
+/* Texts of /proc/PID/cgroup. */
+static const struct example several[] = {
+	/* The first version of cgroups: a line for each hierarchy, and not all of them tell. */
+	{WORKLOAD_POD, UID, UID,
+		{"12:pids:/\n11:cpu,cpuacct:/kubepods/burstable/pod" UID "/" ID
+		 "\n1:name=systemd:/\n0::/\n"}},
+	/* A unit is the weakest answer, wherever it stands. */
+	{WORKLOAD_CONTAINER, ID12, ID,
+		{"2:pids:/system.slice/containerd.service\n1:cpu:/docker/" ID "\n",
+			"2:cpu:/docker/" ID "\n1:pids:/system.slice/containerd.service\n"}},
+	/* The colons of one line are not those of the line before. */
+	{WORKLOAD_UNIT, "a.service", "",
+		{"1:pids:/a.service\n0::/b.service\n", "x\n0::/a.service\n"}},
+	/* A colon may be in the path; the last line may lack its end. */
+	{WORKLOAD_UNIT, "a:b.service", "", {"0::/system.slice/a:b.service"}},
+	{WORKLOAD_LXD, "c1", "", {"1:name=systemd:/lxc.payload.c1\n0::/\n"}},
+	{0, NULL, NULL,
+		{"", "\n\n\n", "0:", "0::", "0::\n", ":::", "no colons at all\n",
+			"0:\n/a.service:/b.service\n"}},
+};
+
+static void check_examples(const struct example *rows, size_t n,
+	bool (*find)(const char *text, struct workload *workload))
 {
-	if (found != (example->kind != UNTOUCHED) || workload->kind != example->kind)
-		fail_msg("%s: %d, %s '%s'", example->path, found,
-			found ? workload_kind_names[workload->kind] : "nothing", workload->name);
-	if (!found) {
-		assert_string_equal(workload->name, "untouched");
-		return;
-	}
-	assert_string_equal(workload->name, example->name);
-	assert_string_equal(workload->id, example->id);
-	assert_string_equal(workload->namespace, "");
+	for (size_t i = 0; i < n; i++)
+		for (const char *const *path = rows[i].paths; *path; path++) {
+			struct workload found = {.name = "untouched"};
+
+			if (find(*path, &found) != (rows[i].name != NULL) ||
+				!streq(found.name, rows[i].name ? rows[i].name : "untouched"))
+				fail_msg("%s: '%s'", *path, found.name);
+			assert_int_equal(found.kind, rows[i].kind);
+			assert_string_equal(found.id, rows[i].id ? rows[i].id : "");
+			assert_string_equal(found.namespace, "");
+		}
 }
 
 TEST(cgroup_paths_name_workloads)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(examples); i++) {
-		struct workload workload = {.kind = UNTOUCHED, .name = "untouched"};
-
-		check(cgroup_workload(examples[i].path, &workload), &workload, &examples[i]);
-	}
+	check_examples(examples, ARRAY_SIZE(examples), cgroup_workload);
 }
-
-static const struct example several[] = {
-	/* The first version of cgroups: a line for each hierarchy, and not all of them tell. */
-	{"12:pids:/\n11:cpu,cpuacct:/kubepods/burstable/pod" UID "/" ID
-	 "\n1:name=systemd:/\n0::/\n",
-		WORKLOAD_POD, UID, UID},
-	/* A unit is the weakest answer, wherever it stands. */
-	{"2:pids:/system.slice/containerd.service\n1:cpu:/docker/" ID "\n", WORKLOAD_CONTAINER,
-		ID12, ID},
-	{"2:cpu:/docker/" ID "\n1:pids:/system.slice/containerd.service\n", WORKLOAD_CONTAINER,
-		ID12, ID},
-	{"1:pids:/a.service\n0::/b.service\n", WORKLOAD_UNIT, "a.service", ""},
-	/* A colon may be in the path; the last line may lack its end. */
-	{"0::/system.slice/a:b.service", WORKLOAD_UNIT, "a:b.service", ""},
-	{"1:name=systemd:/lxc.payload.c1\n0::/\n", WORKLOAD_LXD, "c1", ""},
-	{"", UNTOUCHED, NULL, NULL},
-	{"\n\n\n", UNTOUCHED, NULL, NULL},
-	{"0:", UNTOUCHED, NULL, NULL},
-	{"0::", UNTOUCHED, NULL, NULL},
-	{"0::\n", UNTOUCHED, NULL, NULL},
-	{":::", UNTOUCHED, NULL, NULL},
-	{"no colons at all\n", UNTOUCHED, NULL, NULL},
-	/* The colons of one line are not those of the line before. */
-	{"x\n0::/a.service\n", WORKLOAD_UNIT, "a.service", ""},
-	{"0:\n/a.service:/b.service\n", UNTOUCHED, NULL, NULL},
-};
 
 TEST(the_most_specific_line_counts)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(several); i++) {
-		struct workload workload = {.kind = UNTOUCHED, .name = "untouched"};
-
-		check(cgroup_file_workload(several[i].path, &workload), &workload, &several[i]);
-	}
+	check_examples(several, ARRAY_SIZE(several), cgroup_file_workload);
 }
 
 /* Pieces of all forms in any order, with all lengths of the digits: nothing is read or written

@@ -13,9 +13,8 @@
 	"\\\"http://a/\\\",\\\"http://b\\\"]\"}}}\n"
 
 struct fake {
-	struct directory directory;
-	struct fake_http http;
-	char socket[PATH_MAX];
+	struct fake_socket server;
+	const char *socket;
 	const char *version, *info, *events, *containers;
 	atomic_uint infos;
 	bool ends; /* the stream of events does */
@@ -51,15 +50,13 @@ static void serve(int fd, const char *head, void *userdata)
 static void fake_open(struct fake *fake)
 {
 	*fake = (struct fake){.version = VERSION, .info = INFO, .events = "", .containers = "[]\n"};
-	directory_make(&fake->directory);
-	directory_path(&fake->directory, "/docker.sock", fake->socket);
-	fake_http_start_unix(&fake->http, fake->socket, serve, fake);
+	fake_socket_open(&fake->server, serve, fake);
+	fake->socket = fake->server.path;
 }
 
 static void fake_close(struct fake *fake)
 {
-	fake_http_stop(&fake->http);
-	directory_remove(&fake->directory);
+	fake_socket_close(&fake->server);
 }
 
 #define _cleanup_fake_ __attribute__((cleanup(fake_close)))

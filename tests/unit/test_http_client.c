@@ -49,42 +49,23 @@ static void serve_flood(int fd, const char *head, void *userdata)
 	atomic_store(&taken_mib, fake_flood(fd, unit, 100));
 }
 
-struct server {
-	struct directory directory;
-	struct fake_http http;
-	char socket[PATH_MAX];
-};
-
-static void server_start(struct server *server, fake_http_fn *serve, const char *said)
-{
-	directory_make(&server->directory);
-	directory_path(&server->directory, "/socket", server->socket);
-	fake_http_start_unix(&server->http, server->socket, serve, (void *)said);
-}
-
-static void server_stop(struct server *server)
-{
-	fake_http_stop(&server->http);
-	directory_remove(&server->directory);
-}
-
-static void get(const struct server *server, struct http_get *get, uint64_t timeout_us)
+static void get(const struct fake_socket *server, struct http_get *get, uint64_t timeout_us)
 {
 	struct wait wait = {.deadline_us = now_us() + timeout_us, .cancel_fd = -1};
 
 	if (!get->url)
 		get->url = "http://name/path?q=1";
-	get->unix_socket = server->socket;
+	get->unix_socket = server->path;
 	http_get_all(get, 1, &wait);
 }
 
 TEST(answers_are_collected_without_credentials_or_proxy)
 {
-	struct server server;
+	struct fake_socket server;
 	struct http_get request = {0};
 
 	setenv("http_proxy", "http://127.0.0.1:1", 1);
-	server_start(&server, serve_echo, NULL);
+	fake_socket_open(&server, serve_echo, NULL);
 	get(&server, &request, 10 * USEC_PER_SEC);
 	assert_int_equal(request.error, 0);
 	assert_int_equal(request.status, 200);
@@ -97,22 +78,46 @@ TEST(answers_are_collected_without_credentials_or_proxy)
 	request = (struct http_get){.url = "http://user:word@name/"};
 	get(&server, &request, 10 * USEC_PER_SEC);
 	assert_true(request.error < 0);
-	server_stop(&server);
+	fake_socket_close(&server);
 	unsetenv("http_proxy");
 }
 
-TEST(redirects_are_not_followed)
+TEST(broken_and_endless_answers_have_errors_of_their_own)
 {
-	struct server server;
-	struct http_get request = {0};
+	static const struct {
+		fake_http_fn *serve;
+		const char *said;
+		int error;
+		long status;
+		const char *why;
+	} cases[] = {
+		{fake_say, REDIRECT, 0, 302, ""}, /* not followed */
+		{fake_say, "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nhalf", -ECONNRESET, 200,
+			"remaining"},
+		{fake_say, "", -ECONNRESET, 0, "Empty reply"},
+		{fake_say, "SSH-2.0-OpenSSH_9.2\r\n\r\n", -EPROTO, 0, "HTTP/0.9"},
+		{serve_flood, "HTTP/1.1 200 OK\r\n\r\n\0xxxxxxxxxxxxxxxxxxxxxxxxxxxxx", -EFBIG, 200,
+			"the answer is too large"},
+		{serve_flood, "HTTP/1.1 200 OK\r\n\0X-Header: xxxxxxxxxxxxxxxxxxxxxxxx\r\n", -EFBIG,
+			200, "the answer is too large"},
+	};
 
-	server_start(&server, fake_say, REDIRECT);
-	get(&server, &request, 10 * USEC_PER_SEC);
-	assert_int_equal(request.error, 0);
-	assert_int_equal(request.status, 302);
-	assert_int_equal(atomic_load(&server.http.requests), 1);
-	http_get_clear(&request);
-	server_stop(&server);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct http_get request = {.limit = MIB};
+		struct fake_socket server;
+
+		fake_socket_open(&server, cases[i].serve, (void *)cases[i].said);
+		get(&server, &request, 20 * USEC_PER_SEC);
+		assert_int_equal(request.error, cases[i].error);
+		assert_int_equal(request.status, cases[i].status);
+		if (!strstr(request.why, cases[i].why))
+			fail_msg("%zu: %s", i, request.why);
+		assert_true(request.len <= MIB);
+		assert_int_equal(atomic_load(&server.http.requests), 1);
+		http_get_clear(&request);
+		fake_socket_close(&server);
+		assert_true(atomic_load(&taken_mib) < 10);
+	}
 }
 
 struct pieces {
@@ -141,15 +146,15 @@ TEST(a_stream_ends_when_its_owner_says_so)
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct pieces pieces = {.returns = cases[i].returns};
 		struct http_get request = {.data = on_data, .userdata = &pieces};
-		struct server server;
+		struct fake_socket server;
 
-		server_start(&server, serve_chunks, NULL);
+		fake_socket_open(&server, serve_chunks, NULL);
 		get(&server, &request, 10 * USEC_PER_SEC);
 		assert_int_equal(request.error, cases[i].error);
 		assert_string_equal(pieces.text, cases[i].text);
 		assert_string_equal(request.body, cases[i].returns ? "" : "three");
 		http_get_clear(&request);
-		server_stop(&server);
+		fake_socket_close(&server);
 	}
 }
 
@@ -157,16 +162,16 @@ TEST(a_refusal_is_collected_not_streamed)
 {
 	struct pieces pieces = {0};
 	struct http_get request = {.data = on_data, .userdata = &pieces};
-	struct server server;
+	struct fake_socket server;
 
-	server_start(&server, fake_say, REFUSAL);
+	fake_socket_open(&server, fake_say, (void *)REFUSAL);
 	get(&server, &request, 10 * USEC_PER_SEC);
 	assert_int_equal(request.error, 0);
 	assert_int_equal(request.status, 500);
 	assert_string_equal(request.body, "{\"message\":\"no\"}");
 	assert_string_equal(pieces.text, "");
 	http_get_clear(&request);
-	server_stop(&server);
+	fake_socket_close(&server);
 }
 
 TEST(requests_end_at_the_deadline_and_when_cancelled)
@@ -176,66 +181,29 @@ TEST(requests_end_at_the_deadline_and_when_cancelled)
 	for (size_t i = 0; i < ARRAY_SIZE(serves); i++) {
 		struct http_get request = {0};
 		struct wait wait = {.deadline_us = UINT64_MAX};
-		struct server server;
+		struct fake_socket server;
 		uint64_t start = now_us();
 
-		server_start(&server, serves[i], NULL);
+		fake_socket_open(&server, serves[i], NULL);
 		get(&server, &request, 50 * USEC_PER_MSEC);
 		assert_int_equal(request.error, -ETIMEDOUT);
 		http_get_clear(&request);
-		request = (struct http_get){.url = "http://name/", .unix_socket = server.socket};
+		request = (struct http_get){.url = "http://name/", .unix_socket = server.path};
 		wait.cancel_fd = eventfd(1, EFD_CLOEXEC);
 		http_get_all(&request, 1, &wait);
 		assert_int_equal(request.error, -ECANCELED);
 		assert_true(now_us() - start < 5 * USEC_PER_SEC);
 		http_get_clear(&request);
 		close(wait.cancel_fd);
-		server_stop(&server);
+		fake_socket_close(&server);
 	}
 }
 
-TEST(answers_are_bounded)
+TEST(requests_that_reach_nobody_say_why)
 {
-	static const char *const floods[] = {
-		"HTTP/1.1 200 OK\r\n\r\n\0xxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
-		"HTTP/1.1 200 OK\r\n\0X-Header: xxxxxxxxxxxxxxxxxxxxxxxx\r\n"};
-
-	for (size_t i = 0; i < ARRAY_SIZE(floods); i++) {
-		struct http_get request = {.limit = MIB};
-		struct server server;
-
-		server_start(&server, serve_flood, floods[i]);
-		get(&server, &request, 20 * USEC_PER_SEC);
-		assert_int_equal(request.error, -EFBIG);
-		assert_string_equal(request.why, "the answer is too large");
-		assert_true(request.len <= MIB);
-		http_get_clear(&request);
-		server_stop(&server);
-		assert_true(atomic_load(&taken_mib) < 10);
-	}
-}
-
-TEST(broken_answers_have_errors_of_their_own)
-{
-	static const struct {
-		const char *said;
-		int error;
-	} cases[] = {{"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nhalf", -ECONNRESET},
-		{"", -ECONNRESET}, {"SSH-2.0-OpenSSH_9.2\r\n\r\n", -EPROTO}};
 	struct http_get request = {.url = "http://name/", .unix_socket = "/nowhere/at/all"};
 	struct wait wait = {.deadline_us = now_us() + 10 * USEC_PER_SEC, .cancel_fd = -1};
 
-	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		struct http_get broken = {0};
-		struct server server;
-
-		server_start(&server, fake_say, cases[i].said);
-		get(&server, &broken, 10 * USEC_PER_SEC);
-		assert_int_equal(broken.error, cases[i].error);
-		assert_true(broken.why[0] != '\0');
-		http_get_clear(&broken);
-		server_stop(&server);
-	}
 	http_get_all(&request, 1, &wait);
 	assert_int_equal(request.error, -ENOENT);
 	assert_string_equal(request.why, strerror(ENOENT));
@@ -246,15 +214,15 @@ TEST(broken_answers_have_errors_of_their_own)
 
 TEST(several_requests_run_at_the_same_time)
 {
-	struct server slow, fast;
+	struct fake_socket slow, fast;
 	struct http_get requests[3] = {0};
 	struct wait wait = {.deadline_us = now_us() + 300 * USEC_PER_MSEC, .cancel_fd = -1};
 
-	server_start(&slow, fake_hang, NULL);
-	server_start(&fast, serve_echo, NULL);
+	fake_socket_open(&slow, fake_hang, NULL);
+	fake_socket_open(&fast, serve_echo, NULL);
 	for (size_t i = 0; i < ARRAY_SIZE(requests); i++)
 		requests[i] = (struct http_get){
-			.url = "http://name/", .unix_socket = i == 1 ? fast.socket : slow.socket};
+			.url = "http://name/", .unix_socket = i == 1 ? fast.path : slow.path};
 	http_get_all(requests, ARRAY_SIZE(requests), &wait);
 	assert_int_equal(requests[0].error, -ETIMEDOUT);
 	assert_int_equal(requests[1].error, 0);
@@ -262,6 +230,6 @@ TEST(several_requests_run_at_the_same_time)
 	assert_int_equal(requests[2].error, -ETIMEDOUT);
 	for (size_t i = 0; i < ARRAY_SIZE(requests); i++)
 		http_get_clear(&requests[i]);
-	server_stop(&slow);
-	server_stop(&fast);
+	fake_socket_close(&slow);
+	fake_socket_close(&fast);
 }
