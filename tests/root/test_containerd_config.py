@@ -149,12 +149,8 @@ def put_back(edit: dict[str, str], files: dict[str, bytes], directory: Path) -> 
     else:
         original = directory / "original"
         original.write_bytes(files[str(path.relative_to(directory))])
-        found = tool("literal", original, edit["table"], edit["key"], status=(0, 1))
+        tool("undo", path, original, edit["table"], edit["key"])
         original.unlink()
-        if found.returncode == 0:
-            tool("set", path, edit["table"], edit["key"], found.stdout)
-        else:
-            tool("remove", path, edit["table"], edit["key"])
     assert files_of(directory) == files
 
 

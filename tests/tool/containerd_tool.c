@@ -4,9 +4,7 @@
  * What is read of containerd's configuration, and how it is edited, for the root tests.
  *
  * containerd_tool apply MAIN PROGRAM VERSION SETTING VALUE   edits, with a trial; prints how
- * containerd_tool literal FILE TABLE KEY                     as it is spelled; exit status 1: none
- * containerd_tool set FILE TABLE KEY LITERAL                 writes FILE
- * containerd_tool remove FILE TABLE KEY                      writes FILE
+ * containerd_tool undo FILE ORIGINAL TABLE KEY               the key becomes what it is in ORIGINAL
  *
  * Exit status 0; 1 for what is not edited, with why; 2 for a failure, which is told on stderr.
  */
@@ -26,42 +24,27 @@ static int read_text(const char *path, struct file_bytes *text)
 	return read_file(path, 1 << 20, &text->bytes, &text->len);
 }
 
-static int store(const char *path, const struct file_bytes *text)
+static int undo(char **args)
 {
-	_cleanup_fclose_ FILE *file = fopen(path, "we");
-
-	if (!file || fwrite(text->bytes, 1, text->len, file) != text->len || fflush(file) != 0)
-		return -errno;
-	return 0;
-}
-
-static int edit(char **args, const char *literal)
-{
-	_cleanup_(file_bytes_clear) struct file_bytes text = {0};
-	char why[EDIT_WHY_MAX] = "";
-	int r = read_text(args[0], &text);
-
-	if (r == 0)
-		r = edit_languages[EDIT_TOML].set(&text, args[1], args[2], literal, why);
-	if (r == 0)
-		r = store(args[0], &text);
-	return r < 0 ? fail(args[0], r, why) : 0;
-}
-
-static int print_literal(char **args)
-{
-	_cleanup_(file_bytes_clear) struct file_bytes text = {0};
+	const struct edit_language *toml = &edit_languages[EDIT_TOML];
+	_cleanup_(file_bytes_clear) struct file_bytes text = {0}, original = {0};
 	_cleanup_free_ char *literal = NULL;
+	_cleanup_fclose_ FILE *file = NULL;
 	char why[EDIT_WHY_MAX] = "";
 	int r = read_text(args[0], &text);
 
 	if (r == 0)
-		r = edit_languages[EDIT_TOML].get(&text, args[1], args[2], &literal, why);
+		r = read_text(args[1], &original);
+	if (r == 0)
+		r = toml->get(&original, args[2], args[3], &literal, why);
+	if (r == 0)
+		r = toml->set(&text, args[2], args[3], literal, why);
 	if (r < 0)
 		return fail(args[0], r, why);
-	if (literal)
-		fputs(literal, stdout);
-	return literal ? 0 : 1;
+	file = fopen(args[0], "we");
+	if (!file || fwrite(text.bytes, 1, text.len, file) != text.len || fflush(file) != 0)
+		return fail(args[0], -errno, "");
+	return 0;
 }
 
 static int setting_of(const char *name)
@@ -156,12 +139,8 @@ int main(int argc, char **argv)
 
 	if (streq(verb, "apply") && n == 5)
 		return apply(args);
-	if (streq(verb, "literal") && n == 3)
-		return print_literal(args);
-	if (streq(verb, "set") && n == 4)
-		return edit(args, args[3]);
-	if (streq(verb, "remove") && n == 3)
-		return edit(args, NULL);
+	if (streq(verb, "undo") && n == 4)
+		return undo(args);
 	fprintf(stderr, "containerd_tool: see the comment at the top of its source\n");
 	return 64;
 }

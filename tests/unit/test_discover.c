@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "directory.h"
 
+#include "base/text.h"
 #include "runtime/discover.h"
 
 #include <sys/prctl.h>
@@ -30,108 +31,90 @@ static void put_link(const struct directory *directory, const char *name, const 
 	assert_int_equal(symlink(target, full), 0);
 }
 
-static const struct runtime *find(const struct runtime *found, size_t n, const char *name)
-{
-	for (size_t i = 0; i < n; i++)
-		if (streq(found[i].name, name))
-			return &found[i];
-	return NULL;
-}
-
-DIRECTORY_TEST(finds_nothing)
+/* What is found, as "NAME UNIT": ! is down, * is part of a distribution of Kubernetes. */
+static void expect(const struct directory *directory, const char *expected)
 {
 	struct runtime found[RUNTIME_MAX];
+	size_t n = runtime_discover(directory->path, found);
+	char text[512] = "";
 
-	assert_int_equal(runtime_discover(directory->path, found), 0);
-	/* Files that only look like it. */
+	for (size_t i = 0; i < n; i++)
+		text_append(text, sizeof(text), "%s%s%s%s %s", i > 0 ? ", " : "", found[i].name,
+			found[i].has_socket ? "" : "!",
+			found[i].managed_by == RUNTIME_OF_K8S ? "*" : "",
+			found[i].has_unit ? found[i].unit : "-");
+	assert_string_equal(text, expected);
+}
+
+static void put_unit(const struct directory *directory, const char *name)
+{
+	directory_put(directory, name, "[Service]\n");
+}
+
+DIRECTORY_TEST(files_that_only_look_like_a_runtime_are_none)
+{
 	directory_put(directory, "/run/containerd/containerd.sock", "");
 	directory_put(directory, "/etc/containerd/config.toml", "version = 2\n");
-	assert_int_equal(runtime_discover(directory->path, found), 0);
+	expect(directory, "");
 }
 
 DIRECTORY_TEST(finds_several)
 {
+	static const enum runtime_kind kinds[] = {
+		RUNTIME_CONTAINERD, RUNTIME_DOCKER, RUNTIME_CRIO, RUNTIME_CONTAINERD};
 	struct runtime found[RUNTIME_MAX];
-	const struct runtime *runtime;
-	size_t n;
 
 	put_socket(directory, "/run/containerd/containerd.sock");
 	put_socket(directory, "/run/docker.sock");
 	put_socket(directory, "/run/crio/crio.sock");
 	put_socket(directory, "/run/docker/containerd/containerd.sock");
-	directory_put(directory, "/lib/systemd/system/containerd.service", "[Service]\n");
-	n = runtime_discover(directory->path, found);
-	assert_int_equal(n, 4);
-	runtime = find(found, n, "containerd");
-	assert_non_null(runtime);
-	assert_int_equal(runtime->kind, RUNTIME_CONTAINERD);
-	assert_int_equal(runtime->managed_by, RUNTIME_OF_NODE);
-	assert_true(runtime->has_socket && runtime->has_unit);
-	assert_string_equal(runtime->unit, "containerd.service");
-	assert_string_equal(runtime->config, "/etc/containerd/config.toml");
-	runtime = find(found, n, "docker");
-	assert_non_null(runtime);
-	assert_int_equal(runtime->kind, RUNTIME_DOCKER);
-	assert_true(runtime->has_socket && !runtime->has_unit);
-	assert_int_equal(find(found, n, "crio")->kind, RUNTIME_CRIO);
-	runtime = find(found, n, "docker-containerd");
-	assert_int_equal(runtime->kind, RUNTIME_CONTAINERD);
-	assert_int_equal(runtime->managed_by, RUNTIME_OF_DOCKER);
+	put_unit(directory, "/lib/systemd/system/containerd.service");
+	expect(directory, "containerd containerd.service, docker -, crio -, docker-containerd -");
+	runtime_discover(directory->path, found);
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+		assert_int_equal(found[i].kind, kinds[i]);
+		assert_int_equal(found[i].managed_by, i == 3 ? RUNTIME_OF_DOCKER : RUNTIME_OF_NODE);
+	}
+	assert_string_equal(found[0].config, "/etc/containerd/config.toml");
 }
 
 DIRECTORY_TEST(finds_what_is_down)
 {
-	struct runtime found[RUNTIME_MAX];
-
-	directory_put(directory, "/usr/lib/systemd/system/docker.service", "[Service]\n");
-	assert_int_equal(runtime_discover(directory->path, found), 1);
-	assert_string_equal(found[0].name, "docker");
-	assert_false(found[0].has_socket);
-	assert_true(found[0].has_unit);
+	put_unit(directory, "/usr/lib/systemd/system/docker.service");
+	expect(directory, "docker! docker.service");
 	/* Masked, in both ways. */
 	directory_put(directory, "/etc/systemd/system/other", "");
 	put_link(directory, "/etc/systemd/system/docker.service", "/dev/null");
-	assert_int_equal(runtime_discover(directory->path, found), 0);
+	expect(directory, "");
 	directory_delete(directory, "/etc/systemd/system/docker.service");
 	directory_put(directory, "/etc/systemd/system/docker.service", "");
-	assert_int_equal(runtime_discover(directory->path, found), 0);
+	expect(directory, "");
 	/* A link elsewhere is how systemctl link and alias units do it. */
 	directory_delete(directory, "/etc/systemd/system/docker.service");
 	put_link(directory, "/etc/systemd/system/docker.service", "/opt/docker/docker.service");
-	assert_int_equal(runtime_discover(directory->path, found), 1);
+	expect(directory, "docker! docker.service");
 }
 
 DIRECTORY_TEST(tells_k3s_from_rke2)
 {
-	struct runtime found[RUNTIME_MAX];
-
 	put_socket(directory, "/run/k3s/containerd/containerd.sock");
-	directory_put(directory, "/etc/systemd/system/k3s-agent.service", "[Service]\n");
-	assert_int_equal(runtime_discover(directory->path, found), 1);
-	assert_string_equal(found[0].name, "k3s");
-	assert_int_equal(found[0].managed_by, RUNTIME_OF_K8S);
-	assert_string_equal(found[0].unit, "k3s-agent.service");
+	put_unit(directory, "/etc/systemd/system/k3s-agent.service");
+	expect(directory, "k3s* k3s-agent.service");
 	directory_delete(directory, "/etc/systemd/system/k3s-agent.service");
 	directory_put(directory, "/var/lib/rancher/rke2/agent/x", "");
-	directory_put(
-		directory, "/usr/local/lib/systemd/system/rke2-server.service", "[Service]\n");
-	assert_int_equal(runtime_discover(directory->path, found), 1);
-	assert_string_equal(found[0].name, "rke2");
-	assert_string_equal(found[0].unit, "rke2-server.service");
+	put_unit(directory, "/usr/local/lib/systemd/system/rke2-server.service");
+	expect(directory, "rke2* rke2-server.service");
 }
 
-/* The usual trick: containerd's usual place is a link to k3s's socket. */
+/* The usual trick: containerd's usual path is a link to k3s's socket. */
 DIRECTORY_TEST(takes_a_socket_once)
 {
-	struct runtime found[RUNTIME_MAX];
-
 	put_socket(directory, "/run/k3s/containerd/containerd.sock");
 	directory_put(directory, "/run/containerd/other", "");
 	put_link(directory, "/run/containerd/containerd.sock", "../k3s/containerd/containerd.sock");
 	directory_put(directory, "/var/other", "");
 	put_link(directory, "/var/run", "/run");
-	assert_int_equal(runtime_discover(directory->path, found), 1);
-	assert_string_equal(found[0].name, "k3s");
+	expect(directory, "k3s* -");
 }
 
 /* A process with this command line: this program, which then only waits. */
