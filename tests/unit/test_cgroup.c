@@ -20,9 +20,9 @@ static const struct example examples[] = {
 	{WORKLOAD_POD, UID, UID,
 		{/* Kubernetes with the cgroupfs driver: Guaranteed pods lack the level of their
 		    class. */
-			"/kubepods/besteffort/pod" UID "/" ID,
-			"/kubepods/burstable/pod" UID "/" ID, "/kubepods/pod" UID "/" ID,
-			"/kubepods/pod" UID, "/k8s.io/kubepods/burstable/pod" UID "/" ID,
+			"/kubepods/besteffort/pod" UID "/" ID, "/kubepods/burstable/pod" UID "/" ID,
+			"/kubepods/pod" UID "/" ID, "/kubepods/pod" UID,
+			"/k8s.io/kubepods/burstable/pod" UID "/" ID,
 			/* With the systemd driver. */
 			"/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod" UID_
 			".slice/cri-containerd-" ID ".scope",
@@ -208,21 +208,6 @@ NODE_TEST(a_cgroup_is_a_workload)
 		assert_int_equal(workload.kind, table[i].kind);
 		assert_string_equal(workload.name, table[i].name);
 	}
-}
-
-NODE_TEST(a_runtime_provides_the_pods_name)
-{
-	_cleanup_(cleanup_names_close) struct names *names = names_open();
-	struct name_entry *entry = calloc(1, sizeof(*entry));
-	uint64_t inode = make_cgroup(&node->directory, POD);
-
-	assert_non_null(entry);
-	node->host.names = names;
-	entry->workload = (struct workload){WORKLOAD_POD, "shop", "cart-7", UID};
-	names_replace(names, "test", entry, 1);
-	cgroups_learn(node->cgroups, &inode, 1, 1000);
-	assert_string_equal(cgroups_find(node->cgroups, inode).name, "cart-7");
-	assert_string_equal(cgroups_find(node->cgroups, inode).namespace, "shop");
 }
 
 NODE_TEST(a_cgroup_that_comes_later_is_found)

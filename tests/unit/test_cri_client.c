@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "grpc_server.h"
 
-#include "base/json.h"
 #include "runtime/cri_client.h"
 
 struct fixture {
@@ -22,7 +21,7 @@ static void serve(struct server_call *call, void *userdata)
 		return;
 	fixture->called[starts_with(call->path, "/runtime.v1alpha2.")]++;
 	snprintf(prefix, sizeof(prefix), "/runtime.%s.", fixture->knows);
-	if (starts_with(call->path, prefix) || streq(call->path + 1, fixture->knows))
+	if (starts_with(call->path, prefix))
 		server_answer(call, fixture->data, fixture->size);
 	else
 		server_answer_status(call, "12");
@@ -82,58 +81,6 @@ FIXTURE_TEST(the_runtimes_version_of_the_api_is_spoken)
 		if (steps[i].expected == 0)
 			assert_string_equal(version->runtime_version, "1.2.3");
 	}
-}
-
-FIXTURE_TEST(the_running_config_is_read)
-{
-	static const struct {
-		const char *text;
-		double downloads;
-	} cases[] = {{"{\"maxConcurrentDownloads\": 10}", 10}, {"{", 0}, {"", 0}};
-	Cri__StatusResponse response = CRI__STATUS_RESPONSE__INIT;
-	Cri__StatusResponse__InfoEntry entry = CRI__STATUS_RESPONSE__INFO_ENTRY__INIT;
-	Cri__StatusResponse__InfoEntry *entries[] = {&entry};
-
-	entry.key = (char *)"config";
-	response.info = entries;
-	response.n_info = 1;
-	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		_cleanup_(cleanup_cJSON_Delete) cJSON *config = NULL;
-
-		entry.value = (char *)cases[i].text;
-		answer(fixture, &response.base);
-		assert_int_equal(cri_get_config(&fixture->cri, &fixture->grpc.wait,
-					 &fixture->grpc.arena, &config),
-			0);
-		assert_true(json_number_at(config, "maxConcurrentDownloads") == cases[i].downloads);
-	}
-}
-
-/* containerd's own services have no other version to be asked for. */
-FIXTURE_TEST(manifests_of_a_layer_have_their_labels)
-{
-	Containerd__ListContentResponse message = CONTAINERD__LIST_CONTENT_RESPONSE__INIT;
-	Containerd__Info info = CONTAINERD__INFO__INIT, *list[] = {&info};
-	Containerd__Info__LabelsEntry label = CONTAINERD__INFO__LABELS_ENTRY__INIT;
-	Containerd__Info__LabelsEntry *labels[] = {&label};
-	const Containerd__ListContentResponse *found;
-
-	label.key = (char *)"containerd.io/gc.ref.content.l.0";
-	label.value = (char *)"sha256:01";
-	info.labels = labels;
-	info.n_labels = 1;
-	message.info = list;
-	message.n_info = 1;
-	answer(fixture, &message.base);
-	assert_int_equal(containerd_get_manifests(&fixture->cri, &fixture->grpc.wait,
-				 &fixture->grpc.arena, "k8s.io", "sha256:01", &found),
-		GRPC_UNIMPLEMENTED);
-	assert_int_equal(fixture->called[0] + fixture->called[1], 1);
-	fixture->knows = "containerd.services.content.v1.Content/List";
-	assert_int_equal(containerd_get_manifests(&fixture->cri, &fixture->grpc.wait,
-				 &fixture->grpc.arena, "k8s.io", "sha256:01", &found),
-		0);
-	assert_string_equal(found->info[0]->labels[0]->value, "sha256:01");
 }
 
 /* Two bytes each on the wire, over a hundred in memory. */

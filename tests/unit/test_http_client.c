@@ -211,25 +211,3 @@ TEST(requests_that_reach_nobody_say_why)
 	http_get_all(&request, 1, &wait);
 	assert_int_equal(request.error, -EINVAL);
 }
-
-TEST(several_requests_run_at_the_same_time)
-{
-	struct fake_socket slow, fast;
-	struct http_get requests[3] = {0};
-	struct wait wait = {.deadline_us = now_us() + 300 * USEC_PER_MSEC, .cancel_fd = -1};
-
-	fake_socket_open(&slow, fake_hang, NULL);
-	fake_socket_open(&fast, serve_echo, NULL);
-	for (size_t i = 0; i < ARRAY_SIZE(requests); i++)
-		requests[i] = (struct http_get){
-			.url = "http://name/", .unix_socket = i == 1 ? fast.path : slow.path};
-	http_get_all(requests, ARRAY_SIZE(requests), &wait);
-	assert_int_equal(requests[0].error, -ETIMEDOUT);
-	assert_int_equal(requests[1].error, 0);
-	assert_true(requests[1].took_us < 250 * USEC_PER_MSEC);
-	assert_int_equal(requests[2].error, -ETIMEDOUT);
-	for (size_t i = 0; i < ARRAY_SIZE(requests); i++)
-		http_get_clear(&requests[i]);
-	fake_socket_close(&slow);
-	fake_socket_close(&fast);
-}

@@ -13,55 +13,45 @@ static struct name_entry entry(const char *id, const char *name, const char *add
 	return made;
 }
 
-/* What a source tells: a buffer of its own, as names_replace takes it over. */
-static void tell(struct names *names, const char *source, const char *const ids[], size_t n)
+/* What a source tells of ids of one letter: a buffer of its own, as names_replace takes it over. */
+static void tell(struct names *names, const char *source, const char *ids)
 {
-	struct name_entry *entries = calloc(n, sizeof(*entries));
+	struct name_entry *entries = calloc(strlen(ids), sizeof(*entries));
 	char name[64];
 
-	assert_non_null(entries);
-	for (size_t i = 0; i < n; i++) {
-		snprintf(name, sizeof(name), "%s-of-%s", ids[i], source);
-		entries[i] = entry(ids[i], name, "");
+	for (size_t i = 0; ids[i]; i++) {
+		snprintf(name, sizeof(name), "%c-of-%s", ids[i], source);
+		entries[i] = entry((const char[]){ids[i], '\0'}, name, "");
 	}
-	names_replace(names, source, entries, n);
+	names_replace(names, source, entries, strlen(ids));
 }
 
-static const char *name_of(const struct names *names, const char *id)
+static void expect(const struct names *names, const char *id, const char *name)
 {
-	static struct workload workload;
+	struct workload workload = entry(id, "unnamed", "").workload;
 
-	workload = entry(id, "unnamed", "").workload;
-	workload.kind = WORKLOAD_CONTAINER;
-	return names_apply(names, &workload) ? workload.name : NULL;
-}
-
-TEST(every_source_is_asked)
-{
-	_cleanup_(cleanup_names_close) struct names *names = names_open();
-
-	tell(names, "one", (const char *const[]){"c", "a", "b"}, 3);
-	tell(names, "two", (const char *const[]){"z"}, 1);
-	assert_string_equal(name_of(names, "a"), "a-of-one");
-	assert_string_equal(name_of(names, "c"), "c-of-one");
-	assert_string_equal(name_of(names, "z"), "z-of-two");
-	assert_null(name_of(names, "d"));
-	assert_null(name_of(names, ""));
-	assert_null(name_of(NULL, "a"));
+	assert_int_equal(names_apply(names, &workload), name != NULL);
+	assert_string_equal(workload.name, name ? name : "unnamed");
 }
 
 TEST(a_source_replaces_only_its_own)
 {
 	_cleanup_(cleanup_names_close) struct names *names = names_open();
 
-	tell(names, "one", (const char *const[]){"a"}, 1);
-	tell(names, "two", (const char *const[]){"z"}, 1);
-	tell(names, "one", (const char *const[]){"b"}, 1);
-	assert_null(name_of(names, "a"));
-	assert_string_equal(name_of(names, "b"), "b-of-one");
-	assert_string_equal(name_of(names, "z"), "z-of-two");
+	tell(names, "one", "cab");
+	tell(names, "two", "z");
+	expect(names, "a", "a-of-one");
+	expect(names, "c", "c-of-one");
+	expect(names, "z", "z-of-two");
+	expect(names, "d", NULL);
+	expect(names, "", NULL);
+	expect(NULL, "a", NULL);
+	tell(names, "one", "e");
+	expect(names, "a", NULL);
+	expect(names, "e", "e-of-one");
+	expect(names, "z", "z-of-two");
 	names_replace(names, "one", NULL, 0);
-	assert_null(name_of(names, "b"));
+	expect(names, "e", NULL);
 }
 
 TEST(sources_are_bounded)
@@ -70,9 +60,9 @@ TEST(sources_are_bounded)
 	_cleanup_(cleanup_names_close) struct names *names = names_open();
 
 	for (size_t i = 0; i < ARRAY_SIZE(sources); i++)
-		tell(names, sources[i], &sources[i], 1);
-	assert_non_null(name_of(names, "8"));
-	assert_null(name_of(names, "9"));
+		tell(names, sources[i], sources[i]);
+	expect(names, "8", "8-of-8");
+	expect(names, "9", NULL);
 }
 
 TEST(an_address_belongs_to_one)
