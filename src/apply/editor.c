@@ -100,15 +100,12 @@ static int dump_trial(
 /* The next key or header of a dump that counts: not the one that is set, nor names of files. */
 static int next_of(struct toml_scan *scan, const char *allowed, struct toml_item *item)
 {
-	char name[2 * TOML_NAME_MAX];
+	char name[TOML_FULL_MAX];
 	int r;
 
-	while ((r = toml_next(scan, item)) > 0) {
-		snprintf(name, sizeof(name), "%s%s%s", item->table, item->table[0] ? "." : "",
-			item->key);
-		if (!streq(name, "imports") && (item->header || !streq(name, allowed)))
-			break;
-	}
+	while ((r = toml_next(scan, item)) > 0 && !item->header &&
+		(streq(toml_name(item, name), "imports") || streq(name, allowed)))
+		;
 	return r;
 }
 
@@ -120,6 +117,7 @@ static int compare_dumps(const char *old, const char *new, const char *allowed, 
 
 	for (;;) {
 		struct toml_item x = {0}, y = {0};
+		char name[TOML_FULL_MAX];
 		int r = next_of(&a, allowed, &x), s = next_of(&b, allowed, &y);
 		size_t n = x.value_end - x.value;
 
@@ -134,10 +132,8 @@ static int compare_dumps(const char *old, const char *new, const char *allowed, 
 			streq(x.key, y.key) && n == y.value_end - y.value &&
 			memcmp(old + x.value, new + y.value, n) == 0)
 			continue;
-		snprintf(why, EDIT_WHY_MAX,
-			"it would change more than was asked for: %.120s%s%.80s",
-			r > 0 ? x.table : y.table, (r > 0 ? x.key : y.key)[0] ? "." : "",
-			r > 0 ? x.key : y.key);
+		snprintf(why, EDIT_WHY_MAX, "it would change more than was asked for: %.200s",
+			toml_name(r > 0 ? &x : &y, name));
 		return -EINVAL;
 	}
 }

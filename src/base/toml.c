@@ -186,23 +186,28 @@ int toml_next(struct toml_scan *scan, struct toml_item *item)
 	return 1;
 }
 
+const char *toml_name(const struct toml_item *item, char name[static TOML_FULL_MAX])
+{
+	snprintf(name, TOML_FULL_MAX, "%s%s%s", item->table,
+		item->table[0] && !item->header ? "." : "", item->key);
+	return name;
+}
+
 int toml_find(const char *text, size_t len, const char *table, const char *key,
 	struct toml_item *item, char why[static TOML_WHY_MAX])
 {
 	struct toml_scan scan = {.text = text, .len = len};
-	char wanted[2 * TOML_NAME_MAX], name[2 * TOML_NAME_MAX];
+	char wanted[TOML_FULL_MAX], name[TOML_FULL_MAX];
 	int r;
 
 	snprintf(wanted, sizeof(wanted), "%s%s%s", table, table[0] ? "." : "", key);
 	while ((r = toml_next(&scan, item)) > 0) {
-		size_t n = (size_t)snprintf(name, sizeof(name), "%s%s%s", item->table,
-			item->table[0] ? "." : "", item->key);
-
 		if (item->header)
 			continue;
-		if (streq(name, wanted))
+		if (streq(toml_name(item, name), wanted))
 			return 0;
-		if (text[item->value] == '{' && strncmp(name, wanted, n) == 0 && wanted[n] == '.') {
+		if (text[item->value] == '{' && starts_with(wanted, name) &&
+			wanted[strlen(name)] == '.') {
 			fault(&scan, item->start, "an inline table, which is not edited");
 			r = -EEXIST;
 			break;

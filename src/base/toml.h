@@ -47,6 +47,10 @@ int toml_next(struct toml_scan *scan, struct toml_item *item);
 int toml_find(const char *text, size_t len, const char *table, const char *key,
 	struct toml_item *item, char why[static TOML_WHY_MAX]);
 
+/* A key's whole name: the table's, a dot and the key's. A header's is its table's. */
+#define TOML_FULL_MAX (2 * TOML_NAME_MAX)
+const char *toml_name(const struct toml_item *item, char name[static TOML_FULL_MAX]);
+
 /* A value without its quotes; what has escapes or several lines is copied as it is spelled. False
  * when it does not fit. */
 bool toml_value(const char *text, const struct toml_item *item, char *out, size_t size);

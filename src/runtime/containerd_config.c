@@ -172,7 +172,8 @@ static bool has_section(const struct containerd_file *file)
 }
 
 /* Where the key goes: our own file or the main one, but for a later file that has it already. */
-static void choose_file(const struct reading *reading, struct containerd_key *key)
+static const struct containerd_file *choose_file(
+	const struct reading *reading, struct containerd_key *key)
 {
 	const struct containerd_file *files = reading->files.files;
 	size_t own = reading->merges ? reading->files.own : 0, at = reading->files.n - 1;
@@ -181,21 +182,17 @@ static void choose_file(const struct reading *reading, struct containerd_key *ke
 		at--;
 	key->base = own > 0 ? OURS : reading->merges ? OURS "version = 3\n" : OURS "version = 2\n";
 	copy_text(key->path, sizeof(key->path), files[at].path);
+	return &files[at];
 }
 
-static const char *generator_of(const struct reading *reading, const char *path)
+static const char *generator_of(const struct reading *reading, const struct containerd_file *file)
 {
-	const struct containerd_file *file = NULL;
-
 	if (strstr(reading->process->version, "-k3s"))
 		return generated[0].cure;
-	for (size_t i = 0; i < reading->files.n; i++)
-		if (streq(reading->files.files[i].path, path))
-			file = &reading->files.files[i];
 	for (size_t i = 0; i < ARRAY_SIZE(generated); i++) {
-		if (generated[i].path && strstr(path, generated[i].path))
+		if (generated[i].path && strstr(file->path, generated[i].path))
 			return generated[i].cure;
-		if (generated[i].text && file && file->text && file->text[0] == '#' &&
+		if (generated[i].text && file->text && file->text[0] == '#' &&
 			memmem(file->text, MIN(file->len, (size_t)COMMENT_MAX), generated[i].text,
 				strlen(generated[i].text)))
 			return generated[i].cure;
@@ -224,7 +221,7 @@ static void read_key(const struct reading *reading, enum containerd_setting sett
 	struct containerd_key *key = &reading->config->keys[setting];
 	bool transfer = setting == CONTAINERD_DOWNLOADS && reading->config->transfer;
 	bool directory = setting == CONTAINERD_REGISTRY_DIRECTORY;
-	const char *cure;
+	const char *cure, *excluding = NULL;
 
 	*key = (struct containerd_key){.key = settings[setting].key,
 		.tables = transfer ? transfer_tables : settings[setting].tables[reading->merges]};
@@ -238,20 +235,18 @@ static void read_key(const struct reading *reading, enum containerd_setting sett
 		refuse(key, CONTAINERD_NO_SUCH_KEY, "containerd %s has no %s", process->version,
 			key->key);
 	if (directory && dump_has_below(reading, "registry.mirrors", ""))
-		refuse(key, CONTAINERD_EXCLUDED,
-			"%s: registry.mirrors excludes config_path: move it to hosts.toml files",
-			process->config);
+		excluding = "registry.mirrors";
 	else if (directory && !reading->merges &&
 		 dump_has_below(reading, "registry.configs", ".tls"))
+		excluding = "tls in registry.configs";
+	if (excluding)
 		refuse(key, CONTAINERD_EXCLUDED,
-			"%s: tls in registry.configs excludes config_path: move it to hosts.toml "
-			"files",
-			process->config);
+			"%s: %s excludes config_path: move it to hosts.toml files", process->config,
+			excluding);
 	if (directory && !key->on_disk[0] && containerd_is_at_least(process->version, 2, 2) &&
 		!has_old_registries(reading))
 		copy_text(key->on_disk, sizeof(key->on_disk), DEFAULT_DIRECTORIES);
-	choose_file(reading, key);
-	cure = generator_of(reading, key->path);
+	cure = generator_of(reading, choose_file(reading, key));
 	if (cure)
 		refuse(key, CONTAINERD_GENERATED, "%s: %s", key->path, cure);
 	else if (host_may_write(process->host, key->path) == -EROFS)

@@ -27,11 +27,10 @@ static void require(bool holds)
 /* True for the item that was set, and for the header that was added with it. */
 static bool is_ours(const struct toml_item *item, const char *table, const char *key)
 {
-	char name[2 * TOML_NAME_MAX], wanted[2 * TOML_NAME_MAX];
+	char name[TOML_FULL_MAX], wanted[TOML_FULL_MAX];
 
-	snprintf(name, sizeof(name), "%s.%s", item->table, item->key);
-	snprintf(wanted, sizeof(wanted), "%s.%s", table, key);
-	return item->header ? streq(item->table, table) : streq(name, wanted);
+	snprintf(wanted, sizeof(wanted), "%s%s%s", table, table[0] ? "." : "", key);
+	return streq(toml_name(item, name), item->header ? table : wanted);
 }
 
 static int next_of(
