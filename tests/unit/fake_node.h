@@ -45,88 +45,58 @@ static const struct tuner_ops fake_tuner = {.name = "neighbor",
 	.conditions = fake_conditions};
 static const struct tuner_ops fake_mute = {.name = "thp"};
 
-static inline void fake_workload(struct limit_user *user, enum workload_kind kind,
-	const char *namespace, const char *name, const char *id, uint64_t used)
-{
-	user->workload.kind = kind;
-	copy_text(user->workload.namespace, sizeof(user->workload.namespace), namespace);
-	copy_text(user->workload.name, sizeof(user->workload.name), name);
-	copy_text(user->workload.id, sizeof(user->workload.id), id);
-	user->used = used;
-}
-
-static inline void fake_limits(struct fake_node *fake)
-{
-	struct limit *limit = fake->limits;
-
-	limit[0] = (struct limit){.peak = 90000, .rate = 10, .hits_before = 7};
-	limit[0].seen_at_us = 60 * USEC_PER_SEC;
-	copy_text(limit[0].now.name, LIMIT_NAME_MAX, "neighbor/ipv4");
-	limit[0].now.unit = "entries";
-	limit[0].now.used = FAKE_NODE_USED;
-	limit[0].now.max = 100000;
-	limit[0].now.hits = 7;
-	limit[0].now.n_top = 4;
-	fake_workload(&limit[0].now.top[0], WORKLOAD_POD, "kube-system", "coredns-x", "uid", 50000);
-	fake_workload(&limit[0].now.top[1], WORKLOAD_CONTAINER, "", "twin", "a", 20000);
-	fake_workload(&limit[0].now.top[2], WORKLOAD_CONTAINER, "", "twin", "b", 10000);
-	fake_workload(&limit[0].now.top[3], WORKLOAD_NETNS, "", "", "4026531840", 1000);
-	limit[1] = (struct limit){.peak = 5, .seen_at_us = 1};
-	copy_text(limit[1].now.name, LIMIT_NAME_MAX, "neighbor/ipv6");
-	limit[1].now.unit = "entries";
-	limit[1].now.used = 5;
-	limit[1].now.max = 100000;
-	limit[1].now.upper_bound = true;
-}
-
-static inline void fake_setting(struct setting *setting, const char *name, const char *wanted,
-	const char *actual, enum setting_state state)
-{
-	copy_text(setting->name, sizeof(setting->name), name);
-	copy_text(setting->wanted, sizeof(setting->wanted), wanted);
-	copy_text(setting->actual, sizeof(setting->actual), actual);
-	setting->tuner = "neighbor";
-	setting->reason = "below-configured";
-	setting->state = state;
-}
+static const struct fake_node fake_template = {
+	.node = {.name = "node-1",
+		.applied = true,
+		.started_us = UINT64_C(1714564800000000), /* 2024-05-01T12:00:00Z */
+		.n_limits = 2,
+		.n_settings = 3,
+		.n_tuners = 2,
+		.n_conditions = FAKE_CONDITIONS},
+	.settings =
+		{
+			{"net.ipv4.neigh.default.gc_thresh3", "neighbor", "100000", "100000",
+				"1024", .state = SETTING_IN_SYNC, .reason = "below-configured"},
+			{"vm.max_map_count", "neighbor", "262144", "65530", "",
+				.state = SETTING_DRIFTED, .reason = "below-configured",
+				.drift_total = 3},
+			{"thp.enabled", "neighbor", "never", "madvise", "", MODE_OBSERVE,
+				SETTING_OBSERVED, .reason = "below-configured"},
+		},
+	.limits =
+		{
+			{{"neighbor/ipv4", "entries", FAKE_NODE_USED, 100000, .hits = 7, .n_top = 4,
+				 .top = {{{WORKLOAD_POD, "kube-system", "coredns-x", "uid"}, 50000},
+					 {{WORKLOAD_CONTAINER, "", "twin", "a"}, 20000},
+					 {{WORKLOAD_CONTAINER, "", "twin", "b"}, 10000},
+					 {{WORKLOAD_NETNS, "", "", "4026531840"}, 1000}}},
+				90000, .rate = 10, .hits_before = 7,
+				.seen_at_us = 60 * USEC_PER_SEC},
+			{{"neighbor/ipv6", "entries", 5, 100000, .upper_bound = true}, 5,
+				.seen_at_us = 1},
+		},
+	.tuners = {{.ops = &fake_tuner, .state = TUNER_ACTIVE},
+		{.ops = &fake_mute, .state = TUNER_DEGRADED, .why = "no /sys/kernel/mm: mount it"}},
+	.conditions = {[FAKE_PRESSURE] = {.now = {.type = &fake_conditions[FAKE_PRESSURE],
+						  .status = CONDITION_TRUE,
+						  .reason = "neighbor-near-full",
+						  .message = "81 % full"},
+			       .since_us = UINT64_C(1714564800000000)},
+		[FAKE_OVERFLOW] = {.now.type = &fake_conditions[FAKE_OVERFLOW]},
+		[FAKE_ADVICE] = {.now.type = &fake_conditions[FAKE_ADVICE]}},
+};
 
 /* fake must not move afterwards. */
 static inline void fake_node_make(struct fake_node *fake)
 {
 	static int self = 42;
-	struct condition *pressure;
 
-	*fake = (struct fake_node){0};
-	fake_limits(fake);
-	fake_setting(&fake->settings[0], "net.ipv4.neigh.default.gc_thresh3", "100000", "100000",
-		SETTING_IN_SYNC);
-	copy_text(fake->settings[0].original, sizeof(fake->settings[0].original), "1024");
-	fake_setting(&fake->settings[1], "vm.max_map_count", "262144", "65530", SETTING_DRIFTED);
-	fake->settings[1].drift_total = 3;
-	fake_setting(&fake->settings[2], "thp.enabled", "never", "madvise", SETTING_OBSERVED);
-	fake->settings[2].mode = MODE_OBSERVE;
-	fake->tuners[0] =
-		(struct tuner_status){.ops = &fake_tuner, .self = &self, .state = TUNER_ACTIVE};
-	fake->tuners[1] = (struct tuner_status){
-		.ops = &fake_mute, .state = TUNER_DEGRADED, .why = "no /sys/kernel/mm: mount it"};
-	copy_text(fake->node.name, sizeof(fake->node.name), "node-1");
-	fake->node.applied = true;
-	fake->node.started_us = UINT64_C(1714564800000000); /* 2024-05-01T12:00:00Z */
+	*fake = fake_template;
+	fake->tuners[0].self = &self;
 	fake->node.limits = fake->limits;
-	fake->node.n_limits = 2;
 	fake->node.settings = fake->settings;
-	fake->node.n_settings = 3;
 	fake->node.tuners = fake->tuners;
-	fake->node.n_tuners = 2;
 	fake->node.conditions = fake->conditions;
-	fake->node.n_conditions = FAKE_CONDITIONS;
-	for (int i = 0; i < FAKE_CONDITIONS; i++)
-		fake->conditions[i].now.type = &fake_conditions[i];
-	pressure = &fake->conditions[FAKE_PRESSURE];
-	pressure->now.status = CONDITION_TRUE;
-	pressure->now.reason = "neighbor-near-full";
-	copy_text(pressure->now.message, sizeof(pressure->now.message), "81 % full");
-	pressure->since_us = fake->node.started_us;
 }
 
 /* What put writes of a node; the caller's. */

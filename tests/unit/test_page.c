@@ -81,9 +81,11 @@ TEST(a_card_has_the_colour_of_its_condition_and_says_which_hits_are_old)
 	assert_non_null(strstr(full, "<b class=\"num critical\">0 %"));
 }
 
+#define EVIL "<script>\"'&\xff"
+
 TEST(every_foreign_text_is_escaped)
 {
-	static const char evil[] = "<script>\"'&\xff";
+	static const char evil[] = EVIL;
 	static const char good[] = "&lt;script&gt;&quot;&#39;&amp;\xef\xbf\xbd";
 	struct fake_node fake;
 	_cleanup_free_ char *text = NULL;
@@ -91,7 +93,7 @@ TEST(every_foreign_text_is_escaped)
 
 	fake_node_make(&fake);
 	copy_text(fake.node.name, sizeof(fake.node.name), evil);
-	fake_workload(&fake.limits[0].now.top[0], WORKLOAD_POD, evil, evil, evil, 1);
+	fake.limits[0].now.top[0] = (struct limit_user){{WORKLOAD_POD, EVIL, EVIL, EVIL}, 1};
 	copy_text(fake.settings[0].name, SETTING_NAME_MAX, evil);
 	copy_text(fake.settings[0].wanted, SETTING_VALUE_MAX, evil);
 	copy_text(fake.settings[0].actual, SETTING_VALUE_MAX, evil);
