@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PACKAGING_GENDOC_H
-#define PACKAGING_GENDOC_H
+#pragma once
 
 #include <stdio.h>
 
 /* The keys of headroom.yaml with their defaults, as comments. */
 void put_sample(FILE *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef HEADROOM_CONDITION_H
-#define HEADROOM_CONDITION_H
+#pragma once
 
 /* A condition is a statement about the node's health. True means that there is a problem. */
 
@@ -64,5 +63,3 @@ condition_append(struct condition_reading *reading, const char *format, ...);
 
 extern const char *const condition_status_names[]; /* "True" */
 extern const char *const severity_names[];         /* "critical" */
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef HEADROOM_LIMIT_H
-#define HEADROOM_LIMIT_H
+#pragma once
 
 /* A limit is something finite on this node: how much of it is used, and how long it will last. */
 
@@ -79,5 +78,3 @@ void metric_users(struct metric_sink *sink, const struct limit_reading *reading)
 
 /* "history": 60 numbers, the oldest first, null where nothing is known. */
 void history_json(struct cJSON *parent, const struct history *history);
-
-#endif

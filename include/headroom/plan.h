@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef HEADROOM_PLAN_H
-#define HEADROOM_PLAN_H
+#pragma once
 
 /* A plan lists the settings that should change now: each with its old and new value, and why. */
 
@@ -84,5 +83,3 @@ void plan_move(struct plan *plan, struct plan *from, enum plan_part part);
 
 void plan_reset(struct plan *plan); /* empties it, keeps the memory */
 void plan_clear(struct plan *plan);
-
-#endif

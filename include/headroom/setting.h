@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef HEADROOM_SETTING_H
-#define HEADROOM_SETTING_H
+#pragma once
 
 /*
  * A setting is a value that the node should have. There are two kinds: a value of the running
@@ -221,5 +220,3 @@ struct file_record {
 	char wanted[SETTING_VALUE_MAX];
 	char failed[SETTING_VALUE_MAX]; /* wanted, and the program did not come back with it */
 };
-
-#endif

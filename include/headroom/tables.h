@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef HEADROOM_TABLES_H
-#define HEADROOM_TABLES_H
+#pragma once
 
 /*
  * Rows of the const tables that say what a tuner is; see also condition.h. Status, metrics, the
@@ -110,5 +109,3 @@ struct capability_row {
 
 /* The first two members of a row. */
 #define CAPABILITY(capability) #capability, capability
-
-#endif

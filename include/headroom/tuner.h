@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef HEADROOM_TUNER_H
-#define HEADROOM_TUNER_H
+#pragma once
 
 /*
  * A tuner is one concern: neighbour tables, transparent huge pages, sysctls. It senses and it
@@ -177,5 +176,3 @@ struct tuner_ops {
 extern const struct tuner_ops *const tuner_table[];
 
 extern const char *const tuner_state_names[];
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef HEADROOM_WORKLOAD_H
-#define HEADROOM_WORKLOAD_H
+#pragma once
 
 /* A workload is who uses a limit. */
 
@@ -35,5 +34,3 @@ void workload_describe(const struct workload *workload, char *text, size_t size)
 
 /* Adds the member "workload" to parent. */
 void workload_json(struct cJSON *parent, const struct workload *workload);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef AGENT_CORE_H
-#define AGENT_CORE_H
+#pragma once
 
 /*
  * One poll of the node and what follows from it, without a loop: the agent does this every second,
@@ -144,5 +143,3 @@ void core_add_unset(const struct core *core, const char *only, struct plan *done
 
 /* The daemon: runs until SIGTERM or SIGINT. The exit code of the program. */
 int agent_run(const struct core_options *options);
-
-#endif

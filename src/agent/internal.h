@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef AGENT_INTERNAL_H
-#define AGENT_INTERNAL_H
+#pragma once
 
 /* The running agent, shared by the files of this directory. */
 
@@ -101,5 +100,3 @@ void agent_serve(struct agent *agent);
 
 /* Gives up every capability that is not needed after the start. */
 void agent_drop_privileges(const struct agent *agent);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef APPLY_EDITOR_H
-#define APPLY_EDITOR_H
+#pragma once
 
 /*
  * Makes the new text of a program's configuration file, and has the program accept it before it
@@ -59,5 +58,3 @@ int edit_make(const struct editor *editor, struct file_change *const *changes, s
  */
 int edit_check(const struct host *host, const struct service *service, const struct wait *wait,
 	char why[static EDIT_WHY_MAX]);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef APPLY_FILE_H
-#define APPLY_FILE_H
+#pragma once
 
 /*
  * Configuration files of the host: read, replaced and removed so that a process that opens them at
@@ -73,5 +72,3 @@ int file_recall(int state, const char *hash, struct file_bytes *bytes);
  */
 struct file_journal;
 void file_sweep(const struct file_journal *journal);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef APPLY_FILE_JOURNAL_H
-#define APPLY_FILE_JOURNAL_H
+#pragma once
 
 /*
  * What is known of changed configuration files: journal.json in the state directory, and an equal
@@ -122,5 +121,3 @@ char *file_journal_print(const struct file_journal *journal);
 
 /* -EBADMSG for a wrong checksum or form, -EPROTO for a newer schema; the journal is empty then. */
 int file_journal_parse(struct file_journal *journal, const char *text);
-
-#endif

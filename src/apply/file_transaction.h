@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef APPLY_FILE_TRANSACTION_H
-#define APPLY_FILE_TRANSACTION_H
+#pragma once
 
 /*
  * Changes configuration files and makes their programs take them: keep the original, edit, verify,
@@ -68,5 +67,3 @@ struct file_job {
 void file_transaction(void *job, const struct wait *wait);
 
 void file_job_clear(struct file_job *job); /* frees plan and results */
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef APPLY_FILE_WORK_H
-#define APPLY_FILE_WORK_H
+#pragma once
 
 /*
  * The parts of a job: file_transaction.c changes, file_restore.c undoes, file_activate.c reloads
@@ -118,5 +117,3 @@ int unit_await(const struct host *host, const struct service *service, unsigned 
  * -errno.
  */
 int service_reload(const struct host *host, const struct service *service);
-
-#endif

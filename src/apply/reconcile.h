@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef APPLY_RECONCILE_H
-#define APPLY_RECONCILE_H
+#pragma once
 
 /*
  * From what a tuner wants to what should be written now. Drift is judged here: a setting that was
@@ -50,5 +49,3 @@ void reconcile_results(struct node *node, const struct plan *plan, uint64_t now_
  * tuner NULL: of all. A new configuration and `headroom apply` do this.
  */
 void reconcile_reset(struct node *node, const char *tuner);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef APPLY_VALUES_H
-#define APPLY_VALUES_H
+#pragma once
 
 /*
  * Changes values of the running kernel. The order is always the same: record, write, read back.
@@ -78,5 +77,3 @@ void values_apply(const struct host *host, struct value_store *store, struct pla
  */
 void values_restore(
 	const struct host *host, struct value_store *store, const char *tuner, struct plan *plan);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef BASE_CHILD_H
-#define BASE_CHILD_H
+#pragma once
 
 #include <stddef.h>
 
@@ -28,5 +27,3 @@ struct child {
  */
 int child_ask(const struct child *child, const struct wait *wait, char **output,
 	char why[static CHILD_WHY_MAX]);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef BASE_EXPOSITION_H
-#define BASE_EXPOSITION_H
+#pragma once
 
 /*
  * Writes metrics as text: Prometheus 0.0.4, or OpenMetrics 1.0 where the scraper asked for it. The
@@ -35,5 +34,3 @@ void metric_sample(struct metric_sink *sink, double value, ...) __attribute__((s
  */
 void metric_histogram(struct metric_sink *sink, const double *bounds, const uint64_t *counts,
 	size_t n, double sum, ...) __attribute__((sentinel));
-
-#endif

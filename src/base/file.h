@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef BASE_FILE_H
-#define BASE_FILE_H
+#pragma once
 
 #include <fcntl.h>
 #include <limits.h>
@@ -43,5 +42,3 @@ int make_directories(const char *path, mode_t mode);
 
 /* rm -rf, but leaves path itself, empty, where it is a mount. 0 or -errno. */
 int remove_tree(const char *path);
-
-#endif

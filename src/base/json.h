@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef BASE_JSON_H
-#define BASE_JSON_H
+#pragma once
 
 /*
  * Building a cJSON document without a check at every step: where memory is short the process ends,
@@ -47,5 +46,3 @@ double json_number_at(const cJSON *object, const char *path);
 
 /* Each text of a document that is to be printed: names in it are chosen by others. */
 void json_make_printable(cJSON *item);
-
-#endif

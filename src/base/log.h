@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef BASE_LOG_H
-#define BASE_LOG_H
+#pragma once
 
 /*
  * One line on stderr: "headroom: OBJECT: what: cure". Below systemd the line carries the priority
@@ -39,5 +38,3 @@ size_t log_recent(struct log_event events[static LOG_EVENTS]);
 #define log_notice(...)  log_line(LOG_NOTICE, __VA_ARGS__)
 #define log_info(...)    log_line(LOG_INFO, __VA_ARGS__)
 #define log_debug(...)   log_line(LOG_DEBUG, __VA_ARGS__)
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef BASE_TEXT_H
-#define BASE_TEXT_H
+#pragma once
 
 /* How documents are written, times in them, and what they must not contain. */
 
@@ -76,5 +75,3 @@ void hide_secrets(char *text);
 #define HASH_TEXT_MAX 65 /* SHA-256 (FIPS 180-4) in lower-case hexadecimal digits, terminated */
 
 void hash_bytes(const void *data, size_t len, char out[static HASH_TEXT_MAX]);
-
-#endif

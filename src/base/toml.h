@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef BASE_TOML_H
-#define BASE_TOML_H
+#pragma once
 
 /*
  * Finds tables and keys in a terminated TOML text (toml.io/en/v1.0.0). It knows where names and
@@ -61,5 +60,3 @@ bool toml_next_string(
 
 /* A string as TOML spells it. False when it would need escapes, or does not fit. */
 bool toml_quote(const char *string, char *out, size_t size);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef BASE_UTIL_H
-#define BASE_UTIL_H
+#pragma once
 
 /* What nearly every file needs; the C library's headers of that kind come with it. */
 
@@ -122,5 +121,3 @@ static inline int steal_fd(int *fd)
 	*fd = -1;
 	return stolen;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef BASE_WAIT_H
-#define BASE_WAIT_H
+#pragma once
 
 /*
  * How long a blocking call may take, and what ends it early. Every call that waits for another
@@ -24,5 +23,3 @@ int wait_for(const struct wait *wait, int fd, short events);
 
 /* The same wait, but not for longer than timeout_us from now. */
 struct wait wait_at_most(const struct wait *wait, uint64_t timeout_us);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef BASE_WORKER_H
-#define BASE_WORKER_H
+#pragma once
 
 /*
  * A thread for what may block: it runs one job after the other, and sleeps in between. A job works
@@ -44,5 +43,3 @@ void worker_cancel(struct worker *worker);
  */
 void worker_free(struct worker *worker);
 DEFINE_CLEANUP(struct worker, worker_free)
-
-#endif

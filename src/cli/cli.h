@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef CLI_CLI_H
-#define CLI_CLI_H
+#pragma once
 
 /* The command line: one file a subcommand. */
 
@@ -123,5 +122,3 @@ int print_changes(cJSON *document, const char *nothing);
 
 /* "headroom: OBJECT: what: cure" on stderr; returns EXIT_FAILED. */
 int cli_fail(const char *object, const char *format, ...) PRINTF_LIKE(2, 3);
-
-#endif

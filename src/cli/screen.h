@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef CLI_SCREEN_H
-#define CLI_SCREEN_H
+#pragma once
 
 /* Text for people: colours and bars on a terminal, lines wrapped to its width and never cut. */
 
@@ -56,5 +55,3 @@ void print_status(struct screen *screen, const cJSON *status, bool alone);
 void print_dns(struct screen *screen, cJSON *status, unsigned turn);
 void print_image(struct screen *screen, const cJSON *image);
 void print_limit(struct screen *screen, const cJSON *limit);
-
-#endif

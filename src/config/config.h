@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef CONFIG_CONFIG_H
-#define CONFIG_CONFIG_H
+#pragma once
 
 /*
  * The merged configuration: the rows' defaults, then the profile's, then the file, then conf.d in
@@ -142,5 +141,3 @@ struct profile_row {
 extern const struct profile profile_table[];    /* ended by a row without a name */
 extern const char *const profile_words[];       /* the names alone, in the same order */
 extern const struct profile_row profile_rows[]; /* ended by a row without a name */
-
-#endif

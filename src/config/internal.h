@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef CONFIG_INTERNAL_H
-#define CONFIG_INTERNAL_H
+#pragma once
 
 /*
  * The inside of a configuration. Each file becomes a tree (document.c), which is checked against
@@ -123,5 +122,3 @@ int duration_parse(const char *text, uint64_t *us);
 
 /* The same in the largest unit that divides it; what is below a millisecond is cut. */
 const char *duration_format(char text[static DURATION_TEXT_MAX], uint64_t us);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef CONFIG_OPTION_H
-#define CONFIG_OPTION_H
+#pragma once
 
 /*
  * The table of options. A row is a name, a type, a range, a default and the help that documents
@@ -91,5 +90,3 @@ struct suggestion {
 
 /* Takes a word of which typed may be a slip, if it is nearer than those before. */
 void suggest_offer(struct suggestion *suggestion, const char *typed, const char *word);
-
-#endif

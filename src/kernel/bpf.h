@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef KERNEL_BPF_H
-#define KERNEL_BPF_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -35,5 +34,3 @@ static inline bool capability_have(cap_value_t capability)
 	cap_free(caps);
 	return have;
 }
-
-#endif

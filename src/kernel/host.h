@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef KERNEL_HOST_H
-#define KERNEL_HOST_H
+#pragma once
 
 /* The node as files: where its procfs and sysfs are, and how one value is read from them. */
 
@@ -66,5 +65,3 @@ bool sysctl_path(const char *name, char path[static SETTING_PATH_MAX]);
  */
 bool sysctl_exists(
 	const struct host *host, const char *name, char nearest[static SETTING_NAME_MAX]);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef KERNEL_NEIGHTBL_H
-#define KERNEL_NEIGHTBL_H
+#pragma once
 
 /*
  * The kernel's neighbour tables as procfs shows them in the first network namespace. One table
@@ -36,5 +35,3 @@ int neightbl_read_stats(const struct host *host, struct kept_file *file, char *s
 
 /* The parser behind it, for tests: text is consumed. */
 int neightbl_parse_stats(char *text, struct neightbl_stats *stats);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MODEL_NODE_H
-#define MODEL_NODE_H
+#pragma once
 
 /* Everything that is known about this node now: what the agent keeps and what the report reads. */
 
@@ -65,5 +64,3 @@ enum verdict condition_verdict(const struct condition *condition);
 /* By the condition that is True of it and by how much is used: what colours it. */
 enum verdict limit_verdict(const struct limit *limit);
 extern const char *const verdict_names[];
-
-#endif

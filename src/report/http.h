@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef REPORT_HTTP_H
-#define REPORT_HTTP_H
+#pragma once
 
 /*
  * An HTTP server in the caller's event loop: read-only over TCP, or a unix socket where root can
@@ -40,5 +39,3 @@ int http_server_open(sd_event *event, const char *listen_on, const struct node *
 /* Closes all connections, removes the unix socket. */
 void http_server_close(struct http_server *server);
 DEFINE_CLEANUP(struct http_server, http_server_close)
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef REPORT_HTTP_INTERNAL_H
-#define REPORT_HTTP_INTERNAL_H
+#pragma once
 
 /* http.c: sockets and connections. http_route.c: requests. */
 
@@ -78,5 +77,3 @@ void http_rendered_drop(struct http_server *server);
 
 /* Whether an Accept header prefers OpenMetrics 1.0 to plain text. NULL: no. */
 bool http_accepts_openmetrics(const char *accept);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef REPORT_REPORT_H
-#define REPORT_REPORT_H
+#pragma once
 
 /*
  * The node as documents. Each function only reads the node, and its cost depends on what the agent
@@ -53,5 +52,3 @@ const char *cell_text(const struct column *column, const cJSON *row, char *text,
 
 /* The word for people: of a True condition its severity, OK of a False one, else word itself. */
 const char *condition_word(const cJSON *row, const char *word);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef RUNTIME_ARCHIVE_H
-#define RUNTIME_ARCHIVE_H
+#pragma once
 
 /*
  * Archives of container images: what `docker save`, `ctr images export`, podman, skopeo and crane
@@ -78,5 +77,3 @@ int archive_blob_open(const struct archive *archive, const struct archive_blob *
  * -EINVAL for what is no reference. A digest stays: docker.io/library/busybox@sha256:...
  */
 int image_normalize(const char *reference, char name[static IMAGE_NAME_MAX]);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef RUNTIME_ARCHIVE_INTERNAL_H
-#define RUNTIME_ARCHIVE_INTERNAL_H
+#pragma once
 
 /*
  * How the parts of the reader share an archive that is being opened. Functions that return int
@@ -67,5 +66,3 @@ bool archive_is_digest(const char *text);
 
 #define BLOB_NAME_MAX 96
 void archive_blob_name(const char *digest, char name[static BLOB_NAME_MAX]);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef RUNTIME_CONTAINERD_CONFIG_H
-#define RUNTIME_CONTAINERD_CONFIG_H
+#pragma once
 
 /*
  * What a containerd's configuration says, and where each of our keys would go. `containerd config
@@ -120,5 +119,3 @@ bool containerd_literal(
 
 /* Duration as Go prints and reads it, "30m0s", "1h30m", as microseconds. -EINVAL, -ERANGE. */
 int containerd_duration_parse(const char *text, unsigned long long *us);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef RUNTIME_CRI_CLIENT_H
-#define RUNTIME_CRI_CLIENT_H
+#pragma once
 
 /*
  * The Container Runtime Interface: what the kubelet asks containerd, CRI-O and cri-dockerd. Source:
@@ -94,5 +93,3 @@ enum cri_answers {
 };
 
 enum cri_answers cri_probe(const char *path, const struct wait *wait);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef RUNTIME_DAEMON_JSON_H
-#define RUNTIME_DAEMON_JSON_H
+#pragma once
 
 /* What Docker's daemon.json says, and whether dockerd accepts it. Blocks; nothing writes. */
 
@@ -55,5 +54,3 @@ struct json_member {
 
 /* The next member of a text that json_parse() takes, after {0} the first. False at the end. */
 bool json_next(const char *text, struct json_member *member);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef RUNTIME_DISCOVER_H
-#define RUNTIME_DISCOVER_H
+#pragma once
 
 /* Which container runtimes this node has, and where their sockets, configurations and units are. */
 
@@ -69,5 +68,3 @@ struct runtime_daemon {
 
 /* "containerd", "docker", "crio". */
 extern const char *const runtime_kind_names[];
-
-#endif

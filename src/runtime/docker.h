@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef RUNTIME_DOCKER_H
-#define RUNTIME_DOCKER_H
+#pragma once
 
 /*
  * The Docker Engine API over its unix socket: docs.docker.com/engine/api, from 1.41 (Docker 20.10)
@@ -91,5 +90,3 @@ int docker_add_name(const char *socket, const char *id, const char *name, const 
 	char why[static DOCKER_ERROR_MAX]);
 int docker_remove_name(const char *socket, const char *name, const struct wait *wait,
 	char why[static DOCKER_ERROR_MAX]);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef RUNTIME_GRPC_CLIENT_H
-#define RUNTIME_GRPC_CLIENT_H
+#pragma once
 
 /*
  * Unary gRPC calls over a unix socket, one after another, each of which blocks until it is answered
@@ -74,5 +73,3 @@ void grpc_close(struct grpc *grpc);
  */
 int grpc_unary(struct grpc *grpc, const struct wait *wait, const struct grpc_request *request,
 	struct arena *arena, struct grpc_answer *answer);
-
-#endif

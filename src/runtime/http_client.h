@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef RUNTIME_HTTP_CLIENT_H
-#define RUNTIME_HTTP_CLIENT_H
+#pragma once
 
 /*
  * Blocking HTTP requests with libcurl, over TCP or a unix socket. Several are made at the same
@@ -56,5 +55,3 @@ struct http_get {
 void http_get_all(struct http_get *gets, size_t n, const struct wait *wait);
 
 void http_get_clear(struct http_get *get);
-
-#endif

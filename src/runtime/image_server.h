@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef RUNTIME_IMAGE_SERVER_H
-#define RUNTIME_IMAGE_SERVER_H
+#pragma once
 
 /*
  * A read-only registry on 127.0.0.1 that serves one archive (OCI distribution specification: the
@@ -20,5 +19,3 @@ int image_server_open(const struct archive *archive, const char *name, _Atomic u
 	struct image_server **ret, uint16_t *port);
 void image_server_close(struct image_server *server);
 DEFINE_CLEANUP(struct image_server, image_server_close)
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef RUNTIME_IMAGES_H
-#define RUNTIME_IMAGES_H
+#pragma once
 
 /*
  * The images of one runtime: what it has, and how it gets more. Straight-line, blocking calls over
@@ -80,5 +79,3 @@ bool images_honours_pins(const struct image_runtime *runtime);
  */
 int images_sandbox(const struct image_runtime *runtime, const struct host *host,
 	const struct wait *wait, char name[static IMAGE_NAME_MAX], char why[static IMAGES_WHY_MAX]);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef RUNTIME_IMAGES_INTERNAL_H
-#define RUNTIME_IMAGES_INTERNAL_H
+#pragma once
 
 #include "runtime/cri_client.h"
 #include "runtime/images.h"
@@ -33,5 +32,3 @@ int images_get(struct session *session, const char *name, Containerd__Image **im
  */
 int images_write(struct session *session, enum cri_call which, const char *name,
 	Containerd__Descriptor *target, const char *key, const char *value, size_t n_paths);
-
-#endif

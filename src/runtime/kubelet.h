@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef RUNTIME_KUBELET_H
-#define RUNTIME_KUBELET_H
+#pragma once
 
 /*
  * The kubelet's configuration (kubelet.config.k8s.io, KubeletConfiguration v1beta1), as far as
@@ -110,5 +109,3 @@ void kubelet_add_cluster_dns(struct kubelet_values *values, const char *address)
 
 /* Gives what is unset, or was cleared, the default that the kubelet would. */
 void kubelet_fill_defaults(struct kubelet_values *values, bool embedded);
-
-#endif

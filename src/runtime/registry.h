@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef RUNTIME_REGISTRY_H
-#define RUNTIME_REGISTRY_H
+#pragma once
 
 /* Names of registries, addresses of their mirrors, the file that leads to them, and their health.
  */
@@ -118,5 +117,3 @@ void mirrors_check(
 
 /* Takes one answer by the rule above. Writes state, since_us, due_us and against. */
 void mirror_observe(struct mirror *mirror, bool healthy, uint64_t checked_us);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TUNERS_TABLE_H
-#define TUNERS_TABLE_H
+#pragma once
 
 #include "config/config.h"
 
@@ -82,5 +81,3 @@ void each_entry(visit_entry visit, void *userdata);
 
 /* False for a pattern, which names no single thing. */
 bool entry_is_literal(const struct entry *entry);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef WORKLOAD_CGROUP_H
-#define WORKLOAD_CGROUP_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -82,5 +81,3 @@ struct workload cgroups_find(const struct cgroups *cgroups, uint64_t inode);
 
 /* A process that was in it when it was found and still runs; 0: none. */
 pid_t cgroups_process(const struct cgroups *cgroups, uint64_t inode);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef WORKLOAD_NETNS_H
-#define WORKLOAD_NETNS_H
+#pragma once
 
 /*
  * Who owns a network namespace: the workload of a process in it, else its name in /run/netns. The
@@ -43,5 +42,3 @@ struct netns_event {
  */
 void netns_event_update(struct netns_event *event, const struct netns_owners *owners,
 	uint32_t netns, bool happened, uint64_t now_us);
-
-#endif

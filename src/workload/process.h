@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef WORKLOAD_PROCESS_H
-#define WORKLOAD_PROCESS_H
+#pragma once
 
 /*
  * Processes, as procfs shows them: proc(5). root is the prefix of the host's /proc, "" for this
@@ -52,5 +51,3 @@ int process_of_pid_file(const char *path, pid_t *pid);
  */
 int process_option(
 	const char *root, pid_t pid, const char *name, bool boolean, char *value, size_t size);
-
-#endif

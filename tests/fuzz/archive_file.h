@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TESTS_FUZZ_ARCHIVE_FILE_H
-#define TESTS_FUZZ_ARCHIVE_FILE_H
+#pragma once
 
 /* Opens bytes as an archive of images, and checks what came out. */
 
@@ -88,5 +87,3 @@ static inline void seal_header(char *header)
 		sum += (unsigned char)header[i];
 	snprintf(header + 148, 8, "%06o", sum);
 }
-
-#endif

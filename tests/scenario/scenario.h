@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TESTS_SCENARIO_SCENARIO_H
-#define TESTS_SCENARIO_SCENARIO_H
+#pragma once
 
 /* Replays a scenario for any tuner: see README.md for the form of the files. */
 
@@ -88,5 +87,3 @@ bool scenario_is(struct scenario *scenario, const char *word);
 /* Takes the next word as a number, or a value ("-" is empty). False when there is none. */
 bool scenario_number(struct scenario *scenario, uint64_t *number);
 bool scenario_value(struct scenario *scenario, char *value, size_t size);
-
-#endif

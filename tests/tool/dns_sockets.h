@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TESTS_TOOL_DNS_SOCKETS_H
-#define TESTS_TOOL_DNS_SOCKETS_H
+#pragma once
 
 /* Messages and sockets of the test's DNS clients and servers. What fails ends the program. */
 
@@ -116,5 +115,3 @@ static void move_to(const char *directory)
 	if (!file || fprintf(file, "0\n") < 0 || fclose(file) != 0)
 		fail(path);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef CONFIG_FIXTURE_H
-#define CONFIG_FIXTURE_H
+#pragma once
 
 /* A table of options like a tuner's, loading, and comparing what was loaded. */
 
@@ -136,5 +135,3 @@ static inline void assert_loaded(const struct loaded *loaded)
 	assert_int_equal(loaded->result, 0);
 	assert_int_equal(loaded->faults.n, 0);
 }
-
-#endif

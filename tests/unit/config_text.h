@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TESTS_UNIT_CONFIG_TEXT_H
-#define TESTS_UNIT_CONFIG_TEXT_H
+#pragma once
 
 /* Loads a configuration from a text, by way of a file in memory. */
 
@@ -20,5 +19,3 @@ static inline int config_load_text(const char *text, size_t len,
 		abort();
 	return config_load(&(struct config_source){.file = path}, tables, ret, faults, notices);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TESTS_UNIT_DIRECTORY_H
-#define TESTS_UNIT_DIRECTORY_H
+#pragma once
 
 /* A directory of a test's own below /tmp: as the root of a made-up node, or as a state directory.
  */
@@ -86,5 +85,3 @@ static inline void directory_delete(const struct directory *directory, const cha
 	directory_path(directory, name, full);
 	assert_int_equal(unlink(full), 0);
 }
-
-#endif

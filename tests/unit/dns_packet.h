@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TESTS_UNIT_DNS_PACKET_H
-#define TESTS_UNIT_DNS_PACKET_H
+#pragma once
 
 /* The parser of DNS messages that BPF runs, over bytes in memory in the place of a packet. */
 
@@ -39,5 +38,3 @@ static int dns_pair(const struct packet *packet, __u32 at, __u64 words[2])
 }
 
 #include "../../bpf/dns_stream.h"
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TESTS_UNIT_FAKE_DNS_KERNEL_H
-#define TESTS_UNIT_FAKE_DNS_KERNEL_H
+#pragma once
 
 /* A kernel that counts what the test says, in place of src/tuners/dns/bpf.c. */
 
@@ -126,5 +125,3 @@ void dns_bpf_drain_samples(struct dns_bpf *bpf, dns_take_sample *take, void *use
 	(void)take;
 	(void)userdata;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TESTS_UNIT_FAKE_HTTP_H
-#define TESTS_UNIT_FAKE_HTTP_H
+#pragma once
 
 /*
  * An HTTP server in a thread of its own, one thread more for each connection, which answers as the
@@ -212,5 +211,3 @@ static inline void fake_socket_close(struct fake_socket *fake)
 	fake_http_stop(&fake->http);
 	directory_remove(&fake->directory);
 }
-
-#endif

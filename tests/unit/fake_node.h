@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TESTS_UNIT_FAKE_NODE_H
-#define TESTS_UNIT_FAKE_NODE_H
+#pragma once
 
 /* A node with something of everything, for the tests of the report. */
 
@@ -111,5 +110,3 @@ static inline char *written_by(
 	fclose(out);
 	return text;
 }
-
-#endif

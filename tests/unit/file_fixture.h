@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TESTS_UNIT_FILE_FIXTURE_H
-#define TESTS_UNIT_FILE_FIXTURE_H
+#pragma once
 
 /* What the tests of configuration files share: a made-up host, a journal, and one job. */
 
@@ -152,5 +151,3 @@ static inline void assert_forgotten(const struct file_fixture *fixture)
 	assert_int_equal(fixture->job.journal->n_files, 0);
 	assert_int_equal(fixture->job.n_records, 0);
 }
-
-#endif

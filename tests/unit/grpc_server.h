@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TESTS_UNIT_GRPC_SERVER_H
-#define TESTS_UNIT_GRPC_SERVER_H
+#pragma once
 
 /*
  * A gRPC server, as bad as the test wants: what serve() does not answer is never answered. The
@@ -227,5 +226,3 @@ static inline void grpc_fixture_remove(struct grpc_fixture *fixture)
 	arena_free(&fixture->arena);
 	directory_remove(&fixture->directory);
 }
-
-#endif

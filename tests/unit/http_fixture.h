@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TESTS_UNIT_HTTP_FIXTURE_H
-#define TESTS_UNIT_HTTP_FIXTURE_H
+#pragma once
 
 /*
  * A server with a fake node. It runs in a thread of its own, so that the tests can use plain
@@ -237,5 +236,3 @@ static inline uint64_t iterations(void)
 	sd_event_get_iteration(fixture.event, &n);
 	return n;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TESTS_UNIT_IMAGE_ARCHIVE_H
-#define TESTS_UNIT_IMAGE_ARCHIVE_H
+#pragma once
 
 /* Makes archives of images as the tools write them, byte by byte, and opens them. */
 
@@ -309,5 +308,3 @@ static inline void assert_refused(
 	if (!strstr(fixture->why, why))
 		fail_msg("not '%s' but: %s", why, fixture->why);
 }
-
-#endif

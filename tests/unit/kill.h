@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TESTS_UNIT_KILL_H
-#define TESTS_UNIT_KILL_H
+#pragma once
 
 /*
  * Lives that are cut short: a child process is killed on its way into or out of a system call, or,
@@ -89,5 +88,3 @@ static inline uint64_t live_until(
 	kill_after(child, until, ended);
 	return until;
 }
-
-#endif

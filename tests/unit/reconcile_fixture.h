@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TESTS_UNIT_RECONCILE_FIXTURE_H
-#define TESTS_UNIT_RECONCILE_FIXTURE_H
+#pragma once
 
 #include "directory.h"
 
@@ -79,5 +78,3 @@ static inline void expect_at(const struct fixture *fixture, enum setting_state s
 }
 
 #define expect(fixture, state, reason, changes) expect_at(fixture, state, reason, changes, __LINE__)
-
-#endif

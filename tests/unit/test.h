@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TESTS_UNIT_TEST_H
-#define TESTS_UNIT_TEST_H
+#pragma once
 
 /*
  * TEST(a_value_is_kept) { ... } is a test of its program: main.c runs them all, in the order of the
@@ -69,5 +68,3 @@ static inline void send_text(int fd, const char *text)
 		len -= (size_t)n;
 	}
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#ifndef HEADROOM_BPF_DNS_H
-#define HEADROOM_BPF_DNS_H
+#pragma once
 
 /*
  * What bpf/dns.bpf.c shares with user space. Counters only rise, from when the programs were
@@ -253,5 +252,3 @@ struct dns_control {
 };
 
 _Static_assert(sizeof(struct dns_control) == 56 + 392 + 88 + 72, "shared with the BPF object");
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#ifndef HEADROOM_BPF_DNS_HASH_H
-#define HEADROOM_BPF_DNS_HASH_H
+#pragma once
 
 /* Hashes of DNS names: those that BPF finds in packets, and of domains that are configured. */
 
@@ -96,7 +95,5 @@ DNS_INLINE __u64 dns_suffix_hash(const char *text, __u32 *labels)
 	*labels = n;
 	return hash;
 }
-
-#endif
 
 #endif

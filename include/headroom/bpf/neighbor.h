@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#ifndef HEADROOM_BPF_NEIGHBOR_H
-#define HEADROOM_BPF_NEIGHBOR_H
+#pragma once
 
 /* What bpf/neighbor.bpf.c shares with user space. */
 
@@ -59,5 +58,3 @@ struct neighbor_count {
 
 _Static_assert(sizeof(struct neighbor_key) == 12, "shared with the BPF object");
 _Static_assert(sizeof(struct neighbor_count) == 32, "shared with the BPF object");
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#ifndef HEADROOM_BPF_OWNER_H
-#define HEADROOM_BPF_OWNER_H
+#pragma once
 
 /* What list_owners() of bpf/neighbor.bpf.c writes for each process. */
 
@@ -12,5 +11,3 @@ struct owner_record {
 };
 
 _Static_assert(sizeof(struct owner_record) == 8, "shared with the BPF object");
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TUNERS_DNS_DNS_H
-#define TUNERS_DNS_DNS_H
+#pragma once
 
 /*
  * What the parts of this tuner share: sense.c brings the table of servers up to date, decide.c
@@ -387,5 +386,3 @@ enum {
 	DNS_FORWARDER_CROWDING,
 	DNS_CONDITIONS
 };
-
-#endif

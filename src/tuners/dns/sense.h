@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TUNERS_DNS_SENSE_H
-#define TUNERS_DNS_SENSE_H
+#pragma once
 
 /* What sensing needs: the kernel's counters, and what tells servers apart. */
 
@@ -161,5 +160,3 @@ void dns_clients_read(struct dns_sensor *sensor);
 /* report.c. Members of struct tuner_ops; self is a struct dns_sensor. */
 void dns_put_metrics(const void *self, const void *memory, struct metric_sink *sink);
 struct cJSON *dns_make_document(const void *self, const void *memory, bool trusted);
-
-#endif

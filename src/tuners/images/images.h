@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TUNERS_IMAGES_IMAGES_H
-#define TUNERS_IMAGES_IMAGES_H
+#pragma once
 
 /*
  * Images that are there before the pod: from archives and registries. The loop decides what is to
@@ -218,5 +217,3 @@ extern const struct metric_row images_metric_rows[];
 extern const struct table_view images_view;
 
 enum { IMAGE_PRELOAD_FAILED, SANDBOX_IMAGE_MISSING };
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TUNERS_IMAGES_WAVE_H
-#define TUNERS_IMAGES_WAVE_H
+#pragma once
 
 /*
  * When a node pulls an image that many nodes want, without anyone who coordinates them: a few
@@ -24,5 +23,3 @@ unsigned wave_round(const struct wave *wave, const char *node, const char *image
 /* When to begin. Each failed attempt costs one more round. */
 uint64_t wave_due_us(
 	const struct wave *wave, const char *node, const char *image, unsigned failures);
-
-#endif

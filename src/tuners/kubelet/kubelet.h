@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TUNERS_KUBELET_KUBELET_H
-#define TUNERS_KUBELET_KUBELET_H
+#pragma once
 
 /* What the kubelet's configuration says of pulling and collecting images. */
 
@@ -14,5 +13,3 @@ struct kubelet {
 	bool manage;             /* configured */
 	uint64_t next_sample_us; /* CLOCK_MONOTONIC */
 };
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TUNERS_NEIGHBOR_NEIGHBOR_H
-#define TUNERS_NEIGHBOR_NEIGHBOR_H
+#pragma once
 
 /* sense.c reads the tables, decide.c turns what it found into a proposal; tuner.c joins them. */
 
@@ -156,5 +155,3 @@ uint64_t neighbor_grow(const struct neighbor_table_seen *table, uint64_t from, u
 extern const struct condition_type neighbor_conditions[];
 
 enum { NEIGHBOR_TABLE_PRESSURE, NEIGHBOR_TABLE_OVERFLOW };
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TUNERS_RUNTIME_PULLS_H
-#define TUNERS_RUNTIME_PULLS_H
+#pragma once
 
 /*
  * Pulls in flight, from what a runtime says it is fetching at this moment: pieces of content with
@@ -103,5 +102,3 @@ void pulls_registry_of(const char *image, char registry[static 64]);
  * is complete, or of unknown size, may well wait for others.
  */
 const struct pull_layer *pulls_stuck(const struct pulls *pulls, uint64_t now_us);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TUNERS_RUNTIME_RUNTIME_H
-#define TUNERS_RUNTIME_RUNTIME_H
+#pragma once
 
 /*
  * What the parts of this tuner share. A sample is plain data: the worker gets a copy, brings it up
@@ -249,5 +248,3 @@ enum { RUNTIME_UNREACHABLE, RUNTIME_RESTART_PENDING, IMAGE_STORE_FULL, PULL_STUC
 
 /* What is slow about the driver that unpacks images there, and the cure; NULL for nothing. */
 const char *runtime_poor_driver(const struct runtime_store *store);
-
-#endif

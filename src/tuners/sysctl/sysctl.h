@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TUNERS_SYSCTL_SYSCTL_H
-#define TUNERS_SYSCTL_SYSCTL_H
+#pragma once
 
 #include "kernel/host.h"
 
@@ -23,5 +22,3 @@ struct sysctl {
 	size_t n;
 	char write_why[TUNER_WHY_MAX]; /* empty when /proc/sys can be written */
 };
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef TUNERS_THP_THP_H
-#define TUNERS_THP_THP_H
+#pragma once
 
 /*
  * The switches of transparent huge pages (Documentation/admin-guide/mm/transhuge.rst). From 6.8
@@ -64,5 +63,3 @@ struct thp_memory {
 
 /* Takes the parameters of interest from a boot line; also for tests. */
 void thp_parse_boot_line(const char *line, struct thp *thp);
-
-#endif
