@@ -7,7 +7,6 @@
  * src/tuners/table.c.
  */
 
-#include <headroom/condition.h>
 #include <headroom/limit.h>
 #include <headroom/plan.h>
 #include <headroom/tables.h>

@@ -12,8 +12,6 @@
 #include "kernel/host.h"
 #include "model/node.h"
 
-#include <headroom/plan.h>
-
 /* How long a command waits for the programs that one tuner asks. */
 #define CORE_SAMPLE_US (3 * USEC_PER_SEC)
 

@@ -8,8 +8,6 @@
 
 #include "model/node.h"
 
-#include <headroom/plan.h>
-
 /* A setting that was set again this often without a quiet time is left to who keeps changing it. */
 #define DRIFT_ROUNDS_MAX 5
 

@@ -6,7 +6,6 @@
  * on memory that nobody else touches until it is done. All functions are for the loop's thread.
  */
 
-#include <stdbool.h>
 #include <systemd/sd-event.h>
 
 #include "base/util.h"

@@ -3,8 +3,6 @@
 
 /* Text for people: colours and bars on a terminal, lines wrapped to its width and never cut. */
 
-#include <stdio.h>
-
 #include <cjson/cJSON.h>
 
 #include "base/util.h"

@@ -2,7 +2,6 @@
 #include "kernel/bpf.h"
 
 #include "base/log.h"
-#include "base/util.h"
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>

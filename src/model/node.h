@@ -3,9 +3,6 @@
 
 /* Everything that is known about this node now: what the agent keeps and what the report reads. */
 
-#include <headroom/condition.h>
-#include <headroom/limit.h>
-#include <headroom/setting.h>
 #include <headroom/tuner.h>
 
 struct tuner_status {

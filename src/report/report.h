@@ -13,8 +13,6 @@
 
 #include "model/node.h"
 
-#include <headroom/plan.h>
-
 /* /v1/status, schema 1. trusted: for root's eyes, with what a tuner shows nobody else. */
 cJSON *report_status(const struct node *node, bool trusted);
 

@@ -11,8 +11,6 @@
  * connecting.
  */
 
-#include <sys/types.h>
-
 #include "base/wait.h"
 #include "kernel/host.h"
 #include "workload/cgroup.h"

@@ -8,9 +8,6 @@
 #include "runtime/image_server.h"
 #include "runtime/images_internal.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-
 /* From containerd's pkg/cri/labels: what the CRI looks after. */
 #define MANAGED_LABEL "io.cri-containerd.image"
 #define MANAGED       "managed"

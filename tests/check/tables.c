@@ -19,8 +19,6 @@
 #include "tuners/dns/sense.h"
 #include "tuners/table.h"
 
-#include <sys/socket.h>
-
 static void print_name(const struct entry *entry, void *userdata)
 {
 	(void)userdata;

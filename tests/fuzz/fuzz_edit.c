@@ -6,13 +6,8 @@
  * value, or without the key, the text is the old one.
  */
 
-#include <stdint.h>
-#include <stdlib.h>
-
 #include "apply/editor.h"
-#include "base/cleanup.h"
 #include "base/toml.h"
-#include "base/util.h"
 #include "runtime/daemon_json.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

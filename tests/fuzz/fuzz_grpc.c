@@ -7,7 +7,6 @@
  */
 
 #include "base/json.h"
-#include "base/util.h"
 #include "runtime/cri_client.h"
 
 #include <ctype.h>

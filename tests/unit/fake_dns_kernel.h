@@ -3,8 +3,6 @@
 
 /* A kernel that counts what the test says, in place of src/tuners/dns/bpf.c. */
 
-#include <sys/socket.h>
-
 #include "tuners/dns/sense.h"
 
 #define FAKE_SERVERS 1100

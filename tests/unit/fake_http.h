@@ -12,7 +12,6 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <sys/socket.h>
 #include <sys/un.h>
 
 #define FAKE_CONNECTIONS_MAX 256

@@ -14,7 +14,6 @@
 #include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/un.h>
 
 #include "report/http_internal.h"

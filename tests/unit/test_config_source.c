@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config_fixture.h"
 
-#include <sys/socket.h>
 #include <sys/un.h>
 
 /* Names are relative to a directory of the test. */

@@ -5,7 +5,6 @@
 #include "runtime/discover.h"
 
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/un.h>
 
 static void put_socket(const struct directory *directory, const char *name)

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "directory.h"
 
-#include <sys/socket.h>
-
 #include "tuners/dns/sense.h"
 
 struct row {

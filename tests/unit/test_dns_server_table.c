@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "directory.h"
 
-#include <sys/socket.h>
-
 #include "tuners/dns/dns.h"
 
 #define _cleanup_table_ __attribute__((cleanup(dns_server_table_clear)))

@@ -3,8 +3,6 @@
 
 #include "kernel/neightbl.h"
 
-#include <sys/socket.h>
-
 #define HEADER                                                                                   \
 	"entries  allocs   destroys hash_grows lookups  hits     res_failed "                    \
 	"rcv_probes_mcast rcv_probes_ucast periodic_gc_runs forced_gc_runs unresolved_discards " \

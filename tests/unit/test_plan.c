@@ -4,8 +4,6 @@
 
 #include <headroom/plan.h>
 
-#include <sys/socket.h>
-
 #define ROUNDS 20000
 
 /* Three values in order; from few, so that equal ones are frequent, or from many. */

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "test.h"
 
-#include <cmocka.h>
-
 #include "cli/screen.h"
 #include "model/node.h"
 #include "tuners/table.h"

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "test.h"
 
-#include <cmocka.h>
-
-#include "base/util.h"
 #include "cli/screen.h"
 
 #define SERVER                                                                                                              \

@@ -4,7 +4,6 @@
 #include "base/util.h"
 #include "base/wait.h"
 
-#include <cmocka.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 

@@ -3,8 +3,6 @@
 
 #include "apply/values.h"
 
-#include <sys/socket.h>
-
 #define THRESHOLD "/proc/sys/net/ipv4/neigh/default/gc_thresh1"
 
 DIRECTORY_TEST(a_file_gets_the_value)

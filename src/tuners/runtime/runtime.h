@@ -6,8 +6,6 @@
  * to date by asking the runtimes, and the loop takes the copy over whole.
  */
 
-#include <sys/types.h>
-
 #include "base/text.h"
 #include "config/option.h"
 #include "kernel/host.h"
