@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "file_fixture.h"
-#include "kill.h"
 
 #include "apply/editor.h"
+
+#include <sys/ptrace.h>
 
 #define text_of(text) (&(struct file_bytes){.bytes = (text), .len = strlen(text)})
 
@@ -34,10 +35,8 @@ static bool apply(struct file_fixture *fixture, const char *on_disk, const char 
 	return good;
 }
 
-static bool run_life(void *userdata)
+static bool run_life(struct file_fixture *fixture)
 {
-	struct file_fixture *fixture = userdata;
-
 	fixture_reopen(fixture);
 	restore_all(fixture);
 	if (!apply(fixture, "3", "10") || !apply(fixture, "10", "12"))
@@ -81,26 +80,54 @@ static void expect_restored(struct file_fixture *fixture)
 	assert_no_file(&fixture->root, DAEMON_JSON FILE_NEW);
 }
 
+/* One life up to its nth system call boundary, where it is killed; or to its end. How far it came.
+ */
+static long live(struct file_fixture *fixture, long nth)
+{
+	pid_t child = fork();
+	int status;
+
+	if (child == 0) {
+		if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) < 0)
+			_exit(2);
+		raise(SIGSTOP);
+		_exit(run_life(fixture) ? 0 : 1);
+	}
+	for (long stops = 0;; stops++) {
+		assert_int_equal(waitpid(child, &status, 0), child);
+		if (WIFEXITED(status)) {
+			assert_int_equal(WEXITSTATUS(status), 0);
+			return stops;
+		}
+		assert_true(WIFSTOPPED(status));
+		if (stops == nth)
+			break;
+		assert_int_equal(ptrace(PTRACE_SYSCALL, child, NULL, NULL), 0);
+	}
+	kill(child, SIGKILL);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	return nth;
+}
+
 FIXTURE_TEST(restore_after_any_death)
 {
-	bool traced = can_trace(), ended;
-	uint64_t seed = 20240502, whole_life;
-	int ends = 0;
+	long whole_life;
+	int killed = 0;
 
+	srandom(20240502);
 	directory_put(&fixture->root, CONFIG_TOML, toml);
 	directory_put(&fixture->root, DAEMON_JSON, json);
-	whole_life = live_until(run_life, fixture, traced, traced ? UINT64_MAX : 30000, &ended);
+	whole_life = live(fixture, LONG_MAX);
 	for (int round = 0; round < ROUNDS; round++) {
-		live_until(
-			run_life, fixture, traced, next_random(&seed) % (whole_life + 1), &ended);
-		ends += ended;
+		long nth = random() % (whole_life + 1);
+
+		killed += live(fixture, nth) == nth;
 		expect_valid(fixture, round);
 		/* Sometimes another life is cut short before anybody restores. */
-		if (next_random(&seed) % 3)
+		if (random() % 3)
 			expect_restored(fixture);
 	}
 	expect_restored(fixture);
-	print_message("%d of %d lives came to their end, of %d %s\n", ends, ROUNDS, (int)whole_life,
-		traced ? "stops" : "microseconds");
-	assert_true(ends < ROUNDS / 2);
+	print_message("%d of %d lives were cut short, of %ld stops\n", killed, ROUNDS, whole_life);
+	assert_true(killed > ROUNDS / 2);
 }

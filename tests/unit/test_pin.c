@@ -10,7 +10,6 @@
 /* A containerd with two images, in the place of src/runtime/images.c. */
 static struct {
 	bool pinned[2], gone, down;
-	bool die;            /* in the middle of a change, with the record on disk */
 	unsigned lag, shown; /* lists that still show what was before, and how often it was asked */
 	unsigned writes;
 	char socket[128];
@@ -52,8 +51,6 @@ int images_pin(const struct image_runtime *runtime, const char *name, bool pinne
 		strcpy(why, "no such image");
 		return containerd.down ? -ECONNREFUSED : -ENOENT;
 	}
-	if (containerd.die)
-		_exit(0);
 	containerd.pinned[streq(name, OTHER)] = pinned;
 	containerd.writes++;
 	return 0;
@@ -77,9 +74,9 @@ static void change_pin(struct file_fixture *fixture, const char *wanted)
 	copy_text(fixture_change(fixture, NAME, &want, wanted)->old, SETTING_VALUE_MAX, NOT_PINNED);
 }
 
-static int apply_pin(struct file_fixture *fixture)
+static int apply_pin(struct file_fixture *fixture, const char *wanted)
 {
-	change_pin(fixture, PINNED);
+	change_pin(fixture, wanted);
 	return apply_changes(fixture);
 }
 
@@ -88,7 +85,7 @@ PIN_TEST(an_image_is_pinned_and_restored)
 	char socket[PATH_MAX];
 	const struct change *change;
 
-	assert_int_equal(apply_pin(fixture), 0);
+	assert_int_equal(apply_pin(fixture, PINNED), 0);
 	assert_true(containerd.pinned[0]);
 	assert_false(containerd.pinned[1]);
 	directory_path(&fixture->root, "/run/containerd.sock", socket);
@@ -105,54 +102,44 @@ PIN_TEST(an_image_is_pinned_and_restored)
 	assert_forgotten(fixture);
 }
 
-/* The label is gone with a pull: then it is already as it was. */
-PIN_TEST(a_pin_that_a_pull_dropped_is_nothing_to_restore)
+/* With a pull the label is gone: then it is already as it was. */
+TEST(what_is_pinned_no_more_is_nothing_to_restore)
 {
-	assert_int_equal(apply_pin(fixture), 0);
-	containerd.pinned[0] = false;
-	assert_int_equal(restore_all(fixture)->error, 0);
-	assert_int_equal(containerd.writes, 1);
-	assert_forgotten(fixture);
+	for (int gone = 0; gone < 2; gone++) {
+		_cleanup_fixture_ struct file_fixture fixture;
+
+		make(&fixture);
+		assert_int_equal(apply_pin(&fixture, PINNED), 0);
+		containerd.pinned[0] = false;
+		containerd.gone = gone;
+		assert_int_equal(restore_all(&fixture)->error, 0);
+		assert_int_equal(containerd.writes, 1);
+		assert_forgotten(&fixture);
+	}
 }
 
-PIN_TEST(a_dropped_pin_is_set_again_and_restored_once)
+PIN_TEST(a_dropped_pin_is_set_again_and_an_unwanted_one_goes)
 {
-	assert_int_equal(apply_pin(fixture), 0);
+	assert_int_equal(apply_pin(fixture, PINNED), 0);
 	containerd.pinned[0] = false;
-	assert_int_equal(apply_pin(fixture), 0);
+	assert_int_equal(apply_pin(fixture, PINNED), 0);
 	assert_true(containerd.pinned[0]);
 	assert_int_equal(fixture->job.n_records, 1);
 	assert_string_equal(fixture->job.records[0].original, NOT_PINNED);
-	(void)restore_all(fixture);
+	assert_int_equal(apply_pin(fixture, NOT_PINNED), 0);
 	assert_false(containerd.pinned[0]);
+	assert_int_equal(restore_all(fixture)->error, 0);
+	assert_forgotten(fixture);
 }
 
 /* Else the next sample would take the delay for someone else's change. */
 PIN_TEST(it_is_set_when_the_list_shows_it)
 {
 	containerd.lag = 3;
-	assert_int_equal(apply_pin(fixture), 0);
+	assert_int_equal(apply_pin(fixture, PINNED), 0);
 	assert_int_equal(containerd.writes, 1);
 	assert_int_equal(containerd.lag, 0);
 	assert_int_equal(containerd.shown, 1 + 3 + 1);
-}
-
-PIN_TEST(an_image_that_is_no_longer_configured_is_unpinned)
-{
-	assert_int_equal(apply_pin(fixture), 0);
-	change_pin(fixture, NOT_PINNED);
-	assert_int_equal(apply_changes(fixture), 0);
-	assert_false(containerd.pinned[0]);
-	assert_int_equal(restore_all(fixture)->error, 0);
-	assert_forgotten(fixture);
-}
-
-PIN_TEST(an_image_that_was_removed_is_nothing_to_restore)
-{
-	assert_int_equal(apply_pin(fixture), 0);
-	containerd.gone = true;
-	assert_int_equal(restore_all(fixture)->error, 0);
-	assert_forgotten(fixture);
 }
 
 PIN_TEST(an_image_that_is_not_there_is_not_pinned)
@@ -168,7 +155,7 @@ PIN_TEST(a_runtime_that_does_not_answer_keeps_the_record)
 {
 	const struct change *change;
 
-	assert_int_equal(apply_pin(fixture), 0);
+	assert_int_equal(apply_pin(fixture, PINNED), 0);
 	containerd.down = true;
 	change = restore_all(fixture);
 	assert_int_equal(change->error, -ECONNREFUSED);
@@ -177,39 +164,4 @@ PIN_TEST(a_runtime_that_does_not_answer_keeps_the_record)
 	assert_int_equal(restore_all(fixture)->error, 0);
 	assert_false(containerd.pinned[0]);
 	assert_forgotten(fixture);
-}
-
-/* Killed after the record, before the write: the next one finds the record, and nothing to undo. */
-PIN_TEST(a_kill_between_record_and_write_leaves_what_a_restore_needs)
-{
-	pid_t child = fork();
-	int status;
-
-	assert_true(child >= 0);
-	if (child == 0) {
-		containerd.die = true;
-		(void)apply_pin(fixture);
-		_exit(1); /* it was not asked to pin */
-	}
-	assert_int_equal(waitpid(child, &status, 0), child);
-	assert_int_equal(status, 0);
-	fixture_reopen(fixture);
-	assert_int_equal(fixture->job.journal->n_files, 1);
-	assert_string_equal(fixture->job.journal->files[0].keys[0].original, NOT_PINNED);
-	/* It goes on, and restores what it was before both. */
-	assert_int_equal(apply_pin(fixture), 0);
-	assert_true(containerd.pinned[0]);
-	(void)restore_all(fixture);
-	assert_false(containerd.pinned[0]);
-	assert_forgotten(fixture);
-}
-
-PIN_TEST(a_kill_after_the_write_is_restored_too)
-{
-	assert_int_equal(apply_pin(fixture), 0);
-	file_journal_close(fixture->job.journal);
-	fixture->job.journal = NULL;
-	fixture_reopen(fixture);
-	(void)restore_all(fixture);
-	assert_false(containerd.pinned[0]);
 }

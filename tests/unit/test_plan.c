@@ -1,87 +1,69 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "directory.h"
-#include "kill.h"
 
 #include <headroom/plan.h>
 
-#define ROUNDS 20000
-
-/* Three values in order; from few, so that equal ones are frequent, or from many. */
-static void random_triple(uint64_t *seed, uint64_t triple[3])
-{
-	uint64_t range = next_random(seed) % 2 ? 6 : 200000;
-
-	for (int i = 0; i < 3; i++) {
-		uint64_t value = next_random(seed) % range;
-		int j = i;
-
-		for (; j > 0 && triple[j - 1] > value; j--)
-			triple[j] = triple[j - 1];
-		triple[j] = value;
-	}
-}
-
-static void add_threshold(struct plan *plan, int family, int level, uint64_t old, uint64_t new)
+static void add_threshold(struct plan *plan, int family, int level, unsigned old, unsigned new)
 {
 	struct change *change = plan_add(plan, NULL, "", "", "", "");
 
 	assert_non_null(change);
 	change->target =
 		(struct value_target){.kind = VALUE_NEIGHTBL, .family = family, .level = level};
-	snprintf(change->old, sizeof(change->old), "%" PRIu64, old);
-	snprintf(change->new, sizeof(change->new), "%" PRIu64, new);
+	snprintf(change->old, sizeof(change->old), "%u", old);
+	snprintf(change->new, sizeof(change->new), "%u", new);
 }
 
-/* Only what differs, in any order, as a plan may come. */
-static void add_triple(
-	struct plan *plan, int family, uint64_t *seed, const uint64_t old[3], const uint64_t new[3])
+/* The nth of all triples of four values, in any order; false after the last. */
+static bool triple(unsigned n, unsigned values[3])
 {
-	int first = (int)(next_random(seed) % 3);
-	int step = next_random(seed) % 2 ? 1 : 2;
+	for (int i = 0; i < 3; i++, n /= 4)
+		values[i] = n % 4 * 5;
+	return n == 0;
+}
 
-	for (int i = 0; i < 3; i++) {
-		int level = (first + i * step) % 3;
+static bool is_ordered(const unsigned values[3])
+{
+	return values[0] <= values[1] && values[1] <= values[2];
+}
 
+/* Only what differs, in any order, as a plan may come, and of both families. */
+static void check_way(const unsigned old[3], const unsigned new[3], int first, int step)
+{
+	unsigned now[2][3];
+	struct plan plan = {0};
+
+	for (int i = 0; i < 6; i++) {
+		int level = (first + i * step) % 3, family = i / 3 ? AF_INET6 : AF_INET;
+
+		now[i / 3][level] = old[level];
 		if (old[level] != new[level])
-			add_threshold(plan, family, level + 1, old[level], new[level]);
+			add_threshold(&plan, family, level + 1, old[level], new[level]);
 	}
-}
+	plan_sort(&plan);
+	for (size_t i = 0; i < plan.n; i++) {
+		unsigned *values = now[plan.changes[i].target.family == AF_INET6];
 
-static void assert_ordered(const uint64_t now[3], const uint64_t old[3], const uint64_t new[3])
-{
-	if (now[0] > now[1] || now[1] > now[2])
-		fail_msg("%" PRIu64 " %" PRIu64 " %" PRIu64 " on the way from %" PRIu64 " %" PRIu64
-			 " %" PRIu64 " to %" PRIu64 " %" PRIu64 " %" PRIu64,
-			now[0], now[1], now[2], old[0], old[1], old[2], new[0], new[1], new[2]);
+		values[plan.changes[i].target.level - 1] =
+			(unsigned)strtoul(plan.changes[i].new, NULL, 10);
+		if (!is_ordered(values))
+			fail_msg("%u %u %u on the way from %u %u %u to %u %u %u", values[0],
+				values[1], values[2], old[0], old[1], old[2], new[0], new[1],
+				new[2]);
+	}
+	for (int f = 0; f < 2; f++)
+		assert_memory_equal(now[f], new, sizeof(now[f]));
+	plan_clear(&plan);
 }
 
 TEST(thresholds_never_cross)
 {
-	static const int families[2] = {AF_INET, AF_INET6};
-	uint64_t seed = 42;
-	struct plan plan = {0};
+	unsigned old[3], new[3];
 
-	for (int round = 0; round < ROUNDS; round++) {
-		uint64_t old[2][3], new[2][3], now[2][3];
-
-		plan.n = 0;
-		for (int f = 0; f < 2; f++) {
-			random_triple(&seed, old[f]);
-			random_triple(&seed, new[f]);
-			memcpy(now[f], old[f], sizeof(now[f]));
-			add_triple(&plan, families[f], &seed, old[f], new[f]);
-		}
-		plan_sort(&plan);
-		for (size_t i = 0; i < plan.n; i++) {
-			int f = plan.changes[i].target.family == AF_INET ? 0 : 1;
-
-			now[f][plan.changes[i].target.level - 1] =
-				strtoull(plan.changes[i].new, NULL, 10);
-			assert_ordered(now[f], old[f], new[f]);
-		}
-		assert_memory_equal(now, new, sizeof(new));
-	}
-	plan_clear(&plan);
+	for (unsigned from = 0; triple(from, old); from++)
+		for (unsigned to = 0; is_ordered(old) && triple(to, new); to++)
+			for (int way = 0; is_ordered(new) && way < 6; way++)
+				check_way(old, new, way % 3, 1 + way / 3);
 }
 
 TEST(other_changes_keep_their_order_before_thresholds)

@@ -1,5 +1,86 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "reconcile_fixture.h"
+#include "directory.h"
+
+#include "apply/reconcile.h"
+
+#define SECOND USEC_PER_SEC
+
+#define HOUR (3600 * SECOND)
+
+/* One tuner with one value, polled again and again; instead of the value it may want a file. */
+struct fixture {
+	struct node node;
+	struct want want;
+	struct value_record record;
+	struct file_change file;
+	struct file_record file_record;
+	struct proposal proposal;
+	struct decide_input past;
+	struct reconcile_input input;
+	struct plan plan;
+};
+
+static void fixture_make(struct fixture *fixture)
+{
+	*fixture = (struct fixture){0};
+	fixture->want = (struct want){
+		.name = "vm.a", .actual = "100", .wanted = "100", .reason = "configured"};
+	fixture->file = (struct file_change){.edit = {.text = "10", .base = "version = 2\n"}};
+	fixture->proposal = (struct proposal){.wants = &fixture->want, .n_wants = 1};
+	fixture->past.now_us = HOUR;
+	fixture->input = (struct reconcile_input){.tuner = "sysctl",
+		.proposal = &fixture->proposal,
+		.past = &fixture->past,
+		.values_recordable = true};
+}
+
+static void fixture_clear(struct fixture *fixture)
+{
+	plan_clear(&fixture->plan);
+	free(fixture->node.settings);
+}
+
+#define _cleanup_fixture_  __attribute__((cleanup(fixture_clear)))
+#define FIXTURE_TEST(name) TEST_OF(fixture, fixture, fixture_make, fixture_clear, name)
+
+/* A second later, with this value on the node. */
+static struct setting *poll(struct fixture *fixture, const char *actual)
+{
+	fixture->past.now_us += SECOND;
+	copy_text(fixture->want.actual, SETTING_VALUE_MAX, actual);
+	plan_reset(&fixture->plan);
+	reconcile(&fixture->node, &fixture->input, &fixture->plan);
+	return node_setting(&fixture->node, "vm.a");
+}
+
+/* The same with a file: what is in force, and what the file has. */
+static struct setting *poll_file(struct fixture *fixture, const char *actual, const char *on_disk)
+{
+	fixture->want.file = &fixture->file;
+	copy_text(fixture->want.wanted, SETTING_VALUE_MAX, "10");
+	copy_text(fixture->file.on_disk, SETTING_VALUE_MAX, on_disk);
+	return poll(fixture, actual);
+}
+
+static void expect_at(const struct fixture *fixture, enum setting_state state, const char *reason,
+	size_t changes, int line)
+{
+	const struct setting *setting = node_setting(&fixture->node, "vm.a");
+
+	if (setting->state != state || !streq(setting->reason, reason))
+		fail_msg("line %d: %s, %s", line, setting_state_names[setting->state],
+			setting->reason);
+	if (fixture->plan.n != changes)
+		fail_msg("line %d: %zu changes", line, fixture->plan.n);
+}
+
+#define expect(fixture, state, reason, changes) expect_at(fixture, state, reason, changes, __LINE__)
+
+#define poll_to(fixture, actual, state, reason, changes) \
+	(poll(fixture, actual), expect(fixture, state, reason, changes))
+
+#define poll_file_to(fixture, actual, on_disk, state, reason, changes) \
+	(poll_file(fixture, actual, on_disk), expect(fixture, state, reason, changes))
 
 static void record_original(struct fixture *fixture, const char *original, const char *target)
 {
@@ -15,8 +96,7 @@ FIXTURE_TEST(a_difference_is_planned)
 {
 	const struct change *change;
 
-	poll(fixture, "5");
-	expect(fixture, SETTING_PENDING, "configured", 1);
+	poll_to(fixture, "5", SETTING_PENDING, "configured", 1);
 	change = &fixture->plan.changes[0];
 	assert_string_equal(change->name, "vm.a");
 	assert_string_equal(change->tuner, "sysctl");
@@ -25,8 +105,7 @@ FIXTURE_TEST(a_difference_is_planned)
 	assert_string_equal(change->reason, "configured");
 	assert_string_equal(node_setting(&fixture->node, "vm.a")->original, "5");
 	record_original(fixture, "5", "100");
-	poll(fixture, " 100 ");
-	expect(fixture, SETTING_IN_SYNC, "in-sync", 0);
+	poll_to(fixture, " 100 ", SETTING_IN_SYNC, "in-sync", 0);
 	assert_string_equal(node_setting(&fixture->node, "vm.a")->original, "5");
 }
 
@@ -46,8 +125,7 @@ TEST(what_is_recorded_is_no_drift)
 
 		fixture_make(&fixture);
 		record_original(&fixture, "5", "50");
-		poll(&fixture, cases[i].actual);
-		expect(&fixture, SETTING_PENDING, cases[i].reason, 1);
+		poll_to(&fixture, cases[i].actual, SETTING_PENDING, cases[i].reason, 1);
 		assert_int_equal(node_setting(&fixture.node, "vm.a")->drift_total, cases[i].drift);
 	}
 }
@@ -56,8 +134,7 @@ FIXTURE_TEST(a_new_wanted_value_is_no_drift)
 {
 	poll(fixture, "100");
 	copy_text(fixture->want.wanted, SETTING_VALUE_MAX, "200");
-	poll(fixture, "100");
-	expect(fixture, SETTING_PENDING, "configured", 1);
+	poll_to(fixture, "100", SETTING_PENDING, "configured", 1);
 	assert_int_equal(node_setting(&fixture->node, "vm.a")->drift_total, 0);
 }
 
@@ -86,24 +163,21 @@ TEST(drift_is_handled_as_configured)
 		assert_int_equal(setting->drift_at_us, fixture.past.now_us);
 		/* What is left is counted once, whatever becomes of it. */
 		for (int n = 0; n < 10 && cases[i].changes == 0; n++)
-			poll(&fixture, n % 2 ? "7" : "8");
-		expect(&fixture, cases[i].state, cases[i].reason, cases[i].changes);
+			poll_to(&fixture, n % 2 ? "7" : "8", cases[i].state, cases[i].reason,
+				cases[i].changes);
 		assert_int_equal(setting->drift_total, 1);
 		/* Back in sync by someone else's hand, whatever it was left to. */
-		poll(&fixture, "100");
-		expect(&fixture, SETTING_IN_SYNC, "in-sync", 0);
+		poll_to(&fixture, "100", SETTING_IN_SYNC, "in-sync", 0);
 	}
 }
 
 /* It cannot be recorded just now: nobody has rewritten anything meanwhile. */
 FIXTURE_TEST(drift_that_waits_to_be_set_again_is_counted_once)
 {
-	struct setting *setting;
+	struct setting *setting = poll(fixture, "100");
 
-	setting = poll(fixture, "100");
 	for (int i = 0; i < 3 * DRIFT_ROUNDS_MAX; i++) {
-		poll(fixture, "7");
-		expect(fixture, SETTING_PENDING, "drift", 1);
+		poll_to(fixture, "7", SETTING_PENDING, "drift", 1);
 		if (i % 2)
 			setting_become(setting, SETTING_FAILED, "not-recorded", -ENOSPC, NULL);
 	}
@@ -117,10 +191,8 @@ FIXTURE_TEST(drift_that_waits_to_be_set_again_is_counted_once)
 static void fight(struct fixture *fixture, unsigned rounds)
 {
 	for (unsigned i = 0; i < rounds; i++) {
-		poll(fixture, "7");
-		expect(fixture, SETTING_PENDING, "drift", 1);
-		poll(fixture, "100");
-		expect(fixture, SETTING_IN_SYNC, "in-sync", 0);
+		poll_to(fixture, "7", SETTING_PENDING, "drift", 1);
+		poll_to(fixture, "100", SETTING_IN_SYNC, "in-sync", 0);
 	}
 }
 
@@ -133,22 +205,18 @@ FIXTURE_TEST(a_quiet_time_ends_a_fight)
 	fight(fixture, DRIFT_ROUNDS_MAX);
 	assert_int_equal(poll(fixture, "7")->drift_total, 2 * DRIFT_ROUNDS_MAX + 1);
 	expect(fixture, SETTING_YIELDED, "rewritten-too-often", 0);
-	poll(fixture, "8");
-	expect(fixture, SETTING_YIELDED, "rewritten-too-often", 0);
+	poll_to(fixture, "8", SETTING_YIELDED, "rewritten-too-often", 0);
 }
 
 FIXTURE_TEST(a_failure_waits_before_it_is_tried_again)
 {
-	struct setting *setting;
+	struct setting *setting = poll(fixture, "5");
 
-	setting = poll(fixture, "5");
 	setting_become(setting, SETTING_FAILED, "write-refused", -EPERM, NULL);
 	setting->retry_at_us = fixture->past.now_us + RETRY_US;
-	poll(fixture, "5");
-	expect(fixture, SETTING_FAILED, "write-refused", 0);
+	poll_to(fixture, "5", SETTING_FAILED, "write-refused", 0);
 	fixture->past.now_us += RETRY_US;
-	poll(fixture, "5");
-	expect(fixture, SETTING_PENDING, "configured", 1);
+	poll_to(fixture, "5", SETTING_PENDING, "configured", 1);
 	setting = poll(fixture, "100");
 	expect(fixture, SETTING_IN_SYNC, "in-sync", 0);
 	assert_int_equal(setting->error, 0);
@@ -158,8 +226,7 @@ FIXTURE_TEST(a_failure_waits_before_it_is_tried_again)
 FIXTURE_TEST(what_cannot_be_read)
 {
 	fixture->want.error = -ENOENT;
-	poll(fixture, "");
-	expect(fixture, SETTING_UNSUPPORTED, "not-in-this-kernel", 0);
+	poll_to(fixture, "", SETTING_UNSUPPORTED, "not-in-this-kernel", 0);
 	fixture->want.error = -EACCES;
 	assert_int_equal(poll(fixture, "")->error, -EACCES);
 	expect(fixture, SETTING_FAILED, "unreadable", 0);
@@ -172,18 +239,14 @@ FIXTURE_TEST(what_cannot_be_read)
 FIXTURE_TEST(what_is_only_observed)
 {
 	fixture->input.mode = MODE_OBSERVE;
-	poll(fixture, "5");
-	expect(fixture, SETTING_OBSERVED, "observe-mode", 0);
+	poll_to(fixture, "5", SETTING_OBSERVED, "observe-mode", 0);
 	fixture->input.mode = MODE_RELEASED;
-	poll(fixture, "5");
-	expect(fixture, SETTING_OBSERVED, "restored", 0);
+	poll_to(fixture, "5", SETTING_OBSERVED, "restored", 0);
 	fixture->want.wanted[0] = '\0';
-	poll(fixture, "5");
-	expect(fixture, SETTING_OBSERVED, "kept", 0);
+	poll_to(fixture, "5", SETTING_OBSERVED, "kept", 0);
 	/* Errors are reported in any mode. */
 	fixture->want.error = -EIO;
-	poll(fixture, "5");
-	expect(fixture, SETTING_FAILED, "unreadable", 0);
+	poll_to(fixture, "5", SETTING_FAILED, "unreadable", 0);
 }
 
 TEST(a_reset_tries_everything_again)
@@ -264,21 +327,17 @@ FIXTURE_TEST(a_released_value_that_is_still_recorded_has_failed)
 {
 	record_original(fixture, "5", "100");
 	fixture->input.mode = MODE_RELEASED;
-	poll(fixture, "100");
-	expect(fixture, SETTING_FAILED, "not-restored", 0);
+	poll_to(fixture, "100", SETTING_FAILED, "not-restored", 0);
 	fixture->past.n_values = 0;
-	poll(fixture, "5");
-	expect(fixture, SETTING_OBSERVED, "restored", 0);
+	poll_to(fixture, "5", SETTING_OBSERVED, "restored", 0);
 	assert_int_equal(node_would_change(&fixture->node), 1);
 }
 
 FIXTURE_TEST(values_that_cannot_be_recorded_are_only_observed)
 {
 	fixture->input.values_recordable = false;
-	poll(fixture, "5");
-	expect(fixture, SETTING_OBSERVED, "not-recorded", 0);
-	poll_file(fixture, "3", "");
-	expect(fixture, SETTING_PENDING, "configured", 1);
+	poll_to(fixture, "5", SETTING_OBSERVED, "not-recorded", 0);
+	poll_file_to(fixture, "3", "", SETTING_PENDING, "configured", 1);
 }
 
 TEST(results_reach_the_settings)
@@ -312,5 +371,100 @@ TEST(results_reach_the_settings)
 		assert_string_equal(node_setting(&fixture.node, "vm.a")->actual, cases[i].actual);
 		assert_int_equal(node_setting(&fixture.node, "vm.a")->retry_at_us,
 			cases[i].error < 0 ? 1000 + RETRY_US : 0);
+	}
+}
+
+/* ---- files ---- */
+
+FIXTURE_TEST(a_difference_in_the_file_is_planned)
+{
+	const struct change *change;
+
+	poll_file_to(fixture, "3", "", SETTING_PENDING, "configured", 1);
+	change = &fixture->plan.changes[0];
+	assert_string_equal(change->old, "3");
+	assert_string_equal(change->file->on_disk, "");
+	assert_string_equal(change->new, "10");
+	assert_false(change->file->activate_only);
+	/* A copy: the tuner's own is valid until its next decision only. */
+	assert_ptr_not_equal(change->file->edit.text, fixture->file.edit.text);
+	assert_string_equal(change->file->edit.text, "10");
+	/* In force by other means, and not in the file: the next start would lose it. */
+	poll_file_to(fixture, "10", "3", SETTING_PENDING, "configured", 1);
+	poll_file_to(fixture, "10", "10", SETTING_IN_SYNC, "in-sync", 0);
+	/* While a job is at the files nothing is judged anew. */
+	fixture->input.files_busy = true;
+	poll_file_to(fixture, "10", "4", SETTING_IN_SYNC, "in-sync", 0);
+}
+
+TEST(a_file_that_is_not_in_force_is_pending)
+{
+	static const struct {
+		enum activation activation;
+		enum restart_policy restart;
+		bool busy;
+		const char *reason;
+		size_t changes;
+	} cases[] = {
+		{ACTIVATE_NOTHING, RESTART_NEVER, false, "restart-pending", 0},
+		{ACTIVATE_RESTART, RESTART_NEVER, false, "restart-pending", 0},
+		{ACTIVATE_RESTART, RESTART_WHEN_IDLE, true, "restart-pending", 0},
+		{ACTIVATE_RESTART, RESTART_WHEN_IDLE, false, "restart-pending", 1},
+		{ACTIVATE_RESTART, RESTART_NOW, true, "restart-pending", 1},
+		{ACTIVATE_RELOAD, RESTART_NEVER, true, "reload-pending", 1},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_fixture_ struct fixture fixture;
+
+		fixture_make(&fixture);
+		fixture.file.edit.service.activation = cases[i].activation;
+		fixture.file.edit.service.restart = cases[i].restart;
+		fixture.file.edit.service.busy = cases[i].busy;
+		poll_file_to(
+			&fixture, "3", "10", SETTING_PENDING, cases[i].reason, cases[i].changes);
+		/* Also when it is not known what runs. */
+		poll_file(&fixture, "", "10")->retry_at_us = fixture.past.now_us + HOUR;
+		expect(&fixture, SETTING_PENDING, cases[i].reason, cases[i].changes);
+		poll_file_to(&fixture, "", "10", SETTING_PENDING, cases[i].reason, 0);
+		poll_file_to(&fixture, "10", "10", SETTING_IN_SYNC, "in-sync", 0);
+	}
+}
+
+/* A value in force that changes is a restart; a file that changes is somebody. */
+FIXTURE_TEST(only_the_file_drifts)
+{
+	poll_file(fixture, "10", "10");
+	assert_int_equal(poll_file(fixture, "3", "10")->drift_total, 0);
+	expect(fixture, SETTING_PENDING, "restart-pending", 0);
+	assert_int_equal(poll_file(fixture, "3", "4")->drift_total, 1);
+	expect(fixture, SETTING_PENDING, "drift", 1);
+}
+
+TEST(the_record_says_what_is_ours_in_the_file)
+{
+	static const struct {
+		const char *on_disk, *failed, *reason;
+		enum setting_state state;
+	} cases[] = {
+		{"", "", "configured", SETTING_PENDING},
+		{"8", "", "configured", SETTING_PENDING},
+		{"7", "", "drift", SETTING_PENDING},
+		{"8", "10", "did-not-come-back", SETTING_FAILED},
+		{"8", "11", "configured", SETTING_PENDING},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_fixture_ struct fixture fixture;
+
+		fixture_make(&fixture);
+		fixture.file_record = (struct file_record){
+			.name = "vm.a", .original = "3", .before = "8", .wanted = "10"};
+		copy_text(fixture.file_record.failed, SETTING_VALUE_MAX, cases[i].failed);
+		fixture.past.files = &fixture.file_record;
+		fixture.past.n_files = 1;
+		assert_string_equal(poll_file(&fixture, "3", cases[i].on_disk)->original, "3");
+		expect(&fixture, cases[i].state, cases[i].reason,
+			cases[i].state == SETTING_PENDING);
 	}
 }

@@ -255,3 +255,70 @@ FIXTURE_TEST(what_could_not_be_restored_stays_recorded)
 	assert_file(&fixture->root, PATH_A, "10000\n");
 	assert_int_equal(fixture->store->n, 0);
 }
+
+/* ---- one value ---- */
+
+FIXTURE_TEST(a_file_gets_the_value)
+{
+	const struct value_target target = {.kind = VALUE_FILE, .path = PATH_A};
+
+	assert_int_equal(value_set(&fixture->host, &target, "1", false), -ENOENT);
+	assert_null(directory_get(
+		&fixture->root, target.path)); /* nothing is made that was not there */
+	directory_put(&fixture->root, target.path, "10000\n");
+	assert_int_equal(value_set(&fixture->host, &target, "20000", false), 0);
+	assert_file(&fixture->root, target.path, "20000\n");
+	/* Writing nothing leaves what is there: a list of ports is cleared by an empty line. */
+	directory_put(&fixture->root, target.path, "1");
+	assert_int_equal(value_set(&fixture->host, &target, "", false), 0);
+	assert_file(&fixture->root, target.path, "\n");
+}
+
+FIXTURE_TEST(what_cannot_be_written)
+{
+	struct value_target target = {.kind = VALUE_FILE, .path = "/proc/sys/vm"};
+	struct host host;
+
+	directory_put(&fixture->root, PATH_A, "");
+	assert_int_equal(value_set(&fixture->host, &target, "1", false), -EISDIR);
+	/* A file of the kernel that nobody may write. */
+	assert_true(host_init(&host, "/"));
+	assert_true(copy_text(target.path, sizeof(target.path), "/proc/self/status"));
+	assert_true(value_set(&host, &target, "1", false) < 0);
+}
+
+#define THRESHOLD "/proc/sys/net/ipv4/neigh/default/gc_thresh1"
+
+static const struct value_target threshold = {
+	.kind = VALUE_NEIGHTBL, .path = THRESHOLD, .family = AF_INET, .level = 1};
+
+/* Netlink would change the kernel that the test runs on. */
+FIXTURE_TEST(a_threshold_below_a_made_up_root_is_a_file)
+{
+	_cleanup_free_ char *before = NULL, *after = NULL;
+
+	(void)read_file(THRESHOLD, 100, &before, NULL);
+	assert_int_equal(value_set(&fixture->host, &threshold, "4711", false), -EOPNOTSUPP);
+	directory_put(&fixture->root, THRESHOLD, "1024\n");
+	assert_int_equal(value_set(&fixture->host, &threshold, "4711", false), 0);
+	assert_file(&fixture->root, THRESHOLD, "4711\n");
+	(void)read_file(THRESHOLD, 100, &after, NULL);
+	if (before && after)
+		assert_string_equal(before, after);
+}
+
+/* Refused before anything is sent: with the kernel's own root, and still no change of it. */
+TEST(values_that_are_no_thresholds)
+{
+	static const char *const values[] = {"", "-1", "x", "2147483648", "1 2"};
+	struct value_target target = threshold;
+	struct host host;
+
+	if (access(THRESHOLD, F_OK) < 0)
+		skip();
+	assert_true(host_init(&host, ""));
+	for (size_t i = 0; i < ARRAY_SIZE(values); i++)
+		assert_int_equal(value_set(&host, &target, values[i], false), -EINVAL);
+	for (target.level = 0; target.level <= 4; target.level += 4)
+		assert_int_equal(value_set(&host, &target, "1", false), -EINVAL);
+}
