@@ -13,7 +13,7 @@ struct file_change {
 	 * it must equal wanted exactly when the file is edit.text.
 	 */
 	char on_disk[SETTING_VALUE_MAX];
-	struct file_edit edit; /* of a change: with its texts behind this */
+	struct file_edit edit; /* its text is owned */
 	bool activate_only;    /* the file is as wanted, and its program does not run with it yet */
 	bool written;          /* after apply or restore */
 };

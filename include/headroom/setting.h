@@ -204,8 +204,9 @@ struct file_edit {
 	/* EDIT_TOML: tables to try, in this order, until the program has the value; ended by NULL.
 	 * Static data. NULL: the target's table alone. */
 	const char *const *tables;
-	const char *base; /* what a file begins with that does not exist yet; NULL for nothing */
-	const char *dump_key; /* VERIFY_CONTAINERD_DUMP: the key's full name in the dump */
+	/* What a file begins with that does not exist yet; static, NULL for nothing. */
+	const char *base;
+	char dump_key[200]; /* VERIFY_CONTAINERD_DUMP: the key's full name in the dump; or "" */
 	struct service service;
 };
 

@@ -195,9 +195,9 @@ static int try_table(const struct editor *editor, struct draft *draft, struct fi
 	r = edit_languages[EDIT_TOML].set(&next.text, table, change->target.key, edit->text, why);
 	if (r == 0)
 		r = dump_trial(editor, &next.text, &next.dump, why);
-	if (r == 0 && edit->dump_key)
+	if (r == 0 && edit->dump_key[0])
 		r = compare_dumps(draft->dump, next.dump, edit->dump_key, why);
-	if (r == 0 && edit->dump_key && edit->text)
+	if (r == 0 && edit->dump_key[0] && edit->text)
 		r = check_value(next.dump, edit, why);
 	old = r == 0 ? *draft : next;
 	if (r < 0)

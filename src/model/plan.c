@@ -3,35 +3,6 @@
 
 #include "base/util.h"
 
-/* A copy of text in the memory behind *end, which moves past it; NULL for NULL. */
-static const char *put_text(char **end, const char *text)
-{
-	const char *copy = *end;
-
-	if (text)
-		*end = stpcpy(*end, text) + 1;
-	return text ? copy : NULL;
-}
-
-static size_t room_of(const char *text)
-{
-	return text ? strlen(text) + 1 : 0;
-}
-
-static struct file_change *copy_file(const struct file_change *from)
-{
-	const struct file_edit *edit = &from->edit;
-	struct file_change *file = must(malloc(sizeof(*file) + room_of(edit->text) +
-					       room_of(edit->base) + room_of(edit->dump_key)));
-	char *end = (char *)(file + 1);
-
-	*file = *from;
-	file->edit.text = put_text(&end, edit->text);
-	file->edit.base = put_text(&end, edit->base);
-	file->edit.dump_key = put_text(&end, edit->dump_key);
-	return file;
-}
-
 static struct change *append(struct plan *plan)
 {
 	return add_element(&plan->changes, &plan->n, &plan->allocated, sizeof(*plan->changes));
@@ -42,7 +13,11 @@ struct change *plan_add(struct plan *plan, const struct file_change *file, const
 {
 	struct change *change = append(plan);
 
-	change->file = file ? copy_file(file) : NULL;
+	if (file) {
+		change->file = must(malloc(sizeof(*file)));
+		*change->file = *file;
+		change->file->edit.text = file->edit.text ? must(strdup(file->edit.text)) : NULL;
+	}
 	copy_text(change->name, sizeof(change->name), name);
 	copy_text(change->tuner, sizeof(change->tuner), tuner);
 	copy_text(change->old, sizeof(change->old), old);
@@ -81,6 +56,8 @@ void plan_sort(struct plan *plan)
 
 void change_release(struct change *change)
 {
+	if (change->file)
+		free((char *)change->file->edit.text);
 	free(steal(change->file));
 	free(steal(change->why));
 }

@@ -68,7 +68,6 @@ static int write_edit(
 	const struct wait wait = {.deadline_us = UINT64_MAX, .cancel_fd = -1};
 	struct file_change change = {.edit = {.text = literal,
 					     .tables = key->tables,
-					     .dump_key = key->dump_key,
 					     .base = key->base,
 					     .service.verifier = VERIFY_CONTAINERD_DUMP}};
 	struct service *service = &change.edit.service;
@@ -83,6 +82,7 @@ static int write_edit(
 	int r = file_locate(process->host, key->path, &at);
 
 	copy_text(change.target.key, sizeof(change.target.key), key->key);
+	copy_text(change.edit.dump_key, sizeof(change.edit.dump_key), key->dump_key);
 	copy_text(service->binary, sizeof(service->binary), process->binary);
 	copy_text(service->version, sizeof(service->version), process->version);
 	copy_text(service->config, sizeof(service->config), process->config);

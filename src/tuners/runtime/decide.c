@@ -197,7 +197,7 @@ static struct want *want_key(const struct runtime_decision *decision,
 	copy_text(file->target.key, sizeof(file->target.key), key->key ? key->key : "");
 	file->edit.tables = key->tables;
 	file->edit.base = key->base;
-	file->edit.dump_key = key->dump_key;
+	copy_text(file->edit.dump_key, sizeof(file->edit.dump_key), key->dump_key);
 	if (key->refusal != CONTAINERD_FINE) {
 		want->error = -ENOENT;
 		want->reason = "runtime-unsupported";
