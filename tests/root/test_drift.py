@@ -37,11 +37,8 @@ def by_another_procfs() -> None:
 @pytest.mark.parametrize("write", [by_sysctl, by_netlink, by_another_procfs])
 def test_a_changed_threshold_is_set_again(agent, write: Callable[[], None]) -> None:
     one = agent()
-    began = time.monotonic()
     write()
-    assert sysctl(KEY) in ("99000", "100000")
     until(lambda: sysctl(KEY) == "100000", "set again")
-    assert time.monotonic() - began > 0.005 or sysctl(KEY) == "100000"
     metric = f'headroom_setting_drift_total{{setting="{KEY}"}}'
     until(lambda: one.metrics()[metric] >= 1, "the drift is counted")
     assert one.setting(KEY)["state"] == "in-sync"
@@ -67,7 +64,7 @@ def test_a_changed_sysctl_is_set_again(agent) -> None:
 
 
 @pytest.mark.parametrize("policy", ["report", "yield"])
-def test_on_drift_yield_and_report_leave_the_value(agent, policy: str) -> None:
+def test_on_drift_yield_and_report_leave_the_value_until_apply(agent, run, policy: str) -> None:
     one = agent(f"on_drift: {policy}")
     by_sysctl()
     state = {"report": "drifted", "yield": "yielded"}[policy]
@@ -78,12 +75,6 @@ def test_on_drift_yield_and_report_leave_the_value(agent, policy: str) -> None:
     time.sleep(2.2)  # two ticks: left alone for good
     assert sysctl(KEY) == "99000"
     assert one.setting(THRESHOLDS[5])["state"] == "in-sync", "the other settings live on"
-
-
-def test_apply_sets_values_that_drift_left(agent, run) -> None:
-    one = agent("on_drift: report")
-    by_sysctl()
-    one.wait_state(KEY, "drifted")
     assert run("apply").returncode == 0
     assert sysctl(KEY) == "100000"
     one.wait_condition("SettingDrifted", "False")

@@ -90,14 +90,6 @@ def test_spoilt_records_below_an_agent_are_reported(node: Node, directory: Path,
     node.assert_unchanged()
 
 
-def test_records_outlive_the_killed_agent(node: Node, agent, run) -> None:
-    agent().kill()
-    one = agent()
-    assert one.setting(THRESHOLDS[0])["original"] == node.before["/proc/sys/net/ipv4/neigh/default/gc_thresh1"].strip()
-    assert run("restore").returncode == 0
-    node.assert_unchanged()
-
-
 def test_leftovers_of_a_torn_start_are_ignored(node: Node, directory: Path, run) -> None:
     assert run("apply").returncode == 0
     (directory / "run/values.new").write_text("{")

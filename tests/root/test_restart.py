@@ -22,6 +22,16 @@ def config(directory: Path) -> str:
     return str(path)
 
 
+def written_and_not_restarted(lab: Lab, run: Callable[..., Any], directory: Path) -> Any:
+    """A containerd whose file is as wanted already. Its systemd."""
+    lab.containerd()
+    systemd = lab.with_systemd()
+    never = directory / "never.yaml"
+    never.write_text(CONFIG.replace("now", "never"))
+    assert run("apply", "--config", str(never), wrap=lab.wrap).returncode == 0
+    return systemd
+
+
 def setting(run: Callable[..., Any], lab: Lab, config: str) -> dict[str, Any]:
     document = json.loads(run("status", "--json", "--config", config, wrap=lab.wrap).stdout)
     return next(s for s in document["settings"] if s["name"] == NAME)
@@ -150,11 +160,7 @@ def test_a_slow_restart_is_waited_for(lab: Lab, run: Callable[..., Any], config:
 def test_without_what_it_needs_there_is_no_restart(
     lab: Lab, run: Callable[..., Any], config: str, directory: Path, what: str
 ) -> None:
-    lab.containerd()
-    systemd = lab.with_systemd()
-    never = directory / "never.yaml"
-    never.write_text(CONFIG.replace("now", "never"))
-    assert run("apply", "--config", str(never), wrap=lab.wrap).returncode == 0
+    systemd = written_and_not_restarted(lab, run, directory)
     env = {"DBUS_SYSTEM_BUS_ADDRESS": "unix:path=/nonexistent/bus"} if what == "no bus" else {}
     if what == "no journal":  # a directory where the new one is to be written
         (directory / "state/journal.json.new").mkdir()
@@ -165,11 +171,8 @@ def test_without_what_it_needs_there_is_no_restart(
 
 
 def test_a_broken_file_is_not_restarted_into(lab: Lab, run: Callable[..., Any], config: str, directory: Path) -> None:
-    daemon = lab.containerd()
-    systemd = lab.with_systemd()
-    never = directory / "never.yaml"
-    never.write_text(CONFIG.replace("now", "never"))
-    assert run("apply", "--config", str(never), wrap=lab.wrap).returncode == 0
+    systemd = written_and_not_restarted(lab, run, directory)
+    daemon = lab.daemons["containerd"]
     lab.config.write_text(lab.config.read_text().replace("version = 2", "version = = 2"))
     run("apply", "--config", config, wrap=lab.wrap)
     assert systemd.restarted == []
@@ -199,13 +202,9 @@ def test_the_condition_names_what_holds_the_restart_up(
     lab: Lab, run: Callable[..., Any], agent: Callable[..., Agent], directory: Path, what: str
 ) -> None:
     """And not runtime.restart to an administrator who has set it."""
-    lab.containerd()
-    systemd = lab.with_systemd()
+    systemd = written_and_not_restarted(lab, run, directory)
     systemd.manager.restart = lambda _unit: None
     systemd.unit.kill_mode = "control-group" if what == "restart-refused" else "process"
-    never = directory / "never.yaml"
-    never.write_text(CONFIG.replace("now", "never"))
-    assert run("apply", "--config", str(never), wrap=lab.wrap).returncode == 0
     if what == "file-unusable":
         lab.config.write_text(lab.config.read_text().replace("version = 2", "version = = 2"))
     env = {"DBUS_SYSTEM_BUS_ADDRESS": "unix:path=/nonexistent/bus"} if what == "no-systemd" else {}

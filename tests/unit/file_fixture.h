@@ -18,6 +18,9 @@ struct file_fixture {
 	struct directory root, state;
 	struct file_job job;
 	struct wait wait;
+	struct file_record *records; /* after it */
+	size_t n_records;
+	bool done; /* what the plan has is of the past */
 };
 
 /* Reads the journal again, as another process would. */
@@ -42,7 +45,8 @@ static inline void fixture_make(struct file_fixture *fixture)
 
 static inline void fixture_clear(struct file_fixture *fixture)
 {
-	file_job_clear(&fixture->job);
+	plan_clear(&fixture->job.plan);
+	free(fixture->records);
 	file_journal_close(fixture->job.journal);
 	directory_remove(&fixture->root);
 	directory_remove(&fixture->state);
@@ -51,17 +55,19 @@ static inline void fixture_clear(struct file_fixture *fixture)
 #define _cleanup_fixture_  __attribute__((cleanup(fixture_clear)))
 #define FIXTURE_TEST(name) TEST_OF(file_fixture, fixture, fixture_make, fixture_clear, name)
 
-/* A change for the next job; on_disk is what the file has at its key. */
+/* A change for the next job; on_disk is what the file has at its key, text what it is to have. */
 static inline struct change *fixture_change(struct file_fixture *fixture, const char *name,
-	const struct file_change *want, const char *wanted)
+	const struct file_target target, const char *on_disk, const char *wanted, const char *text)
 {
+	const char *base = target.format == EDIT_TOML ? "version = 2\n" : NULL;
+	struct file_change file = {.target = target, .edit = {.text = text, .base = base}};
 	struct change *change;
 
-	if (fixture->job.task != FILE_APPLY)
+	if (fixture->done)
 		plan_reset(&fixture->job.plan);
-	fixture->job.task = FILE_APPLY;
-	change = plan_add(&fixture->job.plan, want, name, "runtime", "3", wanted);
-	assert_non_null(change);
+	fixture->done = false;
+	copy_text(file.on_disk, SETTING_VALUE_MAX, on_disk);
+	change = plan_add(&fixture->job.plan, &file, name, "runtime", "3", wanted);
 	change->reason = "configured";
 	return change;
 }
@@ -69,64 +75,50 @@ static inline struct change *fixture_change(struct file_fixture *fixture, const 
 static inline struct change *change_downloads(
 	struct file_fixture *fixture, const char *on_disk, const char *wanted)
 {
-	const struct file_edit edit = {.text = wanted, .base = "version = 2\n"};
-	struct file_change want = {.target = {.path = CONFIG_TOML,
-					   .format = EDIT_TOML,
-					   .table = CRI,
-					   .key = "max_concurrent_downloads"},
-		.edit = edit};
+	const struct file_target target = {.path = CONFIG_TOML,
+		.format = EDIT_TOML,
+		.table = CRI,
+		.key = "max_concurrent_downloads"};
 
-	copy_text(want.on_disk, SETTING_VALUE_MAX, on_disk);
-	return fixture_change(fixture, DOWNLOADS, &want, wanted);
+	return fixture_change(fixture, DOWNLOADS, target, on_disk, wanted, wanted);
 }
 
 static inline struct change *change_docker(
 	struct file_fixture *fixture, const char *on_disk, const char *wanted)
 {
-	const struct file_edit edit = {.text = wanted};
-	struct file_change want = {.target = {.path = DAEMON_JSON,
-					   .format = EDIT_JSON,
-					   .key = "max-concurrent-downloads"},
-		.edit = edit};
+	const struct file_target target = {
+		.path = DAEMON_JSON, .format = EDIT_JSON, .key = "max-concurrent-downloads"};
 
-	copy_text(want.on_disk, SETTING_VALUE_MAX, on_disk);
-	return fixture_change(fixture, "docker.max-concurrent-downloads", &want, wanted);
+	return fixture_change(
+		fixture, "docker.max-concurrent-downloads", target, on_disk, wanted, wanted);
 }
 
 /* A whole file of ours; text NULL: it is removed. */
 static inline struct change *change_hosts(
 	struct file_fixture *fixture, const char *wanted, const char *text)
 {
-	const struct file_edit edit = {.text = text};
-	const struct file_change want = {
-		.target = {.path = HOSTS, .format = EDIT_OWN}, .edit = edit};
+	const struct file_target target = {.path = HOSTS, .format = EDIT_OWN};
 
-	return fixture_change(fixture, "mirrors.docker.io", &want, wanted);
+	return fixture_change(fixture, "mirrors.docker.io", target, "", wanted, text);
 }
 
-/* The plan keeps its results until the next change or job. The first one's error. */
+/* The plan keeps its results until the next change. The first one's error. */
 static inline int run_job(struct file_fixture *fixture, enum file_task task)
 {
-	free(steal(fixture->job.records));
 	fixture->job.n_open = 0;
 	fixture->job.task = task;
+	fixture->done = true;
 	file_transaction(&fixture->job, &fixture->wait);
+	free(fixture->records);
+	fixture->records = file_journal_snapshot(fixture->job.journal, &fixture->n_records);
 	return fixture->job.plan.n > 0 ? fixture->job.plan.changes[0].error : 0;
-}
-
-static inline int apply_changes(struct file_fixture *fixture)
-{
-	int r = run_job(fixture, FILE_APPLY);
-
-	plan_reset(&fixture->job.plan);
-	return r;
 }
 
 static inline void apply_downloads(
 	struct file_fixture *fixture, const char *on_disk, const char *wanted)
 {
 	change_downloads(fixture, on_disk, wanted);
-	assert_int_equal(apply_changes(fixture), 0);
+	assert_int_equal(run_job(fixture, FILE_APPLY), 0);
 }
 
 static inline const struct change *restore_all(struct file_fixture *fixture)
@@ -149,5 +141,5 @@ static inline void assert_no_file(const struct directory *directory, const char 
 static inline void assert_forgotten(const struct file_fixture *fixture)
 {
 	assert_int_equal(fixture->job.journal->n_files, 0);
-	assert_int_equal(fixture->job.n_records, 0);
+	assert_int_equal(fixture->n_records, 0);
 }

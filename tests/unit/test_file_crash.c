@@ -25,7 +25,6 @@ static bool apply(struct file_fixture *fixture, const char *on_disk, const char 
 {
 	bool good = true;
 
-	plan_reset(&fixture->job.plan);
 	change_downloads(fixture, on_disk, wanted);
 	change_docker(fixture, on_disk, wanted);
 	change_hosts(fixture, wanted, wanted);

@@ -25,11 +25,11 @@ FIXTURE_TEST(one_key_changes_and_is_restored)
 	assert_string_equal(change->actual, "10");
 	assert_null(change->held);
 	assert_file(&fixture->root, CONFIG_TOML, FILE_WITH("10", "info"));
-	assert_int_equal(fixture->job.n_records, 1);
-	assert_string_equal(fixture->job.records[0].original, "3");
-	assert_string_equal(fixture->job.records[0].on_disk, "3");
-	assert_string_equal(fixture->job.records[0].wanted, "10");
-	assert_string_equal(fixture->job.records[0].target.table, CRI);
+	assert_int_equal(fixture->n_records, 1);
+	assert_string_equal(fixture->records[0].original, "3");
+	assert_string_equal(fixture->records[0].on_disk, "3");
+	assert_string_equal(fixture->records[0].wanted, "10");
+	assert_string_equal(fixture->records[0].target.table, CRI);
 	fixture_reopen(fixture);
 	change = restore_all(fixture);
 	assert_string_equal(change->reason, "original");
@@ -41,20 +41,19 @@ FIXTURE_TEST(one_key_changes_and_is_restored)
 
 FIXTURE_TEST(settings_of_one_file_are_one_edit)
 {
-	const struct file_edit edit = {.text = "\"30m0s\""};
-	const struct file_change want = {.target = {.path = CONFIG_TOML,
-						 .format = EDIT_TOML,
-						 .table = CRI,
-						 .key = "image_pull_progress_timeout"},
-		.edit = edit};
+	const struct file_target target = {.path = CONFIG_TOML,
+		.format = EDIT_TOML,
+		.table = CRI,
+		.key = "image_pull_progress_timeout"};
 	_cleanup_free_ char *text = NULL;
 
 	directory_put(&fixture->root, CONFIG_TOML, original);
 	change_downloads(fixture, "3", "10");
-	fixture_change(fixture, "containerd.image_pull_progress_timeout", &want, "30m0s");
-	assert_int_equal(apply_changes(fixture), 0);
+	fixture_change(fixture, "containerd.image_pull_progress_timeout", target, "", "30m0s",
+		"\"30m0s\"");
+	assert_int_equal(run_job(fixture, FILE_APPLY), 0);
 	assert_int_equal(fixture->job.journal->n_files, 1);
-	assert_int_equal(fixture->job.n_records, 2);
+	assert_int_equal(fixture->n_records, 2);
 	text = directory_get(&fixture->root, CONFIG_TOML);
 	assert_non_null(strstr(text, "max_concurrent_downloads = 10"));
 	assert_non_null(strstr(text, "image_pull_progress_timeout = \"30m0s\""));
@@ -75,7 +74,7 @@ FIXTURE_TEST(a_missing_file_is_made_with_its_directories_and_removed)
 	assert_file(&fixture->root, "/etc/passwd", "");
 	/* A directory with something else in it by then stays. */
 	change_hosts(fixture, "a mirror", "# ours\n");
-	assert_int_equal(apply_changes(fixture), 0);
+	assert_int_equal(run_job(fixture, FILE_APPLY), 0);
 	directory_put(&fixture->root, "/etc/containerd/certs.d/ca.pem", "someone's");
 	restore_all(fixture);
 	assert_no_file(&fixture->root, "/etc/containerd/certs.d/docker.io");
@@ -88,7 +87,7 @@ FIXTURE_TEST(a_file_of_our_own_comes_changes_and_goes)
 
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
 		change_hosts(fixture, texts[i] ? texts[i] : "none", texts[i]);
-		assert_int_equal(apply_changes(fixture), 0);
+		assert_int_equal(run_job(fixture, FILE_APPLY), 0);
 		if (texts[i])
 			assert_file(&fixture->root, HOSTS, texts[i]);
 		else
@@ -97,16 +96,16 @@ FIXTURE_TEST(a_file_of_our_own_comes_changes_and_goes)
 	restore_all(fixture);
 	assert_no_file(&fixture->root, "/etc");
 	assert_forgotten(fixture);
-	/* One that somebody else changed since is theirs. */
+	/* One that someone else changed since is theirs. */
 	change_hosts(fixture, "a mirror", "# ours\n");
-	assert_int_equal(apply_changes(fixture), 0);
+	assert_int_equal(run_job(fixture, FILE_APPLY), 0);
 	directory_put(&fixture->root, HOSTS, "# mine now\n");
 	assert_true(restore_all(fixture)->left);
 	assert_file(&fixture->root, HOSTS, "# mine now\n");
 	assert_forgotten(fixture);
 }
 
-/* What somebody else made of the file after us, and what a restore then leaves. */
+/* What someone else made of the file after us, and what a restore then leaves. */
 static const struct {
 	const char *what, *found, *left;
 	bool key_left;
@@ -187,10 +186,10 @@ FIXTURE_TEST(a_setting_that_moved_is_restored_in_both_files)
 	change = change_downloads(fixture, "", "10");
 	copy_text(change->file->target.path, SETTING_PATH_MAX, drop_in);
 	copy_text(change->old, SETTING_VALUE_MAX, "10");
-	assert_int_equal(apply_changes(fixture), 0);
-	assert_int_equal(fixture->job.n_records, 1);
-	assert_string_equal(fixture->job.records[0].original, "3");
-	assert_string_equal(fixture->job.records[0].target.path, drop_in);
+	assert_int_equal(run_job(fixture, FILE_APPLY), 0);
+	assert_int_equal(fixture->n_records, 1);
+	assert_string_equal(fixture->records[0].original, "3");
+	assert_string_equal(fixture->records[0].target.path, drop_in);
 	directory_put(&fixture->root, CONFIG_TOML, "what is [ this");
 	change = (struct change *)restore_all(fixture);
 	assert_int_equal(fixture->job.plan.n, 2);
@@ -215,7 +214,6 @@ FIXTURE_TEST(a_link_is_followed_on_the_host)
 	change_downloads(fixture, "3", "10");
 	assert_int_equal(run_job(fixture, FILE_APPLY), -ELOOP);
 	assert_non_null(strstr(fixture->job.plan.changes[0].why, "symbolic link"));
-	plan_reset(&fixture->job.plan);
 	assert_no_file(&fixture->root, "/opt/real.toml");
 	assert_forgotten(fixture);
 	directory_put(&fixture->root, "/opt/real.toml", original);
@@ -237,20 +235,17 @@ FIXTURE_TEST(what_cannot_be_done_leaves_the_file_and_says_why)
 	assert_string_equal(change->reason, "verify-refused");
 	assert_true(change->why && change->why[0]);
 	assert_file(&fixture->root, DAEMON_JSON, "{\"a\": }");
-	plan_reset(&fixture->job.plan);
 	/* As wanted already, whatever its tuner made of it. */
 	directory_put(&fixture->root, DAEMON_JSON, "{\"max-concurrent-downloads\": 10}");
 	change = change_docker(fixture, "", "10");
 	assert_int_equal(run_job(fixture, FILE_APPLY), -ERANGE);
 	assert_string_equal(change->reason, "not-taken");
-	plan_reset(&fixture->job.plan);
 	/* Neither the original nor the journal can be stored. */
 	directory_put(&fixture->state, "/files", "in the place of a directory");
 	directory_put(&fixture->root, CONFIG_TOML, original);
 	change = change_downloads(fixture, "3", "10");
 	assert_true(run_job(fixture, FILE_APPLY) < 0);
 	assert_string_equal(change->reason, "not-recorded");
-	plan_reset(&fixture->job.plan);
 	/* The configuration changed while it was prepared. */
 	directory_delete(&fixture->state, "/files");
 	fixture->job.stale = true;

@@ -64,20 +64,15 @@ static void make(struct file_fixture *fixture)
 
 #define PIN_TEST(name) TEST_OF(file_fixture, fixture, make, fixture_clear, name)
 
-static void change_pin(struct file_fixture *fixture, const char *wanted)
-{
-	const struct file_edit edit = {.text = streq(wanted, PINNED) ? PINNED : NULL,
-		.service = {.socket = "/run/containerd.sock", .version = "2.1.4"}};
-	const struct file_change want = {
-		.target = {.path = IMAGE, .format = EDIT_PIN}, .on_disk = NOT_PINNED, .edit = edit};
-
-	copy_text(fixture_change(fixture, NAME, &want, wanted)->old, SETTING_VALUE_MAX, NOT_PINNED);
-}
-
 static int apply_pin(struct file_fixture *fixture, const char *wanted)
 {
-	change_pin(fixture, wanted);
-	return apply_changes(fixture);
+	const struct file_target target = {.path = IMAGE, .format = EDIT_PIN};
+	struct change *change = fixture_change(
+		fixture, NAME, target, NOT_PINNED, wanted, streq(wanted, PINNED) ? PINNED : NULL);
+
+	change->file->edit.service = (struct service){.socket = "/run/containerd.sock"};
+	copy_text(change->old, SETTING_VALUE_MAX, NOT_PINNED);
+	return run_job(fixture, FILE_APPLY);
 }
 
 PIN_TEST(an_image_is_pinned_and_restored)
@@ -90,9 +85,9 @@ PIN_TEST(an_image_is_pinned_and_restored)
 	assert_false(containerd.pinned[1]);
 	directory_path(&fixture->root, "/run/containerd.sock", socket);
 	assert_string_equal(containerd.socket, socket);
-	assert_int_equal(fixture->job.n_records, 1);
-	assert_string_equal(fixture->job.records[0].original, NOT_PINNED);
-	assert_string_equal(fixture->job.records[0].wanted, PINNED);
+	assert_int_equal(fixture->n_records, 1);
+	assert_string_equal(fixture->records[0].original, NOT_PINNED);
+	assert_string_equal(fixture->records[0].wanted, PINNED);
 	fixture_reopen(fixture);
 	change = restore_all(fixture);
 	assert_int_equal(change->error, 0);
@@ -124,8 +119,8 @@ PIN_TEST(a_dropped_pin_is_set_again_and_an_unwanted_one_goes)
 	containerd.pinned[0] = false;
 	assert_int_equal(apply_pin(fixture, PINNED), 0);
 	assert_true(containerd.pinned[0]);
-	assert_int_equal(fixture->job.n_records, 1);
-	assert_string_equal(fixture->job.records[0].original, NOT_PINNED);
+	assert_int_equal(fixture->n_records, 1);
+	assert_string_equal(fixture->records[0].original, NOT_PINNED);
 	assert_int_equal(apply_pin(fixture, NOT_PINNED), 0);
 	assert_false(containerd.pinned[0]);
 	assert_int_equal(restore_all(fixture)->error, 0);
@@ -145,8 +140,7 @@ PIN_TEST(it_is_set_when_the_list_shows_it)
 PIN_TEST(an_image_that_is_not_there_is_not_pinned)
 {
 	containerd.gone = true;
-	change_pin(fixture, PINNED);
-	assert_int_equal(run_job(fixture, FILE_APPLY), -ENOENT);
+	assert_int_equal(apply_pin(fixture, PINNED), -ENOENT);
 	assert_string_equal(fixture->job.plan.changes[0].reason, "write-refused");
 	assert_string_equal(fixture->job.plan.changes[0].why, "no such image");
 }
