@@ -247,61 +247,44 @@ static int check_docker(const struct editor *editor, const struct file_bytes *te
 	return r;
 }
 
-static int edit_keys(const struct editor *editor, struct file_change *const *changes, size_t n,
-	bool there, struct draft *draft, char *why)
-{
-	bool dumps = editor->service->verifier == VERIFY_CONTAINERD_DUMP;
-	char refusal[EDIT_WHY_MAX] = "";
-	/* From before any change, to compare with. */
-	int r = dumps ? dump_trial(editor, &draft->text, &draft->dump, refusal) : 0;
-
-	if (r < 0)
-		snprintf(why, EDIT_WHY_MAX, "%s%.280s",
-			r == -EINVAL && there ? "before any change, " : "", refusal);
-	for (size_t i = 0; r == 0 && i < n; i++) {
-		struct file_target *target = &changes[i]->target;
-		const struct file_edit *edit = &changes[i]->edit;
-
-		if (dumps) {
-			r = set_toml(editor, draft, changes[i], why);
-			continue;
-		}
-		if (edit->tables)
-			copy_text(target->table, FILE_TABLE_MAX, edit->tables[0]);
-		r = edit_languages[target->format].set(
-			&draft->text, target->table, target->key, edit->text, why);
-	}
-	if (r == 0 && editor->service->verifier == VERIFY_DOCKERD)
-		r = check_docker(editor, &draft->text, why);
-	return r;
-}
-
 int edit_make(const struct editor *editor, struct file_change *const *changes, size_t n,
 	struct file_bytes *text, char why[static EDIT_WHY_MAX])
 {
 	const struct file_edit *edit = &changes[0]->edit;
 	bool own = changes[0]->target.format >= EDIT_OWN;
+	bool dumps = !own && editor->service->verifier == VERIFY_CONTAINERD_DUMP;
 	const char *begin = own ? edit->text : text->bytes ? text->bytes : edit->base;
 	size_t len = !own && text->bytes ? text->len : begin ? strlen(begin) : 0;
-	_cleanup_(draft_clear) struct draft draft = {0};
+	_cleanup_(draft_clear) struct draft draft = {.text.hash = FILE_HASH_NONE};
+	char refusal[EDIT_WHY_MAX] = "";
 	int r = 0;
 
 	why[0] = '\0';
 	if (!own || begin)
 		text_copy(&draft.text, begin, len);
-	if (!own)
-		r = edit_keys(editor, changes, n, text->bytes, &draft, why);
+	if (dumps) /* from before any change, to compare with */
+		r = dump_trial(editor, &draft.text, &draft.dump, refusal);
+	if (r < 0)
+		snprintf(why, EDIT_WHY_MAX, "%s%.280s",
+			r == -EINVAL && text->bytes ? "before any change, " : "", refusal);
+	for (size_t i = 0; r == 0 && !own && i < n; i++) {
+		const struct file_target *target = &changes[i]->target;
+
+		r = dumps ? set_toml(editor, &draft, changes[i], why)
+			  : edit_languages[target->format].set(&draft.text, target->table,
+				    target->key, changes[i]->edit.text, why);
+	}
+	if (r == 0 && !own && editor->service->verifier == VERIFY_DOCKERD)
+		r = check_docker(editor, &draft.text, why);
 	if (r < 0 && !why[0])
 		snprintf(why, EDIT_WHY_MAX, "the new text could not be tried: %s", strerror(-r));
 	if (r < 0)
 		return r;
+	if (draft.text.bytes)
+		hash_bytes(draft.text.bytes, draft.text.len, draft.text.hash);
 	file_bytes_clear(text);
 	*text = draft.text;
 	draft.text.bytes = NULL;
-	if (text->bytes)
-		hash_bytes(text->bytes, text->len, text->hash);
-	else
-		copy_text(text->hash, sizeof(text->hash), FILE_HASH_NONE);
 	return 0;
 }
 

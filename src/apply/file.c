@@ -76,53 +76,45 @@ static int make_missing_directories(const struct file_at *at)
 }
 
 /*
- * EPERM for security.*: without its module a label means nothing, and only CAP_SYS_ADMIN may set
- * it. With the module a refusal is EACCES.
+ * Makes an attribute as that of another file, be it by removing what the new file took from its
+ * directory, such as a default ACL. EPERM for security.*: without its module a label means nothing,
+ * and only CAP_SYS_ADMIN may set it. With the module a refusal is EACCES.
  */
-static int copy_attribute(int from, int to, const char *name)
+static int match_attribute(int from, int to, const char *name)
 {
 	char value[4096], present[4096];
-	ssize_t n = fgetxattr(from, name, value, sizeof(value));
 	ssize_t n_present = fgetxattr(to, name, present, sizeof(present));
+	ssize_t n = fgetxattr(from, name, value, sizeof(value));
+	bool security = starts_with(name, "security.");
+	int r = 0;
 
-	if (n < 0)
-		return errno == ENODATA ? 0 : -errno;
-	if (n == n_present && memcmp(value, present, (size_t)n) == 0)
+	/* The old content's measurement and signature are not of the new one. */
+	if (streq(name, "security.ima") || streq(name, "security.evm"))
 		return 0;
-	if (fsetxattr(to, name, value, (size_t)n, 0) == 0 || errno == EOPNOTSUPP)
+	if (n < 0 && errno != ENODATA)
+		return -errno;
+	if (n < 0 && !security)
+		r = fremovexattr(to, name);
+	else if (n >= 0 && (n != n_present || memcmp(value, present, (size_t)n) != 0))
+		r = fsetxattr(to, name, value, (size_t)n, 0);
+	if (r == 0 || errno == EOPNOTSUPP || (n < 0 && errno == ENODATA))
 		return 0;
-	return errno == EPERM && starts_with(name, "security.") ? 0 : -errno;
+	return errno == EPERM && security ? 0 : -errno;
 }
 
-/* What the new file took from its directory, such as a default ACL, and the old one lacks. */
-static int remove_attribute(int from, int to, const char *name)
+static int match_attributes(int from, int to)
 {
-	if (fgetxattr(from, name, NULL, 0) >= 0 || errno != ENODATA ||
-		starts_with(name, "security."))
-		return 0;
-	return fremovexattr(to, name) < 0 && errno != ENODATA && errno != EOPNOTSUPP ? -errno : 0;
-}
+	const int files[] = {to, from};
 
-static int copy_attributes(int from, int to)
-{
-	for (int copying = 0; copying < 2; copying++) {
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
 		char names[4096];
-		ssize_t n = flistxattr(copying ? from : to, names, sizeof(names));
+		ssize_t n = flistxattr(files[i], names, sizeof(names));
+		int r = n < 0 && errno != EOPNOTSUPP ? -errno : 0;
 
-		if (n < 0 && errno != EOPNOTSUPP)
-			return -errno;
-		for (const char *name = names; n > 0 && name < names + n;
-			name += strlen(name) + 1) {
-			/* The old content's measurement and signature are not of the new one. */
-			bool of_content =
-				streq(name, "security.ima") || streq(name, "security.evm");
-			int r = of_content ? 0
-				: copying  ? copy_attribute(from, to, name)
-					   : remove_attribute(from, to, name);
-
-			if (r < 0)
-				return r;
-		}
+		for (const char *name = names; r == 0 && name < names + n; name += strlen(name) + 1)
+			r = match_attribute(from, to, name);
+		if (r < 0)
+			return r;
 	}
 	return 0;
 }
@@ -139,7 +131,7 @@ static int copy_metadata(int from, int to)
 	if (fstat(from, &old) < 0)
 		return -errno;
 	/* First, because with the mode an inherited ACL takes effect. */
-	r = copy_attributes(from, to);
+	r = match_attributes(from, to);
 	if (r < 0)
 		return r;
 	if (fchmod(to, old.st_mode & 0777) < 0 || fstat(to, &new) < 0 ||
