@@ -86,8 +86,9 @@ struct file_job *core_file_job(
 	job->journal = core->journal;
 	job->host = core->host;
 	job->task = task;
-	job->released = core->released;
 	job->forced = forced;
+	if (forced || task == FILE_RESTORE)
+		core->journal->released = core->released;
 	/* A restore goes by the policy that is recorded; what is left open, by today's as well. */
 	job->restart = task == FILE_RESTORE ? RESTART_NOW
 					    : (enum restart_policy)config_choice(
@@ -99,15 +100,19 @@ struct file_job *core_file_job(
 	return job;
 }
 
+void core_look_at_journal(struct core *core)
+{
+	free(core->files);
+	core->files = file_journal_snapshot(core->journal, &core->n_files);
+	core->released = core->journal->released;
+}
+
 int core_take_files(struct core *core, struct file_job *job, struct plan *done)
 {
 	int error = job->error;
 
 	core->files_busy = false;
-	free(core->files);
-	core->files = steal(job->records);
-	core->n_files = job->n_records;
-	core->released = job->released;
+	core_look_at_journal(core);
 	if (job->task == FILE_APPLY)
 		reconcile_results(&core->node, &job->plan, now_us());
 	/* What a sample said before the job ended says nothing of the files as they are now. */
@@ -118,7 +123,7 @@ int core_take_files(struct core *core, struct file_job *job, struct plan *done)
 			tuner->files_stale |= streq(job->plan.changes[c].tuner, tuner->ops->name);
 	}
 	take_done(done, &job->plan);
-	file_job_clear(job);
+	plan_clear(&job->plan);
 	free(job);
 	return error;
 }

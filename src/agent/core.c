@@ -293,10 +293,7 @@ static void load_journal(struct core *core, bool create)
 		return;
 	if (core->journal->note[0])
 		log_warning(core_state_name(), "%s", core->journal->note);
-	/* What the loop may know of the journal while a job owns it. */
-	free(core->files);
-	core->files = file_journal_snapshot(core->journal, &core->n_files);
-	core->released = core->journal->released;
+	core_look_at_journal(core);
 }
 
 static int load_values(struct core *core, const char *directory, bool write)

@@ -130,6 +130,9 @@ void core_restore_values(struct core *core, const char *only, struct plan *done)
 struct file_job *core_file_job(
 	struct core *core, enum file_task task, const char *only, bool forced);
 
+/* Takes over what the journal says, which no job owns. */
+void core_look_at_journal(struct core *core);
+
 /* The job is done: settings follow, done (may be NULL) gets the changes. 0 or the job's error. */
 int core_take_files(struct core *core, struct file_job *job, struct plan *done);
 

@@ -191,7 +191,7 @@ static int begin_files(struct agent *agent, enum file_task task, const char *onl
 		return 0;
 	}
 	agent->core.files_busy = false;
-	file_job_clear(job);
+	plan_clear(&job->plan);
 	free(job);
 	return r;
 }

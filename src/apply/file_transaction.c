@@ -324,7 +324,6 @@ static void restore(struct file_job *job)
 
 		i += skipped || work_restore(job, note) < 0;
 	}
-	journal->released = job->released;
 	if (work_store(job) == 0)
 		file_sweep(journal);
 	work_activate(job);
@@ -337,8 +336,6 @@ void file_transaction(void *userdata, const struct wait *wait)
 	int r;
 
 	job->wait = wait;
-	if (job->forced)
-		journal->released = job->released;
 	/* What a plan is made from next; what fails in the resuming itself is not among it. */
 	if (job->forced && job->task == FILE_RESUME)
 		forget_failures(job);
@@ -355,13 +352,4 @@ void file_transaction(void *userdata, const struct wait *wait)
 			work_fail(&job->plan.changes[i], "not-recorded", -ESTALE,
 				"an earlier restart was seen to first: try again", 0);
 	(void)work_store(job);
-	job->records = file_journal_snapshot(journal, &job->n_records);
-	job->released = journal->released;
-}
-
-void file_job_clear(struct file_job *job)
-{
-	plan_clear(&job->plan);
-	free(steal(job->records));
-	job->n_records = 0;
 }

@@ -53,17 +53,10 @@ struct file_job {
 	atomic_bool stale; /* set by others: the configuration has changed, begin nothing more */
 	const struct wait *wait; /* of the call */
 
-	/* As it is to be after FILE_RESTORE or forced; in any case the result. */
-	struct release_list released;
-
 	/* Results. */
-	int error; /* the journal could not be stored: not all is recorded */
-	struct file_record *records;
-	size_t n_records;
+	int error;     /* the journal could not be stored: not all is recorded */
 	size_t n_open; /* restarts whose end is not known: FILE_RESUME again, after FILE_RETRY_US */
 };
 
 /* job is a struct file_job: for worker_submit(). */
 void file_transaction(void *job, const struct wait *wait);
-
-void file_job_clear(struct file_job *job); /* frees plan and results */
