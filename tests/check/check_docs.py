@@ -133,19 +133,11 @@ def check_prose():
             faults.append(f"{path.name}: there is no {name}")
 
 
-def check_sources():
-    for line in tables("sources"):
-        row, _, source = line.partition(": ")
-        if len(source) < 20:
-            faults.append(f"profile row {row}: no source")
-
-
 check_documents()
 check_completion()
 check_sample()
 check_explain()
 check_limits()
 check_prose()
-check_sources()
 print("\n".join(faults))
 sys.exit(1 if faults else 0)

@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-LEVEL = {"base": 0, "model": 1, "config": 2, "kernel": 3, "workload": 4, "runtime": 5, "tuners": 6,
-         "apply": 7, "report": 8, "agent": 9, "cli": 10}
+LEVELS = ["base", "model", "config", "kernel", "workload", "runtime", "tuners", "apply", "report", "agent", "cli"]
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.M)
 COMMENT_OR_TEXT = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', re.S)
 
@@ -24,82 +23,34 @@ WRITING = re.compile(r"\b(O_WRONLY|O_RDWR|O_CREAT|O_TRUNC|RTM_SETNEIGHTBL|RTM_NE
 READING_FOPEN = re.compile(r'fopen\([^;]*,\s*"re"\)')
 OTHER_WRITING = {"src/apply/file_journal.c": {"renameat"}}
 
-faults = []
 
-
-def fault(path, text):
-    faults.append(f"{path.relative_to(ROOT)}: {text}")
-
-
-def directory_of(include):
-    first = include.split("/")[0]
-    return first if "/" in include and first in LEVEL else None
-
-
-def check_directory(path, directory, include):
-    other = directory_of(include)
-    if include.startswith("headroom/") or other is None or other == directory:
-        return
-    if LEVEL[other] >= LEVEL[directory]:
-        fault(path, f"{directory} includes {include}")
-
-
-def check_tuner(path, directory, include):
-    parts = include.split("/")
-    if parts[0] == "tuners" and parts[1] != directory and include != "tuners/table.h":
-        fault(path, f"the tuner {directory} includes {include}")
-
-
-def check_public(path, include):
-    if not include.startswith("headroom/") and directory_of(include):
-        fault(path, f"a public header includes {include}")
-
-
-def check_bpf(path, include):
-    if (path.parent / include).exists():
-        return
-    if not re.match(r"headroom/bpf/|linux/|bpf/bpf_|stdbool\.h$|stddef\.h$", include):
-        fault(path, f"a BPF program includes {include}")
-
-
-def check_writing(path, text):
-    name = str(path.relative_to(ROOT))
-    text = READING_FOPEN.sub("", text)
-    text = COMMENT_OR_TEXT.sub("", text)
-    found = set(WRITING.findall(text)) - OTHER_WRITING.get(name, set())
-    if found and name not in WRITERS:
-        fault(path, f"uses {', '.join(sorted(found))}: only {' and '.join(sorted(WRITERS))} change the node")
+def may_include(path, include):
+    """Path is relative to the root."""
+    area, *parts = path.parts
+    other = include.split("/")[0] if "/" in include and include.split("/")[0] in LEVELS else None
+    if area == "bpf":
+        return (ROOT / path.parent / include).exists() or re.match(
+            r"headroom/bpf/|linux/|bpf/bpf_|stdbool\.h$|stddef\.h$", include)
+    if area == "include":
+        return not other
+    if len(parts) == 1:  # main.c
+        return other in ("cli", None)
+    if parts[0] == "tuners" == other and len(parts) > 2:
+        return include.split("/")[1] == parts[1] or include == "tuners/table.h"
+    return other in (None, parts[0]) or LEVELS.index(other) < LEVELS.index(parts[0])
 
 
 def main():
-    files = [p for p in sorted((ROOT / "src").rglob("*.[ch]"))]
+    faults = [f"{name}: is gone: take it from the list" for name in WRITERS if not (ROOT / name).exists()]
+    files = [path.relative_to(ROOT) for area in ("src", "include", "bpf") for path in sorted((ROOT / area).rglob("*.[ch]"))]
     for path in files:
-        text = path.read_text()
-        parts = path.relative_to(ROOT / "src").parts
-        for include in INCLUDE.findall(text):
-            if len(parts) == 1:
-                if directory_of(include) not in ("cli", None):
-                    fault(path, f"main includes {include}")
-                continue
-            if parts[0] not in LEVEL:
-                fault(path, f"{parts[0]} is no known directory")
-                break
-            check_directory(path, parts[0], include)
-            if parts[0] == "tuners" and len(parts) > 2:
-                check_tuner(path, parts[1], include)
-        check_writing(path, text)
-    for path in (ROOT / "include").rglob("*.h"):
-        for include in INCLUDE.findall(path.read_text()):
-            check_public(path, include)
-    for path in (ROOT / "bpf").glob("*.[ch]"):
-        for include in INCLUDE.findall(path.read_text()):
-            check_bpf(path, include)
-    for name in WRITERS:
-        if not (ROOT / name).exists():
-            faults.append(f"{name}: is gone: take it from the list")
-    print(f"{len(files)} files of src/ looked at")
-    for line in faults:
-        print(line)
+        text = (ROOT / path).read_text()
+        faults += [f"{path}: includes {include}" for include in INCLUDE.findall(text) if not may_include(path, include)]
+        if path.parts[0] == "src" and str(path) not in WRITERS:
+            found = set(WRITING.findall(COMMENT_OR_TEXT.sub("", READING_FOPEN.sub("", text))))
+            if found := found - OTHER_WRITING.get(str(path), set()):
+                faults.append(f"{path}: uses {', '.join(sorted(found))}: only {' and '.join(WRITERS)} change the node")
+    print(f"{len(files)} files looked at", *faults, sep="\n")
     return 1 if faults or len(files) < 20 else 0
 
 

@@ -3,7 +3,6 @@
 /*
  * What the checks ask the program's own tables:
  *   tables names             "KIND<tab>NAME" of everything that `explain` knows, a line each
- *   tables sources           "PROFILE NAME: SOURCE" of each row of a profile
  *   tables limits            "NAME<tab>USED<tab>MAX": limits that are read from these files
  *   tables page              the status page of this node, only observed
  *   tables metrics made-up   the metrics of a node with something of everything
@@ -22,15 +21,8 @@
 static void print_name(const struct entry *entry, void *userdata)
 {
 	(void)userdata;
-	if (!streq(entry->kind, "setting") || !entry->detail) /* of a profile: see sources */
+	if (!streq(entry->kind, "setting") || !entry->detail) /* of a profile */
 		printf("%s\t%s\n", entry->kind, entry->name);
-}
-
-static int print_sources(void)
-{
-	for (const struct profile_row *row = profile_rows; row->name; row++)
-		printf("%s %s: %s\n", row->profile, row->name, row->source ? row->source : "");
-	return 0;
 }
 
 /* More servers than are told apart, so that there is a rest; one with a budget. */
@@ -128,8 +120,6 @@ int main(int argc, char **argv)
 		each_entry(print_name, NULL);
 		return 0;
 	}
-	if (streq(what, "sources"))
-		return print_sources();
 	if (streq(what, "metrics") && streq(which, "made-up"))
 		return print_made_up_metrics(openmetrics);
 	if (streq(what, "metrics") && streq(which, "node"))
