@@ -22,21 +22,16 @@ static void use_list(const struct config *config, const struct config_option *op
 				abort();
 }
 
-static void use_lists(const struct config *config)
-{
-	for (size_t i = 0; option_tables[i]; i++)
-		for (const struct config_option *row = option_tables[i]; row->name; row++)
-			if (row->type == OPTION_LIST)
-				use_list(config, row);
-}
-
 static void use(const struct config *config)
 {
 	size_t n;
 	const struct config_sysctl *sysctls = config_sysctls(config, &n);
 
 	(void)config_checksum(config);
-	use_lists(config);
+	for (size_t i = 0; option_tables[i]; i++)
+		for (const struct config_option *row = option_tables[i]; row->name; row++)
+			if (row->type == OPTION_LIST)
+				use_list(config, row);
 	for (size_t i = 0; i < n; i++)
 		if (sysctls[i].name[0] == '\0' || sysctls[i].value[0] == '\0')
 			abort();
@@ -56,24 +51,16 @@ static void check_faults(const struct config_fault_list *faults)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	_cleanup_(cleanup_config_free) struct config *config = NULL;
-	_cleanup_free_ char *text = NULL;
-	struct config_fault_list faults = {0}, notices = {0};
+	_cleanup_loaded_ struct loaded loaded = {0};
 
 	if (size > CONFIG_FILE_MAX)
 		return -1;
-	text = calloc(1, size + 1);
-	if (!text)
-		return -1;
-	if (size > 0)
-		memcpy(text, data, size);
-	if (config_load_text(text, size, option_tables, &config, &faults, &notices) == 0) {
-		use(config);
-		tuners_validate(config, &faults);
+	loaded = load_bytes(option_tables, data, size);
+	if (loaded.config) {
+		use(loaded.config);
+		tuners_validate(loaded.config, &loaded.faults);
 	} else {
-		check_faults(&faults);
+		check_faults(&loaded.faults);
 	}
-	config_faults_clear(&faults);
-	config_faults_clear(&notices);
 	return 0;
 }

@@ -6,6 +6,7 @@
 #include "directory.h"
 
 #include "config_text.h"
+#include "tuners/table.h"
 
 static const char *const fixture_modes[] = {"enforce", "observe", "off", NULL};
 static const char *const fixture_keep[] = {"keep", NULL};
@@ -67,39 +68,15 @@ static const struct config_option fixture_options[] = {
 
 static const struct config_option *const fixture_tables[] = {core_options, fixture_options, NULL};
 
-struct loaded {
-	struct config *config; /* NULL after a fault */
-	int result;
-	struct config_fault_list faults, notices;
-};
-
-static inline void loaded_clear(struct loaded *loaded)
-{
-	if (loaded->config)
-		config_free(loaded->config);
-	config_faults_clear(&loaded->faults);
-	config_faults_clear(&loaded->notices);
-}
-
-#define _cleanup_loaded_ __attribute__((cleanup(loaded_clear)))
-
 static inline struct loaded load_text(const char *text)
 {
-	struct loaded loaded = {0};
-
-	loaded.result = config_load_text(text, strlen(text), fixture_tables, &loaded.config,
-		&loaded.faults, &loaded.notices);
-	return loaded;
+	return load_bytes(fixture_tables, text, strlen(text));
 }
 
-static inline struct loaded load_source(const char *file, bool optional, const char *directory)
+/* With the options of the program. */
+static inline struct loaded load_options(const char *text)
 {
-	struct config_source source = {.file = file, .optional = optional, .directory = directory};
-	struct loaded loaded = {0};
-
-	loaded.result = config_load(
-		&source, fixture_tables, &loaded.config, &loaded.faults, &loaded.notices);
-	return loaded;
+	return load_bytes(option_tables, text, strlen(text));
 }
 
 static inline void print_faults(const struct loaded *loaded)

@@ -7,9 +7,34 @@
 
 #include <sys/mman.h>
 
-static inline int config_load_text(const char *text, size_t len,
-	const struct config_option *const *tables, struct config **ret,
-	struct config_fault_list *faults, struct config_fault_list *notices)
+struct loaded {
+	struct config *config; /* NULL after a fault */
+	int result;
+	struct config_fault_list faults, notices;
+};
+
+static inline void loaded_clear(struct loaded *loaded)
+{
+	if (loaded->config)
+		config_free(loaded->config);
+	config_faults_clear(&loaded->faults);
+	config_faults_clear(&loaded->notices);
+}
+
+#define _cleanup_loaded_ __attribute__((cleanup(loaded_clear)))
+
+static inline struct loaded load_source(
+	const struct config_option *const *tables, const struct config_source *source)
+{
+	struct loaded loaded = {0};
+
+	loaded.result =
+		config_load(source, tables, &loaded.config, &loaded.faults, &loaded.notices);
+	return loaded;
+}
+
+static inline struct loaded load_bytes(
+	const struct config_option *const *tables, const void *text, size_t len)
 {
 	_cleanup_close_ int fd = memfd_create("config", MFD_CLOEXEC);
 	char path[32];
@@ -17,5 +42,5 @@ static inline int config_load_text(const char *text, size_t len,
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	if (fd < 0 || write(fd, text, len) != (ssize_t)len)
 		abort();
-	return config_load(&(struct config_source){.file = path}, tables, ret, faults, notices);
+	return load_source(tables, &(struct config_source){.file = path});
 }

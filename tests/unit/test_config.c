@@ -2,7 +2,6 @@
 #include "config_fixture.h"
 
 #include "config/internal.h"
-#include "tuners/table.h"
 
 #define TEXT_MAX 512
 
@@ -161,7 +160,8 @@ static struct loaded load_files(const char *const files[static 3])
 		directory_put(&directory, "/d/2.yaml", files[2]);
 	directory_path(&directory, "/F", main);
 	directory_path(&directory, "/d", others);
-	return load_source(main, false, others);
+	return load_source(
+		fixture_tables, &(struct config_source){.file = main, .directory = others});
 }
 
 TEST(files_are_merged_key_by_key)

@@ -203,10 +203,8 @@ TEST(good_files_have_no_fault)
 TEST(a_nul_byte_is_a_fault)
 {
 	static const char text[] = "mode: enforce\nprofile: e\0tcd\n";
-	_cleanup_loaded_ struct loaded loaded = {0};
+	_cleanup_loaded_ struct loaded loaded = load_bytes(fixture_tables, text, sizeof(text) - 1);
 
-	loaded.result = config_load_text(text, sizeof(text) - 1, fixture_tables, &loaded.config,
-		&loaded.faults, &loaded.notices);
 	assert_one_fault(&loaded, 2, 11, "a NUL byte");
 }
 
@@ -323,7 +321,8 @@ DIRECTORY_TEST(faults_name_their_file)
 	directory_path(directory, "/d", others);
 	for (size_t i = 0; i < ARRAY_SIZE(files); i++)
 		directory_put(directory, files[i][0], files[i][1]);
-	_cleanup_loaded_ struct loaded loaded = load_source(main, false, others);
+	_cleanup_loaded_ struct loaded loaded = load_source(
+		fixture_tables, &(struct config_source){.file = main, .directory = others});
 	assert_int_equal(loaded.faults.n, ARRAY_SIZE(files));
 	for (size_t i = 0; i < ARRAY_SIZE(files); i++)
 		assert_non_null(strstr(loaded.faults.faults[i].file, files[i][0]));

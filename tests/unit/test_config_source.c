@@ -11,13 +11,18 @@ static void enter(struct directory *directory)
 	assert_int_equal(mkdir("d", 0700), 0);
 }
 
+static struct loaded load(const char *file, bool optional, const char *others)
+{
+	return load_source(fixture_tables, &(struct config_source){file, optional, others});
+}
+
 #define SOURCE_TEST(name) TEST_OF(directory, directory, enter, directory_remove, name)
 
 SOURCE_TEST(only_a_needed_file_must_exist)
 {
-	_cleanup_loaded_ struct loaded optional = load_source("F", true, "d");
-	_cleanup_loaded_ struct loaded needed = load_source("F", false, NULL);
-	_cleanup_loaded_ struct loaded nothing = load_source(NULL, false, NULL);
+	_cleanup_loaded_ struct loaded optional = load("F", true, "d");
+	_cleanup_loaded_ struct loaded needed = load("F", false, NULL);
+	_cleanup_loaded_ struct loaded nothing = load(NULL, false, NULL);
 
 	assert_loaded(&optional);
 	assert_loaded(&nothing);
@@ -35,14 +40,14 @@ SOURCE_TEST(only_regular_files_are_read)
 	assert_int_equal(symlink("loop.yaml", "loop.yaml"), 0);
 	assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		_cleanup_loaded_ struct loaded loaded = load_source(cases[i][0], true, NULL);
+		_cleanup_loaded_ struct loaded loaded = load(cases[i][0], true, NULL);
 
 		assert_one_fault(&loaded, 1, 1, cases[i][1]);
 	}
-	_cleanup_loaded_ struct loaded no_directory = load_source(NULL, true, "socket.yaml");
+	_cleanup_loaded_ struct loaded no_directory = load(NULL, true, "socket.yaml");
 	assert_one_fault(&no_directory, 1, 1, strerror(ENOTDIR));
 	assert_int_equal(symlink("nowhere", "d/a.yaml"), 0);
-	_cleanup_loaded_ struct loaded dangling = load_source(NULL, true, "d");
+	_cleanup_loaded_ struct loaded dangling = load(NULL, true, "d");
 	assert_one_fault(&dangling, 1, 1, "no such file");
 	(void)directory;
 }
@@ -56,7 +61,7 @@ SOURCE_TEST(yaml_files_are_read_in_name_order)
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		directory_put(directory, names[i], "fault: 1\n");
-	_cleanup_loaded_ struct loaded loaded = load_source(NULL, false, "d");
+	_cleanup_loaded_ struct loaded loaded = load(NULL, false, "d");
 	assert_int_equal(loaded.faults.n, ARRAY_SIZE(order));
 	for (size_t i = 0; i < loaded.faults.n; i++)
 		assert_string_equal(loaded.faults.faults[i].file, order[i]);

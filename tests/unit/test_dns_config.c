@@ -1,32 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "config_text.h"
-#include "directory.h"
+#include "config_fixture.h"
 
 #include "config/config.h"
 #include "tuners/dns/sense.h"
 #include "tuners/table.h"
 
-struct loaded {
-	struct config *config; /* NULL after a fault of the file's own */
-	struct config_fault_list faults, notices;
-};
-
-static void unload(struct loaded *loaded)
-{
-	if (loaded->config)
-		config_free(loaded->config);
-	config_faults_clear(&loaded->faults);
-	config_faults_clear(&loaded->notices);
-}
-
-#define _cleanup_loaded_ __attribute__((cleanup(unload)))
-
 static struct loaded load(const char *text)
 {
-	struct loaded loaded = {0};
+	struct loaded loaded = load_options(text);
 
-	if (config_load_text(text, strlen(text), option_tables, &loaded.config, &loaded.faults,
-		    &loaded.notices) == 0)
+	if (loaded.config)
 		tuners_validate(loaded.config, &loaded.faults);
 	return loaded;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "config_text.h"
+#include "config_fixture.h"
 #include "directory.h"
 
 #include "tuners/images/images.h"
@@ -9,19 +9,9 @@
 
 static void expect_fault(const char *text, unsigned line, unsigned column, const char *words)
 {
-	struct config_fault_list faults = {0}, notices = {0};
-	struct config *config = NULL;
+	_cleanup_loaded_ struct loaded loaded = load_options(text);
 
-	assert_int_equal(
-		config_load_text(text, strlen(text), option_tables, &config, &faults, &notices),
-		-EINVAL);
-	assert_int_equal(faults.n, 1);
-	if (faults.faults[0].line != line || faults.faults[0].column != column ||
-		!strstr(faults.faults[0].message, words))
-		fail_msg("%u:%u: %s", faults.faults[0].line, faults.faults[0].column,
-			faults.faults[0].message);
-	config_faults_clear(&faults);
-	config_faults_clear(&notices);
+	assert_one_fault(&loaded, line, column, words);
 }
 
 TEST(faults_have_their_position)
@@ -64,14 +54,10 @@ static void clear(struct made *made)
 
 static void configure(struct made *made, const char *text)
 {
-	struct config_fault_list faults = {0}, notices = {0};
-	struct config *config = NULL;
+	_cleanup_loaded_ struct loaded loaded = load_options(text);
 
-	assert_int_equal(
-		config_load_text(text, strlen(text), option_tables, &config, &faults, &notices), 0);
-	images_tuner.configure(made->tuner, config);
-	config_free(config);
-	config_faults_clear(&notices);
+	assert_loaded(&loaded);
+	images_tuner.configure(made->tuner, loaded.config);
 }
 
 static void sample(struct made *made)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "config_text.h"
+#include "config_fixture.h"
 #include "directory.h"
 
 #include "config/config.h"
@@ -39,19 +39,17 @@ TEST(relations_of_thresholds_and_ceiling_are_checked)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		_cleanup_(cleanup_config_free) struct config *config = NULL;
-		struct config_fault_list faults = {0}, notices = {0};
+		_cleanup_loaded_ struct loaded loaded = load_options(cases[i].text);
+		const struct config_fault *fault;
 
-		assert_int_equal(config_load_text(cases[i].text, strlen(cases[i].text),
-					 option_tables, &config, &faults, &notices),
-			0);
-		neighbor_tuner.validate(config, &faults);
-		assert_true((faults.n > 0) == (cases[i].fault != NULL));
-		if (faults.n > 0) {
-			assert_non_null(strstr(faults.faults[0].message, cases[i].fault));
-			assert_int_equal(faults.faults[0].column, cases[i].column);
+		assert_loaded(&loaded);
+		neighbor_tuner.validate(loaded.config, &loaded.faults);
+		fault = loaded.faults.faults;
+		assert_true((loaded.faults.n > 0) == (cases[i].fault != NULL));
+		if (fault) {
+			assert_non_null(strstr(fault->message, cases[i].fault));
+			assert_int_equal(fault->column, cases[i].column);
 		}
-		config_faults_clear(&faults);
 	}
 }
 
