@@ -47,67 +47,35 @@ static const char *check_socket(const char *text)
 }
 
 const struct config_option core_options[] = {
-	{
-		.name = "mode",
-		.type = OPTION_CHOICE,
-		.words = mode_words,
-		.def = "enforce",
+	{"mode", OPTION_CHOICE, .words = mode_words, .def = "enforce",
 		.help = "What the agent may do to the node. enforce: set what is configured "
 			"and keep it so. observe: only look and report what would change; "
 			"nothing is written. Each tuner's own mode overrides this for that "
-			"tuner.",
-	},
-	{
-		.name = "profile",
-		.type = OPTION_CHOICE,
-		.words = profile_words,
-		.def = "kubernetes-node",
+			"tuner."},
+	{"profile", OPTION_CHOICE, .words = profile_words, .def = "kubernetes-node",
 		.help = "A named set of defaults for a kind of node, listed with their sources by "
 			"`headroom explain profile`. What a file says wins over the profile, and "
-			"null takes a key of the profile away. minimal sets no sysctl at all.",
-	},
-	{
-		.name = "node_name",
-		.type = OPTION_TEXT,
-		.max = 253,
+			"null takes a key of the profile away. minimal sets no sysctl at all."},
+	{"node_name", OPTION_TEXT, .max = 253,
 		.help = "The name under which this node appears in status and metrics. Empty: the "
-			"environment variable NODE_NAME, else the host name.",
-	},
-	{
-		.name = "http.listen",
-		.type = OPTION_TEXT,
-		.check = check_listen,
-		.def = "127.0.0.1:19810",
+			"environment variable NODE_NAME, else the host name."},
+	{"http.listen", OPTION_TEXT, .check = check_listen, .def = "127.0.0.1:19810",
 		.help = "Address and port for metrics, health and the status page, such as "
 			"127.0.0.1:19810 or [::1]:19810. It is read-only and has no "
 			"authentication: on any other address everyone who reaches it can read it. "
-			"\"\": no TCP at all.",
-	},
-	{
-		.name = "http.socket",
-		.type = OPTION_TEXT,
-		.max = sizeof(((struct sockaddr_un *)NULL)->sun_path) - 1,
-		.check = check_socket,
-		.def = "/run/headroom/headroom.sock",
+			"\"\": no TCP at all."},
+	{"http.socket", OPTION_TEXT, .max = sizeof(((struct sockaddr_un *)NULL)->sun_path) - 1,
+		.check = check_socket, .def = "/run/headroom/headroom.sock",
 		.help = "Path of the unix socket that the command line uses; root alone can "
 			"open it. \"\": none, and then status, apply and restore cannot reach "
-			"the running agent.",
-	},
-	{
-		.name = "on_drift",
-		.type = OPTION_CHOICE,
-		.words = drift_words,
-		.def = "enforce",
+			"the running agent."},
+	{"on_drift", OPTION_CHOICE, .words = drift_words, .def = "enforce",
 		.help = "What to do when someone else changes a setting that headroom has set. "
 			"enforce: put it back, and leave it to them when they keep changing "
 			"it. yield: leave the new value at once. report: leave it, and report "
-			"it as drifted. In each case the change is counted and shown.",
-	},
-	{
-		.name = "storage",
-		.type = OPTION_RESERVED,
-		.help = "Reserved for watching storage latency; not used by this version.",
-	},
+			"it as drifted. In each case the change is counted and shown."},
+	{"storage", OPTION_RESERVED,
+		.help = "Reserved for watching storage latency; not used by this version."},
 	{0},
 };
 

@@ -10,24 +10,17 @@ static const char *const names_words[] = {"off", "socket", NULL};
 #define NUMBER .type = OPTION_COUNT, .min = 1, .max = 1000000000
 
 static const struct config_option domain_items[] = {
-	{.name = "",
-		.type = OPTION_TEXT,
-		.min = 1,
-		.max = 253,
-		.help = "A domain, such as cluster.local."},
+	{"", OPTION_TEXT, .min = 1, .max = 253, .help = "A domain, such as cluster.local."},
 	{0},
 };
 
 static const struct config_option server_items[] = {
-	{.name = "", .type = OPTION_TEXT, .min = 1, .max = 45, .help = "An address."},
+	{"", OPTION_TEXT, .min = 1, .max = 45, .help = "An address."},
 	{0},
 };
 
 static const struct config_option budget_items[] = {
-	{.name = "server",
-		.type = OPTION_TEXT,
-		.min = 1,
-		.max = 45,
+	{"server", OPTION_TEXT, .min = 1, .max = 45,
 		.help = "The upstream's address; auto: the resolver of the cloud that this "
 			"machine is in, with the numbers given here, or without any with "
 			"those that the cloud publishes."},
@@ -44,38 +37,23 @@ static const struct config_option budget_items[] = {
 };
 
 const struct config_option dns_options[] = {
-	{.name = "dns.mode",
-		.type = OPTION_CHOICE,
-		.words = tuner_mode_words,
+	{"dns.mode", OPTION_CHOICE, .words = tuner_mode_words,
 		.help = "This tuner's own mode; empty: the agent's. It sets nothing on the "
 			"node: enforce and observe are the same to it."},
-	{.name = "dns.cluster_domains",
-		.type = OPTION_LIST,
-		.max = DNS_DOMAINS_MAX,
-		.items = domain_items,
+	{"dns.cluster_domains", OPTION_LIST, .max = DNS_DOMAINS_MAX, .items = domain_items,
 		.def = "[cluster.local]",
 		.help = "The cluster's own domains: a server that answers names in them is the "
 			"cluster's DNS, and no upstream. At most six labels each."},
-	{.name = "dns.cluster_servers",
-		.type = OPTION_LIST,
-		.max = DNS_CLUSTER_SERVERS_MAX,
-		.items = server_items,
-		.words = auto_words,
-		.def = "auto",
+	{"dns.cluster_servers", OPTION_LIST, .max = DNS_CLUSTER_SERVERS_MAX, .items = server_items,
+		.words = auto_words, .def = "auto",
 		.help = "Addresses of the cluster's DNS. auto: the kubelet's clusterDNS. In "
 			"either case a server that answers names of dns.cluster_domains is of "
 			"the cluster too, unless a budget names it."},
-	{.name = "dns.names",
-		.type = OPTION_CHOICE,
-		.words = names_words,
-		.def = "socket",
+	{"dns.names", OPTION_CHOICE, .words = names_words, .def = "socket",
 		.help = "The names in most queries, out of a sample. socket: shown by the unix "
 			"socket, so to root alone, and never in metrics. off: no name leaves "
 			"the kernel."},
-	{.name = "dns.budgets",
-		.type = OPTION_LIST,
-		.max = DNS_PINNED_MAX,
-		.items = budget_items,
+	{"dns.budgets", OPTION_LIST, .max = DNS_PINNED_MAX, .items = budget_items,
 		.def = "[{server: auto}]",
 		.help = "What upstreams allow this machine. Each item has a server and any of "
 			"qps, pps and pending. []: no budgets. A server on this node, "

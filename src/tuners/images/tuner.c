@@ -54,10 +54,7 @@ static const struct config_option pin_items[] = TEXT_ITEM(check_pin, "A referenc
 
 const struct config_option images_options[] = {
 	MODE_OPTION("images"),
-	{.name = "images.archives",
-		.type = OPTION_LIST,
-		.max = IMAGES_LIST_MAX,
-		.items = archive_items,
+	{"images.archives", OPTION_LIST, .max = IMAGES_LIST_MAX, .items = archive_items,
 		.def = "[]",
 		.help = "Archives of images that are loaded before anything needs them: what docker "
 			"save and ctr images export write, OCI image layouts, compressed by gzip or "
@@ -66,60 +63,28 @@ const struct config_option images_options[] = {
 			"/root and /tmp, which the service does not see. They are "
 			"loaded one after the other, and again when the archive changes or the "
 			"image is gone."},
-	{.name = "images.pull",
-		.type = OPTION_LIST,
-		.max = IMAGES_LIST_MAX,
-		.items = pull_items,
-		.def = "[]",
+	{"images.pull", OPTION_LIST, .max = IMAGES_LIST_MAX, .items = pull_items, .def = "[]",
 		.help = "Images that are pulled before anything needs them, after the archives, "
 			"with the credentials that the runtime itself has."},
-	{.name = "images.pin",
-		.type = OPTION_LIST,
-		.max = IMAGES_LIST_MAX,
-		.items = pin_items,
-		.def = "[sandbox]",
+	{"images.pin", OPTION_LIST, .max = IMAGES_LIST_MAX, .items = pin_items, .def = "[sandbox]",
 		.help = "Images that the kubelet's garbage collection leaves. sandbox: the one "
 			"of the runtime's pod sandboxes, also called the pause image."},
-	{.name = "images.parallel",
-		.type = OPTION_COUNT,
-		.min = 1,
-		.max = IMAGES_PARALLEL_MAX,
-		.unit = "images",
-		.def = "3",
-		.help = "How many images are transferred at once."},
-	{.name = "images.wave.nodes",
-		.type = OPTION_COUNT,
-		.min = 1,
-		.max = 1000000,
-		.unit = "nodes",
-		.def = "1",
+	{"images.parallel", OPTION_COUNT, .min = 1, .max = IMAGES_PARALLEL_MAX, .unit = "images",
+		.def = "3", .help = "How many images are transferred at once."},
+	{"images.wave.nodes", OPTION_COUNT, .min = 1, .max = 1000000, .unit = "nodes", .def = "1",
 		.help = "About how many nodes pull the same images. With more than one they "
 			"begin in waves, each several times as large as the one before, so "
 			"that those after the first find the image at their peers."},
-	{.name = "images.wave.seeds",
-		.type = OPTION_COUNT,
-		.min = 1,
-		.max = 1000000,
-		.unit = "nodes",
-		.def = "2",
+	{"images.wave.seeds", OPTION_COUNT, .min = 1, .max = 1000000, .unit = "nodes", .def = "2",
 		.help = "About how many nodes of the first wave pull from upstream."},
-	{.name = "images.wave.growth",
-		.type = OPTION_COUNT,
-		.min = 2,
-		.max = 1000,
-		.def = "3",
+	{"images.wave.growth", OPTION_COUNT, .min = 2, .max = 1000, .def = "3",
 		.help = "How many times as many nodes have begun a wave later: one more than "
 			"the pulls that a node with the image can serve to others meanwhile."},
-	{.name = "images.wave.round",
-		.type = OPTION_DURATION,
-		.min = USEC_PER_SEC,
-		.max = 24 * UINT64_C(3600) * USEC_PER_SEC,
-		.def = "20s",
+	{"images.wave.round", OPTION_DURATION, .min = USEC_PER_SEC,
+		.max = 24 * UINT64_C(3600) * USEC_PER_SEC, .def = "20s",
 		.help = "The time from one wave to the next: about one and a half times what a "
 			"pull takes. A node whose pull fails waits one more round."},
-	{.name = "images.wave.start",
-		.type = OPTION_TEXT,
-		.check = check_time,
+	{"images.wave.start", OPTION_TEXT, .check = check_time,
 		.help = "When the first wave begins on all nodes, such as 2026-05-01T04:00:00Z. "
 			"Empty: each node counts from when it first found the image in its "
 			"configuration, so all should get that at about the same time."},

@@ -19,16 +19,12 @@
 
 const struct config_option kubelet_options[] = {
 	MODE_OPTION("kubelet"),
-	{
-		.name = "kubelet.manage",
-		.type = OPTION_BOOL,
-		.def = "false",
+	{"kubelet.manage", OPTION_BOOL, .def = "false",
 		.help = "Whether headroom writes serializeImagePulls: false into the kubelet's drop-in "
 			"directory, as " KUBELET_OWN_FILE
 			", when the kubelet has one (--config-dir, from Kubernetes 1.28) and pulls one "
 			"image at a time. The kubelet takes it at its next start; headroom never "
-			"restarts it. false: the configuration is read, and what is wrong with it said.",
-	},
+			"restarts it. false: the configuration is read, and what is wrong with it said."},
 	{0},
 };
 

@@ -14,57 +14,34 @@ static const char *const keep_words[] = {"keep", NULL};
 static const char *const restart_words[] = {"never", "when-idle", "now", NULL};
 
 static const struct config_option mirror_items[] = {
-	{.name = "registry",
-		.type = OPTION_TEXT,
-		.max = REGISTRY_NAME_MAX - 1,
-		.def = HOSTS_TOML_DEFAULT,
+	{"registry", OPTION_TEXT, .max = REGISTRY_NAME_MAX - 1, .def = HOSTS_TOML_DEFAULT,
 		.help = "The registry that it mirrors, such as docker.io or "
 			"registry.example:5000; _default: every one without a mirror of its "
 			"own."},
-	{.name = "url",
-		.type = OPTION_TEXT,
-		.max = REGISTRY_URL_MAX - 1,
+	{"url", OPTION_TEXT, .max = REGISTRY_URL_MAX - 1,
 		.help = "Where the mirror is, such as http://127.0.0.1:30020."},
 	{0},
 };
 
 const struct config_option runtime_options[] = {
 	MODE_OPTION("runtime"),
-	{.name = "runtime.kind",
-		.type = OPTION_CHOICE,
-		.words = kind_words,
-		.def = "auto",
+	{"runtime.kind", OPTION_CHOICE, .words = kind_words, .def = "auto",
 		.help = "Which container runtime to look after. auto: every one that is found."},
-	{.name = "runtime.max_concurrent_downloads",
-		.type = OPTION_COUNT,
-		.min = 1,
-		.max = 1000,
-		.words = keep_words,
-		.unit = "layers",
-		.def = "10",
+	{"runtime.max_concurrent_downloads", OPTION_COUNT, .min = 1, .max = 1000,
+		.words = keep_words, .unit = "layers", .def = "10",
 		.help = "How many layers the runtime fetches at once. As a default it only "
 			"raises; given in a file it is set as it is. keep: leave what it has."},
-	{.name = "runtime.pull_progress_timeout",
-		.type = OPTION_DURATION,
-		.min = 10 * USEC_PER_SEC,
-		.max = 24 * UINT64_C(3600) * USEC_PER_SEC,
-		.words = keep_words,
-		.def = "30m",
+	{"runtime.pull_progress_timeout", OPTION_DURATION, .min = 10 * USEC_PER_SEC,
+		.max = 24 * UINT64_C(3600) * USEC_PER_SEC, .words = keep_words, .def = "30m",
 		.help = "containerd gives up a pull that makes no progress for so long. As a "
 			"default it only raises. keep: leave what it has."},
-	{.name = "runtime.restart",
-		.type = OPTION_CHOICE,
-		.words = restart_words,
-		.def = "never",
+	{"runtime.restart", OPTION_CHOICE, .words = restart_words, .def = "never",
 		.help = "containerd takes its configuration only when it starts. never: leave "
 			"that to others, RuntimeRestartPending says that it is due. when-idle: "
 			"restart it when nothing is being pulled, at most once an hour. now: "
 			"at once. Containers go on running meanwhile; a unit that would stop "
 			"them, or others with it, is never restarted."},
-	{.name = "runtime.mirrors",
-		.type = OPTION_LIST,
-		.max = RUNTIME_MIRROR_MAX,
-		.items = mirror_items,
+	{"runtime.mirrors", OPTION_LIST, .max = RUNTIME_MIRROR_MAX, .items = mirror_items,
 		.def = "[]",
 		.help = "Mirrors of registries, in the order in which to ask them; those on "
 			"this node go first and the registry itself comes last. One that does "

@@ -7,12 +7,9 @@
 #include <linux/capability.h>
 
 const struct config_option sysctl_options[] = {
-	{
-		.name = "sysctl",
-		.type = OPTION_SYSCTLS,
+	{"sysctl", OPTION_SYSCTLS,
 		.help = "Sysctls and their values, beside those of the profile. A value only raises; "
-			"{value: V, exact: true} sets it exactly; null leaves a key of the profile alone.",
-	},
+			"{value: V, exact: true} sets it exactly; null leaves a key of the profile alone."},
 	MODE_OPTION("sysctl"),
 	{0},
 };
