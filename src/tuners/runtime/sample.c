@@ -19,8 +19,6 @@
 
 #define DEFAULT_DOWNLOADS "3" /* of every containerd and dockerd */
 
-#define MOUNTINFO_MAX (4 * 1024 * 1024)
-
 void runtime_sample_copy(struct runtime_sample *sample, struct runtime_sample *ret)
 {
 	struct node_runtime *runtimes = must(calloc(MAX(sample->n, (size_t)1), sizeof(*runtimes)));
@@ -198,31 +196,10 @@ void runtime_duration_text(uint64_t us, char text[static 32])
 
 const char *runtime_file_why(const struct node_runtime *runtime)
 {
-	return runtime->found.kind == RUNTIME_DOCKER ? runtime->docker.why
-						     : runtime->containerd.why;
+	return runtime->docker.why[0] ? runtime->docker.why : runtime->containerd.why;
 }
 
 /* ---- what is in force by the files, where the runtime does not say ---- */
-
-/*
- * When a file that does not exist was removed, at the latest: its directory's mtime, but for the
- * key that Docker 20.10 puts there at its first start.
- */
-static uint64_t absent_since(const struct host *host, const char *file)
-{
-	char directory[SETTING_PATH_MAX], path[PATH_MAX], key[PATH_MAX + 16];
-	struct stat st, key_st;
-	uint64_t changed;
-
-	copy_text(directory, sizeof(directory), file);
-	*strrchr(directory, '/') = '\0';
-	if (path_in_root(host->root, directory[0] ? directory : "/", path) < 0 ||
-		stat(path, &st) < 0)
-		return 0;
-	changed = us_of(st.st_mtim);
-	snprintf(key, sizeof(key), "%s/key.json", path);
-	return stat(key, &key_st) == 0 && changed <= us_of(key_st.st_ctim) ? 0 : changed;
-}
 
 /*
  * What a daemon read when it started is what its files say, if they have not changed since. Once
@@ -261,18 +238,15 @@ static void infer_containerd(struct node_runtime *runtime)
 	}
 }
 
-static void infer_docker(struct node_runtime *runtime, const struct host *host)
+static void infer_docker(struct node_runtime *runtime)
 {
 	const char *reported = runtime->reported_downloads[0] ? runtime->reported_downloads
 							      : runtime->options.downloads;
-	uint64_t changed_us = runtime->docker.changed_us;
 
 	if (runtime->docker.error < 0 && !reported[0])
 		return;
-	if (changed_us == 0)
-		changed_us = absent_since(host, runtime->process.config);
-	infer(runtime, changed_us, reported, runtime->docker.downloads, DEFAULT_DOWNLOADS,
-		runtime->downloads);
+	infer(runtime, runtime->docker.changed_us, reported, runtime->docker.downloads,
+		DEFAULT_DOWNLOADS, runtime->downloads);
 	if (streq(runtime->downloads, "0"))
 		copy_text(runtime->downloads, SETTING_VALUE_MAX, DEFAULT_DOWNLOADS);
 }
@@ -293,7 +267,7 @@ static void sample_files(
 	runtime->files_known = true;
 	if (runtime->found.kind == RUNTIME_DOCKER) {
 		docker_config_read(&daemon, wait, &runtime->docker);
-		infer_docker(runtime, request->host);
+		infer_docker(runtime);
 	} else {
 		containerd_config_read(&daemon, wait, &runtime->containerd);
 		infer_containerd(runtime);
@@ -309,26 +283,22 @@ static const char *const network_filesystems[] = {
 /* The type that /proc/self/mountinfo has for a device: proc_pid_mountinfo(5). */
 static void find_filesystem(struct runtime_store *store)
 {
-	_cleanup_free_ char *text = NULL;
-	char wanted[32], *state = NULL;
+	_cleanup_fclose_ FILE *file = fopen("/proc/self/mountinfo", "re");
+	_cleanup_free_ char *line = NULL;
+	size_t size = 0;
 
 	store->filesystem[0] = '\0';
 	store->network = false;
-	if (read_file("/proc/self/mountinfo", MOUNTINFO_MAX, &text, NULL) < 0)
-		return;
-	snprintf(wanted, sizeof(wanted), "%u:%u", major(store->number), minor(store->number));
-	for (char *line = strtok_r(text, "\n", &state); line; line = strtok_r(NULL, "\n", &state)) {
+	while (file && !store->filesystem[0] && getline(&line, &size, file) > 0) {
 		const char *separator = strstr(line, " - ");
-		char number[32];
+		unsigned major_number, minor_number;
 
-		if (!separator || sscanf(line, "%*d %*d %31s", number) != 1 ||
-			!streq(number, wanted))
-			continue;
-		(void)sscanf(separator + 3, "%31s", store->filesystem);
-		break;
+		if (separator && sscanf(line, "%*d %*d %u:%u", &major_number, &minor_number) == 2 &&
+			makedev(major_number, minor_number) == store->number)
+			(void)sscanf(separator + 3, "%31s", store->filesystem);
 	}
 	for (const char *const *name = network_filesystems; *name; name++)
-		store->network = store->network || streq(*name, store->filesystem);
+		store->network |= streq(*name, store->filesystem);
 }
 
 /* A partition has no queue of its own: its disk's counts. */
