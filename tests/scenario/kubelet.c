@@ -11,21 +11,6 @@ static void fill_defaults(struct kubelet_seen *seen)
 	kubelet_fill_defaults(&seen->others, false);
 }
 
-static bool take_presence(struct scenario *scenario, void *base)
-{
-	static const char *const words[] = {"absent", "stopped", "running"};
-	struct kubelet_seen *seen = &((struct kubelet *)base)->seen;
-
-	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
-		if (!scenario_is(scenario, words[i]))
-			continue;
-		seen->presence = (enum kubelet_presence)i;
-		copy_text(seen->config, sizeof(seen->config), i > 0 ? MAIN_FILE : "");
-		return true;
-	}
-	return false;
-}
-
 /* What the main file or a flag says; "-" for nothing. */
 static bool take_value(struct scenario *scenario, void *base)
 {
@@ -74,7 +59,9 @@ static bool take_running(struct scenario *scenario, void *base)
 }
 
 static const struct scenario_word at[] = {
-	WORD_CALL("kubelet", take_presence),
+	WORD_CONST("kubelet absent", struct kubelet, seen.presence, KUBELET_ABSENT),
+	WORD_CONST("kubelet stopped", struct kubelet, seen.presence, KUBELET_STOPPED),
+	WORD_CONST("kubelet running", struct kubelet, seen.presence, KUBELET_RUNNING),
 	WORD_TEXT("dir", struct kubelet, seen.config_dir),
 	WORD_CALL("own", take_own),
 	WORD_CALL("runs", take_running),
@@ -88,7 +75,10 @@ static const struct scenario_word config[] = {
 
 static void begin(void *self)
 {
-	fill_defaults(&((struct kubelet *)self)->seen);
+	struct kubelet_seen *seen = &((struct kubelet *)self)->seen;
+
+	copy_text(seen->config, sizeof(seen->config), MAIN_FILE);
+	fill_defaults(seen);
 }
 
 const struct scenario_tuner kubelet_scenario = {

@@ -42,13 +42,30 @@ bool scenario_value(struct scenario *scenario, char *value, size_t size)
 	return word && copy_text(value, size, streq(word, "-") ? "" : word);
 }
 
+/* Takes what a row begins with: one word, or two. */
+static bool takes_row(struct scenario *scenario, const char *row)
+{
+	const char *second = strchr(row, ' ');
+	char first[64];
+
+	if (!second)
+		return scenario_is(scenario, row);
+	snprintf(first, sizeof(first), "%.*s", (int)(second - row), row);
+	if (!scenario_is(scenario, first))
+		return false;
+	if (scenario_is(scenario, second + 1))
+		return true;
+	scenario->next--;
+	return false;
+}
+
 bool scenario_take(struct scenario *scenario, const struct scenario_word *words, void *base)
 {
 	while (scenario->next < scenario->n_words) {
 		const struct scenario_word *word = words;
 		bool good = true;
 
-		while (word->word && !scenario_is(scenario, word->word))
+		while (word->word && !takes_row(scenario, word->word))
 			word++;
 		if (!word->word && !word->take)
 			return false;
@@ -126,42 +143,35 @@ static void decide(struct scenario *scenario, const struct scenario_tuner *tuner
 	scenario->decided = true;
 }
 
-/* A value or a file: what is wanted of it, why, and what is in the file. False without one. */
-static bool find_want(const struct scenario *scenario, const char *name, const char **wanted,
-	const char **reason, const char **on_disk)
+/* Wants, limits and both kinds of record begin with their name. NULL without one of that name. */
+static void *find_named(const void *array, size_t n, size_t size, const char *name)
 {
-	const struct proposal *proposal = &scenario->proposal;
-
-	for (size_t i = 0; i < proposal->n_wants; i++) {
-		const struct want *want = &proposal->wants[i];
-
-		if (!streq(want->name, name))
-			continue;
-		*wanted = want->wanted;
-		*reason = want->reason;
-		*on_disk = want->file ? want->file->on_disk : "";
-		return true;
-	}
-	return false;
+	for (size_t i = 0; i < n; i++)
+		if (streq((const char *)array + i * size, name))
+			return (char *)array + i * size;
+	return NULL;
 }
 
 static void expect_setting(struct scenario *scenario, bool there)
 {
+	const struct proposal *proposal = &scenario->proposal;
 	const char *name = need(scenario, "name");
-	const char *wanted, *reason, *on_disk;
-	bool found = find_want(scenario, name, &wanted, &reason, &on_disk);
+	const struct want *want =
+		find_named(proposal->wants, proposal->n_wants, sizeof(*want), name);
 
-	if (found != there)
+	if (!want != !there)
 		fail(scenario, "%s: %s", name,
-			found ? "there is such a setting" : "no such setting");
-	if (!there)
+			want ? "there is such a setting" : "no such setting");
+	if (!want)
 		return;
-	if (!streq(wanted, need(scenario, "value")) || !streq(reason, need(scenario, "reason")))
-		fail(scenario, "%s: wants '%s', %s", name, wanted, reason);
-	if (!entry_help("reason", reason))
-		fail(scenario, "%s: no such reason", reason);
-	if (scenario_is(scenario, "on-disk") && !streq(on_disk, need(scenario, "text")))
-		fail(scenario, "%s: on disk is '%s'", name, on_disk);
+	if (!streq(want->wanted, need(scenario, "value")) ||
+		!streq(want->reason, need(scenario, "reason")))
+		fail(scenario, "%s: wants '%s', %s", name, want->wanted, want->reason);
+	if (!entry_help("reason", want->reason))
+		fail(scenario, "%s: no such reason", want->reason);
+	if (scenario_is(scenario, "on-disk") &&
+		!streq(want->file ? want->file->on_disk : "", need(scenario, "text")))
+		fail(scenario, "%s: on disk is '%s'", name, want->file ? want->file->on_disk : "");
 }
 
 static void expect_condition(struct scenario *scenario)
@@ -186,31 +196,22 @@ static void expect_condition(struct scenario *scenario)
 	fail(scenario, "%s: nothing was said", name);
 }
 
-static const struct limit_reading *find_limit(const struct scenario *scenario, const char *name)
+static void expect_limit(struct scenario *scenario, bool there)
 {
-	for (size_t i = 0; i < scenario->proposal.n_limits; i++)
-		if (streq(scenario->proposal.limits[i].name, name))
-			return &scenario->proposal.limits[i];
-	return NULL;
-}
-
-static void expect_limit(struct scenario *scenario)
-{
+	const struct proposal *proposal = &scenario->proposal;
 	const char *name = need(scenario, "name");
-	const struct limit_reading *limit = find_limit(scenario, name);
-	uint64_t used = need_number(scenario, "used"), max = need_number(scenario, "max");
-	uint64_t hits = need_number(scenario, "hits");
-	bool upper_bound = scenario_is(scenario, "upper-bound");
+	const struct limit_reading *limit =
+		find_named(proposal->limits, proposal->n_limits, sizeof(*limit), name);
 
-	if (!limit)
-		fail(scenario, "%s: no such limit", name);
-	if (!upper_bound && !scenario_is(scenario, "exact"))
-		fail(scenario, "exact or upper-bound?");
-	if (limit->used != used || limit->max != max || limit->hits != hits ||
-		limit->upper_bound != upper_bound)
-		fail(scenario, "%s: %llu of %llu, %llu hits, %s", name,
-			(unsigned long long)limit->used, (unsigned long long)limit->max,
-			(unsigned long long)limit->hits,
+	if (!limit != !there)
+		fail(scenario, "%s: %s", name, limit ? "there is such a limit" : "no such limit");
+	if (limit && (limit->used != need_number(scenario, "used") ||
+			     limit->max != need_number(scenario, "max") ||
+			     limit->hits != need_number(scenario, "hits") ||
+			     !streq(limit->upper_bound ? "upper-bound" : "exact",
+				     need(scenario, "exact or upper-bound"))))
+		fail(scenario, "%s: %" PRIu64 " of %" PRIu64 ", %" PRIu64 " hits, %s", name,
+			limit->used, limit->max, limit->hits,
 			limit->upper_bound ? "upper-bound" : "exact");
 }
 
@@ -223,43 +224,32 @@ static void expect(struct scenario *scenario, const struct scenario_tuner *tuner
 		expect_setting(scenario, there);
 	else if (scenario_is(scenario, "condition"))
 		expect_condition(scenario);
-	else if (!scenario_is(scenario, "limit") && !tuner->expect)
-		fail(scenario, "expect what?");
-	else if (tuner->expect && !scenario_take(scenario, tuner->expect, self))
+	else if (!tuner->expect && scenario_is(scenario, "limit"))
+		expect_limit(scenario, there);
+	else if (!tuner->expect || !scenario_take(scenario, tuner->expect, self))
 		fail(scenario, "it is not so");
-	else if (tuner->expect)
-		return;
-	else if (there)
-		expect_limit(scenario);
-	else if (find_limit(scenario, need(scenario, "name")))
-		fail(scenario, "there is such a limit");
 }
 
-/* Where the record of the next word's name is, or a new one would be. */
-static size_t find_record(const struct scenario *scenario, const void *records, size_t size,
-	size_t n, const char *name)
-{
-	size_t i = 0;
-
-	/* Both kinds begin with the name. */
-	while (i < n && !streq((const char *)records + i * size, name))
-		i++;
-	if (i == SCENARIO_RECORDS_MAX)
-		fail(scenario, "too many records");
-	return i;
-}
-
-/* Replaces an older one of that name. */
-static void add_value(struct scenario *scenario)
+/* An empty record of the next word's name, in place of an older one. */
+static void *add_record(struct scenario *scenario, void *records, size_t *n, size_t size)
 {
 	const char *name = need(scenario, "name");
-	size_t i = find_record(
-		scenario, scenario->values, sizeof(scenario->values[0]), scenario->n_values, name);
-	struct value_record *record = &scenario->values[i];
+	void *record = find_named(records, *n, size, name);
 
-	scenario->n_values = MAX(scenario->n_values, i + 1);
-	*record = (struct value_record){0};
-	copy_text(record->name, SETTING_NAME_MAX, name);
+	if (!record && *n == SCENARIO_RECORDS_MAX)
+		fail(scenario, "too many records");
+	if (!record)
+		record = (char *)records + size * (*n)++;
+	memset(record, 0, size);
+	copy_text(record, SETTING_NAME_MAX, name);
+	return record;
+}
+
+static void add_value(struct scenario *scenario)
+{
+	struct value_record *record = add_record(
+		scenario, scenario->values, &scenario->n_values, sizeof(scenario->values[0]));
+
 	copy_text(record->original, SETTING_VALUE_MAX, need(scenario, "original"));
 	copy_text(record->before, SETTING_VALUE_MAX, need(scenario, "before"));
 	copy_text(record->wanted, SETTING_VALUE_MAX, need(scenario, "wanted"));
@@ -268,14 +258,9 @@ static void add_value(struct scenario *scenario)
 
 static void add_file(struct scenario *scenario, const char *tuner)
 {
-	const char *name = need(scenario, "name");
-	size_t i = find_record(
-		scenario, scenario->files, sizeof(scenario->files[0]), scenario->n_files, name);
-	struct file_record *record = &scenario->files[i];
+	struct file_record *record = add_record(
+		scenario, scenario->files, &scenario->n_files, sizeof(scenario->files[0]));
 
-	scenario->n_files = MAX(scenario->n_files, i + 1);
-	*record = (struct file_record){0};
-	copy_text(record->name, SETTING_NAME_MAX, name);
 	copy_text(record->tuner, sizeof(record->tuner), tuner);
 	copy_text(record->original, SETTING_VALUE_MAX, need(scenario, "original"));
 	copy_text(record->on_disk, SETTING_VALUE_MAX, need(scenario, "text"));
@@ -286,12 +271,12 @@ static void add_file(struct scenario *scenario, const char *tuner)
 static void forget_value(struct scenario *scenario)
 {
 	const char *name = need(scenario, "name");
-	size_t i = find_record(
-		scenario, scenario->values, sizeof(scenario->values[0]), scenario->n_values, name);
+	struct value_record *record =
+		find_named(scenario->values, scenario->n_values, sizeof(*record), name);
 
-	if (i == scenario->n_values)
+	if (!record)
 		fail(scenario, "%s: no such record", name);
-	scenario->values[i] = scenario->values[--scenario->n_values];
+	*record = scenario->values[--scenario->n_values];
 }
 
 /* "90s" or "1500ms": a whole number, never back. */

@@ -30,7 +30,8 @@ struct scenario {
 
 /* A word that a line may have, and what it does to the struct at base. */
 struct scenario_word {
-	const char *word; /* NULL ends a table; with take it takes what no other row does */
+	/* One word, or two; NULL ends a table: with take it takes what no other row does. */
+	const char *word;
 	enum {
 		SCENARIO_CONST,  /* value goes to offset */
 		SCENARIO_NUMBER, /* the next word, to an uint64_t */

@@ -38,20 +38,13 @@ static bool change_switch(struct scenario *scenario, void *base)
 	return false;
 }
 
-static bool take_meminfo(struct scenario *scenario, void *base)
-{
-	struct thp *thp = base;
-
-	thp->usage_error = scenario_is(scenario, "missing") ? -ENOENT : 0;
-	return thp->usage_error < 0 || scenario_is(scenario, "ok");
-}
-
 static const struct scenario_word at[] = {
 	WORD_NUMBER("anon", struct thp, usage.anon),
 	WORD_NUMBER("shmem", struct thp, usage.shmem),
 	WORD_NUMBER("file", struct thp, usage.file),
 	WORD_CALL("switch", change_switch),
-	WORD_CALL("meminfo", take_meminfo),
+	WORD_CONST("meminfo missing", struct thp, usage_error, -ENOENT),
+	WORD_CONST("meminfo ok", struct thp, usage_error, 0),
 	{0},
 };
 
