@@ -4,11 +4,13 @@
 import gzip
 import hashlib
 import http.client
+import http.server
 import io
 import json
 import os
 import re
 import socket
+import socketserver
 import subprocess
 import tarfile
 import threading
@@ -126,94 +128,77 @@ class Registry:
         return image
 
 
-class Proxy:
+class ProxyHandler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: "Proxy"
+
+    def handle(self) -> None:
+        try:
+            if self.connection.recv(1, socket.MSG_PEEK) == b"\x16":  # a TLS handshake: as servers of HTTP answer it
+                self.connection.sendall(b"HTTP/1.0 400 Bad Request\r\n\r\n")
+            else:
+                super().handle()
+        except (OSError, http.client.HTTPException):
+            pass
+
+    def do_GET(self) -> None:
+        headers = {name: ", ".join(self.headers.get_all(name, [])) for name in self.headers}
+        upstream = http.client.HTTPConnection("127.0.0.1", self.server.upstream, timeout=20)
+        upstream.request(self.command, self.path, headers={**headers, "Host": self.server.name, "Connection": "close"})
+        answer = upstream.getresponse()
+        body = answer.read()
+        self.send_response_only(answer.status, answer.reason)
+        for name, value in answer.getheaders():
+            if name.lower() not in ("connection", "transfer-encoding"):
+                self.send_header(name, value)
+        self.end_headers()
+        if "/blobs/" in self.path and len(body) > 4096:
+            self.server.send_layer(self.connection, body)
+        else:
+            self.connection.sendall(body)
+
+    do_HEAD = do_GET
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+class Proxy(socketserver.ThreadingTCPServer):
     """Before the registry: so many bytes a second on each connection, counted by what is asked for."""
 
     STEP = 0.02  # seconds between two pieces
+    daemon_threads = True
+    request_queue_size = 64
 
     def __init__(self, port: int, rate: float = 0) -> None:
+        super().__init__(("127.0.0.1", 0), ProxyHandler)
         self.upstream = port
         self.rate = rate  # bytes a second on each connection; 0: as fast as it goes
         self.stop_after = 0  # bytes of one answer, then nothing more; 0: never
         self.blobs: list[tuple[float, float]] = []  # layers: when each answer began and ended
         self.now = self.peak = 0
         self.lock = threading.Lock()
-        self.open = True
-        self.server = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self.server.getsockname()[1]
-        self.name = f"127.0.0.1:{self.port}"
-        threading.Thread(target=self._accept, daemon=True).start()
+        self.name = f"127.0.0.1:{self.server_address[1]}"
+        threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self.server.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
-
-    def _serve(self, client: socket.socket) -> None:
-        """One answer after the other: requests of a connection do not overlap."""
-        upstream = http.client.HTTPConnection("127.0.0.1", self.upstream, timeout=20)
-        try:
-            with client, client.makefile("rb") as requests:
-                if client.recv(1, socket.MSG_PEEK) == b"\x16":  # a TLS handshake: as servers of HTTP answer it
-                    client.sendall(b"HTTP/1.0 400 Bad Request\r\n\r\n")
-                    return
-                while self.open and (head := self._head(requests)):
-                    self._answer(client, upstream, *head)
-        except (OSError, http.client.HTTPException):
-            pass
-        finally:
-            upstream.close()
-
-    @staticmethod
-    def _head(requests: io.BufferedReader) -> tuple[str, str, dict[str, str]] | None:
-        line = requests.readline().decode("latin-1").split()
-        if len(line) != 3:
-            return None
-        headers: dict[str, str] = {}
-        for name, value in http.client.parse_headers(requests).items():
-            if name.lower() not in ("host", "connection"):
-                headers[name] = f"{headers[name]}, {value}" if name in headers else value
-        return line[0], line[1], headers
-
-    def _answer(
-        self, client: socket.socket, upstream: http.client.HTTPConnection, method: str, path: str, headers: dict[str, str]
-    ) -> None:
-        upstream.request(method, path, headers={**headers, "Host": self.name})
-        answer = upstream.getresponse()
-        body = answer.read()
-        lines = [f"HTTP/1.1 {answer.status} {answer.reason}"]
-        lines += [f"{k}: {v}" for k, v in answer.getheaders() if k.lower() not in ("connection", "transfer-encoding")]
-        is_blob = "/blobs/" in path and method == "GET" and len(body) > 4096
-        client.sendall(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"))
-        if not is_blob:
-            client.sendall(body)
-            return
+    def send_layer(self, client: socket.socket, body: bytes) -> None:
         with self.lock:
             self.now += 1
             self.peak = max(self.peak, self.now)
-        began = time.monotonic()
+        began, sent = time.monotonic(), 0
         try:
-            self._send(client, body)
+            while sent < len(body):
+                may = len(body) if not self.rate else int((time.monotonic() - began + self.STEP) * self.rate)
+                may = min(may, self.stop_after or may)
+                if may > sent:
+                    client.sendall(body[sent:may])
+                    sent = may
+                if sent < len(body):
+                    time.sleep(self.STEP)
         finally:
             with self.lock:
                 self.now -= 1
                 self.blobs.append((began, time.monotonic()))
-
-    def _send(self, client: socket.socket, body: bytes) -> None:
-        began, sent = time.monotonic(), 0
-        while sent < len(body):
-            if self.stop_after and sent >= self.stop_after:
-                until(lambda: not self.open or not self.stop_after, "the proxy goes on", 0.1, 600)
-            may = len(body) if not self.rate else int((time.monotonic() - began + self.STEP) * self.rate)
-            may = min(may, self.stop_after or may)
-            if may > sent:
-                client.sendall(body[sent:may])
-                sent = min(may, len(body))
-            if sent < len(body):
-                time.sleep(self.STEP)
 
     def count(self) -> None:
         """Begins to count anew."""
@@ -221,8 +206,9 @@ class Proxy:
             self.peak, self.blobs = self.now, []
 
     def close(self) -> None:
-        self.open = False
-        self.server.close()
+        self.stop_after = 0
+        self.shutdown()
+        self.server_close()
 
 
 def static_program(directory: Path, name: str, source: str) -> bytes:

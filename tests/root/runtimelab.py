@@ -46,6 +46,9 @@ echo '{"cniVersion": "0.4.0", "interfaces": [{"name": "eth0", "sandbox": "'"$CNI
 echo '"ips": [{"version": "4", "address": "10.77.0.5/24", "interface": 0}]}'
 """
 
+# Settings of the runtime that stay as they are.
+KEEP = "max_concurrent_downloads: keep, pull_progress_timeout: keep"
+
 DOCKER_OPTIONS = ["--iptables=false", "--ip6tables=false", "--bridge=none", "--ip-forward=false"]
 
 SCRIPT = """
@@ -267,7 +270,21 @@ def watcher(lab: Lab, agent: Callable[..., Agent]) -> Callable[..., Agent]:
     """watcher(text) starts an agent in the lab that changes nothing but runtimes; text: of its section."""
 
     def start(section: str = "", more: str = "", wrap: tuple[str, ...] = (), **options: Any) -> Agent:
-        text = f"mode: observe\nruntime: {{mode: enforce{', ' if section else ''}{section}}}\n{more}"
+        text = f"mode: observe\nruntime: {{mode: enforce{section and ', ' + section}}}\n{more}"
         return agent(text, wrap=(*lab.wrap, *wrap), **options)
+
+    return start
+
+
+@pytest.fixture
+def alone(lab: Lab, directory: Path, run: Callable[..., Any]) -> Callable[..., Any]:
+    """alone(command, ...) runs it without an agent; section: what its configuration says of the runtime besides."""
+    config = directory / "alone.yaml"
+
+    def start(*args: str, section: str = "", code: int = 0) -> subprocess.CompletedProcess[str]:
+        config.write_text(f'mode: observe\nhttp: {{listen: ""}}\nruntime: {{mode: enforce{section and ", " + section}}}\n')
+        done = run(*args, "--config", str(config), wrap=lab.wrap)
+        assert done.returncode == code, (args, done.stdout, done.stderr)
+        return done
 
     return start

@@ -11,7 +11,7 @@ import criwire
 import pytest
 from conftest import ROOT, Agent, until
 from registrylab import Image, sleeper
-from runtimelab import CONTAINERD_CONFIG, Lab, lab, watcher  # noqa: F401
+from runtimelab import CONTAINERD_CONFIG, KEEP, Lab, alone, lab, watcher  # noqa: F401
 
 DOWNLOADS = "containerd.max_concurrent_downloads"
 DOCKER = "docker.max-concurrent-downloads"
@@ -57,6 +57,13 @@ def found(agent: Agent, name: str) -> dict[str, Any]:
     return next((one for one in agent.status()["runtime"]["found"] if one["name"] == name), {})
 
 
+def keeping(watcher: Watcher, *names: str) -> Agent:
+    """An agent that only watches these runtimes, once they have answered."""
+    running = watcher(KEEP)
+    until(lambda: all(found(running, name).get("version") for name in names), f"{names} answer")
+    return running
+
+
 @pytest.mark.quick
 def test_containerd_waits_for_its_restart(lab: Lab, watcher: Watcher, run: Callable[..., Any]) -> None:
     lab.containerd()
@@ -79,7 +86,7 @@ def test_containerd_waits_for_its_restart(lab: Lab, watcher: Watcher, run: Calla
     assert lab.config.read_text() == CONTAINERD_CONFIG
 
 
-def test_apply_alone_restarts_now_and_pods_live_on(lab: Lab, directory: Path, run: Callable[..., Any]) -> None:
+def test_apply_alone_restarts_now_and_pods_live_on(lab: Lab, directory: Path, alone: Callable[..., Any]) -> None:
     registry = lab.registry()
     registry.push("pause", sleeper(directory))
     text = CONTAINERD_CONFIG.replace("registry.example/pause:3.6", f"{registry.name}/pause:latest")
@@ -92,10 +99,7 @@ def test_apply_alone_restarts_now_and_pods_live_on(lab: Lab, directory: Path, ru
     pods = set(lab.leftovers()) - {lab.daemons["containerd"].pid}
     assert pods
 
-    config = directory / "apply.yaml"
-    config.write_text("mode: observe\nruntime: {mode: enforce, restart: now}\n")
-    done = run("apply", "--config", str(config), wrap=lab.wrap)
-    assert done.returncode == 0, done.stderr + done.stdout
+    alone("apply", section="restart: now")
     assert systemd.restarted == ["containerd.service"]
     assert lab.config.read_text().replace(LINE, "") == text
     until(lambda: criwire.running_config(lab.containerd_socket).get("maxConcurrentDownloads") == 10, "10 run")
@@ -103,8 +107,7 @@ def test_apply_alone_restarts_now_and_pods_live_on(lab: Lab, directory: Path, ru
     answer = criwire.call(lab.containerd_socket, f"{criwire.RUNTIME}/ListPodSandbox")
     assert sandbox.encode() in answer
 
-    done = run("restore", "--config", str(config), wrap=lab.wrap)
-    assert done.returncode == 0, done.stderr + done.stdout
+    alone("restore", section="restart: now")
     assert lab.config.read_text() == text
     assert systemd.restarted == ["containerd.service"] * 2
     criwire.remove_pod(lab.containerd_socket, sandbox)
@@ -205,18 +208,13 @@ def test_docker_containers_live_through_a_reload(lab: Lab, directory: Path, watc
     assert state["Running"] and state["Pid"] == pid
 
 
-def test_apply_alone_reloads_docker(lab: Lab, directory: Path, run: Callable[..., Any]) -> None:
+def test_apply_alone_reloads_docker(lab: Lab, alone: Callable[..., Any]) -> None:
     lab.dockerd()
-    config = directory / "apply.yaml"
-    config.write_text("mode: observe\nruntime: {mode: enforce}\n")
-    done = run("apply", "--config", str(config), wrap=lab.wrap)
-    assert done.returncode == 0, done.stderr + done.stdout
+    alone("apply")
     assert json.loads(lab.daemon_json.read_text()) == {"max-concurrent-downloads": 10}
     until(lambda: "Reloaded configuration" in lab.daemons["dockerd"].log, "reloaded")
-    done = run("plan", "--json", "--config", str(config), wrap=lab.wrap)
-    names = [change["name"] for change in json.loads(done.stdout)["changes"]]
-    assert DOCKER not in names
-    assert run("restore", "--config", str(config), wrap=lab.wrap).returncode == 0
+    assert alone("plan", "--only", "runtime").stdout == "Nothing to change.\n"
+    alone("restore")
     assert not lab.daemon_json.exists()
 
 
@@ -238,22 +236,18 @@ def test_restore_leaves_what_others_wrote(lab: Lab, watcher: Watcher, run: Calla
     assert json.loads(lab.daemon_json.read_text()) == {"log-level": "info"}
 
 
-def test_restore_says_that_the_original_bytes_are_lost(lab: Lab, directory: Path, run: Callable[..., Any]) -> None:
+def test_restore_says_that_the_original_bytes_are_lost(lab: Lab, directory: Path, alone: Callable[..., Any]) -> None:
     """Ours goes, nothing is invented, and it stays an error that the file is not the original."""
     lab.write("etc/docker/daemon.json", '{"log-level": "warn", "max-concurrent-downloads": 5}\n')
     lab.dockerd()
-    config = directory / "alone.yaml"
-    config.write_text("mode: observe\nruntime: {mode: enforce}\n")
-    assert run("apply", "--config", str(config), wrap=lab.wrap).returncode == 0
+    alone("apply")
     shutil.rmtree(directory / "state/files")
-    done = run("restore", "--config", str(config), wrap=lab.wrap)
-    assert done.returncode == 1
+    done = alone("restore", code=1)
     assert "not set to 5: the original bytes of /etc/docker/daemon.json are lost" in done.stderr, done.stderr
     assert json.loads(lab.daemon_json.read_text()) == {"log-level": "warn"}
-    done = run("restore", "--config", str(config), wrap=lab.wrap)
-    assert done.returncode == 1 and "are lost" in done.stderr, "until someone applies again"
-    assert run("apply", "--config", str(config), wrap=lab.wrap).returncode == 0
-    assert run("restore", "--config", str(config), wrap=lab.wrap).returncode == 0
+    assert "are lost" in alone("restore", code=1).stderr, "until someone applies again"
+    alone("apply")
+    alone("restore")
     assert json.loads(lab.daemon_json.read_text()) == {"log-level": "warn"}
 
 

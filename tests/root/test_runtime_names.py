@@ -10,7 +10,7 @@ import criwire
 import pytest
 from conftest import Agent, until
 from registrylab import sleeper
-from runtimelab import CONTAINERD_CONFIG, Lab, lab, watcher  # noqa: F401
+from runtimelab import CONTAINERD_CONFIG, KEEP, Lab, lab, watcher  # noqa: F401
 from test_runtime import Watcher, found
 
 NEIGHBORS = 40
@@ -47,7 +47,7 @@ def test_pods_are_named(lab: Lab, directory: Path, watcher: Watcher) -> None:
     lab.containerd()
     sandbox = criwire.run_pod(lab.containerd_socket, "web-1", "shop", "0b1c2d3e-0000-4000-8000-000000000001", host=False)
     fill_neighbors(process_of(lab, sandbox))
-    running = watcher("max_concurrent_downloads: keep, pull_progress_timeout: keep")
+    running = watcher(KEEP)
     user = until(lambda: users(running).get("web-1"), f"the pod: {users(running)}", 0.2)
     assert user["used"] >= NEIGHBORS
     assert (user["workload"]["kind"], user["workload"]["namespace"]) == ("pod", "shop")
@@ -65,7 +65,7 @@ def test_docker_containers_are_named(lab: Lab, directory: Path, watcher: Watcher
     container = json.loads(lab.docker("POST", "/containers/create?name=hungry", body)[1])["Id"]
     assert lab.docker("POST", f"/containers/{container}/start")[0] == 204
     fill_neighbors(json.loads(lab.docker("GET", f"/containers/{container}/json")[1])["State"]["Pid"])
-    running = watcher("max_concurrent_downloads: keep")
+    running = watcher(KEEP)
     user = until(lambda: users(running).get("hungry"), f"the container: {users(running)}", 0.2)
     assert user["used"] >= NEIGHBORS and user["workload"]["kind"] == "container"
     assert container.startswith(user["workload"]["id"]) or user["workload"]["id"].startswith(container)
@@ -78,7 +78,7 @@ def test_docker_containers_are_named(lab: Lab, directory: Path, watcher: Watcher
 def test_the_image_store_fills(lab: Lab, watcher: Watcher) -> None:
     lab.run("mount", "-t", "tmpfs", "-o", "size=40m", "tmpfs", "/var/lib/containerd")
     lab.containerd()
-    running = watcher("max_concurrent_downloads: keep, pull_progress_timeout: keep")
+    running = watcher(KEEP)
     store = until(lambda: found(running, "containerd").get("store"), "the store is known")
     assert store["filesystem"] == "tmpfs" and store["driver"] == "overlayfs" and store["size"] == 40 << 20
     limit = next(l for l in running.status()["limits"] if l["name"] == "images/store")
@@ -94,7 +94,7 @@ def test_the_image_store_fills(lab: Lab, watcher: Watcher) -> None:
 
 def test_a_storage_driver_that_copies_is_warned_of(lab: Lab, watcher: Watcher) -> None:
     lab.dockerd("--storage-driver=vfs")
-    running = watcher("max_concurrent_downloads: keep")
+    running = watcher(KEEP)
     store = until(lambda: found(running, "docker").get("store"), "the store is known")
     assert store["driver"] == "vfs" and store["directory"] == "/var/lib/docker"
     assert any("vfs copies every layer" in warning for warning in store["warnings"])

@@ -2,82 +2,52 @@
 """Pulls: as many layers at once as is set, and what is said of them while they run."""
 
 import threading
-import time
-from pathlib import Path
 from typing import Any, Callable
 
 import criwire
 import pytest
 from conftest import until
-from registrylab import Image, Proxy
-from runtimelab import Lab, lab, watcher  # noqa: F401
-from test_runtime import Watcher, containerd2, found
+from registrylab import Image
+from runtimelab import Lab, alone, lab, watcher  # noqa: F401
+from test_runtime import Watcher, containerd2, found, keeping
 
 LAYERS, SIZE, RATE = 12, 64 * 1024, 256 * 1024
 V2 = "version = 3\nimports = ['/etc/containerd/conf.d/*.toml']\n"
 
 
-def timed(proxy: Proxy, pull: Callable[[], None]) -> tuple[int, float]:
-    """How many layers came at once at most, and how long it took."""
-    proxy.count()
-    began = time.monotonic()
-    pull()
-    took = time.monotonic() - began
-    assert len(proxy.blobs) >= LAYERS
-    return proxy.peak, took
-
-
-def cri_puller(lab: Lab, proxy: Proxy) -> Callable[[], None]:
-    def pull() -> None:
-        criwire.pull(lab.containerd_socket, f"{proxy.name}/twelve:latest")
-        criwire.remove(lab.containerd_socket, f"{proxy.name}/twelve:latest")
-
-    return pull
-
-
-def docker_puller(lab: Lab, proxy: Proxy) -> Callable[[], None]:
-    def pull() -> None:
-        code, answer = lab.docker("POST", f"/images/create?fromImage={proxy.name}/twelve:latest")
-        assert code == 200 and "errorDetail" not in answer, answer
-        assert lab.docker("DELETE", f"/images/{proxy.name}/twelve:latest")[0] == 200
-
-    return pull
-
-
 @pytest.mark.parametrize("runtime", ["containerd", pytest.param("containerd2", marks=pytest.mark.containerd2), "docker"])
-def test_ten_layers_at_once_after_apply(lab: Lab, runtime: str, directory: Path, run: Callable[..., Any]) -> None:
+def test_ten_layers_at_once_after_apply(lab: Lab, runtime: str, alone: Callable[..., Any]) -> None:
     """Ten connections instead of one; tests/bench/pulls measures how much faster."""
     programs = containerd2() if runtime == "containerd2" else None
     registry = lab.registry()
     registry.push("twelve", Image(LAYERS, SIZE))
     proxy = lab.proxy(registry, RATE)
-    config = directory / "apply.yaml"
-
-    def apply(downloads: int) -> None:
-        section = f"mode: enforce, restart: now, max_concurrent_downloads: {downloads}"
-        config.write_text(f"mode: observe\nruntime: {{{section}}}\n")
-        done = run("apply", "--config", str(config), wrap=lab.wrap)
-        assert done.returncode == 0, done.stdout + done.stderr
-
+    name = f"{proxy.name}/twelve:latest"
     if runtime == "docker":
         lab.dockerd()
-        pull = docker_puller(lab, proxy)
     else:
         if programs:
             lab.config.write_text(V2)
         lab.containerd(programs)
         lab.with_systemd()
-        pull = cri_puller(lab, proxy)
-    peaks, times = {}, {}
+    peaks = {}
     for downloads in (1, 10):
-        apply(downloads)
+        alone("apply", section=f"restart: now, max_concurrent_downloads: {downloads}")
         if runtime == "docker":
             reloads = downloads // 10 + 1
             until(lambda: lab.daemons["dockerd"].log.count("Reloaded configuration") == reloads, "reloaded")
         else:
             until(lambda: criwire.running_config(lab.containerd_socket), "the CRI answers", 0.1)
-        peaks[downloads], times[downloads] = timed(proxy, pull)
-    print(f"{runtime}: {times[1]:.2f} s with 1 at once, {times[10]:.2f} s with 10: {times[1] / times[10]:.1f} times faster")
+        proxy.count()
+        if runtime == "docker":
+            code, answer = lab.docker("POST", f"/images/create?fromImage={name}")
+            assert code == 200 and "errorDetail" not in answer, answer
+            assert lab.docker("DELETE", f"/images/{name}")[0] == 200
+        else:
+            criwire.pull(lab.containerd_socket, name)
+            criwire.remove(lab.containerd_socket, name)
+        assert len(proxy.blobs) >= LAYERS
+        peaks[downloads] = proxy.peak
     assert peaks == {1: 1, 10: 10}
 
 
@@ -86,8 +56,7 @@ def test_pulls_in_flight(lab: Lab, watcher: Watcher) -> None:
     registry.push("team/app", Image(4, 4 << 20))
     proxy = lab.proxy(registry, 700 * 1024)
     lab.containerd()
-    running = watcher("max_concurrent_downloads: keep, pull_progress_timeout: keep")
-    until(lambda: found(running, "containerd").get("version"), "it answers")
+    running = keeping(watcher, "containerd")
     pull = criwire.start_pull(lab.containerd_socket, f"{proxy.name}/team/app:latest")
     pulls = until(lambda: [p for p in found(running, "containerd")["pulls"] if p["bytes_per_second"] > 0], "pulls", 0.1)
     for one in pulls:
@@ -128,8 +97,7 @@ def test_pulls_of_docker_in_flight(lab: Lab, watcher: Watcher) -> None:
     image = registry.push("team/app", Image(4, 4 << 20))
     proxy = lab.proxy(registry, 700 * 1024)
     lab.dockerd()
-    running = watcher("max_concurrent_downloads: keep")
-    until(lambda: found(running, "docker").get("version"), "it answers")
+    running = keeping(watcher, "docker")
     thread = threading.Thread(
         target=lambda: lab.docker("POST", f"/images/create?fromImage={proxy.name}/team/app:latest"), daemon=True
     )
@@ -151,8 +119,7 @@ def test_a_pull_that_stands_still_is_named(lab: Lab, watcher: Watcher) -> None:
     proxy = lab.proxy(registry)
     proxy.stop_after = 300_000
     lab.containerd()
-    running = watcher("max_concurrent_downloads: keep, pull_progress_timeout: keep")
-    until(lambda: found(running, "containerd").get("version"), "it answers")
+    running = keeping(watcher, "containerd")
     pull = criwire.start_pull(lab.containerd_socket, f"{proxy.name}/team/stuck:latest")
     condition = running.wait_condition("PullStuck", timeout=90)
     assert condition["reason"] == "no-progress"
