@@ -143,21 +143,11 @@ static void decide(struct scenario *scenario, const struct scenario_tuner *tuner
 	scenario->decided = true;
 }
 
-/* Wants, limits and both kinds of record begin with their name. NULL without one of that name. */
-static void *find_named(const void *array, size_t n, size_t size, const char *name)
-{
-	for (size_t i = 0; i < n; i++)
-		if (streq((const char *)array + i * size, name))
-			return (char *)array + i * size;
-	return NULL;
-}
-
 static void expect_setting(struct scenario *scenario, bool there)
 {
 	const struct proposal *proposal = &scenario->proposal;
 	const char *name = need(scenario, "name");
-	const struct want *want =
-		find_named(proposal->wants, proposal->n_wants, sizeof(*want), name);
+	const struct want *want = find_named(proposal->wants, proposal->n_wants, name);
 
 	if (!want != !there)
 		fail(scenario, "%s: %s", name,
@@ -200,8 +190,7 @@ static void expect_limit(struct scenario *scenario, bool there)
 {
 	const struct proposal *proposal = &scenario->proposal;
 	const char *name = need(scenario, "name");
-	const struct limit_reading *limit =
-		find_named(proposal->limits, proposal->n_limits, sizeof(*limit), name);
+	const struct limit_reading *limit = find_named(proposal->limits, proposal->n_limits, name);
 
 	if (!limit != !there)
 		fail(scenario, "%s: %s", name, limit ? "there is such a limit" : "no such limit");
@@ -234,7 +223,7 @@ static void expect(struct scenario *scenario, const struct scenario_tuner *tuner
 static void *add_record(struct scenario *scenario, void *records, size_t *n, size_t size)
 {
 	const char *name = need(scenario, "name");
-	void *record = find_named(records, *n, size, name);
+	void *record = (void *)find_element(records, *n, size, name);
 
 	if (!record && *n == SCENARIO_RECORDS_MAX)
 		fail(scenario, "too many records");
@@ -271,8 +260,7 @@ static void add_file(struct scenario *scenario, const char *tuner)
 static void forget_value(struct scenario *scenario)
 {
 	const char *name = need(scenario, "name");
-	struct value_record *record =
-		find_named(scenario->values, scenario->n_values, sizeof(*record), name);
+	struct value_record *record = find_named(scenario->values, scenario->n_values, name);
 
 	if (!record)
 		fail(scenario, "%s: no such record", name);

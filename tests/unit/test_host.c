@@ -147,3 +147,23 @@ DIRECTORY_TEST(probing_writes_nothing)
 	assert_int_equal(host_may_write(&host, "/proc/sys/b"), -ENOENT);
 	assert_null(directory_get(directory, "/proc/sys/b"));
 }
+
+TEST(names_of_sysctls_become_paths)
+{
+	static const char *const paths[][2] = {
+		{"vm.max_map_count", "/proc/sys/vm/max_map_count"},
+		{"net.ipv4.conf.eth0/100.mtu", "/proc/sys/net/ipv4/conf/eth0.100/mtu"},
+		{"", "/proc/sys/"},
+	};
+	char name[SETTING_PATH_MAX - sizeof("/proc/sys/") + 2], path[SETTING_PATH_MAX];
+
+	for (size_t i = 0; i < ARRAY_SIZE(paths); i++) {
+		assert_true(sysctl_path(paths[i][0], path));
+		assert_string_equal(path, paths[i][1]);
+	}
+	memset(name, 'x', sizeof(name));
+	name[sizeof(name) - 1] = '\0';
+	assert_true(sysctl_path(name + 1, path));
+	assert_int_equal(strlen(path), SETTING_PATH_MAX - 1);
+	assert_false(sysctl_path(name, path));
+}

@@ -2,7 +2,7 @@
 #include "test.h"
 
 #include "base/util.h"
-#include "tuners/runtime/pulls.h"
+#include "tuners/runtime/runtime.h"
 
 #define SECOND USEC_PER_SEC
 #define START  (1000 * SECOND)

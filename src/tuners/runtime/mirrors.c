@@ -16,43 +16,50 @@
 /* ---- sample: the hosts.toml of every registry that has mirrors, or is recorded to have some ----
  */
 
-/* The file that counts for the registry: the first that is there, else the first that would. */
-static int find_file(
-	const struct host *host, const char *certs, const char *registry, char *path, size_t size)
+/*
+ * The file that counts for the registry: the first that is there, else the first that would. 0 with
+ * where it really is, -ENOENT, or another -errno.
+ */
+static int find_file(const struct host *host, const char *certs, const char *registry,
+	char path[static SETTING_PATH_MAX], char full[static PATH_MAX])
 {
-	char directories[2][REGISTRY_NAME_MAX], full[PATH_MAX];
-	int n = hosts_toml_directories(registry, directories);
+	char directories[2][REGISTRY_NAME_MAX];
+	int r;
 
-	for (int i = 0; i < n; i++) {
-		if (snprintf(path, size, "%s/%s/hosts.toml", certs, directories[i]) >= (int)size)
+	for (int i = 0, n = hosts_toml_directories(registry, directories); i < n; i++) {
+		if (snprintf(path, SETTING_PATH_MAX, "%s/%s/hosts.toml", certs, directories[i]) >=
+			SETTING_PATH_MAX)
 			return -ENAMETOOLONG;
-		if (path_in_root(host->root, path, full) == 0)
-			return 0;
+		r = path_in_root(host->root, path, full);
+		if (r != -ENOENT && r != -ENOTDIR)
+			return r;
 	}
-	if (n > 0)
-		snprintf(path, size, "%s/%s/hosts.toml", certs, directories[0]);
-	return MIN(n, 0);
+	snprintf(path, SETTING_PATH_MAX, "%s/%s/hosts.toml", certs, directories[0]);
+	return -ENOENT;
+}
+
+static int is_shown(const struct dirent *entry)
+{
+	return entry->d_name[0] != '.';
 }
 
 /* A directory with certificates and without a hosts.toml is another's: ours would switch them off.
  */
 static bool directory_is_taken(const struct host *host, const char *file)
 {
-	char directory[PATH_MAX], full[PATH_MAX];
-	const struct dirent *entry;
-	bool taken = false;
-	DIR *dir;
+	char directory[SETTING_PATH_MAX], full[PATH_MAX];
+	struct dirent **entries;
+	int n;
 
 	copy_text(directory, sizeof(directory), file);
 	if (path_in_root(host->root, dirname(directory), full) < 0)
 		return false;
-	dir = opendir(full);
-	if (!dir)
-		return false;
-	while (!taken && (entry = readdir(dir)))
-		taken = entry->d_name[0] != '.';
-	closedir(dir);
-	return taken;
+	n = scandir(full, &entries, is_shown, NULL);
+	for (int i = 0; i < n; i++)
+		free(entries[i]);
+	if (n >= 0)
+		free(entries);
+	return n > 0;
 }
 
 static void read_hosts(const struct host *host, const char *certs, struct runtime_hosts *hosts)
@@ -60,20 +67,12 @@ static void read_hosts(const struct host *host, const char *certs, struct runtim
 	_cleanup_free_ char *text = NULL;
 	char full[PATH_MAX];
 	size_t len = 0;
-	int r = find_file(host, certs, hosts->registry, hosts->path, sizeof(hosts->path));
+	int r = find_file(host, certs, hosts->registry, hosts->path, full);
 
-	hosts->error = r;
-	if (r < 0)
-		return;
-	r = path_in_root(host->root, hosts->path, full);
 	if (r == 0)
 		r = read_file(full, HOSTS_TOML_FILE_MAX, &text, &len);
-	if (r == -ENOENT || r == -ENOTDIR) {
-		hosts->exists = directory_is_taken(host, hosts->path);
-		return;
-	}
-	hosts->exists = true;
-	hosts->error = r;
+	hosts->exists = r == -ENOENT ? directory_is_taken(host, hosts->path) : r != -ENAMETOOLONG;
+	hosts->error = r == -ENOENT ? 0 : r;
 	hosts->ours = r == 0 && hosts_toml_is_ours(text, len);
 	if (!hosts->ours)
 		return;
@@ -162,7 +161,7 @@ static int find_up(const struct runtime_tuner *tuner, const char *registry,
  * written is known as far as it was shown.
  */
 static void add_foreign(const struct runtime_decision *decision, const struct node_runtime *runtime,
-	const struct file_record *record, char wanted[static RUNTIME_LIST_MAX])
+	const struct file_record *record, char wanted[static DOCKER_MIRRORS_MAX])
 {
 	const struct runtime_config *config = &decision->tuner->config;
 
@@ -175,7 +174,7 @@ static void add_foreign(const struct runtime_decision *decision, const struct no
 			ours = strlen(config->mirrors[i].url) == len &&
 			       strncmp(config->mirrors[i].url, at, len) == 0;
 		if (!ours)
-			registry_list_add(wanted, RUNTIME_LIST_MAX, at, len);
+			registry_list_add(wanted, DOCKER_MIRRORS_MAX, at, len);
 		at += len;
 	}
 }
@@ -184,7 +183,7 @@ static void add_foreign(const struct runtime_decision *decision, const struct no
 static char *json_of(const char *words)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *list = must(cJSON_CreateArray());
-	char copy[RUNTIME_LIST_MAX], *state = NULL;
+	char copy[DOCKER_MIRRORS_MAX], *state = NULL;
 
 	copy_text(copy, sizeof(copy), words);
 	for (char *word = strtok_r(copy, " ", &state); word; word = strtok_r(NULL, " ", &state))
@@ -198,7 +197,7 @@ static void want_docker_mirrors(
 	static const char key[] = "registry-mirrors";
 	const struct docker_config *docker = &runtime->docker;
 	const char *up[RUNTIME_MIRROR_MAX], *obstacle = runtime_obstacle(runtime);
-	char name[SETTING_NAME_MAX], wanted[RUNTIME_LIST_MAX] = "";
+	char name[SETTING_NAME_MAX], wanted[DOCKER_MIRRORS_MAX] = "";
 	int n = find_up(decision->tuner, NULL, up);
 	_cleanup_free_ char *literal = NULL;
 	const struct file_record *record;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tuners/runtime/pulls.h"
+#include "tuners/runtime/runtime.h"
 
 #include "runtime/images.h"
 

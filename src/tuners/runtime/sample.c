@@ -11,6 +11,9 @@
 /* Two readings of a process's start differ by less. */
 #define SAME_START_US (500 * USEC_PER_MSEC)
 
+/* One that does not answer is asked for its version alone. */
+#define SILENT_EVERY_US (5 * USEC_PER_SEC)
+
 #define PULLS_EVERY_US   (5 * USEC_PER_SEC)
 #define PULLING_EVERY_US (2 * USEC_PER_SEC)
 
@@ -63,6 +66,7 @@ void runtime_note(struct node_runtime *runtime, const char *why)
 	copy_text(runtime->why, sizeof(runtime->why), why ? why : "");
 	if (!why)
 		return;
+	runtime->due_us = now_us() + SILENT_EVERY_US;
 	/* What it fetches is not known any more: nothing is stuck as far as is known. */
 	runtime->pulls.n = 0;
 	runtime->pulls_at_us = 0;
@@ -350,6 +354,7 @@ void runtime_sample(void *data, const struct wait *wait)
 {
 	struct runtime_tuner *request = data;
 	struct runtime_sample *sample = &request->sample;
+	char socket[PATH_MAX];
 
 	sample->now_us = now_us();
 	sample->realtime_us = realtime_us();
@@ -359,13 +364,16 @@ void runtime_sample(void *data, const struct wait *wait)
 	mirrors_check(sample->mirrors, sample->n_mirrors, request->host->root, wait);
 	for (size_t i = 0; i < sample->n && !request->cancelled; i++) {
 		struct node_runtime *runtime = &sample->runtimes[i];
+		bool slow = sample->now_us >= runtime->due_us;
 
 		if (!runtime->found.has_socket)
 			continue;
-		if (runtime->found.kind == RUNTIME_DOCKER)
-			runtime_sample_docker(runtime, request, wait);
-		else
-			runtime_sample_cri(runtime, request, wait);
+		if (slow)
+			runtime->due_us = next_turn_us(sample->now_us, RUNTIME_SLOW_EVERY_US);
+		host_path(request->host, runtime->found.socket, socket);
+		(runtime->found.kind == RUNTIME_DOCKER
+				? runtime_sample_docker
+				: runtime_sample_cri)(runtime, request, socket, slow, wait);
 		sample_files(runtime, request, wait);
 		sample_store(request->host, &runtime->store);
 	}

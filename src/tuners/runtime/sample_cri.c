@@ -7,9 +7,6 @@
 /* How long a runtime may take for an answer. */
 #define ANSWER_US (5 * USEC_PER_SEC)
 
-/* What changes slowly. A runtime that does not answer is asked for its version alone. */
-#define SLOW_EVERY_US      (15 * USEC_PER_SEC)
-#define SILENT_EVERY_US    (5 * USEC_PER_SEC)
 #define BEGINNING_EVERY_US (1 * USEC_PER_SEC)
 
 /* Far above what a kubelet runs: what a runtime has beyond that is left out. */
@@ -46,12 +43,10 @@ static bool is_good(struct session *session, int r)
 		runtime_note(runtime, NULL);
 		return true;
 	}
-	if (r == -ECANCELED) {
+	if (r == -ECANCELED)
 		session->request->cancelled = true;
-	} else if (r < 0) {
+	else if (r < 0)
 		runtime_note(runtime, session->cri.grpc.error);
-		runtime->due_us = now_us() + SILENT_EVERY_US;
-	}
 	return false;
 }
 
@@ -392,8 +387,8 @@ static void ask_registries(struct session *session)
 	}
 }
 
-void runtime_sample_cri(
-	struct node_runtime *runtime, struct runtime_tuner *request, const struct wait *wait)
+void runtime_sample_cri(struct node_runtime *runtime, struct runtime_tuner *request,
+	const char *socket, bool slow, const struct wait *wait)
 {
 	static const struct {
 		void (*ask)(struct session *session);
@@ -409,12 +404,8 @@ void runtime_sample_cri(
 		{ask_registries, false, false},
 	};
 	struct session session = {.runtime = runtime, .request = request};
-	bool slow = request->sample.now_us >= runtime->due_us;
-	char path[PATH_MAX];
 
-	grpc_open(&session.cri.grpc, host_path(request->host, runtime->found.socket, path));
-	if (slow)
-		runtime->due_us = next_turn_us(request->sample.now_us, SLOW_EVERY_US);
+	grpc_open(&session.cri.grpc, socket);
 	for (size_t i = 0; i < ARRAY_SIZE(questions); i++) {
 		bool has =
 			i == 0 || (questions[i].of_cri ? !runtime->no_cri

@@ -3,12 +3,10 @@
 
 #include "base/file.h"
 
-#include <dirent.h>
+#include <glob.h>
 
-#define SLOW_EVERY_US   (15 * USEC_PER_SEC)
-#define SILENT_EVERY_US (5 * USEC_PER_SEC)
-#define PULLED_MAX      16
-#define LAYER_PREFIX    "GetImageBlob"
+#define PULLED_MAX   16
+#define LAYER_PREFIX "GetImageBlob"
 
 /*
  * What the Engine API does not tell: a layer that comes in is a file of this name below the
@@ -17,26 +15,27 @@
 static void read_layers(struct node_runtime *runtime, struct runtime_tuner *request)
 {
 	_cleanup_free_ struct pull_piece *pieces = must(calloc(PULL_LAYERS_MAX, sizeof(*pieces)));
-	char path[PATH_MAX], full[PATH_MAX];
-	const struct dirent *entry;
+	char path[PATH_MAX], full[PATH_MAX], pattern[PATH_MAX + 16];
+	glob_t found = {0};
+	int r;
 	struct stat st;
-	DIR *directory;
 	size_t n = 0;
 
 	snprintf(path, sizeof(path), "%s/tmp", runtime->store.directory);
 	if (path_in_root(request->host->root, path, full) < 0)
 		return;
-	directory = opendir(full);
-	if (!directory)
+	snprintf(pattern, sizeof(pattern), "%s/" LAYER_PREFIX "*", full);
+	r = glob(pattern, GLOB_NOSORT | GLOB_ERR, NULL, &found);
+	if (r != 0 && r != GLOB_NOMATCH)
 		return;
-	while (n < PULL_LAYERS_MAX && (entry = readdir(directory))) {
-		if (!starts_with(entry->d_name, LAYER_PREFIX) ||
-			fstatat(dirfd(directory), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+	for (size_t i = 0; i < found.gl_pathc && n < PULL_LAYERS_MAX; i++) {
+		if (lstat(found.gl_pathv[i], &st) < 0)
 			continue;
-		copy_text(pieces[n].ref, sizeof(pieces[n].ref), entry->d_name);
+		copy_text(
+			pieces[n].ref, sizeof(pieces[n].ref), strrchr(found.gl_pathv[i], '/') + 1);
 		pieces[n++].offset = (uint64_t)st.st_size;
 	}
-	closedir(directory);
+	globfree(&found);
 	runtime->pulls_at_us = now_us();
 	pulls_take(&runtime->pulls, &request->sample.pulled, pieces, n, runtime->pulls_at_us);
 }
@@ -77,7 +76,6 @@ static void ask_info(struct node_runtime *runtime, struct runtime_tuner *request
 		request->cancelled = true;
 	} else if (r < 0) {
 		runtime_note(runtime, why);
-		runtime->due_us = request->sample.now_us + SILENT_EVERY_US;
 	} else {
 		runtime_note(runtime, NULL);
 		copy_text(runtime->version, sizeof(runtime->version), info->version);
@@ -89,20 +87,16 @@ static void ask_info(struct node_runtime *runtime, struct runtime_tuner *request
 	}
 }
 
-void runtime_sample_docker(
-	struct node_runtime *runtime, struct runtime_tuner *request, const struct wait *wait)
+void runtime_sample_docker(struct node_runtime *runtime, struct runtime_tuner *request,
+	const char *socket, bool slow, const struct wait *wait)
 {
-	bool slow = request->sample.now_us >= runtime->due_us;
 	struct runtime_names names = {0};
-	char socket[PATH_MAX];
 
-	host_path(request->host, runtime->found.socket, socket);
-	if (slow)
-		runtime->due_us = next_turn_us(request->sample.now_us, SLOW_EVERY_US);
 	/* Where systemd listens on the socket, a connection would start a dockerd that was stopped.
 	 */
 	if (docker_process_read(request->host, &runtime->options) < 0) {
 		runtime_note(runtime, "dockerd does not run: no " DOCKER_PID_FILE);
+		runtime->due_us = next_turn_us(now_us(), RUNTIME_SLOW_EVERY_US);
 		return;
 	}
 	runtime_take_process(runtime, request->host, runtime->options.pid);

@@ -5,6 +5,8 @@
 #include "config/config.h"
 #include "workload/process.h"
 
+#include <linux/capability.h>
+
 /* After something was written samples come this often, for so long. */
 #define SOON_US     (1 * USEC_PER_SEC)
 #define SOON_FOR_US (20 * USEC_PER_SEC)
@@ -46,6 +48,158 @@ const struct config_option runtime_options[] = {
 		.help = "Mirrors of registries, in the order in which to ask them; those on "
 			"this node go first and the registry itself comes last. One that does "
 			"not answer is taken out until it does."},
+	{0},
+};
+
+static const struct limit_row limits[] = {
+	{
+		.name = "images/store",
+		.help = "The file system that images are unpacked to. The kubelet begins to delete "
+			"images at 85 % (imageGCHighThresholdPercent), those loaded ahead of time "
+			"among the first.",
+		.unit = "bytes",
+		.def = "the file system's size",
+		.source = "CRI, ImageFsInfo; Docker, /info DockerRootDir; statvfs(3)",
+	},
+	{0},
+};
+
+static const struct explanation explanations[] = {
+	{"*.max_concurrent_downloads", "setting",
+		"How many layers containerd fetches at once: of one image in the CRI's own "
+		"puller (1.6, 1.7, 2.0), of all together in the transfer service (2.1 and "
+		"later). One large layer on a slow connection holds up the rest when it is "
+		"low. containerd reads it when it starts: until then the setting is pending.",
+		"layers", "3", "runtime.max_concurrent_downloads",
+		"containerd, docs/cri/config.md; plugins/transfer/plugin.go from 2.1"},
+	{"*.image_pull_progress_timeout", "setting",
+		"A pull that receives nothing for so long is given up, and the kubelet "
+		"starts it again. Too short for a registry that is overrun makes that worse.",
+		"Go duration", "5m0s", "runtime.pull_progress_timeout",
+		"containerd, docs/cri/config.md, from 1.7"},
+	{"*.config_path", "setting",
+		"The directory in which containerd looks for hosts.toml files, that is for "
+		"mirrors. Set only where mirrors are configured and it is not set.",
+		NULL, "empty; /etc/containerd/certs.d in the packages of clouds", "runtime.mirrors",
+		"containerd, docs/hosts.md"},
+	{"*.max-concurrent-downloads", "setting",
+		"How many layers dockerd fetches at once, of all images together. A reload "
+		"(SIGHUP) takes it at once, and no container notices.",
+		"layers", "3", "runtime.max_concurrent_downloads",
+		"Docker, reference of dockerd: daemon configuration file"},
+	{"*.registry-mirrors", "setting",
+		"Mirrors of docker.io that dockerd asks first. Those that others put "
+		"into daemon.json stay, behind the configured ones.",
+		NULL, "none", "runtime.mirrors",
+		"Docker, reference of dockerd: daemon configuration file"},
+	{"mirrors.*", "setting",
+		"The mirrors that containerd asks before a registry: a hosts.toml of our "
+		"own, read at each pull. One that does not answer is taken out, because a "
+		"mirror that hangs holds up every pull by half a minute a layer; none left "
+		"removes the file. A file made by others is left alone.",
+		NULL, "none", "runtime.mirrors",
+		"containerd, docs/hosts.md; issues 10624 and 10660"},
+	{0},
+};
+
+static const struct reason reach_reasons[] = {
+	{"runtime-answers", "Every installed runtime answers."},
+	{"no-runtime", "No container runtime was found on this node."},
+	{0},
+};
+
+static const struct reason restart_reasons[] = {
+	{"none-pending", "Everything that was written is in force."},
+	{0},
+};
+
+static const struct reason store_reasons[] = {
+	{"store-unknown", "No runtime has reported where it keeps its images."},
+	{"store-nearly-full", "More than 85 % of the file system of the images is in use."},
+	{0},
+};
+
+static const struct reason pull_reasons[] = {
+	{"pulls-move", "Every layer that is being fetched makes progress."},
+	{"no-progress", "A layer has made no progress for one minute."},
+	{0},
+};
+
+static const struct reason driver_reasons[] = {
+	{"driver-fast", "No runtime reports a slow storage driver."},
+	{"driver-slow", "A runtime unpacks images with a slow storage driver."},
+	{0},
+};
+
+const struct condition_type runtime_conditions[] = {
+	[RUNTIME_UNREACHABLE] = {"RuntimeUnreachable", SEVERITY_WARNING,
+		"A container runtime is installed and does not answer. Its settings are not checked, "
+		"and pods and containers appear under their ids.",
+		reach_reasons},
+	[RUNTIME_RESTART_PENDING] = {"RuntimeRestartPending", SEVERITY_WARNING,
+		"A setting is in the runtime's configuration and takes effect at its next start. "
+		"Restart it, or let headroom do so: runtime.restart.",
+		restart_reasons},
+	[IMAGE_STORE_FULL] = {"ImageStoreFull", SEVERITY_WARNING,
+		"The file system that holds the images is nearly full: pulls will fail, and the "
+		"kubelet deletes images, preloaded ones too.",
+		store_reasons},
+	[PULL_STUCK] = {"PullStuck", SEVERITY_WARNING,
+		"A layer that is being fetched made no progress for one minute. The message names "
+		"it, its registry, and what waits for it.",
+		pull_reasons},
+	[STORAGE_SLOW] = {"StorageSlow", SEVERITY_ADVICE,
+		"The storage driver of a container runtime is slow: it delays every pull and every "
+		"start of a container. The message names a better one.",
+		driver_reasons},
+	{0},
+};
+
+static const struct reason reasons[] = {
+	{"runtime-unsupported",
+		"This runtime or its version has no such key, or another program writes its "
+		"configuration: /v1/status says which."},
+	{"file-unusable",
+		"The runtime's configuration file cannot be read or is broken: it is left "
+		"as it is."},
+	{"on-command-line",
+		"The daemon was started with an option for it: the same key in its file would keep "
+		"it from starting. Remove the option."},
+	{"process-not-seen",
+		"The runtime's process is not visible from here, and so its command line and its "
+		"program are not known: share the host's process IDs."},
+	{"file-of-others",
+		"The file that this belongs into was made by someone else: it is left alone."},
+	{"no-mirror-up",
+		"None of the registry's mirrors answers: pulls go to the registry itself."},
+	{"mirrors-without-effect",
+		"The configuration of containerd has registry.mirrors, and so it reads no "
+		"hosts.toml: remove those, and give them to runtime.mirrors."},
+	{"runtime-silent", "The runtime does not answer."},
+	{0},
+};
+
+static const struct metric_row metric_rows[] = {
+	{"headroom_runtime_info", METRIC_GAUGE, NULL,
+		"A container runtime of this node that has answered, and its version.",
+		{"runtime", "version"}},
+	{"headroom_runtime_max_concurrent_downloads", METRIC_GAUGE, "layers",
+		"Layers that the runtime fetches at once, as it is in force.", {"runtime"}},
+	{"headroom_pulls_active", METRIC_GAUGE, "images", "Images that are being pulled now.",
+		{"registry"}},
+	{"headroom_pull_bytes_total", METRIC_COUNTER, "bytes",
+		"Bytes of images fetched while the agent ran.", {"registry"}},
+	{"headroom_pull_duration_seconds", METRIC_HISTOGRAM, "seconds",
+		"How long pulls took, from samples of what is being fetched: short ones are missed.",
+		{"registry"}},
+	{0},
+};
+
+static const struct capability_row capabilities[] = {
+	{CAPABILITY(CAP_CHOWN), CAPABILITY_TO_ENFORCE, NULL,
+		"keeps the owner of a configuration file that does not belong to root"},
+	{CAPABILITY(CAP_SYS_CHROOT), CAPABILITY_TO_CHROOT, NULL,
+		"runs the host's containerd and dockerd to check a new file, from a container"},
 	{0},
 };
 
@@ -244,12 +398,12 @@ const struct tuner_ops runtime_tuner = {
 		"Sets how many layers the container runtime fetches at once and from which mirrors, "
 		"and watches pulls and the image store.",
 	.options = runtime_options,
-	.limits = runtime_limits,
-	.explanations = runtime_explanations,
+	.limits = limits,
+	.explanations = explanations,
 	.conditions = runtime_conditions,
-	.reasons = runtime_reasons,
-	.metric_rows = runtime_metric_rows,
-	.capabilities = runtime_capabilities,
+	.reasons = reasons,
+	.metric_rows = metric_rows,
+	.capabilities = capabilities,
 	.validate = runtime_validate,
 	.open = runtime_open,
 	.configure = runtime_configure,
