@@ -7,41 +7,46 @@
 
 static const char *const cri_tables[] = {"plugins.\"io.containerd.grpc.v1.cri\"", NULL};
 
-static void init_containerd(struct node_runtime *runtime)
+/* As a fresh node has them. */
+static const struct fresh {
+	struct runtime found;
+	const char *version, *program, *timeout, *mirrors;
+} fresh[] = {
+	[RUNTIME_CONTAINERD] = {{"containerd", RUNTIME_CONTAINERD, RUNTIME_OF_NODE,
+					"/run/containerd/containerd.sock",
+					"/etc/containerd/config.toml", "containerd.service", true,
+					true},
+		"1.6.20", "/usr/bin/containerd", "5m0s", ""},
+	[RUNTIME_DOCKER] = {{"docker", RUNTIME_DOCKER, RUNTIME_OF_NODE, "/run/docker.sock",
+				    "/etc/docker/daemon.json", "docker.service", true, true},
+		"20.10.24", "", "", "none"},
+};
+
+static void init_runtime(struct node_runtime *runtime, const struct fresh *from)
 {
 	static const char *const keys[CONTAINERD_SETTINGS] = {
 		"max_concurrent_downloads", "image_pull_progress_timeout", "config_path"};
 
-	runtime->found = (struct runtime){.name = "containerd",
-		.kind = RUNTIME_CONTAINERD,
-		.socket = "/run/containerd/containerd.sock",
-		.unit = "containerd.service",
-		.has_socket = true};
-	copy_text(runtime->version, sizeof(runtime->version), "1.6.20");
-	copy_text(runtime->process.program, SETTING_PATH_MAX, "/usr/bin/containerd");
-	copy_text(runtime->process.config, SETTING_PATH_MAX, "/etc/containerd/config.toml");
-	copy_text(runtime->downloads, SETTING_VALUE_MAX, "3");
-	copy_text(runtime->timeout, SETTING_VALUE_MAX, "5m0s");
+	*runtime = (struct node_runtime){.found = from->found,
+		.pid = 100,
+		.answer = RUNTIME_ANSWERS,
+		.answered_once = true,
+		.files_known = true,
+		.since_us = 1,
+		.pulls_at_us = 1,
+		.downloads = "3"};
+	copy_text(runtime->version, sizeof(runtime->version), from->version);
+	copy_text(runtime->process.program, SETTING_PATH_MAX, from->program);
+	copy_text(runtime->process.config, SETTING_PATH_MAX, from->found.config);
+	copy_text(runtime->timeout, SETTING_VALUE_MAX, from->timeout);
+	copy_text(runtime->docker_info.mirrors, SETTING_VALUE_MAX, from->mirrors);
 	for (int i = 0; i < CONTAINERD_SETTINGS; i++) {
 		struct containerd_key *key = &runtime->containerd.keys[i];
 
-		copy_text(key->path, sizeof(key->path), runtime->process.config);
+		copy_text(key->path, sizeof(key->path), from->found.config);
 		key->tables = cri_tables;
 		key->key = keys[i];
 	}
-}
-
-static void init_docker(struct node_runtime *runtime)
-{
-	runtime->found = (struct runtime){.name = "docker",
-		.kind = RUNTIME_DOCKER,
-		.socket = "/run/docker.sock",
-		.unit = "docker.service",
-		.has_socket = true};
-	copy_text(runtime->version, sizeof(runtime->version), "20.10.24");
-	copy_text(runtime->process.config, SETTING_PATH_MAX, "/etc/docker/daemon.json");
-	copy_text(runtime->downloads, SETTING_VALUE_MAX, "3");
-	copy_text(runtime->docker_info.mirrors, SETTING_VALUE_MAX, "none");
 }
 
 static void open_node(void *self)
@@ -175,11 +180,7 @@ static bool take_runtime(
 		runtime++;
 	if (runtime == sample->runtimes + sample->n) {
 		sample->n++;
-		runtime->pid = 100;
-		runtime->answer = RUNTIME_ANSWERS;
-		runtime->answered_once = runtime->files_known = true;
-		runtime->since_us = runtime->pulls_at_us = 1;
-		(kind == RUNTIME_DOCKER ? init_docker : init_containerd)(runtime);
+		init_runtime(runtime, &fresh[kind]);
 	}
 	return scenario_take(scenario, runtime_words, runtime);
 }

@@ -41,6 +41,14 @@ static struct mirror mirror_at(int port, const char *path)
 	return mirror;
 }
 
+static struct mirror checked(int port, const char *path)
+{
+	struct mirror mirror = mirror_at(port, path);
+
+	check(&mirror, 1, "");
+	return mirror;
+}
+
 TEST(only_200_and_401_are_healthy)
 {
 	static const struct {
@@ -56,10 +64,10 @@ TEST(only_200_and_401_are_healthy)
 
 	fake_http_start_tcp(&http, serve_status, NULL);
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		struct mirror mirror = mirror_at(http.port, "");
+		struct mirror mirror;
 
 		atomic_store(&status_to_give, cases[i].status);
-		check(&mirror, 1, "");
+		mirror = checked(http.port, "");
 		assert_int_equal(mirror.state, cases[i].state);
 		assert_string_equal(mirror.why, cases[i].why);
 		assert_true(mirror.due_us > now_us() + 5 * USEC_PER_SEC);
@@ -98,8 +106,7 @@ TEST(only_due_mirrors_are_checked_and_cancelling_keeps_the_state)
 
 	atomic_store(&status_to_give, 200);
 	fake_http_start_tcp(&http, serve_status, NULL);
-	mirror = mirror_at(http.port, "");
-	check(&mirror, 1, "");
+	mirror = checked(http.port, "");
 	check(&mirror, 1, "");
 	assert_int_equal(atomic_load(&http.requests), 1);
 	atomic_store(&http.serve, fake_hang);
@@ -144,13 +151,10 @@ TEST(the_url_is_the_one_that_containerd_uses)
 		{"/v2", "GET /v2/ "}, {"/x/v2", "GET /x/v2/ "}};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		struct mirror mirror;
 		struct fake_http http;
 
 		fake_http_start_tcp(&http, serve_path, (void *)cases[i][1]);
-		mirror = mirror_at(http.port, cases[i][0]);
-		check(&mirror, 1, "");
-		assert_int_equal(mirror.state, MIRROR_UP);
+		assert_int_equal(checked(http.port, cases[i][0]).state, MIRROR_UP);
 		fake_http_stop(&http);
 	}
 }
@@ -163,30 +167,22 @@ static void shell(const char *format, const char *directory)
 	assert_int_equal(system(command), 0);
 }
 
-/* openssl's server, which answers 200 to everything. Its port; ca-certificates brings openssl. */
-static int start_tls(const struct directory *directory, pid_t *pid)
+/* openssl's server, which answers 200 to everything, three times; ca-certificates brings openssl.
+ */
+static FILE *start_tls(const struct directory *directory, int *port)
 {
-	char line[256];
-	int out[2], port = 0;
-	FILE *file;
+	char text[256];
+	FILE *server;
 
-	assert_int_equal(pipe2(out, O_CLOEXEC), 0);
-	*pid = fork();
-	if (*pid == 0) {
-		dup2(out[1], STDOUT_FILENO);
-		if (chdir(directory->path) == 0)
-			execlp("openssl", "openssl", "s_server", "-accept", "127.0.0.1:0", "-key",
-				"server.key", "-cert", "server.crt", "-www", (char *)NULL);
-		_exit(1);
-	}
-	close(out[1]);
-	file = fdopen(out[0], "re");
-	while (port == 0 && fgets(line, sizeof(line), file))
-		if (sscanf(line, "ACCEPT 127.0.0.1:%d", &port) != 1)
-			port = 0;
-	fclose(file);
-	assert_true(port > 0);
-	return port;
+	snprintf(text, sizeof(text),
+		"cd %s && exec openssl s_server -accept 127.0.0.1:0 -naccept 3 -key server.key "
+		"-cert server.crt -www",
+		directory->path);
+	server = popen(text, "re");
+	while (*port == 0 && fgets(text, sizeof(text), server))
+		(void)sscanf(text, "ACCEPT 127.0.0.1:%d", port);
+	assert_true(*port > 0);
+	return server;
 }
 
 #define NEW_CERTIFICATE                                                                 \
@@ -196,7 +192,8 @@ static int start_tls(const struct directory *directory, pid_t *pid)
 DIRECTORY_TEST(certificates_of_the_node_are_trusted)
 {
 	struct mirror mirror = {0};
-	pid_t server;
+	FILE *server;
+	int port = 0;
 
 	snprintf(mirror.url, sizeof(mirror.url), "https://127.0.0.1:1");
 	check(&mirror, 1, directory->path);
@@ -205,8 +202,8 @@ DIRECTORY_TEST(certificates_of_the_node_are_trusted)
 	shell(NEW_CERTIFICATE "-keyout server.key -out server.crt", directory->path);
 	shell(NEW_CERTIFICATE "-keyout other.key -out etc/ssl/certs/ca-certificates.crt",
 		directory->path);
-	snprintf(mirror.url, sizeof(mirror.url), "https://127.0.0.1:%d",
-		start_tls(directory, &server));
+	server = start_tls(directory, &port);
+	snprintf(mirror.url, sizeof(mirror.url), "https://127.0.0.1:%d", port);
 	mirror.due_us = 0;
 	check(&mirror, 1, directory->path);
 	assert_string_equal(mirror.why, "its certificate is not one that this node trusts");
@@ -217,6 +214,5 @@ DIRECTORY_TEST(certificates_of_the_node_are_trusted)
 		assert_string_equal(mirror.why, "");
 	}
 	assert_int_equal(mirror.state, MIRROR_UP);
-	assert_int_equal(kill(server, SIGTERM), 0);
-	assert_int_equal(waitpid(server, NULL, 0), server);
+	pclose(server);
 }

@@ -46,40 +46,41 @@ static const struct runtime_hosts *hosts_of(struct node *node, const char *regis
 	return &node->request.sample.hosts[0];
 }
 
+/* A port has two directories, of which the first that exists counts, as of those configured. */
 NODE_TEST(own_files_those_of_others_and_certificates_are_told_apart)
 {
-	const struct runtime_hosts *hosts;
+	static const struct {
+		const char *put, *text; /* a file that is there from now on */
+		const char *registry, *path;
+		bool exists, ours;
+	} steps[] = {
+		{CERTS "ours.example/hosts.toml", OURS, "ours.example",
+			CERTS "ours.example/hosts.toml", true, true},
+		{CERTS "others.example/hosts.toml", "server = \"x\"\n", "others.example",
+			CERTS "others.example/hosts.toml", true, false},
+		{CERTS "certs.example/ca.crt", "", "certs.example",
+			CERTS "certs.example/hosts.toml", true, false},
+		{CERTS "old.example/ca.crt", "", "new.example", CERTS "new.example/hosts.toml",
+			false, false},
+		{CERTS "x/y", "", "r.example:5000", CERTS "r.example_5000_/hosts.toml", false,
+			false},
+		{CERTS "r.example:5000/hosts.toml", OURS, "r.example:5000",
+			CERTS "r.example:5000/hosts.toml", true, true},
+		{CERTS "r.example_5000_/hosts.toml", OURS, "r.example:5000",
+			CERTS "r.example_5000_/hosts.toml", true, true},
+	};
 
-	directory_put(&node->directory, CERTS "ours.example/hosts.toml", OURS);
-	directory_put(&node->directory, CERTS "others.example/hosts.toml", "server = \"x\"\n");
-	directory_put(&node->directory, CERTS "certs.example/ca.crt", "");
-	hosts = hosts_of(node, "ours.example");
-	assert_true(hosts->exists && hosts->ours);
-	assert_string_equal(hosts->mirrors, "http://m");
-	assert_string_equal(hosts->path, CERTS "ours.example/hosts.toml");
-	hosts = hosts_of(node, "others.example");
-	assert_true(hosts->exists && !hosts->ours);
-	hosts = hosts_of(node, "certs.example");
-	assert_true(hosts->exists && !hosts->ours);
-	hosts = hosts_of(node, "new.example");
-	assert_false(hosts->exists);
-	assert_string_equal(hosts->path, CERTS "new.example/hosts.toml");
-}
+	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
+		const struct runtime_hosts *hosts;
 
-NODE_TEST(a_port_has_two_directories_and_the_first_that_exists_counts)
-{
-	assert_string_equal(
-		hosts_of(node, "r.example:5000")->path, CERTS "r.example_5000_/hosts.toml");
-	directory_put(&node->directory, CERTS "r.example:5000/hosts.toml", OURS);
-	assert_string_equal(
-		hosts_of(node, "r.example:5000")->path, CERTS "r.example:5000/hosts.toml");
-	directory_put(&node->directory, CERTS "r.example_5000_/hosts.toml", OURS);
-	assert_string_equal(
-		hosts_of(node, "r.example:5000")->path, CERTS "r.example_5000_/hosts.toml");
-}
-
-NODE_TEST(the_first_configured_directory_counts)
-{
+		directory_put(&node->directory, steps[i].put, steps[i].text);
+		hosts = hosts_of(node, steps[i].registry);
+		assert_string_equal(hosts->path, steps[i].path);
+		assert_int_equal(hosts->exists, steps[i].exists);
+		assert_int_equal(hosts->ours, steps[i].ours);
+		assert_string_equal(hosts->mirrors, steps[i].ours ? "http://m" : "");
+		assert_int_equal(hosts->error, 0);
+	}
 	copy_text(node->runtime.directory, SETTING_VALUE_MAX, "/first:/second");
 	assert_string_equal(hosts_of(node, "a")->path, "/first/a/hosts.toml");
 }
