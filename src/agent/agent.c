@@ -12,55 +12,45 @@
 #include <sys/resource.h>
 #include <systemd/sd-daemon.h>
 
-/* ---- what it serves ---- */
-
 /* A port in use may become free: ask again after this long. */
 #define HTTP_RETRY_US (10 * USEC_PER_SEC)
-
-/* Opens what is not open as configured, and closes what is not configured any more. */
-static void serve_at(struct agent *agent, struct endpoint *endpoint, const char *address)
-{
-	bool same = streq(address, endpoint->address);
-	uint64_t now = now_us();
-
-	if (same && (endpoint->server || !address[0] || now < endpoint->retry_us))
-		return;
-	if (endpoint->server)
-		http_server_close(steal(endpoint->server));
-	copy_text(endpoint->address, sizeof(endpoint->address), address);
-	endpoint->retry_us = now + HTTP_RETRY_US;
-	endpoint->error = 0;
-	if (address[0])
-		endpoint->error = http_server_open(agent->event, address, &agent->core.node,
-			agent_request, agent, &endpoint->server);
-}
 
 void agent_serve(struct agent *agent)
 {
 	static const char *const options[] = {"listen", "socket"};
 	struct core *core = &agent->core;
 	char socket_path[PATH_MAX], error[CONDITION_MESSAGE_MAX] = "";
+	const char *addresses[] = {config_text(core->config, "http.listen"), socket_path};
 
 	core_socket_path(core->config, socket_path);
-	serve_at(agent, &agent->endpoints[0], config_text(core->config, "http.listen"));
-	serve_at(agent, &agent->endpoints[1], socket_path);
-	for (size_t i = 0; i < ARRAY_SIZE(options); i++)
-		if (agent->endpoints[i].error < 0)
+	for (size_t i = 0; i < ARRAY_SIZE(options); i++) {
+		struct endpoint *endpoint = &agent->endpoints[i];
+
+		if (!streq(addresses[i], endpoint->address)) {
+			if (endpoint->server)
+				http_server_close(endpoint->server);
+			*endpoint = (struct endpoint){0};
+			copy_text(endpoint->address, sizeof(endpoint->address), addresses[i]);
+		}
+		if (!endpoint->server && endpoint->address[0] && now_us() >= endpoint->retry_us) {
+			endpoint->error = http_server_open(agent->event, endpoint->address,
+				&core->node, agent_request, agent, &endpoint->server);
+			endpoint->retry_us = now_us() + HTTP_RETRY_US;
+		}
+		if (endpoint->error < 0)
 			text_append(error, sizeof(error),
 				"%shttp.%s: %.100s: %s: choose another or free it",
-				error[0] ? "; " : "", options[i], agent->endpoints[i].address,
-				strerror(-agent->endpoints[i].error));
+				error[0] ? "; " : "", options[i], endpoint->address,
+				strerror(-endpoint->error));
+	}
 	if (error[0] && !streq(error, core->agent_error))
 		log_error("http", "%s", error);
 	copy_text(core->agent_error, sizeof(core->agent_error), error);
 }
 
-/* ---- the program ---- */
-
 static int on_hangup(sd_event_source *source, const struct signalfd_siginfo *info, void *userdata)
 {
-	(void)source;
-	(void)info;
+	(void)source, (void)info;
 	agent_reload(userdata);
 	return 0;
 }
@@ -102,21 +92,17 @@ static bool is_managed(const struct core *core, const char *prefix)
 static bool is_needed(const struct core *core, size_t tuner, const struct capability_row *row)
 {
 	enum mode mode = core->node.tuners[tuner].mode;
-
-	switch (row->use) {
-	case CAPABILITY_TO_OPEN:
-		return false;
-	case CAPABILITY_TO_RUN: /* also of a tuner that a reload may switch on */
-		return true;
-	case CAPABILITY_TO_ENFORCE:
+	const bool needed[] = {
+		[CAPABILITY_TO_OPEN] = false,
+		[CAPABILITY_TO_RUN] = true, /* also of a tuner that a reload may switch on */
 		/* It may change files, or a record of one is to be restored. */
-		return mode == MODE_ENFORCE || mode == MODE_RELEASED || core->n_files > 0;
-	case CAPABILITY_TO_CHROOT: /* observing asks the same program */
-		return core->host.root[0];
-	case CAPABILITY_TO_SET:
-		return is_managed(core, row->setting);
-	}
-	return false;
+		[CAPABILITY_TO_ENFORCE] =
+			mode == MODE_ENFORCE || mode == MODE_RELEASED || core->n_files > 0,
+		[CAPABILITY_TO_CHROOT] = core->host.root[0], /* also to observe */
+		[CAPABILITY_TO_SET] = row->setting && is_managed(core, row->setting),
+	};
+
+	return needed[row->use];
 }
 
 /* Where the unit or the pod does not give a capability, it is not had, and cannot be kept. */
@@ -213,8 +199,7 @@ int agent_run(const struct core_options *options)
 
 	/* One arena: the worker needs no heap of its own. */
 	mallopt(M_ARENA_MAX, 1);
-	/* Tables with room for the worst case: by mmap(2), what is not used of them takes no
-	 * memory. */
+	/* Tables have room for the worst case: by mmap(2), the unused part takes no memory. */
 	mallopt(M_MMAP_THRESHOLD, 64 * 1024);
 	signal(SIGPIPE, SIG_IGN);
 	/* Connections of many slow clients need descriptors: take what the hard limit gives. */

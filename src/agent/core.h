@@ -101,31 +101,31 @@ int core_become_writer(struct core *core, const char *who, char *holder, size_t 
 /* Replaces the configuration, and tries everything again under it. */
 void core_reconfigure(struct core *core, struct config *config);
 
-/* Senses, decides, reconciles: node is then up to date, plan what to write. */
+/* Senses, decides, reconciles, all tuners or one: node is up to date then, plan what to write. */
 void core_poll(struct core *core);
-
-/* The same with one tuner alone, for what cannot wait until the next poll of everything. */
 void core_poll_tuner(struct core *core, size_t i);
 
-/* Forgets drift, failure and release, of one tuner or (NULL) of all, for an explicit apply. */
+/* In all that follows only is a tuner's name, or NULL for all tuners; done may be NULL. */
+
+/* Forgets drift, failure and release, for an explicit apply. */
 void core_reset(struct core *core, const char *only);
 
-/* Takes out of the plan what belongs to other tuners than only (NULL: nothing). */
+/* Takes out of the plan what belongs to other tuners. */
 void core_plan_only(struct core *core, const char *only);
 
 /*
- * Writes the values of the plan at once; the settings follow. The changes go to done, or (NULL) are
- * dropped; those of files stay in the plan. How many there were.
+ * Writes the values of the plan at once; the settings follow. done gets the changes; those of files
+ * stay in the plan. How many there were.
  */
 size_t core_apply_values(struct core *core, struct plan *done);
 
-/* Restores values at once and releases tuners, of one name or (NULL) all, until apply. */
+/* Restores values at once, and releases tuners until apply. */
 void core_restore_values(struct core *core, const char *only, struct plan *done);
 
 /*
- * A job for the changes of files in the plan, which it takes over, or for restoring files. only and
- * forced as in struct file_job. Until core_take_files the settings of files stay as they are. NULL
- * when this process may not write files, or a job is under way.
+ * A job for the changes of files in the plan, which it takes over, or for restoring files. Until
+ * core_take_files the settings of files stay as they are. NULL when this process may not write
+ * files, or a job is under way.
  */
 struct file_job *core_file_job(
 	struct core *core, enum file_task task, const char *only, bool forced);
@@ -133,7 +133,7 @@ struct file_job *core_file_job(
 /* Takes over what the journal says, which no job owns. */
 void core_look_at_journal(struct core *core);
 
-/* The job is done: settings follow, done (may be NULL) gets the changes. 0 or the job's error. */
+/* The job is done: settings follow, done gets the changes. 0 or the job's error. */
 int core_take_files(struct core *core, struct file_job *job, struct plan *done);
 
 /* A runtime that does not answer, whose settings are therefore not known; NULL for none. */

@@ -43,9 +43,8 @@ static int load(const struct config_source *source, const struct config *old,
 	log_faults(LOG_NOTICE, &notices);
 	if (old)
 		log_faults(LOG_ERR, &faults);
-	for (size_t i = 0; !old && i < faults.n; i++) /* as a compiler: the agent is not to run */
-		fprintf(stderr, "%s:%u:%u: %s\n", faults.faults[i].file, faults.faults[i].line,
-			faults.faults[i].column, faults.faults[i].message);
+	else /* as a compiler: the agent is not to run */
+		config_faults_print(stderr, &faults, "");
 	fault[0] = '\0';
 	if (faults.n > 0)
 		snprintf(fault, CONDITION_MESSAGE_MAX, "%.80s:%u:%u: %s", faults.faults->file,
