@@ -7,17 +7,6 @@
 
 #include <getopt.h>
 
-enum {
-	OPTION_CONFIG = 1 << 0,
-	OPTION_OBSERVE = 1 << 1,
-	OPTION_ONLY = 1 << 2,
-	OPTION_JSON = 1 << 3,
-	OPTION_WATCH = 1 << 4,
-	OPTION_HOST_ROOT = 1 << 5,
-	OPTION_HELP = 1 << 6,
-	OPTION_PURGE = 1 << 7,
-};
-
 static int run_agent(const struct cli *cli)
 {
 	struct core_options options = cli->core;
@@ -27,53 +16,49 @@ static int run_agent(const struct cli *cli)
 }
 
 const struct cli_option cli_options[] = {
-	{"config", "FILE", OPTION_CONFIG,
+	{"config", "FILE",
 		"Reads this file alone, instead of /etc/headroom/headroom.yaml and the files in "
 		"conf.d.",
 		offsetof(struct cli, core.config_file)},
-	{"host-root", "DIR", OPTION_HOST_ROOT,
-		"Where the node's file systems are mounted, when this is a container.",
+	{"host-root", "DIR", "Where the node's file systems are mounted, when this is a container.",
 		offsetof(struct cli, core.host_root)},
-	{"observe", NULL, OPTION_OBSERVE,
-		"Only observes, whatever the configuration says: nothing is written.",
+	{"observe", NULL, "Only observes, whatever the configuration says: nothing is written.",
 		offsetof(struct cli, core.observe)},
-	{"only", "TUNER", OPTION_ONLY, "One tuner instead of all.", offsetof(struct cli, only)},
-	{"purge", NULL, OPTION_PURGE,
+	{"only", "TUNER", "One tuner instead of all.", offsetof(struct cli, only)},
+	{"purge", NULL,
 		"Then removes all records and their directories, for a removal of Headroom: waits "
 		"20 s for an agent that is ending, and a new one enforces.",
 		offsetof(struct cli, purge)},
-	{"json", NULL, OPTION_JSON, "Prints JSON instead of text.", offsetof(struct cli, json)},
-	{"watch", NULL, OPTION_WATCH, "Prints again every two seconds.",
-		offsetof(struct cli, watch)},
-	{"help", NULL, OPTION_HELP, "Prints the usage.", offsetof(struct cli, help)},
+	{"json", NULL, "Prints JSON instead of text.", offsetof(struct cli, json)},
+	{"watch", NULL, "Prints again every two seconds.", offsetof(struct cli, watch)},
+	{"help", NULL, "Prints the usage.", offsetof(struct cli, help)},
 	{0},
 };
 
 const struct cli_command cli_commands[] = {
-	{"agent", run_agent, OPTION_OBSERVE, NULL, "run the daemon in the foreground",
+	{"agent", run_agent, "observe", NULL, "run the daemon in the foreground",
 		"The daemon, in the foreground: sets what is configured, then checks it every "
 		"second. Ends with 0 on SIGTERM.",
 		"headroom agent --observe"},
-	{"status", cli_status, OPTION_JSON | OPTION_WATCH, NULL,
-		"limits, settings and conditions of this node",
+	{"status", cli_status, "json watch", NULL, "limits, settings and conditions of this node",
 		"The node at a glance: limits, settings, tuners, pulls and conditions, from the "
 		"running agent, else from a reading of its own. With --json it is the document of "
 		"/v1/status.",
 		"headroom status --watch"},
-	{"plan", cli_plan, OPTION_JSON | OPTION_ONLY, NULL, "what apply would change, and why",
+	{"plan", cli_plan, "only json", NULL, "what apply would change, and why",
 		"What apply would change, and why. Changes nothing; needs no agent.",
 		"headroom plan --only neighbor"},
-	{"apply", cli_apply, OPTION_ONLY, NULL, "set the configured values, once",
+	{"apply", cli_apply, "only", NULL, "set the configured values, once",
 		"Sets the configured values once, through the running agent, else by itself under "
 		"the same lock. It ends a release by restore, and retries settings that were left "
 		"to someone else.",
 		"headroom apply --only thp"},
-	{"restore", cli_restore, OPTION_ONLY | OPTION_PURGE, NULL, "restore every original value",
+	{"restore", cli_restore, "only purge", NULL, "restore every original value",
 		"Restores every original value and file. Values changed by others since are left "
 		"alone and reported. The tuners are then released: they only observe until apply, "
 		"whatever the configuration says.",
 		"headroom restore --only sysctl"},
-	{"top", cli_top, 0, "[dns|neighbor]", "live: who uses what",
+	{"top", cli_top, "", "[dns|neighbor]", "live: who uses what",
 		"Who uses how much of a limit: pods, containers, units, network namespaces. dns: "
 		"each DNS server that this node uses, its role, queries now, the busiest second of "
 		"the last minute, its budget, pending and unanswered queries, and the latency of "
@@ -81,23 +66,23 @@ const struct cli_command cli_commands[] = {
 		"queried most, from a sample and only for those who may open the agent's socket. "
 		"Live on a terminal, where s sorts by another column and q quits, else once.",
 		"headroom top dns"},
-	{"images", cli_images, OPTION_JSON, NULL, "images that are loaded ahead of time",
+	{"images", cli_images, "json", NULL, "images that are loaded ahead of time",
 		"The images that are to be there before a pod needs them (images.archives and "
 		"images.pull): state, size, how far each has come, how long it took, where it is "
 		"from, and whether it is pinned. With --json it is the list of /v1/status.",
 		"headroom images"},
-	{"explain", cli_explain, 0, "[NAME...]",
+	{"explain", cli_explain, "", "[NAME...]",
 		"a limit, setting, condition, reason, metric or key",
 		"What a limit, setting, condition, reason, metric, profile, configuration key or "
 		"any word of status is: why it matters, its unit, default and source. Without a "
 		"name it lists all.",
 		"headroom explain neighbor/ipv4 NeighborTablePressure"},
-	{"check-config", cli_check_config, 0, "[FILE...]",
+	{"check-config", cli_check_config, "", "[FILE...]",
 		"file:line:column: message, for every fault",
 		"Reads the configuration, or the files named, and prints each fault as "
 		"file:line:column: message.",
 		"headroom check-config /etc/headroom/headroom.yaml"},
-	{"version", cli_version, OPTION_JSON, NULL, "version, and what this node can run",
+	{"version", cli_version, "json", NULL, "version, and what this node can run",
 		"The version, the commit, and for each tuner whether this node can run it and why "
 		"not.",
 		"headroom version --json"},
@@ -131,12 +116,18 @@ int cli_fail(const char *object, const char *format, ...)
 	return EXIT_FAILED;
 }
 
+bool cli_takes(const struct cli_command *command, const struct cli_option *option, bool all)
+{
+	return strstr(all ? "config host-root help" : "", option->name) ||
+	       strstr(command->takes, option->name);
+}
+
 void cli_usage(const struct cli_command *command, char usage[static CLI_USAGE_MAX])
 {
 	int used = snprintf(usage, CLI_USAGE_MAX, "%s", command->name);
 
 	for (const struct cli_option *option = cli_options; option->name; option++)
-		if (option->bit & command->takes)
+		if (cli_takes(command, option, false))
 			used += snprintf(usage + used, CLI_USAGE_MAX - (size_t)used, " [--%s%s%s]",
 				option->name, option->argument ? " " : "",
 				option->argument ? option->argument : "");
@@ -166,7 +157,7 @@ static void print_help(const struct cli_command *command)
 	draw_wrapped(&screen, 0, "%s", command->help);
 	draw(&screen, COLOR_NONE, "\nOptions:\n");
 	for (const struct cli_option *option = cli_options; option->name; option++)
-		if (option->bit & (command->takes | OPTIONS_OF_ALL)) {
+		if (cli_takes(command, option, true)) {
 			draw(&screen, COLOR_NONE, "  --%-9s %-5s ", option->name,
 				option->argument ? option->argument : "");
 			draw_wrapped(&screen, 20, "%s", option->help);
@@ -197,7 +188,7 @@ static int parse(const struct cli_command *command, int argc, char **argv, struc
 			.has_arg = cli_options[i].argument ? required_argument : no_argument};
 	opterr = 0;
 	while ((found = getopt_long(argc, argv, "", options, &index)) != -1) {
-		if (found == '?' || !(cli_options[index].bit & (command->takes | OPTIONS_OF_ALL)))
+		if (found == '?' || !cli_takes(command, &cli_options[index], true))
 			return usage_error(
 				command, "wrong option or no value for it", argv[optind - 1]);
 		if (optarg)

@@ -6,7 +6,6 @@
 #include <cjson/cJSON.h>
 
 #include "agent/core.h"
-#include "cli/screen.h"
 
 enum {
 	EXIT_OK = 0,
@@ -32,7 +31,6 @@ struct cli {
 struct cli_option {
 	const char *name;     /* NULL ends the table */
 	const char *argument; /* NULL for none */
-	unsigned bit;
 	const char *help;
 	size_t offset; /* in struct cli: of a bool or, with an argument, a text */
 };
@@ -40,7 +38,7 @@ struct cli_option {
 struct cli_command {
 	const char *name; /* NULL ends the table */
 	int (*run)(const struct cli *cli);
-	unsigned takes;    /* bits of options; those of all commands are not among them */
+	const char *takes; /* options: "only json"; beside those that every command takes */
 	const char *names; /* what it takes beside options; NULL for nothing */
 	const char *summary;
 	const char *help;
@@ -53,12 +51,12 @@ struct cli_exit {
 	const char *help; /* NULL ends the table */
 };
 
-/* Every command takes --config, --host-root and --help. */
-#define OPTIONS_OF_ALL (1U << 0 | 1U << 5 | 1U << 6)
-
 extern const struct cli_option cli_options[];
 extern const struct cli_command cli_commands[];
 extern const struct cli_exit cli_exits[];
+
+/* Whether the command takes this option; all: those of all commands are not left out. */
+bool cli_takes(const struct cli_command *command, const struct cli_option *option, bool all);
 
 #define CLI_USAGE_MAX 160
 
@@ -122,3 +120,52 @@ int print_changes(cJSON *document, const char *nothing);
 
 /* "headroom: OBJECT: what: cure" on stderr; returns EXIT_FAILED. */
 int cli_fail(const char *object, const char *format, ...) PRINTF_LIKE(2, 3);
+
+/* screen.c: text for people; colours and bars on a terminal, lines wrapped and never cut. */
+
+/* Begins anew at the top of a terminal. */
+#define SCREEN_CLEAR "\033[H\033[J"
+
+struct screen {
+	bool color; /* a terminal, and NO_COLOR is not set: colours */
+	bool bars;  /* a terminal: bars of block characters */
+	int width;  /* columns: COLUMNS, else the terminal's; INT_MAX where nothing ends */
+	int height; /* lines; INT_MAX where nothing ends */
+	int column; /* of what comes next */
+};
+
+enum color {
+	COLOR_NONE,
+	COLOR_GOOD, /* from here in the order of enum tone */
+	COLOR_WARNING,
+	COLOR_BAD,
+	COLOR_FAINT,
+	COLOR_BOLD,
+};
+
+/* How to draw on standard output, from what it is and the environment. */
+struct screen screen_open(void);
+
+void draw(struct screen *screen, enum color color, const char *format, ...) PRINTF_LIKE(3, 4);
+
+/* A share of 0..1 and two blanks; nothing where the screen has no bars. */
+void draw_bar(struct screen *screen, enum color color, double share);
+
+/* The rest of the line, wrapped between words; lines that follow begin at the column indent. */
+void draw_wrapped(struct screen *screen, int indent, const char *format, ...) PRINTF_LIKE(3, 4);
+
+/* A paragraph from the line's begin on, all of it at this column; nothing for "". */
+void draw_paragraph(struct screen *screen, int indent, const char *text);
+
+void draw_heading(struct screen *screen, const char *text);
+
+/* Green, yellow, red: of a word of the document. */
+enum color color_of(const char *word);
+
+/* "12.3 GB" of bytes, the plain number of anything else. Returns text. */
+#define AMOUNT_MAX 32
+const char *amount_text(double value, const char *unit, char text[static AMOUNT_MAX]);
+
+/* Rows of the status document. */
+void print_image(struct screen *screen, const cJSON *image);
+void print_limit(struct screen *screen, const cJSON *limit);

@@ -21,12 +21,6 @@ static void line(struct search *search, const char *what, const char *text)
 	}
 }
 
-static void paragraph(struct search *search, int indent, const char *text)
-{
-	draw(&search->screen, COLOR_NONE, "%*s", indent, "");
-	draw_wrapped(&search->screen, indent, "%s", text);
-}
-
 static void print_option(struct search *search, const struct config_option *option)
 {
 	char text[OPTION_TEXT_MAX] = "", item[OPTION_TEXT_MAX + OPTION_NAME_MAX];
@@ -47,13 +41,13 @@ static void print_profiles(struct search *search, const char *only)
 			continue;
 		if (!only) {
 			draw(&search->screen, COLOR_NONE, "%s\n", profile->name);
-			paragraph(search, 2, profile->help);
+			draw_paragraph(&search->screen, 2, profile->help);
 		}
 		for (const struct profile_row *row = profile_rows; row->name; row++)
 			if (streq(row->profile, profile->name)) {
 				draw(&search->screen, COLOR_NONE, "  %s: %s\n", row->name,
 					row->value);
-				paragraph(search, 6, row->source);
+				draw_paragraph(&search->screen, 6, row->source);
 			}
 	}
 }
@@ -64,7 +58,7 @@ static void print_entry(struct search *search, const struct entry *entry)
 
 	draw(&search->screen, COLOR_NONE, "%s (%s%s%s)\n", search->name, entry->kind,
 		entry->detail ? ", " : "", entry->detail ? entry->detail : "");
-	paragraph(search, 2, entry->help);
+	draw_paragraph(&search->screen, 2, entry->help);
 	if (entry->row)
 		print_option(search, entry->row);
 	for (int i = 0; entry->labels && i < METRIC_LABELS_MAX && entry->labels[i]; i++)

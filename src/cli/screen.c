@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/screen.h"
+#include "cli/cli.h"
 
 #include "report/report.h"
 
-#include <limits.h>
 #include <math.h>
 #include <sys/ioctl.h>
 
@@ -15,7 +14,7 @@ struct screen screen_open(void)
 	const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
 	const char *columns = getenv("COLUMNS");
 	bool terminal = isatty(STDOUT_FILENO);
-	struct screen screen = {.out = stdout, .bars = terminal, .height = INT_MAX};
+	struct screen screen = {.bars = terminal, .height = INT_MAX};
 	struct winsize size = {0};
 
 	screen.color = terminal && !(no_color && no_color[0]) && !(term && streq(term, "dumb"));
@@ -41,7 +40,7 @@ static void set_color(const struct screen *screen, enum color color)
 	};
 
 	if (screen->color)
-		fputs(codes[color], screen->out);
+		fputs(codes[color], stdout);
 }
 
 /* Each character is one column. */
@@ -56,7 +55,7 @@ static int columns_of(const char *text, size_t len)
 
 static void put(struct screen *screen, const char *text, size_t len)
 {
-	fwrite(text, 1, len, screen->out);
+	fwrite(text, 1, len, stdout);
 	screen->column += columns_of(text, len);
 	if (len > 0 && text[len - 1] == '\n')
 		screen->column = 0;
@@ -125,6 +124,14 @@ void draw_wrapped(struct screen *screen, int indent, const char *format, ...)
 		word += len + (word[len] == ' ');
 	}
 	put(screen, "\n", 1);
+}
+
+void draw_paragraph(struct screen *screen, int indent, const char *text)
+{
+	if (!text[0])
+		return;
+	draw(screen, COLOR_NONE, "%*s", indent, "");
+	draw_wrapped(screen, indent, "%s", text);
 }
 
 void draw_heading(struct screen *screen, const char *text)

@@ -44,7 +44,7 @@ void print_limit(struct screen *screen, const cJSON *limit)
 static void print_tuner(struct screen *screen, const cJSON *tuner, const cJSON *settings)
 {
 	const char *name = json_text_at(tuner, "name"), *mode = json_text_at(tuner, "mode");
-	const char *state = json_text_at(tuner, "state"), *why = json_text_at(tuner, "why");
+	const char *state = json_text_at(tuner, "state");
 	int blanks = MAX(11 - (int)strlen(state), 1);
 
 	draw(screen, COLOR_NONE, "  %-10s %-8s ", name, mode);
@@ -66,10 +66,7 @@ static void print_tuner(struct screen *screen, const cJSON *tuner, const cJSON *
 	if (streq(mode, "released"))
 		draw(screen, COLOR_NONE, "%13ssince %s, until headroom apply\n", "",
 			json_text_at(tuner, "since"));
-	if (why[0]) {
-		draw(screen, COLOR_NONE, "%13s", "");
-		draw_wrapped(screen, 13, "%s", why);
-	}
+	draw_paragraph(screen, 13, json_text_at(tuner, "why"));
 }
 
 /* Only what deserves attention: everything else is in the counts. */
@@ -130,16 +127,12 @@ static const char *absence(const char *reason)
 static void print_condition(struct screen *screen, const cJSON *condition)
 {
 	const char *word = condition_word(condition, json_text_at(condition, "status"));
-	const char *message = json_text_at(condition, "message");
 
 	draw(screen, COLOR_NONE, "  ");
 	draw(screen, color_of(word), "%-8s", word);
 	draw(screen, COLOR_NONE, " %-28s %s\n", json_text_at(condition, "type"),
 		json_text_at(condition, "reason"));
-	if (message[0]) {
-		draw(screen, COLOR_NONE, "%11s", "");
-		draw_wrapped(screen, 11, "%s", message);
-	}
+	draw_paragraph(screen, 11, json_text_at(condition, "message"));
 }
 
 /* Problems one by one; what is well is a number, and what is switched off is not listed. */
@@ -170,7 +163,7 @@ static void print_conditions(struct screen *screen, const cJSON *conditions)
 	}
 }
 
-void print_status(struct screen *screen, const cJSON *status, bool alone)
+static void print_status(struct screen *screen, const cJSON *status, bool alone)
 {
 	const cJSON *settings = json_at(status, "settings"), *item;
 	const char *verdict = json_text_at(status, "node/verdict"), *heading = "Images";

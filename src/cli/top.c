@@ -129,18 +129,18 @@ static const struct column *sort_column(const struct table_view *view, unsigned 
 /* The largest first; equal ones stay in their order. */
 static void sort_rows(cJSON *rows, const char *key)
 {
-	for (int i = 1; i < cJSON_GetArraySize(rows); i++) {
-		cJSON *row = cJSON_DetachItemFromArray(rows, i);
-		int to = 0;
+	for (int left = cJSON_GetArraySize(rows); left > 0; left--) {
+		int largest = 0;
 
-		while (to < i && json_number_at(cJSON_GetArrayItem(rows, to), key) >=
-					 json_number_at(row, key))
-			to++;
-		cJSON_InsertItemInArray(rows, to, row);
+		for (int i = 1; i < left; i++)
+			if (json_number_at(cJSON_GetArrayItem(rows, i), key) >
+				json_number_at(cJSON_GetArrayItem(rows, largest), key))
+				largest = i;
+		cJSON_AddItemToArray(rows, cJSON_DetachItemFromArray(rows, largest));
 	}
 }
 
-void print_dns(struct screen *screen, cJSON *status, unsigned turn)
+static void print_dns(struct screen *screen, cJSON *status, unsigned turn)
 {
 	const struct table_view *view = tuner_find("dns")->view;
 	const struct column *sorted = sort_column(view, turn);

@@ -21,34 +21,50 @@ WIDTH, HEIGHT = 8, 19  # of a character
 
 
 class Terminal:
-    """One that runs `headroom ARGS`."""
+    """One that runs `headroom ARGS`. follower, with keep: the terminal itself, and how it was."""
 
-    def __init__(self, directory: Path, *args: str, columns: int = 100, rows: int = 30) -> None:
-        self.leader, follower = pty.openpty()
-        fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    def __init__(
+        self, directory: Path, *args: str, columns: int = 100, rows: int = 30, env: dict[str, str] | None = None, keep: bool = False
+    ) -> None:
+        self.leader, self.follower = pty.openpty()
+        fcntl.ioctl(self.follower, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self.was = termios.tcgetattr(self.follower)
         self.process = subprocess.Popen(
             [BIN, *args],
-            stdin=follower,
-            stdout=follower,
-            stderr=follower,
-            env={**environment(directory), "TERM": "xterm-256color"},
+            stdin=self.follower,
+            stdout=self.follower,
+            stderr=self.follower,
+            env={**environment(directory), "TERM": "xterm-256color", **(env or {})},
             start_new_session=True,
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
         )
-        os.close(follower)
+        if not keep:
+            os.close(self.follower)
         os.set_blocking(self.leader, False)
         self.seen = ""
 
     def press(self, key: str) -> None:
         os.write(self.leader, key.encode())
 
-    def screens(self) -> list[str]:
-        """All that were shown in full, the oldest first, with their colours."""
+    def _read(self) -> str:
+        """All that was written, with its colours."""
         try:
-            self.seen += os.read(self.leader, 1 << 20).decode(errors="replace").replace("\r", "")
+            while more := os.read(self.leader, 1 << 20):
+                self.seen += more.decode(errors="replace").replace("\r", "")
         except OSError:  # nothing new, or the end
             pass
-        return self.seen.split(CLEAR)[1:-1]
+        return self.seen
+
+    def screens(self) -> list[str]:
+        """All that were shown in full, the oldest first."""
+        return self._read().split(CLEAR)[1:-1]
+
+    def finish(self) -> str:
+        """What it wrote until it ended."""
+        until(lambda: self._read() and self.process.poll() is not None, "the end")
+        text = self._read()
+        self.close()
+        return text
 
     def wait_screens(self, count: int) -> str:
         return until(lambda: len(self.screens()) >= count and self.screens()[-1], f"{count} screens")

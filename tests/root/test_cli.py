@@ -1,17 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The commands as people and scripts meet them."""
 
-import fcntl
 import json
-import os
-import pty
 import re
-import signal
-import socket
 import subprocess
-import termios
-import threading
-import unicodedata
 
 import pytest
 from conftest import BIN, THRESHOLDS, Node, environment, sysctl, until
@@ -98,7 +90,11 @@ def test_explain_knows_every_name_that_is_shown(agent, run) -> None:
     names += [f"neighbor.{f}.gc_thresh{i}" for f in ("ipv4", "ipv6") for i in (1, 2, 3)]
     names += ["sysctl", *CONDITIONS]
     assert "neighbor/ipv4" in names and "neighbor/ipv6" in names
-    for name in sorted(set(names)):
+    assert_explained(run, set(names))
+
+
+def assert_explained(run, names) -> None:
+    for name in sorted(names):
         answer = run("explain", name)
         assert answer.returncode == 0, (name, answer.stderr)
         assert len(answer.stdout.split()) >= 6, (name, answer.stdout)
@@ -106,10 +102,10 @@ def test_explain_knows_every_name_that_is_shown(agent, run) -> None:
 
 
 def test_explain_knows_metrics_profiles_and_words_of_status(run) -> None:
-    words = ("headroom_limit_used", "etcd", "released", "pending", "degraded", "conntrack", "limits", "KubeletSerialPulls")
-    for name in words:
-        answer = run("explain", name)
-        assert answer.returncode == 0 and len(answer.stdout.split()) >= 6, (name, answer.stdout, answer.stderr)
+    words = ["headroom_limit_used", "etcd", "conntrack", "limits", "KubeletSerialPulls", "peak", "hits"]
+    words += ["OK", "True", "False", "Unknown", "ok", "advice", "warning", "critical", "active", "degraded", "off"]
+    words += ["enforce", "observe", "released", *"in-sync pending drifted yielded failed unsupported observed".split()]
+    assert_explained(run, words)
     assert "advice" in run("explain", "KubeletSerialPulls").stdout
     assert set(words) <= {line.split()[0] for line in run("explain").stdout.splitlines()}
 
@@ -131,10 +127,6 @@ def test_explain_suggests_near_matches_and_exits_1(run) -> None:
     assert "did you mean neighbor.ipv4.gc_thresh3?" in answer.stderr
 
 
-def width(line: str) -> int:
-    return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in line)
-
-
 @pytest.mark.quick
 def test_status_with_a_running_agent(agent, run) -> None:
     one = agent()
@@ -142,7 +134,7 @@ def test_status_with_a_running_agent(agent, run) -> None:
     answer = run("status", env={"COLUMNS": "80"})
     assert answer.returncode in (0, 2), answer.stderr
     lines = answer.stdout.splitlines()
-    assert max(map(width, lines)) <= 80
+    assert max(map(len, lines)) <= 80
     assert 5 <= len(lines) <= 50, "one screen"
     assert "neighbor/ipv4" in answer.stdout and "100000" in answer.stdout.replace(",", "").replace(" ", "")
     assert ESCAPE not in answer.stdout
@@ -181,18 +173,6 @@ def test_status_exits_2_when_a_condition_is_true(agent, run) -> None:
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize("severity,verdict,code", [("advice", "ok", 0), ("warning", "warning", 2), ("critical", "critical", 2)])
-def test_status_exits_2_for_a_problem_and_0_for_advice_alone(run, directory, severity: str, verdict: str, code: int) -> None:
-    condition = {"type": "StorageSlow", "status": "True", "severity": severity, "reason": "slow-driver"}
-    document = {"schema": 1, "node": {"verdict": verdict}, "conditions": [condition]}
-    thread = answers_once(directory / "run/headroom.sock", json.dumps(document).encode())
-    answer = run("status")
-    thread.join(10)
-    assert answer.returncode == code, answer.stderr
-    assert "StorageSlow" in answer.stdout
-
-
-@pytest.mark.quick
 @pytest.mark.parametrize("through", ["agent", "command"])
 def test_apply_fails_for_what_the_file_asks_for_and_the_kernel_lacks(agent, run, directory, through: str) -> None:
     text = "profile: minimal\nsysctl: {vm.no_such_key_here: 1}"
@@ -215,112 +195,9 @@ def test_status_without_an_agent(node: Node, run) -> None:
     first, head = answer.stdout.splitlines()[:2]
     assert first.startswith("No agent is running"), "it is said first that none runs"
     assert not re.search(r"\bok\b", head)
-    assert max(map(width, answer.stdout.splitlines())) <= 80
+    assert max(map(len, answer.stdout.splitlines())) <= 80
     assert json.loads(run("status", "--json").stdout)["schema"] == 1
     node.assert_unchanged()
-
-
-def answers_once(path, body: bytes) -> threading.Thread:
-    """A made-up agent: a unix socket that answers one request with a document."""
-    listener = socket.socket(socket.AF_UNIX)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    listener.bind(str(path))
-    listener.listen()
-
-    def serve() -> None:
-        with listener, listener.accept()[0] as client:
-            client.recv(4096)
-            client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
-
-    thread = threading.Thread(target=serve)
-    thread.start()
-    return thread
-
-
-@pytest.mark.quick
-@pytest.mark.parametrize("command", [("status",), ("top",), ("top", "dns")])
-def test_foreign_names_cannot_steer_the_terminal(run, directory, command: tuple[str, ...]) -> None:
-    evil = "e\x1b[2Jv\x9b31m\x07il\u202e"
-    workload = {"kind": "pod", "namespace": evil, "name": evil, "id": "", "text": evil}
-    document = {
-        "schema": 1,
-        "node": {"name": evil, "version": "1", "verdict": "critical"},
-        "limits": [{"name": "neighbor/" + evil, "used": 1, "max": 2, "unit": evil, "top": [{"workload": workload, "used": 1}]}],
-        "settings": [{"name": evil, "tuner": "thp", "wanted": evil, "actual": evil, "state": "failed", "reason": evil}],
-        "tuners": [{"name": "thp", "mode": evil, "state": evil, "why": evil}],
-        "conditions": [{"type": evil, "status": "True", "reason": evil, "message": evil}],
-        "dns": {"servers": [{"server": evil, "role": evil, "top": [{"workload": workload}], "names": [{"name": evil, "share": 1}]}]},
-        "runtime": {"found": [{"name": evil, "pulls": [{"image": evil, "ref": evil}]}]},
-    }
-    thread = answers_once(directory / "run/headroom.sock", json.dumps(document).encode())
-    answer = run(*command)
-    thread.join(10)
-    assert answer.returncode in (0, 2), answer.stderr
-    assert "e?[2Jv" in answer.stdout
-    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", answer.stdout)
-
-
-def on_terminal(directory, columns: int, **env: str) -> str:
-    """What `headroom status` writes to a terminal."""
-    leader, follower = pty.openpty()
-    subprocess.run(["stty", "cols", str(columns), "rows", "50"], stdin=follower, check=True)
-    process = subprocess.Popen(
-        [BIN, "status"], stdin=follower, stdout=follower, stderr=follower, env={**environment(directory), "TERM": "xterm-256color", **env}
-    )
-    os.close(follower)
-    data = b""
-    while True:
-        try:
-            more = os.read(leader, 65536)
-        except OSError:
-            break
-        if not more:
-            break
-        data += more
-    os.close(leader)
-    assert process.wait(10) in (0, 2)
-    return data.decode().replace("\r\n", "\n")
-
-
-@pytest.mark.quick
-@pytest.mark.parametrize("end", [b"q", b"\x03", signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_what_is_live_leaves_the_terminal_as_it_was(directory, end: bytes | signal.Signals) -> None:
-    thread = answers_once(directory / "run/headroom.sock", b'{"schema": 1}')
-    leader, follower = pty.openpty()
-    was = termios.tcgetattr(follower)
-    process = subprocess.Popen(
-        [BIN, "status", "--watch"],
-        stdin=follower,
-        stdout=follower,
-        env=environment(directory),
-        start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-    )
-    seen = b""
-    while b"Settings" not in seen:
-        seen += os.read(leader, 65536)
-    thread.join(10)
-    until(lambda: termios.tcgetattr(follower) != was, "keys are read one by one")
-    if isinstance(end, bytes):
-        os.write(leader, end)
-    else:
-        process.send_signal(end)
-    assert process.wait(5) in ((0, 2, -signal.SIGINT) if isinstance(end, bytes) else (-end,))
-    assert termios.tcgetattr(follower) == was
-    os.close(leader)
-    os.close(follower)
-
-
-@pytest.mark.parametrize("columns", [80, 120])
-def test_colour_only_on_terminals_without_no_color(agent, directory, columns: int) -> None:
-    agent()
-    coloured = on_terminal(directory, columns)
-    assert ESCAPE + "[" in coloured
-    plain = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", coloured)
-    assert ESCAPE not in plain
-    assert max(map(width, plain.splitlines())) <= columns
-    assert ESCAPE not in on_terminal(directory, columns, NO_COLOR="1")
-    assert ESCAPE not in on_terminal(directory, columns, TERM="dumb")
 
 
 def test_a_closed_pipe_does_not_crash(agent, directory) -> None:
@@ -348,22 +225,9 @@ def test_errors_name_object_fault_and_cure(run, directory) -> None:
     assert re.match(rf"(headroom: )?{re.escape(str(directory))}/none\.yaml", answer.stderr)
 
 
-def test_watch_shows_changes(agent, directory) -> None:
+def test_watch_shows_it_again(agent, directory) -> None:
     agent("on_drift: report")
-    process = subprocess.Popen([BIN, "status", "--watch"], stdout=subprocess.PIPE, env=environment(directory))
-    try:
-        os.set_blocking(process.stdout.fileno(), False)
-        seen = ""
-
-        def show() -> str:
-            nonlocal seen
-            try:
-                seen += os.read(process.stdout.fileno(), 65536).decode(errors="replace")
-            except BlockingIOError:
-                pass
-            return seen
-
-        until(lambda: show().count("neighbor/ipv4") >= 2, "shown again")
-    finally:
+    with subprocess.Popen([BIN, "status", "--watch"], stdout=subprocess.PIPE, text=True, env=environment(directory)) as process:
+        for _ in range(2):
+            next(line for line in process.stdout if "neighbor/ipv4" in line)
         process.terminate()
-        process.wait(5)
