@@ -185,6 +185,43 @@ def test_administrator_values_are_kept(agent, space, family: int) -> None:
     assert one.condition("NeighborTablePressure")["status"] == "False"
 
 
+def metric(agent: Agent, name: str, family: int) -> float:
+    return agent.metrics()[f'headroom_neighbor_{name}{{family="{NAMES[family]}"}}']
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("family", [4, 6])
+def test_creations_in_a_namespace_are_counted(agent, space, family: int) -> None:
+    one = agent()
+    place = space()
+    created, refused = (metric(one, name, family) for name in ("created_total", "refused_total"))
+    fill(place, 500, family)
+    until(lambda: 500 <= metric(one, "created_total", family) - created < 600, "500 creations are counted")
+    assert metric(one, "refused_total", family) == refused
+
+
+def test_thresholds_are_metrics(agent) -> None:
+    metrics = agent().metrics()
+    for family in NAMES.values():
+        for level, value in enumerate(DEFAULTS, 1):
+            assert metrics[f'headroom_neighbor_gc_threshold{{family="{family}",level="{level}"}}'] == value
+        assert metrics[f'headroom_limit_max{{limit="neighbor/{family}"}}'] == DEFAULTS[2]
+
+
+def test_bpf_programs_end_with_the_agent(agent) -> None:
+    """Nothing stays attached or pinned once the agent is gone, however it went."""
+
+    def programs() -> int:
+        out = subprocess.run(["bpftool", "prog", "show"], capture_output=True, text=True, check=True).stdout
+        return sum("neigh_create" in line for line in out.splitlines())
+
+    before = programs()
+    one = agent()
+    assert programs() > before
+    one.kill()
+    until(lambda: programs() == before, "gone with the process")
+
+
 @pytest.mark.parametrize("how", ["permanent", "extern"])
 @pytest.mark.parametrize("family", [4, 6])
 def test_uncollectable_entries_raise_no_condition(agent, space, family: int, how: str) -> None:
@@ -197,7 +234,8 @@ def test_uncollectable_entries_raise_no_condition(agent, space, family: int, how
     assert thresholds(NAMES[family]) == KERNEL
     assert watch.log == []
     assert table(family)["entries"] >= 100000
-    assert limit(one, family)["used"] < 100
+    assert metric(one, "entries", family) >= 100000
+    assert limit(one, family)["used"] < 100 and metric(one, "collectable_entries", family) < 100
     for condition in ("NeighborTablePressure", "NeighborTableOverflow"):
         assert one.condition(condition)["status"] == "False"
     # And what comes on top of it is seen for what it is.
@@ -372,7 +410,7 @@ def test_the_ceiling_condition_names_the_largest_user(agent, space) -> None:
 def test_an_overflow_names_device_namespace_workload_and_address(agent, space, family: int) -> None:
     one = agent(KEEP.replace("true", "false"))
     place = space(pod=True)
-    refused = one.metrics()[f'headroom_neighbor_refused_total{{family="{NAMES[family]}"}}']
+    refused = metric(one, "refused_total", family)
     before = table(family)["table_fulls"]
     with Watch(one, family) as watch:
         prepare(place, "packets", 3000, family)()
@@ -386,10 +424,9 @@ def test_an_overflow_names_device_namespace_workload_and_address(agent, space, f
     last = f"{storm.text(4, 2999)} on storm0" if family == 4 else r"f\S+ on storm0p?"
     assert re.search(rf"the last one {last} in network namespace {place.inode} of pod {place.uid}", condition["message"])
     now = table(family)["table_fulls"] - before
-    until(
-        lambda: abs(one.metrics()[f'headroom_neighbor_refused_total{{family="{NAMES[family]}"}}'] - refused - now) < 50,
-        "every refusal is counted",
-    )
+    until(lambda: abs(metric(one, "refused_total", family) - refused - now) < 50, "every refusal is counted")
+    assert one.metrics()[f'headroom_limit_hits_total{{limit="neighbor/{NAMES[family]}"}}'] >= now
+    assert '"critical"' in one.get("/health")[1].replace(" ", "")
 
 
 @pytest.mark.quick

@@ -4,38 +4,126 @@
  * Attaches the DNS programs, asks and answers as clients and servers do, on the loopback device of
  * a network namespace and in a cgroup of its own, and compares what was counted with what was done.
  *
- *   dns_live [QUERIES [PER_SECOND [THREADS]]]   defaults: 400, without pause, 1
+ *   dns_live [QUERIES [THREADS]]   defaults: 400, 1
  *
  * A line each: ok or wrong, what, least-most wanted, got. Ends with 1 when something was wrong.
  */
 
 #include <fcntl.h>
-#include <mntent.h>
+#include <net/if.h>
+#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
+#include <sched.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 
 #include <bpf/bpf.h>
 
 #include "tuners/dns/dns.h"
+#include "workload/cgroup.h"
 
-#include "dns_sockets.h"
-
+#define PORT    53
+#define HEADER  12
 #define IN_VAIN 200 /* number of the server that does not answer all */
-#define SHARED  201 /* and of the one that sockets with a common port ask */
 #define IN_HAND 32  /* queries on their way at once, less than any socket's buffer holds */
 
+static const uint8_t question[] = "\7example\7cluster\5local\0\0\1\0\1";
+
+static void fail(const char *what)
+{
+	fprintf(stderr, "dns_live: %s: %s\n", what, strerror(errno));
+	exit(2);
+}
+
+static size_t make_query(uint8_t *message, uint16_t id)
+{
+	memset(message, 0, HEADER);
+	message[0] = (uint8_t)(id >> 8);
+	message[1] = (uint8_t)id;
+	message[5] = 1;
+	memcpy(message + HEADER, question, sizeof(question) - 1);
+	return HEADER + sizeof(question) - 1;
+}
+
+/* Every second name does not exist, as the id tells. */
+static void make_answer(uint8_t *message)
+{
+	message[2] |= 0x80;
+	message[3] = message[1] & 1 ? 3 : 0;
+}
+
+static struct sockaddr_storage server_address(bool six, unsigned number)
+{
+	struct sockaddr_storage storage = {0};
+	struct sockaddr_in6 *in6 = (void *)&storage;
+	struct sockaddr_in *in = (void *)&storage;
+
+	if (six) {
+		in6->sin6_family = AF_INET6;
+		in6->sin6_port = htons(PORT);
+		in6->sin6_addr = in6addr_loopback;
+	} else {
+		in->sin_family = AF_INET;
+		in->sin_port = htons(PORT);
+		in->sin_addr.s_addr = htonl(0x7f350000 + number);
+	}
+	return storage;
+}
+
+static int open_socket(const struct sockaddr_storage *address, int type, bool server)
+{
+	int fd = socket(address->ss_family, type | SOCK_CLOEXEC, 0), one = 1;
+
+	if (fd < 0)
+		fail("socket");
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	if (server ? bind(fd, (const void *)address, sizeof(*address))
+		   : connect(fd, (const void *)address, sizeof(*address)))
+		fail(server ? "bind" : "connect");
+	return fd;
+}
+
+/*
+ * A thread that moves to another processor can overtake its own packets on the loopback device:
+ * where a message of a stream begins is then not known.
+ */
+static void stay_on_processor(unsigned number)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(number % (unsigned)sysconf(_SC_NPROCESSORS_ONLN), &set);
+	if (sched_setaffinity(0, sizeof(set), &set) < 0)
+		fail("sched_setaffinity");
+}
+
+static void enter_namespace(void)
+{
+	struct ifreq request = {.ifr_name = "lo"};
+	int fd;
+
+	if (unshare(CLONE_NEWNET) < 0)
+		fail("a network namespace");
+	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd < 0 || ioctl(fd, SIOCGIFFLAGS, &request) < 0)
+		fail("lo");
+	request.ifr_flags |= IFF_UP;
+	if (ioctl(fd, SIOCSIFFLAGS, &request) < 0)
+		fail("lo up");
+	close(fd);
+}
+
 struct node {
-	char cgroup[512]; /* its directory */
-	uint64_t inode;
 	int root; /* of cgroup2 */
+	char cgroup[64];
+	uint64_t inode; /* its directory's */
 };
 
 struct load {
 	pthread_t thread;
 	unsigned number; /* names the server: 127.53.0.NUMBER */
-	uint64_t queries, per_second;
-	uint64_t sent, got;
+	uint64_t queries, sent;
 };
 
 static bool wrong;
@@ -55,7 +143,7 @@ static void compare(const char *what, uint64_t wanted, uint64_t got)
 }
 
 /* One client and one server; answers those it gets, but for the last unanswered ones. */
-static void answer_all(int server, int client, struct load *load, unsigned n, unsigned unanswered)
+static void answer_all(int server, int client, unsigned n, unsigned unanswered)
 {
 	struct sockaddr_storage from;
 	uint8_t message[512];
@@ -73,21 +161,7 @@ static void answer_all(int server, int client, struct load *load, unsigned n, un
 		if (sendto(server, message, (size_t)length, 0, (void *)&from, size) != length ||
 			recv(client, message, sizeof(message), 0) != length)
 			fail("the client gets nothing");
-		load->got++;
 	}
-}
-
-static void pace(const struct load *load, uint64_t began)
-{
-	uint64_t due = began;
-	struct timespec until;
-
-	if (!load->per_second)
-		return;
-	due += load->sent * NSEC_PER_SEC / load->per_second;
-	until.tv_sec = (time_t)(due / NSEC_PER_SEC);
-	until.tv_nsec = (long)(due % NSEC_PER_SEC);
-	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
 }
 
 static void *ask_datagrams(void *data)
@@ -96,7 +170,6 @@ static void *ask_datagrams(void *data)
 	struct sockaddr_storage address = server_address(load->number == 0, load->number);
 	int server = open_socket(&address, SOCK_DGRAM, true);
 	int client = open_socket(&address, SOCK_DGRAM, false);
-	uint64_t began = now_us() * 1000;
 	uint8_t message[128];
 
 	stay_on_processor(load->number);
@@ -110,8 +183,7 @@ static void *ask_datagrams(void *data)
 				fail("send");
 		}
 		load->sent += n;
-		answer_all(server, client, load, n, 0);
-		pace(load, began);
+		answer_all(server, client, n, 0);
 	}
 	close(client);
 	close(server);
@@ -124,7 +196,6 @@ static void ask_in_vain(void)
 	struct sockaddr_storage address = server_address(false, IN_VAIN);
 	int server = open_socket(&address, SOCK_DGRAM, true);
 	int client = open_socket(&address, SOCK_DGRAM, false);
-	struct load load = {0};
 	uint8_t message[512];
 
 	for (uint16_t id = 0; id < 13; id++) {
@@ -134,41 +205,9 @@ static void ask_in_vain(void)
 			fail("send");
 	}
 	/* The first ten that come are all different. */
-	answer_all(server, client, &load, 10, 2);
+	answer_all(server, client, 10, 2);
 	close(client);
 	close(server);
-}
-
-/* Two sockets ask from one port: an answer reaches either of them. */
-static void ask_from_shared_port(struct load *load)
-{
-	struct sockaddr_in local = {.sin_family = AF_INET, .sin_port = htons(40053)};
-	struct sockaddr_storage address = server_address(false, SHARED), from;
-	int server = open_socket(&address, SOCK_DGRAM, true), clients[2], one = 1;
-	socklen_t size = sizeof(from);
-	uint8_t message[512];
-
-	for (int i = 0; i < 2; i++) {
-		clients[i] = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-		setsockopt(clients[i], SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one));
-		if (bind(clients[i], (const void *)&local, sizeof(local)) < 0)
-			fail("a shared port");
-	}
-	for (uint16_t id = 0; id < 8; id++, load->sent++) {
-		size_t length = make_query(message, id);
-
-		if (sendto(clients[id % 2], message, length, 0, (const void *)&address,
-			    sizeof(struct sockaddr_in)) != (ssize_t)length ||
-			recvfrom(server, message, length, 0, (void *)&from, &size) !=
-				(ssize_t)length)
-			fail("a query from a shared port");
-		make_answer(message);
-		if (sendto(server, message, length, 0, (const void *)&from, size) < 0)
-			fail("an answer to a shared port");
-	}
-	close(server);
-	close(clients[0]);
-	close(clients[1]);
 }
 
 /* piece as in ask_stream(). */
@@ -229,24 +268,32 @@ static void ask_stream(bool six, unsigned number, unsigned queries, size_t piece
 	free(data);
 }
 
-static void enter_cgroup(struct node *node, char *root)
+static void move_to(const struct node *node, const char *cgroup)
 {
-	FILE *mounts = setmntent("/proc/self/mounts", "re");
-	const struct mntent *mount = NULL;
+	char path[128];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/cgroup.procs", cgroup);
+	fd = openat(node->root, path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0 || write(fd, "0", 1) != 1)
+		fail(path);
+	close(fd);
+}
+
+static void enter_cgroup(struct node *node, const struct host *host)
+{
+	char why[TUNER_WHY_MAX];
 	struct stat st;
 
-	while (mounts && (mount = getmntent(mounts)) && !streq(mount->mnt_type, "cgroup2"))
-		;
-	if (!mount)
-		fail("cgroup2");
-	snprintf(root, 256, "%s", mount->mnt_dir);
-	endmntent(mounts);
-	node->root = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	snprintf(node->cgroup, sizeof(node->cgroup), "%s/headroom-dns-live-%d", root, getpid());
-	if (node->root < 0 || mkdir(node->cgroup, 0755) < 0 || stat(node->cgroup, &st) < 0)
+	node->root = cgroup_root_open(host, why, sizeof(why));
+	if (node->root < 0)
+		fail(why);
+	snprintf(node->cgroup, sizeof(node->cgroup), "headroom-dns-live-%d", getpid());
+	if (mkdirat(node->root, node->cgroup, 0755) < 0 ||
+		fstatat(node->root, node->cgroup, &st, 0) < 0)
 		fail(node->cgroup);
 	node->inode = st.st_ino;
-	move_to(node->cgroup);
+	move_to(node, node->cgroup);
 }
 
 /* Whether a program is attached to the root of cgroup2. */
@@ -396,17 +443,15 @@ static void check_counts(
 	check_in_vain(bpf, &sums);
 }
 
-static uint64_t ask_all(uint64_t queries, uint64_t per_second, unsigned threads, uint64_t *tcp)
+static uint64_t ask_all(uint64_t queries, unsigned threads, uint64_t *tcp)
 {
-	struct load loads[16] = {0}, shared = {0};
-	/* It gets a copy of every answer: one that is counted twice would be late. */
-	int copies = socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_UDP);
+	struct load loads[16] = {0};
 	uint64_t udp = 0;
 
 	threads = MIN(threads, (unsigned)ARRAY_SIZE(loads) - 1);
 	/* The first over IPv6. */
 	for (unsigned i = 0; i <= threads; i++) {
-		loads[i] = (struct load){.number = i, .queries = queries, .per_second = per_second};
+		loads[i] = (struct load){.number = i, .queries = queries};
 		if (pthread_create(&loads[i].thread, NULL, ask_datagrams, &loads[i]) != 0)
 			fail("a thread");
 		if (i == 0)
@@ -417,9 +462,6 @@ static uint64_t ask_all(uint64_t queries, uint64_t per_second, unsigned threads,
 			pthread_join(loads[i].thread, NULL);
 		udp += loads[i].sent;
 	}
-	ask_from_shared_port(&shared);
-	udp += shared.sent;
-	close(copies);
 	stay_on_processor(0);
 	/* In one write, and packets of 64 KiB; in small segments; dribbled, headers cut apart. */
 	ask_stream(false, 100, 2000, 0, 65495);
@@ -453,7 +495,7 @@ static void test(const struct node *node, struct dns_bpf *bpf, const struct load
 	compare("attached", 2, is_attached(node, out) + is_attached(node, in));
 	dns_suffix_add(&dns_bpf_control(bpf)->suffixes, "cluster.local", DNS_SUFFIX_CLUSTER);
 	enter_namespace();
-	udp = ask_all(wanted->queries, wanted->per_second, wanted->number, &tcp);
+	udp = ask_all(wanted->queries, wanted->number, &tcp);
 	print_cost(bpf, other, udp + tcp);
 	check_counts(bpf, node, udp, tcp, wanted->number > 1 ? udp / 10000 : 0);
 	dns_bpf_close(bpf);
@@ -468,21 +510,20 @@ int main(int argc, char **argv)
 {
 	struct load wanted = {
 		.queries = argc > 1 ? strtoull(argv[1], NULL, 10) : 400,
-		.per_second = argc > 2 ? strtoull(argv[2], NULL, 10) : 0,
-		.number = argc > 3 ? (unsigned)strtoul(argv[3], NULL, 10) : 1, /* of threads */
+		.number = argc > 2 ? (unsigned)strtoul(argv[2], NULL, 10) : 1, /* of threads */
 	};
-	char why[TUNER_WHY_MAX], root[256];
+	char why[TUNER_WHY_MAX];
 	struct host host = {0};
 	struct node node = {0};
 	struct dns_bpf *bpf;
 
-	enter_cgroup(&node, root);
+	enter_cgroup(&node, &host);
 	bpf = dns_bpf_load(why);
 	if (bpf && dns_bpf_attach(bpf, &host, why) == 0)
 		test(&node, bpf, &wanted);
 	else
 		wrong = printf("wrong %s\n", why) > 0;
-	move_to(root);
-	rmdir(node.cgroup);
+	move_to(&node, ".");
+	unlinkat(node.root, node.cgroup, AT_REMOVEDIR);
 	return wrong;
 }
