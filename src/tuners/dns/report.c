@@ -354,7 +354,7 @@ static struct series series_of(
 
 	return (struct series){server->name, server, totals,
 		{
-			(double)totals->retransmissions,
+			totals->retransmissions > 0 ? (double)totals->retransmissions : -1,
 			(double)totals->unanswered,
 			(double)server->pending,
 			dns_seconds_peak(&server->queries),
@@ -485,10 +485,12 @@ void dns_put_metrics(const void *self, const void *memory, struct metric_sink *s
 		metric_sample(sink, (double)table->others.dot_packets, "other", NULL);
 	metric_family(sink, "headroom_dns_search_expansions_total");
 	for (int role = 0; role < DNS_ROLES; role++)
-		metric_sample(
-			sink, (double)sensor->seen.search[role].failed, dns_role_names[role], NULL);
+		if (sensor->seen.search[role].queries > 0)
+			metric_sample(sink, (double)sensor->seen.search[role].failed,
+				dns_role_names[role], NULL);
 	metric_family(sink, "headroom_dns_lost_total");
 	list_losses(sensor, losses);
 	for (const struct json_number *loss = losses; loss->key; loss++)
-		metric_sample(sink, loss->number, loss->key, NULL);
+		if (loss->number > 0)
+			metric_sample(sink, loss->number, loss->key, NULL);
 }

@@ -175,7 +175,9 @@ const struct metric_row dns_metric_rows[] = {
 		"summed under kind other.",
 		{"server", "kind", "namespace", "name"}},
 	{"headroom_dns_retransmissions_total", METRIC_COUNTER, "queries",
-		"Queries sent again before their answer came; counted as queries too.", {"server"}},
+		"Queries sent again before their answer came, where there are any; counted as "
+		"queries too.",
+		{"server"}},
 	{"headroom_dns_responses_total", METRIC_COUNTER, "answers",
 		"Answers that came to a socket of this node, by response code.",
 		{"server", "rcode"}},
@@ -201,10 +203,12 @@ const struct metric_row dns_metric_rows[] = {
 		"Packets to a server's TCP port 853: DNS over TLS, whose queries cannot be counted.",
 		{"server"}},
 	{"headroom_dns_search_expansions_total", METRIC_COUNTER, "queries",
-		"Queries for a name with a search domain added that does not exist.", {"role"}},
+		"Queries for a name with a search domain added that does not exist, for roles whose "
+		"servers were sent names with one.",
+		{"role"}},
 	{"headroom_dns_lost_total", METRIC_COUNTER, NULL,
 		"What could not be counted in full: a table was full, the agent read too "
-		"late, or a message could not be parsed. All 0 on a healthy node. Of streams one "
+		"late, or a message could not be parsed. None on a healthy node. Of streams one "
 		"may stand for many messages over TCP: headroom(8).",
 		{"what"}},
 	{0},
