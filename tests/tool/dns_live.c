@@ -123,7 +123,7 @@ struct node {
 struct load {
 	pthread_t thread;
 	unsigned number; /* names the server: 127.53.0.NUMBER */
-	uint64_t queries, sent;
+	uint64_t queries;
 };
 
 static bool wrong;
@@ -164,29 +164,30 @@ static void answer_all(int server, int client, unsigned n, unsigned unanswered)
 	}
 }
 
+static void send_query(int client, uint16_t id)
+{
+	uint8_t message[128];
+	size_t size = make_query(message, id);
+
+	if (send(client, message, size, 0) != (ssize_t)size)
+		fail("send");
+}
+
 static void *ask_datagrams(void *data)
 {
-	struct load *load = data;
+	const struct load *load = data;
 	struct sockaddr_storage address = server_address(load->number == 0, load->number);
 	int server = open_socket(&address, SOCK_DGRAM, true);
 	int client = open_socket(&address, SOCK_DGRAM, false);
-	uint8_t message[128];
 
 	stay_on_processor(load->number);
-	while (load->sent < load->queries) {
-		unsigned n = (unsigned)MIN(load->queries - load->sent, IN_HAND);
+	for (uint64_t sent = 0; sent < load->queries; sent += IN_HAND) {
+		unsigned n = (unsigned)MIN(load->queries - sent, IN_HAND);
 
-		for (unsigned i = 0; i < n; i++) {
-			size_t size = make_query(message, (uint16_t)(load->sent + i));
-
-			if (send(client, message, size, 0) != (ssize_t)size)
-				fail("send");
-		}
-		load->sent += n;
+		for (unsigned i = 0; i < n; i++)
+			send_query(client, (uint16_t)(sent + i));
 		answer_all(server, client, n, 0);
 	}
-	close(client);
-	close(server);
 	return NULL;
 }
 
@@ -196,18 +197,11 @@ static void ask_in_vain(void)
 	struct sockaddr_storage address = server_address(false, IN_VAIN);
 	int server = open_socket(&address, SOCK_DGRAM, true);
 	int client = open_socket(&address, SOCK_DGRAM, false);
-	uint8_t message[512];
 
-	for (uint16_t id = 0; id < 13; id++) {
-		size_t size = make_query(message, id % 10);
-
-		if (send(client, message, size, 0) != (ssize_t)size)
-			fail("send");
-	}
+	for (uint16_t id = 0; id < 13; id++)
+		send_query(client, id % 10);
 	/* The first ten that come are all different. */
 	answer_all(server, client, 10, 2);
-	close(client);
-	close(server);
 }
 
 /* piece as in ask_stream(). */
@@ -221,27 +215,14 @@ static void write_pieces(int fd, const uint8_t *data, size_t size, size_t piece)
 	}
 }
 
-static void read_whole(int fd, uint8_t *data, size_t size)
-{
-	for (size_t at = 0; at < size;) {
-		ssize_t n = read(fd, data + at, size - at);
-
-		if (n <= 0)
-			fail("read");
-		at += (size_t)n;
-	}
-}
-
 /* piece: written in pieces of random length up to so many bytes, a packet each; 0: all at once. */
 static void ask_stream(bool six, unsigned number, unsigned queries, size_t piece, int segment)
 {
 	struct sockaddr_storage address = server_address(six, number);
 	int listener = open_socket(&address, SOCK_STREAM, true), one = 1, client, server;
 	size_t frame = 2 + HEADER + sizeof(question) - 1, size = queries * frame;
-	uint8_t *data = malloc(size);
+	uint8_t *data = must(malloc(size));
 
-	if (!data)
-		fail("memory");
 	setsockopt(listener, IPPROTO_TCP, TCP_MAXSEG, &segment, sizeof(segment));
 	if (listen(listener, 1) < 0)
 		fail("listen");
@@ -257,11 +238,13 @@ static void ask_stream(bool six, unsigned number, unsigned queries, size_t piece
 		make_query(at + 2, (uint16_t)i);
 	}
 	write_pieces(client, data, size, piece);
-	read_whole(server, data, size);
+	if (recv(server, data, size, MSG_WAITALL) != (ssize_t)size)
+		fail("the server reads");
 	for (unsigned i = 0; i < queries; i++)
 		make_answer(data + i * frame + 2);
 	write_pieces(server, data, size, piece);
-	read_whole(client, data, size);
+	if (recv(client, data, size, MSG_WAITALL) != (ssize_t)size)
+		fail("the client reads");
 	close(client);
 	close(server);
 	close(listener);
@@ -286,8 +269,6 @@ static void enter_cgroup(struct node *node, const struct host *host)
 	struct stat st;
 
 	node->root = cgroup_root_open(host, why, sizeof(why));
-	if (node->root < 0)
-		fail(why);
 	snprintf(node->cgroup, sizeof(node->cgroup), "headroom-dns-live-%d", getpid());
 	if (mkdirat(node->root, node->cgroup, 0755) < 0 ||
 		fstatat(node->root, node->cgroup, &st, 0) < 0)
@@ -296,9 +277,11 @@ static void enter_cgroup(struct node *node, const struct host *host)
 	move_to(node, node->cgroup);
 }
 
-/* Whether a program is attached to the root of cgroup2. */
-static bool is_attached(const struct node *node, uint32_t program)
+/* At how many of the two places of the root of cgroup2 a program is attached. */
+static unsigned count_attached(const struct node *node, uint32_t program)
 {
+	unsigned n = 0;
+
 	for (int type = BPF_CGROUP_INET_INGRESS; type <= BPF_CGROUP_INET_EGRESS; type++) {
 		uint32_t ids[64], count = ARRAY_SIZE(ids);
 
@@ -306,10 +289,9 @@ static bool is_attached(const struct node *node, uint32_t program)
 			0)
 			fail("BPF_PROG_QUERY");
 		for (uint32_t i = 0; i < count; i++)
-			if (ids[i] == program)
-				return true;
+			n += ids[i] == program;
 	}
-	return false;
+	return n;
 }
 
 static struct bpf_prog_info program_info(int fd)
@@ -409,9 +391,8 @@ static void check_in_vain(struct dns_bpf *bpf, struct sums *sums)
 	compare("pending", 2, sums->pending);
 	dns_bpf_sweep(bpf, now_us() * 1000 + DNS_TIMEOUT_NS + 1, sum_pending, sums);
 	compare("unanswered", 2, sums->unanswered);
-	sums->pending = sums->unanswered = 0;
 	dns_bpf_sweep(bpf, now_us() * 1000 + DNS_TIMEOUT_NS + 1, sum_pending, sums);
-	compare("unanswered only once", 0, sums->pending + sums->unanswered);
+	compare("unanswered only once", 2 + 2, sums->pending + sums->unanswered);
 }
 
 static void check_counts(
@@ -446,7 +427,6 @@ static void check_counts(
 static uint64_t ask_all(uint64_t queries, unsigned threads, uint64_t *tcp)
 {
 	struct load loads[16] = {0};
-	uint64_t udp = 0;
 
 	threads = MIN(threads, (unsigned)ARRAY_SIZE(loads) - 1);
 	/* The first over IPv6. */
@@ -457,11 +437,8 @@ static uint64_t ask_all(uint64_t queries, unsigned threads, uint64_t *tcp)
 		if (i == 0)
 			pthread_join(loads[i].thread, NULL);
 	}
-	for (unsigned i = 0; i <= threads; i++) {
-		if (i > 0)
-			pthread_join(loads[i].thread, NULL);
-		udp += loads[i].sent;
-	}
+	for (unsigned i = 1; i <= threads; i++)
+		pthread_join(loads[i].thread, NULL);
 	stay_on_processor(0);
 	/* In one write, and packets of 64 KiB; in small segments; dribbled, headers cut apart. */
 	ask_stream(false, 100, 2000, 0, 65495);
@@ -471,39 +448,33 @@ static uint64_t ask_all(uint64_t queries, unsigned threads, uint64_t *tcp)
 	ask_stream(false, 103, 100, 1, 536);
 	*tcp = 2000 + 1000 + 1000 + 400 + 100;
 	ask_in_vain();
-	return udp;
-}
-
-/* The server's packets go through the programs, too, and nearly for nothing. */
-static void print_cost(const struct dns_bpf *bpf, int other, uint64_t n)
-{
-	fprintf(stderr,
-		"dns_live: above a program that does nothing %" PRIu64 " ns a query, %" PRIu64
-		" ns an answer\n",
-		cost(dns_bpf_program(bpf, false), other, n),
-		cost(dns_bpf_program(bpf, true), other, n));
+	return (threads + 1) * queries;
 }
 
 static void test(const struct node *node, struct dns_bpf *bpf, const struct load *wanted)
 {
-	int other = attach_other(node), stats = bpf_enable_stats(BPF_STATS_RUN_TIME);
+	int other = attach_other(node);
 	uint32_t others = program_info(other).id;
 	uint32_t out = program_info(dns_bpf_program(bpf, false)).id;
 	uint32_t in = program_info(dns_bpf_program(bpf, true)).id;
 	uint64_t udp, tcp = 0;
 
-	compare("attached", 2, is_attached(node, out) + is_attached(node, in));
+	(void)bpf_enable_stats(BPF_STATS_RUN_TIME); /* until the process ends */
+	compare("attached", 2, count_attached(node, out) + count_attached(node, in));
 	dns_suffix_add(&dns_bpf_control(bpf)->suffixes, "cluster.local", DNS_SUFFIX_CLUSTER);
 	enter_namespace();
 	udp = ask_all(wanted->queries, wanted->number, &tcp);
-	print_cost(bpf, other, udp + tcp);
+	/* The server's packets go through the programs, too, and nearly for nothing. */
+	fprintf(stderr,
+		"dns_live: above a program that does nothing %" PRIu64 " ns a query, %" PRIu64
+		" ns an answer\n",
+		cost(dns_bpf_program(bpf, false), other, udp + tcp),
+		cost(dns_bpf_program(bpf, true), other, udp + tcp));
 	check_counts(bpf, node, udp, tcp, wanted->number > 1 ? udp / 10000 : 0);
 	dns_bpf_close(bpf);
 	/* A link goes with its last descriptor, and takes its program along. */
-	compare("detached", 0, is_attached(node, out) + is_attached(node, in));
-	compare("another's program stays", 1, is_attached(node, others));
-	if (stats >= 0)
-		close(stats);
+	compare("detached", 0, count_attached(node, out) + count_attached(node, in));
+	compare("another's program stays", 1, count_attached(node, others));
 }
 
 int main(int argc, char **argv)

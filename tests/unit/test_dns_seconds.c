@@ -201,3 +201,13 @@ TEST(counters_may_wrap)
 	poll_at(&counted, 101 * NS);
 	assert_int_equal(counted.seconds.last, 320);
 }
+
+TEST(a_latency_is_in_the_first_bucket_whose_bound_it_does_not_exceed)
+{
+	assert_int_equal(dns_latency_bucket(0), 0);
+	assert_int_equal(dns_latency_bucket(UINT64_MAX), DNS_LATENCY_BUCKETS - 1);
+	for (uint32_t i = 0; i < DNS_LATENCY_BUCKETS - 1; i++) {
+		assert_int_equal(dns_latency_bucket(dns_latency_bounds[i]), i);
+		assert_int_equal(dns_latency_bucket(dns_latency_bounds[i] + 1), i + 1);
+	}
+}
