@@ -14,22 +14,25 @@ from typing import Any, Iterable
 from registrylab import digest, static_program, tar_of
 
 OCI = "application/vnd.oci.image."
+MACHINE = {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine]
 SAY = '#include <stdio.h>\nint main(int n, char **v){(void)n; puts(v[1]); return 0;}'
 
 
 class Built:
-    """An image that prints `text`: a layer with its program, and more layers of random data."""
+    """An image of layers of random data, and, with a program, one that prints `text`."""
 
-    def __init__(self, name: str, text: str, program: bytes, layers: int = 1, size: int = 0, platform: str = "amd64"):
+    def __init__(
+        self, name: str, text: str = "", program: bytes = b"", layers: int = 2, size: int = 100_000, platform: str = MACHINE
+    ) -> None:
         self.name, self.text = name, text
-        tars = [tar_of({"say": program, "text": text.encode()})]
-        tars += [tar_of({f"data/{i}": os.urandom(size)}) for i in range(layers - 1)]
-        self.tars = tars
+        self.tars = [tar_of({f"data/{i}": os.urandom(size)}) for i in range(layers)]
+        if program:
+            self.tars.append(tar_of({"say": program, "text": text.encode()}))
         config = {
             "architecture": platform,
             "os": "linux",
             "config": {"Entrypoint": ["/say", text]},
-            "rootfs": {"type": "layers", "diff_ids": [digest(tar) for tar in tars]},
+            "rootfs": {"type": "layers", "diff_ids": [digest(tar) for tar in self.tars]},
         }
         self.config = json.dumps(config).encode()
 
@@ -50,32 +53,40 @@ def compress(data: bytes, how: str) -> bytes:
     return data
 
 
-def write_tar(path: Path, files: Iterable[tuple[str, bytes]], how: str = "") -> Path:
+def write_tar(path: Path, files: Iterable[tuple[str, bytes | str]], how: str = "") -> Path:
+    """A text is a link."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as tar:
         for name, data in files:
             entry = tarfile.TarInfo(name)
+            if isinstance(data, str):
+                entry.type, entry.linkname, data = tarfile.SYMTYPE, data, b""
             entry.size = len(data)
             tar.addfile(entry, io.BytesIO(data))
-    path.write_bytes(compress(out.getvalue(), how))
+    new = path.with_name("." + path.name)
+    new.write_bytes(compress(out.getvalue(), how))
+    new.rename(path)
     return path
 
 
-def docker_files(images: list[Built]) -> dict[str, bytes]:
-    files: dict[str, bytes] = {}
+def docker_files(images: list[Built], how: str = "") -> dict[str, bytes | str]:
+    """As of version 20.10: the last layer is a link to where its bytes are."""
+    files: dict[str, bytes | str] = {}
     manifest = []
     for image in images:
         names = [f"{digest(tar)[7:]}/layer.tar" for tar in image.tars]
-        files.update(zip(names, image.tars))
+        files.update((name, compress(tar, how)) for name, tar in zip(names, image.tars))
+        link = f"{image.id[7:]}/layer.tar"
+        files[link] = f"../{names[-1]}"
         files[f"{image.id[7:]}.json"] = image.config
-        manifest.append({"Config": f"{image.id[7:]}.json", "RepoTags": [image.name], "Layers": names})
+        manifest.append({"Config": f"{image.id[7:]}.json", "RepoTags": [image.name], "Layers": [*names[:-1], link]})
     files["manifest.json"] = json.dumps(manifest).encode()
     return files
 
 
-def docker_save(path: Path, images: list[Built], how: str = "") -> Path:
-    """What `docker save` of before version 25 writes."""
-    return write_tar(path, docker_files(images).items(), how)
+def docker_save(path: Path, images: list[Built], how: str = "", layers: str = "") -> Path:
+    """What `docker save` of before version 25 writes; how it and its layers are compressed."""
+    return write_tar(path, docker_files(images, layers).items(), how)
 
 
 class Layout:
@@ -103,15 +114,13 @@ class Layout:
         self.manifests.append({**self.manifest(image, how), "annotations": {"io.containerd.image.name": image.name}})
         return self
 
-    def add_index(self, images: list[Built]) -> "Layout":
-        """One name for several platforms."""
-        each = [
-            {**self.manifest(image), "platform": {"os": "linux", "architecture": json.loads(image.config)["architecture"]}}
-            for image in images
-        ]
+    def add_index(self, image: Built) -> "Layout":
+        """One name for several platforms; of the other only the descriptor is there."""
+        here = {**self.manifest(image), "platform": {"os": "linux", "architecture": MACHINE}}
+        other = {**here, "digest": digest(b"elsewhere"), "platform": {"os": "linux", "architecture": "s390x"}}
         media = f"{OCI}index.v1+json"
-        index = json.dumps({"schemaVersion": 2, "mediaType": media, "manifests": each}).encode()
-        annotations = {"io.containerd.image.name": images[0].name}
+        index = json.dumps({"schemaVersion": 2, "mediaType": media, "manifests": [other, here]}).encode()
+        annotations = {"org.opencontainers.image.ref.name": image.name}
         self.manifests.append({**self.blob(media, index), "annotations": annotations})
         return self
 
