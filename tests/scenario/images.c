@@ -35,6 +35,7 @@ static void close_node(void *self)
 	while (tuner->n_active > 0)
 		free_active(tuner, 0);
 	free(tuner->config.pulls.items);
+	free(tuner->config.pins.items);
 	free(tuner->sample.archives);
 	free(tuner->sample.images);
 	free(tuner->record.entries);
@@ -89,7 +90,7 @@ static bool take_failure(struct scenario *scenario, void *base)
 	return preload->reason;
 }
 
-/* `has NAME ID`, `lacks NAME`: of the runtime. */
+/* `has NAME ID [pinned]`, `lacks NAME`: of the runtime. */
 static bool take_has(struct scenario *scenario, void *base)
 {
 	struct images_sample *sample = &((struct images_tuner *)base)->sample;
@@ -99,8 +100,21 @@ static bool take_has(struct scenario *scenario, void *base)
 	sample->images = realloc(sample->images, (allocated + 1) * sizeof(*image));
 	image = &sample->images[sample->n_images++];
 	*image = (struct runtime_image){0};
-	return scenario_value(scenario, image->name, sizeof(image->name)) &&
-	       scenario_value(scenario, image->id, sizeof(image->id));
+	if (!scenario_value(scenario, image->name, sizeof(image->name)) ||
+		!scenario_value(scenario, image->id, sizeof(image->id)))
+		return false;
+	image->pinned = scenario_is(scenario, "pinned");
+	return true;
+}
+
+/* `pinned-here NAME`: there is a record of it. */
+static bool take_pinned_here(struct scenario *scenario, void *base)
+{
+	struct file_record *record = &scenario->files[scenario->n_files++];
+
+	(void)base;
+	record->target.format = EDIT_PIN;
+	return scenario_value(scenario, record->target.path, sizeof(record->target.path));
 }
 
 static bool take_lacks(struct scenario *scenario, void *base)
@@ -203,6 +217,7 @@ static const struct scenario_word at[] = {
 	WORD_CALL("fails", take_failure),
 	WORD_CALL("has", take_has),
 	WORD_CALL("lacks", take_lacks),
+	WORD_CALL("pinned-here", take_pinned_here),
 	WORD_CALL("archive", take_archive),
 	WORD_CALL("begun", take_begun),
 	WORD_CALL("ended", take_ended),
@@ -214,6 +229,9 @@ static const struct scenario_word at[] = {
 	WORD_CONST("answers", struct images_tuner, sample.answers, true),
 	WORD_CONST("leftovers", struct images_tuner, sample.leftovers, true),
 	WORD_CONST("clean", struct images_tuner, sample.leftovers, false),
+	WORD_CONST("docker", struct images_tuner, sample.runtime.kind, RUNTIME_DOCKER),
+	WORD_TEXT("version", struct images_tuner, sample.runtime.version),
+	WORD_TEXT("socket", struct images_tuner, sample.runtime.socket),
 	WORD_TEXT("sandbox", struct images_tuner, sample.sandbox),
 	WORD_NUMBER("store-size", struct images_tuner, sample.store_size),
 	WORD_NUMBER("store-used", struct images_tuner, sample.store_used),
@@ -228,6 +246,15 @@ static bool take_pull(struct scenario *scenario, void *base)
 
 	if (name)
 		text_list_add(&((struct images_tuner *)base)->config.pulls, name);
+	return name;
+}
+
+static bool take_pin(struct scenario *scenario, void *base)
+{
+	const char *name = scenario_word(scenario);
+
+	if (name)
+		text_list_add(&((struct images_tuner *)base)->config.pins, name);
 	return name;
 }
 
@@ -254,6 +281,7 @@ static bool take_parallel(struct scenario *scenario, void *base)
 
 static const struct scenario_word config[] = {
 	WORD_CALL("pull", take_pull),
+	WORD_CALL("pin", take_pin),
 	WORD_CALL("wave", take_wave),
 	WORD_CALL("parallel", take_parallel),
 	{0},
@@ -292,7 +320,7 @@ static bool expect_begins(struct scenario *scenario, void *base)
 
 	(void)base;
 	for (size_t i = 0; i < memory->n_begin; i++) {
-		const struct beginning *next = &memory->begin[i];
+		const struct transfer *next = &memory->begin[i];
 		const char *name = next->kind == TRANSFER_ARCHIVE ? next->archive.path
 				   : next->kind == TRANSFER_PULL  ? next->name
 								  : "clean";

@@ -8,7 +8,7 @@
  * KIND: containerd, docker, crio. COMMAND:
  *   list                          a line for each name: NAME ID SIZE PINNED
  *   load ARCHIVE SPOOL [NAME]     all images of an archive, or one; a line for each: NAME ID BYTES
- * SECONDS pull NAME, pin NAME, unpin NAME, clean honours                       prints 1 or 0
+ * SECONDS pull NAME, pin NAME, unpin NAME, clean
  *   sandbox                       prints the name
  *
  * SIGTERM cancels. Exit status 0; 1 for an error, with "ERRNO: why" on stderr; 64 for wrong usage.
@@ -84,10 +84,7 @@ static int run(const struct image_runtime *runtime, int n, char **args, const st
 		return images_pin(runtime, args[1], streq(command, "pin"), wait, why);
 	if (streq(command, "sandbox") && n == 1)
 		return sandbox(runtime, wait, why);
-	if (!streq(command, "honours") || n != 1)
-		return 64;
-	printf("%d\n", images_honours_pins(runtime));
-	return 0;
+	return 64;
 }
 
 int main(int argc, char **argv)
