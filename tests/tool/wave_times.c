@@ -5,7 +5,7 @@
  * tests/sim/waves.py simulates a fleet with.
  */
 #include "base/util.h"
-#include "tuners/images/wave.h"
+#include "tuners/images/images.h"
 
 static unsigned number(const char *text)
 {

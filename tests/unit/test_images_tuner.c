@@ -253,3 +253,21 @@ TUNER_TEST(a_transfer_of_a_tuner_that_was_closed_is_only_freed)
 	made->tuner->n_active = 0;
 	assert_int_equal(made->tuner->record.n, 0);
 }
+
+/* ---- pins ---- */
+
+TUNER_TEST(a_pin_names_the_socket_as_the_host_does)
+{
+	char *socket = made->tuner->sample.runtime.socket;
+	const struct decide_input input = {0};
+	struct proposal proposal = {0};
+
+	configure(made, "images: {pin: [r.example/a]}");
+	snprintf(socket, sizeof(made->tuner->sample.runtime.socket), "%s/run/x.sock",
+		made->directory.path);
+	images_decide_pins(made->tuner, &input, &proposal);
+	assert_int_equal(proposal.n_wants, 1);
+	assert_string_equal(proposal.wants->file->edit.service.socket, "/run/x.sock");
+	assert_string_equal(proposal.wants->file->target.path, "r.example/a:latest");
+	proposal_clear(&proposal);
+}

@@ -2,7 +2,7 @@
 #include "test.h"
 
 #include "base/util.h"
-#include "tuners/images/wave.h"
+#include "tuners/images/images.h"
 
 #define IMAGE "registry.example/team/app:1.0"
 

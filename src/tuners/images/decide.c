@@ -64,7 +64,7 @@ static struct image_row *add_row(struct decision *decision, const struct preload
 	const char *source, const char *name)
 {
 	struct images_memory *memory = decision->memory;
-	const struct runtime_image *image = images_find(&decision->tuner->sample, name);
+	const struct runtime_image *image = sampled_image(&decision->tuner->sample, name);
 	struct image_row *row =
 		add_element(&memory->rows, &memory->n, &memory->allocated, sizeof(*row));
 
@@ -119,11 +119,21 @@ static bool judge_failure(struct decision *decision, struct image_row *row)
 static bool is_ready(const struct decision *decision, const struct preload *preload)
 {
 	const struct images_sample *sample = &decision->tuner->sample;
-	const struct runtime_image *image = images_find(sample, preload->name);
+	const struct runtime_image *image = sampled_image(sample, preload->name);
 
 	if (!preload->reason && preload->done_us > sample->now_us)
 		return true;
 	return image && (!preload->source[0] || streq(image->id, preload->id));
+}
+
+/* By a transfer under way, or that begins now. */
+static void occupy(struct decision *decision, const struct transfer *transfer)
+{
+	enum transfer_kind kind = transfer->kind;
+
+	decision->reserved += transfer_need(&decision->tuner->sample.runtime, transfer->size);
+	decision->busy += kind == TRANSFER_ARCHIVE || kind == TRANSFER_PULL;
+	decision->archive_busy |= kind == TRANSFER_ARCHIVE || kind == TRANSFER_CLEAN;
 }
 
 /* Whether there is room; where there will be none, the row says how much there is. */
@@ -138,18 +148,18 @@ static bool fits(const struct decision *decision, struct image_row *row)
 	return false;
 }
 
-static struct beginning *begin(struct decision *decision, enum transfer_kind kind, uint64_t size)
+static void begin(struct decision *decision, enum transfer_kind kind,
+	const struct archive_file *archive, const char *name, uint64_t size)
 {
-	struct images_memory *memory = decision->memory;
-	struct beginning *beginning = &memory->begin[memory->n_begin++];
+	struct transfer *next = &decision->memory->begin[decision->memory->n_begin++];
 
-	*beginning = (struct beginning){.kind = kind,
+	*next = (struct transfer){.kind = kind,
 		.size = size,
 		.budget = decision->budget - MIN(decision->budget, decision->reserved)};
-	decision->reserved += transfer_need(&decision->tuner->sample.runtime, size);
-	decision->busy += kind == TRANSFER_ARCHIVE || kind == TRANSFER_PULL;
-	decision->archive_busy |= kind == TRANSFER_ARCHIVE || kind == TRANSFER_CLEAN;
-	return beginning;
+	if (archive)
+		next->archive = *archive;
+	copy_text(next->name, sizeof(next->name), name);
+	occupy(decision, next);
 }
 
 /* ---- archives ---- */
@@ -239,7 +249,7 @@ static void decide_archive(struct decision *decision, const struct archive_file 
 		return;
 	}
 	if (!decision->archive_busy)
-		begin(decision, TRANSFER_ARCHIVE, size)->archive = *file;
+		begin(decision, TRANSFER_ARCHIVE, file, "", size);
 }
 
 /* What is under way; and what is left of a transfer that was cut off, unless it ended just now. */
@@ -247,17 +257,12 @@ static void decide_leftovers(struct decision *decision)
 {
 	const struct images_tuner *tuner = decision->tuner;
 
-	for (size_t i = 0; i < tuner->n_active; i++) {
-		enum transfer_kind kind = tuner->active[i]->kind;
-
-		decision->archive_busy |= kind == TRANSFER_ARCHIVE || kind == TRANSFER_CLEAN;
-		decision->busy += kind == TRANSFER_ARCHIVE || kind == TRANSFER_PULL;
-		decision->reserved += transfer_need(&tuner->sample.runtime, tuner->active[i]->size);
-	}
+	for (size_t i = 0; i < tuner->n_active; i++)
+		occupy(decision, tuner->active[i]);
 	if (decision->archive_busy || decision->busy > 0 || decision->obstacle ||
 		!tuner->sample.leftovers || tuner->transfer_end_us > tuner->sample.now_us)
 		return;
-	(void)begin(decision, TRANSFER_CLEAN, 0);
+	begin(decision, TRANSFER_CLEAN, NULL, "", 0);
 }
 
 /* ---- pulls ---- */
@@ -300,9 +305,7 @@ static void decide_pull(struct decision *decision, const char *name)
 		if (row->state == IMAGE_PENDING)
 			row->reason = "archives-first";
 	} else if (fits(decision, row) && decision->busy < decision->tuner->config.parallel) {
-		struct beginning *beginning = begin(decision, TRANSFER_PULL, row->preload.size);
-
-		copy_text(beginning->name, sizeof(beginning->name), name);
+		begin(decision, TRANSFER_PULL, NULL, name, row->preload.size);
 	}
 }
 
@@ -335,7 +338,7 @@ static void decide_conditions(const struct decision *decision, struct proposal *
 	} else if (!sample->answers || !sandbox[0]) {
 		condition->status = CONDITION_UNKNOWN;
 		condition->reason = "sandbox-unknown";
-	} else if (!images_find(sample, sandbox)) {
+	} else if (!sampled_image(sample, sandbox)) {
 		condition_raise(condition, "sandbox-missing",
 			"%s is not there, and no pod can start without it: pull it, or preload it "
 			"from an archive (images.archives)",
@@ -382,7 +385,7 @@ void images_decide(
 	for (size_t i = 0; i < tuner->config.pulls.n; i++)
 		decide_pull(&decision, tuner->config.pulls.items[i]);
 	if (tuner->dirty && !is_active(tuner, TRANSFER_RECORD, "", ""))
-		(void)begin(&decision, TRANSFER_RECORD, 0);
+		begin(&decision, TRANSFER_RECORD, NULL, "", 0);
 	decide_conditions(&decision, proposal);
 	images_decide_pins(tuner, input, proposal);
 }

@@ -9,13 +9,34 @@
 #include "kernel/host.h"
 #include "runtime/images.h"
 #include "runtime/kubelet.h"
-#include "tuners/images/wave.h"
 
 #include <headroom/tuner.h>
 
 #define IMAGES_PARALLEL_MAX 16
 #define IMAGES_LIST_MAX     256 /* configured archives or pulls */
 #define IMAGES_TEXT_MAX     256 /* of a name or a path: IMAGE_NAME_MAX, SETTING_PATH_MAX */
+
+/* ---- waves: wave.c ---- */
+
+/*
+ * When a node pulls an image that many nodes want, without anyone who coordinates them: a few
+ * nodes fetch it from upstream in round 0, and in each round some times as many have begun as in
+ * the one before, which find it at their peers. Which round is a node's follows from a hash of its
+ * name and the image's, so that each image begins at other nodes and a restart changes nothing.
+ */
+struct wave {
+	unsigned nodes;    /* about how many there are; 0 and 1: begin at once */
+	unsigned seeds;    /* how many of them begin in round 0, on average */
+	unsigned growth;   /* how many times as many have begun a round later; at least 2 */
+	uint64_t round_us; /* from one round to the next */
+	uint64_t start_us; /* when round 0 begins, at all nodes */
+};
+
+unsigned wave_round(const struct wave *wave, const char *node, const char *image);
+
+/* When to begin. Each failed attempt costs one more round. */
+uint64_t wave_due_us(
+	const struct wave *wave, const char *node, const char *image, unsigned failures);
 
 /* ---- configuration ---- */
 
@@ -116,16 +137,16 @@ enum transfer_kind {
 	TRANSFER_RECORD,
 };
 
-/* A job: the worker's, but for what is marked. */
+/* A job: the worker's, but for what is marked. decide() fills the first five. */
 struct transfer {
 	enum transfer_kind kind; /* constant, as all down to done */
-	const struct host *host;
-	struct image_runtime runtime;
 	struct archive_file archive;
 	char name[IMAGE_NAME_MAX]; /* of a pull */
-	struct text_list skip;     /* names in an archive that another one provides */
-	uint64_t budget;           /* bytes that the store may grow by; UINT64_MAX: not known */
 	uint64_t size;             /* bytes to be transferred; 0: not known */
+	uint64_t budget;           /* bytes that the store may grow by; UINT64_MAX: not known */
+	const struct host *host;
+	struct image_runtime runtime;
+	struct text_list skip;     /* names in an archive that another one provides */
 	char *text;                /* of the record */
 	bool cancelled;            /* the loop's: the image store is full */
 	uint64_t began_us;         /* CLOCK_MONOTONIC */
@@ -141,17 +162,15 @@ void transfer_free(struct transfer *transfer);
 
 /* Bytes that a store needs for an image of this size: layers as they come, and unpacked. */
 uint64_t transfer_need(const struct image_runtime *runtime, uint64_t size);
-void images_describe_full(char why[static IMAGES_WHY_MAX]);
 void images_describe_room(char why[static IMAGES_WHY_MAX], uint64_t need, uint64_t budget);
 
 /* ---- the tuner ---- */
 
-/* A copy of it, with the names to look for, is the request of a sample. */
+/* Part of it is the request of a sample: host, kind, archives and the sample before. */
 struct images_tuner {
 	const struct host *host; /* constant */
 	struct images_config config;
 	struct images_sample sample;
-	struct text_list names; /* of a request: of all in the record */
 	struct preload_list record;
 	bool dirty;                                       /* the record is not on disk as it is */
 	bool due;                                         /* a sample, at once */
@@ -162,7 +181,11 @@ struct images_tuner {
 
 /* sample.c: member of struct tuner_ops. */
 void images_sample(void *request, const struct wait *wait);
-const struct runtime_image *images_find(const struct images_sample *sample, const char *name);
+static inline const struct runtime_image *sampled_image(
+	const struct images_sample *sample, const char *name)
+{
+	return images_find(sample->images, sample->n_images, name);
+}
 void text_list_add(struct text_list *list, const char *text);
 bool text_list_has(const struct text_list *list, const char *text);
 
@@ -186,12 +209,7 @@ struct images_memory {
 	size_t n, allocated;
 	uint64_t forced_us; /* CLOCK_MONOTONIC: what failed before is tried again */
 	/* To be begun now. */
-	struct beginning {
-		enum transfer_kind kind;
-		struct archive_file archive; /* TRANSFER_ARCHIVE */
-		char name[IMAGE_NAME_MAX];   /* TRANSFER_PULL */
-		uint64_t size, budget;
-	} begin[IMAGES_PARALLEL_MAX + 2];
+	struct transfer begin[IMAGES_PARALLEL_MAX + 2];
 	size_t n_begin;
 	bool full; /* pulls under way are to end: the store has no room left */
 };

@@ -33,7 +33,7 @@ static void want_pin(
 	const struct images_tuner *tuner, const char *name, bool pinned, struct proposal *proposal)
 {
 	const struct images_sample *sample = &tuner->sample;
-	const struct runtime_image *image = images_find(sample, name);
+	const struct runtime_image *image = sampled_image(sample, name);
 	struct want *want = proposal_file(proposal, pinned ? PINNED : NULL);
 	struct file_change *file = want->file;
 	const char *obstacle = find_obstacle(sample, image, &want->error);
@@ -77,7 +77,7 @@ void images_decide_pins(const struct images_tuner *tuner, const struct decide_in
 	/* What was pinned for an older configuration, or as an older sandbox image. */
 	for (size_t i = 0; i < input->n_files; i++) {
 		const struct file_target *target = &input->files[i].target;
-		const struct runtime_image *image = images_find(sample, target->path);
+		const struct runtime_image *image = sampled_image(sample, target->path);
 
 		if (target->format == EDIT_PIN && image && image->pinned &&
 			!is_wanted(tuner, target->path))

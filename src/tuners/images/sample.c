@@ -34,14 +34,6 @@ bool text_list_has(const struct text_list *list, const char *text)
 	return false;
 }
 
-const struct runtime_image *images_find(const struct images_sample *sample, const char *name)
-{
-	for (size_t i = 0; i < sample->n_images; i++)
-		if (streq(sample->images[i].name, name))
-			return &sample->images[i];
-	return NULL;
-}
-
 /* ---- archives ---- */
 
 struct archives {
@@ -242,35 +234,11 @@ static int ask_containerd(struct images_sample *sample, const struct wait *wait)
 	return r > 0 ? -EOPNOTSUPP : r;
 }
 
-/* Only what decide() asks for is kept of the runtime's images. */
-static void take_images(struct images_tuner *request, struct runtime_image *images, size_t n)
-{
-	struct images_sample *sample = &request->sample;
-	const struct images_config *config = &request->config;
-	size_t kept = 0;
-
-	for (size_t i = 0; i < n; i++) {
-		const char *name = images[i].name;
-
-		sample->leftovers |= strstr(name, "/" IMAGES_REPOSITORY "/") != NULL;
-		if (images[i].pinned || streq(name, sample->sandbox) ||
-			text_list_has(&config->pulls, name) || text_list_has(&config->pins, name) ||
-			text_list_has(&request->names, name))
-			images[kept++] = images[i];
-	}
-	sample->images = images;
-	sample->n_images = kept;
-	if (kept > 0)
-		sample->images = must(realloc(images, kept * sizeof(*images)));
-}
-
 static int ask_runtime(struct images_tuner *request, const struct wait *wait)
 {
 	struct images_sample *sample = &request->sample;
 	struct wait bounded = wait_at_most(wait, ANSWER_US);
 	char sandbox[IMAGE_NAME_MAX] = "", why[IMAGES_WHY_MAX];
-	struct runtime_image *images = NULL;
-	size_t n = 0;
 	int r = sample->runtime.kind == RUNTIME_DOCKER ? ask_docker(request, &bounded)
 						       : ask_containerd(sample, &bounded);
 
@@ -283,12 +251,15 @@ static int ask_runtime(struct images_tuner *request, const struct wait *wait)
 			sample->sandbox[0] = '\0';
 	}
 	if (r == 0)
-		r = images_list(&sample->runtime, &bounded, &images, &n, sample->why);
-	if (r == 0)
-		sample->leftovers = images_has_leases(&sample->runtime, &bounded);
-	if (r == 0)
-		take_images(request, images, n);
-	return r;
+		r = images_list(&sample->runtime, &bounded, &sample->images, &sample->n_images,
+			sample->why);
+	if (r < 0)
+		return r;
+	sample->leftovers = images_has_leases(&sample->runtime, &bounded);
+	for (size_t i = 0; i < sample->n_images; i++)
+		sample->leftovers |=
+			strstr(sample->images[i].name, "/" IMAGES_REPOSITORY "/") != NULL;
+	return 0;
 }
 
 static void sample_runtime(struct images_tuner *request, const struct wait *wait)

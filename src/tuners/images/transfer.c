@@ -32,44 +32,47 @@ void images_describe_room(char why[static IMAGES_WHY_MAX], uint64_t need, uint64
 		need / 1000000, budget / 1000000);
 }
 
-void images_describe_full(char why[static IMAGES_WHY_MAX])
+/* What the runtime calls now what it was given; by a pull also how large that is. */
+static void take_ids(struct transfer *transfer, const struct wait *wait)
 {
-	snprintf(why, IMAGES_WHY_MAX,
-		"stopped: the image store is as full as the kubelet lets it be: make room, or "
-		"preload less");
+	_cleanup_free_ struct runtime_image *images = NULL;
+	char why[IMAGES_WHY_MAX];
+	size_t n = 0;
+
+	(void)images_list(&transfer->runtime, wait, &images, &n, why);
+	for (size_t i = 0; i < transfer->found.n; i++) {
+		struct preload *preload = &transfer->found.entries[i];
+		const struct runtime_image *image = images_find(images, n, preload->name);
+
+		if (!image || preload->reason)
+			continue;
+		copy_text(preload->id, sizeof(preload->id), image->id);
+		preload->size = MAX(preload->size, image->size);
+		if (transfer->kind == TRANSFER_PULL)
+			preload->bytes = preload->size;
+	}
 }
 
-/* What the runtime calls the image now. */
-static void take_id(const struct runtime_image *images, size_t n, struct preload *preload)
+/* How a transfer ended that took since began_us. */
+static void note_end(struct preload *preload, uint64_t began_us, int r, const char *reason)
 {
-	for (size_t i = 0; i < n; i++)
-		if (streq(images[i].name, preload->name)) {
-			copy_text(preload->id, sizeof(preload->id), images[i].id);
-			preload->size = MAX(preload->size, images[i].size);
-		}
-}
-
-static bool is_there(
-	const struct runtime_image *images, size_t n, const struct archive_image *wanted)
-{
-	for (size_t i = 0; i < n; i++)
-		if (streq(images[i].name, wanted->name) && streq(images[i].id, wanted->id))
-			return true;
-	return false;
+	preload->took_us = now_us() - began_us;
+	if (r < 0) {
+		preload->reason = reason;
+		return;
+	}
+	preload->why[0] = '\0';
+	preload->loaded_us = realtime_us();
 }
 
 /* 0, or -ECANCELED; a failure of its own is the image's. */
 static int load_image(struct transfer *transfer, const struct archive *archive,
-	const struct archive_image *image, const struct wait *wait)
+	const struct archive_image *image, struct preload *preload, const struct wait *wait)
 {
-	struct preload *preload =
-		preload_add(&transfer->found, transfer->archive.path, image->name);
 	uint64_t need = transfer_need(&transfer->runtime, image->size);
 	uint64_t began_us = now_us(), before = atomic_load(&transfer->done);
 	int r;
 
-	copy_text(preload->id, sizeof(preload->id), image->id);
-	preload->size = image->size;
 	if (need > transfer->budget) {
 		preload->reason = "does-not-fit";
 		images_describe_room(preload->why, need, transfer->budget);
@@ -78,16 +81,10 @@ static int load_image(struct transfer *transfer, const struct archive *archive,
 	r = images_load(&transfer->runtime, transfer->host, archive, image, wait, &transfer->done,
 		preload->why);
 	preload->bytes = atomic_load(&transfer->done) - before;
-	preload->took_us = now_us() - began_us;
-	if (r < 0) {
-		preload->reason = "load-failed";
-		return r == -ECANCELED ? r : 0;
-	}
-	preload->why[0] = '\0';
-	preload->loaded_us = realtime_us();
-	if (transfer->budget != UINT64_MAX)
+	note_end(preload, began_us, r, "load-failed");
+	if (r == 0 && transfer->budget != UINT64_MAX)
 		transfer->budget -= need;
-	return 0;
+	return r == -ECANCELED ? r : 0;
 }
 
 static int load_images(
@@ -95,33 +92,24 @@ static int load_images(
 {
 	_cleanup_free_ struct runtime_image *images = NULL;
 	struct preload *whole = &transfer->found.entries[0];
-	size_t n = 0, loaded = 0;
+	size_t n = 0;
 	int r = images_list(&transfer->runtime, wait, &images, &n, whole->why);
 
 	if (r < 0)
 		whole->reason = "load-failed";
 	for (size_t i = 0; r == 0 && i < archive->n_images; i++) {
 		const struct archive_image *image = &archive->images[i];
+		const struct runtime_image *there = images_find(images, n, image->name);
+		struct preload *preload;
 
 		if (text_list_has(&transfer->skip, image->name))
 			continue;
-		if (is_there(images, n, image)) {
-			struct preload *preload =
-				preload_add(&transfer->found, transfer->archive.path, image->name);
-
-			preload->size = image->size;
-			copy_text(preload->id, sizeof(preload->id), image->id);
-			continue;
-		}
-		r = load_image(transfer, archive, image, wait);
-		loaded++;
+		preload = preload_add(&transfer->found, transfer->archive.path, image->name);
+		copy_text(preload->id, sizeof(preload->id), image->id);
+		preload->size = image->size;
+		if (!there || !streq(there->id, image->id))
+			r = load_image(transfer, archive, image, preload, wait);
 	}
-	free(steal(images));
-	if (r == 0 && loaded > 0 &&
-		images_list(&transfer->runtime, wait, &images, &n, (char[IMAGES_WHY_MAX]){0}) == 0)
-		for (size_t i = 1; i < transfer->found.n; i++)
-			if (!transfer->found.entries[i].reason)
-				take_id(images, n, &transfer->found.entries[i]);
 	return r;
 }
 
@@ -158,22 +146,11 @@ static int run_archive(struct transfer *transfer, const struct wait *wait)
 static int run_pull(struct transfer *transfer, const struct wait *wait)
 {
 	struct preload *preload = preload_add(&transfer->found, "", transfer->name);
-	_cleanup_free_ struct runtime_image *images = NULL;
 	uint64_t began_us = now_us();
-	size_t n = 0;
 	int r = images_pull(&transfer->runtime, transfer->host, transfer->name, wait, preload->why);
 
-	preload->took_us = now_us() - began_us;
-	if (r < 0) {
-		preload->reason = "pull-failed";
-		return r;
-	}
-	preload->why[0] = '\0';
-	preload->loaded_us = realtime_us();
-	if (images_list(&transfer->runtime, wait, &images, &n, (char[IMAGES_WHY_MAX]){0}) == 0)
-		take_id(images, n, preload);
-	preload->bytes = preload->size;
-	return 0;
+	note_end(preload, began_us, r, "pull-failed");
+	return r;
 }
 
 void images_transfer(void *request, const struct wait *wait)
@@ -196,4 +173,6 @@ void images_transfer(void *request, const struct wait *wait)
 		transfer->error = record_write(transfer->host->state, transfer->text);
 		break;
 	}
+	if (transfer->error == 0 && transfer->found.n > 0)
+		take_ids(transfer, &bounded);
 }

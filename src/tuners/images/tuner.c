@@ -140,21 +140,11 @@ static void images_configure(void *self, const struct config *config)
 
 /* ---- samples ---- */
 
-static struct text_list copy_list(const struct text_list *list)
-{
-	struct text_list copy = {0};
-
-	for (size_t i = 0; i < list->n; i++)
-		text_list_add(&copy, list->items[i]);
-	return copy;
-}
-
 static void clear(struct images_tuner *tuner)
 {
 	free(tuner->config.archives.items);
 	free(tuner->config.pulls.items);
 	free(tuner->config.pins.items);
-	free(tuner->names.items);
 	free(tuner->sample.images);
 	free(tuner->sample.archives);
 	free(tuner->record.entries);
@@ -173,12 +163,9 @@ static void *images_sample_request(void *self, bool at_once)
 	tuner->due = false;
 	request = must(calloc(1, sizeof(*request)));
 	request->host = tuner->host;
-	request->config = tuner->config;
-	request->config.archives = copy_list(&tuner->config.archives);
-	request->config.pulls = copy_list(&tuner->config.pulls);
-	request->config.pins = copy_list(&tuner->config.pins);
-	for (size_t i = 0; i < tuner->record.n; i++)
-		text_list_add(&request->names, tuner->record.entries[i].name);
+	request->config.kind = tuner->config.kind;
+	for (size_t i = 0; i < tuner->config.archives.n; i++)
+		text_list_add(&request->config.archives, tuner->config.archives.items[i]);
 	request->sample = tuner->sample;
 	request->sample.generation = tuner->config.generation;
 	request->sample.images = NULL;
@@ -187,12 +174,39 @@ static void *images_sample_request(void *self, bool at_once)
 	return request;
 }
 
+static bool is_recorded(const struct images_tuner *tuner, const char *name)
+{
+	for (size_t i = 0; i < tuner->record.n; i++)
+		if (streq(tuner->record.entries[i].name, name))
+			return true;
+	return false;
+}
+
+/* Only what decide() asks for is kept of the runtime's images. */
+static void keep_images(const struct images_tuner *tuner, struct images_sample *sample)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < sample->n_images; i++) {
+		const char *name = sample->images[i].name;
+
+		if (sample->images[i].pinned || streq(name, sample->sandbox) ||
+			text_list_has(&tuner->config.pulls, name) ||
+			text_list_has(&tuner->config.pins, name) || is_recorded(tuner, name))
+			sample->images[kept++] = sample->images[i];
+	}
+	sample->n_images = kept;
+	if (kept > 0)
+		sample->images = must(realloc(sample->images, kept * sizeof(*sample->images)));
+}
+
 static void images_sample_take(void *self, void *data)
 {
 	struct images_tuner *tuner = self, *request = data;
 	struct images_sample before;
 
 	if (tuner && !request->sample.cancelled) {
+		keep_images(tuner, &request->sample);
 		before = tuner->sample;
 		tuner->sample = request->sample;
 		request->sample = before;
@@ -240,26 +254,21 @@ static void *images_transfer_request(void *self, void *data)
 {
 	struct images_memory *memory = data;
 	struct images_tuner *tuner = self;
-	const struct beginning *next = memory->begin;
 	struct transfer *transfer;
 
 	if (memory->n_begin == 0 || tuner->n_active == ARRAY_SIZE(tuner->active))
 		return NULL;
-	transfer = must(calloc(1, sizeof(*transfer)));
-	transfer->kind = next->kind;
+	transfer = must(malloc(sizeof(*transfer)));
+	*transfer = memory->begin[0];
 	transfer->host = tuner->host;
 	transfer->runtime = tuner->sample.runtime;
-	transfer->archive = next->archive;
-	transfer->size = next->size;
-	transfer->budget = next->budget;
 	transfer->began_us = now_us();
 	transfer->error = -ECANCELED; /* until it was run */
-	copy_text(transfer->name, sizeof(transfer->name), next->name);
-	for (size_t i = 0; i < memory->n && next->kind == TRANSFER_ARCHIVE; i++)
+	for (size_t i = 0; i < memory->n && transfer->kind == TRANSFER_ARCHIVE; i++)
 		if (memory->rows[i].state == IMAGE_READY ||
-			!streq(memory->rows[i].preload.source, next->archive.path))
+			!streq(memory->rows[i].preload.source, transfer->archive.path))
 			text_list_add(&transfer->skip, memory->rows[i].preload.name);
-	if (next->kind == TRANSFER_RECORD) {
+	if (transfer->kind == TRANSFER_RECORD) {
 		prune(tuner);
 		transfer->text = record_text(&tuner->record);
 		tuner->dirty = false;
@@ -342,7 +351,9 @@ static void images_transfer_take(void *self, void *request)
 		tuner->n_active = kept;
 	if (transfer->cancelled && transfer->error < 0 && found->n > 0) {
 		found->entries[0].reason = "does-not-fit";
-		images_describe_full(found->entries[0].why);
+		copy_text(found->entries[0].why, IMAGES_WHY_MAX,
+			"stopped: the image store is as full as the kubelet lets it be: make room, "
+			"or preload less");
 	}
 	if (tuner && (transfer->error != -ECANCELED || transfer->cancelled)) {
 		if (transfer->kind == TRANSFER_ARCHIVE)

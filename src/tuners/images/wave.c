@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tuners/images/wave.h"
+#include "tuners/images/images.h"
 
 #include "base/util.h"
 
