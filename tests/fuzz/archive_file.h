@@ -87,3 +87,17 @@ static inline void seal_header(char *header)
 		sum += (unsigned char)header[i];
 	snprintf(header + 148, 8, "%06o", sum);
 }
+
+/* Appends a file to a tar; at moves on. */
+static inline void put_file(
+	char *tar, size_t size, size_t *at, const char *name, const char *text, size_t len)
+{
+	if (*at + len + (size_t)4 * TAR_BLOCK > size)
+		return;
+	snprintf(tar + *at, 100, "%s", name);
+	snprintf(tar + *at + 124, 12, "%011zo", len);
+	tar[*at + 156] = '0';
+	seal_header(tar + *at);
+	memcpy(tar + *at + TAR_BLOCK, text, len);
+	*at += TAR_BLOCK + (len + TAR_BLOCK - 1) / TAR_BLOCK * TAR_BLOCK;
+}

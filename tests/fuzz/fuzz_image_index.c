@@ -24,18 +24,6 @@ struct file {
 	char digest[DIGEST_MAX];
 };
 
-static void put(char *tar, size_t *at, const char *name, const struct file *file)
-{
-	if (*at + file->len + (size_t)4 * TAR_BLOCK > TAR_MAX)
-		return;
-	snprintf(tar + *at, 100, "%s", name);
-	snprintf(tar + *at + 124, 12, "%011zo", file->len);
-	tar[*at + 156] = '0';
-	seal_header(tar + *at);
-	memcpy(tar + *at + TAR_BLOCK, file->text, file->len);
-	*at += TAR_BLOCK + (file->len + TAR_BLOCK - 1) / TAR_BLOCK * TAR_BLOCK;
-}
-
 /* A file's text with what stands for digests and sizes of later ones. */
 static void fill(struct file *files, size_t i, const char *text, size_t len)
 {
@@ -81,9 +69,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	for (size_t i = 0; i < n; i++) {
 		snprintf(name, sizeof(name), "blobs/sha256/%s", files[i].digest + 7);
 		if (i > 1)
-			put(tar, &at, name, &files[i]);
+			put_file(tar, TAR_MAX, &at, name, files[i].text, files[i].len);
 		snprintf(name, sizeof(name), "%zu", i);
-		put(tar, &at, i == 0 ? "index.json" : i == 1 ? "manifest.json" : name, &files[i]);
+		put_file(tar, TAR_MAX, &at,
+			i == 0   ? "index.json"
+			: i == 1 ? "manifest.json"
+				 : name,
+			files[i].text, files[i].len);
 	}
 	try_archive(tar, at + (size_t)2 * TAR_BLOCK);
 	for (size_t i = 0; i < n; i++)

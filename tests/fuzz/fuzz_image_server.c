@@ -24,18 +24,12 @@ static void start_once(void)
 	static struct image_server *server;
 	static _Atomic uint64_t sent;
 	char tar[8 * TAR_BLOCK] = {0};
-	static const char *const files[][2] = {{"c", CONFIG}, {"manifest.json", MANIFEST}};
+	size_t at = 0;
 
 	if (server)
 		return;
-	for (int i = 0; i < 2; i++) {
-		char *header = tar + (size_t)(2 * i) * TAR_BLOCK;
-
-		strcpy(header, files[i][0]);
-		snprintf(header + 124, 12, "%011zo", strlen(files[i][1]));
-		seal_header(header);
-		strcpy(header + TAR_BLOCK, files[i][1]);
-	}
+	put_file(tar, sizeof(tar), &at, "c", CONFIG, strlen(CONFIG));
+	put_file(tar, sizeof(tar), &at, "manifest.json", MANIFEST, strlen(MANIFEST));
 	require(open_archive(tar, sizeof(tar), &archive) == 0);
 	require(image_server_open(archive, "a/b", &sent, &server, &port) == 0);
 }

@@ -116,10 +116,14 @@ class Runtime:
             "ingests": self.ctr("content", "active").splitlines()[1:],
         }
 
-    def assert_nothing_left(self) -> None:
+    def assert_nothing_left(self, clean: bool = False) -> None:
         """Ingests go with the garbage collection that a lease's end begins."""
-        if not self.docker:
-            until(lambda: not any(self.left().values()), lambda: str(self.left()), 0.1)
+
+        def gone() -> bool:
+            # A pull whose client was killed may end a moment later: what it leaves is found, and cleaned again, as by an agent.
+            return (not clean or self.good("clean") == "") and (self.docker or not any(self.left().values()))
+
+        until(gone, lambda: str(self.left()), 0.1)
 
 
 @pytest.fixture(scope="module")
@@ -204,8 +208,7 @@ def kill_loads(runtime: Runtime, archive: Path, times: int) -> None:
         time.sleep(random.uniform(0, 0.8))
         process.kill()
         process.communicate()
-        runtime.good("clean")
-        runtime.assert_nothing_left()
+        runtime.assert_nothing_left(clean=True)
         if not runtime.docker and random.random() < 0.5:
             runtime.remove_all()
 

@@ -14,78 +14,48 @@ static void name_of(unsigned i, char name[static 32])
 	snprintf(name, 32, "node-%u.example", i);
 }
 
-/* How many of so many nodes begin in each round. */
-static void count(const struct wave *of, unsigned nodes, const char *image, unsigned rounds[16])
+TEST(one_node_or_as_many_as_there_are_seeds_begin_at_once)
 {
+	static const struct wave cases[] = {
+		{.nodes = 0, .seeds = 2, .growth = 3, .start_us = 5},
+		{.nodes = 1, .seeds = 2, .growth = 3, .start_us = 5},
+		{.nodes = 1, .start_us = 5},
+		{.nodes = 3, .seeds = 3, .start_us = 5},
+	};
 	char name[32];
 
-	memset(rounds, 0, 16 * sizeof(*rounds));
-	for (unsigned i = 0; i < nodes; i++) {
-		unsigned round;
-
-		name_of(i, name);
-		round = wave_round(of, name, image);
-		assert_true(round < 16);
-		rounds[round]++;
+	for (unsigned i = 0; i < 100 * ARRAY_SIZE(cases); i++) {
+		name_of(i / ARRAY_SIZE(cases), name);
+		assert_int_equal(wave_due_us(&cases[i % ARRAY_SIZE(cases)], name, IMAGE, 0), 5);
 	}
 }
 
-TEST(one_node_begins_at_once)
+/* On average of 20 images. A growth of 0 ends all the same. */
+TEST(each_round_has_begun_so_many_times_as_many)
 {
-	for (unsigned nodes = 0; nodes < 2; nodes++) {
-		struct wave alone = {.nodes = nodes, .seeds = 2, .growth = 3, .start_us = 5};
+	static const unsigned growths[] = {3, 10, 0};
 
-		assert_int_equal(wave_round(&alone, "a", IMAGE), 0);
-		assert_int_equal(wave_due_us(&alone, "a", IMAGE, 0), 5);
+	for (size_t g = 0; g < ARRAY_SIZE(growths); g++) {
+		struct wave of = wave;
+		double sum[16] = {0}, expected = 16, begun = 0;
+
+		of.growth = growths[g];
+		for (unsigned i = 0; i < 20 * 10000; i++) {
+			char name[32], image[32];
+			unsigned round;
+
+			name_of(i / 20, name);
+			snprintf(image, sizeof(image), "app:%u", i % 20);
+			round = wave_round(&of, name, image);
+			assert_true(round < ARRAY_SIZE(sum));
+			sum[round] += 1 / 20.0;
+		}
+		for (size_t k = 0; k < ARRAY_SIZE(sum); k++) {
+			begun += sum[k];
+			assert_true(begun > 0.8 * MIN(expected, 10000) && begun < 1.2 * expected);
+			expected *= MAX(growths[g], 2U);
+		}
 	}
-}
-
-TEST(as_many_seeds_as_nodes_begin_at_once)
-{
-	struct wave all = {.nodes = 3, .seeds = 3};
-
-	for (unsigned i = 0; i < 100; i++) {
-		char name[32];
-
-		name_of(i, name);
-		assert_int_equal(wave_round(&all, name, IMAGE), 0);
-	}
-}
-
-TEST(each_round_has_begun_three_times_as_many)
-{
-	double sum[16] = {0}, expected = 16, begun = 0;
-
-	for (unsigned i = 0; i < 20; i++) {
-		unsigned rounds[16];
-		char image[32];
-
-		snprintf(image, sizeof(image), "app:%u", i);
-		count(&wave, 10000, image, rounds);
-		for (unsigned k = 0; k < 16; k++)
-			sum[k] += rounds[k] / 20.0;
-	}
-	for (unsigned k = 0; k < 16; k++) {
-		begun += sum[k];
-		assert_true(begun > 0.8 * MIN(expected, 10000) && begun < 1.2 * expected);
-		expected *= 3;
-	}
-	assert_true(sum[6] > 1000 && sum[7] == 0);
-}
-
-TEST(a_growth_of_ten_needs_a_round_for_each_power_of_ten)
-{
-	struct wave fast = wave;
-	unsigned rounds[16];
-
-	fast.growth = 10;
-	count(&fast, 10000, IMAGE, rounds);
-	assert_in_range(rounds[1], 100, 190);
-	assert_in_range(rounds[2], 1300, 1600);
-	assert_in_range(rounds[3], 8000, 8600);
-	fast.growth = 0; /* it ends all the same */
-	count(&fast, 10000, IMAGE, rounds);
-	assert_true(rounds[9] > 0);
 }
 
 TEST(another_image_begins_at_other_nodes)
@@ -138,9 +108,10 @@ TEST(a_round_is_always_the_same)
 }
 
 /* Configured too low, all begin sooner; too high, later: nobody is left out. */
-TEST(a_wrong_number_of_nodes_only_moves_the_rounds)
+TEST(a_wrong_number_of_nodes_only_moves_the_rounds_and_no_seeds_are_one)
 {
-	struct wave half = wave, twice = wave;
+	struct wave half = wave, twice = wave, none = {.nodes = 10000},
+		    one = {.nodes = 10000, .seeds = 1};
 	char name[32];
 
 	half.nodes /= 2;
@@ -152,6 +123,7 @@ TEST(a_wrong_number_of_nodes_only_moves_the_rounds)
 		round = wave_round(&wave, name, IMAGE);
 		assert_in_range(wave_round(&half, name, IMAGE), round ? round - 1 : 0, round);
 		assert_in_range(wave_round(&twice, name, IMAGE), round, round + 1);
+		assert_int_equal(wave_round(&none, name, IMAGE), wave_round(&one, name, IMAGE));
 	}
 }
 
@@ -167,16 +139,5 @@ TEST(each_failure_costs_one_round)
 		for (unsigned n = 1; n < 5; n++)
 			assert_int_equal(
 				wave_due_us(&wave, name, IMAGE, n), due + n * (10 * USEC_PER_SEC));
-	}
-}
-
-TEST(no_seeds_are_one)
-{
-	struct wave none = {.nodes = 10000}, one = {.nodes = 10000, .seeds = 1};
-	char name[32];
-
-	for (unsigned i = 0; i < 1000; i++) {
-		name_of(i, name);
-		assert_int_equal(wave_round(&none, name, IMAGE), wave_round(&one, name, IMAGE));
 	}
 }
