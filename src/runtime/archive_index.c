@@ -29,13 +29,14 @@ static const char architecture[] = "arm64", variant[] = "v8";
 #error "what is GOARCH here?"
 #endif
 
-bool archive_is_digest(const char *text)
+static bool is_digest(const char *text)
 {
 	return starts_with(text, "sha256:") && strlen(text) == DIGEST_MAX - 1 &&
 	       strspn(text + 7, "0123456789abcdef") == 64;
 }
 
-bool archive_descriptor(const cJSON *item, struct archive_blob *blob)
+/* False for what is no descriptor with a digest by SHA-256, a size and a media type. */
+static bool read_descriptor(const cJSON *item, struct archive_blob *blob)
 {
 	const char *type = json_text_at(item, "mediaType");
 	const double size = json_number_at(item, "size");
@@ -43,7 +44,7 @@ bool archive_descriptor(const cJSON *item, struct archive_blob *blob)
 	*blob = (struct archive_blob){.size = (uint64_t)MIN(MAX(size, 0), SIZE_LIMIT)};
 	/* It becomes a header of HTTP and a part of a JSON text. */
 	return copy_text(blob->digest, sizeof(blob->digest), json_text_at(item, "digest")) &&
-	       archive_is_digest(blob->digest) &&
+	       is_digest(blob->digest) &&
 	       copy_text(blob->media_type, sizeof(blob->media_type), type) &&
 	       type[strspn(type, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 				 "0123456789.+-_/")] == '\0' &&
@@ -89,41 +90,52 @@ static int take_blob(
 	return r;
 }
 
-/*
- * Reads a document: a blob, which must have its digest, or by name any file. hash is the digest of
- * what was read, offset and size of file are where it is.
- */
+/* A JSON text: where it is, and its digest without "sha256:". */
+struct document {
+	cJSON *json;
+	struct archive_file file;
+	char hash[HASH_TEXT_MAX];
+};
+
+static void document_clear(struct document *document)
+{
+	cJSON_Delete(document->json);
+}
+
+/* Reads a blob, which must have its digest, or by name any file. */
 static int read_document(struct archive_reader *reader, const struct archive_blob *blob,
-	const char *name, cJSON **ret, struct archive_file *file, char hash[static HASH_TEXT_MAX])
+	const char *name, struct document *ret)
 {
 	_cleanup_close_ int fd = -1;
 	_cleanup_free_ char *text = NULL;
-	size_t values = 0;
+	size_t size, values = 0;
 	int r = archive_go_on(reader);
 
 	if (r == 0)
-		r = blob ? take_blob(reader, blob, file) : archive_file_open(reader, name, file);
+		r = blob ? take_blob(reader, blob, &ret->file)
+			 : archive_file_open(reader, name, &ret->file);
 	if (r < 0)
 		return r;
-	fd = file->fd;
+	fd = ret->file.fd;
+	size = (size_t)ret->file.size;
 	name = blob ? blob->digest : name;
-	if (file->size > ARCHIVE_TEXT_MAX)
+	if (size > ARCHIVE_TEXT_MAX)
 		return archive_bad(reader, "%.90s: too large", name);
 	if (++reader->documents > DOCUMENTS_MAX)
 		return archive_bad(reader, "more than %d manifests in it", DOCUMENTS_MAX);
-	text = must(calloc(1, (size_t)file->size + 1));
-	r = archive_pread(fd, text, (size_t)file->size, file->offset);
+	text = must(calloc(1, size + 1));
+	r = archive_pread(fd, text, size, ret->file.offset);
 	if (r < 0)
 		return archive_error(reader, r);
-	hash_bytes(text, (size_t)file->size, hash);
-	if (blob && !streq(blob->digest + strlen("sha256:"), hash))
+	hash_bytes(text, size, ret->hash);
+	if (blob && !streq(blob->digest + strlen("sha256:"), ret->hash))
 		return archive_bad(reader, "%.90s: wrong digest", name);
 	for (const char *at = text; *at; at++)
 		values += *at == ',' || *at == '[' || *at == '{';
 	if (values > VALUES_MAX)
 		return archive_bad(reader, "%.90s: too many values", name);
-	*ret = cJSON_Parse(text);
-	return *ret ? 0 : archive_bad(reader, "%.90s: no JSON", name);
+	ret->json = cJSON_Parse(text);
+	return ret->json ? 0 : archive_bad(reader, "%.90s: no JSON", name);
 }
 
 /* Of a descriptor in an index, or of a configuration. Where it says nothing all match. */
@@ -147,24 +159,23 @@ static int no_platform(struct archive_reader *reader, const char *name)
 static int read_manifest(struct archive_reader *reader, const struct archive_blob *blob,
 	const cJSON *manifest, struct archive_image *image)
 {
-	_cleanup_(cleanup_cJSON_Delete) cJSON *config = NULL;
-	struct archive_file file = {.fd = -1};
-	char hash[HASH_TEXT_MAX];
+	_cleanup_(document_clear) struct document config = {0};
+	struct archive_file file;
 	struct archive_blob part;
 	const cJSON *layer;
 	int r;
 
-	if (!archive_descriptor(json_at(manifest, "config"), &part))
+	if (!read_descriptor(json_at(manifest, "config"), &part))
 		return archive_bad(reader, "%.*s: no manifest", LEGIBLE, blob->digest);
-	r = read_document(reader, &part, NULL, &config, &file, hash);
+	r = read_document(reader, &part, NULL, &config);
 	if (r < 0)
 		return r;
-	if (!platform_matches(config))
+	if (!platform_matches(config.json))
 		return no_platform(reader, image->name);
 	memcpy(image->id, part.digest, DIGEST_MAX);
 	image->size = part.size;
 	cJSON_ArrayForEach (layer, json_at(manifest, "layers")) {
-		if (!archive_descriptor(layer, &part))
+		if (!read_descriptor(layer, &part))
 			return archive_bad(
 				reader, "%.*s: a layer without digest", LEGIBLE, blob->digest);
 		r = take_blob(reader, &part, &file);
@@ -181,18 +192,16 @@ static int read_manifest(struct archive_reader *reader, const struct archive_blo
 static int read_image(struct archive_reader *reader, const struct archive_blob *blob, int depth,
 	struct archive_image *image)
 {
-	_cleanup_(cleanup_cJSON_Delete) cJSON *document = NULL;
-	struct archive_file file;
+	_cleanup_(document_clear) struct document document = {0};
 	const cJSON *item, *children;
-	char hash[HASH_TEXT_MAX];
-	int r = read_document(reader, blob, NULL, &document, &file, hash);
+	int r = read_document(reader, blob, NULL, &document);
 
 	if (r < 0)
 		return r;
-	children = json_at(document, "manifests");
+	children = json_at(document.json, "manifests");
 	if (!children)
-		return read_manifest(reader, blob, document, image);
-	if (depth == DEPTH_MAX || json_at(document, "layers"))
+		return read_manifest(reader, blob, document.json, image);
+	if (depth == DEPTH_MAX || json_at(document.json, "layers"))
 		return archive_bad(reader, "%.*s: %s", LEGIBLE, blob->digest,
 			depth == DEPTH_MAX ? "indexes too deep" : "both index and manifest");
 	cJSON_ArrayForEach (item, children) {
@@ -200,7 +209,7 @@ static int read_image(struct archive_reader *reader, const struct archive_blob *
 
 		if (!platform_matches(json_at(item, "platform")))
 			continue;
-		if (!archive_descriptor(item, &child))
+		if (!read_descriptor(item, &child))
 			return archive_bad(
 				reader, "%.*s: a manifest without digest", LEGIBLE, blob->digest);
 		r = read_image(reader, &child, depth + 1, image);
@@ -226,15 +235,13 @@ static int add_image(struct archive_reader *reader, const struct archive_image *
 
 static int read_layout(struct archive_reader *reader)
 {
-	_cleanup_(cleanup_cJSON_Delete) cJSON *index = NULL;
-	char hash[HASH_TEXT_MAX];
-	struct archive_file file;
+	_cleanup_(document_clear) struct document index = {0};
 	const cJSON *item;
-	int r = read_document(reader, NULL, "index.json", &index, &file, hash);
+	int r = read_document(reader, NULL, "index.json", &index);
 
 	if (r < 0)
 		return r;
-	cJSON_ArrayForEach (item, json_at(index, "manifests")) {
+	cJSON_ArrayForEach (item, json_at(index.json, "manifests")) {
 		const cJSON *notes = json_at(item, "annotations");
 		const char *name = json_text_at(notes, "io.containerd.image.name");
 		struct archive_image image = {0};
@@ -245,7 +252,7 @@ static int read_layout(struct archive_reader *reader)
 		/* Without any of these it is no more than a tag. */
 		if (!strpbrk(name, "/:@") || image_normalize(name, image.name) < 0)
 			continue;
-		if (!archive_descriptor(item, &blob))
+		if (!read_descriptor(item, &blob))
 			return archive_bad(reader, "%.150s: no digest", image.name);
 		memcpy(image.top, blob.digest, DIGEST_MAX);
 		r = read_image(reader, &blob, 0, &image);
@@ -334,7 +341,7 @@ static int make_manifest(struct archive_reader *reader, const cJSON *entry, cons
 		struct archive_blob layer;
 		int r;
 
-		if (!archive_is_digest(id))
+		if (!is_digest(id))
 			return archive_bad(reader, "%.120s: no id of a layer", image->name);
 		r = take_layer(reader, json_text_at(item, ""), id, &layer);
 		if (r < 0)
@@ -353,36 +360,35 @@ static int make_manifest(struct archive_reader *reader, const cJSON *entry, cons
 static int read_entry(struct archive_reader *reader, const cJSON *entry)
 {
 	const char *name = json_text_at(entry, "Config"), *file_name;
-	_cleanup_(cleanup_cJSON_Delete) cJSON *config = NULL;
+	_cleanup_(document_clear) struct document config = {0};
 	struct archive_blob manifest = {.media_type = OCI_MANIFEST};
 	struct archive_blob blob = {.media_type = OCI_CONFIG};
 	struct archive_image image = {0};
 	char hash[HASH_TEXT_MAX];
-	struct archive_file file;
 	const cJSON *tag;
 	size_t size = 0;
 	FILE *out;
 	int r;
 
 	copy_text(image.name, sizeof(image.name), json_text_at(entry, "RepoTags/0"));
-	r = read_document(reader, NULL, name, &config, &file, hash);
+	r = read_document(reader, NULL, name, &config);
 	if (r < 0)
 		return r;
 	file_name = strrchr(name, '/') ? strrchr(name, '/') + 1 : name;
 	/* Its name is its digest, wherever it has the form of one. */
-	if (strspn(file_name, "0123456789abcdef") == 64 && memcmp(file_name, hash, 64) != 0)
+	if (strspn(file_name, "0123456789abcdef") == 64 && memcmp(file_name, config.hash, 64) != 0)
 		return archive_bad(reader, "%.90s: wrong digest", name);
-	if (!platform_matches(config))
+	if (!platform_matches(config.json))
 		return no_platform(reader, image.name);
-	snprintf(image.id, DIGEST_MAX, "sha256:%s", hash);
+	snprintf(image.id, DIGEST_MAX, "sha256:%s", config.hash);
 	memcpy(blob.digest, image.id, DIGEST_MAX);
-	image.size = blob.size = file.size;
-	blob.offset = file.offset;
+	image.size = blob.size = config.file.size;
+	blob.offset = config.file.offset;
 	r = add_blob(reader, &blob);
 	if (r < 0)
 		return r;
 	out = must(open_memstream(&manifest.text, &size));
-	r = make_manifest(reader, entry, config, &image, out);
+	r = make_manifest(reader, entry, config.json, &image, out);
 	fclose(out);
 	if (r < 0) {
 		free(manifest.text);
@@ -401,15 +407,13 @@ static int read_entry(struct archive_reader *reader, const cJSON *entry)
 
 static int read_docker_save(struct archive_reader *reader)
 {
-	_cleanup_(cleanup_cJSON_Delete) cJSON *list = NULL;
-	char hash[HASH_TEXT_MAX];
-	struct archive_file file;
+	_cleanup_(document_clear) struct document list = {0};
 	const cJSON *entry;
-	int r = read_document(reader, NULL, "manifest.json", &list, &file, hash);
+	int r = read_document(reader, NULL, "manifest.json", &list);
 
 	if (r < 0)
 		return r;
-	cJSON_ArrayForEach (entry, list)
+	cJSON_ArrayForEach (entry, list.json)
 		if (r == 0 && json_text_at(entry, "RepoTags/0")[0])
 			r = read_entry(reader, entry);
 	return r == -ENOEXEC || r == -ENOENT ? -EBADMSG : r;

@@ -58,11 +58,5 @@ int archive_read_tar(struct archive_reader *reader);
 /* archive_index.c: finds images and blobs. */
 int archive_read_index(struct archive_reader *reader);
 
-/* False for what is no descriptor with a digest by SHA-256, a size and a media type. */
-bool archive_descriptor(const cJSON *item, struct archive_blob *blob);
-
-/* Whether it is "sha256:" and 64 hexadecimal digits. */
-bool archive_is_digest(const char *text);
-
 #define BLOB_NAME_MAX 96
 void archive_blob_name(const char *digest, char name[static BLOB_NAME_MAX]);

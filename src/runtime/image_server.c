@@ -123,18 +123,10 @@ static enum MHD_Result answer(
 	return r;
 }
 
-static enum MHD_Result answer_text(
-	struct MHD_Connection *mhd, unsigned int status, const char *code)
+static enum MHD_Result answer_empty(struct MHD_Connection *mhd, unsigned int status)
 {
-	struct MHD_Response *response;
-	char text[64] = "{}";
-
-	if (code)
-		snprintf(text, sizeof(text), "{\"errors\":[{\"code\":\"%s\"}]}", code);
-	response = MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_MUST_COPY);
-	if (response)
-		MHD_add_response_header(response, "Content-Type", "application/json");
-	return answer(mhd, status, response);
+	return answer(mhd, status,
+		MHD_create_response_from_buffer(2, (char[]){"{}"}, MHD_RESPMEM_MUST_COPY));
 }
 
 /* "bytes=N-" within the blob, which is how containerd goes on after an interruption; else 0. */
@@ -189,10 +181,10 @@ static enum MHD_Result route(void *userdata, struct MHD_Connection *mhd, const c
 
 	(void)version, (void)data, (void)state;
 	if (!streq(method, MHD_HTTP_METHOD_GET) && !streq(method, MHD_HTTP_METHOD_HEAD))
-		return answer_text(mhd, MHD_HTTP_METHOD_NOT_ALLOWED, "UNSUPPORTED");
+		return answer_empty(mhd, MHD_HTTP_METHOD_NOT_ALLOWED);
 	*size = 0;
 	if (streq(url, "/v2/"))
-		return answer_text(mhd, MHD_HTTP_OK, NULL);
+		return answer_empty(mhd, MHD_HTTP_OK);
 	if (starts_with(url, server->prefix)) {
 		const char *rest = url + strlen(server->prefix);
 
@@ -202,47 +194,33 @@ static enum MHD_Result route(void *userdata, struct MHD_Connection *mhd, const c
 			blob = archive_find_blob(server->archive, rest + strlen("blobs/"));
 	}
 	if (!blob)
-		return answer_text(mhd, MHD_HTTP_NOT_FOUND, "NAME_UNKNOWN");
+		return answer_empty(mhd, MHD_HTTP_NOT_FOUND);
 	return answer_blob(server, mhd, blob);
-}
-
-static int listen_loopback(uint16_t *port)
-{
-	_cleanup_close_ int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	struct sockaddr_in address = {
-		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	socklen_t len = sizeof(address);
-
-	/* The kernel cuts the backlog to net.core.somaxconn: a crowd waits there. */
-	if (fd < 0 || bind(fd, (struct sockaddr *)&address, len) < 0 || listen(fd, INT_MAX) < 0 ||
-		getsockname(fd, (struct sockaddr *)&address, &len) < 0)
-		return -errno;
-	*port = ntohs(address.sin_port);
-	return steal_fd(&fd);
 }
 
 int image_server_open(const struct archive *archive, const char *name, _Atomic uint64_t *sent,
 	struct image_server **ret, uint16_t *port)
 {
-	struct image_server *server;
-	int fd = listen_loopback(port);
+	const struct sockaddr_in address = {
+		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct image_server *server = must(calloc(1, sizeof(*server)));
 
-	if (fd < 0)
-		return fd;
-	server = must(calloc(1, sizeof(*server)));
 	server->archive = archive;
 	server->sent = sent;
 	snprintf(server->prefix, sizeof(server->prefix), "/v2/%s/", name);
+	errno = 0;
+	/* The kernel cuts the backlog to net.core.somaxconn: a crowd waits there. */
 	server->daemon = MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD, 0, NULL, NULL, route,
-		server, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, CONNECTIONS_MAX,
+		server, MHD_OPTION_SOCK_ADDR, &address, MHD_OPTION_LISTEN_BACKLOG_SIZE,
+		(unsigned int)INT_MAX, MHD_OPTION_CONNECTION_LIMIT, CONNECTIONS_MAX,
 		MHD_OPTION_CONNECTION_TIMEOUT, IDLE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
 		CONNECTION_MEMORY, MHD_OPTION_NOTIFY_CONNECTION, on_connection, server,
 		MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
 	if (!server->daemon) {
-		close(fd);
 		free(server);
-		return -ENOMEM;
+		return errno > 0 ? -errno : -ENOMEM;
 	}
+	*port = MHD_get_daemon_info(server->daemon, MHD_DAEMON_INFO_BIND_PORT)->port;
 	*ret = server;
 	return 0;
 }

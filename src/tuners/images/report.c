@@ -7,18 +7,14 @@
 /* Images with series of their own; the rest are summed as "other". */
 #define METRIC_IMAGES_MAX 50
 
-#define STATE(name, what)                                                        \
-	{                                                                        \
-		name, "state of an image", what, NULL, NULL, NULL, "headroom(8)" \
-	}
-
 const struct explanation images_explanations[] = {
 	{"pin.*", "setting",
 		"The label by which the kubelet's garbage collection leaves an image. A pull of "
 		"the name drops it, and it is set again; restore removes those set here.",
 		NULL, "not pinned", "images.pin",
 		"containerd, io.cri-containerd.pinned, from 1.6.25, 1.7.10 and 2.0"},
-	STATE("ready", "The runtime has the image, unpacked."),
+	{"ready", "state of an image", "The runtime has the image, unpacked.", NULL, NULL, NULL,
+		"headroom(8)"},
 	{0},
 };
 
@@ -142,14 +138,28 @@ static const struct transfer *find_active(
 	return NULL;
 }
 
+static void put_number(cJSON *image, const char *key, bool known, double number)
+{
+	if (known)
+		json_number(image, key, number);
+	else
+		json_null(image, key);
+}
+
+static double seconds_of(uint64_t us)
+{
+	return (double)us / (double)USEC_PER_SEC;
+}
+
 /* before: bytes of this archive's images that are loaded before it. */
 static void add_image(cJSON *array, const struct images_tuner *tuner, const struct image_row *row,
 	uint64_t *before)
 {
 	const struct transfer *transfer =
 		row->state == IMAGE_ACTIVE ? find_active(tuner, row) : NULL;
-	uint64_t took_us = transfer ? now_us() - transfer->began_us : row->preload.took_us;
-	uint64_t size = row->preload.size, done, now = now_us();
+	const bool loads = transfer && transfer->kind == TRANSFER_ARCHIVE;
+	uint64_t size = row->preload.size, done = 0, now = now_us();
+	uint64_t took_us = transfer ? now - transfer->began_us : row->preload.took_us;
 	cJSON *image = json_append(array);
 
 	json_text(image, "name", row->preload.name);
@@ -158,27 +168,18 @@ static void add_image(cJSON *array, const struct images_tuner *tuner, const stru
 	json_text(image, "reason", row->reason);
 	json_text(image, "why", row->why);
 	json_number(image, "size_bytes", (double)size);
-	if (transfer && transfer->kind == TRANSFER_ARCHIVE) {
+	if (loads) {
 		done = atomic_load(&transfer->done);
 		done = MIN(done - MIN(done, *before), size);
 		*before += size;
-		json_number(image, "bytes_done", (double)done);
-	} else {
-		json_null(image, "bytes_done");
 	}
-	if (took_us > 0)
-		json_number(image, "seconds", (double)took_us / (double)USEC_PER_SEC);
-	else
-		json_null(image, "seconds");
+	put_number(image, "bytes_done", loads, (double)done);
+	put_number(image, "seconds", took_us > 0, seconds_of(took_us));
 	if (row->pinned < 0)
 		json_null(image, "pinned");
 	else
 		json_bool(image, "pinned", row->pinned > 0);
-	if (row->retry_us > now)
-		json_number(image, "next_in_seconds",
-			(double)(row->retry_us - now) / (double)USEC_PER_SEC);
-	else
-		json_null(image, "next_in_seconds");
+	put_number(image, "next_in_seconds", row->retry_us > now, seconds_of(row->retry_us - now));
 }
 
 struct cJSON *images_document(const void *self, const void *data, bool trusted)
@@ -200,7 +201,7 @@ enum { VALUE_BYTES = IMAGE_FAILED + 1, VALUE_SECONDS }; /* the states before the
 static double value_of(const struct image_row *row, int what)
 {
 	return what == VALUE_BYTES     ? (double)row->preload.bytes
-	       : what == VALUE_SECONDS ? (double)row->preload.took_us / (double)USEC_PER_SEC
+	       : what == VALUE_SECONDS ? seconds_of(row->preload.took_us)
 				       : (int)row->state == what;
 }
 
