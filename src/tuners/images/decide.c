@@ -167,7 +167,7 @@ static void begin(struct decision *decision, enum transfer_kind kind,
 /* True when the archive is to be loaded for this image. */
 static bool judge_image(struct decision *decision, struct image_row *row, bool active)
 {
-	bool wanted = true;
+	const char *failure = row->preload.reason;
 
 	if (is_ready(decision, &row->preload)) {
 		become(row, IMAGE_READY, "present");
@@ -176,9 +176,9 @@ static bool judge_image(struct decision *decision, struct image_row *row, bool a
 	become(row, active ? IMAGE_ACTIVE : IMAGE_PENDING, active ? "loading" : "queued");
 	if (active || decision->obstacle)
 		return false;
-	if (row->preload.reason && !streq(row->preload.reason, "does-not-fit"))
-		wanted = judge_failure(decision, row);
-	return wanted && fits(decision, row);
+	if (failure && !streq(failure, "does-not-fit") && !judge_failure(decision, row))
+		return false;
+	return fits(decision, row);
 }
 
 /* What is known of it, image by image; else the archive itself. Returns bytes to be loaded. */
@@ -215,18 +215,11 @@ static bool judge_archive(
 	return judge_failure(decision, row);
 }
 
-/* The rows of an archive that wait, from one on, wait for this. */
-static void set_reason(struct images_memory *memory, size_t from, const char *reason)
-{
-	for (size_t i = from; i < memory->n; i++)
-		if (memory->rows[i].state == IMAGE_PENDING)
-			memory->rows[i].reason = reason;
-}
-
 static void decide_archive(struct decision *decision, const struct archive_file *file)
 {
+	bool active = is_active(decision->tuner, TRANSFER_ARCHIVE, file->path, ""), wanted;
 	struct images_memory *memory = decision->memory;
-	bool active = is_active(decision->tuner, TRANSFER_ARCHIVE, file->path, "");
+	const char *reason = decision->obstacle;
 	size_t first = memory->n;
 	struct image_row *row;
 	uint64_t size = 0;
@@ -239,16 +232,13 @@ static void decide_archive(struct decision *decision, const struct archive_file 
 			strerror(-file->error));
 		return;
 	}
-	if (!judge_archive(decision, file, active, &size)) {
-		if (decision->obstacle)
-			set_reason(memory, first, decision->obstacle);
-		return;
-	}
-	if (decision->obstacle || file->settling) {
-		set_reason(memory, first, decision->obstacle ? decision->obstacle : "settling");
-		return;
-	}
-	if (!decision->archive_busy)
+	wanted = judge_archive(decision, file, active, &size);
+	if (!reason && wanted && file->settling)
+		reason = "settling";
+	for (size_t i = first; reason && i < memory->n; i++)
+		if (memory->rows[i].state == IMAGE_PENDING)
+			memory->rows[i].reason = reason;
+	if (wanted && !reason && !decision->archive_busy)
 		begin(decision, TRANSFER_ARCHIVE, file, "", size);
 }
 

@@ -88,7 +88,7 @@ struct images_sample {
 	char sandbox[IMAGE_NAME_MAX]; /* "": the runtime does not say */
 	uint64_t sandbox_us;          /* CLOCK_MONOTONIC: when it was asked */
 	struct archive_file *archives;
-	size_t n_archives;
+	size_t n_archives, archives_allocated;
 	char store[SETTING_PATH_MAX];    /* the file system of the runtime's images */
 	uint64_t store_size, store_used; /* bytes; size 0: not known */
 	struct kubelet_seen kubelet;

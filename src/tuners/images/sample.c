@@ -6,6 +6,7 @@
 #include "runtime/docker.h"
 
 #include <dirent.h>
+#include <fnmatch.h>
 #include <glob.h>
 #include <sys/statvfs.h>
 
@@ -36,12 +37,6 @@ bool text_list_has(const struct text_list *list, const char *text)
 
 /* ---- archives ---- */
 
-struct archives {
-	const struct host *host;
-	struct images_sample *sample;
-	size_t allocated;
-};
-
 /* Of a layout that is a directory the index is what changes with its images. */
 static int read_key(const char *full, struct archive_file *file)
 {
@@ -62,12 +57,12 @@ static int read_key(const char *full, struct archive_file *file)
 }
 
 /* wanted: it is named by the configuration, and not only found. */
-static void add_archive(struct archives *archives, const char *path, bool wanted)
+static void add_archive(struct images_tuner *request, const char *path, bool wanted)
 {
-	struct images_sample *sample = archives->sample;
+	struct images_sample *sample = &request->sample;
 	struct archive_file file = {0}, *added;
 	char full[PATH_MAX];
-	int r = path_in_root(archives->host->root, path, full);
+	int r = path_in_root(request->host->root, path, full);
 
 	if (!copy_text(file.path, sizeof(file.path), path) || sample->n_archives == ARCHIVES_MAX)
 		return;
@@ -78,28 +73,24 @@ static void add_archive(struct archives *archives, const char *path, bool wanted
 		if (streq(sample->archives[i].path, path))
 			return;
 	file.settling = sample->realtime_us - file.key.ctime_us < SETTLED_AFTER_US;
-	added = add_element(
-		&sample->archives, &sample->n_archives, &archives->allocated, sizeof(*added));
+	added = add_element(&sample->archives, &sample->n_archives, &sample->archives_allocated,
+		sizeof(*added));
 	*added = file;
 }
 
+/* Or a layout, if it has an index. */
 static int is_archive(const struct dirent *entry)
 {
-	static const char *const endings[] = {
-		".tar", ".tar.gz", ".tgz", ".tar.zst", ".tar.zstd", ".tzst"};
-	size_t len = strlen(entry->d_name);
+	bool may_be_layout =
+		entry->d_type == DT_DIR || entry->d_type == DT_LNK || entry->d_type == DT_UNKNOWN;
 
-	for (size_t i = 0; entry->d_name[0] != '.' && i < ARRAY_SIZE(endings); i++)
-		if (len > strlen(endings[i]) &&
-			streq(entry->d_name + len - strlen(endings[i]), endings[i]))
-			return 1;
-	/* A layout, if it has an index. */
 	return entry->d_name[0] != '.' &&
-	       (entry->d_type == DT_DIR || entry->d_type == DT_LNK || entry->d_type == DT_UNKNOWN);
+	       (may_be_layout || fnmatch("?*.@(tar|tar.gz|tgz|tar.zst|tar.zstd|tzst)",
+					 entry->d_name, FNM_EXTMATCH) == 0);
 }
 
 /* A file, a layout, or a directory of archives: in it, not below. */
-static void add_path(struct archives *archives, const char *path, bool wanted)
+static void add_path(struct images_tuner *request, const char *path, bool wanted)
 {
 	struct dirent **entries = NULL;
 	char full[PATH_MAX], inside[PATH_MAX + NAME_MAX];
@@ -107,36 +98,36 @@ static void add_path(struct archives *archives, const char *path, bool wanted)
 	struct stat st;
 	int n;
 
-	if (path_in_root(archives->host->root, path, full) < 0 || stat(full, &st) < 0 ||
+	if (path_in_root(request->host->root, path, full) < 0 || stat(full, &st) < 0 ||
 		!S_ISDIR(st.st_mode) || read_key(full, &file) == 0) {
-		add_archive(archives, path, wanted);
+		add_archive(request, path, wanted);
 		return;
 	}
 	n = scandir(full, &entries, is_archive, alphasort);
 	for (int i = 0; i < n; i++) {
 		snprintf(inside, sizeof(inside), "%s%s%s", path,
 			path[strlen(path) - 1] == '/' ? "" : "/", entries[i]->d_name);
-		add_archive(archives, inside, false);
+		add_archive(request, inside, false);
 		free(entries[i]);
 	}
 	free(entries);
 }
 
 /* What is before the first wildcard is found as the host itself would. */
-static void add_pattern(struct archives *archives, const char *pattern)
+static void add_pattern(struct images_tuner *request, const char *pattern)
 {
 	size_t base = strcspn(pattern, "*?[");
 	char directory[IMAGES_TEXT_MAX], path[PATH_MAX], full[PATH_MAX];
 	glob_t found = {0};
 
 	if (!pattern[base]) {
-		add_path(archives, pattern, true);
+		add_path(request, pattern, true);
 		return;
 	}
 	while (base > 1 && pattern[base - 1] != '/')
 		base--;
 	snprintf(directory, sizeof(directory), "%.*s", (int)base, pattern);
-	if (path_in_root(archives->host->root, directory, full) < 0 ||
+	if (path_in_root(request->host->root, directory, full) < 0 ||
 		snprintf(path, sizeof(path), "%s/%s", streq(full, "/") ? "" : full,
 			pattern + base) >= PATH_MAX)
 		return;
@@ -146,17 +137,9 @@ static void add_pattern(struct archives *archives, const char *pattern)
 				found.gl_pathv[i] + strlen(path) - strlen(pattern + base);
 
 			snprintf(full, sizeof(full), "%s%s", directory, rest);
-			add_path(archives, full, false);
+			add_path(request, full, false);
 		}
 	globfree(&found);
-}
-
-static void sample_archives(struct images_tuner *request)
-{
-	struct archives archives = {.host = request->host, .sample = &request->sample};
-
-	for (size_t i = 0; i < request->config.archives.n; i++)
-		add_pattern(&archives, request->config.archives.items[i]);
 }
 
 /* ---- the runtime ---- */
@@ -238,7 +221,7 @@ static int ask_runtime(struct images_tuner *request, const struct wait *wait)
 {
 	struct images_sample *sample = &request->sample;
 	struct wait bounded = wait_at_most(wait, ANSWER_US);
-	char sandbox[IMAGE_NAME_MAX] = "", why[IMAGES_WHY_MAX];
+	char why[IMAGES_WHY_MAX];
 	int r = sample->runtime.kind == RUNTIME_DOCKER ? ask_docker(request, &bounded)
 						       : ask_containerd(sample, &bounded);
 
@@ -246,9 +229,8 @@ static int ask_runtime(struct images_tuner *request, const struct wait *wait)
 			      sample->now_us >= sample->sandbox_us + SANDBOX_EVERY_US)) {
 		sample->sandbox_us = sample->now_us;
 		sample->sandbox[0] = '\0';
-		if (images_sandbox(&sample->runtime, request->host, &bounded, sandbox, why) < 0 ||
-			image_normalize(sandbox, sample->sandbox) < 0)
-			sample->sandbox[0] = '\0';
+		(void)images_sandbox(
+			&sample->runtime, request->host, &bounded, sample->sandbox, why);
 	}
 	if (r == 0)
 		r = images_list(&sample->runtime, &bounded, &sample->images, &sample->n_images,
@@ -297,7 +279,8 @@ void images_sample(void *data, const struct wait *wait)
 	sample->now_us = now_us();
 	sample->realtime_us = realtime_us();
 	kubelet_read(request->host, &sample->kubelet);
-	sample_archives(request);
+	for (size_t i = 0; i < request->config.archives.n; i++)
+		add_pattern(request, request->config.archives.items[i]);
 	sample_runtime(request, wait);
 	sample_store(sample, request->host);
 	for (size_t i = 0; i < sample->n_archives; i++)

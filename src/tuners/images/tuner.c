@@ -171,6 +171,7 @@ static void *images_sample_request(void *self, bool at_once)
 	request->sample.images = NULL;
 	request->sample.archives = NULL;
 	request->sample.n_images = request->sample.n_archives = 0;
+	request->sample.archives_allocated = 0;
 	return request;
 }
 
