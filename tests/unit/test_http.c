@@ -1,18 +1,176 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "http_fixture.h"
+#include "test.h"
+
+#include <arpa/inet.h>
+#include <poll.h>
+#include <sys/resource.h>
+
+#include "report/http_internal.h"
+
+#include "fake_node.h"
+
+#define ANSWER_MAX ((size_t)256 * 1024)
+#define END        "\r\nHost: x\r\nConnection: close\r\n\r\n"
+
+/* A server with a fake node on both kinds of socket. It works while the test waits for it. */
+static struct {
+	struct fake_node fake;
+	sd_event *event;
+	struct http_server *tcp, *local;
+	struct http_connection *client; /* whom change() has not answered yet */
+	bool hold;
+	unsigned changes;
+	char only[64], directory[32], path[64];
+} fixture;
+
+static void change(void *userdata, bool restore, const char *only, struct http_connection *client)
+{
+	(void)userdata, (void)restore;
+	fixture.changes++;
+	copy_text(fixture.only, sizeof(fixture.only), only ? only : "(all)");
+	if (fixture.hold)
+		fixture.client = client;
+	else
+		http_reply(client, 200, "{\"failed\":0}");
+}
+
+static int open_at(const char *listen_on, struct http_server **server)
+{
+	return http_server_open(fixture.event, listen_on, &fixture.fake.node, change, NULL, server);
+}
+
+static int begin(void **state)
+{
+	(void)state;
+	memset(&fixture, 0, sizeof(fixture));
+	fake_node_make(&fixture.fake);
+	strcpy(fixture.directory, "/tmp/headroom-http-XXXXXX");
+	assert_non_null(mkdtemp(fixture.directory));
+	snprintf(fixture.path, sizeof(fixture.path), "%s/sock", fixture.directory);
+	assert_int_equal(sd_event_new(&fixture.event), 0);
+	assert_int_equal(open_at("127.0.0.1:0", &fixture.tcp), 0);
+	assert_int_equal(open_at(fixture.path, &fixture.local), 0);
+	fixture.local->admin = getuid();
+	return 0;
+}
+
+static void close_servers(void)
+{
+	http_server_close(steal(fixture.tcp));
+	http_server_close(steal(fixture.local));
+}
+
+static int end(void **state)
+{
+	(void)state;
+	if (fixture.tcp)
+		close_servers();
+	sd_event_unref(fixture.event);
+	assert_int_equal(rmdir(fixture.directory), 0); /* the socket is gone */
+	return 0;
+}
+
+#define HTTP_TEST(name) TEST_FIXTURE(name, begin, end)
+
+/* Lets the server work until there is something to read, or the end of the stream. fd -1: always
+ * as long. */
+static bool readable_within(int fd, uint64_t milliseconds)
+{
+	struct pollfd wait = {.fd = fd, .events = POLLIN};
+	uint64_t until = now_us() + milliseconds * USEC_PER_MSEC;
+
+	do
+		assert_true(sd_event_run(fixture.event, USEC_PER_MSEC) >= 0);
+	while (poll(&wait, 1, 0) == 0 && now_us() < until);
+	return wait.revents;
+}
+
+static bool closed_within(int fd, uint64_t milliseconds)
+{
+	char byte;
+
+	return readable_within(fd, milliseconds) && recv(fd, &byte, 1, MSG_PEEK) <= 0;
+}
+
+static int dial(void)
+{
+	struct sockaddr_storage address;
+	socklen_t length = sizeof(address);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	assert_int_equal(getsockname(fixture.tcp->fd, (struct sockaddr *)&address, &length), 0);
+	assert_int_equal(connect(fd, (const struct sockaddr *)&address, length), 0);
+	return fd;
+}
+
+static int dial_unix(void)
+{
+	const struct sockaddr_un *address = &fixture.local->path;
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	assert_int_equal(connect(fd, (const struct sockaddr *)address, sizeof(*address)), 0);
+	return fd;
+}
+
+/* All until the end of the stream; "" for a connection that was closed without an answer. */
+static char *ask_on(int fd, const char *request)
+{
+	char *answer = malloc(ANSWER_MAX);
+	size_t have = 0;
+	ssize_t n = 1;
+
+	assert_non_null(answer);
+	send_text(fd, request);
+	while (n > 0) {
+		if (!readable_within(fd, 5000))
+			fail_msg("no end of stream after: %.*s", (int)have, answer);
+		n = recv(fd, answer + have, ANSWER_MAX - have - 1, 0);
+		have += (size_t)MAX(n, (ssize_t)0);
+	}
+	answer[have] = '\0';
+	close(fd);
+	return answer;
+}
+
+static void expect_on(int fd, const char *request, const char *start, const char *part)
+{
+	_cleanup_free_ char *answer = ask_on(fd, request);
+
+	if (!starts_with(answer, start))
+		fail_msg("%.60s: not '%s' but: %.600s", request, start, answer);
+	if (!strstr(answer, part))
+		fail_msg("%.60s: no '%s' in: %.1200s", request, part, answer);
+}
+
+static void expect(const char *request, const char *start, const char *part)
+{
+	expect_on(dial(), request, start, part);
+}
+
+static void expect_alive(void)
+{
+	expect("GET /livez HTTP/1.1" END, "HTTP/1.1 200", "ok");
+}
+
+/* Asks on a connection that is kept. */
+static void ask_live(int fd)
+{
+	char answer[1024];
+
+	send_text(fd, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n");
+	assert_true(readable_within(fd, 1000));
+	assert_true(recv(fd, answer, sizeof(answer), 0) > 0);
+}
 
 /* Each request of a kept connection has its whole time, and no more. */
 HTTP_TEST(each_request_has_its_own_deadline)
 {
-	char buffer[1024];
-	int fd;
+	int fd = dial();
 
 	fixture.tcp->request_us = 200 * USEC_PER_MSEC;
-	fd = dial();
 	for (int i = 0; i < 4; i++) {
 		assert_false(closed_within(fd, 100));
-		send_text(fd, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n");
-		assert_true(recv(fd, buffer, sizeof(buffer), 0) > 0);
+		ask_live(fd);
 	}
 	assert_true(closed_within(fd, 1000));
 	close(fd);
@@ -27,101 +185,67 @@ HTTP_TEST(the_oldest_connection_is_evicted)
 	for (int i = 0; i < MAX_OPEN; i++) {
 		fds[i] = dial();
 		send_text(fds[i], "GET /livez HTTP/1.1\r\n");
-		usleep(20000);
+		readable_within(-1, 5);
 	}
 	expect_alive();
 	assert_true(closed_within(fds[0], 1000));
 	for (int i = 1; i < MAX_OPEN; i++) {
-		_cleanup_free_ char *answer = NULL;
-
 		assert_false(closed_within(fds[i], 20));
-		answer = ask_on(fds[i], "Host: x\r\nConnection: close\r\n\r\n");
-		assert_true(starts_with(answer, "HTTP/1.1 200"));
+		expect_on(fds[i], "Host: x\r\nConnection: close\r\n\r\n", "HTTP/1.1 200", "ok");
 	}
 	close(fds[0]);
 }
 
-static int open_at(sd_event *event, const char *listen_on, struct http_server **server)
+HTTP_TEST(only_a_dead_socket_is_replaced)
 {
-	static const struct node node;
-
-	return http_server_open(event, listen_on, &node, fixture_change, NULL, server);
-}
-
-TEST(only_a_dead_socket_is_replaced)
-{
-	struct http_server *server = NULL, *second = NULL;
-	char directory[] = "/tmp/headroom-http-XXXXXX", path[64], aside[64];
-	sd_event *event;
+	struct http_server *second = NULL;
+	const char *path = fixture.path;
+	char aside[80];
 	struct stat st;
 
-	assert_non_null(mkdtemp(directory));
-	snprintf(path, sizeof(path), "%s/sock", directory);
-	snprintf(aside, sizeof(aside), "%s/aside", directory);
-	assert_int_equal(sd_event_new(&event), 0);
-	assert_int_equal(open_at(event, path, &server), 0);
+	snprintf(aside, sizeof(aside), "%s.aside", path);
 	assert_int_equal(stat(path, &st), 0);
 	assert_int_equal(st.st_mode, S_IFSOCK | 0600);
-	assert_int_equal(open_at(event, path, &second), -EADDRINUSE); /* it lives */
+	assert_int_equal(open_at(path, &second), -EADDRINUSE); /* it lives */
 	assert_null(second);
 
 	/* One that another agent put there stays; ours, moved aside, is dead after the close. */
 	assert_int_equal(rename(path, aside), 0);
-	assert_int_equal(open_at(event, path, &second), 0);
-	http_server_close(server);
+	assert_int_equal(open_at(path, &second), 0);
+	http_server_close(fixture.local);
 	assert_int_equal(access(path, F_OK), 0);
-	assert_int_equal(open_at(event, aside, &server), 0);
-	http_server_close(server);
+	assert_int_equal(open_at(aside, &fixture.local), 0);
+	close_servers();
 	assert_int_equal(access(aside, F_OK), -1);
 	http_server_close(second);
 	assert_int_equal(access(path, F_OK), -1);
 
 	close(open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
-	assert_int_equal(open_at(event, path, &server), -EADDRINUSE); /* no socket at all */
+	assert_int_equal(open_at(path, &second), -EADDRINUSE); /* no socket at all */
 	assert_int_equal(unlink(path), 0);
-	assert_int_equal(rmdir(directory), 0);
-	sd_event_unref(event);
 }
 
 /* The loop neither spins without descriptors, nor is it deaf afterwards. */
 HTTP_TEST(a_shortage_of_descriptors_is_survived)
 {
 	struct rlimit before, none;
-	uint64_t turns;
+	uint64_t first, last;
 	int fd;
 
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
 	fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	none = (struct rlimit){.rlim_cur = (rlim_t)fd + 1, .rlim_max = before.rlim_max};
 	close(fd);
-	fd = dial();
-	usleep(20000); /* the first one is accepted */
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
-	close(fd);
-	usleep(20000);
 	fd = dial(); /* takes the last number: accept has none */
-	turns = iterations();
-	usleep(200000);
-	assert_true(iterations() - turns < 10);
+	sd_event_get_iteration(fixture.event, &first);
+	readable_within(-1, 100);
+	sd_event_get_iteration(fixture.event, &last);
+	assert_true(last - first < 110); /* of 1 ms each */
+	assert_true(fixture.tcp->paused_until_us > 0);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
 	free(ask_on(fd, "GET /livez HTTP/1.1" END));
 	expect_alive();
-}
-
-static void do_finish(void)
-{
-	http_reply(fixture.client, 200, "{\"later\":true}");
-	fixture.client = NULL;
-}
-
-/* Until the handler has the request. */
-static void wait_for_reply(void)
-{
-	for (int i = 0; i < 500 && !fixture.client; i++) {
-		usleep(2000);
-		in_loop(do_nothing);
-	}
-	assert_non_null(fixture.client);
 }
 
 static int post_held(void)
@@ -130,53 +254,216 @@ static int post_held(void)
 
 	fixture.hold = true;
 	send_text(fd, "POST /v1/apply HTTP/1.1" END);
-	wait_for_reply();
+	while (!fixture.client)
+		readable_within(fd, 1);
 	return fd;
 }
 
-HTTP_TEST(handlers_have_no_deadline)
+static void finish(void)
 {
-	_cleanup_free_ char *answer = NULL;
-	int fd;
+	http_reply(steal(fixture.client), 200, "{\"later\":true}");
+}
 
-	fixture.tcp->request_us = fixture.local->request_us = 100 * USEC_PER_MSEC;
-	fd = post_held();
-	assert_false(closed_within(fd, 150)); /* work has no deadline */
+HTTP_TEST(what_is_worked_on_has_no_deadline)
+{
+	int fd = post_held();
+
+	fixture.local->request_us = 50 * USEC_PER_MSEC;
+	assert_false(closed_within(fd, 100));
 	expect_alive();
-	in_loop(do_finish);
-	answer = receive_all(fd);
-	close(fd);
-	assert_true(starts_with(answer, "HTTP/1.1 200"));
-	assert_non_null(strstr(answer, "{\"later\":true}"));
+	finish();
+	expect_on(fd, "", "HTTP/1.1 200", "{\"later\":true}");
 }
 
 HTTP_TEST(a_reply_to_a_client_that_left_is_dropped)
 {
 	close(post_held());
 	expect_alive();
-	in_loop(do_finish);
+	finish();
 	expect_on(dial_unix(), "GET /livez HTTP/1.1" END, "HTTP/1.1 200", "ok");
 }
 
-HTTP_TEST(close_during_a_handler_is_safe)
+HTTP_TEST(close_while_a_request_is_worked_on_is_safe)
 {
-	int fd;
+	int fd = post_held();
 
-	fd = post_held();
-	in_loop(do_close);
+	close_servers();
 	assert_true(closed_within(fd, 1000));
-	in_loop(do_finish);
+	finish();
 	close(fd);
 }
 
 HTTP_TEST(the_idle_server_sleeps)
 {
-	uint64_t before;
-
-	fixture.tcp->request_us = fixture.local->request_us = 100 * USEC_PER_MSEC;
+	fixture.tcp->request_us = 100 * USEC_PER_MSEC;
 	expect_alive();
-	usleep(20000);
-	before = iterations();
-	usleep(200000);
-	assert_int_equal(iterations(), before);
+	readable_within(-1, 20);
+	assert_int_equal(sd_event_run(fixture.event, 200 * USEC_PER_MSEC), 0);
+}
+
+HTTP_TEST(each_path_has_its_document)
+{
+	static const struct {
+		const char *request, *part;
+	} routes[] = {
+		{"GET /healthz HTTP/1.1" END, "\r\n\r\nok\n"},
+		{"GET /readyz HTTP/1.1" END, "\r\n\r\nok\n"},
+		{"GET /readyz?verbose HTTP/1.1" END, "[+] neighbor: active\n"},
+		{"GET /health HTTP/1.1" END, "{\"status\":\"warning\""},
+		{"GET /metrics HTTP/1.1" END, "text/plain; version=0.0.4; charset=utf-8\r\n"},
+		{"GET /metrics HTTP/1.1\r\nAccept: application/openmetrics-text;version=1.0.0" END,
+			"Content-Type: application/openmetrics-text; version=1.0.0; charset=utf-8\r\n"},
+		{"GET /v1/status HTTP/1.1" END, "{\"schema\":1,"},
+		{"GET / HTTP/1.1" END, "Content-Security-Policy: default-src 'none'; "},
+		{"GET / HTTP/1.1" END, "Content-Type: text/html; charset=utf-8\r\n"},
+		{"GET / HTTP/1.1" END, "X-Content-Type-Options: nosniff\r\n"},
+		{"GET /livez HTTP/1.0\r\n\r\n", "\r\n\r\nok\n"},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(routes); i++) {
+		expect(routes[i].request, "HTTP/1.", "200 OK");
+		expect(routes[i].request, "HTTP/1.", routes[i].part);
+		expect_on(dial_unix(), routes[i].request, "HTTP/1.", routes[i].part);
+	}
+}
+
+HTTP_TEST(wrong_methods_and_paths_are_refused)
+{
+	expect("GET /livez/ HTTP/1.1" END, "HTTP/1.1 404", "not found");
+	expect("DELETE /metrics HTTP/1.1" END, "HTTP/1.1 405", "Allow: GET, HEAD\r\n");
+	expect("PUT /nothing HTTP/1.1" END, "HTTP/1.1 405", "Allow: GET, HEAD\r\n");
+	expect("OPTIONS * HTTP/1.1" END, "HTTP/1.1 405", "Allow: GET, HEAD\r\n");
+	expect("GET /v1/apply HTTP/1.1" END, "HTTP/1.1 405", "Allow: POST\r\n");
+	expect_on(dial_unix(), "GET /v1/apply HTTP/1.1" END, "HTTP/1.1 405", "Allow: POST\r\n");
+	expect_on(dial_unix(), "POST /livez HTTP/1.1" END, "HTTP/1.1 405", "Allow: GET, HEAD\r\n");
+	expect_on(dial_unix(), "POST /nothing HTTP/1.1" END, "HTTP/1.1 404", "");
+	expect("GET /livez HTTP/1.1\r\n\r\n", "HTTP/1.1 400", ""); /* no Host */
+	assert_int_equal(fixture.changes, 0);
+}
+
+HTTP_TEST(requests_are_bounded)
+{
+	_cleanup_free_ char *request = malloc(ANSWER_MAX), *answer = NULL;
+	char long_text[32 * 1024];
+
+	assert_non_null(request);
+	memset(long_text, 'a', sizeof(long_text) - 1);
+	long_text[sizeof(long_text) - 1] = '\0';
+	snprintf(request, ANSWER_MAX, "GET /%s HTTP/1.1" END, long_text);
+	expect(request, "HTTP/1.1 4", ""); /* 414, or 431 where the memory ends first */
+	snprintf(request, ANSWER_MAX, "GET / HTTP/1.1\r\nX: %s" END, long_text);
+	expect(request, "HTTP/1.1 431", "");
+	snprintf(request, ANSWER_MAX, "POST / HTTP/1.1\r\nContent-Length: 4097" END "%.4097s",
+		long_text);
+	expect(request, "HTTP/1.1 413", "");
+	snprintf(request, ANSWER_MAX,
+		"POST / HTTP/1.1\r\nTransfer-Encoding: chunked" END "1770\r\n%.6000s\r\n0\r\n\r\n",
+		long_text);
+	answer = ask_on(dial(), request);
+	assert_string_equal(answer, "");
+	snprintf(request, ANSWER_MAX, "GET /livez HTTP/1.1\r\nContent-Length: 4096" END "%.4096s",
+		long_text);
+	expect(request, "HTTP/1.1 200", "ok");
+}
+
+HTTP_TEST(connections_are_kept_and_pipelined)
+{
+	_cleanup_free_ char *answer = NULL;
+	unsigned good = 0;
+	int fd = dial();
+
+	for (int i = 0; i < 3; i++)
+		ask_live(fd);
+	answer = ask_on(fd,
+		"GET /livez HTTP/1.1\r\nHost: x\r\n\r\nHEAD / HTTP/1.1\r\nHost: x\r\n\r\n"
+		"GET /nothing HTTP/1.1\r\nHost: x\r\n\r\nGET /readyz HTTP/1.1" END);
+	assert_non_null(strstr(answer, "HTTP/1.1 404"));
+	for (const char *at = answer; (at = strstr(at, "HTTP/1.1 200")); at++)
+		good++;
+	assert_int_equal(good, 3);
+}
+
+HTTP_TEST(health_follows_the_node)
+{
+	fixture.fake.node.heartbeat_us = now_us() - 11 * USEC_PER_SEC;
+	expect("GET /livez HTTP/1.1" END, "HTTP/1.1 503", "late");
+	fixture.fake.node.heartbeat_us = now_us();
+	fixture.fake.node.applied = false;
+	expect_alive();
+	expect("GET /readyz HTTP/1.1" END, "HTTP/1.1 503", "[-] applied");
+	expect("GET /health HTTP/1.1" END, "HTTP/1.1 200", "warning");
+	expect("GET /health?strict=0 HTTP/1.1" END, "HTTP/1.1 200", "warning");
+	expect("GET /health?strict=1 HTTP/1.1" END, "HTTP/1.1 503", "warning");
+}
+
+HTTP_TEST(a_document_is_rendered_once_a_revision)
+{
+	static const char *const requests[] = {"GET / HTTP/1.1" END, "GET /v1/status HTTP/1.1" END,
+		"GET /v1/status?pretty HTTP/1.1" END};
+
+	for (size_t i = 0; i < ARRAY_SIZE(requests); i++) {
+		fixture.fake.node.revision++;
+		strcpy(fixture.fake.node.name, "node-1");
+		expect(requests[i], "HTTP/1.1 200", "node-1");
+		strcpy(fixture.fake.node.name, "renamed");
+		expect(requests[i], "HTTP/1.1 200", "node-1");
+		fixture.fake.node.revision++;
+		expect(requests[i], "HTTP/1.1 200", "renamed");
+	}
+}
+
+HTTP_TEST(root_changes_the_node_over_the_socket)
+{
+	expect_on(dial_unix(), "POST /v1/apply HTTP/1.1" END, "HTTP/1.1 200", "{\"failed\":0}");
+	assert_string_equal(fixture.only, "(all)");
+	expect_on(dial_unix(), "POST /v1/restore?only=thp HTTP/1.1\r\nContent-Length: 2" END "{}",
+		"HTTP/1.1 200", "{\"failed\":0}");
+	assert_string_equal(fixture.only, "thp");
+	assert_int_equal(fixture.changes, 2);
+	expect_on(dial_unix(), "POST /v1/apply?only=THP HTTP/1.1" END, "HTTP/1.1 400", "");
+	expect_on(dial_unix(), "POST /v1/apply?only= HTTP/1.1" END, "HTTP/1.1 400", "");
+	expect_on(dial_unix(), "POST /v1/apply?only HTTP/1.1" END, "HTTP/1.1 400", "");
+	expect_on(dial_unix(), "POST /v1/apply?only=a%2fb HTTP/1.1" END, "HTTP/1.1 400", "");
+	expect_on(dial_unix(), "POST /v1/apply?only=abcdefghijklmnopqrstuvwxyzabcdef HTTP/1.1" END,
+		"HTTP/1.1 400", "");
+	assert_int_equal(fixture.changes, 2);
+}
+
+HTTP_TEST(others_change_nothing)
+{
+	fixture.local->admin = getuid() + 1;
+	expect_on(dial_unix(), "POST /v1/apply HTTP/1.1" END, "HTTP/1.1 403", "");
+	expect_on(dial_unix(), "GET /livez HTTP/1.1" END, "HTTP/1.1 200", "ok");
+	assert_int_equal(fixture.changes, 0);
+}
+
+TEST(the_accept_header_is_negotiated)
+{
+	static const struct {
+		const char *accept;
+		bool openmetrics;
+	} cases[] = {
+		{NULL, false},
+		{"", false},
+		{"*/*", false},
+		{"text/plain", false},
+		{"text/html,application/xhtml+xml,*/*;q=0.8", false},
+		{"application/openmetrics-text", true},
+		{"Application/OpenMetrics-Text; version=1.0.0; charset=utf-8", true},
+		{"application/openmetrics-text;version=1.0.0,application/openmetrics-text;version="
+		 "0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+			true},
+		{"application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,text/plain;"
+		 "version=0.0.4;q=0.3,*/*;q=0.2",
+			true},
+		{"application/openmetrics-text;version=0.0.1", false},
+		{"application/openmetrics-text;q=0", false},
+		{"application/openmetrics-text;q=0.3,text/plain;q=0.5", false},
+		{"application/openmetrics-text;q=0.3,text/*;q=0.5,text/plain;q=0.1", true},
+		{";,;q=,,", false},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+		if (http_accepts_openmetrics(cases[i].accept) != cases[i].openmetrics)
+			fail_msg("%s", cases[i].accept);
 }
