@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "test.h"
+
+#include "base/json.h"
+#include "base/log.h"
+#include "report/report.h"
+#include "tuners/dns/dns.h"
+#include "tuners/runtime/runtime.h"
+
+#include "fake_node.h"
+
+#define PAGE_MAX 200000
+#define EVIL     "<script>\"'&\xff"
+
+typedef void put_fn(FILE *out, const struct node *node);
+
+static void put_status(FILE *out, const struct node *node)
+{
+	assert_true(json_put(out, report_status(node, false), false));
+}
+
+static void put_metrics(FILE *out, const struct node *node)
+{
+	report_metrics(out, node, false);
+}
+
+static void put_health(FILE *out, const struct node *node)
+{
+	assert_true(json_put(out, report_health(node), false));
+}
+
+static void put_ready(FILE *out, const struct node *node)
+{
+	fputs(report_ready(out, node) ? "yes" : "no", out);
+}
+
+static void put_page(FILE *out, const struct node *node)
+{
+	report_page(out, node, false);
+}
+
+static void put_paused(FILE *out, const struct node *node)
+{
+	report_page(out, node, true);
+}
+
+/* put writes these parts, ended by NULL; one that begins with '!' it does not. */
+static void expect(put_fn *put, const struct node *node, const char *const *parts)
+{
+	_cleanup_free_ char *text = written_by(put, node);
+
+	assert_true(strlen(text) < PAGE_MAX);
+	for (; *parts; parts++) {
+		bool there = **parts != '!';
+
+		if (!strstr(text, *parts + !there) == there)
+			fail_msg("%s '%s' in:\n%s", there ? "no" : "a", *parts + !there, text);
+	}
+}
+
+#define EXPECT(put, node, ...) expect(put, node, (const char *const[]){__VA_ARGS__, NULL})
+#define NODE_TEST(name)        TEST_OF(fake_node, fake, fake_node_make, (void), name)
+
+NODE_TEST(the_status_document_has_every_member)
+{
+	copy_text(fake->limits[0].now.top[1].workload.name, 128, "a\xff\"\n");
+	EXPECT(put_status, &fake->node,
+		"{\"schema\":1,\"node\":{\"name\":\"node-1\",\"version\":\"",
+		"\"started\":\"2024-05-01T12:00:00Z\",\"verdict\":\"warning\",\"applied\":true,",
+		"\"limits\":[{\"name\":\"neighbor/ipv4\",\"used\":81234,\"max\":100000,\"unit\":"
+		"\"entries\",\"headroom\":0.18766000000000005,\"peak\":90000,\"peak_at\":null,"
+		"\"hits\":7,\"hits_before\":7,\"severity\":\"warning\",\"bound\":\"exact\","
+		"\"full_in_seconds\":1876.6,\"history\":[null,",
+		"\"top\":[{\"workload\":{\"kind\":\"pod\",\"namespace\":\"kube-system\",\"name\":"
+		"\"coredns-x\",\"id\":\"uid\",\"text\":\"pod kube-system/coredns-x\"},\"used\":50000}",
+		/* A cgroup may be called anything. */
+		"\"name\":\"a\xef\xbf\xbd\\\"\\n\"",
+		/* As in metrics: its id, without a name. */
+		"\"name\":\"4026531840\",\"id\":\"4026531840\",\"text\":\"netns 4026531840\"",
+		"\"severity\":\"ok\",\"bound\":\"upper\",\"full_in_seconds\":null,",
+		"\"settings\":[{\"name\":\"net.ipv4.neigh.default.gc_thresh3\",\"tuner\":\"neighbor\","
+		"\"mode\":\"enforce\",\"wanted\":\"100000\",\"actual\":\"100000\",\"original\":"
+		"\"1024\",\"state\":\"in-sync\",\"reason\":\"below-configured\",\"why\":\"\"}",
+		"\"mode\":\"observe\",\"wanted\":\"never\"",
+		"{\"type\":\"FakeOverflow\",\"status\":\"False\",\"severity\":\"critical\",\"reason\":"
+		"\"\",\"message\":\"\",\"since\":null},{\"type\":\"FakeAdvice\"",
+		"\"tuners\":[{\"name\":\"neighbor\",\"mode\":\"enforce\",\"since\":null,\"state\":"
+		"\"active\",\"why\":\"\"},{\"name\":\"thp\"",
+		"\"state\":\"degraded\",\"why\":\"no /sys/kernel/mm: mount it\"}]",
+		"\"dns\":null,\"images\":[]}");
+}
+
+NODE_TEST(problems_are_the_first_conditions)
+{
+	fake->conditions[FAKE_ADVICE].now.status = CONDITION_TRUE;
+	fake->conditions[FAKE_PRESSURE].now.status = CONDITION_UNKNOWN;
+	EXPECT(put_status, &fake->node, "\"conditions\":[{\"type\":\"FakeAdvice\"");
+}
+
+NODE_TEST(every_part_of_the_node_is_a_metric)
+{
+	fake->tuners[0].mode = MODE_RELEASED;
+	fake->node.config_hash = 0xab;
+	fake->node.reload_failed = true;
+	fake->node.reloaded_us = fake->node.started_us;
+	EXPECT(put_metrics, &fake->node, "\nheadroom_build_info{version=\"",
+		"\nheadroom_limit_used{limit=\"neighbor/ipv4\"} 81234\n",
+		"\nheadroom_limit_max{limit=\"neighbor/ipv4\"} 100000\n",
+		"\nheadroom_limit_peak{limit=\"neighbor/ipv4\"} 90000\n",
+		"\nheadroom_limit_hits_total{limit=\"neighbor/ipv4\"} 7\n",
+		"\nheadroom_setting_in_sync{setting=\"net.ipv4.neigh.default.gc_thresh3\"} 1\n",
+		"\nheadroom_setting_in_sync{setting=\"vm.max_map_count\"} 0\n",
+		"\nheadroom_setting_in_sync{setting=\"thp.enabled\"} 0\n",
+		"\nheadroom_setting_drift_total{setting=\"vm.max_map_count\"} 3\n",
+		"\nheadroom_condition{condition=\"FakePressure\",status=\"true\"} 1\n",
+		"\nheadroom_condition{condition=\"FakePressure\",status=\"false\"} 0\n",
+		"\nheadroom_condition{condition=\"FakeOverflow\",status=\"false\"} 1\n",
+		"\nheadroom_condition{condition=\"FakeOverflow\",status=\"unknown\"} 0\n",
+		"\nheadroom_condition_severity{condition=\"FakePressure\"} 2\n",
+		"\nheadroom_condition_severity{condition=\"FakeOverflow\"} 0\n",
+		"\nheadroom_tuner_active{tuner=\"neighbor\"} 1\n",
+		"\nheadroom_tuner_active{tuner=\"thp\"} 0\n",
+		"\nheadroom_tuner_mode{tuner=\"neighbor\",mode=\"enforce\"} 0\n",
+		"\nheadroom_tuner_mode{tuner=\"neighbor\",mode=\"released\"} 1\n",
+		"\nheadroom_limit_info{limit=\"neighbor/ipv4\",unit=\"entries\"} 1\n",
+		"\nheadroom_config_info{hash=\"000000ab\"} 1\n",
+		"\nheadroom_config_last_reload_successful 0\n",
+		"\nheadroom_config_last_reload_success_timestamp_seconds 1714564800\n",
+		"\nheadroom_fake_entries{family=\"ipv4\"} 42\n", "\nprocess_cpu_seconds_total ",
+		"\nprocess_resident_memory_bytes ", "\nprocess_virtual_memory_bytes ",
+		"\nprocess_open_fds ", "\nprocess_max_fds ",
+		"\nprocess_start_time_seconds 1714564800\n", "!# EOF", "!headroom_fake_unlisted");
+}
+
+NODE_TEST(a_warning_that_is_only_advice_now_has_its_severity)
+{
+	fake->conditions[FAKE_PRESSURE].now.advice = true;
+	EXPECT(put_metrics, &fake->node,
+		"\nheadroom_condition_severity{condition=\"FakePressure\"} 1\n",
+		"\nheadroom_condition{condition=\"FakePressure\",status=\"true\"} 1\n");
+}
+
+NODE_TEST(workloads_beyond_the_top_are_summed)
+{
+	EXPECT(put_metrics, &fake->node,
+		"{limit=\"neighbor/ipv4\",kind=\"pod\",namespace=\"kube-system\",name=\"coredns-x\"} 50000\n",
+		"kind=\"container\",namespace=\"\",name=\"twin\"} 30000\n",
+		"!name=\"twin\"} 10000\n",
+		"kind=\"netns\",namespace=\"\",name=\"4026531840\"} 1000\n",
+		"kind=\"other\",namespace=\"\",name=\"other\"} 234\n",
+		"!workload{limit=\"neighbor/ipv6\"");
+}
+
+NODE_TEST(the_verdict_is_the_worst_condition)
+{
+	EXPECT(put_health, &fake->node, "{\"status\":\"warning\",\"checks\":[",
+		"{\"type\":\"FakePressure\",\"status\":\"warning\",\"reason\":"
+		"\"neighbor-near-full\",\"message\":\"81 % full\"}");
+	fake->conditions[FAKE_OVERFLOW].now.status = CONDITION_TRUE;
+	EXPECT(put_health, &fake->node, "{\"status\":\"critical\"");
+	fake->conditions[FAKE_OVERFLOW].now.status = CONDITION_FALSE;
+	fake->conditions[FAKE_PRESSURE].now.status = CONDITION_UNKNOWN;
+	EXPECT(put_health, &fake->node, "{\"status\":\"ok\"",
+		"\"type\":\"FakePressure\",\"status\":\"ok\"");
+}
+
+NODE_TEST(readiness_lists_every_tuner)
+{
+	EXPECT(put_ready, &fake->node, "[+] neighbor: active\n",
+		"[~] thp: degraded: no /sys/kernel/mm: mount it\nready\nyes");
+	fake->node.applied = false;
+	EXPECT(put_ready, &fake->node, "[-] applied", "not ready\nno");
+	fake->node.applied = true;
+	fake->tuners[1].why[0] = '\0'; /* degraded, and does not say why */
+	EXPECT(put_ready, &fake->node, "[-] thp: degraded\nnot ready\nno");
+	fake->tuners[1].state = TUNER_OFF;
+	EXPECT(put_ready, &fake->node, "[-] thp: off\nnot ready\nno");
+	fake->tuners[1].mode = MODE_OFF;
+	EXPECT(put_ready, &fake->node, "[+] thp: off\nready\nyes");
+}
+
+TEST(an_empty_node_has_every_document)
+{
+	static const struct node node;
+
+	EXPECT(put_metrics, &node, "headroom_build_info");
+	EXPECT(put_page, &node, "</html>\n");
+	EXPECT(put_status, &node, "\"limits\":[]");
+}
+
+NODE_TEST(the_page_shows_the_node)
+{
+	EXPECT(put_page, &fake->node, "<!doctype html>", "<h1>node-1</h1>", ">warning</span>",
+		"width:81.2%",
+		/* In two parts, as \xaf000 would be one number. */
+		"peak 90\xe2\x80\xaf"
+		"000",
+		"at most 5 of", "kube-system/coredns-x", "net.ipv4.neigh.default.gc_thresh3",
+		">in-sync</span>", ">drifted</span>", "81 % full", "no /sys/kernel/mm: mount it",
+		"http-equiv=\"refresh\" content=\"5\"", "href=\"/?paused\"", "role=\"meter\"",
+		"</html>\n",
+		/* Nothing from elsewhere: the icon's namespace is a name, not an address. */
+		"!src=", "!@import", "!<script");
+	EXPECT(put_paused, &fake->node, "!http-equiv", "href=\"/\"");
+}
+
+/* Of what the table reached before the agent started, nobody has to do anything now. */
+NODE_TEST(a_card_has_the_colour_of_its_condition_and_says_which_hits_are_old)
+{
+	fake->limits[0].now.used = 10;
+	EXPECT(put_page, &fake->node, "reached 0 times, 7 since boot",
+		"!<b class=\"num critical\">");
+	fake->limits[0].now.condition = &fake_conditions[FAKE_OVERFLOW];
+	EXPECT(put_page, &fake->node, "<b class=\"num critical\">0 %");
+}
+
+NODE_TEST(every_foreign_text_is_escaped)
+{
+	static const char evil[] = EVIL;
+	static const char good[] = "&lt;script&gt;&quot;&#39;&amp;\xef\xbf\xbd";
+	_cleanup_free_ char *text = NULL;
+	size_t found = 0;
+
+	copy_text(fake->node.name, sizeof(fake->node.name), evil);
+	fake->limits[0].now.top[0] = (struct limit_user){{WORKLOAD_POD, EVIL, EVIL, EVIL}, 1};
+	copy_text(fake->settings[0].name, SETTING_NAME_MAX, evil);
+	copy_text(fake->settings[0].wanted, SETTING_VALUE_MAX, evil);
+	copy_text(fake->settings[0].actual, SETTING_VALUE_MAX, evil);
+	copy_text(fake->settings[0].original, SETTING_VALUE_MAX, evil);
+	fake->settings[0].reason = evil;
+	copy_text(fake->node.conditions[0].now.message, CONDITION_MESSAGE_MAX, evil);
+	copy_text(fake->tuners[1].why, TUNER_WHY_MAX, evil);
+	text = written_by(put_page, &fake->node);
+	assert_null(strstr(text, "<script>"));
+	for (const char *p = text; (p = strstr(p, good)); p++)
+		found++;
+	assert_int_equal(found, 2 + 2 + 5 + 1 + 1);
+}
+
+static const char dns[] =
+	"{\"servers\": [{\"server\": \"10.0.0.2\", \"role\": \"upstream\", \"queries_per_second\": 12,"
+	" \"minute_queries\": 9, \"history\": [0, null, 5, 10], \"peak\": 1500, \"pending\": 3, \"unanswered\": 2,"
+	" \"budget\": {\"qps\": 0, \"pps\": 1024, \"pending\": 0}, \"latency\": {\"p50\": 0.0004, \"p99\": 0.021},"
+	" \"top\": [{\"workload\": {\"kind\": \"pod\", \"namespace\": \"shop\","
+	" \"text\": \"pod shop/<b>cart\"}}], \"names\": [{\"name\": \"secret.example\"}]},"
+	" {\"server\": \"10.0.0.3\", \"role\": \"upstream\", \"minute_queries\": 0},"
+	" {\"server\": \"other\", \"budget\": null, \"latency\": null, \"top\": []}]}";
+
+static const char runtime[] =
+	"{\"found\": [{\"name\": \"containerd\", \"version\": \"1.6.20\", \"state\": \"answers\","
+	" \"max_concurrent_downloads\": \"10\", \"pulls\": [{\"bytes_per_second\": 2500000}],"
+	" \"store\": {\"directory\": \"/var/lib/c\", \"driver\": \"vfs\", \"filesystem\": \"ext4\","
+	" \"size\": 1000, \"used\": 900, \"warnings\": [\"copies <every> layer\"]}},"
+	" {\"name\": \"docker\", \"state\": \"asked\"}]}";
+
+static bool asked_trusted;
+
+static struct cJSON *dns_document(const void *self, const void *memory, bool trusted)
+{
+	(void)memory;
+	asked_trusted = asked_trusted || trusted;
+	return cJSON_Parse(self);
+}
+
+static const struct tuner_ops dns_ops = {
+	.name = "dns", .document_name = "dns", .document = dns_document, .view = &dns_view};
+static const struct tuner_ops runtime_ops = {.name = "runtime",
+	.document_name = "runtime",
+	.document = dns_document,
+	.view = &runtime_view};
+
+/* As put_page(), of a node with these two documents. */
+static void expect_views(const char *dns_text, const char *runtime_text, const char *const *parts)
+{
+	struct tuner_status tuners[] = {
+		{.ops = &dns_ops, .self = (void *)dns_text},
+		{.ops = &runtime_ops, .self = (void *)runtime_text},
+	};
+	const struct node node = {.tuners = tuners, .n_tuners = ARRAY_SIZE(tuners)};
+
+	expect(put_page, &node, parts);
+}
+
+TEST(resolvers_and_runtimes_have_tables_without_query_names)
+{
+	static const char *const parts[] = {"10.0.0.2", "upstream", "1024 packets/s", "400 us",
+		"21 ms", "pod shop/&lt;b&gt;cart", "containerd", "1.6.20", "1 layer, 2.5 MB/s",
+		"90 % full", "copies &lt;every&gt; layer", "!>docker<", "!secret.example",
+		/* A resolver without queries is folded away. */
+		"<summary>1 idle</summary>", "<polyline points=\"0,19.0 2,10.0 3,1.0 \"/>", NULL};
+
+	expect_views(dns, runtime, parts);
+	assert_false(asked_trusted);
+}
+
+TEST(what_was_logged_last_is_an_event)
+{
+	static const struct node node;
+	_cleanup_free_ char *text = NULL;
+
+	for (int i = 0; i < LOG_EVENTS + 1; i++)
+		log_info("<object>", "number %d", i);
+	EXPECT(put_page, &node, "&lt;object&gt;: number 20</td>", "number 1</td>", "!number 0</td>",
+		"<span class=\"badge dim\">info</span>");
+	text = written_by(put_page, &node);
+	assert_true(strstr(text, "number 20") < strstr(text, "number 19"));
+}
+
+TEST(what_is_left_out_of_the_page_is_counted)
+{
+	static const char *const parts[] = {" more: see /v1/status.", NULL};
+	size_t size = 400 * 1000, used;
+	_cleanup_free_ char *many = malloc(size);
+
+	assert_non_null(many);
+	used = (size_t)snprintf(many, size, "{\"found\": [{}");
+	while (used < size - 300)
+		used += (size_t)snprintf(many + used, size - used,
+			", {\"name\": \"%0200d\", \"state\": \"answers\"}", 7);
+	snprintf(many + used, size - used, "]}");
+	expect_views("{}", many, parts);
+}
+
+TEST(documents_of_another_shape_do_no_harm)
+{
+	static const char *const odd[] = {"null", "{}", "[]", "7",
+		"{\"servers\": 1, \"found\": {}}",
+		"{\"servers\": [1, null, {\"top\": 2, \"latency\": []}], \"found\": [null, 3]}"};
+	static const char *const parts[] = {"</html>\n", NULL};
+
+	for (size_t i = 0; i < ARRAY_SIZE(odd); i++)
+		expect_views(odd[i], odd[i], parts);
+}
