@@ -16,9 +16,7 @@ static const struct fault_case fault_cases[] = {
 	{"mode: [enforce]\n", 1, 7, "mode cannot be a list: write enforce or observe"},
 	{"mode: {a: 1}\n", 1, 7, "mode cannot be a map"},
 	{"mode: enforced\n", 1, 7, "\"enforced\" is not known here: write enforce or observe"},
-	{"mode: \"\"\n", 1, 7, "write enforce or observe"},
 	{"neighbor:\n  grow: yes\n", 2, 9, "\"yes\" is neither true nor false"},
-	{"neighbor:\n  grow: True\n", 2, 9, "neither true nor false"},
 	{"sysctl: 1\n", 1, 9, "map of sysctl names"},
 	{"sysctl: [a.b]\n", 1, 9, "map of sysctl names"},
 	{"node_name: \"a\\tb\"\n", 1, 12, "control characters"},
@@ -28,8 +26,7 @@ static const struct fault_case fault_cases[] = {
 	/* Counts. */
 	{"neighbor:\n  ipv4:\n    gc_thresh1: 80k\n", 3, 17,
 		"neighbor.ipv4.gc_thresh1: \"80k\" is no whole number: write digits alone, from 1 "
-		"to "
-		"2147483647 entries"},
+		"to 2147483647 entries"},
 	{"neighbor: {ceiling: atuo}\n", 1, 21, "entries, or auto"},
 	/* Keys. */
 	{"neighbour:\n  grow: true\n", 1, 1, "unknown key \"neighbour\": did you mean neighbor?"},
@@ -46,8 +43,6 @@ static const struct fault_case fault_cases[] = {
 	{"later: [{a: 1, a: 2}]\n", 1, 16, "twice"},
 	/* Text. */
 	{"neighbor:\n\tgrow: true\n", 2, 1, "a tab cannot indent YAML: use spaces"},
-	{"neighbor:\n  \tgrow: true\n", 2, 3, "a tab cannot indent YAML"},
-	{"mode: enforce\n\tprofile: etcd\n", 2, 1, "a tab cannot indent YAML"},
 	{"mode: enforce\n  \tprofile: etcd\n", 2, 3, "a tab cannot indent YAML"},
 	{"mode: \"enforce\nprofile: etcd\n", 1, 7, "this quote is never closed"},
 	{"neighbor: {grow: true\nmode: enforce\n", 1, 11, "this map is not closed"},
@@ -60,25 +55,19 @@ static const struct fault_case fault_cases[] = {
 	{"node_name: a: b\n", 1, 13, "put a text with ': ' in quotes"},
 	{"mode: enforce\xff\n", 1, 14, "byte 0xff is not UTF-8"},
 	{"\xff\xfem", 1, 1, "not UTF-8"},
-	{"\x7f"
-	 "ELF\x02\x01\x01",
-		1, 1, "control character (byte 0x7f)"},
-	{"\x1f\x8b\x08", 1, 1, "control character"},
+	{"\177ELF\x02\x01\x01", 1, 1, "control character (byte 0x7f)"},
 	{"a: \x1b[31m\n", 1, 4, "control character"},
 	{"node_name: \"\xc3\xa4\" x\n", 1, 16, "nothing after a closing quote"},
 	/* What YAML has and a configuration does not. */
 	{"neighbor: &a {grow: true}\n", 1, 11, "anchors"},
-	{"later: &a [1]\n", 1, 8, "anchors"},
 	{"mode: *a\n", 1, 7, "aliases"},
 	{"*a : b\n", 1, 1, "aliases"},
 	{"later: !!python/object {a: 1}\n", 1, 8, "tags"},
 	{"a: &a [x,x]\nb: &b [*a,*a]\nc: &c [*b,*b]\n", 1, 4, "anchors"},
 	{"node_name: \"a\\0b\"\n", 1, 12, "NUL"},
 	{"mode: enforce\n---\nmode: observe\n", 2, 1, "second document"},
-	{"---\n---\n", 2, 1, "second document"},
 	{"mode: enforce\n...\nmode: observe\n", 3, 1, "nothing may follow"},
 	{"- mode\n", 1, 1, "not a list"},
-	{"[mode]\n", 1, 1, "not a list"},
 	{"enforce\n", 1, 1, "not one text"},
 	{"\"\"\n", 1, 1, "not one text"},
 	{"later: [[[[[[[[1]]]]]]]]\n", 1, 15, "nested deeper than 8"},
@@ -90,7 +79,6 @@ static const struct fault_case fault_cases[] = {
 	{"sysctl: {vm.a: {exact: true}}\n", 1, 16, "has no value"},
 	{"sysctl: {vm.a: {value: 1, exact: yes}}\n", 1, 27, "\"exact\" does not fit"},
 	{"sysctl: {vm.a: {value: 1, extra: 1}}\n", 1, 27, "\"extra\" does not fit"},
-	{"sysctl: {vm.a: {value: }}\n", 1, 17, "\"value\" does not fit"},
 	{"sysctl: {vm.a: [1, 2]}\n", 1, 16, "several numbers as one text"},
 	{"sysctl: {vm.a: {value: \"a\\nb\", exact: true}}\n", 1, 24, "line breaks"},
 	{"sysctl: {maxmap: 1}\n", 1, 10, "at least two parts"},
@@ -103,8 +91,7 @@ static const struct fault_case fault_cases[] = {
 	{"watch: {domains: cluster.local}\n", 1, 18,
 		"watch.domains: \"cluster.local\" is no list: write a list, such as [a, b]"},
 	{"watch: {servers: Auto}\n", 1, 18,
-		"\"Auto\" is no list: write a list, such as [a, b], or "
-		"auto"},
+		"\"Auto\" is no list: write a list, such as [a, b], or auto"},
 	{"watch: {servers: {a: b}}\n", 1, 18, "watch.servers cannot be a map: write a list"},
 	{"watch: {budgets: 10.0.0.2}\n", 1, 18,
 		"is no list: write a list of maps, such as [{server: ..., qps: ..., tcp: ..."},
@@ -114,24 +101,19 @@ static const struct fault_case fault_cases[] = {
 	{"watch: {domains: [a, {b: c}]}\n", 1, 22,
 		"watch.domains, item 2 cannot be a map: write one line of text"},
 	{"watch: {domains: [[a]]}\n", 1, 19, "item 1 cannot be a list"},
-	{"watch: {domains: [a, null]}\n", 1, 22, "item 2 is empty: remove it, or write its value"},
-	{"watch:\n  domains:\n  - a\n  -\n  - b\n", 4, 4, "item 2 is empty"},
+	{"watch:\n  domains:\n  - a\n  -\n  - b\n", 4, 4,
+		"item 2 is empty: remove it, or write its value"},
 	{"watch: {domains: [\"\"]}\n", 1, 19, "item 1: the text is too short"},
 	{"watch: {domains: [a234567890b234567890c]}\n", 1, 19, "too long: write at most 20 bytes"},
-	{"watch: {domains: [\"a\\tb\"]}\n", 1, 19, "control characters"},
 	{"watch: {domains: [a, b, c, d, e]}\n", 1, 28,
 		"watch.domains takes at most 3 items: remove this one and those after it"},
 	{"watch: {ports: [53, 65536]}\n", 1, 21, "watch.ports, item 2: \"65536\" is out of range"},
-	{"watch: {ports: [5e1]}\n", 1, 17, "no whole number"},
 	{"watch: {budgets: [auto]}\n", 1, 19,
 		"watch.budgets, item 1 cannot be one value: write a map, such as {server: ...}"},
-	{"watch: {budgets: [[server]]}\n", 1, 19, "item 1 cannot be a list: write a map"},
-	{"watch: {budgets: [null]}\n", 1, 19, "item 1 is empty"},
 	/* Fields of items. */
 	{"watch: {budgets: [{sever: a}]}\n", 1, 20, "unknown key \"sever\": did you mean server?"},
 	{"watch: {budgets: [{server: a, zebra: 1}]}\n", 1, 31,
 		"unknown key \"zebra\": known here are server, qps, tcp, every, kind"},
-	{"watch: {budgets: [{server: a, server: b}]}\n", 1, 31, "twice, first in line 1"},
 	{"watch: {budgets: [{server: a}, {qps: 5}]}\n", 1, 32,
 		"watch.budgets, item 2 has no server: add \"server: ...\""},
 	{"watch: {budgets: [{server: null}]}\n", 1, 19, "has no server"},
@@ -140,8 +122,6 @@ static const struct fault_case fault_cases[] = {
 	{"watch: {budgets: [{server: a, qps: 10k}]}\n", 1, 36,
 		"watch.budgets, item 1: qps: \"10k\" is no whole number: write digits alone, from 1 "
 		"to 9999, or auto"},
-	{"watch: {budgets: [{server: a, qps: 0}]}\n", 1, 36, "out of range"},
-	{"watch: {budgets: [{server: a, tcp: yes}]}\n", 1, 36, "neither true nor false"},
 	{"watch: {budgets: [{server: a, every: 5}]}\n", 1, 38, "no time with a unit"},
 	{"watch: {budgets: [{server: a, kind: up}]}\n", 1, 37, "write upstream or cluster"},
 	/* Durations. */
@@ -149,7 +129,6 @@ static const struct fault_case fault_cases[] = {
 		"\"30\" is no time with a unit: write a whole number with its unit, as in 500ms, "
 		"20s, 30m or 2h, from 1s to 24h, or off"},
 	{"watch: {timeout: {}}\n", 1, 18, "cannot be a map"},
-	{"watch: {timeout: [1s]}\n", 1, 18, "cannot be a list"},
 };
 
 TEST(each_fault_is_reported_once_with_its_position)

@@ -16,22 +16,29 @@ static void observe(struct limit *limit, uint64_t seconds, uint64_t used, uint64
 
 #define LIMIT_TEST(name) TEST_OF(limit, limit, (void), (void), name)
 
-LIMIT_TEST(the_first_reading_has_no_rate)
+LIMIT_TEST(readings_at_one_moment_give_no_rate)
 {
-	observe(limit, 100, 900, 1000);
+	observe(limit, 5, 10, 100);
+	observe(limit, 5, 90, 100);
 	assert_true(limit->rate == 0);
 	assert_true(limit_full_in_seconds(limit) < 0);
-	assert_float_equal(limit_headroom(limit), 0.1, 1e-9);
-	assert_int_equal(limit->peak, 900);
+	assert_int_equal(limit->now.used, 90);
+	observe(limit, 6, 40, 100);
+	assert_int_equal(limit->now.used, 40);
+	assert_int_equal(limit->peak, 90); /* is kept */
 }
 
-LIMIT_TEST(steady_growth_gives_its_rate)
+TEST(steady_growth_gives_its_rate_whatever_the_interval)
 {
-	for (uint64_t t = 0; t <= 120; t++)
-		observe(limit, 1 + t, 10 * t, 2200);
-	assert_float_equal(limit->rate, 10, 0.01);
-	assert_int_equal(limit->now.used, 1200);
-	assert_float_equal(limit_full_in_seconds(limit), 100, 0.2);
+	for (uint64_t interval = 1; interval <= 6; interval += 5) {
+		struct limit limit = {0};
+
+		for (uint64_t t = 0; t <= 120; t += interval)
+			observe(&limit, 1 + t, 10 * t, 2200);
+		assert_float_equal(limit.rate, 10, 0.01);
+		assert_int_equal(limit.now.used, 1200);
+		assert_float_equal(limit_full_in_seconds(&limit), 100, 0.2);
+	}
 }
 
 /* Minute 1 begins at second 60. */
@@ -69,50 +76,30 @@ LIMIT_TEST(the_rate_of_a_burst_halves_in_ten_seconds)
 	assert_float_equal(limit->rate, burst / 2, 1e-9);
 }
 
-TEST(the_rate_is_independent_of_the_interval)
-{
-	struct limit often = {0}, seldom = {0};
-
-	for (uint64_t t = 0; t <= 60; t++)
-		observe(&often, 1 + t, 5 * t, 10000);
-	for (uint64_t t = 0; t <= 60; t += 6)
-		observe(&seldom, 1 + t, 5 * t, 10000);
-	assert_float_equal(often.rate, seldom.rate, 1e-6);
-}
-
-LIMIT_TEST(two_readings_at_one_moment_give_no_rate)
-{
-	observe(limit, 5, 10, 100);
-	observe(limit, 5, 90, 100);
-	assert_true(limit->rate == 0);
-	assert_int_equal(limit->now.used, 90);
-	observe(limit, 6, 40, 100);
-	assert_int_equal(limit->now.used, 40);
-	assert_int_equal(limit->peak, 90); /* is kept */
-}
-
 TEST(headroom_and_the_time_until_full_follow_room_and_rate)
 {
 	static const struct {
 		uint64_t used, max;
 		double rate, full_in, headroom;
+		bool flow;
 	} cases[] = {
-		{60, 100, 10, 4, 0.4},
-		{60, 100, 0, -1, 0.4},
-		{60, 100, -10, -1, 0.4},
-		{60, 100, 0.05, -1, 0.4}, /* breathing */
-		{50, 100, 10, -1, 0.5},   /* half of it is no reason for alarm */
-		{100, 100, 1, 0, 0},
-		{150, 100, 1, 0, 0}, /* the maximum was lowered below what is there */
-		{100, 100, 0, -1, 0},
-		{0, 100, 0, -1, 1},
-		{1, 0, 1, 0, 0},
-		{0, 0, 0, -1, 0},
+		{60, 100, 10, 4, 0.4, false},
+		{60, 100, 10, -1, 0.4, true}, /* queries a second never fill up */
+		{60, 100, 0, -1, 0.4, false},
+		{60, 100, -10, -1, 0.4, false},
+		{60, 100, 0.05, -1, 0.4, false}, /* breathing */
+		{50, 100, 10, -1, 0.5, false},   /* half of it is no reason for alarm */
+		{100, 100, 1, 0, 0, false},
+		{150, 100, 1, 0, 0, false}, /* the maximum was lowered below what is there */
+		{100, 100, 0, -1, 0, false},
+		{0, 100, 0, -1, 1, false},
+		{1, 0, 1, 0, 0, false},
+		{0, 0, 0, -1, 0, false},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct limit limit = {.rate = cases[i].rate,
-			.now = {.used = cases[i].used, .max = cases[i].max},
+			.now = {.used = cases[i].used, .max = cases[i].max, .flow = cases[i].flow},
 			.seen_at_us = 60 * SECOND};
 
 		assert_float_equal(limit_full_in_seconds(&limit), cases[i].full_in, 1e-9);
@@ -140,7 +127,7 @@ LIMIT_TEST(hits_from_before_the_agent_are_told_apart_and_a_peak_says_when)
 
 	limit_observe(limit, &reading, 1 * SECOND);
 	reading.hits = 9;
-	reading.peak = 12;
+	reading.peak = 12; /* between two readings */
 	limit_observe(limit, &reading, 2 * SECOND);
 	reading.peak = 0;
 	limit_observe(limit, &reading, 3 * SECOND);
@@ -148,19 +135,4 @@ LIMIT_TEST(hits_from_before_the_agent_are_told_apart_and_a_peak_says_when)
 	assert_int_equal(limit->now.hits, 9);
 	assert_int_equal(limit->peak, 12);
 	assert_int_equal(limit->peak_at_us, 2 * SECOND);
-}
-
-LIMIT_TEST(a_flow_never_fills_up_and_keeps_peaks_between_readings)
-{
-	struct limit_reading reading = {
-		.name = "dns/192.0.2.1", .unit = "queries/s", .max = 1000, .flow = true};
-
-	for (uint64_t t = 1; t <= 20; t++) {
-		reading.used = 40 * t;
-		reading.peak = t == 5 ? 950 : 0;
-		limit_observe(limit, &reading, t * SECOND);
-	}
-	assert_true(limit->rate > 20);
-	assert_true(limit_full_in_seconds(limit) < 0);
-	assert_int_equal(limit->peak, 950);
 }
