@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the tables name is in manual, completion, reference and explain, and the sample is a configuration.
+"""What the tables name is in manual, completion, reference and explain; the sample is a configuration, the metrics are sound.
 
 check_docs.py HEADROOM TABLES DOCUMENTS: the two programs, and the directory of the documents.
 """
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -29,9 +30,7 @@ def plain(roff):
     return re.sub(r"\\f[BIRP]", "", text).replace("\\e", "\\")
 
 
-def names():
-    return [line.split("\t", 1) for line in tables("names")]
-
+NAMES = [line.split("\t", 1) for line in tables("names")]
 
 # Where the names of a kind are documented; a name alone on its line, or in the first cell of a table.
 DOCUMENTS_OF = {
@@ -55,11 +54,11 @@ def check_documents():
         found |= set(re.findall(r"^\.SS (.+)$", plain(text), re.M))
         if left := re.findall(r"@[A-Z_]+@", text):
             faults.append(f"{document}: {', '.join(left)} is not filled in")
-    for kind, name in names():
+    for kind, name in NAMES:
         for document in DOCUMENTS_OF.get(kind, []):
             if name not in lines[document]:
                 faults.append(f"{document}: nothing about the {kind} {name}")
-    print(f"{len(names())} names looked for in the documents")
+    print(f"{len(NAMES)} names looked for in the documents")
 
 
 def check_completion():
@@ -67,7 +66,7 @@ def check_completion():
     words = set(re.findall(r"[^\s']+", text))
     usage = subprocess.run([HEADROOM, "--help"], capture_output=True, text=True, check=True).stdout
     commands = re.findall(r"^  (\S+)", usage, re.M)
-    for name in commands + [name for kind, name in names() if not re.search(r"[*?\[]", name)]:
+    for name in commands + [name for kind, name in NAMES if not re.search(r"[*?\[]", name)]:
         if name not in words:
             faults.append(f"headroom.bash: {name} is not completed")
     manual = plain((DOCUMENTS / "headroom.8").read_text())
@@ -97,7 +96,7 @@ def check_sample():
 
 
 def check_explain():
-    for kind, name in names():
+    for kind, name in NAMES:
         run = subprocess.run([HEADROOM, "explain", name], capture_output=True, text=True)
         if run.returncode != 0 or name not in run.stdout:
             faults.append(f"headroom explain {name}: nothing about this {kind}")
@@ -123,9 +122,9 @@ def check_limits():
 
 def check_prose():
     """Keys and metrics that texts written by hand speak of exist; a prefix of a key is its section."""
-    known = {name for _, name in names()}
+    known = {name for _, name in NAMES}
     known |= {name.rsplit(".", 1)[0] for name in known if "." in name}
-    sections = "|".join({name.split(".")[0] for kind, name in names() if kind == "config key"})
+    sections = "|".join({name.split(".")[0] for kind, name in NAMES if kind == "config key"})
     for path in [ROOT / "README.md", *ROOT.glob("deploy/*.md"), *ROOT.glob("packaging/*.md")]:
         text = path.read_text()
         metrics = (re.sub("_(bucket|sum|count)$", "", name) for name in re.findall(r"\bheadroom_[a-z_]+\b", text))
@@ -133,11 +132,27 @@ def check_prose():
             faults.append(f"{path.name}: there is no {name}")
 
 
+def check_metrics():
+    """promtool has nothing to say about the metrics, of a made-up node and of this one."""
+    if not shutil.which("promtool"):
+        faults.append("no promtool: install the package prometheus")
+        return
+    for node in ("made-up", "node"):
+        lines = tables("metrics", node)
+        run = subprocess.run(["promtool", "check", "metrics"], input="\n".join(lines) + "\n", capture_output=True, text=True)
+        if run.returncode != 0 or run.stdout + run.stderr:
+            faults.append(f"{node}: {run.stdout}{run.stderr}")
+        faults.extend(f"{node}: without our prefix: {line}" for line in lines if not re.match("#|headroom_|process_|$", line))
+        if tables("metrics", node, "openmetrics")[-1] != "# EOF":
+            faults.append(f"{node}: the OpenMetrics text has no end")
+        print(f"{node}: {sum(not line.startswith('#') for line in lines)} series")
+
+
 check_documents()
 check_completion()
 check_sample()
 check_explain()
 check_limits()
-check_prose()
+check_metrics()
 print("\n".join(faults))
 sys.exit(1 if faults else 0)

@@ -1,0 +1,208 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The source's rules: which directory includes which, who writes, reasons, lengths, licences, globals, format.
+
+check_source.py BUILD TABLES: the build directory, and the program that prints our tables.
+"""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD, TABLES = (Path(argument) for argument in sys.argv[1:3])
+DIRECTORIES = ["src", "bpf", "include", "packaging", "tests"]
+SOURCES = {path.relative_to(ROOT): path.read_text() for area in DIRECTORIES for path in sorted((ROOT / area).rglob("*.[ch]"))}
+
+# A directory of src/ includes those before it.
+LEVELS = ["base", "model", "config", "kernel", "workload", "runtime", "tuners", "apply", "report", "agent", "cli"]
+INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.M)
+COMMENT_OR_TEXT = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', re.S)
+
+# Who opens for writing, and what. All but the first two work below its own directories.
+WRITERS = {
+    "src/apply/values.c": "the node: values, thresholds; their records, and the lock, in the runtime directory",
+    "src/apply/file.c": "the node: configuration files, replaced whole",
+    "src/base/file.c": "files of the state directory, replaced whole",
+    "src/runtime/archive_tar.c": "what it unpacks, to a file without a name in the state directory",
+}
+WRITING = re.compile(r"\b(O_WRONLY|O_RDWR|O_CREAT|O_TRUNC|RTM_SETNEIGHTBL|RTM_NEWNEIGH|creat|"
+                     r"fopen|freopen|truncate|pwrite|rename|renameat)\b")
+READING_FOPEN = re.compile(r'fopen\([^;]*,\s*"re"\)')
+OTHER_WRITING = {"src/apply/file_journal.c": {"renameat"}}
+
+SLUG = re.compile(r'"([a-z]+(?:-[a-z0-9]+)*)"')
+# A function with a parameter of this name passes its callers' literal on.
+DEFINITION = re.compile(r"^(static )?[a-z][\w *]*?\b(\w+)\(([^;{}]*?)\)\n\{", re.M)
+ASSIGNMENT = re.compile(r"\breason(?:\s*\[[^\]]*\])*\s*=\s*([^;,}]+)")
+
+FUNCTION_MAX = 80
+FUNCTION_P90_MAX = 45
+FILE_MAX = 500
+GLOBALS_ALLOWED = {"log.c.o": {"log_state"}}
+
+faults = []
+
+
+def may_include(path, include):
+    area, *parts = path.parts
+    other = include.split("/")[0] if "/" in include and include.split("/")[0] in LEVELS else None
+    if area == "bpf":
+        return (ROOT / path.parent / include).exists() or re.match(
+            r"headroom/bpf/|linux/|bpf/bpf_|stdbool\.h$|stddef\.h$", include)
+    if area == "include":
+        return not other
+    if len(parts) == 1:  # main.c
+        return other in ("cli", None)
+    if parts[0] == "tuners" == other and len(parts) > 2:
+        return include.split("/")[1] == parts[1] or include == "tuners/table.h"
+    return other in (None, parts[0]) or LEVELS.index(other) < LEVELS.index(parts[0])
+
+
+def check_includes_and_writers():
+    faults.extend(f"{name}: is gone: take it from the list" for name in WRITERS if Path(name) not in SOURCES)
+    for path, text in SOURCES.items():
+        if path.parts[0] in ("src", "include", "bpf"):
+            faults.extend(f"{path}: includes {name}" for name in INCLUDE.findall(text) if not may_include(path, name))
+        if path.parts[0] == "src" and str(path) not in WRITERS:
+            found = set(WRITING.findall(COMMENT_OR_TEXT.sub("", READING_FOPEN.sub("", text))))
+            if found := found - OTHER_WRITING.get(str(path), set()):
+                faults.append(f"{path}: uses {', '.join(sorted(found))}: only {' and '.join(WRITERS)} change the node")
+
+
+def split_arguments(text, start):
+    """The arguments of a call whose opening parenthesis is at start."""
+    depth, arguments, begin, quoted = 0, [], start + 1, False
+    for i in range(start, len(text)):
+        c = text[i]
+        if c == '"' and text[i - 1] != "\\":
+            quoted = not quoted
+        if quoted:
+            continue
+        if c in "([{":
+            depth += 1
+        elif c in ")]}":
+            depth -= 1
+        if depth == 0 or (depth == 1 and c == ","):
+            arguments.append(text[begin:i])
+            begin = i + 1
+        if depth == 0:
+            return arguments
+    return arguments
+
+
+def takers(text, public=False):
+    """{function: index of its parameter reason}"""
+    return {
+        name: index
+        for static, name, parameters in DEFINITION.findall(text)
+        for index, parameter in enumerate(parameters.split(","))
+        if not (public and static) and re.search(r"const char \*\s*reason$", parameter.strip())
+    }
+
+
+def given(text, functions):
+    slugs = {slug for expression in ASSIGNMENT.findall(text) for slug in SLUG.findall(expression)}
+    for name, index in functions.items():
+        for call in re.finditer(rf"\b{name}\(", text):
+            slugs.update(SLUG.findall("".join(split_arguments(text, call.end() - 1)[index : index + 1])))
+    return slugs
+
+
+def check_reasons():
+    """Each reason that the code gives is a row of a table, and each row is used."""
+    names = subprocess.run([TABLES, "names"], capture_output=True, text=True, check=True)
+    table, used = set(re.findall(r"^reason\t(.+)$", names.stdout, re.M)), set()
+    for directory in ("tuners", "apply", "agent"):
+        own = {path: text for path, text in SOURCES.items() if path.suffix == ".c" and path.parts[:2] == ("src", directory)}
+        public = {"setting_become": 2}
+        for text in [text for path, text in SOURCES.items() if path.match("src/model/*.c")] + list(own.values()):
+            public |= takers(text, public=True)
+        for path, text in own.items():
+            slugs = given(re.sub(r"/\*.*?\*/", "", text, flags=re.S), public | takers(text))
+            faults.extend(f"{path}: the reason {slug} is in no table" for slug in sorted(slugs - table))
+            used |= slugs
+    faults.extend(f"the reason {slug} is given nowhere" for slug in sorted(table - used))
+    print(f"{len(table)} reasons in the table, {len(used)} given")
+
+
+def functions(lines):
+    """(first line, length) of each: the braces of a function stand alone in the first column."""
+    start = None
+    for number, line in enumerate(lines, 1):
+        if line == "{":
+            start = number
+        elif line == "}" and start:
+            yield start, number - start + 1
+            start = None
+
+
+def check_lengths():
+    lengths = []
+    for path, text in SOURCES.items():
+        lines = text.split("\n")
+        if len(lines) - 1 > FILE_MAX:
+            faults.append(f"{path}: {len(lines) - 1} lines, at most {FILE_MAX}")
+        for start, length in functions(lines):
+            if length > FUNCTION_MAX:
+                faults.append(f"{path}:{start}: a function of {length} lines, at most {FUNCTION_MAX}")
+            if path.parts[0] != "tests":
+                lengths.append(length)
+    lengths.sort()
+    p90 = lengths[len(lengths) * 9 // 10]
+    print(f"{len(lengths)} functions: median {lengths[len(lengths) // 2]} lines, p90 {p90}, longest {lengths[-1]}")
+    if p90 >= FUNCTION_P90_MAX:
+        faults.append(f"p90 of the length of functions is {p90}, not under {FUNCTION_P90_MAX}")
+
+
+def needs_licence(path):
+    if path.suffix or not path.is_file():
+        return path.suffix in (".c", ".h", ".py", ".sh", ".cmake") or path.name == "CMakeLists.txt"
+    return path.read_bytes()[:2] == b"#!"
+
+
+def check_licences():
+    paths = [ROOT / "CMakeLists.txt", *(path for area in DIRECTORIES for path in (ROOT / area).rglob("*"))]
+    for path in paths:
+        if "__pycache__" in path.parts or not needs_licence(path):
+            continue
+        name = path.relative_to(ROOT)
+        shared = name.parts[0] == "bpf" or name.parts[:3] == ("include", "headroom", "bpf")
+        wanted = "" if name == Path("bpf/CMakeLists.txt") else "GPL-2.0-only OR BSD-2-Clause" if shared else "Apache-2.0"
+        head = path.read_text(errors="replace").split("\n")[:3]
+        if not any("SPDX-License-Identifier: " in line and wanted in line for line in head):
+            faults.append(f"{name}: no SPDX-License-Identifier: {wanted}")
+
+
+def check_globals():
+    """Symbols in .data or .bss of the library: neither const nor a constant table."""
+    archive = BUILD / "src" / "libheadroom_core.a"
+    table = subprocess.run(["objdump", "-t", archive], capture_output=True, text=True, check=True)
+    member = ""
+    for line in table.stdout.split("\n"):
+        if found := re.match(r"^(\S+\.o):\s+file format", line):
+            member = found.group(1)
+        found = re.match(r"^[0-9a-f]+ .{5}.O \.(?:data|bss|tdata|tbss)(?!\.rel\.ro)\S*\s+[0-9a-f]+\s+(?:\.hidden )?(\S+)$", line)
+        if found and not re.match(r"__odr_asan|__asan|_*ubsan", found[1]) and found[1] not in GLOBALS_ALLOWED.get(member, ()):
+            faults.append(f"{member.removesuffix('.o')}: {found[1]} is a variable outside any function, or static in one")
+
+
+def check_format():
+    if not shutil.which("clang-format"):
+        print("the format is not checked: no clang-format")
+        return
+    run = subprocess.run(["clang-format", "--dry-run", "-Werror", *SOURCES], cwd=ROOT, capture_output=True, text=True)
+    for path in sorted(set(re.findall(r"^(\S+?):\d+:\d+: error:", run.stderr, re.M))):
+        faults.append(f"{path}: not as clang-format has it")
+
+
+check_includes_and_writers()
+check_reasons()
+check_lengths()
+check_licences()
+check_globals()
+check_format()
+print(f"{len(SOURCES)} files looked at", *faults, sep="\n")
+sys.exit(1 if faults or len(SOURCES) < 20 else 0)
