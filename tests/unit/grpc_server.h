@@ -208,6 +208,7 @@ struct grpc_fixture {
 	struct grpc grpc;
 	struct wait wait;
 	struct arena arena;
+	struct grpc_answer answer; /* in it */
 };
 
 static inline void grpc_fixture_make(struct grpc_fixture *fixture,

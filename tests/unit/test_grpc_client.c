@@ -6,12 +6,6 @@
 /* Far more than anything takes. */
 #define LONG_US (20 * USEC_PER_SEC)
 
-/* A client beside a server whose behaviour the called method names: "/t.T/Echo" answers well. */
-struct fixture {
-	struct grpc_fixture of;
-	struct grpc_answer answer;
-};
-
 static void answer_http(struct server_call *call, const char *status)
 {
 	const nghttp2_nv headers[] = {
@@ -70,55 +64,51 @@ static void serve(struct server_call *call, void *userdata)
 		serve_complete(call, name);
 }
 
-static void begin(struct fixture *fixture)
+static void begin(struct grpc_fixture *fixture)
 {
-	grpc_fixture_make(&fixture->of, serve, NULL);
+	grpc_fixture_make(fixture, serve, NULL);
 }
 
-static void end(struct fixture *fixture)
-{
-	grpc_fixture_remove(&fixture->of);
-}
-
-static void begin_served(struct fixture *fixture)
+static void begin_served(struct grpc_fixture *fixture)
 {
 	begin(fixture);
-	server_start(&fixture->of.server);
+	server_start(&fixture->server);
 }
 
-static void end_served(struct fixture *fixture)
+static void end_served(struct grpc_fixture *fixture)
 {
-	server_stop(&fixture->of.server);
-	end(fixture);
+	server_stop(&fixture->server);
+	grpc_fixture_remove(fixture);
 }
 
-#define FIXTURE_TEST(name) TEST_OF(fixture, fixture, begin, end, name)
-#define SERVER_TEST(name)  TEST_OF(fixture, fixture, begin_served, end_served, name)
+/* A client beside a server whose behaviour the called method names: "/t.T/Echo" answers well. */
+#define FIXTURE_TEST(name) TEST_OF(grpc_fixture, fixture, begin, grpc_fixture_remove, name)
+#define SERVER_TEST(name)  TEST_OF(grpc_fixture, fixture, begin_served, end_served, name)
 
-static int call_bytes(struct fixture *fixture, const char *method, const void *message, size_t size,
-	uint64_t timeout_us, int cancel_fd)
+static int call_bytes(struct grpc_fixture *fixture, const char *method, const void *message,
+	size_t size, uint64_t timeout_us, int cancel_fd)
 {
 	const struct wait wait = {now_us() + timeout_us, cancel_fd};
 	const struct grpc_request request = {method, "k8s.io", NULL, message, size};
 	uint64_t start = now_us();
 	int r;
 
-	arena_free(&fixture->of.arena);
-	r = grpc_unary(&fixture->of.grpc, &wait, &request, &fixture->of.arena, &fixture->answer);
+	arena_free(&fixture->arena);
+	r = grpc_unary(&fixture->grpc, &wait, &request, &fixture->arena, &fixture->answer);
 	if (now_us() - start > timeout_us + 2 * USEC_PER_SEC)
 		fail_msg("%s: after its deadline", method);
 	return r;
 }
 
-static void expect(struct fixture *fixture, const char *method, const char *text, int expected)
+static void expect(struct grpc_fixture *fixture, const char *method, const char *text, int expected)
 {
 	int r = call_bytes(fixture, method, text, strlen(text), LONG_US, -1);
 
 	if (r != expected)
-		fail_msg("%s(%s): %d, %s", method, text, r, fixture->of.grpc.error);
+		fail_msg("%s(%s): %d, %s", method, text, r, fixture->grpc.error);
 }
 
-static void expect_well(struct fixture *fixture)
+static void expect_well(struct grpc_fixture *fixture)
 {
 	expect(fixture, "/t.T/Echo", "hello", 0);
 	assert_int_equal(fixture->answer.size, 5);
@@ -137,7 +127,7 @@ SERVER_TEST(the_servers_status_is_returned)
 		expect(fixture, methods[i % ARRAY_SIZE(methods)], status, 1 + i % 16);
 	}
 	expect_well(fixture);
-	assert_int_equal(atomic_load(&fixture->of.server.http.requests), 1);
+	assert_int_equal(atomic_load(&fixture->server.http.requests), 1);
 }
 
 SERVER_TEST(answers_that_are_none_have_an_error)
@@ -166,7 +156,7 @@ SERVER_TEST(answers_that_are_none_have_an_error)
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		expect(fixture, cases[i].method, cases[i].text, cases[i].expected);
 		if (cases[i].error)
-			assert_string_equal(fixture->of.grpc.error, cases[i].error);
+			assert_string_equal(fixture->grpc.error, cases[i].error);
 		expect_well(fixture);
 	}
 }
@@ -240,9 +230,9 @@ FIXTURE_TEST(hostile_servers_end_in_time)
 		{"SETTINGS again and again", "\0\0\0\4\0\0\0\0\0", 9, false, 1000, true},
 	};
 
-	server_start(&fixture->of.server);
+	server_start(&fixture->server);
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		struct fake_http *http = &fixture->of.server.http;
+		struct fake_http *http = &fixture->server.http;
 		int r;
 
 		http->userdata = (void *)&cases[i];
@@ -250,14 +240,14 @@ FIXTURE_TEST(hostile_servers_end_in_time)
 		for (int n = 0; n < 2; n++) {
 			r = call_bytes(fixture, "/t.T/Echo", "x", 1, 100 * USEC_PER_MSEC, -1);
 			if (r >= 0 || (r == -ETIMEDOUT) != cases[i].silent)
-				fail_msg("%s: %d, %s", cases[i].name, r, fixture->of.grpc.error);
+				fail_msg("%s: %d, %s", cases[i].name, r, fixture->grpc.error);
 		}
-		http->userdata = &fixture->of.server;
+		http->userdata = &fixture->server;
 		atomic_store(&http->serve, server_serve);
 		expect_well(fixture);
-		grpc_close(&fixture->of.grpc);
+		grpc_close(&fixture->grpc);
 	}
-	server_stop(&fixture->of.server);
+	server_stop(&fixture->server);
 }
 
 SERVER_TEST(deadline_and_cancel_descriptor_end_a_call)
@@ -269,7 +259,7 @@ SERVER_TEST(deadline_and_cancel_descriptor_end_a_call)
 	expect_well(fixture);
 	assert_int_equal(
 		call_bytes(fixture, "/t.T/Hang", "x", 1, 30 * USEC_PER_MSEC, -1), -ETIMEDOUT);
-	assert_string_equal(fixture->of.grpc.error, "no answer in time");
+	assert_string_equal(fixture->grpc.error, "no answer in time");
 	expect_well(fixture);
 	assert_int_equal(call_bytes(fixture, "/t.T/Timeout", "x", 1, 5 * USEC_PER_SEC, -1), 0);
 	assert_memory_equal(fixture->answer.data, "6S", 2);
@@ -287,40 +277,40 @@ SERVER_TEST(deadline_and_cancel_descriptor_end_a_call)
 FIXTURE_TEST(a_lost_connection_is_opened_again)
 {
 	expect(fixture, "/t.T/Echo", "x", -ENOENT);
-	assert_int_equal(fixture->of.grpc.peer, 0);
+	assert_int_equal(fixture->grpc.peer, 0);
 	for (int i = 0; i < 2; i++) {
-		server_start(&fixture->of.server);
+		server_start(&fixture->server);
 		expect_well(fixture);
-		assert_int_equal(fixture->of.grpc.peer, getpid());
-		server_stop(&fixture->of.server);
+		assert_int_equal(fixture->grpc.peer, getpid());
+		server_stop(&fixture->server);
 		expect(fixture, "/t.T/Echo", "x", -ECONNRESET);
 		expect(fixture, "/t.T/Echo", "x", -ENOENT);
 	}
-	directory_put(&fixture->of.directory, "/s.sock", "");
+	directory_put(&fixture->directory, "/s.sock", "");
 	expect(fixture, "/t.T/Echo", "x", -ECONNREFUSED);
-	assert_string_equal(fixture->of.grpc.error, "Connection refused");
+	assert_string_equal(fixture->grpc.error, "Connection refused");
 }
 
 SERVER_TEST(a_server_that_leaves_is_called_on_a_new_connection)
 {
 	expect(fixture, "/t.T/GoAway", "x", 0);
 	expect_well(fixture);
-	assert_int_equal(atomic_load(&fixture->of.server.http.requests), 2);
+	assert_int_equal(atomic_load(&fixture->server.http.requests), 2);
 }
 
 SERVER_TEST(a_socket_path_may_be_long)
 {
 	char path[PATH_MAX];
 
-	directory_put(&fixture->of.directory,
+	directory_put(&fixture->directory,
 		"/a-directory-that-a-host-was-mounted-to-whose-name-is-longer-than-what-fits-into-a-"
 		"socket-address-of-linux/x",
 		"");
-	directory_path(&fixture->of.directory,
+	directory_path(&fixture->directory,
 		"/a-directory-that-a-host-was-mounted-to-whose-name-is-longer-than-what-fits-into-a-"
 		"socket-address-of-linux/s.sock",
 		path);
 	assert_int_equal(symlink("../s.sock", path), 0);
-	grpc_open(&fixture->of.grpc, path);
+	grpc_open(&fixture->grpc, path);
 	expect_well(fixture);
 }

@@ -3,6 +3,24 @@
 
 #include "runtime/registry.h"
 
+static void check_all(
+	int (*judge)(const char *text), const char *const *texts, size_t n, int expected)
+{
+	for (size_t i = 0; i < n; i++)
+		if (judge(texts[i]) != expected)
+			fail_msg("%s: not %d", texts[i], expected);
+}
+
+static int is_here(const char *url)
+{
+	return registry_is_loopback(url);
+}
+
+static int is_ours(const char *text)
+{
+	return hosts_toml_is_ours(text, strlen(text));
+}
+
 TEST(takes_names_of_registries)
 {
 	static const char *const good[] = {"docker.io", "registry.k8s.io", "localhost", "10.0.0.1",
@@ -14,12 +32,8 @@ TEST(takes_names_of_registries)
 		"[fe80::1%eth0]", "[]", "[::1]5000", "%2e%2e", "*"};
 	char longest[REGISTRY_NAME_MAX + 1];
 
-	for (size_t i = 0; i < ARRAY_SIZE(good); i++)
-		if (registry_check_name(good[i]) != 0)
-			fail_msg("refuses %s", good[i]);
-	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
-		if (registry_check_name(bad[i]) != -EINVAL)
-			fail_msg("takes %s", bad[i]);
+	check_all(registry_check_name, good, ARRAY_SIZE(good), 0);
+	check_all(registry_check_name, bad, ARRAY_SIZE(bad), -EINVAL);
 	memset(longest, 'a', sizeof(longest));
 	longest[253] = '\0';
 	assert_int_equal(registry_check_name(longest), 0);
@@ -40,12 +54,8 @@ TEST(takes_addresses_of_mirrors)
 		"https://h/\n", "https://h:0", "HTTPS://h", "https://h/é", "unix:///run/x"};
 	char text[REGISTRY_URL_MAX + 8] = "http://h/";
 
-	for (size_t i = 0; i < ARRAY_SIZE(good); i++)
-		if (registry_check_url(good[i]) != 0)
-			fail_msg("refuses %s", good[i]);
-	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
-		if (registry_check_url(bad[i]) != -EINVAL)
-			fail_msg("takes %s", bad[i]);
+	check_all(registry_check_url, good, ARRAY_SIZE(good), 0);
+	check_all(registry_check_url, bad, ARRAY_SIZE(bad), -EINVAL);
 	memset(text + 9, 'a', REGISTRY_URL_MAX - 9);
 	text[REGISTRY_URL_MAX - 1] = '\0';
 	assert_int_equal(registry_check_url(text), 0);
@@ -74,12 +84,8 @@ TEST(knows_this_node)
 	static const char *const elsewhere[] = {"http://10.0.0.1", "http://128.0.0.1",
 		"http://localhost.example", "http://[::2]", "http://127.0.0.1.example"};
 
-	for (size_t i = 0; i < ARRAY_SIZE(here); i++)
-		if (!registry_is_loopback(here[i]))
-			fail_msg("%s is here", here[i]);
-	for (size_t i = 0; i < ARRAY_SIZE(elsewhere); i++)
-		if (registry_is_loopback(elsewhere[i]))
-			fail_msg("%s is not here", elsewhere[i]);
+	check_all(is_here, here, ARRAY_SIZE(here), true);
+	check_all(is_here, elsewhere, ARRAY_SIZE(elsewhere), false);
 }
 
 #define FIRST_LINE \
@@ -131,12 +137,8 @@ TEST(own_files_are_recognised)
 		"# Written by headroom.x\n", "# written by headroom.\n", "# Written by headroom",
 		"# Kept by hand\n# Written by headroom.\n"};
 
-	for (size_t i = 0; i < ARRAY_SIZE(ours); i++)
-		if (!hosts_toml_is_ours(ours[i], strlen(ours[i])))
-			fail_msg("ours: %s", ours[i]);
-	for (size_t i = 0; i < ARRAY_SIZE(foreign); i++)
-		if (hosts_toml_is_ours(foreign[i], strlen(foreign[i])))
-			fail_msg("foreign: %s", foreign[i]);
+	check_all(is_ours, ours, ARRAY_SIZE(ours), true);
+	check_all(is_ours, foreign, ARRAY_SIZE(foreign), false);
 	assert_false(hosts_toml_is_ours("# Written by headroom.\0", 23));
 	assert_false(hosts_toml_is_ours(NULL, 0));
 }
