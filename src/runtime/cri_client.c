@@ -5,46 +5,41 @@
 #define CONFIG_MAX ((size_t)128 * 1024)
 
 static const struct {
-	const char *service; /* of the CRI, in either version; NULL: one of containerd's own */
-	const char *method;
+	const char *method; /* below the CRI's version, or below containerd's services */
 	const ProtobufCMessageDescriptor *answer;
 } calls[] = {
-	[CRI_VERSION] = {"Runtime", "Version", &cri__version_response__descriptor},
-	[CRI_STATUS] = {"Runtime", "Status", &cri__status_response__descriptor},
-	[CRI_FILESYSTEMS] = {"Image", "ImageFsInfo", &cri__image_fs_info_response__descriptor},
-	[CRI_SANDBOXES] = {"Runtime", "ListPodSandbox",
+	[CRI_VERSION] = {"RuntimeService/Version", &cri__version_response__descriptor},
+	[CRI_STATUS] = {"RuntimeService/Status", &cri__status_response__descriptor},
+	[CRI_FILESYSTEMS] = {"ImageService/ImageFsInfo", &cri__image_fs_info_response__descriptor},
+	[CRI_SANDBOXES] = {"RuntimeService/ListPodSandbox",
 		&cri__list_pod_sandbox_response__descriptor},
-	[CRI_SANDBOX_STATUS] = {"Runtime", "PodSandboxStatus",
+	[CRI_SANDBOX_STATUS] = {"RuntimeService/PodSandboxStatus",
 		&cri__pod_sandbox_status_response__descriptor},
-	[CRI_CONTAINERS] = {"Runtime", "ListContainers",
+	[CRI_CONTAINERS] = {"RuntimeService/ListContainers",
 		&cri__list_containers_response__descriptor},
-	[CRI_IMAGES] = {"Image", "ListImages", &cri__list_images_response__descriptor},
-	[CRI_IMAGE] = {"Image", "ImageStatus", &cri__image_status_response__descriptor},
-	[CRI_PULL] = {"Image", "PullImage", &cri__pull_image_response__descriptor},
-	[CONTAINERD_VERSION] = {NULL, "version.v1.Version/Version",
+	[CRI_IMAGES] = {"ImageService/ListImages", &cri__list_images_response__descriptor},
+	[CRI_IMAGE] = {"ImageService/ImageStatus", &cri__image_status_response__descriptor},
+	[CRI_PULL] = {"ImageService/PullImage", &cri__pull_image_response__descriptor},
+	[CONTAINERD_VERSION] = {"version.v1.Version/Version",
 		&containerd__version_response__descriptor},
-	[CONTAINERD_NAMESPACES] = {NULL, "namespaces.v1.Namespaces/List",
+	[CONTAINERD_NAMESPACES] = {"namespaces.v1.Namespaces/List",
 		&containerd__list_namespaces_response__descriptor},
-	[CONTAINERD_INGESTS] = {NULL, "content.v1.Content/ListStatuses",
+	[CONTAINERD_INGESTS] = {"content.v1.Content/ListStatuses",
 		&containerd__list_statuses_response__descriptor},
-	[CONTAINERD_CONTENT] = {NULL, "content.v1.Content/List",
+	[CONTAINERD_CONTENT] = {"content.v1.Content/List",
 		&containerd__list_content_response__descriptor},
-	[CONTAINERD_IMAGES] = {NULL, "images.v1.Images/List",
+	[CONTAINERD_IMAGES] = {"images.v1.Images/List",
 		&containerd__list_images_response__descriptor},
-	[CONTAINERD_GET_IMAGE] = {NULL, "images.v1.Images/Get",
+	[CONTAINERD_GET_IMAGE] = {"images.v1.Images/Get", &containerd__image_response__descriptor},
+	[CONTAINERD_CREATE_IMAGE] = {"images.v1.Images/Create",
 		&containerd__image_response__descriptor},
-	[CONTAINERD_CREATE_IMAGE] = {NULL, "images.v1.Images/Create",
+	[CONTAINERD_UPDATE_IMAGE] = {"images.v1.Images/Update",
 		&containerd__image_response__descriptor},
-	[CONTAINERD_UPDATE_IMAGE] = {NULL, "images.v1.Images/Update",
-		&containerd__image_response__descriptor},
-	[CONTAINERD_DELETE_IMAGE] = {NULL, "images.v1.Images/Delete",
-		&containerd__empty__descriptor},
-	[CONTAINERD_LEASES] = {NULL, "leases.v1.Leases/List",
+	[CONTAINERD_DELETE_IMAGE] = {"images.v1.Images/Delete", &containerd__empty__descriptor},
+	[CONTAINERD_LEASES] = {"leases.v1.Leases/List",
 		&containerd__list_leases_response__descriptor},
-	[CONTAINERD_CREATE_LEASE] = {NULL, "leases.v1.Leases/Create",
-		&containerd__empty__descriptor},
-	[CONTAINERD_DELETE_LEASE] = {NULL, "leases.v1.Leases/Delete",
-		&containerd__empty__descriptor},
+	[CONTAINERD_CREATE_LEASE] = {"leases.v1.Leases/Create", &containerd__empty__descriptor},
+	[CONTAINERD_DELETE_LEASE] = {"leases.v1.Leases/Delete", &containerd__empty__descriptor},
 };
 
 static void *allocate(void *arena, size_t size)
@@ -58,36 +53,21 @@ static void release(void *arena, void *memory)
 	(void)arena, (void)memory;
 }
 
-/* A small answer can hold millions of empty messages: they are decoded into the arena. */
-static int call_method(struct grpc *grpc, const struct wait *wait, struct arena *arena,
-	const struct grpc_request *request, const ProtobufCMessageDescriptor *type, void *ret)
-{
-	ProtobufCAllocator allocator = {allocate, release, arena};
-	struct grpc_answer answer;
-	void *decoded;
-	int r = grpc_unary(grpc, wait, request, arena, &answer);
-
-	if (r != 0)
-		return r;
-	decoded = protobuf_c_message_unpack(type, &allocator, answer.size, answer.data);
-	if (!decoded) {
-		copy_text(grpc->error, sizeof(grpc->error),
-			"the answer is not what the API says, or far too large");
-		return -EBADMSG;
-	}
-	*(void **)ret = decoded;
-	return 0;
-}
-
-/* In the version of the CRI that the runtime spoke last, and in the other where it has not that. */
+/*
+ * In the version of the CRI that the runtime spoke last, and in the other where it has not that. A
+ * small answer can hold millions of empty messages: they are decoded into the arena.
+ */
 int cri_call(struct cri *cri, const struct wait *wait, struct arena *arena, enum cri_call which,
 	const char *namespace, const ProtobufCMessage *message, void *ret)
 {
+	ProtobufCAllocator allocator = {allocate, release, arena};
 	size_t size = message ? protobuf_c_message_get_packed_size(message) : 0;
 	_cleanup_free_ uint8_t *data = must(malloc(size + 1));
-	bool own = calls[which].service == NULL;
+	bool own = which >= CONTAINERD_VERSION;
 	char method[128];
 	const struct grpc_request request = {method, namespace, cri->lease, data, size};
+	struct grpc_answer answer;
+	void *decoded;
 	int r = GRPC_UNIMPLEMENTED;
 
 	if (message)
@@ -95,18 +75,26 @@ int cri_call(struct cri *cri, const struct wait *wait, struct arena *arena, enum
 	for (int i = 0; i < (own ? 1 : 2) && r == GRPC_UNIMPLEMENTED; i++) {
 		bool alpha = cri->alpha != (i == 1);
 
-		if (own)
-			snprintf(method, sizeof(method), "/containerd.services.%s",
-				calls[which].method);
-		else
-			snprintf(method, sizeof(method), "/runtime.%s.%sService/%s",
-				alpha ? "v1alpha2" : "v1", calls[which].service,
-				calls[which].method);
-		r = call_method(&cri->grpc, wait, arena, &request, calls[which].answer, ret);
+		snprintf(method, sizeof(method), "/%s.%s",
+			own     ? "containerd.services"
+			: alpha ? "runtime.v1alpha2"
+				: "runtime.v1",
+			calls[which].method);
+		r = grpc_unary(&cri->grpc, wait, &request, arena, &answer);
 		if (!own && r >= 0 && r != GRPC_UNIMPLEMENTED)
 			cri->alpha = alpha;
 	}
-	return r;
+	if (r != 0)
+		return r;
+	decoded = protobuf_c_message_unpack(
+		calls[which].answer, &allocator, answer.size, answer.data);
+	if (!decoded) {
+		copy_text(cri->grpc.error, sizeof(cri->grpc.error),
+			"the answer is not what the API says, or far too large");
+		return -EBADMSG;
+	}
+	*(void **)ret = decoded;
+	return 0;
 }
 
 int cri_get_config(struct cri *cri, const struct wait *wait, struct arena *arena, cJSON **config)
