@@ -9,6 +9,17 @@
 
 /* ---- the members of an object ---- */
 
+/* Where cJSON stopped; behind the first byte of a key that is no string. */
+static const char *fault_of(const char *text, const char *stopped)
+{
+	const char *key = stopped - 1, *before = key;
+
+	while (before > text && strchr(" \t\r\n", before[-1]))
+		before--;
+	return before > text && strchr("{,", before[-1]) && !strchr("\" \t\r\n", *key) ? key
+										       : stopped;
+}
+
 int json_parse(const char *text, size_t len, cJSON **object, char why[static JSON_WHY_MAX])
 {
 	size_t start = text_mark(text, len);
@@ -29,6 +40,7 @@ int json_parse(const char *text, size_t len, cJSON **object, char why[static JSO
 	} else {
 		*object = cJSON_ParseWithLengthOpts(text, len + 1, &end, 1);
 		what = *object ? NULL : "no JSON";
+		end = fault_of(text, end);
 	}
 	if (!what)
 		return 0;
