@@ -26,14 +26,14 @@ def bpf(command: int, attributes: bytes) -> int:
 class Passing:
     """`r0 = 1; exit`, attached as old tools do it: no link, the cgroup holds it."""
 
-    def __init__(self, cgroup: Path, name: bytes = b"passing") -> None:
+    def __init__(self, cgroup: Path, name: bytes = b"passing", flags: int = BPF_F_ALLOW_MULTI) -> None:
         code = ctypes.create_string_buffer(struct.pack("<BBhiBBhi", 0xB7, 0, 0, 1, 0x95, 0, 0, 0))
         licence = ctypes.create_string_buffer(b"GPL")
         load = struct.pack("=IIQQIIQII16sII", BPF_PROG_TYPE_CGROUP_SKB, 2, ctypes.addressof(code), ctypes.addressof(licence),
                            0, 0, 0, 0, 0, name, 0, BPF_CGROUP_INET_EGRESS)  # fmt: skip
         self.cgroup = os.open(cgroup, os.O_RDONLY)
         self.program = bpf(BPF_PROG_LOAD, load)
-        bpf(BPF_PROG_ATTACH, struct.pack("=IIII", self.cgroup, self.program, BPF_CGROUP_INET_EGRESS, BPF_F_ALLOW_MULTI))
+        bpf(BPF_PROG_ATTACH, struct.pack("=IIII", self.cgroup, self.program, BPF_CGROUP_INET_EGRESS, flags))
 
     def close(self) -> None:
         bpf(9, struct.pack("=IIII", self.cgroup, self.program, BPF_CGROUP_INET_EGRESS, 0))  # BPF_PROG_DETACH

@@ -2,8 +2,6 @@
 """Clients, servers and neighbours as they are met: who hastens, hides, translates, crowds or comes too late."""
 
 import contextlib
-import ctypes
-import os
 import secrets
 import socket
 import struct
@@ -13,6 +11,7 @@ import pytest
 from conftest import until
 from dnslab import CLIENT, SERVER, V4, cgroup_root, fixture_lab, fixture_network, fixture_watch, pod_path, settle  # noqa: F401
 from dnswire import encode, query
+from passing import Passing
 from storm import ip
 
 
@@ -181,38 +180,16 @@ def test_a_burst_on_a_busy_machine_is_measured(watch, lab, phase: float) -> None
     assert look.total("over_budget_seconds_total", server=server) in (1, 2)
 
 
-def exclusive_program() -> int:
-    """Attaches a program that does nothing to the root of the cgroups as it was done before 4.14: alone."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    code = struct.pack("<BBhi", 0xB7, 0, 0, 1) + struct.pack("<BBhi", 0x95, 0, 0, 0)
-    text, body = ctypes.create_string_buffer(b"GPL"), ctypes.create_string_buffer(code)
-
-    def bpf(command: int, data: bytes) -> int:
-        made: int = libc.syscall(321, command, ctypes.create_string_buffer(data.ljust(128, b"\0")), 128)
-        assert made >= 0, os.strerror(ctypes.get_errno())
-        return made
-
-    program = bpf(5, struct.pack("<IIQQ", 8, 2, ctypes.addressof(body), ctypes.addressof(text)) + bytes(44) + struct.pack("<I", 1))
-    root = os.open(cgroup_root(), os.O_RDONLY)
-    bpf(8, struct.pack("<IIII", root, program, 1, 0))
-    os.close(root)
-    return program
-
-
 def test_counting_begins_when_the_cgroup_root_is_free(watch, lab) -> None:
     """Another's exclusive program is named as what it is, and how to find it."""
-    server, program = lab.serve(73), exclusive_program()
-    root = os.open(cgroup_root(), os.O_RDONLY)
+    server, other = lab.serve(73), Passing(cgroup_root(), flags=0)
     try:
         one = watch(ready=False)
         one.wait_ready()
         until(lambda: one.tuner("dns")["state"] == "degraded", "the tuner says why it does not count")
         assert "exclusively" in one.tuner("dns")["why"] and "bpftool cgroup tree" in one.tuner("dns")["why"]
     finally:
-        libc = ctypes.CDLL(None)
-        libc.syscall(321, 9, ctypes.create_string_buffer(struct.pack("<IIII", root, program, 1, 0).ljust(128, b"\0")), 128)
-        os.close(root)
-        os.close(program)
+        other.close()
     until(lambda: one.tuner("dns")["state"] == "active", "the programs are attached")
     with lab.udp() as client:
         client.ask(server, count=5)

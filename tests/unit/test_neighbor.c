@@ -6,9 +6,8 @@
 #include "tuners/neighbor/neighbor.h"
 #include "tuners/table.h"
 
-#define GIB         (UINT64_C(1) << 30)
-#define NO_CEILING  UINT64_C(1048576)
-#define POLLS_STORM 12 /* polls between ticks in one storm, at most */
+#define GIB        (UINT64_C(1) << 30)
+#define NO_CEILING UINT64_C(1048576)
 
 TEST(automatic_ceiling_is_one_percent_of_memory_up_to_a_million)
 {
@@ -144,7 +143,6 @@ struct storm {
 struct simulated {
 	double now, used;
 	uint64_t max;
-	unsigned woken; /* polls between ticks */
 	struct neighbor_family_memory memory;
 };
 
@@ -181,8 +179,8 @@ static void poll_node(const struct storm *storm, struct simulated *node)
 	node->max = grown;
 }
 
-/* Until the ceiling is reached or the end. How many polls between ticks it took. */
-static unsigned simulate(const struct storm *storm)
+/* Until the ceiling is reached or the end. */
+static void simulate(const struct storm *storm)
 {
 	struct simulated node = {.used = (double)storm->begin, .max = storm->base};
 	double tick = 1;
@@ -193,7 +191,6 @@ static unsigned simulate(const struct storm *storm)
 
 		if (node.memory.wake_at)
 			woken = time_of(storm, &node, (double)node.memory.wake_at) + storm->delay;
-		node.woken += woken < tick;
 		advance(storm, &node, MIN(woken, tick));
 		if (node.used >= (double)node.max)
 			fail_msg("full at %llu of %llu: from %llu after %.6f s at %.0f then %.0f/s "
@@ -204,7 +201,6 @@ static unsigned simulate(const struct storm *storm)
 		poll_node(storm, &node);
 		tick += node.now >= tick;
 	}
-	return node.woken;
 }
 
 static const uint64_t bases[] = {
@@ -266,17 +262,4 @@ TEST(no_change_of_rate_fills_a_table)
 		storm.end = storm.change + 8;
 		simulate(&storm);
 	}
-}
-
-/* 100,000 entries in a second, from the kernel's defaults and from ours. */
-TEST(a_storm_needs_few_polls)
-{
-	struct storm storm = {
-		.base = 1024, .ceiling = 500000, .delay = 0.0005, .rates = {1e5, 1e5}};
-
-	assert_in_range(simulate(&storm), 1, POLLS_STORM);
-	storm.base = 100000;
-	assert_in_range(simulate(&storm), 1, POLLS_STORM);
-	storm.rates[0] = storm.rates[1] = 2000;
-	assert_in_range(simulate(&storm), 0, POLLS_STORM);
 }
