@@ -224,77 +224,41 @@ static void add_limit(const struct family *family, struct proposal *proposal)
 	memcpy(limit->top, table->top, sizeof(limit->top));
 }
 
-/* One condition is of both families: what there is to report of each, joined. */
-static void add_pressure(struct condition_reading *condition,
-	const struct neighbor_family_row *family, const struct neighbor_table_seen *table,
-	const struct neighbor_family_memory *memory)
+/* Each condition is of both families: what there is to report of each, joined. */
+static void add_pressure(struct condition_reading *condition, const struct family *family)
 {
+	const struct neighbor_table_seen *table = family->table;
 	char user[WORKLOAD_TEXT_MAX];
 
-	if (!memory->pressure && !memory->at_ceiling)
+	if (!family->memory->pressure && !family->memory->at_ceiling)
 		return;
-	condition_raise(condition, memory->at_ceiling ? "at-ceiling" : "near-full",
-		"%s: %" PRIu64 " of %" PRIu64 " %s%s", family->name, table->collectable,
+	condition_raise(condition, family->memory->at_ceiling ? "at-ceiling" : "near-full",
+		"%s: %" PRIu64 " of %" PRIu64 " %s%s", family->row->name, table->collectable,
 		neighbor_table_max(table),
 		table->exact ? "collectable entries" : "entries, an upper bound",
-		memory->at_ceiling ? ", and growth has reached neighbor.ceiling" : "");
+		family->memory->at_ceiling ? ", and growth has reached neighbor.ceiling" : "");
 	if (table->n_top == 0)
 		return;
 	workload_describe(&table->top[0].workload, user, sizeof(user));
 	condition_append(condition, ", most of them, %" PRIu64 ", of %s", table->top[0].used, user);
 }
 
-static void add_overflow(struct condition_reading *condition,
-	const struct neighbor_family_row *family, const struct neighbor_table_seen *table,
-	const struct neighbor_family_memory *memory)
+static void add_overflow(struct condition_reading *condition, const struct family *family)
 {
-	const struct neighbor_refusal *last = &table->last;
+	const struct neighbor_refusal *last = &family->table->last;
 	char address[INET6_ADDRSTRLEN] = "?", owner[WORKLOAD_TEXT_MAX];
 
-	if (memory->refused_lately == 0)
+	if (family->memory->refused_lately == 0)
 		return;
 	condition_raise(condition, "entries-refused",
-		"%s: %" PRIu64 " refused in the last five minutes", family->name,
-		memory->refused_lately);
+		"%s: %" PRIu64 " refused in the last five minutes", family->row->name,
+		family->memory->refused_lately);
 	if (!last->netns)
 		return;
-	inet_ntop(family->af, last->address, address, sizeof(address));
-	workload_describe(&table->last_owner, owner, sizeof(owner));
+	inet_ntop(family->row->af, last->address, address, sizeof(address));
+	workload_describe(&family->table->last_owner, owner, sizeof(owner));
 	condition_append(condition, ", the last one %s on %.16s in network namespace %u of %s",
 		address, last->device, last->netns, owner);
-}
-
-/* Of both tables, from what was just remembered. */
-static void add_conditions(const struct neighbor *neighbor, const struct neighbor_memory *memory,
-	struct proposal *proposal)
-{
-	struct condition_reading readings[] = {
-		{.type = &neighbor_conditions[NEIGHBOR_TABLE_PRESSURE], .reason = "within-limit"},
-		{.type = &neighbor_conditions[NEIGHBOR_TABLE_OVERFLOW], .reason = "within-limit"},
-	};
-	bool unknown = false;
-
-	for (int i = 0; i < NEIGHBOR_FAMILIES; i++) {
-		const struct neighbor_table_seen *table = &neighbor->tables[i];
-
-		if (table->stats_error == 0) {
-			add_pressure(
-				&readings[0], &neighbor_families[i], table, &memory->families[i]);
-			add_overflow(
-				&readings[1], &neighbor_families[i], table, &memory->families[i]);
-		} else if (i == NEIGHBOR_IPV4 || table->stats_error != -ENOENT ||
-			   table->threshold_error[LAST] != -ENOENT) {
-			/* All but a kernel without IPv6, or one booted with ipv6.disable=1. */
-			unknown = true;
-		}
-	}
-	for (size_t i = 0; i < ARRAY_SIZE(readings); i++) {
-		if (unknown && readings[i].status == CONDITION_FALSE) {
-			readings[i].status = CONDITION_UNKNOWN;
-			readings[i].reason = "counters-unavailable";
-		}
-		*proposal_condition(proposal, NULL, NULL) = readings[i];
-	}
 }
 
 void neighbor_decide(
@@ -303,6 +267,11 @@ void neighbor_decide(
 	const struct neighbor *neighbor = self;
 	const struct neighbor_config *config = &neighbor->config;
 	struct neighbor_memory *memory = data;
+	struct condition_reading readings[] = {
+		{.type = &neighbor_conditions[NEIGHBOR_TABLE_PRESSURE], .reason = "within-limit"},
+		{.type = &neighbor_conditions[NEIGHBOR_TABLE_OVERFLOW], .reason = "within-limit"},
+	};
+	bool unknown = false;
 
 	for (int i = 0; i < NEIGHBOR_FAMILIES; i++) {
 		const struct neighbor_table_seen *table = &neighbor->tables[i];
@@ -321,10 +290,24 @@ void neighbor_decide(
 		if (config->grow && readable)
 			want_growth(&family);
 		add_values(&family, config->families[i].requested, proposal);
-		if (!readable)
-			continue;
-		remember(table, family.memory, input->now_us);
-		add_limit(&family, proposal);
+		if (readable) {
+			remember(table, family.memory, input->now_us);
+			add_limit(&family, proposal);
+		}
+		if (table->stats_error == 0) {
+			add_pressure(&readings[0], &family);
+			add_overflow(&readings[1], &family);
+		} else if (i == NEIGHBOR_IPV4 || table->stats_error != -ENOENT ||
+			   table->threshold_error[LAST] != -ENOENT) {
+			/* All but a kernel without IPv6, or one booted with ipv6.disable=1. */
+			unknown = true;
+		}
 	}
-	add_conditions(neighbor, memory, proposal);
+	for (size_t i = 0; i < ARRAY_SIZE(readings); i++) {
+		if (unknown && readings[i].status == CONDITION_FALSE) {
+			readings[i].status = CONDITION_UNKNOWN;
+			readings[i].reason = "counters-unavailable";
+		}
+		*proposal_condition(proposal, NULL, NULL) = readings[i];
+	}
 }

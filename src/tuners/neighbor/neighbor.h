@@ -42,12 +42,6 @@ struct neighbor_config {
 struct neighbor_bpf_object;
 struct ring_buffer;
 
-/* What one namespace and device, or after merging one namespace, has in a table. */
-struct neighbor_row {
-	struct neighbor_key key;
-	int64_t used;
-};
-
 /*
  * Who uses the neighbour tables. BPF counts what is created and removed by network namespace and
  * device from the moment it is attached; what was there before is counted once by walking the
@@ -56,7 +50,11 @@ struct neighbor_row {
 struct neighbor_users {
 	struct neighbor_bpf_object *object;
 	struct netns_owners *owners;
-	struct neighbor_row *rows; /* by namespace, largest first */
+	/* What each namespace has, largest first. */
+	struct neighbor_row {
+		struct neighbor_key key;
+		int64_t used;
+	} * rows;
 	size_t n, allocated;
 	uint64_t started_at_us, counted_at_us, next_walk_us;
 	bool wrong;      /* the last sum did not match */
@@ -87,31 +85,27 @@ struct neighbor {
 	char scratch[]; /* for a statistics file: a line for each CPU */
 };
 
-/* What decide() remembers of one family from one poll to the next. Zeroed at the start. */
-struct neighbor_family_memory {
-	bool seen;
-	bool pressure;           /* hysteresis of NeighborTablePressure */
-	uint64_t refused;        /* table_fulls at the last poll */
-	uint64_t refused_at_us;  /* when it last rose; 0 for never */
-	uint64_t refused_lately; /* how much it rose within the window */
-	uint64_t used;           /* collectable at the last poll */
-	uint64_t used_at_us;
-	double rate;      /* entries a second between the last two polls */
-	bool at_ceiling;  /* growth was needed and there is none left */
-	uint64_t wake_at; /* collectable entries at which to poll again at once; 0: never */
-	bool refusing;    /* entries were refused since the poll before */
-};
-
+/* What decide() remembers from one poll to the next. Zeroed at the start. */
 struct neighbor_memory {
-	struct neighbor_family_memory families[NEIGHBOR_FAMILIES];
+	struct neighbor_family_memory {
+		bool seen;
+		bool pressure;           /* hysteresis of NeighborTablePressure */
+		uint64_t refused;        /* table_fulls at the last poll */
+		uint64_t refused_at_us;  /* when it last rose; 0 for never */
+		uint64_t refused_lately; /* how much it rose within the window */
+		uint64_t used;           /* collectable at the last poll */
+		uint64_t used_at_us;
+		double rate;      /* entries a second between the last two polls */
+		bool at_ceiling;  /* growth was needed and there is none left */
+		uint64_t wake_at; /* collectable entries at which to poll again at once; 0: never */
+		bool refusing;    /* entries were refused since the poll before */
+	} families[NEIGHBOR_FAMILIES];
 };
 
-struct neighbor_family_row {
+extern const struct neighbor_family_row {
 	int af;
 	const char *name;
-};
-
-extern const struct neighbor_family_row neighbor_families[NEIGHBOR_FAMILIES];
+} neighbor_families[NEIGHBOR_FAMILIES];
 
 /* Members of struct tuner_ops. */
 void *neighbor_open(const struct host *host, bool watch);
@@ -123,21 +117,6 @@ int neighbor_event_fd(const void *self);
 void neighbor_drain(void *self);
 uint64_t neighbor_next_poll_us(const void *self, const void *memory);
 void neighbor_close(void *self);
-
-/* users.c. Has the kernel refresh the collectable counts of the records. False: they only count
- * events. */
-bool neighbor_users_sample(struct neighbor_bpf_object *object);
-
-/* Counts again when something happened and the last count is two seconds old. */
-void neighbor_users_update(struct neighbor_users *users, uint64_t now_us);
-
-/* The largest users of a family, largest first; how many there are. */
-unsigned neighbor_users_top(const struct neighbor_users *users, enum neighbor_family family,
-	struct limit_user top[static LIMIT_TOP_MAX]);
-
-/* Who wanted the entry that was refused last: the owner of its network namespace at that time. */
-struct workload neighbor_users_refused(
-	struct neighbor_users *users, enum neighbor_family family, uint64_t now_us);
 
 /* gc_thresh3 as a number; 0 when it was not read. */
 uint64_t neighbor_table_max(const struct neighbor_table_seen *table);
