@@ -197,10 +197,10 @@ class Tool:
     def run(self, direction: int, packet: bytes, gso_size: int = 0, gso_segs: int = 0) -> None:
         self.into.write(b"p" + self._packet(direction, packet, gso_size, gso_segs))
 
-    def nanoseconds(self, direction: int, packet: bytes, repeat: int, empty: bool = False) -> int:
-        """Of one run, by the kernel's own measurement over repeat runs."""
-        self.into.write((b"e" if empty else b"t") + struct.pack("<I", repeat) + self._packet(direction, packet, 0, 0))
-        return int(self._answer().split()[1])
+    def nanoseconds(self, direction: int, packet: bytes, repeat: int) -> tuple[int, ...]:
+        """Of one run, and of one of a program that does nothing, by the kernel's own measurement over repeat runs."""
+        self.into.write(b"t" + struct.pack("<I", repeat) + self._packet(direction, packet, 0, 0))
+        return tuple(int(word) for word in self._answer().split()[1:])
 
     def suffix(self, name: str, kind: int) -> int:
         self.into.write(b"s" + struct.pack("<II", kind, len(name)) + name.encode())

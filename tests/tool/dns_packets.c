@@ -5,8 +5,8 @@
  * counted. Each command is a byte and its arguments, little-endian:
  *
  *   p  direction (1: ingress), gso_size and gso_segs (32 bits each), length (32 bits), packet
- *   t  repeat (32 bits), then as p: prints the nanoseconds a run takes, hot
- *   e  the same for a program that does nothing
+ *   t  repeat (32 bits), then as p: prints the nanoseconds a run takes, hot, and those that a run
+ *      of a program takes that does nothing
  *   s  class (32 bits), length (32 bits), name: adds to the table of suffixes
  *   w  family (32 bits), address (16 bytes): adds to what is watched
  *   n  one name in so many (32 bits) is handed over
@@ -33,6 +33,11 @@ struct tool {
 	size_t n_servers;
 	struct dns_row_key *rows;
 	size_t n_rows;
+};
+
+struct packet {
+	uint32_t gso_size, gso_segs, size;
+	int repeat;
 };
 
 static void fail(const char *what)
@@ -67,32 +72,43 @@ static int make_empty(void)
 		BPF_PROG_TYPE_CGROUP_SKB, "empty", "GPL", body, ARRAY_SIZE(body), &options);
 }
 
-/* The direction is a byte; the packet goes to the program in an Ethernet frame. */
-static uint32_t run(struct tool *tool, int program, uint32_t repeat)
+/* The packet goes to the program in an Ethernet frame; the nanoseconds that a run took. */
+static uint32_t run(const struct tool *tool, const struct packet *packet, int program)
 {
-	struct __sk_buff context = {0};
-	unsigned char direction;
-	uint32_t size;
-	LIBBPF_OPTS(bpf_test_run_opts, options, .data_in = tool->packet, .repeat = (int)repeat,
+	struct __sk_buff context = {.gso_size = packet->gso_size, .gso_segs = packet->gso_segs};
+	LIBBPF_OPTS(bpf_test_run_opts, options, .data_in = tool->packet,
+		.data_size_in = ETHERNET + packet->size, .repeat = packet->repeat,
 		.ctx_in = &context, .ctx_size_in = sizeof(context));
 
-	take_input(&direction, 1);
-	context.gso_size = take_number();
-	context.gso_segs = take_number();
-	size = take_number();
-	if (size == 0 || size > PACKET_MAX)
-		fail("a packet's length");
-	take_input(tool->packet + ETHERNET, size);
-	memset(tool->packet, 0, ETHERNET);
-	tool->packet[12] = tool->packet[ETHERNET] >> 4 == 4 ? 0x08 : 0x86;
-	tool->packet[13] = tool->packet[ETHERNET] >> 4 == 4 ? 0x00 : 0xdd;
-	options.data_size_in = ETHERNET + size;
-	if (bpf_prog_test_run_opts(
-		    program < 0 ? dns_bpf_program(tool->bpf, direction) : program, &options) < 0)
+	if (bpf_prog_test_run_opts(program, &options) < 0)
 		fail("BPF_PROG_TEST_RUN");
 	if (options.retval != 1)
 		fail("a packet was not let pass");
 	return options.duration;
+}
+
+static void take_packet(struct tool *tool, bool measured)
+{
+	struct packet packet = {.repeat = measured ? (int)take_number() : 1};
+	unsigned char direction;
+	bool four;
+	int program;
+
+	take_input(&direction, 1);
+	packet.gso_size = take_number();
+	packet.gso_segs = take_number();
+	packet.size = take_number();
+	if (packet.size == 0 || packet.size > PACKET_MAX)
+		fail("a packet's length");
+	take_input(tool->packet + ETHERNET, packet.size);
+	four = tool->packet[ETHERNET] >> 4 == 4;
+	tool->packet[12] = four ? 0x08 : 0x86;
+	tool->packet[13] = four ? 0x00 : 0xdd;
+	program = dns_bpf_program(tool->bpf, direction);
+	if (measured)
+		printf("ns %u %u\n", run(tool, &packet, program), run(tool, &packet, tool->empty));
+	else
+		run(tool, &packet, program);
 }
 
 static void print_address(const char *what, uint32_t family, const uint8_t *address)
@@ -210,7 +226,6 @@ static void dump(struct tool *tool)
 	for (size_t i = 0; i < tool->n_rows; i++)
 		(void)dns_bpf_forget(tool->bpf, DNS_MAP_ROWS, &tool->rows[i], 0);
 	dns_bpf_reuse(tool->bpf, UINT64_MAX);
-	fflush(stdout);
 }
 
 static void add_suffix(struct tool *tool)
@@ -224,7 +239,6 @@ static void add_suffix(struct tool *tool)
 	take_input(name, size);
 	tool->n_suffixes += dns_suffix_add(&dns_bpf_control(tool->bpf)->suffixes, name, class);
 	printf("suffixes %u\n", tool->n_suffixes);
-	fflush(stdout);
 }
 
 static void add_watched(struct tool *tool)
@@ -235,15 +249,6 @@ static void add_watched(struct tool *tool)
 	take_input(key.address, sizeof(key.address));
 	dns_watch_add(control, &key);
 	printf("watched %llu\n", control->watching);
-	fflush(stdout);
-}
-
-static void measure(struct tool *tool, int program)
-{
-	uint32_t repeat = take_number();
-
-	printf("ns %u\n", run(tool, program, repeat));
-	fflush(stdout);
 }
 
 static void sample(struct tool *tool, uint32_t one_in)
@@ -258,13 +263,8 @@ static void obey(struct tool *tool, int command)
 {
 	switch (command) {
 	case 'p':
-		run(tool, -1, 1);
-		break;
 	case 't':
-		measure(tool, -1);
-		break;
-	case 'e':
-		measure(tool, tool->empty);
+		take_packet(tool, command == 't');
 		break;
 	case 's':
 		add_suffix(tool);
@@ -282,6 +282,7 @@ static void obey(struct tool *tool, int command)
 		errno = EINVAL;
 		fail("a command");
 	}
+	fflush(stdout);
 }
 
 int main(void)

@@ -258,31 +258,6 @@ TEST(test_segments_out_of_order_count_once)
 	}
 }
 
-TEST(test_a_lost_stream_is_found_again_at_a_segment)
-{
-	static struct stream stream;
-	size_t from = 0;
-
-	fill(&stream);
-	dns_way_reset(&stream.way);
-	/* Whole messages from the fourth on; then two are not seen. */
-	for (int i = 0; i < 4; i++)
-		from += 2U + stream.data[from + 1];
-	take_segment(&stream, 7, from, 2U + stream.data[from + 1]);
-	assert_int_equal(stream.seen[4], 1);
-	for (int i = 0; i < 3; i++)
-		from += 2U + stream.data[from + 1];
-	take_segment(&stream, 7, from, 2U + stream.data[from + 1]);
-	assert_int_equal(stream.seen[7], 1);
-	assert_int_equal(stream.seen[5] + stream.seen[6], 0);
-	assert_int_equal(stream.lost, 1);
-	/* They come late. */
-	for (from = 0; stream.data[from + 3] < 5;)
-		from += 2U + stream.data[from + 1];
-	take_segment(&stream, 7, from, 2U + stream.data[from + 1]);
-	assert_int_equal(stream.seen[5], 1);
-}
-
 /* The agent starts while a message is on its way: only what is left of that is lost. */
 TEST(test_a_stream_seen_from_the_middle_of_a_message_is_not_believed)
 {

@@ -186,24 +186,6 @@ static const struct dns_server_state *known(const struct fixture *node, const ch
 	return dns_server_find(&node->sensor.seen.table, &key);
 }
 
-STATE_TEST(budgets_are_watched_before_the_first_query)
-{
-	assert_non_null(known(node, "168.63.129.16"));
-	assert_int_equal(known(node, "168.63.129.16")->budget.max[DNS_QUERIES], 1000);
-	assert_non_null(known(node, "168.63.129.16")->label);
-	assert_int_equal(
-		node->kernel->n_servers, 2); /* a slot is reserved for it, and for the rest */
-	/* The cluster's domain, and the search list, which has it too. */
-	assert_int_equal(node->kernel->control.suffixes.slots[1][0].class, DNS_SUFFIX_CLUSTER);
-	assert_int_equal(node->kernel->control.suffixes.slots[1][1].class, DNS_SUFFIX_SEARCH);
-	assert_int_equal(node->kernel->control.suffixes.slots[1][2].hash, 0);
-	send_queries(node, "168.63.129.16", 1500);
-	poll_after(node, USEC_PER_SEC);
-	assert_int_equal(known(node, "168.63.129.16")->queries.poll_peak, 1500);
-	assert_int_equal(known(node, "168.63.129.16")->queries.over, 1);
-	assert_int_equal(dns_queries(&known(node, "168.63.129.16")->label->reported), 1500);
-}
-
 STATE_TEST(a_reading_that_fails_changes_nothing)
 {
 	send_queries(node, "10.9.9.9", 100);
@@ -290,21 +272,6 @@ static void watch_link_local(struct fixture *node)
 	send_queries(node, "169.254.169.253", 1);
 	poll_after(node, USEC_PER_SEC);
 	assert_int_equal(node->kernel->control.watching, 6);
-}
-
-STATE_TEST(link_local_packets_share_a_budget)
-{
-	watch_link_local(node);
-	send_packets(node, 0, 600);
-	send_packets(node, 1, 600);
-	poll_after(node, USEC_PER_SEC);
-	assert_int_equal(node->sensor.seen.link_local.poll_peak, 1200);
-	assert_int_equal(node->sensor.seen.link_local.over, 1);
-	assert_int_equal(node->sensor.seen.n_senders, 2);
-	for (int i = 0; i < 2; i++) {
-		assert_int_equal(node->sensor.seen.senders[i].seconds.poll_peak, 600);
-		assert_int_equal(node->sensor.seen.senders[i].seconds.over, 0);
-	}
 }
 
 STATE_TEST(sources_without_room_are_in_the_sum)
