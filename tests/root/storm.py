@@ -14,7 +14,6 @@ import errno
 import json
 import os
 import re
-import secrets
 import socket
 import struct
 import subprocess
@@ -152,7 +151,6 @@ class Space:
         self.device = "hrstorm0" if first else "storm0"
         self.uid = ""
         self.process: subprocess.Popen[bytes] | None = None
-        self.directories: list[Path] = []
         if not make:
             return
         self.remove()
@@ -181,17 +179,11 @@ class Space:
             self.ip("addr", "add", one, "dev", device, *(["nodad"] if ":" in one else []))
 
     def _make_pod(self) -> None:
-        self.uid = "{}-{}-{}-{}-{}".format(*(secrets.token_hex(n) for n in (4, 2, 2, 2, 6)))
-        mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
-        # Any hierarchy will do; cgroup2 where there is one.
-        roots = [m[1] for m in mounts if m[2] == "cgroup2"] + [m[1] for m in mounts if m[2] == "cgroup" and "pids" in m[3]]
-        directory = Path(roots[0])
-        for part in ("kubepods", "burstable", f"pod{self.uid}", secrets.token_hex(32)):
-            directory /= part
-            if not directory.exists():
-                directory.mkdir()
-                self.directories.append(directory)
-        script = f'echo $$ >{directory}/cgroup.procs && exec nsenter --net={self.path} sleep 1000'
+        from dnslab import Cgroup, pod_path  # not for the program: they need pytest
+
+        path, self.uid, _ = pod_path()
+        self.cgroup = Cgroup(path)
+        script = f'echo $$ >{self.cgroup.path}/cgroup.procs && exec nsenter --net={self.path} sleep 1000'
         self.process = subprocess.Popen(["sh", "-c", script], stdin=subprocess.DEVNULL)
         wait(lambda: Path(f"/proc/{self.process.pid}/comm").read_text() == "sleep\n", "the pod's process runs")
 
@@ -200,10 +192,7 @@ class Space:
         if self.process:
             self.process.kill()
             self.process.wait()
-        while self.directories:
-            directory = self.directories.pop()
-            wait(lambda: not (directory / "cgroup.procs").read_text(), "the cgroup is empty")
-            directory.rmdir()
+            self.cgroup.remove()
         if self.name:
             ip("netns", "del", self.name, check=False)
         else:
