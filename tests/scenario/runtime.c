@@ -92,6 +92,8 @@ static bool take_broken(struct scenario *scenario, void *base)
 	if (!scenario_value(scenario, why, sizeof(why)))
 		return false;
 	runtime->containerd.error = runtime->docker.error = why[0] ? -EBADMSG : 0;
+	for (int i = 0; i < CONTAINERD_SETTINGS; i++)
+		runtime->containerd.keys[i].tables = why[0] ? NULL : cri_tables;
 	copy_text(runtime->containerd.why, sizeof(runtime->containerd.why), why);
 	copy_text(runtime->docker.why, sizeof(runtime->docker.why), why);
 	return true;

@@ -23,12 +23,11 @@ struct key_row {
 
 #define IN_FORCE(field) offsetof(struct node_runtime, field)
 
-enum { CONTAINERD_DIRECTORY_ROW, FIRST_NUMBER_ROW };
-static const struct key_row key_rows[] = {
-	[CONTAINERD_DIRECTORY_ROW] = {RUNTIME_CONTAINERD, CONTAINERD_REGISTRY_DIRECTORY,
-		"config_path", IN_FORCE(directory)},
-	[FIRST_NUMBER_ROW] = {RUNTIME_CONTAINERD, CONTAINERD_DOWNLOADS, "max_concurrent_downloads",
-		IN_FORCE(downloads)},
+static const struct key_row directory_row = {
+	RUNTIME_CONTAINERD, CONTAINERD_REGISTRY_DIRECTORY, "config_path", IN_FORCE(directory)};
+
+static const struct key_row number_rows[] = {
+	{RUNTIME_CONTAINERD, CONTAINERD_DOWNLOADS, "max_concurrent_downloads", IN_FORCE(downloads)},
 	{RUNTIME_CONTAINERD, CONTAINERD_PROGRESS_TIMEOUT, "image_pull_progress_timeout",
 		IN_FORCE(timeout)},
 	{RUNTIME_DOCKER, CONTAINERD_DOWNLOADS, "max-concurrent-downloads", IN_FORCE(downloads)},
@@ -178,9 +177,7 @@ static struct want *want_key(const struct runtime_decision *decision,
 	struct file_change *file;
 	struct want *want;
 
-	if (docker)
-		copy_text(literal, sizeof(literal), value);
-	else if (!containerd_literal(row->setting, value, literal))
+	if (!containerd_literal(row->setting, value, literal))
 		literal[0] = '\0';
 	want = runtime_want(decision, runtime, row->name, literal);
 	file = want->file;
@@ -192,16 +189,18 @@ static struct want *want_key(const struct runtime_decision *decision,
 		return want;
 	file->target.format = EDIT_TOML;
 	copy_text(file->target.path, sizeof(file->target.path), key->path);
-	copy_text(
-		file->target.table, sizeof(file->target.table), key->tables ? key->tables[0] : "");
-	copy_text(file->target.key, sizeof(file->target.key), key->key ? key->key : "");
-	file->edit.tables = key->tables;
-	file->edit.base = key->base;
-	copy_text(file->edit.dump_key, sizeof(file->edit.dump_key), key->dump_key);
 	if (key->refusal != CONTAINERD_FINE) {
 		want->error = -ENOENT;
 		want->reason = "runtime-unsupported";
 	}
+	/* Of a broken file nothing is known, and nothing is written. */
+	if (!key->tables)
+		return want;
+	copy_text(file->target.table, sizeof(file->target.table), key->tables[0]);
+	copy_text(file->target.key, sizeof(file->target.key), key->key);
+	file->edit.tables = key->tables;
+	file->edit.base = key->base;
+	copy_text(file->edit.dump_key, sizeof(file->edit.dump_key), key->dump_key);
 	return want;
 }
 
@@ -233,7 +232,7 @@ static void want_number(const struct runtime_decision *decision, const struct no
 static void want_directory(
 	const struct runtime_decision *decision, const struct node_runtime *runtime)
 {
-	const struct key_row *row = &key_rows[CONTAINERD_DIRECTORY_ROW];
+	const struct key_row *row = &directory_row;
 	const struct file_record *record;
 	char name[SETTING_NAME_MAX];
 
@@ -453,9 +452,9 @@ void runtime_decide(
 		if ((!runtime->files_known && !(decision.tuner->once && is_silent(runtime))) ||
 			runtime->found.managed_by == RUNTIME_OF_DOCKER)
 			continue;
-		for (size_t r = FIRST_NUMBER_ROW; r < ARRAY_SIZE(key_rows); r++)
-			if (key_rows[r].kind == runtime->found.kind)
-				want_number(&decision, runtime, &key_rows[r]);
+		for (size_t r = 0; r < ARRAY_SIZE(number_rows); r++)
+			if (number_rows[r].kind == runtime->found.kind)
+				want_number(&decision, runtime, &number_rows[r]);
 		if (runtime->found.kind == RUNTIME_CONTAINERD)
 			want_directory(&decision, runtime);
 	}

@@ -92,10 +92,8 @@ static const struct node_runtime *find_containerd(const struct runtime_sample *s
 
 static void add_registry(struct runtime_sample *sample, const char *registry)
 {
-	for (size_t i = 0; i < sample->n_hosts; i++)
-		if (streq(sample->hosts[i].registry, registry))
-			return;
-	copy_text(sample->hosts[sample->n_hosts++].registry, REGISTRY_NAME_MAX, registry);
+	if (!find_named(sample->hosts, sample->n_hosts, registry))
+		copy_text(sample->hosts[sample->n_hosts++].registry, REGISTRY_NAME_MAX, registry);
 }
 
 void runtime_sample_hosts(struct runtime_tuner *request)
@@ -141,8 +139,8 @@ static int find_up(const struct runtime_tuner *tuner, const char *registry,
 
 	for (size_t i = 0; i < tuner->config.n_mirrors; i++) {
 		const struct runtime_mirror *configured = &tuner->config.mirrors[i];
-		const struct mirror *mirror = runtime_find_mirror(
-			tuner->sample.mirrors, tuner->sample.n_mirrors, configured->url);
+		const struct mirror *mirror =
+			find_named(tuner->sample.mirrors, tuner->sample.n_mirrors, configured->url);
 
 		if (registry ? !streq(configured->registry, registry)
 			     : !streq(configured->registry, HOSTS_TOML_DEFAULT) &&

@@ -32,9 +32,9 @@ static struct pull_registry *registry_of(struct pull_counts *counts, const char 
 	char name[64];
 
 	pulls_registry_of(image, name);
-	for (size_t i = 0; i < counts->n; i++)
-		if (streq(counts->registries[i].name, name))
-			return &counts->registries[i];
+	registry = find_named(counts->registries, counts->n, name);
+	if (registry)
+		return registry;
 	/* The last place is for all that find none. */
 	if (counts->n == PULL_REGISTRIES_MAX)
 		return &counts->registries[PULL_REGISTRIES_MAX - 1];
@@ -44,26 +44,10 @@ static struct pull_registry *registry_of(struct pull_counts *counts, const char 
 	return registry;
 }
 
-static struct pull_layer *find_layer(struct pulls *pulls, const char *ref)
-{
-	for (size_t i = 0; i < pulls->n; i++)
-		if (streq(pulls->layers[i].piece.ref, ref))
-			return &pulls->layers[i];
-	return NULL;
-}
-
-static struct pull_image *find_image(struct pulls *pulls, const char *name)
-{
-	for (size_t i = 0; i < pulls->n_images; i++)
-		if (streq(pulls->images[i].name, name))
-			return &pulls->images[i];
-	return NULL;
-}
-
 static void count_bytes(
 	struct pulls *pulls, struct pull_counts *counts, const char *name, uint64_t bytes)
 {
-	struct pull_image *image = find_image(pulls, name);
+	struct pull_image *image = find_named(pulls->images, pulls->n_images, name);
 
 	if (image)
 		image->bytes += bytes;
@@ -74,7 +58,7 @@ static void count_bytes(
 /* An image that the layer belongs to is being pulled. */
 static void note_image(struct pulls *pulls, const struct pull_layer *layer)
 {
-	struct pull_image *image = find_image(pulls, layer->image);
+	struct pull_image *image = find_named(pulls->images, pulls->n_images, layer->image);
 
 	if (!image && pulls->n_images == PULL_IMAGES_MAX)
 		return;
@@ -90,7 +74,7 @@ static void note_image(struct pulls *pulls, const struct pull_layer *layer)
 /* The pull goes on under another name, as part of one that has it already. */
 static void rename_image(struct pulls *pulls, struct pull_image *image, const char *name)
 {
-	struct pull_image *same = find_image(pulls, name);
+	struct pull_image *same = find_named(pulls->images, pulls->n_images, name);
 
 	if (!same || same == image) {
 		copy_text(image->name, sizeof(image->name), name);
@@ -201,7 +185,7 @@ void pulls_take(struct pulls *pulls, struct pull_counts *counts, const struct pu
 {
 	pulls->more = 0;
 	for (size_t i = 0; i < n; i++) {
-		struct pull_layer *layer = find_layer(pulls, pieces[i].ref);
+		struct pull_layer *layer = find_named(pulls->layers, pulls->n, pieces[i].ref);
 
 		if (layer)
 			advance(pulls, counts, layer, &pieces[i], now);
@@ -217,7 +201,7 @@ void pulls_name(struct pulls *pulls, const char *digest, const char *name)
 {
 	for (size_t i = 0; digest[0] && i < pulls->n; i++) {
 		struct pull_layer *layer = &pulls->layers[i];
-		struct pull_image *nameless = find_image(pulls, "");
+		struct pull_image *nameless = find_named(pulls->images, pulls->n_images, "");
 
 		if (layer->image[0] || !strstr(layer->piece.ref, digest))
 			continue;
@@ -233,7 +217,7 @@ void pulls_name(struct pulls *pulls, const char *digest, const char *name)
 
 void pulls_place(struct pulls *pulls, const char *name, const char *full)
 {
-	struct pull_image *image = find_image(pulls, name);
+	struct pull_image *image = find_named(pulls->images, pulls->n_images, name);
 
 	for (size_t i = 0; i < pulls->n; i++)
 		if (streq(pulls->layers[i].image, name))
@@ -244,7 +228,7 @@ void pulls_place(struct pulls *pulls, const char *name, const char *full)
 
 void pulls_end(struct pulls *pulls, const char *name, uint64_t now)
 {
-	struct pull_image *image = find_image(pulls, "");
+	struct pull_image *image = find_named(pulls->images, pulls->n_images, "");
 
 	if (!image || pulls_nameless(pulls, 0))
 		return;

@@ -267,7 +267,6 @@ void runtime_sample(void *request, const struct wait *wait);
 void runtime_sample_copy(struct runtime_sample *sample, struct runtime_sample *ret);
 void runtime_sample_clear(struct runtime_sample *sample);
 struct node_runtime *runtime_find(const struct runtime_sample *sample, const char *socket);
-const struct mirror *runtime_find_mirror(const struct mirror *mirrors, size_t n, const char *url);
 
 /* Notes an answer, or why there is none. */
 void runtime_note(struct node_runtime *runtime, const char *why);

@@ -47,14 +47,6 @@ void runtime_sample_clear(struct runtime_sample *sample)
 	*sample = (struct runtime_sample){0};
 }
 
-const struct mirror *runtime_find_mirror(const struct mirror *mirrors, size_t n, const char *url)
-{
-	for (size_t i = 0; i < n; i++)
-		if (streq(mirrors[i].url, url))
-			return &mirrors[i];
-	return NULL;
-}
-
 void runtime_note(struct node_runtime *runtime, const char *why)
 {
 	enum runtime_answer answer = why ? RUNTIME_SILENT : RUNTIME_ANSWERS;
@@ -148,10 +140,9 @@ static void list_mirrors(struct runtime_tuner *request)
 
 	for (size_t i = 0; i < request->config.n_mirrors; i++) {
 		const char *url = request->config.mirrors[i].url;
-		const struct mirror *known =
-			runtime_find_mirror(sample->mirrors, sample->n_mirrors, url);
+		const struct mirror *known = find_named(sample->mirrors, sample->n_mirrors, url);
 
-		if (runtime_find_mirror(mirrors, n, url))
+		if (find_named(mirrors, n, url))
 			continue;
 		if (known)
 			mirrors[n] = *known;

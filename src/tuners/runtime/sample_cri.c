@@ -131,12 +131,13 @@ static bool find_address(struct session *session, const char *id, struct runtime
 	Cri__PodSandboxStatusRequest request = CRI__POD_SANDBOX_STATUS_REQUEST__INIT;
 	const Cri__PodSandboxStatusResponse *m;
 	const Cri__LinuxPodSandboxStatus *status;
+	const struct runtime_address *known;
 
-	for (size_t i = 0; i < runtime->addresses.n; i++)
-		if (streq(runtime->addresses.entries[i].sandbox, id)) {
-			*address = runtime->addresses.entries[i];
-			return true;
-		}
+	known = find_named(runtime->addresses.entries, runtime->addresses.n, id);
+	if (known) {
+		*address = *known;
+		return true;
+	}
 	*address = (struct runtime_address){0};
 	copy_text(address->sandbox, sizeof(address->sandbox), id);
 	request.pod_sandbox_id = (char *)id;
