@@ -108,47 +108,32 @@ static const char *option_detail(const struct config_option *option)
 
 static void visit_options(const struct config_option *row, visit_entry visit, void *userdata)
 {
-	for (; row && row->name; row++)
-		visit(&(struct entry){.name = row->name,
-			      .kind = "config key",
-			      .detail = option_detail(row),
-			      .help = row->help,
-			      .unit = row->unit,
-			      .def = row->def                   ? row->def
-				     : row->type == OPTION_LIST ? "[]"
-								: "empty",
-			      .source = "headroom.yaml(5)",
-			      .row = row},
+	for (; row && row->name; row++) {
+		const char *def = row->type == OPTION_LIST ? "[]" : "empty";
+
+		visit(&(struct entry){row->name, "config key", row->help, row->unit,
+			      row->def ? row->def : def, NULL, "headroom.yaml(5)",
+			      .detail = option_detail(row), .row = row},
 			userdata);
+	}
 }
 
 static void visit_things(const struct tuner_ops *ops, visit_entry visit, void *userdata)
 {
 	for (const struct limit_row *row = ops->limits; row && row->name; row++)
-		visit(&(struct entry){.name = row->name,
-			      .kind = "limit",
-			      .help = row->help,
-			      .unit = row->unit,
-			      .def = row->def,
-			      .option = row->option,
-			      .source = row->source},
+		visit(&(struct entry){row->name, "limit", row->help, row->unit, row->def,
+			      row->option, .source = row->source},
 			userdata);
 	for (const struct explanation *row = ops->explanations; row && row->name; row++)
-		visit(&(struct entry){.name = row->name,
-			      .kind = row->kind,
-			      .help = row->what,
-			      .unit = row->unit,
-			      .def = row->def,
-			      .option = row->option,
-			      .source = row->source},
+		visit(&(struct entry){row->name, row->kind, row->what, row->unit, row->def,
+			      row->option, .source = row->source},
 			userdata);
 }
 
 static void visit_reasons(const struct reason *row, visit_entry visit, void *userdata)
 {
 	for (; row && row->slug; row++)
-		visit(&(struct entry){.name = row->slug, .kind = "reason", .help = row->help},
-			userdata);
+		visit(&(struct entry){row->slug, "reason", .help = row->help}, userdata);
 }
 
 static void visit_conditions(const struct tuner_ops *ops, visit_entry visit, void *userdata)
@@ -161,11 +146,8 @@ static void visit_conditions(const struct tuner_ops *ops, visit_entry visit, voi
 	const struct reason *last = NULL;
 
 	for (const struct condition_type *row = ops->conditions; row && row->name; row++) {
-		visit(&(struct entry){.name = row->name,
-			      .kind = "condition",
-			      .detail = details[row->severity],
-			      .help = row->help,
-			      .condition = row},
+		visit(&(struct entry){row->name, "condition", row->help,
+			      .detail = details[row->severity], .condition = row},
 			userdata);
 		if (row->reasons != last) /* rows that follow each other may share a table */
 			visit_reasons(row->reasons, visit, userdata);
@@ -183,13 +165,22 @@ static void visit_metrics(const struct tuner_ops *ops, visit_entry visit, void *
 	};
 
 	for (const struct metric_row *row = ops->metric_rows; row && row->name; row++)
-		visit(&(struct entry){.name = row->name,
-			      .kind = "metric",
-			      .detail = types[row->type],
-			      .help = row->help,
-			      .unit = row->unit,
-			      .labels = row->labels},
+		visit(&(struct entry){row->name, "metric", row->help, row->unit,
+			      .detail = types[row->type], .labels = row->labels},
 			userdata);
+}
+
+static void visit_profiles(visit_entry visit, void *userdata)
+{
+	for (const struct profile *row = profile_table; row->name; row++)
+		visit(&(struct entry){row->name, "profile", row->help,
+			      .source = "headroom.yaml(5)"},
+			userdata);
+	for (const struct profile_row *row = profile_rows; row->name; row++)
+		if (starts_with(row->name, "sysctl."))
+			visit(&(struct entry){row->name + strlen("sysctl."), "setting", row->source,
+				      NULL, row->value, "sysctl, profile", .detail = row->profile},
+				userdata);
 }
 
 void each_entry(visit_entry visit, void *userdata)
@@ -197,31 +188,14 @@ void each_entry(visit_entry visit, void *userdata)
 	for (size_t i = 0; all_tables[i]; i++) {
 		const struct tuner_ops *ops = all_tables[i];
 
-		if (i > 0)
-			visit(
-				&(struct entry){
-					.name = ops->name, .kind = "tuner", .help = ops->summary},
-				userdata);
+		if (ops != &core_tables)
+			visit(&(struct entry){ops->name, "tuner", .help = ops->summary}, userdata);
 		visit_options(ops->options, visit, userdata);
 		visit_things(ops, visit, userdata);
 		visit_conditions(ops, visit, userdata);
 		visit_metrics(ops, visit, userdata);
 	}
-	for (const struct profile *profile = profile_table; profile->name; profile++)
-		visit(&(struct entry){.name = profile->name,
-			      .kind = "profile",
-			      .help = profile->help,
-			      .source = "headroom.yaml(5)"},
-			userdata);
-	for (const struct profile_row *row = profile_rows; row->name; row++)
-		if (starts_with(row->name, "sysctl."))
-			visit(&(struct entry){.name = row->name + strlen("sysctl."),
-				      .kind = "setting",
-				      .detail = row->profile,
-				      .help = row->source,
-				      .def = row->value,
-				      .option = "sysctl, profile"},
-				userdata);
+	visit_profiles(visit, userdata);
 }
 
 bool entry_is_literal(const struct entry *entry)

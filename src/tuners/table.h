@@ -61,14 +61,10 @@ enum mode tuner_mode(const struct tuner_ops *ops, const struct config *config);
 
 struct entry {
 	const char *name; /* a limit's or setting's may be a pattern of fnmatch(3) */
-	const char
-		*kind; /* "limit", "setting", "condition", "reason", "metric", "config key", ... */
-	const char *detail; /* "critical when True"; NULL for none, as for all below */
-	const char *help;
-	const char *unit;
-	const char *def;
-	const char *option;
-	const char *source;
+	const char *kind; /* "limit", "setting", "condition", "reason", "config key", ... */
+	const char *help; /* NULL for none, as for all below */
+	const char *unit, *def, *option, *source;
+	const char *detail;                     /* "critical when True" */
 	const char *const *labels;              /* of a metric; METRIC_LABELS_MAX of them */
 	const struct config_option *row;        /* of a config key */
 	const struct condition_type *condition; /* of a condition */
