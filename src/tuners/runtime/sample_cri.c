@@ -50,6 +50,14 @@ static bool is_good(struct session *session, int r)
 	return false;
 }
 
+/* The same; it may be starting: "server is not initialized yet". */
+static bool is_ready(struct session *session, int r)
+{
+	if (r > 0)
+		session->runtime->due_us = now_us() + BEGINNING_EVERY_US;
+	return is_good(session, r);
+}
+
 /* A call without parameters. */
 static int ask(struct session *session, enum cri_call which, const char *namespace, void *ret)
 {
@@ -70,10 +78,7 @@ static void ask_version(struct session *session)
 	runtime->no_cri = r == GRPC_UNIMPLEMENTED && runtime->found.kind == RUNTIME_CONTAINERD;
 	if (runtime->no_cri)
 		r = ask(session, CONTAINERD_VERSION, NULL, &own);
-	/* It may be starting: "server is not initialized yet". */
-	if (r > 0)
-		runtime->due_us = now_us() + BEGINNING_EVERY_US;
-	if (!is_good(session, r))
+	if (!is_ready(session, r))
 		return;
 	runtime_take_process(runtime, session->request->host, session->cri.grpc.peer);
 	copy_text(runtime->version, sizeof(runtime->version),
@@ -92,9 +97,7 @@ static void ask_status(struct session *session)
 	unsigned long long us;
 	int r = cri_get_config(&session->cri, &session->wait, next_arena(session), &config);
 
-	if (r > 0)
-		runtime->due_us = now_us() + BEGINNING_EVERY_US;
-	if (!is_good(session, r))
+	if (!is_ready(session, r))
 		return;
 	downloads = json_at(config, "maxConcurrentDownloads");
 	runtime->reported_downloads[0] = runtime->reported_timeout[0] = '\0';

@@ -52,15 +52,12 @@ const struct config_option runtime_options[] = {
 };
 
 static const struct limit_row limits[] = {
-	{
-		.name = "images/store",
-		.help = "The file system that images are unpacked to. The kubelet begins to delete "
-			"images at 85 % (imageGCHighThresholdPercent), those loaded ahead of time "
-			"among the first.",
-		.unit = "bytes",
-		.def = "the file system's size",
-		.source = "CRI, ImageFsInfo; Docker, /info DockerRootDir; statvfs(3)",
-	},
+	{"images/store", "bytes",
+		"The file system that images are unpacked to. The kubelet begins to delete images "
+		"at 85 % (imageGCHighThresholdPercent), those loaded ahead of time among the "
+		"first.",
+		"the file system's size",
+		.source = "CRI, ImageFsInfo; Docker, /info DockerRootDir; statvfs(3)"},
 	{0},
 };
 
@@ -245,19 +242,14 @@ static void runtime_configure(void *self, const struct config *config)
 
 	*ret = (struct runtime_config){
 		.kind = config_choice(config, "runtime.kind"),
-		.numbers =
-			{
-				[CONTAINERD_DOWNLOADS] =
-					{config_count(
-						 config, "runtime.max_concurrent_downloads", 0),
-						config_is_given(config,
-							"runtime.max_concurrent_downloads")},
-				[CONTAINERD_PROGRESS_TIMEOUT].exact =
-					config_is_given(config, "runtime.pull_progress_timeout"),
-			},
 		.restart = (enum restart_policy)config_choice(config, "runtime.restart"),
-		.n_mirrors = MIN(config_list(config, "runtime.mirrors"), RUNTIME_MIRROR_MAX),
+		.n_mirrors = config_list(config, "runtime.mirrors"),
 	};
+	ret->numbers[CONTAINERD_DOWNLOADS] =
+		(struct runtime_number){config_count(config, "runtime.max_concurrent_downloads", 0),
+			config_is_given(config, "runtime.max_concurrent_downloads")};
+	ret->numbers[CONTAINERD_PROGRESS_TIMEOUT].exact =
+		config_is_given(config, "runtime.pull_progress_timeout");
 	if (config_choice(config, "runtime.pull_progress_timeout") < 0)
 		ret->numbers[CONTAINERD_PROGRESS_TIMEOUT].value =
 			config_duration(config, "runtime.pull_progress_timeout");
