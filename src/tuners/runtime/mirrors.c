@@ -222,26 +222,11 @@ static void want_docker_mirrors(
 		runtime_leave(want, "on-command-line");
 }
 
-/* Why nothing is written to a hosts.toml; NULL: it may be. */
-static const char *hosts_obstacle(
-	const struct node_runtime *runtime, const struct runtime_hosts *hosts)
-{
-	const struct containerd_key *key = &runtime->containerd.keys[CONTAINERD_REGISTRY_DIRECTORY];
-	const char *reason = NULL;
-
-	if (hosts->exists && !hosts->ours)
-		reason = "file-of-others";
-	else if (runtime->pid == 0)
-		reason = "process-not-seen";
-	else if (key->refusal == CONTAINERD_EXCLUDED)
-		reason = "mirrors-without-effect";
-	return reason;
-}
-
 static void want_hosts(const struct runtime_decision *decision, const struct node_runtime *runtime,
 	const struct runtime_hosts *hosts)
 {
-	const char *up[RUNTIME_MIRROR_MAX], *obstacle = hosts_obstacle(runtime, hosts);
+	const struct containerd_key *key = &runtime->containerd.keys[CONTAINERD_REGISTRY_DIRECTORY];
+	const char *up[RUNTIME_MIRROR_MAX];
 	char sum[HASH_TEXT_MAX] = "";
 	_cleanup_free_ char *text = NULL;
 	struct want *want;
@@ -270,8 +255,12 @@ static void want_hosts(const struct runtime_decision *decision, const struct nod
 	copy_text(want->actual, SETTING_VALUE_MAX, want->file->on_disk);
 	want->error = hosts->error;
 	want->reason = text ? "configured" : "no-mirror-up";
-	if (obstacle)
-		runtime_leave(want, obstacle);
+	if (hosts->exists && !hosts->ours)
+		runtime_leave(want, "file-of-others");
+	else if (runtime->pid == 0)
+		runtime_leave(want, "process-not-seen");
+	else if (key->refusal == CONTAINERD_EXCLUDED)
+		runtime_leave(want, "mirrors-without-effect");
 }
 
 void runtime_decide_mirrors(const struct runtime_decision *decision)

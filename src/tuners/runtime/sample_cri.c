@@ -127,33 +127,36 @@ static void ask_store(struct session *session)
 	store->image_bytes = usage->used_bytes ? usage->used_bytes->value : 0;
 }
 
-/* The address of a pod does not change: it is asked for once. False when it is not to be had. */
-static bool find_address(struct session *session, const char *id, struct runtime_address *address)
+/* The address of a pod does not change: it is asked for once. "" when it is not to be had. */
+static const char *take_address(
+	struct session *session, const char *id, struct runtime_addresses *addresses)
 {
-	const struct node_runtime *runtime = session->runtime;
+	const struct runtime_addresses *before = &session->runtime->addresses;
+	const struct runtime_address *known = find_named(before->entries, before->n, id);
 	Cri__PodSandboxStatusRequest request = CRI__POD_SANDBOX_STATUS_REQUEST__INIT;
 	const Cri__PodSandboxStatusResponse *m;
 	const Cri__LinuxPodSandboxStatus *status;
-	const struct runtime_address *known;
+	struct runtime_address *added;
 
-	known = find_named(runtime->addresses.entries, runtime->addresses.n, id);
-	if (known) {
-		*address = *known;
-		return true;
-	}
-	*address = (struct runtime_address){0};
-	copy_text(address->sandbox, sizeof(address->sandbox), id);
 	request.pod_sandbox_id = (char *)id;
-	if (!is_good(session, cri_call(&session->cri, &session->wait, next_arena(session),
-				      CRI_SANDBOX_STATUS, NULL, &request.base, &m)) ||
-		!m->status)
-		return false;
+	if (!known &&
+		(!is_good(session, cri_call(&session->cri, &session->wait, next_arena(session),
+					   CRI_SANDBOX_STATUS, NULL, &request.base, &m)) ||
+			!m->status))
+		return "";
+	added = add_element(
+		&addresses->entries, &addresses->n, &addresses->allocated, sizeof(*added));
+	if (known) {
+		*added = *known;
+		return added->address;
+	}
+	copy_text(added->sandbox, sizeof(added->sandbox), id);
 	status = m->status->linux_status;
 	if (m->status->network &&
 		!(status && status->namespaces && status->namespaces->options &&
 			status->namespaces->options->network == CRI_NAMESPACE_NODE))
-		copy_text(address->address, sizeof(address->address), m->status->network->ip);
-	return true;
+		copy_text(added->address, sizeof(added->address), m->status->network->ip);
+	return added->address;
 }
 
 static void add_name(struct runtime_names *names, const struct workload *workload, const char *id,
@@ -175,20 +178,13 @@ static void name_pods(struct session *session, const Cri__ListPodSandboxResponse
 		const Cri__PodSandbox *sandbox = sandboxes->items[i];
 		const Cri__PodSandboxMetadata *pod = sandbox->metadata;
 		struct workload workload = {.kind = WORKLOAD_POD};
-		struct runtime_address address;
 
 		if (sandbox->state != CRI_SANDBOX_READY || !pod ||
 			session->runtime->answer != RUNTIME_ANSWERS)
 			continue;
-		if (find_address(session, sandbox->id, &address)) {
-			struct runtime_address *added = add_element(&addresses->entries,
-				&addresses->n, &addresses->allocated, sizeof(*added));
-
-			*added = address;
-		}
 		copy_text(workload.name, sizeof(workload.name), pod->name);
 		copy_text(workload.namespace, sizeof(workload.namespace), pod->namespace_);
-		add_name(names, &workload, pod->uid, address.address);
+		add_name(names, &workload, pod->uid, take_address(session, sandbox->id, addresses));
 		add_name(names, &workload, sandbox->id, "");
 	}
 }
