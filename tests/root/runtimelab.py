@@ -17,7 +17,7 @@ from typing import Any, Callable, Iterator
 import pytest
 from conftest import SLACK, Agent, UnixConnection, until
 from fakesystemd import Systemd
-from registrylab import Proxy, Registry
+from registrylab import Proxy, Registry, sleeper
 
 CONTAINERD = "run/containerd/containerd.sock"
 DOCKER = "run/docker.sock"
@@ -204,6 +204,27 @@ class Lab:
             return answer.status, answer.read().decode()
         finally:
             connection.close()
+
+    def docker_pull(self, name: str) -> None:
+        code, answer = self.docker("POST", f"/images/create?fromImage={name}")
+        assert code == 200 and "errorDetail" not in answer, answer
+
+    def pause(self) -> str:
+        """The name of an image that sleeps, in a registry of its own."""
+        registry = self.registry()
+        registry.push("pause", sleeper(self.directory))
+        return f"{registry.name}/pause:latest"
+
+    def container(self, name: str) -> Callable[[], dict[str, Any]]:
+        """A running container of dockerd's; what it says of its state."""
+        image = self.pause()
+        self.docker_pull(image)
+        body = {"Image": image, "HostConfig": {"NetworkMode": "none"}}
+        code, answer = self.docker("POST", f"/containers/create?name={name}", body)
+        assert code == 201, answer
+        path = f"/containers/{json.loads(answer)['Id']}"
+        assert self.docker("POST", f"{path}/start")[0] == 204
+        return lambda: json.loads(self.docker("GET", f"{path}/json")[1])
 
     def with_systemd(self, unit: str = "containerd.service") -> Systemd:
         path = self.directory / "run/dbus/system_bus_socket"

@@ -10,7 +10,7 @@ from typing import Any, Callable
 import criwire
 import pytest
 from conftest import ROOT, Agent, until
-from registrylab import Image, sleeper
+from registrylab import Image
 from runtimelab import CONTAINERD_CONFIG, KEEP, Lab, alone, lab, watcher  # noqa: F401
 
 DOWNLOADS = "containerd.max_concurrent_downloads"
@@ -86,10 +86,8 @@ def test_containerd_waits_for_its_restart(lab: Lab, watcher: Watcher, run: Calla
     assert lab.config.read_text() == CONTAINERD_CONFIG
 
 
-def test_apply_alone_restarts_now_and_pods_live_on(lab: Lab, directory: Path, alone: Callable[..., Any]) -> None:
-    registry = lab.registry()
-    registry.push("pause", sleeper(directory))
-    text = CONTAINERD_CONFIG.replace("registry.example/pause:3.6", f"{registry.name}/pause:latest")
+def test_apply_alone_restarts_now_and_pods_live_on(lab: Lab, alone: Callable[..., Any]) -> None:
+    text = CONTAINERD_CONFIG.replace("registry.example/pause:3.6", lab.pause())
     lab.config.write_text(text)
     lab.containerd()
     systemd = lab.with_systemd()
@@ -135,7 +133,7 @@ def test_a_unit_that_would_stop_more_is_not_restarted(lab: Lab, watcher: Watcher
     assert systemd.restarted == []
 
 
-def test_when_idle_waits_for_pulls(lab: Lab, directory: Path, watcher: Watcher) -> None:
+def test_when_idle_waits_for_pulls(lab: Lab, watcher: Watcher) -> None:
     registry = lab.registry()
     registry.push("slow", Image(2, 1 << 20))
     proxy = lab.proxy(registry, 32 * 1024)
@@ -190,21 +188,13 @@ def test_docker_is_reloaded_hot(lab: Lab, watcher: Watcher, run: Callable[..., A
     until(lambda: found(running, "docker")["max_concurrent_downloads"] == "3", "as before")
 
 
-def test_docker_containers_live_through_a_reload(lab: Lab, directory: Path, watcher: Watcher) -> None:
-    registry = lab.registry()
-    registry.push("pause", sleeper(directory))
+def test_docker_containers_live_through_a_reload(lab: Lab, watcher: Watcher) -> None:
     lab.dockerd()
-    name = f"{registry.name}/pause:latest"
-    assert lab.docker("POST", f"/images/create?fromImage={name}")[0] == 200
-    body = {"Image": name, "HostConfig": {"NetworkMode": "none"}}
-    code, answer = lab.docker("POST", "/containers/create?name=keeps-running", body)
-    assert code == 201, answer
-    container = json.loads(answer)["Id"]
-    assert lab.docker("POST", f"/containers/{container}/start")[0] == 204
-    pid = json.loads(lab.docker("GET", f"/containers/{container}/json")[1])["State"]["Pid"]
+    container = lab.container("keeps-running")
+    pid = container()["State"]["Pid"]
     running = watcher()
     wait_setting(running, DOCKER, "in-sync")
-    state = json.loads(lab.docker("GET", f"/containers/{container}/json")[1])["State"]
+    state = container()["State"]
     assert state["Running"] and state["Pid"] == pid
 
 

@@ -1,15 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What runtimes tell beside their settings: whose a network namespace is, and how full the image store is."""
 
-import json
 import subprocess
-from pathlib import Path
 from typing import Any
 
 import criwire
 import pytest
 from conftest import Agent, until
-from registrylab import sleeper
 from runtimelab import CONTAINERD_CONFIG, KEEP, Lab, lab, watcher  # noqa: F401
 from test_runtime import Watcher, found
 
@@ -40,10 +37,8 @@ def process_of(lab: Lab, container: str) -> int:
     return next(int(v) for n, v in criwire.fields_of(process) if n == 3)  # type: ignore[arg-type]
 
 
-def test_pods_are_named(lab: Lab, directory: Path, watcher: Watcher) -> None:
-    registry = lab.registry()
-    registry.push("pause", sleeper(directory))
-    lab.config.write_text(CONTAINERD_CONFIG.replace("registry.example/pause:3.6", f"{registry.name}/pause:latest"))
+def test_pods_are_named(lab: Lab, watcher: Watcher) -> None:
+    lab.config.write_text(CONTAINERD_CONFIG.replace("registry.example/pause:3.6", lab.pause()))
     lab.containerd()
     sandbox = criwire.run_pod(lab.containerd_socket, "web-1", "shop", "0b1c2d3e-0000-4000-8000-000000000001", host=False)
     fill_neighbors(process_of(lab, sandbox))
@@ -55,22 +50,16 @@ def test_pods_are_named(lab: Lab, directory: Path, watcher: Watcher) -> None:
 
 
 @pytest.mark.slow
-def test_docker_containers_are_named(lab: Lab, directory: Path, watcher: Watcher) -> None:
-    registry = lab.registry()
-    registry.push("pause", sleeper(directory))
+def test_docker_containers_are_named(lab: Lab, watcher: Watcher) -> None:
     lab.dockerd()
-    name = f"{registry.name}/pause:latest"
-    assert lab.docker("POST", f"/images/create?fromImage={name}")[0] == 200
-    body = {"Image": name, "HostConfig": {"NetworkMode": "none"}}
-    container = json.loads(lab.docker("POST", "/containers/create?name=hungry", body)[1])["Id"]
-    assert lab.docker("POST", f"/containers/{container}/start")[0] == 204
-    fill_neighbors(json.loads(lab.docker("GET", f"/containers/{container}/json")[1])["State"]["Pid"])
+    container = lab.container("hungry")
+    fill_neighbors(container()["State"]["Pid"])
     running = watcher(KEEP)
     user = until(lambda: users(running).get("hungry"), f"the container: {users(running)}", 0.2)
     assert user["used"] >= NEIGHBORS and user["workload"]["kind"] == "container"
-    assert container.startswith(user["workload"]["id"]) or user["workload"]["id"].startswith(container)
+    assert container()["Id"].startswith(user["workload"]["id"])
     # A new name is the name from then on.
-    assert lab.docker("POST", f"/containers/{container}/rename?name=less-hungry")[0] == 204
+    assert lab.docker("POST", "/containers/hungry/rename?name=less-hungry")[0] == 204
     until(lambda: users(running).get("less-hungry"), "its new name", 0.2)
 
 

@@ -40,8 +40,7 @@ def test_ten_layers_at_once_after_apply(lab: Lab, runtime: str, alone: Callable[
             until(lambda: criwire.running_config(lab.containerd_socket), "the CRI answers", 0.1)
         proxy.count()
         if runtime == "docker":
-            code, answer = lab.docker("POST", f"/images/create?fromImage={name}")
-            assert code == 200 and "errorDetail" not in answer, answer
+            lab.docker_pull(name)
             assert lab.docker("DELETE", f"/images/{name}")[0] == 200
         else:
             criwire.pull(lab.containerd_socket, name)
@@ -98,9 +97,7 @@ def test_pulls_of_docker_in_flight(lab: Lab, watcher: Watcher) -> None:
     proxy = lab.proxy(registry, 700 * 1024)
     lab.dockerd()
     running = keeping(watcher, "docker")
-    thread = threading.Thread(
-        target=lambda: lab.docker("POST", f"/images/create?fromImage={proxy.name}/team/app:latest"), daemon=True
-    )
+    thread = threading.Thread(target=lab.docker_pull, args=(f"{proxy.name}/team/app:latest",), daemon=True)
     thread.start()
     pulls = until(lambda: [p for p in found(running, "docker")["pulls"] if p["bytes_per_second"] > 0], "pulls", 0.1)
     assert len(pulls) <= 3

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "directory.h"
+#include "test.h"
 
 #include "tuners/table.h"
 
@@ -16,76 +16,56 @@ static void expect_sentence(const char *name, const char *text)
 		fail_msg("%s: odd white space", name);
 }
 
-TEST(conditions_are_described)
-{
-	for (size_t i = 0; all_tables[i]; i++)
-		for (const struct condition_type *row = all_tables[i]->conditions; row && row->name;
-			row++) {
-			assert_true(isupper((unsigned char)row->name[0]));
-			assert_non_null(row->reasons);
-			expect_sentence(row->name, row->help);
-		}
-}
-
-static void check_reason(const struct entry *entry, void *userdata)
+/* Of two rows with one slug only the first would be found. */
+static void check_reason(const struct entry *entry)
 {
 	size_t len = strlen(entry->name);
 
-	(void)userdata;
-	if (!streq(entry->kind, "reason"))
-		return;
 	assert_in_range(len, 2, 32);
 	assert_int_equal(strspn(entry->name, "abcdefghijklmnopqrstuvwxyz-"), len);
-	/* Of two rows with one slug only the first would be found. */
 	if (entry_help("reason", entry->name) != entry->help)
 		fail_msg("%s: another table has this slug", entry->name);
-	expect_sentence(entry->name, entry->help);
 }
 
-TEST(reasons_have_one_meaning_each)
+static void check_metric(const struct entry *entry)
 {
-	each_entry(check_reason, NULL);
+	const char *total = strstr(entry->name, "_total");
+
+	if (!starts_with(entry->name, "headroom_") && !starts_with(entry->name, "process_"))
+		fail_msg("%s: without our prefix", entry->name);
+	if (streq(entry->detail, "counter") != (total && streq(total, "_total")))
+		fail_msg("%s: _total is for counters", entry->name);
+}
+
+static void check_entry(const struct entry *entry, void *userdata)
+{
+	(void)userdata;
+	/* The settings of a profile have their sources in place of a help. */
+	if (!entry->row && !(entry->detail && streq(entry->kind, "setting")))
+		expect_sentence(entry->name, entry->help);
+	if (streq(entry->kind, "reason"))
+		check_reason(entry);
+	else if (streq(entry->kind, "metric"))
+		check_metric(entry);
+	else if (entry->condition)
+		assert_true(isupper((unsigned char)entry->name[0]) && entry->condition->reasons);
+	else if (streq(entry->kind, "limit") && !(entry->unit && entry->source))
+		fail_msg("%s: no unit or source", entry->name);
+}
+
+TEST(entries_say_what_they_are)
+{
+	each_entry(check_entry, NULL);
 	assert_null(entry_help("reason", "no-such-reason"));
 	assert_null(entry_help("reason", ""));
 }
 
-TEST(metrics_are_named_as_prometheus_asks)
-{
-	for (size_t i = 0; all_tables[i]; i++)
-		for (const struct metric_row *row = all_tables[i]->metric_rows; row && row->name;
-			row++) {
-			const char *total = strstr(row->name, "_total");
-
-			if (!starts_with(row->name, "headroom_") &&
-				!starts_with(row->name, "process_"))
-				fail_msg("%s: without our prefix", row->name);
-			if ((row->type == METRIC_COUNTER) != (total && streq(total, "_total")))
-				fail_msg("%s: _total is for counters", row->name);
-			expect_sentence(row->name, row->help);
-		}
-}
-
-TEST(limits_say_what_of_what_and_whence)
-{
-	for (size_t i = 0; all_tables[i]; i++)
-		for (const struct limit_row *row = all_tables[i]->limits; row && row->name; row++) {
-			expect_sentence(row->name, row->help);
-			if (!row->unit || !row->source)
-				fail_msg("%s: no unit or source", row->name);
-			assert_int_equal(!row->used.path, !row->max.path);
-			assert_int_equal(!row->used.path, !row->used.field);
-		}
-}
-
-TEST(explanations_say_what_and_whence)
+TEST(settings_say_whence)
 {
 	for (size_t i = 0; all_tables[i]; i++)
 		for (const struct explanation *row = all_tables[i]->explanations; row && row->name;
-			row++) {
-			expect_sentence(row->name, row->what);
-			if (!row->kind || !row->source)
-				fail_msg("%s: no kind or source", row->name);
-		}
+			row++)
+			assert_true(row->kind && row->source);
 }
 
 TEST(capabilities_say_why)
