@@ -26,9 +26,7 @@ static void read_layers(struct node_runtime *runtime, struct runtime_tuner *requ
 		return;
 	snprintf(pattern, sizeof(pattern), "%s/" LAYER_PREFIX "*", full);
 	r = glob(pattern, GLOB_NOSORT | GLOB_ERR, NULL, &found);
-	if (r != 0 && r != GLOB_NOMATCH)
-		return;
-	for (size_t i = 0; i < found.gl_pathc && n < PULL_LAYERS_MAX; i++) {
+	for (size_t i = 0; r == 0 && i < found.gl_pathc && n < PULL_LAYERS_MAX; i++) {
 		if (lstat(found.gl_pathv[i], &st) < 0)
 			continue;
 		copy_text(
@@ -36,6 +34,8 @@ static void read_layers(struct node_runtime *runtime, struct runtime_tuner *requ
 		pieces[n++].offset = (uint64_t)st.st_size;
 	}
 	globfree(&found);
+	if (r != 0 && r != GLOB_NOMATCH)
+		return;
 	runtime->pulls_at_us = now_us();
 	pulls_take(&runtime->pulls, &request->sample.pulled, pieces, n, runtime->pulls_at_us);
 }
