@@ -109,24 +109,55 @@ FIXTURE_TEST(a_difference_is_planned)
 	assert_string_equal(node_setting(&fixture->node, "vm.a")->original, "5");
 }
 
-TEST(what_is_recorded_is_no_drift)
+/* vm.a is wanted at 100; a record says 5 originally, and 50 since. */
+TEST(a_poll_judges_by_what_is_read_and_recorded)
 {
 	static const struct {
-		const char *actual, *reason;
-		uint64_t drift;
+		const char *actual;
+		enum setting_state state;
+		const char *reason;
+		bool recorded, kept, unrecordable;
+		enum mode mode;
+		int error;
 	} cases[] = {
-		{"5", "configured", 0},  /* the original: killed before the write, or restored */
-		{"50", "configured", 0}, /* what was written under an older configuration */
-		{"7", "drift", 1},       /* changed while no agent ran */
+		{"5", SETTING_PENDING, "configured", .mode = MODE_ENFORCE},
+		{" 100 ", SETTING_IN_SYNC, "in-sync", .mode = MODE_ENFORCE},
+		/* Killed before the write, or restored; under an older configuration; by others. */
+		{"5", SETTING_PENDING, "configured", .recorded = true},
+		{"50", SETTING_PENDING, "configured", .recorded = true},
+		{"7", SETTING_PENDING, "drift", .recorded = true},
+		{"", SETTING_UNSUPPORTED, "not-in-this-kernel", .error = -ENOENT},
+		{"", SETTING_FAILED, "unreadable", .error = -EACCES},
+		{"5", SETTING_FAILED, "unreadable", .mode = MODE_RELEASED, .error = -EIO},
+		{"5", SETTING_OBSERVED, "observe-mode", .mode = MODE_OBSERVE},
+		{"5", SETTING_OBSERVED, "restored", .mode = MODE_RELEASED},
+		{"5", SETTING_OBSERVED, "kept", .mode = MODE_RELEASED, .kept = true},
+		{"5", SETTING_OBSERVED, "not-recorded", .unrecordable = true},
+		/* A restore that failed for a value stays a failure until it is restored. */
+		{"100", SETTING_FAILED, "not-restored", .mode = MODE_RELEASED, .recorded = true},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		_cleanup_fixture_ struct fixture fixture;
+		bool pending = cases[i].state == SETTING_PENDING;
 
 		fixture_make(&fixture);
-		record_original(&fixture, "5", "50");
-		poll_to(&fixture, cases[i].actual, SETTING_PENDING, cases[i].reason, 1);
-		assert_int_equal(node_setting(&fixture.node, "vm.a")->drift_total, cases[i].drift);
+		if (cases[i].recorded)
+			record_original(&fixture, "5", "50");
+		if (cases[i].kept)
+			fixture.want.wanted[0] = '\0';
+		fixture.want.error = cases[i].error;
+		fixture.input.mode = cases[i].mode;
+		fixture.input.values_recordable = !cases[i].unrecordable;
+		poll_to(&fixture, cases[i].actual, cases[i].state, cases[i].reason, pending);
+		assert_int_equal(node_setting(&fixture.node, "vm.a")->drift_total,
+			streq(cases[i].reason, "drift"));
+		if (streq(cases[i].reason, "restored"))
+			assert_int_equal(node_would_change(&fixture.node), 1);
+		/* A module was loaded, a mount was added. */
+		fixture.want.error = 0;
+		assert_int_equal(poll(&fixture, "5")->error,
+			streq(cases[i].reason, "not-restored") ? -EIO : 0);
 	}
 }
 
@@ -223,32 +254,6 @@ FIXTURE_TEST(a_failure_waits_before_it_is_tried_again)
 	assert_int_equal(setting->retry_at_us, 0);
 }
 
-FIXTURE_TEST(what_cannot_be_read)
-{
-	fixture->want.error = -ENOENT;
-	poll_to(fixture, "", SETTING_UNSUPPORTED, "not-in-this-kernel", 0);
-	fixture->want.error = -EACCES;
-	assert_int_equal(poll(fixture, "")->error, -EACCES);
-	expect(fixture, SETTING_FAILED, "unreadable", 0);
-	/* A module was loaded, a mount was added. */
-	fixture->want.error = 0;
-	assert_int_equal(poll(fixture, "5")->error, 0);
-	expect(fixture, SETTING_PENDING, "configured", 1);
-}
-
-FIXTURE_TEST(what_is_only_observed)
-{
-	fixture->input.mode = MODE_OBSERVE;
-	poll_to(fixture, "5", SETTING_OBSERVED, "observe-mode", 0);
-	fixture->input.mode = MODE_RELEASED;
-	poll_to(fixture, "5", SETTING_OBSERVED, "restored", 0);
-	fixture->want.wanted[0] = '\0';
-	poll_to(fixture, "5", SETTING_OBSERVED, "kept", 0);
-	/* Errors are reported in any mode. */
-	fixture->want.error = -EIO;
-	poll_to(fixture, "5", SETTING_FAILED, "unreadable", 0);
-}
-
 TEST(a_reset_tries_everything_again)
 {
 	static const enum setting_state left[] = {SETTING_YIELDED, SETTING_DRIFTED, SETTING_FAILED};
@@ -322,24 +327,6 @@ TEST(settings_come_and_go_with_their_tuner)
 	free(node.settings);
 }
 
-/* A restore that failed for a value stays a failure until the value is restored. */
-FIXTURE_TEST(a_released_value_that_is_still_recorded_has_failed)
-{
-	record_original(fixture, "5", "100");
-	fixture->input.mode = MODE_RELEASED;
-	poll_to(fixture, "100", SETTING_FAILED, "not-restored", 0);
-	fixture->past.n_values = 0;
-	poll_to(fixture, "5", SETTING_OBSERVED, "restored", 0);
-	assert_int_equal(node_would_change(&fixture->node), 1);
-}
-
-FIXTURE_TEST(values_that_cannot_be_recorded_are_only_observed)
-{
-	fixture->input.values_recordable = false;
-	poll_to(fixture, "5", SETTING_OBSERVED, "not-recorded", 0);
-	poll_file_to(fixture, "3", "", SETTING_PENDING, "configured", 1);
-}
-
 TEST(results_reach_the_settings)
 {
 	static const struct {
@@ -380,6 +367,7 @@ FIXTURE_TEST(a_difference_in_the_file_is_planned)
 {
 	const struct change *change;
 
+	fixture->input.values_recordable = false; /* no matter for files */
 	poll_file_to(fixture, "3", "", SETTING_PENDING, "configured", 1);
 	change = &fixture->plan.changes[0];
 	assert_string_equal(change->old, "3");
