@@ -89,10 +89,8 @@ struct file_job *core_file_job(
 	job->forced = forced;
 	if (forced || task == FILE_RESTORE)
 		core->journal->released = core->released;
-	/* A restore goes by the policy that is recorded; what is left open, by today's as well. */
-	job->restart = task == FILE_RESTORE ? RESTART_NOW
-					    : (enum restart_policy)config_choice(
-						      core->config, "runtime.restart");
+	job->undo = task == FILE_RESTORE ||
+		    config_choice(core->config, "runtime.restart") != RESTART_NEVER;
 	copy_text(job->only, sizeof(job->only), only ? only : "");
 	if (task == FILE_APPLY)
 		plan_move(&job->plan, &core->plan, PLAN_FILES);

@@ -99,10 +99,9 @@ static bool policy_allows(const struct file_job *job, const struct service *serv
 {
 	struct unit_mark *mark = file_journal_unit(job->journal, service->unit, false);
 	bool applying = job->task == FILE_APPLY;
-	enum restart_policy policy =
-		applying ? service->restart : MIN(service->restart, job->restart);
+	bool idle = applying && service->restart == RESTART_WHEN_IDLE;
 
-	if (policy == RESTART_NEVER || (applying && policy == RESTART_WHEN_IDLE && service->busy))
+	if (service->restart == RESTART_NEVER || (idle && service->busy))
 		hold(job, service, "restart-pending", NULL, 0);
 	else if (!service->unit[0])
 		hold(job, service, "restart-refused", NULL, FILE_RESTART_AGAIN_US);
@@ -110,7 +109,7 @@ static bool policy_allows(const struct file_job *job, const struct service *serv
 		hold(job, service, "restart-refused", NULL, FILE_RETRY_US);
 	else if (mark && applying && was_tried(job, service, mark))
 		return false;
-	else if (mark && applying && policy == RESTART_WHEN_IDLE && rest_us(mark) > 0)
+	else if (mark && idle && rest_us(mark) > 0)
 		hold(job, service, "restart-pending", NULL, rest_us(mark));
 	else
 		return true;
@@ -131,7 +130,7 @@ static bool may_restart(const struct file_job *job, const struct service *servic
 		return false;
 	}
 	if (r == 0)
-		r = unit_may_restart(&job->host, service, job->wait, why);
+		r = unit_may_restart(job, service, why);
 	if (r < 0 && r != -ECANCELED) {
 		log_warning("runtime", "%s", why);
 		hold(job, service, r == -ENOTCONN ? "no-systemd" : "restart-refused", why,
@@ -151,7 +150,7 @@ static struct unit_mark *open_mark(struct file_job *job, const struct service *s
 		return NULL;
 	before = *mark;
 	mark->at_s = realtime_us() / USEC_PER_SEC;
-	mark->answered = unit_probe(&job->host, service, job->wait);
+	mark->answered = unit_probe(job, service, job->wait);
 	mark->open = true;
 	for (size_t t = 0; t < mark->n_tried; t++)
 		mark->tried[t].last = false;
@@ -243,9 +242,9 @@ static int roll_back(struct file_job *job, const struct service *service, struct
 		return -ETIMEDOUT;
 	r = edit_check(&job->host, service, job->wait, again);
 	if (r == 0)
-		r = unit_restart(&job->host, service, true, job->wait, again);
+		r = unit_restart(job, service, true, again);
 	if (r == 0)
-		r = unit_await(&job->host, service, mark->answered, true, job->wait, again);
+		r = unit_await(job, service, mark->answered, true, again);
 	if (r == -ECANCELED)
 		return r;
 	if (r == 0)
@@ -301,9 +300,9 @@ static void restart(struct file_job *job, const struct service *service)
 		hold(job, service, "restart-refused", NULL, FILE_RETRY_US);
 		return;
 	}
-	r = unit_restart(&job->host, service, false, job->wait, why);
+	r = unit_restart(job, service, false, why);
 	if (r == 0) {
-		r = unit_await(&job->host, service, mark->answered, false, job->wait, why);
+		r = unit_await(job, service, mark->answered, false, why);
 		/* It was asked for: whatever it was that did not answer, it is not back. */
 		if (r < 0 && r != -EPERM && r != -ECANCELED)
 			r = -ETIMEDOUT;
@@ -393,8 +392,8 @@ int work_resume(struct file_job *job)
 		if (service) {
 			log_notice(mark->unit,
 				"its restart was under way when this program last ended: waiting for it to answer");
-			r = unit_await(&job->host, service, mark->answered, false, job->wait, why);
-			r = finish(job, service, mark, r, job->restart != RESTART_NEVER, why);
+			r = unit_await(job, service, mark->answered, false, why);
+			r = finish(job, service, mark, r, job->undo, why);
 			n++;
 		} else if (mark->open) { /* its files were restored, or were not ours */
 			mark->open = false;

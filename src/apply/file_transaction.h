@@ -49,7 +49,7 @@ struct file_job {
 	struct plan plan;
 	char only[32]; /* FILE_RESTORE, forced: one tuner; "": all */
 	bool forced;   /* `headroom apply`: also what failed or had no effect before */
-	enum restart_policy restart; /* not FILE_APPLY: what today's configuration allows at most */
+	bool undo; /* of a restart left open too: a program that is not back gets its old files */
 	atomic_bool stale; /* set by others: the configuration has changed, begin nothing more */
 	const struct wait *wait; /* of the call */
 

@@ -8,7 +8,6 @@
 
 #include "apply/editor.h"
 #include "apply/file_transaction.h"
-#include "runtime/cri_client.h"
 
 /* One file on its way. */
 struct work_file {
@@ -83,34 +82,34 @@ int work_resume(struct file_job *job);
  * Units of k3s, RKE2 and their like, which run the kubelet and the runtime in one, are never
  * restarted.
  *
- * All calls block. A wait bounds and cancels them; why describes any result but 0.
+ * All calls block. The job's wait bounds and cancels them; why describes any result but 0.
  */
 
 /*
  * Whether it may be restarted. 0; -EPERM when it must not be; -ENOTCONN without systemd; any other
  * -errno when that could not be found out.
  */
-int unit_may_restart(const struct host *host, const struct service *service,
-	const struct wait *wait, char why[static EDIT_WHY_MAX]);
+int unit_may_restart(
+	const struct file_job *job, const struct service *service, char why[static EDIT_WHY_MAX]);
 
-/* How much of the program answers on its socket now. */
-enum cri_answers unit_probe(
-	const struct host *host, const struct service *service, const struct wait *wait);
+/* How much of the program answers on its socket now: enum cri_answers. */
+unsigned unit_probe(
+	const struct file_job *job, const struct service *service, const struct wait *wait);
 
 /*
  * Asks systemd for a restart. force: also of a unit that failed; else one that was stopped
  * meanwhile is not started. 0 also without a reply in time: it may have begun.
  */
-int unit_restart(const struct host *host, const struct service *service, bool force,
-	const struct wait *wait, char why[static EDIT_WHY_MAX]);
+int unit_restart(const struct file_job *job, const struct service *service, bool force,
+	char why[static EDIT_WHY_MAX]);
 
 /*
  * Waits until as much of it answers as did before, for 30 s. 0; -ETIMEDOUT when it does not; -EPERM
  * when someone else stopped it; -ECANCELED; any other -errno when systemd did not report its state.
  * A job of systemd's that is under way does not count.
  */
-int unit_await(const struct host *host, const struct service *service, unsigned answered,
-	bool force, const struct wait *wait, char why[static EDIT_WHY_MAX]);
+int unit_await(const struct file_job *job, const struct service *service, unsigned answered,
+	bool force, char why[static EDIT_WHY_MAX]);
 
 /*
  * SIGHUP. 0; -ESRCH when the process that the service names is not there, or is another program;

@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "runtime/cri_client.h"
 #include "workload/process.h"
 
 #include <signal.h>
@@ -36,9 +37,9 @@ static int explain(int error, const sd_bus_error *reply, char *why)
 }
 
 /* Where DBUS_SYSTEM_BUS_ADDRESS says, else the usual socket below the host's root. */
-static int open_bus(const struct host *host, const struct wait *wait, sd_bus **ret, char *why)
+static int open_bus(const struct file_job *job, sd_bus **ret, char *why)
 {
-	const struct wait now = wait_at_most(wait, 0);
+	const struct wait now = wait_at_most(job->wait, 0);
 	_cleanup_(sd_bus_close_unrefp) sd_bus *bus = NULL;
 	const char *given = getenv("DBUS_SYSTEM_BUS_ADDRESS");
 	char address[PATH_MAX + 16] = "unix:path=", path[PATH_MAX];
@@ -46,7 +47,7 @@ static int open_bus(const struct host *host, const struct wait *wait, sd_bus **r
 
 	if (wait_for(&now, -1, 0) == -ECANCELED)
 		return -ECANCELED;
-	r = given ? 0 : path_in_root(host->root, BUS_SOCKET, path);
+	r = given ? 0 : path_in_root(job->host.root, BUS_SOCKET, path);
 	if (r >= 0)
 		r = sd_bus_new(&bus);
 	if (r >= 0)
@@ -107,7 +108,7 @@ static int check_dependents(sd_bus *bus, const char *path, const char *unit, cha
 	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(kinds); i++) {
 		_cleanup_(sd_bus_error_free) sd_bus_error error = SD_BUS_ERROR_NULL;
 		char **names = NULL, state[32];
-		uint32_t job;
+		uint32_t queued;
 
 		r = sd_bus_get_property_strv(
 			bus, SYSTEMD, path, SYSTEMD ".Unit", kinds[i], &error, &names);
@@ -118,7 +119,7 @@ static int check_dependents(sd_bus *bus, const char *path, const char *unit, cha
 			r = explain(r, &error, why);
 		for (char **name = names; name && *name; free(*name++)) {
 			if (r >= 0)
-				r = read_state(bus, *name, state, &job, why);
+				r = read_state(bus, *name, state, &queued, why);
 			if (r >= 0 && !streq(state, "inactive") && !streq(state, "failed"))
 				r = refuse(unit, why,
 					"is not restarted: %.80s depends on it and would be stopped too",
@@ -129,8 +130,8 @@ static int check_dependents(sd_bus *bus, const char *path, const char *unit, cha
 	return r;
 }
 
-int unit_may_restart(const struct host *host, const struct service *service,
-	const struct wait *wait, char why[static EDIT_WHY_MAX])
+int unit_may_restart(
+	const struct file_job *job, const struct service *service, char why[static EDIT_WHY_MAX])
 {
 	/* These run the kubelet along with the runtime, or are not ours to restart at all. */
 	static const char *const others[] = {"k3s", "rke2", "k0s", "snap.microk8s", "kubelet"};
@@ -140,7 +141,7 @@ int unit_may_restart(const struct host *host, const struct service *service,
 	_cleanup_(sd_bus_close_unrefp) sd_bus *bus = NULL;
 	_cleanup_free_ char *path = NULL, *mode = NULL;
 	char state[32];
-	uint32_t job;
+	uint32_t queued;
 	int r;
 
 	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
@@ -148,9 +149,9 @@ int unit_may_restart(const struct host *host, const struct service *service,
 	if (forbidden)
 		return refuse(unit, why,
 			"is not restarted: more than the runtime runs in it, or it is no service");
-	r = open_bus(host, wait, &bus, why);
+	r = open_bus(job, &bus, why);
 	if (r == 0)
-		r = read_state(bus, unit, state, &job, why);
+		r = read_state(bus, unit, state, &queued, why);
 	if (r < 0)
 		return r;
 	if (!streq(state, "active"))
@@ -169,12 +170,12 @@ int unit_may_restart(const struct host *host, const struct service *service,
 	return check_dependents(bus, path, unit, why);
 }
 
-int unit_restart(const struct host *host, const struct service *service, bool force,
-	const struct wait *wait, char why[static EDIT_WHY_MAX])
+int unit_restart(const struct file_job *job, const struct service *service, bool force,
+	char why[static EDIT_WHY_MAX])
 {
 	_cleanup_(sd_bus_close_unrefp) sd_bus *bus = NULL;
 	_cleanup_(sd_bus_error_free) sd_bus_error error = SD_BUS_ERROR_NULL;
-	int r = open_bus(host, wait, &bus, why);
+	int r = open_bus(job, &bus, why);
 
 	if (r < 0)
 		return r;
@@ -186,12 +187,12 @@ int unit_restart(const struct host *host, const struct service *service, bool fo
 	return r < 0 && r != -ETIMEDOUT ? explain(r, &error, why) : 0;
 }
 
-enum cri_answers unit_probe(
-	const struct host *host, const struct service *service, const struct wait *wait)
+unsigned unit_probe(
+	const struct file_job *job, const struct service *service, const struct wait *wait)
 {
 	char path[PATH_MAX];
 
-	if (!service->socket[0] || path_in_root(host->root, service->socket, path) < 0)
+	if (!service->socket[0] || path_in_root(job->host.root, service->socket, path) < 0)
 		return CRI_NO_ANSWER;
 	return cri_probe(path, wait);
 }
@@ -203,8 +204,8 @@ static int not_back(const struct service *service, const char *state, unsigned l
 	return -ETIMEDOUT;
 }
 
-int unit_await(const struct host *host, const struct service *service, unsigned answered,
-	bool force, const struct wait *wait, char why[static EDIT_WHY_MAX])
+int unit_await(const struct file_job *job, const struct service *service, unsigned answered,
+	bool force, char why[static EDIT_WHY_MAX])
 {
 	_cleanup_(sd_bus_close_unrefp) sd_bus *bus = NULL;
 	uint64_t deadline = now_us() + ANSWER_US, last_deadline = now_us() + JOB_MAX * ANSWER_US;
@@ -212,16 +213,16 @@ int unit_await(const struct host *host, const struct service *service, unsigned 
 	unsigned level = CRI_NO_ANSWER;
 
 	for (;;) {
-		const struct wait pause = wait_at_most(wait, POLL_US);
+		const struct wait pause = wait_at_most(job->wait, POLL_US);
 		char state[32] = "";
-		uint32_t job = 0;
+		uint32_t queued = 0;
 		int r = wait_for(&pause, -1, 0);
 
 		if (r != -ETIMEDOUT)
 			return r;
-		r = bus ? 0 : open_bus(host, wait, &bus, why);
+		r = bus ? 0 : open_bus(job, &bus, why);
 		if (r == 0)
-			r = read_state(bus, service->unit, state, &job, why);
+			r = read_state(bus, service->unit, state, &queued, why);
 		/* While systemd reexecutes itself, or the bus is restarted: the program decides. */
 		if (r < 0)
 			bus = sd_bus_close_unref(bus);
@@ -230,27 +231,27 @@ int unit_await(const struct host *host, const struct service *service, unsigned 
 		 * others or stop for long, and none of that counts. Those after it are of a unit
 		 * that fails again and again.
 		 */
-		if (job != 0 && first_job == 0)
-			first_job = job;
-		if (job != 0 && job == first_job)
+		if (queued != 0 && first_job == 0)
+			first_job = queued;
+		if (queued != 0 && queued == first_job)
 			deadline = MIN(now_us() + ANSWER_US, last_deadline);
 		/* Failed is what systemd has given up; one that it starts again is activating. */
-		if (job == 0 && streq(state, "failed"))
+		if (queued == 0 && streq(state, "failed"))
 			return not_back(service, state, level, why);
-		if (job == 0 && streq(state, "inactive") && !force)
+		if (queued == 0 && streq(state, "inactive") && !force)
 			return refuse(
 				service->unit, why, "was stopped by someone else, and is left so");
-		if (r < 0 || (job == 0 && streq(state, "active"))) {
-			const struct wait probe = wait_at_most(wait, ANSWER_US / PROBES);
+		if (r < 0 || (queued == 0 && streq(state, "active"))) {
+			const struct wait probe = wait_at_most(job->wait, ANSWER_US / PROBES);
 
 			if (r == 0 && !service->socket[0])
 				return 0;
-			level = unit_probe(host, service, &probe);
+			level = unit_probe(job, service, &probe);
 			if (level >= MAX(answered, (unsigned)CRI_CONNECTS))
 				return 0;
 		}
 		/* That systemd reports nothing is no fault of the program. */
-		if (now_us() >= MIN(deadline, wait->deadline_us))
+		if (now_us() >= MIN(deadline, job->wait->deadline_us))
 			return r < 0 ? r : not_back(service, state, level, why);
 	}
 }

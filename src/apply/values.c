@@ -117,7 +117,6 @@ int value_store_open(const char *directory, const char *boot, bool write, struct
 		store->records[store->n] = slot->copies[current == 2];
 		store->slots[store->n++] = (uint16_t)i;
 	}
-	store->writable = write;
 	*ret = steal(store);
 	return 0;
 }
@@ -144,8 +143,6 @@ int value_store_put(struct value_store *store, const struct value_record *record
 	struct slot *slot;
 	uint32_t next;
 
-	if (!store->writable)
-		return -EROFS;
 	if (i == store->n) {
 		while (free_slot < VALUE_STORE_MAX && store->file->slots[free_slot].current != 0)
 			free_slot++;
@@ -166,7 +163,7 @@ void value_store_forget(struct value_store *store, const char *name)
 {
 	size_t i = index_of(store, name);
 
-	if (i == store->n || !store->writable)
+	if (i == store->n)
 		return;
 	atomic_store_explicit(
 		&store->file->slots[store->slots[i]].current, 0, memory_order_release);

@@ -23,7 +23,6 @@ struct value_file;
 
 struct value_store {
 	struct value_file *file; /* NULL: there is none, and this process may not make one */
-	bool writable;
 	struct value_record records[VALUE_STORE_MAX]; /* of the file; they move with a change */
 	size_t n;
 	uint16_t slots[VALUE_STORE_MAX]; /* of each record */
@@ -40,8 +39,8 @@ DEFINE_CLEANUP(struct value_store, value_store_close)
 
 /*
  * Puts a record in the place of an older one of its name. At every instruction the file holds the
- * old one or the new one as a whole. 0; -ENOSPC when all slots are taken; -EROFS when the store was
- * not opened for writing.
+ * old one or the new one as a whole. 0; -ENOSPC when all slots are taken. Both are for a store that
+ * was opened for writing.
  */
 int value_store_put(struct value_store *store, const struct value_record *record);
 

@@ -35,8 +35,8 @@ static inline void fixture_reopen(struct file_fixture *fixture)
 
 static inline void fixture_make(struct file_fixture *fixture)
 {
-	*fixture = (struct file_fixture){.wait = {.deadline_us = UINT64_MAX, .cancel_fd = -1},
-		.job = {.restart = RESTART_NOW}};
+	*fixture = (struct file_fixture){
+		.wait = {.deadline_us = UINT64_MAX, .cancel_fd = -1}, .job = {.undo = true}};
 	directory_make(&fixture->root);
 	directory_make(&fixture->state);
 	assert_true(host_init(&fixture->job.host, fixture->root.path));
