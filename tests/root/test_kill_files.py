@@ -60,19 +60,13 @@ def restore(lab: Lab, directory: Path, run: Callable[..., Any]) -> None:
     assert not kept.exists() or list(kept.iterdir()) == []
 
 
-@pytest.mark.parametrize("rounds", [50, pytest.param(200, marks=pytest.mark.slow)])
-def test_apply_is_killed_again_and_again(lab: Lab, directory: Path, run: Callable[..., Any], rounds: int) -> None:
-    kill_again_and_again(lab, directory, run, "apply", rounds)
-
-
-@pytest.mark.parametrize("rounds", [10, pytest.param(25, marks=pytest.mark.slow)])
-def test_the_agent_is_killed_again_and_again(
-    node: Node, lab: Lab, directory: Path, run: Callable[..., Any], rounds: int
+@pytest.mark.parametrize(
+    "command, rounds",
+    [("apply", 50), ("agent", 10), *(pytest.param(*c, marks=pytest.mark.slow) for c in (("apply", 200), ("agent", 25)))],
+)
+def test_it_is_killed_again_and_again(
+    node: Node, lab: Lab, directory: Path, run: Callable[..., Any], command: str, rounds: int
 ) -> None:
-    kill_again_and_again(lab, directory, run, "agent", rounds)
-
-
-def kill_again_and_again(lab: Lab, directory: Path, run: Callable[..., Any], command: str, rounds: int) -> None:
     lab.write("etc/docker/daemon.json", DAEMON_JSON)
     lab.containerd()
     lab.dockerd()

@@ -53,7 +53,7 @@ def test_now_means_that_it_is_in_force(lab: Lab, run: Callable[..., Any], config
     assert len(systemd.restarted) == 2, "the old file takes effect by the same policy"
 
 
-def fail_once(daemon: Any, systemd: Any, meanwhile: Callable[[], Any] = lambda: None) -> None:
+def fail_once(daemon: Any, systemd: Any, meanwhile: Callable[[], Any]) -> None:
     """The first restart fails, after something has happened to the files; the next one starts it."""
 
     def restart(_unit: str) -> None:
@@ -68,21 +68,41 @@ def fail_once(daemon: Any, systemd: Any, meanwhile: Callable[[], Any] = lambda: 
     systemd.manager.restart = restart
 
 
-def test_a_runtime_that_does_not_come_back_gets_its_old_file(lab: Lab, run: Callable[..., Any], config: str) -> None:
+BY_OTHERS = {
+    "nothing": lambda text: text,
+    "another line": lambda text: text + "# by someone else\n",
+    "no TOML": lambda text: CONTAINERD_CONFIG.replace("version = 2", "version = = 2"),
+}
+
+
+@pytest.mark.parametrize("meanwhile", BY_OTHERS)
+def test_a_runtime_that_does_not_come_back_gets_its_old_file(
+    lab: Lab, run: Callable[..., Any], config: str, directory: Path, meanwhile: str
+) -> None:
+    """What others wrote stays; where it does not load, the bytes from before replace it, and theirs are kept."""
     daemon = lab.containerd()
     systemd = lab.with_systemd()
+    change = BY_OTHERS[meanwhile]
+    old = CONTAINERD_CONFIG if meanwhile == "no TOML" else change(CONTAINERD_CONFIG)
 
-    fail_once(daemon, systemd)
+    fail_once(daemon, systemd, lambda: lab.config.write_text(change(lab.config.read_text())))
     answer = run("apply", "--config", config, wrap=lab.wrap, timeout=90)
     assert answer.returncode == 1
     assert "does not answer" in answer.stderr
-    assert lab.config.read_text() == CONTAINERD_CONFIG
+    assert lab.config.read_text() == old
     assert len(systemd.restarted) == 2
     assert daemon.alive() and daemon.answers()
     found = setting(run, lab, config)
     assert (found["state"], found["reason"]) == ("failed", "did-not-come-back"), found
+    if meanwhile == "no TOML":
+        assert "theirs are kept as rejected-config.toml" in answer.stderr, answer.stderr
+        assert (directory / "state/rejected-config.toml").read_text() == change("")
+    # Asked for once more, it is tried once more.
+    systemd.manager.restart = lambda _unit: daemon.restart()
+    assert run("apply", "--config", config, wrap=lab.wrap).returncode == 0
+    assert len(systemd.restarted) == 3
     assert run("restore", wrap=lab.wrap).returncode == 0
-    assert lab.config.read_text() == CONTAINERD_CONFIG
+    assert lab.config.read_text() == old
 
 
 def test_a_runtime_without_its_cri_is_not_back(lab: Lab, run: Callable[..., Any], config: str) -> None:
@@ -102,38 +122,6 @@ def test_a_runtime_without_its_cri_is_not_back(lab: Lab, run: Callable[..., Any]
     assert "without its CRI" in answer.stderr
     assert lab.config.read_text() == CONTAINERD_CONFIG
     assert len(systemd.restarted) == 2
-
-
-def test_a_file_that_others_broke_during_the_restart_does_not_stay(
-    lab: Lab, run: Callable[..., Any], config: str, directory: Path
-) -> None:
-    """Without our key it would not load either: the bytes from before replace it, and theirs are kept."""
-    daemon = lab.containerd()
-    systemd = lab.with_systemd()
-    broken = CONTAINERD_CONFIG.replace("version = 2", "version = = 2")
-
-    fail_once(daemon, systemd, lambda: lab.write("etc/containerd/config.toml", broken))
-    answer = run("apply", "--config", config, wrap=lab.wrap, timeout=90)
-    assert answer.returncode == 1
-    assert "theirs are kept as rejected-config.toml" in answer.stderr, answer.stderr
-    assert lab.config.read_text() == CONTAINERD_CONFIG
-    assert (directory / "state/rejected-config.toml").read_text() == broken
-    assert len(systemd.restarted) == 2
-    assert daemon.alive() and daemon.answers()
-
-
-def test_a_roll_back_keeps_what_others_wrote_meanwhile(lab: Lab, run: Callable[..., Any], config: str) -> None:
-    daemon = lab.containerd()
-    systemd = lab.with_systemd()
-
-    fail_once(daemon, systemd, lambda: lab.config.write_text(lab.config.read_text() + "# by someone else\n"))
-    assert run("apply", "--config", config, wrap=lab.wrap, timeout=90).returncode == 1
-    assert lab.config.read_text() == CONTAINERD_CONFIG + "# by someone else\n"
-    assert len(systemd.restarted) == 2 and daemon.answers()
-    # Asked for once more, it is tried once more.
-    systemd.manager.restart = lambda _unit: daemon.restart()
-    assert run("apply", "--config", config, wrap=lab.wrap).returncode == 0
-    assert len(systemd.restarted) == 3
 
 
 def test_a_slow_restart_is_waited_for(lab: Lab, run: Callable[..., Any], config: str) -> None:

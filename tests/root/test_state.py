@@ -79,19 +79,25 @@ def test_apply_fails_for_what_could_not_be_set(node: Node, run) -> None:
     node.assert_unchanged()
 
 
+def contained(agent, directory: Path, *script: str):
+    """An agent whose host is below the directory, after these commands in a mount namespace of its own."""
+    socket = directory / "one.sock"
+    wrap = ("unshare", "--mount", "sh", "-ec", "; ".join([*script, 'exec "$@"']), "sh")
+    env = {"HEADROOM_HOST_ROOT": str(directory / "host")}
+    one = agent(f'http: {{listen: "", socket: {socket}}}', wrap=wrap, env=env, ready=False)
+    one.socket_path = socket
+    return one.wait_ready()
+
+
 def test_a_container_without_the_hosts_run_only_observes(node: Node, agent, directory: Path) -> None:
     """Originals below the container's own root would be gone with it."""
     host = directory / "host"
     for name in ("proc", "sys", "run/headroom"):
         (host / name).mkdir(parents=True)
-    script = f"mount --rbind /proc {host}/proc; mount --rbind /sys {host}/sys"
-    wrap = ("unshare", "--mount", "sh", "-ec", script + '; unset HEADROOM_RUNTIME_DIR; exec "$@"', "sh")
-    socket = directory / "one.sock"
     if os.stat(host).st_dev != os.stat("/").st_dev:
         pytest.skip("the test's directory is on another file system than /")
-    one = agent(f'http: {{listen: "", socket: {socket}}}', wrap=wrap, env={"HEADROOM_HOST_ROOT": str(host)}, ready=False)
-    one.socket_path = socket
-    one.wait_ready()
+    mounts = [f"mount --rbind /{name} {host}/{name}" for name in ("proc", "sys")]
+    one = contained(agent, directory, *mounts, "unset HEADROOM_RUNTIME_DIR")
     condition = one.condition("AgentDegraded")
     assert condition["status"] == "True" and "/run/headroom" in condition["message"], condition
     assert one.setting(THRESHOLDS[2])["state"] == "observed"
@@ -111,12 +117,7 @@ def test_a_container_whose_directory_is_not_the_hosts_says_so(
     host.mkdir()
     tmpfs = "mount -t tmpfs none {0}; mkdir -p {0}/{1}"
     mounts = [tmpfs.format(f"/{parent}", "headroom"), tmpfs.format(host / parent, "headroom" if made else "")]
-    script = "; ".join([f"mount --rbind / {host}", *mounts, f"unset {variable}"])
-    wrap = ("unshare", "--mount", "sh", "-ec", script + '; exec "$@"', "sh")
-    socket = directory / "one.sock"
-    one = agent(f'http: {{listen: "", socket: {socket}}}', wrap=wrap, env={"HEADROOM_HOST_ROOT": str(host)}, ready=False)
-    one.socket_path = socket
-    one.wait_ready()
+    one = contained(agent, directory, f"mount --rbind / {host}", *mounts, f"unset {variable}")
     condition = one.wait_condition("AgentDegraded")
     assert f"/{parent}/headroom: not the host's" in condition["message"], condition
     assert (one.setting(THRESHOLDS[2])["state"] == "observed") == observed

@@ -104,66 +104,67 @@ DIRECTORY_TEST(what_is_stored_is_loaded)
 	assert_null(directory_get(directory, "/journal.json"));
 }
 
-TEST(a_torn_or_missing_file_is_replaced_by_its_copy)
+/* A file that others may have changed: NULL for none. */
+static void put(const struct directory *directory, const char *name, const char *text)
 {
-	static const char *const torn[] = {"{\"schema\": 4, ", NULL};
+	directory_delete(directory, name);
+	if (text)
+		directory_put(directory, name, text);
+}
 
-	for (size_t i = 0; i < ARRAY_SIZE(torn); i++) {
+/*
+ * A copy takes the place of what is torn. A journal of a newer version alone knows what is to be
+ * restored: it is left, and nothing is written.
+ */
+TEST(a_torn_journal_is_kept_and_a_newer_one_left)
+{
+	static const char newer[] =
+		"{\"schema\": 99, \"checksum\": \"crc32:a3830348\", \"body\": {}}";
+	static const char whole[] = "as it was stored";
+	static const struct {
+		const char *current, *copy;
+		int error;
+		bool lost;
+	} cases[] = {
+		{"{\"schema\": 4, ", whole, 0, false},
+		{NULL, whole, 0, false},
+		{"{}", "", 0, true},
+		{newer, "torn", -EPROTO, false},
+		{"torn", newer, -EPROTO, false},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_journal_ struct file_journal *reader = NULL, *writer = NULL;
 		_cleanup_directory_ struct directory directory;
-		_cleanup_journal_ struct file_journal *journal = NULL;
 		_cleanup_free_ char *text = NULL;
 
 		directory_make(&directory);
 		store_sample(&directory);
 		text = directory_get(&directory, "/journal.json");
-		directory_delete(&directory, "/journal.json");
-		if (torn[i])
-			directory_put(&directory, "/journal.json", torn[i]);
-		journal = open_journal(&directory);
-		assert_sample(journal);
-		assert_true(journal->note[0] != '\0');
-		assert_file(&directory, "/journal.json.1", text);
-		if (torn[i])
-			assert_file(&directory, "/journal.json.bad", torn[i]);
-		assert_int_equal(file_journal_store(journal), 0);
+		put(&directory, "/journal.json", cases[i].current);
+		put(&directory, "/journal.json.1", cases[i].copy == whole ? text : cases[i].copy);
+		assert_int_equal(file_journal_open(directory.path, false, &reader), cases[i].error);
+		if (cases[i].current) /* a reader moves nothing */
+			assert_file(&directory, "/journal.json", cases[i].current);
+		assert_int_equal(file_journal_open(directory.path, true, &writer), cases[i].error);
+		if (cases[i].error < 0) {
+			assert_file(&directory, "/journal.json", cases[i].current);
+			assert_file(&directory, "/journal.json.1", cases[i].copy);
+			continue;
+		}
+		assert_true(reader->lost == cases[i].lost && writer->lost == cases[i].lost);
+		assert_true(writer->note[0] != '\0');
+		if (cases[i].current)
+			assert_file(&directory, "/journal.json.bad", cases[i].current);
+		assert_null(directory_get(&directory, "/journal.json"));
+		if (cases[i].lost) {
+			assert_file(&directory, "/journal.json.1.bad", cases[i].copy);
+			continue;
+		}
+		assert_sample(writer);
+		assert_int_equal(file_journal_store(writer), 0);
 		assert_file(&directory, "/journal.json", text);
-	}
-}
-
-DIRECTORY_TEST(two_torn_files_are_kept)
-{
-	_cleanup_journal_ struct file_journal *reader = NULL, *writer = NULL;
-
-	directory_put(directory, "/journal.json", "{}");
-	directory_put(directory, "/journal.json.1", "");
-	assert_int_equal(file_journal_open(directory->path, false, &reader), 0);
-	assert_true(reader->lost);
-	assert_file(directory, "/journal.json", "{}"); /* a reader moves nothing */
-	assert_int_equal(file_journal_open(directory->path, true, &writer), 0);
-	assert_true(writer->lost);
-	assert_non_null(strstr(writer->note, "lost"));
-	assert_file(directory, "/journal.json.bad", "{}");
-	assert_file(directory, "/journal.json.1.bad", "");
-	assert_null(directory_get(directory, "/journal.json"));
-}
-
-/* It alone knows what is to be restored: an older version leaves it, and writes nothing. */
-TEST(a_journal_of_a_newer_version_is_left)
-{
-	static const char newer[] =
-		"{\"schema\": 99, \"checksum\": \"crc32:a3830348\", \"body\": {}}";
-	static const char *const names[] = {"/journal.json", "/journal.json.1"};
-	struct file_journal *journal = NULL;
-
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
-		_cleanup_directory_ struct directory directory;
-
-		directory_make(&directory);
-		directory_put(&directory, "/journal.json", "torn");
-		directory_put(&directory, names[i], newer);
-		assert_int_equal(file_journal_open(directory.path, true, &journal), -EPROTO);
-		assert_null(journal);
-		assert_file(&directory, names[i], newer);
+		assert_file(&directory, "/journal.json.1", text);
 	}
 }
 
@@ -286,6 +287,7 @@ TEST(a_full_disk_leaves_the_old_journal)
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
 	assert_file(&directory, "/journal.json", text);
 	assert_file(&directory, "/journal.json.1", text);
+	assert_null(directory_get(&directory, "/journal.json.1.new"));
 	assert_int_equal(file_journal_store(journal), 0);
 }
 
