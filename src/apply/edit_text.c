@@ -179,10 +179,10 @@ static int toml_key_set(struct file_bytes *text, const char *table, const char *
 
 /* ---- JSON: only keys of the topmost object, table is not used ---- */
 
-/* Where a key is, and what is around it; a member without a value_end is not there. */
+/* Where a key is, without a value_end when it is not there, and the last of n members. */
 struct found {
-	struct json_member key, previous, next, last;
-	size_t n; /* members */
+	struct json_member key, last;
+	size_t n;
 };
 
 static struct found find_member(const char *text, const char *key)
@@ -192,16 +192,9 @@ static struct found find_member(const char *text, const char *key)
 	size_t n = strlen(key);
 
 	for (; json_next(text, &member); found.n++) {
-		bool equal = member.key_end - member.key == n + 2 &&
-			     memcmp(text + member.key + 1, key, n) == 0;
-
-		if (equal) {
+		if (member.key_end - member.key == n + 2 &&
+			memcmp(text + member.key + 1, key, n) == 0)
 			found.key = member;
-			found.previous = found.last;
-			found.next = (struct json_member){0};
-		} else if (found.key.value_end > 0 && found.next.value_end == 0) {
-			found.next = member;
-		}
 		found.last = member;
 	}
 	return found;
@@ -245,23 +238,22 @@ static int insert_member(
 		bytes + start, key, last->value == last->key_end + 1 ? ":" : ": ", literal);
 }
 
-static int change_member(
-	struct file_bytes *text, const struct found *found, const char *key, const char *literal)
+/* With the comma before it, or as the first one with the comma behind it. */
+static int remove_member(struct file_bytes *text, const struct json_member *member)
 {
-	size_t start = found->key.value, end = found->key.value_end;
+	const char *bytes = text->bytes;
+	size_t start = member->key, end = member->value_end;
+	size_t comma = end + strspn(bytes + end, BLANKS);
 
-	if (end == 0)
-		return literal ? insert_member(text, found, key, literal) : 0;
-	if (!literal) {
-		start = found->key.key;
-		if (found->previous.value_end > 0)
-			start = found->previous.value_end;
-		else if (found->next.value_end > 0)
-			end = found->next.key;
-		else
-			start = strcspn(text->bytes, "{") + 1;
+	while (strchr(BLANKS, bytes[start - 1]))
+		start--;
+	if (bytes[start - 1] == ',') {
+		start--;
+	} else if (bytes[comma] == ',') {
+		start = member->key;
+		end = comma + 1 + strspn(bytes + comma + 1, BLANKS);
 	}
-	return text_replace(text, start, end, literal ? literal : "");
+	return text_replace(text, start, end, "");
 }
 
 static bool is_same(const cJSON *a, const cJSON *b)
@@ -302,7 +294,12 @@ static int json_key_set(struct file_bytes *text, const char *table, const char *
 		object = must(cJSON_CreateObject());
 	}
 	found = find_member(new.bytes, key);
-	change_member(&new, &found, key, literal);
+	if (found.key.value_end > 0 && literal)
+		text_replace(&new, found.key.value, found.key.value_end, literal);
+	else if (found.key.value_end > 0)
+		remove_member(&new, &found.key);
+	else if (literal)
+		insert_member(&new, &found, key, literal);
 	if (!is_proved(object, &new, key, literal)) {
 		snprintf(why, EDIT_WHY_MAX,
 			"%s is not changed: the file is no plain JSON, or has it twice", key);

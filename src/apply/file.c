@@ -209,14 +209,6 @@ void file_drop_directories(const struct file_at *at, unsigned n)
 	}
 }
 
-void file_clean(const struct file_at *at)
-{
-	char path[PATH_MAX];
-
-	if (snprintf(path, sizeof(path), "%s" FILE_NEW, at->full) < PATH_MAX)
-		unlink(path);
-}
-
 static int open_kept(int state, bool make)
 {
 	int fd;

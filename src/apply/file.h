@@ -56,9 +56,6 @@ int file_put_trial(int state, const char *name, const struct file_at *at,
 	const struct file_bytes *new, char path[static PATH_MAX]);
 void file_drop_trial(int state, const char *name);
 
-/* What a crash may have left beside a file. */
-void file_clean(const struct file_at *at);
-
 /*
  * Original bytes, in files/ of the state directory under the name of their hash. file_keep is
  * durable on return; file_recall gives -EBADMSG for bytes that are not those of the name.

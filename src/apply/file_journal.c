@@ -95,19 +95,17 @@ struct file_record *file_journal_snapshot(const struct file_journal *journal, si
 
 void release_set(struct release_list *list, const char *tuner, bool released)
 {
-	size_t i = 0;
+	struct release *end = &list->tuners[list->n], *slot = list->tuners;
 
-	while (i < list->n && !streq(list->tuners[i].tuner, tuner))
-		i++;
-	if ((i < list->n) == released || i == JOURNAL_RELEASED_MAX)
-		return;
-	if (!released) {
-		list->tuners[i] = list->tuners[--list->n];
-		return;
+	while (slot < end && !streq(slot->tuner, tuner))
+		slot++;
+	if (!released && slot < end) {
+		*slot = list->tuners[--list->n];
+	} else if (released && slot == end && list->n < JOURNAL_RELEASED_MAX) {
+		copy_text(slot->tuner, sizeof(slot->tuner), tuner);
+		slot->since_s = realtime_us() / USEC_PER_SEC;
+		list->n++;
 	}
-	copy_text(list->tuners[i].tuner, sizeof(list->tuners[i].tuner), tuner);
-	list->tuners[i].since_s = realtime_us() / USEC_PER_SEC;
-	list->n++;
 }
 
 struct unit_mark *file_journal_unit(struct file_journal *journal, const char *unit, bool add)

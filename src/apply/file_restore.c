@@ -110,11 +110,14 @@ static int restore_once(const struct file_job *job, struct work_file *file)
 {
 	const char *original = file->note.original;
 	int r = work_read(job, file);
+	char left[PATH_MAX];
 
 	if (r < 0)
 		return r;
-	if (file->at.full[0])
-		file_clean(&file->at);
+	/* What a crash may have left beside it. */
+	if (file->at.full[0] &&
+		snprintf(left, sizeof(left), "%s" FILE_NEW, file->at.full) < PATH_MAX)
+		unlink(left);
 	if (streq(file->old.hash, original))
 		return 0;
 	file_bytes_clear(&file->new);

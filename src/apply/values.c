@@ -283,24 +283,22 @@ int value_set(
 static int record_change(struct value_store *store, const struct change *change)
 {
 	const struct value_record *known = find_named(store->records, store->n, change->name);
-	struct value_record record = {.target = change->target, .grown = change->grown};
+	struct value_record record =
+		known ? *known : (struct value_record){.target = change->target};
 
-	if (known) {
-		record = *known;
-		if (streq(record.wanted, change->new) && record.grown == change->grown &&
-			(value_equal(change->old, record.original) ||
-				value_equal(change->old, record.before)))
-			return 0;
-		copy_text(record.before, sizeof(record.before),
-			value_is_foreign(known, change->old) ? known->wanted : change->old);
-		record.grown = change->grown;
-	} else {
+	if (known && streq(record.wanted, change->new) && record.grown == change->grown &&
+		(value_equal(change->old, record.original) ||
+			value_equal(change->old, record.before)))
+		return 0;
+	if (!known) {
 		copy_text(record.name, sizeof(record.name), change->name);
 		copy_text(record.tuner, sizeof(record.tuner), change->tuner);
 		copy_text(record.original, sizeof(record.original), change->old);
-		copy_text(record.before, sizeof(record.before), change->old);
 	}
+	copy_text(record.before, sizeof(record.before),
+		known && value_is_foreign(known, change->old) ? known->wanted : change->old);
 	copy_text(record.wanted, sizeof(record.wanted), change->new);
+	record.grown = change->grown;
 	return value_store_put(store, &record);
 }
 
