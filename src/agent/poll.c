@@ -78,10 +78,14 @@ static void judge_agent(const struct core *core, struct condition_reading *degra
 
 static void observe(struct core *core, const struct condition_reading *reading)
 {
-	struct condition *condition = node_condition(&core->node, reading->type);
-	bool known = condition->since_us > 0;
-	enum condition_status before = condition->now.status;
+	struct condition *condition = core->node.conditions;
+	enum condition_status before;
+	bool known;
 
+	while (condition->now.type != reading->type)
+		condition++;
+	known = condition->since_us > 0;
+	before = condition->now.status;
 	condition->now = *reading;
 	if (known && before == reading->status)
 		return;
@@ -186,7 +190,8 @@ static void poll_tuner(struct core *core, size_t i, uint64_t now)
 	reconcile(node, &wanted, &core->plan);
 	tuner->force = false;
 	for (size_t l = 0; l < proposal->n_limits; l++) {
-		struct limit *limit = node_limit(node, proposal->limits[l].name);
+		struct limit *limit =
+			find_named(node->limits, node->n_limits, proposal->limits[l].name);
 
 		if (!limit)
 			limit = add_element(&node->limits, &node->n_limits, &node->limits_allocated,

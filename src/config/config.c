@@ -68,25 +68,18 @@ int config_choice(const struct config *config, const char *name)
 	return value_word(row->option, row->tree->text);
 }
 
-static uint64_t number(const struct config_option *option, const char *text, uint64_t fallback)
-{
-	char why[VALUE_WHY_MAX];
-
-	if (text && value_parse(option, text, &fallback, why) < 0) /* it was checked */
-		abort();
-	return fallback;
-}
-
 uint64_t config_count(const struct config *config, const char *name, uint64_t fallback)
 {
-	const struct row *row = need(config, name);
-
-	return row->tree->text[0] ? number(row->option, row->tree->text, fallback) : fallback;
+	(void)parse_count(config_text(config, name), &fallback);
+	return fallback;
 }
 
 uint64_t config_duration(const struct config *config, const char *name)
 {
-	return config_count(config, name, 0);
+	uint64_t us = 0;
+
+	(void)duration_parse(config_text(config, name), &us);
+	return us;
 }
 
 size_t config_list(const struct config *config, const char *name)
@@ -115,34 +108,15 @@ static const struct tree *find_field(const struct tree *item, const char *field)
 	return field && field[0] ? tree_child(item, field) : item;
 }
 
-/* The text of an item's field, or its default; NULL for neither. *option: the field's row. */
-static const char *field_text(const struct config *config, const char *name, size_t i,
-	const char *field, const struct config_option **option)
+const char *config_item(const struct config *config, const char *name, size_t i, const char *field)
 {
 	const char *text = tree_text(find_field(find_item(config, name, i), field));
 	const struct config_option *const rows[] = {need(config, name)->option->items, NULL};
+	const struct config_option *option = option_find(rows, field);
 
-	*option = option_find(rows, field);
-	if (!*option)
+	if (!option)
 		abort();
-	return text ? text : (*option)->def;
-}
-
-const char *config_item(const struct config *config, const char *name, size_t i, const char *field)
-{
-	const struct config_option *option;
-	const char *text = field_text(config, name, i, field, &option);
-
-	return text ? text : "";
-}
-
-uint64_t config_item_count(const struct config *config, const char *name, size_t i,
-	const char *field, uint64_t fallback)
-{
-	const struct config_option *option;
-	const char *text = field_text(config, name, i, field, &option);
-
-	return number(option, text, fallback);
+	return text ? text : option->def ? option->def : "";
 }
 
 struct config_place config_item_where(

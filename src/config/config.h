@@ -91,10 +91,6 @@ size_t config_list(const struct config *config, const char *name);
  */
 const char *config_item(const struct config *config, const char *name, size_t i, const char *field);
 
-/* The same of a count; fallback when a word or nothing is there. */
-uint64_t config_item_count(const struct config *config, const char *name, size_t i,
-	const char *field, uint64_t fallback);
-
 /* Where the field was given; the item's place when it was not, or when field is NULL. */
 struct config_place config_item_where(
 	const struct config *config, const char *name, size_t i, const char *field);

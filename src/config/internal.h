@@ -88,12 +88,10 @@ struct config_sysctl *config_sysctl(struct config *config, const char *name);
 
 #define VALUE_WHY_MAX 224
 
-/*
- * 0 for a text that the row takes; -EINVAL with why: what is wrong with it, and what is expected.
- * Of an OPTION_COUNT or OPTION_DURATION that is no word, *number is written.
+/* 0 for a text that the row takes; -EINVAL with why: what is wrong with it, and what is expected.
  */
-int value_parse(const struct config_option *option, const char *text, uint64_t *number,
-	char why[static VALUE_WHY_MAX]);
+int value_check(
+	const struct config_option *option, const char *text, char why[static VALUE_WHY_MAX]);
 
 /* The index of a word of the row; -1 for none. */
 int value_word(const struct config_option *option, const char *text);

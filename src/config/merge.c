@@ -31,11 +31,10 @@ static bool check_value(const struct loading *loading, const struct config_optio
 {
 	const char *text = tree_text(tree);
 	char why[VALUE_WHY_MAX];
-	uint64_t number;
 
 	if (!text)
 		wrong_kind(loading, option, name, tree);
-	else if (value_parse(option, text, &number, why) < 0)
+	else if (value_check(option, text, why) < 0)
 		config_fault_add(loading->faults, &tree->place, "%s: %s", name, why);
 	else
 		return true;

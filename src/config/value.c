@@ -147,19 +147,16 @@ int value_word(const struct config_option *option, const char *text)
 	return -1;
 }
 
-static const char *number_fault(
-	const struct config_option *option, const char *text, uint64_t *number)
+static const char *number_fault(const struct config_option *option, const char *text)
 {
 	bool duration = option->type == OPTION_DURATION;
-	uint64_t parsed;
-	int r = duration ? duration_parse(text, &parsed) : parse_count(text, &parsed);
+	uint64_t number = 0;
+	int r = duration ? duration_parse(text, &number) : parse_count(text, &number);
 
 	if (r == -EINVAL)
 		return duration ? "no time with a unit" : "no whole number";
-	if (r < 0 || parsed < option->min || parsed > upper_bound(option))
-		return "out of range";
-	*number = parsed;
-	return NULL;
+	return r < 0 || number < option->min || number > upper_bound(option) ? "out of range"
+									     : NULL;
 }
 
 static int check_text(
@@ -183,8 +180,8 @@ static int check_text(
 	return -EINVAL;
 }
 
-int value_parse(const struct config_option *option, const char *text, uint64_t *number,
-	char why[static VALUE_WHY_MAX])
+int value_check(
+	const struct config_option *option, const char *text, char why[static VALUE_WHY_MAX])
 {
 	char quoted[TEXT_QUOTE_MAX];
 	const char *wrong = NULL;
@@ -199,7 +196,7 @@ int value_parse(const struct config_option *option, const char *text, uint64_t *
 	else if (value_word(option, text) >= 0)
 		wrong = NULL;
 	else if (option->type == OPTION_COUNT || option->type == OPTION_DURATION)
-		wrong = number_fault(option, text, number);
+		wrong = number_fault(option, text);
 	else
 		wrong = option->type == OPTION_LIST ? "no list" : "not known here";
 	if (!wrong)

@@ -21,19 +21,6 @@ size_t node_would_change(const struct node *node)
 	return n;
 }
 
-struct limit *node_limit(const struct node *node, const char *name)
-{
-	return find_named(node->limits, node->n_limits, name);
-}
-
-struct condition *node_condition(const struct node *node, const struct condition_type *type)
-{
-	for (size_t i = 0; i < node->n_conditions; i++)
-		if (node->conditions[i].now.type == type)
-			return &node->conditions[i];
-	return NULL;
-}
-
 static const enum verdict verdicts[] = {
 	[SEVERITY_WARNING] = VERDICT_WARNING,
 	[SEVERITY_CRITICAL] = VERDICT_CRITICAL,

@@ -41,10 +41,8 @@ struct node {
 	size_t n_conditions;
 };
 
-/* Finds by name, or NULL. */
+/* By name, or NULL. */
 struct setting *node_setting(const struct node *node, const char *name);
-struct limit *node_limit(const struct node *node, const char *name);
-struct condition *node_condition(const struct node *node, const struct condition_type *type);
 
 /* How many settings an observing or released tuner would change if it enforced. */
 size_t node_would_change(const struct node *node);

@@ -84,7 +84,8 @@ static void take_budget(struct dns_config *into, const struct config *config, si
 	bool twice = false;
 
 	for (int k = 0; k < DNS_NUMBERS; k++)
-		budget.max[k] = config_item_count(config, "dns.budgets", i, dns_numbers[k].key, 0);
+		(void)parse_count(
+			config_item(config, "dns.budgets", i, dns_numbers[k].key), &budget.max[k]);
 
 	for (size_t k = 0; k < i; k++)
 		twice = twice || streq(config_item(config, "dns.budgets", k, "server"), server);
