@@ -150,13 +150,15 @@ TEST(wrong_answers_are_described)
 		{VERSION, INFO, "garbage", -EBADMSG, "GET /events: "},
 	};
 	struct wait wait = in(20 * USEC_PER_SEC);
+	_cleanup_fake_ struct fake refusing;
+	struct runtime_image *images;
+	char why[DOCKER_ERROR_MAX];
+	size_t n;
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		_cleanup_fake_ struct fake fake;
 		struct name_entry *names;
 		struct docker_info info = {0};
-		char why[DOCKER_ERROR_MAX];
-		size_t n;
 
 		fake_open(&fake);
 		fake.version = cases[i].version;
@@ -169,5 +171,8 @@ TEST(wrong_answers_are_described)
 		assert_string_equal(info.version, "");
 		assert_int_equal(docker_read_names(fake.socket, &names, &n, &wait), -EBADMSG);
 	}
+	fake_open(&refusing);
+	assert_int_equal(docker_read_images(refusing.socket, &images, &n, &wait, why), -EPROTO);
+	assert_non_null(strstr(why, "GET /images/json: page not found"));
 	assert_int_equal(docker_read_pulled("/nowhere", 1, NULL, 0, NULL, &wait), -ENOENT);
 }

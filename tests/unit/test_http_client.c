@@ -16,7 +16,6 @@ static void serve_echo(int fd, const char *head, void *userdata)
 }
 
 #define REDIRECT "HTTP/1.1 302 X\r\nLocation: /other\r\nContent-Length: 2\r\n\r\nno"
-#define REFUSAL  "HTTP/1.1 500 X\r\nContent-Length: 16\r\n\r\n{\"message\":\"no\"}"
 
 static void serve_chunks(int fd, const char *head, void *userdata)
 {
@@ -156,22 +155,6 @@ TEST(a_stream_ends_when_its_owner_says_so)
 		http_get_clear(&request);
 		fake_socket_close(&server);
 	}
-}
-
-TEST(a_refusal_is_collected_not_streamed)
-{
-	struct pieces pieces = {0};
-	struct http_get request = {.data = on_data, .userdata = &pieces};
-	struct fake_socket server;
-
-	fake_socket_open(&server, fake_say, (void *)REFUSAL);
-	get(&server, &request, 10 * USEC_PER_SEC);
-	assert_int_equal(request.error, 0);
-	assert_int_equal(request.status, 500);
-	assert_string_equal(request.body, "{\"message\":\"no\"}");
-	assert_string_equal(pieces.text, "");
-	http_get_clear(&request);
-	fake_socket_close(&server);
 }
 
 TEST(requests_end_at_the_deadline_and_when_cancelled)
