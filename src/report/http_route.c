@@ -33,12 +33,12 @@ static const struct {
 	[HTTP_LIVE] = {"/livez", TYPE_TEXT},
 	[HTTP_HEALTHZ] = {"/healthz", TYPE_TEXT},
 	[HTTP_READY] = {"/readyz", TYPE_TEXT},
-	[HTTP_HEALTH] = {"/health"},
+	[HTTP_HEALTH] = {"/health", NULL},
 	[HTTP_METRICS] = {"/metrics", "text/plain; version=0.0.4; charset=utf-8"},
 	[HTTP_OPENMETRICS] = {NULL, "application/openmetrics-text; version=1.0.0; charset=utf-8"},
 	[HTTP_PAGE] = {"/", TYPE_HTML},
 	[HTTP_PAGE_PAUSED] = {NULL, TYPE_HTML},
-	[HTTP_STATUS] = {"/v1/status"},
+	[HTTP_STATUS] = {"/v1/status", NULL},
 };
 
 /* Takes text when mode says so. Text that is neither copied nor taken is never written to. */
