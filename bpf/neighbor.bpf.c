@@ -19,7 +19,6 @@
 #include <bpf/bpf_tracing.h>
 
 #include <headroom/bpf/neighbor.h>
-#include <headroom/bpf/owner.h>
 
 #define AF_INET  2
 #define AF_INET6 10

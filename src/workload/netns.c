@@ -9,7 +9,7 @@
 
 #include <bpf/bpf.h>
 
-#include <headroom/bpf/owner.h>
+#include <headroom/bpf/neighbor.h>
 
 /* Listing all processes takes milliseconds on a large node: not more often than this. */
 #define LEARN_EVERY_US (5 * USEC_PER_SEC)

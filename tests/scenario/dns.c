@@ -240,7 +240,7 @@ static void tick(struct replay *replay, struct decide_input *input, struct propo
 	}
 	dns_seconds_take(&replay->sensor.seen.link_local, replay->link_local, now_ns, 1024);
 	replay->sensor.seen.n_senders = 2;
-	replay->sensor.seen.uplinks = (unsigned)replay->uplinks;
+	replay->sensor.env.uplinks = (unsigned)replay->uplinks;
 	for (size_t i = 0; i < 2; i++)
 		dns_seconds_take(&replay->sensor.seen.senders[i].seconds, replay->by_sender[i],
 			now_ns, 1024);

@@ -56,5 +56,12 @@ struct neighbor_count {
 	__u64 refused;
 };
 
+/* What list_owners() writes for each process. */
+struct owner_record {
+	__u32 pid;   /* in the first pid namespace */
+	__u32 netns; /* inode of its network namespace */
+};
+
+_Static_assert(sizeof(struct owner_record) == 8, "shared with the BPF object");
 _Static_assert(sizeof(struct neighbor_key) == 12, "shared with the BPF object");
 _Static_assert(sizeof(struct neighbor_count) == 32, "shared with the BPF object");

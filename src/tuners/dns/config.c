@@ -7,7 +7,7 @@
 static const char *const auto_words[] = {"auto", NULL};
 static const char *const names_words[] = {"off", "socket", NULL};
 
-#define NUMBER .type = OPTION_COUNT, .min = 1, .max = 1000000000
+#define NUMBER_MAX 1000000000
 
 static const struct config_option domain_items[] = {
 	{"", OPTION_TEXT, .min = 1, .max = 253, .help = "A domain, such as cluster.local."},
@@ -24,14 +24,10 @@ static const struct config_option budget_items[] = {
 		.help = "The upstream's address; auto: the resolver of the cloud that this "
 			"machine is in, with the numbers given here, or without any with "
 			"those that the cloud publishes."},
-	{.name = "qps", NUMBER, .unit = "queries/s", .help = "Queries in any second."},
-	{.name = "pps",
-		NUMBER,
-		.unit = "packets/s",
+	{"qps", OPTION_COUNT, 1, NUMBER_MAX, .unit = "queries/s", .help = "Queries in any second."},
+	{"pps", OPTION_COUNT, 1, NUMBER_MAX, .unit = "packets/s",
 		.help = "Packets in any second, TCP handshakes among them."},
-	{.name = "pending",
-		NUMBER,
-		.unit = "queries",
+	{"pending", OPTION_COUNT, 1, NUMBER_MAX, .unit = "queries",
 		.help = "Queries without an answer at a time."},
 	{0},
 };

@@ -135,9 +135,10 @@ static void remember_over(const struct dns_seen *seen, const struct dns_server_s
 	blame(server->label, memory->over_at_us, now, &memory->user);
 }
 
-static void remember(const struct dns_seen *seen, const struct dns_server_state *server,
+static void remember(const struct dns_sensor *sensor, const struct dns_server_state *server,
 	struct dns_server_memory *memory, uint64_t now)
 {
+	const struct dns_seen *seen = &sensor->seen;
 	const struct dns_slot minute = dns_minute(server);
 	double queries = (double)minute.queries, unanswered = (double)minute.unanswered;
 
@@ -154,7 +155,7 @@ static void remember(const struct dns_seen *seen, const struct dns_server_state 
 	memory->uses = uses_of(seen, server);
 	memory->used = share_of(&server->budget, memory->uses.minute_peak);
 	memory->upper_bound = server->budget.link_local && server->budget.max[DNS_PACKETS] > 0 &&
-			      seen->uplinks > 1;
+			      sensor->env.uplinks > 1;
 	memory->pressure = memory->used > (memory->pressure ? PRESSURE_ENDS : PRESSURE_BEGINS);
 	remember_peak(server, memory, now);
 	remember_over(seen, server, memory, now);
@@ -395,7 +396,7 @@ void dns_decide(
 		const struct dns_server_state *server = seen->table.servers[i];
 		struct dns_server_memory *its = memory_of(memory, i, &server->key);
 
-		remember(seen, server, its, input->now_us);
+		remember(sensor, server, its, input->now_us);
 		if (dns_budget_is_set(&server->budget) && server->label)
 			add_limits(server, its, proposal);
 	}

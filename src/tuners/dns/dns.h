@@ -325,7 +325,6 @@ struct dns_seen {
 		struct dns_seconds seconds; /* over: in which it alone overran the budget */
 	} senders[DNS_SOURCES_MAX];
 	unsigned n_senders;
-	unsigned uplinks; /* network devices of the machine, each with its own such budget */
 };
 
 /* decide.c. Pure. */

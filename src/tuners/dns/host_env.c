@@ -201,7 +201,6 @@ void dns_refresh(struct dns_sensor *sensor)
 	sensor->refreshed_at_us = sensor->now_us;
 	sensor->unclassified = false;
 	dns_host_env_read(&sensor->env, sensor->host);
-	sensor->seen.uplinks = sensor->env.uplinks;
 	set_suffixes(sensor);
 	for (size_t i = 0; i < table->n; i++) {
 		table->servers[i]->pinned = false;

@@ -297,7 +297,8 @@ static void add_link_local(cJSON *root, const struct dns_sensor *sensor)
 	}
 	object = json_object(root, "link_local");
 	JSON_NUMBERS(object, {"packets_per_second", seen->link_local.last},
-		{"peak_packets", dns_seconds_peak(&seen->link_local)}, {"uplinks", seen->uplinks});
+		{"peak_packets", dns_seconds_peak(&seen->link_local)},
+		{"uplinks", sensor->env.uplinks});
 	array = json_array(object, "sources");
 	for (unsigned i = 0; i < MIN(seen->n_senders, DNS_TOP); i++) {
 		cJSON *source = json_append(array);

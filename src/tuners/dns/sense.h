@@ -39,8 +39,8 @@ struct dns_config {
 
 /* host_env.c: what the node's files and devices say of them. */
 struct dns_host_env {
-	char cloud[DNS_CLOUD_MAX];                  /* empty: none known */
-	unsigned uplinks;                           /* network devices of the machine */
+	char cloud[DNS_CLOUD_MAX]; /* empty: none known */
+	unsigned uplinks; /* network devices of the machine, each with a link-local budget */
 	struct dns_key servers[DNS_RESOLV_SERVERS]; /* of the node's own resolv.conf(5) */
 	size_t n_servers;
 	char search[DNS_RESOLV_SEARCH][DNS_DOMAIN_MAX];

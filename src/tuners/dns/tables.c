@@ -257,31 +257,17 @@ static void write_budget(const cJSON *server, char *text, size_t size)
 	}
 }
 
-#define NUMBER(long_title, short_title, name, columns, of)                                  \
-	{                                                                                   \
-		.title = long_title, .heading = short_title, .key = name, .width = columns, \
-		.format = COLUMN_NUMBER, .limit = of                                        \
-	}
-
 static const struct column server_columns[] = {
 	{.title = "Resolver", .heading = "server", .key = "server", .width = -15},
 	{.title = "Role", .heading = "role", .key = "role", .width = -8},
-	NUMBER("Queries a second", "q/s", "queries_per_second", 6, "budget/qps"),
-	NUMBER("Busiest second", "peak/s", "peak", 8, "budget/qps"),
+	{"Queries a second", "q/s", "queries_per_second", COLUMN_NUMBER, 6, .limit = "budget/qps"},
+	{"Busiest second", "peak/s", "peak", COLUMN_NUMBER, 8, .limit = "budget/qps"},
 	{.title = "Budget", .format = COLUMN_NUMBER, .write = write_budget},
 	{.heading = "budget", .write = write_budget_short, .width = 9},
-	NUMBER("Pending", "pending", "pending", 8, "budget/pending"),
-	NUMBER("Unanswered", "unanswered", "unanswered", 11, "unanswered"),
-	{.title = "Latency p50",
-		.heading = "p50",
-		.key = "latency/p50",
-		.format = COLUMN_SECONDS,
-		.width = 7},
-	{.title = "p99",
-		.heading = "p99",
-		.key = "latency/p99",
-		.format = COLUMN_SECONDS,
-		.width = 7},
+	{"Pending", "pending", "pending", COLUMN_NUMBER, 8, .limit = "budget/pending"},
+	{"Unanswered", "unanswered", "unanswered", COLUMN_NUMBER, 11, .limit = "unanswered"},
+	{"Latency p50", "p50", "latency/p50", .format = COLUMN_SECONDS, .width = 7},
+	{"p99", "p99", "latency/p99", .format = COLUMN_SECONDS, .width = 7},
 	{.title = "Last hour", .key = "history", .format = COLUMN_HISTORY},
 	{.title = "Most queries", .key = "top/0/workload/text"},
 	{0},

@@ -30,15 +30,13 @@ const struct config_option neighbor_options[] = {
 	MODE_OPTION("neighbor"),
 	FAMILY("ipv4"),
 	FAMILY("ipv6"),
-	{"neighbor.lower", OPTION_BOOL, 0, 0, NULL, NULL, "false",
-		"Also set thresholds that are below what the administrator had.", NULL, NULL},
-	{"neighbor.grow", OPTION_BOOL, 0, 0, NULL, NULL, "true",
-		"Raise gc_thresh2 and gc_thresh3 while a table fills, before it is full.", NULL,
-		NULL},
+	{"neighbor.lower", OPTION_BOOL, .def = "false",
+		.help = "Also set thresholds that are below what the administrator had."},
+	{"neighbor.grow", OPTION_BOOL, .def = "true",
+		.help = "Raise gc_thresh2 and gc_thresh3 while a table fills, before it is full."},
 	{"neighbor.ceiling", OPTION_COUNT, 1, INT32_MAX, ceiling_words, "entries", "auto",
-		"Growth never raises gc_thresh3 above this; auto: 1 % of memory at 512 bytes an "
-		"entry, at most 1048576.",
-		NULL, NULL},
+		.help = "Growth never raises gc_thresh3 above this; auto: 1 % of memory at 512 bytes "
+			"an entry, at most 1048576."},
 	{0},
 };
 
