@@ -131,18 +131,17 @@ def test_plan_and_observe_pin_nothing(lab: Lab, pinner: Watcher, directory: Path
     assert not pinned(lab, app)
 
 
-def test_a_containerd_that_ignores_pins_is_left_alone(lab: Lab, pinner: Watcher) -> None:
-    lab.containerd()
-    (app,) = pulled(lab, lab.registry(), "app")
+@pytest.mark.parametrize("kind,reason", [("containerd", "pins-ignored"), ("docker", "no-pins")])
+def test_a_runtime_without_pins_is_left_alone(lab: Lab, pinner: Watcher, kind: str, reason: str) -> None:
+    app = "docker.io/library/busybox:1"
+    if kind == "docker":
+        lab.dockerd()
+    else:
+        lab.containerd()
+        (app,) = pulled(lab, lab.registry(), "app")
     running = pinner([app])
-    assert wait_for(running, f"pin.{app}", "reason", "pins-ignored")["state"] == "unsupported"
-    assert LABEL not in labels(lab)
-
-
-def test_docker_has_no_pins(lab: Lab, pinner: Watcher) -> None:
-    lab.dockerd()
-    running = pinner(["docker.io/library/busybox:1"])
-    assert wait_for(running, "pin.docker.io/library/busybox:1", "reason", "no-pins")["state"] == "unsupported"
+    assert wait_for(running, f"pin.{app}", "reason", reason)["state"] == "unsupported"
+    assert kind == "docker" or LABEL not in labels(lab)
 
 
 def test_a_kill_at_any_moment_leaves_what_a_restore_needs(lab: Lab, node: Node, directory: Path, run: Run) -> None:

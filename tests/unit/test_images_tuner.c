@@ -173,7 +173,7 @@ TUNER_TEST(the_record_is_read_as_it_was_written)
 
 	copy_text(one->id, sizeof(one->id), "sha256:aa");
 	one->size = UINT64_C(17) << 30;
-	one->loaded_us = UINT64_C(1777600800000001);
+	one->first_seen_us = UINT64_C(1777600800000001);
 	one->failures = 3;
 	one = preload_add(&list, "/i/a.tar", "");
 	one->key = (struct archive_key){UINT64_MAX, UINT64_MAX - 1, 3, 4, 5};
@@ -216,7 +216,7 @@ static void end(struct made *made, struct transfer *transfer, int error, const c
 {
 	preload_add(&transfer->found, transfer->archive.path, "")->key = transfer->archive.key;
 	if (name)
-		preload_add(&transfer->found, transfer->archive.path, name)->loaded_us = 1;
+		preload_add(&transfer->found, transfer->archive.path, name)->loaded = true;
 	transfer->error = error;
 	images_tuner.transfer_take(made->tuner, transfer);
 }

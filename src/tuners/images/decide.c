@@ -42,14 +42,14 @@ static uint64_t budget_of(const struct images_tuner *tuner)
 	return most > sample->store_used ? most - sample->store_used : 0;
 }
 
-static bool is_active(const struct images_tuner *tuner, enum transfer_kind kind, const char *path,
-	const char *name)
+const struct transfer *images_active(const struct images_tuner *tuner, enum transfer_kind kind,
+	const char *path, const char *name)
 {
 	for (size_t i = 0; i < tuner->n_active; i++)
 		if (tuner->active[i]->kind == kind && streq(tuner->active[i]->archive.path, path) &&
 			streq(tuner->active[i]->name, name))
-			return true;
-	return false;
+			return tuner->active[i];
+	return NULL;
 }
 
 static bool has_row(const struct images_memory *memory, const char *name)
@@ -217,7 +217,7 @@ static bool judge_archive(
 
 static void decide_archive(struct decision *decision, const struct archive_file *file)
 {
-	bool active = is_active(decision->tuner, TRANSFER_ARCHIVE, file->path, ""), wanted;
+	bool active = images_active(decision->tuner, TRANSFER_ARCHIVE, file->path, ""), wanted;
 	struct images_memory *memory = decision->memory;
 	const char *reason = decision->obstacle;
 	size_t first = memory->n;
@@ -281,7 +281,7 @@ static void decide_pull(struct decision *decision, const char *name)
 	due_us = wave_us(decision, &row->preload);
 	if (is_ready(decision, &row->preload)) {
 		become(row, IMAGE_READY, "present");
-	} else if (is_active(decision->tuner, TRANSFER_PULL, "", name)) {
+	} else if (images_active(decision->tuner, TRANSFER_PULL, "", name)) {
 		become(row, IMAGE_ACTIVE, "pulling");
 	} else if (decision->obstacle) {
 		row->reason = decision->obstacle;
@@ -374,7 +374,7 @@ void images_decide(
 		decide_archive(&decision, &sample->archives[i]);
 	for (size_t i = 0; i < tuner->config.pulls.n; i++)
 		decide_pull(&decision, tuner->config.pulls.items[i]);
-	if (tuner->dirty && !is_active(tuner, TRANSFER_RECORD, "", ""))
+	if (tuner->dirty && !images_active(tuner, TRANSFER_RECORD, "", ""))
 		begin(&decision, TRANSFER_RECORD, NULL, "", 0);
 	decide_conditions(&decision, proposal);
 	images_decide_pins(tuner, input, proposal);

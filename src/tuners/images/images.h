@@ -101,15 +101,16 @@ struct images_sample {
 struct preload {
 	char source[IMAGES_TEXT_MAX]; /* the archive's path; "" for a registry */
 	char name[IMAGE_NAME_MAX];
-	char id[DIGEST_MAX];               /* as the runtime has it */
-	struct archive_key key;            /* of an archive */
-	uint64_t size;                     /* bytes, once known */
-	uint64_t first_seen_us, loaded_us; /* CLOCK_REALTIME; 0: never */
-	uint64_t took_us;                  /* its last transfer */
-	uint64_t bytes;                    /* given to the runtime, all transfers together */
-	unsigned failures;                 /* since the last success */
+	char id[DIGEST_MAX];    /* as the runtime has it */
+	struct archive_key key; /* of an archive */
+	uint64_t size;          /* bytes, once known */
+	uint64_t first_seen_us; /* CLOCK_REALTIME; 0: never */
+	uint64_t took_us;       /* its last transfer */
+	uint64_t bytes;         /* given to the runtime, all transfers together */
+	unsigned failures;      /* since the last success */
 
 	/* Not on disk. */
+	bool loaded;        /* by the transfer that found it */
 	uint64_t done_us;   /* CLOCK_MONOTONIC: when its last transfer ended */
 	const char *reason; /* it failed */
 	char why[IMAGES_WHY_MAX];
@@ -213,6 +214,10 @@ struct images_memory {
 	size_t n_begin;
 	bool full; /* pulls under way are to end: the store has no room left */
 };
+
+/* The transfer under way of an archive, or of a pull; NULL without one. */
+const struct transfer *images_active(const struct images_tuner *tuner, enum transfer_kind kind,
+	const char *path, const char *name);
 
 /* Member of struct tuner_ops. */
 void images_decide(const void *self, const struct decide_input *input, void *memory,

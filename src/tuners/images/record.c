@@ -38,7 +38,6 @@ static const struct {
 	{"ctime_us", offsetof(struct preload, key.ctime_us)},
 	{"size", offsetof(struct preload, size)},
 	{"first_seen_us", offsetof(struct preload, first_seen_us)},
-	{"loaded_us", offsetof(struct preload, loaded_us)},
 	{"took_us", offsetof(struct preload, took_us)},
 	{"bytes", offsetof(struct preload, bytes)},
 };

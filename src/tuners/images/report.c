@@ -123,21 +123,6 @@ const struct table_view images_view = {.title = "Images", .rows = "", .columns =
 
 /* ---- the document ---- */
 
-static const struct transfer *find_active(
-	const struct images_tuner *tuner, const struct image_row *row)
-{
-	const char *source = row->preload.source;
-
-	for (size_t i = 0; i < tuner->n_active; i++) {
-		const struct transfer *transfer = tuner->active[i];
-
-		if (source[0] ? streq(transfer->archive.path, source)
-			      : streq(transfer->name, row->preload.name))
-			return transfer;
-	}
-	return NULL;
-}
-
 static void put_number(cJSON *image, const char *key, bool known, double number)
 {
 	if (known)
@@ -155,25 +140,28 @@ static double seconds_of(uint64_t us)
 static void add_image(cJSON *array, const struct images_tuner *tuner, const struct image_row *row,
 	uint64_t *before)
 {
+	const char *source = row->preload.source, *name = row->preload.name;
+	const bool active = row->state == IMAGE_ACTIVE, loads = active && source[0];
 	const struct transfer *transfer =
-		row->state == IMAGE_ACTIVE ? find_active(tuner, row) : NULL;
-	const bool loads = transfer && transfer->kind == TRANSFER_ARCHIVE;
+		!active ? NULL
+		: loads ? images_active(tuner, TRANSFER_ARCHIVE, source, "")
+			: images_active(tuner, TRANSFER_PULL, "", name);
 	uint64_t size = row->preload.size, done = 0, now = now_us();
 	uint64_t took_us = transfer ? now - transfer->began_us : row->preload.took_us;
 	cJSON *image = json_append(array);
 
-	json_text(image, "name", row->preload.name);
-	json_text(image, "source", row->preload.source[0] ? row->preload.source : "registry");
+	json_text(image, "name", name);
+	json_text(image, "source", source[0] ? source : "registry");
 	json_text(image, "state", image_state_names[row->state]);
 	json_text(image, "reason", row->reason);
 	json_text(image, "why", row->why);
 	json_number(image, "size_bytes", (double)size);
-	if (loads) {
+	if (transfer && loads) {
 		done = atomic_load(&transfer->done);
 		done = MIN(done - MIN(done, *before), size);
 		*before += size;
 	}
-	put_number(image, "bytes_done", loads, (double)done);
+	put_number(image, "bytes_done", transfer && loads, (double)done);
 	put_number(image, "seconds", took_us > 0, seconds_of(took_us));
 	if (row->pinned < 0)
 		json_null(image, "pinned");

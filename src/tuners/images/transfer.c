@@ -62,7 +62,7 @@ static void note_end(struct preload *preload, uint64_t began_us, int r, const ch
 		return;
 	}
 	preload->why[0] = '\0';
-	preload->loaded_us = realtime_us();
+	preload->loaded = true;
 }
 
 /* 0, or -ECANCELED; a failure of its own is the image's. */

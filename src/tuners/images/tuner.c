@@ -140,8 +140,11 @@ static void images_configure(void *self, const struct config *config)
 
 /* ---- samples ---- */
 
-static void clear(struct images_tuner *tuner)
+/* Of a request, too. */
+static void images_close(void *self)
 {
+	struct images_tuner *tuner = self;
+
 	free(tuner->config.archives.items);
 	free(tuner->config.pulls.items);
 	free(tuner->config.pins.items);
@@ -212,7 +215,7 @@ static void images_sample_take(void *self, void *data)
 		tuner->sample = request->sample;
 		request->sample = before;
 	}
-	clear(request);
+	images_close(request);
 }
 
 /* Notes since when an image is wanted: waves count from there. */
@@ -324,15 +327,13 @@ static void take_preload(struct images_tuner *tuner, const struct preload *found
 	known->done_us = now_us();
 	known->bytes += old.bytes;
 	known->first_seen_us = old.first_seen_us;
-	if (!found->loaded_us) {
-		known->loaded_us = old.loaded_us;
+	if (!found->loaded)
 		known->took_us = old.took_us;
-	}
 	if (found->reason) {
 		known->failures = old.failures + 1;
 		if (!old.reason || !streq(old.why, found->why))
 			log_warning(name, "%s", found->why);
-	} else if (found->loaded_us > 0) {
+	} else if (found->loaded) {
 		log_info(name, "%s%s in %.1f s", found->source[0] ? "loaded from " : "pulled",
 			found->source, (double)found->took_us / (double)USEC_PER_SEC);
 	}
@@ -379,11 +380,6 @@ static void images_transfer_take(void *self, void *request)
 static void images_memory_clear(void *memory)
 {
 	free(((struct images_memory *)memory)->rows);
-}
-
-static void images_close(void *self)
-{
-	clear(self);
 }
 
 const struct tuner_ops images_tuner = {
