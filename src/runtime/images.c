@@ -186,10 +186,6 @@ int images_pin(const struct image_runtime *runtime, const char *name, bool pinne
 	bool is = false;
 	int r;
 
-	if (runtime->kind != RUNTIME_CONTAINERD) {
-		copy_text(why, IMAGES_WHY_MAX, "Docker has no pins");
-		return -EOPNOTSUPP;
-	}
 	r = images_get(&session, name, &image);
 	for (size_t i = 0; r == 0 && i < image->n_labels; i++)
 		is = is || (streq(image->labels[i]->key, PIN_LABEL) &&
@@ -214,54 +210,43 @@ bool images_honours_pins(const struct image_runtime *runtime)
 
 /* ---- the sandbox image ---- */
 
-/* As the configuration of the process that listens has it. */
-static int ask_config(const struct host *host, pid_t pid, const struct wait *wait,
-	char name[static IMAGE_NAME_MAX], char why[static IMAGES_WHY_MAX])
+/* As the configuration of the process that listens has it, if that is seen. */
+static void ask_config(const struct host *host, pid_t pid, const struct wait *wait,
+	char name[static IMAGE_NAME_MAX])
 {
 	struct runtime_process process = {0};
 	const struct runtime_daemon daemon = {
 		.host = host, .binary = process.program, .directory = process.directory};
 	const char *config = process.config;
-	char path[PATH_MAX], dump_why[CONTAINERD_WHY_MAX] = "";
+	char path[PATH_MAX], why[CONTAINERD_WHY_MAX];
 	_cleanup_free_ char *dump = NULL;
-	int r = pid > 0 ? runtime_process_read(host->root, RUNTIME_CONTAINERD, pid, &process)
-			: -ESRCH;
 
-	if (r < 0 || !process.program[0]) {
-		copy_text(why, IMAGES_WHY_MAX, "containerd's process is not seen");
-		return -ENODATA;
-	}
+	if (pid <= 0 || runtime_process_read(host->root, RUNTIME_CONTAINERD, pid, &process) < 0 ||
+		!process.program[0])
+		return;
 	if (!config[0])
 		config = "/etc/containerd/config.toml";
 	/* Without a file it runs with its defaults. */
 	if (access(host_path(host, config, path), F_OK) < 0)
 		config = NULL;
-	r = containerd_dump(&daemon, config, wait, &dump, dump_why);
-	copy_text(why, IMAGES_WHY_MAX, dump_why);
-	if (r < 0)
-		return r;
-	return containerd_dump_value(dump, SANDBOX_KEY, name, IMAGE_NAME_MAX) ? 0 : -ENODATA;
+	if (containerd_dump(&daemon, config, wait, &dump, why) == 0)
+		(void)containerd_dump_value(dump, SANDBOX_KEY, name, IMAGE_NAME_MAX);
 }
 
-int images_sandbox(const struct image_runtime *runtime, const struct host *host,
-	const struct wait *wait, char name[static IMAGE_NAME_MAX], char why[static IMAGES_WHY_MAX])
+bool images_sandbox(const struct image_runtime *runtime, const struct host *host,
+	const struct wait *wait, char name[static IMAGE_NAME_MAX])
 {
 	struct wait bounded = wait_at_most(wait, CALL_US);
+	char reference[IMAGE_NAME_MAX] = "", why[IMAGES_WHY_MAX];
 	_cleanup_(images_session_end) struct session session =
 		images_session(runtime, &bounded, why);
 	_cleanup_(cleanup_cJSON_Delete) cJSON *config = NULL;
-	char reference[IMAGE_NAME_MAX] = "";
-	int r;
 
-	if (runtime->kind == RUNTIME_DOCKER)
-		return -ENODATA;
-	r = cri_get_config(&session.cri, &bounded, &session.arena, &config);
-	if (r != 0)
-		return explain(&session, r);
+	if (runtime->kind == RUNTIME_DOCKER ||
+		cri_get_config(&session.cri, &bounded, &session.arena, &config) != 0)
+		return false;
 	copy_text(reference, sizeof(reference), json_text_at(config, "sandboxImage"));
 	if (!reference[0])
-		r = ask_config(host, session.cri.grpc.peer, &bounded, reference, why);
-	if (r < 0)
-		return r;
-	return reference[0] && image_normalize(reference, name) == 0 ? 0 : -ENODATA;
+		ask_config(host, session.cri.grpc.peer, &bounded, reference);
+	return image_normalize(reference, name) == 0;
 }

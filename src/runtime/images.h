@@ -65,10 +65,10 @@ int images_clean(const struct image_runtime *runtime, const struct host *host,
 bool images_has_leases(const struct image_runtime *runtime, const struct wait *wait);
 
 /*
- * Sets or removes the label by which the kubelet's garbage collection leaves an image
+ * Sets or removes the label by which the kubelet's garbage collection leaves an image of containerd
  * (io.cri-containerd.pinned), at this name of it: what a pull replaces it with is without, and what
- * was replaced is not kept. 0, also where nothing was to do; -ENOENT without such an image;
- * -EOPNOTSUPP for a runtime that has no pins; another -errno; with why.
+ * was replaced is not kept. 0, also where nothing was to do; -ENOENT without such an image; another
+ * -errno; with why.
  */
 int images_pin(const struct image_runtime *runtime, const char *name, bool pinned,
 	const struct wait *wait, char why[static IMAGES_WHY_MAX]);
@@ -79,7 +79,7 @@ bool images_honours_pins(const struct image_runtime *runtime);
 /*
  * The image of pods' sandboxes, as the runtime is configured: "registry.k8s.io/pause:3.9". Where
  * the runtime does not tell (containerd 2.x) its configuration does: `containerd config dump`, run
- * as in host. 0; -ENODATA where neither does; -errno with why.
+ * as in host. False where neither does.
  */
-int images_sandbox(const struct image_runtime *runtime, const struct host *host,
-	const struct wait *wait, char name[static IMAGE_NAME_MAX], char why[static IMAGES_WHY_MAX]);
+bool images_sandbox(const struct image_runtime *runtime, const struct host *host,
+	const struct wait *wait, char name[static IMAGE_NAME_MAX]);

@@ -125,9 +125,10 @@ def test_plan_and_observe_pin_nothing(lab: Lab, pinner: Watcher, directory: Path
     config.write_text(section([app, "registry.example/missing:1"]))
     planned = run("plan", "--config", str(config), wrap=lab.wrap)
     assert planned.returncode == 2 and f"pin.{app}" in planned.stdout and "missing" not in planned.stdout, planned
-    running = pinner([app, "registry.example/missing:1"], "observe")
+    running = pinner([app, "registry.example/missing:1", "sandbox"], "observe")
     assert wait_for(running, f"pin.{app}", "actual", "not pinned")["state"] == "observed"
     assert running.setting("pin.registry.example/missing:1")["reason"] == "image-missing"
+    assert [s["reason"] for s in running.status()["settings"] if "k8s.io/pause:3" in s["name"]] == ["image-missing"], "the default"
     assert not pinned(lab, app)
 
 
@@ -171,3 +172,4 @@ def test_a_kill_at_any_moment_leaves_what_a_restore_needs(lab: Lab, node: Node, 
             until(lambda: not pinned(lab, app), "it is as it was")
             assert pinned(lab, kept)
     assert len(seen) > 1, "some were killed after the record"
+    assert labels(lab).count("io.cri-containerd.image=managed") >= 2, "other labels stay"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loading, pulling, pinning and cleaning images in real runtimes, by the calls that the agent uses."""
+"""Loading, pulling and cleaning images in real runtimes, by the calls that the agent uses."""
 
 import os
 import random
@@ -11,13 +11,13 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Iterator
 
 import criwire
 import pytest
 from archivelab import Built, Layout, docker_files, docker_save, say_program, write_tar
 from conftest import BIN, SLACK, free_port, until
-from registrylab import Image, sleeper
+from registrylab import Image
 from runtimelab import Lab
 from test_runtime import containerd2
 
@@ -25,7 +25,6 @@ TOOL = BIN.parents[1] / "tests/tool/images_tool"
 CONTAINERD2 = pytest.param("containerd2", marks=pytest.mark.containerd2)
 CONTAINERDS = pytest.mark.parametrize("runtime", ["containerd", CONTAINERD2], indirect=True)
 ALL = pytest.mark.parametrize("runtime", ["containerd", CONTAINERD2, "docker"], indirect=True)
-DOCKER = pytest.mark.parametrize("runtime", ["docker"], indirect=True)
 MIB = 1 << 20
 
 
@@ -79,17 +78,12 @@ class Runtime:
     def load(self, archive: Path) -> list[str]:
         return ["load", str(archive), str(self.spool)]
 
-    def images(self) -> dict[str, tuple[str, bool]]:
-        """name -> id, pinned."""
-        lines = [line.split() for line in self.good("list").splitlines()]
-        return {name: (id_, pinned == "1") for name, id_, _, pinned in lines}
+    def images(self) -> dict[str, str]:
+        """name -> id."""
+        return dict(line.split()[:2] for line in self.good("list").splitlines())
 
     def ctr(self, *args: str) -> str:
         return self.lab.run(*self.ctr_command, *args)
-
-    def is_labelled(self, name: str) -> bool:
-        line = next(line for line in self.ctr("images", "ls").splitlines() if line.split()[0] == name)
-        return "io.cri-containerd.pinned=pinned" in line
 
     def assert_says(self, name: str, text: str) -> None:
         """The image is unpacked and runs."""
@@ -168,7 +162,7 @@ def test_archives_of_every_form_become_images_that_run(runtime: Runtime) -> None
         runtime.good(*runtime.load(archive))
     listed = runtime.images()
     for image in images:
-        assert listed[image.name][0] == image.id
+        assert listed[image.name] == image.id
         runtime.assert_says(image.name, image.text)
     runtime.assert_nothing_left()
 
@@ -178,8 +172,8 @@ def test_a_loaded_image_has_the_names_of_a_pulled_one(runtime: Runtime) -> None:
     old, new = (Built(name("app"), text, runtime.say) for text in ("old", "new"))
     runtime.good(*runtime.load(docker_save(runtime.lab.directory / "old.tar", [old])))
     runtime.good(*runtime.load(docker_save(runtime.lab.directory / "new.tar", [new])))
-    assert runtime.images()[new.name][0] == new.id
-    digests = [one for one, (id_, _) in runtime.images().items() if "@sha256:" in one and id_ == new.id]
+    assert runtime.images()[new.name] == new.id
+    digests = [one for one, id_ in runtime.images().items() if "@sha256:" in one and id_ == new.id]
     assert [one.split("@")[0] for one in digests] == ["docker.io/library/app"]
     runtime.assert_says(new.name, "new")
     runtime.assert_says(new.id, "new")
@@ -338,50 +332,3 @@ def test_a_load_ends_when_it_is_cancelled(runtime: Runtime) -> None:
     finally:
         daemon.signal(signal.SIGCONT)
     assert image.name not in runtime.images()
-
-
-@CONTAINERDS
-def test_pins_are_set_and_removed_and_go_with_a_replaced_image(runtime: Runtime) -> None:
-    registry = runtime.registry
-    registry.push("pinned", sleeper(runtime.lab.directory))
-    app = f"{registry.name}/pinned:latest"
-    honoured = runtime.programs is not None  # 1.6.20 has the label, and its CRI does not know it
-
-    def assert_pinned(pinned: bool) -> None:
-        assert runtime.is_labelled(app) == pinned
-        until(lambda: runtime.images()[app][1] == (pinned and honoured), f"pinned: {pinned}")
-
-    assert runtime.bad("pin", app).startswith("ENOENT")
-    runtime.good("pull", app)
-    assert_pinned(False)
-    runtime.good("pin", app)
-    runtime.good("pin", app)
-    assert_pinned(True)
-    registry.push("pinned", Image(1, 1000))
-    runtime.good("pull", app)
-    assert_pinned(False)
-    runtime.good("pin", app)
-    assert_pinned(True)
-    runtime.good("unpin", app)
-    runtime.good("unpin", app)
-    assert_pinned(False)
-    assert "cri-containerd.image=managed" in runtime.ctr("images", "ls")
-
-
-@CONTAINERDS
-def test_the_sandbox_image_is_what_the_configuration_says(runtime: Runtime) -> None:
-    if not runtime.programs:
-        assert runtime.good("sandbox") == "registry.example/pause:3.6\n"
-        return
-    before = runtime.lab.config.read_text()
-    assert runtime.good("sandbox").startswith("registry.k8s.io/pause:3.")
-    runtime.lab.config.write_text("version = 3\n[plugins.'io.containerd.cri.v1.images'.pinned_images]\nsandbox = 'pause'\n")
-    assert runtime.good("sandbox") == "docker.io/library/pause:latest\n"
-    runtime.lab.config.write_text(before)
-
-
-@DOCKER
-def test_docker_has_no_pins_and_no_sandboxes(runtime: Runtime) -> None:
-    assert runtime.bad("pin", name("any")).startswith("EOPNOTSUPP")
-    assert runtime.bad("sandbox").startswith("ENODATA")
-    assert runtime.good("clean") == ""

@@ -6,10 +6,10 @@
  * images_tool KIND SOCKET VERSION SECONDS COMMAND
  *
  * KIND: containerd, docker, crio. COMMAND:
- *   list                          a line for each name: NAME ID SIZE PINNED
+ *   list                          a line for each name: NAME ID
  *   load ARCHIVE SPOOL [NAME]     all images of an archive, or one; a line for each: NAME ID BYTES
- * SECONDS pull NAME, pin NAME, unpin NAME, clean
- *   sandbox                       prints the name
+ *                                 SECONDS
+ *   pull NAME, clean
  *
  * SIGTERM cancels. Exit status 0; 1 for an error, with "ERRNO: why" on stderr; 64 for wrong usage.
  */
@@ -29,8 +29,7 @@ static int list(const struct image_runtime *runtime, const struct wait *wait, ch
 	int r = images_list(runtime, wait, &images, &n, why);
 
 	for (size_t i = 0; r == 0 && i < n; i++)
-		printf("%s %s %" PRIu64 " %d\n", images[i].name, images[i].id, images[i].size,
-			images[i].pinned);
+		printf("%s %s\n", images[i].name, images[i].id);
 	return r;
 }
 
@@ -57,16 +56,6 @@ static int load(
 	return r;
 }
 
-static int sandbox(const struct image_runtime *runtime, const struct wait *wait, char *why)
-{
-	char name[IMAGE_NAME_MAX];
-	int r = images_sandbox(runtime, &host, wait, name, why);
-
-	if (r == 0)
-		puts(name);
-	return r;
-}
-
 static int run(const struct image_runtime *runtime, int n, char **args, const struct wait *wait,
 	char why[static IMAGES_WHY_MAX])
 {
@@ -80,10 +69,6 @@ static int run(const struct image_runtime *runtime, int n, char **args, const st
 		return images_pull(runtime, &host, args[1], wait, why);
 	if (streq(command, "clean") && n == 1)
 		return images_clean(runtime, &host, wait, why);
-	if ((streq(command, "pin") || streq(command, "unpin")) && n == 2)
-		return images_pin(runtime, args[1], streq(command, "pin"), wait, why);
-	if (streq(command, "sandbox") && n == 1)
-		return sandbox(runtime, wait, why);
 	return 64;
 }
 

@@ -221,7 +221,6 @@ static int ask_runtime(struct images_tuner *request, const struct wait *wait)
 {
 	struct images_sample *sample = &request->sample;
 	struct wait bounded = wait_at_most(wait, ANSWER_US);
-	char why[IMAGES_WHY_MAX];
 	int r = sample->runtime.kind == RUNTIME_DOCKER ? ask_docker(request, &bounded)
 						       : ask_containerd(sample, &bounded);
 
@@ -229,8 +228,7 @@ static int ask_runtime(struct images_tuner *request, const struct wait *wait)
 			      sample->now_us >= sample->sandbox_us + SANDBOX_EVERY_US)) {
 		sample->sandbox_us = sample->now_us;
 		sample->sandbox[0] = '\0';
-		(void)images_sandbox(
-			&sample->runtime, request->host, &bounded, sample->sandbox, why);
+		(void)images_sandbox(&sample->runtime, request->host, &bounded, sample->sandbox);
 	}
 	if (r == 0)
 		r = images_list(&sample->runtime, &bounded, &sample->images, &sample->n_images,
