@@ -270,20 +270,11 @@ static bool take_wave(struct scenario *scenario, void *base)
 	return true;
 }
 
-static bool take_parallel(struct scenario *scenario, void *base)
-{
-	uint64_t parallel;
-	bool good = scenario_number(scenario, &parallel);
-
-	((struct images_tuner *)base)->config.parallel = (unsigned)parallel;
-	return good;
-}
-
 static const struct scenario_word config[] = {
 	WORD_CALL("pull", take_pull),
 	WORD_CALL("pin", take_pin),
 	WORD_CALL("wave", take_wave),
-	WORD_CALL("parallel", take_parallel),
+	WORD_NUMBER("parallel", struct images_tuner, config.parallel),
 	{0},
 };
 

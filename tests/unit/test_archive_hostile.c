@@ -50,47 +50,39 @@ ARCHIVE_TEST(what_is_no_tar_is_refused)
 	assert_int_equal(open_path(fixture, "/images/none"), -ENOENT);
 }
 
-static void assert_header_refused(
-	struct archive_fixture *fixture, size_t at, const char *bytes, size_t n, const char *why)
+ARCHIVE_TEST(sizes_that_no_file_has_names_that_lead_out_and_sparse_files_are_refused)
 {
-	_cleanup_bytes_ struct bytes tar = {0};
+	static const struct {
+		size_t at, len;
+		const char *bytes, *why;
+	} cases[] = {
+		{124, 12, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", "no tar"},
+		{124, 12, "\x80\0\0\0\x7f\xff\xff\xff\xff\xff\xff\xff",
+			"truncated: 9223372036854775807 bytes"},
+		{124, 12, "\x80\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff", "no tar"},
+		{124, 12, "77777777777", "truncated: 8589934591 bytes"},
+		{124, 12, "00000000x07", "no tar"},
+		{0, 12, "/etc/passwd", "/etc/passwd leads out"},
+		{0, 5, "../x", "../x leads out"},
+		{0, 10, "a/../../x", "a/../../x leads out"},
+		{0, 11, "..\033x/../..", "leads out"},
+		{156, 1, "S", "sparse"},
+	};
+	_cleanup_bytes_ struct bytes pax = {0};
 
-	tar_put(&tar, "a", "content");
-	tar_end(&tar);
-	memcpy(tar.data + at, bytes, n);
-	tar_seal(tar.data);
-	assert_refused(fixture, &tar, why);
-}
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_bytes_ struct bytes tar = {0};
 
-ARCHIVE_TEST(sizes_that_no_file_has_are_refused)
-{
-	assert_header_refused(
-		fixture, 124, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", 12, "no tar");
-	assert_header_refused(fixture, 124, "\x80\0\0\0\x7f\xff\xff\xff\xff\xff\xff\xff", 12,
-		"truncated: 9223372036854775807 bytes");
-	assert_header_refused(
-		fixture, 124, "\x80\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff", 12, "no tar");
-	assert_header_refused(fixture, 124, "77777777777", 12, "truncated: 8589934591 bytes");
-	assert_header_refused(fixture, 124, "00000000x07", 12, "no tar");
-}
-
-ARCHIVE_TEST(names_that_lead_out_of_the_archive_are_refused)
-{
-	assert_header_refused(fixture, 0, "/etc/passwd", 12, "/etc/passwd leads out");
-	assert_header_refused(fixture, 0, "../x", 5, "../x leads out");
-	assert_header_refused(fixture, 0, "a/../../x", 10, "a/../../x leads out");
-	assert_header_refused(fixture, 0, "..\033x/../..", 11, "leads out");
-	assert_null(strchr(fixture->why, '\033'));
-}
-
-ARCHIVE_TEST(sparse_files_are_refused)
-{
-	_cleanup_bytes_ struct bytes tar = {0};
-
-	assert_header_refused(fixture, 156, "S", 1, "sparse");
-	tar_add(&tar, 'x', "pax", "", "22 GNU.sparse.major=1\n", 22);
-	tar_put(&tar, "a", "b");
-	assert_refused(fixture, &tar, "sparse");
+		tar_put(&tar, "a", "content");
+		tar_end(&tar);
+		memcpy(tar.data + cases[i].at, cases[i].bytes, cases[i].len);
+		tar_seal(tar.data);
+		assert_refused(fixture, &tar, cases[i].why);
+		assert_null(strchr(fixture->why, '\033'));
+	}
+	tar_add(&pax, 'x', "pax", "", "22 GNU.sparse.major=1\n", 22);
+	tar_put(&pax, "a", "b");
+	assert_refused(fixture, &pax, "sparse");
 }
 
 /* manifest.json with one layer, which is as given. */

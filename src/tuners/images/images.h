@@ -51,7 +51,7 @@ struct images_config {
 	struct text_list pins;     /* whole names, and IMAGES_SANDBOX */
 	int kind;                  /* of runtime.kind; 0: any, else enum runtime_kind + 1 */
 	unsigned generation;       /* another one, other names */
-	unsigned parallel;
+	uint64_t parallel;
 	struct wave wave; /* start_us 0: when a node first saw the image */
 };
 

@@ -126,7 +126,7 @@ static void images_configure(void *self, const struct config *config)
 	take_list(config, "images.pull", true, &ret->pulls);
 	take_list(config, "images.pin", true, &ret->pins);
 	ret->kind = config_choice(config, "runtime.kind");
-	ret->parallel = (unsigned)config_count(config, "images.parallel", 0);
+	ret->parallel = config_count(config, "images.parallel", 0);
 	ret->wave = (struct wave){
 		.nodes = (unsigned)config_count(config, "images.wave.nodes", 1),
 		.seeds = (unsigned)config_count(config, "images.wave.seeds", 1),
