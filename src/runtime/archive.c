@@ -144,10 +144,7 @@ int archive_blob_open(const struct archive *archive, const struct archive_blob *
 
 const struct archive_blob *archive_find_blob(const struct archive *archive, const char *digest)
 {
-	for (size_t i = 0; i < archive->n_blobs; i++)
-		if (streq(archive->blobs[i].digest, digest))
-			return &archive->blobs[i];
-	return NULL;
+	return find_named(archive->blobs, archive->n_blobs, digest);
 }
 
 /* ---- opening ---- */

@@ -221,11 +221,13 @@ static int read_image(struct archive_reader *reader, const struct archive_blob *
 
 static int add_image(struct archive_reader *reader, const struct archive_image *image)
 {
-	for (size_t i = 0; i < reader->archive->n_images; i++)
-		if (streq(reader->archive->images[i].name, image->name))
-			return streq(reader->archive->images[i].top, image->top)
-				       ? 0
-				       : archive_bad(reader, "%.150s: twice in it", image->name);
+	const struct archive_image *same =
+		find_named(reader->archive->images, reader->archive->n_images, image->name);
+
+	if (same)
+		return streq(same->top, image->top)
+			       ? 0
+			       : archive_bad(reader, "%.150s: twice in it", image->name);
 	if (reader->archive->n_images == IMAGES_MAX)
 		return archive_bad(reader, "more than %d images in it", IMAGES_MAX);
 	*(struct archive_image *)add_element(&reader->archive->images, &reader->archive->n_images,

@@ -167,15 +167,6 @@ int images_list(const struct image_runtime *runtime, const struct wait *wait,
 	return 0;
 }
 
-const struct runtime_image *images_find(
-	const struct runtime_image *images, size_t n, const char *name)
-{
-	for (size_t i = 0; i < n; i++)
-		if (streq(images[i].name, name))
-			return &images[i];
-	return NULL;
-}
-
 /* ---- pins ---- */
 
 int images_pin(const struct image_runtime *runtime, const char *name, bool pinned,

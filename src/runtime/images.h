@@ -36,10 +36,6 @@ struct runtime_image {
 int images_list(const struct image_runtime *runtime, const struct wait *wait,
 	struct runtime_image **ret, size_t *n, char why[static IMAGES_WHY_MAX]);
 
-/* NULL where none has this name. */
-const struct runtime_image *images_find(
-	const struct runtime_image *images, size_t n, const char *name);
-
 /*
  * Makes an image of an archive one of the runtime's, unpacked: the runtime pulls it from
  * image_server.h by a name of ours, gets the wanted name for it, and loses ours. done counts bytes

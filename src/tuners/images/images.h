@@ -185,7 +185,7 @@ void images_sample(void *request, const struct wait *wait);
 static inline const struct runtime_image *sampled_image(
 	const struct images_sample *sample, const char *name)
 {
-	return images_find(sample->images, sample->n_images, name);
+	return find_named(sample->images, sample->n_images, name);
 }
 void text_list_add(struct text_list *list, const char *text);
 bool text_list_has(const struct text_list *list, const char *text);

@@ -11,24 +11,6 @@ static const char *end_of(const char *name)
 	return len > most ? name + len - most : name;
 }
 
-/* Why it cannot be pinned just now; NULL: it can. */
-static const char *find_obstacle(
-	const struct images_sample *sample, const struct runtime_image *image, int *error)
-{
-	const char *reason = NULL;
-
-	*error = 0;
-	if (!sample->answers) {
-		reason = "runtime-silent";
-	} else if (!images_honours_pins(&sample->runtime)) {
-		*error = -ENOENT;
-		reason = sample->runtime.kind == RUNTIME_CONTAINERD ? "pins-ignored" : "no-pins";
-	} else if (!image) {
-		reason = "image-missing";
-	}
-	return reason;
-}
-
 static void want_pin(
 	const struct images_tuner *tuner, const char *name, bool pinned, struct proposal *proposal)
 {
@@ -36,10 +18,20 @@ static void want_pin(
 	const struct runtime_image *image = sampled_image(sample, name);
 	struct want *want = proposal_file(proposal, pinned ? PINNED : NULL);
 	struct file_change *file = want->file;
-	const char *obstacle = find_obstacle(sample, image, &want->error);
 
 	snprintf(want->name, sizeof(want->name), PREFIX "%s", end_of(name));
-	want->reason = obstacle ? obstacle : pinned ? "configured" : "no-longer-configured";
+	want->reason = pinned ? "configured" : "no-longer-configured";
+	if (!sample->answers) {
+		want->reason = "runtime-silent";
+	} else if (!images_honours_pins(&sample->runtime)) {
+		want->error = -ENOENT;
+		want->reason =
+			sample->runtime.kind == RUNTIME_CONTAINERD ? "pins-ignored" : "no-pins";
+	} else if (!image) {
+		want->reason = "image-missing";
+	} else {
+		copy_text(want->wanted, SETTING_VALUE_MAX, pinned ? PINNED : NOT_PINNED);
+	}
 	file->target.format = EDIT_PIN;
 	copy_text(file->target.path, sizeof(file->target.path), name);
 	copy_text(file->edit.service.socket, sizeof(file->edit.service.socket),
@@ -47,8 +39,6 @@ static void want_pin(
 	if (image && !want->error)
 		copy_text(want->actual, SETTING_VALUE_MAX, image->pinned ? PINNED : NOT_PINNED);
 	copy_text(file->on_disk, SETTING_VALUE_MAX, want->actual);
-	if (!obstacle)
-		copy_text(want->wanted, SETTING_VALUE_MAX, pinned ? PINNED : NOT_PINNED);
 }
 
 static bool is_wanted(const struct images_tuner *tuner, const char *name)

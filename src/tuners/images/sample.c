@@ -29,10 +29,7 @@ void text_list_add(struct text_list *list, const char *text)
 
 bool text_list_has(const struct text_list *list, const char *text)
 {
-	for (size_t i = 0; i < list->n; i++)
-		if (streq(list->items[i], text))
-			return true;
-	return false;
+	return find_named(list->items, list->n, text);
 }
 
 /* ---- archives ---- */
@@ -69,9 +66,8 @@ static void add_archive(struct images_tuner *request, const char *path, bool wan
 	file.error = r < 0 ? r : read_key(full, &file);
 	if (file.error < 0 && !wanted)
 		return;
-	for (size_t i = 0; i < sample->n_archives; i++)
-		if (streq(sample->archives[i].path, path))
-			return;
+	if (find_named(sample->archives, sample->n_archives, path))
+		return;
 	file.settling = sample->realtime_us - file.key.ctime_us < SETTLED_AFTER_US;
 	added = add_element(&sample->archives, &sample->n_archives, &sample->archives_allocated,
 		sizeof(*added));

@@ -42,7 +42,7 @@ static void take_ids(struct transfer *transfer, const struct wait *wait)
 	(void)images_list(&transfer->runtime, wait, &images, &n, why);
 	for (size_t i = 0; i < transfer->found.n; i++) {
 		struct preload *preload = &transfer->found.entries[i];
-		const struct runtime_image *image = images_find(images, n, preload->name);
+		const struct runtime_image *image = find_named(images, n, preload->name);
 
 		if (!image || preload->reason)
 			continue;
@@ -99,7 +99,7 @@ static int load_images(
 		whole->reason = "load-failed";
 	for (size_t i = 0; r == 0 && i < archive->n_images; i++) {
 		const struct archive_image *image = &archive->images[i];
-		const struct runtime_image *there = images_find(images, n, image->name);
+		const struct runtime_image *there = find_named(images, n, image->name);
 		struct preload *preload;
 
 		if (text_list_has(&transfer->skip, image->name))

@@ -246,9 +246,8 @@ static void prune(struct images_tuner *tuner)
 		bool wanted =
 			!preload->source[0] && text_list_has(&tuner->config.pulls, preload->name);
 
-		for (size_t a = 0; a < tuner->sample.n_archives && !wanted; a++)
-			wanted = streq(tuner->sample.archives[a].path, preload->source);
-		if (wanted)
+		if (wanted || find_named(tuner->sample.archives, tuner->sample.n_archives,
+				      preload->source))
 			tuner->record.entries[kept++] = *preload;
 	}
 	tuner->record.n = kept;
