@@ -14,11 +14,17 @@
 #define DEFAULT_STATE_DIR "/var/lib/headroom"
 #define DEFAULT_RUN_DIR   "/run/headroom"
 
+/* A variable of the environment; by_default where it is empty or not set. */
+static const char *variable(const char *name, const char *by_default)
+{
+	const char *value = getenv(name);
+
+	return value && value[0] ? value : by_default;
+}
+
 const char *core_state_name(void)
 {
-	const char *directory = getenv("HEADROOM_STATE_DIR");
-
-	return directory && directory[0] ? directory : DEFAULT_STATE_DIR;
+	return variable("HEADROOM_STATE_DIR", DEFAULT_STATE_DIR);
 }
 
 /* Of a directory, or before it is made of the one that it will be in. */
@@ -60,12 +66,12 @@ static int find_hosts_directory(
 	return 0;
 }
 
-static int find_directory(const struct host *host, const char *variable, const char *by_default,
+static int find_directory(const struct host *host, const char *name, const char *by_default,
 	char path[static PATH_MAX])
 {
-	const char *directory = getenv(variable);
+	const char *directory = variable(name, NULL);
 
-	if (!directory || !directory[0])
+	if (!directory)
 		return find_hosts_directory(host, by_default, path);
 	return copy_text(path, PATH_MAX, directory) ? 0 : -ENAMETOOLONG;
 }
@@ -89,9 +95,9 @@ const char *core_describe_values_error(int error)
 
 void core_socket_path(const struct config *config, char path[static PATH_MAX])
 {
-	const char *directory = getenv("HEADROOM_RUNTIME_DIR");
+	const char *directory = variable("HEADROOM_RUNTIME_DIR", NULL);
 
-	if (directory && directory[0] && !config_is_given(config, "http.socket"))
+	if (directory && !config_is_given(config, "http.socket"))
 		snprintf(path, PATH_MAX, "%s/headroom.sock", directory);
 	else
 		copy_text(path, PATH_MAX, config_text(config, "http.socket"));
@@ -127,12 +133,11 @@ static void name_node(struct core *core)
 {
 	const char *name = config_text(core->config, "node_name");
 
+	if (gethostname(core->node.name, sizeof(core->node.name) - 1) < 0)
+		strcpy(core->node.name, "localhost");
 	if (!name[0])
-		name = getenv("NODE_NAME");
-	if (name && name[0])
-		copy_text(core->node.name, sizeof(core->node.name), name);
-	else if (gethostname(core->node.name, sizeof(core->node.name) - 1) < 0)
-		copy_text(core->node.name, sizeof(core->node.name), "localhost");
+		name = variable("NODE_NAME", core->node.name);
+	copy_text(core->node.name, sizeof(core->node.name), name);
 }
 
 static void close_tuner(struct tuner_status *tuner)
@@ -166,16 +171,18 @@ static void open_tuner(struct core *core, struct tuner_status *tuner)
 		tuner->ops->attach(tuner->self, core->event);
 }
 
-static void open_tuners(struct core *core)
+/* Room for every tuner, and for one condition of each type. */
+static void make_node(struct core *core)
 {
-	for (size_t i = 0; i < core->node.n_tuners; i++)
-		open_tuner(core, &core->node.tuners[i]);
-}
-
-static void make_conditions(struct node *node)
-{
+	struct node *node = &core->node;
 	size_t allocated = 0;
 
+	while (tuner_table[node->n_tuners])
+		node->n_tuners++;
+	node->tuners = must(calloc(node->n_tuners, sizeof(*node->tuners)));
+	core->proposals = must(calloc(node->n_tuners, sizeof(*core->proposals)));
+	for (size_t i = 0; i < node->n_tuners; i++)
+		node->tuners[i].ops = tuner_table[i];
 	for (size_t i = 0; all_tables[i]; i++)
 		for (const struct condition_type *type = all_tables[i]->conditions;
 			type && type->name; type++) {
@@ -186,25 +193,10 @@ static void make_conditions(struct node *node)
 		}
 }
 
-static void make_tuners(struct core *core)
-{
-	size_t n = 0;
-
-	while (tuner_table[n])
-		n++;
-	core->node.tuners = must(calloc(n, sizeof(*core->node.tuners)));
-	core->proposals = must(calloc(n, sizeof(*core->proposals)));
-	core->node.n_tuners = n;
-	for (size_t i = 0; i < n; i++)
-		core->node.tuners[i].ops = tuner_table[i];
-	make_conditions(&core->node);
-}
-
 int core_open(struct core *core, const struct core_options *options, struct config *config)
 {
 	core->options = *options;
 	core->config = config;
-	core->node.config_hash = config_checksum(config);
 	core->source = core_source(options->config_file);
 	core->lock = -1;
 	core->node.started_us = core->node.reloaded_us = realtime_us();
@@ -215,9 +207,8 @@ int core_open(struct core *core, const struct core_options *options, struct conf
 		core->state[0] = '\0';
 	core->host.state = core->state;
 	core->host.node_name = core->node.name;
-	name_node(core);
-	make_tuners(core);
-	open_tuners(core);
+	make_node(core);
+	core_reconfigure(core, steal(core->config));
 	return 0;
 }
 
@@ -228,12 +219,9 @@ void core_close(struct core *core)
 		proposal_clear(&core->proposals[i]);
 	}
 	sd_event_unref(core->event);
-	if (core->host.names)
-		names_close(core->host.names);
-	if (core->values)
-		value_store_close(core->values);
-	if (core->journal)
-		file_journal_close(core->journal);
+	cleanup_names_close(&core->host.names);
+	cleanup_value_store_close(&core->values);
+	cleanup_file_journal_close(&core->journal);
 	cleanup_close(&core->lock);
 	plan_clear(&core->plan);
 	free(core->proposals);
@@ -344,10 +332,11 @@ int core_become_writer(struct core *core, const char *who, char *holder, size_t 
 
 void core_reconfigure(struct core *core, struct config *config)
 {
-	config_free(core->config);
+	cleanup_config_free(&core->config);
 	core->config = config;
 	core->node.config_hash = config_checksum(config);
 	name_node(core);
 	reconcile_reset(&core->node, NULL);
-	open_tuners(core);
+	for (size_t i = 0; i < core->node.n_tuners; i++)
+		open_tuner(core, &core->node.tuners[i]);
 }

@@ -90,13 +90,11 @@ void agent_sample(struct agent *agent);
 void agent_transfer(struct agent *agent);
 void agent_request(void *userdata, bool restore, const char *only, struct http_connection *client);
 
-/* reload.c. The first load: 0 with *config, or -errno after a line on stderr for each fault. */
-int agent_load_config(const char *config_file, struct config **config);
-void agent_watch_config(struct agent *agent);
-void agent_reload(struct agent *agent);
-
 /* agent.c: opens what the configuration asks for, closes what it no longer does. */
 void agent_serve(struct agent *agent);
+
+/* Reloads the configuration once its files have changed. */
+void agent_watch_config(struct agent *agent);
 
 /* Gives up every capability that is not needed after the start. */
 void agent_drop_privileges(const struct agent *agent);
