@@ -3,9 +3,9 @@
 
 import contextlib
 import http.client
-import json
 import multiprocessing
 import os
+import re
 import resource
 import selectors
 import shutil
@@ -44,25 +44,29 @@ def descriptors(one):
     return len(os.listdir(f"/proc/{one.process.pid}/fd"))
 
 
-def test_documents(one):
-    for path, kind in [
-        ("/livez", "text/plain"),
-        ("/healthz", "text/plain"),
-        ("/readyz?verbose", "text/plain"),
-        ("/health", "application/json"),
-        ("/v1/status", "application/json"),
-        ("/metrics", "text/plain"),
-        ("/", "text/html"),
-    ]:
-        response, body = get(one, path)
-        assert response.status == 200, path
-        assert response.headers["Content-Type"].startswith(kind), path
-        assert response.headers["Cache-Control"] == "no-store"
-        assert len(body) < 200_000
-        head, nothing = get(one, path, "HEAD")
-        assert (head.status, nothing) == (200, "")
-    assert json.loads(get(one, "/v1/status")[1])["schema"] == 1
-    assert json.loads(get(one, "/health")[1])["status"] in ("ok", "warning", "critical")
+@pytest.mark.parametrize(
+    "path,kind,begin",
+    [
+        ("/livez", "text/plain; charset=utf-8", "ok\n$"),
+        ("/healthz", "text/plain; charset=utf-8", "ok\n$"),
+        ("/readyz", "text/plain; charset=utf-8", "ok\n$"),
+        ("/readyz?verbose", "text/plain; charset=utf-8", r"\[\+\] applied\n\[\+\] neighbor: active\n"),
+        ("/health", "application/json", '{"status":"(ok|warning|critical)","checks":'),
+        ("/v1/status", "application/json", '{"schema":1,'),
+        ("/metrics", "text/plain; version=0.0.4; charset=utf-8", "# HELP headroom_build_info "),
+        ("/", "text/html; charset=utf-8", "<!doctype html>"),
+    ],
+)
+def test_documents(one, path, kind, begin):
+    response, body = get(one, path)
+    assert (response.status, response.headers["Content-Type"]) == (200, kind)
+    assert response.headers["Cache-Control"] == "no-store" and response.headers["X-Content-Type-Options"] == "nosniff"
+    assert re.match(begin, body) and len(body) < 200_000
+    assert ("default-src 'none'; " in response.headers.get("Content-Security-Policy", "")) == (path == "/")
+    head, nothing = get(one, path, "HEAD")
+    assert (head.status, nothing) == (200, "")
+    code, local = one.get(path)
+    assert code == 200 and re.match(begin, local)
 
 
 def test_tcp_is_read_only(one):

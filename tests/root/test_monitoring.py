@@ -5,7 +5,6 @@ import json
 import math
 import re
 import subprocess
-import threading
 import time
 import urllib.error
 import urllib.parse
@@ -20,6 +19,7 @@ from conftest import ROOT, Agent, free_port, until
 from registrylab import Image
 from runtimelab import Lab, lab  # noqa: F401
 from storm import Space, fill
+from test_top import asking
 
 DEPLOY = ROOT / "deploy"
 UPSTREAM, CLUSTER = "10.54.0.1", "10.54.0.2"
@@ -82,29 +82,6 @@ class Prometheus:
         self.process.wait(20)
 
 
-class Load:
-    """DNS queries of a pod to an upstream and to the cluster's server, until the end of a `with`."""
-
-    def __init__(self, network: dnslab.Lab) -> None:
-        network.server(UPSTREAM, CLUSTER)
-        self.client = network.udp(network.cgroup(dnslab.pod_path()[0]))
-        self.thread = threading.Thread(target=self._run)
-        self.ending = threading.Event()
-
-    def _run(self) -> None:
-        while not self.ending.wait(0.01):
-            for server in (UPSTREAM, CLUSTER):
-                self.client.ask(server, "ok.example.test")
-
-    def __enter__(self) -> "Load":
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.ending.set()
-        self.thread.join()
-
-
 @pytest.fixture(name="network")
 def fixture_network() -> Iterator[dnslab.Lab]:
     network = dnslab.Lab()
@@ -144,7 +121,9 @@ def test_every_query_of_the_dashboard_has_data(
     fill(pod, 300)
     prometheus = Prometheus(directory, running)
     try:
-        with Load(network):
+        network.server(UPSTREAM, CLUSTER)
+        pod_cgroup = dnslab.pod_path()[0]
+        with asking(network, *((pod_cgroup, 100, server, "ok.example.test") for server in (UPSTREAM, CLUSTER))):
             pull = criwire.start_pull(lab.containerd_socket, f"{proxy.name}/app:latest")
             empty = dashboard()
             deadline = time.monotonic() + 90

@@ -4,6 +4,7 @@
 PICTURES=DIRECTORY keeps a picture, which is how packaging/top.svg is made.
 """
 
+import contextlib
 import os
 import threading
 from pathlib import Path
@@ -27,13 +28,11 @@ LOAD = (
 CONFIG = f'dns: {{cluster_servers: [{CLUSTER}], budgets: [{{server: "{UPSTREAM}", qps: 200}}]}}\nruntime: {{mode: off}}\n'
 
 
-@pytest.fixture(name="loaded")
-def fixture_loaded(lab: Lab, agent: Callable[..., Agent]) -> Iterator[Agent]:  # noqa: F811
-    lab.server(UPSTREAM, CLUSTER)
-    one = agent(CONFIG)
-    until(lambda: one.status()["dns"], "the programs")
-    space, ending = storm.Space("hr-top"), threading.Event()
-    clients = [(lab.udp(lab.cgroup(path)), *rest) for path, *rest in LOAD]
+@contextlib.contextmanager
+def asking(lab: Lab, *load: tuple[str, int, str, str]) -> Iterator[None]:
+    """DNS queries as in LOAD, until the end of a `with`."""
+    ending = threading.Event()
+    clients = [(lab.udp(lab.cgroup(path)), *rest) for path, *rest in load]
 
     def ask(client: Any, rate: int, server: str, name: str) -> None:
         while not ending.wait(1 / rate):
@@ -41,17 +40,29 @@ def fixture_loaded(lab: Lab, agent: Callable[..., Agent]) -> Iterator[Agent]:  #
 
     threads = [threading.Thread(target=ask, args=args) for args in clients]
     try:
-        storm.fill(space, 5000)
         for thread in threads:
             thread.start()
-        settle(one, lambda now: len(now.row(CLUSTER).get("top", [])) == 3 and now.row(UPSTREAM)["top"], "the load", 20)
-        yield one
+        yield
     finally:
         ending.set()
         for thread in threads:
             thread.join()
         for client, *_ in clients:
             client.socket.close()
+
+
+@pytest.fixture(name="loaded")
+def fixture_loaded(lab: Lab, agent: Callable[..., Agent]) -> Iterator[Agent]:  # noqa: F811
+    lab.server(UPSTREAM, CLUSTER)
+    one = agent(CONFIG)
+    until(lambda: one.status()["dns"], "the programs")
+    space = storm.Space("hr-top")
+    try:
+        with asking(lab, *LOAD):
+            storm.fill(space, 5000)
+            settle(one, lambda now: len(now.row(CLUSTER).get("top", [])) == 3 and now.row(UPSTREAM)["top"], "the load", 20)
+            yield one
+    finally:
         space.remove()
 
 
