@@ -14,55 +14,38 @@ static const char *const fixture_auto[] = {"auto", NULL};
 static const char *const fixture_off[] = {"off", NULL};
 static const char *const fixture_kinds[] = {"upstream", "cluster", NULL};
 
-#define CHOICE(title, of, preset)                                                \
-	{                                                                        \
-		.name = title, .type = OPTION_CHOICE, .words = of, .def = preset \
-	}
-#define COUNT(title, least, most, of, of_what, preset)                                       \
-	{                                                                                    \
-		.name = title, .type = OPTION_COUNT, .min = least, .max = most, .words = of, \
-		.unit = of_what, .def = preset                                               \
-	}
-#define LIST(title, of, most, preset, rows)                                                  \
-	{                                                                                    \
-		.name = title, .type = OPTION_LIST, .words = of, .max = most, .def = preset, \
-		.items = rows                                                                \
-	}
-
 static const struct config_option fixture_text_item[] = {
-	{.name = "", .type = OPTION_TEXT, .min = 1, .max = 20}, {0}};
+	{"", OPTION_TEXT, .min = 1, .max = 20}, {0}};
 static const struct config_option fixture_count_item[] = {
-	COUNT("", 0, 65535, fixture_auto, NULL, NULL), {0}};
+	{"", OPTION_COUNT, .max = 65535, .words = fixture_auto}, {0}};
 static const struct config_option fixture_budget[] = {
-	{.name = "server", .type = OPTION_TEXT, .min = 1},
-	COUNT("qps", 1, 9999, fixture_auto, NULL, NULL),
-	{.name = "tcp", .type = OPTION_BOOL, .def = "true"},
-	{.name = "every", .type = OPTION_DURATION, .words = fixture_off, .def = "1s"},
-	CHOICE("kind", fixture_kinds, "upstream"),
+	{"server", OPTION_TEXT, .min = 1},
+	{"qps", OPTION_COUNT, 1, 9999, .words = fixture_auto},
+	{"tcp", OPTION_BOOL, .def = "true"},
+	{"every", OPTION_DURATION, .words = fixture_off, .def = "1s"},
+	{"kind", OPTION_CHOICE, .words = fixture_kinds, .def = "upstream"},
 	{0},
 };
 
 static const struct config_option fixture_options[] = {
-	CHOICE("neighbor.mode", fixture_modes, "enforce"),
-	CHOICE("neighbor.ipv4", fixture_keep, NULL),
-	COUNT("neighbor.ipv4.gc_thresh1", 1, INT32_MAX, NULL, "entries", "80000"),
-	COUNT("neighbor.ipv4.gc_thresh3", 1, INT32_MAX, NULL, "entries", "100000"),
-	{.name = "neighbor.grow", .type = OPTION_BOOL, .def = "true"},
-	COUNT("neighbor.ceiling", 1, 1048576, fixture_auto, "entries", "auto"),
-	{.name = "sysctl", .type = OPTION_SYSCTLS},
-	CHOICE("sysctl.mode", fixture_modes, "enforce"),
-	{.name = "watch.timeout",
-		.type = OPTION_DURATION,
-		.min = 1000000,
-		.max = UINT64_C(86400000000),
-		.words = fixture_off,
+	{"neighbor.mode", OPTION_CHOICE, .words = fixture_modes, .def = "enforce"},
+	{"neighbor.ipv4", OPTION_CHOICE, .words = fixture_keep},
+	{"neighbor.ipv4.gc_thresh1", OPTION_COUNT, 1, INT32_MAX, .unit = "entries", .def = "80000"},
+	{"neighbor.ipv4.gc_thresh3", OPTION_COUNT, 1, INT32_MAX, .def = "100000"},
+	{"neighbor.grow", OPTION_BOOL, .def = "true"},
+	{"neighbor.ceiling", OPTION_COUNT, 1, 1048576, fixture_auto, "entries", .def = "auto"},
+	{"sysctl", OPTION_SYSCTLS, .def = NULL},
+	{"sysctl.mode", OPTION_CHOICE, .words = fixture_modes, .def = "enforce"},
+	{"watch.timeout", OPTION_DURATION, 1000000, UINT64_C(86400000000), fixture_off,
 		.def = "30m"},
-	LIST("watch.domains", NULL, 3, "[cluster.local]", fixture_text_item),
-	LIST("watch.servers", fixture_auto, 0, "auto", fixture_text_item),
-	LIST("watch.ports", NULL, 0, NULL, fixture_count_item),
-	LIST("watch.budgets", NULL, 0, "[{server: auto}]", fixture_budget),
-	{.name = "later", .type = OPTION_RESERVED},
-	{.name = "much_later", .type = OPTION_RESERVED},
+	{"watch.domains", OPTION_LIST, .max = 3, .def = "[cluster.local]",
+		.items = fixture_text_item},
+	{"watch.servers", OPTION_LIST, .words = fixture_auto, .def = "auto",
+		.items = fixture_text_item},
+	{"watch.ports", OPTION_LIST, .items = fixture_count_item},
+	{"watch.budgets", OPTION_LIST, .def = "[{server: auto}]", .items = fixture_budget},
+	{"later", OPTION_RESERVED, .def = NULL},
+	{"much_later", OPTION_RESERVED, .def = NULL},
 	{0},
 };
 
@@ -81,12 +64,7 @@ static inline struct loaded load_options(const char *text)
 
 static inline void print_faults(const struct loaded *loaded)
 {
-	for (size_t i = 0; i < loaded->faults.n; i++) {
-		const struct config_fault *fault = &loaded->faults.faults[i];
-
-		print_message(
-			"%s:%u:%u: %s\n", fault->file, fault->line, fault->column, fault->message);
-	}
+	config_faults_print(stdout, &loaded->faults, "");
 }
 
 /* One fault at this place, whose message has these words. */
