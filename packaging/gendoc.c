@@ -8,9 +8,7 @@
 #include "gendoc.h"
 
 #include "base/file.h"
-#include "base/text.h"
 #include "cli/cli.h"
-#include "config/config.h"
 #include "tuners/table.h"
 
 #define TEMPLATE_MAX ((size_t)256 * 1024)

@@ -3,7 +3,6 @@
 
 #include "base/build.h"
 #include "base/log.h"
-#include "base/text.h"
 #include "kernel/bpf.h"
 
 #include <malloc.h>

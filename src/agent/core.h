@@ -9,7 +9,6 @@
 #include "apply/file_transaction.h"
 #include "apply/values.h"
 #include "config/config.h"
-#include "kernel/host.h"
 #include "model/node.h"
 
 /* How long a command waits for the programs that one tuner asks. */

@@ -2,7 +2,6 @@
 #include "apply/editor.h"
 
 #include "base/json.h"
-#include "base/text.h"
 #include "base/toml.h"
 #include "runtime/daemon_json.h"
 

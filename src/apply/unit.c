@@ -2,7 +2,6 @@
 #include "apply/file_work.h"
 
 #include "base/file.h"
-#include "base/text.h"
 #include "runtime/cri_client.h"
 #include "workload/process.h"
 

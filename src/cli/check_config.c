@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/cli.h"
 
-#include "kernel/host.h"
 #include "tuners/table.h"
 
 /* What a file sets that this node does not have as a sysctl; a profile's may be another kernel's.

@@ -2,7 +2,6 @@
 #include "cli/cli.h"
 
 #include "base/log.h"
-#include "base/text.h"
 #include "tuners/table.h"
 
 #include <getopt.h>

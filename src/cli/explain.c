@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/cli.h"
 
-#include "config/option.h"
 #include "tuners/table.h"
 
 #include <fnmatch.h>

@@ -2,7 +2,6 @@
 #include "cli/cli.h"
 
 #include "base/json.h"
-#include "base/text.h"
 
 /* "ready  12.3 MB  in 1.2 s  docker.io/library/busybox:1.36  from PATH  pinned", and why not. */
 void print_image(struct screen *screen, const cJSON *image)

@@ -2,7 +2,6 @@
 #include "cli/cli.h"
 
 #include "base/json.h"
-#include "base/text.h"
 #include "report/report.h"
 
 #include <poll.h>

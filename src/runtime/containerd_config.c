@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/containerd_config.h"
 
-#include "base/text.h"
 #include "base/toml.h"
 
 #define OURS "# Added by headroom; \"headroom restore\" removes it.\n"

@@ -19,7 +19,6 @@
 
 #include "base/child.h"
 #include "base/text.h"
-#include "base/wait.h"
 #include "runtime/discover.h"
 
 #define CONTAINERD_DROP_IN   "99-headroom.toml"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/containerd_config.h"
 
-#include "base/child.h"
 #include "base/file.h"
 #include "base/toml.h"
 

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/daemon_json.h"
 
-#include "base/child.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "base/text.h"
 #include "runtime/registry.h"
 
 /* ---- the members of an object ---- */

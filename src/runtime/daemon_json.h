@@ -5,7 +5,6 @@
 
 #include "base/child.h"
 #include "base/text.h"
-#include "base/wait.h"
 #include "runtime/discover.h"
 
 #include <cjson/cJSON.h>

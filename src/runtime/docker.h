@@ -12,7 +12,6 @@
  */
 
 #include "base/wait.h"
-#include "kernel/host.h"
 #include "workload/cgroup.h"
 
 #define DOCKER_PID_FILE "/run/docker.pid" /* below the host's root; /var/run is a link to /run */

@@ -2,7 +2,6 @@
 #include "runtime/images_internal.h"
 
 #include "base/json.h"
-#include "base/text.h"
 #include "runtime/containerd_config.h"
 #include "runtime/docker.h"
 

@@ -10,7 +10,6 @@
 
 #include <stdatomic.h>
 
-#include "base/wait.h"
 #include "runtime/archive.h"
 #include "runtime/discover.h"
 

@@ -4,7 +4,6 @@
  * with the seconds from the start at which it begins, after 0 to FAILURES - 1 failed attempts: what
  * tests/sim/waves.py simulates a fleet with.
  */
-#include "base/util.h"
 #include "tuners/images/images.h"
 
 static unsigned number(const char *text)

@@ -5,8 +5,6 @@
 
 #include "base/util.h"
 
-#include <headroom/bpf/dns.h>
-
 struct packet {
 	const uint8_t *data;
 	size_t size;

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config_fixture.h"
 
-#include "config/config.h"
 #include "tuners/dns/sense.h"
-#include "tuners/table.h"
 
 static struct loaded load(const char *text)
 {

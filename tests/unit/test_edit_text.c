@@ -2,7 +2,6 @@
 #include "directory.h"
 
 #include "apply/editor.h"
-#include "base/file.h"
 
 #include <dirent.h>
 

@@ -3,7 +3,6 @@
 #include "directory.h"
 
 #include "tuners/images/images.h"
-#include "tuners/table.h"
 
 /* ---- options ---- */
 

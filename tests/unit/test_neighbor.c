@@ -2,9 +2,7 @@
 #include "config_fixture.h"
 #include "directory.h"
 
-#include "config/config.h"
 #include "tuners/neighbor/neighbor.h"
-#include "tuners/table.h"
 
 #define GIB        (UINT64_C(1) << 30)
 #define NO_CEILING UINT64_C(1048576)

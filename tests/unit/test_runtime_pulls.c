@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "test.h"
 
-#include "base/util.h"
 #include "tuners/runtime/runtime.h"
 
 #define SECOND USEC_PER_SEC

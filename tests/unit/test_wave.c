@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "test.h"
 
-#include "base/util.h"
 #include "tuners/images/images.h"
 
 #define IMAGE "registry.example/team/app:1.0"

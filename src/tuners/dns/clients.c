@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/dns/sense.h"
 
-#include "workload/cgroup.h"
 #include "workload/process.h"
 
 #include <math.h>

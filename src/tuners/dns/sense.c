@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/dns/sense.h"
 
-#include "workload/cgroup.h"
-
 /* Files and addresses rarely change, and reading them costs some 100 us. */
 #define REFRESH_EVERY_US (60 * USEC_PER_SEC)
 /* But a new server may be an address that the node just got. */

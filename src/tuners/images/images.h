@@ -6,7 +6,6 @@
  * be transferred; a transfer is a job with copies of all it needs, on a worker of its own.
  */
 
-#include "kernel/host.h"
 #include "runtime/images.h"
 #include "runtime/kubelet.h"
 

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/images/images.h"
 
-#include "base/util.h"
-
 /* FNV-1a. Its high bits hardly know of the last bytes, in which the names of nodes differ: mixed
  * as MurmurHash3's fmix64 does. */
 static uint64_t hash_names(const char *node, const char *image)

@@ -3,7 +3,6 @@
 
 /* sense.c reads the tables, decide.c turns what it found into a proposal; tuner.c joins them. */
 
-#include "kernel/host.h"
 #include "kernel/neightbl.h"
 #include "workload/netns.h"
 

@@ -2,7 +2,6 @@
 #include "tuners/neighbor/neighbor.h"
 
 #include "kernel/bpf.h"
-#include "kernel/host.h"
 
 #include <sys/socket.h>
 

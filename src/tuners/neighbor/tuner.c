@@ -3,7 +3,6 @@
 #include "tuners/table.h"
 
 #include "base/exposition.h"
-#include "config/config.h"
 
 #include <linux/capability.h>
 

@@ -3,7 +3,6 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "runtime/daemon_json.h"
 
 #include <dirent.h>
 #include <libgen.h>

@@ -6,15 +6,11 @@
  * to date by asking the runtimes, and the loop takes the copy over whole.
  */
 
-#include "base/text.h"
 #include "config/option.h"
-#include "kernel/host.h"
 #include "runtime/containerd_config.h"
 #include "runtime/daemon_json.h"
-#include "runtime/discover.h"
 #include "runtime/docker.h"
 #include "runtime/registry.h"
-#include "workload/cgroup.h"
 
 #include <headroom/tuner.h>
 

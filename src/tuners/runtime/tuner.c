@@ -2,7 +2,6 @@
 #include "tuners/runtime/runtime.h"
 #include "tuners/table.h"
 
-#include "config/config.h"
 #include "workload/process.h"
 
 #include <linux/capability.h>

@@ -2,8 +2,6 @@
 #include "tuners/sysctl/sysctl.h"
 #include "tuners/table.h"
 
-#include "kernel/host.h"
-
 #include <linux/capability.h>
 
 const struct config_option sysctl_options[] = {
