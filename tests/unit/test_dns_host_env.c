@@ -171,32 +171,6 @@ TEST(servers_have_roles)
 	assert_int_equal(role_of(&env, "168.63.129.16", 7), DNS_UPSTREAM);
 }
 
-TEST(addresses_of_the_node_are_known)
-{
-	struct dns_host_env env = {0};
-	struct host host;
-	struct dns_key loopback = key_of("127.0.0.1"), stranger = key_of("192.0.2.77");
-
-	assert_true(host_init(&host, "/nonexistent"));
-	dns_host_env_read(&env, &host);
-	assert_true(dns_address_in(env.node, env.n_node, &loopback));
-	assert_false(dns_address_in(env.node, env.n_node, &stranger));
-}
-
-TEST(cluster_dns_comes_from_the_kubelet)
-{
-	struct kubelet_values values = {
-		.cluster_dns = {"10.96.0.10", "fd00::a"}, .n_cluster_dns = 2};
-	struct dns_host_env env = {0};
-
-	config = (struct dns_config){.cluster_auto = true};
-	dns_host_env_take_kubelet(&env, &values);
-	assert_int_equal(role_of(&env, "10.96.0.10", 0), DNS_CLUSTER);
-	assert_int_equal(role_of(&env, "fd00::a", 0), DNS_CLUSTER);
-	config.cluster_auto = false;
-	assert_int_equal(role_of(&env, "fd00::a", 0), DNS_UPSTREAM);
-}
-
 TEST(the_last_search_line_wins)
 {
 	char text[] =
