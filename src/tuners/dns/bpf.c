@@ -13,8 +13,6 @@
 /* What is forgotten has been idle for longer than a query waits: only a program may be at it. */
 #define LATE_US (1 * USEC_PER_SEC)
 
-#define BUCKETS (DNS_PRIMARY + DNS_OVERFLOW)
-
 static const struct dns_key other;
 
 /* The beginning of an array in our memory: what is mapped counts as resident. */
@@ -41,7 +39,6 @@ struct map_table {
 		uint32_t index;
 	} * known;
 	size_t n_known, known_allocated;
-	int error;        /* of the reading under way */
 	uint64_t read_at; /* what made was then; 0: to be read again */
 	/* Indices taken from their keys, which programs may still be using. */
 	struct gone {
@@ -69,21 +66,20 @@ static void mapping_close(const struct mapping *mapping)
 		munmap(mapping->start, mapping->size);
 }
 
-/* Maps at least so many bytes. 0 or -errno; then what was mapped before stays. */
-static int mapping_reach(struct mapping *mapping, size_t size)
+/* Maps at least so many bytes. Where it begins; NULL with errno, and what was mapped stays. */
+static void *mapping_reach(struct mapping *mapping, size_t size)
 {
 	void *start;
 
 	if (size <= mapping->size)
-		return 0;
+		return mapping->start;
 	start = mmap(
 		NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, bpf_map__fd(mapping->array), 0);
 	if (start == MAP_FAILED)
-		return -errno;
+		return NULL;
 	mapping_close(mapping);
-	mapping->start = start;
 	mapping->size = size;
-	return 0;
+	return mapping->start = start;
 }
 
 static int give(const struct map_table *table, uint32_t index)
@@ -112,17 +108,19 @@ static void table_close(struct map_table *table)
 	free(table->gone);
 }
 
-/* Maps the array up to this element. */
-static int reach(struct map_table *table, uint32_t index)
+/* Where this index is counted: maps the array up to it. */
+static void *counts_of(struct map_table *table, uint32_t index)
 {
-	size_t page = (size_t)sysconf(_SC_PAGESIZE), end = (index + (size_t)1) * table->size;
-	size_t all = bpf_map__max_entries(table->counts.array) * table->size;
+	size_t end = (index + (size_t)1) * table->size;
 
-	if (end > all)
-		return -ERANGE;
-	if (end > table->counts.size)
+	if (end > table->counts.size) {
+		size_t page = (size_t)sysconf(_SC_PAGESIZE);
+		size_t all = bpf_map__max_entries(table->counts.array) * table->size;
+
 		end = MIN(MAX(end, 2 * table->counts.size), all);
-	return mapping_reach(&table->counts, (end + page - 1) / page * page);
+		must(mapping_reach(&table->counts, (end + page - 1) / page * page));
+	}
+	return (char *)table->counts.start + index * table->size;
 }
 
 static void learn(void *userdata, const void *key, const void *index)
@@ -130,12 +128,9 @@ static void learn(void *userdata, const void *key, const void *index)
 	struct map_table *table = userdata;
 	struct known *known = add_element(
 		&table->known, &table->n_known, &table->known_allocated, sizeof(*known));
-	int r;
 
 	memcpy(&known->key, key, bpf_map__key_size(table->keys));
 	memcpy(&known->index, index, sizeof(known->index));
-	r = reach(table, known->index);
-	table->error = r < 0 ? r : table->error;
 }
 
 /*
@@ -150,15 +145,13 @@ static int table_each(struct map_table *table, const __u64 *made, dns_take *take
 
 	if (table->read_at != now) {
 		table->read_at = table->n_known = 0;
-		table->error = 0;
 		r = bpf_each(table->keys, learn, table);
-		if (r < 0 || table->error < 0)
-			return r < 0 ? r : table->error;
+		if (r < 0)
+			return r;
 		table->read_at = now;
 	}
 	for (size_t i = 0; i < table->n_known; i++)
-		take(userdata, &table->known[i].key,
-			(char *)table->counts.start + table->known[i].index * table->size);
+		take(userdata, &table->known[i].key, counts_of(table, table->known[i].index));
 	return 0;
 }
 
@@ -185,11 +178,11 @@ static void table_reuse(struct map_table *table, uint64_t now)
 	for (size_t i = 0; i < table->n_gone; i++) {
 		uint32_t index = table->gone[i].index;
 
-		if (now < table->gone[i].until_us || reach(table, index) < 0) {
+		if (now < table->gone[i].until_us) {
 			table->gone[kept++] = table->gone[i];
 			continue;
 		}
-		memset((char *)table->counts.start + index * table->size, 0, table->size);
+		memset(counts_of(table, index), 0, table->size);
 		(void)give(table, index);
 	}
 	table->n_gone = kept;
@@ -226,8 +219,8 @@ static int load(struct dns_bpf *bpf)
 	if (r == 0)
 		r = table_open(&bpf->rows, bpf->object->maps.rows, bpf->object->maps.row_counts,
 			bpf->object->maps.free_rows, 0);
-	if (r == 0)
-		r = mapping_reach(&bpf->pending, DNS_PRIMARY * sizeof(struct dns_bucket));
+	if (r == 0 && !mapping_reach(&bpf->pending, DNS_PRIMARY * sizeof(struct dns_bucket)))
+		r = -errno;
 	if (r == 0)
 		r = bpf_map_update_elem(
 			bpf_map__fd(bpf->servers.keys), &other, &first, BPF_NOEXIST);
@@ -377,14 +370,11 @@ void dns_bpf_sweep(struct dns_bpf *bpf, uint64_t now, dns_take_pending *take, vo
 {
 	__u64 *count = &bpf->control->overflow;
 	__u64 overflow = __atomic_load_n(count, __ATOMIC_ACQUIRE);
-	struct dns_bucket *buckets;
-	size_t n = DNS_PRIMARY;
+	/* The overflow buckets are mapped from their first use on. */
+	size_t n = overflow > 0 ? DNS_PRIMARY + DNS_OVERFLOW : DNS_PRIMARY;
+	struct dns_bucket *buckets = must(mapping_reach(&bpf->pending, n * sizeof(*buckets)));
 	bool any = false;
 
-	/* The overflow buckets are mapped from their first use on. */
-	if (overflow > 0 && mapping_reach(&bpf->pending, BUCKETS * sizeof(*buckets)) == 0)
-		n = BUCKETS;
-	buckets = bpf->pending.start;
 	for (size_t i = 0; i < n; i++)
 		for (size_t j = 0; j < DNS_WAYS; j++)
 			any |= sweep_one(&buckets[i].ways[j], now, take, userdata) &&
@@ -398,7 +388,7 @@ void dns_bpf_sweep(struct dns_bpf *bpf, uint64_t now, dns_take_pending *take, vo
 			count, &overflow, 0, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 		overflow = 0;
 	}
-	bpf->overflow_rest = any || n == DNS_PRIMARY ? 0 : overflow;
+	bpf->overflow_rest = any ? 0 : overflow;
 }
 
 void dns_bpf_drain_samples(struct dns_bpf *bpf, dns_take_sample *take, void *userdata)
