@@ -41,13 +41,12 @@ static int open_bpf(struct neighbor *neighbor)
 	neighbor->users.object = neighbor->bpf;
 	neighbor->users.owners =
 		netns_owners_open(neighbor->host, bpf_link__fd(neighbor->bpf->links.list_owners));
-	return neighbor->users.owners ? 0 : -ENOMEM;
+	return 0;
 }
 
 static void close_bpf(struct neighbor *neighbor)
 {
-	if (neighbor->users.owners)
-		netns_owners_close(steal(neighbor->users.owners));
+	netns_owners_close(steal(neighbor->users.owners));
 	free(steal(neighbor->users.rows));
 	ring_buffer__free(steal(neighbor->ring));
 	neighbor_bpf_object__destroy(steal(neighbor->bpf));
@@ -137,12 +136,11 @@ static bool sample(struct neighbor_bpf_object *object)
 
 static uint64_t count_events(const struct neighbor_users *users)
 {
-	const struct neighbor_record *records = users->object->bss->records;
-	uint64_t sum = 0;
+	const struct neighbor_record *ipv4 = &users->object->bss->records[NEIGHBOR_IPV4];
+	const struct neighbor_record *ipv6 = &users->object->bss->records[NEIGHBOR_IPV6];
 
-	for (int family = 0; family < NEIGHBOR_FAMILIES; family++)
-		sum += records[family].created + records[family].removed + records[family].refused;
-	return sum;
+	return ipv4->created + ipv4->removed + ipv4->refused + ipv6->created + ipv6->removed +
+	       ipv6->refused;
 }
 
 static void take_row(void *userdata, const void *key, const void *value)
