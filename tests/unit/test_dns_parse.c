@@ -27,7 +27,8 @@ static __u64 read_bytes(const void *data, size_t size)
 	return fast;
 }
 
-#define READ(text) read_bytes(text, sizeof(text) - 1)
+#define TEXT(text) text, sizeof(text) - 1
+#define READ(text) read_bytes(TEXT(text))
 
 TEST(test_a_query_is_read)
 {
@@ -98,25 +99,29 @@ TEST(test_suffixes_at_a_label_and_the_longest)
 		{"one.two.three.four.five.six", DNS_SUFFIX_SEARCH},
 	};
 
+	static const struct {
+		const char *query;
+		size_t size;
+		unsigned class;
+	} names[] = {
+		{TEXT(QUERY KUBERNETES "\7cluster\5local\0" A_IN), 1},
+		{TEXT(QUERY "\7CLUSTER\5locaL\0" A_IN), 1},
+		{TEXT(QUERY "\x0anotcluster\5local\0" A_IN), 0},
+		{TEXT(QUERY "\7cluster\5local\1x\0" A_IN), 0},
+		{TEXT(QUERY "\5local\0" A_IN), 0},
+		{TEXT(QUERY "\0" A_IN), 0},
+		{TEXT(QUERY "\015cluster.local\0" A_IN), 0}, /* one label */
+		{TEXT(QUERY "\1a\4corp\7example\3com\0" A_IN), 2},
+		{TEXT(QUERY "\3dev\4corp\7example\3com\0" A_IN), 1},
+		{TEXT(QUERY "\1a\027averyveryverylongdomain\1x\0" A_IN), 2},
+		{TEXT(QUERY "\3one\3two\5three\4four\4five\3six\0" A_IN), 2},
+	};
+
 	for (size_t i = 0; i < ARRAY_SIZE(added); i++)
 		assert_true(dns_suffix_add(&suffixes, added[i].name, added[i].class));
-	assert_int_equal(dns_read_suffix(READ(QUERY KUBERNETES "\7cluster\5local\0" A_IN)), 1);
-	assert_int_equal(dns_read_suffix(READ(QUERY "\7CLUSTER\5locaL\0" A_IN)), 1);
-	assert_int_equal(dns_read_suffix(READ(QUERY "\x0anotcluster\5local\0" A_IN)), 0);
-	assert_int_equal(dns_read_suffix(READ(QUERY "\7cluster\5local\1x\0" A_IN)), 0);
-	assert_int_equal(dns_read_suffix(READ(QUERY "\5local\0" A_IN)), 0);
-	assert_int_equal(dns_read_suffix(READ(QUERY "\0" A_IN)), 0);
-	/* One label with a dot in it. */
-	assert_int_equal(dns_read_suffix(READ(QUERY "\x0d"
-						    "cluster.local\0" A_IN)),
-		0);
-	assert_int_equal(dns_read_suffix(READ(QUERY "\1a\4corp\7example\3com\0" A_IN)), 2);
-	assert_int_equal(dns_read_suffix(READ(QUERY "\3dev\4corp\7example\3com\0" A_IN)), 1);
-	assert_int_equal(dns_read_suffix(READ(QUERY "\1a\x17"
-						    "averyveryverylongdomain\1x\0" A_IN)),
-		2);
-	assert_int_equal(
-		dns_read_suffix(READ(QUERY "\3one\3two\5three\4four\4five\3six\0" A_IN)), 2);
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		assert_int_equal(
+			dns_read_suffix(read_bytes(names[i].query, names[i].size)), names[i].class);
 }
 
 TEST(test_a_suffix_is_a_domain)
