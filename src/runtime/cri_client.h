@@ -21,10 +21,8 @@
 /* To be opened with grpc_open(). */
 struct cri {
 	struct grpc grpc;
-	bool alpha; /* the runtime answered in v1alpha2 last */
-	/* Under which containerd keeps what a call makes it fetch; NULL: one that it makes itself.
-	 */
-	const char *lease;
+	bool alpha;        /* the runtime answered in v1alpha2 last */
+	const char *lease; /* that keeps what a call fetches in containerd; NULL: its own one */
 };
 
 /* Each with the message of its answer. */

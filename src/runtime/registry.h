@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Names of registries, addresses of their mirrors, the file that leads to them, and their health.
- */
+/* Names of registries, their mirrors' addresses and health, and the file that names these. */
 
 #include <stdbool.h>
 #include <stddef.h>

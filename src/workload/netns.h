@@ -13,8 +13,7 @@
 
 struct netns_owners;
 
-/* list_fd: the link of an iterator that writes owner_records; -1 without: only names of /run/netns.
- */
+/* list_fd: the link of an iterator of owner_records; -1: only names of /run/netns. */
 struct netns_owners *netns_owners_open(const struct host *host, int list_fd);
 void netns_owners_close(struct netns_owners *owners);
 DEFINE_CLEANUP(struct netns_owners, netns_owners_close)

@@ -4,8 +4,7 @@
 #include "runtime/kubelet.h"
 
 #define MAIN_FILE "/var/lib/kubelet/config.yaml"
-/* Ticks since boot at which a made-up process began: before any file of this test, or long after.
- */
+/* Ticks since boot when a made-up process began: before any file here, or long after. */
 #define EARLY "0"
 #define LATE  "100000000000"
 

@@ -77,8 +77,7 @@ NODE_TEST(a_namespace_has_its_name_in_run_netns)
 	expect(node, blue, WORKLOAD_NETNS, number); /* no longer asked for */
 }
 
-/* Listing processes costs: what was sought in vain is sought again after five seconds, not before.
- */
+/* Listing processes costs: what was not found is searched again after five seconds. */
 NODE_TEST(unknown_owners_are_searched_every_five_seconds)
 {
 	uint32_t blue, first = 12;
