@@ -54,6 +54,12 @@ static void answer(struct fixture *fixture, const ProtobufCMessage *message)
 	fixture->size = protobuf_c_message_pack(message, buffer);
 }
 
+static int call(struct fixture *fixture, enum cri_call which, void *ret)
+{
+	return cri_call(
+		&fixture->cri, &fixture->grpc.wait, &fixture->grpc.arena, which, NULL, NULL, ret);
+}
+
 FIXTURE_TEST(the_runtimes_version_of_the_api_is_spoken)
 {
 	static const struct {
@@ -74,9 +80,7 @@ FIXTURE_TEST(the_runtimes_version_of_the_api_is_spoken)
 	answer(fixture, &m.base);
 	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
 		fixture->knows = steps[i].knows;
-		assert_int_equal(cri_call(&fixture->cri, &fixture->grpc.wait, &fixture->grpc.arena,
-					 CRI_VERSION, NULL, NULL, &version),
-			steps[i].expected);
+		assert_int_equal(call(fixture, CRI_VERSION, &version), steps[i].expected);
 		assert_memory_equal(fixture->called, steps[i].called, sizeof(fixture->called));
 		if (steps[i].expected == 0)
 			assert_string_equal(version->runtime_version, "1.2.3");
@@ -84,51 +88,42 @@ FIXTURE_TEST(the_runtimes_version_of_the_api_is_spoken)
 }
 
 /* Two bytes each on the wire, over a hundred in memory. */
-TEST(what_an_answer_becomes_is_bounded)
+FIXTURE_TEST(what_an_answer_becomes_is_bounded)
 {
 	_cleanup_free_ uint8_t *data = malloc(GRPC_ANSWER_MAX);
 	const Cri__ListContainersResponse *m;
-	struct fixture f;
 
-	begin(&f);
 	for (size_t i = 0; i < GRPC_ANSWER_MAX; i += 2) {
 		data[i] = 0x0a; /* field 1, length-delimited */
 		data[i + 1] = 0;
 	}
-	f.data = data;
-	f.size = GRPC_ANSWER_MAX;
-	assert_int_equal(
-		cri_call(&f.cri, &f.grpc.wait, &f.grpc.arena, CRI_CONTAINERS, NULL, NULL, &m),
-		-EBADMSG);
-	arena_free(&f.grpc.arena);
-	f.size = 2000;
-	assert_int_equal(
-		cri_call(&f.cri, &f.grpc.wait, &f.grpc.arena, CRI_CONTAINERS, NULL, NULL, &m), 0);
+	fixture->data = data;
+	fixture->size = GRPC_ANSWER_MAX;
+	assert_int_equal(call(fixture, CRI_CONTAINERS, &m), -EBADMSG);
+	arena_free(&fixture->grpc.arena);
+	fixture->size = 2000;
+	assert_int_equal(call(fixture, CRI_CONTAINERS, &m), 0);
 	assert_int_equal(m->n_containers, 1000);
 	assert_string_equal(m->containers[999]->id, "");
-	f.size = 1999;
-	assert_int_equal(
-		cri_call(&f.cri, &f.grpc.wait, &f.grpc.arena, CRI_CONTAINERS, NULL, NULL, &m),
-		-EBADMSG);
-	end(&f);
+	fixture->size = 1999;
+	assert_int_equal(call(fixture, CRI_CONTAINERS, &m), -EBADMSG);
 }
 
-TEST(a_probe_tells_how_far_a_runtime_answers)
+FIXTURE_TEST(a_probe_tells_how_far_a_runtime_answers)
 {
 	Cri__VersionResponse m = CRI__VERSION_RESPONSE__INIT;
-	struct fixture f;
+	struct grpc_server *server = &fixture->grpc.server;
+	const struct wait *wait = &fixture->grpc.wait;
 
-	begin(&f);
-	answer(&f, &m.base);
-	assert_int_equal(cri_probe(f.grpc.server.path, &f.grpc.wait), CRI_ANSWERS);
-	f.knows = "none";
-	assert_int_equal(cri_probe(f.grpc.server.path, &f.grpc.wait), CRI_IS_GRPC);
-	server_stop(&f.grpc.server);
-	assert_int_equal(cri_probe(f.grpc.server.path, &f.grpc.wait), CRI_NO_ANSWER);
-	directory_put(&f.grpc.directory, "/s.sock", "");
-	assert_int_equal(cri_probe(f.grpc.server.path, &f.grpc.wait), CRI_NO_ANSWER);
-	directory_delete(&f.grpc.directory, "/s.sock");
-	fake_http_start_unix(&f.grpc.server.http, f.grpc.server.path, fake_say, "220 mail\r\n");
-	assert_int_equal(cri_probe(f.grpc.server.path, &f.grpc.wait), CRI_CONNECTS);
-	end(&f);
+	answer(fixture, &m.base);
+	assert_int_equal(cri_probe(server->path, wait), CRI_ANSWERS);
+	fixture->knows = "none";
+	assert_int_equal(cri_probe(server->path, wait), CRI_IS_GRPC);
+	server_stop(server);
+	assert_int_equal(cri_probe(server->path, wait), CRI_NO_ANSWER);
+	directory_put(&fixture->grpc.directory, "/s.sock", "");
+	assert_int_equal(cri_probe(server->path, wait), CRI_NO_ANSWER);
+	directory_delete(&fixture->grpc.directory, "/s.sock");
+	fake_http_start_unix(&server->http, server->path, fake_say, "220 mail\r\n");
+	assert_int_equal(cri_probe(server->path, wait), CRI_CONNECTS);
 }

@@ -15,6 +15,7 @@
 struct fake {
 	struct fake_socket server;
 	const char *socket;
+	struct wait wait;
 	const char *version, *info, *events, *containers;
 	atomic_uint infos;
 	bool ends; /* the stream of events does */
@@ -52,6 +53,7 @@ static void fake_open(struct fake *fake)
 	*fake = (struct fake){.version = VERSION, .info = INFO, .events = "", .containers = "[]\n"};
 	fake_socket_open(&fake->server, serve, fake);
 	fake->socket = fake->server.path;
+	fake->wait = (struct wait){.deadline_us = now_us() + 20 * USEC_PER_SEC, .cancel_fd = -1};
 }
 
 static void fake_close(struct fake *fake)
@@ -59,46 +61,35 @@ static void fake_close(struct fake *fake)
 	fake_socket_close(&fake->server);
 }
 
-#define _cleanup_fake_ __attribute__((cleanup(fake_close)))
+#define FAKE_TEST(name) TEST_OF(fake, fake, fake_open, fake_close, name)
 
-static struct wait in(uint64_t us)
+FAKE_TEST(info_is_read_again_only_after_a_reload)
 {
-	return (struct wait){.deadline_us = now_us() + us, .cancel_fd = -1};
-}
-
-TEST(info_is_read_again_only_after_a_reload)
-{
-	_cleanup_fake_ struct fake fake;
-	struct wait wait = in(20 * USEC_PER_SEC);
 	struct docker_info info = {0};
 	char why[DOCKER_ERROR_MAX];
 
-	fake_open(&fake);
 	for (int i = 0; i < 3; i++)
-		assert_int_equal(docker_read_info(fake.socket, &info, &wait, why), 0);
-	assert_int_equal(atomic_load(&fake.infos), 1);
-	fake.events = RELOAD(5, "1700000000000000000") RELOAD(10, "1700000001000000000");
+		assert_int_equal(docker_read_info(fake->socket, &info, &fake->wait, why), 0);
+	assert_int_equal(atomic_load(&fake->infos), 1);
+	fake->events = RELOAD(5, "1700000000000000000") RELOAD(10, "1700000001000000000");
 	for (int i = 0; i < 3; i++)
-		assert_int_equal(docker_read_info(fake.socket, &info, &wait, why), 0);
-	assert_int_equal(atomic_load(&fake.infos), 2);
+		assert_int_equal(docker_read_info(fake->socket, &info, &fake->wait, why), 0);
+	assert_int_equal(atomic_load(&fake->infos), 2);
 	assert_string_equal(info.reloaded_downloads, "10");
 	assert_int_equal(info.reloaded_us, 1700000001000000);
 }
 
-TEST(containers_are_listed)
+FAKE_TEST(containers_are_listed)
 {
-	_cleanup_fake_ struct fake fake;
 	_cleanup_free_ struct name_entry *names = NULL;
-	struct wait wait = in(20 * USEC_PER_SEC);
 	size_t n = 0;
 
-	fake_open(&fake);
-	fake.containers =
+	fake->containers =
 		"[{\"Id\":\"aa\",\"Names\":[\"/web\"],\"Labels\":{"
 		"\"io.kubernetes.pod.namespace\":\"shop\",\"io.kubernetes.pod.name\":\"web-1\","
 		"\"io.kubernetes.pod.uid\":\"u1\"}},\n"
 		" {\"Id\":\"bb\",\"Names\":[\"/a}{\\\"\\u0007b\"]}]\n";
-	assert_int_equal(docker_read_names(fake.socket, &names, &n, &wait), 0);
+	assert_int_equal(docker_read_names(fake->socket, &names, &n, &fake->wait), 0);
 	assert_int_equal(n, 3);
 	for (size_t i = 0; i < 2; i++) {
 		assert_int_equal(names[i].workload.kind, WORKLOAD_POD);
@@ -112,13 +103,11 @@ TEST(containers_are_listed)
 }
 
 /* More than one piece of an answer, and more than may be held at once. */
-TEST(long_lists_are_taken_object_by_object)
+FAKE_TEST(long_lists_are_taken_object_by_object)
 {
 	enum { OBJECTS = 3000, OBJECT = 400 };
 	_cleanup_free_ char *text = malloc(OBJECTS * OBJECT + 3), *large = malloc(500000);
 	_cleanup_free_ struct name_entry *names = NULL;
-	struct wait wait = in(20 * USEC_PER_SEC);
-	_cleanup_fake_ struct fake fake;
 	size_t used = 1, n = 0;
 
 	strcpy(text, "[");
@@ -126,53 +115,46 @@ TEST(long_lists_are_taken_object_by_object)
 		used += (size_t)sprintf(text + used, "%s{\"Id\":\"%d\",\"Command\":\"%0300d\"}",
 			i > 0 ? "," : "", i, i);
 	strcpy(text + used, "]");
-	fake_open(&fake);
-	fake.containers = text;
-	assert_int_equal(docker_read_names(fake.socket, &names, &n, &wait), 0);
+	fake->containers = text;
+	assert_int_equal(docker_read_names(fake->socket, &names, &n, &fake->wait), 0);
 	assert_int_equal(n, OBJECTS);
 	assert_string_equal(names[OBJECTS - 1].workload.id, "2999");
 	sprintf(large, "[{\"Id\":\"%0400000d\"}]", 0);
-	fake.containers = large;
-	assert_int_equal(docker_read_names(fake.socket, &names, &n, &wait), -EFBIG);
+	fake->containers = large;
+	assert_int_equal(docker_read_names(fake->socket, &names, &n, &fake->wait), -EFBIG);
 }
 
-TEST(wrong_answers_are_described)
+FAKE_TEST(wrong_answers_are_described)
 {
 	static const struct {
-		const char *version, *info, *events;
-		int error;
-		const char *why;
+		const char *version, *info, *events, *why;
 	} cases[] = {
-		{"[]", INFO, "", -EBADMSG, "GET /version: not what a Docker daemon answers"},
-		{"{}", INFO, "", -EBADMSG, "GET /version: not what a Docker daemon answers"},
-		{VERSION, "{\"Driver\":1}", "", -EBADMSG, "GET /info: not what"},
-		{VERSION, INFO, "{\"Type\":", -EBADMSG, "GET /events: not what"},
-		{VERSION, INFO, "garbage", -EBADMSG, "GET /events: "},
+		{"[]", INFO, "", "GET /version: not what a Docker daemon answers"},
+		{"{}", INFO, "", "GET /version: not what a Docker daemon answers"},
+		{VERSION, "{\"Driver\":1}", "", "GET /info: not what"},
+		{VERSION, INFO, "{\"Type\":", "GET /events: not what"},
+		{VERSION, INFO, "garbage", "GET /events: "},
 	};
-	struct wait wait = in(20 * USEC_PER_SEC);
-	_cleanup_fake_ struct fake refusing;
 	struct runtime_image *images;
 	char why[DOCKER_ERROR_MAX];
 	size_t n;
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		_cleanup_fake_ struct fake fake;
 		struct name_entry *names;
 		struct docker_info info = {0};
 
-		fake_open(&fake);
-		fake.version = cases[i].version;
-		fake.info = cases[i].info;
-		fake.events = cases[i].events;
-		fake.containers = "[{\"Id\":";
-		assert_int_equal(docker_read_info(fake.socket, &info, &wait, why), cases[i].error);
+		fake->version = cases[i].version;
+		fake->info = cases[i].info;
+		fake->events = cases[i].events;
+		fake->containers = "[{\"Id\":";
+		assert_int_equal(docker_read_info(fake->socket, &info, &fake->wait, why), -EBADMSG);
 		if (!strstr(why, cases[i].why))
 			fail_msg("case %zu: %s", i, why);
 		assert_string_equal(info.version, "");
-		assert_int_equal(docker_read_names(fake.socket, &names, &n, &wait), -EBADMSG);
+		assert_int_equal(
+			docker_read_names(fake->socket, &names, &n, &fake->wait), -EBADMSG);
 	}
-	fake_open(&refusing);
-	assert_int_equal(docker_read_images(refusing.socket, &images, &n, &wait, why), -EPROTO);
+	assert_int_equal(docker_read_images(fake->socket, &images, &n, &fake->wait, why), -EPROTO);
 	assert_non_null(strstr(why, "GET /images/json: page not found"));
-	assert_int_equal(docker_read_pulled("/nowhere", 1, NULL, 0, NULL, &wait), -ENOENT);
+	assert_int_equal(docker_read_pulled("/nowhere", 1, NULL, 0, NULL, &fake->wait), -ENOENT);
 }

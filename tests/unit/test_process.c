@@ -5,7 +5,7 @@
 
 #define FIELDS " S 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 "
 
-TEST(the_start_is_field_22)
+DIRECTORY_TEST(the_start_is_field_22)
 {
 	static const struct {
 		const char *stat;
@@ -13,17 +13,15 @@ TEST(the_start_is_field_22)
 	} table[] = {{"1 (a) b)" FIELDS "300 23\n", 300}, {"1 (a)" FIELDS "42", 42}, {"", 0},
 		{")", 0}, {"1 (a) S 4 5 6 7 8 9 10 11 12 13 14 15 16 17", 0},
 		{"1 (a" FIELDS "22 23", 0}, {"1 (a)" FIELDS "x 23", 0}};
-	_cleanup_directory_ struct directory directory = {0};
 	uint64_t us = 7, tick_us = USEC_PER_SEC / (uint64_t)sysconf(_SC_CLK_TCK);
 
-	directory_make(&directory);
-	assert_int_equal(process_start(directory.path, 9, &us), -ESRCH);
+	assert_int_equal(process_start(directory->path, 9, &us), -ESRCH);
 	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
 		int r;
 
 		us = 0;
-		directory_put(&directory, "/proc/9/stat", table[i].stat);
-		r = process_start(directory.path, 9, &us);
+		directory_put(directory, "/proc/9/stat", table[i].stat);
+		r = process_start(directory->path, 9, &us);
 		if (r != (table[i].ticks ? 0 : -EBADMSG) || us != table[i].ticks * tick_us)
 			fail_msg("%s: %d", table[i].stat, r);
 	}
@@ -38,27 +36,25 @@ TEST(a_time_since_boot_is_a_time_of_day)
 	assert_true(realtime_of_boottime(0) > 0);
 }
 
-TEST(a_pid_file_holds_a_pid)
+DIRECTORY_TEST(a_pid_file_holds_a_pid)
 {
 	static const struct {
 		const char *text;
 		int r;
 	} table[] = {{"77\n", 0}, {"77", 0}, {"1\n", -EINVAL}, {"", -EINVAL}, {"x", -EINVAL}};
-	_cleanup_directory_ struct directory directory = {0};
 	char path[PATH_MAX];
 	pid_t pid = 0;
 
-	directory_make(&directory);
-	directory_path(&directory, "/pid", path);
+	directory_path(directory, "/pid", path);
 	assert_int_equal(process_of_pid_file(path, &pid), -ENOENT);
 	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
-		directory_put(&directory, "/pid", table[i].text);
+		directory_put(directory, "/pid", table[i].text);
 		assert_int_equal(process_of_pid_file(path, &pid), table[i].r);
 	}
 	assert_int_equal(pid, 77);
 }
 
-TEST(options_are_read_as_their_programs_read_them)
+DIRECTORY_TEST(options_are_read_as_their_programs_read_them)
 {
 	static const struct {
 		const char *line;            /* with '|' between the words */
@@ -73,10 +69,8 @@ TEST(options_are_read_as_their_programs_read_them)
 		{"x|--|--config-file=/a", NULL, NULL},
 		{"x|--config-file=", "", ""},
 	};
-	_cleanup_directory_ struct directory directory = {0};
 	char value[64], boolean[64];
 
-	directory_make(&directory);
 	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
 		char line[128];
 		size_t len = strlen(strcpy(line, table[i].line)) + 1;
@@ -84,14 +78,14 @@ TEST(options_are_read_as_their_programs_read_them)
 
 		for (size_t k = 0; k < len; k++)
 			line[k] = line[k] == '|' ? '\0' : line[k];
-		directory_put_bytes(&directory, "/proc/9/cmdline", line, len);
-		r = process_option(directory.path, 9, "config-file", false, value, sizeof(value));
+		directory_put_bytes(directory, "/proc/9/cmdline", line, len);
+		r = process_option(directory->path, 9, "config-file", false, value, sizeof(value));
 		b = process_option(
-			directory.path, 9, "config-file", true, boolean, sizeof(boolean));
+			directory->path, 9, "config-file", true, boolean, sizeof(boolean));
 		if (r != (table[i].value != NULL) || (r && !streq(value, table[i].value)) ||
 			b != (table[i].boolean != NULL) || (b && !streq(boolean, table[i].boolean)))
 			fail_msg("%s: %d %s, %d %s", table[i].line, r, value, b, boolean);
 	}
 	assert_int_equal(
-		process_option(directory.path, 8, "x", false, value, sizeof(value)), -ESRCH);
+		process_option(directory->path, 8, "x", false, value, sizeof(value)), -ESRCH);
 }
