@@ -63,10 +63,9 @@ static void expect(
 
 NODE_TEST(a_namespace_has_its_name_in_run_netns)
 {
-	uint32_t blue, other = 12;
+	uint32_t blue = name_netns(node, "blue"), other = 12;
 	char number[16];
 
-	blue = name_netns(node, "blue");
 	snprintf(number, sizeof(number), "%u", blue);
 	expect(node, blue, WORKLOAD_NETNS, number); /* nobody has looked yet */
 	learn(node, blue, 0);
@@ -104,9 +103,8 @@ static void rename_netns(const struct node *node, const char *from, const char *
 /* The inode of a namespace that died is used again. */
 NODE_TEST(a_name_counts_while_it_has_the_inode)
 {
-	uint32_t blue;
+	uint32_t blue = name_netns(node, "blue");
 
-	blue = name_netns(node, "blue");
 	for (unsigned i = 0; i < 14; i++)
 		learn(node, blue, 6);
 	expect(node, blue, WORKLOAD_NETNS, "blue");
@@ -120,10 +118,9 @@ NODE_TEST(a_name_counts_while_it_has_the_inode)
 
 NODE_TEST(an_event_keeps_its_owner)
 {
+	uint32_t blue = name_netns(node, "blue"), other = 12;
 	struct netns_event event = {0};
-	uint32_t blue, other = 12;
 
-	blue = name_netns(node, "blue");
 	netns_event_update(&event, node->owners, blue, true, node->now);
 	assert_string_equal(event.owner.name, event.owner.id); /* not known yet */
 	learn(node, blue, 1);
