@@ -60,14 +60,6 @@ static uint64_t rest_us(const struct unit_mark *mark)
 	return end > now && end - now <= 2 * FILE_RESTART_AGAIN_US ? end - now : 0;
 }
 
-static struct tried *find_tried(struct unit_mark *mark, const char *name)
-{
-	for (size_t i = 0; i < mark->n_tried; i++)
-		if (streq(mark->tried[i].name, name))
-			return &mark->tried[i];
-	return NULL;
-}
-
 /*
  * A restart that did not bring a value is not repeated for it: what is left waits for another
  * value, or for `headroom apply`. True when nothing is left.
@@ -84,7 +76,7 @@ static bool was_tried(
 		"it is not restarted for this value again",
 		mark->unit);
 	for (size_t i = 0; (change = next_change(job, service, &i));) {
-		const struct tried *tried = find_tried(mark, change->name);
+		const struct tried *tried = find_named(mark->tried, mark->n_tried, change->name);
 
 		if (change->file->activate_only && tried && streq(tried->value, change->new))
 			work_fail(change, "no-effect", -ERANGE, why, NEVER);
@@ -97,7 +89,8 @@ static bool was_tried(
 /* Whether policy and past restarts allow another one; if not, the changes wait. */
 static bool policy_allows(const struct file_job *job, const struct service *service)
 {
-	struct unit_mark *mark = file_journal_unit(job->journal, service->unit, false);
+	struct unit_mark *mark =
+		find_named(job->journal->units, job->journal->n_units, service->unit);
 	bool applying = job->task == FILE_APPLY;
 	bool idle = applying && service->restart == RESTART_WHEN_IDLE;
 
@@ -142,12 +135,18 @@ static bool may_restart(const struct file_job *job, const struct service *servic
 /* The restart is durably noted before systemd is asked for it. NULL: it could not be. */
 static struct unit_mark *open_mark(struct file_job *job, const struct service *service)
 {
-	struct unit_mark *mark = file_journal_unit(job->journal, service->unit, true);
+	struct file_journal *journal = job->journal;
+	struct unit_mark *mark = find_named(journal->units, journal->n_units, service->unit);
 	const struct change *change;
 	struct unit_mark before;
 
-	if (!mark)
+	if (!mark && journal->n_units == JOURNAL_UNITS_MAX)
 		return NULL;
+	if (!mark) {
+		mark = &journal->units[journal->n_units++];
+		*mark = (struct unit_mark){0};
+		copy_text(mark->unit, sizeof(mark->unit), service->unit);
+	}
 	before = *mark;
 	mark->at_s = realtime_us() / USEC_PER_SEC;
 	mark->answered = unit_probe(job, service, job->wait);
@@ -155,7 +154,7 @@ static struct unit_mark *open_mark(struct file_job *job, const struct service *s
 	for (size_t t = 0; t < mark->n_tried; t++)
 		mark->tried[t].last = false;
 	for (size_t i = 0; (change = next_change(job, service, &i));) {
-		struct tried *tried = find_tried(mark, change->name);
+		struct tried *tried = find_named(mark->tried, mark->n_tried, change->name);
 
 		if (!tried && mark->n_tried == JOURNAL_TRIED_MAX)
 			break;
@@ -182,11 +181,8 @@ static void leave_open(struct file_job *job, const struct unit_mark *mark, const
 static void report_failed(struct file_job *job, const struct file_note *note,
 	const struct file_record *key, const char *why)
 {
-	struct change *change = NULL;
+	struct change *change = find_named(job->plan.changes, job->plan.n, key->name);
 
-	for (size_t i = 0; i < job->plan.n && !change; i++)
-		if (streq(job->plan.changes[i].name, key->name))
-			change = &job->plan.changes[i];
 	if (!change)
 		change = work_add_change(job, note, key, "", key->failed);
 	work_fail(change, "did-not-come-back", -ETIMEDOUT, why, NEVER);
@@ -205,7 +201,9 @@ static size_t restore_files(
 		for (size_t t = 0; t < mark->n_tried && streq(note->service.unit, mark->unit);
 			t++) {
 			struct file_record *key =
-				mark->tried[t].last ? note_key(note, mark->tried[t].name) : NULL;
+				mark->tried[t].last
+					? find_named(note->keys, note->n_keys, mark->tried[t].name)
+					: NULL;
 
 			if (!key)
 				continue;

@@ -17,46 +17,16 @@
 
 #define SECONDS_MAX 1e12 /* the year 33658: times a million it is still a number of ours */
 
-/* ---- notes of files ---- */
-
-struct file_record *note_key(struct file_note *note, const char *name)
-{
-	for (size_t i = 0; i < note->n_keys; i++)
-		if (streq(note->keys[i].name, name))
-			return &note->keys[i];
-	return NULL;
-}
-
-struct file_record *note_add_key(struct file_note *note, const char *name)
-{
-	struct file_record *key = &note->keys[note->n_keys];
-
-	if (note->n_keys == JOURNAL_KEYS_MAX)
-		return NULL;
-	*key = (struct file_record){.target.format = note->format};
-	copy_text(key->name, sizeof(key->name), name);
-	copy_text(key->tuner, sizeof(key->tuner), note->tuner);
-	copy_text(key->target.path, sizeof(key->target.path), note->path);
-	note->n_keys++;
-	return key;
-}
+/* ---- what it has ---- */
 
 bool note_is_ours(const struct file_note *note, const char *hash)
 {
 	return streq(note->ours[0], hash) || streq(note->ours[1], hash);
 }
 
-struct file_note *file_journal_find(const struct file_journal *journal, const char *path)
-{
-	for (size_t i = 0; i < journal->n_files; i++)
-		if (streq(journal->files[i].path, path))
-			return &journal->files[i];
-	return NULL;
-}
-
 void file_journal_put(struct file_journal *journal, const struct file_note *note)
 {
-	struct file_note *slot = file_journal_find(journal, note->path);
+	struct file_note *slot = find_named(journal->files, journal->n_files, note->path);
 
 	if (!slot)
 		slot = add_element(&journal->files, &journal->n_files, &journal->files_allocated,
@@ -66,7 +36,7 @@ void file_journal_put(struct file_journal *journal, const struct file_note *note
 
 void file_journal_forget(struct file_journal *journal, const char *path)
 {
-	struct file_note *note = file_journal_find(journal, path);
+	struct file_note *note = find_named(journal->files, journal->n_files, path);
 
 	if (!note)
 		return;
@@ -83,61 +53,48 @@ struct file_record *file_journal_snapshot(const struct file_journal *journal, si
 	*n = 0;
 	for (size_t i = journal->n_files; i-- > 0;)
 		for (size_t k = 0; k < journal->files[i].n_keys; k++) {
-			const struct file_record *record = &journal->files[i].keys[k];
+			const struct file_note *note = &journal->files[i];
+			struct file_record *record = &list[*n];
 
-			if (!find_named(list, *n, record->name))
-				list[(*n)++] = *record;
+			if (find_named(list, *n, note->keys[k].name))
+				continue;
+			*record = note->keys[k];
+			copy_text(record->tuner, sizeof(record->tuner), note->tuner);
+			copy_text(record->target.path, SETTING_PATH_MAX, note->path);
+			record->target.format = note->format;
+			(*n)++;
 		}
 	return list;
 }
 
-/* ---- released tuners, restarted units ---- */
-
 void release_set(struct release_list *list, const char *tuner, bool released)
 {
-	struct release *end = &list->tuners[list->n], *slot = list->tuners;
+	struct release *there = find_named(list->tuners, list->n, tuner);
 
-	while (slot < end && !streq(slot->tuner, tuner))
-		slot++;
-	if (!released && slot < end) {
-		*slot = list->tuners[--list->n];
-	} else if (released && slot == end && list->n < JOURNAL_RELEASED_MAX) {
-		copy_text(slot->tuner, sizeof(slot->tuner), tuner);
-		slot->since_s = realtime_us() / USEC_PER_SEC;
-		list->n++;
+	if (!released && there) {
+		*there = list->tuners[--list->n];
+	} else if (released && !there && list->n < JOURNAL_RELEASED_MAX) {
+		there = &list->tuners[list->n++];
+		copy_text(there->tuner, sizeof(there->tuner), tuner);
+		there->since_s = realtime_us() / USEC_PER_SEC;
 	}
-}
-
-struct unit_mark *file_journal_unit(struct file_journal *journal, const char *unit, bool add)
-{
-	struct unit_mark *mark = journal->units;
-
-	while (mark < &journal->units[journal->n_units] && !streq(mark->unit, unit))
-		mark++;
-	if (mark < &journal->units[journal->n_units])
-		return mark;
-	if (!add || journal->n_units == JOURNAL_UNITS_MAX)
-		return NULL;
-	journal->n_units++;
-	*mark = (struct unit_mark){0};
-	copy_text(mark->unit, sizeof(mark->unit), unit);
-	return mark;
 }
 
 void file_journal_try_again(struct file_journal *journal, const char *name)
 {
 	for (size_t i = 0; i < journal->n_files; i++) {
-		struct file_record *key = note_key(&journal->files[i], name);
+		struct file_note *note = &journal->files[i];
+		struct file_record *key = find_named(note->keys, note->n_keys, name);
 
 		if (key)
 			key->failed[0] = '\0';
 	}
 	for (size_t i = 0; i < journal->n_units; i++) {
 		struct unit_mark *mark = &journal->units[i];
+		struct tried *tried = find_named(mark->tried, mark->n_tried, name);
 
-		for (size_t t = 0; t < mark->n_tried; t++)
-			if (streq(mark->tried[t].name, name))
-				mark->tried[t--] = mark->tried[--mark->n_tried];
+		if (tried)
+			*tried = mark->tried[--mark->n_tried];
 	}
 }
 
@@ -359,16 +316,6 @@ int file_journal_parse(struct file_journal *journal, const char *text)
 		return -EBADMSG;
 	}
 	journal->files_allocated = journal->n_files;
-	/* What the keys of a file have in common is in the text once. */
-	for (size_t i = 0; i < journal->n_files; i++)
-		for (size_t k = 0; k < journal->files[i].n_keys; k++) {
-			const struct file_note *note = &journal->files[i];
-			struct file_record *key = &journal->files[i].keys[k];
-
-			copy_text(key->tuner, sizeof(key->tuner), note->tuner);
-			copy_text(key->target.path, sizeof(key->target.path), note->path);
-			key->target.format = note->format;
-		}
 	return 0;
 }
 

@@ -94,24 +94,15 @@ int file_journal_store(struct file_journal *journal);
 /* All settings that are recorded, for the caller to free. */
 struct file_record *file_journal_snapshot(const struct file_journal *journal, size_t *n);
 
-/* NULL when there is none. It moves with the next put or forget. */
-struct file_note *file_journal_find(const struct file_journal *journal, const char *path);
-
-/* Replaces an older note of its path. */
+/* Replaces an older note of its path. Notes move with that. */
 void file_journal_put(struct file_journal *journal, const struct file_note *note);
 void file_journal_forget(struct file_journal *journal, const char *path);
 
 /* A tuner is released from now on, or not any more. */
 void release_set(struct release_list *list, const char *tuner, bool released);
 
-/* The mark of a unit, or NULL. add: made when there is none and room for one. */
-struct unit_mark *file_journal_unit(struct file_journal *journal, const char *unit, bool add);
-
 /* Forgets that a setting was tried, and that its program did not come back. */
 void file_journal_try_again(struct file_journal *journal, const char *name);
-
-struct file_record *note_key(struct file_note *note, const char *name);
-struct file_record *note_add_key(struct file_note *note, const char *name); /* NULL: it is full */
 
 /* True when a file of this hash was written by us. */
 bool note_is_ours(const struct file_note *note, const char *hash);

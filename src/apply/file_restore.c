@@ -160,9 +160,11 @@ static int restore_file(const struct file_job *job, struct work_file *file)
 struct change *work_add_change(struct file_job *job, const struct file_note *note,
 	const struct file_record *key, const char *old, const char *new)
 {
-	const struct file_change file = {.target = key->target, .edit = {.service = note->service}};
+	struct file_change file = {.target = key->target, .edit = {.service = note->service}};
 
-	return plan_add(&job->plan, &file, key->name, key->tuner, old, new);
+	copy_text(file.target.path, sizeof(file.target.path), note->path);
+	file.target.format = note->format;
+	return plan_add(&job->plan, &file, key->name, note->tuner, old, new);
 }
 
 int work_restore(struct file_job *job, const struct file_note *note)

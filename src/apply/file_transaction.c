@@ -33,13 +33,13 @@ static int read_pin(const struct file_job *job, struct work_file *file)
 {
 	const struct image_runtime runtime = runtime_of(job, file);
 	_cleanup_free_ struct runtime_image *images = NULL;
+	const struct runtime_image *image;
 	size_t n = 0;
 	int r = images_list(&runtime, job->wait, &images, &n, file->why);
 
 	copy_text(file->old.hash, sizeof(file->old.hash), FILE_HASH_NONE);
-	for (size_t i = 0; i < n && !file->old.bytes; i++) {
-		if (!images[i].pinned || !streq(images[i].name, file->note.path))
-			continue;
+	image = find_named(images, n, file->note.path);
+	if (image && image->pinned) {
 		text_copy(&file->old, PINNED, strlen(PINNED));
 		hash_bytes(file->old.bytes, file->old.len, file->old.hash);
 	}
@@ -106,7 +106,8 @@ int work_store(struct file_job *job)
 static void take_changes(struct file_job *job, const struct change *first, struct work_file *file)
 {
 	const struct file_change *its = first->file;
-	const struct file_note *note = file_journal_find(job->journal, its->target.path);
+	const struct file_note *note =
+		find_named(job->journal->files, job->journal->n_files, its->target.path);
 
 	if (note)
 		file->note = *note;
@@ -145,7 +146,7 @@ static int record_key(
 	const struct file_job *job, struct file_note *note, const struct change *change)
 {
 	const char *on_disk = change->file->on_disk;
-	struct file_record *record = note_key(note, change->name);
+	struct file_record *record = find_named(note->keys, note->n_keys, change->name);
 	const struct file_record *older = NULL;
 
 	if (record) {
@@ -155,17 +156,22 @@ static int record_key(
 
 		copy_text(record->before, SETTING_VALUE_MAX, known ? on_disk : record->wanted);
 	} else {
-		record = note_add_key(note, change->name);
-		if (!record)
+		if (note->n_keys == JOURNAL_KEYS_MAX)
 			return -ENOSPC;
+		record = &note->keys[note->n_keys++];
+		*record = (struct file_record){0};
+		copy_text(record->name, SETTING_NAME_MAX, change->name);
 		/* What a program runs with may not be known: then what it was to start with. */
 		copy_text(record->original, SETTING_VALUE_MAX,
 			change->old[0] ? change->old : on_disk);
 		copy_text(record->on_disk, SETTING_VALUE_MAX, on_disk);
 		copy_text(record->before, SETTING_VALUE_MAX, on_disk);
 		/* It was in another file before. */
-		for (size_t i = 0; i < job->journal->n_files && !older; i++)
-			older = note_key(&job->journal->files[i], change->name);
+		for (size_t i = 0; i < job->journal->n_files && !older; i++) {
+			const struct file_note *other = &job->journal->files[i];
+
+			older = find_named(other->keys, other->n_keys, change->name);
+		}
 		if (older) {
 			copy_text(record->original, SETTING_VALUE_MAX, older->original);
 			copy_text(record->on_disk, SETTING_VALUE_MAX, older->on_disk);

@@ -128,18 +128,10 @@ void value_store_close(struct value_store *store)
 	free(store);
 }
 
-static size_t index_of(const struct value_store *store, const char *name)
-{
-	size_t i = 0;
-
-	while (i < store->n && !streq(store->records[i].name, name))
-		i++;
-	return i;
-}
-
 int value_store_put(struct value_store *store, const struct value_record *record)
 {
-	size_t i = index_of(store, record->name), free_slot = 0;
+	struct value_record *there = find_named(store->records, store->n, record->name);
+	size_t i = there ? (size_t)(there - store->records) : store->n, free_slot = 0;
 	struct slot *slot;
 	uint32_t next;
 
@@ -161,13 +153,15 @@ int value_store_put(struct value_store *store, const struct value_record *record
 
 void value_store_forget(struct value_store *store, const char *name)
 {
-	size_t i = index_of(store, name);
+	struct value_record *there = find_named(store->records, store->n, name);
+	size_t i;
 
-	if (i == store->n)
+	if (!there)
 		return;
+	i = (size_t)(there - store->records);
 	atomic_store_explicit(
 		&store->file->slots[store->slots[i]].current, 0, memory_order_release);
-	store->records[i] = store->records[--store->n];
+	*there = store->records[--store->n];
 	store->slots[i] = store->slots[store->n];
 }
 
@@ -336,8 +330,6 @@ void values_apply(const struct host *host, struct value_store *store, struct pla
 	for (size_t i = 0; i < plan->n; i++) {
 		struct change *change = &plan->changes[i];
 
-		if (change->file)
-			continue;
 		copy_text(change->actual, sizeof(change->actual), change->old);
 		change->error = record_change(store, change);
 		if (change->error < 0)
@@ -346,7 +338,7 @@ void values_apply(const struct host *host, struct value_store *store, struct pla
 	for (size_t i = 0; i < plan->n; i++) {
 		struct change *change = &plan->changes[i];
 
-		if (change->file || change->error < 0)
+		if (change->error < 0)
 			continue;
 		change->error = write_and_read_back(host, change);
 		if (change->error == -ERANGE)

@@ -63,10 +63,7 @@ int lock_take(int dir, const char *who, char *holder, size_t size);
 int value_set(
 	const struct host *host, const struct value_target *target, const char *value, bool urgent);
 
-/*
- * Carries out the changes of values in a plan: change->error, reason and actual have the results.
- * Changes of files are left alone.
- */
+/* Carries out a plan of values: change->error, reason and actual have the results. */
 void values_apply(const struct host *host, struct value_store *store, struct plan *plan);
 
 /*

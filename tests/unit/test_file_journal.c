@@ -28,14 +28,15 @@ static void put_note(struct file_journal *journal, const char *path, const char 
 		.format = EDIT_JSON,
 		.original = HASH,
 		.directories = 1,
+		.n_keys = 1,
 		.service = {.activation = ACTIVATE_RESTART,
 			.restart = RESTART_WHEN_IDLE,
 			.verifier = VERIFY_CONTAINERD_DUMP,
 			.unit = "containerd.service"}};
-	struct file_record *key;
+	struct file_record *key = note.keys;
 
 	copy_text(note.path, sizeof(note.path), path);
-	key = note_add_key(&note, "docker.max-concurrent-downloads");
+	copy_text(key->name, SETTING_NAME_MAX, "docker.max-concurrent-downloads");
 	copy_text(key->target.key, FILE_KEY_MAX, "max-concurrent-downloads");
 	copy_text(key->wanted, SETTING_VALUE_MAX, wanted);
 	copy_text(key->before, SETTING_VALUE_MAX, "\"\xc3\xa9\\\" 10");
@@ -44,8 +45,9 @@ static void put_note(struct file_journal *journal, const char *path, const char 
 
 static void fill(struct file_journal *journal)
 {
-	struct unit_mark *mark = file_journal_unit(journal, "containerd.service", true);
+	struct unit_mark *mark = &journal->units[journal->n_units++];
 
+	copy_text(mark->unit, sizeof(mark->unit), "containerd.service");
 	put_note(journal, "/etc/docker/daemon.json", "10");
 	release_set(&journal->released, "thp", true);
 	assert_true(journal->released.tuners[0].since_s > 1700000000);
