@@ -177,17 +177,6 @@ static void leave_open(struct file_job *job, const struct unit_mark *mark, const
 	log_warning(mark->unit, "what came of its restart is not known: %s", why);
 }
 
-/* The change may not be one of the plan: the restart was an earlier process's. */
-static void report_failed(struct file_job *job, const struct file_note *note,
-	const struct file_record *key, const char *why)
-{
-	struct change *change = find_named(job->plan.changes, job->plan.n, key->name);
-
-	if (!change)
-		change = work_add_change(job, note, key, "", key->failed);
-	work_fail(change, "did-not-come-back", -ETIMEDOUT, why, NEVER);
-}
-
 /* The files whose settings the restart was to bring get their old content, as far as it is ours. */
 static size_t restore_files(
 	struct file_job *job, const struct unit_mark *mark, const char *why, size_t *failed)
@@ -198,18 +187,21 @@ static size_t restore_files(
 		struct file_note *note = &job->journal->files[i];
 		bool due = false;
 
-		for (size_t t = 0; t < mark->n_tried && streq(note->service.unit, mark->unit);
-			t++) {
-			struct file_record *key =
-				mark->tried[t].last
-					? find_named(note->keys, note->n_keys, mark->tried[t].name)
-					: NULL;
+		for (size_t k = 0; k < note->n_keys && streq(note->service.unit, mark->unit); k++) {
+			struct file_record *key = &note->keys[k];
+			const struct tried *tried =
+				find_named(mark->tried, mark->n_tried, key->name);
+			struct change *change;
 
-			if (!key)
+			if (!tried || !tried->last)
 				continue;
-			copy_text(key->failed, SETTING_VALUE_MAX, mark->tried[t].value);
-			report_failed(job, note, key, why);
 			due = true;
+			copy_text(key->failed, SETTING_VALUE_MAX, tried->value);
+			/* It may not be one of the plan: the restart was an earlier process's. */
+			change = find_named(job->plan.changes, job->plan.n, key->name);
+			if (!change)
+				change = work_add_change(job, note, key, "", tried->value);
+			work_fail(change, "did-not-come-back", -ETIMEDOUT, why, NEVER);
 		}
 		n += due;
 		*failed += due && work_roll_back(job, note) < 0;

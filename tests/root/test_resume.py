@@ -62,33 +62,30 @@ def killed_amid(lab: Lab, agent: Callable[..., Agent], comes_back: bool) -> tupl
 
 
 @pytest.mark.quick
-def test_the_runtime_does_not_come_back(lab: Lab, directory: Path, agent: Callable[..., Agent]) -> None:
+@pytest.mark.parametrize("who", ["agent", "apply"])
+def test_the_runtime_does_not_come_back(
+    lab: Lab, directory: Path, agent: Callable[..., Agent], run: Callable[..., Any], who: str
+) -> None:
     daemon = lab.containerd()
     systemd, open_then = killed_amid(lab, agent, comes_back=False)
     assert open_then == [True], "it was durable before systemd was asked"
-    after = agent(CONFIG.format("now", 10), wrap=lab.wrap)
-    until(is_over(directory), f"it is over\n{after.log}")
+    if who == "agent":
+        after = agent(CONFIG.format("now", 10), wrap=lab.wrap)
+        until(is_given_up(after), after.log)
+        until(lambda: "with the file from before" in after.log, after.log)
+        assert after.stop() == 0
+    else:
+        answer = run("apply", "--config", str(directory / "agent.yaml"), wrap=lab.wrap, timeout=90)
+        assert answer.returncode == 1, answer.stdout + answer.stderr
+        assert "does not answer" in answer.stderr
+    assert is_over(directory)()
     assert lab.config.read_bytes() == CONTAINERD_CONFIG.encode()
     assert len(systemd.restarted) == 2
     assert daemon.alive() and daemon.answers()
-    until(is_given_up(after), after.log)
-    until(lambda: "with the file from before" in after.log, after.log)
-    assert after.stop() == 0
-    # Nor does a third one try again.
-    third = agent(CONFIG.format("now", 10), wrap=lab.wrap)
-    until(is_given_up(third), third.log)
+    # Nor does a later one try again.
+    later = agent(CONFIG.format("now", 10), wrap=lab.wrap)
+    until(is_given_up(later), later.log)
     assert len(systemd.restarted) == 2
-
-
-def test_apply_sees_to_it_as_well(lab: Lab, directory: Path, agent: Callable[..., Agent], run: Callable[..., Any]) -> None:
-    lab.containerd()
-    systemd, _ = killed_amid(lab, agent, comes_back=False)
-    answer = run("apply", "--config", str(directory / "agent.yaml"), wrap=lab.wrap, timeout=90)
-    assert answer.returncode == 1, answer.stdout + answer.stderr
-    assert "does not answer" in answer.stderr
-    assert lab.config.read_bytes() == CONTAINERD_CONFIG.encode()
-    assert len(systemd.restarted) == 2
-    assert is_over(directory)()
 
 
 def test_the_runtime_comes_back(lab: Lab, directory: Path, agent: Callable[..., Agent], run: Callable[..., Any]) -> None:
