@@ -23,7 +23,7 @@ static const struct {
 	[CONTAINERD_VERSION] = {"version.v1.Version/Version",
 		&containerd__version_response__descriptor},
 	[CONTAINERD_NAMESPACES] = {"namespaces.v1.Namespaces/List",
-		&containerd__list_namespaces_response__descriptor},
+		&containerd__list_named_response__descriptor},
 	[CONTAINERD_INGESTS] = {"content.v1.Content/ListStatuses",
 		&containerd__list_statuses_response__descriptor},
 	[CONTAINERD_CONTENT] = {"content.v1.Content/List",
@@ -37,7 +37,7 @@ static const struct {
 		&containerd__image_response__descriptor},
 	[CONTAINERD_DELETE_IMAGE] = {"images.v1.Images/Delete", &containerd__empty__descriptor},
 	[CONTAINERD_LEASES] = {"leases.v1.Leases/List",
-		&containerd__list_leases_response__descriptor},
+		&containerd__list_named_response__descriptor},
 	[CONTAINERD_CREATE_LEASE] = {"leases.v1.Leases/Create", &containerd__empty__descriptor},
 	[CONTAINERD_DELETE_LEASE] = {"leases.v1.Leases/Delete", &containerd__empty__descriptor},
 };

@@ -37,7 +37,7 @@ enum cri_call {
 	CRI_IMAGE,             /* Cri__ImageStatusResponse: without an image where there is none */
 	CRI_PULL,              /* Cri__PullImageResponse, once it is unpacked */
 	CONTAINERD_VERSION,    /* Containerd__VersionResponse */
-	CONTAINERD_NAMESPACES, /* Containerd__ListNamespacesResponse */
+	CONTAINERD_NAMESPACES, /* Containerd__ListNamedResponse */
 	CONTAINERD_INGESTS,    /* Containerd__ListStatusesResponse: what a namespace fetches now */
 	CONTAINERD_CONTENT,    /* Containerd__ListContentResponse: the first of a stream */
 	CONTAINERD_IMAGES,     /* Containerd__ListImagesResponse */
@@ -45,7 +45,7 @@ enum cri_call {
 	CONTAINERD_CREATE_IMAGE,
 	CONTAINERD_UPDATE_IMAGE, /* with an image without a target containerd 1.7 and 2.x panic */
 	CONTAINERD_DELETE_IMAGE, /* Containerd__Empty */
-	CONTAINERD_LEASES,       /* Containerd__ListLeasesResponse */
+	CONTAINERD_LEASES,       /* Containerd__ListNamedResponse */
 	CONTAINERD_CREATE_LEASE, /* Containerd__Empty, for all that is left out */
 	CONTAINERD_DELETE_LEASE, /* Containerd__Empty */
 };

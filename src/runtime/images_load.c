@@ -90,7 +90,7 @@ static void remove_hosts(const struct host *host)
 static int clean_containerd(struct session *session, const char *hash, bool collect)
 {
 	const Containerd__ListImagesResponse *images;
-	const Containerd__ListLeasesResponse *leases;
+	const Containerd__ListNamedResponse *leases;
 	char filter[128];
 	int r;
 
@@ -101,8 +101,8 @@ static int clean_containerd(struct session *session, const char *hash, bool coll
 	snprintf(filter, sizeof(filter), LEASES "%s\"", hash);
 	if (r == 0)
 		r = list(session, CONTAINERD_LEASES, filter, &leases);
-	for (size_t i = 0; r == 0 && i < leases->n_leases; i++)
-		r = delete (session, CONTAINERD_DELETE_LEASE, leases->leases[i]->id, collect);
+	for (size_t i = 0; r == 0 && i < leases->n_items; i++)
+		r = delete (session, CONTAINERD_DELETE_LEASE, leases->items[i]->name, collect);
 	return r;
 }
 
@@ -169,7 +169,7 @@ static int create_lease(struct session *session, const char *lease)
 /* What the name becomes known as is the runtime's affair, or the caller's. */
 static int pull(struct session *session, const char *hash, const char *reference)
 {
-	Cri__PullImageRequest request = CRI__PULL_IMAGE_REQUEST__INIT;
+	Cri__ImageRequest request = CRI__IMAGE_REQUEST__INIT;
 	Cri__ImageSpec spec = CRI__IMAGE_SPEC__INIT;
 	const Cri__PullImageResponse *answer;
 	char lease[NAME_MAX];
@@ -204,7 +204,7 @@ static int add_name(struct session *session, const char *name, Containerd__Descr
 /* What the CRI has by this name; NULL for nothing. */
 static int get_status(struct session *session, const char *name, const Cri__Image **image)
 {
-	Cri__ImageStatusRequest request = CRI__IMAGE_STATUS_REQUEST__INIT;
+	Cri__ImageRequest request = CRI__IMAGE_REQUEST__INIT;
 	Cri__ImageSpec spec = CRI__IMAGE_SPEC__INIT;
 	const Cri__ImageStatusResponse *status;
 	int r;
@@ -361,8 +361,8 @@ bool images_has_leases(const struct image_runtime *runtime, const struct wait *w
 {
 	char why[IMAGES_WHY_MAX];
 	_cleanup_(images_session_end) struct session session = images_session(runtime, wait, why);
-	const Containerd__ListLeasesResponse *leases;
+	const Containerd__ListNamedResponse *leases;
 
 	return runtime->kind == RUNTIME_CONTAINERD &&
-	       list(&session, CONTAINERD_LEASES, LEASES "\"", &leases) == 0 && leases->n_leases > 0;
+	       list(&session, CONTAINERD_LEASES, LEASES "\"", &leases) == 0 && leases->n_items > 0;
 }

@@ -238,17 +238,17 @@ static void ask_names(struct session *session)
 static void ask_namespaces(struct session *session)
 {
 	struct node_runtime *runtime = session->runtime;
-	const Containerd__ListNamespacesResponse *found;
+	const Containerd__ListNamedResponse *found;
 
 	if (!is_good(session, ask(session, CONTAINERD_NAMESPACES, NULL, &found)))
 		return;
 	copy_text(runtime->namespaces[0], sizeof(runtime->namespaces[0]), CRI_NAMESPACE);
 	runtime->n_namespaces = 1;
-	for (size_t i = 0;
-		i < found->n_namespaces && runtime->n_namespaces < RUNTIME_NAMESPACES_MAX; i++)
-		if (!streq(found->namespaces[i]->name, CRI_NAMESPACE))
+	for (size_t i = 0; i < found->n_items && runtime->n_namespaces < RUNTIME_NAMESPACES_MAX;
+		i++)
+		if (!streq(found->items[i]->name, CRI_NAMESPACE))
 			copy_text(runtime->namespaces[runtime->n_namespaces++],
-				sizeof(runtime->namespaces[0]), found->namespaces[i]->name);
+				sizeof(runtime->namespaces[0]), found->items[i]->name);
 }
 
 /* What lies before 1970 or beyond the year 9999 (the format's own bounds) is no time. */
