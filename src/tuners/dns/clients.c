@@ -310,18 +310,16 @@ static void name_users(struct dns_sensor *sensor)
 	uint64_t wanted[DNS_LABELS * CANDIDATES];
 	size_t n_wanted = 0, n;
 
-	for (size_t s = 0; s < table->n; s++) {
-		n = table->servers[s]->label ? choose(&sensor->clients, table->servers[s], all) : 0;
+	for (size_t s = 0; s < table->n_labels; s++) {
+		n = choose(&sensor->clients, table->labelled[s], all);
 		for (size_t i = 0; i < n; i++)
 			if (all[i]->cgroup != root)
 				wanted[n_wanted++] = all[i]->cgroup;
 	}
 	cgroups_learn(sensor->cgroups, wanted, n_wanted, sensor->clients.read_at_us);
-	for (size_t s = 0; s < table->n; s++) {
-		struct dns_server_state *server = table->servers[s];
+	for (size_t s = 0; s < table->n_labels; s++) {
+		const struct dns_server_state *server = table->labelled[s];
 
-		if (!server->label)
-			continue;
 		n = choose(&sensor->clients, server, all);
 		for (size_t i = 0; i < n; i++)
 			users[i] = user_of(sensor, all[i], all[i]->cgroup != root,
@@ -371,13 +369,11 @@ static int by_forwarded(const void *a, const void *b)
 void dns_forwarders_list(struct dns_seen *seen)
 {
 	seen->n_forwarders = 0;
-	for (size_t s = 0; s < seen->table.n; s++) {
-		const struct dns_server_state *server = seen->table.servers[s];
+	for (size_t s = 0; s < seen->table.n_labels; s++) {
+		const struct dns_server_state *server = seen->table.labelled[s];
 		const struct dns_label *label = server->label;
 
-		if (!label || server->role != DNS_UPSTREAM)
-			continue;
-		for (unsigned i = 0; i < label->n_users; i++)
+		for (unsigned i = 0; server->role == DNS_UPSTREAM && i < label->n_users; i++)
 			if (label->users[i].serves || is_named_forwarder(&label->users[i].workload))
 				add_forwarder(seen, &label->users[i]);
 	}

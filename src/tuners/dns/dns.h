@@ -267,9 +267,9 @@ struct dns_server_state {
 
 /* server_table.c: all servers. The pointers stay valid as long as their servers are in it. */
 struct dns_server_table {
-	struct dns_server_state **servers;
+	struct dns_server_state **servers, *labelled[DNS_LABELS]; /* all; those with a label */
 	size_t n, allocated, n_labels;
-	void *tree;                  /* the same by key: tsearch(3) */
+	void *tree;                  /* all by key: tsearch(3) */
 	struct dns_totals others;    /* of servers without a label */
 	uint64_t evicted, malformed; /* of all servers since the start */
 };
@@ -282,6 +282,7 @@ struct dns_server_state *dns_server_find(
 	const struct dns_server_table *table, const struct dns_key *key);
 /* The server of that key, made when there is none. NULL without room. */
 struct dns_server_state *dns_server_get(struct dns_server_table *table, const struct dns_key *key);
+/* Of one without a label. */
 void dns_server_remove(struct dns_server_table *table, struct dns_server_state *server);
 void dns_server_table_clear(struct dns_server_table *table);
 /*

@@ -239,14 +239,11 @@ static void add_servers(
 {
 	const struct dns_server_table *table = &sensor->seen.table;
 	cJSON *array = json_array(root, "servers");
-	const struct dns_server_state *sorted[DNS_LABELS];
-	size_t n = 0;
+	struct dns_server_state *sorted[DNS_LABELS];
 
-	for (size_t i = 0; i < table->n; i++)
-		if (table->servers[i]->label)
-			sorted[n++] = table->servers[i];
-	qsort(sorted, n, sizeof(sorted[0]), by_busyness);
-	for (size_t i = 0; i < n; i++)
+	memcpy(sorted, table->labelled, sizeof(sorted));
+	qsort(sorted, table->n_labels, sizeof(sorted[0]), by_busyness);
+	for (size_t i = 0; i < table->n_labels; i++)
 		add_server(array, sorted[i], dns_memory_of(memory, sorted[i]),
 			sensor->config.names && trusted);
 	add_others(array, table);
@@ -372,12 +369,11 @@ static size_t list_series(const struct dns_server_table *table, const struct dns
 	const struct dns_totals *others = &table->others;
 	size_t n = 0;
 
-	for (size_t i = 0; i < table->n; i++) {
-		const struct dns_server_state *server = table->servers[i];
-		const struct dns_label *label = server->label;
+	for (size_t i = 0; i < table->n_labels; i++) {
+		const struct dns_server_state *server = table->labelled[i];
+		const struct dns_totals *totals = &server->label->reported;
 
-		if (label && (server->pinned || dns_queries(&label->reported) > 0 ||
-				     label->reported.dot_packets == 0))
+		if (server->pinned || dns_queries(totals) > 0 || totals->dot_packets == 0)
 			series[n++] = series_of(server, memory);
 	}
 	series[n++] = (struct series){"other", NULL, others,
@@ -475,12 +471,11 @@ void dns_put_metrics(const void *self, const void *memory, struct metric_sink *s
 					sink, series[i].samples[family], series[i].name, NULL);
 	}
 	metric_family(sink, "headroom_dns_encrypted_packets_total");
-	for (size_t i = 0; i < table->n; i++) {
-		const struct dns_label *label = table->servers[i]->label;
+	for (size_t i = 0; i < table->n_labels; i++) {
+		double packets = (double)table->labelled[i]->label->reported.dot_packets;
 
-		if (label && label->reported.dot_packets > 0)
-			metric_sample(sink, (double)label->reported.dot_packets,
-				table->servers[i]->name, NULL);
+		if (packets > 0)
+			metric_sample(sink, packets, table->labelled[i]->name, NULL);
 	}
 	if (table->others.dot_packets > 0)
 		metric_sample(sink, (double)table->others.dot_packets, "other", NULL);

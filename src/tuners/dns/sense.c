@@ -78,10 +78,10 @@ static void read_servers(struct dns_sensor *sensor)
 		late |= !dns_seconds_take(&server->queries, server->query_bins, now_ns, qps);
 		(void)dns_seconds_take(&server->packets, server->packet_bins, now_ns,
 			server->budget.max[DNS_PACKETS]);
-		if (server->label)
-			history_observe(
-				&server->label->history, sensor->now_us, server->queries.poll_peak);
 	}
+	for (size_t i = 0; i < table->n_labels; i++)
+		history_observe(&table->labelled[i]->label->history, sensor->now_us,
+			table->labelled[i]->queries.poll_peak);
 	sensor->coarse += late;
 }
 
@@ -222,13 +222,13 @@ static void read_names(struct dns_sensor *sensor)
 	control->sample_share =
 		sensor->config.names ? (uint32_t)(UINT32_MAX / (rate / SAMPLES_PER_SECOND + 1)) : 0;
 	dns_bpf_drain_samples(sensor->bpf, take_sample, sensor);
-	for (size_t i = 0; i < table->n; i++) {
-		struct dns_label *label = table->servers[i]->label;
+	for (size_t i = 0; i < table->n_labels; i++) {
+		struct dns_names *names = &table->labelled[i]->label->names;
 
-		if (label && sensor->config.names)
-			dns_names_fade(&label->names, sensor->now_us);
-		else if (label && label->names.n > 0)
-			label->names = (struct dns_names){0};
+		if (sensor->config.names)
+			dns_names_fade(names, sensor->now_us);
+		else if (names->n > 0)
+			*names = (struct dns_names){0};
 	}
 }
 

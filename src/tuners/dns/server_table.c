@@ -83,7 +83,6 @@ void dns_server_remove(struct dns_server_table *table, struct dns_server_state *
 		i++;
 	table->servers[i] = table->servers[--table->n];
 	tdelete(server, &table->tree, by_key);
-	table->n_labels -= server->label != NULL;
 	release(server);
 }
 
@@ -169,18 +168,18 @@ static uint64_t weight(const struct dns_server_state *server)
 								    : dns_minute(server).queries;
 }
 
-/* The least important server with a label; of several the one that was idle the longest. */
-static struct dns_server_state *cheapest(const struct dns_server_table *table)
+/* Where the least important server with a label is; of several the one that was idle longest. */
+static struct dns_server_state **cheapest(struct dns_server_table *table)
 {
-	struct dns_server_state *least = NULL;
+	struct dns_server_state **least = &table->labelled[0];
 
-	for (size_t i = 0; i < table->n; i++) {
-		struct dns_server_state *server = table->servers[i];
+	for (size_t i = 1; i < table->n_labels; i++) {
+		struct dns_server_state **at = &table->labelled[i];
 
-		if (server->label && (!least || weight(server) < weight(least) ||
-					     (weight(server) == weight(least) &&
-						     server->changed_at_us < least->changed_at_us)))
-			least = server;
+		if (weight(*at) < weight(*least) ||
+			(weight(*at) == weight(*least) &&
+				(*at)->changed_at_us < (*least)->changed_at_us))
+			least = at;
 	}
 	return least;
 }
@@ -190,7 +189,7 @@ void dns_label_offer(struct dns_server_table *table, struct dns_server_state *se
 	if (table->n_labels == DNS_LABELS || server->label || server->key.family == 0)
 		return;
 	server->label = must(calloc(1, sizeof(*server->label)));
-	table->n_labels++;
+	table->labelled[table->n_labels++] = server;
 }
 
 /*
@@ -199,29 +198,27 @@ void dns_label_offer(struct dns_server_table *table, struct dns_server_state *se
  */
 void dns_label_assign(struct dns_server_table *table, uint64_t now)
 {
-	struct dns_server_state *least = NULL;
+	struct dns_server_state **least = NULL;
 
 	for (size_t i = 0; i < table->n; i++) {
 		struct dns_server_state *server = table->servers[i];
 		uint64_t mine = weight(server), its;
 
-		if (server->label || server->key.family == 0)
-			continue;
 		if (server->pinned || dns_queries(&server->totals) > 0)
 			dns_label_offer(table, server);
-		if (!server->label && !least)
-			least = cheapest(table);
-		if (server->label || !least)
+		if (server->label || server->key.family == 0 || table->n_labels < DNS_LABELS)
 			continue;
-		its = weight(least);
+		least = least ? least : cheapest(table);
+		its = weight(*least);
 		if (mine <= 2 * its + 60 &&
-			(mine == 0 || its > 0 || now - least->changed_at_us <= LABEL_IDLE_US))
+			(mine == 0 || its > 0 || now - (*least)->changed_at_us <= LABEL_IDLE_US))
 			continue;
 		/* The counters go on from where they are: a sum over all series never falls. */
-		server->label = steal(least->label);
+		server->label = steal((*least)->label);
 		server->label->n_users = 0;
 		server->label->names = (struct dns_names){0};
 		server->label->history = (struct history){0};
+		*least = server;
 		least = NULL;
 	}
 }
