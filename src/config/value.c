@@ -20,23 +20,16 @@ static const struct {
 int duration_parse(const char *text, uint64_t *us)
 {
 	size_t len = strspn(text, "0123456789");
-	char digits[DURATION_TEXT_MAX];
-	uint64_t count, product;
-	int r;
+	_cleanup_free_ char *digits = must(strndup(text, len));
+	uint64_t count = 0;
+	int r = parse_count(digits, &count);
 
-	if (len >= sizeof(digits))
-		return -ERANGE;
-	memcpy(digits, text, len);
-	digits[len] = '\0';
 	for (size_t i = 0; i < ARRAY_SIZE(units); i++) {
 		if (!streq(text + len, units[i].name))
 			continue;
-		r = parse_count(digits, &count);
-		if (r < 0)
-			return r;
-		if (__builtin_mul_overflow(count, units[i].us, &product))
-			return -ERANGE;
-		*us = product;
+		if (r < 0 || count > UINT64_MAX / units[i].us)
+			return r < 0 ? r : -ERANGE;
+		*us = count * units[i].us;
 		return 0;
 	}
 	return -EINVAL;
