@@ -186,8 +186,8 @@ static void make_node(struct core *core)
 	for (size_t i = 0; all_tables[i]; i++)
 		for (const struct condition_type *type = all_tables[i]->conditions;
 			type && type->name; type++) {
-			struct condition *condition = add_element(&node->conditions,
-				&node->n_conditions, &allocated, sizeof(*condition));
+			struct condition *condition =
+				add_element(&node->conditions, &node->n_conditions, &allocated);
 
 			condition->now.type = type;
 		}

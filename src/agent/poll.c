@@ -194,8 +194,8 @@ static void poll_tuner(struct core *core, size_t i, uint64_t now)
 			find_named(node->limits, node->n_limits, proposal->limits[l].name);
 
 		if (!limit)
-			limit = add_element(&node->limits, &node->n_limits, &node->limits_allocated,
-				sizeof(*limit));
+			limit = add_element(
+				&node->limits, &node->n_limits, &node->limits_allocated);
 		limit_observe(limit, &proposal->limits[l], now);
 	}
 }

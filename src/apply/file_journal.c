@@ -29,8 +29,7 @@ void file_journal_put(struct file_journal *journal, const struct file_note *note
 	struct file_note *slot = find_named(journal->files, journal->n_files, note->path);
 
 	if (!slot)
-		slot = add_element(&journal->files, &journal->n_files, &journal->files_allocated,
-			sizeof(*slot));
+		slot = add_element(&journal->files, &journal->n_files, &journal->files_allocated);
 	*slot = *note;
 }
 

@@ -182,8 +182,7 @@ static struct setting *setting_at(struct node *node, size_t i, const char *tuner
 	if (j < node->n_settings)
 		moving = node->settings[j];
 	else
-		add_element(&node->settings, &node->n_settings, &node->settings_allocated,
-			sizeof(moving));
+		add_element(&node->settings, &node->n_settings, &node->settings_allocated);
 	memmove(&node->settings[i + 1], &node->settings[i], (j - i) * sizeof(moving));
 	node->settings[i] = moving;
 	copy_text(node->settings[i].name, SETTING_NAME_MAX, name);

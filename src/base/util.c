@@ -18,7 +18,7 @@ void *must(void *memory)
 	return memory;
 }
 
-void *add_element(void *array, size_t *n, size_t *allocated, size_t size)
+void *add_bytes(void *array, size_t *n, size_t *allocated, size_t size)
 {
 	void **base = array;
 

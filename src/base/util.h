@@ -44,8 +44,10 @@ bool copy_text(char *dst, size_t size, const char *src);
  */
 void *must(void *memory);
 
-/* Appends a zeroed element to an array that grows by doubling, and may move. The element. */
-void *add_element(void *array, size_t *n, size_t *allocated, size_t size);
+/* Appends a zeroed element to *array, which grows by doubling, and may move. The element. */
+#define add_element(array, n, allocated) \
+	((__typeof__(*(array)))add_bytes(array, n, allocated, sizeof(**(array))))
+void *add_bytes(void *array, size_t *n, size_t *allocated, size_t size);
 
 /*
  * The first of n elements with that name, or NULL; their first member is an array that has it.

@@ -11,7 +11,7 @@ void config_fault_add(
 	struct config_fault *fault;
 	va_list args;
 
-	fault = add_element(&list->faults, &list->n, &list->allocated, sizeof(*fault));
+	fault = add_element(&list->faults, &list->n, &list->allocated);
 	copy_text(fault->file, sizeof(fault->file), place->file);
 	fault->line = place->line;
 	fault->column = place->column;

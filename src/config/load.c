@@ -44,8 +44,7 @@ static void take_file(const char *path, bool optional, void *userdata)
 		file_fault(loading, path, r);
 	if (r < 0 || len == 0)
 		return;
-	file = add_element(
-		&config->files, &config->n_files, &config->files_allocated, sizeof(*file));
+	file = add_element(&config->files, &config->n_files, &config->files_allocated);
 	*file = must(strdup(path));
 	root = document_load(config, *file, text, len, loading->faults);
 	if (root)
@@ -138,8 +137,7 @@ struct config_sysctl *config_sysctl(struct config *config, const char *name)
 
 	if (sysctl)
 		return sysctl;
-	sysctl = add_element(
-		&config->sysctls, &config->n_sysctls, &config->sysctls_allocated, sizeof(*sysctl));
+	sysctl = add_element(&config->sysctls, &config->n_sysctls, &config->sysctls_allocated);
 	copy_text(sysctl->name, sizeof(sysctl->name), name);
 	return sysctl;
 }
@@ -201,8 +199,8 @@ int config_load(const struct config_source *source, const struct config_option *
 	config->tables = tables;
 	for (; *tables; tables++)
 		for (const struct config_option *option = *tables; option->name; option++) {
-			struct row *row = add_element(&config->rows, &config->n_rows,
-				&config->rows_allocated, sizeof(*row));
+			struct row *row = add_element(
+				&config->rows, &config->n_rows, &config->rows_allocated);
 
 			row->option = option;
 		}

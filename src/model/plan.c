@@ -5,7 +5,7 @@
 
 static struct change *append(struct plan *plan)
 {
-	return add_element(&plan->changes, &plan->n, &plan->allocated, sizeof(*plan->changes));
+	return add_element(&plan->changes, &plan->n, &plan->allocated);
 }
 
 struct change *plan_add(struct plan *plan, const struct file_change *file, const char *name,

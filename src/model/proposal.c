@@ -5,8 +5,7 @@
 
 struct want *proposal_value(struct proposal *proposal)
 {
-	return add_element(&proposal->wants, &proposal->n_wants, &proposal->wants_allocated,
-		sizeof(*proposal->wants));
+	return add_element(&proposal->wants, &proposal->n_wants, &proposal->wants_allocated);
 }
 
 struct want *proposal_file(struct proposal *proposal, const char *text)
@@ -20,15 +19,14 @@ struct want *proposal_file(struct proposal *proposal, const char *text)
 
 struct limit_reading *proposal_limit(struct proposal *proposal)
 {
-	return add_element(&proposal->limits, &proposal->n_limits, &proposal->limits_allocated,
-		sizeof(*proposal->limits));
+	return add_element(&proposal->limits, &proposal->n_limits, &proposal->limits_allocated);
 }
 
 struct condition_reading *proposal_condition(
 	struct proposal *proposal, const struct condition_type *type, const char *reason)
 {
-	struct condition_reading *reading = add_element(&proposal->conditions,
-		&proposal->n_conditions, &proposal->conditions_allocated, sizeof(*reading));
+	struct condition_reading *reading = add_element(
+		&proposal->conditions, &proposal->n_conditions, &proposal->conditions_allocated);
 
 	reading->type = type;
 	reading->reason = reason;

@@ -62,8 +62,8 @@ static int add_blob(struct archive_reader *reader, const struct archive_blob *bl
 			       ? 0
 			       : archive_bad(reader, "%.*s: of two sizes", LEGIBLE, blob->digest);
 	}
-	*(struct archive_blob *)add_element(&reader->archive->blobs, &reader->archive->n_blobs,
-		&reader->blobs_allocated, sizeof(*blob)) = *blob;
+	*add_element(&reader->archive->blobs, &reader->archive->n_blobs, &reader->blobs_allocated) =
+		*blob;
 	return 0;
 }
 
@@ -230,8 +230,8 @@ static int add_image(struct archive_reader *reader, const struct archive_image *
 			       : archive_bad(reader, "%.150s: twice in it", image->name);
 	if (reader->archive->n_images == IMAGES_MAX)
 		return archive_bad(reader, "more than %d images in it", IMAGES_MAX);
-	*(struct archive_image *)add_element(&reader->archive->images, &reader->archive->n_images,
-		&reader->images_allocated, sizeof(*image)) = *image;
+	*add_element(&reader->archive->images, &reader->archive->n_images,
+		&reader->images_allocated) = *image;
 	return 0;
 }
 

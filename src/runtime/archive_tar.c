@@ -256,8 +256,7 @@ static int add_member(struct archive_reader *reader, const struct header *header
 		return 0;
 	if (reader->n_members == MEMBERS_MAX)
 		return archive_bad(reader, "more than %d files in it", MEMBERS_MAX);
-	member = add_element(
-		&reader->members, &reader->n_members, &reader->members_allocated, sizeof(*member));
+	member = add_element(&reader->members, &reader->n_members, &reader->members_allocated);
 	*member = (struct archive_member){.name = must(strdup(name)), .offset = at, .size = size};
 	if (header->type != '1' && header->type != '2')
 		return 0;

@@ -366,7 +366,7 @@ static int take_container(const cJSON *object, void *userdata)
 
 		if (list->n == NAMES_MAX)
 			return -E2BIG;
-		entry = add_element(&list->items, &list->n, &list->allocated, sizeof(*entry));
+		entry = add_bytes(&list->items, &list->n, &list->allocated, sizeof(*entry));
 		workload = &entry->workload;
 		workload->kind = *pod ? WORKLOAD_POD : WORKLOAD_CONTAINER;
 		COPY(workload->namespace, object, "Labels/io.kubernetes.pod.namespace");
@@ -404,7 +404,7 @@ static int take_image(const cJSON *object, void *userdata)
 				continue;
 			if (list->n == NAMES_MAX)
 				return -E2BIG;
-			*(struct runtime_image *)add_element(
+			*(struct runtime_image *)add_bytes(
 				&list->items, &list->n, &list->allocated, sizeof(image)) = image;
 		}
 	return 0;

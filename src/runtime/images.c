@@ -157,8 +157,7 @@ int images_list(const struct image_runtime *runtime, const struct wait *wait,
 				!copy_text(entry.id, sizeof(entry.id), image->id))
 				continue;
 			text_make_printable(entry.name);
-			*(struct runtime_image *)add_element(
-				&images, &n_images, &allocated, sizeof(entry)) = entry;
+			*add_element(&images, &n_images, &allocated) = entry;
 		}
 	}
 	*ret = images;

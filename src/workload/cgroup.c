@@ -296,8 +296,7 @@ static void take_wanted(struct cgroups *cgroups, const uint64_t *inodes, size_t 
 		for (size_t k = sorted; k < cgroups->n && !known; k++)
 			known = cgroups->known[k].inode == inodes[i] ? &cgroups->known[k] : NULL;
 		if (!known && cgroups->n < KNOWN_MAX) {
-			known = add_element(
-				&cgroups->known, &cgroups->n, &cgroups->allocated, sizeof(*known));
+			known = add_element(&cgroups->known, &cgroups->n, &cgroups->allocated);
 			*known = (struct known){
 				.inode = inodes[i], .workload = unknown_cgroup(inodes[i])};
 		}

@@ -32,7 +32,7 @@ TEST(an_array_grows_and_keeps_what_it_had)
 	int *numbers = NULL;
 
 	for (int i = 0; i < 100; i++) {
-		int *added = add_element(&numbers, &n, &allocated, sizeof(*numbers));
+		int *added = add_element(&numbers, &n, &allocated);
 
 		assert_int_equal(n, i + 1);
 		assert_in_range(n, 1, allocated);
@@ -43,7 +43,7 @@ TEST(an_array_grows_and_keeps_what_it_had)
 		assert_int_equal(numbers[i], i);
 	/* An element that is used again is zeroed again. */
 	n = 50;
-	add_element(&numbers, &n, &allocated, sizeof(*numbers));
+	add_element(&numbers, &n, &allocated);
 	assert_int_equal(numbers[50], 0);
 	assert_int_equal(numbers[49], 49);
 	free(numbers);

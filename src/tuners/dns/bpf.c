@@ -126,8 +126,7 @@ static void *counts_of(struct map_table *table, uint32_t index)
 static void learn(void *userdata, const void *key, const void *index)
 {
 	struct map_table *table = userdata;
-	struct known *known = add_element(
-		&table->known, &table->n_known, &table->known_allocated, sizeof(*known));
+	struct known *known = add_element(&table->known, &table->n_known, &table->known_allocated);
 
 	memcpy(&known->key, key, bpf_map__key_size(table->keys));
 	memcpy(&known->index, index, sizeof(known->index));
@@ -165,7 +164,7 @@ static bool table_remove(struct map_table *table, const void *key, uint64_t unti
 		return true;
 	if (bpf_map_delete_elem(keys, key) < 0)
 		return false;
-	gone = add_element(&table->gone, &table->n_gone, &table->gone_allocated, sizeof(*gone));
+	gone = add_element(&table->gone, &table->n_gone, &table->gone_allocated);
 	*gone = (struct gone){.index = index, .until_us = until};
 	table->read_at = 0;
 	return true;

@@ -50,8 +50,7 @@ const struct dns_client *dns_clients_add(
 				      : bsearch(&wanted, clients->clients, clients->sorted,
 						sizeof(wanted), by_identity);
 	if (!client) {
-		client = add_element(
-			&clients->clients, &clients->n, &clients->allocated, sizeof(*client));
+		client = add_element(&clients->clients, &clients->n, &clients->allocated);
 		*client = wanted;
 	}
 	add_counts(&client->now, &more);
@@ -402,7 +401,7 @@ static void take_row(void *userdata, const void *key, const void *live)
 		(sensor->now_us - client->changed_at_us < IDLE_US &&
 			dns_server_find(&sensor->seen.table, &row->server)))
 		return;
-	idle = add_element(&reading->idle, &reading->n_idle, &reading->allocated, sizeof(*idle));
+	idle = add_element(&reading->idle, &reading->n_idle, &reading->allocated);
 	*idle = *row;
 }
 

@@ -251,7 +251,7 @@ static struct dns_server_memory *memory_of(
 	while (from < memory->n && !dns_address_equal(&memory->servers[from].key, key))
 		from++;
 	if (from == memory->n)
-		add_element(&memory->servers, &memory->n, &memory->allocated, sizeof(found));
+		add_element(&memory->servers, &memory->n, &memory->allocated);
 	else
 		found = memory->servers[from];
 	memory->servers[from] = memory->servers[i];

@@ -61,8 +61,7 @@ struct dns_server_state *dns_server_get(struct dns_server_table *table, const st
 	server->key = *key;
 	server->role = DNS_UPSTREAM;
 	dns_address_text(key, server->name);
-	*(struct dns_server_state **)add_element(
-		&table->servers, &table->n, &table->allocated, sizeof(server)) = server;
+	*add_element(&table->servers, &table->n, &table->allocated) = server;
 	must(tsearch(server, &table->tree, by_key));
 	return server;
 }

@@ -65,8 +65,7 @@ static struct image_row *add_row(struct decision *decision, const struct preload
 {
 	struct images_memory *memory = decision->memory;
 	const struct runtime_image *image = sampled_image(&decision->tuner->sample, name);
-	struct image_row *row =
-		add_element(&memory->rows, &memory->n, &memory->allocated, sizeof(*row));
+	struct image_row *row = add_element(&memory->rows, &memory->n, &memory->allocated);
 
 	*row = (struct image_row){.pinned = -1, .state = IMAGE_PENDING};
 	if (known)

@@ -18,8 +18,7 @@ struct preload *preload_find(const struct preload_list *list, const char *source
 
 struct preload *preload_add(struct preload_list *list, const char *source, const char *name)
 {
-	struct preload *preload =
-		add_element(&list->entries, &list->n, &list->allocated, sizeof(*preload));
+	struct preload *preload = add_element(&list->entries, &list->n, &list->allocated);
 
 	copy_text(preload->source, sizeof(preload->source), source);
 	copy_text(preload->name, sizeof(preload->name), name);

@@ -21,8 +21,7 @@
 
 void text_list_add(struct text_list *list, const char *text)
 {
-	char(*item)[IMAGES_TEXT_MAX] =
-		add_element(&list->items, &list->n, &list->allocated, sizeof(*item));
+	char(*item)[IMAGES_TEXT_MAX] = add_element(&list->items, &list->n, &list->allocated);
 
 	copy_text(*item, sizeof(*item), text);
 }
@@ -69,8 +68,7 @@ static void add_archive(struct images_tuner *request, const char *path, bool wan
 	if (find_named(sample->archives, sample->n_archives, path))
 		return;
 	file.settling = sample->realtime_us - file.key.ctime_us < SETTLED_AFTER_US;
-	added = add_element(&sample->archives, &sample->n_archives, &sample->archives_allocated,
-		sizeof(*added));
+	added = add_element(&sample->archives, &sample->n_archives, &sample->archives_allocated);
 	*added = file;
 }
 

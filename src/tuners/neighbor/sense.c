@@ -147,8 +147,7 @@ static void take_row(void *userdata, const void *key, const void *value)
 {
 	struct neighbor_users *users = userdata;
 	const struct neighbor_count *count = value;
-	struct neighbor_row *row =
-		add_element(&users->rows, &users->n, &users->allocated, sizeof(*row));
+	struct neighbor_row *row = add_element(&users->rows, &users->n, &users->allocated);
 
 	memcpy(&row->key, key, sizeof(row->key));
 	row->used = (int64_t)(count->created - count->exempt - count->removed);

@@ -144,8 +144,7 @@ static const char *take_address(
 					   CRI_SANDBOX_STATUS, NULL, &request.base, &m)) ||
 			!m->status))
 		return "";
-	added = add_element(
-		&addresses->entries, &addresses->n, &addresses->allocated, sizeof(*added));
+	added = add_element(&addresses->entries, &addresses->n, &addresses->allocated);
 	if (known) {
 		*added = *known;
 		return added->address;
@@ -162,8 +161,7 @@ static const char *take_address(
 static void add_name(struct runtime_names *names, const struct workload *workload, const char *id,
 	const char *address)
 {
-	struct name_entry *entry =
-		add_element(&names->entries, &names->n, &names->allocated, sizeof(*entry));
+	struct name_entry *entry = add_element(&names->entries, &names->n, &names->allocated);
 
 	entry->workload = *workload;
 	copy_text(entry->workload.id, sizeof(entry->workload.id), id);
