@@ -158,24 +158,23 @@ static int record_key(
 	} else {
 		if (note->n_keys == JOURNAL_KEYS_MAX)
 			return -ENOSPC;
-		record = &note->keys[note->n_keys++];
-		*record = (struct file_record){0};
-		copy_text(record->name, SETTING_NAME_MAX, change->name);
-		/* What a program runs with may not be known: then what it was to start with. */
-		copy_text(record->original, SETTING_VALUE_MAX,
-			change->old[0] ? change->old : on_disk);
-		copy_text(record->on_disk, SETTING_VALUE_MAX, on_disk);
-		copy_text(record->before, SETTING_VALUE_MAX, on_disk);
-		/* It was in another file before. */
+		/* It may have been in another file before. */
 		for (size_t i = 0; i < job->journal->n_files && !older; i++) {
 			const struct file_note *other = &job->journal->files[i];
 
 			older = find_named(other->keys, other->n_keys, change->name);
 		}
-		if (older) {
-			copy_text(record->original, SETTING_VALUE_MAX, older->original);
-			copy_text(record->on_disk, SETTING_VALUE_MAX, older->on_disk);
+		record = &note->keys[note->n_keys++];
+		*record = older ? *older : (struct file_record){0};
+		if (!older) {
+			copy_text(record->name, SETTING_NAME_MAX, change->name);
+			/* What a program runs with may not be known: then what it was to start
+			 * with. */
+			copy_text(record->original, SETTING_VALUE_MAX,
+				change->old[0] ? change->old : on_disk);
+			copy_text(record->on_disk, SETTING_VALUE_MAX, on_disk);
 		}
+		copy_text(record->before, SETTING_VALUE_MAX, on_disk);
 	}
 	/* Another generation of the program has it elsewhere. */
 	record->target = change->file->target;
