@@ -56,7 +56,7 @@ class Runtime:
 
     def command(self, *args: str, seconds: int = 60) -> list[str]:
         where = ["docker", "/run/docker.sock"] if self.docker else ["containerd", "/run/containerd/containerd.sock"]
-        return [*self.lab.wrap, str(TOOL), *where, "", str(int(seconds * SLACK)), *args]
+        return [*self.lab.wrap, str(TOOL), *where, str(int(seconds * SLACK)), *args]
 
     def start(self, *args: str, seconds: int = 60) -> "subprocess.Popen[str]":
         command = self.command(*args, seconds=seconds)

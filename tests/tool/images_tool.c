@@ -3,12 +3,11 @@
 /*
  * The calls of src/runtime/images.h, for the root tests.
  *
- * images_tool KIND SOCKET VERSION SECONDS COMMAND
+ * images_tool KIND SOCKET SECONDS COMMAND
  *
- * KIND: containerd, docker, crio. COMMAND:
- *   list                          a line for each name: NAME ID
- *   load ARCHIVE SPOOL [NAME]     all images of an archive, or one; a line for each: NAME ID BYTES
- *                                 SECONDS
+ * KIND: containerd, docker. COMMAND:
+ *   list                  a line for each name: NAME ID
+ *   load ARCHIVE SPOOL    all images of an archive
  *   pull NAME, clean
  *
  * SIGTERM cancels. Exit status 0; 1 for an error, with "ERRNO: why" on stderr; 64 for wrong usage.
@@ -39,20 +38,11 @@ static int load(
 	_cleanup_close_ int spool = open(args[1], O_DIRECTORY | O_RDONLY | O_CLOEXEC);
 	const struct archive_source source = {.host = &host, .path = args[0], .spool = spool};
 	_cleanup_(cleanup_archive_close) struct archive *archive = NULL;
+	_Atomic uint64_t done = 0;
 	int r = archive_open(&source, wait, &archive, why);
 
-	for (size_t i = 0; r == 0 && i < archive->n_images; i++) {
-		const struct archive_image *image = &archive->images[i];
-		_Atomic uint64_t done = 0;
-		uint64_t began = now_us();
-
-		if (args[2] && !streq(args[2], image->name))
-			continue;
-		r = images_load(runtime, &host, archive, image, wait, &done, why);
-		if (r == 0)
-			printf("%s %s %" PRIu64 " %.3f\n", image->name, image->id, (uint64_t)done,
-				(double)(now_us() - began) / (double)USEC_PER_SEC);
-	}
+	for (size_t i = 0; r == 0 && i < archive->n_images; i++)
+		r = images_load(runtime, &host, archive, &archive->images[i], wait, &done, why);
 	return r;
 }
 
@@ -63,7 +53,7 @@ static int run(const struct image_runtime *runtime, int n, char **args, const st
 
 	if (streq(command, "list") && n == 1)
 		return list(runtime, wait, why);
-	if (streq(command, "load") && (n == 3 || n == 4))
+	if (streq(command, "load") && n == 3)
 		return load(runtime, args + 1, wait, why);
 	if (streq(command, "pull") && n == 2)
 		return images_pull(runtime, &host, args[1], wait, why);
@@ -74,7 +64,7 @@ static int run(const struct image_runtime *runtime, int n, char **args, const st
 
 int main(int argc, char **argv)
 {
-	struct image_runtime runtime = {.kind = RUNTIME_CRIO};
+	struct image_runtime runtime = {0};
 	char why[IMAGES_WHY_MAX] = "";
 	struct wait wait;
 	sigset_t signals;
@@ -84,14 +74,11 @@ int main(int argc, char **argv)
 	sigaddset(&signals, SIGTERM);
 	sigprocmask(SIG_BLOCK, &signals, NULL);
 	wait.cancel_fd = signalfd(-1, &signals, SFD_CLOEXEC);
-	if (argc > 5) {
-		for (int i = 0; i <= RUNTIME_CRIO; i++)
-			if (streq(argv[1], runtime_kind_names[i]))
-				runtime.kind = (enum runtime_kind)i;
+	if (argc > 4) {
+		runtime.kind = streq(argv[1], "docker") ? RUNTIME_DOCKER : RUNTIME_CONTAINERD;
 		copy_text(runtime.socket, sizeof(runtime.socket), argv[2]);
-		copy_text(runtime.version, sizeof(runtime.version), argv[3]);
-		wait.deadline_us = now_us() + strtoull(argv[4], NULL, 10) * USEC_PER_SEC;
-		r = run(&runtime, argc - 5, argv + 5, &wait, why);
+		wait.deadline_us = now_us() + strtoull(argv[3], NULL, 10) * USEC_PER_SEC;
+		r = run(&runtime, argc - 4, argv + 4, &wait, why);
 	}
 	if (r == 64)
 		fprintf(stderr, "images_tool: see the comment at the top of its source\n");
