@@ -156,7 +156,7 @@ TEST(servers_have_roles)
 
 	config = (struct dns_config){.cluster = {key_of("10.96.0.10")},
 		.n_cluster = 1,
-		.budgets = {{key_of("10.1.0.7"), {{7}}}},
+		.budgets = {{.server = key_of("10.1.0.7"), .budget.max = {7}}},
 		.n_budgets = 1,
 		.budget_auto = true};
 	/* A stub, a node's cache, a bridge's dnsmasq: a first hop, whatever they answer. */
