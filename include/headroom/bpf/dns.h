@@ -115,8 +115,7 @@ struct dns_server {
 	__u64 bins[DNS_BINS];
 };
 
-_Static_assert(sizeof(struct dns_key) == 20, "shared with the BPF object");
-_Static_assert(sizeof(struct dns_server) == 832, "shared with the BPF object");
+_Static_assert(sizeof(struct dns_key) == 20, "a key without padding");
 
 /* Key of the map rows: client, server and kind of question. No padding. */
 struct dns_row_key {
@@ -137,8 +136,7 @@ struct dns_row {
 	__u64 reserved;
 };
 
-_Static_assert(sizeof(struct dns_row_key) == 48, "shared with the BPF object");
-_Static_assert(sizeof(struct dns_row) == 32, "shared with the BPF object");
+_Static_assert(sizeof(struct dns_row_key) == 48, "a key without padding");
 
 #define DNS_CACHE_ENTRIES 1024 /* a power of two */
 
@@ -179,7 +177,6 @@ struct dns_bucket {
 };
 
 _Static_assert(sizeof(struct dns_pending) == 64, "a cache line");
-_Static_assert(sizeof(struct dns_bucket) == 256, "shared with the BPF object");
 
 /* Value of the map sources: packets to the watched addresses, by the address they came from. */
 struct dns_source {
@@ -187,8 +184,6 @@ struct dns_source {
 	__u64 last_ns; /* when the last of them was sent */
 	__u32 bins[DNS_BINS];
 };
-
-_Static_assert(sizeof(struct dns_source) == 272, "shared with the BPF object");
 
 /* Record of the ring buffer samples. */
 #define DNS_SAMPLE_NAME 128
@@ -200,8 +195,6 @@ struct dns_sample {
 	__u64 cgroup;
 	__u8 name[DNS_SAMPLE_NAME]; /* as in the message: length, label, ... */
 };
-
-_Static_assert(sizeof(struct dns_sample) == 160, "shared with the BPF object");
 
 /* Suffixes by how many labels they have, at most DNS_SUFFIX_LABELS; hash 0 is a free slot. */
 #define DNS_SUFFIX_LABELS 6
@@ -250,5 +243,3 @@ struct dns_control {
 	__u64 resyncs;      /* TCP: where a message begins was not known, and guessed */
 	__u64 cut;          /* TCP: segments with more messages than one pass takes */
 };
-
-_Static_assert(sizeof(struct dns_control) == 56 + 392 + 88 + 72, "shared with the BPF object");

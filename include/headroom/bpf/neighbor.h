@@ -39,8 +39,6 @@ struct neighbor_record {
 	struct neighbor_refusal last;
 };
 
-_Static_assert(sizeof(struct neighbor_record) == 104, "shared with the BPF object");
-
 /* Who: key and value of the maps counts and walked. */
 struct neighbor_key {
 	__u32 netns;
@@ -62,6 +60,4 @@ struct owner_record {
 	__u32 netns; /* inode of its network namespace */
 };
 
-_Static_assert(sizeof(struct owner_record) == 8, "shared with the BPF object");
-_Static_assert(sizeof(struct neighbor_key) == 12, "shared with the BPF object");
-_Static_assert(sizeof(struct neighbor_count) == 32, "shared with the BPF object");
+_Static_assert(sizeof(struct neighbor_key) == 12, "a key without padding");
