@@ -201,12 +201,12 @@ struct file_edit {
 	 * is removed.
 	 */
 	const char *text;
-	/* EDIT_TOML: tables to try, in this order, until the program has the value; ended by NULL.
-	 * Static data. NULL: the target's table alone. */
+	/* VERIFY_CONTAINERD_DUMP: tables to try, in this order, until the program has the value;
+	 * static data, ended by NULL. */
 	const char *const *tables;
 	/* What a file begins with that does not exist yet; static, NULL for nothing. */
 	const char *base;
-	char dump_key[200]; /* VERIFY_CONTAINERD_DUMP: the key's full name in the dump; or "" */
+	char dump_key[200]; /* VERIFY_CONTAINERD_DUMP: the key's full name in the dump */
 	struct service service;
 };
 

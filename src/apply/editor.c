@@ -30,8 +30,7 @@ static int make_main(const struct containerd_files *files, const char *path, con
 	struct file_bytes *text, char *why)
 {
 	const struct containerd_file *main = &files->files[0];
-	char list[CONTAINERD_FILES_MAX * SETTING_PATH_MAX], quoted[PATH_MAX];
-	size_t used = 0;
+	char list[CONTAINERD_FILES_MAX * SETTING_PATH_MAX] = "", quoted[PATH_MAX];
 
 	for (size_t i = 1; i < files->n; i++) {
 		const struct containerd_file *file = &files->files[i];
@@ -41,12 +40,11 @@ static int make_main(const struct containerd_files *files, const char *path, con
 			continue;
 		if (!toml_quote(tried ? trial : file->path, quoted, sizeof(quoted)))
 			return -EINVAL;
-		used += (size_t)snprintf(
-			list + used, sizeof(list) - used, "%s%s", used > 0 ? ", " : "[", quoted);
-		if (used >= sizeof(list) - 1)
-			return -E2BIG;
+		text_append(list, sizeof(list), "%s%s", list[0] ? ", " : "[", quoted);
 	}
-	strcpy(list + used, "]");
+	if (strlen(list) + 2 > sizeof(list) - 1)
+		return -E2BIG;
+	strcat(list, "]");
 	text_copy(text, main->text, main->text ? main->len : 0);
 	return edit_languages[EDIT_TOML].set(text, "", "imports", list, why);
 }
@@ -195,9 +193,9 @@ static int try_table(const struct editor *editor, struct draft *draft, struct fi
 	r = edit_languages[EDIT_TOML].set(&next.text, table, change->target.key, edit->text, why);
 	if (r == 0)
 		r = dump_trial(editor, &next.text, &next.dump, why);
-	if (r == 0 && edit->dump_key[0])
+	if (r == 0)
 		r = compare_dumps(draft->dump, next.dump, edit->dump_key, why);
-	if (r == 0 && edit->dump_key[0] && edit->text)
+	if (r == 0 && edit->text)
 		r = check_value(next.dump, edit, why);
 	old = r == 0 ? *draft : next;
 	if (r < 0)
@@ -212,13 +210,12 @@ static int try_table(const struct editor *editor, struct draft *draft, struct fi
 static int set_toml(
 	const struct editor *editor, struct draft *draft, struct file_change *change, char *why)
 {
-	const char *const own[] = {change->target.table, NULL};
+	const char *const *table;
 	char other[EDIT_WHY_MAX];
 	int first = 0;
 
 	for (int rank = 0; rank <= 2; rank++)
-		for (const char *const *table = change->edit.tables ? change->edit.tables : own;
-			*table; table++) {
+		for (table = change->edit.tables; *table; table++) {
 			int r;
 
 			if (rank_of(&draft->text, *table, change->target.key) != rank)
