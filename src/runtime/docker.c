@@ -180,21 +180,16 @@ static int ask(const char *socket, const char *path, uint64_t timeout_us, size_t
 static int ask_events(const char *socket, const char *filter, uint64_t since_us, bool for_ever,
 	take_fn *take, void *userdata, const struct wait *wait, char why[static DOCKER_ERROR_MAX])
 {
+	char *escaped = must(curl_easy_escape(NULL, filter, 0)), path[512];
 	uint64_t until_us = realtime_us();
-	char path[512];
-	size_t used;
 
 	since_us = MAX(since_us, USEC_PER_SEC); /* 0 would be no time */
-	used = (size_t)snprintf(path, sizeof(path), "/events?since=%" PRIu64 ".%06" PRIu64,
+	snprintf(path, sizeof(path), "/events?filters=%s&since=%" PRIu64 ".%06" PRIu64, escaped,
 		since_us / USEC_PER_SEC, since_us % USEC_PER_SEC);
+	curl_free(escaped);
 	if (!for_ever)
-		used += (size_t)snprintf(path + used, sizeof(path) - used,
-			"&until=%" PRIu64 ".%06" PRIu64, until_us / USEC_PER_SEC,
-			until_us % USEC_PER_SEC);
-	used += (size_t)snprintf(path + used, sizeof(path) - used, "&filters=");
-	for (const char *p = filter; *p && used + 4 < sizeof(path); p++)
-		used += (size_t)snprintf(path + used, sizeof(path) - used,
-			strchr("{}[]\",:", *p) ? "%%%02X" : "%c", (unsigned int)*p);
+		text_append(path, sizeof(path), "&until=%" PRIu64 ".%06" PRIu64,
+			until_us / USEC_PER_SEC, until_us % USEC_PER_SEC);
 	return ask(socket, path, for_ever ? UINT64_MAX : VERSION_US, 0, take, userdata, wait, why);
 }
 

@@ -3,7 +3,7 @@
 
 #include "base/text.h"
 
-#include <ctype.h>
+#include <curl/curl.h>
 #include <fcntl.h>
 #include <nghttp2/nghttp2.h>
 #include <poll.h>
@@ -74,18 +74,11 @@ static struct grpc_call *call_of(const struct grpc *grpc, int32_t stream)
 /* grpc-message: some bytes are %XX. What does not fit is cut. */
 static void take_message(struct grpc *grpc, const char *text)
 {
-	size_t n = 0;
+	char *decoded = must(curl_easy_unescape(NULL, text, 0, NULL));
 
-	for (; *text && n + 1 < sizeof(grpc->error); text++) {
-		unsigned byte = (unsigned char)*text;
-
-		if (*text == '%' && isxdigit((unsigned char)text[1]) &&
-			isxdigit((unsigned char)text[2]) && sscanf(text + 1, "%2x", &byte) == 1)
-			text += 2;
-		grpc->error[n++] = (char)byte;
-	}
-	grpc->error[n] = '\0';
+	copy_text(grpc->error, sizeof(grpc->error), decoded);
 	text_make_printable(grpc->error);
+	curl_free(decoded);
 }
 
 /* nghttp2 terminates names and values, and refuses zero bytes in them. */

@@ -15,8 +15,7 @@ int process_read(const char *root, pid_t pid, const char *name, char **text, siz
 
 	if (pid <= 0)
 		return -ESRCH;
-	if (snprintf(path, sizeof(path), "%s/proc/%d/%s", root, (int)pid, name) >= PATH_MAX)
-		return -ENAMETOOLONG;
+	snprintf(path, sizeof(path), "%s/proc/%d/%s", root, (int)pid, name);
 	r = read_file(path, PROCESS_FILE_MAX, text, len);
 	return r == -ENOENT ? -ESRCH : r;
 }
@@ -84,22 +83,17 @@ bool process_is_of_host(const char *root, pid_t pid)
 int process_path(const char *root, pid_t pid, const char *name, char path[static PATH_MAX])
 {
 	char link[PATH_MAX], directory[PATH_MAX] = "";
-	ssize_t n;
+	bool relative = name[0] != '/';
+	int n;
 
-	if (name[0] != '/') {
-		if (snprintf(link, sizeof(link), "%s/proc/%d/cwd", root, (int)pid) >= PATH_MAX)
-			return -ENAMETOOLONG;
-		n = readlink(link, directory, sizeof(directory) - 1);
-		if (n < 0)
-			return errno == ENOENT ? -ESRCH : -errno;
-		directory[n] = '\0';
-		if (directory[0] != '/' || directory[1] == '\0')
-			directory[0] = '\0';
-	}
-	return snprintf(path, PATH_MAX, "%s%s%s", directory, name[0] == '/' ? "" : "/", name) <
-			       PATH_MAX
-		       ? 0
-		       : -ENAMETOOLONG;
+	snprintf(link, sizeof(link), "%s/proc/%d/cwd", root, (int)pid);
+	if (relative && readlink(link, directory, sizeof(directory) - 1) < 0)
+		return errno == ENOENT ? -ESRCH : -errno;
+	/* The root itself, or what cannot be reached from ours. */
+	if (directory[0] != '/' || streq(directory, "/"))
+		directory[0] = '\0';
+	n = snprintf(path, PATH_MAX, "%s%s%s", directory, relative ? "/" : "", name);
+	return n < PATH_MAX ? 0 : -ENAMETOOLONG;
 }
 
 pid_t process_find(const char *root, process_match *match, void *userdata)
@@ -109,8 +103,7 @@ pid_t process_find(const char *root, process_match *match, void *userdata)
 	pid_t found = 0;
 	DIR *proc;
 
-	if (snprintf(path, sizeof(path), "%s/proc", root) >= PATH_MAX)
-		return 0;
+	snprintf(path, sizeof(path), "%s/proc", root);
 	proc = opendir(path);
 	while (proc && found == 0 && (entry = readdir(proc))) {
 		uint64_t pid;

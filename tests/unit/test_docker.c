@@ -32,9 +32,9 @@ static void serve(int fd, const char *head, void *userdata)
 		fake_reply(fd, 200, fake->info);
 	} else if (starts_with(head, "GET /containers/json ")) {
 		fake_reply(fd, 200, fake->containers);
-	} else if (starts_with(head, "GET /events?since=") && strstr(head, "&until=")) {
+	} else if (starts_with(head, "GET /events?filters=") && strstr(head, "&until=")) {
 		fake_reply(fd, 200, fake->events);
-	} else if (starts_with(head, "GET /events?since=")) {
+	} else if (starts_with(head, "GET /events?filters=")) {
 		fake_begin_chunks(fd);
 		fake_chunk(fd, "{\"Type\":\"image\",\"Action\":\"tag\"}\n");
 		if (fake->events[0])
