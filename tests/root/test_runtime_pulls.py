@@ -11,7 +11,7 @@ from registrylab import Image
 from runtimelab import Lab, alone, lab, watcher  # noqa: F401
 from test_runtime import Watcher, containerd2, found, keeping
 
-LAYERS, SIZE, RATE = 12, 64 * 1024, 256 * 1024
+LAYERS, SIZE, RATE = 12, 64 * 1024, 128 * 1024
 V2 = "version = 3\nimports = ['/etc/containerd/conf.d/*.toml']\n"
 
 

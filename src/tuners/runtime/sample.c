@@ -178,15 +178,15 @@ static void note_next(struct runtime_tuner *request)
 
 void runtime_duration_text(uint64_t us, char text[static 32])
 {
-	uint64_t seconds = us / USEC_PER_SEC, hours = seconds / 3600, minutes = seconds / 60 % 60;
-	size_t used = 0;
+	uint64_t seconds = us / USEC_PER_SEC, minutes = seconds / 60, hours = minutes / 60;
 
 	if (hours > 0)
-		used = (size_t)snprintf(text, 32, "%lluh", (unsigned long long)hours);
-	if (hours > 0 || minutes > 0)
-		used += (size_t)snprintf(
-			text + used, 32 - used, "%llum", (unsigned long long)minutes);
-	snprintf(text + used, 32 - used, "%llus", (unsigned long long)(seconds % 60));
+		snprintf(text, 32, "%" PRIu64 "h%" PRIu64 "m%" PRIu64 "s", hours, minutes % 60,
+			seconds % 60);
+	else if (minutes > 0)
+		snprintf(text, 32, "%" PRIu64 "m%" PRIu64 "s", minutes, seconds % 60);
+	else
+		snprintf(text, 32, "%" PRIu64 "s", seconds);
 }
 
 const char *runtime_file_why(const struct node_runtime *runtime)
