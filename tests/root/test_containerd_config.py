@@ -6,7 +6,6 @@ Shapes of configurations are those of tests/unit/corpus/config.toml. containerd 
 """
 
 import re
-import shutil
 import subprocess
 import tomllib
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Any
 
 import pytest
 from conftest import BIN, ROOT
+from test_runtime import containerd2
 
 TOOL = BIN.parents[1] / "tests/tool/containerd_tool"
 SHAPES = sorted(path.name for path in (ROOT / "tests/unit/corpus/config.toml").iterdir())
@@ -55,22 +55,14 @@ class Containerd:
 
 @pytest.fixture(scope="session", params=["debian", pytest.param("2", marks=pytest.mark.containerd2)])
 def containerd(request: pytest.FixtureRequest) -> Containerd:
-    if request.param == "debian":
-        found = shutil.which("containerd")
-        if not found:
-            pytest.skip("Debian's containerd is not installed")
-        program = Path(found)
-    else:
-        answer = subprocess.run([ROOT / "tests/tool/containerd2"], capture_output=True, text=True, timeout=1200)
-        if answer.returncode == 77:
-            pytest.skip(f"containerd2: {answer.stderr.strip()}")
-        assert answer.returncode == 0, answer.stderr
-        program = Path(answer.stdout.strip()) / "containerd"
-    output = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
-    version = re.search(r"\bv?(\d+\.\d+\.\S+)", output)
-    assert version, output
-    default = subprocess.run([program, "config", "default"], capture_output=True, text=True, check=True).stdout
-    return Containerd(program, version.group(1), tomllib.loads(default)["version"])
+    program = containerd2() / "containerd" if request.param == "2" else Path("/usr/bin/containerd")
+
+    def ask(*args: str) -> str:
+        return subprocess.run([program, *args], capture_output=True, text=True, check=True).stdout
+
+    version = re.search(r"\bv?(\d+\.\d+\.\S+)", ask("--version"))
+    assert version
+    return Containerd(program, version.group(1), tomllib.loads(ask("config", "default"))["version"])
 
 
 def tool(*args: str | Path, status: tuple[int, ...] = (0,)) -> subprocess.CompletedProcess[str]:
@@ -221,30 +213,27 @@ def test_a_file_of_our_own_beside_any_version(containerd: Containerd, tmp_path: 
     assert dump and "SystemdCgroup = true" in dump
 
 
+def edits(containerd: Containerd, main: Path, file: Path, text: str) -> None:
+    """A file with this text beside the main one is the one to edit."""
+    file.write_text(text)
+    files = files_of(main.parent)
+    edit = apply(containerd, main, "containerd.max_concurrent_downloads")
+    assert edit["path"] == str(file)
+    put_back(edit, files, main.parent)
+
+
 def test_a_later_file_that_sets_the_key_is_the_one_to_edit(containerd: Containerd, tmp_path: Path) -> None:
     main = lay_out(tmp_path, "version-4.toml" if containerd.newest > 3 else "eks-al2.toml")
-    directory = tmp_path / ("conf.d" if containerd.newest > 3 else "config.d")
-    later = directory / "zz-site.toml"
+    later = tmp_path / ("conf.d" if containerd.newest > 3 else "config.d") / "zz-site.toml"
     table = "io.containerd.grpc.v1.cri" if containerd.is_1 else "io.containerd.transfer.v1.local"
-    later.write_text(f"{'version = 2' if containerd.is_1 else ''}\n[plugins.'{table}']\nmax_concurrent_downloads = 4\n")
-    files = files_of(tmp_path)
-    edit = apply(containerd, main, "containerd.max_concurrent_downloads")
-    assert edit["path"] == str(later)
-    put_back(edit, files, tmp_path)
+    version = "version = 2" if containerd.is_1 else ""
+    edits(containerd, main, later, f"{version}\n[plugins.'{table}']\nmax_concurrent_downloads = 4\n")
 
 
 def test_a_section_of_an_import_is_the_one_that_counts_in_1(containerd: Containerd, tmp_path: Path) -> None:
-    if not containerd.is_1:
-        return
-    main = lay_out(tmp_path, "eks-al2.toml")
-    other = tmp_path / "config.d/99-nvidia.toml"
-    other.write_text(
-        "version = 2\n[plugins.'io.containerd.grpc.v1.cri'.containerd]\n  default_runtime_name = 'nvidia'\n"
-    )
-    files = files_of(tmp_path)
-    edit = apply(containerd, main, "containerd.max_concurrent_downloads")
-    assert edit["path"] == str(other)
-    put_back(edit, files, tmp_path)
+    if containerd.is_1:
+        text = "version = 2\n[plugins.'io.containerd.grpc.v1.cri'.containerd]\n  default_runtime_name = 'nvidia'\n"
+        edits(containerd, lay_out(tmp_path, "eks-al2.toml"), tmp_path / "config.d/99-nvidia.toml", text)
 
 
 def test_an_escaped_name_of_the_table_is_never_a_wrong_edit(containerd: Containerd, tmp_path: Path) -> None:

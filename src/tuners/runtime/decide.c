@@ -432,7 +432,7 @@ static void judge_pulls(const struct runtime_decision *decision)
 			(unsigned long long)layer->piece.offset,
 			(unsigned long long)layer->piece.total,
 			(unsigned long long)(pulls_age(now, layer->moved_us) / USEC_PER_SEC),
-			runtime->pulls.n - 1 + runtime->pulls.more);
+			runtime->pulls.n - 1);
 	}
 }
 

@@ -91,10 +91,8 @@ static void add_layer(struct pulls *pulls, struct pull_counts *counts,
 {
 	struct pull_layer *layer;
 
-	if (pulls->n == PULL_LAYERS_MAX) {
-		pulls->more++;
+	if (pulls->n == PULL_LAYERS_MAX)
 		return;
-	}
 	layer = &pulls->layers[pulls->n++];
 	*layer = (struct pull_layer){
 		.piece = *piece,
@@ -183,7 +181,6 @@ static void count_images(struct pulls *pulls, struct pull_counts *counts, uint64
 void pulls_take(struct pulls *pulls, struct pull_counts *counts, const struct pull_piece *pieces,
 	size_t n, uint64_t now)
 {
-	pulls->more = 0;
 	for (size_t i = 0; i < n; i++) {
 		struct pull_layer *layer = find_named(pulls->layers, pulls->n, pieces[i].ref);
 

@@ -26,11 +26,8 @@ static void write_store(const cJSON *runtime, char *text, size_t size)
 	snprintf(text, size, "%s (%s, %s) %.0f %% full", json_text_at(store, "directory"),
 		json_text_at(store, "driver"), json_text_at(store, "filesystem"),
 		100 * json_number_at(store, "used") / MAX(json_number_at(store, "size"), 1.0));
-	cJSON_ArrayForEach (warning, json_at(store, "warnings")) {
-		size_t used = strlen(text);
-
-		snprintf(text + used, size - used, "; %s", json_text_at(warning, ""));
-	}
+	cJSON_ArrayForEach (warning, json_at(store, "warnings"))
+		text_append(text, size, "; %s", json_text_at(warning, ""));
 }
 
 /* One that was never installed is not shown. */

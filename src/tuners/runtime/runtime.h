@@ -92,7 +92,6 @@ struct pulls {
 	bool begun; /* what is new from now on is counted from its first byte */
 	struct pull_layer layers[PULL_LAYERS_MAX];
 	size_t n;
-	size_t more; /* pieces beyond those */
 	struct pull_image images[PULL_IMAGES_MAX];
 	size_t n_images;
 };

@@ -292,14 +292,13 @@ static void *runtime_sample_request(void *self, bool at_once)
 			tuner->due = true;
 	if (now < tuner->soon_until_us)
 		next = MIN(next, tuner->sample.now_us + SOON_US);
-	if (!tuner->once && !tuner->due && now < next)
+	if (!tuner->due && now < next)
 		return NULL;
 	request = must(malloc(sizeof(*request)));
 	*request = *tuner;
 	runtime_sample_copy(&tuner->sample, &request->sample);
 	/* What was written may be in force already. */
-	for (size_t i = 0; i < request->sample.n && (tuner->once || now < tuner->soon_until_us);
-		i++)
+	for (size_t i = 0; i < request->sample.n && now < tuner->soon_until_us; i++)
 		request->sample.runtimes[i].due_us = 0;
 	if (tuner->due)
 		request->sample.discover_due_us = 0;
