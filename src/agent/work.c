@@ -48,8 +48,8 @@ void agent_sample(struct agent *agent)
 				tuner->ops->sample_take(NULL, steal(tuner->request));
 		}
 		/* What asks for nothing at its start waits for nothing. */
-		tuner->sampled |= !tuner->request;
-		urgent |= !tuner->sampled || tuner->files_stale;
+		tuner->sampled |= tuner->self && !tuner->request;
+		urgent |= tuner->request && (!tuner->sampled || tuner->files_stale);
 	}
 	/* All others are decided upon at the next tick: they are taken then. */
 	worker_wakes_loop(agent->worker, urgent);
