@@ -19,10 +19,11 @@ static bool take_actual(struct scenario *scenario, void *base)
 	for (size_t i = 0; i < sysctl->n; i++) {
 		struct sysctl_key *key = &sysctl->keys[i];
 
-		if (!scenario_is(scenario, key->name))
+		if (!scenario_is(scenario, key->want.name))
 			continue;
-		key->error = scenario_is(scenario, "missing") ? -ENOENT : 0;
-		return key->error < 0 || scenario_value(scenario, key->actual, sizeof(key->actual));
+		key->want.error = scenario_is(scenario, "missing") ? -ENOENT : 0;
+		return key->want.error < 0 ||
+		       scenario_value(scenario, key->want.actual, sizeof(key->want.actual));
 	}
 	return false;
 }
@@ -32,11 +33,13 @@ static bool take_key(struct scenario *scenario, void *base)
 	struct sysctl *sysctl = base;
 	struct sysctl_key *key = &sysctl->keys[sysctl->n];
 
-	if (sysctl->n++ == KEYS_MAX || !scenario_value(scenario, key->name, sizeof(key->name)) ||
-		!scenario_value(scenario, key->configured, sizeof(key->configured)))
+	if (sysctl->n++ == KEYS_MAX ||
+		!scenario_value(scenario, key->want.name, sizeof(key->want.name)) ||
+		!scenario_value(scenario, key->want.wanted, sizeof(key->want.wanted)))
 		return false;
 	key->exact = scenario_is(scenario, "exact");
-	key->from_profile = scenario_is(scenario, "profile");
+	key->want.requested = !scenario_is(scenario, "profile");
+	key->want.reason = key->want.requested ? "configured" : "profile";
 	return true;
 }
 

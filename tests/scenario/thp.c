@@ -24,8 +24,9 @@ static enum thp_switch_kind take_kind(struct scenario *scenario)
 
 static bool take_actual(struct scenario *scenario, struct thp_switch *s)
 {
-	s->error = scenario_is(scenario, "missing") ? -ENOENT : 0;
-	return s->error < 0 || scenario_value(scenario, s->actual, sizeof(s->actual));
+	s->want.error = scenario_is(scenario, "missing") ? -ENOENT : 0;
+	return s->want.error < 0 ||
+	       scenario_value(scenario, s->want.actual, sizeof(s->want.actual));
 }
 
 static bool change_switch(struct scenario *scenario, void *base)
@@ -33,7 +34,7 @@ static bool change_switch(struct scenario *scenario, void *base)
 	struct thp *thp = base;
 
 	for (unsigned i = 0; i < thp->n_switches; i++)
-		if (scenario_is(scenario, thp->switches[i].name))
+		if (scenario_is(scenario, thp->switches[i].want.name))
 			return take_actual(scenario, &thp->switches[i]);
 	return false;
 }
@@ -57,7 +58,7 @@ static bool add_switch(struct scenario *scenario, void *base)
 		return false;
 	added->kind = take_kind(scenario);
 	return added->kind < THP_SWITCH_KINDS &&
-	       scenario_value(scenario, added->name, sizeof(added->name)) &&
+	       scenario_value(scenario, added->want.name, sizeof(added->want.name)) &&
 	       take_actual(scenario, added);
 }
 

@@ -79,9 +79,9 @@ DIRECTORY_TEST(switches_of_every_page_size_are_found)
 	thp_tuner.sense(thp);
 	assert_int_equal(thp->n_switches, ARRAY_SIZE(expected));
 	for (size_t i = 0; i < ARRAY_SIZE(expected); i++) {
-		assert_string_equal(thp->switches[i].name, expected[i][0]);
-		assert_string_equal(thp->switches[i].actual, expected[i][1]);
-		assert_int_equal(thp->switches[i].error, 0);
+		assert_string_equal(thp->switches[i].want.name, expected[i][0]);
+		assert_string_equal(thp->switches[i].want.actual, expected[i][1]);
+		assert_int_equal(thp->switches[i].want.error, 0);
 	}
 	assert_int_equal(thp->switches[5].kind, THP_SIZE_ENABLED);
 	assert_true(thp->at_boot[THP_ENABLED]);
@@ -97,7 +97,7 @@ DIRECTORY_TEST(switches_of_every_page_size_are_found)
 	assert_memory_equal(&thp->usage, &((struct thp_usage){2048, 0, 0}), sizeof(thp->usage));
 	directory_put(directory, "/proc/meminfo", "MemTotal: 8 kB\n");
 	thp_tuner.sense(thp);
-	assert_string_equal(thp->switches[0].actual, "never");
+	assert_string_equal(thp->switches[0].want.actual, "never");
 	assert_int_equal(thp->usage_error, -EBADMSG);
 	thp_tuner.close(thp);
 }
@@ -112,7 +112,7 @@ DIRECTORY_TEST(without_huge_pages_every_switch_is_missing)
 	thp_tuner.sense(thp);
 	assert_int_equal(thp->n_switches, 4);
 	for (unsigned i = 0; i < thp->n_switches; i++)
-		assert_int_equal(thp->switches[i].error, -ENOENT);
+		assert_int_equal(thp->switches[i].want.error, -ENOENT);
 	assert_int_equal(thp->usage_error, -ENOENT);
 	thp_tuner.close(thp);
 }

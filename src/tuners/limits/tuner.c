@@ -33,11 +33,10 @@ static const struct limit_row rows[] = {
 
 struct limits {
 	const struct host *host;
-	struct {
-		struct kept_file used_file, max_file;
-		uint64_t used, max;
-		int error; /* 0, or -errno of reading either; -ENOENT: this node has no such limit
-			    */
+	struct reading {
+		struct kept_file used, max;
+		struct limit_reading now;
+		int error; /* 0, or -errno of reading either; -ENOENT: no such limit here */
 	} readings[ROWS];
 };
 
@@ -50,12 +49,13 @@ static void *limits_open(const struct host *host, bool watch)
 	(void)watch;
 	limits->host = host;
 	for (size_t i = 0; i < ROWS; i++) {
-		struct kept_file *used = &limits->readings[i].used_file;
-		struct kept_file *max = &limits->readings[i].max_file;
+		struct reading *reading = &limits->readings[i];
 
-		used->fd = max->fd = -1;
-		copy_text(used->path, sizeof(used->path), rows[i].used.path);
-		copy_text(max->path, sizeof(max->path), rows[i].max.path);
+		reading->used.fd = reading->max.fd = -1;
+		copy_text(reading->used.path, SETTING_PATH_MAX, rows[i].used.path);
+		copy_text(reading->max.path, SETTING_PATH_MAX, rows[i].max.path);
+		copy_text(reading->now.name, LIMIT_NAME_MAX, rows[i].name);
+		reading->now.unit = rows[i].unit;
 	}
 	return limits;
 }
@@ -65,8 +65,8 @@ static void limits_close(void *self)
 	struct limits *limits = self;
 
 	for (size_t i = 0; i < ROWS; i++) {
-		kept_close(&limits->readings[i].used_file);
-		kept_close(&limits->readings[i].max_file);
+		kept_close(&limits->readings[i].used);
+		kept_close(&limits->readings[i].max);
 	}
 	free(limits);
 }
@@ -92,13 +92,13 @@ static void limits_sense(void *self)
 	struct limits *limits = self;
 
 	for (size_t i = 0; i < ROWS; i++) {
-		int *error = &limits->readings[i].error;
+		struct reading *reading = &limits->readings[i];
 
-		*error = read_number(limits->host, &limits->readings[i].used_file,
-			rows[i].used.field, &limits->readings[i].used);
-		if (*error == 0)
-			*error = read_number(limits->host, &limits->readings[i].max_file,
-				rows[i].max.field, &limits->readings[i].max);
+		reading->error = read_number(
+			limits->host, &reading->used, rows[i].used.field, &reading->now.used);
+		if (reading->error == 0)
+			reading->error = read_number(
+				limits->host, &reading->max, rows[i].max.field, &reading->now.max);
 	}
 }
 
@@ -108,17 +108,9 @@ static void limits_decide(
 	const struct limits *limits = self;
 
 	(void)input, (void)memory;
-	for (size_t i = 0; i < ROWS; i++) {
-		struct limit_reading *limit;
-
-		if (limits->readings[i].error < 0 || limits->readings[i].max >= UNLIMITED)
-			continue;
-		limit = proposal_limit(proposal);
-		copy_text(limit->name, LIMIT_NAME_MAX, rows[i].name);
-		limit->unit = rows[i].unit;
-		limit->used = limits->readings[i].used;
-		limit->max = limits->readings[i].max;
-	}
+	for (size_t i = 0; i < ROWS; i++)
+		if (limits->readings[i].error == 0 && limits->readings[i].now.max < UNLIMITED)
+			*proposal_limit(proposal) = limits->readings[i].now;
 }
 
 static void limits_explain(const void *self, char why[static TUNER_WHY_MAX])

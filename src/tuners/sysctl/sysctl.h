@@ -5,15 +5,11 @@
 
 #include <headroom/tuner.h>
 
-/* One configured sysctl and how it was found. */
+/* One configured sysctl. */
 struct sysctl_key {
-	char name[SETTING_NAME_MAX];
-	char configured[SETTING_VALUE_MAX];
+	struct want want; /* of what is configured, with what was found */
 	bool exact;
-	bool from_profile;
 	struct kept_file file;
-	char actual[SETTING_VALUE_MAX];
-	int error; /* 0 or -errno of reading it */
 };
 
 struct sysctl {

@@ -66,12 +66,15 @@ static void sysctl_configure(void *self, const struct config *config)
 	for (size_t i = 0; i < n; i++) {
 		struct sysctl_key *key = &sysctl->keys[i];
 
-		copy_text(key->name, SETTING_NAME_MAX, wanted[i].name);
-		copy_text(key->configured, SETTING_VALUE_MAX, wanted[i].value);
+		copy_text(key->want.name, SETTING_NAME_MAX, wanted[i].name);
+		copy_text(key->want.wanted, SETTING_VALUE_MAX, wanted[i].value);
+		key->want.requested = wanted[i].place.line > 0;
+		key->want.reason = key->want.requested ? "configured" : "profile";
+		key->want.target.kind = VALUE_FILE;
+		sysctl_path(key->want.name, key->want.target.path);
 		key->exact = wanted[i].exact;
-		key->from_profile = wanted[i].place.line == 0;
 		key->file.fd = -1;
-		sysctl_path(key->name, key->file.path);
+		copy_text(key->file.path, SETTING_PATH_MAX, key->want.target.path);
 	}
 	sysctl->n = n;
 }
@@ -83,43 +86,30 @@ static void sysctl_sense(void *self)
 	for (size_t i = 0; i < sysctl->n; i++) {
 		struct sysctl_key *key = &sysctl->keys[i];
 
-		key->error = kept_read_value(sysctl->host, &key->file, key->actual);
+		key->want.error = kept_read_value(sysctl->host, &key->file, key->want.actual);
 	}
 }
 
 /* Raises only: the larger, field by field, of what is configured and what the administrator had. */
-static void want_value(
-	const struct sysctl_key *key, const struct decide_input *input, struct want *want)
-{
-	char floor[SETTING_VALUE_MAX];
-
-	copy_text(want->wanted, SETTING_VALUE_MAX, key->configured);
-	want->requested = !key->from_profile;
-	want->reason = key->from_profile ? "profile" : "configured";
-	if (key->exact || key->error < 0)
-		return;
-	value_floor(find_named(input->values, input->n_values, key->name), key->actual, floor);
-	if (value_max(key->configured, floor, want->wanted) == 0 &&
-		!value_equal(want->wanted, key->configured))
-		want->reason = "administrator-higher";
-}
-
 static void sysctl_decide(
 	const void *self, const struct decide_input *input, void *memory, struct proposal *proposal)
 {
 	const struct sysctl *sysctl = self;
+	char floor[SETTING_VALUE_MAX];
 
 	(void)memory;
 	for (size_t i = 0; i < sysctl->n; i++) {
-		const struct sysctl_key *key = &sysctl->keys[i];
+		const struct want *configured = &sysctl->keys[i].want;
 		struct want *want = proposal_value(proposal);
 
-		copy_text(want->name, SETTING_NAME_MAX, key->name);
-		want->target.kind = VALUE_FILE;
-		copy_text(want->target.path, SETTING_PATH_MAX, key->file.path);
-		copy_text(want->actual, SETTING_VALUE_MAX, key->actual);
-		want->error = key->error;
-		want_value(key, input, want);
+		*want = *configured;
+		if (sysctl->keys[i].exact || want->error < 0)
+			continue;
+		value_floor(find_named(input->values, input->n_values, want->name), want->actual,
+			floor);
+		if (value_max(configured->wanted, floor, want->wanted) == 0 &&
+			!value_equal(want->wanted, configured->wanted))
+			want->reason = "administrator-higher";
 	}
 }
 

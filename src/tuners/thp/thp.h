@@ -24,13 +24,10 @@ enum thp_switch_kind {
 	THP_SWITCH_KINDS,
 };
 
-/* One switch and how it was found. */
 struct thp_switch {
 	enum thp_switch_kind kind;
-	char name[SETTING_NAME_MAX]; /* "thp.hugepages-64kB.enabled" */
 	struct kept_file file;
-	char actual[SETTING_VALUE_MAX];
-	int error; /* 0 or -errno of reading it */
+	struct want want; /* with what was found: thp.hugepages-64kB.enabled */
 };
 
 /* What memory is backed by huge pages, in kB, from /proc/meminfo. */

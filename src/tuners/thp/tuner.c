@@ -120,15 +120,17 @@ static void add_switch(struct thp *thp, int kind, const char *directory)
 
 	if (thp->n_switches == THP_SWITCHES_MAX)
 		return;
-	*added = (struct thp_switch){.kind = (enum thp_switch_kind)kind, .file.fd = -1};
+	*added = (struct thp_switch){
+		.kind = (enum thp_switch_kind)kind, .file.fd = -1, .want.target.kind = VALUE_FILE};
 	snprintf(added->file.path, SETTING_PATH_MAX, THP_DIRECTORY "%.60s/%s", directory,
 		kinds[kind].file);
-	snprintf(added->name, SETTING_NAME_MAX, "thp%.60s/%s", directory, kinds[kind].file);
-	for (char *slash = added->name; (slash = strchr(slash, '/'));)
+	copy_text(added->want.target.path, SETTING_PATH_MAX, added->file.path);
+	snprintf(added->want.name, SETTING_NAME_MAX, "thp%.60s/%s", directory, kinds[kind].file);
+	for (char *slash = added->want.name; (slash = strchr(slash, '/'));)
 		*slash = '.';
 	/* Not every size has both: 8 kB is for shared memory alone. */
 	if (kind < THP_SIZE_ENABLED ||
-		kept_read_value(thp->host, &added->file, added->actual) != -ENOENT)
+		kept_read_value(thp->host, &added->file, added->want.actual) != -ENOENT)
 		thp->n_switches++;
 }
 
@@ -240,7 +242,7 @@ static void thp_sense(void *self)
 	for (unsigned i = 0; i < thp->n_switches; i++) {
 		struct thp_switch *s = &thp->switches[i];
 
-		s->error = kept_read_value(thp->host, &s->file, s->actual);
+		s->want.error = kept_read_value(thp->host, &s->file, s->want.actual);
 	}
 	n = kept_read(thp->host, &thp->meminfo, text, sizeof(text));
 	thp->usage_error = n < 0 ? n : strstr(text, "\nAnonHugePages:") ? 0 : -EBADMSG;
@@ -257,12 +259,8 @@ static void decide_switch(
 	const char *wanted = thp->wanted[s->kind];
 	struct want *want = proposal_value(proposal);
 
-	copy_text(want->name, SETTING_NAME_MAX, s->name);
-	want->target.kind = VALUE_FILE;
-	copy_text(want->target.path, SETTING_PATH_MAX, s->file.path);
-	copy_text(want->actual, SETTING_VALUE_MAX, s->actual);
+	*want = s->want;
 	copy_text(want->wanted, SETTING_VALUE_MAX, wanted);
-	want->error = s->error;
 	want->requested = thp->requested[s->kind];
 	want->reason = wanted[0] == '\0'       ? "kept"
 		       : thp->at_boot[s->kind] ? "configured-over-boot-line"
