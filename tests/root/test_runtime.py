@@ -151,7 +151,7 @@ def test_when_idle_waits_for_pulls(lab: Lab, watcher: Watcher) -> None:
     assert systemd.restarted == ["containerd.service"]
 
 
-def test_a_keeper_is_never_restarted(lab: Lab, watcher: Watcher) -> None:
+def test_a_runtime_of_another_program_is_never_restarted(lab: Lab, watcher: Watcher) -> None:
     """k3s writes containerd's configuration from a template and runs the kubelet beside it."""
     where = "var/lib/rancher/k3s/agent/etc/containerd/config.toml"
     (lab.directory / "run/k3s/containerd").mkdir(parents=True)
@@ -209,7 +209,7 @@ def test_apply_alone_reloads_docker(lab: Lab, alone: Callable[..., Any]) -> None
 
 
 def test_restore_leaves_what_others_wrote(lab: Lab, watcher: Watcher, run: Callable[..., Any]) -> None:
-    """Files that somebody else has changed since lose our key, and nothing else."""
+    """Files that others have changed since lose our key, and nothing else."""
     before = '{"log-level": "warn"}\n'
     lab.write("etc/docker/daemon.json", before)
     lab.containerd()
@@ -217,12 +217,12 @@ def test_restore_leaves_what_others_wrote(lab: Lab, watcher: Watcher, run: Calla
     running = watcher()
     wait_reason(running, DOWNLOADS, "restart-pending")
     wait_setting(running, DOCKER, "in-sync")
-    lab.config.write_text(lab.config.read_text() + "# by somebody else\n")
+    lab.config.write_text(lab.config.read_text() + "# by others\n")
     lab.daemon_json.write_text(lab.daemon_json.read_text().replace("warn", "info"))
     done = run("restore", wrap=lab.wrap)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "file-changed-since" in done.stdout
-    assert lab.config.read_text() == CONTAINERD_CONFIG + "# by somebody else\n"
+    assert lab.config.read_text() == CONTAINERD_CONFIG + "# by others\n"
     assert json.loads(lab.daemon_json.read_text()) == {"log-level": "info"}
 
 

@@ -143,7 +143,7 @@ def test_nobody_sees_credentials(lab: Lab, directory: Path, watcher: Watcher, ru
 
 
 class Impostor(socketserver.ThreadingUnixStreamServer):
-    """Somebody else at a runtime's socket."""
+    """Another server at the socket of a runtime."""
 
     SETTINGS = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
     HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"

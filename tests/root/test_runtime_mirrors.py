@@ -41,7 +41,7 @@ def test_a_mirror_comes_and_goes_with_its_health(lab: Lab, watcher: Watcher, run
     until(lambda: criwire.running_config(lab.containerd_socket), "the CRI answers", 0.1)
     criwire.pull(lab.containerd_socket, "docker.io/team/app:latest")
 
-    # What is somebody else's stays so.
+    # Files of others stay as they are.
     assert wait_reason(running, "mirrors.quay.io", "file-of-others")["actual"]
     assert foreign.read_text() == FOREIGN
 

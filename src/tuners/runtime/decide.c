@@ -277,37 +277,17 @@ static void judge_reach(const struct runtime_decision *decision)
 	}
 }
 
-/* Why what is written is not in force, where more is known than that a restart is due. */
-static const struct setting *find_held(const struct decide_input *input, const char *name)
+/* What to do where more is known of what holds a setting up than that a restart is due. */
+static const char *cure_of(const struct setting *setting)
 {
-	static const char *const reasons[] = {
-		"no-systemd", "does-not-load", "restart-refused", "no-effect"};
+	static const char *const cures[][2] = {{"no-systemd", ": restart it by hand"},
+		{"restart-refused", ": restart it by hand"}, {"does-not-load", ": mend the file"},
+		{"no-effect", ""}};
 
-	for (size_t i = 0; i < input->n_settings; i++)
-		for (size_t r = 0; r < ARRAY_SIZE(reasons); r++)
-			if (streq(input->settings[i].name, name) &&
-				streq(input->settings[i].reason, reasons[r]))
-				return &input->settings[i];
+	for (size_t i = 0; setting && i < ARRAY_SIZE(cures); i++)
+		if (streq(setting->reason, cures[i][0]))
+			return cures[i][1];
 	return NULL;
-}
-
-/* What holds the restart up, or when it comes; and what to do. */
-static void append_cure(struct condition_reading *reading, const struct service *service,
-	const struct setting *held, enum restart_policy configured)
-{
-	if (held)
-		condition_append(reading, "%s%s", held->why,
-			streq(held->reason, "does-not-load") ? ": mend the file"
-			: streq(held->reason, "no-effect")   ? ""
-							     : ": restart it by hand");
-	else if (service->restart == RESTART_NEVER)
-		condition_append(reading, "restart %s%s", service->unit,
-			configured == RESTART_NEVER ? ", or set runtime.restart" : "");
-	else
-		condition_append(reading, "%s is restarted %s", service->unit,
-			service->restart == RESTART_NOW
-				? "now"
-				: "when nothing is being pulled, at most once an hour");
 }
 
 /* What is written and waits for a start. */
@@ -320,7 +300,9 @@ static void judge_restart(const struct runtime_decision *decision)
 	for (size_t i = 0; i < proposal->n_wants && reading->status != CONDITION_TRUE; i++) {
 		const struct want *want = &proposal->wants[i];
 		const struct service *service = &want->file->edit.service;
-		const struct setting *held = find_held(decision->input, want->name);
+		const struct setting *setting = find_named(
+			decision->input->settings, decision->input->n_settings, want->name);
+		const char *cure = cure_of(setting);
 		const struct file_record *record = record_of(decision, want->name);
 
 		/* Broken since it was written: what that comes to is not known, nor wanted now. */
@@ -336,11 +318,22 @@ static void judge_restart(const struct runtime_decision *decision)
 			want->error < 0 || !value_equal(want->file->on_disk, want->wanted) ||
 			value_equal(want->actual, want->wanted))
 			continue;
-		condition_raise(reading, held ? held->reason : "restart-pending",
+		condition_raise(reading, cure ? setting->reason : "restart-pending",
 			"%s is %s in %.80s, and %s is in force: ", want->name, want->wanted,
 			want->file->target.path,
 			want->actual[0] ? want->actual : "an unknown value");
-		append_cure(reading, service, held, decision->tuner->config.restart);
+		if (cure)
+			condition_append(reading, "%s%s", setting->why, cure);
+		else if (service->restart == RESTART_NEVER)
+			condition_append(reading, "restart %s%s", service->unit,
+				decision->tuner->config.restart == RESTART_NEVER
+					? ", or set runtime.restart"
+					: "");
+		else
+			condition_append(reading, "%s is restarted %s", service->unit,
+				service->restart == RESTART_NOW
+					? "now"
+					: "when nothing is being pulled, at most once an hour");
 	}
 }
 

@@ -83,7 +83,7 @@ struct pull_image {
 	char name[160];     /* empty: of layers whose image is not known */
 	uint64_t since_us;  /* CLOCK_MONOTONIC */
 	uint64_t latest_us; /* when a layer of it was last seen */
-	bool placed;        /* the name has the registry's port, where it has one */
+	bool placed;        /* the name is known with the port of its registry, if any */
 	uint64_t bytes;     /* not counted yet: the registry is not known */
 };
 
