@@ -113,8 +113,8 @@ static void reload(struct agent *agent)
 	core->node.reload_failed = r < 0;
 	if (r == 0) {
 		core->node.reloaded_us = realtime_us();
-		if (agent->job)
-			atomic_store(&agent->job->stale, true);
+		if (core->job)
+			atomic_store(&core->job->stale, true);
 		config_changes(core->config, config, changed, sizeof(changed));
 		core_reconfigure(core, config);
 		agent_become_writer(agent);

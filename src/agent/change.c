@@ -80,8 +80,7 @@ struct file_job *core_file_job(
 {
 	struct file_job *job;
 
-	if (!core->journal || core->lock < 0 || core->files_busy ||
-		!(job = calloc(1, sizeof(*job))))
+	if (!core->journal || core->lock < 0 || core->job || !(job = calloc(1, sizeof(*job))))
 		return NULL;
 	job->journal = core->journal;
 	job->host = core->host;
@@ -94,7 +93,7 @@ struct file_job *core_file_job(
 	copy_text(job->only, sizeof(job->only), only ? only : "");
 	if (task == FILE_APPLY)
 		plan_move(&job->plan, &core->plan, PLAN_FILES);
-	core->files_busy = true;
+	core->job = job;
 	return job;
 }
 
@@ -109,7 +108,7 @@ int core_take_files(struct core *core, struct file_job *job, struct plan *done)
 {
 	int error = job->error;
 
-	core->files_busy = false;
+	core->job = NULL;
 	core_look_at_journal(core);
 	if (job->task == FILE_APPLY)
 		reconcile_results(&core->node, &job->plan, now_us());

@@ -180,7 +180,6 @@ static void make_node(struct core *core)
 	while (tuner_table[node->n_tuners])
 		node->n_tuners++;
 	node->tuners = must(calloc(node->n_tuners, sizeof(*node->tuners)));
-	core->proposals = must(calloc(node->n_tuners, sizeof(*core->proposals)));
 	for (size_t i = 0; i < node->n_tuners; i++)
 		node->tuners[i].ops = tuner_table[i];
 	for (size_t i = 0; all_tables[i]; i++)
@@ -216,7 +215,7 @@ void core_close(struct core *core)
 {
 	for (size_t i = 0; i < core->node.n_tuners; i++) {
 		close_tuner(&core->node.tuners[i]);
-		proposal_clear(&core->proposals[i]);
+		proposal_clear(&core->node.tuners[i].proposal);
 	}
 	sd_event_unref(core->event);
 	cleanup_names_close(&core->host.names);
@@ -224,7 +223,6 @@ void core_close(struct core *core)
 	cleanup_file_journal_close(&core->journal);
 	cleanup_close(&core->lock);
 	plan_clear(&core->plan);
-	free(core->proposals);
 	free(core->files);
 	free(core->node.tuners);
 	free(core->node.settings);

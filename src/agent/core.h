@@ -29,8 +29,7 @@ struct core {
 	struct config_source source;
 	struct config *config;
 	struct node node;
-	struct proposal *proposals; /* one for each tuner */
-	struct sd_event *event;     /* the agent's; NULL in a command */
+	struct sd_event *event; /* the agent's; NULL in a command */
 
 	int lock;                   /* -1: this process may not write */
 	struct value_store *values; /* NULL: values_error says why */
@@ -40,7 +39,7 @@ struct core {
 	struct file_record *files; /* what the journal had when it was last looked at */
 	size_t n_files;
 	struct release_list released;
-	bool files_busy;          /* a file job is under way */
+	struct file_job *job;     /* of core_file_job(), under way; NULL for none */
 	uint64_t writer_retry_us; /* when to try again to become the writer */
 
 	bool as_apply;    /* judge as if everything enforced: headroom plan */
@@ -57,14 +56,13 @@ struct core {
 int core_state_directory(const struct host *host, char path[static PATH_MAX]);
 int core_runtime_directory(const struct host *host, char path[static PATH_MAX]);
 
-/* What messages call the state directory, and what is wrong with the records of values. */
+/* For messages: the state directory, and what is wrong with the records of values. */
 const char *core_state_name(void);
 const char *core_describe_values_error(int error);
 
 /* The configured unix socket; HEADROOM_RUNTIME_DIR moves the default one. */
 void core_socket_path(const struct config *config, char path[static PATH_MAX]);
 
-/* Where the configuration is, by the command line. */
 struct config_source core_source(const char *config_file);
 
 /* Loads and validates everything. 0, or -EINVAL with faults. notices may be NULL. */
@@ -78,13 +76,16 @@ int core_load_config(const struct config_source *source, struct config **ret,
 int core_open(struct core *core, const struct core_options *options, struct config *config);
 void core_close(struct core *core);
 
+/* Replaces the configuration, of which it takes ownership, and tries everything again under it. */
+void core_reconfigure(struct core *core, struct config *config);
+
 /* Gives tuners the agent's loop, those of later configurations too. */
 void core_attach(struct core *core, struct sd_event *event);
 
 /* For commands without an agent: asks what tuners sample, at most three seconds each. */
 void core_sample(struct core *core);
 
-/* True when some tuner is to enforce and the command line does not forbid it. */
+/* Some tuner is to enforce, and the command line does not forbid it. */
 bool core_wants_to_write(const struct core *core);
 
 /* Reads the records without the right to write them: for originals and what is released. */
@@ -97,12 +98,9 @@ void core_read_records(struct core *core);
  */
 int core_become_writer(struct core *core, const char *who, char *holder, size_t size);
 
-/* Replaces the configuration, and tries everything again under it. */
-void core_reconfigure(struct core *core, struct config *config);
-
 /* Senses, decides, reconciles, all tuners or one: node is up to date then, plan what to write. */
 void core_poll(struct core *core);
-void core_poll_tuner(struct core *core, size_t i);
+void core_poll_tuner(struct core *core, struct tuner_status *tuner);
 
 /* In all that follows only is a tuner's name, or NULL for all tuners; done may be NULL. */
 

@@ -53,8 +53,7 @@ struct agent {
 		const void *requester; /* the self that made the request */
 		void *request;         /* NULL: idle */
 	} transfers[TRANSFERS_MAX];
-	struct file_job *job; /* under way; NULL for none */
-	uint64_t resume_us;   /* when to look again after restarts whose end is not known */
+	uint64_t resume_us; /* when to look again after restarts whose end is not known */
 	struct request requests[REQUESTS_MAX];
 	size_t n_requests;
 	bool answering;   /* requests[0] is being worked on */

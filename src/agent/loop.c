@@ -50,7 +50,7 @@ static void retry_writer(struct agent *agent)
 	char holder[64];
 
 	if ((!observing && core->journal_error == 0) || now_us() < core->writer_retry_us ||
-		!core_wants_to_write(core) || core->files_busy)
+		!core_wants_to_write(core) || core->job)
 		return;
 	core->writer_retry_us = now_us() + RETRY_US;
 	if (core_become_writer(core, "agent", holder, sizeof(holder)) == 0 && observing)
@@ -114,12 +114,12 @@ static int on_watch(sd_event_source *source, int fd, uint32_t events, void *user
 	(void)fd;
 	(void)events;
 	for (size_t i = 0; i < agent->core.node.n_tuners; i++) {
-		const struct tuner_status *tuner = &agent->core.node.tuners[i];
+		struct tuner_status *tuner = &agent->core.node.tuners[i];
 
 		if (tuner->watch != source)
 			continue;
 		tuner->ops->drain(tuner->self);
-		core_poll_tuner(&agent->core, i);
+		core_poll_tuner(&agent->core, tuner);
 		core_apply_values(&agent->core, NULL);
 	}
 	return 0;

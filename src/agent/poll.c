@@ -145,10 +145,9 @@ static void settle_mode(const struct core *core, struct tuner_status *tuner)
 	tuner->mode = mode;
 }
 
-static void poll_tuner(struct core *core, size_t i, uint64_t now)
+static void poll_tuner(struct core *core, struct tuner_status *tuner, uint64_t now)
 {
 	struct node *node = &core->node;
-	struct tuner_status *tuner = &node->tuners[i];
 	struct decide_input input = {
 		.files = core->files,
 		.n_files = core->n_files,
@@ -157,7 +156,7 @@ static void poll_tuner(struct core *core, size_t i, uint64_t now)
 		.now_us = now,
 		.force = tuner->force,
 	};
-	struct proposal *proposal = &core->proposals[i];
+	struct proposal *proposal = &tuner->proposal;
 	struct reconcile_input wanted = {
 		.tuner = tuner->ops->name,
 		.proposal = proposal,
@@ -166,7 +165,7 @@ static void poll_tuner(struct core *core, size_t i, uint64_t now)
 					 : (enum on_drift)config_choice(core->config, "on_drift"),
 		/* A command without the lock shows what an agent would do. */
 		.values_recordable = !core->options.watch || (core->lock >= 0 && core->values),
-		.files_busy = core->files_busy || tuner->files_stale,
+		.files_busy = core->job || tuner->files_stale,
 	};
 
 	if (core->values) {
@@ -204,6 +203,7 @@ static void poll_tuner(struct core *core, size_t i, uint64_t now)
 static void take_conditions(struct core *core)
 {
 	for (size_t i = 0; i < core->node.n_tuners; i++) {
+		const struct proposal *proposal = &core->node.tuners[i].proposal;
 		const struct condition_type *type = core->node.tuners[i].ops->conditions;
 
 		for (; type && type->name; type++) {
@@ -211,18 +211,18 @@ static void take_conditions(struct core *core)
 				.type = type, .status = CONDITION_UNKNOWN, .reason = "tuner-off"};
 			const struct condition_reading *reading = &none;
 
-			for (size_t c = 0; c < core->proposals[i].n_conditions; c++)
-				if (core->proposals[i].conditions[c].type == type)
-					reading = &core->proposals[i].conditions[c];
+			for (size_t c = 0; c < proposal->n_conditions; c++)
+				if (proposal->conditions[c].type == type)
+					reading = &proposal->conditions[c];
 			observe(core, reading);
 		}
 	}
 }
 
-void core_poll_tuner(struct core *core, size_t i)
+void core_poll_tuner(struct core *core, struct tuner_status *tuner)
 {
 	plan_reset(&core->plan);
-	poll_tuner(core, i, now_us());
+	poll_tuner(core, tuner, now_us());
 }
 
 void core_poll(struct core *core)
@@ -232,7 +232,7 @@ void core_poll(struct core *core)
 
 	plan_reset(&core->plan);
 	for (size_t i = 0; i < core->node.n_tuners; i++)
-		poll_tuner(core, i, now);
+		poll_tuner(core, &core->node.tuners[i], now);
 	for (size_t i = 0; i < core->node.n_limits; i++)
 		if (core->node.limits[i].seen_at_us == now)
 			core->node.limits[kept++] = core->node.limits[i];

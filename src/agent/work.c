@@ -33,7 +33,7 @@ static void take_sample(void *job, void *userdata)
 
 void agent_sample(struct agent *agent)
 {
-	bool urgent = agent->job != NULL;
+	bool urgent = agent->core.job != NULL;
 
 	for (size_t i = 0; i < agent->core.node.n_tuners; i++) {
 		struct tuner_status *tuner = &agent->core.node.tuners[i];
@@ -42,7 +42,7 @@ void agent_sample(struct agent *agent)
 			tuner->request =
 				tuner->ops->sample_request(tuner->self, tuner->files_stale);
 			tuner->requester = tuner->self;
-			tuner->request_of_now = !agent->core.files_busy;
+			tuner->request_of_now = !agent->core.job;
 			if (tuner->request && worker_submit(agent->worker, run_sample, take_sample,
 						      tuner, agent) < 0)
 				tuner->ops->sample_take(NULL, steal(tuner->request));
@@ -146,10 +146,8 @@ static void answer(struct agent *agent, int error)
 		http_reply(request->client, 500,
 			"{\"error\": \"what is recorded has been restored; originals of files from before "
 			"the journal was found torn are lost: see journal.json.bad in the state directory\"}");
-	else if (!(json = cJSON_Print(plan)))
-		http_reply(request->client, 500, "{\"error\": \"out of memory\"}");
 	else
-		http_reply(request->client, 200, json);
+		http_reply(request->client, 200, json = must(cJSON_Print(plan)));
 	agent->answering = false;
 	plan_clear(&agent->done);
 	agent->n_requests--;
@@ -163,10 +161,8 @@ static void on_files_done(void *job, void *userdata)
 	const struct request *request = agent->answering ? &agent->requests[0] : NULL;
 	int r;
 
-	agent->resume_us = agent->job->n_open > 0 || agent->job->error < 0
-				   ? now_us() + FILE_RETRY_US
-				   : UINT64_MAX;
-	agent->job = NULL;
+	agent->resume_us = core->job->n_open > 0 || core->job->error < 0 ? now_us() + FILE_RETRY_US
+									 : UINT64_MAX;
 	r = core_take_files(core, job, request ? &agent->done : NULL);
 	if (r < 0)
 		log_error("journal.json", "not stored: %s: make room in %s", strerror(-r),
@@ -186,11 +182,10 @@ static int begin_files(struct agent *agent, enum file_task task, const char *onl
 		return agent->core.journal_error < 0 ? agent->core.journal_error : -EBUSY;
 	r = worker_submit(agent->worker, file_transaction, on_files_done, job, agent);
 	if (r == 0) {
-		agent->job = job;
 		worker_wakes_loop(agent->worker, true);
 		return 0;
 	}
-	agent->core.files_busy = false;
+	agent->core.job = NULL;
 	plan_clear(&job->plan);
 	free(job);
 	return r;
@@ -224,9 +219,9 @@ void agent_work(struct agent *agent)
 {
 	struct core *core = &agent->core;
 
-	while (!agent->job && !agent->answering && agent->n_requests > 0)
+	while (!core->job && !agent->answering && agent->n_requests > 0)
 		begin_request(agent);
-	if (agent->job || core->lock < 0 || !core->journal)
+	if (core->job || core->lock < 0 || !core->journal)
 		return;
 	if (now_us() >= agent->resume_us)
 		(void)begin_files(agent, FILE_RESUME, NULL, false);

@@ -14,10 +14,11 @@ struct tuner_status {
 	uint64_t since_us;             /* CLOCK_REALTIME: when it came to be in that mode */
 	bool force;    /* the next poll sets again what on_drift left to others: headroom apply */
 	void *request; /* of ops->sample_request: the worker's until it is taken */
-	const void *requester; /* the self that made it */
-	bool request_of_now;   /* no file job was under way then */
-	bool sampled;          /* a first one was taken */
-	bool files_stale;      /* its files were changed, and not sampled since */
+	const void *requester;    /* the self that made it */
+	bool request_of_now;      /* no file job was under way then */
+	bool sampled;             /* a first one was taken */
+	bool files_stale;         /* its files were changed, and not sampled since */
+	struct proposal proposal; /* of the last poll */
 	enum tuner_state state;
 	char why[TUNER_WHY_MAX]; /* empty when active */
 };
