@@ -2,7 +2,6 @@
 #include "tuners/dns/sense.h"
 
 #include "base/file.h"
-#include "base/log.h"
 
 #include <glob.h>
 #include <ifaddrs.h>
@@ -92,14 +91,6 @@ static void read_addresses(struct dns_host_env *env)
 	freeifaddrs(all);
 }
 
-void dns_host_env_take_kubelet(struct dns_host_env *env, const struct kubelet_values *values)
-{
-	env->n_kubelet = 0;
-	for (size_t i = 0; i < values->n_cluster_dns; i++)
-		if (dns_address_parse(values->cluster_dns[i], &env->kubelet[env->n_kubelet]))
-			env->n_kubelet++;
-}
-
 /* Devices of the machine, not made by software, that are not down. */
 static unsigned count_uplinks(const struct host *host)
 {
@@ -126,23 +117,6 @@ void dns_host_env_read(struct dns_host_env *env, const struct host *host)
 	env->uplinks = count_uplinks(host);
 }
 
-/* Services of AWS on link-local addresses that share one budget of packets: metadata, DNS, NTP. */
-static const char *const link_local[] = {"169.254.169.254", "169.254.169.253", "169.254.169.123",
-	"fd00:ec2::254", "fd00:ec2::253", "fd00:ec2::123"};
-
-/* Cluster domains first: a search list may repeat them, and the first counts. */
-static void set_suffixes(const struct dns_sensor *sensor)
-{
-	struct dns_suffixes table = {0};
-
-	for (size_t i = 0; i < sensor->config.n_domains; i++)
-		dns_suffix_add(&table, sensor->config.domains[i], DNS_SUFFIX_CLUSTER);
-	for (size_t i = 0; i < sensor->env.n_search; i++)
-		dns_suffix_add(&table, sensor->env.search[i], DNS_SUFFIX_SEARCH);
-	/* A name that comes meanwhile may be given the new class of an old domain: once. */
-	memcpy(&dns_bpf_control(sensor->bpf)->suffixes, &table, sizeof(table));
-}
-
 void dns_set_role(const struct dns_config *config, const struct dns_host_env *env,
 	struct dns_server_state *server)
 {
@@ -161,62 +135,4 @@ void dns_set_role(const struct dns_config *config, const struct dns_host_env *en
 		server->role = DNS_UPSTREAM;
 	if (server->role != DNS_UPSTREAM)
 		server->budget = (struct dns_budget){0};
-}
-
-void dns_classify(struct dns_sensor *sensor, struct dns_server_state *server)
-{
-	struct dns_key address;
-
-	dns_set_role(&sensor->config, &sensor->env, server);
-	if (!server->budget.link_local || server->budget.max[DNS_PACKETS] == 0)
-		return;
-	/* All that shares the budget is watched as soon as one of it is known to be here. */
-	for (size_t i = 0; i < ARRAY_SIZE(link_local); i++)
-		if (dns_address_parse(link_local[i], &address))
-			dns_watch_add(dns_bpf_control(sensor->bpf), &address);
-	dns_watch_add(dns_bpf_control(sensor->bpf), &server->key);
-}
-
-/* A budget is reported before its first use. */
-static const struct dns_server_state *pin(struct dns_sensor *sensor, const struct dns_key *key)
-{
-	struct dns_budget budget = dns_config_budget(&sensor->config, &sensor->env, key);
-	struct dns_server_state *server;
-
-	server = dns_budget_is_set(&budget) ? dns_server_get(&sensor->seen.table, key) : NULL;
-	if (!server)
-		return NULL;
-	server->pinned = true;
-	/* Else queries to a thousand other servers could hide those to this one. */
-	dns_bpf_expect_server(sensor->bpf, key);
-	dns_classify(sensor, server);
-	dns_label_offer(&sensor->seen.table, server);
-	return server;
-}
-
-void dns_refresh(struct dns_sensor *sensor)
-{
-	const struct dns_server_table *table = &sensor->seen.table;
-
-	sensor->refreshed_at_us = sensor->now_us;
-	sensor->unclassified = false;
-	dns_host_env_read(&sensor->env, sensor->host);
-	set_suffixes(sensor);
-	for (size_t i = 0; i < table->n; i++) {
-		table->servers[i]->pinned = false;
-		dns_classify(sensor, table->servers[i]);
-	}
-	for (size_t i = 0; i < sensor->config.n_budgets; i++) {
-		const struct dns_server_state *server =
-			pin(sensor, &sensor->config.budgets[i].server);
-
-		if (server && server->role != DNS_UPSTREAM && !sensor->config.budgets[i].reported)
-			log_warning("dns.budgets",
-				"%s: this budget has no effect: the server is %s: remove it",
-				server->name,
-				server->role == DNS_LOCAL ? "on this node" : "the cluster's own");
-		sensor->config.budgets[i].reported = server != NULL;
-	}
-	for (size_t i = 0; i < sensor->env.n_servers; i++)
-		pin(sensor, &sensor->env.servers[i]);
 }

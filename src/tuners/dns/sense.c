@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/dns/sense.h"
 
+#include "base/log.h"
+
 /* Files and addresses rarely change, and reading them costs some 100 us. */
 #define REFRESH_EVERY_US (60 * USEC_PER_SEC)
 /* But a new server may be an address that the node just got. */
@@ -36,6 +38,83 @@ void dns_sensor_close(struct dns_sensor *sensor)
 	cgroups_close(sensor->cgroups);
 }
 
+/* Services of AWS on link-local addresses that share one budget of packets: metadata, DNS, NTP. */
+static const char *const link_local[] = {"169.254.169.254", "169.254.169.253", "169.254.169.123",
+	"fd00:ec2::254", "fd00:ec2::253", "fd00:ec2::123"};
+
+/* Cluster domains first: a search list may repeat them, and the first counts. */
+static void set_suffixes(const struct dns_sensor *sensor)
+{
+	struct dns_suffixes table = {0};
+
+	for (size_t i = 0; i < sensor->config.n_domains; i++)
+		dns_suffix_add(&table, sensor->config.domains[i], DNS_SUFFIX_CLUSTER);
+	for (size_t i = 0; i < sensor->env.n_search; i++)
+		dns_suffix_add(&table, sensor->env.search[i], DNS_SUFFIX_SEARCH);
+	/* A name that comes meanwhile may be given the new class of an old domain: once. */
+	memcpy(&dns_bpf_control(sensor->bpf)->suffixes, &table, sizeof(table));
+}
+
+/* dns_set_role(), and watches the packets that share the server's budget. */
+static void classify(struct dns_sensor *sensor, struct dns_server_state *server)
+{
+	struct dns_key address;
+
+	dns_set_role(&sensor->config, &sensor->env, server);
+	if (!server->budget.link_local || server->budget.max[DNS_PACKETS] == 0)
+		return;
+	/* All that shares the budget is watched as soon as one of it is known to be here. */
+	for (size_t i = 0; i < ARRAY_SIZE(link_local); i++)
+		if (dns_address_parse(link_local[i], &address))
+			dns_watch_add(dns_bpf_control(sensor->bpf), &address);
+	dns_watch_add(dns_bpf_control(sensor->bpf), &server->key);
+}
+
+/* A budget is reported before its first use. */
+static const struct dns_server_state *pin(struct dns_sensor *sensor, const struct dns_key *key)
+{
+	struct dns_budget budget = dns_config_budget(&sensor->config, &sensor->env, key);
+	struct dns_server_state *server;
+
+	server = dns_budget_is_set(&budget) ? dns_server_get(&sensor->seen.table, key) : NULL;
+	if (!server)
+		return NULL;
+	server->pinned = true;
+	/* Else queries to a thousand other servers could hide those to this one. */
+	dns_bpf_expect_server(sensor->bpf, key);
+	classify(sensor, server);
+	dns_label_offer(&sensor->seen.table, server);
+	return server;
+}
+
+/* Reads the node's files and devices, and tells the kernel what follows from them. */
+static void refresh(struct dns_sensor *sensor)
+{
+	const struct dns_server_table *table = &sensor->seen.table;
+
+	sensor->refreshed_at_us = sensor->now_us;
+	sensor->unclassified = false;
+	dns_host_env_read(&sensor->env, sensor->host);
+	set_suffixes(sensor);
+	for (size_t i = 0; i < table->n; i++) {
+		table->servers[i]->pinned = false;
+		classify(sensor, table->servers[i]);
+	}
+	for (size_t i = 0; i < sensor->config.n_budgets; i++) {
+		const struct dns_server_state *server =
+			pin(sensor, &sensor->config.budgets[i].server);
+
+		if (server && server->role != DNS_UPSTREAM && !sensor->config.budgets[i].reported)
+			log_warning("dns.budgets",
+				"%s: this budget has no effect: the server is %s: remove it",
+				server->name,
+				server->role == DNS_LOCAL ? "on this node" : "the cluster's own");
+		sensor->config.budgets[i].reported = server != NULL;
+	}
+	for (size_t i = 0; i < sensor->env.n_servers; i++)
+		pin(sensor, &sensor->env.servers[i]);
+}
+
 static void take_server(void *userdata, const void *key, const void *live)
 {
 	const struct dns_server *counts = live;
@@ -51,7 +130,7 @@ static void take_server(void *userdata, const void *key, const void *live)
 	/* A server that begins to answer names of the cluster is of the cluster. */
 	if (is_new || (server->totals.cluster_answers == 0 && totals.cluster_answers > 0)) {
 		server->totals.cluster_answers = totals.cluster_answers;
-		dns_classify(sensor, server);
+		classify(sensor, server);
 	}
 	if (is_new) {
 		dns_label_offer(table, server);
@@ -268,7 +347,7 @@ void dns_sense(struct dns_sensor *sensor, uint64_t now)
 	dns_bpf_reuse(sensor->bpf, now);
 	if (sensor->refreshed_at_us == 0 || age >= REFRESH_EVERY_US ||
 		(sensor->unclassified && age >= UNCLASSIFIED_EVERY_US))
-		dns_refresh(sensor);
+		refresh(sensor);
 	read_servers(sensor);
 	if (sensor->sent > 0 || sensor->pending > 0) {
 		for (size_t i = 0; i < table->n; i++)

@@ -61,7 +61,6 @@ struct dns_budget dns_config_budget(const struct dns_config *config, const struc
 void dns_host_env_read(struct dns_host_env *env, const struct host *host);
 /* Takes the lines of a resolv.conf, in place of what was there. text is cut up. */
 void dns_resolv_parse(struct dns_host_env *env, char *text);
-void dns_host_env_take_kubelet(struct dns_host_env *env, const struct kubelet_values *values);
 /*
  * Sets the role and the budget of one server; only an upstream has one. A server that answers names
  * of the cluster is the cluster's, unless a budget names it.
@@ -150,10 +149,6 @@ struct dns_sensor {
 void dns_sensor_open(struct dns_sensor *sensor, const struct host *host);
 void dns_sensor_close(struct dns_sensor *sensor);
 void dns_sense(struct dns_sensor *sensor, uint64_t now_us);
-/* host_env.c. Reads the node's files and devices, and tells the kernel what follows from them. */
-void dns_refresh(struct dns_sensor *sensor);
-/* dns_set_role(), and watches the packets that share the server's budget. */
-void dns_classify(struct dns_sensor *sensor, struct dns_server_state *server);
 /* clients.c. Reads the rows anew when that is due; updates the labels' users and the forwarders. */
 void dns_clients_read(struct dns_sensor *sensor);
 

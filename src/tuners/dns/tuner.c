@@ -76,7 +76,13 @@ static void dns_sample_take(void *self, void *data)
 		sensor->next_sample_us = now_us() + ATTACH_EVERY_US;
 	}
 	if (sensor && request->kubelet) {
-		dns_host_env_take_kubelet(&sensor->env, &request->seen.values);
+		const struct kubelet_values *values = &request->seen.values;
+		struct dns_host_env *env = &sensor->env;
+
+		env->n_kubelet = 0;
+		for (size_t i = 0; i < values->n_cluster_dns; i++)
+			env->n_kubelet += dns_address_parse(
+				values->cluster_dns[i], &env->kubelet[env->n_kubelet]);
 		/* The next poll passes domains and addresses to the kernel. */
 		sensor->refreshed_at_us = 0;
 	}
