@@ -322,7 +322,7 @@ struct dns_seen {
 	/* The addresses of this node that sent them, the busiest first. */
 	struct dns_sender {
 		struct dns_key source;
-		uint64_t packets;
+		uint64_t packets, last_ns;
 		struct dns_seconds seconds; /* over: in which it alone overran the budget */
 	} senders[DNS_SOURCES_MAX];
 	unsigned n_senders;

@@ -15,9 +15,8 @@
 /* When it is used up: longer than a query waits for its answer. */
 #define IDLE_FULL_US (DNS_TIMEOUT_NS / 1000)
 
-/* The same of addresses that send link-local packets; so many in one poll. */
+/* The same of addresses that send link-local packets. */
 #define SENDER_IDLE_NS (UINT64_C(600) * NSEC_PER_SEC)
-#define FORGET_MOST    16
 
 #define SAMPLES_PER_SECOND 40
 
@@ -186,8 +185,6 @@ struct reading {
 	struct dns_sensor *sensor;
 	uint64_t now_ns, budget;
 	uint32_t bins[DNS_BINS]; /* of all sources */
-	struct dns_key idle[FORGET_MOST];
-	size_t n_idle, n;
 };
 
 /* NULL without room. */
@@ -211,7 +208,6 @@ static void take_source(void *userdata, const void *source, const void *live)
 	struct reading *reading = userdata;
 	struct dns_sender *sender = NULL;
 
-	reading->n++;
 	for (size_t i = 0; i < DNS_BINS; i++)
 		reading->bins[i] += counts->bins[i];
 	/* Sources without room in the kernel are in the sum, but of no one address. */
@@ -220,23 +216,22 @@ static void take_source(void *userdata, const void *source, const void *live)
 	if (!sender)
 		return;
 	sender->packets = counts->packets;
+	sender->last_ns = counts->last_ns;
 	(void)dns_seconds_take(&sender->seconds, counts->bins, reading->now_ns, reading->budget);
-	if (counts->last_ns != 0 && reading->now_ns > counts->last_ns + SENDER_IDLE_NS &&
-		reading->n_idle < FORGET_MOST)
-		reading->idle[reading->n_idle++] = *key;
 }
 
 /* Pods come and go: half of the room is kept free for new ones. Their packets stay in the sum. */
-static void forget_idle(const struct reading *reading)
+static void forget_idle(struct dns_sensor *sensor, uint64_t now_ns)
 {
-	struct dns_sensor *sensor = reading->sensor;
 	struct dns_seen *seen = &sensor->seen;
 
-	for (size_t i = 0; reading->n > DNS_SOURCES_MAX / 2 && i < reading->n_idle; i++) {
-		struct dns_sender *sender = sender_of(seen, &reading->idle[i]);
+	for (size_t i = seen->n_senders; i-- > 0 && seen->n_senders >= DNS_SOURCES_MAX / 2;) {
+		struct dns_sender *sender = &seen->senders[i];
 
-		if (!dns_bpf_forget(
-			    sensor->bpf, DNS_MAP_SOURCES, &reading->idle[i], sensor->now_us))
+		/* Until its first packet is counted an address has no time. */
+		if (sender->last_ns == 0 || now_ns <= sender->last_ns + SENDER_IDLE_NS ||
+			!dns_bpf_forget(
+				sensor->bpf, DNS_MAP_SOURCES, &sender->source, sensor->now_us))
 			continue;
 		for (size_t bin = 0; bin < DNS_BINS; bin++)
 			sensor->forgotten[bin] += sender->seconds.seen[bin];
@@ -270,7 +265,7 @@ static void read_link_local(struct dns_sensor *sensor)
 		return;
 	(void)dns_seconds_take(
 		&sensor->seen.link_local, reading.bins, reading.now_ns, reading.budget);
-	forget_idle(&reading);
+	forget_idle(sensor, reading.now_ns);
 	qsort(sensor->seen.senders, sensor->seen.n_senders, sizeof(struct dns_sender), by_packets);
 }
 
