@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config_fixture.h"
-#include "directory.h"
 
 #include "tuners/images/images.h"
 
