@@ -69,19 +69,13 @@ static int explain(struct session *session, int r)
 	return r < 0 ? r : -(errors[r] ? errors[r] : EPROTO);
 }
 
-int images_call_for(struct session *session, uint64_t timeout_us, enum cri_call which,
-	const ProtobufCMessage *message, void *ret)
-{
-	struct wait wait = wait_at_most(&session->wait, timeout_us);
-	int r = cri_call(&session->cri, &wait, &session->arena, which, NAMESPACE, message, ret);
-
-	return r == 0 ? 0 : explain(session, r);
-}
-
 int images_call(
 	struct session *session, enum cri_call which, const ProtobufCMessage *message, void *ret)
 {
-	return images_call_for(session, CALL_US, which, message, ret);
+	struct wait wait = wait_at_most(&session->wait, which == CRI_PULL ? UINT64_MAX : CALL_US);
+	int r = cri_call(&session->cri, &wait, &session->arena, which, NAMESPACE, message, ret);
+
+	return r == 0 ? 0 : explain(session, r);
 }
 
 int images_get(struct session *session, const char *name, Containerd__Image **image)

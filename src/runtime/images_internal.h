@@ -17,11 +17,12 @@ struct session images_session(
 	const struct image_runtime *runtime, const struct wait *wait, char *why);
 void images_session_end(struct session *session);
 
-/* The answer lives as long as the session. 0, or -errno with why. */
+/*
+ * A pull takes as long as the session waits. The answer lives as long as the session. 0, or -errno
+ * with why.
+ */
 int images_call(
 	struct session *session, enum cri_call which, const ProtobufCMessage *message, void *ret);
-int images_call_for(struct session *session, uint64_t timeout_us, enum cri_call which,
-	const ProtobufCMessage *message, void *ret);
 
 /* Of containerd's own service. */
 int images_get(struct session *session, const char *name, Containerd__Image **image);

@@ -182,7 +182,7 @@ static int pull(struct session *session, const char *hash, const char *reference
 	spec.image = (char *)reference;
 	request.image = &spec;
 	session->cri.lease = lease;
-	r = images_call_for(session, UINT64_MAX, CRI_PULL, &request.base, &answer);
+	r = images_call(session, CRI_PULL, &request.base, &answer);
 	session->cri.lease = NULL;
 	return r;
 }
