@@ -232,11 +232,10 @@ TEST(wrong_forms_are_refused)
 
 DIRECTORY_TEST(a_setting_in_two_files_is_one_record)
 {
-	_cleanup_journal_ struct file_journal *journal = NULL;
+	_cleanup_journal_ struct file_journal *journal = open_journal(directory);
 	struct file_record *records;
 	size_t n;
 
-	journal = open_journal(directory);
 	put_note(journal, "/etc/a", "10");
 	put_note(journal, "/etc/b", "12");
 	records = file_journal_snapshot(journal, &n);
@@ -253,11 +252,10 @@ DIRECTORY_TEST(a_setting_in_two_files_is_one_record)
 
 DIRECTORY_TEST(a_release_lasts_until_it_is_ended)
 {
-	_cleanup_journal_ struct file_journal *journal = NULL;
+	_cleanup_journal_ struct file_journal *journal = open_journal(directory);
 
-	store_sample(directory);
-	journal = open_journal(directory);
-	release_set(&journal->released, "thp", true);
+	for (int i = 0; i < 2; i++)
+		release_set(&journal->released, "thp", true);
 	assert_int_equal(journal->released.n, 1);
 	release_set(&journal->released, "thp", false);
 	for (int i = 0; i < JOURNAL_RELEASED_MAX + 3; i++) {
