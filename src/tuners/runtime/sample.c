@@ -362,9 +362,10 @@ void runtime_sample(void *data, const struct wait *wait)
 		if (slow)
 			runtime->due_us = next_turn_us(sample->now_us, RUNTIME_SLOW_EVERY_US);
 		host_path(request->host, runtime->found.socket, socket);
-		(runtime->found.kind == RUNTIME_DOCKER
-				? runtime_sample_docker
-				: runtime_sample_cri)(runtime, request, socket, slow, wait);
+		if (runtime->found.kind == RUNTIME_DOCKER)
+			runtime_sample_docker(runtime, request, socket, slow, wait);
+		else
+			runtime_sample_cri(runtime, request, socket, slow, wait);
 		sample_files(runtime, request, wait);
 		sample_store(request->host, &runtime->store);
 	}
