@@ -67,12 +67,12 @@ static int print_plan(const struct cli *cli, const struct plan *plan)
 {
 	cJSON *document = report_plan(plan, false);
 
-	if (!cli->json)
-		print_changes(document, "Nothing to change.");
-	if (cli->json)
+	if (cli->json) {
 		json_put(stdout, document, true);
-	else
+	} else {
+		print_changes(document, "Nothing to change.");
 		cJSON_Delete(document);
+	}
 	return plan->n > 0 ? EXIT_ATTENTION : EXIT_OK;
 }
 

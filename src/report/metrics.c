@@ -66,23 +66,17 @@ static void put_settings(struct metric_sink *sink, const struct node *node)
 
 static void put_conditions(struct metric_sink *sink, const struct node *node)
 {
-	static const struct {
-		enum condition_status status;
-		const char *label;
-	} statuses[] = {
-		{CONDITION_TRUE, "true"},
-		{CONDITION_FALSE, "false"},
-		{CONDITION_UNKNOWN, "unknown"},
-	};
-
+	static const char *const statuses[] = {[CONDITION_FALSE] = "false",
+		[CONDITION_TRUE] = "true",
+		[CONDITION_UNKNOWN] = "unknown"};
 	static const double severities[] = {
 		[SEVERITY_ADVICE] = 1, [SEVERITY_WARNING] = 2, [SEVERITY_CRITICAL] = 3};
 
 	metric_family(sink, "headroom_condition");
 	for (size_t i = 0; i < node->n_conditions; i++)
 		for (size_t k = 0; k < ARRAY_SIZE(statuses); k++)
-			metric_sample(sink, node->conditions[i].now.status == statuses[k].status,
-				node->conditions[i].now.type->name, statuses[k].label, NULL);
+			metric_sample(sink, node->conditions[i].now.status == k,
+				node->conditions[i].now.type->name, statuses[k], NULL);
 	metric_family(sink, "headroom_condition_severity");
 	for (size_t i = 0; i < node->n_conditions; i++) {
 		const struct condition_reading *now = &node->conditions[i].now;
@@ -95,17 +89,15 @@ static void put_conditions(struct metric_sink *sink, const struct node *node)
 
 static void put_tuners(struct metric_sink *sink, const struct node *node)
 {
-	static const enum mode modes[] = {MODE_ENFORCE, MODE_OBSERVE, MODE_OFF, MODE_RELEASED};
-
 	metric_family(sink, "headroom_tuner_active");
 	for (size_t i = 0; i < node->n_tuners; i++)
 		metric_sample(sink, node->tuners[i].state == TUNER_ACTIVE,
 			node->tuners[i].ops->name, NULL);
 	metric_family(sink, "headroom_tuner_mode");
 	for (size_t i = 0; i < node->n_tuners; i++)
-		for (size_t m = 0; m < ARRAY_SIZE(modes); m++)
-			metric_sample(sink, node->tuners[i].mode == modes[m],
-				node->tuners[i].ops->name, mode_names[modes[m]], NULL);
+		for (enum mode mode = MODE_ENFORCE; mode <= MODE_RELEASED; mode++)
+			metric_sample(sink, node->tuners[i].mode == mode, node->tuners[i].ops->name,
+				mode_names[mode], NULL);
 	for (size_t i = 0; i < node->n_tuners; i++) {
 		const struct tuner_status *tuner = &node->tuners[i];
 
