@@ -329,6 +329,8 @@ static void restore(struct file_job *job)
 
 		i += skipped || work_restore(job, note) < 0;
 	}
+	if (!job->only[0] || streq(job->only, "images"))
+		images_remove_hosts(&job->host);
 	if (work_store(job) == 0)
 		file_sweep(journal);
 	work_activate(job);

@@ -46,8 +46,8 @@ int images_load(const struct image_runtime *runtime, const struct host *host,
 	_Atomic uint64_t *done, char why[static IMAGES_WHY_MAX]);
 
 /* Pulls by name, with whatever credentials the runtime itself has. 0, or -errno with why. */
-int images_pull(const struct image_runtime *runtime, const struct host *host, const char *name,
-	const struct wait *wait, char why[static IMAGES_WHY_MAX]);
+int images_pull(const struct image_runtime *runtime, const char *name, const struct wait *wait,
+	char why[static IMAGES_WHY_MAX]);
 
 /*
  * Removes names and leases of ours that a killed agent left: not while a transfer is under way. 0,
@@ -55,6 +55,9 @@ int images_pull(const struct image_runtime *runtime, const struct host *host, co
  */
 int images_clean(const struct image_runtime *runtime, const struct host *host,
 	const struct wait *wait, char why[static IMAGES_WHY_MAX]);
+
+/* Removes the directory below certs.d that a load may need: for images_clean() and a restore. */
+void images_remove_hosts(const struct host *host);
 
 /* Whether there are leases of ours: of a transfer under way, or of a killed agent. */
 bool images_has_leases(const struct image_runtime *runtime, const struct wait *wait);

@@ -75,7 +75,7 @@ static bool write_hosts(const struct host *host, uint16_t port)
 	return fd >= 0 && write_file_atomic(fd, "hosts.toml", text, strlen(text)) == 0;
 }
 
-static void remove_hosts(const struct host *host)
+void images_remove_hosts(const struct host *host)
 {
 	char path[PATH_MAX];
 
@@ -121,23 +121,21 @@ static int clean_docker(struct session *session)
 	return r;
 }
 
-static int clean(struct session *session, const struct host *host, const char *hash, bool collect)
+static int clean(struct session *session, const char *hash, bool collect)
 {
-	remove_hosts(host);
 	return session->runtime->kind == RUNTIME_DOCKER ? clean_docker(session)
 							: clean_containerd(session, hash, collect);
 }
 
 /* At the end of a transfer, even when it was cancelled. Its own error is the one that counts. */
-static void tidy(
-	const struct image_runtime *runtime, const struct host *host, const char *hash, bool failed)
+static void tidy(const struct image_runtime *runtime, const char *hash, bool failed)
 {
 	const struct wait wait = {now_us() + CLEAN_US, -1};
 	char ignored[IMAGES_WHY_MAX];
 	_cleanup_(images_session_end) struct session session =
 		images_session(runtime, &wait, ignored);
 
-	(void)clean(&session, host, hash, failed);
+	(void)clean(&session, hash, failed);
 }
 
 /* ---- pulling ---- */
@@ -330,12 +328,13 @@ int images_load(const struct image_runtime *runtime, const struct host *host,
 	r = runtime->kind == RUNTIME_DOCKER
 		    ? load_to_docker(&session, image, hash, port)
 		    : load_to_containerd(&session, host, image, hash, port, done);
-	tidy(runtime, host, hash, r < 0);
+	images_remove_hosts(host);
+	tidy(runtime, hash, r < 0);
 	return r;
 }
 
-int images_pull(const struct image_runtime *runtime, const struct host *host, const char *name,
-	const struct wait *wait, char why[static IMAGES_WHY_MAX])
+int images_pull(const struct image_runtime *runtime, const char *name, const struct wait *wait,
+	char why[static IMAGES_WHY_MAX])
 {
 	_cleanup_(images_session_end) struct session session = images_session(runtime, wait, why);
 	char hash[HASH_TEXT_MAX];
@@ -345,7 +344,7 @@ int images_pull(const struct image_runtime *runtime, const struct host *host, co
 		return docker_pull(runtime->socket, name, wait, why);
 	hash_bytes(name, strlen(name), hash);
 	r = pull(&session, hash, name);
-	tidy(runtime, host, hash, r < 0);
+	tidy(runtime, hash, r < 0);
 	return r;
 }
 
@@ -354,7 +353,8 @@ int images_clean(const struct image_runtime *runtime, const struct host *host,
 {
 	_cleanup_(images_session_end) struct session session = images_session(runtime, wait, why);
 
-	return clean(&session, host, "", true);
+	images_remove_hosts(host);
+	return clean(&session, "", true);
 }
 
 bool images_has_leases(const struct image_runtime *runtime, const struct wait *wait)

@@ -10,7 +10,7 @@ from typing import Any, Callable
 
 import pytest
 from archivelab import Built, docker_save, say_program
-from conftest import Agent, Run, until
+from conftest import Agent, Node, Run, until
 from registrylab import Image, sleeper
 from runtimelab import Lab, lab  # noqa: F401
 from test_containerd_config import Containerd, containerd  # noqa: F401
@@ -205,6 +205,15 @@ def kill_and_finish(lab: Lab, preload: Start, store: Path, kills: int, restarts:
 
 def test_what_a_kill_cuts_off_is_finished_by_the_next_agent(lab: Lab, preload: Start, store: Path) -> None:
     kill_and_finish(lab, preload, store, 3, 1)
+
+
+@pytest.mark.parametrize("only", [[], ["--only", "images"], ["--only", "thp"]])
+def test_a_restore_removes_what_a_killed_load_wrote(lab: Lab, node: Node, run: Run, only: list[str]) -> None:
+    """The directory by which a load passes a default server, without an agent or a runtime."""
+    hosts = lab.write("etc/containerd/certs.d/headroom.invalid/hosts.toml", 'server = "http://127.0.0.1:1"\n')
+    others = lab.write("etc/containerd/certs.d/other.invalid/hosts.toml", 'server = "http://127.0.0.1:1"\n')
+    assert run("restore", *only, wrap=lab.wrap).returncode == 0
+    assert hosts.parent.exists() == ("thp" in only) and others.exists()
 
 
 @pytest.mark.slow

@@ -56,7 +56,7 @@ static int run(const struct image_runtime *runtime, int n, char **args, const st
 	if (streq(command, "load") && n == 3)
 		return load(runtime, args + 1, wait, why);
 	if (streq(command, "pull") && n == 2)
-		return images_pull(runtime, &host, args[1], wait, why);
+		return images_pull(runtime, args[1], wait, why);
 	if (streq(command, "clean") && n == 1)
 		return images_clean(runtime, &host, wait, why);
 	return 64;

@@ -56,6 +56,11 @@ int images_pin(const struct image_runtime *runtime, const char *name, bool pinne
 	return 0;
 }
 
+void images_remove_hosts(const struct host *host)
+{
+	(void)host;
+}
+
 static void make(struct file_fixture *fixture)
 {
 	memset(&containerd, 0, sizeof(containerd));

@@ -147,7 +147,7 @@ static int run_pull(struct transfer *transfer, const struct wait *wait)
 {
 	struct preload *preload = preload_add(&transfer->found, "", transfer->name);
 	uint64_t began_us = now_us();
-	int r = images_pull(&transfer->runtime, transfer->host, transfer->name, wait, preload->why);
+	int r = images_pull(&transfer->runtime, transfer->name, wait, preload->why);
 
 	note_end(preload, began_us, r, "pull-failed");
 	return r;
