@@ -42,7 +42,7 @@ def test_broken_toml_is_named_and_left_alone(lab: Lab, watcher: Watcher) -> None
 @pytest.mark.parametrize(
     "text, said",
     [
-        ('{\n  "log-level": "warn",,\n}\n', "/etc/docker/daemon.json:2:2"),
+        ('{\n  "log-level": "warn",,\n}\n', "/etc/docker/daemon.json:2:23:"),
         ('{\n  "log-level": "warn",\n  "max-concurent-downloads": 6\n}\n', "/etc/docker/daemon.json:3:3: dockerd"),
     ],
     ids=["syntax", "unknown-key"],
