@@ -94,7 +94,7 @@ bool dns_budget_is_set(const struct dns_budget *budget);
  */
 
 #define DNS_PEAKS         62 /* seconds: a minute, and what a poll and a scrape may come late */
-#define DNS_SECOND_BOUNDS 9
+#define DNS_SECOND_BOUNDS 6
 
 struct dns_seconds {
 	uint32_t seen[DNS_BINS];                  /* the kernel's counters at the last poll */

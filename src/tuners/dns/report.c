@@ -4,8 +4,8 @@
 #include "base/exposition.h"
 #include "base/json.h"
 
-/* Those of the kernel's bounds that the histogram has: 0.25 ms, 1 ms, 5 ms, ... 1 s, 5 s. */
-static const unsigned latency_bounds[] = {1, 3, 5, 7, 9, 11, 12, 14};
+/* Those of the kernel's bounds that the histogram has: 1 ms, 5 ms, ... 1 s, 5 s. */
+static const unsigned latency_bounds[] = {3, 5, 7, 9, 11, 12, 14};
 
 /* Workloads of each server that are series. */
 #define USERS_EXPORTED 5
@@ -487,6 +487,5 @@ void dns_put_metrics(const void *self, const void *memory, struct metric_sink *s
 	metric_family(sink, "headroom_dns_lost_total");
 	list_losses(sensor, losses);
 	for (const struct json_number *loss = losses; loss->key; loss++)
-		if (loss->number > 0)
-			metric_sample(sink, loss->number, loss->key, NULL);
+		metric_sample(sink, loss->number, loss->key, NULL);
 }

@@ -7,7 +7,7 @@
 /* The outer bins, times this, against the 15 between: a bin and a quarter, for what is uneven. */
 #define EDGE_SHARE 12
 
-const double dns_second_bounds[DNS_SECOND_BOUNDS] = {0, 10, 50, 100, 200, 500, 1000, 2000, 5000};
+const double dns_second_bounds[DNS_SECOND_BOUNDS] = {0, 50, 100, 200, 500, 1000};
 
 static void end_second(struct dns_seconds *seconds)
 {

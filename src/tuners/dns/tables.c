@@ -208,7 +208,7 @@ const struct metric_row dns_metric_rows[] = {
 		{"role"}},
 	{"headroom_dns_lost_total", METRIC_COUNTER, NULL,
 		"What could not be counted in full: a table was full, the agent read too "
-		"late, or a message could not be parsed. None on a healthy node. Of streams one "
+		"late, or a message could not be parsed. All 0 on a healthy node. Of streams one "
 		"may stand for many messages over TCP: headroom(8).",
 		{"what"}},
 	{0},
