@@ -4,6 +4,7 @@
 /* The parser of DNS messages that BPF runs, over bytes in memory in the place of a packet. */
 
 #include "base/util.h"
+#include "headroom/bpf/dns.h"
 
 struct packet {
 	const uint8_t *data;
