@@ -284,6 +284,14 @@ STATE_TEST(sources_without_room_are_in_the_sum)
 	assert_int_equal(node->sensor.seen.link_local.poll_peak, 20 * 21 / 2);
 	assert_int_equal(node->sensor.seen.n_senders, FAKE_REST);
 	assert_int_equal(node->sensor.seen.senders[0].packets, FAKE_REST);
+	/* A second over the budget counts once, also where the kernel cannot be read next. */
+	poll_after(node, USEC_PER_SEC);
+	send_packets(node, 0, 1100);
+	poll_after(node, USEC_PER_SEC);
+	assert_int_equal(node->sensor.seen.link_local.over, 1);
+	node->kernel->error = -ENOMEM;
+	poll_after(node, USEC_PER_SEC);
+	assert_int_equal(node->sensor.seen.link_local.over, 0);
 }
 
 static size_t count_sources(const struct fixture *node)

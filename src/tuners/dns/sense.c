@@ -252,6 +252,10 @@ static void read_link_local(struct dns_sensor *sensor)
 	const struct dns_server_table *table = &sensor->seen.table;
 	struct reading reading = {.sensor = sensor, .now_ns = sensor->now_us * 1000};
 
+	/* Over the budget since the last poll: not once more where this one cannot read. */
+	sensor->seen.link_local.over = 0;
+	for (unsigned i = 0; i < sensor->seen.n_senders; i++)
+		sensor->seen.senders[i].seconds.over = 0;
 	if (!dns_bpf_control(sensor->bpf)->watching)
 		return;
 	for (size_t i = 0; i < table->n; i++) {
