@@ -131,7 +131,7 @@ static void reload(struct agent *agent)
 }
 
 /*
- * The files are checked every second: that sees each way of replacing them, a ConfigMap's symlink
+ * The files are checked at every tick: that sees each way of replacing them, a ConfigMap's symlink
  * swap included. A change is taken once it has lasted for a second, so that no half-written
  * file is loaded.
  */
@@ -145,9 +145,10 @@ void agent_watch_config(struct agent *agent)
 	}
 	if (signature != agent->source_changed) {
 		agent->source_changed = signature;
-		return;
+		agent->source_changed_us = now_us();
+	} else if (now_us() - agent->source_changed_us >= USEC_PER_SEC) {
+		reload(agent);
 	}
-	reload(agent);
 }
 
 static int on_hangup(sd_event_source *source, const struct signalfd_siginfo *info, void *userdata)

@@ -59,9 +59,10 @@ struct agent {
 	bool answering;   /* requests[0] is being worked on */
 	struct plan done; /* of that */
 
-	uint64_t source_signature; /* of the configuration files as loaded */
-	uint64_t source_changed;   /* another signature, seen once: 0 for none */
-	bool ready;                /* READY=1 was sent */
+	uint64_t source_signature;  /* of the configuration files as loaded */
+	uint64_t source_changed;    /* another signature, not loaded yet: 0 for none */
+	uint64_t source_changed_us; /* CLOCK_MONOTONIC: since when */
+	bool ready;                 /* READY=1 was sent */
 	bool reloaded; /* to be reported again at the next tick, so that nobody waits for ever */
 	char status[STATUS_LINE_MAX]; /* the last STATUS= */
 };
