@@ -56,6 +56,9 @@ int images_pull(const struct image_runtime *runtime, const char *name, const str
 int images_clean(const struct image_runtime *runtime, const struct host *host,
 	const struct wait *wait, char why[static IMAGES_WHY_MAX]);
 
+/* Whether a name is one of ours that a load gives for a while. */
+bool images_is_ours(const char *name);
+
 /* Removes the directory below certs.d that a load may need: for images_clean() and a restore. */
 void images_remove_hosts(const struct host *host);
 

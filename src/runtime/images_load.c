@@ -94,7 +94,8 @@ static int clean_containerd(struct session *session, const char *hash, bool coll
 	char filter[128];
 	int r;
 
-	snprintf(filter, sizeof(filter), "name~=\"/" IMAGES_REPOSITORY "/%s\"", hash);
+	snprintf(filter, sizeof(filter), "name~=\"^(127.0.0.1:[0-9]+|" REGISTRY ")/%s/%s\"",
+		IMAGES_REPOSITORY, hash);
 	r = list(session, CONTAINERD_IMAGES, filter, &images);
 	for (size_t i = 0; r == 0 && i < images->n_images; i++)
 		r = delete (session, CONTAINERD_DELETE_IMAGE, images->images[i]->name, false);
@@ -106,6 +107,12 @@ static int clean_containerd(struct session *session, const char *hash, bool coll
 	return r;
 }
 
+bool images_is_ours(const char *name)
+{
+	return (starts_with(name, "127.0.0.1:") || starts_with(name, REGISTRY "/")) &&
+	       strstr(name, "/" IMAGES_REPOSITORY "/");
+}
+
 /* What Docker has half it removes by itself. */
 static int clean_docker(struct session *session)
 {
@@ -115,7 +122,7 @@ static int clean_docker(struct session *session)
 	int r = docker_read_images(socket, &images, &n, &session->wait, session->why);
 
 	for (size_t i = 0; r == 0 && i < n; i++)
-		if (strstr(images[i].name, "/" IMAGES_REPOSITORY "/"))
+		if (images_is_ours(images[i].name))
 			r = docker_remove_name(
 				socket, images[i].name, &session->wait, session->why);
 	return r;
@@ -267,6 +274,12 @@ static void reference_of(const struct archive_image *image, const char *hash, ui
 		image->top);
 }
 
+/* An error of a registry's, and nobody asked our server. */
+static bool is_from_elsewhere(int r, const _Atomic uint64_t *done, uint64_t before)
+{
+	return atomic_load(done) == before && (r == -ENOENT || r == -EACCES || r == -EPROTO);
+}
+
 static int load_to_containerd(struct session *session, const struct host *host,
 	const struct archive_image *image, const char *hash, uint16_t port,
 	const _Atomic uint64_t *done)
@@ -278,8 +291,7 @@ static int load_to_containerd(struct session *session, const struct host *host,
 
 	reference_of(image, hash, port, reference);
 	r = pull(session, hash, reference);
-	/* Nobody asked our server. */
-	if (atomic_load(done) == before && (r == -ENOENT || r == -EACCES || r == -EPROTO))
+	if (is_from_elsewhere(r, done, before))
 		retry = write_hosts(host, port);
 	if (retry) {
 		reference_of(image, hash, 0, reference);
@@ -287,7 +299,7 @@ static int load_to_containerd(struct session *session, const struct host *host,
 	}
 	if (r == 0)
 		return take_names(session, reference, image);
-	if (atomic_load(done) == before && (r == -ENOENT || retry))
+	if (is_from_elsewhere(r, done, before) && (r == -ENOENT || retry))
 		copy_text(session->why, IMAGES_WHY_MAX,
 			"containerd asks another server for images of 127.0.0.1: take `server` out "
 			"of _default/hosts.toml, or let config_path begin with " CERTS);
@@ -304,7 +316,7 @@ static int load_to_docker(
 	reference_of(image, hash, port, reference);
 	r = docker_pull(socket, reference, &session->wait, session->why);
 	if (r == 0)
-		r = docker_add_name(socket, image->id, image->name, &session->wait, session->why);
+		r = docker_add_name(socket, reference, image->name, &session->wait, session->why);
 	return r;
 }
 

@@ -231,8 +231,7 @@ static int ask_runtime(struct images_tuner *request, const struct wait *wait)
 		return r;
 	sample->leftovers = images_has_leases(&sample->runtime, &bounded);
 	for (size_t i = 0; i < sample->n_images; i++)
-		sample->leftovers |=
-			strstr(sample->images[i].name, "/" IMAGES_REPOSITORY "/") != NULL;
+		sample->leftovers |= images_is_ours(sample->images[i].name);
 	return 0;
 }
 
