@@ -23,9 +23,11 @@ static int find_file(const struct host *host, const char *certs, const char *reg
 	char path[static SETTING_PATH_MAX], char full[static PATH_MAX])
 {
 	char directories[2][REGISTRY_NAME_MAX];
-	int r;
+	int n = hosts_toml_directories(registry, directories), r;
 
-	for (int i = 0, n = hosts_toml_directories(registry, directories); i < n; i++) {
+	if (n < 0)
+		return n;
+	for (int i = 0; i < n; i++) {
 		if (snprintf(path, SETTING_PATH_MAX, "%s/%s/hosts.toml", certs, directories[i]) >=
 			SETTING_PATH_MAX)
 			return -ENAMETOOLONG;
@@ -70,7 +72,8 @@ static void read_hosts(const struct host *host, const char *certs, struct runtim
 
 	if (r == 0)
 		r = read_file(full, HOSTS_TOML_FILE_MAX, &text, &len);
-	hosts->exists = r == -ENOENT ? directory_is_taken(host, hosts->path) : r != -ENAMETOOLONG;
+	hosts->exists = r == -ENOENT ? directory_is_taken(host, hosts->path)
+				     : r != -ENAMETOOLONG && r != -EINVAL;
 	hosts->error = r == -ENOENT ? 0 : r;
 	hosts->ours = r == 0 && hosts_toml_is_ours(text, len);
 	if (!hosts->ours)

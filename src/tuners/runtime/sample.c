@@ -233,15 +233,38 @@ static void infer_containerd(struct node_runtime *runtime)
 	}
 }
 
-static void infer_docker(struct node_runtime *runtime)
+/*
+ * When a file that does not exist was removed, at the latest: its directory's mtime, but for the
+ * key that Docker 20.10 puts there at its first start.
+ */
+static uint64_t absent_since(const struct host *host, const char *file)
+{
+	char directory[SETTING_PATH_MAX], path[PATH_MAX], key[PATH_MAX + 16];
+	struct stat st, key_st;
+	uint64_t changed;
+
+	copy_text(directory, sizeof(directory), file);
+	*strrchr(directory, '/') = '\0';
+	if (path_in_root(host->root, directory[0] ? directory : "/", path) < 0 ||
+		stat(path, &st) < 0)
+		return 0;
+	changed = us_of(st.st_mtim);
+	snprintf(key, sizeof(key), "%s/key.json", path);
+	return stat(key, &key_st) == 0 && changed <= us_of(key_st.st_ctim) ? 0 : changed;
+}
+
+static void infer_docker(const struct host *host, struct node_runtime *runtime)
 {
 	const char *reported = runtime->reported_downloads[0] ? runtime->reported_downloads
 							      : runtime->options.downloads;
+	uint64_t changed_us = runtime->docker.changed_us;
 
 	if (runtime->docker.error < 0 && !reported[0])
 		return;
-	infer(runtime, runtime->docker.changed_us, reported, runtime->docker.downloads,
-		DEFAULT_DOWNLOADS, runtime->downloads);
+	if (changed_us == 0)
+		changed_us = absent_since(host, runtime->process.config);
+	infer(runtime, changed_us, reported, runtime->docker.downloads, DEFAULT_DOWNLOADS,
+		runtime->downloads);
 	if (streq(runtime->downloads, "0"))
 		copy_text(runtime->downloads, SETTING_VALUE_MAX, DEFAULT_DOWNLOADS);
 }
@@ -262,7 +285,7 @@ static void sample_files(
 	runtime->files_known = true;
 	if (runtime->found.kind == RUNTIME_DOCKER) {
 		docker_config_read(&daemon, wait, &runtime->docker);
-		infer_docker(runtime);
+		infer_docker(request->host, runtime);
 	} else {
 		containerd_config_read(&daemon, wait, &runtime->containerd);
 		infer_containerd(runtime);
