@@ -95,11 +95,8 @@ void work_fail(
 
 int work_store(struct file_job *job)
 {
-	int r = file_journal_store(job->journal);
-
-	if (r < 0)
-		job->error = r;
-	return r;
+	/* The whole of it: a later success makes up for an error. */
+	return job->error = file_journal_store(job->journal);
 }
 
 /* All that go into the file of the first one and are not done yet. */
@@ -232,6 +229,8 @@ static int record(struct file_job *job, struct work_file *file)
 	file_journal_put(job->journal, note);
 	for (size_t i = 0; i < file->n_changes; i++)
 		file_journal_try_again(job->journal, file->changes[i]->name);
+	/* Before a write it is stored even unchanged: someone may have removed what was. */
+	free(steal(job->journal->stored));
 	return work_store(job);
 }
 
