@@ -81,6 +81,21 @@ FIXTURE_TEST(a_missing_file_is_made_with_its_directories_and_removed)
 	assert_file(&fixture->root, "/etc/containerd/certs.d/ca.pem", "someone's");
 }
 
+FIXTURE_TEST(a_journal_that_was_removed_is_there_again_before_the_next_write)
+{
+	for (int i = 0; i < 3; i++) { /* someone else puts the file back, each time alike */
+		directory_put(&fixture->root, CONFIG_TOML, original);
+		for (int copy = 0; i > 0 && copy < 2; copy++) {
+			directory_delete(
+				&fixture->state, copy ? "/journal.json.1" : "/journal.json");
+		}
+		apply_downloads(fixture, "3", "10");
+	}
+	fixture_reopen(fixture);
+	restore_all(fixture);
+	assert_file(&fixture->root, CONFIG_TOML, original);
+}
+
 FIXTURE_TEST(a_file_of_our_own_comes_changes_and_goes)
 {
 	static const char *const texts[] = {"# ours: a b\n", "# ours: b\n", NULL, "# ours: b\n"};
