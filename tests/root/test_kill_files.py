@@ -70,13 +70,14 @@ def test_it_is_killed_again_and_again(
     lab.write("etc/docker/daemon.json", DAEMON_JSON)
     lab.containerd()
     lab.dockerd()
-    started = time.monotonic()
-    answer = run("apply", "--config", str(configuration(directory, 0)), wrap=lab.wrap)
-    whole = time.monotonic() - started
-    assert answer.returncode == 0, answer.stderr
-    assert "max_concurrent_downloads = 10" in lab.config.read_text()
-    assert json.loads(lab.daemon_json.read_text())["max-concurrent-downloads"] == 10
-    restore(lab, directory, run)
+    for _ in range(2):  # the first one is slower: its programs are read from the disk
+        started = time.monotonic()
+        answer = run("apply", "--config", str(configuration(directory, 0)), wrap=lab.wrap)
+        whole = time.monotonic() - started
+        assert answer.returncode == 0, answer.stderr
+        assert "max_concurrent_downloads = 10" in lab.config.read_text()
+        assert json.loads(lab.daemon_json.read_text())["max-concurrent-downloads"] == 10
+        restore(lab, directory, run)
     if command == "agent":
         whole = 2.5 * SLACK  # it polls once a second, after the runtimes have answered
     dice = random.Random(7)
@@ -95,7 +96,7 @@ def test_it_is_killed_again_and_again(
         if i % 10 == 9:
             restore(lab, directory, run)
     restore(lab, directory, run)
-    assert killed > rounds / 4
+    assert killed > rounds / 4, "they were killed in time"
     assert touched > rounds / 8, "they got as far as writing"
     for daemon in lab.daemons.values():
         daemon.stop()
