@@ -31,6 +31,8 @@ void file_journal_put(struct file_journal *journal, const struct file_note *note
 	if (!slot)
 		slot = add_element(&journal->files, &journal->n_files, &journal->files_allocated);
 	*slot = *note;
+	/* Stored next even where it is the same: a file is written after that. */
+	free(steal(journal->stored));
 }
 
 void file_journal_forget(struct file_journal *journal, const char *path)

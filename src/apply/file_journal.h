@@ -94,7 +94,10 @@ int file_journal_store(struct file_journal *journal);
 /* All settings that are recorded, for the caller to free. */
 struct file_record *file_journal_snapshot(const struct file_journal *journal, size_t *n);
 
-/* Replaces an older note of its path. Notes move with that. */
+/*
+ * Replaces an older note of its path. Notes move with that. The next store writes both copies,
+ * whether or not anything changed: someone may have removed them.
+ */
 void file_journal_put(struct file_journal *journal, const struct file_note *note);
 void file_journal_forget(struct file_journal *journal, const char *path);
 

@@ -62,22 +62,25 @@ int work_read(const struct file_job *job, struct work_file *file)
 	return r;
 }
 
-int work_put(const struct file_job *job, struct work_file *file, const struct file_bytes *new)
+/* The CRI shows it a moment later, and must not pass for someone else until then. */
+static int put_pin(const struct file_job *job, struct work_file *file, bool pinned)
 {
 	const struct image_runtime runtime = runtime_of(job, file);
-	int r;
+	int r = images_pin(&runtime, file->note.path, pinned, job->wait, file->why);
 
-	if (file->note.format != EDIT_PIN)
-		return file_put(&file->at, file->old.hash, new);
-	r = images_pin(&runtime, file->note.path, new->bytes != NULL, job->wait, file->why);
-	/* The CRI shows it a moment later, and must not pass for someone else until then. */
-	for (int i = 0; r == 0 && i < SEEN_TRIES && !file->old.bytes != !new->bytes; i++) {
+	for (int i = 0; r == 0 && i < SEEN_TRIES && (file->old.bytes != NULL) != pinned; i++) {
 		const struct wait pause = wait_at_most(job->wait, i * SEEN_US);
 
 		(void)wait_for(&pause, -1, 0);
 		(void)work_read(job, file);
 	}
 	return r;
+}
+
+int work_put(const struct file_job *job, struct work_file *file, const struct file_bytes *new)
+{
+	return file->note.format == EDIT_PIN ? put_pin(job, file, new->bytes != NULL)
+					     : file_put(&file->at, file->old.hash, new);
 }
 
 /* ---- one transaction ---- */
@@ -229,8 +232,6 @@ static int record(struct file_job *job, struct work_file *file)
 	file_journal_put(job->journal, note);
 	for (size_t i = 0; i < file->n_changes; i++)
 		file_journal_try_again(job->journal, file->changes[i]->name);
-	/* Before a write it is stored even unchanged: someone may have removed what was. */
-	free(steal(job->journal->stored));
 	return work_store(job);
 }
 
