@@ -98,6 +98,33 @@ static int load(const struct config_source *source, const struct config *old,
 	return r;
 }
 
+/*
+ * Takes the lock, and again what could not be had of the records, when the configuration wants
+ * something written; else only reads the records. 0, or -errno, after a line in the log; -EBUSY
+ * when another process holds it.
+ */
+static int become_writer(struct agent *agent)
+{
+	char holder[64];
+	int r;
+
+	if (agent->core.lock >= 0)
+		return 0;
+	if (!core_wants_to_write(&agent->core)) {
+		core_read_records(&agent->core);
+		return 0;
+	}
+	r = core_become_writer(&agent->core, "agent", holder, sizeof(holder));
+	if (r == -EBUSY)
+		log_error("/run/headroom", "the lock is held by %s: stop it, or run with --observe",
+			holder);
+	else if (r < 0)
+		log_warning("/run/headroom",
+			"%s: originals of values cannot be recorded, so values are only observed",
+			core_describe_values_error(r));
+	return r;
+}
+
 static void reload(struct agent *agent)
 {
 	struct core *core = &agent->core;
@@ -117,7 +144,7 @@ static void reload(struct agent *agent)
 			atomic_store(&core->job->stale, true);
 		config_changes(core->config, config, changed, sizeof(changed));
 		core_reconfigure(core, config);
-		agent_become_writer(agent);
+		become_writer(agent);
 		agent_watch_tuners(agent);
 		agent_serve(agent);
 		log_info("config", "loaded, changed: %s", changed[0] ? changed : "nothing");
@@ -156,28 +183,6 @@ static int on_hangup(sd_event_source *source, const struct signalfd_siginfo *inf
 	(void)source, (void)info;
 	reload(userdata);
 	return 0;
-}
-
-int agent_become_writer(struct agent *agent)
-{
-	char holder[64];
-	int r;
-
-	if (agent->core.lock >= 0)
-		return 0;
-	if (!core_wants_to_write(&agent->core)) {
-		core_read_records(&agent->core);
-		return 0;
-	}
-	r = core_become_writer(&agent->core, "agent", holder, sizeof(holder));
-	if (r == -EBUSY)
-		log_error("/run/headroom", "the lock is held by %s: stop it, or run with --observe",
-			holder);
-	else if (r < 0)
-		log_warning("/run/headroom",
-			"%s: originals of values cannot be recorded, so values are only observed",
-			core_describe_values_error(r));
-	return r;
 }
 
 /* A record may be of a setting that the configuration names no more: a restore writes it. */
@@ -316,7 +321,7 @@ int agent_run(const struct core_options *options)
 	if (r < 0)
 		return 1;
 	r = core_open(&agent.core, options, config);
-	if (r == 0 && agent_become_writer(&agent) == -EBUSY) {
+	if (r == 0 && become_writer(&agent) == -EBUSY) {
 		core_close(&agent.core);
 		return 1;
 	}

@@ -67,13 +67,6 @@ struct agent {
 	char status[STATUS_LINE_MAX]; /* the last STATUS= */
 };
 
-/*
- * Takes the lock, and again what could not be had of the records, when the configuration wants
- * something written; else only reads the records. 0, or -errno, after a line in the log; -EBUSY
- * when another process holds it.
- */
-int agent_become_writer(struct agent *agent);
-
 /* loop.c: the tick and the descriptors of tuners whose next poll cannot wait. 0 or -errno. */
 int agent_watch_tuners(struct agent *agent);
 int agent_begin_ticking(struct agent *agent);
