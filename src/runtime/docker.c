@@ -443,15 +443,15 @@ int docker_pull(const char *socket, const char *name, const struct wait *wait,
 	return change(socket, &request, wait, why);
 }
 
-int docker_add_name(const char *socket, const char *id, const char *name, const struct wait *wait,
-	char why[static DOCKER_ERROR_MAX])
+int docker_add_name(const char *socket, const char *image, const char *name,
+	const struct wait *wait, char why[static DOCKER_ERROR_MAX])
 {
 	char path[2 * DOCKER_NAME_MAX];
 	struct request request = {.method = "POST", .path = path, .timeout_us = ANSWER_US};
 	const char *tag = strrchr(name, ':');
 
-	snprintf(path, sizeof(path), "/images/%s/tag?repo=%.*s&tag=%s", id, (int)(tag - name), name,
-		tag + 1);
+	snprintf(path, sizeof(path), "/images/%s/tag?repo=%.*s&tag=%s", image, (int)(tag - name),
+		name, tag + 1);
 	return change(socket, &request, wait, why);
 }
 

@@ -77,13 +77,13 @@ int docker_read_images(const char *socket, struct runtime_image **images, size_t
 	const struct wait *wait, char why[static DOCKER_ERROR_MAX]);
 
 /*
- * Pulls an image by its whole name; gives the image with an id one more name, which has a tag;
+ * Pulls an image by its whole name; gives an image one more name, which has a tag;
  * takes one name from its image. What the daemon tells at last, in its answer's stream, is -EPROTO
  * with why.
  */
 int docker_pull(const char *socket, const char *name, const struct wait *wait,
 	char why[static DOCKER_ERROR_MAX]);
-int docker_add_name(const char *socket, const char *id, const char *name, const struct wait *wait,
-	char why[static DOCKER_ERROR_MAX]);
+int docker_add_name(const char *socket, const char *image, const char *name,
+	const struct wait *wait, char why[static DOCKER_ERROR_MAX]);
 int docker_remove_name(const char *socket, const char *name, const struct wait *wait,
 	char why[static DOCKER_ERROR_MAX]);

@@ -96,11 +96,13 @@ static void remember_over(const struct dns_seen *seen, const struct dns_server_s
 	struct dns_server_memory *memory, uint64_t now)
 {
 	/* Seconds that began since the last poll: there may be several polls in one. */
-	uint64_t passed = now / USEC_PER_SEC - memory->polled_at_us / USEC_PER_SEC, most = 0;
+	uint64_t passed = memory->polled_at_us == 0
+				  ? 1
+				  : now / USEC_PER_SEC - memory->polled_at_us / USEC_PER_SEC;
+	uint64_t most = 0;
 	uint64_t over[DNS_NUMBERS] = {server->queries.over, packets_of(seen, server)->over};
 	struct dns_uses uses = memory->uses;
 
-	passed = memory->polled_at_us == 0 ? 1 : passed;
 	memory->polled_at_us = now;
 	if (memory->upper_bound)
 		uses.poll_peak[DNS_PACKETS] = over[DNS_PACKETS] = 0;
