@@ -129,7 +129,7 @@ def check_prose():
         text = path.read_text()
         metrics = (re.sub("_(bucket|sum|count)$", "", name) for name in re.findall(r"\bheadroom_[a-z_]+\b", text))
         for name in {*re.findall(rf"`((?:{sections})\.[\w.]+)`", text), *metrics} - known:
-            faults.append(f"{path.name}: there is no {name}")
+            faults.append(f"{path.relative_to(ROOT)}: there is no {name}")
 
 
 def check_metrics():

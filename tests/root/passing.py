@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program of somebody else on a cgroup: it lets every packet pass, and stays while this is in use."""
+"""A program of someone else on a cgroup: it lets every packet pass, and stays while this is in use."""
 
 import ctypes
 import json

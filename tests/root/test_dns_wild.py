@@ -85,7 +85,7 @@ def test_host_network_pods_are_not_forwarders(watch, lab) -> None:
 
 
 def test_a_budgeted_upstream_always_has_a_label(watch, lab) -> None:
-    """However many other servers somebody asks before."""
+    """However many other servers are asked before."""
     upstream = lab.serve(64)
     one = watch(f"{{budgets: [{{server: {upstream}, qps: 100}}]}}")
     settle(one, lambda now: now.row(upstream), "the upstream")

@@ -103,7 +103,7 @@ class Runtime:
             self.ctr("images", "rm", "--sync", name)
 
     def left(self) -> dict[str, list[str]]:
-        """What is there besides images of somebody's."""
+        """What is there besides images of others."""
         return {
             "names": [name for name in self.ctr("images", "ls", "-q").split() if "headroom" in name],
             "leases": self.ctr("leases", "ls", "-q").split(),

@@ -33,7 +33,7 @@ FIXTURE_TEST(a_new_file_has_directories_made_for_it)
 	assert_int_equal(st.st_mode & 0777, 0755);
 }
 
-FIXTURE_TEST(what_somebody_made_meanwhile_stays)
+FIXTURE_TEST(what_others_made_meanwhile_stays)
 {
 	const struct file_at at = locate(fixture);
 

@@ -15,7 +15,7 @@ struct example {
 	const char *paths[20];
 };
 
-/* Each path of a row has its name and id; of one without a name nothing is told. */
+/* Each path of a row has its name and id; one without a name is not reported. */
 static const struct example examples[] = {
 	{WORKLOAD_POD, UID, UID,
 		{/* Kubernetes with the cgroupfs driver: Guaranteed pods lack the level of their

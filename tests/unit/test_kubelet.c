@@ -197,7 +197,7 @@ FIXTURE_TEST(our_own_file_is_distinguished_from_others)
 	read_node(fixture);
 	assert_false(fixture->seen.values_run);
 	assert_true(fixture->seen.others_run);
-	/* And one that began before a file of somebody else: nobody knows. */
+	/* And one that began before a file of someone else: it is unknown. */
 	directory_put(directory, "/k.d/a.conf", "");
 	read_node(fixture);
 	assert_false(fixture->seen.others_run);

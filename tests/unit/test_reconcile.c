@@ -419,7 +419,7 @@ TEST(a_file_that_is_not_in_force_is_pending)
 	}
 }
 
-/* A value in force that changes is a restart; a file that changes is somebody. */
+/* A value in force that changes is a restart; a file that changes is drift. */
 FIXTURE_TEST(only_the_file_drifts)
 {
 	poll_file(fixture, "10", "10");
