@@ -125,76 +125,57 @@ int core_take_files(struct core *core, struct file_job *job, struct plan *done)
 	return error;
 }
 
-static bool is_tried(const struct plan *done, const char *name)
-{
-	for (size_t i = 0; i < done->n; i++)
-		if (streq(done->changes[i].name, name) && done->changes[i].error < 0)
-			return true;
-	return false;
-}
-
-const struct condition *core_unreachable(const struct core *core)
+const struct condition *core_unreachable(const struct core *core, const char *only)
 {
 	for (size_t i = 0; i < core->node.n_conditions; i++) {
 		const struct condition *condition = &core->node.conditions[i];
 
-		if (streq(condition->now.type->name, "RuntimeUnreachable") &&
+		if ((!only || streq(only, "runtime")) &&
+			streq(condition->now.type->name, "RuntimeUnreachable") &&
 			condition->now.status == CONDITION_TRUE)
 			return condition;
 	}
 	return NULL;
 }
 
-static void add_unreachable(const struct core *core, struct plan *done)
-{
-	const struct condition *condition = core_unreachable(core);
-	struct change *change;
-
-	if (!condition)
-		return;
-	change = plan_add(done, NULL, "runtime", "runtime", "", "configured");
-	change->reason = condition->now.reason;
-	change->error = -ETIMEDOUT;
-	change->why = strdup(condition->now.message);
-}
-
-/* Nothing could be wanted, let alone written: the tuner has said why. */
-static bool is_obstructed(const struct setting *setting)
-{
-	static const char *const reasons[] = {
-		"file-unusable", "process-not-seen", "runtime-silent"};
-
-	for (size_t i = 0; i < ARRAY_SIZE(reasons); i++)
-		if (setting->state == SETTING_OBSERVED && streq(setting->reason, reasons[i]))
-			return true;
-	return false;
-}
-
 void core_add_unset(const struct core *core, const char *only, struct plan *done)
 {
+	const struct condition *unreachable = core_unreachable(core, only);
+	struct change *change;
+
 	for (size_t i = 0; i < core->node.n_settings; i++) {
 		const struct setting *setting = &core->node.settings[i];
-		bool unset = setting->state == SETTING_FAILED || is_obstructed(setting) ||
-			     (setting->state == SETTING_UNSUPPORTED && setting->error < 0) ||
-			     (setting->state == SETTING_PENDING &&
-				     streq(setting->reason, "restart-refused"));
-		struct change *change;
-		const char *why;
+		const char *reason = setting->reason, *why;
+		/* Nothing could be wanted, let alone written: the tuner has said why. */
+		bool obstructed =
+			setting->state == SETTING_OBSERVED &&
+			(streq(reason, "file-unusable") || streq(reason, "process-not-seen") ||
+				streq(reason, "runtime-silent"));
+		bool unset =
+			setting->state == SETTING_FAILED || obstructed ||
+			(setting->state == SETTING_UNSUPPORTED && setting->error < 0) ||
+			(setting->state == SETTING_PENDING && streq(reason, "restart-refused"));
 
-		if (!unset || setting->mode != MODE_ENFORCE || is_tried(done, setting->name) ||
+		for (size_t c = 0; c < done->n; c++)
+			unset &= !streq(done->changes[c].name, setting->name) ||
+				 done->changes[c].error >= 0;
+		if (!unset || setting->mode != MODE_ENFORCE ||
 			(only && !streq(setting->tuner, only)))
 			continue;
 		change = plan_add(done, NULL, setting->name, setting->tuner, setting->actual,
 			setting->wanted);
 		copy_text(change->actual, sizeof(change->actual), setting->actual);
-		change->reason = setting->reason;
+		change->reason = reason;
 		change->error = setting->error < 0 ? setting->error : -ECANCELED;
-		why = setting->why[0] ? setting->why
-		      : setting->state == SETTING_UNSUPPORTED
-			      ? entry_help("reason", setting->reason)
-			      : NULL;
+		why = setting->why[0]                         ? setting->why
+		      : setting->state == SETTING_UNSUPPORTED ? entry_help("reason", reason)
+							      : NULL;
 		change->why = why ? strdup(why) : NULL;
 	}
-	if (!only || streq(only, "runtime"))
-		add_unreachable(core, done);
+	if (!unreachable)
+		return;
+	change = plan_add(done, NULL, "runtime", "runtime", "", "configured");
+	change->reason = unreachable->now.reason;
+	change->error = -ETIMEDOUT;
+	change->why = strdup(unreachable->now.message);
 }

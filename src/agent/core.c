@@ -40,40 +40,33 @@ static int stat_location(const char *path, struct stat *st)
 }
 
 /*
- * In a container the host's directory, mounted as itself or seen below the host's root. One of the
- * container's own would be lost with it, and the originals in it.
+ * As the environment names it; else the host's, in a container mounted as itself or seen below the
+ * host's root. One of the container's own would be lost with it, and the originals in it.
  */
-static int find_hosts_directory(
-	const struct host *host, const char *directory, char path[static PATH_MAX])
+static int find_directory(const struct host *host, const char *name, const char *by_default,
+	char path[static PATH_MAX])
 {
+	const char *given = variable(name, NULL);
 	struct stat root, own, hosts = {0};
 	bool mounted, seen;
 
-	host_path(host, directory, path);
+	if (given)
+		return copy_text(path, PATH_MAX, given) ? 0 : -ENAMETOOLONG;
+	host_path(host, by_default, path);
 	if (!host->root[0])
 		return 0;
 	if (stat("/", &root) < 0)
 		return -errno;
-	mounted = stat(directory, &own) == 0 && own.st_dev != root.st_dev;
+	mounted = stat(by_default, &own) == 0 && own.st_dev != root.st_dev;
 	seen = stat_location(path, &hosts) == 0 && hosts.st_dev != root.st_dev;
-	if (stat_location(directory, &own) == 0 && own.st_dev == hosts.st_dev &&
+	if (stat_location(by_default, &own) == 0 && own.st_dev == hosts.st_dev &&
 		own.st_ino == hosts.st_ino)
 		mounted = true;
 	else if (mounted == seen)
 		return -ENODEV; /* neither, or two */
 	if (mounted)
-		copy_text(path, PATH_MAX, directory);
+		copy_text(path, PATH_MAX, by_default);
 	return 0;
-}
-
-static int find_directory(const struct host *host, const char *name, const char *by_default,
-	char path[static PATH_MAX])
-{
-	const char *directory = variable(name, NULL);
-
-	if (!directory)
-		return find_hosts_directory(host, by_default, path);
-	return copy_text(path, PATH_MAX, directory) ? 0 : -ENAMETOOLONG;
 }
 
 int core_runtime_directory(const struct host *host, char path[static PATH_MAX])
@@ -128,18 +121,6 @@ int core_load_config(const struct config_source *source, struct config **ret,
 	return 0;
 }
 
-/* The node's name for people: configured, given by Kubernetes' downward API, or the host's. */
-static void name_node(struct core *core)
-{
-	const char *name = config_text(core->config, "node_name");
-
-	if (gethostname(core->node.name, sizeof(core->node.name) - 1) < 0)
-		strcpy(core->node.name, "localhost");
-	if (!name[0])
-		name = variable("NODE_NAME", core->node.name);
-	copy_text(core->node.name, sizeof(core->node.name), name);
-}
-
 static void close_tuner(struct tuner_status *tuner)
 {
 	if (tuner->self)
@@ -171,12 +152,24 @@ static void open_tuner(struct core *core, struct tuner_status *tuner)
 		tuner->ops->attach(tuner->self, core->event);
 }
 
-/* Room for every tuner, and for one condition of each type. */
-static void make_node(struct core *core)
+int core_open(struct core *core, const struct core_options *options, struct config *config)
 {
 	struct node *node = &core->node;
 	size_t allocated = 0;
 
+	core->options = *options;
+	core->config = config;
+	core->source = core_source(options->config_file);
+	core->lock = -1;
+	node->started_us = node->reloaded_us = realtime_us();
+	if (!host_init(&core->host, options->host_root))
+		return -ENAMETOOLONG;
+	core->host.names = names_open();
+	if (core_state_directory(&core->host, core->state) < 0)
+		core->state[0] = '\0';
+	core->host.state = core->state;
+	core->host.node_name = node->name;
+	/* Room for every tuner, and for one condition of each type. */
 	while (tuner_table[node->n_tuners])
 		node->n_tuners++;
 	node->tuners = must(calloc(node->n_tuners, sizeof(*node->tuners)));
@@ -190,23 +183,6 @@ static void make_node(struct core *core)
 
 			condition->now.type = type;
 		}
-}
-
-int core_open(struct core *core, const struct core_options *options, struct config *config)
-{
-	core->options = *options;
-	core->config = config;
-	core->source = core_source(options->config_file);
-	core->lock = -1;
-	core->node.started_us = core->node.reloaded_us = realtime_us();
-	if (!host_init(&core->host, options->host_root))
-		return -ENAMETOOLONG;
-	core->host.names = names_open();
-	if (core_state_directory(&core->host, core->state) < 0)
-		core->state[0] = '\0';
-	core->host.state = core->state;
-	core->host.node_name = core->node.name;
-	make_node(core);
 	core_reconfigure(core, steal(core->config));
 	return 0;
 }
@@ -330,10 +306,17 @@ int core_become_writer(struct core *core, const char *who, char *holder, size_t 
 
 void core_reconfigure(struct core *core, struct config *config)
 {
+	const char *name = config_text(config, "node_name");
+
 	cleanup_config_free(&core->config);
 	core->config = config;
 	core->node.config_hash = config_checksum(config);
-	name_node(core);
+	/* For people: as configured, as given by Kubernetes' downward API, or the host's. */
+	if (gethostname(core->node.name, sizeof(core->node.name) - 1) < 0)
+		strcpy(core->node.name, "localhost");
+	if (!name[0])
+		name = variable("NODE_NAME", core->node.name);
+	copy_text(core->node.name, sizeof(core->node.name), name);
 	reconcile_reset(&core->node, NULL);
 	for (size_t i = 0; i < core->node.n_tuners; i++)
 		open_tuner(core, &core->node.tuners[i]);

@@ -134,7 +134,7 @@ void core_look_at_journal(struct core *core);
 int core_take_files(struct core *core, struct file_job *job, struct plan *done);
 
 /* A runtime that does not answer, whose settings are therefore not known; NULL for none. */
-const struct condition *core_unreachable(const struct core *core);
+const struct condition *core_unreachable(const struct core *core, const char *only);
 
 /* Adds to done what is not set as it should be, beside what was tried. */
 void core_add_unset(const struct core *core, const char *only, struct plan *done);

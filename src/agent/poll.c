@@ -5,44 +5,12 @@
 #include "base/log.h"
 #include "tuners/table.h"
 
-static void judge_settings(const struct node *node, struct condition_reading *drifted,
-	struct condition_reading *failed)
-{
-	for (size_t i = 0; i < node->n_settings; i++) {
-		const struct setting *setting = &node->settings[i];
-
-		if (setting->state == SETTING_YIELDED || setting->state == SETTING_DRIFTED)
-			condition_raise(drifted, setting->reason, "%s: is %s, wanted %s",
-				setting->name, setting->actual, setting->wanted);
-		if (setting->state == SETTING_FAILED)
-			condition_raise(failed, setting->reason, "%s: %s (%s)", setting->name,
-				setting->why[0] ? setting->why : strerror(-setting->error),
-				setting->reason);
-	}
-}
-
 static const struct release *find_release(const struct core *core, const char *tuner)
 {
 	for (size_t i = 0; i < core->released.n; i++)
 		if (streq(core->released.tuners[i].tuner, tuner))
 			return &core->released.tuners[i];
 	return NULL;
-}
-
-/* A value that no tuner wants any more, and whose original could not be restored. */
-static void judge_leftovers(const struct core *core, struct condition_reading *failed)
-{
-	char actual[SETTING_VALUE_MAX];
-
-	for (size_t i = 0; core->values && i < core->values->n; i++) {
-		const struct value_record *record = &core->values->records[i];
-
-		if (find_release(core, record->tuner) && !node_setting(&core->node, record->name) &&
-			host_read_value(&core->host, record->target.path, actual) != -ENOENT)
-			condition_raise(failed, "not-restored",
-				"%s: the original could not be restored (not-restored)",
-				record->name);
-	}
 }
 
 static void judge_agent(const struct core *core, struct condition_reading *degraded)
@@ -107,10 +75,31 @@ static void judge(struct core *core)
 		[CORE_AGENT_DEGRADED] = {.reason = "all-active"},
 		[CORE_CONFIG_INVALID] = {.reason = "config-valid"},
 	};
+	struct condition_reading *failed = &readings[CORE_SETTING_FAILED];
+	char actual[SETTING_VALUE_MAX];
 
-	judge_settings(
-		&core->node, &readings[CORE_SETTING_DRIFTED], &readings[CORE_SETTING_FAILED]);
-	judge_leftovers(core, &readings[CORE_SETTING_FAILED]);
+	for (size_t i = 0; i < core->node.n_settings; i++) {
+		const struct setting *setting = &core->node.settings[i];
+
+		if (setting->state == SETTING_YIELDED || setting->state == SETTING_DRIFTED)
+			condition_raise(&readings[CORE_SETTING_DRIFTED], setting->reason,
+				"%s: is %s, wanted %s", setting->name, setting->actual,
+				setting->wanted);
+		if (setting->state == SETTING_FAILED)
+			condition_raise(failed, setting->reason, "%s: %s (%s)", setting->name,
+				setting->why[0] ? setting->why : strerror(-setting->error),
+				setting->reason);
+	}
+	/* Values that no tuner wants any more, and whose originals could not be restored. */
+	for (size_t i = 0; core->values && i < core->values->n; i++) {
+		const struct value_record *record = &core->values->records[i];
+
+		if (find_release(core, record->tuner) && !node_setting(&core->node, record->name) &&
+			host_read_value(&core->host, record->target.path, actual) != -ENOENT)
+			condition_raise(failed, "not-restored",
+				"%s: the original could not be restored (not-restored)",
+				record->name);
+	}
 	judge_agent(core, &readings[CORE_AGENT_DEGRADED]);
 	if (core->config_fault[0])
 		condition_raise(
@@ -199,26 +188,6 @@ static void poll_tuner(struct core *core, struct tuner_status *tuner, uint64_t n
 	}
 }
 
-/* Each type of a tuner once: what it reports, or that it is off. */
-static void take_conditions(struct core *core)
-{
-	for (size_t i = 0; i < core->node.n_tuners; i++) {
-		const struct proposal *proposal = &core->node.tuners[i].proposal;
-		const struct condition_type *type = core->node.tuners[i].ops->conditions;
-
-		for (; type && type->name; type++) {
-			struct condition_reading none = {
-				.type = type, .status = CONDITION_UNKNOWN, .reason = "tuner-off"};
-			const struct condition_reading *reading = &none;
-
-			for (size_t c = 0; c < proposal->n_conditions; c++)
-				if (proposal->conditions[c].type == type)
-					reading = &proposal->conditions[c];
-			observe(core, reading);
-		}
-	}
-}
-
 void core_poll_tuner(struct core *core, struct tuner_status *tuner)
 {
 	plan_reset(&core->plan);
@@ -237,7 +206,22 @@ void core_poll(struct core *core)
 		if (core->node.limits[i].seen_at_us == now)
 			core->node.limits[kept++] = core->node.limits[i];
 	core->node.n_limits = kept;
-	take_conditions(core);
+	/* Each type of a tuner once: what it reports, or that it is off. */
+	for (size_t i = 0; i < core->node.n_tuners; i++) {
+		const struct proposal *proposal = &core->node.tuners[i].proposal;
+		const struct condition_type *type = core->node.tuners[i].ops->conditions;
+
+		for (; type && type->name; type++) {
+			struct condition_reading none = {
+				.type = type, .status = CONDITION_UNKNOWN, .reason = "tuner-off"};
+			const struct condition_reading *reading = &none;
+
+			for (size_t c = 0; c < proposal->n_conditions; c++)
+				if (proposal->conditions[c].type == type)
+					reading = &proposal->conditions[c];
+			observe(core, reading);
+		}
+	}
 	judge(core);
 	core->node.heartbeat_us = now;
 	core->node.revision++;

@@ -123,7 +123,7 @@ int cli_plan(const struct cli *cli)
 		return r;
 	core_plan_only(&core, cli->only);
 	r = print_plan(cli, &core.plan);
-	unreachable = cli->only && !streq(cli->only, "runtime") ? NULL : core_unreachable(&core);
+	unreachable = core_unreachable(&core, cli->only);
 	if (unreachable) {
 		cli_fail("runtime", "%s", unreachable->now.message);
 		r = r == EXIT_OK ? EXIT_FAILED : r;
