@@ -55,31 +55,24 @@ static void log_faults(int level, const struct config_fault_list *list)
 			list->faults[i].line, list->faults[i].column, list->faults[i].message);
 }
 
-/*
- * An editor, a full disk or a ConfigMap that is gone for a moment leaves a file empty or missing.
- * That is no configuration: the defaults would enforce what nobody asked for.
- */
-static void find_lost_source(const struct config *config, struct config_fault_list *faults)
-{
-	struct config_place place = {.line = 1, .column = 1};
-	struct stat st;
-
-	for (size_t i = 0; (place.file = config_file(config, i)); i++)
-		if (stat(place.file, &st) < 0 || (S_ISREG(st.st_mode) && st.st_size == 0))
-			config_fault_add(faults, &place,
-				"gone or empty since it was loaded: restore it, or restart the "
-				"agent to do without it");
-}
-
 /* old: what is in use; NULL for the first load. */
 static int load(const struct config_source *source, const struct config *old,
 	struct config **config, char fault[static CONDITION_MESSAGE_MAX])
 {
 	struct config_fault_list faults = {0}, notices = {0};
+	struct config_place place = {.line = 1, .column = 1};
+	struct stat st;
 	int r = -EINVAL;
 
-	if (old)
-		find_lost_source(old, &faults);
+	/*
+	 * An editor, a full disk or a ConfigMap that is gone for a moment leaves a file empty or
+	 * missing. That is no configuration: the defaults would enforce what nobody asked for.
+	 */
+	for (size_t i = 0; old && (place.file = config_file(old, i)); i++)
+		if (stat(place.file, &st) < 0 || (S_ISREG(st.st_mode) && st.st_size == 0))
+			config_fault_add(&faults, &place,
+				"gone or empty since it was loaded: restore it, or restart the "
+				"agent to do without it");
 	if (faults.n == 0)
 		r = core_load_config(source, config, &faults, &notices);
 	log_faults(LOG_NOTICE, &notices);
@@ -185,31 +178,26 @@ static int on_hangup(sd_event_source *source, const struct signalfd_siginfo *inf
 	return 0;
 }
 
-/* A record may be of a setting that the configuration names no more: a restore writes it. */
-static bool is_managed(const struct core *core, const char *prefix)
-{
-	for (size_t i = 0; i < core->node.n_settings; i++)
-		if (starts_with(core->node.settings[i].name, prefix))
-			return true;
-	for (size_t i = 0; core->values && i < core->values->n; i++)
-		if (starts_with(core->values->records[i].name, prefix))
-			return true;
-	return false;
-}
-
 static bool is_needed(const struct core *core, size_t tuner, const struct capability_row *row)
 {
 	enum mode mode = core->node.tuners[tuner].mode;
-	const bool needed[] = {
+	bool needed[] = {
 		[CAPABILITY_TO_OPEN] = false,
 		[CAPABILITY_TO_RUN] = true, /* also of a tuner that a reload may switch on */
 		/* It may change files, or a record of one is to be restored. */
 		[CAPABILITY_TO_ENFORCE] =
 			mode == MODE_ENFORCE || mode == MODE_RELEASED || core->n_files > 0,
 		[CAPABILITY_TO_CHROOT] = core->host.root[0], /* also to observe */
-		[CAPABILITY_TO_SET] = row->setting && is_managed(core, row->setting),
+		[CAPABILITY_TO_SET] = false,
 	};
 
+	for (size_t i = 0; row->setting && i < core->node.n_settings; i++)
+		needed[CAPABILITY_TO_SET] |= starts_with(core->node.settings[i].name, row->setting);
+	/* A record may be of a setting that the configuration names no more: a restore writes it.
+	 */
+	for (size_t i = 0; row->setting && core->values && i < core->values->n; i++)
+		needed[CAPABILITY_TO_SET] |=
+			starts_with(core->values->records[i].name, row->setting);
 	return needed[row->use];
 }
 
@@ -236,6 +224,10 @@ void agent_drop_privileges(const struct agent *agent)
 
 static int start(struct agent *agent)
 {
+	struct core *core = &agent->core;
+	size_t released = 0, enforcing = 0;
+	char files[512] = "";
+	const char *file;
 	int r = sd_event_new(&agent->event);
 
 	/* SIGTERM and SIGINT end the loop with code 0. */
@@ -248,12 +240,26 @@ static int start(struct agent *agent)
 		r = worker_new(agent->event, &agent->worker);
 	if (r < 0)
 		return r;
-	core_attach(&agent->core, agent->event);
-	agent->source_signature = config_source_signature(&agent->core.source);
+	core_attach(core, agent->event);
+	agent->source_signature = config_source_signature(&core->source);
 	agent_serve(agent);
 	agent_poll(agent);
-	r = agent_watch_tuners(agent);
-	return r < 0 ? r : agent_begin_ticking(agent);
+	/* What it does to the node, where it answers, and what it was told. */
+	for (size_t i = 0; i < core->node.n_tuners; i++) {
+		released += core->node.tuners[i].mode == MODE_RELEASED;
+		enforcing += core->node.tuners[i].mode == MODE_ENFORCE;
+	}
+	for (size_t i = 0; (file = config_file(core->config, i)); i++)
+		text_append(files, sizeof(files), "%s%s", i > 0 ? ", " : "", file);
+	log_info("agent", "version %s, %s, profile %s, on %s and %s; configuration: %s",
+		HEADROOM_VERSION,
+		enforcing > 0  ? "enforcing"
+		: released > 0 ? "released"
+			       : "observing",
+		config_text(core->config, "profile"),
+		agent->endpoints[0].address[0] ? agent->endpoints[0].address : "no port",
+		agent->endpoints[1].address, files[0] ? files : "none, the defaults");
+	return 0;
 }
 
 static void stop(struct agent *agent)
@@ -274,35 +280,10 @@ static void stop(struct agent *agent)
 	core_close(&agent->core);
 }
 
-/* What it does to the node, where it answers, and what it was told. */
-static void log_start(const struct agent *agent)
-{
-	const struct core *core = &agent->core;
-	size_t released = 0, enforcing = 0;
-	char files[512] = "";
-	const char *file;
-
-	for (size_t i = 0; i < core->node.n_tuners; i++) {
-		released += core->node.tuners[i].mode == MODE_RELEASED;
-		enforcing += core->node.tuners[i].mode == MODE_ENFORCE;
-	}
-	for (size_t i = 0; (file = config_file(core->config, i)); i++)
-		text_append(files, sizeof(files), "%s%s", i > 0 ? ", " : "", file);
-	log_info("agent", "version %s, %s, profile %s, on %s and %s; configuration: %s",
-		HEADROOM_VERSION,
-		enforcing > 0  ? "enforcing"
-		: released > 0 ? "released"
-			       : "observing",
-		config_text(core->config, "profile"),
-		agent->endpoints[0].address[0] ? agent->endpoints[0].address : "no port",
-		agent->endpoints[1].address, files[0] ? files : "none, the defaults");
-}
-
 int agent_run(const struct core_options *options)
 {
 	struct agent agent = {0};
 	const struct config_source source = core_source(options->config_file);
-	char fault[CONDITION_MESSAGE_MAX];
 	struct rlimit files;
 	struct config *config;
 	int r;
@@ -317,8 +298,7 @@ int agent_run(const struct core_options *options)
 		files.rlim_cur = MIN(files.rlim_max, 4096);
 		setrlimit(RLIMIT_NOFILE, &files);
 	}
-	r = load(&source, NULL, &config, fault);
-	if (r < 0)
+	if (load(&source, NULL, &config, agent.core.config_fault) < 0)
 		return 1;
 	r = core_open(&agent.core, options, config);
 	if (r == 0 && become_writer(&agent) == -EBUSY) {
@@ -327,10 +307,8 @@ int agent_run(const struct core_options *options)
 	}
 	if (r == 0)
 		r = start(&agent);
-	if (r >= 0) {
-		log_start(&agent);
+	if (r >= 0)
 		r = agent_loop(&agent);
-	}
 	if (r < 0)
 		log_error("agent", "%s", strerror(-r));
 	stop(&agent);

@@ -52,6 +52,7 @@ struct agent {
 		const struct tuner_ops *ops;
 		const void *requester; /* the self that made the request */
 		void *request;         /* NULL: idle */
+		struct agent *agent;
 	} transfers[TRANSFERS_MAX];
 	uint64_t resume_us; /* when to look again after restarts whose end is not known */
 	struct request requests[REQUESTS_MAX];
@@ -67,20 +68,16 @@ struct agent {
 	char status[STATUS_LINE_MAX]; /* the last STATUS= */
 };
 
-/* loop.c: the tick and the descriptors of tuners whose next poll cannot wait. 0 or -errno. */
+/* loop.c: the descriptors of tuners whose next poll cannot wait. 0 or -errno. */
 int agent_watch_tuners(struct agent *agent);
-int agent_begin_ticking(struct agent *agent);
 
-/* Polls, writes values, and hands files to the worker. */
+/* Polls, writes values, and hands files and samples to the workers. */
 void agent_poll(struct agent *agent);
 
-/* Until the agent is to end. 0 or -errno. */
+/* Watches the tuners and ticks until the agent is to end. 0 or -errno. */
 int agent_loop(struct agent *agent);
 
-/* work.c: what clients ask for, and what the worker does. */
-void agent_work(struct agent *agent);
-void agent_sample(struct agent *agent);
-void agent_transfer(struct agent *agent);
+/* What clients ask for: an http_change_fn. */
 void agent_request(void *userdata, bool restore, const char *only, struct http_connection *client);
 
 /* agent.c: opens what the configuration asks for, closes what it no longer does. */
