@@ -56,14 +56,15 @@ int images_pull(const struct image_runtime *runtime, const char *name, const str
 int images_clean(const struct image_runtime *runtime, const struct host *host,
 	const struct wait *wait, char why[static IMAGES_WHY_MAX]);
 
-/* Whether a name is one of ours that a load gives for a while. */
-bool images_is_ours(const char *name);
-
 /* Removes the directory below certs.d that a load may need: for images_clean() and a restore. */
 void images_remove_hosts(const struct host *host);
 
-/* Whether there are leases of ours: of a transfer under way, or of a killed agent. */
-bool images_has_leases(const struct image_runtime *runtime, const struct wait *wait);
+/*
+ * Whether among these images are names of ours, or in the runtime leases: of a transfer under way,
+ * or of a killed agent.
+ */
+bool images_has_leftovers(const struct image_runtime *runtime, const struct wait *wait,
+	const struct runtime_image *images, size_t n);
 
 /*
  * Sets or removes the label by which the kubelet's garbage collection leaves an image of containerd
@@ -73,14 +74,3 @@ bool images_has_leases(const struct image_runtime *runtime, const struct wait *w
  */
 int images_pin(const struct image_runtime *runtime, const char *name, bool pinned,
 	const struct wait *wait, char why[static IMAGES_WHY_MAX]);
-
-/* True where the runtime's CRI honours the label: containerd 1.6.25, 1.7.10 and 2.0. */
-bool images_honours_pins(const struct image_runtime *runtime);
-
-/*
- * The image of pods' sandboxes, as the runtime is configured: "registry.k8s.io/pause:3.9". Where
- * the runtime does not tell (containerd 2.x) its configuration does: `containerd config dump`, run
- * as in host. False where neither does.
- */
-bool images_sandbox(const struct image_runtime *runtime, const struct host *host,
-	const struct wait *wait, char name[static IMAGE_NAME_MAX]);

@@ -3,12 +3,17 @@
 
 #define PREFIX "pin."
 
-/* Of a long name the end is in the setting's: it has the tag or the digest. */
-static const char *end_of(const char *name)
+/* Where the runtime's CRI honours the label: containerd 1.6.25, 1.7.10 and 2.0. */
+static bool honours_pins(const struct image_runtime *runtime)
 {
-	size_t len = strlen(name), most = SETTING_NAME_MAX - sizeof(PREFIX);
+	const char *version = runtime->version + (runtime->version[0] == 'v');
+	unsigned major = 0, minor = 0, patch = 0;
 
-	return len > most ? name + len - most : name;
+	if (runtime->kind != RUNTIME_CONTAINERD ||
+		sscanf(version, "%3u.%3u.%3u", &major, &minor, &patch) < 2)
+		return false;
+	return major > 1 || (major == 1 && (minor > 7 || (minor == 7 && patch >= 10) ||
+						   (minor == 6 && patch >= 25)));
 }
 
 static void want_pin(
@@ -18,12 +23,14 @@ static void want_pin(
 	const struct runtime_image *image = sampled_image(sample, name);
 	struct want *want = proposal_file(proposal, pinned ? PINNED : NULL);
 	struct file_change *file = want->file;
+	size_t len = strlen(name), most = SETTING_NAME_MAX - sizeof(PREFIX);
 
-	snprintf(want->name, sizeof(want->name), PREFIX "%s", end_of(name));
+	/* Of a long name the end: it has the tag or the digest. */
+	snprintf(want->name, sizeof(want->name), PREFIX "%s", name + len - MIN(len, most));
 	want->reason = pinned ? "configured" : "no-longer-configured";
 	if (!sample->answers) {
 		want->reason = "runtime-silent";
-	} else if (!images_honours_pins(&sample->runtime)) {
+	} else if (!honours_pins(&sample->runtime)) {
 		want->error = -ENOENT;
 		want->reason =
 			sample->runtime.kind == RUNTIME_CONTAINERD ? "pins-ignored" : "no-pins";

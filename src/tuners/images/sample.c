@@ -2,6 +2,8 @@
 #include "tuners/images/images.h"
 
 #include "base/file.h"
+#include "base/json.h"
+#include "runtime/containerd_config.h"
 #include "runtime/cri_client.h"
 #include "runtime/docker.h"
 
@@ -18,6 +20,8 @@
 #define SETTLED_AFTER_US (2 * USEC_PER_SEC)
 
 #define ARCHIVES_MAX 1024
+
+#define SANDBOX_KEY "plugins.\"io.containerd.cri.v1.images\".pinned_images.sandbox"
 
 void text_list_add(struct text_list *list, const char *text)
 {
@@ -185,11 +189,49 @@ static int ask_docker(struct images_tuner *request, const struct wait *wait)
 		r = docker_read_info(sample->runtime.socket, &info, wait, sample->why);
 	copy_text(sample->runtime.version, sizeof(sample->runtime.version), info.version);
 	copy_text(sample->store, sizeof(sample->store), info.root_dir);
+	if (r == 0)
+		sample->sandbox[0] = '\0';
 	return r;
 }
 
-static int ask_containerd(struct images_sample *sample, const struct wait *wait)
+/*
+ * The image of pods' sandboxes, as the runtime is configured: "registry.k8s.io/pause:3.9". Where
+ * the runtime does not tell (containerd 2.x) the configuration of the process that listens does, if
+ * that is seen.
+ */
+static void ask_sandbox(const struct host *host, struct cri *cri, struct arena *arena,
+	const struct wait *wait, char name[static IMAGE_NAME_MAX])
 {
+	struct runtime_process process = {0};
+	const struct runtime_daemon daemon = {
+		.host = host, .binary = process.program, .directory = process.directory};
+	char reference[IMAGE_NAME_MAX], path[PATH_MAX], why[CONTAINERD_WHY_MAX];
+	_cleanup_(cleanup_cJSON_Delete) cJSON *config = NULL;
+	_cleanup_free_ char *dump = NULL;
+	const char *file = process.config;
+
+	if (cri_get_config(cri, wait, arena, &config) != 0)
+		return;
+	copy_text(reference, sizeof(reference), json_text_at(config, "sandboxImage"));
+	if (!reference[0] && cri->grpc.peer > 0 &&
+		runtime_process_read(host->root, RUNTIME_CONTAINERD, cri->grpc.peer, &process) ==
+			0 &&
+		process.program[0]) {
+		if (!file[0])
+			file = "/etc/containerd/config.toml";
+		/* Without a file it runs with its defaults. */
+		if (access(host_path(host, file, path), F_OK) < 0)
+			file = NULL;
+		if (containerd_dump(&daemon, file, wait, &dump, why) == 0)
+			(void)containerd_dump_value(
+				dump, SANDBOX_KEY, reference, sizeof(reference));
+	}
+	(void)image_normalize(reference, name);
+}
+
+static int ask_containerd(struct images_tuner *request, const struct wait *wait)
+{
+	struct images_sample *sample = &request->sample;
 	_cleanup_arena_ struct arena arena = {0};
 	const Cri__ImageFsInfoResponse *found;
 	const Cri__VersionResponse *version;
@@ -207,6 +249,12 @@ static int ask_containerd(struct images_sample *sample, const struct wait *wait)
 			found->image_filesystems[0]->fs_id->mountpoint);
 	copy_text(sample->why, sizeof(sample->why),
 		r == GRPC_UNIMPLEMENTED ? "its CRI plugin is switched off" : cri.grpc.error);
+	if (r == 0 && (sample->sandbox_us == 0 ||
+			      sample->now_us >= sample->sandbox_us + SANDBOX_EVERY_US)) {
+		sample->sandbox_us = sample->now_us;
+		sample->sandbox[0] = '\0';
+		ask_sandbox(request->host, &cri, &arena, wait, sample->sandbox);
+	}
 	grpc_close(&cri.grpc);
 	return r > 0 ? -EOPNOTSUPP : r;
 }
@@ -216,23 +264,15 @@ static int ask_runtime(struct images_tuner *request, const struct wait *wait)
 	struct images_sample *sample = &request->sample;
 	struct wait bounded = wait_at_most(wait, ANSWER_US);
 	int r = sample->runtime.kind == RUNTIME_DOCKER ? ask_docker(request, &bounded)
-						       : ask_containerd(sample, &bounded);
+						       : ask_containerd(request, &bounded);
 
-	if (r == 0 && (sample->sandbox_us == 0 ||
-			      sample->now_us >= sample->sandbox_us + SANDBOX_EVERY_US)) {
-		sample->sandbox_us = sample->now_us;
-		sample->sandbox[0] = '\0';
-		(void)images_sandbox(&sample->runtime, request->host, &bounded, sample->sandbox);
-	}
 	if (r == 0)
 		r = images_list(&sample->runtime, &bounded, &sample->images, &sample->n_images,
 			sample->why);
-	if (r < 0)
-		return r;
-	sample->leftovers = images_has_leases(&sample->runtime, &bounded);
-	for (size_t i = 0; i < sample->n_images; i++)
-		sample->leftovers |= images_is_ours(sample->images[i].name);
-	return 0;
+	if (r == 0)
+		sample->leftovers = images_has_leftovers(
+			&sample->runtime, &bounded, sample->images, sample->n_images);
+	return r;
 }
 
 static void sample_runtime(struct images_tuner *request, const struct wait *wait)
