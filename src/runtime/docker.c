@@ -61,18 +61,15 @@ int docker_process_read(const struct host *host, struct docker_process *ret)
 
 /* ---- requests ---- */
 
+struct request;
+
 /* Takes one object of an answer. 0, 1 for no more, or -errno; -EBADMSG for what it is not. */
-typedef int take_fn(const cJSON *object, void *userdata);
+typedef int take_fn(const cJSON *object, struct request *request);
 
 struct request {
-	const char *path;
-	uint64_t timeout_us;
-	size_t least; /* objects in the answer */
 	take_fn *take;
-	void *userdata;     /* of take */
-	const char *method; /* NULL: GET */
-
-	size_t n; /* objects so far */
+	void *userdata; /* of take */
+	size_t n;       /* objects so far */
 	char refusal[DOCKER_ERROR_MAX];
 };
 
@@ -100,7 +97,7 @@ static int take_data(const char *text, size_t len, size_t *used, void *userdata)
 		*used = (size_t)(end - text);
 		request->n++;
 		json_make_printable(object);
-		r = request->take(object, request->userdata);
+		r = request->take(object, request);
 	}
 	return r;
 }
@@ -119,30 +116,32 @@ static void describe_refusal(const char *body, char why[static DOCKER_ERROR_MAX]
 	utf8_copy(why, DOCKER_ERROR_MAX, text);
 }
 
-/* Each object of the answer goes to take. */
-static int exchange(const char *socket, struct request *request, const struct wait *wait,
+/* Each object of the answer, which has at least so many, goes to take. method NULL: GET. */
+static int ask(const char *socket, const char *method, const char *path, uint64_t timeout_us,
+	size_t least, take_fn *take, void *userdata, const struct wait *wait,
 	char why[static DOCKER_ERROR_MAX])
 {
+	struct request request = {.take = take, .userdata = userdata};
 	char url[1024];
 	struct http_get http = {.url = url,
 		.unix_socket = socket,
-		.limit = request->method ? 0 : ANSWER_MAX,
-		.method = request->method,
+		.limit = method ? 0 : ANSWER_MAX,
+		.method = method,
 		.data = take_data,
-		.userdata = request};
-	struct wait bounded = wait_at_most(wait, request->timeout_us);
+		.userdata = &request};
+	struct wait bounded = wait_at_most(wait, timeout_us);
 	const char *text = NULL;
 	int r;
 
-	snprintf(url, sizeof(url), "http://docker%s", request->path);
+	snprintf(url, sizeof(url), "http://docker%s", path);
 	http_get_all(&http, 1, &bounded);
 	r = http.error;
 	/* What ended before its last object did, or before it was wanted to end. */
 	if (r == 0 && http.status / 100 == 2 && http.ended == 0 &&
-		(http.len > 0 || request->n < request->least))
+		(http.len > 0 || request.n < least))
 		r = -EBADMSG;
-	if (request->refusal[0]) {
-		text = request->refusal;
+	if (request.refusal[0]) {
+		text = request.refusal;
 	} else if (r == -ETIMEDOUT) {
 		text = "no answer in time: it hangs";
 	} else if (r == -EBADMSG) {
@@ -150,30 +149,16 @@ static int exchange(const char *socket, struct request *request, const struct wa
 	} else if (r < 0) {
 		text = http.why;
 	} else if (http.status / 100 != 2) {
-		describe_refusal(http.body ? http.body : "", request->refusal);
-		text = request->refusal;
+		describe_refusal(http.body ? http.body : "", request.refusal);
+		text = request.refusal;
 		r = -EPROTO;
 	}
 	why[0] = '\0';
 	if (text)
 		snprintf(why, DOCKER_ERROR_MAX, "%.100s: %s %.*s: %.120s", socket,
-			request->method ? request->method : "GET", (int)strcspn(request->path, "?"),
-			request->path, text);
+			method ? method : "GET", (int)strcspn(path, "?"), path, text);
 	http_get_clear(&http);
 	return r;
-}
-
-/* GET of a path, each object of whose answer goes to take; at least `least` of them. */
-static int ask(const char *socket, const char *path, uint64_t timeout_us, size_t least,
-	take_fn *take, void *userdata, const struct wait *wait, char why[static DOCKER_ERROR_MAX])
-{
-	struct request request = {.path = path,
-		.timeout_us = timeout_us,
-		.least = least,
-		.take = take,
-		.userdata = userdata};
-
-	return exchange(socket, &request, wait, why);
 }
 
 /* GET /events from since_us on, with a filter; until now, or for ever. */
@@ -190,7 +175,8 @@ static int ask_events(const char *socket, const char *filter, uint64_t since_us,
 	if (!for_ever)
 		text_append(path, sizeof(path), "&until=%" PRIu64 ".%06" PRIu64,
 			until_us / USEC_PER_SEC, until_us % USEC_PER_SEC);
-	return ask(socket, path, for_ever ? UINT64_MAX : VERSION_US, 0, take, userdata, wait, why);
+	return ask(socket, NULL, path, for_ever ? UINT64_MAX : VERSION_US, 0, take, userdata, wait,
+		why);
 }
 
 static bool is_event(const cJSON *object, const char *type, const char *action)
@@ -216,17 +202,17 @@ static void join_mirrors(const cJSON *list, char value[static DOCKER_VALUE_MAX])
 	registry_shorten_list(words[0] ? words : "none", value, DOCKER_VALUE_MAX);
 }
 
-static int take_version(const cJSON *object, void *userdata)
+static int take_version(const cJSON *object, struct request *request)
 {
-	struct docker_info *info = userdata;
+	struct docker_info *info = request->userdata;
 
 	COPY(info->version, object, "Version");
 	return info->version[0] && *json_text_at(object, "ApiVersion") ? 0 : -EBADMSG;
 }
 
-static int take_info(const cJSON *object, void *userdata)
+static int take_info(const cJSON *object, struct request *request)
 {
-	struct docker_info *info = userdata;
+	struct docker_info *info = request->userdata;
 
 	COPY(info->storage_driver, object, "Driver");
 	COPY(info->root_dir, object, "DockerRootDir");
@@ -244,11 +230,11 @@ struct reload {
 };
 
 /* The attributes of a reload are texts, also where they hold numbers and lists. */
-static int take_reload(const cJSON *object, void *userdata)
+static int take_reload(const cJSON *object, struct request *request)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *list = NULL;
 	const cJSON *attributes = json_at(object, "Actor/Attributes");
-	struct reload *reload = userdata;
+	struct reload *reload = request->userdata;
 
 	if (!is_event(object, "daemon", "reload"))
 		return 0;
@@ -267,7 +253,7 @@ int docker_read_info(const char *socket, struct docker_info *ret, const struct w
 {
 	struct reload reload = {.key = DOWNLOADS};
 	struct docker_info info = *ret;
-	int r = ask(socket, "/version", VERSION_US, 1, take_version, &info, wait, why);
+	int r = ask(socket, NULL, "/version", VERSION_US, 1, take_version, &info, wait, why);
 
 	/* The daemon keeps its last 256 events: a reload among them says what runs now. */
 	if (r == 0)
@@ -275,7 +261,7 @@ int docker_read_info(const char *socket, struct docker_info *ret, const struct w
 	info.reloaded_us = reload.at_us;
 	copy_text(info.reloaded_downloads, sizeof(info.reloaded_downloads), reload.value);
 	if (r == 0 && (!info.root_dir[0] || info.reloaded_us != ret->reloaded_us))
-		r = ask(socket, "/info", ANSWER_US, 1, take_info, &info, wait, why);
+		r = ask(socket, NULL, "/info", ANSWER_US, 1, take_info, &info, wait, why);
 	if (r == 0)
 		*ret = info;
 	return r;
@@ -301,9 +287,9 @@ struct pulled {
 };
 
 /* The actor of a pull is the whole reference, its name attribute lacks the tag. */
-static int take_pull(const cJSON *object, void *userdata)
+static int take_pull(const cJSON *object, struct request *request)
 {
-	struct pulled *pulled = userdata;
+	struct pulled *pulled = request->userdata;
 
 	if (is_event(object, "image", "pull") && pulled->n < pulled->max)
 		COPY(pulled->names[pulled->n++], object, "Actor/ID");
@@ -334,7 +320,7 @@ static int ask_list(const char *socket, const char *path, take_fn *take, void *i
 	const struct wait *wait, char why[static DOCKER_ERROR_MAX])
 {
 	struct list list = {0};
-	int r = ask(socket, path, ANSWER_US, 0, take, &list, wait, why);
+	int r = ask(socket, NULL, path, ANSWER_US, 0, take, &list, wait, why);
 
 	if (r < 0) {
 		free(list.items);
@@ -345,9 +331,9 @@ static int ask_list(const char *socket, const char *path, take_fn *take, void *i
 	return 0;
 }
 
-static int take_container(const cJSON *object, void *userdata)
+static int take_container(const cJSON *object, struct request *request)
 {
-	struct list *list = userdata;
+	struct list *list = request->userdata;
 	const char *pod = json_text_at(object, "Labels/io.kubernetes.pod.name");
 	const char *name = json_text_at(object, "Names/0"); /* with a slash before it */
 	const char *const ids[] = {
@@ -382,9 +368,9 @@ int docker_read_names(
 
 /* ---- images ---- */
 
-static int take_image(const cJSON *object, void *userdata)
+static int take_image(const cJSON *object, struct request *request)
 {
-	struct list *list = userdata;
+	struct list *list = request->userdata;
 	const cJSON *name;
 
 	for (int digests = 0; digests < 2; digests++)
@@ -411,9 +397,9 @@ int docker_read_images(const char *socket, struct runtime_image **images, size_t
 	return ask_list(socket, "/images/json", take_image, images, n, wait, why);
 }
 
-static int take_progress(const cJSON *object, void *userdata)
+/* What changes something may also fail within a good answer. */
+static int take_progress(const cJSON *object, struct request *request)
 {
-	struct request *request = userdata;
 	const char *error = json_text_at(object, "error");
 
 	if (!*error)
@@ -422,45 +408,32 @@ static int take_progress(const cJSON *object, void *userdata)
 	return -EPROTO;
 }
 
-/* A request that changes something. It may also fail within a good answer. */
-static int change(const char *socket, struct request *request, const struct wait *wait,
-	char why[static DOCKER_ERROR_MAX])
-{
-	request->take = take_progress;
-	request->userdata = request;
-	return exchange(socket, request, wait, why);
-}
-
 int docker_pull(const char *socket, const char *name, const struct wait *wait,
 	char why[static DOCKER_ERROR_MAX])
 {
 	char path[DOCKER_NAME_MAX + 64];
-	struct request request = {
-		.method = "POST", .path = path, .timeout_us = UINT64_MAX, .least = 1};
 
 	/* No character of a reference needs an escape there. */
 	snprintf(path, sizeof(path), "/images/create?fromImage=%s", name);
-	return change(socket, &request, wait, why);
+	return ask(socket, "POST", path, UINT64_MAX, 1, take_progress, NULL, wait, why);
 }
 
 int docker_add_name(const char *socket, const char *image, const char *name,
 	const struct wait *wait, char why[static DOCKER_ERROR_MAX])
 {
 	char path[2 * DOCKER_NAME_MAX];
-	struct request request = {.method = "POST", .path = path, .timeout_us = ANSWER_US};
 	const char *tag = strrchr(name, ':');
 
 	snprintf(path, sizeof(path), "/images/%s/tag?repo=%.*s&tag=%s", image, (int)(tag - name),
 		name, tag + 1);
-	return change(socket, &request, wait, why);
+	return ask(socket, "POST", path, ANSWER_US, 0, take_progress, NULL, wait, why);
 }
 
 int docker_remove_name(const char *socket, const char *name, const struct wait *wait,
 	char why[static DOCKER_ERROR_MAX])
 {
 	char path[DOCKER_NAME_MAX + 64];
-	struct request request = {.method = "DELETE", .path = path, .timeout_us = ANSWER_US};
 
 	snprintf(path, sizeof(path), "/images/%s", name);
-	return change(socket, &request, wait, why);
+	return ask(socket, "DELETE", path, ANSWER_US, 0, take_progress, NULL, wait, why);
 }
