@@ -245,19 +245,6 @@ static int bind_unix(struct http_server *server, const char *path)
 	return 0;
 }
 
-static int open_socket(struct http_server *server, const char *listen_on)
-{
-	int r = listen_on[0] == '/' ? bind_unix(server, listen_on) : bind_tcp(server, listen_on);
-
-	if (r < 0)
-		return r;
-	/* The kernel cuts it to net.core.somaxconn; a crowd must not cost others a SYN retry. */
-	if (listen(server->fd, INT_MAX) < 0)
-		return -errno;
-	return sd_event_add_io(
-		server->event, &server->listener, server->fd, EPOLLIN, on_listener, server);
-}
-
 /*
  * The limits on connections and time are ours: libmicrohttpd refuses the newest connection, and its
  * timeout counts idleness. Its own limit leaves room for those that were shut down and not yet
@@ -305,7 +292,14 @@ int http_server_open(sd_event *event, const char *listen_on, const struct node *
 	server->fd = -1;
 	r = start_daemon(server);
 	if (r == 0)
-		r = open_socket(server, listen_on);
+		r = listen_on[0] == '/' ? bind_unix(server, listen_on)
+					: bind_tcp(server, listen_on);
+	/* The kernel cuts it to net.core.somaxconn; a crowd must not cost others a SYN retry. */
+	if (r == 0 && listen(server->fd, INT_MAX) < 0)
+		r = -errno;
+	if (r == 0)
+		r = sd_event_add_io(
+			event, &server->listener, server->fd, EPOLLIN, on_listener, server);
 	if (r < 0)
 		return r;
 	*ret = steal(server);

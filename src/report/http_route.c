@@ -101,22 +101,6 @@ static bool parameter_set(const struct http_connection *connection, const char *
 	return value && !streq(value, "0");
 }
 
-static void render(enum http_document which, const struct node *node, FILE *out, unsigned *status)
-{
-	int form = (int)which - HTTP_STATUS;
-
-	if (which == HTTP_READY && !report_ready(out, node))
-		*status = MHD_HTTP_SERVICE_UNAVAILABLE;
-	else if (which == HTTP_HEALTH)
-		json_put(out, report_health(node), false);
-	else if (which == HTTP_METRICS || which == HTTP_OPENMETRICS)
-		report_metrics(out, node, which == HTTP_OPENMETRICS);
-	else if (which == HTTP_PAGE || which == HTTP_PAGE_PAUSED)
-		report_page(out, node, which == HTTP_PAGE_PAUSED);
-	else if (which >= HTTP_STATUS)
-		json_put(out, report_status(node, form & 2), form & 1);
-}
-
 void http_rendered_drop(struct http_server *server)
 {
 	for (size_t i = 0; i < HTTP_DOCUMENTS; i++) {
@@ -131,19 +115,30 @@ static const struct http_rendered *rendered(struct http_server *server, enum htt
 {
 	struct http_rendered *document = &server->rendered[which];
 	const char *type = documents[which].type ? documents[which].type : TYPE_JSON;
+	const struct node *node = server->node;
+	int form = (int)which - HTTP_STATUS;
 	char *text = NULL;
 	size_t len = 0;
 	FILE *out;
 
 	/* Before the first tick nothing says when the node changes. */
-	if (server->rendered_at != server->node->revision || server->node->revision == 0)
+	if (server->rendered_at != node->revision || node->revision == 0)
 		http_rendered_drop(server);
-	server->rendered_at = server->node->revision;
+	server->rendered_at = node->revision;
 	if (document->response)
 		return document;
 	document->status = MHD_HTTP_OK;
 	out = must(open_memstream(&text, &len));
-	render(which, server->node, out, &document->status);
+	if (which == HTTP_READY && !report_ready(out, node))
+		document->status = MHD_HTTP_SERVICE_UNAVAILABLE;
+	else if (which == HTTP_HEALTH)
+		json_put(out, report_health(node), false);
+	else if (which == HTTP_METRICS || which == HTTP_OPENMETRICS)
+		report_metrics(out, node, which == HTTP_OPENMETRICS);
+	else if (which == HTTP_PAGE || which == HTTP_PAGE_PAUSED)
+		report_page(out, node, which == HTTP_PAGE_PAUSED);
+	else if (which >= HTTP_STATUS)
+		json_put(out, report_status(node, form & 2), form & 1);
 	if (fclose(out) != 0)
 		abort(); /* without memory: systemd starts it again */
 	document->response = response_new(text, len, MHD_RESPMEM_MUST_FREE, type);
@@ -184,16 +179,6 @@ static enum MHD_Result get(struct http_connection *connection, enum http_documen
 	return answer(connection, status, document->response);
 }
 
-/* "application/openmetrics-text;version=1.0.0;q=0.8": quality 0..1 of one range of Accept. */
-static double quality(const char *parameters)
-{
-	const char *q = strstr(parameters, ";q=");
-	double value = q ? strtod(q + strlen(";q="), NULL) : 1;
-
-	/* What is no number from 0 to 1 counts as 0, so that nothing is chosen by a mistake. */
-	return value >= 0 && value <= 1 ? value : 0;
-}
-
 bool http_accepts_openmetrics(const char *accept)
 {
 	static const char *const formats[] = {"application/openmetrics-text", "text/plain"};
@@ -208,15 +193,21 @@ bool http_accepts_openmetrics(const char *accept)
 			copy[used++] = (char)tolower((unsigned char)*accept);
 	}
 	copy[used] = '\0';
+	/* Each range is like "application/openmetrics-text;version=1.0.0;q=0.8". */
 	while ((range = strsep(&rest, ","))) {
 		const char *parameters = range + strcspn(range, ";");
 		const char *version = strstr(parameters, ";version=");
+		const char *q = strstr(parameters, ";q=");
+		double quality = q ? strtod(q + strlen(";q="), NULL) : 1;
 
+		/* No number from 0 to 1: nothing is chosen by a mistake. */
+		if (!(quality >= 0 && quality <= 1))
+			continue;
 		for (size_t i = 0; i < ARRAY_SIZE(formats); i++)
 			if ((size_t)(parameters - range) == strlen(formats[i]) &&
 				starts_with(range, formats[i]) &&
 				(i > 0 || !version || starts_with(version, ";version=1.0.0")))
-				best[i] = MAX(best[i], quality(parameters));
+				best[i] = MAX(best[i], quality);
 	}
 	return best[0] > 0 && best[0] >= best[1];
 }
@@ -264,24 +255,10 @@ static enum MHD_Result post(struct http_connection *connection, const char *meth
 	return MHD_YES;
 }
 
-static enum MHD_Result route(
-	struct http_connection *connection, const char *url, const char *method)
-{
-	bool reads = streq(method, MHD_HTTP_METHOD_GET) || streq(method, MHD_HTTP_METHOD_HEAD);
-
-	if (streq(url, "/v1/apply") || streq(url, "/v1/restore"))
-		return post(connection, method, streq(url, "/v1/restore"));
-	for (size_t i = 0; i < HTTP_DOCUMENTS; i++)
-		if (documents[i].path && streq(url, documents[i].path))
-			return reads ? get(connection, i) : answer_method(connection, ALLOW_READ);
-	if (!reads && !connection->server->local)
-		return answer_method(connection, ALLOW_READ);
-	return answer_text(connection, MHD_HTTP_NOT_FOUND, "not found\n", NULL);
-}
-
 enum MHD_Result http_route(void *userdata, struct MHD_Connection *mhd, const char *url,
 	const char *method, const char *version, const char *data, size_t *size, void **state)
 {
+	bool reads = streq(method, MHD_HTTP_METHOD_GET) || streq(method, MHD_HTTP_METHOD_HEAD);
 	const struct http_server *server = userdata;
 	struct http_connection *connection = *state;
 
@@ -309,7 +286,14 @@ enum MHD_Result http_route(void *userdata, struct MHD_Connection *mhd, const cha
 	}
 	if (connection->status)
 		return answer(connection, connection->status, connection->response);
-	return route(connection, url, method);
+	if (streq(url, "/v1/apply") || streq(url, "/v1/restore"))
+		return post(connection, method, streq(url, "/v1/restore"));
+	for (size_t i = 0; i < HTTP_DOCUMENTS; i++)
+		if (documents[i].path && streq(url, documents[i].path))
+			return reads ? get(connection, i) : answer_method(connection, ALLOW_READ);
+	if (!reads && !server->local)
+		return answer_method(connection, ALLOW_READ);
+	return answer_text(connection, MHD_HTTP_NOT_FOUND, "not found\n", NULL);
 }
 
 void http_request_completed(void *server, struct MHD_Connection *mhd, void **state,
