@@ -6,27 +6,13 @@
 #include "base/file.h"
 #include "tuners/table.h"
 
-#include <dirent.h>
+#include <glob.h>
 #include <sys/resource.h>
 
 static void put_one(struct metric_sink *sink, const char *name, double value)
 {
 	metric_family(sink, name);
 	metric_sample(sink, value, NULL);
-}
-
-static void put_agent(struct metric_sink *sink, const struct node *node)
-{
-	char hash[16];
-
-	metric_family(sink, "headroom_build_info");
-	metric_sample(sink, 1, HEADROOM_VERSION, HEADROOM_COMMIT, NULL);
-	snprintf(hash, sizeof(hash), "%08x", node->config_hash);
-	metric_family(sink, "headroom_config_info");
-	metric_sample(sink, 1, hash, NULL);
-	put_one(sink, "headroom_config_last_reload_successful", !node->reload_failed);
-	put_one(sink, "headroom_config_last_reload_success_timestamp_seconds",
-		(double)node->reloaded_us / (double)USEC_PER_SEC);
 }
 
 static void put_limits(struct metric_sink *sink, const struct node *node)
@@ -50,18 +36,6 @@ static void put_limits(struct metric_sink *sink, const struct node *node)
 	metric_family(sink, "headroom_limit_used_by_workload");
 	for (size_t i = 0; i < node->n_limits; i++)
 		metric_users(sink, &node->limits[i].now);
-}
-
-static void put_settings(struct metric_sink *sink, const struct node *node)
-{
-	metric_family(sink, "headroom_setting_in_sync");
-	for (size_t i = 0; i < node->n_settings; i++)
-		metric_sample(
-			sink, setting_in_sync(&node->settings[i]), node->settings[i].name, NULL);
-	metric_family(sink, "headroom_setting_drift_total");
-	for (size_t i = 0; i < node->n_settings; i++)
-		metric_sample(
-			sink, (double)node->settings[i].drift_total, node->settings[i].name, NULL);
 }
 
 static void put_conditions(struct metric_sink *sink, const struct node *node)
@@ -110,48 +84,38 @@ static void put_tuners(struct metric_sink *sink, const struct node *node)
 
 /* What the agent itself uses, in the names that every Prometheus client library gives it. */
 
-static void put_memory(struct metric_sink *sink)
-{
-	double page = (double)sysconf(_SC_PAGESIZE);
-	_cleanup_free_ char *text = NULL;
-	uint64_t virtual, resident;
-
-	if (read_file("/proc/self/statm", 4096, &text, NULL) < 0 ||
-		sscanf(text, "%" SCNu64 " %" SCNu64, &virtual, &resident) != 2)
-		return;
-	put_one(sink, "process_virtual_memory_bytes", (double)virtual * page);
-	put_one(sink, "process_resident_memory_bytes", (double)resident * page);
-}
-
 /* -1 when they cannot be counted. */
 static double count_descriptors(void)
 {
 	struct stat st;
-	DIR *dir;
-	double n = -3; /* ".", ".." and the one of this directory */
+	glob_t found;
+	double n = -1;
 
 	/* Linux 6.2 (f1f1f2569901) counts them in the directory's size; before it is 0. */
 	if (stat("/proc/self/fd", &st) == 0 && st.st_size > 0)
 		return (double)st.st_size;
-	dir = opendir("/proc/self/fd");
-	if (!dir)
-		return -1;
-	while (readdir(dir))
-		n++;
-	closedir(dir);
+	if (glob("/proc/self/fd/*", GLOB_NOSORT, NULL, &found) == 0)
+		n = (double)found.gl_pathc - 1; /* without the one of this directory */
+	globfree(&found);
 	return n;
 }
 
 static void put_process(struct metric_sink *sink, uint64_t started_us)
 {
-	double descriptors = count_descriptors();
+	double descriptors = count_descriptors(), page = (double)sysconf(_SC_PAGESIZE);
+	_cleanup_free_ char *memory = NULL;
+	uint64_t virtual, resident;
 	struct rlimit limit;
 	struct timespec ts;
 
 	if (clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts) == 0)
 		put_one(sink, "process_cpu_seconds_total",
 			(double)ts.tv_sec + (double)ts.tv_nsec / (double)NSEC_PER_SEC);
-	put_memory(sink);
+	if (read_file("/proc/self/statm", 4096, &memory, NULL) == 0 &&
+		sscanf(memory, "%" SCNu64 " %" SCNu64, &virtual, &resident) == 2) {
+		put_one(sink, "process_virtual_memory_bytes", (double)virtual * page);
+		put_one(sink, "process_resident_memory_bytes", (double)resident * page);
+	}
 	if (descriptors >= 0)
 		put_one(sink, "process_open_fds", descriptors);
 	if (getrlimit(RLIMIT_NOFILE, &limit) == 0)
@@ -163,10 +127,25 @@ void report_metrics(FILE *out, const struct node *node, bool openmetrics)
 {
 	struct metric_sink sink = {
 		.out = out, .openmetrics = openmetrics, .rows = core_tables.metric_rows};
+	char hash[16];
 
-	put_agent(&sink, node);
+	metric_family(&sink, "headroom_build_info");
+	metric_sample(&sink, 1, HEADROOM_VERSION, HEADROOM_COMMIT, NULL);
+	snprintf(hash, sizeof(hash), "%08x", node->config_hash);
+	metric_family(&sink, "headroom_config_info");
+	metric_sample(&sink, 1, hash, NULL);
+	put_one(&sink, "headroom_config_last_reload_successful", !node->reload_failed);
+	put_one(&sink, "headroom_config_last_reload_success_timestamp_seconds",
+		(double)node->reloaded_us / (double)USEC_PER_SEC);
 	put_limits(&sink, node);
-	put_settings(&sink, node);
+	metric_family(&sink, "headroom_setting_in_sync");
+	for (size_t i = 0; i < node->n_settings; i++)
+		metric_sample(
+			&sink, setting_in_sync(&node->settings[i]), node->settings[i].name, NULL);
+	metric_family(&sink, "headroom_setting_drift_total");
+	for (size_t i = 0; i < node->n_settings; i++)
+		metric_sample(
+			&sink, (double)node->settings[i].drift_total, node->settings[i].name, NULL);
 	put_conditions(&sink, node);
 	put_tuners(&sink, node);
 	sink.rows = core_tables.metric_rows;

@@ -212,26 +212,6 @@ static const char *const column_classes[] = {
 	[COLUMN_HISTORY] = "",
 };
 
-static void put_cell(FILE *out, const struct column *column, const cJSON *row)
-{
-	char text[CELL_MAX];
-	const char *word = cell_text(column, row, text, sizeof(text));
-
-	put(out, "<td class=\"%s\" data-title=\"%s\">", column_classes[column->format],
-		column->title);
-	if (column->format == COLUMN_STATE) {
-		word = condition_word(row, word);
-		put_badge(out, tone_classes[tone_of(word)], word);
-	} else if (column->format == COLUMN_NUMBER && !column->write) {
-		put(out, "%s", number_text(row, column->key, text));
-	} else if (column->format == COLUMN_HISTORY && json_at(row, column->key)) {
-		put_history(out, json_at(row, column->key), 0);
-	} else {
-		put(out, "%s", word);
-	}
-	fputs("</td>", out);
-}
-
 /* A row begins with its name, which unfolds what the entry of that kind says of its key. */
 static void put_row(FILE *out, const struct table_view *view, uint32_t blank, const cJSON *row)
 {
@@ -244,9 +224,27 @@ static void put_row(FILE *out, const struct table_view *view, uint32_t blank, co
 		put(out, "<details><summary>%s</summary><p>%s</p></details></th>", name, help);
 	else
 		put(out, "%s</th>", name);
-	for (unsigned i = 1; view->columns[i].key || view->columns[i].write; i++)
-		if (!(blank & 1U << i))
-			put_cell(out, &view->columns[i], row);
+	for (unsigned i = 1; view->columns[i].key || view->columns[i].write; i++) {
+		const struct column *column = &view->columns[i];
+		char text[CELL_MAX];
+		const char *word = cell_text(column, row, text, sizeof(text));
+
+		if (blank & 1U << i)
+			continue;
+		put(out, "<td class=\"%s\" data-title=\"%s\">", column_classes[column->format],
+			column->title);
+		if (column->format == COLUMN_STATE) {
+			word = condition_word(row, word);
+			put_badge(out, tone_classes[tone_of(word)], word);
+		} else if (column->format == COLUMN_NUMBER && !column->write) {
+			put(out, "%s", number_text(row, column->key, text));
+		} else if (column->format == COLUMN_HISTORY && json_at(row, column->key)) {
+			put_history(out, json_at(row, column->key), 0);
+		} else {
+			put(out, "%s", word);
+		}
+		fputs("</td>", out);
+	}
 	fputs("</tr>\n", out);
 }
 
@@ -308,19 +306,31 @@ static void put_view(FILE *out, const struct table_view *view, const cJSON *docu
 
 /* ---- limits: a card each ---- */
 
-static void put_facts(FILE *out, const cJSON *limit)
+static void put_limit(FILE *out, const cJSON *limit)
 {
+	double percent = (1 - json_number_at(limit, "headroom")) * 100;
+	double max = json_number_at(limit, "max"), peak = json_number_at(limit, "peak");
+	double hits = json_number_at(limit, "hits"), before = json_number_at(limit, "hits_before");
 	bool upper = streq(json_text_at(limit, "bound"), "upper");
 	const cJSON *full = json_at(limit, "full_in_seconds");
-	double peak = json_number_at(limit, "peak"), hits = json_number_at(limit, "hits");
-	double before = json_number_at(limit, "hits_before");
+	const char *class = json_text_at(limit, "severity"), *name = json_text_at(limit, "name");
+	const cJSON *top = json_at(limit, "top"), *user;
 	char a[COUNT_MAX], b[COUNT_MAX];
 
+	put(out, "<section class=\"card\"><div class=\"row\"><h3>%s</h3>", name);
+	fprintf(out, "<b class=\"num %s\">%.0f %%</b></div>\n", class, percent);
+	put(out, "<div class=\"track\" role=\"meter\" aria-label=\"%s used\"", name);
+	fprintf(out,
+		" aria-valuemin=\"0\" aria-valuemax=\"100\" aria-valuenow=\"%.0f\">"
+		"<div class=\"bar %s\" style=\"width:%.1f%%\"></div>"
+		"<div class=\"peak\" style=\"left:%.1f%%\" title=\"peak\"></div></div>\n",
+		percent, class, percent, MIN(max > 0 ? peak / max * 100 : 100, 99.5));
+	put_history(out, json_at(limit, "history"), max);
 	put(out, "<p class=\"facts num\"><span>%s%s of %s %s</span></p>\n", upper ? "at most " : "",
 		number_text(limit, "used", a), number_text(limit, "max", b),
 		json_text_at(limit, "unit"));
 	put(out, "<p class=\"facts num\"><span>peak %s", count_text(peak, a));
-	if (peak > json_number_at(limit, "max"))
+	if (peak > max)
 		put(out, " at <time>%s</time>", json_text_at(limit, "peak_at"));
 	put(out, "</span><span>reached %s time%s", count_text(hits - before, a),
 		hits - before == 1 ? "" : "s");
@@ -334,32 +344,11 @@ static void put_facts(FILE *out, const cJSON *limit)
 		put(out, "<span class=\"warning\">full in %s</span>", a);
 	}
 	fputs("</p>\n", out);
-}
-
-static void put_limit(FILE *out, const cJSON *limit)
-{
-	double percent = (1 - json_number_at(limit, "headroom")) * 100;
-	double max = json_number_at(limit, "max");
-	double peak = max > 0 ? json_number_at(limit, "peak") / max * 100 : 100;
-	const char *class = json_text_at(limit, "severity"), *name = json_text_at(limit, "name");
-	const cJSON *top = json_at(limit, "top"), *user;
-	char count[COUNT_MAX];
-
-	put(out, "<section class=\"card\"><div class=\"row\"><h3>%s</h3>", name);
-	fprintf(out, "<b class=\"num %s\">%.0f %%</b></div>\n", class, percent);
-	put(out, "<div class=\"track\" role=\"meter\" aria-label=\"%s used\"", name);
-	fprintf(out,
-		" aria-valuemin=\"0\" aria-valuemax=\"100\" aria-valuenow=\"%.0f\">"
-		"<div class=\"bar %s\" style=\"width:%.1f%%\"></div>"
-		"<div class=\"peak\" style=\"left:%.1f%%\" title=\"peak\"></div></div>\n",
-		percent, class, percent, MIN(peak, 99.5));
-	put_history(out, json_at(limit, "history"), max);
-	put_facts(out, limit);
 	if (cJSON_GetArraySize(top) > 0)
 		fputs("<ol aria-label=\"who uses most\">\n", out);
 	cJSON_ArrayForEach (user, top)
 		put(out, "<li class=\"row\"><span>%s</span><span class=\"num\">%s</span></li>\n",
-			json_text_at(user, "workload/text"), number_text(user, "used", count));
+			json_text_at(user, "workload/text"), number_text(user, "used", a));
 	fputs(cJSON_GetArraySize(top) > 0 ? "</ol>\n</section>\n" : "</section>\n", out);
 }
 

@@ -8,19 +8,6 @@
 
 #define STATUS_SCHEMA 1
 
-static void add_node(cJSON *root, const struct node *node)
-{
-	cJSON *object = json_object(root, "node");
-
-	json_text(object, "name", node->name);
-	json_text(object, "version", HEADROOM_VERSION);
-	json_text(object, "commit", HEADROOM_COMMIT);
-	json_time(object, "started", node->started_us);
-	json_text(object, "verdict", verdict_names[node_verdict(node)]);
-	json_bool(object, "applied", node->applied);
-	json_number(object, "would_change", (double)node_would_change(node));
-}
-
 static void add_limit(cJSON *array, const struct limit *limit)
 {
 	cJSON *object = json_append(array), *top;
@@ -53,21 +40,6 @@ static void add_limit(cJSON *array, const struct limit *limit)
 	}
 }
 
-static void add_setting(cJSON *array, const struct setting *setting)
-{
-	cJSON *object = json_append(array);
-
-	json_text(object, "name", setting->name);
-	json_text(object, "tuner", setting->tuner);
-	json_text(object, "mode", mode_names[setting->mode]);
-	json_text(object, "wanted", setting->wanted);
-	json_text(object, "actual", setting->actual);
-	json_text(object, "original", setting->original);
-	json_text(object, "state", setting_state_names[setting->state]);
-	json_text(object, "reason", setting->reason);
-	json_text(object, "why", setting->why);
-}
-
 static void add_condition(cJSON *array, const struct condition *condition)
 {
 	cJSON *object = json_append(array);
@@ -89,8 +61,20 @@ static void add_lists(cJSON *root, const struct node *node)
 
 	for (size_t i = 0; i < node->n_limits; i++)
 		add_limit(limits, &node->limits[i]);
-	for (size_t i = 0; i < node->n_settings; i++)
-		add_setting(settings, &node->settings[i]);
+	for (size_t i = 0; i < node->n_settings; i++) {
+		const struct setting *setting = &node->settings[i];
+		cJSON *object = json_append(settings);
+
+		json_text(object, "name", setting->name);
+		json_text(object, "tuner", setting->tuner);
+		json_text(object, "mode", mode_names[setting->mode]);
+		json_text(object, "wanted", setting->wanted);
+		json_text(object, "actual", setting->actual);
+		json_text(object, "original", setting->original);
+		json_text(object, "state", setting_state_names[setting->state]);
+		json_text(object, "reason", setting->reason);
+		json_text(object, "why", setting->why);
+	}
 	for (int problems = 1; problems >= 0; problems--) /* first */
 		for (size_t i = 0; i < node->n_conditions; i++)
 			if ((node->conditions[i].now.status == CONDITION_TRUE) == problems)
@@ -107,24 +91,30 @@ static void add_lists(cJSON *root, const struct node *node)
 	}
 }
 
-static void add_events(cJSON *root)
+cJSON *report_status(const struct node *node, bool trusted)
 {
-	cJSON *array = json_array(root, "events");
+	cJSON *root = cJSON_CreateObject(), *about, *list;
 	struct log_event events[LOG_EVENTS];
-	size_t n = log_recent(events);
+	size_t n_events = log_recent(events);
 
-	for (size_t i = 0; i < n; i++) {
-		cJSON *object = json_append(array);
+	json_number(root, "schema", STATUS_SCHEMA);
+	about = json_object(root, "node");
+	json_text(about, "name", node->name);
+	json_text(about, "version", HEADROOM_VERSION);
+	json_text(about, "commit", HEADROOM_COMMIT);
+	json_time(about, "started", node->started_us);
+	json_text(about, "verdict", verdict_names[node_verdict(node)]);
+	json_bool(about, "applied", node->applied);
+	json_number(about, "would_change", (double)node_would_change(node));
+	add_lists(root, node);
+	list = json_array(root, "events");
+	for (size_t i = 0; i < n_events; i++) {
+		cJSON *object = json_append(list);
 
 		json_time(object, "time", events[i].at_us);
 		json_text(object, "level", log_level_names[events[i].level]);
 		json_text(object, "text", events[i].text);
 	}
-}
-
-/* Members of the contract are there whether or not their tuner is: readers need not test. */
-static void add_documents(cJSON *root, const struct node *node, bool trusted)
-{
 	for (size_t i = 0; i < node->n_tuners; i++) {
 		const struct tuner_status *tuner = &node->tuners[i];
 
@@ -132,21 +122,12 @@ static void add_documents(cJSON *root, const struct node *node, bool trusted)
 			json_adopt(root, tuner->ops->document_name,
 				tuner->ops->document(tuner->self, tuner->memory, trusted));
 	}
+	/* Members of the contract are there whether or not their tuner is: readers need not test.
+	 */
 	if (!cJSON_HasObjectItem(root, "dns"))
 		json_null(root, "dns");
 	if (!cJSON_HasObjectItem(root, "images"))
 		json_array(root, "images");
-}
-
-cJSON *report_status(const struct node *node, bool trusted)
-{
-	cJSON *root = cJSON_CreateObject();
-
-	json_number(root, "schema", STATUS_SCHEMA);
-	add_node(root, node);
-	add_lists(root, node);
-	add_events(root);
-	add_documents(root, node, trusted);
 	return root;
 }
 
@@ -169,35 +150,31 @@ cJSON *report_health(const struct node *node)
 	return root;
 }
 
-/* A tuner that is on must work, or say what it lacks; off though it is on is a fault. */
-static bool put_tuner(FILE *out, const struct tuner_status *tuner)
-{
-	bool degraded = tuner->state == TUNER_DEGRADED && tuner->why[0];
-	bool good = tuner->mode == MODE_OFF || tuner->state == TUNER_ACTIVE || degraded;
-	char since[TIME_TEXT_MAX];
-
-	fprintf(out, "[%c] %s: %s",
-		!good      ? '-'
-		: degraded ? '~'
-			   : '+',
-		tuner->ops->name,
-		tuner->mode == MODE_OFF ? "off" : tuner_state_names[tuner->state]);
-	if (tuner->mode == MODE_RELEASED) {
-		time_text(tuner->since_us, since);
-		fprintf(out, ", released since %s", since);
-	}
-	fprintf(out, "%s%s\n", tuner->mode != MODE_OFF && tuner->why[0] ? ": " : "",
-		tuner->mode != MODE_OFF ? tuner->why : "");
-	return good;
-}
-
 bool report_ready(FILE *out, const struct node *node)
 {
 	bool ready = node->applied;
+	char since[TIME_TEXT_MAX];
 
 	fputs(ready ? "[+] applied\n" : "[-] applied: the first apply is not done yet\n", out);
-	for (size_t i = 0; i < node->n_tuners; i++)
-		ready &= put_tuner(out, &node->tuners[i]);
+	for (size_t i = 0; i < node->n_tuners; i++) {
+		const struct tuner_status *tuner = &node->tuners[i];
+		bool off = tuner->mode == MODE_OFF;
+		bool degraded = tuner->state == TUNER_DEGRADED && tuner->why[0];
+		/* It must work, or say what it lacks; not to run though it is on is a fault. */
+		bool good = off || tuner->state == TUNER_ACTIVE || degraded;
+
+		fprintf(out, "[%c] %s: %s",
+			!good      ? '-'
+			: degraded ? '~'
+				   : '+',
+			tuner->ops->name, off ? "off" : tuner_state_names[tuner->state]);
+		if (tuner->mode == MODE_RELEASED) {
+			time_text(tuner->since_us, since);
+			fprintf(out, ", released since %s", since);
+		}
+		fprintf(out, "%s%s\n", off || !tuner->why[0] ? "" : ": ", off ? "" : tuner->why);
+		ready &= good;
+	}
 	fputs(ready ? "ready\n" : "not ready\n", out);
 	return ready;
 }
