@@ -177,10 +177,12 @@ static int usage_error(const struct cli_command *command, const char *what, cons
 	return EXIT_USAGE;
 }
 
-static int parse(const struct cli_command *command, int argc, char **argv, struct cli *cli)
+static int run(const struct cli_command *command, int argc, char **argv)
 {
+	const char *host_root = getenv("HEADROOM_HOST_ROOT");
+	struct cli cli = {.core.host_root = host_root ? host_root : ""};
 	struct option options[ARRAY_SIZE(cli_options)] = {0};
-	int found, index;
+	int r = EXIT_OK, found, index;
 
 	for (size_t i = 0; cli_options[i].name; i++)
 		options[i] = (struct option){.name = cli_options[i].name,
@@ -191,32 +193,20 @@ static int parse(const struct cli_command *command, int argc, char **argv, struc
 			return usage_error(
 				command, "wrong option or no value for it", argv[optind - 1]);
 		if (optarg)
-			*(const char **)((char *)cli + cli_options[index].offset) = optarg;
+			*(const char **)((char *)&cli + cli_options[index].offset) = optarg;
 		else
-			*(bool *)((char *)cli + cli_options[index].offset) = true;
+			*(bool *)((char *)&cli + cli_options[index].offset) = true;
 	}
-	if (cli->only && !tuner_find(cli->only))
-		return usage_error(command, "no tuner of this name", cli->only);
-	cli->names = argv + optind;
-	cli->n_names = argc - optind;
-	if (cli->n_names > 0 && !command->names)
-		return usage_error(command, "unexpected argument", cli->names[0]);
-	return 0;
-}
-
-static int run(const struct cli_command *command, int argc, char **argv)
-{
-	const char *host_root = getenv("HEADROOM_HOST_ROOT");
-	struct cli cli = {.core.host_root = host_root ? host_root : ""};
-	int r = parse(command, argc, argv, &cli);
-
-	if (r != 0)
-		return r;
-	if (cli.help) {
+	if (cli.only && !tuner_find(cli.only))
+		return usage_error(command, "no tuner of this name", cli.only);
+	cli.names = argv + optind;
+	cli.n_names = argc - optind;
+	if (cli.n_names > 0 && !command->names)
+		return usage_error(command, "unexpected argument", cli.names[0]);
+	if (cli.help)
 		print_help(command);
-	} else {
+	else
 		r = command->run(&cli);
-	}
 	/* On a full disk, a script must not take half an answer for a whole one. */
 	if (fflush(stdout) != 0 || ferror(stdout))
 		return cli_fail("standard output", "%s", strerror(errno));

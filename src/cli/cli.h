@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The command line: one file a subcommand. */
+/* The command line: one file a subcommand, or several that are alike. */
 
 #include <cjson/cJSON.h>
 
@@ -166,6 +166,5 @@ enum color color_of(const char *word);
 #define AMOUNT_MAX 32
 const char *amount_text(double value, const char *unit, char text[static AMOUNT_MAX]);
 
-/* Rows of the status document. */
-void print_image(struct screen *screen, const cJSON *image);
+/* A row of the status document. */
 void print_limit(struct screen *screen, const cJSON *limit);

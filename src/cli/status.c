@@ -68,19 +68,6 @@ static void print_tuner(struct screen *screen, const cJSON *tuner, const cJSON *
 	draw_paragraph(screen, 13, json_text_at(tuner, "why"));
 }
 
-/* Only what deserves attention: everything else is in the counts. */
-static void print_setting(struct screen *screen, const cJSON *setting, int width)
-{
-	const char *state = json_text_at(setting, "state");
-
-	if (streq(state, "in-sync") || streq(state, "observed") || streq(state, "unsupported"))
-		return;
-	draw(screen, COLOR_NONE, "    %-*s ", width, json_text_at(setting, "name"));
-	draw(screen, color_of(state), "%-8s ", state);
-	draw_wrapped(screen, 6, "%s, wanted %s (%s)", json_text_at(setting, "actual"),
-		json_text_at(setting, "wanted"), json_text_at(setting, "reason"));
-}
-
 /* What the runtimes are fetching now. */
 static void print_pulls(struct screen *screen, const cJSON *runtimes)
 {
@@ -123,17 +110,6 @@ static const char *absence(const char *reason)
 	return NULL;
 }
 
-static void print_condition(struct screen *screen, const cJSON *condition)
-{
-	const char *word = condition_word(condition, json_text_at(condition, "status"));
-
-	draw(screen, COLOR_NONE, "  ");
-	draw(screen, color_of(word), "%-8s", word);
-	draw(screen, COLOR_NONE, " %-28s %s\n", json_text_at(condition, "type"),
-		json_text_at(condition, "reason"));
-	draw_paragraph(screen, 11, json_text_at(condition, "message"));
-}
-
 /* Problems one by one; what is well is a number, and what is switched off is not listed. */
 static void print_conditions(struct screen *screen, const cJSON *conditions)
 {
@@ -144,14 +120,19 @@ static void print_conditions(struct screen *screen, const cJSON *conditions)
 	draw_heading(screen, "Conditions");
 	cJSON_ArrayForEach (condition, conditions) {
 		const char *reason = json_text_at(condition, "reason");
+		const char *status = json_text_at(condition, "status");
+		const char *word = condition_word(condition, status);
 		const char *what = absence(reason);
 
 		if (what && !strstr(absent, what))
 			text_append(absent, sizeof(absent), "%s%s", absent[0] ? ", " : "", what);
-		else if (streq(json_text_at(condition, "status"), "False"))
-			n += !what;
-		else if (!what && !streq(reason, "tuner-off"))
-			print_condition(screen, condition);
+		n += !what && streq(status, "False");
+		if (what || streq(status, "False") || streq(reason, "tuner-off"))
+			continue;
+		draw(screen, COLOR_NONE, "  ");
+		draw(screen, color_of(word), "%-8s", word);
+		draw(screen, COLOR_NONE, " %-28s %s\n", json_text_at(condition, "type"), reason);
+		draw_paragraph(screen, 11, json_text_at(condition, "message"));
 	}
 	draw(screen, COLOR_NONE, "  ");
 	draw(screen, COLOR_GOOD, "%d OK", n);
@@ -160,6 +141,46 @@ static void print_conditions(struct screen *screen, const cJSON *conditions)
 		draw(screen, COLOR_NONE, "  not applicable: ");
 		draw_wrapped(screen, 4, "%s", absent);
 	}
+}
+
+/* "ready  12.3 MB  in 1.2 s  docker.io/library/busybox:1.36  from PATH  pinned", and why not. */
+static void print_image(struct screen *screen, const cJSON *image)
+{
+	const char *state = json_text_at(image, "state"), *why = json_text_at(image, "why");
+	const char *source = json_text_at(image, "source"), *name = json_text_at(image, "name");
+	double size = json_number_at(image, "size_bytes"), next;
+	const cJSON *done = json_at(image, "bytes_done");
+	char amount[AMOUNT_MAX], part[AMOUNT_MAX], took[TIME_TEXT_MAX], text[1024] = "";
+
+	draw(screen, COLOR_NONE, "  ");
+	draw(screen, color_of(state), "%-8s ", state);
+	amount_text(size, "bytes", amount);
+	if (cJSON_IsNumber(done)) {
+		draw_bar(screen, COLOR_GOOD, done->valuedouble / MAX(size, 1.0));
+		text_append(text, sizeof(text), "%s of %s  ",
+			amount_text(done->valuedouble, "bytes", part), amount);
+	} else if (size > 0) {
+		text_append(text, sizeof(text), "%s  ", amount);
+	}
+	if (json_number_at(image, "seconds") > 0) {
+		latency_text(json_number_at(image, "seconds"), took);
+		text_append(text, sizeof(text), "%s  ", took);
+	}
+	text_append(text, sizeof(text), "%s", name);
+	if (!streq(source, name))
+		text_append(text, sizeof(text), "  from %s", source);
+	if (cJSON_IsTrue(json_at(image, "pinned")))
+		text_append(text, sizeof(text), "  pinned");
+	if (!streq(state, "ready") && !why[0])
+		text_append(text, sizeof(text), "  (%s)", json_text_at(image, "reason"));
+	draw_wrapped(screen, 11, "%s", text);
+	if (!why[0])
+		return;
+	next = json_number_at(image, "next_in_seconds");
+	duration_text(next, took);
+	draw(screen, COLOR_NONE, "%11s", "");
+	draw_wrapped(screen, 11, "%s: %s%s%s", json_text_at(image, "reason"), why,
+		next > 0 ? "; again in " : "", next > 0 ? took : "");
 }
 
 static void print_status(struct screen *screen, const cJSON *status, bool alone)
@@ -191,8 +212,18 @@ static void print_status(struct screen *screen, const cJSON *status, bool alone)
 			print_tuner(screen, item, settings);
 	cJSON_ArrayForEach (item, settings)
 		width = MIN(MAX(width, (int)strlen(json_text_at(item, "name"))), 40);
-	cJSON_ArrayForEach (item, settings)
-		print_setting(screen, item, width);
+	/* Only what deserves attention: everything else is in the counts. */
+	cJSON_ArrayForEach (item, settings) {
+		const char *state = json_text_at(item, "state");
+
+		if (streq(state, "in-sync") || streq(state, "observed") ||
+			streq(state, "unsupported"))
+			continue;
+		draw(screen, COLOR_NONE, "    %-*s ", width, json_text_at(item, "name"));
+		draw(screen, color_of(state), "%-8s ", state);
+		draw_wrapped(screen, 6, "%s, wanted %s (%s)", json_text_at(item, "actual"),
+			json_text_at(item, "wanted"), json_text_at(item, "reason"));
+	}
 	print_pulls(screen, json_at(status, "runtime/found"));
 	cJSON_ArrayForEach (item, json_at(status, "images")) {
 		if (!streq(json_text_at(item, "state"), "active"))
@@ -276,4 +307,28 @@ int cli_repeat(const struct cli *cli, bool again, int (*print)(const struct cli 
 int cli_status(const struct cli *cli)
 {
 	return cli_repeat(cli, cli->watch, show);
+}
+
+int cli_images(const struct cli *cli)
+{
+	_cleanup_(cleanup_cJSON_Delete) cJSON *status = NULL;
+	struct screen screen = screen_open();
+	const cJSON *images, *image;
+	bool alone;
+	int r = status_document(cli, false, &status, &alone);
+
+	if (r != EXIT_OK)
+		return r;
+	images = json_at(status, "images");
+	if (cli->json)
+		return json_put(stdout, cJSON_Duplicate(images, true), true) ? EXIT_OK
+									     : EXIT_FAILED;
+	if (alone)
+		draw(&screen, COLOR_WARNING, "No agent is running: nothing is loaded.\n");
+	cJSON_ArrayForEach (image, images)
+		print_image(&screen, image);
+	if (cJSON_GetArraySize(images) == 0)
+		puts("No images are configured: see images.archives and images.pull in "
+		     "headroom.yaml(5).");
+	return EXIT_OK;
 }

@@ -9,55 +9,40 @@
 #define USERS_SHOWN 5
 #define NAMES_SHOWN 5
 
-/* The first column is as wide as its longest text. */
-static int width_of(const struct column *column, const struct table_view *view, const cJSON *rows)
-{
-	const cJSON *row;
-	int width = -column->width;
-
-	if (column != view->columns)
-		return column->width;
-	cJSON_ArrayForEach (row, rows)
-		width = MAX(width, (int)strlen(json_text_at(row, column->key)));
-	return -width;
-}
-
-static void print_cell(
-	struct screen *screen, const struct column *column, const cJSON *row, int width)
-{
-	double value = column->key ? json_number_at(row, column->key) : 0;
-	double limit = column->limit ? json_number_at(row, column->limit) : 0;
-	char text[CELL_MAX];
-
-	cell_text(column, row, text, sizeof(text));
-	if (column->format == COLUMN_NUMBER && !column->write)
-		/* Green below a limit, yellow near it, red above; no colour without one. */
-		draw(screen,
-			limit <= 0            ? COLOR_NONE
-			: value > limit       ? COLOR_BAD
-			: value > 0.8 * limit ? COLOR_WARNING
-					      : COLOR_GOOD,
-			"%*.0f", width, value);
-	else
-		draw(screen, COLOR_NONE, "%*s", width,
-			text[0] || column->format != COLUMN_SECONDS ? text : "-");
-}
-
 /* One line of a view: its headings where row is NULL. Columns that are aligned left are parted. */
 static void print_row(struct screen *screen, const struct table_view *view, const cJSON *rows,
 	const cJSON *row, const struct column *sorted)
 {
 	draw(screen, COLOR_NONE, "  ");
 	for (const struct column *c = view->columns; c->key || c->write; c++) {
-		int width = width_of(c, view, rows);
+		double value = c->key ? json_number_at(row, c->key) : 0;
+		double limit = c->limit ? json_number_at(row, c->limit) : 0;
+		char text[CELL_MAX];
+		int width = c->width;
+		const cJSON *other;
 
 		if (!c->heading)
 			continue;
+		/* The first column is as wide as its longest text. */
+		if (c == view->columns)
+			cJSON_ArrayForEach (other, rows)
+				width = MIN(width, -(int)strlen(json_text_at(other, c->key)));
 		if (row)
-			print_cell(screen, c, row, width);
-		else
+			cell_text(c, row, text, sizeof(text));
+		if (!row)
 			draw(screen, c == sorted ? COLOR_BOLD : COLOR_FAINT, "%*s", width,
 				c->heading);
+		else if (c->format == COLUMN_NUMBER && !c->write)
+			/* Green below a limit, yellow near it, red above; no colour without one. */
+			draw(screen,
+				limit <= 0            ? COLOR_NONE
+				: value > limit       ? COLOR_BAD
+				: value > 0.8 * limit ? COLOR_WARNING
+						      : COLOR_GOOD,
+				"%*.0f", width, value);
+		else
+			draw(screen, COLOR_NONE, "%*s", width,
+				text[0] || c->format != COLUMN_SECONDS ? text : "-");
 		if (width < 0 && c == view->columns)
 			draw(screen, COLOR_NONE, " ");
 	}
