@@ -42,48 +42,31 @@ static const struct {
 	[CONTAINERD_DELETE_LEASE] = {"leases.v1.Leases/Delete", &containerd__empty__descriptor},
 };
 
-static void *allocate(void *arena, size_t size)
-{
-	return arena_take(arena, size);
-}
-
 /* All at once, in arena_free(). */
 static void release(void *arena, void *memory)
 {
 	(void)arena, (void)memory;
 }
 
-/*
- * In the version of the CRI that the runtime spoke last, and in the other where it has not that. A
- * small answer can hold millions of empty messages: they are decoded into the arena.
- */
+/* A small answer can hold millions of empty messages: they are decoded into the arena. */
 int cri_call(struct cri *cri, const struct wait *wait, struct arena *arena, enum cri_call which,
 	const char *namespace, const ProtobufCMessage *message, void *ret)
 {
-	ProtobufCAllocator allocator = {allocate, release, arena};
+	ProtobufCAllocator allocator = {arena_take, release, arena};
 	size_t size = message ? protobuf_c_message_get_packed_size(message) : 0;
 	_cleanup_free_ uint8_t *data = must(malloc(size + 1));
-	bool own = which >= CONTAINERD_VERSION;
 	char method[128];
 	const struct grpc_request request = {method, namespace, cri->lease, data, size};
 	struct grpc_answer answer;
 	void *decoded;
-	int r = GRPC_UNIMPLEMENTED;
+	int r;
 
 	if (message)
 		protobuf_c_message_pack(message, data);
-	for (int i = 0; i < (own ? 1 : 2) && r == GRPC_UNIMPLEMENTED; i++) {
-		bool alpha = cri->alpha != (i == 1);
-
-		snprintf(method, sizeof(method), "/%s.%s",
-			own     ? "containerd.services"
-			: alpha ? "runtime.v1alpha2"
-				: "runtime.v1",
-			calls[which].method);
-		r = grpc_unary(&cri->grpc, wait, &request, arena, &answer);
-		if (!own && r >= 0 && r != GRPC_UNIMPLEMENTED)
-			cri->alpha = alpha;
-	}
+	snprintf(method, sizeof(method), "/%s.%s",
+		which < CONTAINERD_VERSION ? "runtime.v1" : "containerd.services",
+		calls[which].method);
+	r = grpc_unary(&cri->grpc, wait, &request, arena, &answer);
 	if (r != 0)
 		return r;
 	decoded = protobuf_c_message_unpack(
@@ -97,36 +80,20 @@ int cri_call(struct cri *cri, const struct wait *wait, struct arena *arena, enum
 	return 0;
 }
 
-int cri_get_config(struct cri *cri, const struct wait *wait, struct arena *arena, cJSON **config)
+int cri_get_config(struct cri *cri, const struct wait *wait, cJSON **config)
 {
 	Cri__StatusRequest request = CRI__STATUS_REQUEST__INIT;
+	_cleanup_arena_ struct arena arena = {0};
 	const Cri__StatusResponse *m;
 	int r;
 
 	request.verbose = true;
-	r = cri_call(cri, wait, arena, CRI_STATUS, NULL, &request.base, &m);
+	r = cri_call(cri, wait, &arena, CRI_STATUS, NULL, &request.base, &m);
 	for (size_t i = 0; r == 0 && i < m->n_info && !*config; i++)
 		if (streq(m->info[i]->key, "config") &&
 			strnlen(m->info[i]->value, CONFIG_MAX) < CONFIG_MAX)
 			*config = cJSON_Parse(m->info[i]->value);
 	return r;
-}
-
-/* containerd's filters are alternatives: images/handlers.go numbers a manifest's layers. */
-int containerd_get_manifests(struct cri *cri, const struct wait *wait, struct arena *arena,
-	const char *namespace, const char *layer, const Containerd__ListContentResponse **manifests)
-{
-	Containerd__FilterRequest message = CONTAINERD__FILTER_REQUEST__INIT;
-	char texts[CONTAINERD_LAYERS_MAX][256], *filters[CONTAINERD_LAYERS_MAX];
-
-	for (size_t i = 0; i < CONTAINERD_LAYERS_MAX; i++) {
-		snprintf(texts[i], sizeof(texts[i]),
-			"labels.\"containerd.io/gc.ref.content.l.%zu\"==\"%s\"", i, layer);
-		filters[i] = texts[i];
-	}
-	message.filters = filters;
-	message.n_filters = ARRAY_SIZE(filters);
-	return cri_call(cri, wait, arena, CONTAINERD_CONTENT, namespace, &message.base, manifests);
 }
 
 enum cri_answers cri_probe(const char *path, const struct wait *wait)

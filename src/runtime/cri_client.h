@@ -3,10 +3,9 @@
 
 /*
  * The Container Runtime Interface: what the kubelet asks containerd, CRI-O and cri-dockerd. Source:
- * k8s.io/cri-api/pkg/apis/runtime/v1/api.proto. Where a runtime knows only v1alpha2 (containerd
- * before 1.6), that is spoken; its messages are the same. And containerd's own services, below the
- * CRI and beside it: github.com/containerd/containerd/api/services. Its namespaces keep users
- * apart: "k8s.io" is the CRI's, "moby" Docker's.
+ * k8s.io/cri-api/pkg/apis/runtime/v1/api.proto. And containerd's own services, below the CRI and
+ * beside it: github.com/containerd/containerd/api/services. Its namespaces keep users apart:
+ * "k8s.io" is the CRI's, "moby" Docker's.
  *
  * All calls block, and return what grpc_unary() returns: 0, a status of the runtime's, or -errno.
  * An answer is in the caller's arena, its strings are never NULL, and messages in it may be.
@@ -21,7 +20,6 @@
 /* To be opened with grpc_open(). */
 struct cri {
 	struct grpc grpc;
-	bool alpha;        /* the runtime answered in v1alpha2 last */
 	const char *lease; /* that keeps what a call fetches in containerd; NULL: its own one */
 };
 
@@ -66,18 +64,7 @@ int cri_call(struct cri *cri, const struct wait *wait, struct arena *arena, enum
  * to delete; NULL where it shows none. Names as in containerd's pkg/cri/config/config.go. It holds
  * the registries' credentials, where someone wrote them there.
  */
-int cri_get_config(struct cri *cri, const struct wait *wait, struct arena *arena, cJSON **config);
-
-/*
- * The manifests that have this layer, "sha256:...", among their first CONTAINERD_LAYERS_MAX: their
- * labels containerd.io/gc.ref.content.l.N are all of its layers, and those of
- * containerd.io/distribution.source.REGISTRY the repositories that it was pulled from. None where
- * more than a hundred have it. -EBADMSG where there is no manifest.
- */
-#define CONTAINERD_LAYERS_MAX 64
-int containerd_get_manifests(struct cri *cri, const struct wait *wait, struct arena *arena,
-	const char *namespace, const char *layer,
-	const Containerd__ListContentResponse **manifests);
+int cri_get_config(struct cri *cri, const struct wait *wait, cJSON **config);
 
 /*
  * How far a program behind a socket answers, from nothing at all to the CRI: one connection and one

@@ -71,22 +71,13 @@ static struct grpc_call *call_of(const struct grpc *grpc, int32_t stream)
 	return grpc->call && grpc->call->stream == stream ? grpc->call : NULL;
 }
 
-/* grpc-message: some bytes are %XX. What does not fit is cut. */
-static void take_message(struct grpc *grpc, const char *text)
-{
-	char *decoded = must(curl_easy_unescape(NULL, text, 0, NULL));
-
-	copy_text(grpc->error, sizeof(grpc->error), decoded);
-	text_make_printable(grpc->error);
-	curl_free(decoded);
-}
-
 /* nghttp2 terminates names and values, and refuses zero bytes in them. */
 static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name_data,
 	size_t name_len, const uint8_t *data, size_t len, uint8_t flags, void *userdata)
 {
 	const char *name = (const char *)name_data, *value = (const char *)data;
-	struct grpc_call *call = call_of(userdata, frame->hd.stream_id);
+	struct grpc *grpc = userdata;
+	struct grpc_call *call = call_of(grpc, frame->hd.stream_id);
 	uint64_t number;
 
 	(void)session, (void)flags, (void)name_len, (void)len;
@@ -99,7 +90,12 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
 			number = GRPC_UNKNOWN;
 		call->status = (int)number;
 	} else if (streq(name, "grpc-message")) {
-		take_message(userdata, value);
+		/* Some bytes are %XX. What does not fit is cut. */
+		char *decoded = must(curl_easy_unescape(NULL, value, 0, NULL));
+
+		copy_text(grpc->error, sizeof(grpc->error), decoded);
+		text_make_printable(grpc->error);
+		curl_free(decoded);
 	}
 	return 0;
 }
@@ -219,38 +215,20 @@ static ssize_t send_bytes(
 	return n < 0 ? NGHTTP2_ERR_WOULDBLOCK : n;
 }
 
-static void make_session(struct grpc *grpc)
+/*
+ * Through a descriptor of the socket's file: its path may be longer than sun_path. A unix socket
+ * answers at once, with EAGAIN where the server has as many waiting as it wants.
+ */
+static int open_connection(struct grpc *grpc, const struct wait *wait)
 {
 	static const nghttp2_settings_entry settings[] = {
 		{NGHTTP2_SETTINGS_ENABLE_PUSH, 0},
 		{NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, STREAM_WINDOW},
 		{NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, HEADERS_MAX},
 	};
-	nghttp2_session_callbacks *callbacks = NULL;
-
-	nghttp2_session_callbacks_new(&callbacks);
-	must(callbacks);
-	nghttp2_session_callbacks_set_on_header_callback(callbacks, on_header);
-	nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_data);
-	nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, on_frame);
-	nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_stream_close);
-	nghttp2_session_callbacks_set_send_callback(callbacks, send_bytes);
-	nghttp2_session_client_new(&grpc->session, callbacks, grpc);
-	must(grpc->session);
-	nghttp2_session_callbacks_del(callbacks);
-	nghttp2_submit_settings(grpc->session, NGHTTP2_FLAG_NONE, settings, ARRAY_SIZE(settings));
-	nghttp2_session_set_local_window_size(
-		grpc->session, NGHTTP2_FLAG_NONE, 0, CONNECTION_WINDOW);
-}
-
-/*
- * Through a descriptor of the socket's file: its path may be longer than sun_path. A unix socket
- * answers at once, with EAGAIN where the server has as many waiting as it wants.
- */
-static int connect_socket(struct grpc *grpc, const struct wait *wait)
-{
 	_cleanup_close_ int file = open(grpc->path, O_PATH | O_CLOEXEC);
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	nghttp2_session_callbacks *callbacks = NULL;
 	struct ucred peer;
 	socklen_t length = sizeof(peer);
 
@@ -273,6 +251,19 @@ static int connect_socket(struct grpc *grpc, const struct wait *wait)
 	grpc->peer = 0;
 	if (getsockopt(grpc->fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0)
 		grpc->peer = peer.pid;
+	nghttp2_session_callbacks_new(&callbacks);
+	must(callbacks);
+	nghttp2_session_callbacks_set_on_header_callback(callbacks, on_header);
+	nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_data);
+	nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, on_frame);
+	nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_stream_close);
+	nghttp2_session_callbacks_set_send_callback(callbacks, send_bytes);
+	nghttp2_session_client_new(&grpc->session, callbacks, grpc);
+	must(grpc->session);
+	nghttp2_session_callbacks_del(callbacks);
+	nghttp2_submit_settings(grpc->session, NGHTTP2_FLAG_NONE, settings, ARRAY_SIZE(settings));
+	nghttp2_session_set_local_window_size(
+		grpc->session, NGHTTP2_FLAG_NONE, 0, CONNECTION_WINDOW);
 	return 0;
 }
 
@@ -342,11 +333,8 @@ static int run(struct grpc *grpc, const struct wait *wait, const struct grpc_req
 	/* The server takes no further calls on this connection. */
 	if (grpc->session && !nghttp2_session_check_request_allowed(grpc->session))
 		grpc_close(grpc);
-	if (grpc->fd < 0) {
-		r = connect_socket(grpc, wait);
-		if (r == 0)
-			make_session(grpc);
-	}
+	if (grpc->fd < 0)
+		r = open_connection(grpc, wait);
 	if (r == 0)
 		submit(grpc, wait, request);
 	while (r == 0 && !call->ended && call->fault == 0) {
@@ -413,8 +401,9 @@ void arena_free(struct arena *arena)
 	*arena = (struct arena){0};
 }
 
-void *arena_take(struct arena *arena, size_t size)
+void *arena_take(void *data, size_t size)
 {
+	struct arena *arena = data;
 	size_t start = arena->taken;
 	void *mapped;
 

@@ -27,8 +27,8 @@ struct arena {
 void arena_free(struct arena *arena); /* empty again, to be used again */
 #define _cleanup_arena_ _cleanup_(arena_free)
 
-/* Aligned for anything, zeroed. NULL where that would be more than ARENA_MAX. */
-void *arena_take(struct arena *arena, size_t size);
+/* Aligned for anything, zeroed. NULL where that would be more than ARENA_MAX. For protobuf-c. */
+void *arena_take(void *arena, size_t size);
 
 /* Of a server's status those that callers know. */
 enum { GRPC_UNKNOWN = 2, GRPC_NOT_FOUND = 5, GRPC_UNIMPLEMENTED = 12, GRPC_STATUS_MAX = 16 };

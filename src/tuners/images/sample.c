@@ -199,8 +199,8 @@ static int ask_docker(struct images_tuner *request, const struct wait *wait)
  * the runtime does not tell (containerd 2.x) the configuration of the process that listens does, if
  * that is seen.
  */
-static void ask_sandbox(const struct host *host, struct cri *cri, struct arena *arena,
-	const struct wait *wait, char name[static IMAGE_NAME_MAX])
+static void ask_sandbox(const struct host *host, struct cri *cri, const struct wait *wait,
+	char name[static IMAGE_NAME_MAX])
 {
 	struct runtime_process process = {0};
 	const struct runtime_daemon daemon = {
@@ -210,7 +210,7 @@ static void ask_sandbox(const struct host *host, struct cri *cri, struct arena *
 	_cleanup_free_ char *dump = NULL;
 	const char *file = process.config;
 
-	if (cri_get_config(cri, wait, arena, &config) != 0)
+	if (cri_get_config(cri, wait, &config) != 0)
 		return;
 	copy_text(reference, sizeof(reference), json_text_at(config, "sandboxImage"));
 	if (!reference[0] && cri->grpc.peer > 0 &&
@@ -253,7 +253,7 @@ static int ask_containerd(struct images_tuner *request, const struct wait *wait)
 			      sample->now_us >= sample->sandbox_us + SANDBOX_EVERY_US)) {
 		sample->sandbox_us = sample->now_us;
 		sample->sandbox[0] = '\0';
-		ask_sandbox(request->host, &cri, &arena, wait, sample->sandbox);
+		ask_sandbox(request->host, &cri, wait, sample->sandbox);
 	}
 	grpc_close(&cri.grpc);
 	return r > 0 ? -EOPNOTSUPP : r;

@@ -13,9 +13,12 @@
 #define PODS_MAX       2048
 #define CONTAINERS_MAX 8192
 
+#define LAYERS_MAX 64 /* of a manifest, asked about: images/handlers.go numbers them */
+
 /* Where the CRI keeps its content; it is made with the first pull. */
 #define CRI_NAMESPACE "k8s.io"
 
+/* A manifest's labels: all of its layers, and the repositories that it was pulled from. */
 #define LAYER_LABEL  "containerd.io/gc.ref.content.l."
 #define SOURCE_LABEL "containerd.io/distribution.source."
 
@@ -26,13 +29,6 @@ struct session {
 	struct wait wait;
 	struct arena arena; /* of the last answer */
 };
-
-/* Emptied: what the answer before had in it is gone. */
-static struct arena *next_arena(struct session *session)
-{
-	arena_free(&session->arena);
-	return &session->arena;
-}
 
 /* True for an answer. With a status of the runtime's own it is there; else notes why it is not. */
 static bool is_good(struct session *session, int r)
@@ -58,11 +54,13 @@ static bool is_ready(struct session *session, int r)
 	return is_good(session, r);
 }
 
-/* A call without parameters. */
-static int ask(struct session *session, enum cri_call which, const char *namespace, void *ret)
+/* What the answer before had is gone. */
+static int ask(struct session *session, enum cri_call which, const char *namespace,
+	const ProtobufCMessage *message, void *ret)
 {
+	arena_free(&session->arena);
 	return cri_call(
-		&session->cri, &session->wait, next_arena(session), which, namespace, NULL, ret);
+		&session->cri, &session->wait, &session->arena, which, namespace, message, ret);
 }
 
 static void ask_version(struct session *session)
@@ -73,11 +71,11 @@ static void ask_version(struct session *session)
 	int r = GRPC_UNIMPLEMENTED;
 
 	if (!runtime->no_cri)
-		r = ask(session, CRI_VERSION, NULL, &version);
+		r = ask(session, CRI_VERSION, NULL, NULL, &version);
 	/* containerd without its CRI plugin still is one: Docker's is. */
 	runtime->no_cri = r == GRPC_UNIMPLEMENTED && runtime->found.kind == RUNTIME_CONTAINERD;
 	if (runtime->no_cri)
-		r = ask(session, CONTAINERD_VERSION, NULL, &own);
+		r = ask(session, CONTAINERD_VERSION, NULL, NULL, &own);
 	if (!is_ready(session, r))
 		return;
 	runtime_take_process(runtime, session->request->host, session->cri.grpc.peer);
@@ -95,7 +93,7 @@ static void ask_status(struct session *session)
 	_cleanup_(cleanup_cJSON_Delete) cJSON *config = NULL;
 	const cJSON *downloads;
 	unsigned long long us;
-	int r = cri_get_config(&session->cri, &session->wait, next_arena(session), &config);
+	int r = cri_get_config(&session->cri, &session->wait, &config);
 
 	if (!is_ready(session, r))
 		return;
@@ -118,7 +116,7 @@ static void ask_store(struct session *session)
 	const Cri__ImageFsInfoResponse *found;
 	const Cri__FilesystemUsage *usage;
 
-	if (!is_good(session, ask(session, CRI_FILESYSTEMS, NULL, &found)) ||
+	if (!is_good(session, ask(session, CRI_FILESYSTEMS, NULL, NULL, &found)) ||
 		found->n_image_filesystems == 0)
 		return;
 	usage = found->image_filesystems[0];
@@ -140,8 +138,7 @@ static const char *take_address(
 
 	request.pod_sandbox_id = (char *)id;
 	if (!known &&
-		(!is_good(session, cri_call(&session->cri, &session->wait, next_arena(session),
-					   CRI_SANDBOX_STATUS, NULL, &request.base, &m)) ||
+		(!is_good(session, ask(session, CRI_SANDBOX_STATUS, NULL, &request.base, &m)) ||
 			!m->status))
 		return "";
 	added = add_element(&addresses->entries, &addresses->n, &addresses->allocated);
@@ -238,7 +235,7 @@ static void ask_namespaces(struct session *session)
 	struct node_runtime *runtime = session->runtime;
 	const Containerd__ListNamedResponse *found;
 
-	if (!is_good(session, ask(session, CONTAINERD_NAMESPACES, NULL, &found)))
+	if (!is_good(session, ask(session, CONTAINERD_NAMESPACES, NULL, NULL, &found)))
 		return;
 	copy_text(runtime->namespaces[0], sizeof(runtime->namespaces[0]), CRI_NAMESPACE);
 	runtime->n_namespaces = 1;
@@ -270,8 +267,8 @@ static void ask_pulls(struct session *session)
 	for (size_t at = 0; at < runtime->n_namespaces; at++) {
 		const Containerd__ListStatusesResponse *found;
 
-		if (!is_good(session,
-			    ask(session, CONTAINERD_INGESTS, runtime->namespaces[at], &found)))
+		if (!is_good(session, ask(session, CONTAINERD_INGESTS, runtime->namespaces[at],
+					      NULL, &found)))
 			return;
 		for (size_t i = 0; i < found->n_statuses && n < PULL_LAYERS_MAX; i++) {
 			const Containerd__IngestStatus *ingest = found->statuses[i];
@@ -310,6 +307,8 @@ static bool image_of(const Containerd__Info *manifest, char image[static 160])
  */
 static void ask_content(struct session *session)
 {
+	Containerd__FilterRequest message = CONTAINERD__FILTER_REQUEST__INIT;
+	char texts[LAYERS_MAX][256], *filters[LAYERS_MAX];
 	struct node_runtime *runtime = session->runtime;
 	const struct pull_layer *layer = pulls_nameless(&runtime->pulls, runtime->content_turn);
 	const char *digest = layer ? strstr(layer->piece.ref, "sha256:") : NULL;
@@ -319,8 +318,15 @@ static void ask_content(struct session *session)
 	if (!digest)
 		return;
 	runtime->content_turn++;
-	if (containerd_get_manifests(&session->cri, &session->wait, next_arena(session),
-		    layer->piece.namespace, digest, &found) != 0)
+	/* Filters are alternatives; none is found where more than a hundred have the layer. */
+	for (size_t i = 0; i < LAYERS_MAX; i++) {
+		snprintf(texts[i], sizeof(texts[i]), "labels.\"" LAYER_LABEL "%zu\"==\"%s\"", i,
+			digest);
+		filters[i] = texts[i];
+	}
+	message.filters = filters;
+	message.n_filters = LAYERS_MAX;
+	if (ask(session, CONTAINERD_CONTENT, layer->piece.namespace, &message.base, &found) != 0)
 		return;
 	for (size_t m = 0; m < found->n_info; m++) {
 		const Containerd__Info *manifest = found->info[m];
@@ -349,8 +355,7 @@ static bool find_full_name(
 	snprintf(filter, sizeof(filter), "name~=\"^%.*s(:[0-9]+)?/\"", (int)host, name);
 	message.filters = filters;
 	message.n_filters = 1;
-	if (cri_call(&session->cri, &session->wait, next_arena(session), CONTAINERD_IMAGES,
-		    namespace, &message.base, &found) != 0)
+	if (ask(session, CONTAINERD_IMAGES, namespace, &message.base, &found) != 0)
 		return false;
 	/* Of several ports that of the same image. */
 	for (size_t i = 0; i < found->n_images && !same; i++) {
