@@ -165,45 +165,6 @@ static void add_name(struct runtime_names *names, const struct workload *workloa
 	copy_text(entry->address, sizeof(entry->address), address);
 }
 
-/* A pod is found by its uid, and where its cgroup does not have that, by its sandbox's id. */
-static void name_pods(struct session *session, const Cri__ListPodSandboxResponse *sandboxes,
-	struct runtime_addresses *addresses, struct runtime_names *names)
-{
-	for (size_t i = 0; i < MIN(sandboxes->n_items, (size_t)PODS_MAX); i++) {
-		const Cri__PodSandbox *sandbox = sandboxes->items[i];
-		const Cri__PodSandboxMetadata *pod = sandbox->metadata;
-		struct workload workload = {.kind = WORKLOAD_POD};
-
-		if (sandbox->state != CRI_SANDBOX_READY || !pod ||
-			session->runtime->answer != RUNTIME_ANSWERS)
-			continue;
-		copy_text(workload.name, sizeof(workload.name), pod->name);
-		copy_text(workload.namespace, sizeof(workload.namespace), pod->namespace_);
-		add_name(names, &workload, pod->uid, take_address(session, sandbox->id, addresses));
-		add_name(names, &workload, sandbox->id, "");
-	}
-}
-
-/* Where a container's cgroup lies outside its pod's, its own id leads to the pod. */
-static void name_containers(const Cri__ListContainersResponse *found, struct runtime_names *names)
-{
-	size_t pods = names->n;
-
-	for (size_t i = 0; i < MIN(found->n_containers, (size_t)CONTAINERS_MAX); i++) {
-		const Cri__Container *container = found->containers[i];
-		size_t pod = 0;
-
-		while (pod < pods &&
-			!streq(names->entries[pod].workload.id, container->pod_sandbox_id))
-			pod++;
-		if (container->state == CRI_CONTAINER_RUNNING && pod < pods) {
-			struct workload workload = names->entries[pod].workload;
-
-			add_name(names, &workload, container->id, "");
-		}
-	}
-}
-
 static void ask_names(struct session *session)
 {
 	struct node_runtime *runtime = session->runtime;
@@ -212,19 +173,48 @@ static void ask_names(struct session *session)
 	_cleanup_arena_ struct arena pods = {0};
 	const Cri__ListPodSandboxResponse *sandboxes;
 	const Cri__ListContainersResponse *containers;
+	size_t n_pods;
 
 	if (!is_good(session, cri_call(&session->cri, &session->wait, &pods, CRI_SANDBOXES, NULL,
 				      NULL, &sandboxes)) ||
 		!is_good(session, cri_call(&session->cri, &session->wait, &pods, CRI_CONTAINERS,
 					  NULL, NULL, &containers)))
 		return;
-	name_pods(session, sandboxes, &addresses, &names);
+	/* By its uid, and where its cgroup does not have that, by its sandbox's id. */
+	for (size_t i = 0; i < MIN(sandboxes->n_items, (size_t)PODS_MAX); i++) {
+		const Cri__PodSandbox *sandbox = sandboxes->items[i];
+		const Cri__PodSandboxMetadata *pod = sandbox->metadata;
+		struct workload workload = {.kind = WORKLOAD_POD};
+
+		if (sandbox->state != CRI_SANDBOX_READY || !pod ||
+			runtime->answer != RUNTIME_ANSWERS)
+			continue;
+		copy_text(workload.name, sizeof(workload.name), pod->name);
+		copy_text(workload.namespace, sizeof(workload.namespace), pod->namespace_);
+		add_name(&names, &workload, pod->uid,
+			take_address(session, sandbox->id, &addresses));
+		add_name(&names, &workload, sandbox->id, "");
+	}
 	if (runtime->answer != RUNTIME_ANSWERS || session->request->cancelled) {
 		free(addresses.entries);
 		free(names.entries);
 		return;
 	}
-	name_containers(containers, &names);
+	/* Where a container's cgroup lies outside its pod's, its own id leads to the pod. */
+	n_pods = names.n;
+	for (size_t i = 0; i < MIN(containers->n_containers, (size_t)CONTAINERS_MAX); i++) {
+		const Cri__Container *container = containers->containers[i];
+		size_t pod = 0;
+
+		while (pod < n_pods &&
+			!streq(names.entries[pod].workload.id, container->pod_sandbox_id))
+			pod++;
+		if (container->state == CRI_CONTAINER_RUNNING && pod < n_pods) {
+			struct workload workload = names.entries[pod].workload;
+
+			add_name(&names, &workload, container->id, "");
+		}
+	}
 	free(runtime->addresses.entries);
 	runtime->addresses = addresses;
 	runtime_take_names(runtime, &names);
