@@ -258,8 +258,6 @@ struct runtime_tuner {
 
 /* sample.c: member of struct tuner_ops. */
 void runtime_sample(void *request, const struct wait *wait);
-/* The copy takes the addresses away from the original. */
-void runtime_sample_copy(struct runtime_sample *sample, struct runtime_sample *ret);
 void runtime_sample_clear(struct runtime_sample *sample);
 struct node_runtime *runtime_find(const struct runtime_sample *sample, const char *socket);
 

@@ -22,20 +22,6 @@
 
 #define DEFAULT_DOWNLOADS "3" /* of every containerd and dockerd */
 
-void runtime_sample_copy(struct runtime_sample *sample, struct runtime_sample *ret)
-{
-	struct node_runtime *runtimes = must(calloc(MAX(sample->n, (size_t)1), sizeof(*runtimes)));
-
-	for (size_t i = 0; i < sample->n; i++) {
-		runtimes[i] = sample->runtimes[i];
-		sample->runtimes[i].addresses = (struct runtime_addresses){0};
-	}
-	*ret = *sample;
-	ret->runtimes = runtimes;
-	ret->hosts = NULL;
-	ret->n_hosts = 0;
-}
-
 void runtime_sample_clear(struct runtime_sample *sample)
 {
 	for (size_t i = 0; i < sample->n; i++) {
@@ -233,36 +219,29 @@ static void infer_containerd(struct node_runtime *runtime)
 	}
 }
 
-/*
- * When a file that does not exist was removed, at the latest: its directory's mtime, but for the
- * key that Docker 20.10 puts there at its first start.
- */
-static uint64_t absent_since(const struct host *host, const char *file)
-{
-	char directory[SETTING_PATH_MAX], path[PATH_MAX], key[PATH_MAX + 16];
-	struct stat st, key_st;
-	uint64_t changed;
-
-	copy_text(directory, sizeof(directory), file);
-	*strrchr(directory, '/') = '\0';
-	if (path_in_root(host->root, directory[0] ? directory : "/", path) < 0 ||
-		stat(path, &st) < 0)
-		return 0;
-	changed = us_of(st.st_mtim);
-	snprintf(key, sizeof(key), "%s/key.json", path);
-	return stat(key, &key_st) == 0 && changed <= us_of(key_st.st_ctim) ? 0 : changed;
-}
-
 static void infer_docker(const struct host *host, struct node_runtime *runtime)
 {
 	const char *reported = runtime->reported_downloads[0] ? runtime->reported_downloads
 							      : runtime->options.downloads;
+	char directory[SETTING_PATH_MAX], path[PATH_MAX], key[PATH_MAX + 16];
 	uint64_t changed_us = runtime->docker.changed_us;
+	struct stat st, key_st;
 
 	if (runtime->docker.error < 0 && !reported[0])
 		return;
-	if (changed_us == 0)
-		changed_us = absent_since(host, runtime->process.config);
+	copy_text(directory, sizeof(directory), runtime->process.config);
+	*strrchr(directory, '/') = '\0';
+	/*
+	 * A file that does not exist was removed when its directory changed last, or before: but
+	 * for the key that Docker 20.10 puts there at its first start.
+	 */
+	if (changed_us == 0 &&
+		path_in_root(host->root, directory[0] ? directory : "/", path) == 0 &&
+		stat(path, &st) == 0) {
+		snprintf(key, sizeof(key), "%s/key.json", path);
+		if (stat(key, &key_st) < 0 || us_of(st.st_mtim) > us_of(key_st.st_ctim))
+			changed_us = us_of(st.st_mtim);
+	}
 	infer(runtime, changed_us, reported, runtime->docker.downloads, DEFAULT_DOWNLOADS,
 		runtime->downloads);
 	if (streq(runtime->downloads, "0"))
@@ -294,31 +273,6 @@ static void sample_files(
 
 /* ---- the file system of the images ---- */
 
-/* By the field that mountinfo has for it: file systems whose blocks are elsewhere. */
-static const char *const network_filesystems[] = {
-	"nfs", "nfs4", "cifs", "smb3", "ceph", "9p", "glusterfs", "fuse.glusterfs", "lustre", NULL};
-
-/* The type that /proc/self/mountinfo has for a device: proc_pid_mountinfo(5). */
-static void find_filesystem(struct runtime_store *store)
-{
-	_cleanup_fclose_ FILE *file = fopen("/proc/self/mountinfo", "re");
-	_cleanup_free_ char *line = NULL;
-	size_t size = 0;
-
-	store->filesystem[0] = '\0';
-	store->network = false;
-	while (file && !store->filesystem[0] && getline(&line, &size, file) > 0) {
-		const char *separator = strstr(line, " - ");
-		unsigned major_number, minor_number;
-
-		if (separator && sscanf(line, "%*d %*d %u:%u", &major_number, &minor_number) == 2 &&
-			makedev(major_number, minor_number) == store->number)
-			(void)sscanf(separator + 3, "%31s", store->filesystem);
-	}
-	for (const char *const *name = network_filesystems; *name; name++)
-		store->network |= streq(*name, store->filesystem);
-}
-
 /* A partition has no queue of its own: its disk's counts. */
 static void find_device(const struct host *host, struct runtime_store *store)
 {
@@ -343,6 +297,12 @@ static void find_device(const struct host *host, struct runtime_store *store)
 /* The file system below the store's directory. */
 static void sample_store(const struct host *host, struct runtime_store *store)
 {
+	/* By the field that mountinfo has for it: those whose blocks are elsewhere. */
+	static const char *const network[] = {"nfs", "nfs4", "cifs", "smb3", "ceph", "9p",
+		"glusterfs", "fuse.glusterfs", "lustre"};
+	_cleanup_fclose_ FILE *mounts = NULL;
+	_cleanup_free_ char *line = NULL;
+	size_t size = 0;
 	char full[PATH_MAX];
 	struct statvfs fs;
 	struct stat st;
@@ -358,7 +318,20 @@ static void sample_store(const struct host *host, struct runtime_store *store)
 	if (store->number == st.st_dev && store->filesystem[0])
 		return;
 	store->number = st.st_dev;
-	find_filesystem(store);
+	store->filesystem[0] = '\0';
+	store->network = false;
+	/* proc_pid_mountinfo(5) has the file system's type for a device. */
+	mounts = fopen("/proc/self/mountinfo", "re");
+	while (mounts && !store->filesystem[0] && getline(&line, &size, mounts) > 0) {
+		const char *separator = strstr(line, " - ");
+		unsigned major_number, minor_number;
+
+		if (separator && sscanf(line, "%*d %*d %u:%u", &major_number, &minor_number) == 2 &&
+			makedev(major_number, minor_number) == store->number)
+			(void)sscanf(separator + 3, "%31s", store->filesystem);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(network); i++)
+		store->network |= streq(network[i], store->filesystem);
 	find_device(host, store);
 }
 

@@ -263,80 +263,74 @@ static void runtime_configure(void *self, const struct config *config)
 	tuner->due = true;
 }
 
-/* A daemon that was restarted is not waited for until its next turn: procfs is looked at. */
-static bool has_ended(struct node_runtime *runtime)
-{
-	uint64_t started;
-
-	if (runtime->pid <= 0 || runtime->answer != RUNTIME_ANSWERS ||
-		process_start("", runtime->pid, &started) != -ESRCH)
-		return false;
-	runtime->pid = 0;
-	runtime->no_cri = false;
-	runtime->due_us = 0;
-	return true;
-}
-
 static void *runtime_sample_request(void *self, bool at_once)
 {
-	struct runtime_tuner *tuner = self;
-	struct runtime_tuner *request;
-	uint64_t now = now_us(), next = tuner->sample.next_us;
+	struct runtime_tuner *tuner = self, *request;
+	struct runtime_sample *sample = &tuner->sample;
+	uint64_t now = now_us(), next = sample->next_us, started;
 
 	if (at_once) {
 		tuner->due = true;
 		tuner->soon_until_us = now + SOON_FOR_US;
 	}
-	for (size_t i = 0; i < tuner->sample.n; i++)
-		if (has_ended(&tuner->sample.runtimes[i]))
-			tuner->due = true;
+	for (size_t i = 0; i < sample->n; i++) {
+		struct node_runtime *runtime = &sample->runtimes[i];
+
+		/* One that was restarted is not waited for until its next turn. */
+		if (runtime->pid <= 0 || runtime->answer != RUNTIME_ANSWERS ||
+			process_start("", runtime->pid, &started) != -ESRCH)
+			continue;
+		runtime->pid = 0;
+		runtime->no_cri = false;
+		runtime->due_us = 0;
+		tuner->due = true;
+	}
 	if (now < tuner->soon_until_us)
-		next = MIN(next, tuner->sample.now_us + SOON_US);
+		next = MIN(next, sample->now_us + SOON_US);
 	if (!tuner->due && now < next)
 		return NULL;
 	request = must(malloc(sizeof(*request)));
 	*request = *tuner;
-	runtime_sample_copy(&tuner->sample, &request->sample);
-	/* What was written may be in force already. */
-	for (size_t i = 0; i < request->sample.n && now < tuner->soon_until_us; i++)
-		request->sample.runtimes[i].due_us = 0;
+	request->sample.runtimes = must(calloc(sample->n + 1, sizeof(*sample->runtimes)));
+	request->sample.hosts = NULL;
+	request->sample.n_hosts = 0;
+	for (size_t i = 0; i < sample->n; i++) {
+		request->sample.runtimes[i] = sample->runtimes[i];
+		sample->runtimes[i].addresses = (struct runtime_addresses){0};
+		/* What was written may be in force already. */
+		if (now < tuner->soon_until_us)
+			request->sample.runtimes[i].due_us = 0;
+	}
 	if (tuner->due)
 		request->sample.discover_due_us = 0;
 	tuner->due = false;
 	return request;
 }
 
-/* Gives the names on that were asked for, and forgets those of runtimes that are gone. */
-static void pass_names(struct runtime_tuner *tuner, struct runtime_sample *sample)
-{
-	struct names *names = tuner->host->names;
-
-	for (size_t i = 0; i < tuner->sample.n; i++)
-		if (names && !runtime_find(sample, tuner->sample.runtimes[i].found.socket))
-			names_replace(names, tuner->sample.runtimes[i].found.socket, NULL, 0);
-	for (size_t i = 0; i < sample->n; i++) {
-		struct node_runtime *runtime = &sample->runtimes[i];
-
-		if (names && runtime->names.fresh)
-			names_replace(names, runtime->found.socket, steal(runtime->names.entries),
-				runtime->names.n);
-		runtime->names.fresh = false;
-	}
-}
-
 static void runtime_sample_take(void *self, void *data)
 {
-	struct runtime_tuner *tuner = self;
-	struct runtime_tuner *request = data;
+	struct runtime_tuner *tuner = self, *request = data;
+	struct names *names = tuner ? tuner->host->names : NULL;
+	struct runtime_sample *sample = &request->sample, before;
 
 	if (tuner && !request->cancelled) {
-		struct runtime_sample before = tuner->sample;
+		before = tuner->sample;
+		/* Names that were asked for are given on, those of runtimes that are gone end. */
+		for (size_t i = 0; i < before.n && names; i++)
+			if (!runtime_find(sample, before.runtimes[i].found.socket))
+				names_replace(names, before.runtimes[i].found.socket, NULL, 0);
+		for (size_t i = 0; i < sample->n; i++) {
+			struct node_runtime *runtime = &sample->runtimes[i];
 
-		pass_names(tuner, &request->sample);
-		tuner->sample = request->sample;
-		request->sample = before;
+			if (names && runtime->names.fresh)
+				names_replace(names, runtime->found.socket,
+					steal(runtime->names.entries), runtime->names.n);
+			runtime->names.fresh = false;
+		}
+		tuner->sample = *sample;
+		*sample = before;
 	}
-	runtime_sample_clear(&request->sample);
+	runtime_sample_clear(sample);
 	free(request);
 }
 
@@ -346,31 +340,26 @@ static void runtime_arm(void *self, const void *memory)
 		((const struct runtime_memory *)memory)->recorded;
 }
 
-/* What the administrator could mend, so that the number of downloads can be set. */
-static bool is_refused(const struct node_runtime *runtime, const struct runtime_config *config)
-{
-	const struct containerd_key *key = &runtime->containerd.keys[CONTAINERD_DOWNLOADS];
-	uint64_t wanted = config->numbers[CONTAINERD_DOWNLOADS].value;
-
-	return runtime->found.kind == RUNTIME_CONTAINERD && runtime->files_known &&
-	       runtime->found.managed_by != RUNTIME_OF_DOCKER && wanted > 0 &&
-	       runtime->downloads[0] && !streq(runtime->downloads, "0") &&
-	       strtoull(runtime->downloads, NULL, 10) < wanted && key->refusal != CONTAINERD_FINE &&
-	       key->refusal != CONTAINERD_CRI_OFF;
-}
-
-/* A silent runtime is a condition of its own; a broken file is what is missing. */
+/*
+ * A silent runtime is a condition of its own; a broken file is what is missing, and what the
+ * administrator could mend, so that the number of downloads can be set.
+ */
 static void runtime_explain(const void *self, char why[static TUNER_WHY_MAX])
 {
 	const struct runtime_tuner *tuner = self;
+	uint64_t wanted = tuner->config.numbers[CONTAINERD_DOWNLOADS].value;
 
 	for (size_t i = 0; i < tuner->sample.n && !why[0]; i++) {
 		const struct node_runtime *runtime = &tuner->sample.runtimes[i];
+		const struct containerd_key *key = &runtime->containerd.keys[CONTAINERD_DOWNLOADS];
 
 		copy_text(why, TUNER_WHY_MAX, runtime_file_why(runtime));
-		if (!why[0] && is_refused(runtime, &tuner->config))
-			copy_text(why, TUNER_WHY_MAX,
-				runtime->containerd.keys[CONTAINERD_DOWNLOADS].why);
+		if (!why[0] && runtime->found.kind == RUNTIME_CONTAINERD && runtime->files_known &&
+			runtime->found.managed_by != RUNTIME_OF_DOCKER && wanted > 0 &&
+			runtime->downloads[0] && !streq(runtime->downloads, "0") &&
+			strtoull(runtime->downloads, NULL, 10) < wanted &&
+			key->refusal != CONTAINERD_FINE && key->refusal != CONTAINERD_CRI_OFF)
+			copy_text(why, TUNER_WHY_MAX, key->why);
 	}
 }
 
