@@ -86,49 +86,49 @@ static void rename_image(struct pulls *pulls, struct pull_image *image, const ch
 	*image = pulls->images[--pulls->n_images];
 }
 
-static void add_layer(struct pulls *pulls, struct pull_counts *counts,
+static void take_piece(struct pulls *pulls, struct pull_counts *counts,
 	const struct pull_piece *piece, uint64_t now)
 {
-	struct pull_layer *layer;
+	struct pull_layer *layer = find_named(pulls->layers, pulls->n, piece->ref);
 
-	if (pulls->n == PULL_LAYERS_MAX)
-		return;
-	layer = &pulls->layers[pulls->n++];
-	*layer = (struct pull_layer){
-		.piece = *piece,
-		.moved_us = pulls_age(now, piece->still_us),
-		.noted_us = pulls_age(now, piece->age_us),
-		.at_us = now,
-	};
-	if (piece->age_us > 0)
-		layer->rate = (double)piece->offset * (double)USEC_PER_SEC / (double)piece->age_us;
-	note_image(pulls, layer);
-	/* What came before the agent is not counted. */
-	if (pulls->begun)
-		count_bytes(pulls, counts, "", piece->offset);
+	if (layer) {
+		/* A layer that was given up begins again at zero. */
+		uint64_t grown = pulls_age(piece->offset, layer->piece.offset);
+		double seconds = (double)(now - layer->at_us) / (double)USEC_PER_SEC;
+
+		if (seconds > 0)
+			layer->rate = (2 * layer->rate + (double)grown / seconds) / 3;
+		if (piece->offset != layer->piece.offset)
+			layer->moved_us = now;
+		count_bytes(pulls, counts, layer->image, grown);
+		layer->piece = *piece;
+		layer->at_us = now;
+	} else if (pulls->n < PULL_LAYERS_MAX) {
+		layer = &pulls->layers[pulls->n++];
+		*layer = (struct pull_layer){
+			.piece = *piece,
+			.moved_us = pulls_age(now, piece->still_us),
+			.noted_us = pulls_age(now, piece->age_us),
+			.at_us = now,
+		};
+		if (piece->age_us > 0)
+			layer->rate = (double)piece->offset * (double)USEC_PER_SEC /
+				      (double)piece->age_us;
+		note_image(pulls, layer);
+		/* What came before the agent is not counted. */
+		if (pulls->begun)
+			count_bytes(pulls, counts, "", piece->offset);
+	}
 }
 
-static void advance(struct pulls *pulls, struct pull_counts *counts, struct pull_layer *layer,
-	const struct pull_piece *piece, uint64_t now)
-{
-	/* A layer that was given up begins again at zero. */
-	uint64_t grown = pulls_age(piece->offset, layer->piece.offset);
-	double seconds = (double)(now - layer->at_us) / (double)USEC_PER_SEC;
-
-	if (seconds > 0)
-		layer->rate = (2 * layer->rate + (double)grown / seconds) / 3;
-	if (piece->offset != layer->piece.offset)
-		layer->moved_us = now;
-	count_bytes(pulls, counts, layer->image, grown);
-	layer->piece = *piece;
-	layer->at_us = now;
-}
-
-/* A layer that is no longer reported has come in: the rest of it, too. */
-static void drop_ended(struct pulls *pulls, struct pull_counts *counts, uint64_t now)
+void pulls_take(struct pulls *pulls, struct pull_counts *counts, const struct pull_piece *pieces,
+	size_t n, uint64_t now)
 {
 	size_t kept = 0;
 
+	for (size_t i = 0; i < n; i++)
+		take_piece(pulls, counts, &pieces[i], now);
+	/* A layer that is no longer reported has come in: the rest of it, too. */
 	for (size_t i = 0; i < pulls->n; i++) {
 		const struct pull_layer *layer = &pulls->layers[i];
 
@@ -139,29 +139,16 @@ static void drop_ended(struct pulls *pulls, struct pull_counts *counts, uint64_t
 				pulls_age(layer->piece.total, layer->piece.offset));
 	}
 	pulls->n = kept;
-}
-
-static void count_duration(struct pull_registry *registry, const struct pull_image *image)
-{
-	double seconds = (double)(image->latest_us - image->since_us) / (double)USEC_PER_SEC;
-	size_t bucket = 0;
-
-	while (bucket < PULL_BOUNDS && seconds > pull_bounds[bucket])
-		bucket++;
-	registry->buckets[bucket]++;
-	registry->seconds += seconds;
-}
-
-static void count_images(struct pulls *pulls, struct pull_counts *counts, uint64_t now)
-{
-	size_t kept = 0;
-
+	kept = 0;
 	for (size_t i = 0; i < pulls->n; i++)
 		note_image(pulls, &pulls->layers[i]);
 	for (size_t i = 0; i < pulls->n_images; i++) {
 		struct pull_image *image = &pulls->images[i];
 		bool ended = now - image->latest_us >= BETWEEN_LAYERS_US;
+		double seconds =
+			(double)(image->latest_us - image->since_us) / (double)USEC_PER_SEC;
 		struct pull_registry *registry = NULL;
+		size_t bucket = 0;
 
 		/* What is pulled now is shown even before a byte of it is counted. */
 		if (ended || image->name[0])
@@ -170,27 +157,16 @@ static void count_images(struct pulls *pulls, struct pull_counts *counts, uint64
 			registry->bytes += image->bytes;
 			image->bytes = 0;
 		}
-		if (ended)
-			count_duration(registry, image);
-		else
+		if (!ended) {
 			pulls->images[kept++] = *image;
+			continue;
+		}
+		while (bucket < PULL_BOUNDS && seconds > pull_bounds[bucket])
+			bucket++;
+		registry->buckets[bucket]++;
+		registry->seconds += seconds;
 	}
 	pulls->n_images = kept;
-}
-
-void pulls_take(struct pulls *pulls, struct pull_counts *counts, const struct pull_piece *pieces,
-	size_t n, uint64_t now)
-{
-	for (size_t i = 0; i < n; i++) {
-		struct pull_layer *layer = find_named(pulls->layers, pulls->n, pieces[i].ref);
-
-		if (layer)
-			advance(pulls, counts, layer, &pieces[i], now);
-		else
-			add_layer(pulls, counts, &pieces[i], now);
-	}
-	drop_ended(pulls, counts, now);
-	count_images(pulls, counts, now);
 	pulls->begun = true;
 }
 

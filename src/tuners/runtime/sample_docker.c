@@ -65,32 +65,14 @@ static void name_pulls(struct node_runtime *runtime, const char *socket, const s
 	}
 }
 
-static void ask_info(struct node_runtime *runtime, struct runtime_tuner *request,
-	const char *socket, const struct wait *wait)
-{
-	struct docker_info *info = &runtime->docker_info;
-	char why[DOCKER_ERROR_MAX];
-	int r = docker_read_info(socket, info, wait, why);
-
-	if (r == -ECANCELED) {
-		request->cancelled = true;
-	} else if (r < 0) {
-		runtime_note(runtime, why);
-	} else {
-		runtime_note(runtime, NULL);
-		copy_text(runtime->version, sizeof(runtime->version), info->version);
-		copy_text(runtime->reported_downloads, SETTING_VALUE_MAX, info->reloaded_downloads);
-		copy_text(
-			runtime->store.driver, sizeof(runtime->store.driver), info->storage_driver);
-		copy_text(
-			runtime->store.directory, sizeof(runtime->store.directory), info->root_dir);
-	}
-}
-
 void runtime_sample_docker(struct node_runtime *runtime, struct runtime_tuner *request,
 	const char *socket, bool slow, const struct wait *wait)
 {
+	struct docker_info *info = &runtime->docker_info;
+	struct runtime_store *store = &runtime->store;
 	struct runtime_names names = {0};
+	char why[DOCKER_ERROR_MAX];
+	int r;
 
 	/* Where systemd listens on the socket, a connection would start a dockerd that was stopped.
 	 */
@@ -100,10 +82,19 @@ void runtime_sample_docker(struct node_runtime *runtime, struct runtime_tuner *r
 		return;
 	}
 	runtime_take_process(runtime, request->host, runtime->options.pid);
-	if (slow || runtime->answer != RUNTIME_ANSWERS)
-		ask_info(runtime, request, socket, wait);
-	if (runtime->answer != RUNTIME_ANSWERS || request->cancelled)
-		return;
+	if (slow || runtime->answer != RUNTIME_ANSWERS) {
+		r = docker_read_info(socket, info, wait, why);
+		request->cancelled |= r == -ECANCELED;
+		if (r < 0 && r != -ECANCELED)
+			runtime_note(runtime, why);
+		if (r < 0)
+			return;
+		runtime_note(runtime, NULL);
+		copy_text(runtime->version, sizeof(runtime->version), info->version);
+		copy_text(runtime->reported_downloads, SETTING_VALUE_MAX, info->reloaded_downloads);
+		copy_text(store->driver, sizeof(store->driver), info->storage_driver);
+		copy_text(store->directory, sizeof(store->directory), info->root_dir);
+	}
 	read_layers(runtime, request);
 	name_pulls(runtime, socket, wait);
 	if (slow && docker_read_names(socket, &names.entries, &names.n, wait) == 0)
