@@ -45,12 +45,19 @@ void runtime_name(const struct runtime_sample *sample, const struct node_runtime
 		key);
 }
 
-/* What makes a changed file of this runtime take effect. */
-static struct service service_of(
-	const struct runtime_decision *decision, const struct node_runtime *runtime)
+struct want *runtime_want(const struct runtime_decision *decision,
+	const struct node_runtime *runtime, const char *key, const char *text)
 {
 	bool docker = runtime->found.kind == RUNTIME_DOCKER;
-	struct service service = {
+	struct want *want = proposal_file(decision->proposal, text);
+	struct file_change *file = want->file;
+	struct service *service = &file->edit.service;
+
+	runtime_name(&decision->tuner->sample, runtime, key, want->name);
+	file->target.format = EDIT_JSON;
+	copy_text(file->target.path, sizeof(file->target.path), runtime->process.config);
+	copy_text(file->target.key, sizeof(file->target.key), key);
+	*service = (struct service){
 		.activation = docker ? ACTIVATE_RELOAD : ACTIVATE_RESTART,
 		.verifier = docker ? VERIFY_DOCKERD : VERIFY_CONTAINERD_DUMP,
 		.restart = !docker && runtime->found.managed_by != RUNTIME_OF_NODE
@@ -61,30 +68,15 @@ static struct service service_of(
 			pulls_age(decision->input->now_us, runtime->pulls_at_us) > PULLS_KNOWN_US,
 		.pid = (int)runtime->pid,
 	};
-
-	copy_text(service.binary, sizeof(service.binary), runtime->process.program);
-	copy_text(service.version, sizeof(service.version), runtime->version);
-	copy_text(service.config, sizeof(service.config), runtime->process.config);
-	copy_text(service.directory, sizeof(service.directory), runtime->process.directory);
-	copy_text(service.socket, sizeof(service.socket), runtime->found.socket);
-	copy_text(service.program, sizeof(service.program), docker ? "dockerd" : "");
-	copy_text(service.pid_file, sizeof(service.pid_file), docker ? DOCKER_PID_FILE : "");
+	copy_text(service->binary, sizeof(service->binary), runtime->process.program);
+	copy_text(service->version, sizeof(service->version), runtime->version);
+	copy_text(service->config, sizeof(service->config), runtime->process.config);
+	copy_text(service->directory, sizeof(service->directory), runtime->process.directory);
+	copy_text(service->socket, sizeof(service->socket), runtime->found.socket);
+	copy_text(service->program, sizeof(service->program), docker ? "dockerd" : "");
+	copy_text(service->pid_file, sizeof(service->pid_file), docker ? DOCKER_PID_FILE : "");
 	if (!docker && runtime->found.unit)
-		copy_text(service.unit, sizeof(service.unit), runtime->found.unit);
-	return service;
-}
-
-struct want *runtime_want(const struct runtime_decision *decision,
-	const struct node_runtime *runtime, const char *key, const char *text)
-{
-	struct want *want = proposal_file(decision->proposal, text);
-	struct file_change *file = want->file;
-
-	runtime_name(&decision->tuner->sample, runtime, key, want->name);
-	file->target.format = EDIT_JSON;
-	copy_text(file->target.path, sizeof(file->target.path), runtime->process.config);
-	copy_text(file->target.key, sizeof(file->target.key), key);
-	file->edit.service = service_of(decision, runtime);
+		copy_text(service->unit, sizeof(service->unit), runtime->found.unit);
 	want->reason = "configured";
 	return want;
 }
@@ -128,22 +120,6 @@ static uint64_t number_of(const char *value, const struct key_row *row)
 	if (number > 0)
 		return number;
 	return row->kind == RUNTIME_DOCKER ? DOCKER_DOWNLOADS : UINT64_MAX;
-}
-
-/*
- * As a default a number is only raised: what the administrator had, or has set since, is a floor.
- * In the file, else in force. True when that is more than what is wanted.
- */
-static bool had_more(
-	const struct runtime_decision *decision, const struct want *want, const struct key_row *row)
-{
-	const struct file_record *record = record_of(decision, want->name);
-	bool ours = record && (value_equal(want->file->on_disk, record->wanted) ||
-				      value_equal(want->file->on_disk, record->before));
-	const char *in_file = ours ? record->on_disk : want->file->on_disk;
-	const char *in_force = record ? record->original : want->actual;
-
-	return number_of(in_file[0] ? in_file : in_force, row) > number_of(want->wanted, row);
 }
 
 /* Installed and not running is a choice; a socket without a server is not. */
@@ -204,14 +180,16 @@ static struct want *want_key(const struct runtime_decision *decision,
 	return want;
 }
 
-/* A number of the configuration, 0 for keep; one that is not exact only rises. */
+/* A number of the configuration, 0 for keep; one that is not exact is only raised. */
 static void want_number(const struct runtime_decision *decision, const struct node_runtime *runtime,
 	const struct key_row *row)
 {
 	const struct runtime_number *number = &decision->tuner->config.numbers[row->setting];
-	const char *reason = NULL;
+	const char *in_file, *in_force, *reason = NULL;
+	const struct file_record *record;
 	struct want *want;
 	char text[32];
+	bool ours;
 
 	if (row->setting == CONTAINERD_PROGRESS_TIMEOUT)
 		runtime_duration_text(number->value, text);
@@ -219,11 +197,18 @@ static void want_number(const struct runtime_decision *decision, const struct no
 		snprintf(text, sizeof(text), "%llu", (unsigned long long)number->value);
 	want = want_key(decision, runtime, row, text);
 	want->requested = number->exact;
+	/* What the administrator had, or has set since: in the file, else in force. */
+	record = record_of(decision, want->name);
+	ours = record && (value_equal(want->file->on_disk, record->wanted) ||
+				 value_equal(want->file->on_disk, record->before));
+	in_file = ours ? record->on_disk : want->file->on_disk;
+	in_force = record ? record->original : want->actual;
 	if (number->value == 0)
 		reason = "kept";
 	else if (row->kind == RUNTIME_DOCKER && runtime->options.downloads_on_command)
 		reason = "on-command-line";
-	else if (!number->exact && had_more(decision, want, row))
+	else if (!number->exact &&
+		 number_of(in_file[0] ? in_file : in_force, row) > number_of(want->wanted, row))
 		reason = "administrator-higher";
 	check_want(decision, runtime, want, reason);
 }
@@ -244,16 +229,6 @@ static void want_directory(
 	check_want(decision, runtime,
 		want_key(decision, runtime, row, record ? record->wanted : RUNTIME_HOSTS_DIRECTORY),
 		NULL);
-}
-
-/* The hosts.toml files that are recorded outlive the configuration that asked for them. */
-static void take_records(const struct decide_input *input, struct runtime_recorded *recorded)
-{
-	recorded->n = 0;
-	for (size_t i = 0; i < input->n_files && recorded->n < RUNTIME_MIRROR_MAX; i++)
-		if (starts_with(input->files[i].name, "mirrors."))
-			copy_text(recorded->registries[recorded->n++], REGISTRY_NAME_MAX,
-				input->files[i].name + strlen("mirrors."));
 }
 
 static void judge_reach(const struct runtime_decision *decision)
@@ -277,22 +252,13 @@ static void judge_reach(const struct runtime_decision *decision)
 	}
 }
 
-/* What to do where more is known of what holds a setting up than that a restart is due. */
-static const char *cure_of(const struct setting *setting)
-{
-	static const char *const cures[][2] = {{"no-systemd", ": restart it by hand"},
-		{"restart-refused", ": restart it by hand"}, {"does-not-load", ": mend the file"},
-		{"no-effect", ""}};
-
-	for (size_t i = 0; setting && i < ARRAY_SIZE(cures); i++)
-		if (streq(setting->reason, cures[i][0]))
-			return cures[i][1];
-	return NULL;
-}
-
 /* What is written and waits for a start. */
 static void judge_restart(const struct runtime_decision *decision)
 {
+	/* What to do where more is known of what holds it up than that a restart is due. */
+	static const char *const cures[][2] = {{"no-systemd", ": restart it by hand"},
+		{"restart-refused", ": restart it by hand"}, {"does-not-load", ": mend the file"},
+		{"no-effect", ""}};
 	const struct proposal *proposal = decision->proposal;
 	struct condition_reading *reading = proposal_condition(
 		decision->proposal, &runtime_conditions[RUNTIME_RESTART_PENDING], "none-pending");
@@ -302,9 +268,12 @@ static void judge_restart(const struct runtime_decision *decision)
 		const struct service *service = &want->file->edit.service;
 		const struct setting *setting = find_named(
 			decision->input->settings, decision->input->n_settings, want->name);
-		const char *cure = cure_of(setting);
 		const struct file_record *record = record_of(decision, want->name);
+		const char *cure = NULL;
 
+		for (size_t k = 0; setting && k < ARRAY_SIZE(cures); k++)
+			if (streq(setting->reason, cures[k][0]))
+				cure = cures[k][1];
 		/* Broken since it was written: what that comes to is not known, nor wanted now. */
 		if (service->activation == ACTIVATE_RESTART && record &&
 			streq(want->reason, "file-unusable") &&
@@ -342,20 +311,6 @@ static double percent_used(const struct runtime_store *store)
 	return 100.0 * (double)store->used / (double)store->size;
 }
 
-/* The fullest of the stores, which may be one and the same file system. */
-static const struct runtime_store *fullest(const struct runtime_sample *sample)
-{
-	const struct runtime_store *found = NULL;
-
-	for (size_t i = 0; i < sample->n; i++) {
-		const struct runtime_store *store = &sample->runtimes[i].store;
-
-		if (store->known && (!found || percent_used(store) > percent_used(found)))
-			found = store;
-	}
-	return found;
-}
-
 static void judge_drivers(const struct runtime_decision *decision)
 {
 	const struct runtime_sample *sample = &decision->tuner->sample;
@@ -373,13 +328,21 @@ static void judge_drivers(const struct runtime_decision *decision)
 
 static void judge_store(const struct runtime_decision *decision)
 {
-	const struct runtime_store *store = fullest(&decision->tuner->sample);
+	const struct runtime_sample *sample = &decision->tuner->sample;
+	const struct runtime_store *store = NULL;
 	struct condition_reading *reading = proposal_condition(
 		decision->proposal, &runtime_conditions[IMAGE_STORE_FULL], "within-limit");
 	bool *full = &decision->memory->store_full;
 	struct limit_reading *limit;
 	double percent;
 
+	/* The fullest of them, which may be one and the same file system. */
+	for (size_t i = 0; i < sample->n; i++) {
+		const struct runtime_store *other = &sample->runtimes[i].store;
+
+		if (other->known && (!store || percent_used(other) > percent_used(store)))
+			store = other;
+	}
 	if (!store) {
 		reading->status = CONDITION_UNKNOWN;
 		reading->reason = "store-unknown";
@@ -434,8 +397,14 @@ void runtime_decide(
 {
 	const struct runtime_decision decision = {self, input, memory, proposal};
 	const struct runtime_sample *sample = &decision.tuner->sample;
+	struct runtime_recorded *recorded = &decision.memory->recorded;
 
-	take_records(input, &decision.memory->recorded);
+	/* The hosts.toml files that are recorded outlive the configuration that asked for them. */
+	recorded->n = 0;
+	for (size_t i = 0; i < input->n_files && recorded->n < RUNTIME_MIRROR_MAX; i++)
+		if (starts_with(input->files[i].name, "mirrors."))
+			copy_text(recorded->registries[recorded->n++], REGISTRY_NAME_MAX,
+				input->files[i].name + strlen("mirrors."));
 	for (size_t i = 0; i < sample->n; i++) {
 		const struct node_runtime *runtime = &sample->runtimes[i];
 
