@@ -15,61 +15,46 @@
 /* ---- sample: the hosts.toml of every registry that has mirrors, or is recorded to have some ----
  */
 
-/*
- * The file that counts for the registry: the first that is there, else the first that would. 0 with
- * where it really is, -ENOENT, or another -errno.
- */
-static int find_file(const struct host *host, const char *certs, const char *registry,
-	char path[static SETTING_PATH_MAX], char full[static PATH_MAX])
-{
-	char directories[2][REGISTRY_NAME_MAX];
-	int n = hosts_toml_directories(registry, directories), r;
-
-	if (n < 0)
-		return n;
-	for (int i = 0; i < n; i++) {
-		if (snprintf(path, SETTING_PATH_MAX, "%s/%s/hosts.toml", certs, directories[i]) >=
-			SETTING_PATH_MAX)
-			return -ENAMETOOLONG;
-		r = path_in_root(host->root, path, full);
-		if (r != -ENOENT && r != -ENOTDIR)
-			return r;
-	}
-	snprintf(path, SETTING_PATH_MAX, "%s/%s/hosts.toml", certs, directories[0]);
-	return -ENOENT;
-}
-
-static int is_shown(const struct dirent *entry)
-{
-	return entry->d_name[0] != '.';
-}
-
 /* A directory with certificates and without a hosts.toml is another's: ours would switch them off.
  */
 static bool directory_is_taken(const struct host *host, const char *file)
 {
 	char directory[SETTING_PATH_MAX], full[PATH_MAX];
-	struct dirent **entries;
-	int n;
+	const struct dirent *entry;
+	bool taken = false;
+	DIR *entries;
 
 	copy_text(directory, sizeof(directory), file);
 	if (path_in_root(host->root, dirname(directory), full) < 0)
 		return false;
-	n = scandir(full, &entries, is_shown, NULL);
-	for (int i = 0; i < n; i++)
-		free(entries[i]);
-	if (n >= 0)
-		free(entries);
-	return n > 0;
+	entries = opendir(full);
+	while (entries && !taken && (entry = readdir(entries)))
+		taken = entry->d_name[0] != '.';
+	if (entries)
+		closedir(entries);
+	return taken;
 }
 
 static void read_hosts(const struct host *host, const char *certs, struct runtime_hosts *hosts)
 {
+	char directories[2][REGISTRY_NAME_MAX], full[PATH_MAX];
 	_cleanup_free_ char *text = NULL;
-	char full[PATH_MAX];
+	int n = hosts_toml_directories(hosts->registry, directories);
+	int r = n < 0 ? n : -ENOENT;
 	size_t len = 0;
-	int r = find_file(host, certs, hosts->registry, hosts->path, full);
 
+	/* The first file that is there counts, else the first that would. */
+	for (int i = 0; i < n && r == -ENOENT; i++) {
+		if (snprintf(hosts->path, SETTING_PATH_MAX, "%s/%s/hosts.toml", certs,
+			    directories[i]) >= SETTING_PATH_MAX)
+			r = -ENAMETOOLONG;
+		else
+			r = path_in_root(host->root, hosts->path, full);
+		if (r == -ENOTDIR)
+			r = -ENOENT;
+	}
+	if (r == -ENOENT)
+		snprintf(hosts->path, SETTING_PATH_MAX, "%s/%s/hosts.toml", certs, directories[0]);
 	if (r == 0)
 		r = read_file(full, HOSTS_TOML_FILE_MAX, &text, &len);
 	hosts->exists = r == -ENOENT ? directory_is_taken(host, hosts->path)
@@ -179,26 +164,16 @@ static void add_foreign(const struct runtime_decision *decision, const struct no
 	}
 }
 
-/* A list of addresses, separated by spaces, in JSON for the caller to free. */
-static char *json_of(const char *words)
-{
-	_cleanup_(cleanup_cJSON_Delete) cJSON *list = must(cJSON_CreateArray());
-	char copy[DOCKER_MIRRORS_MAX], *state = NULL;
-
-	copy_text(copy, sizeof(copy), words);
-	for (char *word = strtok_r(copy, " ", &state); word; word = strtok_r(NULL, " ", &state))
-		cJSON_AddItemToArray(list, must(cJSON_CreateString(word)));
-	return must(cJSON_PrintUnformatted(list));
-}
-
 static void want_docker_mirrors(
 	const struct runtime_decision *decision, const struct node_runtime *runtime)
 {
 	static const char key[] = "registry-mirrors";
 	const struct docker_config *docker = &runtime->docker;
 	const char *up[RUNTIME_MIRROR_MAX], *obstacle = runtime_obstacle(runtime);
-	char name[SETTING_NAME_MAX], wanted[DOCKER_MIRRORS_MAX] = "";
+	char name[SETTING_NAME_MAX], wanted[DOCKER_MIRRORS_MAX] = "", words[DOCKER_MIRRORS_MAX];
+	char *state = NULL;
 	int n = find_up(decision->tuner, NULL, up);
+	_cleanup_(cleanup_cJSON_Delete) cJSON *list = must(cJSON_CreateArray());
 	_cleanup_free_ char *literal = NULL;
 	const struct file_record *record;
 	struct want *want;
@@ -211,7 +186,10 @@ static void want_docker_mirrors(
 		registry_list_add(wanted, sizeof(wanted), up[i], strlen(up[i]));
 	add_foreign(decision, runtime, record, wanted);
 	/* dockerd keeps its mirrors when the key is gone: an empty list takes them away. */
-	literal = json_of(wanted);
+	copy_text(words, sizeof(words), wanted);
+	for (char *word = strtok_r(words, " ", &state); word; word = strtok_r(NULL, " ", &state))
+		json_append_text(list, word);
+	literal = must(cJSON_PrintUnformatted(list));
 	want = runtime_want(decision, runtime, key, literal);
 	registry_shorten_list(wanted[0] ? wanted : NONE, want->wanted, SETTING_VALUE_MAX);
 	copy_text(want->actual, SETTING_VALUE_MAX, runtime->docker_info.mirrors);
