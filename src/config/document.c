@@ -28,10 +28,9 @@ static const struct {
 };
 
 struct reader {
-	struct config *config;
 	const char *file, *text;
 	struct config_fault_list *faults;
-	yaml_parser_t parser;
+	yaml_parser_t *parser;
 	unsigned documents, depth, nodes;
 };
 
@@ -43,21 +42,11 @@ static struct config_place place_at(const struct reader *reader, yaml_mark_t mar
 		reader->file, (unsigned)mark.line + 1, (unsigned)mark.column + 1};
 }
 
-static bool is_indented_with_tab(const char *text, size_t line, size_t *column)
-{
-	for (; line > 0; line--) {
-		text = strchrnul(text, '\n');
-		text += *text == '\n';
-	}
-	*column = strspn(text, " ");
-	return text[*column] == '\t';
-}
-
 /* What is no text at all: libyaml's marks begin only where it is. */
 static void encoding_fault(const struct reader *reader)
 {
-	const char *problem = reader->parser.problem, *text = reader->text;
-	size_t offset = reader->parser.problem_offset;
+	const char *problem = reader->parser->problem, *text = reader->text;
+	size_t offset = reader->parser->problem_offset;
 	struct text_position at;
 	struct config_place place;
 
@@ -78,13 +67,12 @@ static void encoding_fault(const struct reader *reader)
 /* What the parser stopped at. */
 static void parser_fault(const struct reader *reader)
 {
-	const yaml_parser_t *parser = &reader->parser;
+	const yaml_parser_t *parser = reader->parser;
 	const char *problem = parser->problem ? parser->problem : "unreadable";
 	const char *context = parser->context ? parser->context : "";
-	const char *message = NULL;
+	const char *message = NULL, *line = reader->text;
 	yaml_mark_t mark = parser->problem_mark;
 	struct config_place place;
-	size_t column;
 
 	if (parser->error == YAML_MEMORY_ERROR)
 		abort();
@@ -95,12 +83,16 @@ static void parser_fault(const struct reader *reader)
 	for (size_t i = 0; i < ARRAY_SIZE(messages) && !message; i++)
 		if (strstr(problem, messages[i].problem))
 			message = messages[i].message;
-	/* A quote or bracket that stays open is noticed at the end of the file. */
-	if (strstr(context, "quoted scalar") || strstr(context, "parsing a flow"))
-		mark = parser->context_mark;
-	if (is_indented_with_tab(reader->text, parser->problem_mark.line, &column)) {
-		mark = (yaml_mark_t){.line = parser->problem_mark.line, .column = column};
+	for (size_t i = 0; i < mark.line; i++) {
+		line = strchrnul(line, '\n');
+		line += *line == '\n';
+	}
+	if (line[strspn(line, " ")] == '\t') {
+		mark.column = strspn(line, " ");
 		message = "a tab cannot indent YAML: use spaces";
+	} else if (strstr(context, "quoted scalar") || strstr(context, "parsing a flow")) {
+		/* A quote or bracket that stays open is noticed at the end of the file. */
+		mark = parser->context_mark;
 	}
 	place = place_at(reader, mark);
 	if (message)
@@ -109,28 +101,30 @@ static void parser_fault(const struct reader *reader)
 		config_fault_add(reader->faults, &place, "no valid YAML: %s %s", problem, context);
 }
 
-static bool is_null(const yaml_event_t *text)
+/* The enum tree_kind of the value that begins with an event; -1 when none does. */
+static int value_kind(const yaml_event_t *event)
 {
-	static const char *const words[] = {"", "~", "null", "Null", "NULL"};
-	bool plain = text->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
+	static const char *const nulls[] = {"", "~", "null", "Null", "NULL"};
+	bool plain;
 
-	for (size_t i = 0; plain && i < ARRAY_SIZE(words); i++)
-		if (streq((const char *)text->data.scalar.value, words[i]))
-			return true;
-	return false;
-}
-
-static bool is_value(const yaml_event_t *event)
-{
-	return event->type == YAML_SCALAR_EVENT || event->type == YAML_MAPPING_START_EVENT ||
-	       event->type == YAML_SEQUENCE_START_EVENT;
+	if (event->type == YAML_MAPPING_START_EVENT)
+		return TREE_MAP;
+	if (event->type == YAML_SEQUENCE_START_EVENT)
+		return TREE_LIST;
+	if (event->type != YAML_SCALAR_EVENT)
+		return -1;
+	plain = event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
+	for (size_t i = 0; plain && i < ARRAY_SIZE(nulls); i++)
+		if (streq((const char *)event->data.scalar.value, nulls[i]))
+			return TREE_NULL;
+	return TREE_TEXT;
 }
 
 /*
  * What would make two parts of a file depend on each other, or on a type of YAML's, or cost without
  * bound; or NULL.
  */
-static const char *event_fault(struct reader *reader, const yaml_event_t *event)
+static const char *event_fault(struct reader *reader, const yaml_event_t *event, int kind)
 {
 	bool is_text = event->type == YAML_SCALAR_EVENT;
 
@@ -138,7 +132,7 @@ static const char *event_fault(struct reader *reader, const yaml_event_t *event)
 		return "a second document begins here: join both, or put it into a file of its own";
 	if (event->type == YAML_ALIAS_EVENT)
 		return "aliases (*name) are not allowed: write the value out, or put it in quotes";
-	if (!is_value(event))
+	if (kind < 0)
 		return NULL;
 	if (is_text && memchr(event->data.scalar.value, '\0', event->data.scalar.length))
 		return "a NUL character: remove the \\0";
@@ -150,29 +144,13 @@ static const char *event_fault(struct reader *reader, const yaml_event_t *event)
 	if (++reader->nodes > DOCUMENT_NODES_MAX)
 		return "more than 8192 keys and values in one file: this is no configuration of "
 		       "headroom";
-	if (reader->depth == 0 && event->type == YAML_SEQUENCE_START_EVENT)
+	if (reader->depth == 0 && kind == TREE_LIST && reader->file)
 		return "the file must be a map of options, not a list: write \"key: value\" lines";
-	if (reader->depth == 0 && is_text && !is_null(event))
+	if (reader->depth == 0 && kind == TREE_TEXT)
 		return "the file must be a map of options, not one text: write \"key: value\" lines";
 	if (!is_text && reader->depth == DOCUMENT_DEPTH_MAX)
 		return "nested deeper than 8 levels: no option is";
 	return NULL;
-}
-
-static bool next_event(struct reader *reader, yaml_event_t *event)
-{
-	struct config_place place;
-	const char *fault;
-
-	if (!yaml_parser_parse(&reader->parser, event)) {
-		parser_fault(reader);
-		return false;
-	}
-	fault = event_fault(reader, event);
-	place = place_at(reader, event->start_mark);
-	if (fault)
-		config_fault_add(reader->faults, &place, "%s", fault);
-	return !fault;
 }
 
 struct tree *tree_new(
@@ -186,66 +164,65 @@ struct tree *tree_new(
 	return tree;
 }
 
-/* The value that begins with an event, and all below it; NULL after a fault. */
-static struct tree *read_value(struct reader *reader, const yaml_event_t *begin)
-{
-	bool is_text = begin->type == YAML_SCALAR_EVENT;
-	enum tree_kind kind = is_text && is_null(begin)                 ? TREE_NULL
-			      : is_text                                 ? TREE_TEXT
-			      : begin->type == YAML_MAPPING_START_EVENT ? TREE_MAP
-									: TREE_LIST;
-	struct tree *tree = tree_new(reader->config, kind, place_at(reader, begin->start_mark),
-		is_text ? (const char *)begin->data.scalar.value : "");
-	struct tree *key = NULL, *below, **end = &tree->first;
-
-	reader->depth += !is_text;
-	while (!is_text) {
-		_cleanup_(yaml_event_delete) yaml_event_t event = {0};
-
-		if (!next_event(reader, &event))
-			return NULL;
-		if (!is_value(&event)) /* the end of this one */
-			break;
-		below = read_value(reader, &event);
-		if (!below)
-			return NULL;
-		if (kind == TREE_MAP && !key) {
-			key = below;
-			continue;
-		}
-		below->key = steal(key);
-		*end = below;
-		end = &below->next;
-	}
-	reader->depth -= !is_text;
-	return tree;
-}
-
 struct tree *document_load(struct config *config, const char *file, const char *text, size_t len,
 	struct config_fault_list *faults)
 {
 	/* libyaml would count a byte order mark as a column. */
 	size_t mark = text_mark(text, len);
+	_cleanup_(yaml_parser_delete) yaml_parser_t parser;
 	struct reader reader = {
-		.config = config, .file = file, .text = text + mark, .faults = faults};
-	struct tree *root = tree_new(config, TREE_NULL, (struct config_place){.file = file}, "");
+		.file = file, .text = text + mark, .faults = faults, .parser = &parser};
+	struct tree *outer = tree_new(config, TREE_LIST, (struct config_place){.file = file}, "");
+	/* What is open: a map or list, the key whose value comes next, and where that goes. */
+	struct {
+		struct tree *tree, *key, **end;
+	} levels[DOCUMENT_DEPTH_MAX + 1] = {{outer, NULL, &outer->first}}, *level;
 
-	if (!yaml_parser_initialize(&reader.parser))
+	if (!yaml_parser_initialize(&parser))
 		abort();
-	yaml_parser_set_encoding(&reader.parser, YAML_UTF8_ENCODING);
-	yaml_parser_set_input_string(
-		&reader.parser, (const unsigned char *)reader.text, len - mark);
-	for (bool ended = false; root && !ended;) {
+	yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
+	yaml_parser_set_input_string(&parser, (const unsigned char *)reader.text, len - mark);
+	for (bool ended = false; !ended;) {
 		_cleanup_(yaml_event_delete) yaml_event_t event = {0};
+		struct config_place place;
+		const char *fault;
+		struct tree *tree;
+		int kind;
 
-		if (!next_event(&reader, &event))
-			root = NULL;
-		else if (is_value(&event))
-			root = read_value(&reader, &event);
+		if (!yaml_parser_parse(&parser, &event)) {
+			parser_fault(&reader);
+			return NULL;
+		}
+		kind = value_kind(&event);
+		fault = event_fault(&reader, &event, kind);
+		place = place_at(&reader, event.start_mark);
+		if (fault) {
+			config_fault_add(faults, &place, "%s", fault);
+			return NULL;
+		}
 		ended = event.type == YAML_STREAM_END_EVENT;
+		reader.depth -= event.type == YAML_MAPPING_END_EVENT ||
+				event.type == YAML_SEQUENCE_END_EVENT;
+		if (kind < 0)
+			continue;
+		tree = tree_new(config, (enum tree_kind)kind, place,
+			kind <= TREE_TEXT ? (const char *)event.data.scalar.value : "");
+		level = &levels[reader.depth];
+		if (level->tree->kind == TREE_MAP && !level->key) {
+			level->key = tree;
+		} else {
+			tree->key = steal(level->key);
+			*level->end = tree;
+			level->end = &tree->next;
+		}
+		if (kind <= TREE_TEXT)
+			continue;
+		level = &levels[++reader.depth];
+		level->tree = tree;
+		level->key = NULL;
+		level->end = &tree->first;
 	}
-	yaml_parser_delete(&reader.parser);
-	return root;
+	return outer->first ? outer->first : outer;
 }
 
 const char *tree_text(const struct tree *tree)

@@ -7,6 +7,8 @@
 #include <fnmatch.h>
 #include <zlib.h>
 
+#define PROFILE "profile "
+
 static void file_fault(const struct loading *loading, const char *path, int error)
 {
 	static const struct {
@@ -99,10 +101,9 @@ void config_free(struct config *config)
 
 static const struct profile_row *find_in_profile(const struct config *config, const char *name)
 {
-	const char *profile = config->profile + strlen("profile ");
-
-	for (const struct profile_row *row = profile_rows; config->profile[0] && row->name; row++)
-		if (streq(row->profile, profile) && streq(row->name, name))
+	for (const struct profile_row *row = profile_rows; row->name; row++)
+		if (streq(row->profile, config->profile + strlen(PROFILE)) &&
+			streq(row->name, name))
 			return row;
 	return NULL;
 }
@@ -115,20 +116,16 @@ static void settle_row(struct config *config, struct row *row)
 	const struct config_place place = {.file = named ? config->profile : "default"};
 	const char *text = named ? named->value : option->def ? option->def : "";
 	struct config_fault_list none = {0};
-	char list[256];
-	int len;
 
 	if (row->tree && (row->tree->kind == TREE_TEXT || row->tree->kind == TREE_LIST) &&
 		option->type != OPTION_RESERVED)
 		return;
-	if (option->type == OPTION_LIST && value_word(option, text) < 0) {
-		len = snprintf(list, sizeof(list), "list: %s", text[0] ? text : "[]");
-		row->tree =
-			((struct tree *)must(document_load(config, NULL, list, (size_t)len, &none)))
-				->first;
-	} else {
+	if (option->type != OPTION_LIST || value_word(option, text) >= 0) {
 		row->tree = tree_new(config, TREE_TEXT, place, text);
+		return;
 	}
+	text = text[0] ? text : "[]";
+	row->tree = must(document_load(config, NULL, text, strlen(text), &none));
 }
 
 struct config_sysctl *config_sysctl(struct config *config, const char *name)
@@ -150,18 +147,18 @@ static int by_name(const void *a, const void *b)
 }
 
 /* Adds the profile's, where no file names them, and drops those that a file takes away. */
-static void settle_sysctls(struct config *config, const struct row *map)
+static void settle_sysctls(struct config *config)
 {
-	size_t prefix = strlen(map->option->name), kept = 0;
+	const struct row *map = config_row(config, "sysctl");
+	size_t kept = 0;
 
 	for (const struct profile_row *row = profile_rows; row->name; row++) {
 		struct config_sysctl *sysctl;
 
-		if (map->tree || !option_is_below(row->name, map->option->name) ||
-			find_in_profile(config, row->name) != row ||
-			option_find(config->tables, row->name))
+		if (map->tree || !starts_with(row->name, "sysctl.") ||
+			!streq(row->profile, config->profile + strlen(PROFILE)))
 			continue;
-		sysctl = config_sysctl(config, row->name + prefix + 1);
+		sysctl = config_sysctl(config, row->name + strlen("sysctl."));
 		if (sysctl->place.file)
 			continue;
 		sysctl->place.file = config->profile;
@@ -175,25 +172,13 @@ static void settle_sysctls(struct config *config, const struct row *map)
 		qsort(config->sysctls, kept, sizeof(*config->sysctls), by_name);
 }
 
-static void settle(struct config *config)
-{
-	struct row *profile = config_row(config, "profile");
-
-	settle_row(config, profile);
-	snprintf(config->profile, sizeof(config->profile), "profile %s", profile->tree->text);
-	for (size_t i = 0; i < config->n_rows; i++) {
-		if (config->rows[i].option->type == OPTION_SYSCTLS)
-			settle_sysctls(config, &config->rows[i]);
-		settle_row(config, &config->rows[i]);
-	}
-}
-
 int config_load(const struct config_source *source, const struct config_option *const *tables,
 	struct config **ret, struct config_fault_list *faults, struct config_fault_list *notices)
 {
 	_cleanup_(cleanup_config_free) struct config *config = must(calloc(1, sizeof(*config)));
 	struct loading loading = {config, faults, notices};
 	size_t before = faults->n;
+	struct row *profile;
 	int r;
 
 	config->tables = tables;
@@ -209,7 +194,12 @@ int config_load(const struct config_source *source, const struct config_option *
 		file_fault(&loading, source->directory, r);
 	if (faults->n > before)
 		return -EINVAL;
-	settle(config);
+	profile = config_row(config, "profile");
+	settle_row(config, profile);
+	snprintf(config->profile, sizeof(config->profile), PROFILE "%s", profile->tree->text);
+	settle_sysctls(config);
+	for (size_t i = 0; i < config->n_rows; i++)
+		settle_row(config, &config->rows[i]);
 	*ret = steal(config);
 	return 0;
 }
