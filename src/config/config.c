@@ -165,32 +165,27 @@ const char *config_file(const struct config *config, size_t i)
 	return i < config->n_files ? config->files[i] : NULL;
 }
 
-/* Those of one that the other lacks, or has otherwise; seen: a name is there already. */
-static void add_sysctls(const struct config *one, const struct config *other, const char *seen,
-	char *text, size_t size)
-{
-	for (size_t i = 0; i < one->n_sysctls; i++) {
-		const struct config_sysctl *mine = &one->sysctls[i];
-		const struct config_sysctl *theirs =
-			find_named(other->sysctls, other->n_sysctls, mine->name);
-
-		if ((!theirs || !streq(theirs->value, mine->value) ||
-			    theirs->exact != mine->exact) &&
-			!strstr(seen, mine->name))
-			text_append(text, size, "%s%s", text[0] ? ", " : "", mine->name);
-	}
-}
-
 void config_changes(
 	const struct config *before, const struct config *after, char *text, size_t size)
 {
+	const struct config *const both[] = {after, before};
+
 	text[0] = '\0';
 	for (size_t i = 0; i < after->n_rows; i++)
 		if (mix_row(0, before, &before->rows[i]) != mix_row(0, after, &after->rows[i]))
 			text_append(text, size, "%s%s", text[0] ? ", " : "",
 				after->rows[i].option->name);
-	add_sysctls(after, before, "", text, size);
-	add_sysctls(before, after, text, text, size);
+	/* First those that are new or other than they were, then those that are gone. */
+	for (size_t i = 0; i < ARRAY_SIZE(both); i++)
+		for (size_t s = 0; s < both[i]->n_sysctls; s++) {
+			const struct config_sysctl *one = &both[i]->sysctls[s];
+			const struct config_sysctl *other =
+				find_named(both[!i]->sysctls, both[!i]->n_sysctls, one->name);
+
+			if (!other || (i == 0 && (!streq(other->value, one->value) ||
+							 other->exact != one->exact)))
+				text_append(text, size, "%s%s", text[0] ? ", " : "", one->name);
+		}
 }
 
 uint32_t config_checksum(const struct config *config)
