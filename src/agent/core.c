@@ -108,10 +108,8 @@ int core_load_config(const struct config_source *source, struct config **ret,
 	struct config_fault_list *faults, struct config_fault_list *notices)
 {
 	_cleanup_(cleanup_config_free) struct config *config = NULL;
-	struct config_fault_list unread = {0};
-	int r = config_load(source, option_tables, &config, faults, notices ? notices : &unread);
+	int r = config_load(source, option_tables, &config, faults, notices);
 
-	config_faults_clear(&unread);
 	if (r < 0)
 		return r;
 	tuners_validate(config, faults);

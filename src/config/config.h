@@ -57,8 +57,8 @@ struct config_source {
 
 /*
  * Loads and checks everything. 0 with *ret, which config_free releases; -EINVAL with at least one
- * fault and no config. Notices (reserved sections) are added to notices. Nothing but
- * reading happens. tables is ended by NULL and must outlive the config.
+ * fault and no config. Notices (reserved sections) are added to notices, which may be NULL. Nothing
+ * but reading happens. tables is ended by NULL and must outlive the config.
  */
 int config_load(const struct config_source *source, const struct config_option *const *tables,
 	struct config **ret, struct config_fault_list *faults, struct config_fault_list *notices);

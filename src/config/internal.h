@@ -97,26 +97,8 @@ int value_check(
 int value_word(const struct config_option *option, const char *text);
 
 /*
- * A sysctl's name as sysctl(8) prints it. The first separator of the name given tells its form:
- * net/ipv4/conf/eth0.100/rp_filter becomes net.ipv4.conf.eth0/100.rp_filter. -EINVAL with why for
- * what names no file below /proc/sys, or another than it seems to.
- */
-int sysctl_name_parse(
-	const char *text, char name[static SETTING_NAME_MAX], char why[static VALUE_WHY_MAX]);
-
-/* Folds blanks to one space. -EINVAL with why for an empty or overlong value, or control
- * characters. */
-int sysctl_value_parse(
-	const char *text, char value[static SETTING_VALUE_MAX], char why[static VALUE_WHY_MAX]);
-
-#define DURATION_TEXT_MAX 24
-
-/*
  * "500ms", "20s", "30m" or "2h", without blanks, signs, fractions or leading zeros, as
  * microseconds. -EINVAL for anything else, -ERANGE above UINT64_MAX. *us is written only on
  * success.
  */
 int duration_parse(const char *text, uint64_t *us);
-
-/* The same in the largest unit that divides it; what is below a millisecond is cut. */
-const char *duration_format(char text[static DURATION_TEXT_MAX], uint64_t us);

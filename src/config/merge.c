@@ -3,6 +3,8 @@
 
 #include "base/text.h"
 
+#include <ctype.h>
+
 #define DETAIL_MAX 256 /* the part of a message that varies */
 #define LABEL_MAX  (OPTION_NAME_MAX + 32)
 
@@ -25,8 +27,7 @@ static void wrong_kind(const struct loading *loading, const struct config_option
 		kind_of(tree), option ? detail : "its keys below it");
 }
 
-/* True for a text that the row takes. */
-static bool check_value(const struct loading *loading, const struct config_option *option,
+static void check_value(const struct loading *loading, const struct config_option *option,
 	const char *name, const struct tree *tree)
 {
 	const char *text = tree_text(tree);
@@ -36,22 +37,47 @@ static bool check_value(const struct loading *loading, const struct config_optio
 		wrong_kind(loading, option, name, tree);
 	else if (value_check(option, text, why) < 0)
 		config_fault_add(loading->faults, &tree->place, "%s: %s", name, why);
-	else
-		return true;
-	return false;
 }
 
+/*
+ * The cure names what a person may have meant: the nearest key of the section, the same key
+ * elsewhere, or the keys that the section has.
+ */
 static void unknown_key(const struct loading *loading, const struct config_option *const *tables,
 	const char *section, const struct tree *key)
 {
-	char quoted[TEXT_QUOTE_MAX], detail[DETAIL_MAX] = "";
+	char word[OPTION_NAME_MAX], last[OPTION_NAME_MAX] = "", quoted[TEXT_QUOTE_MAX];
+	char cure[DETAIL_MAX] = "known here are ";
+	size_t skip = section[0] ? strlen(section) + 1 : 0;
+	bool is_name = strchr(key->text, '.') && option_find(tables, key->text);
+	struct suggestion nearest = {0};
+	const char *elsewhere = NULL;
 
-	if (strchr(key->text, '.') && option_find(tables, key->text))
-		strcpy(detail, "write each part of the name as a map of its own");
-	else
-		suggest_key(tables, section, key->text, detail, sizeof(detail));
+	for (; *tables; tables++) {
+		for (const struct config_option *option = *tables; option->name; option++) {
+			const char *dot = strrchr(option->name, '.');
+
+			if (!elsewhere && dot && streq(dot + 1, key->text))
+				elsewhere = option->name;
+			if (section[0] && (!option_is_below(option->name, section) ||
+						  strlen(option->name) < skip))
+				continue;
+			copy_text(word, sizeof(word), option->name + skip);
+			word[strcspn(word, ".")] = '\0';
+			if (streq(word, last))
+				continue;
+			text_append(cure, sizeof(cure), "%s%s", last[0] ? ", " : "", word);
+			copy_text(last, sizeof(last), word);
+			suggest_offer(&nearest, key->text, word);
+		}
+	}
+	if (is_name)
+		strcpy(cure, "write each part of the name as a map of its own");
+	else if (nearest.word[0] || elsewhere)
+		snprintf(cure, sizeof(cure), "did you mean %s?",
+			nearest.word[0] ? nearest.word : elsewhere);
 	config_fault_add(loading->faults, &key->place, "unknown key %s%s%s: %s",
-		text_quote(quoted, key->text), section[0] ? " in " : "", section, detail);
+		text_quote(quoted, key->text), section[0] ? " in " : "", section, cure);
 }
 
 /* ---- lists ---- */
@@ -139,15 +165,68 @@ static const struct tree *exact_value(
 	return value;
 }
 
+/*
+ * A sysctl's name as sysctl(8) prints it. The first separator of the name given tells its form:
+ * net/ipv4/conf/eth0.100/rp_filter becomes net.ipv4.conf.eth0/100.rp_filter. What is wrong with one
+ * that names no file below /proc/sys, or another than it seems to; else NULL.
+ */
+static const char *parse_sysctl_name(const char *text, char name[static SETTING_NAME_MAX])
+{
+	bool slashes = text[strcspn(text, "./")] == '/';
+	const char *part = name;
+	size_t parts = 0;
+
+	if (!copy_text(name, SETTING_NAME_MAX, text))
+		return "is too long";
+	for (char *p = name; *p; p++) {
+		if (!isalnum((unsigned char)*p) && !strchr("_.:/@-", *p))
+			return "has a character that no sysctl has";
+		if (slashes) /* in this form a dot is part of a component */
+			*p = *p == '/' ? '.' : *p == '.' ? '/' : *p;
+	}
+	/*
+	 * A part of nothing but slashes means "." or ".." in the path, an empty one for "//": both
+	 * would name another file than the one that is shown.
+	 */
+	do {
+		size_t len = strcspn(part, ".");
+
+		if (strspn(part, "/") >= len)
+			return "has an empty part";
+		part += len;
+		parts++;
+	} while (*part++ == '.');
+	return parts < 2 ? "is no sysctl: one has at least two parts" : NULL;
+}
+
+/* The same of a value, whose blanks are folded to one space. */
+static const char *parse_sysctl_value(const char *text, char value[static SETTING_VALUE_MAX])
+{
+	char folded[1024];
+
+	if (copy_text(folded, sizeof(folded), text))
+		text_fold_blanks(folded);
+	if (strpbrk(text, "\n\v\f\r") || !text_is_printable(folded))
+		return "the value has line breaks or control characters: write one line of text";
+	if (folded[0] == '\0')
+		return "the value is empty: write null to take the key away";
+	if (!copy_text(value, SETTING_VALUE_MAX, folded))
+		return "the value is too long: the kernel takes at most 127 bytes here";
+	return NULL;
+}
+
 static void take_sysctl(const struct loading *loading, const struct tree *tree)
 {
-	char name[SETTING_NAME_MAX], quoted[TEXT_QUOTE_MAX], why[VALUE_WHY_MAX];
 	const struct config_place *place = &tree->key->place;
+	char name[SETTING_NAME_MAX], quoted[TEXT_QUOTE_MAX];
+	const char *fault = parse_sysctl_name(tree->key->text, name);
 	struct config_sysctl *sysctl;
 	int order;
 
-	if (sysctl_name_parse(tree->key->text, name, why) < 0) {
-		config_fault_add(loading->faults, place, "sysctl: %s", why);
+	if (fault) {
+		config_fault_add(loading->faults, place,
+			"sysctl: the name %s %s: write it as sysctl -a prints it",
+			text_quote(quoted, tree->key->text), fault);
 		return;
 	}
 	sysctl = config_sysctl(loading->config, name);
@@ -166,13 +245,14 @@ static void take_sysctl(const struct loading *loading, const struct tree *tree)
 	sysctl->place = tree->place;
 	if (tree->kind == TREE_NULL)
 		return;
-	if (!tree_text(tree))
+	fault = parse_sysctl_value(tree->text, sysctl->value);
+	if (tree->kind == TREE_LIST)
 		config_fault_add(loading->faults, &tree->place,
 			"sysctl.%s cannot be a list: write several numbers as one text, \"4096 "
 			"87380 6291456\"",
 			name);
-	else if (sysctl_value_parse(tree->text, sysctl->value, why) < 0)
-		config_fault_add(loading->faults, &tree->place, "sysctl.%s: %s", name, why);
+	else if (fault)
+		config_fault_add(loading->faults, &tree->place, "sysctl.%s: %s", name, fault);
 	else if (!sysctl->exact && value_compare(sysctl->value, sysctl->value, &order) < 0)
 		config_fault_add(loading->faults, &tree->place,
 			"sysctl.%s: %s is no whole number, and headroom raises only numbers; give "
@@ -196,54 +276,49 @@ static void clear_below(struct config *config, const char *name)
 	}
 }
 
-static void take_map(const struct loading *loading, const char *section, const struct tree *map);
-
-static void take_value(const struct loading *loading, const char *section, const struct tree *tree)
+static void take_map(const struct loading *loading, const char *section, const struct tree *map)
 {
 	struct config *config = loading->config;
 	const struct row *parent = config_row(config, section);
-	const char *key = tree->key->text;
-	char name[OPTION_NAME_MAX];
-	int n = snprintf(name, sizeof(name), "%s%s%s", section, section[0] ? "." : "", key);
-	bool fits = n > 0 && (size_t)n < sizeof(name) && !strchr(key, '.');
-	bool is_section = fits && option_is_section(config->tables, name);
-	struct row *row = fits ? config_row(config, name) : NULL;
-	enum option_type type = row ? row->option->type : OPTION_TEXT;
 
-	if (parent && parent->option->type == OPTION_SYSCTLS && !row) {
-		take_sysctl(loading, tree);
-	} else if (!row && !is_section) {
-		unknown_key(loading, config->tables, section, tree->key);
-	} else if (tree->kind == TREE_NULL) {
-		clear_below(config, name);
-	} else if (type == OPTION_RESERVED) {
-		/* During a roll-out an earlier and a later version may read the same file. */
-		if (!row->tree || row->tree->kind == TREE_NULL)
-			config_fault_add(loading->notices, &tree->key->place,
-				"%s: this version of headroom does not use it; it is left for one "
-				"that does",
-				name);
-		row->tree = tree;
-	} else if (tree->kind == TREE_MAP && (is_section || type == OPTION_SYSCTLS)) {
-		if (row && type != OPTION_SYSCTLS) /* in place of a word, such as keep */
+	for (const struct tree *tree = map->first; tree; tree = tree->next) {
+		const char *key = tree->key->text;
+		char name[OPTION_NAME_MAX];
+		int n = snprintf(name, sizeof(name), "%s%s%s", section, section[0] ? "." : "", key);
+		bool fits = (size_t)n < sizeof(name) && !strchr(key, '.');
+		bool is_section = fits && option_is_section(config->tables, name);
+		struct row *row = fits ? config_row(config, name) : NULL;
+		enum option_type type = row ? row->option->type : OPTION_TEXT;
+
+		if (parent && parent->option->type == OPTION_SYSCTLS && !row) {
+			take_sysctl(loading, tree);
+		} else if (!row && !is_section) {
+			unknown_key(loading, config->tables, section, tree->key);
+		} else if (tree->kind == TREE_NULL) {
+			clear_below(config, name);
+		} else if (type == OPTION_RESERVED) {
+			/* Roll-outs: an earlier and a later version may read the same file. */
+			if (loading->notices && (!row->tree || row->tree->kind == TREE_NULL))
+				config_fault_add(loading->notices, &tree->key->place,
+					"%s: this version of headroom does not use it; it is left "
+					"for one that does",
+					name);
 			row->tree = tree;
-		take_map(loading, name, tree);
-	} else if (!row || type == OPTION_SYSCTLS) {
-		wrong_kind(loading, row ? row->option : NULL, name, tree);
-	} else if (tree->kind == TREE_LIST && type == OPTION_LIST) {
-		check_list(loading, row->option, tree);
-		clear_below(config, name);
-		row->tree = tree;
-	} else if (check_value(loading, row->option, name, tree)) {
-		clear_below(config, name);
-		row->tree = tree;
+		} else if (tree->kind == TREE_MAP && (is_section || type == OPTION_SYSCTLS)) {
+			if (row && type != OPTION_SYSCTLS) /* in place of a word, such as keep */
+				row->tree = tree;
+			take_map(loading, name, tree);
+		} else if (!row || type == OPTION_SYSCTLS) {
+			wrong_kind(loading, row ? row->option : NULL, name, tree);
+		} else {
+			if (tree->kind == TREE_LIST && type == OPTION_LIST)
+				check_list(loading, row->option, tree);
+			else
+				check_value(loading, row->option, name, tree);
+			clear_below(config, name);
+			row->tree = tree;
+		}
 	}
-}
-
-static void take_map(const struct loading *loading, const char *section, const struct tree *map)
-{
-	for (const struct tree *tree = map->first; tree; tree = tree->next)
-		take_value(loading, section, tree);
 }
 
 /* Each key is a word, and there once: what has another is taken out, and costs one fault. */

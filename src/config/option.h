@@ -59,18 +59,11 @@ const struct config_option *option_find(
  */
 bool option_is_section(const struct config_option *const *tables, const char *name);
 
-/* "ADDRESS:PORT", an IPv6 address in brackets: its length in *address, 0 for anything else. */
-socklen_t listen_address(const char *text, struct sockaddr_storage *address);
-
 /* True for name itself and whatever is named below it. */
 bool option_is_below(const char *option, const char *name);
 
-/*
- * Appends what a person who wrote key in section ("" for the top) may have meant: the nearest key
- * of the section, the same key elsewhere, or the keys that the section has.
- */
-void suggest_key(const struct config_option *const *tables, const char *section, const char *key,
-	char *buffer, size_t size);
+/* "ADDRESS:PORT", an IPv6 address in brackets: its length in *address, 0 for anything else. */
+socklen_t listen_address(const char *text, struct sockaddr_storage *address);
 
 /* Appends what the row takes: "a whole number from 1 to 2147483647 (entries), or keep". */
 void value_describe(const struct config_option *option, char *buffer, size_t size);

@@ -300,7 +300,6 @@ TEST(durations_are_one_number_with_its_unit)
 	static const char *const bad[] = {"", "s", "30", "30 m", " 30m", "30m ", "1h30m", "1.5h",
 		"-1s", "+1s", "01s", "1S", "1min", "1us", "1d", "0x1s", "1e3s", "ms", "5124095577h",
 		"18446744073709551616ms", "100000000000000000000000000s"};
-	char text[DURATION_TEXT_MAX];
 	uint64_t us = 7;
 
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
@@ -309,9 +308,7 @@ TEST(durations_are_one_number_with_its_unit)
 	for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
 		assert_int_equal(duration_parse(good[i].text, &us), 0);
 		assert_true(us == good[i].us);
-		assert_string_equal(duration_format(text, us), good[i].text);
 	}
-	assert_string_equal(duration_format(text, 1234), "1ms");
 }
 
 TEST(profiles_are_complete_sourced_and_loadable)
