@@ -58,18 +58,17 @@ void bpf_explain_failure(int error, char *why, size_t size)
 /* Elements that one system call reads: more than a bucket of the kernel's hash table has. */
 #define AT_ONCE 256
 
-int bpf_each(const struct bpf_map *map, bpf_take *take, void *userdata)
+int bpf_each(int map, size_t key_size, size_t value_size, bpf_take *take, void *userdata)
 {
-	size_t key_size = bpf_map__key_size(map), value_size = bpf_map__value_size(map);
 	_cleanup_free_ char *keys = must(calloc(AT_ONCE, key_size));
 	_cleanup_free_ char *values = must(calloc(AT_ONCE, value_size));
 	uint32_t position, *from = NULL; /* in a hash table: a bucket's number */
-	int fd = bpf_map__fd(map), r;
+	int r;
 
 	do {
 		uint32_t n = AT_ONCE;
 
-		r = bpf_map_lookup_batch(fd, from, &position, keys, values, &n, NULL);
+		r = bpf_map_lookup_batch(map, from, &position, keys, values, &n, NULL);
 		if (r < 0 && r != -ENOENT)
 			return r;
 		for (uint32_t i = 0; i < n; i++)

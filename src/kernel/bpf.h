@@ -16,12 +16,11 @@ void bpf_quiet_libbpf(void);
 void bpf_explain_failure(int error, char *why, size_t size);
 
 /*
- * Calls take for every element of a map, in no order. What comes or goes meanwhile may be left out.
- * 0 or -errno; what was taken until then was right.
+ * Calls take for every element of a map, given by its descriptor, in no order. What comes or goes
+ * meanwhile may be left out. 0 or -errno; what was taken until then was right.
  */
-struct bpf_map;
 typedef void bpf_take(void *userdata, const void *key, const void *value);
-int bpf_each(const struct bpf_map *map, bpf_take *take, void *userdata);
+int bpf_each(int map, size_t key_size, size_t value_size, bpf_take *take, void *userdata);
 
 /* True when this process has it in its effective set. */
 static inline bool capability_have(cap_value_t capability)

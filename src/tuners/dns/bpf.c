@@ -4,6 +4,7 @@
 #include "kernel/bpf.h"
 #include "workload/cgroup.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 
 #include <bpf/bpf.h>
@@ -17,7 +18,7 @@ static const struct dns_key other;
 
 /* The beginning of an array in our memory: what is mapped counts as resident. */
 struct mapping {
-	const struct bpf_map *array;
+	int array;
 	void *start;
 	size_t size;
 };
@@ -27,9 +28,9 @@ struct mapping {
  * counted there, mapped as far as indices have been used.
  */
 struct map_table {
-	const struct bpf_map *keys, *free; /* free: queue of the indices that have no key */
+	int keys, free; /* free: queue of the indices that have no key */
 	struct mapping counts;
-	size_t size; /* of an element */
+	size_t key_size, size, max; /* size: of an element; max: as many there are */
 	/* The elements as they were last read. */
 	struct known {
 		union {
@@ -48,9 +49,30 @@ struct map_table {
 	size_t n_gone, gone_allocated;
 };
 
+/*
+ * All descriptors. The skeleton is destroyed once they are kept: it has the programs and what is
+ * known of their types and lines, a quarter of a megabyte that nobody reads again.
+ */
+enum kept {
+	SERVERS,
+	SERVER_COUNTS,
+	FREE_SERVERS,
+	ROWS,
+	ROW_COUNTS,
+	FREE_ROWS,
+	SOURCES,
+	PENDING,
+	CONTROL,
+	INGRESS,
+	EGRESS,
+	INGRESS_LINK,
+	EGRESS_LINK,
+	KEPT,
+};
+
 struct dns_bpf {
-	struct dns_bpf_object *object;
-	struct dns_control *control; /* of object */
+	int fds[KEPT];
+	struct mapping control;
 	struct ring_buffer *ring;
 	struct mapping pending;
 	uint64_t overflow_rest; /* what was counted there when the last sweep found none */
@@ -73,8 +95,7 @@ static void *mapping_reach(struct mapping *mapping, size_t size)
 
 	if (size <= mapping->size)
 		return mapping->start;
-	start = mmap(
-		NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, bpf_map__fd(mapping->array), 0);
+	start = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, mapping->array, 0);
 	if (start == MAP_FAILED)
 		return NULL;
 	mapping_close(mapping);
@@ -84,19 +105,22 @@ static void *mapping_reach(struct mapping *mapping, size_t size)
 
 static int give(const struct map_table *table, uint32_t index)
 {
-	return bpf_map_update_elem(bpf_map__fd(table->free), NULL, &index, BPF_ANY);
+	return bpf_map_update_elem(table->free, NULL, &index, BPF_ANY);
 }
 
-static int table_open(struct map_table *table, const struct bpf_map *keys,
-	const struct bpf_map *counts, const struct bpf_map *unused, uint32_t first)
+/* fds: of keys, counts and free. */
+static int table_open(struct map_table *table, const int fds[static 3], size_t key_size,
+	const struct bpf_map *counts, uint32_t first)
 {
 	int r = 0;
 
-	table->keys = keys;
-	table->free = unused;
-	table->counts.array = counts;
+	table->keys = fds[0];
+	table->counts.array = fds[1];
+	table->free = fds[2];
+	table->key_size = key_size;
 	table->size = bpf_map__value_size(counts);
-	for (uint32_t i = first; r == 0 && i < bpf_map__max_entries(counts); i++)
+	table->max = bpf_map__max_entries(counts);
+	for (uint32_t i = first; r == 0 && i < table->max; i++)
 		r = give(table, i);
 	return r;
 }
@@ -115,9 +139,8 @@ static void *counts_of(struct map_table *table, uint32_t index)
 
 	if (end > table->counts.size) {
 		size_t page = (size_t)sysconf(_SC_PAGESIZE);
-		size_t all = bpf_map__max_entries(table->counts.array) * table->size;
 
-		end = MIN(MAX(end, 2 * table->counts.size), all);
+		end = MIN(MAX(end, 2 * table->counts.size), table->max * table->size);
 		must(mapping_reach(&table->counts, (end + page - 1) / page * page));
 	}
 	return (char *)table->counts.start + index * table->size;
@@ -128,7 +151,7 @@ static void learn(void *userdata, const void *key, const void *index)
 	struct map_table *table = userdata;
 	struct known *known = add_element(&table->known, &table->n_known, &table->known_allocated);
 
-	memcpy(&known->key, key, bpf_map__key_size(table->keys));
+	memcpy(&known->key, key, table->key_size);
 	memcpy(&known->index, index, sizeof(known->index));
 }
 
@@ -144,7 +167,7 @@ static int table_each(struct map_table *table, const __u64 *made, dns_take *take
 
 	if (table->read_at != now) {
 		table->read_at = table->n_known = 0;
-		r = bpf_each(table->keys, learn, table);
+		r = bpf_each(table->keys, table->key_size, sizeof(uint32_t), learn, table);
 		if (r < 0)
 			return r;
 		table->read_at = now;
@@ -156,13 +179,12 @@ static int table_each(struct map_table *table, const __u64 *made, dns_take *take
 
 static bool table_remove(struct map_table *table, const void *key, uint64_t until)
 {
-	int keys = bpf_map__fd(table->keys);
 	struct gone *gone;
 	uint32_t index;
 
-	if (bpf_map_lookup_elem(keys, key, &index) < 0)
+	if (bpf_map_lookup_elem(table->keys, key, &index) < 0)
 		return true;
-	if (bpf_map_delete_elem(keys, key) < 0)
+	if (bpf_map_delete_elem(table->keys, key) < 0)
 		return false;
 	gone = add_element(&table->gone, &table->n_gone, &table->gone_allocated);
 	*gone = (struct gone){.index = index, .until_us = until};
@@ -187,6 +209,11 @@ static void table_reuse(struct map_table *table, uint64_t now)
 	table->n_gone = kept;
 }
 
+struct dns_control *dns_bpf_control(struct dns_bpf *bpf)
+{
+	return bpf->control.start;
+}
+
 static int on_sample(void *userdata, void *data, size_t size)
 {
 	const struct dns_bpf *bpf = userdata;
@@ -200,54 +227,71 @@ static int on_sample(void *userdata, void *data, size_t size)
 	return 0;
 }
 
+DEFINE_CLEANUP(struct dns_bpf_object, dns_bpf_object__destroy)
+
 static int load(struct dns_bpf *bpf)
 {
 	static const struct dns_source nowhere;
 	static const uint32_t first;
-	int r;
+	_cleanup_(cleanup_dns_bpf_object__destroy) struct dns_bpf_object *object =
+		dns_bpf_object__open_and_load();
+	int *fds = bpf->fds, r;
 
-	bpf->object = dns_bpf_object__open_and_load();
-	if (!bpf->object)
+	if (!object)
 		return -errno;
-	bpf->control = (struct dns_control *)&bpf->object->bss->control;
-	bpf->control->root_cgroup = CGROUP_ROOT_INODE;
-	bpf->control->generation = 1;
-	bpf->pending.array = bpf->object->maps.pending;
-	r = table_open(&bpf->servers, bpf->object->maps.servers, bpf->object->maps.server_counts,
-		bpf->object->maps.free_servers, 1);
+	const int known[INGRESS_LINK] = {
+		[SERVERS] = bpf_map__fd(object->maps.servers),
+		[SERVER_COUNTS] = bpf_map__fd(object->maps.server_counts),
+		[FREE_SERVERS] = bpf_map__fd(object->maps.free_servers),
+		[ROWS] = bpf_map__fd(object->maps.rows),
+		[ROW_COUNTS] = bpf_map__fd(object->maps.row_counts),
+		[FREE_ROWS] = bpf_map__fd(object->maps.free_rows),
+		[SOURCES] = bpf_map__fd(object->maps.sources),
+		[PENDING] = bpf_map__fd(object->maps.pending),
+		[CONTROL] = bpf_map__fd(object->maps.bss),
+		[INGRESS] = bpf_program__fd(object->progs.dns_ingress),
+		[EGRESS] = bpf_program__fd(object->progs.dns_egress),
+	};
+	for (int i = 0; i < INGRESS_LINK; i++) {
+		fds[i] = fcntl(known[i], F_DUPFD_CLOEXEC, 0);
+		if (fds[i] < 0)
+			return -errno;
+	}
+	bpf->pending.array = fds[PENDING];
+	bpf->control.array = fds[CONTROL];
+	if (!mapping_reach(&bpf->pending, DNS_PRIMARY * sizeof(struct dns_bucket)) ||
+		!mapping_reach(&bpf->control, sizeof(*object->bss)))
+		return -errno;
+	dns_bpf_control(bpf)->root_cgroup = CGROUP_ROOT_INODE;
+	dns_bpf_control(bpf)->generation = 1;
+	r = table_open(&bpf->servers, &fds[SERVERS], sizeof(struct dns_key),
+		object->maps.server_counts, 1);
 	if (r == 0)
-		r = table_open(&bpf->rows, bpf->object->maps.rows, bpf->object->maps.row_counts,
-			bpf->object->maps.free_rows, 0);
-	if (r == 0 && !mapping_reach(&bpf->pending, DNS_PRIMARY * sizeof(struct dns_bucket)))
-		r = -errno;
+		r = table_open(&bpf->rows, &fds[ROWS], sizeof(struct dns_row_key),
+			object->maps.row_counts, 0);
 	if (r == 0)
-		r = bpf_map_update_elem(
-			bpf_map__fd(bpf->servers.keys), &other, &first, BPF_NOEXIST);
+		r = bpf_map_update_elem(fds[SERVERS], &other, &first, BPF_NOEXIST);
 	if (r == 0)
-		r = bpf_map_update_elem(
-			bpf_map__fd(bpf->object->maps.sources), &other, &nowhere, BPF_NOEXIST);
+		r = bpf_map_update_elem(fds[SOURCES], &other, &nowhere, BPF_NOEXIST);
 	if (r < 0)
 		return r;
-	bpf->ring = ring_buffer__new(bpf_map__fd(bpf->object->maps.samples), on_sample, bpf, NULL);
+	bpf->ring = ring_buffer__new(bpf_map__fd(object->maps.samples), on_sample, bpf, NULL);
 	return bpf->ring ? 0 : -errno;
 }
 
 int dns_bpf_attach(struct dns_bpf *bpf, const struct host *host, char why[static TUNER_WHY_MAX])
 {
 	_cleanup_close_ int cgroup = cgroup_root_open(host, why, TUNER_WHY_MAX);
-	struct dns_bpf_object *object = bpf->object;
-	int r;
+	int *links = &bpf->fds[INGRESS_LINK], r = 0;
 
 	if (cgroup < 0)
 		return -ENOENT;
 	/* Answers first: a query that is counted must find its answer counted, too. */
-	if (!object->links.dns_ingress)
-		object->links.dns_ingress =
-			bpf_program__attach_cgroup(object->progs.dns_ingress, cgroup);
-	if (object->links.dns_ingress)
-		object->links.dns_egress =
-			bpf_program__attach_cgroup(object->progs.dns_egress, cgroup);
-	r = object->links.dns_egress ? 0 : -errno;
+	for (int i = 0; r >= 0 && i < 2; i++)
+		if (links[i] < 0)
+			r = links[i] = bpf_link_create(bpf->fds[INGRESS + i], cgroup,
+				i == 0 ? BPF_CGROUP_INET_INGRESS : BPF_CGROUP_INET_EGRESS, NULL);
+	r = MIN(r, 0);
 	why[0] = '\0';
 	if (r == -EPERM && capability_have(CAP_NET_ADMIN))
 		snprintf(why, TUNER_WHY_MAX,
@@ -264,6 +308,7 @@ struct dns_bpf *dns_bpf_load(char why[static TUNER_WHY_MAX])
 	struct dns_bpf *bpf = must(calloc(1, sizeof(*bpf)));
 	int r;
 
+	memset(bpf->fds, 0xff, sizeof(bpf->fds));
 	bpf_quiet_libbpf();
 	r = load(bpf);
 	if (r == 0)
@@ -279,21 +324,18 @@ void dns_bpf_close(struct dns_bpf *bpf)
 		return;
 	ring_buffer__free(bpf->ring);
 	mapping_close(&bpf->pending);
+	mapping_close(&bpf->control);
 	table_close(&bpf->servers);
 	table_close(&bpf->rows);
-	dns_bpf_object__destroy(bpf->object);
+	for (int i = 0; i < KEPT; i++)
+		if (bpf->fds[i] >= 0)
+			close(bpf->fds[i]);
 	free(bpf);
 }
 
 int dns_bpf_program(const struct dns_bpf *bpf, bool ingress)
 {
-	return bpf_program__fd(
-		ingress ? bpf->object->progs.dns_ingress : bpf->object->progs.dns_egress);
-}
-
-struct dns_control *dns_bpf_control(struct dns_bpf *bpf)
-{
-	return bpf->control;
+	return bpf->fds[ingress ? INGRESS : EGRESS];
 }
 
 static struct map_table *table_of(struct dns_bpf *bpf, enum dns_map map)
@@ -304,21 +346,21 @@ static struct map_table *table_of(struct dns_bpf *bpf, enum dns_map map)
 int dns_bpf_each(struct dns_bpf *bpf, enum dns_map map, dns_take *take, void *userdata)
 {
 	if (map == DNS_MAP_SOURCES)
-		return bpf_each(bpf->object->maps.sources, take, userdata);
-	return table_each(table_of(bpf, map), &bpf->control->made, take, userdata);
+		return bpf_each(bpf->fds[SOURCES], sizeof(struct dns_key),
+			sizeof(struct dns_source), take, userdata);
+	return table_each(table_of(bpf, map), &dns_bpf_control(bpf)->made, take, userdata);
 }
 
 void dns_bpf_expect_server(struct dns_bpf *bpf, const struct dns_key *server)
 {
 	struct map_table *table = &bpf->servers;
-	int keys = bpf_map__fd(table->keys);
 	uint32_t index;
 
-	if (bpf_map_lookup_elem(keys, server, &index) == 0 ||
-		bpf_map_lookup_and_delete_elem(bpf_map__fd(table->free), NULL, &index) < 0)
+	if (bpf_map_lookup_elem(table->keys, server, &index) == 0 ||
+		bpf_map_lookup_and_delete_elem(table->free, NULL, &index) < 0)
 		return;
 	/* A program may have been quicker. */
-	if (bpf_map_update_elem(keys, server, &index, BPF_NOEXIST) < 0)
+	if (bpf_map_update_elem(table->keys, server, &index, BPF_NOEXIST) < 0)
 		(void)give(table, index);
 	table->read_at = 0;
 }
@@ -330,10 +372,10 @@ bool dns_bpf_forget(struct dns_bpf *bpf, enum dns_map map, const void *key, uint
 	if (map != DNS_MAP_ROWS && memcmp(key, &other, sizeof(other)) == 0)
 		return false;
 	if (map == DNS_MAP_SOURCES)
-		return bpf_map_delete_elem(bpf_map__fd(bpf->object->maps.sources), key) == 0;
+		return bpf_map_delete_elem(bpf->fds[SOURCES], key) == 0;
 	/* A query that is being counted just now has the index too. */
 	gone = table_remove(table_of(bpf, map), key, now + LATE_US);
-	__atomic_add_fetch(&bpf->control->generation, 1, __ATOMIC_RELEASE);
+	__atomic_add_fetch(&dns_bpf_control(bpf)->generation, 1, __ATOMIC_RELEASE);
 	return gone;
 }
 
@@ -367,7 +409,7 @@ static bool sweep_one(struct dns_pending *way, uint64_t now, dns_take_pending *t
 
 void dns_bpf_sweep(struct dns_bpf *bpf, uint64_t now, dns_take_pending *take, void *userdata)
 {
-	__u64 *count = &bpf->control->overflow;
+	__u64 *count = &dns_bpf_control(bpf)->overflow;
 	__u64 overflow = __atomic_load_n(count, __ATOMIC_ACQUIRE);
 	/* The overflow buckets are mapped from their first use on. */
 	size_t n = overflow > 0 ? DNS_PRIMARY + DNS_OVERFLOW : DNS_PRIMARY;

@@ -157,7 +157,8 @@ static void take_row(void *userdata, const void *key, const void *value)
 static void read_map(struct neighbor_users *users, const struct bpf_map *map)
 {
 	users->n = 0;
-	(void)bpf_each(map, take_row, users);
+	(void)bpf_each(bpf_map__fd(map), sizeof(struct neighbor_key), sizeof(struct neighbor_count),
+		take_row, users);
 }
 
 static void clear_map(const struct bpf_map *map)
