@@ -58,23 +58,6 @@ int file_take(const struct file_at *at, struct file_bytes *bytes)
 	return 0;
 }
 
-/* Whatever the umask, which is a daemon's: others read what lies beside ours. */
-static int make_missing_directories(const struct file_at *at)
-{
-	char directory[PATH_MAX];
-	char *end = directory + strlen(at->directory);
-
-	copy_text(directory, sizeof(directory), at->full);
-	for (unsigned i = 0; i < at->missing; i++) {
-		end = strchr(end + 1, '/');
-		*end = '\0';
-		if (mkdir(directory, 0755) == 0 ? chmod(directory, 0755) < 0 : errno != EEXIST)
-			return -errno;
-		*end = '/';
-	}
-	return 0;
-}
-
 /*
  * Makes an attribute as that of another file, be it by removing what the new file took from its
  * directory, such as a default ACL. EPERM for security.*: without its module a label means nothing,
@@ -102,10 +85,18 @@ static int match_attribute(int from, int to, const char *name)
 	return errno == EPERM && security ? 0 : -errno;
 }
 
-static int match_attributes(int from, int to)
+/*
+ * Mode before owner: a file of someone else may be changed no more. Only who differs asks for
+ * CAP_CHOWN, and setuid bits, which a change of owner takes, for CAP_FOWNER.
+ */
+static int copy_metadata(int from, int to)
 {
 	const int files[] = {to, from};
+	struct stat old, new;
 
+	if (fstat(from, &old) < 0)
+		return -errno;
+	/* First, because with the mode an inherited ACL takes effect. */
 	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
 		char names[4096];
 		ssize_t n = flistxattr(files[i], names, sizeof(names));
@@ -116,29 +107,10 @@ static int match_attributes(int from, int to)
 		if (r < 0)
 			return r;
 	}
-	return 0;
-}
-
-/*
- * Mode before owner: a file of someone else may be changed no more. Only who differs asks for
- * CAP_CHOWN, and setuid bits, which a change of owner takes, for CAP_FOWNER.
- */
-static int copy_metadata(int from, int to)
-{
-	struct stat old, new;
-	int r;
-
-	if (fstat(from, &old) < 0)
-		return -errno;
-	/* First, because with the mode an inherited ACL takes effect. */
-	r = match_attributes(from, to);
-	if (r < 0)
-		return r;
 	if (fchmod(to, old.st_mode & 0777) < 0 || fstat(to, &new) < 0 ||
 		((old.st_uid != new.st_uid || old.st_gid != new.st_gid) &&
-			fchown(to, old.st_uid, old.st_gid) < 0))
-		return -errno;
-	if ((old.st_mode & 07777) != (old.st_mode & 0777) && fchmod(to, old.st_mode & 07777) < 0)
+			fchown(to, old.st_uid, old.st_gid) < 0) ||
+		((old.st_mode & 07000) && fchmod(to, old.st_mode & 07777) < 0))
 		return -errno;
 	return 0;
 }
@@ -169,16 +141,21 @@ int file_put(const struct file_at *at, const char *expected, const struct file_b
 {
 	_cleanup_(file_bytes_clear) struct file_bytes now = {0};
 	_cleanup_close_ int directory = -1;
-	char path[PATH_MAX];
+	char path[PATH_MAX], *end = path + strlen(at->directory);
 	int r = 0;
 
 	if (snprintf(path, sizeof(path), "%s" FILE_NEW, at->full) >= PATH_MAX)
 		return -ENAMETOOLONG;
-	if (new->bytes) {
-		r = make_missing_directories(at);
-		if (r == 0)
-			r = write_beside(path, new, at->full);
+	/* Whatever the umask, which is a daemon's: others read what lies beside ours. */
+	for (unsigned i = 0; r == 0 && i < at->missing && new->bytes; i++) {
+		end = strchr(end + 1, '/');
+		*end = '\0';
+		if (mkdir(path, 0755) == 0 ? chmod(path, 0755) < 0 : errno != EEXIST)
+			r = -errno;
+		*end = '/';
 	}
+	if (r == 0 && new->bytes)
+		r = write_beside(path, new, at->full);
 	if (r == 0)
 		r = file_take(at, &now);
 	if (r == 0 && !streq(now.hash, expected))
@@ -195,18 +172,6 @@ int file_put(const struct file_at *at, const char *expected, const struct file_b
 	if (directory < 0 || fsync(directory) < 0)
 		return errno == ENOENT && !new->bytes ? 0 : -errno;
 	return 0;
-}
-
-void file_drop_directories(const struct file_at *at, unsigned n)
-{
-	char directory[PATH_MAX];
-
-	copy_text(directory, sizeof(directory), at->full);
-	for (unsigned i = 0; i < n; i++) {
-		*strrchr(directory, '/') = '\0';
-		if (directory[0] == '\0' || (rmdir(directory) < 0 && errno != ENOENT))
-			return;
-	}
 }
 
 static int open_kept(int state, bool make)
@@ -282,30 +247,29 @@ int file_keep(int state, const struct file_bytes *bytes)
 	return write_file_atomic(kept, bytes->hash, bytes->bytes, bytes->len);
 }
 
-static bool is_needed(const struct file_journal *journal, const char *hash)
-{
-	for (size_t i = 0; i < journal->n_files; i++)
-		if (streq(journal->files[i].original, hash) ||
-			note_is_ours(&journal->files[i], hash))
-			return true;
-	return false;
-}
-
 void file_sweep(const struct file_journal *journal)
 {
-	int fd = open_kept(journal->dir, false);
-	DIR *directory = fd < 0 ? NULL : fdopendir(fd);
-	/* It may know of any of them, and is to be read by people. */
-	bool keep_all = faccessat(journal->dir, JOURNAL_BAD, F_OK, 0) == 0;
 	struct dirent *entry;
+	DIR *directory;
+	int fd;
 
 	file_drop_trial(journal->dir, TRIAL);
 	file_drop_trial(journal->dir, TRIAL_MAIN);
-	while (directory && !keep_all && (entry = readdir(directory)))
-		if (entry->d_name[0] != '.' && !is_needed(journal, entry->d_name))
-			unlinkat(fd, entry->d_name, 0);
-	if (directory)
-		closedir(directory);
-	else
-		cleanup_close(&fd);
+	/* It may know of any of them, and is to be read by people. */
+	fd = faccessat(journal->dir, JOURNAL_BAD, F_OK, 0) == 0 ? -1
+								: open_kept(journal->dir, false);
+	if (fd < 0)
+		return;
+	directory = must(fdopendir(fd));
+	while ((entry = readdir(directory))) {
+		const char *hash = entry->d_name;
+		bool needed = hash[0] == '.';
+
+		for (size_t i = 0; !needed && i < journal->n_files; i++)
+			needed = streq(journal->files[i].original, hash) ||
+				 note_is_ours(&journal->files[i], hash);
+		if (!needed)
+			unlinkat(fd, hash, 0);
+	}
+	closedir(directory);
 }

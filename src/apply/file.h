@@ -42,9 +42,6 @@ int file_take(const struct file_at *at, struct file_bytes *bytes);
  */
 int file_put(const struct file_at *at, const char *expected, const struct file_bytes *new);
 
-/* Removes up to n directories above a file that was removed, as long as they are empty. */
-void file_drop_directories(const struct file_at *at, unsigned n);
-
 /*
  * A file for the verifier's eyes only, beside the real one or as near as directories exist. The
  * state directory has a link to it, under one of these names, so that file_sweep() finds what a

@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "apply/file_work.h"
 
+#include "base/file.h"
 #include "base/log.h"
 #include "runtime/docker.h"
+#include "workload/process.h"
+
+#include <signal.h>
+#include <sys/syscall.h>
 
 #define NEVER     UINT64_MAX
 #define RELOAD_US (3 * USEC_PER_SEC)
@@ -51,15 +56,6 @@ static void hold(const struct file_job *job, const struct service *service, cons
 
 /* ---- restarts ---- */
 
-/* How long a unit has to be left, as RESTART_WHEN_IDLE tries once an hour; 0 for no longer. */
-static uint64_t rest_us(const struct unit_mark *mark)
-{
-	uint64_t now = realtime_us(), end = mark->at_s * USEC_PER_SEC + FILE_RESTART_AGAIN_US;
-
-	/* Longer still: the clock was wrong then, or is now. */
-	return end > now && end - now <= 2 * FILE_RESTART_AGAIN_US ? end - now : 0;
-}
-
 /*
  * A restart that did not bring a value is not repeated for it: what is left waits for another
  * value, or for `headroom apply`. True when nothing is left.
@@ -93,6 +89,10 @@ static bool policy_allows(const struct file_job *job, const struct service *serv
 		find_named(job->journal->units, job->journal->n_units, service->unit);
 	bool applying = job->task == FILE_APPLY;
 	bool idle = applying && service->restart == RESTART_WHEN_IDLE;
+	/* What is left of the hour between tries. Longer: the clock was wrong then, or is now. */
+	uint64_t now = realtime_us();
+	uint64_t end = mark ? mark->at_s * USEC_PER_SEC + FILE_RESTART_AGAIN_US : 0;
+	uint64_t rest_us = end > now ? end - now : 0;
 
 	if (service->restart == RESTART_NEVER || (idle && service->busy))
 		hold(job, service, "restart-pending", NULL, 0);
@@ -102,8 +102,8 @@ static bool policy_allows(const struct file_job *job, const struct service *serv
 		hold(job, service, "restart-refused", NULL, FILE_RETRY_US);
 	else if (mark && applying && was_tried(job, service, mark))
 		return false;
-	else if (mark && idle && rest_us(mark) > 0)
-		hold(job, service, "restart-pending", NULL, rest_us(mark));
+	else if (idle && rest_us > 0 && rest_us <= 2 * FILE_RESTART_AGAIN_US)
+		hold(job, service, "restart-pending", NULL, rest_us);
 	else
 		return true;
 	return false;
@@ -308,14 +308,29 @@ static void restart(struct file_job *job, const struct service *service)
 		work_fail(change, "did-not-come-back", -ETIMEDOUT, why, NEVER);
 }
 
+/* SIGHUP to the process that the service names, if it is no other program. */
 static void reload(struct file_job *job, const struct service *service)
 {
 	const struct wait answer = wait_at_most(job->wait, RELOAD_US);
 	uint64_t since = realtime_us();
 	struct change *change;
+	_cleanup_close_ int fd = -1;
+	pid_t pid = service->pid;
 	char path[PATH_MAX];
-	int r = service_reload(&job->host, service);
+	int r = -ESRCH;
 
+	if (pid != 0 || (service->pid_file[0] &&
+				path_in_root(job->host.root, service->pid_file, path) == 0 &&
+				process_of_pid_file(path, &pid) == 0)) {
+		/* Held before it is looked at: the number cannot pass to another process. */
+		fd = (int)syscall(SYS_pidfd_open, pid, 0);
+		r = fd < 0 ? -errno : 0;
+	}
+	/* By our own /proc: the signal goes to the process that has that number here. */
+	if (r == 0 && !process_is_named("", pid, service->program))
+		r = -ESRCH;
+	if (r == 0 && syscall(SYS_pidfd_send_signal, fd, SIGHUP, NULL, 0) < 0)
+		r = -errno;
 	if (r < 0) {
 		log_warning(service->program, "does not read its configuration again: %s",
 			r == -ESRCH ? "no such process is seen from here" : strerror(-r));
@@ -338,29 +353,23 @@ static void reload(struct file_job *job, const struct service *service)
 	}
 }
 
-/* What a change is for that was written now, or found as wanted and not in force; else NULL. */
-static const struct service *service_due(const struct change *change)
-{
-	bool due = change->file->written || change->file->activate_only;
-
-	return due ? &change->file->edit.service : NULL; /* written, if with a lost original */
-}
-
 void work_activate(struct file_job *job)
 {
 	for (size_t i = 0; i < job->plan.n && !atomic_load(&job->stale); i++) {
-		const struct service *due = service_due(&job->plan.changes[i]);
-		const struct service service = due ? *due : (struct service){0};
+		const struct service service = job->plan.changes[i].file->edit.service;
+		size_t first = 0;
 
-		for (size_t before = 0; before < i && due; before++) {
-			const struct service *done = service_due(&job->plan.changes[before]);
+		/* Written now, also with a lost original, or found as wanted and not in force. */
+		for (; first <= i; first++) {
+			const struct file_change *file = job->plan.changes[first].file;
 
-			if (done && is_same_service(done, &service))
-				due = NULL;
+			if ((file->written || file->activate_only) &&
+				is_same_service(&file->edit.service, &service))
+				break;
 		}
-		if (due && service.activation == ACTIVATE_RELOAD)
+		if (first == i && service.activation == ACTIVATE_RELOAD)
 			reload(job, &service);
-		else if (due && service.activation == ACTIVATE_RESTART)
+		else if (first == i && service.activation == ACTIVATE_RESTART)
 			restart(job, &service);
 	}
 }

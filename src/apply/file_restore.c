@@ -24,37 +24,31 @@ static bool same_text(const char *a, const char *b)
 	return a && b ? streq(a, b) : a == b;
 }
 
-/* In a file that is ours as a whole, or with a value that one of ours had. */
-static bool is_ours(const struct file_job *job, const struct work_file *file,
-	const struct file_target *target, const char *literal)
-{
-	bool ours = note_is_ours(&file->note, file->old.hash);
-
-	for (size_t i = 0; !ours && i < ARRAY_SIZE(file->note.ours); i++) {
-		_cleanup_free_ char *kept = NULL;
-
-		ours = kept_literal(job, &file->note, file->note.ours[i], target, &kept) &&
-		       same_text(literal, kept);
-	}
-	return ours;
-}
-
 int work_remove_ours(const struct file_job *job, struct work_file *file, struct file_bytes *text)
 {
-	const struct edit_language *language = &edit_languages[file->note.format];
+	const struct file_note *note = &file->note;
+	const struct edit_language *language = &edit_languages[note->format];
 
-	for (size_t i = 0; i < file->note.n_keys; i++) {
-		const struct file_target *target = &file->note.keys[i].target;
+	for (size_t i = 0; i < note->n_keys; i++) {
+		const struct file_target *target = &note->keys[i].target;
 		_cleanup_free_ char *literal = NULL, *original = NULL;
+		bool ours = note_is_ours(note, file->old.hash);
 		int r = language->get(text, target->table, target->key, &literal, file->why);
 
 		if (r < 0)
 			return r;
-		(void)kept_literal(job, &file->note, file->note.original, target, &original);
+		(void)kept_literal(job, note, note->original, target, &original);
 		if (same_text(literal, original))
 			continue;
-		file->left[i] = !is_ours(job, file, target, literal);
-		if (file->left[i])
+		/* It has a value that one of ours had. */
+		for (size_t h = 0; !ours && h < ARRAY_SIZE(note->ours); h++) {
+			_cleanup_free_ char *kept = NULL;
+
+			ours = kept_literal(job, note, note->ours[h], target, &kept) &&
+			       same_text(literal, kept);
+		}
+		file->left[i] = !ours;
+		if (!ours)
 			continue;
 		r = language->set(text, target->table, target->key, original, file->why);
 		if (r < 0)
@@ -63,40 +57,17 @@ int work_remove_ours(const struct file_job *job, struct work_file *file, struct 
 	return 0;
 }
 
-static int put(const struct file_job *job, struct work_file *file, const struct file_bytes *bytes)
-{
-	int r = work_put(job, file, bytes);
-
-	file->written = r == 0;
-	return r;
-}
-
-/* Someone else has changed the file, or nobody knows how it was: what is ours goes. */
-static int take_out(const struct file_job *job, struct work_file *file)
-{
-	_cleanup_(file_bytes_clear) struct file_bytes text = {0};
-	const struct file_bytes *old = &file->old;
-	int r;
-
-	if (old->bytes && file->note.format >= EDIT_OWN && note_is_ours(&file->note, old->hash))
-		return put(job, file, &text);
-	if (!old->bytes || file->note.format >= EDIT_OWN) {
-		memset(file->left, true, sizeof(file->left));
-		return 0;
-	}
-	text_copy(&text, old->bytes, old->len);
-	r = work_remove_ours(job, file, &text);
-	if (r < 0 || (text.len == old->len && memcmp(text.bytes, old->bytes, old->len) == 0))
-		return r;
-	return put(job, file, &text);
-}
-
+/* With the directories that were made for it, as long as they are empty. */
 static int put_original(const struct file_job *job, struct work_file *file)
 {
-	int r = put(job, file, &file->new);
+	char *directory = file->at.full;
+	int r = work_put(job, file, &file->new);
 
-	if (r == 0 && !file->new.bytes)
-		file_drop_directories(&file->at, file->note.directories);
+	for (unsigned i = 0; r == 0 && !file->new.bytes &&i < file->note.directories; i++) {
+		*strrchr(directory, '/') = '\0';
+		if (directory[0] == '\0' || (rmdir(directory) < 0 && errno != ENOENT))
+			break;
+	}
 	return r;
 }
 
@@ -108,7 +79,10 @@ static bool is_changed_by_others(const struct work_file *file)
 
 static int restore_once(const struct file_job *job, struct work_file *file)
 {
+	_cleanup_(file_bytes_clear) struct file_bytes text = {0};
+	const struct file_bytes *old = &file->old;
 	const char *original = file->note.original;
+	bool own = file->note.format >= EDIT_OWN;
 	int r = work_read(job, file);
 	char left[PATH_MAX];
 
@@ -118,7 +92,7 @@ static int restore_once(const struct file_job *job, struct work_file *file)
 	if (file->at.full[0] &&
 		snprintf(left, sizeof(left), "%s" FILE_NEW, file->at.full) < PATH_MAX)
 		unlink(left);
-	if (streq(file->old.hash, original))
+	if (streq(old->hash, original))
 		return 0;
 	file_bytes_clear(&file->new);
 	memset(file->left, false, sizeof(file->left));
@@ -127,8 +101,21 @@ static int restore_once(const struct file_job *job, struct work_file *file)
 	file->lost = r;
 	if (r < 0 && r != -ENOENT && r != -EBADMSG)
 		return r;
-	return file->lost < 0 || is_changed_by_others(file) ? take_out(job, file)
-							    : put_original(job, file);
+	if (file->lost == 0 && !is_changed_by_others(file))
+		return put_original(job, file);
+	/* Someone else has changed the file, or nobody knows how it was: what is ours goes. */
+	if (!old->bytes || (own && !note_is_ours(&file->note, old->hash))) {
+		memset(file->left, true, sizeof(file->left));
+		return 0;
+	}
+	if (!own) {
+		text_copy(&text, old->bytes, old->len);
+		r = work_remove_ours(job, file, &text);
+		if (r < 0 ||
+			(text.len == old->len && memcmp(text.bytes, old->bytes, old->len) == 0))
+			return r;
+	}
+	return work_put(job, file, &text);
 }
 
 static int restore_file(const struct file_job *job, struct work_file *file)
@@ -194,23 +181,10 @@ int work_restore(struct file_job *job, const struct file_note *note)
 	return r < 0 ? r : file.lost;
 }
 
-/* Their bytes, for people to look at. */
-static void keep_rejected(const struct file_job *job, const struct work_file *file, const char *why)
-{
-	char name[NAME_MAX];
-
-	snprintf(name, sizeof(name), "rejected-%.200s", strrchr(file->note.path, '/') + 1);
-	if (write_file_atomic(job->journal->dir, name, file->old.bytes, file->old.len) < 0)
-		copy_text(name, sizeof(name), "nowhere");
-	log_error(file->note.path,
-		"does not load as someone else changed it (%s): the bytes from before our change replace it; theirs are kept as %s in the state directory",
-		why, name);
-}
-
 int work_roll_back(const struct file_job *job, const struct file_note *note)
 {
 	_cleanup_(work_file_clear) struct work_file file = {.note = *note};
-	char why[EDIT_WHY_MAX] = "";
+	char why[EDIT_WHY_MAX] = "", name[NAME_MAX];
 	int r = restore_file(job, &file);
 
 	/* The original bytes did load. */
@@ -224,7 +198,13 @@ int work_roll_back(const struct file_job *job, const struct file_note *note)
 		return r;
 	r = work_read(job, &file);
 	if (r == 0) {
-		keep_rejected(job, &file, why);
+		/* Their bytes, for people to look at. */
+		snprintf(name, sizeof(name), "rejected-%.200s", strrchr(note->path, '/') + 1);
+		if (write_file_atomic(job->journal->dir, name, file.old.bytes, file.old.len) < 0)
+			copy_text(name, sizeof(name), "nowhere");
+		log_error(note->path,
+			"does not load as someone else changed it (%s): the bytes from before our change replace it; theirs are kept as %s in the state directory",
+			why, name);
 		r = put_original(job, &file);
 	}
 	if (r < 0)

@@ -29,30 +29,26 @@ static struct image_runtime runtime_of(const struct file_job *job, const struct 
 	return runtime;
 }
 
-static int read_pin(const struct file_job *job, struct work_file *file)
-{
-	const struct image_runtime runtime = runtime_of(job, file);
-	_cleanup_free_ struct runtime_image *images = NULL;
-	const struct runtime_image *image;
-	size_t n = 0;
-	int r = images_list(&runtime, job->wait, &images, &n, file->why);
-
-	copy_text(file->old.hash, sizeof(file->old.hash), FILE_HASH_NONE);
-	image = find_named(images, n, file->note.path);
-	if (image && image->pinned) {
-		text_copy(&file->old, PINNED, strlen(PINNED));
-		hash_bytes(file->old.bytes, file->old.len, file->old.hash);
-	}
-	return r;
-}
-
 int work_read(const struct file_job *job, struct work_file *file)
 {
 	int r;
 
 	file_bytes_clear(&file->old);
-	if (file->note.format == EDIT_PIN)
-		return read_pin(job, file);
+	if (file->note.format == EDIT_PIN) {
+		const struct image_runtime runtime = runtime_of(job, file);
+		_cleanup_free_ struct runtime_image *images = NULL;
+		const struct runtime_image *image;
+		size_t n = 0;
+
+		r = images_list(&runtime, job->wait, &images, &n, file->why);
+		copy_text(file->old.hash, sizeof(file->old.hash), FILE_HASH_NONE);
+		image = find_named(images, n, file->note.path);
+		if (image && image->pinned) {
+			text_copy(&file->old, PINNED, strlen(PINNED));
+			hash_bytes(file->old.bytes, file->old.len, file->old.hash);
+		}
+		return r;
+	}
 	r = file_locate(&job->host, file->note.path, &file->at);
 	if (r == 0)
 		r = file_take(&file->at, &file->old);
@@ -62,25 +58,23 @@ int work_read(const struct file_job *job, struct work_file *file)
 	return r;
 }
 
-/* The CRI shows it a moment later, and must not pass for someone else until then. */
-static int put_pin(const struct file_job *job, struct work_file *file, bool pinned)
+int work_put(const struct file_job *job, struct work_file *file, const struct file_bytes *new)
 {
 	const struct image_runtime runtime = runtime_of(job, file);
-	int r = images_pin(&runtime, file->note.path, pinned, job->wait, file->why);
+	bool is_pin = file->note.format == EDIT_PIN, pinned = new->bytes != NULL;
+	int r = is_pin ? images_pin(&runtime, file->note.path, pinned, job->wait, file->why)
+		       : file_put(&file->at, file->old.hash, new);
 
-	for (int i = 0; r == 0 && i < SEEN_TRIES && (file->old.bytes != NULL) != pinned; i++) {
+	file->written = r == 0;
+	/* The CRI shows it a moment later, and must not pass for someone else until then. */
+	for (int i = 0; is_pin && r == 0 && i < SEEN_TRIES && (file->old.bytes != NULL) != pinned;
+		i++) {
 		const struct wait pause = wait_at_most(job->wait, i * SEEN_US);
 
 		(void)wait_for(&pause, -1, 0);
 		(void)work_read(job, file);
 	}
 	return r;
-}
-
-int work_put(const struct file_job *job, struct work_file *file, const struct file_bytes *new)
-{
-	return file->note.format == EDIT_PIN ? put_pin(job, file, new->bytes != NULL)
-					     : file_put(&file->at, file->old.hash, new);
 }
 
 /* ---- one transaction ---- */
@@ -235,26 +229,6 @@ static int record(struct file_job *job, struct work_file *file)
 	return work_store(job);
 }
 
-/* Written: what is known of its changes until their program takes it. */
-static void settle(const struct work_file *file)
-{
-	enum activation activation = file->note.service.activation;
-
-	for (size_t i = 0; i < file->n_changes; i++) {
-		struct change *change = file->changes[i];
-
-		change->file->written = true;
-		change->held = activation == ACTIVATE_RELOAD ? "reload-pending" : "restart-pending";
-		if (activation == ACTIVATE_NOTHING) {
-			change->held = NULL;
-			copy_text(change->actual, SETTING_VALUE_MAX, change->new);
-		}
-		log_info(change->name, "%s -> %s in %s (%s)",
-			change->file->on_disk[0] ? change->file->on_disk : "nothing", change->new,
-			file->note.path, change->reason);
-	}
-}
-
 /* Edit, verify, keep the original and note it durably; replace. */
 static void apply_file(struct file_job *job, const struct change *first)
 {
@@ -285,11 +259,26 @@ static void apply_file(struct file_job *job, const struct change *first)
 			copy_text(file.why, sizeof(file.why),
 				"someone else is changing the file just now: try again");
 	}
-	if (r == 0)
-		settle(&file);
-	for (size_t i = 0; r < 0 && i < file.n_changes; i++)
-		work_fail(file.changes[i], reason, r, file.why,
-			r == -ESTALE ? 0 : now_us() + retry_us);
+	for (size_t i = 0; i < file.n_changes; i++) {
+		enum activation activation = file.note.service.activation;
+		struct change *change = file.changes[i];
+
+		if (r < 0) {
+			work_fail(change, reason, r, file.why,
+				r == -ESTALE ? 0 : now_us() + retry_us);
+			continue;
+		}
+		/* What is known of it until its program takes it. */
+		change->file->written = true;
+		change->held = activation == ACTIVATE_RELOAD ? "reload-pending" : "restart-pending";
+		if (activation == ACTIVATE_NOTHING) {
+			change->held = NULL;
+			copy_text(change->actual, SETTING_VALUE_MAX, change->new);
+		}
+		log_info(change->name, "%s -> %s in %s (%s)",
+			change->file->on_disk[0] ? change->file->on_disk : "nothing", change->new,
+			file.note.path, change->reason);
+	}
 }
 
 /* File by file, then the programs take them. */
@@ -304,18 +293,6 @@ static void apply(struct file_job *job)
 			apply_file(job, change);
 	}
 	work_activate(job);
-}
-
-/* That programs did not come back with their values: they may be tried again. */
-static void forget_failures(const struct file_job *job)
-{
-	for (size_t i = 0; i < job->journal->n_files; i++) {
-		struct file_note *note = &job->journal->files[i];
-
-		for (size_t k = 0; k < note->n_keys; k++)
-			if (!job->only[0] || streq(job->only, note->tuner))
-				note->keys[k].failed[0] = '\0';
-	}
 }
 
 static void restore(struct file_job *job)
@@ -343,9 +320,17 @@ void file_transaction(void *userdata, const struct wait *wait)
 	int r;
 
 	job->wait = wait;
-	/* What a plan is made from next; what fails in the resuming itself is not among it. */
-	if (job->forced && job->task == FILE_RESUME)
-		forget_failures(job);
+	/*
+	 * Values that programs did not come back with may be tried again by the plan that is made
+	 * next; what fails in the resuming itself is not among them.
+	 */
+	for (size_t i = 0; job->forced && job->task == FILE_RESUME && i < journal->n_files; i++) {
+		struct file_note *note = &journal->files[i];
+
+		for (size_t k = 0; k < note->n_keys; k++)
+			if (!job->only[0] || streq(job->only, note->tuner))
+				note->keys[k].failed[0] = '\0';
+	}
 	if (work_store(job) == 0)
 		file_sweep(journal);
 	r = work_resume(job);

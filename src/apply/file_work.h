@@ -77,10 +77,9 @@ int work_resume(struct file_job *job);
 
 /*
  * unit.c restarts the unit of a program through systemd, by D-Bus, and waits until it answers
- * again; or makes a program read its configuration again. Containers survive only where systemd
- * kills the daemon alone: so KillMode must be `process`, and no active unit may depend on this one.
- * Units of k3s, RKE2 and their like, which run the kubelet and the runtime in one, are never
- * restarted.
+ * again. Containers survive only where systemd kills the daemon alone: so KillMode must be
+ * `process`, and no active unit may depend on this one. Units of k3s, RKE2 and their like, which
+ * run the kubelet and the runtime in one, are never restarted.
  *
  * All calls block. The job's wait bounds and cancels them; why describes any result but 0.
  */
@@ -110,9 +109,3 @@ int unit_restart(const struct file_job *job, const struct service *service, bool
  */
 int unit_await(const struct file_job *job, const struct service *service, unsigned answered,
 	bool force, char why[static EDIT_WHY_MAX]);
-
-/*
- * SIGHUP. 0; -ESRCH when the process that the service names is not there, or is another program;
- * -errno.
- */
-int service_reload(const struct host *host, const struct service *service);

@@ -3,10 +3,6 @@
 
 #include "base/file.h"
 #include "runtime/cri_client.h"
-#include "workload/process.h"
-
-#include <signal.h>
-#include <sys/syscall.h>
 
 #include <systemd/sd-bus.h>
 
@@ -196,13 +192,6 @@ unsigned unit_probe(
 	return cri_probe(path, wait);
 }
 
-static int not_back(const struct service *service, const char *state, unsigned level, char *why)
-{
-	snprintf(why, EDIT_WHY_MAX, "%.60s was restarted and does not answer: it is %s%s",
-		service->unit, state, level == CRI_IS_GRPC ? ", and without its CRI" : "");
-	return -ETIMEDOUT;
-}
-
 int unit_await(const struct file_job *job, const struct service *service, unsigned answered,
 	bool force, char why[static EDIT_WHY_MAX])
 {
@@ -234,9 +223,6 @@ int unit_await(const struct file_job *job, const struct service *service, unsign
 			first_job = queued;
 		if (queued != 0 && queued == first_job)
 			deadline = MIN(now_us() + ANSWER_US, last_deadline);
-		/* Failed is what systemd has given up; one that it starts again is activating. */
-		if (queued == 0 && streq(state, "failed"))
-			return not_back(service, state, level, why);
 		if (queued == 0 && streq(state, "inactive") && !force)
 			return refuse(
 				service->unit, why, "was stopped by someone else, and is left so");
@@ -249,28 +235,15 @@ int unit_await(const struct file_job *job, const struct service *service, unsign
 			if (level >= MAX(answered, (unsigned)CRI_CONNECTS))
 				return 0;
 		}
+		/* Failed is what systemd has given up; one that it starts again is activating. */
+		if (now_us() < MIN(deadline, job->wait->deadline_us) &&
+			(queued != 0 || !streq(state, "failed")))
+			continue;
 		/* That systemd reports nothing is no fault of the program. */
-		if (now_us() >= MIN(deadline, job->wait->deadline_us))
-			return r < 0 ? r : not_back(service, state, level, why);
+		if (r < 0)
+			return r;
+		snprintf(why, EDIT_WHY_MAX, "%.60s was restarted and does not answer: it is %s%s",
+			service->unit, state, level == CRI_IS_GRPC ? ", and without its CRI" : "");
+		return -ETIMEDOUT;
 	}
-}
-
-/* By our own /proc: the signal goes to the process that has that number here. */
-int service_reload(const struct host *host, const struct service *service)
-{
-	_cleanup_close_ int fd = -1;
-	char path[PATH_MAX];
-	pid_t pid = service->pid;
-
-	if (pid == 0 &&
-		(!service->pid_file[0] || path_in_root(host->root, service->pid_file, path) < 0 ||
-			process_of_pid_file(path, &pid) < 0))
-		return -ESRCH;
-	/* Held before it is looked at: the number cannot pass to another process in between. */
-	fd = (int)syscall(SYS_pidfd_open, pid, 0);
-	if (fd < 0)
-		return -errno;
-	if (!process_is_named("", pid, service->program))
-		return -ESRCH;
-	return syscall(SYS_pidfd_send_signal, fd, SIGHUP, NULL, 0) < 0 ? -errno : 0;
 }
