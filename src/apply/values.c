@@ -114,8 +114,8 @@ int value_store_open(const char *directory, const char *boot, bool write, struct
 
 		if (current == 0)
 			continue;
-		store->records[store->n] = slot->copies[current == 2];
-		store->slots[store->n++] = (uint16_t)i;
+		store->records[i] = slot->copies[current == 2];
+		store->n = i + 1;
 	}
 	*ret = steal(store);
 	return 0;
@@ -131,20 +131,17 @@ void value_store_close(struct value_store *store)
 int value_store_put(struct value_store *store, const struct value_record *record)
 {
 	struct value_record *there = find_named(store->records, store->n, record->name);
-	size_t i = there ? (size_t)(there - store->records) : store->n, free_slot = 0;
 	struct slot *slot;
 	uint32_t next;
 
-	if (i == store->n) {
-		while (free_slot < VALUE_STORE_MAX && store->file->slots[free_slot].current != 0)
-			free_slot++;
-		if (free_slot == VALUE_STORE_MAX)
-			return -ENOSPC;
-		store->slots[store->n++] = (uint16_t)free_slot;
-	}
-	store->records[i] = *record;
+	if (!there) /* the first that is free */
+		there = find_named(store->records, VALUE_STORE_MAX, "");
+	if (!there)
+		return -ENOSPC;
+	*there = *record;
+	store->n = MAX(store->n, (size_t)(there - store->records) + 1);
 	/* The copy that does not count is written, then it is made the one that counts. */
-	slot = &store->file->slots[store->slots[i]];
+	slot = &store->file->slots[there - store->records];
 	next = atomic_load_explicit(&slot->current, memory_order_relaxed) == 1 ? 2 : 1;
 	slot->copies[next - 1] = *record;
 	atomic_store_explicit(&slot->current, next, memory_order_release);
@@ -154,15 +151,12 @@ int value_store_put(struct value_store *store, const struct value_record *record
 void value_store_forget(struct value_store *store, const char *name)
 {
 	struct value_record *there = find_named(store->records, store->n, name);
-	size_t i;
 
 	if (!there)
 		return;
-	i = (size_t)(there - store->records);
+	there->name[0] = '\0';
 	atomic_store_explicit(
-		&store->file->slots[store->slots[i]].current, 0, memory_order_release);
-	*there = store->records[--store->n];
-	store->slots[i] = store->slots[store->n];
+		&store->file->slots[there - store->records].current, 0, memory_order_release);
 }
 
 int lock_take(int dir, const char *who, char *holder, size_t size)
@@ -296,22 +290,6 @@ static int record_change(struct value_store *store, const struct change *change)
 	return value_store_put(store, &record);
 }
 
-/*
- * Where the kernel rounds or limits what is written, what was read back is ours to restore. In a
- * fight it may be someone else's, and is not recorded.
- */
-static void record_actual(struct value_store *store, const struct change *change)
-{
-	const struct value_record *known = find_named(store->records, store->n, change->name);
-	struct value_record record;
-
-	if (!known || streq(change->reason, "drift") || !value_is_foreign(known, change->actual))
-		return;
-	record = *known;
-	copy_text(record.before, sizeof(record.before), change->actual);
-	(void)value_store_put(store, &record);
-}
-
 /* -ERANGE: the write succeeded, and another value is read. */
 static int write_and_read_back(const struct host *host, struct change *change)
 {
@@ -337,46 +315,53 @@ void values_apply(const struct host *host, struct value_store *store, struct pla
 	}
 	for (size_t i = 0; i < plan->n; i++) {
 		struct change *change = &plan->changes[i];
+		struct value_record record;
 
 		if (change->error < 0)
 			continue;
 		change->error = write_and_read_back(host, change);
-		if (change->error == -ERANGE)
-			record_actual(store, change);
+		record = *find_named(store->records, store->n, change->name);
+		/*
+		 * Where the kernel rounds or limits what is written, what was read back is ours to
+		 * restore. In a fight it may be someone else's, and is not recorded.
+		 */
+		if (change->error == -ERANGE && !streq(change->reason, "drift") &&
+			value_is_foreign(&record, change->actual)) {
+			copy_text(record.before, sizeof(record.before), change->actual);
+			(void)value_store_put(store, &record);
+		}
 		if (change->error < 0)
 			change->reason = change->error == -ERANGE ? "not-taken" : "write-refused";
 	}
 }
 
-/*
- * A thing that has gone (a device, a module) took its value with it; or it cannot be seen from
- * where we are. Either way its record stays until the next boot ends it.
- */
-static void plan_restore(
-	const struct host *host, const struct value_record *record, struct plan *plan)
-{
-	struct change *change = plan_add(plan, NULL, record->name, record->tuner, "", "");
-	int r;
-
-	r = host_read_value(host, record->target.path, change->old);
-	copy_text(change->actual, sizeof(change->actual), change->old);
-	change->target = record->target;
-	change->gone = r == -ENOENT;
-	change->error = change->gone ? 0 : r;
-	change->left = change->gone || (r == 0 && value_is_foreign(record, change->old));
-	change->reason = change->gone   ? "not-in-this-kernel"
-			 : change->left ? "changed-since"
-					: "original";
-	if (!change->left)
-		copy_text(change->new, sizeof(change->new), record->original);
-}
-
 void values_restore(
 	const struct host *host, struct value_store *store, const char *tuner, struct plan *plan)
 {
-	for (size_t i = 0; i < store->n; i++)
-		if (!tuner || streq(tuner, store->records[i].tuner))
-			plan_restore(host, &store->records[i], plan);
+	for (size_t i = 0; i < store->n; i++) {
+		const struct value_record *record = &store->records[i];
+		struct change *change;
+		int r;
+
+		if (!record->name[0] || (tuner && !streq(tuner, record->tuner)))
+			continue;
+		change = plan_add(plan, NULL, record->name, record->tuner, "", "");
+		r = host_read_value(host, record->target.path, change->old);
+		copy_text(change->actual, sizeof(change->actual), change->old);
+		change->target = record->target;
+		/*
+		 * A thing that has gone (a device, a module) took its value with it; or it cannot
+		 * be seen from where we are. Either way its record stays until the next boot.
+		 */
+		change->gone = r == -ENOENT;
+		change->error = change->gone ? 0 : r;
+		change->left = change->gone || (r == 0 && value_is_foreign(record, change->old));
+		change->reason = change->gone   ? "not-in-this-kernel"
+				 : change->left ? "changed-since"
+						: "original";
+		if (!change->left)
+			copy_text(change->new, sizeof(change->new), record->original);
+	}
 	plan_sort(plan);
 	for (size_t i = 0; i < plan->n; i++) {
 		struct change *change = &plan->changes[i];

@@ -23,9 +23,8 @@ struct value_file;
 
 struct value_store {
 	struct value_file *file; /* NULL: there is none, and this process may not make one */
-	struct value_record records[VALUE_STORE_MAX]; /* of the file; they move with a change */
-	size_t n;
-	uint16_t slots[VALUE_STORE_MAX]; /* of each record */
+	struct value_record records[VALUE_STORE_MAX]; /* of its slots; a free one has no name */
+	size_t n;                                     /* from here on all are free */
 };
 
 /*
