@@ -50,19 +50,6 @@ static int PRINTF_LIKE(3, 4)
 
 /* ---- TOML ---- */
 
-static int toml_key_get(const struct file_bytes *text, const char *table, const char *key,
-	char **literal, char why[static EDIT_WHY_MAX])
-{
-	struct toml_item item;
-	int r = toml_find(text->bytes, text->len, table, key, &item, why);
-
-	*literal = NULL;
-	if (r < 0)
-		return r == -ENOENT ? 0 : r;
-	*literal = must(strndup(text->bytes + item.value, item.value_end - item.value));
-	return 0;
-}
-
 static const char *line_break(const struct file_bytes *text, size_t from)
 {
 	const char *begin = text->bytes + from, *end = memchr(begin, '\n', text->len - from);
@@ -96,19 +83,6 @@ static int insert_into_table(
 		indent--;
 	return text_insert(text, anchor.end, "%s%.*s%s = %s", line_break(text, 0),
 		(int)(prefix - indent), text->bytes + indent, key, literal);
-}
-
-/* At the end, so that what the text ends with stays: a line break, or none. */
-static int append_table(
-	struct file_bytes *text, const char *table, const char *key, const char *literal)
-{
-	size_t len = text->len;
-	bool ends = len > 0 && text->bytes[len - 1] == '\n';
-	const char *br = line_break(text, ends ? len - MIN(len, 2) : 0);
-
-	return text_insert(text, ends ? len - strlen(br) : len, "%s%s" MARK "%s[%s]%s%s = %s%s",
-		len > 0 ? br : "", len > 0 ? br : "", br, table, br, key, literal,
-		len > 0 ? "" : br);
 }
 
 static size_t line_start(const char *text, size_t at)
@@ -158,8 +132,11 @@ static int remove_key(struct file_bytes *text, const struct toml_item *key)
 static int toml_key_set(struct file_bytes *text, const char *table, const char *key,
 	const char *literal, char why[static EDIT_WHY_MAX])
 {
+	size_t len = text->len;
+	bool ends = len > 0 && text->bytes[len - 1] == '\n';
+	const char *br = line_break(text, ends ? len - MIN(len, 2) : 0);
 	struct toml_item item;
-	int r = toml_find(text->bytes, text->len, table, key, &item, why);
+	int r = toml_find(text->bytes, len, table, key, &item, why);
 
 	if (r == 0 && literal)
 		return text_replace(text, item.value, item.value_end, literal);
@@ -171,12 +148,16 @@ static int toml_key_set(struct file_bytes *text, const char *table, const char *
 	if (r != -ENOENT)
 		return r;
 	/* A key of the text's own top goes before everything. */
-	return table[0] ? append_table(text, table, key, literal)
-			: text_insert(text, text_mark(text->bytes, text->len), "%s = %s%s", key,
-				  literal, line_break(text, 0));
+	if (!table[0])
+		return text_insert(text, text_mark(text->bytes, len), "%s = %s%s", key, literal,
+			line_break(text, 0));
+	/* A table goes to the end, so that what the text ends with stays: a line break, or none. */
+	return text_insert(text, ends ? len - strlen(br) : len, "%s%s" MARK "%s[%s]%s%s = %s%s",
+		len > 0 ? br : "", len > 0 ? br : "", br, table, br, key, literal,
+		len > 0 ? "" : br);
 }
 
-/* ---- JSON: only keys of the topmost object, table is not used ---- */
+/* ---- JSON: only keys of the topmost object ---- */
 
 /* Where a key is, without a value_end when it is not there, and the last of n members. */
 struct found {
@@ -197,23 +178,6 @@ static struct found find_member(const char *text, const char *key)
 		found.last = member;
 	}
 	return found;
-}
-
-static int json_key_get(const struct file_bytes *text, const char *table, const char *key,
-	char **literal, char why[static EDIT_WHY_MAX])
-{
-	_cleanup_(cleanup_cJSON_Delete) cJSON *object = NULL;
-	struct json_member at;
-	int r = json_parse(text->bytes, text->len, &object, why);
-
-	(void)table;
-	*literal = NULL;
-	if (r < 0 || !object)
-		return r;
-	at = find_member(text->bytes, key).key;
-	if (at.value_end > 0)
-		*literal = must(strndup(text->bytes + at.value, at.value_end - at.value));
-	return 0;
 }
 
 /* As the last member, in the style of the one before it. */
@@ -277,14 +241,13 @@ static bool is_proved(
 	return is_same(object, old) && is_same(has, value);
 }
 
-static int json_key_set(struct file_bytes *text, const char *table, const char *key,
-	const char *literal, char why[static EDIT_WHY_MAX])
+static int json_key_set(struct file_bytes *text, const char *key, const char *literal,
+	char why[static EDIT_WHY_MAX])
 {
 	_cleanup_(file_bytes_clear) struct file_bytes new = {0};
 	_cleanup_(cleanup_cJSON_Delete) cJSON *object = NULL;
 	struct found found;
 
-	(void)table;
 	if (json_parse(text->bytes, text->len, &object, why) < 0)
 		return -EBADMSG;
 	text_copy(&new, text->bytes, text->len);
@@ -310,7 +273,34 @@ static int json_key_set(struct file_bytes *text, const char *table, const char *
 	return 0;
 }
 
-const struct edit_language edit_languages[] = {
-	[EDIT_TOML] = {toml_key_get, toml_key_set},
-	[EDIT_JSON] = {json_key_get, json_key_set},
-};
+/* ---- both ---- */
+
+int edit_get(enum edit_format format, const struct file_bytes *text, const char *table,
+	const char *key, char **literal, char why[static EDIT_WHY_MAX])
+{
+	_cleanup_(cleanup_cJSON_Delete) cJSON *object = NULL;
+	struct json_member member;
+	struct toml_item item;
+	int r;
+
+	*literal = NULL;
+	if (format == EDIT_JSON) {
+		r = json_parse(text->bytes, text->len, &object, why);
+		member = object ? find_member(text->bytes, key).key : (struct json_member){0};
+		if (member.value_end > 0)
+			*literal = must(strndup(
+				text->bytes + member.value, member.value_end - member.value));
+		return r;
+	}
+	r = toml_find(text->bytes, text->len, table, key, &item, why);
+	if (r == 0)
+		*literal = must(strndup(text->bytes + item.value, item.value_end - item.value));
+	return r == -ENOENT ? 0 : r;
+}
+
+int edit_set(enum edit_format format, struct file_bytes *text, const char *table, const char *key,
+	const char *literal, char why[static EDIT_WHY_MAX])
+{
+	return format == EDIT_TOML ? toml_key_set(text, table, key, literal, why)
+				   : json_key_set(text, key, literal, why);
+}

@@ -25,38 +25,17 @@ static struct runtime_daemon daemon_of(
 
 /* ---- containerd: a trial of the new text ---- */
 
-/* The main file's text, importing by name all that it does, but one of them by way of its trial. */
-static int make_main(const struct containerd_files *files, const char *path, const char *trial,
-	struct file_bytes *text, char *why)
-{
-	const struct containerd_file *main = &files->files[0];
-	char list[CONTAINERD_FILES_MAX * SETTING_PATH_MAX] = "", quoted[PATH_MAX];
-
-	for (size_t i = 1; i < files->n; i++) {
-		const struct containerd_file *file = &files->files[i];
-		bool tried = streq(file->path, path);
-
-		if (!tried && !file->text)
-			continue;
-		if (!toml_quote(tried ? trial : file->path, quoted, sizeof(quoted)))
-			return -EINVAL;
-		text_append(list, sizeof(list), "%s%s", list[0] ? ", " : "[", quoted);
-	}
-	if (strlen(list) + 2 > sizeof(list) - 1)
-		return -E2BIG;
-	strcat(list, "]");
-	text_copy(text, main->text, main->text ? main->len : 0);
-	return edit_languages[EDIT_TOML].set(text, "", "imports", list, why);
-}
-
-/* By way of a main file that imports the trial in the place of the file it stands for. */
+/*
+ * By way of a main file that imports by name all that it does, but the trial in the place of the
+ * file it stands for.
+ */
 static int dump_imported(const struct editor *editor, const struct runtime_daemon *process,
 	const char *trial, char **dump, char *why)
 {
 	_cleanup_(containerd_files_clear) struct containerd_files files = {0};
 	_cleanup_(file_bytes_clear) struct file_bytes main = {0};
+	char list[CONTAINERD_FILES_MAX * SETTING_PATH_MAX] = "", path[PATH_MAX];
 	_cleanup_free_ char *plain = NULL;
-	char path[PATH_MAX];
 	struct file_at at;
 	int r = containerd_files_read(process, &files, why);
 
@@ -65,7 +44,20 @@ static int dump_imported(const struct editor *editor, const struct runtime_daemo
 	if (r < 0)
 		return r;
 	containerd_files_filter(&files, process, plain);
-	r = make_main(&files, editor->path, trial, &main, why);
+	for (size_t i = 1; i < files.n; i++) {
+		bool tried = streq(files.files[i].path, editor->path);
+
+		if (!tried && !files.files[i].text)
+			continue;
+		if (!toml_quote(tried ? trial : files.files[i].path, path, sizeof(path)))
+			return -EINVAL;
+		text_append(list, sizeof(list), "%s%s", list[0] ? ", " : "[", path);
+	}
+	if (strlen(list) + 2 > sizeof(list) - 1)
+		return -E2BIG;
+	strcat(list, "]");
+	text_copy(&main, files.files[0].text, files.files[0].text ? files.files[0].len : 0);
+	r = edit_set(EDIT_TOML, &main, "", "imports", list, why);
 	if (r == 0)
 		r = file_locate(editor->host, process->config, &at);
 	if (r == 0)
@@ -181,68 +173,46 @@ static void draft_clear(struct draft *draft)
 	free(draft->dump);
 }
 
-static int try_table(const struct editor *editor, struct draft *draft, struct file_change *change,
-	const char *table, char *why)
-{
-	const struct file_edit *edit = &change->edit;
-	_cleanup_(draft_clear) struct draft old = {0};
-	struct draft next = {0};
-	int r;
-
-	text_copy(&next.text, draft->text.bytes, draft->text.len);
-	r = edit_languages[EDIT_TOML].set(&next.text, table, change->target.key, edit->text, why);
-	if (r == 0)
-		r = dump_trial(editor, &next.text, &next.dump, why);
-	if (r == 0)
-		r = compare_dumps(draft->dump, next.dump, edit->dump_key, why);
-	if (r == 0 && edit->text)
-		r = check_value(next.dump, edit, why);
-	old = r == 0 ? *draft : next;
-	if (r < 0)
-		return r;
-	*draft = next;
-	copy_text(change->target.table, FILE_TABLE_MAX, table);
-	return 0;
-}
-
 /* Names of tables differ from one generation of containerd to the next: the dump shows the right
  * one. */
 static int set_toml(
 	const struct editor *editor, struct draft *draft, struct file_change *change, char *why)
 {
-	const char *const *table;
-	char other[EDIT_WHY_MAX];
+	const char *const *tables = change->edit.tables, *key = change->target.key;
+	const struct file_edit *edit = &change->edit;
+	char *reason = why, other[EDIT_WHY_MAX];
 	int first = 0;
 
 	for (int rank = 0; rank <= 2; rank++)
-		for (table = change->edit.tables; *table; table++) {
+		for (size_t i = 0; tables[i]; i++) {
+			_cleanup_(draft_clear) struct draft next = {0};
+			struct draft old = *draft;
 			int r;
 
-			if (rank_of(&draft->text, *table, change->target.key) != rank)
+			if (rank_of(&old.text, tables[i], key) != rank)
 				continue;
-			r = try_table(editor, draft, change, *table, first < 0 ? other : why);
+			text_copy(&next.text, old.text.bytes, old.text.len);
+			r = edit_set(EDIT_TOML, &next.text, tables[i], key, edit->text, reason);
+			if (r == 0)
+				r = dump_trial(editor, &next.text, &next.dump, reason);
+			if (r == 0)
+				r = compare_dumps(old.dump, next.dump, edit->dump_key, reason);
+			if (r == 0 && edit->text)
+				r = check_value(next.dump, edit, reason);
+			if (r == 0) {
+				copy_text(change->target.table, FILE_TABLE_MAX, tables[i]);
+				*draft = next;
+				next = old;
+			}
 			if (r == 0 || r == -ECANCELED || r == -ETIMEDOUT)
 				return r;
 			first = first < 0 ? first : r;
+			reason = other;
 		}
 	return first < 0 ? first : -EINVAL;
 }
 
 /* ---- all programs ---- */
-
-static int check_docker(const struct editor *editor, const struct file_bytes *text, char *why)
-{
-	const struct runtime_daemon daemon = daemon_of(editor->host, editor->service, editor->path);
-	char path[PATH_MAX];
-	int r = file_put_trial(editor->state, TRIAL, editor->at, text, path);
-
-	if (r < 0)
-		return r;
-	r = docker_config_check(
-		&daemon, text->bytes, text->len, inside(editor->host, path), editor->wait, why);
-	file_drop_trial(editor->state, TRIAL);
-	return r;
-}
 
 int edit_make(const struct editor *editor, struct file_change *const *changes, size_t n,
 	struct file_bytes *text, char why[static EDIT_WHY_MAX])
@@ -253,7 +223,8 @@ int edit_make(const struct editor *editor, struct file_change *const *changes, s
 	const char *begin = own ? edit->text : text->bytes ? text->bytes : edit->base;
 	size_t len = !own && text->bytes ? text->len : begin ? strlen(begin) : 0;
 	_cleanup_(draft_clear) struct draft draft = {.text.hash = FILE_HASH_NONE};
-	char refusal[EDIT_WHY_MAX] = "";
+	const struct runtime_daemon daemon = daemon_of(editor->host, editor->service, editor->path);
+	char refusal[EDIT_WHY_MAX] = "", path[PATH_MAX];
 	int r = 0;
 
 	why[0] = '\0';
@@ -268,11 +239,16 @@ int edit_make(const struct editor *editor, struct file_change *const *changes, s
 		const struct file_target *target = &changes[i]->target;
 
 		r = dumps ? set_toml(editor, &draft, changes[i], why)
-			  : edit_languages[target->format].set(&draft.text, target->table,
-				    target->key, changes[i]->edit.text, why);
+			  : edit_set(target->format, &draft.text, target->table, target->key,
+				    changes[i]->edit.text, why);
 	}
-	if (r == 0 && !own && editor->service->verifier == VERIFY_DOCKERD)
-		r = check_docker(editor, &draft.text, why);
+	if (r == 0 && !own && editor->service->verifier == VERIFY_DOCKERD) {
+		r = file_put_trial(editor->state, TRIAL, editor->at, &draft.text, path);
+		if (r == 0)
+			r = docker_config_check(&daemon, draft.text.bytes, draft.text.len,
+				inside(editor->host, path), editor->wait, why);
+		file_drop_trial(editor->state, TRIAL);
+	}
 	if (r < 0 && !why[0])
 		snprintf(why, EDIT_WHY_MAX, "the new text could not be tried: %s", strerror(-r));
 	if (r < 0)

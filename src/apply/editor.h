@@ -12,22 +12,20 @@
 #include <headroom/plan.h>
 
 /*
- * One key of a terminated text; every other byte stays. Pure. 0, else nothing is changed: -EBADMSG
- * for a text that is not of its language, -EEXIST for a shape that is not edited, both with why:
- * "LINE:COLUMN: what".
+ * One key of a terminated text, EDIT_TOML or EDIT_JSON; every other byte stays. Pure. 0, else
+ * nothing is changed: -EBADMSG for a text that is not of its language, -EEXIST for a shape that is
+ * not edited, both with why: "LINE:COLUMN: what".
  */
 
 #define EDIT_WHY_MAX 320
 
-/* By enum edit_format; EDIT_OWN has no keys. */
-extern const struct edit_language {
-	/* literal is as the text spells it, NULL without such a key; freed by the caller. */
-	int (*get)(const struct file_bytes *text, const char *table, const char *key,
-		char **literal, char why[static EDIT_WHY_MAX]);
-	/* literal NULL removes the key; removing what was added gives the text from before. */
-	int (*set)(struct file_bytes *text, const char *table, const char *key, const char *literal,
-		char why[static EDIT_WHY_MAX]);
-} edit_languages[];
+/* literal is as the text spells it, NULL without such a key; freed by the caller. */
+int edit_get(enum edit_format format, const struct file_bytes *text, const char *table,
+	const char *key, char **literal, char why[static EDIT_WHY_MAX]);
+
+/* literal NULL removes the key; removing what was added gives the text from before. */
+int edit_set(enum edit_format format, struct file_bytes *text, const char *table, const char *key,
+	const char *literal, char why[static EDIT_WHY_MAX]);
 
 void text_copy(struct file_bytes *text, const char *bytes, size_t len);
 

@@ -15,8 +15,7 @@ static bool kept_literal(const struct file_job *job, const struct file_note *not
 
 	return hash[0] && !streq(hash, FILE_HASH_NONE) &&
 	       file_recall(job->journal->dir, hash, &kept) == 0 &&
-	       edit_languages[note->format].get(&kept, target->table, target->key, literal, why) ==
-		       0;
+	       edit_get(note->format, &kept, target->table, target->key, literal, why) == 0;
 }
 
 static bool same_text(const char *a, const char *b)
@@ -27,13 +26,13 @@ static bool same_text(const char *a, const char *b)
 int work_remove_ours(const struct file_job *job, struct work_file *file, struct file_bytes *text)
 {
 	const struct file_note *note = &file->note;
-	const struct edit_language *language = &edit_languages[note->format];
 
 	for (size_t i = 0; i < note->n_keys; i++) {
 		const struct file_target *target = &note->keys[i].target;
 		_cleanup_free_ char *literal = NULL, *original = NULL;
 		bool ours = note_is_ours(note, file->old.hash);
-		int r = language->get(text, target->table, target->key, &literal, file->why);
+		int r = edit_get(
+			note->format, text, target->table, target->key, &literal, file->why);
 
 		if (r < 0)
 			return r;
@@ -50,7 +49,7 @@ int work_remove_ours(const struct file_job *job, struct work_file *file, struct 
 		file->left[i] = !ours;
 		if (!ours)
 			continue;
-		r = language->set(text, target->table, target->key, original, file->why);
+		r = edit_set(note->format, text, target->table, target->key, original, file->why);
 		if (r < 0)
 			return r;
 	}

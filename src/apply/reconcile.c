@@ -136,15 +136,6 @@ static void judge(
 	}
 }
 
-/* The file is as wanted: whether its program should be made to take it now. */
-static bool may_activate(const struct service *service)
-{
-	return service->activation == ACTIVATE_RELOAD ||
-	       (service->activation == ACTIVATE_RESTART &&
-		       (service->restart == RESTART_NOW ||
-			       (service->restart == RESTART_WHEN_IDLE && !service->busy)));
-}
-
 static void plan_setting(const struct setting *setting, const struct wish *wish,
 	const struct reconcile_input *input, struct plan *plan)
 {
@@ -154,9 +145,16 @@ static void plan_setting(const struct setting *setting, const struct wish *wish,
 
 	if (setting->state != SETTING_PENDING)
 		return;
-	if (activate_only && (input->past->now_us < setting->retry_at_us ||
-				     !may_activate(&want->file->edit.service)))
-		return;
+	if (activate_only) { /* whether its program should be made to take it now */
+		const struct service *service = &want->file->edit.service;
+		bool may_restart = service->restart == RESTART_NOW ||
+				   (service->restart == RESTART_WHEN_IDLE && !service->busy);
+
+		if (input->past->now_us < setting->retry_at_us ||
+			service->activation == ACTIVATE_NOTHING ||
+			(service->activation == ACTIVATE_RESTART && !may_restart))
+			return;
+	}
 	change = plan_add(plan, want->file, want->name, setting->tuner, want->actual, want->wanted);
 	copy_text(change->actual, sizeof(change->actual), want->actual);
 	change->reason = setting->reason;
@@ -218,45 +216,44 @@ void reconcile(struct node *node, const struct reconcile_input *input, struct pl
 	node->n_settings -= end - i;
 }
 
-static void take_result(struct setting *setting, const struct change *change, uint64_t now)
-{
-	copy_text(setting->actual, sizeof(setting->actual), change->actual);
-	setting->drifted = setting->drifted && change->error < 0 && change->error != -ERANGE;
-	if (change->error == -ERANGE && setting->rounds > 0)
-		return; /* someone was quicker than the read, in a fight: the next poll counts it */
-	setting->retry_at_us =
-		change->retry_us || change->error == 0 ? change->retry_us : now + RETRY_US;
-	if (change->error < 0) {
-		/* A retry that fails in the same way is no news. */
-		if (setting_become(
-			    setting, SETTING_FAILED, change->reason, change->error, change->why))
-			log_warning(change->name, "not set to %s: %s: %s", change->new,
-				change->why ? change->why : strerror(-change->error),
-				entry_help("reason", change->reason));
-	} else if (change->held) {
-		if (setting_become(setting, SETTING_PENDING, change->held, 0, change->why))
-			log_info(change->name, "%s is in the file: %s", change->new,
-				entry_help("reason", change->held));
-	} else {
-		/* A table that grows is worth one line: gc_thresh2 only goes along with gc_thresh3.
-		 */
-		log_line(!change->file && change->grown && change->target.level == 2 ? LOG_DEBUG
-										     : LOG_INFO,
-			change->name, "%s -> %s (%s)", change->old[0] ? change->old : "nothing",
-			change->actual, change->reason);
-		copy_text(setting->confirmed, sizeof(setting->confirmed),
-			change->file ? change->new : change->actual);
-		setting_become(setting, SETTING_IN_SYNC, "in-sync", 0, NULL);
-	}
-}
-
 void reconcile_results(struct node *node, const struct plan *plan, uint64_t now)
 {
 	for (size_t i = 0; i < plan->n; i++) {
-		struct setting *setting = node_setting(node, plan->changes[i].name);
+		const struct change *change = &plan->changes[i];
+		struct setting *setting = node_setting(node, change->name);
+		int r = change->error;
 
-		if (setting)
-			take_result(setting, &plan->changes[i], now);
+		if (!setting)
+			continue;
+		copy_text(setting->actual, sizeof(setting->actual), change->actual);
+		setting->drifted = setting->drifted && r < 0 && r != -ERANGE;
+		/* In a fight someone was quicker than the read: the next poll counts it. */
+		if (r == -ERANGE && setting->rounds > 0)
+			continue;
+		setting->retry_at_us =
+			change->retry_us || r == 0 ? change->retry_us : now + RETRY_US;
+		if (r < 0) {
+			/* A retry that fails in the same way is no news. */
+			if (setting_become(setting, SETTING_FAILED, change->reason, r, change->why))
+				log_warning(change->name, "not set to %s: %s: %s", change->new,
+					change->why ? change->why : strerror(-r),
+					entry_help("reason", change->reason));
+		} else if (change->held) {
+			if (setting_become(setting, SETTING_PENDING, change->held, 0, change->why))
+				log_info(change->name, "%s is in the file: %s", change->new,
+					entry_help("reason", change->held));
+		} else {
+			/* One line for a table that grows: gc_thresh2 goes along with gc_thresh3.
+			 */
+			bool minor = !change->file && change->grown && change->target.level == 2;
+
+			log_line(minor ? LOG_DEBUG : LOG_INFO, change->name, "%s -> %s (%s)",
+				change->old[0] ? change->old : "nothing", change->actual,
+				change->reason);
+			copy_text(setting->confirmed, sizeof(setting->confirmed),
+				change->file ? change->new : change->actual);
+			setting_become(setting, SETTING_IN_SYNC, "in-sync", 0, NULL);
+		}
 	}
 }
 

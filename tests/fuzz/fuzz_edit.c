@@ -64,23 +64,22 @@ static void compare(
 
 static void try_key(const struct file_bytes *old, const struct key *key)
 {
-	const struct edit_language *language = &edit_languages[key->format];
 	_cleanup_(file_bytes_clear) struct file_bytes text = {0};
 	_cleanup_free_ char *was = NULL, *is = NULL;
 	char why[EDIT_WHY_MAX] = "";
 
 	text_copy(&text, old->bytes, old->len);
-	if (language->get(old, key->table, key->key, &was, why) < 0 ||
-		language->set(&text, key->table, key->key, key->literal, why) < 0) {
+	if (edit_get(key->format, old, key->table, key->key, &was, why) < 0 ||
+		edit_set(key->format, &text, key->table, key->key, key->literal, why) < 0) {
 		require(why[0] != '\0');
 		return;
 	}
 	require(strlen(text.bytes) == text.len);
-	require(language->get(&text, key->table, key->key, &is, why) == 0 && is &&
+	require(edit_get(key->format, &text, key->table, key->key, &is, why) == 0 && is &&
 		streq(is, key->literal));
 	if (key->format == EDIT_TOML)
 		compare(old, &text, key);
-	require(language->set(&text, key->table, key->key, was, why) == 0);
+	require(edit_set(key->format, &text, key->table, key->key, was, why) == 0);
 	if (key->format == EDIT_JSON && streq(text.bytes, "{\n}\n"))
 		return; /* it was a blank text, or is this one */
 	require(text.len == old->len && memcmp(text.bytes, old->bytes, old->len) == 0);

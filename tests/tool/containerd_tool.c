@@ -26,7 +26,6 @@ static int read_text(const char *path, struct file_bytes *text)
 
 static int undo(char **args)
 {
-	const struct edit_language *toml = &edit_languages[EDIT_TOML];
 	_cleanup_(file_bytes_clear) struct file_bytes text = {0}, original = {0};
 	_cleanup_free_ char *literal = NULL;
 	_cleanup_fclose_ FILE *file = NULL;
@@ -36,9 +35,9 @@ static int undo(char **args)
 	if (r == 0)
 		r = read_text(args[1], &original);
 	if (r == 0)
-		r = toml->get(&original, args[2], args[3], &literal, why);
+		r = edit_get(EDIT_TOML, &original, args[2], args[3], &literal, why);
 	if (r == 0)
-		r = toml->set(&text, args[2], args[3], literal, why);
+		r = edit_set(EDIT_TOML, &text, args[2], args[3], literal, why);
 	if (r < 0)
 		return fail(args[0], r, why);
 	file = fopen(args[0], "we");

@@ -21,7 +21,7 @@ static void check(enum edit_format format, const struct edit *edits, size_t n)
 		int r;
 
 		text_copy(&text, edits[i].text, strlen(edits[i].text));
-		r = edit_languages[format].set(&text, CRI, "max-downloads", "10", why);
+		r = edit_set(format, &text, CRI, "max-downloads", "10", why);
 		assert_int_equal(r, edits[i].error);
 		assert_int_equal(r < 0, why[0] != '\0');
 		assert_int_equal(strlen(text.bytes), text.len);
@@ -115,17 +115,16 @@ static bool is_same_there_and_back(
 {
 	_cleanup_(file_bytes_clear) struct file_bytes old = {0}, text = {0};
 	_cleanup_free_ char *literal = NULL, *now = NULL;
-	const struct edit_language *language = &edit_languages[format];
 	char why[EDIT_WHY_MAX] = "";
 
 	assert_int_equal(read_file(path, 1 << 20, &old.bytes, &old.len), 0);
 	text_copy(&text, old.bytes, old.len);
-	if (language->get(&old, table, key, &literal, why) < 0 ||
-		language->set(&text, table, key, "10", why) < 0)
+	if (edit_get(format, &old, table, key, &literal, why) < 0 ||
+		edit_set(format, &text, table, key, "10", why) < 0)
 		return false;
-	assert_int_equal(language->get(&text, table, key, &now, why), 0);
+	assert_int_equal(edit_get(format, &text, table, key, &now, why), 0);
 	assert_string_equal(now, "10");
-	assert_int_equal(language->set(&text, table, key, literal, why), 0);
+	assert_int_equal(edit_set(format, &text, table, key, literal, why), 0);
 	if (format == EDIT_JSON && strspn(old.bytes, " \t\r\n") == old.len)
 		assert_string_equal(text.bytes, "{\n}\n");
 	else if (text.len != old.len || memcmp(text.bytes, old.bytes, old.len) != 0)
@@ -170,8 +169,8 @@ TEST(an_added_table_goes_with_its_last_key)
 		text_copy(&text, "x = 1\n", 6);
 		for (size_t i = 0; i < 4; i++)
 			assert_int_equal(
-				edit_languages[EDIT_TOML].set(&text, CRI,
-					keys[i < 2 ? i : (first + i) % 2], i < 2 ? "1" : NULL, why),
+				edit_set(EDIT_TOML, &text, CRI, keys[i < 2 ? i : (first + i) % 2],
+					i < 2 ? "1" : NULL, why),
 				0);
 		assert_string_equal(text.bytes, "x = 1\n");
 	}

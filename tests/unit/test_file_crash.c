@@ -53,12 +53,10 @@ static void expect_valid(const struct file_fixture *fixture, int round)
 	char why[EDIT_WHY_MAX];
 
 	if (!toml_now || !strstr(toml_now, "address = \"\"\n") ||
-		edit_languages[EDIT_TOML].get(
-			text_of(toml_now), "metrics", "address", &address, why) < 0)
+		edit_get(EDIT_TOML, text_of(toml_now), "metrics", "address", &address, why) < 0)
 		fail_msg("round %d: %s", round, toml_now);
 	if (!json_now || !strstr(json_now, "\"live-restore\": true") ||
-		edit_languages[EDIT_JSON].get(text_of(json_now), "", "live-restore", &value, why) <
-			0)
+		edit_get(EDIT_JSON, text_of(json_now), "", "live-restore", &value, why) < 0)
 		fail_msg("round %d: %s", round, json_now);
 	if (hosts_now && !streq(hosts_now, "10") && !streq(hosts_now, "12"))
 		fail_msg("round %d: %s", round, hosts_now);
