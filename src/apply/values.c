@@ -3,7 +3,6 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "kernel/neightbl.h"
 
 #include <stdatomic.h>
 #include <sys/file.h>
@@ -217,6 +216,7 @@ static int keep_errno(struct sockaddr_nl *peer, struct nlmsgerr *error, void *ar
 static int set_threshold(const struct value_target *target, const char *value)
 {
 	static const int attributes[] = {0, NDTA_THRESH1, NDTA_THRESH2, NDTA_THRESH3};
+	const char *table = target->family == AF_INET ? "arp_cache" : "ndisc_cache";
 	struct ndtmsg header = {.ndtm_family = (uint8_t)target->family};
 	_cleanup_(cleanup_nl_socket_free) struct nl_sock *socket = nl_socket_alloc();
 	_cleanup_(cleanup_nlmsg_free) struct nl_msg *message =
@@ -229,7 +229,7 @@ static int set_threshold(const struct value_target *target, const char *value)
 		return -EINVAL;
 	if (!socket || !message ||
 		nlmsg_append(message, &header, sizeof(header), NLMSG_ALIGNTO) < 0 ||
-		nla_put_string(message, NDTA_NAME, neightbl_name(target->family)) < 0 ||
+		nla_put_string(message, NDTA_NAME, table) < 0 ||
 		nla_put_u32(message, attributes[target->level], (uint32_t)number) < 0)
 		return -ENOMEM;
 	if (nl_connect(socket, NETLINK_ROUTE) < 0)

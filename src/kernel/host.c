@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/host.h"
 
+#include "base/file.h"
 #include "base/text.h"
 #include "config/option.h"
 
 #include <dirent.h>
-#include <fcntl.h>
-#include <sys/stat.h>
 
 bool host_init(struct host *host, const char *root)
 {
@@ -30,39 +29,17 @@ const char *host_path(const struct host *host, const char *path, char full[stati
 	return full;
 }
 
-int kept_read(const struct host *host, struct kept_file *file, char *buffer, size_t size)
+int host_read_value(const struct host *host, const char *path, char value[static SETTING_VALUE_MAX])
 {
-	char full[PATH_MAX];
-	ssize_t n;
+	_cleanup_free_ char *text = NULL;
+	char full[PATH_MAX], *shown, *open, *close;
+	int r = read_file(host_path(host, path, full), 2 * SETTING_VALUE_MAX - 2, &text, NULL);
 
-	if (file->fd < 0) {
-		file->fd =
-			open(host_path(host, file->path, full), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-		if (file->fd < 0)
-			return -errno;
-	}
-	n = pread(file->fd, buffer, size - 1, 0);
-	if (n < 0) {
-		n = -errno;
-		kept_close(file);
-		return (int)n;
-	}
-	buffer[n] = '\0';
-	return (int)n;
-}
-
-int kept_read_value(
-	const struct host *host, struct kept_file *file, char value[static SETTING_VALUE_MAX])
-{
-	char text[2 * SETTING_VALUE_MAX], *shown = text, *open, *close;
-	int n = kept_read(host, file, text, sizeof(text));
-
-	if (n < 0)
-		return n;
-	if ((size_t)n == sizeof(text) - 1)
-		return -E2BIG;
+	if (r < 0)
+		return r == -EFBIG ? -E2BIG : r;
 	/* A choice in sysfs marks the selected word: "always [madvise] never". */
-	open = starts_with(file->path, "/sys/") ? strchr(text, '[') : NULL;
+	shown = text;
+	open = starts_with(path, "/sys/") ? strchr(text, '[') : NULL;
 	close = open ? strchr(open, ']') : NULL;
 	if (close) {
 		*close = '\0';
@@ -73,25 +50,6 @@ int kept_read_value(
 		return -E2BIG;
 	copy_text(value, SETTING_VALUE_MAX, shown);
 	return 0;
-}
-
-void kept_close(struct kept_file *file)
-{
-	if (file->fd >= 0)
-		close(file->fd);
-	file->fd = -1;
-}
-
-int host_read_value(const struct host *host, const char *path, char value[static SETTING_VALUE_MAX])
-{
-	struct kept_file file = {.fd = -1};
-	int r;
-
-	if (!copy_text(file.path, sizeof(file.path), path))
-		return -ENAMETOOLONG;
-	r = kept_read_value(host, &file, value);
-	kept_close(&file);
-	return r;
 }
 
 int host_may_write(const struct host *host, const char *path)

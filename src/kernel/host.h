@@ -19,12 +19,6 @@ struct host {
 	struct names *names;   /* what runtimes tell of ids; NULL: nothing is known */
 };
 
-/* A file of the host that is read again and again through one descriptor. */
-struct kept_file {
-	char path[SETTING_PATH_MAX]; /* below the host's root */
-	int fd;                      /* -1: to be opened at the next read */
-};
-
 /* root as the user gave it. False when it is too long. */
 bool host_init(struct host *host, const char *root);
 
@@ -37,15 +31,6 @@ const char *host_path(const struct host *host, const char *path, char full[stati
  */
 int host_read_value(
 	const struct host *host, const char *path, char value[static SETTING_VALUE_MAX]);
-
-/* The same through a kept descriptor, which is opened at need and dropped on an error. */
-int kept_read_value(
-	const struct host *host, struct kept_file *file, char value[static SETTING_VALUE_MAX]);
-
-/* Up to size - 1 bytes as they are, terminated. The length, or -errno. */
-int kept_read(const struct host *host, struct kept_file *file, char *buffer, size_t size);
-
-void kept_close(struct kept_file *file);
 
 /* 0 when this process could write the file, else -errno: -EROFS, -EACCES. Nothing is opened. */
 int host_may_write(const struct host *host, const char *path);

@@ -24,7 +24,7 @@ static bool take_counters(struct scenario *scenario, void *base)
 							       : 0;
 	if (table->stats_error == 0)
 		return scenario_is(scenario, "ok");
-	table->stats = (struct neightbl_stats){0};
+	table->stats = (struct neighbor_stats){0};
 	table->collectable = 0;
 	return true;
 }

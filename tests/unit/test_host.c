@@ -76,35 +76,7 @@ DIRECTORY_TEST(unreadable_values_are_errors)
 	expect_error(&host, text, -ENAMETOOLONG);
 	directory_path(directory, "/proc/fifo", full);
 	assert_int_equal(mkfifo(full, 0600), 0);
-	expect_error(&host, "/proc/fifo", -ESPIPE); /* and does not wait for a writer */
-}
-
-DIRECTORY_TEST(a_kept_descriptor_sees_every_change)
-{
-	struct kept_file file = {.path = "/proc/sys/a", .fd = -1};
-	char value[SETTING_VALUE_MAX], full[PATH_MAX];
-	struct host host = host_of(directory);
-	int fd;
-
-	/* After an error nothing is kept, and it is found once it comes. */
-	assert_int_equal(kept_read_value(&host, &file, value), -ENOENT);
-	assert_int_equal(file.fd, -1);
-	directory_path(directory, "/proc/sys/a", full);
-	assert_int_equal(make_directories(full, 0700), 0);
-	assert_int_equal(kept_read_value(&host, &file, value), -EISDIR);
-	assert_int_equal(file.fd, -1);
-	assert_int_equal(rmdir(full), 0);
-	directory_put(directory, "/proc/sys/a", "1\n");
-	assert_int_equal(kept_read_value(&host, &file, value), 0);
-	assert_string_equal(value, "1");
-	fd = file.fd;
-	directory_put(directory, "/proc/sys/a", "22\n");
-	assert_int_equal(kept_read_value(&host, &file, value), 0);
-	assert_string_equal(value, "22");
-	assert_int_equal(file.fd, fd);
-	kept_close(&file);
-	assert_int_equal(file.fd, -1);
-	kept_close(&file);
+	expect_error(&host, "/proc/fifo", -EINVAL); /* and does not wait for a writer */
 }
 
 TEST(roots_have_no_last_slash)

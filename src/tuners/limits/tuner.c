@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/table.h"
 
+#include "base/text.h"
 #include "kernel/host.h"
 
 /* A maximum from here on is none: systemd sets fs.file-max to the largest number there is. */
@@ -34,8 +35,7 @@ static const struct limit_row rows[] = {
 struct limits {
 	const struct host *host;
 	struct reading {
-		struct kept_file used, max;
-		struct limit_reading now;
+		uint64_t used, max;
 		int error; /* 0, or -errno of reading either; -ENOENT: no such limit here */
 	} readings[ROWS];
 };
@@ -48,41 +48,19 @@ static void *limits_open(const struct host *host, bool watch)
 
 	(void)watch;
 	limits->host = host;
-	for (size_t i = 0; i < ROWS; i++) {
-		struct reading *reading = &limits->readings[i];
-
-		reading->used.fd = reading->max.fd = -1;
-		copy_text(reading->used.path, SETTING_PATH_MAX, rows[i].used.path);
-		copy_text(reading->max.path, SETTING_PATH_MAX, rows[i].max.path);
-		copy_text(reading->now.name, LIMIT_NAME_MAX, rows[i].name);
-		reading->now.unit = rows[i].unit;
-	}
 	return limits;
 }
 
-static void limits_close(void *self)
+static int read_number(const struct host *host, const struct number_in_file *from, uint64_t *number)
 {
-	struct limits *limits = self;
+	char numbers[SETTING_VALUE_MAX];
+	const char *text = numbers;
+	int used, r = host_read_value(host, from->path, numbers);
 
-	for (size_t i = 0; i < ROWS; i++) {
-		kept_close(&limits->readings[i].used);
-		kept_close(&limits->readings[i].max);
-	}
-	free(limits);
-}
-
-/* Field n (from 1) of white-space separated numbers. */
-static int read_number(
-	const struct host *host, struct kept_file *file, unsigned field, uint64_t *value)
-{
-	char buffer[256];
-	const char *text = buffer;
-	int used, n = kept_read(host, file, buffer, sizeof(buffer));
-
-	if (n < 0)
-		return n;
-	for (; field > 0; field--, text += used)
-		if (sscanf(text, "%" SCNu64 "%n", value, &used) != 1)
+	if (r < 0)
+		return r;
+	for (unsigned field = from->field; field > 0; field--, text += used)
+		if (sscanf(text, "%" SCNu64 "%n", number, &used) != 1)
 			return -EBADMSG;
 	return 0;
 }
@@ -94,11 +72,9 @@ static void limits_sense(void *self)
 	for (size_t i = 0; i < ROWS; i++) {
 		struct reading *reading = &limits->readings[i];
 
-		reading->error = read_number(
-			limits->host, &reading->used, rows[i].used.field, &reading->now.used);
+		reading->error = read_number(limits->host, &rows[i].used, &reading->used);
 		if (reading->error == 0)
-			reading->error = read_number(
-				limits->host, &reading->max, rows[i].max.field, &reading->now.max);
+			reading->error = read_number(limits->host, &rows[i].max, &reading->max);
 	}
 }
 
@@ -108,21 +84,29 @@ static void limits_decide(
 	const struct limits *limits = self;
 
 	(void)input, (void)memory;
-	for (size_t i = 0; i < ROWS; i++)
-		if (limits->readings[i].error == 0 && limits->readings[i].now.max < UNLIMITED)
-			*proposal_limit(proposal) = limits->readings[i].now;
+	for (size_t i = 0; i < ROWS; i++) {
+		const struct reading *reading = &limits->readings[i];
+		struct limit_reading *limit;
+
+		if (reading->error < 0 || reading->max >= UNLIMITED)
+			continue;
+		limit = proposal_limit(proposal);
+		copy_text(limit->name, LIMIT_NAME_MAX, rows[i].name);
+		limit->unit = rows[i].unit;
+		limit->used = reading->used;
+		limit->max = reading->max;
+	}
 }
 
 static void limits_explain(const void *self, char why[static TUNER_WHY_MAX])
 {
 	const struct limits *limits = self;
-	size_t used = 0;
 
 	for (size_t i = 0; i < ROWS; i++)
 		if (limits->readings[i].error < 0 && limits->readings[i].error != -ENOENT)
-			used += (size_t)snprintf(why + used, TUNER_WHY_MAX - used,
-				"%s%s: %s: let the agent read it", used > 0 ? "; " : "",
-				rows[i].used.path, strerror(-limits->readings[i].error));
+			text_append(why, TUNER_WHY_MAX, "%s%s: %s: let the agent read it",
+				why[0] ? "; " : "", rows[i].used.path,
+				strerror(-limits->readings[i].error));
 }
 
 const struct tuner_ops limits_tuner = {
@@ -134,5 +118,5 @@ const struct tuner_ops limits_tuner = {
 	.sense = limits_sense,
 	.decide = limits_decide,
 	.explain = limits_explain,
-	.close = limits_close,
+	.close = free,
 };

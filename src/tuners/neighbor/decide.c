@@ -100,7 +100,7 @@ static const struct value_record *record_of(const struct family *family, int i)
 {
 	char name[SETTING_NAME_MAX];
 
-	neightbl_threshold_name(family->row->af, i + 1, name);
+	neighbor_threshold_name(family->row, i, name);
 	return find_named(family->input->values, family->input->n_values, name);
 }
 
@@ -190,11 +190,10 @@ static void add_values(const struct family *family, const bool requested[static 
 	for (int i = 0; i < NEIGHBOR_LEVELS; i++) {
 		struct want *want = proposal_value(proposal);
 
-		neightbl_threshold_name(family->row->af, i + 1, want->name);
+		neighbor_threshold_name(family->row, i, want->name);
 		want->target = (struct value_target){
 			.kind = VALUE_NEIGHTBL, .family = family->row->af, .level = i + 1};
-		snprintf(want->target.path, sizeof(want->target.path),
-			"/proc/sys/net/%s/neigh/default/gc_thresh%d", family->row->name, i + 1);
+		sysctl_path(want->name, want->target.path);
 		copy_text(want->actual, SETTING_VALUE_MAX, family->table->threshold[i]);
 		if (family->wanted[i] != KEEP)
 			snprintf(want->wanted, SETTING_VALUE_MAX, "%" PRId64, family->wanted[i]);

@@ -3,7 +3,6 @@
 
 /* sense.c reads the tables, decide.c turns what it found into a proposal; tuner.c joins them. */
 
-#include "kernel/neightbl.h"
 #include "workload/netns.h"
 
 #include <headroom/bpf/neighbor.h>
@@ -11,11 +10,23 @@
 
 #define NEIGHBOR_LEVELS 3
 
+/*
+ * Statistics of one of the kernel's tables: sums over all CPUs since boot (struct neigh_statistics
+ * of the kernel), and entries now. Procfs is asked and not RTM_GETNEIGHTBL: that answers with a
+ * message for every device and waits for the lock that creating a namespace holds.
+ */
+struct neighbor_stats {
+	uint64_t entries;
+	uint64_t allocs;      /* entries made */
+	uint64_t forced_gc;   /* forced_gc_runs: collections above gc_thresh2 */
+	uint64_t table_fulls; /* entries refused; since 5.0 */
+};
+
 /* One table as it was found. */
 struct neighbor_table_seen {
 	char threshold[NEIGHBOR_LEVELS][SETTING_VALUE_MAX];
 	int threshold_error[NEIGHBOR_LEVELS]; /* 0 or -errno of reading it */
-	struct neightbl_stats stats;
+	struct neighbor_stats stats;
 	int stats_error; /* 0 or -errno */
 	bool exact;      /* collectable was read from the table itself */
 	uint64_t collectable;
@@ -71,17 +82,14 @@ struct neighbor {
 	struct neighbor_config config;
 	struct neighbor_table_seen tables[NEIGHBOR_FAMILIES]; /* at the last poll */
 	uint64_t memory_bytes;                                /* of the node */
-	bool once; /* a command polls only once, without BPF */
-	struct kept_file thresholds[NEIGHBOR_FAMILIES][NEIGHBOR_LEVELS];
-	struct kept_file stats[NEIGHBOR_FAMILIES];
+	size_t stats_max;                /* bytes of a statistics file: a line for each CPU */
+	bool once;                       /* a command polls only once, without BPF */
 	struct neighbor_bpf_object *bpf; /* NULL without; the two below go with it */
 	struct ring_buffer *ring;        /* of wake-ups */
 	struct neighbor_users users;
 	bool woken;                    /* since the last poll */
 	char bpf_why[TUNER_WHY_MAX];   /* empty when BPF runs or was not asked for */
 	char write_why[TUNER_WHY_MAX]; /* empty when thresholds can be written */
-	size_t scratch_size;
-	char scratch[]; /* for a statistics file: a line for each CPU */
 };
 
 /* What decide() remembers from one poll to the next. Zeroed at the start. */
@@ -104,7 +112,15 @@ struct neighbor_memory {
 extern const struct neighbor_family_row {
 	int af;
 	const char *name;
+	const char *statistics; /* a file below the host's root */
 } neighbor_families[NEIGHBOR_FAMILIES];
+
+/* "net.ipv4.neigh.default.gc_thresh3"; i counts from 0. */
+void neighbor_threshold_name(
+	const struct neighbor_family_row *row, int i, char name[static SETTING_NAME_MAX]);
+
+/* Of a statistics file's text, which is consumed. 0, or -EBADMSG for an unknown form. */
+int neighbor_parse_stats(char *text, struct neighbor_stats *stats);
 
 /* Members of struct tuner_ops. */
 void *neighbor_open(const struct host *host, bool watch);

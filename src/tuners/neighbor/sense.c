@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/neighbor/neighbor.h"
 
+#include "base/file.h"
 #include "kernel/bpf.h"
 
 #include <sys/socket.h>
@@ -10,12 +11,19 @@
 #include "neighbor.skel.h"
 
 /* A line of /proc/net/stat/arp_cache: 13 columns of at most 17 characters. One is the header. */
-#define STAT_LINE 256
+#define STAT_LINE   256
+#define COLUMNS_MAX 32
 
 const struct neighbor_family_row neighbor_families[NEIGHBOR_FAMILIES] = {
-	[NEIGHBOR_IPV4] = {AF_INET, "ipv4"},
-	[NEIGHBOR_IPV6] = {AF_INET6, "ipv6"},
+	[NEIGHBOR_IPV4] = {AF_INET, "ipv4", "/proc/net/stat/arp_cache"},
+	[NEIGHBOR_IPV6] = {AF_INET6, "ipv6", "/proc/net/stat/ndisc_cache"},
 };
+
+void neighbor_threshold_name(
+	const struct neighbor_family_row *row, int i, char name[static SETTING_NAME_MAX])
+{
+	snprintf(name, SETTING_NAME_MAX, "net.%s.neigh.default.gc_thresh%d", row->name, i + 1);
+}
 
 static int ignore_record(void *userdata, void *data, size_t size)
 {
@@ -55,7 +63,7 @@ static void close_bpf(struct neighbor *neighbor)
 /* Netlink needs CAP_NET_ADMIN, the file a writable mount: either will do. */
 static void probe_writing(struct neighbor *neighbor)
 {
-	const char *path = neighbor->thresholds[NEIGHBOR_IPV4][0].path;
+	static const char path[] = "/proc/sys/net/ipv4/neigh/default/gc_thresh1";
 	char value[SETTING_VALUE_MAX];
 	int r = host_read_value(neighbor->host, path, value);
 
@@ -74,29 +82,14 @@ static void probe_writing(struct neighbor *neighbor)
 
 void *neighbor_open(const struct host *host, bool watch)
 {
-	size_t scratch_size = STAT_LINE * (size_t)(MAX(sysconf(_SC_NPROCESSORS_CONF), 1) + 1);
-	struct neighbor *neighbor = must(calloc(1, sizeof(*neighbor) + scratch_size));
+	struct neighbor *neighbor = must(calloc(1, sizeof(*neighbor)));
 	int r;
 
 	neighbor->host = host;
 	neighbor->once = !watch;
 	neighbor->memory_bytes =
 		(uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-	neighbor->scratch_size = scratch_size;
-	for (int family = 0; family < NEIGHBOR_FAMILIES; family++) {
-		int af = neighbor_families[family].af;
-
-		for (int i = 0; i < NEIGHBOR_LEVELS; i++) {
-			struct kept_file *file = &neighbor->thresholds[family][i];
-			char name[SETTING_NAME_MAX];
-
-			neightbl_threshold_name(af, i + 1, name);
-			sysctl_path(name, file->path);
-			file->fd = -1;
-		}
-		neighbor->stats[family].fd = -1;
-		copy_text(neighbor->stats[family].path, SETTING_PATH_MAX, neightbl_stat_path(af));
-	}
+	neighbor->stats_max = STAT_LINE * (size_t)(MAX(sysconf(_SC_NPROCESSORS_CONF), 1) + 1);
 	probe_writing(neighbor);
 	r = watch ? open_bpf(neighbor) : 0;
 	if (r < 0) {
@@ -108,15 +101,8 @@ void *neighbor_open(const struct host *host, bool watch)
 
 void neighbor_close(void *self)
 {
-	struct neighbor *neighbor = self;
-
-	for (int family = 0; family < NEIGHBOR_FAMILIES; family++) {
-		for (int i = 0; i < NEIGHBOR_LEVELS; i++)
-			kept_close(&neighbor->thresholds[family][i]);
-		kept_close(&neighbor->stats[family]);
-	}
-	close_bpf(neighbor);
-	free(neighbor);
+	close_bpf(self);
+	free(self);
 }
 
 /* Counting costs a system call for each 256 namespaces and devices. */
@@ -352,23 +338,74 @@ static void sense_bpf(struct neighbor *neighbor, uint64_t now)
 	}
 }
 
+int neighbor_parse_stats(char *text, struct neighbor_stats *ret)
+{
+	struct neighbor_stats stats = {0};
+	const struct {
+		const char *name;
+		uint64_t *target;
+	} known[] = {
+		{"entries", &stats.entries},
+		{"allocs", &stats.allocs},
+		{"forced_gc_runs", &stats.forced_gc},
+		{"table_fulls", &stats.table_fulls},
+	};
+	uint64_t unknown = 0, *targets[COLUMNS_MAX];
+	char *lines = NULL, *names = NULL;
+	char *line = strtok_r(text, "\n", &lines);
+	size_t columns = 0;
+
+	/* The header names the columns, so that a kernel may add some. */
+	for (char *name = line ? strtok_r(line, " \t", &names) : NULL;
+		name && columns < COLUMNS_MAX; name = strtok_r(NULL, " \t", &names)) {
+		targets[columns] = &unknown;
+		for (size_t i = 0; i < ARRAY_SIZE(known); i++)
+			if (streq(name, known[i].name))
+				targets[columns] = known[i].target;
+		columns++;
+	}
+	line = strtok_r(NULL, "\n", &lines);
+	if (columns == 0 || targets[0] != &stats.entries || !line)
+		return -EBADMSG;
+	for (; line; line = strtok_r(NULL, "\n", &lines)) {
+		/* Every line repeats the table's entries; all else happened on one CPU. */
+		stats.entries = 0;
+		for (size_t i = 0; i < columns; i++)
+			*targets[i] += strtoull(line, &line, 16);
+	}
+	*ret = stats;
+	return 0;
+}
+
+static void sense_table(struct neighbor *neighbor, int family)
+{
+	const struct neighbor_family_row *row = &neighbor_families[family];
+	struct neighbor_table_seen *table = &neighbor->tables[family];
+	_cleanup_free_ char *text = NULL;
+	char name[SETTING_NAME_MAX], path[SETTING_PATH_MAX], full[PATH_MAX];
+
+	*table = (struct neighbor_table_seen){0};
+	for (int i = 0; i < NEIGHBOR_LEVELS; i++) {
+		neighbor_threshold_name(row, i, name);
+		sysctl_path(name, path);
+		table->threshold_error[i] =
+			host_read_value(neighbor->host, path, table->threshold[i]);
+	}
+	table->stats_error = read_file(
+		host_path(neighbor->host, row->statistics, full), neighbor->stats_max, &text, NULL);
+	if (table->stats_error == 0)
+		table->stats_error = neighbor_parse_stats(text, &table->stats);
+	table->collectable = table->stats.entries;
+	table->created = table->stats.allocs;
+	table->refused = table->stats.table_fulls;
+}
+
 void neighbor_sense(void *self)
 {
 	struct neighbor *neighbor = self;
 
-	for (int family = 0; family < NEIGHBOR_FAMILIES; family++) {
-		struct neighbor_table_seen *table = &neighbor->tables[family];
-
-		*table = (struct neighbor_table_seen){0};
-		for (int i = 0; i < NEIGHBOR_LEVELS; i++)
-			table->threshold_error[i] = kept_read_value(neighbor->host,
-				&neighbor->thresholds[family][i], table->threshold[i]);
-		table->stats_error = neightbl_read_stats(neighbor->host, &neighbor->stats[family],
-			neighbor->scratch, neighbor->scratch_size, &table->stats);
-		table->collectable = table->stats.entries;
-		table->created = table->stats.allocs;
-		table->refused = table->stats.table_fulls;
-	}
+	for (int family = 0; family < NEIGHBOR_FAMILIES; family++)
+		sense_table(neighbor, family);
 	if (neighbor->bpf)
 		sense_bpf(neighbor, now_us());
 }

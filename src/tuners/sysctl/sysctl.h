@@ -9,7 +9,6 @@
 struct sysctl_key {
 	struct want want; /* of what is configured, with what was found */
 	bool exact;
-	struct kept_file file;
 };
 
 struct sysctl {

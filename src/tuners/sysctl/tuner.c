@@ -46,22 +46,13 @@ static void *sysctl_open(const struct host *host, bool watch)
 	return sysctl;
 }
 
-static void drop_keys(struct sysctl *sysctl)
-{
-	for (size_t i = 0; i < sysctl->n; i++)
-		kept_close(&sysctl->keys[i].file);
-	free(sysctl->keys);
-	sysctl->keys = NULL;
-	sysctl->n = 0;
-}
-
 static void sysctl_configure(void *self, const struct config *config)
 {
 	struct sysctl *sysctl = self;
 	size_t n;
 	const struct config_sysctl *wanted = config_sysctls(config, &n);
 
-	drop_keys(sysctl);
+	free(sysctl->keys);
 	sysctl->keys = must(calloc(MAX(n, (size_t)1), sizeof(*sysctl->keys)));
 	for (size_t i = 0; i < n; i++) {
 		struct sysctl_key *key = &sysctl->keys[i];
@@ -73,8 +64,6 @@ static void sysctl_configure(void *self, const struct config *config)
 		key->want.target.kind = VALUE_FILE;
 		sysctl_path(key->want.name, key->want.target.path);
 		key->exact = wanted[i].exact;
-		key->file.fd = -1;
-		copy_text(key->file.path, SETTING_PATH_MAX, key->want.target.path);
 	}
 	sysctl->n = n;
 }
@@ -84,9 +73,9 @@ static void sysctl_sense(void *self)
 	struct sysctl *sysctl = self;
 
 	for (size_t i = 0; i < sysctl->n; i++) {
-		struct sysctl_key *key = &sysctl->keys[i];
+		struct want *want = &sysctl->keys[i].want;
 
-		key->want.error = kept_read_value(sysctl->host, &key->file, key->want.actual);
+		want->error = host_read_value(sysctl->host, want->target.path, want->actual);
 	}
 }
 
@@ -124,7 +113,7 @@ static void sysctl_close(void *self)
 {
 	struct sysctl *sysctl = self;
 
-	drop_keys(sysctl);
+	free(sysctl->keys);
 	free(sysctl);
 }
 

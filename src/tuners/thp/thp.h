@@ -26,7 +26,6 @@ enum thp_switch_kind {
 
 struct thp_switch {
 	enum thp_switch_kind kind;
-	struct kept_file file;
 	struct want want; /* with what was found: thp.hugepages-64kB.enabled */
 };
 
@@ -43,7 +42,6 @@ struct thp {
 	bool requested[THP_SWITCH_KINDS];  /* a file says it */
 	struct thp_switch switches[THP_SWITCHES_MAX];
 	unsigned n_switches;
-	struct kept_file meminfo;
 	struct thp_usage usage;
 	int usage_error;     /* 0 or -errno */
 	char boot_line[128]; /* the parameters that set a switch at boot; empty for none */

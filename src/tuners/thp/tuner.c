@@ -11,7 +11,7 @@
 #define GROWTH_WINDOW_US (300 * USEC_PER_SEC)
 
 /* /proc/meminfo is 60 lines of 28 bytes. */
-#define MEMINFO_SIZE 8192
+#define MEMINFO_MAX 16384
 
 static const char *const enabled_words[] = {"never", "madvise", "always", "keep", NULL};
 static const char *const defrag_words[] = {
@@ -121,16 +121,15 @@ static void add_switch(struct thp *thp, int kind, const char *directory)
 	if (thp->n_switches == THP_SWITCHES_MAX)
 		return;
 	*added = (struct thp_switch){
-		.kind = (enum thp_switch_kind)kind, .file.fd = -1, .want.target.kind = VALUE_FILE};
-	snprintf(added->file.path, SETTING_PATH_MAX, THP_DIRECTORY "%.60s/%s", directory,
+		.kind = (enum thp_switch_kind)kind, .want.target.kind = VALUE_FILE};
+	snprintf(added->want.target.path, SETTING_PATH_MAX, THP_DIRECTORY "%.60s/%s", directory,
 		kinds[kind].file);
-	copy_text(added->want.target.path, SETTING_PATH_MAX, added->file.path);
 	snprintf(added->want.name, SETTING_NAME_MAX, "thp%.60s/%s", directory, kinds[kind].file);
 	for (char *slash = added->want.name; (slash = strchr(slash, '/'));)
 		*slash = '.';
 	/* Not every size has both: 8 kB is for shared memory alone. */
 	if (kind < THP_SIZE_ENABLED ||
-		kept_read_value(thp->host, &added->file, added->want.actual) != -ENOENT)
+		host_read_value(thp->host, added->want.target.path, added->want.actual) != -ENOENT)
 		thp->n_switches++;
 }
 
@@ -189,7 +188,6 @@ static void *thp_open(const struct host *host, bool watch)
 
 	(void)watch;
 	thp->host = host;
-	thp->meminfo = (struct kept_file){.path = "/proc/meminfo", .fd = -1};
 	find_switches(thp);
 	if (read_file(host_path(host, "/proc/cmdline", full), 65536, &line, NULL) == 0)
 		thp_parse_boot_line(line, thp);
@@ -235,17 +233,19 @@ static uint64_t meminfo_kb(const char *text, const char *name)
 
 static void thp_sense(void *self)
 {
+	_cleanup_free_ char *text = NULL;
 	struct thp *thp = self;
-	char text[MEMINFO_SIZE];
-	int n;
+	char full[PATH_MAX];
 
 	for (unsigned i = 0; i < thp->n_switches; i++) {
-		struct thp_switch *s = &thp->switches[i];
+		struct want *want = &thp->switches[i].want;
 
-		s->want.error = kept_read_value(thp->host, &s->file, s->want.actual);
+		want->error = host_read_value(thp->host, want->target.path, want->actual);
 	}
-	n = kept_read(thp->host, &thp->meminfo, text, sizeof(text));
-	thp->usage_error = n < 0 ? n : strstr(text, "\nAnonHugePages:") ? 0 : -EBADMSG;
+	thp->usage_error =
+		read_file(host_path(thp->host, "/proc/meminfo", full), MEMINFO_MAX, &text, NULL);
+	if (thp->usage_error == 0 && !strstr(text, "\nAnonHugePages:"))
+		thp->usage_error = -EBADMSG;
 	if (thp->usage_error == 0)
 		thp->usage = (struct thp_usage){.anon = meminfo_kb(text, "\nAnonHugePages:"),
 			.shmem = meminfo_kb(text, "\nShmemHugePages:"),
@@ -329,16 +329,6 @@ static void thp_decide(
 	decide_condition(thp, memory, input->now_us, proposal);
 }
 
-static void thp_close(void *self)
-{
-	struct thp *thp = self;
-
-	for (unsigned i = 0; i < thp->n_switches; i++)
-		kept_close(&thp->switches[i].file);
-	kept_close(&thp->meminfo);
-	free(thp);
-}
-
 static void thp_explain(const void *self, char why[static TUNER_WHY_MAX])
 {
 	copy_text(why, TUNER_WHY_MAX, ((const struct thp *)self)->write_why);
@@ -358,5 +348,5 @@ const struct tuner_ops thp_tuner = {
 	.memory_size = sizeof(struct thp_memory),
 	.decide = thp_decide,
 	.explain = thp_explain,
-	.close = thp_close,
+	.close = free,
 };
