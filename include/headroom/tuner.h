@@ -65,8 +65,6 @@ struct metric_sink;
 struct tuner_ops {
 	const char *name;
 	const char *summary; /* one sentence, for explain */
-	/* Rows of the option table, ended by a row without a name. */
-	const struct config_option *options;
 	/* Tables, each ended by a row without a name; NULL for none. */
 	const struct limit_row *limits;
 	const struct explanation *explanations; /* of its settings, and what else needs one */

@@ -213,7 +213,6 @@ static const struct metric_row metric_rows[] = {
 const struct tuner_ops core_tables = {
 	.name = "agent",
 	.summary = "What belongs to the agent and to no tuner of it.",
-	.options = core_options,
 	.explanations = explanations,
 	.conditions = conditions,
 	.reasons = reasons,

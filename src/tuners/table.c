@@ -42,40 +42,26 @@ const char *entry_help(const char *kind, const char *name)
 	return search.help;
 }
 
-/* The tuner that alone may set this sysctl, or NULL. */
-static const struct tuner_ops *owner_of(const char *sysctl)
-{
-	for (size_t i = 0; tuner_table[i]; i++) {
-		const char *const *owned = tuner_table[i]->owned_sysctls;
-
-		for (; owned && *owned; owned++)
-			if (fnmatch(*owned, sysctl, 0) == 0)
-				return tuner_table[i];
-	}
-	return NULL;
-}
-
-static void validate_owners(const struct config *config, struct config_fault_list *faults)
+void tuners_validate(const struct config *config, struct config_fault_list *faults)
 {
 	size_t n;
 	const struct config_sysctl *sysctls = config_sysctls(config, &n);
 
-	for (size_t i = 0; i < n; i++) {
-		const struct tuner_ops *owner = owner_of(sysctls[i].name);
-
-		if (owner)
-			config_fault_add(faults, &sysctls[i].place,
-				"sysctl.%s: belongs to the %s tuner: set it in the section %s",
-				sysctls[i].name, owner->name, owner->name);
-	}
-}
-
-void tuners_validate(const struct config *config, struct config_fault_list *faults)
-{
 	for (size_t i = 0; tuner_table[i]; i++)
 		if (tuner_table[i]->validate)
 			tuner_table[i]->validate(config, faults);
-	validate_owners(config, faults);
+	for (size_t k = 0; k < n; k++)
+		for (size_t i = 0; tuner_table[i]; i++) {
+			const char *const *owned = tuner_table[i]->owned_sysctls;
+			const char *owner = tuner_table[i]->name;
+
+			for (; owned && *owned; owned++)
+				if (fnmatch(*owned, sysctls[k].name, 0) == 0)
+					config_fault_add(faults, &sysctls[k].place,
+						"sysctl.%s: belongs to the %s tuner: set it in the "
+						"section %s",
+						sysctls[k].name, owner, owner);
+		}
 }
 
 enum mode tuner_mode(const struct tuner_ops *ops, const struct config *config)
@@ -90,45 +76,22 @@ enum mode tuner_mode(const struct tuner_ops *ops, const struct config *config)
 
 /* ---- entries ---- */
 
-static const char *option_detail(const struct config_option *option)
-{
-	static const char *const details[] = {
-		[OPTION_BOOL] = "true or false",
-		[OPTION_COUNT] = "whole number",
-		[OPTION_DURATION] = "time",
-		[OPTION_CHOICE] = "choice",
-		[OPTION_TEXT] = "text",
-		[OPTION_LIST] = "list",
-		[OPTION_SYSCTLS] = "map of sysctls",
-		[OPTION_RESERVED] = "reserved",
-	};
+static const char *const option_details[] = {
+	[OPTION_BOOL] = "true or false",
+	[OPTION_COUNT] = "whole number",
+	[OPTION_DURATION] = "time",
+	[OPTION_CHOICE] = "choice",
+	[OPTION_TEXT] = "text",
+	[OPTION_LIST] = "list",
+	[OPTION_SYSCTLS] = "map of sysctls",
+	[OPTION_RESERVED] = "reserved",
+};
 
-	return details[option->type];
-}
-
-static void visit_options(const struct config_option *row, visit_entry visit, void *userdata)
-{
-	for (; row && row->name; row++) {
-		const char *def = row->type == OPTION_LIST ? "[]" : "empty";
-
-		visit(&(struct entry){row->name, "config key", row->help, row->unit,
-			      row->def ? row->def : def, NULL, "headroom.yaml(5)",
-			      .detail = option_detail(row), .row = row},
-			userdata);
-	}
-}
-
-static void visit_things(const struct tuner_ops *ops, visit_entry visit, void *userdata)
-{
-	for (const struct limit_row *row = ops->limits; row && row->name; row++)
-		visit(&(struct entry){row->name, "limit", row->help, row->unit, row->def,
-			      row->option, .source = row->source},
-			userdata);
-	for (const struct explanation *row = ops->explanations; row && row->name; row++)
-		visit(&(struct entry){row->name, row->kind, row->what, row->unit, row->def,
-			      row->option, .source = row->source},
-			userdata);
-}
+static const char *const metric_details[] = {
+	[METRIC_GAUGE] = "gauge",
+	[METRIC_COUNTER] = "counter",
+	[METRIC_HISTOGRAM] = "histogram",
+};
 
 static void visit_reasons(const struct reason *row, visit_entry visit, void *userdata)
 {
@@ -156,20 +119,6 @@ static void visit_conditions(const struct tuner_ops *ops, visit_entry visit, voi
 	visit_reasons(ops->reasons, visit, userdata);
 }
 
-static void visit_metrics(const struct tuner_ops *ops, visit_entry visit, void *userdata)
-{
-	static const char *const types[] = {
-		[METRIC_GAUGE] = "gauge",
-		[METRIC_COUNTER] = "counter",
-		[METRIC_HISTOGRAM] = "histogram",
-	};
-
-	for (const struct metric_row *row = ops->metric_rows; row && row->name; row++)
-		visit(&(struct entry){row->name, "metric", row->help, row->unit,
-			      .detail = types[row->type], .labels = row->labels},
-			userdata);
-}
-
 static void visit_profiles(visit_entry visit, void *userdata)
 {
 	for (const struct profile *row = profile_table; row->name; row++)
@@ -190,10 +139,27 @@ void each_entry(visit_entry visit, void *userdata)
 
 		if (ops != &core_tables)
 			visit(&(struct entry){ops->name, "tuner", .help = ops->summary}, userdata);
-		visit_options(ops->options, visit, userdata);
-		visit_things(ops, visit, userdata);
+		for (const struct config_option *row = option_tables[i]; row->name; row++)
+			visit(&(struct entry){row->name, "config key", row->help, row->unit,
+				      row->def                   ? row->def
+				      : row->type == OPTION_LIST ? "[]"
+								 : "empty",
+				      NULL, "headroom.yaml(5)", .detail = option_details[row->type],
+				      .row = row},
+				userdata);
+		for (const struct limit_row *row = ops->limits; row && row->name; row++)
+			visit(&(struct entry){row->name, "limit", row->help, row->unit, row->def,
+				      row->option, .source = row->source},
+				userdata);
+		for (const struct explanation *row = ops->explanations; row && row->name; row++)
+			visit(&(struct entry){row->name, row->kind, row->what, row->unit, row->def,
+				      row->option, .source = row->source},
+				userdata);
 		visit_conditions(ops, visit, userdata);
-		visit_metrics(ops, visit, userdata);
+		for (const struct metric_row *row = ops->metric_rows; row && row->name; row++)
+			visit(&(struct entry){row->name, "metric", row->help, row->unit,
+				      .detail = metric_details[row->type], .labels = row->labels},
+				userdata);
 	}
 	visit_profiles(visit, userdata);
 }

@@ -42,7 +42,7 @@ extern const char *const tuner_mode_words[];
 		.help = "This tuner's own mode; empty: the agent's."                     \
 	}
 
-/* All option tables: the agent's own, then each tuner's; ended by NULL. */
+/* The options of each of all_tables, in its order; ended by NULL. */
 extern const struct config_option *const option_tables[];
 
 /* The tuner of that name, or NULL. */

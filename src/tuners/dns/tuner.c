@@ -155,7 +155,6 @@ const struct tuner_ops dns_tuner = {
 	.name = "dns",
 	.summary = "Counts the DNS queries that leave this node, by upstream, second and workload, "
 		   "and holds them against what the cloud allows one machine.",
-	.options = dns_options,
 	.limits = dns_limits,
 	.explanations = dns_explanations,
 	.conditions = dns_conditions,

@@ -385,7 +385,6 @@ const struct tuner_ops images_tuner = {
 	.name = "images",
 	.summary = "Loads images from archives and registries before a pod needs them, and keeps "
 		   "them from the kubelet's garbage collection.",
-	.options = images_options,
 	.explanations = images_explanations,
 	.conditions = images_conditions,
 	.reasons = images_reasons,

@@ -382,7 +382,6 @@ const struct tuner_ops kubelet_tuner = {
 	.name = "kubelet",
 	.summary =
 		"Reads how the kubelet pulls and collects images, and says what makes pods wait.",
-	.options = kubelet_options,
 	.explanations = explanations,
 	.conditions = conditions,
 	.capabilities = capabilities,

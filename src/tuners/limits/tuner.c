@@ -112,7 +112,6 @@ static void limits_explain(const void *self, char why[static TUNER_WHY_MAX])
 const struct tuner_ops limits_tuner = {
 	.name = "limits",
 	.summary = "Watches limits that the kernel shows as numbers in files; it sets nothing.",
-	.options = limits_options,
 	.limits = rows,
 	.open = limits_open,
 	.sense = limits_sense,

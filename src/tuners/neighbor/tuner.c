@@ -249,7 +249,6 @@ const struct tuner_ops neighbor_tuner = {
 	.name = "neighbor",
 	.summary =
 		"Sets the thresholds of the IPv4 and IPv6 neighbour tables and watches how full they are.",
-	.options = neighbor_options,
 	.limits = limits,
 	.explanations = explanations,
 	.conditions = neighbor_conditions,

@@ -376,7 +376,6 @@ const struct tuner_ops runtime_tuner = {
 	.summary =
 		"Sets how many layers the container runtime fetches at once and from which mirrors, "
 		"and watches pulls and the image store.",
-	.options = runtime_options,
 	.limits = limits,
 	.explanations = explanations,
 	.conditions = runtime_conditions,

@@ -120,7 +120,6 @@ static void sysctl_close(void *self)
 const struct tuner_ops sysctl_tuner = {
 	.name = "sysctl",
 	.summary = "Raises the sysctls of the profile and of the configuration.",
-	.options = sysctl_options,
 	.capabilities = capabilities,
 	.open = sysctl_open,
 	.configure = sysctl_configure,

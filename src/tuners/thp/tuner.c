@@ -133,23 +133,20 @@ static void add_switch(struct thp *thp, int kind, const char *directory)
 		thp->n_switches++;
 }
 
-static int is_size(const struct dirent *entry)
-{
-	return starts_with(entry->d_name, "hugepages-");
-}
-
 static void find_switches(struct thp *thp)
 {
 	char full[PATH_MAX], directory[NAME_MAX + 2];
 	struct dirent **sizes = NULL;
-	int n = scandir(host_path(thp->host, THP_DIRECTORY, full), &sizes, is_size, versionsort);
+	int n = scandir(host_path(thp->host, THP_DIRECTORY, full), &sizes, NULL, versionsort);
 
 	for (int kind = 0; kind < THP_SIZE_ENABLED; kind++)
 		add_switch(thp, kind, "");
 	for (int i = 0; i < n; i++) {
 		snprintf(directory, sizeof(directory), "/%s", sizes[i]->d_name);
-		add_switch(thp, THP_SIZE_ENABLED, directory);
-		add_switch(thp, THP_SIZE_SHMEM_ENABLED, directory);
+		if (starts_with(directory, "/hugepages-")) {
+			add_switch(thp, THP_SIZE_ENABLED, directory);
+			add_switch(thp, THP_SIZE_SHMEM_ENABLED, directory);
+		}
 		free(sizes[i]);
 	}
 	free(sizes);
@@ -251,21 +248,8 @@ static void thp_sense(void *self)
 			.shmem = meminfo_kb(text, "\nShmemHugePages:"),
 			.file = meminfo_kb(text, "\nFileHugePages:")};
 }
+
 /* ---- decisions ---- */
-
-static void decide_switch(
-	const struct thp *thp, const struct thp_switch *s, struct proposal *proposal)
-{
-	const char *wanted = thp->wanted[s->kind];
-	struct want *want = proposal_value(proposal);
-
-	*want = s->want;
-	copy_text(want->wanted, SETTING_VALUE_MAX, wanted);
-	want->requested = thp->requested[s->kind];
-	want->reason = wanted[0] == '\0'       ? "kept"
-		       : thp->at_boot[s->kind] ? "configured-over-boot-line"
-					       : "configured";
-}
 
 /* The pages that the configuration says should not be: anonymous, shared, or none. */
 static uint64_t unwanted_kb(const struct thp *thp, const struct thp_usage *usage)
@@ -280,23 +264,13 @@ static uint64_t unwanted_kb(const struct thp *thp, const struct thp_usage *usage
 	return kb;
 }
 
-/* What was mapped before the switch and only becomes less is nothing to warn of. */
-static bool is_growing(const struct thp *thp, struct thp_memory *memory, uint64_t now)
-{
-	if (memory->seen && unwanted_kb(thp, &thp->usage) > unwanted_kb(thp, &memory->usage))
-		memory->grown_at_us = now;
-	memory->seen = true;
-	memory->usage = thp->usage;
-	return memory->grown_at_us > 0 && now - memory->grown_at_us < GROWTH_WINDOW_US;
-}
-
 static void decide_condition(
 	const struct thp *thp, struct thp_memory *memory, uint64_t now, struct proposal *proposal)
 {
 	const struct thp_usage *usage = &thp->usage;
 	struct condition_reading *condition = proposal_condition(proposal, conditions,
 		usage->anon + usage->shmem > 0 ? "wanted-in-use" : "none-in-use");
-	bool growing;
+	uint64_t unwanted = unwanted_kb(thp, usage);
 
 	if (thp->usage_error < 0) {
 		condition->status = CONDITION_UNKNOWN;
@@ -304,7 +278,10 @@ static void decide_condition(
 		condition_append(condition, "/proc/meminfo: %s", strerror(-thp->usage_error));
 		return;
 	}
-	growing = is_growing(thp, memory, now);
+	if (memory->seen && unwanted > unwanted_kb(thp, &memory->usage))
+		memory->grown_at_us = now;
+	memory->seen = true;
+	memory->usage = *usage;
 	condition_append(condition, "AnonHugePages %" PRIu64 " kB, ShmemHugePages %" PRIu64 " kB",
 		usage->anon, usage->shmem);
 	if (usage->file > 0)
@@ -312,9 +289,11 @@ static void decide_condition(
 			", FileHugePages %" PRIu64 " kB (the file systems' own)", usage->file);
 	if (thp->boot_line[0])
 		condition_append(condition, "; boot line: %s", thp->boot_line);
-	if (unwanted_kb(thp, usage) > 0) {
+	if (unwanted > 0) {
 		condition->status = CONDITION_TRUE;
-		condition->advice = !growing;
+		/* What was mapped before the switch and only becomes less needs no warning. */
+		condition->advice =
+			memory->grown_at_us == 0 || now - memory->grown_at_us >= GROWTH_WINDOW_US;
 		condition->reason = condition->advice ? "still-mapped" : "growing-though-off";
 	}
 }
@@ -324,8 +303,17 @@ static void thp_decide(
 {
 	const struct thp *thp = self;
 
-	for (unsigned i = 0; i < thp->n_switches; i++)
-		decide_switch(thp, &thp->switches[i], proposal);
+	for (unsigned i = 0; i < thp->n_switches; i++) {
+		enum thp_switch_kind kind = thp->switches[i].kind;
+		struct want *want = proposal_value(proposal);
+
+		*want = thp->switches[i].want;
+		copy_text(want->wanted, SETTING_VALUE_MAX, thp->wanted[kind]);
+		want->requested = thp->requested[kind];
+		want->reason = want->wanted[0] == '\0' ? "kept"
+			       : thp->at_boot[kind]    ? "configured-over-boot-line"
+						       : "configured";
+	}
 	decide_condition(thp, memory, input->now_us, proposal);
 }
 
@@ -338,7 +326,6 @@ const struct tuner_ops thp_tuner = {
 	.name = "thp",
 	.summary =
 		"Switches transparent huge pages off, every page size, and reports what is still in use.",
-	.options = thp_options,
 	.explanations = explanations,
 	.conditions = conditions,
 	.reasons = reasons,
