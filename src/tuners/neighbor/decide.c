@@ -165,25 +165,6 @@ static void want_growth(struct family *family)
 	want_at_least(family, LAST, family->wanted[LAST - 1], "administrator-higher");
 }
 
-static void remember(const struct neighbor_table_seen *table, struct neighbor_family_memory *memory,
-	uint64_t now)
-{
-	uint64_t refused = table->stats.table_fulls;
-	double max = (double)neighbor_table_max(table);
-
-	memory->refusing = memory->seen && refused > memory->refused;
-	if (memory->refusing) {
-		memory->refused_lately += refused - memory->refused;
-		memory->refused_at_us = now;
-	}
-	if (now - memory->refused_at_us > OVERFLOW_WINDOW_US)
-		memory->refused_lately = 0;
-	memory->refused = refused;
-	memory->seen = true;
-	memory->pressure = (double)table->collectable >
-			   max * (memory->pressure ? PRESSURE_ENDS : PRESSURE_BEGINS);
-}
-
 static void add_values(const struct family *family, const bool requested[static NEIGHBOR_LEVELS],
 	struct proposal *proposal)
 {
@@ -207,17 +188,31 @@ static void add_values(const struct family *family, const bool requested[static 
 static void add_limit(const struct family *family, struct proposal *proposal)
 {
 	const struct neighbor_table_seen *table = family->table;
+	struct neighbor_family_memory *memory = family->memory;
 	struct limit_reading *limit = proposal_limit(proposal);
+	uint64_t refused = table->stats.table_fulls, now = family->input->now_us;
 
+	memory->refusing = memory->seen && refused > memory->refused;
+	if (memory->refusing) {
+		memory->refused_lately += refused - memory->refused;
+		memory->refused_at_us = now;
+	}
+	if (now - memory->refused_at_us > OVERFLOW_WINDOW_US)
+		memory->refused_lately = 0;
+	memory->refused = refused;
+	memory->seen = true;
+	memory->pressure = (double)table->collectable >
+			   (double)neighbor_table_max(table) *
+				   (memory->pressure ? PRESSURE_ENDS : PRESSURE_BEGINS);
 	snprintf(limit->name, sizeof(limit->name), "neighbor/%s", family->row->name);
 	limit->unit = "entries";
 	limit->used = table->collectable;
 	limit->max = neighbor_table_max(table);
-	limit->hits = table->stats.table_fulls;
+	limit->hits = refused;
 	limit->upper_bound = !table->exact;
-	if (family->memory->refused_lately > 0)
+	if (memory->refused_lately > 0)
 		limit->condition = &neighbor_conditions[NEIGHBOR_TABLE_OVERFLOW];
-	else if (family->memory->pressure || family->memory->at_ceiling)
+	else if (memory->pressure || memory->at_ceiling)
 		limit->condition = &neighbor_conditions[NEIGHBOR_TABLE_PRESSURE];
 	limit->n_top = table->n_top;
 	memcpy(limit->top, table->top, sizeof(limit->top));
@@ -289,10 +284,8 @@ void neighbor_decide(
 		if (config->grow && readable)
 			want_growth(&family);
 		add_values(&family, config->families[i].requested, proposal);
-		if (readable) {
-			remember(table, family.memory, input->now_us);
+		if (readable)
 			add_limit(&family, proposal);
-		}
 		if (table->stats_error == 0) {
 			add_pressure(&readings[0], &family);
 			add_overflow(&readings[1], &family);

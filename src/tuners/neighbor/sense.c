@@ -60,37 +60,27 @@ static void close_bpf(struct neighbor *neighbor)
 	neighbor_bpf_object__destroy(steal(neighbor->bpf));
 }
 
-/* Netlink needs CAP_NET_ADMIN, the file a writable mount: either will do. */
-static void probe_writing(struct neighbor *neighbor)
-{
-	static const char path[] = "/proc/sys/net/ipv4/neigh/default/gc_thresh1";
-	char value[SETTING_VALUE_MAX];
-	int r = host_read_value(neighbor->host, path, value);
-
-	if (r < 0) {
-		snprintf(neighbor->write_why, TUNER_WHY_MAX,
-			"%s: %s: run in the host's network namespace (hostNetwork: true)", path,
-			strerror(-r));
-		return;
-	}
-	r = host_may_write(neighbor->host, path);
-	if (r < 0 && !capability_have(CAP_NET_ADMIN))
-		snprintf(neighbor->write_why, TUNER_WHY_MAX,
-			"RTM_SETNEIGHTBL: %s, %s: %s: give CAP_NET_ADMIN or a writable /proc/sys",
-			strerror(EPERM), path, strerror(-r));
-}
-
 void *neighbor_open(const struct host *host, bool watch)
 {
+	static const char path[] = "/proc/sys/net/ipv4/neigh/default/gc_thresh1";
 	struct neighbor *neighbor = must(calloc(1, sizeof(*neighbor)));
-	int r;
+	char value[SETTING_VALUE_MAX];
+	int r = host_read_value(host, path, value), writable = host_may_write(host, path);
 
 	neighbor->host = host;
 	neighbor->once = !watch;
 	neighbor->memory_bytes =
 		(uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 	neighbor->stats_max = STAT_LINE * (size_t)(MAX(sysconf(_SC_NPROCESSORS_CONF), 1) + 1);
-	probe_writing(neighbor);
+	/* Netlink needs CAP_NET_ADMIN, the file a writable mount: either will do. */
+	if (r < 0)
+		snprintf(neighbor->write_why, TUNER_WHY_MAX,
+			"%s: %s: run in the host's network namespace (hostNetwork: true)", path,
+			strerror(-r));
+	else if (writable < 0 && !capability_have(CAP_NET_ADMIN))
+		snprintf(neighbor->write_why, TUNER_WHY_MAX,
+			"RTM_SETNEIGHTBL: %s, %s: %s: give CAP_NET_ADMIN or a writable /proc/sys",
+			strerror(EPERM), path, strerror(-writable));
 	r = watch ? open_bpf(neighbor) : 0;
 	if (r < 0) {
 		bpf_explain_failure(r, neighbor->bpf_why, TUNER_WHY_MAX);
@@ -246,30 +236,15 @@ static bool matches(const struct neighbor_users *users)
 	return equal || count_events(users) != users->events;
 }
 
-static void learn_owners(struct neighbor_users *users, uint64_t now)
-{
-	uint32_t netns[2 * NEIGHBOR_FAMILIES * LIMIT_TOP_MAX];
-	const struct neighbor_record *records = users->object->bss->records;
-	unsigned seen[NEIGHBOR_FAMILIES] = {0};
-	size_t n = 0;
-
-	for (size_t i = 0; i < users->n; i++) {
-		unsigned family = users->rows[i].key.family & 1;
-
-		if (users->rows[i].used > 0 && seen[family]++ < LIMIT_TOP_MAX)
-			netns[n++] = users->rows[i].key.netns;
-	}
-	for (int family = 0; family < NEIGHBOR_FAMILIES; family++)
-		if (records[family].last.netns)
-			netns[n++] = records[family].last.netns;
-	netns_owners_learn(users->owners, netns, n, now);
-}
-
 /* Counts again when something happened and the last count is two seconds old. */
 static void update_users(struct neighbor_users *users, uint64_t now)
 {
+	const struct neighbor_record *records = users->object->bss->records;
+	uint32_t netns[2 * NEIGHBOR_FAMILIES * LIMIT_TOP_MAX];
+	unsigned seen[NEIGHBOR_FAMILIES] = {0};
 	uint64_t events = count_events(users);
 	bool first = users->counted_at_us == 0;
+	size_t n = 0;
 
 	if (users->started_at_us == 0)
 		users->started_at_us = now;
@@ -290,23 +265,17 @@ static void update_users(struct neighbor_users *users, uint64_t now)
 		}
 	}
 	users->counted_at_us = now;
-	learn_owners(users, now);
-}
+	/* The owners of those that will be shown. */
+	for (size_t i = 0; i < users->n; i++) {
+		unsigned family = users->rows[i].key.family & 1;
 
-static unsigned list_top(const struct neighbor_users *users, enum neighbor_family family,
-	struct limit_user top[static LIMIT_TOP_MAX])
-{
-	unsigned n = 0;
-
-	for (size_t i = 0; i < users->n && n < LIMIT_TOP_MAX; i++) {
-		const struct neighbor_row *row = &users->rows[i];
-
-		if (row->key.family != family || row->used <= 0)
-			continue;
-		top[n].workload = netns_owners_find(users->owners, row->key.netns);
-		top[n++].used = (uint64_t)row->used;
+		if (users->rows[i].used > 0 && seen[family]++ < LIMIT_TOP_MAX)
+			netns[n++] = users->rows[i].key.netns;
 	}
-	return n;
+	for (int family = 0; family < NEIGHBOR_FAMILIES; family++)
+		if (records[family].last.netns)
+			netns[n++] = records[family].last.netns;
+	netns_owners_learn(users->owners, netns, n, now);
 }
 
 /* What BPF knows better: collectable entries, who uses them, and who wanted the one refused last.
@@ -334,7 +303,16 @@ static void sense_bpf(struct neighbor *neighbor, uint64_t now)
 			record->refused != users->refused[family], now);
 		users->refused[family] = record->refused;
 		table->last_owner = users->refusals[family].owner;
-		table->n_top = list_top(users, (enum neighbor_family)family, table->top);
+		for (size_t i = 0; i < users->n && table->n_top < LIMIT_TOP_MAX; i++) {
+			const struct neighbor_row *row = &users->rows[i];
+			struct limit_user *user = &table->top[table->n_top];
+
+			if (row->key.family != (unsigned)family || row->used <= 0)
+				continue;
+			user->workload = netns_owners_find(users->owners, row->key.netns);
+			user->used = (uint64_t)row->used;
+			table->n_top++;
+		}
 	}
 }
 
