@@ -81,5 +81,4 @@ enum plan_part {
 /* Moves changes to the end of another plan. */
 void plan_move(struct plan *plan, struct plan *from, enum plan_part part);
 
-void plan_reset(struct plan *plan); /* empties it, keeps the memory */
 void plan_clear(struct plan *plan);

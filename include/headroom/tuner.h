@@ -44,7 +44,6 @@ struct limit_reading *proposal_limit(struct proposal *proposal);
 /* False, for this reason. */
 struct condition_reading *proposal_condition(
 	struct proposal *proposal, const struct condition_type *type, const char *reason);
-void proposal_reset(struct proposal *proposal); /* empties it, keeps the memory */
 void proposal_clear(struct proposal *proposal);
 
 /* What decide() knows besides what was sensed. */

@@ -163,7 +163,7 @@ static void poll_tuner(struct core *core, struct tuner_status *tuner, uint64_t n
 	}
 	settle_mode(core, tuner);
 	wanted.mode = input.mode = tuner->mode;
-	proposal_reset(proposal);
+	proposal_clear(proposal);
 	if (tuner->mode != MODE_OFF) {
 		if (tuner->ops->sense)
 			tuner->ops->sense(tuner->self);
@@ -190,7 +190,7 @@ static void poll_tuner(struct core *core, struct tuner_status *tuner, uint64_t n
 
 void core_poll_tuner(struct core *core, struct tuner_status *tuner)
 {
-	plan_reset(&core->plan);
+	plan_clear(&core->plan);
 	poll_tuner(core, tuner, now_us());
 }
 
@@ -199,7 +199,7 @@ void core_poll(struct core *core)
 	uint64_t now = now_us();
 	size_t kept = 0;
 
-	plan_reset(&core->plan);
+	plan_clear(&core->plan);
 	for (size_t i = 0; i < core->node.n_tuners; i++)
 		poll_tuner(core, &core->node.tuners[i], now);
 	for (size_t i = 0; i < core->node.n_limits; i++)

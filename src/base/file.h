@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stddef.h>
 #include <sys/stat.h>
+
+#include "base/util.h"
+
+DEFINE_CLEANUP(DIR, closedir)
 
 /*
  * Reads a whole regular file, at most max bytes, into a new terminated buffer that the caller

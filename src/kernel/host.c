@@ -5,8 +5,6 @@
 #include "base/text.h"
 #include "config/option.h"
 
-#include <dirent.h>
-
 bool host_init(struct host *host, const char *root)
 {
 	size_t len = strlen(root);
@@ -80,20 +78,6 @@ bool sysctl_path(const char *name, char path[static SETTING_PATH_MAX])
 	return true;
 }
 
-/* The entry of a directory that a name may be a slip of. */
-static struct suggestion nearest_entry(const char *directory, const char *name)
-{
-	struct suggestion nearest = {0};
-	const struct dirent *entry;
-	DIR *dir = opendir(directory);
-
-	while (dir && (entry = readdir(dir)))
-		suggest_offer(&nearest, name, entry->d_name);
-	if (dir)
-		closedir(dir);
-	return nearest;
-}
-
 bool sysctl_exists(const struct host *host, const char *name, char nearest[static SETTING_NAME_MAX])
 {
 	char path[SETTING_PATH_MAX], full[PATH_MAX], part[NAME_MAX + 1];
@@ -111,11 +95,15 @@ bool sysctl_exists(const struct host *host, const char *name, char nearest[stati
 		p += n;
 		snprintf(full + used, sizeof(full) - used, "/%s", part);
 		if (access(full, F_OK) < 0) {
-			struct suggestion found;
+			_cleanup_(cleanup_closedir) DIR *directory = NULL;
+			struct suggestion found = {0};
+			const struct dirent *entry;
 
 			exists = false;
 			full[used] = '\0';
-			found = nearest_entry(full, part);
+			directory = opendir(full);
+			while (directory && (entry = readdir(directory)))
+				suggest_offer(&found, part, entry->d_name);
 			if (!found.word[0])
 				return false;
 			snprintf(full + used, sizeof(full) - used, "/%s", found.word);

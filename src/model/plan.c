@@ -3,15 +3,10 @@
 
 #include "base/util.h"
 
-static struct change *append(struct plan *plan)
-{
-	return add_element(&plan->changes, &plan->n, &plan->allocated);
-}
-
 struct change *plan_add(struct plan *plan, const struct file_change *file, const char *name,
 	const char *tuner, const char *old, const char *new)
 {
-	struct change *change = append(plan);
+	struct change *change = add_element(&plan->changes, &plan->n, &plan->allocated);
 
 	if (file) {
 		change->file = must(malloc(sizeof(*file)));
@@ -70,23 +65,17 @@ void plan_move(struct plan *plan, struct plan *from, enum plan_part part)
 		bool is_file = from->changes[i].file != NULL;
 
 		if (part == PLAN_ALL || (part == PLAN_FILES) == is_file)
-			*append(plan) = from->changes[i];
+			*add_element(&plan->changes, &plan->n, &plan->allocated) = from->changes[i];
 		else
 			from->changes[kept++] = from->changes[i];
 	}
 	from->n = kept;
 }
 
-void plan_reset(struct plan *plan)
+void plan_clear(struct plan *plan)
 {
 	for (size_t i = 0; i < plan->n; i++)
 		change_release(&plan->changes[i]);
-	plan->n = 0;
-}
-
-void plan_clear(struct plan *plan)
-{
-	plan_reset(plan);
 	free(plan->changes);
 	*plan = (struct plan){0};
 }

@@ -33,19 +33,13 @@ struct condition_reading *proposal_condition(
 	return reading;
 }
 
-void proposal_reset(struct proposal *proposal)
+void proposal_clear(struct proposal *proposal)
 {
 	for (size_t i = 0; i < proposal->n_wants; i++) {
 		if (proposal->wants[i].file)
 			free((char *)proposal->wants[i].file->edit.text);
 		free(proposal->wants[i].file);
 	}
-	proposal->n_wants = proposal->n_limits = proposal->n_conditions = 0;
-}
-
-void proposal_clear(struct proposal *proposal)
-{
-	proposal_reset(proposal);
 	free(proposal->wants);
 	free(proposal->limits);
 	free(proposal->conditions);

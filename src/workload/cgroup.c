@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "workload/cgroup.h"
 
+#include "base/file.h"
 #include "workload/process.h"
 
 #include <ctype.h>
-#include <dirent.h>
-#include <fcntl.h>
 #include <mntent.h>
-#include <sys/stat.h>
 
 #define HEX              "0123456789abcdefABCDEF"
 #define LXD              "lxc.payload."
@@ -120,28 +118,6 @@ bool cgroup_file_workload(const char *text, struct workload *workload)
 	return found;
 }
 
-/* The descriptor of a directory that is the host's root of cgroup2; else -1, and why. */
-static int open_if_root(const struct host *host, const char *directory, char *why, size_t size)
-{
-	_cleanup_close_ int fd = -1;
-	char full[PATH_MAX];
-	struct stat st;
-
-	fd = open(host_path(host, directory, full), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0 || fstat(fd, &st) < 0) {
-		snprintf(why, size, "%.200s: %s: let the agent read the host's cgroup2", full,
-			strerror(errno));
-		return -1;
-	}
-	if (st.st_ino == CGROUP_ROOT_INODE)
-		return steal_fd(&fd);
-	snprintf(why, size,
-		"%.180s is not the host's root of cgroup2 but a container's: mount the host's "
-		"/sys/fs/cgroup, and give the agent the host's cgroup namespace",
-		full);
-	return -1;
-}
-
 int cgroup_root_open(const struct host *host, char *why, size_t size)
 {
 	/* With a host's root of its own the mounts are those of the host's first process. */
@@ -149,7 +125,7 @@ int cgroup_root_open(const struct host *host, char *why, size_t size)
 	const struct mntent *mount;
 	char full[PATH_MAX];
 	FILE *file;
-	int fd = -1;
+	int root = -1;
 
 	snprintf(why, size, "no cgroup2 is mounted: mount -t cgroup2 none /sys/fs/cgroup/unified");
 	file = setmntent(host_path(host, mounts, full), "re");
@@ -159,11 +135,28 @@ int cgroup_root_open(const struct host *host, char *why, size_t size)
 			full, strerror(errno));
 		return -1;
 	}
-	while (fd < 0 && (mount = getmntent(file)))
-		if (streq(mount->mnt_type, "cgroup2"))
-			fd = open_if_root(host, mount->mnt_dir, why, size);
+	while (root < 0 && (mount = getmntent(file))) {
+		_cleanup_close_ int fd = -1;
+		struct stat st;
+
+		if (!streq(mount->mnt_type, "cgroup2"))
+			continue;
+		fd = open(
+			host_path(host, mount->mnt_dir, full), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (fd < 0 || fstat(fd, &st) < 0)
+			snprintf(why, size, "%.200s: %s: let the agent read the host's cgroup2",
+				full, strerror(errno));
+		else if (st.st_ino == CGROUP_ROOT_INODE)
+			root = steal_fd(&fd);
+		else
+			snprintf(why, size,
+				"%.180s is not the host's root of cgroup2 but a container's: mount "
+				"the host's /sys/fs/cgroup, and give the agent the host's cgroup "
+				"namespace",
+				full);
+	}
 	endmntent(file);
-	return fd;
+	return root;
 }
 
 /* ---- by inode ---- */
@@ -184,7 +177,7 @@ struct cgroups {
 	struct known *known; /* by inode */
 	size_t n, allocated;
 	uint64_t walk_at_us; /* not before */
-	size_t missing;      /* that a walk searches */
+	size_t missing;      /* those of the wanted that a walk may find */
 };
 
 struct cgroups *cgroups_open(const struct host *host, int root)
@@ -225,28 +218,21 @@ static struct workload unknown_cgroup(uint64_t inode)
 	return workload;
 }
 
-/* Scopes and slices are units too; any other directory is called by its path. */
-static struct workload workload_of_path(const char *path)
-{
-	const char *last = strrchr(path, '/');
-	struct workload workload = {.kind = WORKLOAD_UNIT};
-	size_t len = strlen(path);
-	bool unit = len > 6 && (streq(path + len - 6, ".scope") || streq(path + len - 6, ".slice"));
-
-	if (!cgroup_workload(path, &workload))
-		copy_text(workload.name, sizeof(workload.name), unit && last ? last + 1 : path);
-	return workload;
-}
-
 static void take_directory(
 	const struct cgroups *cgroups, struct known *known, int parent, const char *path)
 {
 	const char *name = strrchr(path, '/') + 1;
+	size_t len = strlen(path);
+	bool unit = len > 6 && (streq(path + len - 6, ".scope") || streq(path + len - 6, ".slice"));
 	char procs[NAME_MAX + 16], text[32] = "";
 	_cleanup_close_ int fd = -1;
 
 	known->found = true;
-	known->workload = workload_of_path(path);
+	/* Scopes and slices are units too; any other directory is called by its path. */
+	if (!cgroup_workload(path, &known->workload)) {
+		known->workload = (struct workload){.kind = WORKLOAD_UNIT};
+		copy_text(known->workload.name, sizeof(known->workload.name), unit ? name : path);
+	}
 	snprintf(procs, sizeof(procs), "%s/cgroup.procs", name);
 	fd = openat(parent, procs, O_RDONLY | O_CLOEXEC);
 	if (fd >= 0 && read(fd, text, sizeof(text) - 1) > 0)
@@ -259,16 +245,13 @@ static void take_directory(
 static void walk(struct cgroups *cgroups, int parent, const char *name, char *path, unsigned depth)
 {
 	int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	DIR *directory = fd < 0 ? NULL : fdopendir(fd);
+	_cleanup_(cleanup_closedir) DIR *directory = fd < 0 ? NULL : fdopendir(fd);
 	size_t len = strlen(path);
 	const struct dirent *entry;
 
-	if (!directory) {
-		if (fd >= 0)
-			close(fd);
-		return;
-	}
-	while (cgroups->missing > 0 && (entry = readdir(directory))) {
+	if (!directory)
+		cleanup_close(&fd);
+	while (directory && cgroups->missing > 0 && (entry = readdir(directory))) {
 		struct known *known;
 
 		if (entry->d_type != DT_DIR || entry->d_name[0] == '.' || depth == 0)
@@ -282,34 +265,6 @@ static void walk(struct cgroups *cgroups, int parent, const char *name, char *pa
 		walk(cgroups, dirfd(directory), entry->d_name, path, depth - 1);
 		path[len] = '\0';
 	}
-	closedir(directory);
-}
-
-/* Adds those that are new, once each, and counts those that a walk may find. */
-static void take_wanted(struct cgroups *cgroups, const uint64_t *inodes, size_t n, uint64_t now)
-{
-	size_t sorted = cgroups->n;
-
-	for (size_t i = 0; i < n; i++) {
-		struct known *known = find(cgroups, inodes[i], sorted);
-
-		for (size_t k = sorted; k < cgroups->n && !known; k++)
-			known = cgroups->known[k].inode == inodes[i] ? &cgroups->known[k] : NULL;
-		if (!known && cgroups->n < KNOWN_MAX) {
-			known = add_element(&cgroups->known, &cgroups->n, &cgroups->allocated);
-			*known = (struct known){
-				.inode = inodes[i], .workload = unknown_cgroup(inodes[i])};
-		}
-		if (known)
-			known->wanted_at_us = now;
-	}
-	if (cgroups->n > sorted)
-		qsort(cgroups->known, cgroups->n, sizeof(*cgroups->known), by_inode);
-	cgroups->missing = 0;
-	for (size_t i = 0; i < cgroups->n; i++)
-		cgroups->missing += !cgroups->known[i].found &&
-				    cgroups->known[i].attempts < ATTEMPTS &&
-				    cgroups->known[i].wanted_at_us == now;
 }
 
 void cgroups_learn(struct cgroups *cgroups, const uint64_t *inodes, size_t n, uint64_t now)
@@ -323,7 +278,27 @@ void cgroups_learn(struct cgroups *cgroups, const uint64_t *inodes, size_t n, ui
 			now - cgroups->known[i].wanted_at_us < FORGET_AFTER_US)
 			cgroups->known[kept++] = cgroups->known[i];
 	cgroups->n = kept;
-	take_wanted(cgroups, inodes, n, now);
+	/* Those that are new, once each. */
+	for (size_t i = 0; i < n; i++) {
+		struct known *known = find(cgroups, inodes[i], kept);
+
+		for (size_t k = kept; k < cgroups->n && !known; k++)
+			known = cgroups->known[k].inode == inodes[i] ? &cgroups->known[k] : NULL;
+		if (!known && cgroups->n < KNOWN_MAX) {
+			known = add_element(&cgroups->known, &cgroups->n, &cgroups->allocated);
+			*known = (struct known){
+				.inode = inodes[i], .workload = unknown_cgroup(inodes[i])};
+		}
+		if (known)
+			known->wanted_at_us = now;
+	}
+	if (cgroups->n > kept)
+		qsort(cgroups->known, cgroups->n, sizeof(*cgroups->known), by_inode);
+	cgroups->missing = 0;
+	for (size_t i = 0; i < cgroups->n; i++)
+		cgroups->missing += !cgroups->known[i].found &&
+				    cgroups->known[i].attempts < ATTEMPTS &&
+				    cgroups->known[i].wanted_at_us == now;
 	if (cgroups->missing == 0 || now < cgroups->walk_at_us || cgroups->root < 0)
 		return;
 	begun = now_us();

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "workload/netns.h"
 
+#include "base/file.h"
 #include "workload/cgroup.h"
 #include "workload/process.h"
-
-#include <dirent.h>
-#include <sys/stat.h>
 
 #include <bpf/bpf.h>
 
@@ -76,28 +74,10 @@ static struct workload unknown_netns(uint32_t netns)
 	return workload;
 }
 
-/*
- * A pod or a container is the answer. A unit is one only for want of a name in /run/netns: a
- * process in a namespace made by hand was started by some unit.
- */
-static void take_process(const struct netns_owners *owners, struct owner *owner, pid_t pid)
-{
-	const char *root = owners->host->root;
-	_cleanup_free_ char *text = NULL;
-	uint64_t start_us;
-
-	if (process_start(root, pid, &start_us) < 0 ||
-		process_read(root, pid, "cgroup", &text, NULL) < 0 ||
-		!cgroup_file_workload(text, &owner->workload))
-		return;
-	owner->pid = pid;
-	owner->start_us = start_us;
-	owner->known = owner->workload.kind != WORKLOAD_UNIT;
-}
-
 /* Goes through the processes that the kernel lists. */
 static void search_processes(struct netns_owners *owners)
 {
+	const char *root = owners->host->root;
 	struct owner_record records[256];
 	_cleanup_close_ int fd = owners->list_fd < 0 ? -1 : bpf_iter_create(owners->list_fd);
 	ssize_t n = 0;
@@ -107,9 +87,22 @@ static void search_processes(struct netns_owners *owners)
 			return;
 		for (ssize_t i = 0; i < n / (ssize_t)sizeof(records[0]); i++) {
 			struct owner *owner = find(owners, records[i].netns);
+			pid_t pid = (pid_t)records[i].pid;
+			_cleanup_free_ char *text = NULL;
+			uint64_t start_us;
 
-			if (owner && !owner->known)
-				take_process(owners, owner, (pid_t)records[i].pid);
+			if (!owner || owner->known || process_start(root, pid, &start_us) < 0 ||
+				process_read(root, pid, "cgroup", &text, NULL) < 0 ||
+				!cgroup_file_workload(text, &owner->workload))
+				continue;
+			owner->pid = pid;
+			owner->start_us = start_us;
+			/*
+			 * A pod or a container is the answer. A unit is one only for want of a name
+			 * in /run/netns: a process in a namespace made by hand was started by some
+			 * unit.
+			 */
+			owner->known = owner->workload.kind != WORKLOAD_UNIT;
 		}
 	}
 }
@@ -119,7 +112,8 @@ static void search_names(struct netns_owners *owners)
 {
 	const struct dirent *entry;
 	char full[PATH_MAX];
-	DIR *directory = opendir(host_path(owners->host, NETNS_DIRECTORY, full));
+	_cleanup_(cleanup_closedir) DIR *directory =
+		opendir(host_path(owners->host, NETNS_DIRECTORY, full));
 
 	while (directory && (entry = readdir(directory))) {
 		struct owner *owner;
@@ -134,8 +128,6 @@ static void search_names(struct netns_owners *owners)
 		owner->workload = unknown_netns(owner->netns);
 		copy_text(owner->workload.name, sizeof(owner->workload.name), entry->d_name);
 	}
-	if (directory)
-		closedir(directory);
 }
 
 static bool has_name(const struct owner *owner)

@@ -2,9 +2,6 @@
 #include "workload/process.h"
 
 #include "base/file.h"
-#include "base/util.h"
-
-#include <dirent.h>
 
 #define PROCESS_FILE_MAX (256 * 1024)
 
@@ -98,10 +95,10 @@ int process_path(const char *root, pid_t pid, const char *name, char path[static
 
 pid_t process_find(const char *root, process_match *match, void *userdata)
 {
+	_cleanup_(cleanup_closedir) DIR *proc = NULL;
 	const struct dirent *entry;
 	char path[PATH_MAX];
 	pid_t found = 0;
-	DIR *proc;
 
 	snprintf(path, sizeof(path), "%s/proc", root);
 	proc = opendir(path);
@@ -112,8 +109,6 @@ pid_t process_find(const char *root, process_match *match, void *userdata)
 			match(root, (pid_t)pid, userdata))
 			found = (pid_t)pid;
 	}
-	if (proc)
-		closedir(proc);
 	return found;
 }
 

@@ -246,7 +246,7 @@ static void tick(struct replay *replay, struct decide_input *input, struct propo
 			now_ns, 1024);
 	dns_forwarders_list(&replay->sensor.seen);
 	replay->ticked_us = input->now_us;
-	proposal_reset(proposal);
+	proposal_clear(proposal);
 	dns_decide(&replay->sensor, input, &replay->memory, proposal);
 }
 

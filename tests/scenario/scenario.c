@@ -134,7 +134,7 @@ static void decide(struct scenario *scenario, const struct scenario_tuner *tuner
 
 	if (scenario->decided)
 		return;
-	proposal_reset(&scenario->proposal);
+	proposal_clear(&scenario->proposal);
 	if (tuner->decide)
 		tuner->decide(self, &input, &scenario->proposal);
 	else

@@ -64,7 +64,7 @@ static inline struct change *fixture_change(struct file_fixture *fixture, const 
 	struct change *change;
 
 	if (fixture->done)
-		plan_reset(&fixture->job.plan);
+		plan_clear(&fixture->job.plan);
 	fixture->done = false;
 	copy_text(file.on_disk, SETTING_VALUE_MAX, on_disk);
 	change = plan_add(&fixture->job.plan, &file, name, "runtime", "3", wanted);
@@ -123,7 +123,7 @@ static inline void apply_downloads(
 
 static inline const struct change *restore_all(struct file_fixture *fixture)
 {
-	plan_reset(&fixture->job.plan);
+	plan_clear(&fixture->job.plan);
 	(void)run_job(fixture, FILE_RESTORE);
 	assert_int_equal(fixture->job.error, 0);
 	return fixture->job.plan.changes;

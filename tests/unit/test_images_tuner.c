@@ -153,7 +153,7 @@ TUNER_TEST(nothing_begins_between_a_new_configuration_and_its_first_sample)
 	images_tuner.decide(made->tuner, &input, &memory, &proposal);
 	assert_int_equal(memory.n, 1);
 	assert_string_equal(memory.rows[0].reason, "not-asked-yet");
-	proposal_reset(&proposal);
+	proposal_clear(&proposal);
 	sample(made);
 	images_tuner.decide(made->tuner, &input, &memory, &proposal);
 	assert_string_equal(memory.rows[0].reason, "no-runtime");

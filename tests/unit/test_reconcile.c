@@ -48,7 +48,7 @@ static struct setting *poll(struct fixture *fixture, const char *actual)
 {
 	fixture->past.now_us += SECOND;
 	copy_text(fixture->want.actual, SETTING_VALUE_MAX, actual);
-	plan_reset(&fixture->plan);
+	plan_clear(&fixture->plan);
 	reconcile(&fixture->node, &fixture->input, &fixture->plan);
 	return node_setting(&fixture->node, "vm.a");
 }

@@ -47,7 +47,7 @@ static void plan_value(struct fixture *fixture, const char *name, const char *ol
 /* One change of vm.a from old to new: its error. */
 static int set(struct fixture *fixture, const char *old, const char *new)
 {
-	plan_reset(&fixture->plan);
+	plan_clear(&fixture->plan);
 	plan_value(fixture, "vm.a", old, new);
 	values_apply(&fixture->host, fixture->store, &fixture->plan);
 	return fixture->plan.changes[0].error;
@@ -55,7 +55,7 @@ static int set(struct fixture *fixture, const char *old, const char *new)
 
 static void restore(struct fixture *fixture, const char *only)
 {
-	plan_reset(&fixture->plan);
+	plan_clear(&fixture->plan);
 	values_restore(&fixture->host, fixture->store, only, &fixture->plan);
 }
 
