@@ -7,21 +7,10 @@
 
 /* ---- the members of an object ---- */
 
-/* Where cJSON stopped; behind the first byte of a key that is no string. */
-static const char *fault_of(const char *text, const char *stopped)
-{
-	const char *key = stopped - 1, *before = key;
-
-	while (before > text && strchr(" \t\r\n", before[-1]))
-		before--;
-	return before > text && strchr("{,", before[-1]) && !strchr("\" \t\r\n", *key) ? key
-										       : stopped;
-}
-
 int json_parse(const char *text, size_t len, cJSON **object, char why[static JSON_WHY_MAX])
 {
 	size_t start = text_mark(text, len);
-	const char *end = text;
+	const char *end = text, *key, *before;
 	const char *zero = memchr(text, '\0', len), *what = NULL;
 	struct text_position at;
 
@@ -37,11 +26,16 @@ int json_parse(const char *text, size_t len, cJSON **object, char why[static JSO
 		what = "{ is expected here, in UTF-8";
 	} else {
 		*object = cJSON_ParseWithLengthOpts(text, len + 1, &end, 1);
-		what = *object ? NULL : "no JSON";
-		end = fault_of(text, end);
+		if (*object)
+			return 0;
+		what = "no JSON";
+		/* It stops behind the first byte of a key that is no string. */
+		key = before = end - 1;
+		while (before > text && strchr(" \t\r\n", before[-1]))
+			before--;
+		if (before > text && strchr("{,", before[-1]) && !strchr("\" \t\r\n", *key))
+			end = key;
 	}
-	if (!what)
-		return 0;
 	at = text_position(text, MIN((size_t)(end - text), len));
 	snprintf(why, JSON_WHY_MAX, "%zu:%zu: %s", at.line, at.column, what);
 	return -EBADMSG;
@@ -55,29 +49,13 @@ static size_t skip_blanks(const char *text, size_t at)
 	return at;
 }
 
-static size_t skip_string(const char *text, size_t at)
-{
-	for (at++; text[at] && text[at] != '"'; at++)
-		if (text[at] == '\\' && text[at + 1])
-			at++;
-	return at + (text[at] != '\0');
-}
-
+/* Behind a value of a text that cJSON takes. */
 static size_t skip_value(const char *text, size_t at)
 {
-	size_t depth = 0;
+	const char *end = text + at;
 
-	while (text[at] &&
-		(depth > 0 || (!strchr(",}", text[at]) && (unsigned char)text[at] > ' '))) {
-		if (text[at] == '"') {
-			at = skip_string(text, at);
-			continue;
-		}
-		depth += text[at] == '{' || text[at] == '[';
-		depth -= text[at] == '}' || text[at] == ']';
-		at++;
-	}
-	return at;
+	cJSON_Delete(cJSON_ParseWithOpts(text + at, &end, 0));
+	return (size_t)(end - text);
 }
 
 bool json_next(const char *text, struct json_member *member)
@@ -90,7 +68,7 @@ bool json_next(const char *text, struct json_member *member)
 	if (text[at] != '"')
 		return false;
 	member->key = at;
-	member->key_end = skip_string(text, at);
+	member->key_end = skip_value(text, at);
 	at = skip_blanks(text, member->key_end);
 	member->value = skip_blanks(text, at + (text[at] == ':'));
 	member->value_end = skip_value(text, member->value);
@@ -167,42 +145,26 @@ static int check_keys(const struct runtime_daemon *daemon, const char *text, con
 	return 0;
 }
 
-static int validate(const struct runtime_daemon *daemon, const char *path, const struct wait *wait,
-	char why[static DOCKER_WHY_MAX])
+int docker_config_check(const struct runtime_daemon *daemon, const char *text, size_t len,
+	const char *path, const struct wait *wait, char why[static DOCKER_WHY_MAX])
 {
 	const char *const arguments[] = {daemon->binary, "--validate", "--config-file", path, NULL};
 	struct child child = {
 		.arguments = arguments, .root = daemon->host->root, .output_max = OUTPUT_MAX};
-	char said[CHILD_WHY_MAX];
-	int r = child_ask(&child, wait, NULL, said);
+	_cleanup_(cleanup_cJSON_Delete) cJSON *object = NULL;
+	char fault[JSON_WHY_MAX], said[CHILD_WHY_MAX];
+	int r, major = atoi(daemon->version);
 
-	if (r < 0)
-		snprintf(why, DOCKER_WHY_MAX, "%.100s: %.210s", daemon->config, said);
-	return r == -EINVAL ? -EBADMSG : r;
-}
-
-/* docker_config_check(), with the object that the text is; NULL for a blank one. */
-static int check(const struct runtime_daemon *daemon, const char *text, size_t len,
-	const char *path, const struct wait *wait, cJSON **object, char why[static DOCKER_WHY_MAX])
-{
-	int major = atoi(daemon->version);
-	char fault[JSON_WHY_MAX];
-
-	if (json_parse(text, len, object, fault) < 0) {
+	if (json_parse(text, len, &object, fault) < 0) {
 		snprintf(why, DOCKER_WHY_MAX, "%.160s:%s: mend it", daemon->config, fault);
 		return -EBADMSG;
 	}
-	if (*object && major >= VALIDATES_SINCE && daemon->binary[0])
-		return validate(daemon, path, wait, why);
-	return *object && major == 20 ? check_keys(daemon, text, *object, why) : 0;
-}
-
-int docker_config_check(const struct runtime_daemon *daemon, const char *text, size_t len,
-	const char *path, const struct wait *wait, char why[static DOCKER_WHY_MAX])
-{
-	_cleanup_(cleanup_cJSON_Delete) cJSON *object = NULL;
-
-	return check(daemon, text, len, path, wait, &object, why);
+	if (!object || major < VALIDATES_SINCE || !daemon->binary[0])
+		return object && major == 20 ? check_keys(daemon, text, object, why) : 0;
+	r = child_ask(&child, wait, NULL, said);
+	if (r < 0)
+		snprintf(why, DOCKER_WHY_MAX, "%.100s: %.210s", daemon->config, said);
+	return r == -EINVAL ? -EBADMSG : r;
 }
 
 /* Of doubles the last one, as dockerd takes it. */
@@ -216,35 +178,29 @@ static const cJSON *last_of(const cJSON *object, const char *key)
 	return last;
 }
 
-/* False when the list does not fit: what is cut off must not look like a list. */
-static bool take_mirrors(const cJSON *list, struct docker_config *config)
-{
-	const cJSON *item;
-
-	config->has_mirrors = list != NULL;
-	cJSON_ArrayForEach (item, list) {
-		const char *url = cJSON_IsString(item) ? item->valuestring : "";
-
-		if (strlen(config->mirrors) + strlen(url) + 2 >= sizeof(config->mirrors))
-			return false;
-		registry_list_add(config->mirrors, sizeof(config->mirrors), url, strlen(url));
-	}
-	return true;
-}
-
 static int take_values(
 	const struct runtime_daemon *daemon, const cJSON *object, struct docker_config *config)
 {
 	const cJSON *downloads = last_of(object, "max-concurrent-downloads");
+	const cJSON *mirrors = last_of(object, "registry-mirrors"), *item;
 
 	if (cJSON_IsNumber(downloads) && downloads->valuedouble >= 0 &&
 		downloads->valuedouble <= INT_MAX)
 		snprintf(config->downloads, sizeof(config->downloads), "%d", downloads->valueint);
-	if (take_mirrors(last_of(object, "registry-mirrors"), config))
-		return 0;
-	snprintf(config->why, sizeof(config->why),
-		"%.160s: registry-mirrors: more than can be read: left alone", daemon->config);
-	return -E2BIG;
+	config->has_mirrors = mirrors != NULL;
+	cJSON_ArrayForEach (item, mirrors) {
+		const char *url = cJSON_IsString(item) ? item->valuestring : "";
+
+		/* What is cut off must not look like a list. */
+		if (strlen(config->mirrors) + strlen(url) + 2 >= sizeof(config->mirrors)) {
+			snprintf(config->why, sizeof(config->why),
+				"%.160s: registry-mirrors: more than can be read: left alone",
+				daemon->config);
+			return -E2BIG;
+		}
+		registry_list_add(config->mirrors, sizeof(config->mirrors), url, strlen(url));
+	}
+	return 0;
 }
 
 void docker_config_read(
@@ -252,7 +208,7 @@ void docker_config_read(
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *object = NULL;
 	_cleanup_free_ char *text = NULL, *all = NULL;
-	char full[PATH_MAX], hash[HASH_TEXT_MAX];
+	char full[PATH_MAX], hash[HASH_TEXT_MAX], fault[JSON_WHY_MAX];
 	struct stat st = {0};
 	size_t len = 0;
 	int n, r = path_in_root(daemon->host->root, daemon->config, full);
@@ -275,8 +231,8 @@ void docker_config_read(
 	if (streq(hash, config->hash))
 		return;
 	*config = (struct docker_config){.changed_us = config->changed_us};
-	config->error = check(daemon, text, len, daemon->config, wait, &object, config->why);
-	if (config->error == 0)
+	config->error = docker_config_check(daemon, text, len, daemon->config, wait, config->why);
+	if (config->error == 0 && json_parse(text, len, &object, fault) == 0)
 		config->error = take_values(daemon, object, config);
 	if (config->error == 0 || config->error == -EBADMSG)
 		memcpy(config->hash, hash, sizeof(hash));
