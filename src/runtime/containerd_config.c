@@ -102,19 +102,6 @@ static bool has_old_registries(const struct reading *reading)
 	       dump_has_below(reading, "registry.auths", "");
 }
 
-/*
- * 2.1 and later pull by the transfer service and its key, unless the configuration has what only
- * the CRI plugin can do: CheckLocalImagePullConfigs in internal/cri/config/config.go.
- */
-static bool pulls_by_transfer(const struct reading *reading)
-{
-	return dump_is(reading, "use_local_image_pull", "false") &&
-	       dump_is(reading, "max_concurrent_downloads", "3") &&
-	       !dump_is(reading, "disable_snapshot_annotations", "false") &&
-	       !dump_is(reading, "discard_unpacked_layers", "true") &&
-	       !dump_is(reading, "image_pull_with_sync_fs", "true") && !has_old_registries(reading);
-}
-
 static bool cri_is_off(const struct reading *reading)
 {
 	static const char *const names[] = {
@@ -144,44 +131,25 @@ bool containerd_is_at_least(const char *version, unsigned major, unsigned minor)
 
 /* ---- which file ---- */
 
-static bool sets_key(const struct containerd_file *file, const struct containerd_key *key)
+/* 2.x takes each key from the last file that has it, 1.x a plugin's whole section. */
+static bool decides(const struct reading *reading, const struct containerd_file *file,
+	const struct containerd_key *key)
 {
+	struct toml_scan scan = {.text = file->text, .len = file->len};
 	char why[TOML_WHY_MAX];
 	struct toml_item item;
 
-	for (const char *const *table = key->tables; *table; table++)
-		if (file->text &&
-			toml_find(file->text, file->len, *table, key->key, &item, why) != -ENOENT)
+	if (!file->text)
+		return false;
+	for (const char *const *table = key->tables; reading->merges && *table; table++)
+		if (toml_find(file->text, file->len, *table, key->key, &item, why) != -ENOENT)
 			return true;
-	return false;
-}
-
-/* 1.x takes a plugin's section whole from the last file that has one. */
-static bool has_section(const struct containerd_file *file)
-{
-	struct toml_scan scan = {.text = file->text, .len = file->len};
-	struct toml_item item;
-
-	while (file->text && toml_next(&scan, &item) > 0)
+	while (!reading->merges && toml_next(&scan, &item) > 0)
 		if (starts_with(item.table, CRI_1 ".") || streq(item.table, CRI_1) ||
 			starts_with(item.table, CRI_2) || streq(item.key, "cri") ||
 			streq(item.key, "\"io.containerd.grpc.v1.cri\""))
 			return true;
 	return false;
-}
-
-/* Where the key goes: our own file or the main one, but for a later file that has it already. */
-static const struct containerd_file *choose_file(
-	const struct reading *reading, struct containerd_key *key)
-{
-	const struct containerd_file *files = reading->files.files;
-	size_t own = reading->merges ? reading->files.own : 0, at = reading->files.n - 1;
-
-	while (at > own && !(reading->merges ? sets_key(&files[at], key) : has_section(&files[at])))
-		at--;
-	key->base = own > 0 ? OURS : reading->merges ? OURS "version = 3\n" : OURS "version = 2\n";
-	copy_text(key->path, sizeof(key->path), files[at].path);
-	return &files[at];
 }
 
 static const char *generator_of(const struct reading *reading, const struct containerd_file *file)
@@ -218,6 +186,8 @@ static void read_key(const struct reading *reading, enum containerd_setting sett
 {
 	const struct runtime_daemon *process = reading->process;
 	struct containerd_key *key = &reading->config->keys[setting];
+	const struct containerd_file *file = &reading->files.files[reading->files.n - 1];
+	const struct containerd_file *own = &reading->files.files[0];
 	bool transfer = setting == CONTAINERD_DOWNLOADS && reading->config->transfer;
 	bool directory = setting == CONTAINERD_REGISTRY_DIRECTORY;
 	const char *cure, *excluding = NULL;
@@ -245,29 +215,20 @@ static void read_key(const struct reading *reading, enum containerd_setting sett
 	if (directory && !key->on_disk[0] && containerd_is_at_least(process->version, 2, 2) &&
 		!has_old_registries(reading))
 		copy_text(key->on_disk, sizeof(key->on_disk), DEFAULT_DIRECTORIES);
-	cure = generator_of(reading, choose_file(reading, key));
+	/* It goes into our own file or the main one, but for a later file that has it already. */
+	if (reading->merges)
+		own += reading->files.own;
+	while (file > own && !decides(reading, file, key))
+		file--;
+	key->base = own > reading->files.files ? OURS
+		    : reading->merges          ? OURS "version = 3\n"
+					       : OURS "version = 2\n";
+	copy_text(key->path, sizeof(key->path), file->path);
+	cure = generator_of(reading, file);
 	if (cure)
 		refuse(key, CONTAINERD_GENERATED, "%s: %s", key->path, cure);
 	else if (host_may_write(process->host, key->path) == -EROFS)
 		refuse(key, CONTAINERD_READ_ONLY, "%s is on a read-only file system", key->path);
-}
-
-static void hash_of(const struct reading *reading, char hash[static HASH_TEXT_MAX])
-{
-	const struct runtime_daemon *process = reading->process;
-	_cleanup_free_ char *all = NULL;
-	size_t len = 0;
-	FILE *out = must(open_memstream(&all, &len));
-
-	fprintf(out, "%s %s %s", process->binary, process->version, process->directory);
-	for (size_t i = 0; i < reading->files.n; i++) {
-		const struct containerd_file *file = &reading->files.files[i];
-
-		fprintf(out, "\n%s %zu\n", file->path, file->len);
-		fwrite(file->text ? file->text : "", 1, file->len, out);
-	}
-	fclose(out);
-	hash_bytes(must(all), len, hash);
 }
 
 /* What the program makes of its files as they are. Without a main file it has its defaults. */
@@ -315,6 +276,9 @@ void containerd_config_read(const struct runtime_daemon *process, const struct w
 {
 	_cleanup_(reading_clear) struct reading reading = {.process = process, .config = config};
 	char hash[HASH_TEXT_MAX] = "", why[CONTAINERD_WHY_MAX] = "";
+	_cleanup_free_ char *all = NULL;
+	size_t len = 0;
+	FILE *out;
 	int r = containerd_files_read(process, &reading.files, why);
 
 	config->changed_us = reading.files.changed_us;
@@ -324,7 +288,16 @@ void containerd_config_read(const struct runtime_daemon *process, const struct w
 		config->hash[0] = '\0';
 		return;
 	}
-	hash_of(&reading, hash);
+	out = must(open_memstream(&all, &len));
+	fprintf(out, "%s %s %s", process->binary, process->version, process->directory);
+	for (size_t i = 0; i < reading.files.n; i++) {
+		const struct containerd_file *file = &reading.files.files[i];
+
+		fprintf(out, "\n%s %zu\n", file->path, file->len);
+		fwrite(file->text ? file->text : "", 1, file->len, out);
+	}
+	fclose(out);
+	hash_bytes(must(all), len, hash);
 	if (streq(hash, config->hash))
 		return;
 	*config = (struct containerd_config){.changed_us = reading.files.changed_us};
@@ -334,7 +307,16 @@ void containerd_config_read(const struct runtime_daemon *process, const struct w
 		memcpy(config->hash, hash, sizeof(hash));
 	if (config->error < 0)
 		return;
-	config->transfer = reading.merges && pulls_by_transfer(&reading);
+	/*
+	 * 2.1 and later pull by the transfer service and its key, unless the configuration has what
+	 * only the CRI plugin can do: CheckLocalImagePullConfigs in internal/cri/config/config.go.
+	 */
+	config->transfer = reading.merges && dump_is(&reading, "use_local_image_pull", "false") &&
+			   dump_is(&reading, "max_concurrent_downloads", "3") &&
+			   !dump_is(&reading, "disable_snapshot_annotations", "false") &&
+			   !dump_is(&reading, "discard_unpacked_layers", "true") &&
+			   !dump_is(&reading, "image_pull_with_sync_fs", "true") &&
+			   !has_old_registries(&reading);
 	for (int i = 0; i < CONTAINERD_SETTINGS; i++) {
 		read_key(&reading, (enum containerd_setting)i);
 		/* A file system may become writable without any file's change. */

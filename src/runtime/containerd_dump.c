@@ -16,18 +16,23 @@ void containerd_files_clear(struct containerd_files *files)
 	files->n = 0;
 }
 
-/* Takes "", "." and ".." out of an absolute path, as Go's filepath.Clean. */
-static void clean_path(char *path)
+/*
+ * The path that an import means to a file in this directory, without "", "." and "..", as Go's
+ * filepath.Clean. False when it is too long.
+ */
+static bool import_path(
+	const char *directory, const char *import, char path[static SETTING_PATH_MAX])
 {
-	char *to = path;
+	char full[2 * SETTING_PATH_MAX], *to = full;
 
-	for (const char *from = path; *from;) {
+	snprintf(full, sizeof(full), "%s/%s", import[0] == '/' ? "" : directory, import);
+	for (const char *from = full; *from;) {
 		size_t n;
 
 		from += strspn(from, "/");
 		n = strcspn(from, "/");
 		if (n == 2 && starts_with(from, "..")) {
-			while (to > path && *--to != '/')
+			while (to > full && *--to != '/')
 				;
 		} else if (n > 0 && !(n == 1 && *from == '.')) {
 			*to++ = '/';
@@ -36,19 +41,9 @@ static void clean_path(char *path)
 		}
 		from += n;
 	}
-	if (to == path)
+	if (to == full)
 		*to++ = '/';
 	*to = '\0';
-}
-
-/* The path that an import means to a file in this directory. False when it is too long. */
-static bool import_path(
-	const char *directory, const char *import, char path[static SETTING_PATH_MAX])
-{
-	char full[2 * SETTING_PATH_MAX];
-
-	snprintf(full, sizeof(full), "%s/%s", import[0] == '/' ? "" : directory, import);
-	clean_path(full);
 	return copy_text(path, SETTING_PATH_MAX, full);
 }
 
@@ -176,30 +171,25 @@ int containerd_files_read(const struct runtime_daemon *process, struct container
 	return r;
 }
 
-/* True when a dump of 1.x has this file among its imports. */
-static bool was_read(const struct runtime_daemon *process, const char *path, const char *dump)
-{
-	char import[SETTING_PATH_MAX], full[SETTING_PATH_MAX], why[TOML_WHY_MAX];
-	struct toml_item item;
-	size_t at = 0;
-
-	if (toml_find(dump, strlen(dump), "", "imports", &item, why) < 0)
-		return false;
-	while (toml_next_string(dump, &item, &at, import, sizeof(import)))
-		if (import_path(process->directory, import, full) && streq(full, path))
-			return true;
-	return false;
-}
-
 void containerd_files_filter(
 	struct containerd_files *files, const struct runtime_daemon *process, const char *dump)
 {
+	char import[SETTING_PATH_MAX], full[SETTING_PATH_MAX], why[TOML_WHY_MAX];
+	struct toml_item item;
 	size_t kept = 1;
+	bool imports = toml_find(dump, strlen(dump), "", "imports", &item, why) == 0;
 
 	if (!starts_with(process->version, "1."))
 		return;
 	for (size_t i = 1; i < files->n; i++) {
-		if (was_read(process, files->files[i].path, dump))
+		bool found = false;
+		size_t at = 0;
+
+		while (imports && !found &&
+			toml_next_string(dump, &item, &at, import, sizeof(import)))
+			found = import_path(process->directory, import, full) &&
+				streq(full, files->files[i].path);
+		if (found)
 			files->files[kept++] = files->files[i];
 		else
 			free(files->files[i].text);
