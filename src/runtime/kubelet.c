@@ -49,29 +49,28 @@ const struct kubelet_row kubelet_fields[KUBELET_FIELDS] = {
 
 /* ---- values ---- */
 
-/* YAML 1.1's words for a boolean as the kubelet's parser takes them, and Go's for a flag. */
-static const char *bool_word(const char *text)
-{
-	static const char *const words[][2] = {
-		{"true", "false"}, {"t", "f"}, {"1", "0"}, {"yes", "no"}, {"on", "off"}};
-
-	for (size_t i = 0; i < ARRAY_SIZE(words); i++)
-		for (size_t k = 0; k < 2; k++)
-			if (strcasecmp(text, words[i][k]) == 0)
-				return words[0][k];
-	return NULL;
-}
-
 bool kubelet_take(struct kubelet_value *value, enum kubelet_field field, const char *text)
 {
+	/* YAML 1.1's words for a boolean as the kubelet's parser takes them, and Go's for a flag.
+	 */
+	static const char *const words[] = {
+		"true", "false", "t", "f", "1", "0", "yes", "no", "on", "off"};
 	uint64_t number;
+	size_t i = 0;
 
-	if (kubelet_fields[field].kind == KUBELET_BOOL)
-		text = bool_word(text);
-	else if (kubelet_fields[field].kind == KUBELET_NUMBER &&
-		 (parse_count(text, &number) < 0 || number > INT32_MAX))
-		text = NULL;
-	return text && text_is_printable(text) && copy_text(value->text, sizeof(value->text), text);
+	switch (kubelet_fields[field].kind) {
+	case KUBELET_BOOL:
+		while (i < ARRAY_SIZE(words) && strcasecmp(text, words[i]) != 0)
+			i++;
+		return i < ARRAY_SIZE(words) &&
+		       copy_text(value->text, sizeof(value->text), words[i % 2]);
+	case KUBELET_NUMBER:
+		if (parse_count(text, &number) < 0 || number > INT32_MAX)
+			return false;
+		/* fall through */
+	default:
+		return text_is_printable(text) && copy_text(value->text, sizeof(value->text), text);
+	}
 }
 
 void kubelet_add_cluster_dns(struct kubelet_values *values, const char *address)
@@ -128,7 +127,6 @@ struct reading {
 	struct kubelet_seen *seen;
 	struct kubelet_values flags;
 	uint64_t start_us; /* CLOCK_REALTIME of the kubelet's start */
-	size_t n_files;
 	/* What is younger than that: files of others, our own, directories. */
 	bool changed, own_changed, directory_changed;
 };
@@ -309,47 +307,39 @@ static int by_name(const FTSENT **a, const FTSENT **b)
 	return strcmp((*a)->fts_name, (*b)->fts_name);
 }
 
-static int take_entry(struct reading *reading, const FTSENT *entry, const char *name)
-{
-	char path[SETTING_PATH_MAX];
-	const char *dot = strrchr(entry->fts_name, '.');
-
-	switch (entry->fts_info) {
-	case FTS_DNR:
-	case FTS_ERR:
-		return -entry->fts_errno;
-	case FTS_D:
-		reading->directory_changed |= is_younger(reading, entry->fts_accpath);
-		return ++reading->n_files > FILES_MAX ? -E2BIG : 0;
-	case FTS_DP:
-		return 0;
-	default:
-		if (!dot || !streq(dot, ".conf"))
-			return 0;
-	}
-	if (++reading->n_files > FILES_MAX)
-		return -E2BIG;
-	if (snprintf(path, sizeof(path), "%s/%s", reading->seen->config_dir, name) >=
-		(int)sizeof(path))
-		return -ENAMETOOLONG;
-	take_file(reading, path, name);
-	return 0;
-}
-
 /* The kubelet's order is that of names, a directory's own after the directory. */
 static void take_directory(struct reading *reading)
 {
-	char full[PATH_MAX];
+	char full[PATH_MAX], path[SETTING_PATH_MAX];
 	char *const roots[] = {full, NULL};
 	int r = path_in_root(reading->host->root, reading->seen->config_dir, full);
 	FTS *tree = r == 0 ? fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, by_name) : NULL;
 	const FTSENT *entry;
+	int n = 0;
 
 	if (r == 0 && !tree)
 		r = -errno;
-	while (r == 0 && (entry = fts_read(tree)))
-		r = take_entry(reading, entry,
-			entry->fts_path + MIN(strlen(full) + 1, strlen(entry->fts_path)));
+	while (r == 0 && (entry = fts_read(tree))) {
+		const char *dot = strrchr(entry->fts_name, '.');
+		const char *name = entry->fts_path + MIN(strlen(full) + 1, strlen(entry->fts_path));
+		bool directory = entry->fts_info == FTS_D;
+
+		if (entry->fts_info == FTS_DNR || entry->fts_info == FTS_ERR)
+			r = -entry->fts_errno;
+		else if (directory)
+			reading->directory_changed |= is_younger(reading, entry->fts_accpath);
+		else if (entry->fts_info == FTS_DP || !dot || !streq(dot, ".conf"))
+			continue;
+		if (r == 0 && ++n > FILES_MAX)
+			r = -E2BIG;
+		if (r < 0 || directory)
+			continue;
+		if (snprintf(path, sizeof(path), "%s/%s", reading->seen->config_dir, name) >=
+			(int)sizeof(path))
+			r = -ENAMETOOLONG;
+		else
+			take_file(reading, path, name);
+	}
 	if (tree)
 		fts_close(tree);
 	if (r < 0)

@@ -79,21 +79,6 @@ static void take_cluster_dns(struct reader *reader, const yaml_node_t *node)
 	}
 }
 
-static int take_pair(struct reader *reader, const char *key, const yaml_node_t *node)
-{
-	const char *text = scalar_of(node);
-
-	if (streq(key, "clusterDNS"))
-		take_cluster_dns(reader, node);
-	if (streq(key, "kind") && !(text && streq(text, KIND)))
-		return refuse(reader, node->start_mark, "not of kind " KIND " but",
-			text ? text : "something else");
-	for (int i = 0; i < KUBELET_FIELDS; i++)
-		if (streq(key, kubelet_fields[i].name))
-			return take_field(reader, (enum kubelet_field)i, node);
-	return 0;
-}
-
 static int take_document(struct reader *reader)
 {
 	const yaml_node_t *root = yaml_document_get_root_node(&reader->document);
@@ -105,11 +90,20 @@ static int take_document(struct reader *reader)
 		return refuse(reader, root->start_mark, "not a map of options", NULL);
 	for (const yaml_node_pair_t *pair = root->data.mapping.pairs.start;
 		r == 0 && pair < root->data.mapping.pairs.top; pair++) {
+		const yaml_node_t *node = yaml_document_get_node(&reader->document, pair->value);
 		const char *key = scalar_of(yaml_document_get_node(&reader->document, pair->key));
+		const char *text = scalar_of(node);
 
-		if (key)
-			r = take_pair(reader, key,
-				yaml_document_get_node(&reader->document, pair->value));
+		if (!key)
+			continue;
+		if (streq(key, "clusterDNS"))
+			take_cluster_dns(reader, node);
+		if (streq(key, "kind") && !(text && streq(text, KIND)))
+			r = refuse(reader, node->start_mark, "not of kind " KIND " but",
+				text ? text : "something else");
+		for (int i = 0; i < KUBELET_FIELDS; i++)
+			if (streq(key, kubelet_fields[i].name))
+				r = take_field(reader, (enum kubelet_field)i, node);
 	}
 	return r;
 }

@@ -255,13 +255,19 @@ static void describe_problem(const struct kubelet_seen *seen, const struct kubel
 			"kubelet");
 }
 
-static void decide_condition(const struct kubelet_seen *seen, struct proposal *proposal)
+static void kubelet_decide(
+	const void *self, const struct decide_input *input, void *memory, struct proposal *proposal)
 {
+	const struct kubelet_seen *seen = &((const struct kubelet *)self)->seen;
 	const struct kubelet_values *running = running_values(seen);
 	const struct kubelet_values *values = running ? running : &seen->values;
 	struct condition_reading *condition =
 		proposal_condition(proposal, conditions, "parallel-pulls");
 
+	(void)input, (void)memory;
+	/* The meaning of a broken file is unknown: nothing is written beside it. */
+	if (seen->presence != KUBELET_ABSENT && seen->why[0] == '\0')
+		decide_setting(self, proposal);
 	if (seen->presence == KUBELET_ABSENT) {
 		condition->status = CONDITION_UNKNOWN;
 		condition->reason = "no-kubelet";
@@ -278,18 +284,6 @@ static void decide_condition(const struct kubelet_seen *seen, struct proposal *p
 	} else {
 		condition_append(condition, "the kubelet pulls any number of images at once");
 	}
-}
-
-static void kubelet_decide(
-	const void *self, const struct decide_input *input, void *memory, struct proposal *proposal)
-{
-	const struct kubelet *kubelet = self;
-
-	(void)input, (void)memory;
-	/* The meaning of a broken file is unknown: nothing is written beside it. */
-	if (kubelet->seen.presence != KUBELET_ABSENT && kubelet->seen.why[0] == '\0')
-		decide_setting(kubelet, proposal);
-	decide_condition(&kubelet->seen, proposal);
 }
 
 static void kubelet_explain(const void *self, char why[static TUNER_WHY_MAX])
@@ -344,10 +338,19 @@ static void add_advice(cJSON *root, const struct kubelet_values *values)
 	}
 }
 
-static void add_values(cJSON *root, const struct kubelet_seen *seen)
+static cJSON *kubelet_document(const void *self, const void *memory, bool trusted)
 {
-	cJSON *values = json_object(root, "values");
+	static const char *const presences[] = {"absent", "stopped", "running"};
+	const struct kubelet_seen *seen = &((const struct kubelet *)self)->seen;
+	cJSON *root = cJSON_CreateObject(), *values;
 
+	(void)memory, (void)trusted;
+	json_text(root, "kubelet", presences[seen->presence]);
+	json_text(root, "config", seen->config);
+	json_text(root, "config_dir", seen->config_dir);
+	if (seen->presence == KUBELET_ABSENT || seen->why[0])
+		return root;
+	values = json_object(root, "values");
 	for (int i = 0; i < KUBELET_FIELDS; i++) {
 		const struct kubelet_value *value = &seen->values.field[i];
 		cJSON *object = json_object(values, kubelet_fields[i].name);
@@ -361,20 +364,6 @@ static void add_values(cJSON *root, const struct kubelet_seen *seen)
 		json_text(object, "from", from);
 	}
 	add_advice(root, &seen->values);
-}
-
-static cJSON *kubelet_document(const void *self, const void *memory, bool trusted)
-{
-	static const char *const presences[] = {"absent", "stopped", "running"};
-	const struct kubelet_seen *seen = &((const struct kubelet *)self)->seen;
-	cJSON *root = cJSON_CreateObject();
-
-	(void)memory, (void)trusted;
-	json_text(root, "kubelet", presences[seen->presence]);
-	json_text(root, "config", seen->config);
-	json_text(root, "config_dir", seen->config_dir);
-	if (seen->presence != KUBELET_ABSENT && seen->why[0] == '\0')
-		add_values(root, seen);
 	return root;
 }
 
