@@ -82,36 +82,27 @@ static void become(const struct child *child, int out, int err, pid_t parent)
 			(char *const *)environment);
 }
 
-/*
- * Its process id, or -errno. What keeps it from starting is written to report. vfork(2) would
- * wait without a deadline until chdir(2) and execve(2) have heard from their file systems.
- */
-static pid_t start(const struct child *child, int out, int err, int report)
-{
-	pid_t parent = getpid(), pid = fork();
-
-	if (pid == 0) {
-		become(child, out, err, parent);
-		(void)!write(report, &errno, sizeof(errno));
-		_exit(127);
-	}
-	return pid < 0 ? -errno : pid;
-}
-
 /* 0 with the status of waitpid(2), standard output and standard error; the last may be NULL. */
 static int run(const struct child *child, const struct wait *wait, int *status, char **output,
 	char **error)
 {
 	_cleanup_close_ int out = open_output(child->output_max), err = open_output(ERROR_MAX);
 	_cleanup_close_ int pidfd = -1, report = open_output(sizeof(int));
+	pid_t pid, parent = getpid();
 	int r, failed = 0;
-	pid_t pid;
 
 	if (out < 0 || err < 0 || report < 0)
 		return MIN(MIN(out, err), report);
-	pid = start(child, out, err, report);
+	/* vfork(2) would wait, without a deadline, until execve(2) has heard from its file system.
+	 */
+	pid = fork();
 	if (pid < 0)
-		return pid;
+		return -errno;
+	if (pid == 0) {
+		become(child, out, err, parent);
+		(void)!write(report, &errno, sizeof(errno));
+		_exit(127);
+	}
 	pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
 	r = pidfd < 0 ? -errno : wait_for(wait, pidfd, POLLIN);
 	/* All that it started ends with it, whether it has ended by itself or not. */

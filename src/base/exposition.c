@@ -58,38 +58,29 @@ void metric_family(struct metric_sink *sink, const char *name)
 	fprintf(sink->out, "\n# TYPE %.*s %s\n", len, name, types[sink->row->type]);
 }
 
-/* Labels with their brackets; le, when not NULL, after all others. */
-static void put_labels(FILE *out, const struct metric_row *row, const char *le, va_list values)
-{
-	const char *value;
-	char before = '{';
-
-	for (size_t i = 0; i < METRIC_LABELS_MAX && row->labels[i]; i++) {
-		value = va_arg(values, const char *);
-		if (!value)
-			break;
-		fprintf(out, "%c%s=\"", before, row->labels[i]);
-		put_escaped(out, value, true);
-		fputc('"', out);
-		before = ',';
-	}
-	if (le) {
-		fprintf(out, "%cle=\"%s\"", before, le);
-		before = ',';
-	}
-	fputs(before == ',' ? "} " : " ", out);
-}
-
+/* One line; le, when not NULL, is its last label. */
 static void put_part(
 	struct metric_sink *sink, const char *suffix, const char *le, double value, va_list labels)
 {
-	char text[NUMBER_MAX] = "NaN";
+	char text[NUMBER_MAX] = "NaN", before = '{';
 	va_list copy;
 
 	fprintf(sink->out, "%s%s", sink->row->name, suffix);
 	va_copy(copy, labels);
-	put_labels(sink->out, sink->row, le, copy);
+	for (size_t i = 0; i < METRIC_LABELS_MAX && sink->row->labels[i]; i++) {
+		const char *label = va_arg(copy, const char *);
+
+		if (!label)
+			break;
+		fprintf(sink->out, "%c%s=\"", before, sink->row->labels[i]);
+		put_escaped(sink->out, label, true);
+		fputc('"', sink->out);
+		before = ',';
+	}
 	va_end(copy);
+	if (le)
+		fprintf(sink->out, "%cle=\"%s\"", before, le);
+	fputs(le || before == ',' ? "} " : " ", sink->out);
 	if (isinf(value))
 		strcpy(text, value > 0 ? "+Inf" : "-Inf");
 	else if (!isnan(value))

@@ -43,22 +43,6 @@ static bool is_same_file(int fd, const char *path)
 }
 
 /*
- * Opens a path as a process would that has the directory root for its root. Where openat2(2) cannot
- * be called and root is this process's own, who follows links stays in it all the same.
- */
-static int open_in_root(int root, const char *path, int flags)
-{
-	struct open_how how = {.flags = (uint64_t)(O_PATH | O_CLOEXEC | flags),
-		.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
-	long fd = syscall(SYS_openat2, root, path, &how, sizeof(how));
-
-	/* So does systemd's RestrictSUIDSGID=yes refuse what it cannot look into. */
-	if (fd < 0 && (errno == ENOSYS || errno == EPERM) && is_same_file(root, "/"))
-		fd = openat(root, path, O_PATH | O_CLOEXEC | flags);
-	return fd < 0 ? -errno : (int)fd;
-}
-
-/*
  * The kernel names a file from its mount namespace's root: where root is a process's root of
  * another namespace, that is relative to root. A name that leads to another file by now is none.
  */
@@ -87,13 +71,22 @@ static int path_of(int fd, const char *root, char full[static PATH_MAX])
 int locate_in_root(const char *root, const char *path, int flags, char full[static PATH_MAX])
 {
 	_cleanup_close_ int top = open(root[0] ? root : "/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	int open_flags = O_PATH | O_CLOEXEC | flags;
+	struct open_how how = {
+		.flags = (uint64_t)open_flags, .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
 	int r = top < 0 ? -errno : -ESTALE;
 
 	/* Again when the file was replaced in between. */
 	for (int i = 0; r == -ESTALE && i < 5; i++) {
-		_cleanup_close_ int fd = open_in_root(top, path, flags);
+		_cleanup_close_ int fd = (int)syscall(SYS_openat2, top, path, &how, sizeof(how));
 
-		r = fd < 0 ? fd : path_of(fd, root, full);
+		/*
+		 * So does systemd's RestrictSUIDSGID=yes refuse what it cannot look into. Who
+		 * follows links from this process's own root stays in it all the same.
+		 */
+		if (fd < 0 && (errno == ENOSYS || errno == EPERM) && is_same_file(top, "/"))
+			fd = openat(top, path, open_flags);
+		r = fd < 0 ? -errno : path_of(fd, root, full);
 	}
 	return r;
 }
@@ -126,29 +119,19 @@ int write_all(int fd, const void *data, size_t len)
 	return 0;
 }
 
-static int write_new(int dir, const char *name, const void *data, size_t len)
-{
-	_cleanup_close_ int fd =
-		openat(dir, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-	int r;
-
-	if (fd < 0)
-		return -errno;
-	r = write_all(fd, data, len);
-	if (r < 0)
-		return r;
-	return fsync(fd) < 0 ? -errno : 0;
-}
-
 int write_file_atomic(int dir, const char *name, const void *data, size_t len)
 {
+	_cleanup_close_ int fd = -1;
 	char temporary[NAME_MAX];
 	int r;
 
 	if (!copy_text(temporary, sizeof(temporary) - 4, name))
 		return -ENAMETOOLONG;
 	strcat(temporary, ".new");
-	r = write_new(dir, temporary, data, len);
+	fd = openat(dir, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	r = fd < 0 ? -errno : write_all(fd, data, len);
+	if (r == 0 && fsync(fd) < 0)
+		r = -errno;
 	if (r == 0 && renameat(dir, temporary, dir, name) < 0)
 		r = -errno;
 	if (r < 0) {

@@ -6,7 +6,7 @@
 /* The longest text of the model, a message of 320 bytes, if each of them had to be replaced. */
 #define CLEAN_MAX 1024
 
-static cJSON *add(cJSON *parent, const char *key, cJSON *item)
+cJSON *json_adopt(cJSON *parent, const char *key, cJSON *item)
 {
 	return must(cJSON_AddItemToObjectCS(parent, key, item) ? item : NULL);
 }
@@ -18,12 +18,12 @@ static cJSON *append(cJSON *array, cJSON *item)
 
 cJSON *json_object(cJSON *parent, const char *key)
 {
-	return add(parent, key, cJSON_CreateObject());
+	return json_adopt(parent, key, cJSON_CreateObject());
 }
 
 cJSON *json_array(cJSON *parent, const char *key)
 {
-	return add(parent, key, cJSON_CreateArray());
+	return json_adopt(parent, key, cJSON_CreateArray());
 }
 
 cJSON *json_append(cJSON *array)
@@ -41,12 +41,12 @@ void json_text(cJSON *parent, const char *key, const char *text)
 	char clean[CLEAN_MAX];
 
 	utf8_copy(clean, sizeof(clean), text ? text : "");
-	add(parent, key, cJSON_CreateString(clean));
+	json_adopt(parent, key, cJSON_CreateString(clean));
 }
 
 void json_number(cJSON *parent, const char *key, double number)
 {
-	add(parent, key, cJSON_CreateNumber(number));
+	json_adopt(parent, key, cJSON_CreateNumber(number));
 }
 
 void json_numbers(cJSON *parent, const struct json_number *numbers)
@@ -57,12 +57,12 @@ void json_numbers(cJSON *parent, const struct json_number *numbers)
 
 void json_bool(cJSON *parent, const char *key, bool value)
 {
-	add(parent, key, cJSON_CreateBool(value));
+	json_adopt(parent, key, cJSON_CreateBool(value));
 }
 
 void json_null(cJSON *parent, const char *key)
 {
-	add(parent, key, cJSON_CreateNull());
+	json_adopt(parent, key, cJSON_CreateNull());
 }
 
 void json_time(cJSON *parent, const char *key, uint64_t realtime_us)
@@ -75,11 +75,6 @@ void json_time(cJSON *parent, const char *key, uint64_t realtime_us)
 	}
 	time_text(realtime_us, text);
 	json_text(parent, key, text);
-}
-
-void json_adopt(cJSON *parent, const char *key, cJSON *item)
-{
-	add(parent, key, item);
 }
 
 bool json_put(FILE *out, cJSON *document, bool pretty)

@@ -12,6 +12,9 @@
 
 DEFINE_CLEANUP(cJSON, cJSON_Delete)
 
+/* Takes item over, and returns it. */
+cJSON *json_adopt(cJSON *parent, const char *key, cJSON *item);
+
 cJSON *json_object(cJSON *parent, const char *key);
 cJSON *json_array(cJSON *parent, const char *key);
 cJSON *json_append(cJSON *array); /* a new object at the array's end */
@@ -31,7 +34,6 @@ void json_numbers(cJSON *parent, const struct json_number *numbers);
 void json_bool(cJSON *parent, const char *key, bool value);
 void json_null(cJSON *parent, const char *key);
 void json_time(cJSON *parent, const char *key, uint64_t realtime_us); /* 0: null */
-void json_adopt(cJSON *parent, const char *key, cJSON *item);         /* takes it over */
 
 /* Writes a document with a newline, and releases it. False when it cannot. */
 bool json_put(FILE *out, cJSON *document, bool pretty);

@@ -33,18 +33,6 @@ void log_init(int level)
 			log_state.level = i;
 }
 
-static void keep_event(int level, const char *text)
-{
-	struct log_event *event;
-
-	pthread_mutex_lock(&log_state.lock);
-	event = &log_state.events[log_state.n_events++ % LOG_EVENTS];
-	event->at_us = realtime_us();
-	event->level = level;
-	copy_text(event->text, sizeof(event->text), text);
-	pthread_mutex_unlock(&log_state.lock);
-}
-
 size_t log_recent(struct log_event events[static LOG_EVENTS])
 {
 	size_t n;
@@ -59,6 +47,7 @@ size_t log_recent(struct log_event events[static LOG_EVENTS])
 
 void log_line(int level, const char *object, const char *format, ...)
 {
+	struct log_event *event;
 	char text[1152];
 	size_t used;
 	va_list args;
@@ -70,8 +59,14 @@ void log_line(int level, const char *object, const char *format, ...)
 	vsnprintf(text + used, sizeof(text) - used, format, args);
 	va_end(args);
 	text_make_printable(text);
-	if (level <= LOG_INFO)
-		keep_event(level, text);
+	if (level <= LOG_INFO) {
+		pthread_mutex_lock(&log_state.lock);
+		event = &log_state.events[log_state.n_events++ % LOG_EVENTS];
+		event->at_us = realtime_us();
+		event->level = level;
+		copy_text(event->text, sizeof(event->text), text);
+		pthread_mutex_unlock(&log_state.lock);
+	}
 	if (level > log_state.level)
 		return;
 	if (log_state.journal)

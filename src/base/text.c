@@ -20,9 +20,8 @@ void time_text(uint64_t realtime_us, char out[static TIME_TEXT_MAX])
 	time_t seconds = (time_t)(realtime_us / USEC_PER_SEC);
 	struct tm tm;
 
-	if (!gmtime_r(&seconds, &tm) ||
-		strftime(out, TIME_TEXT_MAX, "%Y-%m-%dT%H:%M:%SZ", &tm) == 0)
-		copy_text(out, TIME_TEXT_MAX, "1970-01-01T00:00:00Z");
+	gmtime_r(&seconds, &tm);
+	strftime(out, TIME_TEXT_MAX, "%Y-%m-%dT%H:%M:%SZ", &tm);
 }
 
 int time_parse(const char *text, uint64_t *realtime_us)
@@ -89,7 +88,8 @@ size_t text_mark(const char *text, size_t len)
 	return len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
 }
 
-size_t utf8_decode(const char *text, uint32_t *code)
+/* The length in bytes (1..4) of the character at text, or 0 when no valid one starts there. */
+static size_t utf8_decode(const char *text, uint32_t *code)
 {
 	static const uint32_t least[] = {0, 0x80, 0x800, 0x10000}; /* less is an overlong form */
 	const unsigned char *p = (const unsigned char *)text;
@@ -157,15 +157,10 @@ void text_make_printable(char *text)
 
 bool text_is_printable(const char *text)
 {
-	while (*text) {
-		uint32_t code;
-		size_t len = utf8_decode(text, &code);
+	_cleanup_free_ char *printable = must(strdup(text));
 
-		if (len == 0 || !is_printable(code))
-			return false;
-		text += len;
-	}
-	return true;
+	text_make_printable(printable);
+	return streq(printable, text);
 }
 
 const char *text_quote(char quoted[static TEXT_QUOTE_MAX], const char *text)

@@ -35,9 +35,6 @@ void latency_text(double seconds, char out[static TIME_TEXT_MAX]);
 /* What stands for a byte that is no UTF-8: U+FFFD. One bad label would void a whole scrape. */
 #define UTF8_REPLACEMENT "\xef\xbf\xbd"
 
-/* The length in bytes (1..4) of the character at text, or 0 when no valid one starts there. */
-size_t utf8_decode(const char *text, uint32_t *code);
-
 /* The bytes that stand for the next character: its own, or a replacement. text moves past it. */
 const char *utf8_next(const char **text, size_t *len);
 

@@ -54,20 +54,18 @@ int parse_count(const char *text, uint64_t *value)
 	return 0;
 }
 
-static uint64_t clock_us(clockid_t clock)
+uint64_t now_us(void)
 {
 	struct timespec ts;
 
-	clock_gettime(clock, &ts);
+	clock_gettime(CLOCK_MONOTONIC, &ts);
 	return us_of(ts);
-}
-
-uint64_t now_us(void)
-{
-	return clock_us(CLOCK_MONOTONIC);
 }
 
 uint64_t realtime_us(void)
 {
-	return clock_us(CLOCK_REALTIME);
+	struct timespec ts;
+
+	clock_gettime(CLOCK_REALTIME, &ts);
+	return us_of(ts);
 }

@@ -39,66 +39,54 @@ static void *run_jobs(void *userdata)
 	return NULL;
 }
 
-static void finish(int fd)
+/* Calls done for the jobs in a pipe. */
+static int finish(sd_event_source *source, int fd, uint32_t events, void *userdata)
 {
 	struct job job;
 
-	while (read(fd, &job, sizeof(job)) == sizeof(job))
-		job.done(job.job, job.userdata);
-}
-
-static int on_done(sd_event_source *source, int fd, uint32_t events, void *userdata)
-{
 	(void)source;
 	(void)events;
 	(void)userdata;
-	finish(fd);
+	while (read(fd, &job, sizeof(job)) == sizeof(job))
+		job.done(job.job, job.userdata);
 	return 0;
 }
 
 int worker_new(sd_event *event, struct worker **ret)
 {
-	struct worker *worker = must(malloc(sizeof(*worker)));
-	int r = 0;
+	_cleanup_(cleanup_worker_free) struct worker *worker = must(malloc(sizeof(*worker)));
+	int r;
 
 	*worker = (struct worker){.waiting = {-1, -1}, .finished = {-1, -1}};
 	worker->cancel_fd = eventfd(0, EFD_CLOEXEC);
 	if (worker->cancel_fd < 0 || pipe2(worker->waiting, O_CLOEXEC | O_NONBLOCK) < 0 ||
 		pipe2(worker->finished, O_CLOEXEC | O_NONBLOCK) < 0)
-		r = -errno;
-	if (r == 0)
-		r = sd_event_add_io(
-			event, &worker->source, worker->finished[0], EPOLLIN, on_done, NULL);
-	if (r < 0) {
-		worker_free(worker);
+		return -errno;
+	r = sd_event_add_io(event, &worker->source, worker->finished[0], EPOLLIN, finish, NULL);
+	if (r < 0)
 		return r;
-	}
-	*ret = worker;
+	*ret = steal(worker);
 	return 0;
-}
-
-/* Signals are for the loop. */
-static int start(struct worker *worker)
-{
-	sigset_t all, before;
-	int r;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	r = -pthread_create(&worker->thread, NULL, run_jobs, worker);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	worker->is_started = r == 0;
-	return r;
 }
 
 int worker_submit(struct worker *worker, void (*run)(void *job, const struct wait *wait),
 	void (*done)(void *job, void *userdata), void *job, void *userdata)
 {
 	const struct job new = {.run = run, .done = done, .job = job, .userdata = userdata};
-	int r = worker->is_ending ? -ECANCELED : worker->is_started ? 0 : start(worker);
+	sigset_t all, before;
+	int r = 0;
 
-	if (r < 0)
-		return r;
+	if (worker->is_ending)
+		return -ECANCELED;
+	if (!worker->is_started) { /* signals are for the loop */
+		sigfillset(&all);
+		pthread_sigmask(SIG_SETMASK, &all, &before);
+		r = pthread_create(&worker->thread, NULL, run_jobs, worker);
+		pthread_sigmask(SIG_SETMASK, &before, NULL);
+		worker->is_started = r == 0;
+	}
+	if (r > 0)
+		return -r;
 	return write(worker->waiting[1], &new, sizeof(new)) < 0 ? -errno : 0;
 }
 
@@ -109,7 +97,7 @@ void worker_wakes_loop(struct worker *worker, bool wakes)
 
 void worker_take(struct worker *worker)
 {
-	finish(worker->finished[0]);
+	finish(NULL, worker->finished[0], 0, NULL);
 }
 
 void worker_cancel(struct worker *worker)
@@ -128,8 +116,8 @@ void worker_free(struct worker *worker)
 	if (worker->is_started)
 		pthread_join(worker->thread, NULL);
 	sd_event_source_disable_unref(worker->source);
-	finish(worker->finished[0]);
-	finish(worker->waiting[0]);
+	finish(NULL, worker->finished[0], 0, NULL);
+	finish(NULL, worker->waiting[0], 0, NULL);
 	cleanup_close(&worker->cancel_fd);
 	for (int i = 0; i < 2; i++) {
 		cleanup_close(&worker->waiting[i]);

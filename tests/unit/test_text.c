@@ -46,32 +46,33 @@ TEST(times_and_durations_are_readable)
 	assert_string_equal(text, "2024-05-01T12:00:00Z");
 }
 
-TEST(only_valid_sequences_have_a_length)
+TEST(only_valid_sequences_are_characters)
 {
 	static const struct {
 		const char *text;
-		size_t len;
-		uint32_t code;
+		size_t len; /* 0: a replacement stands for its first byte */
 	} cases[] = {
-		{"a", 1, 'a'},
-		{"", 1, 0},
-		{"\xc3\xa9", 2, 0xe9},
-		{"\xe2\x82\xac", 3, 0x20ac},
-		{"\xf0\x9f\x98\x80", 4, 0x1f600},
-		{"\x80", 0, 0},
-		{"\xc0\xaf", 0, 0},         /* overlong */
-		{"\xe0\x80\xaf", 0, 0},     /* overlong */
-		{"\xed\xa0\x80", 0, 0},     /* surrogate */
-		{"\xf4\x90\x80\x80", 0, 0}, /* above U+10FFFF */
-		{"\xe2\x82", 0, 0},         /* cut */
-		{"\xff", 0, 0},
+		{"a", 1},
+		{"\xc3\xa9", 2},
+		{"\xe2\x82\xac", 3},
+		{"\xf0\x9f\x98\x80", 4},
+		{"\x80", 0},
+		{"\xc0\xaf", 0},         /* overlong */
+		{"\xe0\x80\xaf", 0},     /* overlong */
+		{"\xed\xa0\x80", 0},     /* surrogate */
+		{"\xf4\x90\x80\x80", 0}, /* above U+10FFFF */
+		{"\xe2\x82", 0},         /* cut */
+		{"\xff", 0},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		uint32_t code = 0;
+		const char *next = cases[i].text, *bytes;
+		size_t len;
 
-		assert_int_equal(utf8_decode(cases[i].text, &code), cases[i].len);
-		assert_int_equal(code, cases[i].code);
+		bytes = utf8_next(&next, &len);
+		assert_string_equal(bytes, cases[i].len ? cases[i].text : UTF8_REPLACEMENT);
+		assert_int_equal(len, cases[i].len ? cases[i].len : strlen(UTF8_REPLACEMENT));
+		assert_ptr_equal(next, cases[i].text + (cases[i].len ? cases[i].len : 1));
 	}
 }
 
