@@ -3,7 +3,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "config/option.h"
+#include "config/config.h"
 
 bool host_init(struct host *host, const char *root)
 {

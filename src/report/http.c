@@ -2,7 +2,7 @@
 #include "report/http_internal.h"
 
 #include "base/file.h"
-#include "config/option.h"
+#include "config/config.h"
 
 #include <libgen.h>
 #include <netinet/in.h>

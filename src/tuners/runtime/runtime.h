@@ -6,7 +6,7 @@
  * to date by asking the runtimes, and the loop takes the copy over whole.
  */
 
-#include "config/option.h"
+#include "config/config.h"
 #include "runtime/containerd_config.h"
 #include "runtime/daemon_json.h"
 #include "runtime/docker.h"
