@@ -145,7 +145,7 @@ static int on_timer(sd_event_source *source, uint64_t usec, void *userdata)
 	uint64_t now = now_us();
 
 	(void)source, (void)usec;
-	if (server->paused_until_us && server->paused_until_us <= now && !server->closing) {
+	if (server->paused_until_us && server->paused_until_us <= now) {
 		server->paused_until_us = 0;
 		sd_event_source_set_enabled(server->listener, SD_EVENT_ON);
 	}
@@ -310,7 +310,6 @@ void http_server_close(struct http_server *server)
 {
 	struct stat st;
 
-	server->closing = true;
 	/* Another agent may have replaced it meanwhile. */
 	if (server->path.sun_path[0] && lstat(server->path.sun_path, &st) == 0 &&
 		st.st_dev == server->path_stat.st_dev && st.st_ino == server->path_stat.st_ino)

@@ -54,7 +54,6 @@ struct http_server {
 	uint64_t request_us; /* for a request in all, and again for its reply */
 	uid_t admin;         /* who may POST */
 	struct http_connection *connections;
-	bool closing;
 	uint64_t paused_until_us; /* no accept until then; 0 when not paused */
 	struct sockaddr_un path;  /* of the unix socket, and what it was when it was made */
 	struct stat path_stat;
@@ -74,6 +73,3 @@ enum MHD_Result http_route(void *server, struct MHD_Connection *mhd, const char 
 void http_request_completed(void *server, struct MHD_Connection *mhd, void **state,
 	enum MHD_RequestTerminationCode code);
 void http_rendered_drop(struct http_server *server);
-
-/* Whether an Accept header prefers OpenMetrics 1.0 to plain text. NULL: no. */
-bool http_accepts_openmetrics(const char *accept);

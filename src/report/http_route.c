@@ -149,37 +149,8 @@ static const struct http_rendered *rendered(struct http_server *server, enum htt
 	return document;
 }
 
-static enum MHD_Result get(struct http_connection *connection, enum http_document which)
-{
-	const struct node *node = connection->server->node;
-	const struct http_rendered *document;
-	unsigned status;
-
-	/* It is the loop itself that answers; only a tick that is late can make it fail. */
-	if (which <= HTTP_HEALTHZ)
-		return node->heartbeat_us > 0 && now_us() > node->heartbeat_us + HEARTBEAT_MAX_US
-			       ? answer_text(connection, MHD_HTTP_SERVICE_UNAVAILABLE,
-					 "the agent's tick is more than 10 s late\n", NULL)
-			       : answer_text(connection, MHD_HTTP_OK, "ok\n", NULL);
-	if (which == HTTP_METRICS)
-		which += http_accepts_openmetrics(
-			MHD_lookup_connection_value(connection->mhd, MHD_HEADER_KIND, "Accept"));
-	if (which == HTTP_PAGE)
-		which += parameter_set(connection, "paused");
-	if (which == HTTP_STATUS)
-		which += parameter_set(connection, "pretty") + 2 * connection->authorized;
-	document = rendered(connection->server, which);
-	status = document->status;
-	/* Who is refused gets the reasons too. */
-	if (which == HTTP_READY && status == MHD_HTTP_OK && !parameter_set(connection, "verbose"))
-		return answer_text(connection, MHD_HTTP_OK, "ok\n", NULL);
-	if (which == HTTP_HEALTH && parameter_set(connection, "strict") &&
-		node_verdict(node) != VERDICT_OK)
-		status = MHD_HTTP_SERVICE_UNAVAILABLE;
-	return answer(connection, status, document->response);
-}
-
-bool http_accepts_openmetrics(const char *accept)
+/* Whether an Accept header prefers OpenMetrics 1.0 to plain text. NULL: no. */
+static bool accepts_openmetrics(const char *accept)
 {
 	static const char *const formats[] = {"application/openmetrics-text", "text/plain"};
 	double best[ARRAY_SIZE(formats)] = {0};
@@ -210,6 +181,36 @@ bool http_accepts_openmetrics(const char *accept)
 				best[i] = MAX(best[i], quality);
 	}
 	return best[0] > 0 && best[0] >= best[1];
+}
+
+static enum MHD_Result get(struct http_connection *connection, enum http_document which)
+{
+	const struct node *node = connection->server->node;
+	const struct http_rendered *document;
+	unsigned status;
+
+	/* It is the loop itself that answers; only a tick that is late can make it fail. */
+	if (which <= HTTP_HEALTHZ)
+		return node->heartbeat_us > 0 && now_us() > node->heartbeat_us + HEARTBEAT_MAX_US
+			       ? answer_text(connection, MHD_HTTP_SERVICE_UNAVAILABLE,
+					 "the agent's tick is more than 10 s late\n", NULL)
+			       : answer_text(connection, MHD_HTTP_OK, "ok\n", NULL);
+	if (which == HTTP_METRICS)
+		which += accepts_openmetrics(
+			MHD_lookup_connection_value(connection->mhd, MHD_HEADER_KIND, "Accept"));
+	if (which == HTTP_PAGE)
+		which += parameter_set(connection, "paused");
+	if (which == HTTP_STATUS)
+		which += parameter_set(connection, "pretty") + 2 * connection->authorized;
+	document = rendered(connection->server, which);
+	status = document->status;
+	/* Who is refused gets the reasons too. */
+	if (which == HTTP_READY && status == MHD_HTTP_OK && !parameter_set(connection, "verbose"))
+		return answer_text(connection, MHD_HTTP_OK, "ok\n", NULL);
+	if (which == HTTP_HEALTH && parameter_set(connection, "strict") &&
+		node_verdict(node) != VERDICT_OK)
+		status = MHD_HTTP_SERVICE_UNAVAILABLE;
+	return answer(connection, status, document->response);
 }
 
 void http_reply(struct http_connection *client, unsigned status, const char *json)
@@ -263,8 +264,6 @@ enum MHD_Result http_route(void *userdata, struct MHD_Connection *mhd, const cha
 	struct http_connection *connection = *state;
 
 	(void)version, (void)data;
-	if (server->closing)
-		return MHD_NO;
 	if (!connection) { /* the head is complete */
 		const char *text =
 			MHD_lookup_connection_value(mhd, MHD_HEADER_KIND, "Content-Length");

@@ -412,13 +412,12 @@ HTTP_TEST(others_change_nothing)
 	assert_int_equal(fixture.changes, 0);
 }
 
-TEST(the_accept_header_is_negotiated)
+HTTP_TEST(the_accept_header_is_negotiated)
 {
 	static const struct {
 		const char *accept;
 		bool openmetrics;
 	} cases[] = {
-		{NULL, false},
 		{"", false},
 		{"*/*", false},
 		{"text/plain", false},
@@ -438,7 +437,14 @@ TEST(the_accept_header_is_negotiated)
 		{";,;q=,,", false},
 	};
 
-	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
-		if (http_accepts_openmetrics(cases[i].accept) != cases[i].openmetrics)
-			fail_msg("%s", cases[i].accept);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		char request[512];
+
+		snprintf(request, sizeof(request), "GET /metrics HTTP/1.1\r\nAccept: %s" END,
+			cases[i].accept);
+		expect(request, "HTTP/1.1 200",
+			cases[i].openmetrics ? "Type: application/openmetrics-text"
+					     : "Type: text/plain; version=0.0.4");
+	}
+	expect("GET /metrics HTTP/1.1" END, "HTTP/1.1 200", "Type: text/plain; version=0.0.4");
 }
