@@ -33,7 +33,7 @@ void agent_serve(struct agent *agent)
 			copy_text(endpoint->address, sizeof(endpoint->address), addresses[i]);
 		}
 		if (!endpoint->server && endpoint->address[0] && now_us() >= endpoint->retry_us) {
-			endpoint->error = http_server_open(agent->event, endpoint->address,
+			endpoint->error = http_server_open(core->event, endpoint->address,
 				&core->node, agent_request, agent, &endpoint->server);
 			endpoint->retry_us = now_us() + HTTP_RETRY_US;
 		}
@@ -98,7 +98,6 @@ static int load(const struct config_source *source, const struct config *old,
  */
 static int become_writer(struct agent *agent)
 {
-	char holder[64];
 	int r;
 
 	if (agent->core.lock >= 0)
@@ -107,10 +106,10 @@ static int become_writer(struct agent *agent)
 		core_read_records(&agent->core);
 		return 0;
 	}
-	r = core_become_writer(&agent->core, "agent", holder, sizeof(holder));
+	r = core_become_writer(&agent->core, "agent");
 	if (r == -EBUSY)
 		log_error("/run/headroom", "the lock is held by %s: stop it, or run with --observe",
-			holder);
+			agent->core.holder);
 	else if (r < 0)
 		log_warning("/run/headroom",
 			"%s: originals of values cannot be recorded, so values are only observed",
@@ -228,19 +227,19 @@ static int start(struct agent *agent)
 	size_t released = 0, enforcing = 0;
 	char files[512] = "";
 	const char *file;
-	int r = sd_event_new(&agent->event);
+	int r = sd_event_new(&core->event);
 
 	/* SIGTERM and SIGINT end the loop with code 0. */
 	if (r >= 0)
-		r = sd_event_set_signal_exit(agent->event, true);
+		r = sd_event_set_signal_exit(core->event, true);
 	if (r >= 0)
 		r = sd_event_add_signal(
-			agent->event, NULL, SIGHUP | SD_EVENT_SIGNAL_PROCMASK, on_hangup, agent);
+			core->event, NULL, SIGHUP | SD_EVENT_SIGNAL_PROCMASK, on_hangup, agent);
 	if (r >= 0)
-		r = worker_new(agent->event, &agent->worker);
+		r = worker_new(core->event, &agent->worker);
 	if (r < 0)
 		return r;
-	core_attach(core, agent->event);
+	core_attach(core);
 	agent->source_signature = config_source_signature(&core->source);
 	agent_serve(agent);
 	agent_poll(agent);
@@ -260,24 +259,6 @@ static int start(struct agent *agent)
 		agent->endpoints[0].address[0] ? agent->endpoints[0].address : "no port",
 		agent->endpoints[1].address, files[0] ? files : "none, the defaults");
 	return 0;
-}
-
-static void stop(struct agent *agent)
-{
-	sd_notify(0, "STOPPING=1");
-	for (size_t i = 0; i < ARRAY_SIZE(agent->endpoints); i++)
-		if (agent->endpoints[i].server)
-			http_server_close(steal(agent->endpoints[i].server));
-	/* Cancels what is under way: the next agent finishes or undoes it. */
-	worker_free(agent->worker);
-	for (size_t i = 0; i < ARRAY_SIZE(agent->transfers); i++)
-		worker_free(agent->transfers[i].worker);
-	sd_event_source_disable_unref(agent->tick);
-	for (size_t i = 0; i < agent->core.node.n_tuners; i++)
-		sd_event_source_disable_unref(agent->core.node.tuners[i].watch);
-	sd_event_unref(agent->event);
-	plan_clear(&agent->done);
-	core_close(&agent->core);
 }
 
 int agent_run(const struct core_options *options)
@@ -311,6 +292,18 @@ int agent_run(const struct core_options *options)
 		r = agent_loop(&agent);
 	if (r < 0)
 		log_error("agent", "%s", strerror(-r));
-	stop(&agent);
+	sd_notify(0, "STOPPING=1");
+	for (size_t i = 0; i < ARRAY_SIZE(agent.endpoints); i++)
+		if (agent.endpoints[i].server)
+			http_server_close(steal(agent.endpoints[i].server));
+	/* Cancels what is under way: the next agent finishes or undoes it. */
+	worker_free(agent.worker);
+	for (size_t i = 0; i < ARRAY_SIZE(agent.transfers); i++)
+		worker_free(agent.transfers[i].worker);
+	sd_event_source_disable_unref(agent.tick);
+	for (size_t i = 0; i < agent.core.node.n_tuners; i++)
+		sd_event_source_disable_unref(agent.core.node.tuners[i].watch);
+	plan_clear(&agent.done);
+	core_close(&agent.core);
 	return r < 0 ? 1 : 0;
 }

@@ -129,27 +129,6 @@ static void close_tuner(struct tuner_status *tuner)
 	tuner->self = tuner->memory = NULL;
 }
 
-static void open_tuner(struct core *core, struct tuner_status *tuner)
-{
-	bool is_new = !tuner->self;
-
-	tuner->mode = tuner_mode(tuner->ops, core->config);
-	if (tuner->mode == MODE_OFF) {
-		close_tuner(tuner);
-		tuner->state = TUNER_OFF;
-		copy_text(tuner->why, sizeof(tuner->why), "switched off by the configuration");
-		return;
-	}
-	if (is_new) {
-		tuner->memory = must(calloc(1, MAX(tuner->ops->memory_size, 1)));
-		tuner->self = tuner->ops->open(&core->host, core->options.watch);
-	}
-	if (tuner->ops->configure)
-		tuner->ops->configure(tuner->self, core->config);
-	if (is_new && core->event && tuner->ops->attach)
-		tuner->ops->attach(tuner->self, core->event);
-}
-
 int core_open(struct core *core, const struct core_options *options, struct config *config)
 {
 	struct node *node = &core->node;
@@ -205,14 +184,13 @@ void core_close(struct core *core)
 	config_free(core->config);
 }
 
-void core_attach(struct core *core, struct sd_event *event)
+void core_attach(const struct core *core)
 {
-	core->event = sd_event_ref(event);
 	for (size_t i = 0; i < core->node.n_tuners; i++) {
 		const struct tuner_status *tuner = &core->node.tuners[i];
 
 		if (tuner->self && tuner->ops->attach)
-			tuner->ops->attach(tuner->self, event);
+			tuner->ops->attach(tuner->self, core->event);
 	}
 }
 
@@ -280,7 +258,7 @@ void core_read_records(struct core *core)
 		core->journal_error = 0;
 }
 
-int core_become_writer(struct core *core, const char *who, char *holder, size_t size)
+int core_become_writer(struct core *core, const char *who)
 {
 	char directory[PATH_MAX];
 	_cleanup_close_ int dir = -1;
@@ -291,7 +269,8 @@ int core_become_writer(struct core *core, const char *who, char *holder, size_t 
 		r = make_directories(directory, 0755);
 		dir = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		if (r == 0)
-			r = dir < 0 ? -errno : lock_take(dir, who, holder, size);
+			r = dir < 0 ? -errno
+				    : lock_take(dir, who, core->holder, sizeof(core->holder));
 		core->lock = MAX(r, -1);
 	}
 	if (r >= 0 && (first || core->journal_error < 0))
@@ -316,6 +295,25 @@ void core_reconfigure(struct core *core, struct config *config)
 		name = variable("NODE_NAME", core->node.name);
 	copy_text(core->node.name, sizeof(core->node.name), name);
 	reconcile_reset(&core->node, NULL);
-	for (size_t i = 0; i < core->node.n_tuners; i++)
-		open_tuner(core, &core->node.tuners[i]);
+	for (size_t i = 0; i < core->node.n_tuners; i++) {
+		struct tuner_status *tuner = &core->node.tuners[i];
+		bool is_new = !tuner->self;
+
+		tuner->mode = tuner_mode(tuner->ops, config);
+		if (tuner->mode == MODE_OFF) {
+			close_tuner(tuner);
+			tuner->state = TUNER_OFF;
+			copy_text(tuner->why, sizeof(tuner->why),
+				"switched off by the configuration");
+			continue;
+		}
+		if (is_new) {
+			tuner->memory = must(calloc(1, MAX(tuner->ops->memory_size, 1)));
+			tuner->self = tuner->ops->open(&core->host, core->options.watch);
+		}
+		if (tuner->ops->configure)
+			tuner->ops->configure(tuner->self, config);
+		if (is_new && core->event && tuner->ops->attach)
+			tuner->ops->attach(tuner->self, core->event);
+	}
 }

@@ -32,6 +32,7 @@ struct core {
 	struct sd_event *event; /* the agent's; NULL in a command */
 
 	int lock;                   /* -1: this process may not write */
+	char holder[64];            /* of the lock, when another process is the writer */
 	struct value_store *values; /* NULL: values_error says why */
 	int values_error;
 	struct file_journal *journal; /* NULL: journal_error says why. A file job owns it */
@@ -79,8 +80,9 @@ void core_close(struct core *core);
 /* Replaces the configuration, of which it takes ownership, and tries everything again under it. */
 void core_reconfigure(struct core *core, struct config *config);
 
-/* Gives tuners the agent's loop, those of later configurations too. */
-void core_attach(struct core *core, struct sd_event *event);
+/* Gives tuners core->event, the agent's loop; those of later configurations get it by themselves.
+ */
+void core_attach(const struct core *core);
 
 /* For commands without an agent: asks what tuners sample, at most three seconds each. */
 void core_sample(struct core *core);
@@ -93,10 +95,10 @@ void core_read_records(struct core *core);
 
 /*
  * Becomes the one writer: makes the runtime directory, takes the lock, loads what is recorded. 0;
- * -EBUSY with holder when another process is it; any other error is kept in values_error. Without
+ * -EBUSY when another process, the holder, is it; any other error is kept in values_error. Without
  * records of values no value is written, without the journal no file.
  */
-int core_become_writer(struct core *core, const char *who, char *holder, size_t size);
+int core_become_writer(struct core *core, const char *who);
 
 /* Senses, decides, reconciles, all tuners or one: node is up to date then, plan what to write. */
 void core_poll(struct core *core);

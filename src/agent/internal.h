@@ -41,7 +41,6 @@ struct endpoint {
 
 struct agent {
 	struct core core;
-	sd_event *event;
 	sd_event_source *tick;
 	struct endpoint endpoints[2]; /* TCP, and the unix socket */
 	enum priority priority;
@@ -57,8 +56,7 @@ struct agent {
 	uint64_t resume_us; /* when to look again after restarts whose end is not known */
 	struct request requests[REQUESTS_MAX];
 	size_t n_requests;
-	bool answering;   /* requests[0] is being worked on */
-	struct plan done; /* of that */
+	struct plan done; /* of requests[0], which is being worked on */
 
 	uint64_t source_signature;  /* of the configuration files as loaded */
 	uint64_t source_changed;    /* another signature, not loaded yet: 0 for none */

@@ -93,7 +93,7 @@ static bool begin_transfer(
 	slot->agent = agent;
 	if (!slot->request)
 		return false;
-	if (worker_new(agent->event, &slot->worker) == 0 &&
+	if (worker_new(agent->core.event, &slot->worker) == 0 &&
 		worker_submit(
 			slot->worker, slot->ops->transfer, take_transfer, slot->request, slot) == 0)
 		return true;
@@ -155,7 +155,6 @@ static void answer(struct agent *agent, int error)
 			"the journal was found torn are lost: see journal.json.bad in the state directory\"}");
 	else
 		http_reply(request->client, 200, json = must(cJSON_Print(plan)));
-	agent->answering = false;
 	plan_clear(&agent->done);
 	agent->n_requests--;
 	memmove(&agent->requests[0], &agent->requests[1], agent->n_requests * sizeof(*request));
@@ -165,16 +164,17 @@ static void on_files_done(void *job, void *userdata)
 {
 	struct agent *agent = userdata;
 	struct core *core = &agent->core;
-	const struct request *request = agent->answering ? &agent->requests[0] : NULL;
+	/* All others are neither forced nor do they restore. */
+	bool requested = core->job->forced || core->job->task == FILE_RESTORE;
 	int r;
 
 	agent->resume_us = core->job->n_open > 0 || core->job->error < 0 ? now_us() + FILE_RETRY_US
 									 : UINT64_MAX;
-	r = core_take_files(core, job, request ? &agent->done : NULL);
+	r = core_take_files(core, job, requested ? &agent->done : NULL);
 	if (r < 0)
 		log_error("journal.json", "not stored: %s: make room in %s", strerror(-r),
 			core_state_name());
-	if (!request)
+	if (!requested)
 		return;
 	core_poll(core);
 	answer(agent, r);
@@ -198,36 +198,31 @@ static int begin_files(struct agent *agent, enum file_task task, const char *onl
 	return r;
 }
 
-static void begin_request(struct agent *agent)
-{
-	const struct request *request = &agent->requests[0];
-	const char *only = request->only[0] ? request->only : NULL;
-	struct core *core = &agent->core;
-	int r;
-
-	agent->answering = true;
-	if (request->restore) {
-		core_restore_values(core, only, &agent->done);
-	} else {
-		core_reset(core, only);
-		core_poll(core);
-		core_plan_only(core, only);
-		core_apply_values(core, &agent->done);
-	}
-	r = begin_files(
-		agent, request->restore ? FILE_RESTORE : FILE_APPLY, only, !request->restore);
-	/* Limits and conditions follow at once, not at the next tick. */
-	core_poll(core);
-	if (r < 0)
-		answer(agent, r);
-}
-
+/* The requests one after the other, and what the plan or the journal has for files. */
 static void work(struct agent *agent)
 {
+	const struct request *request = &agent->requests[0];
 	struct core *core = &agent->core;
 
-	while (!core->job && !agent->answering && agent->n_requests > 0)
-		begin_request(agent);
+	while (!core->job && agent->n_requests > 0) {
+		const char *only = request->only[0] ? request->only : NULL;
+		int r;
+
+		if (request->restore) {
+			core_restore_values(core, only, &agent->done);
+		} else {
+			core_reset(core, only);
+			core_poll(core);
+			core_plan_only(core, only);
+			core_apply_values(core, &agent->done);
+		}
+		r = begin_files(agent, request->restore ? FILE_RESTORE : FILE_APPLY, only,
+			!request->restore);
+		/* Limits and conditions follow at once, not at the next tick. */
+		core_poll(core);
+		if (r < 0)
+			answer(agent, r);
+	}
 	if (core->job || core->lock < 0 || !core->journal)
 		return;
 	if (now_us() >= agent->resume_us)
@@ -319,7 +314,6 @@ static int on_tick(sd_event_source *source, uint64_t usec, void *userdata)
 	struct agent *agent = userdata;
 	struct core *core = &agent->core;
 	bool observing = core->values_error < 0;
-	char holder[64];
 	uint64_t next;
 
 	(void)usec;
@@ -327,7 +321,7 @@ static int on_tick(sd_event_source *source, uint64_t usec, void *userdata)
 	if ((observing || core->journal_error != 0) && now_us() >= core->writer_retry_us &&
 		core_wants_to_write(core) && !core->job) {
 		core->writer_retry_us = now_us() + RETRY_US;
-		if (core_become_writer(core, "agent", holder, sizeof(holder)) == 0 && observing)
+		if (core_become_writer(core, "agent") == 0 && observing)
 			log_notice("/run/headroom",
 				"originals can be recorded: values are set from now on");
 	}
@@ -376,7 +370,7 @@ int agent_watch_tuners(struct agent *agent)
 		tuner->watch = sd_event_source_disable_unref(tuner->watch);
 		if (fd < 0)
 			continue;
-		r = sd_event_add_io(agent->event, &tuner->watch, fd, EPOLLIN, on_watch, agent);
+		r = sd_event_add_io(agent->core.event, &tuner->watch, fd, EPOLLIN, on_watch, agent);
 		if (r < 0)
 			return r;
 		/* Before a scrape that came at the same moment. */
@@ -428,16 +422,16 @@ int agent_loop(struct agent *agent)
 	int r = agent_watch_tuners(agent);
 
 	if (r >= 0)
-		r = sd_event_add_time(agent->event, &agent->tick, CLOCK_MONOTONIC,
+		r = sd_event_add_time(agent->core.event, &agent->tick, CLOCK_MONOTONIC,
 			now_us() + next_tick_us(agent), TICK_ACCURACY_US, on_tick, agent);
 	/* A timer fires once: on_tick sets the next, after its work. */
 	if (r >= 0)
 		r = sd_event_source_set_enabled(agent->tick, SD_EVENT_ON);
-	while (r >= 0 && sd_event_get_state(agent->event) != SD_EVENT_FINISHED) {
-		r = sd_event_prepare(agent->event);
+	while (r >= 0 && sd_event_get_state(agent->core.event) != SD_EVENT_FINISHED) {
+		r = sd_event_prepare(agent->core.event);
 		if (r == 0) {
 			set_urgent(agent, agent->core.lock >= 0 && is_watched(agent, false));
-			r = sd_event_wait(agent->event, UINT64_MAX);
+			r = sd_event_wait(agent->core.event, UINT64_MAX);
 		}
 		if (r <= 0)
 			continue;
@@ -445,7 +439,7 @@ int agent_loop(struct agent *agent)
 		 */
 		if (!is_watched(agent, true))
 			set_urgent(agent, false);
-		r = sd_event_dispatch(agent->event);
+		r = sd_event_dispatch(agent->core.event);
 	}
 	return r;
 }

@@ -35,13 +35,12 @@ static int ask_agent(
 static int become_writer(struct core *core, const char *who, int patience_s)
 {
 	int r, tries = 10 * patience_s;
-	char holder[64];
 
-	while ((r = core_become_writer(core, who, holder, sizeof(holder))) == -EBUSY && tries-- > 0)
+	while ((r = core_become_writer(core, who)) == -EBUSY && tries-- > 0)
 		usleep(100 * 1000);
 	if (r == -EBUSY)
 		return cli_fail("/run/headroom",
-			"the lock is held by %s: try again later, or stop it", holder);
+			"the lock is held by %s: try again later, or stop it", core->holder);
 	if (r < 0)
 		return cli_fail("/run/headroom",
 			"%s: nothing is written while originals cannot be recorded: %s",
