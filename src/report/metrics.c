@@ -84,25 +84,11 @@ static void put_tuners(struct metric_sink *sink, const struct node *node)
 
 /* What the agent itself uses, in the names that every Prometheus client library gives it. */
 
-/* -1 when they cannot be counted. */
-static double count_descriptors(void)
-{
-	struct stat st;
-	glob_t found;
-	double n = -1;
-
-	/* Linux 6.2 (f1f1f2569901) counts them in the directory's size; before it is 0. */
-	if (stat("/proc/self/fd", &st) == 0 && st.st_size > 0)
-		return (double)st.st_size;
-	if (glob("/proc/self/fd/*", GLOB_NOSORT, NULL, &found) == 0)
-		n = (double)found.gl_pathc - 1; /* without the one of this directory */
-	globfree(&found);
-	return n;
-}
-
 static void put_process(struct metric_sink *sink, uint64_t started_us)
 {
-	double descriptors = count_descriptors(), page = (double)sysconf(_SC_PAGESIZE);
+	double page = (double)sysconf(_SC_PAGESIZE);
+	glob_t descriptors = {0};
+	struct stat st;
 	_cleanup_free_ char *memory = NULL;
 	uint64_t virtual, resident;
 	struct rlimit limit;
@@ -116,8 +102,13 @@ static void put_process(struct metric_sink *sink, uint64_t started_us)
 		put_one(sink, "process_virtual_memory_bytes", (double)virtual * page);
 		put_one(sink, "process_resident_memory_bytes", (double)resident * page);
 	}
-	if (descriptors >= 0)
-		put_one(sink, "process_open_fds", descriptors);
+	/* Linux 6.2 (f1f1f2569901) counts them in the directory's size; before it is 0. */
+	if (stat("/proc/self/fd", &st) == 0 && st.st_size > 0)
+		put_one(sink, "process_open_fds", (double)st.st_size);
+	else if (glob("/proc/self/fd/*", GLOB_NOSORT, NULL, &descriptors) == 0)
+		/* Without the one of this directory. */
+		put_one(sink, "process_open_fds", (double)descriptors.gl_pathc - 1);
+	globfree(&descriptors);
 	if (getrlimit(RLIMIT_NOFILE, &limit) == 0)
 		put_one(sink, "process_max_fds", (double)limit.rlim_cur);
 	put_one(sink, "process_start_time_seconds", (double)started_us / (double)USEC_PER_SEC);

@@ -22,6 +22,66 @@ static const char *const tone_classes[] = {
 	[TONE_FAINT] = "dim",
 };
 
+/* Colours keep 4.5:1 against their background in both schemes (WCAG 2.1, AA). */
+static const char style[] =
+	":root{color-scheme:light dark;--bg:#f6f7f9;--card:#fff;--line:#dfe3e8;--text:#1b2430;"
+	"--dim:#5a6675;--ok:#1a7f4b;--warning:#8f5a00;--critical:#c0262d;--track:#e6e9ee;"
+	"--ok-bar:#2aa869;--warning-bar:#e09a1a;--critical-bar:#d9383f}"
+	"@media(prefers-color-scheme:dark){:root{--bg:#12161c;--card:#1a2029;--line:#2c3542;"
+	"--text:#e4e9f0;--dim:#9aa7b6;--ok:#55c98d;--warning:#f0b44c;--critical:#ff7b80;"
+	"--track:#2c3542}}"
+	"*{box-sizing:border-box}"
+	"body{margin:0;background:var(--bg);color:var(--text);"
+	"font:15px/1.5 system-ui,-apple-system,\"Segoe UI\",Roboto,\"Noto Sans\",sans-serif}"
+	"header,main,footer{max-width:1320px;margin:0 auto;padding:0 20px}"
+	"header{display:flex;flex-wrap:wrap;align-items:center;gap:6px 14px;padding-top:28px}"
+	"h1{font-size:24px;margin:0;overflow-wrap:anywhere}"
+	"h2{font-size:13px;letter-spacing:.06em;text-transform:uppercase;color:var(--dim);"
+	"margin:30px 0 10px;font-weight:600}"
+	"h3{font-size:16px;margin:0}"
+	".sub{color:var(--dim);flex-basis:100%;margin:0;font-size:13px}"
+	".badge{display:inline-block;padding:1px 10px;border-radius:99px;border:1px solid;"
+	"font-size:13px;font-weight:600;white-space:nowrap}"
+	".ok{color:var(--ok)}.warning{color:var(--warning)}.critical{color:var(--critical)}"
+	".dim{color:var(--dim)}"
+	".cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(300px,1fr));gap:14px}"
+	".card,.wide{background:var(--card);border:1px solid var(--line);border-radius:10px}"
+	".card{padding:16px 18px}.wide{overflow-x:auto}"
+	".row{display:flex;justify-content:space-between;gap:12px;align-items:baseline}"
+	".num{font-variant-numeric:tabular-nums}"
+	".track{height:12px;border-radius:6px;background:var(--track);margin:10px 0 8px;"
+	"overflow:hidden;position:relative}"
+	".bar{height:100%;border-radius:6px;background:var(--ok-bar)}"
+	".bar.warning{background:var(--warning-bar)}.bar.critical{background:var(--critical-bar)}"
+	".peak{position:absolute;top:0;bottom:0;width:2px;background:var(--dim)}"
+	".facts{display:flex;flex-wrap:wrap;gap:2px 16px;margin:0;color:var(--dim);font-size:13px}"
+	"ol{margin:10px 0 0;padding:8px 0 0;border-top:1px solid var(--line);list-style:none;"
+	"font-size:13px}"
+	"table{border-collapse:collapse;width:100%;font-size:14px}"
+	"th,td{text-align:left;padding:8px 12px;border-bottom:1px solid var(--line);"
+	"vertical-align:top}"
+	"tbody tr:last-child>*{border-bottom:0}"
+	"thead th{color:var(--dim);font-weight:600;font-size:13px}"
+	"tbody th{font-weight:500;overflow-wrap:anywhere}"
+	"td{overflow-wrap:break-word}tbody th{white-space:nowrap}"
+	"td.num,th.num{text-align:right;white-space:nowrap}td.note{overflow-wrap:anywhere}"
+	"summary{cursor:pointer}details p{margin:4px 0 0;white-space:normal;font-weight:400;"
+	"font-size:13px;color:var(--dim);max-width:60ch}.wide>details{padding:8px 14px}"
+	".wide+details{margin:8px 14px;font-size:14px}details .wide{margin-top:8px}"
+	"svg{display:block;width:100%;height:32px;margin:8px 0}td svg{width:120px;height:20px;"
+	"margin:0}polyline{fill:none;stroke:var(--ok-bar);stroke-width:1.500;"
+	"vector-effect:non-scaling-stroke}"
+	"@media(max-width:640px){thead{display:none}table,tbody,tr,td,tbody th{display:block}"
+	"tr{padding:10px 14px;border-bottom:1px solid var(--line)}"
+	"td,tbody th{border:0;padding:2px 0;white-space:normal}td:empty{display:none}"
+	"td.num{text-align:left}td[data-title]::before{content:attr(data-title) \": \";"
+	"color:var(--dim);font-size:13px}td[data-title] svg{display:inline-block;"
+	"vertical-align:middle}header,main,footer{padding-left:12px;padding-right:12px}"
+	".cards{grid-template-columns:1fr}}"
+	".code{font:13px/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}"
+	"a{color:inherit}"
+	"footer{color:var(--dim);font-size:13px;padding-top:22px;padding-bottom:34px}";
+
 /* printf() with texts alone, which are escaped for an element or a quoted attribute. */
 static void PRINTF_LIKE(2, 3) put(FILE *out, const char *format, ...)
 {
@@ -186,22 +246,6 @@ const char *cell_text(const struct column *column, const cJSON *row, char *text,
 	return text;
 }
 
-/* A column that says nothing in any row is left out. */
-static bool is_blank(const struct column *column, const cJSON *rows)
-{
-	const cJSON *row;
-	char text[CELL_MAX];
-
-	cJSON_ArrayForEach (row, rows) {
-		const cJSON *item = column->key ? json_at(row, column->key) : NULL;
-
-		if (cJSON_IsNumber(item) || cJSON_IsArray(item) ||
-			cell_text(column, row, text, sizeof(text))[0])
-			return false;
-	}
-	return true;
-}
-
 static const char *const column_classes[] = {
 	[COLUMN_TEXT] = "",
 	[COLUMN_CODE] = "code",
@@ -284,6 +328,7 @@ static void put_view(FILE *out, const struct table_view *view, const cJSON *docu
 {
 	const cJSON *rows = json_at(document, view->rows), *row;
 	size_t n[2] = {0}; /* shown, folded */
+	char text[CELL_MAX];
 	uint32_t blank = 0;
 
 	cJSON_ArrayForEach (row, rows)
@@ -291,9 +336,20 @@ static void put_view(FILE *out, const struct table_view *view, const cJSON *docu
 			n[view->folds && view->folds(row)]++;
 	if (n[0] + n[1] == 0)
 		return;
-	for (unsigned i = 0; view->columns[i].key || view->columns[i].write; i++)
-		if (!view->columns[i].title || is_blank(&view->columns[i], rows))
+	/* A column that says nothing in any row is left out. */
+	for (unsigned i = 0; view->columns[i].key || view->columns[i].write; i++) {
+		const struct column *column = &view->columns[i];
+		bool says = false;
+
+		cJSON_ArrayForEach (row, rows) {
+			const cJSON *item = column->key ? json_at(row, column->key) : NULL;
+
+			says = says || cJSON_IsNumber(item) || cJSON_IsArray(item) ||
+			       cell_text(column, row, text, sizeof(text))[0];
+		}
+		if (!column->title || !says)
 			blank |= 1U << i;
+	}
 	put(out, "<h2>%s</h2>\n", view->title);
 	if (n[0] > 0)
 		put_table(out, view, blank, rows, false);
@@ -352,22 +408,6 @@ static void put_limit(FILE *out, const cJSON *limit)
 	fputs(cJSON_GetArraySize(top) > 0 ? "</ol>\n</section>\n" : "</section>\n", out);
 }
 
-static void put_limits(FILE *out, const cJSON *limits)
-{
-	const cJSON *limit;
-	size_t left_out = 0;
-
-	if (cJSON_GetArraySize(limits) == 0)
-		return;
-	fputs("<h2>Limits</h2>\n<div class=\"cards\">\n", out);
-	cJSON_ArrayForEach (limit, limits)
-		if (ftello(out) > PAGE_ROWS_MAX)
-			left_out++;
-		else
-			put_limit(out, limit);
-	end_list(out, "</div>\n", left_out);
-}
-
 /* ---- the page ---- */
 
 static void put_header(FILE *out, const struct node *node, bool paused)
@@ -385,7 +425,7 @@ static void put_header(FILE *out, const struct node *node, bool paused)
 	      "xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Cpath fill='%232aa869' "
 	      "d='M2 9h3v6H2zm4.500-4h3v10h-3zM11 1h3v14h-3z'/%3E%3C/svg%3E\">\n<style>",
 		out);
-	fputs(report_page_style, out);
+	fputs(style, out);
 	put(out, "</style>\n</head>\n<body>\n<header>\n<h1>%s</h1>", node->name);
 	put_badge(out, verdict, verdict);
 	if (!node->applied)
@@ -410,9 +450,19 @@ void report_page(FILE *out, const struct node *node, bool paused)
 {
 	/* The page is for everyone who reaches the port. */
 	_cleanup_(cleanup_cJSON_Delete) cJSON *status = report_status(node, false);
+	const cJSON *limits = json_at(status, "limits"), *limit;
+	size_t left_out = 0;
 
 	put_header(out, node, paused);
-	put_limits(out, json_at(status, "limits"));
+	if (node->n_limits > 0)
+		fputs("<h2>Limits</h2>\n<div class=\"cards\">\n", out);
+	cJSON_ArrayForEach (limit, limits)
+		if (ftello(out) > PAGE_ROWS_MAX)
+			left_out++;
+		else
+			put_limit(out, limit);
+	if (node->n_limits > 0)
+		end_list(out, "</div>\n", left_out);
 	put_view(out, &conditions_view, status);
 	for (size_t i = 0; i < node->n_tuners; i++) {
 		const struct tuner_ops *ops = node->tuners[i].ops;

@@ -33,7 +33,6 @@ bool report_ready(FILE *out, const struct node *node);
 
 /* /: the status page, one self-contained HTML document; paused: it does not renew itself. */
 void report_page(FILE *out, const struct node *node, bool paused);
-extern const char report_page_style[]; /* its style sheet */
 
 #define STATUS_LINE_MAX 256
 

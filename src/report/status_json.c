@@ -40,18 +40,6 @@ static void add_limit(cJSON *array, const struct limit *limit)
 	}
 }
 
-static void add_condition(cJSON *array, const struct condition *condition)
-{
-	cJSON *object = json_append(array);
-
-	json_text(object, "type", condition->now.type->name);
-	json_text(object, "status", condition_status_names[condition->now.status]);
-	json_text(object, "severity", severity_names[condition_severity(&condition->now)]);
-	json_text(object, "reason", condition->now.reason);
-	json_text(object, "message", condition->now.message);
-	json_time(object, "since", condition->since_us);
-}
-
 static void add_lists(cJSON *root, const struct node *node)
 {
 	cJSON *limits = json_array(root, "limits");
@@ -75,10 +63,21 @@ static void add_lists(cJSON *root, const struct node *node)
 		json_text(object, "reason", setting->reason);
 		json_text(object, "why", setting->why);
 	}
-	for (int problems = 1; problems >= 0; problems--) /* first */
-		for (size_t i = 0; i < node->n_conditions; i++)
-			if ((node->conditions[i].now.status == CONDITION_TRUE) == problems)
-				add_condition(conditions, &node->conditions[i]);
+	for (size_t i = 0; i < 2 * node->n_conditions; i++) { /* problems first */
+		const struct condition *condition = &node->conditions[i % node->n_conditions];
+		const struct condition_reading *now = &condition->now;
+		cJSON *object;
+
+		if ((now->status == CONDITION_TRUE) != (i < node->n_conditions))
+			continue;
+		object = json_append(conditions);
+		json_text(object, "type", now->type->name);
+		json_text(object, "status", condition_status_names[now->status]);
+		json_text(object, "severity", severity_names[condition_severity(now)]);
+		json_text(object, "reason", now->reason);
+		json_text(object, "message", now->message);
+		json_time(object, "since", condition->since_us);
+	}
 	for (size_t i = 0; i < node->n_tuners; i++) {
 		const struct tuner_status *tuner = &node->tuners[i];
 		cJSON *object = json_append(tuners);
