@@ -87,7 +87,7 @@ struct config *cli_any_config(const struct cli *cli, bool *faulty);
  */
 int cli_repeat(const struct cli *cli, bool again, int (*print)(const struct cli *cli));
 
-/* client.c: the running agent and, where there is none, a poll of our own. */
+/* The running agent and, where there is none, a poll of our own. */
 
 /*
  * One request to the running agent: over its unix socket, or over TCP when socket_path is NULL and

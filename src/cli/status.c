@@ -93,9 +93,10 @@ static void print_pulls(struct screen *screen, const cJSON *runtimes)
 		}
 }
 
-/* What a condition lacks to be about, by its reason: said once, and no matter. */
-static const char *absence(const char *reason)
+/* Problems one by one; what is well is a number, and what is switched off is not listed. */
+static void print_conditions(struct screen *screen, const cJSON *conditions)
 {
+	/* What a condition lacks to be about, by its reason: said once, and no matter. */
 	static const char *const absences[][2] = {
 		{"no-budget", "DNS budgets (no cloud resolver)"},
 		{"no-runtime", "container runtime (none)"},
@@ -103,16 +104,6 @@ static const char *absence(const char *reason)
 		{"no-kubelet", "kubelet (none)"},
 		{"not-watched", "DNS (not counted)"},
 	};
-
-	for (size_t i = 0; i < ARRAY_SIZE(absences); i++)
-		if (streq(absences[i][0], reason))
-			return absences[i][1];
-	return NULL;
-}
-
-/* Problems one by one; what is well is a number, and what is switched off is not listed. */
-static void print_conditions(struct screen *screen, const cJSON *conditions)
-{
 	const cJSON *condition;
 	char absent[256] = "";
 	int n = 0;
@@ -122,8 +113,11 @@ static void print_conditions(struct screen *screen, const cJSON *conditions)
 		const char *reason = json_text_at(condition, "reason");
 		const char *status = json_text_at(condition, "status");
 		const char *word = condition_word(condition, status);
-		const char *what = absence(reason);
+		const char *what = NULL;
 
+		for (size_t i = 0; i < ARRAY_SIZE(absences); i++)
+			if (streq(absences[i][0], reason))
+				what = absences[i][1];
 		if (what && !strstr(absent, what))
 			text_append(absent, sizeof(absent), "%s%s", absent[0] ? ", " : "", what);
 		n += !what && streq(status, "False");

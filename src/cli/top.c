@@ -99,42 +99,38 @@ static void print_sums(struct screen *screen, const cJSON *dns)
 	draw(screen, COLOR_NONE, between[0] == ',' ? "\n" : "");
 }
 
-/* The columns of numbers in turn, the first of which is what happens now. */
-static const struct column *sort_column(const struct table_view *view, unsigned turn)
+/* By the columns of numbers in turn, the first of which is what happens now: that column. */
+static const struct column *sort_rows(const struct table_view *view, cJSON *rows, unsigned turn)
 {
 	const struct column *c = view->columns;
 
-	for (;; c++)
+	while (!c->heading || c->format != COLUMN_NUMBER || turn-- > 0) {
+		c++;
 		if (!c->key && !c->write)
 			c = view->columns;
-		else if (c->heading && c->format == COLUMN_NUMBER && turn-- == 0)
-			return c;
-}
-
-/* The largest first; equal ones stay in their order. */
-static void sort_rows(cJSON *rows, const char *key)
-{
+	}
+	/* The largest first; equal ones stay in their order. */
 	for (int left = cJSON_GetArraySize(rows); left > 0; left--) {
 		int largest = 0;
 
 		for (int i = 1; i < left; i++)
-			if (json_number_at(cJSON_GetArrayItem(rows, i), key) >
-				json_number_at(cJSON_GetArrayItem(rows, largest), key))
+			if (json_number_at(cJSON_GetArrayItem(rows, i), c->key) >
+				json_number_at(cJSON_GetArrayItem(rows, largest), c->key))
 				largest = i;
 		cJSON_AddItemToArray(rows, cJSON_DetachItemFromArray(rows, largest));
 	}
+	return c;
 }
 
 static void print_dns(struct screen *screen, cJSON *status, unsigned turn)
 {
 	const struct table_view *view = tuner_find("dns")->view;
-	const struct column *sorted = sort_column(view, turn);
 	cJSON *dns = cJSON_GetObjectItem(status, "dns"),
 	      *rows = cJSON_GetObjectItem(dns, view->rows);
+	const struct column *sorted = sort_rows(view, rows, turn);
 	const cJSON *item;
 	int left = screen->height - 6 - cJSON_GetArraySize(rows);
 
-	sort_rows(rows, sorted->key);
 	draw(screen, COLOR_BOLD, "%s", view->title);
 	if (screen->bars)
 		draw(screen, COLOR_FAINT, "  by %s; s sorts, q quits", sorted->heading);
