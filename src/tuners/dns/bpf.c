@@ -33,10 +33,7 @@ struct map_table {
 	size_t key_size, size, max; /* size: of an element; max: as many there are */
 	/* The elements as they were last read. */
 	struct known {
-		union {
-			struct dns_key server;
-			struct dns_row_key row;
-		} key;
+		struct dns_row_key key; /* in servers: its beginning, a struct dns_key */
 		uint32_t index;
 	} * known;
 	size_t n_known, known_allocated;
@@ -76,17 +73,11 @@ struct dns_bpf {
 	struct ring_buffer *ring;
 	struct mapping pending;
 	uint64_t overflow_rest; /* what was counted there when the last sweep found none */
-	struct map_table servers, rows;
+	struct map_table tables[DNS_MAP_SOURCES]; /* servers and rows: enum dns_map */
 	/* While dns_bpf_drain_samples() runs. */
 	dns_take_sample *take_sample;
 	void *userdata;
 };
-
-static void mapping_close(const struct mapping *mapping)
-{
-	if (mapping->start)
-		munmap(mapping->start, mapping->size);
-}
 
 /* Maps at least so many bytes. Where it begins; NULL with errno, and what was mapped stays. */
 static void *mapping_reach(struct mapping *mapping, size_t size)
@@ -98,7 +89,8 @@ static void *mapping_reach(struct mapping *mapping, size_t size)
 	start = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, mapping->array, 0);
 	if (start == MAP_FAILED)
 		return NULL;
-	mapping_close(mapping);
+	/* Of size 0 at first, which munmap() refuses. */
+	munmap(mapping->start, mapping->size);
 	mapping->size = size;
 	return mapping->start = start;
 }
@@ -108,41 +100,13 @@ static int give(const struct map_table *table, uint32_t index)
 	return bpf_map_update_elem(table->free, NULL, &index, BPF_ANY);
 }
 
-/* fds: of keys, counts and free. */
-static int table_open(struct map_table *table, const int fds[static 3], size_t key_size,
-	const struct bpf_map *counts, uint32_t first)
-{
-	int r = 0;
-
-	table->keys = fds[0];
-	table->counts.array = fds[1];
-	table->free = fds[2];
-	table->key_size = key_size;
-	table->size = bpf_map__value_size(counts);
-	table->max = bpf_map__max_entries(counts);
-	for (uint32_t i = first; r == 0 && i < table->max; i++)
-		r = give(table, i);
-	return r;
-}
-
-static void table_close(struct map_table *table)
-{
-	mapping_close(&table->counts);
-	free(table->known);
-	free(table->gone);
-}
-
 /* Where this index is counted: maps the array up to it. */
 static void *counts_of(struct map_table *table, uint32_t index)
 {
-	size_t end = (index + (size_t)1) * table->size;
+	size_t end = (index + (size_t)1) * table->size, all = table->max * table->size;
 
-	if (end > table->counts.size) {
-		size_t page = (size_t)sysconf(_SC_PAGESIZE);
-
-		end = MIN(MAX(end, 2 * table->counts.size), table->max * table->size);
-		must(mapping_reach(&table->counts, (end + page - 1) / page * page));
-	}
+	if (end > table->counts.size)
+		must(mapping_reach(&table->counts, MIN(MAX(end, 2 * table->counts.size), all)));
 	return (char *)table->counts.start + index * table->size;
 }
 
@@ -153,60 +117,6 @@ static void learn(void *userdata, const void *key, const void *index)
 
 	memcpy(&known->key, key, table->key_size);
 	memcpy(&known->index, index, sizeof(known->index));
-}
-
-/*
- * made rises with each key that a program adds, afterwards: as long as it does not, the keys are
- * those of the last time, and no system call is needed.
- */
-static int table_each(struct map_table *table, const __u64 *made, dns_take *take, void *userdata)
-{
-	/* One more than that is never 0; what is added from now on, it does not have. */
-	uint64_t now = __atomic_load_n(made, __ATOMIC_ACQUIRE) + 1;
-	int r;
-
-	if (table->read_at != now) {
-		table->read_at = table->n_known = 0;
-		r = bpf_each(table->keys, table->key_size, sizeof(uint32_t), learn, table);
-		if (r < 0)
-			return r;
-		table->read_at = now;
-	}
-	for (size_t i = 0; i < table->n_known; i++)
-		take(userdata, &table->known[i].key, counts_of(table, table->known[i].index));
-	return 0;
-}
-
-static bool table_remove(struct map_table *table, const void *key, uint64_t until)
-{
-	struct gone *gone;
-	uint32_t index;
-
-	if (bpf_map_lookup_elem(table->keys, key, &index) < 0)
-		return true;
-	if (bpf_map_delete_elem(table->keys, key) < 0)
-		return false;
-	gone = add_element(&table->gone, &table->n_gone, &table->gone_allocated);
-	*gone = (struct gone){.index = index, .until_us = until};
-	table->read_at = 0;
-	return true;
-}
-
-static void table_reuse(struct map_table *table, uint64_t now)
-{
-	size_t kept = 0;
-
-	for (size_t i = 0; i < table->n_gone; i++) {
-		uint32_t index = table->gone[i].index;
-
-		if (now < table->gone[i].until_us) {
-			table->gone[kept++] = table->gone[i];
-			continue;
-		}
-		memset(counts_of(table, index), 0, table->size);
-		(void)give(table, index);
-	}
-	table->n_gone = kept;
 }
 
 struct dns_control *dns_bpf_control(struct dns_bpf *bpf)
@@ -235,7 +145,7 @@ static int load(struct dns_bpf *bpf)
 	static const uint32_t first;
 	_cleanup_(cleanup_dns_bpf_object__destroy) struct dns_bpf_object *object =
 		dns_bpf_object__open_and_load();
-	int *fds = bpf->fds, r;
+	int *fds = bpf->fds, r = 0;
 
 	if (!object)
 		return -errno;
@@ -264,11 +174,23 @@ static int load(struct dns_bpf *bpf)
 		return -errno;
 	dns_bpf_control(bpf)->root_cgroup = CGROUP_ROOT_INODE;
 	dns_bpf_control(bpf)->generation = 1;
-	r = table_open(&bpf->servers, &fds[SERVERS], sizeof(struct dns_key),
-		object->maps.server_counts, 1);
-	if (r == 0)
-		r = table_open(&bpf->rows, &fds[ROWS], sizeof(struct dns_row_key),
-			object->maps.row_counts, 0);
+	bpf->tables[DNS_MAP_SERVERS] = (struct map_table){.keys = fds[SERVERS],
+		.free = fds[FREE_SERVERS],
+		.counts.array = fds[SERVER_COUNTS],
+		.key_size = sizeof(struct dns_key),
+		.size = sizeof(struct dns_server),
+		.max = DNS_SERVERS_MAX};
+	bpf->tables[DNS_MAP_ROWS] = (struct map_table){.keys = fds[ROWS],
+		.free = fds[FREE_ROWS],
+		.counts.array = fds[ROW_COUNTS],
+		.key_size = sizeof(struct dns_row_key),
+		.size = sizeof(struct dns_row),
+		.max = DNS_ROWS_MAX};
+	/* The first server is the zero key's. */
+	for (uint32_t i = 1; r == 0 && i < DNS_SERVERS_MAX; i++)
+		r = give(&bpf->tables[DNS_MAP_SERVERS], i);
+	for (uint32_t i = 0; r == 0 && i < DNS_ROWS_MAX; i++)
+		r = give(&bpf->tables[DNS_MAP_ROWS], i);
 	if (r == 0)
 		r = bpf_map_update_elem(fds[SERVERS], &other, &first, BPF_NOEXIST);
 	if (r == 0)
@@ -323,10 +245,13 @@ void dns_bpf_close(struct dns_bpf *bpf)
 	if (!bpf)
 		return;
 	ring_buffer__free(bpf->ring);
-	mapping_close(&bpf->pending);
-	mapping_close(&bpf->control);
-	table_close(&bpf->servers);
-	table_close(&bpf->rows);
+	munmap(bpf->pending.start, bpf->pending.size);
+	munmap(bpf->control.start, bpf->control.size);
+	for (size_t i = 0; i < ARRAY_SIZE(bpf->tables); i++) {
+		munmap(bpf->tables[i].counts.start, bpf->tables[i].counts.size);
+		free(bpf->tables[i].known);
+		free(bpf->tables[i].gone);
+	}
 	for (int i = 0; i < KEPT; i++)
 		if (bpf->fds[i] >= 0)
 			close(bpf->fds[i]);
@@ -338,22 +263,36 @@ int dns_bpf_program(const struct dns_bpf *bpf, bool ingress)
 	return bpf->fds[ingress ? INGRESS : EGRESS];
 }
 
-static struct map_table *table_of(struct dns_bpf *bpf, enum dns_map map)
-{
-	return map == DNS_MAP_SERVERS ? &bpf->servers : &bpf->rows;
-}
-
 int dns_bpf_each(struct dns_bpf *bpf, enum dns_map map, dns_take *take, void *userdata)
 {
+	struct map_table *table = &bpf->tables[map];
+	uint64_t now;
+	int r;
+
 	if (map == DNS_MAP_SOURCES)
 		return bpf_each(bpf->fds[SOURCES], sizeof(struct dns_key),
 			sizeof(struct dns_source), take, userdata);
-	return table_each(table_of(bpf, map), &dns_bpf_control(bpf)->made, take, userdata);
+	/*
+	 * made rises with each key that a program adds, afterwards: as long as it does not, the
+	 * keys are those of the last time, and no system call is needed. One more than that is
+	 * never 0; what is added from now on, it does not have.
+	 */
+	now = __atomic_load_n(&dns_bpf_control(bpf)->made, __ATOMIC_ACQUIRE) + 1;
+	if (table->read_at != now) {
+		table->read_at = table->n_known = 0;
+		r = bpf_each(table->keys, table->key_size, sizeof(uint32_t), learn, table);
+		if (r < 0)
+			return r;
+		table->read_at = now;
+	}
+	for (size_t i = 0; i < table->n_known; i++)
+		take(userdata, &table->known[i].key, counts_of(table, table->known[i].index));
+	return 0;
 }
 
 void dns_bpf_expect_server(struct dns_bpf *bpf, const struct dns_key *server)
 {
-	struct map_table *table = &bpf->servers;
+	struct map_table *table = &bpf->tables[DNS_MAP_SERVERS];
 	uint32_t index;
 
 	if (bpf_map_lookup_elem(table->keys, server, &index) == 0 ||
@@ -367,44 +306,44 @@ void dns_bpf_expect_server(struct dns_bpf *bpf, const struct dns_key *server)
 
 bool dns_bpf_forget(struct dns_bpf *bpf, enum dns_map map, const void *key, uint64_t now)
 {
-	bool gone;
+	struct map_table *table = &bpf->tables[map];
+	struct gone *gone;
+	uint32_t index;
 
 	if (map != DNS_MAP_ROWS && memcmp(key, &other, sizeof(other)) == 0)
 		return false;
 	if (map == DNS_MAP_SOURCES)
 		return bpf_map_delete_elem(bpf->fds[SOURCES], key) == 0;
+	if (bpf_map_lookup_elem(table->keys, key, &index) < 0)
+		return true;
+	if (bpf_map_delete_elem(table->keys, key) < 0)
+		return false;
 	/* A query that is being counted just now has the index too. */
-	gone = table_remove(table_of(bpf, map), key, now + LATE_US);
+	gone = add_element(&table->gone, &table->n_gone, &table->gone_allocated);
+	*gone = (struct gone){.index = index, .until_us = now + LATE_US};
+	table->read_at = 0;
 	__atomic_add_fetch(&dns_bpf_control(bpf)->generation, 1, __ATOMIC_RELEASE);
-	return gone;
+	return true;
 }
 
 void dns_bpf_reuse(struct dns_bpf *bpf, uint64_t now)
 {
-	table_reuse(&bpf->servers, now);
-	table_reuse(&bpf->rows, now);
-}
+	for (size_t t = 0; t < ARRAY_SIZE(bpf->tables); t++) {
+		struct map_table *table = &bpf->tables[t];
+		size_t kept = 0;
 
-/* Whether the query is still there afterwards. */
-static bool sweep_one(struct dns_pending *way, uint64_t now, dns_take_pending *take, void *userdata)
-{
-	__u64 sent = __atomic_load_n(&way->sent_ns, __ATOMIC_ACQUIRE);
-	struct dns_pending query;
-	bool unanswered;
+		for (size_t i = 0; i < table->n_gone; i++) {
+			uint32_t index = table->gone[i].index;
 
-	if (sent == 0)
-		return false;
-	query = *way;
-	/* Answered, or another query's, while it was copied. */
-	if (__atomic_load_n(&way->sent_ns, __ATOMIC_ACQUIRE) != sent)
-		return true;
-	query.sent_ns = sent;
-	unanswered = now > sent && now - sent > DNS_TIMEOUT_NS;
-	if (unanswered && !__atomic_compare_exchange_n(&way->sent_ns, &sent, 0, false,
-				  __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
-		return true;
-	take(userdata, &query, unanswered);
-	return !unanswered;
+			if (now < table->gone[i].until_us) {
+				table->gone[kept++] = table->gone[i];
+				continue;
+			}
+			memset(counts_of(table, index), 0, table->size);
+			(void)give(table, index);
+		}
+		table->n_gone = kept;
+	}
 }
 
 void dns_bpf_sweep(struct dns_bpf *bpf, uint64_t now, dns_take_pending *take, void *userdata)
@@ -414,12 +353,27 @@ void dns_bpf_sweep(struct dns_bpf *bpf, uint64_t now, dns_take_pending *take, vo
 	/* The overflow buckets are mapped from their first use on. */
 	size_t n = overflow > 0 ? DNS_PRIMARY + DNS_OVERFLOW : DNS_PRIMARY;
 	struct dns_bucket *buckets = must(mapping_reach(&bpf->pending, n * sizeof(*buckets)));
-	bool any = false;
+	bool any = false; /* still there afterwards, in an overflow bucket */
 
-	for (size_t i = 0; i < n; i++)
-		for (size_t j = 0; j < DNS_WAYS; j++)
-			any |= sweep_one(&buckets[i].ways[j], now, take, userdata) &&
-			       i >= DNS_PRIMARY;
+	for (size_t i = 0; i < n * DNS_WAYS; i++) {
+		struct dns_pending *way = &buckets[i / DNS_WAYS].ways[i % DNS_WAYS];
+		__u64 sent = __atomic_load_n(&way->sent_ns, __ATOMIC_ACQUIRE);
+		bool unanswered = now > sent && now - sent > DNS_TIMEOUT_NS;
+		struct dns_pending query;
+		bool taken;
+
+		if (sent == 0)
+			continue;
+		query = *way;
+		query.sent_ns = sent;
+		/* Not when it was answered, or became another query's, while it was copied. */
+		taken = __atomic_load_n(&way->sent_ns, __ATOMIC_ACQUIRE) == sent &&
+			(!unanswered || __atomic_compare_exchange_n(&way->sent_ns, &sent, 0, false,
+						__ATOMIC_ACQ_REL, __ATOMIC_RELAXED));
+		if (taken)
+			take(userdata, &query, unanswered);
+		any |= i >= DNS_PRIMARY * DNS_WAYS && !(taken && unanswered);
+	}
 	/*
 	 * The count is reset once two sweeps found none there: that also corrects what two
 	 * processors miscounted in one bucket. What came meanwhile stays in it.
