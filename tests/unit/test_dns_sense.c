@@ -3,6 +3,7 @@
 
 #include "base/exposition.h"
 #include "tuners/dns/sense.h"
+#include "tuners/table.h"
 
 /* A kernel that counts what the test says, in place of src/tuners/dns/bpf.c. */
 #define FAKE_SERVERS 1100
@@ -120,7 +121,7 @@ void dns_bpf_drain_samples(struct dns_bpf *bpf, dns_take_sample *take, void *use
 struct fixture {
 	struct directory directory;
 	struct host host;
-	struct dns_sensor sensor;
+	struct dns_sensor *sensor;
 	struct dns_bpf *kernel;
 	uint64_t now_us;
 };
@@ -128,7 +129,7 @@ struct fixture {
 static void poll_after(struct fixture *node, uint64_t later_us)
 {
 	node->now_us += later_us;
-	dns_sense(&node->sensor, node->now_us);
+	dns_sense(node->sensor, node->now_us);
 }
 
 static void begin(struct fixture *node)
@@ -139,17 +140,17 @@ static void begin(struct fixture *node)
 	assert_true(host_init(&node->host, node->directory.path));
 	directory_put(&node->directory, "/etc/resolv.conf",
 		"nameserver 168.63.129.16\nsearch cluster.LOCAL ec2.internal\n");
-	dns_sensor_open(&node->sensor, &node->host);
-	node->kernel = node->sensor.bpf = dns_bpf_load(why);
-	node->sensor.config.budget_auto = true;
-	copy_text(node->sensor.config.domains[0], DNS_DOMAIN_MAX, "cluster.local");
-	node->sensor.config.n_domains = 1;
+	node->sensor = dns_tuner.open(&node->host, false);
+	node->kernel = node->sensor->bpf = dns_bpf_load(why);
+	node->sensor->config.budget_auto = true;
+	copy_text(node->sensor->config.domains[0], DNS_DOMAIN_MAX, "cluster.local");
+	node->sensor->config.n_domains = 1;
 	poll_after(node, 1000 * USEC_PER_SEC);
 }
 
 static void end(struct fixture *node)
 {
-	dns_sensor_close(&node->sensor);
+	dns_tuner.close(node->sensor);
 	directory_remove(&node->directory);
 }
 
@@ -183,7 +184,7 @@ static const struct dns_server_state *known(const struct fixture *node, const ch
 {
 	struct dns_key key = key_of(address);
 
-	return dns_server_find(&node->sensor.seen.table, &key);
+	return dns_server_find(&node->sensor->seen.table, &key);
 }
 
 STATE_TEST(a_reading_that_fails_changes_nothing)
@@ -248,7 +249,7 @@ STATE_TEST(a_full_table_makes_room_within_ten_seconds)
 		poll_after(node, USEC_PER_SEC);
 	}
 	assert_true(node->kernel->forgotten > 900);
-	assert_true(dns_queries(&node->sensor.seen.table.others) >= 300);
+	assert_true(dns_queries(&node->sensor->seen.table.others) >= 300);
 	for (int i = 0; i < 2; i++) {
 		send_queries(node, "10.9.9.9", 70);
 		poll_after(node, USEC_PER_SEC);
@@ -281,17 +282,17 @@ STATE_TEST(sources_without_room_are_in_the_sum)
 		send_packets(node, i, (uint32_t)i + 1);
 	poll_after(node, USEC_PER_SEC);
 	/* The last is of those without room, and is no sender. */
-	assert_int_equal(node->sensor.seen.link_local.poll_peak, 20 * 21 / 2);
-	assert_int_equal(node->sensor.seen.n_senders, FAKE_REST);
-	assert_int_equal(node->sensor.seen.senders[0].packets, FAKE_REST);
+	assert_int_equal(node->sensor->seen.link_local.poll_peak, 20 * 21 / 2);
+	assert_int_equal(node->sensor->seen.n_senders, FAKE_REST);
+	assert_int_equal(node->sensor->seen.senders[0].packets, FAKE_REST);
 	/* A second over the budget counts once, also where the kernel cannot be read next. */
 	poll_after(node, USEC_PER_SEC);
 	send_packets(node, 0, 1100);
 	poll_after(node, USEC_PER_SEC);
-	assert_int_equal(node->sensor.seen.link_local.over, 1);
+	assert_int_equal(node->sensor->seen.link_local.over, 1);
 	node->kernel->error = -ENOMEM;
 	poll_after(node, USEC_PER_SEC);
-	assert_int_equal(node->sensor.seen.link_local.over, 0);
+	assert_int_equal(node->sensor->seen.link_local.over, 0);
 }
 
 static size_t count_sources(const struct fixture *node)
@@ -317,7 +318,7 @@ STATE_TEST(idle_senders_make_room)
 	for (int i = 0; i < 30; i++) {
 		send_packets(node, 7, 1);
 		poll_after(node, 2 * USEC_PER_SEC);
-		assert_int_equal(node->sensor.seen.link_local.poll_peak, 1);
+		assert_int_equal(node->sensor->seen.link_local.poll_peak, 1);
 	}
 	/* Half of the room is free, and the active sender has stayed. */
 	assert_in_range(count_sources(node), DNS_SOURCES_MAX / 2 - 16, DNS_SOURCES_MAX / 2);
@@ -327,7 +328,7 @@ STATE_TEST(idle_senders_make_room)
 	for (size_t i = 0; i < 7; i++)
 		send_packets(node, i, 100);
 	poll_after(node, USEC_PER_SEC);
-	assert_int_equal(node->sensor.seen.link_local.poll_peak, 700);
+	assert_int_equal(node->sensor->seen.link_local.poll_peak, 700);
 }
 
 STATE_TEST(late_polls_are_counted_once)
@@ -335,15 +336,15 @@ STATE_TEST(late_polls_are_counted_once)
 	send_queries(node, "10.9.9.9", 100);
 	send_queries(node, "10.9.9.10", 100);
 	poll_after(node, USEC_PER_SEC);
-	assert_int_equal(node->sensor.coarse, 0);
+	assert_int_equal(node->sensor->coarse, 0);
 	send_queries(node, "10.9.9.9", 100);
 	send_queries(node, "10.9.9.10", 100);
 	poll_after(node, 20 * USEC_PER_SEC);
-	assert_int_equal(node->sensor.coarse, 1);
+	assert_int_equal(node->sensor->coarse, 1);
 	/* Nothing happened: nothing is uncertain. */
 	poll_after(node, 2 * USEC_PER_SEC);
 	poll_after(node, 20 * USEC_PER_SEC);
-	assert_int_equal(node->sensor.coarse, 1);
+	assert_int_equal(node->sensor->coarse, 1);
 }
 
 static char *metrics_of(struct fixture *node)
@@ -353,7 +354,7 @@ static char *metrics_of(struct fixture *node)
 	size_t size = 0;
 	struct metric_sink sink = {.out = open_memstream(&text, &size), .rows = dns_metric_rows};
 
-	dns_put_metrics(&node->sensor, &memory, &sink);
+	dns_put_metrics(node->sensor, &memory, &sink);
 	fclose(sink.out);
 	return text;
 }
@@ -419,7 +420,7 @@ STATE_TEST(what_never_happened_has_no_series)
 	assert_non_null(strstr(after, "latency_seconds_count{server=\"168.63.129.16\"} 1\n"));
 	assert_non_null(strstr(after, "second_queries_sum{server=\"168.63.129.16\"} 2\n"));
 	assert_in_range(count_series(after), 50, 60);
-	node->kernel->control.fragments = node->sensor.seen.search[DNS_CLUSTER].queries = 1;
+	node->kernel->control.fragments = node->sensor->seen.search[DNS_CLUSTER].queries = 1;
 	serve(node, "10.9.9.9")->retransmissions = 1;
 	poll_after(node, USEC_PER_SEC);
 	free(after);
@@ -458,8 +459,8 @@ STATE_TEST(series_are_bounded)
 			server->responses[code] = 9;
 	}
 	poll_after(node, USEC_PER_SEC);
-	for (size_t i = 0; i < node->sensor.seen.table.n; i++) {
-		struct dns_label *label = node->sensor.seen.table.servers[i]->label;
+	for (size_t i = 0; i < node->sensor->seen.table.n; i++) {
+		struct dns_label *label = node->sensor->seen.table.servers[i]->label;
 
 		if (label)
 			add_users(label, DNS_TOP);

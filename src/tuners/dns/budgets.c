@@ -1,26 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/dns/dns.h"
 
-#define DMI "/sys/class/dmi/id/"
-
-/* cloud-init, tools/ds-identify and the clouds' own pages on telling an instance from inside. */
-static const struct {
-	const char *cloud, *path;
-	const char *begins; /* what the file begins with */
-} dmi_marks[] = {
-	{"aws", DMI "sys_vendor", "Amazon EC2"},
-	{"aws", DMI "bios_vendor", "Amazon EC2"},   /* bare metal */
-	{"aws", DMI "bios_version", "4.11.amazon"}, /* Xen */
-	{"aws", DMI "bios_version", "4.2.amazon"},
-	/* Every Hyper-V has Microsoft for its vendor: only this tag says Azure. */
-	{"azure", DMI "chassis_asset_tag", "7783-7084-3265-9085-8269-3286-77"},
-	{"alibaba", DMI "sys_vendor", "Alibaba Cloud"},
-	{"huawei", DMI "chassis_asset_tag", "HUAWEICLOUD"},
-	{"huawei", DMI "sys_vendor", "Huawei Cloud"},
-	{"gcp", DMI "product_name", "Google Compute Engine"},
-	{"digitalocean", DMI "sys_vendor", "DigitalOcean"},
-};
-
 /* The source of each row is in tables.c, in the row budget/NAME. */
 const struct dns_budget_row dns_budget_rows[] = {
 	{"aws", {"169.254.169.253"}, 32, true, false, {{0, 1024, 0}, .link_local = true}},
@@ -49,39 +29,25 @@ const struct dns_number_row dns_numbers[DNS_NUMBERS] = {
 	{"pending", "queries", "pending"},
 };
 
-const char *dns_cloud_detect(const struct host *host)
+struct dns_budget dns_budget_builtin(const char *cloud, const struct dns_key *server, bool listed)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(dmi_marks); i++) {
-		char value[SETTING_VALUE_MAX];
+	struct dns_budget budget;
 
-		if (host_read_value(host, dmi_marks[i].path, value) == 0 &&
-			starts_with(value, dmi_marks[i].begins))
-			return dmi_marks[i].cloud;
-	}
-	return "";
-}
-
-static bool is_of(const struct dns_key *server, const struct dns_budget_row *row)
-{
-	for (size_t i = 0; i < DNS_BUDGET_NETWORKS && row->networks[i]; i++)
-		if (dns_address_within(server, row->networks[i], row->bits))
-			return true;
-	return false;
-}
-
-bool dns_budget_builtin(
-	const char *cloud, const struct dns_key *server, bool listed, struct dns_budget *budget)
-{
 	for (const struct dns_budget_row *row = dns_budget_rows; row->cloud; row++) {
+		bool within = false;
+
 		if ((!streq(row->cloud, cloud) && !(row->anywhere && cloud[0] == '\0')) ||
-			(row->listed && (!listed || (server->address[3] & 0xf) != 2)) ||
-			!is_of(server, row))
+			(row->listed && (!listed || (server->address[3] & 0xf) != 2)))
 			continue;
-		*budget = row->value;
-		copy_text(budget->source, sizeof(budget->source), row->cloud);
-		return true;
+		for (size_t i = 0; i < DNS_BUDGET_NETWORKS && row->networks[i]; i++)
+			within |= dns_address_within(server, row->networks[i], row->bits);
+		if (!within)
+			continue;
+		budget = row->value;
+		copy_text(budget.source, sizeof(budget.source), row->cloud);
+		return budget;
 	}
-	return false;
+	return (struct dns_budget){0};
 }
 
 bool dns_budget_is_set(const struct dns_budget *budget)

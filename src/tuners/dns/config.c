@@ -168,9 +168,8 @@ static void take_numbers(struct dns_budget *budget, const struct dns_budget *num
 struct dns_budget dns_config_budget(const struct dns_config *config, const struct dns_host_env *env,
 	const struct dns_key *server)
 {
-	struct dns_budget budget = {0};
 	bool listed = dns_address_in(env->servers, env->n_servers, server);
-	bool builtin = dns_budget_builtin(env->cloud, server, listed, &budget);
+	struct dns_budget budget = dns_budget_builtin(env->cloud, server, listed);
 
 	for (size_t i = 0; i < config->n_budgets; i++) {
 		if (!dns_address_equal(&config->budgets[i].server, server))
@@ -178,9 +177,9 @@ struct dns_budget dns_config_budget(const struct dns_config *config, const struc
 		take_numbers(&budget, &config->budgets[i].budget);
 		return budget;
 	}
-	if (!config->budget_auto || !builtin)
+	if (!config->budget_auto)
 		return (struct dns_budget){0};
-	if (dns_budget_is_set(&config->own))
+	if (dns_budget_is_set(&budget) && dns_budget_is_set(&config->own))
 		take_numbers(&budget, &config->own);
 	return budget;
 }

@@ -75,11 +75,8 @@ extern const struct dns_budget_row {
 	struct dns_budget value; /* but for its source */
 } dns_budget_rows[];
 
-/* "aws", by what the firmware says in /sys/class/dmi/id; "" for none that is known. */
-const char *dns_cloud_detect(const struct host *host);
-/* False, and nothing written, when none is published. listed: as in the rows. */
-bool dns_budget_builtin(
-	const char *cloud, const struct dns_key *server, bool listed, struct dns_budget *budget);
+/* None when none is published. listed: as in the rows. */
+struct dns_budget dns_budget_builtin(const char *cloud, const struct dns_key *server, bool listed);
 bool dns_budget_is_set(const struct dns_budget *budget);
 
 /*

@@ -14,22 +14,25 @@
 /* kube-proxy's IPVS mode gives every service address to this device: none is of the node. */
 #define IPVS_DEVICE "kube-ipvs0"
 
-static void take_search(struct dns_host_env *env, char *rest)
-{
-	char *state = NULL;
+#define DMI "/sys/class/dmi/id/"
 
-	/* The last such line wins: resolv.conf(5). */
-	env->n_search = 0;
-	for (char *word = strtok_r(rest, BLANKS, &state); word && env->n_search < DNS_RESOLV_SEARCH;
-		word = strtok_r(NULL, BLANKS, &state)) {
-		size_t len = strlen(word);
-
-		if (len > 0 && word[len - 1] == '.')
-			word[len - 1] = '\0';
-		if (word[0] && copy_text(env->search[env->n_search], DNS_DOMAIN_MAX, word))
-			env->n_search++;
-	}
-}
+/* cloud-init, tools/ds-identify and the clouds' own pages on telling an instance from inside. */
+static const struct {
+	const char *cloud, *path;
+	const char *begins; /* what the file begins with */
+} dmi_marks[] = {
+	{"aws", DMI "sys_vendor", "Amazon EC2"},
+	{"aws", DMI "bios_vendor", "Amazon EC2"},   /* bare metal */
+	{"aws", DMI "bios_version", "4.11.amazon"}, /* Xen */
+	{"aws", DMI "bios_version", "4.2.amazon"},
+	/* Every Hyper-V has Microsoft for its vendor: only this tag says Azure. */
+	{"azure", DMI "chassis_asset_tag", "7783-7084-3265-9085-8269-3286-77"},
+	{"alibaba", DMI "sys_vendor", "Alibaba Cloud"},
+	{"huawei", DMI "chassis_asset_tag", "HUAWEICLOUD"},
+	{"huawei", DMI "sys_vendor", "Huawei Cloud"},
+	{"gcp", DMI "product_name", "Google Compute Engine"},
+	{"digitalocean", DMI "sys_vendor", "DigitalOcean"},
+};
 
 void dns_resolv_parse(struct dns_host_env *env, char *text)
 {
@@ -37,42 +40,53 @@ void dns_resolv_parse(struct dns_host_env *env, char *text)
 
 	env->n_servers = env->n_search = 0;
 	for (char *line = strtok_r(text, "\n", &state); line; line = strtok_r(NULL, "\n", &state)) {
-		char *rest = line + strcspn(line, BLANKS), *inner = NULL;
+		char *rest = line + strcspn(line, BLANKS), *inner = NULL, *word;
+		bool search;
 
 		if (*rest)
 			*rest++ = '\0';
-		if (streq(line, "search") || streq(line, "domain"))
-			take_search(env, rest);
-		else if (streq(line, "nameserver") && env->n_servers < DNS_RESOLV_SERVERS &&
-			 (rest = strtok_r(rest, BLANKS, &inner)) &&
-			 dns_address_parse(rest, &env->servers[env->n_servers]))
-			env->n_servers++;
+		search = streq(line, "search") || streq(line, "domain");
+		/* The last such line wins: resolv.conf(5). */
+		if (search)
+			env->n_search = 0;
+		word = strtok_r(rest, BLANKS, &inner);
+		if (streq(line, "nameserver") && word && env->n_servers < DNS_RESOLV_SERVERS)
+			env->n_servers += dns_address_parse(word, &env->servers[env->n_servers]);
+		for (; search && word && env->n_search < DNS_RESOLV_SEARCH;
+			word = strtok_r(NULL, BLANKS, &inner)) {
+			size_t len = strlen(word);
+
+			if (word[len - 1] == '.')
+				word[len - 1] = '\0';
+			env->n_search += word[0] && copy_text(env->search[env->n_search],
+							    DNS_DOMAIN_MAX, word);
+		}
 	}
 }
 
-/* systemd-resolved's own list where it runs: /etc has its stub then. */
-static void read_resolv(struct dns_host_env *env, const struct host *host)
+void dns_host_env_read(struct dns_host_env *env, const struct host *host)
 {
+	/* systemd-resolved's own list where it runs: /etc has its stub then. */
 	static const char *const paths[] = {"/run/systemd/resolve/resolv.conf", "/etc/resolv.conf"};
+	char full[PATH_MAX], path[SETTING_PATH_MAX], value[SETTING_VALUE_MAX];
+	struct ifaddrs *all = NULL;
+	glob_t devices = {0};
 
+	env->cloud[0] = '\0';
+	for (size_t i = 0; i < ARRAY_SIZE(dmi_marks) && !env->cloud[0]; i++)
+		if (host_read_value(host, dmi_marks[i].path, value) == 0 &&
+			starts_with(value, dmi_marks[i].begins))
+			copy_text(env->cloud, sizeof(env->cloud), dmi_marks[i].cloud);
 	env->n_servers = env->n_search = 0;
 	for (size_t i = 0; i < ARRAY_SIZE(paths) && env->n_servers == 0; i++) {
 		_cleanup_free_ char *text = NULL;
-		char full[PATH_MAX];
 
 		if (read_file(host_path(host, paths[i], full), RESOLV_CONF_MAX, &text, NULL) == 0)
 			dns_resolv_parse(env, text);
 	}
-}
-
-/* The addresses of before stay when they cannot be listed. */
-static void read_addresses(struct dns_host_env *env)
-{
-	struct ifaddrs *all = NULL;
-
-	if (getifaddrs(&all) < 0)
-		return;
-	env->n_node = 0;
+	/* The addresses of before stay when they cannot be listed. */
+	if (getifaddrs(&all) == 0)
+		env->n_node = 0;
 	for (struct ifaddrs *one = all; one && env->n_node < DNS_NODE_ADDRESSES_MAX;
 		one = one->ifa_next) {
 		const struct sockaddr_in *ipv4 = (const void *)one->ifa_addr;
@@ -89,32 +103,17 @@ static void read_addresses(struct dns_host_env *env)
 			env->node[env->n_node++] = key;
 	}
 	freeifaddrs(all);
-}
+	/* Devices of the machine, not made by software, that are not down. */
+	env->uplinks = 0;
+	glob(host_path(host, "/sys/class/net/*/device", full), 0, NULL, &devices);
+	for (size_t i = 0; i < devices.gl_pathc; i++) {
+		const char *device = devices.gl_pathv[i] + strlen(host->root);
 
-/* Devices of the machine, not made by software, that are not down. */
-static unsigned count_uplinks(const struct host *host)
-{
-	char pattern[PATH_MAX], path[SETTING_PATH_MAX], state[SETTING_VALUE_MAX];
-	glob_t devices = {0};
-	unsigned n = 0;
-
-	if (glob(host_path(host, "/sys/class/net/*/device", pattern), 0, NULL, &devices) == 0)
-		for (size_t i = 0; i < devices.gl_pathc; i++) {
-			const char *device = devices.gl_pathv[i] + strlen(host->root);
-
-			snprintf(path, sizeof(path), "%.*s/operstate",
-				(int)(strrchr(device, '/') - device), device);
-			n += host_read_value(host, path, state) < 0 || !streq(state, "down");
-		}
+		snprintf(path, sizeof(path), "%.*s/operstate", (int)(strrchr(device, '/') - device),
+			device);
+		env->uplinks += host_read_value(host, path, value) < 0 || !streq(value, "down");
+	}
 	globfree(&devices);
-	return n;
-}
-
-void dns_host_env_read(struct dns_host_env *env, const struct host *host)
-{
-	read_resolv(env, host);
-	read_addresses(env);
-	env->uplinks = count_uplinks(host);
 }
 
 void dns_set_role(const struct dns_config *config, const struct dns_host_env *env,

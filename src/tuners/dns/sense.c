@@ -20,39 +20,9 @@
 
 #define SAMPLES_PER_SECOND 40
 
-void dns_sensor_open(struct dns_sensor *sensor, const struct host *host)
-{
-	char why[TUNER_WHY_MAX];
-
-	sensor->host = host;
-	sensor->cgroups = cgroups_open(host, cgroup_root_open(host, why, sizeof(why)));
-	copy_text(sensor->env.cloud, sizeof(sensor->env.cloud), dns_cloud_detect(host));
-}
-
-void dns_sensor_close(struct dns_sensor *sensor)
-{
-	dns_bpf_close(sensor->bpf);
-	free(sensor->clients.clients);
-	dns_server_table_clear(&sensor->seen.table);
-	cgroups_close(sensor->cgroups);
-}
-
 /* Services of AWS on link-local addresses that share one budget of packets: metadata, DNS, NTP. */
 static const char *const link_local[] = {"169.254.169.254", "169.254.169.253", "169.254.169.123",
 	"fd00:ec2::254", "fd00:ec2::253", "fd00:ec2::123"};
-
-/* Cluster domains first: a search list may repeat them, and the first counts. */
-static void set_suffixes(const struct dns_sensor *sensor)
-{
-	struct dns_suffixes table = {0};
-
-	for (size_t i = 0; i < sensor->config.n_domains; i++)
-		dns_suffix_add(&table, sensor->config.domains[i], DNS_SUFFIX_CLUSTER);
-	for (size_t i = 0; i < sensor->env.n_search; i++)
-		dns_suffix_add(&table, sensor->env.search[i], DNS_SUFFIX_SEARCH);
-	/* A name that comes meanwhile may be given the new class of an old domain: once. */
-	memcpy(&dns_bpf_control(sensor->bpf)->suffixes, &table, sizeof(table));
-}
 
 /* dns_set_role(), and watches the packets that share the server's budget. */
 static void classify(struct dns_sensor *sensor, struct dns_server_state *server)
@@ -90,11 +60,18 @@ static const struct dns_server_state *pin(struct dns_sensor *sensor, const struc
 static void refresh(struct dns_sensor *sensor)
 {
 	const struct dns_server_table *table = &sensor->seen.table;
+	struct dns_suffixes suffixes = {0};
 
 	sensor->refreshed_at_us = sensor->now_us;
 	sensor->unclassified = false;
 	dns_host_env_read(&sensor->env, sensor->host);
-	set_suffixes(sensor);
+	/* Cluster domains first: a search list may repeat them, and the first counts. */
+	for (size_t i = 0; i < sensor->config.n_domains; i++)
+		dns_suffix_add(&suffixes, sensor->config.domains[i], DNS_SUFFIX_CLUSTER);
+	for (size_t i = 0; i < sensor->env.n_search; i++)
+		dns_suffix_add(&suffixes, sensor->env.search[i], DNS_SUFFIX_SEARCH);
+	/* A name that comes meanwhile may be given the new class of an old domain: once. */
+	dns_bpf_control(sensor->bpf)->suffixes = suffixes;
 	for (size_t i = 0; i < table->n; i++) {
 		table->servers[i]->pinned = false;
 		classify(sensor, table->servers[i]);
@@ -139,30 +116,6 @@ static void take_server(void *userdata, const void *key, const void *live)
 	dns_split_bins(counts, server->query_bins, server->packet_bins);
 }
 
-/* Time passes for those too that could not be read. */
-static void read_servers(struct dns_sensor *sensor)
-{
-	const struct dns_server_table *table = &sensor->seen.table;
-	uint64_t now_ns = sensor->now_us * 1000;
-	bool late = false;
-
-	sensor->sent = 0;
-	(void)dns_bpf_each(sensor->bpf, DNS_MAP_SERVERS, take_server, sensor);
-	for (size_t i = 0; i < table->n; i++) {
-		struct dns_server_state *server = table->servers[i];
-		uint64_t qps = server->budget.sustained ? 0 : server->budget.max[DNS_QUERIES];
-
-		dns_minute_pass(server, sensor->now_us);
-		late |= !dns_seconds_take(&server->queries, server->query_bins, now_ns, qps);
-		(void)dns_seconds_take(&server->packets, server->packet_bins, now_ns,
-			server->budget.max[DNS_PACKETS]);
-	}
-	for (size_t i = 0; i < table->n_labels; i++)
-		history_observe(&table->labelled[i]->label->history, sensor->now_us,
-			table->labelled[i]->queries.poll_peak);
-	sensor->coarse += late;
-}
-
 static void take_pending(void *userdata, const struct dns_pending *query, bool unanswered)
 {
 	struct dns_sensor *sensor = userdata;
@@ -187,56 +140,27 @@ struct reading {
 	uint32_t bins[DNS_BINS]; /* of all sources */
 };
 
-/* NULL without room. */
-static struct dns_sender *sender_of(struct dns_seen *seen, const struct dns_key *source)
-{
-	unsigned i = 0;
-
-	while (i < seen->n_senders && !dns_address_equal(&seen->senders[i].source, source))
-		i++;
-	if (i == ARRAY_SIZE(seen->senders))
-		return NULL;
-	if (i == seen->n_senders)
-		seen->senders[seen->n_senders++] = (struct dns_sender){.source = *source};
-	return &seen->senders[i];
-}
-
 static void take_source(void *userdata, const void *source, const void *live)
 {
 	const struct dns_source *counts = live;
 	const struct dns_key *key = source;
 	struct reading *reading = userdata;
-	struct dns_sender *sender = NULL;
+	struct dns_seen *seen = &reading->sensor->seen;
+	unsigned i = 0;
 
-	for (size_t i = 0; i < DNS_BINS; i++)
-		reading->bins[i] += counts->bins[i];
-	/* Sources without room in the kernel are in the sum, but of no one address. */
-	if (key->family != 0)
-		sender = sender_of(&reading->sensor->seen, key);
-	if (!sender)
+	for (size_t bin = 0; bin < DNS_BINS; bin++)
+		reading->bins[bin] += counts->bins[bin];
+	while (i < seen->n_senders && !dns_address_equal(&seen->senders[i].source, key))
+		i++;
+	/* Sources without room, in the kernel or here, are in the sum, but of no one address. */
+	if (key->family == 0 || i == ARRAY_SIZE(seen->senders))
 		return;
-	sender->packets = counts->packets;
-	sender->last_ns = counts->last_ns;
-	(void)dns_seconds_take(&sender->seconds, counts->bins, reading->now_ns, reading->budget);
-}
-
-/* Pods come and go: half of the room is kept free for new ones. Their packets stay in the sum. */
-static void forget_idle(struct dns_sensor *sensor, uint64_t now_ns)
-{
-	struct dns_seen *seen = &sensor->seen;
-
-	for (size_t i = seen->n_senders; i-- > 0 && seen->n_senders >= DNS_SOURCES_MAX / 2;) {
-		struct dns_sender *sender = &seen->senders[i];
-
-		/* Until its first packet is counted an address has no time. */
-		if (sender->last_ns == 0 || now_ns <= sender->last_ns + SENDER_IDLE_NS ||
-			!dns_bpf_forget(
-				sensor->bpf, DNS_MAP_SOURCES, &sender->source, sensor->now_us))
-			continue;
-		for (size_t bin = 0; bin < DNS_BINS; bin++)
-			sensor->forgotten[bin] += sender->seconds.seen[bin];
-		*sender = seen->senders[--seen->n_senders];
-	}
+	if (i == seen->n_senders)
+		seen->senders[seen->n_senders++] = (struct dns_sender){.source = *key};
+	seen->senders[i].packets = counts->packets;
+	seen->senders[i].last_ns = counts->last_ns;
+	(void)dns_seconds_take(
+		&seen->senders[i].seconds, counts->bins, reading->now_ns, reading->budget);
 }
 
 static int by_packets(const void *a, const void *b)
@@ -251,11 +175,12 @@ static void read_link_local(struct dns_sensor *sensor)
 {
 	const struct dns_server_table *table = &sensor->seen.table;
 	struct reading reading = {.sensor = sensor, .now_ns = sensor->now_us * 1000};
+	struct dns_seen *seen = &sensor->seen;
 
 	/* Over the budget since the last poll: not once more where this one cannot read. */
-	sensor->seen.link_local.over = 0;
-	for (unsigned i = 0; i < sensor->seen.n_senders; i++)
-		sensor->seen.senders[i].seconds.over = 0;
+	seen->link_local.over = 0;
+	for (unsigned i = 0; i < seen->n_senders; i++)
+		seen->senders[i].seconds.over = 0;
 	if (!dns_bpf_control(sensor->bpf)->watching)
 		return;
 	for (size_t i = 0; i < table->n; i++) {
@@ -267,10 +192,21 @@ static void read_link_local(struct dns_sensor *sensor)
 	memcpy(reading.bins, sensor->forgotten, sizeof(reading.bins));
 	if (dns_bpf_each(sensor->bpf, DNS_MAP_SOURCES, take_source, &reading) < 0)
 		return;
-	(void)dns_seconds_take(
-		&sensor->seen.link_local, reading.bins, reading.now_ns, reading.budget);
-	forget_idle(sensor, reading.now_ns);
-	qsort(sensor->seen.senders, sensor->seen.n_senders, sizeof(struct dns_sender), by_packets);
+	(void)dns_seconds_take(&seen->link_local, reading.bins, reading.now_ns, reading.budget);
+	/* Pods come and go: half of the room is kept for new ones. The sum keeps their packets. */
+	for (size_t i = seen->n_senders; i-- > 0 && seen->n_senders >= DNS_SOURCES_MAX / 2;) {
+		struct dns_sender *sender = &seen->senders[i];
+
+		/* Until its first packet is counted an address has no time. */
+		if (sender->last_ns == 0 || reading.now_ns <= sender->last_ns + SENDER_IDLE_NS ||
+			!dns_bpf_forget(
+				sensor->bpf, DNS_MAP_SOURCES, &sender->source, sensor->now_us))
+			continue;
+		for (size_t bin = 0; bin < DNS_BINS; bin++)
+			sensor->forgotten[bin] += sender->seconds.seen[bin];
+		*sender = seen->senders[--seen->n_senders];
+	}
+	qsort(seen->senders, seen->n_senders, sizeof(seen->senders[0]), by_packets);
 }
 
 static void take_sample(void *userdata, const struct dns_sample *sample)
@@ -338,6 +274,7 @@ void dns_sense(struct dns_sensor *sensor, uint64_t now)
 {
 	struct dns_server_table *table = &sensor->seen.table;
 	uint64_t age = now - sensor->refreshed_at_us;
+	bool late = false;
 
 	sensor->seen.watched = sensor->bpf != NULL;
 	sensor->now_us = now;
@@ -347,7 +284,21 @@ void dns_sense(struct dns_sensor *sensor, uint64_t now)
 	if (sensor->refreshed_at_us == 0 || age >= REFRESH_EVERY_US ||
 		(sensor->unclassified && age >= UNCLASSIFIED_EVERY_US))
 		refresh(sensor);
-	read_servers(sensor);
+	sensor->sent = 0;
+	(void)dns_bpf_each(sensor->bpf, DNS_MAP_SERVERS, take_server, sensor);
+	/* Time passes for those too that could not be read. */
+	for (size_t i = 0; i < table->n; i++) {
+		struct dns_server_state *server = table->servers[i];
+		uint64_t qps = server->budget.sustained ? 0 : server->budget.max[DNS_QUERIES];
+
+		dns_minute_pass(server, now);
+		late |= !dns_seconds_take(&server->queries, server->query_bins, now * 1000, qps);
+		(void)dns_seconds_take(&server->packets, server->packet_bins, now * 1000,
+			server->budget.max[DNS_PACKETS]);
+		if (server->label)
+			history_observe(&server->label->history, now, server->queries.poll_peak);
+	}
+	sensor->coarse += late;
 	if (sensor->sent > 0 || sensor->pending > 0) {
 		for (size_t i = 0; i < table->n; i++)
 			table->servers[i]->pending = 0;

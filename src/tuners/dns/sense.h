@@ -57,7 +57,7 @@ void dns_config_read(struct dns_config *into, const struct config *config);
 struct dns_budget dns_config_budget(const struct dns_config *config, const struct dns_host_env *env,
 	const struct dns_key *server);
 
-/* Reads all but the cloud and the kubelet anew. Of what cannot be read, nothing is known. */
+/* Reads all but the kubelet anew. Of what cannot be read, nothing is known. */
 void dns_host_env_read(struct dns_host_env *env, const struct host *host);
 /* Takes the lines of a resolv.conf, in place of what was there. text is cut up. */
 void dns_resolv_parse(struct dns_host_env *env, char *text);
@@ -145,9 +145,6 @@ struct dns_sensor {
 	bool unclassified;     /* new servers whose role rests on old addresses */
 };
 
-/* Without the programs: the caller sets bpf, which is closed with the rest. */
-void dns_sensor_open(struct dns_sensor *sensor, const struct host *host);
-void dns_sensor_close(struct dns_sensor *sensor);
 void dns_sense(struct dns_sensor *sensor, uint64_t now_us);
 /* clients.c. Reads the rows anew when that is due; updates the labels' users and the forwarders. */
 void dns_clients_read(struct dns_sensor *sensor);

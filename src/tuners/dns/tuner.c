@@ -22,8 +22,10 @@ struct request {
 static void *dns_open(const struct host *host, bool watch)
 {
 	struct dns_sensor *sensor = must(calloc(1, sizeof(*sensor)));
+	char why[TUNER_WHY_MAX];
 
-	dns_sensor_open(sensor, host);
+	sensor->host = host;
+	sensor->cgroups = cgroups_open(host, cgroup_root_open(host, why, sizeof(why)));
 	sensor->watch = sensor->load = watch;
 	return sensor;
 }
@@ -147,7 +149,10 @@ static void dns_close(void *self)
 
 	worker_free(sensor->loader);
 	dns_bpf_close(sensor->unattached);
-	dns_sensor_close(sensor);
+	dns_bpf_close(sensor->bpf);
+	free(sensor->clients.clients);
+	dns_server_table_clear(&sensor->seen.table);
+	cgroups_close(sensor->cgroups);
 	free(sensor);
 }
 
