@@ -21,30 +21,19 @@ static void end_second(struct dns_seconds *seconds)
 	seconds->current = 0;
 }
 
-/* The bin that ended this many bins before the last one. */
-static uint32_t bin_before(const struct dns_seconds *seconds, uint64_t bins)
-{
-	return seconds->window[(seconds->next - 1 - bins) % ARRAY_SIZE(seconds->window)];
-}
-
-/* What the busiest second got that ended in the last bin. */
-static uint32_t busiest(const struct dns_seconds *seconds)
-{
-	uint64_t first = bin_before(seconds, DNS_BINS_PER_SECOND), last = bin_before(seconds, 0);
-	uint64_t between = seconds->last - last;
-
-	return seconds->last + ((first + last) * EDGE_SHARE <= between ? (uint32_t)first : 0);
-}
-
 /* One more bin has ended, with this count. */
 static void push(struct dns_seconds *seconds, uint32_t count, uint64_t budget)
 {
+	uint64_t first, between;
 	uint32_t peak;
 
-	seconds->next++;
-	seconds->window[(seconds->next - 1) % ARRAY_SIZE(seconds->window)] = count;
-	seconds->last += count - bin_before(seconds, DNS_BINS_PER_SECOND);
-	peak = busiest(seconds);
+	seconds->window[seconds->next++ % ARRAY_SIZE(seconds->window)] = count;
+	/* The oldest bin of the window is not of the last second any more. */
+	first = seconds->window[seconds->next % ARRAY_SIZE(seconds->window)];
+	seconds->last += count - (uint32_t)first;
+	/* What the busiest second got that ended in this bin. */
+	between = seconds->last - count;
+	peak = seconds->last + ((first + count) * EDGE_SHARE <= between ? (uint32_t)first : 0);
 	seconds->poll_peak = MAX(seconds->poll_peak, peak);
 	seconds->current = MAX(seconds->current, peak);
 	if (budget > 0 && peak > budget && seconds->next >= seconds->over_until) {
@@ -53,19 +42,6 @@ static void push(struct dns_seconds *seconds, uint32_t count, uint64_t budget)
 	}
 	if (seconds->next % DNS_BINS_PER_SECOND == 0)
 		end_second(seconds);
-}
-
-/* Of an idle server only the seconds are counted: its last second had no queries. */
-static void pass_idle(struct dns_seconds *seconds, uint64_t until)
-{
-	memset(seconds->window, 0, sizeof(seconds->window));
-	while (seconds->next < until) {
-		uint64_t end = (seconds->next / DNS_BINS_PER_SECOND + 1) * DNS_BINS_PER_SECOND;
-
-		seconds->next = MIN(end, until);
-		if (seconds->next == end)
-			end_second(seconds);
-	}
 }
 
 bool dns_seconds_take(struct dns_seconds *seconds, const uint32_t bins[static DNS_BINS],
@@ -82,7 +58,11 @@ bool dns_seconds_take(struct dns_seconds *seconds, const uint32_t bins[static DN
 	seconds->over = 0;
 	if (seconds->last == 0 && seconds->current == 0 &&
 		memcmp(seconds->seen, bins, sizeof(seconds->seen)) == 0) {
-		pass_idle(seconds, until);
+		/* Idle: only the seconds are counted. The last had nothing. */
+		memset(seconds->window, 0, sizeof(seconds->window));
+		while (seconds->next < until)
+			if (++seconds->next % DNS_BINS_PER_SECOND == 0)
+				end_second(seconds);
 		return true;
 	}
 	if (until > seconds->next + MINUTE_BINS) {

@@ -167,22 +167,6 @@ static uint64_t weight(const struct dns_server_state *server)
 								    : dns_minute(server).queries;
 }
 
-/* Where the least important server with a label is; of several the one that was idle longest. */
-static struct dns_server_state **cheapest(struct dns_server_table *table)
-{
-	struct dns_server_state **least = &table->labelled[0];
-
-	for (size_t i = 1; i < table->n_labels; i++) {
-		struct dns_server_state **at = &table->labelled[i];
-
-		if (weight(*at) < weight(*least) ||
-			(weight(*at) == weight(*least) &&
-				(*at)->changed_at_us < (*least)->changed_at_us))
-			least = at;
-	}
-	return least;
-}
-
 void dns_label_offer(struct dns_server_table *table, struct dns_server_state *server)
 {
 	if (table->n_labels == DNS_LABELS || server->label || server->key.family == 0)
@@ -197,18 +181,26 @@ void dns_label_offer(struct dns_server_table *table, struct dns_server_state *se
  */
 void dns_label_assign(struct dns_server_table *table, uint64_t now)
 {
-	struct dns_server_state **least = NULL;
-
 	for (size_t i = 0; i < table->n; i++) {
-		struct dns_server_state *server = table->servers[i];
+		struct dns_server_state *server = table->servers[i], **least = table->labelled;
 		uint64_t mine = weight(server), its;
 
 		if (server->pinned || dns_queries(&server->totals) > 0)
 			dns_label_offer(table, server);
 		if (server->label || server->key.family == 0 || table->n_labels < DNS_LABELS)
 			continue;
-		least = least ? least : cheapest(table);
+		/* The least important with a label; of several the one that was idle longest. */
 		its = weight(*least);
+		for (size_t k = 1; k < DNS_LABELS; k++) {
+			struct dns_server_state **at = &table->labelled[k];
+			uint64_t that = weight(*at);
+
+			if (that > its ||
+				(that == its && (*at)->changed_at_us >= (*least)->changed_at_us))
+				continue;
+			least = at;
+			its = that;
+		}
 		if (mine <= 2 * its + 60 &&
 			(mine == 0 || its > 0 || now - (*least)->changed_at_us <= LABEL_IDLE_US))
 			continue;
@@ -218,6 +210,5 @@ void dns_label_assign(struct dns_server_table *table, uint64_t now)
 		server->label->names = (struct dns_names){0};
 		server->label->history = (struct history){0};
 		*least = server;
-		least = NULL;
 	}
 }
