@@ -122,8 +122,8 @@ TEST(forwarders_are_summed_over_upstreams)
 	}
 	dns_forwarders_list(seen);
 	assert_int_equal(seen->n_forwarders, 2);
-	assert_true(seen->forwarders[0].per_second == 20);
-	assert_true(seen->forwarders[1].per_second == 20);
+	assert_true(seen->forwarders[0].smooth == 20);
+	assert_true(seen->forwarders[1].smooth == 20);
 	/* One that answers others is a forwarder whatever its name. */
 	table->servers[1]->label->users[0].serves = true;
 	assert_string_equal(table->servers[1]->label->users[0].workload.name, "shop");

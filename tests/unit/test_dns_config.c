@@ -39,7 +39,7 @@ TEST(defaults_are_automatic)
 	struct dns_config config;
 
 	assert_int_equal(loaded.faults.n, 0);
-	dns_config_read(&config, loaded.config);
+	dns_config_read(&config, loaded.config, &loaded.faults);
 	assert_int_equal(config.n_domains, 1);
 	assert_string_equal(config.domains[0], "cluster.local");
 	assert_true(config.cluster_auto);
@@ -65,7 +65,7 @@ TEST(configured_values_are_read)
 	struct dns_budget budget;
 
 	assert_int_equal(loaded.faults.n, 0);
-	dns_config_read(&config, loaded.config);
+	dns_config_read(&config, loaded.config, &loaded.faults);
 	assert_int_equal(config.n_domains, 2);
 	assert_false(config.cluster_auto);
 	assert_int_equal(config.n_cluster, 2);
@@ -93,7 +93,7 @@ TEST(empty_lists_mean_none)
 	struct dns_config config;
 
 	assert_int_equal(loaded.faults.n, 0);
-	dns_config_read(&config, loaded.config);
+	dns_config_read(&config, loaded.config, &loaded.faults);
 	assert_int_equal(config.n_domains, 0);
 	assert_false(config.cluster_auto);
 	assert_int_equal(budget_of(&config, "azure", "168.63.129.16").max[DNS_QUERIES], 0);

@@ -82,18 +82,20 @@ void dns_clients_rate(struct dns_clients *clients, struct dns_seen *seen, uint64
 				 ? INFINITY
 				 : (double)(now - clients->read_at_us) / (double)USEC_PER_SEC;
 	double keep = exp2(-seconds / HALF_LIFE);
-	uint64_t expanded[DNS_ROLES] = {0}, failed[DNS_ROLES] = {0};
 	const struct dns_server_state *server = NULL;
+	struct dns_search before[DNS_ROLES];
 
 	merge(clients);
+	memcpy(before, seen->search, sizeof(before));
 	for (size_t i = 0; i < clients->n; i++) {
 		struct dns_client *client = &clients->clients[i];
-		enum dns_role role;
+		struct dns_search *search;
 		uint64_t sent;
 
 		if (!server || !dns_address_equal(&server->key, &client->server))
 			server = dns_server_find(&seen->table, &client->server);
-		role = server && server->role < DNS_ROLES ? server->role : DNS_UPSTREAM;
+		search = &seen->search[server && server->role < DNS_ROLES ? server->role
+									  : DNS_UPSTREAM];
 		/* A count that begins anew was forgotten in between. */
 		if (client->now.queries < client->counts.queries)
 			*client = (struct dns_client){.server = client->server,
@@ -101,9 +103,10 @@ void dns_clients_rate(struct dns_clients *clients, struct dns_seen *seen, uint64
 				.cgroup = client->cgroup,
 				.now = client->now};
 		sent = client->now.queries - client->counts.queries;
-		expanded[role] +=
+		search->queries +=
 			client->now.expanded - MIN(client->counts.expanded, client->now.expanded);
-		failed[role] += client->now.failed - MIN(client->counts.failed, client->now.failed);
+		search->failed +=
+			client->now.failed - MIN(client->counts.failed, client->now.failed);
 		if (sent > 0)
 			client->changed_at_us = now;
 		client->per_second = (double)sent / seconds;
@@ -113,13 +116,13 @@ void dns_clients_rate(struct dns_clients *clients, struct dns_seen *seen, uint64
 	}
 	for (int role = 0; role < DNS_ROLES; role++) {
 		struct dns_search *search = &seen->search[role];
+		double queries = (double)(search->queries - before[role].queries);
+		double failed = (double)(search->failed - before[role].failed);
 
-		search->queries += expanded[role];
-		search->failed += failed[role];
-		search->queries_per_second = keep * search->queries_per_second +
-					     (1 - keep) * (double)expanded[role] / seconds;
-		search->failed_per_second = keep * search->failed_per_second +
-					    (1 - keep) * (double)failed[role] / seconds;
+		search->queries_per_second =
+			keep * search->queries_per_second + (1 - keep) * queries / seconds;
+		search->failed_per_second =
+			keep * search->failed_per_second + (1 - keep) * failed / seconds;
 	}
 	clients->read_at_us = now;
 }
@@ -139,26 +142,31 @@ static int by_use(const void *a, const void *b)
 	return (x->queries < y->queries) - (x->queries > y->queries);
 }
 
+/* Adds a user to the list, or its use to that of its workload there. Room is for max. */
+static void add_user(struct dns_user *list, unsigned *n, unsigned max, const struct dns_user *user)
+{
+	unsigned i = 0;
+
+	while (i < *n && !same_workload(&list[i].workload, &user->workload))
+		i++;
+	if (i < *n) {
+		list[i].queries += user->queries;
+		list[i].per_second += user->per_second;
+		list[i].smooth += user->smooth;
+		list[i].serves = list[i].serves || user->serves;
+	} else if (i < max) {
+		list[(*n)++] = *user;
+	}
+}
+
 void dns_label_take_users(struct dns_label *label, struct dns_user *users, size_t n)
 {
-	size_t kept = 0;
+	unsigned kept = 0;
 
-	for (size_t i = 0; i < n; i++) {
-		size_t k = 0;
-
-		while (k < kept && !same_workload(&users[k].workload, &users[i].workload))
-			k++;
-		if (k == kept) {
-			users[kept++] = users[i];
-			continue;
-		}
-		users[k].queries += users[i].queries;
-		users[k].per_second += users[i].per_second;
-		users[k].smooth += users[i].smooth;
-		users[k].serves = users[k].serves || users[i].serves;
-	}
+	for (size_t i = 0; i < n; i++)
+		add_user(users, &kept, (unsigned)n, &users[i]);
 	qsort(users, kept, sizeof(*users), by_use);
-	label->n_users = (unsigned)MIN(kept, DNS_TOP);
+	label->n_users = MIN(kept, DNS_TOP);
 	memcpy(label->users, users, label->n_users * sizeof(*users));
 }
 
@@ -274,109 +282,88 @@ static int by_rate(const void *a, const void *b)
 	return (x->counts.queries < y->counts.queries) - (x->counts.queries > y->counts.queries);
 }
 
-/* The busiest clients of the server; all has room for every client. How many. */
-static size_t choose(const struct dns_clients *clients, const struct dns_server_state *server,
-	struct dns_client **all)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < clients->n; i++)
-		if (dns_address_equal(&clients->clients[i].server, &server->key))
-			all[n++] = &clients->clients[i];
-	qsort(all, n, sizeof(*all), by_rate);
-	return MIN(n, CANDIDATES);
-}
-
-static struct dns_user user_of(
-	struct dns_sensor *sensor, struct dns_client *client, bool known, bool upstream)
-{
-	struct dns_user user = {.per_second = client->per_second, .smooth = client->smooth};
-
-	user.workload = known ? cgroups_find(sensor->cgroups, client->cgroup)
-			      : at_address(sensor, &client->source);
-	user.queries = dns_client_queries(client, &user.workload);
-	user.serves = known && upstream &&
-		      serves(sensor, client, &user.workload, sensor->clients.read_at_us);
-	return user;
-}
-
 static void name_users(struct dns_sensor *sensor)
 {
 	const struct dns_server_table *table = &sensor->seen.table;
+	const struct dns_clients *clients = &sensor->clients;
 	uint64_t root = dns_bpf_control(sensor->bpf)->root_cgroup;
-	_cleanup_free_ struct dns_client **all = must(calloc(sensor->clients.n + 1, sizeof(*all)));
+	_cleanup_free_ struct dns_client **all = must(calloc(clients->n + 1, sizeof(*all)));
 	_cleanup_free_ struct dns_user *users = must(calloc(CANDIDATES, sizeof(*users)));
+	struct dns_client *chosen[DNS_LABELS][CANDIDATES];
 	uint64_t wanted[DNS_LABELS * CANDIDATES];
-	size_t n_wanted = 0, n;
+	size_t n_chosen[DNS_LABELS], n_wanted = 0;
 
+	/* The busiest clients of each server. */
 	for (size_t s = 0; s < table->n_labels; s++) {
-		n = choose(&sensor->clients, table->labelled[s], all);
-		for (size_t i = 0; i < n; i++)
+		size_t n = 0;
+
+		for (size_t i = 0; i < clients->n; i++)
+			if (dns_address_equal(
+				    &clients->clients[i].server, &table->labelled[s]->key))
+				all[n++] = &clients->clients[i];
+		qsort(all, n, sizeof(*all), by_rate);
+		n_chosen[s] = MIN(n, CANDIDATES);
+		for (size_t i = 0; i < n_chosen[s]; i++) {
+			chosen[s][i] = all[i];
 			if (all[i]->cgroup != root)
 				wanted[n_wanted++] = all[i]->cgroup;
+		}
 	}
-	cgroups_learn(sensor->cgroups, wanted, n_wanted, sensor->clients.read_at_us);
+	cgroups_learn(sensor->cgroups, wanted, n_wanted, clients->read_at_us);
 	for (size_t s = 0; s < table->n_labels; s++) {
 		const struct dns_server_state *server = table->labelled[s];
 
-		n = choose(&sensor->clients, server, all);
-		for (size_t i = 0; i < n; i++)
-			users[i] = user_of(sensor, all[i], all[i]->cgroup != root,
-				server->role == DNS_UPSTREAM);
-		dns_label_take_users(server->label, users, n);
+		for (size_t i = 0; i < n_chosen[s]; i++) {
+			struct dns_client *client = chosen[s][i];
+			struct dns_user *user = &users[i];
+			bool known = client->cgroup != root;
+
+			user->per_second = client->per_second;
+			user->smooth = client->smooth;
+			user->workload = known ? cgroups_find(sensor->cgroups, client->cgroup)
+					       : at_address(sensor, &client->source);
+			user->queries = dns_client_queries(client, &user->workload);
+			user->serves = known && server->role == DNS_UPSTREAM &&
+				       serves(sensor, client, &user->workload, clients->read_at_us);
+		}
+		dns_label_take_users(server->label, users, n_chosen[s]);
 	}
 }
 
-static bool is_node_cache(const struct workload *workload)
+bool dns_is_node_cache(const struct workload *workload)
 {
 	return strstr(workload->name, "node-local-dns") || strstr(workload->name, "nodelocaldns");
 }
 
-static bool is_named_forwarder(const struct workload *workload)
+static int by_smooth(const void *a, const void *b)
 {
-	static const char *const parts[] = {"coredns", "kube-dns", "kubedns", "dnsmasq", "unbound",
-		"pdns-recursor", "powerdns", "bind9", "named.service", "knot-resolver", "kresd"};
+	const struct dns_user *x = a, *y = b;
 
-	for (size_t i = 0; i < ARRAY_SIZE(parts); i++)
-		if (strstr(workload->name, parts[i]))
-			return true;
-	return is_node_cache(workload);
-}
-
-static void add_forwarder(struct dns_seen *seen, const struct dns_user *user)
-{
-	unsigned i = 0;
-
-	while (i < seen->n_forwarders &&
-		!same_workload(&seen->forwarders[i].workload, &user->workload))
-		i++;
-	if (i == DNS_FORWARDERS)
-		return;
-	if (i == seen->n_forwarders)
-		seen->forwarders[seen->n_forwarders++] = (struct dns_forwarder){
-			.workload = user->workload, .expected = is_node_cache(&user->workload)};
-	seen->forwarders[i].per_second += user->smooth;
-}
-
-static int by_forwarded(const void *a, const void *b)
-{
-	const struct dns_forwarder *x = a, *y = b;
-
-	return (x->per_second < y->per_second) - (x->per_second > y->per_second);
+	return (x->smooth < y->smooth) - (x->smooth > y->smooth);
 }
 
 void dns_forwarders_list(struct dns_seen *seen)
 {
+	static const char *const parts[] = {"coredns", "kube-dns", "kubedns", "dnsmasq", "unbound",
+		"pdns-recursor", "powerdns", "bind9", "named.service", "knot-resolver", "kresd"};
+
 	seen->n_forwarders = 0;
 	for (size_t s = 0; s < seen->table.n_labels; s++) {
 		const struct dns_server_state *server = seen->table.labelled[s];
 		const struct dns_label *label = server->label;
 
-		for (unsigned i = 0; server->role == DNS_UPSTREAM && i < label->n_users; i++)
-			if (label->users[i].serves || is_named_forwarder(&label->users[i].workload))
-				add_forwarder(seen, &label->users[i]);
+		for (unsigned i = 0; server->role == DNS_UPSTREAM && i < label->n_users; i++) {
+			const struct dns_user *user = &label->users[i];
+			bool forwards = user->serves || dns_is_node_cache(&user->workload);
+
+			for (size_t k = 0; k < ARRAY_SIZE(parts) && !forwards; k++)
+				forwards = strstr(user->workload.name, parts[k]);
+			if (forwards)
+				add_user(seen->forwarders, &seen->n_forwarders, DNS_FORWARDERS,
+					user);
+		}
 	}
-	qsort(seen->forwarders, seen->n_forwarders, sizeof(seen->forwarders[0]), by_forwarded);
+	qsort(seen->forwarders, seen->n_forwarders, sizeof(seen->forwarders[0]), by_smooth);
 }
 
 struct reading {

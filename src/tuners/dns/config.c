@@ -101,29 +101,8 @@ static void take_budget(struct dns_config *into, const struct config *config, si
 	}
 }
 
-/* The kernel compares a few domains of each length: see headroom/bpf/dns.h. */
-static void take_domain(struct dns_config *into, const struct config *config, size_t i,
-	unsigned alike[static DNS_SUFFIX_LABELS + 1], struct config_fault_list *faults)
-{
-	struct config_place place = config_item_where(config, "dns.cluster_domains", i, "");
-	const char *domain = config_item(config, "dns.cluster_domains", i, "");
-	uint32_t labels = 0;
-
-	if (dns_suffix_hash(domain, &labels) == 0)
-		config_fault_add(faults, &place,
-			"dns.cluster_domains: %s is no domain of at most %d labels: each has 1 to 63 "
-			"characters, with a dot between them",
-			domain, DNS_SUFFIX_LABELS);
-	else if (++alike[labels] > DNS_SUFFIX_SLOTS)
-		config_fault_add(faults, &place,
-			"dns.cluster_domains: %s is one too many: at most %d domains with as many "
-			"labels as each other",
-			domain, DNS_SUFFIX_SLOTS);
-	copy_text(into->domains[into->n_domains++], DNS_DOMAIN_MAX, domain);
-}
-
 /* The option table has seen to the lengths of the lists. */
-static void take_all(
+void dns_config_read(
 	struct dns_config *into, const struct config *config, struct config_fault_list *faults)
 {
 	unsigned alike[DNS_SUFFIX_LABELS + 1] = {0};
@@ -139,23 +118,31 @@ static void take_all(
 		into->n_cluster += take_address(config, "dns.cluster_servers", i, "",
 			"give IPv4 or IPv6 addresses, or auto in place of the list",
 			&into->cluster[into->n_cluster], faults);
-	for (size_t i = 0; i < config_list(config, "dns.cluster_domains"); i++)
-		take_domain(into, config, i, alike, faults);
+	for (size_t i = 0; i < config_list(config, "dns.cluster_domains"); i++) {
+		struct config_place place = config_item_where(config, "dns.cluster_domains", i, "");
+		const char *domain = config_item(config, "dns.cluster_domains", i, "");
+		uint32_t labels = 0;
+
+		/* The kernel compares a few domains of each length: see headroom/bpf/dns.h. */
+		if (dns_suffix_hash(domain, &labels) == 0)
+			config_fault_add(faults, &place,
+				"dns.cluster_domains: %s is no domain of at most %d labels: each has 1 to 63 "
+				"characters, with a dot between them",
+				domain, DNS_SUFFIX_LABELS);
+		else if (++alike[labels] > DNS_SUFFIX_SLOTS)
+			config_fault_add(faults, &place,
+				"dns.cluster_domains: %s is one too many: at most %d domains with as many "
+				"labels as each other",
+				domain, DNS_SUFFIX_SLOTS);
+		copy_text(into->domains[into->n_domains++], DNS_DOMAIN_MAX, domain);
+	}
 }
 
 void dns_config_validate(const struct config *config, struct config_fault_list *faults)
 {
 	struct dns_config checked;
 
-	take_all(&checked, config, faults);
-}
-
-void dns_config_read(struct dns_config *into, const struct config *config)
-{
-	struct config_fault_list faults = {0};
-
-	take_all(into, config, &faults);
-	config_faults_clear(&faults);
+	dns_config_read(&checked, config, faults);
 }
 
 /* The cloud's kind of budget, such as link-local packets, stays; its numbers do not. */

@@ -49,21 +49,6 @@ static const struct dns_seconds *packets_of(
 	return server->budget.link_local ? &seen->link_local : &server->packets;
 }
 
-static struct dns_uses uses_of(const struct dns_seen *seen, const struct dns_server_state *server)
-{
-	const struct dns_seconds *queries = &server->queries, *packets = packets_of(seen, server);
-	struct dns_slot minute = dns_minute(server);
-	double mean = (double)minute.queries / 60, pending = (double)server->pending;
-	bool sustained = server->budget.sustained;
-
-	return (struct dns_uses){
-		.last = {sustained ? mean : queries->last, packets->last, pending},
-		.poll_peak = {sustained ? mean : queries->poll_peak, packets->poll_peak, pending},
-		.minute_peak = {sustained ? mean : dns_seconds_peak(queries),
-			dns_seconds_peak(packets), (double)minute.pending},
-	};
-}
-
 /* The busiest when it was: an average would blame a client with few, steady queries. */
 static void blame(
 	const struct dns_label *label, uint64_t at_us, uint64_t now, struct dns_user *busiest)
@@ -71,20 +56,6 @@ static void blame(
 	for (unsigned i = 0; label && now - at_us <= USERS_KNOWN_US && i < label->n_users; i++)
 		if (label->users[i].per_second > busiest->per_second)
 			*busiest = label->users[i];
-}
-
-/* The busiest poll of the last minute, and whose it was. */
-static void remember_peak(
-	const struct dns_server_state *server, struct dns_server_memory *memory, uint64_t now)
-{
-	double share = share_of(&server->budget, memory->uses.poll_peak);
-
-	if (share > memory->peak || now - memory->peak_at_us > PEAK_WINDOW_US) {
-		memory->peak = share;
-		memory->peak_at_us = now;
-		memory->peak_user.per_second = 0;
-	}
-	blame(server->label, memory->peak_at_us, now, &memory->peak_user);
 }
 
 /*
@@ -142,25 +113,43 @@ static void remember(const struct dns_sensor *sensor, const struct dns_server_st
 	struct dns_server_memory *memory, uint64_t now)
 {
 	const struct dns_seen *seen = &sensor->seen;
+	const struct dns_seconds *queries = &server->queries, *packets = packets_of(seen, server);
+	const struct dns_budget *budget = &server->budget;
 	const struct dns_slot minute = dns_minute(server);
-	double queries = (double)minute.queries, unanswered = (double)minute.unanswered;
+	double sent = (double)minute.queries, unanswered = (double)minute.unanswered;
+	double pending = (double)server->pending, share;
 
 	if (memory->unanswered)
-		memory->unanswered = unanswered > 0 && unanswered >= queries * UNANSWERED_ENDS;
+		memory->unanswered = unanswered > 0 && unanswered >= sent * UNANSWERED_ENDS;
 	else
 		memory->unanswered =
-			unanswered >= UNANSWERED_LEAST && unanswered >= queries * UNANSWERED_BEGINS;
-	if (!dns_budget_is_set(&server->budget)) {
+			unanswered >= UNANSWERED_LEAST && unanswered >= sent * UNANSWERED_BEGINS;
+	if (!dns_budget_is_set(budget)) {
 		memory->pressure = false;
 		memory->over_lately = 0;
 		return;
 	}
-	memory->uses = uses_of(seen, server);
-	memory->used = share_of(&server->budget, memory->uses.minute_peak);
-	memory->upper_bound = server->budget.link_local && server->budget.max[DNS_PACKETS] > 0 &&
-			      sensor->env.uplinks > 1;
+	memory->uses = (struct dns_uses){
+		.last = {queries->last, packets->last, pending},
+		.poll_peak = {queries->poll_peak, packets->poll_peak, pending},
+		.minute_peak = {dns_seconds_peak(queries), dns_seconds_peak(packets),
+			(double)minute.pending},
+	};
+	if (budget->sustained)
+		memory->uses.last[DNS_QUERIES] = memory->uses.poll_peak[DNS_QUERIES] =
+			memory->uses.minute_peak[DNS_QUERIES] = sent / 60;
+	memory->used = share_of(budget, memory->uses.minute_peak);
+	memory->upper_bound =
+		budget->link_local && budget->max[DNS_PACKETS] > 0 && sensor->env.uplinks > 1;
 	memory->pressure = memory->used > (memory->pressure ? PRESSURE_ENDS : PRESSURE_BEGINS);
-	remember_peak(server, memory, now);
+	/* The busiest poll of the last minute, and whose it was. */
+	share = share_of(budget, memory->uses.poll_peak);
+	if (share > memory->peak || now - memory->peak_at_us > PEAK_WINDOW_US) {
+		memory->peak = share;
+		memory->peak_at_us = now;
+		memory->peak_user.per_second = 0;
+	}
+	blame(server->label, memory->peak_at_us, now, &memory->peak_user);
 	remember_over(seen, server, memory, now);
 }
 
@@ -172,18 +161,18 @@ static void remember_crowd(const struct dns_seen *seen, struct dns_memory *memor
 	unsigned n = 0, listed = 0;
 
 	for (unsigned i = 0; i < seen->n_forwarders; i++) {
-		const struct dns_forwarder *forwarder = &seen->forwarders[i];
+		const struct dns_user *forwarder = &seen->forwarders[i];
 		size_t used = strlen(named);
 
-		if (forwarder->expected || forwarder->per_second < FORWARDER_ENDS)
+		if (dns_is_node_cache(&forwarder->workload) || forwarder->smooth < FORWARDER_ENDS)
 			continue;
-		n += forwarder->per_second >= least;
-		sum += forwarder->per_second;
+		n += forwarder->smooth >= least;
+		sum += forwarder->smooth;
 		if (listed++ >= NAMED)
 			continue;
 		workload_describe(&forwarder->workload, workload, sizeof(workload));
 		snprintf(named + used, sizeof(named) - used, "%s%s %.3g/s",
-			listed == 1 ? ": " : ", ", workload, forwarder->per_second);
+			listed == 1 ? ": " : ", ", workload, forwarder->smooth);
 	}
 	if (n >= CROWD && sum >= (memory->crowded ? CROWD_ENDS : CROWD_BEGINS)) {
 		memory->crowded = true;
@@ -289,23 +278,6 @@ static void add_numbers(struct condition_reading *condition, const struct dns_bu
 	}
 }
 
-static void judge_budget(const struct dns_server_state *server,
-	const struct dns_server_memory *memory, struct condition_reading *pressure,
-	struct condition_reading *exceeded)
-{
-	if (memory->pressure) {
-		condition_raise(pressure, "near-budget", "%s: ", server->name);
-		add_numbers(pressure, &server->budget, memory->uses.minute_peak,
-			memory->upper_bound ? " of all network interfaces together" : "");
-	}
-	if (memory->over_lately > 0) {
-		condition_raise(exceeded, "over-budget", "%s: %" PRIu64 " s over, up to ",
-			server->name, memory->over_lately);
-		add_numbers(exceeded, &server->budget, memory->worst,
-			memory->upper_bound ? " of one address" : "");
-	}
-}
-
 static void add_user(struct condition_reading *condition, const struct dns_server_memory *server,
 	const struct dns_user *user)
 {
@@ -333,11 +305,21 @@ static void judge(const struct dns_seen *seen, const struct dns_memory *memory,
 		const struct dns_server_state *server = seen->table.servers[i];
 		const struct dns_server_memory *its = &memory->servers[i];
 
-		judge_budget(server, its, pressure, exceeded);
-		if (its->pressure && (!nearest || its->used > nearest->used))
-			nearest = its;
-		if (its->over_lately > 0 && (!last || its->over_at_us > last->over_at_us))
-			last = its;
+		if (its->pressure) {
+			condition_raise(pressure, "near-budget", "%s: ", server->name);
+			add_numbers(pressure, &server->budget, its->uses.minute_peak,
+				its->upper_bound ? " of all network interfaces together" : "");
+			if (!nearest || its->used > nearest->used)
+				nearest = its;
+		}
+		if (its->over_lately > 0) {
+			condition_raise(exceeded, "over-budget", "%s: %" PRIu64 " s over, up to ",
+				server->name, its->over_lately);
+			add_numbers(exceeded, &server->budget, its->worst,
+				its->upper_bound ? " of one address" : "");
+			if (!last || its->over_at_us > last->over_at_us)
+				last = its;
+		}
 		if (its->unanswered && silent++ < NAMED)
 			condition_raise(unanswered, "unanswered",
 				"%s (%s): %" PRIu64
@@ -359,28 +341,6 @@ static void judge(const struct dns_seen *seen, const struct dns_memory *memory,
 			memory->crowd);
 }
 
-static void add_conditions(
-	const struct dns_seen *seen, const struct dns_memory *memory, struct proposal *proposal)
-{
-	struct condition_reading readings[DNS_CONDITIONS] = {
-		[DNS_BUDGET_PRESSURE] = {.reason = "within-budget"},
-		[DNS_BUDGET_EXCEEDED] = {.reason = "within-budget"},
-		[DNS_UNANSWERED] = {.reason = "all-answered"},
-		[DNS_FORWARDER_CROWDING] = {.reason = "few-forwarders"},
-	};
-
-	if (seen->watched)
-		judge(seen, memory, readings);
-	for (int i = 0; i < DNS_CONDITIONS; i++) {
-		readings[i].type = &dns_conditions[i];
-		if (!seen->watched) {
-			readings[i].status = CONDITION_UNKNOWN;
-			readings[i].reason = "not-watched";
-		}
-		*proposal_condition(proposal, NULL, NULL) = readings[i];
-	}
-}
-
 void dns_memory_clear(void *data)
 {
 	struct dns_memory *memory = data;
@@ -394,6 +354,12 @@ void dns_decide(
 	const struct dns_sensor *sensor = self;
 	const struct dns_seen *seen = &sensor->seen;
 	struct dns_memory *memory = data;
+	struct condition_reading readings[DNS_CONDITIONS] = {
+		[DNS_BUDGET_PRESSURE] = {.reason = "within-budget"},
+		[DNS_BUDGET_EXCEEDED] = {.reason = "within-budget"},
+		[DNS_UNANSWERED] = {.reason = "all-answered"},
+		[DNS_FORWARDER_CROWDING] = {.reason = "few-forwarders"},
+	};
 
 	for (size_t i = 0; seen->watched && i < seen->table.n; i++) {
 		const struct dns_server_state *server = seen->table.servers[i];
@@ -403,9 +369,18 @@ void dns_decide(
 		if (dns_budget_is_set(&server->budget) && server->label)
 			add_limits(server, its, proposal);
 	}
-	/* The rest is of servers that were removed. */
-	if (seen->watched)
+	if (seen->watched) {
+		/* The rest is of servers that were removed. */
 		memory->n = seen->table.n;
-	remember_crowd(seen, memory, input->now_us);
-	add_conditions(seen, memory, proposal);
+		remember_crowd(seen, memory, input->now_us);
+		judge(seen, memory, readings);
+	}
+	for (int i = 0; i < DNS_CONDITIONS; i++) {
+		readings[i].type = &dns_conditions[i];
+		if (!seen->watched) {
+			readings[i].status = CONDITION_UNKNOWN;
+			readings[i].reason = "not-watched";
+		}
+		*proposal_condition(proposal, NULL, NULL) = readings[i];
+	}
 }

@@ -309,11 +309,7 @@ struct dns_seen {
 		uint64_t queries, failed;
 		double queries_per_second, failed_per_second;
 	} search[DNS_ROLES];
-	struct dns_forwarder {
-		struct workload workload;
-		double per_second;    /* to upstreams, over about a minute */
-		bool expected;        /* a node's cache: one is meant to be on every node */
-	} forwarders[DNS_FORWARDERS]; /* to upstreams, busiest first */
+	struct dns_user forwarders[DNS_FORWARDERS]; /* to upstreams; the largest smooth first */
 	unsigned n_forwarders;
 	struct dns_seconds link_local; /* packets that share the budget of a cloud's services */
 	/* The addresses of this node that sent them, the busiest first. */

@@ -15,30 +15,30 @@ static const char *const rcode_names[DNS_RCODES] = {
 	"NOERROR", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED", "other"};
 
 /* What could not be counted in full since the start; ended by a row without a key. */
-#define LOSSES 9
+struct losses {
+	struct json_number rows[9];
+};
 
-static void list_losses(const struct dns_sensor *sensor, struct json_number losses[static LOSSES])
+static struct losses losses_of(const struct dns_sensor *sensor)
 {
-	const struct dns_server_table *table = &sensor->seen.table;
 	static const struct dns_control none;
 	const struct dns_control *control = sensor->bpf ? dns_bpf_control(sensor->bpf) : &none;
-	const struct json_number all[LOSSES] = {
+
+	return (struct losses){{
 		/* Messages of servers, and queries of clients, without a slot. */
 		{"servers", (double)control->lost_servers},
 		{"rows", (double)control->lost_rows},
 		/* Queries whose slot another took before an answer came. */
-		{"pending", (double)table->evicted},
+		{"pending", (double)sensor->seen.table.evicted},
 		/* Polls that were too late to tell seconds apart. */
 		{"looks", (double)sensor->coarse},
 		/* TCP: where a message begins was not known. */
 		{"streams", (double)(control->resyncs + control->cut)},
 		{"fragments", (double)control->fragments},
-		{"malformed", (double)table->malformed},
+		{"malformed", (double)sensor->seen.table.malformed},
 		/* Link-local packets whose source found no slot. */
 		{"sources", (double)control->lost_sources},
-	};
-
-	memcpy(losses, all, sizeof(all));
+	}};
 }
 
 /* IANA's DNS parameters; RFC 3597 for the rest. */
@@ -55,23 +55,6 @@ static const char *type_name(uint32_t type, char text[static 16])
 			return known[i].name;
 	snprintf(text, 16, "TYPE%u", type);
 	return text;
-}
-
-static void add_budget(cJSON *parent, const struct dns_server_state *server,
-	const struct dns_server_memory *memory)
-{
-	cJSON *object;
-
-	if (!dns_budget_is_set(&server->budget)) {
-		json_null(parent, "budget");
-		return;
-	}
-	object = json_object(parent, "budget");
-	for (int i = 0; i < DNS_NUMBERS; i++)
-		json_number(object, dns_numbers[i].key, (double)server->budget.max[i]);
-	json_text(object, "source", server->budget.source);
-	json_number(parent, "budget_used", memory->used);
-	json_text(parent, "budget_bound", memory->upper_bound ? "upper" : "exact");
 }
 
 /* Within a bucket times are taken to be spread evenly. */
@@ -93,8 +76,7 @@ static double quantile(const struct dns_totals *totals, double share)
 
 static int by_queries(const void *a, const void *b)
 {
-	const struct dns_user *x = *(const struct dns_user *const *)a;
-	const struct dns_user *y = *(const struct dns_user *const *)b;
+	const struct dns_user *x = a, *y = b;
 
 	return (x->queries < y->queries) - (x->queries > y->queries);
 }
@@ -105,43 +87,22 @@ static void add_users(cJSON *parent, const struct dns_server_state *server)
 	uint64_t listed = 0, all = dns_queries(&server->totals);
 	const struct dns_label *label = server->label;
 	cJSON *array = json_array(parent, "top");
-	const struct dns_user *users[DNS_TOP];
+	struct dns_user users[DNS_TOP];
 	double rate = server->queries.last;
 
-	for (unsigned i = 0; i < label->n_users; i++)
-		users[i] = &label->users[i];
+	memcpy(users, label->users, sizeof(users));
 	qsort(users, label->n_users, sizeof(users[0]), by_queries);
 	for (unsigned i = 0; i < MIN(label->n_users, LIMIT_TOP_MAX); i++) {
 		cJSON *user = json_append(array);
 
-		workload_json(user, &users[i]->workload);
-		JSON_NUMBERS(user, {"queries", (double)users[i]->queries},
-			{"queries_per_second", users[i]->per_second});
-		listed += users[i]->queries;
-		rate -= users[i]->per_second;
+		workload_json(user, &users[i].workload);
+		JSON_NUMBERS(user, {"queries", (double)users[i].queries},
+			{"queries_per_second", users[i].per_second});
+		listed += users[i].queries;
+		rate -= users[i].per_second;
 	}
 	JSON_NUMBERS(json_object(parent, "other"), {"queries", (double)(all - MIN(listed, all))},
 		{"queries_per_second", MAX(rate, 0)});
-}
-
-static void add_names(cJSON *parent, const struct dns_server_state *server)
-{
-	const struct dns_names *names = &server->label->names;
-	cJSON *array = json_array(parent, "names");
-	double sum = 0, rate = (double)dns_minute(server).queries / 60;
-
-	for (size_t i = 0; i < names->n; i++)
-		sum += names->names[i].count;
-	for (size_t i = 0; i < MIN(names->n, DNS_NAMES_TOP); i++) {
-		const struct dns_name_count *of = &names->names[i];
-		cJSON *name = json_append(array);
-		char text[16];
-
-		json_text(name, "name", of->text);
-		json_text(name, "type", type_name(of->type, text));
-		JSON_NUMBERS(name, {"samples", of->count}, {"share", of->count / sum},
-			{"queries_per_second", of->count / sum * rate});
-	}
 }
 
 static void add_counts(cJSON *object, const struct dns_totals *totals)
@@ -168,10 +129,12 @@ static void add_counts(cJSON *object, const struct dns_totals *totals)
 }
 
 static void add_server(cJSON *array, const struct dns_server_state *server,
-	const struct dns_server_memory *memory, bool names)
+	const struct dns_server_memory *memory, bool trusted)
 {
 	const struct dns_slot minute = dns_minute(server);
-	cJSON *object = json_append(array);
+	const struct dns_names *names = &server->label->names;
+	double samples = 0, rate = (double)minute.queries / 60;
+	cJSON *object = json_append(array), *budget, *list;
 
 	json_text(object, "server", server->name);
 	json_text(object, "role", dns_role_names[server->role]);
@@ -185,10 +148,32 @@ static void add_server(cJSON *array, const struct dns_server_state *server,
 		{"minute_unanswered", (double)minute.unanswered},
 		{"over_budget_seconds", (double)memory->over});
 	history_json(object, &server->label->history);
-	add_budget(object, server, memory);
+	if (dns_budget_is_set(&server->budget)) {
+		budget = json_object(object, "budget");
+		for (int i = 0; i < DNS_NUMBERS; i++)
+			json_number(budget, dns_numbers[i].key, (double)server->budget.max[i]);
+		json_text(budget, "source", server->budget.source);
+		json_number(object, "budget_used", memory->used);
+		json_text(object, "budget_bound", memory->upper_bound ? "upper" : "exact");
+	} else {
+		json_null(object, "budget");
+	}
 	add_users(object, server);
-	if (names)
-		add_names(object, server);
+	if (!trusted)
+		return;
+	list = json_array(object, "names");
+	for (size_t i = 0; i < names->n; i++)
+		samples += names->names[i].count;
+	for (size_t i = 0; i < MIN(names->n, DNS_NAMES_TOP); i++) {
+		const struct dns_name_count *of = &names->names[i];
+		cJSON *name = json_append(list);
+		char text[16];
+
+		json_text(name, "name", of->text);
+		json_text(name, "type", type_name(of->type, text));
+		JSON_NUMBERS(name, {"samples", of->count}, {"share", of->count / samples},
+			{"queries_per_second", of->count / samples * rate});
+	}
 }
 
 static double pending_of_others(const struct dns_server_table *table)
@@ -214,31 +199,12 @@ static int by_busyness(const void *a, const void *b)
 	return (x < y) - (x > y);
 }
 
-/* All servers without an element of their own. */
-static void add_others(cJSON *array, const struct dns_server_table *table)
-{
-	double queries = (double)dns_queries(&table->others), servers = 0;
-	cJSON *object;
-
-	for (size_t i = 0; i < table->n; i++)
-		servers += !table->servers[i]->label && table->servers[i]->key.family != 0;
-	if (queries == 0 && servers == 0)
-		return;
-	object = json_append(array);
-	json_text(object, "server", "other");
-	json_text(object, "role", dns_role_names[DNS_NO_ROLE]);
-	add_counts(object, &table->others);
-	JSON_NUMBERS(object, {"servers", servers}, {"pending", pending_of_others(table)});
-	json_null(object, "budget");
-	json_array(object, "top");
-	json_number(json_object(object, "other"), "queries", queries);
-}
-
 static void add_servers(
 	cJSON *root, const struct dns_sensor *sensor, const struct dns_memory *memory, bool trusted)
 {
 	const struct dns_server_table *table = &sensor->seen.table;
-	cJSON *array = json_array(root, "servers");
+	double queries = (double)dns_queries(&table->others), others = 0;
+	cJSON *array = json_array(root, "servers"), *object;
 	struct dns_server_state *sorted[DNS_LABELS];
 
 	memcpy(sorted, table->labelled, sizeof(sorted));
@@ -246,40 +212,19 @@ static void add_servers(
 	for (size_t i = 0; i < table->n_labels; i++)
 		add_server(array, sorted[i], dns_memory_of(memory, sorted[i]),
 			sensor->config.names && trusted);
-	add_others(array, table);
-}
-
-/* What search lists cost, and how to avoid it. */
-static void add_search(cJSON *root, const struct dns_seen *seen)
-{
-	cJSON *array = json_array(root, "expansions");
-
-	for (int role = 0; role < DNS_ROLES; role++) {
-		const struct dns_search *search = &seen->search[role];
-		cJSON *object = json_append(array);
-		char advice[32];
-
-		json_text(object, "role", dns_role_names[role]);
-		JSON_NUMBERS(object, {"queries", (double)search->queries},
-			{"failed", (double)search->failed},
-			{"queries_per_second", search->queries_per_second},
-			{"failed_per_second", search->failed_per_second});
-		snprintf(advice, sizeof(advice), "dns-search-%s", dns_role_names[role]);
-		json_text(object, "explain", advice);
-	}
-}
-
-static void add_forwarders(cJSON *root, const struct dns_seen *seen)
-{
-	cJSON *array = json_array(root, "forwarders");
-
-	for (unsigned i = 0; i < seen->n_forwarders; i++) {
-		cJSON *object = json_append(array);
-
-		workload_json(object, &seen->forwarders[i].workload);
-		json_number(object, "per_second", seen->forwarders[i].per_second);
-		json_bool(object, "expected", seen->forwarders[i].expected);
-	}
+	/* All servers without an element of their own. */
+	for (size_t i = 0; i < table->n; i++)
+		others += !table->servers[i]->label && table->servers[i]->key.family != 0;
+	if (queries == 0 && others == 0)
+		return;
+	object = json_append(array);
+	json_text(object, "server", "other");
+	json_text(object, "role", dns_role_names[DNS_NO_ROLE]);
+	add_counts(object, &table->others);
+	JSON_NUMBERS(object, {"servers", others}, {"pending", pending_of_others(table)});
+	json_null(object, "budget");
+	json_array(object, "top");
+	json_number(json_object(object, "other"), "queries", queries);
 }
 
 /* What shares one budget of packets on AWS, and from which addresses it came. */
@@ -311,19 +256,42 @@ static void add_link_local(cJSON *root, const struct dns_sensor *sensor)
 struct cJSON *dns_make_document(const void *self, const void *memory, bool trusted)
 {
 	const struct dns_sensor *sensor = self;
-	struct json_number losses[LOSSES];
-	cJSON *root;
+	const struct dns_seen *seen = &sensor->seen;
+	struct losses losses;
+	cJSON *root, *array;
 
-	if (!sensor->seen.watched)
+	if (!seen->watched)
 		return cJSON_CreateNull();
 	root = cJSON_CreateObject();
 	json_text(root, "names", sensor->config.names ? "socket" : "off");
 	json_text(root, "cloud", sensor->env.cloud);
 	json_number(root, "timeout", (double)DNS_TIMEOUT_NS / 1e9);
-	list_losses(sensor, losses);
-	json_numbers(json_object(root, "lost"), losses);
-	add_search(root, &sensor->seen);
-	add_forwarders(root, &sensor->seen);
+	losses = losses_of(sensor);
+	json_numbers(json_object(root, "lost"), losses.rows);
+	/* What search lists cost, and how to avoid it. */
+	array = json_array(root, "expansions");
+	for (int role = 0; role < DNS_ROLES; role++) {
+		const struct dns_search *search = &seen->search[role];
+		cJSON *object = json_append(array);
+		char advice[32];
+
+		json_text(object, "role", dns_role_names[role]);
+		JSON_NUMBERS(object, {"queries", (double)search->queries},
+			{"failed", (double)search->failed},
+			{"queries_per_second", search->queries_per_second},
+			{"failed_per_second", search->failed_per_second});
+		snprintf(advice, sizeof(advice), "dns-search-%s", dns_role_names[role]);
+		json_text(object, "explain", advice);
+	}
+	array = json_array(root, "forwarders");
+	for (unsigned i = 0; i < seen->n_forwarders; i++) {
+		const struct workload *workload = &seen->forwarders[i].workload;
+		cJSON *object = json_append(array);
+
+		workload_json(object, workload);
+		json_number(object, "per_second", seen->forwarders[i].smooth);
+		json_bool(object, "expected", dns_is_node_cache(workload));
+	}
 	add_link_local(root, sensor);
 	add_servers(root, sensor, memory, trusted);
 	return root;
@@ -343,26 +311,6 @@ struct series {
 	double samples[ARRAY_SIZE(families)]; /* below 0 for none */
 };
 
-static struct series series_of(
-	const struct dns_server_state *server, const struct dns_memory *memory)
-{
-	const struct dns_totals *totals = &server->label->reported;
-	const struct dns_budget *budget = &server->budget;
-	uint64_t most = budget->max[budget->max[DNS_QUERIES] ? DNS_QUERIES : DNS_PACKETS];
-
-	return (struct series){server->name, server, totals,
-		{
-			totals->retransmissions > 0 ? (double)totals->retransmissions : -1,
-			(double)totals->unanswered,
-			(double)server->pending,
-			dns_seconds_peak(&server->queries),
-			most > 0 ? (double)most : -1,
-			dns_budget_is_set(budget) ? (double)dns_memory_of(memory, server)->over
-						  : -1,
-		}};
-}
-
-/* A server that was only asked over TLS has no other series than that of its packets. */
 static size_t list_series(const struct dns_server_table *table, const struct dns_memory *memory,
 	struct series series[static DNS_LABELS + 1])
 {
@@ -372,9 +320,22 @@ static size_t list_series(const struct dns_server_table *table, const struct dns
 	for (size_t i = 0; i < table->n_labels; i++) {
 		const struct dns_server_state *server = table->labelled[i];
 		const struct dns_totals *totals = &server->label->reported;
+		const uint64_t *max = server->budget.max;
+		uint64_t most = max[DNS_QUERIES] ? max[DNS_QUERIES] : max[DNS_PACKETS];
+		uint64_t over = dns_memory_of(memory, server)->over;
 
-		if (server->pinned || dns_queries(totals) > 0 || totals->dot_packets == 0)
-			series[n++] = series_of(server, memory);
+		/* One that was only asked over TLS has no other series than that of its packets. */
+		if (!server->pinned && dns_queries(totals) == 0 && totals->dot_packets > 0)
+			continue;
+		series[n++] = (struct series){server->name, server, totals,
+			{
+				totals->retransmissions > 0 ? (double)totals->retransmissions : -1,
+				(double)totals->unanswered,
+				(double)server->pending,
+				dns_seconds_peak(&server->queries),
+				most > 0 ? (double)most : -1,
+				dns_budget_is_set(&server->budget) ? (double)over : -1,
+			}};
 	}
 	series[n++] = (struct series){"other", NULL, others,
 		{(double)others->retransmissions, (double)others->unanswered,
@@ -382,87 +343,72 @@ static size_t list_series(const struct dns_server_table *table, const struct dns
 	return n;
 }
 
-static void put_transports(struct metric_sink *sink, const struct series *one)
+/* Families with several samples for each server. */
+static void put_counts(struct metric_sink *sink, const struct series *series, size_t n)
 {
 	static const char *const transports[] = {[DNS_UDP] = "udp", [DNS_TCP] = "tcp"};
-	const char *role = dns_role_names[one->server ? one->server->role : DNS_NO_ROLE];
+	const struct series *end = series + n, *one;
 
-	for (int i = 0; i < DNS_TRANSPORTS; i++)
-		if (one->totals->queries[i] > 0 || (one->server && i == DNS_UDP))
-			metric_sample(sink, (double)one->totals->queries[i], one->name, role,
-				transports[i], NULL);
-}
+	metric_family(sink, "headroom_dns_queries_total");
+	for (one = series; one < end; one++)
+		for (int i = 0; i < DNS_TRANSPORTS; i++)
+			if (one->totals->queries[i] > 0 || (one->server && i == DNS_UDP))
+				metric_sample(sink, (double)one->totals->queries[i], one->name,
+					dns_role_names[one->server ? one->server->role
+								   : DNS_NO_ROLE],
+					transports[i], NULL);
+	metric_family(sink, "headroom_dns_workload_queries_per_second");
+	for (one = series; one < end; one++) {
+		struct limit_reading reading = {0};
 
-static void put_rcodes(struct metric_sink *sink, const struct series *one)
-{
-	for (int code = 0; code < DNS_RCODES; code++)
-		if (one->totals->responses[code] > 0)
-			metric_sample(sink, (double)one->totals->responses[code], one->name,
-				rcode_names[code], NULL);
-}
-
-static void put_users(struct metric_sink *sink, const struct series *one)
-{
-	struct limit_reading reading = {0};
-
-	if (!one->server)
-		return;
-	reading.used = one->server->queries.last;
-	copy_text(reading.name, sizeof(reading.name), one->name);
-	dns_take_users(&reading, one->server->label, USERS_EXPORTED);
-	metric_users(sink, &reading);
-}
-
-static void put_latency(struct metric_sink *sink, const struct series *one)
-{
-	double bounds[ARRAY_SIZE(latency_bounds)];
-	uint64_t counts[ARRAY_SIZE(bounds) + 1] = {0};
-	size_t bound = 0;
-
-	if (!one->server || one->totals->answered == 0)
-		return;
-	for (unsigned bucket = 0; bucket < DNS_LATENCY_BUCKETS; bucket++) {
-		counts[bound] += one->totals->latency[bucket];
-		if (bound < ARRAY_SIZE(bounds) && bucket == latency_bounds[bound])
-			bounds[bound++] = (double)dns_latency_bounds[bucket] / 1e9;
+		if (!one->server)
+			continue;
+		reading.used = one->server->queries.last;
+		copy_text(reading.name, sizeof(reading.name), one->name);
+		dns_take_users(&reading, one->server->label, USERS_EXPORTED);
+		metric_users(sink, &reading);
 	}
-	metric_histogram(sink, bounds, counts, ARRAY_SIZE(bounds),
-		(double)one->totals->latency_ns / 1e9, one->name, NULL);
-}
+	metric_family(sink, "headroom_dns_responses_total");
+	for (one = series; one < end; one++)
+		for (int code = 0; code < DNS_RCODES; code++)
+			if (one->totals->responses[code] > 0)
+				metric_sample(sink, (double)one->totals->responses[code], one->name,
+					rcode_names[code], NULL);
+	metric_family(sink, "headroom_dns_latency_seconds");
+	for (one = series; one < end; one++) {
+		double bounds[ARRAY_SIZE(latency_bounds)];
+		uint64_t counts[ARRAY_SIZE(bounds) + 1] = {0};
+		size_t bound = 0;
 
-static void put_seconds(struct metric_sink *sink, const struct series *one)
-{
-	if (one->server && one->server->queries.sum > 0)
-		metric_histogram(sink, dns_second_bounds, one->server->queries.counts,
-			DNS_SECOND_BOUNDS, one->server->queries.sum, one->name, NULL);
+		if (!one->server || one->totals->answered == 0)
+			continue;
+		for (unsigned bucket = 0; bucket < DNS_LATENCY_BUCKETS; bucket++) {
+			counts[bound] += one->totals->latency[bucket];
+			if (bound < ARRAY_SIZE(bounds) && bucket == latency_bounds[bound])
+				bounds[bound++] = (double)dns_latency_bounds[bucket] / 1e9;
+		}
+		metric_histogram(sink, bounds, counts, ARRAY_SIZE(bounds),
+			(double)one->totals->latency_ns / 1e9, one->name, NULL);
+	}
+	metric_family(sink, "headroom_dns_second_queries");
+	for (one = series; one < end; one++)
+		if (one->server && one->server->queries.sum > 0)
+			metric_histogram(sink, dns_second_bounds, one->server->queries.counts,
+				DNS_SECOND_BOUNDS, one->server->queries.sum, one->name, NULL);
 }
 
 void dns_put_metrics(const void *self, const void *memory, struct metric_sink *sink)
 {
-	static const struct {
-		const char *name;
-		void (*put)(struct metric_sink *sink, const struct series *one);
-	} several[] = {
-		{"headroom_dns_queries_total", put_transports},
-		{"headroom_dns_workload_queries_per_second", put_users},
-		{"headroom_dns_responses_total", put_rcodes},
-		{"headroom_dns_latency_seconds", put_latency},
-		{"headroom_dns_second_queries", put_seconds},
-	};
 	const struct dns_sensor *sensor = self;
 	const struct dns_server_table *table = &sensor->seen.table;
 	struct series series[DNS_LABELS + 1];
-	struct json_number losses[LOSSES];
+	struct losses losses;
 	size_t n;
 
 	if (!sensor->seen.watched)
 		return;
 	n = list_series(table, memory, series);
-	for (size_t family = 0; family < ARRAY_SIZE(several); family++) {
-		metric_family(sink, several[family].name);
-		for (size_t i = 0; i < n; i++)
-			several[family].put(sink, &series[i]);
-	}
+	put_counts(sink, series, n);
 	for (size_t family = 0; family < ARRAY_SIZE(families); family++) {
 		metric_family(sink, families[family]);
 		for (size_t i = 0; i < n; i++)
@@ -485,7 +431,7 @@ void dns_put_metrics(const void *self, const void *memory, struct metric_sink *s
 			metric_sample(sink, (double)sensor->seen.search[role].failed,
 				dns_role_names[role], NULL);
 	metric_family(sink, "headroom_dns_lost_total");
-	list_losses(sensor, losses);
-	for (const struct json_number *loss = losses; loss->key; loss++)
+	losses = losses_of(sensor);
+	for (const struct json_number *loss = losses.rows; loss->key; loss++)
 		metric_sample(sink, loss->number, loss->key, NULL);
 }

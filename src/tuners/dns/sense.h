@@ -52,7 +52,8 @@ struct dns_host_env {
 };
 
 void dns_config_validate(const struct config *config, struct config_fault_list *faults);
-void dns_config_read(struct dns_config *into, const struct config *config);
+void dns_config_read(
+	struct dns_config *into, const struct config *config, struct config_fault_list *faults);
 /* The budget of a server, from the configuration or by the cloud; none for none. */
 struct dns_budget dns_config_budget(const struct dns_config *config, const struct dns_host_env *env,
 	const struct dns_key *server);
@@ -116,6 +117,8 @@ void dns_clients_rate(struct dns_clients *clients, struct dns_seen *seen, uint64
 uint64_t dns_client_queries(struct dns_client *client, const struct workload *workload);
 /* Puts the busiest of n users of one server into its label, one for each workload. */
 void dns_label_take_users(struct dns_label *label, struct dns_user *users, size_t n);
+/* One is meant to be on every node. */
+bool dns_is_node_cache(const struct workload *workload);
 /* Lists those that query upstreams, by name or by what they serve. Busiest first. */
 void dns_forwarders_list(struct dns_seen *seen);
 /* Whether it is a DNS server: by its name, or, in a container, by a UDP socket of port 53. */

@@ -121,9 +121,10 @@ static void dns_attach(void *self, struct sd_event *event)
 
 static void dns_configure(void *self, const struct config *config)
 {
+	struct config_fault_list none = {0}; /* it was validated */
 	struct dns_sensor *sensor = self;
 
-	dns_config_read(&sensor->config, config);
+	dns_config_read(&sensor->config, config, &none);
 	sensor->refreshed_at_us = sensor->next_sample_us = 0;
 }
 
