@@ -56,6 +56,15 @@ static inline struct loaded load_text(const char *text)
 	return load_bytes(fixture_tables, text, strlen(text));
 }
 
+/* Its /F, and what is in its /d. */
+static inline struct loaded load_directory(const struct directory *directory)
+{
+	struct path main = directory_at(directory, "/F"), others = directory_at(directory, "/d");
+
+	return load_source(fixture_tables,
+		&(struct config_source){.file = main.text, .directory = others.text});
+}
+
 /* With the options of the program. */
 static inline struct loaded load_options(const char *text)
 {

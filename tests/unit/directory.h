@@ -36,6 +36,19 @@ static inline void directory_path(
 	assert_true(snprintf(full, PATH_MAX, "%s%s", directory->path, name) < PATH_MAX);
 }
 
+struct path {
+	char text[PATH_MAX];
+};
+
+/* The same for an argument: directory_at(directory, "/f").text. */
+static inline struct path directory_at(const struct directory *directory, const char *name)
+{
+	struct path path;
+
+	directory_path(directory, name, path.text);
+	return path;
+}
+
 /* Writes a file, name beginning with a slash, and makes the directories above it. */
 static inline void directory_put_bytes(
 	const struct directory *directory, const char *name, const void *data, size_t len)
@@ -62,10 +75,10 @@ static inline void directory_put(
 /* The whole file, which the caller frees; NULL when there is none. */
 static inline char *directory_get(const struct directory *directory, const char *name)
 {
-	char full[PATH_MAX], *text = NULL;
+	char *text = NULL;
+	int r = read_file(directory_at(directory, name).text, 1024 * 1024, &text, NULL);
 
-	directory_path(directory, name, full);
-	return read_file(full, 1024 * 1024, &text, NULL) == 0 ? text : NULL;
+	return r == 0 ? text : NULL;
 }
 
 static inline void assert_file(
@@ -80,8 +93,11 @@ static inline void assert_file(
 
 static inline void directory_delete(const struct directory *directory, const char *name)
 {
-	char full[PATH_MAX];
+	assert_int_equal(unlink(directory_at(directory, name).text), 0);
+}
 
-	directory_path(directory, name, full);
-	assert_int_equal(unlink(full), 0);
+static inline void directory_link(
+	const struct directory *directory, const char *name, const char *target)
+{
+	assert_int_equal(symlink(target, directory_at(directory, name).text), 0);
 }

@@ -6,24 +6,27 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 
-static int run(const struct child *child, char **output, char why[static CHILD_WHY_MAX])
-{
-	const struct wait wait = {.deadline_us = now_us() + 20 * USEC_PER_SEC, .cancel_fd = -1};
+#define SHELL(script) ((const char *const[]){"/bin/sh", "-c", script, NULL})
 
-	return child_ask(child, &wait, output, why);
-}
+static const struct wait patient = {UINT64_MAX, -1};
 
-/* said: its output or, when it fails, why. */
-static void expect(const char *script, int r, const char *said)
+/* said: its output or, when it fails, why; NULL: whatever. */
+static void ask(struct child child, const struct wait *wait, int r, const char *said)
 {
-	const char *const arguments[] = {"/bin/sh", "-c", script, NULL};
-	const struct child child = {.arguments = arguments, .output_max = 10000};
 	_cleanup_free_ char *output = NULL;
 	char why[CHILD_WHY_MAX];
 
-	assert_int_equal(run(&child, &output, why), r);
+	child.output_max = 10000;
+	assert_int_equal(child_ask(&child, wait, &output, why), r);
 	assert_int_equal(output != NULL, r == 0);
-	assert_string_equal(r == 0 ? output : why, said);
+	if (said)
+		assert_string_equal(r == 0 ? output : why, said);
+	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* nothing is left behind */
+}
+
+static void expect(const char *script, int r, const char *said)
+{
+	ask((struct child){.arguments = SHELL(script)}, &patient, r, said);
 }
 
 TEST(output_or_the_first_line_of_an_error_is_returned)
@@ -54,62 +57,41 @@ TEST(a_child_inherits_nothing)
 	signal(SIGPIPE, SIG_DFL);
 }
 
-TEST(a_child_that_hangs_is_killed)
+TEST(a_child_that_hangs_or_is_cancelled_is_killed)
 {
 	static const char *const scripts[] = {
 		"sleep 1000", "exec >&- 2>&-; sleep 1000", "trap '' TERM; while :; do :; done"};
-
-	for (size_t i = 0; i < ARRAY_SIZE(scripts); i++) {
-		const char *const arguments[] = {"/bin/sh", "-c", scripts[i], NULL};
-		const struct child child = {.arguments = arguments, .output_max = 100};
-		const struct wait wait = {
-			.deadline_us = now_us() + 50 * USEC_PER_MSEC, .cancel_fd = -1};
-		char why[CHILD_WHY_MAX];
-
-		assert_int_equal(child_ask(&child, &wait, NULL, why), -ETIMEDOUT);
-		assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* nothing is left behind */
-	}
-}
-
-TEST(cancelling_kills_the_child)
-{
-	const char *const arguments[] = {"/bin/sleep", "1000", NULL};
-	const struct child child = {.arguments = arguments, .output_max = 100};
-	char why[CHILD_WHY_MAX];
 	_cleanup_close_ int cancel = eventfd(1, EFD_CLOEXEC);
 
-	assert_int_equal(
-		child_ask(&child, &(struct wait){UINT64_MAX, cancel}, NULL, why), -ECANCELED);
-	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+	for (size_t i = 0; i < ARRAY_SIZE(scripts); i++) {
+		const struct child child = {.arguments = SHELL(scripts[i])};
+
+		ask(child, &(struct wait){now_us() + 50 * USEC_PER_MSEC, -1}, -ETIMEDOUT, NULL);
+		ask(child, &(struct wait){UINT64_MAX, cancel}, -ECANCELED, NULL);
+	}
 }
 
 TEST(a_child_runs_in_its_working_directory)
 {
-	const char *const arguments[] = {"/bin/pwd", NULL};
-	const struct child child = {.arguments = arguments, .directory = "/usr", .output_max = 100};
-	_cleanup_free_ char *output = NULL;
-	char why[CHILD_WHY_MAX];
-
-	assert_int_equal(run(&child, &output, why), 0);
-	assert_string_equal(output, "/usr\n");
+	ask((struct child){.arguments = SHELL("pwd"), .directory = "/usr"}, &patient, 0, "/usr\n");
 }
 
 /* A pipe that only it and its children hold open for writing ends with the last of them. */
 DIRECTORY_TEST(grandchildren_are_killed_too)
 {
-	char fifo[PATH_MAX], script[2 * PATH_MAX], byte;
-	const char *const arguments[] = {"/bin/sh", "-c", script, NULL};
-	const struct child child = {.arguments = arguments, .output_max = 100};
+	struct path fifo = directory_at(directory, "/fifo");
+	char script[2 * PATH_MAX + 64], byte;
+	const struct child child = {.arguments = SHELL(script), .output_max = 100};
 	struct wait wait = {.cancel_fd = -1};
 	char why[CHILD_WHY_MAX];
 	_cleanup_close_ int reader = -1;
 	struct pollfd ended = {.events = POLLIN};
 
-	directory_path(directory, "/fifo", fifo);
-	assert_int_equal(mkfifo(fifo, 0600), 0);
-	reader = open(fifo, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	assert_int_equal(mkfifo(fifo.text, 0600), 0);
+	reader = open(fifo.text, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 	assert_true(reader >= 0);
-	snprintf(script, sizeof(script), "sleep 1000 3>'%s' & echo begun >'%s'; wait", fifo, fifo);
+	snprintf(script, sizeof(script), "sleep 1000 3>'%s' & echo begun >'%s'; wait", fifo.text,
+		fifo.text);
 	wait.deadline_us = now_us() + 300 * USEC_PER_MSEC;
 	assert_int_equal(child_ask(&child, &wait, NULL, why), -ETIMEDOUT);
 	for (ended.fd = reader; poll(&ended, 1, 20000) == 1;)
@@ -120,13 +102,8 @@ DIRECTORY_TEST(grandchildren_are_killed_too)
 
 TEST(failures_to_start_are_errors)
 {
-	const char *const missing[] = {"/nonexistent", NULL}, *const shell[] = {"/bin/sh", NULL};
-	struct child child = {.arguments = missing, .output_max = 100};
-	char why[CHILD_WHY_MAX];
-
-	assert_int_equal(run(&child, NULL, why), -ENOENT);
-	assert_string_equal(why, "/nonexistent could not be run: No such file or directory");
-	child.arguments = shell;
-	child.root = "/nonexistent";
-	assert_int_equal(run(&child, NULL, why), geteuid() == 0 ? -ENOENT : -EPERM);
+	ask((struct child){.arguments = (const char *const[]){"/nonexistent", NULL}}, &patient,
+		-ENOENT, "/nonexistent could not be run: No such file or directory");
+	ask((struct child){.arguments = SHELL("true"), .root = "/nonexistent"}, &patient,
+		geteuid() == 0 ? -ENOENT : -EPERM, NULL);
 }

@@ -150,7 +150,6 @@ static const struct {
 static struct loaded load_files(const char *const files[static 3])
 {
 	_cleanup_directory_ struct directory directory;
-	char main[PATH_MAX], others[PATH_MAX];
 
 	directory_make(&directory);
 	directory_put(&directory, "/F", files[0]);
@@ -158,10 +157,7 @@ static struct loaded load_files(const char *const files[static 3])
 		directory_put(&directory, "/d/1.yaml", files[1]);
 	if (files[2])
 		directory_put(&directory, "/d/2.yaml", files[2]);
-	directory_path(&directory, "/F", main);
-	directory_path(&directory, "/d", others);
-	return load_source(
-		fixture_tables, &(struct config_source){.file = main, .directory = others});
+	return load_directory(&directory);
 }
 
 TEST(files_are_merged_key_by_key)

@@ -294,14 +294,10 @@ DIRECTORY_TEST(faults_name_their_file)
 {
 	static const char *const files[][2] = {
 		{"/F", "mode: on\n"}, {"/d/1.yaml", "\tx\n"}, {"/d/2.yaml", "zebra: 1\n"}};
-	char main[PATH_MAX], others[PATH_MAX];
 
-	directory_path(directory, "/F", main);
-	directory_path(directory, "/d", others);
 	for (size_t i = 0; i < ARRAY_SIZE(files); i++)
 		directory_put(directory, files[i][0], files[i][1]);
-	_cleanup_loaded_ struct loaded loaded = load_source(
-		fixture_tables, &(struct config_source){.file = main, .directory = others});
+	_cleanup_loaded_ struct loaded loaded = load_directory(directory);
 	assert_int_equal(loaded.faults.n, ARRAY_SIZE(files));
 	for (size_t i = 0; i < ARRAY_SIZE(files); i++)
 		assert_non_null(strstr(loaded.faults.faults[i].file, files[i][0]));

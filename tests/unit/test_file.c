@@ -12,21 +12,21 @@
 DIRECTORY_TEST(bytes_are_read_unchanged_up_to_a_limit)
 {
 	static const size_t lengths[] = {0, 1, 3, 10000};
-	char data[10000] = "a\0b", full[PATH_MAX];
+	struct path f = directory_at(directory, "/f");
+	char data[10000] = "a\0b";
 
-	directory_path(directory, "/f", full);
 	for (size_t i = 0; i < ARRAY_SIZE(lengths); i++) {
 		_cleanup_free_ char *text = NULL;
 		char *untouched = NULL;
 		size_t len = 1;
 
 		directory_put_bytes(directory, "/f", data, lengths[i]);
-		assert_int_equal(read_file(full, lengths[i], &text, &len), 0);
+		assert_int_equal(read_file(f.text, lengths[i], &text, &len), 0);
 		assert_int_equal(len, lengths[i]);
 		assert_memory_equal(text, data, len);
 		assert_int_equal(text[len], '\0');
 		if (len > 0)
-			assert_int_equal(read_file(full, len - 1, &untouched, NULL), -EFBIG);
+			assert_int_equal(read_file(f.text, len - 1, &untouched, NULL), -EFBIG);
 		assert_null(untouched);
 	}
 }
@@ -34,12 +34,12 @@ DIRECTORY_TEST(bytes_are_read_unchanged_up_to_a_limit)
 DIRECTORY_TEST(only_regular_files_are_read)
 {
 	_cleanup_free_ char *status = NULL;
-	char full[PATH_MAX], *text = NULL;
+	struct path fifo = directory_at(directory, "/fifo");
+	char *text = NULL;
 
-	directory_path(directory, "/fifo", full);
-	assert_int_equal(read_file(full, 100, &text, NULL), -ENOENT);
-	assert_int_equal(mkfifo(full, 0600), 0);
-	assert_int_equal(read_file(full, 100, &text, NULL), -EINVAL);
+	assert_int_equal(read_file(fifo.text, 100, &text, NULL), -ENOENT);
+	assert_int_equal(mkfifo(fifo.text, 0600), 0);
+	assert_int_equal(read_file(fifo.text, 100, &text, NULL), -EINVAL);
 	assert_int_equal(read_file(directory->path, 100, &text, NULL), -EISDIR);
 	assert_int_equal(read_file("/dev/zero", 100, &text, NULL), -EINVAL);
 	assert_null(text);
@@ -48,23 +48,15 @@ DIRECTORY_TEST(only_regular_files_are_read)
 	assert_true(starts_with(status, "Name:"));
 }
 
-static int open_directory(const struct directory *directory)
+DIRECTORY_TEST(a_file_is_replaced_atomically_or_kept)
 {
-	int dir = open(directory->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-	assert_true(dir >= 0);
-	return dir;
-}
-
-DIRECTORY_TEST(a_file_is_replaced_atomically)
-{
-	_cleanup_close_ int dir = open_directory(directory), kept = -1;
-	char full[PATH_MAX], old[8] = "";
+	_cleanup_close_ int dir = open(directory->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	_cleanup_close_ int kept = -1;
+	char old[8] = "", name[NAME_MAX + 1] = "";
 
 	assert_int_equal(write_file_atomic(dir, "f", "old", 3), 0);
 	assert_file(directory, "/f", "old");
-	directory_path(directory, "/f", full);
-	kept = open(full, O_RDONLY | O_CLOEXEC);
+	kept = open(directory_at(directory, "/f").text, O_RDONLY | O_CLOEXEC);
 	directory_put(directory, "/f.new", "what a killed writer left behind");
 	assert_int_equal(write_file_atomic(dir, "f", "new", 3), 0);
 	assert_file(directory, "/f", "new");
@@ -72,60 +64,44 @@ DIRECTORY_TEST(a_file_is_replaced_atomically)
 	assert_int_equal(read(kept, old, sizeof(old)), 3);
 	assert_string_equal(old, "old");
 	assert_null(directory_get(directory, "/f.new"));
-}
-
-DIRECTORY_TEST(what_cannot_be_replaced_is_kept)
-{
-	_cleanup_close_ int dir = open_directory(directory);
-	char name[NAME_MAX + 1], path[PATH_MAX];
 
 	memset(name, 'x', NAME_MAX);
-	name[NAME_MAX] = '\0';
 	assert_int_equal(write_file_atomic(dir, name, "new", 3), -ENAMETOOLONG);
 	assert_int_equal(write_file_atomic(-1, "f", "new", 3), -EBADF);
-
 	/* The name is a directory: it cannot be replaced, and nothing is left lying about. */
 	directory_put(directory, "/g/inside", "old");
 	assert_int_equal(write_file_atomic(dir, "g", "new", 3), -EISDIR);
 	assert_file(directory, "/g/inside", "old");
-	directory_path(directory, "/g.new", path);
-	assert_int_equal(access(path, F_OK), -1);
-}
-
-DIRECTORY_TEST(links_are_not_followed_for_writing)
-{
-	_cleanup_close_ int dir = open_directory(directory);
-	char path[PATH_MAX], target[PATH_MAX];
-
+	assert_int_equal(access(directory_at(directory, "/g.new").text, F_OK), -1);
+	/* A link is not followed for writing. */
 	directory_put(directory, "/precious", "precious");
-	directory_path(directory, "/precious", target);
-	directory_path(directory, "/f.new", path);
-	assert_int_equal(symlink(target, path), 0);
+	directory_link(directory, "/f.new", directory_at(directory, "/precious").text);
 	assert_int_equal(write_file_atomic(dir, "f", "new", 3), -ELOOP);
 	assert_file(directory, "/precious", "precious");
 }
 
 DIRECTORY_TEST(links_are_resolved_below_the_root)
 {
-	char path[PATH_MAX], link[PATH_MAX], full[PATH_MAX] = "as it was";
+	/* "..": nothing leads out of it. */
+	static const char *const names[] = {
+		"/opt/file", "/link/file", "/../../link/../opt/file", "/relative"};
+	const char *root = directory->path;
+	char full[PATH_MAX] = "as it was";
 
 	directory_put(directory, "/opt/file", "");
-	directory_path(directory, "/opt/file", path);
-	directory_path(directory, "/link", link);
-	assert_int_equal(path_in_root(directory->path, "/none", full), -ENOENT);
+	directory_link(directory, "/link", "/opt");
+	directory_link(directory, "/relative", "../../opt/file");
+	directory_link(directory, "/out", "/etc/passwd");
+	assert_int_equal(path_in_root(root, "/none", full), -ENOENT);
+	assert_int_equal(path_in_root(root, "/out", full), -ENOENT);
 	assert_int_equal(path_in_root("", "/none-of-this-name", full), -ENOENT);
 	assert_string_equal(full, "as it was");
-	assert_int_equal(symlink("/opt", link), 0);
-	assert_int_equal(path_in_root(directory->path, "/link/file", full), 0);
-	assert_string_equal(full, path);
-	/* Nothing leads out of it. */
-	assert_int_equal(path_in_root(directory->path, "/../../link/../opt/file", full), 0);
-	assert_string_equal(full, path);
-	assert_int_equal(path_in_root("", path, full), 0);
-	assert_string_equal(full, path);
-	assert_int_equal(unlink(link), 0);
-	assert_int_equal(symlink("/etc/passwd", link), 0);
-	assert_int_equal(path_in_root(directory->path, "/link", full), -ENOENT);
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		assert_int_equal(path_in_root(root, names[i], full), 0);
+		assert_string_equal(full, directory_at(directory, "/opt/file").text);
+	}
+	assert_int_equal(path_in_root("", directory_at(directory, "/opt/file").text, full), 0);
+	assert_string_equal(full, directory_at(directory, "/opt/file").text);
 }
 
 /* A process's root, as a container names the host's: the kernel's names lack this prefix. */
@@ -198,13 +174,12 @@ static int open_without_openat2(const char *own, const char *other)
 
 DIRECTORY_TEST(its_own_root_needs_no_openat2)
 {
-	char path[PATH_MAX], real[PATH_MAX];
+	char real[PATH_MAX];
 	int status;
 	pid_t pid;
 
 	directory_put(directory, "/opt/file", "");
-	directory_path(directory, "/opt/file", path);
-	assert_non_null(realpath(path, real));
+	assert_non_null(realpath(directory_at(directory, "/opt/file").text, real));
 	pid = fork();
 	assert_true(pid >= 0);
 	if (pid == 0)
@@ -215,16 +190,14 @@ DIRECTORY_TEST(its_own_root_needs_no_openat2)
 
 DIRECTORY_TEST(missing_directories_are_made)
 {
-	char path[PATH_MAX];
+	struct path made = directory_at(directory, "/a/b//c/");
 	struct stat st;
 
-	directory_path(directory, "/a/b//c/", path);
-	assert_int_equal(make_directories(path, 0700), 0);
-	assert_int_equal(make_directories(path, 0700), 0);
-	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(make_directories(made.text, 0700), 0);
+	assert_int_equal(make_directories(made.text, 0700), 0);
+	assert_int_equal(stat(made.text, &st), 0);
 	assert_true(S_ISDIR(st.st_mode));
 	directory_put(directory, "/file", "");
-	directory_path(directory, "/file/d", path);
-	assert_int_equal(make_directories(path, 0700), -ENOTDIR);
+	assert_int_equal(make_directories(directory_at(directory, "/file/d").text, 0700), -ENOTDIR);
 	assert_int_equal(make_directories("", 0700), -ENOENT);
 }
