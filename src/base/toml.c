@@ -128,41 +128,10 @@ static int scan_name(struct toml_scan *scan, char *table, struct toml_item *item
 	}
 }
 
-static int scan_header(struct toml_scan *scan, struct toml_item *item)
-{
-	bool array = scan->text[scan->at + 1] == '[';
-
-	item->header = true;
-	scan->at += array ? 2 : 1;
-	scan->table[0] = '\0';
-	if (scan_name(scan, scan->table, item) < 0)
-		return -EBADMSG;
-	add_part(scan->table, item->key, strlen(item->key), "");
-	for (int i = 0; i < (array ? 2 : 1); i++, scan->at++)
-		if (scan->text[scan->at] != ']')
-			return fault(scan, scan->at, "] is expected here");
-	if (array)
-		text_append(scan->table, sizeof(scan->table), "[]");
-	item->key[0] = '\0';
-	memcpy(item->table, scan->table, sizeof(item->table));
-	return 0;
-}
-
-static int scan_key(struct toml_scan *scan, struct toml_item *item)
-{
-	memcpy(item->table, scan->table, sizeof(item->table));
-	if (scan_name(scan, item->table, item) < 0)
-		return -EBADMSG;
-	if (scan->text[scan->at] != '=')
-		return fault(scan, scan->at, "= is expected here");
-	item->value = scan->at = skip_blanks(scan->text, scan->at + 1);
-	return skip_value(scan, &item->value_end);
-}
-
 int toml_next(struct toml_scan *scan, struct toml_item *item)
 {
 	const char *text = scan->text;
-	int r;
+	size_t brackets;
 
 	for (size_t i = 0; scan->at == 0 && i < scan->len; i++)
 		if (text[i] == '\0' || (text[i] == '\r' && text[i + 1] != '\n'))
@@ -175,9 +144,30 @@ int toml_next(struct toml_scan *scan, struct toml_item *item)
 		return 0;
 	memset(item, 0, sizeof(*item));
 	item->start = scan->at;
-	r = text[scan->at] == '[' ? scan_header(scan, item) : scan_key(scan, item);
-	if (r < 0)
-		return r;
+	item->header = text[scan->at] == '[';
+	brackets = !item->header ? 0 : text[scan->at + 1] == '[' ? 2 : 1;
+	scan->at += brackets;
+	if (item->header)
+		scan->table[0] = '\0';
+	memcpy(item->table, scan->table, sizeof(item->table));
+	if (scan_name(scan, item->table, item) < 0)
+		return -EBADMSG;
+	if (item->header) {
+		add_part(item->table, item->key, strlen(item->key), "");
+		for (size_t i = 0; i < brackets; i++, scan->at++)
+			if (text[scan->at] != ']')
+				return fault(scan, scan->at, "] is expected here");
+		if (brackets == 2)
+			text_append(item->table, sizeof(item->table), "[]");
+		item->key[0] = '\0';
+		memcpy(scan->table, item->table, sizeof(scan->table));
+	} else {
+		if (text[scan->at] != '=')
+			return fault(scan, scan->at, "= is expected here");
+		item->value = scan->at = skip_blanks(text, scan->at + 1);
+		if (skip_value(scan, &item->value_end) < 0)
+			return -EBADMSG;
+	}
 	item->end = line_end(text, item->header ? scan->at : item->value_end);
 	scan->at = skip_blanks(text, scan->at);
 	if (scan->at < item->end && text[scan->at] != '#')

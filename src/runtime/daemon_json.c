@@ -178,35 +178,11 @@ static const cJSON *last_of(const cJSON *object, const char *key)
 	return last;
 }
 
-static int take_values(
-	const struct runtime_daemon *daemon, const cJSON *object, struct docker_config *config)
-{
-	const cJSON *downloads = last_of(object, "max-concurrent-downloads");
-	const cJSON *mirrors = last_of(object, "registry-mirrors"), *item;
-
-	if (cJSON_IsNumber(downloads) && downloads->valuedouble >= 0 &&
-		downloads->valuedouble <= INT_MAX)
-		snprintf(config->downloads, sizeof(config->downloads), "%d", downloads->valueint);
-	config->has_mirrors = mirrors != NULL;
-	cJSON_ArrayForEach (item, mirrors) {
-		const char *url = cJSON_IsString(item) ? item->valuestring : "";
-
-		/* What is cut off must not look like a list. */
-		if (strlen(config->mirrors) + strlen(url) + 2 >= sizeof(config->mirrors)) {
-			snprintf(config->why, sizeof(config->why),
-				"%.160s: registry-mirrors: more than can be read: left alone",
-				daemon->config);
-			return -E2BIG;
-		}
-		registry_list_add(config->mirrors, sizeof(config->mirrors), url, strlen(url));
-	}
-	return 0;
-}
-
 void docker_config_read(
 	const struct runtime_daemon *daemon, const struct wait *wait, struct docker_config *config)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *object = NULL;
+	const cJSON *downloads, *mirrors, *item;
 	_cleanup_free_ char *text = NULL, *all = NULL;
 	char full[PATH_MAX], hash[HASH_TEXT_MAX], fault[JSON_WHY_MAX];
 	struct stat st = {0};
@@ -232,8 +208,27 @@ void docker_config_read(
 		return;
 	*config = (struct docker_config){.changed_us = config->changed_us};
 	config->error = docker_config_check(daemon, text, len, daemon->config, wait, config->why);
-	if (config->error == 0 && json_parse(text, len, &object, fault) == 0)
-		config->error = take_values(daemon, object, config);
+	if (config->error == 0)
+		config->error = json_parse(text, len, &object, fault);
+	downloads = last_of(object, "max-concurrent-downloads");
+	if (cJSON_IsNumber(downloads) && downloads->valuedouble >= 0 &&
+		downloads->valuedouble <= INT_MAX)
+		snprintf(config->downloads, sizeof(config->downloads), "%d", downloads->valueint);
+	mirrors = last_of(object, "registry-mirrors");
+	config->has_mirrors = mirrors != NULL;
+	cJSON_ArrayForEach (item, mirrors) {
+		const char *url = cJSON_IsString(item) ? item->valuestring : "";
+
+		/* What is cut off must not look like a list. */
+		if (strlen(config->mirrors) + strlen(url) + 2 >= sizeof(config->mirrors)) {
+			snprintf(config->why, sizeof(config->why),
+				"%.160s: registry-mirrors: more than can be read: left alone",
+				daemon->config);
+			config->error = -E2BIG;
+			break;
+		}
+		registry_list_add(config->mirrors, sizeof(config->mirrors), url, strlen(url));
+	}
 	if (config->error == 0 || config->error == -EBADMSG)
 		memcpy(config->hash, hash, sizeof(hash));
 }

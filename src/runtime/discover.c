@@ -80,21 +80,6 @@ static bool unit_installed(const char *host_root, const char *unit)
 	return false;
 }
 
-/* Whether a socket is there that no row before has. Takes it. */
-static bool claim(const char *host_root, const char *path, struct stat *claimed, size_t *n)
-{
-	char full[PATH_MAX];
-	struct stat st;
-
-	if (!look_at(host_root, path, full, &st) || !S_ISSOCK(st.st_mode))
-		return false;
-	for (size_t i = 0; i < *n; i++)
-		if (claimed[i].st_dev == st.st_dev && claimed[i].st_ino == st.st_ino)
-			return false;
-	claimed[(*n)++] = st;
-	return true;
-}
-
 size_t runtime_discover(const char *host_root, struct runtime found[static RUNTIME_MAX])
 {
 	struct stat claimed[RUNTIME_MAX], st;
@@ -107,7 +92,14 @@ size_t runtime_discover(const char *host_root, struct runtime found[static RUNTI
 
 		if (candidate->needs && !look_at(host_root, candidate->needs, full, &st))
 			continue;
-		runtime.has_socket = claim(host_root, runtime.socket, claimed, &n_claimed);
+		/* A socket that a row before has is not counted again. */
+		runtime.has_socket =
+			look_at(host_root, runtime.socket, full, &st) && S_ISSOCK(st.st_mode);
+		for (size_t k = 0; runtime.has_socket && k < n_claimed; k++)
+			if (claimed[k].st_dev == st.st_dev && claimed[k].st_ino == st.st_ino)
+				runtime.has_socket = false;
+		if (runtime.has_socket)
+			claimed[n_claimed++] = st;
 		runtime.has_unit = unit_installed(host_root, runtime.unit);
 		if (!runtime.has_unit && unit_installed(host_root, candidate->other_unit)) {
 			runtime.has_unit = true;

@@ -3,6 +3,7 @@
 
 #include "base/text.h"
 
+#include <arpa/inet.h>
 #include <curl/curl.h>
 #include <fcntl.h>
 #include <nghttp2/nghttp2.h>
@@ -100,25 +101,11 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
 	return 0;
 }
 
-static int take_size(struct grpc *grpc, struct grpc_call *call)
-{
-	const uint8_t *p = call->prefix;
-	size_t size = (size_t)p[1] << 24 | (size_t)p[2] << 16 | (size_t)p[3] << 8 | p[4];
-
-	if (p[0] != 0)
-		return fail(grpc, -EBADMSG, "the answer is compressed without leave");
-	if (size > GRPC_ANSWER_MAX)
-		return fail(grpc, -EFBIG, "an answer of %zu bytes, at most %zu are taken", size,
-			GRPC_ANSWER_MAX);
-	call->data = arena_take(call->arena, MAX(size, (size_t)1));
-	call->data_size = size;
-	return call->data ? 0 : fail(grpc, -ENOMEM, "no memory for an answer of %zu bytes", size);
-}
-
 static int on_data(nghttp2_session *session, uint8_t flags, int32_t stream, const uint8_t *data,
 	size_t len, void *userdata)
 {
 	struct grpc_call *call = call_of(userdata, stream);
+	uint32_t size;
 	size_t n;
 
 	(void)session, (void)flags;
@@ -128,10 +115,23 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t stream, cons
 	n = MIN(len, PREFIX_LEN - call->have_prefix);
 	memcpy(call->prefix + call->have_prefix, data, n);
 	call->have_prefix += n;
-	if (n > 0 && call->have_prefix == PREFIX_LEN && take_size(userdata, call) < 0)
-		return 0;
+	if (n > 0 && call->have_prefix == PREFIX_LEN) {
+		memcpy(&size, call->prefix + 1, sizeof(size));
+		call->data_size = ntohl(size);
+		if (call->prefix[0] == 0 && call->data_size <= GRPC_ANSWER_MAX)
+			call->data = arena_take(call->arena, MAX(call->data_size, (size_t)1));
+	}
 	len -= n;
-	if (len > call->data_size - call->have) {
+	if (call->have_prefix < PREFIX_LEN)
+		return 0;
+	if (call->prefix[0] != 0) {
+		fail(userdata, -EBADMSG, "the answer is compressed without leave");
+	} else if (call->data_size > GRPC_ANSWER_MAX) {
+		fail(userdata, -EFBIG, "an answer of %zu bytes, at most %zu are taken",
+			call->data_size, GRPC_ANSWER_MAX);
+	} else if (!call->data) {
+		fail(userdata, -ENOMEM, "no memory for an answer of %zu bytes", call->data_size);
+	} else if (len > call->data_size - call->have) {
 		fail(userdata, -EBADMSG, "more than one message in the answer");
 	} else if (len > 0) {
 		memcpy(call->data + call->have, data + n, len);
@@ -324,12 +324,20 @@ static void receive(struct grpc *grpc)
 		fail(grpc, -EPROTO, "not understood: no HTTP/2");
 }
 
-/* Until the answer has ended, or it is plain that there will be none. */
-static int run(struct grpc *grpc, const struct wait *wait, const struct grpc_request *request)
+int grpc_unary(struct grpc *grpc, const struct wait *wait, const struct grpc_request *request,
+	struct arena *arena, struct grpc_answer *answer)
 {
-	const struct grpc_call *call = grpc->call;
+	struct grpc_call call = {.size = PREFIX_LEN + request->size, .status = -1, .arena = arena};
+	_cleanup_free_ uint8_t *body = must(calloc(1, call.size));
+	const uint32_t size = htonl((uint32_t)request->size);
 	int r = 0;
 
+	memcpy(body + 1, &size, sizeof(size));
+	if (request->size > 0)
+		memcpy(body + PREFIX_LEN, request->message, request->size);
+	call.body = body;
+	grpc->error[0] = '\0';
+	grpc->call = &call;
 	/* The server takes no further calls on this connection. */
 	if (grpc->session && !nghttp2_session_check_request_allowed(grpc->session))
 		grpc_close(grpc);
@@ -337,40 +345,25 @@ static int run(struct grpc *grpc, const struct wait *wait, const struct grpc_req
 		r = open_connection(grpc, wait);
 	if (r == 0)
 		submit(grpc, wait, request);
-	while (r == 0 && !call->ended && call->fault == 0) {
+	/* Until the answer has ended, or it is plain that there will be none. */
+	while (r == 0 && !call.ended && call.fault == 0) {
 		bool want_write;
 
 		r = nghttp2_session_send(grpc->session) < 0 ? -EPROTO : 0;
-		if (r < 0 || call->ended)
+		if (r < 0 || call.ended)
 			break;
 		want_write = nghttp2_session_want_write(grpc->session);
 		/* It broke the protocol, and that was sent to it. */
 		if (!want_write && !nghttp2_session_want_read(grpc->session))
-			return fail(grpc, -EPROTO, "not understood: broken HTTP/2");
-		r = wait_for(wait, grpc->fd, want_write ? POLLIN | POLLOUT : POLLIN);
+			r = fail(grpc, -EPROTO, "not understood: broken HTTP/2");
+		else
+			r = wait_for(wait, grpc->fd, want_write ? POLLIN | POLLOUT : POLLIN);
 		if (r == 0)
 			receive(grpc);
 	}
 	if (r < 0)
 		fail(grpc, r, "%s", r == -ETIMEDOUT ? "no answer in time" : strerror(-r));
-	return result_of(grpc);
-}
-
-int grpc_unary(struct grpc *grpc, const struct wait *wait, const struct grpc_request *request,
-	struct arena *arena, struct grpc_answer *answer)
-{
-	struct grpc_call call = {.size = PREFIX_LEN + request->size, .status = -1, .arena = arena};
-	_cleanup_free_ uint8_t *body = must(calloc(1, call.size));
-	int r;
-
-	for (int i = 0; i < 4; i++)
-		body[1 + i] = (uint8_t)(request->size >> (24 - 8 * i));
-	if (request->size > 0)
-		memcpy(body + PREFIX_LEN, request->message, request->size);
-	call.body = body;
-	grpc->error[0] = '\0';
-	grpc->call = &call;
-	r = run(grpc, wait, request);
+	r = result_of(grpc);
 	grpc->call = NULL;
 	/* Without a connection the server gives up the call, and what is left of it. */
 	if (call.fault != 0 || call.http2_error || call.sent < call.size)

@@ -227,34 +227,6 @@ static bool is_problem(const struct kubelet_values *values)
 	return is_serial(values) || (most > 0 && most < FEW_PULLS);
 }
 
-/* "serializeImagePulls is true (by default)", with where it was given, and the cure. */
-static void describe_problem(const struct kubelet_seen *seen, const struct kubelet_values *values,
-	struct condition_reading *condition)
-{
-	bool serial = is_serial(values);
-	enum kubelet_field field =
-		serial ? KUBELET_SERIALIZE_IMAGE_PULLS : KUBELET_MAX_PARALLEL_IMAGE_PULLS;
-	const struct kubelet_value *value = &values->field[field];
-
-	condition_raise(condition, serial ? "serial-pulls" : "few-parallel-pulls", "%s is %s (",
-		kubelet_fields[field].name, value->text);
-	if (value->origin == KUBELET_FILE)
-		condition_append(condition, "%.120s:%u)", value->file, value->line);
-	else if (value->origin == KUBELET_FLAG)
-		condition_append(condition, "by the flag --%s)", kubelet_fields[field].flag);
-	else
-		condition_append(condition, "by default)");
-	if (is_problem(&seen->values))
-		condition_append(condition,
-			": set serializeImagePulls: false and maxParallelImagePulls: 5 or more in "
-			"%.80s, and restart the kubelet",
-			seen->config[0] ? seen->config : "its configuration");
-	else
-		condition_append(condition,
-			" for the running kubelet; its files say otherwise now: restart the "
-			"kubelet");
-}
-
 static void kubelet_decide(
 	const void *self, const struct decide_input *input, void *memory, struct proposal *proposal)
 {
@@ -277,7 +249,30 @@ static void kubelet_decide(
 		condition->reason = "kubelet-config-unreadable";
 		condition_append(condition, "%s", seen->why);
 	} else if (is_problem(values)) {
-		describe_problem(seen, values, condition);
+		bool serial = is_serial(values);
+		enum kubelet_field field =
+			serial ? KUBELET_SERIALIZE_IMAGE_PULLS : KUBELET_MAX_PARALLEL_IMAGE_PULLS;
+		const struct kubelet_value *value = &values->field[field];
+
+		/* "serializeImagePulls is true (by default)" */
+		condition_raise(condition, serial ? "serial-pulls" : "few-parallel-pulls",
+			"%s is %s (", kubelet_fields[field].name, value->text);
+		if (value->origin == KUBELET_FILE)
+			condition_append(condition, "%.120s:%u)", value->file, value->line);
+		else if (value->origin == KUBELET_FLAG)
+			condition_append(
+				condition, "by the flag --%s)", kubelet_fields[field].flag);
+		else
+			condition_append(condition, "by default)");
+		if (is_problem(&seen->values))
+			condition_append(condition,
+				": set serializeImagePulls: false and maxParallelImagePulls: 5 or "
+				"more in %.80s, and restart the kubelet",
+				seen->config[0] ? seen->config : "its configuration");
+		else
+			condition_append(condition,
+				" for the running kubelet; its files say otherwise now: restart "
+				"the kubelet");
 	} else if (number_of(values, KUBELET_MAX_PARALLEL_IMAGE_PULLS) > 0) {
 		condition_append(condition, "the kubelet pulls up to %s images at once",
 			values->field[KUBELET_MAX_PARALLEL_IMAGE_PULLS].text);

@@ -96,30 +96,13 @@ static void add_store(cJSON *parent, const struct runtime_store *store)
 		json_append_text(warnings, "images lie on a network file system: use a local disk");
 }
 
-static void add_pull(
-	cJSON *array, const struct pull_layer *layer, const struct runtime_sample *sample)
-{
-	cJSON *object = json_append(array);
-	char registry[64];
-
-	pulls_registry_of(layer->image, registry);
-	json_text(object, "ref", layer->piece.ref);
-	json_text(object, "image", layer->image);
-	json_text(object, "registry", registry);
-	json_time(
-		object, "since", sample->realtime_us - pulls_age(sample->now_us, layer->noted_us));
-	JSON_NUMBERS(object, {"offset", (double)layer->piece.offset},
-		{"total", (double)layer->piece.total}, {"bytes_per_second", layer->rate},
-		{"still_seconds",
-			(double)pulls_age(sample->now_us, layer->moved_us) / (double)USEC_PER_SEC});
-}
-
 static void add_runtime(
 	cJSON *array, const struct node_runtime *runtime, const struct runtime_sample *sample)
 {
 	static const char *const answers[] = {"asked", "answers", "silent"};
 	bool down = !runtime->found.has_socket && runtime->answer == RUNTIME_ASKED;
 	cJSON *object = json_append(array), *list;
+	char registry[64];
 
 	json_text(object, "name", runtime->found.name);
 	json_text(object, "kind", runtime_kind_names[runtime->found.kind]);
@@ -139,8 +122,21 @@ static void add_runtime(
 	else
 		json_null(object, "store");
 	list = json_array(object, "pulls");
-	for (size_t i = 0; i < runtime->pulls.n; i++)
-		add_pull(list, &runtime->pulls.layers[i], sample);
+	for (size_t i = 0; i < runtime->pulls.n; i++) {
+		const struct pull_layer *layer = &runtime->pulls.layers[i];
+		uint64_t age_us = pulls_age(sample->now_us, layer->noted_us);
+		uint64_t still_us = pulls_age(sample->now_us, layer->moved_us);
+
+		object = json_append(list);
+		pulls_registry_of(layer->image, registry);
+		json_text(object, "ref", layer->piece.ref);
+		json_text(object, "image", layer->image);
+		json_text(object, "registry", registry);
+		json_time(object, "since", sample->realtime_us - age_us);
+		JSON_NUMBERS(object, {"offset", (double)layer->piece.offset},
+			{"total", (double)layer->piece.total}, {"bytes_per_second", layer->rate},
+			{"still_seconds", (double)still_us / (double)USEC_PER_SEC});
+	}
 }
 
 struct cJSON *runtime_document(const void *self, const void *memory, bool trusted)

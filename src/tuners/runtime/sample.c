@@ -200,25 +200,6 @@ static void infer(const struct node_runtime *runtime, uint64_t changed_us, const
 		copy_text(value, SETTING_VALUE_MAX, on_disk[0] ? on_disk : otherwise);
 }
 
-static void infer_containerd(struct node_runtime *runtime)
-{
-	const struct containerd_config *config = &runtime->containerd;
-	bool tells = runtime->version[runtime->version[0] == 'v'] == '1'; /* 2.x leaves some out */
-
-	if (tells && !runtime->no_cri) {
-		copy_text(runtime->downloads, SETTING_VALUE_MAX, runtime->reported_downloads);
-		copy_text(runtime->timeout, SETTING_VALUE_MAX, runtime->reported_timeout);
-	} else if (config->error == 0) {
-		/* The CRI's own number has no effect where the transfer service pulls. */
-		infer(runtime, config->changed_us,
-			config->transfer ? "" : runtime->reported_downloads,
-			config->keys[CONTAINERD_DOWNLOADS].on_disk, DEFAULT_DOWNLOADS,
-			runtime->downloads);
-		infer(runtime, config->changed_us, runtime->reported_timeout,
-			config->keys[CONTAINERD_PROGRESS_TIMEOUT].on_disk, "", runtime->timeout);
-	}
-}
-
 static void infer_docker(const struct host *host, struct node_runtime *runtime)
 {
 	const char *reported = runtime->reported_downloads[0] ? runtime->reported_downloads
@@ -256,6 +237,8 @@ static void sample_files(
 		.version = runtime->version,
 		.config = runtime->process.config,
 		.directory = runtime->process.directory};
+	const struct containerd_config *config = &runtime->containerd;
+	bool tells = runtime->version[runtime->version[0] == 'v'] == '1'; /* 2.x leaves some out */
 
 	/* What a key means depends on the version: without one nothing is decided yet. */
 	if (!runtime->version[0] || !runtime->process.config[0] ||
@@ -265,34 +248,24 @@ static void sample_files(
 	if (runtime->found.kind == RUNTIME_DOCKER) {
 		docker_config_read(&daemon, wait, &runtime->docker);
 		infer_docker(request->host, runtime);
-	} else {
-		containerd_config_read(&daemon, wait, &runtime->containerd);
-		infer_containerd(runtime);
+		return;
+	}
+	containerd_config_read(&daemon, wait, &runtime->containerd);
+	if (tells && !runtime->no_cri) {
+		copy_text(runtime->downloads, SETTING_VALUE_MAX, runtime->reported_downloads);
+		copy_text(runtime->timeout, SETTING_VALUE_MAX, runtime->reported_timeout);
+	} else if (config->error == 0) {
+		/* The CRI's own number has no effect where the transfer service pulls. */
+		infer(runtime, config->changed_us,
+			config->transfer ? "" : runtime->reported_downloads,
+			config->keys[CONTAINERD_DOWNLOADS].on_disk, DEFAULT_DOWNLOADS,
+			runtime->downloads);
+		infer(runtime, config->changed_us, runtime->reported_timeout,
+			config->keys[CONTAINERD_PROGRESS_TIMEOUT].on_disk, "", runtime->timeout);
 	}
 }
 
 /* ---- the file system of the images ---- */
-
-/* A partition has no queue of its own: its disk's counts. */
-static void find_device(const struct host *host, struct runtime_store *store)
-{
-	char link[64], full[PATH_MAX], real[PATH_MAX], path[PATH_MAX + 32];
-	_cleanup_free_ char *text = NULL;
-
-	store->device[0] = '\0';
-	store->rotational = false;
-	snprintf(link, sizeof(link), "/sys/dev/block/%u:%u", major(store->number),
-		minor(store->number));
-	if (!realpath(host_path(host, link, full), real))
-		return;
-	snprintf(path, sizeof(path), "%s/partition", real);
-	copy_text(store->device, sizeof(store->device), strrchr(real, '/') + 1);
-	if (access(path, F_OK) == 0)
-		*strrchr(real, '/') = '\0';
-	snprintf(path, sizeof(path), "%s/queue/rotational", real);
-	if (read_file(path, 16, &text, NULL) == 0)
-		store->rotational = text[0] == '1';
-}
 
 /* The file system below the store's directory. */
 static void sample_store(const struct host *host, struct runtime_store *store)
@@ -301,9 +274,9 @@ static void sample_store(const struct host *host, struct runtime_store *store)
 	static const char *const network[] = {"nfs", "nfs4", "cifs", "smb3", "ceph", "9p",
 		"glusterfs", "fuse.glusterfs", "lustre"};
 	_cleanup_fclose_ FILE *mounts = NULL;
-	_cleanup_free_ char *line = NULL;
+	_cleanup_free_ char *line = NULL, *text = NULL;
 	size_t size = 0;
-	char full[PATH_MAX];
+	char full[PATH_MAX], real[PATH_MAX], path[PATH_MAX + 32];
 	struct statvfs fs;
 	struct stat st;
 
@@ -332,7 +305,20 @@ static void sample_store(const struct host *host, struct runtime_store *store)
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(network); i++)
 		store->network |= streq(network[i], store->filesystem);
-	find_device(host, store);
+	store->device[0] = '\0';
+	store->rotational = false;
+	snprintf(path, sizeof(path), "/sys/dev/block/%u:%u", major(store->number),
+		minor(store->number));
+	if (!realpath(host_path(host, path, full), real))
+		return;
+	snprintf(path, sizeof(path), "%s/partition", real);
+	copy_text(store->device, sizeof(store->device), strrchr(real, '/') + 1);
+	/* A partition has no queue of its own: its disk's counts. */
+	if (access(path, F_OK) == 0)
+		*strrchr(real, '/') = '\0';
+	snprintf(path, sizeof(path), "%s/queue/rotational", real);
+	if (read_file(path, 16, &text, NULL) == 0)
+		store->rotational = text[0] == '1';
 }
 
 /* ---- all of it ---- */

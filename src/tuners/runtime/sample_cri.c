@@ -278,19 +278,6 @@ static void ask_pulls(struct session *session)
 		&runtime->pulls, &session->request->sample.pulled, pieces, n, runtime->pulls_at_us);
 }
 
-/* "docker.io/library/nginx" of a label ...source.docker.io=library/nginx,other/name. */
-static bool image_of(const Containerd__Info *manifest, char image[static 160])
-{
-	for (size_t i = 0; i < manifest->n_labels; i++) {
-		const Containerd__Info__LabelsEntry *label = manifest->labels[i];
-
-		if (starts_with(label->key, SOURCE_LABEL))
-			return snprintf(image, 160, "%s/%.*s", label->key + strlen(SOURCE_LABEL),
-				       (int)strcspn(label->value, ","), label->value) < 160;
-	}
-	return false;
-}
-
 /*
  * Whose layers these are, by the manifest of one of them: all layers of the image get its name.
  * Each layer has its turn, because one that no manifest has must not hold up the others.
@@ -319,13 +306,20 @@ static void ask_content(struct session *session)
 	if (ask(session, CONTAINERD_CONTENT, layer->piece.namespace, &message.base, &found) != 0)
 		return;
 	for (size_t m = 0; m < found->n_info; m++) {
-		const Containerd__Info *manifest = found->info[m];
+		Containerd__Info__LabelsEntry **labels = found->info[m]->labels;
+		size_t n = found->info[m]->n_labels, source = 0;
 
-		if (!image_of(manifest, image))
+		while (source < n && !starts_with(labels[source]->key, SOURCE_LABEL))
+			source++;
+		/* docker.io/library/nginx of ...source.docker.io=library/nginx,other/name */
+		if (source == n || snprintf(image, sizeof(image), "%s/%.*s",
+					   labels[source]->key + strlen(SOURCE_LABEL),
+					   (int)strcspn(labels[source]->value, ","),
+					   labels[source]->value) >= (int)sizeof(image))
 			continue;
-		for (size_t i = 0; i < manifest->n_labels; i++)
-			if (starts_with(manifest->labels[i]->key, LAYER_LABEL))
-				pulls_name(&runtime->pulls, manifest->labels[i]->value, image);
+		for (size_t i = 0; i < n; i++)
+			if (starts_with(labels[i]->key, LAYER_LABEL))
+				pulls_name(&runtime->pulls, labels[i]->value, image);
 	}
 }
 
