@@ -15,29 +15,11 @@
 /* ---- sample: the hosts.toml of every registry that has mirrors, or is recorded to have some ----
  */
 
-/* A directory with certificates and without a hosts.toml is another's: ours would switch them off.
- */
-static bool directory_is_taken(const struct host *host, const char *file)
-{
-	char directory[SETTING_PATH_MAX], full[PATH_MAX];
-	const struct dirent *entry;
-	bool taken = false;
-	DIR *entries;
-
-	copy_text(directory, sizeof(directory), file);
-	if (path_in_root(host->root, dirname(directory), full) < 0)
-		return false;
-	entries = opendir(full);
-	while (entries && !taken && (entry = readdir(entries)))
-		taken = entry->d_name[0] != '.';
-	if (entries)
-		closedir(entries);
-	return taken;
-}
-
 static void read_hosts(const struct host *host, const char *certs, struct runtime_hosts *hosts)
 {
-	char directories[2][REGISTRY_NAME_MAX], full[PATH_MAX];
+	char directories[2][REGISTRY_NAME_MAX], directory[SETTING_PATH_MAX], full[PATH_MAX];
+	const struct dirent *entry;
+	DIR *entries = NULL;
 	_cleanup_free_ char *text = NULL;
 	int n = hosts_toml_directories(hosts->registry, directories);
 	int r = n < 0 ? n : -ENOENT;
@@ -57,8 +39,15 @@ static void read_hosts(const struct host *host, const char *certs, struct runtim
 		snprintf(hosts->path, SETTING_PATH_MAX, "%s/%s/hosts.toml", certs, directories[0]);
 	if (r == 0)
 		r = read_file(full, HOSTS_TOML_FILE_MAX, &text, &len);
-	hosts->exists = r == -ENOENT ? directory_is_taken(host, hosts->path)
-				     : r != -ENAMETOOLONG && r != -EINVAL;
+	hosts->exists = r != -ENOENT && r != -ENAMETOOLONG && r != -EINVAL;
+	/* A directory that has certificates is another's: a hosts.toml would switch them off. */
+	copy_text(directory, sizeof(directory), hosts->path);
+	if (r == -ENOENT && path_in_root(host->root, dirname(directory), full) == 0)
+		entries = opendir(full);
+	while (entries && !hosts->exists && (entry = readdir(entries)))
+		hosts->exists = entry->d_name[0] != '.';
+	if (entries)
+		closedir(entries);
 	hosts->error = r == -ENOENT ? 0 : r;
 	hosts->ours = r == 0 && hosts_toml_is_ours(text, len);
 	if (!hosts->ours)
@@ -141,33 +130,11 @@ static int find_up(const struct runtime_tuner *tuner, const char *registry,
 	return n;
 }
 
-/*
- * Mirrors of others in daemon.json: neither configured here nor ever written by us. What was
- * written is known as far as it was shown.
- */
-static void add_foreign(const struct runtime_decision *decision, const struct node_runtime *runtime,
-	const struct file_record *record, char wanted[static DOCKER_MIRRORS_MAX])
-{
-	const struct runtime_config *config = &decision->tuner->config;
-
-	for (const char *at = runtime->docker.mirrors; *at; at += strspn(at, " ")) {
-		size_t len = strcspn(at, " ");
-		bool ours = record && registry_list_has(record->wanted, at, len) &&
-			    !registry_list_has(record->on_disk, at, len);
-
-		for (size_t i = 0; i < config->n_mirrors && !ours; i++)
-			ours = strlen(config->mirrors[i].url) == len &&
-			       strncmp(config->mirrors[i].url, at, len) == 0;
-		if (!ours)
-			registry_list_add(wanted, DOCKER_MIRRORS_MAX, at, len);
-		at += len;
-	}
-}
-
 static void want_docker_mirrors(
 	const struct runtime_decision *decision, const struct node_runtime *runtime)
 {
 	static const char key[] = "registry-mirrors";
+	const struct runtime_config *config = &decision->tuner->config;
 	const struct docker_config *docker = &runtime->docker;
 	const char *up[RUNTIME_MIRROR_MAX], *obstacle = runtime_obstacle(runtime);
 	char name[SETTING_NAME_MAX], wanted[DOCKER_MIRRORS_MAX] = "", words[DOCKER_MIRRORS_MAX];
@@ -184,7 +151,22 @@ static void want_docker_mirrors(
 		return;
 	for (int i = 0; i < n; i++)
 		registry_list_add(wanted, sizeof(wanted), up[i], strlen(up[i]));
-	add_foreign(decision, runtime, record, wanted);
+	/*
+	 * Mirrors of others stay: neither configured here nor ever written by us. What was written
+	 * is known as far as it was shown.
+	 */
+	for (const char *at = docker->mirrors; *at; at += strspn(at, " ")) {
+		size_t len = strcspn(at, " ");
+		bool ours = record && registry_list_has(record->wanted, at, len) &&
+			    !registry_list_has(record->on_disk, at, len);
+
+		for (size_t i = 0; i < config->n_mirrors && !ours; i++)
+			ours = strlen(config->mirrors[i].url) == len &&
+			       strncmp(config->mirrors[i].url, at, len) == 0;
+		if (!ours)
+			registry_list_add(wanted, DOCKER_MIRRORS_MAX, at, len);
+		at += len;
+	}
 	/* dockerd keeps its mirrors when the key is gone: an empty list takes them away. */
 	copy_text(words, sizeof(words), wanted);
 	for (char *word = strtok_r(words, " ", &state); word; word = strtok_r(NULL, " ", &state))
