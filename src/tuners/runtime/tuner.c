@@ -16,9 +16,8 @@ static const char *const restart_words[] = {"never", "when-idle", "now", NULL};
 
 static const struct config_option mirror_items[] = {
 	{"registry", OPTION_TEXT, .max = REGISTRY_NAME_MAX - 1, .def = HOSTS_TOML_DEFAULT,
-		.help = "The registry that it mirrors, such as docker.io or "
-			"registry.example:5000; _default: every one without a mirror of its "
-			"own."},
+		.help = "The registry that it mirrors, such as docker.io or registry.example:5000; "
+			"_default: every one without a mirror of its own."},
 	{"url", OPTION_TEXT, .max = REGISTRY_URL_MAX - 1,
 		.help = "Where the mirror is, such as http://127.0.0.1:30020."},
 	{0},
