@@ -46,15 +46,14 @@ FIXTURE_TEST(what_others_made_meanwhile_stays)
 /* A full disk, a directory that went: neither the trial nor the name that it is swept by. */
 FIXTURE_TEST(a_trial_that_cannot_be_written_leaves_nothing)
 {
-	char path[PATH_MAX], kept[PATH_MAX];
+	char path[PATH_MAX];
 	struct file_at at = locate(fixture);
 
 	directory_path(&fixture->root, "/nowhere", at.directory);
 	assert_int_equal(
 		file_put_trial(fixture->job.journal->dir, TRIAL, &at, &bytes_of("a"), path),
 		-ENOENT);
-	directory_path(&fixture->state, "/files", kept);
-	assert_int_equal(rmdir(kept), 0); /* it is empty */
+	assert_int_equal(rmdir(directory_at(&fixture->state, "/files").text), 0); /* it is empty */
 }
 
 FIXTURE_TEST(what_is_kept_is_for_root_alone)

@@ -151,12 +151,11 @@ TEST(garbage_names_no_workload)
 /* A directory in place of a cgroup: it has an inode too, which is returned. */
 static uint64_t make_cgroup(const struct directory *directory, const char *path)
 {
-	char full[PATH_MAX];
+	struct path full = directory_at(directory, path);
 	struct stat st;
 
-	directory_path(directory, path, full);
-	assert_int_equal(make_directories(full, 0755), 0);
-	assert_int_equal(stat(full, &st), 0);
+	assert_int_equal(make_directories(full.text, 0755), 0);
+	assert_int_equal(stat(full.text, &st), 0);
 	return st.st_ino;
 }
 

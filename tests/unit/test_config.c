@@ -149,14 +149,12 @@ static const struct {
 
 static struct loaded load_files(const char *const files[static 3])
 {
+	static const char *const names[] = {"/F", "/d/1.yaml", "/d/2.yaml"};
 	_cleanup_directory_ struct directory directory;
 
 	directory_make(&directory);
-	directory_put(&directory, "/F", files[0]);
-	if (files[1])
-		directory_put(&directory, "/d/1.yaml", files[1]);
-	if (files[2])
-		directory_put(&directory, "/d/2.yaml", files[2]);
+	for (size_t i = 0; i < ARRAY_SIZE(names) && files[i]; i++)
+		directory_put(&directory, names[i], files[i]);
 	return load_directory(&directory);
 }
 

@@ -22,14 +22,6 @@ static void put_socket(const struct directory *directory, const char *name)
 	assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
 }
 
-static void put_link(const struct directory *directory, const char *name, const char *target)
-{
-	char full[PATH_MAX];
-
-	directory_path(directory, name, full);
-	assert_int_equal(symlink(target, full), 0);
-}
-
 /* What is found, as "NAME UNIT": ! is down, * is part of a distribution of Kubernetes. */
 static void expect(const struct directory *directory, const char *expected)
 {
@@ -83,14 +75,15 @@ DIRECTORY_TEST(finds_what_is_down)
 	expect(directory, "docker! docker.service");
 	/* Masked, in both ways. */
 	directory_put(directory, "/etc/systemd/system/other", "");
-	put_link(directory, "/etc/systemd/system/docker.service", "/dev/null");
+	directory_link(directory, "/etc/systemd/system/docker.service", "/dev/null");
 	expect(directory, "");
 	directory_delete(directory, "/etc/systemd/system/docker.service");
 	directory_put(directory, "/etc/systemd/system/docker.service", "");
 	expect(directory, "");
 	/* A link elsewhere is how systemctl link and alias units do it. */
 	directory_delete(directory, "/etc/systemd/system/docker.service");
-	put_link(directory, "/etc/systemd/system/docker.service", "/opt/docker/docker.service");
+	directory_link(
+		directory, "/etc/systemd/system/docker.service", "/opt/docker/docker.service");
 	expect(directory, "docker! docker.service");
 }
 
@@ -110,9 +103,10 @@ DIRECTORY_TEST(takes_a_socket_once)
 {
 	put_socket(directory, "/run/k3s/containerd/containerd.sock");
 	directory_put(directory, "/run/containerd/other", "");
-	put_link(directory, "/run/containerd/containerd.sock", "../k3s/containerd/containerd.sock");
+	directory_link(
+		directory, "/run/containerd/containerd.sock", "../k3s/containerd/containerd.sock");
 	directory_put(directory, "/var/other", "");
-	put_link(directory, "/var/run", "/run");
+	directory_link(directory, "/var/run", "/run");
 	expect(directory, "k3s* -");
 }
 

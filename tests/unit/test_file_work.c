@@ -219,12 +219,11 @@ FIXTURE_TEST(a_setting_that_moved_is_restored_in_both_files)
 
 FIXTURE_TEST(a_link_is_followed_on_the_host)
 {
-	char link[PATH_MAX];
+	struct path link = directory_at(&fixture->root, CONFIG_TOML);
 	struct stat st;
 
 	directory_put(&fixture->root, "/etc/containerd/x", "");
-	directory_path(&fixture->root, CONFIG_TOML, link);
-	assert_int_equal(symlink("/opt/real.toml", link), 0);
+	directory_link(&fixture->root, CONFIG_TOML, "/opt/real.toml");
 	/* To nothing: nothing is made there. */
 	change_downloads(fixture, "3", "10");
 	assert_int_equal(run_job(fixture, FILE_APPLY), -ELOOP);
@@ -234,7 +233,7 @@ FIXTURE_TEST(a_link_is_followed_on_the_host)
 	directory_put(&fixture->root, "/opt/real.toml", original);
 	apply_downloads(fixture, "3", "10");
 	assert_file(&fixture->root, "/opt/real.toml", FILE_WITH("10", "info"));
-	assert_int_equal(lstat(link, &st), 0);
+	assert_int_equal(lstat(link.text, &st), 0);
 	assert_true(S_ISLNK(st.st_mode));
 	restore_all(fixture);
 	assert_file(&fixture->root, "/opt/real.toml", original);

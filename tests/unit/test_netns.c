@@ -38,12 +38,11 @@ static uint32_t inode_of(const char *path)
 
 static uint32_t name_netns(const struct node *node, const char *name)
 {
-	char path[PATH_MAX], full[PATH_MAX];
+	char path[PATH_MAX];
 
 	snprintf(path, sizeof(path), "/run/netns/%s", name);
 	directory_put(&node->directory, path, "");
-	directory_path(&node->directory, path, full);
-	return inode_of(full);
+	return inode_of(directory_at(&node->directory, path).text);
 }
 
 static void learn(struct node *node, uint32_t netns, double seconds)
@@ -93,11 +92,9 @@ NODE_TEST(unknown_owners_are_searched_every_five_seconds)
 
 static void rename_netns(const struct node *node, const char *from, const char *to)
 {
-	char old[PATH_MAX], new[PATH_MAX];
-
-	directory_path(&node->directory, from, old);
-	directory_path(&node->directory, to, new);
-	assert_int_equal(rename(old, new), 0);
+	assert_int_equal(rename(directory_at(&node->directory, from).text,
+				 directory_at(&node->directory, to).text),
+		0);
 }
 
 /* The inode of a namespace that died is used again. */

@@ -82,14 +82,13 @@ static int apply_pin(struct file_fixture *fixture, const char *wanted)
 
 PIN_TEST(an_image_is_pinned_and_restored)
 {
-	char socket[PATH_MAX];
 	const struct change *change;
 
 	assert_int_equal(apply_pin(fixture, PINNED), 0);
 	assert_true(containerd.pinned[0]);
 	assert_false(containerd.pinned[1]);
-	directory_path(&fixture->root, "/run/containerd.sock", socket);
-	assert_string_equal(containerd.socket, socket);
+	assert_string_equal(
+		containerd.socket, directory_at(&fixture->root, "/run/containerd.sock").text);
 	assert_int_equal(fixture->n_records, 1);
 	assert_string_equal(fixture->records[0].original, NOT_PINNED);
 	assert_string_equal(fixture->records[0].wanted, PINNED);

@@ -42,14 +42,13 @@ DIRECTORY_TEST(a_pid_file_holds_a_pid)
 		const char *text;
 		int r;
 	} table[] = {{"77\n", 0}, {"77", 0}, {"1\n", -EINVAL}, {"", -EINVAL}, {"x", -EINVAL}};
-	char path[PATH_MAX];
+	struct path file = directory_at(directory, "/pid");
 	pid_t pid = 0;
 
-	directory_path(directory, "/pid", path);
-	assert_int_equal(process_of_pid_file(path, &pid), -ENOENT);
+	assert_int_equal(process_of_pid_file(file.text, &pid), -ENOENT);
 	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
 		directory_put(directory, "/pid", table[i].text);
-		assert_int_equal(process_of_pid_file(path, &pid), table[i].r);
+		assert_int_equal(process_of_pid_file(file.text, &pid), table[i].r);
 	}
 	assert_int_equal(pid, 77);
 }

@@ -155,10 +155,9 @@ FIXTURE_TEST(another_value_read_back_is_a_failure)
 
 FIXTURE_TEST(a_refused_write_does_not_stop_the_others)
 {
-	char path[PATH_MAX];
+	struct path a = directory_at(&fixture->root, PATH_A);
 
-	directory_path(&fixture->root, PATH_A, path);
-	assert_int_equal(make_directories(path, 0700), 0); /* what even root cannot write */
+	assert_int_equal(make_directories(a.text, 0700), 0); /* what even root cannot write */
 	directory_put(&fixture->root, "/proc/sys/vm/b", "1\n");
 	plan_value(fixture, "vm.a", "1", "2");
 	plan_value(fixture, "vm.b", "1", "2");
@@ -235,15 +234,14 @@ FIXTURE_TEST(an_empty_original_is_restored)
 
 FIXTURE_TEST(what_could_not_be_restored_stays_recorded)
 {
-	char path[PATH_MAX];
+	struct path a = directory_at(&fixture->root, PATH_A);
 
 	set(fixture, "10000", "20000");
-	directory_path(&fixture->root, PATH_A, path);
-	assert_int_equal(make_directories(path, 0700), 0);
+	assert_int_equal(make_directories(a.text, 0700), 0);
 	restore(fixture, NULL);
 	assert_int_equal(fixture->plan.changes[0].error, -EISDIR);
 	assert_records(fixture, BOOT, "vm.a=20000 ");
-	assert_int_equal(rmdir(path), 0);
+	assert_int_equal(rmdir(a.text), 0);
 	directory_put(&fixture->root, PATH_A, "20000\n");
 	restore(fixture, NULL);
 	assert_file(&fixture->root, PATH_A, "10000\n");
