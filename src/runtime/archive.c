@@ -78,16 +78,6 @@ static int open_below(int directory, const char *name, struct archive_file *file
 	return 0;
 }
 
-/* Of several with one name the last one, as if they were unpacked. */
-static const struct archive_member *find_member(
-	const struct archive_reader *reader, const char *name)
-{
-	for (size_t i = reader->n_members; i-- > 0;)
-		if (streq(reader->members[i].name, name))
-			return &reader->members[i];
-	return NULL;
-}
-
 int archive_file_open(struct archive_reader *reader, const char *name, struct archive_file *file)
 {
 	const char *wanted = name;
@@ -100,8 +90,12 @@ int archive_file_open(struct archive_reader *reader, const char *name, struct ar
 		return r == 0 || r == -ENOENT ? r : -EBADMSG;
 	}
 	for (int links = 0; links <= LINKS_MAX; links++) {
-		const struct archive_member *member = find_member(reader, name);
+		const struct archive_member *member = NULL;
 
+		/* Of several with one name the last one, as if they were unpacked. */
+		for (size_t i = reader->n_members; i-- > 0 && !member;)
+			if (streq(reader->members[i].name, name))
+				member = &reader->members[i];
 		if (!member)
 			return archive_fail(reader, -ENOENT, "the archive has no %.90s", wanted);
 		if (!member->link) {
@@ -119,11 +113,6 @@ int archive_file_open(struct archive_reader *reader, const char *name, struct ar
 	return archive_bad(reader, "%.90s: more than %d links", wanted, LINKS_MAX);
 }
 
-void archive_blob_name(const char *digest, char name[static BLOB_NAME_MAX])
-{
-	snprintf(name, BLOB_NAME_MAX, "blobs/sha256/%s", digest + strlen("sha256:"));
-}
-
 int archive_blob_open(const struct archive *archive, const struct archive_blob *blob)
 {
 	struct archive_file file;
@@ -134,7 +123,7 @@ int archive_blob_open(const struct archive *archive, const struct archive_blob *
 		r = fcntl(archive->fd, F_DUPFD_CLOEXEC, 3);
 		return r < 0 ? -errno : r;
 	}
-	archive_blob_name(blob->digest, name);
+	snprintf(name, sizeof(name), BLOB_PATH "%s", blob->digest + strlen("sha256:"));
 	r = open_below(archive->fd, name, &file);
 	if (r < 0 || file.size == blob->size)
 		return r < 0 ? r : file.fd;
@@ -142,33 +131,15 @@ int archive_blob_open(const struct archive *archive, const struct archive_blob *
 	return -ESTALE;
 }
 
-const struct archive_blob *archive_find_blob(const struct archive *archive, const char *digest)
-{
-	return find_named(archive->blobs, archive->n_blobs, digest);
-}
-
 /* ---- opening ---- */
 
-static int open_source(struct archive_reader *reader)
+static void reader_clear(struct archive_reader *reader)
 {
-	const struct archive_source *source = reader->source;
-	char full[PATH_MAX];
-	struct stat st;
-	int fd, r = path_in_root(source->host->root, source->path, full);
-
-	if (r < 0)
-		return archive_error(reader, r);
-	fd = open(full, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW);
-	reader->archive->fd = fd;
-	if (fd < 0 || fstat(fd, &st) < 0)
-		return archive_error(reader, -errno);
-	reader->archive->directory = S_ISDIR(st.st_mode);
-	if (reader->archive->directory)
-		return 0;
-	if (!S_ISREG(st.st_mode))
-		return archive_bad(reader, "neither a file nor a directory");
-	r = archive_unpack(reader);
-	return r < 0 ? r : archive_read_tar(reader);
+	for (size_t i = 0; i < reader->n_members; i++) {
+		free(reader->members[i].name);
+		free(reader->members[i].link);
+	}
+	free(reader->members);
 }
 
 int archive_open(const struct archive_source *source, const struct wait *wait, struct archive **ret,
@@ -176,23 +147,28 @@ int archive_open(const struct archive_source *source, const struct wait *wait, s
 {
 	_cleanup_(cleanup_archive_close) struct archive *archive =
 		must(calloc(1, sizeof(*archive)));
-	struct archive_reader reader = {
+	char full[PATH_MAX];
+	struct stat st;
+	_cleanup_(reader_clear) struct archive_reader reader = {
 		.source = source, .wait = wait, .archive = archive, .why = why};
-	int r;
+	int r = path_in_root(source->host->root, source->path, full);
 
 	archive->fd = -1;
-	r = open_source(&reader);
-	if (r == 0) {
-		r = archive_read_index(&reader);
-		r = r == -ENOENT ? -EBADMSG : r; /* the archive itself is there */
-	}
-	for (size_t i = 0; i < reader.n_members; i++) {
-		free(reader.members[i].name);
-		free(reader.members[i].link);
-	}
-	free(reader.members);
+	if (r < 0)
+		return archive_error(&reader, r);
+	archive->fd = open(full, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW);
+	if (archive->fd < 0 || fstat(archive->fd, &st) < 0)
+		return archive_error(&reader, -errno);
+	archive->directory = S_ISDIR(st.st_mode);
+	if (!archive->directory && !S_ISREG(st.st_mode))
+		return archive_bad(&reader, "neither a file nor a directory");
+	r = archive->directory ? 0 : archive_read_tar(&reader);
 	if (r < 0)
 		return r;
+	r = archive_read_index(&reader);
+	if (r < 0)
+		/* The archive itself is there. */
+		return r == -ENOENT || r == -ENOEXEC ? -EBADMSG : r;
 	*ret = steal(archive);
 	why[0] = '\0';
 	return 0;

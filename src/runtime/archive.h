@@ -11,6 +11,7 @@
  * All calls block.
  */
 
+#include <stdatomic.h>
 #include <sys/types.h>
 
 #include "base/wait.h"
@@ -67,10 +68,20 @@ int archive_open(const struct archive_source *source, const struct wait *wait, s
 void archive_close(struct archive *archive);
 DEFINE_CLEANUP(struct archive, archive_close)
 
-const struct archive_blob *archive_find_blob(const struct archive *archive, const char *digest);
-
 /* A descriptor of a blob without text, whose bytes are there from offset on; -errno. */
 int archive_blob_open(const struct archive *archive, const struct archive_blob *blob);
+
+/*
+ * A read-only registry on 127.0.0.1 that serves one archive (OCI distribution specification: the
+ * pull part): GET and HEAD of /v2/, /v2/NAME/manifests/DIGEST and /v2/NAME/blobs/DIGEST. It lives
+ * as long as the transfer that needs it, in a thread of its own. name: the repository, the only one
+ * there is. sent counts bytes of blobs. 0 with the port, or -errno.
+ */
+struct image_server;
+int image_server_open(const struct archive *archive, const char *name, _Atomic uint64_t *sent,
+	struct image_server **ret, uint16_t *port);
+void image_server_close(struct image_server *server);
+DEFINE_CLEANUP(struct image_server, image_server_close)
 
 /*
  * "busybox" as docker.io/library/busybox:latest (distribution/reference, normalize.go). 0, or

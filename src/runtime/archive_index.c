@@ -54,7 +54,8 @@ static bool read_descriptor(const cJSON *item, struct archive_blob *blob)
 /* Each digest once. Takes over the text. */
 static int add_blob(struct archive_reader *reader, const struct archive_blob *blob)
 {
-	const struct archive_blob *same = archive_find_blob(reader->archive, blob->digest);
+	const struct archive_blob *same =
+		find_named(reader->archive->blobs, reader->archive->n_blobs, blob->digest);
 
 	if (same) {
 		free(blob->text);
@@ -75,7 +76,7 @@ static int take_blob(
 	struct archive_blob found = *blob;
 	int r;
 
-	archive_blob_name(blob->digest, name);
+	snprintf(name, sizeof(name), BLOB_PATH "%s", blob->digest + strlen("sha256:"));
 	r = archive_file_open(reader, name, file);
 	if (r < 0)
 		return r;
@@ -156,16 +157,36 @@ static int no_platform(struct archive_reader *reader, const char *name)
 
 /* ---- OCI layouts ---- */
 
-static int read_manifest(struct archive_reader *reader, const struct archive_blob *blob,
-	const cJSON *manifest, struct archive_image *image)
+/* A manifest, or an index of which the first manifest for this machine is taken. */
+static int read_image(struct archive_reader *reader, const struct archive_blob *blob, int depth,
+	struct archive_image *image)
 {
-	_cleanup_(document_clear) struct document config = {0};
+	_cleanup_(document_clear) struct document document = {0}, config = {0};
+	const cJSON *item, *children, *layers;
 	struct archive_file file;
 	struct archive_blob part;
-	const cJSON *layer;
-	int r;
+	int r = read_document(reader, blob, NULL, &document);
 
-	if (!read_descriptor(json_at(manifest, "config"), &part))
+	if (r < 0)
+		return r;
+	children = json_at(document.json, "manifests");
+	layers = json_at(document.json, "layers");
+	if (children && (depth == DEPTH_MAX || layers))
+		return archive_bad(reader, "%.*s: %s", LEGIBLE, blob->digest,
+			depth == DEPTH_MAX ? "indexes too deep" : "both index and manifest");
+	cJSON_ArrayForEach (item, children) {
+		if (!platform_matches(json_at(item, "platform")))
+			continue;
+		if (!read_descriptor(item, &part))
+			return archive_bad(
+				reader, "%.*s: a manifest without digest", LEGIBLE, blob->digest);
+		r = read_image(reader, &part, depth + 1, image);
+		if (r != -ENOEXEC)
+			return r;
+	}
+	if (children)
+		return no_platform(reader, image->name);
+	if (!read_descriptor(json_at(document.json, "config"), &part))
 		return archive_bad(reader, "%.*s: no manifest", LEGIBLE, blob->digest);
 	r = read_document(reader, &part, NULL, &config);
 	if (r < 0)
@@ -174,49 +195,17 @@ static int read_manifest(struct archive_reader *reader, const struct archive_blo
 		return no_platform(reader, image->name);
 	memcpy(image->id, part.digest, DIGEST_MAX);
 	image->size = part.size;
-	cJSON_ArrayForEach (layer, json_at(manifest, "layers")) {
-		if (!read_descriptor(layer, &part))
+	cJSON_ArrayForEach (item, layers) {
+		if (!read_descriptor(item, &part))
 			return archive_bad(
 				reader, "%.*s: a layer without digest", LEGIBLE, blob->digest);
 		r = take_blob(reader, &part, &file);
-		if (r == 0)
-			close(file.fd);
 		if (r < 0)
 			return r;
+		close(file.fd);
 		image->size += part.size;
 	}
 	return 0;
-}
-
-/* A manifest, or an index of which the first manifest for this machine is taken. */
-static int read_image(struct archive_reader *reader, const struct archive_blob *blob, int depth,
-	struct archive_image *image)
-{
-	_cleanup_(document_clear) struct document document = {0};
-	const cJSON *item, *children;
-	int r = read_document(reader, blob, NULL, &document);
-
-	if (r < 0)
-		return r;
-	children = json_at(document.json, "manifests");
-	if (!children)
-		return read_manifest(reader, blob, document.json, image);
-	if (depth == DEPTH_MAX || json_at(document.json, "layers"))
-		return archive_bad(reader, "%.*s: %s", LEGIBLE, blob->digest,
-			depth == DEPTH_MAX ? "indexes too deep" : "both index and manifest");
-	cJSON_ArrayForEach (item, children) {
-		struct archive_blob child;
-
-		if (!platform_matches(json_at(item, "platform")))
-			continue;
-		if (!read_descriptor(item, &child))
-			return archive_bad(
-				reader, "%.*s: a manifest without digest", LEGIBLE, blob->digest);
-		r = read_image(reader, &child, depth + 1, image);
-		if (r != -ENOEXEC)
-			return r;
-	}
-	return no_platform(reader, image->name);
 }
 
 static int add_image(struct archive_reader *reader, const struct archive_image *image)
@@ -268,37 +257,13 @@ static int read_layout(struct archive_reader *reader)
 
 /* ---- docker-save ---- */
 
-static int hash_file(struct archive_reader *reader, const struct archive_file *file,
-	char digest[static DIGEST_MAX])
-{
-	uint8_t buffer[16384], sum[SHA256_DIGEST_SIZE];
-	struct sha256_ctx context;
-
-	sha256_init(&context);
-	for (uint64_t done = 0; done < file->size;) {
-		size_t n = (size_t)MIN(file->size - done, sizeof(buffer));
-		int r = archive_go_on(reader);
-
-		if (r < 0)
-			return r;
-		r = archive_pread(file->fd, buffer, n, file->offset + done);
-		if (r < 0)
-			return archive_error(reader, r);
-		sha256_update(&context, n, buffer);
-		done += n;
-	}
-	sha256_digest(&context, sizeof(sum), sum);
-	strcpy(digest, "sha256:");
-	base16_encode_update(digest + 7, sizeof(sum), sum);
-	digest[DIGEST_MAX - 1] = '\0';
-	return 0;
-}
-
 /* A plain layer's digest is what the configuration calls it by; another's has to be computed. */
 static int take_layer(struct archive_reader *reader, const char *name, const char *diff_id,
 	struct archive_blob *layer)
 {
+	uint8_t buffer[16384], sum[SHA256_DIGEST_SIZE];
 	_cleanup_close_ int fd = -1;
+	struct sha256_ctx context;
 	struct archive_file file;
 	unsigned char magic[4] = {0};
 	int r = archive_file_open(reader, name, &file);
@@ -310,15 +275,31 @@ static int take_layer(struct archive_reader *reader, const char *name, const cha
 		.size = file.size, .offset = file.offset, .media_type = OCI_LAYER};
 	if (file.size >= sizeof(magic))
 		(void)archive_pread(fd, magic, sizeof(magic), file.offset);
-	if (memcmp(magic, GZIP_MAGIC, 2) == 0)
+	if (memcmp(magic, GZIP_MAGIC, 2) == 0) {
 		strcat(layer->media_type, "+gzip");
-	else if (memcmp(magic, ZSTD_MAGIC, 4) == 0)
+	} else if (memcmp(magic, ZSTD_MAGIC, 4) == 0) {
 		strcat(layer->media_type, "+zstd");
-	else
-		copy_text(layer->digest, DIGEST_MAX, diff_id);
-	if (!layer->digest[0])
-		r = hash_file(reader, &file, layer->digest);
-	return r < 0 ? r : add_blob(reader, layer);
+	} else {
+		memcpy(layer->digest, diff_id, DIGEST_MAX);
+		return add_blob(reader, layer);
+	}
+	sha256_init(&context);
+	for (uint64_t done = 0; done < file.size;) {
+		size_t n = (size_t)MIN(file.size - done, sizeof(buffer));
+
+		r = archive_go_on(reader);
+		if (r < 0)
+			return r;
+		r = archive_pread(fd, buffer, n, file.offset + done);
+		if (r < 0)
+			return archive_error(reader, r);
+		sha256_update(&context, n, buffer);
+		done += n;
+	}
+	sha256_digest(&context, sizeof(sum), sum);
+	strcpy(layer->digest, "sha256:");
+	base16_encode_update(layer->digest + 7, sizeof(sum), sum);
+	return add_blob(reader, layer);
 }
 
 /* The manifest that a registry would have for an entry of manifest.json. */
@@ -407,33 +388,22 @@ static int read_entry(struct archive_reader *reader, const cJSON *entry)
 	return r;
 }
 
-static int read_docker_save(struct archive_reader *reader)
+int archive_read_index(struct archive_reader *reader)
 {
 	_cleanup_(document_clear) struct document list = {0};
 	const cJSON *entry;
-	int r = read_document(reader, NULL, "manifest.json", &list);
-
-	if (r < 0)
-		return r;
-	cJSON_ArrayForEach (entry, list.json)
-		if (r == 0 && json_text_at(entry, "RepoTags/0")[0])
-			r = read_entry(reader, entry);
-	return r == -ENOEXEC || r == -ENOENT ? -EBADMSG : r;
-}
-
-int archive_read_index(struct archive_reader *reader)
-{
-	int r = read_layout(reader);
+	int r = read_layout(reader), docker;
 
 	/* Docker's is a layout, too, since version 25, but has names there only with tags. */
 	if ((r == -ENOENT || (r == 0 && reader->archive->n_images == 0)) &&
 		!reader->archive->directory) {
-		int docker = read_docker_save(reader);
-
-		if (docker != -ENOENT)
-			r = docker;
-		else if (r == -ENOENT)
+		docker = read_document(reader, NULL, "manifest.json", &list);
+		if (docker == -ENOENT && r == -ENOENT)
 			return archive_bad(reader, "neither manifest.json nor index.json in it");
+		r = docker == -ENOENT ? r : docker;
+		cJSON_ArrayForEach (entry, list.json)
+			if (r == 0 && json_text_at(entry, "RepoTags/0")[0])
+				r = read_entry(reader, entry);
 	}
 	if (r == 0 && reader->archive->n_images == 0)
 		return archive_bad(reader, "no image in it has a name");

@@ -52,11 +52,10 @@ int archive_file_open(struct archive_reader *reader, const char *name, struct ar
 int archive_pread(int fd, void *data, size_t size, uint64_t offset);
 
 /* archive_tar.c: replaces a compressed archive->fd by what is in it, lists the members. */
-int archive_unpack(struct archive_reader *reader);
 int archive_read_tar(struct archive_reader *reader);
 
-/* archive_index.c: finds images and blobs. */
+/* archive_index.c: finds images and blobs. -ENOENT and -ENOEXEC are of something in the archive. */
 int archive_read_index(struct archive_reader *reader);
 
+#define BLOB_PATH     "blobs/sha256/"
 #define BLOB_NAME_MAX 96
-void archive_blob_name(const char *digest, char name[static BLOB_NAME_MAX]);

@@ -89,7 +89,7 @@ static int unpack_zstd(struct spool *spool, int in)
 	return r == 0 && left > 0 ? archive_bad(spool->reader, "zstd: truncated") : r;
 }
 
-int archive_unpack(struct archive_reader *reader)
+static int unpack(struct archive_reader *reader)
 {
 	_cleanup_free_ struct spool *spool = NULL;
 	unsigned char magic[4] = {0};
@@ -316,17 +316,18 @@ static int next_header(
 
 int archive_read_tar(struct archive_reader *reader)
 {
-	struct extended *extended = must(calloc(1, sizeof(*extended)));
+	_cleanup_free_ struct extended *extended = must(calloc(1, sizeof(*extended)));
 	uint64_t at = 0;
 	struct stat st;
-	int r = 0;
+	int r = unpack(reader);
 
+	if (r < 0)
+		return r;
 	if (fstat(reader->archive->fd, &st) < 0)
-		r = archive_error(reader, -errno);
-	else if (st.st_size == 0)
-		r = archive_bad(reader, "empty");
+		return archive_error(reader, -errno);
+	if (st.st_size == 0)
+		return archive_bad(reader, "empty");
 	while (r == 0)
 		r = next_header(reader, (uint64_t)st.st_size, &at, extended);
-	free(extended);
 	return r > 0 ? 0 : r;
 }

@@ -10,33 +10,30 @@
 #define HEADERS_MAX    65536           /* bytes in all: libcurl 7.88 keeps as many as come */
 #define POLL_MAX_MS    1000
 
-static void collect(struct http_get *get, const char *data, size_t len)
-{
-	if (get->len + len + 1 > get->allocated) {
-		get->allocated = MAX(2 * get->allocated, get->len + len + 1);
-		get->body = must(realloc(get->body, get->allocated));
-	}
-	memcpy(get->body + get->len, data, len);
-	get->len += len;
-	get->body[get->len] = '\0';
-}
-
 static size_t take_body(char *data, size_t size, size_t n, void *userdata)
 {
 	struct http_get *get = userdata;
-	size_t len = size * n, used = 0;
+	size_t len = size * n, kept = len, used = 0;
 	long status = 0;
 	bool refusal;
 
 	curl_easy_getinfo(get->easy, CURLINFO_RESPONSE_CODE, &status);
 	refusal = get->data && status / 100 != 2;
 	get->received += len;
-	if (get->limit > 0 && get->received > get->limit)
+	if (get->limit > 0 && get->received > get->limit) {
 		get->ended = -EFBIG;
-	else
-		collect(get, data,
-			refusal ? MIN(len, ERROR_BODY_MAX - MIN(get->len, ERROR_BODY_MAX)) : len);
-	if (get->ended == 0 && get->data && !refusal) {
+		return 0;
+	}
+	if (refusal)
+		kept = MIN(len, ERROR_BODY_MAX - MIN(get->len, ERROR_BODY_MAX));
+	if (get->len + kept + 1 > get->allocated) {
+		get->allocated = MAX(2 * get->allocated, get->len + kept + 1);
+		get->body = must(realloc(get->body, get->allocated));
+	}
+	memcpy(get->body + get->len, data, kept);
+	get->len += kept;
+	get->body[get->len] = '\0';
+	if (get->data && !refusal) {
 		get->ended = get->data(get->body, get->len, &used, get->userdata);
 		get->len -= used;
 		memmove(get->body, get->body + used, get->len + 1);
@@ -56,46 +53,35 @@ static size_t count_headers(char *data, size_t size, size_t n, void *userdata)
 	return 0;
 }
 
-/* The errno of a failed connect() where there is one, else what libcurl's code means. */
-static int error_of(CURL *easy, CURLcode code)
-{
-	long os_errno = 0;
-
-	switch (code) {
-	case CURLE_OK:
-		return 0;
-	case CURLE_OPERATION_TIMEDOUT:
-		return -ETIMEDOUT;
-	case CURLE_URL_MALFORMAT:
-		return -EINVAL;
-	case CURLE_COULDNT_RESOLVE_HOST:
-		return -EHOSTUNREACH;
-	case CURLE_PEER_FAILED_VERIFICATION:
-		return -EKEYREJECTED;
-	case CURLE_COULDNT_CONNECT:
-		curl_easy_getinfo(easy, CURLINFO_OS_ERRNO, &os_errno);
-		return os_errno > 0 ? -(int)os_errno : -ECONNREFUSED;
-	case CURLE_GOT_NOTHING:
-	case CURLE_PARTIAL_FILE:
-	case CURLE_RECV_ERROR:
-	case CURLE_SEND_ERROR:
-		return -ECONNRESET;
-	default:
-		return -EPROTO;
-	}
-}
+/* What libcurl's codes mean, where connect() had no errno; all others: EPROTO. */
+static const int errors[CURL_LAST] = {
+	[CURLE_OPERATION_TIMEDOUT] = ETIMEDOUT,
+	[CURLE_URL_MALFORMAT] = EINVAL,
+	[CURLE_COULDNT_RESOLVE_HOST] = EHOSTUNREACH,
+	[CURLE_PEER_FAILED_VERIFICATION] = EKEYREJECTED,
+	[CURLE_COULDNT_CONNECT] = ECONNREFUSED,
+	[CURLE_GOT_NOTHING] = ECONNRESET,
+	[CURLE_PARTIAL_FILE] = ECONNRESET,
+	[CURLE_RECV_ERROR] = ECONNRESET,
+	[CURLE_SEND_ERROR] = ECONNRESET,
+};
 
 /* error: what ended it from here, else 0, and code is libcurl's result. */
 static void finish(struct http_get *get, CURLM *multi, CURLcode code, int error)
 {
 	const char *why = "";
+	long os_errno = 0;
 
 	curl_easy_getinfo(get->easy, CURLINFO_RESPONSE_CODE, &get->status);
 	get->took_us = now_us() - get->started_us;
+	if (code == CURLE_COULDNT_CONNECT)
+		curl_easy_getinfo(get->easy, CURLINFO_OS_ERRNO, &os_errno);
 	if (get->ended != 0)
 		error = MIN(get->ended, 0);
-	else if (error == 0)
-		error = error_of(get->easy, code);
+	else if (error == 0 && os_errno > 0)
+		error = -(int)os_errno;
+	else if (error == 0 && code != CURLE_OK)
+		error = code < CURL_LAST && errors[code] ? -errors[code] : -EPROTO;
 	get->error = error;
 	/* libcurl's own words for a failed connect() name neither the errno nor a cure. */
 	if (error == -EFBIG)

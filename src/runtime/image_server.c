@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "runtime/image_server.h"
+#include "runtime/archive.h"
 
 #include "base/json.h"
 
@@ -42,13 +42,18 @@ struct transfer {
  * A crowd of clients, or slow ones, must not keep the runtime out: the connection that was sent
  * least makes room, of several the oldest.
  */
-static void make_room(struct image_server *server)
+static void on_connection(void *userdata, struct MHD_Connection *mhd, void **state,
+	enum MHD_ConnectionNotificationCode code)
 {
-	struct connection *least = NULL;
+	struct image_server *server = userdata;
+	struct connection *connection = *state, *least = NULL, *c;
 	size_t n = 0;
 
-	for (struct connection *c = server->connections; c < &server->connections[CONNECTIONS_MAX];
-		c++) {
+	if (code != MHD_CONNECTION_NOTIFY_STARTED) {
+		connection->open = false;
+		return;
+	}
+	for (c = server->connections; c < &server->connections[CONNECTIONS_MAX]; c++) {
 		if (!c->open || c->shut)
 			continue;
 		n++;
@@ -56,30 +61,17 @@ static void make_room(struct image_server *server)
 			(c->sent == least->sent && c->serial < least->serial))
 			least = c;
 	}
-	if (n < CONNECTIONS_KEPT)
-		return;
-	shutdown(least->fd, SHUT_RDWR);
-	least->shut = true;
-}
-
-static void on_connection(void *userdata, struct MHD_Connection *mhd, void **state,
-	enum MHD_ConnectionNotificationCode code)
-{
-	struct image_server *server = userdata;
-	struct connection *connection = *state;
-
-	if (code != MHD_CONNECTION_NOTIFY_STARTED) {
-		connection->open = false;
-		return;
+	if (n >= CONNECTIONS_KEPT) {
+		shutdown(least->fd, SHUT_RDWR);
+		least->shut = true;
 	}
-	make_room(server);
 	/* There is one: libmicrohttpd has the same limit. */
-	for (connection = server->connections; connection->open; connection++)
+	for (c = server->connections; c->open; c++)
 		;
-	*connection = (struct connection){.open = true,
+	*c = (struct connection){.open = true,
 		.fd = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd,
 		.serial = server->serial++};
-	*state = connection;
+	*state = c;
 }
 
 static ssize_t read_blob(void *userdata, uint64_t at, char *data, size_t size)
@@ -135,13 +127,12 @@ static uint64_t range_start(struct MHD_Connection *mhd, uint64_t size)
 	const char *range = MHD_lookup_connection_value(mhd, MHD_HEADER_KIND, "Range");
 	char number[24];
 	uint64_t from;
+	int end = 0;
 
-	if (!range || !starts_with(range, "bytes=") ||
-		!copy_text(number, sizeof(number), range + strlen("bytes=")) ||
-		strcspn(number, "-") + 1 != strlen(number))
+	if (!range || sscanf(range, "bytes=%23[0-9]-%n", number, &end) != 1 || end == 0 ||
+		range[end] != '\0' || parse_count(number, &from) < 0)
 		return 0;
-	number[strlen(number) - 1] = '\0';
-	return parse_count(number, &from) == 0 && from < size ? from : 0;
+	return from < size ? from : 0;
 }
 
 static enum MHD_Result answer_blob(
@@ -186,12 +177,11 @@ static enum MHD_Result route(void *userdata, struct MHD_Connection *mhd, const c
 	if (streq(url, "/v2/"))
 		return answer_empty(mhd, MHD_HTTP_OK);
 	if (starts_with(url, server->prefix)) {
-		const char *rest = url + strlen(server->prefix);
+		const char *rest = url + strlen(server->prefix), *digest = strchr(rest, '/');
 
-		if (starts_with(rest, "manifests/"))
-			blob = archive_find_blob(server->archive, rest + strlen("manifests/"));
-		else if (starts_with(rest, "blobs/"))
-			blob = archive_find_blob(server->archive, rest + strlen("blobs/"));
+		if (starts_with(rest, "manifests/") || starts_with(rest, "blobs/"))
+			blob = find_named(
+				server->archive->blobs, server->archive->n_blobs, digest + 1);
 	}
 	if (!blob)
 		return answer_empty(mhd, MHD_HTTP_NOT_FOUND);

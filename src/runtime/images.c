@@ -5,7 +5,6 @@
 #include "base/text.h"
 #include "runtime/cri_client.h"
 #include "runtime/docker.h"
-#include "runtime/image_server.h"
 
 #define NAMESPACE "k8s.io" /* of the CRI in containerd */
 

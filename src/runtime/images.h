@@ -8,8 +8,6 @@
  * Names are whole: docker.io/library/busybox:1.36.
  */
 
-#include <stdatomic.h>
-
 #include "runtime/archive.h"
 #include "runtime/discover.h"
 
@@ -36,8 +34,8 @@ int images_list(const struct image_runtime *runtime, const struct wait *wait,
 	struct runtime_image **ret, size_t *n, char why[static IMAGES_WHY_MAX]);
 
 /*
- * Makes an image of an archive one of the runtime's, unpacked: the runtime pulls it from
- * image_server.h by a name of ours, gets the wanted name for it, and loses ours. done counts bytes
+ * Makes an image of an archive one of the runtime's, unpacked: the runtime pulls it from an
+ * image_server by a name of ours, gets the wanted name for it, and loses ours. done counts bytes
  * given to the runtime. 0, or -errno with why and cure. What a killed agent leaves is removed by
  * images_clean().
  */

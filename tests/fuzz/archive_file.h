@@ -52,8 +52,8 @@ static inline void check_archive(const struct archive *archive)
 		char name[IMAGE_NAME_MAX];
 
 		require(image_normalize(image->name, name) == 0 && !strcmp(name, image->name));
-		require(archive_find_blob(archive, image->top) &&
-			archive_find_blob(archive, image->id));
+		require(find_named(archive->blobs, archive->n_blobs, image->top) &&
+			find_named(archive->blobs, archive->n_blobs, image->id));
 	}
 	for (size_t i = 0; i < archive->n_blobs; i++) {
 		const struct archive_blob *blob = &archive->blobs[i];

@@ -4,8 +4,6 @@
 
 #include "archive_file.h"
 
-#include "runtime/image_server.h"
-
 #include <arpa/inet.h>
 #include <poll.h>
 #include <sys/socket.h>

@@ -3,10 +3,15 @@
 
 /* ---- what is in an archive ---- */
 
+static const struct archive_blob *blob_of(const struct archive *archive, const char *digest)
+{
+	return find_named(archive->blobs, archive->n_blobs, digest);
+}
+
 static void assert_content(
 	const struct archive *archive, const char *digest, const char *type, const char *content)
 {
-	const struct archive_blob *blob = archive_find_blob(archive, digest);
+	const struct archive_blob *blob = blob_of(archive, digest);
 	_cleanup_close_ int fd = -1;
 	char bytes[4096];
 
@@ -54,7 +59,7 @@ ARCHIVE_TEST(docker_save_is_read_and_its_links_between_layers_are_followed)
 
 	assert_opens(fixture, &tar);
 	assert_sample(fixture->archive, &sample);
-	manifest = archive_find_blob(fixture->archive, fixture->archive->images[0].top);
+	manifest = blob_of(fixture->archive, fixture->archive->images[0].top);
 	assert_non_null(manifest);
 	assert_string_equal(manifest->media_type, MANIFEST_TYPE);
 	assert_string_equal(manifest->digest, digest_of(manifest->text, manifest->size, digest));
@@ -82,10 +87,10 @@ ARCHIVE_TEST(compressed_layers_of_docker_save_have_their_own_digest)
 	assert_int_equal(fixture->archive->n_images, 2);
 	assert_string_equal(fixture->archive->images[1].name, "docker.io/library/b:latest");
 	assert_string_equal(fixture->archive->images[1].id, sample.id);
-	blob = archive_find_blob(fixture->archive, digest_of(gzip.data, gzip.len, digest));
+	blob = blob_of(fixture->archive, digest_of(gzip.data, gzip.len, digest));
 	assert_non_null(blob);
 	assert_string_equal(blob->media_type, LAYER_TYPE "+gzip");
-	blob = archive_find_blob(fixture->archive, digest_of(zstd.data, zstd.len, digest));
+	blob = blob_of(fixture->archive, digest_of(zstd.data, zstd.len, digest));
 	assert_non_null(blob);
 	assert_string_equal(blob->media_type, LAYER_TYPE "+zstd");
 }
@@ -270,7 +275,7 @@ ARCHIVE_TEST(a_file_that_changed_in_the_directory_is_not_served)
 	assert_int_equal(open_path(fixture, "/layout"), 0);
 	snprintf(name, sizeof(name), "/layout/blobs/sha256/%s", sample.layers[0] + 7);
 	directory_put(&fixture->root, name, "short");
-	blob = archive_find_blob(fixture->archive, sample.layers[0]);
+	blob = blob_of(fixture->archive, sample.layers[0]);
 	assert_int_equal(archive_blob_open(fixture->archive, blob), -ESTALE);
 	directory_delete(&fixture->root, name);
 	assert_int_equal(archive_blob_open(fixture->archive, blob), -ENOENT);

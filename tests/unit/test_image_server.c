@@ -5,8 +5,6 @@
 #include <poll.h>
 #include <sys/resource.h>
 
-#include "runtime/image_server.h"
-
 #define REPOSITORY "headroom-preload/0123"
 #define ANSWER_MAX 8192
 
