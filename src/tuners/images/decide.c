@@ -52,14 +52,6 @@ const struct transfer *images_active(const struct images_tuner *tuner, enum tran
 	return NULL;
 }
 
-static bool has_row(const struct images_memory *memory, const char *name)
-{
-	for (size_t i = 0; i < memory->n; i++)
-		if (streq(memory->rows[i].preload.name, name))
-			return true;
-	return false;
-}
-
 static struct image_row *add_row(struct decision *decision, const struct preload *known,
 	const char *source, const char *name)
 {
@@ -163,29 +155,16 @@ static void begin(struct decision *decision, enum transfer_kind kind,
 
 /* ---- archives ---- */
 
-/* True when the archive is to be loaded for this image. */
-static bool judge_image(struct decision *decision, struct image_row *row, bool active)
-{
-	const char *failure = row->preload.reason;
-
-	if (is_ready(decision, &row->preload)) {
-		become(row, IMAGE_READY, "present");
-		return false;
-	}
-	become(row, active ? IMAGE_ACTIVE : IMAGE_PENDING, active ? "loading" : "queued");
-	if (active || decision->obstacle)
-		return false;
-	if (failure && !streq(failure, "does-not-fit") && !judge_failure(decision, row))
-		return false;
-	return fits(decision, row);
-}
-
-/* What is known of it, image by image; else the archive itself. Returns bytes to be loaded. */
+/*
+ * What is known of it, image by image; else the archive itself. True when it is to be loaded, with
+ * the bytes.
+ */
 static bool judge_archive(
 	struct decision *decision, const struct archive_file *file, bool active, uint64_t *size)
 {
 	const struct preload_list *record = &decision->tuner->record;
 	const struct preload *whole = preload_find(record, file->path, "");
+	struct images_memory *memory = decision->memory;
 	struct image_row *row;
 	bool wanted = false;
 
@@ -194,15 +173,25 @@ static bool judge_archive(
 	if (whole && !whole->reason) {
 		for (size_t i = 0; i < record->n; i++) {
 			const struct preload *preload = &record->entries[i];
+			const char *failure = preload->reason;
 
 			if (!streq(preload->source, file->path) || !preload->name[0] ||
-				has_row(decision->memory, preload->name))
+				find_named(memory->rows, memory->n, preload->name))
 				continue;
 			row = add_row(decision, preload, file->path, preload->name);
-			if (!judge_image(decision, row, active))
+			become(row, active ? IMAGE_ACTIVE : IMAGE_PENDING,
+				active ? "loading" : "queued");
+			if (is_ready(decision, preload))
+				become(row, IMAGE_READY, "present");
+			if (row->state != IMAGE_PENDING || decision->obstacle)
 				continue;
-			wanted = true;
-			*size += preload->size;
+			if (failure && !streq(failure, "does-not-fit") &&
+				!judge_failure(decision, row))
+				continue;
+			if (fits(decision, row)) {
+				wanted = true;
+				*size += preload->size;
+			}
 		}
 		return wanted;
 	}
@@ -241,43 +230,58 @@ static void decide_archive(struct decision *decision, const struct archive_file 
 		begin(decision, TRANSFER_ARCHIVE, file, "", size);
 }
 
-/* What is under way; and what is left of a transfer that was cut off, unless it ended just now. */
-static void decide_leftovers(struct decision *decision)
-{
-	const struct images_tuner *tuner = decision->tuner;
-
-	for (size_t i = 0; i < tuner->n_active; i++)
-		occupy(decision, tuner->active[i]);
-	if (decision->archive_busy || decision->busy > 0 || decision->obstacle ||
-		!tuner->sample.leftovers || tuner->transfer_end_us > tuner->sample.now_us)
-		return;
-	begin(decision, TRANSFER_CLEAN, NULL, "", 0);
-}
-
 /* ---- pulls ---- */
 
-static uint64_t wave_us(const struct decision *decision, const struct preload *preload)
+/* FNV-1a. Its high bits hardly know of the last bytes, in which the names of nodes differ: mixed
+ * as MurmurHash3's fmix64 does. */
+static uint64_t hash_names(const char *node, const char *image)
 {
-	struct wave wave = decision->tuner->config.wave;
-	uint64_t first_us = preload->first_seen_us;
+	const char *const names[] = {node, image};
+	uint64_t h = UINT64_C(0xcbf29ce484222325);
 
-	if (wave.start_us == 0)
-		wave.start_us = first_us > 0 ? first_us : decision->realtime_us;
-	return wave_due_us(
-		&wave, decision->tuner->host->node_name, preload->name, preload->failures);
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		for (const char *c = names[i]; *c; c++)
+			h = (h ^ (unsigned char)*c) * UINT64_C(0x100000001b3);
+		h = (h ^ '|') * UINT64_C(0x100000001b3);
+	}
+	h = (h ^ h >> 33) * UINT64_C(0xff51afd7ed558ccd);
+	h = (h ^ h >> 33) * UINT64_C(0xc4ceb9fe1a85ec53);
+	return h ^ h >> 33;
+}
+
+unsigned wave_round(const struct wave *wave, const char *node, const char *image)
+{
+	double at = (double)hash_names(node, image) / 0x1p64;
+	double begun = (double)MAX(wave->seeds, 1U) / MAX(wave->nodes, 1U);
+	unsigned round = 0;
+
+	for (; begun < 1 && at >= begun; begun *= MAX(wave->growth, 2U))
+		round++;
+	return round;
+}
+
+uint64_t wave_due_us(
+	const struct wave *wave, const char *node, const char *image, unsigned failures)
+{
+	return wave->start_us +
+	       ((uint64_t)wave_round(wave, node, image) + failures) * wave->round_us;
 }
 
 static void decide_pull(struct decision *decision, const char *name)
 {
 	const struct preload *known = preload_find(&decision->tuner->record, "", name);
 	uint64_t now_us = decision->input->now_us, due_us;
+	struct wave wave = decision->tuner->config.wave;
 	struct image_row *row;
 
-	if (has_row(decision->memory, name)) /* an archive has it */
+	if (find_named(decision->memory->rows, decision->memory->n, name)) /* an archive has it */
 		return;
 	row = add_row(decision, known, "", name);
 	become(row, IMAGE_PENDING, "queued");
-	due_us = wave_us(decision, &row->preload);
+	if (wave.start_us == 0)
+		wave.start_us = known && known->first_seen_us > 0 ? known->first_seen_us
+								  : decision->realtime_us;
+	due_us = wave_due_us(&wave, decision->tuner->host->node_name, name, row->preload.failures);
 	if (is_ready(decision, &row->preload)) {
 		become(row, IMAGE_READY, "present");
 	} else if (images_active(decision->tuner, TRANSFER_PULL, "", name)) {
@@ -335,24 +339,6 @@ static void decide_conditions(const struct decision *decision, struct proposal *
 	}
 }
 
-static const char *find_obstacle(const struct decision *decision)
-{
-	const struct images_sample *sample = &decision->tuner->sample;
-	const char *reason = NULL;
-
-	if (decision->input->mode == MODE_RELEASED)
-		reason = "restored";
-	else if (decision->input->mode != MODE_ENFORCE)
-		reason = "observe-mode";
-	else if (sample->now_us == 0 || sample->generation != decision->tuner->config.generation)
-		reason = "not-asked-yet";
-	else if (!sample->runtime.socket[0])
-		reason = "no-runtime";
-	else if (!sample->answers)
-		reason = "runtime-silent";
-	return reason;
-}
-
 void images_decide(
 	const void *self, const struct decide_input *input, void *data, struct proposal *proposal)
 {
@@ -360,15 +346,31 @@ void images_decide(
 	const struct images_sample *sample = &tuner->sample;
 	struct images_memory *memory = data;
 	struct decision decision = {.tuner = tuner, .input = input, .memory = memory};
+	const char *reason = NULL;
 
 	memory->n = memory->n_begin = 0;
 	if (input->force)
 		memory->forced_us = input->now_us;
-	decision.obstacle = find_obstacle(&decision);
+	if (input->mode == MODE_RELEASED)
+		reason = "restored";
+	else if (input->mode != MODE_ENFORCE)
+		reason = "observe-mode";
+	else if (sample->now_us == 0 || sample->generation != tuner->config.generation)
+		reason = "not-asked-yet";
+	else if (!sample->runtime.socket[0])
+		reason = "no-runtime";
+	else if (!sample->answers)
+		reason = "runtime-silent";
+	decision.obstacle = reason;
 	decision.realtime_us = sample->realtime_us + input->now_us - sample->now_us;
 	decision.budget = budget_of(tuner);
 	memory->full = decision.budget == 0;
-	decide_leftovers(&decision);
+	for (size_t i = 0; i < tuner->n_active; i++)
+		occupy(&decision, tuner->active[i]);
+	/* What is left of a transfer that was cut off, unless it ended just now. */
+	if (!decision.archive_busy && decision.busy == 0 && !decision.obstacle &&
+		sample->leftovers && tuner->transfer_end_us <= sample->now_us)
+		begin(&decision, TRANSFER_CLEAN, NULL, "", 0);
 	for (size_t i = 0; i < sample->n_archives; i++)
 		decide_archive(&decision, &sample->archives[i]);
 	for (size_t i = 0; i < tuner->config.pulls.n; i++)

@@ -15,7 +15,7 @@
 #define IMAGES_LIST_MAX     256 /* configured archives or pulls */
 #define IMAGES_TEXT_MAX     256 /* of a name or a path: IMAGE_NAME_MAX, SETTING_PATH_MAX */
 
-/* ---- waves: wave.c ---- */
+/* ---- waves ---- */
 
 /*
  * When a node pulls an image that many nodes want, without anyone who coordinates them: a few
@@ -98,15 +98,15 @@ struct images_sample {
 
 /* An archive (name "") or an image; of the first it is what is in it that is recorded. */
 struct preload {
+	char name[IMAGE_NAME_MAX];    /* the first member: find_named() */
 	char source[IMAGES_TEXT_MAX]; /* the archive's path; "" for a registry */
-	char name[IMAGE_NAME_MAX];
-	char id[DIGEST_MAX];    /* as the runtime has it */
-	struct archive_key key; /* of an archive */
-	uint64_t size;          /* bytes, once known */
-	uint64_t first_seen_us; /* CLOCK_REALTIME; 0: never */
-	uint64_t took_us;       /* its last transfer */
-	uint64_t bytes;         /* given to the runtime, all transfers together */
-	unsigned failures;      /* since the last success */
+	char id[DIGEST_MAX];          /* as the runtime has it */
+	struct archive_key key;       /* of an archive */
+	uint64_t size;                /* bytes, once known */
+	uint64_t first_seen_us;       /* CLOCK_REALTIME; 0: never */
+	uint64_t took_us;             /* its last transfer */
+	uint64_t bytes;               /* given to the runtime, all transfers together */
+	unsigned failures;            /* since the last success */
 
 	/* Not on disk. */
 	bool loaded;        /* by the transfer that found it */
@@ -196,7 +196,7 @@ extern const char *const image_state_names[];
 
 /* What is wanted, one by one; an archive that was not read yet is one. */
 struct image_row {
-	struct preload preload;
+	struct preload preload; /* begins with the name: find_named() */
 	enum image_state state;
 	const char *reason;
 	char why[IMAGES_WHY_MAX];

@@ -136,86 +136,80 @@ static double seconds_of(uint64_t us)
 	return (double)us / (double)USEC_PER_SEC;
 }
 
-/* before: bytes of this archive's images that are loaded before it. */
-static void add_image(cJSON *array, const struct images_tuner *tuner, const struct image_row *row,
-	uint64_t *before)
-{
-	const char *source = row->preload.source, *name = row->preload.name;
-	const bool active = row->state == IMAGE_ACTIVE, loads = active && source[0];
-	const struct transfer *transfer =
-		!active ? NULL
-		: loads ? images_active(tuner, TRANSFER_ARCHIVE, source, "")
-			: images_active(tuner, TRANSFER_PULL, "", name);
-	uint64_t size = row->preload.size, done = 0, now = now_us();
-	uint64_t took_us = transfer ? now - transfer->began_us : row->preload.took_us;
-	cJSON *image = json_append(array);
-
-	json_text(image, "name", name);
-	json_text(image, "source", source[0] ? source : "registry");
-	json_text(image, "state", image_state_names[row->state]);
-	json_text(image, "reason", row->reason);
-	json_text(image, "why", row->why);
-	json_number(image, "size_bytes", (double)size);
-	if (transfer && loads) {
-		done = atomic_load(&transfer->done);
-		done = MIN(done - MIN(done, *before), size);
-		*before += size;
-	}
-	put_number(image, "bytes_done", transfer && loads, (double)done);
-	put_number(image, "seconds", took_us > 0, seconds_of(took_us));
-	if (row->pinned < 0)
-		json_null(image, "pinned");
-	else
-		json_bool(image, "pinned", row->pinned > 0);
-	put_number(image, "next_in_seconds", row->retry_us > now, seconds_of(row->retry_us - now));
-}
-
 struct cJSON *images_document(const void *self, const void *data, bool trusted)
 {
 	const struct images_memory *memory = data;
 	cJSON *array = must(cJSON_CreateArray());
-	uint64_t before = 0;
+	uint64_t before = 0,
+		 now = now_us(); /* before: bytes that the same archive's job has loaded */
 
 	(void)trusted;
-	for (size_t i = 0; i < memory->n; i++)
-		add_image(array, self, &memory->rows[i], &before);
+	for (size_t i = 0; i < memory->n; i++) {
+		const struct image_row *row = &memory->rows[i];
+		const char *source = row->preload.source, *name = row->preload.name;
+		const bool active = row->state == IMAGE_ACTIVE, loads = active && source[0];
+		const struct transfer *transfer =
+			!active ? NULL
+			: loads ? images_active(self, TRANSFER_ARCHIVE, source, "")
+				: images_active(self, TRANSFER_PULL, "", name);
+		uint64_t size = row->preload.size, done = 0;
+		uint64_t took_us = transfer ? now - transfer->began_us : row->preload.took_us;
+		cJSON *image = json_append(array);
+
+		json_text(image, "name", name);
+		json_text(image, "source", source[0] ? source : "registry");
+		json_text(image, "state", image_state_names[row->state]);
+		json_text(image, "reason", row->reason);
+		json_text(image, "why", row->why);
+		json_number(image, "size_bytes", (double)size);
+		if (transfer && loads) {
+			done = atomic_load(&transfer->done);
+			done = MIN(done - MIN(done, before), size);
+			before += size;
+		}
+		put_number(image, "bytes_done", transfer && loads, (double)done);
+		put_number(image, "seconds", took_us > 0, seconds_of(took_us));
+		if (row->pinned < 0)
+			json_null(image, "pinned");
+		else
+			json_bool(image, "pinned", row->pinned > 0);
+		put_number(image, "next_in_seconds", row->retry_us > now,
+			seconds_of(row->retry_us - now));
+	}
 	return array;
 }
 
 /* ---- metrics ---- */
 
-enum { VALUE_BYTES = IMAGE_FAILED + 1, VALUE_SECONDS }; /* the states before them: 1 or 0 */
-
-static double value_of(const struct image_row *row, int what)
+void images_metrics(const void *self, const void *data, struct metric_sink *sink)
 {
-	return what == VALUE_BYTES     ? (double)row->preload.bytes
-	       : what == VALUE_SECONDS ? seconds_of(row->preload.took_us)
-				       : (int)row->state == what;
-}
+	enum { BYTES = IMAGE_FAILED + 1, SECONDS }; /* the states before them: 1 or 0 */
+	static const char *const families[] = {
+		[IMAGE_PENDING] = "headroom_image_preload",
+		[BYTES] = "headroom_image_preload_bytes_total",
+		[SECONDS] = "headroom_image_preload_seconds",
+	};
+	const struct images_memory *memory = data;
 
-static void put_values(struct metric_sink *sink, const struct images_memory *memory, int what)
-{
-	const char *state = what <= IMAGE_FAILED ? image_state_names[what] : NULL;
-	double rest = 0;
-
-	for (size_t i = 0; i < memory->n; i++)
-		if (i < METRIC_IMAGES_MAX)
-			metric_sample(sink, value_of(&memory->rows[i], what),
-				memory->rows[i].preload.name, state, NULL);
-		else
-			rest += value_of(&memory->rows[i], what);
-	if (memory->n > METRIC_IMAGES_MAX)
-		metric_sample(sink, rest, "other", state, NULL);
-}
-
-void images_metrics(const void *self, const void *memory, struct metric_sink *sink)
-{
 	(void)self;
-	metric_family(sink, "headroom_image_preload");
-	for (int state = 0; state <= IMAGE_FAILED; state++)
-		put_values(sink, memory, state);
-	metric_family(sink, "headroom_image_preload_bytes_total");
-	put_values(sink, memory, VALUE_BYTES);
-	metric_family(sink, "headroom_image_preload_seconds");
-	put_values(sink, memory, VALUE_SECONDS);
+	for (size_t what = 0; what <= SECONDS; what++) {
+		const char *state = what <= IMAGE_FAILED ? image_state_names[what] : NULL;
+		double rest = 0;
+
+		if (families[what])
+			metric_family(sink, families[what]);
+		for (size_t i = 0; i < memory->n; i++) {
+			const struct preload *preload = &memory->rows[i].preload;
+			double value = what == BYTES     ? (double)preload->bytes
+				       : what == SECONDS ? seconds_of(preload->took_us)
+							 : memory->rows[i].state == what;
+
+			if (i < METRIC_IMAGES_MAX)
+				metric_sample(sink, value, preload->name, state, NULL);
+			else
+				rest += value;
+		}
+		if (memory->n > METRIC_IMAGES_MAX)
+			metric_sample(sink, rest, "other", state, NULL);
+	}
 }

@@ -163,19 +163,6 @@ static int rank(const struct runtime *runtime, const struct images_tuner *reques
 	return (runtime->kind == RUNTIME_DOCKER) != kubelet ? 2 : 1;
 }
 
-static void sample_store(struct images_sample *sample, const struct host *host)
-{
-	char full[PATH_MAX];
-	struct statvfs fs;
-
-	sample->store_size = 0;
-	if (!sample->store[0] || path_in_root(host->root, sample->store, full) < 0 ||
-		statvfs(full, &fs) < 0)
-		return;
-	sample->store_size = (uint64_t)fs.f_blocks * fs.f_frsize;
-	sample->store_used = sample->store_size - (uint64_t)fs.f_bavail * fs.f_frsize;
-}
-
 /* Its version, and where it keeps images. 0, -ESRCH for a dockerd that does not run, -errno. */
 static int ask_docker(struct images_tuner *request, const struct wait *wait)
 {
@@ -259,25 +246,10 @@ static int ask_containerd(struct images_tuner *request, const struct wait *wait)
 	return r > 0 ? -EOPNOTSUPP : r;
 }
 
-static int ask_runtime(struct images_tuner *request, const struct wait *wait)
-{
-	struct images_sample *sample = &request->sample;
-	struct wait bounded = wait_at_most(wait, ANSWER_US);
-	int r = sample->runtime.kind == RUNTIME_DOCKER ? ask_docker(request, &bounded)
-						       : ask_containerd(request, &bounded);
-
-	if (r == 0)
-		r = images_list(&sample->runtime, &bounded, &sample->images, &sample->n_images,
-			sample->why);
-	if (r == 0)
-		sample->leftovers = images_has_leftovers(
-			&sample->runtime, &bounded, sample->images, sample->n_images);
-	return r;
-}
-
 static void sample_runtime(struct images_tuner *request, const struct wait *wait)
 {
 	struct images_sample *sample = &request->sample;
+	struct image_runtime *runtime = &sample->runtime;
 	struct runtime found[RUNTIME_MAX];
 	size_t n = runtime_discover(request->host->root, found);
 	char socket[PATH_MAX] = "";
@@ -286,17 +258,26 @@ static void sample_runtime(struct images_tuner *request, const struct wait *wait
 	/* Another one may have them, where this one is a containerd without the CRI. */
 	for (int wanted = 4; wanted > 0 && r == -EOPNOTSUPP; wanted--)
 		for (size_t i = 0; i < n && r == -EOPNOTSUPP; i++) {
+			struct wait bounded = wait_at_most(wait, ANSWER_US);
+
 			if (rank(&found[i], request) != wanted)
 				continue;
 			host_path(request->host, found[i].socket, socket);
-			if (!streq(socket, sample->runtime.socket))
+			if (!streq(socket, runtime->socket))
 				sample->sandbox_us = 0;
-			sample->runtime.kind = found[i].kind;
-			copy_text(sample->runtime.socket, sizeof(sample->runtime.socket), socket);
-			r = ask_runtime(request, wait);
+			runtime->kind = found[i].kind;
+			copy_text(runtime->socket, sizeof(runtime->socket), socket);
+			r = runtime->kind == RUNTIME_DOCKER ? ask_docker(request, &bounded)
+							    : ask_containerd(request, &bounded);
+			if (r == 0)
+				r = images_list(runtime, &bounded, &sample->images,
+					&sample->n_images, sample->why);
+			if (r == 0)
+				sample->leftovers = images_has_leftovers(
+					runtime, &bounded, sample->images, sample->n_images);
 		}
 	if (r == -EOPNOTSUPP)
-		sample->runtime.socket[0] = '\0';
+		runtime->socket[0] = '\0';
 	sample->cancelled = r == -ECANCELED;
 	sample->answers = r == 0;
 }
@@ -305,6 +286,8 @@ void images_sample(void *data, const struct wait *wait)
 {
 	struct images_tuner *request = data;
 	struct images_sample *sample = &request->sample;
+	char full[PATH_MAX];
+	struct statvfs fs;
 	bool soon = false;
 
 	sample->now_us = now_us();
@@ -313,7 +296,12 @@ void images_sample(void *data, const struct wait *wait)
 	for (size_t i = 0; i < request->config.archives.n; i++)
 		add_pattern(request, request->config.archives.items[i]);
 	sample_runtime(request, wait);
-	sample_store(sample, request->host);
+	sample->store_size = 0;
+	if (sample->store[0] && path_in_root(request->host->root, sample->store, full) == 0 &&
+		statvfs(full, &fs) == 0) {
+		sample->store_size = (uint64_t)fs.f_blocks * fs.f_frsize;
+		sample->store_used = sample->store_size - (uint64_t)fs.f_bavail * fs.f_frsize;
+	}
 	for (size_t i = 0; i < sample->n_archives; i++)
 		soon |= sample->archives[i].settling;
 	soon |= !sample->answers && sample->runtime.socket[0] != '\0';

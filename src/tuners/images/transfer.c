@@ -65,28 +65,7 @@ static void note_end(struct preload *preload, uint64_t began_us, int r, const ch
 	preload->loaded = true;
 }
 
-/* 0, or -ECANCELED; a failure of its own is the image's. */
-static int load_image(struct transfer *transfer, const struct archive *archive,
-	const struct archive_image *image, struct preload *preload, const struct wait *wait)
-{
-	uint64_t need = transfer_need(&transfer->runtime, image->size);
-	uint64_t began_us = now_us(), before = atomic_load(&transfer->done);
-	int r;
-
-	if (need > transfer->budget) {
-		preload->reason = "does-not-fit";
-		images_describe_room(preload->why, need, transfer->budget);
-		return 0;
-	}
-	r = images_load(&transfer->runtime, transfer->host, archive, image, wait, &transfer->done,
-		preload->why);
-	preload->bytes = atomic_load(&transfer->done) - before;
-	note_end(preload, began_us, r, "load-failed");
-	if (r == 0 && transfer->budget != UINT64_MAX)
-		transfer->budget -= need;
-	return r == -ECANCELED ? r : 0;
-}
-
+/* A failure of its own is an image's, but for -ECANCELED. */
 static int load_images(
 	struct transfer *transfer, const struct archive *archive, const struct wait *wait)
 {
@@ -95,11 +74,15 @@ static int load_images(
 	size_t n = 0;
 	int r = images_list(&transfer->runtime, wait, &images, &n, whole->why);
 
-	if (r < 0)
+	if (r < 0) {
 		whole->reason = "load-failed";
-	for (size_t i = 0; r == 0 && i < archive->n_images; i++) {
+		return r;
+	}
+	for (size_t i = 0; r != -ECANCELED && i < archive->n_images; i++) {
 		const struct archive_image *image = &archive->images[i];
 		const struct runtime_image *there = find_named(images, n, image->name);
+		uint64_t need = transfer_need(&transfer->runtime, image->size);
+		uint64_t began_us = now_us(), before = atomic_load(&transfer->done);
 		struct preload *preload;
 
 		if (text_list_has(&transfer->skip, image->name))
@@ -107,10 +90,21 @@ static int load_images(
 		preload = preload_add(&transfer->found, transfer->archive.path, image->name);
 		copy_text(preload->id, sizeof(preload->id), image->id);
 		preload->size = image->size;
-		if (!there || !streq(there->id, image->id))
-			r = load_image(transfer, archive, image, preload, wait);
+		if (there && streq(there->id, image->id))
+			continue;
+		if (need > transfer->budget) {
+			preload->reason = "does-not-fit";
+			images_describe_room(preload->why, need, transfer->budget);
+			continue;
+		}
+		r = images_load(&transfer->runtime, transfer->host, archive, image, wait,
+			&transfer->done, preload->why);
+		preload->bytes = atomic_load(&transfer->done) - before;
+		note_end(preload, began_us, r, "load-failed");
+		if (r == 0 && transfer->budget != UINT64_MAX)
+			transfer->budget -= need;
 	}
-	return r;
+	return r == -ECANCELED ? r : 0;
 }
 
 static int run_archive(struct transfer *transfer, const struct wait *wait)
@@ -143,27 +137,22 @@ static int run_archive(struct transfer *transfer, const struct wait *wait)
 	return load_images(transfer, archive, wait);
 }
 
-static int run_pull(struct transfer *transfer, const struct wait *wait)
-{
-	struct preload *preload = preload_add(&transfer->found, "", transfer->name);
-	uint64_t began_us = now_us();
-	int r = images_pull(&transfer->runtime, transfer->name, wait, preload->why);
-
-	note_end(preload, began_us, r, "pull-failed");
-	return r;
-}
-
 void images_transfer(void *request, const struct wait *wait)
 {
 	struct transfer *transfer = request;
 	struct wait bounded = wait_at_most(wait, TRANSFER_US);
+	uint64_t began_us = now_us();
+	struct preload *preload;
 
 	switch (transfer->kind) {
 	case TRANSFER_ARCHIVE:
 		transfer->error = run_archive(transfer, &bounded);
 		break;
 	case TRANSFER_PULL:
-		transfer->error = run_pull(transfer, &bounded);
+		preload = preload_add(&transfer->found, "", transfer->name);
+		transfer->error =
+			images_pull(&transfer->runtime, transfer->name, &bounded, preload->why);
+		note_end(preload, began_us, transfer->error, "pull-failed");
 		break;
 	case TRANSFER_CLEAN:
 		transfer->error =

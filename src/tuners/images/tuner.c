@@ -178,43 +178,31 @@ static void *images_sample_request(void *self, bool at_once)
 	return request;
 }
 
-static bool is_recorded(const struct images_tuner *tuner, const char *name)
-{
-	for (size_t i = 0; i < tuner->record.n; i++)
-		if (streq(tuner->record.entries[i].name, name))
-			return true;
-	return false;
-}
-
-/* Only what decide() asks for is kept of the runtime's images. */
-static void keep_images(const struct images_tuner *tuner, struct images_sample *sample)
-{
-	size_t kept = 0;
-
-	for (size_t i = 0; i < sample->n_images; i++) {
-		const char *name = sample->images[i].name;
-
-		if (sample->images[i].pinned || streq(name, sample->sandbox) ||
-			text_list_has(&tuner->config.pulls, name) ||
-			text_list_has(&tuner->config.pins, name) || is_recorded(tuner, name))
-			sample->images[kept++] = sample->images[i];
-	}
-	sample->n_images = kept;
-	if (kept > 0)
-		sample->images = must(realloc(sample->images, kept * sizeof(*sample->images)));
-}
-
 static void images_sample_take(void *self, void *data)
 {
 	struct images_tuner *tuner = self, *request = data;
-	struct images_sample before;
+	struct images_sample sample = request->sample;
+	size_t kept = 0;
 
-	if (tuner && !request->sample.cancelled) {
-		keep_images(tuner, &request->sample);
-		before = tuner->sample;
-		tuner->sample = request->sample;
-		request->sample = before;
+	if (!tuner || sample.cancelled) {
+		images_close(request);
+		return;
 	}
+	/* Only what decide() asks for is kept of the runtime's images. */
+	for (size_t i = 0; i < sample.n_images; i++) {
+		const char *name = sample.images[i].name;
+
+		if (sample.images[i].pinned || streq(name, sample.sandbox) ||
+			text_list_has(&tuner->config.pulls, name) ||
+			text_list_has(&tuner->config.pins, name) ||
+			find_named(tuner->record.entries, tuner->record.n, name))
+			sample.images[kept++] = sample.images[i];
+	}
+	sample.n_images = kept;
+	if (kept > 0)
+		sample.images = must(realloc(sample.images, kept * sizeof(*sample.images)));
+	request->sample = tuner->sample;
+	tuner->sample = sample;
 	images_close(request);
 }
 
@@ -236,28 +224,13 @@ static void images_arm(void *self, const void *data)
 
 /* ---- transfers ---- */
 
-/* Of what the configuration names no more nothing is recorded. */
-static void prune(struct images_tuner *tuner)
-{
-	size_t kept = 0;
-
-	for (size_t i = 0; i < tuner->record.n; i++) {
-		const struct preload *preload = &tuner->record.entries[i];
-		bool wanted =
-			!preload->source[0] && text_list_has(&tuner->config.pulls, preload->name);
-
-		if (wanted || find_named(tuner->sample.archives, tuner->sample.n_archives,
-				      preload->source))
-			tuner->record.entries[kept++] = *preload;
-	}
-	tuner->record.n = kept;
-}
-
 static void *images_transfer_request(void *self, void *data)
 {
 	struct images_memory *memory = data;
 	struct images_tuner *tuner = self;
+	struct preload_list *record = &tuner->record;
 	struct transfer *transfer;
+	size_t kept = 0;
 
 	if (memory->n_begin == 0 || tuner->n_active == ARRAY_SIZE(tuner->active))
 		return NULL;
@@ -272,8 +245,18 @@ static void *images_transfer_request(void *self, void *data)
 			!streq(memory->rows[i].preload.source, transfer->archive.path))
 			text_list_add(&transfer->skip, memory->rows[i].preload.name);
 	if (transfer->kind == TRANSFER_RECORD) {
-		prune(tuner);
-		transfer->text = record_text(&tuner->record);
+		/* Of what the configuration names no more nothing is recorded. */
+		for (size_t i = 0; i < record->n; i++) {
+			const struct preload *entry = &record->entries[i];
+
+			if ((!entry->source[0] &&
+				    text_list_has(&tuner->config.pulls, entry->name)) ||
+				find_named(tuner->sample.archives, tuner->sample.n_archives,
+					entry->source))
+				record->entries[kept++] = *entry;
+		}
+		record->n = kept;
+		transfer->text = record_text(record);
 		tuner->dirty = false;
 	}
 	memory->n_begin--;
