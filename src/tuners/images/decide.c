@@ -28,20 +28,6 @@ const char *const image_state_names[] = {
 	[IMAGE_FAILED] = "failed",
 };
 
-static uint64_t budget_of(const struct images_tuner *tuner)
-{
-	const struct images_sample *sample = &tuner->sample;
-	const struct kubelet_value *high = &sample->kubelet.values.field[KUBELET_IMAGE_GC_HIGH];
-	uint64_t percent = STORE_PERCENT, most;
-
-	if (sample->store_size == 0)
-		return UINT64_MAX;
-	if (sample->kubelet.presence != KUBELET_ABSENT && !sample->kubelet.why[0])
-		(void)parse_count(high->text, &percent);
-	most = sample->store_size / 100 * MIN(percent, (uint64_t)100);
-	return most > sample->store_used ? most - sample->store_used : 0;
-}
-
 const struct transfer *images_active(const struct images_tuner *tuner, enum transfer_kind kind,
 	const char *path, const char *name)
 {
@@ -75,18 +61,6 @@ static void become(struct image_row *row, enum image_state state, const char *re
 	row->reason = reason;
 }
 
-/* Longer with each failure, and by up to a half more, so that nodes do not retry together. */
-static uint64_t retry_us(const struct decision *decision, const struct preload *preload)
-{
-	const char *node = decision->tuner->host->node_name;
-	unsigned doublings = MIN(MAX(preload->failures, 1U) - 1, 6U);
-	uint64_t backoff_us = MIN(BACKOFF_FIRST_US << doublings, BACKOFF_MAX_US);
-	uLong hash = crc32(preload->failures, (const Bytef *)node, (uInt)strlen(node));
-
-	hash = crc32(hash, (const Bytef *)preload->name, (uInt)strlen(preload->name));
-	return preload->done_us + backoff_us + backoff_us / 2 * (hash & 1023) / 1024;
-}
-
 /* `headroom apply` came since it failed. */
 static bool is_forced(const struct decision *decision, const struct preload *preload)
 {
@@ -97,12 +71,18 @@ static bool is_forced(const struct decision *decision, const struct preload *pre
 static bool judge_failure(struct decision *decision, struct image_row *row)
 {
 	const struct preload *preload = &row->preload;
+	const char *node = decision->tuner->host->node_name;
+	unsigned doublings = MIN(MAX(preload->failures, 1U) - 1, 6U);
+	uint64_t backoff_us = MIN(BACKOFF_FIRST_US << doublings, BACKOFF_MAX_US);
+	uLong hash = crc32(preload->failures, (const Bytef *)node, (uInt)strlen(node));
 
 	become(row, IMAGE_FAILED, preload->reason);
 	copy_text(row->why, sizeof(row->why), preload->why);
 	if (is_forced(decision, preload))
 		return true;
-	row->retry_us = retry_us(decision, preload);
+	/* Longer with each failure, and by up to a half more: nodes do not retry together. */
+	hash = crc32(hash, (const Bytef *)preload->name, (uInt)strlen(preload->name));
+	row->retry_us = preload->done_us + backoff_us + backoff_us / 2 * (hash & 1023) / 1024;
 	return decision->input->now_us >= row->retry_us;
 }
 
@@ -346,6 +326,7 @@ void images_decide(
 	const struct images_sample *sample = &tuner->sample;
 	struct images_memory *memory = data;
 	struct decision decision = {.tuner = tuner, .input = input, .memory = memory};
+	uint64_t percent = STORE_PERCENT, most;
 	const char *reason = NULL;
 
 	memory->n = memory->n_begin = 0;
@@ -363,7 +344,14 @@ void images_decide(
 		reason = "runtime-silent";
 	decision.obstacle = reason;
 	decision.realtime_us = sample->realtime_us + input->now_us - sample->now_us;
-	decision.budget = budget_of(tuner);
+	decision.budget = UINT64_MAX;
+	if (sample->store_size > 0) {
+		if (sample->kubelet.presence != KUBELET_ABSENT && !sample->kubelet.why[0])
+			(void)parse_count(
+				sample->kubelet.values.field[KUBELET_IMAGE_GC_HIGH].text, &percent);
+		most = sample->store_size / 100 * MIN(percent, (uint64_t)100);
+		decision.budget = most - MIN(most, sample->store_used);
+	}
 	memory->full = decision.budget == 0;
 	for (size_t i = 0; i < tuner->n_active; i++)
 		occupy(&decision, tuner->active[i]);

@@ -37,7 +37,10 @@ bool text_list_has(const struct text_list *list, const char *text)
 
 /* ---- archives ---- */
 
-/* Of a layout that is a directory the index is what changes with its images. */
+/*
+ * Of a layout that is a directory the index is what changes with its images. -EISDIR for one that
+ * is none.
+ */
 static int read_key(const char *full, struct archive_file *file)
 {
 	char index[PATH_MAX];
@@ -47,33 +50,13 @@ static int read_key(const char *full, struct archive_file *file)
 		return -errno;
 	if (S_ISDIR(st.st_mode) &&
 		(snprintf(index, sizeof(index), "%s/index.json", full) >= PATH_MAX ||
-			stat(index, &st) < 0))
-		return -ENOENT;
+			stat(index, &st) < 0 || !S_ISREG(st.st_mode)))
+		return -EISDIR;
 	if (!S_ISREG(st.st_mode))
 		return -EINVAL;
 	file->key = (struct archive_key){
 		st.st_dev, st.st_ino, (uint64_t)st.st_size, us_of(st.st_mtim), us_of(st.st_ctim)};
 	return 0;
-}
-
-/* wanted: it is named by the configuration, and not only found. */
-static void add_archive(struct images_tuner *request, const char *path, bool wanted)
-{
-	struct images_sample *sample = &request->sample;
-	struct archive_file file = {0}, *added;
-	char full[PATH_MAX];
-	int r = path_in_root(request->host->root, path, full);
-
-	if (!copy_text(file.path, sizeof(file.path), path) || sample->n_archives == ARCHIVES_MAX)
-		return;
-	file.error = r < 0 ? r : read_key(full, &file);
-	if (file.error < 0 && !wanted)
-		return;
-	if (find_named(sample->archives, sample->n_archives, path))
-		return;
-	file.settling = sample->realtime_us - file.key.ctime_us < SETTLED_AFTER_US;
-	added = add_element(&sample->archives, &sample->n_archives, &sample->archives_allocated);
-	*added = file;
 }
 
 /* Or a layout, if it has an index. */
@@ -87,28 +70,37 @@ static int is_archive(const struct dirent *entry)
 					 entry->d_name, FNM_EXTMATCH) == 0);
 }
 
-/* A file, a layout, or a directory of archives: in it, not below. */
-static void add_path(struct images_tuner *request, const char *path, bool wanted)
-{
-	struct dirent **entries = NULL;
-	char full[PATH_MAX], inside[PATH_MAX + NAME_MAX];
-	struct archive_file file;
-	struct stat st;
-	int n;
+/* How a path is known. */
+enum origin { CONFIGURED, MATCHED, IN_DIRECTORY };
 
-	if (path_in_root(request->host->root, path, full) < 0 || stat(full, &st) < 0 ||
-		!S_ISDIR(st.st_mode) || read_key(full, &file) == 0) {
-		add_archive(request, path, wanted);
-		return;
-	}
-	n = scandir(full, &entries, is_archive, alphasort);
+/* A file, a layout, or a directory of archives: in it, not below. */
+static void add_path(struct images_tuner *request, const char *path, enum origin origin)
+{
+	struct images_sample *sample = &request->sample;
+	char full[PATH_MAX], inside[PATH_MAX + NAME_MAX];
+	struct archive_file file = {0};
+	struct dirent **entries = NULL;
+	int n = 0, r = path_in_root(request->host->root, path, full);
+
+	if (r == 0)
+		r = read_key(full, &file);
+	if (r == -EISDIR && origin != IN_DIRECTORY)
+		n = scandir(full, &entries, is_archive, alphasort);
 	for (int i = 0; i < n; i++) {
 		snprintf(inside, sizeof(inside), "%s%s%s", path,
 			path[strlen(path) - 1] == '/' ? "" : "/", entries[i]->d_name);
-		add_archive(request, inside, false);
+		add_path(request, inside, IN_DIRECTORY);
 		free(entries[i]);
 	}
 	free(entries);
+	if (r == -EISDIR || (r < 0 && origin != CONFIGURED) ||
+		!copy_text(file.path, sizeof(file.path), path) ||
+		sample->n_archives == ARCHIVES_MAX ||
+		find_named(sample->archives, sample->n_archives, path))
+		return;
+	file.error = r;
+	file.settling = sample->realtime_us - file.key.ctime_us < SETTLED_AFTER_US;
+	*add_element(&sample->archives, &sample->n_archives, &sample->archives_allocated) = file;
 }
 
 /* What is before the first wildcard is found as the host itself would. */
@@ -119,7 +111,7 @@ static void add_pattern(struct images_tuner *request, const char *pattern)
 	glob_t found = {0};
 
 	if (!pattern[base]) {
-		add_path(request, pattern, true);
+		add_path(request, pattern, CONFIGURED);
 		return;
 	}
 	while (base > 1 && pattern[base - 1] != '/')
@@ -135,7 +127,7 @@ static void add_pattern(struct images_tuner *request, const char *pattern)
 				found.gl_pathv[i] + strlen(path) - strlen(pattern + base);
 
 			snprintf(full, sizeof(full), "%s%s", directory, rest);
-			add_path(request, full, false);
+			add_path(request, full, MATCHED);
 		}
 	globfree(&found);
 }

@@ -282,28 +282,22 @@ static const void *images_transfer_cancel(void *self, const void *data)
 	return NULL;
 }
 
-/* What is found in an archive that was replaced takes the place of all that was in it. */
-static void forget_replaced(struct preload_list *record, const struct preload *whole)
+static void take_preload(struct preload_list *record, const struct preload *found)
 {
-	const struct preload *known = preload_find(record, whole->source, "");
+	struct preload *known = preload_find(record, found->source, found->name), old;
+	const char *name = found->name[0] ? found->name : found->source;
 	size_t kept = 0;
 
-	if (known && memcmp(&known->key, &whole->key, sizeof(whole->key)) == 0)
-		return;
-	for (size_t i = 0; i < record->n; i++)
-		if (!streq(record->entries[i].source, whole->source))
-			record->entries[kept++] = record->entries[i];
-	record->n = kept;
-}
-
-static void take_preload(struct images_tuner *tuner, const struct preload *found)
-{
-	struct preload *known = preload_find(&tuner->record, found->source, found->name);
-	const char *name = found->name[0] ? found->name : found->source;
-	struct preload old;
-
+	/* What is found in an archive that was replaced takes the place of all that was in it. */
+	if (!found->name[0] && (!known || memcmp(&known->key, &found->key, sizeof(old.key)) != 0)) {
+		for (size_t i = 0; i < record->n; i++)
+			if (!streq(record->entries[i].source, found->source))
+				record->entries[kept++] = record->entries[i];
+		record->n = kept;
+		known = NULL;
+	}
 	if (!known)
-		known = preload_add(&tuner->record, found->source, found->name);
+		known = preload_add(record, found->source, found->name);
 	old = *known;
 	*known = *found;
 	known->done_us = now_us();
@@ -340,10 +334,8 @@ static void images_transfer_take(void *self, void *request)
 			"or preload less");
 	}
 	if (tuner && (transfer->error != -ECANCELED || transfer->cancelled)) {
-		if (transfer->kind == TRANSFER_ARCHIVE)
-			forget_replaced(&tuner->record, &found->entries[0]);
 		for (size_t i = 0; i < found->n; i++)
-			take_preload(tuner, &found->entries[i]);
+			take_preload(&tuner->record, &found->entries[i]);
 		tuner->dirty |= found->n > 0;
 		if (transfer->kind != TRANSFER_RECORD)
 			tuner->transfer_end_us = now_us();
