@@ -227,11 +227,10 @@ int image_normalize(const char *reference, char name[static IMAGE_NAME_MAX])
 	if (n >= (int)sizeof(whole) || (tag && strlen(tag) > TAG_MAX) ||
 		(strlen(reference) == 64 && strspn(reference, "0123456789abcdef") == 64))
 		return -EINVAL;
-	r = regcomp(&regex, WHOLE_NAME, REG_EXTENDED | REG_NOSUB);
-	if (r == 0) {
-		r = regexec(&regex, whole, 0, NULL, 0);
-		regfree(&regex);
-	}
+	if (regcomp(&regex, WHOLE_NAME, REG_EXTENDED | REG_NOSUB) != 0)
+		return -EINVAL;
+	r = regexec(&regex, whole, 0, NULL, 0);
+	regfree(&regex);
 	if (r != 0)
 		return -EINVAL;
 	copy_text(name, IMAGE_NAME_MAX, whole);

@@ -145,19 +145,6 @@ static bool field_number(const char *field, size_t size, uint64_t *ret)
 	return i == size || field[i] == '\0' || field[i] == ' ';
 }
 
-static bool checksum_holds(const struct header *header)
-{
-	const unsigned char *bytes = (const unsigned char *)header;
-	uint64_t sum = 0, expected;
-
-	for (size_t i = 0; i < BLOCK; i++)
-		sum += i >= offsetof(struct header, checksum) && i < offsetof(struct header, type)
-			       ? ' '
-			       : bytes[i];
-	return field_number(header->checksum, sizeof(header->checksum), &expected) &&
-	       sum == expected;
-}
-
 /* A path below base without "." and ".."; "" when it is too long or leads out of the archive. */
 static void clean_path(const char *base, const char *path, char out[static PATH_MAX])
 {
@@ -274,9 +261,10 @@ static int next_header(
 	struct archive_reader *reader, uint64_t total, uint64_t *at, struct extended *extended)
 {
 	static const struct header zero;
+	uint64_t size, sum = 0, expected;
 	struct header header;
-	uint64_t size;
 	int r = archive_go_on(reader);
+	bool valid;
 
 	if (r < 0 || *at >= total)
 		return r < 0 ? r : 1;
@@ -288,7 +276,13 @@ static int next_header(
 		return archive_error(reader, r);
 	if (*at > 0 && memcmp(&header, &zero, sizeof(zero)) == 0)
 		return 1;
-	if (!checksum_holds(&header) || !field_number(header.size, sizeof(header.size), &size))
+	valid = field_number(header.checksum, sizeof(header.checksum), &expected) &&
+		field_number(header.size, sizeof(header.size), &size);
+	/* The sum counts its own field as blanks. */
+	memset(header.checksum, ' ', sizeof(header.checksum));
+	for (size_t i = 0; i < BLOCK; i++)
+		sum += ((const unsigned char *)&header)[i];
+	if (!valid || sum != expected)
 		return archive_bad(reader,
 			*at == 0 ? "no tar, also none compressed by gzip or zstd"
 				 : "a damaged header at byte %llu",

@@ -107,10 +107,8 @@ static void describe_refusal(const char *body, char why[static DOCKER_ERROR_MAX]
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *object = cJSON_Parse(body);
 	const char *message = json_text_at(object, "message");
-	_cleanup_free_ char *text = strndup(*message ? message : body, REFUSAL_MAX);
+	_cleanup_free_ char *text = must(strndup(*message ? message : body, REFUSAL_MAX));
 
-	if (!text)
-		return;
 	hide_secrets(text);
 	text_make_printable(text);
 	utf8_copy(why, DOCKER_ERROR_MAX, text);

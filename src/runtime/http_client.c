@@ -127,43 +127,12 @@ static bool set_up(struct http_get *get)
 	       (!get->ca_file || curl_easy_setopt(easy, CURLOPT_CAINFO, get->ca_file) == CURLE_OK);
 }
 
-/* Until all requests have ended: 0, or why the rest has to be given up. */
-static int run(CURLM *multi, const struct wait *wait)
-{
-	struct curl_waitfd cancel = {.fd = wait->cancel_fd, .events = CURL_WAIT_POLLIN};
-	int running = 1, left;
-
-	for (;;) {
-		uint64_t now = now_us(), left_ms;
-		CURLMsg *message;
-
-		if (curl_multi_perform(multi, &running) != CURLM_OK)
-			return -EPROTO;
-		while ((message = curl_multi_info_read(multi, &left))) {
-			struct http_get *get;
-
-			curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &get);
-			finish(get, multi, message->data.result, 0);
-		}
-		if (running == 0)
-			return 0;
-		if (now >= wait->deadline_us)
-			return -ETIMEDOUT;
-		left_ms = MIN((wait->deadline_us - now) / USEC_PER_MSEC + 1, (uint64_t)POLL_MAX_MS);
-		cancel.revents = 0;
-		if (curl_multi_poll(multi, &cancel, wait->cancel_fd >= 0 ? 1 : 0, (int)left_ms,
-			    NULL) != CURLM_OK)
-			return -EPROTO;
-		if (cancel.revents)
-			return -ECANCELED;
-	}
-}
-
 void http_get_all(struct http_get *gets, size_t n, const struct wait *wait)
 {
+	struct curl_waitfd cancel = {.fd = wait->cancel_fd, .events = CURL_WAIT_POLLIN};
 	CURLM *multi = must(curl_multi_init());
+	int running = 1, left, r = 0;
 	bool over_tls = false;
-	int r;
 
 	for (size_t i = 0; i < n; i++) {
 		struct http_get *get = &gets[i];
@@ -174,7 +143,32 @@ void http_get_all(struct http_get *gets, size_t n, const struct wait *wait)
 		if (!set_up(get) || curl_multi_add_handle(multi, get->easy) != CURLM_OK)
 			finish(get, multi, CURLE_OK, -EINVAL);
 	}
-	r = run(multi, wait);
+	while (r == 0 && running > 0) {
+		uint64_t now = now_us(), left_ms;
+		CURLMsg *message;
+
+		if (curl_multi_perform(multi, &running) != CURLM_OK)
+			r = -EPROTO;
+		while ((message = curl_multi_info_read(multi, &left))) {
+			struct http_get *get;
+
+			curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &get);
+			finish(get, multi, message->data.result, 0);
+		}
+		if (r < 0 || running == 0)
+			break;
+		left_ms =
+			now < wait->deadline_us ? (wait->deadline_us - now) / USEC_PER_MSEC + 1 : 0;
+		cancel.revents = 0;
+		if (left_ms == 0)
+			r = -ETIMEDOUT;
+		else if (curl_multi_poll(multi, &cancel, wait->cancel_fd >= 0 ? 1 : 0,
+				 (int)MIN(left_ms, (uint64_t)POLL_MAX_MS), NULL) != CURLM_OK)
+			r = -EPROTO;
+		else if (cancel.revents)
+			r = -ECANCELED;
+	}
+	/* The rest has to be given up. */
 	for (size_t i = 0; i < n; i++)
 		if (gets[i].easy)
 			finish(&gets[i], multi, CURLE_OK, r < 0 ? r : -EPROTO);

@@ -121,44 +121,38 @@ static enum MHD_Result answer_empty(struct MHD_Connection *mhd, unsigned int sta
 		MHD_create_response_from_buffer(2, (char[]){"{}"}, MHD_RESPMEM_MUST_COPY));
 }
 
-/* "bytes=N-" within the blob, which is how containerd goes on after an interruption; else 0. */
-static uint64_t range_start(struct MHD_Connection *mhd, uint64_t size)
-{
-	const char *range = MHD_lookup_connection_value(mhd, MHD_HEADER_KIND, "Range");
-	char number[24];
-	uint64_t from;
-	int end = 0;
-
-	if (!range || sscanf(range, "bytes=%23[0-9]-%n", number, &end) != 1 || end == 0 ||
-		range[end] != '\0' || parse_count(number, &from) < 0)
-		return 0;
-	return from < size ? from : 0;
-}
-
 static enum MHD_Result answer_blob(
 	struct image_server *server, struct MHD_Connection *mhd, const struct archive_blob *blob)
 {
-	struct transfer *transfer = must(malloc(sizeof(*transfer)));
+	const char *wanted = MHD_lookup_connection_value(mhd, MHD_HEADER_KIND, "Range");
+	int end = 0, fd = blob->text ? -1 : archive_blob_open(server->archive, blob);
 	struct MHD_Response *response;
-	char range[80];
+	struct transfer *transfer;
+	char range[80], number[24];
+	uint64_t from = 0;
 
+	if (!blob->text && fd < 0)
+		return MHD_NO;
+	/* "bytes=N-" within the blob is how containerd goes on after an interruption. */
+	if (!wanted || sscanf(wanted, "bytes=%23[0-9]-%n", number, &end) != 1 || end == 0 ||
+		wanted[end] || parse_count(number, &from) < 0 || from >= blob->size)
+		from = 0;
+	transfer = must(malloc(sizeof(*transfer)));
 	*transfer = (struct transfer){blob,
 		MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context,
-		server->sent, range_start(mhd, blob->size), -1};
-	if (!blob->text)
-		transfer->fd = archive_blob_open(server->archive, blob);
+		server->sent, from, fd};
 	response = MHD_create_response_from_callback(
-		blob->size - transfer->from, PIECE, read_blob, transfer, transfer_free);
-	if (!response || (!blob->text && transfer->fd < 0)) {
+		blob->size - from, PIECE, read_blob, transfer, transfer_free);
+	if (!response) {
 		transfer_free(transfer);
 		return MHD_NO;
 	}
 	MHD_add_response_header(response, "Content-Type", blob->media_type);
 	MHD_add_response_header(response, "Docker-Content-Digest", blob->digest);
 	MHD_add_response_header(response, "Accept-Ranges", "bytes");
-	if (transfer->from == 0)
+	if (from == 0)
 		return answer(mhd, MHD_HTTP_OK, response);
-	snprintf(range, sizeof(range), "bytes %llu-%llu/%llu", (unsigned long long)transfer->from,
+	snprintf(range, sizeof(range), "bytes %llu-%llu/%llu", (unsigned long long)from,
 		(unsigned long long)blob->size - 1, (unsigned long long)blob->size);
 	MHD_add_response_header(response, "Content-Range", range);
 	return answer(mhd, MHD_HTTP_PARTIAL_CONTENT, response);

@@ -212,13 +212,15 @@ static void decide_archive(struct decision *decision, const struct archive_file 
 
 /* ---- pulls ---- */
 
-/* FNV-1a. Its high bits hardly know of the last bytes, in which the names of nodes differ: mixed
- * as MurmurHash3's fmix64 does. */
-static uint64_t hash_names(const char *node, const char *image)
+uint64_t wave_due_us(
+	const struct wave *wave, const char *node, const char *image, unsigned failures)
 {
 	const char *const names[] = {node, image};
-	uint64_t h = UINT64_C(0xcbf29ce484222325);
+	double begun = (double)MAX(wave->seeds, 1U) / MAX(wave->nodes, 1U), at;
+	uint64_t h = UINT64_C(0xcbf29ce484222325), round = failures;
 
+	/* FNV-1a. Its high bits hardly know of the last bytes, in which the names of nodes differ:
+	 * mixed as MurmurHash3's fmix64 does. */
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
 		for (const char *c = names[i]; *c; c++)
 			h = (h ^ (unsigned char)*c) * UINT64_C(0x100000001b3);
@@ -226,25 +228,10 @@ static uint64_t hash_names(const char *node, const char *image)
 	}
 	h = (h ^ h >> 33) * UINT64_C(0xff51afd7ed558ccd);
 	h = (h ^ h >> 33) * UINT64_C(0xc4ceb9fe1a85ec53);
-	return h ^ h >> 33;
-}
-
-unsigned wave_round(const struct wave *wave, const char *node, const char *image)
-{
-	double at = (double)hash_names(node, image) / 0x1p64;
-	double begun = (double)MAX(wave->seeds, 1U) / MAX(wave->nodes, 1U);
-	unsigned round = 0;
-
+	at = (double)(h ^ h >> 33) / 0x1p64;
 	for (; begun < 1 && at >= begun; begun *= MAX(wave->growth, 2U))
 		round++;
-	return round;
-}
-
-uint64_t wave_due_us(
-	const struct wave *wave, const char *node, const char *image, unsigned failures)
-{
-	return wave->start_us +
-	       ((uint64_t)wave_round(wave, node, image) + failures) * wave->round_us;
+	return wave->start_us + round * wave->round_us;
 }
 
 static void decide_pull(struct decision *decision, const char *name)

@@ -31,8 +31,6 @@ struct wave {
 	uint64_t start_us; /* when round 0 begins, at all nodes */
 };
 
-unsigned wave_round(const struct wave *wave, const char *node, const char *image);
-
 /* When to begin. Each failed attempt costs one more round. */
 uint64_t wave_due_us(
 	const struct wave *wave, const char *node, const char *image, unsigned failures);

@@ -32,27 +32,6 @@ void images_describe_room(char why[static IMAGES_WHY_MAX], uint64_t need, uint64
 		need / 1000000, budget / 1000000);
 }
 
-/* What the runtime calls now what it was given; by a pull also how large that is. */
-static void take_ids(struct transfer *transfer, const struct wait *wait)
-{
-	_cleanup_free_ struct runtime_image *images = NULL;
-	char why[IMAGES_WHY_MAX];
-	size_t n = 0;
-
-	(void)images_list(&transfer->runtime, wait, &images, &n, why);
-	for (size_t i = 0; i < transfer->found.n; i++) {
-		struct preload *preload = &transfer->found.entries[i];
-		const struct runtime_image *image = find_named(images, n, preload->name);
-
-		if (!image || preload->reason)
-			continue;
-		copy_text(preload->id, sizeof(preload->id), image->id);
-		preload->size = MAX(preload->size, image->size);
-		if (transfer->kind == TRANSFER_PULL)
-			preload->bytes = preload->size;
-	}
-}
-
 /* How a transfer ended that took since began_us. */
 static void note_end(struct preload *preload, uint64_t began_us, int r, const char *reason)
 {
@@ -141,8 +120,11 @@ void images_transfer(void *request, const struct wait *wait)
 {
 	struct transfer *transfer = request;
 	struct wait bounded = wait_at_most(wait, TRANSFER_US);
+	_cleanup_free_ struct runtime_image *images = NULL;
 	uint64_t began_us = now_us();
+	char why[IMAGES_WHY_MAX];
 	struct preload *preload;
+	size_t n = 0;
 
 	switch (transfer->kind) {
 	case TRANSFER_ARCHIVE:
@@ -162,6 +144,20 @@ void images_transfer(void *request, const struct wait *wait)
 		transfer->error = record_write(transfer->host->state, transfer->text);
 		break;
 	}
-	if (transfer->error == 0 && transfer->found.n > 0)
-		take_ids(transfer, &bounded);
+	if (transfer->error < 0 || transfer->found.n == 0)
+		return;
+	/* What the runtime calls now what it was given; by a pull also how large that is. */
+	(void)images_list(&transfer->runtime, &bounded, &images, &n, why);
+	for (size_t i = 0; i < transfer->found.n; i++) {
+		const struct runtime_image *image;
+
+		preload = &transfer->found.entries[i];
+		image = find_named(images, n, preload->name);
+		if (!image || preload->reason)
+			continue;
+		copy_text(preload->id, sizeof(preload->id), image->id);
+		preload->size = MAX(preload->size, image->size);
+		if (transfer->kind == TRANSFER_PULL)
+			preload->bytes = preload->size;
+	}
 }

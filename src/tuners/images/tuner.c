@@ -322,18 +322,21 @@ static void images_transfer_take(void *self, void *request)
 	const struct preload_list *found = &transfer->found;
 	size_t kept = 0;
 
-	for (size_t i = 0; tuner && i < tuner->n_active; i++)
+	if (!tuner) {
+		transfer_free(transfer);
+		return;
+	}
+	for (size_t i = 0; i < tuner->n_active; i++)
 		if (tuner->active[i] != transfer)
 			tuner->active[kept++] = tuner->active[i];
-	if (tuner)
-		tuner->n_active = kept;
+	tuner->n_active = kept;
 	if (transfer->cancelled && transfer->error < 0 && found->n > 0) {
 		found->entries[0].reason = "does-not-fit";
 		copy_text(found->entries[0].why, IMAGES_WHY_MAX,
 			"stopped: the image store is as full as the kubelet lets it be: make room, "
 			"or preload less");
 	}
-	if (tuner && (transfer->error != -ECANCELED || transfer->cancelled)) {
+	if (transfer->error != -ECANCELED || transfer->cancelled) {
 		for (size_t i = 0; i < found->n; i++)
 			take_preload(&tuner->record, &found->entries[i]);
 		tuner->dirty |= found->n > 0;
