@@ -157,7 +157,7 @@ static int change_node(const struct cli *cli, struct config *config, const char 
 
 int cli_apply(const struct cli *cli)
 {
-	struct config *config = cli_load_config(cli);
+	struct config *config = cli_load_config(cli, NULL);
 
 	if (!config)
 		return EXIT_FAILED;
@@ -173,6 +173,6 @@ int cli_restore(const struct cli *cli)
 		cli_fail("--purge", "records are removed of all tuners: leave out --only");
 		return EXIT_USAGE;
 	}
-	return change_node(cli, cli_any_config(cli, &faulty), "restore", "Nothing to restore.",
+	return change_node(cli, cli_load_config(cli, &faulty), "restore", "Nothing to restore.",
 		restore_locally);
 }

@@ -245,27 +245,20 @@ int cli_main(int argc, char **argv)
 	return EXIT_USAGE;
 }
 
-struct config *cli_load_config(const struct cli *cli)
+struct config *cli_load_config(const struct cli *cli, bool *faulty)
 {
-	struct config_source source = core_source(cli->core.config_file);
+	const struct config_source source = core_source(cli->core.config_file), none = {0};
 	struct config_fault_list faults = {0};
 	struct config *config = NULL;
 
 	core_load_config(&source, &config, &faults, NULL);
 	config_faults_print(stderr, &faults, "");
 	config_faults_clear(&faults);
-	return config;
-}
-
-struct config *cli_any_config(const struct cli *cli, bool *faulty)
-{
-	const struct config_source none = {0};
-	struct config_fault_list faults = {0};
-	struct config *config = cli_load_config(cli);
-
-	*faulty = !config;
-	if (!config)
-		core_load_config(&none, &config, &faults, NULL);
+	if (faulty) {
+		*faulty = !config;
+		if (!config)
+			core_load_config(&none, &config, &faults, NULL);
+	}
 	return config;
 }
 
@@ -329,7 +322,7 @@ int status_document(const struct cli *cli, bool watch, cJSON **status, bool *alo
 {
 	static const char path[] = "/v1/status";
 	bool faulty;
-	_cleanup_(cleanup_config_free) struct config *config = cli_any_config(cli, &faulty);
+	_cleanup_(cleanup_config_free) struct config *config = cli_load_config(cli, &faulty);
 	_cleanup_(cleanup_cJSON_Delete) cJSON *answer = NULL;
 	const char *address = config_text(config, "http.listen");
 	char socket_path[PATH_MAX];

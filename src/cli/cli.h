@@ -75,11 +75,11 @@ int cli_status(const struct cli *cli);
 int cli_top(const struct cli *cli);
 int cli_version(const struct cli *cli);
 
-/* Loads the configuration; faults go to stderr as FILE:LINE:COLUMN: MESSAGE. NULL after a fault. */
-struct config *cli_load_config(const struct cli *cli);
-
-/* The same, and after a fault the defaults: to reach a running agent all the same. */
-struct config *cli_any_config(const struct cli *cli, bool *faulty);
+/*
+ * Loads the configuration; faults go to stderr as FILE:LINE:COLUMN: MESSAGE. After a fault NULL, or
+ * where faulty is not NULL the defaults: to reach a running agent all the same.
+ */
+struct config *cli_load_config(const struct cli *cli, bool *faulty);
 
 /*
  * Prints once or, again, every two seconds, until that fails or, on a terminal, someone presses q:
@@ -156,15 +156,6 @@ void draw_wrapped(struct screen *screen, int indent, const char *format, ...) PR
 
 /* A paragraph from the line's begin on, all of it at this column; nothing for "". */
 void draw_paragraph(struct screen *screen, int indent, const char *text);
-
-void draw_heading(struct screen *screen, const char *text);
-
-/* Green, yellow, red: of a word of the document. */
-enum color color_of(const char *word);
-
-/* "12.3 GB" of bytes, the plain number of anything else. Returns text. */
-#define AMOUNT_MAX 32
-const char *amount_text(double value, const char *unit, char text[static AMOUNT_MAX]);
 
 /* A row of the status document. */
 void print_limit(struct screen *screen, const cJSON *limit);

@@ -91,7 +91,7 @@ static void match(const struct entry *entry, void *userdata)
 /* A sysctl that only the configuration names. */
 static bool explain_configured(const struct cli *cli, const char *name)
 {
-	_cleanup_(cleanup_config_free) struct config *config = cli_load_config(cli);
+	_cleanup_(cleanup_config_free) struct config *config = cli_load_config(cli, NULL);
 	size_t n = 0;
 	const struct config_sysctl *sysctls = config ? config_sysctls(config, &n) : NULL;
 

@@ -110,7 +110,7 @@ static int plan_of_agent(const struct cli *cli)
 
 int cli_plan(const struct cli *cli)
 {
-	struct config *config = cli_load_config(cli);
+	struct config *config = cli_load_config(cli, NULL);
 	const struct condition *unreachable;
 	struct core core = {0};
 	int r;

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/cli.h"
 
-#include "report/report.h"
-
 #include <math.h>
 #include <sys/ioctl.h>
 
@@ -132,30 +130,4 @@ void draw_paragraph(struct screen *screen, int indent, const char *text)
 		return;
 	draw(screen, COLOR_NONE, "%*s", indent, "");
 	draw_wrapped(screen, indent, "%s", text);
-}
-
-void draw_heading(struct screen *screen, const char *text)
-{
-	put(screen, "\n", 1);
-	draw(screen, COLOR_BOLD, "%s", text);
-	put(screen, "\n", 1);
-}
-
-enum color color_of(const char *word)
-{
-	return (enum color)(COLOR_GOOD + tone_of(word));
-}
-
-const char *amount_text(double value, const char *unit, char text[static AMOUNT_MAX])
-{
-	static const struct {
-		double size;
-		const char *name;
-	} units[] = {{1e9, " GB"}, {1e6, " MB"}, {1e3, " kB"}};
-
-	snprintf(text, AMOUNT_MAX, "%.0f", value);
-	for (size_t i = ARRAY_SIZE(units); i-- > 0;)
-		if (streq(unit, "bytes") && value >= units[i].size)
-			snprintf(text, AMOUNT_MAX, "%.1f%s", value / units[i].size, units[i].name);
-	return text;
 }

@@ -10,6 +10,35 @@
 #include <termios.h>
 
 #define WATCH_SECONDS 2
+#define AMOUNT_MAX    32
+
+static void draw_heading(struct screen *screen, const char *text)
+{
+	draw(screen, COLOR_NONE, "\n");
+	draw(screen, COLOR_BOLD, "%s", text);
+	draw(screen, COLOR_NONE, "\n");
+}
+
+/* Green, yellow, red: of a word of the document. */
+static enum color color_of(const char *word)
+{
+	return (enum color)(COLOR_GOOD + tone_of(word));
+}
+
+/* "12.3 GB" of bytes, the plain number of anything else. Returns text. */
+static const char *amount_text(double value, const char *unit, char text[static AMOUNT_MAX])
+{
+	static const struct {
+		double size;
+		const char *name;
+	} units[] = {{1e9, " GB"}, {1e6, " MB"}, {1e3, " kB"}};
+
+	snprintf(text, AMOUNT_MAX, "%.0f", value);
+	for (size_t i = ARRAY_SIZE(units); i-- > 0;)
+		if (streq(unit, "bytes") && value >= units[i].size)
+			snprintf(text, AMOUNT_MAX, "%.1f%s", value / units[i].size, units[i].name);
+	return text;
+}
 
 void print_limit(struct screen *screen, const cJSON *limit)
 {

@@ -74,31 +74,6 @@ static int print_details(struct screen *screen, const cJSON *server, int lines)
 	return MAX(lines, 0);
 }
 
-/* What the search lists of resolv.conf cost, and what was not counted. */
-static void print_sums(struct screen *screen, const cJSON *dns)
-{
-	const char *between = "  failed search-list expansions: ";
-	const cJSON *item;
-
-	cJSON_ArrayForEach (item, json_at(dns, "expansions")) {
-		if (json_number_at(item, "failed_per_second") < 0.5)
-			continue;
-		draw(screen, COLOR_NONE, "%s%s %.0f of %.0f/s", between, json_text_at(item, "role"),
-			json_number_at(item, "failed_per_second"),
-			json_number_at(item, "queries_per_second"));
-		between = ", ";
-	}
-	draw(screen, COLOR_NONE, between[0] == ',' ? "\n" : "");
-	between = "  not counted in full: ";
-	cJSON_ArrayForEach (item, json_at(dns, "lost")) {
-		if (!cJSON_IsNumber(item) || item->valuedouble <= 0)
-			continue;
-		draw(screen, COLOR_NONE, "%s%s %.0f", between, item->string, item->valuedouble);
-		between = ", ";
-	}
-	draw(screen, COLOR_NONE, between[0] == ',' ? "\n" : "");
-}
-
 /* By the columns of numbers in turn, the first of which is what happens now: that column. */
 static const struct column *sort_rows(const struct table_view *view, cJSON *rows, unsigned turn)
 {
@@ -128,6 +103,7 @@ static void print_dns(struct screen *screen, cJSON *status, unsigned turn)
 	cJSON *dns = cJSON_GetObjectItem(status, "dns"),
 	      *rows = cJSON_GetObjectItem(dns, view->rows);
 	const struct column *sorted = sort_rows(view, rows, turn);
+	const char *between = "  failed search-list expansions: ";
 	const cJSON *item;
 	int left = screen->height - 6 - cJSON_GetArraySize(rows);
 
@@ -150,35 +126,33 @@ static void print_dns(struct screen *screen, cJSON *status, unsigned turn)
 	}
 	if (cJSON_GetArraySize(rows) == 0)
 		draw(screen, COLOR_NONE, "  no query has left this node yet\n");
-	print_sums(screen, dns);
-}
-
-/* The limits whose names begin with prefix, and who uses most of each. */
-static void print_users(struct screen *screen, const cJSON *status, const char *prefix)
-{
-	const cJSON *limit, *user;
-
-	cJSON_ArrayForEach (limit, json_at(status, "limits")) {
-		if (!starts_with(json_text_at(limit, "name"), prefix))
+	/* What the search lists of resolv.conf cost, and what was not counted. */
+	cJSON_ArrayForEach (item, json_at(dns, "expansions")) {
+		if (json_number_at(item, "failed_per_second") < 0.5)
 			continue;
-		print_limit(screen, limit);
-		cJSON_ArrayForEach (user, json_at(limit, "top")) {
-			double used = json_number_at(user, "used");
-
-			draw(screen, COLOR_NONE, "    ");
-			draw_bar(
-				screen, COLOR_GOOD, used / MAX(json_number_at(limit, "used"), 1.0));
-			draw(screen, COLOR_NONE, "%10.0f  %s\n", used,
-				json_text_at(user, "workload/text"));
-		}
+		draw(screen, COLOR_NONE, "%s%s %.0f of %.0f/s", between, json_text_at(item, "role"),
+			json_number_at(item, "failed_per_second"),
+			json_number_at(item, "queries_per_second"));
+		between = ", ";
 	}
+	draw(screen, COLOR_NONE, between[0] == ',' ? "\n" : "");
+	between = "  not counted in full: ";
+	cJSON_ArrayForEach (item, json_at(dns, "lost")) {
+		if (!cJSON_IsNumber(item) || item->valuedouble <= 0)
+			continue;
+		draw(screen, COLOR_NONE, "%s%s %.0f", between, item->string, item->valuedouble);
+		between = ", ";
+	}
+	draw(screen, COLOR_NONE, between[0] == ',' ? "\n" : "");
 }
 
 static int show(const struct cli *cli)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *status = NULL;
 	const char *topic = cli->n_names > 0 ? cli->names[0] : "";
+	const char *prefix = topic[0] ? "neighbor/" : "";
 	struct screen screen = screen_open();
+	const cJSON *limit, *user;
 	bool alone;
 	int r = status_document(cli, true, &status, &alone);
 
@@ -186,8 +160,21 @@ static int show(const struct cli *cli)
 		return r;
 	if (screen.bars)
 		fputs(SCREEN_CLEAR, stdout);
-	if (!streq(topic, "dns"))
-		print_users(&screen, status, topic[0] ? "neighbor/" : "");
+	/* The limits, and who uses most of each. */
+	cJSON_ArrayForEach (limit, json_at(status, "limits")) {
+		if (streq(topic, "dns") || !starts_with(json_text_at(limit, "name"), prefix))
+			continue;
+		print_limit(&screen, limit);
+		cJSON_ArrayForEach (user, json_at(limit, "top")) {
+			double used = json_number_at(user, "used");
+
+			draw(&screen, COLOR_NONE, "    ");
+			draw_bar(&screen, COLOR_GOOD,
+				used / MAX(json_number_at(limit, "used"), 1.0));
+			draw(&screen, COLOR_NONE, "%10.0f  %s\n", used,
+				json_text_at(user, "workload/text"));
+		}
+	}
 	if (!topic[0])
 		fputc('\n', stdout);
 	if (!streq(topic, "neighbor"))

@@ -9,7 +9,7 @@
 int cli_version(const struct cli *cli)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *status = NULL;
-	struct config *config = cli_load_config(cli);
+	struct config *config = cli_load_config(cli, NULL);
 	struct screen screen = screen_open();
 	struct core core = {0};
 	const cJSON *tuner;
