@@ -7,7 +7,6 @@
 
 #include "agent/core.h"
 #include "base/worker.h"
-#include "report/http.h"
 #include "report/report.h"
 
 #define REQUESTS_MAX 8

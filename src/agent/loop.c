@@ -84,23 +84,6 @@ static void take_transfer(void *request, void *userdata)
 		(void)sd_event_source_set_time(agent->tick, now_us());
 }
 
-static bool begin_transfer(
-	struct agent *agent, const struct tuner_status *tuner, struct transfer_slot *slot)
-{
-	slot->request = tuner->ops->transfer_request(tuner->self, tuner->memory);
-	slot->requester = tuner->self;
-	slot->ops = tuner->ops;
-	slot->agent = agent;
-	if (!slot->request)
-		return false;
-	if (worker_new(agent->core.event, &slot->worker) == 0 &&
-		worker_submit(
-			slot->worker, slot->ops->transfer, take_transfer, slot->request, slot) == 0)
-		return true;
-	slot->ops->transfer_take(tuner->self, steal(slot->request));
-	return false;
-}
-
 static void cancel_transfers(struct agent *agent, const struct tuner_status *tuner)
 {
 	const void *request;
@@ -128,9 +111,22 @@ static void begin_transfers(struct agent *agent)
 			agent->core.lock < 0)
 			continue;
 		cancel_transfers(agent, tuner);
-		for (; slot < end; slot++)
-			if (!slot->request && !begin_transfer(agent, tuner, slot))
+		for (; slot < end; slot++) {
+			if (slot->request)
+				continue;
+			slot->request = tuner->ops->transfer_request(tuner->self, tuner->memory);
+			slot->requester = tuner->self;
+			slot->ops = tuner->ops;
+			slot->agent = agent;
+			if (!slot->request)
 				break;
+			if (worker_new(agent->core.event, &slot->worker) == 0 &&
+				worker_submit(slot->worker, slot->ops->transfer, take_transfer,
+					slot->request, slot) == 0)
+				continue;
+			slot->ops->transfer_take(tuner->self, steal(slot->request));
+			break;
+		}
 	}
 }
 

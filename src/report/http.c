@@ -203,18 +203,6 @@ static int bind_tcp(struct http_server *server, const char *listen_on)
 	return 0;
 }
 
-/* Whether the path is a socket that nobody serves any more: left by a process that was killed. */
-static bool socket_is_dead(const struct sockaddr_un *address)
-{
-	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	struct stat st;
-
-	if (fd < 0 || lstat(address->sun_path, &st) < 0 || !S_ISSOCK(st.st_mode))
-		return false;
-	return connect(fd, (const struct sockaddr *)address, sizeof(*address)) < 0 &&
-	       errno == ECONNREFUSED;
-}
-
 static int bind_unix(struct http_server *server, const char *path)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -234,7 +222,14 @@ static int bind_unix(struct http_server *server, const char *path)
 		return -errno;
 	r = bind(server->fd, (const struct sockaddr *)&address, sizeof(address));
 	if (r < 0 && errno == EADDRINUSE) {
-		if (!socket_is_dead(&address))
+		_cleanup_close_ int probe =
+			socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+		struct stat st;
+
+		/* Only a socket that nobody serves any more: a process left it that was killed. */
+		if (probe < 0 || lstat(path, &st) < 0 || !S_ISSOCK(st.st_mode) ||
+			connect(probe, (const struct sockaddr *)&address, sizeof(address)) == 0 ||
+			errno != ECONNREFUSED)
 			return -EADDRINUSE;
 		unlink(path);
 		r = bind(server->fd, (const struct sockaddr *)&address, sizeof(address));

@@ -8,7 +8,7 @@
 
 #include <microhttpd.h>
 
-#include "report/http.h"
+#include "report/report.h"
 
 /* A connection and the request it is at. */
 struct http_connection {

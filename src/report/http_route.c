@@ -2,7 +2,6 @@
 #include "report/http_internal.h"
 
 #include "base/json.h"
-#include "report/report.h"
 
 #include <ctype.h>
 

@@ -38,29 +38,6 @@ static void put_limits(struct metric_sink *sink, const struct node *node)
 		metric_users(sink, &node->limits[i].now);
 }
 
-static void put_conditions(struct metric_sink *sink, const struct node *node)
-{
-	static const char *const statuses[] = {[CONDITION_FALSE] = "false",
-		[CONDITION_TRUE] = "true",
-		[CONDITION_UNKNOWN] = "unknown"};
-	static const double severities[] = {
-		[SEVERITY_ADVICE] = 1, [SEVERITY_WARNING] = 2, [SEVERITY_CRITICAL] = 3};
-
-	metric_family(sink, "headroom_condition");
-	for (size_t i = 0; i < node->n_conditions; i++)
-		for (size_t k = 0; k < ARRAY_SIZE(statuses); k++)
-			metric_sample(sink, node->conditions[i].now.status == k,
-				node->conditions[i].now.type->name, statuses[k], NULL);
-	metric_family(sink, "headroom_condition_severity");
-	for (size_t i = 0; i < node->n_conditions; i++) {
-		const struct condition_reading *now = &node->conditions[i].now;
-
-		metric_sample(sink,
-			now->status == CONDITION_TRUE ? severities[condition_severity(now)] : 0,
-			now->type->name, NULL);
-	}
-}
-
 static void put_tuners(struct metric_sink *sink, const struct node *node)
 {
 	metric_family(sink, "headroom_tuner_active");
@@ -116,6 +93,11 @@ static void put_process(struct metric_sink *sink, uint64_t started_us)
 
 void report_metrics(FILE *out, const struct node *node, bool openmetrics)
 {
+	static const char *const statuses[] = {[CONDITION_FALSE] = "false",
+		[CONDITION_TRUE] = "true",
+		[CONDITION_UNKNOWN] = "unknown"};
+	static const double severities[] = {
+		[SEVERITY_ADVICE] = 1, [SEVERITY_WARNING] = 2, [SEVERITY_CRITICAL] = 3};
 	struct metric_sink sink = {
 		.out = out, .openmetrics = openmetrics, .rows = core_tables.metric_rows};
 	char hash[16];
@@ -137,7 +119,19 @@ void report_metrics(FILE *out, const struct node *node, bool openmetrics)
 	for (size_t i = 0; i < node->n_settings; i++)
 		metric_sample(
 			&sink, (double)node->settings[i].drift_total, node->settings[i].name, NULL);
-	put_conditions(&sink, node);
+	metric_family(&sink, "headroom_condition");
+	for (size_t i = 0; i < node->n_conditions; i++)
+		for (size_t k = 0; k < ARRAY_SIZE(statuses); k++)
+			metric_sample(&sink, node->conditions[i].now.status == k,
+				node->conditions[i].now.type->name, statuses[k], NULL);
+	metric_family(&sink, "headroom_condition_severity");
+	for (size_t i = 0; i < node->n_conditions; i++) {
+		const struct condition_reading *now = &node->conditions[i].now;
+
+		metric_sample(&sink,
+			now->status == CONDITION_TRUE ? severities[condition_severity(now)] : 0,
+			now->type->name, NULL);
+	}
 	put_tuners(&sink, node);
 	sink.rows = core_tables.metric_rows;
 	put_process(&sink, node->started_us);

@@ -14,16 +14,15 @@ static void add_limit(cJSON *array, const struct limit *limit)
 	double full = limit_full_in_seconds(limit);
 
 	json_text(object, "name", limit->now.name);
-	json_number(object, "used", (double)limit->now.used);
-	json_number(object, "max", (double)limit->now.max);
+	JSON_NUMBERS(object, {"used", (double)limit->now.used}, {"max", (double)limit->now.max});
 	json_text(object, "unit", limit->now.unit);
 	json_number(object, "headroom", limit_headroom(limit));
 	json_number(object, "peak", (double)limit->peak);
 	json_time(object, "peak_at",
 		limit->peak_at_us > 0 ? realtime_us() - (limit->seen_at_us - limit->peak_at_us)
 				      : 0);
-	json_number(object, "hits", (double)limit->now.hits);
-	json_number(object, "hits_before", (double)limit->hits_before);
+	JSON_NUMBERS(object, {"hits", (double)limit->now.hits},
+		{"hits_before", (double)limit->hits_before});
 	json_text(object, "severity", verdict_names[limit_verdict(limit)]);
 	json_text(object, "bound", limit->now.upper_bound ? "upper" : "exact");
 	if (full < 0)
@@ -151,31 +150,24 @@ cJSON *report_health(const struct node *node)
 
 bool report_ready(FILE *out, const struct node *node)
 {
-	bool ready = node->applied;
 	char since[TIME_TEXT_MAX];
 
-	fputs(ready ? "[+] applied\n" : "[-] applied: the first apply is not done yet\n", out);
+	fputs(node->applied ? "[+] applied\n" : "[-] applied: the first apply is not done yet\n",
+		out);
 	for (size_t i = 0; i < node->n_tuners; i++) {
 		const struct tuner_status *tuner = &node->tuners[i];
 		bool off = tuner->mode == MODE_OFF;
-		bool degraded = tuner->state == TUNER_DEGRADED && tuner->why[0];
-		/* It must work, or say what it lacks; not to run though it is on is a fault. */
-		bool good = off || tuner->state == TUNER_ACTIVE || degraded;
 
-		fprintf(out, "[%c] %s: %s",
-			!good      ? '-'
-			: degraded ? '~'
-				   : '+',
+		fprintf(out, "[%c] %s: %s", !off && tuner->state == TUNER_DEGRADED ? '~' : '+',
 			tuner->ops->name, off ? "off" : tuner_state_names[tuner->state]);
 		if (tuner->mode == MODE_RELEASED) {
 			time_text(tuner->since_us, since);
 			fprintf(out, ", released since %s", since);
 		}
 		fprintf(out, "%s%s\n", off || !tuner->why[0] ? "" : ": ", off ? "" : tuner->why);
-		ready &= good;
 	}
-	fputs(ready ? "ready\n" : "not ready\n", out);
-	return ready;
+	fputs(node->applied ? "ready\n" : "not ready\n", out);
+	return node->applied;
 }
 
 void report_line(const struct node *node, char line[static STATUS_LINE_MAX])

@@ -171,10 +171,6 @@ NODE_TEST(readiness_lists_every_tuner)
 	fake->node.applied = false;
 	EXPECT(put_ready, &fake->node, "[-] applied", "not ready\nno");
 	fake->node.applied = true;
-	fake->tuners[1].why[0] = '\0'; /* degraded, and does not say why */
-	EXPECT(put_ready, &fake->node, "[-] thp: degraded\nnot ready\nno");
-	fake->tuners[1].state = TUNER_OFF;
-	EXPECT(put_ready, &fake->node, "[-] thp: off\nnot ready\nno");
 	fake->tuners[1].mode = MODE_OFF;
 	EXPECT(put_ready, &fake->node, "[+] thp: off\nready\nyes");
 }
