@@ -91,7 +91,9 @@ size_t config_list(const struct config *config, const char *name)
 	return n;
 }
 
-static const struct tree *find_item(const struct config *config, const char *name, size_t i)
+/* A field of an item, or ("" or NULL) the item itself; NULL for one that was not given. */
+static const struct tree *find_field(
+	const struct config *config, const char *name, size_t i, const char *field)
 {
 	const struct tree *item = need(config, name)->tree->first;
 
@@ -99,18 +101,12 @@ static const struct tree *find_item(const struct config *config, const char *nam
 		item = item->next;
 	if (!item)
 		abort();
-	return item;
-}
-
-/* A field of an item, or ("" or NULL) the item itself; NULL for one that was not given. */
-static const struct tree *find_field(const struct tree *item, const char *field)
-{
 	return field && field[0] ? tree_child(item, field) : item;
 }
 
 const char *config_item(const struct config *config, const char *name, size_t i, const char *field)
 {
-	const char *text = tree_text(find_field(find_item(config, name, i), field));
+	const char *text = tree_text(find_field(config, name, i, field));
 	const struct config_option *const rows[] = {need(config, name)->option->items, NULL};
 	const struct config_option *option = option_find(rows, field);
 
@@ -122,9 +118,11 @@ const char *config_item(const struct config *config, const char *name, size_t i,
 struct config_place config_item_where(
 	const struct config *config, const char *name, size_t i, const char *field)
 {
-	const struct tree *item = find_item(config, name, i), *tree = find_field(item, field);
+	const struct tree *tree = find_field(config, name, i, field);
 
-	return tree && tree->kind != TREE_NULL ? tree->place : item->place;
+	if (!tree || tree->kind == TREE_NULL)
+		tree = find_field(config, name, i, NULL);
+	return tree->place;
 }
 
 struct config_place config_where(const struct config *config, const char *name)

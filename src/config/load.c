@@ -7,8 +7,6 @@
 #include <fnmatch.h>
 #include <zlib.h>
 
-#define PROFILE "profile "
-
 static void file_fault(const struct loading *loading, const char *path, int error)
 {
 	static const struct {
@@ -99,33 +97,21 @@ void config_free(struct config *config)
 	free(config);
 }
 
-static const struct profile_row *find_in_profile(const struct config *config, const char *name)
-{
-	for (const struct profile_row *row = profile_rows; row->name; row++)
-		if (streq(row->profile, config->profile + strlen(PROFILE)) &&
-			streq(row->name, name))
-			return row;
-	return NULL;
-}
-
-/* Profile or default, where no file says anything. */
+/* The default, where neither a file nor the profile says anything. */
 static void settle_row(struct config *config, struct row *row)
 {
 	const struct config_option *option = row->option;
-	const struct profile_row *named = row->tree ? NULL : find_in_profile(config, option->name);
-	const struct config_place place = {.file = named ? config->profile : "default"};
-	const char *text = named ? named->value : option->def ? option->def : "";
+	const char *text = option->def ? option->def : option->type == OPTION_LIST ? "[]" : "";
 	struct config_fault_list none = {0};
 
 	if (row->tree && (row->tree->kind == TREE_TEXT || row->tree->kind == TREE_LIST) &&
 		option->type != OPTION_RESERVED)
 		return;
-	if (option->type != OPTION_LIST || value_word(option, text) >= 0) {
-		row->tree = tree_new(config, TREE_TEXT, place, text);
-		return;
-	}
-	text = text[0] ? text : "[]";
-	row->tree = must(document_load(config, NULL, text, strlen(text), &none));
+	if (option->type == OPTION_LIST && value_word(option, text) < 0)
+		row->tree = must(document_load(config, NULL, text, strlen(text), &none));
+	else
+		row->tree =
+			tree_new(config, TREE_TEXT, (struct config_place){.file = "default"}, text);
 }
 
 struct config_sysctl *config_sysctl(struct config *config, const char *name)
@@ -146,23 +132,30 @@ static int by_name(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-/* Adds the profile's, where no file names them, and drops those that a file takes away. */
-static void settle_sysctls(struct config *config)
+/* Adds what the profile says and no file, and drops the sysctls that a file takes away. */
+static void settle_profile(struct config *config, const char *profile)
 {
-	const struct row *map = config_row(config, "sysctl");
+	const struct config_place place = {.file = config->profile};
+	bool no_sysctls = config_row(config, "sysctl")->tree != NULL;
 	size_t kept = 0;
 
-	for (const struct profile_row *row = profile_rows; row->name; row++) {
+	snprintf(config->profile, sizeof(config->profile), "profile %s", profile);
+	for (const struct profile_row *given = profile_rows; given->name; given++) {
+		bool is_sysctl = starts_with(given->name, "sysctl.");
+		struct row *row = is_sysctl ? NULL : config_row(config, given->name);
 		struct config_sysctl *sysctl;
 
-		if (map->tree || !starts_with(row->name, "sysctl.") ||
-			!streq(row->profile, config->profile + strlen(PROFILE)))
+		if (!streq(given->profile, profile))
 			continue;
-		sysctl = config_sysctl(config, row->name + strlen("sysctl."));
+		if (row && !row->tree)
+			row->tree = tree_new(config, TREE_TEXT, place, given->value);
+		if (!is_sysctl || no_sysctls)
+			continue;
+		sysctl = config_sysctl(config, given->name + strlen("sysctl."));
 		if (sysctl->place.file)
 			continue;
-		sysctl->place.file = config->profile;
-		copy_text(sysctl->value, sizeof(sysctl->value), row->value);
+		sysctl->place = place;
+		copy_text(sysctl->value, sizeof(sysctl->value), given->value);
 	}
 	for (size_t i = 0; i < config->n_sysctls; i++)
 		if (config->sysctls[i].value[0])
@@ -196,8 +189,7 @@ int config_load(const struct config_source *source, const struct config_option *
 		return -EINVAL;
 	profile = config_row(config, "profile");
 	settle_row(config, profile);
-	snprintf(config->profile, sizeof(config->profile), PROFILE "%s", profile->tree->text);
-	settle_sysctls(config);
+	settle_profile(config, profile->tree->text);
 	for (size_t i = 0; i < config->n_rows; i++)
 		settle_row(config, &config->rows[i]);
 	*ret = steal(config);

@@ -124,27 +124,6 @@ int value_word(const struct config_option *option, const char *text)
 	return -1;
 }
 
-static int check_text(
-	const struct config_option *option, const char *text, char why[static VALUE_WHY_MAX])
-{
-	size_t max = option->max > 0 ? option->max : TEXT_DEFAULT_MAX;
-	const char *wrong = option->check ? option->check(text) : NULL;
-	char quoted[TEXT_QUOTE_MAX];
-
-	if (strlen(text) > max)
-		snprintf(why, VALUE_WHY_MAX, "the text is too long: write at most %zu bytes", max);
-	else if (strlen(text) < option->min)
-		snprintf(why, VALUE_WHY_MAX,
-			"the text is too short: write one of at least %" PRIu64 " bytes",
-			option->min);
-	else if (wrong)
-		snprintf(why, VALUE_WHY_MAX, "%s is not possible: %s", text_quote(quoted, text),
-			wrong);
-	else
-		return 0;
-	return -EINVAL;
-}
-
 int value_check(
 	const struct config_option *option, const char *text, char why[static VALUE_WHY_MAX])
 {
@@ -158,11 +137,26 @@ int value_check(
 	};
 	enum option_type type = option->type;
 	char quoted[TEXT_QUOTE_MAX];
+	size_t len = strlen(text), max = option->max > 0 ? option->max : TEXT_DEFAULT_MAX;
+	const char *refused = option->check ? option->check(text) : NULL;
 	uint64_t number = 0;
 	int r = -EINVAL;
 
-	if (type == OPTION_TEXT && text_is_printable(text))
-		return check_text(option, text, why);
+	if (type == OPTION_TEXT && text_is_printable(text)) {
+		if (len > max)
+			snprintf(why, VALUE_WHY_MAX,
+				"the text is too long: write at most %zu bytes", max);
+		else if (len < option->min)
+			snprintf(why, VALUE_WHY_MAX,
+				"the text is too short: write one of at least %" PRIu64 " bytes",
+				option->min);
+		else if (refused)
+			snprintf(why, VALUE_WHY_MAX, "%s is not possible: %s",
+				text_quote(quoted, text), refused);
+		else
+			return 0;
+		return -EINVAL;
+	}
 	if (value_word(option, text) >= 0 ||
 		(type == OPTION_BOOL && (streq(text, "true") || streq(text, "false"))))
 		return 0;
