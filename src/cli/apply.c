@@ -98,24 +98,10 @@ static int apply_locally(const struct cli *cli, struct core *core)
 	return r < 0 ? cli_fail("apply", "%s", strerror(-r)) : failed;
 }
 
-/* All is restored: what is recorded is not needed any more. */
-static int purge(const struct core *core)
-{
-	char path[PATH_MAX];
-	int r = core_state_directory(&core->host, path);
-
-	if (r == 0)
-		r = remove_tree(path);
-	if (r == 0)
-		r = core_runtime_directory(&core->host, path);
-	if (r == 0)
-		r = remove_tree(path);
-	return r < 0 ? cli_fail(path, "not removed: %s", strerror(-r)) : EXIT_OK;
-}
-
 static int restore_locally(const struct cli *cli, struct core *core)
 {
 	struct plan done = {0};
+	char path[PATH_MAX];
 	int r = become_writer(core, "restore", cli->purge ? PURGE_WAIT_S : 0), stored;
 
 	if (r != EXIT_OK)
@@ -129,7 +115,17 @@ static int restore_locally(const struct cli *cli, struct core *core)
 		return cli_fail("journal.json",
 			"values were restored, but that could not be recorded: make room in %s",
 			core_state_name());
-	return r == EXIT_OK && cli->purge ? purge(core) : r;
+	if (r != EXIT_OK || !cli->purge)
+		return r;
+	/* All is restored: what is recorded is not needed any more. */
+	r = core_state_directory(&core->host, path);
+	if (r == 0)
+		r = remove_tree(path);
+	if (r == 0)
+		r = core_runtime_directory(&core->host, path);
+	if (r == 0)
+		r = remove_tree(path);
+	return r < 0 ? cli_fail(path, "not removed: %s", strerror(-r)) : EXIT_OK;
 }
 
 /*

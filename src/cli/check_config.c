@@ -3,13 +3,18 @@
 
 #include "tuners/table.h"
 
-/* What a file sets that this node does not have as a sysctl; a profile's may be another kernel's.
+/*
+ * Faults to stderr, one a line; what is merely worth knowing to stdout. A key that this node does
+ * not have is a warning where a file names it; a profile's may be another kernel's.
  */
-static void print_missing_sysctls(const struct host *host, const struct config *config)
+static int check(const struct host *host, const char *file)
 {
-	struct config_fault_list missing = {0};
-	size_t n;
-	const struct config_sysctl *sysctls = config_sysctls(config, &n);
+	const struct config_source source = core_source(file);
+	struct config_fault_list faults = {0}, notices = {0}, missing = {0};
+	struct config *config = NULL;
+	int r = core_load_config(&source, &config, &faults, &notices);
+	size_t n = 0;
+	const struct config_sysctl *sysctls = config ? config_sysctls(config, &n) : NULL;
 
 	for (size_t i = 0; i < n; i++) {
 		char nearest[SETTING_NAME_MAX];
@@ -20,41 +25,28 @@ static void print_missing_sysctls(const struct host *host, const struct config *
 				nearest[0] ? ": did you mean " : "", nearest,
 				nearest[0] ? "?" : "");
 	}
-	config_faults_print(stdout, &missing, "warning: ");
-	config_faults_clear(&missing);
-}
-
-/* Faults to stderr, one a line; what is merely worth knowing to stdout. */
-static int check(const struct host *host, const struct config_source *source)
-{
-	struct config_fault_list faults = {0}, notices = {0};
-	struct config *config = NULL;
-	int r = core_load_config(source, &config, &faults, &notices);
-
 	config_faults_print(stderr, &faults, "");
-	if (r == 0) {
+	if (r == 0)
 		config_faults_print(stdout, &notices, "notice: ");
-		print_missing_sysctls(host, config);
-	}
+	config_faults_print(stdout, &missing, "warning: ");
 	if (config)
 		config_free(config);
 	config_faults_clear(&faults);
 	config_faults_clear(&notices);
+	config_faults_clear(&missing);
 	return r == 0 ? EXIT_OK : EXIT_FAILED;
 }
 
 int cli_check_config(const struct cli *cli)
 {
-	struct config_source source = core_source(cli->core.config_file);
 	struct host host;
-	int r;
+	int r = EXIT_OK;
 
 	if (!host_init(&host, cli->core.host_root))
 		return cli_fail(cli->core.host_root, "the path is too long");
-	r = cli->n_names == 0 ? check(&host, &source) : EXIT_OK;
-	for (int i = 0; i < cli->n_names; i++) {
-		source = core_source(cli->names[i]);
-		r |= check(&host, &source);
-	}
+	if (cli->n_names == 0)
+		return check(&host, cli->core.config_file);
+	for (int i = 0; i < cli->n_names; i++)
+		r |= check(&host, cli->names[i]);
 	return r;
 }

@@ -20,19 +20,6 @@ static void line(struct search *search, const char *what, const char *text)
 	}
 }
 
-static void print_option(struct search *search, const struct config_option *option)
-{
-	char text[OPTION_TEXT_MAX] = "", item[OPTION_TEXT_MAX + OPTION_NAME_MAX];
-
-	value_describe(option, text, sizeof(text));
-	line(search, "takes", text);
-	for (const struct config_option *row = option->items; row && row->name; row++) {
-		option_describe(row, text);
-		snprintf(item, sizeof(item), "%s%s%s", row->name, row->name[0] ? ": " : "", text);
-		line(search, "item", item);
-	}
-}
-
 static void print_profiles(struct search *search, const char *only)
 {
 	for (const struct profile *profile = profile_table; profile->name; profile++) {
@@ -54,12 +41,21 @@ static void print_profiles(struct search *search, const char *only)
 static void print_entry(struct search *search, const struct entry *entry)
 {
 	const struct reason *reason = entry->condition ? entry->condition->reasons : NULL;
+	const struct config_option *item = entry->row ? entry->row->items : NULL;
+	char takes[OPTION_TEXT_MAX] = "", text[OPTION_TEXT_MAX + OPTION_NAME_MAX];
 
 	draw(&search->screen, COLOR_NONE, "%s (%s%s%s)\n", search->name, entry->kind,
 		entry->detail ? ", " : "", entry->detail ? entry->detail : "");
 	draw_paragraph(&search->screen, 2, entry->help);
 	if (entry->row)
-		print_option(search, entry->row);
+		value_describe(entry->row, takes, sizeof(takes));
+	line(search, "takes", takes);
+	for (; item && item->name; item++) {
+		option_describe(item, takes);
+		snprintf(
+			text, sizeof(text), "%s%s%s", item->name, item->name[0] ? ": " : "", takes);
+		line(search, "item", text);
+	}
 	for (int i = 0; entry->labels && i < METRIC_LABELS_MAX && entry->labels[i]; i++)
 		line(search, "label", entry->labels[i]);
 	line(search, "unit", entry->unit);

@@ -11,23 +11,6 @@ static const char *shown(const char *value)
 	return value[0] ? value : "\"\"";
 }
 
-/* 1 when the change failed. */
-static int print_change(const cJSON *change, int width)
-{
-	const char *name = json_text_at(change, "name"), *reason = json_text_at(change, "reason");
-	const char *old = json_text_at(change, "old"), *new = json_text_at(change, "new");
-	const char *error = json_text_at(change, "error");
-
-	if (error[0])
-		cli_fail(name, "not set to %s: %s", shown(new), error);
-	else if (!cJSON_IsString(json_at(change, "new")))
-		printf("%-*s  %s left  (%s)\n", width, name, shown(old), reason);
-	else if (!streq(old, new) || !streq(reason, "original"))
-		printf("%-*s  %s -> %s  (%s)\n", width, name, shown(old), shown(new), reason);
-	/* else it is as it should be already: a restore passes over much of this kind */
-	return error[0] != '\0';
-}
-
 static bool is_explained_above(const cJSON *change, const char *reason)
 {
 	for (change = change->prev; change && change->next; change = change->prev)
@@ -40,15 +23,28 @@ int print_changes(cJSON *document, const char *nothing)
 {
 	const cJSON *changes = json_at(document, "changes"), *change;
 	struct screen screen = screen_open();
-	int width = 0, failed = 0;
+	int width = 0, r = EXIT_OK;
 
 	if (!cJSON_IsArray(changes))
 		return cli_fail("agent", "answered in an unknown form");
 	json_make_printable(document);
 	cJSON_ArrayForEach (change, changes)
 		width = MAX(width, MIN((int)strlen(json_text_at(change, "name")), 60));
-	cJSON_ArrayForEach (change, changes)
-		failed += print_change(change, width);
+	cJSON_ArrayForEach (change, changes) {
+		const char *name = json_text_at(change, "name");
+		const char *reason = json_text_at(change, "reason");
+		const char *old = json_text_at(change, "old"), *new = json_text_at(change, "new");
+		const char *error = json_text_at(change, "error");
+
+		if (error[0])
+			r = cli_fail(name, "not set to %s: %s", shown(new), error);
+		else if (!cJSON_IsString(json_at(change, "new")))
+			printf("%-*s  %s left  (%s)\n", width, name, shown(old), reason);
+		else if (!streq(old, new) || !streq(reason, "original"))
+			printf("%-*s  %s -> %s  (%s)\n", width, name, shown(old), shown(new),
+				reason);
+		/* else it is as it should be already: a restore passes over much of this kind */
+	}
 	cJSON_ArrayForEach (change, changes) {
 		const char *reason = json_text_at(change, "reason");
 		const char *help = entry_help("reason", reason);
@@ -60,7 +56,7 @@ int print_changes(cJSON *document, const char *nothing)
 	}
 	if (cJSON_GetArraySize(changes) == 0)
 		puts(nothing);
-	return failed > 0 ? EXIT_FAILED : EXIT_OK;
+	return r;
 }
 
 static int print_plan(const struct cli *cli, const struct plan *plan)
