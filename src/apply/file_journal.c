@@ -6,8 +6,7 @@
 
 #include <zlib.h>
 
-#define CURRENT "journal.json"
-#define COPY    "journal.json.1"
+#define JOURNAL "journal.json"
 
 /*
  * {"schema": 4, "checksum": "crc32:0badc0de", "body": {...}}: the checksum is over the body as
@@ -107,8 +106,7 @@ struct field {
 	enum {
 		TEXT,   /* char[] */
 		FLAG,   /* bool */
-		NUMBER, /* unsigned or an enum */
-		TIME,   /* uint64_t */
+		NUMBER, /* unsigned or an enum; a time is uint64_t */
 		LIST,   /* an array of structs; smaller than one of them: a pointer to it */
 	} kind;
 	size_t offset, size;
@@ -163,7 +161,7 @@ static const struct field note_fields[] = {
 
 static const struct field release_fields[] = {
 	FIELD(struct release, TEXT, "tuner", tuner),
-	FIELD(struct release, TIME, "since", since_s),
+	FIELD(struct release, NUMBER, "since", since_s),
 	{0},
 };
 
@@ -176,7 +174,7 @@ static const struct field tried_fields[] = {
 
 static const struct field unit_fields[] = {
 	FIELD(struct unit_mark, TEXT, "unit", unit),
-	FIELD(struct unit_mark, TIME, "at", at_s),
+	FIELD(struct unit_mark, NUMBER, "at", at_s),
 	FIELD(struct unit_mark, FLAG, "open", open),
 	FIELD(struct unit_mark, NUMBER, "answered", answered),
 	FIELD_LIST(struct unit_mark, "tried", tried, n_tried, tried_fields),
@@ -190,7 +188,7 @@ static const struct field journal_fields[] = {
 	{0},
 };
 
-static void print(cJSON *object, const struct field *field, const void *from)
+static void print_fields(cJSON *object, const struct field *field, const void *from)
 {
 	for (; field->name; field++) {
 		const void *member = (const char *)from + field->offset;
@@ -206,51 +204,32 @@ static void print(cJSON *object, const struct field *field, const void *from)
 			json_bool(object, field->name, *(const bool *)member);
 			break;
 		case NUMBER:
-			json_number(object, field->name, *(const unsigned *)member);
-			break;
-		case TIME:
-			json_number(object, field->name, (double)*(const uint64_t *)member);
+			json_number(object, field->name,
+				field->size == sizeof(unsigned)
+					? *(const unsigned *)member
+					: (double)*(const uint64_t *)member);
 			break;
 		case LIST:
 			list = json_array(object, field->name);
 			if (field->size < field->stride)
 				element = *(char *const *)member;
 			for (size_t i = 0; i < *n; i++, element += field->stride)
-				print(json_append(list), field->of, element);
+				print_fields(json_append(list), field->of, element);
 		}
 	}
 }
 
-static bool take(const cJSON *object, const struct field *field, void *to);
-
-static bool take_list(const cJSON *list, const struct field *field, void *member, size_t *n)
-{
-	size_t room = field->size / field->stride, there = (size_t)cJSON_GetArraySize(list);
-	char *to = member;
-	const cJSON *element;
-
-	*n = 0;
-	if (!cJSON_IsArray(list) || (room > 0 && there > room))
-		return false;
-	if (room == 0) {
-		free(*(void **)member);
-		to = *(void **)member = must(calloc(there + 1, field->stride));
-	}
-	cJSON_ArrayForEach (element, list)
-		if (!take(element, field->of, to + (*n)++ * field->stride))
-			return false;
-	return true;
-}
-
 /* False for anything that this version does not write. */
-static bool take(const cJSON *object, const struct field *field, void *to)
+static bool take_fields(const cJSON *object, const struct field *field, void *to)
 {
 	bool good = true;
 
 	for (; good && field->name; field++) {
-		const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, field->name);
-		void *member = (char *)to + field->offset;
+		const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, field->name), *part;
+		char *member = (char *)to + field->offset;
+		bool is_time = field->size > sizeof(unsigned);
 		double number = cJSON_IsNumber(item) ? item->valuedouble : -1;
+		size_t *n = (void *)((char *)to + field->count), there;
 
 		switch (field->kind) {
 		case TEXT:
@@ -262,15 +241,22 @@ static bool take(const cJSON *object, const struct field *field, void *to)
 			*(bool *)member = cJSON_IsTrue(item);
 			break;
 		case NUMBER:
-			good = number >= 0 && number <= UINT32_MAX;
-			*(unsigned *)member = good ? (unsigned)number : 0;
-			break;
-		case TIME:
-			good = number >= 0 && number <= SECONDS_MAX;
-			*(uint64_t *)member = good ? (uint64_t)number : 0;
+			good = number >= 0 && number <= (is_time ? SECONDS_MAX : UINT32_MAX);
+			if (good && is_time)
+				*(uint64_t *)member = (uint64_t)number;
+			else if (good)
+				*(unsigned *)member = (unsigned)number;
 			break;
 		case LIST:
-			good = take_list(item, field, member, (void *)((char *)to + field->count));
+			*n = 0;
+			there = (size_t)cJSON_GetArraySize(item);
+			good = cJSON_IsArray(item) && (field->size < field->stride ||
+							      there <= field->size / field->stride);
+			if (good && field->size < field->stride)
+				member = *(char **)member = must(calloc(there + 1, field->stride));
+			cJSON_ArrayForEach (part, item)
+				good = good && take_fields(part, field->of,
+						       member + (*n)++ * field->stride);
 		}
 	}
 	return good;
@@ -284,20 +270,22 @@ static void checksum_of(const cJSON *body, char checksum[static 16])
 		crc32(0, (const unsigned char *)text, (unsigned)strlen(text)));
 }
 
-char *file_journal_print(const struct file_journal *journal)
+/* The text is the caller's to free. */
+static char *print(const struct file_journal *journal)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *root = must(cJSON_CreateObject());
 	cJSON *body = json_object(root, "body");
 	char checksum[16];
 
-	print(body, journal_fields, journal);
+	print_fields(body, journal_fields, journal);
 	checksum_of(body, checksum);
 	json_number(root, "schema", SCHEMA);
 	json_adopt(root, "checksum", cJSON_CreateString(checksum));
 	return must(cJSON_Print(root));
 }
 
-int file_journal_parse(struct file_journal *journal, const char *text)
+/* -EBADMSG for a wrong checksum or form, -EPROTO for a newer schema; the journal is empty then. */
+static int parse(struct file_journal *journal, const char *text)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *root = cJSON_Parse(text);
 	const cJSON *body = cJSON_GetObjectItemCaseSensitive(root, "body");
@@ -311,7 +299,7 @@ int file_journal_parse(struct file_journal *journal, const char *text)
 	checksum_of(body, checksum);
 	if (!streq(json_text_at(root, "checksum"), checksum))
 		return -EBADMSG;
-	if (!take(body, journal_fields, journal)) {
+	if (!take_fields(body, journal_fields, journal)) {
 		free(steal(journal->files));
 		journal->n_files = journal->released.n = journal->n_units = 0;
 		return -EBADMSG;
@@ -334,58 +322,12 @@ const char *file_journal_describe(int error)
 	return strerror(-error);
 }
 
-static int read_copy(struct file_journal *journal, const char *name)
-{
-	_cleanup_free_ char *text = NULL;
-	char path[64];
-	int r;
-
-	snprintf(path, sizeof(path), "/proc/self/fd/%d/%s", journal->dir, name);
-	r = read_file(path, JOURNAL_FILE_MAX, &text, NULL);
-	return r < 0 ? r : file_journal_parse(journal, text);
-}
-
-/* Nothing is known of the file then, least of all that it is lost. */
-static bool is_out_of_reach(int error)
-{
-	return error == -EPROTO || error == -EACCES || error == -EMFILE || error == -ENFILE;
-}
-
-/* repair: this process is the one writer, and may move files. */
-static int load(struct file_journal *journal, bool repair)
-{
-	int r = read_copy(journal, CURRENT);
-	int copy = r == 0 || is_out_of_reach(r) ? r : read_copy(journal, COPY);
-
-	if (is_out_of_reach(copy))
-		return copy;
-	if (r == 0 || (r == -ENOENT && copy == -ENOENT)) {
-		journal->stored = file_journal_print(journal);
-		return 0;
-	}
-	if (repair)
-		renameat(journal->dir, CURRENT, journal->dir, JOURNAL_BAD);
-	if (copy == 0) {
-		snprintf(journal->note, sizeof(journal->note),
-			"journal.json: %s: its copy journal.json.1 is used",
-			file_journal_describe(r));
-		return 0;
-	}
-	journal->lost = true;
-	snprintf(journal->note, sizeof(journal->note),
-		"journal.json: %s, and so is journal.json.1: originals of files set before are lost; "
-		"kept as journal.json.bad",
-		file_journal_describe(r == -ENOENT ? copy : r));
-	if (repair)
-		renameat(
-			journal->dir, COPY, journal->dir, r == -ENOENT ? JOURNAL_BAD : COPY ".bad");
-	return 0;
-}
-
 int file_journal_open(const char *directory, bool create, struct file_journal **ret)
 {
 	_cleanup_(cleanup_file_journal_close) struct file_journal *journal =
 		must(calloc(1, sizeof(*journal)));
+	_cleanup_free_ char *text = NULL;
+	char path[64];
 	int r;
 
 	journal->dir = -1;
@@ -395,9 +337,24 @@ int file_journal_open(const char *directory, bool create, struct file_journal **
 	journal->dir = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (journal->dir < 0 && (create || errno != ENOENT))
 		return -errno;
-	r = journal->dir >= 0 ? load(journal, create) : 0;
-	if (r < 0)
+	snprintf(path, sizeof(path), "/proc/self/fd/%d/" JOURNAL, journal->dir);
+	r = journal->dir < 0 ? -ENOENT : read_file(path, JOURNAL_FILE_MAX, &text, NULL);
+	if (r == 0)
+		r = parse(journal, text);
+	/* Nothing is known of the file then, least of all that it is lost. */
+	if (r == -EPROTO || r == -EACCES || r == -EMFILE || r == -ENFILE)
 		return r;
+	if (r == 0 || r == -ENOENT) {
+		journal->stored = print(journal);
+	} else {
+		journal->lost = true;
+		snprintf(journal->note, sizeof(journal->note),
+			JOURNAL
+			": %s: originals of files set before are lost; kept as " JOURNAL_BAD,
+			file_journal_describe(r));
+		if (create)
+			renameat(journal->dir, JOURNAL, journal->dir, JOURNAL_BAD);
+	}
 	*ret = steal(journal);
 	return 0;
 }
@@ -410,18 +367,15 @@ void file_journal_close(struct file_journal *journal)
 	free(journal);
 }
 
-/* The copy first: at every moment one of both is whole, whatever became of the other. */
 int file_journal_store(struct file_journal *journal)
 {
-	_cleanup_free_ char *text = file_journal_print(journal);
+	_cleanup_free_ char *text = print(journal);
 	int r;
 
 	if (journal->stored && streq(text, journal->stored))
 		return 0;
 	free(steal(journal->stored));
-	r = write_file_atomic(journal->dir, COPY, text, strlen(text));
-	if (r == 0)
-		r = write_file_atomic(journal->dir, CURRENT, text, strlen(text));
+	r = write_file_atomic(journal->dir, JOURNAL, text, strlen(text));
 	if (r == 0)
 		journal->stored = steal(text);
 	return r;

@@ -2,11 +2,11 @@
 #pragma once
 
 /*
- * What is known of changed configuration files: journal.json in the state directory, and an equal
- * copy, journal.json.1. It is durable before the first write to a file, and it alone is enough to
- * restore: no configuration, no tuner, no running agent is needed. The original bytes of files are
- * beside it, in files/ (src/apply/file.h). It also has the restarts of programs, so that the next
- * process finishes what a killed one began, and which tuners are released.
+ * What is known of changed configuration files: journal.json in the state directory. It is durable
+ * before the first write to a file, and it alone is enough to restore: no configuration, no tuner,
+ * no running agent is needed. The original bytes of files are beside it, in files/
+ * (src/apply/file.h). It also has the restarts of programs, so that the next process finishes what
+ * a killed one began, and which tuners are released.
  */
 
 #include "base/text.h"
@@ -70,16 +70,17 @@ struct file_journal {
 	struct release_list released;
 	struct unit_mark units[JOURNAL_UNITS_MAX];
 	size_t n_units;
-	char *stored;   /* as it is on disk, in both copies; NULL when that is not known */
+	char *stored;   /* as it is on disk; NULL when that is not known */
 	char note[256]; /* what was odd about loading it; empty when nothing was */
-	bool lost;      /* neither copy could be read: older originals are lost */
+	bool lost;      /* it could not be read: older originals are lost */
 };
 
 /*
- * Loads the journal of a state directory. create is for the one writer: make the directory, keep
- * unreadable copies as *.bad. A torn file is passed over for its copy; after two torn files the
- * journal starts empty, with lost and note set. 0 with *ret, or -errno of the directory or of a
- * journal that this process may not read; -EPROTO for one of a newer version, which stays as it is.
+ * Loads the journal of a state directory. create is for the one writer: make the directory, keep an
+ * unreadable journal as JOURNAL_BAD. Without one that can be read it starts empty; with lost and
+ * note set where it is torn: it is only ever replaced as a whole, so that is the disk's fault. 0
+ * with *ret, or -errno of the directory or of a journal that this process may not read; -EPROTO for
+ * one of a newer version, which stays as it is.
  */
 int file_journal_open(const char *directory, bool create, struct file_journal **ret);
 void file_journal_close(struct file_journal *journal);
@@ -95,8 +96,8 @@ int file_journal_store(struct file_journal *journal);
 struct file_record *file_journal_snapshot(const struct file_journal *journal, size_t *n);
 
 /*
- * Replaces an older note of its path. Notes move with that. The next store writes both copies,
- * whether or not anything changed: someone may have removed them.
+ * Replaces an older note of its path. Notes move with that. The next store writes, whether or not
+ * anything changed: someone may have removed the journal.
  */
 void file_journal_put(struct file_journal *journal, const struct file_note *note);
 void file_journal_forget(struct file_journal *journal, const char *path);
@@ -109,9 +110,3 @@ void file_journal_try_again(struct file_journal *journal, const char *name);
 
 /* True when a file of this hash was written by us. */
 bool note_is_ours(const struct file_note *note, const char *hash);
-
-/* The text is the caller's to free. */
-char *file_journal_print(const struct file_journal *journal);
-
-/* -EBADMSG for a wrong checksum or form, -EPROTO for a newer schema; the journal is empty then. */
-int file_journal_parse(struct file_journal *journal, const char *text);

@@ -152,7 +152,6 @@ def test_without_what_it_needs_there_is_no_restart(
     env = {"DBUS_SYSTEM_BUS_ADDRESS": "unix:path=/nonexistent/bus"} if what == "no bus" else {}
     if what == "no journal":  # a directory where the new one is to be written
         (directory / "state/journal.json.new").mkdir()
-        (directory / "state/journal.json.1.new").mkdir()
     answer = run("apply", "--config", config, wrap=lab.wrap, env=env)
     assert answer.returncode == 1 if what == "no journal" else "no-systemd" in answer.stdout, answer.stdout
     assert systemd.restarted == []
