@@ -3,7 +3,6 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "config/config.h"
 
 bool host_init(struct host *host, const char *root)
 {
@@ -13,10 +12,8 @@ bool host_init(struct host *host, const char *root)
 		len--;
 	if (len >= sizeof(host->root))
 		return false;
+	*host = (struct host){.state = "", .node_name = ""};
 	memcpy(host->root, root, len);
-	host->root[len] = '\0';
-	host->names = NULL;
-	host->state = host->node_name = "";
 	return true;
 }
 
@@ -76,42 +73,4 @@ bool sysctl_path(const char *name, char path[static SETTING_PATH_MAX])
 	for (char *p = path + strlen("/proc/sys/"); *p; p++)
 		*p = *p == '.' ? '/' : *p == '/' ? '.' : *p;
 	return true;
-}
-
-bool sysctl_exists(const struct host *host, const char *name, char nearest[static SETTING_NAME_MAX])
-{
-	char path[SETTING_PATH_MAX], full[PATH_MAX], part[NAME_MAX + 1];
-	size_t root, used;
-	bool exists = true;
-
-	nearest[0] = '\0';
-	if (!sysctl_path(name, path))
-		return false;
-	root = used = strlen(host_path(host, "/proc/sys", full));
-	for (const char *p = path + strlen("/proc/sys"); *p;) {
-		size_t n = strcspn(++p, "/");
-
-		snprintf(part, sizeof(part), "%.*s", (int)n, p);
-		p += n;
-		snprintf(full + used, sizeof(full) - used, "/%s", part);
-		if (access(full, F_OK) < 0) {
-			_cleanup_(cleanup_closedir) DIR *directory = NULL;
-			struct suggestion found = {0};
-			const struct dirent *entry;
-
-			exists = false;
-			full[used] = '\0';
-			directory = opendir(full);
-			while (directory && (entry = readdir(directory)))
-				suggest_offer(&found, part, entry->d_name);
-			if (!found.word[0])
-				return false;
-			snprintf(full + used, sizeof(full) - used, "/%s", found.word);
-		}
-		used += strlen(full + used);
-	}
-	copy_text(nearest, SETTING_NAME_MAX, full + root + 1);
-	for (char *p = nearest; *p; p++)
-		*p = *p == '/' ? '.' : *p == '.' ? '/' : *p;
-	return exists;
 }

@@ -43,10 +43,3 @@ bool host_is_dangling(const struct host *host, const char *path);
  * separate and slashes stand for dots, as sysctl(8) has it. False when it does not fit.
  */
 bool sysctl_path(const char *name, char path[static SETTING_PATH_MAX]);
-
-/*
- * Whether the node has a sysctl. When it has not, nearest is the existing name that may have been
- * meant, "" for none.
- */
-bool sysctl_exists(
-	const struct host *host, const char *name, char nearest[static SETTING_NAME_MAX]);

@@ -54,6 +54,12 @@ enum verdict node_verdict(const struct node *node)
 	return worst;
 }
 
+const char *const tuner_state_names[] = {
+	[TUNER_ACTIVE] = "active",
+	[TUNER_DEGRADED] = "degraded",
+	[TUNER_OFF] = "off",
+};
+
 const char *const verdict_names[] = {
 	[VERDICT_OK] = "ok",
 	[VERDICT_WARNING] = "warning",

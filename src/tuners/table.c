@@ -119,19 +119,6 @@ static void visit_conditions(const struct tuner_ops *ops, visit_entry visit, voi
 	visit_reasons(ops->reasons, visit, userdata);
 }
 
-static void visit_profiles(visit_entry visit, void *userdata)
-{
-	for (const struct profile *row = profile_table; row->name; row++)
-		visit(&(struct entry){row->name, "profile", row->help,
-			      .source = "headroom.yaml(5)"},
-			userdata);
-	for (const struct profile_row *row = profile_rows; row->name; row++)
-		if (starts_with(row->name, "sysctl."))
-			visit(&(struct entry){row->name + strlen("sysctl."), "setting", row->source,
-				      NULL, row->value, "sysctl, profile", .detail = row->profile},
-				userdata);
-}
-
 void each_entry(visit_entry visit, void *userdata)
 {
 	for (size_t i = 0; all_tables[i]; i++) {
@@ -161,7 +148,15 @@ void each_entry(visit_entry visit, void *userdata)
 				      .detail = metric_details[row->type], .labels = row->labels},
 				userdata);
 	}
-	visit_profiles(visit, userdata);
+	for (const struct profile *row = profile_table; row->name; row++)
+		visit(&(struct entry){row->name, "profile", row->help,
+			      .source = "headroom.yaml(5)"},
+			userdata);
+	for (const struct profile_row *row = profile_rows; row->name; row++)
+		if (starts_with(row->name, "sysctl."))
+			visit(&(struct entry){row->name + strlen("sysctl."), "setting", row->source,
+				      NULL, row->value, "sysctl, profile", .detail = row->profile},
+				userdata);
 }
 
 bool entry_is_literal(const struct entry *entry)

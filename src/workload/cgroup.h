@@ -68,7 +68,6 @@ struct cgroups;
 /* root: descriptor of the hierarchy's root, taken over; -1: nothing is found. */
 struct cgroups *cgroups_open(const struct host *host, int root);
 void cgroups_close(struct cgroups *cgroups);
-DEFINE_CLEANUP(struct cgroups, cgroups_close)
 
 /*
  * Searches those of these that are not known yet, when a walk is due. When there are many, those

@@ -101,14 +101,15 @@ static const struct reason reasons[] = {
 
 static const struct {
 	const char *file, *option;
+	const char *boot; /* the parameter of the boot line; NULL for none */
 } kinds[THP_SWITCH_KINDS] = {
-	[THP_ENABLED] = {"enabled", "thp.enabled"},
-	[THP_DEFRAG] = {"defrag", "thp.defrag"},
-	[THP_SHMEM_ENABLED] = {"shmem_enabled", "thp.shmem"},
-	[THP_KHUGEPAGED_DEFRAG] = {"khugepaged/defrag", "thp.khugepaged_defrag"},
+	[THP_ENABLED] = {"enabled", "thp.enabled", "transparent_hugepage="},
+	[THP_DEFRAG] = {"defrag", "thp.defrag", NULL},
+	[THP_SHMEM_ENABLED] = {"shmem_enabled", "thp.shmem", "transparent_hugepage_shmem="},
+	[THP_KHUGEPAGED_DEFRAG] = {"khugepaged/defrag", "thp.khugepaged_defrag", NULL},
 	/* Of each page size. */
-	[THP_SIZE_ENABLED] = {"enabled", "thp.sizes"},
-	[THP_SIZE_SHMEM_ENABLED] = {"shmem_enabled", "thp.sizes"},
+	[THP_SIZE_ENABLED] = {"enabled", "thp.sizes", "thp_anon="},
+	[THP_SIZE_SHMEM_ENABLED] = {"shmem_enabled", "thp.sizes", "thp_shmem="},
 };
 
 /* ---- what the node has ---- */
@@ -154,25 +155,16 @@ static void find_switches(struct thp *thp)
 
 void thp_parse_boot_line(const char *line, struct thp *thp)
 {
-	static const struct {
-		const char *parameter;
-		enum thp_switch_kind kind;
-	} known[] = {
-		{"transparent_hugepage=", THP_ENABLED},
-		{"transparent_hugepage_shmem=", THP_SHMEM_ENABLED},
-		{"thp_anon=", THP_SIZE_ENABLED},
-		{"thp_shmem=", THP_SIZE_SHMEM_ENABLED},
-	};
 	char word[96];
 	int used;
 
 	for (; sscanf(line, "%95s%n", word, &used) == 1; line += used)
-		for (size_t i = 0; i < ARRAY_SIZE(known); i++) {
-			if (!starts_with(word, known[i].parameter))
+		for (int kind = 0; kind < THP_SWITCH_KINDS; kind++) {
+			if (!kinds[kind].boot || !starts_with(word, kinds[kind].boot))
 				continue;
 			text_append(thp->boot_line, sizeof(thp->boot_line), "%s%s",
 				thp->boot_line[0] ? " " : "", word);
-			thp->at_boot[known[i].kind] = true;
+			thp->at_boot[kind] = true;
 		}
 }
 
