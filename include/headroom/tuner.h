@@ -16,7 +16,6 @@
 struct config;
 struct config_fault_list;
 struct host;
-struct config_option;
 struct cJSON;
 struct sd_event;
 struct wait;

@@ -83,7 +83,7 @@ void metric_users(struct metric_sink *sink, const struct limit_reading *reading)
 
 	for (unsigned i = 0; i < reading->n_top; i++) {
 		const struct workload *workload = &reading->top[i].workload;
-		unsigned first = reading->n_top;
+		bool first = true;
 		double sum = 0;
 
 		for (unsigned k = 0; k < reading->n_top; k++) {
@@ -93,11 +93,11 @@ void metric_users(struct metric_sink *sink, const struct limit_reading *reading)
 				!streq(other->namespace, workload->namespace) ||
 				!streq(workload_name(other), workload_name(workload)))
 				continue;
-			first = MIN(first, k);
+			first = first && k >= i;
 			sum += (double)reading->top[k].used;
 		}
 		reported += (double)reading->top[i].used;
-		if (first == i)
+		if (first)
 			metric_sample(sink, sum, reading->name, workload_kind_names[workload->kind],
 				workload->namespace, workload_name(workload), NULL);
 	}

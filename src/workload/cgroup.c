@@ -328,14 +328,9 @@ pid_t cgroups_process(const struct cgroups *cgroups, uint64_t inode)
 
 /* ---- names ---- */
 
-struct source {
-	const char *name;
-	struct name_entry *entries;
-	size_t n;
-};
-
 struct names {
-	struct source sources[NAMES_SOURCES_MAX];
+	struct name_entry *entries; /* of all sources, by id */
+	size_t n, allocated;
 };
 
 struct names *names_open(void)
@@ -345,8 +340,7 @@ struct names *names_open(void)
 
 void names_close(struct names *names)
 {
-	for (size_t i = 0; i < NAMES_SOURCES_MAX; i++)
-		free(names->sources[i].entries);
+	free(names->entries);
 	free(names);
 }
 
@@ -357,57 +351,41 @@ static int by_id(const void *a, const void *b)
 	return strcmp(left->workload.id, right->workload.id);
 }
 
-void names_replace(struct names *names, const char *name, struct name_entry *entries, size_t n)
+void names_replace(struct names *names, const char *source, struct name_entry *entries, size_t n)
 {
-	struct source *source = NULL;
+	size_t kept = 0;
 
-	/* Its own, else the first without entries. */
-	for (size_t i = NAMES_SOURCES_MAX; i-- > 0;) {
-		struct source *one = &names->sources[i];
-
-		if (one->entries ? streq(one->name, name) : !source || !source->entries)
-			source = one;
+	for (size_t i = 0; i < names->n; i++)
+		if (!streq(names->entries[i].source, source))
+			names->entries[kept++] = names->entries[i];
+	names->n = kept;
+	for (size_t i = 0; i < n; i++) {
+		entries[i].source = source;
+		*add_element(&names->entries, &names->n, &names->allocated) = entries[i];
 	}
-	if (!source) {
-		free(entries);
-		return;
-	}
-	free(source->entries);
-	*source = (struct source){name, entries, n};
-	if (n > 0)
-		qsort(entries, n, sizeof(*entries), by_id);
+	free(entries);
+	if (names->n > 0)
+		qsort(names->entries, names->n, sizeof(*entries), by_id);
 }
 
 bool names_apply(const struct names *names, struct workload *workload)
 {
 	struct name_entry key = {.workload = *workload};
+	const struct name_entry *found = NULL;
 
-	for (size_t i = 0; names && workload->id[0] && i < NAMES_SOURCES_MAX; i++) {
-		const struct source *source = &names->sources[i];
-		const struct name_entry *found = source->n == 0
-							 ? NULL
-							 : bsearch(&key, source->entries, source->n,
-								   sizeof(*source->entries), by_id);
-
-		if (!found)
-			continue;
+	if (names && names->n > 0 && workload->id[0])
+		found = bsearch(&key, names->entries, names->n, sizeof(key), by_id);
+	if (found)
 		*workload = found->workload;
-		return true;
-	}
-	return false;
+	return found != NULL;
 }
 
 bool names_at_address(const struct names *names, const char *address, struct workload *workload)
 {
-	for (size_t i = 0; names && address[0] && i < NAMES_SOURCES_MAX; i++) {
-		const struct source *source = &names->sources[i];
-
-		for (size_t e = 0; e < source->n; e++) {
-			if (!streq(source->entries[e].address, address))
-				continue;
-			*workload = source->entries[e].workload;
+	for (size_t i = 0; names && address[0] && i < names->n; i++)
+		if (streq(names->entries[i].address, address)) {
+			*workload = names->entries[i].workload;
 			return true;
 		}
-	}
 	return false;
 }

@@ -12,7 +12,6 @@
  * runtimes provide them.
  */
 
-#define NAMES_SOURCES_MAX 8
 #define NAMES_ADDRESS_MAX 46 /* INET6_ADDRSTRLEN */
 
 struct names;
@@ -20,6 +19,7 @@ struct names;
 struct name_entry {
 	struct workload workload; /* its id is what it is found by: pod uid or container id */
 	char address[NAMES_ADDRESS_MAX]; /* as inet_ntop(3) prints it; empty for none of its own */
+	const char *source;              /* set by names_replace() */
 };
 
 struct names *names_open(void);
@@ -27,10 +27,10 @@ void names_close(struct names *names);
 DEFINE_CLEANUP(struct names, names_close)
 
 /*
- * Everything that one source knows now; what it knew before is dropped. name is kept; a runtime's
+ * Everything that one source knows now; what it knew before is dropped. source is kept; a runtime's
  * socket. Takes over entries (malloc'ed; NULL with n 0: it knows nothing any more).
  */
-void names_replace(struct names *names, const char *name, struct name_entry *entries, size_t n);
+void names_replace(struct names *names, const char *source, struct name_entry *entries, size_t n);
 
 /* Gives a workload the namespace and name that belong to its id. False when it is not known. */
 bool names_apply(const struct names *names, struct workload *workload);

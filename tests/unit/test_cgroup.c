@@ -296,17 +296,6 @@ TEST(a_source_replaces_only_its_own)
 	expect_name(names, "e", NULL);
 }
 
-TEST(sources_are_bounded)
-{
-	static const char *const sources[] = {"1", "2", "3", "4", "5", "6", "7", "8", "9"};
-	_cleanup_(cleanup_names_close) struct names *names = names_open();
-
-	for (size_t i = 0; i < ARRAY_SIZE(sources); i++)
-		tell(names, sources[i], sources[i]);
-	expect_name(names, "8", "8-of-8");
-	expect_name(names, "9", NULL);
-}
-
 TEST(an_address_belongs_to_one)
 {
 	_cleanup_(cleanup_names_close) struct names *names = names_open();

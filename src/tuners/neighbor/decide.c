@@ -42,6 +42,7 @@ struct family {
 	const struct neighbor_family_row *row;
 	const struct neighbor_table_seen *table;
 	const struct neighbor *neighbor;
+	const struct neighbor_family_config *config;
 	const struct decide_input *input;
 	struct neighbor_family_memory *memory;
 	int64_t wanted[NEIGHBOR_LEVELS]; /* or KEEP */
@@ -121,19 +122,6 @@ static void want_at_least(struct family *family, int i, int64_t number, const ch
 	family->reason[i] = reason;
 }
 
-/* The largest of the configuration, what the administrator had, and the threshold below. */
-static void want_configured(struct family *family, const uint64_t threshold[static NEIGHBOR_LEVELS])
-{
-	for (int i = 0; i < NEIGHBOR_LEVELS; i++) {
-		want_at_least(family, i, (int64_t)threshold[i], "configured");
-		if (family->neighbor->config.lower)
-			continue;
-		want_at_least(family, i, floor_of(family, i), "administrator-higher");
-		if (i > 0)
-			want_at_least(family, i, family->wanted[i - 1], "administrator-higher");
-	}
-}
-
 /* gc_thresh1 stays: below it nothing is ever collected. */
 static void want_growth(struct family *family)
 {
@@ -165,9 +153,21 @@ static void want_growth(struct family *family)
 	want_at_least(family, LAST, family->wanted[LAST - 1], "administrator-higher");
 }
 
-static void add_values(const struct family *family, const bool requested[static NEIGHBOR_LEVELS],
-	struct proposal *proposal)
+static void decide_values(struct family *family, bool grow, struct proposal *proposal)
 {
+	const struct neighbor_family_config *config = family->config;
+
+	/* The largest of the configuration, what the administrator had, and the threshold below. */
+	for (int i = 0; i < NEIGHBOR_LEVELS && !config->keep; i++) {
+		want_at_least(family, i, (int64_t)config->threshold[i], "configured");
+		if (family->neighbor->config.lower)
+			continue;
+		want_at_least(family, i, floor_of(family, i), "administrator-higher");
+		if (i > 0)
+			want_at_least(family, i, family->wanted[i - 1], "administrator-higher");
+	}
+	if (grow)
+		want_growth(family);
 	for (int i = 0; i < NEIGHBOR_LEVELS; i++) {
 		struct want *want = proposal_value(proposal);
 
@@ -181,7 +181,7 @@ static void add_values(const struct family *family, const bool requested[static 
 		want->error = family->table->threshold_error[i];
 		want->reason = family->reason[i] ? family->reason[i] : "kept";
 		want->grown = family->grown && i > 0;
-		want->requested = requested[i];
+		want->requested = config->requested[i];
 	}
 }
 
@@ -259,7 +259,6 @@ void neighbor_decide(
 	const void *self, const struct decide_input *input, void *data, struct proposal *proposal)
 {
 	const struct neighbor *neighbor = self;
-	const struct neighbor_config *config = &neighbor->config;
 	struct neighbor_memory *memory = data;
 	struct condition_reading readings[] = {
 		{.type = &neighbor_conditions[NEIGHBOR_TABLE_PRESSURE], .reason = "within-limit"},
@@ -274,16 +273,13 @@ void neighbor_decide(
 			.row = &neighbor_families[i],
 			.table = table,
 			.neighbor = neighbor,
+			.config = &neighbor->config.families[i],
 			.input = input,
 			.memory = &memory->families[i],
 			.wanted = {KEEP, KEEP, KEEP},
 		};
 
-		if (!config->families[i].keep)
-			want_configured(&family, config->families[i].threshold);
-		if (config->grow && readable)
-			want_growth(&family);
-		add_values(&family, config->families[i].requested, proposal);
+		decide_values(&family, neighbor->config.grow && readable, proposal);
 		if (readable)
 			add_limit(&family, proposal);
 		if (table->stats_error == 0) {

@@ -39,7 +39,7 @@ struct neighbor_table_seen {
 };
 
 struct neighbor_config {
-	struct {
+	struct neighbor_family_config {
 		bool keep;
 		uint64_t threshold[NEIGHBOR_LEVELS];
 		bool requested[NEIGHBOR_LEVELS]; /* a file says it */
