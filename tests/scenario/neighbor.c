@@ -51,36 +51,34 @@ static const struct scenario_word table_words[] = {
 	{0},
 };
 
-static bool take_ipv4(struct scenario *scenario, void *base)
+/* 0 for ipv4, 1 for ipv6, -1 for another word. */
+static int take_family(struct scenario *scenario)
 {
-	struct neighbor *neighbor = base;
-
-	return scenario_take(scenario, table_words, &neighbor->tables[NEIGHBOR_IPV4]);
+	return scenario_is(scenario, "ipv4")   ? NEIGHBOR_IPV4
+	       : scenario_is(scenario, "ipv6") ? NEIGHBOR_IPV6
+					       : -1;
 }
 
-static bool take_ipv6(struct scenario *scenario, void *base)
+static bool take_table(struct scenario *scenario, void *base)
 {
 	struct neighbor *neighbor = base;
+	int family = take_family(scenario);
 
-	return scenario_take(scenario, table_words, &neighbor->tables[NEIGHBOR_IPV6]);
+	return family >= 0 && scenario_take(scenario, table_words, &neighbor->tables[family]);
 }
 
-static const struct scenario_word at[] = {
-	WORD_CALL("ipv4", take_ipv4),
-	WORD_CALL("ipv6", take_ipv6),
-	{0},
-};
+static const struct scenario_word at[] = {WORD_CALL(NULL, take_table)};
 
 static bool take_family_config(struct scenario *scenario, void *base)
 {
 	struct neighbor *neighbor = base;
-	bool ipv6 = scenario_is(scenario, "ipv6");
-	uint64_t *threshold = neighbor->config.families[ipv6].threshold;
+	int family = take_family(scenario);
+	uint64_t *threshold = neighbor->config.families[MAX(family, 0)].threshold;
 
-	if (!ipv6 && !scenario_is(scenario, "ipv4"))
+	if (family < 0)
 		return false;
 	if (scenario_is(scenario, "keep"))
-		return neighbor->config.families[ipv6].keep = true;
+		return neighbor->config.families[family].keep = true;
 	return scenario_number(scenario, &threshold[0]) &&
 	       scenario_number(scenario, &threshold[1]) && scenario_number(scenario, &threshold[2]);
 }

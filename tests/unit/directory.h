@@ -7,16 +7,18 @@
 #include "test.h"
 
 #include "base/file.h"
-#include "base/util.h"
+#include "kernel/host.h"
 
 struct directory {
 	char path[64];
+	struct host host; /* of which it is the root */
 };
 
 static inline void directory_make(struct directory *directory)
 {
 	strcpy(directory->path, "/tmp/headroom-test-XXXXXX");
 	assert_non_null(mkdtemp(directory->path));
+	assert_true(host_init(&directory->host, directory->path));
 }
 
 static inline void directory_remove(struct directory *directory)

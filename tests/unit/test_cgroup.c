@@ -161,16 +161,14 @@ static uint64_t make_cgroup(const struct directory *directory, const char *path)
 
 struct node {
 	struct directory directory;
-	struct host host;
 	struct cgroups *cgroups;
 };
 
 static void begin(struct node *node)
 {
 	directory_make(&node->directory);
-	assert_true(host_init(&node->host, node->directory.path));
-	node->cgroups = cgroups_open(
-		&node->host, open(node->directory.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+	node->cgroups = cgroups_open(&node->directory.host,
+		open(node->directory.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 	assert_non_null(node->cgroups);
 }
 

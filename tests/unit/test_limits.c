@@ -3,8 +3,6 @@
 
 #include "tuners/table.h"
 
-#include "kernel/host.h"
-
 /* A limit of each row that the node has, and whether something is missing. */
 DIRECTORY_TEST(a_row_becomes_a_limit_where_the_node_has_it)
 {
@@ -28,11 +26,9 @@ DIRECTORY_TEST(a_row_becomes_a_limit_where_the_node_has_it)
 		{"/proc/sys/net/netfilter/nf_conntrack_max", "262144\n", 2, false, "conntrack", 12,
 			262144},
 	};
-	struct host host;
 	void *self;
 
-	assert_true(host_init(&host, directory->path));
-	self = limits_tuner.open(&host, false);
+	self = limits_tuner.open(&directory->host, false);
 	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
 		struct proposal proposal = {0};
 		char why[TUNER_WHY_MAX] = "";

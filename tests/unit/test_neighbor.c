@@ -180,66 +180,50 @@ struct storm {
 	uint64_t begin; /* entries before */
 };
 
-struct simulated {
-	double now, used;
-	uint64_t max;
-	struct neighbor_family_memory memory;
-};
+static double used_at(const struct storm *storm, double time)
+{
+	return (double)storm->begin + MIN(time, storm->change) * storm->rates[0] +
+	       MAX(time - storm->change, 0) * storm->rates[1];
+}
 
 /* When there will be this number of entries. */
-static double time_of(const struct storm *storm, const struct simulated *node, double used)
+static double time_of(const struct storm *storm, double used)
 {
-	double left = used - node->used;
-	double first = MAX(storm->change - node->now, 0) * storm->rates[0];
+	double at_change = used_at(storm, storm->change);
 
-	if (left <= 0)
-		return node->now;
-	if (left <= first)
-		return node->now + left / storm->rates[0];
-	return MAX(node->now, storm->change) + (left - first) / storm->rates[1];
-}
-
-static void advance(const struct storm *storm, struct simulated *node, double until)
-{
-	double turn = MAX(MIN(storm->change, until), node->now);
-
-	node->used += (turn - node->now) * storm->rates[0];
-	node->used += (until - turn) * storm->rates[1];
-	node->now = until;
-}
-
-static void poll_node(const struct storm *storm, struct simulated *node)
-{
-	struct neighbor_table_seen table = table_with((uint64_t)node->used);
-	uint64_t grown = neighbor_grow(&table, node->max, storm->ceiling, &node->memory,
-		USEC_PER_SEC + (uint64_t)(node->now * 1e6));
-
-	if (grown < node->max || grown > MAX(storm->ceiling, storm->base))
-		fail_msg("grown to %llu", (unsigned long long)grown);
-	node->max = grown;
+	return used <= at_change ? (used - (double)storm->begin) / storm->rates[0]
+				 : storm->change + (used - at_change) / storm->rates[1];
 }
 
 /* Until the ceiling is reached or the end. */
 static void simulate(const struct storm *storm)
 {
-	struct simulated node = {.used = (double)storm->begin, .max = storm->base};
-	double tick = 1;
+	struct neighbor_family_memory memory = {0};
+	uint64_t max = storm->base, grown;
+	double now = 0, tick = 1, woken;
 
-	poll_node(storm, &node);
-	while (node.max < storm->ceiling && (storm->end == 0 || node.now < storm->end)) {
-		double woken = tick;
+	for (;;) {
+		double used = used_at(storm, now);
+		struct neighbor_table_seen table = table_with((uint64_t)used);
 
-		if (node.memory.wake_at)
-			woken = time_of(storm, &node, (double)node.memory.wake_at) + storm->delay;
-		advance(storm, &node, MIN(woken, tick));
-		if (node.used >= (double)node.max)
+		if (used >= (double)max)
 			fail_msg("full at %llu of %llu: from %llu after %.6f s at %.0f then %.0f/s "
 				 "from %.3f s, %.4f s late",
-				(unsigned long long)node.max, (unsigned long long)storm->ceiling,
-				(unsigned long long)storm->base, node.now, storm->rates[0],
+				(unsigned long long)max, (unsigned long long)storm->ceiling,
+				(unsigned long long)storm->base, now, storm->rates[0],
 				storm->rates[1], storm->change, storm->delay);
-		poll_node(storm, &node);
-		tick += node.now >= tick;
+		grown = neighbor_grow(
+			&table, max, storm->ceiling, &memory, USEC_PER_SEC + (uint64_t)(now * 1e6));
+		if (grown < max || grown > MAX(storm->ceiling, storm->base))
+			fail_msg("grown to %llu", (unsigned long long)grown);
+		max = grown;
+		if (max >= storm->ceiling || (storm->end > 0 && now >= storm->end))
+			return;
+		woken = memory.wake_at
+				? MAX(time_of(storm, (double)memory.wake_at), now) + storm->delay
+				: tick;
+		now = MIN(woken, tick);
+		tick += now >= tick;
 	}
 }
 

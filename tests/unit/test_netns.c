@@ -6,7 +6,6 @@
 /* A made-up root with names in /run/netns: any file's inode does for a namespace's. */
 struct node {
 	struct directory directory;
-	struct host host;
 	struct netns_owners *owners;
 	uint64_t now;
 };
@@ -14,8 +13,7 @@ struct node {
 static void node_make(struct node *node)
 {
 	directory_make(&node->directory);
-	assert_true(host_init(&node->host, node->directory.path));
-	node->owners = netns_owners_open(&node->host, -1);
+	node->owners = netns_owners_open(&node->directory.host, -1);
 	assert_non_null(node->owners);
 	node->now = 100 * USEC_PER_SEC;
 }

@@ -71,11 +71,9 @@ DIRECTORY_TEST(switches_of_every_page_size_are_found)
 		{"thp.hugepages-2048kB.enabled", "inherit"},
 	};
 	struct thp *thp;
-	struct host host;
 
 	make_node(directory);
-	assert_true(host_init(&host, directory->path));
-	thp = thp_tuner.open(&host, false);
+	thp = thp_tuner.open(&directory->host, false);
 	thp_tuner.sense(thp);
 	assert_int_equal(thp->n_switches, ARRAY_SIZE(expected));
 	for (size_t i = 0; i < ARRAY_SIZE(expected); i++) {
@@ -105,10 +103,8 @@ DIRECTORY_TEST(switches_of_every_page_size_are_found)
 DIRECTORY_TEST(without_huge_pages_every_switch_is_missing)
 {
 	struct thp *thp;
-	struct host host;
 
-	assert_true(host_init(&host, directory->path));
-	thp = thp_tuner.open(&host, false);
+	thp = thp_tuner.open(&directory->host, false);
 	thp_tuner.sense(thp);
 	assert_int_equal(thp->n_switches, 4);
 	for (unsigned i = 0; i < thp->n_switches; i++)
