@@ -164,14 +164,13 @@ struct tree *tree_new(
 	return tree;
 }
 
-struct tree *document_load(struct config *config, const char *file, const char *text, size_t len,
-	struct config_fault_list *faults)
+struct tree *document_load(struct config *config, const char *file, const char *text, size_t len)
 {
 	/* libyaml would count a byte order mark as a column. */
 	size_t mark = text_mark(text, len);
 	_cleanup_(yaml_parser_delete) yaml_parser_t parser;
 	struct reader reader = {
-		.file = file, .text = text + mark, .faults = faults, .parser = &parser};
+		.file = file, .text = text + mark, .faults = config->faults, .parser = &parser};
 	struct tree *outer = tree_new(config, TREE_LIST, (struct config_place){.file = file}, "");
 	/* What is open: a map or list, the key whose value comes next, and where that goes. */
 	struct {
@@ -197,7 +196,7 @@ struct tree *document_load(struct config *config, const char *file, const char *
 		fault = event_fault(&reader, &event, kind);
 		place = place_at(&reader, event.start_mark);
 		if (fault) {
-			config_fault_add(faults, &place, "%s", fault);
+			config_fault_add(config->faults, &place, "%s", fault);
 			return NULL;
 		}
 		ended = event.type == YAML_STREAM_END_EVENT;

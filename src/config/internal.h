@@ -46,14 +46,9 @@ struct config {
 	size_t n_sysctls, sysctls_allocated;
 	char **files; /* places point to them */
 	size_t n_files, files_allocated;
-	struct tree *trees; /* all that were allocated */
-	char profile[64];   /* "profile NAME": places point to it */
-};
-
-/* What a load works on. */
-struct loading {
-	struct config *config;
-	struct config_fault_list *faults, *notices;
+	struct tree *trees;                         /* all that were allocated */
+	char profile[64];                           /* "profile NAME": places point to it */
+	struct config_fault_list *faults, *notices; /* while it is loaded; the latter may be NULL */
 };
 
 /* A tree of config, which frees it. */
@@ -71,27 +66,19 @@ const struct tree *tree_child(const struct tree *map, const char *key);
  * fault: what comes after one of syntax says nothing. Anchors, aliases and tags are refused: a
  * configuration needs none of them, and the first two expand without bound.
  */
-struct tree *document_load(struct config *config, const char *file, const char *text, size_t len,
-	struct config_fault_list *faults);
+struct tree *document_load(struct config *config, const char *file, const char *text, size_t len);
 
 /*
  * Takes the values of a file over, in place of earlier ones. Adds its faults, by place and at
  * most CONFIG_FAULTS_MAX.
  */
-void document_merge(const struct loading *loading, struct tree *root);
+void document_merge(struct config *config, struct tree *root);
 
 /* The row of a name; NULL for none. */
 struct row *config_row(const struct config *config, const char *name);
 
 /* The sysctl of that name, added without a value when there is none. */
 struct config_sysctl *config_sysctl(struct config *config, const char *name);
-
-#define VALUE_WHY_MAX 224
-
-/* 0 for a text that the row takes; -EINVAL with why: what is wrong with it, and what is expected.
- */
-int value_check(
-	const struct config_option *option, const char *text, char why[static VALUE_WHY_MAX]);
 
 /* The index of a word of the row; -1 for none. */
 int value_word(const struct config_option *option, const char *text);

@@ -7,7 +7,7 @@
 #include <fnmatch.h>
 #include <zlib.h>
 
-static void file_fault(const struct loading *loading, const char *path, int error)
+static void file_fault(struct config *config, const char *path, int error)
 {
 	static const struct {
 		int error;
@@ -23,17 +23,16 @@ static void file_fault(const struct loading *loading, const char *path, int erro
 
 	for (size_t i = 0; i < ARRAY_SIZE(messages); i++)
 		if (messages[i].error == error) {
-			config_fault_add(loading->faults, &place, "%s", messages[i].message);
+			config_fault_add(config->faults, &place, "%s", messages[i].message);
 			return;
 		}
-	config_fault_add(loading->faults, &place,
+	config_fault_add(config->faults, &place,
 		"cannot be read: %s: check the path and give read access to it", strerror(-error));
 }
 
 static void take_file(const char *path, bool optional, void *userdata)
 {
-	const struct loading *loading = userdata;
-	struct config *config = loading->config;
+	struct config *config = userdata;
 	_cleanup_free_ char *text = NULL;
 	struct tree *root;
 	char **file;
@@ -41,14 +40,14 @@ static void take_file(const char *path, bool optional, void *userdata)
 	int r = read_file(path, CONFIG_FILE_MAX, &text, &len);
 
 	if (r < 0 && !(r == -ENOENT && optional))
-		file_fault(loading, path, r);
+		file_fault(config, path, r);
 	if (r < 0 || len == 0)
 		return;
 	file = add_element(&config->files, &config->n_files, &config->files_allocated);
 	*file = must(strdup(path));
-	root = document_load(config, *file, text, len, loading->faults);
+	root = document_load(config, *file, text, len);
 	if (root)
-		document_merge(loading, root);
+		document_merge(config, root);
 }
 
 /* Names that begin with a dot are editors' backups, and a ConfigMap's ..data. */
@@ -102,13 +101,12 @@ static void settle_row(struct config *config, struct row *row)
 {
 	const struct config_option *option = row->option;
 	const char *text = option->def ? option->def : option->type == OPTION_LIST ? "[]" : "";
-	struct config_fault_list none = {0};
 
 	if (row->tree && (row->tree->kind == TREE_TEXT || row->tree->kind == TREE_LIST) &&
 		option->type != OPTION_RESERVED)
 		return;
 	if (option->type == OPTION_LIST && value_word(option, text) < 0)
-		row->tree = must(document_load(config, NULL, text, strlen(text), &none));
+		row->tree = must(document_load(config, NULL, text, strlen(text)));
 	else
 		row->tree =
 			tree_new(config, TREE_TEXT, (struct config_place){.file = "default"}, text);
@@ -169,12 +167,11 @@ int config_load(const struct config_source *source, const struct config_option *
 	struct config **ret, struct config_fault_list *faults, struct config_fault_list *notices)
 {
 	_cleanup_(cleanup_config_free) struct config *config = must(calloc(1, sizeof(*config)));
-	struct loading loading = {config, faults, notices};
 	size_t before = faults->n;
 	struct row *profile;
 	int r;
 
-	config->tables = tables;
+	*config = (struct config){.tables = tables, .faults = faults, .notices = notices};
 	for (; *tables; tables++)
 		for (const struct config_option *option = *tables; option->name; option++) {
 			struct row *row = add_element(
@@ -182,9 +179,9 @@ int config_load(const struct config_source *source, const struct config_option *
 
 			row->option = option;
 		}
-	r = for_each_source(source, take_file, &loading);
+	r = for_each_source(source, take_file, config);
 	if (r < 0)
-		file_fault(&loading, source->directory, r);
+		file_fault(config, source->directory, r);
 	if (faults->n > before)
 		return -EINVAL;
 	profile = config_row(config, "profile");
@@ -192,6 +189,7 @@ int config_load(const struct config_source *source, const struct config_option *
 	settle_profile(config, profile->tree->text);
 	for (size_t i = 0; i < config->n_rows; i++)
 		settle_row(config, &config->rows[i]);
+	config->faults = config->notices = NULL;
 	*ret = steal(config);
 	return 0;
 }

@@ -16,34 +16,74 @@ static const char *kind_of(const struct tree *tree)
 }
 
 /* "name cannot be a map: write ...", with what the row takes; option NULL: a section. */
-static void wrong_kind(const struct loading *loading, const struct config_option *option,
-	const char *name, const struct tree *tree)
+static void wrong_kind(struct config *config, const struct config_option *option, const char *name,
+	const struct tree *tree)
 {
 	char detail[DETAIL_MAX] = "";
 
 	if (option)
 		value_describe(option, detail, sizeof(detail));
-	config_fault_add(loading->faults, &tree->place, "%s cannot be %s: write %s", name,
+	config_fault_add(config->faults, &tree->place, "%s cannot be %s: write %s", name,
 		kind_of(tree), option ? detail : "its keys below it");
 }
 
-static void check_value(const struct loading *loading, const struct config_option *option,
-	const char *name, const struct tree *tree)
+static void check_value(struct config *config, const struct config_option *option, const char *name,
+	const struct tree *tree)
 {
-	const char *text = tree_text(tree);
-	char why[VALUE_WHY_MAX];
+	static const char *const wrong[] = {
+		[OPTION_BOOL] = "neither true nor false",
+		[OPTION_COUNT] = "no whole number",
+		[OPTION_DURATION] = "no time with a unit",
+		[OPTION_CHOICE] = "not known here",
+		[OPTION_TEXT] = "a text with line breaks or control characters",
+		[OPTION_LIST] = "no list",
+	};
+	enum option_type type = option->type;
+	uint64_t max = option->max > 0 ? option->max : type == OPTION_TEXT ? 255 : UINT64_MAX;
+	const char *text = tree_text(tree), *refused = NULL;
+	char quoted[TEXT_QUOTE_MAX], detail[DETAIL_MAX] = "";
+	uint64_t number = 0;
+	int r = -EINVAL;
 
-	if (!text)
-		wrong_kind(loading, option, name, tree);
-	else if (value_check(option, text, why) < 0)
-		config_fault_add(loading->faults, &tree->place, "%s: %s", name, why);
+	if (!text) {
+		wrong_kind(config, option, name, tree);
+		return;
+	}
+	if (type == OPTION_TEXT && text_is_printable(text)) {
+		refused = option->check ? option->check(text) : NULL;
+		if (strlen(text) > max)
+			config_fault_add(config->faults, &tree->place,
+				"%s: the text is too long: write at most %" PRIu64 " bytes", name,
+				max);
+		else if (strlen(text) < option->min)
+			config_fault_add(config->faults, &tree->place,
+				"%s: the text is too short: write one of at least %" PRIu64
+				" bytes",
+				name, option->min);
+		else if (refused)
+			config_fault_add(config->faults, &tree->place, "%s: %s is not possible: %s",
+				name, text_quote(quoted, text), refused);
+		return;
+	}
+	if (value_word(option, text) >= 0 ||
+		(type == OPTION_BOOL && (streq(text, "true") || streq(text, "false"))))
+		return;
+	if (type == OPTION_COUNT)
+		r = parse_count(text, &number);
+	else if (type == OPTION_DURATION)
+		r = duration_parse(text, &number);
+	if (r == 0 && number >= option->min && number <= max)
+		return;
+	value_describe(option, detail, sizeof(detail));
+	config_fault_add(config->faults, &tree->place, "%s: %s is %s: write %s", name,
+		text_quote(quoted, text), r == -EINVAL ? wrong[type] : "out of range", detail);
 }
 
 /*
  * The cure names what a person may have meant: the nearest key of the section, the same key
  * elsewhere, or the keys that the section has.
  */
-static void unknown_key(const struct loading *loading, const struct config_option *const *tables,
+static void unknown_key(struct config *config, const struct config_option *const *tables,
 	const char *section, const struct tree *key)
 {
 	char word[OPTION_NAME_MAX], last[OPTION_NAME_MAX] = "", quoted[TEXT_QUOTE_MAX];
@@ -76,38 +116,38 @@ static void unknown_key(const struct loading *loading, const struct config_optio
 	else if (nearest.word[0] || elsewhere)
 		snprintf(cure, sizeof(cure), "did you mean %s?",
 			nearest.word[0] ? nearest.word : elsewhere);
-	config_fault_add(loading->faults, &key->place, "unknown key %s%s%s: %s",
+	config_fault_add(config->faults, &key->place, "unknown key %s%s%s: %s",
 		text_quote(quoted, key->text), section[0] ? " in " : "", section, cure);
 }
 
 /* ---- lists ---- */
 
-static void check_item_map(const struct loading *loading, const char *label,
+static void check_item_map(struct config *config, const char *label,
 	const struct config_option *option, const struct tree *item)
 {
 	const struct config_option *const rows[] = {option->items, NULL};
-	size_t before = loading->faults->n;
+	size_t before = config->faults->n;
 
 	for (const struct tree *field = item->first; field; field = field->next) {
 		const struct config_option *row = option_find(rows, field->key->text);
 		char name[LABEL_MAX + OPTION_NAME_MAX];
 
 		if (!row) {
-			unknown_key(loading, rows, "", field->key);
+			unknown_key(config, rows, "", field->key);
 		} else if (field->kind != TREE_NULL) { /* else the row's default, as everywhere */
 			snprintf(name, sizeof(name), "%s: %s", label, row->name);
-			check_value(loading, row, name, field);
+			check_value(config, row, name, field);
 		}
 	}
 	for (const struct config_option *row = option->items; row->name; row++)
-		if (loading->faults->n == before && !row->def && row->type == OPTION_TEXT &&
+		if (config->faults->n == before && !row->def && row->type == OPTION_TEXT &&
 			row->min > 0 && !tree_text(tree_child(item, row->name)))
-			config_fault_add(loading->faults, &item->place,
+			config_fault_add(config->faults, &item->place,
 				"%s has no %s: add \"%s: ...\"", label, row->name, row->name);
 }
 
 static void check_list(
-	const struct loading *loading, const struct config_option *option, const struct tree *list)
+	struct config *config, const struct config_option *option, const struct tree *list)
 {
 	size_t n = 0, most = option->max > 0 ? (size_t)option->max : OPTION_ITEMS_MAX;
 
@@ -116,20 +156,20 @@ static void check_list(
 
 		snprintf(label, sizeof(label), "%s, item %zu", option->name, ++n);
 		if (n > most) {
-			config_fault_add(loading->faults, &item->place,
+			config_fault_add(config->faults, &item->place,
 				"%s takes at most %zu items: remove this one and those after it",
 				option->name, most);
 			return;
 		}
 		if (item->kind == TREE_NULL)
-			config_fault_add(loading->faults, &item->place,
+			config_fault_add(config->faults, &item->place,
 				"%s is empty: remove it, or write its value", label);
 		else if (option->items[0].name[0] == '\0')
-			check_value(loading, option->items, label, item);
+			check_value(config, option->items, label, item);
 		else if (item->kind == TREE_MAP)
-			check_item_map(loading, label, option, item);
+			check_item_map(config, label, option, item);
 		else
-			config_fault_add(loading->faults, &item->place,
+			config_fault_add(config->faults, &item->place,
 				"%s cannot be %s: write a map, such as {%s: ...}", label,
 				kind_of(item), option->items[0].name);
 	}
@@ -139,7 +179,7 @@ static void check_list(
 
 /* The value of {value: V, exact: true}; NULL, and a fault, when it has not this form. */
 static const struct tree *exact_value(
-	const struct loading *loading, const char *name, const struct tree *map, bool *exact)
+	struct config *config, const char *name, const struct tree *map, bool *exact)
 {
 	const struct tree *value = NULL;
 	char quoted[TEXT_QUOTE_MAX];
@@ -153,14 +193,14 @@ static const struct tree *exact_value(
 			   (streq(text, "true") || streq(text, "false"))) {
 			*exact = streq(text, "true");
 		} else {
-			config_fault_add(loading->faults, &child->key->place,
+			config_fault_add(config->faults, &child->key->place,
 				"sysctl.%s: %s does not fit here: write {value: ..., exact: true}",
 				name, text_quote(quoted, key));
 			return NULL;
 		}
 	}
 	if (!value)
-		config_fault_add(loading->faults, &map->place,
+		config_fault_add(config->faults, &map->place,
 			"sysctl.%s has no value: write {value: ..., exact: true}", name);
 	return value;
 }
@@ -215,7 +255,7 @@ static const char *parse_sysctl_value(const char *text, char value[static SETTIN
 	return NULL;
 }
 
-static void take_sysctl(const struct loading *loading, const struct tree *tree)
+static void take_sysctl(struct config *config, const struct tree *tree)
 {
 	const struct config_place *place = &tree->key->place;
 	char name[SETTING_NAME_MAX], quoted[TEXT_QUOTE_MAX];
@@ -224,14 +264,14 @@ static void take_sysctl(const struct loading *loading, const struct tree *tree)
 	int order;
 
 	if (fault) {
-		config_fault_add(loading->faults, place,
+		config_fault_add(config->faults, place,
 			"sysctl: the name %s %s: write it as sysctl -a prints it",
 			text_quote(quoted, tree->key->text), fault);
 		return;
 	}
-	sysctl = config_sysctl(loading->config, name);
+	sysctl = config_sysctl(config, name);
 	if (sysctl->place.file == place->file) { /* a sysctl has two spellings */
-		config_fault_add(loading->faults, place,
+		config_fault_add(config->faults, place,
 			"sysctl.%s is here twice, first in line %u: remove one", name,
 			sysctl->place.line);
 		return;
@@ -239,7 +279,7 @@ static void take_sysctl(const struct loading *loading, const struct tree *tree)
 	sysctl->exact = false;
 	sysctl->value[0] = '\0';
 	if (tree->kind == TREE_MAP)
-		tree = exact_value(loading, name, tree, &sysctl->exact);
+		tree = exact_value(config, name, tree, &sysctl->exact);
 	if (!tree)
 		return;
 	sysctl->place = tree->place;
@@ -247,14 +287,14 @@ static void take_sysctl(const struct loading *loading, const struct tree *tree)
 		return;
 	fault = parse_sysctl_value(tree->text, sysctl->value);
 	if (tree->kind == TREE_LIST)
-		config_fault_add(loading->faults, &tree->place,
+		config_fault_add(config->faults, &tree->place,
 			"sysctl.%s cannot be a list: write several numbers as one text, \"4096 "
 			"87380 6291456\"",
 			name);
 	else if (fault)
-		config_fault_add(loading->faults, &tree->place, "sysctl.%s: %s", name, fault);
+		config_fault_add(config->faults, &tree->place, "sysctl.%s: %s", name, fault);
 	else if (!sysctl->exact && value_compare(sysctl->value, sysctl->value, &order) < 0)
-		config_fault_add(loading->faults, &tree->place,
+		config_fault_add(config->faults, &tree->place,
 			"sysctl.%s: %s is no whole number, and headroom raises only numbers; give "
 			"{value: ..., exact: true} to set this text",
 			name, text_quote(quoted, sysctl->value));
@@ -276,9 +316,8 @@ static void clear_below(struct config *config, const char *name)
 	}
 }
 
-static void take_map(const struct loading *loading, const char *section, const struct tree *map)
+static void take_map(struct config *config, const char *section, const struct tree *map)
 {
-	struct config *config = loading->config;
 	const struct row *parent = config_row(config, section);
 
 	for (const struct tree *tree = map->first; tree; tree = tree->next) {
@@ -291,15 +330,15 @@ static void take_map(const struct loading *loading, const char *section, const s
 		enum option_type type = row ? row->option->type : OPTION_TEXT;
 
 		if (parent && parent->option->type == OPTION_SYSCTLS && !row) {
-			take_sysctl(loading, tree);
+			take_sysctl(config, tree);
 		} else if (!row && !is_section) {
-			unknown_key(loading, config->tables, section, tree->key);
+			unknown_key(config, config->tables, section, tree->key);
 		} else if (tree->kind == TREE_NULL) {
 			clear_below(config, name);
 		} else if (type == OPTION_RESERVED) {
 			/* Roll-outs: an earlier and a later version may read the same file. */
-			if (loading->notices && (!row->tree || row->tree->kind == TREE_NULL))
-				config_fault_add(loading->notices, &tree->key->place,
+			if (config->notices && (!row->tree || row->tree->kind == TREE_NULL))
+				config_fault_add(config->notices, &tree->key->place,
 					"%s: this version of headroom does not use it; it is left "
 					"for one that does",
 					name);
@@ -307,14 +346,14 @@ static void take_map(const struct loading *loading, const char *section, const s
 		} else if (tree->kind == TREE_MAP && (is_section || type == OPTION_SYSCTLS)) {
 			if (row && type != OPTION_SYSCTLS) /* in place of a word, such as keep */
 				row->tree = tree;
-			take_map(loading, name, tree);
+			take_map(config, name, tree);
 		} else if (!row || type == OPTION_SYSCTLS) {
-			wrong_kind(loading, row ? row->option : NULL, name, tree);
+			wrong_kind(config, row ? row->option : NULL, name, tree);
 		} else {
 			if (tree->kind == TREE_LIST && type == OPTION_LIST)
-				check_list(loading, row->option, tree);
+				check_list(config, row->option, tree);
 			else
-				check_value(loading, row->option, name, tree);
+				check_value(config, row->option, name, tree);
 			clear_below(config, name);
 			row->tree = tree;
 		}
@@ -322,7 +361,7 @@ static void take_map(const struct loading *loading, const char *section, const s
 }
 
 /* Each key is a word, and there once: what has another is taken out, and costs one fault. */
-static void check_keys(const struct loading *loading, struct tree *tree)
+static void check_keys(struct config *config, struct tree *tree)
 {
 	struct tree **end = &tree->first;
 	char quoted[TEXT_QUOTE_MAX];
@@ -330,14 +369,14 @@ static void check_keys(const struct loading *loading, struct tree *tree)
 	for (struct tree *child = tree->first; child; child = child->next) {
 		const struct tree *key = child->key, *same;
 
-		check_keys(loading, child);
+		check_keys(config, child);
 		*end = NULL;
 		same = key ? tree_child(tree, key->text) : NULL;
 		if (key && (key->kind == TREE_MAP || key->kind == TREE_LIST)) {
-			config_fault_add(loading->faults, &key->place,
+			config_fault_add(config->faults, &key->place,
 				"a key must be a word: write \"key: value\"");
 		} else if (same) {
-			config_fault_add(loading->faults, &key->place,
+			config_fault_add(config->faults, &key->place,
 				"the key %s is here twice, first in line %u: remove one",
 				text_quote(quoted, key->text), same->key->place.line);
 		} else {
@@ -356,13 +395,13 @@ static int by_place(const void *a, const void *b)
 	return (x->column > y->column) - (x->column < y->column);
 }
 
-void document_merge(const struct loading *loading, struct tree *root)
+void document_merge(struct config *config, struct tree *root)
 {
-	struct config_fault_list *faults = loading->faults;
+	struct config_fault_list *faults = config->faults;
 	size_t first = faults->n;
 
-	check_keys(loading, root);
-	take_map(loading, "", root);
+	check_keys(config, root);
+	take_map(config, "", root);
 	if (faults->n == first)
 		return;
 	qsort(faults->faults + first, faults->n - first, sizeof(*faults->faults), by_place);

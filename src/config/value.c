@@ -3,7 +3,6 @@
 
 #include "base/text.h"
 
-#define TEXT_DEFAULT_MAX  255
 #define DURATION_TEXT_MAX 24
 
 static const struct {
@@ -45,11 +44,6 @@ static const char *duration_format(char text[static DURATION_TEXT_MAX], uint64_t
 	return text;
 }
 
-static uint64_t upper_bound(const struct config_option *option)
-{
-	return option->max > 0 ? option->max : UINT64_MAX;
-}
-
 void value_describe(const struct config_option *option, char *buffer, size_t size)
 {
 	static const char *const plain[] = {
@@ -65,8 +59,8 @@ void value_describe(const struct config_option *option, char *buffer, size_t siz
 
 	if (option->type == OPTION_COUNT) {
 		text_append(buffer, size, "digits alone, from %" PRIu64 " to %" PRIu64 "%s%s",
-			option->min, upper_bound(option), option->unit ? " " : "",
-			option->unit ? option->unit : "");
+			option->min, option->max > 0 ? option->max : UINT64_MAX,
+			option->unit ? " " : "", option->unit ? option->unit : "");
 	} else if (option->type != OPTION_LIST) {
 		text_append(buffer, size, "%s", plain[option->type]);
 	} else if (option->items[0].name[0] == '\0') {
@@ -122,52 +116,4 @@ int value_word(const struct config_option *option, const char *text)
 		if (streq(option->words[i], text))
 			return i;
 	return -1;
-}
-
-int value_check(
-	const struct config_option *option, const char *text, char why[static VALUE_WHY_MAX])
-{
-	static const char *const wrong[] = {
-		[OPTION_BOOL] = "neither true nor false",
-		[OPTION_COUNT] = "no whole number",
-		[OPTION_DURATION] = "no time with a unit",
-		[OPTION_CHOICE] = "not known here",
-		[OPTION_TEXT] = "a text with line breaks or control characters",
-		[OPTION_LIST] = "no list",
-	};
-	enum option_type type = option->type;
-	char quoted[TEXT_QUOTE_MAX];
-	size_t len = strlen(text), max = option->max > 0 ? option->max : TEXT_DEFAULT_MAX;
-	const char *refused = option->check ? option->check(text) : NULL;
-	uint64_t number = 0;
-	int r = -EINVAL;
-
-	if (type == OPTION_TEXT && text_is_printable(text)) {
-		if (len > max)
-			snprintf(why, VALUE_WHY_MAX,
-				"the text is too long: write at most %zu bytes", max);
-		else if (len < option->min)
-			snprintf(why, VALUE_WHY_MAX,
-				"the text is too short: write one of at least %" PRIu64 " bytes",
-				option->min);
-		else if (refused)
-			snprintf(why, VALUE_WHY_MAX, "%s is not possible: %s",
-				text_quote(quoted, text), refused);
-		else
-			return 0;
-		return -EINVAL;
-	}
-	if (value_word(option, text) >= 0 ||
-		(type == OPTION_BOOL && (streq(text, "true") || streq(text, "false"))))
-		return 0;
-	if (type == OPTION_COUNT)
-		r = parse_count(text, &number);
-	else if (type == OPTION_DURATION)
-		r = duration_parse(text, &number);
-	if (r == 0 && number >= option->min && number <= upper_bound(option))
-		return 0;
-	snprintf(why, VALUE_WHY_MAX, "%s is %s: write ", text_quote(quoted, text),
-		r == -EINVAL ? wrong[type] : "out of range");
-	value_describe(option, why, VALUE_WHY_MAX);
-	return -EINVAL;
 }
