@@ -64,10 +64,10 @@ static __always_inline void count_packet(__u32 slot, __u32 n, bool encrypted)
 	if (!server)
 		return;
 	if (encrypted) {
-		add_many(&server->dot_packets, n);
+		add_many(&server->totals.dot_packets, n);
 		return;
 	}
-	add_many(&server->other_packets, n);
+	add_many(&server->totals.other_packets, n);
 	add_many(&server->bins[bin_of(bpf_ktime_get_ns())], n * DNS_BIN_PACKET);
 }
 
@@ -78,7 +78,7 @@ static __always_inline void count_unreadable(struct __sk_buff *skb, __u32 transp
 	struct dns_server *server = server_at(slot == NO_SLOT ? 0 : slot);
 
 	if (server)
-		add(&server->malformed);
+		add(&server->totals.malformed);
 	if (transport == DNS_UDP)
 		count_packet(slot, 1, false);
 }
@@ -105,16 +105,16 @@ static __always_inline int count_query(
 	server = server_at(SERVER_SLOT(slots));
 	if (!server)
 		return 0;
-	add(&server->queries[transport & 1]);
+	add(&server->totals.queries[transport & 1]);
 	add_many(&server->bins[bin_of(now)],
 		transport == DNS_UDP ? DNS_BIN_QUERY + DNS_BIN_PACKET : DNS_BIN_QUERY);
 	if (read & DNS_READ_MALFORMED)
-		add(&server->malformed);
+		add(&server->totals.malformed);
 	if (read & DNS_READ_EDNS)
-		add(&server->edns);
+		add(&server->totals.edns);
 	/* No answer to a raw socket is counted. */
 	if (endpoint && remember(&client, slots, endpoint, read, now)) {
-		add(&server->retransmissions);
+		add(&server->totals.retransmissions);
 		count_row(ROW_SLOT(slots), true);
 	} else {
 		count_row(ROW_SLOT(slots), false);
@@ -141,13 +141,13 @@ static __always_inline void count_answered(
 	__u64 latency = !sent ? DNS_TIMEOUT_NS : now > sent ? now - sent : 0;
 	__u32 bucket = dns_latency_bucket(latency);
 
-	add_many(&server->latency_ns, latency);
+	add_many(&server->totals.latency_ns, latency);
 	barrier_var(bucket);
-	add(&server->latency[bucket & (DNS_LATENCY_BUCKETS - 1)]);
+	add(&server->totals.latency[bucket & (DNS_LATENCY_BUCKETS - 1)]);
 	if (rcode == DNS_NXDOMAIN)
 		count_nxdomain(query);
 	if (rcode == DNS_NOERROR && query->suffix == DNS_SUFFIX_CLUSTER)
-		add(&server->cluster_answers);
+		add(&server->totals.cluster_answers);
 }
 
 /* The sender of an answer that no query waits for: no element is made for it. */
@@ -176,17 +176,17 @@ static __always_inline int count_answer(struct __sk_buff *skb, __u64 read, bool 
 	if (!server)
 		return 0;
 	if (!(read & DNS_READ_HEADER) || read & DNS_READ_MALFORMED)
-		add(&server->malformed);
+		add(&server->totals.malformed);
 	if (!(read & DNS_READ_HEADER))
 		return 0;
-	add(&server->responses[rcode]);
+	add(&server->totals.responses[rcode]);
 	if (read & DNS_READ_TRUNCATED)
-		add(&server->truncated);
+		add(&server->totals.truncated);
 	if (query) {
 		count_answered(server, query, rcode);
 		clear(query, overflow);
 	} else {
-		add(&server->late);
+		add(&server->totals.late);
 	}
 	return 0;
 }

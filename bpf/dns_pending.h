@@ -128,7 +128,7 @@ __noinline int evict(__u64 endpoint, __u32 id)
 	server = server_at(SERVER_SLOT(oldest->slots));
 	clear(oldest, true);
 	if (server)
-		add(&server->evicted);
+		add(&server->totals.evicted);
 	return 0;
 }
 

@@ -100,8 +100,12 @@ static bool take_part(
 	}
 	if (scenario_is(scenario, "pending"))
 		return scenario_number(scenario, &server->pending);
-	if (scenario_is(scenario, "cluster-answers"))
-		return scenario_number(scenario, &server->totals.cluster_answers);
+	if (scenario_is(scenario, "cluster-answers")) {
+		if (!scenario_number(scenario, &number))
+			return false;
+		server->totals.cluster_answers = number;
+		return true;
+	}
 	if (!scenario_is(scenario, "unanswered") || !scenario_number(scenario, &number))
 		return false;
 	dns_minute_pass(server, scenario->now_us);

@@ -332,8 +332,7 @@ static int attach_other(const struct node *node)
 
 struct sums {
 	const struct node *node;
-	struct dns_server servers;
-	struct dns_server in_vain; /* of the server that does not answer all */
+	struct dns_totals servers, in_vain; /* in_vain: of the server that does not answer all */
 	struct dns_row rows;
 	uint64_t cluster_rows, unanswered, pending;
 };
@@ -342,18 +341,19 @@ static void sum_server(void *userdata, const void *server, const void *live)
 {
 	const struct dns_key *key = server;
 	struct sums *sums = userdata;
-	uint64_t *into = (uint64_t *)&sums->servers;
+	struct dns_totals counts = dns_totals_of(live);
+	__u64 *into = (__u64 *)&sums->servers;
 	bool ours = key->family == AF_INET ? key->address[0] == 127 && key->address[1] == 53
 					   : key->address[15] == 1 && key->address[0] == 0;
 
 	if (!ours)
 		return;
 	if (key->address[3] == IN_VAIN && key->family == AF_INET) {
-		sums->in_vain = *(const struct dns_server *)live;
+		sums->in_vain = counts;
 		return;
 	}
-	for (size_t i = 0; i < sizeof(sums->servers) / sizeof(uint64_t); i++)
-		into[i] += ((const uint64_t *)live)[i];
+	for (size_t i = 0; i < sizeof(counts) / sizeof(*into); i++)
+		into[i] += ((const __u64 *)&counts)[i];
 }
 
 static void sum_row(void *userdata, const void *row, const void *live)
@@ -382,11 +382,9 @@ static void sum_pending(void *userdata, const struct dns_pending *query, bool un
 
 static void check_in_vain(struct dns_bpf *bpf, struct sums *sums)
 {
-	const struct dns_server *counts = &sums->in_vain;
-
-	compare("with repeats", 13, counts->queries[DNS_UDP]);
-	compare("repeats", 3, counts->retransmissions);
-	compare("answered of those", 8, dns_totals_of(counts).answered);
+	compare("with repeats", 13, sums->in_vain.queries[DNS_UDP]);
+	compare("repeats", 3, sums->in_vain.retransmissions);
+	compare("answered of those", 8, sums->in_vain.answered);
 	dns_bpf_sweep(bpf, now_us() * 1000, sum_pending, sums);
 	compare("pending", 2, sums->pending);
 	dns_bpf_sweep(bpf, now_us() * 1000 + DNS_TIMEOUT_NS + 1, sum_pending, sums);
@@ -399,7 +397,7 @@ static void check_counts(
 	struct dns_bpf *bpf, const struct node *node, uint64_t udp, uint64_t tcp, uint64_t slack)
 {
 	struct sums sums = {.node = node};
-	const struct dns_server *servers = &sums.servers;
+	const struct dns_totals *servers = &sums.servers;
 	const struct dns_control *control = dns_bpf_control(bpf);
 	uint64_t all = udp + tcp;
 
@@ -408,8 +406,8 @@ static void check_counts(
 		fail("reading the maps");
 	compare("datagrams", udp, servers->queries[DNS_UDP]);
 	compare("messages of streams", tcp, servers->queries[DNS_TCP]);
-	compare_range("answered", all - slack, all, dns_totals_of(servers).answered);
-	compare("answered or late", all, dns_totals_of(servers).answered + servers->late);
+	compare_range("answered", all - slack, all, servers->answered);
+	compare("answered or late", all, servers->answered + servers->late);
 	compare("NXDOMAIN", all / 2, servers->responses[DNS_NXDOMAIN]);
 	/* The name of a message that the end of a segment cuts is not known. */
 	compare_range("of cluster names", udp / 2 - slack, all / 2, servers->cluster_answers);

@@ -140,16 +140,16 @@ static void print_server(void *userdata, const void *key, const void *live)
 	printf("server");
 	print_address("address", server->family, server->address);
 	printf(" udp=%llu tcp=%llu retransmissions=%llu edns=%llu malformed=%llu packets=%llu",
-		counts->queries[DNS_UDP], counts->queries[DNS_TCP], counts->retransmissions,
-		counts->edns, counts->malformed, (unsigned long long)totals.packets);
+		totals.queries[DNS_UDP], totals.queries[DNS_TCP], totals.retransmissions,
+		totals.edns, totals.malformed, totals.packets);
 	dns_split_bins(counts, queries, packets);
 	print_bins("query_bins", queries);
 	print_bins("packet_bins", packets);
 	for (size_t i = 0; i < DNS_RCODES; i++)
-		printf(" rcode%zu=%llu", i, counts->responses[i]);
+		printf(" rcode%zu=%llu", i, totals.responses[i]);
 	printf(" answered=%llu late=%llu truncated=%llu cluster_answers=%llu dot=%llu evicted=%llu\n",
-		(unsigned long long)totals.answered, counts->late, counts->truncated,
-		counts->cluster_answers, counts->dot_packets, counts->evicted);
+		totals.answered, totals.late, totals.truncated, totals.cluster_answers,
+		totals.dot_packets, totals.evicted);
 	if (tool->n_servers < ROOM)
 		tool->servers[tool->n_servers++] = *server;
 }

@@ -175,7 +175,7 @@ static void send_queries(struct fixture *node, const char *address, uint32_t n)
 {
 	struct dns_server *server = serve(node, address);
 
-	server->queries[DNS_UDP] += n;
+	server->totals.queries[DNS_UDP] += n;
 	server->bins[node->now_us * 1000 / DNS_BIN_NS % DNS_BINS] +=
 		n * (DNS_BIN_QUERY + DNS_BIN_PACKET);
 }
@@ -245,7 +245,7 @@ STATE_TEST(a_full_table_makes_room_within_ten_seconds)
 	for (int i = 0; i < 7; i++) {
 		/* What found no room is counted without a role. */
 		node->kernel->control.lost_servers += 50;
-		node->kernel->servers[0].queries[DNS_UDP] += 50;
+		node->kernel->servers[0].totals.queries[DNS_UDP] += 50;
 		poll_after(node, USEC_PER_SEC);
 	}
 	assert_true(node->kernel->forgotten > 900);
@@ -410,9 +410,9 @@ STATE_TEST(what_never_happened_has_no_series)
 	assert_null(strstr(before, "headroom_dns_search_expansions_total{"));
 	for (size_t i = 0; i < ARRAY_SIZE(servers); i++) {
 		send_queries(node, servers[i], 2);
-		serve(node, servers[i])->latency[0] = 1;
-		serve(node, servers[i])->responses[DNS_NOERROR] = 1;
-		serve(node, servers[i])->responses[DNS_NXDOMAIN] = 1;
+		serve(node, servers[i])->totals.latency[0] = 1;
+		serve(node, servers[i])->totals.responses[DNS_NOERROR] = 1;
+		serve(node, servers[i])->totals.responses[DNS_NXDOMAIN] = 1;
 	}
 	poll_after(node, USEC_PER_SEC);
 	poll_after(node, USEC_PER_SEC);
@@ -421,7 +421,7 @@ STATE_TEST(what_never_happened_has_no_series)
 	assert_non_null(strstr(after, "second_queries_sum{server=\"168.63.129.16\"} 2\n"));
 	assert_in_range(count_series(after), 50, 60);
 	node->kernel->control.fragments = node->sensor->seen.search[DNS_CLUSTER].queries = 1;
-	serve(node, "10.9.9.9")->retransmissions = 1;
+	serve(node, "10.9.9.9")->totals.retransmissions = 1;
 	poll_after(node, USEC_PER_SEC);
 	free(after);
 	after = metrics_of(node);
@@ -454,9 +454,10 @@ STATE_TEST(series_are_bounded)
 		snprintf(name, sizeof(name), "10.3.0.%u", i + 1);
 		send_queries(node, name, 1000);
 		server = serve(node, name);
-		server->queries[DNS_TCP] = server->dot_packets = server->latency[3] = 9;
+		server->totals.queries[DNS_TCP] = server->totals.dot_packets =
+			server->totals.latency[3] = 9;
 		for (int code = 0; code < DNS_RCODES; code++)
-			server->responses[code] = 9;
+			server->totals.responses[code] = 9;
 	}
 	poll_after(node, USEC_PER_SEC);
 	for (size_t i = 0; i < node->sensor->seen.table.n; i++) {

@@ -91,11 +91,10 @@ struct dns_key {
 #define DNS_BIN_PACKET (UINT64_C(1) << 32)
 
 /*
- * Element of the array server_counts, which user space maps; the map servers has the index of each
- * key. What every query adds to is in one cache line, and a bin; what every answer adds to in
- * another, and a bucket of the latencies.
+ * All that is counted of a server. What every query adds to is in one cache line, and a bin; what
+ * every answer adds to in another, and a bucket of the latencies.
  */
-struct dns_server {
+struct dns_totals {
 	/* By what leaves: messages to port 53 that are queries. */
 	__u64 queries[DNS_TRANSPORTS]; /* with repeats */
 	__u64 retransmissions; /* of those: the same id and question again, not answered yet */
@@ -111,7 +110,15 @@ struct dns_server {
 	__u64 late;                         /* belonged to no pending query */
 	__u64 truncated;                    /* with the TC bit: to be repeated over TCP */
 	__u64 cluster_answers;              /* NOERROR to a name with DNS_SUFFIX_CLUSTER */
-	__u64 reserved[5];
+	/* By user space; 0 in the kernel. */
+	__u64 answered, packets; /* sums of the above */
+	__u64 unanswered;        /* by the sweep, or evicted */
+	__u64 reserved[2];
+};
+
+/* Element of the array server_counts, which user space maps; servers has each key's index. */
+struct dns_server {
+	struct dns_totals totals;
 	__u64 bins[DNS_BINS];
 };
 

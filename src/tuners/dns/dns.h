@@ -210,17 +210,6 @@ enum dns_role {
 
 extern const char *const dns_role_names[DNS_ROLES + 1];
 
-/* All that is counted of a server: as struct dns_server begins, without bins. Only uint64_t. */
-struct dns_totals {
-	uint64_t queries[DNS_TRANSPORTS];
-	uint64_t retransmissions, edns, other_packets, dot_packets, malformed, evicted;
-	uint64_t responses[DNS_RCODES];
-	uint64_t latency_ns, latency[DNS_LATENCY_BUCKETS];
-	uint64_t late, truncated, cluster_answers;
-	uint64_t answered, packets; /* sums of the above */
-	uint64_t unanswered;        /* by the sweep, or evicted */
-};
-
 /* Who queries one server. */
 struct dns_user {
 	struct workload workload;

@@ -9,18 +9,12 @@
 /* A server without queries for this long gives its label to any that has some. */
 #define LABEL_IDLE_US (600 * USEC_PER_SEC)
 
-_Static_assert(sizeof(struct dns_totals) % sizeof(uint64_t) == 0, "nothing but uint64_t");
-_Static_assert(offsetof(struct dns_totals, answered) == offsetof(struct dns_server, reserved),
-	"as the kernel has it");
-#define TOTALS_WORDS (sizeof(struct dns_totals) / sizeof(uint64_t))
-
 const char *const dns_role_names[DNS_ROLES + 1] = {"local", "cluster", "upstream", ""};
 
 struct dns_totals dns_totals_of(const struct dns_server *counts)
 {
-	struct dns_totals totals = {0};
+	struct dns_totals totals = counts->totals;
 
-	memcpy(&totals, counts, offsetof(struct dns_server, reserved));
 	totals.packets = totals.queries[DNS_UDP] + totals.other_packets;
 	for (size_t i = 0; i < DNS_LATENCY_BUCKETS; i++)
 		totals.answered += totals.latency[i];
@@ -107,12 +101,12 @@ uint64_t dns_server_take(struct dns_server_table *table, struct dns_server_state
 	const struct dns_totals *totals, uint64_t now)
 {
 	const struct dns_totals before = server->totals;
-	const uint64_t *fresh = (const uint64_t *)totals;
-	uint64_t *old = (uint64_t *)&server->totals;
-	uint64_t *reported = (uint64_t *)reported_of(table, server), queries;
+	const __u64 *fresh = (const __u64 *)totals;
+	__u64 *old = (__u64 *)&server->totals, *reported = (__u64 *)reported_of(table, server);
+	uint64_t queries;
 
 	dns_minute_pass(server, now);
-	for (size_t i = 0; i < TOTALS_WORDS; i++) {
+	for (size_t i = 0; i < sizeof(*totals) / sizeof(*fresh); i++) {
 		/* A counter that is read while the kernel writes may seem to go back a little. */
 		if (fresh[i] <= old[i])
 			continue;
