@@ -79,11 +79,15 @@ TEST(each_cloud_has_its_budget)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
+		struct dns_config automatic = {.budget_auto = true};
 		struct dns_key server = key_of(table[i].server);
-		struct dns_budget budget =
-			dns_budget_builtin(table[i].cloud, &server, table[i].listed);
-		bool found = dns_budget_is_set(&budget);
+		struct dns_host_env env = {.servers = {server}, .n_servers = table[i].listed};
+		struct dns_budget budget;
+		bool found;
 
+		copy_text(env.cloud, sizeof(env.cloud), table[i].cloud);
+		budget = dns_config_budget(&automatic, &env, &server);
+		found = dns_budget_is_set(&budget);
 		if (found != (table[i].source != NULL))
 			fail_msg("%s in %s", table[i].server, table[i].cloud);
 		if (!found)

@@ -170,27 +170,22 @@ void dns_label_take_users(struct dns_label *label, struct dns_user *users, size_
 	memcpy(label->users, users, label->n_users * sizeof(*users));
 }
 
-static uint64_t hash_of(const struct workload *workload)
-{
-	const char *const parts[] = {workload->id, workload->namespace, workload->name};
-	uint64_t hash = UINT64_C(14695981039346656037) + workload->kind;
-
-	for (size_t i = 0; i < ARRAY_SIZE(parts); i++)
-		for (const char *p = parts[i]; *p; p++)
-			hash = (hash ^ (unsigned char)*p) * UINT64_C(1099511628211);
-	return hash | 1;
-}
-
 uint64_t dns_client_queries(struct dns_client *client, const struct workload *workload)
 {
-	uint64_t queries = client->counts.queries, owner;
+	const char *const parts[] = {workload->id, workload->namespace, workload->name};
+	uint64_t queries = client->counts.queries;
+	uint64_t owner = UINT64_C(14695981039346656037) + workload->kind;
 
 	if (client->source.family == 0)
 		return queries;
 	/* No known owner now: what came since the last one is of one not known yet. */
 	if (workload->kind == WORKLOAD_NETNS)
 		return queries - client->until_owner;
-	owner = hash_of(workload);
+	/* FNV-1a; never 0. */
+	for (size_t i = 0; i < ARRAY_SIZE(parts); i++)
+		for (const char *p = parts[i]; *p; p++)
+			owner = (owner ^ (unsigned char)*p) * UINT64_C(1099511628211);
+	owner |= 1;
 	if (client->owner && client->owner != owner)
 		client->before_owner = client->until_owner;
 	client->owner = owner;
@@ -215,46 +210,40 @@ static struct workload at_address(const struct dns_sensor *sensor, const struct 
 	return workload;
 }
 
-/* A line of /proc/PID/net/udp: "  12: 00000000:0035 00000000:0000 07 ...". */
-static bool binds_dns(const struct host *host, pid_t pid, const char *name)
-{
-	_cleanup_free_ char *text = NULL;
-	char *state = NULL;
-	unsigned port;
-
-	if (process_read(host->root, pid, name, &text, NULL) < 0)
-		return false;
-	for (char *line = strtok_r(text, "\n", &state); line; line = strtok_r(NULL, "\n", &state))
-		if (sscanf(line, " %*u: %*[0-9A-F]:%x", &port) == 1 && port == 53)
-			return true;
-	return false;
-}
-
-/*
- * Whether the process is in this agent's network namespace, the node's. The kernel numbers these
- * files anew for each namespace (proc_alloc_inum() of fs/proc/generic.c), visible to everyone.
- */
-static bool shares_network(const struct host *host, pid_t pid)
-{
-	char path[64], full[PATH_MAX];
-	struct stat its, ours;
-
-	snprintf(path, sizeof(path), "/proc/%d/net/udp", (int)pid);
-	return stat(host_path(host, path, full), &its) == 0 &&
-	       stat("/proc/self/net/udp", &ours) == 0 && its.st_ino == ours.st_ino;
-}
-
 bool dns_process_serves(const struct host *host, pid_t pid, bool in_container)
 {
 	static const char *const servers[] = {"coredns", "kube-dns", "node-cache", "dnsmasq",
 		"unbound", "named", "pdns_recursor", "kresd"};
+	static const char *const sockets[] = {"net/udp", "net/udp6"};
+	char path[64], full[PATH_MAX];
+	struct stat its, ours;
+	unsigned port;
 
 	for (size_t i = 0; i < ARRAY_SIZE(servers); i++)
 		if (process_is_named(host->root, pid, servers[i]))
 			return true;
-	/* Sockets are those of the whole network namespace; the node's has stubs of its own. */
-	return in_container && !shares_network(host, pid) &&
-	       (binds_dns(host, pid, "net/udp") || binds_dns(host, pid, "net/udp6"));
+	/*
+	 * Sockets are those of the whole network namespace; the node's has stubs of its own. It is
+	 * this agent's: the kernel numbers these files anew for each namespace (proc_alloc_inum()
+	 * of fs/proc/generic.c), visible to everyone.
+	 */
+	snprintf(path, sizeof(path), "/proc/%d/net/udp", (int)pid);
+	if (!in_container ||
+		(stat(host_path(host, path, full), &its) == 0 &&
+			stat("/proc/self/net/udp", &ours) == 0 && its.st_ino == ours.st_ino))
+		return false;
+	for (size_t i = 0; i < ARRAY_SIZE(sockets); i++) {
+		_cleanup_free_ char *text = NULL;
+		char *state = NULL, *line;
+
+		if (process_read(host->root, pid, sockets[i], &text, NULL) < 0)
+			continue;
+		/* "  12: 00000000:0035 00000000:0000 07 ...". */
+		for (line = strtok_r(text, "\n", &state); line; line = strtok_r(NULL, "\n", &state))
+			if (sscanf(line, " %*u: %*[0-9A-F]:%x", &port) == 1 && port == 53)
+				return true;
+	}
+	return false;
 }
 
 static bool serves(const struct dns_sensor *sensor, struct dns_client *client,

@@ -152,12 +152,29 @@ static void take_numbers(struct dns_budget *budget, const struct dns_budget *num
 	copy_text(budget->source, sizeof(budget->source), numbers->source);
 }
 
+bool dns_budget_is_set(const struct dns_budget *budget)
+{
+	return budget->max[DNS_QUERIES] || budget->max[DNS_PACKETS] || budget->max[DNS_PENDING];
+}
+
 struct dns_budget dns_config_budget(const struct dns_config *config, const struct dns_host_env *env,
 	const struct dns_key *server)
 {
-	bool listed = dns_address_in(env->servers, env->n_servers, server);
-	struct dns_budget budget = dns_budget_builtin(env->cloud, server, listed);
+	const struct dns_budget_row *row = dns_budget_rows;
+	struct dns_budget budget = {0};
 
+	for (; row->cloud && !dns_budget_is_set(&budget); row++) {
+		if ((!streq(row->cloud, env->cloud) && !(row->anywhere && env->cloud[0] == '\0')) ||
+			(row->listed &&
+				((server->address[3] & 0xf) != 2 ||
+					!dns_address_in(env->servers, env->n_servers, server))))
+			continue;
+		for (size_t i = 0; i < DNS_BUDGET_NETWORKS && row->networks[i]; i++)
+			if (dns_address_within(server, row->networks[i], row->bits)) {
+				budget = row->value;
+				copy_text(budget.source, sizeof(budget.source), row->cloud);
+			}
+	}
 	for (size_t i = 0; i < config->n_budgets; i++) {
 		if (!dns_address_equal(&config->budgets[i].server, server))
 			continue;

@@ -251,17 +251,6 @@ static struct dns_server_memory *memory_of(
 	return &memory->servers[i];
 }
 
-const struct dns_server_memory *dns_memory_of(
-	const struct dns_memory *memory, const struct dns_server_state *server)
-{
-	static const struct dns_server_memory none;
-
-	for (size_t i = 0; i < memory->n; i++)
-		if (dns_address_equal(&memory->servers[i].key, &server->key))
-			return &memory->servers[i];
-	return &none;
-}
-
 /* "1500 of 1024 queries/s, 201 of 200 pending"; scope is that of packets. */
 static void add_numbers(struct condition_reading *condition, const struct dns_budget *budget,
 	const double used[static DNS_NUMBERS], const char *scope)

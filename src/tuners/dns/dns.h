@@ -40,7 +40,7 @@ bool dns_suffix_add(struct dns_suffixes *table, const char *domain, enum dns_suf
 /* Has the packets to this address counted by source, if there is room for it. */
 void dns_watch_add(struct dns_control *control, const struct dns_key *address);
 
-/* budgets.c: what a cloud allows one machine to send to its resolver, as it publishes it. */
+/* tables.c: what a cloud allows one machine to send to its resolver, as it publishes it. */
 
 #define DNS_CLOUD_MAX       16
 #define DNS_BUDGET_NETWORKS 12
@@ -75,8 +75,6 @@ extern const struct dns_budget_row {
 	struct dns_budget value; /* but for its source */
 } dns_budget_rows[];
 
-/* None when none is published. listed: as in the rows. */
-struct dns_budget dns_budget_builtin(const char *cloud, const struct dns_key *server, bool listed);
 bool dns_budget_is_set(const struct dns_budget *budget);
 
 /*
@@ -346,12 +344,8 @@ struct dns_memory {
 void dns_decide(const void *sensor, const struct decide_input *input, void *memory,
 	struct proposal *proposal);
 void dns_memory_clear(void *memory);
-
 /* Who sends most a second, as the users of a limit. */
 void dns_take_users(struct limit_reading *limit, const struct dns_label *label, unsigned most);
-/* All zero before the first decision. */
-const struct dns_server_memory *dns_memory_of(
-	const struct dns_memory *memory, const struct dns_server_state *server);
 
 /* tables.c */
 extern const struct limit_row dns_limits[];

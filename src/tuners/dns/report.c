@@ -81,6 +81,18 @@ static int by_queries(const void *a, const void *b)
 	return (x->queries < y->queries) - (x->queries > y->queries);
 }
 
+/* All zero before the first decision. */
+static const struct dns_server_memory *memory_of(
+	const struct dns_memory *memory, const struct dns_server_state *server)
+{
+	static const struct dns_server_memory none;
+
+	for (size_t i = 0; i < memory->n; i++)
+		if (dns_address_equal(&memory->servers[i].key, &server->key))
+			return &memory->servers[i];
+	return &none;
+}
+
 /* The users and the rest add up to all queries to the server. */
 static void add_users(cJSON *parent, const struct dns_server_state *server)
 {
@@ -210,7 +222,7 @@ static void add_servers(
 	memcpy(sorted, table->labelled, sizeof(sorted));
 	qsort(sorted, table->n_labels, sizeof(sorted[0]), by_busyness);
 	for (size_t i = 0; i < table->n_labels; i++)
-		add_server(array, sorted[i], dns_memory_of(memory, sorted[i]),
+		add_server(array, sorted[i], memory_of(memory, sorted[i]),
 			sensor->config.names && trusted);
 	/* All servers without an element of their own. */
 	for (size_t i = 0; i < table->n; i++)
@@ -322,7 +334,7 @@ static size_t list_series(const struct dns_server_table *table, const struct dns
 		const struct dns_totals *totals = &server->label->reported;
 		const uint64_t *max = server->budget.max;
 		uint64_t most = max[DNS_QUERIES] ? max[DNS_QUERIES] : max[DNS_PACKETS];
-		uint64_t over = dns_memory_of(memory, server)->over;
+		uint64_t over = memory_of(memory, server)->over;
 
 		/* One that was only asked over TLS has no other series than that of its packets. */
 		if (!server->pinned && dns_queries(totals) == 0 && totals->dot_packets > 0)
