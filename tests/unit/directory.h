@@ -23,10 +23,7 @@ static inline void directory_make(struct directory *directory)
 
 static inline void directory_remove(struct directory *directory)
 {
-	char command[128];
-
-	snprintf(command, sizeof(command), "rm -rf '%s'", directory->path);
-	assert_int_equal(system(command), 0);
+	assert_int_equal(remove_tree(directory->path), 0);
 }
 
 #define _cleanup_directory_  __attribute__((cleanup(directory_remove)))

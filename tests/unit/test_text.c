@@ -76,18 +76,17 @@ TEST(only_valid_sequences_are_characters)
 	}
 }
 
-TEST(copies_replace_invalid_bytes)
+TEST(copies_replace_invalid_bytes_and_are_cut_between_characters)
 {
+	static const char *const cases[][2] = {{"a\377b", "a" UTF8_REPLACEMENT "b"},
+		{"123456789", "1234567"}, {"12345\xe2\x82\xac", "12345"},
+		{"\xe2\x82", UTF8_REPLACEMENT UTF8_REPLACEMENT}};
 	char text[8];
 
-	utf8_copy(text, sizeof(text), "a\377b");
-	assert_string_equal(text, "a" UTF8_REPLACEMENT "b");
-	utf8_copy(text, sizeof(text), "123456789");
-	assert_string_equal(text, "1234567");
-	utf8_copy(text, sizeof(text), "12345\xe2\x82\xac");
-	assert_string_equal(text, "12345"); /* not a part of a character */
-	utf8_copy(text, sizeof(text), "\xe2\x82");
-	assert_string_equal(text, UTF8_REPLACEMENT UTF8_REPLACEMENT);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		utf8_copy(text, sizeof(text), cases[i][0]);
+		assert_string_equal(text, cases[i][1]);
+	}
 }
 
 TEST(a_time_has_a_zone_and_may_have_fractions)

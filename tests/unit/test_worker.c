@@ -25,13 +25,10 @@ static void run(void *userdata, const struct wait *wait)
 	job->result = wait_for(wait, -1, 0);
 }
 
-static void done(void *userdata, void *event)
+static void done(void *job, void *userdata)
 {
-	struct job *job = userdata;
-
-	job->done = true;
-	if (event)
-		sd_event_exit(event, 0);
+	(void)userdata;
+	((struct job *)job)->done = true;
 }
 
 struct fixture {
@@ -53,9 +50,15 @@ static void end(struct fixture *fixture)
 	sd_event_unref(fixture->event);
 }
 
-static void submit(struct fixture *fixture, struct job *job, void *event)
+static void submit(struct fixture *fixture, struct job *job)
 {
-	assert_int_equal(worker_submit(fixture->worker, run, done, job, event), 0);
+	assert_int_equal(worker_submit(fixture->worker, run, done, job, NULL), 0);
+}
+
+static void loop_until_done(struct fixture *fixture, const struct job *job)
+{
+	while (!job->done)
+		assert_true(sd_event_run(fixture->event, UINT64_MAX) >= 0);
 }
 
 /* Returns when the thread runs the first of two jobs. */
@@ -64,8 +67,8 @@ static void block(struct fixture *fixture)
 	eventfd_t n;
 
 	fixture->blocked.started = eventfd(0, EFD_CLOEXEC);
-	submit(fixture, &fixture->blocked, NULL);
-	submit(fixture, &fixture->never, NULL);
+	submit(fixture, &fixture->blocked);
+	submit(fixture, &fixture->never);
 	assert_int_equal(eventfd_read(fixture->blocked.started, &n), 0);
 	close(fixture->blocked.started);
 }
@@ -81,26 +84,16 @@ static void expect_cancelled(const struct fixture *fixture)
 
 WORKER_TEST(jobs_run_in_order_and_finish_in_the_loop)
 {
-	struct job jobs[3] = {0};
+	struct job jobs[4] = {0};
 
 	for (int i = 0; i < 3; i++)
-		submit(fixture, &jobs[i], i == 2 ? fixture->event : NULL);
+		submit(fixture, &jobs[i]);
 	assert_false(jobs[0].done);
-	assert_int_equal(sd_event_loop(fixture->event), 0);
-	for (int i = 0; i < 3; i++) {
+	loop_until_done(fixture, &jobs[2]);
+	submit(fixture, &jobs[3]);
+	loop_until_done(fixture, &jobs[3]);
+	for (int i = 0; i < 4; i++) {
 		assert_true(jobs[i].done);
-		assert_int_equal(jobs[i].order, i + 1);
-	}
-}
-
-WORKER_TEST(a_job_may_be_submitted_after_the_others_ended)
-{
-	struct job jobs[2] = {0};
-
-	for (int i = 0; i < 2; i++) {
-		submit(fixture, &jobs[i], NULL);
-		while (!jobs[i].done)
-			assert_true(sd_event_run(fixture->event, UINT64_MAX) >= 0);
 		assert_int_equal(jobs[i].order, i + 1);
 	}
 }
@@ -110,15 +103,14 @@ WORKER_TEST(a_job_that_does_not_wake_the_loop_waits_for_being_taken)
 	struct job quiet = {0}, loud = {0};
 
 	worker_wakes_loop(fixture->worker, false);
-	submit(fixture, &quiet, NULL);
+	submit(fixture, &quiet);
 	assert_int_equal(sd_event_run(fixture->event, 20 * USEC_PER_MSEC), 0);
 	assert_false(quiet.done);
 	while (!quiet.done)
 		worker_take(fixture->worker);
 	worker_wakes_loop(fixture->worker, true);
-	submit(fixture, &loud, NULL);
-	while (!loud.done)
-		assert_true(sd_event_run(fixture->event, UINT64_MAX) >= 0);
+	submit(fixture, &loud);
+	loop_until_done(fixture, &loud);
 }
 
 WORKER_TEST(freeing_cancels_the_running_job_and_drops_the_rest)
@@ -127,9 +119,11 @@ WORKER_TEST(freeing_cancels_the_running_job_and_drops_the_rest)
 
 	block(fixture);
 	worker_free(fixture->worker);
-	fixture->worker = NULL;
 	assert_true(now_us() - start < USEC_PER_SEC);
 	expect_cancelled(fixture);
+	worker_free(NULL);
+	/* end() frees one that was never used. */
+	assert_int_equal(worker_new(fixture->event, &fixture->worker), 0);
 }
 
 WORKER_TEST(a_cancelled_worker_gives_back_every_job_and_takes_no_other)
@@ -139,15 +133,8 @@ WORKER_TEST(a_cancelled_worker_gives_back_every_job_and_takes_no_other)
 	block(fixture);
 	worker_cancel(fixture->worker);
 	assert_int_equal(worker_submit(fixture->worker, run, done, &late, NULL), -ECANCELED);
-	while (!fixture->blocked.done || !fixture->never.done)
-		assert_true(sd_event_run(fixture->event, UINT64_MAX) >= 0);
+	loop_until_done(fixture, &fixture->blocked);
+	loop_until_done(fixture, &fixture->never);
 	expect_cancelled(fixture);
 	assert_false(late.done);
-}
-
-/* end() frees it. */
-WORKER_TEST(freeing_an_unused_worker_waits_for_nothing)
-{
-	(void)fixture;
-	worker_free(NULL);
 }
