@@ -144,7 +144,7 @@ static void put_cell(FILE *out, const char *text)
 	fputs(" | ", out);
 }
 
-static void put_row(FILE *out, const struct entry *entry)
+static void put_row(FILE *out, const struct explanation *entry)
 {
 	fprintf(out, "| `%s` | ", entry->name);
 	if (entry->condition)
@@ -163,7 +163,7 @@ static void put_row(FILE *out, const struct entry *entry)
 	fputc('\n', out);
 }
 
-static void put_listed(const struct entry *entry, void *userdata)
+static void put_listed(const struct explanation *entry, void *userdata)
 {
 	const struct listing *listing = userdata;
 	const struct reason *reason = entry->condition ? entry->condition->reasons : NULL;
@@ -296,7 +296,7 @@ static void put_tuner_words(FILE *out)
 		fprintf(out, "%s%s", i > 0 ? " " : "", tuner_table[i]->name);
 }
 
-static void put_word(const struct entry *entry, void *userdata)
+static void put_word(const struct explanation *entry, void *userdata)
 {
 	if (entry_is_literal(entry) && !strchr(entry->name, '\''))
 		fprintf(userdata, "%s ", entry->name);

@@ -15,25 +15,27 @@ struct number_in_file {
 	unsigned field; /* from 1, white space between them */
 };
 
-struct limit_row {
-	const char *name; /* a pattern of fnmatch(3); NULL ends a table */
-	const char *unit;
-	const char *help;                /* what it is and why it matters */
-	const char *def;                 /* the kernel's own default; NULL for none */
-	const char *option;              /* the option that governs it; NULL for none */
-	const char *source;              /* kernel file, commit, RFC or document */
-	struct number_in_file used, max; /* what the tuner `limits` reads */
-};
+struct config_option;
+struct condition_type;
 
-/* What `headroom explain` says of a setting or another name that status shows. */
+/*
+ * What has a name: `explain`, the completion and the documents are lists of these. The tables hold
+ * those of limits, settings and of other names that status shows; each_entry() makes the others
+ * from the rows of the other tables.
+ */
 struct explanation {
-	const char *name; /* a pattern of fnmatch(3); NULL ends a table */
-	const char *kind; /* "setting", ... */
-	const char *what; /* what it is and why it matters */
+	const char *name; /* of limits and settings: a pattern of fnmatch(3); NULL ends a table */
+	const char *kind; /* "limit", "setting", "condition", "reason", "config key", ... */
+	const char *help; /* what it is and why it matters; NULL for none, as for all below */
 	const char *unit;
-	const char *def;    /* the kernel's own default */
-	const char *option; /* the option that governs it; NULL for none */
-	const char *source; /* kernel file, commit, RFC or document */
+	const char *def;                        /* the kernel's own default */
+	const char *option;                     /* the option that governs it */
+	const char *source;                     /* kernel file, commit, RFC or document */
+	const char *detail;                     /* "critical when True" */
+	const char *const *labels;              /* of a metric; METRIC_LABELS_MAX of them */
+	const struct config_option *row;        /* of a config key */
+	const struct condition_type *condition; /* of a condition */
+	struct number_in_file used, max;        /* of a limit that the tuner `limits` reads */
 };
 
 struct cJSON;

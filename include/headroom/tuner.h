@@ -64,8 +64,8 @@ struct tuner_ops {
 	const char *name;
 	const char *summary; /* one sentence, for explain */
 	/* Tables, each ended by a row without a name; NULL for none. */
-	const struct limit_row *limits;
-	const struct explanation *explanations; /* of its settings, and what else needs one */
+	const struct explanation
+		*explanations; /* of its limits, settings, and what else needs one */
 	const struct condition_type *conditions;
 	const struct reason *reasons; /* of its settings; conditions have their own */
 	const struct metric_row *metric_rows;

@@ -38,7 +38,7 @@ static void print_profiles(struct search *search, const char *only)
 	}
 }
 
-static void print_entry(struct search *search, const struct entry *entry)
+static void print_entry(struct search *search, const struct explanation *entry)
 {
 	const struct reason *reason = entry->condition ? entry->condition->reasons : NULL;
 	const struct config_option *item = entry->row ? entry->row->items : NULL;
@@ -70,7 +70,7 @@ static void print_entry(struct search *search, const struct entry *entry)
 		print_profiles(search, NULL);
 }
 
-static void match(const struct entry *entry, void *userdata)
+static void match(const struct explanation *entry, void *userdata)
 {
 	struct search *search = userdata;
 
@@ -116,7 +116,7 @@ static int explain(const struct cli *cli, const char *name)
 		name, "unknown: headroom explain without a name lists all that can be explained");
 }
 
-static void list(const struct entry *entry, void *userdata)
+static void list(const struct explanation *entry, void *userdata)
 {
 	(void)userdata;
 	printf("%-34s %s\n", entry->name, entry->kind);

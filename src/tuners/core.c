@@ -116,9 +116,9 @@ static const struct reason reasons[] = {
 };
 
 /* The words that status prints and that are no reasons. */
-#define STATE(name, kind, what)                                   \
-	{                                                         \
-		name, kind, what, NULL, NULL, NULL, "headroom(8)" \
+#define STATE(name, kind, what)                           \
+	{                                                 \
+		name, kind, what, .source = "headroom(8)" \
 	}
 
 static const struct explanation explanations[] = {

@@ -26,7 +26,7 @@ struct help_search {
 	const char *kind, *name, *help;
 };
 
-static void match_help(const struct entry *entry, void *userdata)
+static void match_help(const struct explanation *entry, void *userdata)
 {
 	struct help_search *search = userdata;
 
@@ -96,7 +96,7 @@ static const char *const metric_details[] = {
 static void visit_reasons(const struct reason *row, visit_entry visit, void *userdata)
 {
 	for (; row && row->slug; row++)
-		visit(&(struct entry){row->slug, "reason", .help = row->help}, userdata);
+		visit(&(struct explanation){row->slug, "reason", .help = row->help}, userdata);
 }
 
 static void visit_conditions(const struct tuner_ops *ops, visit_entry visit, void *userdata)
@@ -109,7 +109,7 @@ static void visit_conditions(const struct tuner_ops *ops, visit_entry visit, voi
 	const struct reason *last = NULL;
 
 	for (const struct condition_type *row = ops->conditions; row && row->name; row++) {
-		visit(&(struct entry){row->name, "condition", row->help,
+		visit(&(struct explanation){row->name, "condition", row->help,
 			      .detail = details[row->severity], .condition = row},
 			userdata);
 		if (row->reasons != last) /* rows that follow each other may share a table */
@@ -125,41 +125,37 @@ void each_entry(visit_entry visit, void *userdata)
 		const struct tuner_ops *ops = all_tables[i];
 
 		if (ops != &core_tables)
-			visit(&(struct entry){ops->name, "tuner", .help = ops->summary}, userdata);
+			visit(&(struct explanation){ops->name, "tuner", .help = ops->summary},
+				userdata);
 		for (const struct config_option *row = option_tables[i]; row->name; row++)
-			visit(&(struct entry){row->name, "config key", row->help, row->unit,
+			visit(&(struct explanation){row->name, "config key", row->help, row->unit,
 				      row->def                   ? row->def
 				      : row->type == OPTION_LIST ? "[]"
 								 : "empty",
 				      NULL, "headroom.yaml(5)", .detail = option_details[row->type],
 				      .row = row},
 				userdata);
-		for (const struct limit_row *row = ops->limits; row && row->name; row++)
-			visit(&(struct entry){row->name, "limit", row->help, row->unit, row->def,
-				      row->option, .source = row->source},
-				userdata);
 		for (const struct explanation *row = ops->explanations; row && row->name; row++)
-			visit(&(struct entry){row->name, row->kind, row->what, row->unit, row->def,
-				      row->option, .source = row->source},
-				userdata);
+			visit(row, userdata);
 		visit_conditions(ops, visit, userdata);
 		for (const struct metric_row *row = ops->metric_rows; row && row->name; row++)
-			visit(&(struct entry){row->name, "metric", row->help, row->unit,
+			visit(&(struct explanation){row->name, "metric", row->help, row->unit,
 				      .detail = metric_details[row->type], .labels = row->labels},
 				userdata);
 	}
 	for (const struct profile *row = profile_table; row->name; row++)
-		visit(&(struct entry){row->name, "profile", row->help,
+		visit(&(struct explanation){row->name, "profile", row->help,
 			      .source = "headroom.yaml(5)"},
 			userdata);
 	for (const struct profile_row *row = profile_rows; row->name; row++)
 		if (starts_with(row->name, "sysctl."))
-			visit(&(struct entry){row->name + strlen("sysctl."), "setting", row->source,
-				      NULL, row->value, "sysctl, profile", .detail = row->profile},
+			visit(&(struct explanation){row->name + strlen("sysctl."), "setting",
+				      row->source, NULL, row->value, "sysctl, profile",
+				      .detail = row->profile},
 				userdata);
 }
 
-bool entry_is_literal(const struct entry *entry)
+bool entry_is_literal(const struct explanation *entry)
 {
 	return !strpbrk(entry->name, "*[?");
 }

@@ -54,26 +54,10 @@ void tuners_validate(const struct config *config, struct config_fault_list *faul
 /* What the configuration says of a tuner: its own mode, else the agent's. */
 enum mode tuner_mode(const struct tuner_ops *ops, const struct config *config);
 
-/*
- * Everything that has a name: `explain`, the completion and the documents are lists of these. An
- * entry is made from a row of one of the tables.
- */
-
-struct entry {
-	const char *name; /* a limit's or setting's may be a pattern of fnmatch(3) */
-	const char *kind; /* "limit", "setting", "condition", "reason", "config key", ... */
-	const char *help; /* NULL for none, as for all below */
-	const char *unit, *def, *option, *source;
-	const char *detail;                     /* "critical when True" */
-	const char *const *labels;              /* of a metric; METRIC_LABELS_MAX of them */
-	const struct config_option *row;        /* of a config key */
-	const struct condition_type *condition; /* of a condition */
-};
-
-typedef void (*visit_entry)(const struct entry *entry, void *userdata);
+typedef void (*visit_entry)(const struct explanation *entry, void *userdata);
 
 /* Each entry of all tables once: the agent's, then each tuner's; at last the profiles. */
 void each_entry(visit_entry visit, void *userdata);
 
 /* False for a pattern, which names no single thing. */
-bool entry_is_literal(const struct entry *entry);
+bool entry_is_literal(const struct explanation *entry);

@@ -18,7 +18,15 @@
 #include "tuners/dns/sense.h"
 #include "tuners/table.h"
 
-static void print_name(const struct entry *entry, void *userdata)
+/* A limit that is two numbers in files, and these files. */
+static void print_limit(const struct explanation *entry, void *userdata)
+{
+	(void)userdata;
+	if (entry->used.path)
+		printf("%s\t%s\t%s\n", entry->name, entry->used.path, entry->max.path);
+}
+
+static void print_name(const struct explanation *entry, void *userdata)
 {
 	(void)userdata;
 	if (!streq(entry->kind, "setting") || !entry->detail) /* of a profile */
@@ -77,16 +85,6 @@ static int print_made_up_metrics(bool openmetrics)
 	return r;
 }
 
-/* Rows of limits that are two numbers in files, and these files. */
-static int print_limits(void)
-{
-	for (size_t i = 0; all_tables[i]; i++)
-		for (const struct limit_row *row = all_tables[i]->limits; row && row->name; row++)
-			if (row->used.path)
-				printf("%s\t%s\t%s\n", row->name, row->used.path, row->max.path);
-	return 0;
-}
-
 static int print_node(bool page, bool openmetrics)
 {
 	struct config_source source = {.file = "/nonexistent", .optional = true};
@@ -116,8 +114,8 @@ int main(int argc, char **argv)
 	bool openmetrics = argc > 3;
 
 	log_init(LOG_ERR);
-	if (streq(what, "names")) {
-		each_entry(print_name, NULL);
+	if (streq(what, "names") || streq(what, "limits")) {
+		each_entry(streq(what, "names") ? print_name : print_limit, NULL);
 		return 0;
 	}
 	if (streq(what, "metrics") && streq(which, "made-up"))
@@ -126,7 +124,5 @@ int main(int argc, char **argv)
 		return print_node(false, openmetrics);
 	if (streq(what, "page"))
 		return print_node(true, false);
-	if (streq(what, "limits"))
-		return print_limits();
 	return 64;
 }

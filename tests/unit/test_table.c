@@ -17,7 +17,7 @@ static void expect_sentence(const char *name, const char *text)
 }
 
 /* Of two rows with one slug only the first would be found. */
-static void check_reason(const struct entry *entry)
+static void check_reason(const struct explanation *entry)
 {
 	size_t len = strlen(entry->name);
 
@@ -27,7 +27,7 @@ static void check_reason(const struct entry *entry)
 		fail_msg("%s: another table has this slug", entry->name);
 }
 
-static void check_metric(const struct entry *entry)
+static void check_metric(const struct explanation *entry)
 {
 	const char *total = strstr(entry->name, "_total");
 
@@ -37,7 +37,7 @@ static void check_metric(const struct entry *entry)
 		fail_msg("%s: _total is for counters", entry->name);
 }
 
-static void check_entry(const struct entry *entry, void *userdata)
+static void check_entry(const struct explanation *entry, void *userdata)
 {
 	(void)userdata;
 	/* The settings of a profile have their sources in place of a help. */

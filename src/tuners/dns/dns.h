@@ -348,7 +348,6 @@ void dns_memory_clear(void *memory);
 void dns_take_users(struct limit_reading *limit, const struct dns_label *label, unsigned most);
 
 /* tables.c */
-extern const struct limit_row dns_limits[];
 extern const struct explanation dns_explanations[];
 extern const struct condition_type dns_conditions[];
 extern const struct metric_row dns_metric_rows[];

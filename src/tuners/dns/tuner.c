@@ -161,7 +161,6 @@ const struct tuner_ops dns_tuner = {
 	.name = "dns",
 	.summary = "Counts the DNS queries that leave this node, by upstream, second and workload, "
 		   "and holds them against what the cloud allows one machine.",
-	.limits = dns_limits,
 	.explanations = dns_explanations,
 	.conditions = dns_conditions,
 	.metric_rows = dns_metric_rows,

@@ -12,9 +12,9 @@ const struct explanation images_explanations[] = {
 		"The label by which the kubelet's garbage collection leaves an image. A pull of "
 		"the name drops it, and it is set again; restore removes those set here.",
 		NULL, "not pinned", "images.pin",
-		"containerd, io.cri-containerd.pinned, from 1.6.25, 1.7.10 and 2.0"},
+		.source = "containerd, io.cri-containerd.pinned, from 1.6.25, 1.7.10 and 2.0"},
 	{"ready", "state of an image", "The runtime has the image, unpacked.", NULL, NULL, NULL,
-		"headroom(8)"},
+		.source = "headroom(8)"},
 	{0},
 };
 

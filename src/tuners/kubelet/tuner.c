@@ -36,35 +36,35 @@ static const struct explanation explanations[] = {
 		"all others. Read at the kubelet's start; with kubelet.manage: true headroom writes "
 		"false as a drop-in file, which the kubelet takes when it is restarted.",
 		NULL, "true; from 1.32 false where maxParallelImagePulls is 2 or more",
-		"kubelet.manage", API},
+		"kubelet.manage", .source = API},
 	{"kubelet.maxParallelImagePulls", "kubelet option",
 		"How many images the kubelet has pulled at once; from 1.27, and only with "
 		"serializeImagePulls: false. Fewer than 3 let one slow registry hold up the others. "
 		"headroom reads it and never sets it.",
-		"images", "no limit", NULL, API},
+		"images", "no limit", NULL, .source = API},
 	{"kubelet.registryPullQPS", "kubelet option",
 		"How many pulls the kubelet begins in a second, after a burst of registryBurst; "
 		"what is above is refused and tried again with a growing delay. It limits requests "
 		"and not pulls in flight, so it delays a node's start without sparing the registry "
 		"much. Raise both on nodes that start many pods at once; 0: no limit.",
-		"pulls/s", "5", NULL, API},
+		"pulls/s", "5", NULL, .source = API},
 	{"kubelet.registryBurst", "kubelet option",
 		"How many pulls may begin at once before registryPullQPS holds them back. Raise it "
 		"to the number of images that a node needs at its start.",
-		"pulls", "10", NULL, API},
+		"pulls", "10", NULL, .source = API},
 	{"kubelet.imageGCHighThresholdPercent", "kubelet option",
 		"From this share of the image file system on, the kubelet deletes images that no "
 		"container uses, the longest unused first, and preloaded ones among them unless they "
 		"are pinned. Keep the preloaded images well below it; 100 switches it off.",
-		"percent", "85", NULL, API},
+		"percent", "85", NULL, .source = API},
 	{"kubelet.imageGCLowThresholdPercent", "kubelet option",
 		"Down to this share the kubelet deletes images once it has begun. Close below the "
 		"high threshold it deletes fewer images at a time.",
-		"percent", "80", NULL, API},
+		"percent", "80", NULL, .source = API},
 	{"kubelet.imageMaximumGCAge", "kubelet option",
 		"Images unused for this long are deleted however much room there is, preloaded ones "
 		"too unless they are pinned; from 1.29. 0s: off.",
-		"time", "0s", NULL, API},
+		"time", "0s", NULL, .source = API},
 	{0},
 };
 

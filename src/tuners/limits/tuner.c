@@ -11,22 +11,23 @@
  * Limits that the kernel shows as two numbers in files. A new limit is one row here and no code. A
  * file that this node lacks means that it has no such limit.
  */
-static const struct limit_row rows[] = {
-	{"conntrack", "connections",
+static const struct explanation rows[] = {
+	{"conntrack", "limit",
 		"Connections that netfilter tracks, in the network namespace of the agent. "
 		"When the table is full, packets of new connections are dropped (\"table "
 		"full, dropping packet\" in the kernel's log).",
-		"by memory, 262144 at most", "sysctl, net.netfilter.nf_conntrack_max",
-		"net/netfilter/nf_conntrack_core.c, __nf_conntrack_alloc()",
+		"connections", "by memory, 262144 at most",
+		"sysctl, net.netfilter.nf_conntrack_max",
+		.source = "net/netfilter/nf_conntrack_core.c, __nf_conntrack_alloc()",
 		.used = {"/proc/sys/net/netfilter/nf_conntrack_count", 1},
 		.max = {"/proc/sys/net/netfilter/nf_conntrack_max", 1}},
-	{"file-handles", "files",
+	{"file-handles", "limit",
 		"Open files of all processes. When no more are left, open, socket and accept "
 		"fail with ENFILE for all but root. Where systemd has raised the maximum to "
 		"the largest number, there is no limit.",
-		"by memory, about 10 % at 1 kB a file", "sysctl, fs.file-max",
-		"fs/file_table.c, alloc_empty_file()", .used = {"/proc/sys/fs/file-nr", 1},
-		.max = {"/proc/sys/fs/file-nr", 3}},
+		"files", "by memory, about 10 % at 1 kB a file", "sysctl, fs.file-max",
+		.source = "fs/file_table.c, alloc_empty_file()",
+		.used = {"/proc/sys/fs/file-nr", 1}, .max = {"/proc/sys/fs/file-nr", 3}},
 	{0},
 };
 
@@ -112,7 +113,7 @@ static void limits_explain(const void *self, char why[static TUNER_WHY_MAX])
 const struct tuner_ops limits_tuner = {
 	.name = "limits",
 	.summary = "Watches limits that the kernel shows as numbers in files; it sets nothing.",
-	.limits = rows,
+	.explanations = rows,
 	.open = limits_open,
 	.sense = limits_sense,
 	.decide = limits_decide,

@@ -47,35 +47,31 @@ static const char *const neighbor_owned[] = {
 
 #define LIMIT(family, table)                                                                     \
 	{                                                                                        \
-		"neighbor/" family, "entries",                                                   \
+		"neighbor/" family, "limit",                                                     \
 			"Collectable entries of the " table " table, one table for all network " \
 			"namespaces of the kernel. When it is full, packets to new addresses "   \
 			"are dropped.",                                                          \
-			"gc_thresh3 is 1024", "neighbor." family,                                \
+			"entries", "gc_thresh3 is 1024", "neighbor." family,                     \
 			.source = "net/core/neighbour.c, neigh_alloc(): gc_entries against "     \
 				  "gc_thresh3"                                                   \
 	}
 
-static const struct limit_row limits[] = {
+static const struct explanation explanations[] = {
 	LIMIT("ipv4", "IPv4 neighbour (ARP)"),
 	LIMIT("ipv6", "IPv6 neighbour (NDISC)"),
-	{0},
-};
-
-static const struct explanation explanations[] = {
 	{"net.ipv[46].neigh.default.gc_thresh1", "setting",
 		"Below this many entries the table is left alone: nothing is collected.", "entries",
 		"128", "neighbor.ipv4.gc_thresh1, neighbor.ipv6.gc_thresh1",
-		"Documentation/networking/ip-sysctl.rst"},
+		.source = "Documentation/networking/ip-sysctl.rst"},
 	{"net.ipv[46].neigh.default.gc_thresh2", "setting",
 		"Above this many collectable entries a new one forces a collection, at most every "
 		"five seconds.",
 		"entries", "512", "neighbor.ipv4.gc_thresh2, neighbor.ipv6.gc_thresh2",
-		"net/core/neighbour.c, neigh_alloc()"},
+		.source = "net/core/neighbour.c, neigh_alloc()"},
 	{"net.ipv[46].neigh.default.gc_thresh3", "setting",
 		"With this many collectable entries, and nothing to collect, a new one is refused.",
 		"entries", "1024", "neighbor.ipv4.gc_thresh3, neighbor.ipv6.gc_thresh3",
-		"net/core/neighbour.c, neigh_alloc()"},
+		.source = "net/core/neighbour.c, neigh_alloc()"},
 	{0},
 };
 
@@ -249,7 +245,6 @@ const struct tuner_ops neighbor_tuner = {
 	.name = "neighbor",
 	.summary =
 		"Sets the thresholds of the IPv4 and IPv6 neighbour tables and watches how full they are.",
-	.limits = limits,
 	.explanations = explanations,
 	.conditions = neighbor_conditions,
 	.reasons = reasons,

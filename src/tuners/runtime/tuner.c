@@ -49,51 +49,47 @@ const struct config_option runtime_options[] = {
 	{0},
 };
 
-static const struct limit_row limits[] = {
-	{"images/store", "bytes",
+static const struct explanation explanations[] = {
+	{"images/store", "limit",
 		"The file system that images are unpacked to. The kubelet begins to delete images "
 		"at 85 % (imageGCHighThresholdPercent), those loaded ahead of time among the "
 		"first.",
-		"the file system's size",
+		"bytes", "the file system's size",
 		.source = "CRI, ImageFsInfo; Docker, /info DockerRootDir; statvfs(3)"},
-	{0},
-};
-
-static const struct explanation explanations[] = {
 	{"*.max_concurrent_downloads", "setting",
 		"How many layers containerd fetches at once: of one image in the CRI's own "
 		"puller (1.6, 1.7, 2.0), of all together in the transfer service (2.1 and "
 		"later). One large layer on a slow connection holds up the rest when it is "
 		"low. containerd reads it when it starts: until then the setting is pending.",
 		"layers", "3", "runtime.max_concurrent_downloads",
-		"containerd, docs/cri/config.md; plugins/transfer/plugin.go from 2.1"},
+		.source = "containerd, docs/cri/config.md; plugins/transfer/plugin.go from 2.1"},
 	{"*.image_pull_progress_timeout", "setting",
 		"A pull that receives nothing for so long is given up, and the kubelet "
 		"starts it again. Too short for a registry that is overrun makes that worse.",
 		"Go duration", "5m0s", "runtime.pull_progress_timeout",
-		"containerd, docs/cri/config.md, from 1.7"},
+		.source = "containerd, docs/cri/config.md, from 1.7"},
 	{"*.config_path", "setting",
 		"The directory in which containerd looks for hosts.toml files, that is for "
 		"mirrors. Set only where mirrors are configured and it is not set.",
 		NULL, "empty; /etc/containerd/certs.d in the packages of clouds", "runtime.mirrors",
-		"containerd, docs/hosts.md"},
+		.source = "containerd, docs/hosts.md"},
 	{"*.max-concurrent-downloads", "setting",
 		"How many layers dockerd fetches at once, of all images together. A reload "
 		"(SIGHUP) takes it at once, and no container notices.",
 		"layers", "3", "runtime.max_concurrent_downloads",
-		"Docker, reference of dockerd: daemon configuration file"},
+		.source = "Docker, reference of dockerd: daemon configuration file"},
 	{"*.registry-mirrors", "setting",
 		"Mirrors of docker.io that dockerd asks first. Those that others put "
 		"into daemon.json stay, behind the configured ones.",
 		NULL, "none", "runtime.mirrors",
-		"Docker, reference of dockerd: daemon configuration file"},
+		.source = "Docker, reference of dockerd: daemon configuration file"},
 	{"mirrors.*", "setting",
 		"The mirrors that containerd asks before a registry: a hosts.toml of our "
 		"own, read at each pull. One that does not answer is taken out, because a "
 		"mirror that hangs holds up every pull by half a minute a layer; none left "
 		"removes the file. A file made by others is left alone.",
 		NULL, "none", "runtime.mirrors",
-		"containerd, docs/hosts.md; issues 10624 and 10660"},
+		.source = "containerd, docs/hosts.md; issues 10624 and 10660"},
 	{0},
 };
 
@@ -375,7 +371,6 @@ const struct tuner_ops runtime_tuner = {
 	.summary =
 		"Sets how many layers the container runtime fetches at once and from which mirrors, "
 		"and watches pulls and the image store.",
-	.limits = limits,
 	.explanations = explanations,
 	.conditions = runtime_conditions,
 	.reasons = reasons,
