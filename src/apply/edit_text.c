@@ -57,34 +57,6 @@ static const char *line_break(const struct file_bytes *text, size_t from)
 	return end && end > begin && end[-1] == '\r' ? "\r\n" : "\n";
 }
 
-/*
- * After the last line of the table, which is its header or a key in it; indented and spelled as
- * that is: it may be a dotted key of another table. -ENOENT when there is no such line.
- */
-static int insert_into_table(
-	struct file_bytes *text, const char *table, const char *key, const char *literal)
-{
-	struct toml_scan scan = {.text = text->bytes, .len = text->len};
-	struct toml_item item, anchor;
-	bool found = false;
-	size_t indent, prefix;
-
-	while (toml_next(&scan, &item) > 0) {
-		if (!streq(item.table, table))
-			continue;
-		anchor = item;
-		found = true;
-	}
-	if (!found)
-		return -ENOENT;
-	indent = anchor.start;
-	prefix = anchor.header ? anchor.start : anchor.last;
-	while (indent > 0 && strchr(" \t", text->bytes[indent - 1]))
-		indent--;
-	return text_insert(text, anchor.end, "%s%.*s%s = %s", line_break(text, 0),
-		(int)(prefix - indent), text->bytes + indent, key, literal);
-}
-
 static size_t line_start(const char *text, size_t at)
 {
 	while (at > 0 && text[at - 1] != '\n')
@@ -132,11 +104,12 @@ static int remove_key(struct file_bytes *text, const struct toml_item *key)
 static int toml_key_set(struct file_bytes *text, const char *table, const char *key,
 	const char *literal, char why[static EDIT_WHY_MAX])
 {
-	size_t len = text->len;
-	bool ends = len > 0 && text->bytes[len - 1] == '\n';
-	const char *br = line_break(text, ends ? len - MIN(len, 2) : 0);
-	struct toml_item item;
-	int r = toml_find(text->bytes, len, table, key, &item, why);
+	const char *bytes = text->bytes, *br;
+	size_t len = text->len, indent, prefix;
+	struct toml_scan scan = {.text = bytes, .len = len};
+	bool ends = len > 0 && bytes[len - 1] == '\n';
+	struct toml_item item, anchor = {0};
+	int r = toml_find(bytes, len, table, key, &item, why);
 
 	if (r == 0 && literal)
 		return text_replace(text, item.value, item.value_end, literal);
@@ -144,14 +117,27 @@ static int toml_key_set(struct file_bytes *text, const char *table, const char *
 		return remove_key(text, &item);
 	if (r != -ENOENT || !literal)
 		return r == -ENOENT ? 0 : r;
-	r = insert_into_table(text, table, key, literal);
-	if (r != -ENOENT)
-		return r;
+	/*
+	 * After the last line of the table, which is its header or a key in it; indented and
+	 * spelled as that is: it may be a dotted key of another table.
+	 */
+	while (toml_next(&scan, &item) > 0)
+		if (streq(item.table, table))
+			anchor = item;
+	if (anchor.end > 0) {
+		indent = anchor.start;
+		prefix = anchor.header ? anchor.start : anchor.last;
+		while (indent > 0 && strchr(" \t", bytes[indent - 1]))
+			indent--;
+		return text_insert(text, anchor.end, "%s%.*s%s = %s", line_break(text, 0),
+			(int)(prefix - indent), bytes + indent, key, literal);
+	}
 	/* A key of the text's own top goes before everything. */
 	if (!table[0])
-		return text_insert(text, text_mark(text->bytes, len), "%s = %s%s", key, literal,
+		return text_insert(text, text_mark(bytes, len), "%s = %s%s", key, literal,
 			line_break(text, 0));
 	/* A table goes to the end, so that what the text ends with stays: a line break, or none. */
+	br = line_break(text, ends ? len - MIN(len, 2) : 0);
 	return text_insert(text, ends ? len - strlen(br) : len, "%s%s" MARK "%s[%s]%s%s = %s%s",
 		len > 0 ? br : "", len > 0 ? br : "", br, table, br, key, literal,
 		len > 0 ? "" : br);
@@ -226,26 +212,12 @@ static bool is_same(const cJSON *a, const cJSON *b)
 	return x && y ? streq(x, y) : !a && !b;
 }
 
-/* The new text is the old object with this key: once and with this value, or not at all. */
-static bool is_proved(
-	cJSON *old, const struct file_bytes *new, const char *key, const char *literal)
-{
-	_cleanup_(cleanup_cJSON_Delete) cJSON *object = NULL, *value = NULL, *has = NULL;
-	char why[JSON_WHY_MAX];
-
-	(void)json_parse(new->bytes, new->len, &object, why);
-	value = literal ? cJSON_Parse(literal) : NULL;
-	has = cJSON_DetachItemFromObjectCaseSensitive(object, key);
-	while (cJSON_GetObjectItemCaseSensitive(old, key))
-		cJSON_DeleteItemFromObjectCaseSensitive(old, key);
-	return is_same(object, old) && is_same(has, value);
-}
-
 static int json_key_set(struct file_bytes *text, const char *key, const char *literal,
 	char why[static EDIT_WHY_MAX])
 {
 	_cleanup_(file_bytes_clear) struct file_bytes new = {0};
-	_cleanup_(cleanup_cJSON_Delete) cJSON *object = NULL;
+	_cleanup_(cleanup_cJSON_Delete) cJSON *object = NULL, *edited = NULL, *has = NULL;
+	_cleanup_(cleanup_cJSON_Delete) cJSON *value = literal ? cJSON_Parse(literal) : NULL;
 	struct found found;
 
 	if (json_parse(text->bytes, text->len, &object, why) < 0)
@@ -262,7 +234,12 @@ static int json_key_set(struct file_bytes *text, const char *key, const char *li
 		remove_member(&new, &found.key);
 	else if (literal)
 		insert_member(&new, &found, key, literal);
-	if (!is_proved(object, &new, key, literal)) {
+	/* The new text is the old object with this key: once and with this value, or not at all. */
+	(void)json_parse(new.bytes, new.len, &edited, why);
+	has = cJSON_DetachItemFromObjectCaseSensitive(edited, key);
+	while (cJSON_GetObjectItemCaseSensitive(object, key))
+		cJSON_DeleteItemFromObjectCaseSensitive(object, key);
+	if (!is_same(edited, object) || !is_same(has, value)) {
 		snprintf(why, EDIT_WHY_MAX,
 			"%s is not changed: the file is no plain JSON, or has it twice", key);
 		return -EBADMSG;

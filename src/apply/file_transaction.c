@@ -177,15 +177,17 @@ static int record_key(
 }
 
 /*
- * The bytes that a restore gives back are those before our first write; once someone else has
- * changed the file, theirs without our values. The new ones are kept too, to tell ours by.
+ * All that a restore needs, durably. The bytes that it gives back are those before our first write;
+ * once someone else has changed the file, theirs without our values. The new ones are kept too, to
+ * tell ours by.
  */
-static int keep_bytes(const struct file_job *job, struct work_file *file)
+static int record(struct file_job *job, struct work_file *file)
 {
 	_cleanup_(file_bytes_clear) struct file_bytes theirs = {0};
 	struct file_note *note = &file->note;
 	const struct file_bytes *old = &file->old, *original = NULL;
 	int dir = job->journal->dir, r = 0;
+	struct stat st;
 
 	if (!note_is_ours(note, old->hash))
 		original = old;
@@ -202,16 +204,6 @@ static int keep_bytes(const struct file_job *job, struct work_file *file)
 		r = file_keep(dir, original);
 	if (r == 0 && file->new.bytes && note->format < EDIT_OWN)
 		r = file_keep(dir, &file->new);
-	return r;
-}
-
-/* All that a restore needs, durably. */
-static int record(struct file_job *job, struct work_file *file)
-{
-	struct file_note *note = &file->note;
-	struct stat st;
-	int r = keep_bytes(job, file);
-
 	for (size_t i = 0; r == 0 && i < file->n_changes; i++)
 		r = record_key(job, note, file->changes[i]);
 	if (r < 0)
@@ -219,8 +211,7 @@ static int record(struct file_job *job, struct work_file *file)
 	if (lstat(file->at.full, &st) == 0 && st.st_nlink > 1)
 		log_notice(note->path, "its %lu other hard links keep the old content",
 			(unsigned long)st.st_nlink - 1);
-	copy_text(note->ours[0], HASH_TEXT_MAX,
-		note_is_ours(note, file->old.hash) ? file->old.hash : "");
+	copy_text(note->ours[0], HASH_TEXT_MAX, note_is_ours(note, old->hash) ? old->hash : "");
 	copy_text(note->ours[1], HASH_TEXT_MAX, file->new.hash);
 	note->directories = MAX(note->directories, file->new.bytes ? file->at.missing : 0);
 	file_journal_put(job->journal, note);

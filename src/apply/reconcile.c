@@ -175,8 +175,6 @@ static struct setting *setting_at(struct node *node, size_t i, const char *tuner
 	while (j < node->n_settings &&
 		(node->settings[j].tuner != tuner || !streq(node->settings[j].name, name)))
 		j++;
-	if (j == i && j < node->n_settings)
-		return &node->settings[i];
 	if (j < node->n_settings)
 		moving = node->settings[j];
 	else
