@@ -261,16 +261,11 @@ void core_read_records(struct core *core)
 int core_become_writer(struct core *core, const char *who)
 {
 	char directory[PATH_MAX];
-	_cleanup_close_ int dir = -1;
 	bool first = core->lock < 0;
 	int r = core_runtime_directory(&core->host, directory);
 
 	if (r == 0 && first) {
-		r = make_directories(directory, 0755);
-		dir = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		if (r == 0)
-			r = dir < 0 ? -errno
-				    : lock_take(dir, who, core->holder, sizeof(core->holder));
+		r = lock_take(directory, who, core->holder, sizeof(core->holder));
 		core->lock = MAX(r, -1);
 	}
 	if (r >= 0 && (first || core->journal_error < 0))

@@ -158,30 +158,32 @@ void value_store_forget(struct value_store *store, const char *name)
 		&store->file->slots[there - store->records].current, 0, memory_order_release);
 }
 
-int lock_take(int dir, const char *who, char *holder, size_t size)
+int lock_take(const char *directory, const char *who, char *holder, size_t size)
 {
-	_cleanup_close_ int fd =
-		openat(dir, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
-	char text[64];
-	int n;
+	int r = make_directories(directory, 0755);
+	char path[PATH_MAX + sizeof("/lock")];
+	_cleanup_close_ int fd = -1;
+	ssize_t n;
 
+	if (r < 0)
+		return r;
+	snprintf(path, sizeof(path), "%s/lock", directory);
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
 	if (fd < 0)
 		return -errno;
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
 		if (errno != EWOULDBLOCK)
 			return -errno;
-		n = (int)pread(fd, holder, size - 1, 0);
+		n = pread(fd, holder, size - 1, 0);
 		holder[MAX(n, 0)] = '\0';
 		holder[strcspn(holder, "\n")] = '\0';
 		if (holder[0] == '\0')
 			copy_text(holder, size, "another headroom");
 		return -EBUSY;
 	}
-	/* The name is a courtesy to the process that comes second: on a full disk the lock does
-	 * without. */
-	n = snprintf(text, sizeof(text), "%s, pid %d\n", who, (int)getpid());
+	/* A courtesy to the process that comes second: on a full disk the lock does without. */
 	if (ftruncate(fd, 0) == 0)
-		(void)write_all(fd, text, (size_t)n);
+		(void)dprintf(fd, "%s, pid %d\n", who, (int)getpid());
 	return steal_fd(&fd);
 }
 
@@ -243,25 +245,6 @@ static int set_threshold(const struct value_target *target, const char *value)
 	return r < 0 ? -EIO : 0;
 }
 
-int value_set(
-	const struct host *host, const struct value_target *target, const char *value, bool urgent)
-{
-	char full[PATH_MAX];
-	struct statfs fs;
-	int r = -EOPNOTSUPP;
-
-	if (target->kind == VALUE_FILE)
-		return write_text(host, target->path, value);
-	if (urgent && write_text(host, target->path, value) == 0)
-		return 0;
-	/* Netlink speaks to the kernel we run on: a root that is no node's is left to its files. */
-	if (statfs(host_path(host, target->path, full), &fs) == 0 && fs.f_type == PROC_SUPER_MAGIC)
-		r = set_threshold(target, value);
-	if (r == 0 || r == -EINVAL)
-		return r;
-	return write_text(host, target->path, value) == 0 ? 0 : r;
-}
-
 /* ---- plans ---- */
 
 /*
@@ -290,13 +273,29 @@ static int record_change(struct value_store *store, const struct change *change)
 	return value_store_put(store, &record);
 }
 
-/* -ERANGE: the write succeeded, and another value is read. */
+/*
+ * A threshold goes by RTM_SETNEIGHTBL with an acknowledgement, and by its file in /proc/sys where
+ * that is refused; one that grows is urgent, and goes the other way round, for rtnetlink may have
+ * to wait for a lock that others hold. -ERANGE: the write succeeded, and another value is read.
+ */
 static int write_and_read_back(const struct host *host, struct change *change)
 {
-	/* The path that never waits for other users of rtnetlink is for what is urgent. */
-	int r = value_set(host, &change->target, change->new, change->grown);
-	int read = host_read_value(host, change->target.path, change->actual);
+	const char *path = change->target.path;
+	bool is_file = change->target.kind == VALUE_FILE;
+	int r = is_file || change->grown ? write_text(host, path, change->new) : -EOPNOTSUPP, read;
+	char full[PATH_MAX];
+	struct statfs fs;
 
+	if (r < 0 && !is_file) {
+		/* Netlink speaks to the kernel we run on: a root that is no node's is left to its
+		 * files. */
+		r = statfs(host_path(host, path, full), &fs) == 0 && fs.f_type == PROC_SUPER_MAGIC
+			    ? set_threshold(&change->target, change->new)
+			    : -EOPNOTSUPP;
+		if (r < 0 && r != -EINVAL && write_text(host, path, change->new) == 0)
+			r = 0;
+	}
+	read = host_read_value(host, path, change->actual);
 	if (r < 0 || read < 0)
 		return r < 0 ? r : read;
 	return value_equal(change->actual, change->new) ? 0 : -ERANGE;

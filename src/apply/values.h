@@ -46,21 +46,12 @@ int value_store_put(struct value_store *store, const struct value_record *record
 void value_store_forget(struct value_store *store, const char *name);
 
 /*
- * One writer at a time: an exclusive flock(2) on the file "lock" of the state directory, which the
- * kernel gives up for us however we end. who ("agent", "apply") and our pid are written into it.
- * Returns the descriptor to keep open; -EBUSY with the holder ("agent, pid 1234") in holder;
- * -errno.
+ * One writer at a time: an exclusive flock(2) on the file "lock" of the runtime directory, which
+ * the kernel gives up for us however we end. The directory is made. who ("agent", "apply") and our
+ * pid are written into it. The descriptor to keep open; -EBUSY with the holder ("agent, pid 1234")
+ * in holder; -errno.
  */
-int lock_take(int dir, const char *who, char *holder, size_t size);
-
-/*
- * Writes one value to the node: nothing else changes it, but for configuration files
- * (src/apply/file.h). A threshold goes by RTM_SETNEIGHTBL with an acknowledgement, and by its file
- * in /proc/sys where that is refused; urgent the other way round, for rtnetlink may have to wait
- * for a lock that others hold. 0 or -errno; what the kernel made of it must be read back.
- */
-int value_set(
-	const struct host *host, const struct value_target *target, const char *value, bool urgent);
+int lock_take(const char *directory, const char *who, char *holder, size_t size);
 
 /* Carries out a plan of values: change->error, reason and actual have the results. */
 void values_apply(const struct host *host, struct value_store *store, struct plan *plan);

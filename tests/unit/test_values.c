@@ -227,7 +227,10 @@ FIXTURE_TEST(an_empty_original_is_restored)
 {
 	directory_put(&fixture->root, PATH_A, "\n");
 	assert_int_equal(set(fixture, "", "1"), 0);
+	/* Writing nothing leaves what is there: a list of ports is cleared by an empty line. */
+	directory_put(&fixture->root, PATH_A, "1");
 	restore(fixture, NULL);
+	assert_file(&fixture->root, PATH_A, "\n");
 	assert_int_equal(fixture->plan.changes[0].error, 0);
 	assert_records(fixture, BOOT, "");
 }
@@ -250,33 +253,30 @@ FIXTURE_TEST(what_could_not_be_restored_stays_recorded)
 
 /* ---- one value ---- */
 
-FIXTURE_TEST(a_file_gets_the_value)
+static int set_target(struct fixture *fixture, const struct host *host,
+	const struct value_target *target, const char *value)
 {
-	const struct value_target target = {.kind = VALUE_FILE, .path = PATH_A};
+	struct change *change;
 
-	assert_int_equal(value_set(&fixture->host, &target, "1", false), -ENOENT);
-	assert_null(directory_get(
-		&fixture->root, target.path)); /* nothing is made that was not there */
-	directory_put(&fixture->root, target.path, "10000\n");
-	assert_int_equal(value_set(&fixture->host, &target, "20000", false), 0);
-	assert_file(&fixture->root, target.path, "20000\n");
-	/* Writing nothing leaves what is there: a list of ports is cleared by an empty line. */
-	directory_put(&fixture->root, target.path, "1");
-	assert_int_equal(value_set(&fixture->host, &target, "", false), 0);
-	assert_file(&fixture->root, target.path, "\n");
+	plan_clear(&fixture->plan);
+	change = plan_add(&fixture->plan, NULL, "x", "sysctl", "", value);
+	change->target = *target;
+	change->reason = "configured";
+	values_apply(host, fixture->store, &fixture->plan);
+	return change->error;
 }
 
 FIXTURE_TEST(what_cannot_be_written)
 {
-	struct value_target target = {.kind = VALUE_FILE, .path = "/proc/sys/vm"};
+	const struct value_target target = {.kind = VALUE_FILE, .path = "/proc/self/status"};
 	struct host host;
 
-	directory_put(&fixture->root, PATH_A, "");
-	assert_int_equal(value_set(&fixture->host, &target, "1", false), -EISDIR);
+	assert_int_equal(set(fixture, "", "1"), -ENOENT);
+	assert_null(directory_get(&fixture->root, PATH_A)); /* nothing is made */
 	/* A file of the kernel that nobody may write. */
 	assert_true(host_init(&host, "/"));
-	assert_true(copy_text(target.path, sizeof(target.path), "/proc/self/status"));
-	assert_true(value_set(&host, &target, "1", false) < 0);
+	assert_true(set_target(fixture, &host, &target, "1") < 0);
+	assert_string_equal(fixture->plan.changes[0].reason, "write-refused");
 }
 
 #define THRESHOLD "/proc/sys/net/ipv4/neigh/default/gc_thresh1"
@@ -290,9 +290,9 @@ FIXTURE_TEST(a_threshold_below_a_made_up_root_is_a_file)
 	_cleanup_free_ char *before = NULL, *after = NULL;
 
 	(void)read_file(THRESHOLD, 100, &before, NULL);
-	assert_int_equal(value_set(&fixture->host, &threshold, "4711", false), -EOPNOTSUPP);
+	assert_int_equal(set_target(fixture, &fixture->host, &threshold, "4711"), -EOPNOTSUPP);
 	directory_put(&fixture->root, THRESHOLD, "1024\n");
-	assert_int_equal(value_set(&fixture->host, &threshold, "4711", false), 0);
+	assert_int_equal(set_target(fixture, &fixture->host, &threshold, "4711"), 0);
 	assert_file(&fixture->root, THRESHOLD, "4711\n");
 	(void)read_file(THRESHOLD, 100, &after, NULL);
 	if (before && after)
@@ -300,7 +300,7 @@ FIXTURE_TEST(a_threshold_below_a_made_up_root_is_a_file)
 }
 
 /* Refused before anything is sent: with the kernel's own root, and still no change of it. */
-TEST(values_that_are_no_thresholds)
+FIXTURE_TEST(values_that_are_no_thresholds)
 {
 	static const char *const values[] = {"", "-1", "x", "2147483648", "1 2"};
 	struct value_target target = threshold;
@@ -310,7 +310,7 @@ TEST(values_that_are_no_thresholds)
 		skip();
 	assert_true(host_init(&host, ""));
 	for (size_t i = 0; i < ARRAY_SIZE(values); i++)
-		assert_int_equal(value_set(&host, &target, values[i], false), -EINVAL);
+		assert_int_equal(set_target(fixture, &host, &target, values[i]), -EINVAL);
 	for (target.level = 0; target.level <= 4; target.level += 4)
-		assert_int_equal(value_set(&host, &target, "1", false), -EINVAL);
+		assert_int_equal(set_target(fixture, &host, &target, "1"), -EINVAL);
 }
