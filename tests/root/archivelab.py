@@ -4,41 +4,27 @@
 import gzip
 import io
 import json
-import os
 import shutil
 import subprocess
 import tarfile
 from pathlib import Path
 from typing import Any, Iterable
 
-from registrylab import digest, static_program, tar_of
+from registrylab import MACHINE, Image, digest, static_program
 
 OCI = "application/vnd.oci.image."
-MACHINE = {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine]
 SAY = '#include <stdio.h>\nint main(int n, char **v){(void)n; puts(v[1]); return 0;}'
 
 
-class Built:
-    """An image of layers of random data, and, with a program, one that prints `text`."""
+class Built(Image):
+    """With a program, it prints `text`."""
 
     def __init__(
-        self, name: str, text: str = "", program: bytes = b"", layers: int = 2, size: int = 100_000, platform: str = MACHINE
+        self, name: str, text: str = "", program: bytes = b"", layers: int = 2, size: int = 100_000, **more: Any
     ) -> None:
+        says = {"files": {"say": program, "text": text.encode()}, "command": ["/say", text]} if program else {}
+        super().__init__(layers, size, **{**says, **more})
         self.name, self.text = name, text
-        self.tars = [tar_of({f"data/{i}": os.urandom(size)}) for i in range(layers)]
-        if program:
-            self.tars.append(tar_of({"say": program, "text": text.encode()}))
-        config = {
-            "architecture": platform,
-            "os": "linux",
-            "config": {"Entrypoint": ["/say", text]},
-            "rootfs": {"type": "layers", "diff_ids": [digest(tar) for tar in self.tars]},
-        }
-        self.config = json.dumps(config).encode()
-
-    @property
-    def id(self) -> str:
-        return digest(self.config)
 
 
 def say_program(directory: Path) -> bytes:

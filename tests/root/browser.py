@@ -3,41 +3,32 @@
 
 import base64
 import json
-import subprocess
 import urllib.request
 from pathlib import Path
 from typing import Any
 
-from conftest import free_port, until
+from conftest import free_port, spawn, until
 
 
 class Browser:
     def __init__(self, directory: Path) -> None:
         self.port = free_port()
-        self.process = subprocess.Popen(
-            ["chromedriver", f"--port={self.port}", f"--log-path={directory / 'chromedriver.log'}"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        self.process = spawn(["chromedriver", f"--port={self.port}"], directory / "chromedriver.log")
         self.session = ""
         until(self._answers, "chromedriver answers", 0.1)
         arguments = ["--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={directory / 'profile'}"]
         options = {"alwaysMatch": {"goog:chromeOptions": {"args": arguments}}}
         self.session = "/session/" + self._post("/session", {"capabilities": options})["sessionId"]
 
-    def _request(self, method: str, path: str, body: Any = None) -> Any:
+    def _post(self, path: str, body: Any = None, method: str = "POST") -> Any:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}{self.session}{path}", data, method=method)
         with urllib.request.urlopen(request, timeout=60) as answer:
             return json.load(answer)["value"]
 
-    def _post(self, path: str, body: Any) -> Any:
-        return self._request("POST", path, body)
-
     def _answers(self) -> bool:
         try:
-            return bool(self._request("GET", "/status")["ready"])
+            return bool(self._post("/status", method="GET")["ready"])
         except OSError:
             return False
 
@@ -64,7 +55,7 @@ class Browser:
 
     def close(self) -> None:
         try:
-            self._request("DELETE", "")
+            self._post("", method="DELETE")
         finally:
             self.process.terminate()
             self.process.wait(10)

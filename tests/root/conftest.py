@@ -6,6 +6,7 @@ agent  starts agents with a state directory of their own, and stops them
 run    runs one command of the program with that same state directory
 """
 
+import contextlib
 import fcntl
 import http.client
 import json
@@ -20,7 +21,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Iterator, Sequence
 
 import pytest
 
@@ -71,19 +72,16 @@ def until(
         time.sleep(every)
 
 
-def sysctl_path(name: str) -> Path:
-    return Path("/proc/sys") / name.replace(".", "/")
-
-
 def read(path: Path | str) -> str:
     return Path(path).read_text().strip()
 
 
 def sysctl(name: str, value: str | int | None = None) -> str:
     """Reads a sysctl, or writes it first."""
+    path = Path("/proc/sys") / name.replace(".", "/")
     if value is not None:
-        sysctl_path(name).write_text(str(value))
-    return read(sysctl_path(name))
+        path.write_text(str(value))
+    return read(path)
 
 
 def chosen(path: Path | str) -> str:
@@ -113,9 +111,10 @@ def free_port() -> int:
         return s.getsockname()[1]
 
 
-def thp_files() -> list[Path]:
-    names = {"enabled", "defrag", "shmem_enabled"}
-    return sorted(p for p in THP.rglob("*") if p.is_file() and p.name in names)
+def spawn(command: Sequence[str | Path], log: Path, **more: Any) -> "subprocess.Popen[bytes]":
+    """Starts a program whose output is added to this file."""
+    with log.open("ab") as file:
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, **more)
 
 
 class Node:
@@ -195,7 +194,10 @@ class Agent:
         name: str = "agent",
     ) -> None:
         self.directory = directory
-        self.port = self._port(directory / f"{name}.port")
+        port = directory / f"{name}.port"  # the same after a restart: another one would be another configuration
+        if not port.exists():
+            port.write_text(str(free_port()))
+        self.port = int(port.read_text())
         self.notices: list[tuple[float, str]] = []
         self.log_path = directory / f"{name}.log"
         self.config_path = directory / f"{name}.yaml"
@@ -205,32 +207,17 @@ class Agent:
             self.write_config(config)
             command += ["--config", str(self.config_path)]
         command += args
-        self._listen(directory / f"{name}.notify")
-        self.began = time.monotonic()
-        with self.log_path.open("ab") as log:
-            self.process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env={**environment(directory), "NOTIFY_SOCKET": self._notify_path, **(env or {})},
-            )
-
-    @staticmethod
-    def _port(kept: Path) -> int:
-        """The same after a restart: another port would be another configuration."""
-        if not kept.exists():
-            kept.write_text(str(free_port()))
-        return int(kept.read_text())
-
-    def _listen(self, path: Path) -> None:
-        path.unlink(missing_ok=True)
-        self._notify_path = str(path)
+        notify = directory / f"{name}.notify"
+        notify.unlink(missing_ok=True)
         self._notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._notify.bind(str(path))
-        path.chmod(0o666)
+        self._notify.bind(str(notify))
+        notify.chmod(0o666)
         self._collector = threading.Thread(target=self._collect, daemon=True)
         self._collector.start()
+        self.began = time.monotonic()
+        self.process = spawn(
+            command, self.log_path, env={**environment(directory), "NOTIFY_SOCKET": str(notify), **(env or {})}
+        )
 
     def _collect(self) -> None:
         while True:
@@ -269,11 +256,11 @@ class Agent:
         new.write_text(text)
         new.rename(self.config_path)
 
-    def wait_ready(self) -> "Agent":
+    def wait_ready(self, since: float = 0.0) -> "Agent":
         def ready() -> bool:
             if self.process.poll() is not None:
                 pytest.fail(f"the agent ended with {self.process.returncode}:\n{self.log}")
-            return bool(self.notified("READY=1"))
+            return bool(self.notified("READY=1", since))
 
         until(ready, lambda: f"READY=1\n{self.log}")
         return self
@@ -285,12 +272,10 @@ class Agent:
             connection: http.client.HTTPConnection = UnixConnection(str(self.socket_path))
         else:
             connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10 * SLACK)
-        try:
+        with contextlib.closing(connection):
             connection.request(method, path, headers=headers or {})
             answer = connection.getresponse()
             return answer.status, answer.read().decode()
-        finally:
-            connection.close()
 
     def status(self) -> dict[str, Any]:
         code, body = self.get("/v1/status")
@@ -303,6 +288,9 @@ class Agent:
 
     def condition(self, name: str) -> dict[str, Any]:
         return next(c for c in self.status()["conditions"] if c["type"] == name)
+
+    def limit(self, name: str) -> dict[str, Any]:
+        return next(one for one in self.status()["limits"] if one["name"] == name)
 
     def tuner(self, name: str) -> dict[str, Any]:
         return next(t for t in self.status()["tuners"] if t["name"] == name)
@@ -330,13 +318,7 @@ class Agent:
         """SIGHUP, and waits until the agent says that it has reloaded."""
         since = time.monotonic()
         self.signal(signal.SIGHUP)
-
-        def ready() -> bool:
-            if self.process.poll() is not None:
-                pytest.fail(f"the agent ended with {self.process.returncode} on SIGHUP:\n{self.log}")
-            return bool(self.notified("READY=1", since))
-
-        until(ready, f"READY=1 after SIGHUP\n{self.log}")
+        self.wait_ready(since)
 
     def kill(self) -> None:
         if self.process.poll() is None:
@@ -377,12 +359,52 @@ class UnixConnection(http.client.HTTPConnection):
 
 def environment(directory: Path) -> dict[str, str]:
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("HEADROOM_", "NOTIFY_", "WATCHDOG_", "NO_COLOR"))}
-    return {
-        **kept,
-        "HEADROOM_STATE_DIR": str(directory / "state"),
-        "HEADROOM_RUNTIME_DIR": str(directory / "run"),
-        "LC_ALL": "C.UTF-8",
-    }
+    own = {"HEADROOM_STATE_DIR": str(directory / "state"), "HEADROOM_RUNTIME_DIR": str(directory / "run")}
+    return {**kept, **own, "LC_ALL": "C.UTF-8"}
+
+
+def killed(directory: Path, seconds: float, *args: str | Path, wrap: tuple[str, ...] = ()) -> bool:
+    """Runs the program, and kills it after so many seconds. False when it had ended by then, and well."""
+    process = spawn([*wrap, BIN, *args], directory / "log", env=environment(directory))
+    time.sleep(seconds)
+    process.send_signal(signal.SIGKILL)
+    code = process.wait()
+    assert code in (0, -signal.SIGKILL), (directory / "log").read_text()[-3000:]
+    return code != 0
+
+
+def mounted(script: str) -> tuple[str, ...]:
+    """Begins a command in a mount namespace of its own, after this."""
+    return ("unshare", "--mount", "sh", "-ec", script + '\nexec "$@"', "sh")
+
+
+def without(*capabilities: str) -> tuple[str, ...]:
+    """Begins a command that lacks these, such as bpf."""
+    dropped = ",".join(f"-{c}" for c in capabilities)
+    return ("setpriv", f"--bounding-set={dropped}", f"--inh-caps={dropped}")
+
+
+NO_BPF = without("bpf", "perfmon", "sys_admin")
+
+
+@contextlib.contextmanager
+def small_disk(path: Path, size: str = "1m") -> Iterator[Path]:
+    path.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "headroom-test", path], check=True)
+    try:
+        yield path
+    finally:
+        subprocess.run(["umount", "-l", path], check=True)
+
+
+def fill_disk(path: Path) -> Path:
+    """The file that takes all that is left."""
+    filler = path / "filler"
+    with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+    assert shutil.disk_usage(path).free == 0
+    return filler
 
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -421,13 +443,21 @@ def alone(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-def directory() -> Iterator[Path]:
+@contextlib.contextmanager
+def temporary() -> Iterator[Path]:
     """A short path that every user can reach, for state, sockets and configuration."""
     path = Path(tempfile.mkdtemp(prefix="headroom-"))
     path.chmod(0o755)
-    yield path
-    shutil.rmtree(path, ignore_errors=True)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    with temporary() as path:
+        yield path
 
 
 @pytest.fixture

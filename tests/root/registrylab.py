@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A registry on loopback, images made for it, and a proxy before it that is slow, stops or counts."""
 
+import contextlib
 import gzip
 import hashlib
 import http.client
@@ -18,11 +19,12 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import free_port, until
+from conftest import free_port, spawn, until
 
 DOCKER = "application/vnd.docker.distribution.manifest.v2+json"
 CONFIG = "application/vnd.docker.container.image.v1+json"
 LAYER = "application/vnd.docker.image.rootfs.diff.tar.gzip"
+MACHINE = {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine]
 
 
 def digest(data: bytes) -> str:
@@ -40,32 +42,19 @@ def tar_of(files: dict[str, bytes]) -> bytes:
 
 
 class Image:
-    """Layers of random data, or one of given files; as it lies in a registry."""
+    """Layers of random data, and one of given files if there are any; as archives and registries have it."""
 
     def __init__(self, layers: int, size: int, files: dict[str, bytes] | None = None, command: list[str] | None = None):
-        tars = [tar_of({f"data/{i}": os.urandom(size)}) for i in range(layers)]
-        tars += [tar_of(files)] if files else []
-        self.layers = [gzip.compress(tar, 1, mtime=0) for tar in tars]
-        self.config = json.dumps(
-            {
-                "architecture": "amd64",
-                "os": "linux",
-                "config": {"Entrypoint": command or ["/none"]},
-                "rootfs": {"type": "layers", "diff_ids": [digest(tar) for tar in tars]},
-            }
-        ).encode()
-        self.manifest = json.dumps(
-            {
-                "schemaVersion": 2,
-                "mediaType": DOCKER,
-                "config": {"mediaType": CONFIG, "size": len(self.config), "digest": digest(self.config)},
-                "layers": [{"mediaType": LAYER, "size": len(b), "digest": digest(b)} for b in self.layers],
-            }
-        ).encode()
-
-    @property
-    def bytes(self) -> int:
-        return sum(len(layer) for layer in self.layers)
+        self.tars = [tar_of({f"data/{i}": os.urandom(size)}) for i in range(layers)]
+        self.tars += [tar_of(files)] if files else []
+        config = {
+            "architecture": MACHINE,
+            "os": "linux",
+            "config": {"Entrypoint": command or ["/none"]},
+            "rootfs": {"type": "layers", "diff_ids": [digest(tar) for tar in self.tars]},
+        }
+        self.config = json.dumps(config).encode()
+        self.id = digest(self.config)
 
 
 class Registry:
@@ -80,13 +69,13 @@ class Registry:
             f"storage: {{filesystem: {{rootdirectory: {directory / 'registry'}}}}}\n"
             f"http: {{addr: '{self.name}'}}\n"
         )
-        self.log = (directory / "registry.log").open("wb")
+        self.log = directory / "registry.log"
         self.process: subprocess.Popen[bytes] | None = None
         self.command = ["docker-registry", "serve", str(config)]
         self.start()
 
     def start(self) -> None:
-        self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
+        self.process = spawn(self.command, self.log)
         until(self.answers, "the registry answers")
 
     def answers(self) -> bool:
@@ -102,30 +91,30 @@ class Registry:
         self.process = None
 
     def ask(self, method: str, path: str, body: bytes = b"", media: str = "") -> tuple[int, str]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
-        try:
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)) as connection:
             connection.request(method, path, body, {"Content-Type": media} if media else {})
             answer = connection.getresponse()
             answer.read()
             return answer.status, answer.getheader("Location") or ""
-        finally:
-            connection.close()
 
-    def push_blob(self, repository: str, blob: bytes) -> None:
-        code, where = self.ask("POST", f"/v2/{repository}/blobs/uploads/")
-        assert code == 202
-        path = re.sub(r"^http://[^/]*", "", where)
-        code, _ = self.ask(
-            "PUT", f"{path}{'&' if '?' in path else '?'}digest={digest(blob)}", blob, "application/octet-stream"
-        )
+    def push(self, repository: str, image: Image, tag: str = "latest") -> list[bytes]:
+        """The image's layers, as they are sent."""
+        layers = [gzip.compress(tar, 1, mtime=0) for tar in image.tars]
+        for blob in [*layers, image.config]:
+            code, where = self.ask("POST", f"/v2/{repository}/blobs/uploads/")
+            assert code == 202
+            path = re.sub(r"^http://[^/]*", "", where)
+            path += f"{'&' if '?' in path else '?'}digest={digest(blob)}"
+            assert self.ask("PUT", path, blob, "application/octet-stream")[0] == 201
+        manifest = {
+            "schemaVersion": 2,
+            "mediaType": DOCKER,
+            "config": {"mediaType": CONFIG, "size": len(image.config), "digest": image.id},
+            "layers": [{"mediaType": LAYER, "size": len(b), "digest": digest(b)} for b in layers],
+        }
+        code, _ = self.ask("PUT", f"/v2/{repository}/manifests/{tag}", json.dumps(manifest).encode(), DOCKER)
         assert code == 201
-
-    def push(self, repository: str, image: Image, tag: str = "latest") -> Image:
-        for blob in [*image.layers, image.config]:
-            self.push_blob(repository, blob)
-        code, _ = self.ask("PUT", f"/v2/{repository}/manifests/{tag}", image.manifest, DOCKER)
-        assert code == 201
-        return image
+        return layers
 
 
 class ProxyHandler(http.server.BaseHTTPRequestHandler):

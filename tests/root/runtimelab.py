@@ -5,6 +5,7 @@ Every path is that of a real node, so that neither the runtimes nor the agent ne
 from outside these files lie below Lab.root.
 """
 
+import contextlib
 import json
 import os
 import shutil
@@ -14,8 +15,9 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
+import criwire
 import pytest
-from conftest import SLACK, Agent, UnixConnection, until
+from conftest import ROOT, SLACK, Agent, UnixConnection, spawn, temporary, until
 from fakesystemd import Systemd
 from registrylab import Proxy, Registry, sleeper
 
@@ -64,6 +66,15 @@ exec sleep infinity
 """
 
 
+def containerd2() -> Path:
+    """The directory with the programs of containerd 2.x."""
+    asked = subprocess.run([str(ROOT / "tests/tool/containerd2")], capture_output=True, text=True)
+    if asked.returncode == 77:
+        pytest.skip(asked.stderr.strip())
+    assert asked.returncode == 0, asked.stderr
+    return Path(asked.stdout.strip())
+
+
 class Daemon:
     """A runtime's program in the lab's namespace; it may be stopped and started."""
 
@@ -83,14 +94,7 @@ class Daemon:
         return self.log_path.read_text(errors="replace")
 
     def launch(self) -> None:
-        with self.log_path.open("ab") as log:
-            self.process = subprocess.Popen(
-                [*self.lab.wrap, *self.command],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env={**os.environ, **self.env},
-            )
+        self.process = spawn([*self.lab.wrap, *self.command], self.log_path, env={**os.environ, **self.env})
 
     def start(self) -> "Daemon":
         self.launch()
@@ -177,33 +181,38 @@ class Lab:
         self.daemons["dockerd"] = daemon
         return daemon.start()
 
+    def start(self, kind: str) -> None:
+        """containerd, containerd2 or docker, until it can pull."""
+        if kind == "docker":
+            self.dockerd()
+            return
+        if kind == "containerd2":
+            self.config.write_text("version = 3\nimports = ['/etc/containerd/conf.d/*.toml']\n")
+        self.containerd(containerd2() if kind == "containerd2" else None)
+        self.wait_for_cri()
+
+    def wait_for_cri(self) -> None:
+        until(lambda: criwire.running_config(self.containerd_socket), "the CRI answers", 0.1)
+
     @staticmethod
     def connects(path: Path) -> bool:
-        connection = UnixConnection(str(path))
-        try:
+        with contextlib.closing(UnixConnection(str(path))) as connection, contextlib.suppress(OSError):
             connection.connect()
             return True
-        except OSError:
-            return False
-        finally:
-            connection.close()
+        return False
 
     def docker_answers(self) -> bool:
-        try:
+        with contextlib.suppress(OSError):
             return self.docker("GET", "/_ping")[0] == 200
-        except OSError:
-            return False
+        return False
 
     def docker(self, method: str, path: str, body: Any = None) -> tuple[int, str]:
-        connection = UnixConnection(str(self.docker_socket))
-        connection.timeout = 120
-        try:
+        with contextlib.closing(UnixConnection(str(self.docker_socket))) as connection:
+            connection.timeout = 120
             data = None if body is None else json.dumps(body)
             connection.request(method, path, data, {"Content-Type": "application/json"})
             answer = connection.getresponse()
             return answer.status, answer.read().decode()
-        finally:
-            connection.close()
 
     def docker_pull(self, name: str) -> None:
         code, answer = self.docker("POST", f"/images/create?fromImage={name}")
@@ -277,13 +286,24 @@ class Lab:
         self.holder.wait()
 
 
+@contextlib.contextmanager
+def own_lab() -> Iterator[Lab]:
+    """One beside the tests' fixtures."""
+    with temporary() as directory, contextlib.closing(Lab(directory)) as made:
+        yield made
+
+
 @pytest.fixture
 def lab(directory: Path) -> Iterator[Lab]:
-    made = Lab(directory)
-    try:
+    with contextlib.closing(Lab(directory)) as made:
         yield made
-    finally:
-        made.close()
+
+
+@pytest.fixture
+def systemd(lab: Lab) -> Systemd:
+    """That of a containerd that runs."""
+    lab.containerd()
+    return lab.with_systemd()
 
 
 @pytest.fixture
@@ -299,13 +319,13 @@ def watcher(lab: Lab, agent: Callable[..., Agent]) -> Callable[..., Agent]:
 
 @pytest.fixture
 def alone(lab: Lab, directory: Path, run: Callable[..., Any]) -> Callable[..., Any]:
-    """alone(command, ...) runs it without an agent; section: what its configuration says of the runtime besides."""
+    """alone(command, ...) runs it without an agent, to this exit code; section: of its configuration, about the runtime."""
     config = directory / "alone.yaml"
 
-    def start(*args: str, section: str = "", code: int = 0) -> subprocess.CompletedProcess[str]:
+    def start(*args: str, section: str = "", code: int | None = 0, **more: Any) -> subprocess.CompletedProcess[str]:
         config.write_text(f'mode: observe\nhttp: {{listen: ""}}\nruntime: {{mode: enforce{section and ", " + section}}}\n')
-        done = run(*args, "--config", str(config), wrap=lab.wrap)
-        assert done.returncode == code, (args, done.stdout, done.stderr)
+        done = run(*args, "--config", str(config), **{"wrap": lab.wrap, **more})
+        assert code in (None, done.returncode), (args, done.stdout, done.stderr)
         return done
 
     return start

@@ -1,17 +1,13 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes neighbour entries in a network namespace: with real packets, or by netlink as fast as it goes.
+"""Network namespaces, and neighbour entries in them: with real packets, or by netlink as fast as it goes.
 
-storm.py HOW COUNT [options], HOW being packets, netlink, permanent or extern. Waits for a line on its input once
-everything is prepared, and then prints what it did as JSON. Addresses: 198.18.0.0/15, or fd00:198::/64 for IPv6.
-
-As a module it makes the namespaces too, for the tests.
+Addresses: 198.18.0.0/15, or fd00:198::/64 for IPv6.
 """
 
-import argparse
+import contextlib
 import ctypes
 import errno
-import json
+import multiprocessing
 import os
 import re
 import socket
@@ -21,7 +17,10 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, Iterator
+
+import pytest
+from conftest import until
 
 NAMES = {4: "ipv4", 6: "ipv6"}
 CLONE_NEWNET = 0x40000000
@@ -52,83 +51,61 @@ def text(family: int, i: int) -> str:
     return socket.inet_ntop(socket.AF_INET if family == 4 else socket.AF_INET6, address(family, i))
 
 
-class Pace:
-    """So many a second, in bunches of a millisecond; 0 is as fast as possible."""
-
-    def __init__(self, rate: float, step: int) -> None:
-        self.rate, self.step = rate, step
-        self.began = time.monotonic()
-
-    def wait(self, done: int) -> None:
-        if self.rate:
-            left = self.began + done / self.rate - time.monotonic()
-            if left > 0.001:
-                time.sleep(left)
+def pace(began: float, done: int, rate: float) -> None:
+    """Waits until so many are due, at this rate a second; 0 is as fast as possible."""
+    left = began + done / rate - time.monotonic() if rate else 0
+    if left > 0.001:
+        time.sleep(left)
 
 
-def packets(options: argparse.Namespace) -> tuple[object, ...]:
-    """One datagram to each address: the kernel makes an entry and asks for it on the link."""
-    s = socket.socket(socket.AF_INET if options.family == 4 else socket.AF_INET6, socket.SOCK_DGRAM)
-    level, option = (socket.IPPROTO_IP, 11) if options.family == 4 else (socket.IPPROTO_IPV6, 25)
+def send_packets(count: int, family: int, rate: float = 0) -> Iterator[None]:
+    """One datagram to each address: the kernel makes an entry and asks for it on the link. Sends at the second step."""
+    s = socket.socket(socket.AF_INET if family == 4 else socket.AF_INET6, socket.SOCK_DGRAM)
+    level, option = (socket.IPPROTO_IP, 11) if family == 4 else (socket.IPPROTO_IPV6, 25)
     s.setsockopt(level, option, 1)  # IP_RECVERR: a refusal is reported
     s.setsockopt(socket.SOL_SOCKET, 32, 1 << 29)  # SO_SNDBUFFORCE: unresolved packets must not stop us
     s.setblocking(False)
-    return s, [(text(options.family, options.first + i), 9) for i in range(options.count)]
-
-
-def send_packets(options: argparse.Namespace, s: socket.socket, addresses: list[tuple[str, int]]) -> int:
-    failed = 0
-    pace = Pace(options.rate, 1)
+    addresses = [(text(family, i), 9) for i in range(count)]
+    yield
+    began = time.monotonic()
     for i, to in enumerate(addresses):
-        pace.wait(i)
+        pace(began, i, rate)
         for _ in range(4):
             try:
                 s.sendto(b"x", to)
             except OSError as error:
                 if error.errno in (errno.EHOSTUNREACH, errno.ECONNREFUSED, errno.EAGAIN):
                     continue  # of an earlier one
-                failed += 1
             break
-    return failed
 
 
-def messages(options: argparse.Namespace) -> tuple[object, ...]:
+def send_messages(
+    count: int, family: int, device: str, how: str = "", first: int = 0, delete: bool = False, rate: float = 0
+) -> Iterator[None]:
     """The same by netlink, 64 in each system call, so that nothing but the kernel's own speed counts."""
-    index = socket.if_nametoindex(options.device)
-    state = NUD_PERMANENT if options.how == "permanent" else NUD_REACHABLE
-    flags = NTF_EXT_LEARNED if options.how == "extern" else 0
-    kind = RTM_DELNEIGH if options.delete else RTM_NEWNEIGH
-    af, size = (socket.AF_INET, 4) if options.family == 4 else (socket.AF_INET6, 16)
+    index = socket.if_nametoindex(device)
+    state = NUD_PERMANENT if how == "permanent" else NUD_REACHABLE
+    flags = NTF_EXT_LEARNED if how == "extern" else 0
+    kind = RTM_DELNEIGH if delete else RTM_NEWNEIGH
+    af, size = (socket.AF_INET, 4) if family == 4 else (socket.AF_INET6, 16)
     length = 16 + 12 + 4 + size + 4 + 8
     head = struct.pack(
         "=IHHIIBBHiHBB", length, kind, NLM_F_REQUEST | NLM_F_CREATE | NLM_F_REPLACE, 0, 0, af, 0, 0, index, state, flags, 0
     )
     dst, lladdr = struct.pack("=HH", 4 + size, NDA_DST), struct.pack("=HH", 4 + 6, NDA_LLADDR)
-    all_of_them = [
-        head + dst + address(options.family, options.first + i) + lladdr + b"\x02\x00" + i.to_bytes(4, "big") + b"\0\0"
-        for i in range(options.count)
+    messages = [
+        head + dst + address(family, first + i) + lladdr + b"\x02\x00" + i.to_bytes(4, "big") + b"\0\0" for i in range(count)
     ]
     s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
     s.setsockopt(SOL_NETLINK, NETLINK_NO_ENOBUFS, 1)  # the errors are not read: the kernel counts them
     s.bind((0, 0))
-    step = 64 if not options.rate else max(1, min(64, int(options.rate / 1000)))
-    return s, step, [b"".join(all_of_them[i : i + step]) for i in range(0, options.count, step)]
-
-
-def send_messages(options: argparse.Namespace, s: socket.socket, step: int, batches: list[bytes]) -> int:
-    pace = Pace(options.rate, step)
+    step = 64 if not rate else max(1, min(64, int(rate / 1000)))
+    batches = [b"".join(messages[i : i + step]) for i in range(0, count, step)]
+    yield
+    began = time.monotonic()
     for i, batch in enumerate(batches):
-        pace.wait(i * step)
+        pace(began, i * step, rate)
         s.send(batch)
-    return 0
-
-
-def wait(check: Callable[[], Any], what: str, seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not check():
-        if time.monotonic() > deadline:
-            raise RuntimeError(f"not within {seconds:g} s: {what}")
-        time.sleep(0.05)
 
 
 def ip(*args: str, check: bool = True, text: str | None = None) -> str:
@@ -158,7 +135,13 @@ class Space:
             ip("netns", "add", self.name)
         self.add_device(self.device, "198.18.0.1/15", "fd00:198::1/64")
         if pod:
-            self._make_pod()
+            from dnslab import Cgroup, pod_path  # it imports this module
+
+            path, self.uid, _ = pod_path()
+            self.cgroup = Cgroup(path)
+            script = f"echo $$ >{self.cgroup.path}/cgroup.procs && exec nsenter --net={self.path} sleep 1000"
+            self.process = process = subprocess.Popen(["sh", "-c", script], stdin=subprocess.DEVNULL)
+            until(lambda: Path(f"/proc/{process.pid}/comm").read_text() == "sleep\n", "the pod's process runs")
 
     @property
     def path(self) -> str | None:
@@ -178,15 +161,6 @@ class Space:
         for one in addresses:
             self.ip("addr", "add", one, "dev", device, *(["nodad"] if ":" in one else []))
 
-    def _make_pod(self) -> None:
-        from dnslab import Cgroup, pod_path  # not for the program: they need pytest
-
-        path, self.uid, _ = pod_path()
-        self.cgroup = Cgroup(path)
-        script = f'echo $$ >{self.cgroup.path}/cgroup.procs && exec nsenter --net={self.path} sleep 1000'
-        self.process = subprocess.Popen(["sh", "-c", script], stdin=subprocess.DEVNULL)
-        wait(lambda: Path(f"/proc/{self.process.pid}/comm").read_text() == "sleep\n", "the pod's process runs")
-
     def remove(self) -> None:
         """The kernel takes a namespace apart later: the next test wants its entries gone."""
         if self.process:
@@ -198,38 +172,56 @@ class Space:
         else:
             ip("link", "del", self.device, check=False)
             ip("link", "del", "hrother0", check=False)
-        wait(lambda: all(table(family)["entries"] < 200 for family in NAMES), "the table is empty again")
+        until(lambda: all(table(family)["entries"] < 200 for family in NAMES), "the table is empty again")
 
 
-def prepare(where: Space, how: str, count: int, family: int = 4, **more: Any) -> Callable[[], dict[str, float]]:
-    """A storm ready to break loose: call what is returned."""
-    options = [word for key, value in more.items() for word in (f"--{key}", str(value))]
-    options += ["--netns", where.path] if where.path else []
-    process = subprocess.Popen(
-        [sys.executable, __file__, how, str(count), "--family", str(family), "--device", where.device, *options],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout and process.stdout.readline() == "ready\n"
+@pytest.fixture
+def space() -> Iterator[Callable[..., Space]]:
+    """space(first=False, pod=False) makes one; all go with the test."""
+    made: list[Space] = []
 
-    def loose() -> dict[str, float]:
-        out, _ = process.communicate("go\n", timeout=120)
-        return json.loads(out)
+    def make(**more: Any) -> Space:
+        made.append(Space(f"hr-storm-{len(made)}", **more))
+        return made[-1]
+
+    yield make
+    for one in reversed(made):  # each waits for an empty table, and the last one has the entries
+        one.remove()
+
+
+def prepare(where: Space, how: str, count: int, family: int = 4, rate: float = 0) -> Callable[[], None]:
+    """A storm of packets or by netlink, ready to break loose in a process of its own: call what is returned."""
+    fork = multiprocessing.get_context("fork")
+    ready, go = fork.Event(), fork.Event()
+
+    def work() -> None:
+        if where.path:
+            enter(where.path)
+        storm = send_packets(count, family, rate) if how == "packets" else send_messages(count, family, where.device, rate=rate)
+        next(storm)
+        ready.set()
+        go.wait()
+        list(storm)
+
+    process = fork.Process(target=work, daemon=True)
+    process.start()
+    assert ready.wait(60)
+
+    def loose() -> None:
+        go.set()
+        process.join(120)
+        assert process.exitcode == 0
 
     return loose
 
 
-def fill(
-    where: Space, count: int, family: int = 4, how: str = "netlink", first: int = 0, delete: bool = False, rate: float = 0
-) -> None:
-    """Without a program of its own: for many namespaces."""
+def fill(where: Space, count: int, family: int = 4, **more: Any) -> None:
+    """By netlink, at once; more: how, first, delete, rate."""
 
     def work() -> None:
         if where.path:
             enter(where.path)  # of this thread
-        options = argparse.Namespace(how=how, count=count, family=family, device=where.device, first=first, rate=rate, delete=delete)
-        send_messages(options, *messages(options))
+        list(send_messages(count, family, where.device, **more))
 
     thread = threading.Thread(target=work)
     thread.start()
@@ -250,37 +242,18 @@ class Hogs:
             process.wait()
 
 
-def wakeups(pid: int) -> int:
-    """Of all threads there are."""
+def of_threads(pid: int, file: str, pattern: str) -> int:
+    """The sum over all threads there are."""
     total = 0
-    for status in Path(f"/proc/{pid}/task").glob("*/status"):
-        try:
-            total += int(re.search(r"^voluntary_ctxt_switches:\s+(\d+)", status.read_text(), re.M)[1])
-        except OSError:
-            pass  # one that stored the journal has ended
+    for path in Path(f"/proc/{pid}/task").glob(f"*/{file}"):
+        with contextlib.suppress(OSError):  # one that stored the journal has ended
+            total += int(re.search(pattern, path.read_text(), re.M)[1])  # type: ignore[index]
     return total
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("how", choices=["packets", "netlink", "permanent", "extern"])
-    parser.add_argument("count", type=int)
-    parser.add_argument("--netns", help="the file of the namespace")
-    parser.add_argument("--device", default="storm0")
-    parser.add_argument("--family", type=int, choices=[4, 6], default=4)
-    parser.add_argument("--rate", type=float, default=0, help="a second; 0: as fast as possible")
-    parser.add_argument("--first", type=int, default=0, help="begin at this address")
-    parser.add_argument("--delete", action="store_true", help="take entries away")
-    options = parser.parse_args()
-    if options.netns:
-        enter(options.netns)
-    prepared = (packets if options.how == "packets" else messages)(options)
-    print("ready", flush=True)
-    sys.stdin.readline()
-    began = time.monotonic()
-    failed = (send_packets if options.how == "packets" else send_messages)(options, *prepared)
-    print(json.dumps({"began": began, "seconds": time.monotonic() - began, "failed": failed}), flush=True)
+def wakeups(pid: int) -> int:
+    return of_threads(pid, "status", r"^voluntary_ctxt_switches:\s+(\d+)")
 
 
-if __name__ == "__main__":
-    main()
+def cpu_ns(pid: int) -> int:
+    return of_threads(pid, "schedstat", r"(\d+)")

@@ -2,36 +2,21 @@
 """plan, apply and restore, without and with a running agent."""
 
 import json
+import re
 import subprocess
 import time
 
 import pytest
-from conftest import (
-    DEFAULTS,
-    FAMILIES,
-    THP,
-    THRESHOLDS,
-    Node,
-    chosen,
-    set_thresholds,
-    sysctl,
-    thp_files,
-    thresholds,
-    until,
-)
-
-
-def wanted_thp(path) -> str:
-    words = path.read_text().replace("[", "").replace("]", "").split()
-    return "never" if "never" in words else words[-1]
+from conftest import DEFAULTS, FAMILIES, THP, THRESHOLDS, Node, chosen, mounted, read, set_thresholds, sysctl, thresholds, until
 
 
 def assert_applied() -> None:
     for name, value in DEFAULTS.items():
         assert sysctl(name) == value
-    for path in thp_files():
-        assert chosen(path) == wanted_thp(path), path
-    assert (THP / "khugepaged/defrag").read_text().strip() == "0"
+    assert read(THP / "khugepaged/defrag") == "0"
+    for path in (p for p in THP.rglob("*") if p.name in ("enabled", "defrag", "shmem_enabled") and p.parent.name != "khugepaged"):
+        words = re.findall(r"\w+", read(path))
+        assert chosen(path) == ("never" if "never" in words else words[-1]), path
 
 
 @pytest.mark.quick
@@ -100,14 +85,6 @@ def test_only_limits_apply_and_restore_to_one_tuner(node: Node, run) -> None:
     assert thresholds("ipv4") != (80000, 90000, 100000)
     assert chosen(THP / "enabled") == "never"
     assert run("restore").returncode == 0
-    node.assert_unchanged()
-
-
-def test_an_unknown_tuner_is_a_usage_error(node: Node, run) -> None:
-    for command in ("apply", "restore"):
-        answer = run(command, "--only", "nonesuch")
-        assert answer.returncode in (1, 64)
-        assert "nonesuch" in answer.stderr
     node.assert_unchanged()
 
 
@@ -199,8 +176,7 @@ def test_released_lasts_until_apply_whatever_changes(node: Node, agent, run) -> 
 
 def test_a_value_that_is_not_restored_stays_a_failure(node: Node, agent, run) -> None:
     """SettingFailed is True, and status exits 2, until it is restored."""
-    wrap = ("unshare", "--mount", "sh", "-ec", 'exec "$@"', "sh")
-    one = agent(wrap=wrap)
+    one = agent(wrap=mounted(""))
     subprocess.run(
         ["nsenter", "-t", str(one.pid), "-m", "sh", "-ec",
          "mount --bind /sys/kernel/mm/transparent_hugepage/enabled /sys/kernel/mm/transparent_hugepage/enabled;"
@@ -250,12 +226,6 @@ def test_sysctls_are_only_raised_unless_exact(node: Node, agent) -> None:
     one.write_config("profile: minimal\nsysctl: {vm.swappiness: {value: 1, exact: true}}")
     one.reload()
     until(lambda: sysctl("vm.swappiness") == "1", "set exactly")
-
-
-def test_a_sysctl_that_the_kernel_lacks_is_unsupported(agent) -> None:
-    one = agent("sysctl: {vm.no_such_key_here: 1}")
-    assert one.setting("vm.no_such_key_here")["state"] == "unsupported"
-    assert one.condition("SettingFailed")["status"] == "False"
 
 
 def test_kept_thresholds_are_not_written(node: Node, agent) -> None:

@@ -10,17 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from conftest import BIN, THP, Node, chosen, thresholds, until
-
-
-def mounted(script: str) -> tuple[str, ...]:
-    """In a mount namespace of its own, after these mounts."""
-    return ("unshare", "--mount", "sh", "-ec", script + '\nexec "$@"', "sh")
-
-
-def without(*capabilities: str) -> tuple[str, ...]:
-    dropped = ",".join(f"-{c}" for c in capabilities)
-    return ("setpriv", f"--bounding-set={dropped}", f"--inh-caps={dropped}")
+from conftest import BIN, NO_BPF, THP, Node, chosen, mounted, thresholds, until, without
 
 
 READ_ONLY = "mount --bind {0} {0}; mount -o remount,bind,ro {0}"
@@ -39,7 +29,7 @@ class Lack(NamedTuple):
 LACKS = {
     "read-only /proc/sys": Lack(mounted(READ_ONLY.format("/proc/sys")), "sysctl", (EROFS,), True, True),
     "read-only sysfs": Lack(mounted(READ_ONLY.format("/sys")), "thp", (EROFS,), True, False),
-    "no CAP_BPF": Lack(without("bpf", "perfmon", "sys_admin"), "neighbor", (EPERM,), True, True),
+    "no CAP_BPF": Lack(NO_BPF, "neighbor", (EPERM,), True, True),
     "no CAP_NET_ADMIN": Lack(without("net_admin"), None, (), True, True),
     "no CAP_NET_ADMIN, as in a pod": Lack(without("net_admin", "sys_admin"), "dns", (EPERM,), True, True),
     "no CAP_NET_ADMIN and read-only /proc/sys": Lack(
@@ -132,10 +122,9 @@ def named(text: str, errors: tuple[int, ...], cure: bool = True) -> bool:
 
 @pytest.mark.quick
 def test_without_bpf_the_count_is_an_upper_bound(agent, run) -> None:
-    one = agent(wrap=without("bpf", "perfmon", "sys_admin"))
-    limit = next(limit for limit in one.status()["limits"] if limit["name"] == "neighbor/ipv4")
-    assert limit["max"] == 100000
-    assert limit["bound"] == "upper"
+    one = agent(wrap=NO_BPF)
+    limit = one.limit("neighbor/ipv4")
+    assert (limit["max"], limit["bound"]) == (100000, "upper")
     assert re.search(r"^ *neighbor/ipv4 +<= ", run("status").stdout, re.M)
 
 

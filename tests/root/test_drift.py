@@ -7,7 +7,7 @@ import time
 from typing import Callable
 
 import pytest
-from conftest import SLACK, THP, THRESHOLDS, Node, chosen, set_thresholds, sysctl, sysctl_path, thresholds, until
+from conftest import SLACK, THP, THRESHOLDS, Node, chosen, set_thresholds, sysctl, thresholds, until, without
 from pyroute2 import IPRoute
 from pyroute2.netlink import NLM_F_ACK, NLM_F_REQUEST
 from pyroute2.netlink.rtnl import RTM_SETNEIGHTBL
@@ -96,7 +96,7 @@ def test_a_value_that_is_rewritten_repeatedly_is_yielded(agent) -> None:
 
     def fight() -> None:
         while not stop.wait(0.1):
-            sysctl_path(KEY).write_text("99000")
+            by_sysctl()
 
     fighter = threading.Thread(target=fight)
     fighter.start()
@@ -177,7 +177,7 @@ def test_thresholds_are_in_order_at_every_moment(agent, run) -> None:
 
 def test_thresholds_are_in_order_when_written_through_procfs(node: Node, run) -> None:
     """Without CAP_NET_ADMIN the thresholds are written through /proc/sys, one by one."""
-    wrap = ("setpriv", "--bounding-set=-net_admin", "--inh-caps=-net_admin")
+    wrap = without("net_admin")
     with Sampler() as sampler:
         for _ in range(5):
             answer = run("apply", "--only", "neighbor", wrap=wrap)

@@ -3,14 +3,10 @@
 
 import os
 import random
-import shutil
-import signal
-import subprocess
-import time
 from pathlib import Path
 
 import pytest
-from conftest import BIN, DEFAULTS, THP, THRESHOLDS, Node, chosen, environment, sysctl, thresholds, until
+from conftest import DEFAULTS, THP, THRESHOLDS, Node, chosen, fill_disk, killed, mounted, small_disk, sysctl, thresholds, until
 
 OTHER = """\
 profile: minimal
@@ -26,17 +22,7 @@ def test_killed_again_and_again_while_two_configs_take_turns(node: Node, directo
     dice = random.Random(1)
     touched = 0
     for i in range(rounds):
-        with (directory / "log").open("ab") as log:
-            agent = subprocess.Popen(
-                [BIN, "agent", "--config", directory / ("a.yaml", "b.yaml")[i % 2]],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=environment(directory),
-            )
-            time.sleep(dice.uniform(0, 0.4))
-            agent.send_signal(signal.SIGKILL)
-            assert agent.wait() == -signal.SIGKILL, (directory / "log").read_text()
+        assert killed(directory, dice.uniform(0, 0.4), "agent", "--config", directory / ("a.yaml", "b.yaml")[i % 2])
         for family in ("ipv4", "ipv6"):
             one, two, three = thresholds(family)
             assert one <= two <= three
@@ -90,27 +76,12 @@ def test_a_torn_journal_costs_no_value(node: Node, directory: Path, run) -> None
 
 @pytest.fixture
 def tiny_run(directory: Path):
-    run = directory / "run"
-    run.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,mode=700", "headroom-test", run], check=True)
-    yield run
-    subprocess.run(["umount", "-l", run], check=True)
-
-
-def fill(directory: Path) -> Path:
-    filler = directory / "filler"
-    with filler.open("wb", buffering=0) as f:
-        try:
-            while True:
-                f.write(bytes(4096))
-        except OSError:
-            pass
-    assert shutil.disk_usage(directory).free == 0
-    return filler
+    with small_disk(directory / "run") as run:
+        yield run
 
 
 def test_a_full_tmpfs_stops_the_writing_until_there_is_room(node: Node, agent, tiny_run: Path, directory: Path, run) -> None:
-    filler = fill(tiny_run)
+    filler = fill_disk(tiny_run)
     one = agent(f"http: {{listen: '', socket: {directory}/headroom.sock}}")
     one.socket_path = directory / "headroom.sock"
     setting = one.wait_state(THRESHOLDS[2], "observed")
@@ -122,7 +93,7 @@ def test_a_full_tmpfs_stops_the_writing_until_there_is_room(node: Node, agent, t
     filler.unlink()
     until(lambda: sysctl(THRESHOLDS[2]) == "100000", "goes on once there is room", timeout=70)
     one.wait_condition("AgentDegraded", "False")
-    fill(tiny_run)
+    fill_disk(tiny_run)
     sysctl(THRESHOLDS[2], 99000)
     until(lambda: sysctl(THRESHOLDS[2]) == "100000", "what has its records needs no room")
     one.stop()
@@ -132,7 +103,7 @@ def test_a_full_tmpfs_stops_the_writing_until_there_is_room(node: Node, agent, t
 
 @pytest.mark.quick
 def test_apply_in_a_full_tmpfs_fails_and_writes_nothing(node: Node, tiny_run: Path, run) -> None:
-    filler = fill(tiny_run)
+    filler = fill_disk(tiny_run)
     answer = run("apply")
     assert answer.returncode == 1
     assert "No space" in answer.stderr or "ENOSPC" in answer.stderr
@@ -150,13 +121,9 @@ def test_another_boot_records_new_originals(node: Node, directory: Path, run) ->
     assert run("restore").returncode == 0
     set_by_hand = int(sysctl("vm.max_map_count")) + 7
     sysctl("vm.max_map_count", set_by_hand)
-    boot = (directory / "boot_id")
+    boot = directory / "boot_id"
     boot.write_text("00000000-0000-4000-8000-000000000000\n")
-    in_another_boot = (
-        "unshare", "-m", "sh", "-c",
-        f'mount --bind {boot} /proc/sys/kernel/random/boot_id && exec "$@"', "sh",
-    )  # fmt: skip
-    assert run("apply", wrap=in_another_boot).returncode == 0
+    assert run("apply", wrap=mounted(f"mount --bind {boot} /proc/sys/kernel/random/boot_id")).returncode == 0
     sysctl("vm.max_map_count", set_by_hand)
     middle = Node()
     assert run("apply").returncode == 0

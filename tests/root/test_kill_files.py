@@ -3,14 +3,12 @@
 
 import json
 import random
-import signal
-import subprocess
 import time
 from pathlib import Path
 from typing import Any, Callable
 
 import pytest
-from conftest import BIN, SLACK, Node, environment
+from conftest import SLACK, Node, killed
 from runtimelab import CONTAINERD_CONFIG, Lab, lab  # noqa: F401
 
 DAEMON_JSON = '{\n    "live-restore": true,\n    "log-opts": {"max-size": "10m"}\n}'
@@ -24,19 +22,6 @@ def configuration(directory: Path, round_: int) -> Path:
         f"runtime: {{mode: enforce, max_concurrent_downloads: {(10, 12)[round_ % 2]}}}\n"
     )
     return path
-
-
-def live(lab: Lab, directory: Path, arguments: list[Any], seconds: float) -> bool:
-    """True when it was killed; else it had ended by itself, and well."""
-    with (directory / "log").open("ab") as log:
-        process = subprocess.Popen(
-            [*lab.wrap, BIN, *arguments], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment(directory)
-        )
-        time.sleep(seconds)
-        process.send_signal(signal.SIGKILL)
-        code = process.wait()
-    assert code in (0, -signal.SIGKILL), (directory / "log").read_text()[-3000:]
-    return code != 0
 
 
 def expect_valid(lab: Lab, round_: int) -> None:
@@ -81,22 +66,22 @@ def test_it_is_killed_again_and_again(
     if command == "agent":
         whole = 2.5 * SLACK  # it polls once a second, after the runtimes have answered
     dice = random.Random(7)
-    touched = killed = 0
+    touched = kills = 0
     for i in range(rounds):
         if i % 4 == 3:
-            killed += live(lab, directory, ["restore"], dice.uniform(0, 0.1) * SLACK)
+            kills += killed(directory, dice.uniform(0, 0.1) * SLACK, "restore", wrap=lab.wrap)
         else:
             if command == "agent":  # a restore has released the tuner, and only apply ends that
                 run("apply", "--config", str(configuration(directory, i)), wrap=lab.wrap)
             before = lab.config.read_text()
             config = configuration(directory, i + 1)
-            killed += live(lab, directory, [command, "--config", config], dice.uniform(0, whole * 1.6))
+            kills += killed(directory, dice.uniform(0, whole * 1.6), command, "--config", config, wrap=lab.wrap)
             touched += lab.config.read_text() != before
         expect_valid(lab, i)
         if i % 10 == 9:
             restore(lab, directory, run)
     restore(lab, directory, run)
-    assert killed > rounds / 4, "they were killed in time"
+    assert kills > rounds / 4, "they were killed in time"
     assert touched > rounds / 8, "they got as far as writing"
     for daemon in lab.daemons.values():
         daemon.stop()

@@ -1,24 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """deploy/ against the real thing: rules and dashboard in a real Prometheus that scrapes an agent under load; plugins."""
 
+import contextlib
 import json
-import math
 import re
 import subprocess
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
 from pathlib import Path
-from typing import Any, Callable, Iterator
+from typing import Any, Callable
 
 import criwire
 import dnslab
-import pytest
 from conftest import ROOT, Agent, free_port, until
+from dnslab import fixture_network  # noqa: F401
+from prometheus import Prometheus
 from registrylab import Image
 from runtimelab import Lab, lab  # noqa: F401
-from storm import Space, fill
+from storm import fill, space  # noqa: F401
 from test_top import asking
 
 DEPLOY = ROOT / "deploy"
@@ -33,72 +31,6 @@ images: {{pull: [registry.invalid/app:1]}}
 Agents = Callable[..., Agent]
 
 
-class Prometheus:
-    """Debian's, on loopback, with our rules. The one agent is two nodes of a cluster to it."""
-
-    def __init__(self, directory: Path, agent: Agent) -> None:
-        dnslab.need("prometheus")
-        self.port = free_port()
-        self.log = directory / "prometheus.log"
-        jobs = [
-            {
-                "job_name": "headroom",
-                "static_configs": [
-                    {"targets": [f"127.0.0.1:{agent.port}"], "labels": {"cluster": "test", "instance": name}}
-                    for name in ("node-1", "node-2")
-                ],
-            }
-        ]
-        config = directory / "prometheus.yml"
-        every = {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"}
-        rules = directory / "rules.yaml"
-        rules.write_text(re.sub(r"interval: \w+", "interval: 1s", (DEPLOY / "prometheus/rules.yaml").read_text()))
-        config.write_text(json.dumps({"global": every, "rule_files": [str(rules)], "scrape_configs": jobs}))
-        options = {
-            "config.file": config,
-            "storage.tsdb.path": directory / "tsdb",
-            "web.listen-address": f"127.0.0.1:{self.port}",
-        }
-        with self.log.open("wb") as log:
-            command = ["prometheus", *(f"--{name}={value}" for name, value in options.items())]
-            self.process = subprocess.Popen(command, stdout=log, stderr=log)
-
-    def query(self, expression: str) -> list[dict[str, Any]]:
-        address = f"http://127.0.0.1:{self.port}/api/v1/query?" + urllib.parse.urlencode({"query": expression})
-        try:
-            with urllib.request.urlopen(address, timeout=5) as answer:
-                return json.load(answer)["data"]["result"]
-        except urllib.error.HTTPError as error:
-            pytest.fail(f"{expression}: {error.read().decode()}")
-        except OSError:
-            assert self.process.poll() is None, self.log.read_text()
-            return []
-
-    def has(self, expression: str) -> bool:
-        return any(not math.isnan(float(row["value"][1])) for row in self.query(expression))
-
-    def close(self) -> None:
-        self.process.terminate()
-        self.process.wait(20)
-
-
-@pytest.fixture(name="network")
-def fixture_network() -> Iterator[dnslab.Lab]:
-    network = dnslab.Lab()
-    try:
-        yield network
-    finally:
-        network.end()
-        network.remove_namespaces()
-
-
-@pytest.fixture(name="pod")
-def fixture_pod() -> Iterator[Space]:
-    pod = Space("hr-monitoring", pod=True)
-    yield pod
-    pod.remove()
-
-
 def dashboard() -> dict[str, str]:
     """Panel and target -> expression, its variables filled in as Grafana would."""
     panels = json.loads((DEPLOY / "grafana/headroom.json").read_text())["panels"]
@@ -111,16 +43,15 @@ def dashboard() -> dict[str, str]:
 
 
 def test_every_query_of_the_dashboard_has_data(
-    lab: Lab, network: dnslab.Lab, pod: Space, agent: Agents, directory: Path
+    lab: Lab, network: dnslab.Lab, space: Callable[..., Any], agent: Agents, directory: Path  # noqa: F811
 ) -> None:
     registry = lab.registry()
     registry.push("app", Image(4, 4 << 20))
     proxy = lab.proxy(registry, 500 * 1024)
     lab.containerd()
     running = agent(CONFIG, wrap=lab.wrap)
-    fill(pod, 300)
-    prometheus = Prometheus(directory, running)
-    try:
+    fill(space(pod=True), 300)
+    with contextlib.closing(Prometheus(directory, running.port, 2)) as prometheus:
         network.server(UPSTREAM, CLUSTER)
         pod_cgroup = dnslab.pod_path()[0]
         with asking(network, *((pod_cgroup, 100, server, "ok.example.test") for server in (UPSTREAM, CLUSTER))):
@@ -140,8 +71,6 @@ def test_every_query_of_the_dashboard_has_data(
             until(lambda: len(prometheus.query(exceeded)) == 2, "both nodes are over their budget", 0.5)
         proxy.rate = 0
         criwire.finish(pull)
-    finally:
-        prometheus.close()
 
 
 def test_node_problem_detector_gets_a_condition(agent: Agents) -> None:

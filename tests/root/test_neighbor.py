@@ -1,36 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Neighbour tables under storms: they grow ahead of need, and the workload that makes the entries is named."""
 
+import contextlib
 import math
 import re
 import subprocess
 import threading
 import time
 from pathlib import Path
-from typing import Any, Callable, Iterator
+from typing import Any, Iterator
 
 import pytest
 import storm
-from conftest import SLACK, Agent, Run, set_thresholds, thresholds, until
-from storm import NAMES, Hogs, Space, fill, ip, prepare, table, wakeups
+from conftest import NO_BPF, SLACK, Agent, Run, fill_disk, set_thresholds, small_disk, thresholds, until
+from storm import NAMES, Hogs, Space, fill, ip, prepare, space, table, wakeups  # noqa: F401
 
 KERNEL = (128, 512, 1024)  # the kernel's own, and the hard case
 DEFAULTS = (80000, 90000, 100000)
 KEEP = "neighbor: {ipv4: keep, ipv6: keep, grow: true}"
-
-
-@pytest.fixture
-def space() -> Iterator[Callable[..., Space]]:
-    """space(first=False, pod=False) makes one; all go with the test."""
-    made: list[Space] = []
-
-    def make(**more: Any) -> Space:
-        made.append(Space(f"hr-storm-{len(made)}", **more))
-        return made[-1]
-
-    yield make
-    for one in reversed(made):  # each waits for an empty table, and the last one has the entries
-        one.remove()
 
 
 class Watch:
@@ -84,7 +71,7 @@ class Watch:
 
 
 def limit(agent: Agent, family: int = 4) -> dict[str, Any]:
-    return next(one for one in agent.status()["limits"] if one["name"] == f"neighbor/{NAMES[family]}")
+    return agent.limit(f"neighbor/{NAMES[family]}")
 
 
 def top(agent: Agent, family: int = 4) -> list[dict[str, Any]]:
@@ -97,10 +84,7 @@ def used_by(agent: Agent, name: str, family: int = 4) -> int:
 
 def name_of(agent: Agent, name: str, least: float, family: int = 4) -> None:
     """Waits until the agent says that this one has so many."""
-    deadline = time.monotonic() + 20 * SLACK
-    while used_by(agent, name, family) < least:
-        assert time.monotonic() < deadline, f"{name} has not {least}: {limit(agent, family)}"
-        time.sleep(0.1)
+    until(lambda: used_by(agent, name, family) >= least, lambda: f"{name} has {least}: {limit(agent, family)}", 0.1)
 
 
 STORMS = [
@@ -134,14 +118,9 @@ def test_no_entry_is_refused_in_a_storm(agent, space, base, how: str, count: int
             place.ip("neigh", "replace", f"192.0.2.{i}", "lladdr", "02:00:00:00:00:01", "dev", "hrother0")
     loose = prepare(place, how, count, family)
     time.sleep(1.1)
-    if busy:
-        with Hogs(), Watch(one, family) as watch:
-            loose()
-            time.sleep(0.5)
-    else:
-        with Watch(one, family) as watch:
-            loose()
-            time.sleep(0.5)
+    with Hogs() if busy else contextlib.nullcontext(), Watch(one, family) as watch:
+        loose()
+        time.sleep(0.5)
     watch.assert_calm(count)
     if base == KERNEL:
         assert thresholds(NAMES[family])[2] >= count
@@ -356,17 +335,11 @@ def test_apply_reload_and_restart_lower_nothing(agent, run: Run, space, config: 
 
 def test_a_full_disk_does_not_stop_growth(agent, run: Run, space, directory: Path) -> None:
     """Neither that of the state nor that of /run: the room for originals is taken at the start."""
-    disk = directory / "disk"
-    disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(disk)], check=True)
-    env = {"HEADROOM_STATE_DIR": str(disk / "state"), "HEADROOM_RUNTIME_DIR": str(disk / "run")}
-    try:
+    with small_disk(directory / "disk", "512k") as disk:
+        env = {"HEADROOM_STATE_DIR": str(disk / "state"), "HEADROOM_RUNTIME_DIR": str(disk / "run")}
         one = agent(KEEP, env=env)
         time.sleep(1.5)
-        with (disk / "filler").open("wb", buffering=0) as filler:
-            with pytest.raises(OSError):
-                while True:
-                    filler.write(b"x" * 4096)
+        filler = fill_disk(disk)
         place = space()
         lines = len(one.log.splitlines())
         first = grow(one, place)
@@ -383,11 +356,9 @@ def test_a_full_disk_does_not_stop_growth(agent, run: Run, space, directory: Pat
             time.sleep(2.2)
         assert watch.fell == [] and thresholds() == grown, "recorded, although the disk is full"
         again.stop()
-        (disk / "filler").unlink()
+        filler.unlink()
         assert run("restore", env=env).returncode == 0
         assert thresholds() == KERNEL
-    finally:
-        subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
 @pytest.mark.quick
@@ -432,8 +403,7 @@ def test_an_overflow_names_device_namespace_workload_and_address(agent, space, f
 @pytest.mark.quick
 @pytest.mark.parametrize("family", [4, 6])
 def test_without_bpf_tables_grow_by_polling(agent, space, family: int) -> None:
-    wrap = ("setpriv", "--bounding-set=-bpf,-perfmon,-sys_admin", "--inh-caps=-bpf,-perfmon,-sys_admin")
-    one = agent(KEEP, wrap=wrap)
+    one = agent(KEEP, wrap=NO_BPF)
     tuner = one.tuner("neighbor")
     assert tuner["state"] == "degraded" and "CAP_BPF" in tuner["why"]
     assert "CAP_BPF" in one.condition("AgentDegraded")["message"]

@@ -14,6 +14,7 @@ import storm
 from browser import Browser
 from conftest import Agent, set_thresholds, thresholds, until
 from dnslab import V4, Lab, fixture_lab, fixture_network  # noqa: F401
+from storm import space  # noqa: F401
 
 SERVER, IDLE = V4.format(53), V4.format(54)
 
@@ -61,29 +62,18 @@ return faults;
 """
 
 
-def keep(browser: Browser, name: str) -> None:
-    if "PICTURES" in os.environ:
-        browser.picture(Path(os.environ["PICTURES"]) / f"{name}.png")
-
-
 @pytest.fixture(name="busy")
-def fixture_busy(lab: Lab, agent: Callable[..., Agent]) -> Iterator[Agent]:  # noqa: F811
+def fixture_busy(lab: Lab, agent: Callable[..., Agent], space: Callable[..., storm.Space]) -> Agent:  # noqa: F811
     """An agent with neighbours, a busy and an idle resolver, and a threshold that someone changed."""
     lab.server(SERVER, IDLE)
     one = agent(f'dns: {{cluster_servers: [], budgets: [{{server: "{SERVER}", qps: 200}}]}}\nruntime: {{mode: off}}\n')
     until(lambda: one.status()["dns"], "the programs")
-    space = storm.Space("hr-page", pod=True)
-    try:
-        storm.fill(space, 5000)
-        client = lab.udp()
-        for _ in range(50):
-            client.ask(SERVER, "ok.example.test")
-        set_thresholds("ipv4", (128, 512, 60000))
-        until(lambda: thresholds("ipv4")[2] >= 100000, "set again")
-        until(lambda: any(e["text"].startswith("net.ipv4") for e in one.status()["events"]), "the event")
-        yield one
-    finally:
-        space.remove()
+    storm.fill(space(pod=True), 5000)
+    lab.udp().ask(SERVER, count=50)
+    set_thresholds("ipv4", (128, 512, 60000))
+    until(lambda: thresholds("ipv4")[2] >= 100000, "set again")
+    until(lambda: any(e["text"].startswith("net.ipv4") for e in one.status()["events"]), "the event")
+    return one
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
@@ -91,7 +81,8 @@ def fixture_busy(lab: Lab, agent: Callable[..., Agent]) -> Iterator[Agent]:  # n
 def test_everything_is_readable(busy: Agent, browser: Browser, width: int, dark: bool) -> None:
     browser.shape(width, 900, dark)
     browser.open(f"http://127.0.0.1:{busy.port}/?paused")
-    keep(browser, f"page-{width}-{'dark' if dark else 'light'}")
+    if "PICTURES" in os.environ:
+        browser.picture(Path(os.environ["PICTURES"]) / f"page-{width}-{'dark' if dark else 'light'}.png")
     assert browser.run(FAULTS) == []
     assert browser.run('return performance.getEntriesByType("resource").map(e => e.name)') == []
     browser.run('document.querySelectorAll("details").forEach(e => e.open = true)')

@@ -8,7 +8,7 @@ import criwire
 import pytest
 from conftest import until
 from registrylab import Image
-from runtimelab import CONTAINERD_CONFIG, KEEP, Lab, lab, watcher  # noqa: F401
+from runtimelab import CONTAINERD_CONFIG, KEEP, Lab, lab, systemd, watcher  # noqa: F401
 from test_runtime import Watcher, wait_reason, wait_setting
 
 NAME = "mirrors.docker.io"
@@ -21,12 +21,10 @@ def mirrors(*pairs: tuple[str, str]) -> str:
 
 
 @pytest.mark.slow
-def test_a_mirror_comes_and_goes_with_its_health(lab: Lab, watcher: Watcher, run: Callable[..., Any]) -> None:
+def test_a_mirror_comes_and_goes_with_its_health(lab: Lab, systemd: Any, watcher: Watcher, run: Callable[..., Any]) -> None:
     registry = lab.registry()
     registry.push("team/app", Image(1, 1000))
     foreign = lab.write("etc/containerd/certs.d/quay.io/hosts.toml", FOREIGN)
-    lab.containerd()
-    systemd = lab.with_systemd()
     url = f"http://{registry.name}"
     running = watcher(f"restart: now, {mirrors(('docker.io', url), ('quay.io', url))}")
     hosts = lab.certs / "docker.io/hosts.toml"
@@ -38,7 +36,7 @@ def test_a_mirror_comes_and_goes_with_its_health(lab: Lab, watcher: Watcher, run
     assert 'config_path = "/etc/containerd/certs.d"' in lab.config.read_text()
 
     # Everything of docker.io comes from there, without another restart.
-    until(lambda: criwire.running_config(lab.containerd_socket), "the CRI answers", 0.1)
+    lab.wait_for_cri()
     criwire.pull(lab.containerd_socket, "docker.io/team/app:latest")
 
     # Files of others stay as they are.

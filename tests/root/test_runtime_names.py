@@ -24,8 +24,7 @@ def fill_neighbors(pid: int) -> None:
 
 
 def users(agent: Agent) -> dict[str, dict[str, Any]]:
-    limit = next(l for l in agent.status()["limits"] if l["name"] == "neighbor/ipv4")
-    return {user["workload"]["name"]: user for user in limit["top"]}
+    return {user["workload"]["name"]: user for user in agent.limit("neighbor/ipv4")["top"]}
 
 
 def process_of(lab: Lab, container: str) -> int:
@@ -70,7 +69,7 @@ def test_the_image_store_fills(lab: Lab, watcher: Watcher) -> None:
     running = watcher(KEEP)
     store = until(lambda: found(running, "containerd").get("store"), "the store is known")
     assert store["filesystem"] == "tmpfs" and store["driver"] == "overlayfs" and store["size"] == 40 << 20
-    limit = next(l for l in running.status()["limits"] if l["name"] == "images/store")
+    limit = running.limit("images/store")
     assert limit["unit"] == "bytes" and limit["max"] == 40 << 20
     running.wait_condition("ImageStoreFull", "False")
     big = lab.write("var/lib/containerd/big", "")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What commands draw of a document, on a terminal and elsewhere. The agent that serves it is made up."""
 
+import contextlib
 import json
 import re
 import signal
@@ -120,8 +121,7 @@ def test_colours_are_for_terminals_without_no_color(serve: Serve, directory: Pat
 @pytest.mark.parametrize("end", [b"q", b"\x03", signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_what_is_live_leaves_the_terminal_as_it_was(serve: Serve, directory: Path, end: bytes | signal.Signals) -> None:
     serve(STATUS)
-    terminal = Terminal(directory, "status", "--watch", keep=True)
-    try:
+    with contextlib.closing(Terminal(directory, "status", "--watch", keep=True)) as terminal:
         until(lambda: termios.tcgetattr(terminal.follower) != terminal.was, "keys are read one by one")
         if isinstance(end, bytes):
             terminal.press(end.decode())
@@ -129,8 +129,6 @@ def test_what_is_live_leaves_the_terminal_as_it_was(serve: Serve, directory: Pat
             terminal.process.send_signal(end)
         assert terminal.process.wait(5) in ((0, 2, -signal.SIGINT) if isinstance(end, bytes) else (-end,))
         assert termios.tcgetattr(terminal.follower) == terminal.was
-    finally:
-        terminal.close()
 
 
 def workload(text: str) -> dict[str, Any]:
@@ -168,26 +166,20 @@ DNS
 
 def test_top_on_a_small_terminal_keeps_every_server_and_colours_what_is_over_its_budget(serve: Serve, directory: Path) -> None:
     serve(dns(SERVER, SILENT, SILENT))
-    terminal = Terminal(directory, "top", "dns", rows=10)
-    try:
+    with contextlib.closing(Terminal(directory, "top", "dns", rows=10)) as terminal:
         text = terminal.wait_screens(1)
         assert "shop/cart" in text and text.count("2001:db8::1") == 2, text
         assert "other" not in text and "example" not in text
         assert f"{RED}    1500{END}" in text and f"{GREEN}    12{END}" in text
-    finally:
-        terminal.close()
 
 
 def test_top_shows_live_rows_first_and_s_sorts_by_the_next_column(serve: Serve, directory: Path) -> None:
     serve(dns({"server": "idle", "queries_per_second": 0, "peak": 9}, {"server": "busy", "queries_per_second": 5, "peak": 7}))
-    terminal = Terminal(directory, "top", "dns")
-    try:
+    with contextlib.closing(Terminal(directory, "top", "dns")) as terminal:
         for first in ("busy", "idle", "idle", "idle", "busy"):
             text = terminal.wait_screens(len(terminal.screens()) + 2)
             assert re.findall("idle|busy", text)[0] == first, text
             terminal.press("s")
-    finally:
-        terminal.close()
 
 
 def test_top_says_why_a_list_is_empty(serve: Serve, run: Run) -> None:

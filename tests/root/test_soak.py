@@ -19,6 +19,7 @@ import dnslab
 import pytest
 import storm
 from conftest import FAMILIES, Agent, Node, thresholds, until
+from dnslab import fixture_network  # noqa: F401
 from registrylab import Image
 from runtimelab import CONTAINERD_CONFIG, Lab, lab  # noqa: F401
 
@@ -63,14 +64,6 @@ def fixture_crew() -> Iterator[Crew]:
     made = Crew()
     yield made
     made.close()
-
-
-@pytest.fixture(name="network")
-def fixture_network() -> Iterator[dnslab.Lab]:
-    made = dnslab.Lab()
-    yield made
-    made.end()
-    made.remove_namespaces()
 
 
 def configuration(downloads: int, mirror: str) -> str:
@@ -143,7 +136,7 @@ def test_everything_at_once(
         with changing:
             containerd.restart()
             by_others += 1
-            until(lambda: criwire.running_config(lab.containerd_socket), "the CRI answers", 0.1)
+            lab.wait_for_cri()
 
     def configuration_flaps() -> None:
         nonlocal wanted_changes

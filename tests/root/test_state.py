@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import DEFAULTS, THRESHOLDS, Node, sysctl, until
+from conftest import DEFAULTS, THRESHOLDS, Node, mounted, sysctl, until
 
 
 @pytest.mark.parametrize("how", ["gone", "empty"])
@@ -46,9 +46,7 @@ def test_observe_mode_lists_what_would_change(node: Node, directory: Path, agent
 def test_the_observe_option_needs_no_write_access(node: Node, agent, directory: Path) -> None:
     for name in ("state", "run"):
         (directory / name).mkdir(exist_ok=True)
-    wrap = ("unshare", "--mount", "sh", "-ec",
-            f'mount -t tmpfs -o ro none {directory}/state; exec "$@"', "sh")  # fmt: skip
-    one = agent(args=("--observe",), wrap=wrap)
+    one = agent(args=("--observe",), wrap=mounted(f"mount -t tmpfs -o ro none {directory}/state"))
     assert one.setting(THRESHOLDS[0])["state"] == "observed"
     assert one.condition("AgentDegraded")["status"] == "False", one.condition("AgentDegraded")
     assert one.condition("SettingFailed")["status"] == "False"
@@ -72,8 +70,8 @@ def test_commands_reach_the_agent_with_a_broken_file_on_disk(node: Node, agent, 
 
 
 def test_apply_fails_for_what_could_not_be_set(node: Node, run) -> None:
-    wrap = ("unshare", "--mount", "sh", "-ec", 'mount --bind /proc/sys /proc/sys; mount -o remount,bind,ro /proc/sys; exec "$@"', "sh")
-    answer = run("apply", "--only", "sysctl", wrap=wrap)
+    read_only = mounted("mount --bind /proc/sys /proc/sys; mount -o remount,bind,ro /proc/sys")
+    answer = run("apply", "--only", "sysctl", wrap=read_only)
     assert answer.returncode == 1
     assert "Read-only" in answer.stderr
     node.assert_unchanged()
@@ -82,9 +80,8 @@ def test_apply_fails_for_what_could_not_be_set(node: Node, run) -> None:
 def contained(agent, directory: Path, *script: str):
     """An agent whose host is below the directory, after these commands in a mount namespace of its own."""
     socket = directory / "one.sock"
-    wrap = ("unshare", "--mount", "sh", "-ec", "; ".join([*script, 'exec "$@"']), "sh")
     env = {"HEADROOM_HOST_ROOT": str(directory / "host")}
-    one = agent(f'http: {{listen: "", socket: {socket}}}', wrap=wrap, env=env, ready=False)
+    one = agent(f'http: {{listen: "", socket: {socket}}}', wrap=mounted("\n".join(script)), env=env, ready=False)
     one.socket_path = socket
     return one.wait_ready()
 

@@ -14,6 +14,7 @@ import pytest
 import storm
 from conftest import Agent, until
 from dnslab import V4, Lab, fixture_lab, fixture_network, settle  # noqa: F401
+from storm import space  # noqa: F401
 from terminal import Terminal, picture, plain
 
 UPSTREAM, CLUSTER = V4.format(53), V4.format(10)
@@ -52,23 +53,19 @@ def asking(lab: Lab, *load: tuple[str, int, str, str]) -> Iterator[None]:
 
 
 @pytest.fixture(name="loaded")
-def fixture_loaded(lab: Lab, agent: Callable[..., Agent]) -> Iterator[Agent]:  # noqa: F811
+def fixture_loaded(lab: Lab, agent: Callable[..., Agent], space: Callable[..., storm.Space]) -> Iterator[Agent]:  # noqa: F811
     lab.server(UPSTREAM, CLUSTER)
     one = agent(CONFIG)
     until(lambda: one.status()["dns"], "the programs")
-    space = storm.Space("hr-top")
-    try:
-        with asking(lab, *LOAD):
-            storm.fill(space, 5000)
-            settle(one, lambda now: len(now.row(CLUSTER).get("top", [])) == 3 and now.row(UPSTREAM)["top"], "the load", 20)
-            yield one
-    finally:
-        space.remove()
+    place = space()
+    with asking(lab, *LOAD):
+        storm.fill(place, 5000)
+        settle(one, lambda now: len(now.row(CLUSTER).get("top", [])) == 3 and now.row(UPSTREAM)["top"], "the load", 20)
+        yield one
 
 
 def test_top_is_live_and_names_workloads_as_every_other_view(loaded: Agent, directory: Path) -> None:
-    terminal = Terminal(directory, "top")
-    try:
+    with contextlib.closing(Terminal(directory, "top")) as terminal:
         screen = terminal.wait_screens(4)
         text = plain(screen)
         status = loaded.status()
@@ -77,7 +74,7 @@ def test_top_is_live_and_names_workloads_as_every_other_view(loaded: Agent, dire
         for name in named:
             assert f"  {name}\n" in text, text
         assert "by q/s; s sorts, q quits" in text and text.index(UPSTREAM) < text.index(CLUSTER)
-        assert "netns hr-top\n" in text, "who uses the neighbour table"
+        assert "netns hr-storm-0\n" in text, "who uses the neighbour table"
         labels = "".join(loaded.metrics())
         assert f'server="{CLUSTER}",kind="lxd",namespace="",name="web-1"' in labels
         if "PICTURES" in os.environ:
@@ -86,5 +83,3 @@ def test_top_is_live_and_names_workloads_as_every_other_view(loaded: Agent, dire
         assert "by peak/s; s sorts, q quits" in plain(terminal.wait_screens(len(terminal.screens()) + 2))
         terminal.press("q")
         assert terminal.process.wait(10) == 0
-    finally:
-        terminal.close()
