@@ -35,6 +35,9 @@ FAULTS: dict[str, tuple[bytes, int | None, str | None]] = {
     "a ceiling below the threshold": (b"neighbor:\n  ceiling: 50000\n  ipv6: keep\n", 2, "ceiling"),
     "a sysctl that a tuner owns": (b"sysctl:\n  net.ipv4.neigh.default.gc_thresh3: 5\n", 2, "neighbor"),
     "an address that is none": (b"http: {listen: nowhere}\n", 1, "nowhere"),
+    "a budget of no number": (b"dns:\n  budgets:\n    - {server: 10.0.0.2, qps: 80k}\n", 3, "80k"),
+    "a budget without a number": (b"dns:\n  budgets:\n    - {server: 10.0.0.2}\n", 3, "number"),
+    "a budget of no server": (b"dns:\n  budgets:\n    - {server: nowhere, qps: 5}\n", 3, "nowhere"),
 }
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Floods, garbage, a killed agent and nodes where it cannot be: nothing is lost but counts, and that is said."""
 
+import contextlib
 import os
 import random
 import socket
@@ -8,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import until
+from conftest import NO_BPF, mounted, until
 from dnslab import CLIENT, V4, Look, cgroup_root, fixture_lab, fixture_network, fixture_watch, pod_path, settle  # noqa: F401
 from dnswire import query
 from passing import Passing, attached
@@ -111,9 +112,8 @@ def test_a_killed_agent_leaves_dns_working(watch, lab, directory) -> None:
     server = V4.format(44)
     lab.unbound(directory, server)
     root = cgroup_root()
-    other = Passing(root)
-    before = attached(root)
-    try:
+    with contextlib.closing(Passing(root)):
+        before = attached(root)
         one = watch()
         mine = ours(before, root)
         assert len(mine) >= 2
@@ -124,8 +124,6 @@ def test_a_killed_agent_leaves_dns_working(watch, lab, directory) -> None:
         perf.result()
         assert perf.sent == perf.completed
         assert "passing" in attached(root).values()
-    finally:
-        other.close()
 
 
 def test_programs_attached_later_stay_attached(watch, lab) -> None:
@@ -134,8 +132,7 @@ def test_programs_attached_later_stay_attached(watch, lab) -> None:
     before = attached(root)
     one = watch()
     mine = ours(before, root)
-    other = Passing(root)
-    try:
+    with contextlib.closing(Passing(root)):
         with lab.udp() as client:
             client.ask(server, count=10)
         settle(one, lambda now: now.total("queries_total", server=server) == 10, "ten queries")
@@ -143,8 +140,6 @@ def test_programs_attached_later_stay_attached(watch, lab) -> None:
         one.stop()
         now = attached(root)
         assert not mine & set(now) and "passing" in now.values()
-    finally:
-        other.close()
 
 
 def test_a_restart_counts_from_zero_and_once(watch, lab) -> None:
@@ -157,15 +152,12 @@ def test_a_restart_counts_from_zero_and_once(watch, lab) -> None:
         one.stop()
 
 
-NO_CGROUP2 = 'umount -l "$(findmnt -n -o TARGET -t cgroup2 | head -1)" && exec "$@"'
-
-
 @pytest.mark.quick
 @pytest.mark.parametrize(
     "wrap, why",
     [
-        (("setpriv", "--bounding-set=-bpf,-perfmon,-sys_admin", "--inh-caps=-bpf,-perfmon,-sys_admin"), "CAP_BPF"),
-        (("unshare", "-m", "sh", "-c", NO_CGROUP2, "sh"), "cgroup2"),
+        (NO_BPF, "CAP_BPF"),
+        (mounted('umount -l "$(findmnt -n -o TARGET -t cgroup2 | head -1)"'), "cgroup2"),
     ],
     ids=["no-CAP_BPF", "no-cgroup2"],
 )

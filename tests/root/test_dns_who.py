@@ -3,7 +3,7 @@
 
 import json
 import time
-from typing import Any, Iterator
+from typing import Any
 
 import pytest
 from conftest import Agent, Run, until
@@ -113,20 +113,15 @@ def test_failed_expansions_are_counted_by_role(watch, lab) -> None:
     assert expansions["cluster"]["failed"] == 8
 
 
-@pytest.fixture(name="names")
-def fixture_names(lab) -> Iterator[tuple[str, str]]:
-    server, name = V4.format(39), "ok-secret.example.test"
-    lab.server(server)
-    yield server, name
+SECRET = "ok-secret.example.test"
 
 
-def sampled(agent: Agent, lab: Lab, server: str, name: str, seconds: float) -> list[dict[str, Any]]:
+def sampled(agent: Agent, lab: Lab, server: str, seconds: float) -> list[dict[str, Any]]:
     """Asks for this name until it is shown over the unix socket, or the time is over."""
     deadline = time.monotonic() + seconds
     with lab.udp() as client:
         while time.monotonic() < deadline:
-            for _ in range(20):
-                client.ask(server, name)
+            client.ask(server, SECRET, count=20)
             row = next((r for r in agent.status()["dns"]["servers"] if r["server"] == server), {})
             if row.get("names"):
                 return row["names"]
@@ -135,24 +130,21 @@ def sampled(agent: Agent, lab: Lab, server: str, name: str, seconds: float) -> l
 
 
 @pytest.mark.quick
-def test_names_are_shown_over_the_unix_socket_only(watch, lab, names, run: Run) -> None:
-    server, name = names
-    one = watch()
-    shown = sampled(one, lab, server, name, 10)
-    assert [(entry["name"], entry["type"]) for entry in shown] == [(name, "A")]
+def test_names_are_shown_over_the_unix_socket_only(watch, lab, run: Run) -> None:
+    server, one = lab.serve(39), watch()
+    shown = sampled(one, lab, server, 10)
+    assert [(entry["name"], entry["type"]) for entry in shown] == [(SECRET, "A")]
     assert shown[0]["share"] == 1 and shown[0]["samples"] >= 1
     for path in ("/v1/status", "/metrics", "/", "/health", "/readyz?verbose"):
         assert "secret" not in one.get(path, unix=False)[1], path
     assert all("names" not in row for row in json.loads(one.get("/v1/status", unix=False)[1])["dns"]["servers"])
     assert "secret" not in one.get("/metrics")[1] + one.log
     top = run("top", "dns").stdout
-    assert name in top and server in top and "upstream" in top
+    assert SECRET in top and server in top and "upstream" in top
 
 
-def test_names_can_be_switched_off(watch, lab, names, run: Run) -> None:
-    server, name = names
-    one = watch("{names: off}")
-    assert sampled(one, lab, server, name, 4) == []
+def test_names_can_be_switched_off(watch, lab, run: Run) -> None:
+    assert sampled(watch("{names: off}"), lab, lab.serve(39), 4) == []
     assert "secret" not in run("top", "dns").stdout
 
 

@@ -8,7 +8,7 @@ import struct
 import time
 
 import pytest
-from conftest import until
+from conftest import mounted, until
 from dnslab import CLIENT, SERVER, V4, cgroup_root, fixture_lab, fixture_network, fixture_watch, pod_path, settle  # noqa: F401
 from dnswire import encode, query
 from passing import Passing
@@ -48,16 +48,12 @@ def test_a_private_cgroup_namespace_is_handled(watch, lab) -> None:
     one.stop()
 
 
-KUBELET = (
-    "mount -t tmpfs none /var/lib && mkdir /var/lib/kubelet && "
-    "printf 'kind: KubeletConfiguration\\nclusterDNS:\\n- %s\\n' \"$0\" >/var/lib/kubelet/config.yaml && exec \"$@\""
-)
-
-
 def test_cluster_dns_comes_from_the_kubelet_configuration(watch, lab) -> None:
     server, other = V4.format(71), V4.format(72)
     lab.server(server, other)
-    one = watch(wrap=("unshare", "-m", "sh", "-c", KUBELET, server))
+    config = f"kind: KubeletConfiguration\\nclusterDNS:\\n- {server}\\n"
+    make = f"mount -t tmpfs none /var/lib; mkdir /var/lib/kubelet; printf '{config}' >/var/lib/kubelet/config.yaml"
+    one = watch(wrap=mounted(make))
     with lab.udp() as client:
         client.ask(server, count=3)
         client.ask(other, count=3)
@@ -182,14 +178,12 @@ def test_a_burst_on_a_busy_machine_is_measured(watch, lab, phase: float) -> None
 
 def test_counting_begins_when_the_cgroup_root_is_free(watch, lab) -> None:
     """Another's exclusive program is named as what it is, and how to find it."""
-    server, other = lab.serve(73), Passing(cgroup_root(), flags=0)
-    try:
+    server = lab.serve(73)
+    with contextlib.closing(Passing(cgroup_root(), flags=0)):
         one = watch(ready=False)
         one.wait_ready()
         until(lambda: one.tuner("dns")["state"] == "degraded", "the tuner says why it does not count")
         assert "exclusively" in one.tuner("dns")["why"] and "bpftool cgroup tree" in one.tuner("dns")["why"]
-    finally:
-        other.close()
     until(lambda: one.tuner("dns")["state"] == "active", "the programs are attached")
     with lab.udp() as client:
         client.ask(server, count=5)
