@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from conftest import BIN, ROOT
-from test_runtime import containerd2
+from runtimelab import containerd2
 
 TOOL = BIN.parents[1] / "tests/tool/containerd_tool"
 SHAPES = sorted(path.name for path in (ROOT / "tests/unit/corpus/config.toml").iterdir())

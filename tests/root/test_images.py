@@ -64,6 +64,16 @@ def store(lab: Lab) -> Path:
     return path
 
 
+@pytest.fixture
+def loaded(lab: Lab, preload: Start, store: Path) -> Agent:
+    """An agent that has loaded the image A from an archive."""
+    lab.containerd()
+    docker_save(store / "a.tar", [Built(A)])
+    running = preload("archives: [/run/images]")
+    wait_image(running, A)
+    return running
+
+
 @pytest.mark.quick
 def test_an_archive_becomes_images_and_the_agent_is_ready_meanwhile(
     lab: Lab, preload: Start, store: Path, directory: Path, run: Run, containerd: Containerd
@@ -87,14 +97,10 @@ def test_an_archive_becomes_images_and_the_agent_is_ready_meanwhile(
     assert [i["name"] for i in json.loads(run("images", "--json", wrap=lab.wrap).stdout)] == [A, B]
 
 
-def test_a_second_start_loads_nothing_and_opens_no_archive(lab: Lab, preload: Start, store: Path, directory: Path) -> None:
-    lab.containerd()
-    docker_save(store / "a.tar", [Built(A)])
-    running = preload("archives: [/run/images]")
-    wait_image(running, A)
+def test_a_second_start_loads_nothing_and_opens_no_archive(loaded: Agent, preload: Start, directory: Path) -> None:
     record = directory / "state/images.json"
     until(lambda: record.exists() and A in record.read_text(), "the record is on disk")
-    running.stop()
+    loaded.stop()
     trace = directory / "trace"
     running = preload("archives: [/run/images]", wrap=("strace", "-f", "-qq", "-e", "trace=openat,open", "-o", str(trace)))
     wait_image(running, A)
@@ -106,28 +112,20 @@ def test_a_second_start_loads_nothing_and_opens_no_archive(lab: Lab, preload: St
     assert not [line for line in trace.read_text().splitlines() if "a.tar" in line]
 
 
-def test_an_archive_that_changes_is_loaded_again(lab: Lab, preload: Start, store: Path) -> None:
-    lab.containerd()
-    docker_save(store / "a.tar", [Built(A)])
-    running = preload("archives: [/run/images/a.tar]")
-    wait_image(running, A)
+def test_an_archive_that_changes_is_loaded_again(lab: Lab, loaded: Agent, store: Path) -> None:
     before = [line for line in ctr(lab, "images", "ls").splitlines() if line.startswith(A)]
     docker_save(store / "a.tar", [Built(A), Built("c:1", layers=1)])
-    running.reload()
-    wait_image(running, "docker.io/library/c:1")
-    wait_image(running, A)
+    loaded.reload()
+    wait_image(loaded, "docker.io/library/c:1")
+    wait_image(loaded, A)
     assert [line for line in ctr(lab, "images", "ls").splitlines() if line.startswith(A)] != before
 
 
-def test_an_image_that_was_removed_is_loaded_again(lab: Lab, preload: Start, store: Path) -> None:
-    lab.containerd()
-    docker_save(store / "a.tar", [Built(A)])
-    running = preload("archives: [/run/images/a.tar]")
-    wait_image(running, A)
+def test_an_image_that_was_removed_is_loaded_again(lab: Lab, loaded: Agent) -> None:
     removed(lab, A)
     assert A not in names(lab)
-    running.reload()
-    until(lambda: A in names(lab), f"{A} is back\n{running.log[-1000:]}")
+    loaded.reload()
+    until(lambda: A in names(lab), f"{A} is back\n{loaded.log[-1000:]}")
 
 
 @pytest.mark.quick
@@ -170,7 +168,10 @@ def test_nothing_is_loaded_unless_it_enforces(lab: Lab, preload: Start, store: P
         wait_image(running, A)
 
 
-def kill_and_finish(lab: Lab, preload: Start, store: Path, kills: int, restarts: int) -> None:
+@pytest.mark.parametrize("kills, restarts", [(3, 1), pytest.param(100, 10, marks=pytest.mark.slow)])
+def test_what_kills_cut_off_is_finished_by_the_next_agent(
+    lab: Lab, preload: Start, store: Path, kills: int, restarts: int
+) -> None:
     """Of an archive and a pull."""
     containerd = lab.containerd()
     docker_save(store / "a.tar", [Built(A, "it runs", say_program(lab.directory), 3, 20 << 20)])
@@ -203,10 +204,6 @@ def kill_and_finish(lab: Lab, preload: Start, store: Path, kills: int, restarts:
     assert "RUNNING" in ctr(lab, "task", "ls")
 
 
-def test_what_a_kill_cuts_off_is_finished_by_the_next_agent(lab: Lab, preload: Start, store: Path) -> None:
-    kill_and_finish(lab, preload, store, 3, 1)
-
-
 @pytest.mark.parametrize("only", [[], ["--only", "images"], ["--only", "thp"]])
 def test_a_restore_removes_what_a_killed_load_wrote(lab: Lab, node: Node, run: Run, only: list[str]) -> None:
     """The directory by which a load passes a default server, without an agent or a runtime."""
@@ -214,11 +211,6 @@ def test_a_restore_removes_what_a_killed_load_wrote(lab: Lab, node: Node, run: R
     others = lab.write("etc/containerd/certs.d/other.invalid/hosts.toml", 'server = "http://127.0.0.1:1"\n')
     assert run("restore", *only, wrap=lab.wrap).returncode == 0
     assert hosts.parent.exists() == ("thp" in only) and others.exists()
-
-
-@pytest.mark.slow
-def test_killed_a_hundred_times(lab: Lab, preload: Start, store: Path) -> None:
-    kill_and_finish(lab, preload, store, 100, 10)
 
 
 def small_disk(lab: Lab) -> None:

@@ -2,18 +2,16 @@
 """The label that keeps images from garbage collection: set, found dropped, restored, with real runtimes."""
 
 import random
-import signal
-import subprocess
 import time
 from pathlib import Path
 from typing import Any, Callable
 
 import criwire
 import pytest
-from conftest import BIN, SLACK, Agent, Node, Run, environment, until
+from conftest import SLACK, Agent, Node, Run, killed, until
 from registrylab import Image, Registry
-from runtimelab import Lab, lab  # noqa: F401
-from test_runtime import containerd2, wait_for, wait_setting
+from runtimelab import Lab, containerd2, lab  # noqa: F401
+from test_runtime import wait_for, wait_setting
 
 LABEL = "io.cri-containerd.pinned"
 Watcher = Callable[..., Agent]
@@ -60,14 +58,9 @@ def pin(lab: Lab, name: str) -> None:
     until(lambda: pinned(lab, name), "the CRI has heard of it")
 
 
-def two(lab: Lab) -> None:
-    lab.config.write_text("version = 3\n")
-    lab.containerd(containerd2())
-
-
 @pytest.mark.slow
 def test_an_image_is_pinned_again_after_a_pull_and_restored(lab: Lab, pinner: Watcher, run: Run) -> None:
-    two(lab)
+    lab.start("containerd2")
     registry = lab.registry()
     app, kept, other = pulled(lab, registry, "app", "kept", "other")
     pin(lab, kept)
@@ -119,7 +112,7 @@ def test_the_sandbox_image_is_pinned_and_an_older_one_is_not_any_more(lab: Lab, 
 
 
 def test_plan_and_observe_pin_nothing(lab: Lab, pinner: Watcher, directory: Path, run: Run) -> None:
-    two(lab)
+    lab.start("containerd2")
     (app,) = pulled(lab, lab.registry(), "app")
     config = directory / "plan.yaml"
     config.write_text(section([app, "registry.example/missing:1"]))
@@ -146,23 +139,14 @@ def test_a_runtime_without_pins_is_left_alone(lab: Lab, pinner: Watcher, kind: s
 
 
 def test_a_kill_at_any_moment_leaves_what_a_restore_needs(lab: Lab, node: Node, directory: Path, run: Run) -> None:
-    two(lab)
+    lab.start("containerd2")
     app, kept = pulled(lab, lab.registry(), "app", "kept")
     pin(lab, kept)
     config = directory / "kill.yaml"
     config.write_text(section([app, kept]) + 'http: {listen: ""}\n')
     seen = set()
     for round_ in range(25):
-        process = subprocess.Popen(
-            [*lab.wrap, str(BIN), "apply", "--config", str(config)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=environment(directory),
-        )
-        time.sleep(random.uniform(0.005, 0.12) * SLACK)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        killed(directory, random.uniform(0.005, 0.12) * SLACK, "apply", "--config", config, wrap=lab.wrap)
         journal = directory / "state/journal.json"
         seen.add((journal.exists() and app in journal.read_text(), pinned(lab, app)))
         assert (False, True) not in seen, "it is recorded before it is pinned"

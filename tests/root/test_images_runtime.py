@@ -7,19 +7,16 @@ import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 import threading
 import time
 from pathlib import Path
 from typing import Iterator
 
-import criwire
 import pytest
 from archivelab import Built, Layout, docker_files, docker_save, say_program, write_tar
 from conftest import BIN, SLACK, free_port, until
 from registrylab import Image
-from runtimelab import Lab
-from test_runtime import containerd2
+from runtimelab import Lab, containerd2, own_lab
 
 TOOL = BIN.parents[1] / "tests/tool/images_tool"
 CONTAINERD2 = pytest.param("containerd2", marks=pytest.mark.containerd2)
@@ -31,28 +28,19 @@ MIB = 1 << 20
 class Runtime:
     def __init__(self, lab: Lab, kind: str) -> None:
         self.lab, self.docker = lab, kind == "docker"
+        lab.start(kind)
         self.programs = containerd2() if kind == "containerd2" else None
         self.ctr_command = [str(self.programs / "ctr") if self.programs else "ctr", "-n", "k8s.io"]
         self.spool = lab.directory / "spool"
         self.spool.mkdir()
         self.say = say_program(lab.directory)
         self.registry = lab.registry()
-        if self.docker:
-            lab.dockerd()
-        else:
-            if self.programs:
-                lab.config.write_text("version = 3\n")
-            lab.containerd(self.programs)
-            self.wait_for_cri()
-
-    def wait_for_cri(self) -> None:
-        until(lambda: criwire.running_config(self.lab.containerd_socket), "the CRI answers", 0.1)
 
     def restart(self, config: str) -> None:
         self.lab.config.write_text(config)
         self.lab.daemons["containerd"].stop()
         self.lab.daemons["containerd"].start()
-        self.wait_for_cri()
+        self.lab.wait_for_cri()
 
     def command(self, *args: str, seconds: int = 60) -> list[str]:
         where = ["docker", "/run/docker.sock"] if self.docker else ["containerd", "/run/containerd/containerd.sock"]
@@ -123,14 +111,8 @@ class Runtime:
 @pytest.fixture(scope="module")
 def runtime(request: pytest.FixtureRequest) -> Iterator[Runtime]:
     """One for all tests that want its kind: they use different images."""
-    directory = Path(tempfile.mkdtemp(prefix="headroom-"))
-    directory.chmod(0o755)
-    lab = Lab(directory)
-    try:
+    with own_lab() as lab:
         yield Runtime(lab, request.param)
-    finally:
-        lab.close()
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 def name(short: str) -> str:
@@ -196,7 +178,11 @@ def test_a_damaged_archive_fails_and_leaves_nothing(runtime: Runtime) -> None:
     runtime.assert_says(image.name, "bad")
 
 
-def kill_loads(runtime: Runtime, archive: Path, times: int) -> None:
+@ALL
+@pytest.mark.parametrize("times", [3, pytest.param(50, marks=pytest.mark.slow)])
+def test_loads_that_were_killed_leave_nothing(runtime: Runtime, times: int) -> None:
+    image = Built(name("killed"), "alive", runtime.say, 6, 8 * MIB)
+    archive = docker_save(runtime.lab.directory / "killed.tar", [image])
     for _ in range(times):
         process = runtime.start(*runtime.load(archive))
         time.sleep(random.uniform(0, 0.8))
@@ -205,33 +191,6 @@ def kill_loads(runtime: Runtime, archive: Path, times: int) -> None:
         runtime.assert_nothing_left(clean=True)
         if not runtime.docker and random.random() < 0.5:
             runtime.remove_all()
-
-
-@ALL
-@pytest.mark.parametrize("times", [3, pytest.param(50, marks=pytest.mark.slow)])
-def test_loads_that_were_killed_leave_nothing(runtime: Runtime, times: int) -> None:
-    image = Built(name("killed"), "alive", runtime.say, 6, 8 * MIB)
-    archive = docker_save(runtime.lab.directory / "killed.tar", [image])
-    kill_loads(runtime, archive, times)
-    runtime.good(*runtime.load(archive))
-    runtime.assert_says(image.name, "alive")
-    runtime.assert_nothing_left()
-
-
-@CONTAINERDS
-def test_a_runtime_that_dies_meanwhile_gets_the_image_later(runtime: Runtime) -> None:
-    image = Built(name("restarted"), "alive", runtime.say, 6, 8 * MIB)
-    archive = docker_save(runtime.lab.directory / "restarted.tar", [image])
-    daemon = runtime.lab.daemons["containerd"]
-    for wait in (0.1, 0.3):
-        process = runtime.start(*runtime.load(archive))
-        time.sleep(wait)
-        daemon.signal(signal.SIGKILL)
-        assert daemon.process
-        daemon.process.wait()
-        process.communicate()
-        daemon.start()
-        runtime.wait_for_cri()
     runtime.good(*runtime.load(archive))
     runtime.assert_says(image.name, "alive")
     runtime.assert_nothing_left()

@@ -8,7 +8,8 @@ from typing import Any, Callable
 import pytest
 from conftest import Agent, until
 from fakesystemd import Systemd
-from runtimelab import CONTAINERD_CONFIG, Lab, lab  # noqa: F401
+from runtimelab import CONTAINERD_CONFIG, Lab, lab, systemd  # noqa: F401
+from test_runtime import wait_reason, wait_setting
 
 NAME = "containerd.max_concurrent_downloads"
 CONFIG = "mode: observe\nruntime: {{mode: enforce, restart: {}, max_concurrent_downloads: {}}}\n"
@@ -23,22 +24,8 @@ def is_over(directory: Path) -> Callable[[], bool]:
     return lambda: bool(marks(directory)) and not marks(directory)[0]["open"]
 
 
-def found(agent: Agent) -> dict[str, Any]:
-    """The setting; nothing until the runtime has answered."""
-    return next((s for s in agent.status()["settings"] if s["name"] == NAME), {})
-
-
-def is_given_up(agent: Agent) -> Callable[[], bool]:
-    return lambda: found(agent).get("reason") == "did-not-come-back"
-
-
-def is_in_sync(agent: Agent) -> Callable[[], bool]:
-    return lambda: found(agent).get("state") == "in-sync"
-
-
-def killed_amid(lab: Lab, agent: Callable[..., Agent], comes_back: bool) -> tuple[Systemd, list[bool]]:
+def killed_amid(lab: Lab, systemd: Systemd, agent: Callable[..., Agent], comes_back: bool) -> None:
     """An agent that is no more at the moment when systemd has been asked for a restart."""
-    systemd = lab.with_systemd()
     daemon = lab.daemons["containerd"]
     open_then: list[bool] = []
 
@@ -58,20 +45,19 @@ def killed_amid(lab: Lab, agent: Callable[..., Agent], comes_back: bool) -> tupl
     until(lambda: agent_then.process.poll() is not None, f"killed\n{agent_then.log}")
     assert systemd.restarted == ["containerd.service"]
     assert "max_concurrent_downloads = 10" in lab.config.read_text()
-    return systemd, open_then
+    assert open_then == [True], "it was durable before systemd was asked"
 
 
 @pytest.mark.quick
 @pytest.mark.parametrize("who", ["agent", "apply"])
 def test_the_runtime_does_not_come_back(
-    lab: Lab, directory: Path, agent: Callable[..., Agent], run: Callable[..., Any], who: str
+    lab: Lab, systemd: Systemd, directory: Path, agent: Callable[..., Agent], run: Callable[..., Any], who: str
 ) -> None:
-    daemon = lab.containerd()
-    systemd, open_then = killed_amid(lab, agent, comes_back=False)
-    assert open_then == [True], "it was durable before systemd was asked"
+    killed_amid(lab, systemd, agent, comes_back=False)
+    daemon = lab.daemons["containerd"]
     if who == "agent":
         after = agent(CONFIG.format("now", 10), wrap=lab.wrap)
-        until(is_given_up(after), after.log)
+        wait_reason(after, NAME, "did-not-come-back")
         until(lambda: "with the file from before" in after.log, after.log)
         assert after.stop() == 0
     else:
@@ -84,18 +70,17 @@ def test_the_runtime_does_not_come_back(
     assert daemon.alive() and daemon.answers()
     # Nor does a later one try again.
     later = agent(CONFIG.format("now", 10), wrap=lab.wrap)
-    until(is_given_up(later), later.log)
+    wait_reason(later, NAME, "did-not-come-back")
     assert len(systemd.restarted) == 2
 
 
-def test_the_runtime_comes_back(lab: Lab, directory: Path, agent: Callable[..., Agent], run: Callable[..., Any]) -> None:
-    lab.containerd()
-    systemd, open_then = killed_amid(lab, agent, comes_back=True)
-    assert open_then == [True]
+def test_the_runtime_comes_back(
+    lab: Lab, systemd: Systemd, directory: Path, agent: Callable[..., Agent], run: Callable[..., Any]
+) -> None:
+    killed_amid(lab, systemd, agent, comes_back=True)
     after = agent(CONFIG.format("now", 10), wrap=lab.wrap)
     until(is_over(directory), f"it is over\n{after.log}")
-    until(is_in_sync(after), after.log)
-    assert after.setting(NAME)["actual"] == "10"
+    assert wait_setting(after, NAME, "in-sync")["actual"] == "10"
     assert "max_concurrent_downloads = 10" in lab.config.read_text()
     assert len(systemd.restarted) == 1
     assert after.stop() == 0
@@ -104,9 +89,10 @@ def test_the_runtime_comes_back(lab: Lab, directory: Path, agent: Callable[..., 
 
 
 @pytest.mark.slow
-def test_without_systemd_it_stays_open(lab: Lab, directory: Path, agent: Callable[..., Agent], run: Callable[..., Any]) -> None:
-    lab.containerd()
-    killed_amid(lab, agent, comes_back=False)
+def test_without_systemd_it_stays_open(
+    lab: Lab, systemd: Systemd, directory: Path, agent: Callable[..., Agent], run: Callable[..., Any]
+) -> None:
+    killed_amid(lab, systemd, agent, comes_back=False)
     config = directory / "agent.yaml"
     env = {"DBUS_SYSTEM_BUS_ADDRESS": "unix:path=/nonexistent/bus"}
     run("apply", "--config", str(config), wrap=lab.wrap, env=env, timeout=90)
@@ -118,11 +104,11 @@ def test_without_systemd_it_stays_open(lab: Lab, directory: Path, agent: Callabl
     assert "max_concurrent_downloads = 10" in lab.config.read_text()
 
 
-def test_the_hour_of_when_idle_outlives_the_agent(lab: Lab, directory: Path, agent: Callable[..., Agent]) -> None:
-    lab.containerd()
-    systemd = lab.with_systemd()
+def test_the_hour_of_when_idle_outlives_the_agent(
+    lab: Lab, systemd: Systemd, directory: Path, agent: Callable[..., Agent]
+) -> None:
     first = agent(CONFIG.format("when-idle", 10), wrap=lab.wrap)
-    until(is_in_sync(first), first.log)
+    wait_setting(first, NAME, "in-sync")
     until(is_over(directory), first.log)
     assert len(systemd.restarted) == 1
     first.kill()
@@ -130,6 +116,6 @@ def test_the_hour_of_when_idle_outlives_the_agent(lab: Lab, directory: Path, age
     until(lambda: "max_concurrent_downloads = 12" in lab.config.read_text(), second.log)
     looks = len(second.notified("WATCHDOG=1"))
     until(lambda: len(second.notified("WATCHDOG=1")) >= looks + 3, second.log)
-    last = found(second)
+    last = second.setting(NAME)
     assert (last["state"], last["reason"], last["actual"]) == ("pending", "restart-pending", "10")
     assert len(systemd.restarted) == 1

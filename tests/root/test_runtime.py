@@ -3,30 +3,20 @@
 
 import json
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any, Callable
 
 import criwire
 import pytest
-from conftest import ROOT, Agent, until
+from conftest import Agent, until
 from registrylab import Image
-from runtimelab import CONTAINERD_CONFIG, KEEP, Lab, alone, lab, watcher  # noqa: F401
+from runtimelab import CONTAINERD_CONFIG, KEEP, Lab, alone, containerd2, lab, systemd, watcher  # noqa: F401
 
 DOWNLOADS = "containerd.max_concurrent_downloads"
 DOCKER = "docker.max-concurrent-downloads"
 LINE = "    max_concurrent_downloads = 10\n"
 
 Watcher = Callable[..., Agent]
-
-
-def containerd2() -> Path:
-    """The directory with the programs of containerd 2.x."""
-    asked = subprocess.run([str(ROOT / "tests/tool/containerd2")], capture_output=True, text=True)
-    if asked.returncode == 77:
-        pytest.skip(asked.stderr.strip())
-    assert asked.returncode == 0, asked.stderr
-    return Path(asked.stdout.strip())
 
 
 def wait_for(agent: Agent, name: str, key: str, value: str) -> dict[str, Any]:
@@ -111,34 +101,18 @@ def test_apply_alone_restarts_now_and_pods_live_on(lab: Lab, alone: Callable[...
     criwire.remove_pod(lab.containerd_socket, sandbox)
 
 
-def test_with_the_capabilities_of_the_service(lab: Lab, watcher: Watcher) -> None:
+def test_with_the_capabilities_of_the_service(systemd: Any, watcher: Watcher) -> None:
     """With so few capabilities /proc/PID/exe of a process with all of them cannot be read."""
-    lab.containerd()
-    systemd = lab.with_systemd()
     few = ("setpriv", "--bounding-set=-all,+net_admin,+bpf,+perfmon", "--no-new-privs")
     running = watcher("restart: now", wrap=few)
     wait_setting(running, DOWNLOADS, "in-sync")
     assert systemd.restarted == ["containerd.service"]
 
 
-def test_a_unit_that_would_stop_more_is_not_restarted(lab: Lab, watcher: Watcher) -> None:
-    lab.containerd()
-    systemd = lab.with_systemd()
-    systemd.unit.kill_mode = "control-group"
-    running = watcher("restart: now")
-    refused = wait_reason(running, DOWNLOADS, "restart-refused")
-    assert refused["state"] == "pending"
-    assert "its KillMode is control-group" in running.log
-    running.wait_condition("RuntimeRestartPending")
-    assert systemd.restarted == []
-
-
-def test_when_idle_waits_for_pulls(lab: Lab, watcher: Watcher) -> None:
+def test_when_idle_waits_for_pulls(lab: Lab, systemd: Any, watcher: Watcher) -> None:
     registry = lab.registry()
     registry.push("slow", Image(2, 1 << 20))
     proxy = lab.proxy(registry, 32 * 1024)
-    lab.containerd()
-    systemd = lab.with_systemd()
     pull = criwire.start_pull(lab.containerd_socket, f"{proxy.name}/slow:latest")
     until(lambda: proxy.now > 0, "the pull has begun")
     running = watcher("restart: when-idle")
@@ -170,36 +144,30 @@ def test_a_runtime_of_another_program_is_never_restarted(lab: Lab, watcher: Watc
 
 
 @pytest.mark.quick
-def test_docker_is_reloaded_hot(lab: Lab, watcher: Watcher, run: Callable[..., Any]) -> None:
+def test_docker_is_reloaded_hot_and_containers_live_on(lab: Lab, watcher: Watcher, run: Callable[..., Any]) -> None:
     before = '{\n    "log-level": "warn",\n    "registry-mirrors": ["http://127.0.0.1:9"],\n    "labels": ["a=b"]\n}\n'
     lab.write("etc/docker/daemon.json", before)
     daemon = lab.dockerd()
+    container = lab.container("keeps-running")
+    pid = container()["State"]["Pid"]
     running = watcher()
-    wait_setting(running, DOCKER, "in-sync")
-    setting = running.setting(DOCKER)
+    setting = wait_setting(running, DOCKER, "in-sync")
     assert (setting["actual"], setting["original"]) == ("10", "3")
     written = json.loads(lab.daemon_json.read_text())
     assert written == {**json.loads(before), "max-concurrent-downloads": 10}
     assert list(written)[:3] == ["log-level", "registry-mirrors", "labels"]
     assert daemon.alive()
+    state = container()["State"]
+    assert state["Running"] and state["Pid"] == pid
 
     assert run("restore", wrap=lab.wrap).returncode == 0
     assert lab.daemon_json.read_text() == before
     until(lambda: found(running, "docker")["max_concurrent_downloads"] == "3", "as before")
 
 
-def test_docker_containers_live_through_a_reload(lab: Lab, watcher: Watcher) -> None:
-    lab.dockerd()
-    container = lab.container("keeps-running")
-    pid = container()["State"]["Pid"]
-    running = watcher()
-    wait_setting(running, DOCKER, "in-sync")
-    state = container()["State"]
-    assert state["Running"] and state["Pid"] == pid
-
-
-def test_apply_alone_reloads_docker(lab: Lab, alone: Callable[..., Any]) -> None:
-    lab.dockerd()
+@pytest.mark.parametrize("option", [(), ("--pidfile=/run/other.pid",)], ids=["plain", "another-pid-file"])
+def test_apply_alone_reloads_docker(lab: Lab, alone: Callable[..., Any], option: tuple[str, ...]) -> None:
+    lab.dockerd(*option)
     alone("apply")
     assert json.loads(lab.daemon_json.read_text()) == {"max-concurrent-downloads": 10}
     until(lambda: "Reloaded configuration" in lab.daemons["dockerd"].log, "reloaded")
@@ -243,10 +211,9 @@ def test_restore_says_that_the_original_bytes_are_lost(lab: Lab, directory: Path
 
 @pytest.mark.containerd2
 def test_containerd_2(lab: Lab, watcher: Watcher, run: Callable[..., Any]) -> None:
-    programs = containerd2()
     main = "version = 3\nimports = ['/etc/containerd/conf.d/*.toml']   # as its own default\n"
     lab.config.write_text(main)
-    lab.containerd(programs)
+    lab.containerd(containerd2())
     systemd = lab.with_systemd()
     running = watcher("restart: now")
     wait_setting(running, DOWNLOADS, "in-sync")
@@ -258,17 +225,3 @@ def test_containerd_2(lab: Lab, watcher: Watcher, run: Callable[..., Any]) -> No
     assert run("restore", wrap=lab.wrap).returncode == 0
     assert not own.exists()
     assert lab.config.read_text() == main
-
-
-def test_from_a_pod(lab: Lab, watcher: Watcher, run: Callable[..., Any]) -> None:
-    """All that is the host's lies below another directory, and its D-Bus too."""
-    lab.run("sh", "-c", f"mkdir {lab.directory}/host && mount --rbind / {lab.directory}/host")
-    lab.containerd()
-    systemd = lab.with_systemd()
-    place = {"HEADROOM_HOST_ROOT": f"{lab.directory}/host"}
-    running = watcher("restart: now", env=place)
-    wait_setting(running, DOWNLOADS, "in-sync")
-    assert systemd.restarted == ["containerd.service"]
-    assert LINE in lab.config.read_text()
-    assert run("restore", wrap=lab.wrap, env=place).returncode == 0
-    assert lab.config.read_text() == CONTAINERD_CONFIG

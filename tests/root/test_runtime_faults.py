@@ -2,7 +2,6 @@
 """Broken configurations and broken runtimes: one clear word each, nothing touched, and back by itself."""
 
 import contextlib
-import json
 import os
 import signal
 import socketserver
@@ -78,13 +77,6 @@ def test_dockerd_with_an_option_for_it(lab: Lab, watcher: Watcher) -> None:
     setting = wait_reason(running, DOCKER, "on-command-line")
     assert setting["actual"] == "5"
     assert not lab.daemon_json.exists()
-
-
-def test_dockerd_with_another_pid_file_is_set(lab: Lab, alone: Callable[..., Any]) -> None:
-    lab.dockerd("--pidfile=/run/other.pid")
-    alone("apply")
-    assert json.loads(lab.daemon_json.read_text()) == {"max-concurrent-downloads": 10}
-    assert alone("plan", "--only", "runtime").stdout == "Nothing to change.\n"
 
 
 def test_commands_without_an_agent_name_a_runtime_that_hangs(lab: Lab, alone: Callable[..., Any]) -> None:
