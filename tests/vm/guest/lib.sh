@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Sourced by the suites: how they tell the host what they found.
+# Sourced by the suites: how they tell the host what they found, and what they all need.
+export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
 
 pass() { echo "@@ pass $1"; }
 fail() { echo "@@ fail $1: ${*:2}"; }
@@ -24,6 +25,14 @@ until_true() {
 		((SECONDS < end)) || return 1
 		sleep 0.1
 	done
+}
+
+# The metrics of the running agent, without a client of HTTP in the machine.
+metrics() {
+	exec 3<>/dev/tcp/127.0.0.1/19810
+	printf 'GET /metrics HTTP/1.0\r\n\r\n' >&3
+	cat <&3
+	exec 3>&-
 }
 
 milliseconds() {
