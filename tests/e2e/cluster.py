@@ -5,20 +5,16 @@ The node is a mount namespace with directories of its own where a node's program
 and /proc/sys are the machine's. Pods with an address get a network namespace with one link that leads nowhere.
 """
 
-import gzip
-import hashlib
-import io
 import json
 import os
-import shutil
 import signal
 import subprocess
-import sys
-import tarfile
 import time
-import urllib.request
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
+
+from archivelab import Built, docker_save
+from conftest import spawn, until
 
 PORT = 16443
 API = f"https://127.0.0.1:{PORT}"
@@ -96,42 +92,11 @@ fi
 """
 
 
-def until(check: Callable[[], Any], what: str, timeout: float = 60) -> Any:
-    deadline = time.monotonic() + timeout
-    while not (answer := check()):
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"not within {timeout:g} s: {what}")
-        time.sleep(0.2)
-    return answer
-
-
-def succeeds(*command: str) -> bool:
-    return subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
-
-
-def write_image(path: Path, name: str, program: Path, command: list[str], ballast: int = 0) -> None:
-    """A docker archive of one static program and so many random bytes; gzip's if the path ends so."""
-
-    def add(archive: tarfile.TarFile, name: str, data: bytes, mode: int = 0o644) -> None:
-        entry = tarfile.TarInfo(name)
-        entry.size, entry.mode = len(data), mode
-        archive.addfile(entry, io.BytesIO(data))
-
-    layer = io.BytesIO()
-    with tarfile.open(fileobj=layer, mode="w") as archive:
-        add(archive, f"bin/{program.name}", program.read_bytes(), 0o755)
-        add(archive, "ballast", os.urandom(ballast))
-    digest = hashlib.sha256(layer.getvalue()).hexdigest()
-    arch = {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine]
-    config = {
-        "architecture": arch, "os": "linux", "config": {"Entrypoint": command},
-        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
-    }  # fmt: skip
-    with gzip.open(path, "wb", 0) if path.suffix == ".gz" else path.open("wb") as file, tarfile.open(fileobj=file, mode="w") as archive:
-        add(archive, "config.json", json.dumps(config).encode())
-        add(archive, "layer.tar", layer.getvalue())
-        manifest = [{"Config": "config.json", "RepoTags": [name], "Layers": ["layer.tar"]}]
-        add(archive, "manifest.json", json.dumps(manifest).encode())
+def write_image(path: Path, name: str, ballast: int = 0) -> None:
+    """A docker archive of busybox, asleep, and so many random bytes; gzip's if the path ends so."""
+    files = {"bin/busybox": Path("/bin/busybox").read_bytes(), "ballast": os.urandom(ballast)}
+    image = Built(name, files=files, command=["/bin/busybox", "sleep", "infinity"], layers=0)
+    docker_save(path, [image], "gzip" if path.suffix == ".gz" else "")
 
 
 class Cluster:
@@ -149,10 +114,7 @@ class Cluster:
 
     def spawn(self, name: str, *command: str, node: bool = False) -> None:
         inside = self.inside() if node else []
-        with (self.directory / f"log/{name}").open("wb") as log:
-            self.processes[name] = subprocess.Popen(
-                [*inside, *command], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-            )
+        self.processes[name] = spawn([*inside, *command], self.directory / f"log/{name}", start_new_session=True)
 
     def end(self, name: str, how: int = signal.SIGTERM) -> None:
         process = self.processes.pop(name, None)
@@ -293,7 +255,7 @@ class Cluster:
         path = f"PATH={self.containerd}:{os.environ['PATH']}"  # where its shim is
         self.spawn("containerd", "env", path, str(self.containerd / "containerd"), node=True)
         until(lambda: self.ctr("version").returncode == 0, "containerd answers")
-        write_image(self.directory / "tools.tar", TOOLS, Path("/bin/busybox"), ["/bin/busybox", "sleep", "infinity"])
+        write_image(self.directory / "tools.tar", TOOLS)
         for image in (self.directory / "tools.tar", *self.images):
             self.ctr("images", "import", str(image), check=True)
         # It takes no loopback address for the node's.

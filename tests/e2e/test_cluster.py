@@ -19,12 +19,12 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests/root"), str(ROOT / "tests/e2e")]
 
-from cluster import CGROUP, TOOLS, Cluster, until, write_image  # noqa: E402
-from conftest import DEFAULTS, LOCK, THP, THRESHOLDS, Node, chosen, sysctl, thresholds  # noqa: E402
+from cluster import CGROUP, TOOLS, Cluster, write_image  # noqa: E402
+from conftest import LOCK, THP, THRESHOLDS, Node, chosen, thresholds, until  # noqa: E402
+from storm import NAMES, table  # noqa: E402
 
 CHART = str(ROOT / "deploy/helm/headroom")
 KUSTOMIZE = ROOT / "deploy/kustomize"
-README = (ROOT / "deploy/README.md").read_text()
 NAMESPACE = "headroom"
 IN = ("--namespace", NAMESPACE)
 ARCHIVED = "registry.invalid/preloaded:1"
@@ -104,12 +104,8 @@ def pod(cluster: Cluster) -> str:
 
 
 def refusals() -> int:
-    """table_fulls of the kernel: entries that were refused, over all CPUs."""
-    total = 0
-    for name in ("arp_cache", "ndisc_cache"):
-        head, *lines = Path(f"/proc/net/stat/{name}").read_text().splitlines()
-        total += sum(int(line.split()[head.split().index("table_fulls")], 16) for line in lines)
-    return total
+    """By the kernel's own count."""
+    return sum(table(family)["table_fulls"] for family in NAMES)
 
 
 def neighbor_hits(cluster: Cluster) -> int:
@@ -216,7 +212,7 @@ def test_the_chart_makes_the_node_ready_and_sets_it(cluster: Cluster, before: di
 def test_an_edited_config_map_reaches_the_agent(cluster: Cluster) -> None:
     running = pod(cluster)
     install(cluster, "--set", "config.neighbor.ipv4.gc_thresh3=110000")
-    until(lambda: thresholds()[2] == 110000, "the new value", 90)
+    until(lambda: thresholds()[2] == 110000, "the new value", timeout=90)
     assert pod(cluster) == running, "the same pod"
 
 
@@ -253,7 +249,7 @@ def test_a_pod_that_makes_load_is_named_and_an_upgrade_under_it_loses_nothing(cl
             lowest.append(thresholds()[2])
         assert pod(cluster) != old
         assert min(lowest) == 110000, "the values stay while no agent runs"
-        until(lambda: "refused" in cluster.kubectl("logs", "load"), "the storm is over", 90)
+        until(lambda: "refused" in cluster.kubectl("logs", "load"), "the storm is over", timeout=90)
         assert "refused 0 of 40000" in cluster.kubectl("logs", "load")
         assert refusals() == refused
         assert neighbor_hits(cluster) == hits, "a counter goes on, and nothing was refused"
@@ -261,13 +257,6 @@ def test_a_pod_that_makes_load_is_named_and_an_upgrade_under_it_loses_nothing(cl
         until(lambda: "default/load" in cluster.kubectl(*IN, *top), "the new agent names the pod")
     finally:
         cluster.kubectl("delete", "pod", "load", "--now")
-
-
-def row(name: str) -> str:
-    """What the README says of a capability or a mount."""
-    found = re.search(rf"^\| `?{re.escape(name)}`?[^|]*\|(.*)\|$", README, re.M)
-    assert found, f"deploy/README.md has no row for {name}"
-    return found.group(1)
 
 
 CAPABILITIES = {
@@ -281,7 +270,6 @@ CAPABILITIES = {
 
 @pytest.mark.parametrize("missing", CAPABILITIES)
 def test_without_a_capability_what_the_table_says_fails_and_nothing_else(cluster: Cluster, missing: str) -> None:
-    row(missing)
     # From the kernel's values and containerd's file as they were, so that what cannot be set is seen.
     cluster.helm("uninstall", "headroom", *IN)
     until(lambda: gone(cluster), "no pod is left")
@@ -343,7 +331,7 @@ def test_an_archive_on_the_nodes_disk_is_an_image_before_the_pod_that_needs_it(c
     """One that is larger than the memory that the agent may have."""
     archive = cluster.directory / "node/archives/app.tar.gz"
     archive.parent.mkdir()
-    write_image(archive, ARCHIVED, Path("/bin/busybox"), ["/bin/busybox", "sleep", "infinity"], 200 << 20)
+    write_image(archive, ARCHIVED, 200 << 20)
     assert ARCHIVED not in cluster.ctr("images", "ls", "--quiet").stdout
     install(cluster, "--set", f"config.images.archives={{{archive.parent}}},config.images.pin={{sandbox,{ARCHIVED}}}")
 
@@ -351,7 +339,7 @@ def test_an_archive_on_the_nodes_disk_is_an_image_before_the_pod_that_needs_it(c
         return any(i["name"] == ARCHIVED and i["state"] == "ready" for i in status(cluster)["images"])
 
     began = time.monotonic()
-    until(ready, "the image is there", 120)
+    until(ready, "the image is there", timeout=120)
     print(f"\nloaded in {time.monotonic() - began:.1f} s")
     [state] = json.loads(cluster.kubectl(*IN, "get", pod(cluster), "--output=json"))["status"]["containerStatuses"]
     assert state["restartCount"] == 0, state

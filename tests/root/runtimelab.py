@@ -48,6 +48,9 @@ echo '{"cniVersion": "0.4.0", "interfaces": [{"name": "eth0", "sandbox": "'"$CNI
 echo '"ips": [{"version": "4", "address": "10.77.0.5/24", "interface": 0}]}'
 """
 
+# Kind -> the version to build, where it is not the one that the tests use.
+BUILT: dict[str, list[str]] = {"containerd2": [], "containerd1.7": ["v1.7.35"]}
+
 # Settings of the runtime that stay as they are.
 KEEP = "max_concurrent_downloads: keep, pull_progress_timeout: keep"
 
@@ -66,9 +69,9 @@ exec sleep infinity
 """
 
 
-def containerd2() -> Path:
-    """The directory with the programs of containerd 2.x."""
-    asked = subprocess.run([str(ROOT / "tests/tool/containerd2")], capture_output=True, text=True)
+def containerd2(*version: str) -> Path:
+    """The directory with the programs of containerd 2.x, or of this version."""
+    asked = subprocess.run([str(ROOT / "tests/tool/containerd2"), *version], capture_output=True, text=True)
     if asked.returncode == 77:
         pytest.skip(asked.stderr.strip())
     assert asked.returncode == 0, asked.stderr
@@ -182,13 +185,13 @@ class Lab:
         return daemon.start()
 
     def start(self, kind: str) -> None:
-        """containerd, containerd2 or docker, until it can pull."""
+        """containerd, docker or one of BUILT, until it can pull."""
         if kind == "docker":
             self.dockerd()
             return
         if kind == "containerd2":
             self.config.write_text("version = 3\nimports = ['/etc/containerd/conf.d/*.toml']\n")
-        self.containerd(containerd2() if kind == "containerd2" else None)
+        self.containerd(containerd2(*BUILT[kind]) if kind in BUILT else None)
         self.wait_for_cri()
 
     def wait_for_cri(self) -> None:

@@ -6,23 +6,19 @@ scrape.py HEADROOM [--targets N] [--seconds S] [--nodes N]   prints the table of
 """
 
 import argparse
-import json
+import contextlib
 import re
-import socket
-import subprocess
-import tempfile
+import sys
 import time
 import urllib.request
 from pathlib import Path
 
-RULES = Path(__file__).resolve().parents[2] / "deploy/prometheus/rules.yaml"
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "root"))
+
+from conftest import Agent, temporary  # noqa: E402
+from prometheus import Prometheus  # noqa: E402
+
 SCRAPE = 3  # seconds here; 30 in a fleet
-
-
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def metrics(port: int) -> str:
@@ -32,53 +28,6 @@ def metrics(port: int) -> str:
 
 def value(text: str, name: str) -> float:
     return sum(float(line.rsplit(" ", 1)[1]) for line in re.findall(rf"^{name}(?:\{{.*\}})? .*$", text, re.M))
-
-
-def wait_answer(port: int, process: "subprocess.Popen[bytes]") -> None:
-    for _ in range(200):
-        try:
-            metrics(port)
-            return
-        except OSError:
-            if process.poll() is not None:
-                break
-            time.sleep(0.1)
-    raise SystemExit(f"{process.args} does not answer")
-
-
-def start_agent(program: str, directory: Path) -> "tuple[subprocess.Popen[bytes], int]":
-    port = free_port()
-    config = directory / "headroom.yaml"
-    config.write_text(f'mode: observe\nhttp: {{listen: "127.0.0.1:{port}"}}\n')
-    environment = {"HEADROOM_STATE_DIR": str(directory / "state"), "HEADROOM_RUNTIME_DIR": str(directory / "run")}
-    with (directory / "agent.log").open("wb") as log:
-        agent = subprocess.Popen([program, "agent", "--config", str(config)], stderr=log, stdout=log, env=environment)
-    wait_answer(port, agent)
-    return agent, port
-
-
-def start_prometheus(directory: Path, agent: int, targets: int) -> "tuple[subprocess.Popen[bytes], int]":
-    port = free_port()
-    every = f"{SCRAPE}s"
-    nodes = [{"targets": [f"127.0.0.1:{agent}"], "labels": {"instance": f"node-{i}"}} for i in range(targets)]
-    config = {
-        "global": {"scrape_interval": every, "scrape_timeout": every, "evaluation_interval": "10s"},
-        "rule_files": [str(directory / "rules.yaml")],
-        "scrape_configs": [{"job_name": "headroom", "static_configs": nodes}],
-    }
-    rules = re.sub(r"interval: \w+", "interval: 10s", RULES.read_text())  # often, for the shortest time
-    (directory / "rules.yaml").write_text(rules)
-    (directory / "prometheus.yml").write_text(json.dumps(config))
-    with (directory / "prometheus.log").open("wb") as log:
-        command = [
-            "prometheus",
-            f"--config.file={directory}/prometheus.yml",
-            f"--storage.tsdb.path={directory}/tsdb",
-            f"--web.listen-address=127.0.0.1:{port}",
-        ]
-        prometheus = subprocess.Popen(command, stderr=log, stdout=log)
-    wait_answer(port, prometheus)
-    return prometheus, port
 
 
 def measure(port: int, agent: int, directory: Path, options: argparse.Namespace) -> None:
@@ -121,24 +70,16 @@ def measure(port: int, agent: int, directory: Path, options: argparse.Namespace)
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("headroom")
+    parser.add_argument("headroom", type=Path)
     parser.add_argument("--targets", type=int, default=300)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--nodes", type=int, default=10000)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name:
-        directory = Path(name)
-        agent, agent_port = start_agent(options.headroom, directory)
-        try:
-            prometheus, port = start_prometheus(directory, agent_port, options.targets)
-            try:
-                measure(port, agent_port, directory, options)
-            finally:
-                prometheus.terminate()
-                prometheus.wait()
-        finally:
-            agent.terminate()
-            agent.wait()
+    with temporary() as directory, contextlib.closing(Agent(directory, "mode: observe", binary=options.headroom)) as agent:
+        agent.wait_ready()
+        # Rules are evaluated often, for the shortest time.
+        with contextlib.closing(Prometheus(directory, agent.port, options.targets, f"{SCRAPE}s", "10s")) as prometheus:
+            measure(prometheus.port, agent.port, directory, options)
 
 
 if __name__ == "__main__":
