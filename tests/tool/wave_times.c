@@ -8,12 +8,7 @@
 
 static unsigned number(const char *text)
 {
-	uint64_t value;
-
-	if (parse_count(text, &value) == 0 && value <= 1000000)
-		return (unsigned)value;
-	fprintf(stderr, "not a number up to 1000000: %s\n", text);
-	exit(64);
+	return (unsigned)strtoul(text, NULL, 10);
 }
 
 int main(int argc, char **argv)
