@@ -408,6 +408,7 @@ def fill_disk(path: Path) -> Path:
 
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
+Start = Callable[..., Agent]
 
 
 def other_agents() -> list[str]:

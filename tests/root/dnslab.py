@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Callable, Iterator
 
 import pytest
-from conftest import SLACK, Agent, other_agents, until
+from conftest import SLACK, Agent, Start, other_agents, until
 from dnswire import A, Server, framed, query
 from storm import enter, ip
 
@@ -395,7 +395,7 @@ def foreign_agents() -> list[str]:
 
 
 @contextlib.contextmanager
-def watching(directory: Path) -> Iterator[Callable[..., Agent]]:
+def watching(directory: Path) -> Iterator[Start]:
     """Gives what starts agents that only watch DNS: they change nothing on the node. All end with this."""
     until(lambda: not foreign_agents(), "the end of other agents on this machine")
     started: list[Agent] = []
@@ -417,7 +417,7 @@ def watching(directory: Path) -> Iterator[Callable[..., Agent]]:
 
 
 @pytest.fixture(name="watch")
-def fixture_watch(lab: Lab, directory: Path) -> Iterator[Callable[..., Agent]]:  # noqa: ARG001 - ends before the lab does
+def fixture_watch(lab: Lab, directory: Path) -> Iterator[Start]:  # noqa: ARG001 - ends before the lab does
     """watch("{names: off}", ...)"""
     with watching(directory) as start:
         yield start

@@ -17,7 +17,7 @@ from typing import Any, Callable, Iterator
 
 import criwire
 import pytest
-from conftest import ROOT, SLACK, Agent, UnixConnection, spawn, temporary, until
+from conftest import ROOT, SLACK, Agent, Start, UnixConnection, spawn, temporary, until
 from fakesystemd import Systemd
 from registrylab import Proxy, Registry, sleeper
 
@@ -310,7 +310,7 @@ def systemd(lab: Lab) -> Systemd:
 
 
 @pytest.fixture
-def watcher(lab: Lab, agent: Callable[..., Agent]) -> Callable[..., Agent]:
+def watcher(lab: Lab, agent: Start) -> Start:
     """watcher(text) starts an agent in the lab that changes nothing but runtimes; text: of its section."""
 
     def start(section: str = "", more: str = "", wrap: tuple[str, ...] = (), **options: Any) -> Agent:

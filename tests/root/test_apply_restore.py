@@ -101,9 +101,7 @@ HIGHER = (200000, 300000, 400000)
         ("", (1000, 95000, 95000), (80000, 95000, 100000)),
     ],
 )
-def test_administrator_values_are_only_lowered_on_request(
-    agent, run, config: str, before: tuple[int, ...], after: tuple[int, ...]
-) -> None:
+def test_administrator_values_are_only_lowered_on_request(agent, run, config: str, before, after) -> None:
     for family in FAMILIES:
         set_thresholds(family, before)
     agent(config)

@@ -6,18 +6,17 @@ import random
 import signal
 import time
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 import pytest
 from archivelab import Built, docker_save, say_program
-from conftest import Agent, Node, Run, until
+from conftest import Agent, Node, Run, Start, until
 from registrylab import Image, sleeper
 from runtimelab import Lab, lab  # noqa: F401
 from test_containerd_config import Containerd, containerd  # noqa: F401
 from test_kubelet import Kubelet, kubelet  # noqa: F401
 
 A, B = "registry.example/team/a:1", "docker.io/library/b:2"
-Start = Callable[..., Agent]
 
 
 def ctr(lab: Lab, *args: str) -> str:
@@ -169,9 +168,7 @@ def test_nothing_is_loaded_unless_it_enforces(lab: Lab, preload: Start, store: P
 
 
 @pytest.mark.parametrize("kills, restarts", [(3, 1), pytest.param(100, 10, marks=pytest.mark.slow)])
-def test_what_kills_cut_off_is_finished_by_the_next_agent(
-    lab: Lab, preload: Start, store: Path, kills: int, restarts: int
-) -> None:
+def test_what_kills_cut_off_is_finished_by_the_next_agent(lab: Lab, preload: Start, store: Path, kills: int, restarts: int) -> None:
     """Of an archive and a pull."""
     containerd = lab.containerd()
     docker_save(store / "a.tar", [Built(A, "it runs", say_program(lab.directory), 3, 20 << 20)])
@@ -305,9 +302,7 @@ def test_a_transfer_lives_through_a_reload_and_ends_with_the_agent(lab: Lab, pre
     assert running.stop() == 0
 
 
-def test_the_sandbox_image_is_missed_until_it_is_there(
-    kubelet: Kubelet, lab: Lab, preload: Start, store: Path
-) -> None:
+def test_the_sandbox_image_is_missed_until_it_is_there(kubelet: Kubelet, lab: Lab, preload: Start, store: Path) -> None:
     lab.containerd()
     running = preload("archives: [/run/images]")
     running.wait_condition("SandboxImageMissing", "Unknown")

@@ -4,17 +4,16 @@
 import random
 import time
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 import criwire
 import pytest
-from conftest import SLACK, Agent, Node, Run, killed, until
+from conftest import SLACK, Agent, Node, Run, Start, killed, until
 from registrylab import Image, Registry
 from runtimelab import Lab, containerd2, lab  # noqa: F401
 from test_runtime import wait_for, wait_setting
 
 LABEL = "io.cri-containerd.pinned"
-Watcher = Callable[..., Agent]
 
 
 def section(pins: list[str], mode: str = "enforce") -> str:
@@ -22,7 +21,7 @@ def section(pins: list[str], mode: str = "enforce") -> str:
 
 
 @pytest.fixture
-def pinner(lab: Lab, agent: Watcher) -> Watcher:
+def pinner(lab: Lab, agent: Start) -> Start:
     """pinner([IMAGE, ...]) starts an agent that changes nothing but pins."""
 
     def start(pins: list[str], mode: str = "enforce", **options: Any) -> Agent:
@@ -59,7 +58,7 @@ def pin(lab: Lab, name: str) -> None:
 
 
 @pytest.mark.slow
-def test_an_image_is_pinned_again_after_a_pull_and_restored(lab: Lab, pinner: Watcher, run: Run) -> None:
+def test_an_image_is_pinned_again_after_a_pull_and_restored(lab: Lab, pinner: Start, run: Run) -> None:
     lab.start("containerd2")
     registry = lab.registry()
     app, kept, other = pulled(lab, registry, "app", "kept", "other")
@@ -95,7 +94,7 @@ def test_an_image_is_pinned_again_after_a_pull_and_restored(lab: Lab, pinner: Wa
     assert LABEL in labels(lab), "of the image that was pinned before"
 
 
-def test_the_sandbox_image_is_pinned_and_an_older_one_is_not_any_more(lab: Lab, pinner: Watcher) -> None:
+def test_the_sandbox_image_is_pinned_and_an_older_one_is_not_any_more(lab: Lab, pinner: Start) -> None:
     registry = lab.registry()
     images = "[plugins.'io.containerd.cri.v1.images'.pinned_images]\n  sandbox = '{}'\n"
     lab.config.write_text("version = 3\n" + images.format(f"{registry.name}/new:1"))
@@ -111,7 +110,7 @@ def test_the_sandbox_image_is_pinned_and_an_older_one_is_not_any_more(lab: Lab, 
     assert pinned(lab, new)
 
 
-def test_plan_and_observe_pin_nothing(lab: Lab, pinner: Watcher, directory: Path, run: Run) -> None:
+def test_plan_and_observe_pin_nothing(lab: Lab, pinner: Start, directory: Path, run: Run) -> None:
     lab.start("containerd2")
     (app,) = pulled(lab, lab.registry(), "app")
     config = directory / "plan.yaml"
@@ -126,7 +125,7 @@ def test_plan_and_observe_pin_nothing(lab: Lab, pinner: Watcher, directory: Path
 
 
 @pytest.mark.parametrize("kind,reason", [("containerd", "pins-ignored"), ("docker", "no-pins")])
-def test_a_runtime_without_pins_is_left_alone(lab: Lab, pinner: Watcher, kind: str, reason: str) -> None:
+def test_a_runtime_without_pins_is_left_alone(lab: Lab, pinner: Start, kind: str, reason: str) -> None:
     app = "docker.io/library/busybox:1"
     if kind == "docker":
         lab.dockerd()

@@ -5,10 +5,9 @@ import json
 import random
 import time
 from pathlib import Path
-from typing import Any, Callable
 
 import pytest
-from conftest import SLACK, Node, killed
+from conftest import SLACK, Node, Run, killed
 from runtimelab import CONTAINERD_CONFIG, Lab, lab  # noqa: F401
 
 DAEMON_JSON = '{\n    "live-restore": true,\n    "log-opts": {"max-size": "10m"}\n}'
@@ -34,7 +33,7 @@ def expect_valid(lab: Lab, round_: int) -> None:
     assert document == json.loads(DAEMON_JSON), round_
 
 
-def restore(lab: Lab, directory: Path, run: Callable[..., Any]) -> None:
+def restore(lab: Lab, directory: Path, run: Run) -> None:
     answer = run("restore", wrap=lab.wrap)
     assert answer.returncode == 0, answer.stderr
     assert lab.config.read_bytes() == CONTAINERD_CONFIG.encode(), answer.stdout
@@ -49,9 +48,7 @@ def restore(lab: Lab, directory: Path, run: Callable[..., Any]) -> None:
     "command, rounds",
     [("apply", 50), ("agent", 10), *(pytest.param(*c, marks=pytest.mark.slow) for c in (("apply", 200), ("agent", 25)))],
 )
-def test_it_is_killed_again_and_again(
-    node: Node, lab: Lab, directory: Path, run: Callable[..., Any], command: str, rounds: int
-) -> None:
+def test_it_is_killed_again_and_again(node: Node, lab: Lab, directory: Path, run: Run, command: str, rounds: int) -> None:
     lab.write("etc/docker/daemon.json", DAEMON_JSON)
     lab.containerd()
     lab.dockerd()

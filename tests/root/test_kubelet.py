@@ -4,10 +4,10 @@
 import json
 import subprocess
 from pathlib import Path
-from typing import Any, Callable, Iterator
+from typing import Iterator
 
 import pytest
-from conftest import Run, until
+from conftest import Run, Start, until
 
 LIBRARY = Path("/var/lib/kubelet")  # where it is, a kubelet is looked for
 SETTING = "kubelet.serializeImagePulls"
@@ -56,7 +56,7 @@ def kubelet(directory: Path) -> Iterator[Kubelet]:
         LIBRARY.rmdir()
 
 
-def test_serial_pulls_are_reported(kubelet: Kubelet, agent: Callable[..., Any], run: Run) -> None:
+def test_serial_pulls_are_reported(kubelet: Kubelet, agent: Start, run: Run) -> None:
     kubelet.start()
     running = agent("mode: observe\n")
     condition = running.wait_condition(CONDITION)
@@ -80,9 +80,7 @@ def test_serial_pulls_are_reported(kubelet: Kubelet, agent: Callable[..., Any], 
     assert running.tuner("kubelet")["state"] == "active"
 
 
-def test_drop_in_is_written_and_removed_by_restore(
-    kubelet: Kubelet, agent: Callable[..., Any], run: Callable[..., Any]
-) -> None:
+def test_drop_in_is_written_and_removed_by_restore(kubelet: Kubelet, agent: Start, run: Run) -> None:
     kubelet.start_with_drop_ins()
     before = kubelet.config.read_bytes()
     running = agent(MANAGE)
@@ -106,7 +104,7 @@ def test_drop_in_is_written_and_removed_by_restore(
     assert kubelet.config.read_bytes() == before
 
 
-def test_nothing_is_written_without_a_drop_in_directory(kubelet: Kubelet, agent: Callable[..., Any]) -> None:
+def test_nothing_is_written_without_a_drop_in_directory(kubelet: Kubelet, agent: Start) -> None:
     kubelet.start()
     running = agent(MANAGE)
     running.wait_condition(CONDITION)
@@ -117,7 +115,7 @@ def test_nothing_is_written_without_a_drop_in_directory(kubelet: Kubelet, agent:
     assert list(kubelet.drop_ins.iterdir()) == []
 
 
-def test_plan_shows_the_drop_in_without_writing_it(kubelet: Kubelet, directory: Path, run: Callable[..., Any]) -> None:
+def test_plan_shows_the_drop_in_without_writing_it(kubelet: Kubelet, directory: Path, run: Run) -> None:
     kubelet.start_with_drop_ins()
     config = directory / "plan.yaml"
     config.write_text(MANAGE)

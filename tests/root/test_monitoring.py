@@ -11,7 +11,7 @@ from typing import Any, Callable
 
 import criwire
 import dnslab
-from conftest import ROOT, Agent, free_port, until
+from conftest import ROOT, Start, free_port, until
 from dnslab import fixture_network  # noqa: F401
 from prometheus import Prometheus
 from registrylab import Image
@@ -28,8 +28,6 @@ runtime: {{mode: enforce, max_concurrent_downloads: keep, pull_progress_timeout:
 images: {{pull: [registry.invalid/app:1]}}
 """
 
-Agents = Callable[..., Agent]
-
 
 def dashboard() -> dict[str, str]:
     """Panel and target -> expression, its variables filled in as Grafana would."""
@@ -43,7 +41,7 @@ def dashboard() -> dict[str, str]:
 
 
 def test_every_query_of_the_dashboard_has_data(
-    lab: Lab, network: dnslab.Lab, space: Callable[..., Any], agent: Agents, directory: Path  # noqa: F811
+    lab: Lab, network: dnslab.Lab, space: Callable[..., Any], agent: Start, directory: Path  # noqa: F811
 ) -> None:
     registry = lab.registry()
     registry.push("app", Image(4, 4 << 20))
@@ -73,7 +71,7 @@ def test_every_query_of_the_dashboard_has_data(
         criwire.finish(pull)
 
 
-def test_node_problem_detector_gets_a_condition(agent: Agents) -> None:
+def test_node_problem_detector_gets_a_condition(agent: Start) -> None:
     running = agent("mode: observe\n")
     plugins = json.loads((DEPLOY / "node-problem-detector/headroom.json").read_text())
     assert {rule["condition"] for rule in plugins["rules"]} == {c["type"] for c in plugins["conditions"]}
@@ -93,7 +91,7 @@ def test_node_problem_detector_gets_a_condition(agent: Agents) -> None:
     assert ask("ConfigInvalid", free_port())[0] == 2
 
 
-def test_node_feature_discovery_gets_labels(agent: Agents, directory: Path) -> None:
+def test_node_feature_discovery_gets_labels(agent: Start, directory: Path) -> None:
     running = agent("mode: observe\nthp: {mode: off}\n")
     file = directory / "headroom"
     command = [str(DEPLOY / "node-feature-discovery/features"), str(file)]

@@ -12,7 +12,7 @@ from typing import Any, Callable, Iterator
 import pytest
 import storm
 from browser import Browser
-from conftest import Agent, set_thresholds, thresholds, until
+from conftest import Agent, Start, set_thresholds, thresholds, until
 from dnslab import V4, Lab, fixture_lab, fixture_network  # noqa: F401
 from storm import space  # noqa: F401
 
@@ -63,7 +63,7 @@ return faults;
 
 
 @pytest.fixture(name="busy")
-def fixture_busy(lab: Lab, agent: Callable[..., Agent], space: Callable[..., storm.Space]) -> Agent:  # noqa: F811
+def fixture_busy(lab: Lab, agent: Start, space: Callable[..., storm.Space]) -> Agent:  # noqa: F811
     """An agent with neighbours, a busy and an idle resolver, and a threshold that someone changed."""
     lab.server(SERVER, IDLE)
     one = agent(f'dns: {{cluster_servers: [], budgets: [{{server: "{SERVER}", qps: 200}}]}}\nruntime: {{mode: off}}\n')

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Callable
 
 import pytest
-from conftest import SLACK, Agent, Run, until
+from conftest import SLACK, Run, Start, until
 from runtimelab import CONTAINERD_CONFIG, Lab, alone, lab, systemd  # noqa: F401
 
 NAME = "containerd.max_concurrent_downloads"
@@ -129,7 +129,7 @@ def test_without_a_bus_or_a_journal_there_is_no_restart(written: Any, alone: Alo
     assert written.restarted == []
 
 
-def test_a_restart_without_effect_is_not_repeated(lab: Lab, systemd: Any, alone: Alone, agent: Callable[..., Agent]) -> None:
+def test_a_restart_without_effect_is_not_repeated(lab: Lab, systemd: Any, alone: Alone, agent: Start) -> None:
     systemd.manager.restart = lambda _unit: None  # it runs on with what it read at its start
     alone("apply", section=NOW, code=None)
     assert systemd.restarted == ["containerd.service"]
@@ -149,7 +149,7 @@ CAUSES = {
 
 
 @pytest.mark.parametrize("what", CAUSES)
-def test_the_condition_names_what_holds_the_restart_up(lab: Lab, written: Any, agent: Callable[..., Agent], what: str) -> None:
+def test_the_condition_names_what_holds_the_restart_up(lab: Lab, written: Any, agent: Start, what: str) -> None:
     """And not runtime.restart to an administrator who has set it."""
     written.unit.kill_mode = "control-group" if what == "restart-refused" else "process"
     if what == "file-unusable":
@@ -203,7 +203,7 @@ def test_from_a_container(lab: Lab, systemd: Any, alone: Alone, directory: Path)
     assert lab.config.read_text() == CONTAINERD_CONFIG
 
 
-def test_sigterm_ends_the_agent_while_a_runtime_does_not_answer(lab: Lab, systemd: Any, agent: Callable[..., Agent]) -> None:
+def test_sigterm_ends_the_agent_while_a_runtime_does_not_answer(lab: Lab, systemd: Any, agent: Start) -> None:
 
     def fail(_unit: str) -> None:
         lab.daemons["containerd"].stop()

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Callable
 
 import pytest
-from conftest import Agent, until
+from conftest import Run, Start, until
 from fakesystemd import Systemd
 from runtimelab import CONTAINERD_CONFIG, Lab, lab, systemd  # noqa: F401
 from test_runtime import wait_reason, wait_setting
@@ -24,7 +24,7 @@ def is_over(directory: Path) -> Callable[[], bool]:
     return lambda: bool(marks(directory)) and not marks(directory)[0]["open"]
 
 
-def killed_amid(lab: Lab, systemd: Systemd, agent: Callable[..., Agent], comes_back: bool) -> None:
+def killed_amid(lab: Lab, systemd: Systemd, agent: Start, comes_back: bool) -> None:
     """An agent that is no more at the moment when systemd has been asked for a restart."""
     daemon = lab.daemons["containerd"]
     open_then: list[bool] = []
@@ -50,9 +50,7 @@ def killed_amid(lab: Lab, systemd: Systemd, agent: Callable[..., Agent], comes_b
 
 @pytest.mark.quick
 @pytest.mark.parametrize("who", ["agent", "apply"])
-def test_the_runtime_does_not_come_back(
-    lab: Lab, systemd: Systemd, directory: Path, agent: Callable[..., Agent], run: Callable[..., Any], who: str
-) -> None:
+def test_the_runtime_does_not_come_back(lab: Lab, systemd: Systemd, directory: Path, agent: Start, run: Run, who: str) -> None:
     killed_amid(lab, systemd, agent, comes_back=False)
     daemon = lab.daemons["containerd"]
     if who == "agent":
@@ -74,9 +72,7 @@ def test_the_runtime_does_not_come_back(
     assert len(systemd.restarted) == 2
 
 
-def test_the_runtime_comes_back(
-    lab: Lab, systemd: Systemd, directory: Path, agent: Callable[..., Agent], run: Callable[..., Any]
-) -> None:
+def test_the_runtime_comes_back(lab: Lab, systemd: Systemd, directory: Path, agent: Start, run: Run) -> None:
     killed_amid(lab, systemd, agent, comes_back=True)
     after = agent(CONFIG.format("now", 10), wrap=lab.wrap)
     until(is_over(directory), f"it is over\n{after.log}")
@@ -89,9 +85,7 @@ def test_the_runtime_comes_back(
 
 
 @pytest.mark.slow
-def test_without_systemd_it_stays_open(
-    lab: Lab, systemd: Systemd, directory: Path, agent: Callable[..., Agent], run: Callable[..., Any]
-) -> None:
+def test_without_systemd_it_stays_open(lab: Lab, systemd: Systemd, directory: Path, agent: Start, run: Run) -> None:
     killed_amid(lab, systemd, agent, comes_back=False)
     config = directory / "agent.yaml"
     env = {"DBUS_SYSTEM_BUS_ADDRESS": "unix:path=/nonexistent/bus"}
@@ -104,9 +98,7 @@ def test_without_systemd_it_stays_open(
     assert "max_concurrent_downloads = 10" in lab.config.read_text()
 
 
-def test_the_hour_of_when_idle_outlives_the_agent(
-    lab: Lab, systemd: Systemd, directory: Path, agent: Callable[..., Agent]
-) -> None:
+def test_the_hour_of_when_idle_outlives_the_agent(lab: Lab, systemd: Systemd, directory: Path, agent: Start) -> None:
     first = agent(CONFIG.format("when-idle", 10), wrap=lab.wrap)
     wait_setting(first, NAME, "in-sync")
     until(is_over(directory), first.log)

@@ -12,13 +12,13 @@ import random
 import socket
 import threading
 import time
-from typing import Any, Callable, Iterator
+from typing import Callable, Iterator
 
 import criwire
 import dnslab
 import pytest
 import storm
-from conftest import FAMILIES, Agent, Node, thresholds, until
+from conftest import FAMILIES, Node, Run, Start, thresholds, until
 from dnslab import fixture_network  # noqa: F401
 from registrylab import Image
 from runtimelab import CONTAINERD_CONFIG, Lab, lab  # noqa: F401
@@ -91,14 +91,7 @@ def ask_for_pages(port: int, sockets: list[socket.socket]) -> None:
             s.recv(1 << 20)
 
 
-def test_everything_at_once(
-    node: Node,
-    lab: Lab,  # noqa: F811
-    network: dnslab.Lab,
-    crew: Crew,
-    agent: Callable[..., Agent],
-    run: Callable[..., Any],
-) -> None:
+def test_everything_at_once(node: Node, lab: Lab, network: dnslab.Lab, crew: Crew, agent: Start, run: Run) -> None:  # noqa: F811
     registry = lab.registry()
     registry.push("team/app", Image(1, 1000))
     containerd = lab.containerd()

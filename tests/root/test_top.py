@@ -12,7 +12,7 @@ from typing import Any, Callable, Iterator
 
 import pytest
 import storm
-from conftest import Agent, until
+from conftest import Agent, Start, until
 from dnslab import V4, Lab, fixture_lab, fixture_network, settle  # noqa: F401
 from storm import space  # noqa: F401
 from terminal import Terminal, picture, plain
@@ -53,7 +53,7 @@ def asking(lab: Lab, *load: tuple[str, int, str, str]) -> Iterator[None]:
 
 
 @pytest.fixture(name="loaded")
-def fixture_loaded(lab: Lab, agent: Callable[..., Agent], space: Callable[..., storm.Space]) -> Iterator[Agent]:  # noqa: F811
+def fixture_loaded(lab: Lab, agent: Start, space: Callable[..., storm.Space]) -> Iterator[Agent]:  # noqa: F811
     lab.server(UPSTREAM, CLUSTER)
     one = agent(CONFIG)
     until(lambda: one.status()["dns"], "the programs")
