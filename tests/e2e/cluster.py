@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from archivelab import Built, docker_save
 from conftest import spawn, until
+from imagelab import Built, docker_save
 
 PORT = 16443
 API = f"https://127.0.0.1:{PORT}"

@@ -19,7 +19,7 @@ import criwire
 import pytest
 from conftest import ROOT, SLACK, Agent, Start, UnixConnection, spawn, temporary, until
 from fakesystemd import Systemd
-from registrylab import Proxy, Registry, sleeper
+from imagelab import Proxy, Registry, sleeper
 
 CONTAINERD = "run/containerd/containerd.sock"
 DOCKER = "run/docker.sock"

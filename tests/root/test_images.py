@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from archivelab import Built, docker_save, say_program
 from conftest import Agent, Node, Run, Start, until
-from registrylab import Image, sleeper
+from imagelab import Built, Image, docker_save, say_program, sleeper
 from runtimelab import Lab, lab  # noqa: F401
 from test_containerd_config import Containerd, containerd  # noqa: F401
 from test_kubelet import Kubelet, kubelet  # noqa: F401

@@ -9,7 +9,7 @@ from typing import Any
 import criwire
 import pytest
 from conftest import SLACK, Agent, Node, Run, Start, killed, until
-from registrylab import Image, Registry
+from imagelab import Image, Registry
 from runtimelab import Lab, containerd2, lab  # noqa: F401
 from test_runtime import wait_for, wait_setting
 

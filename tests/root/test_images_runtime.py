@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Iterator
 
 import pytest
-from archivelab import Built, Layout, docker_files, docker_save, say_program, write_tar
 from conftest import BIN, SLACK, free_port, until
-from registrylab import Image
+from imagelab import Built, Image, Layout, docker_files, docker_save, say_program, write_tar
 from runtimelab import Lab, containerd2, own_lab
 
 TOOL = BIN.parents[1] / "tests/tool/images_tool"
@@ -169,7 +168,7 @@ def test_a_damaged_archive_fails_and_leaves_nothing(runtime: Runtime) -> None:
     wrong = {**files, layer: data[:MIB] + b"\0" + data[MIB + 1 :]}
     whole = docker_save(runtime.lab.directory / "whole.tar", [image]).read_bytes()
     (runtime.lab.directory / "torn.tar").write_bytes(whole[: len(whole) // 2])
-    write_tar(runtime.lab.directory / "wrong.tar", wrong.items())
+    write_tar(runtime.lab.directory / "wrong.tar", wrong)
     assert runtime.bad(*runtime.load(runtime.lab.directory / "wrong.tar"))
     assert runtime.bad(*runtime.load(runtime.lab.directory / "torn.tar")).startswith("EBADMSG")
     assert image.name not in runtime.images()

@@ -14,7 +14,7 @@ import dnslab
 from conftest import ROOT, Start, free_port, until
 from dnslab import fixture_network  # noqa: F401
 from prometheus import Prometheus
-from registrylab import Image
+from imagelab import Image
 from runtimelab import Lab, lab  # noqa: F401
 from storm import fill, space  # noqa: F401
 from test_top import asking

@@ -9,7 +9,7 @@ from typing import Any, Callable
 import criwire
 import pytest
 from conftest import Agent, until
-from registrylab import Image
+from imagelab import Image
 from runtimelab import CONTAINERD_CONFIG, KEEP, Lab, alone, containerd2, lab, systemd, watcher  # noqa: F401
 
 DOWNLOADS = "containerd.max_concurrent_downloads"

@@ -7,7 +7,7 @@ from typing import Any, Callable
 import criwire
 import pytest
 from conftest import until
-from registrylab import Image
+from imagelab import Image
 from runtimelab import Lab, alone, lab, watcher  # noqa: F401
 from test_runtime import Watcher, found, keeping
 

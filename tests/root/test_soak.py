@@ -20,7 +20,7 @@ import pytest
 import storm
 from conftest import FAMILIES, Node, Run, Start, thresholds, until
 from dnslab import fixture_network  # noqa: F401
-from registrylab import Image
+from imagelab import Image
 from runtimelab import CONTAINERD_CONFIG, Lab, lab  # noqa: F401
 
 SECONDS = float(os.environ.get("SOAK_SECONDS", "1800"))
