@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A message bus with a systemd on it that knows one unit, which a test really restarts."""
 
-import subprocess
 import threading
 from pathlib import Path
 from typing import Any, Callable
@@ -10,7 +9,7 @@ import dbus
 import dbus.bus
 import dbus.mainloop.glib
 import dbus.service
-from conftest import until
+from conftest import spawn, until
 from gi.repository import GLib
 
 SYSTEMD = "org.freedesktop.systemd1"
@@ -33,18 +32,14 @@ class Unit(dbus.service.Object):  # type: ignore[misc]
         self.bound: list[str] = []
 
     @dbus.service.method(PROPERTIES, in_signature="ss", out_signature="v")
-    def Get(self, interface: str, name: str) -> Any:
-        known = {"KillMode": self.kill_mode, **self.GetAll(interface)}
-        return known.get(name, dbus.Array([], signature="s"))
-
-    @dbus.service.method(PROPERTIES, in_signature="s", out_signature="a{sv}")
-    def GetAll(self, _interface: str) -> Any:
-        return {
+    def Get(self, _interface: str, name: str) -> Any:
+        known = {
+            "KillMode": self.kill_mode,
             "ActiveState": self.state,
             "BoundBy": dbus.Array(self.bound, signature="s"),
-            "RequiredBy": dbus.Array([], signature="s"),
             "Job": dbus.Struct((dbus.UInt32(0), dbus.ObjectPath("/")), signature="uo"),
         }
+        return known.get(name, dbus.Array([], signature="s"))
 
 
 class Manager(dbus.service.Object):  # type: ignore[misc]
@@ -77,11 +72,8 @@ class Systemd:
 
     def __init__(self, path: Path, config: Path, unit: str, restart: Callable[[str], None]) -> None:
         config.write_text(CONFIG.format(path))
-        self.daemon = subprocess.Popen(
-            ["dbus-daemon", f"--config-file={config}", "--nofork", "--nopidfile"],
-            stdin=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        command = ["dbus-daemon", f"--config-file={config}", "--nofork", "--nopidfile"]
+        self.daemon = spawn(command, config.with_suffix(".log"))
         dbus.mainloop.glib.threads_init()
         self.bus = until(lambda: connect(path), "the message bus")
         self.loop = GLib.MainLoop()
@@ -89,12 +81,9 @@ class Systemd:
         self.unit = Unit(self.bus, unit)
         self.docker = Unit(self.bus, "docker.service")
         self.manager = Manager(self.bus, restart)
+        self.restarted = self.manager.restarted
         self.thread = threading.Thread(target=self.loop.run, daemon=True)
         self.thread.start()
-
-    @property
-    def restarted(self) -> list[str]:
-        return self.manager.restarted
 
     def close(self) -> None:
         GLib.idle_add(self.loop.quit)

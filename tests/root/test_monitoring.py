@@ -13,8 +13,8 @@ import criwire
 import dnslab
 from conftest import ROOT, Start, free_port, until
 from dnslab import fixture_network  # noqa: F401
-from prometheus import Prometheus
 from imagelab import Image
+from prometheus import Prometheus
 from runtimelab import Lab, lab  # noqa: F401
 from storm import fill, space  # noqa: F401
 from test_top import asking
