@@ -102,8 +102,7 @@ def test_letter_case_cookies_and_edns_versions_are_handled(watch, lab) -> None:
     local = lab.raw(SERVER, socket.AF_INET6, socket.SOCK_DGRAM)
     one = watch()
     try:
-        index = int(next(line for line in ip("-n", CLIENT, "-o", "link", "show", "dns0").splitlines()).split(":")[0])
-        served = int(next(line for line in ip("-n", SERVER, "-o", "link", "show", "dns0").splitlines()).split(":")[0])
+        index, served = (int(ip("-n", name, "-o", "link", "show", "dns0").split(":")[0]) for name in (CLIENT, SERVER))
         local.bind(("fe80::53", 53, 0, served))
         with lab.udp() as client:
             client.ask(server, "oK-1.ExAmPle.TeSt")
