@@ -325,24 +325,6 @@ void containerd_config_read(const struct runtime_daemon *process, const struct w
 	}
 }
 
-bool containerd_literal(
-	enum containerd_setting setting, const char *value, char literal[static SETTING_VALUE_MAX])
-{
-	unsigned long long us;
-	uint64_t count;
-
-	switch (setting) {
-	case CONTAINERD_DOWNLOADS:
-		return parse_count(value, &count) == 0 && count > 0 && count <= INT_MAX &&
-		       copy_text(literal, SETTING_VALUE_MAX, value);
-	case CONTAINERD_PROGRESS_TIMEOUT:
-		return containerd_duration_parse(value, &us) == 0 &&
-		       toml_quote(value, literal, SETTING_VALUE_MAX);
-	default:
-		return value[0] == '/' && toml_quote(value, literal, SETTING_VALUE_MAX);
-	}
-}
-
 /* Go's units, time.ParseDuration: those below a microsecond count as nothing. */
 int containerd_duration_parse(const char *text, unsigned long long *us)
 {

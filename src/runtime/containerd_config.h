@@ -112,9 +112,5 @@ void containerd_config_read(const struct runtime_daemon *process, const struct w
 /* Of a version such as "1.6.20~ds1", "v2.1.4". */
 bool containerd_is_at_least(const char *version, unsigned major, unsigned minor);
 
-/* A value as the file spells it. False for one that is no value of this setting. */
-bool containerd_literal(
-	enum containerd_setting setting, const char *value, char literal[static SETTING_VALUE_MAX]);
-
 /* Duration as Go prints and reads it, "30m0s", "1h30m", as microseconds. -EINVAL, -ERANGE. */
 int containerd_duration_parse(const char *text, unsigned long long *us);

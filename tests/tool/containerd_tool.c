@@ -11,6 +11,7 @@
 
 #include "apply/editor.h"
 #include "base/file.h"
+#include "base/toml.h"
 #include "runtime/containerd_config.h"
 
 static int fail(const char *what, int error, const char *why)
@@ -119,7 +120,9 @@ static int apply(char **args)
 	char literal[SETTING_VALUE_MAX];
 	int setting = setting_of(args[3]);
 
-	if (setting < 0 || !containerd_literal((enum containerd_setting)setting, args[4], literal))
+	if (setting < 0 ||
+		!(setting == CONTAINERD_DOWNLOADS ? copy_text(literal, sizeof(literal), args[4])
+						  : toml_quote(args[4], literal, sizeof(literal))))
 		return fail(args[3], -EINVAL, args[4]);
 	containerd_config_read(&process, &wait, &config);
 	key = &config.keys[setting];

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/runtime/runtime.h"
 
+#include "base/toml.h"
+
 /* An older answer does not say whether a restart would cut off a pull. */
 #define PULLS_KNOWN_US (4 * USEC_PER_SEC)
 
@@ -153,7 +155,9 @@ static struct want *want_key(const struct runtime_decision *decision,
 	struct file_change *file;
 	struct want *want;
 
-	if (!containerd_literal(row->setting, value, literal))
+	if (row->setting == CONTAINERD_DOWNLOADS)
+		copy_text(literal, sizeof(literal), value);
+	else if (!toml_quote(value, literal, sizeof(literal)))
 		literal[0] = '\0';
 	want = runtime_want(decision, runtime, row->name, literal);
 	file = want->file;

@@ -270,10 +270,8 @@ void runtime_take_names(struct node_runtime *runtime, struct runtime_names *name
 /* Takes the daemon's process: a new one has read its files again, and forgets what was in force. */
 void runtime_take_process(struct node_runtime *runtime, const struct host *host, pid_t pid);
 
-/* Ask the runtime at a socket; slow: also for what changes slowly. */
+/* Asks the runtime at a socket; slow: also for what changes slowly. */
 void runtime_sample_cri(struct node_runtime *runtime, struct runtime_tuner *request,
-	const char *socket, bool slow, const struct wait *wait);
-void runtime_sample_docker(struct node_runtime *runtime, struct runtime_tuner *request,
 	const char *socket, bool slow, const struct wait *wait);
 
 /* mirrors.c */

@@ -194,29 +194,24 @@ static const struct capability_row capabilities[] = {
 	{0},
 };
 
-static void check_mirror(const struct config *config, size_t i, const char *field, int error,
-	struct config_fault_list *faults)
-{
-	struct config_place place = config_item_where(config, "runtime.mirrors", i, field);
-
-	if (error < 0)
-		config_fault_add(faults, &place, "runtime.mirrors.%s: \"%s\" is no %s", field,
-			config_item(config, "runtime.mirrors", i, field),
-			streq(field, "url")
-				? "address of a mirror: give http[s]://HOST[:PORT][/PATH]"
-				: "registry: give HOST[:PORT] or _default");
-}
-
 static void runtime_validate(const struct config *config, struct config_fault_list *faults)
 {
 	for (size_t i = 0; i < config_list(config, "runtime.mirrors"); i++) {
 		const char *registry = config_item(config, "runtime.mirrors", i, "registry");
+		const char *url = config_item(config, "runtime.mirrors", i, "url");
+		struct config_place place = config_item_where(config, "runtime.mirrors", i, "url");
 
-		check_mirror(config, i, "url",
-			registry_check_url(config_item(config, "runtime.mirrors", i, "url")),
-			faults);
-		if (!streq(registry, HOSTS_TOML_DEFAULT))
-			check_mirror(config, i, "registry", registry_check_name(registry), faults);
+		if (registry_check_url(url) < 0)
+			config_fault_add(faults, &place,
+				"runtime.mirrors.url: \"%s\" is no address of a mirror: give "
+				"http[s]://HOST[:PORT][/PATH]",
+				url);
+		place = config_item_where(config, "runtime.mirrors", i, "registry");
+		if (!streq(registry, HOSTS_TOML_DEFAULT) && registry_check_name(registry) < 0)
+			config_fault_add(faults, &place,
+				"runtime.mirrors.registry: \"%s\" is no registry: give "
+				"HOST[:PORT] or _default",
+				registry);
 	}
 }
 
