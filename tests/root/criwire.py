@@ -1,14 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls of the Container Runtime Interface for tests: messages by hand, the transport is the agent's own."""
+"""Calls of the Container Runtime Interface for tests: messages by hand, curl is the transport."""
 
 import json
 import subprocess
 from pathlib import Path
 from typing import Any
 
-from conftest import BIN
-
-TOOL = BIN.parents[1] / "tests/tool/grpc_tool"
 IMAGES = "/runtime.v1.ImageService"
 RUNTIME = "/runtime.v1.RuntimeService"
 NODE = 2  # NamespaceMode: the host's own
@@ -67,14 +64,15 @@ def text(data: bytes, field: int = 1) -> str:
 
 
 def start(socket: Path, method: str, request: bytes, seconds: int = 60, namespace: str = "") -> subprocess.Popen[bytes]:
+    command = f"curl -sS --http2-prior-knowledge -m {seconds} -D /dev/stderr --data-binary @- -H content-type:application/grpc"
     process = subprocess.Popen(
-        [str(TOOL), str(socket), method, str(seconds), *([namespace] if namespace else [])],
+        [*command.split(), "-H", f"containerd-namespace:{namespace}", "--unix-socket", str(socket), f"http://localhost{method}"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
     assert process.stdin
-    process.stdin.write(request)
+    process.stdin.write(b"\0" + len(request).to_bytes(4, "big") + request)
     process.stdin.close()
     process.stdin = None
     return process
@@ -82,8 +80,8 @@ def start(socket: Path, method: str, request: bytes, seconds: int = 60, namespac
 
 def finish(process: subprocess.Popen[bytes]) -> bytes:
     out, err = process.communicate(timeout=120)
-    assert process.returncode == 0, err.decode()
-    return out
+    assert process.returncode == 0 and b"grpc-status: 0" in err, err.decode()
+    return out[5:]
 
 
 def call(socket: Path, method: str, request: bytes = b"", seconds: int = 60, namespace: str = "") -> bytes:
@@ -127,7 +125,7 @@ def running_config(socket: Path) -> dict[str, Any]:
     """What containerd says it runs with; empty while it is starting."""
     process = start(socket, f"{RUNTIME}/Status", message(f1=1))
     answer, _ = process.communicate(timeout=60)
-    for number, value in fields_of(answer):
+    for number, value in fields_of(answer[5:]):
         if number == 2 and text(bytes(value)) == "config":  # type: ignore[arg-type]
             return dict(json.loads(text(bytes(value), 2)))  # type: ignore[arg-type]
     return {}
