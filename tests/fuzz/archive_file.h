@@ -3,6 +3,7 @@
 
 /* Opens bytes as an archive of images, and checks what came out. */
 
+#include "../unit/tar.h"
 #include "base/file.h"
 #include "runtime/archive.h"
 
@@ -74,30 +75,4 @@ static inline void try_archive(const void *data, size_t size)
 		return;
 	check_archive(archive);
 	archive_close(archive);
-}
-
-#define TAR_BLOCK 512
-
-static inline void seal_header(char *header)
-{
-	unsigned int sum = 0;
-
-	memset(header + 148, ' ', 8);
-	for (size_t i = 0; i < TAR_BLOCK; i++)
-		sum += (unsigned char)header[i];
-	snprintf(header + 148, 8, "%06o", sum);
-}
-
-/* Appends a file to a tar; at moves on. */
-static inline void put_file(
-	char *tar, size_t size, size_t *at, const char *name, const char *text, size_t len)
-{
-	if (*at + len + (size_t)4 * TAR_BLOCK > size)
-		return;
-	snprintf(tar + *at, 100, "%s", name);
-	snprintf(tar + *at + 124, 12, "%011zo", len);
-	tar[*at + 156] = '0';
-	seal_header(tar + *at);
-	memcpy(tar + *at + TAR_BLOCK, text, len);
-	*at += TAR_BLOCK + (len + TAR_BLOCK - 1) / TAR_BLOCK * TAR_BLOCK;
 }

@@ -7,6 +7,8 @@
 
 #include "archive_file.h"
 
+#define TAR_BLOCK 512
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -24,7 +26,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		snprintf(number, sizeof(number), "%.12s", tar + at + 124);
 		content = strtoul(number, NULL, 8);
 		if (tar[at])
-			seal_header(tar + at);
+			tar_seal(tar + at);
 		if (content > size - at)
 			break;
 		at += TAR_BLOCK + (content + TAR_BLOCK - 1) / TAR_BLOCK * TAR_BLOCK;

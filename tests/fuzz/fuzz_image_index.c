@@ -14,7 +14,6 @@
 #include <ctype.h>
 
 #define FILES_MAX 8
-#define TAR_MAX   ((size_t)1 << 20)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -53,8 +52,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct file files[FILES_MAX] = {0};
 	const char *starts[FILES_MAX + 1], *text = (const char *)data, *end = text + size;
-	char *tar = must(calloc(1, TAR_MAX)), name[100];
-	size_t n = 0, at = 0;
+	_cleanup_bytes_ struct bytes tar = {0};
+	char name[100];
+	size_t n = 0;
 
 	starts[0] = text;
 	while (n < FILES_MAX && starts[n] < end) {
@@ -69,17 +69,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	for (size_t i = 0; i < n; i++) {
 		snprintf(name, sizeof(name), "blobs/sha256/%s", files[i].digest + 7);
 		if (i > 1)
-			put_file(tar, TAR_MAX, &at, name, files[i].text, files[i].len);
+			tar_add(&tar, '0', name, "", files[i].text, files[i].len);
 		snprintf(name, sizeof(name), "%zu", i);
-		put_file(tar, TAR_MAX, &at,
+		tar_add(&tar, '0',
 			i == 0   ? "index.json"
 			: i == 1 ? "manifest.json"
 				 : name,
-			files[i].text, files[i].len);
+			"", files[i].text, files[i].len);
 	}
-	try_archive(tar, at + (size_t)2 * TAR_BLOCK);
+	tar_end(&tar);
+	try_archive(tar.data, tar.len);
 	for (size_t i = 0; i < n; i++)
 		free(files[i].text);
-	free(tar);
 	return 0;
 }

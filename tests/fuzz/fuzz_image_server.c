@@ -21,14 +21,13 @@ static void start_once(void)
 	static struct archive *archive;
 	static struct image_server *server;
 	static _Atomic uint64_t sent;
-	char tar[8 * TAR_BLOCK] = {0};
-	size_t at = 0;
+	_cleanup_bytes_ struct bytes tar = {0};
 
 	if (server)
 		return;
-	put_file(tar, sizeof(tar), &at, "c", CONFIG, strlen(CONFIG));
-	put_file(tar, sizeof(tar), &at, "manifest.json", MANIFEST, strlen(MANIFEST));
-	require(open_archive(tar, sizeof(tar), &archive) == 0);
+	tar_put(&tar, "c", CONFIG);
+	tar_put(&tar, "manifest.json", MANIFEST);
+	require(open_archive(tar.data, tar.len, &archive) == 0);
 	require(image_server_open(archive, "a/b", &sent, &server, &port) == 0);
 }
 

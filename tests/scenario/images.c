@@ -22,18 +22,17 @@ static void open_node(void *self)
 	kubelet_fill_defaults(&tuner->sample.kubelet.values, false);
 }
 
-static void free_active(struct images_tuner *tuner, size_t i)
+static void free_active(struct images_tuner *tuner)
 {
-	transfer_free(tuner->active[i]);
-	tuner->active[i] = tuner->active[--tuner->n_active];
+	while (tuner->n_active > 0)
+		transfer_free(tuner->active[--tuner->n_active]);
 }
 
 static void close_node(void *self)
 {
 	struct images_tuner *tuner = self;
 
-	while (tuner->n_active > 0)
-		free_active(tuner, 0);
+	free_active(tuner);
 	free(tuner->config.pulls.items);
 	free(tuner->config.pins.items);
 	free(tuner->sample.archives);
@@ -134,15 +133,13 @@ static bool take_archive(struct scenario *scenario, void *base)
 	struct images_sample *sample = &((struct images_tuner *)base)->sample;
 	const char *path = scenario_word(scenario);
 	struct archive_file *file;
-	size_t i = 0;
 
 	if (!path)
 		return false;
-	while (i < sample->n_archives && !streq(sample->archives[i].path, path))
-		i++;
-	if (i == sample->n_archives)
-		sample->archives = realloc(sample->archives, ++sample->n_archives * sizeof(*file));
-	file = &sample->archives[i];
+	file = find_named(sample->archives, sample->n_archives, path);
+	if (!file)
+		file = add_element(
+			&sample->archives, &sample->n_archives, &sample->archives_allocated);
 	*file = (struct archive_file){.key.size = FILE_SIZE};
 	copy_text(file->path, sizeof(file->path), path);
 	if (!scenario_number(scenario, &file->key.inode))
@@ -155,22 +152,15 @@ static bool take_archive(struct scenario *scenario, void *base)
 /* `begun`: what was to begin is under way now; `ended`: nothing is. */
 static bool take_begun(struct scenario *scenario, void *base)
 {
-	struct images_memory *memory = scenario->memory;
-	struct images_tuner *tuner = base;
-	struct transfer *transfer;
-
-	while ((transfer = images_tuner.transfer_request(tuner, memory)))
+	while (images_tuner.transfer_request(base, scenario->memory))
 		;
 	return true;
 }
 
 static bool take_ended(struct scenario *scenario, void *base)
 {
-	struct images_tuner *tuner = base;
-
 	(void)scenario;
-	while (tuner->n_active > 0)
-		free_active(tuner, 0);
+	free_active(base);
 	return true;
 }
 
@@ -285,21 +275,19 @@ static bool expect_image(struct scenario *scenario, void *base)
 {
 	const struct images_memory *memory = scenario->memory;
 	const char *name = scenario_word(scenario);
+	const struct image_row *row;
 
 	(void)base;
-	for (size_t i = 0; name && i < memory->n; i++) {
-		const struct image_row *row = &memory->rows[i];
-
-		if (!streq(row->preload.name, name))
-			continue;
-		if (scenario_is(scenario, image_state_names[row->state]) &&
-			scenario_is(scenario, row->reason) && entry_help("reason", row->reason))
-			return true;
-		fprintf(stderr, "%s is %s, %s: %s\n", name, image_state_names[row->state],
-			row->reason, row->why);
+	row = name ? find_named(memory->rows, memory->n, name) : NULL;
+	if (!row) {
+		fprintf(stderr, "%s: no such image\n", name ? name : "");
 		return false;
 	}
-	fprintf(stderr, "%s: no such image\n", name);
+	if (scenario_is(scenario, image_state_names[row->state]) &&
+		scenario_is(scenario, row->reason) && entry_help("reason", row->reason))
+		return true;
+	fprintf(stderr, "%s is %s, %s: %s\n", name, image_state_names[row->state], row->reason,
+		row->why);
 	return false;
 }
 

@@ -85,19 +85,23 @@ static inline void fake_hang(int fd, const char *head, void *userdata)
 	fake_wait(fd);
 }
 
-/* As much as the client takes, up to so many MiB. Returns how many it took. */
-static inline size_t fake_flood(int fd, const char *unit, size_t mib)
+static atomic_size_t fake_flooded; /* bytes that a client took of it */
+
+/*
+ * userdata: the beginning, and what follows as long as the client takes it, up to 100 MiB; each
+ * ended by a zero byte.
+ */
+static inline void fake_flood(int fd, const char *head, void *userdata)
 {
-	size_t len = strlen(unit), sent = 0;
+	const char *unit = (const char *)userdata + strlen(userdata) + 1;
+	size_t sent = 0;
+	ssize_t n = 1;
 
-	while (sent < mib * 1024 * 1024) {
-		ssize_t n = send(fd, unit, len, MSG_NOSIGNAL);
-
-		if (n <= 0)
-			break;
-		sent += (size_t)n;
-	}
-	return sent / (1024 * 1024);
+	(void)head;
+	send_text(fd, userdata);
+	for (; n > 0 && sent < (size_t)100 * 1024 * 1024; sent += (size_t)MAX(n, 0))
+		n = send(fd, unit, strlen(unit), MSG_NOSIGNAL);
+	atomic_store(&fake_flooded, sent);
 }
 
 static inline void *fake_connection_run(void *userdata)

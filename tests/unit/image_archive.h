@@ -4,6 +4,7 @@
 /* Makes archives of images as the tools write them, byte by byte, and opens them. */
 
 #include "directory.h"
+#include "tar.h"
 
 #include "base/text.h"
 #include "runtime/archive.h"
@@ -26,68 +27,6 @@
 #define MANIFEST_TYPE "application/vnd.oci.image.manifest.v1+json"
 #define CONFIG_TYPE   "application/vnd.oci.image.config.v1+json"
 #define LAYER_TYPE    "application/vnd.oci.image.layer.v1.tar"
-
-struct bytes {
-	char *data;
-	size_t len;
-};
-
-static inline void bytes_clear(struct bytes *bytes)
-{
-	free(bytes->data);
-}
-#define _cleanup_bytes_ __attribute__((cleanup(bytes_clear)))
-
-static inline void bytes_add(struct bytes *bytes, const void *data, size_t len)
-{
-	bytes->data = must(realloc(bytes->data, bytes->len + len + 1));
-	memcpy(bytes->data + bytes->len, data, len);
-	bytes->len += len;
-	bytes->data[bytes->len] = '\0';
-}
-
-/* ---- tar ---- */
-
-static inline void tar_seal(char header[512])
-{
-	unsigned int sum = 0;
-
-	memset(header + 148, ' ', 8);
-	for (size_t i = 0; i < 512; i++)
-		sum += (unsigned char)header[i];
-	snprintf(header + 148, 8, "%06o", sum);
-}
-
-static inline void tar_add(struct bytes *tar, char type, const char *name, const char *link,
-	const void *data, size_t len)
-{
-	static const char zeros[512];
-	char header[512] = {0};
-
-	assert_true(strlen(name) <= 100 && strlen(link) <= 100);
-	memcpy(header, name, strlen(name));
-	strcpy(header + 100, "0000644");
-	snprintf(header + 124, 12, "%011zo", len);
-	header[156] = type;
-	memcpy(header + 157, link, strlen(link));
-	memcpy(header + 257, "ustar\00000", 8);
-	tar_seal(header);
-	bytes_add(tar, header, sizeof(header));
-	bytes_add(tar, data, len);
-	bytes_add(tar, zeros, -len % 512);
-}
-
-static inline void tar_put(struct bytes *tar, const char *name, const char *text)
-{
-	tar_add(tar, '0', name, "", text, strlen(text));
-}
-
-static inline void tar_end(struct bytes *tar)
-{
-	static const char zeros[1024];
-
-	bytes_add(tar, zeros, sizeof(zeros));
-}
 
 /* ---- compression ---- */
 
@@ -125,11 +64,6 @@ static inline struct bytes zstd_of(const void *data, size_t len, int window_log)
 	ZSTD_freeCCtx(context);
 	out.len = to.pos;
 	return out;
-}
-
-static inline struct bytes zstd_plain(const void *data, size_t len)
-{
-	return zstd_of(data, len, 0);
 }
 
 /* ---- images ---- */

@@ -81,31 +81,14 @@ static const char *found(const struct made *made)
 	return text;
 }
 
-static void put(struct made *made, const char *name)
-{
-	char full[PATH_MAX], *slash;
-	FILE *file;
-
-	directory_path(&made->directory, name, full);
-	slash = strrchr(full, '/');
-	*slash = '\0';
-	assert_int_equal(make_directories(full, 0755), 0);
-	*slash = '/';
-	file = fopen(full, "we");
-	assert_non_null(file);
-	fclose(file);
-}
-
 TUNER_TEST(archives_are_files_patterns_and_directories)
 {
-	put(made, "/i/b.tar");
-	put(made, "/i/a.tar.gz");
-	put(made, "/i/text.txt");
-	put(made, "/i/.hidden.tar");
-	put(made, "/i/layout/index.json");
-	put(made, "/i/sub/deeper.tar");
-	put(made, "/j/1/x.img");
-	put(made, "/j/2/y.img");
+	static const char *const names[] = {"/i/b.tar", "/i/a.tar.gz", "/i/text.txt",
+		"/i/.hidden.tar", "/i/layout/index.json", "/i/sub/deeper.tar", "/j/1/x.img",
+		"/j/2/y.img"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		directory_put(&made->directory, names[i], "");
 	configure(made, "images: {archives: [/i]}");
 	sample(made);
 	assert_string_equal(found(made), "/i/a.tar.gz /i/b.tar /i/layout ");
@@ -120,7 +103,7 @@ TUNER_TEST(archives_are_files_patterns_and_directories)
 
 TUNER_TEST(an_archive_that_was_just_written_settles_first)
 {
-	put(made, "/i/a.tar");
+	directory_put(&made->directory, "/i/a.tar", "");
 	configure(made, "images: {archives: [/i/a.tar]}");
 	sample(made);
 	assert_true(made->tuner->sample.archives[0].settling);

@@ -18,14 +18,6 @@ static void serve_status(int fd, const char *head, void *userdata)
 		fake_reply(fd, atomic_load(&status_to_give), "{}");
 }
 
-static void serve_flood(int fd, const char *head, void *userdata)
-{
-	(void)head;
-	(void)userdata;
-	send_text(fd, "HTTP/1.1 200 OK\r\n\r\n");
-	fake_flood(fd, "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx", 100);
-}
-
 static void check(struct mirror *mirrors, size_t n, const char *root)
 {
 	struct wait wait = {.deadline_us = UINT64_MAX, .cancel_fd = -1};
@@ -82,7 +74,8 @@ TEST(mirrors_are_checked_at_the_same_time)
 	uint64_t start = now_us();
 
 	fake_http_start_tcp(&hang, fake_hang, NULL);
-	fake_http_start_tcp(&flood, serve_flood, NULL);
+	fake_http_start_tcp(&flood, fake_flood,
+		"HTTP/1.1 200 OK\r\n\r\n\0xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx");
 	mirrors[0] = mirror_at(hang.port, "");
 	mirrors[1] = mirror_at(flood.port, "");
 	mirrors[2] = mirror_at(1, "");
