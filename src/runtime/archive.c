@@ -142,16 +142,19 @@ static void reader_clear(struct archive_reader *reader)
 	free(reader->members);
 }
 
-int archive_open(const struct archive_source *source, const struct wait *wait, struct archive **ret,
-	char why[static ARCHIVE_WHY_MAX])
+int archive_open(const struct host *host, const char *path, unsigned int percent_free,
+	const struct wait *wait, struct archive **ret, char why[static ARCHIVE_WHY_MAX])
 {
 	_cleanup_(cleanup_archive_close) struct archive *archive =
 		must(calloc(1, sizeof(*archive)));
 	char full[PATH_MAX];
 	struct stat st;
-	_cleanup_(reader_clear) struct archive_reader reader = {
-		.source = source, .wait = wait, .archive = archive, .why = why};
-	int r = path_in_root(source->host->root, source->path, full);
+	_cleanup_(reader_clear) struct archive_reader reader = {.host = host,
+		.percent_free = percent_free,
+		.wait = wait,
+		.archive = archive,
+		.why = why};
+	int r = path_in_root(host->root, path, full);
 
 	archive->fd = -1;
 	if (r < 0)

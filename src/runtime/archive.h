@@ -48,23 +48,16 @@ struct archive {
 	bool directory;
 };
 
-struct archive_source {
-	const struct host *host;
-	const char *path; /* below the host's root */
-	/* A compressed tar is unpacked to a file without a name in this directory, as long as the
-	 * file system keeps this many bytes free. */
-	int spool;
-	uint64_t spool_reserve;
-};
-
 /*
- * Opens an archive and reads what is in it. 0, or with why: -EBADMSG for what is no archive, is
+ * Opens an archive, whose path is below the host's root, and reads what is in it. A compressed tar
+ * is unpacked to a file without a name in the state directory, as long as so many percent of the
+ * file system stay free. 0, or with why: -EBADMSG for what is no archive, is
  * torn, or does not hold together; -ENOSPC for one that has no room unpacked; -ENOENT; -ECANCELED;
  * another -errno of reading. Images without a name are left out; without any other that is
  * -EBADMSG.
  */
-int archive_open(const struct archive_source *source, const struct wait *wait, struct archive **ret,
-	char why[static ARCHIVE_WHY_MAX]);
+int archive_open(const struct host *host, const char *path, unsigned int percent_free,
+	const struct wait *wait, struct archive **ret, char why[static ARCHIVE_WHY_MAX]);
 void archive_close(struct archive *archive);
 DEFINE_CLEANUP(struct archive, archive_close)
 

@@ -84,8 +84,8 @@ static int take_blob(
 	if (file->size == blob->size)
 		r = add_blob(reader, &found);
 	else
-		r = archive_bad(reader, "%.*s: %llu bytes, expected %llu", LEGIBLE, blob->digest,
-			(unsigned long long)file->size, (unsigned long long)blob->size);
+		r = archive_bad(reader, "%.*s: %" PRIu64 " bytes, expected %" PRIu64, LEGIBLE,
+			blob->digest, file->size, blob->size);
 	if (r < 0)
 		close(file->fd);
 	return r;
@@ -313,8 +313,8 @@ static int make_manifest(struct archive_reader *reader, const cJSON *entry, cons
 	fprintf(out,
 		"{\"schemaVersion\":2,\"mediaType\":\"" OCI_MANIFEST
 		"\",\"config\":{\"mediaType\":\"" OCI_CONFIG
-		"\",\"digest\":\"%s\",\"size\":%llu},\"layers\":[",
-		image->id, (unsigned long long)image->size);
+		"\",\"digest\":\"%s\",\"size\":%" PRIu64 "},\"layers\":[",
+		image->id, image->size);
 	if (cJSON_GetArraySize(diff_ids) != cJSON_GetArraySize(json_at(entry, "Layers")) ||
 		cJSON_GetArraySize(diff_ids) > LAYERS_MAX)
 		return archive_bad(
@@ -329,8 +329,8 @@ static int make_manifest(struct archive_reader *reader, const cJSON *entry, cons
 		r = take_layer(reader, json_text_at(item, ""), id, &layer);
 		if (r < 0)
 			return r;
-		fprintf(out, "%s{\"mediaType\":\"%s\",\"digest\":\"%s\",\"size\":%llu}", comma,
-			layer.media_type, layer.digest, (unsigned long long)layer.size);
+		fprintf(out, "%s{\"mediaType\":\"%s\",\"digest\":\"%s\",\"size\":%" PRIu64 "}",
+			comma, layer.media_type, layer.digest, layer.size);
 		image->size += layer.size;
 		comma = ",";
 		diff_id = diff_id->next;

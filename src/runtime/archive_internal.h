@@ -21,7 +21,8 @@ struct archive_member {
 };
 
 struct archive_reader {
-	const struct archive_source *source;
+	const struct host *host;
+	unsigned int percent_free;
 	const struct wait *wait;
 	struct archive *archive;
 	char *why;

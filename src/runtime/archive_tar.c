@@ -29,15 +29,15 @@ struct spool {
 
 static int spool_write(struct spool *spool, size_t len)
 {
-	const struct archive_source *source = spool->reader->source;
 	struct statvfs fs;
 	int r = archive_go_on(spool->reader);
 
 	if (r < 0)
 		return r;
-	if (fstatvfs(source->spool, &fs) < 0)
+	if (fstatvfs(spool->fd, &fs) < 0)
 		return archive_error(spool->reader, -errno);
-	if ((uint64_t)fs.f_bavail * fs.f_frsize < source->spool_reserve + len)
+	if ((uint64_t)fs.f_bavail * fs.f_frsize <
+		(uint64_t)fs.f_blocks * fs.f_frsize / 100 * spool->reader->percent_free + len)
 		r = -ENOSPC;
 	else
 		r = write_all(spool->fd, spool->output, len);
@@ -100,7 +100,9 @@ static int unpack(struct archive_reader *reader)
 		return 0;
 	spool = must(malloc(sizeof(*spool)));
 	spool->reader = reader;
-	spool->fd = openat(reader->source->spool, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	if (reader->host->state[0])
+		(void)make_directories(reader->host->state, 0755);
+	spool->fd = open(reader->host->state, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 	if (spool->fd < 0)
 		return archive_fail(reader, -errno, "no file to unpack it to: %s", strerror(errno));
 	r = magic[0] == GZIP_MAGIC[0] ? unpack_gzip(spool, in) : unpack_zstd(spool, in);
@@ -205,8 +207,7 @@ static int take_extension(struct archive_reader *reader, char type, uint64_t at,
 	int r;
 
 	if (size > EXTENSION_MAX)
-		return archive_fail(
-			reader, -EBADMSG, "a header of %llu bytes", (unsigned long long)size);
+		return archive_bad(reader, "a header of %" PRIu64 " bytes", size);
 	text = must(calloc(1, (size_t)size + 1));
 	r = archive_pread(reader->archive->fd, text, (size_t)size, at);
 	if (r < 0)
@@ -217,8 +218,9 @@ static int take_extension(struct archive_reader *reader, char type, uint64_t at,
 		ok = copy_text(type == 'L' ? extended->name : extended->link, PATH_MAX, text);
 	return ok ? 0
 		  : archive_bad(reader,
-			    "an extended header at byte %llu that is damaged, or of a sparse file",
-			    (unsigned long long)at);
+			    "an extended header at byte %" PRIu64
+			    " that is damaged, or of a sparse file",
+			    at);
 }
 
 static int add_member(struct archive_reader *reader, const struct header *header,
@@ -270,8 +272,8 @@ static int next_header(
 		return r < 0 ? r : 1;
 	r = archive_pread(reader->archive->fd, &header, sizeof(header), *at);
 	if (r == -EBADMSG)
-		return archive_fail(reader, r, "truncated: it ends within a header at byte %llu",
-			(unsigned long long)*at);
+		return archive_bad(
+			reader, "truncated: it ends within a header at byte %" PRIu64, *at);
 	if (r < 0)
 		return archive_error(reader, r);
 	if (*at > 0 && memcmp(&header, &zero, sizeof(zero)) == 0)
@@ -285,8 +287,8 @@ static int next_header(
 	if (!valid || sum != expected)
 		return archive_bad(reader,
 			*at == 0 ? "no tar, also none compressed by gzip or zstd"
-				 : "a damaged header at byte %llu",
-			(unsigned long long)*at);
+				 : "a damaged header at byte %" PRIu64,
+			*at);
 	if (header.type == 'S')
 		return archive_bad(reader, "a sparse file in it");
 	if (extended->has_size && !strchr("xLKg", header.type))
@@ -296,8 +298,9 @@ static int next_header(
 	if (header.type && strchr("123456", header.type))
 		size = 0;
 	if (size > total - *at)
-		return archive_bad(reader, "truncated: %llu bytes of %.60s expected, %llu there",
-			(unsigned long long)size, header.name, (unsigned long long)(total - *at));
+		return archive_bad(reader,
+			"truncated: %" PRIu64 " bytes of %.60s expected, %" PRIu64 " there", size,
+			header.name, total - *at);
 	if (header.type && strchr("xLK", header.type)) {
 		r = take_extension(reader, header.type, *at, size, extended);
 	} else if (header.type != 'g') {

@@ -155,7 +155,7 @@ static int ask(const char *socket, const char *method, const char *path, uint64_
 	if (text)
 		snprintf(why, DOCKER_ERROR_MAX, "%.100s: %s %.*s: %.120s", socket,
 			method ? method : "GET", (int)strcspn(path, "?"), path, text);
-	http_get_clear(&http);
+	free(http.body);
 	return r;
 }
 

@@ -177,8 +177,3 @@ void http_get_all(struct http_get *gets, size_t n, const struct wait *wait)
 	if (over_tls)
 		malloc_trim(0);
 }
-
-void http_get_clear(struct http_get *get)
-{
-	free(steal(get->body));
-}

@@ -33,7 +33,7 @@ struct http_get {
 	/* The answer. */
 	int error;     /* 0: a whole answer came, whatever its status. Else -errno: see below */
 	long status;   /* of HTTP; 0 without an answer */
-	char *body;    /* terminated; NULL when there was none. http_get_clear() frees it */
+	char *body;    /* terminated; NULL when there was none. The caller frees it */
 	size_t len;    /* of body */
 	char why[160]; /* describes error; "" without one. Never holds a body */
 	uint64_t took_us;
@@ -53,5 +53,3 @@ struct http_get {
  * -EPROTO (not HTTP, not TLS), -EINVAL (bad URL), or what data returned.
  */
 void http_get_all(struct http_get *gets, size_t n, const struct wait *wait);
-
-void http_get_clear(struct http_get *get);

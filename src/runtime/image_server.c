@@ -152,8 +152,8 @@ static enum MHD_Result answer_blob(
 	MHD_add_response_header(response, "Accept-Ranges", "bytes");
 	if (from == 0)
 		return answer(mhd, MHD_HTTP_OK, response);
-	snprintf(range, sizeof(range), "bytes %llu-%llu/%llu", (unsigned long long)from,
-		(unsigned long long)blob->size - 1, (unsigned long long)blob->size);
+	snprintf(range, sizeof(range), "bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64, from,
+		blob->size - 1, blob->size);
 	MHD_add_response_header(response, "Content-Range", range);
 	return answer(mhd, MHD_HTTP_PARTIAL_CONTENT, response);
 }

@@ -176,11 +176,8 @@ int hosts_toml_directories(const char *registry, char directories[static 2][REGI
 {
 	const char *colon = strrchr(registry, ':');
 
-	if (streq(registry, HOSTS_TOML_DEFAULT)) {
-		strcpy(directories[0], registry);
-		return 1;
-	}
-	if (registry_check_name(registry) < 0 || strlen(registry) + 1 >= REGISTRY_NAME_MAX)
+	if (!streq(registry, HOSTS_TOML_DEFAULT) &&
+		(registry_check_name(registry) < 0 || strlen(registry) + 1 >= REGISTRY_NAME_MAX))
 		return -EINVAL;
 	if (!colon) {
 		strcpy(directories[0], registry);
@@ -278,6 +275,6 @@ void mirrors_check(struct mirror *mirrors, size_t n, const char *host_root, cons
 	for (size_t i = 0; i < due; i++) {
 		if (gets[i].error != -ECANCELED)
 			take_answer(gets[i].userdata, &gets[i]);
-		http_get_clear(&gets[i]);
+		free(gets[i].body);
 	}
 }

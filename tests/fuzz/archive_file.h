@@ -22,8 +22,7 @@ static inline void archive_path_remove(void)
 
 static inline int open_archive(const void *data, size_t size, struct archive **archive)
 {
-	static const struct host host = {0};
-	struct archive_source source = {.host = &host, .spool_reserve = 1024};
+	static const struct host host = {.state = "/dev/shm"};
 	const struct wait wait = {.deadline_us = UINT64_MAX, .cancel_fd = -1};
 	char why[ARCHIVE_WHY_MAX] = "";
 	int fd, r;
@@ -36,10 +35,7 @@ static inline int open_archive(const void *data, size_t size, struct archive **a
 	fd = open(archive_path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	require(fd >= 0 && write_all(fd, data, size) == 0);
 	close(fd);
-	source.path = archive_path;
-	source.spool = open("/dev/shm", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	r = archive_open(&source, &wait, archive, why);
-	close(source.spool);
+	r = archive_open(&host, archive_path, 1, &wait, archive, why);
 	require(r == 0 || why[0]);
 	return r;
 }

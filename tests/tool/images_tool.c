@@ -19,7 +19,7 @@
 #include <signal.h>
 #include <sys/signalfd.h>
 
-static const struct host host = {0};
+static struct host host = {.state = ""};
 
 static int list(const struct image_runtime *runtime, const struct wait *wait, char *why)
 {
@@ -35,12 +35,12 @@ static int list(const struct image_runtime *runtime, const struct wait *wait, ch
 static int load(
 	const struct image_runtime *runtime, char **args, const struct wait *wait, char *why)
 {
-	_cleanup_close_ int spool = open(args[1], O_DIRECTORY | O_RDONLY | O_CLOEXEC);
-	const struct archive_source source = {.host = &host, .path = args[0], .spool = spool};
 	_cleanup_(cleanup_archive_close) struct archive *archive = NULL;
 	_Atomic uint64_t done = 0;
-	int r = archive_open(&source, wait, &archive, why);
+	int r;
 
+	host.state = args[1];
+	r = archive_open(&host, args[0], 0, wait, &archive, why);
 	for (size_t i = 0; r == 0 && i < archive->n_images; i++)
 		r = images_load(runtime, &host, archive, &archive->images[i], wait, &done, why);
 	return r;

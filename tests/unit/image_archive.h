@@ -185,8 +185,7 @@ static inline struct bytes make_docker_save(struct sample *sample)
 struct archive_fixture {
 	struct directory root;
 	struct host host;
-	int spool;
-	uint64_t reserve;
+	unsigned int percent_free;
 	int cancel_fd;
 	struct archive *archive;
 	char why[ARCHIVE_WHY_MAX];
@@ -197,14 +196,12 @@ static inline void archive_fixture_make(struct archive_fixture *fixture)
 	*fixture = (struct archive_fixture){.cancel_fd = -1};
 	directory_make(&fixture->root);
 	assert_true(host_init(&fixture->host, fixture->root.path));
-	fixture->spool = open(fixture->root.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	assert_true(fixture->spool >= 0);
+	fixture->host.state = fixture->root.path;
 }
 
 static inline void archive_fixture_clear(struct archive_fixture *fixture)
 {
 	cleanup_archive_close(&fixture->archive);
-	close(fixture->spool);
 	directory_remove(&fixture->root);
 }
 
@@ -213,14 +210,13 @@ static inline void archive_fixture_clear(struct archive_fixture *fixture)
 
 static inline int open_path(struct archive_fixture *fixture, const char *path)
 {
-	const struct archive_source source = {
-		&fixture->host, path, fixture->spool, fixture->reserve};
 	const struct wait wait = {UINT64_MAX, fixture->cancel_fd};
 
 	cleanup_archive_close(&fixture->archive);
 	fixture->archive = NULL;
 	fixture->why[0] = '\0';
-	return archive_open(&source, &wait, &fixture->archive, fixture->why);
+	return archive_open(&fixture->host, path, fixture->percent_free, &wait, &fixture->archive,
+		fixture->why);
 }
 
 static inline int open_bytes(struct archive_fixture *fixture, const struct bytes *bytes)

@@ -246,10 +246,10 @@ ARCHIVE_TEST(a_bomb_stops_at_the_reserve_of_free_space_and_leaves_nothing)
 	_cleanup_bytes_ struct bytes zeros = {.data = must(calloc(1, 32 << 20)), .len = 32 << 20};
 	_cleanup_bytes_ struct bytes gzip = gzip_of(zeros.data, zeros.len);
 
-	fixture->reserve = UINT64_MAX / 2;
+	fixture->percent_free = 100;
 	assert_int_equal(open_bytes(fixture, &gzip), -ENOSPC);
 	assert_string_equal(fixture->why, "no room for it unpacked");
-	fixture->reserve = 0;
+	fixture->percent_free = 0;
 	assert_refused(fixture, &gzip, "no tar");
 }
 

@@ -45,7 +45,7 @@ static struct image_row *add_row(struct decision *decision, const struct preload
 	const struct runtime_image *image = sampled_image(&decision->tuner->sample, name);
 	struct image_row *row = add_element(&memory->rows, &memory->n, &memory->allocated);
 
-	*row = (struct image_row){.pinned = -1, .state = IMAGE_PENDING};
+	*row = (struct image_row){.pinned = -1, .state = IMAGE_PENDING, .reason = "queued"};
 	if (known)
 		row->preload = *known;
 	copy_text(row->preload.source, sizeof(row->preload.source), source);
@@ -159,8 +159,8 @@ static bool judge_archive(
 				find_named(memory->rows, memory->n, preload->name))
 				continue;
 			row = add_row(decision, preload, file->path, preload->name);
-			become(row, active ? IMAGE_ACTIVE : IMAGE_PENDING,
-				active ? "loading" : "queued");
+			if (active)
+				become(row, IMAGE_ACTIVE, "loading");
 			if (is_ready(decision, preload))
 				become(row, IMAGE_READY, "present");
 			if (row->state != IMAGE_PENDING || decision->obstacle)
@@ -177,10 +177,9 @@ static bool judge_archive(
 	}
 	row = add_row(decision, whole, file->path, file->path);
 	row->preload.size = *size = file->key.size;
-	become(row, active ? IMAGE_ACTIVE : IMAGE_PENDING, active ? "loading" : "queued");
-	if (active || !whole)
-		return !active;
-	return judge_failure(decision, row);
+	if (active)
+		become(row, IMAGE_ACTIVE, "loading");
+	return !active && (!whole || judge_failure(decision, row));
 }
 
 static void decide_archive(struct decision *decision, const struct archive_file *file)
@@ -244,7 +243,6 @@ static void decide_pull(struct decision *decision, const char *name)
 	if (find_named(decision->memory->rows, decision->memory->n, name)) /* an archive has it */
 		return;
 	row = add_row(decision, known, "", name);
-	become(row, IMAGE_PENDING, "queued");
 	if (wave.start_us == 0)
 		wave.start_us = known && known->first_seen_us > 0 ? known->first_seen_us
 								  : decision->realtime_us;

@@ -169,10 +169,8 @@ struct cJSON *images_document(const void *self, const void *data, bool trusted)
 		}
 		put_number(image, "bytes_done", transfer && loads, (double)done);
 		put_number(image, "seconds", took_us > 0, seconds_of(took_us));
-		if (row->pinned < 0)
-			json_null(image, "pinned");
-		else
-			json_bool(image, "pinned", row->pinned > 0);
+		json_adopt(image, "pinned",
+			must(row->pinned < 0 ? cJSON_CreateNull() : cJSON_CreateBool(row->pinned)));
 		put_number(image, "next_in_seconds", row->retry_us > now,
 			seconds_of(row->retry_us - now));
 	}

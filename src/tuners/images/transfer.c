@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/images/images.h"
 
-#include "base/file.h"
-
-#include <sys/statvfs.h>
-
 /* Slow registries take hours; a runtime that hangs must not hold a transfer for ever. */
 #define TRANSFER_US (6 * 3600 * USEC_PER_SEC)
 
 /* Of the file system of the state directory stays free, when an archive is unpacked there. */
-#define SPOOL_RESERVE_PERCENT 15
+#define STATE_PERCENT_FREE 15
 
 uint64_t transfer_need(const struct image_runtime *runtime, uint64_t size)
 {
@@ -90,21 +86,10 @@ static int run_archive(struct transfer *transfer, const struct wait *wait)
 {
 	struct preload *whole = preload_add(&transfer->found, transfer->archive.path, "");
 	_cleanup_(cleanup_archive_close) struct archive *archive = NULL;
-	struct archive_source source = {
-		.host = transfer->host, .path = transfer->archive.path, .spool = -1};
-	const char *state = transfer->host->state;
-	_cleanup_close_ int spool = -1;
-	struct statvfs fs;
-	int r;
+	int r = archive_open(transfer->host, transfer->archive.path, STATE_PERCENT_FREE, wait,
+		&archive, whole->why);
 
 	whole->key = transfer->archive.key;
-	if (state[0] && make_directories(state, 0755) == 0)
-		spool = open(state, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	source.spool = spool;
-	if (spool >= 0 && fstatvfs(spool, &fs) == 0)
-		source.spool_reserve =
-			(uint64_t)fs.f_blocks * fs.f_frsize / 100 * SPOOL_RESERVE_PERCENT;
-	r = archive_open(&source, wait, &archive, whole->why);
 	if (r < 0) {
 		whole->reason = r == -EBADMSG  ? "archive-broken"
 				: r == -ENOSPC ? "does-not-fit"
