@@ -212,10 +212,8 @@ static int take_extension(struct archive_reader *reader, char type, uint64_t at,
 	r = archive_pread(reader->archive->fd, text, (size_t)size, at);
 	if (r < 0)
 		return archive_error(reader, r);
-	if (type == 'x')
-		ok = take_pax(text, (size_t)size, extended);
-	else
-		ok = copy_text(type == 'L' ? extended->name : extended->link, PATH_MAX, text);
+	ok = type == 'x' ? take_pax(text, (size_t)size, extended)
+			 : copy_text(type == 'L' ? extended->name : extended->link, PATH_MAX, text);
 	return ok ? 0
 		  : archive_bad(reader,
 			    "an extended header at byte %" PRIu64

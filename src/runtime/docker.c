@@ -279,25 +279,26 @@ int docker_wait_reload(const char *socket, uint64_t since_us, const char *key,
 	return r == 0 && !reload.seen ? -ECONNRESET : r;
 }
 
-struct pulled {
-	char (*names)[DOCKER_NAME_MAX];
-	size_t n, max;
+struct list {
+	void *items;
+	size_t n, allocated;
 };
 
 /* The actor of a pull is the whole reference, its name attribute lacks the tag. */
 static int take_pull(const cJSON *object, struct request *request)
 {
-	struct pulled *pulled = request->userdata;
+	struct list *pulled = request->userdata;
+	char(*names)[DOCKER_NAME_MAX] = pulled->items;
 
-	if (is_event(object, "image", "pull") && pulled->n < pulled->max)
-		COPY(pulled->names[pulled->n++], object, "Actor/ID");
+	if (is_event(object, "image", "pull") && pulled->n < pulled->allocated)
+		COPY(names[pulled->n++], object, "Actor/ID");
 	return 0;
 }
 
 int docker_read_pulled(const char *socket, uint64_t since_us, char (*names)[DOCKER_NAME_MAX],
 	size_t max, size_t *n, const struct wait *wait)
 {
-	struct pulled pulled = {.names = names, .max = max};
+	struct list pulled = {.items = names, .allocated = max};
 	char why[DOCKER_ERROR_MAX];
 	int r = ask_events(socket, PULLS, since_us, false, take_pull, &pulled, wait, why);
 
@@ -307,11 +308,6 @@ int docker_read_pulled(const char *socket, uint64_t since_us, char (*names)[DOCK
 }
 
 /* ---- containers ---- */
-
-struct list {
-	void *items;
-	size_t n, allocated;
-};
 
 /* Items and n become the caller's. */
 static int ask_list(const char *socket, const char *path, take_fn *take, void *items, size_t *n,

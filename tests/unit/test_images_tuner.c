@@ -241,12 +241,13 @@ TUNER_TEST(a_pin_names_the_socket_as_the_host_does)
 {
 	char *socket = made->tuner->sample.runtime.socket;
 	const struct decide_input input = {0};
+	struct images_memory memory = {0};
 	struct proposal proposal = {0};
 
 	configure(made, "images: {pin: [r.example/a]}");
 	snprintf(socket, sizeof(made->tuner->sample.runtime.socket), "%s/run/x.sock",
 		made->directory.path);
-	images_decide_pins(made->tuner, &input, &proposal);
+	images_tuner.decide(made->tuner, &input, &memory, &proposal);
 	assert_int_equal(proposal.n_wants, 1);
 	assert_string_equal(proposal.wants->file->edit.service.socket, "/run/x.sock");
 	assert_string_equal(proposal.wants->file->target.path, "r.example/a:latest");

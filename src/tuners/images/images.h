@@ -220,10 +220,6 @@ const struct transfer *images_active(const struct images_tuner *tuner, enum tran
 void images_decide(const void *self, const struct decide_input *input, void *memory,
 	struct proposal *proposal);
 
-/* pins.c: the settings pin.IMAGE. */
-void images_decide_pins(const struct images_tuner *tuner, const struct decide_input *input,
-	struct proposal *proposal);
-
 /* ---- reporting ---- */
 
 struct cJSON *images_document(const void *self, const void *memory, bool trusted);
