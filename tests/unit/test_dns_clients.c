@@ -105,35 +105,6 @@ TEST(containers_of_a_pod_are_one)
 	assert_int_equal(label.n_users, 0);
 }
 
-TEST(forwarders_are_summed_over_upstreams)
-{
-	struct dns_seen *seen = calloc(1, sizeof(*seen));
-	const struct dns_server_table *table = &seen->table;
-
-	for (uint8_t i = 0; i < 3; i++) {
-		struct dns_user users[] = {user("coredns-a", 1, 10), user("shop", 1, 99),
-			user("coredns-b", 1, (double)(20 * i))};
-		struct dns_key key = {AF_INET, {10, 0, 0, i}};
-		struct dns_server_state *server = dns_server_get(&seen->table, &key);
-
-		server->role = i == 2 ? DNS_CLUSTER : DNS_UPSTREAM;
-		dns_label_offer(&seen->table, server);
-		dns_label_take_users(server->label, users, ARRAY_SIZE(users));
-	}
-	dns_forwarders_list(seen);
-	assert_int_equal(seen->n_forwarders, 2);
-	assert_true(seen->forwarders[0].smooth == 20);
-	assert_true(seen->forwarders[1].smooth == 20);
-	/* One that answers others is a forwarder whatever its name. */
-	table->servers[1]->label->users[0].serves = true;
-	assert_string_equal(table->servers[1]->label->users[0].workload.name, "shop");
-	dns_forwarders_list(seen);
-	assert_int_equal(seen->n_forwarders, 3);
-	assert_string_equal(seen->forwarders[0].workload.name, "shop");
-	dns_server_table_clear(&seen->table);
-	free(seen);
-}
-
 /* Without cgroups of their own, pods are told apart by an address that they inherit. */
 TEST(an_address_counts_for_its_present_owner)
 {
@@ -160,7 +131,7 @@ TEST(an_address_counts_for_its_present_owner)
 #define UDP_DNS "  12: 0100007F:0035 00000000:0000 07 00000000:00000000 00:00000000 00000000 0\n"
 #define UDP_WEB "  13: 00000000:1F90 00000000:0035 07 00000000:00000000 00:00000000 00000000 0\n"
 
-TEST(a_process_serves_by_name_or_by_port_53)
+DIRECTORY_TEST(a_process_serves_by_name_or_by_port_53)
 {
 	static const struct {
 		const char *name, *sockets;
@@ -172,15 +143,11 @@ TEST(a_process_serves_by_name_or_by_port_53)
 		{"systemd-resolve\n", UDP_HEAD UDP_DNS, false, false},
 		{"dnsmasq\n", UDP_HEAD, false, true},
 	};
-	_cleanup_directory_ struct directory directory = {0};
-	struct host host;
-
-	directory_make(&directory);
-	assert_true(host_init(&host, directory.path));
 	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
-		directory_put(&directory, "/proc/77/comm", table[i].name);
-		directory_put(&directory, "/proc/77/net/udp", table[i].sockets);
-		if (dns_process_serves(&host, 77, table[i].in_container) != table[i].serves)
+		directory_put(directory, "/proc/77/comm", table[i].name);
+		directory_put(directory, "/proc/77/net/udp", table[i].sockets);
+		if (dns_process_serves(&directory->host, 77, table[i].in_container) !=
+			table[i].serves)
 			fail_msg("%s", table[i].name);
 	}
 }

@@ -31,28 +31,23 @@ TEST(firmware_names_the_cloud)
 		_cleanup_directory_ struct directory directory = {0};
 		struct dns_host_env env = {0};
 		char path[64];
-		struct host host;
 
 		directory_make(&directory);
 		snprintf(path, sizeof(path), "/sys/class/dmi/id/%s", table[i].file);
 		directory_put(&directory, path, table[i].text);
-		assert_true(host_init(&host, directory.path));
-		dns_host_env_read(&env, &host);
+		dns_host_env_read(&env, &directory.host);
 		assert_string_equal(env.cloud, table[i].cloud);
 	}
 }
 
-struct expected {
-	const char *cloud;
-	const char *server;
-	bool listed;
-	const char *source; /* NULL: no budget */
-	uint64_t qps, pps, pending;
-};
-
 TEST(each_cloud_has_its_budget)
 {
-	static const struct expected table[] = {
+	static const struct {
+		const char *cloud, *server;
+		bool listed;
+		const char *source; /* NULL: no budget */
+		uint64_t qps, pps, pending;
+	} table[] = {
 		{"aws", "169.254.169.253", false, "aws", 0, 1024, 0},
 		{"", "fd00:ec2::253", false, "aws", 0, 1024, 0},
 		{"aws", "10.0.0.2", true, "aws", 0, 1024, 0},
@@ -143,76 +138,74 @@ TEST(addresses_are_parsed_and_compared)
 	assert_false(dns_address_within(&key, "::", 0));
 }
 
-static struct dns_config config;
-
-static enum dns_role role_of(const struct dns_host_env *env, const char *address, uint64_t answers)
-{
-	struct dns_server_state server = {
-		.key = key_of(address), .totals.cluster_answers = answers};
-
-	dns_set_role(&config, env, &server);
-	assert_true(server.role == DNS_UPSTREAM || !dns_budget_is_set(&server.budget));
-	return server.role;
-}
-
 TEST(servers_have_roles)
 {
+	static const struct {
+		const char *address;
+		uint64_t answers; /* for names of the cluster */
+		enum dns_role role;
+	} table[] = {
+		/* A stub, a node's cache, a bridge's dnsmasq: a first hop, whatever they answer. */
+		{"127.0.0.53", 5, DNS_LOCAL},
+		{"::1", 0, DNS_LOCAL},
+		{"169.254.20.10", 100, DNS_LOCAL},
+		{"10.1.0.7", 0, DNS_LOCAL},
+		{"10.96.0.10", 0, DNS_CLUSTER},
+		/* Behind DNAT a host's process sees the pod's own address. */
+		{"10.244.1.5", 1, DNS_CLUSTER},
+		{"10.244.1.5", 0, DNS_UPSTREAM},
+		{"168.63.129.16", 7, DNS_UPSTREAM},
+	};
 	struct dns_host_env env = {
 		.node = {key_of("10.1.0.7"), key_of("169.254.20.10")}, .n_node = 2};
-
-	config = (struct dns_config){.cluster = {key_of("10.96.0.10")},
+	struct dns_config config = {.cluster = {key_of("10.96.0.10")},
 		.n_cluster = 1,
 		.budgets = {{.server = key_of("10.1.0.7"), .budget.max = {7}}},
 		.n_budgets = 1,
 		.budget_auto = true};
-	/* A stub, a node's cache, a bridge's dnsmasq: a first hop, whatever they answer. */
-	assert_int_equal(role_of(&env, "127.0.0.53", 5), DNS_LOCAL);
-	assert_int_equal(role_of(&env, "::1", 0), DNS_LOCAL);
-	assert_int_equal(role_of(&env, "169.254.20.10", 100), DNS_LOCAL);
-	assert_int_equal(role_of(&env, "10.1.0.7", 0), DNS_LOCAL);
-	assert_int_equal(role_of(&env, "10.96.0.10", 0), DNS_CLUSTER);
-	/* Behind DNAT a host's process sees the pod's own address. */
-	assert_int_equal(role_of(&env, "10.244.1.5", 1), DNS_CLUSTER);
-	assert_int_equal(role_of(&env, "10.244.1.5", 0), DNS_UPSTREAM);
-	assert_int_equal(role_of(&env, "168.63.129.16", 7), DNS_UPSTREAM);
+
+	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
+		struct dns_server_state server = {.key = key_of(table[i].address),
+			.totals.cluster_answers = table[i].answers};
+
+		dns_set_role(&config, &env, &server);
+		assert_int_equal(server.role, table[i].role);
+		assert_true(server.role == DNS_UPSTREAM || !dns_budget_is_set(&server.budget));
+	}
 }
 
-TEST(the_last_search_line_wins)
+DIRECTORY_TEST(the_last_search_line_wins)
 {
-	char text[] =
+	struct dns_key first = key_of("10.0.0.2"), second = key_of("fd00::2");
+	struct dns_host_env env = {0};
+
+	directory_put(directory, "/etc/resolv.conf",
 		"# a comment\nnameserver 10.0.0.2\n  nameserver 1.2.3.4\nnameserver\tfd00::2\n"
 		"nameserver nonsense\nsearch a.example b.example.\ndomain c.example\n"
-		"search ec2.internal  d.example \r\noptions ndots:5\nnameserver";
-	struct dns_key first = key_of("10.0.0.2"), second = key_of("fd00::2");
-	struct dns_host_env env;
-
-	dns_resolv_parse(&env, text);
+		"search ec2.internal  d.example \r\noptions ndots:5\nnameserver");
+	dns_host_env_read(&env, &directory->host);
 	assert_int_equal(env.n_servers, 2);
-	assert_true(dns_address_in(env.servers, env.n_servers, &first));
-	assert_true(dns_address_in(env.servers, env.n_servers, &second));
+	assert_true(dns_address_equal(&env.servers[0], &first));
+	assert_true(dns_address_equal(&env.servers[1], &second));
 	assert_int_equal(env.n_search, 2);
 	assert_string_equal(env.search[0], "ec2.internal");
 	assert_string_equal(env.search[1], "d.example");
 }
 
-TEST(the_upstreams_of_the_stub_are_read)
+DIRECTORY_TEST(the_upstreams_of_the_stub_are_read)
 {
-	_cleanup_directory_ struct directory directory = {0};
-	struct dns_key upstream = key_of("10.0.0.2"), stub = key_of("127.0.0.53");
+	struct dns_key upstream = key_of("10.0.0.2");
 	struct dns_host_env env = {0};
-	struct host host = {0};
 
-	directory_make(&directory);
-	assert_true(host_init(&host, directory.path));
-	dns_host_env_read(&env, &host);
+	dns_host_env_read(&env, &directory->host);
 	assert_int_equal(env.n_servers, 0);
-	directory_put(&directory, "/etc/resolv.conf", "nameserver 127.0.0.53\n");
-	dns_host_env_read(&env, &host);
-	assert_true(dns_address_in(env.servers, env.n_servers, &stub));
+	directory_put(directory, "/etc/resolv.conf", "nameserver 127.0.0.53\n");
+	dns_host_env_read(&env, &directory->host);
+	assert_true(dns_address_is_loopback(&env.servers[0]));
 	directory_put(
-		&directory, "/run/systemd/resolve/resolv.conf", "nameserver 10.0.0.2\nsearch x\n");
-	dns_host_env_read(&env, &host);
-	assert_true(dns_address_in(env.servers, env.n_servers, &upstream));
-	assert_false(dns_address_in(env.servers, env.n_servers, &stub));
+		directory, "/run/systemd/resolve/resolv.conf", "nameserver 10.0.0.2\nsearch x\n");
+	dns_host_env_read(&env, &directory->host);
+	assert_int_equal(env.n_servers, 1);
+	assert_true(dns_address_equal(&env.servers[0], &upstream));
 	assert_string_equal(env.search[0], "x");
 }

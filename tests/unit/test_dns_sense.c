@@ -120,7 +120,6 @@ void dns_bpf_drain_samples(struct dns_bpf *bpf, dns_take_sample *take, void *use
 /* A node made up for a test, and the agent's polls of it. */
 struct fixture {
 	struct directory directory;
-	struct host host;
 	struct dns_sensor *sensor;
 	struct dns_bpf *kernel;
 	uint64_t now_us;
@@ -137,10 +136,9 @@ static void begin(struct fixture *node)
 	char why[TUNER_WHY_MAX] = "";
 
 	directory_make(&node->directory);
-	assert_true(host_init(&node->host, node->directory.path));
 	directory_put(&node->directory, "/etc/resolv.conf",
 		"nameserver 168.63.129.16\nsearch cluster.LOCAL ec2.internal\n");
-	node->sensor = dns_tuner.open(&node->host, false);
+	node->sensor = dns_tuner.open(&node->directory.host, false);
 	node->kernel = node->sensor->bpf = dns_bpf_load(why);
 	node->sensor->config.budget_auto = true;
 	copy_text(node->sensor->config.domains[0], DNS_DOMAIN_MAX, "cluster.local");
@@ -430,18 +428,6 @@ STATE_TEST(what_never_happened_has_no_series)
 	assert_non_null(strstr(after, "retransmissions_total{server=\"10.9.9.9\"} 1\n"));
 }
 
-STATE_TEST(servers_without_a_label_are_one_without_a_role)
-{
-	_cleanup_free_ char *text = NULL;
-
-	send_to_many(node, DNS_LABELS + 5);
-	poll_after(node, USEC_PER_SEC);
-	text = metrics_of(node);
-	assert_non_null(strstr(text,
-		"headroom_dns_queries_total{server=\"other\",role=\"\",transport=\"udp\"} 6\n"));
-	assert_null(strstr(text, "server=\"other\",role=\"u"));
-}
-
 /* The busiest node there is: every label taken, everything counted, every workload busy. */
 STATE_TEST(series_are_bounded)
 {
@@ -468,5 +454,8 @@ STATE_TEST(series_are_bounded)
 	}
 	text = metrics_of(node);
 	assert_non_null(strstr(text, "encrypted_packets_total{server=\"other\"}"));
+	assert_non_null(
+		strstr(text, "queries_total{server=\"other\",role=\"\",transport=\"udp\"}"));
+	assert_null(strstr(text, "server=\"other\",role=\"u"));
 	assert_in_range(count_series(text), 700, 900);
 }

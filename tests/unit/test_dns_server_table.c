@@ -67,19 +67,6 @@ TEST(the_table_is_bounded)
 	assert_int_equal(refused, 10000 - table.n);
 }
 
-TEST(labels_and_others_add_up)
-{
-	_cleanup_table_ struct dns_server_table table = {0};
-	uint64_t now = 1000 * USEC_PER_SEC;
-
-	for (unsigned i = 0; i < 50; i++)
-		query(&table, add_server(&table, i), i + 1, now);
-	/* The first twenty have a label from their first query on. */
-	for (size_t i = 0; i < DNS_LABELS; i++)
-		assert_int_equal(dns_queries(&table.servers[i]->label->reported), i + 1);
-	assert_int_equal(reported(&table), 50 * 51 / 2);
-}
-
 TEST(counters_never_fall)
 {
 	_cleanup_table_ struct dns_server_table table = {0};
@@ -99,7 +86,7 @@ TEST(counters_never_fall)
 TEST(only_a_much_busier_server_takes_a_label)
 {
 	_cleanup_table_ struct dns_server_table table = {0};
-	struct dns_server_state *busy, *pinned;
+	struct dns_server_state *busy;
 	uint64_t now = 1000 * USEC_PER_SEC;
 
 	for (unsigned i = 0; i < DNS_LABELS; i++)
@@ -115,16 +102,6 @@ TEST(only_a_much_busier_server_takes_a_label)
 	assert_non_null(busy->label);
 	assert_int_equal(dns_queries(&table.others), 261);
 	query(&table, busy, 5, now);
-	assert_int_equal(reported(&table), DNS_LABELS * 100 + 261 + 5);
-	/* A budget is always reported. */
-	pinned = add_server(&table, 200);
-	pinned->pinned = true;
-	dns_label_assign(&table, now);
-	assert_non_null(pinned->label);
-	for (int i = 0; i < 1000; i++)
-		dns_label_assign(&table, now);
-	assert_non_null(pinned->label);
-	/* Whoever has a label, what was reported never falls. */
 	assert_int_equal(reported(&table), DNS_LABELS * 100 + 261 + 5);
 }
 

@@ -34,7 +34,8 @@ static const struct {
 	{"digitalocean", DMI "sys_vendor", "DigitalOcean"},
 };
 
-void dns_resolv_parse(struct dns_host_env *env, char *text)
+/* The lines of a resolv.conf, in place of what was there. text is cut up. */
+static void take_resolv(struct dns_host_env *env, char *text)
 {
 	char *state = NULL;
 
@@ -82,7 +83,7 @@ void dns_host_env_read(struct dns_host_env *env, const struct host *host)
 		_cleanup_free_ char *text = NULL;
 
 		if (read_file(host_path(host, paths[i], full), RESOLV_CONF_MAX, &text, NULL) == 0)
-			dns_resolv_parse(env, text);
+			take_resolv(env, text);
 	}
 	/* The addresses of before stay when they cannot be listed. */
 	if (getifaddrs(&all) == 0)

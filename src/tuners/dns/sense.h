@@ -60,8 +60,6 @@ struct dns_budget dns_config_budget(const struct dns_config *config, const struc
 
 /* Reads all but the kubelet anew. Of what cannot be read, nothing is known. */
 void dns_host_env_read(struct dns_host_env *env, const struct host *host);
-/* Takes the lines of a resolv.conf, in place of what was there. text is cut up. */
-void dns_resolv_parse(struct dns_host_env *env, char *text);
 /*
  * Sets the role and the budget of one server; only an upstream has one. A server that answers names
  * of the cluster is the cluster's, unless a budget names it.
