@@ -97,16 +97,3 @@ static inline void fake_node_make(struct fake_node *fake)
 	fake->node.tuners = fake->tuners;
 	fake->node.conditions = fake->conditions;
 }
-
-/* What put writes of a node; the caller's. */
-static inline char *written_by(
-	void (*put)(FILE *out, const struct node *node), const struct node *node)
-{
-	char *text = NULL;
-	size_t len;
-	FILE *out = open_memstream(&text, &len);
-
-	put(out, node);
-	fclose(out);
-	return text;
-}

@@ -12,42 +12,33 @@
 #define PAGE_MAX 200000
 #define EVIL     "<script>\"'&\xff"
 
-typedef void put_fn(FILE *out, const struct node *node);
+enum document { STATUS, METRICS, HEALTH, READY, PAGE, PAUSED };
 
-static void put_status(FILE *out, const struct node *node)
+/* The caller's. */
+static char *text_of(enum document which, const struct node *node)
 {
-	assert_true(json_put(out, report_status(node, false), false));
+	char *text = NULL;
+	size_t len;
+	FILE *out = open_memstream(&text, &len);
+
+	if (which == STATUS)
+		assert_true(json_put(out, report_status(node, false), false));
+	else if (which == METRICS)
+		report_metrics(out, node, false);
+	else if (which == HEALTH)
+		assert_true(json_put(out, report_health(node), false));
+	else if (which == READY)
+		fputs(report_ready(out, node) ? "yes" : "no", out);
+	else
+		report_page(out, node, which == PAUSED);
+	fclose(out);
+	return text;
 }
 
-static void put_metrics(FILE *out, const struct node *node)
+/* The document has these parts, ended by NULL; one that begins with '!' it has not. */
+static void expect(enum document which, const struct node *node, const char *const *parts)
 {
-	report_metrics(out, node, false);
-}
-
-static void put_health(FILE *out, const struct node *node)
-{
-	assert_true(json_put(out, report_health(node), false));
-}
-
-static void put_ready(FILE *out, const struct node *node)
-{
-	fputs(report_ready(out, node) ? "yes" : "no", out);
-}
-
-static void put_page(FILE *out, const struct node *node)
-{
-	report_page(out, node, false);
-}
-
-static void put_paused(FILE *out, const struct node *node)
-{
-	report_page(out, node, true);
-}
-
-/* put writes these parts, ended by NULL; one that begins with '!' it does not. */
-static void expect(put_fn *put, const struct node *node, const char *const *parts)
-{
-	_cleanup_free_ char *text = written_by(put, node);
+	_cleanup_free_ char *text = text_of(which, node);
 
 	assert_true(strlen(text) < PAGE_MAX);
 	for (; *parts; parts++) {
@@ -58,14 +49,13 @@ static void expect(put_fn *put, const struct node *node, const char *const *part
 	}
 }
 
-#define EXPECT(put, node, ...) expect(put, node, (const char *const[]){__VA_ARGS__, NULL})
-#define NODE_TEST(name)        TEST_OF(fake_node, fake, fake_node_make, (void), name)
+#define EXPECT(which, node, ...) expect(which, node, (const char *const[]){__VA_ARGS__, NULL})
+#define NODE_TEST(name)          TEST_OF(fake_node, fake, fake_node_make, (void), name)
 
 NODE_TEST(the_status_document_has_every_member)
 {
 	copy_text(fake->limits[0].now.top[1].workload.name, 128, "a\xff\"\n");
-	EXPECT(put_status, &fake->node,
-		"{\"schema\":1,\"node\":{\"name\":\"node-1\",\"version\":\"",
+	EXPECT(STATUS, &fake->node, "{\"schema\":1,\"node\":{\"name\":\"node-1\",\"version\":\"",
 		"\"started\":\"2024-05-01T12:00:00Z\",\"verdict\":\"warning\",\"applied\":true,",
 		"\"limits\":[{\"name\":\"neighbor/ipv4\",\"used\":81234,\"max\":100000,\"unit\":"
 		"\"entries\",\"headroom\":0.18766000000000005,\"peak\":90000,\"peak_at\":null,"
@@ -94,7 +84,7 @@ NODE_TEST(problems_are_the_first_conditions)
 {
 	fake->conditions[FAKE_ADVICE].now.status = CONDITION_TRUE;
 	fake->conditions[FAKE_PRESSURE].now.status = CONDITION_UNKNOWN;
-	EXPECT(put_status, &fake->node, "\"conditions\":[{\"type\":\"FakeAdvice\"");
+	EXPECT(STATUS, &fake->node, "\"conditions\":[{\"type\":\"FakeAdvice\"");
 }
 
 NODE_TEST(every_part_of_the_node_is_a_metric)
@@ -103,7 +93,7 @@ NODE_TEST(every_part_of_the_node_is_a_metric)
 	fake->node.config_hash = 0xab;
 	fake->node.reload_failed = true;
 	fake->node.reloaded_us = fake->node.started_us;
-	EXPECT(put_metrics, &fake->node, "\nheadroom_build_info{version=\"",
+	EXPECT(METRICS, &fake->node, "\nheadroom_build_info{version=\"",
 		"\nheadroom_limit_used{limit=\"neighbor/ipv4\"} 81234\n",
 		"\nheadroom_limit_max{limit=\"neighbor/ipv4\"} 100000\n",
 		"\nheadroom_limit_peak{limit=\"neighbor/ipv4\"} 90000\n",
@@ -135,14 +125,14 @@ NODE_TEST(every_part_of_the_node_is_a_metric)
 NODE_TEST(a_warning_that_is_only_advice_now_has_its_severity)
 {
 	fake->conditions[FAKE_PRESSURE].now.advice = true;
-	EXPECT(put_metrics, &fake->node,
+	EXPECT(METRICS, &fake->node,
 		"\nheadroom_condition_severity{condition=\"FakePressure\"} 1\n",
 		"\nheadroom_condition{condition=\"FakePressure\",status=\"true\"} 1\n");
 }
 
 NODE_TEST(workloads_beyond_the_top_are_summed)
 {
-	EXPECT(put_metrics, &fake->node,
+	EXPECT(METRICS, &fake->node,
 		"{limit=\"neighbor/ipv4\",kind=\"pod\",namespace=\"kube-system\",name=\"coredns-x\"} 50000\n",
 		"kind=\"container\",namespace=\"\",name=\"twin\"} 30000\n",
 		"!name=\"twin\"} 10000\n",
@@ -153,40 +143,40 @@ NODE_TEST(workloads_beyond_the_top_are_summed)
 
 NODE_TEST(the_verdict_is_the_worst_condition)
 {
-	EXPECT(put_health, &fake->node, "{\"status\":\"warning\",\"checks\":[",
+	EXPECT(HEALTH, &fake->node, "{\"status\":\"warning\",\"checks\":[",
 		"{\"type\":\"FakePressure\",\"status\":\"warning\",\"reason\":"
 		"\"neighbor-near-full\",\"message\":\"81 % full\"}");
 	fake->conditions[FAKE_OVERFLOW].now.status = CONDITION_TRUE;
-	EXPECT(put_health, &fake->node, "{\"status\":\"critical\"");
+	EXPECT(HEALTH, &fake->node, "{\"status\":\"critical\"");
 	fake->conditions[FAKE_OVERFLOW].now.status = CONDITION_FALSE;
 	fake->conditions[FAKE_PRESSURE].now.status = CONDITION_UNKNOWN;
-	EXPECT(put_health, &fake->node, "{\"status\":\"ok\"",
+	EXPECT(HEALTH, &fake->node, "{\"status\":\"ok\"",
 		"\"type\":\"FakePressure\",\"status\":\"ok\"");
 }
 
 NODE_TEST(readiness_lists_every_tuner)
 {
-	EXPECT(put_ready, &fake->node, "[+] neighbor: active\n",
+	EXPECT(READY, &fake->node, "[+] neighbor: active\n",
 		"[~] thp: degraded: no /sys/kernel/mm: mount it\nready\nyes");
 	fake->node.applied = false;
-	EXPECT(put_ready, &fake->node, "[-] applied", "not ready\nno");
+	EXPECT(READY, &fake->node, "[-] applied", "not ready\nno");
 	fake->node.applied = true;
 	fake->tuners[1].mode = MODE_OFF;
-	EXPECT(put_ready, &fake->node, "[+] thp: off\nready\nyes");
+	EXPECT(READY, &fake->node, "[+] thp: off\nready\nyes");
 }
 
 TEST(an_empty_node_has_every_document)
 {
 	static const struct node node;
 
-	EXPECT(put_metrics, &node, "headroom_build_info");
-	EXPECT(put_page, &node, "</html>\n");
-	EXPECT(put_status, &node, "\"limits\":[]");
+	EXPECT(METRICS, &node, "headroom_build_info");
+	EXPECT(PAGE, &node, "</html>\n");
+	EXPECT(STATUS, &node, "\"limits\":[]");
 }
 
 NODE_TEST(the_page_shows_the_node)
 {
-	EXPECT(put_page, &fake->node, "<!doctype html>", "<h1>node-1</h1>", ">warning</span>",
+	EXPECT(PAGE, &fake->node, "<!doctype html>", "<h1>node-1</h1>", ">warning</span>",
 		"width:81.2%",
 		/* In two parts, as \xaf000 would be one number. */
 		"peak 90\xe2\x80\xaf"
@@ -197,17 +187,16 @@ NODE_TEST(the_page_shows_the_node)
 		"</html>\n",
 		/* Nothing from elsewhere: the icon's namespace is a name, not an address. */
 		"!src=", "!@import", "!<script");
-	EXPECT(put_paused, &fake->node, "!http-equiv", "href=\"/\"");
+	EXPECT(PAUSED, &fake->node, "!http-equiv", "href=\"/\"");
 }
 
 /* Of what the table reached before the agent started, nobody has to do anything now. */
 NODE_TEST(a_card_has_the_colour_of_its_condition_and_says_which_hits_are_old)
 {
 	fake->limits[0].now.used = 10;
-	EXPECT(put_page, &fake->node, "reached 0 times, 7 since boot",
-		"!<b class=\"num critical\">");
+	EXPECT(PAGE, &fake->node, "reached 0 times, 7 since boot", "!<b class=\"num critical\">");
 	fake->limits[0].now.condition = &fake_conditions[FAKE_OVERFLOW];
-	EXPECT(put_page, &fake->node, "<b class=\"num critical\">0 %");
+	EXPECT(PAGE, &fake->node, "<b class=\"num critical\">0 %");
 }
 
 NODE_TEST(every_foreign_text_is_escaped)
@@ -226,7 +215,7 @@ NODE_TEST(every_foreign_text_is_escaped)
 	fake->settings[0].reason = evil;
 	copy_text(fake->node.conditions[0].now.message, CONDITION_MESSAGE_MAX, evil);
 	copy_text(fake->tuners[1].why, TUNER_WHY_MAX, evil);
-	text = written_by(put_page, &fake->node);
+	text = text_of(PAGE, &fake->node);
 	assert_null(strstr(text, "<script>"));
 	for (const char *p = text; (p = strstr(p, good)); p++)
 		found++;
@@ -265,7 +254,7 @@ static const struct tuner_ops runtime_ops = {.name = "runtime",
 	.document = dns_document,
 	.view = &runtime_view};
 
-/* As put_page(), of a node with these two documents. */
+/* The page of a node with these two documents. */
 static void expect_views(const char *dns_text, const char *runtime_text, const char *const *parts)
 {
 	struct tuner_status tuners[] = {
@@ -274,7 +263,7 @@ static void expect_views(const char *dns_text, const char *runtime_text, const c
 	};
 	const struct node node = {.tuners = tuners, .n_tuners = ARRAY_SIZE(tuners)};
 
-	expect(put_page, &node, parts);
+	expect(PAGE, &node, parts);
 }
 
 TEST(resolvers_and_runtimes_have_tables_without_query_names)
@@ -296,9 +285,9 @@ TEST(what_was_logged_last_is_an_event)
 
 	for (int i = 0; i < LOG_EVENTS + 1; i++)
 		log_info("<object>", "number %d", i);
-	EXPECT(put_page, &node, "&lt;object&gt;: number 20</td>", "number 1</td>", "!number 0</td>",
+	EXPECT(PAGE, &node, "&lt;object&gt;: number 20</td>", "number 1</td>", "!number 0</td>",
 		"<span class=\"badge dim\">info</span>");
-	text = written_by(put_page, &node);
+	text = text_of(PAGE, &node);
 	assert_true(strstr(text, "number 20") < strstr(text, "number 19"));
 }
 
