@@ -80,8 +80,9 @@ struct file_job *core_file_job(
 {
 	struct file_job *job;
 
-	if (!core->journal || core->lock < 0 || core->job || !(job = calloc(1, sizeof(*job))))
+	if (!core->journal || core->lock < 0 || core->job)
 		return NULL;
+	job = must(calloc(1, sizeof(*job)));
 	job->journal = core->journal;
 	job->host = core->host;
 	job->task = task;
@@ -120,7 +121,6 @@ int core_take_files(struct core *core, struct file_job *job, struct plan *done)
 			tuner->files_stale |= streq(job->plan.changes[c].tuner, tuner->ops->name);
 	}
 	take_done(done, &job->plan);
-	plan_clear(&job->plan);
 	free(job);
 	return error;
 }

@@ -24,12 +24,6 @@ struct request {
 	struct http_connection *client;
 };
 
-enum priority {
-	PRIORITY_ORDINARY,
-	PRIORITY_URGENT,  /* real time */
-	PRIORITY_REFUSED, /* it cannot be had: ordinary for good */
-};
-
 /* Where it serves: a TCP address or a path. Each by itself: one that is taken costs only itself. */
 struct endpoint {
 	struct http_server *server; /* NULL: none is configured, or error says why */
@@ -42,7 +36,8 @@ struct agent {
 	struct core core;
 	sd_event_source *tick;
 	struct endpoint endpoints[2]; /* TCP, and the unix socket */
-	enum priority priority;
+	bool urgent;                  /* it has real-time priority */
+	bool never_urgent;            /* that cannot be had: ordinary for good */
 
 	struct worker *worker; /* samples and file jobs */
 	struct transfer_slot {

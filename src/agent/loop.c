@@ -385,20 +385,19 @@ static void set_urgent(struct agent *agent, bool urgent)
 {
 	struct sched_param parameter = {.sched_priority = urgent ? URGENT_PRIORITY : 0};
 
-	if (agent->priority == PRIORITY_REFUSED ||
-		agent->priority == (urgent ? PRIORITY_URGENT : PRIORITY_ORDINARY))
+	if (agent->never_urgent || agent->urgent == urgent)
 		return;
 	/* The worker's thread inherits nothing of it. */
 	if (sched_setscheduler(0, (urgent ? SCHED_FIFO : SCHED_OTHER) | SCHED_RESET_ON_FORK,
 		    &parameter) == 0) {
-		agent->priority = urgent ? PRIORITY_URGENT : PRIORITY_ORDINARY;
+		agent->urgent = urgent;
 		return;
 	}
 	log_info("agent",
 		"no real-time priority: %s: on a busy node growth may come late: give CAP_SYS_NICE or RLIMIT_RTPRIO 1, "
 		"and on cgroup v1 its cgroup a cpu.rt_runtime_us",
 		strerror(errno));
-	agent->priority = PRIORITY_REFUSED;
+	agent->never_urgent = true;
 }
 
 /* A tuner can wake the loop; pending: it does just now. */
