@@ -127,7 +127,6 @@ static void reload(struct agent *agent)
 	/* The time is required for Type=notify-reload, and ignored by systemd before 253. */
 	sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, now_us());
 	agent->source_signature = config_source_signature(&core->source);
-	agent->source_changed = 0;
 	r = load(&core->source, core->config, &config, core->config_fault);
 	core->node.reload_failed = r < 0;
 	if (r == 0) {
@@ -158,14 +157,11 @@ void agent_watch_config(struct agent *agent)
 {
 	uint64_t signature = config_source_signature(&agent->core.source);
 
-	if (signature == agent->source_signature) {
-		agent->source_changed = 0;
-		return;
-	}
-	if (signature != agent->source_changed) {
-		agent->source_changed = signature;
-		agent->source_changed_us = now_us();
-	} else if (now_us() - agent->source_changed_us >= USEC_PER_SEC) {
+	if (signature != agent->source_seen) {
+		agent->source_seen = signature;
+		agent->source_seen_us = now_us();
+	} else if (signature != agent->source_signature &&
+		   now_us() - agent->source_seen_us >= USEC_PER_SEC) {
 		reload(agent);
 	}
 }

@@ -9,10 +9,16 @@
 
 #include <systemd/sd-event.h>
 
-#define DEFAULT_CONFIG    "/etc/headroom/headroom.yaml"
-#define DEFAULT_CONFIG_D  "/etc/headroom/conf.d"
-#define DEFAULT_STATE_DIR "/var/lib/headroom"
-#define DEFAULT_RUN_DIR   "/run/headroom"
+#define DEFAULT_CONFIG   "/etc/headroom/headroom.yaml"
+#define DEFAULT_CONFIG_D "/etc/headroom/conf.d"
+
+static const struct {
+	const char *variable; /* of the environment */
+	const char *by_default;
+} directories[] = {
+	[CORE_STATE] = {"HEADROOM_STATE_DIR", "/var/lib/headroom"},
+	[CORE_RUNTIME] = {"HEADROOM_RUNTIME_DIR", "/run/headroom"},
+};
 
 /* A variable of the environment; by_default where it is empty or not set. */
 static const char *variable(const char *name, const char *by_default)
@@ -24,7 +30,7 @@ static const char *variable(const char *name, const char *by_default)
 
 const char *core_state_name(void)
 {
-	return variable("HEADROOM_STATE_DIR", DEFAULT_STATE_DIR);
+	return variable(directories[CORE_STATE].variable, directories[CORE_STATE].by_default);
 }
 
 /* Of a directory, or before it is made of the one that it will be in. */
@@ -43,10 +49,10 @@ static int stat_location(const char *path, struct stat *st)
  * As the environment names it; else the host's, in a container mounted as itself or seen below the
  * host's root. One of the container's own would be lost with it, and the originals in it.
  */
-static int find_directory(const struct host *host, const char *name, const char *by_default,
-	char path[static PATH_MAX])
+int core_directory(const struct host *host, enum core_directory which, char path[static PATH_MAX])
 {
-	const char *given = variable(name, NULL);
+	const char *given = variable(directories[which].variable, NULL);
+	const char *by_default = directories[which].by_default;
 	struct stat root, own, hosts = {0};
 	bool mounted, seen;
 
@@ -67,16 +73,6 @@ static int find_directory(const struct host *host, const char *name, const char 
 	if (mounted)
 		copy_text(path, PATH_MAX, by_default);
 	return 0;
-}
-
-int core_runtime_directory(const struct host *host, char path[static PATH_MAX])
-{
-	return find_directory(host, "HEADROOM_RUNTIME_DIR", DEFAULT_RUN_DIR, path);
-}
-
-int core_state_directory(const struct host *host, char path[static PATH_MAX])
-{
-	return find_directory(host, "HEADROOM_STATE_DIR", DEFAULT_STATE_DIR, path);
 }
 
 const char *core_describe_values_error(int error)
@@ -142,7 +138,7 @@ int core_open(struct core *core, const struct core_options *options, struct conf
 	if (!host_init(&core->host, options->host_root))
 		return -ENAMETOOLONG;
 	core->host.names = names_open();
-	if (core_state_directory(&core->host, core->state) < 0)
+	if (core_directory(&core->host, CORE_STATE, core->state) < 0)
 		core->state[0] = '\0';
 	core->host.state = core->state;
 	core->host.node_name = node->name;
@@ -224,7 +220,7 @@ static void load_journal(struct core *core, bool create)
 
 	if (core->journal)
 		file_journal_close(steal(core->journal));
-	core->journal_error = core_state_directory(&core->host, directory);
+	core->journal_error = core_directory(&core->host, CORE_STATE, directory);
 	if (core->journal_error == 0)
 		core->journal_error = file_journal_open(directory, create, &core->journal);
 	if (core->journal_error < 0)
@@ -247,7 +243,7 @@ static int load_values(struct core *core, const char *directory, bool write)
 void core_read_records(struct core *core)
 {
 	char directory[PATH_MAX];
-	int r = core_runtime_directory(&core->host, directory);
+	int r = core_directory(&core->host, CORE_RUNTIME, directory);
 
 	if (r == 0)
 		r = load_values(core, directory, false);
@@ -262,7 +258,7 @@ int core_become_writer(struct core *core, const char *who)
 {
 	char directory[PATH_MAX];
 	bool first = core->lock < 0;
-	int r = core_runtime_directory(&core->host, directory);
+	int r = core_directory(&core->host, CORE_RUNTIME, directory);
 
 	if (r == 0 && first) {
 		r = lock_take(directory, who, core->holder, sizeof(core->holder));

@@ -25,7 +25,7 @@ struct core_options {
 struct core {
 	struct core_options options;
 	struct host host;
-	char state[PATH_MAX]; /* core_state_directory(), or "" */
+	char state[PATH_MAX]; /* of CORE_STATE, or "" */
 	struct config_source source;
 	struct config *config;
 	struct node node;
@@ -49,13 +49,13 @@ struct core {
 	char agent_error[CONDITION_MESSAGE_MAX];  /* the agent's own, e.g. no HTTP; or empty */
 };
 
-/*
- * HEADROOM_STATE_DIR or the host's /var/lib/headroom: records of files. HEADROOM_RUNTIME_DIR or the
- * host's /run/headroom: the lock, records of values. 0 with the path here; -ENODEV in a container
- * that has not the host's.
- */
-int core_state_directory(const struct host *host, char path[static PATH_MAX]);
-int core_runtime_directory(const struct host *host, char path[static PATH_MAX]);
+enum core_directory {
+	CORE_STATE,   /* HEADROOM_STATE_DIR or the host's /var/lib/headroom: records of files */
+	CORE_RUNTIME, /* HEADROOM_RUNTIME_DIR or its /run/headroom: the lock, records of values */
+};
+
+/* 0 with the path here; -ENODEV in a container that has not the host's. */
+int core_directory(const struct host *host, enum core_directory which, char path[static PATH_MAX]);
 
 /* For messages: the state directory, and what is wrong with the records of values. */
 const char *core_state_name(void);

@@ -52,10 +52,10 @@ struct agent {
 	size_t n_requests;
 	struct plan done; /* of requests[0], which is being worked on */
 
-	uint64_t source_signature;  /* of the configuration files as loaded */
-	uint64_t source_changed;    /* another signature, not loaded yet: 0 for none */
-	uint64_t source_changed_us; /* CLOCK_MONOTONIC: since when */
-	bool ready;                 /* READY=1 was sent */
+	uint64_t source_signature; /* of the configuration files as loaded */
+	uint64_t source_seen;      /* their signature at the last tick */
+	uint64_t source_seen_us;   /* CLOCK_MONOTONIC: since when */
+	bool ready;                /* READY=1 was sent */
 	bool reloaded; /* to be reported again at the next tick, so that nobody waits for ever */
 	char status[STATUS_LINE_MAX]; /* the last STATUS= */
 };

@@ -118,11 +118,11 @@ static int restore_locally(const struct cli *cli, struct core *core)
 	if (r != EXIT_OK || !cli->purge)
 		return r;
 	/* All is restored: what is recorded is not needed any more. */
-	r = core_state_directory(&core->host, path);
+	r = core_directory(&core->host, CORE_STATE, path);
 	if (r == 0)
 		r = remove_tree(path);
 	if (r == 0)
-		r = core_runtime_directory(&core->host, path);
+		r = core_directory(&core->host, CORE_RUNTIME, path);
 	if (r == 0)
 		r = remove_tree(path);
 	return r < 0 ? cli_fail(path, "not removed: %s", strerror(-r)) : EXIT_OK;

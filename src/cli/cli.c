@@ -109,16 +109,15 @@ const struct cli_exit cli_exits[] = {
 
 int cli_fail(const char *object, const char *format, ...)
 {
-	char what[2048], where[256];
+	char text[2304];
 	va_list args;
 
+	snprintf(text, sizeof(text), "%.255s: ", object);
 	va_start(args, format);
-	vsnprintf(what, sizeof(what), format, args);
+	vsnprintf(text + strlen(text), sizeof(text) - strlen(text), format, args);
 	va_end(args);
-	copy_text(where, sizeof(where), object);
-	text_make_printable(where);
-	text_make_printable(what);
-	fprintf(stderr, "headroom: %s: %s\n", where, what);
+	text_make_printable(text);
+	fprintf(stderr, "headroom: %s\n", text);
 	return EXIT_FAILED;
 }
 
