@@ -214,11 +214,11 @@ static int set_toml(
 
 /* ---- all programs ---- */
 
-int edit_make(const struct editor *editor, struct file_change *const *changes, size_t n,
+int edit_make(const struct editor *editor, struct change *const *changes, size_t n,
 	struct file_bytes *text, char why[static EDIT_WHY_MAX])
 {
-	const struct file_edit *edit = &changes[0]->edit;
-	bool own = changes[0]->target.format >= EDIT_OWN;
+	const struct file_edit *edit = &changes[0]->file->edit;
+	bool own = changes[0]->file->target.format >= EDIT_OWN;
 	bool dumps = !own && editor->service->verifier == VERIFY_CONTAINERD_DUMP;
 	const char *begin = own ? edit->text : text->bytes ? text->bytes : edit->base;
 	size_t len = !own && text->bytes ? text->len : begin ? strlen(begin) : 0;
@@ -236,11 +236,11 @@ int edit_make(const struct editor *editor, struct file_change *const *changes, s
 		snprintf(why, EDIT_WHY_MAX, "%s%.280s",
 			r == -EINVAL && text->bytes ? "before any change, " : "", refusal);
 	for (size_t i = 0; r == 0 && !own && i < n; i++) {
-		const struct file_target *target = &changes[i]->target;
+		const struct file_target *target = &changes[i]->file->target;
 
-		r = dumps ? set_toml(editor, &draft, changes[i], why)
+		r = dumps ? set_toml(editor, &draft, changes[i]->file, why)
 			  : edit_set(target->format, &draft.text, target->table, target->key,
-				    changes[i]->edit.text, why);
+				    changes[i]->file->edit.text, why);
 	}
 	if (r == 0 && !own && editor->service->verifier == VERIFY_DOCKERD) {
 		r = file_put_trial(editor->state, TRIAL, editor->at, &draft.text, path);

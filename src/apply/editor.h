@@ -46,7 +46,7 @@ struct editor {
  * an unusual shape, another -errno when it could not be tried; all with why, and nothing may be
  * written then.
  */
-int edit_make(const struct editor *editor, struct file_change *const *changes, size_t n,
+int edit_make(const struct editor *editor, struct change *const *changes, size_t n,
 	struct file_bytes *text, char why[static EDIT_WHY_MAX]);
 
 /*

@@ -109,29 +109,6 @@ static bool policy_allows(const struct file_job *job, const struct service *serv
 	return false;
 }
 
-/* By its files, as they are immediately before, and by systemd; if not, the changes wait. */
-static bool may_restart(const struct file_job *job, const struct service *service)
-{
-	char why[EDIT_WHY_MAX] = "", refusal[EDIT_WHY_MAX + 128];
-	int r = edit_check(&job->host, service, job->wait, why);
-
-	if (r < 0 && r != -ECANCELED) {
-		snprintf(refusal, sizeof(refusal),
-			"%.60s is not restarted, its files do not load: %s", service->unit, why);
-		log_warning("runtime", "%s", refusal);
-		hold(job, service, "does-not-load", refusal, FILE_RETRY_US);
-		return false;
-	}
-	if (r == 0)
-		r = unit_may_restart(job, service, why);
-	if (r < 0 && r != -ECANCELED) {
-		log_warning("runtime", "%s", why);
-		hold(job, service, r == -ENOTCONN ? "no-systemd" : "restart-refused", why,
-			FILE_RESTART_AGAIN_US);
-	}
-	return r == 0 && !atomic_load(&job->stale);
-}
-
 /* The restart is durably noted before systemd is asked for it. NULL: it could not be. */
 static struct unit_mark *open_mark(struct file_job *job, const struct service *service)
 {
@@ -277,12 +254,30 @@ static int finish(struct file_job *job, const struct service *service, struct un
 static void restart(struct file_job *job, const struct service *service)
 {
 	bool undo = job->task == FILE_APPLY;
-	char why[EDIT_WHY_MAX] = "";
+	char why[EDIT_WHY_MAX] = "", refusal[EDIT_WHY_MAX + 128];
 	struct unit_mark *mark;
 	struct change *change;
 	int r;
 
-	if (!policy_allows(job, service) || !may_restart(job, service))
+	if (!policy_allows(job, service))
+		return;
+	/* By its files, as they are immediately before, and by systemd; if not, changes wait. */
+	r = edit_check(&job->host, service, job->wait, why);
+	if (r < 0 && r != -ECANCELED) {
+		snprintf(refusal, sizeof(refusal),
+			"%.60s is not restarted, its files do not load: %s", service->unit, why);
+		log_warning("runtime", "%s", refusal);
+		hold(job, service, "does-not-load", refusal, FILE_RETRY_US);
+		return;
+	}
+	if (r == 0)
+		r = unit_may_restart(job, service, why);
+	if (r < 0 && r != -ECANCELED) {
+		log_warning("runtime", "%s", why);
+		hold(job, service, r == -ENOTCONN ? "no-systemd" : "restart-refused", why,
+			FILE_RESTART_AGAIN_US);
+	}
+	if (r < 0 || atomic_load(&job->stale))
 		return;
 	mark = open_mark(job, service);
 	if (!mark) {

@@ -118,23 +118,6 @@ static void take_changes(struct file_job *job, const struct change *first, struc
 	}
 }
 
-/* The file with everything of the plan in it, accepted by its program. */
-static int compose(const struct file_job *job, struct work_file *file)
-{
-	const struct editor editor = {&job->host, job->journal->dir, &file->note.service,
-		file->note.path, &file->at, job->wait};
-	struct file_change *changes[JOURNAL_KEYS_MAX];
-	int r;
-
-	if (file->old.bytes)
-		text_copy(&file->new, file->old.bytes, file->old.len);
-	for (size_t i = 0; i < file->n_changes; i++)
-		changes[i] = file->changes[i]->file;
-	r = edit_make(&editor, changes, file->n_changes, &file->new, file->why);
-	/* The tuner reads it otherwise: it must not be activated again and again. */
-	return r == 0 && streq(file->new.hash, file->old.hash) ? -ERANGE : r;
-}
-
 /* What people see of a key, and what tells our own writes from those of others. */
 static int record_key(
 	const struct file_job *job, struct file_note *note, const struct change *change)
@@ -224,6 +207,8 @@ static int record(struct file_job *job, struct work_file *file)
 static void apply_file(struct file_job *job, const struct change *first)
 {
 	_cleanup_(work_file_clear) struct work_file file = {0};
+	const struct editor editor = {&job->host, job->journal->dir, &file.note.service,
+		file.note.path, &file.at, job->wait};
 	const char *reason = "unreadable";
 	uint64_t retry_us = FILE_RETRY_US;
 	int r;
@@ -231,7 +216,12 @@ static void apply_file(struct file_job *job, const struct change *first)
 	take_changes(job, first, &file);
 	r = work_read(job, &file);
 	if (r == 0) {
-		r = compose(job, &file);
+		if (file.old.bytes)
+			text_copy(&file.new, file.old.bytes, file.old.len);
+		r = edit_make(&editor, file.changes, file.n_changes, &file.new, file.why);
+		/* The tuner reads it otherwise: it must not be activated again and again. */
+		if (r == 0 && streq(file.new.hash, file.old.hash))
+			r = -ERANGE;
 		reason = r == -ERANGE ? "not-taken" : "verify-refused";
 		retry_us = r == -ERANGE ? FILE_RETRY_US : FILE_REFUSED_US;
 	}
@@ -261,11 +251,11 @@ static void apply_file(struct file_job *job, const struct change *first)
 		}
 		/* What is known of it until its program takes it. */
 		change->file->written = true;
-		change->held = activation == ACTIVATE_RELOAD ? "reload-pending" : "restart-pending";
-		if (activation == ACTIVATE_NOTHING) {
-			change->held = NULL;
+		change->held = activation == ACTIVATE_RESTART  ? "restart-pending"
+			       : activation == ACTIVATE_RELOAD ? "reload-pending"
+							       : NULL;
+		if (!change->held)
 			copy_text(change->actual, SETTING_VALUE_MAX, change->new);
-		}
 		log_info(change->name, "%s -> %s in %s (%s)",
 			change->file->on_disk[0] ? change->file->on_disk : "nothing", change->new,
 			file.note.path, change->reason);

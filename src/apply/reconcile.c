@@ -166,25 +166,6 @@ static void plan_setting(const struct setting *setting, const struct wish *wish,
 	}
 }
 
-/* Finds a setting of the tuner from index i on, or makes it, and moves it to index i. */
-static struct setting *setting_at(struct node *node, size_t i, const char *tuner, const char *name)
-{
-	struct setting moving = {.tuner = tuner};
-	size_t j = i;
-
-	while (j < node->n_settings &&
-		(node->settings[j].tuner != tuner || !streq(node->settings[j].name, name)))
-		j++;
-	if (j < node->n_settings)
-		moving = node->settings[j];
-	else
-		add_element(&node->settings, &node->n_settings, &node->settings_allocated);
-	memmove(&node->settings[i + 1], &node->settings[i], (j - i) * sizeof(moving));
-	node->settings[i] = moving;
-	copy_text(node->settings[i].name, SETTING_NAME_MAX, name);
-	return &node->settings[i];
-}
-
 void reconcile(struct node *node, const struct reconcile_input *input, struct plan *plan)
 {
 	const struct proposal *proposal = input->proposal;
@@ -195,11 +176,25 @@ void reconcile(struct node *node, const struct reconcile_input *input, struct pl
 		i++;
 	for (size_t w = 0; w < proposal->n_wants; w++) {
 		const struct want *want = &proposal->wants[w];
-		struct setting *setting = setting_at(node, i++, input->tuner, want->name);
+		struct setting moving = {.tuner = input->tuner}, *setting;
+		size_t j = i;
 		struct wish wish = wish_of(want, input->past);
 		/* Until its files were read anew, they are not as the job left them. */
 		bool stale = want->file && input->files_busy;
 
+		/* Its setting is found or made, and moves to where it is wanted. */
+		while (j < node->n_settings && (node->settings[j].tuner != input->tuner ||
+						       !streq(node->settings[j].name, want->name)))
+			j++;
+		if (j < node->n_settings)
+			moving = node->settings[j];
+		else
+			add_element(&node->settings, &node->n_settings, &node->settings_allocated);
+		setting = &node->settings[i];
+		memmove(setting + 1, setting, (j - i) * sizeof(moving));
+		*setting = moving;
+		i++;
+		copy_text(setting->name, SETTING_NAME_MAX, want->name);
 		if (!stale || !setting->reason)
 			judge(setting, &wish, input);
 		if (!stale)

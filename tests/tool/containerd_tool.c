@@ -93,7 +93,8 @@ static int write_edit(
 		r = file_take(&at, &text);
 	copy_text(hash, sizeof(hash), text.hash);
 	if (r == 0)
-		r = edit_make(&editor, &(struct file_change *){&change}, 1, &text, why);
+		r = edit_make(&editor, &(struct change *){&(struct change){.file = &change}}, 1,
+			&text, why);
 	if (r == 0)
 		r = file_put(&at, hash, &text);
 	close(editor.state);

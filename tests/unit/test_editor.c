@@ -100,8 +100,8 @@ static char *make(struct bench *bench, const char *text, int error)
 	if (text)
 		text_copy(&bytes, text, strlen(text));
 	assert_int_equal(file_locate(&bench->host, bench->path, &bench->at), 0);
-	r = edit_make(
-		&bench->editor, &(struct file_change *){&bench->change}, 1, &bytes, bench->why);
+	r = edit_make(&bench->editor, &(struct change *){&(struct change){.file = &bench->change}},
+		1, &bytes, bench->why);
 	if (r != error)
 		fail_msg("%d: %s", r, bench->why);
 	if (r < 0)
