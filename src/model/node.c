@@ -66,25 +66,17 @@ const char *const verdict_names[] = {
 	[VERDICT_CRITICAL] = "critical",
 };
 
-__attribute__((__format__(__printf__, 2, 0))) static void append(
-	struct condition_reading *reading, const char *format, va_list args)
-{
-	size_t used = strlen(reading->message);
-
-	vsnprintf(reading->message + used, sizeof(reading->message) - used, format, args);
-}
-
 void condition_raise(struct condition_reading *reading, const char *reason, const char *format, ...)
 {
+	char text[CONDITION_MESSAGE_MAX];
 	va_list args;
 
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	condition_append(reading, "%s%s", reading->message[0] ? "; " : "", text);
 	reading->status = CONDITION_TRUE;
 	reading->reason = reason;
-	if (reading->message[0])
-		condition_append(reading, "; ");
-	va_start(args, format);
-	append(reading, format, args);
-	va_end(args);
 }
 
 enum severity condition_severity(const struct condition_reading *reading)
@@ -94,10 +86,11 @@ enum severity condition_severity(const struct condition_reading *reading)
 
 void condition_append(struct condition_reading *reading, const char *format, ...)
 {
+	size_t used = strlen(reading->message);
 	va_list args;
 
 	va_start(args, format);
-	append(reading, format, args);
+	vsnprintf(reading->message + used, sizeof(reading->message) - used, format, args);
 	va_end(args);
 }
 

@@ -21,14 +21,6 @@
 #define ATTEMPTS        5   /* walks after which a directory counts as gone */
 #define FORGET_AFTER_US (600 * USEC_PER_SEC)
 
-static void set_workload(
-	struct workload *workload, enum workload_kind kind, const char *name, const char *id)
-{
-	*workload = (struct workload){.kind = kind};
-	copy_text(workload->name, sizeof(workload->name), name);
-	copy_text(workload->id, sizeof(workload->id), id);
-}
-
 /*
  * "podUID" below kubepods, or "kubepods-burstable-podUID.slice" with '_' for '-'. A static pod's
  * uid is 32 hexadecimal digits without dashes.
@@ -36,7 +28,6 @@ static void set_workload(
 static bool take_pod(const char *component, struct workload *workload)
 {
 	const char *pod = strstr(component, "pod");
-	char uid[UID_LEN + 1];
 	size_t n;
 
 	/* The pod of "kubepods" is not followed by a uid. */
@@ -47,10 +38,11 @@ static bool take_pod(const char *component, struct workload *workload)
 	n = strspn(pod + 3, HEX "-_");
 	if ((n != STATIC_UID_LEN && n != UID_LEN) || (pod[3 + n] && pod[3 + n] != '.'))
 		return false;
-	copy_text(uid, n + 1, pod + 3);
-	for (char *p = uid; *p; p++)
+	*workload = (struct workload){.kind = WORKLOAD_POD};
+	copy_text(workload->id, n + 1, pod + 3);
+	for (char *p = workload->id; *p; p++)
 		*p = *p == '_' ? '-' : *p;
-	set_workload(workload, WORKLOAD_POD, uid, uid);
+	copy_text(workload->name, sizeof(workload->name), workload->id);
 	return true;
 }
 
@@ -59,14 +51,13 @@ static bool take_container(const char *component, struct workload *workload)
 {
 	const char *dash = strrchr(component, '-');
 	const char *id = dash ? dash + 1 : component;
-	char full[CONTAINER_ID_LEN + 1], brief[SHORT_ID_LEN + 1];
 
 	if (strspn(id, HEX) != CONTAINER_ID_LEN || starts_with(component, "crio-conmon-") ||
 		(id[CONTAINER_ID_LEN] && id[CONTAINER_ID_LEN] != '.'))
 		return false;
-	copy_text(full, sizeof(full), id);
-	copy_text(brief, sizeof(brief), id);
-	set_workload(workload, WORKLOAD_CONTAINER, brief, full);
+	*workload = (struct workload){.kind = WORKLOAD_CONTAINER};
+	copy_text(workload->name, SHORT_ID_LEN + 1, id);
+	copy_text(workload->id, CONTAINER_ID_LEN + 1, id);
 	return true;
 }
 
@@ -80,13 +71,13 @@ bool cgroup_workload(const char *path, struct workload *workload)
 	for (char *part = strtok_r(copy, "/", &state); part && !found;
 		part = strtok_r(NULL, "/", &state)) {
 		size_t len = strlen(part);
+		bool lxd = starts_with(part, LXD) && part[strlen(LXD)];
 
 		found = in_kubepods ? take_pod(part, workload) : take_container(part, workload);
-		if (!found && starts_with(part, LXD) && part[strlen(LXD)]) {
-			set_workload(workload, WORKLOAD_LXD, part + strlen(LXD), "");
-			found = true;
-		} else if (!found && len > 8 && streq(part + len - 8, ".service")) {
-			set_workload(workload, WORKLOAD_UNIT, part, "");
+		if (!found && (lxd || (len > 8 && streq(part + len - 8, ".service")))) {
+			*workload = (struct workload){.kind = lxd ? WORKLOAD_LXD : WORKLOAD_UNIT};
+			copy_text(workload->name, sizeof(workload->name),
+				lxd ? part + strlen(LXD) : part);
 			found = true;
 		}
 	}

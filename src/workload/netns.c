@@ -52,11 +52,6 @@ struct netns_owners *netns_owners_open(const struct host *host, int list_fd)
 	return owners;
 }
 
-void netns_owners_close(struct netns_owners *owners)
-{
-	free(owners);
-}
-
 static struct owner *find(const struct netns_owners *owners, uint32_t netns)
 {
 	for (size_t i = 0; i < owners->n; i++)

@@ -13,9 +13,11 @@
 
 struct netns_owners;
 
-/* list_fd: the link of an iterator of owner_records; -1: only names of /run/netns. */
+/*
+ * list_fd: the link of an iterator of owner_records; -1: only names of /run/netns. The caller
+ * frees the owners.
+ */
 struct netns_owners *netns_owners_open(const struct host *host, int list_fd);
-void netns_owners_close(struct netns_owners *owners);
 
 /*
  * Checks what is known of these namespaces (inodes), and searches the owners of the others: all at

@@ -20,7 +20,7 @@ static void node_make(struct node *node)
 
 static void node_remove(struct node *node)
 {
-	netns_owners_close(node->owners);
+	free(node->owners);
 	directory_remove(&node->directory);
 }
 

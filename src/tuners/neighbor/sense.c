@@ -54,7 +54,7 @@ static int open_bpf(struct neighbor *neighbor)
 
 static void close_bpf(struct neighbor *neighbor)
 {
-	netns_owners_close(steal(neighbor->users.owners));
+	free(steal(neighbor->users.owners));
 	free(steal(neighbor->users.rows));
 	ring_buffer__free(steal(neighbor->ring));
 	neighbor_bpf_object__destroy(steal(neighbor->bpf));

@@ -136,25 +136,6 @@ static void add_switch(struct thp *thp, int kind, const char *directory)
 		thp->n_switches++;
 }
 
-static void find_switches(struct thp *thp)
-{
-	char full[PATH_MAX], directory[NAME_MAX + 2];
-	struct dirent **sizes = NULL;
-	int n = scandir(host_path(thp->host, THP_DIRECTORY, full), &sizes, NULL, versionsort);
-
-	for (int kind = 0; kind < THP_SIZE_ENABLED; kind++)
-		add_switch(thp, kind, "");
-	for (int i = 0; i < n; i++) {
-		snprintf(directory, sizeof(directory), "/%s", sizes[i]->d_name);
-		if (starts_with(directory, "/hugepages-")) {
-			add_switch(thp, THP_SIZE_ENABLED, directory);
-			add_switch(thp, THP_SIZE_SHMEM_ENABLED, directory);
-		}
-		free(sizes[i]);
-	}
-	free(sizes);
-}
-
 void thp_parse_boot_line(const char *line, struct thp *thp)
 {
 	char word[96];
@@ -174,12 +155,23 @@ static void *thp_open(const struct host *host, bool watch)
 {
 	_cleanup_free_ char *line = NULL;
 	struct thp *thp = must(calloc(1, sizeof(*thp)));
-	char full[PATH_MAX];
-	int r;
+	char full[PATH_MAX], directory[NAME_MAX + 2];
+	struct dirent **sizes = NULL;
+	int r, n = scandir(host_path(host, THP_DIRECTORY, full), &sizes, NULL, versionsort);
 
 	(void)watch;
 	thp->host = host;
-	find_switches(thp);
+	for (int kind = 0; kind < THP_SIZE_ENABLED; kind++)
+		add_switch(thp, kind, "");
+	for (int i = 0; i < n; i++) {
+		snprintf(directory, sizeof(directory), "/%s", sizes[i]->d_name);
+		if (starts_with(directory, "/hugepages-")) {
+			add_switch(thp, THP_SIZE_ENABLED, directory);
+			add_switch(thp, THP_SIZE_SHMEM_ENABLED, directory);
+		}
+		free(sizes[i]);
+	}
+	free(sizes);
 	if (read_file(host_path(host, "/proc/cmdline", full), 65536, &line, NULL) == 0)
 		thp_parse_boot_line(line, thp);
 	r = host_may_write(host, THP_DIRECTORY "/enabled");
