@@ -163,9 +163,8 @@ static void put_row(FILE *out, const struct explanation *entry)
 	fputc('\n', out);
 }
 
-static void put_listed(const struct explanation *entry, void *userdata)
+static void put_listed(const struct listing *listing, const struct explanation *entry)
 {
-	const struct listing *listing = userdata;
 	const struct reason *reason = entry->condition ? entry->condition->reasons : NULL;
 	const char *separator = " Reasons: ";
 	char text[OPTION_TEXT_MAX];
@@ -194,8 +193,11 @@ static void put_listed(const struct explanation *entry, void *userdata)
 static void put_kind(FILE *out, const char *kind, bool markdown)
 {
 	struct listing listing = {.out = out, .kind = kind, .markdown = markdown};
+	size_t n;
+	_cleanup_free_ struct explanation *entries = all_entries(&n);
 
-	each_entry(put_listed, &listing);
+	for (size_t i = 0; i < n; i++)
+		put_listed(&listing, &entries[i]);
 }
 
 /* Capabilities, each once, with what each tuner needs it for. */
@@ -296,12 +298,6 @@ static void put_tuner_words(FILE *out)
 		fprintf(out, "%s%s", i > 0 ? " " : "", tuner_table[i]->name);
 }
 
-static void put_word(const struct explanation *entry, void *userdata)
-{
-	if (entry_is_literal(entry) && !strchr(entry->name, '\''))
-		fprintf(userdata, "%s ", entry->name);
-}
-
 static const struct {
 	const char *name;
 	void (*put)(FILE *out);
@@ -335,7 +331,12 @@ static bool put_placeholder(FILE *out, const char *name, size_t len, const char 
 	if (len == strlen("VERSION") && strncmp(name, "VERSION", len) == 0)
 		return fputs(version, out) >= 0;
 	if (len == strlen("NAMES") && strncmp(name, "NAMES", len) == 0) {
-		each_entry(put_word, out);
+		size_t n;
+		_cleanup_free_ struct explanation *entries = all_entries(&n);
+
+		for (size_t i = 0; i < n; i++)
+			if (entry_is_literal(&entries[i]) && !strchr(entries[i].name, '\''))
+				fprintf(out, "%s ", entries[i].name);
 		return true;
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(placeholders); i++) {

@@ -20,7 +20,7 @@ struct condition_type;
 
 /*
  * What has a name: `explain`, the completion and the documents are lists of these. The tables hold
- * those of limits, settings and of other names that status shows; each_entry() makes the others
+ * those of limits, settings and of other names that status shows; all_entries() makes the others
  * from the rows of the other tables.
  */
 struct explanation {

@@ -70,20 +70,6 @@ static void print_entry(struct search *search, const struct explanation *entry)
 		print_profiles(search, NULL);
 }
 
-static void match(const struct explanation *entry, void *userdata)
-{
-	struct search *search = userdata;
-
-	if (fnmatch(entry->name, search->name, 0) == 0 || streq(entry->name, search->name)) {
-		if (!entry_is_literal(entry) && search->kind && streq(search->kind, entry->kind))
-			return;
-		search->kind = entry->kind;
-		print_entry(search, entry);
-	} else {
-		suggest_offer(&search->nearest, search->name, entry->name);
-	}
-}
-
 /* A sysctl that only the configuration names. */
 static bool explain_configured(const struct cli *cli, const char *name)
 {
@@ -106,8 +92,20 @@ static bool explain_configured(const struct cli *cli, const char *name)
 static int explain(const struct cli *cli, const char *name)
 {
 	struct search search = {.name = name, .screen = screen_open()};
+	size_t n;
+	_cleanup_free_ struct explanation *entries = all_entries(&n);
 
-	each_entry(match, &search);
+	for (size_t i = 0; i < n; i++) {
+		const struct explanation *entry = &entries[i];
+
+		if (fnmatch(entry->name, name, 0) != 0 && !streq(entry->name, name)) {
+			suggest_offer(&search.nearest, name, entry->name);
+		} else if (entry_is_literal(entry) || !search.kind ||
+			   !streq(search.kind, entry->kind)) {
+			search.kind = entry->kind;
+			print_entry(&search, entry);
+		}
+	}
 	if (search.kind || explain_configured(cli, name))
 		return EXIT_OK;
 	if (search.nearest.word[0])
@@ -116,18 +114,14 @@ static int explain(const struct cli *cli, const char *name)
 		name, "unknown: headroom explain without a name lists all that can be explained");
 }
 
-static void list(const struct explanation *entry, void *userdata)
-{
-	(void)userdata;
-	printf("%-34s %s\n", entry->name, entry->kind);
-}
-
 int cli_explain(const struct cli *cli)
 {
+	size_t n;
+	_cleanup_free_ struct explanation *entries = all_entries(&n);
 	int r = EXIT_OK;
 
-	if (cli->n_names == 0)
-		each_entry(list, NULL);
+	for (size_t i = 0; i < n && cli->n_names == 0; i++)
+		printf("%-34s %s\n", entries[i].name, entries[i].kind);
 	for (int i = 0; i < cli->n_names; i++)
 		r |= explain(cli, cli->names[i]);
 	return r;

@@ -22,24 +22,15 @@ const struct tuner_ops *tuner_find(const char *name)
 	return NULL;
 }
 
-struct help_search {
-	const char *kind, *name, *help;
-};
-
-static void match_help(const struct explanation *entry, void *userdata)
-{
-	struct help_search *search = userdata;
-
-	if (!search->help && streq(entry->kind, search->kind) && streq(entry->name, search->name))
-		search->help = entry->help;
-}
-
 const char *entry_help(const char *kind, const char *name)
 {
-	struct help_search search = {.kind = kind, .name = name};
+	size_t n;
+	_cleanup_free_ struct explanation *entries = all_entries(&n);
 
-	each_entry(match_help, &search);
-	return search.help;
+	for (size_t i = 0; i < n; i++)
+		if (streq(entries[i].kind, kind) && streq(entries[i].name, name))
+			return entries[i].help;
+	return NULL;
 }
 
 void tuners_validate(const struct config *config, struct config_fault_list *faults)
@@ -87,72 +78,79 @@ static const char *const option_details[] = {
 	[OPTION_RESERVED] = "reserved",
 };
 
+static const char *const severity_details[] = {
+	[SEVERITY_WARNING] = "warning when True",
+	[SEVERITY_CRITICAL] = "critical when True",
+	[SEVERITY_ADVICE] = "advice when True: the verdict stays ok",
+};
+
 static const char *const metric_details[] = {
 	[METRIC_GAUGE] = "gauge",
 	[METRIC_COUNTER] = "counter",
 	[METRIC_HISTOGRAM] = "histogram",
 };
 
-static void visit_reasons(const struct reason *row, visit_entry visit, void *userdata)
+struct list {
+	struct explanation *entries;
+	size_t n, allocated;
+};
+
+static void add(struct list *list, struct explanation entry)
+{
+	*add_element(&list->entries, &list->n, &list->allocated) = entry;
+}
+
+static void add_reasons(struct list *list, const struct reason *row)
 {
 	for (; row && row->slug; row++)
-		visit(&(struct explanation){row->slug, "reason", .help = row->help}, userdata);
+		add(list, (struct explanation){row->slug, "reason", .help = row->help});
 }
 
-static void visit_conditions(const struct tuner_ops *ops, visit_entry visit, void *userdata)
+struct explanation *all_entries(size_t *n)
 {
-	static const char *const details[] = {
-		[SEVERITY_WARNING] = "warning when True",
-		[SEVERITY_CRITICAL] = "critical when True",
-		[SEVERITY_ADVICE] = "advice when True: the verdict stays ok",
-	};
-	const struct reason *last = NULL;
+	struct list list = {0};
 
-	for (const struct condition_type *row = ops->conditions; row && row->name; row++) {
-		visit(&(struct explanation){row->name, "condition", row->help,
-			      .detail = details[row->severity], .condition = row},
-			userdata);
-		if (row->reasons != last) /* rows that follow each other may share a table */
-			visit_reasons(row->reasons, visit, userdata);
-		last = row->reasons;
-	}
-	visit_reasons(ops->reasons, visit, userdata);
-}
-
-void each_entry(visit_entry visit, void *userdata)
-{
 	for (size_t i = 0; all_tables[i]; i++) {
 		const struct tuner_ops *ops = all_tables[i];
+		const struct reason *last = NULL;
 
 		if (ops != &core_tables)
-			visit(&(struct explanation){ops->name, "tuner", .help = ops->summary},
-				userdata);
+			add(&list, (struct explanation){ops->name, "tuner", .help = ops->summary});
 		for (const struct config_option *row = option_tables[i]; row->name; row++)
-			visit(&(struct explanation){row->name, "config key", row->help, row->unit,
-				      row->def                   ? row->def
-				      : row->type == OPTION_LIST ? "[]"
-								 : "empty",
-				      NULL, "headroom.yaml(5)", .detail = option_details[row->type],
-				      .row = row},
-				userdata);
+			add(&list,
+				(struct explanation){row->name, "config key", row->help, row->unit,
+					row->def                   ? row->def
+					: row->type == OPTION_LIST ? "[]"
+								   : "empty",
+					.source = "headroom.yaml(5)",
+					.detail = option_details[row->type], .row = row});
 		for (const struct explanation *row = ops->explanations; row && row->name; row++)
-			visit(row, userdata);
-		visit_conditions(ops, visit, userdata);
+			add(&list, *row);
+		for (const struct condition_type *row = ops->conditions; row && row->name; row++) {
+			add(&list, (struct explanation){row->name, "condition", row->help,
+					   .detail = severity_details[row->severity],
+					   .condition = row});
+			if (row->reasons !=
+				last) /* rows that follow each other may share a table */
+				add_reasons(&list, row->reasons);
+			last = row->reasons;
+		}
+		add_reasons(&list, ops->reasons);
 		for (const struct metric_row *row = ops->metric_rows; row && row->name; row++)
-			visit(&(struct explanation){row->name, "metric", row->help, row->unit,
-				      .detail = metric_details[row->type], .labels = row->labels},
-				userdata);
+			add(&list, (struct explanation){row->name, "metric", row->help, row->unit,
+					   .detail = metric_details[row->type],
+					   .labels = row->labels});
 	}
 	for (const struct profile *row = profile_table; row->name; row++)
-		visit(&(struct explanation){row->name, "profile", row->help,
-			      .source = "headroom.yaml(5)"},
-			userdata);
+		add(&list, (struct explanation){
+				   row->name, "profile", row->help, .source = "headroom.yaml(5)"});
 	for (const struct profile_row *row = profile_rows; row->name; row++)
 		if (starts_with(row->name, "sysctl."))
-			visit(&(struct explanation){row->name + strlen("sysctl."), "setting",
-				      row->source, NULL, row->value, "sysctl, profile",
-				      .detail = row->profile},
-				userdata);
+			add(&list, (struct explanation){row->name + strlen("sysctl."), "setting",
+					   row->source, NULL, row->value, "sysctl, profile",
+					   .detail = row->profile});
+	*n = list.n;
+	return list.entries;
 }
 
 bool entry_is_literal(const struct explanation *entry)

@@ -54,10 +54,11 @@ void tuners_validate(const struct config *config, struct config_fault_list *faul
 /* What the configuration says of a tuner: its own mode, else the agent's. */
 enum mode tuner_mode(const struct tuner_ops *ops, const struct config *config);
 
-typedef void (*visit_entry)(const struct explanation *entry, void *userdata);
-
-/* Each entry of all tables once: the agent's, then each tuner's; at last the profiles. */
-void each_entry(visit_entry visit, void *userdata);
+/*
+ * Each entry of all tables once: the agent's, then each tuner's; at last the profiles. The caller
+ * frees the array, not what it points to.
+ */
+struct explanation *all_entries(size_t *n);
 
 /* False for a pattern, which names no single thing. */
 bool entry_is_literal(const struct explanation *entry);

@@ -18,21 +18,6 @@
 #include "tuners/dns/sense.h"
 #include "tuners/table.h"
 
-/* A limit that is two numbers in files, and these files. */
-static void print_limit(const struct explanation *entry, void *userdata)
-{
-	(void)userdata;
-	if (entry->used.path)
-		printf("%s\t%s\t%s\n", entry->name, entry->used.path, entry->max.path);
-}
-
-static void print_name(const struct explanation *entry, void *userdata)
-{
-	(void)userdata;
-	if (!streq(entry->kind, "setting") || !entry->detail) /* of a profile */
-		printf("%s\t%s\n", entry->kind, entry->name);
-}
-
 /* More servers than are told apart, so that there is a rest; one with a budget. */
 static bool make_up_dns(struct dns_server_table *table)
 {
@@ -115,7 +100,15 @@ int main(int argc, char **argv)
 
 	log_init(LOG_ERR);
 	if (streq(what, "names") || streq(what, "limits")) {
-		each_entry(streq(what, "names") ? print_name : print_limit, NULL);
+		size_t n;
+		_cleanup_free_ struct explanation *entries = all_entries(&n);
+
+		for (const struct explanation *one = entries; one < entries + n; one++)
+			if (streq(what, "limits") && one->used.path)
+				printf("%s\t%s\t%s\n", one->name, one->used.path, one->max.path);
+			else if (streq(what, "names") &&
+				 (!streq(one->kind, "setting") || !one->detail)) /* of a profile */
+				printf("%s\t%s\n", one->kind, one->name);
 		return 0;
 	}
 	if (streq(what, "metrics") && streq(which, "made-up"))

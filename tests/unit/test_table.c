@@ -37,27 +37,27 @@ static void check_metric(const struct explanation *entry)
 		fail_msg("%s: _total is for counters", entry->name);
 }
 
-static void check_entry(const struct explanation *entry, void *userdata)
-{
-	(void)userdata;
-	/* The settings of a profile have their sources in place of a help. */
-	if (!entry->row && !(entry->detail && streq(entry->kind, "setting")))
-		expect_sentence(entry->name, entry->help);
-	if (streq(entry->kind, "reason"))
-		check_reason(entry);
-	else if (streq(entry->kind, "metric"))
-		check_metric(entry);
-	else if (entry->condition)
-		assert_true(isupper((unsigned char)entry->name[0]) && entry->condition->reasons);
-	else if (streq(entry->kind, "limit") && !entry->unit)
-		fail_msg("%s: no unit", entry->name);
-	else if (!streq(entry->kind, "tuner") && !entry->source && !entry->detail)
-		fail_msg("%s: no source", entry->name);
-}
-
 TEST(entries_say_what_they_are)
 {
-	each_entry(check_entry, NULL);
+	size_t n;
+	_cleanup_free_ struct explanation *entries = all_entries(&n);
+
+	for (const struct explanation *entry = entries; entry < entries + n; entry++) {
+		/* The settings of a profile have their sources in place of a help. */
+		if (!entry->row && !(entry->detail && streq(entry->kind, "setting")))
+			expect_sentence(entry->name, entry->help);
+		if (streq(entry->kind, "reason"))
+			check_reason(entry);
+		else if (streq(entry->kind, "metric"))
+			check_metric(entry);
+		else if (entry->condition)
+			assert_true(isupper((unsigned char)entry->name[0]) &&
+				    entry->condition->reasons);
+		else if (streq(entry->kind, "limit") && !entry->unit)
+			fail_msg("%s: no unit", entry->name);
+		else if (!streq(entry->kind, "tuner") && !entry->source && !entry->detail)
+			fail_msg("%s: no source", entry->name);
+	}
 	assert_null(entry_help("reason", "no-such-reason"));
 	assert_null(entry_help("reason", ""));
 }
