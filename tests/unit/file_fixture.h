@@ -131,10 +131,7 @@ static inline const struct change *restore_all(struct file_fixture *fixture)
 
 static inline void assert_no_file(const struct directory *directory, const char *name)
 {
-	char full[PATH_MAX];
-
-	directory_path(directory, name, full);
-	if (access(full, F_OK) == 0)
+	if (access(directory_at(directory, name).text, F_OK) == 0)
 		fail_msg("%s is there", name);
 }
 

@@ -4,36 +4,26 @@
 #include "base/log.h"
 #include "kernel/bpf.h"
 
-#define TESTS_MAX 64
+#define LINES_MAX 1000
 
-static struct {
-	int line;
-	struct CMUnitTest test;
-} registered[TESTS_MAX];
-
-static size_t n;
+static struct CMUnitTest by_line[LINES_MAX];
 
 void test_register(int line, const struct CMUnitTest *test)
 {
-	size_t i = n++;
-
-	if (i == TESTS_MAX) {
-		fprintf(stderr, "more than %d tests in one program\n", TESTS_MAX);
-		exit(1);
-	}
-	for (; i > 0 && registered[i - 1].line > line; i--)
-		registered[i] = registered[i - 1];
-	registered[i].line = line;
-	registered[i].test = *test;
+	if (line >= LINES_MAX || by_line[line].name)
+		abort();
+	by_line[line] = *test;
 }
 
 int main(void)
 {
-	struct CMUnitTest tests[TESTS_MAX];
+	struct CMUnitTest tests[LINES_MAX];
+	size_t n = 0;
 
 	log_init(LOG_ERR);
 	bpf_quiet_libbpf();
-	for (size_t i = 0; i < n; i++)
-		tests[i] = registered[i].test;
+	for (size_t i = 0; i < LINES_MAX; i++)
+		if (by_line[i].name)
+			tests[n++] = by_line[i];
 	return _cmocka_run_group_tests("tests", tests, n, NULL, NULL);
 }

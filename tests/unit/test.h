@@ -3,8 +3,7 @@
 
 /*
  * TEST(a_value_is_kept) { ... } is a test of its program: main.c runs them all, in the order of the
- * file. TEST_FIXTURE has a function before and one after it, either of which may be NULL. The C
- * library that most of them need is included here.
+ * file. The C library that most of them need is included here.
  */
 
 #include <errno.h>
@@ -28,17 +27,15 @@
 
 void test_register(int line, const struct CMUnitTest *test);
 
-#define TEST_FIXTURE(name, setup, teardown)                                                 \
-	static void name(void **state);                                                     \
-	static void __attribute__((constructor)) register_##name(void)                      \
-	{                                                                                   \
-		static const struct CMUnitTest test = {#name, name, setup, teardown, NULL}; \
-                                                                                            \
-		test_register(__LINE__, &test);                                             \
-	}                                                                                   \
+#define TEST(name)                                                                     \
+	static void name(void **state);                                                \
+	static void __attribute__((constructor)) register_##name(void)                 \
+	{                                                                              \
+		static const struct CMUnitTest test = {#name, name, NULL, NULL, NULL}; \
+                                                                                       \
+		test_register(__LINE__, &test);                                        \
+	}                                                                              \
 	static void name(void **state __attribute__((unused)))
-
-#define TEST(name) TEST_FIXTURE(name, NULL, NULL)
 
 /* A test of a fixture of its own, to which the body has a pointer; (void) as make or as clear:
  * none. */
@@ -52,7 +49,7 @@ void test_register(int line, const struct CMUnitTest *test);
 		name##_of(&made);                     \
 		clear(&made);                         \
 	}                                             \
-	static void name##_of(struct type *variable)
+	static void name##_of(struct type *variable __attribute__((unused)))
 
 /* The other end may go at any time: that is what is tested. */
 static inline void send_text(int fd, const char *text)

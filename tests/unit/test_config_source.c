@@ -27,7 +27,6 @@ SOURCE_TEST(only_a_needed_file_must_exist)
 	assert_loaded(&optional);
 	assert_loaded(&nothing);
 	assert_one_fault(&needed, 1, 1, "no such file");
-	(void)directory;
 }
 
 SOURCE_TEST(only_regular_files_are_read)
@@ -49,7 +48,6 @@ SOURCE_TEST(only_regular_files_are_read)
 	assert_int_equal(symlink("nowhere", "d/a.yaml"), 0);
 	_cleanup_loaded_ struct loaded dangling = load(NULL, true, "d");
 	assert_one_fault(&dangling, 1, 1, "no such file");
-	(void)directory;
 }
 
 SOURCE_TEST(yaml_files_are_read_in_name_order)

@@ -49,32 +49,28 @@ static void put(const struct directory *root, const char *name, const char *text
 /* A containerd that prints this dump. */
 static void make_program(const struct directory *root, const char *dump, int status)
 {
-	char path[PATH_MAX];
-
 	put(root, "/dump", dump);
 	put(root, "/containerd",
 		status == 0 ? "#!/bin/sh\nexec cat @/dump\n"
 			    : "#!/bin/sh\necho 'level=error no' >&2\nexit 1\n");
-	directory_path(root, "/containerd", path);
-	assert_int_equal(chmod(path, 0700), 0);
+	assert_int_equal(chmod(directory_at(root, "/containerd").text, 0700), 0);
 }
 
 static void read_config(const struct directory *root, const char *version, const struct file *files,
 	size_t n, struct containerd_config *config)
 {
 	const struct wait wait = {.deadline_us = UINT64_MAX, .cancel_fd = -1};
-	char program[PATH_MAX], main[PATH_MAX];
+	struct path program = directory_at(root, "/containerd");
+	struct path main = directory_at(root, n > 0 && files[0].path ? files[0].path : MAIN);
 	struct host host = {0};
 	struct runtime_daemon process = {.host = &host,
 		.version = version,
-		.binary = program,
+		.binary = program.text,
 		.directory = "",
-		.config = main};
+		.config = main.text};
 
 	for (size_t i = 0; i < n && files[i].path; i++)
 		put(root, files[i].path, files[i].text);
-	directory_path(root, "/containerd", program);
-	directory_path(root, n > 0 && files[0].path ? files[0].path : MAIN, main);
 	containerd_config_read(&process, &wait, config);
 }
 
@@ -83,7 +79,6 @@ static void check(const struct decision *d)
 	_cleanup_directory_ struct directory root;
 	struct containerd_config config = {0};
 	const struct containerd_key *key = &config.keys[d->setting];
-	char path[PATH_MAX];
 
 	print_message("%s\n", d->what);
 	directory_make(&root);
@@ -94,10 +89,8 @@ static void check(const struct decision *d)
 	if (key->refusal != d->refusal)
 		fail_msg("refusal %d: %s", key->refusal, key->why);
 	assert_int_equal(key->why[0] != '\0', d->refusal != CONTAINERD_FINE);
-	if (d->path) {
-		directory_path(&root, d->path, path);
-		assert_string_equal(key->path, path);
-	}
+	if (d->path)
+		assert_string_equal(key->path, directory_at(&root, d->path).text);
 	if (d->table)
 		assert_string_equal(key->tables[0], d->table);
 	if (d->on_disk)

@@ -11,14 +11,11 @@ static void put_socket(const struct directory *directory, const char *name)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM, 0);
-	char full[PATH_MAX], *slash;
 
-	directory_path(directory, name, full);
-	slash = strrchr(full, '/');
-	*slash = '\0';
-	assert_int_equal(make_directories(full, 0700), 0);
-	*slash = '/';
-	assert_true(copy_text(address.sun_path, sizeof(address.sun_path), full));
+	directory_put(directory, name, "");
+	directory_delete(directory, name);
+	assert_true(copy_text(
+		address.sun_path, sizeof(address.sun_path), directory_at(directory, name).text));
 	assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
 }
 

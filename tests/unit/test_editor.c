@@ -59,7 +59,7 @@ static void bench_make(
 {
 	static const char *const tables[] = {"plugins.new", "plugins.old", NULL};
 	struct service *service = &bench->change.edit.service;
-	char path[PATH_MAX], script[2048];
+	char script[2048];
 
 	*bench = (struct bench){.change = {.target.key = "downloads",
 					.edit = {.text = "10",
@@ -71,11 +71,9 @@ static void bench_make(
 	directory_make(&bench->root);
 	snprintf(script, sizeof(script), "#!/bin/sh\n%s\n", program);
 	directory_put(&bench->root, "/program", script);
-	directory_path(&bench->root, "/program", path);
-	assert_int_equal(chmod(path, 0700), 0);
-	assert_true(copy_text(service->binary, sizeof(service->binary), path));
-	directory_path(&bench->root, main, path);
-	assert_true(copy_text(service->config, sizeof(service->config), path));
+	strcpy(service->binary, directory_at(&bench->root, "/program").text);
+	assert_int_equal(chmod(service->binary, 0700), 0);
+	strcpy(service->config, directory_at(&bench->root, main).text);
 	directory_path(&bench->root, edited, bench->path);
 	bench->editor = (struct editor){.host = &bench->host,
 		.service = service,

@@ -271,16 +271,15 @@ DIRECTORY_TEST(only_the_writer_makes_the_directory)
 {
 	_cleanup_journal_ struct file_journal *reader = NULL, *writer = NULL;
 	struct file_journal *none = NULL;
-	char path[PATH_MAX];
+	struct path state = directory_at(directory, "/state");
 
-	directory_path(directory, "/state", path);
-	assert_int_equal(file_journal_open(path, false, &reader), 0);
+	assert_int_equal(file_journal_open(state.text, false, &reader), 0);
 	assert_int_equal(reader->dir, -1);
-	assert_int_equal(access(path, F_OK), -1);
-	assert_int_equal(file_journal_open(path, true, &writer), 0);
+	assert_int_equal(access(state.text, F_OK), -1);
+	assert_int_equal(file_journal_open(state.text, true, &writer), 0);
 	assert_true(writer->dir >= 0);
 	directory_put(directory, "/file", "");
-	directory_path(directory, "/file/state", path);
-	assert_int_equal(file_journal_open(path, true, &none), -ENOTDIR);
+	state = directory_at(directory, "/file/state");
+	assert_int_equal(file_journal_open(state.text, true, &none), -ENOTDIR);
 	assert_null(none);
 }

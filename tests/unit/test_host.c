@@ -31,10 +31,7 @@ static const struct {
 
 DIRECTORY_TEST(values_are_normalised)
 {
-	char fifo[PATH_MAX];
-
-	directory_path(directory, "/fifo", fifo);
-	assert_int_equal(mkfifo(fifo, 0600), 0);
+	assert_int_equal(mkfifo(directory_at(directory, "/fifo").text, 0600), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		char value[SETTING_VALUE_MAX] = "untouched";
 

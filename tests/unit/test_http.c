@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "test.h"
+#include "directory.h"
 
 #include <arpa/inet.h>
 #include <poll.h>
@@ -20,7 +20,8 @@ static struct {
 	struct http_connection *client; /* whom change() has not answered yet */
 	bool hold;
 	unsigned changes;
-	char only[64], directory[32], path[64];
+	char only[64];
+	struct path path;
 } fixture;
 
 static void change(void *userdata, bool restore, const char *only, struct http_connection *client)
@@ -39,19 +40,16 @@ static int open_at(const char *listen_on, struct http_server **server)
 	return http_server_open(fixture.event, listen_on, &fixture.fake.node, change, NULL, server);
 }
 
-static int begin(void **state)
+static void begin(struct directory *directory)
 {
-	(void)state;
 	memset(&fixture, 0, sizeof(fixture));
 	fake_node_make(&fixture.fake);
-	strcpy(fixture.directory, "/tmp/headroom-http-XXXXXX");
-	assert_non_null(mkdtemp(fixture.directory));
-	snprintf(fixture.path, sizeof(fixture.path), "%s/sock", fixture.directory);
+	directory_make(directory);
+	fixture.path = directory_at(directory, "/sock");
 	assert_int_equal(sd_event_new(&fixture.event), 0);
 	assert_int_equal(open_at("127.0.0.1:0", &fixture.tcp), 0);
-	assert_int_equal(open_at(fixture.path, &fixture.local), 0);
+	assert_int_equal(open_at(fixture.path.text, &fixture.local), 0);
 	fixture.local->admin = getuid();
-	return 0;
 }
 
 static void close_servers(void)
@@ -60,17 +58,15 @@ static void close_servers(void)
 	http_server_close(steal(fixture.local));
 }
 
-static int end(void **state)
+static void end(struct directory *directory)
 {
-	(void)state;
 	if (fixture.tcp)
 		close_servers();
 	sd_event_unref(fixture.event);
-	assert_int_equal(rmdir(fixture.directory), 0); /* the socket is gone */
-	return 0;
+	assert_int_equal(rmdir(directory->path), 0); /* the socket is gone */
 }
 
-#define HTTP_TEST(name) TEST_FIXTURE(name, begin, end)
+#define HTTP_TEST(name) TEST_OF(directory, directory, begin, end, name)
 
 /* Lets the server work until there is something to read, or the end of the stream. fd -1: always
  * as long. */
@@ -199,7 +195,7 @@ HTTP_TEST(the_oldest_connection_is_evicted)
 HTTP_TEST(only_a_dead_socket_is_replaced)
 {
 	struct http_server *second = NULL;
-	const char *path = fixture.path;
+	const char *path = fixture.path.text;
 	char aside[80];
 	struct stat st;
 

@@ -203,8 +203,6 @@ FIXTURE_TEST(our_own_file_is_distinguished_from_others)
 
 FIXTURE_TEST(what_cannot_be_read_is_reported)
 {
-	char full[PATH_MAX];
-
 	put_kubelet(fixture, LATE, "kubelet --config=/etc/k --config-dir=/k.d");
 	read_node(fixture);
 	assert_non_null(strstr(fixture->seen.why, "/etc/k: No such file"));
@@ -215,8 +213,8 @@ FIXTURE_TEST(what_cannot_be_read_is_reported)
 	read_node(fixture);
 	assert_non_null(strstr(fixture->seen.why, "/k.d/a.conf:1:5: neither YAML nor JSON"));
 	assert_false(fixture->seen.values_run);
-	directory_path(&fixture->directory, "/k.d/a.conf", full);
-	assert_int_equal(truncate(full, 300 * 1024), 0);
+	assert_int_equal(
+		truncate(directory_at(&fixture->directory, "/k.d/a.conf").text, 300 * 1024), 0);
 	read_node(fixture);
 	assert_non_null(strstr(fixture->seen.why, "no configuration of the kubelet"));
 	directory_delete(&fixture->directory, "/k.d/a.conf");
