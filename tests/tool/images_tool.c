@@ -15,51 +15,36 @@
 
 #include "runtime/images.h"
 
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/signalfd.h>
 
 static struct host host = {.state = ""};
 
-static int list(const struct image_runtime *runtime, const struct wait *wait, char *why)
-{
-	_cleanup_free_ struct runtime_image *images = NULL;
-	size_t n = 0;
-	int r = images_list(runtime, wait, &images, &n, why);
-
-	for (size_t i = 0; r == 0 && i < n; i++)
-		printf("%s %s\n", images[i].name, images[i].id);
-	return r;
-}
-
-static int load(
-	const struct image_runtime *runtime, char **args, const struct wait *wait, char *why)
-{
-	_cleanup_(cleanup_archive_close) struct archive *archive = NULL;
-	_Atomic uint64_t done = 0;
-	int r;
-
-	host.state = args[1];
-	r = archive_open(&host, args[0], 0, wait, &archive, why);
-	for (size_t i = 0; r == 0 && i < archive->n_images; i++)
-		r = images_load(runtime, &host, archive, &archive->images[i], wait, &done, why);
-	return r;
-}
-
 static int run(const struct image_runtime *runtime, int n, char **args, const struct wait *wait,
 	char why[static IMAGES_WHY_MAX])
 {
+	_cleanup_(cleanup_archive_close) struct archive *archive = NULL;
+	_cleanup_free_ struct runtime_image *images = NULL;
 	const char *command = args[0];
+	_Atomic uint64_t done = 0;
+	size_t n_images = 0;
+	int r = 64;
 
 	if (streq(command, "list") && n == 1)
-		return list(runtime, wait, why);
-	if (streq(command, "load") && n == 3)
-		return load(runtime, args + 1, wait, why);
+		r = images_list(runtime, wait, &images, &n_images, why);
+	for (size_t i = 0; i < n_images; i++)
+		printf("%s %s\n", images[i].name, images[i].id);
+	if (streq(command, "load") && n == 3) {
+		host.state = args[2];
+		r = archive_open(&host, args[1], 0, wait, &archive, why);
+	}
+	for (size_t i = 0; r == 0 && archive && i < archive->n_images; i++)
+		r = images_load(runtime, &host, archive, &archive->images[i], wait, &done, why);
 	if (streq(command, "pull") && n == 2)
-		return images_pull(runtime, args[1], wait, why);
+		r = images_pull(runtime, args[1], wait, why);
 	if (streq(command, "clean") && n == 1)
-		return images_clean(runtime, &host, wait, why);
-	return 64;
+		r = images_clean(runtime, &host, wait, why);
+	return r;
 }
 
 int main(int argc, char **argv)

@@ -23,21 +23,15 @@ ARCHIVE_TEST(an_archive_that_is_cut_anywhere_is_refused)
 		}
 }
 
-ARCHIVE_TEST(a_torn_layer_says_what_is_missing)
+ARCHIVE_TEST(what_is_no_tar_or_torn_is_refused)
 {
-	_cleanup_bytes_ struct bytes tar = {0};
-	char layer[600] = "";
-
-	tar_add(&tar, '0', "layer.tar", "", layer, sizeof(layer));
-	tar.len = 612;
-	assert_refused(fixture, &tar, "truncated: 600 bytes of layer.tar expected, 100 there");
-}
-
-ARCHIVE_TEST(what_is_no_tar_is_refused)
-{
+	static const char layer[600];
 	struct sample sample;
-	_cleanup_bytes_ struct bytes tar = make_oci(&sample), text = {0}, empty = {0};
+	_cleanup_bytes_ struct bytes tar = make_oci(&sample), text = {0}, empty = {0}, torn = {0};
 
+	tar_add(&torn, '0', "layer.tar", "", layer, sizeof(layer));
+	torn.len = 612;
+	assert_refused(fixture, &torn, "truncated: 600 bytes of layer.tar expected, 100 there");
 	bytes_add(&text, "hello", 5);
 	assert_refused(fixture, &text, "truncated");
 	bytes_add(&empty, "", 0);

@@ -2,7 +2,6 @@
 #include "image_archive.h"
 
 #include <arpa/inet.h>
-#include <poll.h>
 #include <sys/resource.h>
 
 #define REPOSITORY "headroom-preload/0123"
@@ -48,35 +47,26 @@ static int dial(const struct served *served)
 	return fd;
 }
 
-/* All until the end of the stream. */
-static void receive_all(int fd, char answer[static ANSWER_MAX])
-{
-	size_t have = 0;
-	ssize_t n = 1;
-
-	while (n > 0) {
-		struct pollfd wait = {.fd = fd, .events = POLLIN};
-
-		answer[have] = '\0';
-		if (poll(&wait, 1, 10000) != 1)
-			fail_msg("no end of stream after: %s", answer);
-		n = recv(fd, answer + have, ANSWER_MAX - 1 - have, 0);
-		have += n > 0 ? (size_t)n : 0;
-	}
-	answer[have] = '\0';
-	close(fd);
-}
-
 static void ask(const struct served *served, const char *method, const char *path,
 	const char *header, char answer[static ANSWER_MAX])
 {
+	static const struct timeval limit = {.tv_sec = 10};
 	int fd = dial(served);
 	char request[1024];
+	size_t have = 0;
+	ssize_t n = 1;
 
 	snprintf(request, sizeof(request),
 		"%s %s HTTP/1.1\r\nHost: x\r\n%sConnection: close\r\n\r\n", method, path, header);
 	send_text(fd, request);
-	receive_all(fd, answer);
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+	for (; n > 0; have += (size_t)MAX(n, 0)) {
+		n = recv(fd, answer + have, ANSWER_MAX - 1 - have, 0);
+		if (n < 0 && errno == EAGAIN)
+			fail_msg("no end of the answer to: %s", request);
+	}
+	answer[have] = '\0';
+	close(fd);
 }
 
 static void expect(const struct served *served, const char *method, const char *path,

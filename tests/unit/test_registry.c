@@ -3,13 +3,15 @@
 
 #include "runtime/registry.h"
 
-static void check_all(
-	int (*judge)(const char *text), const char *const *texts, size_t n, int expected)
+static void check_all(int (*judge)(const char *text), int expected, const char *const *texts)
 {
-	for (size_t i = 0; i < n; i++)
-		if (judge(texts[i]) != expected)
-			fail_msg("%s: not %d", texts[i], expected);
+	for (; *texts; texts++)
+		if (judge(*texts) != expected)
+			fail_msg("%s: not %d", *texts, expected);
 }
+
+#define ALL(judge, expected, ...) \
+	check_all(judge, expected, (const char *const[]){__VA_ARGS__, NULL})
 
 static int is_here(const char *url)
 {
@@ -23,17 +25,15 @@ static int is_ours(const char *text)
 
 TEST(takes_names_of_registries)
 {
-	static const char *const good[] = {"docker.io", "registry.k8s.io", "localhost", "10.0.0.1",
-		"10.0.0.1:5000", "host:1", "host:65535", "my_registry-1.example:5000", "[::1]",
-		"[fd00:ec2::253]:5000", "GCR.IO"};
-	static const char *const bad[] = {"", ".", "..", "../etc", "a/b", "/", "_default", "-a",
-		".a", "a.", "a..b", "a:", "a:0", "a:05", "a:65536", "a:123456", "a:5000:1", "a:b",
-		"a b", "a\n", "a\"", "a\\b", "ü.example", "user@a", "[::1", "::1", "[::g]",
-		"[fe80::1%eth0]", "[]", "[::1]5000", "%2e%2e", "*"};
 	char longest[REGISTRY_NAME_MAX + 1];
 
-	check_all(registry_check_name, good, ARRAY_SIZE(good), 0);
-	check_all(registry_check_name, bad, ARRAY_SIZE(bad), -EINVAL);
+	ALL(registry_check_name, 0, "docker.io", "registry.k8s.io", "localhost", "10.0.0.1",
+		"10.0.0.1:5000", "host:1", "host:65535", "my_registry-1.example:5000", "[::1]",
+		"[fd00:ec2::253]:5000", "GCR.IO");
+	ALL(registry_check_name, -EINVAL, "", ".", "..", "../etc", "a/b", "/", "_default", "-a",
+		".a", "a.", "a..b", "a:", "a:0", "a:05", "a:65536", "a:123456", "a:5000:1", "a:b",
+		"a b", "a\n", "a\"", "a\\b", "ü.example", "user@a", "[::1", "::1", "[::g]",
+		"[fe80::1%eth0]", "[]", "[::1]5000", "%2e%2e", "*");
 	memset(longest, 'a', sizeof(longest));
 	longest[253] = '\0';
 	assert_int_equal(registry_check_name(longest), 0);
@@ -44,18 +44,16 @@ TEST(takes_names_of_registries)
 
 TEST(takes_addresses_of_mirrors)
 {
-	static const char *const good[] = {"http://127.0.0.1:5000", "https://mirror.example",
+	char text[REGISTRY_URL_MAX + 8] = "http://h/";
+
+	ALL(registry_check_url, 0, "http://127.0.0.1:5000", "https://mirror.example",
 		"https://mirror.example/", "https://mirror.example/v2/proxy-1_x.y~z/",
-		"http://[::1]:30020", "https://h:1/a:b+c"};
-	static const char *const bad[] = {"", "mirror.example", "ftp://mirror.example", "http://",
+		"http://[::1]:30020", "https://h:1/a:b+c");
+	ALL(registry_check_url, -EINVAL, "", "mirror.example", "ftp://mirror.example", "http://",
 		"http:///v2", "https://user@h", "https://user:password@h/", "https://h?x=1",
 		"https://h/?x", "https://h/#f", "https://h/a b", "https://h/\"", "https://h/\\",
 		"https://h/..", "https://h/../x", "https://h/.hidden", "https://h/a%2f",
-		"https://h/\n", "https://h:0", "HTTPS://h", "https://h/é", "unix:///run/x"};
-	char text[REGISTRY_URL_MAX + 8] = "http://h/";
-
-	check_all(registry_check_url, good, ARRAY_SIZE(good), 0);
-	check_all(registry_check_url, bad, ARRAY_SIZE(bad), -EINVAL);
+		"https://h/\n", "https://h:0", "HTTPS://h", "https://h/é", "unix:///run/x");
 	memset(text + 9, 'a', REGISTRY_URL_MAX - 9);
 	text[REGISTRY_URL_MAX - 1] = '\0';
 	assert_int_equal(registry_check_url(text), 0);
@@ -79,13 +77,10 @@ TEST(cuts_slashes_at_the_end)
 
 TEST(knows_this_node)
 {
-	static const char *const here[] = {"http://127.0.0.1:5000", "http://127.255.0.9",
-		"https://localhost/x", "http://LocalHost:1", "http://[::1]:1"};
-	static const char *const elsewhere[] = {"http://10.0.0.1", "http://128.0.0.1",
-		"http://localhost.example", "http://[::2]", "http://127.0.0.1.example"};
-
-	check_all(is_here, here, ARRAY_SIZE(here), true);
-	check_all(is_here, elsewhere, ARRAY_SIZE(elsewhere), false);
+	ALL(is_here, true, "http://127.0.0.1:5000", "http://127.255.0.9", "https://localhost/x",
+		"http://LocalHost:1", "http://[::1]:1");
+	ALL(is_here, false, "http://10.0.0.1", "http://128.0.0.1", "http://localhost.example",
+		"http://[::2]", "http://127.0.0.1.example");
 }
 
 #define FIRST_LINE \
@@ -129,16 +124,13 @@ TEST(lists_that_differ_never_look_the_same)
 
 TEST(own_files_are_recognised)
 {
-	static const char *const ours[] = {"# Written by headroom.", "# Written by headroom.\n",
+	ALL(is_ours, true, "# Written by headroom.", "# Written by headroom.\n",
 		"# Written by headroom.\r\nserver = \"x\"\n", FIRST_LINE,
-		"# Written by headroom. x"};
-	static const char *const foreign[] = {"", "#", "server = \"https://x\"\n",
-		"\n# Written by headroom.\n", " # Written by headroom.\n",
-		"# Written by headroom.x\n", "# written by headroom.\n", "# Written by headroom",
-		"# Kept by hand\n# Written by headroom.\n"};
-
-	check_all(is_ours, ours, ARRAY_SIZE(ours), true);
-	check_all(is_ours, foreign, ARRAY_SIZE(foreign), false);
+		"# Written by headroom. x");
+	ALL(is_ours, false, "", "#", "server = \"https://x\"\n", "\n# Written by headroom.\n",
+		" # Written by headroom.\n", "# Written by headroom.x\n",
+		"# written by headroom.\n", "# Written by headroom",
+		"# Kept by hand\n# Written by headroom.\n");
 	assert_false(hosts_toml_is_ours("# Written by headroom.\0", 23));
 	assert_false(hosts_toml_is_ours(NULL, 0));
 }
