@@ -3,7 +3,6 @@
 
 #include "base/file.h"
 
-#include <poll.h>
 #include <regex.h>
 
 #define LINKS_MAX 8
@@ -26,9 +25,9 @@ int archive_error(struct archive_reader *reader, int error)
 
 int archive_go_on(struct archive_reader *reader)
 {
-	struct pollfd cancel = {.fd = reader->wait->cancel_fd, .events = POLLIN};
+	const struct wait at_once = {0, reader->wait->cancel_fd};
 
-	if (poll(&cancel, 1, 0) > 0)
+	if (wait_for(&at_once, -1, 0) == -ECANCELED)
 		return archive_fail(reader, -ECANCELED, "canceled");
 	if (now_us() >= reader->wait->deadline_us)
 		return archive_fail(reader, -ETIMEDOUT, "not read in time");

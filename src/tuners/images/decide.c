@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/images/images.h"
 
+#include <ctype.h>
+
 #include <zlib.h>
 
 #define BACKOFF_FIRST_US (10 * USEC_PER_SEC)
@@ -273,13 +275,10 @@ static void decide_pull(struct decision *decision, const char *name)
 static bool honours_pins(const struct image_runtime *runtime)
 {
 	const char *version = runtime->version + (runtime->version[0] == 'v');
-	unsigned major = 0, minor = 0, patch = 0;
 
-	if (runtime->kind != RUNTIME_CONTAINERD ||
-		sscanf(version, "%3u.%3u.%3u", &major, &minor, &patch) < 2)
-		return false;
-	return major > 1 || (major == 1 && (minor > 7 || (minor == 7 && patch >= 10) ||
-						   (minor == 6 && patch >= 25)));
+	return runtime->kind == RUNTIME_CONTAINERD && isdigit((unsigned char)version[0]) &&
+	       (strverscmp(version, "1.7.10") >= 0 ||
+		       (strverscmp(version, "1.6.25") >= 0 && strverscmp(version, "1.7") < 0));
 }
 
 static void want_pin(
